@@ -1,0 +1,140 @@
+// Package bus says what a bus promises, which is little: it hints, the store decides. A lost message is swept
+// up, a doubled one loses the claim. Offers go to one worker, signals to all who listen, calls to the one who
+// knows. Bodies: membus (one process) and natsbus; bustest is the judge of both.
+package bus
+
+import (
+	"context"
+	"errors"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Bus is all of it, as one principal sees it. Consumers take the part they use.
+type Bus interface {
+	Offers
+	Taker
+	Signals
+	Calls
+	// Close ends the connection. Everything that waits on it returns.
+	Close() error
+}
+
+// Principal is who is at the other end, as the bus knows it: from the connection, never from the message.
+type Principal struct {
+	Tenant jobs.Tenant
+	Role   Role
+	Name   string // of the worker, the client or the node
+}
+
+// Actor is how envelopes name the principal.
+func (p Principal) Actor() string { return string(p.Role) + ":" + p.Name }
+
+// Role is what a principal may do.
+type Role string
+
+// The roles.
+const (
+	Node   Role = "node"   // a control plane
+	Worker Role = "worker" // runs jobs of its app
+	Client Role = "client" // enqueues, cancels, waits
+)
+
+// Lane is where offers go: the shared lane of an app, or, with Worker, one worker's personal lane.
+type Lane struct {
+	Tenant jobs.Tenant
+	App    string
+	Worker string
+}
+
+// Offer says: this run can be claimed, as this attempt. The claim decides.
+type Offer struct {
+	ID      jobs.ID
+	Attempt uint32
+	Key     jobs.Key
+}
+
+// MaxList is the most offers in one message.
+const MaxList = 64
+
+// The errors of a bus.
+var (
+	// ErrNobody: nobody listens at the other end; nothing was done.
+	ErrNobody = errors.New("bus: nobody answers there")
+	// ErrClosed: this end was closed.
+	ErrClosed = errors.New("bus: closed")
+)
+
+// Offers is the leader's end of the lanes.
+type Offers interface {
+	// Open makes the shared queue of a leader's term ready, and old ones go away. It answers with the queue's name,
+	// which workers are told in their beats. It returns when the queue takes offers, or an error that says what
+	// is missing or configured otherwise (no JetStream, a stream with another retention, ...).
+	Open(ctx context.Context, term uint64) (queue string, err error)
+	// Offer puts lists on an app's shared lane; each becomes one message, to one worker. It does not wait for a disk.
+	// The queue of an app that has none yet is made on the way.
+	Offer(ctx context.Context, queue string, lane Lane, lists ...[]Offer) error
+	// Hand gives a list to one worker and waits until it has it (at most 1 s). ErrNobody: it is not there.
+	Hand(ctx context.Context, lane Lane, list []Offer) error
+}
+
+// Taker is the worker's end of the lanes.
+type Taker interface {
+	// Take waits for offers on a shared lane and answers with what is there: at least one list, and as few as hold
+	// want offers. done is called once the offers were claimed or returned: the message is then forgotten.
+	Take(ctx context.Context, queue string, lane Lane, want int) (list []Offer, done func(), err error)
+	// Receive calls fn for each list handed to the worker's personal lane, until ctx ends. It returns once it listens.
+	Receive(ctx context.Context, lane Lane, fn func(list []Offer)) error
+}
+
+// Topic is what a signal is about.
+type Topic string
+
+// The topics. A signal's data is in the form that the type named here gives it.
+const (
+	TopicCancel  Topic = "cancel"  // to one worker: end these attempts (Stops)
+	TopicChanged Topic = "changed" // definitions or settings changed (Changes): reload before use
+	TopicBack    Topic = "back"    // a worker returns offers it has no slot for (offers)
+	TopicCommit  Topic = "commit"  // somebody else than the leader committed: look again
+	TopicLog     Topic = "log"     // log lines (metastore.LogLine)
+	TopicLive    Topic = "live"    // rows changed: dashboards refetch (Changes)
+)
+
+// Signal is a short message to all who listen to its topic.
+type Signal struct {
+	Topic  Topic
+	Tenant jobs.Tenant // "" = the sender's
+	To     string      // the worker it is meant for; "" = all
+	From   Principal   // set by the bus
+	Data   []byte
+}
+
+// Signals reach all who listen now, or nobody. Nothing may depend on them but speed.
+type Signals interface {
+	// Signal sends s. It does not wait for anybody to get it.
+	Signal(ctx context.Context, s Signal) error
+	// Listen calls fn, one signal after the other, until ctx ends. Tenant "*" means all tenants (for nodes). To: only
+	// signals to this name or to all; "" = whatever their To. It returns once it listens.
+	Listen(ctx context.Context, tenant jobs.Tenant, topic Topic, to string, fn func(Signal)) error
+}
+
+// Calls are questions to the one who knows: mostly the leader.
+type Calls interface {
+	// Call asks a service and waits for the answer until ctx ends. An error made with jobs.Refuse arrives as such.
+	// ErrNobody: no one serves it now, and nothing was done. Any other error: the outcome is unknown.
+	Call(ctx context.Context, service string, request []byte) ([]byte, error)
+	// Serve answers calls of a service, each in its own goroutine, until ctx ends. It returns once it serves.
+	// If several serve the same, one of them gets each call.
+	Serve(ctx context.Context, service string, fn Handler) error
+	// Limit is the most bytes a request or an answer may have.
+	Limit() int
+}
+
+// Handler answers calls. from is who asks, as the bus knows it.
+type Handler func(ctx context.Context, from Principal, request []byte) ([]byte, error)
+
+// The services.
+const (
+	ServiceStore = "store" // busstore: apply and read
+	ServiceBeat  = "beat"  // the leader: Beat -> BeatAnswer
+)

@@ -1,0 +1,240 @@
+package jobs
+
+import (
+	"time"
+)
+
+// Origin says where a run came from.
+type Origin string
+
+// The origins of a run.
+const (
+	FromCron    Origin = "cron"    // its job's schedule
+	FromMisfire Origin = "misfire" // its job's schedule, late, by the misfire policy
+	FromCode    Origin = "code"    // a program
+	FromPerson  Origin = "person"  // a person: page, API, command line
+	FromRetry   Origin = "retry"   // "run again" of a final run
+	FromParent  Origin = "parent"  // another run
+)
+
+// Automatic says that nobody asked for this very run. Debug modes hold such runs, and those from programs.
+func (o Origin) Automatic() bool { return o == FromCron || o == FromMisfire }
+
+// Terms are the conditions a run is under, fixed when it is created: the job's policy of that revision, with
+// what the enqueuer said about this one run.
+type Terms struct {
+	Retries       int
+	RetryDelay    time.Duration
+	RetryDelayMax time.Duration
+	Timeout       time.Duration // 0 = none
+	OnLost        OnLost
+	LeaseLost     LeaseLost
+	Overlap       Overlap
+}
+
+// Move is one line of a run's history.
+type Move struct {
+	State   State
+	Cause   Cause
+	At      time.Time
+	Attempt uint32
+	By      string // the worker, or who asked
+	Text    string // the error or the reason, shortened
+}
+
+// Instance is one run of a job. A store never changes one in place; each move below answers with a new value.
+type Instance struct {
+	Tenant   Tenant
+	ID       ID
+	Job      ID // uid of the definition
+	Key      Key
+	App      string
+	Kind     Kind
+	Revision uint64 // of the definition that made it
+
+	State  State
+	Cause  Cause
+	Origin Origin
+	Actor  string // who asked for it
+	Args   []byte // JSON object, or nil
+	Terms  Terms
+
+	Priority int
+	Due      time.Time // when it should start
+	Created  time.Time
+	Queued   time.Time // when it last became Enqueued
+	Started  time.Time // of the current or last attempt
+	Ended    time.Time // when it became final
+
+	Attempt  uint32    // attempts begun so far; the number of the current one is its fencing token
+	Worker   string    // of the current or last attempt
+	Deadline time.Time // when the current attempt times out; zero = never
+	StartBy  time.Time // not started by then: Skipped; zero = no start deadline
+	Failures uint32    // attempts that used up a retry
+	Losses   uint32    // attempts whose worker was lost
+	RetryAt  time.Time // Failed: when the retry is due; zero = at once
+
+	Gates     []string // the gates at which it needs a slot, in key order
+	Holds     bool     // it holds its slots
+	Waits     string   // the full gate it waits at, or ""
+	First     bool     // it goes before others at a gate (a retry)
+	Lingering bool     // the attempt is over for us, but its handler has not returned; it keeps its slots
+
+	Checkpoint []byte
+	Result     []byte
+	Error      string
+	Moves      []Move
+
+	Parent ID
+	Unique string // the unique key it holds until it is final, or ""
+}
+
+// MaxLosses is how many times a run is taken up again after its worker was lost. The next loss is taken for
+// the run's own doing: it is Terminated as poison.
+const MaxLosses = 3
+
+// maxMoves bounds a run's history: the first lines and the latest are kept.
+const maxMoves = 128
+
+// Settled says that nothing can happen to the run any more: it is final and its handler has returned.
+func (in *Instance) Settled() bool { return in.State.Final() && !in.Lingering }
+
+// Offerable says that a worker may claim the run now.
+func (in *Instance) Offerable() bool {
+	if in.Lingering || in.Waits != "" {
+		return false
+	}
+	return in.State == Enqueued || in.State == Failed && in.RetryAt.IsZero()
+}
+
+// Wake is when the run needs the control plane next: a delayed one at its due time, a failed one at its retry.
+// Zero means that it does not.
+func (in *Instance) Wake() time.Time {
+	switch {
+	case in.State == Scheduled && in.Cause != ByDebug:
+		return in.Due
+	case in.State == Failed && !in.Lingering && in.Waits == "":
+		return in.RetryAt
+	}
+	return time.Time{}
+}
+
+// Next is the number of the attempt that a claim would begin.
+func (in *Instance) Next() uint32 { return in.Attempt + 1 }
+
+// to is the only place that sets a state.
+func (in Instance) to(s State, cause Cause, at time.Time, by, text string) (Instance, error) {
+	if !in.State.May(s) {
+		return in, Refuse(Conflict, "run %s is %s and cannot become %s", in.ID, in.State, s)
+	}
+	in.State, in.Cause = s, cause
+	if s.Final() {
+		in.Ended = at
+	}
+	if len(text) > 1024 {
+		text = cutText(text, 1024)
+	}
+	if len(in.Moves) >= maxMoves {
+		kept := append([]Move(nil), in.Moves[:maxMoves/4]...)
+		in.Moves = append(kept, in.Moves[maxMoves/4+maxMoves/8:]...)
+	}
+	in.Moves = append(in.Moves, Move{State: s, Cause: cause, At: at, Attempt: in.Attempt, By: by, Text: text})
+	return in, nil
+}
+
+// cutText shortens s to at most n bytes on a rune boundary.
+func cutText(s string, n int) string {
+	for n > 0 && n < len(s) && s[n]&0xc0 == 0x80 {
+		n--
+	}
+	return s[:min(n, len(s))]
+}
+
+// Begin makes a new run Scheduled (due ahead, or held by a debug mode) or Enqueued.
+func (in Instance) Begin(at time.Time, held bool) (Instance, error) {
+	in.Created = at
+	switch {
+	case held:
+		return in.to(Scheduled, ByDebug, at, in.Actor, "")
+	case in.Due.After(at):
+		return in.to(Scheduled, "", at, in.Actor, "")
+	}
+	return in.Enqueue(at)
+}
+
+// Enqueue makes a new or a Scheduled run Enqueued. Whether it holds slots is the caller's business.
+func (in Instance) Enqueue(at time.Time) (Instance, error) {
+	in.Queued = at
+	return in.to(Enqueued, "", at, in.Actor, "")
+}
+
+// Skip ends a run that will never start.
+func (in Instance) Skip(at time.Time, why Cause, text string) (Instance, error) {
+	return in.to(Skipped, why, at, in.Actor, text)
+}
+
+// Retry makes a Failed run whose retry is due offerable.
+func (in Instance) Retry() Instance {
+	in.RetryAt, in.First = time.Time{}, true
+	return in
+}
+
+// Claim begins an attempt. The number of the attempt is the token that fences all older ones.
+func (in Instance) Claim(at time.Time, worker string) (Instance, error) {
+	in.Attempt++
+	in.Worker, in.Started, in.Deadline = worker, at, time.Time{}
+	if in.Terms.Timeout > 0 {
+		in.Deadline = at.Add(in.Terms.Timeout)
+	}
+	in.RetryAt, in.First, in.Error = time.Time{}, false, ""
+	return in.to(Processing, "", at, worker, "")
+}
+
+// Succeed ends a run well.
+func (in Instance) Succeed(at time.Time, result []byte) (Instance, error) {
+	in.Result = result
+	return in.to(Succeeded, "", at, in.Worker, "")
+}
+
+// Fail ends an attempt badly: the run becomes Failed, and goes on to Terminated when the budget of its cause is
+// used up. Errors and timeouts count as retries, losses have a budget of their own, handback and snooze cost
+// nothing. A positive delay is when the next attempt is due; otherwise a failure of the handler waits as its
+// terms say, and everything else goes at once.
+func (in Instance) Fail(at time.Time, cause Cause, text string, delay time.Duration, retry bool) (Instance, error) {
+	in.Error = text
+	next, err := in.to(Failed, cause, at, in.Worker, text)
+	if err != nil {
+		return in, err
+	}
+	end := Cause("")
+	switch cause {
+	case ByError, ByTimeout:
+		next.Failures++
+		if int(next.Failures) > next.Terms.Retries || !retry {
+			end = cause
+		} else if delay <= 0 {
+			delay = Backoff(next.Terms.RetryDelay, next.Terms.RetryDelayMax, int(next.Failures), next.ID)
+		}
+	case ByLoss:
+		next.Losses++
+		switch {
+		case next.Terms.OnLost == LostFail:
+			end = ByLoss
+		case next.Losses > MaxLosses:
+			end = ByPoison
+		}
+	}
+	if end != "" {
+		return next.to(Terminated, end, at, next.Worker, text)
+	}
+	if delay > 0 {
+		next.RetryAt = at.Add(delay)
+	}
+	return next, nil
+}
+
+// Cancel stops a run. One that is Processing keeps its slots until its handler has returned.
+func (in Instance) Cancel(at time.Time, by, text string) (Instance, error) {
+	in.Lingering = in.Lingering || in.State == Processing
+	return in.to(Cancelled, ByPerson, at, by, text)
+}

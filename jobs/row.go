@@ -1,0 +1,149 @@
+package jobs
+
+import "time"
+
+// RowKind says what kind of row a Ref points to.
+type RowKind uint8
+
+// The kinds of row. The numbers are part of the wire: add at the end.
+const (
+	RowDefinition RowKind = 1
+	RowInstance   RowKind = 2
+	RowGate       RowKind = 3
+	RowUnique     RowKind = 4
+	RowMissed     RowKind = 5
+	RowTally      RowKind = 6
+	RowGlobal     RowKind = 7
+	RowStore      RowKind = 8
+)
+
+// Ref points to a row. Which fields are used depends on the kind; it is comparable, and so a map key.
+type Ref struct {
+	Kind   RowKind
+	State  State  // Tally
+	Tenant Tenant //
+	Name   string // Definition: its key. Gate, Unique: their names.
+	ID     ID     // Instance: its id. Missed, Tally: the job's uid.
+	At     int64  // Missed: From, Tally: the hour; Unix nanoseconds.
+}
+
+// Row is anything a store keeps: a pointer to one of the row types of this package.
+type Row interface{ Ref() Ref }
+
+// Gate counts slots: of a job, or of a limit that jobs share.
+type Gate struct {
+	Tenant Tenant
+	Name   string
+	Limit  int // 0 = closed for good only while unused: a gate without a limit has no row
+	Taken  int // slots held
+}
+
+// JobGate is the name of the gate of one job.
+func JobGate(job ID) string { return "job/" + job.String() }
+
+// LimitGate is the name of the gate of a named limit.
+func LimitGate(name string) string { return "limit/" + name }
+
+// UniqueKey holds a name for a run: until the run is final, or until a time.
+type UniqueKey struct {
+	Tenant Tenant
+	Name   string // kind, job and what the enqueuer chose; see UniqueName
+	ID     ID     // the run
+	Digest ID     // of what was asked for under an idempotency key, to refuse another thing under the same key
+	Until  time.Time
+}
+
+// UniqueName is the name under which a run of a job holds a unique key.
+func UniqueName(job Key, key string) string { return "run/" + string(job) + "/" + key }
+
+// IdempotencyName is the name under which an idempotency key is remembered.
+func IdempotencyName(key string) string { return "request/" + key }
+
+// Reason says why due times passed without a run.
+type Reason string
+
+// The reasons of a missed range.
+const (
+	MissedLate     Reason = "missed"   // nobody could fire them in time
+	MissedPaused   Reason = "paused"   // the job was paused
+	MissedDisabled Reason = "disabled" // the job was disabled
+	MissedDebug    Reason = "debug"    // debug mode was on
+)
+
+// Missed is a stretch of due times that have no run: part of the ledger, in which every due time leaves one record.
+type Missed struct {
+	Tenant   Tenant
+	Job      ID
+	Key      Key
+	From, To time.Time // the first and the last due time
+	Count    uint64
+	Reason   Reason
+}
+
+// Tally counts how many runs of a job entered a state within an hour. Putting one adds N to what is there.
+type Tally struct {
+	Tenant Tenant
+	Job    ID
+	State  State
+	Hour   int64 // Unix nanoseconds of the hour's beginning
+	N      int64
+}
+
+// StoreRow is the one row a store keeps about itself.
+type StoreRow struct {
+	Changes uint64    // number of the last change of a definition or of a Global
+	Epoch   uint64    // of the leader whose fires count
+	Leader  string    // its node
+	At      time.Time // time of the last commit; none is ever earlier
+}
+
+// Ref of each row.
+func (d *Definition) Ref() Ref { return DefinitionRef(d.Tenant, d.Key) }
+
+// Ref points to the instance.
+func (in *Instance) Ref() Ref { return InstanceRef(in.Tenant, in.ID) }
+
+// Ref points to the gate.
+func (g *Gate) Ref() Ref { return GateRef(g.Tenant, g.Name) }
+
+// Ref points to the unique key.
+func (u *UniqueKey) Ref() Ref { return UniqueRef(u.Tenant, u.Name) }
+
+// Ref points to the range.
+func (m *Missed) Ref() Ref { return MissedRef(m.Tenant, m.Job, m.From) }
+
+// Ref points to the tally.
+func (t *Tally) Ref() Ref {
+	return Ref{Kind: RowTally, Tenant: t.Tenant, ID: t.Job, State: t.State, At: t.Hour}
+}
+
+// Ref points to the tenant's Global.
+func (g *Global) Ref() Ref { return GlobalRef(g.Tenant) }
+
+// Ref points to the store's own row.
+func (s *StoreRow) Ref() Ref { return StoreRef() }
+
+// DefinitionRef points to the definition of a key.
+func DefinitionRef(t Tenant, k Key) Ref {
+	return Ref{Kind: RowDefinition, Tenant: t, Name: string(k)}
+}
+
+// InstanceRef points to a run.
+func InstanceRef(t Tenant, id ID) Ref { return Ref{Kind: RowInstance, Tenant: t, ID: id} }
+
+// GateRef points to a gate.
+func GateRef(t Tenant, name string) Ref { return Ref{Kind: RowGate, Tenant: t, Name: name} }
+
+// UniqueRef points to a unique key.
+func UniqueRef(t Tenant, name string) Ref { return Ref{Kind: RowUnique, Tenant: t, Name: name} }
+
+// MissedRef points to a missed range by its first due time.
+func MissedRef(t Tenant, job ID, from time.Time) Ref {
+	return Ref{Kind: RowMissed, Tenant: t, ID: job, At: from.UnixNano()}
+}
+
+// GlobalRef points to the tenant's Global.
+func GlobalRef(t Tenant) Ref { return Ref{Kind: RowGlobal, Tenant: t} }
+
+// StoreRef points to the store's own row.
+func StoreRef() Ref { return Ref{Kind: RowStore} }

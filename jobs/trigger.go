@@ -1,0 +1,98 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Trigger starts runs of a triggered job from afar, typed by the job's arguments:
+//
+//	var ChargeJob = jobs.Trigger[ChargeArgs]("billing.charge")
+//	run, err := ChargeJob.Enqueue(ctx, c, ChargeArgs{Customer: "c7"}, jobs.After(time.Hour))
+type Trigger[A any] Key
+
+// Enqueuer takes wishes for runs: a client, or an embedded control plane. The answers are in the order of the
+// wishes. All of them are checked before the first is sent; an error after that says which were not done.
+type Enqueuer interface {
+	Enqueue(ctx context.Context, wishes ...Create) ([]Run, error)
+}
+
+// Run is what an enqueuer gets back: which run it is, and whether it was there before.
+type Run struct {
+	ID        ID
+	Key       Key
+	State     State
+	Due       time.Time
+	Duplicate bool // a unique or idempotency key led to a run that was there before
+}
+
+// How shapes one run: when, how urgent, under which unique key.
+type How func(*Create)
+
+// After makes the run due after d, counted by the store's clock.
+func After(d time.Duration) How { return func(c *Create) { c.Delay = d } }
+
+// At makes the run due at t. A time that has passed means now.
+func At(t time.Time) How { return func(c *Create) { c.Due = Instant(t) } }
+
+// Unique lets at most one run of the job with this key exist that is not final. A second one is answered by the first.
+func Unique(key string) How { return func(c *Create) { c.Unique = key } }
+
+// UniqueFor lets at most one run of the job with this key begin within d.
+func UniqueFor(key string, d time.Duration) How {
+	return func(c *Create) { c.Unique, c.UniqueFor = key, d }
+}
+
+// WithPriority is the run's own priority.
+func WithPriority(p int) How { return func(c *Create) { c.Priority = &p } }
+
+// WithRetries is the run's own number of retries.
+func WithRetries(n int) How { return func(c *Create) { c.Retries = &n } }
+
+// WithTimeout is the run's own timeout for an attempt.
+func WithTimeout(d time.Duration) How { return func(c *Create) { c.Timeout = &d } }
+
+// Wish is the Create for one run, for those who send it themselves.
+func (t Trigger[A]) Wish(args A, how ...How) (Create, error) {
+	raw, err := json.Marshal(args)
+	if err != nil {
+		return Create{}, Invalid("arguments of %s cannot be written as JSON: %v", t, err)
+	}
+	c := Create{ID: NewID(time.Now()), Key: Key(t), Args: raw, Origin: FromCode}
+	for _, h := range how {
+		h(&c)
+	}
+	return c, c.Check()
+}
+
+// Enqueue starts one run.
+func (t Trigger[A]) Enqueue(ctx context.Context, to Enqueuer, args A, how ...How) (Run, error) {
+	wish, err := t.Wish(args, how...)
+	if err != nil {
+		return Run{}, err
+	}
+	runs, err := to.Enqueue(ctx, wish)
+	if err != nil {
+		return Run{}, fmt.Errorf("enqueue %s: %w", t, err)
+	}
+	return runs[0], nil
+}
+
+// EnqueueAll starts a run for each of args, in as few commits as possible.
+func (t Trigger[A]) EnqueueAll(ctx context.Context, to Enqueuer, args []A, how ...How) ([]Run, error) {
+	wishes := make([]Create, len(args))
+	for i, a := range args {
+		wish, err := t.Wish(a, how...)
+		if err != nil {
+			return nil, fmt.Errorf("item %d: %w", i, err)
+		}
+		wishes[i] = wish
+	}
+	runs, err := to.Enqueue(ctx, wishes...)
+	if err != nil {
+		return runs, fmt.Errorf("enqueue %d of %s: %w", len(args), t, err)
+	}
+	return runs, nil
+}

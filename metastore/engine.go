@@ -1,0 +1,45 @@
+package metastore
+
+import (
+	"context"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Tx is the rows that Apply works on. It has no errors and no context because everything that a batch may touch
+// has been loaded before (see Needs). Rows are never changed in place: copy, change the copy, Put it.
+type Tx interface {
+	// Get is the row, as the last Put of this batch left it, or nil. Of a settled run that has left the live rows
+	// less than KeepFinal ago, it is a stub with ID, Tenant, Key, State, Attempt and Worker.
+	Get(jobs.Ref) jobs.Row
+	// First is the run that waits at the gate and goes first: retries, then by priority, due time, id. Nil if none.
+	First(gate jobs.Ref) *jobs.Instance
+	// Put stores a row. A Tally is added to what is there. A settled run leaves the live rows for the archive.
+	Put(jobs.Row)
+	// Delete removes a row; nothing happens if there is none.
+	Delete(jobs.Ref)
+}
+
+// Engine keeps rows. A Store is made of one by whoever commits: Local in memory, a raft log, a database.
+type Engine interface {
+	Reader
+	Agenda
+	// Update calls fn alone, with a Tx. What fn puts is there when Update returns.
+	Update(fn func(Tx))
+}
+
+// Full is a Store that can also lead: what a control plane needs.
+type Full interface {
+	Store
+	Agenda
+}
+
+// Archive keeps settled runs. Append is called inside a commit and must not wait for a disk.
+type Archive interface {
+	// Append adds settled runs, in the order in which they ended. The rows must not be changed afterwards.
+	Append(rows []*jobs.Instance)
+	// Get is one run, or nil.
+	Get(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error)
+	// List answers a query (Cursor as this archive made it), last ended first.
+	List(ctx context.Context, q InstanceQuery) (Page, error)
+}

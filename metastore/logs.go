@@ -1,0 +1,37 @@
+package metastore
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Logs keeps what handlers wrote. Log lines are not metadata: they travel and rest beside the store, and the last
+// second of them may be lost when a machine dies.
+type Logs interface {
+	// Append keeps lines. A line that is there already (same run, attempt and sequence) is ignored. What goes beyond
+	// MaxLog bytes of an attempt is dropped, with one last line that says so.
+	Append(ctx context.Context, lines []LogLine) error
+	// Read lists the lines of a run after a position, oldest first: at most limit, and where to go on.
+	Read(ctx context.Context, tenant jobs.Tenant, run jobs.ID, after LogPosition, limit int) ([]LogLine, error)
+}
+
+// MaxLog is how much log is kept of one attempt.
+const MaxLog = 1 << 20
+
+// LogPosition is a place in a run's log.
+type LogPosition struct {
+	Attempt  uint32
+	Sequence uint64
+}
+
+// LogLine is one line a handler wrote.
+type LogLine struct {
+	Tenant jobs.Tenant
+	Run    jobs.ID
+	LogPosition
+	At    time.Time // by the worker's clock
+	Level string    // DEBUG INFO WARN ERROR
+	Text  string    // message and attributes, at most 8 KiB
+}

@@ -1,0 +1,136 @@
+// Package metastore says what a store promises: commands in, effects out.
+//
+// A store is a thing that applies commands. [Apply] is the only code that knows the rules; engines keep rows,
+// couriers carry commands, and neither decides anything. Bodies live in the folders below: memstore and
+// raftstore keep rows, busstore carries commands over a bus. storetest is the judge of all of them.
+//
+// Where to start: [Store], then apply.go. To write a new body, docs/add-a-store.md.
+package metastore
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Store is the only thing that remembers. All methods may be called at the same time.
+type Store interface {
+	Applier
+	Reader
+}
+
+// Applier changes what the store holds.
+type Applier interface {
+	// Apply applies a batch of commands, in order, in one commit, and answers each with its own effect or its own
+	// refusal; a refused command leaves no trace and spoils no neighbour. When it returns, what succeeded is as
+	// durable as the store promises. It stamps Envelope.At itself. An answer of jobs.Unknown means that the
+	// command may or may not have been done: send it again, the same words get the same answer. jobs.Unavailable
+	// means that it was not done. Concurrent callers share commits.
+	Apply(ctx context.Context, batch []jobs.Envelope) []Result
+}
+
+// Result is what became of one command: an effect, or the error that refused it (see jobs.Code).
+type Result struct {
+	jobs.Effect
+	Err error
+}
+
+// Reader reads for people and programs. Rows that it answers with are shared: they must not be changed.
+type Reader interface {
+	// Definition is one job. Refused as jobs.NotFound if there is none.
+	Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*jobs.Definition, error)
+	// Definitions lists jobs by key, or what changed since a change number.
+	Definitions(ctx context.Context, q DefinitionQuery) ([]*jobs.Definition, error)
+	// Instance is one run, live or archived. Refused as jobs.NotFound if there is none.
+	Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error)
+	// Instances lists runs: those that live, newest first, then those that ended, last ended first.
+	Instances(ctx context.Context, q InstanceQuery) (Page, error)
+	// Ledger lists the missed ranges of a job, newest first.
+	Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*jobs.Missed, error)
+	// Counts says how many runs are in each state now (live states), and how many entered each state per hour.
+	Counts(ctx context.Context, q CountQuery) (Counts, error)
+	// Global is what holds for the whole tenant; never nil without an error.
+	Global(ctx context.Context, tenant jobs.Tenant) (*jobs.Global, error)
+}
+
+// DefinitionQuery asks for jobs of a tenant; all fields may be left out. Tenant "*" means all tenants (for the
+// control plane).
+type DefinitionQuery struct {
+	Tenant jobs.Tenant
+	Keys   []jobs.Key // only these (those that exist)
+	App    string     // only of this worker group
+	Since  uint64     // only those with a change number above this; ordered by it
+	After  jobs.Key   // page: keys after this one; ordered by key
+	Limit  int        // 0 = all
+}
+
+// InstanceQuery asks for runs of a tenant. Empty fields do not filter.
+type InstanceQuery struct {
+	Tenant jobs.Tenant
+	Job    jobs.Key
+	State  jobs.State
+	Worker string
+	Parent jobs.ID
+	Origin jobs.Origin
+	From   time.Time // created at or after
+	To     time.Time // created before
+	Cursor string    // Page.Next of the page before
+	Limit  int       // 1 to MaxPage; 0 = 50
+}
+
+// MaxPage is the most rows in a page.
+const MaxPage = 200
+
+// Page is a part of a list.
+type Page struct {
+	Instances []*jobs.Instance
+	Next      string    // the cursor of what follows; "" at the end
+	Searched  time.Time // set when the walk was cut short: everything back to here was looked at; go on with Next
+}
+
+// CountQuery asks how many runs there are.
+type CountQuery struct {
+	Tenant   jobs.Tenant
+	Job      jobs.Key  // "" = all jobs
+	From, To time.Time // of the hours; zero = none are wanted
+}
+
+// Counts answers a CountQuery.
+type Counts struct {
+	Live  map[jobs.State]int // runs that are not settled, by state
+	Hours []jobs.Tally       // by hour and state, oldest first; of all jobs together if no job was named
+}
+
+// Agenda is what the leader's duties read. It is cheap: nothing here walks the whole store.
+type Agenda interface {
+	// Waking lists runs whose wake time is at or before until, earliest first, and the next wake time after
+	// those (zero if there is none).
+	Waking(ctx context.Context, until time.Time, limit int) (due []Named, next time.Time, err error)
+	// Ready lists runs of an app that a worker may claim, in the order in which they should be offered: priority,
+	// then since when. The first limit of them, those under offer included.
+	Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) ([]*jobs.Instance, error)
+	// Lanes lists the apps that have runs to claim.
+	Lanes(ctx context.Context) ([]Lane, error)
+	// Leased lists the attempts that are under way: Processing, or over but with a handler that has not returned.
+	Leased(ctx context.Context) ([]*jobs.Instance, error)
+	// Unserved lists gates that have both a free slot and somebody waiting.
+	Unserved(ctx context.Context, limit int) ([]jobs.Ref, error)
+	// Lapsed lists unique keys whose time was over at or before until.
+	Lapsed(ctx context.Context, until time.Time, limit int) ([]jobs.Ref, error)
+	// State is the row the store keeps about itself.
+	State(ctx context.Context) (jobs.StoreRow, error)
+}
+
+// Named is a run by its name alone.
+type Named struct {
+	Tenant jobs.Tenant
+	ID     jobs.ID
+}
+
+// Lane is an app with runs to claim.
+type Lane struct {
+	Tenant jobs.Tenant
+	App    string
+	Ready  int
+}
