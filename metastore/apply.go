@@ -1,0 +1,154 @@
+package metastore
+
+import (
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Apply applies one command to the rows of tx: the only code that knows what a command means. It has no clock, no
+// random source and no other input than its arguments, so that every replica computes the same. It refuses before
+// it puts anything. The envelope has been checked (Envelope.Check) and stamped by whoever commits.
+func Apply(tx Tx, e *jobs.Envelope) Result {
+	c := change{tx: tx, env: e, at: e.At}
+	if err := c.apply(); err != nil {
+		return Result{Err: err}
+	}
+	return Result{Effect: c.effect}
+}
+
+// ApplyBatch applies a commit's commands in order and remembers its time.
+func ApplyBatch(tx Tx, batch []jobs.Envelope) []Result {
+	results := make([]Result, len(batch))
+	for i := range batch {
+		results[i] = Apply(tx, &batch[i])
+	}
+	if n := len(batch); n > 0 {
+		s := stateOf(tx)
+		s.At = batch[n-1].At
+		tx.Put(&s)
+	}
+	return results
+}
+
+// change is one command under way.
+type change struct {
+	tx     Tx
+	env    *jobs.Envelope
+	at     time.Time
+	effect jobs.Effect
+}
+
+func (c *change) apply() error {
+	switch k := c.env.Command.(type) {
+	case jobs.Create:
+		return c.create(k)
+	case jobs.Claim:
+		return c.claim(k)
+	case jobs.Finish:
+		return c.finish(k)
+	case jobs.Fire:
+		return c.fire(k)
+	case jobs.Release:
+		return c.release(k)
+	case jobs.Returned:
+		return c.returned(k)
+	case jobs.Checkpoint:
+		return c.checkpoint(k)
+	case jobs.Expire:
+		return c.expire(k)
+	case jobs.Cancel:
+		return c.cancel(k)
+	case jobs.Hand:
+		return c.handOn(k)
+	case jobs.Forget:
+		return c.forget(k)
+	case jobs.Register:
+		return c.register(k)
+	case jobs.Edit:
+		return c.edit(k)
+	case jobs.Pause:
+		return c.pause(k)
+	case jobs.Resume:
+		return c.resume(k)
+	case jobs.Refresh:
+		return c.refresh(k)
+	case jobs.Configure:
+		return c.configure(k)
+	case jobs.Lead:
+		return c.lead(k)
+	}
+	return jobs.Invalid("command %T is not known to this version", c.env.Command)
+}
+
+// existing answers with a row that is there already.
+func (c *change) existing(in *jobs.Instance) error {
+	c.effect.Existing = true
+	c.effect.Instances = append(c.effect.Instances, in)
+	return nil
+}
+
+func (c *change) definition(key jobs.Key) *jobs.Definition {
+	d, _ := c.tx.Get(jobs.DefinitionRef(c.env.Tenant, key)).(*jobs.Definition)
+	return d
+}
+
+func (c *change) instance(id jobs.ID) *jobs.Instance {
+	in, _ := c.tx.Get(jobs.InstanceRef(c.env.Tenant, id)).(*jobs.Instance)
+	return in
+}
+
+// run is the instance, or the refusal that there is none.
+func (c *change) run(id jobs.ID) (*jobs.Instance, error) {
+	if in := c.instance(id); in != nil {
+		return in, nil
+	}
+	return nil, jobs.Refuse(jobs.NotFound, "there is no live run %s", id)
+}
+
+// job is the definition, or the refusal that there is none.
+func (c *change) job(key jobs.Key) (*jobs.Definition, error) {
+	if d := c.definition(key); d != nil {
+		return d, nil
+	}
+	return nil, jobs.Refuse(jobs.NotFound, "there is no job %q: has a worker that serves it been started?", key)
+}
+
+var noGlobal = jobs.Global{}
+
+func (c *change) global() *jobs.Global {
+	if g, ok := c.tx.Get(jobs.GlobalRef(c.env.Tenant)).(*jobs.Global); ok {
+		return g
+	}
+	return &noGlobal
+}
+
+func stateOf(tx Tx) jobs.StoreRow {
+	if s, ok := tx.Get(jobs.StoreRef()).(*jobs.StoreRow); ok {
+		return *s
+	}
+	return jobs.StoreRow{}
+}
+
+// store puts a run as a command leaves it. from is the state it was in before.
+func (c *change) store(in *jobs.Instance, from jobs.State) {
+	if in.State != from {
+		c.tally(in)
+	}
+	if in.State.Final() && in.Unique != "" {
+		ref := jobs.UniqueRef(in.Tenant, jobs.UniqueName(in.Key, in.Unique))
+		if u, ok := c.tx.Get(ref).(*jobs.UniqueKey); ok && u.ID == in.ID && u.Until.IsZero() {
+			c.tx.Delete(ref)
+		}
+	}
+	c.tx.Put(in)
+	c.effect.Instances = append(c.effect.Instances, in)
+}
+
+// tally counts what the dashboard's charts show: runs that became due, and how attempts and runs ended.
+func (c *change) tally(in *jobs.Instance) {
+	if in.State == jobs.Scheduled || in.State == jobs.Processing {
+		return
+	}
+	c.tx.Put(&jobs.Tally{Tenant: in.Tenant, Job: in.Job, State: in.State, Hour: c.at.Truncate(time.Hour).UnixNano(), N: 1})
+}

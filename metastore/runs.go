@@ -1,0 +1,373 @@
+package metastore
+
+import (
+	"slices"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// What becomes of one run: the commands of enqueuers, workers and people, in the order of its life.
+
+func (c *change) create(k jobs.Create) error {
+	if in := c.instance(k.ID); in != nil {
+		if in.Key != k.Key {
+			return jobs.Refuse(jobs.Conflict, "run %s exists and belongs to job %s, not %s", k.ID, in.Key, k.Key)
+		}
+		return c.existing(in)
+	}
+	d, err := c.job(k.Key)
+	if err != nil {
+		return err
+	}
+	idempotency, unique := c.uniqueRow(jobs.IdempotencyName(k.Idempotency), k.Idempotency), c.uniqueRow(jobs.UniqueName(k.Key, k.Unique), k.Unique)
+	if idempotency != nil {
+		if idempotency.Digest != k.Digest() {
+			return jobs.Refuse(jobs.Conflict, "idempotency key %q was used for another request within the last 24 h", k.Idempotency)
+		}
+		return c.existing(c.known(idempotency.ID, k.Key))
+	}
+	if unique != nil {
+		return c.existing(c.known(unique.ID, k.Key))
+	}
+	in := c.fresh(d, k.Origin)
+	in.ID, in.Parent, in.Args = k.ID, k.Parent, k.Args
+	if len(k.Args) == 0 {
+		in.Args = d.Policy.Args
+	}
+	in.Due = k.Due
+	if in.Due.IsZero() {
+		in.Due = c.at.Add(k.Delay)
+	}
+	if in.Due.Before(c.at) {
+		in.Due = c.at
+	}
+	if in.Due.Sub(c.at) > jobs.MaxDelay {
+		return jobs.Invalid("due time %s is more than 5 years ahead", in.Due.Format("2006-01-02T15:04:05Z07:00"))
+	}
+	within := d.Policy.StartWithin
+	for _, o := range []struct{ set, to *int }{{k.Priority, &in.Priority}, {k.Retries, &in.Terms.Retries}} {
+		if o.set != nil {
+			*o.to = *o.set
+		}
+	}
+	if k.Timeout != nil {
+		in.Terms.Timeout = *k.Timeout
+	}
+	if k.StartWithin != nil {
+		within = *k.StartWithin
+	}
+	if within > 0 {
+		in.StartBy = in.Due.Add(within)
+	}
+	if k.Unique != "" {
+		u := &jobs.UniqueKey{Tenant: in.Tenant, Name: jobs.UniqueName(k.Key, k.Unique), ID: in.ID}
+		if k.UniqueFor > 0 {
+			u.Until = c.at.Add(k.UniqueFor)
+		} else {
+			in.Unique = k.Unique
+		}
+		c.tx.Put(u)
+	}
+	if k.Idempotency != "" {
+		c.tx.Put(&jobs.UniqueKey{Tenant: in.Tenant, Name: jobs.IdempotencyName(k.Idempotency), ID: in.ID,
+			Digest: k.Digest(), Until: c.at.Add(jobs.IdempotencyLife)})
+	}
+	held := d.Kind == jobs.Triggered && c.global().TriggeredDebug.On && in.Origin != jobs.FromPerson
+	return c.begin(in, held)
+}
+
+// uniqueRow is the row that holds a name now, or nil.
+func (c *change) uniqueRow(name, chosen string) *jobs.UniqueKey {
+	if chosen == "" {
+		return nil
+	}
+	u, _ := c.tx.Get(jobs.UniqueRef(c.env.Tenant, name)).(*jobs.UniqueKey)
+	if u == nil || !u.Until.IsZero() && !u.Until.After(c.at) {
+		return nil
+	}
+	return u
+}
+
+// known is a run that a unique key leads to. One that has left the live rows is known by its name alone.
+func (c *change) known(id jobs.ID, key jobs.Key) *jobs.Instance {
+	if in := c.instance(id); in != nil {
+		return in
+	}
+	return &jobs.Instance{Tenant: c.env.Tenant, ID: id, Key: key}
+}
+
+// fresh is a new run of a job, under the terms of its policy.
+func (c *change) fresh(d *jobs.Definition, origin jobs.Origin) jobs.Instance {
+	p := &d.Policy
+	if origin == "" {
+		origin = jobs.FromCode
+	}
+	in := jobs.Instance{
+		Tenant: d.Tenant, Job: d.UID, Key: d.Key, App: d.App, Kind: d.Kind, Revision: d.Revision,
+		Origin: origin, Actor: c.env.Actor, Priority: p.Priority,
+		Terms: jobs.Terms{Retries: p.Retries, RetryDelay: p.RetryDelay, RetryDelayMax: p.RetryDelayMax, Timeout: p.Timeout,
+			OnLost: p.OnLost, LeaseLost: p.LeaseLost, Overlap: p.Overlap},
+	}
+	if p.MaxConcurrency > 0 {
+		in.Gates = append(in.Gates, jobs.JobGate(d.UID))
+	}
+	for _, l := range p.Limits {
+		in.Gates = append(in.Gates, jobs.LimitGate(l.Name))
+	}
+	slices.Sort(in.Gates)
+	in.Gates = slices.Compact(in.Gates)
+	return in
+}
+
+// begin starts the life of a new run.
+func (c *change) begin(in jobs.Instance, held bool) error {
+	in, err := in.Begin(c.at, held)
+	if err != nil {
+		return err
+	}
+	if in.State == jobs.Enqueued {
+		c.tally(&in)
+		return c.enter(in, jobs.Enqueued)
+	}
+	c.store(&in, jobs.New)
+	return nil
+}
+
+func (c *change) release(k jobs.Release) error {
+	row, err := c.run(k.ID)
+	if err != nil {
+		return err
+	}
+	in := *row
+	switch {
+	case in.State == jobs.Scheduled:
+		if in.Due.After(c.at) && !k.Force {
+			return jobs.Refuse(jobs.Conflict, "run %s is due at %s, not yet", in.ID, in.Due.Format("2006-01-02T15:04:05.000Z07:00"))
+		}
+		if !k.Force && in.Origin != jobs.FromPerson && in.Kind == jobs.Triggered && c.global().TriggeredDebug.On {
+			if in.Cause == jobs.ByDebug {
+				return c.existing(row)
+			}
+			in.Cause = jobs.ByDebug
+			c.store(&in, in.State)
+			return nil
+		}
+		if in, err = in.Enqueue(c.at); err != nil {
+			return err
+		}
+		c.tally(&in)
+		return c.enter(in, jobs.Enqueued)
+	case in.State == jobs.Failed && !in.RetryAt.IsZero() && !in.Lingering:
+		if in.RetryAt.After(c.at) && !k.Force {
+			return jobs.Refuse(jobs.Conflict, "the retry of run %s is due at %s, not yet", in.ID, in.RetryAt.Format("2006-01-02T15:04:05.000Z07:00"))
+		}
+		return c.enter(in.Retry(), jobs.Failed)
+	}
+	return c.existing(row)
+}
+
+func (c *change) claim(k jobs.Claim) error {
+	row, err := c.run(k.ID)
+	if err != nil {
+		return err
+	}
+	in := *row
+	if in.Worker == k.Worker && (in.State == jobs.Processing && in.Attempt == k.Attempt || in.State == jobs.Skipped && in.Next() == k.Attempt) {
+		return c.existing(row)
+	}
+	if k.Attempt != in.Next() {
+		return jobs.Refuse(jobs.Stale, "run %s: attempt %d cannot begin, %d have begun", in.ID, k.Attempt, in.Attempt)
+	}
+	if !in.Offerable() {
+		return jobs.Refuse(jobs.Conflict, "run %s is %s and cannot be claimed", in.ID, in.State)
+	}
+	if in.State == jobs.Enqueued {
+		why, text := jobs.Cause(""), ""
+		if d := c.definition(in.Key); d == nil || d.UID != in.Job || d.Policy.Disabled {
+			why, text = jobs.ByDisabled, "the job is disabled"
+		} else if !in.StartBy.IsZero() && c.at.After(in.StartBy) {
+			why, text = jobs.ByDeadline, "not started by "+in.StartBy.Format("2006-01-02T15:04:05.000Z07:00")
+		}
+		if why != "" {
+			in.Worker = k.Worker
+			if in, err = in.Skip(c.at, why, text); err != nil {
+				return err
+			}
+			c.leave(&in, jobs.Enqueued)
+			return nil
+		}
+	}
+	from := in.State
+	if in, err = in.Claim(c.at, k.Worker); err != nil {
+		return err
+	}
+	c.store(&in, from)
+	return nil
+}
+
+// own is the run whose attempt a worker speaks of, if it is that worker's.
+func (c *change) own(id jobs.ID, worker string, attempt uint32) (*jobs.Instance, error) {
+	in, err := c.run(id)
+	if err != nil {
+		return nil, err
+	}
+	if in.Attempt != attempt {
+		return nil, jobs.Refuse(jobs.Stale, "run %s: attempt %d is not the current one, %d is", id, attempt, in.Attempt)
+	}
+	if in.Worker != worker {
+		return nil, jobs.Refuse(jobs.Forbidden, "run %s: attempt %d belongs to worker %s", id, attempt, in.Worker)
+	}
+	return in, nil
+}
+
+// endings says by which causes an attempt that ended with an outcome is remembered.
+var endings = map[jobs.Outcome]jobs.Cause{
+	jobs.OutcomeError: jobs.ByError, jobs.OutcomeFatal: jobs.ByError, jobs.OutcomeTimeout: jobs.ByTimeout,
+	jobs.OutcomeHandback: jobs.ByHandback, jobs.OutcomeSnooze: jobs.BySnooze,
+}
+
+func (c *change) finish(k jobs.Finish) error {
+	row, err := c.own(k.ID, k.Worker, k.Attempt)
+	if err != nil {
+		return err
+	}
+	in := *row
+	if in.State != jobs.Processing {
+		if ended(row, k.Outcome) {
+			return c.existing(row)
+		}
+		return jobs.Refuse(jobs.Conflict, "run %s is %s: attempt %d is over", in.ID, in.State, k.Attempt)
+	}
+	if k.Outcome == jobs.OutcomeSuccess {
+		if in, err = in.Succeed(c.at, k.Result); err != nil {
+			return err
+		}
+		c.leave(&in, jobs.Processing)
+		return nil
+	}
+	in.Lingering = k.Running
+	if in, err = in.Fail(c.at, endings[k.Outcome], k.Error, k.Delay, k.Outcome != jobs.OutcomeFatal); err != nil {
+		return err
+	}
+	c.after(&in)
+	return nil
+}
+
+// ended says that a run stands where an attempt with this outcome has put it: the command was sent twice.
+func ended(in *jobs.Instance, o jobs.Outcome) bool {
+	switch in.State {
+	case jobs.Succeeded:
+		return o == jobs.OutcomeSuccess
+	case jobs.Failed, jobs.Terminated:
+		return o != jobs.OutcomeSuccess && (in.Cause == "" || in.Cause == endings[o])
+	}
+	return false
+}
+
+// after puts a run whose attempt failed: a retry at once keeps its slots, and so does a handler that has not
+// returned; everything else frees them.
+func (c *change) after(in *jobs.Instance) {
+	if in.Lingering || in.State == jobs.Failed && in.RetryAt.IsZero() {
+		c.store(in, jobs.Processing)
+		return
+	}
+	c.leave(in, jobs.Processing)
+}
+
+func (c *change) returned(k jobs.Returned) error {
+	row, err := c.own(k.ID, k.Worker, k.Attempt)
+	if err != nil {
+		return err
+	}
+	return c.unlinger(row)
+}
+
+// unlinger ends the time in which a handler was over for us and still ran.
+func (c *change) unlinger(row *jobs.Instance) error {
+	if !row.Lingering {
+		if row.State == jobs.Processing {
+			return jobs.Refuse(jobs.Conflict, "run %s is Processing: attempt %d is not over", row.ID, row.Attempt)
+		}
+		return c.existing(row)
+	}
+	in := *row
+	in.Lingering = false
+	if in.State == jobs.Failed && in.RetryAt.IsZero() {
+		c.store(&in, in.State)
+		return nil
+	}
+	c.leave(&in, in.State)
+	return nil
+}
+
+func (c *change) checkpoint(k jobs.Checkpoint) error {
+	row, err := c.own(k.ID, k.Worker, k.Attempt)
+	if err != nil {
+		return err
+	}
+	if row.State != jobs.Processing {
+		return jobs.Refuse(jobs.Conflict, "run %s is %s: attempt %d is over", row.ID, row.State, k.Attempt)
+	}
+	in := *row
+	in.Checkpoint = k.Data
+	c.store(&in, in.State)
+	return nil
+}
+
+func (c *change) expire(k jobs.Expire) error {
+	row, err := c.run(k.ID)
+	if err != nil {
+		return err
+	}
+	switch {
+	case row.Attempt != k.Attempt:
+		return jobs.Refuse(jobs.Stale, "run %s: attempt %d is not the current one, %d is", k.ID, k.Attempt, row.Attempt)
+	case row.Lingering && k.Cause == jobs.ByLoss:
+		return c.unlinger(row)
+	case row.State != jobs.Processing:
+		return c.existing(row)
+	case k.Cause == jobs.ByTimeout && (row.Deadline.IsZero() || row.Deadline.After(c.at)):
+		return jobs.Refuse(jobs.Conflict, "run %s: attempt %d has not timed out", k.ID, k.Attempt)
+	}
+	in := *row
+	text := "worker " + in.Worker + " stopped answering"
+	if k.Cause == jobs.ByTimeout {
+		in.Lingering, text = true, "timeout after "+in.Terms.Timeout.String()
+	}
+	if in, err = in.Fail(c.at, k.Cause, text, 0, true); err != nil {
+		return err
+	}
+	c.after(&in)
+	return nil
+}
+
+func (c *change) cancel(k jobs.Cancel) error {
+	row, err := c.run(k.ID)
+	if err != nil {
+		return err
+	}
+	if row.State == jobs.Cancelled {
+		return c.existing(row)
+	}
+	in, err := (*row).Cancel(c.at, c.env.Actor, c.env.Reason)
+	if err != nil {
+		return err
+	}
+	if in.Lingering {
+		c.store(&in, row.State)
+		return nil
+	}
+	c.leave(&in, row.State)
+	return nil
+}
+
+func (c *change) forget(k jobs.Forget) error {
+	ref := jobs.UniqueRef(c.env.Tenant, k.Name)
+	u, _ := c.tx.Get(ref).(*jobs.UniqueKey)
+	if u == nil || u.Until.IsZero() || u.Until.After(c.at) {
+		c.effect.Existing = true
+		return nil
+	}
+	c.tx.Delete(ref)
+	return nil
+}
