@@ -1,0 +1,146 @@
+// Package bustest is the judge of every bus: one case for each sentence that package bus promises.
+//
+// A body of the bus has one test that calls [Run]:
+//
+//	func TestBus(t *testing.T) {
+//		bustest.Run(t, func(t *testing.T) bustest.Harness { ... })
+//	}
+//
+// Bodies may differ in what they can show (whether there is a server to stop, for one). A [Harness] says so by what
+// it has; the cases follow it, none is skipped. A body that works in virtual time runs [Cases] in bubbles, too.
+// No case sleeps: that something does not come is shown by something later that does.
+package bustest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Harness is a bus of its own for one case.
+type Harness struct {
+	// As opens the bus as a principal. It is called several times, and for the same principal, too. The harness
+	// closes what it opened when the test ends.
+	As func(t *testing.T, p bus.Principal) bus.Bus
+	// Restart stops the bus's server, with all that it remembers, and starts it again; nil: there is no server.
+	Restart func(t *testing.T)
+}
+
+// Case is one promise.
+type Case struct {
+	Name string
+	Test func(t *testing.T, h Harness)
+}
+
+// Cases are all promises.
+func Cases() []Case {
+	var all []Case
+	all = append(all, sharedCases...)
+	all = append(all, personalCases...)
+	all = append(all, signalCases...)
+	all = append(all, callCases...)
+	all = append(all, closeCases...)
+	return append(all, restartCases...)
+}
+
+// Run judges a bus; open makes a new one for each case.
+func Run(t *testing.T, open func(t *testing.T) Harness) {
+	for _, c := range Cases() {
+		t.Run(c.Name, func(t *testing.T) { c.Test(t, open(t)) })
+	}
+}
+
+// The principals that appear in the cases.
+var (
+	leader  = bus.Principal{Tenant: "default", Role: bus.Node, Name: "node-1"}
+	second  = bus.Principal{Tenant: "default", Role: bus.Node, Name: "node-2"}
+	ringer  = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w1.host-7"}
+	other   = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w2"}
+	foreign = bus.Principal{Tenant: "acme.eu", Role: bus.Worker, Name: "w1.host-7"}
+	caller  = bus.Principal{Tenant: "default", Role: bus.Client, Name: "shop"}
+)
+
+// billing is the lane that most cases use. Its name has a dot: names may.
+var billing = bus.Lane{Tenant: "default", App: "billing.eu"}
+
+// patience is how long a case waits for what must come. In a bubble it costs nothing.
+const patience = 10 * time.Second
+
+// within is a context for what must happen.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// come is what arrives on a channel, or the end of the test.
+func come[T any](t *testing.T, ch <-chan T, what string) T {
+	t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case v := <-ch:
+		return v
+	case <-timer.C:
+		t.Fatalf("%s did not come within %v", what, patience)
+		panic("not reached")
+	}
+}
+
+// must ends the test if what was attempted did not succeed.
+func must(t *testing.T, err error, what string, args ...any) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", fmt.Sprintf(what, args...), err)
+	}
+}
+
+// wantErr ends the test if err is not (in the sense of errors.Is) what it should be.
+func wantErr(t *testing.T, err, target error, what string) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Fatalf("%s: error is %v; it should be %v", what, err, target)
+	}
+}
+
+// offers makes a list: n offers whose ids follow from the name.
+func offers(name string, n int) []bus.Offer {
+	list := make([]bus.Offer, n)
+	for i := range list {
+		list[i] = bus.Offer{
+			ID:      jobs.DerivedID(name, fmt.Sprint(i)),
+			Attempt: uint32(i + 1),
+			Key:     jobs.Key(fmt.Sprintf("billing.job-%d", i%3)),
+		}
+	}
+	return list
+}
+
+// taken is what one Take answered with.
+type taken struct {
+	list []bus.Offer
+	done func()
+	err  error
+}
+
+// take takes, and asks again as long as the queue is not there, as workers do.
+func take(ctx context.Context, b bus.Bus, queue string, lane bus.Lane, want int) taken {
+	for {
+		list, done, err := b.Take(ctx, queue, lane, want)
+		if err == nil || ctx.Err() != nil || errors.Is(err, bus.ErrClosed) || errors.Is(err, jobs.Forbidden) {
+			return taken{list, done, err}
+		}
+	}
+}
+
+// taking takes in the background.
+func taking(ctx context.Context, b bus.Bus, queue string, lane bus.Lane, want int) <-chan taken {
+	ch := make(chan taken, 1)
+	go func() { ch <- take(ctx, b, queue, lane, want) }()
+	return ch
+}

@@ -1,0 +1,87 @@
+package bustest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/bus"
+)
+
+var closeCases = []Case{
+	{"after Close everything says closed", func(t *testing.T, h Harness) {
+		ctx, node := within(t), h.As(t, leader)
+		queue := open(t, node, 7)
+		lane := bus.Lane{Tenant: "default", App: "a", Worker: "w"}
+		must(t, node.Close(), "close")
+		must(t, node.Close(), "close again")
+		_, err := node.Open(ctx, 8)
+		wantErr(t, err, bus.ErrClosed, "open")
+		wantErr(t, node.Offer(ctx, queue, billing, offers("x", 1)), bus.ErrClosed, "offer")
+		wantErr(t, node.Hand(ctx, lane, offers("x", 1)), bus.ErrClosed, "hand")
+		_, _, err = node.Take(ctx, queue, billing, 1)
+		wantErr(t, err, bus.ErrClosed, "take")
+		wantErr(t, node.Receive(ctx, lane, func([]bus.Offer) {}), bus.ErrClosed, "receive")
+		wantErr(t, node.Signal(ctx, bus.Signal{Topic: bus.TopicLive}), bus.ErrClosed, "signal")
+		wantErr(t, node.Listen(ctx, "*", bus.TopicLive, "", func(bus.Signal) {}), bus.ErrClosed, "listen")
+		_, err = node.Call(ctx, bus.ServiceStore, nil)
+		wantErr(t, err, bus.ErrClosed, "call")
+		wantErr(t, node.Serve(ctx, bus.ServiceStore, echo), bus.ErrClosed, "serve")
+	}},
+	{"Close ends what waits", func(t *testing.T, h Harness) {
+		ctx, node, worker := within(t), h.As(t, leader), h.As(t, ringer)
+		queue := open(t, node, 7)
+		must(t, node.Offer(ctx, queue, billing), "make the app's queue")
+		asked, free := make(chan struct{}), make(chan struct{})
+		defer close(free)
+		must(t, node.Serve(ctx, bus.ServiceStore, func(context.Context, bus.Principal, []byte) ([]byte, error) {
+			close(asked)
+			<-free
+			return nil, nil
+		}), "serve")
+		called := make(chan error, 1)
+		go func() {
+			_, err := worker.Call(ctx, bus.ServiceStore, nil)
+			called <- err
+		}()
+		waiting := taking(ctx, worker, queue, billing, 1)
+		come(t, asked, "the call")
+		must(t, worker.Close(), "close")
+		wantErr(t, come(t, called, "the end of the call"), bus.ErrClosed, "call")
+		wantErr(t, come(t, waiting, "the end of the Take").err, bus.ErrClosed, "take")
+	}},
+	{"a handler's context ends with Close", func(t *testing.T, h Harness) {
+		ctx, node, client := within(t), h.As(t, leader), h.As(t, caller)
+		asked, ended := make(chan struct{}), make(chan struct{})
+		must(t, node.Serve(ctx, bus.ServiceStore, func(ctx context.Context, _ bus.Principal, _ []byte) ([]byte, error) {
+			close(asked)
+			<-ctx.Done()
+			close(ended)
+			return nil, ctx.Err()
+		}), "serve")
+		short, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() { _, _ = client.Call(short, bus.ServiceStore, nil) }()
+		come(t, asked, "the call")
+		must(t, node.Close(), "close")
+		come(t, ended, "the end of the handler")
+	}},
+	{"what a closed end did for others is over", func(t *testing.T, h Harness) {
+		ctx, node, client := within(t), h.As(t, leader), h.As(t, caller)
+		must(t, node.Serve(ctx, bus.ServiceStore, echo), "serve")
+		count := make(chan bus.Signal, 10)
+		must(t, node.Listen(ctx, "*", bus.TopicLive, "", func(s bus.Signal) { count <- s }), "listen")
+		stays := heard(t, client, "", bus.TopicLive, "")
+		must(t, node.Close(), "close")
+		say(t, client, bus.TopicLive, "", "", "after")
+		hears(t, stays, "who stays", "after")
+		if len(count) != 0 {
+			t.Fatal("a closed end heard a signal")
+		}
+		eventuallyNobody(t, func() error {
+			limited, cancel := context.WithTimeout(ctx, patience/10)
+			defer cancel()
+			_, err := client.Call(limited, bus.ServiceStore, nil)
+			return err
+		})
+	}},
+}

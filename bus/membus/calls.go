@@ -1,0 +1,91 @@
+package membus
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// server is somebody who answers calls of a service.
+type server struct {
+	end *end
+	ctx context.Context
+	fn  bus.Handler
+}
+
+type answer struct {
+	data []byte
+	err  error
+}
+
+func (e *end) Serve(ctx context.Context, service string, fn bus.Handler) error {
+	if err := e.errOf(ctx); err != nil {
+		return err
+	}
+	h := e.hub
+	s := &server{end: e, fn: fn}
+	s.ctx = e.lasting(ctx, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.servers[service] = slices.DeleteFunc(h.servers[service], func(other *server) bool { return other == s })
+		if len(h.servers[service]) == 0 {
+			delete(h.servers, service)
+		}
+	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.servers[service] = append(h.servers[service], s)
+	return nil
+}
+
+func (e *end) Call(ctx context.Context, service string, request []byte) ([]byte, error) {
+	if err := e.errOf(ctx); err != nil {
+		return nil, err
+	}
+	if len(request) > limit {
+		return nil, jobs.Invalid("call %s: a request of %d bytes: %d are the most", service, len(request), limit)
+	}
+	s := e.hub.server(service, e.as)
+	if s == nil {
+		return nil, fmt.Errorf("call %s: %w", service, bus.ErrNobody)
+	}
+	answered := make(chan answer, 1)
+	go func(request []byte) {
+		data, err := s.fn(s.ctx, e.as, request)
+		if err == nil && len(data) > limit {
+			err = jobs.Invalid("the answer of %s has %d bytes: %d are the most", service, len(data), limit)
+		}
+		if err != nil {
+			data = nil
+		}
+		answered <- answer{bytes.Clone(data), carried(err)}
+	}(bytes.Clone(request))
+	select {
+	case a := <-answered:
+		return a.data, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("call %s: no answer: %w", service, ctx.Err())
+	case <-e.life.Done():
+		return nil, bus.ErrClosed
+	case <-s.end.life.Done():
+		return nil, jobs.Refuse(jobs.Unknown, "call %s: who was asked has left before answering", service)
+	}
+}
+
+// server is whose turn it is to answer a call of a principal: nodes answer all tenants, others their own.
+func (h *Hub) server(service string, from bus.Principal) *server {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, s := range h.servers[service] {
+		if s.end.lasts(s.ctx) && (s.end.as.Role == bus.Node || s.end.as.Tenant == from.Tenant) {
+			turn := slices.Delete(h.servers[service], i, i+1)
+			h.servers[service] = append(turn, s)
+			return s
+		}
+	}
+	return nil
+}

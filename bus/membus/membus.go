@@ -1,0 +1,119 @@
+// Package membus is a bus inside one process: for tests, for `dev`, and for programs that embed everything.
+//
+// A [Hub] is the bus, and [Hub.As] is one principal's end of it. Nothing here reads a clock but to pace a caller, so
+// all of it runs in a testing/synctest bubble; nothing polls. What is said to a hub is forgotten with it.
+//
+// Where to start: [New]. Sharp edges: an offer that was taken is not offered again, whether its message was done
+// with or not (natsbus does that after half a minute; the store's sweep does it sooner in both).
+package membus
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// limit is the most bytes of a request or an answer: as many as natsbus carries on an embedded server.
+const limit = 8 << 20
+
+// Hub is a bus. All principals that shall hear each other are ends of the same one.
+type Hub struct {
+	mu        sync.Mutex
+	queues    map[string]*queue
+	receivers map[bus.Lane][]*receiver
+	listeners map[*listener]struct{}
+	servers   map[string][]*server // by service, the one whose turn it is first
+}
+
+// New makes a bus that nobody is on yet.
+func New() *Hub {
+	return &Hub{
+		queues:    map[string]*queue{},
+		receivers: map[bus.Lane][]*receiver{},
+		listeners: map[*listener]struct{}{},
+		servers:   map[string][]*server{},
+	}
+}
+
+// As is the bus as p sees it. Two ends may have the same principal, as two connections with one user have.
+func (h *Hub) As(p bus.Principal) bus.Bus {
+	e := &end{hub: h, as: p}
+	e.life, e.close = context.WithCancel(context.Background())
+	return e
+}
+
+// end is one principal's end of a hub.
+type end struct {
+	hub   *Hub
+	as    bus.Principal
+	life  context.Context // ends with Close
+	close context.CancelFunc
+}
+
+// Limit is the most bytes of a request or an answer.
+func (e *end) Limit() int { return limit }
+
+// Close ends what this end waits for and what it does for others. Handlers that run see their context end; Close
+// does not wait for them, since one of them may be the caller.
+func (e *end) Close() error {
+	e.close()
+	return nil
+}
+
+// errOf is why nothing can be done now: this end was closed, or ctx is over.
+func (e *end) errOf(ctx context.Context) error {
+	if e.life.Err() != nil {
+		return bus.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// may refuses what a server's permissions would refuse: everybody speaks for his own tenant, nodes for all.
+func (e *end) may(t jobs.Tenant, what string) error {
+	if e.as.Role == bus.Node || e.as.Tenant == t {
+		return nil
+	}
+	return jobs.Refuse(jobs.Forbidden, "%s of tenant %q may not %s tenant %q", e.as.Actor(), e.as.Tenant, what, t)
+}
+
+// leads refuses all but nodes.
+func (e *end) leads(what string) error {
+	if e.as.Role == bus.Node {
+		return nil
+	}
+	return jobs.Refuse(jobs.Forbidden, "%s may not %s: nodes may", e.as.Actor(), what)
+}
+
+// lasting is a context for what goes on until ctx ends or this end is closed; then forget is called. What looks
+// for something lasting must ask [lasts] as well: the end comes at once, being forgotten comes a little later.
+func (e *end) lasting(ctx context.Context, forget func()) context.Context {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(e.life, func() { cancel(bus.ErrClosed) })
+	context.AfterFunc(ctx, func() {
+		stop()
+		forget()
+	})
+	return ctx
+}
+
+// lasts says whether something lasting of this end still goes on.
+func (e *end) lasts(ctx context.Context) bool { return ctx.Err() == nil && e.life.Err() == nil }
+
+// carried is err as it looks after a journey: a refusal stays one, of anything else only the text arrives. So no
+// caller sees an error (bus.ErrNobody, a context's end) that the handler met and takes it for its own.
+func carried(err error) error {
+	var refusal *jobs.Refusal
+	var code jobs.Code
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refusal):
+		return &jobs.Refusal{Code: refusal.Code, Text: err.Error()}
+	case errors.As(err, &code):
+		return &jobs.Refusal{Code: code, Text: err.Error()}
+	}
+	return errors.New(err.Error())
+}
