@@ -1,0 +1,112 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/schedule"
+)
+
+// ScheduleError says that a schedule was refused, and, if At is not nil, at which place in its text.
+type ScheduleError struct {
+	Expr string
+	At   *schedule.Error
+}
+
+func (e *ScheduleError) Error() string { return fmt.Sprintf("schedule %.80q: %v", e.Expr, e.At) }
+
+// Unwrap makes it what it is: bad input, with a place.
+func (e *ScheduleError) Unwrap() []error { return []error{jobs.BadInput, e.At} }
+
+// Edit sets what a person wants to hold for a job, or lets fields follow the code again. The schedule is read
+// here, before a command is made of it: one that is wrong, or never fires, is refused as a *ScheduleError.
+func (o *Ops) Edit(ctx context.Context, who Who, k jobs.Edit) (Job, error) {
+	if err := k.Check(); err != nil {
+		return Job{}, err
+	}
+	d, err := o.definition(ctx, who, k.Key)
+	if err != nil {
+		return Job{}, err
+	}
+	if err := o.checkSchedule(ctx, who, d, k); err != nil {
+		return Job{}, err
+	}
+	effect, err := o.apply(ctx, who, k)
+	if err != nil {
+		return Job{}, err
+	}
+	return o.shown(ctx, who, effect.Definition(), 1)
+}
+
+// Preview is the job as an edit would leave it, with its next due times. Nothing is stored.
+func (o *Ops) Preview(ctx context.Context, who Who, k jobs.Edit, next int) (Job, error) {
+	if err := errors.Join(k.Check(), checkNext(next)); err != nil {
+		return Job{}, err
+	}
+	d, err := o.definition(ctx, who, k.Key)
+	if err != nil {
+		return Job{}, err
+	}
+	if err := o.checkSchedule(ctx, who, d, k); err != nil {
+		return Job{}, err
+	}
+	global, err := o.store.Global(ctx, who.tenant())
+	if err != nil {
+		return Job{}, err
+	}
+	return o.job(o.edited(d, global, k), global, next), nil
+}
+
+// edited is the definition as an edit leaves it.
+func (o *Ops) edited(d *jobs.Definition, g *jobs.Global, k jobs.Edit) *jobs.Definition {
+	after := *d
+	after.Edits = k.Set.Over(d.Edits.Without(k.Clear))
+	after.Policy = after.Resolve(g)
+	before := &d.Policy
+	if p := &after.Policy; p.Schedule != before.Schedule || p.Zone != before.Zone || !p.Start.Equal(before.Start) || !p.End.Equal(before.End) {
+		after.Anchor = o.Now()
+	}
+	return &after
+}
+
+// checkSchedule reads the schedule that an edit would leave, if it touches it.
+func (o *Ops) checkSchedule(ctx context.Context, who Who, d *jobs.Definition, k jobs.Edit) error {
+	global, err := o.store.Global(ctx, who.tenant())
+	if err != nil {
+		return err
+	}
+	after := o.edited(d, global, k)
+	p, before := &after.Policy, &d.Policy
+	switch {
+	case p.Schedule == before.Schedule && p.Zone == before.Zone && p.Start.Equal(before.Start):
+		return nil
+	case d.Kind == jobs.Triggered && p.Schedule != "":
+		return jobs.Refuse(jobs.Conflict, "job %s is triggered: it has no schedule", d.Key)
+	}
+	err = schedule.Check(after)
+	if at, ok := errors.AsType[*schedule.Error](err); ok {
+		return &ScheduleError{Expr: p.Schedule, At: at}
+	}
+	return err
+}
+
+// Pause stops a job from firing by itself.
+func (o *Ops) Pause(ctx context.Context, who Who, k jobs.Pause) (Job, error) {
+	return o.change(ctx, who, k)
+}
+
+// Resume ends a pause.
+func (o *Ops) Resume(ctx context.Context, who Who, key jobs.Key) (Job, error) {
+	return o.change(ctx, who, jobs.Resume{Key: key})
+}
+
+// change sends a command that answers with a definition.
+func (o *Ops) change(ctx context.Context, who Who, c jobs.Command) (Job, error) {
+	effect, err := o.apply(ctx, who, c)
+	if err != nil {
+		return Job{}, err
+	}
+	return o.shown(ctx, who, effect.Definition(), 1)
+}

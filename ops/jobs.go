@@ -1,0 +1,144 @@
+package ops
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/schedule"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Job is a job as people want to see it: what holds, when it comes next, and why it may not.
+type Job struct {
+	*jobs.Definition
+	Words    string      // its schedule in plain words; "" if it has none
+	Next     []time.Time // due times ahead
+	Silent   jobs.Reason // why those would not become runs, as things stand; "" = they would
+	Trouble  string      // why its schedule cannot be read, or ""
+	Warnings []string    // what the schedule may mean that its writer did not
+}
+
+// JobQuery asks for jobs; empty fields do not filter.
+type JobQuery struct {
+	App   string
+	Text  string   // part of the key, the name, the description or a tag, whatever its case
+	After jobs.Key // page: keys after this one
+	Limit int      // 0 = all
+	Next  int      // how many due times of each to look up
+}
+
+// MaxNext is the most due times that are looked up at once.
+const MaxNext = 100
+
+// Jobs lists jobs by key. more says that others follow after the last one.
+func (o *Ops) Jobs(ctx context.Context, who Who, q JobQuery) (list []Job, more bool, err error) {
+	if err := checkNext(q.Next); err != nil {
+		return nil, false, err
+	}
+	// One row more than wanted tells whether a page follows. A search looks at all of them: jobs are few.
+	query := metastore.DefinitionQuery{Tenant: who.tenant(), App: q.App, After: q.After}
+	if q.Limit > 0 && q.Text == "" {
+		query.Limit = q.Limit + 1
+	}
+	rows, err := o.store.Definitions(ctx, query)
+	if err != nil {
+		return nil, false, err
+	}
+	global, err := o.store.Global(ctx, who.tenant())
+	if err != nil {
+		return nil, false, err
+	}
+	for _, d := range rows {
+		if q.Text != "" && !mentions(d, q.Text) {
+			continue
+		}
+		if q.Limit > 0 && len(list) == q.Limit {
+			return list, true, nil
+		}
+		list = append(list, o.job(d, global, q.Next))
+	}
+	return list, false, nil
+}
+
+// Job reads one job, with its next due times.
+func (o *Ops) Job(ctx context.Context, who Who, key jobs.Key, next int) (Job, error) {
+	if err := checkNext(next); err != nil {
+		return Job{}, err
+	}
+	d, err := o.definition(ctx, who, key)
+	if err != nil {
+		return Job{}, err
+	}
+	return o.shown(ctx, who, d, next)
+}
+
+// definition reads a row by a key that came from outside.
+func (o *Ops) definition(ctx context.Context, who Who, key jobs.Key) (*jobs.Definition, error) {
+	if err := key.Check(); err != nil {
+		return nil, err
+	}
+	return o.store.Definition(ctx, who.tenant(), key)
+}
+
+// shown is a definition as people want to see it.
+func (o *Ops) shown(ctx context.Context, who Who, d *jobs.Definition, next int) (Job, error) {
+	global, err := o.store.Global(ctx, who.tenant())
+	if err != nil {
+		return Job{}, err
+	}
+	return o.job(d, global, next), nil
+}
+
+func (o *Ops) job(d *jobs.Definition, g *jobs.Global, next int) Job {
+	job := Job{Definition: d}
+	if d.Policy.Disabled {
+		job.Silent = jobs.MissedDisabled // of a triggered job, too
+	}
+	when, err := schedule.Of(d)
+	switch {
+	case err != nil:
+		job.Trouble = err.Error()
+		return job
+	case when == nil:
+		return job
+	}
+	job.Words, job.Warnings = when.Words(), when.Warnings()
+	job.Next = ahead(when, o.Now(), next)
+	if len(job.Next) > 0 {
+		job.Silent = d.Silent(g, job.Next[0])
+	}
+	return job
+}
+
+// ahead lists the next n due times.
+func ahead(when *schedule.Schedule, after time.Time, n int) []time.Time {
+	var list []time.Time
+	for range n {
+		due, ok := when.Next(after)
+		if !ok {
+			break
+		}
+		list = append(list, due)
+		after = due
+	}
+	return list
+}
+
+func mentions(d *jobs.Definition, text string) bool {
+	text = strings.ToLower(text)
+	for _, s := range append([]string{string(d.Key), d.Policy.Name, d.Policy.Description}, d.Policy.Tags...) {
+		if strings.Contains(strings.ToLower(s), text) {
+			return true
+		}
+	}
+	return false
+}
+
+func checkNext(n int) error {
+	if n < 0 || n > MaxNext {
+		return jobs.Invalid("%d due times are asked for, it must be between 0 and %d", n, MaxNext)
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package ops
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Overview is the first look: how much goes on, and what needs attention.
+type Overview struct {
+	Now       time.Time
+	Leader    Leader
+	Recurring jobs.Debug // debug mode of recurring jobs
+	Triggered jobs.Debug // and of triggered ones
+	Workers   int
+	Live      map[jobs.State]int // runs that are not over, by state
+	Failed    int                // runs that ended badly within the last hour, up to metastore.MaxPage
+	Hours     []jobs.Tally       // of the last 24 hours, by state, oldest first
+}
+
+// Overview looks at everything once.
+func (o *Ops) Overview(ctx context.Context, who Who) (Overview, error) {
+	now := o.Now()
+	global, err := o.store.Global(ctx, who.tenant())
+	if err != nil {
+		return Overview{}, err
+	}
+	counts, err := o.store.Counts(ctx, metastore.CountQuery{Tenant: who.tenant(), From: now.Truncate(time.Hour).Add(-23 * time.Hour), To: now.Add(time.Hour)})
+	if err != nil {
+		return Overview{}, err
+	}
+	failed, err := o.failedSince(ctx, who, now.Add(-time.Hour))
+	if err != nil {
+		return Overview{}, err
+	}
+	return Overview{
+		Now: now, Leader: o.live.Leader(), Recurring: global.RecurringDebug, Triggered: global.TriggeredDebug,
+		Workers: len(o.live.Workers(who.tenant())), Live: counts.Live, Failed: failed, Hours: counts.Hours,
+	}, nil
+}
+
+// failedSince counts the runs that have ended badly since t, up to a page of them. They come last ended first, after
+// those that still linger.
+func (o *Ops) failedSince(ctx context.Context, who Who, t time.Time) (int, error) {
+	page, err := o.store.Instances(ctx, metastore.InstanceQuery{Tenant: who.tenant(), State: jobs.Terminated, Limit: metastore.MaxPage})
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, in := range page.Instances {
+		if !in.Ended.Before(t) {
+			n++
+		}
+	}
+	return n, nil
+}

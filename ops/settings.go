@@ -1,0 +1,131 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Held says what becomes of the runs that triggered debug mode has held back, once it is switched off.
+type Held string
+
+// What can become of them. Nothing said is refused as long as there are any.
+const (
+	HeldRelease Held = "release" // they start, oldest first
+	HeldDiscard Held = "discard" // they are cancelled
+)
+
+// Configured is what a change of the settings did.
+type Configured struct {
+	*jobs.Global
+	Released  int
+	Discarded int
+}
+
+// Settings are what holds for all jobs of the tenant.
+func (o *Ops) Settings(ctx context.Context, who Who) (*jobs.Global, error) {
+	return o.store.Global(ctx, who.tenant())
+}
+
+// HeldBack counts the runs that triggered debug mode holds back.
+func (o *Ops) HeldBack(ctx context.Context, who Who) (int, error) {
+	held, err := o.heldBack(ctx, who)
+	return len(held), err
+}
+
+// Configure changes what holds for all jobs of the tenant. Who switches triggered debug mode off says what becomes
+// of the runs it holds: without a word it is refused, with their number. Saying it again goes on where an earlier
+// attempt was broken off.
+func (o *Ops) Configure(ctx context.Context, who Who, k jobs.Configure, held Held) (Configured, error) {
+	if err := k.Check(); err != nil {
+		return Configured{}, err
+	}
+	switch held {
+	case "", HeldRelease, HeldDiscard:
+	default:
+		return Configured{}, jobs.Invalid("held is %.20q, it must be one of %q", string(held), []Held{HeldRelease, HeldDiscard})
+	}
+	off := k.TriggeredDebug != nil && !*k.TriggeredDebug
+	if off && held == "" {
+		n, err := o.HeldBack(ctx, who)
+		if err != nil {
+			return Configured{}, err
+		}
+		if n > 0 {
+			return Configured{}, jobs.Refuse(jobs.Conflict, "debug mode holds %d runs back: say whether to release or to discard them", n)
+		}
+	}
+	effect, err := o.apply(ctx, who, k)
+	if err != nil {
+		return Configured{}, err
+	}
+	done := Configured{Global: effect.Global}
+	if !off || held == "" {
+		return done, nil
+	}
+	// The mode is off by now, so no further run is held while we walk.
+	rows, err := o.heldBack(ctx, who)
+	if err != nil {
+		return done, err
+	}
+	n, err := o.letGo(ctx, who, rows, held)
+	if held == HeldRelease {
+		done.Released = n
+	} else {
+		done.Discarded = n
+	}
+	return done, err
+}
+
+// heldBack lists the runs that triggered debug mode holds back, oldest first.
+func (o *Ops) heldBack(ctx context.Context, who Who) ([]*jobs.Instance, error) {
+	var held []*jobs.Instance
+	q := metastore.InstanceQuery{Tenant: who.tenant(), State: jobs.Scheduled, Limit: metastore.MaxPage}
+	for {
+		page, err := o.store.Instances(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, in := range page.Instances {
+			if in.State == jobs.Scheduled && in.Cause == jobs.ByDebug {
+				held = append(held, in)
+			}
+		}
+		if page.Next == "" {
+			break
+		}
+		q.Cursor = page.Next
+	}
+	slices.Reverse(held)
+	return held, nil
+}
+
+// letGo releases or cancels runs and says how many.
+func (o *Ops) letGo(ctx context.Context, who Who, rows []*jobs.Instance, held Held) (int, error) {
+	n, now := 0, o.Now()
+	var batch []jobs.Envelope
+	for _, in := range rows {
+		switch {
+		case held == HeldDiscard:
+			batch = append(batch, o.envelope(who, jobs.Cancel{ID: in.ID}))
+		case !in.Due.After(now):
+			batch = append(batch, o.envelope(who, jobs.Release{ID: in.ID, Force: true}))
+		}
+	}
+	for some := range slices.Chunk(batch, partCommands) {
+		for _, r := range o.store.Apply(ctx, some) {
+			// Somebody else may have started or cancelled it meanwhile.
+			if errors.Is(r.Err, jobs.NotFound) || errors.Is(r.Err, jobs.Conflict) {
+				continue
+			}
+			if r.Err != nil {
+				return n, r.Err
+			}
+			n++
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,152 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Created is a run that was asked for.
+type Created struct {
+	*jobs.Instance
+	Duplicate bool // it was there before: its unique or idempotency key led to it
+}
+
+// ItemError says which of many wishes is wrong.
+type ItemError struct {
+	Index int
+	Err   error
+}
+
+func (e *ItemError) Error() string { return fmt.Sprintf("item %d: %v", e.Index, e.Err) }
+
+// Unwrap is what is wrong with the item.
+func (e *ItemError) Unwrap() error { return e.Err }
+
+// A bulk goes to the store in parts, so that a commit stays small enough to be shared with others.
+const (
+	partCommands = 1_000
+	partBytes    = 1 << 20
+)
+
+// Trigger starts one run. A wish without an ID is given one.
+func (o *Ops) Trigger(ctx context.Context, who Who, wish jobs.Create) (Created, error) {
+	made, err := o.TriggerAll(ctx, who, []jobs.Create{wish})
+	if item, ok := err.(*ItemError); ok {
+		err = item.Err
+	}
+	if err != nil {
+		return Created{}, err
+	}
+	return made[0], nil
+}
+
+// TriggerAll starts a run for each wish, in order. All of them are checked before the first is sent: one that is
+// wrong is named by an *ItemError, and nothing was done. Should the store fail in the middle, the answer holds the
+// runs that were made before, and the *ItemError names the first that was not.
+func (o *Ops) TriggerAll(ctx context.Context, who Who, wishes []jobs.Create) ([]Created, error) {
+	if len(wishes) == 0 || len(wishes) > jobs.MaxBulk {
+		return nil, jobs.Invalid("%d runs are asked for at once, it must be between 1 and %d", len(wishes), jobs.MaxBulk)
+	}
+	batch, err := o.envelopes(ctx, who, wishes)
+	if err != nil {
+		return nil, err
+	}
+	made := make([]Created, 0, len(wishes))
+	for len(batch) > 0 {
+		n := part(batch)
+		for _, r := range o.store.Apply(ctx, batch[:n]) {
+			if r.Err != nil {
+				return made, &ItemError{Index: len(made), Err: r.Err}
+			}
+			in, err := o.whole(ctx, r.Instance())
+			if err != nil {
+				return made, &ItemError{Index: len(made), Err: err}
+			}
+			made = append(made, Created{Instance: in, Duplicate: r.Existing})
+		}
+		batch = batch[n:]
+	}
+	return made, nil
+}
+
+// envelopes checks all wishes and puts them into envelopes.
+func (o *Ops) envelopes(ctx context.Context, who Who, wishes []jobs.Create) ([]jobs.Envelope, error) {
+	known := map[jobs.Key]error{}
+	batch := make([]jobs.Envelope, len(wishes))
+	for i, wish := range wishes {
+		if wish.ID.IsZero() {
+			wish.ID = jobs.NewID(o.now())
+		}
+		if err := wish.Check(); err != nil {
+			return nil, &ItemError{Index: i, Err: err}
+		}
+		if ahead := wish.Due.Sub(o.Now()); ahead > jobs.MaxDelay {
+			return nil, &ItemError{Index: i, Err: jobs.Invalid("due time %s is more than 5 years ahead", wish.Due.Format("2006-01-02T15:04:05Z07:00"))}
+		}
+		err, looked := known[wish.Key]
+		if !looked {
+			err = o.runnable(ctx, who, wish.Key)
+			known[wish.Key] = err
+		}
+		if err != nil {
+			return nil, &ItemError{Index: i, Err: err}
+		}
+		batch[i] = o.envelope(who, wish)
+	}
+	return batch, nil
+}
+
+// runnable says why a job cannot be triggered now, or nil.
+func (o *Ops) runnable(ctx context.Context, who Who, key jobs.Key) error {
+	d, err := o.store.Definition(ctx, who.tenant(), key)
+	if err != nil {
+		return err
+	}
+	if d.Policy.Disabled {
+		return jobs.Refuse(jobs.Conflict, "job %s is disabled: a run of it would only be skipped; enable it first", key)
+	}
+	return nil
+}
+
+// part is how many envelopes of a batch go together.
+func part(batch []jobs.Envelope) int {
+	size := 0
+	for i := range min(len(batch), partCommands) {
+		if c, ok := batch[i].Command.(jobs.Create); ok {
+			size += len(c.Args)
+		}
+		if size > partBytes && i > 0 {
+			return i
+		}
+	}
+	return min(len(batch), partCommands)
+}
+
+// whole is the run itself. A run that a key led to, and that has left the live rows, is known to the store's answer
+// by its name alone.
+func (o *Ops) whole(ctx context.Context, in *jobs.Instance) (*jobs.Instance, error) {
+	if in == nil {
+		return nil, fmt.Errorf("the store answered without a run")
+	}
+	if in.State != jobs.New && !in.Created.IsZero() {
+		return in, nil
+	}
+	return o.store.Instance(ctx, in.Tenant, in.ID)
+}
+
+// Again starts a new run with the arguments of one that has ended, or with others.
+func (o *Ops) Again(ctx context.Context, who Who, id jobs.ID, args []byte, idempotency string) (Created, error) {
+	in, err := o.store.Instance(ctx, who.tenant(), id)
+	if err != nil {
+		return Created{}, err
+	}
+	if !in.State.Final() {
+		return Created{}, jobs.Refuse(jobs.Conflict, "run %s is %s: only a run that has ended can be run again", id, in.State)
+	}
+	if args == nil {
+		args = in.Args
+	}
+	return o.Trigger(ctx, who, jobs.Create{Key: in.Key, Args: args, Origin: jobs.FromRetry, Parent: id, Idempotency: idempotency})
+}
