@@ -73,6 +73,12 @@ func (it item) each(u *unit, f func(value int)) {
 // to is the last number of a run before any step is taken.
 func (it item) to(u *unit) int { return u.base + (it.from-u.base+it.count-1)%u.size }
 
+// lastOf is the last number that a run with a step takes.
+func (it item) lastOf(u *unit) int {
+	it.count -= (it.count - 1) % it.step
+	return it.to(u)
+}
+
 // field is one field of a cron expression.
 type field struct {
 	unit  *unit

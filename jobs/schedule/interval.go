@@ -13,6 +13,7 @@ import (
 // only where the specification names the first due time.
 type pace struct {
 	anchor time.Time
+	offset int64 // of the zone from UTC at the anchor
 	first  int64 // the first k that is due: 0 or 1
 	last   int64 // the last one
 }
@@ -20,7 +21,7 @@ type pace struct {
 // unlimited is a count that the calendar ends before.
 const unlimited = 1 << 40
 
-func paceOf(spec Spec, times int64) pace {
+func paceOf(spec Spec, z *zone, times int64) pace {
 	p := pace{anchor: spec.Anchor, first: 1}
 	switch {
 	case !spec.Due.IsZero():
@@ -31,8 +32,17 @@ func paceOf(spec Spec, times int64) pace {
 		p.anchor = time.Unix(0, 0)
 	}
 	p.anchor = p.anchor.UTC()
+	p.offset = z.local(p.anchor.Unix()) - p.anchor.Unix()
 	p.last = p.first + times - 1
 	return p
+}
+
+// times is how often the interval is due in all, 0 if without end.
+func (p pace) times() int64 {
+	if n := p.last - p.first + 1; n < unlimited {
+		return n
+	}
+	return 0
 }
 
 // limit drops what lies beyond the calendar.
@@ -85,7 +95,7 @@ var intervalUnits = []struct {
 }
 
 // parseInterval reads "2h30m" or "1d2h0m2s".
-func parseInterval(whole source, spec Spec) (rule, *Error) {
+func parseInterval(whole source, spec Spec, z *zone) (rule, *Error) {
 	if whole.text == "" {
 		return nil, whole.refuse("an interval is missing, such as 5s or 1d2h")
 	}
@@ -131,7 +141,7 @@ func parseInterval(whole source, spec Spec) (rule, *Error) {
 	if err := checkSeconds(whole, seconds, nanoseconds%time.Second); err != nil {
 		return nil, err
 	}
-	return every{paceOf(spec, unlimited), seconds}, nil
+	return every{paceOf(spec, z, unlimited), seconds}, nil
 }
 
 func checkSeconds(whole source, seconds int64, fraction time.Duration) *Error {

@@ -47,9 +47,9 @@ func parseRule(spec Spec, z *zone) (rule, *Error) {
 	case strings.ContainsRune("PR", rune(whole.text[0])):
 		return parseISO(whole, spec, z)
 	case oneWord && looksLikeInstant(whole.text):
-		return parseOnce(whole)
+		return parseOnce(whole, z)
 	case oneWord && looksLikeInterval(whole.text):
-		return parseInterval(whole, spec)
+		return parseInterval(whole, spec, z)
 	}
 	return parseCron(whole, spec, z)
 }
@@ -85,7 +85,7 @@ func parseMacro(whole source, spec Spec, z *zone) (rule, *Error) {
 	if name == "@every" {
 		rest := whole.cut(end)
 		skip := len(rest.text) - len(strings.TrimLeft(rest.text, blank))
-		return parseInterval(rest.cut(skip), spec)
+		return parseInterval(rest.cut(skip), spec, z)
 	}
 	expansion, ok := macros[name]
 	if !ok {
@@ -98,9 +98,12 @@ func parseMacro(whole source, spec Spec, z *zone) (rule, *Error) {
 }
 
 // once is due at a single instant.
-type once struct{ at time.Time }
+type once struct {
+	at     time.Time
+	offset int64 // of the zone from UTC at that instant
+}
 
-func parseOnce(whole source) (rule, *Error) {
+func parseOnce(whole source, z *zone) (rule, *Error) {
 	var at time.Time
 	// UnmarshalText is the strict reader of RFC 3339; time.Parse forgives much.
 	if err := at.UnmarshalText([]byte(whole.text)); err != nil {
@@ -109,7 +112,7 @@ func parseOnce(whole source) (rule, *Error) {
 	if at.Unix() < firstSecond || at.Unix() >= endSecond {
 		return nil, whole.refuse("it lies outside %d-%d", firstYear, lastYear)
 	}
-	return once{at.UTC()}, nil
+	return once{at.UTC(), z.local(at.Unix()) - at.Unix()}, nil
 }
 
 func (o once) next(after time.Time) (time.Time, bool) { return o.at, o.at.After(after) }

@@ -41,7 +41,7 @@ func (p period) next(after time.Time) (time.Time, bool) {
 
 // at returns the k-th due time.
 func (p period) at(k int64) time.Time {
-	local := p.zone.local(p.anchor.Unix())
+	local := p.anchor.Unix() + p.offset
 	clock := local % daySeconds
 	year, month, day := time.Unix(local, 0).UTC().Date()
 	months := int64(year)*12 + int64(month) - 1 + k*p.months
@@ -86,7 +86,7 @@ func parseISO(whole source, spec Spec, z *zone) (rule, *Error) {
 	if !strings.HasPrefix(text.text, "P") {
 		return nil, text.refuse("an ISO 8601 period begins with P")
 	}
-	p := period{pace: paceOf(spec, times), zone: z}
+	p := period{pace: paceOf(spec, z, times), zone: z}
 	if err := p.parse(text); err != nil {
 		return nil, err
 	}

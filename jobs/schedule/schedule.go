@@ -78,7 +78,7 @@ type rule interface {
 	// next returns the first due time strictly after the given one.
 	next(after time.Time) (time.Time, bool)
 	// say puts the rule in words.
-	say(l *language) string
+	say(l language) string
 	// warnings lists what a writer may have meant otherwise.
 	warnings() []string
 }
