@@ -300,6 +300,9 @@ func (c Pause) Check() error {
 	if len(c.Reason) > 1024 {
 		return Invalid("reason has %d bytes, at most 1024 are allowed", len(c.Reason))
 	}
+	if err := checkTime("end of the pause", c.Until); err != nil {
+		return err
+	}
 	return c.Key.Check()
 }
 
@@ -315,6 +318,9 @@ func (c Create) Check() error {
 		return err
 	}
 	if err := CheckArgs(c.Args); err != nil {
+		return err
+	}
+	if err := checkTime("due time", c.Due); err != nil {
 		return err
 	}
 	if c.Delay < 0 || c.Delay > MaxDelay {

@@ -147,18 +147,20 @@ type Definition struct {
 
 	// Cursor is the schedule's memory: every due time up to and including it has been decided.
 	Cursor time.Time
+	// Anchor is when the schedule was written: intervals without a start count from it.
+	Anchor time.Time
 	// Missed is the From of the last missed range, which the next one may extend; zero if none.
 	Missed time.Time
 }
 
-// Silent says that automatic fires of the job become ledger ranges, and why ("" = it fires).
-func (d *Definition) Silent(g *Global, at time.Time) Reason {
-	switch {
+// Silent says that a due time of the job becomes part of a ledger range, and why ("" = it fires).
+func (d *Definition) Silent(g *Global, due time.Time) Reason {
+	switch p := d.Paused; {
 	case d.Policy.Disabled:
 		return MissedDisabled
-	case d.Paused != nil && (d.Paused.Until.IsZero() || at.Before(d.Paused.Until)):
+	case p != nil && due.After(p.At) && (p.Until.IsZero() || due.Before(p.Until)):
 		return MissedPaused
-	case g.RecurringDebug.On:
+	case g.RecurringDebug.On && due.After(g.RecurringDebug.At):
 		return MissedDebug
 	}
 	return ""
@@ -226,6 +228,8 @@ const (
 	MaxCheckpoint     = 64 << 10
 	MaxDescription    = 4 << 10
 	MaxNameLen        = 200
+	MaxSchedule       = 1 << 10
+	MaxZone           = 100
 	MaxConcurrencyTop = 1_000_000
 	MaxRetries        = 1_000
 	MaxDuration       = 366 * 24 * time.Hour
@@ -244,6 +248,12 @@ func (s *Settings) Check() error {
 	}
 	if s.Description != nil && len(*s.Description) > MaxDescription {
 		return Invalid("description has %d bytes, at most %d are allowed", len(*s.Description), MaxDescription)
+	}
+	if s.Schedule != nil && len(*s.Schedule) > MaxSchedule {
+		return Invalid("schedule has %d bytes, at most %d are allowed", len(*s.Schedule), MaxSchedule)
+	}
+	if s.Zone != nil && len(*s.Zone) > MaxZone {
+		return Invalid("time zone has %d bytes, at most %d are allowed", len(*s.Zone), MaxZone)
 	}
 	if s.Tags != nil {
 		if len(*s.Tags) > MaxTags {
@@ -306,12 +316,22 @@ func (s *Settings) Check() error {
 		name string
 		v    *time.Time
 	}{{"start", s.Start}, {"end", s.End}} {
-		if t.v != nil && !t.v.IsZero() && (t.v.Year() < 1970 || t.v.Year() > 2199) {
-			return Invalid("%s %s: the year must be between 1970 and 2199", t.name, t.v.Format(time.RFC3339))
+		if t.v != nil {
+			if err := checkTime(t.name, *t.v); err != nil {
+				return err
+			}
 		}
 	}
 	if s.Start != nil && s.End != nil && !s.Start.IsZero() && !s.End.IsZero() && s.Start.After(*s.End) {
 		return Invalid("start %s is after end %s", s.Start.Format(time.RFC3339), s.End.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// checkTime keeps times within what Unix nanoseconds, and so rows, can hold. The zero time says nothing.
+func checkTime(what string, t time.Time) error {
+	if y := t.UTC().Year(); !t.IsZero() && (y < 1970 || y > 2199) {
+		return Invalid("%s is %s, the year must be between 1970 and 2199", what, t.Format(time.RFC3339))
 	}
 	return nil
 }

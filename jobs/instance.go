@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"slices"
 	"time"
 )
 
@@ -138,7 +139,8 @@ func (in Instance) to(s State, cause Cause, at time.Time, by, text string) (Inst
 		kept := append([]Move(nil), in.Moves[:maxMoves/4]...)
 		in.Moves = append(kept, in.Moves[maxMoves/4+maxMoves/8:]...)
 	}
-	in.Moves = append(in.Moves, Move{State: s, Cause: cause, At: at, Attempt: in.Attempt, By: by, Text: text})
+	// Clipped, so that the history behind the row that was copied from is never written to.
+	in.Moves = append(slices.Clip(in.Moves), Move{State: s, Cause: cause, At: at, Attempt: in.Attempt, By: by, Text: text})
 	return in, nil
 }
 

@@ -34,7 +34,7 @@ func (f RecurringFunc) Run(ctx context.Context) error { return f(ctx) }
 // Run calls f.
 func (f TriggeredFunc[A]) Run(ctx context.Context, args A) error { return f(ctx, args) }
 
-// None says "explicitly nothing" where a zero in Options would mean "as the defaults say": no limit, no timeout.
+// None says "explicitly nothing" where a zero in Options would mean "as the defaults say": no limit, no timeout, no retries.
 const None = -1
 
 // Options are what the code says about a job. Zero fields say nothing: the defaults hold. People may change all
@@ -56,7 +56,7 @@ type Options struct {
 	MaxConcurrency int           // runs at the same time; None = no limit; default 1 if recurring, none if triggered
 	Limits         []Limit       // slots shared with other jobs, by name
 	Overlap        Overlap       // what becomes of a run that finds no slot; default skip if recurring, queue if triggered
-	Retries        int           // attempts after the first; default 0
+	Retries        int           // attempts after the first; None = none; default 0
 	RetryDelay     time.Duration // before the first retry, doubled each time; default: at once
 	RetryDelayMax  time.Duration // default 1 h
 	Timeout        time.Duration // of one attempt; None = none; default 1 h
@@ -80,7 +80,7 @@ type Job struct {
 
 // NewRecurring makes a Job of a recurring one. What is wrong with it is told when a worker is made of it.
 func NewRecurring(j RecurringJob, o Options) Job {
-	job := Job{kind: Recurring, options: o, key: keyOf(j, o)}
+	job := Job{kind: Recurring, options: o, key: keyOf(j, o), err: missing(j, o)}
 	job.run = func(ctx context.Context, _ []byte) error { return j.Run(ctx) }
 	return job
 }
@@ -88,7 +88,7 @@ func NewRecurring(j RecurringJob, o Options) Job {
 // NewTriggered makes a Job of a triggered one; A is inferred from its Run. It is the only place that knows A:
 // behind it, arguments are bytes.
 func NewTriggered[A any](j TriggeredJob[A], o Options) Job {
-	job := Job{kind: Triggered, options: o, key: keyOf(j, o), args: reflect.TypeFor[A]()}
+	job := Job{kind: Triggered, options: o, key: keyOf(j, o), args: reflect.TypeFor[A](), err: missing(j, o)}
 	job.run = func(ctx context.Context, raw []byte) error {
 		var a A
 		if len(raw) > 0 {
@@ -98,7 +98,7 @@ func NewTriggered[A any](j TriggeredJob[A], o Options) Job {
 		}
 		return j.Run(ctx, a)
 	}
-	if o.Cron != "" || o.Every != 0 {
+	if job.err == nil && (o.Cron != "" || o.Every != 0) {
 		job.err = Invalid("job %s: a triggered job has no schedule; make it a recurring one, or trigger it from one", job.key)
 	}
 	return job
@@ -160,6 +160,9 @@ func (o Options) settings() (Settings, error) {
 	if o.Timeout == None {
 		*s.Timeout = 0
 	}
+	if o.Retries == None {
+		*s.Retries = 0
+	}
 	if len(o.Tags) > 0 {
 		s.Tags = &o.Tags
 	}
@@ -190,12 +193,24 @@ func (o Options) settings() (Settings, error) {
 	return s, nil
 }
 
+// missing is what a job cannot do without: something to run, and a name for it.
+func missing(j any, o Options) error {
+	switch t := reflect.TypeOf(j); {
+	case t == nil:
+		return Invalid("job %q is nil", o.Key)
+	case t.Kind() == reflect.Func && o.Key == "":
+		return Invalid("a job that is a function has no name of its own: set Options.Key")
+	}
+	return nil
+}
+
 // keyOf is the key a job has if none is given: its type's import path and name, with dots for slashes.
+// Functions and nil have none.
 func keyOf(j any, o Options) Key {
-	if o.Key != "" {
+	t := reflect.TypeOf(j)
+	if o.Key != "" || t == nil || t.Kind() == reflect.Func {
 		return o.Key
 	}
-	t := reflect.TypeOf(j)
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -187,6 +188,9 @@ func (c *coder) row(body func(*coder)) {
 		binary.LittleEndian.PutUint32(c.buf[at:], uint32(len(c.buf)-at-4))
 		return
 	}
+	if len(c.buf) == 0 && c.framed { // a field that the writer did not know
+		return
+	}
 	if len(c.buf) < 4 {
 		c.fail("short row")
 		return
@@ -348,6 +352,7 @@ func wireDefinition(c *coder, d *Definition) {
 	number(c, &d.Defaults)
 	c.time(&d.Cursor)
 	c.time(&d.Missed)
+	c.time(&d.Anchor)
 }
 
 func wireDebug(c *coder, d *Debug) { c.bool(&d.On); text(c, &d.By); c.time(&d.At) }
@@ -681,10 +686,18 @@ func wirePointer[T any](fields func(*coder, *T)) func(*coder, **T) {
 	}
 }
 
+// The least bytes that rows have had since version 1. Lists of them are measured by these, so that a short message
+// cannot announce rows that take a thousand times its memory.
+const (
+	leastInstance   = 70
+	leastDefinition = 60
+	leastMissed     = 24
+)
+
 func wireEffect(c *coder, e *Effect) {
-	list(c, &e.Instances, 1, wirePointer(wireInstance))
-	list(c, &e.Definitions, 1, wirePointer(wireDefinition))
-	list(c, &e.Missed, 1, wirePointer(wireMissed))
+	list(c, &e.Instances, leastInstance, wirePointer(wireInstance))
+	list(c, &e.Definitions, leastDefinition, wirePointer(wireDefinition))
+	list(c, &e.Missed, leastMissed, wirePointer(wireMissed))
 	some(c, &e.Global, wireGlobal)
 	c.bool(&e.Existing)
 }
@@ -726,15 +739,8 @@ func DecodeAnswer(b []byte) (e Effect, err error, rest []byte, bad error) {
 
 // CodeOf is the code of a refusal; of any other error it is Unknown, because nothing is known about it.
 func CodeOf(err error) Code {
-	for e := err; e != nil; {
-		if c, ok := e.(Code); ok {
-			return c
-		}
-		u, ok := e.(interface{ Unwrap() error })
-		if !ok {
-			break
-		}
-		e = u.Unwrap()
+	if c, ok := errors.AsType[Code](err); ok {
+		return c
 	}
 	return Unknown
 }
