@@ -68,11 +68,19 @@ type Stop struct {
 	Reason  string  `json:"reason,omitempty"`
 }
 
+// Back returns offers that a worker has no slot for.
+type Back struct {
+	App    string  `json:"app"`
+	Worker string  `json:"worker"`
+	Offers []Offer `json:"offers"`
+}
+
 // Changes names what changed.
 type Changes struct {
 	Keys      []jobs.Key `json:"keys,omitempty"`
 	Instances []jobs.ID  `json:"instances,omitempty"`
 	Global    bool       `json:"global,omitempty"`
+	Many      bool       `json:"many,omitempty"` // and more than can be named
 }
 
 // Encode writes one of the messages above.

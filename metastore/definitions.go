@@ -15,7 +15,7 @@ func (c *change) changed(d *jobs.Definition, before *jobs.Definition) {
 	d.Policy, d.Defaults = d.Resolve(g), g.Revision
 	if before != nil && (d.Policy.Schedule != before.Policy.Schedule || d.Policy.Zone != before.Policy.Zone ||
 		!d.Policy.Start.Equal(before.Policy.Start) || !d.Policy.End.Equal(before.Policy.End)) {
-		d.Cursor = c.at // a new schedule says nothing about the past
+		d.Cursor, d.Anchor = c.at, c.at // a new schedule says nothing about the past
 	}
 	d.Revision++
 	d.Edited = c.at
@@ -46,7 +46,7 @@ func (c *change) register(k jobs.Register) error {
 	row := c.definition(job.Key)
 	if row == nil {
 		d := &jobs.Definition{Tenant: c.env.Tenant, Key: job.Key, Kind: job.Kind, App: k.App, Version: job.Version,
-			Code: job.Code, Schema: job.Schema, Created: c.at, Cursor: c.at,
+			Code: job.Code, Schema: job.Schema, Created: c.at, Cursor: c.at, Anchor: c.at,
 			UID: jobs.DerivedID("definition", string(c.env.Tenant), string(job.Key), string(c.env.ID[:]))}
 		c.changed(d, nil)
 		return nil

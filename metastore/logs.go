@@ -2,6 +2,7 @@ package metastore
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -34,4 +35,22 @@ type LogLine struct {
 	At    time.Time // by the worker's clock
 	Level string    // DEBUG INFO WARN ERROR
 	Text  string    // message and attributes, at most 8 KiB
+}
+
+// EncodeLogLines writes lines for a signal, as JSON: they are for people in the end.
+func EncodeLogLines(lines []LogLine) []byte {
+	b, err := json.Marshal(lines)
+	if err != nil {
+		panic(err) // texts, numbers and times can always be written
+	}
+	return b
+}
+
+// DecodeLogLines reads what EncodeLogLines wrote.
+func DecodeLogLines(b []byte) ([]LogLine, error) {
+	var lines []LogLine
+	if err := json.Unmarshal(b, &lines); err != nil {
+		return nil, jobs.Invalid("log lines are not understood: %v", err)
+	}
+	return lines, nil
 }
