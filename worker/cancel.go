@@ -1,0 +1,91 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// heed reads a signal of the leader that an attempt is to end. What a lost signal asked for comes with the next
+// beat's answer.
+func (w *Worker) heed(ctx context.Context, s bus.Signal) {
+	if s.From.Role != bus.Node {
+		return // only a control plane may stop runs
+	}
+	stop, err := bus.Decode[bus.Stop](s.Data)
+	if err != nil {
+		w.log.Warn("signal is not understood", "topic", s.Topic, "err", err)
+		return
+	}
+	w.stop(ctx, stop)
+}
+
+// stop ends an attempt because the leader says so.
+func (w *Worker) stop(ctx context.Context, s bus.Stop) {
+	t := token{s.ID, s.Attempt}
+	a := w.held.find(t)
+	if a == nil {
+		if !s.Stale {
+			// We hold no such attempt, so its handler does not run: whoever waits for that may go on.
+			go w.sayReturned(ctx, t)
+		}
+		return
+	}
+	cause := error(&jobs.CancelledError{By: s.By, Reason: s.Reason})
+	switch {
+	case s.Stale:
+		cause = jobs.ErrLeaseLost
+	case s.Timeout:
+		cause = jobs.ErrTimeout
+	}
+	if a.endedBy(cause) {
+		w.log.Info("attempt is stopped", "key", a.key, "instance", a.ID, "attempt", a.Attempt, "cause", cause)
+		w.held.count(0)
+	}
+	if s.Stale {
+		a.disown()
+	}
+	a.end(cause)
+}
+
+// endedBy notes that the attempt is over without our doing, and says whether that is news.
+func (a *attempt) endedBy(cause error) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended != nil {
+		return false
+	}
+	a.ended = cause
+	return true
+}
+
+// disown notes that the attempt is not ours any more: nothing is said about it from here on.
+func (a *attempt) disown() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stale = true
+	if a.ended == nil {
+		a.ended = jobs.ErrLeaseLost
+	}
+}
+
+// guard ends the context of an attempt whose job says LeaseCancel, when its lease has lapsed as far as this
+// worker can tell: nobody has answered a beat for a lease less one beat. That leaves the handler as long as a
+// beat to return before another worker begins the next attempt.
+func (w *Worker) guard(ctx context.Context, a *attempt) {
+	for {
+		left := time.Until(w.leader.until(a.sent).Add(-w.config.BeatEvery))
+		if left <= 0 {
+			w.log.Warn("lease is lost, the attempt is stopped", "key", a.key, "instance", a.ID, "attempt", a.Attempt)
+			a.end(jobs.ErrLeaseLost)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(left):
+		}
+	}
+}

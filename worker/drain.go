@@ -1,0 +1,29 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// mostReporting is how long a worker that leaves waits for the store to answer its last reports.
+const mostReporting = 5 * time.Second
+
+// drain empties the worker's hands: nothing more is taken, running handlers get their grace, then their contexts
+// end and their runs are given back. Beats go on meanwhile, so that the leases hold.
+func (w *Worker) drain() {
+	w.held.close()
+	w.beatNow() // the leader stops making offers
+	grace := max(w.config.Grace, 0)
+	w.log.Info("worker drains", "running", w.Stats().Running, "grace", grace)
+	if !w.held.drained(grace) {
+		close(w.quit)
+		for _, a := range w.held.all() {
+			a.end(jobs.ErrShutdown)
+		}
+		if !w.held.drained(moment + mostReporting) {
+			w.log.Warn("worker leaves before the store has answered its last reports", "open", len(w.held.all()))
+		}
+	}
+	w.log.Info("worker has drained", "running", w.Stats().Running)
+}

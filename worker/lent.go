@@ -1,0 +1,105 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// mostProgress bounds the words beside a progress.
+const mostProgress = 200
+
+// lent is what a handler gets through its context: jobs.Running.
+type lent struct {
+	worker  *Worker
+	attempt *attempt
+}
+
+// Log is the attempt's logger.
+func (l *lent) Log() *slog.Logger {
+	a := l.attempt
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.logger == nil {
+		a.logger = slog.New(newLogHandler(l.worker.lines, a))
+	}
+	return a.logger
+}
+
+// Progress is kept until the next beat takes the latest along.
+func (l *lent) Progress(done, total int64, text string) {
+	p := &bus.Progress{Done: max(done, 0), Total: max(total, 0), Text: cut(text, mostProgress)}
+	l.attempt.mu.Lock()
+	defer l.attempt.mu.Unlock()
+	l.attempt.progress = p
+}
+
+// Attempt says which attempt this is.
+func (l *lent) Attempt() jobs.AttemptInfo {
+	in := l.attempt.in
+	return jobs.AttemptInfo{Tenant: in.Tenant, Run: in.ID, Key: in.Key, Number: in.Attempt, Worker: l.worker.name}
+}
+
+// Result is kept until the handler returns; the last one counts.
+func (l *lent) Result(v any) error {
+	raw, err := encode("result", v, jobs.MaxResult)
+	if err != nil {
+		return err
+	}
+	l.attempt.mu.Lock()
+	defer l.attempt.mu.Unlock()
+	l.attempt.result = raw
+	return nil
+}
+
+// Save stores a checkpoint, as long as the attempt is still this worker's.
+func (l *lent) Save(ctx context.Context, v any) error {
+	raw, err := encode("checkpoint", v, jobs.MaxCheckpoint)
+	if err != nil {
+		return err
+	}
+	a, w := l.attempt, l.worker
+	words := jobs.Checkpoint{ID: a.ID, Worker: w.name, Attempt: a.Attempt, Data: raw}
+	w.send(ctx, []jobs.Envelope{w.envelope(words)}, forSave, func(_ int, r metastore.Result) { err = r.Err })
+	if err != nil {
+		return fmt.Errorf("save checkpoint: %w", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.checkpoint = raw
+	return nil
+}
+
+// Load reads the latest checkpoint: of this attempt, or of an earlier one.
+func (l *lent) Load(v any) (bool, error) {
+	a := l.attempt
+	a.mu.Lock()
+	raw := a.checkpoint
+	a.mu.Unlock()
+	if raw == nil {
+		raw = a.in.Checkpoint
+	}
+	if len(raw) == 0 {
+		return false, nil
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return true, fmt.Errorf("load checkpoint: %w", err)
+	}
+	return true, nil
+}
+
+func encode(what string, v any, most int) ([]byte, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, jobs.Invalid("%s cannot be written as JSON: %v", what, err)
+	}
+	if len(raw) > most {
+		return nil, jobs.Invalid("%s has %d bytes, at most %d are allowed: keep the data elsewhere and a reference here", what, len(raw), most)
+	}
+	return raw, nil
+}

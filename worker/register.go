@@ -1,0 +1,100 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/schedule"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// job is a job as this worker runs it.
+type job struct {
+	declaration jobs.Declaration
+	handler     Handler
+}
+
+// prepare checks a job, describes its arguments and wraps its handler.
+func (w *Worker) prepare(j jobs.Job) (*job, error) {
+	d, err := j.Declare()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.checkSchedule(d); err != nil {
+		return nil, err
+	}
+	if d.Schema, err = describe(j.Args()); err != nil {
+		return nil, fmt.Errorf("job %s: %w", j.Key(), err)
+	}
+	h := Handler(j.Run)
+	for i := len(w.config.Middleware) - 1; i >= 0; i-- {
+		h = w.config.Middleware[i](h)
+	}
+	return &job{declaration: d, handler: h}, nil
+}
+
+// checkSchedule reads the schedule once, so that a mistake in it stops the program that makes it and points to
+// the place. One that has run out is no mistake: an old program may be started again.
+func (w *Worker) checkSchedule(d jobs.Declaration) error {
+	s := d.Code
+	spec := schedule.Spec{Key: string(w.config.Tenant) + "/" + string(d.Key)}
+	if s.Zone != nil {
+		spec.Zone = *s.Zone
+	}
+	if s.Schedule == nil || *s.Schedule == "" {
+		spec.Expr = "@daily" // nothing to check but the zone, which waits for a schedule from elsewhere
+		if _, err := schedule.Parse(spec); err != nil {
+			return fmt.Errorf("job %s: %w", d.Key, err)
+		}
+		return nil
+	}
+	spec.Expr = *s.Schedule
+	if s.Start != nil {
+		spec.Start = *s.Start
+	}
+	if s.End != nil {
+		spec.End = *s.End
+	}
+	if _, err := schedule.Parse(spec); err != nil {
+		return fmt.Errorf("job %s: schedule %q: %w", d.Key, *s.Schedule, err)
+	}
+	return nil
+}
+
+// mostRegistered bounds the jobs in one batch: their schemas may be large.
+const mostRegistered = 32
+
+// register makes the jobs known, and tries until the store has answered for each. A store that refuses a job has
+// a reason that trying again will not change.
+func (w *Worker) register(ctx context.Context, start bool) error {
+	var refused error
+	for at := 0; at < len(w.order) && refused == nil; at += mostRegistered {
+		keys := w.order[at:min(at+mostRegistered, len(w.order))]
+		batch := make([]jobs.Envelope, len(keys))
+		for i, key := range keys {
+			batch[i] = w.envelope(jobs.Register{App: w.config.App, Worker: w.name, Start: start, Job: w.jobs[key].declaration})
+		}
+		w.send(ctx, batch, forEver, func(i int, r metastore.Result) {
+			if r.Err != nil && refused == nil {
+				refused = fmt.Errorf("job %s: %w", keys[i], r.Err)
+			}
+		})
+	}
+	return refused
+}
+
+// keepRegistered registers again when asked to: the store may have lost the jobs while it was away, and then
+// they are added as they are. A worker at work does not end because of a refusal.
+func (w *Worker) keepRegistered(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.again:
+		}
+		if err := w.register(ctx, false); err != nil && ctx.Err() == nil {
+			w.log.Warn("jobs could not be registered again", "err", err)
+		}
+	}
+}

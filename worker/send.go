@@ -1,0 +1,91 @@
+package worker
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// patience says how long a command is worth repeating, always with the same words.
+type patience struct {
+	most time.Duration // 0 = for as long as the context lives
+	// idle also repeats what is known not to have been done. Without it that is an answer like any other, unless
+	// an earlier try may have been done.
+	idle bool
+}
+
+var (
+	forEver = patience{idle: true}
+	// A claim that may have been done makes the run ours, so it is worth asking; one that was not done is not: the
+	// run is offered again.
+	forClaim = patience{most: 30 * time.Second}
+	forSave  = patience{most: 30 * time.Second, idle: true}
+	// A result must outlive an outage of the bus. Beyond ten minutes its lease is long gone.
+	forReport = patience{most: 10 * time.Minute, idle: true}
+)
+
+// mostTry bounds one try: behind it, a connection may be dead without anybody knowing.
+const mostTry = 10 * time.Second
+
+// envelope puts a command into words that can be repeated.
+func (w *Worker) envelope(c jobs.Command) jobs.Envelope {
+	return jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: w.config.Tenant, Actor: w.actor, Command: c}
+}
+
+// send applies a batch and calls answer once for each of its commands, in no certain order. What has no answer
+// yet, or may not have been done, is sent again after a pause that grows; when patience is over, the last error
+// is the answer.
+func (w *Worker) send(ctx context.Context, batch []jobs.Envelope, p patience, answer func(i int, r metastore.Result)) {
+	var giveUp <-chan time.Time
+	if p.most > 0 {
+		timer := time.NewTimer(p.most)
+		defer timer.Stop()
+		giveUp = timer.C
+	}
+	open := make([]int, len(batch))
+	for i := range open {
+		open[i] = i
+	}
+	doubtful := make([]bool, len(batch)) // an earlier try may have been done
+	over := false
+	for pause := 50 * time.Millisecond; len(open) > 0; pause = min(2*pause, 2*time.Second) {
+		words := batch
+		if len(open) < len(batch) {
+			words = make([]jobs.Envelope, len(open))
+			for at, i := range open {
+				words[at] = batch[i]
+			}
+		}
+		try, cancel := context.WithTimeout(ctx, mostTry)
+		results := w.store.Apply(try, words)
+		cancel()
+		var left []int
+		for at, r := range results {
+			i := open[at]
+			code := jobs.Code("")
+			if r.Err != nil {
+				code = jobs.CodeOf(r.Err)
+			}
+			doubtful[i] = doubtful[i] || code == jobs.Unknown
+			again := code == jobs.Unknown || code == jobs.Unavailable && (p.idle || doubtful[i])
+			if again && !over && ctx.Err() == nil {
+				left = append(left, i)
+				continue
+			}
+			answer(i, r)
+		}
+		if open = left; len(open) == 0 {
+			return
+		}
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-giveUp:
+			over = true // one last try says what there is to say
+		case <-ctx.Done():
+			over = true
+		}
+	}
+}

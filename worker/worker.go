@@ -1,0 +1,233 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/oklog/run"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Config says how a worker works. The zero value works.
+type Config struct {
+	Tenant jobs.Tenant // whose jobs; default jobs.DefaultTenant
+	App    string      // the group of workers that share these jobs; default "default"
+	Name   string      // of this worker, as the bus knows it; default the host's name, made legal
+	Slots  int         // how many runs at the same time; default 0, no limit
+	Tags   []string    // what this worker has that others may not, such as "gpu"
+
+	// Middleware wraps every handler; the first one is outermost. jobs.Attempt(ctx) tells which run it is about.
+	Middleware []func(next Handler) Handler
+	// Logger gets what an operator wants to know; default none. Handlers log with jobs.Log instead.
+	Logger *slog.Logger
+
+	Grace     time.Duration // how long running handlers may go on when Run is told to end; default 30 s, negative none
+	BeatEvery time.Duration // how often the worker says that it lives; default 3 s
+	Lease     time.Duration // how long its runs stay its own without an answer, until the leader says; default 15 s
+}
+
+// Handler runs one attempt. Its arguments are JSON, or nil.
+type Handler func(ctx context.Context, args []byte) error
+
+// Bus is the part of a bus that a worker uses.
+type Bus interface {
+	bus.Taker
+	bus.Signals
+	bus.Calls
+}
+
+// Worker runs jobs. Make one with New.
+type Worker struct {
+	config  Config
+	name    string // unique per start: the configured name and a nonce
+	actor   string // who asks, in envelopes
+	started time.Time
+	store   metastore.Applier
+	bus     Bus
+	log     *slog.Logger
+	jobs    map[jobs.Key]*job
+	order   []jobs.Key // of registration: as they were given
+
+	held   *held
+	lines  *logbook
+	leader leader
+	hurry  chan struct{} // asks for a beat now
+	again  chan struct{} // asks for another registration
+	quit   chan struct{} // closed when the grace of a drain is over
+	ran    atomic.Bool
+}
+
+// New makes a worker of its parts and checks all that can be checked here: names, the jobs' settings, their
+// schedules. What it refuses it explains. Nothing is sent before Run.
+func New(cfg Config, store metastore.Applier, b Bus, js ...jobs.Job) (*Worker, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, fmt.Errorf("worker: %w", err)
+	}
+	w := &Worker{
+		config:  cfg,
+		name:    cfg.Name + "-" + strings.ToLower(rand.Text()[:8]),
+		actor:   bus.Principal{Tenant: cfg.Tenant, Role: bus.Worker, Name: cfg.Name}.Actor(),
+		started: time.Now(),
+		store:   store,
+		bus:     b,
+		jobs:    make(map[jobs.Key]*job, len(js)),
+		held:    newHeld(cfg.Slots),
+		lines:   newLogbook(),
+		leader:  leader{lease: cfg.Lease, moved: make(chan struct{})},
+		hurry:   make(chan struct{}, 1),
+		again:   make(chan struct{}, 1),
+		quit:    make(chan struct{}),
+	}
+	w.log = cfg.Logger.With("worker", w.name)
+	if len(js) == 0 {
+		return nil, errors.New("worker: no jobs are given")
+	}
+	for _, j := range js {
+		if _, twice := w.jobs[j.Key()]; twice {
+			return nil, fmt.Errorf("worker: job %s is given twice", j.Key())
+		}
+		prepared, err := w.prepare(j)
+		if err != nil {
+			return nil, fmt.Errorf("worker: %w", err)
+		}
+		w.jobs[j.Key()] = prepared
+		w.order = append(w.order, j.Key())
+	}
+	return w, nil
+}
+
+// complete puts the defaults in and checks the rest.
+func (c Config) complete() (Config, error) {
+	if c.Tenant == "" {
+		c.Tenant = jobs.DefaultTenant
+	}
+	if c.App == "" {
+		c.App = "default"
+	}
+	if c.Name == "" {
+		c.Name = hostName()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	for _, d := range []struct {
+		v     *time.Duration
+		value time.Duration
+	}{{&c.Grace, 30 * time.Second}, {&c.BeatEvery, 3 * time.Second}, {&c.Lease, 15 * time.Second}} {
+		if *d.v == 0 {
+			*d.v = d.value
+		}
+	}
+	for _, n := range []struct{ what, name string }{{"tenant", string(c.Tenant)}, {"app", c.App}, {"worker name", c.Name}} {
+		if err := jobs.CheckName(n.what, n.name); err != nil {
+			return c, err
+		}
+	}
+	switch {
+	case len(c.Name) > 180:
+		return c, jobs.Invalid("worker name has %d characters, at most 180 are allowed: each start adds a few", len(c.Name))
+	case c.Slots < 0:
+		return c, jobs.Invalid("slots is %d: give how many runs may go on at the same time, or 0 for no limit", c.Slots)
+	case c.BeatEvery < 0 || c.Lease <= c.BeatEvery:
+		return c, jobs.Invalid("lease is %v and a beat is sent every %v: the lease must be longer", c.Lease, c.BeatEvery)
+	}
+	return c, nil
+}
+
+// hostName is the host's name in the characters that names may have.
+func hostName() string {
+	host, _ := os.Hostname()
+	name := strings.Map(func(r rune) rune {
+		if r == '.' || jobs.CheckName("", string(r)) == nil {
+			return r
+		}
+		return '-'
+	}, host)
+	name = strings.Trim(name[:min(len(name), 180)], ".")
+	if jobs.CheckName("", name) != nil {
+		return "worker"
+	}
+	return name
+}
+
+// Name is the name under which this start of the worker claims: the configured one and a nonce.
+func (w *Worker) Name() string { return w.name }
+
+// Run registers the jobs, takes offers and runs them until ctx ends. Then it drains: it takes nothing more, lets
+// running handlers go on for Config.Grace, then ends their contexts with jobs.ErrShutdown and gives those runs
+// back. It returns nil after a drain, and an error if it could not work. A worker runs once.
+func (w *Worker) Run(ctx context.Context) error {
+	if w.ran.Swap(true) {
+		return errors.New("worker: Run was called before; make a new worker for another start")
+	}
+	// Two contexts, because leaving takes time: taking ends first, and living when the drain is over.
+	taking, stop := context.WithCancel(ctx)
+	defer stop()
+	living, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+
+	if err := w.register(taking, true); err != nil {
+		return fmt.Errorf("worker: register: %w", err)
+	}
+	w.log.Info("worker registered", "app", w.config.App, "jobs", len(w.jobs), "slots", w.config.Slots)
+	if err := w.listen(taking, living); err != nil {
+		return fmt.Errorf("worker: listen: %w", err)
+	}
+
+	// Whichever actor returns first, taking ends, which starts the drain, which ends the others.
+	var group run.Group
+	add := func(actor func() error) { group.Add(actor, func(error) { stop() }) }
+	add(func() error {
+		<-taking.Done()
+		w.drain()
+		end()
+		return nil
+	})
+	add(func() error {
+		if err := w.take(taking, living); err != nil {
+			return err
+		}
+		<-living.Done()
+		return nil
+	})
+	add(func() error { w.keepRegistered(living); return nil })
+	add(func() error { w.beat(living); return nil })
+	add(func() error { w.sendLogs(living); return nil })
+	return group.Run()
+}
+
+// listen opens the worker's ears: its personal lane, and the leader's wish to stop runs.
+func (w *Worker) listen(taking, living context.Context) error {
+	lane := bus.Lane{Tenant: w.config.Tenant, App: w.config.App, Worker: w.name}
+	err := w.bus.Receive(taking, lane, func(list []bus.Offer) { w.accept(living, list, func() {}) })
+	if err != nil {
+		return err
+	}
+	return w.bus.Listen(living, w.config.Tenant, bus.TopicCancel, w.name, func(s bus.Signal) { w.heed(living, s) })
+}
+
+// Stats is what a worker is doing, and has done since its start.
+type Stats struct {
+	Running int // handlers that have not returned
+	Free    int // free slots; -1 if there is no limit
+	Stuck   int // handlers that were told to stop and have not returned 10 s later
+
+	Claimed  uint64                  // attempts begun
+	Finished map[jobs.Outcome]uint64 // attempts ended, as this worker saw it
+	Stopped  uint64                  // attempts ended by somebody else: cancelled, or taken away
+	Returned uint64                  // offers given back because there was no slot for them
+}
+
+// Stats says what the worker is doing.
+func (w *Worker) Stats() Stats { return w.held.stats() }
