@@ -1,0 +1,108 @@
+package memstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Waking lists runs whose wake time is at or before until, earliest first, and the next wake time after those.
+func (e *Engine) Waking(_ context.Context, until time.Time, limit int) (due []metastore.Named, next time.Time, err error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	e.rows.wakes.inOrder(func(w waking) bool {
+		if len(due) >= limit || w.at > until.UnixNano() {
+			next = time.Unix(0, w.at).UTC()
+			return false
+		}
+		due = append(due, metastore.Named{Tenant: w.row.Tenant, ID: w.row.ID})
+		return true
+	})
+	return due, next, nil
+}
+
+// Ready lists the first runs of an app that a worker may claim.
+func (e *Engine) Ready(_ context.Context, tenant jobs.Tenant, app string, limit int) ([]*jobs.Instance, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	s := e.rows.spaces[tenant]
+	if s == nil || s.lanes[app] == nil {
+		return nil, nil
+	}
+	var found []*jobs.Instance
+	for _, r := range s.lanes[app].ready {
+		for n := r.first; n != nil && len(found) < limit; n = n.links[inReady].newer {
+			found = append(found, n.row)
+		}
+	}
+	return found, nil
+}
+
+// Lanes lists the apps that have runs to claim.
+func (e *Engine) Lanes(context.Context) ([]metastore.Lane, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	var found []metastore.Lane
+	for _, s := range e.rows.spaces {
+		for app, l := range s.lanes {
+			lane := metastore.Lane{Tenant: s.tenant, App: app}
+			for _, r := range l.ready {
+				lane.Ready += r.n
+			}
+			found = append(found, lane)
+		}
+	}
+	return found, nil
+}
+
+// Leased lists the attempts that are under way.
+func (e *Engine) Leased(context.Context) ([]*jobs.Instance, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	found := make([]*jobs.Instance, 0, e.rows.leased.n)
+	for n := e.rows.leased.first; n != nil; n = n.links[inLeased].newer {
+		found = append(found, n.row)
+	}
+	return found, nil
+}
+
+// Unserved lists gates that have both a free slot and somebody waiting.
+func (e *Engine) Unserved(_ context.Context, limit int) ([]jobs.Ref, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	var found []jobs.Ref
+	for g := range e.rows.unserved {
+		if len(found) >= limit {
+			break
+		}
+		found = append(found, g.ref)
+	}
+	return found, nil
+}
+
+// Lapsed lists unique keys whose time was over at or before until.
+func (e *Engine) Lapsed(_ context.Context, until time.Time, limit int) ([]jobs.Ref, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	var found []jobs.Ref
+	e.rows.lapses.inOrder(func(u *unique) bool {
+		if len(found) >= limit || u.row.Until.After(until) {
+			return false
+		}
+		found = append(found, u.row.Ref())
+		return true
+	})
+	return found, nil
+}
+
+// State is the row the store keeps about itself.
+func (e *Engine) State(context.Context) (jobs.StoreRow, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.rows.store == nil {
+		return jobs.StoreRow{}, nil
+	}
+	return *e.rows.store, nil
+}

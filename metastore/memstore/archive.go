@@ -1,0 +1,128 @@
+package memstore
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Archive keeps the runs that ended last, in memory.
+type Archive struct {
+	mu   sync.RWMutex
+	most int
+	rows []*jobs.Instance // a ring once it is full
+	ids  map[archived]uint64
+	next uint64 // number of the next row; rows are numbered from 1
+}
+
+type archived struct {
+	tenant jobs.Tenant
+	id     jobs.ID
+}
+
+var _ metastore.Archive = (*Archive)(nil)
+
+// DefaultArchive is how many runs an Archive keeps unless told otherwise.
+const DefaultArchive = 100_000
+
+// NewArchive makes an archive of at most maxRows runs; when one more ends, the oldest is dropped. 0 means
+// DefaultArchive.
+func NewArchive(maxRows int) *Archive {
+	if maxRows <= 0 {
+		maxRows = DefaultArchive
+	}
+	return &Archive{most: maxRows, ids: make(map[archived]uint64), next: 1}
+}
+
+// at is where a row of a number lies.
+func (a *Archive) at(number uint64) int { return int((number - 1) % uint64(a.most)) }
+
+// Append adds settled runs, in the order in which they ended.
+func (a *Archive) Append(rows []*jobs.Instance) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, in := range rows {
+		if at := a.at(a.next); at < len(a.rows) {
+			old := a.rows[at]
+			if name := (archived{old.Tenant, old.ID}); a.ids[name]+uint64(a.most) == a.next {
+				delete(a.ids, name)
+			}
+			a.rows[at] = in
+		} else {
+			a.rows = append(a.rows, in)
+		}
+		a.ids[archived{in.Tenant, in.ID}] = a.next
+		a.next++
+	}
+}
+
+// Get is one run, or nil.
+func (a *Archive) Get(_ context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	number, found := a.ids[archived{tenant, id}]
+	if !found {
+		return nil, nil
+	}
+	return a.rows[a.at(number)], nil
+}
+
+// List answers a query, last ended first.
+func (a *Archive) List(ctx context.Context, q metastore.InstanceQuery) (page metastore.Page, err error) {
+	number := uint64(0) // of the last row looked at
+	if q.Cursor != "" {
+		if number, err = strconv.ParseUint(q.Cursor, 36, 64); err != nil || number == 0 {
+			return page, jobs.Invalid("cursor %.60q is not one that this list has given", q.Cursor)
+		}
+	}
+	size, deadline := q.Size(), time.Now().Add(mostTime)
+	for {
+		over, left := a.stretch(&q, &number, size, &page)
+		if over {
+			return page, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return page, err
+		}
+		if time.Now().After(deadline) {
+			page.Next, page.Searched = strconv.FormatUint(number, 36), left
+			return page, nil
+		}
+	}
+}
+
+// stretch looks at the next few rows before a number, and says whether the page is complete and, if not, when the
+// last of them ended.
+func (a *Archive) stretch(q *metastore.InstanceQuery, number *uint64, size int, page *metastore.Page) (over bool, left time.Time) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	oldest := a.next - uint64(len(a.rows))
+	if *number == 0 || *number > a.next {
+		*number = a.next
+	}
+	for range stretch {
+		if *number <= oldest {
+			return true, left
+		}
+		in := a.rows[a.at(*number-1)]
+		if in.Tenant == q.Tenant {
+			if q.Past(in) {
+				return true, left
+			}
+			if q.Matches(in) {
+				if len(page.Instances) == size {
+					page.Next = strconv.FormatUint(*number, 36)
+					return true, left
+				}
+				page.Instances = append(page.Instances, in)
+			}
+		}
+		*number--
+		left = in.Ended
+	}
+	return false, left
+}

@@ -1,0 +1,194 @@
+package memstore
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Snapshot is the rows as they were at one moment. It shares them with the engine, because rows never change.
+type Snapshot struct {
+	rows    []jobs.Row
+	stubs   []*generation
+	tenants []jobs.Tenant
+}
+
+// Capture takes a snapshot. It stops commits only for as long as it takes to copy pointers.
+func (e *Engine) Capture() *Snapshot {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.rows.capture()
+}
+
+func (r *rows) capture() *Snapshot {
+	size := 1
+	for _, s := range r.spaces {
+		size += len(s.nodes) + len(s.definitions) + len(s.gates) + len(s.uniques) + 1
+	}
+	snap := &Snapshot{rows: make([]jobs.Row, 0, size), stubs: r.settled.share(), tenants: make([]jobs.Tenant, len(r.spaces))}
+	put := func(row jobs.Row) { snap.rows = append(snap.rows, row) }
+	if r.store != nil {
+		put(r.store)
+	}
+	for _, s := range r.inOrder("*") {
+		snap.tenants[s.number] = s.tenant
+		if s.global != nil {
+			put(s.global)
+		}
+		for _, d := range s.byKey {
+			put(d.row)
+		}
+		for _, g := range s.gates {
+			if g.row != nil {
+				put(g.row)
+			}
+		}
+		for _, u := range s.uniques {
+			put(u.row)
+		}
+		for _, list := range s.missed {
+			for _, m := range list {
+				put(m)
+			}
+		}
+		for job, of := range s.tallies {
+			for _, c := range of.counts {
+				put(&jobs.Tally{Tenant: s.tenant, Job: job, State: c.state, Hour: c.hour, N: c.n})
+			}
+		}
+		for n := s.all.first; n != nil; n = n.links[inAll].newer {
+			put(n.row)
+		}
+	}
+	return snap
+}
+
+// Rows goes through the snapshot: live runs in the order of their creation, and stubs of settled runs as rows of
+// settled runs. This is what Restore takes.
+func (s *Snapshot) Rows() iter.Seq[jobs.Row] {
+	return func(yield func(jobs.Row) bool) {
+		for _, row := range s.rows {
+			if !yield(row) {
+				return
+			}
+		}
+		for _, g := range s.stubs {
+			for row := range g.rows(s.tenants) {
+				if !yield(row) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Hash is a fingerprint of the rows, in whatever order they come: two engines that have applied the same commits
+// have the same.
+func (e *Engine) Hash() [sha256.Size]byte {
+	var sum [sha256.Size / 8]uint64
+	var buf []byte
+	for row := range e.Capture().Rows() {
+		buf = jobs.AppendRow(buf[:0], row)
+		h := sha256.Sum256(buf)
+		for i := range sum {
+			sum[i] += binary.LittleEndian.Uint64(h[8*i:])
+		}
+	}
+	var hash [sha256.Size]byte
+	for i, v := range sum {
+		binary.LittleEndian.PutUint64(hash[8*i:], v)
+	}
+	return hash
+}
+
+// Restore replaces all rows by those of a snapshot, or leaves them as they are and answers with the error among
+// them. The rows must come fresh from their wire form and belong to the engine from then on: strings that repeat
+// are made one.
+func (e *Engine) Restore(snapshot iter.Seq2[jobs.Row, error]) error {
+	r, words := newRows(), words{}
+	for row, err := range snapshot {
+		if err != nil {
+			return err
+		}
+		switch row := row.(type) {
+		case *jobs.Instance:
+			words.instance(row)
+			if row.Settled() {
+				r.settled.restore(stubName{r.space(row.Tenant).number, row.ID}, row)
+			} else {
+				r.put(row)
+			}
+		case *jobs.StoreRow:
+			r.store, r.settled.period = row, periodOf(row.At)
+		case jobs.Row:
+			tx{r}.Put(row)
+		default:
+			return fmt.Errorf("restore: a row of no kind")
+		}
+	}
+	for _, s := range r.spaces {
+		for _, l := range s.lanes {
+			for _, ready := range l.ready {
+				ready.sort()
+			}
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.rows = r
+	return nil
+}
+
+// sort brings the runs of a list that was filled in the order of their creation into the order in which they became
+// ready, as far as their rows tell.
+func (r *ready) sort() {
+	nodes := make([]*node, 0, r.n)
+	for r.n > 0 {
+		nodes = append(nodes, r.first)
+		r.remove(r.first, inReady)
+	}
+	slices.SortStableFunc(nodes, func(a, b *node) int { return a.row.Queued.Compare(b.row.Queued) })
+	for _, n := range nodes {
+		r.add(n, inReady)
+	}
+}
+
+// words makes equal strings one.
+type words map[string]string
+
+func intern[T ~string](w words, s *T) {
+	if *s == "" {
+		return
+	}
+	one, ok := w[string(*s)]
+	if !ok {
+		one = string(*s)
+		w[one] = one
+	}
+	*s = T(one)
+}
+
+func (w words) instance(in *jobs.Instance) {
+	intern(w, &in.Tenant)
+	intern(w, &in.Key)
+	intern(w, &in.App)
+	intern(w, &in.Cause)
+	intern(w, &in.Origin)
+	intern(w, &in.Actor)
+	intern(w, &in.Terms.OnLost)
+	intern(w, &in.Terms.LeaseLost)
+	intern(w, &in.Terms.Overlap)
+	intern(w, &in.Worker)
+	intern(w, &in.Waits)
+	for i := range in.Gates {
+		intern(w, &in.Gates[i])
+	}
+	for i := range in.Moves {
+		intern(w, &in.Moves[i].Cause)
+		intern(w, &in.Moves[i].By)
+	}
+}

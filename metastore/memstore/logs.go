@@ -1,0 +1,122 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Logs keeps log lines in memory, those of the runs that wrote first being dropped first.
+type Logs struct {
+	mu    sync.RWMutex
+	most  int
+	bytes int
+	runs  map[archived]*runLog
+	order []archived // by their first lines
+}
+
+// runLog is what one run wrote, in order.
+type runLog struct {
+	lines    []metastore.LogLine
+	bytes    int
+	attempts map[uint32]int // bytes of each attempt, or full
+}
+
+const full = -1
+
+var _ metastore.Logs = (*Logs)(nil)
+
+// DefaultLogs is how many bytes of log lines a Logs keeps unless told otherwise.
+const DefaultLogs = 64 << 20
+
+// NewLogs makes a place for at most about maxBytes of log lines. 0 means DefaultLogs.
+func NewLogs(maxBytes int) *Logs {
+	if maxBytes <= 0 {
+		maxBytes = DefaultLogs
+	}
+	return &Logs{most: maxBytes, runs: make(map[archived]*runLog)}
+}
+
+// Append keeps lines.
+func (l *Logs) Append(_ context.Context, lines []metastore.LogLine) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range lines {
+		line := lines[i]
+		name := archived{line.Tenant, line.Run}
+		r := l.runs[name]
+		if r == nil {
+			r = &runLog{attempts: make(map[uint32]int)}
+			l.runs[name] = r
+			l.order = append(l.order, name)
+		}
+		l.bytes += r.add(line)
+	}
+	for l.bytes > l.most && len(l.order) > 1 {
+		l.bytes -= l.runs[l.order[0]].bytes
+		delete(l.runs, l.order[0])
+		l.order = l.order[1:]
+	}
+	return nil
+}
+
+// add keeps a line, if there is room, and says how many bytes it took.
+func (r *runLog) add(line metastore.LogLine) int {
+	i, found := r.find(line.LogPosition)
+	if found || r.attempts[line.Attempt] == full {
+		return 0
+	}
+	size := LineSize(&line)
+	if r.attempts[line.Attempt]+size > metastore.MaxLog {
+		r.attempts[line.Attempt] = full
+		line = Cut(line)
+	} else {
+		r.attempts[line.Attempt] += size
+	}
+	r.lines = slices.Insert(r.lines, i, line)
+	r.bytes += size
+	return size
+}
+
+func (r *runLog) find(p metastore.LogPosition) (int, bool) {
+	return slices.BinarySearchFunc(r.lines, p, func(l metastore.LogLine, p metastore.LogPosition) int {
+		return Compare(l.LogPosition, p)
+	})
+}
+
+// Compare is the order of lines: by attempt, then by sequence.
+func Compare(a, b metastore.LogPosition) int {
+	return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.Sequence, b.Sequence))
+}
+
+// LineSize is what a line counts against metastore.MaxLog.
+func LineSize(l *metastore.LogLine) int { return len(l.Text) + len(l.Level) + 32 }
+
+// Cut is the last line of an attempt that wrote too much, in the place of the first line that is dropped.
+func Cut(line metastore.LogLine) metastore.LogLine {
+	line.Level, line.Text = "WARN", "the log of this attempt ends here: it has reached its limit of 1 MiB"
+	return line
+}
+
+// Read lists the lines of a run after a position, oldest first.
+func (l *Logs) Read(_ context.Context, tenant jobs.Tenant, run jobs.ID, after metastore.LogPosition, limit int) ([]metastore.LogLine, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	r := l.runs[archived{tenant, run}]
+	if r == nil {
+		return nil, nil
+	}
+	i, found := r.find(after)
+	if found {
+		i++
+	}
+	lines := r.lines[i:]
+	if limit > 0 && limit < len(lines) {
+		lines = lines[:limit]
+	}
+	return slices.Clone(lines), nil
+}

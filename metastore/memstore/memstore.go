@@ -1,0 +1,175 @@
+// Package memstore keeps a store's rows in memory, with the indexes that make every question cheap.
+//
+// [Open] is a store whose rows last as long as the process: for tests, and for those who can lose them. [Engine]
+// is the rows alone: other stores stand on it, log each commit before they apply it here, and take snapshots with
+// [Engine.Capture].
+//
+// Where to start: space.go says what is kept of a tenant, and files a row where it belongs; everything else reads
+// what it has filed. Every index follows from the rows alone, never from the command that wrote them.
+package memstore
+
+import (
+	"sync"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Config says where an engine's settled runs go.
+type Config struct {
+	// Archive takes the runs that are over. Default: NewArchive(0).
+	Archive metastore.Archive
+}
+
+// Engine keeps rows in memory. All methods may be called at the same time.
+type Engine struct {
+	archive metastore.Archive
+
+	mu   sync.RWMutex
+	rows *rows
+}
+
+var _ metastore.Engine = (*Engine)(nil)
+
+// New makes an engine without rows.
+func New(c Config) *Engine {
+	if c.Archive == nil {
+		c.Archive = NewArchive(0)
+	}
+	return &Engine{archive: c.Archive, rows: newRows()}
+}
+
+// Open makes a store that lasts as long as the process.
+func Open(c Config) metastore.Full { return &metastore.Local{Engine: New(c)} }
+
+// Update calls fn alone, with the rows. Runs that fn settles are in the archive when Update returns.
+func (e *Engine) Update(fn func(metastore.Tx)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	fn(tx{e.rows})
+	if len(e.rows.ended) > 0 {
+		e.archive.Append(e.rows.ended)
+		e.rows.ended = nil
+	}
+}
+
+// tx is the rows as a commit sees them.
+type tx struct{ rows *rows }
+
+func (t tx) Get(ref jobs.Ref) jobs.Row {
+	if ref.Kind == jobs.RowStore {
+		if t.rows.store == nil {
+			return nil
+		}
+		return t.rows.store
+	}
+	s := t.rows.spaces[ref.Tenant]
+	if s == nil {
+		return nil
+	}
+	switch ref.Kind {
+	case jobs.RowInstance:
+		if n := s.nodes[ref.ID]; n != nil {
+			return n.row
+		}
+		if in := t.rows.settled.get(s.tenant, stubName{s.number, ref.ID}); in != nil {
+			return in
+		}
+	case jobs.RowDefinition:
+		if d := s.definitions[jobs.Key(ref.Name)]; d != nil {
+			return d.row
+		}
+	case jobs.RowGate:
+		if g := s.gates[ref.Name]; g != nil && g.row != nil {
+			return g.row
+		}
+	case jobs.RowUnique:
+		if u := s.uniques[ref.Name]; u != nil {
+			return u.row
+		}
+	case jobs.RowMissed:
+		list := s.missed[ref.ID]
+		if i, found := findMissed(list, time.Unix(0, ref.At)); found {
+			return list[i]
+		}
+	case jobs.RowTally:
+		if of := s.tallies[ref.ID]; of != nil {
+			if _, found := of.find(ref.At, ref.State); found {
+				return &jobs.Tally{Tenant: s.tenant, Job: ref.ID, State: ref.State, Hour: ref.At, N: of.get(ref.At, ref.State)}
+			}
+		}
+	case jobs.RowGlobal:
+		if s.global != nil {
+			return s.global
+		}
+	}
+	return nil
+}
+
+func (t tx) First(ref jobs.Ref) *jobs.Instance {
+	if s := t.rows.spaces[ref.Tenant]; s != nil {
+		if g := s.gates[ref.Name]; g != nil && g.waiters.len() > 0 {
+			return g.waiters.first().row
+		}
+	}
+	return nil
+}
+
+func (t tx) Put(row jobs.Row) {
+	r := t.rows
+	switch row := row.(type) {
+	case *jobs.Instance:
+		r.put(row)
+	case *jobs.Definition:
+		r.putDefinition(row)
+	case *jobs.Gate:
+		g := r.space(row.Tenant).gate(row.Name)
+		g.row = row
+		r.served(g)
+	case *jobs.UniqueKey:
+		r.putUnique(row)
+	case *jobs.Missed:
+		r.space(row.Tenant).putMissed(row)
+	case *jobs.Tally:
+		r.space(row.Tenant).putTally(row)
+	case *jobs.Global:
+		r.space(row.Tenant).global = row
+	case *jobs.StoreRow:
+		r.store = row
+		r.tick(row.At)
+	}
+}
+
+func (t tx) Delete(ref jobs.Ref) {
+	r := t.rows
+	if ref.Kind == jobs.RowStore {
+		r.store = nil
+		return
+	}
+	s := r.spaces[ref.Tenant]
+	if s == nil {
+		return
+	}
+	switch ref.Kind {
+	case jobs.RowInstance:
+		if n := s.nodes[ref.ID]; n != nil {
+			r.drop(n)
+		}
+	case jobs.RowDefinition:
+		r.dropDefinition(s, jobs.Key(ref.Name))
+	case jobs.RowGate:
+		if g := s.gates[ref.Name]; g != nil {
+			g.row = nil
+			r.served(g)
+		}
+	case jobs.RowUnique:
+		r.dropUnique(s, ref.Name)
+	case jobs.RowMissed:
+		s.dropMissed(ref)
+	case jobs.RowTally:
+		s.dropTally(ref)
+	case jobs.RowGlobal:
+		s.global = nil
+	}
+}

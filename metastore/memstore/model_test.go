@@ -1,0 +1,559 @@
+package memstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// model is what an engine should hold, kept in the plainest way: every question walks all of it.
+type model struct {
+	rows    map[jobs.Ref]jobs.Row
+	born    []jobs.Ref            // live runs in the order of their creation
+	since   map[jobs.Ref]int      // when a run became ready in its lane
+	lanes   map[jobs.Ref]laneName // where it is ready
+	moves   int
+	settled []*jobs.Instance
+	stubs   map[jobs.Ref]time.Time // when a run settled
+	now     time.Time
+}
+
+type laneName struct {
+	tenant   jobs.Tenant
+	app      string
+	priority int
+}
+
+func newModel(now time.Time) *model {
+	return &model{rows: map[jobs.Ref]jobs.Row{}, since: map[jobs.Ref]int{}, lanes: map[jobs.Ref]laneName{}, stubs: map[jobs.Ref]time.Time{}, now: now}
+}
+
+func (m *model) put(row jobs.Row) {
+	ref := row.Ref()
+	switch row := row.(type) {
+	case *jobs.Instance:
+		if row.Settled() {
+			m.delete(ref)
+			m.settled = append(m.settled, row)
+			m.stubs[ref] = m.now
+			return
+		}
+		if m.rows[ref] == nil {
+			m.born = append(m.born, ref)
+		}
+		name := laneName{row.Tenant, row.App, row.Priority}
+		if !row.Offerable() {
+			delete(m.lanes, ref)
+		} else if old, ok := m.lanes[ref]; !ok || old != name {
+			m.moves++
+			m.lanes[ref], m.since[ref] = name, m.moves
+		}
+	case *jobs.Tally:
+		if old, ok := m.rows[ref].(*jobs.Tally); ok {
+			sum := *row
+			sum.N += old.N
+			m.rows[ref] = &sum
+			return
+		}
+	}
+	m.rows[ref] = row
+}
+
+func (m *model) delete(ref jobs.Ref) {
+	if m.rows[ref] != nil && ref.Kind == jobs.RowInstance {
+		m.born = slices.DeleteFunc(m.born, func(r jobs.Ref) bool { return r == ref })
+		delete(m.lanes, ref)
+	}
+	delete(m.rows, ref)
+}
+
+func of[T jobs.Row](m *model) []T {
+	var found []T
+	for _, row := range m.rows {
+		if t, ok := row.(T); ok {
+			found = append(found, t)
+		}
+	}
+	return found
+}
+
+func (m *model) live() []*jobs.Instance {
+	var found []*jobs.Instance
+	for _, ref := range m.born {
+		found = append(found, m.rows[ref].(*jobs.Instance))
+	}
+	return found
+}
+
+// dice makes rows by chance, of few names, so that they meet.
+type dice struct {
+	*rand.Rand
+	ids  []jobs.ID
+	made int
+	seq  uint64
+}
+
+func pick[T any](d *dice, from ...T) T { return from[d.IntN(len(from))] }
+
+func (d *dice) id() jobs.ID {
+	d.made++
+	return jobs.ID{byte(d.IntN(256)), byte(d.IntN(256)), byte(d.IntN(256)), byte(d.IntN(256)), byte(d.made), byte(d.made >> 8)}
+}
+
+func (d *dice) tenant() jobs.Tenant { return pick[jobs.Tenant](d, "a", "b") }
+
+func (d *dice) instance(m *model) *jobs.Instance {
+	id := d.ids[d.IntN(len(d.ids))]
+	tenant := jobs.Tenant(rune('a' + id[0]&1))
+	in := &jobs.Instance{Tenant: tenant, ID: id, Key: jobs.Key(fmt.Sprintf("k%d", id[1]%5)), App: fmt.Sprintf("app%d", id[2]%2),
+		Created: m.now, Attempt: 1, Queued: m.now}
+	if id[3]%3 == 0 {
+		in.Parent = jobs.ID{9}
+	}
+	if old, ok := m.rows[in.Ref()].(*jobs.Instance); ok {
+		in.Created = old.Created
+	}
+	in.State = pick(d, jobs.Scheduled, jobs.Enqueued, jobs.Enqueued, jobs.Processing, jobs.Failed, jobs.Cancelled, jobs.Succeeded)
+	in.Due = m.now.Add(time.Duration(d.IntN(20)) * time.Second)
+	in.Priority = d.IntN(3) - 1
+	in.Worker = pick(d, "", "w1", "w2")
+	in.Origin = pick(d, jobs.FromCode, jobs.FromPerson)
+	switch in.State {
+	case jobs.Failed:
+		in.Lingering = d.IntN(3) == 0
+		if d.IntN(2) == 0 {
+			in.RetryAt = m.now.Add(time.Duration(d.IntN(20)) * time.Second)
+		}
+		fallthrough
+	case jobs.Enqueued:
+		in.First = d.IntN(4) == 0
+		in.Waits = pick(d, "", "", "g1", "g2")
+	case jobs.Scheduled:
+		in.Cause = pick(d, "", jobs.ByDebug)
+	case jobs.Cancelled:
+		in.Lingering = d.IntN(2) == 0
+		in.Ended = m.now
+	case jobs.Succeeded:
+		in.Ended = m.now
+	}
+	return in
+}
+
+func (d *dice) row(m *model) jobs.Row {
+	job := jobs.ID{byte(d.IntN(3)), 1}
+	hour := m.now.Truncate(time.Hour).Add(time.Duration(d.IntN(3)) * time.Hour)
+	switch n := d.IntN(40); {
+	case n < 28:
+		return d.instance(m)
+	case n < 30:
+		return &jobs.Gate{Tenant: d.tenant(), Name: pick(d, "g1", "g2"), Limit: d.IntN(3), Taken: d.IntN(3)}
+	case n < 32:
+		u := &jobs.UniqueKey{Tenant: d.tenant(), Name: pick(d, "u1", "u2", "u3", "u4")}
+		if d.IntN(3) > 0 {
+			u.Until = m.now.Add(time.Duration(d.IntN(100)) * time.Second)
+		}
+		return u
+	case n < 35:
+		def := &jobs.Definition{Tenant: d.tenant(), UID: job, Key: jobs.Key(fmt.Sprintf("k%d", d.IntN(9))), App: pick(d, "x", "y")}
+		if d.seq++; d.IntN(3) > 0 {
+			def.Change = d.seq
+		} else if old, ok := m.rows[def.Ref()].(*jobs.Definition); ok {
+			def.Change = old.Change // a moved cursor is no change
+		} else {
+			def.Change = d.seq
+		}
+		return def
+	case n < 37:
+		return &jobs.Missed{Tenant: d.tenant(), Job: job, From: hour, To: hour, Count: d.Uint64N(9)}
+	case n < 39:
+		return &jobs.Tally{Tenant: d.tenant(), Job: job, State: pick(d, jobs.Enqueued, jobs.Succeeded), Hour: hour.UnixNano(), N: 1 + d.Int64N(3)}
+	}
+	return &jobs.Global{Tenant: d.tenant(), Revision: d.Uint64()}
+}
+
+func TestAgainstModel(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			d := &dice{Rand: rand.New(rand.NewPCG(seed, 1))}
+			for range 60 {
+				d.ids = append(d.ids, d.id())
+			}
+			m := newModel(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
+			e := New(Config{})
+			for range 250 {
+				m.now = m.now.Add(time.Duration(d.IntN(4)) * time.Second)
+				e.Update(func(tx metastore.Tx) {
+					for range d.IntN(30) {
+						if d.IntN(12) == 0 {
+							ref := d.row(m).Ref()
+							m.delete(ref)
+							tx.Delete(ref)
+							continue
+						}
+						row := d.row(m)
+						m.put(row)
+						tx.Put(row)
+						if in, ok := row.(*jobs.Instance); ok && in.Settled() { // and never comes back
+							d.ids[slices.Index(d.ids, in.ID)] = d.id()
+						}
+						if in, ok := row.(*jobs.Instance); !ok || !in.Settled() {
+							same(t, "Get", tx.Get(row.Ref()), m.rows[row.Ref()])
+						}
+					}
+					state := &jobs.StoreRow{Epoch: 3, At: m.now}
+					m.put(state)
+					tx.Put(state)
+				})
+				m.compare(t, e, d)
+				if d.IntN(40) == 0 {
+					e = m.restored(t, e)
+				}
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
+func same(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s is %s, want %s", what, text(got), text(want))
+	}
+}
+
+func text(v any) string {
+	if list, ok := v.([]*jobs.Instance); ok {
+		s := ""
+		for _, in := range list {
+			s += fmt.Sprintf("%x/%s/%s ", in.ID[4:5], in.State, in.Created.Format("05"))
+		}
+		return s
+	}
+	return fmt.Sprintf("%+v", v)
+}
+
+// restored carries the rows over to another engine and goes on with that one.
+func (m *model) restored(t *testing.T, e *Engine) *Engine {
+	t.Helper()
+	var wire []byte
+	for row := range e.Capture().Rows() {
+		wire = jobs.AppendRow(wire, row)
+	}
+	fresh := New(Config{Archive: e.archive})
+	if err := fresh.Restore(decoded(wire)); err != nil {
+		t.Fatal(err)
+	}
+	if fresh.Hash() != e.Hash() {
+		t.Fatal("a restored engine has another hash")
+	}
+	// Their order in the lanes follows from the rows.
+	var ready []*jobs.Instance
+	for _, in := range m.live() {
+		if in.Offerable() {
+			ready = append(ready, in)
+		}
+	}
+	slices.SortStableFunc(ready, func(a, b *jobs.Instance) int { return a.Queued.Compare(b.Queued) })
+	for _, in := range ready {
+		m.moves++
+		m.since[in.Ref()] = m.moves
+	}
+	return fresh
+}
+
+func decoded(wire []byte) iter.Seq2[jobs.Row, error] {
+	return func(yield func(jobs.Row, error) bool) {
+		for len(wire) > 0 {
+			row, rest, err := jobs.DecodeRow(wire)
+			if !yield(row, err) || err != nil {
+				return
+			}
+			wire = rest
+		}
+	}
+}
+
+var ctx = context.Background()
+
+func (m *model) compare(t *testing.T, e *Engine, d *dice) {
+	t.Helper()
+	e.Update(func(tx metastore.Tx) {
+		for ref, row := range m.rows {
+			if got := tx.Get(ref); !equalRow(got, row) {
+				t.Errorf("Get(%v) is %v, want %v", ref, got, row)
+			}
+		}
+		for ref, at := range m.stubs {
+			if m.rows[ref] != nil {
+				continue
+			}
+			in, _ := tx.Get(ref).(*jobs.Instance)
+			if age := m.now.Sub(at); in == nil && age <= kept || in != nil && age > kept+period {
+				t.Errorf("%s after it settled the stub of %x is %v", age, ref.ID, in)
+			}
+			if in != nil && (!in.Settled() || in.ID != ref.ID || in.Tenant != ref.Tenant || in.Key == "" || in.Attempt != 1) {
+				t.Errorf("stub is %+v", in)
+			}
+		}
+		for _, tenant := range []jobs.Tenant{"a", "b"} {
+			for _, gate := range []string{"g1", "g2"} {
+				same(t, "First", tx.First(jobs.GateRef(tenant, gate)), m.first(tenant, gate))
+			}
+		}
+	})
+	m.compareAgenda(t, e, d)
+	m.compareDefinitions(t, e, d)
+	for range 4 {
+		m.compareList(t, e, d)
+	}
+	for _, tenant := range []jobs.Tenant{"a", "b"} {
+		for _, key := range []jobs.Key{"", "k1"} {
+			live := map[jobs.State]int{}
+			for _, in := range m.live() {
+				if in.Tenant == tenant && (key == "" || in.Key == key) {
+					live[in.State]++
+				}
+			}
+			c, _ := e.Counts(ctx, metastore.CountQuery{Tenant: tenant, Job: key})
+			same(t, "Counts", c.Live, live)
+		}
+		c, _ := e.Counts(ctx, metastore.CountQuery{Tenant: tenant, From: time.Unix(1, 0)})
+		sums := map[string]int64{}
+		for _, row := range of[*jobs.Tally](m) {
+			if row.Tenant == tenant {
+				sums[fmt.Sprint(row.Hour, row.State)] += row.N
+			}
+		}
+		got := map[string]int64{}
+		for _, row := range c.Hours {
+			got[fmt.Sprint(row.Hour, row.State)] = row.N
+		}
+		same(t, "hours", got, sums)
+		job := jobs.ID{1, 1}
+		var want []*jobs.Missed
+		for _, row := range of[*jobs.Missed](m) {
+			if row.Tenant == tenant && row.Job == job {
+				want = append(want, row)
+			}
+		}
+		slices.SortFunc(want, func(a, b *jobs.Missed) int { return b.From.Compare(a.From) })
+		ledger, _ := e.Ledger(ctx, tenant, job, 2)
+		if len(ledger) != min(2, len(want)) || len(ledger) > 0 && !equalRow(ledger[0], want[0]) {
+			t.Errorf("Ledger is %v, want the first of %v", ledger, want)
+		}
+	}
+}
+
+// equalRow compares by wire form, which is what a row is.
+func equalRow(a, b jobs.Row) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return bytes.Equal(jobs.AppendRow(nil, a), jobs.AppendRow(nil, b))
+}
+
+func (m *model) first(tenant jobs.Tenant, gate string) *jobs.Instance {
+	waiters := m.waiters(tenant, gate)
+	if len(waiters) == 0 {
+		return nil
+	}
+	return slices.MinFunc(waiters, func(a, b *jobs.Instance) int {
+		if a.First != b.First {
+			if a.First {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Due.Compare(b.Due), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+}
+
+func (m *model) waiters(tenant jobs.Tenant, gate string) []*jobs.Instance {
+	return slices.DeleteFunc(m.live(), func(in *jobs.Instance) bool { return in.Tenant != tenant || in.Waits != gate })
+}
+
+func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
+	t.Helper()
+	until, limit := m.now.Add(time.Duration(d.IntN(20)-10)*time.Second), 1+d.IntN(10)
+	var wakes []time.Time
+	for _, in := range m.live() {
+		if at := in.Wake(); !at.IsZero() {
+			wakes = append(wakes, at)
+		}
+	}
+	slices.SortFunc(wakes, time.Time.Compare)
+	n := 0
+	for n < len(wakes) && n < limit && !wakes[n].After(until) {
+		n++
+	}
+	var next time.Time
+	if n < len(wakes) {
+		next = wakes[n]
+	}
+	due, got, _ := e.Waking(ctx, until, limit)
+	var at []time.Time
+	for _, name := range due {
+		at = append(at, m.rows[jobs.InstanceRef(name.Tenant, name.ID)].(*jobs.Instance).Wake())
+	}
+	if !slices.EqualFunc(at, wakes[:n], time.Time.Equal) || !got.Equal(next) {
+		t.Errorf("Waking until %v, %d: %v and %v, want %v and %v", until, limit, at, got, wakes[:n], next)
+	}
+
+	ready := map[metastore.Lane][]*jobs.Instance{}
+	for _, in := range m.live() {
+		if in.Offerable() {
+			name := metastore.Lane{Tenant: in.Tenant, App: in.App}
+			ready[name] = append(ready[name], in)
+		}
+	}
+	lanes, _ := e.Lanes(ctx)
+	if len(lanes) != len(ready) {
+		t.Errorf("%d lanes, want %d", len(lanes), len(ready))
+	}
+	for _, lane := range lanes {
+		want := ready[metastore.Lane{Tenant: lane.Tenant, App: lane.App}]
+		slices.SortFunc(want, func(a, b *jobs.Instance) int {
+			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(m.since[a.Ref()], m.since[b.Ref()]))
+		})
+		if lane.Ready != len(want) {
+			t.Errorf("lane %v, want %d", lane, len(want))
+		}
+		got, _ := e.Ready(ctx, lane.Tenant, lane.App, 5)
+		m.sameRuns(t, "Ready", got, want[:min(5, len(want))])
+	}
+
+	leased := 0
+	for _, in := range m.live() {
+		if in.State == jobs.Processing || in.Lingering {
+			leased++
+		}
+	}
+	under, _ := e.Leased(ctx)
+	if len(under) != leased {
+		t.Errorf("%d leased, want %d", len(under), leased)
+	}
+
+	unserved := 0
+	for _, tenant := range []jobs.Tenant{"a", "b"} {
+		for _, gate := range []string{"g1", "g2"} {
+			row, _ := m.rows[jobs.GateRef(tenant, gate)].(*jobs.Gate)
+			if len(m.waiters(tenant, gate)) > 0 && (row == nil || row.Limit == 0 || row.Taken < row.Limit) {
+				unserved++
+			}
+		}
+	}
+	gates, _ := e.Unserved(ctx, 10)
+	if len(gates) != unserved {
+		t.Errorf("unserved are %v, want %d", gates, unserved)
+	}
+
+	lapsed := 0
+	for _, u := range of[*jobs.UniqueKey](m) {
+		if !u.Until.IsZero() && !u.Until.After(until) {
+			lapsed++
+		}
+	}
+	names, _ := e.Lapsed(ctx, until, 100)
+	if len(names) != lapsed {
+		t.Errorf("lapsed are %v, want %d", names, lapsed)
+	}
+}
+
+func (m *model) sameRuns(t *testing.T, what string, got, want []*jobs.Instance) {
+	t.Helper()
+	if !slices.EqualFunc(got, want, func(a, b *jobs.Instance) bool { return equalRow(a, b) }) {
+		t.Errorf("%s is %s, want %s", what, text(got), text(want))
+	}
+}
+
+func (m *model) compareDefinitions(t *testing.T, e *Engine, d *dice) {
+	t.Helper()
+	q := metastore.DefinitionQuery{Tenant: pick[jobs.Tenant](d, "a", "b", "*"), App: pick(d, "", "x"), Limit: pick(d, 0, 0, 2)}
+	order := func(a, b *jobs.Definition) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Key, b.Key))
+	}
+	switch d.IntN(4) {
+	case 0:
+		q.Since = 1 + d.Uint64N(d.seq+1)
+		order = func(a, b *jobs.Definition) int { return cmp.Compare(a.Change, b.Change) }
+	case 1:
+		q.After = "k3"
+	case 2:
+		q.Keys = []jobs.Key{"k4", "k1", "nobody"}
+	}
+	want := slices.DeleteFunc(of[*jobs.Definition](m), func(def *jobs.Definition) bool {
+		return q.Tenant != "*" && def.Tenant != q.Tenant || q.App != "" && def.App != q.App || def.Change <= q.Since ||
+			def.Key <= q.After || q.Keys != nil && !slices.Contains(q.Keys, def.Key)
+	})
+	slices.SortFunc(want, order)
+	if q.Limit > 0 && len(want) > q.Limit {
+		want = want[:q.Limit]
+	}
+	got, _ := e.Definitions(ctx, q)
+	if !slices.EqualFunc(got, want, func(a, b *jobs.Definition) bool { return equalRow(a, b) }) {
+		t.Errorf("Definitions(%+v) is %v, want %v", q, got, want)
+	}
+}
+
+func (m *model) compareList(t *testing.T, e *Engine, d *dice) {
+	t.Helper()
+	q := metastore.InstanceQuery{Tenant: d.tenant(), Limit: 1 + d.IntN(6)}
+	if d.IntN(2) == 0 {
+		q.State = pick(d, jobs.States()...)
+	}
+	if d.IntN(3) == 0 {
+		q.Job = "k1"
+	}
+	if d.IntN(3) == 0 {
+		q.Worker = pick(d, "w1", "w2", "nobody")
+	}
+	if d.IntN(4) == 0 {
+		q.Parent = jobs.ID{9}
+	}
+	if d.IntN(4) == 0 {
+		q.From = m.now.Add(-time.Duration(d.IntN(60)) * time.Second)
+	}
+	if d.IntN(4) == 0 {
+		q.To = m.now.Add(-time.Duration(d.IntN(60)) * time.Second)
+	}
+	var want []*jobs.Instance
+	for _, in := range slices.Backward(m.live()) {
+		if in.Tenant == q.Tenant && q.Matches(in) {
+			want = append(want, in)
+		}
+	}
+	for _, in := range slices.Backward(m.settled) {
+		if in.Tenant == q.Tenant && q.Matches(in) {
+			want = append(want, in)
+		}
+	}
+	var got []*jobs.Instance
+	for {
+		page, err := e.Instances(ctx, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page.Instances) > q.Limit || len(page.Instances) == 0 && page.Next != "" && page.Searched.IsZero() {
+			t.Errorf("page of %d with limit %d, next %q", len(page.Instances), q.Limit, page.Next)
+		}
+		got = append(got, page.Instances...)
+		if q.Cursor = page.Next; q.Cursor == "" {
+			break
+		}
+	}
+	if !slices.EqualFunc(got, want, func(a, b *jobs.Instance) bool { return equalRow(a, b) }) {
+		t.Errorf("Instances(%+v) is\n%s, want\n%s", q, text(got), text(want))
+	}
+}

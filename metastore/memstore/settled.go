@@ -1,0 +1,176 @@
+package memstore
+
+import (
+	"iter"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// A settled run leaves the live rows, but its name stays for a while, so that a command that is sent twice finds
+// what became of it. These stubs hold no pointers, and the garbage collector does not look at them however many
+// there are. They lie in generations by the time of the commit, and a whole generation is dropped at once.
+
+// Stubs stay for at least kept of envelope time, and for less than kept and one period.
+const (
+	period = 30 * time.Second
+	kept   = 2 * period
+)
+
+type settled struct {
+	period      int64 // of the last commit
+	generations []*generation
+}
+
+// generation is the stubs of one period. One that a snapshot shares is closed: the period goes on with another.
+type generation struct {
+	period int64
+	closed bool
+	stubs  map[stubName]stub
+	names  []string // keys and workers, by number
+	number map[string]uint32
+}
+
+type stubName struct {
+	space uint32
+	id    jobs.ID
+}
+
+type stub struct {
+	key, worker uint32
+	attempt     uint32
+	state       jobs.State
+}
+
+// settle sends a run that is over to the archive and leaves a stub. A run that a commit puts twice goes once.
+func (r *rows) settle(s *space, in *jobs.Instance) {
+	name := stubName{s.number, in.ID}
+	if r.settled.fresh(name) {
+		for i := len(r.ended) - 1; i >= 0; i-- {
+			if old := r.ended[i]; old.ID == in.ID && old.Tenant == in.Tenant {
+				r.ended[i] = in
+				r.settled.add(name, in)
+				return
+			}
+		}
+	}
+	r.ended = append(r.ended, in)
+	r.settled.add(name, in)
+}
+
+// tick moves on to the time of a commit and drops what is too old by then. What the commit itself has settled
+// before it told its time belongs to that time.
+func (r *rows) tick(at time.Time) {
+	now := periodOf(at)
+	if now <= r.settled.period {
+		return
+	}
+	for _, in := range r.ended {
+		r.settled.remove(stubName{r.space(in.Tenant).number, in.ID})
+	}
+	r.settled.move(now)
+	for _, in := range r.ended {
+		r.settled.add(stubName{r.space(in.Tenant).number, in.ID}, in)
+	}
+}
+
+func periodOf(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixNano() / int64(period)
+}
+
+func (s *settled) move(now int64) {
+	s.period = now
+	for len(s.generations) > 0 && s.generations[0].period < now-int64(kept/period) {
+		s.generations[0] = nil
+		s.generations = s.generations[1:]
+	}
+}
+
+// open is the generation that new stubs go to.
+func (s *settled) open() *generation {
+	if n := len(s.generations); n > 0 && s.generations[n-1].period == s.period && !s.generations[n-1].closed {
+		return s.generations[n-1]
+	}
+	g := &generation{period: s.period, stubs: make(map[stubName]stub), number: make(map[string]uint32)}
+	s.generations = append(s.generations, g)
+	return g
+}
+
+func (s *settled) add(name stubName, in *jobs.Instance) {
+	g := s.open()
+	g.stubs[name] = stub{key: g.word(string(in.Key)), worker: g.word(in.Worker), attempt: in.Attempt, state: in.State}
+}
+
+// remove takes back a stub of the commit under way.
+func (s *settled) remove(name stubName) { delete(s.open().stubs, name) }
+
+// fresh says that a stub is in the generation that is still open: the commit under way may have left it.
+func (s *settled) fresh(name stubName) bool {
+	_, ok := s.open().stubs[name]
+	return ok
+}
+
+// get is the latest stub of a name as a row, or nil.
+func (s *settled) get(t jobs.Tenant, name stubName) *jobs.Instance {
+	for i := len(s.generations) - 1; i >= 0; i-- {
+		if st, ok := s.generations[i].stubs[name]; ok {
+			return s.generations[i].row(t, name.id, st)
+		}
+	}
+	return nil
+}
+
+// word is the number of a name in the generation.
+func (g *generation) word(name string) uint32 {
+	n, ok := g.number[name]
+	if !ok {
+		n = uint32(len(g.names))
+		g.names = append(g.names, name)
+		g.number[name] = n
+	}
+	return n
+}
+
+func (g *generation) row(t jobs.Tenant, id jobs.ID, st stub) *jobs.Instance {
+	return &jobs.Instance{Tenant: t, ID: id, Key: jobs.Key(g.names[st.key]), State: st.state, Attempt: st.attempt, Worker: g.names[st.worker]}
+}
+
+// share closes all generations and answers with them: they never change again.
+func (s *settled) share() []*generation {
+	for _, g := range s.generations {
+		g.closed = true
+	}
+	return append([]*generation(nil), s.generations...)
+}
+
+// rows is the stubs as rows of settled runs that ended when the generation began: how a snapshot carries them.
+func (g *generation) rows(tenants []jobs.Tenant) iter.Seq[jobs.Row] {
+	return func(yield func(jobs.Row) bool) {
+		for name, st := range g.stubs {
+			in := g.row(tenants[name.space], name.id, st)
+			in.Ended = time.Unix(0, g.period*int64(period)).UTC()
+			if !yield(in) {
+				return
+			}
+		}
+	}
+}
+
+// restore puts back a stub that a snapshot carried. They come in no order of time.
+func (s *settled) restore(name stubName, in *jobs.Instance) {
+	p := periodOf(in.Ended)
+	at := 0
+	for at < len(s.generations) && s.generations[at].period < p {
+		at++
+	}
+	if at == len(s.generations) || s.generations[at].period != p {
+		s.generations = append(s.generations, nil)
+		copy(s.generations[at+1:], s.generations[at:])
+		s.generations[at] = &generation{period: p, stubs: make(map[stubName]stub), number: make(map[string]uint32)}
+	}
+	g := s.generations[at]
+	g.stubs[name] = stub{key: g.word(string(in.Key)), worker: g.word(in.Worker), attempt: in.Attempt, state: in.State}
+}

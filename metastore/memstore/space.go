@@ -1,0 +1,371 @@
+package memstore
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// rows is all that an engine holds.
+type rows struct {
+	spaces map[jobs.Tenant]*space
+	store  *jobs.StoreRow // nil until it is put
+
+	leased   list // attempts under way
+	wakes    heap[waking]
+	lapses   heap[*unique]
+	unserved map[*gate]struct{} // gates with a free slot and somebody waiting
+	changes  []change           // of definitions, in the order of their numbers
+	defined  int                // how many definitions there are
+
+	settled settled
+	ended   []*jobs.Instance // by the commit under way, in order
+}
+
+// space is what one tenant has.
+type space struct {
+	tenant jobs.Tenant
+	number uint32 // stands for the tenant where pointers are too dear
+
+	nodes   map[jobs.ID]*node
+	all     list
+	jobs    map[jobs.Key]*job
+	parents map[jobs.ID]*list
+	states  [16]list
+	workers map[string]*list
+	lanes   map[string]*lane
+
+	definitions map[jobs.Key]*definition
+	byKey       []*definition
+	gates       map[string]*gate
+	uniques     map[string]*unique
+	missed      map[jobs.ID][]*jobs.Missed // by From
+	tallies     map[jobs.ID]*tallies
+	total       tallies // of all jobs
+	global      *jobs.Global
+}
+
+// job is the live runs of a job, and how many of them are in each state.
+type job struct {
+	list
+	states [16]int
+}
+
+// waking is a node with the time at which it needs the control plane.
+type waking struct {
+	at int64
+	*node
+}
+
+// lane is the runs of an app that may be claimed: a list for each priority, the highest first.
+type lane struct {
+	ready []*ready
+}
+
+type ready struct {
+	list
+	priority int
+}
+
+// gate is a gate's row, if it has one, and the runs that wait there.
+type gate struct {
+	ref     jobs.Ref
+	row     *jobs.Gate
+	waiters heap[*node]
+}
+
+type unique struct {
+	row   *jobs.UniqueKey
+	place int32 // among those that lapse
+}
+
+func newRows() *rows {
+	r := &rows{spaces: make(map[jobs.Tenant]*space), unserved: make(map[*gate]struct{})}
+	r.wakes = heap[waking]{
+		before: func(a, b waking) bool { return a.at < b.at },
+		place:  func(w waking) *int32 { return &w.node.wakes },
+	}
+	r.lapses = heap[*unique]{
+		before: func(a, b *unique) bool { return a.row.Until.Before(b.row.Until) },
+		place:  func(u *unique) *int32 { return &u.place },
+	}
+	return r
+}
+
+// space is the tenant's, made when it is first needed.
+func (r *rows) space(t jobs.Tenant) *space {
+	s := r.spaces[t]
+	if s == nil {
+		s = &space{
+			tenant: t, number: uint32(len(r.spaces)),
+			nodes: make(map[jobs.ID]*node), jobs: make(map[jobs.Key]*job), parents: make(map[jobs.ID]*list),
+			workers: make(map[string]*list), lanes: make(map[string]*lane),
+			definitions: make(map[jobs.Key]*definition), gates: make(map[string]*gate), uniques: make(map[string]*unique),
+			missed: make(map[jobs.ID][]*jobs.Missed), tallies: make(map[jobs.ID]*tallies),
+		}
+		r.spaces[t] = s
+	}
+	return s
+}
+
+// inOrder is all tenants, or the one that is named, by name.
+func (r *rows) inOrder(t jobs.Tenant) []*space {
+	if t != "*" {
+		if s := r.spaces[t]; s != nil {
+			return []*space{s}
+		}
+		return nil
+	}
+	return slices.SortedFunc(maps.Values(r.spaces), func(a, b *space) int { return cmp.Compare(a.tenant, b.tenant) })
+}
+
+// put stores a run and moves its node to where the new row belongs. A live run keeps its key, its parent and its
+// time of creation.
+func (r *rows) put(in *jobs.Instance) {
+	s := r.space(in.Tenant)
+	n := s.nodes[in.ID]
+	if in.Settled() {
+		if n != nil {
+			r.drop(n)
+		}
+		r.settle(s, in)
+		return
+	}
+	if n == nil {
+		n = &node{space: s}
+		s.nodes[in.ID] = n
+	}
+	r.file(n, in)
+}
+
+// drop takes a run out of the live rows.
+func (r *rows) drop(n *node) {
+	delete(n.space.nodes, n.row.ID)
+	r.file(n, nil)
+}
+
+// file moves a node from where its old row belongs to where the new one does. Either may be missing.
+func (r *rows) file(n *node, in *jobs.Instance) {
+	old := n.row
+	if n.wakes != 0 {
+		r.wakes.remove(n.wakes)
+	}
+	if n.waits != 0 {
+		r.unwait(n)
+	}
+	if n.job != nil {
+		n.job.states[old.State]--
+	}
+	var want [kinds]*list
+	if in != nil {
+		want = r.lists(n, in)
+		n.row = in
+	}
+	for kind, l := range want {
+		at := n.links[kind].list
+		if at == l {
+			continue
+		}
+		if at != nil {
+			at.remove(n, kind)
+		}
+		if l != nil {
+			l.add(n, kind)
+		}
+		if at != nil && at.n == 0 {
+			n.space.forget(kind, old)
+		}
+	}
+	if in == nil {
+		return
+	}
+	if old == nil {
+		if older := n.links[inAll].older; older != nil && older.row.Created.Equal(in.Created) {
+			n.rank = older.rank + 1
+		}
+	}
+	n.job.states[in.State]++
+	if at := in.Wake(); !at.IsZero() {
+		r.wakes.add(waking{at.UnixNano(), n})
+	}
+	if in.Waits != "" {
+		r.wait(n)
+	}
+}
+
+// lists says in which lists a row belongs.
+func (r *rows) lists(n *node, in *jobs.Instance) (want [kinds]*list) {
+	s := n.space
+	if n.job == nil {
+		n.job = s.jobs[in.Key]
+		if n.job == nil {
+			n.job = new(job)
+			s.jobs[in.Key] = n.job
+		}
+		want[inAll], want[inJob] = &s.all, &n.job.list
+		if !in.Parent.IsZero() {
+			want[inParent] = entry(s.parents, in.Parent)
+		}
+	} else {
+		copy(want[inAll:], []*list{n.links[inAll].list, n.links[inJob].list, n.links[inParent].list})
+	}
+	want[inState] = &s.states[in.State&15]
+	switch {
+	case in.Worker == "":
+	case n.row != nil && n.row.Worker == in.Worker:
+		want[inWorker] = n.links[inWorker].list
+	default:
+		want[inWorker] = entry(s.workers, in.Worker)
+	}
+	if in.Offerable() {
+		l := s.lanes[in.App]
+		if l == nil {
+			l = new(lane)
+			s.lanes[in.App] = l
+		}
+		want[inReady] = l.priority(in.Priority)
+	}
+	if in.State == jobs.Processing || in.Lingering {
+		want[inLeased] = &r.leased
+	}
+	return want
+}
+
+// entry is the list of a name, made when it is first needed.
+func entry[K comparable](lists map[K]*list, name K) *list {
+	l := lists[name]
+	if l == nil {
+		l = new(list)
+		lists[name] = l
+	}
+	return l
+}
+
+// forget drops the name of a list that has become empty. old is the row that was the last one in it.
+func (s *space) forget(kind int, old *jobs.Instance) {
+	switch kind {
+	case inJob:
+		delete(s.jobs, old.Key)
+	case inParent:
+		delete(s.parents, old.Parent)
+	case inWorker:
+		delete(s.workers, old.Worker)
+	case inReady:
+		l := s.lanes[old.App]
+		l.ready = slices.DeleteFunc(l.ready, func(r *ready) bool { return r.n == 0 })
+		if len(l.ready) == 0 {
+			delete(s.lanes, old.App)
+		}
+	}
+}
+
+// priority is the list of a priority, made when it is first needed.
+func (l *lane) priority(p int) *list {
+	i, found := slices.BinarySearchFunc(l.ready, p, func(r *ready, p int) int { return cmp.Compare(p, r.priority) })
+	if !found {
+		l.ready = slices.Insert(l.ready, i, &ready{priority: p})
+	}
+	return &l.ready[i].list
+}
+
+// gate is a gate of a tenant, made when it is first needed.
+func (s *space) gate(name string) *gate {
+	g := s.gates[name]
+	if g == nil {
+		g = &gate{ref: jobs.GateRef(s.tenant, name)}
+		g.waiters = heap[*node]{before: first, place: func(n *node) *int32 { return &n.waits }}
+		s.gates[name] = g
+	}
+	return g
+}
+
+// first is the order of those who wait at a gate.
+func first(a, b *node) bool {
+	switch a, b := a.row, b.row; {
+	case a.First != b.First:
+		return a.First
+	case a.Priority != b.Priority:
+		return a.Priority > b.Priority
+	case !a.Due.Equal(b.Due):
+		return a.Due.Before(b.Due)
+	default:
+		return strings.Compare(string(a.ID[:]), string(b.ID[:])) < 0
+	}
+}
+
+func (r *rows) wait(n *node) {
+	g := n.space.gate(n.row.Waits)
+	g.waiters.add(n)
+	r.served(g)
+}
+
+func (r *rows) unwait(n *node) {
+	g := n.space.gate(n.row.Waits)
+	g.waiters.remove(n.waits)
+	r.served(g)
+}
+
+// served brings the list of gates that should be looked at up to date, and forgets a gate that is nothing.
+func (r *rows) served(g *gate) {
+	if g.waiters.len() > 0 && (g.row == nil || g.row.Limit == 0 || g.row.Taken < g.row.Limit) {
+		r.unserved[g] = struct{}{}
+	} else {
+		delete(r.unserved, g)
+	}
+	if g.row == nil && g.waiters.len() == 0 {
+		delete(r.spaces[g.ref.Tenant].gates, g.ref.Name)
+	}
+}
+
+func (r *rows) putUnique(u *jobs.UniqueKey) {
+	s := r.space(u.Tenant)
+	r.dropUnique(s, u.Name)
+	k := &unique{row: u}
+	s.uniques[u.Name] = k
+	if !u.Until.IsZero() {
+		r.lapses.add(k)
+	}
+}
+
+func (r *rows) dropUnique(s *space, name string) {
+	if k := s.uniques[name]; k != nil {
+		if k.place != 0 {
+			r.lapses.remove(k.place)
+		}
+		delete(s.uniques, name)
+	}
+}
+
+// putMissed keeps a job's ranges in the order of their first due times.
+func (s *space) putMissed(m *jobs.Missed) {
+	list := s.missed[m.Job]
+	i, found := findMissed(list, m.From)
+	if found {
+		list = slices.Clone(list) // readers may hold the old one
+		list[i] = m
+	} else {
+		list = slices.Insert(slices.Clip(list), i, m)
+	}
+	s.missed[m.Job] = list
+}
+
+func (s *space) dropMissed(ref jobs.Ref) {
+	list := s.missed[ref.ID]
+	i, found := findMissed(list, time.Unix(0, ref.At))
+	if !found {
+		return
+	}
+	if len(list) == 1 {
+		delete(s.missed, ref.ID)
+		return
+	}
+	s.missed[ref.ID] = slices.Concat(list[:i], list[i+1:])
+}
+
+func findMissed(list []*jobs.Missed, from time.Time) (int, bool) {
+	return slices.BinarySearchFunc(list, from, func(m *jobs.Missed, t time.Time) int { return m.From.Compare(t) })
+}
