@@ -1,0 +1,80 @@
+// Package client starts runs from afar, waits for them and cancels them.
+//
+//	var ChargeJob = jobs.Trigger[ChargeArgs]("billing.charge")
+//	run, err := ChargeJob.Enqueue(ctx, c, ChargeArgs{Customer: "c7"})
+//	in, err := c.Wait(ctx, run.ID) // in.State, in.Result, in.Error
+//
+// A Client is a [jobs.Enqueuer]. It stands on a store, which is mostly a busstore behind a URL (see carillon.Dial),
+// and on the bus's signals, which only make Wait quicker.
+//
+// Sharp edges: what is said to be enqueued is durable; what came back as jobs.Unknown may or may not be, and may be
+// sent again with the same ID within a minute. A bulk is checked whole before the first run is sent, but it is not one
+// transaction: see [BulkError].
+package client
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Config says for whom a client speaks. The zero value works.
+type Config struct {
+	Tenant jobs.Tenant // default jobs.DefaultTenant
+	Actor  string      // who asks, as runs remember it; default "client:client"
+}
+
+// Client enqueues, cancels and waits. All methods may be called at the same time.
+type Client struct {
+	store   metastore.Store
+	signals bus.Signals
+	config  Config
+	waiting waiting
+}
+
+var _ jobs.Enqueuer = (*Client)(nil)
+
+// New makes a client. Without signals (nil), Wait only looks now and then.
+func New(store metastore.Store, signals bus.Signals, cfg Config) *Client {
+	if cfg.Tenant == "" {
+		cfg.Tenant = jobs.DefaultTenant
+	}
+	if cfg.Actor == "" {
+		cfg.Actor = bus.Principal{Role: bus.Client, Name: "client"}.Actor()
+	}
+	c := &Client{store: store, signals: signals, config: cfg}
+	c.waiting.runs = map[jobs.ID][]chan bool{}
+	return c
+}
+
+// Get is one run, as it is now. Refused as jobs.NotFound if there is none.
+func (c *Client) Get(ctx context.Context, id jobs.ID) (*jobs.Instance, error) {
+	return c.store.Instance(ctx, c.config.Tenant, id)
+}
+
+// Cancel stops a run. One that no worker has is over at once; of one that runs, the context is cancelled, and what
+// it still does counts for nothing. A run that was cancelled before is no error; one that ended otherwise is refused
+// as jobs.Conflict.
+func (c *Client) Cancel(ctx context.Context, id jobs.ID, reason string) error {
+	e := c.envelope(jobs.Cancel{ID: id})
+	e.Reason = reason
+	r := c.send(ctx, []jobs.Envelope{e})[0]
+	if r.Err != nil {
+		return fmt.Errorf("cancel %s: %w", id, r.Err)
+	}
+	return nil
+}
+
+// Close ends what waits. The store and the bus are not closed: whoever opened them does that.
+func (c *Client) Close() error {
+	c.waiting.close()
+	return nil
+}
+
+func (c *Client) envelope(k jobs.Command) jobs.Envelope {
+	return jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: c.config.Tenant, Actor: c.config.Actor, Command: k}
+}

@@ -1,0 +1,170 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+const (
+	mostBatch      = 1000             // runs in one commit
+	mostBatchBytes = 512 << 10        // and their arguments: a commit must fit into a message
+	patience       = 30 * time.Second // how long what has no answer is sent again
+)
+
+// BulkError says which runs of a bulk were not enqueued, and why. The others were.
+type BulkError struct {
+	Total  int
+	Failed map[int]error // by their place in the bulk
+}
+
+// Error names the first that failed.
+func (e *BulkError) Error() string {
+	first := slices.Min(e.places())
+	return fmt.Sprintf("%d of %d runs were not enqueued, the first is number %d: %v", len(e.Failed), e.Total, first, e.Failed[first])
+}
+
+// Unwrap lets errors.Is find the reasons.
+func (e *BulkError) Unwrap() []error {
+	places := e.places()
+	slices.Sort(places)
+	errs := make([]error, len(places))
+	for i, p := range places {
+		errs[i] = e.Failed[p]
+	}
+	return errs
+}
+
+func (e *BulkError) places() []int {
+	places := make([]int, 0, len(e.Failed))
+	for p := range e.Failed {
+		places = append(places, p)
+	}
+	return places
+}
+
+// Enqueue asks for runs. All wishes are checked before the first is sent; the error of a bad one names its place.
+// The answers are in the order of the wishes. Of a bulk, some may be refused by the store (no such job): then the
+// error is a *BulkError, and the answers of those have no State.
+func (c *Client) Enqueue(ctx context.Context, wishes ...jobs.Create) ([]jobs.Run, error) {
+	batch, err := c.check(wishes)
+	if err != nil {
+		return nil, err
+	}
+	runs := make([]jobs.Run, len(wishes))
+	failed := map[int]error{}
+	for at := 0; at < len(batch); {
+		end := cutBatch(batch, at)
+		for i, r := range c.send(ctx, batch[at:end]) {
+			wish := batch[at+i].Command.(jobs.Create)
+			runs[at+i] = jobs.Run{ID: wish.ID, Key: wish.Key}
+			in := r.Instance()
+			switch {
+			case r.Err != nil:
+				failed[at+i] = r.Err
+			case in != nil:
+				// The same run answers a Create that was sent twice: that is no duplicate.
+				runs[at+i] = jobs.Run{ID: in.ID, Key: in.Key, State: in.State, Due: in.Due, Duplicate: r.Existing && in.ID != wish.ID}
+			}
+		}
+		at = end
+	}
+	switch {
+	case len(failed) == 0:
+		return runs, nil
+	case len(wishes) == 1:
+		return runs, failed[0]
+	}
+	return runs, &BulkError{Total: len(wishes), Failed: failed}
+}
+
+// check makes envelopes of wishes, all or none.
+func (c *Client) check(wishes []jobs.Create) ([]jobs.Envelope, error) {
+	if len(wishes) > jobs.MaxBulk {
+		return nil, jobs.Invalid("a bulk of %d runs: at most %d are allowed", len(wishes), jobs.MaxBulk)
+	}
+	batch := make([]jobs.Envelope, len(wishes))
+	for i, wish := range wishes {
+		if wish.ID.IsZero() {
+			wish.ID = jobs.NewID(time.Now())
+		}
+		if wish.Origin == "" {
+			wish.Origin = jobs.FromCode
+		}
+		batch[i] = c.envelope(wish)
+		if err := batch[i].Check(); err != nil {
+			if len(wishes) > 1 {
+				err = fmt.Errorf("run number %d of the bulk: %w", i, err)
+			}
+			return nil, err
+		}
+	}
+	return batch, nil
+}
+
+// cutBatch says where the commit that begins at a place ends.
+func cutBatch(batch []jobs.Envelope, at int) int {
+	size := 0
+	for end := at; end < len(batch); end++ {
+		size += len(batch[end].Command.(jobs.Create).Args) + 256
+		if end > at && (size > mostBatchBytes || end-at == mostBatch) {
+			return end
+		}
+	}
+	return len(batch)
+}
+
+// send applies a batch, and sends again, in the same words, what has no answer or could not be done yet. After 30 s
+// it gives up: whoever was asked remembers the words for a minute, and not longer.
+func (c *Client) send(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	results := make([]metastore.Result, len(batch))
+	doubtful := make([]bool, len(batch))
+	open := make([]int, len(batch))
+	for i := range open {
+		open[i] = i
+	}
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		words := make([]jobs.Envelope, len(open))
+		for at, i := range open {
+			words[at] = batch[i]
+		}
+		var left []int
+		for at, r := range c.store.Apply(ctx, words) {
+			i := open[at]
+			results[i] = r
+			if r.Err == nil {
+				continue
+			}
+			code := jobs.CodeOf(r.Err)
+			doubtful[i] = doubtful[i] || code == jobs.Unknown
+			if code == jobs.Unknown || code == jobs.Unavailable {
+				left = append(left, i)
+			}
+		}
+		if open = left; len(open) == 0 {
+			return results
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+		if ctx.Err() == nil {
+			continue
+		}
+		for _, i := range open {
+			code, what := jobs.Unavailable, "it was not done"
+			if doubtful[i] {
+				code, what = jobs.Unknown, "outcome unknown: it may or may not have been done"
+			}
+			results[i].Err = errors.Join(jobs.Refuse(code, "%s, no answer came in time", what), results[i].Err)
+		}
+		return results
+	}
+}
