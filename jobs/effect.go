@@ -13,7 +13,7 @@ type Effect struct {
 }
 
 // Instance is the first run of the effect, or nil: what Create, Claim, Finish and Cancel answer with.
-func (e *Effect) Instance() *Instance {
+func (e Effect) Instance() *Instance {
 	if len(e.Instances) == 0 {
 		return nil
 	}
@@ -21,7 +21,7 @@ func (e *Effect) Instance() *Instance {
 }
 
 // Definition is the first definition of the effect, or nil.
-func (e *Effect) Definition() *Definition {
+func (e Effect) Definition() *Definition {
 	if len(e.Definitions) == 0 {
 		return nil
 	}

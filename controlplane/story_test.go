@@ -1,0 +1,225 @@
+package controlplane_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/membus"
+	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// house is a whole Carillon in one process, for stories in virtual time: call newHouse inside a synctest bubble.
+type house struct {
+	t     *testing.T
+	ctx   context.Context
+	full  metastore.Full
+	hub   *membus.Hub
+	cp    *controlplane.ControlPlane
+	store metastore.Store
+	stop  func() // ends the control plane
+	done  []func()
+}
+
+func newHouse(t *testing.T) *house {
+	ctx, cancel := context.WithCancel(context.Background())
+	h := &house{t: t, ctx: ctx, full: memstore.Open(memstore.Config{}), hub: membus.New()}
+	h.done = append(h.done, cancel)
+	h.start()
+	return h
+}
+
+// start begins a control plane over what the store holds.
+func (h *house) start() {
+	h.t.Helper()
+	var logger *slog.Logger
+	if testing.Verbose() {
+		logger = slog.New(slog.NewTextHandler(h.t.Output(), nil))
+	}
+	b := h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"})
+	cp, err := controlplane.New(controlplane.Config{Node: "n1", Store: h.full, Bus: b, Logger: logger})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.cp, h.store = cp, cp.Store()
+	h.stop = h.spawn(cp.Run)
+	synctest.Wait()
+}
+
+// spawn runs fn until the answer is called or the house is torn down.
+func (h *house) spawn(fn func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(h.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := fn(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			h.t.Errorf("ended with %v", err)
+		}
+	}()
+	stop = func() { cancel(); <-done }
+	h.done = append(h.done, stop)
+	return stop
+}
+
+func (h *house) worker(cfg worker.Config, js ...jobs.Job) (stop func()) {
+	h.t.Helper()
+	if cfg.Name == "" {
+		cfg.Name = "w1"
+	}
+	if testing.Verbose() {
+		cfg.Logger = slog.New(slog.NewTextHandler(h.t.Output(), nil))
+	}
+	b := h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: cfg.Name})
+	w, err := worker.New(cfg, h.store, b, js...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	stop = h.spawn(w.Run)
+	synctest.Wait()
+	return stop
+}
+
+func (h *house) close() {
+	for i := len(h.done) - 1; i >= 0; i-- {
+		h.done[i]()
+	}
+}
+
+// apply applies one command as a person.
+func (h *house) apply(k jobs.Command) metastore.Result {
+	h.t.Helper()
+	r := h.store.Apply(h.ctx, []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]
+	return r
+}
+
+func (h *house) must(k jobs.Command) metastore.Result {
+	h.t.Helper()
+	r := h.apply(k)
+	if r.Err != nil {
+		h.t.Fatalf("%s: %v", k.Verb(), r.Err)
+	}
+	return r
+}
+
+func (h *house) run(id jobs.ID) *jobs.Instance {
+	h.t.Helper()
+	in, err := h.store.Instance(h.ctx, jobs.DefaultTenant, id)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return in
+}
+
+// runs are all runs of a job, newest first.
+func (h *house) runs(key jobs.Key) []*jobs.Instance {
+	h.t.Helper()
+	var all []*jobs.Instance
+	q := metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Job: key, Limit: metastore.MaxPage}
+	for {
+		p, err := h.store.Instances(h.ctx, q)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		all = append(all, p.Instances...)
+		if p.Next == "" {
+			return all
+		}
+		q.Cursor = p.Next
+	}
+}
+
+func states(in *jobs.Instance) (s []jobs.State) {
+	for _, m := range in.Moves {
+		s = append(s, m.State)
+	}
+	return s
+}
+
+func (h *house) ledger(key jobs.Key) []*jobs.Missed {
+	h.t.Helper()
+	d, err := h.store.Definition(h.ctx, jobs.DefaultTenant, key)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	ranges, err := h.store.Ledger(h.ctx, jobs.DefaultTenant, d.UID, 100)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return ranges
+}
+
+type charge struct{ Customer string }
+
+// A delayed job that fails twice, and a recurring job over two days: the whole way, in virtual time.
+func TestAJobGoesAllTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		defer h.close()
+
+		var starts []time.Time
+		var got []string
+		chargeJob := jobs.NewTriggered(jobs.TriggeredFunc[charge](func(ctx context.Context, a charge) error {
+			starts = append(starts, time.Now())
+			got = append(got, a.Customer)
+			if jobs.Attempt(ctx).Number < 3 {
+				return errors.New("card declined")
+			}
+			return jobs.Result(ctx, map[string]int{"paid": 7})
+		}), jobs.Options{Key: "billing.charge", Retries: 3})
+		nights := 0
+		nightly := jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { nights++; return nil }),
+			jobs.Options{Key: "billing.close-day", Cron: "0 30 2 * * *", TimeZone: "Europe/Berlin"})
+		h.worker(worker.Config{Slots: 4}, chargeJob, nightly)
+
+		begin := time.Now()
+		wish, err := jobs.Trigger[charge]("billing.charge").Wish(charge{"c7"}, jobs.After(90*time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in := h.must(wish).Instance(); in.State != jobs.Scheduled {
+			t.Fatalf("a delayed run is %s", in.State)
+		}
+		time.Sleep(48 * time.Hour)
+		synctest.Wait()
+
+		in := h.run(wish.ID)
+		want := []jobs.State{jobs.Scheduled, jobs.Enqueued, jobs.Processing, jobs.Failed, jobs.Processing, jobs.Failed, jobs.Processing, jobs.Succeeded}
+		if s := states(in); !equal(s, want) {
+			t.Errorf("the delayed run went %v, want %v", s, want)
+		}
+		if len(starts) != 3 || starts[0].Before(begin.Add(90*time.Minute)) || starts[0].After(begin.Add(90*time.Minute+10*time.Millisecond)) {
+			t.Errorf("attempts began at %v, the run was due at %v", starts, begin.Add(90*time.Minute))
+		}
+		if string(in.Result) != `{"paid":7}` || got[0] != "c7" {
+			t.Errorf("result %s, arguments %v", in.Result, got)
+		}
+		if nights != 2 {
+			t.Errorf("the nightly job ran %d times in two days", nights)
+		}
+		for _, in := range h.runs("billing.close-day") {
+			if in.State != jobs.Succeeded || in.Origin != jobs.FromCron || !in.Due.Equal(in.Created) && in.Created.Sub(in.Due) > 10*time.Millisecond {
+				t.Errorf("nightly run %s of %s: %s, %v late", in.Origin, in.Due, in.State, in.Created.Sub(in.Due))
+			}
+		}
+	})
+}
+
+func equal[T comparable](a, b []T) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}

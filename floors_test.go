@@ -1,0 +1,208 @@
+package carillon_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/carillon-scheduler/carillon"
+
+// floors is the architecture as a table: a package may import packages of lower floors, those named in may, and
+// nothing else of this module. DO NOT CHANGE THIS TABLE TO FIX A BUILD: change it when docs/design.md has changed.
+var floors = []struct {
+	floor int
+	dir   string   // of this module; "" is the root package
+	may   []string // imports of the same floor that are allowed all the same
+}{
+	{0, "jobs", nil},
+	{0, "jobs/schedule", []string{"jobs"}},
+
+	{1, "metastore", nil},
+	{1, "bus", nil},
+
+	{2, "metastore/memstore", nil},
+	{2, "metastore/raftstore", []string{"metastore/memstore", "metastore/raftstore/archive", "metastore/raftstore/daylog"}},
+	{2, "metastore/raftstore/archive", []string{"metastore/memstore"}},
+	{2, "metastore/raftstore/daylog", []string{"metastore/memstore"}},
+	{2, "metastore/busstore", nil},
+	{2, "bus/membus", nil},
+	{2, "bus/natsbus", nil},
+	{2, "bus/natsbus/embedded", []string{"bus/natsbus"}},
+
+	{3, "ops", nil},
+
+	{4, "controlplane", nil},
+	{4, "worker", nil},
+	{4, "client", nil},
+	{4, "api", nil},
+	{4, "ui", nil},
+
+	{5, "", nil},
+	{5, "embed", nil},
+	{6, "cmd/carillon", nil},
+}
+
+// noBodies are the floors that never see a body of a store or a bus.
+var noBodies = []int{3, 4}
+
+// doors names the one package that imports each library, and no other does.
+var doors = map[string][]string{
+	"github.com/nats-io/nats.go":             {"bus/natsbus"},
+	"github.com/nats-io/nats-server/v2":      {"bus/natsbus/embedded"},
+	"go.etcd.io/bbolt":                       {"metastore/raftstore/archive", "metastore/raftstore"},
+	"github.com/hashicorp/raft":              {"metastore/raftstore"},
+	"github.com/hashicorp/raft-boltdb/v2":    {"metastore/raftstore"},
+	"github.com/hashicorp/raft-wal":          {"metastore/raftstore"},
+	"github.com/hashicorp/go-hclog":          {"metastore/raftstore"},
+	"github.com/danielgtaylor/huma/v2":       {"api"},
+	"github.com/google/jsonschema-go":        {"worker"},
+	"github.com/spf13/cobra":                 {"cmd/carillon"},
+	"go.yaml.in/yaml/v3":                     {"cmd/carillon"},
+	"github.com/oklog/run":                   {"controlplane", "worker", "embed", "cmd/carillon"},
+	"golang.org/x/sys":                       {"metastore/raftstore"},
+	"github.com/carillon-scheduler/carillon": nil,
+}
+
+// light must not link what is heavy, so that a program that only runs or starts jobs stays small.
+var (
+	light = []string{"", "worker", "client"}
+	heavy = []string{"github.com/nats-io/nats-server/v2", "github.com/hashicorp/raft", "go.etcd.io/bbolt", "database/sql", "github.com/danielgtaylor/huma/v2"}
+)
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+	Standard   bool
+}
+
+func list(t *testing.T, args ...string) []listed {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Imports,Deps,Standard"}, args...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
+	}
+	var all []listed
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+// own is the directory of a package of this module.
+func own(path string) (dir string, ok bool) {
+	if path == module {
+		return "", true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+func TestFloors(t *testing.T) {
+	floor := map[string]int{}
+	for _, f := range floors {
+		floor[f.dir] = f.floor
+	}
+	isBody := func(dir string) bool { return floor[dir] == 2 }
+	for _, p := range list(t, "./...") {
+		dir, _ := own(p.ImportPath)
+		i := slices.IndexFunc(floors, func(f struct {
+			floor int
+			dir   string
+			may   []string
+		}) bool {
+			return f.dir == dir
+		})
+		if i < 0 {
+			if !judges(dir) {
+				t.Errorf("package %s stands on no floor: add it to the table and to docs/design.md", p.ImportPath)
+			}
+			continue
+		}
+		for _, imp := range p.Imports {
+			to, ok := own(imp)
+			if !ok {
+				continue
+			}
+			n, known := floor[to]
+			switch {
+			case !known && !strings.HasPrefix(to, dir+"/"):
+				t.Errorf("%s imports %s, which is for tests", p.ImportPath, imp)
+			case known && n >= floors[i].floor && !slices.Contains(floors[i].may, to):
+				t.Errorf("%s (floor %d) imports %s (floor %d): imports go down", p.ImportPath, floors[i].floor, imp, n)
+			case isBody(to) && slices.Contains(noBodies, floors[i].floor):
+				t.Errorf("%s imports %s: it must not know which body it works with", p.ImportPath, imp)
+			}
+		}
+	}
+}
+
+// judges are packages for tests, and programs: they may import anything, and nothing imports them.
+func judges(dir string) bool {
+	for _, name := range []string{"metastore/storetest", "bus/bustest", "worker/workertest"} {
+		if dir == name {
+			return true
+		}
+	}
+	return strings.HasPrefix(dir, "examples/") || strings.HasPrefix(dir, "cmd/carillon/") || strings.Contains(dir, "/internal/")
+}
+
+func TestGroundFloorKnowsOnlyTheStandardLibrary(t *testing.T) {
+	for _, p := range list(t, "-deps", "./jobs/...") {
+		if _, ok := own(p.ImportPath); !ok && !p.Standard {
+			t.Errorf("jobs depends on %s", p.ImportPath)
+		}
+	}
+}
+
+func TestEachLibraryHasOneDoor(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		dir, _ := own(p.ImportPath)
+		if judges(dir) {
+			continue
+		}
+		for _, imp := range p.Imports {
+			first, _, _ := strings.Cut(imp, "/")
+			if _, ours := own(imp); ours || !strings.Contains(first, ".") {
+				continue
+			}
+			found := false
+			for lib, by := range doors {
+				if imp == lib || strings.HasPrefix(imp, lib+"/") {
+					found = true
+					if !slices.Contains(by, dir) {
+						t.Errorf("%s imports %s: its door is %v", p.ImportPath, imp, by)
+					}
+				}
+			}
+			if !found {
+				t.Errorf("%s imports %s, which has no door in this table nor a line of reason in docs/design.md", p.ImportPath, imp)
+			}
+		}
+	}
+}
+
+func TestWorkersStaySmall(t *testing.T) {
+	for _, dir := range light {
+		for _, p := range list(t, "-deps", module+strings.TrimSuffix("/"+dir, "/")) {
+			for _, h := range heavy {
+				if p.ImportPath == h || strings.HasPrefix(p.ImportPath, h+"/") {
+					t.Errorf("%q links %s", dir, p.ImportPath)
+				}
+			}
+		}
+	}
+}
