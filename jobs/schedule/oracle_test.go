@@ -253,11 +253,14 @@ func (o *oracle) compare(s *Schedule, ticks []tick, every int64) string {
 	from, to := ticks[0].at+edge, ticks[len(ticks)-1].at-edge
 	after := time.Unix(from-1, 0)
 	for _, want := range o.due(ticks, every) {
-		got, ok := s.Next(after)
-		if !ok || got.Unix() != want || got.Nanosecond() != 0 {
-			return fmt.Sprintf("after %v: got %v %v, want %v", after.In(o.location), got.In(o.location), ok, time.Unix(want, 0).In(o.location))
+		// From the due time before, and from as near as one can come.
+		for _, after := range []time.Time{after, time.Unix(want-1, 0), time.Unix(want, -1)} {
+			got, ok := s.Next(after)
+			if !ok || got.Unix() != want || got.Nanosecond() != 0 {
+				return fmt.Sprintf("after %v: got %v %v, want %v", after.In(o.location), got.In(o.location), ok, time.Unix(want, 0).In(o.location))
+			}
 		}
-		after = got
+		after = time.Unix(want, 0)
 	}
 	if got, ok := s.Next(after); ok && got.Unix() < to {
 		return fmt.Sprintf("after %v: got %v, want none before %v", after.In(o.location), got.In(o.location), time.Unix(to, 0).In(o.location))

@@ -78,10 +78,11 @@ var macros = map[string]string{
 }
 
 func parseMacro(whole source, spec Spec, z *zone) (rule, *Error) {
-	name, end := strings.ToLower(whole.text), len(whole.text)
-	if i := strings.IndexAny(name, blank); i >= 0 {
-		name, end = name[:i], i
+	end := strings.IndexAny(whole.text, blank)
+	if end < 0 {
+		end = len(whole.text)
 	}
+	name := strings.ToLower(whole.text[:end])
 	if name == "@every" {
 		rest := whole.cut(end)
 		skip := len(rest.text) - len(strings.TrimLeft(rest.text, blank))

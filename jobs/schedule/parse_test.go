@@ -252,6 +252,8 @@ func TestNeverIsJudgedAtTheBound(t *testing.T) {
 		// In the zone: noon in Auckland, whose offset from UTC differs.
 		{Spec{Expr: "0 0 12 1 1 ? 2054", Zone: "Pacific/Auckland", Anchor: at(t, "2025-12-31T23:00:00Z")}, true},
 		{Spec{Expr: "1 0 12 1 1 ? 2054", Zone: "Pacific/Auckland", Anchor: at(t, "2025-12-31T23:00:00Z")}, false},
+		// The last second that counts comes twice.
+		{Spec{Expr: "0 0 2 25 10 ? 2054", Zone: "Europe/Berlin", Overlap: OverlapSecond, Anchor: at(t, "2026-10-25T00:00:00Z")}, true},
 		// A fifth Sunday in a February comes once in 28 years, and not across 2100.
 		{Spec{Expr: "0 0 0 ? 2 1#5", Anchor: at(t, "2032-02-29T00:00:00Z")}, true},
 		{Spec{Expr: "0 0 0 ? 2 1#5", Anchor: at(t, "2088-02-29T00:00:00Z")}, false},
