@@ -17,9 +17,9 @@ type Live interface {
 	Progress(run jobs.ID) (bus.Progress, bool)
 	// Leader is the node that fires and offers.
 	Leader() Leader
-	// Watch answers with what changes from now on, until ctx ends; then the channel is closed. Whoever reads slowly
-	// misses some: it is a reason to look again, not the news.
-	Watch(ctx context.Context, tenant jobs.Tenant) <-chan bus.Changes
+	// Watch calls fn with what changes from now on, until ctx ends. Changes that come while fn works are told together
+	// afterwards. It is a reason to look again, not the news itself.
+	Watch(ctx context.Context, tenant jobs.Tenant, fn func(bus.Changes))
 }
 
 // Worker is a worker as its beats describe it.
@@ -44,19 +44,15 @@ func (l Leader) Known() bool { return l.Node != "" }
 // nobody is the Live of a process in which no control plane runs.
 type nobody struct{}
 
-func (nobody) Workers(jobs.Tenant) []Worker          { return nil }
-func (nobody) Progress(jobs.ID) (bus.Progress, bool) { return bus.Progress{}, false }
-func (nobody) Leader() Leader                        { return Leader{} }
-func (nobody) Watch(ctx context.Context, _ jobs.Tenant) <-chan bus.Changes {
-	changes := make(chan bus.Changes)
-	context.AfterFunc(ctx, func() { close(changes) })
-	return changes
-}
+func (nobody) Workers(jobs.Tenant) []Worker                                  { return nil }
+func (nobody) Progress(jobs.ID) (bus.Progress, bool)                         { return bus.Progress{}, false }
+func (nobody) Leader() Leader                                                { return Leader{} }
+func (nobody) Watch(ctx context.Context, _ jobs.Tenant, _ func(bus.Changes)) { <-ctx.Done() }
 
 // Workers lists the workers that have been heard of lately.
 func (o *Ops) Workers(_ context.Context, who Who) []Worker { return o.live.Workers(who.tenant()) }
 
-// Watch answers with what changes from now on, until ctx ends.
-func (o *Ops) Watch(ctx context.Context, who Who) <-chan bus.Changes {
-	return o.live.Watch(ctx, who.tenant())
+// Watch calls fn with what changes from now on, until ctx ends.
+func (o *Ops) Watch(ctx context.Context, who Who, fn func(bus.Changes)) {
+	o.live.Watch(ctx, who.tenant(), fn)
 }

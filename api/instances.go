@@ -1,0 +1,287 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// Wish is how a run should be. Fields that are left out are as the job says.
+type Wish struct {
+	Args        *Object    `json:"args,omitempty" doc:"Left out: the job's default arguments."`
+	Due         *time.Time `json:"due,omitempty" doc:"When it should start; a time that has passed means now. At most 5 years ahead."`
+	Delay       *Duration  `json:"delay,omitempty" doc:"Or: how long from now."`
+	Unique      string     `json:"unique,omitempty" maxLength:"200" doc:"At most one run of the job that is not over holds this key; a second is answered by the first."`
+	UniqueFor   *Duration  `json:"uniqueFor,omitempty" doc:"The key holds for this long instead."`
+	Priority    *int       `json:"priority,omitempty" minimum:"-100" maximum:"100"`
+	Retries     *int       `json:"retries,omitempty" minimum:"0" maximum:"1000"`
+	Timeout     *Duration  `json:"timeout,omitempty"`
+	StartWithin *Duration  `json:"startWithin,omitempty"`
+}
+
+func itemLocation(i int) string { return fmt.Sprintf("body.items[%d]", i) }
+
+// tooLarge is the problem of arguments that are too large, or nil.
+func tooLarge(args *Object, location string) *Problem {
+	if args == nil || len(*args) <= jobs.MaxArgs {
+		return nil
+	}
+	return problem(http.StatusRequestEntityTooLarge, codeTooLarge, "the arguments are too large: pass a reference to the data instead",
+		Fault{Location: location, Message: fmt.Sprintf("has %d bytes, at most %d are allowed", len(*args), jobs.MaxArgs)})
+}
+
+// create is the wish as a command.
+func (w *Wish) create(key jobs.Key, location string) (jobs.Create, error) {
+	c := jobs.Create{Key: key, Origin: jobs.FromPerson, Unique: w.Unique, Priority: w.Priority, Retries: w.Retries,
+		Timeout: (*time.Duration)(w.Timeout), StartWithin: (*time.Duration)(w.StartWithin)}
+	if w.Args != nil {
+		if p := tooLarge(w.Args, location+".args"); p != nil {
+			return c, p
+		}
+		c.Args = []byte(*w.Args)
+	}
+	if w.Due != nil && w.Delay != nil {
+		return c, jobs.Invalid("both due and delay are given: give one of them")
+	}
+	if w.Due != nil {
+		// A time before rows can hold it has passed as well.
+		if c.Due = jobs.Instant(*w.Due); c.Due.Before(time.Unix(0, 0)) {
+			c.Due = time.Unix(0, 0).UTC()
+		}
+	}
+	if w.Delay != nil {
+		c.Delay = time.Duration(*w.Delay)
+	}
+	if w.UniqueFor != nil {
+		c.UniqueFor = time.Duration(*w.UniqueFor)
+	}
+	return c, nil
+}
+
+// runPath names a run in a path.
+type runPath struct {
+	ID string `path:"id" format:"uuid"`
+}
+
+func (p *runPath) run() (jobs.ID, error) { return jobs.ParseID(p.ID) }
+
+type triggerInput struct {
+	jobPath
+	Idempotency string `header:"Idempotency-Key" maxLength:"200" doc:"The same key within 24 hours is answered by the run it made."`
+	Reason      string `header:"Carillon-Reason" maxLength:"1024" doc:"Why; kept with the run."`
+	Body        Wish   `required:"false"`
+}
+
+type createInput struct {
+	Idempotency string `header:"Idempotency-Key" maxLength:"200" doc:"The same key within 24 hours is answered by the runs it made."`
+	Body        struct {
+		Items []struct {
+			Job string `json:"job" maxLength:"200"`
+			Wish
+		} `json:"items" minItems:"1" maxItems:"100000" nullable:"false"`
+	}
+}
+
+type instanceList struct {
+	Items    []Instance `json:"items" nullable:"false"`
+	Next     string     `json:"next,omitempty" doc:"Pass it as cursor to go on; missing at the end."`
+	Searched *time.Time `json:"searched,omitempty" doc:"The search was cut short: everything back to here was looked at; go on with next."`
+}
+
+type listInput struct {
+	Job    string    `query:"job" maxLength:"200"`
+	State  string    `query:"state" enum:"Scheduled,Enqueued,Processing,Succeeded,Failed,Terminated,Cancelled,Skipped"`
+	Worker string    `query:"worker" maxLength:"300"`
+	Parent string    `query:"parent" format:"uuid"`
+	Origin string    `query:"origin" enum:"cron,misfire,code,person,retry,parent"`
+	From   time.Time `query:"from" doc:"Created at or after."`
+	To     time.Time `query:"to" doc:"Created before."`
+	Cursor string    `query:"cursor" maxLength:"1000" doc:"The next of the page before."`
+	Limit  int       `query:"limit" minimum:"1" maximum:"200" default:"50"`
+}
+
+type logInput struct {
+	runPath
+	AfterAttempt  uint32 `query:"attempt" doc:"Go on after this attempt and sequence."`
+	AfterSequence uint64 `query:"sequence"`
+	Limit         int    `query:"limit" minimum:"1" maximum:"1000" default:"200"`
+}
+
+type logAnswer struct {
+	Body struct {
+		Items []LogLine `json:"items" nullable:"false"`
+	}
+}
+
+type cancelInput struct {
+	runPath
+	Body struct {
+		Reason string `json:"reason,omitempty" maxLength:"1024"`
+	} `required:"false"`
+}
+
+type retryInput struct {
+	runPath
+	Idempotency string `header:"Idempotency-Key" maxLength:"200"`
+	Body        struct {
+		Args *Object `json:"args,omitempty" doc:"Other arguments than the run had."`
+	} `required:"false"`
+}
+
+type instanceAnswer struct {
+	Location string `header:"Location"`
+	Body     Instance
+}
+
+func (a *API) routeInstances() {
+	tags := []string{"instances"}
+	register(a, huma.Operation{OperationID: "trigger-job", Method: http.MethodPost, Path: "/jobs/{key}/trigger", Tags: []string{"jobs"},
+		DefaultStatus: http.StatusCreated, Summary: "Start a run of a job"}, a.trigger)
+	register(a, huma.Operation{OperationID: "create-instances", Method: http.MethodPost, Path: "/instances", Tags: tags,
+		DefaultStatus: http.StatusCreated, Summary: "Start many runs",
+		Description: "All items are checked before the first run is made: one that is wrong is named, and nothing is stored."}, a.create)
+	register(a, huma.Operation{OperationID: "list-instances", Method: http.MethodGet, Path: "/instances", Tags: tags, Summary: "List runs",
+		Description: "Those that live, newest first, then those that ended, last ended first."}, a.list)
+	register(a, huma.Operation{OperationID: "get-instance", Method: http.MethodGet, Path: "/instances/{id}", Tags: tags, Summary: "Read a run"},
+		func(ctx context.Context, in *runPath) (*instanceAnswer, error) {
+			id, err := in.run()
+			if err != nil {
+				return nil, err
+			}
+			return a.answer(a.ops.Instance(ctx, who(ctx), id))
+		})
+	register(a, huma.Operation{OperationID: "cancel-instance", Method: http.MethodPost, Path: "/instances/{id}/cancel", Tags: tags, Summary: "Stop a run"},
+		func(ctx context.Context, in *cancelInput) (*instanceAnswer, error) {
+			id, err := in.run()
+			if err != nil {
+				return nil, err
+			}
+			asker := who(ctx)
+			asker.Reason = in.Body.Reason
+			return a.answer(a.ops.Cancel(ctx, asker, id))
+		})
+	register(a, huma.Operation{OperationID: "retry-instance", Method: http.MethodPost, Path: "/instances/{id}/retry", Tags: tags,
+		DefaultStatus: http.StatusCreated, Summary: "Run again, as a new run"}, a.retry)
+	register(a, huma.Operation{OperationID: "instance-log", Method: http.MethodGet, Path: "/instances/{id}/log", Tags: tags, Summary: "Read what a run wrote, oldest first"}, a.readLog)
+}
+
+func (a *API) answer(in *jobs.Instance, err error) (*instanceAnswer, error) {
+	if err != nil {
+		return nil, err
+	}
+	progress, known := a.progress(in)
+	return &instanceAnswer{Body: whole(in, progress, known)}, nil
+}
+
+func (a *API) created(made ops.Created, err error) (*instanceAnswer, error) {
+	out, err := a.answer(made.Instance, err)
+	if err != nil {
+		return nil, err
+	}
+	out.Location = Prefix + "/instances/" + made.ID.String()
+	out.Body.Duplicate = made.Duplicate
+	return out, nil
+}
+
+func (a *API) trigger(ctx context.Context, in *triggerInput) (*instanceAnswer, error) {
+	wish, err := in.Body.create(jobs.Key(in.Key), "body")
+	if err != nil {
+		return nil, err
+	}
+	wish.Idempotency = in.Idempotency
+	asker := who(ctx)
+	asker.Reason = in.Reason
+	return a.created(a.ops.Trigger(ctx, asker, wish))
+}
+
+func (a *API) create(ctx context.Context, in *createInput) (*struct{ Body instanceList }, error) {
+	wishes := make([]jobs.Create, len(in.Body.Items))
+	for i := range in.Body.Items {
+		item := &in.Body.Items[i]
+		wish, err := item.create(jobs.Key(item.Job), itemLocation(i))
+		if err != nil {
+			return nil, &ops.ItemError{Index: i, Err: err}
+		}
+		if in.Idempotency != "" {
+			// Each run has a key of its own, which follows from the request's.
+			wish.Idempotency = jobs.DerivedID("bulk", in.Idempotency, fmt.Sprint(i)).String()
+		}
+		wishes[i] = wish
+	}
+	made, err := a.ops.TriggerAll(ctx, who(ctx), wishes)
+	if err != nil {
+		return nil, err
+	}
+	out := instanceList{Items: make([]Instance, len(made))}
+	for i, m := range made {
+		progress, known := a.progress(m.Instance)
+		out.Items[i] = listed(m.Instance, progress, known)
+		out.Items[i].Duplicate = m.Duplicate
+	}
+	return &struct{ Body instanceList }{out}, nil
+}
+
+func (a *API) list(ctx context.Context, in *listInput) (*struct{ Body instanceList }, error) {
+	q := metastore.InstanceQuery{Job: jobs.Key(in.Job), Worker: in.Worker, Origin: jobs.Origin(in.Origin),
+		From: jobs.Instant(in.From), To: jobs.Instant(in.To), Cursor: in.Cursor, Limit: in.Limit}
+	var err error
+	if in.State != "" {
+		if q.State, err = jobs.ParseState(in.State); err != nil {
+			return nil, err
+		}
+	}
+	if in.Parent != "" {
+		if q.Parent, err = jobs.ParseID(in.Parent); err != nil {
+			return nil, err
+		}
+	}
+	page, err := a.ops.Instances(ctx, who(ctx), q)
+	if err != nil {
+		return nil, err
+	}
+	out := instanceList{Items: make([]Instance, len(page.Instances)), Next: page.Next, Searched: when(page.Searched)}
+	for i, row := range page.Instances {
+		progress, known := a.progress(row)
+		out.Items[i] = listed(row, progress, known)
+	}
+	return &struct{ Body instanceList }{out}, nil
+}
+
+func (a *API) retry(ctx context.Context, in *retryInput) (*instanceAnswer, error) {
+	id, err := in.run()
+	if err != nil {
+		return nil, err
+	}
+	var args []byte
+	if in.Body.Args != nil {
+		if p := tooLarge(in.Body.Args, "body.args"); p != nil {
+			return nil, p
+		}
+		args = []byte(*in.Body.Args)
+	}
+	return a.created(a.ops.Again(ctx, who(ctx), id, args, in.Idempotency))
+}
+
+func (a *API) readLog(ctx context.Context, in *logInput) (*logAnswer, error) {
+	id, err := in.run()
+	if err != nil {
+		return nil, err
+	}
+	lines, err := a.ops.Log(ctx, who(ctx), id, metastore.LogPosition{Attempt: in.AfterAttempt, Sequence: in.AfterSequence}, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &logAnswer{}
+	out.Body.Items = make([]LogLine, len(lines))
+	for i, l := range lines {
+		out.Body.Items[i] = logLine(l)
+	}
+	return out, nil
+}

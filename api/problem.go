@@ -1,0 +1,175 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/schedule"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// Problem is what a client gets when something is refused or fails: RFC 9457, with a code that never changes its
+// meaning. Programs look at the code; the detail is for people.
+type Problem struct {
+	Type   string  `json:"type" doc:"Always about:blank; the code tells problems apart."`
+	Title  string  `json:"title" doc:"The HTTP status in words."`
+	Status int     `json:"status" doc:"The HTTP status."`
+	Code   string  `json:"code" doc:"What went wrong, in a word that stays the same." example:"not_found"`
+	Detail string  `json:"detail" doc:"What went wrong here, for people."`
+	Errors []Fault `json:"errors,omitempty" doc:"Which parts of the request are wrong."`
+}
+
+// Fault is one part of a request that is wrong.
+type Fault struct {
+	Location string `json:"location,omitempty" doc:"Where, such as body.items[3].args or query.limit."`
+	Message  string `json:"message"`
+	Offset   *int   `json:"offset,omitempty" doc:"How many bytes into the text there, where that is known."`
+}
+
+// Error is the detail.
+func (p *Problem) Error() string { return p.Detail }
+
+// GetStatus is the HTTP status. The name is huma's.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType is the media type of problems. The name is huma's.
+func (p *Problem) ContentType(string) string { return "application/problem+json" }
+
+// The codes that do not come from the store.
+const (
+	codeInternal    = "internal"
+	codeInvalid     = "invalid"
+	codeMalformed   = "malformed"
+	codeTooLarge    = "too_large"
+	codeMediaType   = "unsupported_media_type"
+	codeSlow        = "request_timeout"
+	codeNoRoute     = "no_such_route"
+	codeMethod      = "method_not_allowed"
+	codeCrossOrigin = "cross_origin"
+	codeHost        = "unknown_host"
+	codeNotReady    = "not_ready"
+	codeAccept      = "not_acceptable"
+)
+
+// refusals says how the store's refusals look from outside.
+var refusals = map[jobs.Code]struct {
+	status int
+	code   string
+}{
+	jobs.NotFound:    {http.StatusNotFound, "not_found"},
+	jobs.Conflict:    {http.StatusConflict, "conflict"},
+	jobs.Stale:       {http.StatusPreconditionFailed, "stale"}, // only edits under If-Match can be
+	jobs.BadInput:    {http.StatusUnprocessableEntity, codeInvalid},
+	jobs.Forbidden:   {http.StatusForbidden, "forbidden"},
+	jobs.Unknown:     {http.StatusGatewayTimeout, "outcome_unknown"},
+	jobs.Unavailable: {http.StatusServiceUnavailable, "unavailable"},
+}
+
+// statuses gives the problems that huma finds by itself their codes.
+var statuses = map[int]string{
+	http.StatusBadRequest:            codeMalformed,
+	http.StatusNotAcceptable:         codeAccept,
+	http.StatusRequestTimeout:        codeSlow,
+	http.StatusRequestEntityTooLarge: codeTooLarge,
+	http.StatusUnsupportedMediaType:  codeMediaType,
+	http.StatusUnprocessableEntity:   codeInvalid,
+}
+
+func problem(status int, code, detail string, faults ...Fault) *Problem {
+	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: detail, Errors: faults}
+}
+
+// internal is all that a client learns of an error that is ours.
+func internal() *Problem {
+	return problem(http.StatusInternalServerError, codeInternal, "something went wrong on our side; it has been logged")
+}
+
+// problemOf turns what a verb answers with into what a client may see. Only refusals carry their text out: any other
+// error is logged, and its text stays here.
+func problemOf(ctx context.Context, log *slog.Logger, err error) *Problem {
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return p
+	}
+	var faults []Fault
+	if item, ok := errors.AsType[*ops.ItemError](err); ok {
+		faults = append(faults, Fault{Location: itemLocation(item.Index), Message: text(item.Err)})
+	}
+	if at, ok := errors.AsType[*schedule.Error](err); ok {
+		faults = append(faults, Fault{Location: "body.schedule", Message: at.Reason, Offset: &at.Offset})
+		return problem(http.StatusUnprocessableEntity, codeInvalid, err.Error(), faults...)
+	}
+	if refusal, ok := errors.AsType[*jobs.Refusal](err); ok {
+		if r, known := refusals[refusal.Code]; known {
+			return problem(r.status, r.code, refusal.Text, faults...)
+		}
+	}
+	if ctx.Err() != nil { // the client has gone, or the server is stopping: nobody to blame
+		return problem(http.StatusServiceUnavailable, "unavailable", "the request was broken off")
+	}
+	log.ErrorContext(ctx, "request failed", "err", err)
+	return internal()
+}
+
+// text is what may be told of an error.
+func text(err error) string {
+	if refusal, ok := errors.AsType[*jobs.Refusal](err); ok {
+		return refusal.Text
+	}
+	return "failed"
+}
+
+// maxFaults bounds the answer to a request of which everything is wrong.
+const maxFaults = 20
+
+// problemFromHuma is a problem that huma found: mostly a request that does not fit the schema. What it says about
+// values is left out, because it would echo whatever was sent.
+func problemFromHuma(status int, detail string, errs ...error) huma.StatusError {
+	if status >= http.StatusInternalServerError {
+		return internal()
+	}
+	code, known := statuses[status]
+	if !known {
+		code = codeMalformed
+	}
+	var faults []Fault
+	for _, err := range errs {
+		d, ok := err.(huma.ErrorDetailer)
+		if !ok || len(faults) == maxFaults {
+			continue
+		}
+		fault := Fault{Location: d.ErrorDetail().Location, Message: d.ErrorDetail().Message}
+		if strings.Contains(fault.Message, "json: ") { // speaks of our types
+			fault.Message = "does not fit the schema"
+		}
+		faults = append(faults, fault)
+	}
+	if len(faults) > 0 && detail == "validation failed" {
+		detail = strings.TrimSpace(faults[0].Location + " " + faults[0].Message)
+	}
+	return problem(status, code, detail, faults...)
+}
+
+// teachHuma makes huma speak in Problems. Its hooks belong to the whole process: a program that embeds this package
+// and uses huma itself will see its errors in this form, too.
+var teachHuma = sync.OnceFunc(func() {
+	huma.NewError = problemFromHuma
+	huma.NewErrorWithContext = func(_ huma.Context, status int, detail string, errs ...error) huma.StatusError {
+		return problemFromHuma(status, detail, errs...)
+	}
+	huma.ValidateStrictCasing = true
+})
+
+// write sends a problem outside of huma.
+func (p *Problem) write(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // the client may have gone
+}

@@ -1,0 +1,215 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// JSON as it comes over the wire may mean two things at once: a key given twice, text that is not text, a second
+// document after the first. What one reader takes and the next one leaves is how requests are smuggled, so all of it
+// is refused here, before anything reads it.
+
+// How large a body may be. The larger one is for bulks of runs.
+const (
+	maxBody     = 512 << 10
+	maxBulkBody = 64 << 20
+)
+
+// bodyTime is how long a body may take to arrive.
+const bodyTime = 10 * time.Second
+
+// maxDepth is how deep JSON may be nested.
+const maxDepth = 64
+
+// strict lets only requests through whose body is JSON without a second meaning.
+func strict(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength == 0 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		body, p := readBody(w, r)
+		if p != nil {
+			w.Header().Set("Connection", "close") // what is left of the body is not worth reading
+			p.write(w)
+			return
+		}
+		if len(body) > 0 {
+			if p := checkBody(r, body); p != nil {
+				p.write(w)
+				return
+			}
+		}
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		next.ServeHTTP(w, r)
+	})
+}
+
+// readBody reads a body within its limits of size and time.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *Problem) {
+	limit := int64(maxBody)
+	if r.URL.Path == Prefix+"/instances" {
+		limit = maxBulkBody
+	}
+	deadline := http.NewResponseController(w)
+	_ = deadline.SetReadDeadline(time.Now().Add(bodyTime)) // not supported by recorders in tests
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	_ = deadline.SetReadDeadline(time.Time{})
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, problem(http.StatusRequestEntityTooLarge, codeTooLarge, fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit))
+	}
+	if slow, ok := errors.AsType[net.Error](err); ok && slow.Timeout() {
+		return nil, problem(http.StatusRequestTimeout, codeSlow, fmt.Sprintf("the body did not arrive within %v", bodyTime))
+	}
+	if err != nil {
+		return nil, problem(http.StatusBadRequest, codeMalformed, "the body cannot be read")
+	}
+	return body, nil
+}
+
+// checkBody says what is wrong with a body, or nil.
+func checkBody(r *http.Request, body []byte) *Problem {
+	if r.Header.Get("Content-Encoding") != "" {
+		return problem(http.StatusUnsupportedMediaType, codeMediaType, "bodies are taken as they are, without Content-Encoding")
+	}
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		return problem(http.StatusUnsupportedMediaType, codeMediaType, "send Content-Type: application/json")
+	}
+	if deepest(body) > maxDepth {
+		return problem(http.StatusBadRequest, codeMalformed, fmt.Sprintf("the body is nested more than %d levels deep", maxDepth))
+	}
+	if !json.Valid(body) {
+		return problem(http.StatusBadRequest, codeMalformed, "the body is not one JSON document")
+	}
+	if why := ambiguous(body); why != "" {
+		return problem(http.StatusUnprocessableEntity, codeInvalid, "the body "+why, Fault{Location: "body", Message: why})
+	}
+	return nil
+}
+
+// deepest is how deep brackets are nested, without going down itself.
+func deepest(body []byte) int {
+	depth, most := 0, 0
+	scan(body, func(i int, inText bool) {
+		if inText {
+			return
+		}
+		switch body[i] {
+		case '{', '[':
+			depth++
+			most = max(most, depth)
+		case '}', ']':
+			depth--
+		}
+	})
+	return most
+}
+
+// scan calls fn for each byte outside of strings, for each backslash within, and for each closing quote as if within.
+func scan(body []byte, fn func(i int, inText bool)) {
+	inText := false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case inText && c == '\\':
+			fn(i, true)
+			i++
+		case c == '"':
+			inText = !inText
+		case !inText:
+			fn(i, false)
+		}
+	}
+}
+
+// ambiguous says why valid JSON may be read in two ways, or "".
+func ambiguous(body []byte) (why string) {
+	if !utf8.Valid(body) {
+		return "is not valid UTF-8"
+	}
+	const none = -100
+	high := none // where the first half of a pair stands that waits for its second
+	scan(body, func(i int, inText bool) {
+		if !inText || why != "" {
+			return
+		}
+		r := escaped(body, i)
+		second := r >= 0xdc00 && r < 0xe000
+		switch {
+		case second && high != i-6, !second && high != none:
+			why = "has half of a surrogate pair in a string"
+		case r == 0:
+			why = "has a NUL character in a string"
+		}
+		if high = none; r >= 0xd800 && r < 0xdc00 {
+			high = i
+		}
+	})
+	switch {
+	case why != "":
+		return why
+	case high != none:
+		return "has half of a surrogate pair in a string"
+	}
+	return twice(body)
+}
+
+// escaped is the code unit of a \u escape at i, or -1 if there is none.
+func escaped(body []byte, i int) int {
+	if i < 0 || i+6 > len(body) || body[i] != '\\' || body[i+1] != 'u' {
+		return -1
+	}
+	n, err := strconv.ParseUint(string(body[i+2:i+6]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return int(n)
+}
+
+// twice says which key an object has twice, or "".
+func twice(body []byte) string {
+	type object struct {
+		seen map[string]bool // nil = an array
+		key  bool            // a key comes next
+	}
+	var open []object
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return "" // the end: the body is valid
+		}
+		top := len(open) - 1
+		if s, ok := token.(string); ok && top >= 0 && open[top].key {
+			if open[top].seen[s] {
+				return fmt.Sprintf("has the key %.60q twice", s)
+			}
+			open[top].seen[s], open[top].key = true, false
+			continue
+		}
+		switch token {
+		case json.Delim('{'):
+			open = append(open, object{seen: map[string]bool{}, key: true})
+			continue
+		case json.Delim('['):
+			open = append(open, object{})
+			continue
+		case json.Delim('}'), json.Delim(']'):
+			open = open[:top]
+			top--
+		}
+		// A value is complete: in an object, a key follows.
+		if top >= 0 && open[top].seen != nil {
+			open[top].key = true
+		}
+	}
+}
