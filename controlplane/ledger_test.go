@@ -1,0 +1,261 @@
+package controlplane_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// covered checks the promise of the ledger: each due time of (from, to] that a job's schedule names has exactly one
+// run, or lies in exactly one missed range, and the ranges' counts add up. every is the job's interval.
+func (h *house) covered(key jobs.Key, first, last time.Time, every time.Duration) (runs, missed int) {
+	h.t.Helper()
+	seen := map[int64]int{}
+	for _, in := range h.runs(key) {
+		if in.Origin.Automatic() {
+			seen[in.Due.UnixNano()]++
+			runs++
+		}
+	}
+	ranges := h.ledger(key)
+	total := 0
+	for due := first; !due.After(last); due = due.Add(every) {
+		total++
+		in := 0
+		for _, m := range ranges {
+			if !due.Before(m.From) && !due.After(m.To) {
+				in++
+			}
+		}
+		if n := seen[due.UnixNano()]; n+in != 1 {
+			h.t.Errorf("%s of %s: %d runs and %d ranges", due.Format(time.TimeOnly), key, n, in)
+		}
+	}
+	for _, m := range ranges {
+		missed += int(m.Count)
+	}
+	if runs+missed != total {
+		h.t.Errorf("%s: %d due times, but %d runs and %d missed", key, total, runs, missed)
+	}
+	return runs, missed
+}
+
+func job(key jobs.Key, o jobs.Options, n *atomic.Int64) jobs.Job {
+	o.Key = key
+	return jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { n.Add(1); return nil }), o)
+}
+
+// bubble starts at midnight UTC of 2000-01-01: minutes are whole.
+func TestDueTimesMissedByTheControlPlaneFollowThePolicy(t *testing.T) {
+	for _, tt := range []struct {
+		policy       jobs.Misfire
+		runs, missed int
+	}{{jobs.MisfireOnce, 10 + 1, 9}, {jobs.MisfireAll, 20, 0}, {jobs.MisfireSkip, 10, 10}} {
+		t.Run(string(tt.policy), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHouse(t)
+				defer h.close()
+				first := time.Now().Add(time.Minute)
+				var n atomic.Int64
+				h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 * * * * *", Misfire: tt.policy, MaxConcurrency: jobs.None}, &n))
+				time.Sleep(5*time.Minute + 10*time.Second)
+				h.stop()
+				time.Sleep(10*time.Minute + 30*time.Second) // nobody leads
+				h.start()
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
+				runs, missed := h.covered("tick", first, time.Now(), time.Minute)
+				if runs != tt.runs || missed != tt.missed {
+					t.Errorf("%d runs and %d missed, want %d and %d", runs, missed, tt.runs, tt.missed)
+				}
+				if int(n.Load()) != runs {
+					t.Errorf("the handler ran %d times for %d runs", n.Load(), runs)
+				}
+			})
+		})
+	}
+}
+
+func TestALongSilenceOfABusyJobIsCaughtUpInPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		defer h.close()
+		first := time.Now().Add(time.Second)
+		var n atomic.Int64
+		h.worker(worker.Config{}, job("tick", jobs.Options{Every: time.Second, MaxConcurrency: jobs.None}, &n))
+		time.Sleep(10*time.Second + time.Millisecond)
+		h.stop()
+		time.Sleep(60 * time.Hour) // 216,000 due times: more than one pass looks at
+		h.start()
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		last := time.Now()
+		ranges := h.ledger("tick")
+		if len(ranges) != 1 || ranges[0].Reason != jobs.MissedLate {
+			t.Fatalf("the ledger has %d ranges, want one that was extended in place", len(ranges))
+		}
+		d, _ := h.store.Definition(h.ctx, jobs.DefaultTenant, "tick")
+		total := int(last.Sub(first)/time.Second) + 1
+		if got := int(ranges[0].Count) + int(n.Load()); got != total || !d.Cursor.Equal(last.Truncate(time.Second)) {
+			t.Errorf("%d due times are accounted for, %d have passed; the cursor stands at %v", got, total, d.Cursor)
+		}
+	})
+}
+
+func TestPausedAndDisabledAndDebugLeaveRanges(t *testing.T) {
+	yes, no := true, false
+	for _, tt := range []struct {
+		why     jobs.Reason
+		off, on jobs.Command
+	}{
+		{jobs.MissedPaused, jobs.Pause{Key: "tick", Reason: "holiday"}, jobs.Resume{Key: "tick"}},
+		{jobs.MissedDisabled, jobs.Edit{Key: "tick", Set: jobs.Settings{Disabled: &yes}}, jobs.Edit{Key: "tick", Set: jobs.Settings{Disabled: &no}}},
+		{jobs.MissedDebug, jobs.Configure{RecurringDebug: &yes}, jobs.Configure{RecurringDebug: &no}},
+	} {
+		t.Run(string(tt.why), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHouse(t)
+				defer h.close()
+				first := time.Now().Add(time.Minute)
+				var n atomic.Int64
+				h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 * * * * *"}, &n))
+				time.Sleep(3*time.Minute + time.Second)
+				h.must(tt.off)
+				time.Sleep(4 * time.Minute)
+				synctest.Wait()
+				if n.Load() != 3 {
+					t.Errorf("ran %d times, and not one more than 3 was allowed", n.Load())
+				}
+				if tt.why != jobs.MissedDisabled { // by hand, always
+					h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "tick", Origin: jobs.FromPerson})
+					time.Sleep(time.Second)
+					if n.Load() != 4 {
+						t.Error("a person could not run it by hand")
+					}
+				}
+				h.must(tt.on)
+				before := n.Load()
+				time.Sleep(3 * time.Minute)
+				synctest.Wait()
+				if n.Load() != before+3 {
+					t.Errorf("ran %d times after it was switched on again, want 3", n.Load()-before)
+				}
+				if _, missed := h.covered("tick", first, time.Now(), time.Minute); missed != 4 {
+					t.Errorf("%d due times in the ledger, want 4", missed)
+				}
+				if m := h.ledger("tick"); len(m) != 1 || m[0].Reason != tt.why {
+					t.Errorf("ledger: %d ranges", len(m))
+				}
+			})
+		})
+	}
+}
+
+func TestPauseEndsByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		defer h.close()
+		first := time.Now().Add(time.Minute)
+		var n atomic.Int64
+		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 * * * * *"}, &n))
+		h.must(jobs.Pause{Key: "tick", Until: time.Now().Add(5*time.Minute + time.Second)})
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if _, missed := h.covered("tick", first, time.Now(), time.Minute); missed != 5 || n.Load() != 5 {
+			t.Errorf("%d missed, %d ran; want 5 and 5", missed, n.Load())
+		}
+	})
+}
+
+func TestAnEditIsObeyedByTheVeryNextFire(t *testing.T) {
+	for _, quiet := range []bool{false, true} {
+		t.Run(fmt.Sprintf("signal lost %v", quiet), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHouse(t)
+				defer h.close()
+				var n atomic.Int64
+				h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 * * * * *"}, &n))
+				time.Sleep(2*time.Minute + 59*time.Second + 999*time.Millisecond) // a millisecond before the third
+				cron := "30 * * * * *"
+				edit := jobs.Edit{Key: "tick", Set: jobs.Settings{Schedule: &cron}}
+				if quiet { // another process writes to the store, and nobody is told
+					r := h.full.Apply(h.ctx, []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: edit}})
+					if r[0].Err != nil {
+						t.Fatal(r[0].Err)
+					}
+				} else {
+					h.must(edit)
+				}
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				if n.Load() != 2 {
+					t.Errorf("ran %d times: the old schedule fired after the edit was acknowledged", n.Load())
+				}
+				time.Sleep(50 * time.Second)
+				synctest.Wait()
+				if n.Load() != 3 {
+					t.Errorf("ran %d times: the new schedule did not fire", n.Load())
+				}
+				runs := h.runs("tick")
+				if s := runs[0].Due.Second(); s != 30 {
+					t.Errorf("the newest run is due at second %d", s)
+				}
+				if runs[0].Revision == runs[1].Revision {
+					t.Error("runs before and after the edit carry the same revision")
+				}
+			})
+		})
+	}
+}
+
+func TestTriggeredDebugHoldsWhatNobodyAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		defer h.close()
+		var order []string
+		h.worker(worker.Config{Slots: 1}, jobs.NewTriggered(jobs.TriggeredFunc[charge](func(_ context.Context, a charge) error {
+			order = append(order, a.Customer)
+			return nil
+		}), jobs.Options{Key: "charge", MaxConcurrency: 1}))
+		yes, no := true, false
+		trigger := func(customer string, how ...jobs.How) jobs.ID {
+			w, err := jobs.Trigger[charge]("charge").Wish(charge{customer}, how...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.must(w)
+			return w.ID
+		}
+		trigger("delayed", jobs.After(time.Minute))
+		h.must(jobs.Configure{TriggeredDebug: &yes})
+		held := trigger("held")
+		person := func(c *jobs.Create) { c.Origin = jobs.FromPerson }
+		trigger("by hand", person)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if !slices.Equal(order, []string{"by hand"}) {
+			t.Errorf("ran %v while debug mode was on", order)
+		}
+		if in := h.run(held); in.State != jobs.Scheduled || in.Cause != jobs.ByDebug {
+			t.Errorf("a held run is %s (%s)", in.State, in.Cause)
+		}
+		h.must(jobs.Configure{TriggeredDebug: &no})
+		for _, in := range h.runs("charge") {
+			if in.Cause == jobs.ByDebug {
+				h.must(jobs.Release{ID: in.ID, Force: true})
+			}
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(order) != 3 {
+			t.Errorf("after the release %v have run", order)
+		}
+	})
+}
