@@ -40,11 +40,16 @@ func newHouse(t *testing.T) *house {
 // start begins a control plane over what the store holds.
 func (h *house) start() {
 	h.t.Helper()
+	h.restartOn(h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}))
+}
+
+// restartOn is start with a bus of the test's choice.
+func (h *house) restartOn(b bus.Bus) {
+	h.t.Helper()
 	var logger *slog.Logger
 	if testing.Verbose() {
 		logger = slog.New(slog.NewTextHandler(h.t.Output(), nil))
 	}
-	b := h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"})
 	cp, err := controlplane.New(controlplane.Config{Node: "n1", Store: h.full, Bus: b, Logger: logger})
 	if err != nil {
 		h.t.Fatal(err)

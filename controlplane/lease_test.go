@@ -1,0 +1,345 @@
+package controlplane_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// cable is a bus that can be cut: nothing passes in either direction, as if the server were gone.
+type cable struct {
+	bus.Bus
+	cut atomic.Bool
+}
+
+var errCut = errors.New("the cable is cut")
+
+func (c *cable) Call(ctx context.Context, service string, req []byte) ([]byte, error) {
+	if c.cut.Load() {
+		return nil, bus.ErrNobody
+	}
+	return c.Bus.Call(ctx, service, req)
+}
+
+func (c *cable) Take(ctx context.Context, queue string, lane bus.Lane, want int) ([]bus.Offer, func(), error) {
+	if c.cut.Load() {
+		time.Sleep(100 * time.Millisecond)
+		return nil, nil, errCut
+	}
+	return c.Bus.Take(ctx, queue, lane, want)
+}
+
+func (c *cable) Signal(ctx context.Context, s bus.Signal) error {
+	if c.cut.Load() {
+		return errCut
+	}
+	return c.Bus.Signal(ctx, s)
+}
+
+func (c *cable) Listen(ctx context.Context, tenant jobs.Tenant, topic bus.Topic, to string, fn func(bus.Signal)) error {
+	return c.Bus.Listen(ctx, tenant, topic, to, func(s bus.Signal) {
+		if !c.cut.Load() {
+			fn(s)
+		}
+	})
+}
+
+// cut store: what a worker sends does not arrive.
+type cutStore struct {
+	metastore.Store
+	c *cable
+}
+
+func (s cutStore) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+	if s.c.cut.Load() {
+		return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "the cable is cut"))
+	}
+	return s.Store.Apply(ctx, batch)
+}
+
+// cabled starts a worker whose connection can be cut.
+func (h *house) cabled(cfg worker.Config, js ...jobs.Job) *cable {
+	h.t.Helper()
+	c := &cable{Bus: h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: cfg.Name})}
+	w, err := worker.New(cfg, cutStore{h.store, c}, c, js...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.spawn(w.Run)
+	synctest.Wait()
+	return c
+}
+
+// journal is what handlers did, outside of the system.
+type journal struct {
+	mu      sync.Mutex
+	started []jobs.AttemptInfo
+	ended   []error
+	running int
+	most    int
+}
+
+func (j *journal) start(ctx context.Context) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.started = append(j.started, jobs.Attempt(ctx))
+	j.running++
+	j.most = max(j.most, j.running)
+}
+
+func (j *journal) end(ctx context.Context) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.ended = append(j.ended, context.Cause(ctx))
+	j.running--
+}
+
+// work is a job that takes d, and gives up early if it is polite.
+func (j *journal) work(key jobs.Key, d time.Duration, polite bool, o jobs.Options) jobs.Job {
+	o.Key = key
+	return jobs.NewTriggered(jobs.TriggeredFunc[charge](func(ctx context.Context, _ charge) error {
+		j.start(ctx)
+		defer j.end(ctx)
+		if !polite {
+			time.Sleep(d)
+			return nil
+		}
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}), o)
+}
+
+func (h *house) enqueue(key jobs.Key, how ...jobs.How) jobs.ID {
+	h.t.Helper()
+	w, err := jobs.Trigger[charge](key).Wish(charge{"c7"}, how...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.must(w)
+	return w.ID
+}
+
+func TestARunOfALostWorkerIsTakenUpAndItsLateResultRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		defer h.close()
+		var j journal
+		c1 := h.cabled(worker.Config{Name: "w1", Slots: 1}, j.work("slow", time.Minute, true, jobs.Options{}))
+		id := h.enqueue("slow")
+		time.Sleep(time.Second)
+		c1.cut.Store(true) // it goes on, and nobody hears it
+		cut := time.Now()
+		h.worker(worker.Config{Name: "w2", Slots: 1}, j.work("slow", time.Minute, true, jobs.Options{}))
+		for len(j.started) < 2 && time.Since(cut) < time.Minute {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(cut); took > 20*time.Second {
+			t.Errorf("it was taken up after %v", took)
+		}
+		if in := h.run(id); in.Attempt != 2 || in.State != jobs.Processing || in.Losses != 1 {
+			t.Fatalf("attempt %d, %s, %d losses", in.Attempt, in.State, in.Losses)
+		}
+		time.Sleep(45 * time.Second) // the first attempt has come to its end
+		c1.cut.Store(false)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if in := h.run(id); in.State == jobs.Succeeded && in.Attempt != 2 {
+			t.Errorf("the late result of attempt %d was taken", in.Attempt)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if in := h.run(id); in.State != jobs.Succeeded || in.Attempt != 2 {
+			t.Errorf("in the end it is %s by attempt %d", in.State, in.Attempt)
+		}
+	})
+}
+
+func TestAnOutageOfTheBusEndsNoRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		defer h.close()
+		var j journal
+		// The leader's own end is cut as well: the bus is gone, not a worker.
+		cc := &cable{Bus: h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"})}
+		h.stop()
+		h.restartOn(cc)
+		c := h.cabled(worker.Config{Name: "w1", Slots: 200}, j.work("slow", 3*time.Minute, true, jobs.Options{}))
+		ids := make([]jobs.ID, 100)
+		for i := range ids {
+			ids[i] = h.enqueue("slow")
+		}
+		time.Sleep(5 * time.Second)
+		cc.cut.Store(true)
+		c.cut.Store(true)
+		time.Sleep(time.Minute)
+		cc.cut.Store(false)
+		c.cut.Store(false)
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		for _, id := range ids {
+			if in := h.run(id); in.State != jobs.Succeeded || in.Attempt != 1 {
+				t.Fatalf("a run is %s after %d attempts", in.State, in.Attempt)
+			}
+		}
+	})
+}
+
+func TestAHandlerThatIgnoresItsContextKeepsItsSlot(t *testing.T) {
+	for _, how := range []string{"cancel", "timeout"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHouse(t)
+				defer func() { h.close(); time.Sleep(10 * time.Minute) }() // until the deaf have returned
+				var j journal
+				o := jobs.Options{MaxConcurrency: 1, Retries: 1}
+				if how == "timeout" {
+					o.Timeout = 5 * time.Second
+				}
+				h.worker(worker.Config{}, j.work("deaf", 2*time.Minute, false, o))
+				id := h.enqueue("deaf")
+				next := h.enqueue("deaf")
+				time.Sleep(2 * time.Second)
+				if how == "cancel" {
+					h.must(jobs.Cancel{ID: id})
+					if in := h.run(id); in.State != jobs.Cancelled {
+						t.Errorf("right after the cancel it is %s", in.State)
+					}
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if in := h.run(next); in.State != jobs.Enqueued || in.Waits == "" {
+					t.Errorf("the next run is %s while the deaf handler still runs", in.State)
+				}
+				if a, ok := h.cp.Attempt(id); !ok || !a.Stuck || !a.Over {
+					t.Errorf("the deaf handler is not shown as stuck: %+v %v", a, ok)
+				}
+				if len(j.started) != 1 {
+					t.Errorf("%d handlers have begun", len(j.started))
+				}
+				time.Sleep(4 * time.Minute)
+				synctest.Wait()
+				if j.most != 1 {
+					t.Errorf("%d handlers ran at the same time, the limit is 1", j.most)
+				}
+				if in := h.run(next); how == "cancel" && in.State != jobs.Succeeded && in.State != jobs.Processing {
+					t.Errorf("the next run is %s after the deaf handler returned", in.State)
+				}
+				if in := h.run(id); how == "timeout" && in.Attempt != 2 {
+					t.Errorf("the retry of the timed-out run has not begun: attempt %d, %s", in.Attempt, in.State)
+				}
+			})
+		})
+	}
+}
+
+func TestACancelReachesTheHandlerWithItsReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		defer h.close()
+		var j journal
+		h.worker(worker.Config{}, j.work("slow", time.Hour, true, jobs.Options{}))
+		id := h.enqueue("slow")
+		time.Sleep(time.Second)
+		e := jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Reason: "wrong customer", Command: jobs.Cancel{ID: id}}
+		if r := h.store.Apply(h.ctx, []jobs.Envelope{e}); r[0].Err != nil {
+			t.Fatal(r[0].Err)
+		}
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		var c *jobs.CancelledError
+		if len(j.ended) != 1 || !errors.As(j.ended[0], &c) || c.By != "person:ann" || c.Reason != "wrong customer" {
+			t.Fatalf("the handler ended with %v", j.ended)
+		}
+		if in := h.run(id); in.State != jobs.Cancelled || in.Lingering {
+			t.Errorf("it is %s, lingering %v", in.State, in.Lingering)
+		}
+		if r := h.apply(jobs.Cancel{ID: id}); r.Err != nil || !r.Existing {
+			t.Errorf("cancelling twice: %v", r.Err)
+		}
+	})
+}
+
+func TestANewLeaderLosesNoRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		defer h.close()
+		var j journal
+		h.worker(worker.Config{Slots: 5}, j.work("slow", time.Minute, true, jobs.Options{}))
+		var ids []jobs.ID
+		for range 20 {
+			ids = append(ids, h.enqueue("slow"))
+		}
+		time.Sleep(10 * time.Second)
+		h.stop()
+		time.Sleep(10 * time.Second)
+		h.start()
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		for _, id := range ids {
+			if in := h.run(id); in.State != jobs.Succeeded || in.Attempt != 1 {
+				t.Errorf("a run is %s after %d attempts", in.State, in.Attempt)
+			}
+		}
+		if j.most != 5 {
+			t.Errorf("%d ran at a time in 5 slots", j.most)
+		}
+	})
+}
+
+func TestADrainedWorkerHandsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		defer h.close()
+		var j journal
+		stop := h.worker(worker.Config{Name: "w1", Grace: 10 * time.Second}, j.work("slow", time.Minute, true, jobs.Options{}))
+		id := h.enqueue("slow")
+		time.Sleep(time.Second)
+		h.worker(worker.Config{Name: "w2"}, j.work("slow", time.Minute, true, jobs.Options{}))
+		begin := time.Now()
+		stop()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		in := h.run(id)
+		if in.State != jobs.Processing || in.Attempt != 2 || in.Failures != 0 || in.Losses != 0 {
+			t.Errorf("%v after the drain began it is %s, attempt %d, %d failures", time.Since(begin), in.State, in.Attempt, in.Failures)
+		}
+		if !errors.Is(j.ended[0], jobs.ErrShutdown) {
+			t.Errorf("the handler was told %v", j.ended[0])
+		}
+	})
+}
+
+func TestAPoisonJobIsTerminated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		defer h.close()
+		var j journal
+		id := jobs.ID{}
+		for i := range 5 {
+			c := h.cabled(worker.Config{Name: "w" + string(rune('1'+i)), Slots: 1}, j.work("killer", time.Hour, true, jobs.Options{}))
+			if i == 0 {
+				id = h.enqueue("killer")
+			}
+			time.Sleep(25 * time.Second)
+			c.cut.Store(true)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if in := h.run(id); in.State != jobs.Terminated || in.Cause != jobs.ByPoison || in.Attempt != jobs.MaxLosses+1 {
+			t.Errorf("it is %s (%s) after %d attempts", in.State, in.Cause, in.Attempt)
+		}
+	})
+}
