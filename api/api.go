@@ -18,7 +18,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -110,12 +109,13 @@ func register[I, O any](a *API, op huma.Operation, handler func(context.Context,
 	})
 }
 
-// progress is how far a run that is under way said it is.
-func (a *API) progress(in *jobs.Instance) (bus.Progress, bool) {
-	if in.State != jobs.Processing {
-		return bus.Progress{}, false
+// attempt is what is known of a run beside what is stored.
+func (a *API) attempt(in *jobs.Instance) ops.Attempt {
+	if in.State != jobs.Processing && !in.Lingering {
+		return ops.Attempt{}
 	}
-	return a.ops.Live().Progress(in.ID)
+	now, _ := a.ops.Live().Attempt(in.ID)
+	return now
 }
 
 // leads is the default for Config.Ready.

@@ -176,8 +176,7 @@ func (a *API) answer(in *jobs.Instance, err error) (*instanceAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	progress, known := a.progress(in)
-	return &instanceAnswer{Body: whole(in, progress, known)}, nil
+	return &instanceAnswer{Body: whole(in, a.attempt(in))}, nil
 }
 
 func (a *API) created(made ops.Created, err error) (*instanceAnswer, error) {
@@ -221,8 +220,7 @@ func (a *API) create(ctx context.Context, in *createInput) (*struct{ Body instan
 	}
 	out := instanceList{Items: make([]Instance, len(made))}
 	for i, m := range made {
-		progress, known := a.progress(m.Instance)
-		out.Items[i] = listed(m.Instance, progress, known)
+		out.Items[i] = listed(m.Instance, a.attempt(m.Instance))
 		out.Items[i].Duplicate = m.Duplicate
 	}
 	return &struct{ Body instanceList }{out}, nil
@@ -248,8 +246,7 @@ func (a *API) list(ctx context.Context, in *listInput) (*struct{ Body instanceLi
 	}
 	out := instanceList{Items: make([]Instance, len(page.Instances)), Next: page.Next, Searched: when(page.Searched)}
 	for i, row := range page.Instances {
-		progress, known := a.progress(row)
-		out.Items[i] = listed(row, progress, known)
+		out.Items[i] = listed(row, a.attempt(row))
 	}
 	return &struct{ Body instanceList }{out}, nil
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -244,6 +243,7 @@ type Instance struct {
 	Worker    string     `json:"worker,omitempty"`
 	Waits     string     `json:"waits,omitempty" doc:"The full gate it waits at."`
 	Lingering bool       `json:"lingering,omitempty" doc:"Over for us, but its handler has not returned."`
+	Stuck     bool       `json:"stuck,omitempty" doc:"Its handler was told to stop and has not returned."`
 	Progress  *Progress  `json:"progress,omitempty"`
 	Error     string     `json:"error,omitempty"`
 	Duplicate bool       `json:"duplicate,omitempty" doc:"It was there before; a unique or idempotency key led to it."`
@@ -253,26 +253,26 @@ type Instance struct {
 }
 
 // listed is a run as lists show it.
-func listed(in *jobs.Instance, progress bus.Progress, known bool) Instance {
+func listed(in *jobs.Instance, now ops.Attempt) Instance {
 	out := Instance{
 		ID: in.ID.String(), Job: in.Key, App: in.App, State: in.State.String(), Cause: string(in.Cause), Origin: string(in.Origin),
 		Actor: in.Actor, Parent: in.Parent.String(), Unique: in.Unique, Priority: in.Priority,
 		Due: when(in.Due), Created: when(in.Created), Queued: when(in.Queued), Started: when(in.Started), Ended: when(in.Ended),
 		RetryAt: when(in.RetryAt), Attempt: in.Attempt, Retries: in.Terms.Retries, Worker: in.Worker, Waits: in.Waits,
-		Lingering: in.Lingering, Error: in.Error,
+		Lingering: in.Lingering, Stuck: now.Stuck, Error: in.Error,
 	}
 	if in.State == jobs.Processing {
 		out.Deadline = when(in.Deadline)
-		if known {
-			out.Progress = &Progress{Done: progress.Done, Total: progress.Total, Text: progress.Text}
+		if p := now.Progress; p != nil {
+			out.Progress = &Progress{Done: p.Done, Total: p.Total, Text: p.Text}
 		}
 	}
 	return out
 }
 
 // whole is a run with all that is known of it.
-func whole(in *jobs.Instance, progress bus.Progress, known bool) Instance {
-	out := listed(in, progress, known)
+func whole(in *jobs.Instance, now ops.Attempt) Instance {
+	out := listed(in, now)
 	out.Args, out.Result = object(in.Args), Value(in.Result)
 	for _, m := range in.Moves {
 		out.Moves = append(out.Moves, Move{State: m.State.String(), Cause: string(m.Cause), At: m.At, Attempt: m.Attempt, By: m.By, Text: m.Text})
@@ -304,29 +304,21 @@ func debugOf(d jobs.Debug) Debug { return Debug{On: d.On, By: d.By, At: when(d.A
 
 // Worker is a worker as its beats describe it.
 type Worker struct {
-	Name     string           `json:"name"`
-	Label    string           `json:"label"`
-	App      string           `json:"app"`
-	Host     string           `json:"host"`
-	PID      int              `json:"pid"`
-	Tags     []string         `json:"tags,omitempty"`
-	Slots    int              `json:"slots" doc:"0 = unlimited."`
-	Running  int              `json:"running"`
-	Stuck    int              `json:"stuck,omitempty" doc:"Handlers that were told to stop and have not returned."`
-	Draining bool             `json:"draining,omitempty"`
-	Jobs     map[jobs.Key]int `json:"jobs" doc:"Keys that it serves, with their code versions."`
-	Started  time.Time        `json:"started"`
-	Seen     time.Time        `json:"seen"`
+	Name    string           `json:"name"`
+	Label   string           `json:"label"`
+	App     string           `json:"app"`
+	Host    string           `json:"host"`
+	PID     int              `json:"pid"`
+	Tags    []string         `json:"tags,omitempty"`
+	Slots   int              `json:"slots" doc:"0 = unlimited."`
+	Running int              `json:"running"`
+	Leaving bool             `json:"leaving,omitempty" doc:"It is stopping and takes nothing new."`
+	Jobs    map[jobs.Key]int `json:"jobs" doc:"Keys that it serves, with their code versions."`
+	Started time.Time        `json:"started"`
+	Seen    time.Time        `json:"seen"`
 }
 
 func workerOf(w ops.Worker) Worker {
-	i := &w.Info
-	out := Worker{Name: i.Name, Label: i.Label, App: i.App, Host: i.Host, PID: i.PID, Tags: i.Tags, Slots: i.Slots,
-		Running: len(w.Running), Draining: w.Draining, Jobs: i.Keys, Started: i.Started, Seen: w.Seen}
-	for _, held := range w.Running {
-		if held.Stuck {
-			out.Stuck++
-		}
-	}
-	return out
+	return Worker{Name: w.Name, Label: w.Label, App: w.App, Host: w.Host, PID: w.PID, Tags: w.Tags, Slots: w.Slots,
+		Running: w.Running, Leaving: w.Leaving, Jobs: w.Keys, Started: w.Started, Seen: w.Seen}
 }

@@ -13,8 +13,8 @@ import (
 type Live interface {
 	// Workers lists the workers that have been heard of lately, by app and name. Tenant "" means the default one.
 	Workers(tenant jobs.Tenant) []Worker
-	// Progress is how far a run that is under way said it is.
-	Progress(run jobs.ID) (bus.Progress, bool)
+	// Attempt is what is known of a run that is under way.
+	Attempt(run jobs.ID) (Attempt, bool)
 	// Leader is the node that fires and offers.
 	Leader() Leader
 	// Watch calls fn with what changes from now on, until ctx ends. Changes that come while fn works are told together
@@ -24,10 +24,16 @@ type Live interface {
 
 // Worker is a worker as its beats describe it.
 type Worker struct {
-	Info     bus.WorkerInfo
-	Running  []bus.Held // attempts it holds, as of its last beat
-	Seen     time.Time  // of its last beat
-	Draining bool       // takes nothing new: it is stopping
+	bus.WorkerInfo
+	Running int       // attempts it holds
+	Seen    time.Time // of its last beat
+	Leaving bool      // takes nothing new: it is stopping
+}
+
+// Attempt is what is known of an attempt beside what is stored.
+type Attempt struct {
+	Progress *bus.Progress // nil = nothing was said
+	Stuck    bool          // it was told to stop, and its handler has not returned
 }
 
 // Leader is the node that fires and offers.
@@ -45,7 +51,7 @@ func (l Leader) Known() bool { return l.Node != "" }
 type nobody struct{}
 
 func (nobody) Workers(jobs.Tenant) []Worker                                  { return nil }
-func (nobody) Progress(jobs.ID) (bus.Progress, bool)                         { return bus.Progress{}, false }
+func (nobody) Attempt(jobs.ID) (Attempt, bool)                               { return Attempt{}, false }
 func (nobody) Leader() Leader                                                { return Leader{} }
 func (nobody) Watch(ctx context.Context, _ jobs.Tenant, _ func(bus.Changes)) { <-ctx.Done() }
 
