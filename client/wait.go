@@ -54,10 +54,14 @@ func (c *Client) Wait(ctx context.Context, id jobs.ID) (*jobs.Instance, error) {
 			if !open {
 				return nil, ErrClosed
 			}
-			if !named {
-				time.Sleep(firstLook) // so much changes that nobody says what: looking each time would be too much
+			if pause = firstLook; named {
+				continue
 			}
-			pause = firstLook
+			// So much changes that nobody says what; looking each time would be too much.
+			select {
+			case <-ctx.Done():
+			case <-time.After(firstLook):
+			}
 		case <-time.After(pause):
 		}
 	}

@@ -1,8 +1,10 @@
 package worker
 
 import (
+	"encoding"
 	"encoding/json"
 	"reflect"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -10,8 +12,8 @@ import (
 )
 
 // describe is the JSON Schema of a type of arguments, from which pages make forms and programs learn what to
-// send; nil if there are no arguments. A type that JSON can carry but a schema cannot describe, such as a tree,
-// has none.
+// send; nil if there are no arguments, or nothing can be said about them: of a type that writes its own JSON, or
+// contains itself.
 func describe(t reflect.Type) ([]byte, error) {
 	if t == nil {
 		return nil, nil
@@ -19,8 +21,13 @@ func describe(t reflect.Type) ([]byte, error) {
 	if err := checkObject(t); err != nil {
 		return nil, err
 	}
-	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{IgnoreInvalidTypes: true})
-	if err != nil {
+	special := map[reflect.Type]*jsonschema.Schema{}
+	collect(t, special, map[reflect.Type]bool{})
+	if special[t] != nil {
+		return nil, nil
+	}
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{IgnoreInvalidTypes: true, TypeSchemas: special})
+	if err != nil || s == nil {
 		return nil, nil
 	}
 	return json.Marshal(s)
@@ -32,7 +39,7 @@ func checkObject(t reflect.Type) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+	if implements[json.Unmarshaler](t) {
 		return nil
 	}
 	switch t.Kind() {
@@ -40,4 +47,38 @@ func checkObject(t reflect.Type) error {
 		return nil
 	}
 	return jobs.Invalid("arguments of type %s: they must be a struct or a map, so that they are a JSON object", t)
+}
+
+// collect finds the types within t that JSON does not write by their kind, which is all that the library goes by.
+func collect(t reflect.Type, special map[reflect.Type]*jsonschema.Schema, seen map[reflect.Type]bool) {
+	if seen[t] {
+		return
+	}
+	seen[t] = true
+	switch {
+	case t == reflect.TypeFor[time.Time]():
+		return // the library knows it
+	case t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface:
+	case implements[json.Marshaler](t):
+		special[t] = &jsonschema.Schema{}
+		return
+	case implements[encoding.TextMarshaler](t):
+		special[t] = &jsonschema.Schema{Type: "string"}
+		return
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		special[t] = &jsonschema.Schema{Type: "string", ContentEncoding: "base64"}
+		return
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		collect(t.Elem(), special, seen)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			collect(t.Field(i).Type, special, seen)
+		}
+	}
+}
+
+func implements[I any](t reflect.Type) bool {
+	return t.Implements(reflect.TypeFor[I]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[I]())
 }

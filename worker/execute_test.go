@@ -1,0 +1,433 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+func TestARunGoesTheWholeWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		type order struct{ Customer string }
+		var got order
+		var info jobs.AttemptInfo
+		w, _ := s.start(worker.Config{}, jobs.NewTriggered(jobs.TriggeredFunc[order](func(ctx context.Context, o order) error {
+			got, info = o, jobs.Attempt(ctx)
+			return jobs.Result(ctx, map[string]int{"charged": 7})
+		}), jobs.Options{Key: "charge"}))
+		id := s.create("charge", order{"c7"})
+		in := s.wantState(id, jobs.Succeeded, "")
+		if string(in.Result) != `{"charged":7}` || got.Customer != "c7" {
+			t.Errorf("result %s of customer %q", in.Result, got.Customer)
+		}
+		if want := (jobs.AttemptInfo{Tenant: "default", Run: id, Key: "charge", Number: 1, Worker: w.Name()}); info != want {
+			t.Errorf("attempt is %+v, want %+v", info, want)
+		}
+		if in.Worker != w.Name() || !strings.HasPrefix(in.Worker, "w-") {
+			t.Errorf("claimed by %q, want the configured name and a nonce", in.Worker)
+		}
+	})
+}
+
+// unspeakable is an error whose text cannot be had.
+type unspeakable struct{ error }
+
+func (unspeakable) Error() string { panic("no words") }
+
+// Whatever a handler does, its attempt ends as it should, and the worker goes on.
+func TestWhateverAHandlerDoes(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		run     func(ctx context.Context, args json.RawMessage) error
+		state   jobs.State
+		cause   jobs.Cause
+		says    []string // in the run's error
+		outcome jobs.Outcome
+	}{
+		{"returns nil", func(context.Context, json.RawMessage) error { return nil }, jobs.Succeeded, "", nil, jobs.OutcomeSuccess},
+		{"fails", func(context.Context, json.RawMessage) error { return errors.New("no money") }, jobs.Terminated, jobs.ByError, []string{"no money"}, jobs.OutcomeError},
+		{"fails for good", func(context.Context, json.RawMessage) error { return jobs.NoRetry(errors.New("no such customer")) }, jobs.Terminated, jobs.ByError, []string{"no such customer"}, jobs.OutcomeFatal},
+		{"panics", func(context.Context, json.RawMessage) error { panic("ouch") }, jobs.Terminated, jobs.ByError, []string{"panic: ouch", "execute_test.go"}, jobs.OutcomeError},
+		{"panics with nil", func(context.Context, json.RawMessage) error { panic(nil) }, jobs.Terminated, jobs.ByError, []string{"panic: panic called with nil"}, jobs.OutcomeError},
+		{"writes to a nil map", func(context.Context, json.RawMessage) error { var m map[string]int; m["a"] = 1; return nil }, jobs.Terminated, jobs.ByError, []string{"nil map", "execute_test.go"}, jobs.OutcomeError},
+		{"ends its goroutine", func(context.Context, json.RawMessage) error { runtime.Goexit(); return nil }, jobs.Terminated, jobs.ByError, []string{"runtime.Goexit", "execute_test.go"}, jobs.OutcomeError},
+		{"overflows with text", func(context.Context, json.RawMessage) error {
+			return errors.New(strings.Repeat("\xff", 100<<10))
+		}, jobs.Terminated, jobs.ByError, []string{"\uFFFD"}, jobs.OutcomeError},
+		{"returns an error that panics", func(context.Context, json.RawMessage) error { return unspeakable{} }, jobs.Terminated, jobs.ByError, []string{"panic: no words"}, jobs.OutcomeError},
+		{"starts many goroutines", func(context.Context, json.RawMessage) error {
+			var wg sync.WaitGroup
+			for range 20_000 {
+				wg.Go(func() { time.Sleep(time.Second) })
+			}
+			wg.Wait()
+			return nil
+		}, jobs.Succeeded, "", nil, jobs.OutcomeSuccess},
+		{"writes 10 MB of log lines", func(ctx context.Context, _ json.RawMessage) error {
+			for range 1000 {
+				jobs.Log(ctx).Info(strings.Repeat("x", 10<<10))
+			}
+			return nil
+		}, jobs.Succeeded, "", nil, jobs.OutcomeSuccess},
+		{"ignores its deadline", func(context.Context, json.RawMessage) error { time.Sleep(time.Hour); return nil }, jobs.Terminated, jobs.ByTimeout, []string{"timeout of 1m0s"}, jobs.OutcomeTimeout},
+		{"returns at its deadline", func(ctx context.Context, _ json.RawMessage) error { <-ctx.Done(); return ctx.Err() }, jobs.Terminated, jobs.ByTimeout, []string{"timeout of 1m0s"}, jobs.OutcomeTimeout},
+		{"returns nil after its deadline", func(ctx context.Context, _ json.RawMessage) error { <-ctx.Done(); return nil }, jobs.Terminated, jobs.ByTimeout, []string{"timeout of 1m0s"}, jobs.OutcomeTimeout},
+		{"complains after its deadline", func(ctx context.Context, _ json.RawMessage) error { <-ctx.Done(); return errors.New("half done") }, jobs.Terminated, jobs.ByTimeout, []string{"then the handler returned: half done"}, jobs.OutcomeTimeout},
+		{"returns nil just before its deadline", func(context.Context, json.RawMessage) error { time.Sleep(time.Minute - time.Nanosecond); return nil }, jobs.Succeeded, "", nil, jobs.OutcomeSuccess},
+		{"has a deadline of its own", func(ctx context.Context, _ json.RawMessage) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		}, jobs.Terminated, jobs.ByError, []string{"deadline exceeded"}, jobs.OutcomeError},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				w, _ := s.start(worker.Config{Slots: 4},
+					handler(jobs.Options{Timeout: time.Minute}, c.run),
+					handler(jobs.Options{Key: "other"}, func(context.Context, json.RawMessage) error { return nil }))
+				id := s.create("j", struct{}{})
+				beside := s.create("other", struct{}{})
+				time.Sleep(2 * time.Hour)
+				in := s.wantState(id, c.state, c.cause)
+				for _, says := range c.says {
+					if !strings.Contains(in.Error, says) {
+						t.Errorf("error is %.300q..., want it to say %q", in.Error, says)
+					}
+				}
+				if len(in.Error) > jobs.MaxError {
+					t.Errorf("error has %d bytes", len(in.Error))
+				}
+				s.wantState(beside, jobs.Succeeded, "")
+				s.wantState(s.create("other", struct{}{}), jobs.Succeeded, "")
+				want := map[jobs.Outcome]uint64{jobs.OutcomeSuccess: 2}
+				want[c.outcome]++
+				wantFinished(t, w, want)
+				if st := w.Stats(); st.Running != 0 || st.Free != 4 || st.Stuck != 0 {
+					t.Errorf("stats are %+v, want all slots free", st)
+				}
+			})
+		})
+	}
+}
+
+func TestRetriesComeBackAsOffers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		var numbers []uint32
+		s.start(worker.Config{Slots: 1}, handler(jobs.Options{Retries: 2}, func(ctx context.Context, _ json.RawMessage) error {
+			numbers = append(numbers, jobs.Attempt(ctx).Number)
+			if len(numbers) < 3 {
+				return errors.New("not yet")
+			}
+			return nil
+		}))
+		began := time.Now()
+		s.wantState(s.create("j", struct{}{}), jobs.Succeeded, "")
+		if fmt.Sprint(numbers) != "[1 2 3]" || time.Since(began) > 0 {
+			t.Errorf("attempts %v took %v, want three at once", numbers, time.Since(began))
+		}
+	})
+}
+
+func TestSnoozeCostsNoRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		w, _ := s.start(worker.Config{}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error {
+			return fmt.Errorf("wait: %w", jobs.Snooze(time.Minute))
+		}))
+		in := s.wantState(s.create("j", struct{}{}), jobs.Failed, jobs.BySnooze)
+		if !in.RetryAt.Equal(time.Now().UTC().Add(time.Minute)) || in.Failures != 0 {
+			t.Errorf("back at %v after %d failures", in.RetryAt, in.Failures)
+		}
+		wantFinished(t, w, map[jobs.Outcome]uint64{jobs.OutcomeSnooze: 1})
+	})
+}
+
+// The deadline is measured from before the claim was sent, by the difference of two times of the store: neither a
+// slow answer nor a store whose clock is wrong makes it late.
+func TestTheDeadlineCountsFromTheClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+			results := apply()
+			if batch[0].Command.Verb() == jobs.VerbClaim {
+				time.Sleep(4 * time.Second)
+				in := *results[0].Instances[0]
+				in.Started, in.Deadline = in.Started.Add(-time.Hour), in.Deadline.Add(-time.Hour)
+				results[0].Instances = []*jobs.Instance{&in}
+			}
+			return results
+		})
+		began := time.Now()
+		var deadline time.Time
+		s.start(worker.Config{}, handler(jobs.Options{Timeout: 10 * time.Second}, func(ctx context.Context, _ json.RawMessage) error {
+			deadline, _ = ctx.Deadline()
+			return nil
+		}))
+		s.create("j", struct{}{})
+		time.Sleep(5 * time.Second)
+		if got := deadline.Sub(began); got != 10*time.Second {
+			t.Errorf("deadline is %v after the claim, want 10s", got)
+		}
+	})
+}
+
+// A handler that ignores its timeout: the attempt is over for the store at once, the slot is not free until it
+// returns, and it is shown as stuck.
+func TestAHandlerThatOutlivesItsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		w, _ := s.start(worker.Config{Slots: 1}, handler(jobs.Options{Timeout: 5 * time.Second, Retries: 1}, g.run))
+		id := s.create("j", struct{}{})
+		time.Sleep(6*time.Second + time.Millisecond)
+		if in := s.wantState(id, jobs.Failed, jobs.ByTimeout); !in.Lingering || in.Offerable() {
+			t.Error("the retry can be claimed although the handler has not returned")
+		}
+		wantErr(t, g.cause(0), jobs.ErrTimeout)
+		if st := w.Stats(); st.Free != 0 || st.Running != 1 || st.Stuck != 0 {
+			t.Errorf("stats are %+v, want the slot taken", st)
+		}
+		time.Sleep(13 * time.Second)
+		if st := w.Stats(); st.Stuck != 1 {
+			t.Errorf("stats are %+v, want one stuck", st)
+		}
+		if b := s.lastBeat(); len(b.Running) != 1 || !b.Running[0].Stuck {
+			t.Errorf("beat is %+v, want it to tell of a stuck handler", b)
+		}
+		s.set(func(s *stage) { s.quiet = true })
+		g.open <- nil
+		if in := s.wantState(id, jobs.Failed, jobs.ByTimeout); in.Lingering {
+			t.Error("still waits for the handler")
+		}
+		s.offer(offerOf(s.row(id)))
+		synctest.Wait()
+		g.open <- nil
+		s.wantState(id, jobs.Succeeded, "")
+		if st := w.Stats(); st.Free != 1 || st.Stuck != 0 {
+			t.Errorf("stats are %+v, want the slot free", st)
+		}
+	})
+}
+
+func TestManyRunsMakeSeveralBeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		s.start(worker.Config{}, handler(jobs.Options{}, g.run))
+		const n = 4500
+		for range n {
+			s.create("j", struct{}{})
+		}
+		if g.inside() != n {
+			t.Fatalf("%d handlers run, want %d", g.inside(), n)
+		}
+		s.set(func(s *stage) { s.beats = nil })
+		time.Sleep(4 * time.Second)
+		s.mu.Lock()
+		var sizes []int
+		for i, b := range s.beats {
+			sizes = append(sizes, len(b.Running))
+			if b.More != (i < len(s.beats)-1) {
+				t.Errorf("beat %d of %d has More %v", i, len(s.beats), b.More)
+			}
+		}
+		s.mu.Unlock()
+		if fmt.Sprint(sizes) != "[2000 2000 500]" {
+			t.Errorf("beats name %v runs", sizes)
+		}
+		close(g.open)
+		synctest.Wait()
+	})
+}
+
+func TestProgressRidesInBeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		s.start(worker.Config{}, handler(jobs.Options{}, func(ctx context.Context, args json.RawMessage) error {
+			for i := range int64(1000) {
+				jobs.Progress(ctx, i, 1000, "")
+			}
+			jobs.Progress(ctx, -3, -10, strings.Repeat("é", 300))
+			return g.run(ctx, args)
+		}))
+		s.create("j", struct{}{})
+		synctest.Wait()
+		s.set(func(s *stage) { s.beats = nil })
+		time.Sleep(4 * time.Second)
+		b := s.lastBeat()
+		if len(b.Running) != 1 || b.Running[0].Progress == nil {
+			t.Fatalf("beat is %+v, want progress", b)
+		}
+		if p := *b.Running[0].Progress; p.Done != 0 || p.Total != 0 || p.Text != strings.Repeat("é", 100) {
+			t.Errorf("progress is %+v, want nothing negative and at most 200 bytes", p)
+		}
+		s.set(func(s *stage) {
+			if len(s.beats) > 2 {
+				t.Errorf("%d beats in 4 s: progress must not make more", len(s.beats))
+			}
+		})
+		g.open <- nil
+	})
+}
+
+func TestCheckpointsReachTheNextAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		type place struct{ Page int }
+		var found []string
+		s.start(worker.Config{}, handler(jobs.Options{Retries: 1}, func(ctx context.Context, _ json.RawMessage) error {
+			var at place
+			ok, err := jobs.Load(ctx, &at)
+			found = append(found, fmt.Sprint(ok, at.Page, err))
+			if err := jobs.Save(ctx, strings.Repeat("x", jobs.MaxCheckpoint)); err == nil || !errors.Is(err, jobs.BadInput) {
+				t.Errorf("a checkpoint that is too large: %v", err)
+			}
+			if err := jobs.Result(ctx, strings.Repeat("x", jobs.MaxResult)); err == nil || !errors.Is(err, jobs.BadInput) {
+				t.Errorf("a result that is too large: %v", err)
+			}
+			if err := jobs.Result(ctx, func() {}); err == nil {
+				t.Error("a function is no result")
+			}
+			if ok {
+				return nil
+			}
+			if err := jobs.Save(ctx, place{7}); err != nil {
+				return err
+			}
+			if _, err := jobs.Load(ctx, &at); err != nil || at.Page != 7 {
+				t.Errorf("loads page %d, %v right after it was saved", at.Page, err)
+			}
+			return errors.New("once more")
+		}))
+		s.wantState(s.create("j", struct{}{}), jobs.Succeeded, "")
+		if fmt.Sprint(found) != "[false 0 <nil> true 7 <nil>]" {
+			t.Errorf("attempts found %v", found)
+		}
+	})
+}
+
+// What the leader says to stop is stopped; what it says on top changes nothing.
+func TestStops(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		byBeat bool
+	}{{"by signal", false}, {"by beat", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				causes := make(chan error, 1)
+				w, _ := s.start(worker.Config{}, handler(jobs.Options{}, heedful(causes)))
+				id := s.create("j", struct{}{})
+				synctest.Wait()
+				in := s.do(jobs.Cancel{ID: id})
+				if !in.Lingering {
+					t.Fatal("a cancelled run must wait for its handler")
+				}
+				stop := bus.Stop{ID: id, Attempt: 1, By: "person:ann", Reason: "a mistake"}
+				if c.byBeat {
+					s.set(func(s *stage) { s.stops = []bus.Stop{stop, stop} })
+					time.Sleep(4 * time.Second)
+				} else {
+					s.tell(w, stop)
+					s.tell(w, stop)
+				}
+				var cancelled *jobs.CancelledError
+				if err := <-causes; !errors.As(err, &cancelled) || cancelled.By != "person:ann" || cancelled.Reason != "a mistake" {
+					t.Errorf("the cause is %v", err)
+				}
+				if in := s.wantState(id, jobs.Cancelled, jobs.ByPerson); in.Lingering {
+					t.Error("the handler has returned, and nobody knows")
+				}
+				if n := len(sent[jobs.Finish](s)); n > 0 {
+					t.Errorf("%d results of a cancelled run were sent", n)
+				}
+				if st := w.Stats(); st.Stopped != 1 || st.Running != 0 {
+					t.Errorf("stats are %+v, want one stopped", st)
+				}
+			})
+		})
+	}
+}
+
+// Nothing is said of an attempt that was taken away, but its handler keeps its slot until it returns.
+func TestAStaleAttemptIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		w, _ := s.start(worker.Config{Slots: 1}, handler(jobs.Options{}, g.run))
+		id := s.create("j", struct{}{})
+		synctest.Wait()
+		s.tell(w, bus.Stop{ID: id, Attempt: 1, Stale: true})
+		wantErr(t, g.cause(0), jobs.ErrLeaseLost)
+		time.Sleep(20 * time.Second)
+		if b := s.lastBeat(); len(b.Running) != 0 {
+			t.Errorf("the beat claims %v, which was taken away", b.Running)
+		}
+		if st := w.Stats(); st.Free != 0 || st.Stuck != 1 {
+			t.Errorf("stats are %+v, want the slot taken and the handler stuck", st)
+		}
+		g.open <- nil
+		synctest.Wait()
+		if f, r := sent[jobs.Finish](s), sent[jobs.Returned](s); len(f)+len(r) > 0 {
+			t.Errorf("sent %v %v of an attempt that was taken away", f, r)
+		}
+		if st := w.Stats(); st.Free != 1 {
+			t.Errorf("stats are %+v, want the slot free", st)
+		}
+	})
+}
+
+// A run is cancelled while its success is on its way: its slots must not wait for the lease to lapse.
+func TestCancelledWhileItFinishes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		var id jobs.ID
+		s.start(worker.Config{}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error {
+			s.do(jobs.Cancel{ID: id})
+			return nil
+		}))
+		s.set(func(s *stage) { s.quiet = true })
+		id = s.create("j", struct{}{})
+		s.offer(offerOf(s.row(id)))
+		if in := s.wantState(id, jobs.Cancelled, jobs.ByPerson); in.Lingering {
+			t.Error("the handler has returned, and nobody knows")
+		}
+	})
+}
+
+// Only a control plane may stop runs.
+func TestOthersCannotStopRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		w, _ := s.start(worker.Config{}, handler(jobs.Options{}, g.run))
+		id := s.create("j", struct{}{})
+		synctest.Wait()
+		other := s.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Client, Name: "eve"})
+		defer other.Close()
+		_ = other.Signal(t.Context(), bus.Signal{Topic: bus.TopicCancel, To: w.Name(), Data: bus.Encode(bus.Stop{ID: id, Attempt: 1})})
+		s.must(s.node.Signal(t.Context(), bus.Signal{Topic: bus.TopicCancel, Tenant: jobs.DefaultTenant, To: w.Name(), Data: []byte("{")}))
+		if err := g.cause(0); err != nil {
+			t.Errorf("the run was stopped: %v", err)
+		}
+		g.open <- nil
+		s.wantState(id, jobs.Succeeded, "")
+	})
+}

@@ -1,0 +1,346 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/membus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// stage is what a worker needs around it: a store, a bus, and a leader who does as the test says. It hears
+// everything that the worker says.
+type stage struct {
+	t     *testing.T
+	hub   *membus.Hub
+	store metastore.Full
+	node  bus.Bus
+	queue string
+
+	mu       sync.Mutex
+	silent   bool        // the leader answers no beats
+	forgot   bool        // the leader says once that it does not know the worker
+	lists    int         // offers in a list; 0 = each by itself
+	quiet    bool        // nothing is offered by itself
+	stops    []bus.Stop  // told with the next beat's answer
+	between  interceptor // stands between the worker and the store
+	beats    []bus.Beat
+	back     []bus.Offer
+	lines    []metastore.LogLine
+	commands []jobs.Command // that reached the store
+	at       []time.Time    // when
+}
+
+// interceptor may answer a batch in the store's place, or say something else than the store did.
+type interceptor func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result
+
+func newStage(t *testing.T) *stage {
+	s := &stage{t: t, hub: membus.New(), store: memstore.Open(memstore.Config{})}
+	s.node = s.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"})
+	t.Cleanup(func() { _ = s.node.Close() })
+	var err error
+	if s.queue, err = s.node.Open(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	s.must(s.node.Serve(t.Context(), bus.ServiceBeat, s.answer))
+	s.must(s.node.Listen(t.Context(), "*", bus.TopicBack, "", func(sig bus.Signal) {
+		b, err := bus.Decode[bus.Back](sig.Data)
+		s.must(err)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.back = append(s.back, b.Offers...)
+	}))
+	s.must(s.node.Listen(t.Context(), "*", bus.TopicLog, "", func(sig bus.Signal) {
+		lines, err := metastore.DecodeLogLines(sig.Data)
+		s.must(err)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.lines = append(s.lines, lines...)
+	}))
+	return s
+}
+
+func (s *stage) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Error(err)
+	}
+}
+
+// answer is the leader's answer to a beat.
+func (s *stage) answer(_ context.Context, _ bus.Principal, raw []byte) ([]byte, error) {
+	b, err := bus.Decode[bus.Beat](raw)
+	s.must(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beats = append(s.beats, b)
+	if s.silent {
+		return nil, jobs.Refuse(jobs.Unavailable, "no leader")
+	}
+	a := bus.BeatAnswer{Queue: s.queue, Lease: 15_000, Unknown: s.forgot && b.Info == nil, Stop: s.stops}
+	s.stops = nil
+	if b.Info != nil {
+		s.forgot = false
+	}
+	return bus.Encode(a), nil
+}
+
+// Apply is the store as the worker has it.
+func (s *stage) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+	if err := ctx.Err(); err != nil {
+		return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "%v", err))
+	}
+	s.mu.Lock()
+	between := s.between
+	s.mu.Unlock()
+	apply := func() []metastore.Result { return s.apply(batch) }
+	if between != nil {
+		return between(batch, apply)
+	}
+	return apply()
+}
+
+// apply applies, remembers, and offers what can be claimed.
+func (s *stage) apply(batch []jobs.Envelope) []metastore.Result {
+	results := s.store.Apply(context.Background(), batch)
+	s.mu.Lock()
+	for _, e := range batch {
+		s.commands, s.at = append(s.commands, e.Command), append(s.at, time.Now())
+	}
+	quiet := s.quiet
+	s.mu.Unlock()
+	if quiet {
+		return results
+	}
+	for _, r := range results {
+		for _, in := range r.Instances {
+			if r.Err == nil && !r.Existing && in.Offerable() {
+				s.offer(offerOf(in))
+			}
+		}
+	}
+	return results
+}
+
+func offerOf(in *jobs.Instance) bus.Offer {
+	return bus.Offer{ID: in.ID, Attempt: in.Next(), Key: in.Key}
+}
+
+// offer puts a list on the shared lane.
+func (s *stage) offer(list ...bus.Offer) {
+	s.must(s.node.Offer(context.Background(), s.queue, bus.Lane{Tenant: jobs.DefaultTenant, App: "default"}, list))
+}
+
+// hand hands a list to one worker.
+func (s *stage) hand(w *worker.Worker, list ...bus.Offer) {
+	s.must(s.node.Hand(context.Background(), bus.Lane{Tenant: jobs.DefaultTenant, App: "default", Worker: w.Name()}, list))
+}
+
+// new makes a worker of the stage.
+func (s *stage) new(cfg worker.Config, js ...jobs.Job) *worker.Worker {
+	s.t.Helper()
+	if cfg.Name == "" {
+		cfg.Name = "w"
+	}
+	end := s.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: cfg.Name})
+	s.t.Cleanup(func() { _ = end.Close() })
+	w, err := worker.New(cfg, s, end, js...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return w
+}
+
+// start runs a worker and waits until it is at work. stop ends it, and waits until Run has returned.
+func (s *stage) start(cfg worker.Config, js ...jobs.Job) (w *worker.Worker, stop func()) {
+	s.t.Helper()
+	w = s.new(cfg, js...)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	synctest.Wait()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		s.must(<-ended)
+	})
+	s.t.Cleanup(stop)
+	return w, stop
+}
+
+// create makes a run, which is offered unless the stage is quiet.
+func (s *stage) create(key jobs.Key, args any, how ...jobs.How) jobs.ID {
+	s.t.Helper()
+	wish, err := jobs.Trigger[any](key).Wish(args, how...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r := s.apply([]jobs.Envelope{s.envelope(wish)})[0]
+	if r.Err != nil {
+		s.t.Fatal(r.Err)
+	}
+	return wish.ID
+}
+
+func (s *stage) envelope(k jobs.Command) jobs.Envelope {
+	return jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}
+}
+
+// do applies a command that is not the worker's.
+func (s *stage) do(k jobs.Command) *jobs.Instance {
+	s.t.Helper()
+	r := s.apply([]jobs.Envelope{s.envelope(k)})[0]
+	if r.Err != nil {
+		s.t.Fatalf("%s: %v", k.Verb(), r.Err)
+	}
+	return r.Instance()
+}
+
+// stop tells a worker to end an attempt, over the bus.
+func (s *stage) tell(w *worker.Worker, stop bus.Stop) {
+	s.must(s.node.Signal(context.Background(), bus.Signal{Topic: bus.TopicCancel, Tenant: jobs.DefaultTenant, To: w.Name(), Data: bus.Encode(stop)}))
+}
+
+// row is a run as the store has it.
+func (s *stage) row(id jobs.ID) *jobs.Instance {
+	s.t.Helper()
+	in, err := s.store.Instance(context.Background(), jobs.DefaultTenant, id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return in
+}
+
+// wantState waits until all that can happen now has happened, and compares a run's state.
+func (s *stage) wantState(id jobs.ID, want jobs.State, cause jobs.Cause) *jobs.Instance {
+	s.t.Helper()
+	synctest.Wait()
+	in := s.row(id)
+	if in.State != want || in.Cause != cause {
+		s.t.Errorf("run is %s (%s), want %s (%s); its error is %.300q", in.State, in.Cause, want, cause, in.Error)
+	}
+	return in
+}
+
+// sent are the commands of one kind that reached the store.
+func sent[T jobs.Command](s *stage) (list []T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.commands {
+		if k, ok := k.(T); ok {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// intercept puts fn between the worker and the store; nil takes it away.
+func (s *stage) intercept(fn interceptor) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.between = fn
+}
+
+// set changes what the leader does.
+func (s *stage) set(fn func(*stage)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fn(s)
+}
+
+func (s *stage) lastBeat() bus.Beat {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.beats) == 0 {
+		return bus.Beat{}
+	}
+	return s.beats[len(s.beats)-1]
+}
+
+// unavailable answers everything of one verb as not done; 0 = of all.
+func unavailable(v jobs.Verb) interceptor {
+	return func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+		if v == 0 || batch[0].Command.Verb() == v {
+			return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "the store is away"))
+		}
+		return apply()
+	}
+}
+
+// handler is a triggered job named "j" that takes any arguments.
+func handler(o jobs.Options, fn func(ctx context.Context, args json.RawMessage) error) jobs.Job {
+	if o.Key == "" {
+		o.Key = "j"
+	}
+	return jobs.NewTriggered(jobs.TriggeredFunc[json.RawMessage](fn), o)
+}
+
+// gate is a handler that waits until it is let through, whatever its context says.
+type gate struct {
+	mu      sync.Mutex
+	entered []context.Context
+	open    chan error
+}
+
+func newGate() *gate { return &gate{open: make(chan error)} }
+
+func (g *gate) run(ctx context.Context, _ json.RawMessage) error {
+	g.mu.Lock()
+	g.entered = append(g.entered, ctx)
+	g.mu.Unlock()
+	return <-g.open
+}
+
+// inside is how many handlers have been entered.
+func (g *gate) inside() int {
+	synctest.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.entered)
+}
+
+func (g *gate) cause(i int) error {
+	synctest.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return context.Cause(g.entered[i])
+}
+
+// heedful waits for the end of its context and says why it ended.
+func heedful(causes chan<- error) func(context.Context, json.RawMessage) error {
+	return func(ctx context.Context, _ json.RawMessage) error {
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return ctx.Err()
+	}
+}
+
+func wantErr(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("got error %v, want %v", err, want)
+	}
+}
+
+func wantFinished(t *testing.T, w *worker.Worker, want map[jobs.Outcome]uint64) {
+	t.Helper()
+	if got := w.Stats().Finished; !maps.Equal(got, want) {
+		t.Errorf("finished %v, want %v", got, want)
+	}
+}
+
+func sorted[T any](list []T, less func(a, b T) int) []T {
+	list = slices.Clone(list)
+	slices.SortFunc(list, less)
+	return list
+}
