@@ -1,0 +1,276 @@
+package busstore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/membus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+)
+
+var (
+	node   = bus.Principal{Tenant: "default", Role: bus.Node, Name: "n1"}
+	worker = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "billing"}
+	client = bus.Principal{Tenant: "default", Role: bus.Client, Name: "shop"}
+)
+
+// A command or a question that is added to the words gets its row here, or this fails.
+func TestEveryVerbHasItsRow(t *testing.T) {
+	for v := jobs.Verb(1); v.String() != "?"; v++ {
+		if _, ok := mayCommand[v]; !ok {
+			t.Errorf("command %s has no row: who may send it?", v)
+		}
+	}
+	for v := verb(1); v.String() != "?"; v++ {
+		if _, ok := mayAsk[v]; !ok {
+			t.Errorf("question %s has no row: who may ask it?", v)
+		}
+	}
+}
+
+// The whole table, as it is meant: who may send what.
+func TestAuthority(t *testing.T) {
+	id := jobs.ID{1}
+	for _, c := range []struct {
+		command jobs.Command
+		may     string
+	}{
+		{jobs.Register{Worker: "billing-5f"}, "worker"},
+		{jobs.Edit{}, ""},
+		{jobs.Pause{}, ""},
+		{jobs.Resume{}, ""},
+		{jobs.Create{}, "worker client"},
+		{jobs.Fire{}, ""},
+		{jobs.Release{}, ""},
+		{jobs.Claim{ID: id, Worker: "billing-5f"}, "worker"},
+		{jobs.Finish{ID: id, Worker: "billing-5f"}, "worker"},
+		{jobs.Returned{ID: id, Worker: "billing-5f"}, "worker"},
+		{jobs.Checkpoint{ID: id, Worker: "billing-5f"}, "worker"},
+		{jobs.Expire{}, ""},
+		{jobs.Cancel{}, "client"},
+		{jobs.Configure{}, ""},
+		{jobs.Lead{}, ""},
+		{jobs.Refresh{}, ""},
+		{jobs.Forget{}, ""},
+		{jobs.Hand{}, ""},
+	} {
+		for _, from := range []bus.Principal{node, worker, client, {Tenant: "default", Role: "stranger", Name: "x"}, {}} {
+			e := jobs.Envelope{Tenant: "default", Actor: "person:ann", Command: c.command}
+			err := authorize(from, &e)
+			may := from.Role == bus.Node || strings.Contains(c.may, string(from.Role)) && from.Role != ""
+			if may != (err == nil) || !may && !errors.Is(err, jobs.Forbidden) {
+				t.Errorf("%s sends %s: %v", from.Actor(), c.command.Verb(), err)
+			}
+			if err == nil && from.Role != bus.Node && e.Actor != from.Actor() {
+				t.Errorf("%s sends %s as %s", from.Actor(), c.command.Verb(), e.Actor)
+			}
+		}
+	}
+}
+
+func TestReadAuthority(t *testing.T) {
+	for v, may := range map[verb]string{
+		askDefinition: "worker client", askInstance: "worker client", askDefinitions: "client", askInstances: "client",
+		askLedger: "client", askCounts: "client", askGlobal: "client", 99: "",
+	} {
+		for _, from := range []bus.Principal{node, worker, client, {Role: "stranger"}} {
+			allowed := from.Role == bus.Node || strings.Contains(may, string(from.Role))
+			if err := reads(from, v, &question{Tenant: from.Tenant}); allowed != (err == nil) {
+				t.Errorf("%s reads %s: %v", from.Actor(), v, err)
+			}
+			err := reads(from, v, &question{Tenant: "other"})
+			if from.Role == bus.Node && err != nil || from.Role != bus.Node && !errors.Is(err, jobs.Forbidden) {
+				t.Errorf("%s reads %s of another tenant: %v", from.Actor(), v, err)
+			}
+			if from.Role != bus.Node && reads(from, v, &question{Tenant: "*"}) == nil {
+				t.Errorf("%s reads %s of all tenants", from.Actor(), v)
+			}
+		}
+	}
+}
+
+func TestSpeaksFor(t *testing.T) {
+	for _, c := range []struct {
+		principal, worker string
+		want              bool
+	}{
+		{"billing", "billing", true}, {"billing", "billing-5f2a", true},
+		{"billing", "billing-", false}, {"billing", "billing2", false}, {"billing", "bill", false}, {"billing", "", false},
+		{"billing", "Billing-5f", false}, {"billing-5f", "billing", false},
+	} {
+		if got := speaksFor(c.principal, c.worker); got != c.want {
+			t.Errorf("%s speaks for %q: %v", c.principal, c.worker, got)
+		}
+	}
+}
+
+// house is a served store and the bus before it.
+type house struct {
+	hub   *membus.Hub
+	store metastore.Full
+	n     int
+}
+
+func newHouse(t *testing.T, c Config) *house {
+	t.Helper()
+	h := &house{hub: membus.New(), store: memstore.Open(memstore.Config{})}
+	if err := Serve(t.Context(), h.hub.As(node), h.store, c); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h *house) as(p bus.Principal) metastore.Store { return New(h.hub.As(p), p) }
+
+// send applies one command through a store and answers with its result.
+func (h *house) send(t *testing.T, s metastore.Store, c jobs.Command) metastore.Result {
+	t.Helper()
+	h.n++
+	return s.Apply(t.Context(), []jobs.Envelope{{ID: jobs.DerivedID(fmt.Sprint(h.n)), Command: c}})[0]
+}
+
+func (h *house) must(t *testing.T, s metastore.Store, c jobs.Command) jobs.Effect {
+	t.Helper()
+	r := h.send(t, s, c)
+	if r.Err != nil {
+		t.Fatalf("%s: %v", c.Verb(), r.Err)
+	}
+	return r.Effect
+}
+
+func (h *house) refused(t *testing.T, s metastore.Store, c jobs.Command, code jobs.Code) {
+	t.Helper()
+	if r := h.send(t, s, c); !errors.Is(r.Err, code) {
+		t.Errorf("%s %+v: %v, want %s", c.Verb(), c, r.Err, code)
+	}
+}
+
+func register(app, worker string, key jobs.Key) jobs.Register {
+	return jobs.Register{App: app, Worker: worker, Start: true, Job: jobs.Declaration{Key: key, Kind: jobs.Triggered}}
+}
+
+// A worker that tells lies is refused, and what it may do is done in its own name.
+func TestWorkerThatLies(t *testing.T) {
+	h := newHouse(t, Config{})
+	w, c, n := h.as(worker), h.as(client), h.as(node)
+	h.must(t, w, register("billing", "billing-1", "charge"))
+	run := jobs.ID{7}
+	in := h.must(t, c, jobs.Create{ID: run, Key: "charge", Args: []byte(`{"a":1}`)}).Instance()
+	if in.Actor != "client:shop" {
+		t.Errorf("created by %s", in.Actor)
+	}
+	claim := jobs.Claim{ID: run, Worker: "billing-1", Attempt: 1}
+	h.refused(t, w, jobs.Claim{ID: run, Worker: "shipping-1", Attempt: 1}, jobs.Forbidden)
+	h.refused(t, w, jobs.Claim{ID: run, Worker: "billing-1", Attempt: 2}, jobs.Stale)
+	h.refused(t, w, jobs.Claim{ID: jobs.ID{9}, Worker: "billing-1", Attempt: 1}, jobs.NotFound)
+	if got := h.must(t, w, claim).Instance(); string(got.Args) != `{"a":1}` {
+		t.Errorf("a claim is answered with arguments %s", got.Args)
+	}
+	finish := jobs.Finish{ID: run, Worker: "billing-1", Attempt: 1, Outcome: jobs.OutcomeSuccess, Result: []byte(`"ok"`)}
+	with := func(change func(*jobs.Finish)) jobs.Finish { f := finish; change(&f); return f }
+	// Attempts that are not the current one, workers that do not have it, results that are none.
+	h.refused(t, w, with(func(f *jobs.Finish) { f.Attempt = 0 }), jobs.BadInput)
+	h.refused(t, w, with(func(f *jobs.Finish) { f.Attempt = 2 }), jobs.Stale)
+	h.refused(t, w, with(func(f *jobs.Finish) { f.Worker = "billing-2" }), jobs.Forbidden)
+	h.refused(t, w, with(func(f *jobs.Finish) { f.Worker = "shipping-1" }), jobs.Forbidden)
+	h.refused(t, w, with(func(f *jobs.Finish) { f.Outcome = 9 }), jobs.BadInput)
+	h.refused(t, w, with(func(f *jobs.Finish) { f.Result = []byte("none") }), jobs.BadInput)
+	h.refused(t, w, with(func(f *jobs.Finish) { f.Result = make([]byte, jobs.MaxResult+1) }), jobs.BadInput)
+	h.refused(t, w, with(func(f *jobs.Finish) { f.Delay = -time.Second }), jobs.BadInput)
+	h.refused(t, c, finish, jobs.Forbidden)
+	// Once, twice: one result.
+	done := h.must(t, w, finish).Instance()
+	again := h.must(t, w, finish)
+	if done.State != jobs.Succeeded || again.Instance().State != jobs.Succeeded || !again.Existing {
+		t.Errorf("finished %s, then %s (existing %v)", done.State, again.Instance().State, again.Existing)
+	}
+	if len(done.Args)+len(done.Result) > 0 {
+		t.Error("the answer to a finish repeats what was sent")
+	}
+	h.refused(t, w, with(func(f *jobs.Finish) { f.Outcome, f.Result = jobs.OutcomeError, nil }), jobs.Conflict)
+	if kept, err := n.Instance(t.Context(), "default", run); err != nil || string(kept.Result) != `"ok"` {
+		t.Errorf("kept %v, %v", kept, err)
+	}
+	// After a cancel, the attempt is over.
+	other := jobs.ID{8}
+	h.must(t, c, jobs.Create{ID: other, Key: "charge"})
+	h.must(t, w, jobs.Claim{ID: other, Worker: "billing-1", Attempt: 1})
+	h.must(t, c, jobs.Cancel{ID: other})
+	h.refused(t, w, with(func(f *jobs.Finish) { f.ID = other }), jobs.Conflict)
+	h.must(t, w, jobs.Returned{ID: other, Worker: "billing-1", Attempt: 1})
+}
+
+// Tenants do not see each other, and names in envelopes are not believed.
+func TestTenantsAndActors(t *testing.T) {
+	h := newHouse(t, Config{})
+	w := h.as(worker)
+	h.must(t, w, register("billing", "billing", "charge"))
+	foreign := h.as(bus.Principal{Tenant: "other", Role: bus.Worker, Name: "billing"})
+	h.must(t, foreign, register("billing", "billing", "charge")) // its own job of the same key
+	envelope := func(tenant jobs.Tenant, actor string) []jobs.Envelope {
+		return []jobs.Envelope{{ID: jobs.ID{1}, Tenant: tenant, Actor: actor, Command: jobs.Create{ID: jobs.NewID(time.Now()), Key: "charge"}}}
+	}
+	if r := foreign.Apply(t.Context(), envelope("default", "")); !errors.Is(r[0].Err, jobs.Forbidden) {
+		t.Errorf("a foreign tenant: %v", r[0].Err)
+	}
+	if r := w.Apply(t.Context(), envelope("default", "person:ann")); r[0].Err != nil || r[0].Instance().Actor != "worker:billing" {
+		t.Errorf("a worker speaks as %s, %v", r[0].Instance().Actor, r[0].Err)
+	}
+	if r := h.as(node).Apply(t.Context(), envelope("other", "person:ann")); r[0].Err != nil || r[0].Instance().Actor != "person:ann" || r[0].Instance().Tenant != "other" {
+		t.Errorf("a node names a person: %+v, %v", r[0].Instance(), r[0].Err)
+	}
+	h.refused(t, h.as(client), jobs.Create{ID: jobs.ID{5}, Key: "charge", Origin: jobs.FromPerson}, jobs.Forbidden)
+	if _, err := foreign.Definition(t.Context(), "default", "charge"); !errors.Is(err, jobs.Forbidden) {
+		t.Errorf("reading a foreign job: %v", err)
+	}
+	if _, err := w.Instances(t.Context(), metastore.InstanceQuery{}); !errors.Is(err, jobs.Forbidden) {
+		t.Errorf("a worker lists runs: %v", err)
+	}
+	if _, err := w.Instance(t.Context(), "", jobs.ID{42}); !errors.Is(err, jobs.NotFound) {
+		t.Errorf("no such run: %v", err)
+	}
+}
+
+// Where the server knows a worker's app, the worker stays in it.
+func TestWorkersStayInTheirApp(t *testing.T) {
+	h := newHouse(t, Config{App: func(p bus.Principal) string { return p.Name }})
+	shipping := bus.Principal{Tenant: "default", Role: bus.Worker, Name: "shipping"}
+	h.must(t, h.as(worker), register("billing", "billing", "charge"))
+	h.refused(t, h.as(worker), register("shipping", "billing", "ship"), jobs.Forbidden)
+	run := jobs.ID{1}
+	h.must(t, h.as(client), jobs.Create{ID: run, Key: "charge"})
+	h.refused(t, h.as(shipping), jobs.Claim{ID: run, Worker: "shipping", Attempt: 1}, jobs.Forbidden)
+	if _, err := h.as(shipping).Instance(t.Context(), "", run); !errors.Is(err, jobs.Forbidden) {
+		t.Errorf("reading a run of another app: %v", err)
+	}
+	if _, err := h.as(shipping).Definition(t.Context(), "", "charge"); !errors.Is(err, jobs.Forbidden) {
+		t.Errorf("reading a job of another app: %v", err)
+	}
+	h.must(t, h.as(worker), jobs.Claim{ID: run, Worker: "billing-1", Attempt: 1})
+}
+
+// The run that gets a freed slot is not the business of the worker that freed it.
+func TestAnswersHoldOwnRunsOnly(t *testing.T) {
+	h := newHouse(t, Config{})
+	w, c := h.as(worker), h.as(client)
+	r := register("billing", "billing", "charge")
+	r.Job.Code.MaxConcurrency = new(1)
+	h.must(t, w, r)
+	for i := range byte(2) {
+		h.must(t, c, jobs.Create{ID: jobs.ID{1 + i}, Key: "charge", Args: []byte(`{"secret":1}`)})
+	}
+	h.must(t, w, jobs.Claim{ID: jobs.ID{1}, Worker: "billing", Attempt: 1})
+	e := h.must(t, w, jobs.Finish{ID: jobs.ID{1}, Worker: "billing", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+	if len(e.Instances) != 1 || e.Instance().ID != (jobs.ID{1}) {
+		t.Errorf("%d runs in the answer", len(e.Instances))
+	}
+	if in, err := h.store.Instance(t.Context(), "default", jobs.ID{2}); err != nil || !in.Holds || string(in.Args) != `{"secret":1}` {
+		t.Errorf("the slot was not handed on, or the row was trimmed: %+v, %v", in, err)
+	}
+}

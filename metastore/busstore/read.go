@@ -1,0 +1,115 @@
+package busstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// The client's reads. Each may be asked again without harm, so all that fails on the way is.
+
+// ask puts a question until it is answered, ctx ends or half a minute is over.
+func ask[R jobs.Row](ctx context.Context, s *store, v verb, q question) (reply, []R, error) {
+	if q.Tenant == "" {
+		q.Tenant = s.as.Tenant
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	request := encodeQuestion(v, q)
+	var p pause
+	for tries := 0; ; tries++ {
+		answer, err := call(ctx, s.calls, request, tries)
+		if err == nil {
+			return decodeRows[R](answer)
+		}
+		if code := jobs.CodeOf(err); code != jobs.Unknown && code != jobs.Unavailable {
+			return reply{}, nil, err
+		}
+		if errors.Is(err, bus.ErrClosed) || !p.wait(ctx) {
+			return reply{}, nil, jobs.Refuse(jobs.Unavailable, "read %s: %v", v, err)
+		}
+	}
+}
+
+// one is the only row of an answer.
+func one[R jobs.Row](ctx context.Context, s *store, v verb, q question) (row R, err error) {
+	_, rows, err := ask[R](ctx, s, v, q)
+	if err == nil && len(rows) != 1 {
+		err = jobs.Invalid("busstore: %d rows in the answer, want one", len(rows))
+	}
+	if err != nil {
+		return row, err
+	}
+	return rows[0], nil
+}
+
+// Definition is one job.
+func (s *store) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*jobs.Definition, error) {
+	return one[*jobs.Definition](ctx, s, askDefinition, question{Tenant: tenant, Key: key})
+}
+
+// Definitions lists jobs, in as many answers as it takes.
+func (s *store) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*jobs.Definition, error) {
+	next := question{Tenant: q.Tenant, Keys: q.Keys, App: q.App, Since: q.Since, After: q.After, Limit: q.Limit}
+	var all []*jobs.Definition
+	for {
+		r, rows, err := ask[*jobs.Definition](ctx, s, askDefinitions, next)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, rows...)
+		if !r.More || len(rows) == 0 {
+			return all, nil
+		}
+		if q.Limit > 0 {
+			next.Limit = q.Limit - len(all)
+		}
+		switch last := rows[len(rows)-1]; {
+		case q.Since > 0:
+			next.Since = last.Change
+		case q.Tenant == "*":
+			next.Skip = len(all) // keys of several tenants have no order that After could name
+		default:
+			next.After = last.Key
+		}
+	}
+}
+
+// Instance is one run.
+func (s *store) Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
+	return one[*jobs.Instance](ctx, s, askInstance, question{Tenant: tenant, ID: id})
+}
+
+// Instances lists runs. A page may be shorter than asked for, if a full one is more than the bus carries.
+func (s *store) Instances(ctx context.Context, q metastore.InstanceQuery) (metastore.Page, error) {
+	r, rows, err := ask[*jobs.Instance](ctx, s, askInstances, question{Tenant: q.Tenant, Key: q.Job, State: q.State, Worker: q.Worker,
+		Parent: q.Parent, Origin: q.Origin, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit})
+	return metastore.Page{Instances: rows, Next: r.Next, Searched: r.Searched}, err
+}
+
+// Ledger lists the missed ranges of a job: as many of the newest as the bus carries.
+func (s *store) Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*jobs.Missed, error) {
+	_, rows, err := ask[*jobs.Missed](ctx, s, askLedger, question{Tenant: tenant, ID: job, Limit: limit})
+	return rows, err
+}
+
+// Counts says how many runs there are.
+func (s *store) Counts(ctx context.Context, q metastore.CountQuery) (metastore.Counts, error) {
+	r, rows, err := ask[*jobs.Tally](ctx, s, askCounts, question{Tenant: q.Tenant, Key: q.Job, From: q.From, To: q.To})
+	c := metastore.Counts{Live: r.Live}
+	if c.Live == nil {
+		c.Live = map[jobs.State]int{}
+	}
+	for _, t := range rows {
+		c.Hours = append(c.Hours, *t)
+	}
+	return c, err
+}
+
+// Global is what holds for the whole tenant.
+func (s *store) Global(ctx context.Context, tenant jobs.Tenant) (*jobs.Global, error) {
+	return one[*jobs.Global](ctx, s, askGlobal, question{Tenant: tenant})
+}

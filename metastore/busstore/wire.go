@@ -1,0 +1,213 @@
+package busstore
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// The form of requests and answers. A request begins with the version of this form and what is asked. Commands and
+// rows are in the form of package jobs; questions, which are few, are JSON.
+
+const version = 1
+
+// verb is what a request asks for. The numbers are part of the wire: add at the end.
+type verb byte
+
+const (
+	askApply       verb = 1
+	askDefinition  verb = 2
+	askDefinitions verb = 3
+	askInstance    verb = 4
+	askInstances   verb = 5
+	askLedger      verb = 6
+	askCounts      verb = 7
+	askGlobal      verb = 8
+)
+
+var verbNames = [...]string{"", "apply", "definition", "definitions", "instance", "instances", "ledger", "counts", "global"}
+
+func (v verb) String() string {
+	if int(v) < len(verbNames) {
+		return verbNames[v]
+	}
+	return "?"
+}
+
+// question is all that reads ask with; each uses its part.
+type question struct {
+	Tenant jobs.Tenant `json:"tenant,omitzero"`
+	Key    jobs.Key    `json:"key,omitzero"`
+	Keys   []jobs.Key  `json:"keys,omitzero"`
+	App    string      `json:"app,omitzero"`
+	Since  uint64      `json:"since,omitzero"`
+	After  jobs.Key    `json:"after,omitzero"`
+	Skip   int         `json:"skip,omitzero"` // definitions that an earlier answer had
+	Limit  int         `json:"limit,omitzero"`
+	ID     jobs.ID     `json:"id,omitzero"`
+	State  jobs.State  `json:"state,omitzero"`
+	Worker string      `json:"worker,omitzero"`
+	Parent jobs.ID     `json:"parent,omitzero"`
+	Origin jobs.Origin `json:"origin,omitzero"`
+	From   time.Time   `json:"from,omitzero"`
+	To     time.Time   `json:"to,omitzero"`
+	Cursor string      `json:"cursor,omitzero"`
+}
+
+// reply is what an answer to a question says beside its rows.
+type reply struct {
+	More     bool               `json:"more,omitzero"` // further rows did not fit: ask for those after
+	Next     string             `json:"next,omitzero"`
+	Searched time.Time          `json:"searched,omitzero"`
+	Live     map[jobs.State]int `json:"live,omitzero"`
+}
+
+func appendApply(b []byte, batch []jobs.Envelope) []byte {
+	return jobs.AppendEnvelopes(append(b, version, byte(askApply)), batch)
+}
+
+func encodeQuestion(v verb, q question) []byte {
+	body, err := json.Marshal(q)
+	if err != nil {
+		panic(err) // a question can always be written
+	}
+	return append([]byte{version, byte(v)}, body...)
+}
+
+func decodeQuestion(b []byte) (q question, err error) {
+	if err := json.Unmarshal(b, &q); err != nil {
+		return q, jobs.Invalid("busstore: question is not understood: %v", err)
+	}
+	return q, nil
+}
+
+// opened is what a request asks for, and the rest of it.
+func opened(request []byte) (verb, []byte, error) {
+	switch {
+	case len(request) < 2:
+		return 0, nil, jobs.Invalid("busstore: request of %d bytes", len(request))
+	case request[0] != version:
+		return 0, nil, jobs.Invalid("busstore: request of version %d, this program reads version %d", request[0], version)
+	}
+	return verb(request[1]), request[2:], nil
+}
+
+// decodeCommands reads the envelopes of a request, once their number is known to be bearable.
+func decodeCommands(b []byte) ([]jobs.Envelope, error) {
+	_, skip := binary.Uvarint(b) // the version of their form
+	if n, k := binary.Uvarint(b[max(0, skip):]); k > 0 && n > maxCommands {
+		return nil, jobs.Invalid("busstore: %d commands in a request, at most %d are allowed", n, maxCommands)
+	}
+	return jobs.DecodeEnvelopes(b)
+}
+
+// encodeAnswers writes as many of the results as fit, in order: their number, then each. The first always fits: an
+// effect that is too large by itself loses rows, which whoever needs them can read.
+func encodeAnswers(results []metastore.Result, limit int) []byte {
+	b := make([]byte, 5, 5+256*len(results))
+	b[0] = version
+	n := 0
+	for i := range results {
+		at := len(b)
+		b = jobs.AppendAnswer(b, &results[i].Effect, results[i].Err)
+		if len(b) > limit && n == 0 {
+			b = jobs.AppendAnswer(b[:at], fitting(results[i].Effect, limit-at), results[i].Err)
+		}
+		if len(b) > limit {
+			b = b[:at]
+			break
+		}
+		n++
+	}
+	binary.LittleEndian.PutUint32(b[1:], uint32(n))
+	return b
+}
+
+// fitting is an effect without the rows that make it longer than limit. The run that the command was about is
+// first, and fits in any message.
+func fitting(e jobs.Effect, limit int) *jobs.Effect {
+	for {
+		switch {
+		case len(jobs.AppendAnswer(nil, &e, nil)) <= limit:
+			return &e
+		case len(e.Missed) > 0:
+			e.Missed = e.Missed[:len(e.Missed)/2]
+		case len(e.Instances) > 1:
+			e.Instances = e.Instances[:len(e.Instances)/2]
+		case len(e.Definitions) > 1:
+			e.Definitions = e.Definitions[:len(e.Definitions)/2]
+		default:
+			return &e
+		}
+	}
+}
+
+// decodeAnswers reads the answers to the first of asked commands.
+func decodeAnswers(b []byte, asked int) ([]metastore.Result, error) {
+	if len(b) < 5 || b[0] != version {
+		return nil, jobs.Invalid("busstore: answer of %d bytes is not understood", len(b))
+	}
+	n := int(binary.LittleEndian.Uint32(b[1:]))
+	if n > asked {
+		return nil, jobs.Invalid("busstore: %d answers to %d commands", n, asked)
+	}
+	results := make([]metastore.Result, n)
+	b = b[5:]
+	for i := range results {
+		var bad error
+		if results[i].Effect, results[i].Err, b, bad = jobs.DecodeAnswer(b); bad != nil {
+			return nil, bad
+		}
+	}
+	if len(b) > 0 {
+		return nil, jobs.Invalid("busstore: %d bytes behind the answers", len(b))
+	}
+	return results, nil
+}
+
+// encodeRows writes a reply and as many of the rows as fit, and reports how many that were.
+func encodeRows[R jobs.Row](r reply, rows []R, limit int) ([]byte, int) {
+	head, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // a reply can always be written
+	}
+	b := binary.AppendUvarint([]byte{version}, uint64(len(head)))
+	b = append(b, head...)
+	for i, row := range rows {
+		at := len(b)
+		if b = jobs.AppendRow(b, row); len(b) > limit {
+			return b[:at], i
+		}
+	}
+	return b, len(rows)
+}
+
+// decodeRows reads what encodeRows wrote. All rows are of kind R.
+func decodeRows[R jobs.Row](b []byte) (r reply, rows []R, err error) {
+	if len(b) < 2 || b[0] != version {
+		return r, nil, jobs.Invalid("busstore: answer of %d bytes is not understood", len(b))
+	}
+	n, k := binary.Uvarint(b[1:])
+	if k <= 0 || n > uint64(len(b)-1-k) {
+		return r, nil, jobs.Invalid("busstore: answer without a head")
+	}
+	head := b[1+k : 1+k+int(n)]
+	if err := json.Unmarshal(head, &r); err != nil {
+		return r, nil, jobs.Invalid("busstore: answer is not understood: %v", err)
+	}
+	for b = b[1+k+int(n):]; len(b) > 0; {
+		var row jobs.Row
+		if row, b, err = jobs.DecodeRow(b); err != nil {
+			return r, nil, err
+		}
+		one, ok := row.(R)
+		if !ok {
+			return r, nil, jobs.Invalid("busstore: a row of another kind in the answer")
+		}
+		rows = append(rows, one)
+	}
+	return r, rows, nil
+}
