@@ -344,3 +344,10 @@ func sorted[T any](list []T, less func(a, b T) int) []T {
 	slices.SortFunc(list, less)
 	return list
 }
+
+// wantStateAfter is wantState, some time from now.
+func (s *stage) wantStateAfter(d time.Duration, id jobs.ID, want jobs.State, cause jobs.Cause) *jobs.Instance {
+	s.t.Helper()
+	time.Sleep(d)
+	return s.wantState(id, want, cause)
+}

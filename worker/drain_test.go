@@ -1,0 +1,152 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// leave ends a worker and says how long that took.
+func leave(stop func()) time.Duration {
+	began := time.Now()
+	stop()
+	return time.Since(began)
+}
+
+func TestDrainWaitsForRunningHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		w, stop := s.start(worker.Config{}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error {
+			time.Sleep(20 * time.Second)
+			return nil
+		}))
+		id := s.create("j", struct{}{})
+		synctest.Wait()
+		go func() {
+			time.Sleep(5 * time.Second)
+			if b := s.lastBeat(); !b.Draining || len(b.Running) != 1 {
+				t.Errorf("beat is %+v, want it to tell of the drain, and to keep the lease", b)
+			}
+			s.set(func(s *stage) { s.quiet = true })
+			o := offerOf(s.row(s.create("j", struct{}{})))
+			s.must(s.node.Offer(context.Background(), s.queue, bus.Lane{Tenant: jobs.DefaultTenant, App: "default"}, []bus.Offer{o}))
+			synctest.Wait()
+			if n := len(sent[jobs.Claim](s)); n != 1 {
+				t.Errorf("%d claims: one was made while draining", n)
+			}
+		}()
+		if took := leave(stop); took != 20*time.Second {
+			t.Errorf("left after %v, want 20s", took)
+		}
+		s.wantState(id, jobs.Succeeded, "")
+		if b := s.lastBeat(); !b.Leaving {
+			t.Errorf("the last beat is %+v, want a goodbye", b)
+		}
+		wantFinished(t, w, map[jobs.Outcome]uint64{jobs.OutcomeSuccess: 1})
+	})
+}
+
+func TestDrainGivesBackWhatGoesOnTooLong(t *testing.T) {
+	errBusy := errors.New("busy")
+	for _, c := range []struct {
+		name    string
+		says    error // what the handler says when its context ends
+		state   jobs.State
+		cause   jobs.Cause
+		outcome jobs.Outcome
+	}{
+		{"the context's error", context.Canceled, jobs.Failed, jobs.ByHandback, jobs.OutcomeHandback},
+		{"an error", errBusy, jobs.Failed, jobs.ByHandback, jobs.OutcomeHandback},
+		{"NoRetry of the context's error", jobs.NoRetry(context.Canceled), jobs.Failed, jobs.ByHandback, jobs.OutcomeHandback},
+		{"NoRetry of its own", jobs.NoRetry(errBusy), jobs.Terminated, jobs.ByError, jobs.OutcomeFatal},
+		{"nil", nil, jobs.Succeeded, "", jobs.OutcomeSuccess},
+		{"snooze", jobs.Snooze(time.Hour), jobs.Failed, jobs.BySnooze, jobs.OutcomeSnooze},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				w, stop := s.start(worker.Config{Grace: 10 * time.Second}, handler(jobs.Options{}, func(ctx context.Context, _ json.RawMessage) error {
+					<-ctx.Done()
+					wantErr(t, context.Cause(ctx), jobs.ErrShutdown)
+					// What a handler has done so far can still be kept.
+					return errors.Join(c.says, jobs.Save(context.WithoutCancel(ctx), 7))
+				}))
+				id := s.create("j", struct{}{})
+				synctest.Wait()
+				s.set(func(s *stage) { s.quiet = true })
+				if took := leave(stop); took != 10*time.Second {
+					t.Errorf("left after %v, want 10s", took)
+				}
+				in := s.wantState(id, c.state, c.cause)
+				if string(in.Checkpoint) != "7" || in.Lingering {
+					t.Errorf("checkpoint is %q, lingering %v", in.Checkpoint, in.Lingering)
+				}
+				wantFinished(t, w, map[jobs.Outcome]uint64{c.outcome: 1})
+			})
+		})
+	}
+}
+
+// A handler that ignores everything is left behind: the store knows, and Run returns.
+func TestDrainLeavesHandlersThatDoNotReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		_, stop := s.start(worker.Config{Grace: -1}, handler(jobs.Options{}, g.run))
+		id := s.create("j", struct{}{})
+		g.inside()
+		if took := leave(stop); took != time.Second {
+			t.Errorf("left after %v, want 1s", took)
+		}
+		if in := s.wantState(id, jobs.Failed, jobs.ByHandback); !in.Lingering {
+			t.Error("the store does not know that the handler runs")
+		}
+		g.open <- nil
+	})
+}
+
+// A store that does not answer holds a leaving worker up for a moment only.
+func TestDrainWithoutAStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		_, stop := s.start(worker.Config{Grace: 10 * time.Second}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error { return nil }))
+		s.intercept(unavailable(jobs.VerbFinish))
+		s.create("j", struct{}{})
+		synctest.Wait()
+		s.set(func(s *stage) { s.silent = true })
+		if took := leave(stop); took > 20*time.Second {
+			t.Errorf("left after %v", took)
+		}
+	})
+}
+
+// A run whose claim succeeds while the worker leaves is not begun: another worker gets it at once.
+func TestAClaimThatSucceedsTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		_, stop := s.start(worker.Config{}, handler(jobs.Options{}, g.run))
+		s.set(func(s *stage) { s.quiet = true })
+		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+			if batch[0].Command.Verb() == jobs.VerbClaim {
+				time.Sleep(time.Second)
+			}
+			return apply()
+		})
+		id := s.create("j", struct{}{})
+		s.offer(offerOf(s.row(id)))
+		synctest.Wait()
+		leave(stop)
+		if in := s.wantState(id, jobs.Failed, jobs.ByHandback); in.Lingering || g.inside() > 0 {
+			t.Errorf("%d handlers were called, lingering %v", g.inside(), in.Lingering)
+		}
+	})
+}

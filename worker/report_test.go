@@ -1,0 +1,149 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// An outage of a minute: runs go on, and what ends meanwhile is known afterwards, with its result, once.
+func TestResultsOutliveAnOutage(t *testing.T) {
+	for _, code := range []jobs.Code{jobs.Unavailable, jobs.Unknown} {
+		t.Run(string(code), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				g := newGate()
+				w, _ := s.start(worker.Config{Slots: 2}, handler(jobs.Options{}, func(ctx context.Context, args json.RawMessage) error {
+					if err := g.run(ctx, args); err != nil {
+						return err
+					}
+					return jobs.Result(ctx, 42)
+				}))
+				ends, goesOn := s.create("j", struct{}{}), s.create("j", struct{}{})
+				g.inside()
+				tries := 0
+				s.set(func(s *stage) { s.silent = true })
+				s.intercept(func(batch []jobs.Envelope, _ func() []metastore.Result) []metastore.Result {
+					tries++
+					return metastore.Refused(batch, jobs.Refuse(code, "nobody answers"))
+				})
+				g.open <- nil
+				time.Sleep(time.Minute)
+				if b := s.lastBeat(); len(b.Running) != 2 {
+					t.Errorf("the beat names %d attempts, want both: their leases matter", len(b.Running))
+				}
+				if st := w.Stats(); st.Running != 1 || st.Free != 1 {
+					t.Errorf("stats are %+v, want one running and one slot free", st)
+				}
+				if tries > 60 {
+					t.Errorf("%d tries in a minute", tries)
+				}
+				s.set(func(s *stage) { s.silent = false })
+				s.intercept(nil)
+				time.Sleep(4 * time.Second)
+				done, left := s.row(ends), s.row(goesOn)
+				if done.State == jobs.Processing {
+					done, left = left, done
+				}
+				if done.State != jobs.Succeeded || string(done.Result) != "42" || left.State != jobs.Processing {
+					t.Errorf("runs are %s with %s, and %s", done.State, done.Result, left.State)
+				}
+				wantErr(t, g.cause(1), nil)
+				g.open <- nil
+				s.wantState(left.ID, jobs.Succeeded, "")
+				if n := len(sent[jobs.Finish](s)); n != 2 {
+					t.Errorf("%d reports reached the store", n)
+				}
+			})
+		})
+	}
+}
+
+// The store has taken a report and its answer was lost: the same words again get the same answer.
+func TestAReportWhoseAnswerIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		w, _ := s.start(worker.Config{}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error { return errors.New("no money") }))
+		var ids []jobs.ID
+		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+			results := apply()
+			if batch[0].Command.Verb() == jobs.VerbFinish {
+				if ids = append(ids, batch[0].ID); len(ids) == 1 {
+					return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "no answer"))
+				}
+			}
+			return results
+		})
+		id := s.create("j", struct{}{})
+		s.wantStateAfter(time.Second, id, jobs.Terminated, jobs.ByError)
+		if len(ids) != 2 || ids[0] != ids[1] {
+			t.Errorf("envelopes %v, want the same twice", ids)
+		}
+		wantFinished(t, w, map[jobs.Outcome]uint64{jobs.OutcomeError: 1})
+	})
+}
+
+// Another attempt has taken over: what this one has to say is refused, and forgotten.
+func TestALateAttemptChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		w, _ := s.start(worker.Config{}, handler(jobs.Options{}, func(ctx context.Context, args json.RawMessage) error {
+			err := g.run(ctx, args)
+			return errors.Join(err, jobs.Save(ctx, "late"))
+		}))
+		id := s.create("j", struct{}{})
+		g.inside()
+		s.set(func(s *stage) { s.quiet = true })
+		s.do(jobs.Expire{ID: id, Attempt: 1, Cause: jobs.ByLoss})
+		s.do(jobs.Claim{ID: id, Worker: "other-1", Attempt: 2})
+		g.open <- nil
+		in := s.wantState(id, jobs.Processing, "")
+		if in.Worker != "other-1" || in.Checkpoint != nil {
+			t.Errorf("the late attempt left its mark: %+v", in)
+		}
+		if st := w.Stats(); st.Stopped != 1 || st.Running != 0 || len(st.Finished) != 0 {
+			t.Errorf("stats are %+v", st)
+		}
+	})
+}
+
+// Nobody answers any more: runs whose job wants that are cancelled before their lease is over, the others go on.
+func TestALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		causes := make(chan error, 1)
+		s.start(worker.Config{},
+			handler(jobs.Options{}, g.run),
+			handler(jobs.Options{Key: "careful", LeaseLost: jobs.LeaseCancel}, heedful(causes)))
+		steady, careful := s.create("j", struct{}{}), s.create("careful", struct{}{})
+		time.Sleep(time.Minute) // beats are answered: the lease holds
+		synctest.Wait()
+		if len(causes) > 0 {
+			t.Fatal("cancelled although beats are answered")
+		}
+		s.set(func(s *stage) { s.silent = true })
+		last := time.Now() // and so was the last answered beat sent
+		wantErr(t, <-causes, jobs.ErrLeaseLost)
+		if d := time.Since(last); d < 9*time.Second || d > 12*time.Second {
+			t.Errorf("cancelled %v after the last answer, want 12 s after the beat it answered", d)
+		}
+		wantErr(t, g.cause(0), nil)
+		// The run is given back: losing the lease is no failure of its own.
+		if in := s.wantState(careful, jobs.Processing, ""); in.Failures != 0 || in.Attempt != 2 {
+			t.Errorf("attempt %d after %d failures, want a second one of no cost", in.Attempt, in.Failures)
+		}
+		wantErr(t, <-causes, jobs.ErrLeaseLost)
+		s.set(func(s *stage) { s.silent, s.quiet = false, true })
+		g.open <- nil
+		s.wantStateAfter(3*time.Second, steady, jobs.Succeeded, "")
+	})
+}

@@ -1,0 +1,257 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// A full worker takes nothing: what it has no slot for stays where others find it.
+func TestAFullWorkerTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		w, _ := s.start(worker.Config{Slots: 2}, handler(jobs.Options{}, g.run))
+		var ids []jobs.ID
+		for range 5 {
+			ids = append(ids, s.create("j", struct{}{}))
+		}
+		if n := g.inside(); n != 2 {
+			t.Fatalf("%d handlers run in 2 slots", n)
+		}
+		if len(s.back) > 0 {
+			t.Errorf("%d offers were taken and given back", len(s.back))
+		}
+		left, _, err := s.node.Take(t.Context(), s.queue, bus.Lane{Tenant: jobs.DefaultTenant, App: "default"}, 10)
+		if err != nil || len(left) != 3 {
+			t.Errorf("%d offers are left, want 3", len(left))
+		}
+		s.offer(left[0])
+		g.open <- nil // a slot is free
+		if n := g.inside(); n != 3 {
+			t.Errorf("%d handlers were called, want 3", n)
+		}
+		if st := w.Stats(); st.Free != 0 || st.Running != 2 || st.Claimed != 3 {
+			t.Errorf("stats are %+v", st)
+		}
+		close(g.open)
+		s.wantState(ids[0], jobs.Succeeded, "")
+	})
+}
+
+// Of a list that does not fit, the rest goes back at once; and so do offers of jobs that the worker does not have.
+func TestWhatDoesNotFitGoesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		w, _ := s.start(worker.Config{Slots: 2}, handler(jobs.Options{}, g.run))
+		s.set(func(s *stage) { s.quiet = true })
+		var list []bus.Offer
+		for range 5 {
+			list = append(list, offerOf(s.row(s.create("j", struct{}{}))))
+		}
+		s.offer(list...)
+		if n := g.inside(); n != 2 || !slices.Equal(s.back, list[2:]) {
+			t.Errorf("%d handlers run, %d offers came back, want 2 and 3", n, len(s.back))
+		}
+		s.hand(w, list[4])
+		synctest.Wait()
+		if len(s.back) != 4 {
+			t.Errorf("%d offers came back, want the handed one too", len(s.back))
+		}
+		if n := len(sent[jobs.Claim](s)); n != 2 {
+			t.Errorf("%d claims were sent, want 2", n)
+		}
+		close(g.open)
+		synctest.Wait()
+		s.back = nil
+		s.hand(w, bus.Offer{ID: jobs.NewID(time.Now()), Attempt: 1, Key: "unheard-of"})
+		synctest.Wait()
+		if len(s.back) != 1 || w.Stats().Returned != 5 {
+			t.Errorf("%d offers came back of a job that is not ours; in all %d", len(s.back), w.Stats().Returned)
+		}
+	})
+}
+
+func TestAListIsClaimedInOneBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		var sizes []int
+		s.start(worker.Config{}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error { return nil }))
+		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+			if batch[0].Command.Verb() == jobs.VerbClaim {
+				sizes = append(sizes, len(batch))
+			}
+			return apply()
+		})
+		s.set(func(s *stage) { s.quiet = true })
+		var list []bus.Offer
+		for range 64 {
+			list = append(list, offerOf(s.row(s.create("j", struct{}{}))))
+		}
+		s.offer(list...)
+		synctest.Wait()
+		if !slices.Equal(sizes, []int{64}) {
+			t.Errorf("claims went in batches of %v", sizes)
+		}
+		s.wantState(list[63].ID, jobs.Succeeded, "")
+	})
+}
+
+// The same offer again, on either lane, while the claim is under way, the handler runs, or its report has no answer:
+// the handler is called once.
+func TestAnOfferThatComesAgainIsIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		w, _ := s.start(worker.Config{}, handler(jobs.Options{}, g.run))
+		s.set(func(s *stage) { s.quiet = true })
+		id := s.create("j", struct{}{})
+		o := offerOf(s.row(id))
+		s.intercept(func(_ []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+			time.Sleep(time.Second)
+			return apply()
+		})
+		s.offer(o, o)
+		s.hand(w, o) // while the claim is under way
+		time.Sleep(2 * time.Second)
+		s.hand(w, o) // while it runs
+		s.intercept(unavailable(jobs.VerbFinish))
+		g.open <- nil
+		synctest.Wait()
+		s.hand(w, o) // while its report has no answer
+		time.Sleep(5 * time.Second)
+		s.intercept(nil)
+		s.wantStateAfter(5*time.Second, id, jobs.Succeeded, "")
+		s.hand(w, o) // when all is over
+		if n := g.inside(); n != 1 {
+			t.Errorf("the handler was called %d times", n)
+		}
+		if len(s.back) > 0 {
+			t.Errorf("%v were given back: they would only come again", s.back)
+		}
+	})
+}
+
+// The store has done the claim, and its answer was lost: the run is ours, and nobody else will run it.
+func TestAClaimWhoseAnswerIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		s.start(worker.Config{}, handler(jobs.Options{Timeout: time.Minute}, g.run))
+		lost := 0
+		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+			results := apply()
+			if batch[0].Command.Verb() == jobs.VerbClaim && lost < 3 {
+				lost++
+				return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "no answer"))
+			}
+			return results
+		})
+		began := time.Now()
+		id := s.create("j", struct{}{})
+		time.Sleep(2 * time.Second)
+		s.wantState(id, jobs.Processing, "")
+		if n := g.inside(); n != 1 || lost != 3 {
+			t.Fatalf("%d handlers run after %d lost answers", n, lost)
+		}
+		if due, _ := g.entered[0].Deadline(); due.Sub(began) != time.Minute {
+			t.Errorf("the deadline is %v after the first claim, want 1m", due.Sub(began))
+		}
+		g.open <- nil
+		s.wantState(id, jobs.Succeeded, "")
+	})
+}
+
+// A claim that stays without an answer is given up after a while, and its slot is free again.
+func TestAClaimThatIsNeverAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		w, _ := s.start(worker.Config{Slots: 1}, handler(jobs.Options{}, g.run))
+		tries := 0
+		s.intercept(func(batch []jobs.Envelope, _ func() []metastore.Result) []metastore.Result {
+			tries++
+			return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "no answer"))
+		})
+		s.create("j", struct{}{})
+		time.Sleep(29 * time.Second)
+		if w.Stats().Free != 0 {
+			t.Error("given up too early: the run may be ours")
+		}
+		time.Sleep(5 * time.Second)
+		if st := w.Stats(); st.Free != 1 || g.inside() != 0 {
+			t.Errorf("stats are %+v, want the slot free", st)
+		}
+		if tries > 40 {
+			t.Errorf("%d tries in 30 s", tries)
+		}
+	})
+}
+
+// What somebody else has, what is gone, and what could not be claimed is forgotten, and its slot is free.
+func TestClaimsThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		w, _ := s.start(worker.Config{Slots: 3}, handler(jobs.Options{}, g.run))
+		s.set(func(s *stage) { s.quiet = true })
+		taken := s.create("j", struct{}{})
+		gone := bus.Offer{ID: jobs.NewID(time.Now()), Attempt: 1, Key: "j"}
+		late := s.create("j", struct{}{}, func(c *jobs.Create) { c.StartWithin = new(time.Second) })
+		offers := []bus.Offer{offerOf(s.row(taken)), gone, offerOf(s.row(late))}
+		s.do(jobs.Claim{ID: taken, Worker: "other-1", Attempt: 1})
+		time.Sleep(2 * time.Second)
+		s.offer(offers...)
+		s.wantState(late, jobs.Skipped, jobs.ByDeadline)
+		if st := w.Stats(); st.Free != 3 || st.Claimed != 0 || g.inside() != 0 {
+			t.Errorf("stats are %+v, want nothing in hand", st)
+		}
+		tries := 0
+		s.intercept(func(batch []jobs.Envelope, _ func() []metastore.Result) []metastore.Result {
+			tries++
+			return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "no leader"))
+		})
+		s.offer(offerOf(s.row(s.create("j", struct{}{}))))
+		synctest.Wait()
+		if st := w.Stats(); st.Free != 3 || tries != 1 {
+			t.Errorf("stats are %+v after %d tries: what was not done is offered again by the leader", st, tries)
+		}
+	})
+}
+
+// A leader's new term brings another queue, and the worker follows.
+func TestTheQueueMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		s.start(worker.Config{}, handler(jobs.Options{}, g.run))
+		queue, err := s.node.Open(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.set(func(s *stage) { s.queue = queue })
+		s.create("j", struct{}{})
+		time.Sleep(4 * time.Second)
+		if g.inside() != 1 {
+			t.Error("the offer in the new queue was not taken")
+		}
+		s.set(func(s *stage) { s.queue = "" })
+		time.Sleep(4 * time.Second)
+		s.set(func(s *stage) { s.queue = queue })
+		time.Sleep(4 * time.Second)
+		s.create("j", struct{}{})
+		if g.inside() != 2 {
+			t.Error("the offer was not taken after there had been no queue")
+		}
+		close(g.open)
+	})
+}
