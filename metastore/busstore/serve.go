@@ -2,7 +2,6 @@ package busstore
 
 import (
 	"context"
-	"io"
 	"log/slog"
 
 	"github.com/carillon-scheduler/carillon/bus"
@@ -22,11 +21,13 @@ type Config struct {
 // Serve answers calls from a store until ctx ends. It returns once it serves.
 func Serve(ctx context.Context, calls bus.Calls, store metastore.Store, c Config) error {
 	if c.Logger == nil {
-		c.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+		c.Logger = discard
 	}
 	s := &server{store: store, limit: calls.Limit(), Config: c}
 	return calls.Serve(ctx, bus.ServiceStore, s.answer)
 }
+
+var discard = slog.New(slog.DiscardHandler)
 
 // server is the side of the store.
 type server struct {

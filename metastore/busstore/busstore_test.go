@@ -1,0 +1,485 @@
+package busstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/membus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+)
+
+// line is a bus on which things go wrong as told.
+type line struct {
+	bus.Calls
+	limit int
+	lose  func(n int) error // the n-th call's answer is lost with this error, after it was answered
+	stop  func(n int) error // the n-th call fails with this error and reaches nobody
+	calls atomic.Int32
+	bytes atomic.Int32 // of the longest message
+}
+
+func (l *line) Limit() int {
+	if l.limit > 0 {
+		return l.limit
+	}
+	return l.Calls.Limit()
+}
+
+func (l *line) Call(ctx context.Context, service string, request []byte) ([]byte, error) {
+	n := int(l.calls.Add(1))
+	if l.stop != nil {
+		if err := l.stop(n); err != nil {
+			return nil, err
+		}
+	}
+	answer, err := l.Calls.Call(ctx, service, request)
+	for {
+		most := l.bytes.Load()
+		if size := int32(max(len(request), len(answer))); size <= most || l.bytes.CompareAndSwap(most, size) {
+			break
+		}
+	}
+	if l.lose != nil {
+		if lost := l.lose(n); lost != nil {
+			return nil, lost
+		}
+	}
+	return answer, err
+}
+
+var errLost = errors.New("connection reset")
+
+func creates(from, n int, args string) []jobs.Envelope {
+	batch := make([]jobs.Envelope, n)
+	for i := range batch {
+		name := fmt.Sprint("run", from+i)
+		batch[i] = jobs.Envelope{ID: jobs.DerivedID("e", name), Command: jobs.Create{ID: jobs.DerivedID(name), Key: "charge", Args: []byte(args)}}
+	}
+	return batch
+}
+
+// open is a house with a job, and a node's line to it.
+func open(t *testing.T) (*house, *line) {
+	h := newHouse(t, Config{})
+	h.must(t, h.as(worker), register("billing", "billing", "charge"))
+	return h, &line{Calls: h.hub.As(node)}
+}
+
+func live(t *testing.T, s metastore.Reader) int {
+	t.Helper()
+	c, err := s.Counts(t.Context(), metastore.CountQuery{Tenant: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, k := range c.Live {
+		n += k
+	}
+	return n
+}
+
+func allDone(t *testing.T, results []metastore.Result) {
+	t.Helper()
+	for i := range results {
+		if results[i].Err != nil {
+			t.Fatalf("command %d: %v", i, results[i].Err)
+		}
+	}
+}
+
+// An answer that was lost is asked for again: the command is done once, and the caller learns of it.
+func TestLostAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, l := open(t)
+		l.lose = func(n int) error {
+			if n <= 3 {
+				return errLost
+			}
+			return nil
+		}
+		s := New(l, node)
+		results := s.Apply(t.Context(), creates(0, 10, ""))
+		allDone(t, results)
+		if !results[0].Existing || live(t, h.store) != 10 {
+			t.Errorf("existing %v, %d runs", results[0].Existing, live(t, h.store))
+		}
+		if l.calls.Load() != 4 {
+			t.Errorf("%d calls", l.calls.Load())
+		}
+	})
+}
+
+// When answers stay away, the outcome is unknown; when nobody took the command, it is known that it was not done.
+func TestPatienceEnds(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		lose, stop error
+		want       jobs.Code
+		after      time.Duration
+	}{
+		{"answers lost", errLost, nil, jobs.Unknown, patience},
+		{"nobody there", nil, fmt.Errorf("call: %w", bus.ErrNobody), jobs.Unavailable, patience},
+		{"store has no leader", nil, jobs.Refuse(jobs.Unavailable, "no leader"), jobs.Unavailable, patience},
+		{"server left", nil, jobs.Refuse(jobs.Unknown, "has left"), jobs.Unknown, patience},
+		{"own end closed", nil, bus.ErrClosed, jobs.Unknown, 0},
+		{"all of it forbidden", nil, jobs.Refuse(jobs.Forbidden, "no"), jobs.Forbidden, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, l := open(t)
+				l.lose, l.stop = func(int) error { return c.lose }, func(int) error { return c.stop }
+				began := time.Now()
+				for _, r := range New(l, node).Apply(t.Context(), creates(0, 3, "")) {
+					if !errors.Is(r.Err, c.want) {
+						t.Errorf("got %v, want %s", r.Err, c.want)
+					}
+				}
+				if took := time.Since(began); took != c.after {
+					t.Errorf("after %v, want %v", took, c.after)
+				}
+			})
+		})
+	}
+}
+
+// Once a command may have been done, "nobody there" does not make it undone.
+func TestDoubtStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l := open(t)
+		l.lose = func(int) error { return errLost }
+		l.stop = func(n int) error {
+			if n > 1 {
+				return bus.ErrNobody
+			}
+			return nil
+		}
+		if r := New(l, node).Apply(t.Context(), creates(0, 1, "")); !errors.Is(r[0].Err, jobs.Unknown) {
+			t.Errorf("got %v", r[0].Err)
+		}
+	})
+}
+
+// A caller who does not wait longer is told that the outcome is unknown, at once.
+func TestCallerGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l := open(t)
+		l.stop = func(int) error { return bus.ErrNobody }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		r := New(l, node).Apply(ctx, creates(0, 1, ""))
+		if !errors.Is(r[0].Err, jobs.Unknown) || time.Since(began) != time.Second {
+			t.Errorf("got %v after %v", r[0].Err, time.Since(began))
+		}
+		if _, err := New(l, node).Global(ctx, "default"); !errors.Is(err, jobs.Unavailable) {
+			t.Errorf("a read: %v", err)
+		}
+		time.Sleep(patience) // the commit that nobody waits for any more
+	})
+}
+
+// A leader that comes a little later gets what was waiting for it.
+func TestServerComesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub, store := membus.New(), memstore.Open(memstore.Config{})
+		s := New(hub.As(node), node)
+		time.AfterFunc(2*time.Second, func() {
+			if err := Serve(t.Context(), hub.As(node), store, Config{}); err != nil {
+				t.Error(err)
+			}
+		})
+		began := time.Now()
+		r := s.Apply(t.Context(), []jobs.Envelope{{Command: register("billing", "billing", "charge")}})
+		allDone(t, r)
+		if d, err := s.Definition(t.Context(), "", "charge"); err != nil || d.App != "billing" {
+			t.Errorf("%+v, %v", d, err)
+		}
+		if took := time.Since(began); took < 2*time.Second || took > 2*time.Second+longestPause {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// A store that says "unavailable" or "unknown" about single commands is asked about those again, and only those.
+func TestUncertainAnswersAreAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &house{hub: membus.New(), store: memstore.Open(memstore.Config{})}
+		moody := &moody{Store: h.store}
+		if err := Serve(t.Context(), h.hub.As(node), moody, Config{}); err != nil {
+			t.Fatal(err)
+		}
+		h.must(t, h.as(worker), register("billing", "billing", "charge"))
+		moody.mood = 3
+		moody.sizes = nil
+		allDone(t, h.as(node).Apply(t.Context(), creates(0, 9, "")))
+		if fmt.Sprint(moody.sizes) != "[9 6 4 2]" {
+			t.Errorf("asked about %v commands", moody.sizes)
+		}
+		if live(t, h.store) != 9 {
+			t.Errorf("%d runs", live(t, h.store))
+		}
+	})
+}
+
+// moody is a store that, while its mood lasts, leaves two of three answers open, done or not.
+type moody struct {
+	metastore.Store
+	mood  int
+	sizes []int
+}
+
+func (m *moody) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+	m.sizes = append(m.sizes, len(batch))
+	if m.mood == 0 {
+		return m.Store.Apply(ctx, batch)
+	}
+	m.mood--
+	results := make([]metastore.Result, len(batch))
+	for i := range batch {
+		switch i % 3 {
+		case 0:
+			results[i] = m.Store.Apply(ctx, batch[i:i+1])[0]
+		case 1:
+			m.Store.Apply(ctx, batch[i:i+1])
+			results[i].Err = jobs.Refuse(jobs.Unknown, "lost leadership")
+		case 2:
+			results[i].Err = jobs.Refuse(jobs.Unavailable, "no leader")
+		}
+	}
+	return results
+}
+
+// Neither a request nor an answer is longer than the bus carries, whatever a batch holds.
+func TestMessagesFit(t *testing.T) {
+	hub, store := membus.New(), memstore.Open(memstore.Config{})
+	const limit = 1 << 20
+	served := &line{Calls: hub.As(node), limit: limit}
+	if err := Serve(t.Context(), served, store, Config{}); err != nil {
+		t.Fatal(err)
+	}
+	l := &line{Calls: hub.As(node), limit: limit}
+	s := New(l, node)
+	allDone(t, s.Apply(t.Context(), []jobs.Envelope{{Command: register("billing", "billing", "charge")}}))
+
+	big := `{"x":"` + strings.Repeat("x", 100_000) + `"}`
+	allDone(t, s.Apply(t.Context(), creates(0, 40, big)))
+	if most := l.bytes.Load(); most > limit {
+		t.Errorf("a message of %d bytes", most)
+	}
+	// Small requests, large answers: what does not fit is asked for again.
+	claims := make([]jobs.Envelope, 40)
+	for i := range claims {
+		claims[i].Command = jobs.Claim{ID: jobs.DerivedID(fmt.Sprint("run", i)), Worker: "w", Attempt: 1}
+	}
+	results := s.Apply(t.Context(), claims)
+	allDone(t, results)
+	for i := range results {
+		if in := results[i].Instance(); in.ID != jobs.DerivedID(fmt.Sprint("run", i)) || string(in.Args) != big || in.State != jobs.Processing {
+			t.Fatalf("answer %d is that of run %s in state %s", i, in.ID, in.State)
+		}
+	}
+	// A command beyond the limit is refused without being sent, and spoils no neighbour.
+	huge := jobs.Register{App: "a", Worker: "w", Job: jobs.Declaration{Key: "huge", Kind: jobs.Triggered, Schema: make([]byte, 200<<10)}}
+	l.limit = 150 << 10
+	results = s.Apply(t.Context(), append([]jobs.Envelope{{Command: huge}}, creates(100, 2, "")...))
+	if !errors.Is(results[0].Err, jobs.BadInput) || !strings.Contains(results[0].Err.Error(), "bus carries") {
+		t.Errorf("a command beyond the limit: %v", results[0].Err)
+	}
+	allDone(t, results[1:])
+	l.limit = limit
+
+	// Pages and lists come in pieces.
+	var all []*jobs.Instance
+	q := metastore.InstanceQuery{Limit: metastore.MaxPage}
+	for {
+		page, err := s.Instances(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, page.Instances...)
+		if q.Cursor = page.Next; q.Cursor == "" {
+			break
+		}
+	}
+	seen := map[jobs.ID]bool{}
+	for _, in := range all {
+		seen[in.ID] = true
+	}
+	if len(all) != 42 || len(seen) != 42 {
+		t.Errorf("the pages hold %d runs, %d different ones", len(all), len(seen))
+	}
+	schemas := make([]jobs.Envelope, 30)
+	for i := range schemas {
+		r := register("billing", "billing", jobs.Key(fmt.Sprintf("job%02d", i)))
+		r.Job.Schema = []byte(`"` + strings.Repeat("s", 100_000) + `"`)
+		schemas[i] = jobs.Envelope{ID: jobs.DerivedID(fmt.Sprint("j", i)), Command: r}
+	}
+	allDone(t, s.Apply(t.Context(), schemas))
+	for _, c := range []struct {
+		q    metastore.DefinitionQuery
+		want int
+	}{
+		{metastore.DefinitionQuery{}, 31}, {metastore.DefinitionQuery{Limit: 25}, 25}, {metastore.DefinitionQuery{After: "job09"}, 20},
+		{metastore.DefinitionQuery{Since: 11}, 20}, {metastore.DefinitionQuery{Since: 1, Limit: 15}, 15}, {metastore.DefinitionQuery{Tenant: "*"}, 31},
+		{metastore.DefinitionQuery{Tenant: "*", Limit: 22}, 22}, {metastore.DefinitionQuery{Keys: []jobs.Key{"job05", "job01", "none"}}, 2},
+	} {
+		got, err := s.Definitions(t.Context(), c.q)
+		here := c.q
+		if here.Tenant == "" {
+			here.Tenant = "default"
+		}
+		want, _ := store.Definitions(t.Context(), here)
+		if err != nil || len(got) != c.want || len(want) != c.want {
+			t.Errorf("%+v: %d jobs, the store has %d, want %d (%v)", c.q, len(got), len(want), c.want, err)
+			continue
+		}
+		for i := range got {
+			if got[i].Key != want[i].Key {
+				t.Errorf("%+v: job %d is %s, want %s", c.q, i, got[i].Key, want[i].Key)
+			}
+		}
+	}
+	if most := l.bytes.Load(); most > limit {
+		t.Errorf("a message of %d bytes", most)
+	}
+}
+
+// Callers who come while a request is under way share the next one.
+func TestConcurrentCallersShareRequests(t *testing.T) {
+	h, l := open(t)
+	gate, entered := make(chan struct{}), make(chan struct{}, 64)
+	l.stop = func(int) error {
+		entered <- struct{}{}
+		<-gate
+		return nil
+	}
+	s := New(l, node).(*store)
+	const callers = 50
+	var done sync.WaitGroup
+	for i := range callers {
+		done.Go(func() {
+			if r := s.Apply(t.Context(), creates(i, 1, "")); r[0].Err != nil {
+				t.Error(r[0].Err)
+			}
+		})
+		if i < inFlight {
+			<-entered // these are on their way; all others wait
+		}
+	}
+	close(gate)
+	done.Wait()
+	if n := live(t, h.store); n != callers {
+		t.Errorf("%d runs", n)
+	}
+	if calls := l.calls.Load(); calls > callers/2 {
+		t.Errorf("%d calls for %d callers", calls, callers)
+	}
+}
+
+// Answers are what the store says, whatever they hold: refusals keep their code, and every read its rows.
+func TestReadsAreThoseOfTheStore(t *testing.T) {
+	h, l := open(t)
+	s := New(l, node)
+	allDone(t, s.Apply(t.Context(), creates(0, 5, `{"a":1}`)))
+	ctx := t.Context()
+	if _, err := s.Definition(ctx, "", "none"); !errors.Is(err, jobs.NotFound) {
+		t.Errorf("a job that is not there: %v", err)
+	}
+	if _, err := s.Instance(ctx, "", jobs.ID{9}); !errors.Is(err, jobs.NotFound) {
+		t.Errorf("a run that is not there: %v", err)
+	}
+	if _, err := s.Instances(ctx, metastore.InstanceQuery{Cursor: "forged"}); !errors.Is(err, jobs.BadInput) {
+		t.Errorf("a forged cursor: %v", err)
+	}
+	g, err := s.Global(ctx, "")
+	if err != nil || g == nil {
+		t.Errorf("global: %+v, %v", g, err)
+	}
+	d, err := h.store.Definition(ctx, "default", "charge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows, err := s.Ledger(ctx, "", d.UID, 10); err != nil || len(rows) != 0 {
+		t.Errorf("ledger: %v, %v", rows, err)
+	}
+	hour := time.Now().Truncate(time.Hour)
+	c, err := s.Counts(ctx, metastore.CountQuery{Job: "charge", From: hour.Add(-time.Hour), To: hour.Add(2 * time.Hour)})
+	if err != nil || c.Live[jobs.Enqueued] != 5 || len(c.Hours) != 1 || c.Hours[0].N != 5 {
+		t.Errorf("counts: %+v, %v", c, err)
+	}
+}
+
+// A server is not harmed by what is not a request, nor a client by what is not an answer.
+func FuzzRequest(f *testing.F) {
+	f.Add(appendApply(nil, creates(0, 2, `{}`)))
+	f.Add(encodeQuestion(askInstances, question{Cursor: "x", Limit: 1 << 60}))
+	f.Add(encodeQuestion(askDefinitions, question{Skip: -1, Limit: -1}))
+	f.Add(encodeQuestion(askLedger, question{Limit: -5}))
+	f.Add([]byte{version, byte(askApply), 1, 0xff, 0xff, 0xff, 0x7f})
+	f.Fuzz(func(t *testing.T, request []byte) {
+		s := &server{store: memstore.Open(memstore.Config{}), limit: 1 << 20}
+		s.Logger = discard
+		for _, from := range []bus.Principal{node, worker, client} {
+			answer, err := s.answer(t.Context(), from, request)
+			if err == nil && len(answer) == 0 {
+				t.Error("no answer and no error")
+			}
+		}
+		_, _ = decodeAnswers(request, 10)
+		_, _, _ = decodeRows[*jobs.Instance](request)
+	})
+}
+
+// A message of many small commands is refused before it takes its memory.
+func TestTooManyCommands(t *testing.T) {
+	h, _ := open(t)
+	_, err := h.hub.As(client).Call(t.Context(), bus.ServiceStore, appendApply(nil, creates(0, maxCommands+1, "")))
+	if !errors.Is(err, jobs.BadInput) {
+		t.Errorf("got %v", err)
+	}
+	allDone(t, h.as(node).Apply(t.Context(), creates(0, 2*maxCommands+1, ""))) // a client cuts it into pieces
+	for _, bad := range [][]byte{nil, {}, {1}, {9, 1}, {version, 99, '{', '}'}, []byte("hello"), make([]byte, 1<<20)} {
+		if _, err := h.hub.As(node).Call(t.Context(), bus.ServiceStore, bad); !errors.Is(err, jobs.BadInput) {
+			t.Errorf("request %.10q: %v", bad, err)
+		}
+	}
+}
+
+func BenchmarkApply(b *testing.B) {
+	for _, callers := range []int{1, 16, 256} {
+		b.Run(fmt.Sprint(callers, " callers"), func(b *testing.B) {
+			hub, st := membus.New(), memstore.Open(memstore.Config{})
+			if err := Serve(b.Context(), hub.As(node), st, Config{}); err != nil {
+				b.Fatal(err)
+			}
+			s := New(hub.As(node), node)
+			s.Apply(b.Context(), []jobs.Envelope{{Command: register("billing", "billing", "charge")}})
+			b.ReportAllocs()
+			b.ResetTimer()
+			var next atomic.Int64
+			var done sync.WaitGroup
+			for range callers {
+				done.Go(func() {
+					for {
+						i := next.Add(1)
+						if i > int64(b.N) {
+							return
+						}
+						s.Apply(b.Context(), creates(int(i), 1, `{"customer":"c7"}`))
+					}
+				})
+			}
+			done.Wait()
+		})
+	}
+}
