@@ -3,6 +3,7 @@ package controlplane_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -103,6 +104,26 @@ func (j *journal) end(ctx context.Context) {
 	j.running--
 }
 
+// peak is how many ran at the same time at most.
+func (j *journal) peak() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.most
+}
+
+// ends are the causes with which handlers ended.
+func (j *journal) ends() []error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.ended)
+}
+
+func (j *journal) starts() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.started)
+}
+
 // work is a job that takes d, and gives up early if it is polite.
 func (j *journal) work(key jobs.Key, d time.Duration, polite bool, o jobs.Options) jobs.Job {
 	o.Key = key
@@ -143,7 +164,7 @@ func TestARunOfALostWorkerIsTakenUpAndItsLateResultRefused(t *testing.T) {
 		c1.cut.Store(true) // it goes on, and nobody hears it
 		cut := time.Now()
 		h.worker(worker.Config{Name: "w2", Slots: 1}, j.work("slow", time.Minute, true, jobs.Options{}))
-		for len(j.started) < 2 && time.Since(cut) < time.Minute {
+		for j.starts() < 2 && time.Since(cut) < time.Minute {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if took := time.Since(cut); took > 20*time.Second {
@@ -226,13 +247,13 @@ func TestAHandlerThatIgnoresItsContextKeepsItsSlot(t *testing.T) {
 				if a, ok := h.cp.Attempt(id); !ok || !a.Stuck || !a.Over {
 					t.Errorf("the deaf handler is not shown as stuck: %+v %v", a, ok)
 				}
-				if len(j.started) != 1 {
-					t.Errorf("%d handlers have begun", len(j.started))
+				if j.starts() != 1 {
+					t.Errorf("%d handlers have begun", j.starts())
 				}
 				time.Sleep(4 * time.Minute)
 				synctest.Wait()
-				if j.most != 1 {
-					t.Errorf("%d handlers ran at the same time, the limit is 1", j.most)
+				if j.peak() != 1 {
+					t.Errorf("%d handlers ran at the same time, the limit is 1", j.peak())
 				}
 				if in := h.run(next); how == "cancel" && in.State != jobs.Succeeded && in.State != jobs.Processing {
 					t.Errorf("the next run is %s after the deaf handler returned", in.State)
@@ -260,8 +281,8 @@ func TestACancelReachesTheHandlerWithItsReason(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()
 		var c *jobs.CancelledError
-		if len(j.ended) != 1 || !errors.As(j.ended[0], &c) || c.By != "person:ann" || c.Reason != "wrong customer" {
-			t.Fatalf("the handler ended with %v", j.ended)
+		if len(j.ends()) != 1 || !errors.As(j.ends()[0], &c) || c.By != "person:ann" || c.Reason != "wrong customer" {
+			t.Fatalf("the handler ended with %v", j.ends())
 		}
 		if in := h.run(id); in.State != jobs.Cancelled || in.Lingering {
 			t.Errorf("it is %s, lingering %v", in.State, in.Lingering)
@@ -293,8 +314,8 @@ func TestANewLeaderLosesNoRun(t *testing.T) {
 				t.Errorf("a run is %s after %d attempts", in.State, in.Attempt)
 			}
 		}
-		if j.most != 5 {
-			t.Errorf("%d ran at a time in 5 slots", j.most)
+		if j.peak() != 5 {
+			t.Errorf("%d ran at a time in 5 slots", j.peak())
 		}
 	})
 }
@@ -316,8 +337,8 @@ func TestADrainedWorkerHandsBack(t *testing.T) {
 		if in.State != jobs.Processing || in.Attempt != 2 || in.Failures != 0 || in.Losses != 0 {
 			t.Errorf("%v after the drain began it is %s, attempt %d, %d failures", time.Since(begin), in.State, in.Attempt, in.Failures)
 		}
-		if !errors.Is(j.ended[0], jobs.ErrShutdown) {
-			t.Errorf("the handler was told %v", j.ended[0])
+		if !errors.Is(j.ends()[0], jobs.ErrShutdown) {
+			t.Errorf("the handler was told %v", j.ends()[0])
 		}
 	})
 }

@@ -215,6 +215,27 @@ func TestAnEditIsObeyedByTheVeryNextFire(t *testing.T) {
 	}
 }
 
+// A pause that another process wrote, and of which the leader was not told, holds from its acknowledgement on: the
+// revision in the fire is compared when it commits.
+func TestAPauseThatWasNotSignalledHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		defer h.close()
+		var n atomic.Int64
+		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 * * * * *"}, &n))
+		time.Sleep(2*time.Minute + 59*time.Second + 999*time.Millisecond)
+		r := h.full.Apply(h.ctx, []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: jobs.Pause{Key: "tick"}}})
+		if r[0].Err != nil {
+			t.Fatal(r[0].Err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n.Load() != 2 {
+			t.Errorf("ran %d times: it fired after the pause was acknowledged", n.Load())
+		}
+	})
+}
+
 func TestTriggeredDebugHoldsWhatNobodyAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)

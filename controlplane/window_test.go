@@ -89,8 +89,8 @@ func TestAThousandRunsThroughOneSlot(t *testing.T) {
 		h.flood("one", 1000)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if len(j.ended) != 1000 || j.most != 1 {
-			t.Errorf("%d of 1000 have run, %d at a time", len(j.ended), j.most)
+		if len(j.ends()) != 1000 || j.peak() != 1 {
+			t.Errorf("%d of 1000 have run, %d at a time", len(j.ends()), j.peak())
 		}
 	})
 }
@@ -142,6 +142,7 @@ func TestPriorityGoesFirst(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		if !equal(order, []string{"first", "high", "normal", "low"}) {
 			t.Errorf("ran %v", order)
 		}
@@ -163,8 +164,8 @@ func TestAKeyThatOnlySomeServeReachesThem(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if len(j.ended) != 40 {
-			t.Errorf("%d of 40 have run", len(j.ended))
+		if len(j.ends()) != 40 {
+			t.Errorf("%d of 40 have run", len(j.ends()))
 		}
 		for _, a := range j.started {
 			if a.Key == "new" && a.Worker[:2] != "w2" {
