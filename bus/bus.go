@@ -71,8 +71,9 @@ type Offers interface {
 	// which workers are told in their beats. It returns when the queue takes offers, or an error that says what
 	// is missing or configured otherwise (no JetStream, a stream with another retention, ...).
 	Open(ctx context.Context, term uint64) (queue string, err error)
-	// Offer puts lists on an app's shared lane; each becomes one message, to one worker. It does not wait for a disk.
-	// The queue of an app that has none yet is made on the way.
+	// Offer puts lists (1 to MaxList offers each) on an app's shared lane; each becomes one message, to one worker.
+	// It does not wait for a disk. The queue of an app that has none yet is made on the way; with no lists, that is
+	// all it does. ErrNobody: the queue is not there: a newer term has its own, or it is to be opened again.
 	Offer(ctx context.Context, queue string, lane Lane, lists ...[]Offer) error
 	// Hand gives a list to one worker and waits until it has it (at most 1 s). ErrNobody: it is not there.
 	Hand(ctx context.Context, lane Lane, list []Offer) error
@@ -82,6 +83,8 @@ type Offers interface {
 type Taker interface {
 	// Take waits for offers on a shared lane and answers with what is there: at least one list, and as few as hold
 	// want offers. done is called once the offers were claimed or returned: the message is then forgotten.
+	// ErrNobody: the queue, or the app's part of it, is not there (yet, or any more): look which queue it is and
+	// take again, at once: Take has paced itself.
 	Take(ctx context.Context, queue string, lane Lane, want int) (list []Offer, done func(), err error)
 	// Receive calls fn for each list handed to the worker's personal lane, until ctx ends. It returns once it listens.
 	Receive(ctx context.Context, lane Lane, fn func(list []Offer)) error

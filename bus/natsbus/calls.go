@@ -1,0 +1,154 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+const (
+	// inFlight is how many calls of one service are answered at the same time. More wait, in order.
+	inFlight = 256
+	// backlogBytes is how much may wait; what does not fit is lost, and its caller hears nothing.
+	backlogBytes = 256 << 20
+
+	// codeHeader marks an answer that is an error, and says which. Its text is the answer's body.
+	codeHeader = "Carillon-Code"
+	// goneCode says that nobody is there any more: who was asked has just ended serving.
+	goneCode = "nobody"
+	// plainError is the code of an error that is not a refusal. No jobs.Code is like it.
+	plainError = "error"
+	// maxText is the longest text of an error.
+	maxText = 32 << 10
+)
+
+// Call sends a request.
+func (b *Bus) Call(ctx context.Context, service string, request []byte) ([]byte, error) {
+	if err := b.check(ctx); err != nil {
+		return nil, err
+	}
+	if most := b.Limit(); len(request) > most {
+		return nil, jobs.Invalid("call %s: a request of %d bytes: %d are the most", service, len(request), most)
+	}
+	answer, err := b.ask(ctx, callSubject(b.as, service), request)
+	var said said
+	if errors.As(err, &said) {
+		return nil, said.error // the handler's own words
+	}
+	if err != nil {
+		return nil, fmt.Errorf("call %s: %w", service, err)
+	}
+	return answer, nil
+}
+
+// said is an error that the other end answered with.
+type said struct{ error }
+
+func (s said) Unwrap() error { return s.error }
+
+// ask sends a request and waits for the answer.
+func (b *Bus) ask(ctx context.Context, subject string, request []byte) ([]byte, error) {
+	if !b.link.connected() {
+		return nil, errNoConnection
+	}
+	ctx, done := b.attempt(ctx, subject)
+	defer done()
+	m, err := b.nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Data: request})
+	if err != nil {
+		return nil, b.reason(ctx, err)
+	}
+	if len(m.Header) > 0 {
+		switch code := m.Header.Get(codeHeader); code {
+		case "":
+		case goneCode:
+			return nil, bus.ErrNobody
+		case plainError:
+			return nil, said{errors.New(string(m.Data))}
+		default:
+			return nil, said{&jobs.Refusal{Code: jobs.Code(code), Text: string(m.Data)}}
+		}
+	}
+	return m.Data, nil
+}
+
+// Serve answers calls.
+func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
+	if err := b.check(ctx); err != nil {
+		return err
+	}
+	subject := serveSubject(b.as, service)
+	places := make(chan struct{}, inFlight)
+	err := b.subscribe(ctx, subject, func(ctx context.Context) (*nats.Subscription, error) {
+		sub, err := b.nc.QueueSubscribe(subject, group, func(m *nats.Msg) {
+			from, ok := callerOf(m.Subject)
+			if !ok {
+				b.senseless(m.Subject, errors.New("its subject is not that of a call"))
+				return
+			}
+			select {
+			case places <- struct{}{}:
+			case <-ctx.Done():
+			}
+			if ctx.Err() != nil {
+				b.gone(m)
+				return
+			}
+			go func() {
+				defer func() { <-places }()
+				data, err := fn(ctx, from, m.Data)
+				b.answer(m, data, err)
+			}()
+		})
+		if err == nil {
+			err = sub.SetPendingLimits(1<<16, backlogBytes)
+		}
+		return sub, err
+	})
+	if err != nil {
+		return fmt.Errorf("serve %s: %w", service, err)
+	}
+	return nil
+}
+
+// answer answers a request, with data or with an error. A refusal stays one; of any other error the text arrives,
+// and not its kind: what the handler met (nobody, a context's end) is not what the caller has met.
+func (b *Bus) answer(m *nats.Msg, data []byte, err error) {
+	if most := b.Limit(); err == nil && len(data) > most {
+		err = jobs.Invalid("the answer has %d bytes: %d are the most", len(data), most)
+	}
+	reply := &nats.Msg{Subject: m.Reply, Data: data}
+	if err != nil {
+		text := err.Error()
+		reply.Data = []byte(text[:min(len(text), maxText)])
+		reply.Header = nats.Header{codeHeader: {codeOf(err)}}
+	}
+	if m.Reply == "" {
+		return // nobody waits
+	}
+	if err := b.nc.PublishMsg(reply); err != nil && b.life.Err() == nil {
+		// The caller's connection to this server, or ours, has gone: to him the outcome is unknown.
+		b.log.Warn("answer not sent", "subject", m.Subject, "err", err)
+	}
+}
+
+// gone answers that nobody is there: we ended, and the server does not know yet.
+func (b *Bus) gone(m *nats.Msg) {
+	_ = b.nc.PublishMsg(&nats.Msg{Subject: m.Reply, Header: nats.Header{codeHeader: {goneCode}}}) // or he hears nothing
+}
+
+func codeOf(err error) string {
+	var refusal *jobs.Refusal
+	var code jobs.Code
+	switch {
+	case errors.As(err, &refusal):
+		return string(refusal.Code)
+	case errors.As(err, &code):
+		return string(code)
+	}
+	return plainError
+}

@@ -1,0 +1,245 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// ended is why we ended a context ourselves; a context that ended for the caller's own reasons has no such cause.
+type ended struct{ error }
+
+func (e ended) Unwrap() error { return e.error }
+
+// errLost is what becomes of an exchange when its connection breaks: it may have been done.
+var errLost = ended{jobs.Refuse(jobs.Unknown, "the connection to NATS was lost before the answer came")}
+
+// link is whether there is a connection.
+type link struct {
+	mu    sync.Mutex
+	up    chan struct{}   // closed while there is one
+	holds context.Context // ends when it breaks; over while there is none
+	lose  context.CancelCauseFunc
+}
+
+func (l *link) fresh() {
+	l.up = make(chan struct{})
+	l.holds, l.lose = context.WithCancelCause(context.Background())
+	l.lose(errLost)
+}
+
+func (l *link) rise() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.holds.Err() != nil {
+		l.holds, l.lose = context.WithCancelCause(context.Background())
+		close(l.up)
+	}
+}
+
+func (l *link) fall(why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.holds.Err() == nil {
+		l.lose(why)
+		l.up = make(chan struct{})
+	}
+}
+
+func (l *link) state() (up <-chan struct{}, holds context.Context) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.up, l.holds
+}
+
+func (l *link) connected() bool {
+	_, holds := l.state()
+	return holds.Err() == nil
+}
+
+// wait returns when there is a connection.
+func (l *link) wait(ctx, life context.Context) error {
+	up, _ := l.state()
+	select {
+	case <-up:
+		return nil
+	case <-life.Done():
+		return bus.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (b *Bus) connected(nc *nats.Conn) {
+	b.forgetMade() // another server, or the same one with its memory lost
+	b.link.rise()
+	if b.life.Err() != nil {
+		b.link.fall(ended{bus.ErrClosed})
+		return
+	}
+	b.log.Info("bus connected", "server", nc.ConnectedUrlRedacted(), "version", nc.ConnectedServerVersion())
+}
+
+func (b *Bus) disconnected(_ *nats.Conn, err error) {
+	b.link.fall(errLost)
+	if b.life.Err() == nil {
+		b.log.Warn("bus disconnected", "err", err)
+	}
+}
+
+// asyncError hears what the server says of messages that have no answer.
+func (b *Bus) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
+	if subject, denied := deniedSubject(err); denied {
+		b.denials.tell(subject)
+	}
+	if sub != nil {
+		b.log.Warn("bus error", "err", err, "subject", sub.Subject)
+		return
+	}
+	b.log.Warn("bus error", "err", err)
+}
+
+var violation = regexp.MustCompile(`Permissions Violation for (?:Publish|Subscription) to "(\S+)"`)
+
+// deniedSubject is the subject that the server's permissions refuse to this user, if that is what err says.
+func deniedSubject(err error) (string, bool) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return "", false
+	}
+	m := violation.FindStringSubmatch(err.Error())
+	if m == nil {
+		return "", false
+	}
+	return m[1], true
+}
+
+func forbidden(subject string) error {
+	return jobs.Refuse(jobs.Forbidden, "the NATS server's permissions refuse this user the subject %s", subject)
+}
+
+// api stands for all subjects of JetStream's API in [denials].
+const api = "$JS.API."
+
+// denials tells those who wait for an answer that the server has refused their question: it says so, but beside.
+type denials struct {
+	mu      sync.Mutex
+	waiting map[string]map[int]context.CancelCauseFunc
+	last    int
+}
+
+func (d *denials) watch(subject string, cancel context.CancelCauseFunc) (forget func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.waiting == nil {
+		d.waiting = map[string]map[int]context.CancelCauseFunc{}
+	}
+	w := d.waiting[subject]
+	if w == nil {
+		w = map[int]context.CancelCauseFunc{}
+		d.waiting[subject] = w
+	}
+	d.last++
+	id := d.last
+	w[id] = cancel
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if delete(w, id); len(w) == 0 && len(d.waiting[subject]) == 0 {
+			delete(d.waiting, subject)
+		}
+	}
+}
+
+func (d *denials) tell(subject string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, cancel := range d.waiting[subject] {
+		cancel(ended{forbidden(subject)})
+	}
+	if strings.HasPrefix(subject, api) {
+		for _, cancel := range d.waiting[api] {
+			cancel(ended{forbidden(subject)})
+		}
+	}
+}
+
+// attempt is a context for one exchange on a subject. It ends with ctx, with Close, when the connection breaks, and
+// when the server refuses the subject; [Bus.reason] tells which. There being no connection is an end, too.
+func (b *Bus) attempt(ctx context.Context, subject string) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	_, holds := b.link.state()
+	stop := context.AfterFunc(holds, func() { cancel(context.Cause(holds)) })
+	forget := b.denials.watch(subject, cancel)
+	return ctx, func() {
+		stop()
+		forget()
+		cancel(nil)
+	}
+}
+
+// lasting is a context for what goes on until ctx ends or the bus is closed.
+func (b *Bus) lasting(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(b.life, func() { cancel(bus.ErrClosed) })
+	context.AfterFunc(ctx, func() { stop() })
+	return ctx, cancel
+}
+
+// subscribe subscribes until ctx ends or the bus is closed, and returns when the server knows. make is given a
+// context that ends then.
+func (b *Bus) subscribe(ctx context.Context, subject string, make func(context.Context) (*nats.Subscription, error)) error {
+	lasting, cancel := b.lasting(ctx)
+	sub, err := make(lasting)
+	if err != nil {
+		err = b.reason(ctx, err)
+		cancel(err)
+		return err
+	}
+	context.AfterFunc(lasting, func() {
+		_ = sub.Unsubscribe() // fails only if it has ended with its connection
+	})
+	if err := b.flushed(ctx, subject); err != nil {
+		cancel(err)
+		return err
+	}
+	return nil
+}
+
+// flushed returns when the server has seen all that was sent, and has not refused the subject.
+func (b *Bus) flushed(ctx context.Context, subject string) error {
+	for {
+		if err := b.link.wait(ctx, b.life); err != nil {
+			return err
+		}
+		attempt, done := b.attempt(ctx, subject)
+		limited, cancel := context.WithTimeout(attempt, 5*time.Second)
+		err := b.nc.FlushWithContext(limited)
+		cancel()
+		done()
+		if err == nil {
+			// The server answers in order: had it refused the subject, the library would know by now.
+			if denied, is := deniedSubject(b.nc.LastError()); is && denied == subject {
+				return forbidden(subject)
+			}
+			return nil
+		}
+		var e ended
+		switch {
+		case b.life.Err() != nil:
+			return bus.ErrClosed
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.As(context.Cause(attempt), &e) && errors.Is(e, jobs.Forbidden):
+			return e.error
+		}
+		// The connection broke meanwhile. The library subscribes again with the next one.
+	}
+}

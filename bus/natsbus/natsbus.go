@@ -1,0 +1,237 @@
+// Package natsbus is the bus on NATS: a server beside, or the one in this process (package embedded).
+//
+// Offers lie in a work-queue stream in memory, one per leader's term, with one durable consumer per app; all else
+// is plain NATS. subjects.go holds every subject, permissions.go who may use which.
+//
+// Where to start: [Connect]. Sharp edges: while there is no connection nothing is kept for later (unless
+// [Config.Buffer] says so) and everything answers at once that nobody is there; what was under way when a
+// connection broke ends as jobs.Unknown. A new connection takes up again what was served, listened to and received.
+package natsbus
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// headroom is what we leave of a message for its headers.
+const headroom = 1 << 10
+
+// Config says who connects, and how.
+type Config struct {
+	// As is who this end is. On a server with users the user must be allowed to be that one.
+	As bus.Principal
+	// Name is how the server's operators see the connection. Default: carillon, the role and the name.
+	Name string
+	// Logger hears of connections and of messages that make no sense. Default: nobody does.
+	Logger *slog.Logger
+
+	// User and Password, or Token, or a file with credentials: what the server asks for. Default: nothing.
+	User, Password, Token, CredentialsFile string
+	// TLS secures the connection. Default: as the server demands.
+	TLS *tls.Config
+
+	// InProcess is a server in this process. If there is one, the URL means nothing.
+	InProcess Server
+	// Retry makes Connect succeed although no server is there: it is looked for until there is one.
+	Retry bool
+	// Buffer is how many bytes of signals are kept while the connection is lost. Default: none.
+	Buffer int
+}
+
+// Server is a server that can be reached without a network.
+type Server interface {
+	InProcessConn() (net.Conn, error)
+}
+
+// Bus is one connection. It is a [bus.Bus].
+type Bus struct {
+	as  bus.Principal
+	log *slog.Logger
+	nc  *nats.Conn
+	js  jetstream.JetStream
+
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+	link    link
+	denials denials
+
+	malformed atomic.Uint64
+	complaint atomic.Int64 // when a malformed message was last logged, in seconds
+
+	opened sync.Map // the queues that this end has opened: name -> term
+	making sync.Mutex
+	made   map[made]time.Time // consumers known to exist, and since when
+
+	pulls   freePulls
+	lengths sync.Map // where offers are pulled from -> *atomic.Int64, the longest list seen there last
+}
+
+var _ bus.Bus = (*Bus)(nil)
+
+// Connect connects to a server (or several, with commas: one of them is used, another when it goes). It returns when
+// the connection stands, or with the reason why it does not; with Config.Retry it does not wait. A connection that
+// is lost is tried again for ever.
+func Connect(ctx context.Context, url string, cfg Config) (*Bus, error) {
+	b := &Bus{as: cfg.As, log: cfg.Logger, made: map[made]time.Time{}}
+	if b.log == nil {
+		b.log = slog.New(slog.DiscardHandler)
+	}
+	b.life, b.end = context.WithCancel(context.Background())
+	b.link.fresh()
+	nc, err := nats.Connect(url, b.options(ctx, cfg)...)
+	if err != nil {
+		b.end()
+		if cfg.InProcess != nil {
+			// A server in this process hangs up without a word if it does not like the password.
+			err = fmt.Errorf("%w (is the user right?)", err)
+		}
+		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	b.nc = nc
+	if b.js, err = jetstream.New(nc); err != nil {
+		_ = b.Close()
+		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	if !cfg.Retry {
+		if err := b.link.wait(ctx, b.life); err != nil {
+			_ = b.Close()
+			return nil, fmt.Errorf("connect to NATS: %w", err)
+		}
+	}
+	return b, nil
+}
+
+func (b *Bus) options(ctx context.Context, cfg Config) []nats.Option {
+	timeout := 5 * time.Second
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, max(time.Until(deadline), time.Millisecond))
+	}
+	o := []nats.Option{
+		nats.Name(cmp.Or(cfg.Name, "carillon "+cfg.As.Actor())),
+		nats.CustomInboxPrefix(inboxPrefix(cfg.As)),
+		nats.Timeout(timeout),
+		nats.MaxReconnects(-1),
+		nats.CustomReconnectDelay(reconnectDelay),
+		nats.IgnoreAuthErrorAbort(), // the password may be put right while we try
+		nats.RetryOnFailedConnect(cfg.Retry),
+		nats.ReconnectBufSize(cmp.Or(cfg.Buffer, -1)),
+		nats.PingInterval(5 * time.Second), // twice unanswered: the connection is dead, even if it does not say so
+		nats.ConnectHandler(b.connected),
+		nats.ReconnectHandler(b.connected),
+		nats.DisconnectErrHandler(b.disconnected),
+		nats.ClosedHandler(func(*nats.Conn) { b.end() }),
+		nats.ErrorHandler(b.asyncError),
+	}
+	if cfg.User != "" {
+		o = append(o, nats.UserInfo(cfg.User, cfg.Password))
+	}
+	if cfg.Token != "" {
+		o = append(o, nats.Token(cfg.Token))
+	}
+	if cfg.CredentialsFile != "" {
+		o = append(o, nats.UserCredentials(cfg.CredentialsFile))
+	}
+	if cfg.TLS != nil {
+		o = append(o, nats.Secure(cfg.TLS))
+	}
+	if cfg.InProcess != nil {
+		o = append(o, nats.InProcessServer(cfg.InProcess))
+	}
+	return o
+}
+
+// reconnectDelay is short at first, since a server that restarts is soon back, and never the same for two.
+func reconnectDelay(attempts int) time.Duration {
+	d := min(50*time.Millisecond<<min(attempts, 6), 2*time.Second)
+	return d/2 + rand.N(d)
+}
+
+// Close ends the connection. What waits on it returns bus.ErrClosed; handlers see their context end.
+func (b *Bus) Close() error {
+	b.end()
+	b.link.fall(ended{bus.ErrClosed})
+	b.nc.Close()
+	return nil
+}
+
+// Limit is the most bytes a request or an answer may have. It is the server's to say; most servers say 1 MiB.
+func (b *Bus) Limit() int {
+	most := int(b.nc.MaxPayload())
+	if most <= 0 {
+		most = 1 << 20 // no server yet: what most of them say
+	}
+	return most - headroom
+}
+
+// Malformed is how many messages made no sense: they were dropped, and nobody was offered what was in them.
+func (b *Bus) Malformed() uint64 { return b.malformed.Load() }
+
+// senseless counts a message that makes no sense, and says so in the log, but not more than once a second: one who
+// floods the bus must not flood the log.
+func (b *Bus) senseless(subject string, err error) {
+	n := b.malformed.Add(1)
+	now := time.Now().Unix()
+	if last := b.complaint.Load(); last != now && b.complaint.CompareAndSwap(last, now) {
+		b.log.Warn("malformed message dropped", "subject", subject, "err", err, "count", n)
+	}
+}
+
+// check says why nothing can be done now: closed, or ctx is over.
+func (b *Bus) check(ctx context.Context) error {
+	if b.life.Err() != nil {
+		return bus.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// may refuses what belongs to another tenant. A server's permissions do so, too; this is for servers without.
+func (b *Bus) may(t jobs.Tenant, what string) error {
+	if b.as.Role == bus.Node || b.as.Tenant == t {
+		return nil
+	}
+	return jobs.Refuse(jobs.Forbidden, "%s of tenant %q may not %s tenant %q", b.as.Actor(), b.as.Tenant, what, t)
+}
+
+// leads refuses all but nodes.
+func (b *Bus) leads(what string) error {
+	if b.as.Role == bus.Node {
+		return nil
+	}
+	return jobs.Refuse(jobs.Forbidden, "%s may not %s: nodes may", b.as.Actor(), what)
+}
+
+// errNoConnection says that nothing was sent.
+var errNoConnection = fmt.Errorf("no connection to NATS: %w", bus.ErrNobody)
+
+// reason is why an exchange failed, in the words of package bus.
+func (b *Bus) reason(ctx context.Context, err error) error {
+	var e ended
+	switch {
+	case b.life.Err() != nil, errors.Is(err, nats.ErrConnectionClosed):
+		return bus.ErrClosed
+	case errors.As(context.Cause(ctx), &e):
+		return e.error
+	case ctx.Err() != nil:
+		return fmt.Errorf("no answer: %w", ctx.Err())
+	case errors.Is(err, nats.ErrNoResponders):
+		return bus.ErrNobody
+	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionReconnecting):
+		return errNoConnection
+	}
+	return err
+}

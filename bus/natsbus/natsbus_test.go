@@ -1,0 +1,67 @@
+package natsbus_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/bustest"
+	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+)
+
+// start starts a server, to be stopped with the test.
+func start(t testing.TB, cfg embedded.Config) *embedded.Server {
+	t.Helper()
+	s, err := embedded.Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// connect connects, to be closed with the test.
+func connect(t testing.TB, url string, cfg natsbus.Config) *natsbus.Bus {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	b, err := natsbus.Connect(ctx, url, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+func TestBusOverTheNetwork(t *testing.T) {
+	bustest.Run(t, func(t *testing.T) bustest.Harness {
+		s := start(t, embedded.Config{})
+		port := s.Port()
+		return bustest.Harness{
+			As: func(t *testing.T, p bus.Principal) bus.Bus {
+				return connect(t, s.URL(), natsbus.Config{As: p})
+			},
+			Restart: func(t *testing.T) {
+				if err := s.Stop(); err != nil {
+					t.Fatal(err)
+				}
+				s = start(t, embedded.Config{Port: port})
+			},
+		}
+	})
+}
+
+func TestBusInProcess(t *testing.T) {
+	bustest.Run(t, func(t *testing.T) bustest.Harness {
+		s := start(t, embedded.Config{DontListen: true})
+		return bustest.Harness{As: func(t *testing.T, p bus.Principal) bus.Bus {
+			return connect(t, "", natsbus.Config{As: p, InProcess: s})
+		}}
+	})
+}

@@ -1,0 +1,108 @@
+package natsbus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/carillon-scheduler/carillon/bus"
+)
+
+// stretch is how many messages are sent before the server's answer to the last of them is waited for. A server
+// drops what comes when ten thousand wait for its stream.
+const stretch = 2048
+
+// offerTime is how long a stream in memory may take to answer.
+const offerTime = 5 * time.Second
+
+// scratch holds buffers for messages: the connection copies what it sends.
+var scratch = sync.Pool{New: func() any { return new([]byte) }}
+
+// Offer sends all lists, and waits for the answer to the last one: a stream takes in order, so that it has the others.
+func (b *Bus) Offer(ctx context.Context, queue string, lane bus.Lane, lists ...[]bus.Offer) error {
+	if err := b.check(ctx); err != nil {
+		return err
+	}
+	if err := b.leads("offer"); err != nil {
+		return err
+	}
+	term, ours := termOf(queue)
+	if !ours {
+		return fmt.Errorf("offer to queue %q: %w", queue, bus.ErrNobody)
+	}
+	if !b.link.connected() {
+		return errNoConnection
+	}
+	err := b.ensure(ctx, queue, term, lane)
+	if err == nil {
+		err = b.offer(ctx, queue, offerSubject(term, lane), lists)
+	}
+	if errors.Is(err, bus.ErrNobody) && len(lists) > 0 && b.link.connected() {
+		// The stream has gone since its consumer was made. Once more, from the start.
+		b.forgetMade()
+		if err = b.ensure(ctx, queue, term, lane); err == nil {
+			err = b.offer(ctx, queue, offerSubject(term, lane), lists)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("offer to queue %s: %w", queue, err)
+	}
+	return nil
+}
+
+func (b *Bus) offer(ctx context.Context, queue, subject string, lists [][]bus.Offer) error {
+	if len(lists) == 0 {
+		return nil
+	}
+	ctx, done := b.attempt(ctx, subject)
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, offerTime)
+	defer cancel()
+	buf := scratch.Get().(*[]byte)
+	defer scratch.Put(buf)
+	for i, list := range lists {
+		message, err := appendList((*buf)[:0], list)
+		if err != nil {
+			return err
+		}
+		*buf = message
+		if i+1 < len(lists) && (i+1)%stretch != 0 {
+			if err := b.nc.Publish(subject, message); err != nil {
+				return b.reason(ctx, err)
+			}
+			continue
+		}
+		answer, err := b.nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Data: message})
+		if err != nil {
+			return b.reason(ctx, err)
+		}
+		if err := kept(answer.Data, queue); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kept reads a stream's answer: whether the message is kept, and in the right place.
+func kept(answer []byte, queue string) error {
+	var said struct {
+		Stream string `json:"stream"`
+		Error  *struct {
+			Text string `json:"description"`
+		} `json:"error"`
+	}
+	switch err := json.Unmarshal(answer, &said); {
+	case err != nil:
+		return fmt.Errorf("the stream's answer %.60q makes no sense: %w", answer, err)
+	case said.Error != nil:
+		return fmt.Errorf("the stream does not take offers: %s", said.Error.Text)
+	case said.Stream != queue:
+		return fmt.Errorf("stream %s took the offers: %w", said.Stream, bus.ErrNobody)
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package natsbus
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// handTime is how long a worker has to take what is handed to it.
+const handTime = time.Second
+
+// Hand sends a list as a request. The worker answers when its function has returned.
+func (b *Bus) Hand(ctx context.Context, lane bus.Lane, list []bus.Offer) error {
+	if err := b.check(ctx); err != nil {
+		return err
+	}
+	if err := b.leads("hand out offers"); err != nil {
+		return err
+	}
+	message, err := appendList(nil, list)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, handTime)
+	defer cancel()
+	if _, err = b.ask(ctx, handSubject(lane), message); err != nil {
+		return fmt.Errorf("hand to worker %q: %w", lane.Worker, err)
+	}
+	return nil
+}
+
+// Receive subscribes to a personal lane.
+func (b *Bus) Receive(ctx context.Context, lane bus.Lane, fn func(list []bus.Offer)) error {
+	if err := b.check(ctx); err != nil {
+		return err
+	}
+	if err := b.may(lane.Tenant, "receive offers of"); err != nil {
+		return err
+	}
+	if lane.Worker == "" {
+		return jobs.Invalid("a personal lane names its worker")
+	}
+	subject := handSubject(lane)
+	err := b.subscribe(ctx, subject, func(ctx context.Context) (*nats.Subscription, error) {
+		return b.nc.QueueSubscribe(subject, group, func(m *nats.Msg) {
+			list, err := decodeList(m.Data)
+			if err != nil {
+				b.senseless(subject, err)
+				b.answer(m, nil, jobs.Invalid("the list of offers makes no sense: %v", err))
+				return
+			}
+			if ctx.Err() != nil {
+				b.gone(m)
+				return
+			}
+			fn(list)
+			b.answer(m, nil, nil)
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("receive as worker %q: %w", lane.Worker, err)
+	}
+	return nil
+}
