@@ -27,8 +27,9 @@ var (
 	forReport = patience{most: 10 * time.Minute, idle: true}
 )
 
-// mostTry bounds one try: behind it, a connection may be dead without anybody knowing.
-const mostTry = 10 * time.Second
+// mostTry bounds one try: behind it, a connection may be dead without anybody knowing. A courier that repeats by
+// itself for half a minute gets to say how that went.
+const mostTry = 35 * time.Second
 
 // envelope puts a command into words that can be repeated.
 func (w *Worker) envelope(c jobs.Command) jobs.Envelope {
@@ -50,8 +51,8 @@ func (w *Worker) send(ctx context.Context, batch []jobs.Envelope, p patience, an
 		open[i] = i
 	}
 	doubtful := make([]bool, len(batch)) // an earlier try may have been done
-	over := false
-	for pause := 50 * time.Millisecond; len(open) > 0; pause = min(2*pause, 2*time.Second) {
+	last := make([]metastore.Result, len(batch))
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		words := batch
 		if len(open) < len(batch) {
 			words = make([]jobs.Envelope, len(open))
@@ -70,8 +71,8 @@ func (w *Worker) send(ctx context.Context, batch []jobs.Envelope, p patience, an
 				code = jobs.CodeOf(r.Err)
 			}
 			doubtful[i] = doubtful[i] || code == jobs.Unknown
-			again := code == jobs.Unknown || code == jobs.Unavailable && (p.idle || doubtful[i])
-			if again && !over && ctx.Err() == nil {
+			if code == jobs.Unknown || code == jobs.Unavailable && (p.idle || doubtful[i]) {
+				last[i] = r
 				left = append(left, i)
 				continue
 			}
@@ -80,12 +81,19 @@ func (w *Worker) send(ctx context.Context, batch []jobs.Envelope, p patience, an
 		if open = left; len(open) == 0 {
 			return
 		}
+		over := false
 		select {
 		case <-time.After(pause/2 + rand.N(pause/2)):
 		case <-giveUp:
-			over = true // one last try says what there is to say
+			over = true
 		case <-ctx.Done():
 			over = true
+		}
+		if over {
+			for _, i := range open {
+				answer(i, last[i])
+			}
+			return
 		}
 	}
 }
