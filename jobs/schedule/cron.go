@@ -130,10 +130,7 @@ func (c *cron) compile(spec Spec) {
 // the window of local time that the span answers for.
 func (c *cron) next(after time.Time) (time.Time, bool) {
 	spans := c.zone.spans
-	unix := max(after.Unix()+1, spans[0].start)
-	if unix >= spans[len(spans)-1].start {
-		return time.Time{}, false
-	}
+	unix := after.Unix() + 1
 	i := c.zone.find(unix)
 	from, high := c.zone.window(i, c.policies)
 	if unix > spans[i].start {

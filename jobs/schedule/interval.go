@@ -58,7 +58,7 @@ type every struct {
 }
 
 func (e every) next(after time.Time) (time.Time, bool) {
-	if !e.anchor.Before(endTime) {
+	if !e.anchor.Before(latest) {
 		return time.Time{}, false
 	}
 	// In whole seconds and by hand: a time.Duration ends after 292 years.
@@ -77,8 +77,6 @@ func (e every) next(after time.Time) (time.Time, bool) {
 }
 
 func (e every) warnings() []string { return nil }
-
-var endTime = time.Unix(endSecond, 0).UTC()
 
 // maxInterval keeps arithmetic far from overflow; it is longer than the
 // calendar.

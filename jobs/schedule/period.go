@@ -21,7 +21,7 @@ type period struct {
 }
 
 func (p period) next(after time.Time) (time.Time, bool) {
-	if !p.anchor.Before(endTime) {
+	if !p.anchor.Before(latest) {
 		return time.Time{}, false
 	}
 	// No due time is far from where the average has it, so guess and adjust.

@@ -19,13 +19,11 @@
 // [Gap] and [Overlap]. And two dialects of cron disagree about which day of the
 // week is 1; see [Schedule.Warnings].
 //
-// The package is pure: it reads no clock, and the time zone database is part of
-// the program.
+// The package is pure: it reads no clock, and it carries a time zone database for
+// machines that have none.
 package schedule
 
-import (
-	"time"
-)
+import "time"
 
 // Spec says when a job is due, as it is written down.
 type Spec struct {
@@ -122,14 +120,26 @@ func (s *Schedule) Spec() Spec { return s.spec }
 // seconds, intervals keep the fraction of what they count from. Nothing is due
 // before 1970 or after 2199.
 func (s *Schedule) Next(after time.Time) (time.Time, bool) {
-	if after.Before(s.notBefore) {
-		after = s.notBefore
-	}
-	due, ok := s.rule.next(after)
+	due, ok := s.endless(after)
 	if !ok || !s.spec.End.IsZero() && due.After(s.spec.End) {
 		return time.Time{}, false
 	}
 	return due, true
+}
+
+// endless is Next without regard to the end. It keeps the rules away from
+// instants so distant that arithmetic would overflow.
+func (s *Schedule) endless(after time.Time) (time.Time, bool) {
+	switch {
+	case after.Before(s.notBefore):
+		after = s.notBefore
+	case after.Before(earliest):
+		after = earliest
+	}
+	if !after.Before(latest) {
+		return time.Time{}, false
+	}
+	return s.rule.next(after)
 }
 
 // Warnings lists what is allowed but may not mean what its writer thinks. It is
@@ -152,7 +162,7 @@ func read(spec Spec) (*Schedule, error) {
 	}
 	s := &Schedule{spec: spec, zone: zone, rule: rule}
 	if !spec.Start.IsZero() {
-		s.notBefore = spec.Start.Add(-1)
+		s.notBefore = spec.Start.Add(-1) // a nanosecond
 	}
 	return s, nil
 }
@@ -188,16 +198,12 @@ func (s *Schedule) checkFires() error {
 		from = s.spec.Start
 	}
 	if from.IsZero() {
-		if _, ok := s.rule.next(time.Unix(firstSecond-2*daySeconds, 0)); !ok {
+		if _, ok := s.endless(earliest); !ok {
 			return refuse("expression", 0, "it never fires: no calendar has such a time")
 		}
 		return nil
 	}
-	after := s.spec.Anchor
-	if after.Before(s.notBefore) {
-		after = s.notBefore
-	}
-	due, ok := s.rule.next(after)
+	due, ok := s.endless(s.spec.Anchor)
 	switch {
 	case !ok:
 		return refuse("expression", 0, "it never fires after %s", from.UTC().Format(time.RFC3339))

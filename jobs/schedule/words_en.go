@@ -37,7 +37,7 @@ func (l english) cron(c *cron) string {
 		text += ", in " + l.list(month, func(v int) string { return englishMonths[v] })
 	}
 	if year := c.fields[6]; !year.open() {
-		text += ", in " + l.list(year, func(v int) string { return fmt.Sprint(v) })
+		text += ", in " + l.years(year)
 	}
 	return text
 }
@@ -109,6 +109,17 @@ func (l english) days(c *cron) string {
 		return "on " + l.daysOfWeek(week)
 	}
 	return "on " + l.daysOfMonth(month) + " or on " + l.daysOfWeek(week) + " (either counts)"
+}
+
+func (l english) years(f *field) string {
+	var list []string
+	for _, it := range f.items {
+		list = append(list, l.run(f, it, "", "", func(v int) string { return fmt.Sprint(v) }))
+		if it.step > 1 && it.count > it.step {
+			list[len(list)-1] = fmt.Sprintf("every %s year from %d to %d", ordinal(it.step), it.from, it.lastOf(f.unit))
+		}
+	}
+	return l.and(list)
 }
 
 func (l english) daysOfMonth(f *field) string {

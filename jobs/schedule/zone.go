@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 	"time"
-	_ "time/tzdata" // the database travels with the binary
+	_ "time/tzdata" // a database for machines that have none
 )
 
 // The calendar of this package begins with 1970 and ends with 2199: firstSecond
@@ -19,6 +19,13 @@ const (
 	daySeconds  = 24 * 60 * 60
 	firstSecond = 0
 	endSecond   = 84006 * daySeconds
+)
+
+// The instants between which anything can be due anywhere: local time is never
+// two days away from UTC.
+var (
+	earliest = time.Unix(firstSecond-2*daySeconds, 0).UTC()
+	latest   = time.Unix(endSecond+2*daySeconds, 0).UTC()
 )
 
 // A span is a stretch of time in which the offset from UTC does not change. It
@@ -77,17 +84,14 @@ func loadZone(name string) (*zone, *Error) {
 
 func newZone(name string, location *time.Location) *zone {
 	z := &zone{name: name}
-	// Two days of margin: local time is never further from UTC than that.
-	at := time.Unix(firstSecond-2*daySeconds, 0).In(location)
-	last := time.Unix(endSecond+2*daySeconds, 0)
-	for {
+	for at := earliest.In(location); ; {
 		_, offset := at.Zone()
 		// A change of the abbreviation alone is not a change of the clock.
 		if n := len(z.spans); n == 0 || z.spans[n-1].offset != int64(offset) {
 			z.spans = append(z.spans, span{at.Unix(), int64(offset)})
 		}
 		_, end := at.ZoneBounds()
-		if end.IsZero() || end.After(last) {
+		if end.IsZero() || end.After(latest) {
 			break
 		}
 		// By rule, ZoneBounds ends a year after 365 days: on the last day of a
@@ -98,7 +102,7 @@ func newZone(name string, location *time.Location) *zone {
 		at = end
 	}
 	tail := z.spans[len(z.spans)-1].offset
-	z.spans = append(z.spans, span{last.Unix(), tail})
+	z.spans = append(z.spans, span{latest.Unix(), tail})
 	return z
 }
 
