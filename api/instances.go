@@ -65,18 +65,18 @@ func (w *Wish) create(key jobs.Key, location string) (jobs.Create, error) {
 	return c, nil
 }
 
-// runPath names a run in a path.
-type runPath struct {
+// RunPath names a run in a path.
+type RunPath struct {
 	ID string `path:"id" format:"uuid"`
 }
 
-func (p *runPath) run() (jobs.ID, error) { return jobs.ParseID(p.ID) }
+func (p *RunPath) run() (jobs.ID, error) { return jobs.ParseID(p.ID) }
 
 type triggerInput struct {
-	jobPath
+	JobPath
 	Idempotency string `header:"Idempotency-Key" maxLength:"200" doc:"The same key within 24 hours is answered by the run it made."`
 	Reason      string `header:"Carillon-Reason" maxLength:"1024" doc:"Why; kept with the run."`
-	Body        Wish   `required:"false"`
+	Body        *Wish
 }
 
 type createInput struct {
@@ -108,7 +108,7 @@ type listInput struct {
 }
 
 type logInput struct {
-	runPath
+	RunPath
 	AfterAttempt  uint32 `query:"attempt" doc:"Go on after this attempt and sequence."`
 	AfterSequence uint64 `query:"sequence"`
 	Limit         int    `query:"limit" minimum:"1" maximum:"1000" default:"200"`
@@ -121,18 +121,18 @@ type logAnswer struct {
 }
 
 type cancelInput struct {
-	runPath
-	Body struct {
+	RunPath
+	Body *struct {
 		Reason string `json:"reason,omitempty" maxLength:"1024"`
-	} `required:"false"`
+	}
 }
 
 type retryInput struct {
-	runPath
+	RunPath
 	Idempotency string `header:"Idempotency-Key" maxLength:"200"`
-	Body        struct {
+	Body        *struct {
 		Args *Object `json:"args,omitempty" doc:"Other arguments than the run had."`
-	} `required:"false"`
+	}
 }
 
 type instanceAnswer struct {
@@ -150,7 +150,7 @@ func (a *API) routeInstances() {
 	register(a, huma.Operation{OperationID: "list-instances", Method: http.MethodGet, Path: "/instances", Tags: tags, Summary: "List runs",
 		Description: "Those that live, newest first, then those that ended, last ended first."}, a.list)
 	register(a, huma.Operation{OperationID: "get-instance", Method: http.MethodGet, Path: "/instances/{id}", Tags: tags, Summary: "Read a run"},
-		func(ctx context.Context, in *runPath) (*instanceAnswer, error) {
+		func(ctx context.Context, in *RunPath) (*instanceAnswer, error) {
 			id, err := in.run()
 			if err != nil {
 				return nil, err
@@ -164,7 +164,9 @@ func (a *API) routeInstances() {
 				return nil, err
 			}
 			asker := who(ctx)
-			asker.Reason = in.Body.Reason
+			if in.Body != nil {
+				asker.Reason = in.Body.Reason
+			}
 			return a.answer(a.ops.Cancel(ctx, asker, id))
 		})
 	register(a, huma.Operation{OperationID: "retry-instance", Method: http.MethodPost, Path: "/instances/{id}/retry", Tags: tags,
@@ -190,6 +192,9 @@ func (a *API) created(made ops.Created, err error) (*instanceAnswer, error) {
 }
 
 func (a *API) trigger(ctx context.Context, in *triggerInput) (*instanceAnswer, error) {
+	if in.Body == nil {
+		in.Body = new(Wish)
+	}
 	wish, err := in.Body.create(jobs.Key(in.Key), "body")
 	if err != nil {
 		return nil, err
@@ -257,7 +262,7 @@ func (a *API) retry(ctx context.Context, in *retryInput) (*instanceAnswer, error
 		return nil, err
 	}
 	var args []byte
-	if in.Body.Args != nil {
+	if in.Body != nil && in.Body.Args != nil {
 		if p := tooLarge(in.Body.Args, "body.args"); p != nil {
 			return nil, p
 		}

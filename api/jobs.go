@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// jobPath names a job in a path. Its rule is that of jobs.Key, checked by ops.
-type jobPath struct {
+// JobPath names a job in a path. Its rule is that of jobs.Key, checked by ops.
+type JobPath struct {
 	Key string `path:"key" maxLength:"200" doc:"The job's key." example:"billing.close-day"`
 }
 
@@ -43,7 +43,7 @@ type jobList struct {
 }
 
 type nextInput struct {
-	jobPath
+	JobPath
 	N        int    `query:"n" minimum:"1" maximum:"100" default:"10" doc:"How many."`
 	Schedule string `query:"schedule" maxLength:"256" doc:"As if this were its schedule."`
 	Zone     string `query:"zone" maxLength:"100" doc:"As if this were its time zone."`
@@ -57,7 +57,7 @@ type nextFires struct {
 }
 
 type editInput struct {
-	jobPath
+	JobPath
 	IfMatch string `header:"If-Match" maxLength:"40" doc:"The ETag that the edit was made for."`
 	Reason  string `header:"Carillon-Reason" maxLength:"1024" doc:"Why; kept with the change."`
 	Body    struct {
@@ -67,18 +67,18 @@ type editInput struct {
 }
 
 type pauseInput struct {
-	jobPath
-	Body struct {
+	JobPath
+	Body *struct {
 		Reason string     `json:"reason,omitempty" maxLength:"1024"`
 		Until  *time.Time `json:"until,omitempty" doc:"Left out: until resumed."`
-	} `required:"false"`
+	}
 }
 
 func (a *API) routeJobs() {
 	tags := []string{"jobs"}
 	register(a, huma.Operation{OperationID: "list-jobs", Method: http.MethodGet, Path: "/jobs", Tags: tags, Summary: "List jobs by key"}, a.listJobs)
 	register(a, huma.Operation{OperationID: "get-job", Method: http.MethodGet, Path: "/jobs/{key}", Tags: tags, Summary: "Read a job"},
-		func(ctx context.Context, in *jobPath) (*jobAnswer, error) {
+		func(ctx context.Context, in *JobPath) (*jobAnswer, error) {
 			return answerJob(a.ops.Job(ctx, who(ctx), jobs.Key(in.Key), 5))
 		})
 	register(a, huma.Operation{OperationID: "edit-job", Method: http.MethodPatch, Path: "/jobs/{key}", Tags: tags, Summary: "Edit a job",
@@ -87,14 +87,17 @@ func (a *API) routeJobs() {
 		Description: "Of the job as it is, or as another schedule or time zone would make it."}, a.nextFires)
 	register(a, huma.Operation{OperationID: "pause-job", Method: http.MethodPost, Path: "/jobs/{key}/pause", Tags: tags, Summary: "Stop a job from firing by itself"},
 		func(ctx context.Context, in *pauseInput) (*jobAnswer, error) {
-			pause := jobs.Pause{Key: jobs.Key(in.Key), Reason: in.Body.Reason}
-			if in.Body.Until != nil {
-				pause.Until = jobs.Instant(*in.Body.Until)
+			pause := jobs.Pause{Key: jobs.Key(in.Key)}
+			if in.Body != nil {
+				pause.Reason = in.Body.Reason
+				if in.Body.Until != nil {
+					pause.Until = jobs.Instant(*in.Body.Until)
+				}
 			}
 			return answerJob(a.ops.Pause(ctx, who(ctx), pause))
 		})
 	register(a, huma.Operation{OperationID: "resume-job", Method: http.MethodPost, Path: "/jobs/{key}/resume", Tags: tags, Summary: "End a pause"},
-		func(ctx context.Context, in *jobPath) (*jobAnswer, error) {
+		func(ctx context.Context, in *JobPath) (*jobAnswer, error) {
 			return answerJob(a.ops.Resume(ctx, who(ctx), jobs.Key(in.Key)))
 		})
 }

@@ -20,7 +20,8 @@ type Duration time.Duration
 
 // Schema describes it to clients. The name is huma's.
 func (Duration) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeString, Description: "A length of time, such as 90s, 5m or 1h30m.", Examples: []any{"1h30m"}, MaxLength: new(40)}
+	return &huma.Schema{Type: huma.TypeString, Description: "A length of time, such as 90s, 5m or 1h30m.", Examples: []any{"1h30m"}, MaxLength: new(40),
+		Pattern: `^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$`, PatternDescription: "a length of time such as 90s, 5m or 1h30m"}
 }
 
 // MarshalText writes it as Go does, without the zeros.

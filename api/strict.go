@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -33,6 +34,10 @@ const maxDepth = 64
 // strict lets only requests through whose body is JSON without a second meaning.
 func strict(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p := checkQuery(r.URL.RawQuery); p != nil {
+			p.write(w)
+			return
+		}
 		if r.ContentLength == 0 {
 			next.ServeHTTP(w, r)
 			return
@@ -52,6 +57,20 @@ func strict(next http.Handler) http.Handler {
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		next.ServeHTTP(w, r)
 	})
+}
+
+// checkQuery says what is wrong with a query, or nil.
+func checkQuery(raw string) *Problem {
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return problem(http.StatusBadRequest, codeMalformed, "the query is malformed: escape what is not a letter or a digit")
+	}
+	for name, values := range query {
+		if len(values) > 1 {
+			return problem(http.StatusUnprocessableEntity, codeInvalid, fmt.Sprintf("query parameter %.40q is given twice", name))
+		}
+	}
+	return nil
 }
 
 // readBody reads a body within its limits of size and time.
@@ -159,7 +178,7 @@ func ambiguous(body []byte) (why string) {
 	case high != none:
 		return "has half of a surrogate pair in a string"
 	}
-	return twice(body)
+	return unclear(body)
 }
 
 // escaped is the code unit of a \u escape at i, or -1 if there is none.
@@ -174,13 +193,16 @@ func escaped(body []byte, i int) int {
 	return int(n)
 }
 
-// twice says which key an object has twice, or "".
-func twice(body []byte) string {
-	type object struct {
-		seen map[string]bool // nil = an array
+// unclear says what is wrong with the keys and values of valid JSON, or "". A null outside of arguments is refused:
+// some take it for "nothing is said", others for "nothing shall be".
+func unclear(body []byte) string {
+	type level struct {
+		seen map[string]bool // the keys so far; nil = an array
 		key  bool            // a key comes next
+		free bool            // within arguments, where anything may be
+		args bool            // the value that comes next is the arguments
 	}
-	var open []object
+	var open []level
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
 	for {
@@ -193,15 +215,20 @@ func twice(body []byte) string {
 			if open[top].seen[s] {
 				return fmt.Sprintf("has the key %.60q twice", s)
 			}
-			open[top].seen[s], open[top].key = true, false
+			open[top].seen[s], open[top].key, open[top].args = true, false, s == "args"
 			continue
 		}
+		free := top >= 0 && (open[top].free || open[top].args)
 		switch token {
+		case nil:
+			if top < 0 || !open[top].free {
+				return "has a null: leave out what you do not want to say"
+			}
 		case json.Delim('{'):
-			open = append(open, object{seen: map[string]bool{}, key: true})
+			open = append(open, level{seen: map[string]bool{}, key: true, free: free})
 			continue
 		case json.Delim('['):
-			open = append(open, object{})
+			open = append(open, level{free: free})
 			continue
 		case json.Delim('}'), json.Delim(']'):
 			open = open[:top]

@@ -1,0 +1,251 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// desk is an API over a store with two jobs, and what is needed to look behind it.
+type desk struct {
+	t     *testing.T
+	store metastore.Full
+	log   strings.Builder
+	http.Handler
+}
+
+func newDesk(t *testing.T) *desk {
+	d := &desk{t: t, store: memstore.Open(memstore.Config{})}
+	for _, j := range []jobs.Job{
+		jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil }), jobs.Options{Key: "billing.charge"}),
+		jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "billing.close-day", Cron: "0 30 2 * * *"}),
+	} {
+		declared, err := j.Declare()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.apply(jobs.Register{App: "billing", Worker: "w1", Start: true, Job: declared})
+	}
+	log := slog.New(slog.NewTextHandler(&d.log, nil))
+	d.Handler = api.Guard(log, api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store}), Logger: log}))
+	return d
+}
+
+func (d *desk) apply(k jobs.Command) jobs.Effect {
+	d.t.Helper()
+	r := d.store.Apply(d.t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}})[0]
+	if r.Err != nil {
+		d.t.Fatal(r.Err)
+	}
+	return r.Effect
+}
+
+// answer is what came back.
+type answer struct {
+	*http.Response
+	body []byte
+}
+
+func (a answer) problem(t *testing.T) api.Problem {
+	t.Helper()
+	var p api.Problem
+	if err := json.Unmarshal(a.body, &p); err != nil || a.Header.Get("Content-Type") != "application/problem+json" {
+		t.Fatalf("%d %s is no problem: %.200s", a.StatusCode, a.Header.Get("Content-Type"), a.body)
+	}
+	return p
+}
+
+func (d *desk) send(method, path, body string, headers ...string) answer {
+	d.t.Helper()
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, r)
+	response := w.Result()
+	b, err := io.ReadAll(response.Body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return answer{response, b}
+}
+
+// snapshot is all that could have changed.
+func (d *desk) snapshot() string {
+	d.t.Helper()
+	ctx := context.Background()
+	state, err := d.store.State(ctx)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	counts, err := d.store.Counts(ctx, metastore.CountQuery{Tenant: jobs.DefaultTenant})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	page, err := d.store.Instances(ctx, metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Limit: metastore.MaxPage})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return fmt.Sprint(state.Changes, counts.Live, len(page.Instances))
+}
+
+func read[T any](t *testing.T, a answer) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal(a.body, &v); err != nil || a.StatusCode >= 300 {
+		t.Fatalf("%d: %v: %.500s", a.StatusCode, err, a.body)
+	}
+	return v
+}
+
+func TestJobs(t *testing.T) {
+	d := newDesk(t)
+	type list struct {
+		Items []api.Job
+		Next  string
+	}
+	all := read[list](t, d.send("GET", "/api/v1/jobs", ""))
+	if len(all.Items) != 2 || all.Items[0].Key != "billing.charge" || len(all.Items[1].Next) != 1 || all.Items[1].Words == "" {
+		t.Fatalf("jobs are %+v", all)
+	}
+	first := read[list](t, d.send("GET", "/api/v1/jobs?limit=1", ""))
+	if len(first.Items) != 1 || first.Next != "billing.charge" {
+		t.Fatalf("the first page is %+v", first)
+	}
+	if rest := read[list](t, d.send("GET", "/api/v1/jobs?limit=1&after="+first.Next, "")); len(rest.Items) != 1 || rest.Next != "" {
+		t.Fatalf("the second page is %+v", rest)
+	}
+	got := d.send("GET", "/api/v1/jobs/billing.close-day", "")
+	etag := got.Header.Get("ETag")
+	job := read[api.Job](t, got)
+	if etag != `"1"` || job.Kind != "recurring" || *job.Zone != "" || len(job.Next) != 5 {
+		t.Fatalf("job %s: %+v", etag, job)
+	}
+	edited := read[api.Job](t, d.send("PATCH", "/api/v1/jobs/billing.close-day", `{"schedule":"@every 90s","timeout":"1h30m"}`, "If-Match", etag))
+	if *edited.Schedule != "@every 90s" || time.Duration(*edited.Timeout) != 90*time.Minute || fmt.Sprint(edited.Edited) != "[schedule timeout]" {
+		t.Fatalf("edited: %+v", edited)
+	}
+	if p := d.send("PATCH", "/api/v1/jobs/billing.close-day", `{"retries":1}`, "If-Match", etag).problem(t); p.Status != 412 || p.Code != "stale" {
+		t.Fatalf("an edit of an old revision: %+v", p)
+	}
+	cleared := read[api.Job](t, d.send("PATCH", "/api/v1/jobs/billing.close-day", `{"clear":["schedule"]}`))
+	if *cleared.Schedule != "0 30 2 * * *" {
+		t.Fatalf("cleared: %+v", cleared)
+	}
+	paused := read[api.Job](t, d.send("POST", "/api/v1/jobs/billing.close-day/pause", `{"reason":"stocktaking"}`))
+	if paused.Paused == nil || paused.Paused.Reason != "stocktaking" || paused.Silent != "paused" {
+		t.Fatalf("paused: %+v", paused)
+	}
+	if resumed := read[api.Job](t, d.send("POST", "/api/v1/jobs/billing.close-day/resume", "")); resumed.Paused != nil {
+		t.Fatalf("resumed: %+v", resumed)
+	}
+	type next struct {
+		Words string
+		Next  []time.Time
+	}
+	if n := read[next](t, d.send("GET", "/api/v1/jobs/billing.close-day/next?n=3&schedule=0+0+*+*+*&zone=Europe/Berlin", "")); len(n.Next) != 3 || n.Words == "" {
+		t.Fatalf("next: %+v", n)
+	}
+}
+
+func TestInstances(t *testing.T) {
+	d := newDesk(t)
+	run := read[api.Instance](t, d.send("POST", "/api/v1/jobs/billing.charge/trigger", `{"args":{"customer":"c7"},"delay":"30m"}`, "Idempotency-Key", "k1"))
+	if run.State != "Scheduled" || run.Origin != "person" || string(*run.Args) != `{"customer":"c7"}` {
+		t.Fatalf("triggered: %+v", run)
+	}
+	again := read[api.Instance](t, d.send("POST", "/api/v1/jobs/billing.charge/trigger", `{"args":{"customer":"c7"},"delay":"30m"}`, "Idempotency-Key", "k1"))
+	if again.ID != run.ID || !again.Duplicate {
+		t.Fatalf("sent again: %+v", again)
+	}
+	if p := d.send("POST", "/api/v1/instances/"+run.ID+"/retry", "").problem(t); p.Code != "conflict" {
+		t.Fatalf("a run that has not ended is run again: %+v", p)
+	}
+	cancelled := read[api.Instance](t, d.send("POST", "/api/v1/instances/"+run.ID+"/cancel", `{"reason":"not needed"}`))
+	if cancelled.State != "Cancelled" || cancelled.Moves[1].Text != "not needed" {
+		t.Fatalf("cancelled: %+v", cancelled)
+	}
+	if twice := read[api.Instance](t, d.send("POST", "/api/v1/instances/"+run.ID+"/cancel", "")); twice.State != "Cancelled" {
+		t.Fatalf("cancelled twice: %+v", twice)
+	}
+	if late := read[api.Instance](t, d.send("POST", "/api/v1/jobs/billing.charge/trigger", `{"args":{"customer":"c7"},"delay":"30m"}`, "Idempotency-Key", "k1")); late.ID != run.ID || late.State != "Cancelled" {
+		t.Fatalf("sent again after its end: %+v", late)
+	}
+	retried := read[api.Instance](t, d.send("POST", "/api/v1/instances/"+run.ID+"/retry", ""))
+	if retried.Parent != run.ID || retried.Origin != "retry" || string(*retried.Args) != `{"customer":"c7"}` {
+		t.Fatalf("run again: %+v", retried)
+	}
+	type list struct {
+		Items []api.Instance
+		Next  string
+	}
+	if made := read[list](t, d.send("POST", "/api/v1/instances", `{"items":[{"job":"billing.charge"},{"job":"billing.close-day","priority":7}]}`)); len(made.Items) != 2 || made.Items[1].Priority != 7 {
+		t.Fatalf("many: %+v", made)
+	}
+	if some := read[list](t, d.send("GET", "/api/v1/instances?job=billing.charge&limit=2", "")); len(some.Items) != 2 || some.Next == "" {
+		t.Fatalf("listed: %+v", some)
+	}
+	if lines := read[list](t, d.send("GET", "/api/v1/instances/"+run.ID+"/log", "")); lines.Items == nil {
+		t.Fatal("no log is not an empty list")
+	}
+	if p := d.send("GET", "/api/v1/instances/"+jobs.NewID(time.Now()).String(), "").problem(t); p.Status != 404 || p.Code != "not_found" {
+		t.Fatalf("an unknown run: %+v", p)
+	}
+}
+
+func TestDebugModeNamesWhatItHolds(t *testing.T) {
+	d := newDesk(t)
+	settings := read[api.Settings](t, d.send("PATCH", "/api/v1/settings", `{"triggeredDebug":true}`))
+	if !settings.Triggered.On || settings.Triggered.By != "person:api" {
+		t.Fatalf("settings: %+v", settings)
+	}
+	var held []jobs.ID
+	for range 3 {
+		id := jobs.NewID(time.Now())
+		d.apply(jobs.Create{ID: id, Key: "billing.charge"})
+		held = append(held, id)
+	}
+	p := d.send("PATCH", "/api/v1/settings", `{"triggeredDebug":false}`).problem(t)
+	if p.Status != 409 || !strings.Contains(p.Detail, "3 runs") {
+		t.Fatalf("switched off without a word: %+v", p)
+	}
+	if s := read[api.Settings](t, d.send("PATCH", "/api/v1/settings", `{"triggeredDebug":false,"held":"release"}`)); s.Released != 3 || s.Triggered.On {
+		t.Fatalf("released: %+v", s)
+	}
+	for _, id := range held {
+		if in := read[api.Instance](t, d.send("GET", "/api/v1/instances/"+id.String(), "")); in.State != "Enqueued" {
+			t.Errorf("a released run is %s", in.State)
+		}
+	}
+}
+
+func TestOverviewAndHealth(t *testing.T) {
+	d := newDesk(t)
+	d.send("POST", "/api/v1/jobs/billing.charge/trigger", "")
+	if o := read[api.Overview](t, d.send("GET", "/api/v1/overview", "")); o.Runs["Enqueued"] != 1 || len(o.Hours) != 1 {
+		t.Fatalf("overview: %+v", o)
+	}
+	if a := d.send("GET", "/livez", ""); a.StatusCode != 200 {
+		t.Errorf("livez: %d", a.StatusCode)
+	}
+	if p := d.send("GET", "/readyz", "").problem(t); p.Status != 503 || p.Code != "not_ready" {
+		t.Errorf("ready without a leader: %+v", p)
+	}
+}
