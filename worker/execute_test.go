@@ -181,6 +181,7 @@ func TestTheDeadlineCountsFromTheClaim(t *testing.T) {
 		}))
 		s.create("j", struct{}{})
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		if got := deadline.Sub(began); got != 10*time.Second {
 			t.Errorf("deadline is %v after the claim, want 10s", got)
 		}

@@ -29,22 +29,21 @@ func TestLogLines(t *testing.T) {
 		began := time.Now()
 		id := s.create("j", struct{}{})
 		time.Sleep(249 * time.Millisecond)
-		synctest.Wait()
-		if len(s.lines) > 0 {
+		if len(s.written()) > 0 {
 			t.Error("lines are sent before they are a batch")
 		}
 		time.Sleep(time.Millisecond)
-		synctest.Wait()
 		want := []string{
 			"INFO begun",
 			`WARN declined customer=c7 card.code=51 card.text="no money"`,
 			"DEBUG msg msg=kept level=3 time=noon",
 			"ERROR " + strings.Repeat("é", 4<<10),
 		}
-		if len(s.lines) != len(want) {
-			t.Fatalf("%d lines came, want %d", len(s.lines), len(want))
+		lines := s.written()
+		if len(lines) != len(want) {
+			t.Fatalf("%d lines came, want %d", len(lines), len(want))
 		}
-		for i, l := range s.lines {
+		for i, l := range lines {
 			if got := l.Level + " " + l.Text; got != want[i] {
 				t.Errorf("line %d is %.100q, want %.100q", i, got, want[i])
 			}
@@ -67,14 +66,14 @@ func TestAnEndlessLogIsCut(t *testing.T) {
 		}))
 		s.create("j", struct{}{})
 		time.Sleep(time.Second)
-		synctest.Wait()
+		lines := s.written()
 		size := 0
-		for _, l := range s.lines {
+		for _, l := range lines {
 			size += len(l.Text)
 		}
-		last := s.lines[len(s.lines)-1]
+		last := lines[len(lines)-1]
 		if size > metastore.MaxLog || !strings.Contains(last.Text, "limit of 1 MiB") {
-			t.Errorf("%d bytes in %d lines, the last one %.100q", size, len(s.lines), last.Text)
+			t.Errorf("%d bytes in %d lines, the last one %.100q", size, len(lines), last.Text)
 		}
 	})
 }
@@ -91,9 +90,8 @@ func TestTheLastLinesAreSent(t *testing.T) {
 		s.create("j", struct{}{})
 		synctest.Wait()
 		stop()
-		synctest.Wait()
-		if len(s.lines) != 1 || s.lines[0].Text != "done" {
-			t.Errorf("lines are %v", s.lines)
+		if lines := s.written(); len(lines) != 1 || lines[0].Text != "done" {
+			t.Errorf("lines are %v", lines)
 		}
 	})
 }
@@ -134,7 +132,7 @@ func TestLinesThatCannotBeSentAreDropped(t *testing.T) {
 		cancel()
 		s.must(<-ended)
 		size := 0
-		for _, l := range s.lines {
+		for _, l := range s.written() {
 			size += len(l.Text)
 		}
 		if size < 3<<20 || size > 5<<20 {

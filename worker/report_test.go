@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,10 +29,10 @@ func TestResultsOutliveAnOutage(t *testing.T) {
 				}))
 				ends, goesOn := s.create("j", struct{}{}), s.create("j", struct{}{})
 				g.inside()
-				tries := 0
+				var tries atomic.Int64
 				s.set(func(s *stage) { s.silent = true })
 				s.intercept(func(batch []jobs.Envelope, _ func() []metastore.Result) []metastore.Result {
-					tries++
+					tries.Add(1)
 					return metastore.Refused(batch, jobs.Refuse(code, "nobody answers"))
 				})
 				g.open <- nil
@@ -42,8 +43,8 @@ func TestResultsOutliveAnOutage(t *testing.T) {
 				if st := w.Stats(); st.Running != 1 || st.Free != 1 {
 					t.Errorf("stats are %+v, want one running and one slot free", st)
 				}
-				if tries > 60 {
-					t.Errorf("%d tries in a minute", tries)
+				if n := tries.Load(); n > 60 {
+					t.Errorf("%d tries in a minute", n)
 				}
 				s.set(func(s *stage) { s.silent = false })
 				s.intercept(nil)

@@ -339,15 +339,25 @@ func wantFinished(t *testing.T, w *worker.Worker, want map[jobs.Outcome]uint64) 
 	}
 }
 
-func sorted[T any](list []T, less func(a, b T) int) []T {
-	list = slices.Clone(list)
-	slices.SortFunc(list, less)
-	return list
-}
-
 // wantStateAfter is wantState, some time from now.
 func (s *stage) wantStateAfter(d time.Duration, id jobs.ID, want jobs.State, cause jobs.Cause) *jobs.Instance {
 	s.t.Helper()
 	time.Sleep(d)
 	return s.wantState(id, want, cause)
+}
+
+// written are the log lines that have come so far.
+func (s *stage) written() []metastore.LogLine {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.lines)
+}
+
+// cameBack are the offers that were given back so far.
+func (s *stage) cameBack() []bus.Offer {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.back)
 }

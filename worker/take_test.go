@@ -27,8 +27,8 @@ func TestAFullWorkerTakesNothing(t *testing.T) {
 		if n := g.inside(); n != 2 {
 			t.Fatalf("%d handlers run in 2 slots", n)
 		}
-		if len(s.back) > 0 {
-			t.Errorf("%d offers were taken and given back", len(s.back))
+		if back := s.cameBack(); len(back) > 0 {
+			t.Errorf("%d offers were taken and given back", len(back))
 		}
 		left, _, err := s.node.Take(t.Context(), s.queue, bus.Lane{Tenant: jobs.DefaultTenant, App: "default"}, 10)
 		if err != nil || len(left) != 3 {
@@ -59,24 +59,21 @@ func TestWhatDoesNotFitGoesBack(t *testing.T) {
 			list = append(list, offerOf(s.row(s.create("j", struct{}{}))))
 		}
 		s.offer(list...)
-		if n := g.inside(); n != 2 || !slices.Equal(s.back, list[2:]) {
-			t.Errorf("%d handlers run, %d offers came back, want 2 and 3", n, len(s.back))
+		if n, back := g.inside(), s.cameBack(); n != 2 || !slices.Equal(back, list[2:]) {
+			t.Errorf("%d handlers run, %d offers came back, want 2 and 3", n, len(back))
 		}
 		s.hand(w, list[4])
-		synctest.Wait()
-		if len(s.back) != 4 {
-			t.Errorf("%d offers came back, want the handed one too", len(s.back))
+		if n := len(s.cameBack()); n != 4 {
+			t.Errorf("%d offers came back, want the handed one too", n)
 		}
 		if n := len(sent[jobs.Claim](s)); n != 2 {
 			t.Errorf("%d claims were sent, want 2", n)
 		}
 		close(g.open)
 		synctest.Wait()
-		s.back = nil
 		s.hand(w, bus.Offer{ID: jobs.NewID(time.Now()), Attempt: 1, Key: "unheard-of"})
-		synctest.Wait()
-		if len(s.back) != 1 || w.Stats().Returned != 5 {
-			t.Errorf("%d offers came back of a job that is not ours; in all %d", len(s.back), w.Stats().Returned)
+		if back := s.cameBack(); len(back) != 5 || back[4].Key != "unheard-of" || w.Stats().Returned != 5 {
+			t.Errorf("%v came back, want the offer of a job that is not ours too", back)
 		}
 	})
 }
@@ -135,8 +132,8 @@ func TestAnOfferThatComesAgainIsIgnored(t *testing.T) {
 		if n := g.inside(); n != 1 {
 			t.Errorf("the handler was called %d times", n)
 		}
-		if len(s.back) > 0 {
-			t.Errorf("%v were given back: they would only come again", s.back)
+		if back := s.cameBack(); len(back) > 0 {
+			t.Errorf("%v were given back: they would only come again", back)
 		}
 	})
 }
