@@ -1,0 +1,120 @@
+package ui
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// How things are said on a page.
+
+func (u *UI) functions() template.FuncMap {
+	return template.FuncMap{
+		"base":   func() string { return u.base },
+		"static": func(name string) string { return u.base + u.static + "/" + name },
+		"ago":    u.ago,
+		"stamp":  stamp,
+		"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
+		"long":   long,
+		"pretty": pretty,
+		"first":  firstLine,
+		"lower":  func(v any) string { return strings.ToLower(fmt.Sprint(v)) },
+		"count":  count,
+	}
+}
+
+// ago says how far away a time is. live.js says it again every second, in the same words.
+func (u *UI) ago(t time.Time) string {
+	d := t.Sub(u.ops.Now())
+	switch {
+	case d > -time.Second && d < time.Second:
+		return "now"
+	case d > 0:
+		return "in " + rough(d)
+	}
+	return rough(-d) + " ago"
+}
+
+// rough is a length of time in its largest unit, or in two where one says too little.
+func rough(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// long is how long something took.
+func long(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0 ms"
+	case d < time.Millisecond:
+		return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return rough(d)
+}
+
+// stamp is a time for those who read without JavaScript; live.js puts it into the reader's zone.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05 UTC")
+}
+
+// pretty is JSON for reading.
+func pretty(b []byte) string {
+	var out bytes.Buffer
+	if json.Indent(&out, b, "", "  ") != nil {
+		return string(b)
+	}
+	return out.String()
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	if runes := []rune(s); len(runes) > 140 {
+		return string(runes[:140]) + "…"
+	}
+	return s
+}
+
+// count is a number with its thousands set apart.
+func count(n int) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "\u202f" + s[i:]
+	}
+	return s
+}
+
+// causes says in words why a run is in its state; the others speak for themselves.
+var causes = map[jobs.Cause]string{
+	jobs.ByTimeout: "took too long", jobs.ByLoss: "worker lost", jobs.ByPoison: "lost too often", jobs.ByHandback: "handed back",
+	jobs.BySnooze: "snoozed", jobs.ByOverlap: "no free slot", jobs.ByDeadline: "not started in time", jobs.ByDisabled: "job disabled",
+	jobs.ByDebug: "held by debug mode", jobs.ByPerson: "on request",
+}
+
+// mark is the shape beside a state's name, so that colour is never the only difference.
+var marks = map[jobs.State]string{
+	jobs.Scheduled: "◷", jobs.Enqueued: "…", jobs.Processing: "▸", jobs.Succeeded: "✓", jobs.Failed: "↻",
+	jobs.Terminated: "✕", jobs.Cancelled: "⊘", jobs.Skipped: "↷",
+}
