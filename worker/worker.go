@@ -77,7 +77,7 @@ func New(cfg Config, store metastore.Applier, b Bus, js ...jobs.Job) (*Worker, e
 	w := &Worker{
 		config:  cfg,
 		name:    cfg.Name + "-" + strings.ToLower(rand.Text()[:8]),
-		actor:   bus.Principal{Tenant: cfg.Tenant, Role: bus.Worker, Name: cfg.Name}.Actor(),
+		actor:   cfg.principal().Actor(),
 		started: time.Now(),
 		store:   store,
 		bus:     b,
@@ -143,6 +143,17 @@ func (c Config) complete() (Config, error) {
 		return c, jobs.Invalid("lease is %v and a beat is sent every %v: the lease must be longer", c.Lease, c.BeatEvery)
 	}
 	return c, nil
+}
+
+// Principal is who the worker is to the bus and to the store, with the defaults filled in: what its connection must
+// be opened as.
+func (c Config) Principal() (bus.Principal, error) {
+	c, err := c.complete()
+	return c.principal(), err
+}
+
+func (c Config) principal() bus.Principal {
+	return bus.Principal{Tenant: c.Tenant, Role: bus.Worker, Name: c.Name}
 }
 
 // hostName is the host's name in the characters that names may have.

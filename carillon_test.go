@@ -1,0 +1,165 @@
+package carillon_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon"
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/client"
+	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/busstore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// serve is a control plane and a NATS server, and answers with the server's address.
+func serve(t *testing.T) string {
+	t.Helper()
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}
+	b, err := natsbus.Connect(t.Context(), "", natsbus.Config{As: node, InProcess: server})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cp, err := controlplane.New(controlplane.Config{
+		Store: memstore.Open(memstore.Config{}), Bus: b,
+		Serve: func(ctx context.Context, store metastore.Store) error { return busstore.Serve(ctx, b, store, busstore.Config{}) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, cp.Run, func() {
+		_ = b.Close()
+		_ = server.Stop()
+	})
+	return server.URL()
+}
+
+// background runs fn until the test is over, and then what comes after.
+func background(t *testing.T, fn func(context.Context) error, after ...func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- fn(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		for _, f := range after {
+			f()
+		}
+	})
+}
+
+type charge struct{ Customer string }
+
+var (
+	chargeJob = jobs.Trigger[charge]("billing.charge")
+	sleepJob  = jobs.Trigger[charge]("billing.sleep")
+)
+
+// A worker and a program, each with nothing but an address.
+func TestFromAnAddress(t *testing.T) {
+	address := serve(t)
+	ticks := make(chan time.Time, 10)
+	stopped := make(chan error, 1)
+	w, err := carillon.NewWorker(address, worker.Config{App: "billing", Name: "w1", Slots: 4},
+		jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error {
+			select {
+			case ticks <- time.Now():
+			default:
+			}
+			return nil
+		}), jobs.Options{Key: "billing.tick", Every: time.Second}),
+		jobs.NewTriggered(jobs.TriggeredFunc[charge](func(ctx context.Context, c charge) error {
+			if jobs.Attempt(ctx).Number == 1 {
+				return errors.New("once more")
+			}
+			return jobs.Result(ctx, c.Customer+" is charged")
+		}), jobs.Options{Key: "billing.charge", Retries: 1}),
+		jobs.NewTriggered(jobs.TriggeredFunc[charge](func(ctx context.Context, _ charge) error {
+			<-ctx.Done()
+			stopped <- context.Cause(ctx)
+			return ctx.Err()
+		}), jobs.Options{Key: "billing.sleep"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, w.Run)
+	c, err := carillon.DialAs(address, client.Config{Actor: "client:shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+
+	<-ticks // the jobs are registered
+	run, err := chargeJob.Enqueue(ctx, c, charge{"c7"}, jobs.Unique("c7"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := c.Wait(ctx, run.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in.State != jobs.Succeeded || string(in.Result) != `"c7 is charged"` || in.Attempt != 2 || in.Actor != "client:shop" {
+		t.Errorf("run of %s is %s after %d attempts with %s", in.Actor, in.State, in.Attempt, in.Result)
+	}
+
+	run, err = sleepJob.Enqueue(ctx, c, charge{"c8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for in, err = c.Get(ctx, run.ID); err == nil && in.State != jobs.Processing; in, err = c.Get(ctx, run.ID) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err = errors.Join(err, c.Cancel(ctx, run.ID, "a mistake")); err != nil {
+		t.Fatal(err)
+	}
+	var cancelled *jobs.CancelledError
+	if err := <-stopped; !errors.As(err, &cancelled) || cancelled.By != "client:shop" || cancelled.Reason != "a mistake" {
+		t.Errorf("the handler's context ended by %v", err)
+	}
+	select {
+	case <-ticks:
+	case <-ctx.Done():
+		t.Error("the recurring job has not come again")
+	}
+}
+
+func TestAddressesThatAreNone(t *testing.T) {
+	tick := jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "tick"})
+	for _, c := range []struct{ address, want string }{
+		{"", "begins with nats:// or tls://"},
+		{"postgres://user:secret@db/carillon", "begins with nats:// or tls://"},
+		{"127.0.0.1:4222", "not a URL"},
+		{"nats://user:secret@a b", "not a URL"},
+		{"nats://", "names no host"},
+		{"nats://127.0.0.1:4222,http://x", "begins with nats:// or tls://"},
+		{"nats://user:secret@127.0.0.1:1", "connect to NATS"},
+	} {
+		_, err := carillon.NewWorker(c.address, worker.Config{}, tick)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("worker of %q: %v, want it to say %q", c.address, err, c.want)
+		}
+		_, err = carillon.Dial(c.address)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("client of %q: %v, want it to say %q", c.address, err, c.want)
+		}
+	}
+	if _, err := carillon.NewWorker("nats://127.0.0.1:1", worker.Config{Name: "a b"}, tick); err == nil || !strings.Contains(err.Error(), "worker name") {
+		t.Errorf("a bad name: %v", err)
+	}
+}
