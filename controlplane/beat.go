@@ -69,6 +69,8 @@ func (cp *ControlPlane) judge(ctx context.Context, from bus.Principal, worker st
 			return *stopOf(in), true
 		}
 		return bus.Stop{}, false
+	case err == nil && in.Worker == worker && in.Attempt == h.Attempt:
+		return bus.Stop{}, false // it has just ended, by the worker's own word
 	}
 	return bus.Stop{ID: h.ID, Attempt: h.Attempt, Stale: true}, true
 }
