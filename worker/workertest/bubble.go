@@ -1,0 +1,175 @@
+package workertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/membus"
+	"github.com/carillon-scheduler/carillon/client"
+	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// Carillon is all of it, in memory and in virtual time: a control plane, a store, a bus, and the workers that the test
+// starts. Its Client enqueues, waits and cancels.
+type Carillon struct {
+	*client.Client
+	Store metastore.Store // what the control plane has committed; writing to it is announced as usual
+
+	t     *testing.T
+	hub   *membus.Hub
+	logs  metastore.Logs
+	begin func() // begins the control plane, once
+}
+
+// In virtual time nobody dies and no message is lost, so that watching over them may be leisurely. It makes days
+// pass faster.
+const (
+	beatEvery = 30 * time.Second
+	lease     = 5 * beatEvery
+)
+
+// Bubble calls fn in a bubble of virtual time (see testing/synctest), which begins at midnight UTC of 2000-01-01 and
+// passes only while everybody waits; a day of it takes a fraction of a second. The control plane begins with the
+// first worker. When fn returns, the workers drain and all of it is torn down; handlers must have returned by then.
+func Bubble(t *testing.T, fn func(t *testing.T, c *Carillon)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := &Carillon{t: t, hub: membus.New(), logs: memstore.NewLogs(0)}
+		node := c.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "node"})
+		cp, err := controlplane.New(controlplane.Config{Store: memstore.Open(memstore.Config{}), Bus: node, Logs: c.logs,
+			BeatEvery: beatEvery, Lease: lease, Sweep: beatEvery})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Store = cp.Store()
+		caller := c.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Client, Name: "test"})
+		c.Client = client.New(c.Store, caller, client.Config{Actor: "client:test"})
+		// Torn down in the reverse order: workers, which Start adds later, go first.
+		t.Cleanup(func() { _, _ = caller.Close(), node.Close() })
+		t.Cleanup(func() { _ = c.Client.Close() })
+		c.begin = sync.OnceFunc(func() {
+			t.Cleanup(c.spawn(cp.Run))
+			synctest.Wait()
+		})
+		fn(t, c)
+	})
+}
+
+// Start starts a worker and waits until it is at work. stop ends it, as a deployment would: it drains.
+func (c *Carillon) Start(cfg worker.Config, js ...jobs.Job) (stop func()) {
+	c.t.Helper()
+	c.begin()
+	if cfg.BeatEvery == 0 && cfg.Lease == 0 {
+		cfg.BeatEvery, cfg.Lease = beatEvery, lease
+	}
+	as, err := cfg.Principal()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	end := c.hub.As(as)
+	w, err := worker.New(cfg, c.Store, end, js...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	drain := c.spawn(w.Run)
+	stop = sync.OnceFunc(func() {
+		drain()
+		_ = end.Close()
+	})
+	c.t.Cleanup(stop)
+	synctest.Wait()
+	return stop
+}
+
+// spawn runs fn in the background. stop ends it and waits until it has.
+func (c *Carillon) spawn(fn func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- fn(ctx) }()
+	return sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			c.t.Error(err)
+		}
+	})
+}
+
+// Pass lets time pass, and then waits until everything that is due by then has been begun.
+func (c *Carillon) Pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// PassUntil is Pass until a time.
+func (c *Carillon) PassUntil(at time.Time) { c.Pass(time.Until(at)) }
+
+// Do applies a command as a person would: jobs.Pause, jobs.Edit, jobs.Configure and so on. A refusal fails the test.
+func (c *Carillon) Do(k jobs.Command) jobs.Effect {
+	c.t.Helper()
+	r := c.Store.Apply(c.t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:test", Command: k}})[0]
+	if r.Err != nil {
+		c.t.Fatalf("%s: %v", k.Verb(), r.Err)
+	}
+	synctest.Wait()
+	return r.Effect
+}
+
+// Runs are all runs of a job, by due time.
+func (c *Carillon) Runs(key jobs.Key) []*jobs.Instance {
+	c.t.Helper()
+	var all []*jobs.Instance
+	q := metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Job: key, Limit: metastore.MaxPage}
+	for {
+		p, err := c.Store.Instances(c.t.Context(), q)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		all = append(all, p.Instances...)
+		if p.Next == "" {
+			break
+		}
+		q.Cursor = p.Next
+	}
+	slices.SortStableFunc(all, func(a, b *jobs.Instance) int { return a.Due.Compare(b.Due) })
+	return all
+}
+
+// Missed are the due times of a job that have no run, as ranges, oldest first.
+func (c *Carillon) Missed(key jobs.Key) []*jobs.Missed {
+	c.t.Helper()
+	d, err := c.Store.Definition(c.t.Context(), jobs.DefaultTenant, key)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ranges, err := c.Store.Ledger(c.t.Context(), jobs.DefaultTenant, d.UID, 0)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	slices.Reverse(ranges)
+	return ranges
+}
+
+// Log is what the handlers of a run have logged, a line each: INFO begun customer=c7. Lines of the last quarter of a
+// second may still be on their way.
+func (c *Carillon) Log(run jobs.ID) []string {
+	c.t.Helper()
+	lines, err := c.logs.Read(c.t.Context(), jobs.DefaultTenant, run, metastore.LogPosition{}, 10_000)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	text := make([]string, len(lines))
+	for i, l := range lines {
+		text[i] = l.Level + " " + l.Text
+	}
+	return text
+}

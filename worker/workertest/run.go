@@ -1,0 +1,146 @@
+// Package workertest tests jobs. [Run] runs a handler once and shows what it left behind. [Bubble] has a whole Carillon
+// in virtual time, so that a test can watch a schedule for days in a moment:
+//
+//	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+//		c.Start(worker.Config{}, closeDay)
+//		c.Pass(48 * time.Hour)
+//		if runs := c.Runs("billing.close-day"); len(runs) != 2 { ... }
+//	})
+package workertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Options say what a handler finds. The zero value is the first attempt of a run.
+type Options struct {
+	Context    context.Context // default t.Context()
+	Number     uint32          // of the attempt; default 1
+	Checkpoint any             // what an earlier attempt saved
+	Tenant     jobs.Tenant     // default jobs.DefaultTenant
+}
+
+// Attempt is what a handler left behind.
+type Attempt struct {
+	Err        error           // what it returned
+	Result     json.RawMessage // what it gave to jobs.Result last
+	Checkpoint json.RawMessage // what it gave to jobs.Save last, or found
+	Progress   []Progress      // each call, in order
+	Log        string          // what it logged, a line each: level=INFO msg="card declined" code=51
+}
+
+// Progress is one call of jobs.Progress.
+type Progress struct {
+	Done, Total int64
+	Text        string
+}
+
+// Run runs a job's handler once, in the test's own goroutine. Its arguments go through JSON, as they would on their
+// way to a worker; nil is none. A panic is the test's.
+func Run(t testing.TB, job jobs.Job, args any, o Options) Attempt {
+	t.Helper()
+	raw := encode(t, "arguments", args)
+	if err := jobs.CheckArgs(raw); err != nil {
+		t.Fatalf("job %s: %v", job.Key(), err)
+	}
+	if o.Context == nil {
+		o.Context = t.Context()
+	}
+	r := &recorder{info: jobs.AttemptInfo{
+		Tenant: o.Tenant, Run: jobs.DerivedID(t.Name(), string(job.Key())), Key: job.Key(), Number: max(o.Number, 1), Worker: "test",
+	}}
+	if o.Tenant == "" {
+		r.info.Tenant = jobs.DefaultTenant
+	}
+	r.left.Checkpoint = encode(t, "checkpoint", o.Checkpoint)
+	r.log = slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: withoutTime}))
+	err := job.Run(jobs.WithRunning(o.Context, r), raw)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left.Err, r.left.Log = err, r.text.String()
+	return r.left
+}
+
+func encode(t testing.TB, what string, v any) []byte {
+	t.Helper()
+	if v == nil {
+		return nil
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatalf("%s cannot be written as JSON: %v", what, err)
+	}
+	return raw
+}
+
+func withoutTime(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// recorder is jobs.Running for a test.
+type recorder struct {
+	info jobs.AttemptInfo
+	log  *slog.Logger
+
+	mu   sync.Mutex
+	text bytes.Buffer
+	left Attempt
+}
+
+func (r *recorder) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(line)
+}
+
+func (r *recorder) Log() *slog.Logger         { return r.log }
+func (r *recorder) Attempt() jobs.AttemptInfo { return r.info }
+
+func (r *recorder) Progress(done, total int64, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left.Progress = append(r.left.Progress, Progress{done, total, text})
+}
+
+func (r *recorder) Result(v any) error { return r.keep("result", v, jobs.MaxResult, &r.left.Result) }
+
+func (r *recorder) Save(ctx context.Context, v any) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("save checkpoint: %w", err)
+	}
+	return r.keep("checkpoint", v, jobs.MaxCheckpoint, &r.left.Checkpoint)
+}
+
+func (r *recorder) keep(what string, v any, most int, to *json.RawMessage) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return jobs.Invalid("%s cannot be written as JSON: %v", what, err)
+	}
+	if len(raw) > most {
+		return jobs.Invalid("%s has %d bytes, at most %d are allowed", what, len(raw), most)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*to = raw
+	return nil
+}
+
+func (r *recorder) Load(v any) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.left.Checkpoint) == 0 {
+		return false, nil
+	}
+	return true, json.Unmarshal(r.left.Checkpoint, v)
+}
