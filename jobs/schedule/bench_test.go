@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"runtime"
 	"testing"
 	"time"
 )
@@ -47,4 +48,22 @@ func BenchmarkParse(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkHeld tells what a schedule weighs.
+func BenchmarkHeld(b *testing.B) {
+	var before, after runtime.MemStats
+	const many = 10_000
+	for b.Loop() {
+		list := make([]*Schedule, many)
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for i := range list {
+			list[i], _ = Reopen(Spec{Expr: "0 */5 9-17 ? * MON-FRI", Zone: "Europe/Berlin"})
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		runtime.KeepAlive(list)
+	}
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/many, "B/schedule")
 }

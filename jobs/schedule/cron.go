@@ -3,7 +3,6 @@ package schedule
 import (
 	"math"
 	"math/bits"
-	"strings"
 	"time"
 )
 
@@ -17,113 +16,42 @@ type cron struct {
 	months                  uint16 // bit n: month n
 	years                   [4]uint64
 
-	// What the words are made of.
-	quartz  bool
-	written int      // how many fields it was written with
-	fields  []*field // all seven, second first
+	// What it was compiled from, kept as text: words are asked for rarely, and a
+	// million schedules should not each carry the fields for them.
+	text source
+	key  string
 }
 
-// parseCron reads 5, 6 or 7 fields. The leftmost error is the one reported,
-// which reading from left to right gives by itself.
 func parseCron(whole source, spec Spec, z *zone) (rule, *Error) {
-	texts := split(whole)
-	if err := checkCount(whole, texts); err != nil {
+	e, err := parseExpression(whole, spec.Key)
+	if err != nil {
 		return nil, err
 	}
-	c := &cron{zone: z, written: len(texts)}
-	c.quartz = len(texts) == 7 || strings.Contains(whole.text, "?")
-	week := crontabUnit
-	if c.quartz {
-		week = quartzUnit
-	}
-	units := []*unit{secondUnit, minuteUnit, hourUnit, dayUnit, monthUnit, week, yearUnit}
-	if len(texts) == 5 {
-		texts = append([]source{{"0", whole.offset}}, texts...)
-	}
-	if len(texts) == 6 {
-		texts = append(texts, source{"*", whole.offset + len(whole.text)})
-	}
-	for i, u := range units {
-		f, err := parseField(texts[i], u, spec.Key)
-		if u == week {
-			err = leftmost(c.checkDays(texts[3], texts[i]), err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		c.fields = append(c.fields, f)
-	}
-	c.compile(spec)
-	return c, nil
+	return &cron{
+		zone:    z,
+		seconds: e.fields[0].set()[0],
+		minutes: e.fields[1].set()[0],
+		hours:   e.fields[2].set()[0],
+		days:    compileDays(e.fields[3], e.fields[5]),
+		months:  uint16(e.fields[4].set()[0] << 1),
+		years:   e.fields[6].set(),
+		policies: policies{
+			flowing: !e.fields[1].plain() || !e.fields[2].plain(),
+			gap:     spec.Gap,
+			overlap: spec.Overlap,
+		},
+		text: whole,
+		key:  spec.Key,
+	}, nil
 }
 
-// split cuts an expression at its blanks.
-func split(whole source) (texts []source) {
-	for rest := whole; rest.text != ""; {
-		end := strings.IndexAny(rest.text, blank)
-		if end < 0 {
-			return append(texts, rest)
-		}
-		texts = append(texts, source{rest.text[:end], rest.offset})
-		rest = rest.cut(end)
-		rest = rest.cut(len(rest.text) - len(strings.TrimLeft(rest.text, blank)))
+// expression reads the fields again.
+func (c *cron) expression() *expression {
+	e, err := parseExpression(c.text, c.key)
+	if err != nil {
+		panic("schedule: an expression was accepted once and is refused now: " + err.Error())
 	}
-	return texts
-}
-
-// checkCount refuses a wrong number of fields where the first field is missing
-// or the first superfluous one begins, unless a character that no field may
-// have comes before that.
-func checkCount(whole source, texts []source) *Error {
-	at := whole.offset + len(whole.text)
-	switch {
-	case len(texts) > 7:
-		at = texts[7].offset
-	case len(texts) >= 5:
-		return nil
-	}
-	for i := range whole.text {
-		if c := whole.text[i]; (c < ' ' && c != '\t' || c >= 0x7f) && whole.offset+i < at {
-			return whole.cut(i).refuse("%s", describe(whole.text[i:]))
-		}
-	}
-	return refuse("expression", at, "cron has 5, 6 or 7 fields, this has %d", len(texts))
-}
-
-// checkDays applies what a dialect says of the two day fields together.
-func (c *cron) checkDays(month, week source) *Error {
-	monthOpen := month.text == "*" || month.text == "?"
-	weekOpen := week.text == "*" || week.text == "?"
-	switch {
-	case month.text == "?" && week.text == "?":
-		return refuse("day-of-week", week.offset, "both day fields are ?")
-	case c.quartz && !monthOpen && !weekOpen:
-		return refuse("day-of-week", week.offset,
-			"with ? or a year field, one of the two day fields must be ? or *")
-	}
-	return nil
-}
-
-// leftmost prefers the error of the text itself where both begin at one place.
-func leftmost(rule, text *Error) *Error {
-	if rule == nil || text != nil && text.Offset <= rule.Offset {
-		return text
-	}
-	return rule
-}
-
-func (c *cron) compile(spec Spec) {
-	c.seconds = c.fields[0].set()[0]
-	c.minutes = c.fields[1].set()[0]
-	c.hours = c.fields[2].set()[0]
-	c.days = compileDays(c.fields[3], c.fields[5])
-	c.months = uint16(c.fields[4].set()[0] << 1)
-	c.years = c.fields[6].set()
-	c.policies = policies{
-		flowing: !c.fields[1].plain() || !c.fields[2].plain(),
-		gap:     spec.Gap,
-		overlap: spec.Overlap,
-	}
+	return e
 }
 
 // next walks the spans of the zone, and in each looks for the first match in
@@ -231,11 +159,4 @@ func (c *cron) nextClock(clock int) int {
 	return -1
 }
 
-// warnings points at a day of the week that reads differently in the other
-// dialect that has a field for seconds.
-func (c *cron) warnings() []string {
-	if c.quartz || c.written != 6 || !c.fields[5].numbered {
-		return nil
-	}
-	return []string{"day-of-week: in crontab, which this is, 1 is Monday; in Quartz, which writes ? in one day field, 1 is Sunday"}
-}
+func (c *cron) warnings() []string { return c.expression().warnings() }

@@ -31,7 +31,7 @@ func (s *Schedule) WordsIn(lang string) string {
 // language puts the parts of a schedule into words. Every method returns a
 // phrase that sentence can put together.
 type language interface {
-	cron(c *cron) string
+	cron(e *expression) string
 	every(months, days, seconds int64) string
 	counted(every string, times int64, anchor string, anchorIsFirst bool) string
 	once(at string) string
@@ -45,7 +45,7 @@ type bounds struct {
 	notes            []string
 }
 
-func (c *cron) say(l language) string { return l.cron(c) }
+func (c *cron) say(l language) string { return l.cron(c.expression()) }
 
 func (e every) say(l language) string {
 	return l.counted(l.every(0, 0, e.seconds), e.times(), wallTime(e.anchor.Unix()+e.offset), e.first == 0)
@@ -107,9 +107,9 @@ func (f *field) values() (list []int) {
 }
 
 // clocks writes the times of day out, if they are few and plainly written.
-func (c *cron) clocks() []string {
+func (e *expression) clocks() []string {
 	const few = 6
-	second, minute, hour := c.fields[0], c.fields[1], c.fields[2]
+	second, minute, hour := e.fields[0], e.fields[1], e.fields[2]
 	if !second.plain() || !minute.plain() || !hour.plain() {
 		return nil
 	}

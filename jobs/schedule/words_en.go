@@ -31,12 +31,12 @@ func (l english) sentence(what string, b bounds) string {
 	return text
 }
 
-func (l english) cron(c *cron) string {
-	text := l.time(c) + ", " + l.days(c)
-	if month := c.fields[4]; !month.open() {
+func (l english) cron(e *expression) string {
+	text := l.time(e) + ", " + l.days(e)
+	if month := e.fields[4]; !month.open() {
 		text += ", in " + l.list(month, func(v int) string { return englishMonths[v] })
 	}
-	if year := c.fields[6]; !year.open() {
+	if year := e.fields[6]; !year.open() {
 		text += ", in " + l.years(year)
 	}
 	return text
@@ -44,11 +44,11 @@ func (l english) cron(c *cron) string {
 
 // time says the fields up to the hour, the smallest first: "every 5 minutes of
 // hours 9 to 17", "at second 30 of every minute".
-func (l english) time(c *cron) string {
-	if clocks := c.clocks(); clocks != nil {
+func (l english) time(e *expression) string {
+	if clocks := e.clocks(); clocks != nil {
 		return "at " + l.and(clocks)
 	}
-	fields := c.fields[:3]
+	fields := e.fields[:3]
 	if fields[0].isZero() {
 		fields = fields[1:]
 	}
@@ -98,8 +98,8 @@ func (l english) numbers(f *field) string {
 	return text + " " + l.list(f, name)
 }
 
-func (l english) days(c *cron) string {
-	month, week := c.fields[3], c.fields[5]
+func (l english) days(e *expression) string {
+	month, week := e.fields[3], e.fields[5]
 	switch {
 	case month.open() && week.open():
 		return "every day"

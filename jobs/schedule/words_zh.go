@@ -27,33 +27,33 @@ func (l chinese) sentence(what string, b bounds) string {
 }
 
 // cron goes from the year down to the second, as dates do in Chinese.
-func (l chinese) cron(c *cron) string {
+func (l chinese) cron(e *expression) string {
 	var text []string
-	if year := c.fields[6]; !year.open() {
+	if year := e.fields[6]; !year.open() {
 		text = append(text, l.list(year, func(v int) string { return fmt.Sprint(v, " 年") }))
 	}
-	if month := c.fields[4]; !month.open() {
+	if month := e.fields[4]; !month.open() {
 		text = append(text, l.list(month, func(v int) string { return fmt.Sprint(v, " 月") }))
 	}
-	return strings.Join(append(text, l.days(c), l.time(c)), "，")
+	return strings.Join(append(text, l.days(e), l.time(e)), "，")
 }
 
-func (l chinese) time(c *cron) string {
-	if clocks := c.clocks(); clocks != nil {
+func (l chinese) time(e *expression) string {
+	if clocks := e.clocks(); clocks != nil {
 		return l.and(clocks)
 	}
 	names := [...]struct{ each, number string }{{"秒", "秒"}, {"分钟", "分"}, {"小时", "时"}}
 	low := 0
-	if c.fields[0].isZero() {
+	if e.fields[0].isZero() {
 		low = 1
 	}
 	var list []string
 	for i := 2; i >= low; i-- {
-		f, name := c.fields[i], names[i]
+		f, name := e.fields[i], names[i]
 		switch f.shape() {
 		case each:
 			// "Every hour" goes without saying before "every minute".
-			if i == low || c.fields[i-1].shape() == listed {
+			if i == low || e.fields[i-1].shape() == listed {
 				list = append(list, "每"+name.each)
 			}
 		case stepping:
@@ -65,8 +65,8 @@ func (l chinese) time(c *cron) string {
 	return strings.Join(list, "的")
 }
 
-func (l chinese) days(c *cron) string {
-	month, week := c.fields[3], c.fields[5]
+func (l chinese) days(e *expression) string {
+	month, week := e.fields[3], e.fields[5]
 	switch {
 	case month.open() && week.open():
 		return "每天"
