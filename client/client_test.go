@@ -1,0 +1,360 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/membus"
+	"github.com/carillon-scheduler/carillon/client"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+)
+
+// desk is a store with a job "j", which may be made to answer otherwise.
+type desk struct {
+	metastore.Store
+	t    *testing.T
+	node bus.Bus
+	bus  bus.Bus
+
+	mu      sync.Mutex
+	between func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result
+	batches []int // sizes
+	looks   int   // at single runs
+	down    bool  // reads are refused
+}
+
+func newDesk(t *testing.T) *desk {
+	hub := membus.New()
+	d := &desk{
+		Store: memstore.Open(memstore.Config{}), t: t,
+		node: hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}),
+		bus:  hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Client, Name: "shop"}),
+	}
+	t.Cleanup(func() { _, _ = d.node.Close(), d.bus.Close() })
+	d.do(jobs.Register{App: "default", Worker: "w-1", Start: true, Job: jobs.Declaration{Key: "j", Kind: jobs.Triggered}})
+	return d
+}
+
+func (d *desk) open() *client.Client {
+	c := client.New(d, d.bus, client.Config{})
+	d.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// do applies a command as somebody else, and tells those who listen.
+func (d *desk) do(k jobs.Command) *jobs.Instance {
+	d.t.Helper()
+	r := d.Store.Apply(context.Background(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]
+	if r.Err != nil {
+		d.t.Fatal(r.Err)
+	}
+	return r.Instance()
+}
+
+func (d *desk) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.batches = append(d.batches, len(batch))
+	apply := func() []metastore.Result { return d.Store.Apply(ctx, batch) }
+	if d.between != nil {
+		return d.between(batch, apply)
+	}
+	return apply()
+}
+
+func (d *desk) Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
+	d.mu.Lock()
+	d.looks++
+	down := d.down
+	d.mu.Unlock()
+	if down {
+		return nil, jobs.Refuse(jobs.Unavailable, "no leader")
+	}
+	return d.Store.Instance(ctx, tenant, id)
+}
+
+func (d *desk) tell(c bus.Changes) {
+	if err := d.node.Signal(context.Background(), bus.Signal{Topic: bus.TopicLive, Tenant: jobs.DefaultTenant, Data: bus.Encode(c)}); err != nil {
+		d.t.Error(err)
+	}
+}
+
+type args struct{ N int }
+
+const job = jobs.Trigger[args]("j")
+
+func TestEnqueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newDesk(t).open()
+		first, err := job.Enqueue(t.Context(), c, args{1}, jobs.After(time.Hour), jobs.Unique("c7"))
+		if err != nil || first.State != jobs.Scheduled || first.Duplicate || !first.Due.Equal(time.Now().Add(time.Hour)) {
+			t.Fatalf("first is %+v, %v", first, err)
+		}
+		second, err := job.Enqueue(t.Context(), c, args{2}, jobs.Unique("c7"))
+		if err != nil || second.ID != first.ID || !second.Duplicate {
+			t.Errorf("second is %+v, %v", second, err)
+		}
+		in, err := c.Get(t.Context(), first.ID)
+		if err != nil || in.Actor != "client:client" || string(in.Args) != `{"N":1}` || in.Origin != jobs.FromCode {
+			t.Errorf("the run is %+v, %v", in, err)
+		}
+		if _, err = jobs.Trigger[args]("unheard-of").Enqueue(t.Context(), c, args{}); !errors.Is(err, jobs.NotFound) {
+			t.Errorf("a job that is not there: %v", err)
+		}
+		runs, err := c.Enqueue(t.Context(), jobs.Create{Key: "j"})
+		if err != nil || runs[0].ID.IsZero() {
+			t.Errorf("a wish without an ID: %+v, %v", runs, err)
+		}
+		if runs, err = c.Enqueue(t.Context()); err != nil || len(runs) != 0 {
+			t.Errorf("no wishes: %v, %v", runs, err)
+		}
+	})
+}
+
+// A bulk goes in commits of at most a thousand runs and half a megabyte, in order.
+func TestABulkIsCutIntoBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		c := d.open()
+		all := make([]args, 2500)
+		for i := range all {
+			all[i].N = i
+		}
+		runs, err := job.EnqueueAll(t.Context(), c, all)
+		if err != nil || fmt.Sprint(d.batches) != "[1000 1000 500]" {
+			t.Fatalf("batches of %v, %v", d.batches, err)
+		}
+		in, err := c.Get(t.Context(), runs[2100].ID)
+		if err != nil || string(in.Args) != `{"N":2100}` {
+			t.Errorf("run 2100 has %s, %v", in.Args, err)
+		}
+		d.batches = nil
+		large := jobs.Create{Key: "j", Args: []byte(`{"x":"` + strings.Repeat("x", 200<<10) + `"}`)}
+		if _, err := c.Enqueue(t.Context(), large, large, large, large, large); err != nil || fmt.Sprint(d.batches) != "[2 2 1]" {
+			t.Errorf("large ones went in batches of %v, %v", d.batches, err)
+		}
+	})
+}
+
+// A bulk with a bad wish is refused whole, with its place, before anything is sent.
+func TestABadBulkIsRefusedWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		c := d.open()
+		wishes := make([]jobs.Create, 1500)
+		for i := range wishes {
+			wishes[i] = jobs.Create{Key: "j"}
+		}
+		wishes[1234].Args = []byte("7")
+		_, err := c.Enqueue(t.Context(), wishes...)
+		if !errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), "number 1234") || len(d.batches) > 0 {
+			t.Errorf("error is %v, %d batches were sent", err, len(d.batches))
+		}
+		_, err = c.Enqueue(t.Context(), make([]jobs.Create, jobs.MaxBulk+1)...)
+		if !errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), "100001") {
+			t.Errorf("too many: %v", err)
+		}
+		_, err = c.Enqueue(t.Context(), jobs.Create{Key: "a b"})
+		if !errors.Is(err, jobs.BadInput) || strings.Contains(err.Error(), "number 0") {
+			t.Errorf("a single one: %v", err)
+		}
+	})
+}
+
+// What the store refuses of a bulk is named; the rest is done.
+func TestABulkIsDoneInPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newDesk(t).open()
+		runs, err := c.Enqueue(t.Context(), jobs.Create{Key: "j"}, jobs.Create{Key: "unheard-of"}, jobs.Create{Key: "j"}, jobs.Create{Key: "unheard-of"})
+		var bulk *client.BulkError
+		if !errors.As(err, &bulk) || bulk.Total != 4 || len(bulk.Failed) != 2 || !errors.Is(bulk.Failed[3], jobs.NotFound) || !errors.Is(err, jobs.NotFound) {
+			t.Fatalf("error is %v", err)
+		}
+		if !strings.Contains(err.Error(), "2 of 4 runs were not enqueued, the first is number 1") {
+			t.Errorf("error is %v", err)
+		}
+		if runs[0].State != jobs.Enqueued || runs[1].State != jobs.New || runs[2].State != jobs.Enqueued {
+			t.Errorf("runs are %+v", runs)
+		}
+	})
+}
+
+// A lost answer makes the same words go out again, and no second run; half a minute without one is the end of it.
+func TestLostAnswers(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		done bool // what has no answer was done
+		code jobs.Code
+		lost int // answers
+		want error
+	}{
+		{"done, then answered", true, jobs.Unknown, 3, nil},
+		{"not done, then answered", false, jobs.Unavailable, 3, nil},
+		{"never answered", true, jobs.Unknown, 1000, jobs.Unknown},
+		{"never done", false, jobs.Unavailable, 1000, jobs.Unavailable},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t)
+				cl := d.open()
+				tries := 0
+				seen := map[jobs.ID]bool{}
+				d.between = func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+					seen[batch[0].ID] = true
+					if tries++; tries <= c.lost {
+						if c.done {
+							apply()
+						}
+						return metastore.Refused(batch, jobs.Refuse(c.code, "no answer"))
+					}
+					return apply()
+				}
+				began := time.Now()
+				run, err := job.Enqueue(t.Context(), cl, args{1})
+				if took := time.Since(began); c.want == nil && took > time.Second || took > 31*time.Second {
+					t.Errorf("took %v", took)
+				}
+				if c.want != nil && (!errors.Is(err, c.want) || jobs.CodeOf(err) != c.want || !strings.Contains(err.Error(), "no answer")) {
+					t.Errorf("error is %v, want %v", err, c.want)
+				}
+				if c.want == nil && (err != nil || run.Duplicate) {
+					t.Errorf("run is %+v, %v", run, err)
+				}
+				if len(seen) != 1 || tries > 100 {
+					t.Errorf("%d tries with %d envelopes, want the same one again and again", tries, len(seen))
+				}
+				p, err := d.Instances(t.Context(), metastore.InstanceQuery{Tenant: jobs.DefaultTenant})
+				want := 1
+				if c.want == jobs.Unavailable {
+					want = 0
+				}
+				if err != nil || len(p.Instances) != want {
+					t.Errorf("there are %d runs, want %d", len(p.Instances), want)
+				}
+			})
+		})
+	}
+}
+
+func TestWait(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		news *bus.Changes // what is said when the run is over; nil = nothing
+		most time.Duration
+	}{
+		{"named", &bus.Changes{}, 0},
+		{"one of many", &bus.Changes{Many: true}, 250 * time.Millisecond},
+		{"nothing is said", nil, 5 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t)
+				cl := d.open()
+				run, err := job.Enqueue(t.Context(), cl, args{1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var over time.Time
+				go func() {
+					time.Sleep(time.Hour)
+					d.do(jobs.Claim{ID: run.ID, Worker: "w-1", Attempt: 1})
+					d.do(jobs.Finish{ID: run.ID, Worker: "w-1", Attempt: 1, Outcome: jobs.OutcomeSuccess, Result: []byte("7")})
+					over = time.Now()
+					if c.news != nil {
+						if !c.news.Many {
+							c.news.Instances = []jobs.ID{run.ID}
+						}
+						d.tell(*c.news)
+					}
+				}()
+				in, err := cl.Wait(t.Context(), run.ID)
+				if err != nil || in.State != jobs.Succeeded || string(in.Result) != "7" {
+					t.Fatalf("run is %+v, %v", in, err)
+				}
+				synctest.Wait()
+				if late := time.Since(over); late > c.most {
+					t.Errorf("known %v after it was over, want %v at most", late, c.most)
+				}
+				if d.looks > 730 {
+					t.Errorf("%d looks in an hour", d.looks)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		cl := d.open()
+		run, err := job.Enqueue(t.Context(), cl, args{1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cl.Wait(t.Context(), jobs.NewID(time.Now())); !errors.Is(err, jobs.NotFound) {
+			t.Errorf("a run that is not there: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		d.down = true // a store that is away is waited for
+		if _, err := cl.Wait(ctx, run.ID); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("patience is over: %v", err)
+		}
+		d.down = false
+		ended := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := cl.Wait(t.Context(), run.ID)
+				ended <- err
+			}()
+		}
+		synctest.Wait()
+		if err := errors.Join(cl.Close(), cl.Close()); err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			if err := <-ended; !errors.Is(err, client.ErrClosed) {
+				t.Errorf("the client was closed: %v", err)
+			}
+		}
+		if _, err := cl.Wait(t.Context(), run.ID); !errors.Is(err, client.ErrClosed) {
+			t.Errorf("a closed client waits: %v", err)
+		}
+	})
+}
+
+func TestCancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		cl := client.New(d, nil, client.Config{Actor: "client:shop"})
+		defer cl.Close()
+		run, err := job.Enqueue(t.Context(), cl, args{1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := cl.Cancel(t.Context(), run.ID, "a mistake"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		in, err := cl.Wait(t.Context(), run.ID) // without signals
+		if err != nil || in.State != jobs.Cancelled {
+			t.Fatalf("run is %+v, %v", in, err)
+		}
+		if last := in.Moves[len(in.Moves)-1]; last.By != "client:shop" || last.Text != "a mistake" {
+			t.Errorf("it remembers %+v", last)
+		}
+		if err := cl.Cancel(t.Context(), jobs.NewID(time.Now()), ""); !errors.Is(err, jobs.NotFound) {
+			t.Errorf("a run that is not there: %v", err)
+		}
+	})
+}
