@@ -51,7 +51,10 @@ func Cases() []Case {
 // Run judges a bus; open makes a new one for each case.
 func Run(t *testing.T, open func(t *testing.T) Harness) {
 	for _, c := range Cases() {
-		t.Run(c.Name, func(t *testing.T) { c.Test(t, open(t)) })
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel() // some wait for a second to pass
+			c.Test(t, open(t))
+		})
 	}
 }
 
@@ -64,6 +67,14 @@ var (
 	foreign = bus.Principal{Tenant: "acme.eu", Role: bus.Worker, Name: "w1.host-7"}
 	caller  = bus.Principal{Tenant: "default", Role: bus.Client, Name: "shop"}
 )
+
+// Principals are all who appear in the cases, for a server that must know its users beforehand.
+func Principals() []bus.Principal {
+	return []bus.Principal{leader, second, ringer, other, foreign, caller}
+}
+
+// Apps are the apps whose offers workers take in the cases.
+func Apps() []string { return []string{"billing.eu", "billing", "billing_eu", "Billing.eu-"} }
 
 // billing is the lane that most cases use. Its name has a dot: names may.
 var billing = bus.Lane{Tenant: "default", App: "billing.eu"}

@@ -185,6 +185,25 @@ func (b *Bus) attempt(ctx context.Context, subject string) (context.Context, fun
 	}
 }
 
+// briefly is an attempt that a server of ours has so much time for; [Bus.why] tells what became of it.
+func (b *Bus) briefly(ctx context.Context, subject string, d time.Duration) (context.Context, func()) {
+	attempt, done := b.attempt(ctx, subject)
+	limited, cancel := context.WithTimeout(attempt, d)
+	return limited, func() {
+		cancel()
+		done()
+	}
+}
+
+// why is [Bus.reason] of an attempt made briefly: when the time is over that we gave, and not the caller's, it is the
+// server that is at fault.
+func (b *Bus) why(ctx, limited context.Context, err error) error {
+	if ctx.Err() == nil && errors.Is(context.Cause(limited), context.DeadlineExceeded) && b.life.Err() == nil {
+		return jobs.Refuse(jobs.Unavailable, "JetStream on NATS server %s does not answer", b.nc.ConnectedServerName())
+	}
+	return b.reason(limited, err)
+}
+
 // lasting is a context for what goes on until ctx ends or the bus is closed.
 func (b *Bus) lasting(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -204,7 +223,12 @@ func (b *Bus) subscribe(ctx context.Context, subject string, make func(context.C
 		return err
 	}
 	context.AfterFunc(lasting, func() {
-		_ = sub.Unsubscribe() // fails only if it has ended with its connection
+		// Both fail only if it has ended with its connection.
+		if sub.Type() == nats.ChanSubscription {
+			_ = sub.Unsubscribe()
+		} else {
+			_ = sub.Drain() // what is on its way is still answered: that nobody is here
+		}
 	})
 	if err := b.flushed(ctx, subject); err != nil {
 		cancel(err)

@@ -65,3 +65,14 @@ func TestBusInProcess(t *testing.T) {
 		}}
 	})
 }
+
+func echo(_ context.Context, _ bus.Principal, request []byte) ([]byte, error) { return request, nil }
+
+// slow tells that it was asked, and answers when it is let.
+func slow(asked chan<- struct{}, free <-chan struct{}) bus.Handler {
+	return func(context.Context, bus.Principal, []byte) ([]byte, error) {
+		close(asked)
+		<-free
+		return nil, nil
+	}
+}

@@ -18,7 +18,7 @@ import (
 const stretch = 2048
 
 // offerTime is how long a stream in memory may take to answer.
-const offerTime = 5 * time.Second
+const offerTime = 3 * time.Second
 
 // scratch holds buffers for messages: the connection copies what it sends.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
@@ -59,10 +59,8 @@ func (b *Bus) offer(ctx context.Context, queue, subject string, lists [][]bus.Of
 	if len(lists) == 0 {
 		return nil
 	}
-	ctx, done := b.attempt(ctx, subject)
+	limited, done := b.briefly(ctx, subject, offerTime)
 	defer done()
-	ctx, cancel := context.WithTimeout(ctx, offerTime)
-	defer cancel()
 	buf := scratch.Get().(*[]byte)
 	defer scratch.Put(buf)
 	for i, list := range lists {
@@ -73,13 +71,13 @@ func (b *Bus) offer(ctx context.Context, queue, subject string, lists [][]bus.Of
 		*buf = message
 		if i+1 < len(lists) && (i+1)%stretch != 0 {
 			if err := b.nc.Publish(subject, message); err != nil {
-				return b.reason(ctx, err)
+				return b.why(ctx, limited, err)
 			}
 			continue
 		}
-		answer, err := b.nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Data: message})
+		answer, err := b.nc.RequestMsgWithContext(limited, &nats.Msg{Subject: subject, Data: message})
 		if err != nil {
-			return b.reason(ctx, err)
+			return b.why(ctx, limited, err)
 		}
 		if err := kept(answer.Data, queue); err != nil {
 			return err

@@ -26,7 +26,7 @@ const (
 	// remadeAfter is how long we believe that a consumer exists. Somebody may delete it.
 	remadeAfter = 10 * time.Second
 	// apiTime is how long JetStream may take to make or find something.
-	apiTime = 5 * time.Second
+	apiTime = 3 * time.Second
 )
 
 // made is a consumer that exists.
@@ -80,15 +80,13 @@ func (b *Bus) Open(ctx context.Context, term uint64) (string, error) {
 }
 
 func (b *Bus) openTerm(ctx context.Context, term uint64) error {
-	limited, done := b.attempt(ctx, api)
+	limited, done := b.briefly(ctx, api, apiTime)
 	defer done()
-	limited, cancel := context.WithTimeout(limited, apiTime)
-	defer cancel()
 	if err := b.available(limited); err != nil {
-		return b.reason(limited, err)
+		return b.why(ctx, limited, err)
 	}
 	if err := b.makeStream(limited, term); err != nil {
-		return b.reason(limited, err)
+		return b.why(ctx, limited, err)
 	}
 	names := b.js.StreamNames(limited, jetstream.WithStreamListSubject("offer.>"))
 	for stream := range names.Name() {
@@ -97,12 +95,12 @@ func (b *Bus) openTerm(ctx context.Context, term uint64) error {
 			continue
 		}
 		if err := b.js.DeleteStream(limited, stream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return b.reason(limited, fmt.Errorf("delete the stream of term %d: %w", old, err))
+			return b.why(ctx, limited, fmt.Errorf("delete the stream of term %d: %w", old, err))
 		}
 		b.opened.Delete(stream)
 	}
 	if err := names.Err(); err != nil {
-		return b.reason(limited, fmt.Errorf("list streams of older terms: %w", err))
+		return b.why(ctx, limited, fmt.Errorf("list streams of older terms: %w", err))
 	}
 	return nil
 }
@@ -211,12 +209,10 @@ func (b *Bus) ensure(ctx context.Context, queue string, term uint64, l bus.Lane)
 	if since, ok := b.made[key]; ok && time.Since(since) < remadeAfter {
 		return nil
 	}
-	limited, done := b.attempt(ctx, api)
+	limited, done := b.briefly(ctx, api, apiTime)
 	defer done()
-	limited, cancel := context.WithTimeout(limited, apiTime)
-	defer cancel()
 	if err := b.makeConsumer(limited, queue, term, l); err != nil {
-		return fmt.Errorf("make the queue of app %q: %w", l.App, b.reason(limited, err))
+		return fmt.Errorf("make the queue of app %q: %w", l.App, b.why(ctx, limited, err))
 	}
 	b.made[key] = time.Now()
 	return nil

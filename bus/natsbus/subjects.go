@@ -35,16 +35,12 @@ func token(s string) string {
 	if s == "" {
 		return none
 	}
-	plain := true
-	for i := 0; i < len(s) && plain; i++ {
-		plain = isPlain(s[i])
-	}
-	if plain {
+	if isPlain(s) {
 		return s
 	}
 	var b strings.Builder
 	for i := range len(s) {
-		if isPlain(s[i]) {
+		if isPlain(s[i : i+1]) {
 			b.WriteByte(s[i])
 		} else {
 			fmt.Fprintf(&b, "=%02X", s[i])
@@ -53,8 +49,15 @@ func token(s string) string {
 	return b.String()
 }
 
-func isPlain(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
+// isPlain says whether all of s stands for itself.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
+			return false
+		}
+	}
+	return true
 }
 
 // name is the reverse of [token]; false says that token never wrote this.
@@ -62,7 +65,7 @@ func name(t string) (string, bool) {
 	if t == none {
 		return "", true
 	}
-	if !strings.Contains(t, "=") {
+	if isPlain(t) {
 		return t, t != ""
 	}
 	var b strings.Builder

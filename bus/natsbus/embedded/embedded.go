@@ -76,12 +76,28 @@ func Start(cfg Config) (*Server, error) {
 	}
 	s.nats.SetLoggerV2(log, false, false, false)
 	s.nats.Start()
-	if !s.nats.ReadyForConnections(startTime) || !s.nats.JetStreamEnabled() {
+	if err := s.ready(log); err != nil {
 		s.nats.Shutdown()
 		s.nats.WaitForShutdown()
-		return nil, errors.Join(fmt.Errorf("start the NATS server: %w", cmp.Or(log.worst(), errors.New("it is not ready in time"))), s.clean())
+		return nil, errors.Join(fmt.Errorf("start the NATS server: %w", err), s.clean())
 	}
 	return s, nil
+}
+
+// ready returns when clients can connect, or with what the server gave up for: it says that in its log only.
+func (s *Server) ready(log *lines) error {
+	for deadline := time.Now().Add(startTime); time.Now().Before(deadline); {
+		if s.nats.ReadyForConnections(50 * time.Millisecond) {
+			if !s.nats.JetStreamEnabled() {
+				break
+			}
+			return nil
+		}
+		if err := log.worst(); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(log.worst(), errors.New("it is not ready in time"))
 }
 
 func (cfg Config) options() (*server.Options, error) {

@@ -1,0 +1,145 @@
+package embedded_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+)
+
+var node = bus.Principal{Role: bus.Node, Name: "node-1"}
+
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOneThatDoesNotListen(t *testing.T) {
+	s, err := embedded.Start(embedded.Config{DontListen: true})
+	must(t, err)
+	if s.URL() != "" || s.Port() != 0 {
+		t.Errorf("it is at %q, port %d", s.URL(), s.Port())
+	}
+	b, err := natsbus.Connect(within(t), "", natsbus.Config{As: node, InProcess: s})
+	must(t, err)
+	if most := b.Limit(); most > embedded.MaxPayload || most < embedded.MaxPayload-4096 {
+		t.Errorf("the limit is %d", most)
+	}
+	_, err = b.Open(within(t), 1)
+	must(t, err)
+	must(t, b.Close())
+	must(t, s.Stop())
+	must(t, s.Stop())
+}
+
+func TestItStaysOnThisMachine(t *testing.T) {
+	s, err := embedded.Start(embedded.Config{})
+	must(t, err)
+	defer func() { must(t, s.Stop()) }()
+	if !strings.HasPrefix(s.URL(), "nats://127.0.0.1:") {
+		t.Errorf("it is at %s", s.URL())
+	}
+}
+
+func TestAPortThatIsTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer func() { _ = l.Close() }()
+	s, err := embedded.Start(embedded.Config{Port: l.Addr().(*net.TCPAddr).Port})
+	if err == nil {
+		_ = s.Stop()
+		t.Fatal("it has started")
+	}
+	if !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("it does not say why: %v", err)
+	}
+}
+
+func TestNothingIsLeftOnDisk(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	s, err := embedded.Start(embedded.Config{})
+	must(t, err)
+	must(t, s.Stop())
+	left, err := os.ReadDir(dir)
+	must(t, err)
+	if len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+func TestAWrongPassword(t *testing.T) {
+	t.Parallel()
+	s, err := embedded.Start(embedded.Config{Users: []natsbus.Grant{{User: "u", Password: "right", As: node}}})
+	must(t, err)
+	defer func() { must(t, s.Stop()) }()
+	for _, cfg := range []natsbus.Config{{As: node, User: "u", Password: "wrong"}, {As: node}, {As: node, User: "u", Password: "wrong", InProcess: s}} {
+		// In this process nobody reads what the server says while it hangs up: that costs the whole time given.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		b, err := natsbus.Connect(ctx, s.URL(), cfg)
+		cancel()
+		if err == nil {
+			_ = b.Close()
+			t.Fatalf("connected as %q with password %q", cfg.User, cfg.Password)
+		}
+		if !strings.Contains(err.Error(), "Authorization") && !strings.Contains(err.Error(), "user") {
+			t.Errorf("it does not say why: %v", err)
+		}
+	}
+}
+
+// page is a log that can be read.
+type page struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (p *page) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.b.Write(b)
+}
+
+func (p *page) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.b.String()
+}
+
+// What a user tried and may not is in the log.
+func TestViolationsAreLogged(t *testing.T) {
+	var log page
+	s, err := embedded.Start(embedded.Config{
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Users:  []natsbus.Grant{{User: "u", Password: "p", As: bus.Principal{Tenant: "default", Role: bus.Client, Name: "c"}}},
+	})
+	must(t, err)
+	defer func() { must(t, s.Stop()) }()
+	nc, err := nats.Connect(s.URL(), nats.UserInfo("u", "p"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	must(t, err)
+	defer nc.Close()
+	must(t, nc.Publish("$SYS.REQ.SERVER.PING", nil))
+	must(t, nc.Flush())
+	if said := log.String(); !strings.Contains(said, "Publish Violation") || !strings.Contains(said, "$SYS.REQ.SERVER.PING") {
+		t.Errorf("the log says: %s", said)
+	}
+}

@@ -1,0 +1,7 @@
+package natsbus
+
+// Subscriptions is how many subscriptions the connection has.
+func (b *Bus) Subscriptions() int { return b.nc.NumSubscriptions() }
+
+// Connected says whether there is a connection.
+func (b *Bus) Connected() bool { return b.link.connected() }

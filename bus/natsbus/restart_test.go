@@ -1,0 +1,216 @@
+package natsbus_test
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// wire is a network that can be cut: connections to it reach the server until they are.
+type wire struct {
+	listener net.Listener
+	to       string
+	work     sync.WaitGroup
+
+	mu   sync.Mutex
+	cut  bool
+	ends []net.Conn
+}
+
+func newWire(t *testing.T, to string) *wire {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	w := &wire{listener: l, to: to}
+	w.work.Go(w.accept)
+	t.Cleanup(func() {
+		_ = l.Close()
+		w.set(true)
+		w.work.Wait()
+	})
+	return w
+}
+
+func (w *wire) url() string { return "nats://" + w.listener.Addr().String() }
+
+func (w *wire) accept() {
+	for {
+		near, err := w.listener.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", w.to)
+		w.mu.Lock()
+		if err != nil || w.cut {
+			_ = near.Close()
+			if far != nil {
+				_ = far.Close()
+			}
+			w.mu.Unlock()
+			continue
+		}
+		w.ends = append(w.ends, near, far)
+		w.mu.Unlock()
+		for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
+			w.work.Go(func() {
+				_, _ = io.Copy(way[0], way[1])
+				_ = way[0].Close()
+			})
+		}
+	}
+}
+
+// set cuts all that is connected, or lets new connections through.
+func (w *wire) set(cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = cut
+	for _, c := range w.ends {
+		_ = c.Close()
+	}
+	w.ends = nil
+}
+
+// wired is a worker behind a wire that can be cut, while the leader stays connected.
+func wired(t *testing.T) (leader, taker *natsbus.Bus, queue string, w *wire) {
+	s := start(t, embedded.Config{})
+	leader, _, queue = opened(t, s, nil)
+	w = newWire(t, s.URL()[len("nats://"):])
+	return leader, connect(t, w.url(), natsbus.Config{As: worker}), queue, w
+}
+
+type taken struct {
+	list []bus.Offer
+	done func()
+	err  error
+}
+
+func taking(t *testing.T, b *natsbus.Bus, queue string) <-chan taken {
+	ch := make(chan taken, 1)
+	ctx := within(t)
+	go func() {
+		for {
+			l, done, err := b.Take(ctx, queue, billing, 10)
+			if err == nil || ctx.Err() != nil {
+				ch <- taken{l, done, err}
+				return
+			}
+		}
+	}()
+	return ch
+}
+
+// The server stays, the worker's connection goes: what it asked for on the old one must not be lost on the new one.
+func TestATakeSurvivesACutWire(t *testing.T) {
+	leader, taker, queue, w := wired(t)
+	for range 5 {
+		waiting := taking(t, taker, queue)
+		w.set(true)
+		w.set(false)
+		offered := list(2)
+		must(t, leader.Offer(within(t), queue, billing, offered))
+		got := <-waiting
+		must(t, got.err)
+		if !slices.Equal(got.list, offered) {
+			t.Fatalf("taken: %v", got.list)
+		}
+		got.done()
+	}
+}
+
+// A call that is under way when the connection breaks ends at once: it may have been done.
+func TestACallEndsWithItsConnection(t *testing.T) {
+	leader, asker, _, w := wired(t)
+	asked, free := make(chan struct{}), make(chan struct{})
+	defer close(free)
+	must(t, leader.Serve(t.Context(), bus.ServiceStore, slow(asked, free)))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := asker.Call(within(t), bus.ServiceStore, nil)
+		ended <- err
+	}()
+	<-asked
+	w.set(true)
+	select {
+	case err := <-ended:
+		if !errors.Is(err, jobs.Unknown) || errors.Is(err, bus.ErrNobody) {
+			t.Fatalf("it ended with: %v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("it still waits")
+	}
+	// While there is no connection nothing is sent, so nothing can have been done.
+	if _, err := asker.Call(within(t), bus.ServiceStore, nil); !errors.Is(err, bus.ErrNobody) {
+		t.Fatalf("a call without a connection: %v", err)
+	}
+	if err := asker.Signal(within(t), bus.Signal{Topic: bus.TopicBack}); !errors.Is(err, bus.ErrNobody) {
+		t.Fatalf("a signal without a connection: %v", err)
+	}
+}
+
+func TestSignalsAreKeptIfOneAsksForIt(t *testing.T) {
+	s := start(t, embedded.Config{})
+	leader := connect(t, s.URL(), natsbus.Config{As: node})
+	heard := make(chan bus.Signal, 10)
+	must(t, leader.Listen(t.Context(), "*", bus.TopicLog, "", func(s bus.Signal) { heard <- s }))
+	w := newWire(t, s.URL()[len("nats://"):])
+	teller := connect(t, w.url(), natsbus.Config{As: worker, Buffer: 1 << 20})
+	w.set(true)
+	for teller.Connected() {
+		runtime.Gosched()
+	}
+	must(t, teller.Signal(within(t), bus.Signal{Topic: bus.TopicLog, Data: []byte("kept")}))
+	w.set(false)
+	select {
+	case got := <-heard:
+		if string(got.Data) != "kept" {
+			t.Errorf("heard %q", got.Data)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the signal is lost")
+	}
+}
+
+func TestConnectWithoutAServer(t *testing.T) {
+	s := start(t, embedded.Config{})
+	port, url := s.Port(), s.URL()
+	must(t, s.Stop())
+	if b, err := natsbus.Connect(within(t), url, natsbus.Config{As: worker}); err == nil {
+		_ = b.Close()
+		t.Fatal("connected to nobody")
+	}
+	var log page
+	b := connect(t, url, natsbus.Config{As: worker, Retry: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if _, err := b.Call(within(t), bus.ServiceStore, nil); !errors.Is(err, bus.ErrNobody) {
+		t.Errorf("call: %v", err)
+	}
+	if b.Limit() < 64<<10 {
+		t.Errorf("the limit is %d", b.Limit())
+	}
+	heard := make(chan bus.Signal, 10)
+	listens := make(chan error, 1)
+	go func() {
+		listens <- b.Listen(t.Context(), "", bus.TopicLive, "", func(s bus.Signal) { heard <- s })
+	}()
+	s = start(t, embedded.Config{Port: port})
+	must(t, <-listens) // it waited for the server
+	must(t, connect(t, s.URL(), natsbus.Config{As: node}).Signal(within(t), bus.Signal{Topic: bus.TopicLive}))
+	<-heard
+	must(t, s.Stop())
+	for b.Connected() {
+		runtime.Gosched()
+	}
+	if log.count("bus connected") != 1 || log.count("level=WARN msg=\"bus disconnected\"") > 1 {
+		t.Errorf("the log does not say what happened: %d", log.count("bus"))
+	}
+}
