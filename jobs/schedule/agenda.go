@@ -6,15 +6,20 @@ import "time"
 // times; things due at the same time come in no particular order. The zero
 // value is an empty agenda. It is not safe for concurrent use.
 type Agenda[T any] struct {
-	// A heap with four children a node: half as deep as one with two. The first
-	// three places stay empty, so that the children of place i begin at place
-	// 4(i-2): four small entries then share a line of the cache, and fetching
-	// those lines is where the time goes.
+	// A heap with eight children a node, a third as deep as one with two. The
+	// first seven places stay empty, so that siblings begin at a multiple of
+	// eight: small ones then share two neighbouring lines of the cache, and
+	// fetching those lines is where the time goes.
 	heap []entry[T]
 }
 
-// root is the place of what is due first.
-const root = 3
+const (
+	arity = 8
+	root  = arity - 1 // the place of what is due first
+
+	// The children of place i begin at place arity * (i - shift).
+	shift = arity - 2
+)
 
 // entry keeps the time as Unix nanoseconds, which the calendar of this package
 // fits into: small entries are fast entries.
@@ -30,13 +35,13 @@ func (a *Agenda[T]) Len() int { return max(0, len(a.heap)-root) }
 // every schedule does.
 func (a *Agenda[T]) Push(due time.Time, value T) {
 	if len(a.heap) == 0 {
-		a.heap = make([]entry[T], root, 16)
+		a.heap = make([]entry[T], root, 2*arity)
 	}
 	e := entry[T]{due.UnixNano(), value}
 	a.heap = append(a.heap, e)
 	i := len(a.heap) - 1
 	for i > root {
-		parent := i/4 + 2
+		parent := i/arity + shift
 		if e.due >= a.heap[parent].due {
 			break
 		}
@@ -76,11 +81,11 @@ func (a *Agenda[T]) Pop() (due time.Time, value T, ok bool) {
 func (a *Agenda[T]) sink(e entry[T]) {
 	heap, i := a.heap, root
 	for {
-		child := 4 * (i - 2)
+		child := arity * (i - shift)
 		if child >= len(heap) {
 			break
 		}
-		least := child + leastOf(heap[child:min(child+4, len(heap))])
+		least := child + leastOf(heap[child:min(child+arity, len(heap))])
 		if heap[least].due >= e.due {
 			break
 		}
@@ -90,27 +95,13 @@ func (a *Agenda[T]) sink(e entry[T]) {
 	heap[i] = e
 }
 
-// leastOf returns the index of what is due first among one to four entries. Four
-// are compared like players in a cup: the first two rounds do not wait for each
-// other.
-func leastOf[T any](few []entry[T]) int {
-	left, right := 0, 2
-	if len(few) < 4 {
-		for i := range few {
-			if few[i].due < few[left].due {
-				left = i
-			}
+// leastOf returns the index of what is due first among siblings.
+func leastOf[T any](siblings []entry[T]) int {
+	least, due := 0, siblings[0].due
+	for i := 1; i < len(siblings); i++ {
+		if d := siblings[i].due; d < due {
+			least, due = i, d
 		}
-		return left
 	}
-	if few[1].due < few[0].due {
-		left = 1
-	}
-	if few[3].due < few[2].due {
-		right = 3
-	}
-	if few[right].due < few[left].due {
-		left = right
-	}
-	return left
+	return least
 }
