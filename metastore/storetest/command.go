@@ -1,0 +1,342 @@
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// The commands of a story:
+//
+//	register KEY [recurring] [again] [app=a] [worker=w] [version=n] [FIELD=value ...]
+//	edit KEY [clear=FIELD,FIELD] [if=revision] [FIELD=value ...]
+//	pause KEY [because=...] [until=+1h]     resume KEY     refresh KEY
+//	create RUN KEY [delay=1h] [due=+1h] [unique=u] [for=1h] [request=idempotency key] [args={...}] [origin=person]
+//	       [priority=n] [retries=n] [timeout=1h] [startWithin=1h] [parent=RUN]
+//	fire KEY to=+1m [due=+30s,+1m] [missed=+10s..+20s/11/paused] [origin=misfire] [from=+0s] [rev=n] [global=n] [epoch=n]
+//	release RUN [force]     claim RUN WORKER attempt     checkpoint RUN WORKER attempt data
+//	finish RUN WORKER attempt success|error|fatal|timeout|handback|snooze [result=json] [error=text] [delay=1m] [running]
+//	returned RUN WORKER attempt     expire RUN attempt lost|timeout     cancel RUN
+//	configure [recurringDebug=on] [triggeredDebug=on] [misfireAfter=1m] [recurring.FIELD=value] [triggered.FIELD=value]
+//	lead EPOCH NODE     forget NAME     hand GATE
+//
+// All take tenant=, by= (who asks) and reason=. FIELDs are those of the settings, as in JSON; limits=a:2,b:1.
+
+// words are a line of a story.
+type words struct {
+	verb  string
+	names []string // words without a value
+	value map[string]string
+	order []string // the values' words, as they came
+}
+
+// split cuts a line at spaces that are not in quotes or braces.
+func split(line string) words {
+	var parts []string
+	var part strings.Builder
+	quoted, depth := false, 0
+	for _, r := range line {
+		switch {
+		case r == '"' && depth == 0:
+			quoted = !quoted
+			continue
+		case r == '{':
+			depth++
+		case r == '}':
+			depth--
+		case r == ' ' && !quoted && depth == 0:
+			parts = append(parts, part.String())
+			part.Reset()
+			continue
+		}
+		part.WriteRune(r)
+	}
+	parts = append(parts, part.String())
+	w := words{verb: parts[0], value: map[string]string{}}
+	for _, p := range parts[1:] {
+		if name, value, ok := strings.Cut(p, "="); ok {
+			w.value[name] = value
+			w.order = append(w.order, name)
+		} else if p != "" {
+			w.names = append(w.names, p)
+		}
+	}
+	return w
+}
+
+func (w words) name(i int) string {
+	if i < len(w.names) {
+		return w.names[i]
+	}
+	return ""
+}
+
+func (w words) has(name string) bool {
+	for _, n := range w.names {
+		if n == name {
+			return true
+		}
+	}
+	return false
+}
+
+// take is a value that is looked at once, so that misspelled ones can be told.
+func (w words) take(name string) string {
+	v := w.value[name]
+	delete(w.value, name)
+	return v
+}
+
+func runID(name string) jobs.ID { return jobs.DerivedID("run", name) }
+
+// run is the id of a run by its name in the story.
+func (tl *telling) run(name string) jobs.ID {
+	for id, n := range tl.names {
+		if n == name {
+			return id
+		}
+	}
+	tl.names[runID(name)] = name
+	return runID(name)
+}
+
+func (tl *telling) duration(text string) time.Duration {
+	if text == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		tl.t.Fatal(err)
+	}
+	return d
+}
+
+// at is a time of the story, written as +1h.
+func (tl *telling) at(text string) time.Time {
+	if text == "" {
+		return time.Time{}
+	}
+	return Start.Add(tl.duration(strings.TrimPrefix(text, "+")))
+}
+
+func (tl *telling) number(text string) int {
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		tl.t.Fatal(err)
+	}
+	return n
+}
+
+func (tl *telling) envelope(w words) jobs.Envelope {
+	tl.t.Helper()
+	e := jobs.Envelope{ID: jobs.DerivedID("envelope", fmt.Sprint(tl.count)), Tenant: jobs.DefaultTenant, Actor: "client:shop", Reason: w.take("reason")}
+	if t := w.take("tenant"); t != "" {
+		e.Tenant = jobs.Tenant(t)
+	}
+	if by := w.take("by"); by != "" {
+		e.Actor = by
+	}
+	e.Command = tl.command(e.Tenant, w)
+	for name := range w.value {
+		tl.t.Fatalf("%s has no %s=", w.verb, name)
+	}
+	return e
+}
+
+var outcomes = map[string]jobs.Outcome{"success": jobs.OutcomeSuccess, "error": jobs.OutcomeError, "fatal": jobs.OutcomeFatal,
+	"timeout": jobs.OutcomeTimeout, "handback": jobs.OutcomeHandback, "snooze": jobs.OutcomeSnooze}
+
+func (tl *telling) command(tenant jobs.Tenant, w words) jobs.Command {
+	key := jobs.Key(w.name(0))
+	attempt := func(i int) uint32 { return uint32(tl.number(w.name(i))) }
+	switch w.verb {
+	case "register":
+		k := jobs.Register{App: or(w.take("app"), "app"), Worker: or(w.take("worker"), "w1"), Start: !w.has("again"),
+			Job: jobs.Declaration{Key: key, Kind: jobs.Triggered, Version: tl.number(w.take("version"))}}
+		if w.has("recurring") {
+			k.Job.Kind = jobs.Recurring
+		}
+		k.Job.Code = tl.settings(w, "")
+		return k
+	case "edit":
+		k := jobs.Edit{Key: key, IfRevision: uint64(tl.number(w.take("if")))}
+		if c := w.take("clear"); c != "" {
+			k.Clear = strings.Split(c, ",")
+		}
+		k.Set = tl.settings(w, "")
+		return k
+	case "pause":
+		return jobs.Pause{Key: key, Reason: w.take("because"), Until: tl.at(w.take("until"))}
+	case "resume":
+		return jobs.Resume{Key: key}
+	case "refresh":
+		return jobs.Refresh{Key: key}
+	case "create":
+		return tl.create(w)
+	case "fire":
+		return tl.fire(tenant, w)
+	case "release":
+		return jobs.Release{ID: tl.run(w.name(0)), Force: w.has("force")}
+	case "claim":
+		return jobs.Claim{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2)}
+	case "checkpoint":
+		return jobs.Checkpoint{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Data: []byte(w.name(3))}
+	case "finish":
+		return jobs.Finish{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Outcome: outcomes[w.name(3)], Result: raw(w.take("result")),
+			Error: w.take("error"), Delay: tl.duration(w.take("delay")), Running: w.has("running")}
+	case "returned":
+		return jobs.Returned{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2)}
+	case "expire":
+		return jobs.Expire{ID: tl.run(w.name(0)), Attempt: attempt(1), Cause: jobs.Cause(w.name(2))}
+	case "cancel":
+		return jobs.Cancel{ID: tl.run(w.name(0))}
+	case "configure":
+		return tl.configure(w)
+	case "lead":
+		return jobs.Lead{Epoch: uint64(tl.number(w.name(0))), Node: w.name(1)}
+	case "forget":
+		return jobs.Forget{Name: w.name(0)}
+	case "hand":
+		return jobs.Hand{Gate: tl.gate(w.name(0))}
+	}
+	tl.t.Fatalf("there is no command %q", w.verb)
+	return nil
+}
+
+func or(s, def string) string {
+	if s == "" {
+		return def
+	}
+	return s
+}
+
+func raw(s string) []byte {
+	if s == "" {
+		return nil
+	}
+	return []byte(s)
+}
+
+// gate is a gate's name, with the id of its job.
+func (tl *telling) gate(name string) string {
+	if key, ok := strings.CutPrefix(name, "job/"); ok {
+		return jobs.JobGate(tl.run(key))
+	}
+	return name
+}
+
+func (tl *telling) create(w words) jobs.Command {
+	k := jobs.Create{ID: tl.run(w.name(0)), Key: jobs.Key(w.name(1)), Args: raw(w.take("args")), Due: tl.at(w.take("due")),
+		Delay: tl.duration(w.take("delay")), Unique: w.take("unique"), UniqueFor: tl.duration(w.take("for")),
+		Idempotency: w.take("request"), Origin: jobs.Origin(w.take("origin"))}
+	if p := w.take("parent"); p != "" {
+		k.Parent = tl.run(p)
+	}
+	own := tl.settings(w, "")
+	k.Priority, k.Retries, k.Timeout, k.StartWithin = own.Priority, own.Retries, own.Timeout, own.StartWithin
+	return k
+}
+
+// fire is decided by what the job is now, unless the line says otherwise.
+func (tl *telling) fire(tenant jobs.Tenant, w words) jobs.Command {
+	ctx := tl.t.Context()
+	k := jobs.Fire{Key: jobs.Key(w.name(0)), Origin: jobs.Origin(or(w.take("origin"), "cron")), To: tl.at(w.take("to")), Epoch: tl.epoch}
+	if d, err := tl.h.Store.Definition(ctx, tenant, k.Key); err == nil {
+		k.Job, k.Revision, k.From = d.UID, d.Revision, d.Cursor
+	}
+	if g, err := tl.h.Store.Global(ctx, tenant); err == nil {
+		k.Global = g.Revision
+	}
+	for _, n := range []struct {
+		word string
+		to   *uint64
+	}{{"rev", &k.Revision}, {"global", &k.Global}, {"epoch", &k.Epoch}} {
+		if v := w.take(n.word); v != "" {
+			*n.to = uint64(tl.number(v))
+		}
+	}
+	if from := w.take("from"); from != "" {
+		k.From = tl.at(from)
+	}
+	if due := w.take("due"); due != "" {
+		for d := range strings.SplitSeq(due, ",") {
+			k.Due = append(k.Due, tl.at(d))
+		}
+	}
+	if missed := w.take("missed"); missed != "" {
+		for m := range strings.SplitSeq(missed, ",") {
+			part := strings.Split(m, "/")
+			from, to, _ := strings.Cut(part[0], "..")
+			k.Missed = append(k.Missed, jobs.Missed{From: tl.at(from), To: tl.at(to), Count: uint64(tl.number(part[1])), Reason: jobs.Reason(part[2])})
+		}
+	}
+	return k
+}
+
+func (tl *telling) configure(w words) jobs.Command {
+	var k jobs.Configure
+	for word, to := range map[string]**bool{"recurringDebug": &k.RecurringDebug, "triggeredDebug": &k.TriggeredDebug} {
+		if v := w.take(word); v != "" {
+			*to = new(v == "on")
+		}
+	}
+	if v := w.take("misfireAfter"); v != "" {
+		k.MisfireAfter = new(tl.duration(v))
+	}
+	for word, to := range map[string]**jobs.Settings{"recurring.": &k.RecurringDefaults, "triggered.": &k.TriggeredDefaults} {
+		if s := tl.settings(w, word); len(s.Given()) > 0 {
+			*to = &s
+		}
+	}
+	return k
+}
+
+// settings are the values whose words are fields of the settings, after a prefix.
+func (tl *telling) settings(w words, prefix string) jobs.Settings {
+	fields := map[string]any{}
+	for _, f := range jobs.Fields() {
+		if _, ok := w.value[prefix+f]; !ok {
+			continue
+		}
+		v := w.take(prefix + f)
+		switch f {
+		case "maxConcurrency", "retries", "priority":
+			fields[f] = tl.number(v)
+		case "retryDelay", "retryDelayMax", "timeout", "startWithin":
+			fields[f] = tl.duration(v)
+		case "start", "end":
+			fields[f] = tl.at(v)
+		case "disabled":
+			fields[f] = v == "true"
+		case "tags":
+			fields[f] = strings.Split(v, ",")
+		case "args":
+			fields[f] = json.RawMessage(v)
+		case "limits":
+			var all []jobs.Limit
+			for l := range strings.SplitSeq(v, ",") {
+				name, most, _ := strings.Cut(l, ":")
+				all = append(all, jobs.Limit{Name: name, Max: tl.number(most)})
+			}
+			fields[f] = all
+		default:
+			fields[f] = v
+		}
+	}
+	b, err := json.Marshal(fields)
+	if err != nil {
+		tl.t.Fatal(err)
+	}
+	var s jobs.Settings
+	if err := json.Unmarshal(b, &s); err != nil {
+		tl.t.Fatal(err)
+	}
+	return s
+}

@@ -1,0 +1,172 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Crowds: many at once want the same. Here only counts are compared, because the order is nobody's.
+
+func crowds(t *testing.T, open func(t *testing.T) Harness) {
+	for _, limit := range []int{0, 1, 3} {
+		t.Run(fmt.Sprintf("limit %d is never exceeded", limit), func(t *testing.T) { crowdAtLimit(t, open(t), limit) })
+	}
+	t.Run("a run is claimed by one", func(t *testing.T) { crowdAtRun(t, open(t)) })
+	t.Run("a unique key has one run", func(t *testing.T) { crowdAtKey(t, open(t)) })
+	t.Run("a finish counts once", func(t *testing.T) { crowdAtEnd(t, open(t)) })
+}
+
+func envelope(id jobs.ID, c jobs.Command) []jobs.Envelope {
+	return []jobs.Envelope{{ID: id, Tenant: jobs.DefaultTenant, Actor: "worker:w", Command: c}}
+}
+
+// do applies one command and answers with its effect.
+func do(t *testing.T, h Harness, c jobs.Command) (jobs.Effect, error) {
+	r := h.Store.Apply(t.Context(), envelope(jobs.DerivedID(fmt.Sprintf("%s %+v", c.Verb(), c)), c))[0]
+	return r.Effect, r.Err
+}
+
+func must(t *testing.T, h Harness, c jobs.Command) jobs.Effect {
+	t.Helper()
+	e, err := do(t, h, c)
+	if err != nil {
+		t.Fatalf("%s: %v", c.Verb(), err)
+	}
+	return e
+}
+
+func triggered(key jobs.Key, s jobs.Settings) jobs.Register {
+	return jobs.Register{App: "app", Worker: "w1", Start: true, Job: jobs.Declaration{Key: key, Kind: jobs.Triggered, Code: s}}
+}
+
+// crowdAtLimit has twelve workers run thirty runs of a job with a limit. Whoever is told of a slot by an effect
+// tells two of them.
+func crowdAtLimit(t *testing.T, h Harness, limit int) {
+	const runs, workers = 30, 12
+	must(t, h, triggered("crowded", jobs.Settings{MaxConcurrency: &limit}))
+	ready := make(chan jobs.ID, 2*runs)
+	var left sync.WaitGroup
+	left.Add(runs)
+	offer := func(e jobs.Effect) {
+		for _, in := range e.Instances {
+			if in.State == jobs.Enqueued && in.Waits == "" {
+				ready <- in.ID
+				ready <- in.ID
+			}
+		}
+	}
+	for i := range runs {
+		offer(must(t, h, jobs.Create{ID: runID(fmt.Sprint(i)), Key: "crowded"}))
+	}
+	var running, most, won atomic.Int32
+	var crew sync.WaitGroup
+	for w := range workers {
+		crew.Go(func() {
+			name := fmt.Sprint("w", w)
+			for id := range ready {
+				if _, err := do(t, h, jobs.Claim{ID: id, Worker: name, Attempt: 1}); err != nil {
+					if c := jobs.CodeOf(err); c != jobs.Stale && c != jobs.Conflict && c != jobs.NotFound {
+						t.Errorf("a lost claim: %v", err)
+					}
+					continue
+				}
+				won.Add(1)
+				for n := running.Add(1); ; {
+					if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
+						break
+					}
+				}
+				running.Add(-1)
+				e, err := do(t, h, jobs.Finish{ID: id, Worker: name, Attempt: 1, Outcome: jobs.OutcomeSuccess})
+				if err != nil {
+					t.Errorf("finish: %v", err)
+				}
+				if len(e.Instances) > 0 {
+					e.Instances = e.Instances[1:] // without the one that ended
+				}
+				offer(e)
+				left.Done()
+			}
+		})
+	}
+	left.Wait()
+	close(ready)
+	crew.Wait()
+	if won.Load() != runs {
+		t.Errorf("%d runs were claimed %d times", runs, won.Load())
+	}
+	if m := int(most.Load()); limit > 0 && m > limit {
+		t.Errorf("%d at once, the limit is %d", m, limit)
+	}
+	invariants(t, nil, rowsOf(h))
+}
+
+func crowdAtRun(t *testing.T, h Harness) {
+	must(t, h, triggered("wanted", jobs.Settings{}))
+	for round := range 5 {
+		id := runID(fmt.Sprint(round))
+		must(t, h, jobs.Create{ID: id, Key: "wanted"})
+		var winners atomic.Int32
+		var crew sync.WaitGroup
+		for w := range 16 {
+			crew.Go(func() {
+				e, err := do(t, h, jobs.Claim{ID: id, Worker: fmt.Sprint("w", w), Attempt: 1})
+				switch {
+				case err == nil && e.Instance().State == jobs.Processing:
+					winners.Add(1)
+				case !errors.Is(err, jobs.Stale) && !errors.Is(err, jobs.Conflict):
+					t.Errorf("a lost claim: %v", err)
+				}
+			})
+		}
+		crew.Wait()
+		if n := winners.Load(); n != 1 {
+			t.Errorf("%d claims won", n)
+		}
+	}
+}
+
+func crowdAtKey(t *testing.T, h Harness) {
+	must(t, h, triggered("unique", jobs.Settings{}))
+	var made atomic.Int32
+	var crew sync.WaitGroup
+	for i := range 16 {
+		crew.Go(func() {
+			e, err := do(t, h, jobs.Create{ID: runID(fmt.Sprint(i)), Key: "unique", Unique: "only"})
+			if err != nil {
+				t.Error(err)
+			} else if !e.Existing {
+				made.Add(1)
+			}
+		})
+	}
+	crew.Wait()
+	if n := made.Load(); n != 1 {
+		t.Errorf("%d runs under one unique key", n)
+	}
+}
+
+func crowdAtEnd(t *testing.T, h Harness) {
+	must(t, h, triggered("ending", jobs.Settings{Retries: new(5)}))
+	id := runID("1")
+	must(t, h, jobs.Create{ID: id, Key: "ending"})
+	must(t, h, jobs.Claim{ID: id, Worker: "w", Attempt: 1})
+	var crew sync.WaitGroup
+	for range 16 {
+		crew.Go(func() {
+			if _, err := do(t, h, jobs.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeError, Error: "no"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	crew.Wait()
+	in, err := h.Store.Instance(t.Context(), jobs.DefaultTenant, id)
+	if err != nil || in.State != jobs.Failed || in.Failures != 1 {
+		t.Errorf("one failure, told 16 times: %+v, %v", in, err)
+	}
+}

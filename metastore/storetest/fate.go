@@ -1,0 +1,372 @@
+package storetest
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// fate makes up commands. It looks at the rows that there are, so that most of what it says makes sense; the rest
+// is late, early, forged or repeated.
+type fate struct {
+	*rand.Rand
+	made int
+	said []jobs.Envelope // some that were sent before, to be sent again
+}
+
+func newFate(seed uint64) *fate { return &fate{Rand: rand.New(rand.NewPCG(seed, 20261121))} }
+
+var (
+	tenants   = []jobs.Tenant{"default", "other"}
+	workers   = []string{"w1", "w2", "w3"}
+	triggers  = []jobs.Key{"free", "single", "pair", "shared", "shared2", "skipping"}
+	recurring = []jobs.Key{"report", "backup"}
+)
+
+func pick[T any](f *fate, list []T) T { return list[f.IntN(len(list))] }
+
+// once in n.
+func (f *fate) rarely(n int) bool { return f.IntN(n) == 0 }
+
+// pause is how long nothing happens.
+func (f *fate) pause() time.Duration {
+	switch f.IntN(20) {
+	case 0, 1, 2, 3, 4, 5, 6:
+		return 0
+	case 7, 8:
+		return f.span(2 * time.Minute)
+	case 9:
+		if f.rarely(5) {
+			return 25 * time.Hour
+		}
+	}
+	return f.span(3 * time.Second)
+}
+
+// span is up to d, in whole milliseconds.
+func (f *fate) span(d time.Duration) time.Duration {
+	return time.Duration(f.Int64N(d.Milliseconds())+1) * time.Millisecond
+}
+
+// scene is what fate looks at.
+type scene struct {
+	now   time.Time
+	runs  []*jobs.Instance
+	defs  []*jobs.Definition
+	gates []*jobs.Gate
+	keys  []*jobs.UniqueKey
+	store jobs.StoreRow
+	debug map[jobs.Tenant]uint64 // revision of the tenant's Global
+}
+
+func look(all rows, now time.Time) scene {
+	s := scene{now: now, debug: map[jobs.Tenant]uint64{}}
+	for _, row := range all {
+		switch row := row.(type) {
+		case *jobs.Instance:
+			s.runs = append(s.runs, row)
+		case *jobs.Definition:
+			s.defs = append(s.defs, row)
+		case *jobs.Gate:
+			s.gates = append(s.gates, row)
+		case *jobs.UniqueKey:
+			s.keys = append(s.keys, row)
+		case *jobs.StoreRow:
+			s.store = *row
+		case *jobs.Global:
+			s.debug[row.Tenant] = row.Revision
+		}
+	}
+	// Rows come in any order, and a life must be the same each time.
+	slices.SortFunc(s.runs, func(a, b *jobs.Instance) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
+	slices.SortFunc(s.defs, func(a, b *jobs.Definition) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Key, b.Key))
+	})
+	slices.SortFunc(s.gates, func(a, b *jobs.Gate) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(s.keys, func(a, b *jobs.UniqueKey) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
+	})
+	return s
+}
+
+func (f *fate) batch(all rows, now time.Time) []jobs.Envelope {
+	s := look(all, now)
+	batch := make([]jobs.Envelope, 1+f.IntN(8))
+	unserved := slices.DeleteFunc(slices.Clone(s.gates), func(g *jobs.Gate) bool { return !free(g) || waitersAt(all, g.Ref()) == 0 })
+	for i := range batch {
+		if i < len(unserved) && f.rarely(2) { // as the leader's sweep does
+			g := unserved[i]
+			f.made++
+			batch[i] = jobs.Envelope{ID: jobs.DerivedID("fate", fmt.Sprint(f.made)), Tenant: g.Tenant, Actor: "leader", Command: jobs.Hand{Gate: g.Name}}
+			continue
+		}
+		if len(f.said) > 0 && f.rarely(25) {
+			batch[i] = pick(f, f.said)
+			continue
+		}
+		f.made++
+		e := jobs.Envelope{ID: jobs.DerivedID("fate", fmt.Sprint(f.made)), Tenant: "default", Actor: pick(f, []string{"person:ann", "worker:w1", "leader"})}
+		if f.rarely(12) {
+			e.Tenant = "other"
+		}
+		e.Command = f.command(&e, &s)
+		batch[i] = e
+		if f.said = append(f.said, e); len(f.said) > 40 {
+			f.said = f.said[1:]
+		}
+	}
+	return batch
+}
+
+func (f *fate) command(e *jobs.Envelope, s *scene) jobs.Command {
+	if len(s.defs) < 5 {
+		return f.register()
+	}
+	n := f.IntN(100)
+	if n < 22 {
+		return f.create(s)
+	}
+	if n < 80 && len(s.runs) > 0 {
+		in := pick(f, s.runs)
+		if in.Settled() && !f.rarely(4) {
+			in = pick(f, s.runs)
+		}
+		e.Tenant = in.Tenant
+		return f.toRun(in)
+	}
+	if n < 88 {
+		d := pick(f, s.defs)
+		e.Tenant = d.Tenant
+		return f.fire(d, s)
+	}
+	return f.rare(e, s)
+}
+
+// toRun is what a worker, the leader or a person may say about a run.
+func (f *fate) toRun(in *jobs.Instance) jobs.Command {
+	worker, attempt := in.Worker, in.Attempt
+	if worker == "" || f.rarely(12) {
+		worker = pick(f, workers)
+	}
+	if f.rarely(12) || attempt == 0 {
+		attempt = uint32(1 + f.IntN(3))
+	}
+	n := f.IntN(100)
+	switch {
+	case in.State == jobs.Scheduled && n < 60:
+		return jobs.Release{ID: in.ID, Force: f.rarely(6)}
+	case in.Offerable() && n < 75:
+		next := in.Next()
+		if f.rarely(12) {
+			next += uint32(f.IntN(3)) - 1
+		}
+		return jobs.Claim{ID: in.ID, Worker: pick(f, workers), Attempt: max(1, next)}
+	case in.State == jobs.Failed && n < 75:
+		if in.Lingering {
+			return jobs.Returned{ID: in.ID, Worker: worker, Attempt: attempt}
+		}
+		return jobs.Release{ID: in.ID, Force: f.rarely(4)}
+	case in.Lingering && n < 75:
+		return jobs.Returned{ID: in.ID, Worker: worker, Attempt: attempt}
+	case n < 60:
+		k := jobs.Finish{ID: in.ID, Worker: worker, Attempt: attempt, Outcome: jobs.Outcome(1 + f.IntN(6)), Running: f.rarely(4)}
+		if f.rarely(2) {
+			k.Outcome = jobs.OutcomeSuccess
+		}
+		if k.Outcome == jobs.OutcomeSuccess {
+			k.Result, k.Running = []byte(`{"ok":true}`), false
+		} else {
+			k.Error = "it went wrong"
+		}
+		if k.Outcome == jobs.OutcomeSnooze || f.rarely(6) {
+			k.Delay = f.span(5 * time.Second)
+		}
+		return k
+	case n < 68:
+		return jobs.Returned{ID: in.ID, Worker: worker, Attempt: attempt}
+	case n < 78:
+		return jobs.Expire{ID: in.ID, Attempt: attempt, Cause: pick(f, []jobs.Cause{jobs.ByLoss, jobs.ByTimeout})}
+	case n < 88:
+		return jobs.Cancel{ID: in.ID}
+	case n < 93:
+		return jobs.Checkpoint{ID: in.ID, Worker: worker, Attempt: attempt, Data: []byte(fmt.Sprint(n))}
+	}
+	return jobs.Release{ID: in.ID, Force: f.rarely(2)}
+}
+
+func (f *fate) create(s *scene) jobs.Command {
+	f.made++
+	k := jobs.Create{ID: runID(fmt.Sprint(f.made)), Key: pick(f, triggers), Args: []byte(`{"n":1}`)}
+	if f.rarely(20) && len(s.runs) > 0 {
+		k.ID = pick(f, s.runs).ID
+	}
+	if f.rarely(20) {
+		k.Key = pick(f, []jobs.Key{"none", "report", "a b"})
+	}
+	if f.rarely(3) {
+		k.Delay = f.span(10 * time.Second)
+	} else if f.rarely(6) {
+		k.Due = s.now.Add(f.span(time.Minute) - 20*time.Second)
+	}
+	if f.rarely(5) {
+		k.Unique = pick(f, []string{"u1", "u2"})
+		if f.rarely(3) {
+			k.UniqueFor = f.span(time.Minute)
+		}
+	}
+	if f.rarely(8) {
+		k.Idempotency = pick(f, []string{"i1", "i2"})
+	}
+	if f.rarely(6) {
+		k.Origin = pick(f, []jobs.Origin{jobs.FromPerson, jobs.FromRetry, jobs.FromParent})
+		k.Parent = runID("0")
+	}
+	if f.rarely(5) {
+		k.Priority = new(f.IntN(5) - 2)
+	}
+	if f.rarely(5) {
+		k.Retries = new(f.IntN(3))
+	}
+	if f.rarely(6) {
+		k.StartWithin = new(f.span(5 * time.Second))
+	}
+	return k
+}
+
+// fire decides a stretch of a recurring job, mostly as a leader would.
+func (f *fate) fire(d *jobs.Definition, s *scene) jobs.Command {
+	k := jobs.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Global: s.debug[d.Tenant], Epoch: s.store.Epoch, From: d.Cursor, Origin: jobs.FromCron}
+	if f.rarely(3) {
+		k.Origin = jobs.FromMisfire
+	}
+	at := k.From
+	if f.rarely(3) {
+		m := jobs.Missed{From: at.Add(time.Second), To: at.Add(3 * time.Second), Count: 3, Reason: pick(f, []jobs.Reason{jobs.MissedLate, jobs.MissedPaused})}
+		k.Missed, at = append(k.Missed, m), m.To
+	}
+	for range f.IntN(3) {
+		at = at.Add(time.Second)
+		k.Due = append(k.Due, at)
+	}
+	k.To = at
+	switch f.IntN(20) {
+	case 0:
+		k.Revision++
+	case 1:
+		k.Global++
+	case 2:
+		k.Epoch++
+	case 3:
+		k.From = k.From.Add(-time.Second)
+	case 4:
+		k.To = s.now.Add(time.Hour)
+	}
+	return k
+}
+
+func (f *fate) settings() jobs.Settings {
+	var s jobs.Settings
+	for range 1 + f.IntN(3) {
+		switch f.IntN(9) {
+		case 0:
+			s.MaxConcurrency = new(f.IntN(4))
+		case 1:
+			s.Limits = new([]jobs.Limit{{Name: "printer", Max: 1 + f.IntN(2)}, {Name: "tape", Max: 1 + f.IntN(3)}}[f.IntN(2):])
+		case 2:
+			s.Overlap = new(pick(f, []jobs.Overlap{jobs.OverlapSkip, jobs.OverlapQueue, jobs.OverlapQueue}))
+		case 3:
+			s.Retries = new(f.IntN(4))
+		case 4:
+			s.RetryDelay = new(f.span(4 * time.Second))
+		case 5:
+			s.Timeout = new(f.span(20 * time.Second))
+		case 6:
+			s.StartWithin = new(f.span(20 * time.Second))
+		case 7:
+			s.Priority = new(f.IntN(7) - 3)
+		case 8:
+			s.Disabled = new(f.rarely(3))
+		}
+	}
+	return s
+}
+
+func (f *fate) register() jobs.Command {
+	k := jobs.Register{App: "app", Worker: pick(f, workers), Start: !f.rarely(4)}
+	k.Job = jobs.Declaration{Key: pick(f, triggers), Kind: jobs.Triggered, Version: f.IntN(3), Code: f.settings()}
+	switch k.Job.Key {
+	case "single", "skipping":
+		k.Job.Code.MaxConcurrency = new(1)
+	case "pair":
+		k.Job.Code.MaxConcurrency = new(2)
+	case "shared", "shared2":
+		k.Job.Code.MaxConcurrency, k.Job.Code.Limits = new(2), new([]jobs.Limit{{Name: "printer", Max: 2}, {Name: "tape", Max: 2}})
+	}
+	if k.Job.Key == "skipping" {
+		k.Job.Code.Overlap = new(jobs.OverlapSkip)
+	}
+	if f.rarely(4) {
+		k.Job.Key, k.Job.Kind = pick(f, recurring), jobs.Recurring
+	}
+	if f.rarely(30) {
+		k.App = "moved"
+	}
+	return k
+}
+
+// rare is what people, files and duties say now and then.
+func (f *fate) rare(e *jobs.Envelope, s *scene) jobs.Command {
+	d := pick(f, s.defs)
+	e.Tenant = d.Tenant
+	switch f.IntN(12) {
+	case 0, 1:
+		return f.register()
+	case 2, 3:
+		k := jobs.Edit{Key: d.Key, Set: f.settings()}
+		if f.rarely(3) {
+			k.Set, k.Clear = jobs.Settings{}, []string{pick(f, jobs.Fields()), "maxConcurrency", "limits"}
+		}
+		if f.rarely(4) {
+			k.IfRevision = d.Revision - uint64(f.IntN(2))
+		}
+		return k
+	case 4:
+		k := jobs.Pause{Key: d.Key, Reason: "a rest"}
+		if f.rarely(2) {
+			k.Until = s.now.Add(f.span(time.Minute) - 10*time.Second)
+		}
+		return k
+	case 5:
+		return jobs.Resume{Key: d.Key}
+	case 6:
+		switch f.IntN(4) {
+		case 0:
+			return jobs.Configure{RecurringDebug: new(f.rarely(2))}
+		case 1:
+			return jobs.Configure{TriggeredDebug: new(f.rarely(3))}
+		}
+		defaults := f.settings()
+		return jobs.Configure{TriggeredDefaults: &defaults}
+	case 7, 8:
+		return jobs.Refresh{Key: d.Key}
+	case 9:
+		if len(s.keys) > 0 {
+			u := pick(f, s.keys)
+			e.Tenant = u.Tenant
+			return jobs.Forget{Name: u.Name}
+		}
+	case 10:
+		if len(s.gates) > 0 {
+			g := pick(f, s.gates)
+			e.Tenant = g.Tenant
+			return jobs.Hand{Gate: g.Name}
+		}
+	}
+	return jobs.Lead{Epoch: s.store.Epoch + uint64(f.IntN(2)), Node: pick(f, []string{"n1", "n2"})}
+}

@@ -1,0 +1,206 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// rows are all rows of a store by their place; nil if they cannot be seen.
+type rows map[jobs.Ref]jobs.Row
+
+func rowsOf(h Harness) rows {
+	if h.Rows == nil {
+		return nil
+	}
+	all := rows{}
+	for r := range h.Rows() {
+		all[r.Ref()] = r
+	}
+	return all
+}
+
+// same checks that two states of a store are one, but for the time of the last commit.
+func same(t *testing.T, what string, a, b rows) {
+	t.Helper()
+	for _, d := range differences(a, b) {
+		t.Errorf("%s: %s", what, d)
+	}
+}
+
+func differences(a, b rows) []string {
+	var found []string
+	for ref, row := range a {
+		if other, ok := b[ref]; !ok {
+			found = append(found, fmt.Sprintf("%s is gone", say(row)))
+		} else if ref.Kind != jobs.RowStore && !equal(row, other) {
+			found = append(found, fmt.Sprintf("%s\n became %s", say(row), say(other)))
+		} else if s, ok := row.(*jobs.StoreRow); ok {
+			now := *other.(*jobs.StoreRow)
+			if now.At = s.At; now != *s {
+				found = append(found, fmt.Sprintf("%+v became %+v", *s, now))
+			}
+		}
+	}
+	for ref, row := range b {
+		if _, ok := a[ref]; !ok && ref.Kind != jobs.RowStore {
+			found = append(found, fmt.Sprintf("%s is new", say(row)))
+		}
+	}
+	return found
+}
+
+func equal(a, b jobs.Row) bool {
+	return string(jobs.AppendRow(nil, a)) == string(jobs.AppendRow(nil, b))
+}
+
+func say(r jobs.Row) string {
+	switch r := r.(type) {
+	case *jobs.Instance:
+		return fmt.Sprintf("run %+v", *r)
+	case *jobs.Definition:
+		return fmt.Sprintf("job %s revision %d cursor %v", r.Key, r.Revision, r.Cursor)
+	case *jobs.Gate:
+		return fmt.Sprintf("gate %s %d of %d", r.Name, r.Taken, r.Limit)
+	}
+	return fmt.Sprintf("%+v", r)
+}
+
+// crowd is how many waiters at a gate may be more than the commands of one batch look at, and so leave behind at a
+// gate that has room, until somebody sends a Hand (see metastore/gates.go).
+const crowd = 8
+
+// invariants are what holds after every commit, whatever was in it. before is the state one commit earlier.
+func invariants(t *testing.T, before, after rows) {
+	t.Helper()
+	taken, waiting := map[jobs.Ref]int{}, map[jobs.Ref]int{}
+	for ref, row := range after {
+		switch row := row.(type) {
+		case *jobs.Instance:
+			sound(t, row)
+			gates(t, row, after, taken, waiting)
+			if old, ok := before[ref].(*jobs.Instance); ok {
+				grown(t, old, row)
+			}
+		case *jobs.UniqueKey:
+			in, ok := after[jobs.InstanceRef(row.Tenant, row.ID)].(*jobs.Instance)
+			if row.Until.IsZero() && (!ok || in.Unique == "" || in.State.Final()) {
+				t.Errorf("unique key %s is held by run %s, which is over", row.Name, row.ID)
+			}
+		case *jobs.Definition:
+			if old, ok := before[ref].(*jobs.Definition); ok && (row.Revision < old.Revision || row.Change < old.Change || row.UID != old.UID) {
+				t.Errorf("job %s went from revision %d to %d, change %d to %d", row.Key, old.Revision, row.Revision, old.Change, row.Change)
+			}
+		case *jobs.StoreRow:
+			if old, ok := before[ref].(*jobs.StoreRow); ok && (row.At.Before(old.At) || row.Changes < old.Changes || row.Epoch < old.Epoch) {
+				t.Errorf("the store went back from %+v to %+v", *old, *row)
+			}
+		}
+	}
+	for ref, row := range after {
+		g, ok := row.(*jobs.Gate)
+		if !ok {
+			continue
+		}
+		if g.Taken != taken[ref] {
+			t.Errorf("gate %s counts %d slots, %d are held", g.Name, g.Taken, taken[ref])
+		}
+		if waiting[ref] > 0 && free(g) && !(waitersAt(before, ref) > 0 && free(before[ref].(*jobs.Gate))) && waitersAt(before, ref) <= crowd {
+			t.Errorf("gate %s has a free slot (%d of %d) and %d waiting", g.Name, g.Taken, g.Limit, waiting[ref])
+		}
+	}
+	for ref, n := range taken {
+		if after[ref] == nil && n > 0 {
+			t.Errorf("gate %s has no row, and %d slots are held", ref.Name, n)
+		}
+	}
+}
+
+func free(g *jobs.Gate) bool { return g.Limit == 0 || g.Taken < g.Limit }
+
+func waitersAt(all rows, gate jobs.Ref) int {
+	n := 0
+	for _, row := range all {
+		if in, ok := row.(*jobs.Instance); ok && in.Waits != "" && jobs.GateRef(in.Tenant, in.Waits) == gate {
+			n++
+		}
+	}
+	return n
+}
+
+// sound checks a run by itself.
+func sound(t *testing.T, in *jobs.Instance) {
+	t.Helper()
+	bad := func(what string) { t.Errorf("run %s (%s) %s: %+v", in.ID, in.State, what, *in) }
+	switch {
+	case !in.State.Valid():
+		bad("is in no state")
+	case in.Settled():
+		return // a stub: it knows little
+	case in.Holds && in.Waits != "":
+		bad("holds its slots and waits for them")
+	case in.Waits != "" && in.State != jobs.Enqueued && in.State != jobs.Failed:
+		bad("waits")
+	case in.Offerable() && !in.Holds && len(in.Gates) > 0:
+		bad("is offered without its slots")
+	case in.State == jobs.Scheduled && in.Holds:
+		bad("holds slots")
+	case in.State == jobs.Failed && !in.RetryAt.IsZero() && in.Holds && !in.Lingering:
+		bad("keeps its slots while it waits for its retry")
+	case in.State == jobs.Processing && (in.Worker == "" || in.Attempt == 0):
+		bad("runs nowhere")
+	case in.State == jobs.Processing && !in.Holds && len(in.Gates) > 0:
+		bad("runs without its slots")
+	case in.State.Final() && in.Ended.IsZero():
+		bad("never ended")
+	case in.Lingering && in.Worker == "":
+		bad("lingers nowhere")
+	}
+	last := jobs.New
+	for i, m := range in.Moves {
+		if i > 0 && !last.May(m.State) && len(in.Moves) < 100 { // long histories leave out their middle
+			t.Errorf("run %s went from %s to %s", in.ID, last, m.State)
+		}
+		last = m.State
+	}
+	if last != in.State {
+		t.Errorf("run %s is %s, its history ends with %s", in.ID, in.State, last)
+	}
+}
+
+// gates counts what a run holds and waits for.
+func gates(t *testing.T, in *jobs.Instance, all rows, taken, waiting map[jobs.Ref]int) {
+	t.Helper()
+	if in.Settled() {
+		return
+	}
+	if in.Waits != "" {
+		ref := jobs.GateRef(in.Tenant, in.Waits)
+		waiting[ref]++
+		if !slices.Contains(in.Gates, in.Waits) || all[ref] == nil {
+			t.Errorf("run %s waits at %s, which is none of its gates or has no row", in.ID, in.Waits)
+		}
+	}
+	if in.Holds {
+		for _, name := range in.Gates {
+			taken[jobs.GateRef(in.Tenant, name)]++
+		}
+	}
+}
+
+// grown checks what became of a run.
+func grown(t *testing.T, old, now *jobs.Instance) {
+	t.Helper()
+	switch {
+	case now.Attempt < old.Attempt || now.Attempt > old.Attempt+8: // a batch may hold several claims
+		t.Errorf("run %s went from attempt %d to %d", now.ID, old.Attempt, now.Attempt)
+	case old.State.Final() && now.State != old.State:
+		t.Errorf("run %s was %s and became %s", now.ID, old.State, now.State)
+	case old.Settled() && !equal(old, now):
+		t.Errorf("run %s was over and changed", now.ID)
+	case !old.Settled() && !now.Settled() && (now.Job != old.Job || now.Key != old.Key || !slices.Equal(now.Gates, old.Gates) || !now.Created.Equal(old.Created)):
+		t.Errorf("run %s became another", now.ID)
+	}
+}

@@ -1,0 +1,250 @@
+package storetest
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+)
+
+// Lives: long lists of random commands, many of them wrong or late, given to the store and to a model, the store in
+// memory. Both must give the same answers, byte for byte, and show the same to every question.
+
+const (
+	livesEach = 6
+	lifeSpan  = 250 // batches
+)
+
+// Model is the store in memory, as a harness.
+func Model() Harness {
+	clock, engine := NewClock(), memstore.New(memstore.Config{})
+	return Harness{
+		Store: &metastore.Local{Engine: engine, Now: clock.Now},
+		Clock: clock,
+		Rows:  func() iter.Seq[jobs.Row] { return engine.Capture().Rows() },
+	}
+}
+
+func lives(t *testing.T, open func(t *testing.T) Harness) {
+	for seed := range uint64(livesEach) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			h := open(t)
+			if h.Clock == nil {
+				t.Skip("the store's clock cannot be set")
+			}
+			live(t, h, seed, lifeSpan)
+		})
+	}
+}
+
+// live lets a store and the model live through the same batches.
+func live(t *testing.T, h Harness, seed uint64, span int) {
+	model := Model()
+	f := newFate(seed)
+	did := map[string]int{}
+	for n := range span {
+		d := f.pause()
+		model.Clock.Advance(d)
+		h.Clock.Advance(d)
+		before := rowsOf(model)
+		batch := f.batch(before, model.Clock.Now())
+		want := model.Store.Apply(t.Context(), batch)
+		got := h.Store.Apply(t.Context(), batch)
+		for i := range batch {
+			sameResult(t, batch[i], got[i], want[i])
+			did[outcomeOf(batch[i].Command, want[i].Err)]++
+		}
+		after := rowsOf(model)
+		invariants(t, before, after)
+		if h.Rows != nil {
+			same(t, "the store's rows are not those of the model", after, rowsOf(h))
+		}
+		if h.Crash != nil && n%25 == 24 {
+			h = h.Crash(t)
+		}
+		if n%10 == 9 || t.Failed() {
+			for _, d := range firstDifferences(dump(t, h), dump(t, model)) {
+				t.Error(d)
+			}
+		}
+		if t.Failed() {
+			for i := range batch {
+				t.Logf("batch %d, command %d of %s: %s %+v -> %v", n, i, batch[i].Tenant, batch[i].Command.Verb(), batch[i].Command, want[i].Err)
+			}
+			t.FailNow()
+		}
+	}
+	// A life in which a verb never succeeds, or never fails, shows nothing about it.
+	for v := jobs.Verb(1); v.String() != "?" && testing.Verbose(); v++ {
+		t.Logf("%-10s %5d done, %5d refused", v, did[v.String()], did[v.String()+" refused"])
+	}
+}
+
+func outcomeOf(c jobs.Command, err error) string {
+	if err != nil {
+		return c.Verb().String() + " refused"
+	}
+	return c.Verb().String()
+}
+
+func sameResult(t *testing.T, e jobs.Envelope, got, want metastore.Result) {
+	t.Helper()
+	a, b := jobs.AppendAnswer(nil, &got.Effect, got.Err), jobs.AppendAnswer(nil, &want.Effect, want.Err)
+	if !bytes.Equal(a, b) {
+		t.Errorf("%s %+v\nis answered with %s\nthe model says  %s", e.Command.Verb(), e.Command, answer(got), answer(want))
+	}
+}
+
+func answer(r metastore.Result) string {
+	if r.Err != nil {
+		return r.Err.Error()
+	}
+	text := fmt.Sprintf("existing %v", r.Existing)
+	for _, in := range r.Instances {
+		text += fmt.Sprintf(" run %+v", *in)
+	}
+	for _, d := range r.Definitions {
+		text += fmt.Sprintf(" job %+v", *d)
+	}
+	for _, m := range r.Missed {
+		text += fmt.Sprintf(" missed %+v", *m)
+	}
+	return text
+}
+
+// firstDifferences are the first lines in which two dumps differ.
+func firstDifferences(got, want []string) []string {
+	var found []string
+	for i := range max(len(got), len(want)) {
+		a, b := "(nothing)", "(nothing)"
+		if i < len(got) {
+			a = got[i]
+		}
+		if i < len(want) {
+			b = want[i]
+		}
+		if a != b {
+			if found = append(found, "the store shows "+a+"\nthe model shows "+b); len(found) == 3 {
+				break
+			}
+		}
+	}
+	return found
+}
+
+// dump is what a store shows to every question, in lines.
+func dump(t *testing.T, h Harness) []string {
+	t.Helper()
+	ctx, now := t.Context(), h.Clock.Now()
+	var lines []string
+	note := func(what string, v any, err error) {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		lines = append(lines, fmt.Sprintf("%s: %+v", what, v))
+	}
+	defs, err := h.Store.Definitions(ctx, metastore.DefinitionQuery{Tenant: "*"})
+	note("definitions", len(defs), err)
+	changed, err := h.Store.Definitions(ctx, metastore.DefinitionQuery{Tenant: "*", Since: 3, Limit: 4})
+	note("definitions since 3", len(changed), err)
+	for _, d := range append(defs, changed...) {
+		note("definition "+string(d.Key), jobs.AppendRow(nil, d), nil)
+		l, err := h.Store.Ledger(ctx, d.Tenant, d.UID, 5)
+		note("ledger of "+string(d.Key), len(l), err)
+		for _, m := range l {
+			note("missed", *m, nil)
+		}
+		c, err := h.Store.Counts(ctx, metastore.CountQuery{Tenant: d.Tenant, Job: d.Key, From: Start, To: now.Add(time.Hour)})
+		note("counts of "+string(d.Key), c, err)
+	}
+	for _, tenant := range tenants {
+		g, err := h.Store.Global(ctx, tenant)
+		note("global", jobs.AppendRow(nil, g), err)
+		c, err := h.Store.Counts(ctx, metastore.CountQuery{Tenant: tenant, From: Start, To: now.Add(time.Hour)})
+		note("counts", c, err)
+		for _, q := range []metastore.InstanceQuery{
+			{}, {State: jobs.Failed}, {State: jobs.Terminated}, {State: jobs.Succeeded}, {Job: "free"}, {Job: "shared"}, {Worker: "w1"},
+			{Job: "single", State: jobs.Enqueued}, {Origin: jobs.FromCron}, {From: Start.Add(time.Minute)}, {Parent: runID("0")}, {To: now.Add(-time.Minute), State: jobs.Skipped},
+		} {
+			q.Tenant, q.Limit = tenant, 7
+			lines = append(lines, pages(t, h.Store, q)...)
+		}
+	}
+	return append(lines, dumpAgenda(t, h)...)
+}
+
+// pages are the runs of all pages of a query.
+func pages(t *testing.T, s metastore.Store, q metastore.InstanceQuery) []string {
+	t.Helper()
+	lines := []string{fmt.Sprintf("runs %+v", q)}
+	for {
+		page, err := s.Instances(t.Context(), q)
+		if err != nil {
+			t.Errorf("%+v: %v", q, err)
+			return lines
+		}
+		if len(page.Instances) > q.Limit {
+			t.Errorf("%+v: a page of %d", q, len(page.Instances))
+		}
+		for _, in := range page.Instances {
+			lines = append(lines, fmt.Sprintf("  run %+v", *in))
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			return lines
+		}
+		if len(lines) > 100_000 {
+			t.Fatalf("the pages of %+v have no end", q)
+		}
+	}
+}
+
+// dumpAgenda is what a leader sees.
+func dumpAgenda(t *testing.T, h Harness) []string {
+	t.Helper()
+	a, ctx, now := h.agenda(), t.Context(), h.Clock.Now()
+	if a == nil {
+		return nil
+	}
+	var lines []string
+	note := func(what string, v any, err error) string {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		return fmt.Sprintf("%s: %+v", what, v)
+	}
+	due, next, err := a.Waking(ctx, now, 1000)
+	lines = append(lines, note("waking", due, err), note("waking next", next.UnixNano(), nil))
+	for _, tenant := range tenants {
+		list, err := a.Ready(ctx, tenant, "app", 1000)
+		lines = append(lines, note("ready", len(list), err))
+		for _, in := range list {
+			lines = append(lines, note("ready", in.ID, nil))
+		}
+	}
+	var unordered []string
+	leased, err := a.Leased(ctx)
+	for _, in := range leased {
+		unordered = append(unordered, note("leased", in.ID, err))
+	}
+	lanes, err := a.Lanes(ctx)
+	for _, l := range lanes {
+		unordered = append(unordered, note("lane", l, err))
+	}
+	refs, err := a.Unserved(ctx, 1000)
+	for _, r := range refs {
+		unordered = append(unordered, note("unserved", r, err))
+	}
+	if refs, err = a.Lapsed(ctx, now, 1000); err != nil {
+		t.Error(err)
+	}
+	for _, r := range refs {
+		unordered = append(unordered, note("lapsed", r, nil))
+	}
+	s, err := a.State(ctx)
+	return append(append(lines, sorted(unordered)), note("state", s, err))
+}

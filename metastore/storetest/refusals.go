@@ -1,0 +1,93 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// What a store says when it says no. The codes survive every courier.
+
+func refusals(t *testing.T, open func(t *testing.T) Harness) {
+	t.Run("reads of what is not there", func(t *testing.T) {
+		h, ctx := open(t), t.Context()
+		if _, err := h.Store.Definition(ctx, "nobody", "none"); !errors.Is(err, jobs.NotFound) {
+			t.Errorf("a job: %v", err)
+		}
+		if _, err := h.Store.Instance(ctx, "nobody", jobs.ID{1}); !errors.Is(err, jobs.NotFound) {
+			t.Errorf("a run: %v", err)
+		}
+		if g, err := h.Store.Global(ctx, "nobody"); err != nil || g == nil {
+			t.Errorf("what holds for a tenant without rows: %v, %v", g, err)
+		}
+		if p, err := h.Store.Instances(ctx, metastore.InstanceQuery{Tenant: "nobody"}); err != nil || len(p.Instances) > 0 || p.Next != "" {
+			t.Errorf("a list: %+v, %v", p, err)
+		}
+		if l, err := h.Store.Ledger(ctx, "nobody", jobs.ID{1}, 10); err != nil || len(l) > 0 {
+			t.Errorf("a ledger: %v, %v", l, err)
+		}
+		for _, forged := range []string{"x", "00000000", "../../etc/passwd", "' OR 1=1--"} {
+			if _, err := h.Store.Instances(ctx, metastore.InstanceQuery{Tenant: "nobody", Cursor: forged}); !errors.Is(err, jobs.BadInput) {
+				t.Errorf("the forged cursor %q: %v", forged, err)
+			}
+		}
+	})
+	t.Run("an empty batch", func(t *testing.T) {
+		if r := open(t).Store.Apply(t.Context(), nil); len(r) != 0 {
+			t.Errorf("%d answers", len(r))
+		}
+	})
+	t.Run("a caller who has left", func(t *testing.T) {
+		h := open(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		r := h.Store.Apply(ctx, envelope(jobs.ID{1}, triggered("k", jobs.Settings{})))
+		if c := jobs.CodeOf(r[0].Err); r[0].Err == nil || c != jobs.Unavailable && c != jobs.Unknown {
+			t.Errorf("got %v", r[0].Err)
+		}
+	})
+	t.Run("the sender's clock is ignored", func(t *testing.T) {
+		h := open(t)
+		e := envelope(jobs.ID{1}, triggered("k", jobs.Settings{}))
+		e[0].At = Start.AddDate(-20, 0, 0)
+		r := h.Store.Apply(t.Context(), e)
+		if r[0].Err != nil || r[0].Definition().Created.Equal(e[0].At) {
+			t.Errorf("created at the sender's time: %v", r[0].Err)
+		}
+		if !e[0].At.Equal(Start.AddDate(-20, 0, 0)) {
+			t.Error("the caller's batch was stamped")
+		}
+	})
+	t.Run("each has its own answer", func(t *testing.T) {
+		h := open(t)
+		must(t, h, triggered("k", jobs.Settings{}))
+		batch := []jobs.Envelope{
+			{ID: jobs.ID{1}, Tenant: "default", Actor: "a", Command: jobs.Create{ID: jobs.ID{1}, Key: "k"}},
+			{ID: jobs.ID{2}, Tenant: "default", Actor: "a", Command: jobs.Create{ID: jobs.ID{2}, Key: "none"}},
+			{ID: jobs.ID{3}, Tenant: "default", Actor: "a", Command: jobs.Create{Key: "k"}},
+			{ID: jobs.ID{4}, Tenant: "default", Actor: "a"},
+			{ID: jobs.ID{5}, Tenant: "default", Command: jobs.Create{ID: jobs.ID{5}, Key: "k"}},
+			{ID: jobs.ID{6}, Tenant: "default", Actor: "a", Command: jobs.Claim{ID: jobs.ID{1}, Worker: "w", Attempt: 2}},
+			{ID: jobs.ID{7}, Tenant: "default", Actor: "a", Command: jobs.Claim{ID: jobs.ID{1}, Worker: "w", Attempt: 1}},
+			{ID: jobs.ID{8}, Tenant: "other", Actor: "a", Command: jobs.Cancel{ID: jobs.ID{1}}},
+		}
+		want := []jobs.Code{"", jobs.NotFound, jobs.BadInput, jobs.BadInput, jobs.BadInput, jobs.Stale, "", jobs.NotFound}
+		if batch[4].Actor == "" && !signs(h) {
+			batch[4].Actor, want[4] = "a", ""
+		}
+		for i, r := range h.Store.Apply(t.Context(), batch) {
+			if want[i] == "" && r.Err != nil || want[i] != "" && !errors.Is(r.Err, want[i]) {
+				t.Errorf("command %d: %v, want %q", i, r.Err, want[i])
+			}
+		}
+	})
+}
+
+// signs says whether the store refuses an envelope without an actor. A courier may fill it in instead.
+func signs(h Harness) bool {
+	r := h.Store.Apply(context.Background(), []jobs.Envelope{{ID: jobs.ID{9}, Tenant: "default", Command: jobs.Forget{Name: "x"}}})
+	return r[0].Err != nil
+}

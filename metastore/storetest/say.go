@@ -1,0 +1,176 @@
+package storetest
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// How effects and rows read in a story: what is zero is not said.
+
+var uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+// named puts names in the place of ids.
+func (tl *telling) named(text string) string {
+	return uuids.ReplaceAllStringFunc(text, func(s string) string {
+		id, err := jobs.ParseID(s)
+		if err != nil {
+			return s
+		}
+		if name, ok := tl.names[id]; ok {
+			return name
+		}
+		return "(unnamed)"
+	})
+}
+
+// since is a time as the story writes it.
+func since(at time.Time) string {
+	d := at.Sub(Start)
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	if d < 0 {
+		return text
+	}
+	return "+" + text
+}
+
+func (tl *telling) result(r metastore.Result) string {
+	if r.Err != nil {
+		return tl.named(fmt.Sprintf("refused, %s: %v", jobs.CodeOf(r.Err), r.Err))
+	}
+	var lines []string
+	if r.Existing {
+		lines = append(lines, "(as before)")
+	}
+	for _, d := range r.Definitions {
+		lines = append(lines, tl.definition(d))
+	}
+	for _, m := range r.Missed {
+		lines = append(lines, missed(m))
+	}
+	for _, in := range r.Instances {
+		lines = append(lines, tl.instance(in))
+	}
+	if r.Global != nil {
+		lines = append(lines, global(r.Global))
+	}
+	if len(lines) == 0 {
+		return "done"
+	}
+	return strings.Join(lines, "\n")
+}
+
+// phrase collects the parts of a line.
+type phrase []string
+
+func (p *phrase) add(when bool, format string, args ...any) {
+	if when {
+		*p = append(*p, fmt.Sprintf(format, args...))
+	}
+}
+
+func (p *phrase) time(what string, at time.Time) {
+	if !at.IsZero() {
+		*p = append(*p, what+" "+since(at))
+	}
+}
+
+func (tl *telling) instance(in *jobs.Instance) string {
+	if in.State == jobs.New {
+		return tl.named(in.ID.String() + " is known by its name alone")
+	}
+	p := phrase{in.ID.String() + " " + in.State.String()}
+	p.add(in.Cause != "", "by %s", in.Cause)
+	p.add(in.Tenant != jobs.DefaultTenant, "of %s", in.Tenant)
+	p.add(in.State == jobs.Scheduled && in.Cause == "", "due %s", since(in.Due))
+	p.add(in.Attempt > 0, "attempt %d of %s", in.Attempt, in.Worker)
+	if in.State == jobs.Failed {
+		p.time("retry", in.RetryAt)
+	}
+	if in.State == jobs.Processing {
+		p.time("until", in.Deadline)
+	}
+	p.add(in.Failures > 0, "failures %d", in.Failures)
+	p.add(in.Losses > 0, "losses %d", in.Losses)
+	p.add(in.First, "first")
+	p.add(in.Waits != "", "waits at %s", in.Waits)
+	p.add(in.Holds, "holds %s", strings.Join(in.Gates, " "))
+	p.add(in.Lingering, "lingering")
+	p.add(in.Error != "", "error %q", in.Error)
+	p.add(len(in.Result) > 0, "result %s", in.Result)
+	p.add(len(in.Checkpoint) > 0, "checkpoint %s", in.Checkpoint)
+	return tl.named(strings.Join(p, ", "))
+}
+
+// history is all lines of a run's history.
+func (tl *telling) history(in *jobs.Instance) string {
+	lines := []string{fmt.Sprintf("%s of %s, origin %s, by %s, priority %d, args %s", in.ID, in.Key, in.Origin, in.Actor, in.Priority, in.Args)}
+	for _, m := range in.Moves {
+		p := phrase{"  " + since(m.At) + " " + m.State.String()}
+		p.add(m.Cause != "", "by %s", m.Cause)
+		p.add(m.Attempt > 0, "attempt %d", m.Attempt)
+		p.add(m.By != "", "%s", m.By)
+		p.add(m.Text != "", "%q", m.Text)
+		lines = append(lines, strings.Join(p, ", "))
+	}
+	return tl.named(strings.Join(lines, "\n"))
+}
+
+func (tl *telling) definition(d *jobs.Definition) string {
+	p := phrase{fmt.Sprintf("job %s revision %d, change %d", d.Key, d.Revision, d.Change)}
+	p.add(d.Tenant != jobs.DefaultTenant, "of %s", d.Tenant)
+	p.add(d.Version > 0, "version %d", d.Version)
+	p.add(len(d.Code.Given()) > 0, "code %s", strings.Join(d.Code.Given(), " "))
+	p.add(len(d.Edits.Given()) > 0, "edits %s", strings.Join(d.Edits.Given(), " "))
+	if d.Kind == jobs.Recurring {
+		p.time("cursor", d.Cursor)
+	}
+	if d.Paused != nil {
+		p.add(true, "paused by %s", d.Paused.By)
+		p.add(d.Paused.Reason != "", "because %q", d.Paused.Reason)
+		p.time("until", d.Paused.Until)
+	}
+	return strings.Join(p, ", ")
+}
+
+func missed(m *jobs.Missed) string {
+	return fmt.Sprintf("missed %s %s to %s, %d of them, %s", m.Key, since(m.From), since(m.To), m.Count, m.Reason)
+}
+
+func global(g *jobs.Global) string {
+	p := phrase{fmt.Sprintf("global revision %d", g.Revision)}
+	p.add(g.RecurringDebug.On, "recurring debug by %s", g.RecurringDebug.By)
+	p.add(g.TriggeredDebug.On, "triggered debug by %s", g.TriggeredDebug.By)
+	p.add(len(g.RecurringDefaults.Given()) > 0, "recurring %s", strings.Join(g.RecurringDefaults.Given(), " "))
+	p.add(len(g.TriggeredDefaults.Given()) > 0, "triggered %s", strings.Join(g.TriggeredDefaults.Given(), " "))
+	p.add(g.MisfireAfter > 0, "misfire after %v", g.MisfireAfter)
+	return strings.Join(p, ", ")
+}
+
+// several is a list in a story: a line each, or "none".
+func several[T any](list []T, say func(T) string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	lines := make([]string, len(list))
+	for i, v := range list {
+		lines[i] = say(v)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func sorted(lines []string) string {
+	slices.Sort(lines)
+	return several(lines, func(s string) string { return s })
+}

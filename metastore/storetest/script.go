@@ -1,0 +1,265 @@
+package storetest
+
+import (
+	"embed"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// A story is a file of testdata: a title after "#", and then paragraphs of a command, a line of dashes, and the
+// effect of the command:
+//
+//	create r1 charge delay=30m
+//	----
+//	r1 Scheduled, due +30m
+//
+// The first word is the verb or what is to be shown, then come names, then word=value. Times are written from the
+// beginning of the story: +30m. Runs have names instead of ids; a fired one is called by its job and due time:
+// report@+1m. See command.go for the commands, show.go for what can be shown.
+
+//go:embed testdata/*.txt
+var testdata embed.FS
+
+// script is a story as it is written.
+type script struct {
+	name  string
+	title string // lines with "#", as they are
+	steps []step
+}
+
+type step struct {
+	note    string // comment lines before it, as they are
+	line    string
+	effects string
+}
+
+func stories(t testing.TB) []script {
+	t.Helper()
+	files, err := testdata.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []script
+	for _, f := range files {
+		b, err := testdata.ReadFile(path.Join("testdata", f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, parse(strings.TrimSuffix(f.Name(), ".txt"), string(b)))
+	}
+	return all
+}
+
+func parse(name, text string) script {
+	s := script{name: name}
+	for para := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+		head, effects, _ := strings.Cut(para+"\n", "----\n")
+		var st step
+		for line := range strings.Lines(head) {
+			if strings.HasPrefix(line, "#") {
+				st.note += line
+			} else if line = strings.TrimSpace(line); line != "" {
+				st.line = line
+			}
+		}
+		st.effects = strings.TrimRight(effects, "\n")
+		if st.line == "" {
+			s.title += st.note + "\n"
+			continue
+		}
+		s.steps = append(s.steps, st)
+	}
+	return s
+}
+
+// String is the script as a file.
+func (s script) String() string {
+	var b strings.Builder
+	b.WriteString(s.title)
+	for i, st := range s.steps {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "%s%s\n----\n%s\n", st.note, st.line, st.effects)
+	}
+	return b.String()
+}
+
+// way is a way of telling a story. The effects must be the same in all of them.
+type way struct {
+	name   string
+	twice  bool // every command is sent a second time
+	beside bool // every command stands in a batch between refused ones
+	crash  int  // the store crashes after so many commands
+}
+
+var ways = []way{{name: "plain"}, {name: "twice", twice: true}, {name: "beside refused ones", beside: true},
+	{name: "crash after each", crash: 1}, {name: "crash after three", crash: 3}, {name: "crash after each, twice", crash: 1, twice: true}}
+
+func tellAll(t *testing.T, s script, open func(t *testing.T) Harness) {
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			h := open(t)
+			switch {
+			case h.Clock == nil:
+				t.Skip("the store's clock cannot be set")
+			case w.crash > 0 && h.Crash == nil:
+				t.Skip("nothing survives a crash")
+			}
+			told := tell(t, h, s, w)
+			for i := range s.steps {
+				if got, want := told.steps[i].effects, s.steps[i].effects; got != want {
+					t.Fatalf("%s\nis\n%s\nwant\n%s", s.steps[i].line, got, want)
+				}
+			}
+		})
+	}
+}
+
+// Retell tells each story to a store of its own and answers with the files as they should be, by name.
+func Retell(t *testing.T, open func(t *testing.T) Harness) map[string]string {
+	files := map[string]string{}
+	for _, s := range stories(t) {
+		files[s.name+".txt"] = tell(t, open(t), s, way{}).String()
+	}
+	return files
+}
+
+// telling is a story under way.
+type telling struct {
+	t     *testing.T
+	h     Harness
+	way   way
+	count int // of commands
+	names map[jobs.ID]string
+	epoch uint64
+}
+
+func tell(t *testing.T, h Harness, s script, w way) script {
+	t.Helper()
+	tl := &telling{t: t, h: h, way: w, names: map[jobs.ID]string{}}
+	told := s
+	told.steps = slices.Clone(s.steps)
+	for i := range told.steps {
+		told.steps[i].effects = tl.step(told.steps[i].line)
+		if t.Failed() {
+			t.Fatalf("at: %s", told.steps[i].line)
+		}
+	}
+	return told
+}
+
+func (tl *telling) step(line string) string {
+	w := split(line)
+	if w.verb == "advance" {
+		d, err := time.ParseDuration(w.name(0))
+		if err != nil {
+			tl.t.Fatal(err)
+		}
+		tl.h.Clock.Advance(d)
+		return "it is " + since(tl.h.Clock.Now())
+	}
+	if show := shows(w.verb); show != nil {
+		return show(tl, w)
+	}
+	e := tl.envelope(w)
+	result := tl.apply(e)
+	if result.Err == nil {
+		tl.learn(result.Effect, e.Command)
+	}
+	if tl.way.crash > 0 && tl.count%tl.way.crash == 0 {
+		tl.h = tl.h.Crash(tl.t)
+	}
+	return tl.result(result)
+}
+
+// learn remembers the names of what an effect holds.
+func (tl *telling) learn(e jobs.Effect, c jobs.Command) {
+	for _, d := range e.Definitions {
+		tl.names[d.UID] = string(d.Key)
+		if d.Tenant != jobs.DefaultTenant {
+			tl.names[d.UID] = string(d.Tenant) + "/" + string(d.Key)
+		}
+	}
+	if k, ok := c.(jobs.Fire); ok {
+		for _, in := range e.Instances {
+			if slices.ContainsFunc(k.Due, in.Due.Equal) {
+				tl.names[in.ID] = string(in.Key) + "@" + since(in.Due)
+			}
+		}
+	}
+	if k, ok := c.(jobs.Lead); ok {
+		tl.epoch = k.Epoch
+	}
+}
+
+// apply sends a command the way the story is told, and watches what else happens.
+func (tl *telling) apply(e jobs.Envelope) metastore.Result {
+	tl.t.Helper()
+	ctx := tl.t.Context()
+	tl.count++
+	before := rowsOf(tl.h)
+	var result metastore.Result
+	if tl.way.beside {
+		batch := []jobs.Envelope{nonsense(e, 1), e, nonsense(e, 2), nonsense(e, 3)}
+		results := tl.h.Store.Apply(ctx, batch)
+		for _, i := range []int{0, 2, 3} {
+			if results[i].Err == nil {
+				tl.t.Errorf("%s was not refused: %+v", batch[i].Command.Verb(), results[i].Effect)
+			}
+		}
+		result = results[1]
+	} else {
+		result = tl.h.Store.Apply(ctx, []jobs.Envelope{e})[0]
+	}
+	after := rowsOf(tl.h)
+	if result.Err != nil {
+		same(tl.t, "a refused command left a trace", before, after)
+	}
+	invariants(tl.t, before, after)
+	if tl.way.twice {
+		again := tl.h.Store.Apply(ctx, []jobs.Envelope{e})[0]
+		sameAnswer(tl.t, e.Command, result, again)
+		same(tl.t, "a command that was sent twice did more than once", after, rowsOf(tl.h))
+	}
+	return result
+}
+
+// nonsense is a command that every store refuses, each in its way.
+func nonsense(e jobs.Envelope, kind int) jobs.Envelope {
+	id := jobs.DerivedID("nonsense", fmt.Sprint(kind))
+	e.ID = id
+	switch kind {
+	case 1:
+		e.Command = jobs.Claim{ID: id, Worker: "nobody", Attempt: 1} // no such run
+	case 2:
+		e.Command = jobs.Create{ID: id, Key: "no.such.job"}
+	case 3:
+		e.Command = jobs.Create{ID: id, Key: "../x"} // wrong by itself
+	}
+	return e
+}
+
+// sameAnswer checks that the second answer says what the first said.
+func sameAnswer(t *testing.T, c jobs.Command, first, second metastore.Result) {
+	t.Helper()
+	if (first.Err == nil) != (second.Err == nil) || first.Err != nil && jobs.CodeOf(first.Err) != jobs.CodeOf(second.Err) {
+		t.Errorf("%s, sent twice, is answered with %v, then with %v", c.Verb(), first.Err, second.Err)
+		return
+	}
+	a, b := first.Instance(), second.Instance()
+	byName := second.Existing && b != nil && b.State == jobs.New // of a run that has long been over, only the name is known
+	if a != nil && b != nil && !byName && (a.ID != b.ID || a.State != b.State || a.Attempt != b.Attempt) {
+		t.Errorf("%s, sent twice, is answered with %s %s, then with %s %s", c.Verb(), a.ID, a.State, b.ID, b.State)
+	}
+	if d, e := first.Definition(), second.Definition(); d != nil && e != nil && (d.UID != e.UID || d.Revision != e.Revision) {
+		t.Errorf("%s, sent twice, is answered with revision %d, then with %d", c.Verb(), d.Revision, e.Revision)
+	}
+}

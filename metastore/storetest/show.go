@@ -1,0 +1,191 @@
+package storetest
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// What a story can look at. What needs a leader's eyes or the rows themselves shows nothing to those who have
+// neither, and so must not stand in a story without one of the others that would fail as well.
+//
+//	run RUN              the run            history RUN          its history
+//	runs [KEY] [state=]  a list of runs     job KEY [FIELD ...]  the job, and what holds
+//	ledger KEY           missed ranges      counts [KEY]         runs by state
+//	changes N            jobs changed since a change number
+//	waking               who wakes by now, and what comes next
+//	ready APP            who may be claimed leased                attempts under way
+//	unserved             gates with a free slot and a waiter
+//	lapsed               unique keys whose time is over
+func shows(verb string) func(*telling, words) string {
+	return map[string]func(*telling, words) string{
+		"run": showRun, "history": showHistory, "runs": showRuns, "job": showJob, "ledger": showLedger, "counts": showCounts,
+		"changes": showChanges, "waking": showWaking, "ready": showReady, "leased": showLeased, "unserved": showUnserved, "lapsed": showLapsed,
+	}[verb]
+}
+
+func tenantOf(w words) jobs.Tenant {
+	return jobs.Tenant(or(w.value["tenant"], string(jobs.DefaultTenant)))
+}
+
+func refusedRead(err error) string { return fmt.Sprintf("refused, %s", jobs.CodeOf(err)) }
+
+func showRun(tl *telling, w words) string {
+	in, err := tl.h.Store.Instance(tl.t.Context(), tenantOf(w), tl.run(w.name(0)))
+	if err != nil {
+		return refusedRead(err)
+	}
+	return tl.instance(in)
+}
+
+func showHistory(tl *telling, w words) string {
+	in, err := tl.h.Store.Instance(tl.t.Context(), tenantOf(w), tl.run(w.name(0)))
+	if err != nil {
+		return refusedRead(err)
+	}
+	return tl.history(in)
+}
+
+func showRuns(tl *telling, w words) string {
+	q := metastore.InstanceQuery{Tenant: tenantOf(w), Job: jobs.Key(w.name(0))}
+	if s := w.value["state"]; s != "" {
+		q.State, _ = jobs.ParseState(s)
+	}
+	page, err := tl.h.Store.Instances(tl.t.Context(), q)
+	if err != nil {
+		return refusedRead(err)
+	}
+	return several(page.Instances, tl.instance)
+}
+
+// showJob shows a job, and the fields of what holds for it that are named.
+func showJob(tl *telling, w words) string {
+	d, err := tl.h.Store.Definition(tl.t.Context(), tenantOf(w), jobs.Key(w.name(0)))
+	if err != nil {
+		return refusedRead(err)
+	}
+	lines := []string{tl.definition(d)}
+	for _, f := range w.names[1:] {
+		v := reflect.ValueOf(d.Policy).FieldByName(strings.ToUpper(f[:1]) + f[1:])
+		lines = append(lines, fmt.Sprintf("  %s = %v", f, v))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func showLedger(tl *telling, w words) string {
+	d, err := tl.h.Store.Definition(tl.t.Context(), tenantOf(w), jobs.Key(w.name(0)))
+	if err != nil {
+		return refusedRead(err)
+	}
+	list, err := tl.h.Store.Ledger(tl.t.Context(), d.Tenant, d.UID, 100)
+	if err != nil {
+		return refusedRead(err)
+	}
+	return several(list, missed)
+}
+
+func showCounts(tl *telling, w words) string {
+	c, err := tl.h.Store.Counts(tl.t.Context(), metastore.CountQuery{Tenant: tenantOf(w), Job: jobs.Key(w.name(0)),
+		From: Start.Add(-time.Hour), To: tl.h.Clock.Now().Add(time.Hour)})
+	if err != nil {
+		return refusedRead(err)
+	}
+	var lines []string
+	for _, s := range jobs.States() {
+		if n := c.Live[s]; n > 0 {
+			lines = append(lines, fmt.Sprintf("now %s %d", s, n))
+		}
+	}
+	for _, t := range c.Hours {
+		lines = append(lines, fmt.Sprintf("in the hour from %s, %s %d", since(time.Unix(0, t.Hour)), t.State, t.N))
+	}
+	return several(lines, func(s string) string { return s })
+}
+
+func showChanges(tl *telling, w words) string {
+	list, err := tl.h.Store.Definitions(tl.t.Context(), metastore.DefinitionQuery{Tenant: "*", Since: uint64(tl.number(w.name(0)))})
+	if err != nil {
+		return refusedRead(err)
+	}
+	return several(list, tl.definition)
+}
+
+func (tl *telling) leader() metastore.Agenda {
+	a := tl.h.agenda()
+	if a == nil {
+		tl.t.Skip("this story looks through a leader's eyes, and the store has none")
+	}
+	return a
+}
+
+func (tl *telling) runName(t jobs.Tenant, id jobs.ID) string {
+	if t != jobs.DefaultTenant {
+		return tl.named(id.String()) + " of " + string(t)
+	}
+	return tl.named(id.String())
+}
+
+func showWaking(tl *telling, _ words) string {
+	due, next, err := tl.leader().Waking(tl.t.Context(), tl.h.Clock.Now(), 100)
+	if err != nil {
+		return refusedRead(err)
+	}
+	lines := make([]string, 0, len(due)+1)
+	for _, n := range due {
+		lines = append(lines, tl.runName(n.Tenant, n.ID))
+	}
+	if !next.IsZero() {
+		lines = append(lines, "next "+since(next))
+	}
+	return several(lines, func(s string) string { return s })
+}
+
+func showReady(tl *telling, w words) string {
+	list, err := tl.leader().Ready(tl.t.Context(), tenantOf(w), w.name(0), 100)
+	if err != nil {
+		return refusedRead(err)
+	}
+	return several(list, tl.instance)
+}
+
+func showLeased(tl *telling, _ words) string {
+	list, err := tl.leader().Leased(tl.t.Context())
+	if err != nil {
+		return refusedRead(err)
+	}
+	lines := make([]string, len(list))
+	for i, in := range list {
+		lines[i] = tl.instance(in)
+	}
+	return sorted(lines)
+}
+
+func showUnserved(tl *telling, _ words) string {
+	list, err := tl.leader().Unserved(tl.t.Context(), 100)
+	if err != nil {
+		return refusedRead(err)
+	}
+	lines := make([]string, len(list))
+	for i, ref := range list {
+		lines[i] = tl.named(ref.Name)
+	}
+	return sorted(lines)
+}
+
+func showLapsed(tl *telling, _ words) string {
+	list, err := tl.leader().Lapsed(tl.t.Context(), tl.h.Clock.Now(), 100)
+	if err != nil {
+		return refusedRead(err)
+	}
+	lines := make([]string, len(list))
+	for i, ref := range list {
+		lines[i] = ref.Name
+	}
+	slices.Sort(lines)
+	return sorted(lines)
+}

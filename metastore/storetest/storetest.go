@@ -1,0 +1,89 @@
+// Package storetest is the judge of every store: stories that are told to it command by command, and whose every
+// effect is written down; crowds that want the same run or the same slot; and long random lives, compared with the
+// store in memory.
+//
+// A body of the store has one test that calls [Run]:
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, func(t *testing.T) storetest.Harness {
+//			clock := storetest.NewClock()
+//			return storetest.Harness{Store: mystore.Open(t.TempDir(), clock.Now), Clock: clock}
+//		})
+//	}
+//
+// Where to start: testdata, where the stories are; they are the examples of what the commands mean. script.go says
+// how they are written.
+package storetest
+
+import (
+	"iter"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Harness is a store of its own for one case, and what can be done to it and seen of it. What a body cannot do is
+// left out, and the cases that need it are left out with it.
+type Harness struct {
+	// Store is what is judged.
+	Store metastore.Store
+	// Agenda is what a leader reads of it; nil: Store itself if it has one, else nobody can.
+	Agenda metastore.Agenda
+	// Clock is the clock that the store stamps its commits by; nil: it goes by another, and no story is told.
+	Clock *Clock
+	// Rows are all rows as an engine in memory would capture them, in any order; nil: they cannot be seen.
+	Rows func() iter.Seq[jobs.Row]
+	// Crash ends the store without warning and opens it again from what it left behind. It goes by the same clock.
+	// The old harness is not used afterwards. Nil: nothing survives.
+	Crash func(t *testing.T) Harness
+}
+
+// agenda is what a leader reads of the store, or nil.
+func (h *Harness) agenda() metastore.Agenda {
+	if h.Agenda != nil {
+		return h.Agenda
+	}
+	a, _ := h.Store.(metastore.Agenda)
+	return a
+}
+
+// Start is the time at which a Clock begins.
+var Start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// Clock is a clock that stands still until it is moved.
+type Clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+// NewClock makes a clock that shows Start.
+func NewClock() *Clock { return &Clock{at: Start} }
+
+// Now is the time it shows.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+// Advance moves it on.
+func (c *Clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// Run judges a store; open makes a new one for each case.
+func Run(t *testing.T, open func(t *testing.T) Harness) {
+	t.Run("stories", func(t *testing.T) {
+		for _, s := range stories(t) {
+			t.Run(s.name, func(t *testing.T) { tellAll(t, s, open) })
+		}
+	})
+	t.Run("crowds", func(t *testing.T) { crowds(t, open) })
+	t.Run("lives", func(t *testing.T) { lives(t, open) })
+	t.Run("refusals", func(t *testing.T) { refusals(t, open) })
+}
