@@ -150,7 +150,8 @@ func (s *Server) Port() int {
 	return addr.Port
 }
 
-// InProcessConn is a connection without a network: natsbus.Config.InProcess uses it.
+// InProcessConn is a connection without a network: natsbus.Config.InProcess uses it. With a wrong password it takes
+// ten seconds to fail, since both ends of a pipe then write and neither reads.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.nats.InProcessConn() }
 
 // Stop stops the server. It returns when nothing of it runs any more. A second Stop does nothing.

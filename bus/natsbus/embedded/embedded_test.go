@@ -88,20 +88,16 @@ func TestNothingIsLeftOnDisk(t *testing.T) {
 }
 
 func TestAWrongPassword(t *testing.T) {
-	t.Parallel()
 	s, err := embedded.Start(embedded.Config{Users: []natsbus.Grant{{User: "u", Password: "right", As: node}}})
 	must(t, err)
 	defer func() { must(t, s.Stop()) }()
-	for _, cfg := range []natsbus.Config{{As: node, User: "u", Password: "wrong"}, {As: node}, {As: node, User: "u", Password: "wrong", InProcess: s}} {
-		// In this process nobody reads what the server says while it hangs up: that costs the whole time given.
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		b, err := natsbus.Connect(ctx, s.URL(), cfg)
-		cancel()
+	for _, cfg := range []natsbus.Config{{As: node, User: "u", Password: "wrong"}, {As: node}} {
+		b, err := natsbus.Connect(within(t), s.URL(), cfg)
 		if err == nil {
 			_ = b.Close()
 			t.Fatalf("connected as %q with password %q", cfg.User, cfg.Password)
 		}
-		if !strings.Contains(err.Error(), "Authorization") && !strings.Contains(err.Error(), "user") {
+		if !strings.Contains(err.Error(), "Authorization") {
 			t.Errorf("it does not say why: %v", err)
 		}
 	}

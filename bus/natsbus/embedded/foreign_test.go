@@ -1,7 +1,10 @@
 package embedded_test
 
 import (
+	"cmp"
 	"errors"
+	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -165,10 +168,23 @@ func TestAServerWithItsOwnLimit(t *testing.T) {
 	says(t, err, jobs.BadInput)
 }
 
-// JetStream is missing for a while: the leader hears what is missing, and a worker that goes on asking takes up again.
+// A server comes back without JetStream, and then with it: the leader hears what is missing, and a worker that goes
+// on asking takes up again.
 func TestNoJetStreamForAWhile(t *testing.T) {
-	t.Parallel()
-	s := foreign(t, nil)
+	port := 0
+	serve := func(jetstream bool) *server.Server {
+		s := foreign(t, func(o *server.Options) {
+			o.JetStream = jetstream
+			o.Port = cmp.Or(port, o.Port)
+		})
+		port = s.Addr().(*net.TCPAddr).Port
+		return s
+	}
+	stop := func(s *server.Server) {
+		s.Shutdown()
+		s.WaitForShutdown()
+	}
+	s := serve(true)
 	leader, err := natsbus.Connect(within(t), s.ClientURL(), natsbus.Config{As: node})
 	must(t, err)
 	t.Cleanup(func() { _ = leader.Close() })
@@ -189,17 +205,22 @@ func TestNoJetStreamForAWhile(t *testing.T) {
 			}
 		}
 	}()
-	config := s.JetStreamConfig()
-	must(t, s.DisableJetStream())
+	stop(s)
+	s = serve(false)
+	again(t, func() bool { // until the leader is connected again
+		_, err := leader.Open(within(t), 1)
+		if errors.Is(err, jobs.Unavailable) {
+			says(t, err, jobs.Unavailable, "JetStream is not enabled")
+			return true
+		}
+		return false
+	})
 	if err := leader.Offer(within(t), queue, lane, make([]bus.Offer, 1)); err == nil {
 		t.Fatal("an offer was taken by no stream")
 	}
-	_, err = leader.Open(within(t), 1)
-	says(t, err, jobs.Unavailable, "JetStream")
-	must(t, s.EnableJetStream(config))
-	_, err = leader.Open(within(t), 1)
-	must(t, err)
-	must(t, leader.Offer(within(t), queue, lane, make([]bus.Offer, 3)))
+	stop(s)
+	serve(true)
+	again(t, func() bool { return leader.Offer(within(t), queue, lane, make([]bus.Offer, 3)) == nil })
 	select {
 	case list := <-came:
 		if len(list) != 3 {
@@ -207,6 +228,16 @@ func TestNoJetStreamForAWhile(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("nothing came")
+	}
+}
+
+// again tries until it is so.
+func again(t *testing.T, so func() bool) {
+	t.Helper()
+	for ctx := within(t); !so(); runtime.Gosched() {
+		if ctx.Err() != nil {
+			t.Fatal("it does not come to be")
+		}
 	}
 }
 
