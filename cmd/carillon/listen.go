@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// morePorts is how many ports are tried after one that is taken.
+const morePorts = 50
+
+// listen opens an address. If its port is taken and may be exchanged, the next free one is used, and said.
+func (p *process) listen(addr, flag string) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, usage("%s %s: give host:port, such as 127.0.0.1:8080", flag, addr)
+	}
+	first, err := strconv.Atoi(port)
+	if err != nil || first < 0 || first > 65535 {
+		return nil, usage("%s %s: the port must be a number from 0 to 65535", flag, addr)
+	}
+	l, err := net.Listen("tcp", addr)
+	if err == nil {
+		return l, nil
+	}
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	if !p.movable {
+		return nil, fmt.Errorf("%s is taken by another program: stop that, or choose another address with %s", addr, flag)
+	}
+	for next := first + 1; next <= min(first+morePorts, 65535); next++ {
+		if l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(next))); err == nil {
+			fmt.Fprintf(p.out, "port %d is taken, so it is %d instead; choose one with %s\n", first, next, flag)
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("%s and the %d ports after it are taken: choose another address with %s", addr, morePorts, flag)
+}
+
+// checkLoopback refuses addresses that other machines can reach: nobody is asked who they are yet.
+func (p *process) checkLoopback() error {
+	const why = "%s %s could be reached from other machines, and this version asks nobody who they are: keep it on 127.0.0.1, " +
+		"and reach it from elsewhere through what does ask, such as ssh -L or a proxy with a login"
+	for _, a := range []struct{ flag, addr string }{{"--http", p.cfg.HTTP}, {"--nats-addr", p.cfg.NATS}} {
+		host, _, err := net.SplitHostPort(a.addr)
+		if err != nil {
+			return usage("%s %s: give host:port, such as 127.0.0.1:8080", a.flag, a.addr)
+		}
+		if !isLoopback(host) {
+			return usage(why, a.flag, a.addr)
+		}
+	}
+	for one := range strings.SplitSeq(p.cfg.URL, ",") {
+		if one == "" {
+			continue
+		}
+		u, err := url.Parse(one)
+		if err != nil || u.Host == "" {
+			return usage("--nats %s: give a URL such as nats://127.0.0.1:4222", one)
+		}
+		if !isLoopback(u.Hostname()) {
+			return usage(why, "--nats", u.Redacted())
+		}
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// isTerminal says that a person reads what is written there.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// red is text in red, for a terminal that wants colours.
+func red(w io.Writer, text string) string {
+	if !isTerminal(w) || os.Getenv("NO_COLOR") != "" {
+		return text
+	}
+	return "\x1b[1;31m" + text + "\x1b[0m"
+}
+
+// greet says where everything is.
+func (p *process) greet(page, nats string) {
+	fmt.Fprintf(p.out, "\n  Carillon %s\n\n", p.name)
+	fmt.Fprintf(p.out, "  page   %s\n", page)
+	fmt.Fprintf(p.out, "  bus    %s\n", nats)
+	if p.cfg.Memory {
+		fmt.Fprintf(p.out, "  data   %s\n\n", red(p.out, "in memory: nothing survives the end of this process"))
+	} else {
+		fmt.Fprintf(p.out, "  data   %s\n\n", p.cfg.Data)
+	}
+}
