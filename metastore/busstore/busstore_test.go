@@ -354,36 +354,35 @@ func TestMessagesFit(t *testing.T) {
 	}
 }
 
-// Callers who come while a request is under way share the next one.
+// Callers who come while requests are under way share the next one.
 func TestConcurrentCallersShareRequests(t *testing.T) {
-	h, l := open(t)
-	gate, entered := make(chan struct{}), make(chan struct{}, 64)
-	l.stop = func(int) error {
-		entered <- struct{}{}
-		<-gate
-		return nil
-	}
-	s := New(l, node).(*store)
-	const callers = 50
-	var done sync.WaitGroup
-	for i := range callers {
-		done.Go(func() {
-			if r := s.Apply(t.Context(), creates(i, 1, "")); r[0].Err != nil {
-				t.Error(r[0].Err)
-			}
-		})
-		if i < inFlight {
-			<-entered // these are on their way; all others wait
+	synctest.Test(t, func(t *testing.T) {
+		h, l := open(t)
+		gate := make(chan struct{})
+		l.stop = func(int) error {
+			<-gate
+			return nil
 		}
-	}
-	close(gate)
-	done.Wait()
-	if n := live(t, h.store); n != callers {
-		t.Errorf("%d runs", n)
-	}
-	if calls := l.calls.Load(); calls > callers/2 {
-		t.Errorf("%d calls for %d callers", calls, callers)
-	}
+		s := New(l, node)
+		const callers = 50
+		var done sync.WaitGroup
+		for i := range callers {
+			done.Go(func() {
+				if r := s.Apply(t.Context(), creates(i, 1, "")); r[0].Err != nil {
+					t.Error(r[0].Err)
+				}
+			})
+		}
+		synctest.Wait() // some are on their way, all others wait
+		close(gate)
+		done.Wait()
+		if n := live(t, h.store); n != callers {
+			t.Errorf("%d runs", n)
+		}
+		if calls := int(l.calls.Load()); calls > 2*inFlight {
+			t.Errorf("%d calls for %d callers", calls, callers)
+		}
+	})
 }
 
 // Answers are what the store says, whatever they hold: refusals keep their code, and every read its rows.

@@ -337,6 +337,10 @@ func (f *fate) rare(e *jobs.Envelope, s *scene) jobs.Command {
 		}
 		return k
 	case 4:
+		if i := slices.IndexFunc(s.defs, func(d *jobs.Definition) bool { return d.Kind == jobs.Recurring }); i >= 0 && !f.rarely(4) {
+			d = s.defs[i]
+			e.Tenant = d.Tenant
+		}
 		k := jobs.Pause{Key: d.Key, Reason: "a rest"}
 		if f.rarely(2) {
 			k.Until = s.now.Add(f.span(time.Minute) - 10*time.Second)
