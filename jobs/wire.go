@@ -19,7 +19,7 @@ import (
 // WireVersion is the version of the form that this code writes.
 const WireVersion = 1
 
-// coder writes fields to buf, or reads them from it.
+// coder writes fields to buf, or reads them from it. While it writes it leaves the fields alone: rows are shared.
 type coder struct {
 	buf     []byte
 	reading bool
@@ -54,7 +54,9 @@ func (c *coder) uint(v *uint64) {
 func (c *coder) int(v *int64) {
 	u := uint64(*v)<<1 ^ uint64(*v>>63)
 	c.uint(&u)
-	*v = int64(u>>1) ^ -int64(u&1)
+	if c.reading {
+		*v = int64(u>>1) ^ -int64(u&1)
+	}
 }
 
 func number[T ~uint8 | ~uint32 | ~uint64](c *coder, v *T) {
@@ -64,13 +66,17 @@ func number[T ~uint8 | ~uint32 | ~uint64](c *coder, v *T) {
 		c.fail("number out of range")
 		return
 	}
-	*v = T(u)
+	if c.reading {
+		*v = T(u)
+	}
 }
 
 func signed[T ~int | ~int64](c *coder, v *T) {
 	i := int64(*v)
 	c.int(&i)
-	*v = T(i)
+	if c.reading {
+		*v = T(i)
+	}
 }
 
 func (c *coder) bool(v *bool) {
@@ -82,7 +88,9 @@ func (c *coder) bool(v *bool) {
 	if u > 1 {
 		c.fail("bad yes or no")
 	}
-	*v = u == 1
+	if c.reading {
+		*v = u == 1
+	}
 }
 
 // size writes or reads the length of a list whose items take at least least bytes each.
@@ -169,14 +177,15 @@ func list[T any](c *coder, v *[]T, least int, item func(*coder, *T)) {
 func some[T any](c *coder, v **T, item func(*coder, *T)) {
 	has := *v != nil
 	c.bool(&has)
-	if !has {
-		*v = nil
-		return
-	}
 	if c.reading {
-		*v = new(T)
+		*v = nil
+		if has {
+			*v = new(T)
+		}
 	}
-	item(c, *v)
+	if has {
+		item(c, *v)
+	}
 }
 
 // row frames what body names with its length, so that fields can be added later.
@@ -584,22 +593,22 @@ func wireEnvelope(c *coder, e, last *Envelope) {
 	c.uint(&same)
 	if same&1 == 0 {
 		text(c, &e.Tenant)
-	} else {
+	} else if c.reading {
 		e.Tenant = last.Tenant
 	}
 	if same&2 == 0 {
 		text(c, &e.Actor)
-	} else {
+	} else if c.reading {
 		e.Actor = last.Actor
 	}
 	if same&4 == 0 {
 		text(c, &e.Reason)
-	} else {
+	} else if c.reading {
 		e.Reason = last.Reason
 	}
 	if same&8 == 0 {
 		c.time(&e.At)
-	} else {
+	} else if c.reading {
 		e.At = last.At
 	}
 	c.row(func(c *coder) { wireCommand(c, &e.Command) })
