@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -70,10 +69,10 @@ func (r *runLog) add(line metastore.LogLine) int {
 	if found || r.attempts[line.Attempt] == full {
 		return 0
 	}
-	size := LineSize(&line)
+	size := line.Size()
 	if r.attempts[line.Attempt]+size > metastore.MaxLog {
 		r.attempts[line.Attempt] = full
-		line = Cut(line)
+		line = line.Cut()
 	} else {
 		r.attempts[line.Attempt] += size
 	}
@@ -84,22 +83,8 @@ func (r *runLog) add(line metastore.LogLine) int {
 
 func (r *runLog) find(p metastore.LogPosition) (int, bool) {
 	return slices.BinarySearchFunc(r.lines, p, func(l metastore.LogLine, p metastore.LogPosition) int {
-		return Compare(l.LogPosition, p)
+		return l.Compare(p)
 	})
-}
-
-// Compare is the order of lines: by attempt, then by sequence.
-func Compare(a, b metastore.LogPosition) int {
-	return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.Sequence, b.Sequence))
-}
-
-// LineSize is what a line counts against metastore.MaxLog.
-func LineSize(l *metastore.LogLine) int { return len(l.Text) + len(l.Level) + 32 }
-
-// Cut is the last line of an attempt that wrote too much, in the place of the first line that is dropped.
-func Cut(line metastore.LogLine) metastore.LogLine {
-	line.Level, line.Text = "WARN", "the log of this attempt ends here: it has reached its limit of 1 MiB"
-	return line
 }
 
 // Read lists the lines of a run after a position, oldest first.

@@ -1,0 +1,208 @@
+// Package archive keeps runs that are over in one file, in the order in which they ended.
+//
+// A commit hands its settled runs over and goes on: they are written in the background, many at a time, and read
+// from memory until then. Each run's key in the file follows from the log entry that settled it, so that a log
+// which is replayed after a crash finds its runs there already, or writes the very same ones. Indexes live in
+// memory and are built when the file is opened; only those who read wait for them.
+//
+// Every transaction is synced, because a file of pages that were written in no order does not survive the loss of
+// power; nobody waits for it.
+package archive
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
+)
+
+// Config says how an archive behaves; its zero value works.
+type Config struct {
+	// Buffer is how many bytes of runs may wait to be written, about. Beyond, commits wait. Default 64 MiB.
+	Buffer int64
+	// Failed is told about the one error after which the archive writes and reads nothing more.
+	Failed func(error)
+}
+
+// Archive keeps runs in a file. All methods may be called at the same time, but Begin and Append only by whoever
+// commits.
+type Archive struct {
+	path string
+	db   *bbolt.DB
+	cfg  Config
+
+	indexed chan struct{}  // closed when the indexes hold what the file held
+	stop    chan struct{}  // closed by Close
+	wake    chan struct{}  // there is something to write
+	hurry   chan struct{}  // somebody waits for it to be written
+	working sync.WaitGroup // the goroutine that indexes, then writes
+
+	// Of the committing goroutine.
+	entry    uint64
+	position uint64
+
+	mu      sync.RWMutex
+	written sync.Cond // on mu: the buffer has become shorter, or err was set
+	err     error
+	index   *index
+	last    uint64 // the highest number given
+	buffer  []pending
+	size    int64  // of the buffer, about
+	flushed uint32 // place of the first run in the buffer, once indexed
+	bytes   int64  // of the records in the file
+}
+
+// pending is a run that is not in the file yet.
+type pending struct {
+	number uint64
+	row    *jobs.Instance
+}
+
+var _ metastore.Archive = (*Archive)(nil)
+
+var bucketRuns = []byte("runs")
+
+// Open opens the archive in a file, or makes one.
+func Open(path string, c Config) (*Archive, error) {
+	if c.Buffer <= 0 {
+		c.Buffer = 64 << 20
+	}
+	if c.Failed == nil {
+		c.Failed = func(error) {}
+	}
+	a := &Archive{path: path, cfg: c, index: newIndex(), indexed: make(chan struct{}), stop: make(chan struct{}),
+		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+	a.written.L = &a.mu
+	err := disk.Guard(path, func() (err error) {
+		a.db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType, InitialMmapSize: 256 << 20})
+		if err != nil {
+			return err
+		}
+		return a.db.Update(func(tx *bbolt.Tx) error {
+			b, err := tx.CreateBucketIfNotExists(bucketRuns)
+			if err != nil {
+				return err
+			}
+			if key, _ := b.Cursor().Last(); key != nil {
+				a.last = binary.BigEndian.Uint64(key)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		if a.db != nil {
+			_ = a.db.Close()
+		}
+		return nil, fmt.Errorf("open archive %s: %w", path, err)
+	}
+	a.working.Go(a.work)
+	return a, nil
+}
+
+// Close writes what waits and closes the file.
+func (a *Archive) Close() error {
+	close(a.stop)
+	a.working.Wait()
+	if err := a.db.Close(); err != nil {
+		return fmt.Errorf("close archive %s: %w", a.path, err)
+	}
+	return a.failure()
+}
+
+func (a *Archive) failure() error {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.err
+}
+
+// fail remembers the first error and tells it.
+func (a *Archive) fail(err error) {
+	a.mu.Lock()
+	first := a.err == nil
+	if first {
+		a.err = err
+	}
+	a.written.Broadcast()
+	a.mu.Unlock()
+	if first {
+		a.cfg.Failed(err)
+	}
+}
+
+// Runs of one log entry are numbered from the entry's index on.
+const positionBits = 24
+
+// Begin says that the runs appended from now on are settled by a log entry. Their keys follow from its index.
+func (a *Archive) Begin(entry uint64) { a.entry, a.position = entry, 0 }
+
+// Append adds settled runs, in the order in which they ended. It waits only when the buffer is full.
+func (a *Archive) Append(rows []*jobs.Instance) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, in := range rows {
+		a.position++
+		number := a.entry<<positionBits | a.position
+		if number <= a.last {
+			continue // the log is being replayed
+		}
+		a.last = number
+		for a.size > a.cfg.Buffer && a.err == nil {
+			notify(a.hurry)
+			a.written.Wait()
+		}
+		a.buffer = append(a.buffer, pending{number, in})
+		a.size += sizeOf(in)
+		if a.isIndexed() {
+			l := labelOf(in)
+			a.index.add(number, &l)
+		}
+	}
+	notify(a.wake)
+}
+
+// sizeOf is about how much memory a run takes.
+func sizeOf(in *jobs.Instance) int64 {
+	return int64(1200 + len(in.Args) + len(in.Result) + len(in.Checkpoint) + len(in.Error) + 160*len(in.Moves))
+}
+
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (a *Archive) isIndexed() bool {
+	select {
+	case <-a.indexed:
+		return true
+	default:
+		return false
+	}
+}
+
+// ready waits until the indexes are built.
+func (a *Archive) ready(ctx context.Context) error {
+	select {
+	case <-a.indexed:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return a.failure()
+}
+
+// Len is how many runs there are, and how many bytes they take in the file.
+func (a *Archive) Len(ctx context.Context) (runs int, bytes int64, err error) {
+	if err := a.ready(ctx); err != nil {
+		return 0, 0, err
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return len(a.index.numbers), a.bytes, nil
+}

@@ -1,0 +1,119 @@
+package archive
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// A record is a run in the file: a checksum, a label that says what the run is found by, and the row. Indexes are
+// built and filters are answered from labels; only rows that are shown are decoded.
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+var errRecord = errors.New("a record's checksum is wrong")
+
+// label is what a run is found by. Its strings share the record's memory.
+type label struct {
+	tenant, key, worker, origin []byte
+
+	id, parent     jobs.ID
+	state          jobs.State
+	created, ended int64
+}
+
+// appendRecord appends a run's record to b.
+func appendRecord(b []byte, in *jobs.Instance) []byte {
+	at := len(b)
+	b = append(b, 0, 0, 0, 0)
+	for _, s := range [...]string{string(in.Tenant), string(in.Key), in.Worker, string(in.Origin)} {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	b = append(b, in.ID[:]...)
+	b = append(b, in.Parent[:]...)
+	b = append(b, byte(in.State))
+	b = binary.LittleEndian.AppendUint64(b, uint64(nanos(in.Created)))
+	b = binary.LittleEndian.AppendUint64(b, uint64(nanos(in.Ended)))
+	b = jobs.AppendRow(b, in)
+	binary.LittleEndian.PutUint32(b[at:], crc32.Checksum(b[at+4:], castagnoli))
+	return b
+}
+
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// readLabel reads a record's label and answers with the row that follows it, still encoded.
+func readLabel(record []byte) (l label, row []byte, err error) {
+	if len(record) < 4 || binary.LittleEndian.Uint32(record) != crc32.Checksum(record[4:], castagnoli) {
+		return l, nil, errRecord
+	}
+	b := record[4:]
+	for _, field := range [...]*[]byte{&l.tenant, &l.key, &l.worker, &l.origin} {
+		n, size := binary.Uvarint(b)
+		if size <= 0 || n > uint64(len(b)-size) {
+			return l, nil, errRecord
+		}
+		*field, b = b[size:size+int(n)], b[size+int(n):]
+	}
+	if len(b) < 2*len(l.id)+1+16 {
+		return l, nil, errRecord
+	}
+	b = b[copy(l.id[:], b):]
+	b = b[copy(l.parent[:], b):]
+	l.state = jobs.State(b[0])
+	l.created = int64(binary.LittleEndian.Uint64(b[1:]))
+	l.ended = int64(binary.LittleEndian.Uint64(b[9:]))
+	return l, b[17:], nil
+}
+
+// sketch is the run as far as filters look at it.
+func (l *label) sketch() *jobs.Instance {
+	in := &jobs.Instance{Tenant: jobs.Tenant(l.tenant), ID: l.id, Key: jobs.Key(l.key), State: l.state,
+		Worker: string(l.worker), Origin: jobs.Origin(l.origin), Parent: l.parent}
+	if l.created != 0 {
+		in.Created = time.Unix(0, l.created).UTC()
+	}
+	if l.ended != 0 {
+		in.Ended = time.Unix(0, l.ended).UTC()
+	}
+	return in
+}
+
+// labelOf is the label of a row that is not in the file yet.
+func labelOf(in *jobs.Instance) label {
+	return label{tenant: []byte(in.Tenant), key: []byte(in.Key), worker: []byte(in.Worker), id: in.ID, parent: in.Parent, state: in.State}
+}
+
+// decode reads a record's row.
+func decode(record []byte) (*jobs.Instance, error) {
+	_, row, err := readLabel(record)
+	if err != nil {
+		return nil, err
+	}
+	r, _, err := jobs.DecodeRow(row)
+	if err != nil {
+		return nil, err
+	}
+	in, ok := r.(*jobs.Instance)
+	if !ok {
+		return nil, errRecord
+	}
+	return in, nil
+}
+
+// clone is the label in memory of its own.
+func (l *label) clone() label {
+	c := *l
+	for _, field := range [...]*[]byte{&c.tenant, &c.key, &c.worker, &c.origin} {
+		*field = append([]byte(nil), *field...)
+	}
+	return c
+}

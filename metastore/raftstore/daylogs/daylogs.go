@@ -1,0 +1,311 @@
+// Package daylogs keeps what handlers wrote in files, one for each day.
+//
+// Lines are only ever added at the end of the file of the day on which they arrive. An index in memory says where
+// the lines of a run are; it is built when it is first needed, and that of an old day is forgotten again. Files
+// are synced once a second: what a machine had not got to when its power failed is lost, and what was half
+// written is cut off.
+package daylogs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Logs keeps lines in a folder.
+type Logs struct {
+	dir string
+
+	mu     sync.Mutex
+	days   []*day // by date
+	dirty  bool   // the last day has lines that are not synced
+	err    error  // of a sync: nothing is written after it
+	closed bool
+}
+
+var _ metastore.Logs = (*Logs)(nil)
+
+const (
+	dateForm = "2006-01-02"
+	suffix   = ".log"
+	// idle is how long the index of an old day is kept for the next question.
+	idle = 5 * time.Minute
+	// syncEvery is how long lines may wait to be safe from a loss of power.
+	syncEvery = time.Second
+)
+
+// Open opens a folder of logs, or makes one.
+func Open(dir string) (*Logs, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open logs: %w", err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open logs: %w", err)
+	}
+	l := &Logs{dir: dir}
+	for _, f := range files { // by name, and so by date
+		date, ok := strings.CutSuffix(f.Name(), suffix)
+		if _, err := time.Parse(dateForm, date); ok && err == nil {
+			l.days = append(l.days, &day{date: date, path: filepath.Join(dir, f.Name())})
+		}
+	}
+	return l, nil
+}
+
+// Close writes what is not safe yet and closes the files.
+func (l *Logs) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.sync()
+	errs := []error{l.err}
+	for _, d := range l.days {
+		errs = append(errs, d.close())
+	}
+	return errors.Join(errs...)
+}
+
+// today is the last day, made if it has not begun yet. When a clock goes back, the last day goes on.
+func (l *Logs) today(now time.Time) (*day, error) {
+	date := now.UTC().Format(dateForm)
+	if n := len(l.days); n == 0 || l.days[n-1].date < date {
+		l.sync()
+		l.days = append(l.days, &day{date: date, path: filepath.Join(l.dir, date+suffix)})
+	}
+	d := l.days[len(l.days)-1]
+	d.used = now
+	return d, d.openToWrite()
+}
+
+// Append keeps lines.
+func (l *Logs) Append(_ context.Context, lines []metastore.LogLine) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	lines = slices.Clone(lines)
+	slices.SortStableFunc(lines, func(a, b metastore.LogLine) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), slices.Compare(a.Run[:], b.Run[:]), a.Compare(b.LogPosition))
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil || l.closed {
+		return cmp.Or(l.err, jobs.Refuse(jobs.Unavailable, "the logs are closed"))
+	}
+	now := time.Now()
+	d, err := l.today(now)
+	if err != nil {
+		return err
+	}
+	var b []byte
+	var frames []frame
+	var ends []int
+	for len(lines) > 0 {
+		n := leading(lines, sameAttempt)
+		kept, account, err := l.keep(d, lines[:n])
+		if err != nil {
+			return err
+		}
+		lines = lines[n:]
+		for len(kept) > 0 {
+			n := leading(kept, follows)
+			b = appendFrame(b, kept[:n], account)
+			ends = append(ends, len(b))
+			frames = append(frames, frame{tenant: string(kept[0].Tenant), run: kept[0].Run, attempt: kept[0].Attempt,
+				first: kept[0].Sequence, lines: n, account: account})
+			kept = kept[n:]
+		}
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	if _, err := d.file.WriteAt(b, d.end); err != nil {
+		return fmt.Errorf("write log file: %w", err)
+	}
+	at := 0
+	for i := range frames {
+		d.note(&frames[i], d.end+int64(at), ends[i]-at)
+		at = ends[i]
+	}
+	d.end += int64(len(b))
+	if !l.dirty {
+		l.dirty = true
+		time.AfterFunc(syncEvery, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.sync()
+		})
+	}
+	l.tidy(now)
+	return nil
+}
+
+// leading is how many lines at the front belong together.
+func leading(lines []metastore.LogLine, together func(a, b *metastore.LogLine) bool) int {
+	n := 1
+	for n < len(lines) && together(&lines[n-1], &lines[n]) {
+		n++
+	}
+	return n
+}
+
+func sameAttempt(a, b *metastore.LogLine) bool {
+	return a.Tenant == b.Tenant && a.Run == b.Run && a.Attempt == b.Attempt
+}
+
+func follows(a, b *metastore.LogLine) bool { return sameAttempt(a, b) && a.Sequence+1 == b.Sequence }
+
+// keep leaves out the lines of an attempt that are there already, and those beyond its limit. It answers with the
+// attempt's account after them as well.
+func (l *Logs) keep(d *day, lines []metastore.LogLine) (kept []metastore.LogLine, account int, err error) {
+	n := name{lines[0].Tenant, lines[0].Run}
+	a := d.attempt(n, lines[0].Attempt)
+	if a == nil {
+		a = d.add(n, lines[0].Attempt)
+		if len(l.days) > 1 && (lines[0].Sequence > 1 || l.days[len(l.days)-2].runs != nil) { // it may have begun before midnight
+			if err := l.carry(a, n); err != nil {
+				return nil, 0, err
+			}
+		}
+	}
+	for i := range lines {
+		if a.account > metastore.MaxLog || a.has(lines[i].Sequence) || i > 0 && lines[i].Sequence == lines[i-1].Sequence {
+			continue
+		}
+		line := lines[i]
+		if a.account += line.Size(); a.account > metastore.MaxLog {
+			line = line.Cut()
+		}
+		kept = append(kept, line)
+	}
+	return kept, a.account, nil
+}
+
+// carry makes an attempt go on from what the days before hold of it.
+func (l *Logs) carry(a *attempt, n name) error {
+	for _, d := range slices.Backward(l.days[:len(l.days)-1]) {
+		if err := d.open(false); err != nil {
+			return err
+		}
+		d.used = time.Now()
+		if before := d.attempt(n, a.number); before != nil {
+			a.before, a.account = before, before.account
+			return nil
+		}
+	}
+	return nil
+}
+
+// Read lists the lines of a run after a position, oldest first.
+func (l *Logs) Read(_ context.Context, tenant jobs.Tenant, run jobs.ID, after metastore.LogPosition, limit int) ([]metastore.LogLine, error) {
+	parts, err := l.parts(name{tenant, run}, after)
+	if err != nil {
+		return nil, err
+	}
+	var found []metastore.LogLine
+	for _, p := range parts {
+		lines, err := readAt(p.file, p.extent)
+		if errors.Is(err, os.ErrClosed) {
+			continue // pruned meanwhile
+		}
+		if err != nil {
+			return found, fmt.Errorf("read log file %s: %w", p.file.Name(), err)
+		}
+		for i := range lines {
+			if lines[i].Compare(after) <= 0 {
+				continue // or it is there twice, on two days
+			}
+			if limit > 0 && len(found) == limit {
+				return found, nil
+			}
+			found, after = append(found, lines[i]), lines[i].LogPosition
+		}
+	}
+	return found, nil
+}
+
+// part is a frame with lines of a run.
+type part struct {
+	file    *os.File
+	attempt uint32
+	extent
+}
+
+// parts is where the lines of a run after a position are, in their order.
+func (l *Logs) parts(n name, after metastore.LogPosition) ([]part, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, jobs.Refuse(jobs.Unavailable, "the logs are closed")
+	}
+	now := time.Now()
+	var parts []part
+	for _, d := range l.days {
+		if err := d.open(false); err != nil {
+			return nil, err
+		}
+		d.used = now
+		r := d.runs[n]
+		if r == nil {
+			continue
+		}
+		for _, a := range r.attempts {
+			for _, x := range a.extents {
+				if after.Compare(metastore.LogPosition{Attempt: a.number, Sequence: x.last}) < 0 {
+					parts = append(parts, part{d.file, a.number, x})
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b part) int {
+		return cmp.Or(cmp.Compare(a.attempt, b.attempt), cmp.Compare(a.first, b.first))
+	})
+	l.tidy(now)
+	return parts, nil
+}
+
+// tidy forgets the indexes of old days that nobody has asked for lately.
+func (l *Logs) tidy(now time.Time) {
+	for _, d := range l.days[:max(0, len(l.days)-1)] {
+		if d.runs != nil && now.Sub(d.used) > idle {
+			d.runs = nil
+		}
+	}
+}
+
+// sync makes the last day safe. A file whose sync failed is not written to again: nobody knows what it holds.
+func (l *Logs) sync() {
+	if !l.dirty || l.err != nil {
+		return
+	}
+	l.dirty = false
+	d := l.days[len(l.days)-1]
+	if err := d.file.Sync(); err != nil {
+		l.err = fmt.Errorf("sync log file: %w", err)
+	}
+}
+
+// Prune deletes the days that were over before a time.
+func (l *Logs) Prune(before time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := before.UTC().AddDate(0, 0, -1).Format(dateForm)
+	for len(l.days) > 1 && l.days[0].date <= last {
+		d := l.days[0]
+		if err := errors.Join(d.close(), os.Remove(d.path)); err != nil {
+			return fmt.Errorf("prune logs: %w", err)
+		}
+		l.days = l.days[1:]
+	}
+	return nil
+}
