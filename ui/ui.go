@@ -201,17 +201,19 @@ func (failure) title() string { return "Not done" }
 
 // fail says why not. Only refusals carry their text out.
 func (u *UI) fail(w http.ResponseWriter, r *http.Request, err error) {
-	refusal, ok := errors.AsType[*jobs.Refusal](err)
-	bad := errors.Is(err, jobs.BadInput)
-	switch {
-	case ok && refusal.Code == jobs.NotFound:
-		u.render(w, r, http.StatusNotFound, "failure", failure{refusal.Text})
-	case ok && (refusal.Code == jobs.Unavailable || refusal.Code == jobs.Unknown):
-		u.render(w, r, http.StatusServiceUnavailable, "failure", failure{refusal.Text})
-	case ok:
-		u.render(w, r, http.StatusConflict, "failure", failure{refusal.Text})
-	case bad:
-		u.render(w, r, http.StatusUnprocessableEntity, "failure", failure{err.Error()})
+	text := err.Error()
+	if refusal, ok := errors.AsType[*jobs.Refusal](err); ok {
+		text = refusal.Text
+	}
+	switch jobs.CodeOf(err) {
+	case jobs.NotFound:
+		u.render(w, r, http.StatusNotFound, "failure", failure{text})
+	case jobs.BadInput:
+		u.render(w, r, http.StatusUnprocessableEntity, "failure", failure{text})
+	case jobs.Conflict, jobs.Stale, jobs.Forbidden:
+		u.render(w, r, http.StatusConflict, "failure", failure{text})
+	case jobs.Unavailable:
+		u.render(w, r, http.StatusServiceUnavailable, "failure", failure{text})
 	default:
 		if !errors.Is(err, context.Canceled) {
 			u.log.ErrorContext(r.Context(), "page failed", "path", r.URL.Path, "err", err)

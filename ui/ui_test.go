@@ -1,0 +1,327 @@
+package ui_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/ui"
+)
+
+// hostile is text that wants to be markup.
+const hostile = `"><script>alert(1)</script>&'`
+
+// scene is the pages over a store with a bit of everything.
+type scene struct {
+	t     *testing.T
+	store metastore.Full
+	live  *live
+	runs  map[jobs.State]jobs.ID
+	http.Handler
+}
+
+// live is a Live that knows one worker, and that every run is half done.
+type live struct{ changes chan bus.Changes }
+
+func (*live) Workers(jobs.Tenant) []ops.Worker {
+	return []ops.Worker{{WorkerInfo: bus.WorkerInfo{Name: "w1", App: "app", Host: hostile, Started: time.Now()}, Running: 1, Seen: time.Now(), Leaving: true}}
+}
+
+func (*live) Attempt(jobs.ID) (ops.Attempt, bool) {
+	return ops.Attempt{Progress: &bus.Progress{Done: 3, Total: 6, Text: hostile}, Stuck: true}, true
+}
+
+func (*live) Leader() ops.Leader { return ops.Leader{Node: "n1", Epoch: 1} }
+
+func (l *live) Watch(ctx context.Context, _ jobs.Tenant, fn func(bus.Changes)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case c := <-l.changes:
+			fn(c)
+		}
+	}
+}
+
+func newScene(t *testing.T) *scene {
+	s := &scene{t: t, store: memstore.Open(memstore.Config{}), live: &live{changes: make(chan bus.Changes)}, runs: map[jobs.State]jobs.ID{}}
+	logs := memstore.NewLogs(0)
+	args := map[string]string{"x": hostile}
+	for _, o := range []jobs.Options{
+		{Key: "app.nightly", Cron: "0 30 2 * * *", TimeZone: "Europe/Berlin", Description: hostile},
+		{Key: "app.paused", Cron: "@hourly"},
+	} {
+		s.declare(jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), o))
+	}
+	s.declare(jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil }),
+		jobs.Options{Key: "app.work", Args: args, Retries: 1, RetryDelay: time.Hour}))
+	s.apply(jobs.Pause{Key: "app.paused", Reason: hostile})
+
+	for _, state := range jobs.States() {
+		id := jobs.NewID(time.Now())
+		s.runs[state] = id
+		wish := jobs.Create{ID: id, Key: "app.work"}
+		if state == jobs.Scheduled {
+			wish.Delay = time.Hour
+		}
+		if state == jobs.Terminated {
+			wish.Retries = new(0)
+		}
+		if state == jobs.Skipped {
+			wish.StartWithin = new(time.Nanosecond)
+		}
+		s.apply(wish)
+		finish := jobs.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: jobs.OutcomeError, Error: hostile}
+		switch state {
+		case jobs.Processing, jobs.Skipped:
+			s.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
+		case jobs.Succeeded:
+			s.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
+			finish.Outcome, finish.Result, finish.Error = jobs.OutcomeSuccess, []byte(`{"done":"</pre><b>x</b>"}`), ""
+			s.apply(finish)
+		case jobs.Failed, jobs.Terminated:
+			s.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
+			s.apply(finish)
+		case jobs.Cancelled:
+			s.apply(jobs.Cancel{ID: id})
+		}
+		line := metastore.LogLine{Tenant: jobs.DefaultTenant, Run: id, LogPosition: metastore.LogPosition{Attempt: 1, Sequence: 1}, At: time.Now(), Level: "WARN", Text: hostile}
+		if err := logs.Append(t.Context(), []metastore.LogLine{line}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.apply(jobs.Configure{RecurringDebug: new(true), TriggeredDebug: new(true)})
+	s.Handler = ui.New(ui.Config{Ops: ops.New(ops.Config{Store: s.store, Logs: logs, Live: s.live}), Notice: hostile,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	return s
+}
+
+func (s *scene) declare(j jobs.Job) {
+	s.t.Helper()
+	declared, err := j.Declare()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.apply(jobs.Register{App: "app", Worker: "w1", Start: true, Job: declared})
+}
+
+func (s *scene) apply(k jobs.Command) {
+	s.t.Helper()
+	r := s.store.Apply(s.t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}})[0]
+	if r.Err != nil {
+		s.t.Fatalf("%s: %v", k.Verb(), r.Err)
+	}
+}
+
+func (s *scene) get(path string, headers ...string) (*http.Response, string) {
+	s.t.Helper()
+	r := httptest.NewRequest("GET", path, nil)
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return s.do(r)
+}
+
+func (s *scene) post(path string, form url.Values, headers ...string) (*http.Response, string) {
+	s.t.Helper()
+	r := httptest.NewRequest("POST", path, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return s.do(r)
+}
+
+func (s *scene) do(r *http.Request) (*http.Response, string) {
+	s.t.Helper()
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	answer := w.Result()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer, string(body)
+}
+
+var (
+	inlineStyle  = regexp.MustCompile(`(?i)\sstyle\s*=|<style`)
+	inlineScript = regexp.MustCompile(`(?i)\son[a-z]+\s*=\s*["']|<script[^>]*>[^<]|javascript:`)
+	elsewhere    = regexp.MustCompile(`(?i)(src|href|action)="(https?:)?//`)
+)
+
+// Every page shows every state, keeps to its own policy, and shows hostile text as text.
+func TestPages(t *testing.T) {
+	s := newScene(t)
+	paths := []string{"/", "/?job=app.work", "/?state=Terminated", "/nothing"}
+	for _, id := range s.runs {
+		paths = append(paths, "/runs/"+id.String())
+	}
+	for _, path := range paths {
+		for _, fragment := range []string{"", "1"} {
+			answer, body := s.get(path, "X-Fragment", fragment)
+			want := 200
+			if path == "/nothing" {
+				want = 404
+			}
+			if answer.StatusCode != want || !strings.Contains(answer.Header.Get("Content-Security-Policy"), "default-src 'none'") {
+				t.Errorf("%s: %d %v", path, answer.StatusCode, answer.Header)
+			}
+			if strings.Contains(body, "<script>") || strings.Contains(body, "<b>x") || !strings.Contains(body, "&lt;script&gt;") {
+				t.Errorf("%s shows hostile text as markup", path)
+			}
+			for _, bad := range []*regexp.Regexp{inlineStyle, inlineScript, elsewhere} {
+				if found := bad.FindString(body); found != "" {
+					t.Errorf("%s has %q, which its policy forbids", path, found)
+				}
+			}
+			if whole := strings.Contains(body, "<html"); whole != (fragment == "") {
+				t.Errorf("%s with X-Fragment %q: a whole page: %v", path, fragment, whole)
+			}
+			if strings.Contains(body, "ZgotmplZ") || strings.Contains(body, "<no value>") {
+				t.Errorf("%s: a template went wrong", path)
+			}
+		}
+	}
+	_, home := s.get("/")
+	for _, want := range []string{"app.nightly", "Europe/Berlin", "n1 leads", "Debug mode: recurring", "Debug mode: triggered", "stuck", "leaving",
+		"Succeeded", "Failed", "Terminated", "Cancelled", "Skipped", "Scheduled"} {
+		if !strings.Contains(home, want) {
+			t.Errorf("the first page does not show %s", want)
+		}
+	}
+}
+
+func TestStaticFilesMayBeKept(t *testing.T) {
+	s := newScene(t)
+	_, home := s.get("/")
+	for _, name := range []string{"style.css", "live.js", "bell.svg"} {
+		path := regexp.MustCompile(`"(/static/[0-9a-f]+/` + name + `)"`).FindStringSubmatch(home)
+		if path == nil {
+			t.Fatalf("%s is not on the page", name)
+		}
+		if answer, body := s.get(path[1]); answer.StatusCode != 200 || !strings.Contains(answer.Header.Get("Cache-Control"), "immutable") || body == "" {
+			t.Errorf("%s: %d %s", path[1], answer.StatusCode, answer.Header.Get("Cache-Control"))
+		}
+	}
+	for _, path := range []string{"/static/", "/static/../ui.go", "/static/000000000000/style.css"} {
+		if answer, _ := s.get(path); answer.StatusCode == 200 {
+			t.Errorf("%s is served", path)
+		}
+	}
+}
+
+func TestActions(t *testing.T) {
+	s := newScene(t)
+	ctx := t.Context()
+	done := func(answer *http.Response, body string) string {
+		t.Helper()
+		if answer.StatusCode != 303 {
+			t.Fatalf("%d: %s", answer.StatusCode, body)
+		}
+		return answer.Header.Get("Location")
+	}
+	run := func(path string) *jobs.Instance {
+		t.Helper()
+		id, err := jobs.ParseID(strings.TrimPrefix(path, "/runs/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := s.store.Instance(ctx, jobs.DefaultTenant, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in
+	}
+	if in := run(done(s.post("/jobs/app.work/trigger", url.Values{"args": {`{"x":1}`}}))); string(in.Args) != `{"x":1}` || in.Origin != jobs.FromPerson || in.State != jobs.Enqueued {
+		t.Errorf("run now, in spite of debug mode: %+v", in)
+	}
+	if in := run(done(s.post("/runs/"+s.runs[jobs.Terminated].String()+"/again", nil))); in.Parent != s.runs[jobs.Terminated] {
+		t.Errorf("run again: %+v", in)
+	}
+	if in := run(done(s.post("/runs/"+s.runs[jobs.Processing].String()+"/cancel", url.Values{"reason": {"enough"}}))); in.State != jobs.Cancelled || in.Moves[len(in.Moves)-1].Text != "enough" {
+		t.Errorf("cancel: %+v", in)
+	}
+	done(s.post("/jobs/app.nightly/pause", url.Values{"reason": {"stocktaking"}}))
+	done(s.post("/jobs/app.paused/resume", nil))
+	for key, want := range map[jobs.Key]bool{"app.nightly": true, "app.paused": false} {
+		if d, err := s.store.Definition(ctx, jobs.DefaultTenant, key); err != nil || (d.Paused != nil) != want {
+			t.Errorf("%s is paused: %v (%v)", key, d.Paused, err)
+		}
+	}
+	done(s.post("/debug", url.Values{"kind": {"triggered"}, "on": {"false"}, "held": {"release"}}))
+	if g, err := s.store.Global(ctx, jobs.DefaultTenant); err != nil || g.TriggeredDebug.On || !g.RecurringDebug.On {
+		t.Errorf("debug modes: %+v (%v)", g, err)
+	}
+}
+
+func TestActionsRefused(t *testing.T) {
+	s := newScene(t)
+	for _, c := range []struct {
+		path   string
+		form   url.Values
+		header []string
+		status int
+		says   string
+	}{
+		{"/jobs/app.work/trigger", url.Values{"args": {"{"}}, nil, 422, "not valid JSON"},
+		{"/jobs/nope/trigger", nil, nil, 404, "there is no job"},
+		{"/jobs/app.work/pause", nil, nil, 409, "triggered"},
+		{"/runs/" + s.runs[jobs.Succeeded].String() + "/cancel", nil, nil, 409, "Succeeded"},
+		{"/runs/17/cancel", nil, nil, 422, "not a UUID"},
+		{"/debug", url.Values{"kind": {"all"}}, nil, 422, "neither"},
+		{"/jobs/app.work/trigger", nil, []string{"Sec-Fetch-Site", "cross-site"}, 403, ""},
+		{"/jobs/app.work/trigger", nil, []string{"Origin", "https://evil.example"}, 403, ""},
+	} {
+		if answer, body := s.post(c.path, c.form, c.header...); answer.StatusCode != c.status || !strings.Contains(body, c.says) {
+			t.Errorf("%s %v: %d, want %d and %q: %.200s", c.path, c.form, answer.StatusCode, c.status, c.says, body)
+		}
+	}
+}
+
+func TestEvents(t *testing.T) {
+	s := newScene(t)
+	server := httptest.NewServer(s)
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if kind := answer.Header.Get("Content-Type"); kind != "text/event-stream" {
+		t.Fatalf("content type %s", kind)
+	}
+	lines := bufio.NewScanner(answer.Body)
+	next := func() {
+		t.Helper()
+		for lines.Scan() {
+			if lines.Text() == "event: change" {
+				return
+			}
+		}
+		t.Fatalf("the stream ended: %v", lines.Err())
+	}
+	next() // the first says: look
+	s.live.changes <- bus.Changes{Global: true}
+	next()
+}
