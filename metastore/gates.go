@@ -62,21 +62,22 @@ func (c *change) take(in *jobs.Instance) {
 }
 
 // enter brings a run that has just become due to its gates, and stores it.
-func (c *change) enter(in jobs.Instance, from jobs.State) error {
-	full := c.full(&in, !in.First)
+func (c *change) enter(in *jobs.Instance, from jobs.State) error {
+	full := c.full(in, !in.First)
 	switch {
 	case full == "":
-		c.take(&in)
+		c.take(in)
 	case in.First || in.Terms.Overlap != jobs.OverlapSkip:
 		in.Waits = full
-		c.touch(full, &in)
+		c.touch(full, in)
 	default:
-		var err error
-		if in, err = in.Skip(c.at, jobs.ByOverlap, "no free slot at "+full); err != nil {
+		skipped, err := in.Skip(c.at, jobs.ByOverlap, "no free slot at "+full)
+		if err != nil {
 			return err
 		}
+		*in = skipped
 	}
-	c.store(&in, from)
+	c.store(in, from)
 	return nil
 }
 

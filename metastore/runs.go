@@ -97,12 +97,12 @@ func (c *change) known(id jobs.ID, key jobs.Key) *jobs.Instance {
 }
 
 // fresh is a new run of a job, under the terms of its policy.
-func (c *change) fresh(d *jobs.Definition, origin jobs.Origin) jobs.Instance {
+func (c *change) fresh(d *jobs.Definition, origin jobs.Origin) *jobs.Instance {
 	p := &d.Policy
 	if origin == "" {
 		origin = jobs.FromCode
 	}
-	in := jobs.Instance{
+	in := &jobs.Instance{
 		Tenant: d.Tenant, Job: d.UID, Key: d.Key, App: d.App, Kind: d.Kind, Revision: d.Revision,
 		Origin: origin, Actor: c.env.Actor, Priority: p.Priority,
 		Terms: jobs.Terms{Retries: p.Retries, RetryDelay: p.RetryDelay, RetryDelayMax: p.RetryDelayMax, Timeout: p.Timeout,
@@ -120,16 +120,18 @@ func (c *change) fresh(d *jobs.Definition, origin jobs.Origin) jobs.Instance {
 }
 
 // begin starts the life of a new run.
-func (c *change) begin(in jobs.Instance, held bool) error {
-	in, err := in.Begin(c.at, held)
+func (c *change) begin(in *jobs.Instance, held bool) error {
+	in.Moves = make([]jobs.Move, 0, 4) // as many as most runs make
+	begun, err := in.Begin(c.at, held)
 	if err != nil {
 		return err
 	}
+	*in = begun
 	if in.State == jobs.Enqueued {
-		c.tally(&in)
+		c.tally(in)
 		return c.enter(in, jobs.Enqueued)
 	}
-	c.store(&in, jobs.New)
+	c.store(in, jobs.New)
 	return nil
 }
 
@@ -156,12 +158,13 @@ func (c *change) release(k jobs.Release) error {
 			return err
 		}
 		c.tally(&in)
-		return c.enter(in, jobs.Enqueued)
+		return c.enter(&in, jobs.Enqueued)
 	case in.State == jobs.Failed && !in.RetryAt.IsZero() && !in.Lingering:
 		if in.RetryAt.After(c.at) && !k.Force {
 			return jobs.Refuse(jobs.Conflict, "the retry of run %s is due at %s, not yet", in.ID, in.RetryAt.Format("2006-01-02T15:04:05.000Z07:00"))
 		}
-		return c.enter(in.Retry(), jobs.Failed)
+		in = in.Retry()
+		return c.enter(&in, jobs.Failed)
 	}
 	return c.existing(row)
 }
@@ -234,6 +237,9 @@ func (c *change) finish(k jobs.Finish) error {
 	in := *row
 	if in.State != jobs.Processing {
 		if ended(row, k.Outcome) {
+			if !k.Running {
+				return c.unlinger(row) // said before while the handler was running; now it has returned
+			}
 			return c.existing(row)
 		}
 		return jobs.Refuse(jobs.Conflict, "run %s is %s: attempt %d is over", in.ID, in.State, k.Attempt)
