@@ -22,9 +22,7 @@ func (c *change) changed(d *jobs.Definition, before *jobs.Definition) {
 	d.Change = c.number()
 	c.tx.Put(d)
 	c.effect.Definitions = append(c.effect.Definitions, d)
-	if before != nil {
-		c.limits(d)
-	}
+	c.limits(d)
 }
 
 // number is the next change number.
@@ -47,7 +45,7 @@ func (c *change) register(k jobs.Register) error {
 	if row == nil {
 		d := &jobs.Definition{Tenant: c.env.Tenant, Key: job.Key, Kind: job.Kind, App: k.App, Version: job.Version,
 			Code: job.Code, Schema: job.Schema, Created: c.at, Cursor: c.at, Anchor: c.at,
-			UID: jobs.DerivedID("definition", string(c.env.Tenant), string(job.Key), string(c.env.ID[:]))}
+			UID: definitionID(c.env, job.Key)}
 		c.changed(d, nil)
 		return nil
 	}
@@ -65,6 +63,11 @@ func (c *change) register(k jobs.Register) error {
 	d.App, d.Version, d.Code, d.Schema = k.App, job.Version, job.Code, job.Schema
 	c.changed(&d, row)
 	return nil
+}
+
+// definitionID is the uid of a job that an envelope makes.
+func definitionID(e *jobs.Envelope, key jobs.Key) jobs.ID {
+	return jobs.DerivedID("definition", string(e.Tenant), string(key), string(e.ID[:]))
 }
 
 func (c *change) edit(k jobs.Edit) error {

@@ -11,27 +11,35 @@ import (
 // Wants is what an engine should load in one round.
 type Wants struct {
 	Refs []jobs.Ref
-	// First says how many of those who wait at a gate, first ones first, are wanted as well.
+	// First says how many of those who wait at a gate, first ones first, are wanted as well. It can be said again of
+	// a gate, with a higher number.
 	First map[jobs.Ref]int
 }
 
 // Gather calls load, round by round, with what a batch may touch and was not asked for before, and collects the
 // rows that load found.
 func Gather(batch []jobs.Envelope, load func(Wants) []jobs.Row) map[jobs.Ref]jobs.Row {
-	g := gathering{have: map[jobs.Ref]jobs.Row{}, asked: map[jobs.Ref]bool{}, wants: Wants{First: map[jobs.Ref]int{}}, firsts: map[jobs.Ref]int{}}
+	g := gathering{
+		have: map[jobs.Ref]jobs.Row{}, asked: map[jobs.Ref]bool{}, firsts: map[jobs.Ref]int{},
+		uids: map[jobs.Ref][]jobs.ID{}, limits: map[jobs.Tenant][]jobs.Limit{},
+	}
 	g.ref(jobs.StoreRef())
 	for i := range batch {
 		g.named(&batch[i])
+		g.defined(&batch[i])
 	}
-	for len(g.wants.Refs) > 0 || len(g.wants.First) > 0 {
-		wants := g.wants
-		g.wants = Wants{First: map[jobs.Ref]int{}}
+	for {
+		wants := g.round()
+		if len(wants.Refs) == 0 && len(wants.First) == 0 {
+			return g.have
+		}
 		for _, row := range load(wants) {
 			if row != nil {
 				g.have[row.Ref()] = row
 				g.asked[row.Ref()] = true
 			}
 		}
+		g.waiters = map[jobs.Ref]int{}
 		for i := range batch {
 			g.pointed(&batch[i])
 		}
@@ -41,29 +49,53 @@ func Gather(batch []jobs.Envelope, load func(Wants) []jobs.Row) map[jobs.Ref]job
 			}
 		}
 	}
-	return g.have
 }
 
 type gathering struct {
-	have   map[jobs.Ref]jobs.Row
-	asked  map[jobs.Ref]bool
-	firsts map[jobs.Ref]int
-	wants  Wants
+	have    map[jobs.Ref]jobs.Row
+	asked   map[jobs.Ref]bool
+	refs    []jobs.Ref       // wanted in the next round
+	waiters map[jobs.Ref]int // by gate, how many the whole batch may look at, as far as is known
+	firsts  map[jobs.Ref]int // by gate, how many were asked for
+
+	// What earlier commands of a batch may define for later ones: jobs, by their place, and limits.
+	uids   map[jobs.Ref][]jobs.ID
+	limits map[jobs.Tenant][]jobs.Limit
+}
+
+// likely bounds how many waiters of a gate a large batch loads. A command may look at handPerCommand of them, and
+// mostly lets in one; if a batch needs more, the sweep does the rest with Hand.
+const likely = 16 * handPerCommand
+
+// round is what is wanted and was not asked for.
+func (g *gathering) round() Wants {
+	w := Wants{Refs: g.refs, First: map[jobs.Ref]int{}}
+	g.refs = nil
+	for gate, n := range g.waiters {
+		if n = min(n, likely+n/handPerCommand); n > g.firsts[gate] {
+			g.firsts[gate], w.First[gate] = n, n
+		}
+	}
+	return w
 }
 
 func (g *gathering) ref(r jobs.Ref) {
 	if !g.asked[r] {
 		g.asked[r] = true
-		g.wants.Refs = append(g.wants.Refs, r)
+		g.refs = append(g.refs, r)
 	}
 }
 
-// first wants n more of those who wait at a gate.
-func (g *gathering) first(gate jobs.Ref, n int) {
-	if g.firsts[gate] < n {
-		g.firsts[gate] = n
-		g.wants.First[gate] = n
-	}
+// gate wants a gate, and to know whether anybody waits there.
+func (g *gathering) gate(ref jobs.Ref) {
+	g.ref(ref)
+	g.waiters[ref] = max(1, g.waiters[ref])
+}
+
+// freed wants a gate at which a command may let n in.
+func (g *gathering) freed(ref jobs.Ref, n int) {
+	g.ref(ref)
+	g.waiters[ref] += n
 }
 
 // named are the rows that a command names.
@@ -125,55 +157,59 @@ func (g *gathering) job(t jobs.Tenant, key jobs.Key) {
 	g.ref(jobs.GlobalRef(t))
 }
 
+// defined is what a command may define for those that follow in the batch.
+func (g *gathering) defined(e *jobs.Envelope) {
+	t := e.Tenant
+	switch k := e.Command.(type) {
+	case jobs.Register:
+		ref := jobs.DefinitionRef(t, k.Job.Key)
+		g.uids[ref] = append(g.uids[ref], definitionID(e, k.Job.Key))
+		g.limits[t] = append(g.limits[t], valueOr(k.Job.Code.Limits)...)
+	case jobs.Edit:
+		g.limits[t] = append(g.limits[t], valueOr(k.Set.Limits)...)
+	case jobs.Configure:
+		for _, s := range []*jobs.Settings{k.RecurringDefaults, k.TriggeredDefaults} {
+			if s != nil {
+				g.limits[t] = append(g.limits[t], valueOr(s.Limits)...)
+			}
+		}
+	}
+}
+
 // pointed are the rows that those a command names point to.
 func (g *gathering) pointed(e *jobs.Envelope) {
 	t := e.Tenant
 	switch k := e.Command.(type) {
 	case jobs.Create:
-		g.gatesOf(t, k.Key, 1)
+		g.gatesOf(t, k.Key, g.gate)
 		for _, name := range []string{jobs.UniqueName(k.Key, k.Unique), jobs.IdempotencyName(k.Idempotency)} {
 			if u, ok := g.have[jobs.UniqueRef(t, name)].(*jobs.UniqueKey); ok {
 				g.ref(jobs.InstanceRef(t, u.ID))
 			}
 		}
 	case jobs.Fire:
-		g.gatesOf(t, k.Key, 1)
+		g.gatesOf(t, k.Key, g.gate)
 		if d, ok := g.have[jobs.DefinitionRef(t, k.Key)].(*jobs.Definition); ok && !d.Missed.IsZero() {
 			g.ref(jobs.MissedRef(t, d.UID, d.Missed))
 		}
 	case jobs.Register:
-		g.gatesOf(t, k.Job.Key, handPerCommand)
-		for _, l := range valueOr(k.Job.Code.Limits) {
-			g.gate(jobs.GateRef(t, jobs.LimitGate(l.Name)), handPerCommand)
-		}
+		g.redefined(t, k.Job.Key)
 	case jobs.Edit:
-		g.gatesOf(t, k.Key, handPerCommand)
-		for _, l := range valueOr(k.Set.Limits) {
-			g.gate(jobs.GateRef(t, jobs.LimitGate(l.Name)), handPerCommand)
-		}
-		if d, ok := g.have[jobs.DefinitionRef(t, k.Key)].(*jobs.Definition); ok {
-			g.limitsOf(d)
-		}
+		g.redefined(t, k.Key)
 	case jobs.Pause:
-		g.gatesOf(t, k.Key, handPerCommand)
+		g.redefined(t, k.Key)
 	case jobs.Resume:
-		g.gatesOf(t, k.Key, handPerCommand)
+		g.redefined(t, k.Key)
 	case jobs.Refresh:
-		g.gatesOf(t, k.Key, handPerCommand)
-		if d, ok := g.have[jobs.DefinitionRef(t, k.Key)].(*jobs.Definition); ok {
-			g.limitsOf(d)
-		}
+		g.redefined(t, k.Key)
 	case jobs.Hand:
-		g.gate(jobs.GateRef(t, k.Gate), handPerSweep)
+		g.freed(jobs.GateRef(t, k.Gate), handPerSweep)
 	default:
 		if id := runOf(e.Command); !id.IsZero() {
 			if in, ok := g.have[jobs.InstanceRef(t, id)].(*jobs.Instance); ok {
 				g.needsOf(in)
-				if in.Unique != "" {
-					g.ref(jobs.UniqueRef(t, jobs.UniqueName(in.Key, in.Unique)))
-				}
 				for _, name := range in.Gates {
-					g.gate(jobs.GateRef(t, name), handPerCommand)
+					g.freed(jobs.GateRef(t, name), handPerCommand)
 				}
 			}
 		}
@@ -201,42 +237,46 @@ func runOf(k jobs.Command) jobs.ID {
 	return jobs.ID{}
 }
 
-func (g *gathering) gate(ref jobs.Ref, waiters int) {
-	g.ref(ref)
-	g.first(ref, waiters)
+// redefined are the gates of a job whose policy a command lays anew.
+func (g *gathering) redefined(t jobs.Tenant, key jobs.Key) {
+	g.gatesOf(t, key, func(ref jobs.Ref) { g.freed(ref, handPerCommand) })
 }
 
-// gatesOf are the gates that a job's policy names, as far as the job is known by now.
-func (g *gathering) gatesOf(t jobs.Tenant, key jobs.Key, waiters int) {
-	d, ok := g.have[jobs.DefinitionRef(t, key)].(*jobs.Definition)
-	if !ok {
-		return
+// gatesOf are the gates that a job's policy names, or may name by the time its turn comes: limits of any owner,
+// because a change of one shows another, and what earlier commands of the batch may define.
+func (g *gathering) gatesOf(t jobs.Tenant, key jobs.Key, want func(jobs.Ref)) {
+	names := map[string]bool{}
+	ref := jobs.DefinitionRef(t, key)
+	owners := []*jobs.Settings{{Limits: new(g.limits[t])}}
+	if d, ok := g.have[ref].(*jobs.Definition); ok {
+		names[jobs.JobGate(d.UID)] = true
+		owners = append(owners, &d.Code, &d.Edits, &jobs.Settings{Limits: &d.Policy.Limits})
+	} else {
+		for _, uid := range g.uids[ref] {
+			names[jobs.JobGate(uid)] = true
+		}
 	}
-	g.gate(jobs.GateRef(t, jobs.JobGate(d.UID)), waiters)
-	for _, l := range d.Policy.Limits {
-		g.gate(jobs.GateRef(t, jobs.LimitGate(l.Name)), waiters)
-	}
-}
-
-// limitsOf are the gates of limits that any owner of a job's settings names: clearing one shows another.
-func (g *gathering) limitsOf(d *jobs.Definition) {
-	global, _ := g.have[jobs.GlobalRef(d.Tenant)].(*jobs.Global)
-	owners := []*jobs.Settings{&d.Code, &d.Edits}
-	if global != nil {
+	if global, ok := g.have[jobs.GlobalRef(t)].(*jobs.Global); ok {
 		owners = append(owners, &global.RecurringDefaults, &global.TriggeredDefaults)
 	}
 	for _, s := range owners {
 		for _, l := range valueOr(s.Limits) {
-			g.gate(jobs.GateRef(d.Tenant, jobs.LimitGate(l.Name)), handPerCommand)
+			names[jobs.LimitGate(l.Name)] = true
 		}
+	}
+	for name := range names {
+		want(jobs.GateRef(t, name))
 	}
 }
 
-// needsOf are the gates and the job of a run that may be seated.
+// needsOf are the gates, the job and the unique key of a run that may be let in, or be skipped instead.
 func (g *gathering) needsOf(in *jobs.Instance) {
 	g.ref(jobs.DefinitionRef(in.Tenant, in.Key))
+	if in.Unique != "" {
+		g.ref(jobs.UniqueRef(in.Tenant, jobs.UniqueName(in.Key, in.Unique)))
+	}
 	for _, name := range in.Gates {
-		g.gate(jobs.GateRef(in.Tenant, name), 1)
+		g.gate(jobs.GateRef(in.Tenant, name))
 	}
 }
 

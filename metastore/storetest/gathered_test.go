@@ -1,0 +1,160 @@
+package storetest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+)
+
+// A store on a database cannot look up rows while Apply runs: it loads what metastore.Gather names, and no more.
+// This is such a store, on rows in memory. It stops where Apply looks at a row that was not gathered.
+func TestGathered(t *testing.T) {
+	Run(t, func(*testing.T) Harness {
+		clock, engine := NewClock(), memstore.New(memstore.Config{})
+		return Harness{
+			Store: &gathered{Engine: engine, now: clock.Now},
+			Clock: clock,
+			Rows:  func() iter.Seq[jobs.Row] { return engine.Capture().Rows() },
+		}
+	})
+}
+
+type gathered struct {
+	*memstore.Engine
+	now  func() time.Time
+	mu   sync.Mutex
+	last time.Time
+}
+
+func (g *gathered) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+	return metastore.Checked(batch, func(batch []jobs.Envelope) (results []metastore.Result) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if err := ctx.Err(); err != nil {
+			return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %v", err))
+		}
+		g.last = metastore.Stamp(batch, g.now(), g.last)
+		g.Update(func(tx metastore.Tx) {
+			view := &view{tx: tx, asked: map[jobs.Ref]bool{}, first: map[jobs.Ref]int{}, rows: map[jobs.Ref]jobs.Row{}}
+			for ref, row := range metastore.Gather(batch, view.load) {
+				view.rows[ref] = row
+			}
+			results = metastore.ApplyBatch(view, batch)
+		})
+		return results
+	})
+}
+
+// view is the rows that were gathered, with what was put since.
+type view struct {
+	tx    metastore.Tx
+	asked map[jobs.Ref]bool
+	first map[jobs.Ref]int // how many waiters of a gate were asked for
+	rows  map[jobs.Ref]jobs.Row
+}
+
+// load is one round of questions to the database.
+func (v *view) load(w metastore.Wants) []jobs.Row {
+	var found []jobs.Row
+	for _, ref := range w.Refs {
+		if v.asked[ref] {
+			panic(fmt.Sprintf("%+v is asked for twice", ref))
+		}
+		v.asked[ref] = true
+		if row := v.tx.Get(ref); row != nil {
+			found = append(found, row)
+		}
+	}
+	for gate, n := range w.First {
+		if n <= v.first[gate] {
+			panic(fmt.Sprintf("the first %d of %+v are asked for twice", n, gate))
+		}
+		v.first[gate] = n
+		for _, in := range waiters(v.tx, gate, n) {
+			found = append(found, in)
+		}
+	}
+	return found
+}
+
+// waiters are the first n who wait at a gate: each is put aside to see the next, and put back.
+func waiters(tx metastore.Tx, gate jobs.Ref, n int) []*jobs.Instance {
+	var found []*jobs.Instance
+	for len(found) < n {
+		in := tx.First(gate)
+		if in == nil {
+			break
+		}
+		found = append(found, in)
+		aside := *in
+		aside.Waits = ""
+		tx.Put(&aside)
+	}
+	for _, in := range found {
+		tx.Put(in)
+	}
+	return found
+}
+
+func (v *view) Get(ref jobs.Ref) jobs.Row {
+	row, ok := v.rows[ref]
+	if !ok && !v.asked[ref] {
+		panic(fmt.Sprintf("%+v was not gathered", ref))
+	}
+	return row
+}
+
+// First is the first of those that are here. If all that were asked for have gone in, others may wait behind them,
+// whom nobody has loaded.
+func (v *view) First(gate jobs.Ref) *jobs.Instance {
+	n, ok := v.first[gate]
+	if !ok {
+		panic(fmt.Sprintf("the first at %+v was not gathered", gate))
+	}
+	var first *jobs.Instance
+	for _, row := range v.rows {
+		in, ok := row.(*jobs.Instance)
+		if ok && in.Waits != "" && jobs.GateRef(in.Tenant, in.Waits) == gate && (first == nil || before(in, first)) {
+			first = in
+		}
+	}
+	if real := v.tx.First(gate); (first == nil) != (real == nil) || first != nil && real.ID != first.ID {
+		panic(fmt.Sprintf("at %+v, %d waiters were gathered, and the first is another: it is %v", gate, n, real))
+	}
+	return first
+}
+
+// before is the order in which runs wait, as metastore.Tx promises it.
+func before(a, b *jobs.Instance) bool {
+	if a.First != b.First {
+		return a.First
+	}
+	return cmp.Or(-cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due), cmp.Compare(string(a.ID[:]), string(b.ID[:]))) < 0
+}
+
+func (v *view) Put(row jobs.Row) {
+	v.tx.Put(row)
+	if row.Ref().Kind == jobs.RowTally {
+		return
+	}
+	ref := row.Ref()
+	if in, ok := row.(*jobs.Instance); ok && in.Settled() {
+		v.rows[ref] = v.tx.Get(ref) // the stub
+		return
+	}
+	v.rows[ref] = row
+}
+
+func (v *view) Delete(ref jobs.Ref) {
+	v.tx.Delete(ref)
+	delete(v.rows, ref)
+	v.asked[ref] = true
+}
