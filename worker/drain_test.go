@@ -31,6 +31,10 @@ func TestDrainWaitsForRunningHandlers(t *testing.T) {
 		id := s.create("j", struct{}{})
 		synctest.Wait()
 		go func() {
+			time.Sleep(time.Millisecond)
+			if b := s.lastBeat(); !b.Draining {
+				t.Error("the leader is not told of the drain at once")
+			}
 			time.Sleep(5 * time.Second)
 			if b := s.lastBeat(); !b.Draining || len(b.Running) != 1 {
 				t.Errorf("beat is %+v, want it to tell of the drain, and to keep the lease", b)

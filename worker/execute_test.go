@@ -201,6 +201,11 @@ func TestAHandlerThatOutlivesItsTimeout(t *testing.T) {
 			t.Error("the retry can be claimed although the handler has not returned")
 		}
 		wantErr(t, g.cause(0), jobs.ErrTimeout)
+		s.tell(w, bus.Stop{ID: id, Attempt: 1, Timeout: true}) // the leader says the same
+		synctest.Wait()
+		if st := w.Stats(); st.Stopped != 0 || st.Finished[jobs.OutcomeTimeout] != 1 {
+			t.Errorf("stats are %+v, want one timeout and nothing else", st)
+		}
 		if st := w.Stats(); st.Free != 0 || st.Running != 1 || st.Stuck != 0 {
 			t.Errorf("stats are %+v, want the slot taken", st)
 		}
@@ -391,6 +396,26 @@ func TestAStaleAttemptIsForgotten(t *testing.T) {
 		}
 		if st := w.Stats(); st.Free != 1 {
 			t.Errorf("stats are %+v, want the slot free", st)
+		}
+	})
+}
+
+// An attempt that this worker does not have is to stop: then its handler does not run, and nobody need wait for it.
+func TestAStopOfWhatIsNotHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		w, _ := s.start(worker.Config{}, handler(jobs.Options{}, nil))
+		s.set(func(s *stage) { s.quiet = true })
+		id := s.create("j", struct{}{})
+		s.do(jobs.Claim{ID: id, Worker: w.Name(), Attempt: 1}) // whose answer never came
+		s.do(jobs.Cancel{ID: id})
+		s.tell(w, bus.Stop{ID: id, Attempt: 1, Stale: true})
+		if in := s.wantState(id, jobs.Cancelled, jobs.ByPerson); !in.Lingering {
+			t.Error("the worker spoke of an attempt that was taken away")
+		}
+		s.tell(w, bus.Stop{ID: id, Attempt: 1})
+		if in := s.wantState(id, jobs.Cancelled, jobs.ByPerson); in.Lingering {
+			t.Error("the run waits for a handler that does not run")
 		}
 	})
 }

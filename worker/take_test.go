@@ -138,6 +138,62 @@ func TestAnOfferThatComesAgainIsIgnored(t *testing.T) {
 	})
 }
 
+// The next attempt of a run is offered while the handler of the one before still runs here: it was taken from us
+// without our knowing. It is not begun beside it.
+func TestTheNextAttemptWaitsForTheHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		w, _ := s.start(worker.Config{}, handler(jobs.Options{}, g.run))
+		id := s.create("j", struct{}{})
+		g.inside()
+		s.do(jobs.Expire{ID: id, Attempt: 1, Cause: jobs.ByLoss}) // and it is offered again
+		if n := g.inside(); n != 1 {
+			t.Errorf("%d handlers of one run", n)
+		}
+		s.hand(w, offerOf(s.row(id)))
+		if n := g.inside(); n != 1 {
+			t.Errorf("%d handlers of one run", n)
+		}
+		g.open <- nil
+		synctest.Wait()
+		s.hand(w, offerOf(s.row(id)))
+		if n := g.inside(); n != 2 {
+			t.Error("the next attempt does not begin after the handler has returned")
+		}
+		g.open <- nil
+		s.wantState(id, jobs.Succeeded, "")
+	})
+}
+
+// A run is cancelled after its claim was done and before the answer came: its slots do not wait for a lease to lapse.
+func TestCancelledWhileItIsClaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		w, _ := s.start(worker.Config{}, handler(jobs.Options{}, g.run))
+		s.set(func(s *stage) { s.quiet = true })
+		id := s.create("j", struct{}{})
+		o := offerOf(s.row(id))
+		first := true
+		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+			results := apply()
+			if batch[0].Command.Verb() == jobs.VerbClaim && first {
+				first = false
+				s.do(jobs.Cancel{ID: id})
+				s.tell(w, bus.Stop{ID: id, Attempt: 1})
+				time.Sleep(time.Second)
+				return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "no answer"))
+			}
+			return results
+		})
+		s.offer(o)
+		if in := s.wantStateAfter(3*time.Second, id, jobs.Cancelled, jobs.ByPerson); in.Lingering || g.inside() > 0 {
+			t.Errorf("lingering %v after %d calls of the handler", in.Lingering, g.inside())
+		}
+	})
+}
+
 // The store has done the claim, and its answer was lost: the run is ours, and nobody else will run it.
 func TestAClaimWhoseAnswerIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
