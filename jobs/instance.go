@@ -139,7 +139,7 @@ func (in Instance) to(s State, cause Cause, at time.Time, by, text string) (Inst
 		kept := append([]Move(nil), in.Moves[:maxMoves/4]...)
 		in.Moves = append(kept, in.Moves[maxMoves/4+maxMoves/8:]...)
 	}
-	if n := len(in.Moves); n < cap(in.Moves) && in.Moves[: n+1][n] != (Move{}) {
+	if n := len(in.Moves); n < cap(in.Moves) && in.Moves[:n+1][n] != (Move{}) {
 		in.Moves = slices.Clip(in.Moves) // another move from this row has used the room behind its history
 	}
 	in.Moves = append(in.Moves, Move{State: s, Cause: cause, At: at, Attempt: in.Attempt, By: by, Text: text})
