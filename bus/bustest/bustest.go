@@ -119,6 +119,8 @@ func wantErr(t *testing.T, err, target error, what string) {
 	}
 }
 
+func isDeadline(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
+
 // offers makes a list: n offers whose ids follow from the name.
 func offers(name string, n int) []bus.Offer {
 	list := make([]bus.Offer, n)

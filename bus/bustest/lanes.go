@@ -169,12 +169,10 @@ var sharedCases = []Case{
 		wantErr(t, worker.Hand(ctx, bus.Lane{Tenant: "default", App: "a", Worker: "b"}, offers("x", 1)), jobs.Forbidden, "hand by a worker")
 		_, _, err = stranger.Take(ctx, queue, billing, 1)
 		wantErr(t, err, jobs.Forbidden, "take by another tenant's worker")
-		err = stranger.Receive(ctx, bus.Lane{Tenant: "default", App: "a", Worker: stranger1}, func([]bus.Offer) {})
+		err = stranger.Receive(ctx, bus.Lane{Tenant: "default", App: "a", Worker: foreign.Name}, func([]bus.Offer) {})
 		wantErr(t, err, jobs.Forbidden, "receive by another tenant's worker")
 	}},
 }
-
-const stranger1 = "w1.host-7"
 
 func open(t *testing.T, node bus.Bus, term uint64) string {
 	t.Helper()

@@ -2,15 +2,12 @@ package bustest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
-
-func isDeadline(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
 // heard listens and passes on what comes.
 func heard(t *testing.T, b bus.Bus, tenant jobs.Tenant, topic bus.Topic, to string) <-chan bus.Signal {

@@ -210,7 +210,7 @@ func TestConnectWithoutAServer(t *testing.T) {
 	for b.Connected() {
 		runtime.Gosched()
 	}
-	if log.count("bus connected") != 1 || log.count("level=WARN msg=\"bus disconnected\"") > 1 {
-		t.Errorf("the log does not say what happened: %d", log.count("bus"))
+	if n := log.count("bus connected"); n != 1 {
+		t.Errorf("the log says %d times that it is connected", n)
 	}
 }

@@ -124,7 +124,7 @@ func (t *taking) run(ctx context.Context) error {
 			continue // the connection broke: what we asked is forgotten
 		}
 		if t.refused++; t.refused >= refusals {
-			return err
+			return b.reason(attempt, err)
 		}
 		if err := t.rest(attempt, min(firstPause<<t.refused, lastPause)); err != nil {
 			return err
