@@ -1,8 +1,12 @@
 package busstore_test
 
 import (
+	"fmt"
 	"iter"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
@@ -47,4 +51,43 @@ func TestStoreBehindNATS(t *testing.T) {
 			Rows:   func() iter.Seq[jobs.Row] { return engine.Capture().Rows() },
 		}
 	})
+}
+
+// What a command costs behind a server, for callers who send one each. The store's commit takes no time here.
+func BenchmarkApplyBehindNATS(b *testing.B) {
+	server, err := embedded.Start(embedded.Config{DontListen: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = server.Stop() }()
+	node := bus.Principal{Tenant: "default", Role: bus.Node, Name: "n1"}
+	connect := func() *natsbus.Bus {
+		c, err := natsbus.Connect(b.Context(), "", natsbus.Config{As: node, InProcess: server})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	if err := busstore.Serve(b.Context(), connect(), memstore.Open(memstore.Config{}), busstore.Config{}); err != nil {
+		b.Fatal(err)
+	}
+	s := busstore.New(connect(), node)
+	s.Apply(b.Context(), []jobs.Envelope{{Command: jobs.Register{App: "app", Worker: "w", Start: true, Job: jobs.Declaration{Key: "charge", Kind: jobs.Triggered}}}})
+	for _, callers := range []int{1, 16, 256} {
+		b.Run(fmt.Sprint(callers, " callers"), func(b *testing.B) {
+			b.ReportAllocs()
+			var next atomic.Int64
+			var done sync.WaitGroup
+			for range callers {
+				done.Go(func() {
+					for next.Add(1) <= int64(b.N) {
+						id := jobs.NewID(time.Now())
+						s.Apply(b.Context(), []jobs.Envelope{{ID: id, Command: jobs.Create{ID: id, Key: "charge", Args: []byte(`{"customer":"c7"}`)}}})
+					}
+				})
+			}
+			done.Wait()
+		})
+	}
 }
