@@ -62,6 +62,9 @@ func (p *process) serve(ctx context.Context) (err error) {
 		Dir: p.dir("rows"), Node: p.cfg.Node, Bus: connect, Notice: p.notice, Logger: p.log,
 		Worker: worker.Config{App: p.app, Name: p.cfg.Node + "-" + p.name, Grace: graceOf(p.cfg.Grace)},
 	}, p.jobs...)
+	if ctx.Err() != nil { // told to stop before it began
+		return nil
+	}
 	if err != nil {
 		return err
 	}
