@@ -1,0 +1,63 @@
+package raftstore
+
+import "sync"
+
+// bounds keeps the log short, in bytes: raft itself counts entries, and one of ours holds a thousand commands or
+// one.
+type bounds struct {
+	after    int64         // a snapshot is due when the log since the last one is longer than this,
+	trailing int64         // and this much of the log is kept behind it
+	due      chan struct{} // signals that one is due
+
+	mu    sync.Mutex
+	since int64  // bytes of entries since the last snapshot was captured
+	last  int64  // bytes of the last snapshot
+	index uint64 // of the last entry
+	marks []mark // of the entries that may still be in the log
+	total int64
+}
+
+// mark says how many bytes of entries went before an entry. There is one for every part of the trailing log.
+type mark struct {
+	index uint64
+	total int64
+}
+
+// applied counts an entry.
+func (b *bounds) applied(index uint64, size int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := len(b.marks); n == 0 || b.total-b.marks[n-1].total >= b.trailing/64 {
+		b.marks = append(b.marks, mark{index, b.total})
+	}
+	b.index = index
+	b.total += int64(size)
+	b.since += int64(size)
+	if b.since > max(b.after, 2*b.last) {
+		select {
+		case b.due <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// begin starts a new count, because the rows are being captured, and says how many entries raft should keep.
+func (b *bounds) begin() (trailing uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.since = 0
+	for len(b.marks) > 1 && b.total-b.marks[1].total >= b.trailing {
+		b.marks = b.marks[1:]
+	}
+	if len(b.marks) == 0 {
+		return 0
+	}
+	return b.index - b.marks[0].index
+}
+
+// snapshot remembers how long the last snapshot is.
+func (b *bounds) snapshot(size int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last = size
+}

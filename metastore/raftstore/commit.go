@@ -1,0 +1,83 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+const (
+	// commitsInFlight is how many commits may be under way at once: while one is written, the next is encoded and
+	// the one before is applied.
+	commitsInFlight = 3
+	// enqueueTimeout is how long a commit may wait for raft to take it up.
+	enqueueTimeout = 10 * time.Second
+)
+
+// Apply applies a batch of commands. Concurrent callers share entries of the log.
+func (s *Store) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+	return s.group.Apply(ctx, batch)
+}
+
+// proposed is a part of a batch that raft has been given.
+type proposed struct {
+	batch  []jobs.Envelope
+	future raft.ApplyFuture
+}
+
+// commit stamps a batch, logs it and answers when it is applied. Commits are stamped in the order of the log.
+func (s *Store) commit(batch []jobs.Envelope) []metastore.Result {
+	s.stamping.Lock()
+	s.last = metastore.Stamp(batch, time.Now(), s.last)
+	parts := s.propose(nil, batch)
+	s.stamping.Unlock()
+	if len(parts) == 1 {
+		return answer(parts[0])
+	}
+	results := make([]metastore.Result, 0, len(batch))
+	for _, p := range parts {
+		results = append(results, answer(p)...)
+	}
+	return results
+}
+
+// propose gives a batch to raft, in as few entries as their limit allows.
+func (s *Store) propose(parts []proposed, batch []jobs.Envelope) []proposed {
+	if len(batch) <= maxCommands {
+		if entry := encodeEntry(batch); len(entry) <= maxEntry || len(batch) == 1 {
+			return append(parts, proposed{batch, s.raft.Apply(entry, enqueueTimeout)})
+		}
+	}
+	half := len(batch) / 2
+	return s.propose(s.propose(parts, batch[:half]), batch[half:])
+}
+
+// answer waits for what became of a part.
+func answer(p proposed) []metastore.Result {
+	if err := p.future.Error(); err != nil {
+		return metastore.Refused(p.batch, outcome(err))
+	}
+	switch r := p.future.Response().(type) {
+	case []metastore.Result:
+		return r
+	case error:
+		return metastore.Refused(p.batch, jobs.Refuse(jobs.Unknown, "outcome unknown: %v", r))
+	}
+	return metastore.Refused(p.batch, jobs.Refuse(jobs.Unknown, "outcome unknown: no answer to the log entry"))
+}
+
+// outcome says what an error of raft means for a command. Only what certainly did not get into the log is
+// Unavailable.
+func outcome(err error) error {
+	switch {
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		return jobs.Refuse(jobs.Unavailable, "not done: %v", err)
+	}
+	return jobs.Refuse(jobs.Unknown, "outcome unknown: %v", fmt.Errorf("commit: %w", err))
+}

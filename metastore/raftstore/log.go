@@ -1,0 +1,191 @@
+package raftstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/metadb"
+	"go.etcd.io/bbolt"
+
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
+)
+
+// Log chooses what keeps the raft log. docs/design-raftstore.md has the figures.
+type Log string
+
+// The logs.
+const (
+	LogBolt Log = "bolt" // a bbolt file, by raft-boltdb
+	LogWAL  Log = "wal"  // segment files, by raft-wal
+
+	DefaultLog = LogBolt
+)
+
+// lockTimeout is how long Open waits for another process to let go of a file.
+const lockTimeout = 500 * time.Millisecond
+
+// perDelete is how many entries are cut off the log at once, so that commits go on in between.
+const perDelete = 1024
+
+// raftLog is the log on disk. After the first error of a write it takes nothing more: what is on the disk then is
+// not known, and asking again would get an answer that means nothing.
+type raftLog struct {
+	raft.LogStore
+	stable raft.StableStore
+	io.Closer
+	path   string
+	fail   func(error)
+	failed atomic.Pointer[error]
+}
+
+var _ raft.MonotonicLogStore = (*raftLog)(nil)
+
+func openLog(kind Log, dir string, to *slog.Logger, fail func(error)) (*raftLog, error) {
+	l := &raftLog{fail: fail}
+	switch kind {
+	case LogBolt:
+		l.path = filepath.Join(dir, "raft.db")
+		err := disk.Guard(l.path, func() error {
+			db, err := raftboltdb.New(raftboltdb.Options{Path: l.path, BoltOptions: &bbolt.Options{
+				Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, InitialMmapSize: 256 << 20,
+			}})
+			if err == nil {
+				l.LogStore, l.stable, l.Closer = db, db, db
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("open log %s: %w", l.path, err)
+		}
+	case LogWAL:
+		l.path = filepath.Join(dir, "wal")
+		if err := os.MkdirAll(l.path, 0o700); err != nil {
+			return nil, fmt.Errorf("open log: %w", err)
+		}
+		err := disk.Guard(l.path, func() error {
+			meta := new(metadb.BoltMetaDB)
+			w, err := wal.Open(l.path, wal.WithLogger(logger{Logger: to}), wal.WithMetaStore(meta))
+			if err != nil {
+				_ = meta.Close()
+				return err
+			}
+			l.LogStore, l.stable, l.Closer = w, w, closers{w, meta}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("open log %s: %w", l.path, err)
+		}
+	default:
+		return nil, fmt.Errorf("log %q is neither %s nor %s", kind, LogBolt, LogWAL)
+	}
+	return l, nil
+}
+
+// closers closes one thing after the other. The log of raft-wal leaves its meta data open, and locked.
+type closers []io.Closer
+
+func (c closers) Close() error {
+	var errs []error
+	for _, one := range c {
+		errs = append(errs, one.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// check reads all entries after an index, which raft is going to apply, so that damage is met here and not there.
+func (l *raftLog) check(after uint64) error {
+	err := disk.Guard(l.path, func() error {
+		first, err := l.FirstIndex()
+		if err != nil {
+			return err
+		}
+		last, err := l.LastIndex()
+		if err != nil {
+			return err
+		}
+		if last == 0 && after == 0 {
+			return nil
+		}
+		if last > after && first > after+1 {
+			return &disk.Damaged{Path: l.path, What: fmt.Sprintf("its first entry is %d, and there is no snapshot of those before it", first)}
+		}
+		var entry raft.Log
+		for i := max(first, after+1); i <= last; i++ {
+			if err := l.GetLog(i, &entry); err != nil {
+				return &disk.Damaged{Path: l.path, What: fmt.Sprintf("entry %d cannot be read: %v", i, err)}
+			}
+			if entry.Index != i {
+				return &disk.Damaged{Path: l.path, What: fmt.Sprintf("entry %d says that it is %d", i, entry.Index)}
+			}
+			if entry.Type == raft.LogCommand {
+				if err := checkEntry(entry.Data); errors.Is(err, errEntryVersion) {
+					return fmt.Errorf("entry %d: %w", i, err)
+				} else if err != nil {
+					return &disk.Damaged{Path: l.path, What: fmt.Sprintf("entry %d: %v", i, err)}
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read log %s: %w", l.path, err)
+	}
+	return nil
+}
+
+// write makes a change, unless one has failed before.
+func (l *raftLog) write(change func() error) error {
+	if err := l.failed.Load(); err != nil {
+		return *err
+	}
+	err := disk.Guard(l.path, change)
+	if err != nil {
+		err = fmt.Errorf("write log %s: %w", l.path, err)
+		if l.failed.CompareAndSwap(nil, &err) {
+			l.fail(err)
+		}
+	}
+	return err
+}
+
+func (l *raftLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
+
+func (l *raftLog) StoreLogs(entries []*raft.Log) error {
+	return l.write(func() error { return l.LogStore.StoreLogs(entries) })
+}
+
+func (l *raftLog) DeleteRange(first, last uint64) error {
+	for from := first; from <= last; from += perDelete {
+		to := min(last, from+perDelete-1)
+		if err := l.write(func() error { return l.LogStore.DeleteRange(from, to) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// IsMonotonic says whether the log must have no gaps.
+func (l *raftLog) IsMonotonic() bool {
+	m, ok := l.LogStore.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
+func (l *raftLog) Set(key, value []byte) error {
+	return l.write(func() error { return l.stable.Set(key, value) })
+}
+
+func (l *raftLog) SetUint64(key []byte, value uint64) error {
+	return l.write(func() error { return l.stable.SetUint64(key, value) })
+}
+
+func (l *raftLog) Get(key []byte) ([]byte, error)       { return l.stable.Get(key) }
+func (l *raftLog) GetUint64(key []byte) (uint64, error) { return l.stable.GetUint64(key) }

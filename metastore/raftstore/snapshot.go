@@ -1,0 +1,184 @@
+package raftstore
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
+)
+
+// A snapshot file is its title, blocks of rows, each behind its length, a length of zero, and the SHA-256 of all
+// that. Restoring it reads to the end before a row counts.
+
+const (
+	snapshotTitle = "carillon snapshot 1\n"
+	blockSize     = 256 << 10
+	maxBlock      = 64 << 20
+)
+
+// writeSnapshot writes rows and says how many bytes they took.
+func writeSnapshot(to io.Writer, rows iter.Seq[jobs.Row]) (size int64, err error) {
+	sum := sha256.New()
+	w := io.MultiWriter(to, sum)
+	write := func(b []byte) {
+		if err == nil {
+			var n int
+			n, err = w.Write(b)
+			size += int64(n)
+		}
+	}
+	write([]byte(snapshotTitle))
+	block := make([]byte, 4, 4+2*blockSize)
+	flush := func() {
+		binary.LittleEndian.PutUint32(block, uint32(len(block)-4))
+		write(block)
+		block = block[:4]
+	}
+	for row := range rows {
+		block = jobs.AppendRow(block, row)
+		if len(block) >= blockSize {
+			flush()
+		}
+		if err != nil {
+			return size, err
+		}
+	}
+	if len(block) > 4 {
+		flush()
+	}
+	flush() // the empty block at the end
+	if err == nil {
+		_, err = to.Write(sum.Sum(nil))
+	}
+	return size + sha256.Size, err
+}
+
+var errSnapshot = errors.New("its checksum is wrong")
+
+// readSnapshot is the rows of a snapshot. The last thing it yields is an error if the file is not as it was
+// written.
+func readSnapshot(from io.Reader) iter.Seq2[jobs.Row, error] {
+	return func(yield func(jobs.Row, error) bool) {
+		if err := readBlocks(from, yield); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+func readBlocks(from io.Reader, yield func(jobs.Row, error) bool) error {
+	sum := sha256.New()
+	in := bufio.NewReaderSize(from, blockSize)
+	read := func(b []byte) error {
+		if _, err := io.ReadFull(in, b); err != nil {
+			return fmt.Errorf("it is cut off: %w", err)
+		}
+		sum.Write(b)
+		return nil
+	}
+	title := make([]byte, len(snapshotTitle))
+	if err := read(title); err != nil {
+		return err
+	}
+	if string(title) != snapshotTitle {
+		return fmt.Errorf("it begins with %q, not with %q", title, snapshotTitle)
+	}
+	var head [4]byte
+	for {
+		if err := read(head[:]); err != nil {
+			return err
+		}
+		n := binary.LittleEndian.Uint32(head[:])
+		if n == 0 {
+			break
+		}
+		if n > maxBlock {
+			return errSnapshot
+		}
+		block := make([]byte, n)
+		if err := read(block); err != nil {
+			return err
+		}
+		for len(block) > 0 {
+			row, rest, err := jobs.DecodeRow(block)
+			if err != nil {
+				return err
+			}
+			if !yield(row, nil) {
+				return nil
+			}
+			block = rest
+		}
+	}
+	want := sum.Sum(nil)
+	got := make([]byte, len(want))
+	if err := read(got); err != nil {
+		return err
+	}
+	if !slices.Equal(got, want) {
+		return errSnapshot
+	}
+	return nil
+}
+
+// newestSnapshot is the newest snapshot in a directory, or nil. A damaged one is an error: raft would go on without
+// it, and the log may no longer hold what it stands for.
+func newestSnapshot(store raft.SnapshotStore, dir string) (*raft.SnapshotMeta, error) {
+	folder := filepath.Join(dir, "snapshots")
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("read snapshots: %w", err)
+	}
+	list, err := store.List()
+	if err != nil {
+		return nil, fmt.Errorf("read snapshots: %w", err)
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		path := filepath.Join(folder, e.Name())
+		if strings.HasSuffix(e.Name(), ".tmp") { // a crash came between
+			if err := os.RemoveAll(path); err != nil {
+				return nil, fmt.Errorf("remove unfinished snapshot: %w", err)
+			}
+			continue
+		}
+		if !slices.ContainsFunc(list, func(m *raft.SnapshotMeta) bool { return m.ID == e.Name() }) {
+			return nil, &disk.Damaged{Path: path, What: "its meta.json cannot be read"}
+		}
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return list[0], nil
+}
+
+// restoreNewest fills the machine from the newest snapshot and says up to which entry it goes.
+func (m *machine) restoreNewest(store raft.SnapshotStore, dir string) (index uint64, err error) {
+	meta, err := newestSnapshot(store, dir)
+	if err != nil || meta == nil {
+		return 0, err
+	}
+	path := filepath.Join(dir, "snapshots", meta.ID, "state.bin")
+	_, file, err := store.Open(meta.ID)
+	if err != nil {
+		return 0, &disk.Damaged{Path: path, What: err.Error()}
+	}
+	if err := m.Restore(file); err != nil {
+		return 0, &disk.Damaged{Path: path, What: err.Error()}
+	}
+	m.bounds.snapshot(meta.Size)
+	return meta.Index, nil
+}
