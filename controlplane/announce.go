@@ -92,6 +92,12 @@ func (cp *ControlPlane) publish(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		queue, lanes := cp.router.unmade()
+		for _, lane := range lanes {
+			if err := cp.cfg.Bus.Offer(ctx, queue, lane); err != nil {
+				cp.lost(queue, err)
+			}
+		}
 		for _, s := range cp.router.short() {
 			ready, err := cp.cfg.Store.Ready(ctx, s.lane.Tenant, s.lane.App, s.want)
 			if err != nil {

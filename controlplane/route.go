@@ -34,6 +34,7 @@ type app struct {
 	window  int
 	list    int // offers in a message
 	shared  map[jobs.Key]bool
+	made    string // the queue in which the app's lane has been made
 }
 
 // member is a live worker.
@@ -242,6 +243,19 @@ func (a *app) busy() bool {
 	return true
 }
 
+// unmade lists the apps whose lane is not there yet in the queue of this term: it is made before the first offer.
+func (r *router) unmade() (queue string, lanes []bus.Lane) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for lane, a := range r.apps {
+		if r.queue != "" && a.made != r.queue && len(a.workers) > 0 {
+			a.made = r.queue
+			lanes = append(lanes, lane)
+		}
+	}
+	return r.queue, lanes
+}
+
 // shipment is what one call of the bus carries.
 type shipment struct {
 	lane  bus.Lane
@@ -435,12 +449,12 @@ func (r *router) again(queue string) {
 	defer r.mu.Unlock()
 	r.queue = queue
 	for _, a := range r.apps {
+		a.made, a.backlog = "", true
 		for id, o := range a.out {
 			if o.to == "" {
 				delete(a.out, id)
 			}
 		}
-		a.backlog = true
 	}
 	poke(r.changed)
 }

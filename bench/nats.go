@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/busstore"
+)
+
+// count counts the messages of offers, as a listener on all lanes sees them.
+func (h *house) count() error {
+	nc, err := nats.Connect("nats://" + h.nats)
+	if err != nil {
+		return err
+	}
+	for _, lanes := range []string{"offer.>", "to.>"} {
+		if _, err := nc.Subscribe(lanes, func(*nats.Msg) { h.offers.Add(1) }); err != nil {
+			return err
+		}
+	}
+	return nc.Flush()
+}
+
+// define registers many recurring jobs that are due once a day.
+func (h *house) define(ctx context.Context, n int) error {
+	p := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: "bench"}
+	b, err := natsbus.Connect(ctx, "nats://"+h.nats, natsbus.Config{As: p})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	store := busstore.New(b, p)
+	batch := make([]jobs.Envelope, 0, 1000)
+	for i := range n {
+		cron := fmt.Sprintf("%d %d %d * * *", i%60, i/60%60, i%24)
+		batch = append(batch, jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: p.Tenant, Actor: p.Actor(), Command: jobs.Register{App: "bench", Worker: "bench",
+			Start: true, Job: jobs.Declaration{Key: jobs.Key(fmt.Sprintf("bench.daily-%d", i)), Kind: jobs.Recurring, Code: jobs.Settings{Schedule: &cron}}}})
+		if len(batch) == cap(batch) || i == n-1 {
+			for _, r := range store.Apply(ctx, batch) {
+				if r.Err != nil {
+					return r.Err
+				}
+			}
+			batch = batch[:0]
+		}
+	}
+	return nil
+}
