@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -159,11 +158,11 @@ func (c *Client) send(ctx context.Context, batch []jobs.Envelope) []metastore.Re
 			continue
 		}
 		for _, i := range open {
-			code, what := jobs.Unavailable, "it was not done"
+			code, what := jobs.Unavailable, "not done in time"
 			if doubtful[i] {
-				code, what = jobs.Unknown, "outcome unknown: it may or may not have been done"
+				code, what = jobs.Unknown, "outcome unknown, it may or may not have been done"
 			}
-			results[i].Err = errors.Join(jobs.Refuse(code, "%s, no answer came in time", what), results[i].Err)
+			results[i].Err = jobs.Refuse(code, "%s: %v", what, results[i].Err)
 		}
 		return results
 	}

@@ -91,6 +91,27 @@ func TestAReportWhoseAnswerIsLost(t *testing.T) {
 	})
 }
 
+// The leader times an attempt out a moment before its worker says the same: the slots are free all the same.
+func TestBothSayTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.start(worker.Config{}, handler(jobs.Options{Timeout: time.Minute}, func(ctx context.Context, _ json.RawMessage) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}))
+		id := s.create("j", struct{}{})
+		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+			if batch[0].Command.Verb() == jobs.VerbFinish {
+				s.do(jobs.Expire{ID: id, Attempt: 1, Cause: jobs.ByTimeout})
+			}
+			return apply()
+		})
+		if in := s.wantStateAfter(time.Minute, id, jobs.Terminated, jobs.ByTimeout); in.Lingering {
+			t.Error("the run waits for a handler that has returned")
+		}
+	})
+}
+
 // Another attempt has taken over: what this one has to say is refused, and forgotten.
 func TestALateAttemptChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -188,7 +188,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	living, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 
-	if err := w.register(taking, true); err != nil {
+	patient := time.AfterFunc(5*time.Second, func() { w.log.Warn("no control plane answers yet, the jobs wait to be registered") })
+	err := w.register(taking, true)
+	patient.Stop()
+	if err != nil {
 		return fmt.Errorf("worker: register: %w", err)
 	}
 	w.log.Info("worker registered", "app", w.config.App, "jobs", len(w.jobs), "slots", w.config.Slots)
@@ -215,7 +218,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	add(func() error { w.keepRegistered(living); return nil })
 	add(func() error { w.beat(living); return nil })
 	add(func() error { w.sendLogs(living); return nil })
-	return group.Run()
+	err = group.Run()
+	w.held.drained(time.Second) // what was left has seen living end: whoever owns the bus may close it now
+	return err
 }
 
 // listen opens the worker's ears: its personal lane, and the leader's wish to stop runs.
