@@ -17,7 +17,7 @@ import (
 
 const (
 	livesEach = 6
-	lifeSpan  = 250 // batches
+	lifeSpan  = 200 // batches
 )
 
 // Model is the store in memory, as a harness.
@@ -67,7 +67,7 @@ func live(t *testing.T, h Harness, seed uint64, span int) {
 		if h.Crash != nil && n%25 == 24 {
 			h = h.Crash(t)
 		}
-		if n%10 == 9 || t.Failed() {
+		if n%20 == 19 || t.Failed() {
 			for _, d := range firstDifferences(dump(t, h), dump(t, model)) {
 				t.Error(d)
 			}
@@ -153,7 +153,7 @@ func dump(t *testing.T, h Harness) []string {
 	changed, err := h.Store.Definitions(ctx, metastore.DefinitionQuery{Tenant: "*", Since: 3, Limit: 4})
 	note("definitions since 3", len(changed), err)
 	for _, d := range append(defs, changed...) {
-		note("definition "+string(d.Key), jobs.AppendRow(nil, d), nil)
+		note("definition "+string(d.Key), digest(d), nil)
 		l, err := h.Store.Ledger(ctx, d.Tenant, d.UID, 5)
 		note("ledger of "+string(d.Key), len(l), err)
 		for _, m := range l {
@@ -164,7 +164,7 @@ func dump(t *testing.T, h Harness) []string {
 	}
 	for _, tenant := range tenants {
 		g, err := h.Store.Global(ctx, tenant)
-		note("global", jobs.AppendRow(nil, g), err)
+		note("global", digest(g), err)
 		c, err := h.Store.Counts(ctx, metastore.CountQuery{Tenant: tenant, From: Start, To: now.Add(time.Hour)})
 		note("counts", c, err)
 		for _, q := range []metastore.InstanceQuery{
@@ -192,7 +192,7 @@ func pages(t *testing.T, s metastore.Store, q metastore.InstanceQuery) []string 
 			t.Errorf("%+v: a page of %d", q, len(page.Instances))
 		}
 		for _, in := range page.Instances {
-			lines = append(lines, fmt.Sprintf("  run %+v", *in))
+			lines = append(lines, "  run "+in.ID.String()+" "+in.State.String()+" "+digest(in))
 		}
 		if q.Cursor = page.Next; q.Cursor == "" {
 			return lines
@@ -202,6 +202,9 @@ func pages(t *testing.T, s metastore.Store, q metastore.InstanceQuery) []string 
 		}
 	}
 }
+
+// digest stands for all fields of a row.
+func digest(row jobs.Row) string { return jobs.DerivedID(string(jobs.AppendRow(nil, row))).String() }
 
 // dumpAgenda is what a leader sees.
 func dumpAgenda(t *testing.T, h Harness) []string {
@@ -222,7 +225,7 @@ func dumpAgenda(t *testing.T, h Harness) []string {
 	for _, tenant := range tenants {
 		list, err := a.Ready(ctx, tenant, "app", 1000)
 		lines = append(lines, note("ready", len(list), err))
-		for _, in := range list {
+		for _, in := range inTurn(t, list) {
 			lines = append(lines, note("ready", in.ID, nil))
 		}
 	}

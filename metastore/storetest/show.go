@@ -1,10 +1,12 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -150,7 +152,21 @@ func showReady(tl *telling, w words) string {
 	if err != nil {
 		return refusedRead(err)
 	}
-	return several(list, tl.instance)
+	return several(inTurn(tl.t, list), tl.instance)
+}
+
+// inTurn checks that runs are offered by priority. Who became ready first among equals is a matter of the moment,
+// which a store may forget in a crash: they are sorted by id.
+func inTurn(t *testing.T, list []*jobs.Instance) []*jobs.Instance {
+	t.Helper()
+	if !slices.IsSortedFunc(list, func(a, b *jobs.Instance) int { return cmp.Compare(b.Priority, a.Priority) }) {
+		t.Errorf("runs are not offered by priority")
+	}
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b *jobs.Instance) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID.String(), b.ID.String()))
+	})
+	return list
 }
 
 func showLeased(tl *telling, _ words) string {

@@ -2,9 +2,14 @@ package storetest
 
 import (
 	"flag"
+	"iter"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
 var update = flag.Bool("update", false, "write the stories' effects anew")
@@ -21,4 +26,44 @@ func TestStories(t *testing.T) {
 
 func TestMemory(t *testing.T) {
 	Run(t, func(*testing.T) Harness { return Model() })
+}
+
+// A store in memory that is written down and read again at every crash, as a snapshot is.
+func TestRestored(t *testing.T) {
+	Run(t, func(*testing.T) Harness {
+		return restored(NewClock(), memstore.NewArchive(0))
+	})
+}
+
+func restored(clock *Clock, archive *memstore.Archive) Harness {
+	engine := memstore.New(memstore.Config{Archive: archive})
+	rows := func() iter.Seq[jobs.Row] { return engine.Capture().Rows() }
+	return Harness{
+		Store: &metastore.Local{Engine: engine, Now: clock.Now},
+		Clock: clock,
+		Rows:  rows,
+		Crash: func(t *testing.T) Harness {
+			var b []byte
+			for row := range rows() {
+				b = jobs.AppendRow(b, row)
+			}
+			h := restored(clock, archive)
+			if err := h.Store.(*metastore.Local).Engine.(*memstore.Engine).Restore(decoded(b)); err != nil {
+				t.Fatal(err)
+			}
+			return h
+		},
+	}
+}
+
+// decoded are the rows of a snapshot.
+func decoded(b []byte) iter.Seq2[jobs.Row, error] {
+	return func(yield func(jobs.Row, error) bool) {
+		for len(b) > 0 {
+			row, rest, err := jobs.DecodeRow(b)
+			if b = rest; !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
 }
