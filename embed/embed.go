@@ -64,6 +64,7 @@ type Scheduler struct {
 	keys    []jobs.Key
 	handler http.Handler
 	close   []func() error // in the order of opening
+	failed  <-chan error   // of the store, after which it does nothing more
 
 	stopping atomic.Bool
 	cancel   context.CancelFunc // of a scheduler that Start has started
@@ -97,6 +98,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	if err != nil {
 		return nil, err
 	}
+	s.failed = rows.failed
 	node, err := s.openBus(ctx, cfg, bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: cfg.Node})
 	if err != nil {
 		return nil, err
@@ -196,7 +198,14 @@ func (s *Scheduler) Run(ctx context.Context) error {
 
 	// Interrupts are called in this order, each after the one before has returned.
 	var g run.Group
-	g.Add(func() error { <-stopped.Done(); return nil }, func(error) { s.stopping.Store(true); stop() })
+	g.Add(func() error {
+		select {
+		case <-stopped.Done():
+			return nil
+		case err := <-s.failed: // a disk, mostly: nothing can be promised any more
+			return err
+		}
+	}, func(error) { s.stopping.Store(true); stop() })
 	g.Add(func() error {
 		defer close(idle)
 		if s.worker == nil {

@@ -78,6 +78,34 @@ func TestRunDrains(t *testing.T) {
 	})
 }
 
+// What was enqueued is there at the next start.
+func TestDirectoryKeeps(t *testing.T) {
+	dir := t.TempDir()
+	s, err := embed.Start(t.Context(), embed.Config{Dir: dir}, greet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	later, err := greetJob.Enqueue(t.Context(), s.Client(), greeting{"Ann"}, jobs.After(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := embed.Open(t.Context(), embed.Config{Dir: dir}); err == nil {
+		t.Error("a directory was opened twice")
+	}
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = embed.Start(t.Context(), embed.Config{Dir: dir}, greet()); err != nil {
+		t.Fatal(err)
+	}
+	if in, err := s.Client().Get(t.Context(), later.ID); err != nil || in.State != jobs.Scheduled {
+		t.Errorf("the run became %+v (%v)", in, err)
+	}
+	if err := s.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestHandler(t *testing.T) {
 	s, err := embed.Start(t.Context(), embed.Config{Base: "/jobs"}, greet())
 	if err != nil {

@@ -130,7 +130,7 @@ func (p *process) signals(ctx context.Context) error {
 		signal.Stop(heard)
 		return errStopped
 	case s := <-heard:
-		p.log.Info("stopping", "signal", s.String(), "grace", p.cfg.Grace)
+		p.log.Info("stopping", "signal", s.String(), "grace", p.cfg.Grace.String())
 	}
 	go func() {
 		<-heard

@@ -9,8 +9,7 @@ let again = false;
 
 // A part is left alone while somebody writes in it or has opened something there.
 function inUse(part) {
-  return part.contains(document.activeElement) && document.activeElement.matches("input, textarea, button, summary")
-    || part.querySelector("details[open]");
+  return part.querySelector("details[open]") || part.querySelector("input:focus, textarea:focus");
 }
 
 async function refresh() {
@@ -41,14 +40,34 @@ function place(fresh) {
     const next = fresh.getElementById(part.id);
     if (!next || inUse(part) || part.dataset.was === next.innerHTML) continue;
     part.dataset.was = next.innerHTML;
-    const tail = part.querySelector("[data-tail]");
-    const atEnd = !tail || tail.scrollHeight - tail.scrollTop - tail.clientHeight < 40;
-    const top = tail?.scrollTop ?? 0;
+    const restore = [focused(part), ...scrolled(part)];
     part.replaceChildren(...next.childNodes);
-    const now = part.querySelector("[data-tail]");
-    if (now) now.scrollTop = atEnd ? now.scrollHeight : top;
+    for (const again of restore) again();
   }
   tell();
+}
+
+// Who walks through a part by keyboard stays where they are.
+function focused(part) {
+  const reachable = "a, button, summary";
+  const place = [...part.querySelectorAll(reachable)].indexOf(document.activeElement);
+  return () => {
+    if (place >= 0) part.querySelectorAll(reachable)[place]?.focus({ preventScroll: true });
+  };
+}
+
+// What was scrolled stays so; a log that stood at its end goes on standing there.
+function scrolled(part) {
+  return [...part.querySelectorAll(".scroll")].map((box, i) => {
+    const { scrollLeft, scrollTop } = box;
+    const atEnd = "tail" in box.dataset && box.scrollHeight - scrollTop - box.clientHeight < 40;
+    return () => {
+      const now = part.querySelectorAll(".scroll")[i];
+      if (!now) return;
+      now.scrollLeft = scrollLeft;
+      now.scrollTop = atEnd ? now.scrollHeight : scrollTop;
+    };
+  });
 }
 
 // The same words as the server's.
@@ -123,3 +142,4 @@ setInterval(() => { if (!document.hidden && document.querySelector("progress, .p
 setInterval(tell, 1000);
 for (const zone of document.querySelectorAll("[data-zone]")) say(zone, Intl.DateTimeFormat().resolvedOptions().timeZone);
 tell();
+for (const tail of document.querySelectorAll("[data-tail]")) tail.scrollTop = tail.scrollHeight;
