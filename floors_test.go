@@ -27,9 +27,10 @@ var floors = []struct {
 	{1, "bus", nil},
 
 	{2, "metastore/memstore", nil},
-	{2, "metastore/raftstore", []string{"metastore/memstore", "metastore/raftstore/archive", "metastore/raftstore/daylog"}},
-	{2, "metastore/raftstore/archive", []string{"metastore/memstore"}},
-	{2, "metastore/raftstore/daylog", []string{"metastore/memstore"}},
+	{2, "metastore/raftstore", []string{"metastore/memstore", "metastore/raftstore/archive", "metastore/raftstore/daylogs", "metastore/raftstore/disk"}},
+	{2, "metastore/raftstore/archive", []string{"metastore/memstore", "metastore/raftstore/disk"}},
+	{2, "metastore/raftstore/daylogs", []string{"metastore/memstore", "metastore/raftstore/disk"}},
+	{2, "metastore/raftstore/disk", nil},
 	{2, "metastore/busstore", nil},
 	{2, "bus/membus", nil},
 	{2, "bus/natsbus", nil},
