@@ -20,21 +20,24 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// serve is a control plane and a NATS server, and answers with the server's address.
-func serve(t *testing.T) string {
+// serve is a control plane and a NATS server, and answers with the server and its address.
+func serve(t *testing.T) (*embedded.Server, string) {
 	t.Helper()
 	server, err := embedded.Start(embedded.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	address := server.URL()
 	node := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}
-	b, err := natsbus.Connect(t.Context(), "", natsbus.Config{As: node, InProcess: server})
+	b, err := natsbus.Connect(t.Context(), address, natsbus.Config{As: node})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cp, err := controlplane.New(controlplane.Config{
 		Store: memstore.Open(memstore.Config{}), Bus: b,
-		Serve: func(ctx context.Context, store metastore.Store) error { return busstore.Serve(ctx, b, store, busstore.Config{}) },
+		Serve: func(ctx context.Context, store metastore.Store) error {
+			return busstore.Serve(ctx, b, store, busstore.Config{})
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +46,7 @@ func serve(t *testing.T) string {
 		_ = b.Close()
 		_ = server.Stop()
 	})
-	return server.URL()
+	return server, address
 }
 
 // background runs fn until the test is over, and then what comes after.
@@ -71,7 +74,7 @@ var (
 
 // A worker and a program, each with nothing but an address.
 func TestFromAnAddress(t *testing.T) {
-	address := serve(t)
+	_, address := serve(t)
 	ticks := make(chan time.Time, 10)
 	stopped := make(chan error, 1)
 	w, err := carillon.NewWorker(address, worker.Config{App: "billing", Name: "w1", Slots: 4},
@@ -136,6 +139,77 @@ func TestFromAnAddress(t *testing.T) {
 	case <-ticks:
 	case <-ctx.Done():
 		t.Error("the recurring job has not come again")
+	}
+}
+
+// The bus is gone for a while: a run that goes on meanwhile goes on, one that ends meanwhile is known to have ended
+// when the bus is back, and neither is run twice.
+func TestTheBusIsGoneForAWhile(t *testing.T) {
+	server, address := serve(t)
+	end := make(chan bool)
+	w, err := carillon.NewWorker(address, worker.Config{Name: "w1"},
+		jobs.NewTriggered(jobs.TriggeredFunc[charge](func(ctx context.Context, c charge) error {
+			select {
+			case <-end:
+				return jobs.Result(ctx, c.Customer)
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}), jobs.Options{Key: "billing.charge"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	background(t, w.Run)
+	c, err := carillon.Dial(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var runs []jobs.Run
+	for len(runs) < 2 {
+		run, err := chargeJob.Enqueue(ctx, c, charge{"c7"})
+		if errors.Is(err, jobs.NotFound) {
+			time.Sleep(5 * time.Millisecond) // until the worker has registered it
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, run)
+	}
+	for w.Stats().Running < 2 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	port := server.Port()
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	end <- true
+	time.Sleep(500 * time.Millisecond)
+	if server, err = embedded.Start(embedded.Config{Port: port}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	end <- true
+	for _, run := range runs {
+		in, err := c.Wait(ctx, run.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in.State != jobs.Succeeded || in.Attempt != 1 || string(in.Result) != `"c7"` {
+			t.Errorf("run is %s after %d attempts with %s: %s", in.State, in.Attempt, in.Result, in.Error)
+		}
+	}
+	// And new work comes as before.
+	run, err := chargeJob.Enqueue(ctx, c, charge{"c8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end <- true
+	if in, err := c.Wait(ctx, run.ID); err != nil || in.State != jobs.Succeeded {
+		t.Errorf("a run after the outage: %v, %v", in, err)
 	}
 }
 

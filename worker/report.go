@@ -30,10 +30,6 @@ func (w *Worker) finish(ctx context.Context, a *attempt, f jobs.Finish) {
 		if r.Err == nil {
 			w.held.count(f.Outcome)
 			w.log.Debug("attempt ended", append(facts, "outcome", f.Outcome)...)
-			if in := r.Instance(); !f.Running && in != nil && in.Lingering && in.Attempt == a.Attempt {
-				// The leader timed it out a moment before, and waits for our word that the handler has returned.
-				w.returned(ctx, a)
-			}
 			return
 		}
 		if !a.over() {
