@@ -34,8 +34,11 @@ func lives(t *testing.T, open func(t *testing.T) Harness) {
 	for seed := range uint64(livesEach) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			h := open(t)
-			if h.Clock == nil {
+			switch {
+			case h.Clock == nil:
 				t.Skip("the store's clock cannot be set")
+			case h.Slow && seed > 1:
+				t.Skip("the store is slow")
 			}
 			live(t, h, seed, lifeSpan)
 		})

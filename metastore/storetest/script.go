@@ -112,6 +112,8 @@ func tellAll(t *testing.T, s script, open func(t *testing.T) Harness) {
 				t.Skip("the store's clock cannot be set")
 			case w.crash > 0 && h.Crash == nil:
 				t.Skip("nothing survives a crash")
+			case w.crash == 1 && h.Slow:
+				t.Skip("a crash takes long")
 			}
 			told := tell(t, h, s, w)
 			for i := range s.steps {

@@ -39,6 +39,8 @@ type Harness struct {
 	// Crash ends the store without warning and opens it again from what it left behind. It goes by the same clock.
 	// The old harness is not used afterwards. Nil: nothing survives.
 	Crash func(t *testing.T) Harness
+	// Slow says that opening the store, or a commit, takes long: fewer lives and fewer crashes are shown.
+	Slow bool
 }
 
 // agenda is what a leader reads of the store, or nil.
