@@ -12,17 +12,12 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-const (
-	// commitsInFlight is how many commits may be under way at once: while one is written, the next is encoded and
-	// the one before is applied.
-	commitsInFlight = 3
-	// enqueueTimeout is how long a commit may wait for raft to take it up.
-	enqueueTimeout = 10 * time.Second
-)
+// enqueueTimeout is how long a commit may wait for raft to take it up.
+const enqueueTimeout = 10 * time.Second
 
 // Apply applies a batch of commands. Concurrent callers share entries of the log.
 func (s *Store) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
-	return s.group.Apply(ctx, batch)
+	return metastore.Checked(batch, func(batch []jobs.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
 }
 
 // proposed is a part of a batch that raft has been given.
@@ -31,12 +26,11 @@ type proposed struct {
 	future raft.ApplyFuture
 }
 
-// commit stamps a batch, logs it and answers when it is applied. Commits are stamped in the order of the log.
+// commit stamps a batch, logs it and answers when it is applied. The group calls it for one commit after the other:
+// more of them under way at once would only make each smaller.
 func (s *Store) commit(batch []jobs.Envelope) []metastore.Result {
-	s.stamping.Lock()
 	s.last = metastore.Stamp(batch, time.Now(), s.last)
 	parts := s.propose(nil, batch)
-	s.stamping.Unlock()
 	if len(parts) == 1 {
 		return answer(parts[0])
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -49,11 +48,11 @@ type raftLog struct {
 
 var _ raft.MonotonicLogStore = (*raftLog)(nil)
 
-func openLog(kind Log, dir string, to *slog.Logger, fail func(error)) (*raftLog, error) {
+func openLog(c *Config, fail func(error)) (*raftLog, error) {
 	l := &raftLog{fail: fail}
-	switch kind {
+	switch c.Log {
 	case LogBolt:
-		l.path = filepath.Join(dir, "raft.db")
+		l.path = filepath.Join(c.Dir, "raft.db")
 		err := disk.Guard(l.path, func() error {
 			db, err := raftboltdb.New(raftboltdb.Options{Path: l.path, BoltOptions: &bbolt.Options{
 				Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, InitialMmapSize: 256 << 20,
@@ -67,13 +66,15 @@ func openLog(kind Log, dir string, to *slog.Logger, fail func(error)) (*raftLog,
 			return nil, fmt.Errorf("open log %s: %w", l.path, err)
 		}
 	case LogWAL:
-		l.path = filepath.Join(dir, "wal")
+		l.path = filepath.Join(c.Dir, "wal")
 		if err := os.MkdirAll(l.path, 0o700); err != nil {
 			return nil, fmt.Errorf("open log: %w", err)
 		}
 		err := disk.Guard(l.path, func() error {
+			// Segments are made at their full size and deleted whole.
+			segment := int(min(16<<20, max(1<<20, c.SnapshotAfter/4)))
 			meta := new(metadb.BoltMetaDB)
-			w, err := wal.Open(l.path, wal.WithLogger(logger{Logger: to}), wal.WithMetaStore(meta))
+			w, err := wal.Open(l.path, wal.WithLogger(logger{Logger: c.Logger}), wal.WithMetaStore(meta), wal.WithSegmentSize(segment))
 			if err != nil {
 				_ = meta.Close()
 				return err
@@ -85,7 +86,7 @@ func openLog(kind Log, dir string, to *slog.Logger, fail func(error)) (*raftLog,
 			return nil, fmt.Errorf("open log %s: %w", l.path, err)
 		}
 	default:
-		return nil, fmt.Errorf("log %q is neither %s nor %s", kind, LogBolt, LogWAL)
+		return nil, fmt.Errorf("log %q is neither %s nor %s", c.Log, LogBolt, LogWAL)
 	}
 	return l, nil
 }

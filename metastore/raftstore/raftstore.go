@@ -90,8 +90,7 @@ type Store struct {
 	raft    *raft.Raft
 	leading leadership
 
-	stamping sync.Mutex // held from giving a commit its time to giving it to raft
-	last     time.Time
+	last time.Time // of the last commit; the group's alone
 
 	stop     context.CancelFunc
 	duties   sync.WaitGroup
@@ -134,14 +133,14 @@ func (s *Store) open() (err error) {
 	if s.logs, err = daylogs.Open(filepath.Join(c.Dir, "logs")); err != nil {
 		return err
 	}
-	if s.log, err = openLog(c.Log, c.Dir, c.Logger, s.fail); err != nil {
+	if s.log, err = openLog(&c, s.fail); err != nil {
 		return err
 	}
 	engine := memstore.New(memstore.Config{Archive: s.archive})
 	s.reads = engine
 	s.machine = &machine{engine: engine, archive: s.archive, fail: s.fail,
 		bounds: &bounds{after: c.SnapshotAfter, trailing: c.Trailing, due: make(chan struct{}, 1)}}
-	s.group = metastore.NewGroup(maxCommands, commitsInFlight, s.commit)
+	s.group = metastore.NewGroup(maxCommands, 1, s.commit)
 
 	to := logger{Logger: c.Logger}
 	snapshots, err := raft.NewFileSnapshotStoreWithLogger(c.Dir, keptSnapshots, to)

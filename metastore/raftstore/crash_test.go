@@ -1,0 +1,233 @@
+package raftstore
+
+import (
+	"bufio"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// small are limits that a test reaches in a moment.
+func small(dir string, kind Log) Config {
+	return Config{Dir: dir, Log: kind, SnapshotAfter: 256 << 10, Trailing: 64 << 10, ArchiveBuffer: 64 << 10}
+}
+
+var bothLogs = []Log{LogBolt, LogWAL}
+
+// TestMain is also the process that TestKill kills.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("CARILLON_TEST_CRASH_DIR"); dir != "" {
+		writeUntilKilled(small(dir, Log(os.Getenv("CARILLON_TEST_CRASH_LOG"))))
+	}
+	os.Exit(m.Run())
+}
+
+// writeUntilKilled says what was acknowledged: a state and an id a line.
+func writeUntilKilled(c Config) {
+	s, err := Open(c)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	var out sync.Mutex
+	apply := func(what string, id jobs.ID, k jobs.Command) {
+		if r := s.Apply(ctx, []jobs.Envelope{envelope(k)})[0]; r.Err != nil {
+			fmt.Fprintln(os.Stderr, r.Err)
+			os.Exit(1)
+		}
+		out.Lock()
+		defer out.Unlock()
+		fmt.Println(what, id)
+	}
+	apply("registered", jobs.ID{}, register("k"))
+	for range 8 {
+		go func() {
+			for {
+				k := create("k")
+				apply("created", k.ID, k)
+				if rand.IntN(10) > 0 {
+					apply("claimed", k.ID, jobs.Claim{ID: k.ID, Worker: "w", Attempt: 1})
+					apply("finished", k.ID, jobs.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+				}
+			}
+		}()
+	}
+	select {}
+}
+
+// What was acknowledged is there after kill -9, however often.
+func TestKill(t *testing.T) {
+	for _, kind := range bothLogs {
+		t.Run(string(kind), func(t *testing.T) {
+			dir := t.TempDir()
+			acknowledged := map[jobs.ID]string{}
+			for round := range 5 {
+				readUntilKilled(t, dir, kind, 300+700*round, acknowledged)
+				s, err := Open(small(dir, kind))
+				if err != nil {
+					t.Fatal(err)
+				}
+				lost := 0
+				for id, what := range acknowledged {
+					in, err := s.Instance(ctx, "t", id)
+					if err != nil || what == "claimed" && in.Attempt == 0 || what == "finished" && in.State != jobs.Succeeded {
+						if lost++; lost < 5 {
+							t.Errorf("round %d: run %s was %s, and is %v, %v", round, id, what, in, err)
+						}
+					}
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Logf("%d runs", len(acknowledged))
+		})
+	}
+}
+
+// readUntilKilled starts the writer, notes what it says, and kills it after some lines.
+func readUntilKilled(t *testing.T, dir string, kind Log, lines int, acknowledged map[jobs.ID]string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "CARILLON_TEST_CRASH_DIR="+dir, "CARILLON_TEST_CRASH_LOG="+string(kind))
+	cmd.Stderr = t.Output()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewScanner(out)
+	for n := 0; in.Scan(); n++ {
+		if n == lines {
+			_ = cmd.Process.Signal(syscall.SIGKILL) // and read what it had said by then
+		}
+		what, text, _ := strings.Cut(in.Text(), " ")
+		if id, err := jobs.ParseID(text); err == nil {
+			acknowledged[id] = what
+		}
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != -1 {
+		t.Fatalf("the writer ended by itself: %v", err)
+	}
+}
+
+// sizeOf is what a directory takes on disk, but for what grows with history.
+func sizeOf(t *testing.T, dir string) (size int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.Contains(path, "archive.db") {
+			return nil // a file may go while we look
+		}
+		if info, err := d.Info(); err == nil {
+			size += info.Size()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
+
+// The log stays short however much goes through it, and reopening gives the same rows after any command.
+func TestBoundedAndReopened(t *testing.T) {
+	for _, kind := range bothLogs {
+		t.Run(string(kind), func(t *testing.T) {
+			c := small(t.TempDir(), kind)
+			s := open(t, c)
+			do(t, s, register("k"))
+			var live []jobs.ID
+			var biggest int64
+			reopened, written := 0, 0
+			for step := range 240 {
+				batch := creates(40)
+				written += 40 * 300
+				if len(live) > 400 {
+					for _, id := range live[:60] {
+						batch = append(batch, jobs.Claim{ID: id, Worker: "w", Attempt: 1}, jobs.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+					}
+					live = live[60:]
+				}
+				for _, k := range batch {
+					if k, ok := k.(jobs.Create); ok {
+						live = append(live, k.ID)
+					}
+				}
+				do(t, s, batch...)
+				biggest = max(biggest, sizeOf(t, c.Dir))
+				if step%17 == 0 {
+					hash := s.machine.engine.Hash()
+					if err := s.Close(); err != nil {
+						t.Fatal(err)
+					}
+					s = open(t, c)
+					reopened++
+					if s.machine.engine.Hash() != hash {
+						t.Fatalf("after step %d the rows are others", step)
+					}
+				}
+			}
+			t.Logf("%d KiB of log written, at most %d KiB on disk, reopened %d times", written>>10, biggest>>10, reopened)
+			if most := int64(24 << 20); biggest > most {
+				t.Errorf("the directory grew to %d bytes", biggest)
+			}
+			if first, _ := s.log.FirstIndex(); first < 2 {
+				t.Error("the log was never cut")
+			}
+		})
+	}
+}
+
+// A store with much to remember is back soon.
+func TestRestartTime(t *testing.T) {
+	c := Config{Dir: t.TempDir()}
+	s := open(t, c)
+	var batch []jobs.Command
+	for i := range 10_000 {
+		batch = append(batch, register(fmt.Sprint("job-", i)))
+	}
+	do(t, s, batch...)
+	for range 25 {
+		batch = batch[:0]
+		for i := range 4000 {
+			k := create(fmt.Sprint("job-", i))
+			k.Delay = time.Hour
+			batch = append(batch, k)
+		}
+		do(t, s, batch...)
+	}
+	reopen := func(what string) {
+		t.Helper()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		s = open(t, c)
+		took := time.Since(began)
+		t.Logf("100,000 delayed runs and 10,000 definitions are back after %v, from %s", took, what)
+		if took > 30*time.Second { // ten times what is promised: the machine may be busy
+			t.Errorf("it took %v", took)
+		}
+		if counts, err := s.Counts(ctx, metastore.CountQuery{Tenant: "t"}); err != nil || counts.Live[jobs.Scheduled] != 100_000 {
+			t.Errorf("counts are %v, %v", counts.Live, err)
+		}
+	}
+	reopen("the log")
+	if err := s.snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	reopen("a snapshot")
+}
