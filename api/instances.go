@@ -26,6 +26,12 @@ type Wish struct {
 	StartWithin *Duration  `json:"startWithin,omitempty"`
 }
 
+// NewInstance is a run that should be, and of which job.
+type NewInstance struct {
+	Job jobs.Key `json:"job" maxLength:"200"`
+	Wish
+}
+
 func itemLocation(i int) string { return fmt.Sprintf("body.items[%d]", i) }
 
 // tooLarge is the problem of arguments that are too large, or nil.
@@ -82,10 +88,7 @@ type triggerInput struct {
 type createInput struct {
 	Idempotency string `header:"Idempotency-Key" maxLength:"200" doc:"The same key within 24 hours is answered by the runs it made."`
 	Body        struct {
-		Items []struct {
-			Job string `json:"job" maxLength:"200"`
-			Wish
-		} `json:"items" minItems:"1" maxItems:"100000" nullable:"false"`
+		Items []NewInstance `json:"items" minItems:"1" maxItems:"100000" nullable:"false"`
 	}
 }
 
@@ -209,7 +212,7 @@ func (a *API) create(ctx context.Context, in *createInput) (*struct{ Body instan
 	wishes := make([]jobs.Create, len(in.Body.Items))
 	for i := range in.Body.Items {
 		item := &in.Body.Items[i]
-		wish, err := item.create(jobs.Key(item.Job), itemLocation(i))
+		wish, err := item.create(item.Job, itemLocation(i))
 		if err != nil {
 			return nil, &ops.ItemError{Index: i, Err: err}
 		}

@@ -212,10 +212,30 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			<-working.Done()
 			return nil
 		}
+		s.settle(working)
 		return s.worker.Run(working)
 	}, func(error) { stopWork(); <-idle })
 	g.Add(func() error { return s.plan(planning) }, func(error) { stopPlan() })
 	return g.Run()
+}
+
+// settled is how long a worker waits for somebody to lead before it begins all the same.
+const settled = 2 * time.Second
+
+// settle waits until somebody leads, so that a worker that starts together with its control plane does not begin by
+// complaining that none answers.
+func (s *Scheduler) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settled)
+	defer cancel()
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for !s.ops.Live().Leader().Known() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // plan runs the control plane. One that breaks after it has led begins again: what broke may mend, a bus that went
@@ -273,7 +293,7 @@ func (s *Scheduler) Stop() error {
 }
 
 // lookAgain is how often at least is looked for what a signal may have missed.
-const lookAgain = 20 * time.Millisecond
+const lookAgain = 10 * time.Millisecond
 
 // await waits until somebody leads and the jobs are known.
 func (s *Scheduler) await(ctx context.Context) error {

@@ -24,9 +24,6 @@ func newDev() *cobra.Command {
 			show := &demo{}
 			p := &process{cfg: cfg, name: "dev", out: c.OutOrStdout(), log: newLogger(cfg, os.Stderr), movable: true,
 				app: "demo", jobs: show.jobs(), prepared: func(s *embed.Scheduler) { show.client = s.Client() }, started: show.start}
-			if cfg.Memory {
-				p.notice = "Rows are kept in memory: nothing survives the end of this process."
-			}
 			return p.serve(c.Context())
 		},
 	}
@@ -48,9 +45,6 @@ func newServer() *cobra.Command {
 				return err
 			}
 			p := &process{cfg: cfg, name: "server", out: c.OutOrStdout(), log: newLogger(cfg, os.Stderr)}
-			if cfg.Memory {
-				p.notice = "Rows are kept in memory: nothing survives the end of this process."
-			}
 			return p.serve(c.Context())
 		},
 	}

@@ -34,7 +34,6 @@ type process struct {
 	movable  bool       // a port that is taken may be exchanged for the next one
 	jobs     []jobs.Job // to run in this process
 	app      string     // their worker group
-	notice   string     // what stands on every page
 	prepared func(*embed.Scheduler)
 	started  func(context.Context, *embed.Scheduler) error // once it leads
 }
@@ -59,7 +58,7 @@ func (p *process) serve(ctx context.Context) (err error) {
 	p.greet("http://"+listener.Addr().String(), where)
 
 	s, err := embed.Open(ctx, embed.Config{
-		Dir: p.dir("rows"), Node: p.cfg.Node, Bus: connect, Notice: p.notice, Logger: p.log,
+		Dir: p.dir("rows"), Node: p.cfg.Node, Bus: connect, Notice: p.notice(), Logger: p.log,
 		Worker: worker.Config{App: p.app, Name: p.cfg.Node + "-" + p.name, Grace: graceOf(p.cfg.Grace)},
 	}, p.jobs...)
 	if ctx.Err() != nil { // told to stop before it began
@@ -169,6 +168,14 @@ func (p *process) dir(name string) string {
 		return ""
 	}
 	return filepath.Join(p.cfg.Data, name)
+}
+
+// notice is what stands on every page, or "".
+func (p *process) notice() string {
+	if p.cfg.Memory {
+		return "Rows are kept in memory: nothing survives the end of this process."
+	}
+	return ""
 }
 
 // nats connects to the NATS server elsewhere, or starts one here. where says how others reach it.
