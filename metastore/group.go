@@ -27,32 +27,33 @@ type share struct {
 }
 
 // NewGroup makes a Group whose commits hold at most most commands (a larger batch goes alone), with inFlight of
-// them under way at once. commit is called with a list that it may keep and stamp.
+// them under way at once. Envelopes are passed on as they are: who commits them checks them first (see Checked).
 func NewGroup(most, inFlight int, commit func([]jobs.Envelope) []Result) *Group {
 	return &Group{commit: commit, most: max(1, most), inFlight: max(1, inFlight)}
 }
 
 // Apply puts a batch into the next commit and waits for its answers. When ctx ends first, the outcome is unknown.
 func (g *Group) Apply(ctx context.Context, batch []jobs.Envelope) []Result {
-	return Checked(batch, func(batch []jobs.Envelope) []Result {
-		if err := ctx.Err(); err != nil {
-			return Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %v", err))
-		}
-		s := &share{batch: batch, done: make(chan struct{})}
-		g.mu.Lock()
-		g.waiting = append(g.waiting, s)
-		if g.busy < g.inFlight {
-			g.busy++
-			go g.run()
-		}
-		g.mu.Unlock()
-		select {
-		case <-s.done:
-			return s.results
-		case <-ctx.Done():
-			return Refused(batch, jobs.Refuse(jobs.Unknown, "outcome unknown: %v before the answer came", ctx.Err()))
-		}
-	})
+	if len(batch) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %v", err))
+	}
+	s := &share{batch: batch, done: make(chan struct{})}
+	g.mu.Lock()
+	g.waiting = append(g.waiting, s)
+	if g.busy < g.inFlight {
+		g.busy++
+		go g.run()
+	}
+	g.mu.Unlock()
+	select {
+	case <-s.done:
+		return s.results
+	case <-ctx.Done():
+		return Refused(batch, jobs.Refuse(jobs.Unknown, "outcome unknown: %v before the answer came", ctx.Err()))
+	}
 }
 
 // run commits until nobody waits.

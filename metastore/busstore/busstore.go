@@ -54,7 +54,7 @@ func New(calls bus.Calls, as bus.Principal) metastore.Store {
 // is over. Commands that nobody took are then refused as jobs.Unavailable; of those that may have been taken, the
 // outcome is jobs.Unknown.
 func (s *store) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
-	return s.group.Apply(ctx, s.signed(batch))
+	return metastore.Checked(s.signed(batch), func(batch []jobs.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
 }
 
 // signed fills in who asks, in a copy if need be.
