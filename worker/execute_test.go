@@ -43,7 +43,9 @@ func TestARunGoesTheWholeWay(t *testing.T) {
 }
 
 // unspeakable is an error whose text cannot be had.
-type unspeakable struct{ error }
+type unspeakable struct{}
+
+var nilMap map[string]int
 
 func (unspeakable) Error() string { panic("no words") }
 
@@ -62,7 +64,7 @@ func TestWhateverAHandlerDoes(t *testing.T) {
 		{"fails for good", func(context.Context, json.RawMessage) error { return jobs.NoRetry(errors.New("no such customer")) }, jobs.Terminated, jobs.ByError, []string{"no such customer"}, jobs.OutcomeFatal},
 		{"panics", func(context.Context, json.RawMessage) error { panic("ouch") }, jobs.Terminated, jobs.ByError, []string{"panic: ouch", "execute_test.go"}, jobs.OutcomeError},
 		{"panics with nil", func(context.Context, json.RawMessage) error { panic(nil) }, jobs.Terminated, jobs.ByError, []string{"panic: panic called with nil"}, jobs.OutcomeError},
-		{"writes to a nil map", func(context.Context, json.RawMessage) error { var m map[string]int; m["a"] = 1; return nil }, jobs.Terminated, jobs.ByError, []string{"nil map", "execute_test.go"}, jobs.OutcomeError},
+		{"writes to a nil map", func(context.Context, json.RawMessage) error { nilMap["a"] = 1; return nil }, jobs.Terminated, jobs.ByError, []string{"nil map", "execute_test.go"}, jobs.OutcomeError},
 		{"ends its goroutine", func(context.Context, json.RawMessage) error { runtime.Goexit(); return nil }, jobs.Terminated, jobs.ByError, []string{"runtime.Goexit", "execute_test.go"}, jobs.OutcomeError},
 		{"overflows with text", func(context.Context, json.RawMessage) error {
 			return errors.New(strings.Repeat("\xff", 100<<10))

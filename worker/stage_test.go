@@ -31,7 +31,6 @@ type stage struct {
 	mu       sync.Mutex
 	silent   bool        // the leader answers no beats
 	forgot   bool        // the leader says once that it does not know the worker
-	lists    int         // offers in a list; 0 = each by itself
 	quiet    bool        // nothing is offered by itself
 	stops    []bus.Stop  // told with the next beat's answer
 	between  interceptor // stands between the worker and the store
