@@ -42,6 +42,7 @@ type process struct {
 // soon as its port listens. They stop in this order: /readyz says no; the worker takes nothing more and its handlers
 // end; the control plane goes; then the pages, the bus and the store.
 func (p *process) serve(ctx context.Context) (err error) {
+	go collectLazily(ctx)
 	if err := p.checkLoopback(); err != nil {
 		return err
 	}
