@@ -56,8 +56,9 @@ func (w *Worker) takeFrom(here, living context.Context, queue string) error {
 			return nil
 		case errors.Is(err, bus.ErrClosed):
 			return err
+		case errors.Is(err, bus.ErrNobody):
+			// The queue is on its way in or out: beats will tell. Take has paced itself.
 		default:
-			// The queue may be on its way out, or the bus away. Beats will tell.
 			w.log.Debug("no offers can be taken", "queue", queue, "err", err)
 			select {
 			case <-here.Done():
