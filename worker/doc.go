@@ -12,8 +12,8 @@
 //
 // Sharp edges. A handler must heed its context: nothing can stop one that does not, and it keeps its slot until
 // it returns. What it wants to keep for its next attempt when its context has ended, it saves under
-// context.WithoutCancel(ctx). A worker that nobody answers goes on with what it runs, so for a while another worker may run the
-// next attempt of the same run, unless the job says LeaseCancel; [jobs.Attempt] has the number that tells the
-// two apart. And the store has the last word on every result: what was taken from this worker meanwhile cannot
-// be finished by it.
+// context.WithoutCancel(ctx). A worker that nobody answers goes on with what it runs, so for a while another
+// worker may run the next attempt of the same run, unless the job says LeaseCancel; [jobs.Attempt] has the number
+// that tells the two apart. And the store has the last word on every result: what was taken from this worker
+// meanwhile cannot be finished by it.
 package worker

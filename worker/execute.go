@@ -61,6 +61,8 @@ type answer struct {
 	delay   time.Duration
 	// echo: the error is that of a context which ended, and so nothing that the handler found out by itself.
 	echo bool
+	// cause is why its context had ended when it returned, or nil.
+	cause error
 }
 
 // attend sees one attempt through: it calls the handler, waits for it or for the end of its context, and tells
@@ -97,18 +99,17 @@ func (w *Worker) attend(living context.Context, a *attempt) {
 
 	select {
 	case said := <-answers:
-		w.report(living, a, a.verdict(said, context.Cause(ctx)))
+		w.report(living, a, a.verdict(said))
 		return
 	case <-ctx.Done():
 	}
-	cause := context.Cause(ctx)
 	select {
 	case said := <-answers:
-		w.report(living, a, a.verdict(said, cause))
+		w.report(living, a, a.verdict(said))
 		return
 	case <-time.After(moment):
 	}
-	w.outlive(living, a, cause, answers)
+	w.outlive(living, a, context.Cause(ctx), answers)
 }
 
 // outlive deals with a handler that goes on although its context has ended. The store is told that the attempt
@@ -196,9 +197,9 @@ func call(ctx context.Context, h Handler, args []byte, reply func(answer)) {
 	said := answer{outcome: jobs.OutcomeError}
 	done := false
 	defer func() {
-		said.at = time.Now()
+		said.at, said.cause = time.Now(), context.Cause(ctx)
 		if !done {
-			said = answer{at: said.at, outcome: jobs.OutcomeError}
+			said = answer{at: said.at, cause: said.cause, outcome: jobs.OutcomeError}
 			if p := recover(); p != nil {
 				said.text = fmt.Sprintf("panic: %v\n\n%s", p, debug.Stack())
 			} else {
@@ -227,13 +228,13 @@ func call(ctx context.Context, h Handler, args []byte, reply func(answer)) {
 //
 //   - It returned at or after its deadline: Timeout, whatever it said. Before: what it said, even if nobody has
 //     looked at it until later.
-//   - Its context was ended because the worker is stopping or its lease was lost, and it returned an error: the run
+//   - Its context had been ended because the worker is stopping or its lease was lost, and it returned an error: the run
 //     is handed back, because that is no failure of its own. (An error from jobs.NoRetry that is more than the
 //     context's own stays what it is.)
 //   - Otherwise it is what the handler said. A nil counts in spite of an ended context: the work is done.
 //
 // Of a run that was cancelled, nothing is said but that its handler has returned; see report.
-func (a *attempt) verdict(said answer, cause error) jobs.Finish {
+func (a *attempt) verdict(said answer) jobs.Finish {
 	f := jobs.Finish{Outcome: said.outcome, Error: said.text, Delay: said.delay}
 	due := a.deadline()
 	switch {
@@ -247,7 +248,7 @@ func (a *attempt) verdict(said answer, cause error) jobs.Finish {
 		f.Result = a.result
 		a.mu.Unlock()
 	case said.outcome == jobs.OutcomeError || said.outcome == jobs.OutcomeFatal && said.echo:
-		if errors.Is(cause, jobs.ErrShutdown) || errors.Is(cause, jobs.ErrLeaseLost) {
+		if errors.Is(said.cause, jobs.ErrShutdown) || errors.Is(said.cause, jobs.ErrLeaseLost) {
 			f.Outcome = jobs.OutcomeHandback
 		}
 	}
