@@ -121,7 +121,9 @@ func (c *change) fresh(d *jobs.Definition, origin jobs.Origin) *jobs.Instance {
 
 // begin starts the life of a new run.
 func (c *change) begin(in *jobs.Instance, held bool) error {
-	in.Moves = make([]jobs.Move, 0, 4) // as many as most runs make
+	if !in.Due.After(c.at) {
+		in.Moves = make([]jobs.Move, 0, 4) // as many as most runs make, and soon
+	}
 	begun, err := in.Begin(c.at, held)
 	if err != nil {
 		return err
