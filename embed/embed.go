@@ -285,6 +285,9 @@ func Start(ctx context.Context, cfg Config, js ...jobs.Job) (*Scheduler, error) 
 	return s, nil
 }
 
+// Done is closed when a scheduler that Start has started has ended: by Stop, or by itself, and then Stop says why.
+func (s *Scheduler) Done() <-chan struct{} { return s.done }
+
 // Stop ends what Start has started, in order, and closes it.
 func (s *Scheduler) Stop() error {
 	s.cancel()

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"regexp"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon"
+	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// hire starts a worker that knows one job, and lets it go at the end of the test.
+func hire(t *testing.T, url string) {
+	t.Helper()
+	w, err := carillon.NewWorker(url, worker.Config{App: "shop"},
+		jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error {
+			jobs.Log(ctx).Info("packing")
+			return jobs.Result(ctx, "packed")
+		}), jobs.Options{Key: "shop.pack"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the worker: %v", err)
+		}
+	})
+}
+
+// packs has a run done by a worker that came over the bus, and finds it in the API with its log.
+func packs(p *program) {
+	p.t.Helper()
+	p.get("/api/v1/jobs/shop.pack", ok)
+	p.post("/api/v1/jobs/shop.pack/trigger", `{}`)
+	var id string
+	p.get("/api/v1/instances?job=shop.pack&state=Succeeded", func(_ int, body []byte) bool {
+		found := regexp.MustCompile(`"id":"([0-9a-f-]{36})"`).FindSubmatch(body)
+		if found != nil {
+			id = string(found[1])
+		}
+		return found != nil
+	})
+	p.get("/api/v1/instances/"+id+"/log", says("packing"))
+	p.get("/api/v1/instances/"+id, says(`"packed"`))
+	p.get("/api/v1/workers", says("shop.pack"))
+	p.get("/runs/"+id, says("packing"))
+}
+
+func says(text string) func(int, []byte) bool {
+	return func(_ int, body []byte) bool { return regexp.MustCompile(regexp.QuoteMeta(text)).Match(body) }
+}
+
+// A worker finds a server by the address that it prints.
+func TestServer(t *testing.T) {
+	p := start(t, "server", "--data", t.TempDir(), "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0")
+	hire(t, regexp.MustCompile(`bus\s+(nats://\S+)`).FindStringSubmatch(p.out.String())[1])
+	packs(p)
+	p.end()
+}
+
+// The same over a NATS server that is not ours.
+func TestServerWithItsOwnNATS(t *testing.T) {
+	nats, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := nats.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := start(t, "server", "--memory", "--http", "127.0.0.1:0", "--nats", nats.URL())
+	hire(t, nats.URL())
+	packs(p)
+	p.end()
+}
