@@ -47,8 +47,9 @@ func (s *Store) startRaft(snapshots raft.SnapshotStore, to logger) (alone bool, 
 	}
 	members := s.raft.GetConfiguration().Configuration().Servers
 	alone = len(members) == 1 && members[0].ID == id
+	s.standForElection = func() { hurry(id, trans) }
 	if alone {
-		hurry(id, trans)
+		s.standForElection()
 	}
 	return alone, nil
 }

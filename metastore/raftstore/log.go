@@ -25,8 +25,6 @@ type Log string
 const (
 	LogBolt Log = "bolt" // a bbolt file, by raft-boltdb
 	LogWAL  Log = "wal"  // segment files, by raft-wal
-
-	DefaultLog = LogBolt
 )
 
 // lockTimeout is how long Open waits for another process to let go of a file.
@@ -50,9 +48,16 @@ var _ raft.MonotonicLogStore = (*raftLog)(nil)
 
 func openLog(c *Config, fail func(error)) (*raftLog, error) {
 	l := &raftLog{fail: fail}
-	switch c.Log {
+	kind, err := logIn(c.Dir, c.Log)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
 	case LogBolt:
 		l.path = filepath.Join(c.Dir, "raft.db")
+		if err := disk.CheckBolt(l.path, lockTimeout); err != nil {
+			return nil, fmt.Errorf("open log %s: %w", l.path, err)
+		}
 		err := disk.Guard(l.path, func() error {
 			db, err := raftboltdb.New(raftboltdb.Options{Path: l.path, BoltOptions: &bbolt.Options{
 				Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, InitialMmapSize: 256 << 20,
@@ -89,6 +94,25 @@ func openLog(c *Config, fail func(error)) (*raftLog, error) {
 		return nil, fmt.Errorf("log %q is neither %s nor %s", c.Log, LogBolt, LogWAL)
 	}
 	return l, nil
+}
+
+// logIn is the kind of log to open in a directory. What is there already must not be passed over.
+func logIn(dir string, wanted Log) (Log, error) {
+	there := Log("")
+	for kind, file := range map[Log]string{LogBolt: "raft.db", LogWAL: "wal"} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
+			there = kind
+		}
+	}
+	switch {
+	case wanted == "" && there == "":
+		return LogWAL, nil
+	case there == "" || there == wanted:
+		return wanted, nil
+	case wanted == "":
+		return there, nil
+	}
+	return "", fmt.Errorf("directory %s holds a log of kind %q and cannot be opened with one of kind %q", dir, there, wanted)
 }
 
 // closers closes one thing after the other. The log of raft-wal leaves its meta data open, and locked.

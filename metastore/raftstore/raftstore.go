@@ -34,7 +34,7 @@ type Config struct {
 	Dir    string
 	Node   string       // this node's name, for people; default "node"
 	Logger *slog.Logger // default: nowhere
-	Log    Log          // what keeps the raft log; default DefaultLog
+	Log    Log          // what keeps the raft log; default: what is in Dir, LogWAL in a new one
 
 	// Transport reaches other nodes. Default: there are none.
 	Transport raft.Transport
@@ -56,9 +56,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.Log == "" {
-		c.Log = DefaultLog
 	}
 	if c.Heartbeat <= 0 {
 		c.Heartbeat = 250 * time.Millisecond
@@ -89,6 +86,8 @@ type Store struct {
 	log     *raftLog
 	raft    *raft.Raft
 	leading leadership
+
+	standForElection func()
 
 	last time.Time // of the last commit; the group's alone
 

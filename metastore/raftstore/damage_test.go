@@ -1,0 +1,162 @@
+package raftstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// filled is a directory with a log, a snapshot and an archive.
+func filled(t *testing.T, kind Log) Config {
+	t.Helper()
+	c := Config{Dir: t.TempDir(), Log: kind, SnapshotAfter: 1 << 30, Trailing: 1}
+	s := open(t, c)
+	do(t, s, register("k"))
+	do(t, s, creates(500)...)
+	if err := s.snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		do(t, s, creates(50)...)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func change(t *testing.T, path string, how func([]byte) []byte) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, how(b), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// flip changes a bit wherever a run's arguments stand.
+func flip(b []byte) []byte { return bytes.ReplaceAll(b, []byte("customer"), []byte("customes")) }
+
+// A damaged file is refused by its name; nothing panics, and nothing goes on without it.
+func TestDamage(t *testing.T) {
+	half := func(b []byte) []byte { return b[:len(b)/2] }
+	for _, test := range []struct {
+		what string
+		kind Log
+		file string
+		how  func([]byte) []byte
+	}{
+		{"snapshot, a bit", LogBolt, "snapshots/*/state.bin", flip},
+		{"snapshot, cut", LogBolt, "snapshots/*/state.bin", half},
+		{"snapshot, empty", LogBolt, "snapshots/*/state.bin", func([]byte) []byte { return nil }},
+		{"snapshot, meta", LogBolt, "snapshots/*/meta.json", half},
+		{"bolt, a bit", LogBolt, "raft.db", flip},
+		{"bolt, cut", LogBolt, "raft.db", func(b []byte) []byte { return b[:3*4096] }},
+		{"bolt, zeros", LogBolt, "raft.db", func(b []byte) []byte { clear(b[2*4096:]); return b }},
+		{"bolt, no file of ours", LogBolt, "raft.db", func(b []byte) []byte { return bytes.Repeat([]byte("no"), 20_000) }},
+		{"wal, a bit", LogWAL, "wal/*.wal", flip},
+		{"wal, cut", LogWAL, "wal/wal-meta.db", func(b []byte) []byte { return b[:5000] }},
+		{"archive, no file of ours", LogBolt, "archive.db", func(b []byte) []byte { return bytes.Repeat([]byte("no"), 20_000) }},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			c := filled(t, test.kind)
+			files, _ := filepath.Glob(filepath.Join(c.Dir, test.file))
+			if len(files) != 1 {
+				t.Fatalf("files are %v", files)
+			}
+			change(t, files[0], test.how)
+			s, err := Open(c)
+			if err == nil {
+				_ = s.Close()
+				t.Fatal("it opens all the same")
+			}
+			if named := filepath.Dir(files[0]); !strings.Contains(err.Error(), named) {
+				t.Errorf("the error does not name %s: %v", named, err)
+			}
+			t.Log(err)
+		})
+	}
+}
+
+func TestTwoProcesses(t *testing.T) {
+	c := Config{Dir: t.TempDir()}
+	open(t, c)
+	began := time.Now()
+	_, err := Open(c)
+	if err == nil || !strings.Contains(err.Error(), c.Dir) || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("a second store opens with %v", err)
+	}
+	if d := time.Since(began); d > time.Second {
+		t.Errorf("that took %v", d)
+	}
+}
+
+// A log that is there is used, and not passed over for one of another kind.
+func TestLogOfAnotherKind(t *testing.T) {
+	c := filled(t, LogBolt)
+	c.Log = ""
+	if err := open(t, c).Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.Log = LogWAL
+	if _, err := Open(c); err == nil || !strings.Contains(err.Error(), c.Dir) {
+		t.Errorf("it opens with %v", err)
+	}
+}
+
+func TestLead(t *testing.T) {
+	c := Config{Dir: t.TempDir()}
+	s := open(t, c)
+	ctx, cancel := context.WithCancel(t.Context())
+	terms := make(chan uint64)
+	led := make(chan error, 1)
+	go func() {
+		led <- s.Lead(ctx, func(ctx context.Context, term uint64) error {
+			terms <- term
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+	}()
+	first := <-terms
+	// A node that loses its leadership and wins it again begins another term, after the old one has ended.
+	s.standForElection()
+	if second := <-terms; second <= first {
+		t.Errorf("term %d follows %d", second, first)
+	}
+	cancel()
+	if err := <-led; !errors.Is(err, context.Canceled) {
+		t.Errorf("Lead ended with %v", err)
+	}
+}
+
+func TestLeadEndsWithTheStore(t *testing.T) {
+	s := open(t, Config{Dir: t.TempDir()})
+	begun, led := make(chan struct{}), make(chan error, 1)
+	go func() {
+		led <- s.Lead(context.Background(), func(ctx context.Context, _ uint64) error {
+			close(begun)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+	}()
+	<-begun
+	s.fail(errors.New("the disk is gone"))
+	if err := <-led; err == nil || !strings.Contains(err.Error(), "disk is gone") {
+		t.Errorf("Lead ended with %v", err)
+	}
+	if err := <-s.Err(); err == nil || !strings.Contains(err.Error(), "disk is gone") {
+		t.Errorf("Err is %v", err)
+	}
+	if r := s.Apply(context.Background(), []jobs.Envelope{envelope(register("k"))}); !errors.Is(r[0].Err, jobs.Unknown) && !errors.Is(r[0].Err, jobs.Unavailable) {
+		t.Errorf("a failed store answers %v", r[0].Err)
+	}
+}
