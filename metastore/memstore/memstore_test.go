@@ -1,0 +1,240 @@
+package memstore
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func id(n int) jobs.ID { return jobs.ID{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n), 7} }
+
+// filled is an engine with delayed runs as the commands make them.
+func filled(t testing.TB, definitions, runs int) *metastore.Local {
+	t.Helper()
+	s := &metastore.Local{Engine: New(Config{})}
+	apply := func(batch []jobs.Envelope) {
+		for _, r := range s.Apply(ctx, batch) {
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+	}
+	var batch []jobs.Envelope
+	add := func(n int, k jobs.Command) {
+		batch = append(batch, jobs.Envelope{ID: id(n), Tenant: "t", Actor: "test", Command: k})
+		if len(batch) == 1000 {
+			apply(batch)
+			batch = batch[:0]
+		}
+	}
+	for i := range definitions {
+		add(i, jobs.Register{App: "app", Worker: "w", Start: true, Job: jobs.Declaration{Key: jobs.Key(fmt.Sprint("billing.some-job-", i)), Kind: jobs.Triggered}})
+	}
+	for i := range runs {
+		add(i, jobs.Create{ID: id(i), Key: jobs.Key(fmt.Sprint("billing.some-job-", i%definitions)), Delay: time.Hour,
+			Args: []byte(`{"customer":"c-1234567890","amount":1200,"currency":"EUR","note":"a hundred bytes or so of arguments"}`)})
+	}
+	apply(batch)
+	return s
+}
+
+func heapNow() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// A whole process with this much is promised to stay below 300 MiB; the rows may take two thirds of it.
+func TestHeap100kDelayed(t *testing.T) {
+	before := heapNow()
+	s := filled(t, 10_000, 100_000)
+	took := heapNow() - before
+	t.Logf("100,000 delayed runs and 10,000 definitions take %d MiB", took>>20)
+	if took > 200<<20 {
+		t.Errorf("that is too much")
+	}
+	runtime.KeepAlive(s)
+}
+
+func TestCaptureIsQuick(t *testing.T) {
+	e := filled(t, 1000, 200_000).Engine.(*Engine)
+	began := time.Now()
+	snap := e.Capture()
+	took := time.Since(began)
+	t.Logf("a snapshot of %d rows is captured in %v", len(snap.rows), took)
+	if took > time.Second {
+		t.Error("commits would wait too long")
+	}
+}
+
+func TestForgedCursors(t *testing.T) {
+	s := filled(t, 3, 100)
+	q := metastore.InstanceQuery{Tenant: "t", Limit: 10}
+	page, err := s.Instances(ctx, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cursor := range []string{"x", "l", "a-1", "l!!!", page.Next + "A", page.Next[:20], strings.ToUpper(page.Next) + "=", "a0", "\x00", "lé"} {
+		q.Cursor = cursor
+		if _, err := s.Instances(ctx, q); !errors.Is(err, jobs.BadInput) {
+			t.Errorf("cursor %q: %v", cursor, err)
+		}
+	}
+}
+
+func FuzzCursor(f *testing.F) {
+	s := filled(f, 3, 100)
+	page, err := s.Instances(ctx, metastore.InstanceQuery{Tenant: "t", Limit: 10})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(page.Next)
+	f.Add("a1")
+	f.Fuzz(func(t *testing.T, cursor string) {
+		if _, err := s.Instances(ctx, metastore.InstanceQuery{Tenant: "t", Limit: 10, Cursor: cursor}); err != nil && !errors.Is(err, jobs.BadInput) {
+			t.Error(err)
+		}
+	})
+}
+
+// A filter that finds little among much gives up in time, says how far it came, and goes on from there.
+func TestLongWalk(t *testing.T) {
+	e := New(Config{})
+	const runs = 60_000
+	e.Update(func(tx metastore.Tx) {
+		for i := range runs {
+			in := &jobs.Instance{Tenant: "t", ID: id(i), Key: "k", State: jobs.Scheduled, Created: noon.Add(time.Duration(i) * time.Second), Origin: jobs.FromCode}
+			if i == 10 {
+				in.Origin = jobs.FromPerson
+			}
+			tx.Put(in)
+		}
+	})
+	q := metastore.InstanceQuery{Tenant: "t", Origin: jobs.FromPerson}
+	for pages := 1; ; pages++ {
+		page, err := e.Instances(ctx, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page.Instances) == 1 && page.Next == "" {
+			if pages < 3 {
+				t.Errorf("found on page %d", pages)
+			}
+			return
+		}
+		if page.Next == "" || page.Searched.IsZero() || pages > 100 {
+			t.Fatalf("page %d: %d runs, next %q, searched to %v", pages, len(page.Instances), page.Next, page.Searched)
+		}
+		q.Cursor = page.Next
+	}
+}
+
+// Rows that are read page by page while runs come and go are each seen once.
+func TestWalkWhileRunsEnd(t *testing.T) {
+	e := New(Config{})
+	put := func(n int, state jobs.State) {
+		e.Update(func(tx metastore.Tx) {
+			tx.Put(&jobs.Instance{Tenant: "t", ID: id(n), Key: "k", State: state, Created: noon.Add(time.Duration(n) * time.Second)})
+		})
+	}
+	for n := range 3000 {
+		put(n, jobs.Enqueued)
+	}
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := 3000; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+				put(n, jobs.Enqueued)
+				put(n-1500, jobs.Succeeded)
+			}
+		}
+	}()
+	seen := map[jobs.ID]int{}
+	q := metastore.InstanceQuery{Tenant: "t", Limit: 100}
+	for range 100 {
+		page, err := e.Instances(ctx, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, in := range page.Instances {
+			seen[in.ID]++
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			break
+		}
+	}
+	close(stop)
+	<-done
+	for n := range 3000 {
+		if seen[id(n)] == 0 {
+			t.Fatalf("run %d was there all the time and was not seen", n)
+		}
+	}
+}
+
+func TestArchiveDropsTheOldest(t *testing.T) {
+	a := NewArchive(100)
+	for n := range 1000 {
+		a.Append([]*jobs.Instance{{Tenant: "t", ID: id(n), Key: "k", State: jobs.Succeeded, Ended: noon.Add(time.Duration(n) * time.Second)}})
+	}
+	page, err := a.List(ctx, metastore.InstanceQuery{Tenant: "t", Limit: 200})
+	if err != nil || len(page.Instances) != 100 || page.Next != "" || page.Instances[0].ID != id(999) || page.Instances[99].ID != id(900) {
+		t.Errorf("%d runs, next %q, %v", len(page.Instances), page.Next, err)
+	}
+	if in, _ := a.Get(ctx, "t", id(950)); in == nil {
+		t.Error("a run that is there is not found")
+	}
+	if in, _ := a.Get(ctx, "t", id(899)); in != nil || len(a.ids) != 100 {
+		t.Errorf("a dropped run is %v, %d ids are known", in, len(a.ids))
+	}
+}
+
+func TestLogs(t *testing.T) {
+	l := NewLogs(4 << 20)
+	line := func(run int, sequence uint64, text string) metastore.LogLine {
+		return metastore.LogLine{Tenant: "t", Run: id(run), LogPosition: metastore.LogPosition{Attempt: 1, Sequence: sequence}, Text: text}
+	}
+	if err := l.Append(ctx, []metastore.LogLine{line(1, 2, "two"), line(1, 1, "one"), line(1, 2, "again")}); err != nil {
+		t.Fatal(err)
+	}
+	lines, _ := l.Read(ctx, "t", id(1), metastore.LogPosition{}, 0)
+	if len(lines) != 2 || lines[0].Text != "one" || lines[1].Text != "two" {
+		t.Errorf("lines are %v", lines)
+	}
+	for n := range uint64(300) {
+		_ = l.Append(ctx, []metastore.LogLine{line(2, n, strings.Repeat("x", 8<<10))})
+	}
+	lines, _ = l.Read(ctx, "t", id(2), metastore.LogPosition{}, 0)
+	if n := len(lines); n < 126 || n > 130 || !strings.Contains(lines[n-1].Text, "limit") {
+		t.Errorf("%d lines of an attempt that wrote too much", n)
+	}
+	for run := 3; run < 10; run++ {
+		for n := range uint64(100) {
+			_ = l.Append(ctx, []metastore.LogLine{line(run, n, strings.Repeat("x", 8<<10))})
+		}
+	}
+	if lines, _ := l.Read(ctx, "t", id(1), metastore.LogPosition{}, 0); lines != nil || l.bytes > 4<<20 {
+		t.Errorf("the oldest lines are %d, %d bytes are kept", len(lines), l.bytes)
+	}
+}
+
+func BenchmarkCapture1M(b *testing.B) {
+	e := filled(b, 1000, 1_000_000).Engine.(*Engine)
+	for b.Loop() {
+		e.Capture()
+	}
+}
