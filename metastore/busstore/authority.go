@@ -131,19 +131,21 @@ func reads(from bus.Principal, v verb, q *question) error {
 	return nil
 }
 
-// trim takes from an answer what is not the asker's business, and what it has sent itself: a worker or a client
-// sees the run it speaks of, and not those to which that run's slots went. Only a claim is answered with the
-// arguments and the checkpoint.
+// trim makes of an answer what is the asker's business: a worker or a client sees the run it speaks of, and not
+// those to which that run's slots went. Whoever claims a run is told what it takes to run it; to all else the answer
+// is a receipt, which says where the run stands. Decoding the whole row would cost a worker more than sending the
+// command. Who wants to see it reads it.
 func trim(from bus.Principal, c jobs.Command, e jobs.Effect) jobs.Effect {
 	if from.Role == bus.Node || len(e.Instances) == 0 {
 		return e
 	}
-	e.Instances = e.Instances[:1:1]
 	in := e.Instances[0]
-	if c.Verb() != jobs.VerbClaim && len(in.Args)+len(in.Checkpoint)+len(in.Result) > 0 {
-		bare := *in
-		bare.Args, bare.Checkpoint, bare.Result = nil, nil, nil
-		e.Instances = []*jobs.Instance{&bare}
+	seen := &jobs.Instance{Tenant: in.Tenant, ID: in.ID, Job: in.Job, Key: in.Key, App: in.App, Kind: in.Kind, State: in.State, Cause: in.Cause,
+		Due: in.Due, Created: in.Created, Attempt: in.Attempt, Worker: in.Worker, RetryAt: in.RetryAt, Lingering: in.Lingering}
+	if c.Verb() == jobs.VerbClaim {
+		*seen = *in
+		seen.Moves = nil
 	}
+	e.Instances = []*jobs.Instance{seen}
 	return e
 }

@@ -162,8 +162,11 @@ func TestWorkerThatLies(t *testing.T) {
 	h.must(t, w, register("billing", "billing-1", "charge"))
 	run := jobs.ID{7}
 	in := h.must(t, c, jobs.Create{ID: run, Key: "charge", Args: []byte(`{"a":1}`)}).Instance()
-	if in.Actor != "client:shop" {
-		t.Errorf("created by %s", in.Actor)
+	if in.ID != run || in.State != jobs.Enqueued || in.Key != "charge" || in.Args != nil {
+		t.Errorf("created %+v", in)
+	}
+	if kept, err := n.Instance(t.Context(), "default", run); err != nil || kept.Actor != "client:shop" {
+		t.Errorf("kept %+v, %v", kept, err)
 	}
 	claim := jobs.Claim{ID: run, Worker: "billing-1", Attempt: 1}
 	h.refused(t, w, jobs.Claim{ID: run, Worker: "shipping-1", Attempt: 1}, jobs.Forbidden)
@@ -219,8 +222,12 @@ func TestTenantsAndActors(t *testing.T) {
 	if r := foreign.Apply(t.Context(), envelope("default", "")); !errors.Is(r[0].Err, jobs.Forbidden) {
 		t.Errorf("a foreign tenant: %v", r[0].Err)
 	}
-	if r := w.Apply(t.Context(), envelope("default", "person:ann")); r[0].Err != nil || r[0].Instance().Actor != "worker:billing" {
-		t.Errorf("a worker speaks as %s, %v", r[0].Instance().Actor, r[0].Err)
+	r := w.Apply(t.Context(), envelope("default", "person:ann"))
+	if r[0].Err != nil {
+		t.Fatal(r[0].Err)
+	}
+	if in, err := w.Instance(t.Context(), "", r[0].Instance().ID); err != nil || in.Actor != "worker:billing" {
+		t.Errorf("a worker speaks as %+v, %v", in, err)
 	}
 	if r := h.as(node).Apply(t.Context(), envelope("other", "person:ann")); r[0].Err != nil || r[0].Instance().Actor != "person:ann" || r[0].Instance().Tenant != "other" {
 		t.Errorf("a node names a person: %+v, %v", r[0].Instance(), r[0].Err)

@@ -6,7 +6,7 @@
 //
 // Sharp edges. A batch too large for one message becomes several commits. An answer that was lost on the way is
 // asked for again with the same words, so Effect.Existing may be set although the command was this caller's and
-// new. What a worker or a client is answered holds its own run only, and not what it sent itself (see trim).
+// new. Workers and clients are answered with less than nodes (see trim).
 package busstore
 
 import (
