@@ -101,7 +101,7 @@ func text[T ~string](c *coder, v *T) {
 	c.buf = c.buf[n:]
 }
 
-// bytes keeps nil and empty apart no longer than the row lives: both read back as nil.
+// bytesOf keeps nil and empty apart no longer than the row lives: both read back as nil.
 func bytesOf[T ~[]byte](c *coder, v *T) {
 	n := c.size(len(*v), 1)
 	if !c.reading {
