@@ -31,8 +31,8 @@ type Config struct {
 	Ops *ops.Ops
 	// Who says who sends a request; nil means a nameless caller of the default tenant.
 	Who func(*http.Request) ops.Who
-	// Ready says why this process should get no requests yet, or nil. Without one it is asked whether the store
-	// answers and somebody leads.
+	// Ready says, in words for anybody, why this process should get no requests yet, or nil. Default: the store
+	// answers, and somebody leads (ops.Ready).
 	Ready func(context.Context) error
 	// Logger gets what clients must not see; nil means discard.
 	Logger *slog.Logger
@@ -56,7 +56,7 @@ func New(c Config) *API {
 		a.who = func(*http.Request) ops.Who { return ops.Who{Actor: "person:api"} }
 	}
 	if a.ready == nil {
-		a.ready = a.leads
+		a.ready = a.ops.Ready
 	}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
@@ -118,17 +118,6 @@ func (a *API) attempt(in *jobs.Instance) ops.Attempt {
 	return now
 }
 
-// leads is the default for Config.Ready.
-func (a *API) leads(ctx context.Context) error {
-	if err := a.ops.Reachable(ctx); err != nil {
-		return err
-	}
-	if !a.ops.Live().Leader().Known() {
-		return jobs.Refuse(jobs.Unavailable, "no node leads yet")
-	}
-	return nil
-}
-
 // livez says that the process runs. It looks at nothing else: restarting helps no one whose store is away.
 func (a *API) livez(w http.ResponseWriter, _ *http.Request) { ok(w) }
 
@@ -136,7 +125,7 @@ func (a *API) livez(w http.ResponseWriter, _ *http.Request) { ok(w) }
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	if err := a.ready(r.Context()); err != nil {
 		a.log.DebugContext(r.Context(), "not ready", "err", err)
-		problem(http.StatusServiceUnavailable, codeNotReady, text(err)).write(w)
+		problem(http.StatusServiceUnavailable, codeNotReady, err.Error()).write(w)
 		return
 	}
 	ok(w)

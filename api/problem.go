@@ -59,18 +59,20 @@ const (
 	codeAccept      = "not_acceptable"
 )
 
-// refusals says how the store's refusals look from outside.
+// refusals says how the store's refusals look from outside. Those about the request speak for themselves; what a
+// store or a courier says about its own trouble stays in the log.
 var refusals = map[jobs.Code]struct {
 	status int
 	code   string
+	says   string // "" = what the refusal says
 }{
-	jobs.NotFound:    {http.StatusNotFound, "not_found"},
-	jobs.Conflict:    {http.StatusConflict, "conflict"},
-	jobs.Stale:       {http.StatusPreconditionFailed, "stale"}, // only edits under If-Match can be
-	jobs.BadInput:    {http.StatusUnprocessableEntity, codeInvalid},
-	jobs.Forbidden:   {http.StatusForbidden, "forbidden"},
-	jobs.Unknown:     {http.StatusGatewayTimeout, "outcome_unknown"},
-	jobs.Unavailable: {http.StatusServiceUnavailable, "unavailable"},
+	jobs.NotFound:    {http.StatusNotFound, "not_found", ""},
+	jobs.Conflict:    {http.StatusConflict, "conflict", ""},
+	jobs.Stale:       {http.StatusPreconditionFailed, "stale", ""}, // only edits under If-Match can be
+	jobs.BadInput:    {http.StatusUnprocessableEntity, codeInvalid, ""},
+	jobs.Forbidden:   {http.StatusForbidden, "forbidden", ""},
+	jobs.Unknown:     {http.StatusGatewayTimeout, "outcome_unknown", "it may or may not have been done: look, or send it again under the same Idempotency-Key"},
+	jobs.Unavailable: {http.StatusServiceUnavailable, "unavailable", "not done: the scheduler cannot answer now; try again"},
 }
 
 // statuses gives the problems that huma finds by itself their codes.
@@ -108,7 +110,12 @@ func problemOf(ctx context.Context, log *slog.Logger, err error) *Problem {
 	}
 	if refusal, ok := errors.AsType[*jobs.Refusal](err); ok {
 		if r, known := refusals[refusal.Code]; known {
-			return problem(r.status, r.code, refusal.Text, faults...)
+			if r.says == "" {
+				r.says = refusal.Text
+			} else {
+				log.WarnContext(ctx, "request could not be answered", "err", err)
+			}
+			return problem(r.status, r.code, r.says, faults...)
 		}
 	}
 	if ctx.Err() != nil { // the client has gone, or the server is stopping: nobody to blame
@@ -118,9 +125,9 @@ func problemOf(ctx context.Context, log *slog.Logger, err error) *Problem {
 	return internal()
 }
 
-// text is what may be told of an error.
+// text is what may be told of an error in a list of faults.
 func text(err error) string {
-	if refusal, ok := errors.AsType[*jobs.Refusal](err); ok {
+	if refusal, ok := errors.AsType[*jobs.Refusal](err); ok && refusals[refusal.Code].says == "" {
 		return refusal.Text
 	}
 	return "failed"

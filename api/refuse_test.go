@@ -232,6 +232,51 @@ func TestInternalErrorsStayInside(t *testing.T) {
 	}
 }
 
+// What the store says about its own trouble stays inside, too.
+type away struct{ metastore.Store }
+
+func (away) Apply(_ context.Context, batch []jobs.Envelope) []metastore.Result {
+	return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "outcome unknown: dial tcp 10.1.2.3:4222"))
+}
+
+func (away) Global(context.Context, jobs.Tenant) (*jobs.Global, error) {
+	return nil, jobs.Refuse(jobs.Unavailable, "not done: dial tcp 10.1.2.3:4222")
+}
+
+func TestTroubleStaysInside(t *testing.T) {
+	d := newDesk(t)
+	d.Handler = api.New(api.Config{Ops: ops.New(ops.Config{Store: away{d.store}})})
+	for _, c := range []struct {
+		method, path string
+		status       int
+		code         string
+	}{
+		{"POST", trigger, 504, "outcome_unknown"},
+		{"POST", many, 504, "outcome_unknown"},
+		{"GET", "/api/v1/settings", 503, "unavailable"},
+		{"GET", "/readyz", 503, "not_ready"},
+	} {
+		body := ""
+		if c.path == many {
+			body = `{"items":[{"job":"billing.charge"}]}`
+		}
+		a := d.send(c.method, c.path, body)
+		if p := a.problem(t); p.Status != c.status || p.Code != c.code || strings.Contains(string(a.body), "10.1.2.3") {
+			t.Errorf("%s: %s", c.path, a.body)
+		}
+	}
+}
+
+// Whatever a client would like to have, it gets JSON.
+func TestAnswersAreJSON(t *testing.T) {
+	d := newDesk(t)
+	for _, accept := range []string{"text/html", "application/json;q=0.1, text/plain", "*/*", ""} {
+		if kind := d.send("GET", "/api/v1/jobs", "", "Accept", accept).Header.Get("Content-Type"); kind != "application/json" {
+			t.Errorf("Accept %q: %s", accept, kind)
+		}
+	}
+}
+
 func TestLoopbackOnly(t *testing.T) {
 	h := api.LoopbackOnly(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }))
 	for host, want := range map[string]int{"localhost:8080": 204, "127.0.0.1:8080": 204, "[::1]:8080": 204, "LOCALHOST": 204,

@@ -175,13 +175,7 @@ func (s *Scheduler) Ready(ctx context.Context) error {
 	if s.stopping.Load() {
 		return jobs.Refuse(jobs.Unavailable, "stopping")
 	}
-	if err := s.ops.Reachable(ctx); err != nil {
-		return err
-	}
-	if !s.ops.Live().Leader().Known() {
-		return jobs.Refuse(jobs.Unavailable, "no node leads yet")
-	}
-	return nil
+	return s.ops.Ready(ctx)
 }
 
 // restartPause is how long a control plane that broke waits before it begins again.

@@ -73,10 +73,15 @@ func (o *Ops) Now() time.Time { return jobs.Instant(o.now()) }
 // Live is what only the running parts know.
 func (o *Ops) Live() Live { return o.live }
 
-// Reachable says why the store cannot answer, or nil.
-func (o *Ops) Reachable(ctx context.Context) error {
-	_, err := o.store.Global(ctx, jobs.DefaultTenant)
-	return err
+// Ready says, in words for anybody, why nothing can be done here yet, or nil.
+func (o *Ops) Ready(ctx context.Context) error {
+	if _, err := o.store.Global(ctx, jobs.DefaultTenant); err != nil {
+		return jobs.Refuse(jobs.Unavailable, "the store does not answer")
+	}
+	if !o.live.Leader().Known() {
+		return jobs.Refuse(jobs.Unavailable, "no node leads yet")
+	}
+	return nil
 }
 
 // envelope puts a command into the words of who asks.

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	maxStreams = 256                    // browsers that listen at the same time
-	eventEvery = 250 * time.Millisecond // at most so often is a browser told to look again
-	heartbeat  = 15 * time.Second       // what keeps proxies from closing a quiet stream
-	writeTime  = 5 * time.Second        // a browser that does not read is let go
+	maxStreams = 256              // browsers that listen at the same time
+	eventEvery = time.Second      // at most so often is a browser told to look again; the first time at once
+	heartbeat  = 15 * time.Second // what keeps proxies from closing a quiet stream
+	writeTime  = 5 * time.Second  // a browser that does not read is let go
 )
 
 // events tells a browser that something has changed, for as long as it listens. It is told when, never what.

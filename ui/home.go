@@ -149,6 +149,9 @@ func (u *UI) runRows(list []*jobs.Instance) []runRow {
 
 func (u *UI) runRow(in *jobs.Instance) runRow {
 	row := runRow{Instance: in, Mark: marks[in.State], Why: causes[in.Cause], When: latest(in), Text: in.Error}
+	if in.Waits != "" {
+		row.Why = "waits for " + gate(in.Waits)
+	}
 	switch {
 	case in.State == jobs.Processing:
 		row.Took = u.ops.Now().Sub(in.Started)

@@ -213,7 +213,8 @@ func (u *UI) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case jobs.Conflict, jobs.Stale, jobs.Forbidden:
 		u.render(w, r, http.StatusConflict, "failure", failure{text})
 	case jobs.Unavailable:
-		u.render(w, r, http.StatusServiceUnavailable, "failure", failure{text})
+		u.log.WarnContext(r.Context(), "page could not be answered", "path", r.URL.Path, "err", err)
+		u.render(w, r, http.StatusServiceUnavailable, "failure", failure{"The scheduler cannot answer now. Try again in a moment."})
 	default:
 		if !errors.Is(err, context.Canceled) {
 			u.log.ErrorContext(r.Context(), "page failed", "path", r.URL.Path, "err", err)

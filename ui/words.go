@@ -25,6 +25,7 @@ func (u *UI) functions() template.FuncMap {
 		"first":  firstLine,
 		"lower":  func(v any) string { return strings.ToLower(fmt.Sprint(v)) },
 		"count":  count,
+		"gate":   gate,
 	}
 }
 
@@ -104,6 +105,14 @@ func count(n int) string {
 		s = s[:i] + "\u202f" + s[i:]
 	}
 	return s
+}
+
+// gate says what a run waits for, by the name of the full gate.
+func gate(name string) string {
+	if limit, ok := strings.CutPrefix(name, jobs.LimitGate("")); ok {
+		return "a slot of limit " + limit
+	}
+	return "a slot of its job"
 }
 
 // causes says in words why a run is in its state; the others speak for themselves.

@@ -80,3 +80,19 @@ func TestServerWithItsOwnNATS(t *testing.T) {
 	packs(p)
 	p.end()
 }
+
+// The defaults of the configuration hold for jobs that say nothing else, also for those that were known before.
+func TestDefaultsOfTheConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"server", "--data", dir, "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0"}
+	p := start(t, args...)
+	hire(t, regexp.MustCompile(`bus\s+(nats://\S+)`).FindStringSubmatch(p.out.String())[1])
+	p.get("/api/v1/jobs/shop.pack", says(`"overlap":"queue"`))
+	p.end()
+	t.Setenv("CARILLON_SCHEDULER_DEFAULTS_MAX_CONCURRENCY", "1")
+	t.Setenv("CARILLON_SCHEDULER_DEFAULTS_OVERLAP", "skip")
+	p = start(t, args...)
+	p.get("/api/v1/jobs/shop.pack", says(`"maxConcurrency":1`))
+	p.get("/api/v1/jobs/shop.pack", says(`"overlap":"skip"`))
+	p.end()
+}
