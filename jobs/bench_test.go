@@ -72,6 +72,16 @@ func benchInstance() *Instance {
 	return &in
 }
 
+func BenchmarkCreateCheck(b *testing.B) {
+	c := Create{ID: ID{1}, Key: "billing.charge", Args: []byte(`{"customer":"c7","cents":1200}`)}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := c.Check(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkCheckArgs(b *testing.B) {
 	args := []byte(`{"customer":"c7","cents":1200,"lines":[{"sku":"a","n":1},{"sku":"b","n":2}]}`)
 	b.SetBytes(int64(len(args)))

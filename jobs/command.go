@@ -343,6 +343,9 @@ func (c Create) Check() error {
 	default:
 		return Invalid("origin %.20q is none of code, person, retry, parent", c.Origin)
 	}
+	if c.Priority == nil && c.Retries == nil && c.Timeout == nil && c.StartWithin == nil {
+		return nil // as mostly: this is on every run's way, more than once
+	}
 	own := Settings{Priority: c.Priority, Retries: c.Retries, Timeout: c.Timeout, StartWithin: c.StartWithin}
 	return own.Check()
 }
