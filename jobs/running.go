@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 )
 
 // Running is what a worker lends to a handler through its context. Handlers use the functions below.
@@ -23,7 +24,8 @@ type AttemptInfo struct {
 	Tenant Tenant
 	Run    ID
 	Key    Key
-	Number uint32 // the fencing token: it only grows, and anything done under an older one may be refused
+	Due    time.Time // the due time that the run stands for, however late it is
+	Number uint32    // the fencing token: it only grows, and anything done under an older one may be refused
 	Worker string
 }
 

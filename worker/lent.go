@@ -42,7 +42,7 @@ func (l *lent) Progress(done, total int64, text string) {
 // Attempt says which attempt this is.
 func (l *lent) Attempt() jobs.AttemptInfo {
 	in := l.attempt.in
-	return jobs.AttemptInfo{Tenant: in.Tenant, Run: in.ID, Key: in.Key, Number: in.Attempt, Worker: l.worker.name}
+	return jobs.AttemptInfo{Tenant: in.Tenant, Run: in.ID, Key: in.Key, Due: in.Due, Number: in.Attempt, Worker: l.worker.name}
 }
 
 // Result is kept until the handler returns; the last one counts.

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -24,6 +25,7 @@ import (
 type Options struct {
 	Context    context.Context // default t.Context()
 	Number     uint32          // of the attempt; default 1
+	Due        time.Time       // of the run; default now
 	Checkpoint any             // what an earlier attempt saved
 	Tenant     jobs.Tenant     // default jobs.DefaultTenant
 }
@@ -54,8 +56,11 @@ func Run(t testing.TB, job jobs.Job, args any, o Options) Attempt {
 	if o.Context == nil {
 		o.Context = t.Context()
 	}
+	if o.Due.IsZero() {
+		o.Due = time.Now()
+	}
 	r := &recorder{info: jobs.AttemptInfo{
-		Tenant: o.Tenant, Run: jobs.DerivedID(t.Name(), string(job.Key())), Key: job.Key(), Number: max(o.Number, 1), Worker: "test",
+		Tenant: o.Tenant, Run: jobs.DerivedID(t.Name(), string(job.Key())), Key: job.Key(), Due: jobs.Instant(o.Due), Number: max(o.Number, 1), Worker: "test",
 	}}
 	if o.Tenant == "" {
 		r.info.Tenant = jobs.DefaultTenant
