@@ -65,21 +65,29 @@ type answer struct {
 	cause error
 }
 
-// attend sees one attempt through: it calls the handler, waits for it or for the end of its context, and tells
-// the store how it ended.
+// attend sees one attempt through and forgets it, or leaves that to the report that is on its way.
 func (w *Worker) attend(living context.Context, a *attempt) {
-	defer w.held.drop(a)
+	if f := w.through(living, a); f != nil && !a.over() {
+		w.conclude(living, conclusion{a, *f})
+		return
+	} else if f != nil { // cancelled, or timed out by the leader: only the return is news
+		w.returned(living, a)
+	}
+	w.held.drop(a)
+}
+
+// through calls the handler of an attempt and waits for it, or for the end of its context. It answers with how the
+// attempt ended, or nil if the store has been told.
+func (w *Worker) through(living context.Context, a *attempt) *jobs.Finish {
 	ctx, cancel := context.WithCancelCause(living)
 	defer cancel(nil)
 	told := a.arm(cancel)
 	switch {
 	case a.over():
-		w.returned(living, a) // cancelled before it began
-		return
+		return &jobs.Finish{} // cancelled before it began
 	case told != nil || w.held.isClosed():
 		// The worker is leaving: better another one begins this than this one breaks it off.
-		w.finish(living, a, jobs.Finish{Outcome: jobs.OutcomeHandback, Error: jobs.ErrShutdown.Error()})
-		return
+		return &jobs.Finish{Outcome: jobs.OutcomeHandback, Error: jobs.ErrShutdown.Error()}
 	}
 	if due := a.deadline(); !due.IsZero() {
 		var release func()
@@ -92,24 +100,25 @@ func (w *Worker) attend(living context.Context, a *attempt) {
 	w.log.Debug("attempt begun", "key", a.key, "instance", a.ID, "attempt", a.Attempt)
 
 	answers := make(chan answer, 1)
-	go call(jobs.WithRunning(ctx, &lent{w, a}), w.jobs[a.key].handler, a.in.Args, func(said answer) {
-		w.held.left(a) // first: the next attempt may be offered as soon as this one is reported
-		answers <- said
+	w.crew.do(func() {
+		call(jobs.WithRunning(ctx, &lent{w, a}), w.jobs[a.key].handler, a.in.Args, func(said answer) {
+			w.held.left(a) // first: the next attempt may be offered as soon as this one is reported
+			answers <- said
+		})
 	})
 
 	select {
 	case said := <-answers:
-		w.report(living, a, a.verdict(said))
-		return
+		return new(a.verdict(said))
 	case <-ctx.Done():
 	}
 	select {
 	case said := <-answers:
-		w.report(living, a, a.verdict(said))
-		return
+		return new(a.verdict(said))
 	case <-time.After(moment):
 	}
 	w.outlive(living, a, context.Cause(ctx), answers)
+	return nil
 }
 
 // outlive deals with a handler that goes on although its context has ended. The store is told that the attempt
@@ -120,7 +129,7 @@ func (w *Worker) outlive(living context.Context, a *attempt, cause error, answer
 		if errors.Is(cause, jobs.ErrTimeout) {
 			over.Outcome, over.Error = jobs.OutcomeTimeout, a.timeoutText()
 		}
-		w.finish(living, a, over)
+		w.finish(living, []conclusion{{a, over}}, func(*attempt, bool) {})
 		a.endedBy(cause)
 	}
 	stuck := time.NewTimer(stuckAfter - moment)

@@ -124,7 +124,7 @@ func (w *Worker) claim(ctx context.Context, taken []*attempt) {
 		default:
 			a.in = in
 			w.held.begun(a)
-			go w.attend(ctx, a)
+			w.crew.do(func() { w.attend(ctx, a) })
 		}
 	})
 }

@@ -58,13 +58,15 @@ type Worker struct {
 	jobs    map[jobs.Key]*job
 	order   []jobs.Key // of registration: as they were given
 
-	held   *held
-	lines  *logbook
-	leader leader
-	hurry  chan struct{} // asks for a beat now
-	again  chan struct{} // asks for another registration
-	quit   chan struct{} // closed when the grace of a drain is over
-	ran    atomic.Bool
+	held    *held
+	crew    crew
+	reports reports
+	lines   *logbook
+	leader  leader
+	hurry   chan struct{} // asks for a beat now
+	again   chan struct{} // asks for another registration
+	quit    chan struct{} // closed when the grace of a drain is over
+	ran     atomic.Bool
 }
 
 // New makes a worker of its parts and checks all that can be checked here: names, the jobs' settings, their
@@ -83,6 +85,7 @@ func New(cfg Config, store metastore.Applier, b Bus, js ...jobs.Job) (*Worker, e
 		bus:     b,
 		jobs:    make(map[jobs.Key]*job, len(js)),
 		held:    newHeld(cfg.Slots),
+		crew:    newCrew(),
 		lines:   newLogbook(),
 		leader:  leader{lease: cfg.Lease, moved: make(chan struct{})},
 		hurry:   make(chan struct{}, 1),
@@ -219,6 +222,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	add(func() error { w.beat(living); return nil })
 	add(func() error { w.sendLogs(living); return nil })
 	err = group.Run()
+	defer w.crew.dismiss()
 	w.held.drained(time.Second) // what was left has seen living end: whoever owns the bus may close it now
 	return err
 }
