@@ -95,14 +95,11 @@ func red(w io.Writer, text string) string {
 	return "\x1b[1;31m" + text + "\x1b[0m"
 }
 
-// greet says where everything is.
+// greet says where everything is, in one piece.
 func (p *process) greet(page, nats string) {
-	fmt.Fprintf(p.out, "\n  Carillon %s\n\n", p.name)
-	fmt.Fprintf(p.out, "  page   %s\n", page)
-	fmt.Fprintf(p.out, "  bus    %s\n", nats)
+	data := p.cfg.Data
 	if p.cfg.Memory {
-		fmt.Fprintf(p.out, "  data   %s\n\n", red(p.out, "in memory: nothing survives the end of this process"))
-	} else {
-		fmt.Fprintf(p.out, "  data   %s\n\n", p.cfg.Data)
+		data = red(p.out, "in memory: nothing survives the end of this process")
 	}
+	fmt.Fprintf(p.out, "\n  Carillon %s\n\n  page   %s\n  bus    %s\n  data   %s\n\n", p.name, page, nats, data)
 }

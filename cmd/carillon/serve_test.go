@@ -46,6 +46,7 @@ type program struct {
 	t    *testing.T
 	out  *output
 	page string
+	bus  string
 	stop context.CancelFunc
 	code chan int
 }
@@ -58,8 +59,8 @@ func start(t *testing.T, args ...string) *program {
 	for p.page == "" {
 		select {
 		case <-p.out.more:
-			if found := regexp.MustCompile(`page\s+(http://\S+)`).FindStringSubmatch(p.out.String()); found != nil {
-				p.page = found[1]
+			if found := regexp.MustCompile(`page\s+(http://\S+)\s+bus\s+(nats://\S+)\s`).FindStringSubmatch(p.out.String()); found != nil {
+				p.page, p.bus = found[1], found[2]
 			}
 		case code := <-p.code:
 			t.Fatalf("it ended with %d: %s", code, p.out)

@@ -59,7 +59,7 @@ func says(text string) func(int, []byte) bool {
 // A worker finds a server by the address that it prints.
 func TestServer(t *testing.T) {
 	p := start(t, "server", "--data", t.TempDir(), "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0")
-	hire(t, regexp.MustCompile(`bus\s+(nats://\S+)`).FindStringSubmatch(p.out.String())[1])
+	hire(t, p.bus)
 	packs(p)
 	p.end()
 }
@@ -86,7 +86,7 @@ func TestDefaultsOfTheConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"server", "--data", dir, "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0"}
 	p := start(t, args...)
-	hire(t, regexp.MustCompile(`bus\s+(nats://\S+)`).FindStringSubmatch(p.out.String())[1])
+	hire(t, p.bus)
 	p.get("/api/v1/jobs/shop.pack", says(`"overlap":"queue"`))
 	p.end()
 	t.Setenv("CARILLON_SCHEDULER_DEFAULTS_MAX_CONCURRENCY", "1")
