@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -200,8 +201,8 @@ func (s *Store) snapshot() error {
 		return err
 	}
 	err := s.raft.Snapshot().Error()
-	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
-		return nil
+	if errors.Is(err, raft.ErrNothingNewToSnapshot) || err != nil && strings.HasPrefix(err.Error(), "cannot take snapshot now") {
+		return nil // a change of members is under way: the next time the log is long
 	}
 	return err
 }
