@@ -240,7 +240,8 @@ func (c *config) check() error {
 	return nil
 }
 
-// readEnv refuses names that are no settings: a word that is not understood is not obeyed either.
+// readEnv takes the settings that the environment has. A name that is nearly a setting is a slip, and refused; others
+// are somebody else's: Kubernetes, for one, sets CARILLON_PORT for a service called carillon.
 func (c *config) readEnv(env map[string]string) error {
 	known := map[string]string{envConfig: ""}
 	for _, s := range settings {
@@ -253,8 +254,8 @@ func (c *config) readEnv(env map[string]string) error {
 	sort.Strings(names)
 	for _, name := range names {
 		key, ok := known[name]
-		if !ok {
-			return usage("environment variable %s is no setting%s", name, closest(name, known))
+		if meant, far := closest(name, known); !ok && far <= slip {
+			return usage("environment variable %s is no setting; did you mean %s?", name, meant)
 		}
 		if key != "" {
 			c.values[key] = value{env[name], name}
@@ -315,24 +316,27 @@ func (c *config) readNode(path, prefix string, node *yaml.Node) error {
 			for _, s := range settings {
 				known[s.key] = ""
 			}
-			return usage("%s:%d: unknown key %s%s", path, name.Line, key, closest(key, known))
+			if meant, far := closest(key, known); far <= 2*slip {
+				return usage("%s:%d: unknown key %s; did you mean %s?", path, name.Line, key, meant)
+			}
+			return usage("%s:%d: unknown key %s; carillon config print shows what there is", path, name.Line, key)
 		}
 	}
 	return nil
 }
 
-// closest is a guess at what was meant, or "".
-func closest(word string, known map[string]string) string {
-	best, least := "", 4
+// slip is how many letters one mistake may cost.
+const slip = 2
+
+// closest is the known word that is nearest, and how many letters it is away.
+func closest(word string, known map[string]string) (best string, least int) {
+	least = len(word) + 1
 	for name := range known {
 		if d := distance(word, name); d < least || d == least && name < best {
 			best, least = name, d
 		}
 	}
-	if best == "" {
-		return "; carillon config print shows what there is"
-	}
-	return "; did you mean " + best + "?"
+	return best, least
 }
 
 // distance is how many letters must change to make b of a (Levenshtein).
