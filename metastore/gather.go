@@ -72,7 +72,8 @@ func (g *gathering) round() Wants {
 	w := Wants{Refs: g.refs, First: map[jobs.Ref]int{}}
 	g.refs = nil
 	for gate, n := range g.waiters {
-		if n = min(n, likely+n/handPerCommand); n > g.firsts[gate] {
+		n = min(n, likely+n/handPerCommand) + 1 // and one more, whom a newcomer must not overtake
+		if n > g.firsts[gate] {
 			g.firsts[gate], w.First[gate] = n, n
 		}
 	}
@@ -89,7 +90,7 @@ func (g *gathering) ref(r jobs.Ref) {
 // gate wants a gate, and to know whether anybody waits there.
 func (g *gathering) gate(ref jobs.Ref) {
 	g.ref(ref)
-	g.waiters[ref] = max(1, g.waiters[ref])
+	g.waiters[ref] += 0
 }
 
 // freed wants a gate at which a command may let n in.

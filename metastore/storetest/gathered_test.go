@@ -17,14 +17,20 @@ import (
 // A store on a database cannot look up rows while Apply runs: it loads what metastore.Gather names, and no more.
 // This is such a store, on rows in memory. It stops where Apply looks at a row that was not gathered.
 func TestGathered(t *testing.T) {
-	Run(t, func(*testing.T) Harness {
-		clock, engine := NewClock(), memstore.New(memstore.Config{})
-		return Harness{
-			Store: &gathered{Engine: engine, now: clock.Now},
-			Clock: clock,
-			Rows:  func() iter.Seq[jobs.Row] { return engine.Capture().Rows() },
-		}
-	})
+	Run(t, func(*testing.T) Harness { return openGathered() })
+}
+
+// In this life, a command let in all the waiters that were gathered, and a newcomer of the same batch overtook the
+// next.
+func TestGatheredNewcomer(t *testing.T) { live(t, openGathered(), 1029, 300) }
+
+func openGathered() Harness {
+	clock, engine := NewClock(), memstore.New(memstore.Config{})
+	return Harness{
+		Store: &gathered{Engine: engine, now: clock.Now},
+		Clock: clock,
+		Rows:  func() iter.Seq[jobs.Row] { return engine.Capture().Rows() },
+	}
 }
 
 type gathered struct {
