@@ -6,6 +6,7 @@ package bus
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -29,6 +30,22 @@ type Principal struct {
 
 // Actor is how envelopes name the principal.
 func (p Principal) Actor() string { return string(p.Role) + ":" + p.Name }
+
+// SpeaksFor says that a worker's name is the principal's own: the same, or with a dash and what tells its starts
+// apart, in which there is no dash.
+func (p Principal) SpeaksFor(worker string) bool {
+	name, start := CutWorker(worker)
+	return worker == p.Name || start != "" && name == p.Name
+}
+
+// CutWorker takes the name of a worker apart: that of its principal, and what tells its starts apart ("" if there is
+// nothing of that kind).
+func CutWorker(worker string) (name, start string) {
+	if i := strings.LastIndexByte(worker, '-'); i > 0 && i < len(worker)-1 {
+		return worker[:i], worker[i+1:]
+	}
+	return worker, ""
+}
 
 // Role is what a principal may do.
 type Role string

@@ -80,7 +80,7 @@ func checkBeat(from bus.Principal, b *bus.Beat) error {
 	if err := jobs.CheckName("worker", b.Worker); err != nil {
 		return err
 	}
-	if from.Role == bus.Worker && b.Worker != from.Name && !strings.HasPrefix(b.Worker, from.Name+"-") {
+	if from.Role == bus.Worker && !from.SpeaksFor(b.Worker) {
 		return jobs.Refuse(jobs.Forbidden, "%s may not beat for worker %s", from.Actor(), b.Worker)
 	}
 	for i := range b.Running {

@@ -55,13 +55,26 @@ func Permissions(p bus.Principal, apps ...string) Permission {
 	can.Publish.Allow = append(can.Publish.Allow, "inbox.*."+token(string(bus.Node))+".>")
 	for _, app := range apps {
 		can.Publish.Allow = append(can.Publish.Allow, pullsOf(consumerName(p.Tenant, app))...)
-		can.Subscribe.Allow = append(can.Subscribe.Allow, "to."+tenant+"."+token(app)+"."+name)
+		can.Subscribe.Allow = append(can.Subscribe.Allow, lanesOf(tenant, token(app), p.Name)...)
 	}
 	if len(apps) == 0 {
 		can.Publish.Allow = append(can.Publish.Allow, pullsOf("*")...)
-		can.Subscribe.Allow = append(can.Subscribe.Allow, "to."+tenant+".*."+name)
+		can.Subscribe.Allow = append(can.Subscribe.Allow, lanesOf(tenant, "*", p.Name)...)
 	}
 	return can
+}
+
+// lanesOf are the personal lanes of a principal's workers: of each of its starts, and of its bare name.
+func lanesOf(tenant, app, name string) []string {
+	to := "to." + tenant + "." + app + "."
+	if name == AnyName {
+		return []string{to + "*.*"}
+	}
+	lanes := []string{to + token(name) + ".*"}
+	if bare, start := bus.CutWorker(name); start != "" {
+		lanes = append(lanes, to+token(bare)+"."+token(start))
+	}
+	return lanes
 }
 
 // pullsOf are the subjects on which one asks a consumer for offers, and tells it what became of them. Servers have

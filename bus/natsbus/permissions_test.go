@@ -142,7 +142,7 @@ func TestAWorkersRawConnection(t *testing.T) {
 		"call.default.worker.w2.store", "call.default.node.node-1.store", "call.acme.worker.w1.store",
 		"signal.default.back.=none.default.worker.w2", "signal.default.changed.=none.default.node.node-1",
 		"signal.acme.back.=none.default.worker.w1", "signal.default.cancel.w2.default.worker.w1",
-		"offer.1.default.billing", "to.default.billing.w2", "inbox.default.worker.w2.x", "_INBOX.x",
+		"offer.1.default.billing", "to.default.billing.w2.x", "inbox.default.worker.w2.x", "_INBOX.x",
 		"$JS.API.STREAM.DELETE." + queue, "$JS.API.STREAM.PURGE." + queue, "$JS.API.STREAM.NAMES", "$JS.API.INFO",
 		"$JS.API.CONSUMER.DELETE." + queue + ".billing@default", "$JS.API.CONSUMER.DURABLE.CREATE." + queue + ".mine",
 		"$JS.API.CONSUMER.MSG.NEXT." + queue + ".payroll@default", "$JS.ACK." + queue + ".payroll@default.1.1.1.1.0",
@@ -153,7 +153,7 @@ func TestAWorkersRawConnection(t *testing.T) {
 	}
 	for _, subject := range []string{
 		">", "*.>", "_INBOX.>", "inbox.>", "inbox.default.node.>", "inbox.default.worker.w2.>", "offer.>", "call.>", "call.*.*.*.store",
-		"to.>", "to.default.billing.*", "to.default.billing.w2", "signal.>", "signal.*.cancel.>", "$SYS.>", "$JS.>", "$JS.API.>", "$JS.EVENT.>",
+		"to.>", "to.default.billing.*.*", "to.default.billing.w2.*", "signal.>", "signal.*.cancel.>", "$SYS.>", "$JS.>", "$JS.API.>", "$JS.EVENT.>",
 	} {
 		_, err := nc.SubscribeSync(subject)
 		must(t, err)

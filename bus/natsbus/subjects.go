@@ -12,7 +12,7 @@ import (
 // Every subject there is. <...> is one token, written by [token]; nothing that a user named goes in as it is.
 //
 //	offer.<term>.<tenant>.<app>                                    the shared lane of an app, in a leader's term
-//	to.<tenant>.<app>.<worker>                                     a personal lane (request)
+//	to.<tenant>.<app>.<name>.<start>                               a worker's personal lane (request), by start
 //	call.<tenant>.<role>.<name>.<service>                          a call (request), by whom
 //	signal.<tenant>.<topic>.<to>.<from tenant>.<role>.<name>       a signal, for whom and by whom
 //	inbox.<tenant>.<role>.<name>.>                                 where a principal gets its answers
@@ -115,7 +115,8 @@ func pullSubject(stream string, l bus.Lane) string {
 }
 
 func handSubject(l bus.Lane) string {
-	return "to." + token(string(l.Tenant)) + "." + token(l.App) + "." + token(l.Worker)
+	name, start := bus.CutWorker(l.Worker)
+	return "to." + token(string(l.Tenant)) + "." + token(l.App) + "." + token(name) + "." + token(start)
 }
 
 // principalTokens are the three tokens that say who speaks.

@@ -86,7 +86,7 @@ func TestAWorkersPermissions(t *testing.T) {
 			Deny: []string{"signal.*.cancel.>", "$JS.API.STREAM.>", "$SYS.>"},
 		},
 		Subscribe: Subjects{
-			Allow: []string{"inbox.default.worker.w=2E1.>", "signal.default.>", "to.default.billing=2Eeu.w=2E1"},
+			Allow: []string{"inbox.default.worker.w=2E1.>", "signal.default.>", "to.default.billing=2Eeu.w=2E1.*"},
 			Deny:  []string{"$SYS.>"},
 		},
 	}

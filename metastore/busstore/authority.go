@@ -1,8 +1,6 @@
 package busstore
 
 import (
-	"strings"
-
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -88,7 +86,7 @@ func authorize(from bus.Principal, e *jobs.Envelope) error {
 	if k, ok := e.Command.(jobs.Create); ok && k.Origin == jobs.FromPerson {
 		return jobs.Refuse(jobs.Forbidden, "%s may not say that a person asked", from.Actor())
 	}
-	if name := workerOf(e.Command); name != "" && !speaksFor(from.Name, name) {
+	if name := workerOf(e.Command); name != "" && !from.SpeaksFor(name) {
 		return jobs.Refuse(jobs.Forbidden, "%s may not speak for worker %.60q", from.Actor(), name)
 	}
 	return nil
@@ -109,12 +107,6 @@ func workerOf(c jobs.Command) string {
 		return k.Worker
 	}
 	return ""
-}
-
-// speaksFor says that a worker's name is a principal's own: the same, or with what tells its starts apart.
-func speaksFor(principal, worker string) bool {
-	rest, ok := strings.CutPrefix(worker, principal)
-	return ok && (rest == "" || rest[0] == '-' && len(rest) > 1)
 }
 
 // reads refuses a question that from may not ask, and fills in its tenant.

@@ -95,21 +95,6 @@ func TestReadAuthority(t *testing.T) {
 	}
 }
 
-func TestSpeaksFor(t *testing.T) {
-	for _, c := range []struct {
-		principal, worker string
-		want              bool
-	}{
-		{"billing", "billing", true}, {"billing", "billing-5f2a", true},
-		{"billing", "billing-", false}, {"billing", "billing2", false}, {"billing", "bill", false}, {"billing", "", false},
-		{"billing", "Billing-5f", false}, {"billing-5f", "billing", false},
-	} {
-		if got := speaksFor(c.principal, c.worker); got != c.want {
-			t.Errorf("%s speaks for %q: %v", c.principal, c.worker, got)
-		}
-	}
-}
-
 // house is a served store and the bus before it.
 type house struct {
 	hub   *membus.Hub
