@@ -56,7 +56,7 @@ var noBodies = []int{3, 4}
 var doors = map[string][]string{
 	"github.com/nats-io/nats.go":             {"bus/natsbus"},
 	"github.com/nats-io/nats-server/v2":      {"bus/natsbus/embedded"},
-	"go.etcd.io/bbolt":                       {"metastore/raftstore/archive", "metastore/raftstore"},
+	"go.etcd.io/bbolt":                       {"metastore/raftstore/archive", "metastore/raftstore", "metastore/raftstore/disk"},
 	"github.com/hashicorp/raft":              {"metastore/raftstore"},
 	"github.com/hashicorp/raft-boltdb/v2":    {"metastore/raftstore"},
 	"github.com/hashicorp/raft-wal":          {"metastore/raftstore"},

@@ -263,13 +263,6 @@ func (c *catalog) global(tenant jobs.Tenant) *jobs.Global {
 	return &jobs.Global{Tenant: tenant}
 }
 
-// size is how many jobs have a schedule.
-func (c *catalog) size() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.entries)
-}
-
 // dueHeap orders entries by their next due time, then by key so that runs of the same second come in a fixed order.
 type dueHeap []*entry
 
