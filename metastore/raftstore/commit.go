@@ -29,7 +29,10 @@ type proposed struct {
 // commit stamps a batch, logs it and answers when it is applied. The group calls it for one commit after the other:
 // more of them under way at once would only make each smaller.
 func (s *Store) commit(batch []jobs.Envelope) []metastore.Result {
-	s.last = metastore.Stamp(batch, time.Now(), s.last)
+	if err := s.leading.over(); err != nil {
+		return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %v", err))
+	}
+	s.last = metastore.Stamp(batch, s.cfg.Now(), s.last)
 	parts := s.propose(nil, batch)
 	if len(parts) == 1 {
 		return answer(parts[0])

@@ -72,7 +72,7 @@ func TestKill(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			dir := t.TempDir()
 			acknowledged := map[jobs.ID]string{}
-			for round := range 5 {
+			for round := range 4 {
 				readUntilKilled(t, dir, kind, 300+700*round, acknowledged)
 				s, err := Open(small(dir, kind))
 				if err != nil {
@@ -152,7 +152,7 @@ func TestBoundedAndReopened(t *testing.T) {
 			var live []jobs.ID
 			var biggest int64
 			reopened, written := 0, 0
-			for step := range 240 {
+			for step := range 140 {
 				batch := creates(40)
 				written += 40 * 300
 				if len(live) > 400 {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -158,5 +160,34 @@ func TestLeadEndsWithTheStore(t *testing.T) {
 	}
 	if r := s.Apply(context.Background(), []jobs.Envelope{envelope(register("k"))}); !errors.Is(r[0].Err, jobs.Unknown) && !errors.Is(r[0].Err, jobs.Unavailable) {
 		t.Errorf("a failed store answers %v", r[0].Err)
+	}
+}
+
+// refusing is a log on a disk that takes nothing.
+type refusing struct {
+	raft.LogStore
+	asked int
+}
+
+func (r *refusing) StoreLogs([]*raft.Log) error {
+	r.asked++
+	return errors.New("no space left on device")
+}
+
+// A write that failed is told once and never tried again.
+func TestFailedWriteIsNotRepeated(t *testing.T) {
+	var told []error
+	inner := &refusing{}
+	l := &raftLog{LogStore: inner, path: "/data/wal", fail: func(err error) { told = append(told, err) }}
+	for range 3 {
+		if err := l.StoreLogs(nil); err == nil || !strings.Contains(err.Error(), "/data/wal") {
+			t.Errorf("the write ends with %v", err)
+		}
+	}
+	if inner.asked != 1 || len(told) != 1 {
+		t.Errorf("the disk was asked %d times, and %d errors were told", inner.asked, len(told))
+	}
+	if err := l.SetUint64(nil, 1); err == nil {
+		t.Error("it writes on")
 	}
 }

@@ -37,6 +37,8 @@ type Config struct {
 	Logger *slog.Logger // default: nowhere
 	Log    Log          // what keeps the raft log; default: what is in Dir, LogWAL in a new one
 
+	// Now is the clock that stamps commits. Default time.Now.
+	Now func() time.Time
 	// Transport reaches other nodes. Default: there are none.
 	Transport raft.Transport
 	// Heartbeat is how often a leader is heard, and how long its silence is borne, about. Default 250 ms.
@@ -57,6 +59,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	if c.Heartbeat <= 0 {
 		c.Heartbeat = 250 * time.Millisecond

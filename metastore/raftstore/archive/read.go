@@ -173,3 +173,12 @@ func (a *Archive) look(w *walk, batch []found) (over bool, err error) {
 	})
 	return over, err
 }
+
+// CopyFile writes the archive, as far as it is in its file, to another file: a backup.
+func (a *Archive) CopyFile(path string) error {
+	err := a.db.View(func(tx *bbolt.Tx) error { return tx.CopyFile(path, 0o600) })
+	if err != nil {
+		return fmt.Errorf("copy archive %s: %w", a.path, err)
+	}
+	return nil
+}
