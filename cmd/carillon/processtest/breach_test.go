@@ -132,7 +132,11 @@ func TestCheckerFindsEachBreach(t *testing.T) {
 			m.line(ended, m.killed, 1, 7, 4.9)
 			m.killed.Attempt, m.killed.Result = 1, []byte(`{"attempt":1}`)
 		}, stale},
-		{"a token that shrinks", func(m *made) { m.line(began, m.killed, 1, 8, 22); m.line(ended, m.killed, 1, 8, 23); m.lines[4].Attempt = 3 }, stale},
+		{"a token that shrinks", func(m *made) {
+			m.line(began, m.killed, 1, 8, 22)
+			m.line(ended, m.killed, 1, 8, 23)
+			m.lines[4].Attempt = 3
+		}, stale},
 
 		{"a due time without a record", func(m *made) { m.dues["tick"] = append(m.dues["tick"], second(5)) }, undecided},
 		{"a due time with a run and a range", func(m *made) { m.ledger[0].To, m.ledger[0].Count = second(4), 3 }, undecided},

@@ -3,6 +3,7 @@ package processtest
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -39,6 +40,14 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(binaries)
+	// Tests that run side by side wait for leases most of the time, so more of them than processors may do so.
+	flag.Parse()
+	if given := flag.Lookup("test.parallel"); given.Value.String() == given.DefValue {
+		if err := given.Value.Set("8"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	return m.Run()
 }
 

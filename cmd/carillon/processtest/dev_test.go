@@ -1,0 +1,102 @@
+package processtest
+
+import (
+	"net/http"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// The first minute of somebody who tries Carillon: one command, a page within a second, jobs that ring. It ends when
+// it is told to, and begins where it left off.
+func TestDev(t *testing.T) {
+	t.Parallel()
+	path, err := carillonProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, data: t.TempDir() + "/data", journals: t.TempDir()}
+	grace := "2s"
+	if long {
+		grace = "30s"
+	}
+	args := []string{"dev", "--data", h.data, "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--grace", grace}
+	dev := h.develop(path, args)
+	h.dial()
+	h.rang("demo.chime", 1)
+
+	// What runs when it is told to stop is waited for, within the grace, and handed back after it. The schedule may have
+	// begun a report just now, so two of them must be allowed.
+	h.do(http.MethodPatch, "/api/v1/jobs/demo.report", `{"maxConcurrency":0}`)
+	report := decode[api.Instance](t, h.do(http.MethodPost, "/api/v1/jobs/demo.report/trigger", ""))
+	id, err := jobs.ParseID(report.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, 10*time.Second, "the report is being written", func() bool { return h.run(id).State == "Processing" })
+
+	second := start(t, "a second dev", path, nil, args...)
+	await(t, 20*time.Second, "a second dev on the same data ends", second.over)
+	if second.code() != 1 || !second.out.says(h.data) || !second.out.says("in use by another process") {
+		t.Errorf("it ended with %d and said %s", second.code(), second.out)
+	}
+
+	told := time.Now()
+	dev.stop(t, syscall.SIGTERM)
+	t.Logf("it stopped after %v", time.Since(told))
+
+	h.develop(path, args)
+	h.dial()
+	in := h.run(id)
+	switch {
+	case long && (in.State != "Succeeded" || in.Attempt != 1):
+		t.Errorf("the report was waited for and is %s in attempt %d", in.State, in.Attempt)
+	case !long && !slices.ContainsFunc(in.Moves, func(m api.Move) bool { return m.Cause == string(jobs.ByHandback) }):
+		t.Errorf("the report was not handed back: %+v", in.Moves)
+	}
+	if now := get[api.Job](h, "/api/v1/jobs/demo.report"); *now.MaxConcurrency != 0 {
+		t.Errorf("the edit is forgotten: %d reports are allowed", *now.MaxConcurrency)
+	}
+	h.rang("demo.chime", 2)
+	if !long { // the long form is as long as the report
+		h.do(http.MethodPost, "/api/v1/instances/"+report.ID+"/cancel", "")
+	}
+	h.pause("demo.chime", "demo.report", "demo.flaky")
+
+	// Nothing that was due between the first start and now was forgotten, or done twice.
+	y := h.history("demo.chime")
+	if len(y.dues["demo.chime"]) < 2 {
+		t.Errorf("due times %v", y.dues)
+	}
+	for _, b := range y.breaches() {
+		if b.name == undecided {
+			t.Errorf("%s: %s", b.name, b.what)
+		}
+	}
+}
+
+// develop starts `carillon dev` and reads where it is from what it says.
+func (h *house) develop(path string, args []string) *process {
+	h.t.Helper()
+	dev := start(h.t, "carillon dev", path, nil, args...)
+	await(h.t, 10*time.Second, "the page's address is said", func() bool {
+		h.http, h.nats = said(dev, "page"), said(dev, "bus")
+		return h.http != "" && h.nats != ""
+	})
+	h.t.Logf("the page's address was said after %v (promised: 1 s)", time.Since(dev.began))
+	h.ready(dev)
+	h.t.Logf("it was ready after %v", time.Since(dev.began))
+	return dev
+}
+
+// rang waits until so many runs of a job have succeeded.
+func (h *house) rang(key string, times int) {
+	h.t.Helper()
+	await(h.t, 30*time.Second, key+" rings", func() bool {
+		return len(get[list[api.Instance]](h, "/api/v1/instances?state=Succeeded&job="+key).Items) >= times
+	})
+}

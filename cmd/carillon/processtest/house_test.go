@@ -1,0 +1,299 @@
+package processtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon"
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/schedule"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/busstore"
+)
+
+// house is a scheduler with workers and a client, each a process of its own but for the client. It keeps its
+// addresses and its data when its processes go and come.
+type house struct {
+	t        *testing.T
+	nats     string // address of the bus
+	http     string // of the page and the API
+	data     string
+	journals string
+	args     []string // of the server
+
+	server *process
+	client *carillon.Client
+	rows   metastore.Reader // the store, as programs see it
+	frozen map[int]time.Time
+}
+
+// newHouse makes a house, with the server running. If outside names a bus, the server has none of its own.
+func newHouse(t *testing.T, outside string) *house {
+	t.Helper()
+	h := &house{t: t, nats: outside, http: address(t), data: filepath.Join(t.TempDir(), "data"), journals: t.TempDir(), frozen: map[int]time.Time{}}
+	h.args = []string{"server", "--data", h.data, "--http", h.http}
+	if outside != "" {
+		h.args = append(h.args, "--nats", "nats://"+outside)
+	} else {
+		h.nats = address(t)
+		h.args = append(h.args, "--nats-addr", h.nats)
+	}
+	h.serve()
+	h.dial()
+	return h
+}
+
+// serve starts the server, and says how long it took to be ready.
+func (h *house) serve() time.Duration {
+	h.t.Helper()
+	path, err := carillonProgram()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.server = start(h.t, "carillon server", path, nil, h.args...)
+	h.ready(h.server)
+	return time.Since(h.server.began)
+}
+
+func (h *house) ready(p *process) {
+	h.t.Helper()
+	await(h.t, 30*time.Second, p.name+" is ready", func() bool {
+		if p.over() {
+			h.t.Fatalf("%s ended with %v:\n%s", p.name, p.err, p.out)
+		}
+		status, _, err := h.ask(http.MethodGet, "/readyz", "")
+		return err == nil && status == http.StatusOK
+	})
+}
+
+// dial connects the client, and a reader of the store.
+func (h *house) dial() {
+	h.t.Helper()
+	var err error
+	if h.client, err = carillon.Dial("nats://" + h.nats); err != nil {
+		h.t.Fatal(err)
+	}
+	as := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Client, Name: "reader"}
+	b, err := natsbus.Connect(context.Background(), "nats://"+h.nats, natsbus.Config{As: as})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.rows = busstore.New(b, as)
+	h.t.Cleanup(func() { _, _ = h.client.Close(), b.Close() })
+}
+
+// hire starts a worker, and waits until the leader knows it.
+func (h *house) hire(k hands) *process {
+	h.t.Helper()
+	p := h.send(k)
+	h.known(p)
+	return p
+}
+
+// send starts a worker.
+func (h *house) send(k hands) *process {
+	h.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	k.URL, k.Journal = "nats://"+h.nats, h.journals
+	raw, err := json.Marshal(k)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return start(h.t, "worker "+k.Name, self, []string{workerVariable + "=" + string(raw)})
+}
+
+func (h *house) known(p *process) {
+	h.t.Helper()
+	await(h.t, 20*time.Second, p.name+" is known", func() bool {
+		if p.over() {
+			h.t.Fatalf("%s ended with %v:\n%s", p.name, p.err, p.out)
+		}
+		for _, w := range get[list[api.Worker]](h, "/api/v1/workers").Items {
+			if w.PID == p.pid() {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// list is an answer of the API.
+type list[T any] struct{ Items []T }
+
+// ask makes a request.
+func (h *house) ask(method, path, body string) (status int, answer []byte, err error) {
+	r, err := http.NewRequestWithContext(h.t.Context(), method, "http://"+h.http+path, strings.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer a.Body.Close()
+	answer, err = io.ReadAll(a.Body)
+	return a.StatusCode, answer, err
+}
+
+// do is ask, and it must go well.
+func (h *house) do(method, path, body string) []byte {
+	h.t.Helper()
+	status, answer, err := h.ask(method, path, body)
+	if err != nil || status >= 300 {
+		h.t.Fatalf("%s %s: %d %s (%v)", method, path, status, answer, err)
+	}
+	return answer
+}
+
+func get[T any](h *house, path string) T {
+	h.t.Helper()
+	return decode[T](h.t, h.do(http.MethodGet, path, ""))
+}
+
+func decode[T any](t *testing.T, raw []byte) (out T) {
+	t.Helper()
+	if err := json.Unmarshal(raw, &out); err != nil {
+		t.Fatalf("%.300s: %v", raw, err)
+	}
+	return out
+}
+
+// run is a run as the API shows it.
+func (h *house) run(id fmt.Stringer) api.Instance {
+	h.t.Helper()
+	return get[api.Instance](h, "/api/v1/instances/"+id.String())
+}
+
+// enqueue asks for one run; it must go well.
+func (h *house) enqueue(job jobs.Trigger[task], a task, how ...jobs.How) jobs.Run {
+	h.t.Helper()
+	r, err := job.Enqueue(h.t.Context(), h.client, a, how...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return r
+}
+
+// lines are the journals so far.
+func (h *house) lines() []line {
+	h.t.Helper()
+	lines, err := readJournals(h.journals)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return lines
+}
+
+// wrote waits for a line of a run's attempt.
+func (h *house) wrote(within time.Duration, what string, run jobs.ID, attempt uint32) (found line) {
+	h.t.Helper()
+	await(h.t, within, fmt.Sprintf("attempt %d of run %s has %s", attempt, run, what), func() bool {
+		for _, l := range h.lines() {
+			if l.What == what && l.Run == run && l.Attempt == attempt {
+				found = l
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// quiet waits until no run lives.
+func (h *house) quiet(within time.Duration) {
+	h.t.Helper()
+	var runs map[string]int
+	defer func() {
+		if h.t.Failed() {
+			h.t.Logf("runs that live: %v", runs)
+		}
+	}()
+	await(h.t, within, "all runs have come to an end", func() bool {
+		runs = get[api.Overview](h, "/api/v1/overview").Runs
+		for _, n := range runs {
+			if n > 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// pause stops recurring jobs.
+func (h *house) pause(keys ...jobs.Key) {
+	h.t.Helper()
+	for _, k := range keys {
+		h.do(http.MethodPost, "/api/v1/jobs/"+string(k)+"/pause", "")
+	}
+}
+
+// history is what the store and the handlers say now. Whoever asked for runs adds what he was told.
+func (h *house) history(recurring ...jobs.Key) *history {
+	h.t.Helper()
+	y := &history{dues: map[jobs.Key][]time.Time{}, gone: h.frozen}
+	for q := (metastore.InstanceQuery{Limit: metastore.MaxPage}); ; {
+		page, err := h.rows.Instances(h.t.Context(), q)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		y.runs = append(y.runs, page.Instances...)
+		if q.Cursor = page.Next; q.Cursor == "" {
+			break
+		}
+	}
+	for _, key := range recurring {
+		d, err := h.rows.Definition(h.t.Context(), "", key)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if y.dues[key], err = dueTimes(d); err != nil {
+			h.t.Fatal(err)
+		}
+		missed, err := h.rows.Ledger(h.t.Context(), "", d.UID, 10_000)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		y.ledger = append(y.ledger, missed...)
+	}
+	y.lines = h.lines()
+	return y
+}
+
+// dueTimes are those of a job since it is known, up to the last that was decided.
+func dueTimes(d *jobs.Definition) (dues []time.Time, err error) {
+	s, err := schedule.Of(d)
+	if err != nil {
+		return nil, err
+	}
+	for due, ok := s.Next(d.Created); ok && !due.After(d.Cursor); due, ok = s.Next(due) {
+		dues = append(dues, due)
+	}
+	return dues, nil
+}
+
+// said finds an address in what a process says of itself.
+func said(p *process, what string) string {
+	found := regexp.MustCompile(`(?m)^ *` + what + ` +[a-z]+://(\S+)$`).FindStringSubmatch(p.out.String())
+	if found == nil {
+		return ""
+	}
+	return found[1]
+}

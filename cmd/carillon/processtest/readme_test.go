@@ -1,0 +1,120 @@
+package processtest
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// The worker in the README, as a reader would make it: in a module of its own. It registers, runs its recurring job
+// and its typed one, and one that is due in five seconds, never before.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "")
+	w := start(t, "the README's worker", buildReadme(t, "nats://"+h.nats), nil)
+	h.known(w)
+
+	close := decode[api.Instance](t, h.do(http.MethodPost, "/api/v1/jobs/billing.close-day/trigger", ""))
+	h.becomes(close.ID, "Succeeded")
+	h.logged(close.ID, "closing the day")
+
+	type chargeArgs struct {
+		Customer string `json:"customer"`
+		Cents    int    `json:"cents"`
+	}
+	const delay = 5 * time.Second
+	sent := time.Now()
+	r, err := jobs.Trigger[chargeArgs]("billing.charge").Enqueue(t.Context(), h.client, chargeArgs{"c7", 990}, jobs.After(delay))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := h.client.Wait(t.Context(), r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in.State != jobs.Succeeded || string(in.Result) != `{"charged":990}` {
+		t.Errorf("it is %v with the result %s", in.State, in.Result)
+	}
+	if in.Started.Before(sent.Add(delay)) || in.Started.Before(in.Due) {
+		t.Errorf("sent at %v, due at %v, begun at %v", sent, in.Due, in.Started)
+	}
+	t.Logf("it began %v after it was due", in.Started.Sub(in.Due))
+	h.logged(r.ID.String(), "charging customer=c7 cents=990")
+	w.stop(t, syscall.SIGINT)
+}
+
+// buildReadme makes a module of the worker in the README, and builds it against this checkout.
+func buildReadme(t *testing.T, url string) string {
+	t.Helper()
+	checkout, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(checkout, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```go\n(// worker.go\n.*?)```").FindSubmatch(text)
+	if block == nil {
+		t.Fatal("the README has no worker.go")
+	}
+	const there = "nats://127.0.0.1:4222"
+	source := string(block[1])
+	if strings.Count(source, there) != 1 {
+		t.Fatalf("the README's worker does not name %s once", there)
+	}
+	sums, err := os.ReadFile(filepath.Join(checkout, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const module = "github.com/carillon-scheduler/carillon"
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"worker.go": strings.Replace(source, there, url, 1),
+		"go.mod":    fmt.Sprintf("module example.com/billing\n\ngo 1.26\n\nrequire %s v0.0.0\n\nreplace %s => %s\n", module, module, checkout),
+		"go.sum":    string(sums),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.Command("go", "build", "-o", "worker", ".")
+	build.Dir = dir
+	// All it needs is here, since this test was built of it: nothing is looked up elsewhere.
+	build.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the README's worker: %v\n%s", err, out)
+	}
+	return filepath.Join(dir, "worker")
+}
+
+// becomes waits until a run is in a state.
+func (h *house) becomes(id, state string) {
+	h.t.Helper()
+	await(h.t, 20*time.Second, "run "+id+" is "+state, func() bool {
+		return get[api.Instance](h, "/api/v1/instances/"+id).State == state
+	})
+}
+
+// logged waits until a run's log has a line with these words.
+func (h *house) logged(id, words string) {
+	h.t.Helper()
+	await(h.t, 10*time.Second, fmt.Sprintf("run %s has logged %q", id, words), func() bool {
+		for _, l := range get[list[api.LogLine]](h, "/api/v1/instances/"+id+"/log").Items {
+			if strings.Contains(l.Text, words) {
+				return true
+			}
+		}
+		return false
+	})
+}

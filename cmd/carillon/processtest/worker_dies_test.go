@@ -1,0 +1,142 @@
+package processtest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// A worker is killed in the middle of a run: another begins it again, within 20 s.
+func TestKilledWorker(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "")
+	workers := h.hireTwo()
+	over := filepath.Join(t.TempDir(), "over")
+	run := h.enqueue(threeJob, task{Until: over})
+	first := h.wrote(10*time.Second, began, run.ID, 1)
+
+	died := time.Now()
+	workers[first.PID].kill()
+	h.frozen[first.PID] = died
+	second := h.wrote(30*time.Second, began, run.ID, 2)
+	took := second.At.Sub(died)
+	t.Logf("the run was taken up %v after its worker had died", took)
+	if took > 20*time.Second {
+		t.Errorf("that is more than the promised 20 s")
+	}
+	if second.PID == first.PID {
+		t.Error("by the worker that had died")
+	}
+	create(t, over)
+	in := h.wait(run.ID)
+	if in.State != jobs.Succeeded || in.Attempt != 2 || in.Losses != 1 || in.Failures != 0 {
+		t.Errorf("the run is %v in attempt %d, with %d losses and %d failures", in.State, in.Attempt, in.Losses, in.Failures)
+	}
+	y := h.history()
+	y.asked = []asked{{at: run.Due, wish: jobs.Create{ID: run.ID, Key: run.Key}, run: run.ID}}
+	y.limits = map[jobs.Key]int{jobs.Key(threeJob): 3}
+	y.check(t)
+}
+
+// A worker sleeps for longer than its lease, as a laptop does, and wakes up. Its runs have gone to another. A handler
+// that heeds its context is told that the lease is lost; what one that does not brings home is refused.
+func TestFrozenWorker(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "")
+	one := h.hire(hands{Name: "one", Slots: 4})
+	over := filepath.Join(t.TempDir(), "over")
+	heeding := h.enqueue(plainJob, task{Until: over})
+	late := h.enqueue(plainJob, task{Sleeper: 3000, Until: over}) // in its first attempt, it ends while the worker sleeps
+	for _, r := range []jobs.Run{heeding, late} {
+		h.wrote(10*time.Second, began, r.ID, 1)
+	}
+	one.freeze(t)
+	froze := time.Now()
+	h.frozen[one.pid()] = froze
+	two := h.hire(hands{Name: "two", Slots: 4})
+	for _, r := range []jobs.Run{heeding, late} {
+		l := h.wrote(30*time.Second, began, r.ID, 2)
+		t.Logf("a run was taken up %v after its worker had frozen", l.At.Sub(froze))
+		if l.PID != two.pid() {
+			t.Errorf("attempt 2 is at process %d", l.PID)
+		}
+	}
+
+	woke := time.Now()
+	one.thaw(t)
+	told := h.wrote(10*time.Second, ended, heeding.ID, 1)
+	t.Logf("the handler that heeds its context was told %v after its worker woke", told.At.Sub(woke))
+	if told.Cause != jobs.ErrLeaseLost.Error() {
+		t.Errorf("its context ended because %q", told.Cause)
+	}
+	// The other has returned with a result, which nobody wants any more.
+	if l := h.wrote(10*time.Second, ended, late.ID, 1); l.Cause != "" {
+		t.Errorf("the late attempt ended with %q", l.Cause)
+	}
+	await(t, 10*time.Second, "the late result is refused", func() bool {
+		return strings.Contains(one.out.String(), "run was taken from this worker") || strings.Contains(one.out.String(), "attempt is stopped")
+	})
+	if in := h.get(late.ID); in.State != jobs.Processing || in.Attempt != 2 || len(in.Result) > 0 {
+		t.Errorf("after the late result, the run is %v in attempt %d with the result %s", in.State, in.Attempt, in.Result)
+	}
+
+	create(t, over)
+	for _, r := range []jobs.Run{heeding, late} {
+		if in := h.wait(r.ID); in.State != jobs.Succeeded || in.Attempt != 2 || !strings.HasPrefix(in.Worker, "two-") {
+			t.Errorf("a run is %v in attempt %d, by %s", in.State, in.Attempt, in.Worker)
+		}
+	}
+	// The worker that woke is as good as any other.
+	two.kill()
+	again := h.enqueue(plainJob, task{})
+	if in := h.wait(again.ID); in.State != jobs.Succeeded {
+		t.Errorf("a run after that is %v", in.State)
+	}
+	y := h.history()
+	for _, r := range []jobs.Run{heeding, late, again} {
+		y.asked = append(y.asked, asked{at: r.Due, wish: jobs.Create{ID: r.ID, Key: r.Key}, run: r.ID})
+	}
+	y.check(t)
+}
+
+// hireTwo hires two workers, and answers with them by process.
+func (h *house) hireTwo() map[int]*process {
+	h.t.Helper()
+	workers := map[int]*process{}
+	for _, name := range []string{"one", "two"} {
+		w := h.hire(hands{Name: name, Slots: 4})
+		workers[w.pid()] = w
+	}
+	return workers
+}
+
+func (h *house) get(id jobs.ID) *jobs.Instance {
+	h.t.Helper()
+	in, err := h.client.Get(h.t.Context(), id)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return in
+}
+
+// wait waits until a run is over.
+func (h *house) wait(id jobs.ID) (in *jobs.Instance) {
+	h.t.Helper()
+	await(h.t, time.Minute, "run "+id.String()+" is over", func() bool {
+		in = h.get(id)
+		return in.Settled()
+	})
+	return in
+}
+
+// create makes a file for which handlers wait.
+func create(t *testing.T, name string) {
+	t.Helper()
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
