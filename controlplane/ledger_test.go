@@ -257,6 +257,7 @@ func TestTriggeredDebugHoldsWhatNobodyAskedFor(t *testing.T) {
 		trigger("delayed", jobs.After(time.Minute))
 		h.must(jobs.Configure{TriggeredDebug: &yes})
 		held := trigger("held")
+		later := trigger("due when debug mode is off", jobs.After(20*time.Minute))
 		person := func(c *jobs.Create) { c.Origin = jobs.FromPerson }
 		trigger("by hand", person)
 		time.Sleep(5 * time.Minute)
@@ -277,6 +278,11 @@ func TestTriggeredDebugHoldsWhatNobodyAskedFor(t *testing.T) {
 		synctest.Wait()
 		if len(order) != 3 {
 			t.Errorf("after the release %v have run", order)
+		}
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		if in := h.run(later); in.State != jobs.Succeeded {
+			t.Errorf("a run that became due after debug mode was switched off is %s (%s)", in.State, in.Cause)
 		}
 	})
 }

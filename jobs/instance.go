@@ -154,14 +154,15 @@ func cutText(s string, n int) string {
 	return s[:min(n, len(s))]
 }
 
-// Begin makes a new run Scheduled (due ahead, or held by a debug mode) or Enqueued.
+// Begin makes a new run Scheduled (due ahead, or held by a debug mode) or Enqueued. One that is due ahead is held
+// only if debug mode is still on when its time comes.
 func (in Instance) Begin(at time.Time, held bool) (Instance, error) {
 	in.Created = at
 	switch {
-	case held:
-		return in.to(Scheduled, ByDebug, at, in.Actor, "")
 	case in.Due.After(at):
 		return in.to(Scheduled, "", at, in.Actor, "")
+	case held:
+		return in.to(Scheduled, ByDebug, at, in.Actor, "")
 	}
 	return in.Enqueue(at)
 }

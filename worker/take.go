@@ -57,6 +57,8 @@ func (w *Worker) takeFrom(here, living context.Context, queue string) error {
 		case errors.Is(err, bus.ErrClosed):
 			return err
 		case errors.Is(err, bus.ErrNobody):
+			// The queue is not there yet, or no more; the bus has waited a little already.
+		case errors.Is(err, bus.ErrNobody):
 			// The queue is on its way in or out: beats will tell. Take has paced itself.
 		default:
 			w.log.Debug("no offers can be taken", "queue", queue, "err", err)
