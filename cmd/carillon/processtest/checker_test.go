@@ -14,8 +14,8 @@ import (
 
 // history is all that was said about a time: by the client, by the handlers, and by the store when it was over.
 type history struct {
-	asked  []asked
-	lines  []line // in order of time
+	asked  []asked // in order of time
+	lines  []line  // in order of time
 	runs   []*jobs.Instance
 	ledger []*jobs.Missed
 
@@ -234,7 +234,12 @@ func (h *history) early(x *index) (found []string) {
 			found = append(found, fmt.Sprintf("run %s of %s is due at %v, and its handler was told %v", in.ID, in.Key, in.Due, l.Due))
 		}
 	}
+	repeated := map[jobs.ID]bool{} // the same words, sent later: the run counts from the first
 	for _, a := range h.asked {
+		if repeated[a.wish.ID] {
+			continue
+		}
+		repeated[a.wish.ID] = true
 		if in := x.runs[a.wish.ID]; in != nil && in.Due.Before(a.at.Add(a.wish.Delay)) {
 			found = append(found, fmt.Sprintf("run %s of %s was asked for at %v with a delay of %v, and is due at %v", in.ID, in.Key, a.at, a.wish.Delay, in.Due))
 		}

@@ -1,0 +1,124 @@
+package processtest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// load is a client that asks for runs at a steady rate, whatever happens, and remembers what it was told.
+type load struct {
+	t     *testing.T
+	house *house
+	end   context.CancelFunc
+	wg    sync.WaitGroup
+
+	mu    sync.Mutex
+	asked []asked
+}
+
+// press begins a load of so many runs a second. wish says what to ask for, by number.
+func (h *house) press(perSecond int, wish func(n int) (jobs.Create, error)) *load {
+	ctx, end := context.WithCancel(h.t.Context())
+	l := &load{t: h.t, house: h, end: end}
+	h.t.Cleanup(l.stop)
+	l.wg.Go(func() {
+		begin := time.Now()
+		for n := 0; ctx.Err() == nil; n++ {
+			due := begin.Add(time.Duration(n) * time.Second / time.Duration(perSecond))
+			select {
+			case <-time.After(time.Until(due)):
+			case <-ctx.Done():
+				return
+			}
+			w, err := wish(n)
+			if err != nil {
+				h.t.Error(err)
+				return
+			}
+			l.wg.Go(func() { l.ask(w) }) // nobody waits for the answer before he asks for the next
+		}
+	})
+	return l
+}
+
+// ask asks for one run. The client sends the same words again for half a minute, while nobody answers.
+func (l *load) ask(w jobs.Create) {
+	at := time.Now()
+	runs, err := l.house.client.Enqueue(context.Background(), w)
+	a := asked{at: at, wish: w, err: err}
+	switch {
+	case err == nil:
+		a.run, a.duplicate = runs[0].ID, runs[0].Duplicate
+	case jobs.CodeOf(err) != jobs.Unknown && jobs.CodeOf(err) != jobs.Unavailable:
+		l.t.Errorf("a wish was refused: %v", err)
+	}
+	l.add(a)
+}
+
+// stop ends the load, and waits until everything has an answer.
+func (l *load) stop() {
+	l.end()
+	l.wg.Wait()
+}
+
+// add adds what was asked for by others.
+func (l *load) add(a asked) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked = append(l.asked, a)
+}
+
+// told is what was asked for so far, and answered, in order of asking.
+func (l *load) told() []asked {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := slices.Clone(l.asked)
+	slices.SortFunc(list, func(a, b asked) int { return a.at.Compare(b.at) })
+	return list
+}
+
+// repeat asks again for some runs that are over, by their own IDs: of those that were asked for lately, because a
+// name is remembered for a minute.
+func (l *load) repeat(most int) (repeated int) {
+	l.t.Helper()
+	list := l.told()
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	for _, a := range list {
+		if repeated == most || a.err != nil || a.duplicate || time.Since(a.at) > 45*time.Second {
+			continue
+		}
+		if l.house.get(a.run).State.Final() {
+			l.ask(a.wish)
+			repeated++
+		}
+	}
+	return repeated
+}
+
+// mixture is what the client of a busy system asks for: most runs at once, some later, some under a key that others
+// use as well, some that must wait for each other.
+func mixture(n int) (jobs.Create, error) {
+	var how []jobs.How
+	job := plainJob
+	switch n % 10 {
+	case 1:
+		how = append(how, jobs.After(time.Duration(rand.N(3000))*time.Millisecond))
+	case 3:
+		how = append(how, jobs.Unique(fmt.Sprintf("u%d", n/50))) // five wishes of a quarter of a second
+	case 5:
+		job = threeJob
+	}
+	w, err := job.Wish(task{Number: n, Millis: rand.N(20)}, how...)
+	if n%10 == 7 {
+		// Two wishes within a moment are one: the same key, and the same words.
+		w.Idempotency, w.Args = fmt.Sprintf("i%d", n/20), []byte(`{}`)
+	}
+	return w, err
+}

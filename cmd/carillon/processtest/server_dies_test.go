@@ -1,0 +1,90 @@
+package processtest
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// The server is killed again and again under two hundred wishes a second, while its workers live. What it has
+// acknowledged runs to its end, once; and every due time of a recurring job is a run, or has its line in the ledger.
+func TestKilledServer(t *testing.T) {
+	rounds := 2
+	if long {
+		rounds = 10
+	}
+	h := newHouse(t, "")
+	for _, name := range []string{"one", "two"} {
+		h.hire(hands{Name: name, Slots: 64, Ticks: true})
+	}
+	// A due time that is a second late is a misfire, so that an outage of three has some.
+	h.do(http.MethodPatch, "/api/v1/settings", `{"misfireAfter":"1s"}`)
+	l := h.press(200, mixture)
+	for round := range rounds {
+		time.Sleep(1500 * time.Millisecond) // under load
+		h.server.kill()
+		if round%2 == 0 {
+			time.Sleep(3 * time.Second) // nobody is there to start it again
+		}
+		started := time.Now()
+		took := h.serve()
+		first := h.enqueue(plainJob, task{})
+		l.add(asked{at: started, wish: jobs.Create{ID: first.ID, Key: first.Key}, run: first.ID})
+		begun := h.wrote(20*time.Second, began, first.ID, 1)
+		t.Logf("round %d: ready %v after its start, and a run began after %v", round+1, took, begun.At.Sub(started))
+		if n := l.repeat(20); n == 0 {
+			t.Error("no run was over that could be asked for again")
+		}
+	}
+	time.Sleep(time.Second) // under load
+	l.stop()
+	h.pause(tickAllJob, tickOneJob)
+	h.quiet(time.Minute)
+	l.repeat(50)
+	h.quiet(10 * time.Second)
+
+	y := h.history(tickAllJob, tickOneJob)
+	y.asked, y.once = l.told(), true
+	y.limits = map[jobs.Key]int{jobs.Key(threeJob): 3}
+	y.check(t)
+	y.count(t)
+	if unknown := y.unknown(); unknown > 0 {
+		t.Errorf("%d wishes got no answer in half a minute", unknown)
+	}
+	late := map[jobs.Key]int{}
+	for _, m := range y.ledger {
+		if m.Reason == jobs.MissedLate {
+			late[m.Key] += int(m.Count)
+		}
+	}
+	if late[tickOneJob] == 0 || late[tickAllJob] != 0 {
+		t.Errorf("missed due times %v: the one that fires once has some, and the one that fires all has none", late)
+	}
+}
+
+// count says how much a history is about: a test of nothing proves nothing.
+func (h *history) count(t *testing.T) {
+	duplicates, dues := 0, 0
+	for _, a := range h.asked {
+		if a.duplicate {
+			duplicates++
+		}
+	}
+	for _, list := range h.dues {
+		dues += len(list)
+	}
+	t.Logf("%d wishes, of which %d were answered by a run that was there; %d runs; %d due times, %d missed ranges; %d lines in the journals",
+		len(h.asked), duplicates, len(h.runs), dues, len(h.ledger), len(h.lines))
+}
+
+// unknown is how many wishes have no answer.
+func (h *history) unknown() (n int) {
+	for _, a := range h.asked {
+		if a.err != nil {
+			n++
+		}
+	}
+	return n
+}
