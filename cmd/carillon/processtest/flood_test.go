@@ -1,0 +1,99 @@
+package processtest
+
+import (
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Very many runs wait and no worker is there: they stay where they are and are no messages. The first worker that
+// comes gets to work at once.
+func TestFlood(t *testing.T) {
+	many, idle := 20_000, 3*time.Second
+	if long {
+		many, idle = 1_000_000, time.Minute
+	}
+	h := newHouse(t, "")
+	h.hire(hands{Name: "one"}).stop(t, syscall.SIGTERM) // it leaves, and its jobs are known
+
+	var messages, offers atomic.Int64
+	ear, err := nats.Connect("nats://" + h.nats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ear.Close()
+	for _, subject := range []string{"offer.>", "to.>", "signal.>"} {
+		_, err := ear.Subscribe(subject, func(m *nats.Msg) {
+			messages.Add(1)
+			if !strings.HasPrefix(m.Subject, "signal.") {
+				offers.Add(1)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ear.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	asking := time.Now()
+	for left := many; left > 0; {
+		n := min(left, 10_000)
+		if _, err := floodJob.EnqueueAll(t.Context(), h.client, make([]task, n)); err != nil {
+			t.Fatal(err)
+		}
+		left -= n
+	}
+	t.Logf("%d runs were enqueued in %v", many, time.Since(asking))
+	time.Sleep(idle) // nobody is there
+	sent := messages.Load()
+	t.Logf("%d messages were published, of which %d were offers", sent, offers.Load())
+	if sent >= 5000 {
+		t.Errorf("that is not fewer than the promised 5000")
+	}
+	if live := get[api.Overview](h, "/api/v1/overview").Runs["Enqueued"]; live != many {
+		t.Errorf("%d runs wait", live)
+	}
+
+	w := h.hire(hands{Name: "two"})
+	registered := time.Now()
+	var first line
+	await(t, 10*time.Second, "a first run has begun", func() bool {
+		for _, l := range h.lines() {
+			if l.PID == w.pid() && l.What == began {
+				first = l
+				return true
+			}
+		}
+		return false
+	})
+	took := first.At.Sub(registered)
+	t.Logf("the first run began %v after the worker was known", took)
+	if took > time.Second {
+		t.Errorf("that is more than the promised second")
+	}
+	working := time.Now()
+	h.quiet(10 * time.Minute)
+	t.Logf("all had run %v after that", time.Since(working))
+	counts, err := h.rows.Counts(t.Context(), metastore.CountQuery{Job: jobs.Key(floodJob), From: asking.Add(-time.Hour), To: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := int64(0)
+	for _, hour := range counts.Hours {
+		if hour.State == jobs.Succeeded {
+			ran += hour.N
+		}
+	}
+	if ran != int64(many) {
+		t.Errorf("%d of %d runs have succeeded", ran, many)
+	}
+}

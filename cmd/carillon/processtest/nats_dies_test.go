@@ -1,0 +1,155 @@
+package processtest
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// natsServer is a NATS server of its own, as many have one already. It keeps its address when it is killed and
+// started again.
+type natsServer struct {
+	t       *testing.T
+	addr    string
+	dir     string
+	process *process
+}
+
+func newNATS(t *testing.T) *natsServer {
+	t.Helper()
+	n := &natsServer{t: t, addr: address(t), dir: filepath.Join(t.TempDir(), "jetstream")}
+	n.start()
+	return n
+}
+
+func (n *natsServer) start() {
+	n.t.Helper()
+	path, err := natsProgram()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	host, port, err := net.SplitHostPort(n.addr)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.process = start(n.t, "nats-server", path, nil, "-a", host, "-p", port, "-js", "-sd", n.dir)
+	await(n.t, 10*time.Second, "nats-server is ready", func() bool {
+		if n.process.over() {
+			n.t.Fatalf("nats-server ended with %v:\n%s", n.process.err, n.process.out)
+		}
+		return n.process.out.says("Server is ready")
+	})
+}
+
+// NATS goes away for longer than a lease, with a hundred runs going. It only hints: no run is cancelled or begun
+// again, and those that end meanwhile are told of when it is back.
+func TestOutageOfNATS(t *testing.T) {
+	t.Parallel()
+	outage := 17 * time.Second // a lease is 15 s
+	if long {
+		outage = time.Minute
+	}
+	n := newNATS(t)
+	h := newHouse(t, n.addr)
+	for _, name := range []string{"one", "two"} {
+		h.hire(hands{Name: name})
+	}
+	// Half of the runs end while nobody can be told, the others a good while after.
+	tasks := make([]task, 100)
+	for i := range tasks {
+		tasks[i].Millis = int((outage / 2).Milliseconds())
+		if i%2 == 1 {
+			tasks[i].Millis = int((outage + 8*time.Second).Milliseconds())
+		}
+	}
+	asking := time.Now()
+	runs, err := plainJob.EnqueueAll(t.Context(), h.client, tasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, 10*time.Second, "all runs have begun", func() bool { return len(h.lines()) == len(runs) })
+
+	n.process.kill()
+	time.Sleep(outage)
+	n.start()
+	back := time.Now()
+	after := h.enqueue(plainJob, task{})
+	begun := h.wrote(30*time.Second, began, after.ID, 1)
+	t.Logf("NATS was away for %v; a run began %v after it was back", outage, begun.At.Sub(back))
+	h.quiet(time.Minute)
+
+	y := h.history()
+	y.once = true
+	y.asked = []asked{{at: back, wish: jobs.Create{ID: after.ID, Key: after.Key}, run: after.ID}}
+	for _, r := range runs {
+		y.asked = append(y.asked, asked{at: asking, wish: jobs.Create{ID: r.ID, Key: r.Key}, run: r.ID})
+	}
+	y.check(t)
+	for _, in := range y.runs {
+		if in.State != jobs.Succeeded || in.Attempt != 1 {
+			t.Errorf("run %s is %v in attempt %d", in.ID, in.State, in.Attempt)
+		}
+	}
+}
+
+// NATS is killed under load, and all that it kept is removed. Nothing depends on it: every run comes to its end, and
+// soon everything is as quick as before.
+func TestWipedNATS(t *testing.T) {
+	t.Parallel()
+	n := newNATS(t)
+	h := newHouse(t, n.addr)
+	for _, name := range []string{"one", "two"} {
+		h.hire(hands{Name: name, Slots: 64})
+	}
+	rate, wipes := 50, 1
+	if long {
+		rate, wipes = 200, 5
+	}
+	l := h.press(rate, mixture)
+	for range wipes {
+		time.Sleep(2 * time.Second) // under load
+		n.process.kill()
+		if err := os.RemoveAll(n.dir); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second) // nobody is there
+		n.start()
+		back := time.Now()
+		worst := h.normal(l, 30*time.Second)
+		t.Logf("dispatch was normal %v after NATS was back without its data: ten runs in a row began within %v", time.Since(back), worst)
+	}
+	time.Sleep(time.Second) // under load
+	l.stop()
+	h.quiet(time.Minute)
+	y := h.history()
+	y.asked, y.once = l.told(), true
+	y.limits = map[jobs.Key]int{jobs.Key(threeJob): 3}
+	y.check(t)
+	y.count(t)
+}
+
+// normal waits until ten runs in a row have begun within 100 ms of being asked for, and answers with the slowest.
+func (h *house) normal(l *load, within time.Duration) (worst time.Duration) {
+	h.t.Helper()
+	quick := 0
+	await(h.t, within, "dispatch is normal", func() bool {
+		at := time.Now()
+		r, err := plainJob.Enqueue(h.t.Context(), h.client, task{})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		l.add(asked{at: at, wish: jobs.Create{ID: r.ID, Key: r.Key}, run: r.ID})
+		begun := h.wrote(within, began, r.ID, 1).At.Sub(at)
+		if begun > 100*time.Millisecond {
+			quick, worst = 0, 0
+			return false
+		}
+		quick, worst = quick+1, max(worst, begun)
+		return quick == 10
+	})
+	return worst
+}
