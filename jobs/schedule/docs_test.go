@@ -60,10 +60,7 @@ func checkExample(t *testing.T, cells []string) {
 		t.Errorf("%q: %v", expr, err)
 		return
 	}
-	location, err := time.LoadLocation(zone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	location := locationOf(zone)
 	var got []string
 	for _, due := range walk(s, after, 3) {
 		got = append(got, due.In(location).Format(time.RFC3339))

@@ -91,7 +91,7 @@ func TestPeriodsAgainstOracle(t *testing.T) {
 	}
 	for range rounds {
 		name := random.pick(transitionZones...)
-		location, _ := time.LoadLocation(name)
+		location := locationOf(name)
 		changes := transitions(location)
 		if len(changes) == 0 {
 			continue

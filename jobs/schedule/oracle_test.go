@@ -22,10 +22,7 @@ type oracle struct {
 }
 
 func newOracle(spec Spec) *oracle {
-	location, err := time.LoadLocation(spec.Zone)
-	if err != nil {
-		panic(err)
-	}
+	location := locationOf(spec.Zone)
 	f := strings.Fields(strings.ToUpper(spec.Expr))
 	o := &oracle{location: location, gap: spec.Gap, overlap: spec.Overlap}
 	o.quartz = len(f) == 7 || strings.Contains(spec.Expr, "?")
@@ -40,6 +37,18 @@ func newOracle(spec Spec) *oracle {
 	o.dom, o.dow = f[3], f[5]
 	o.fixed = strings.Trim(f[1]+f[2], "0123456789,") == ""
 	return o
+}
+
+// locationOf is a zone of the database in this package: that of the machine may be of another edition.
+func locationOf(name string) *time.Location {
+	if name == "" {
+		return time.UTC
+	}
+	location, err := readLocation(name, database()[name])
+	if err != nil {
+		panic(err)
+	}
+	return location
 }
 
 // numbers spells a list out. Months may be named.

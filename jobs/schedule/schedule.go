@@ -19,8 +19,8 @@
 // [Gap] and [Overlap]. And two dialects of cron disagree about which day of the
 // week is 1; see [Schedule.Warnings].
 //
-// The package is pure: it reads no clock, and it carries a time zone database for
-// machines that have none.
+// The package is pure: it reads no clock, and it carries its own time zone
+// database, so that every machine with the same program gives the same answers.
 package schedule
 
 import "time"

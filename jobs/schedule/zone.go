@@ -1,12 +1,8 @@
 package schedule
 
 import (
-	_ "embed"
-	"slices"
-	"strings"
 	"sync"
 	"time"
-	_ "time/tzdata" // a database for machines that have none
 )
 
 // The calendar of this package begins with 1970 and ends with 2199: firstSecond
@@ -41,19 +37,12 @@ type span struct {
 // but gives it away one instant at a time, and beyond the last recorded change
 // it works the rule out anew at each question.
 type zone struct {
-	name  string
-	spans []span
+	name     string
+	location *time.Location
+	spans    []span
 	// The last span is a sentinel that starts after every instant of the
 	// calendar, so that each real span has an end.
 }
-
-// zones.txt holds the names in the database of Go's time/tzdata. The list is
-// what makes a name valid: a file system would also offer "posix/Japan",
-// "right/Japan" (whose clock is 27 seconds off) and, where it ignores case,
-// "japan".
-//
-//go:embed zones.txt
-var zoneNames string
 
 // knownZones caches what loadZone built. Nothing in it ever changes, and the
 // list of names bounds it to a few megabytes.
@@ -71,10 +60,11 @@ func loadZone(name string) (*zone, *Error) {
 	if name == "Local" {
 		return nil, refuse("zone", 0, "Local differs from machine to machine; name a zone such as Europe/Berlin")
 	}
-	if _, ok := slices.BinarySearch(strings.Fields(zoneNames), name); !ok {
+	file, ok := database()[name]
+	if !ok {
 		return nil, refuse("zone", 0, "%s is not a name in the time zone database", quote(name))
 	}
-	location, err := time.LoadLocation(name)
+	location, err := readLocation(name, file)
 	if err != nil {
 		return nil, refuse("zone", 0, "%s cannot be loaded: %v", quote(name), err)
 	}
@@ -83,7 +73,7 @@ func loadZone(name string) (*zone, *Error) {
 }
 
 func newZone(name string, location *time.Location) *zone {
-	z := &zone{name: name}
+	z := &zone{name: name, location: location}
 	for at := earliest.In(location); ; {
 		_, offset := at.Zone()
 		// A change of the abbreviation alone is not a change of the clock.

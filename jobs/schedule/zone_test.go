@@ -1,8 +1,12 @@
 package schedule
 
 import (
+	"errors"
 	"flag"
+	"io"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -68,10 +72,7 @@ func TestOracleAtTransitions(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 14))
 	count := 0
 	for _, name := range transitionZones {
-		location, err := time.LoadLocation(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		location := locationOf(name)
 		for _, transition := range transitions(location) {
 			if !*long && random.IntN(6) != 0 {
 				continue
@@ -105,7 +106,7 @@ func TestOracleBySeconds(t *testing.T) {
 		"0,59 0,59 * * * ?", "*/20 0 0 * * ?", "15 */30 1-3 ? * *",
 	}
 	for _, name := range transitionZones {
-		location, _ := time.LoadLocation(name)
+		location := locationOf(name)
 		list := transitions(location)
 		for n := 0; n < 3 && len(list) > 0; n++ {
 			transition := list[random.IntN(len(list))]
@@ -130,12 +131,12 @@ func TestOracleBySeconds(t *testing.T) {
 // zone against the standard library.
 func TestZoneTables(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 61))
-	for _, name := range strings.Fields(zoneNames) {
+	for name := range database() {
 		z, err := loadZone(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		location, _ := time.LoadLocation(name)
+		location := locationOf(name)
 		for i := 1; i < len(z.spans)-1; i++ {
 			change := z.spans[i].offset - z.spans[i-1].offset
 			if i < len(z.spans)-2 {
@@ -156,5 +157,39 @@ func TestZoneTables(t *testing.T) {
 				t.Errorf("%s at %v: the table is wrong", name, time.Unix(at, 0).UTC())
 			}
 		}
+	}
+}
+
+// TestOneDatabase holds two machines to the same answer, whatever they have for a database: on the one of the child
+// process, Berlin keeps universal time.
+func TestOneDatabase(t *testing.T) {
+	if os.Getenv("ZONEINFO_IS_WRONG") == "" {
+		dir := t.TempDir()
+		file, err := database()["UTC"].Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		utc, err := io.ReadAll(file)
+		if err := errors.Join(err, os.Mkdir(dir+"/Europe", 0o700), os.WriteFile(dir+"/Europe/Berlin", utc, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		child := exec.Command(os.Args[0], "-test.run=^TestOneDatabase$")
+		child.Env = append(os.Environ(), "ZONEINFO="+dir, "ZONEINFO_IS_WRONG=1")
+		if out, err := child.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	noon := at(t, "2026-07-01T12:00:00Z")
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil || noon.In(berlin).Hour() != 12 {
+		t.Fatalf("this machine knows better: %v, %v", noon.In(berlin), err)
+	}
+	s, err := Parse(Spec{Expr: "0 12 * * *", Zone: "Europe/Berlin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if due, _ := s.Next(noon.Add(-12 * time.Hour)); !due.Equal(noon.Add(-2 * time.Hour)) {
+		t.Errorf("noon in Berlin is at %v", due)
 	}
 }
