@@ -41,6 +41,12 @@ func (p period) next(after time.Time) (time.Time, bool) {
 
 // at returns the k-th due time.
 func (p period) at(k int64) time.Time {
+	return time.Unix(p.zone.resolve(p.local(k))+k*p.seconds, int64(p.anchor.Nanosecond())).UTC()
+}
+
+// local returns the wall time of the k-th due time before seconds are added, in
+// local seconds; it may lie in a gap.
+func (p period) local(k int64) int64 {
 	local := p.anchor.Unix() + p.offset
 	clock := local % daySeconds
 	year, month, day := time.Unix(local, 0).UTC().Date()
@@ -48,8 +54,7 @@ func (p period) at(k int64) time.Time {
 	year, month = int(months/12), time.Month(months%12+1)
 	day = min(day, monthLength(year, int(month)))
 	midnight := time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix()
-	unix := p.zone.resolve(midnight + k*p.days*daySeconds + clock)
-	return time.Unix(unix+k*p.seconds, int64(p.anchor.Nanosecond())).UTC()
+	return midnight + k*p.days*daySeconds + clock
 }
 
 func (p period) warnings() []string { return nil }
