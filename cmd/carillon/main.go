@@ -2,6 +2,7 @@
 //
 //	carillon dev      everything in one process, with jobs to look at
 //	carillon server   a control plane, its store and its pages
+//	carillon next     when a schedule is due, without a server
 //
 // What it does is in the packages it is wired from; here are flags, the config file, and the order in which things
 // start and stop. config.go says where a setting comes from, serve.go is the life of the process.

@@ -26,7 +26,7 @@ func newRoot(out, errs io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%v; see %s --help", err, c.CommandPath())
 	})
-	root.AddCommand(newDev(), newServer(), newConfig(), newVersion())
+	root.AddCommand(newDev(), newServer(), newNext(), newConfig(), newVersion())
 	for _, c := range root.Commands() {
 		c.SilenceUsage = true
 	}

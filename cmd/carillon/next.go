@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-scheduler/carillon/jobs/schedule"
+)
+
+// What one question may ask for: so many due times, in a line so long.
+const (
+	defaultNext = 5
+	mostNext    = 10_000
+	longestLine = 64 << 10
+)
+
+func newNext() *cobra.Command {
+	q := question{N: new(int)}
+	var gap, overlap string
+	c := &cobra.Command{
+		Use:   "next <schedule>",
+		Short: "Say when a schedule is due, without a server",
+		Long: "Say when a schedule is due: a cron expression, an interval, an ISO 8601 repeat or an instant. The time of writing,\n" +
+			"from which intervals count, is --after.\n\n" +
+			"With - for a schedule, each line of the input is a question in JSON, with the fields expr, zone, after, n, gap,\n" +
+			"overlap and key, and is answered with a line: {\"times\":[...]} in UTC, or {\"error\":\"...\"}.",
+		Example: "  carillon next '30 2 * * MON-FRI' --zone Europe/Berlin\n" +
+			"  carillon next '30 2 * * *' --zone Europe/Berlin --after 2026-03-28T00:00:00Z -n 3\n" +
+			"  carillon next 'H H(0-5) * * *' --key default/report\n" +
+			"  echo '{\"expr\":\"@hourly\",\"n\":3}' | carillon next -",
+		Args: func(c *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return usage("%s needs a schedule; see %s --help", c.CommandPath(), c.CommandPath())
+			case len(args) > 1:
+				return usage("%s takes one schedule: put it in quotes, as in %s '30 2 * * *'", c.CommandPath(), c.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if args[0] == "-" {
+				if c.Flags().NFlag() > 0 {
+					return usage("with -, everything is said on the lines of the input")
+				}
+				return answerLines(c.InOrStdin(), c.OutOrStdout())
+			}
+			q.Expr = args[0]
+			err := errors.Join(q.Gap.UnmarshalText([]byte(gap)), q.Overlap.UnmarshalText([]byte(overlap)))
+			if err != nil {
+				return usageError{err}
+			}
+			a, err := q.ask(time.Now())
+			if err != nil {
+				return usage("%v%s", err, pointer(q.Expr, err))
+			}
+			return a.print(c.OutOrStdout(), q.Expr)
+		},
+	}
+	c.Flags().StringVar(&q.Zone, "zone", "", "IANA name of the time zone (default UTC)")
+	c.Flags().StringVar(&q.After, "after", "", "RFC 3339 instant to look from (default now)")
+	c.Flags().IntVarP(q.N, "count", "n", defaultNext, fmt.Sprintf("how many due times, at most %d", mostNext))
+	c.Flags().StringVar(&gap, "gap", "", "when clocks skip the time: after, before or skip (default after)")
+	c.Flags().StringVar(&overlap, "overlap", "", "when the time comes twice: first, second or both (default first)")
+	c.Flags().StringVar(&q.Key, "key", "", "what H hashes: tenant and key of the job, such as default/report")
+	return c
+}
+
+// question is a line of the input, or what the flags say.
+type question struct {
+	Expr    string           `json:"expr"`
+	Zone    string           `json:"zone"`
+	After   string           `json:"after"` // RFC 3339; empty: now
+	N       *int             `json:"n"`     // nil: defaultNext
+	Gap     schedule.Gap     `json:"gap"`
+	Overlap schedule.Overlap `json:"overlap"`
+	Key     string           `json:"key"`
+}
+
+// ahead is a schedule with its due times, which are fewer than asked for if it is finished then.
+type ahead struct {
+	*schedule.Schedule
+	times    []time.Time
+	finished bool
+}
+
+// ask answers a question that is asked now.
+func (q question) ask(now time.Time) (ahead, error) {
+	n := defaultNext
+	if q.N != nil {
+		n = *q.N
+	}
+	if n < 1 || n > mostNext {
+		return ahead{}, fmt.Errorf("n is %d, it must be between 1 and %d", n, mostNext)
+	}
+	after := now
+	if q.After != "" {
+		after = time.Time{}
+		// UnmarshalText is the strict reader of RFC 3339; time.Parse forgives much.
+		if err := after.UnmarshalText([]byte(q.After)); err != nil {
+			return ahead{}, fmt.Errorf("after is %.40q, which is not an RFC 3339 instant such as 2027-03-01T09:00:00Z", q.After)
+		}
+	}
+	if after.Unix() < 0 { // and the zero time would say nothing
+		return ahead{}, errors.New("after lies before 1970")
+	}
+	s, err := schedule.Parse(schedule.Spec{Expr: q.Expr, Zone: q.Zone, Anchor: after, Gap: q.Gap, Overlap: q.Overlap, Key: q.Key})
+	if err != nil {
+		return ahead{}, err
+	}
+	a := ahead{Schedule: s}
+	for range n {
+		due, ok := s.Next(after)
+		if !ok {
+			a.finished = true
+			break
+		}
+		a.times = append(a.times, due)
+		after = due
+	}
+	return a, nil
+}
+
+// print says the schedule in words, warns, and lists the due times, with a remark where clocks change.
+func (a ahead) print(w io.Writer, expr string) error {
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "%s\n%s\n", strings.TrimSpace(expr), a.Words())
+	for _, warning := range a.Warnings() {
+		fmt.Fprintf(out, "warning: %s\n", warning)
+	}
+	fmt.Fprintln(out)
+	for _, due := range a.times {
+		line := a.In(due).Format("Mon 2006-01-02 15:04:05 -07:00") + "   " + due.Format(time.RFC3339)
+		if remark := a.Remark(due); remark != "" {
+			line += "   " + remark
+		}
+		fmt.Fprintln(out, line)
+	}
+	if a.finished {
+		fmt.Fprintln(out, "finished")
+	}
+	return out.Flush()
+}
+
+// pointer shows the place of an error under the text, if that is plain enough to be counted in columns.
+func pointer(expr string, err error) string {
+	at, ok := errors.AsType[*schedule.Error](err)
+	switch {
+	case !ok || at.Field == "zone" || len(expr) > 100 || at.Offset > len(expr):
+		return ""
+	case strings.ContainsFunc(expr, func(r rune) bool { return r < ' ' || r > '~' }):
+		return ""
+	}
+	return "\n  " + expr + "\n  " + strings.Repeat(" ", at.Offset) + "^"
+}
+
+// reply is a line of the output: one of the two.
+type reply struct {
+	Times []string `json:"times,omitzero"` // in UTC and whole seconds; empty if none is left
+	Error string   `json:"error,omitempty"`
+}
+
+// answerLines answers each line as soon as it is read, and in its order. A line that cannot be answered is answered
+// with an error; only the end of the input, or of whoever reads the output, ends it.
+func answerLines(in io.Reader, out io.Writer) error {
+	lines := bufio.NewReaderSize(in, longestLine)
+	encoder := json.NewEncoder(out) // one write a line
+	encoder.SetEscapeHTML(false)
+	for {
+		line, err := lines.ReadSlice('\n')
+		tooLong := err == bufio.ErrBufferFull
+		for err == bufio.ErrBufferFull {
+			_, err = lines.ReadSlice('\n')
+		}
+		if err != nil && err != io.EOF {
+			return fmt.Errorf("read the questions: %w", err)
+		}
+		if len(line) == 0 { // nothing follows the last newline
+			return nil
+		}
+		answer := reply{Error: fmt.Sprintf("the line is longer than %d bytes", longestLine)}
+		if !tooLong {
+			answer = answerLine(line)
+		}
+		if err := encoder.Encode(answer); err != nil {
+			return fmt.Errorf("write an answer: %w", err)
+		}
+	}
+}
+
+func answerLine(line []byte) reply {
+	q, err := readQuestion(line)
+	if err != nil {
+		return reply{Error: err.Error()}
+	}
+	a, err := q.ask(time.Now())
+	if err != nil {
+		return reply{Error: err.Error()}
+	}
+	r := reply{Times: make([]string, len(a.times))}
+	for i, due := range a.times {
+		r.Times[i] = due.Format(time.RFC3339)
+	}
+	return r
+}
+
+// readQuestion reads a line as one JSON object. What it refuses it explains in words that know nothing of Go.
+func readQuestion(line []byte) (q question, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&q); err != nil {
+		wrong, isType := errors.AsType[*json.UnmarshalTypeError](err)
+		at, isPolicy := errors.AsType[*schedule.Error](err)
+		switch {
+		case isPolicy:
+			return q, at
+		case isType && wrong.Field == "n":
+			return q, errors.New("n must be a whole number")
+		case isType && wrong.Field != "":
+			return q, fmt.Errorf("%s must be a text", wrong.Field)
+		case isType:
+			return q, errors.New("a question is a JSON object")
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			return q, errors.New("the line ends before the JSON object does")
+		}
+		return q, fmt.Errorf("the line is no question: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return q, errors.New("there is more than one JSON object on the line")
+	}
+	return q, nil
+}
