@@ -67,6 +67,11 @@ func (c *Client) Enqueue(ctx context.Context, wishes ...jobs.Create) ([]jobs.Run
 			case r.Err != nil:
 				failed[at+i] = r.Err
 			case in != nil:
+				if in.State == jobs.New { // a unique key led to a run that is known by name alone: it has been archived
+					if whole, err := c.store.Instance(ctx, in.Tenant, in.ID); err == nil {
+						in = whole
+					}
+				}
 				// The same run answers a Create that was sent twice: that is no duplicate.
 				runs[at+i] = jobs.Run{ID: in.ID, Key: in.Key, State: in.State, Due: in.Due, Duplicate: r.Existing && in.ID != wish.ID}
 			}
