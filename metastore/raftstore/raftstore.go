@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -121,7 +121,7 @@ func Open(c Config) (*Store, error) {
 	s := &Store{cfg: c, failures: make(chan error, 1), failed: make(chan struct{}), stop: func() {}}
 	if err := s.open(); err != nil {
 		_ = s.Close()
-		if errors.Is(err, bbolt.ErrTimeout) {
+		if errors.Is(err, berrors.ErrTimeout) {
 			return nil, fmt.Errorf("open store: directory %s is in use by another process", c.Dir)
 		}
 		return nil, fmt.Errorf("open store: %w", err)

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -236,7 +236,7 @@ func TestTwoProcesses(t *testing.T) {
 	a := open(t, path, Config{})
 	defer a.Close()
 	began := time.Now()
-	if _, err := Open(path, Config{}); !errors.Is(err, bbolt.ErrTimeout) {
+	if _, err := Open(path, Config{}); !errors.Is(err, berrors.ErrTimeout) {
 		t.Errorf("a second Open: %v", err)
 	}
 	if d := time.Since(began); d > time.Second {
