@@ -108,6 +108,9 @@ func (h *history) index() *index {
 			s := &list[i]
 			if until, gone := h.gone[s.began.PID]; gone && (!s.over || s.ended.At.After(until)) {
 				s.ended.At, s.over = until, true
+				if s.began.At.After(until) {
+					s.ended.At = s.began.At
+				}
 			}
 		}
 	}

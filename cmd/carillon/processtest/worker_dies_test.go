@@ -1,13 +1,17 @@
 package processtest
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/busstore"
 )
 
 // A worker is killed in the middle of a run: another begins it again, within 20 s.
@@ -54,6 +58,7 @@ func TestFrozenWorker(t *testing.T) {
 	for _, r := range []jobs.Run{heeding, late} {
 		h.wrote(10*time.Second, began, r.ID, 1)
 	}
+	claimant := h.get(late.ID).Worker
 	one.freeze(t)
 	froze := time.Now()
 	h.frozen[one.pid()] = froze
@@ -64,6 +69,21 @@ func TestFrozenWorker(t *testing.T) {
 		if l.PID != two.pid() {
 			t.Errorf("attempt 2 is at process %d", l.PID)
 		}
+	}
+
+	// A worker that wakes is mostly told by the leader before it can say anything. The store does not rely on that.
+	for _, words := range []jobs.Command{
+		jobs.Finish{ID: late.ID, Worker: claimant, Attempt: 1, Outcome: jobs.OutcomeSuccess, Result: []byte(`{"attempt":1}`)},
+		jobs.Finish{ID: late.ID, Worker: claimant, Attempt: 1, Outcome: jobs.OutcomeFatal, Error: "late"},
+		jobs.Checkpoint{ID: late.ID, Worker: claimant, Attempt: 1, Data: []byte(`{}`)},
+		jobs.Returned{ID: late.ID, Worker: claimant, Attempt: 1},
+	} {
+		if err := h.sayAs("one", words); !errors.Is(err, jobs.Stale) {
+			t.Errorf("%v of attempt 1 is answered with %v", words.Verb(), err)
+		}
+	}
+	if in := h.get(late.ID); in.State != jobs.Processing || in.Attempt != 2 || len(in.Result) > 0 {
+		t.Errorf("after late words, the run is %v in attempt %d with the result %s", in.State, in.Attempt, in.Result)
 	}
 
 	woke := time.Now()
@@ -101,6 +121,18 @@ func TestFrozenWorker(t *testing.T) {
 		y.asked = append(y.asked, asked{at: r.Due, wish: jobs.Create{ID: r.ID, Key: r.Key}, run: r.ID})
 	}
 	y.check(t)
+}
+
+// sayAs says something to the store in the name of a worker.
+func (h *house) sayAs(name string, words jobs.Command) error {
+	h.t.Helper()
+	as := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: name}
+	b, err := natsbus.Connect(h.t.Context(), "nats://"+h.nats, natsbus.Config{As: as})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer b.Close()
+	return busstore.New(b, as).Apply(h.t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Command: words}})[0].Err
 }
 
 // hireTwo hires two workers, and answers with them by process.

@@ -1,0 +1,35 @@
+package processtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// A thousand runs of a job that allows one at a time: each begins when the one before has ended, and nobody looks
+// now and then to see that.
+func TestOneAtATime(t *testing.T) {
+	h := newHouse(t, "")
+	for _, name := range []string{"one", "two"} {
+		h.hire(hands{Name: name})
+	}
+	asking := time.Now()
+	runs, err := oneJob.EnqueueAll(t.Context(), h.client, make([]task, 1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.quiet(30 * time.Second)
+	took := time.Since(asking)
+	t.Logf("a thousand runs, one at a time, took %v", took)
+	if took > 5*time.Second {
+		t.Errorf("that is more than the promised 5 s")
+	}
+	y := h.history()
+	y.once = true
+	for _, r := range runs {
+		y.asked = append(y.asked, asked{at: asking, wish: jobs.Create{ID: r.ID, Key: r.Key}, run: r.ID})
+	}
+	y.limits = map[jobs.Key]int{jobs.Key(oneJob): 1}
+	y.check(t)
+}

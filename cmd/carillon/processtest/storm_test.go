@@ -1,0 +1,113 @@
+package processtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// storm is everything that can die, dying.
+type storm struct {
+	t       *testing.T
+	house   *house
+	nats    *natsServer
+	dice    *rand.Rand
+	workers []*process
+	hired   int
+}
+
+// Everything dies at random, one thing after the other and sometimes two at once, under load. What was acknowledged
+// runs to its end all the same; attempts do not overlap, and limits hold, but for handlers that were frozen.
+func TestStorm(t *testing.T) {
+	t.Parallel()
+	lasts, rate, seed := 5*time.Second, 50, uint64(2)
+	if long {
+		lasts, rate, seed = 4*time.Minute, 100, rand.Uint64()
+	}
+	t.Logf("seed %d", seed)
+	n := newNATS(t)
+	s := &storm{t: t, house: newHouse(t, n.addr), nats: n, dice: rand.New(rand.NewPCG(seed, 0))}
+	h := s.house
+	for range 3 {
+		s.hire()
+	}
+	h.known(s.workers[0])
+	h.do(http.MethodPatch, "/api/v1/settings", `{"misfireAfter":"1s"}`)
+	l := h.press(rate, mixture)
+	for begin := time.Now(); time.Since(begin) < lasts; {
+		time.Sleep(time.Duration(s.dice.IntN(1500)) * time.Millisecond) // it all goes well
+		s.strike()
+	}
+	l.stop()
+	h.quiet(2 * time.Minute)
+	h.pause(tickAllJob, tickOneJob)
+	h.quiet(time.Minute)
+	y := h.history(tickAllJob, tickOneJob)
+	y.asked = l.told()
+	y.limits = map[jobs.Key]int{jobs.Key(threeJob): 3}
+	y.check(t)
+	y.count(t)
+	again := 0
+	for _, in := range y.runs {
+		if in.Attempt > 1 {
+			again++
+		}
+	}
+	t.Logf("%d runs were taken up again; %d wishes had no answer in half a minute", again, y.unknown())
+}
+
+// hire starts a worker that nobody waits for.
+func (s *storm) hire() {
+	s.hired++
+	s.workers = append(s.workers, s.house.send(hands{Name: fmt.Sprintf("w%d", s.hired), Slots: 16, Ticks: true}))
+}
+
+// strike lets something die, and puts it up again.
+func (s *storm) strike() {
+	pause := func() { time.Sleep(time.Duration(s.dice.IntN(1500)) * time.Millisecond) }
+	switch s.dice.IntN(6) {
+	case 0, 1:
+		s.fell(s.dice.IntN(len(s.workers)), false)
+	case 2:
+		s.fell(s.dice.IntN(len(s.workers)), true)
+	case 3:
+		s.house.server.kill()
+		pause()
+		s.house.serve()
+	case 4:
+		s.nats.process.kill()
+		pause()
+		s.nats.start()
+	case 5: // a power cut: both, and a worker
+		s.house.server.kill()
+		s.nats.process.kill()
+		s.workers[0].kill()
+		s.house.frozen[s.workers[0].pid()] = time.Now()
+		s.workers = s.workers[1:]
+		pause()
+		s.nats.start()
+		s.house.serve()
+		s.hire()
+	}
+}
+
+// fell kills a worker, or freezes it for some time. Another takes its place; one that wakes up works on.
+func (s *storm) fell(i int, freeze bool) {
+	w := s.workers[i]
+	s.workers = append(s.workers[:i:i], s.workers[i+1:]...)
+	s.hire()
+	if !freeze {
+		w.kill()
+		s.house.frozen[w.pid()] = time.Now()
+		return
+	}
+	s.house.frozen[w.pid()] = time.Now()
+	w.freeze(s.t)
+	sleeps := time.Duration(s.dice.IntN(20)) * time.Second
+	time.AfterFunc(sleeps, func() { _ = w.cmd.Process.Signal(syscall.SIGCONT) })
+}
