@@ -31,6 +31,10 @@ fuzz time="30s":
     go test ./jobs -run '^$' -fuzz FuzzDecodeEnvelopes -fuzztime {{time}}
     go test ./bus/natsbus -run '^$' -fuzz Fuzz -fuzztime {{time}}
 
+# the schedule engine beside others: answers and times
+peers:
+    cd jobs/schedule/peers && go test . && go test -run TestFigures -figures -v .
+
 # build the program into bin/
 build:
     go build -trimpath -o bin/carillon ./cmd/carillon
