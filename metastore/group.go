@@ -7,8 +7,9 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Group lets concurrent callers share commits, without a timer: while as many commits are in flight as may be, the
-// next one grows. A caller alone on an idle store waits for nobody.
+// Group lets concurrent callers share commits, without a timer: while one commit is in flight, the next one grows.
+// A caller alone on an idle store waits for nobody. Only what is large already sets out beside a commit that is in
+// flight: more small ones at once would each be smaller, and cost more together.
 type Group struct {
 	commit   func([]jobs.Envelope) []Result
 	most     int
@@ -16,8 +17,12 @@ type Group struct {
 
 	mu      sync.Mutex
 	waiting []*share
+	size    int // commands that wait
 	busy    int
 }
+
+// large is the part of a full commit that does not wait for the one in flight.
+const large = 8
 
 // share is one caller's part of a commit.
 type share struct {
@@ -43,7 +48,8 @@ func (g *Group) Apply(ctx context.Context, batch []jobs.Envelope) []Result {
 	s := &share{batch: batch, done: make(chan struct{})}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, s)
-	if g.busy < g.inFlight {
+	g.size += len(batch)
+	if g.busy == 0 || g.busy < g.inFlight && g.size >= g.most/large {
 		g.busy++
 		go g.run()
 	}
@@ -60,7 +66,7 @@ func (g *Group) Apply(ctx context.Context, batch []jobs.Envelope) []Result {
 func (g *Group) run() {
 	for {
 		g.mu.Lock()
-		if len(g.waiting) == 0 {
+		if len(g.waiting) == 0 || g.busy > 1 && g.size < g.most/large {
 			g.busy--
 			g.mu.Unlock()
 			return
@@ -72,6 +78,7 @@ func (g *Group) run() {
 		}
 		shares := g.waiting[:n:n]
 		g.waiting = g.waiting[n:]
+		g.size -= size
 		g.mu.Unlock()
 
 		all := shares[0].batch

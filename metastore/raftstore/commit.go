@@ -26,14 +26,16 @@ type proposed struct {
 	future raft.ApplyFuture
 }
 
-// commit stamps a batch, logs it and answers when it is applied. The group calls it for one commit after the other:
-// more of them under way at once would only make each smaller.
+// commit stamps a batch, logs it and answers when it is applied. Of two at once, the one that is stamped first is
+// logged first.
 func (s *Store) commit(batch []jobs.Envelope) []metastore.Result {
 	if err := s.leading.over(); err != nil {
 		return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %v", err))
 	}
+	s.order.Lock()
 	s.last = metastore.Stamp(batch, s.cfg.Now(), s.last)
 	parts := s.propose(nil, batch)
+	s.order.Unlock()
 	if len(parts) == 1 {
 		return answer(parts[0])
 	}

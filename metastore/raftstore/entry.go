@@ -18,6 +18,8 @@ const (
 	// to find out.
 	maxEntry    = 4 << 20
 	maxCommands = 4096
+	// commitsInFlight is how many entries may be under way at once, if they are large.
+	commitsInFlight = 2
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

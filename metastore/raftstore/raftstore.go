@@ -95,7 +95,8 @@ type Store struct {
 
 	standForElection func()
 
-	last time.Time // of the last commit; the group's alone
+	order sync.Mutex // what is stamped first is logged first
+	last  time.Time  // of the last commit
 
 	stop     context.CancelFunc
 	duties   sync.WaitGroup
@@ -145,7 +146,7 @@ func (s *Store) open() (err error) {
 	s.reads = engine
 	s.machine = &machine{engine: engine, archive: s.archive, fail: s.fail,
 		bounds: &bounds{after: c.SnapshotAfter, trailing: c.Trailing, due: make(chan struct{}, 1)}}
-	s.group = metastore.NewGroup(maxCommands, 1, s.commit)
+	s.group = metastore.NewGroup(maxCommands, commitsInFlight, s.commit)
 
 	to := logger{Logger: c.Logger}
 	snapshots, err := raft.NewFileSnapshotStoreWithLogger(c.Dir, keptSnapshots, to)
