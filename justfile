@@ -31,6 +31,14 @@ fuzz time="30s":
     go test ./jobs -run '^$' -fuzz FuzzDecodeEnvelopes -fuzztime {{time}}
     go test ./bus/natsbus -run '^$' -fuzz Fuzz -fuzztime {{time}}
 
+# real processes that are killed, frozen and cut off, as long and as rough as docs/guarantees.md says (half an hour)
+kill *args:
+    CARILLON_LONG=1 go test -count=1 -timeout 60m -v ./cmd/carillon/processtest {{args}}
+
+# the figures of docs/benchmarks.md: batch latency delayed onekey heap flood, or all
+bench *scenarios="all":
+    cd bench && go build -o ../bin/bench . && ../bin/bench {{scenarios}}
+
 # the schedule engine beside others: answers and times
 peers:
     cd jobs/schedule/peers && go test . && go test -run TestFigures -figures -v .
