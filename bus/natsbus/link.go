@@ -85,7 +85,11 @@ func (b *Bus) connected(nc *nats.Conn) {
 		b.link.fall(ended{bus.ErrClosed})
 		return
 	}
-	b.log.Info("bus connected", "server", nc.ConnectedUrlRedacted(), "version", nc.ConnectedServerVersion())
+	server := nc.ConnectedUrlRedacted()
+	if nc.Opts.InProcessServer != nil {
+		server = "in this process" // the URL is one that was never dialled
+	}
+	b.log.Info("bus connected", "server", server, "version", nc.ConnectedServerVersion())
 }
 
 func (b *Bus) disconnected(_ *nats.Conn, err error) {

@@ -48,6 +48,9 @@ func TestDev(t *testing.T) {
 	told := time.Now()
 	dev.stop(t, syscall.SIGTERM)
 	t.Logf("it stopped after %v", time.Since(told))
+	if dev.out.says("127.0.0.1:4222") {
+		t.Errorf("it speaks of an address that it was not given: %s", dev.out)
+	}
 
 	h.develop(path, args)
 	h.dial()

@@ -103,10 +103,10 @@ func (l *load) repeat(most int) (repeated int) {
 }
 
 // mixture is what the client of a busy system asks for: most runs at once, some later, some under a key that others
-// use as well, some that must wait for each other.
+// use as well, some that must wait for each other, some that take long.
 func mixture(n int) (jobs.Create, error) {
 	var how []jobs.How
-	job := plainJob
+	job, millis := plainJob, rand.N(20)
 	switch n % 10 {
 	case 1:
 		how = append(how, jobs.After(time.Duration(rand.N(3000))*time.Millisecond))
@@ -114,8 +114,10 @@ func mixture(n int) (jobs.Create, error) {
 		how = append(how, jobs.Unique(fmt.Sprintf("u%d", n/50))) // five wishes of a quarter of a second
 	case 5:
 		job = threeJob
+	case 9:
+		millis = 200 + rand.N(800)
 	}
-	w, err := job.Wish(task{Number: n, Millis: rand.N(20)}, how...)
+	w, err := job.Wish(task{Number: n, Millis: millis}, how...)
 	if n%10 == 7 {
 		// Two wishes within a moment are one: the same key, and the same words.
 		w.Idempotency, w.Args = fmt.Sprintf("i%d", n/20), []byte(`{}`)
