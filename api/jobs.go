@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
@@ -144,6 +146,9 @@ func (a *API) nextFires(ctx context.Context, in *nextInput) (*struct{ Body nextF
 		edit.Set.Zone = &in.Zone
 	}
 	job, err := a.ops.Preview(ctx, who(ctx), edit, in.N)
+	if at, ok := errors.AsType[*schedule.Error](err); ok {
+		return nil, badSchedule("query", err, at)
+	}
 	if err != nil {
 		return nil, err
 	}

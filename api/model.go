@@ -78,6 +78,8 @@ type Policy struct {
 	Zone           *string    `json:"zone,omitempty" maxLength:"100" doc:"IANA name." example:"Europe/Berlin"`
 	Start          *time.Time `json:"start,omitempty" doc:"No run before."`
 	End            *time.Time `json:"end,omitempty" doc:"No run after."`
+	Gap            *string    `json:"gap,omitempty" enum:"after,before,skip" doc:"When it is due if clocks skip its time of day."`
+	Twice          *string    `json:"twice,omitempty" enum:"first,second,both" doc:"When it is due if its time of day comes twice."`
 	Args           *Object    `json:"args,omitempty" doc:"Default arguments."`
 	MaxConcurrency *int       `json:"maxConcurrency,omitempty" minimum:"0" maximum:"1000000" doc:"Runs at the same time; 0 = no limit."`
 	Limits         *[]Limit   `json:"limits,omitempty" maxItems:"8" nullable:"false" doc:"Slots shared with other jobs, by name."`
@@ -98,7 +100,7 @@ type Policy struct {
 func (p *Policy) settings() jobs.Settings {
 	s := jobs.Settings{
 		Name: p.Name, Description: p.Description, Tags: p.Tags, Schedule: p.Schedule, Zone: p.Zone,
-		Start: instant(p.Start), End: instant(p.End),
+		Start: instant(p.Start), End: instant(p.End), Gap: (*jobs.Gap)(p.Gap), Twice: (*jobs.Twice)(p.Twice),
 		MaxConcurrency: p.MaxConcurrency, Retries: p.Retries, Priority: p.Priority, Disabled: p.Disabled,
 		RetryDelay: (*time.Duration)(p.RetryDelay), RetryDelayMax: (*time.Duration)(p.RetryDelayMax),
 		Timeout: (*time.Duration)(p.Timeout), StartWithin: (*time.Duration)(p.StartWithin),
@@ -134,7 +136,7 @@ func policy(p *jobs.Policy) Policy {
 	}
 	return Policy{
 		Name: &p.Name, Description: &p.Description, Tags: &tags, Schedule: &p.Schedule, Zone: &p.Zone,
-		Start: when(p.Start), End: when(p.End), Args: object(p.Args), Limits: &limits,
+		Start: when(p.Start), End: when(p.End), Gap: (*string)(&p.Gap), Twice: (*string)(&p.Twice), Args: object(p.Args), Limits: &limits,
 		MaxConcurrency: &p.MaxConcurrency, Retries: &p.Retries, Priority: &p.Priority, Disabled: &p.Disabled,
 		RetryDelay: (*Duration)(&p.RetryDelay), RetryDelayMax: (*Duration)(&p.RetryDelayMax),
 		Timeout: (*Duration)(&p.Timeout), StartWithin: (*Duration)(&p.StartWithin),

@@ -105,8 +105,7 @@ func problemOf(ctx context.Context, log *slog.Logger, err error) *Problem {
 		faults = append(faults, Fault{Location: itemLocation(item.Index), Message: text(item.Err)})
 	}
 	if at, ok := errors.AsType[*schedule.Error](err); ok {
-		faults = append(faults, Fault{Location: "body.schedule", Message: at.Reason, Offset: &at.Offset})
-		return problem(http.StatusUnprocessableEntity, codeInvalid, err.Error(), faults...)
+		return badSchedule("body", err, at)
 	}
 	if refusal, ok := errors.AsType[*jobs.Refusal](err); ok {
 		if r, known := refusals[refusal.Code]; known {
@@ -123,6 +122,19 @@ func problemOf(ctx context.Context, log *slog.Logger, err error) *Problem {
 	}
 	log.ErrorContext(ctx, "request failed", "err", err)
 	return internal()
+}
+
+// badSchedule points at what is wrong with a schedule, in the part of the request that it came in. A field of cron is
+// a place in the text of the schedule.
+func badSchedule(in string, err error, at *schedule.Error) *Problem {
+	fault := Fault{Location: in + ".schedule", Message: at.Field + ": " + at.Reason, Offset: &at.Offset}
+	switch at.Field {
+	case "expression":
+		fault.Message = at.Reason
+	case "zone", "start", "end":
+		fault.Location, fault.Message = in+"."+at.Field, at.Reason
+	}
+	return problem(http.StatusUnprocessableEntity, codeInvalid, err.Error(), fault)
 }
 
 // text is what may be told of an error in a list of faults.

@@ -47,6 +47,27 @@ const (
 	MisfireSkip Misfire = "skip"      // none of them fires
 )
 
+// Gap says when a job is due whose time of day clocks skip, where its schedule names hour and minute as numbers.
+type Gap string
+
+// The answers to a missing time of day.
+const (
+	GapAfter  Gap = "after"  // once, right after the gap
+	GapBefore Gap = "before" // once, in the last second before it
+	GapSkip   Gap = "skip"   // not that day
+)
+
+// Twice says when a job is due whose time of day comes twice because clocks go back, where its schedule names hour and
+// minute as numbers.
+type Twice string
+
+// The answers to a time of day that comes twice.
+const (
+	TwiceFirst  Twice = "first"
+	TwiceSecond Twice = "second"
+	TwiceBoth   Twice = "both"
+)
+
 // OnLost says what becomes of a run whose worker died.
 type OnLost string
 
@@ -80,6 +101,8 @@ type Settings struct {
 	Zone           *string          `json:"zone,omitempty"`
 	Start          *time.Time       `json:"start,omitempty"`
 	End            *time.Time       `json:"end,omitempty"`
+	Gap            *Gap             `json:"gap,omitempty"`
+	Twice          *Twice           `json:"twice,omitempty"`
 	Args           *json.RawMessage `json:"args,omitempty"`
 	MaxConcurrency *int             `json:"maxConcurrency,omitempty"` // 0 = no limit
 	Limits         *[]Limit         `json:"limits,omitempty"`
@@ -102,6 +125,8 @@ type Policy struct {
 	Tags              []string
 	Schedule, Zone    string
 	Start, End        time.Time
+	Gap               Gap
+	Twice             Twice
 	Args              json.RawMessage
 	MaxConcurrency    int
 	Limits            []Limit
@@ -116,6 +141,12 @@ type Policy struct {
 	Priority          int
 	StartWithin       time.Duration
 	Disabled          bool
+}
+
+// SameTimes says that p and q are due at the same times: nothing differs that makes up the schedule.
+func (p *Policy) SameTimes(q *Policy) bool {
+	return p.Schedule == q.Schedule && p.Zone == q.Zone && p.Start.Equal(q.Start) && p.End.Equal(q.End) &&
+		p.Gap == q.Gap && p.Twice == q.Twice
 }
 
 // Held says that a job does not fire, who said so, why, and until when (zero: until resumed).
@@ -197,7 +228,8 @@ func (g *Global) Late() time.Duration {
 
 // builtin is what holds when nobody says anything.
 func builtin(k Kind) Policy {
-	p := Policy{Overlap: OverlapQueue, Timeout: time.Hour, OnLost: LostRetry, LeaseLost: LeaseContinue, Misfire: MisfireOnce, RetryDelayMax: time.Hour}
+	p := Policy{Gap: GapAfter, Twice: TwiceFirst, Overlap: OverlapQueue, Timeout: time.Hour, OnLost: LostRetry,
+		LeaseLost: LeaseContinue, Misfire: MisfireOnce, RetryDelayMax: time.Hour}
 	if k == Recurring {
 		p.MaxConcurrency, p.Overlap = 1, OverlapSkip
 	}
@@ -254,6 +286,12 @@ func (s *Settings) Check() error {
 	}
 	if s.Zone != nil && len(*s.Zone) > MaxZone {
 		return Invalid("time zone has %d bytes, at most %d are allowed", len(*s.Zone), MaxZone)
+	}
+	if err := oneOf("gap", s.Gap, GapAfter, GapBefore, GapSkip); err != nil {
+		return err
+	}
+	if err := oneOf("twice", s.Twice, TwiceFirst, TwiceSecond, TwiceBoth); err != nil {
+		return err
 	}
 	if s.Tags != nil {
 		if len(*s.Tags) > MaxTags {

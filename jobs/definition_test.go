@@ -42,6 +42,7 @@ func TestSettingsAtTheirLimits(t *testing.T) {
 		{Limits: limits(slices.Repeat([]Limit{{"l", 1}}, 8)...)},
 		{Start: at(1970), End: at(2199)}, {Start: at(2030), End: at(2030)}, {End: at(1999)}, {Start: &time.Time{}},
 		{Overlap: new(OverlapSkip), OnLost: new(LostFail), LeaseLost: new(LeaseCancel), Misfire: new(MisfireAll)},
+		{Gap: new(GapSkip), Twice: new(TwiceBoth)},
 	} {
 		if err := good.Check(); err != nil {
 			t.Errorf("%v: %v", good.Given(), err)
@@ -77,6 +78,8 @@ func TestSettingsAtTheirLimits(t *testing.T) {
 		{"overlap, empty", Settings{Overlap: new(Overlap(""))}, []string{"overlap"}},
 		{"on lost", Settings{OnLost: new(OnLost(strings.Repeat("x", 1<<20)))}, []string{"on lost", "retry", "fail"}},
 		{"lease lost", Settings{LeaseLost: new(LeaseLost("x"))}, []string{"lease lost", "continue", "cancel"}},
+		{"gap", Settings{Gap: new(Gap("x"))}, []string{"gap", "after", "before", "skip"}},
+		{"twice", Settings{Twice: new(Twice(""))}, []string{"twice", "first", "second", "both"}},
 		{"misfire", Settings{Misfire: new(Misfire("x"))}, []string{"misfire", "fire_once", "fire_all", "skip"}},
 		{"start in year 1", Settings{Start: new(time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC))}, []string{"start", "1970", "2199"}},
 		{"end in year 9999", Settings{End: at(9999)}, []string{"end", "9999", "2199"}},

@@ -51,6 +51,8 @@ type Options struct {
 	TimeZone string        // IANA name; default UTC
 	Start    time.Time     // no run before
 	End      time.Time     // no run after
+	Gap      Gap           // when clocks skip its time of day; default after
+	Twice    Twice         // when its time of day comes twice; default first
 	Args     any           // default arguments
 
 	MaxConcurrency int           // runs at the same time; None = no limit; default 1 if recurring, none if triggered
@@ -149,6 +151,7 @@ func given[T comparable](v T) *T {
 func (o Options) settings() (Settings, error) {
 	s := Settings{
 		Name: given(o.Name), Description: given(o.Description), Zone: given(o.TimeZone),
+		Gap: given(o.Gap), Twice: given(o.Twice),
 		MaxConcurrency: given(o.MaxConcurrency), Overlap: given(o.Overlap), Retries: given(o.Retries),
 		RetryDelay: given(o.RetryDelay), RetryDelayMax: given(o.RetryDelayMax), Timeout: given(o.Timeout),
 		OnLost: given(o.OnLost), LeaseLost: given(o.LeaseLost), Misfire: given(o.Misfire), Priority: given(o.Priority),

@@ -45,6 +45,8 @@ func TestOptionsBecomeSettings(t *testing.T) {
 		Tags              []string
 		TimeZone          string
 		Start, End        time.Time
+		Gap               Gap
+		Twice             Twice
 		MaxConcurrency    int
 		Limits            []Limit
 		Overlap           Overlap

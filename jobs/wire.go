@@ -103,6 +103,8 @@ func wireSettings(c *coder, s *Settings) {
 	some(c, &s.Priority, signed)
 	some(c, &s.StartWithin, signed)
 	some(c, &s.Disabled, (*coder).bool)
+	some(c, &s.Gap, text)
+	some(c, &s.Twice, text)
 }
 
 func wirePolicy(c *coder, p *Policy) {
@@ -127,6 +129,8 @@ func wirePolicy(c *coder, p *Policy) {
 	signed(c, &p.Priority)
 	signed(c, &p.StartWithin)
 	c.bool(&p.Disabled)
+	text(c, &p.Gap)
+	text(c, &p.Twice)
 }
 
 func wireHeld(c *coder, p *Held) {

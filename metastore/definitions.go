@@ -13,8 +13,7 @@ import (
 func (c *change) changed(d *jobs.Definition, before *jobs.Definition) {
 	g := c.global()
 	d.Policy, d.Defaults = d.Resolve(g), g.Revision
-	if before != nil && (d.Policy.Schedule != before.Policy.Schedule || d.Policy.Zone != before.Policy.Zone ||
-		!d.Policy.Start.Equal(before.Policy.Start) || !d.Policy.End.Equal(before.Policy.End)) {
+	if before != nil && !d.Policy.SameTimes(&before.Policy) {
 		d.Cursor, d.Anchor = c.at, c.at // a new schedule says nothing about the past
 	}
 	d.Revision++

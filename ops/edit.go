@@ -64,8 +64,7 @@ func (o *Ops) edited(d *jobs.Definition, g *jobs.Global, k jobs.Edit) *jobs.Defi
 	after := *d
 	after.Edits = k.Set.Over(d.Edits.Without(k.Clear))
 	after.Policy = after.Resolve(g)
-	before := &d.Policy
-	if p := &after.Policy; p.Schedule != before.Schedule || p.Zone != before.Zone || !p.Start.Equal(before.Start) || !p.End.Equal(before.End) {
+	if !after.Policy.SameTimes(&d.Policy) {
 		after.Anchor = o.Now()
 	}
 	return &after
@@ -78,9 +77,9 @@ func (o *Ops) checkSchedule(ctx context.Context, who Who, d *jobs.Definition, k 
 		return err
 	}
 	after := o.edited(d, global, k)
-	p, before := &after.Policy, &d.Policy
+	p := &after.Policy
 	switch {
-	case p.Schedule == before.Schedule && p.Zone == before.Zone && p.Start.Equal(before.Start):
+	case p.SameTimes(&d.Policy):
 		return nil
 	case d.Kind == jobs.Triggered && p.Schedule != "":
 		return jobs.Refuse(jobs.Conflict, "job %s is triggered: it has no schedule", d.Key)

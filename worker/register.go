@@ -37,27 +37,17 @@ func (w *Worker) prepare(j jobs.Job) (*job, error) {
 // checkSchedule reads the schedule once, so that a mistake in it stops the program that makes it and points to
 // the place. One that has run out is no mistake: an old program may be started again.
 func (w *Worker) checkSchedule(d jobs.Declaration) error {
-	s := d.Code
-	spec := schedule.Spec{Key: string(w.config.Tenant) + "/" + string(d.Key)}
-	if s.Zone != nil {
-		spec.Zone = *s.Zone
-	}
-	if s.Schedule == nil || *s.Schedule == "" {
-		spec.Expr = "@daily" // nothing to check but the zone, which waits for a schedule from elsewhere
-		if _, err := schedule.Parse(spec); err != nil {
+	def := jobs.Definition{Tenant: w.config.Tenant, Key: d.Key, Kind: d.Kind, Code: d.Code}
+	def.Policy = def.Resolve(&jobs.Global{})
+	if def.Policy.Schedule == "" {
+		def.Policy.Schedule = "@daily" // nothing to check but the zone, which waits for a schedule from elsewhere
+		if err := schedule.Check(&def); err != nil {
 			return fmt.Errorf("job %s: %w", d.Key, err)
 		}
 		return nil
 	}
-	spec.Expr = *s.Schedule
-	if s.Start != nil {
-		spec.Start = *s.Start
-	}
-	if s.End != nil {
-		spec.End = *s.End
-	}
-	if _, err := schedule.Parse(spec); err != nil {
-		return fmt.Errorf("job %s: schedule %q: %w", d.Key, *s.Schedule, err)
+	if err := schedule.Check(&def); err != nil {
+		return fmt.Errorf("job %s: schedule %q: %w", d.Key, def.Policy.Schedule, err)
 	}
 	return nil
 }

@@ -1,6 +1,10 @@
 package schedule
 
-import "github.com/carillon-scheduler/carillon/jobs"
+import (
+	"errors"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
 
 // Of is the schedule of a job as the store remembers it, or nil if it has none. A schedule that has run out since
 // it was written is no error: it is finished.
@@ -8,7 +12,11 @@ func Of(d *jobs.Definition) (*Schedule, error) {
 	if d.Policy.Schedule == "" {
 		return nil, nil
 	}
-	return Reopen(specOf(d))
+	spec, err := specOf(d)
+	if err != nil {
+		return nil, err
+	}
+	return Reopen(spec)
 }
 
 // Check says what is wrong with the schedule of a job that is about to be written at d.Anchor, or nil.
@@ -16,11 +24,16 @@ func Check(d *jobs.Definition) error {
 	if d.Policy.Schedule == "" {
 		return nil
 	}
-	_, err := Parse(specOf(d))
+	spec, err := specOf(d)
+	if err != nil {
+		return err
+	}
+	_, err = Parse(spec)
 	return err
 }
 
-func specOf(d *jobs.Definition) Spec {
+func specOf(d *jobs.Definition) (Spec, error) {
 	p := &d.Policy
-	return Spec{Expr: p.Schedule, Zone: p.Zone, Start: p.Start, End: p.End, Anchor: d.Anchor, Key: string(d.Tenant) + "/" + string(d.Key)}
+	s := Spec{Expr: p.Schedule, Zone: p.Zone, Start: p.Start, End: p.End, Anchor: d.Anchor, Key: string(d.Tenant) + "/" + string(d.Key)}
+	return s, errors.Join(s.Gap.UnmarshalText([]byte(p.Gap)), s.Overlap.UnmarshalText([]byte(p.Twice)))
 }
