@@ -19,12 +19,12 @@ func TestOneAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.quiet(30 * time.Second)
+	h.quiet(time.Minute)
 	took := time.Since(asking)
 	t.Logf("a thousand runs, one at a time, took %v", took)
 	promised := 5 * time.Second
 	if !long {
-		promised *= 3 // the machine may be busy with other tests
+		promised *= 6 // the machine may be busy with other tests
 	}
 	if took > promised {
 		t.Errorf("that is more than %v", promised)
