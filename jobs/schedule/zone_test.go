@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -34,8 +35,15 @@ var transitionZones = strings.Fields(`
 	Pacific/Tongatapu`)
 
 // transitions lists the changes of a zone's offset in 2000-2040, from the
-// standard library alone.
+// standard library alone. It looks at every hour, but only once.
 func transitions(location *time.Location) []int64 {
+	list, _ := transitionsSeen.LoadOrStore(location.String(), sync.OnceValue(func() []int64 { return findTransitions(location) }))
+	return list.(func() []int64)()
+}
+
+var transitionsSeen sync.Map
+
+func findTransitions(location *time.Location) []int64 {
 	var list []int64
 	hour := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 	end := time.Date(2041, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
