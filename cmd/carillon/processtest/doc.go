@@ -10,5 +10,5 @@
 // these. house_test.go is a scheduler with its workers, program_test.go a process and its life.
 //
 // `go test ./...` runs each test in a short form; with CARILLON_LONG=1 in the environment they take as long as the
-// promise says.
+// promise says. They need a Unix: elsewhere a process cannot be frozen.
 package processtest
