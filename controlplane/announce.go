@@ -56,9 +56,9 @@ func (cp *ControlPlane) announce(results []metastore.Result) {
 	for i := range results {
 		if results[i].Err == nil && !results[i].Existing {
 			cp.remember(&results[i].Effect)
-			cp.feed.note(&results[i].Effect)
 		}
 	}
+	cp.feed.note(results)
 	for _, s := range stops {
 		if err := cp.cfg.Bus.Signal(context.Background(), s); err != nil {
 			cp.log.Debug("a cancel was not signalled; the next beat tells it", "worker", s.To, "err", err)

@@ -226,13 +226,14 @@ func (c *catalog) place(e *entry) {
 	}
 }
 
-// dueBy takes up to limit entries that are due at now out of the heap (put brings them back), and says when the
-// next one is due after those.
+// dueBy takes up to limit entries that are due at now out of the heap, and says when the next one is due after
+// those. It answers with copies: the catalog may learn of a change while they are decided about.
 func (c *catalog) dueBy(now time.Time, limit int) (due []*entry, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.due) > 0 && len(due) < limit && !c.due[0].next.After(now) {
-		due = append(due, heap.Pop(&c.due).(*entry))
+		e := *heap.Pop(&c.due).(*entry)
+		due = append(due, &e)
 	}
 	if len(c.due) > 0 {
 		next = c.due[0].next
@@ -248,8 +249,9 @@ func (c *catalog) back(e *entry, now *jobs.Definition) {
 		c.put(now)
 		return
 	}
-	c.pending[e.def.Ref()] = true
-	if c.entries[e.def.Ref()] == e {
+	ref := e.def.Ref()
+	c.pending[ref] = true
+	if e := c.entries[ref]; e != nil {
 		c.place(e)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // feed tells dashboards and waiting clients what changed. It holds names, never data: who is told reads for itself,
@@ -31,29 +32,39 @@ const feedMost = 256
 
 func (f *feed) init() { f.listeners = map[*listener]bool{} }
 
-func (f *feed) note(e *jobs.Effect) {
+// note follows the effects of a commit.
+func (f *feed) note(results []metastore.Result) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for l := range f.listeners {
-		for _, in := range e.Instances {
-			if in.Tenant != l.tenant && l.tenant != "*" || l.seen[in.ID] {
-				continue
+		for i := range results {
+			if results[i].Err == nil && !results[i].Existing {
+				l.note(&results[i].Effect)
 			}
-			if len(l.news.Instances) >= feedMost {
-				l.news.Many = true
-				continue
-			}
+		}
+		if n := &l.news; len(n.Instances) > 0 || len(n.Keys) > 0 || n.Global || n.Many {
+			poke(l.wake)
+		}
+	}
+}
+
+func (l *listener) note(e *jobs.Effect) {
+	for _, in := range e.Instances {
+		switch {
+		case in.Tenant != l.tenant && l.tenant != "*":
+		case len(l.news.Instances) >= feedMost:
+			l.news.Many = true
+		case !l.seen[in.ID]:
 			l.seen[in.ID] = true
 			l.news.Instances = append(l.news.Instances, in.ID)
 		}
-		for _, d := range e.Definitions {
-			if (d.Tenant == l.tenant || l.tenant == "*") && len(l.news.Keys) < feedMost {
-				l.news.Keys = append(l.news.Keys, d.Key)
-			}
-		}
-		l.news.Global = l.news.Global || e.Global != nil
-		poke(l.wake)
 	}
+	for _, d := range e.Definitions {
+		if (d.Tenant == l.tenant || l.tenant == "*") && len(l.news.Keys) < feedMost {
+			l.news.Keys = append(l.news.Keys, d.Key)
+		}
+	}
+	l.news.Global = l.news.Global || e.Global != nil
 }
 
 // Watch calls fn with what changed in a tenant ("*" = in all), until ctx ends; changes that come while fn works are

@@ -97,7 +97,9 @@ func (w *Worker) through(living context.Context, a *attempt) *jobs.Finish {
 	if a.in.Terms.LeaseLost == jobs.LeaseCancel {
 		go w.guard(ctx, a)
 	}
-	w.log.Debug("attempt begun", "key", a.key, "instance", a.ID, "attempt", a.Attempt)
+	if w.log.Enabled(ctx, slog.LevelDebug) { // naming the facts costs more than a run that does nothing
+		w.log.Debug("attempt begun", "key", a.key, "instance", a.ID, "attempt", a.Attempt)
+	}
 
 	answers := make(chan answer, 1)
 	w.crew.do(func() {

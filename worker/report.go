@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -82,7 +83,9 @@ func (w *Worker) finish(ctx context.Context, ends []conclusion, known func(a *at
 		a, f := ends[i].a, &ends[i].f
 		if r.Err == nil {
 			w.held.count(f.Outcome)
-			w.log.Debug("attempt ended", "key", a.key, "instance", a.ID, "attempt", a.Attempt, "outcome", f.Outcome)
+			if w.log.Enabled(ctx, slog.LevelDebug) {
+				w.log.Debug("attempt ended", "key", a.key, "instance", a.ID, "attempt", a.Attempt, "outcome", f.Outcome)
+			}
 			known(a, false)
 			return
 		}
