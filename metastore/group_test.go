@@ -1,0 +1,106 @@
+package metastore
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// slow is a committer that takes a second and remembers how large its commits were, and how many ran at a time.
+type slow struct {
+	enter         chan struct{} // holds one token: whoever has it may look at the rest
+	sizes         []int
+	running, peak int
+}
+
+func (s *slow) commit(batch []jobs.Envelope) []Result {
+	<-s.enter
+	s.sizes = append(s.sizes, len(batch))
+	s.running++
+	s.peak = max(s.peak, s.running)
+	s.enter <- struct{}{}
+	time.Sleep(time.Second)
+	<-s.enter
+	s.running--
+	s.enter <- struct{}{}
+	results := make([]Result, len(batch))
+	for i := range batch { // answers tell whose they are
+		results[i].Err = jobs.Refuse(jobs.Conflict, "%s", batch[i].Actor)
+	}
+	return results
+}
+
+func newSlow() *slow {
+	s := &slow{enter: make(chan struct{}, 1)}
+	s.enter <- struct{}{}
+	return s
+}
+
+func letters(actor string, n int) []jobs.Envelope {
+	batch := make([]jobs.Envelope, n)
+	for i := range batch {
+		batch[i].Actor = actor
+	}
+	return batch
+}
+
+func TestGroupSharesCommits(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		callers int
+		each    int
+		took    time.Duration
+		commits int
+		peak    int
+	}{
+		{"one alone waits for nobody", 1, 1, time.Second, 1, 1},
+		{"small ones wait for the one in flight, and go together", 12, 1, 2 * time.Second, 2, 1},
+		{"a large one goes beside it", 4, 40, 2 * time.Second, 3, 2},
+		{"no commit is larger than it may be", 5, 60, 3 * time.Second, 5, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSlow()
+				g := NewGroup(100, 2, s.commit)
+				begin := time.Now()
+				done := make(chan struct{})
+				for i := range tt.callers {
+					actor := string(rune('a' + i))
+					go func() {
+						defer func() { done <- struct{}{} }()
+						for _, r := range g.Apply(t.Context(), letters(actor, tt.each)) {
+							if r.Err.Error() != actor {
+								t.Errorf("%s got the answer of %s", actor, r.Err)
+							}
+						}
+					}()
+					synctest.Wait() // in this order
+				}
+				for range tt.callers {
+					<-done
+				}
+				if took := time.Since(begin); took != tt.took || len(s.sizes) != tt.commits || s.peak != tt.peak {
+					t.Errorf("took %v in commits of %v, %d at a time; want %v, %d commits, %d at a time", took, s.sizes, s.peak, tt.took, tt.commits, tt.peak)
+				}
+			})
+		})
+	}
+}
+
+func TestGroupSaysWhatIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGroup(100, 1, newSlow().commit)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if r := g.Apply(ctx, letters("a", 2)); jobs.CodeOf(r[0].Err) != jobs.Unknown || jobs.CodeOf(r[1].Err) != jobs.Unknown {
+			t.Errorf("a caller who lost patience is told %v", r[0].Err)
+		}
+		if r := g.Apply(ctx, letters("a", 1)); jobs.CodeOf(r[0].Err) != jobs.Unavailable {
+			t.Errorf("a caller without time is told %v", r[0].Err)
+		}
+		time.Sleep(2 * time.Second)
+	})
+}
