@@ -63,6 +63,15 @@ func NewID(now time.Time) ID {
 	return id.version(7)
 }
 
+// Made is when NewID made the ID, to a millisecond, by the clock it was given; false if something else made it.
+func (id ID) Made() (time.Time, bool) {
+	if id[6]>>4 != 7 {
+		return time.Time{}, false
+	}
+	ms := uint64(binary.BigEndian.Uint16(id[0:]))<<32 | uint64(binary.BigEndian.Uint32(id[2:]))
+	return time.UnixMilli(int64(ms)).UTC(), true
+}
+
 // DueID is the ID of the instance that belongs to one due time of a recurring job. The same due time has the
 // same ID on every node, for ever: creating it twice is creating it once.
 func DueID(tenant Tenant, job ID, due time.Time, shard, replay uint32) ID {

@@ -17,7 +17,7 @@ const enqueueTimeout = 10 * time.Second
 
 // Apply applies a batch of commands. Concurrent callers share entries of the log.
 func (s *Store) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
-	return metastore.Checked(batch, func(batch []jobs.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
+	return metastore.Admitted(ctx, s, s.cfg.Now(), batch, func(batch []jobs.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
 }
 
 // proposed is a part of a batch that raft has been given.

@@ -203,7 +203,7 @@ func (s *Store) Lead(ctx context.Context, lead func(ctx context.Context, term ui
 			}
 			continue
 		}
-		s.cfg.Logger.Info("leading", "node", s.cfg.Node, "term", term)
+		s.cfg.Logger.Debug("leading", "node", s.cfg.Node, "term", term)
 		err := s.leadOnce(ctx, term, changed, lead)
 		if ctx.Err() != nil || err != nil {
 			return err
