@@ -3,8 +3,6 @@ package carillon
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"net/url"
 	"strings"
 
 	"github.com/carillon-scheduler/carillon/bus"
@@ -21,23 +19,31 @@ type Worker struct {
 	bus bus.Bus
 }
 
-// NewWorker connects to a bus and makes a worker there. The url is nats://host:4222, or tls:// for a secured
-// connection; with user and password before an @ if the server asks for them, and with commas between several
-// servers. It is an error if none of them answers now; a connection that is lost later is taken up again, for as
-// long as it takes.
+// NewWorker connects to a bus and makes a worker there. The url says where, by which token, and whom to trust:
 //
-// What an address cannot say (certificates, credential files, another store) is said by making the parts oneself:
-// natsbus.Connect, busstore.New, worker.New.
+//	nats://127.0.0.1:4222                               one that asks nobody
+//	tls://carillon_default_..._...@bus.example:4222     a token before the @
+//	tls://bus.example:4222?token-file=/run/token        a token in a file, which only its owner may read
+//	tls://bus.example:4222?ca=/etc/carillon/ca.pem      certificates that the system does not know
+//
+// User and password before the @ are for NATS servers with users of their own. Several servers are named with commas
+// between them; what is asked for behind the ? of one holds for all. It is an error if none of them answers now; a
+// connection that is lost later is taken up again, for as long as it takes. A token goes over nats:// in the clear if
+// the server does not insist on TLS; tls:// insists on it.
+//
+// What an address cannot say (credential files, client certificates, another store) is said by making the parts
+// oneself: natsbus.Connect, busstore.New, worker.New.
 func NewWorker(url string, cfg worker.Config, js ...jobs.Job) (*Worker, error) {
 	as, err := cfg.Principal()
 	if err != nil {
 		return nil, fmt.Errorf("carillon: %w", err)
 	}
-	b, err := connect(url, as, cfg.Logger)
+	b, err := connect(url, natsbus.Config{As: as, Logger: cfg.Logger})
 	if err != nil {
 		return nil, err
 	}
-	w, err := worker.New(cfg, busstore.New(b, as), b, js...)
+	heeding := busstore.Heed(b, as)
+	w, err := worker.New(cfg, busstore.New(heeding, as), heeding, js...)
 	if err != nil {
 		_ = b.Close()
 		return nil, err
@@ -60,8 +66,8 @@ type Client struct {
 	bus bus.Bus
 }
 
-// Dial connects to a bus and makes a client there, for the default tenant. The url is as for NewWorker. On a server
-// with users, the client's name is the url's user; without, it is "client".
+// Dial connects to a bus and makes a client there, for the default tenant. The url is as for NewWorker. The client's
+// name is the url's user, if there is one that has a password; otherwise it is "client".
 func Dial(url string) (*Client, error) { return DialAs(url, client.Config{}) }
 
 // DialAs is Dial for another tenant or under another name: an Actor "client:shop" is the client "shop" to the
@@ -78,52 +84,15 @@ func DialAs(url string, cfg client.Config) (*Client, error) {
 	if err := jobs.CheckName("client name", as.Name); err != nil {
 		return nil, fmt.Errorf("carillon: %w", err)
 	}
-	b, err := connect(url, as, nil)
+	b, err := connect(url, natsbus.Config{As: as})
 	if err != nil {
 		return nil, err
 	}
-	return &Client{Client: client.New(busstore.New(b, as), b, cfg), bus: b}, nil
+	return &Client{Client: client.New(busstore.New(busstore.Heed(b, as), as), b, cfg), bus: b}, nil
 }
 
 // Close ends what waits, and the connection.
 func (c *Client) Close() error {
 	_ = c.Client.Close()
 	return c.bus.Close()
-}
-
-// connect opens the bus behind a URL.
-func connect(address string, as bus.Principal, log *slog.Logger) (bus.Bus, error) {
-	for one := range strings.SplitSeq(address, ",") {
-		u, err := url.Parse(strings.TrimSpace(one))
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("carillon: %w", withoutURL(err))
-		case u.Scheme != "nats" && u.Scheme != "tls":
-			return nil, jobs.Invalid("carillon: the address %.60q is not one of a bus: it begins with nats:// or tls://", u.Redacted())
-		case u.Host == "":
-			return nil, jobs.Invalid("carillon: the address %.60q names no host", u.Redacted())
-		}
-	}
-	b, err := natsbus.Connect(context.Background(), address, natsbus.Config{As: as, Logger: log})
-	if err != nil {
-		return nil, fmt.Errorf("carillon: %w", err)
-	}
-	return b, nil
-}
-
-// userOf is the user in an address, or "client".
-func userOf(address string) string {
-	first, _, _ := strings.Cut(address, ",")
-	if u, err := url.Parse(first); err == nil && u.User.Username() != "" {
-		return u.User.Username()
-	}
-	return "client"
-}
-
-// withoutURL takes the address out of an error about it: there may be a password in it.
-func withoutURL(err error) error {
-	if bad, ok := err.(*url.Error); ok {
-		return fmt.Errorf("the address is not a URL: %w", bad.Err)
-	}
-	return err
 }

@@ -8,13 +8,21 @@ default:
 dev *args:
     go run ./cmd/carillon dev {{args}}
 
+# a cluster of three nodes and two workers, each a process of its own
+cluster *args:
+    go run ./cmd/carillon dev --nodes 3 {{args}}
+
 # the tests that need nothing but Go (under 3 minutes after the first build)
 test:
     go test ./...
 
 # the same under the race detector
 race:
-    go test -race ./...
+    go test -race -short -timeout 20m ./...
+
+# the pages in Chromium: every page, every button, and a newcomer's first minute
+browser *args:
+    cd ui/browsertest && go test -mod=mod -count=1 -timeout 15m ./... {{args}}
 
 # what CI runs
 check:
@@ -35,14 +43,43 @@ fuzz time="30s":
 kill *args:
     CARILLON_LONG=1 go test -count=1 -timeout 60m -v ./cmd/carillon/processtest {{args}}
 
-# the figures of docs/benchmarks.md: batch latency delayed onekey heap flood, or all
-bench *scenarios="all":
+# what may happen to machines and networks, two minutes of it on raft, and what a judge says of it: what CI runs
+chaos-short *args:
+    go run ./chaos -store raft -for 75s -gap 1s -due-kills 8 -least-faults 10 -least-dues 1000 {{args}}
+
+# the same for two hours: hundreds of faults on each store, and the leader killed around a due time a hundred times
+chaos:
+    go build -o bin/chaos ./chaos
+    bin/chaos -store raft -due-kills 100 -faults none -for 1s -least-faults 100 -least-dues 5000
+    bin/chaos -store raft -for 40m -least-faults 300 -least-dues 50000
+    bin/chaos -store postgres -for 30m -least-faults 200 -least-dues 40000
+    bin/chaos -store postgres -triggering spread -for 15m -least-faults 100 -least-dues 20000
+    bin/chaos -store mariadb -for 30m -least-faults 200 -least-dues 40000
+
+# the figures of docs/benchmarks.md, ours and those of River and asynq, in five minutes; or one scenario of ours: batch http latency delayed onekey heap flood pages
+bench *scenarios="short":
     cd bench && go build -o ../bin/bench . && ../bin/bench {{scenarios}}
+
+# the same with every store, scenario and setting, in about an hour and a half, or parts of it: peers seconds stores large finished curves more pages
+bench-full *parts:
+    cd bench && go build -o ../bin/bench . && ../bin/bench full {{parts}}
+
+# half of what goes through, for an hour (or -for 10m): whether memory, files or lateness grow
+soak *args:
+    cd bench && go build -o ../bin/bench . && ../bin/bench {{args}} soak
 
 # the schedule engine beside others: answers and times
 peers:
     cd jobs/schedule/peers && go test . && go test -run TestFigures -figures -v .
 
+# a client that a generator makes of the API's own description, against a scheduler
+client:
+    cd api/clienttest && go test -v .
+
 # build the program into bin/
 build:
     go build -trimpath -o bin/carillon ./cmd/carillon
+
+# archives, checksums and a container file in dist/, for every system or for those named (linux/amd64)
+release *systems:
+    bash .ci/release {{systems}}

@@ -4,7 +4,7 @@
 // refusal becomes a problem (RFC 9457) with a code that stays the same. problem.go is the only place that knows HTTP
 // statuses.
 //
-// Where to start: [New]. [Guard], [LoopbackOnly] and [NewServer] are what should stand around it on a socket.
+// Where to start: [New]. [Guard], [Hosts] and [NewServer] are what should stand around it on a socket.
 //
 // Sharp edges: no text of an internal error reaches a client, and bodies are read strictly (strict.go). Making an API
 // sets hooks of the huma library that belong to the whole process (problem.go).
@@ -12,8 +12,11 @@ package api
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -29,8 +32,12 @@ const Prefix = "/api/v1"
 type Config struct {
 	// Ops are the verbs.
 	Ops *ops.Ops
-	// Who says who sends a request; nil means a nameless caller of the default tenant.
-	Who func(*http.Request) ops.Who
+	// Who says who sends a request (see Access). An error of jobs.Forbidden is answered by 401, one of TooMany by 429.
+	// nil means that anybody is an admin of the default tenant: for a program's own process, and loopback.
+	Who func(*http.Request) (ops.Who, error)
+	// Base is the path under which the handler is mounted, such as "/jobs"; "" = at the root. The handler expects it to
+	// be stripped (http.StripPrefix) already.
+	Base string
 	// Ready says, in words for anybody, why this process should get no requests yet, or nil. Default: the store
 	// answers, and somebody leads (ops.Ready).
 	Ready func(context.Context) error
@@ -40,20 +47,35 @@ type Config struct {
 
 // API answers requests.
 type API struct {
-	ops   *ops.Ops
-	who   func(*http.Request) ops.Who
-	ready func(context.Context) error
-	log   *slog.Logger
-	huma  huma.API
+	ops     *ops.Ops
+	base    string
+	who     func(*http.Request) (ops.Who, error)
+	ready   func(context.Context) error
+	log     *slog.Logger
+	huma    huma.API
+	mux     *http.ServeMux
+	rules   map[string]ops.Role // by the pattern of a route: who may use it; NoRole = anybody, without a name
+	work    map[string]bool     // by the pattern of a route: workers may use it, too
+	rates   rates               // of requests, by who asks
+	edits   rates               // of changes of one job
+	wrong   rates               // of words that nobody waits for, by address
+	streams streams
 	http.Handler
 }
 
-// New makes the API. It answers /api/, /livez, /readyz and /openapi.json.
+// Paths are what New answers, for the mux that it is mounted in.
+func Paths() []string {
+	return []string{"/api/", "/livez", "/readyz", "/openapi.json", "/openapi.yaml", "/openapi-3.0.json", "/docs", "/docs/"}
+}
+
+// New makes the API. It answers everything under Paths.
 func New(c Config) *API {
 	teachHuma()
-	a := &API{ops: c.Ops, who: c.Who, ready: c.Ready, log: c.Logger}
+	a := &API{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, ready: c.Ready, log: c.Logger, mux: http.NewServeMux(), rules: map[string]ops.Role{}, work: map[string]bool{},
+		rates: rates{rate: 2_000, burst: 4_000}, edits: rates{rate: 10, burst: 100},
+		wrong: rates{rate: 0.5, burst: 10}}
 	if a.who == nil {
-		a.who = func(*http.Request) ops.Who { return ops.Who{Actor: "person:api"} }
+		a.who = func(*http.Request) (ops.Who, error) { return ops.Who{Actor: "person:api", Role: ops.Admin}, nil }
 	}
 	if a.ready == nil {
 		a.ready = a.ops.Ready
@@ -61,43 +83,137 @@ func New(c Config) *API {
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
-	mux := http.NewServeMux()
-	a.huma = humago.New(mux, description())
+	a.huma = humago.New(a.mux, description())
 	a.routeJobs()
+	a.routeDeclare()
+	a.routeVersions()
+	a.routeSeed()
 	a.routeInstances()
+	a.routeFamily()
+	a.routeBackfill()
 	a.routeSystem()
-	mux.HandleFunc("GET /livez", a.livez)
-	mux.HandleFunc("GET /readyz", a.readyz)
-	mux.HandleFunc("/", nowhere(mux))
-	a.Handler = a.known(strict(mux))
+	a.routeTokens()
+	a.routeCalendars()
+	a.routeForecast()
+	a.routeCluster()
+	a.routeEvents()
+	a.routeBackup()
+	a.routeWorker()
+	a.open("GET /livez", a.livez)
+	a.open("GET /readyz", a.readyz)
+	a.routeDocuments()
+	a.open(feedbackRoute, a.feedback)
+	a.open("/", nowhere(a.mux))
+	a.Handler = a.ruled(strict(a.mux))
 	return a
 }
 
 // description is the OpenAPI document without its routes, and without what huma adds by itself: a page that loads from
-// elsewhere, links in each answer, routes for schemas.
+// elsewhere, links in each answer, routes for schemas, and documents that are written anew while others read them.
 func description() huma.Config {
 	c := huma.DefaultConfig("Carillon", "v1")
-	c.Info.Description = "Jobs, their runs, and what holds for all of them. Problems are RFC 9457, with a code that stays the same."
-	c.DocsPath, c.SchemasPath, c.CreateHooks = "", "", nil
+	c.Info.Description = about
+	c.DocsPath, c.SchemasPath, c.OpenAPIPath, c.CreateHooks = "", "", "", nil
 	c.RejectUnknownQueryParameters = true
+	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token":   {Type: "http", Scheme: "bearer", Description: "A token of the role that the operation names under x-role, or of one above it."},
+		"session": {Type: "apiKey", In: "cookie", Name: SessionCookie, Description: "What signing in at the dashboard left behind."},
+	}
 	return c
 }
+
+// Route is the pattern of the route that answers a request, such as "GET /api/v1/jobs/{key}".
+func (a *API) Route(r *http.Request) string {
+	_, pattern := a.mux.Handler(r)
+	return pattern
+}
+
+// about is what a reader of the document should know first.
+const about = "Jobs, their runs, and what holds for all of them. " +
+	"Problems are RFC 9457, with a code that stays the same. " +
+	"Who may do what: viewers read everything, the arguments and results of runs included; operators also trigger, cancel, run again, pause and resume; " +
+	"admins also edit and delete jobs, change settings, give out tokens and read the audit; workers work, and do nothing else. " +
+	"More than 2,000 requests a second, or 10 changes of one job, are answered by 429 with Retry-After."
 
 // OpenAPI is the document that describes the API.
 func (a *API) OpenAPI() ([]byte, error) { return a.huma.OpenAPI().MarshalJSON() }
 
-// known puts who asks into the request.
-func (a *API) known(next http.Handler) http.Handler {
+// ruled lets a request through to its route if whoever asks may use it, and not too often. It stands before the
+// body is read: a stranger's is not worth the time.
+func (a *API) ruled(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), whoKey{}, a.who(r))))
+		_, route := a.mux.Handler(r)
+		need, known := a.rules[route]
+		if known && need == ops.NoRole && !strings.HasPrefix(r.URL.Path, Prefix+"/") {
+			a.mux.ServeHTTP(w, r) // none of these has a body
+			return
+		}
+		if route == feedbackRoute { // who comes here shows a signature
+			next.ServeHTTP(w, r)
+			return
+		}
+		asker, err := a.who(r)
+		if err != nil {
+			a.refuse(r.Context(), err).write(w)
+			return
+		}
+		switch wait := a.rates.take(string(asker.Tenant) + "/" + asker.Actor); {
+		case wait > 0:
+			tooMany(wait).write(w)
+			return
+		case !known: // a route that was not made by register or open
+			problem(http.StatusForbidden, codeForbidden, "nobody may use this route").write(w)
+			return
+		case a.work[route] && !asker.Worker && !asker.Role.Covers(need):
+			problem(http.StatusForbidden, codeForbidden, "this needs the token of a worker, and the token has the role "+asker.Role.String()).write(w)
+			return
+		case need != ops.NoRole && !a.work[route] && !asker.Role.Covers(need):
+			problem(http.StatusForbidden, codeForbidden, fmt.Sprintf("this needs the role %s, and the token has the role %s", need, asker.Role)).write(w)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), whoKey{}, asker)))
 	})
 }
 
-// register adds a route whose errors become problems.
-func register[I, O any](a *API, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
-	op.Path = Prefix + op.Path
+// Guarded lets those through to a handler beside the API whose role is enough, as for the API's own routes, and who are
+// of the default tenant: the handler knows no tenants, so it tells of all.
+func (a *API) Guarded(need ops.Role, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asker, err := a.who(r)
+		switch {
+		case err != nil:
+			a.refuse(r.Context(), err).write(w)
+		case !asker.Role.Covers(need):
+			problem(http.StatusForbidden, codeForbidden, fmt.Sprintf("this needs the role %s, and the token has the role %s", need, asker.Role)).write(w)
+		case asker.Tenant != "" && asker.Tenant != jobs.DefaultTenant:
+			problem(http.StatusForbidden, codeForbidden, fmt.Sprintf("this tells of all tenants, and is not tenant %s's", asker.Tenant)).write(w)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// refuse is the problem of not knowing who asks.
+func (a *API) refuse(ctx context.Context, err error) *Problem {
+	if errors.Is(err, jobs.Forbidden) {
+		p := problem(http.StatusUnauthorized, codeUnauthorized, "say who you are: Authorization: Bearer, and a token that is known and whose time is not over")
+		p.header = map[string]string{"WWW-Authenticate": `Bearer realm="carillon"`}
+		return p
+	}
+	return problemOf(ctx, a.log, err)
+}
+
+// open adds a route that anybody may use, without saying who they are.
+func (a *API) open(pattern string, handler http.HandlerFunc) {
+	a.rules[pattern] = ops.NoRole
+	a.mux.HandleFunc(pattern, handler)
+}
+
+// register adds a route that needs a role, and whose errors become problems.
+func register[I, O any](a *API, need ops.Role, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
+	op = a.rule(need, op)
 	// Bodies have been read within their limits before huma sees them (strict.go).
 	op.MaxBodyBytes, op.BodyReadTimeout = -1, -1
 	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*O, error) {
@@ -109,12 +225,24 @@ func register[I, O any](a *API, op huma.Operation, handler func(context.Context,
 	})
 }
 
+// rule notes who may use an operation, and says so in its description.
+func (a *API) rule(need ops.Role, op huma.Operation) huma.Operation {
+	if need == ops.NoRole {
+		panic("api: " + op.OperationID + " needs a role")
+	}
+	op.Path = Prefix + op.Path
+	a.rules[op.Method+" "+op.Path] = need
+	op.Security = []map[string][]string{{"token": {}}, {"session": {}}}
+	op.Extensions = map[string]any{"x-role": need.String()}
+	return op
+}
+
 // attempt is what is known of a run beside what is stored.
 func (a *API) attempt(in *jobs.Instance) ops.Attempt {
 	if in.State != jobs.Processing && !in.Lingering {
 		return ops.Attempt{}
 	}
-	now, _ := a.ops.Live().Attempt(in.ID)
+	now, _ := a.ops.Live().Attempt(in.Tenant, in.ID)
 	return now
 }
 

@@ -74,8 +74,11 @@ func (d *desk) send(method, path, body string, headers ...string) answer {
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
+	r.Header.Set("If-Match", "*") // whatever it is like, unless the test says otherwise
 	for i := 0; i+1 < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
+		if r.Header.Set(headers[i], headers[i+1]); headers[i+1] == "" {
+			r.Header.Del(headers[i])
+		}
 	}
 	w := httptest.NewRecorder()
 	d.ServeHTTP(w, r)
@@ -168,7 +171,7 @@ func TestJobs(t *testing.T) {
 func TestInstances(t *testing.T) {
 	d := newDesk(t)
 	run := read[api.Instance](t, d.send("POST", "/api/v1/jobs/billing.charge/trigger", `{"args":{"customer":"c7"},"delay":"30m"}`, "Idempotency-Key", "k1"))
-	if run.State != "Scheduled" || run.Origin != "person" || string(*run.Args) != `{"customer":"c7"}` {
+	if run.State != "Scheduled" || run.Origin != "api" || string(*run.Args) != `{"customer":"c7"}` {
 		t.Fatalf("triggered: %+v", run)
 	}
 	again := read[api.Instance](t, d.send("POST", "/api/v1/jobs/billing.charge/trigger", `{"args":{"customer":"c7"},"delay":"30m"}`, "Idempotency-Key", "k1"))
@@ -212,6 +215,11 @@ func TestInstances(t *testing.T) {
 
 func TestDebugModeNamesWhatItHolds(t *testing.T) {
 	d := newDesk(t)
+	if s := read[api.Settings](t, d.send("PATCH", "/api/v1/settings", `{"appLimits":[{"name":"billing","max":20,"rate":"100/s"}],"retryBudget":"50/s"}`)); len(s.AppLimits) != 1 || s.AppLimits[0].Max != 20 ||
+		jobs.Rate(*s.AppLimits[0].Rate) != (jobs.Rate{Max: 100, Per: time.Second}) || jobs.Rate(s.RetryBudget) != (jobs.Rate{Max: 50, Per: time.Second}) {
+		t.Errorf("limits are %+v, and the budget is %+v", s.AppLimits, s.RetryBudget)
+	}
+	d.send("PATCH", "/api/v1/settings", `{"appLimits":[{"name":"billing","max":1,"by":"args.a"}]}`).problem(t)
 	settings := read[api.Settings](t, d.send("PATCH", "/api/v1/settings", `{"triggeredDebug":true}`))
 	if !settings.Triggered.On || settings.Triggered.By != "person:api" {
 		t.Fatalf("settings: %+v", settings)

@@ -2,14 +2,17 @@ package api
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
@@ -23,31 +26,99 @@ func who(ctx context.Context) ops.Who {
 	return w
 }
 
-// Guard stands before everything that a process serves over HTTP, the API and the pages alike: a panic becomes a
-// problem and a line in the log, and a page of another origin cannot act in a user's name.
+// Guard stands before everything that a process serves over HTTP, the API and the pages alike: each request has a name
+// and, at debug, a line in the log; a panic becomes a problem and a line in the log; and a page of another origin cannot
+// act in a user's name.
 func Guard(log *slog.Logger, next http.Handler) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		problem(http.StatusForbidden, codeCrossOrigin, "the request comes from a page of another origin").write(w)
 	}))
-	return recovered(log, origin.Handler(next))
+	return numbered(log, recovered(log, upright(origin.Handler(next))))
 }
 
-// LoopbackOnly answers requests for a loopback name only. A page of a stranger that lets its own name point here (DNS
-// rebinding) is refused: to the browser it would be of the same origin.
-func LoopbackOnly(next http.Handler) http.Handler {
+// upright answers 404 to paths that climb: a mux would send the client to where they end.
+func upright(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
-		host = strings.Trim(host, "[]")
-		if ip := net.ParseIP(host); !strings.EqualFold(host, "localhost") && (ip == nil || !ip.IsLoopback()) {
-			problem(http.StatusMisdirectedRequest, codeHost, "this server answers on loopback names only, such as localhost").write(w)
+		climbs := func(part string) bool { up, err := url.PathUnescape(part); return err == nil && up == ".." }
+		if strings.Contains(r.URL.Path, "..") && slices.ContainsFunc(strings.Split(r.URL.EscapedPath(), "/"), climbs) {
+			problem(http.StatusNotFound, codeNoRoute, "there is no such route").write(w)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// Hosts answers requests for these names only, for loopback names such as localhost, and for the address at which the
+// request came in. A page of a stranger that lets
+// its own name point here (DNS rebinding) is refused: to the browser it would be of the same origin. "*" allows any
+// name, for a server that asks everybody who they are. What proxies say about the host they were asked for is ignored.
+func Hosts(allowed []string, next http.Handler) http.Handler {
+	if slices.Contains(allowed, "*") {
+		return next
+	}
+	names := map[string]bool{"localhost": true}
+	for _, name := range allowed {
+		names[hostOf(name)] = true
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := hostOf(r.Host)
+		if !names[name] && !isAddress(r, name) {
+			problem(http.StatusMisdirectedRequest, codeHost, "this server does not answer to the name in the request: on its own machine it is localhost, and http.url or http.hosts in its configuration add others").write(w)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isAddress is whether a host is an address of loopback, or the one at which the request came in.
+func isAddress(r *http.Request, host string) bool {
+	ip := net.ParseIP(host)
+	if ip == nil || ip.IsLoopback() {
+		return ip != nil
+	}
+	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ok && at.IP.Equal(ip)
+}
+
+// hostOf is a host as it is compared: in lower case, without port, brackets and the dot at the end.
+func hostOf(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+}
+
+// requestID is the header that names a request, in answers and in the log.
+const requestID = "X-Request-Id"
+
+type requestKey struct{}
+
+// numbered names each request: as its sender did, if that is a name, or anew.
+func numbered(log *slog.Logger, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(requestID)
+		if len(id) > 64 || jobs.CheckName("request", id) != nil {
+			id = rand.Text()
+		}
+		w.Header().Set(requestID, id)
+		ctx := context.WithValue(r.Context(), requestKey{}, id)
+		if !log.Enabled(ctx, slog.LevelDebug) {
+			next.ServeHTTP(w, r.WithContext(ctx))
+			return
+		}
+		// The query is left out: it may hold what somebody should not have put there.
+		seen, begun := &watched{ResponseWriter: w}, time.Now()
+		next.ServeHTTP(seen, r.WithContext(ctx))
+		log.DebugContext(ctx, "request", "request", id, "method", r.Method, "path", r.URL.Path, "status", seen.status, "bytes", seen.bytes,
+			"took", time.Since(begun).Round(time.Microsecond), "address", r.RemoteAddr)
+	})
+}
+
+// requestOf is the name of the request that a context belongs to.
+func requestOf(ctx context.Context) string {
+	id, _ := ctx.Value(requestKey{}).(string)
+	return id
 }
 
 // recovered turns a panic into a problem, if nothing has been sent yet.
@@ -62,8 +133,8 @@ func recovered(log *slog.Logger, next http.Handler) http.Handler {
 			if cause == http.ErrAbortHandler {
 				panic(cause)
 			}
-			log.ErrorContext(r.Context(), "request panicked", "method", r.Method, "path", r.URL.Path, "err", cause, "stack", string(debug.Stack()))
-			if !sent.begun {
+			log.ErrorContext(r.Context(), "request panicked", "request", requestOf(r.Context()), "method", r.Method, "path", r.URL.Path, "err", cause, "stack", string(debug.Stack()))
+			if sent.status == 0 {
 				internal().write(w)
 			}
 		}()
@@ -71,20 +142,27 @@ func recovered(log *slog.Logger, next http.Handler) http.Handler {
 	})
 }
 
-// watched remembers whether an answer has begun.
+// watched remembers what has been answered.
 type watched struct {
 	http.ResponseWriter
-	begun bool
+	status int // 0 = nothing yet
+	bytes  int64
 }
 
 func (w *watched) WriteHeader(status int) {
-	w.begun = true
+	if w.status == 0 {
+		w.status = status
+	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *watched) Write(b []byte) (int, error) {
-	w.begun = true
-	return w.ResponseWriter.Write(b)
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(b)
+	w.bytes += int64(n)
+	return n, err
 }
 
 // Unwrap lets http.ResponseController find what is below.

@@ -24,6 +24,7 @@ type Wish struct {
 	Retries     *int       `json:"retries,omitempty" minimum:"0" maximum:"1000"`
 	Timeout     *Duration  `json:"timeout,omitempty"`
 	StartWithin *Duration  `json:"startWithin,omitempty"`
+	Pin         string     `json:"pin,omitempty" maxLength:"200" doc:"The worker that is to run it, by name, whatever the job's route is."`
 }
 
 // NewInstance is a run that should be, and of which job.
@@ -45,8 +46,8 @@ func tooLarge(args *Object, location string) *Problem {
 
 // create is the wish as a command.
 func (w *Wish) create(key jobs.Key, location string) (jobs.Create, error) {
-	c := jobs.Create{Key: key, Origin: jobs.FromPerson, Unique: w.Unique, Priority: w.Priority, Retries: w.Retries,
-		Timeout: (*time.Duration)(w.Timeout), StartWithin: (*time.Duration)(w.StartWithin)}
+	c := jobs.Create{Key: key, Origin: jobs.FromAPI, Unique: w.Unique, Priority: w.Priority, Retries: w.Retries,
+		Timeout: (*time.Duration)(w.Timeout), StartWithin: (*time.Duration)(w.StartWithin), Pin: w.Pin}
 	if w.Args != nil {
 		if p := tooLarge(w.Args, location+".args"); p != nil {
 			return c, p
@@ -103,7 +104,8 @@ type listInput struct {
 	State  string    `query:"state" enum:"Scheduled,Enqueued,Processing,Succeeded,Failed,Terminated,Cancelled,Skipped"`
 	Worker string    `query:"worker" maxLength:"300"`
 	Parent string    `query:"parent" format:"uuid"`
-	Origin string    `query:"origin" enum:"cron,misfire,code,person,retry,parent"`
+	Origin string    `query:"origin" enum:"cron,misfire,code,person,api,retry,parent,backfill"`
+	Code   string    `query:"code" maxLength:"64" doc:"That the last attempt failed with."`
 	From   time.Time `query:"from" doc:"Created at or after."`
 	To     time.Time `query:"to" doc:"Created before."`
 	Cursor string    `query:"cursor" maxLength:"1000" doc:"The next of the page before."`
@@ -145,14 +147,16 @@ type instanceAnswer struct {
 
 func (a *API) routeInstances() {
 	tags := []string{"instances"}
-	register(a, huma.Operation{OperationID: "trigger-job", Method: http.MethodPost, Path: "/jobs/{key}/trigger", Tags: []string{"jobs"},
+	register(a, ops.Viewer, huma.Operation{OperationID: "explain-instance", Method: http.MethodGet, Path: "/instances/{id}/explain", Tags: tags, Summary: "Why a run stands where it does",
+		Description: "One sentence for people, and the run with its history."}, a.explainRun)
+	register(a, ops.Operator, huma.Operation{OperationID: "trigger-job", Method: http.MethodPost, Path: "/jobs/{key}/trigger", Tags: []string{"jobs"},
 		DefaultStatus: http.StatusCreated, Summary: "Start a run of a job"}, a.trigger)
-	register(a, huma.Operation{OperationID: "create-instances", Method: http.MethodPost, Path: "/instances", Tags: tags,
+	register(a, ops.Operator, huma.Operation{OperationID: "create-instances", Method: http.MethodPost, Path: "/instances", Tags: tags,
 		DefaultStatus: http.StatusCreated, Summary: "Start many runs",
 		Description: "All items are checked before the first run is made: one that is wrong is named, and nothing is stored."}, a.create)
-	register(a, huma.Operation{OperationID: "list-instances", Method: http.MethodGet, Path: "/instances", Tags: tags, Summary: "List runs",
+	register(a, ops.Viewer, huma.Operation{OperationID: "list-instances", Method: http.MethodGet, Path: "/instances", Tags: tags, Summary: "List runs",
 		Description: "Those that live, newest first, then those that ended, last ended first."}, a.list)
-	register(a, huma.Operation{OperationID: "get-instance", Method: http.MethodGet, Path: "/instances/{id}", Tags: tags, Summary: "Read a run"},
+	register(a, ops.Viewer, huma.Operation{OperationID: "get-instance", Method: http.MethodGet, Path: "/instances/{id}", Tags: tags, Summary: "Read a run"},
 		func(ctx context.Context, in *RunPath) (*instanceAnswer, error) {
 			id, err := in.run()
 			if err != nil {
@@ -160,7 +164,7 @@ func (a *API) routeInstances() {
 			}
 			return a.answer(a.ops.Instance(ctx, who(ctx), id))
 		})
-	register(a, huma.Operation{OperationID: "cancel-instance", Method: http.MethodPost, Path: "/instances/{id}/cancel", Tags: tags, Summary: "Stop a run"},
+	register(a, ops.Operator, huma.Operation{OperationID: "cancel-instance", Method: http.MethodPost, Path: "/instances/{id}/cancel", Tags: tags, Summary: "Stop a run"},
 		func(ctx context.Context, in *cancelInput) (*instanceAnswer, error) {
 			id, err := in.run()
 			if err != nil {
@@ -172,9 +176,9 @@ func (a *API) routeInstances() {
 			}
 			return a.answer(a.ops.Cancel(ctx, asker, id))
 		})
-	register(a, huma.Operation{OperationID: "retry-instance", Method: http.MethodPost, Path: "/instances/{id}/retry", Tags: tags,
+	register(a, ops.Operator, huma.Operation{OperationID: "retry-instance", Method: http.MethodPost, Path: "/instances/{id}/retry", Tags: tags,
 		DefaultStatus: http.StatusCreated, Summary: "Run again, as a new run"}, a.retry)
-	register(a, huma.Operation{OperationID: "instance-log", Method: http.MethodGet, Path: "/instances/{id}/log", Tags: tags, Summary: "Read what a run wrote, oldest first"}, a.readLog)
+	register(a, ops.Viewer, huma.Operation{OperationID: "instance-log", Method: http.MethodGet, Path: "/instances/{id}/log", Tags: tags, Summary: "Read what a run wrote, oldest first"}, a.readLog)
 }
 
 func (a *API) answer(in *jobs.Instance, err error) (*instanceAnswer, error) {
@@ -189,7 +193,7 @@ func (a *API) created(made ops.Created, err error) (*instanceAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Location = Prefix + "/instances/" + made.ID.String()
+	out.Location = a.base + Prefix + "/instances/" + made.ID.String()
 	out.Body.Duplicate = made.Duplicate
 	return out, nil
 }
@@ -235,8 +239,8 @@ func (a *API) create(ctx context.Context, in *createInput) (*struct{ Body instan
 }
 
 func (a *API) list(ctx context.Context, in *listInput) (*struct{ Body instanceList }, error) {
-	q := metastore.InstanceQuery{Job: jobs.Key(in.Job), Worker: in.Worker, Origin: jobs.Origin(in.Origin),
-		From: jobs.Instant(in.From), To: jobs.Instant(in.To), Cursor: in.Cursor, Limit: in.Limit}
+	q := metastore.InstanceQuery{Job: jobs.Key(in.Job), Worker: in.Worker, Origin: jobs.Origin(in.Origin), Code: in.Code,
+		From: jobs.Instant(in.From), To: jobs.Instant(in.To), Limit: in.Limit}
 	var err error
 	if in.State != "" {
 		if q.State, err = jobs.ParseState(in.State); err != nil {
@@ -248,11 +252,17 @@ func (a *API) list(ctx context.Context, in *listInput) (*struct{ Body instanceLi
 			return nil, err
 		}
 	}
+	if q.Cursor, err = a.unsealed(ctx, &q, in.Cursor); err != nil {
+		return nil, err
+	}
 	page, err := a.ops.Instances(ctx, who(ctx), q)
 	if err != nil {
 		return nil, err
 	}
-	out := instanceList{Items: make([]Instance, len(page.Instances)), Next: page.Next, Searched: when(page.Searched)}
+	out := instanceList{Items: make([]Instance, len(page.Instances)), Searched: when(page.Searched)}
+	if out.Next, err = a.sealed(ctx, &q, page.Next); err != nil {
+		return nil, err
+	}
 	for i, row := range page.Instances {
 		out.Items[i] = listed(row, a.attempt(row))
 	}

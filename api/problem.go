@@ -25,6 +25,8 @@ type Problem struct {
 	Code   string  `json:"code" doc:"What went wrong, in a word that stays the same." example:"not_found"`
 	Detail string  `json:"detail" doc:"What went wrong here, for people."`
 	Errors []Fault `json:"errors,omitempty" doc:"Which parts of the request are wrong."`
+
+	header map[string]string
 }
 
 // Fault is one part of a request that is wrong.
@@ -39,6 +41,15 @@ func (p *Problem) Error() string { return p.Detail }
 
 // GetStatus is the HTTP status. The name is huma's.
 func (p *Problem) GetStatus() int { return p.Status }
+
+// GetHeaders are headers that go with it. The name is huma's.
+func (p *Problem) GetHeaders() http.Header {
+	h := http.Header{}
+	for name, value := range p.header {
+		h.Set(name, value)
+	}
+	return h
+}
 
 // ContentType is the media type of problems. The name is huma's.
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
@@ -57,6 +68,12 @@ const (
 	codeHost        = "unknown_host"
 	codeNotReady    = "not_ready"
 	codeAccept      = "not_acceptable"
+
+	codeUnauthorized = "unauthorized"
+	codeForbidden    = "forbidden"
+	codeTooMany      = "too_many"
+	codeNoMatch      = "precondition_required"
+	codeCursor       = "bad_cursor"
 )
 
 // refusals says how the store's refusals look from outside. Those about the request speak for themselves; what a
@@ -70,8 +87,9 @@ var refusals = map[jobs.Code]struct {
 	jobs.Conflict:    {http.StatusConflict, "conflict", ""},
 	jobs.Stale:       {http.StatusPreconditionFailed, "stale", ""}, // only edits under If-Match can be
 	jobs.BadInput:    {http.StatusUnprocessableEntity, codeInvalid, ""},
-	jobs.Forbidden:   {http.StatusForbidden, "forbidden", ""},
-	jobs.Unknown:     {http.StatusGatewayTimeout, "outcome_unknown", "it may or may not have been done: look, or send it again under the same Idempotency-Key"},
+	jobs.Forbidden:   {http.StatusForbidden, codeForbidden, ""},
+	jobs.Exhausted:   {http.StatusTooManyRequests, "exhausted", ""},
+	jobs.Unknown:     {http.StatusGatewayTimeout, "outcome_unknown", "it may or may not have been done, or a part of it: look, or send it again under the same Idempotency-Key"},
 	jobs.Unavailable: {http.StatusServiceUnavailable, "unavailable", "not done: the scheduler cannot answer now; try again"},
 }
 
@@ -100,9 +118,23 @@ func problemOf(ctx context.Context, log *slog.Logger, err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
 	}
+	if often, ok := errors.AsType[*TooMany](err); ok {
+		return tooMany(often.After)
+	}
 	var faults []Fault
-	if item, ok := errors.AsType[*ops.ItemError](err); ok {
-		faults = append(faults, Fault{Location: itemLocation(item.Index), Message: text(item.Err)})
+	location := "body"
+	item, many := errors.AsType[*ops.ItemError](err)
+	if many {
+		location = itemLocation(item.Index)
+		faults = append(faults, Fault{Location: location, Message: text(item.Err)})
+	}
+	if args, ok := errors.AsType[*ops.ArgsError](err); ok {
+		faults = []Fault{{Location: location + "." + args.Path(), Message: text(args.Err)}}
+		return problem(http.StatusUnprocessableEntity, codeInvalid, args.Error(), faults...)
+	}
+	if h, ok := errors.AsType[*ops.HTTPError](err); ok {
+		faults = []Fault{{Location: location + "." + h.Path(), Message: text(h.Err)}}
+		return problem(http.StatusUnprocessableEntity, codeInvalid, h.Error(), faults...)
 	}
 	if at, ok := errors.AsType[*schedule.Error](err); ok {
 		return badSchedule("body", err, at)
@@ -112,7 +144,7 @@ func problemOf(ctx context.Context, log *slog.Logger, err error) *Problem {
 			if r.says == "" {
 				r.says = refusal.Text
 			} else {
-				log.WarnContext(ctx, "request could not be answered", "err", err)
+				log.WarnContext(ctx, "request could not be answered", "request", requestOf(ctx), "err", err)
 			}
 			return problem(r.status, r.code, r.says, faults...)
 		}
@@ -120,7 +152,7 @@ func problemOf(ctx context.Context, log *slog.Logger, err error) *Problem {
 	if ctx.Err() != nil { // the client has gone, or the server is stopping: nobody to blame
 		return problem(http.StatusServiceUnavailable, "unavailable", "the request was broken off")
 	}
-	log.ErrorContext(ctx, "request failed", "err", err)
+	log.ErrorContext(ctx, "request failed", "request", requestOf(ctx), "err", err)
 	return internal()
 }
 
@@ -171,7 +203,7 @@ func problemFromHuma(status int, detail string, errs ...error) huma.StatusError 
 		faults = append(faults, fault)
 	}
 	if len(faults) > 0 && detail == "validation failed" {
-		detail = strings.TrimSpace(faults[0].Location + " " + faults[0].Message)
+		detail = strings.TrimPrefix(faults[0].Location+": "+faults[0].Message, ": ")
 	}
 	return problem(status, code, detail, faults...)
 }
@@ -188,6 +220,9 @@ var teachHuma = sync.OnceFunc(func() {
 
 // write sends a problem outside of huma.
 func (p *Problem) write(w http.ResponseWriter) {
+	for name, value := range p.header {
+		w.Header().Set(name, value)
+	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p) // the client may have gone

@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -47,7 +48,7 @@ func TestRefused(t *testing.T) {
 		{"trailing data", "POST", trigger, `{} {}`, nil, 400, "malformed"},
 		{"byte order mark", "POST", trigger, "\ufeff{}", nil, 400, "malformed"},
 		{"100000 levels", "POST", trigger, `{"args":` + strings.Repeat(`[`, 100_000) + strings.Repeat(`]`, 100_000) + `}`, nil, 400, "malformed"},
-		{"unknown field", "POST", trigger, `{"arg":{}}`, nil, 422, "unexpected property"},
+		{"unknown field", "POST", trigger, `{"arg":{}}`, nil, 422, "body.arg: unexpected property"},
 		{"another case", "POST", trigger, `{"Args":{}}`, nil, 422, "unexpected property"},
 		{"a key twice", "POST", trigger, `{"priority":1,"priority":2}`, nil, 422, "twice"},
 		{"a key twice, deep", "POST", trigger, `{"args":{"a":[{"b":1,"b":2}]}}`, nil, 422, "twice"},
@@ -92,7 +93,9 @@ func TestRefused(t *testing.T) {
 		{"page: 0", "GET", many + "?limit=0", "", nil, 422, "query.limit"},
 		{"page: -1", "GET", many + "?limit=-1", "", nil, 422, "query.limit"},
 		{"page: 10^9", "GET", many + "?limit=1000000000", "", nil, 422, "query.limit"},
-		{"cursor: forged", "GET", many + "?cursor=AAAA", "", nil, 422, "invalid"},
+		{"cursor: forged", "GET", many + "?cursor=AAAA", "", nil, 400, "bad_cursor"},
+		{"cursor: forged, long", "GET", many + "?cursor=" + strings.Repeat("A", 64), "", nil, 400, "bad_cursor"},
+		{"cursor: not of its alphabet", "GET", many + "?cursor=%27%20OR%201=1--", "", nil, 400, "bad_cursor"},
 		{"sort: SQL", "GET", many + "?sort=due;drop%20table", "", nil, 400, "malformed"},
 		{"limit: twice", "GET", many + "?limit=1&limit=2", "", nil, 422, "twice"},
 		{"sort: there is none", "GET", many + "?sort=due", "", nil, 422, "unknown query parameter"},
@@ -111,7 +114,7 @@ func TestRefused(t *testing.T) {
 		{"timeout: no unit", "PATCH", edit, `{"timeout":"5"}`, nil, 422, "length of time"},
 		{"priority: 101", "POST", trigger, `{"priority":101}`, nil, 422, "body.priority"},
 		{"overlap: unknown", "PATCH", edit, `{"overlap":"both"}`, nil, 422, "body.overlap"},
-		{"limits: without a maximum", "PATCH", edit, `{"limits":[{"name":"db"}]}`, nil, 422, "body.limits[0]"},
+		{"limits: without a maximum", "PATCH", edit, `{"limits":[{"name":"db"}]}`, nil, 422, "limit db"},
 
 		// Row 28: bounds.
 		{"start after end", "PATCH", edit, `{"start":"2030-01-02T00:00:00Z","end":"2030-01-01T00:00:00Z"}`, nil, 422, "after end"},
@@ -142,7 +145,24 @@ func TestRefused(t *testing.T) {
 		{"schedule: of a triggered job", "PATCH", "/api/v1/jobs/billing.charge", `{"schedule":"@daily"}`, nil, 409, "conflict"},
 		{"clear: unknown field", "PATCH", edit, `{"clear":["cron"]}`, nil, 422, "cron"},
 		{"If-Match: no ETag", "PATCH", edit, `{"retries":1}`, []string{"If-Match", "W/abc"}, 412, "stale"},
-		{"pause: of a triggered job", "POST", "/api/v1/jobs/billing.charge/pause", "", nil, 409, "conflict"},
+		{"If-Match: an old one", "PATCH", edit, `{"retries":1}`, []string{"If-Match", `"7"`}, 412, "stale"},
+		{"If-Match: none", "PATCH", edit, `{"retries":1}`, []string{"If-Match", ""}, 428, "precondition_required"},
+		{"If-Match: none, delete", "DELETE", edit, "", []string{"If-Match", ""}, 428, "precondition_required"},
+		{"If-Match: an old one, delete", "DELETE", edit, "", []string{"If-Match", `"7"`}, 412, "stale"},
+		{"delete: unknown fate", "DELETE", edit + "?runs=keep", "", nil, 422, "query.runs"},
+		// Row 51: nobody makes himself more than he is.
+		{"a role in an edit", "PATCH", edit, `{"role":"admin"}`, nil, 422, "unexpected property"},
+		{"a tenant in a run", "POST", trigger, `{"tenant":"other"}`, nil, 422, "unexpected property"},
+		{"an actor in a run", "POST", trigger, `{"actor":"person:root"}`, nil, 422, "unexpected property"},
+		{"a revision in an edit", "PATCH", edit, `{"revision":7}`, nil, 422, "unexpected property"},
+		{"a hash in a token", "POST", "/api/v1/tokens", `{"name":"a","role":"admin","hash":"AAAA"}`, nil, 422, "unexpected property"},
+		{"a key twice, in a token", "POST", "/api/v1/tokens", `{"name":"a","role":"viewer","role":"admin"}`, nil, 422, "twice"},
+		{"a role that is none", "POST", "/api/v1/tokens", `{"name":"a","role":"root"}`, nil, 422, "body.role"},
+		{"an app of an admin", "POST", "/api/v1/tokens", `{"name":"a","role":"admin","app":"billing"}`, nil, 422, "worker"},
+		{"next: unknown gap", "GET", edit + "/next?gap=maybe", "", nil, 422, "query.gap"},
+		{"next: start in year 9999", "GET", edit + "/next?start=9999-01-01T00:00:00Z", "", nil, 422, "2199"},
+		{"audit: a page of 201", "GET", "/api/v1/audit?limit=201", "", nil, 422, "query.limit"},
+		{"numbers: NaN", "POST", trigger, `{"priority":NaN}`, nil, 400, "malformed"},
 		{"run: no UUID", "GET", many + "/17", "", nil, 422, "invalid"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -277,16 +297,29 @@ func TestAnswersAreJSON(t *testing.T) {
 	}
 }
 
-func TestLoopbackOnly(t *testing.T) {
-	h := api.LoopbackOnly(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }))
-	for host, want := range map[string]int{"localhost:8080": 204, "127.0.0.1:8080": 204, "[::1]:8080": 204, "LOCALHOST": 204,
-		"evil.com": 421, "127.0.0.1.evil.com:8080": 421, "": 421, "192.168.1.1": 421} {
-		r := httptest.NewRequest("GET", "/", nil)
-		r.Host = host
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Code != want {
-			t.Errorf("host %q: %d, want %d", host, w.Code, want)
+// Row 10: names of the server are an allow-list, and what proxies say does not count.
+func TestHosts(t *testing.T) {
+	for _, c := range []struct {
+		allowed []string
+		want    map[string]int
+	}{
+		{nil, map[string]int{"localhost:8080": 204, "127.0.0.1:8080": 204, "[::1]:8080": 204, "LOCALHOST": 204, "localhost.": 204, "192.168.7.7:8080": 204,
+			"evil.com": 421, "127.0.0.1.evil.com:8080": 421, "": 421, "192.168.1.1": 421}},
+		{[]string{"Jobs.Example.com", "10.0.0.7:8080"}, map[string]int{"jobs.example.com:443": 204, "10.0.0.7": 204, "localhost": 204,
+			"example.com": 421, "x.jobs.example.com": 421, "10.0.0.8": 421}},
+		{[]string{"*"}, map[string]int{"anything": 204}},
+	} {
+		h := api.Hosts(c.allowed, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }))
+		for host, want := range c.want {
+			r := httptest.NewRequest("GET", "/", nil)
+			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(192, 168, 7, 7)}))
+			r.Host = host
+			r.Header.Set("X-Forwarded-Host", "localhost")
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != want {
+				t.Errorf("allowed %v, host %q: %d, want %d", c.allowed, host, w.Code, want)
+			}
 		}
 	}
 }

@@ -19,10 +19,12 @@ import (
 // document after the first. What one reader takes and the next one leaves is how requests are smuggled, so all of it
 // is refused here, before anything reads it.
 
-// How large a body may be. The larger one is for bulks of runs.
+// How large a body may be. The larger ones are for bulks of runs, and for jobs that are applied in one commit.
 const (
 	maxBody     = 512 << 10
 	maxBulkBody = 64 << 20
+	// MaxApply is how many bytes of jobs and calendars can be applied at once.
+	MaxApply = 4 << 20
 )
 
 // bodyTime is how long a body may take to arrive.
@@ -76,8 +78,11 @@ func checkQuery(raw string) *Problem {
 // readBody reads a body within its limits of size and time.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *Problem) {
 	limit := int64(maxBody)
-	if r.URL.Path == Prefix+"/instances" {
+	switch {
+	case r.Method == http.MethodPost && r.URL.Path == Prefix+"/instances":
 		limit = maxBulkBody
+	case r.Method == http.MethodPost && r.URL.Path == Prefix+"/apply":
+		limit = MaxApply
 	}
 	deadline := http.NewResponseController(w)
 	_ = deadline.SetReadDeadline(time.Now().Add(bodyTime)) // not supported by recorders in tests
@@ -193,7 +198,10 @@ func escaped(body []byte, i int) int {
 	return int(n)
 }
 
-// unclear says what is wrong with the keys and values of valid JSON, or "". A null outside of arguments is refused:
+// free are the keys of what may be any JSON: arguments, results and checkpoints of runs, and requests of jobs.
+var free = map[string]bool{"args": true, "result": true, "data": true, "http": true}
+
+// unclear says what is wrong with the keys and values of valid JSON, or "". A null outside of these is refused:
 // some take it for "nothing is said", others for "nothing shall be".
 func unclear(body []byte) string {
 	type level struct {
@@ -215,20 +223,20 @@ func unclear(body []byte) string {
 			if open[top].seen[s] {
 				return fmt.Sprintf("has the key %.60q twice", s)
 			}
-			open[top].seen[s], open[top].key, open[top].args = true, false, s == "args"
+			open[top].seen[s], open[top].key, open[top].args = true, false, free[s]
 			continue
 		}
-		free := top >= 0 && (open[top].free || open[top].args)
+		within := top >= 0 && (open[top].free || open[top].args)
 		switch token {
 		case nil:
 			if top < 0 || !open[top].free {
 				return "has a null: leave out what you do not want to say"
 			}
 		case json.Delim('{'):
-			open = append(open, level{seen: map[string]bool{}, key: true, free: free})
+			open = append(open, level{seen: map[string]bool{}, key: true, free: within})
 			continue
 		case json.Delim('['):
-			open = append(open, level{free: free})
+			open = append(open, level{free: within})
 			continue
 		case json.Delim('}'), json.Delim(']'):
 			open = open[:top]

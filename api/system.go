@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -16,13 +17,21 @@ type Settings struct {
 	Recurring    Debug    `json:"recurringDebug" doc:"While it is on, due times become ledger entries and no runs."`
 	Triggered    Debug    `json:"triggeredDebug" doc:"While it is on, runs that nobody asked for by hand are held back."`
 	MisfireAfter Duration `json:"misfireAfter" doc:"How late a due time may be and still fire by itself."`
+	NewJobs      string   `json:"newJobs" enum:"enabled,disabled" doc:"How a job begins that a worker registers for the first time."`
+	MaxJobs      int      `json:"maxJobs" doc:"How many jobs there may be."`
+	Jobs         int      `json:"jobs" doc:"How many there are."`
+	AppLimits    []Limit  `json:"appLimits" nullable:"false" doc:"By app, how many of its runs may be under way, and how often they start."`
+	RetryBudget  Rate     `json:"retryBudget" doc:"How often runs of all jobs may be tried again; later retries are spread."`
 	Revision     uint64   `json:"revision"`
+	Kept         *Kept    `json:"kept,omitempty" doc:"What is kept of runs that are over; not in the answer to a change."`
 	Released     int      `json:"released,omitempty" doc:"Held runs that this change let start."`
 	Discarded    int      `json:"discarded,omitempty" doc:"Held runs that this change cancelled."`
 }
 
 func settingsOf(g *jobs.Global) Settings {
-	return Settings{Recurring: debugOf(g.RecurringDebug), Triggered: debugOf(g.TriggeredDebug), MisfireAfter: Duration(g.Late()), Revision: g.Revision}
+	return Settings{Recurring: debugOf(g.RecurringDebug), Triggered: debugOf(g.TriggeredDebug), MisfireAfter: Duration(g.Late()),
+		NewJobs: string(cmp.Or(g.NewJobs, jobs.NewEnabled)), MaxJobs: g.Quota(), Jobs: g.Jobs, Revision: g.Revision,
+		AppLimits: LimitsOf(g.AppLimits), RetryBudget: Rate(g.Budget())}
 }
 
 type configureInput struct {
@@ -31,6 +40,10 @@ type configureInput struct {
 		TriggeredDebug *bool     `json:"triggeredDebug,omitempty"`
 		Held           string    `json:"held,omitempty" enum:"release,discard" doc:"What becomes of the runs that triggered debug mode holds back when it is switched off."`
 		MisfireAfter   *Duration `json:"misfireAfter,omitempty"`
+		NewJobs        *string   `json:"newJobs,omitempty" enum:"enabled,disabled" doc:"How a job begins that a worker registers for the first time."`
+		MaxJobs        *int      `json:"maxJobs,omitempty" minimum:"0" maximum:"100000000" doc:"0 = 1,000,000."`
+		AppLimits      *[]Limit  `json:"appLimits,omitempty" maxItems:"1000" nullable:"false" doc:"All of them, by app; they hold for runs that are made from now on."`
+		RetryBudget    *Rate     `json:"retryBudget,omitempty" doc:"How often runs of all jobs may be tried again; none = as often as like."`
 	}
 }
 
@@ -38,12 +51,48 @@ type configureInput struct {
 type Overview struct {
 	Now            time.Time      `json:"now"`
 	Leader         string         `json:"leader,omitempty" doc:"The node that fires and offers."`
+	Shares         []Share        `json:"shares,omitempty" nullable:"false" doc:"The nodes that fire a share of the jobs each, by name. Missing: the one that leads fires all."`
 	RecurringDebug bool           `json:"recurringDebug"`
 	TriggeredDebug bool           `json:"triggeredDebug"`
 	Workers        int            `json:"workers"`
 	Runs           map[string]int `json:"runs" doc:"Runs that are not over, by state."`
 	FailedLastHour int            `json:"failedLastHour" doc:"Runs that ended badly within the last hour; 200 means at least so many."`
 	Hours          []HourCount    `json:"hours" nullable:"false" doc:"How many runs entered a state, by hour, of the last 24."`
+	Attention      []Attention    `json:"attention" nullable:"false" doc:"What somebody should look at, most urgent first, up to 20."`
+	Pulse          []Minute       `json:"pulse" nullable:"false" doc:"The last hour as the leading node saw it, oldest minute first; the last one is under way."`
+}
+
+// Share is a node that fires a share of the jobs.
+type Share struct {
+	Node  string     `json:"node"`
+	Here  bool       `json:"here" doc:"It is the one that answers."`
+	Jobs  int        `json:"jobs" doc:"Recurring jobs that are its share, of all tenants."`
+	Fired uint64     `json:"fired" doc:"Due times that it has made runs of since it is there."`
+	Since *time.Time `json:"since,omitempty" doc:"Since when it is there."`
+}
+
+// Attention is something that somebody should look at.
+type Attention struct {
+	Kind  string     `json:"kind" enum:"clock,no_worker,stuck,failing,gave_up,lost,endless,missed,trouble,paused"`
+	Text  string     `json:"text" doc:"One sentence, with the names in it."`
+	Job   jobs.Key   `json:"job,omitempty"`
+	Run   string     `json:"run,omitempty" format:"uuid"`
+	N     int        `json:"n" doc:"How many runs, due times or jobs it is about."`
+	Since *time.Time `json:"since,omitempty"`
+}
+
+// Minute is what happened in one minute.
+type Minute struct {
+	At         time.Time `json:"at" doc:"Its beginning."`
+	Started    int       `json:"started" doc:"Attempts begun."`
+	Succeeded  int       `json:"succeeded"`
+	Failed     int       `json:"failed" doc:"Attempts that failed."`
+	Terminated int       `json:"terminated"`
+	Cancelled  int       `json:"cancelled"`
+	Skipped    int       `json:"skipped"`
+	LateP50    float64   `json:"lateP50" doc:"Seconds from due to start, of first attempts; rounded up, by a quarter at most."`
+	LateP99    float64   `json:"lateP99"`
+	LateMax    float64   `json:"lateMax"`
 }
 
 // HourCount says how many runs entered a state within an hour.
@@ -57,21 +106,29 @@ type workerList struct {
 	Items []Worker `json:"items" nullable:"false"`
 }
 
+type workerPath struct {
+	Name   string `path:"name" maxLength:"200"`
+	Reason string `header:"Carillon-Reason" maxLength:"1024" doc:"Why; kept with the change."`
+}
+
 type none struct{}
 
 func (a *API) routeSystem() {
 	tags := []string{"system"}
-	register(a, huma.Operation{OperationID: "get-settings", Method: http.MethodGet, Path: "/settings", Tags: tags, Summary: "Read what holds for all jobs"},
+	register(a, ops.Viewer, huma.Operation{OperationID: "get-settings", Method: http.MethodGet, Path: "/settings", Tags: tags, Summary: "Read what holds for all jobs"},
 		func(ctx context.Context, _ *none) (*struct{ Body Settings }, error) {
 			g, err := a.ops.Settings(ctx, who(ctx))
 			if err != nil {
 				return nil, err
 			}
-			return &struct{ Body Settings }{settingsOf(g)}, nil
+			out := settingsOf(g)
+			out.Kept = keptOf(a.ops.Cleaning(), g)
+			return &struct{ Body Settings }{out}, nil
 		})
-	register(a, huma.Operation{OperationID: "change-settings", Method: http.MethodPatch, Path: "/settings", Tags: tags, Summary: "Change what holds for all jobs",
+	a.routeClean()
+	register(a, ops.Admin, huma.Operation{OperationID: "change-settings", Method: http.MethodPatch, Path: "/settings", Tags: tags, Summary: "Change what holds for all jobs",
 		Description: "Switching triggered debug mode off while runs are held back is refused, with their number, until held says what becomes of them."}, a.configure)
-	register(a, huma.Operation{OperationID: "list-workers", Method: http.MethodGet, Path: "/workers", Tags: tags, Summary: "List workers"},
+	register(a, ops.Viewer, huma.Operation{OperationID: "list-workers", Method: http.MethodGet, Path: "/workers", Tags: tags, Summary: "List workers"},
 		func(ctx context.Context, _ *none) (*struct{ Body workerList }, error) {
 			out := workerList{Items: []Worker{}}
 			for _, w := range a.ops.Workers(ctx, who(ctx)) {
@@ -79,19 +136,45 @@ func (a *API) routeSystem() {
 			}
 			return &struct{ Body workerList }{out}, nil
 		})
-	register(a, huma.Operation{OperationID: "overview", Method: http.MethodGet, Path: "/overview", Tags: tags, Summary: "The first look at everything"}, a.overview)
+	for verb, on := range map[string]bool{"drain": true, "resume": false} {
+		summary := map[bool]string{true: "Have a worker take nothing new", false: "Have a drained worker take runs again"}[on]
+		register(a, ops.Operator, huma.Operation{OperationID: verb + "-worker", Method: http.MethodPost, Path: "/workers/{name}/" + verb, Tags: tags, Summary: summary,
+			Description: "The worker of this name, or all starts of a configured name. It finishes what it runs, and stays."},
+			func(ctx context.Context, in *workerPath) (*struct{ Body workerList }, error) {
+				asker := who(ctx)
+				asker.Reason = in.Reason
+				told, err := a.ops.Drain(ctx, asker, in.Name, on)
+				if err != nil {
+					return nil, err
+				}
+				out := workerList{Items: []Worker{}}
+				for _, w := range told {
+					out.Items = append(out.Items, workerOf(w))
+				}
+				return &struct{ Body workerList }{out}, nil
+			})
+	}
+	register(a, ops.Viewer, huma.Operation{OperationID: "overview", Method: http.MethodGet, Path: "/overview", Tags: tags, Summary: "The first look at everything"}, a.overview)
 }
 
 func (a *API) configure(ctx context.Context, in *configureInput) (*struct{ Body Settings }, error) {
 	b := &in.Body
-	done, err := a.ops.Configure(ctx, who(ctx), jobs.Configure{RecurringDebug: b.RecurringDebug, TriggeredDebug: b.TriggeredDebug,
-		MisfireAfter: (*time.Duration)(b.MisfireAfter)}, ops.Held(b.Held))
+	k := jobs.Configure{RecurringDebug: b.RecurringDebug, TriggeredDebug: b.TriggeredDebug, MisfireAfter: (*time.Duration)(b.MisfireAfter),
+		MaxJobs: b.MaxJobs, NewJobs: (*jobs.NewJobs)(b.NewJobs), RetryBudget: (*jobs.Rate)(b.RetryBudget)}
+	if b.AppLimits != nil {
+		k.AppLimits = new(Limits(*b.AppLimits))
+	}
+	done, err := a.ops.Configure(ctx, who(ctx), k, ops.Held(b.Held))
 	if err != nil {
 		return nil, err
 	}
 	out := settingsOf(done.Global)
 	out.Released, out.Discarded = done.Released, done.Discarded
 	return &struct{ Body Settings }{out}, nil
+}
+
+func shareOf(f ops.Share) Share {
+	return Share{Node: f.Node, Here: f.Here, Jobs: f.Jobs, Fired: f.Fired, Since: when(f.Since)}
 }
 
 func (a *API) overview(ctx context.Context, _ *none) (*struct{ Body Overview }, error) {
@@ -101,6 +184,17 @@ func (a *API) overview(ctx context.Context, _ *none) (*struct{ Body Overview }, 
 	}
 	out := Overview{Now: o.Now, Leader: o.Leader.Node, RecurringDebug: o.Recurring.On, TriggeredDebug: o.Triggered.On, Workers: o.Workers,
 		Runs: map[string]int{}, FailedLastHour: o.Failed, Hours: make([]HourCount, len(o.Hours))}
+	out.Attention, out.Pulse = make([]Attention, len(o.Attention)), make([]Minute, len(o.Pulse))
+	for _, f := range o.Shares {
+		out.Shares = append(out.Shares, shareOf(f))
+	}
+	for i, n := range o.Attention {
+		out.Attention[i] = Attention{Kind: string(n.Kind), Text: n.Text, Job: n.Job, Run: n.Run.String(), N: n.N, Since: when(n.Since)}
+	}
+	for i, m := range o.Pulse {
+		out.Pulse[i] = Minute{At: m.At, Started: m.Started, Succeeded: m.Succeeded, Failed: m.Failed, Terminated: m.Terminated, Cancelled: m.Cancelled,
+			Skipped: m.Skipped, LateP50: m.LateP50.Seconds(), LateP99: m.LateP99.Seconds(), LateMax: m.LateMax.Seconds()}
+	}
 	for state, n := range o.Live {
 		out.Runs[state.String()] = n
 	}

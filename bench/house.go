@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -27,37 +29,78 @@ import (
 type house struct {
 	dir, program string
 	nats, http   string
-	server       *exec.Cmd
-	workers      []*exec.Cmd
-	client       *carillon.Client
-	offers       atomic.Int64 // messages of offers, once they are counted
+	debug        string // address of the server's profiler; "" = there is none
+	workerDebug  string // address of the profiler of a worker that is a program of ours; "" = there is none
+	setup
+	server  *exec.Cmd
+	others  []*exec.Cmd // nodes of its cluster
+	buses   []string    // their NATS servers
+	bus     *exec.Cmd   // NATS outside the server; nil = inside
+	workers []*exec.Cmd
+	client  *carillon.Client
+	offers  atomic.Int64 // messages of offers, once they are counted
+
+	looked sync.WaitGroup // looks of the server at itself
 
 	mu     sync.Mutex
 	starts map[jobs.ID]time.Time // when handlers began, by the worker's word
 }
 
-// build compiles the program and starts a server.
-func build(ctx context.Context) (*house, error) {
+// setup says what a house stands on.
+type setup struct {
+	memory   bool   // the store keeps nothing
+	store    string // URL of a database that keeps the rows; "" = the data directory
+	external bool   // NATS runs in a process of its own
+	nodes    int    // of a cluster; 0 = one server alone
+}
+
+// build starts a server.
+func build(ctx context.Context, on setup) (*house, error) {
+	program, err := compiled()
+	if err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp("", "carillon-bench-")
 	if err != nil {
 		return nil, err
 	}
-	h := &house{dir: dir, program: filepath.Join(dir, "carillon"), starts: map[jobs.ID]time.Time{}}
-	out, err := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", h.program, "./cmd/carillon").CombinedOutput()
-	if err != nil {
-		return nil, fmt.Errorf("build: %w\n%s", err, out)
-	}
+	h := &house{dir: dir, program: program, setup: on, starts: map[jobs.ID]time.Time{}}
 	h.nats, h.http = freeAddress(), freeAddress()
+	if on.external {
+		if err := h.serveNATS(ctx); err != nil {
+			h.close()
+			return nil, err
+		}
+	}
 	if err := h.serve(ctx); err != nil {
 		h.close()
 		return nil, err
 	}
-	if h.client, err = carillon.Dial("nats://" + h.nats); err != nil {
+	for len(h.others) < on.nodes-1 {
+		if err := h.grow(ctx); err != nil {
+			h.close()
+			return nil, err
+		}
+	}
+	if h.client, err = carillon.Dial(h.url()); err != nil {
 		h.close()
 		return nil, err
 	}
 	return h, nil
 }
+
+// compiled is the path of the program, which is built once.
+var compiled = sync.OnceValues(func() (string, error) {
+	program, err := filepath.Abs("../bin/carillon-measured")
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command("go", "build", "-C", "..", "-trimpath", "-o", program, "./cmd/carillon").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return program, err
+})
 
 func freeAddress() string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -70,22 +113,45 @@ func freeAddress() string {
 
 // serve starts the server and waits until it leads.
 func (h *house) serve(ctx context.Context) error {
-	args := []string{"server", "--nats-addr", h.nats, "--http", h.http}
-	if *memory {
+	args := []string{"server", "--http", h.http}
+	if h.external {
+		args = append(args, "--nats", "nats://"+h.nats)
+	} else {
+		args = append(args, "--nats-addr", h.nats)
+	}
+	if h.memory {
 		args = append(args, "--memory")
 	} else {
 		args = append(args, "--data", filepath.Join(h.dir, "data"))
 	}
+	if h.store != "" {
+		args = append(args, "--store", h.store)
+	}
+	if h.nodes > 1 {
+		args = append(args, "--node", "n1", "--cluster", freePair())
+	}
+	if *profile != "" {
+		h.debug = freeAddress()
+		args = append(args, "--debug-addr", h.debug)
+	}
 	h.server = exec.CommandContext(ctx, h.program, args...)
-	h.server.Env = append(os.Environ(), "CARILLON_LOG_LEVEL=warn")
+	h.server.Env, h.server.SysProcAttr = append(os.Environ(), "CARILLON_LOG_LEVEL=warn"), bound()
 	if *verbose {
 		h.server.Stderr, h.server.Stdout = os.Stderr, os.Stderr
 	}
 	if err := h.server.Start(); err != nil {
 		return err
 	}
+	return ready(ctx, h.http, h.server)
+}
+
+// ready waits until a server says that somebody leads and that it may be asked.
+func ready(ctx context.Context, address string, server *exec.Cmd) error {
 	for ctx.Err() == nil {
-		r, err := http.Get("http://" + h.http + "/readyz")
+		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", server.Process.Pid)); err == nil && bytes.Contains(b, []byte(") Z ")) {
+			return errors.New("the server has ended; -v shows what it says")
+		}
+		r, err := http.Get("http://" + address + "/readyz")
 		if err == nil {
 			r.Body.Close()
 			if r.StatusCode == http.StatusOK {
@@ -97,14 +163,43 @@ func (h *house) serve(ctx context.Context) error {
 	return errors.New("the server did not become ready")
 }
 
+// serveNATS starts NATS in a process of its own.
+func (h *house) serveNATS(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	h.bus = exec.CommandContext(ctx, self)
+	h.bus.Env = append(os.Environ(), natsEnv+"="+h.nats, "TMPDIR="+h.dir)
+	h.bus.Stderr, h.bus.SysProcAttr = os.Stderr, bound()
+	if err := h.bus.Start(); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		c, err := net.Dial("tcp", h.nats)
+		if err == nil {
+			return c.Close()
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return ctx.Err()
+}
+
+// workEnv holds the address of the bus of a process that is a worker of a house: so the test binary can be one, too.
+const workEnv = "CARILLON_BENCH_WORK"
+
+// bound has a process end with this one, however it ends: nothing goes on that nobody measures.
+func bound() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+
 // hire starts a worker process and listens to what it says.
 func (h *house) hire(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	c := exec.CommandContext(ctx, self, fmt.Sprintf("-slots=%d", *slots), "worker", "nats://"+h.nats)
-	c.Stderr = os.Stderr
+	c := exec.CommandContext(ctx, self, fmt.Sprintf("-slots=%d", *slots), "-profile="+*profile)
+	c.Env = append(os.Environ(), workEnv+"="+h.url())
+	c.Stderr, c.SysProcAttr = os.Stderr, bound()
 	out, err := c.StdoutPipe()
 	if err != nil {
 		return err
@@ -161,18 +256,8 @@ func (h *house) get(path string) (string, error) {
 // cpu is the processor time that the server and the workers have used.
 func (h *house) cpu() time.Duration {
 	var sum time.Duration
-	for _, c := range append([]*exec.Cmd{h.server}, h.workers...) {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.Process.Pid))
-		if err != nil {
-			continue
-		}
-		_, rest, _ := strings.Cut(string(b), ") ")
-		var f [15]string
-		copy(f[:], strings.Fields(rest))
-		var user, system int64
-		fmt.Sscan(f[11], &user)
-		fmt.Sscan(f[12], &system)
-		sum += time.Duration(user+system) * 10 * time.Millisecond
+	for _, c := range append(append([]*exec.Cmd{h.server}, h.others...), h.workers...) {
+		sum += used(c.Process.Pid)
 	}
 	var self syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &self) == nil {
@@ -182,7 +267,11 @@ func (h *house) cpu() time.Duration {
 }
 
 func (h *house) close() {
-	for _, c := range append(h.workers, h.server) {
+	h.looked.Wait()
+	if *profile != "" {
+		h.dismiss() // a worker writes its profile when it leaves
+	}
+	for _, c := range append(append(h.workers, h.others...), h.server, h.bus) {
 		if c != nil && c.Process != nil {
 			_ = c.Process.Kill()
 			_ = c.Wait()
@@ -200,11 +289,19 @@ type startLine struct {
 type noArgs struct {
 	Customer string `json:"customer"`
 	Note     string `json:"note"`
+	N        int64  `json:"n"`
 	Tell     bool   `json:"tell,omitempty"` // say when the handler began
 }
 
 // hundred are arguments of about a hundred bytes.
 var hundred = noArgs{Customer: "c7", Note: "arguments of about a hundred bytes, as everybody measures it"}
+
+// hundredOf are those of the nth job.
+func hundredOf(n int) noArgs {
+	a := hundred
+	a.N = int64(n)
+	return a
+}
 
 var (
 	noop    = jobs.Trigger[noArgs]("bench.noop")
@@ -225,10 +322,12 @@ func work(url string, slots int) error {
 		return nil
 	})
 	w, err := carillon.NewWorker(url, worker.Config{App: "bench", Name: "bench", Slots: slots},
-		jobs.NewTriggered(run, jobs.Options{Key: "bench.noop"}),
+		jobs.NewTriggered(run, jobs.Options{Key: "bench.noop", KeepSucceeded: jobs.None}),
 		jobs.NewTriggered(run, jobs.Options{Key: "bench.one", MaxConcurrency: 1}))
 	if err != nil {
 		return err
 	}
-	return w.Run(context.Background())
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	return w.Run(ctx)
 }

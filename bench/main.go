@@ -1,22 +1,40 @@
-// Command bench measures Carillon as its users meet it: a server process, a worker process and a client, over
-// loopback, with the durable store. Each scenario prints one JSON line.
+// Command bench measures Carillon as its users meet it: a server process, worker processes and a client, over
+// loopback, with the durable store. Beside it, and at turns with it, it measures River on PostgreSQL and asynq on
+// Redis in the same way: the servers are started in temporary directories, a worker process runs handlers that only
+// count, this process enqueues. Each measurement prints one JSON line.
+//
+//	go run . short       ours and the peers, in about five minutes; writes docs/benchmarks.md
+//	go run . full        everything, in about an hour and a half; writes docs/benchmarks.md
+//	go run . full peers  one part of it, within a quarter of an hour; the other parts keep what was measured before
+//	go run . peers       -systems "carillon,river tuned" -measures x1,second1000 -rounds 3
+//	go run . soak        half of what goes through, for an hour or -for: whether anything grows; writes docs/benchmarks.md
+//	go run . table full  writes docs/benchmarks.md again, from the lines of earlier runs
+//
+// Ours alone:
 //
 //	go run . batch       enqueue in bulk to the final state, jobs/s
 //	go run . latency     enqueue to start at 200 jobs/s
 //	go run . delayed     how late 2,000 delayed jobs start
 //	go run . flood       a million runs and no worker: messages, and the first start once there is one
 //	go run . heap        100,000 delayed runs and 10,000 jobs: heap, and restart to the first fire
+//	go run . http        runs of an HTTP job, a small request each, by carillon worker
 //	go run . onekey      1,000 runs of one job through one slot
-//	go run . all         all of them
+//	go run . pages       how fast pages are with a million finished runs, and what 200 dashboards cost
+//	go run . definitions a million recurring jobs: to register, to keep, to start again with
+//	go run . idle        what the server costs with 100,000 jobs of which none is due
+//	go run . finished    ten million finished runs: what they weigh, and whether the last are as fast as the first
+//	go run . sizes       throughput by the number of runs in a call; payloads: by the bytes of a run; backlog: by what waits
+//	go run . all         the quicker ones of them
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"runtime"
+	"runtime/debug"
 	"slices"
 	"time"
 )
@@ -25,71 +43,80 @@ var (
 	memory  = flag.Bool("memory", false, "use the memory store")
 	count   = flag.Int("n", 0, "how many jobs (default: the scenario's)")
 	slots   = flag.Int("slots", 0, "slots of the worker; 0 = no limit")
-	profile = flag.String("profile", "", "write CPU profiles of client and worker to this directory")
+	profile = flag.String("profile", "", "write CPU profiles of the client, the worker and the server's first 20 seconds to this directory")
 	verbose = flag.Bool("v", false, "show what the processes log")
 	callers = flag.Int("callers", 4, "batch: how many enqueue at the same time")
 	size    = flag.Int("size", 1000, "batch: runs in one call")
+	among   = flag.String("systems", "carillon,river tuned,asynq tuned", "peers: which systems take turns, with commas between them")
+	which   = flag.String("measures", "batch,x16,latency200,delayed", "peers: what each does at its turn")
+	times   = flag.Int("rounds", 3, "peers: how many turns each has")
+	length  = flag.Duration("for", time.Hour, "soak: how long")
+	pace    = flag.Int("rate", 0, "soak: runs a second; 0 = half of what goes through just before")
+	crew    = flag.Int("workers", 1, "peers: worker processes")
 )
 
-// line is one result.
-type line struct {
-	Scenario string             `json:"scenario"`
-	Store    string             `json:"store"`
-	Figures  map[string]float64 `json:"figures"`
-}
+// lateGC is how late garbage is collected in what makes and does jobs, this process and workers of every system alike:
+// a worker that keeps nothing has a heap of a few MiB, and Go's default would be measured for collecting it all the time.
+const lateGC = 400
 
 func main() {
 	flag.Parse()
-	if flag.Arg(0) == "worker" {
-		if err := work(flag.Arg(1), *slots); err != nil {
-			fmt.Fprintln(os.Stderr, "bench worker:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	scenarios := map[string]func(context.Context, *house) (map[string]float64, error){
-		"batch": batch, "latency": latency, "delayed": delayed, "flood": flood, "heap": heap, "onekey": onekey,
-	}
-	names := flag.Args()
-	if len(names) == 1 && names[0] == "all" {
-		names = []string{"batch", "latency", "delayed", "onekey", "heap", "flood"}
-	}
-	if len(names) == 0 {
-		flag.Usage()
-		os.Exit(2)
-	}
-	for _, name := range names {
-		run, ok := scenarios[name]
-		if !ok {
-			fmt.Fprintf(os.Stderr, "bench: there is no scenario %q\n", name)
-			os.Exit(2)
-		}
-		if err := one(name, run); err != nil {
-			fmt.Fprintf(os.Stderr, "bench %s: %v\n", name, err)
-			os.Exit(1)
-		}
+	if err := begin(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
 	}
 }
 
-func one(name string, run func(context.Context, *house) (map[string]float64, error)) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
-	h, err := build(ctx)
-	if err != nil {
-		return err
+func begin() error {
+	if address := os.Getenv(natsEnv); address != "" {
+		return beNATS(address)
 	}
-	defer h.close()
-	figures, err := run(ctx, h)
-	if err != nil {
-		return err
+	debug.SetGCPercent(lateGC)
+	if text := os.Getenv(handEnv); text != "" {
+		return hand(text)
 	}
-	store := "raft, one voter"
-	if *memory {
-		store = "memory"
+	if url := os.Getenv(workEnv); url != "" {
+		return profiled("worker", func() error { return work(url, *slots) })
 	}
-	figures["cores"] = float64(runtime.NumCPU())
-	return json.NewEncoder(os.Stdout).Encode(line{name, store, figures})
+	names := flag.Args()
+	if len(names) == 0 {
+		flag.Usage()
+		return errors.New("say what to measure")
+	}
+	switch names[0] {
+	case "short", "full":
+		return campaign(names[0], names[1:])
+	case "peers":
+		return profiled("client", func() error { return turns{*among, *which, *times, []int{*crew}}.play(print) })
+	case "soak":
+		return soak()
+	case "table":
+		return table(flag.Arg(1))
+	case "all":
+		names = []string{"batch", "http", "latency", "delayed", "onekey", "heap", "pages", "flood"}
+	}
+	for _, name := range names {
+		if _, ok := scenarios[name]; !ok {
+			return fmt.Errorf("there is no scenario %q", name)
+		}
+	}
+	return profiled("client", func() error {
+		for _, name := range names {
+			if err := one(name, print); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	})
 }
+
+// scenarios are those that only we run: each has a house of its own.
+var scenarios = map[string]func(context.Context, *house) (map[string]float64, error){
+	"batch": batch, "latency": latency, "delayed": delayed, "flood": flood, "heap": heap, "onekey": onekey, "pages": pages,
+	"definitions": definitions, "idle": idle, "finished": finished, "http": httpJobs, "sizes": sizes, "payloads": payloads, "backlog": backlog,
+}
+
+func print(l line) { _ = json.NewEncoder(os.Stdout).Encode(l) }
 
 // percentile of durations, in milliseconds.
 func percentile(d []time.Duration, p float64) float64 {

@@ -3,8 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
+	"os"
+	"strconv"
 	"time"
 
+	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/carillon-scheduler/carillon/bus"
@@ -12,6 +16,32 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
 )
+
+// natsEnv holds the address of a process that is a NATS server.
+const natsEnv = "CARILLON_BENCH_NATS"
+
+// beNATS is that process. Its streams are in a directory that whoever starts it removes.
+func beNATS(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "nats")
+	if err != nil {
+		return err
+	}
+	s, err := natsserver.NewServer(&natsserver.Options{Host: host, Port: n, JetStream: true, StoreDir: dir, MaxPayload: 8 << 20})
+	if err != nil {
+		return err
+	}
+	s.Start()
+	s.WaitForShutdown()
+	return nil
+}
 
 // count counts the messages of offers, as a listener on all lanes sees them.
 func (h *house) count() error {
@@ -27,8 +57,11 @@ func (h *house) count() error {
 	return nc.Flush()
 }
 
-// define registers many recurring jobs that are due once a day.
-func (h *house) define(ctx context.Context, n int) error {
+// daily are all days.
+const daily = "* * *"
+
+// define registers many recurring jobs that are due at all times of the days that are said, as cron does.
+func (h *house) define(ctx context.Context, n int, days string) error {
 	p := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: "bench"}
 	b, err := natsbus.Connect(ctx, "nats://"+h.nats, natsbus.Config{As: p})
 	if err != nil {
@@ -38,7 +71,7 @@ func (h *house) define(ctx context.Context, n int) error {
 	store := busstore.New(b, p)
 	batch := make([]jobs.Envelope, 0, 1000)
 	for i := range n {
-		cron := fmt.Sprintf("%d %d %d * * *", i%60, i/60%60, i%24)
+		cron := fmt.Sprintf("%d %d %d %s", i%60, i/60%60, i%24, days)
 		batch = append(batch, jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: p.Tenant, Actor: p.Actor(), Command: jobs.Register{App: "bench", Worker: "bench",
 			Start: true, Job: jobs.Declaration{Key: jobs.Key(fmt.Sprintf("bench.daily-%d", i)), Kind: jobs.Recurring, Code: jobs.Settings{Schedule: &cron}}}})
 		if len(batch) == cap(batch) || i == n-1 {

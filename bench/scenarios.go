@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,7 +31,7 @@ func (h *house) settled(ctx context.Context, begin time.Time) (time.Duration, er
 		if live == 0 {
 			return time.Since(begin), nil
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // each look costs what tens of runs do
 	}
 	return 0, fmt.Errorf("runs are still live: %w", ctx.Err())
 }
@@ -55,22 +56,26 @@ func (h *house) live() (int, error) {
 }
 
 // bulk enqueues n runs from some callers at the same time.
-func (h *house) bulk(ctx context.Context, n int) error {
-	var sent atomic.Int64
+func (h *house) bulk(ctx context.Context, n int) error { return h.bulkOf(ctx, noop, hundred, n, *size) }
+
+// bulkOf is bulk of any job, with arguments, in calls of some size.
+func (h *house) bulkOf(ctx context.Context, job jobs.Trigger[noArgs], a noArgs, n, size int) error {
+	var next atomic.Int64
 	errs := make(chan error, *callers)
 	for range *callers {
 		go func() {
-			list := make([]noArgs, *size)
-			for i := range list {
-				list[i] = hundred
-			}
-			for sent.Add(int64(*size)) <= int64(n) {
-				if _, err := noop.EnqueueAll(ctx, h.client, list); err != nil {
+			list := slices.Repeat([]noArgs{a}, size)
+			for {
+				left := n + size - int(next.Add(int64(size)))
+				if left <= 0 {
+					errs <- nil
+					return
+				}
+				if _, err := job.EnqueueAll(ctx, h.client, list[:min(left, size)]); err != nil {
 					errs <- err
 					return
 				}
 			}
-			errs <- nil
 		}()
 	}
 	for range *callers {
@@ -92,6 +97,7 @@ func batch(ctx context.Context, h *house) (map[string]float64, error) {
 	if _, err := h.settled(ctx, time.Now()); err != nil {
 		return nil, err
 	}
+	h.profile()
 	cpu, begin := h.cpu(), time.Now()
 	if err := h.bulk(ctx, n); err != nil {
 		return nil, err
@@ -257,7 +263,7 @@ func heap(ctx context.Context, h *house) (map[string]float64, error) {
 		return nil, err
 	}
 	n, defs := number(100_000), 10_000
-	if err := h.define(ctx, defs); err != nil {
+	if err := h.define(ctx, defs, daily); err != nil {
 		return nil, err
 	}
 	wishes := make([]jobs.Create, n)
@@ -276,7 +282,7 @@ func heap(ctx context.Context, h *house) (map[string]float64, error) {
 		wishes = wishes[k:]
 	}
 	figures := map[string]float64{"delayed": float64(n), "jobs": float64(defs), "rss_before_mib": h.rss()}
-	if *memory {
+	if h.memory {
 		return figures, nil
 	}
 	_ = h.server.Process.Kill()
@@ -305,8 +311,10 @@ func heap(ctx context.Context, h *house) (map[string]float64, error) {
 }
 
 // rss is the server's resident memory in MiB.
-func (h *house) rss() float64 {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.server.Process.Pid))
+func (h *house) rss() float64 { return rssOf(h.server.Process.Pid) }
+
+func rssOf(pid int) float64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return -1
 	}
@@ -314,4 +322,13 @@ func (h *house) rss() float64 {
 	var kib float64
 	fmt.Sscan(rest, &kib)
 	return kib / 1024
+}
+
+// filesOf is how many files and connections a process has open.
+func filesOf(pid int) float64 {
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return -1
+	}
+	return float64(len(files))
 }

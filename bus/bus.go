@@ -26,6 +26,7 @@ type Principal struct {
 	Tenant jobs.Tenant
 	Role   Role
 	Name   string // of the worker, the client or the node
+	App    string // of a worker: whose runs it takes; "" for all others
 }
 
 // Actor is how envelopes name the principal.
@@ -118,6 +119,7 @@ const (
 	TopicCommit  Topic = "commit"  // somebody else than the leader committed: look again
 	TopicLog     Topic = "log"     // log lines (metastore.LogLine)
 	TopicLive    Topic = "live"    // rows changed: dashboards refetch (Changes)
+	TopicNode    Topic = "node"    // among control planes: this one lives (NodeBeat)
 )
 
 // Signal is a short message to all who listen to its topic.
@@ -157,4 +159,10 @@ type Handler func(ctx context.Context, from Principal, request []byte) ([]byte, 
 const (
 	ServiceStore = "store" // busstore: apply and read
 	ServiceBeat  = "beat"  // the leader: Beat -> BeatAnswer
+	ServiceLive  = "live"  // the leader, to nodes: what only it knows
+	// The leader, to nodes: what they do together.
+	ServiceCluster = "cluster"
 )
+
+// ServiceNode is where the node of a name answers other nodes, with its NodeBeat.
+func ServiceNode(name string) string { return "node." + name }

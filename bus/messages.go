@@ -2,6 +2,8 @@ package bus
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -9,6 +11,9 @@ import (
 
 // What workers and leaders say to each other beside offers. JSON: these are few, and other languages will want
 // to read them.
+
+// MostJobs is how many jobs one worker may have.
+const MostJobs = 10_000
 
 // WorkerInfo is who a worker is.
 type WorkerInfo struct {
@@ -23,6 +28,30 @@ type WorkerInfo struct {
 	Keys    map[jobs.Key]int `json:"keys"`  // with their code versions
 	Started time.Time        `json:"started"`
 	Version string           `json:"version,omitempty"` // of the library
+	// Faults says of jobs that it should have and does not serve, why.
+	Faults map[jobs.Key]string `json:"faults,omitempty"`
+	// Any says that it also serves every job of its app that no other worker has by name.
+	Any bool `json:"any,omitempty"`
+}
+
+// Lacks says what a worker lacks for a run of a job, in a few words ("the tag gpu"), or "". Which worker is meant, and
+// whether it has room, is another matter.
+func (i *WorkerInfo) Lacks(key jobs.Key, p *jobs.Place) string {
+	version, has := i.Keys[key]
+	switch {
+	case !has && !i.Any:
+		return "the job"
+	case p == nil:
+		return ""
+	case has && version < p.Version:
+		return fmt.Sprintf("version %d of the job", p.Version)
+	}
+	for _, tag := range p.Needs {
+		if !slices.Contains(i.Tags, tag) {
+			return "the tag " + tag
+		}
+	}
+	return ""
 }
 
 // Beat is what a worker says every few seconds: that it lives, and which attempts it holds.
@@ -33,6 +62,7 @@ type Beat struct {
 	More     bool        `json:"more,omitempty"` // further beats follow with other attempts
 	Leaving  bool        `json:"leaving,omitempty"`
 	Draining bool        `json:"draining,omitempty"`
+	Resting  bool        `json:"resting,omitempty"` // somebody has it take nothing new; it goes on living
 }
 
 // Held is an attempt that a worker holds.
@@ -55,17 +85,55 @@ type BeatAnswer struct {
 	Queue   string `json:"queue,omitempty"`   // where the shared lane is; "" = none now, personal lane only
 	Unknown bool   `json:"unknown,omitempty"` // send Info: this leader does not know you
 	Stop    []Stop `json:"stop,omitempty"`    // attempts to end
+	Rest    Rest   `json:"rest,omitempty"`    // take nothing new, or take runs again; "" = as you are
 	Lease   int64  `json:"lease"`             // milliseconds that the attempts are yours from when you sent the beat
 }
+
+// Rest is what a worker is to do about new runs.
+type Rest string
+
+// The wishes about new runs.
+const (
+	RestDrain  Rest = "drain"  // take nothing new, finish what runs, and stay
+	RestResume Rest = "resume" // take runs again
+)
 
 // Stop tells a worker to end an attempt.
 type Stop struct {
 	ID      jobs.ID `json:"id"`
 	Attempt uint32  `json:"n"`
 	Stale   bool    `json:"stale,omitempty"` // the attempt is not yours any more: nothing you report of it counts
+	Term    uint64  `json:"term,omitempty"`  // no attempt is meant: the node that leads this term would like to know you
 	Timeout bool    `json:"timeout,omitempty"`
+	Rest    Rest    `json:"rest,omitempty"` // no attempt is meant: the worker as a whole
 	By      string  `json:"by,omitempty"`
 	Reason  string  `json:"reason,omitempty"`
+}
+
+// NodeBeat is what a control plane tells the others every few seconds, and when it begins or ends to lead.
+type NodeBeat struct {
+	Name    string    `json:"name"`
+	Nonce   string    `json:"nonce"` // of this start
+	Address string    `json:"address,omitempty"`
+	Route   string    `json:"route,omitempty"` // host:port where NATS servers of other nodes come to the one in its process
+	Version string    `json:"version,omitempty"`
+	Up      int64     `json:"up"`             // milliseconds since it started, of steady time
+	Clock   time.Time `json:"at"`             // its clock when it sent this
+	Step    int64     `json:"step"`           // milliseconds that its clock was set by, and that it does not follow yet
+	Term    uint64    `json:"term,omitempty"` // that it leads; 0 = it does not
+	Since   time.Time `json:"since,omitzero"` // that it leads
+	Leaving bool      `json:"leaving,omitempty"`
+	NATS    string    `json:"nats,omitempty"`   // how its end of the bus is, in words
+	Reigns  []Reign   `json:"reigns,omitempty"` // the last terms, as it knows them; only in an answer
+}
+
+// Reign is a term in which a node led.
+type Reign struct {
+	Node  string    `json:"node"`
+	Term  uint64    `json:"term"`
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+	Why   string    `json:"why,omitempty"` // it ended
 }
 
 // Back returns offers that a worker has no slot for.

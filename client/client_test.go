@@ -245,6 +245,42 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
+// Without anybody who answers, a bulk is given up as soon as a single run is, and what was not sent is said not to be.
+func TestABulkThatNobodyAnswers(t *testing.T) {
+	for _, code := range []jobs.Code{jobs.Unavailable, jobs.Unknown} {
+		t.Run(string(code), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t)
+				c := d.open()
+				first := true
+				d.between = func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+					if first { // what was done before stays done
+						first = false
+						return apply()
+					}
+					return metastore.Refused(batch, jobs.Refuse(code, "no answer"))
+				}
+				began := time.Now()
+				runs, err := job.EnqueueAll(t.Context(), c, make([]args, 4500))
+				if took := time.Since(began); took > 31*time.Second {
+					t.Errorf("took %v", took)
+				}
+				var bulk *client.BulkError
+				if !errors.As(err, &bulk) || len(bulk.Failed) != 3500 || runs[999].State != jobs.Enqueued {
+					t.Fatalf("error is %v", err)
+				}
+				if err := bulk.Failed[1999]; jobs.CodeOf(err) != code || strings.Contains(err.Error(), "not sent") {
+					t.Errorf("what was sent: %v, want %v", err, code)
+				}
+				last := bulk.Failed[4499]
+				if jobs.CodeOf(last) != jobs.Unavailable || !strings.Contains(last.Error(), "not sent") || runs[4499].ID.IsZero() {
+					t.Errorf("what was not: %v", last)
+				}
+			})
+		})
+	}
+}
+
 func TestWait(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/trace"
 )
 
 const (
@@ -47,34 +48,47 @@ func (e *BulkError) places() []int {
 	return places
 }
 
-// Enqueue asks for runs. All wishes are checked before the first is sent; the error of a bad one names its place.
+// Enqueue asks for runs. What a handler asks for is a child of its run. All wishes are checked before the first is sent; the error of a bad one names its place.
 // The answers are in the order of the wishes. Of a bulk, some may be refused by the store (no such job): then the
-// error is a *BulkError, and the answers of those have no State.
-func (c *Client) Enqueue(ctx context.Context, wishes ...jobs.Create) ([]jobs.Run, error) {
-	batch, err := c.check(wishes)
+// error is a *BulkError, and the answers of those have no State. When nobody has done anything of a part of it for 30 s,
+// the parts behind are not sent, and refused as jobs.Unavailable.
+func (c *Client) Enqueue(ctx context.Context, wishes ...jobs.Create) (_ []jobs.Run, err error) {
+	ctx, span := trace.Enqueue(ctx, c.config.Tenant, wishes)
+	defer func() { span.Close(err) }()
+	batch, err := c.check(ctx, wishes, trace.Inject(ctx))
 	if err != nil {
 		return nil, err
 	}
 	runs := make([]jobs.Run, len(wishes))
 	failed := map[int]error{}
+	var unsent error // why nothing more is sent
 	for at := 0; at < len(batch); {
 		end := cutBatch(batch, at)
-		for i, r := range c.send(ctx, batch[at:end]) {
+		var results []metastore.Result
+		if unsent != nil {
+			results = metastore.Refused(batch[at:end], unsent)
+		} else if results = c.send(ctx, batch[at:end]); !slices.ContainsFunc(results, answered) {
+			// Nobody is there: each batch behind would wait as long, one after the other.
+			unsent = jobs.Refuse(jobs.Unavailable, "not sent, the runs before it had no answer: %v", results[0].Err)
+		}
+		for i, r := range results {
 			wish := batch[at+i].Command.(jobs.Create)
 			runs[at+i] = jobs.Run{ID: wish.ID, Key: wish.Key}
-			in := r.Instance()
-			switch {
-			case r.Err != nil:
+			if r.Err != nil {
 				failed[at+i] = r.Err
-			case in != nil:
-				if in.State == jobs.New { // a unique key led to a run that is known by name alone: it has been archived
-					if whole, err := c.store.Instance(ctx, in.Tenant, in.ID); err == nil {
-						in = whole
-					}
-				}
-				// The same run answers a Create that was sent twice: that is no duplicate.
-				runs[at+i] = jobs.Run{ID: in.ID, Key: in.Key, State: in.State, Due: in.Due, Duplicate: r.Existing && in.ID != wish.ID}
+				continue
 			}
+			run, some := r.Stands()
+			if !some {
+				continue
+			}
+			if run.State == jobs.New { // a unique key led to a run that is known by name alone: it has been archived
+				if whole, err := c.store.Instance(ctx, c.config.Tenant, run.ID); err == nil {
+					run = whole.Receipt()
+				}
+			}
+			// The same run answers a Create that was sent twice: that is no duplicate.
+			runs[at+i] = jobs.Run{ID: run.ID, Key: run.Key, State: run.State, Due: run.Due, Duplicate: r.Existing && run.ID != wish.ID}
 		}
 		at = end
 	}
@@ -87,8 +101,14 @@ func (c *Client) Enqueue(ctx context.Context, wishes ...jobs.Create) ([]jobs.Run
 	return runs, &BulkError{Total: len(wishes), Failed: failed}
 }
 
+// answered says that a store has decided.
+func answered(r metastore.Result) bool {
+	code := jobs.CodeOf(r.Err)
+	return r.Err == nil || code != jobs.Unknown && code != jobs.Unavailable
+}
+
 // check makes envelopes of wishes, all or none.
-func (c *Client) check(wishes []jobs.Create) ([]jobs.Envelope, error) {
+func (c *Client) check(ctx context.Context, wishes []jobs.Create, traced string) ([]jobs.Envelope, error) {
 	if len(wishes) > jobs.MaxBulk {
 		return nil, jobs.Invalid("a bulk of %d runs: at most %d are allowed", len(wishes), jobs.MaxBulk)
 	}
@@ -99,6 +119,10 @@ func (c *Client) check(wishes []jobs.Create) ([]jobs.Envelope, error) {
 		}
 		if wish.Origin == "" {
 			wish.Origin = jobs.FromCode
+		}
+		wish.Under(ctx, c.config.Tenant)
+		if wish.Trace == "" {
+			wish.Trace = traced
 		}
 		batch[i] = c.envelope(wish)
 		if err := batch[i].Check(); err != nil {
@@ -128,26 +152,35 @@ func cutBatch(batch []jobs.Envelope, at int) int {
 func (c *Client) send(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	results := make([]metastore.Result, len(batch))
-	doubtful := make([]bool, len(batch))
-	open := make([]int, len(batch))
-	for i := range open {
-		open[i] = i
-	}
+	var results []metastore.Result
+	var open []int             // what the last try left, in order; nil = there was none, and all is open
+	doubtful := map[int]bool{} // of what is open: it may have been done
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		words := make([]jobs.Envelope, len(open))
-		for at, i := range open {
-			words[at] = batch[i]
+		words := batch
+		if open != nil {
+			words = make([]jobs.Envelope, len(open))
+			for at, i := range open {
+				words[at] = batch[i]
+			}
+		}
+		answers := c.store.Apply(ctx, words)
+		if results == nil {
+			results = answers
 		}
 		var left []int
-		for at, r := range c.store.Apply(ctx, words) {
-			i := open[at]
+		for at, r := range answers {
+			i := at
+			if open != nil {
+				i = open[at]
+			}
 			results[i] = r
 			if r.Err == nil {
 				continue
 			}
 			code := jobs.CodeOf(r.Err)
-			doubtful[i] = doubtful[i] || code == jobs.Unknown
+			if code == jobs.Unknown {
+				doubtful[i] = true
+			}
 			if code == jobs.Unknown || code == jobs.Unavailable {
 				left = append(left, i)
 			}

@@ -20,24 +20,50 @@ type announced struct {
 // Apply applies and announces.
 func (a announced) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
 	results := a.Full.Apply(ctx, batch)
-	a.cp.announce(results)
+	a.cp.announce(batch, results)
 	return results
 }
 
 // announce passes effects on. It does not wait for the bus.
-func (cp *ControlPlane) announce(results []metastore.Result) {
+func (cp *ControlPlane) announce(batch []jobs.Envelope, results []metastore.Result) {
 	now := time.Now()
+	minute := cp.cfg.Clock.Now().Unix() / 60
 	var stops []bus.Signal
+	var ended []*jobs.Instance
+	var paused []*jobs.Definition
 	var sooner bool
 	cp.router.mu.Lock()
 	cp.leases.mu.Lock()
+	cp.pulse.mu.Lock()
 	leading := cp.router.leading
 	for i := range results {
+		cp.pulse.totals.command(batch[i].Command, &results[i])
 		if results[i].Err != nil || results[i].Existing {
 			continue
 		}
-		for _, in := range results[i].Instances {
+		verb := batch[i].Command.Verb()
+		if verb == jobs.VerbDrain && leading {
+			if k, ok := batch[i].Command.(jobs.Drain); ok {
+				stops = append(stops, cp.router.rest(batch[i].Tenant, k))
+			}
+		}
+		if leading && cp.cfg.Paused != nil {
+			paused = append(paused, gaveUp(&results[i].Effect)...)
+		}
+		if verb == jobs.VerbClean {
+			select {
+			case cp.cleaned <- struct{}{}:
+			default:
+			}
+		}
+		for n, in := range results[i].Instances {
 			if leading {
+				if step(verb, n == 0, cp.leases.over(in), in) { // before the leases hear of it
+					cp.pulse.note(in, minute)
+					if in.State == jobs.Terminated && cp.cfg.Ended != nil {
+						ended = append(ended, in)
+					}
+				}
 				cp.router.note(in, now)
 				cp.leases.note(in, now)
 				sooner = sooner || !in.Wake().IsZero()
@@ -47,15 +73,22 @@ func (cp *ControlPlane) announce(results []metastore.Result) {
 			}
 		}
 	}
+	cp.pulse.mu.Unlock()
 	cp.leases.mu.Unlock()
 	cp.router.mu.Unlock()
+	for _, in := range ended {
+		cp.cfg.Ended(in)
+	}
+	for _, d := range paused {
+		cp.cfg.Paused(d)
+	}
 	poke(cp.router.changed)
 	if sooner {
 		poke(cp.wake)
 	}
 	for i := range results {
 		if results[i].Err == nil && !results[i].Existing {
-			cp.remember(&results[i].Effect)
+			cp.remember(batch[i].Command.Verb(), &results[i].Effect)
 		}
 	}
 	cp.feed.note(results)
@@ -66,11 +99,27 @@ func (cp *ControlPlane) announce(results []metastore.Result) {
 	}
 }
 
-// remember leaves pending-update keys for what an effect changed, here and, for edits, at other nodes.
-func (cp *ControlPlane) remember(e *jobs.Effect) {
+// gaveUp are the jobs that have paused themselves in a command: when they did is when a run of it ended.
+func gaveUp(e *jobs.Effect) (list []*jobs.Definition) {
 	for _, d := range e.Definitions {
-		if len(e.Instances) > 0 || len(e.Missed) > 0 {
-			continue // a fire: its cursor moved, and fire.go knows
+		if d.Paused == nil || d.Paused.By != jobs.ByItself {
+			continue
+		}
+		for _, in := range e.Instances {
+			if in.Job == d.UID && in.State == jobs.Terminated && in.Ended.Equal(d.Paused.At) {
+				list = append(list, d)
+				break
+			}
+		}
+	}
+	return list
+}
+
+// remember leaves pending-update keys for what an effect changed, here and, for edits, at other nodes.
+func (cp *ControlPlane) remember(verb jobs.Verb, e *jobs.Effect) {
+	for _, d := range e.Definitions {
+		if verb == jobs.VerbFire {
+			continue // its cursor moved, and fire.go knows
 		}
 		cp.catalog.mark(d.Tenant, d.Key)
 		s := bus.Signal{Topic: bus.TopicChanged, Tenant: d.Tenant, Data: bus.Encode(bus.Changes{Keys: []jobs.Key{d.Key}})}
@@ -92,12 +141,7 @@ func (cp *ControlPlane) publish(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		queue, lanes := cp.router.unmade()
-		for _, lane := range lanes {
-			if err := cp.cfg.Bus.Offer(ctx, queue, lane); err != nil {
-				cp.lost(queue, err)
-			}
-		}
+		cp.makeLanes(ctx)
 		for _, s := range cp.router.short() {
 			ready, err := cp.cfg.Store.Ready(ctx, s.lane.Tenant, s.lane.App, s.want)
 			if err != nil {
@@ -106,9 +150,12 @@ func (cp *ControlPlane) publish(ctx context.Context) error {
 			}
 			cp.router.fill(s, ready, time.Now())
 		}
-		queue, out := cp.router.ship()
+		queue, out, spread := cp.router.ship(time.Now())
 		for _, s := range out {
 			cp.send(ctx, queue, s)
+		}
+		if len(spread) > 0 {
+			go cp.spread(ctx, spread) // a commit: others need not wait for it
 		}
 	}
 }
@@ -133,6 +180,22 @@ func (cp *ControlPlane) send(ctx context.Context, queue string, s shipment) {
 			}
 		}
 	}()
+}
+
+// spread makes broadcasts one run for each worker. What fails is tried again when the offer is overdue.
+func (cp *ControlPlane) spread(ctx context.Context, list []spreading) {
+	batch := make([]jobs.Envelope, len(list))
+	for i, s := range list {
+		batch[i] = cp.envelope(s.tenant, s.command)
+	}
+	for i, r := range cp.store.Apply(ctx, batch) {
+		switch {
+		case r.Err != nil && ctx.Err() == nil:
+			cp.log.Warn("a broadcast was not spread yet", "instance", list[i].command.ID, "err", r.Err)
+		case r.Existing && len(r.Instances) > 0:
+			cp.router.spreadAlready(list[i].tenant, r.Instances[0])
+		}
+	}
 }
 
 // lost notes that the shared queue does not take offers: personal lanes are used until open has made it again.

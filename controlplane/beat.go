@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,8 +11,8 @@ import (
 )
 
 // hear serves the beats of workers, and hears which offers they return.
-func (cp *ControlPlane) hear(ctx context.Context) error {
-	err := cp.cfg.Bus.Serve(ctx, bus.ServiceBeat, func(ctx context.Context, from bus.Principal, request []byte) ([]byte, error) {
+func (cp *ControlPlane) hear(ctx context.Context, term uint64) error {
+	err := bus.InTerm(cp.cfg.Bus, term).Serve(ctx, bus.ServiceBeat, func(ctx context.Context, from bus.Principal, request []byte) ([]byte, error) {
 		b, err := bus.Decode[bus.Beat](request)
 		if err != nil {
 			return nil, err
@@ -29,7 +30,7 @@ func (cp *ControlPlane) hear(ctx context.Context) error {
 		return err
 	}
 	return cp.cfg.Bus.Listen(ctx, "*", bus.TopicBack, "", func(s bus.Signal) {
-		if back, err := bus.Decode[bus.Back](s.Data); err == nil {
+		if back, err := bus.Decode[bus.Back](s.Data); err == nil && cp.keeps(s.From, back.App) == nil {
 			cp.router.back(s.From.Tenant, back.App, back.Offers)
 			poke(cp.router.changed)
 		}
@@ -42,17 +43,27 @@ func (cp *ControlPlane) beat(ctx context.Context, from bus.Principal, b bus.Beat
 	if err := checkBeat(from, &b); err != nil {
 		return bus.BeatAnswer{}, err
 	}
-	known := cp.router.beat(from, b, now)
-	stop, unknown := cp.leases.beat(b.Worker, b.Running, now)
+	if b.Info != nil {
+		if err := cp.keeps(from, b.Info.App); err != nil {
+			return bus.BeatAnswer{}, err
+		}
+	}
+	if !cp.cfg.Kept {
+		from.App = "" // its own word
+	}
+	cp.beats.Add(1)
+	known, err := cp.router.beat(from, b, now)
+	if err != nil {
+		return bus.BeatAnswer{}, err
+	}
+	stop, unknown := cp.leases.beat(from, b.Worker, b.Running, now)
 	for _, h := range unknown {
 		if s, over := cp.judge(ctx, from, b.Worker, h, now); over {
 			stop = append(stop, s)
 		}
 	}
-	cp.router.mu.Lock()
-	queue := cp.router.queue
-	cp.router.mu.Unlock()
-	return bus.BeatAnswer{Queue: queue, Unknown: !known && !b.Leaving, Stop: stop, Lease: cp.cfg.Lease.Milliseconds()}, nil
+	queue, rest := cp.router.answer(from.Tenant, b.Worker, now)
+	return bus.BeatAnswer{Queue: queue, Rest: rest, Unknown: !known && !b.Leaving, Stop: stop, Lease: cp.cfg.Lease.Milliseconds()}, nil
 }
 
 // judge looks an attempt up that the leader does not know: the store decides whether it is the worker's.
@@ -61,6 +72,7 @@ func (cp *ControlPlane) judge(ctx context.Context, from bus.Principal, worker st
 	switch {
 	case err != nil && jobs.CodeOf(err) != jobs.NotFound:
 		return bus.Stop{}, false // nothing is known: let it run
+	case err == nil && from.App != "" && in.App != from.App: // another app's worker of the same name
 	case err == nil && in.Worker == worker && in.Attempt == h.Attempt && (in.State == jobs.Processing || in.Lingering):
 		cp.leases.mu.Lock()
 		cp.leases.note(in, now)
@@ -80,23 +92,61 @@ func checkBeat(from bus.Principal, b *bus.Beat) error {
 	if err := jobs.CheckName("worker", b.Worker); err != nil {
 		return err
 	}
-	if from.Role == bus.Worker && !from.SpeaksFor(b.Worker) {
+	if from.Role != bus.Worker || !from.SpeaksFor(b.Worker) {
 		return jobs.Refuse(jobs.Forbidden, "%s may not beat for worker %s", from.Actor(), b.Worker)
+	}
+	if len(b.Running) > mostHeld {
+		return jobs.Invalid("worker %s: a beat with %d attempts: %d are allowed, and more go into further beats", b.Worker, len(b.Running), mostHeld)
 	}
 	for i := range b.Running {
 		if p := b.Running[i].Progress; p != nil {
 			p.Done, p.Total = max(0, p.Done), max(0, p.Total)
-			if len(p.Text) > 200 {
-				p.Text = strings.ToValidUTF8(p.Text[:200], "")
-			}
+			p.Text = cut(p.Text, mostWords)
 		}
 	}
 	if b.Info == nil {
 		return nil
 	}
 	b.Info.Tenant, b.Info.Name = from.Tenant, b.Worker
-	if b.Info.Slots < 0 || len(b.Info.Keys) > 10_000 {
-		return jobs.Invalid("worker %s: %d slots and %d keys: slots are not negative, and at most 10000 keys are allowed", b.Worker, b.Info.Slots, len(b.Info.Keys))
+	return checkInfo(b.Info)
+}
+
+// What is kept of what a worker says of itself, for as long as it beats: its token is not worth the memory of a server.
+const (
+	mostHeld   = 10_000    // attempts in a beat
+	mostSlots  = 1_000_000 // that are counted
+	mostWords  = 200       // bytes of a label, a tag, a host's name, a version
+	mostStarts = 256       // workers of one name that live at the same time
+)
+
+func checkInfo(i *bus.WorkerInfo) error {
+	if i.Slots < 0 || len(i.Keys) > bus.MostJobs {
+		return jobs.Invalid("worker %s: %d slots and %d keys: slots are not negative, and at most %d keys are allowed", i.Name, i.Slots, len(i.Keys), bus.MostJobs)
 	}
-	return jobs.CheckName("app", b.Info.App)
+	for k := range i.Keys {
+		if err := k.Check(); err != nil {
+			return err
+		}
+	}
+	i.Slots = min(i.Slots, mostSlots)
+	i.Tags = slices.Clone(i.Tags[:min(len(i.Tags), jobs.MaxTags)])
+	for n := range i.Tags {
+		i.Tags[n] = cut(i.Tags[n], mostWords)
+	}
+	for k, why := range i.Faults {
+		if k.Check() != nil || len(i.Faults) > bus.MostJobs {
+			return jobs.Invalid("worker %s says of %.40q that it is not served: that is no key, or there are too many", i.Name, k)
+		}
+		i.Faults[k] = cut(why, mostWords)
+	}
+	i.Label, i.Host, i.Version = cut(i.Label, mostWords), cut(i.Host, mostWords), cut(i.Version, mostWords)
+	return jobs.CheckName("app", i.App)
+}
+
+// cut shortens s to at most n bytes, in memory of its own.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.Clone(strings.ToValidUTF8(s[:n], ""))
 }

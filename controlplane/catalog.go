@@ -1,8 +1,9 @@
 package controlplane
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,26 +12,35 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// catalog is the leader's memory of definitions, and of when each is due next. A definition that changes leaves its
+// catalog is the memory of definitions of who fires, and of when each is due next. A definition that changes leaves its
 // key in pending, and a pending key is reloaded from the store before the catalog is used again. A signal that got
 // lost is caught by asking for what changed since the last change number that was seen.
 type catalog struct {
 	mu      sync.Mutex
 	entries map[jobs.Ref]*entry
-	due     dueHeap
+	due     schedule.Agenda[*entry]
 	pending map[jobs.Ref]bool
 	globals map[jobs.Tenant]*jobs.Global
+	closed  map[jobs.Tenant]*schedule.Calendars
 	stale   map[jobs.Tenant]bool // globals to reload
 	changes uint64               // the last change number seen
 	changed chan struct{}        // wakes fire.go
+
+	// Where several processes fire a share of the jobs each (share.go); see assign.
+	spread bool
+	crew   []string
+	me     string
+	leads  bool
 }
 
 // entry is one definition and its schedule.
 type entry struct {
 	def      *jobs.Definition
 	schedule *schedule.Schedule
-	next     time.Time // zero = never
-	place    int       // in the heap; -1 = not there
+	next     time.Time // due next, whatever calendars say; zero = never
+	wake     time.Time // when to decide about that; zero = never
+	placed   time.Time // where the agenda has it; zero = nowhere, or in places that no longer count
+	foreign  bool      // another process fires it, and this one looks a while later whether it did
 }
 
 func (c *catalog) init() {
@@ -41,7 +51,8 @@ func (c *catalog) init() {
 func (c *catalog) reset() {
 	c.entries, c.pending = map[jobs.Ref]*entry{}, map[jobs.Ref]bool{}
 	c.globals, c.stale = map[jobs.Tenant]*jobs.Global{}, map[jobs.Tenant]bool{}
-	c.due, c.changes = nil, 0
+	c.closed = map[jobs.Tenant]*schedule.Calendars{}
+	c.due, c.changes = schedule.Agenda[*entry]{}, 0
 }
 
 // mark leaves pending-update keys.
@@ -63,7 +74,7 @@ func (c *catalog) markGlobal(tenant jobs.Tenant) {
 }
 
 // load fills the catalog from the store.
-func (c *catalog) load(ctx context.Context, st metastore.Full, now time.Time) error {
+func (c *catalog) load(ctx context.Context, st metastore.Full) error {
 	state, err := st.State(ctx)
 	if err != nil {
 		return err
@@ -73,7 +84,9 @@ func (c *catalog) load(ctx context.Context, st metastore.Full, now time.Time) er
 		return err
 	}
 	c.mu.Lock()
+	pending, stale := c.pending, c.stale // of what was told while the rows were read
 	c.reset()
+	c.pending, c.stale = pending, stale
 	c.changes = state.Changes
 	for _, d := range defs {
 		c.put(d)
@@ -89,10 +102,15 @@ func (c *catalog) look(ctx context.Context, st metastore.Full) error {
 	if err != nil {
 		return err
 	}
+	return c.lookSince(ctx, st, state)
+}
+
+// lookSince is look for one who has just read the store's row.
+func (c *catalog) lookSince(ctx context.Context, st metastore.Full, state jobs.StoreRow) error {
 	c.mu.Lock()
 	since := c.changes
 	c.mu.Unlock()
-	if state.Changes == since {
+	if state.Changes <= since {
 		return nil
 	}
 	defs, err := st.Definitions(ctx, metastore.DefinitionQuery{Tenant: "*", Since: since})
@@ -102,15 +120,19 @@ func (c *catalog) look(ctx context.Context, st metastore.Full) error {
 	c.mu.Lock()
 	for _, d := range defs {
 		c.put(d)
+		c.stale[d.Tenant] = true
 	}
 	for tenant := range c.globals {
 		c.stale[tenant] = true
 	}
-	c.changes = state.Changes
+	c.changes = max(c.changes, state.Changes)
 	c.mu.Unlock()
 	poke(c.changed)
 	return nil
 }
+
+// reloadAtOnce is how many jobs are named in one question to the store.
+const reloadAtOnce = 1000
 
 // reload reads what is pending.
 func (c *catalog) reload(ctx context.Context, st metastore.Reader) error {
@@ -129,6 +151,18 @@ func (c *catalog) reload(ctx context.Context, st metastore.Reader) error {
 			}
 			c.mu.Lock()
 			c.globals[tenant] = g
+			known := c.closed[tenant]
+			c.mu.Unlock()
+			if known != nil && known.Revision == g.Calendars || known == nil && g.Calendars == 0 {
+				continue
+			}
+			// They may be newer than g says: then a fire that names its number is refused, and this is done again.
+			rows, err := st.Calendars(ctx, tenant)
+			if err != nil {
+				return err
+			}
+			c.mu.Lock()
+			c.closed[tenant] = schedule.CalendarsOf(g.Calendars, rows)
 			c.mu.Unlock()
 		}
 		keys := map[jobs.Tenant][]jobs.Key{}
@@ -136,9 +170,13 @@ func (c *catalog) reload(ctx context.Context, st metastore.Reader) error {
 			keys[ref.Tenant] = append(keys[ref.Tenant], jobs.Key(ref.Name))
 		}
 		for tenant, list := range keys {
-			defs, err := st.Definitions(ctx, metastore.DefinitionQuery{Tenant: tenant, Keys: list})
-			if err != nil {
-				return err
+			var defs []*jobs.Definition
+			for some := range slices.Chunk(list, reloadAtOnce) {
+				found, err := st.Definitions(ctx, metastore.DefinitionQuery{Tenant: tenant, Keys: some})
+				if err != nil {
+					return err
+				}
+				defs = append(defs, found...)
 			}
 			c.mu.Lock()
 			for _, d := range defs {
@@ -177,71 +215,186 @@ func (c *catalog) reload(ctx context.Context, st metastore.Reader) error {
 	return nil
 }
 
-// put remembers a definition, unless a newer one is known. The lock is held.
+// put remembers a definition, unless a newer one is known. One that was deleted, or began a new life as a triggered job,
+// is forgotten. The lock is held.
 func (c *catalog) put(d *jobs.Definition) {
-	if d.Kind != jobs.Recurring {
-		return
-	}
 	ref := d.Ref()
 	e := c.entries[ref]
-	if e != nil && e.def.UID == d.UID && (e.def.Revision > d.Revision || e.def.Cursor.After(d.Cursor) && e.def.Revision == d.Revision) {
+	switch {
+	case e == nil:
+	case e.def.UID != d.UID && e.def.Change > d.Change:
+		return // of an earlier life
+	case e.def.UID == d.UID && (e.def.Revision > d.Revision || e.def.Revision == d.Revision &&
+		(e.def.Cursor.After(d.Cursor) || e.def.Ended.After(d.Ended))):
+		return
+	}
+	if d.Gone() || d.Kind != jobs.Recurring {
+		c.drop(ref)
 		return
 	}
 	if e == nil {
-		e = &entry{place: -1}
+		e = &entry{}
 		c.entries[ref] = e
 	}
-	if e.def == nil || e.def.Revision != d.Revision || e.def.UID != d.UID {
+	if e.def == nil || e.def.Revision != d.Revision || e.def.UID != d.UID || !e.def.Ended.Equal(d.Ended) {
 		// What is stored was checked when it was written; if it cannot be read all the same, the job does not fire,
 		// and its page says why.
 		e.schedule, _ = schedule.Of(d)
 	}
 	e.def = d
-	e.next = time.Time{}
-	if e.schedule != nil {
-		if next, ok := e.schedule.Next(d.Cursor); ok {
-			e.next = next
+	c.plan(e)
+	c.place(e)
+}
+
+// plan says when an entry is due next, and when to decide about that. What is another process's is left to it; the leader
+// looks a while later. The lock is held.
+func (c *catalog) plan(e *entry) {
+	d := e.def
+	e.next, e.wake, e.foreign = time.Time{}, time.Time{}, c.spread && owner(c.crew, d.UID) != c.me
+	if len(d.Undecided) > 0 {
+		e.next = d.Undecided[0].Until // at once
+		e.wake = e.next
+	} else if e.schedule != nil && !d.Waits() && d.Stopped.IsZero() { // what is due while it is stopped is decided afterwards
+		if next, ok := e.schedule.Next(d.Since()); ok {
+			e.next, e.wake = next, next.Add(-d.Policy.Early)
 		}
 	}
-	c.place(e)
+	switch {
+	case !e.foreign || e.wake.IsZero():
+	case !c.leads:
+		e.wake = time.Time{}
+	default:
+		e.wake = e.wake.Add(c.rescue(d.Tenant))
+	}
+}
+
+// rescue is how late the leader fires what is another process's: before it would be a misfire. The lock is held.
+func (c *catalog) rescue(tenant jobs.Tenant) time.Duration {
+	g := c.globals[tenant]
+	if g == nil {
+		g = &jobs.Global{}
+	}
+	return min(rescueAfter, g.Late()/2)
+}
+
+// assign says which processes fire a share of the jobs each, which of them this one is, and whether it leads.
+func (c *catalog) assign(crew []string, me string, leads bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.spread && c.me == me && c.leads == leads && slices.Equal(c.crew, crew) {
+		return
+	}
+	c.spread, c.crew, c.me, c.leads = true, slices.Clone(crew), me, leads
+	for ref, e := range c.entries {
+		was := e.foreign
+		c.plan(e)
+		if was && !e.foreign {
+			c.pending[ref] = true // its cursor is where the other one has left it
+		}
+		c.place(e)
+	}
+	poke(c.changed)
+}
+
+// shares is how many recurring jobs each member fires.
+func (c *catalog) shares() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := map[string]int{}
+	for _, e := range c.entries {
+		n[owner(c.crew, e.def.UID)]++
+	}
+	return n
+}
+
+// again reads jobs of other processes that were due a while ago, and takes those off the agenda that still are.
+func (c *catalog) again(ctx context.Context, st metastore.Reader, late []jobs.Ref, now time.Time) (still []*entry, err error) {
+	c.mu.Lock()
+	for _, ref := range late {
+		c.pending[ref] = true
+	}
+	c.mu.Unlock()
+	if err := c.reload(ctx, st); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ref := range late {
+		e := c.entries[ref]
+		if e == nil {
+			continue
+		}
+		if e.wake.IsZero() || e.wake.After(now) {
+			c.place(e)
+			continue
+		}
+		e.placed = time.Time{}
+		taken := *e
+		still = append(still, &taken)
+	}
+	return still, nil
 }
 
 func (c *catalog) drop(ref jobs.Ref) {
 	if e := c.entries[ref]; e != nil {
-		e.next = time.Time{}
+		e.next, e.wake = time.Time{}, time.Time{}
 		c.place(e)
 		delete(c.entries, ref)
 	}
 }
 
+// place puts an entry on the agenda. It stays in the places that it had before, and is passed over there; when they
+// are more than the entries themselves, the agenda is made anew.
 func (c *catalog) place(e *entry) {
-	switch {
-	case e.next.IsZero() && e.place >= 0:
-		heap.Remove(&c.due, e.place)
-	case e.next.IsZero():
-	case e.place >= 0:
-		heap.Fix(&c.due, e.place)
-	default:
-		heap.Push(&c.due, e)
+	if e.placed.Equal(e.wake) {
+		return
+	}
+	e.placed = e.wake
+	if e.wake.IsZero() {
+		return
+	}
+	c.due.Push(e.wake, e)
+	if c.due.Len() <= 2*len(c.entries)+1000 {
+		return
+	}
+	c.due = schedule.Agenda[*entry]{}
+	for _, e := range c.entries {
+		if !e.placed.IsZero() {
+			c.due.Push(e.placed, e)
+		}
 	}
 }
 
-// dueBy takes up to limit entries that are due at now out of the heap, and says when the next one is due after
-// those. It answers with copies: the catalog may learn of a change while they are decided about.
+// dueBy takes up to limit entries that are due at now off the agenda, and says when to look for the next one. It
+// answers with copies, because the catalog may learn of a change while they are decided about; those of the same time
+// are in the order of their keys.
 func (c *catalog) dueBy(now time.Time, limit int) (due []*entry, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.due) > 0 && len(due) < limit && !c.due[0].next.After(now) {
-		e := *heap.Pop(&c.due).(*entry)
-		due = append(due, &e)
+	for len(due) < limit {
+		first, ok := c.due.First()
+		if !ok {
+			break
+		}
+		if first.After(now) {
+			next = first
+			break
+		}
+		at, e, _ := c.due.Pop()
+		if !e.placed.Equal(at) {
+			continue
+		}
+		e.placed = time.Time{}
+		taken := *e
+		due = append(due, &taken)
 	}
-	if len(c.due) > 0 {
-		next = c.due[0].next
-	}
+	slices.SortFunc(due, func(a, b *entry) int {
+		return cmp.Or(a.next.Compare(b.next), cmp.Compare(a.def.Key, b.def.Key))
+	})
 	return due, next
 }
 
-// back puts entries into the heap again after a fire: with the definition as it now is, or to be reloaded.
+// back puts entries on the agenda again after a fire: with the definition as it now is, or to be reloaded.
 func (c *catalog) back(e *entry, now *jobs.Definition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,29 +418,22 @@ func (c *catalog) global(tenant jobs.Tenant) *jobs.Global {
 	return &jobs.Global{Tenant: tenant}
 }
 
-// dueHeap orders entries by their next due time, then by key so that runs of the same second come in a fixed order.
-type dueHeap []*entry
+// calendars are those of a tenant; nil = none.
+func (c *catalog) calendars(tenant jobs.Tenant) *schedule.Calendars {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed[tenant]
+}
 
-func (h dueHeap) Len() int { return len(h) }
-func (h dueHeap) Less(i, j int) bool {
-	if !h[i].next.Equal(h[j].next) {
-		return h[i].next.Before(h[j].next)
+// tenants are those that have jobs, and the default one.
+func (c *catalog) tenants() []jobs.Tenant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := []jobs.Tenant{jobs.DefaultTenant}
+	for t := range c.globals {
+		if t != jobs.DefaultTenant {
+			list = append(list, t)
+		}
 	}
-	return h[i].def.Key < h[j].def.Key
-}
-func (h dueHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
-}
-func (h *dueHeap) Push(x any) {
-	e := x.(*entry)
-	e.place = len(*h)
-	*h = append(*h, e)
-}
-func (h *dueHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	*h = old[:len(old)-1]
-	e.place = -1
-	return e
+	return list
 }

@@ -10,6 +10,8 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oklog/run"
@@ -22,17 +24,45 @@ import (
 // Config is what a control plane needs. Zero fields have the defaults named at them.
 type Config struct {
 	Node    string         // this process's name; default "node"
+	Address string         // where its pages are, for people who see it from another node; default: nothing is said
+	Route   string         // where the bus of other nodes comes to that in this process, if there is one
+	Version string         // of the program, for the same; default: nothing is said
+	NATS    func() string  // how this process's end of the bus is, in words, for the same
 	Store   metastore.Full // required
 	Bus     bus.Bus        // required
 	Elector Elector        // default Always
-	Logs    metastore.Logs // where log lines of runs go; default: nowhere
-	Logger  *slog.Logger   // default: nowhere
+	// Clock says what is due. It should be the one that stamps the store's commits; default: one of its own.
+	Clock  *metastore.Clock
+	Logs   metastore.Logs // where log lines of runs go; default: nowhere
+	Logger *slog.Logger   // default: nowhere
 
-	// Serve is started with the leader's store when this process begins to lead, and its context ends with the
-	// leadership: busstore.Serve, bound to a bus. It returns once it serves.
-	Serve func(ctx context.Context, store metastore.Store) error
-	// Prune drops archived runs by age and size, now and then; default: nothing is dropped.
-	Prune func(now time.Time) error
+	// Serve is started with the leader's store when this process begins to lead a term, and its context ends with the
+	// leadership: busstore.Serve, bound to a bus (bus.InTerm). It returns once it serves.
+	Serve func(ctx context.Context, term uint64, store metastore.Store) error
+	// Kept says that a worker speaks for its own app only, as for busstore.Config. Default: for all of its tenant.
+	Kept bool
+	// Beside calls fn when others than this process have committed to the store, at most a moment later, and once at the
+	// beginning, until ctx ends: for a store that several processes write to. Default: none but this one does.
+	Beside func(ctx context.Context, fn func()) error
+	// Crew has this process fire a share of the jobs, whether it leads or not, as others do that write to the same store and
+	// have the same Crew. What it fires while it does not lead the leader hears of by Beside. nil: who leads fires all.
+	Crew metastore.Crew
+	// Retain is asked now and then to forget runs that are over, as their jobs say; nil: nothing is forgotten.
+	Retain metastore.Retainer
+	// RetainBytes is how much runs that are over may take on disk: beyond, the oldest go. Default 8 GiB; below 0: any
+	// number.
+	RetainBytes int64
+	// KeepCounts is how long counts by the hour, missed due times and what is left of deleted jobs are kept. Default, and
+	// least: jobs.KeepHistory.
+	KeepCounts time.Duration
+	// Copy says that the rows are a copy of this process's own, which it prunes whether it leads or not.
+	Copy bool
+
+	// Ended is told of each run that becomes Terminated, and Paused of jobs that have paused themselves, while this process
+	// leads; Missed of due times that nobody could fire in time, while it fires. They must not wait for anything. Default: nobody is told.
+	Ended  func(*jobs.Instance)
+	Missed func(jobs.Tenant, jobs.Key, jobs.Missed)
+	Paused func(*jobs.Definition)
 
 	Lease     time.Duration // how long an attempt is a worker's without a beat; default 15 s
 	BeatEvery time.Duration // how often workers beat; default 3 s
@@ -44,8 +74,15 @@ func (c Config) withDefaults() Config {
 	if c.Node == "" {
 		c.Node = "node"
 	}
+	if c.RetainBytes == 0 {
+		c.RetainBytes = 8 << 30
+	}
+	c.KeepCounts = max(c.KeepCounts, jobs.KeepHistory)
 	if c.Elector == nil {
 		c.Elector = Always{Store: c.Store}
+	}
+	if c.Clock == nil {
+		c.Clock = new(metastore.Clock)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -70,9 +107,24 @@ type ControlPlane struct {
 	router  router
 	leases  leases
 	feed    feed
+	pulse   pulse
+	nodes   nodes
+	share   standing
+	clock   offClock
+	reigns  reigns
+	beats   atomic.Uint64
+	cleaned chan struct{} // somebody has cleared runs away
+
+	cleaning struct {
+		mu sync.Mutex
+		Cleaning
+	}
 	wake    chan struct{} // a run may need to be released earlier than release.go thinks
 	reopen  chan struct{} // the shared queue was lost
 	ready   readiness
+	missing missing
+	duties  duties
+	gaveUp  time.Time // when this node last had another one lead because a duty failed
 
 	refreshed uint64 // change number up to which definitions follow the defaults
 }
@@ -83,20 +135,28 @@ func New(c Config) (*ControlPlane, error) {
 		return nil, jobs.Invalid("a control plane needs a store and a bus")
 	}
 	c = c.withDefaults()
-	cp := &ControlPlane{cfg: c, log: c.Logger, wake: make(chan struct{}, 1), reopen: make(chan struct{}, 1)}
+	cp := &ControlPlane{cfg: c, log: c.Logger, wake: make(chan struct{}, 1), cleaned: make(chan struct{}, 1), reopen: make(chan struct{}, 1)}
 	cp.store = announced{Full: c.Store, cp: cp}
 	cp.catalog.init()
 	cp.router.init(c.Patience, c.Lease)
+	cp.router.loads = cp.leases.loadOf
 	cp.leases.init(c.Lease)
 	cp.feed.init()
+	cp.pulse.totals.init()
+	cp.nodes.init()
 	return cp, nil
 }
 
 // Store is the store of this control plane, announced: what is written through it is offered and signalled.
 func (cp *ControlPlane) Store() metastore.Store { return cp.store }
 
-// Run works until ctx ends, or until something is broken that a new start may mend.
+// Run works until ctx ends, or until something is broken that a new start may mend. With ErrTwin none does.
 func (cp *ControlPlane) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // or what was listened to would go on
+	if err := cp.meet(ctx); err != nil {
+		return err
+	}
 	if err := cp.listen(ctx); err != nil {
 		return err
 	}
@@ -104,6 +164,12 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	add(&g, ctx, func(ctx context.Context) error { return cp.cfg.Elector.Lead(ctx, cp.lead) })
 	add(&g, ctx, cp.publish)
 	add(&g, ctx, cp.tell)
+	add(&g, ctx, cp.present)
+	add(&g, ctx, cp.watchClocks)
+	add(&g, ctx, cp.retain)
+	if cp.cfg.Crew != nil {
+		add(&g, ctx, cp.fireShare)
+	}
 	return g.Run()
 }
 
@@ -113,25 +179,44 @@ func add(g *run.Group, ctx context.Context, duty func(context.Context) error) {
 	g.Add(func() error { return duty(ctx) }, func(error) { cancel() })
 }
 
-// listen hears what others say: definitions they changed, and log lines.
+// listen hears what others say: definitions they changed, what changed where another node leads, and log lines.
 func (cp *ControlPlane) listen(ctx context.Context) error {
 	err := cp.cfg.Bus.Listen(ctx, "*", bus.TopicChanged, "", func(s bus.Signal) {
+		if s.From.Role != bus.Node {
+			return // nobody else has changed anything himself; a flood of these would be a flood of reads
+		}
 		if c, err := bus.Decode[bus.Changes](s.Data); err == nil {
 			cp.catalog.mark(s.Tenant, c.Keys...)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	err = cp.cfg.Bus.Listen(ctx, "*", bus.TopicLive, "", func(s bus.Signal) {
+		if s.From.Role != bus.Node || s.From.Name == cp.cfg.Node {
+			return // its own were noted when they were made
+		}
+		if c, err := bus.Decode[bus.Changes](s.Data); err == nil {
+			cp.feed.heard(s.Tenant, c)
 		}
 	})
 	if err != nil || cp.cfg.Logs == nil {
 		return err
 	}
+	var last time.Time // that lines were dropped: who sends nonsense does not fill our log
 	return cp.cfg.Bus.Listen(ctx, "*", bus.TopicLog, "", func(s bus.Signal) {
+		if s.From.Role != bus.Worker {
+			return
+		}
 		lines, err := metastore.DecodeLogLines(s.Data)
 		if err == nil {
 			for i := range lines {
 				lines[i].Tenant = s.From.Tenant // whoever sends it, its own tenant's
 			}
-			err = cp.cfg.Logs.Append(ctx, lines)
+			err = cp.cfg.Logs.Append(ctx, cp.theirs(ctx, s.From, lines))
 		}
-		if err != nil {
+		if now := time.Now(); err != nil && now.Sub(last) >= time.Second {
+			last = now
 			cp.log.Warn("log lines were dropped", "worker", s.From.Name, "err", err)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/sabotage"
 )
 
 // timeoutGrace is how long after its deadline the leader waits for a worker's own word that an attempt timed out.
@@ -13,9 +14,14 @@ const timeoutGrace = 5 * time.Second
 
 // expire ends attempts whose worker no longer beats, and those that outlived their timeout. It first makes sure
 // that it can be reached itself: while the bus is away, silence says nothing about workers.
-func (cp *ControlPlane) expire(ctx context.Context) error {
+func (cp *ControlPlane) expire(ctx context.Context, term uint64) error {
 	ticker := time.NewTicker(cp.cfg.Lease / 10)
 	defer ticker.Stop()
+	if sabotage.Off(sabotage.Lease) {
+		<-ctx.Done()
+	}
+	d := cp.duty("expire")
+	last := time.Now()
 	for {
 		select {
 		case <-ticker.C:
@@ -23,10 +29,16 @@ func (cp *ControlPlane) expire(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if cp.leases.empty() {
+			last = time.Now()
 			continue
 		}
-		cp.leases.reach(cp.reachable(ctx), time.Now())
-		lapsed := cp.leases.lapsed(time.Now(), timeoutGrace)
+		answers, now := cp.reachable(ctx, term), time.Now()
+		if stoodStill(last, now, cp.cfg.Lease/3) {
+			cp.leases.reach(false, now)
+		}
+		cp.leases.reach(answers, now)
+		last = now
+		lapsed := cp.leases.lapsed(now, cp.cfg.Clock.Now().Add(-timeoutGrace))
 		if len(lapsed) == 0 {
 			continue
 		}
@@ -34,33 +46,49 @@ func (cp *ControlPlane) expire(ctx context.Context) error {
 		for i, l := range lapsed {
 			batch[i] = cp.envelope(l.tenant, l.expire)
 		}
+		d.begin()
+		var failed error
 		for i, r := range cp.store.Apply(ctx, batch) {
-			k := lapsed[i].expire
+			k, of := lapsed[i].expire, runRef{lapsed[i].tenant, lapsed[i].expire.ID}
 			switch {
+			case r.Err == nil && r.Existing && k.Cause == jobs.ByLoss: // it was over before: its end came before its lease
+				cp.leases.forget(of, k.Attempt)
 			case r.Err == nil:
 				cp.log.Info("an attempt expired", "instance", k.ID, "attempt", k.Attempt, "cause", k.Cause)
 			case jobs.CodeOf(r.Err) == jobs.NotFound, jobs.CodeOf(r.Err) == jobs.Stale:
-				cp.leases.forget(k.ID, k.Attempt)
+				cp.leases.forget(of, k.Attempt)
 			default:
+				failed = r.Err
 				cp.log.Warn("an attempt could not be expired yet", "instance", k.ID, "err", r.Err)
 			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := d.end(failed); err != nil {
+			return err
 		}
 	}
 }
 
+// stoodStill says that a process which looks again and again has not looked for longer than it bears: it was frozen, or
+// its machine was. What it was told meanwhile may not have been read yet, so that silence says nothing about others.
+func stoodStill(last, now time.Time, bears time.Duration) bool { return now.Sub(last) > bears }
+
 // reachable asks this leader's own service over the bus, as a worker would.
-func (cp *ControlPlane) reachable(ctx context.Context) bool {
+func (cp *ControlPlane) reachable(ctx context.Context, term uint64) bool {
 	ctx, cancel := context.WithTimeout(ctx, cp.cfg.Lease/15)
 	defer cancel()
-	_, err := cp.cfg.Bus.Call(ctx, bus.ServiceBeat, bus.Encode(bus.Beat{}))
+	_, err := cp.cfg.Bus.Call(ctx, bus.ServiceIn(bus.ServiceBeat, term), bus.Encode(bus.Beat{}))
 	return err == nil
 }
 
 // forget drops a lease that the store knows nothing of.
-func (l *leases) forget(id jobs.ID, attempt uint32) {
+func (l *leases) forget(of runRef, attempt uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if k := l.held[id]; k != nil && k.attempt == attempt {
-		delete(l.held, id)
+	if k := l.held[of]; k != nil && k.attempt == attempt {
+		l.count(k, -1)
+		delete(l.held, of)
 	}
 }

@@ -11,23 +11,31 @@ import (
 )
 
 // feed tells dashboards and waiting clients what changed. It holds names, never data: who is told reads for itself,
-// with its own rights. A listener that is slow gets the union of what it missed.
+// with its own rights. A listener that is slow gets the union of what it missed. What this node commits goes to its
+// own listeners and over the bus to everybody else's; so each node's dashboards hear of everything.
 type feed struct {
 	mu        sync.Mutex
 	listeners map[*listener]bool
 }
 
 type listener struct {
-	tenant jobs.Tenant
-	news   bus.Changes
-	seen   map[jobs.ID]bool
+	tenant jobs.Tenant // "*" = all
+	own    bool        // it wants to hear only of what this node committed
+	news   map[jobs.Tenant]*news
 	wake   chan struct{}
+}
+
+// news is what changed in a tenant.
+type news struct {
+	bus.Changes
+	seen map[jobs.ID]bool
+	keys map[jobs.Key]bool
 }
 
 // feedEvery is how often at most what changed is told over the bus.
 const feedEvery = 20 * time.Millisecond
 
-// feedMost is how many runs are named one by one; beyond that, "many" is told.
+// feedMost is how many runs, and jobs, are named one by one; beyond that, "many" is told.
 const feedMost = 256
 
 func (f *feed) init() { f.listeners = map[*listener]bool{} }
@@ -42,35 +50,92 @@ func (f *feed) note(results []metastore.Result) {
 				l.note(&results[i].Effect)
 			}
 		}
-		if n := &l.news; len(n.Instances) > 0 || len(n.Keys) > 0 || n.Global || n.Many {
+		if len(l.news) > 0 {
 			poke(l.wake)
 		}
 	}
 }
 
+// heard follows what another node has told.
+func (f *feed) heard(tenant jobs.Tenant, c bus.Changes) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for l := range f.listeners {
+		if l.own || l.tenant != tenant && l.tenant != "*" {
+			continue
+		}
+		n := l.of(tenant)
+		for _, id := range c.Instances {
+			n.run(id)
+		}
+		for _, key := range c.Keys {
+			n.job(key)
+		}
+		n.Global, n.Many = n.Global || c.Global, n.Many || c.Many
+		poke(l.wake)
+	}
+}
+
+func (l *listener) of(tenant jobs.Tenant) *news {
+	n := l.news[tenant]
+	if n == nil {
+		n = &news{seen: map[jobs.ID]bool{}, keys: map[jobs.Key]bool{}}
+		l.news[tenant] = n
+	}
+	return n
+}
+
 func (l *listener) note(e *jobs.Effect) {
+	wants := func(t jobs.Tenant) bool { return l.tenant == t || l.tenant == "*" }
 	for _, in := range e.Instances {
-		switch {
-		case in.Tenant != l.tenant && l.tenant != "*":
-		case len(l.news.Instances) >= feedMost:
-			l.news.Many = true
-		case !l.seen[in.ID]:
-			l.seen[in.ID] = true
-			l.news.Instances = append(l.news.Instances, in.ID)
+		if wants(in.Tenant) {
+			l.of(in.Tenant).run(in.ID)
 		}
 	}
 	for _, d := range e.Definitions {
-		if (d.Tenant == l.tenant || l.tenant == "*") && len(l.news.Keys) < feedMost {
-			l.news.Keys = append(l.news.Keys, d.Key)
+		if wants(d.Tenant) {
+			l.of(d.Tenant).job(d.Key)
 		}
 	}
-	l.news.Global = l.news.Global || e.Global != nil
+	if e.Global != nil && wants(e.Global.Tenant) {
+		l.of(e.Global.Tenant).Global = true
+	}
 }
 
-// Watch calls fn with what changed in a tenant ("*" = in all), until ctx ends; changes that come while fn works are
-// told together afterwards.
+func (n *news) run(id jobs.ID) {
+	switch {
+	case n.seen[id]:
+	case len(n.Instances) >= feedMost:
+		n.Many = true
+	default:
+		n.seen[id] = true
+		n.Instances = append(n.Instances, id)
+	}
+}
+
+func (n *news) job(key jobs.Key) {
+	switch {
+	case n.keys[key]:
+	case len(n.Keys) >= feedMost:
+		n.Many = true
+	default:
+		n.keys[key] = true
+		n.Keys = append(n.Keys, key)
+	}
+}
+
+// Watch calls fn with what changed in a tenant ("*" = in all), here or at another node, until ctx ends; changes that
+// come while fn works are told together afterwards.
 func (cp *ControlPlane) Watch(ctx context.Context, tenant jobs.Tenant, fn func(bus.Changes)) {
-	l := &listener{tenant: tenant, wake: make(chan struct{}, 1), seen: map[jobs.ID]bool{}}
+	cp.watch(ctx, &listener{tenant: tenant}, func(all map[jobs.Tenant]*news) {
+		for _, n := range all {
+			fn(n.Changes)
+		}
+	})
+}
+
+func (cp *ControlPlane) watch(ctx context.Context, l *listener, fn func(map[jobs.Tenant]*news)) {
+	l.wake, l.news = make(chan struct{}, 1), map[jobs.Tenant]*news{}
 	f := &cp.feed
 	f.mu.Lock()
 	f.listeners[l] = true
@@ -87,18 +152,20 @@ func (cp *ControlPlane) Watch(ctx context.Context, tenant jobs.Tenant, fn func(b
 			return
 		}
 		f.mu.Lock()
-		news := l.news
-		l.news, l.seen = bus.Changes{}, map[jobs.ID]bool{}
+		all := l.news
+		l.news = map[jobs.Tenant]*news{}
 		f.mu.Unlock()
-		fn(news)
+		fn(all)
 	}
 }
 
-// tell passes what changes on to those who listen on the bus.
+// tell passes what this node commits on to those who listen on the bus.
 func (cp *ControlPlane) tell(ctx context.Context) error {
-	cp.Watch(ctx, "*", func(news bus.Changes) {
-		if err := cp.cfg.Bus.Signal(ctx, bus.Signal{Topic: bus.TopicLive, Data: bus.Encode(news)}); err != nil {
-			cp.log.Debug("changes were not told", "err", err)
+	cp.watch(ctx, &listener{tenant: "*", own: true}, func(all map[jobs.Tenant]*news) {
+		for t, n := range all {
+			if err := cp.cfg.Bus.Signal(ctx, bus.Signal{Topic: bus.TopicLive, Tenant: t, Data: bus.Encode(n.Changes)}); err != nil {
+				cp.log.Debug("changes were not told", "err", err)
+			}
 		}
 		_ = wait(ctx, feedEvery)
 	})

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/sabotage"
+	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
 // How much one pass decides at most: jobs in a commit, due times that become runs and due times that are looked at,
@@ -16,29 +18,61 @@ const (
 	fireLook = 100_000
 )
 
-// fire turns due times into runs. It sleeps until the next due time of any job, or until a definition changes.
+// fire turns due times into runs: all of them under the epoch of the term in which this process leads, or, where several
+// fire a share each, its own, under whichever epoch is the store's. It sleeps until the next due time of any job, or until
+// a definition changes.
 func (cp *ControlPlane) fire(ctx context.Context, epoch uint64) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	d := cp.duty("fire")
 	for {
-		if err := cp.catalog.reload(ctx, cp.cfg.Store); err != nil {
+		d.begin()
+		err := cp.catalog.reload(ctx, cp.cfg.Store)
+		if err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			cp.log.Error("definitions cannot be read", "err", err)
+			if err := d.end(err); err != nil {
+				return err
+			}
 			if err := wait(ctx, time.Second); err != nil {
 				return err
 			}
 			continue
 		}
-		now := time.Now()
-		due, next := cp.catalog.dueBy(now, fireJobs)
-		if len(due) > 0 {
-			if err := cp.fireAll(ctx, due, epoch, now); err != nil {
+		if cp.clockIsWrong() { // see skew.go
+			_ = d.end(nil)
+			if err := wait(ctx, time.Second/10); err != nil {
 				return err
 			}
 			continue
 		}
+		if cp.cfg.Crew != nil {
+			var may bool
+			if epoch, may = cp.share.mayFire(); !may {
+				_ = d.end(nil)
+				if err := wait(ctx, memberLook); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		now := cp.cfg.Clock.Now()
+		due, next := cp.catalog.dueBy(now, fireJobs)
+		if len(due) > 0 {
+			if due, err = cp.ours(ctx, due, now); err != nil {
+				if err := d.end(err); err != nil {
+					return err
+				}
+				continue // and read them again
+			}
+			if err := cp.fireAll(ctx, d, due, epoch, now); err != nil {
+				return err
+			}
+			continue
+		}
+		_ = d.end(nil)
 		sleep := time.Second // at most: somebody may set the wall clock, and no timer tells
 		if !next.IsZero() {
 			sleep = min(sleep, next.Sub(now))
@@ -54,29 +88,55 @@ func (cp *ControlPlane) fire(ctx context.Context, epoch uint64) error {
 }
 
 // fireAll decides and commits the due times of some jobs.
-func (cp *ControlPlane) fireAll(ctx context.Context, due []*entry, epoch uint64, now time.Time) error {
+func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, epoch uint64, now time.Time) error {
 	var batch []jobs.Envelope
 	owner := make([]int, 0, len(due))
 	for i, e := range due {
-		for _, f := range decide(e, cp.catalog.global(e.def.Tenant), now) {
+		for _, f := range decide(e, cp.catalog.global(e.def.Tenant), cp.catalog.calendars(e.def.Tenant), now) {
 			f.Epoch = epoch
-			batch = append(batch, cp.envelope(e.def.Tenant, f))
+			envelope := cp.envelope(e.def.Tenant, f)
+			if cp.cfg.Crew != nil {
+				envelope.Actor = "member:" + cp.cfg.Node
+			}
+			batch = append(batch, envelope)
 			owner = append(owner, i)
 		}
 	}
+	if sabotage.Off(sabotage.Cursor) {
+		cp.store.Apply(ctx, batch)
+	}
 	latest := make([]*jobs.Definition, len(due))
 	refused := make([]bool, len(due))
-	pause := false
+	pause, stale := false, false
+	var failed error
 	for i, r := range cp.store.Apply(ctx, batch) {
 		switch e := due[owner[i]]; {
 		case r.Err == nil:
 			latest[owner[i]] = r.Definition()
 			cp.late(r.Effect, now)
-		case errors.Is(r.Err, jobs.Stale), errors.Is(r.Err, jobs.Conflict), errors.Is(r.Err, jobs.NotFound):
-			refused[owner[i]] = true // the job has changed: reload it and decide again
+			f, ok := batch[i].Command.(jobs.Fire)
+			if !ok || r.Existing {
+				continue
+			}
+			cp.share.fired.Add(uint64(len(f.Due)))
+			if e.foreign {
+				cp.share.rescued.Add(uint64(len(f.Due)))
+			}
+			if cp.cfg.Missed != nil {
+				for _, m := range f.Missed { // what this commit added; the ledger's range may be longer
+					if m.Reason == jobs.MissedLate {
+						cp.cfg.Missed(e.def.Tenant, e.def.Key, m)
+					}
+				}
+			}
+		case errors.Is(r.Err, jobs.Conflict): // the store's clock, if it is another one, is not there yet
+			refused[owner[i]], pause = true, true
+			cp.log.Warn("the store is behind the clock of this node", "key", e.def.Key, "err", r.Err)
+		case errors.Is(r.Err, jobs.Stale), errors.Is(r.Err, jobs.NotFound):
+			refused[owner[i]], stale = true, true // the job has changed: reload it and decide again
 			cp.catalog.markGlobal(e.def.Tenant)
 		default:
-			refused[owner[i]], pause = true, true
+			refused[owner[i]], pause, failed = true, true, r.Err
 			cp.log.Error("due times could not be fired", "key", e.def.Key, "err", r.Err)
 		}
 	}
@@ -87,6 +147,20 @@ func (cp *ControlPlane) fireAll(ctx context.Context, due []*entry, epoch uint64,
 		}
 		cp.catalog.back(e, latest[i])
 	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := d.end(failed); err != nil {
+		return err
+	}
+	if stale { // or another node leads, and this one is not told yet: no reason to ask as fast as it can
+		s, err := cp.cfg.Store.State(ctx)
+		if cp.cfg.Crew != nil && err == nil {
+			cp.share.under(s.Epoch) // whoever leads now, what is ours is ours
+		} else {
+			pause = pause || err != nil || s.Epoch != epoch
+		}
+	}
 	if pause {
 		return wait(ctx, 200*time.Millisecond)
 	}
@@ -94,15 +168,23 @@ func (cp *ControlPlane) fireAll(ctx context.Context, due []*entry, epoch uint64,
 }
 
 // decide says what becomes of the due times of a job up to now: the rules of misfire, pause and debug mode.
-func decide(e *entry, g *jobs.Global, now time.Time) []jobs.Fire {
+func decide(e *entry, g *jobs.Global, c *schedule.Calendars, now time.Time) []jobs.Fire {
 	d := e.def
-	f := jobs.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Global: g.Revision, From: d.Cursor, To: d.Cursor}
+	if len(d.Undecided) > 0 {
+		return []jobs.Fire{settle(d, g, c)}
+	}
+	f := fireOf(d, g, c)
+	calendars, _ := c.Named(d.Policy.Calendars)
+	by := now.Add(d.Policy.Early)
 	late := f
 	late.Origin, f.Origin = jobs.FromMisfire, jobs.FromCron
 	due, ok := e.next, !e.next.IsZero()
 	var previous, last time.Time // the two due times looked at last
-	for looked := 0; ok && !due.After(now) && looked < fireLook && len(f.Due)+len(late.Due) < fireRuns; looked++ {
-		silent := d.Silent(g, due)
+	for looked := 0; ok && !due.After(by) && looked < fireLook && len(f.Due)+len(late.Due) < fireRuns; looked++ {
+		if d.FixedDelay() && len(f.Due)+len(late.Due) > 0 {
+			break // the next one counts from the end of this run
+		}
+		silent := silence(d, g, calendars, due)
 		switch {
 		case silent != "" && len(f.Due) == 0:
 			miss(&late, due, silent)
@@ -112,7 +194,7 @@ func decide(e *entry, g *jobs.Global, now time.Time) []jobs.Fire {
 			return fires(late, f)
 		case now.Sub(due) <= g.Late():
 			f.Due = append(f.Due, due)
-		case d.Policy.Misfire == jobs.MisfireAll:
+		case d.Policy.Misfire == jobs.MisfireAll && !sabotage.Off(sabotage.FireAll):
 			if len(late.Missed) > 0 {
 				return fires(late, f)
 			}
@@ -134,8 +216,8 @@ func decide(e *entry, g *jobs.Global, now time.Time) []jobs.Fire {
 	}
 	// fire_once: the newest due time that came too late fires after all. It is known to be the newest if a due time
 	// that is not late follows it, or none.
-	if n := len(late.Missed); n > 0 && d.Policy.Misfire == jobs.MisfireOnce {
-		if m := &late.Missed[n-1]; m.Reason == jobs.MissedLate && (len(f.Due) > 0 || !ok || due.After(now)) {
+	if n := len(late.Missed); n > 0 && d.Policy.Misfire == jobs.MisfireOnce && !(d.FixedDelay() && len(f.Due) > 0) {
+		if m := &late.Missed[n-1]; m.Reason == jobs.MissedLate && (len(f.Due) > 0 || !ok || due.After(by)) {
 			late.Due = append(late.Due, m.To)
 			if m.Count--; m.Count == 0 {
 				late.Missed = late.Missed[:n-1]
@@ -145,6 +227,51 @@ func decide(e *entry, g *jobs.Global, now time.Time) []jobs.Fire {
 		}
 	}
 	return fires(late, f)
+}
+
+// fireOf is a fire that decides nothing yet.
+func fireOf(d *jobs.Definition, g *jobs.Global, c *schedule.Calendars) jobs.Fire {
+	f := jobs.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Global: g.Revision, From: d.Cursor, To: d.Cursor, Origin: jobs.FromCron}
+	if c != nil {
+		f.Calendars = c.Revision
+	}
+	return f
+}
+
+// silence says why a due time becomes part of a ledger range, or "".
+func silence(d *jobs.Definition, g *jobs.Global, calendars []*schedule.Calendar, due time.Time) jobs.Reason {
+	for _, c := range calendars {
+		if _, _, is := c.Excludes(due); is {
+			return jobs.MissedCalendar
+		}
+	}
+	return d.Silent(g, due)
+}
+
+// settle puts due times of earlier schedules into the ledger that were undecided when those were changed.
+func settle(d *jobs.Definition, g *jobs.Global, c *schedule.Calendars) jobs.Fire {
+	f := fireOf(d, g, c)
+	looked := 0
+	for _, earlier := range d.Undecided {
+		was := d.With(earlier)
+		was.Cursor = f.To
+		calendars, _ := c.Named(was.Policy.Calendars)
+		if s, _ := schedule.Of(was); s != nil {
+			for due, ok := s.Next(was.Since()); ok && !due.After(earlier.Until); due, ok = s.Next(due) {
+				if looked++; looked > fireLook {
+					return f
+				}
+				why := jobs.MissedEdited
+				if silent := silence(d, g, calendars, due); silent != "" {
+					why = silent
+				}
+				miss(&f, due, why)
+				f.To = due
+			}
+		}
+		f.To = earlier.Until
+	}
+	return f
 }
 
 // fires are the commands of a decision: first what was late or silent, then what is on time.
@@ -173,7 +300,7 @@ func miss(f *jobs.Fire, due time.Time, why jobs.Reason) {
 func (cp *ControlPlane) late(e jobs.Effect, now time.Time) {
 	for _, m := range e.Missed {
 		if m.Reason == jobs.MissedLate {
-			cp.log.Warn("due times were missed", "key", m.Key, "from", m.From, "to", m.To, "count", m.Count)
+			cp.log.Warn("due times were missed", "key", m.Key, "first", m.From, "last", m.To, "count", m.Count)
 		}
 	}
 }

@@ -8,7 +8,9 @@ import (
 
 	"github.com/oklog/run"
 
+	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/sabotage"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
@@ -30,42 +32,104 @@ func (a Always) Lead(ctx context.Context, lead func(context.Context, uint64) err
 	return lead(ctx, s.Epoch+1)
 }
 
-// lead does the leader's duties for one term. If one of them fails all of them end, leadership is given up, and the
-// next leader starts clean: all state is the store's.
-func (cp *ControlPlane) lead(ctx context.Context, term uint64) error {
-	r := cp.store.Apply(ctx, []jobs.Envelope{cp.envelope(jobs.DefaultTenant, jobs.Lead{Epoch: term, Node: cp.cfg.Node})})
-	if r[0].Err != nil {
-		return fmt.Errorf("begin term %d: %w", term, r[0].Err)
+// lead does the leader's duties for one term. If one of them fails all of them end, leadership is given up, to another
+// node if there is one, and the next leader starts clean: all state is the store's.
+func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
+	if before, err := cp.cfg.Store.State(ctx); err == nil && before.Epoch < term {
+		cp.reigns.note(Reign{Node: before.Leader, Term: before.Epoch})
 	}
-	if err := cp.catalog.load(ctx, cp.cfg.Store, time.Now()); err != nil {
+	cp.Because("")
+	cp.reigns.note(Reign{Node: cp.cfg.Node, Term: term, Since: time.Now()})
+	defer func() {
+		cp.giveUp(ctx, err)
+		cp.reigns.ended(cp.cfg.Node, term, err)
+	}()
+	if !sabotage.Off(sabotage.Term) {
+		r := cp.store.Apply(ctx, []jobs.Envelope{cp.envelope(jobs.DefaultTenant, jobs.Lead{Epoch: term, Node: cp.cfg.Node})})
+		if r[0].Err != nil {
+			return fmt.Errorf("begin term %d: %w", term, r[0].Err)
+		}
+	}
+	load := cp.catalog.load
+	if cp.cfg.Crew != nil {
+		load = cp.catalog.look // it is filled, and its cursors are newer than what is read here
+	}
+	if err := load(ctx, cp.cfg.Store); err != nil {
 		return fmt.Errorf("load the job definitions: %w", err)
 	}
 	if err := cp.leases.load(ctx, cp.cfg.Store, time.Now()); err != nil {
 		return fmt.Errorf("load the running attempts: %w", err)
 	}
+	cp.pulse.begin(term, cp.cfg.Clock.Now())
+	cp.missing = missing{}
 	cp.router.lead(true)
 	defer cp.router.lead(false)
-	if err := cp.hear(ctx); err != nil {
+	if err := cp.hear(ctx, term); err != nil {
 		return err
 	}
 	if cp.cfg.Serve != nil {
-		if err := cp.cfg.Serve(ctx, cp.store); err != nil {
+		if err := cp.cfg.Serve(ctx, term, cp.store); err != nil {
 			return fmt.Errorf("serve the store: %w", err)
 		}
 	}
 	cp.log.Info("leading", "node", cp.cfg.Node, "term", term)
 	cp.ready.set(term)
-	defer cp.ready.set(0)
+	poke(cp.nodes.say)
+	defer func() { cp.ready.set(0); poke(cp.nodes.say) }()
 	defer cp.log.Info("no longer leading", "node", cp.cfg.Node, "term", term)
 
+	cp.duties.mu.Lock()
+	cp.duties.all = nil
+	cp.duties.mu.Unlock()
 	var g run.Group
-	add(&g, ctx, func(ctx context.Context) error { return cp.fire(ctx, term) })
+	if cp.cfg.Crew == nil {
+		add(&g, ctx, func(ctx context.Context) error { return cp.fire(ctx, term) })
+	}
 	add(&g, ctx, func(ctx context.Context) error { return cp.open(ctx, term) })
-	for _, duty := range []func(context.Context) error{cp.release, cp.sweep, cp.expire, cp.prune} {
+	add(&g, ctx, func(ctx context.Context) error { return cp.callWorkers(ctx, term) })
+	add(&g, ctx, func(ctx context.Context) error {
+		if wait(ctx, settling) == nil {
+			cp.router.settle()
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	for _, duty := range []func(context.Context) error{cp.release, cp.sweep, cp.prune, cp.watchClock, cp.watchDuties} {
 		add(&g, ctx, duty)
+	}
+	add(&g, ctx, func(ctx context.Context) error { return cp.expire(ctx, term) })
+	add(&g, ctx, func(ctx context.Context) error { return cp.stepDown(ctx, term) })
+	if cp.cfg.Beside != nil {
+		add(&g, ctx, cp.followOthers)
 	}
 	return g.Run()
 }
+
+// callWorkers tells everybody that a term has begun. Workers beat then: until they do nobody offers them anything, and by
+// themselves they may take as long as lies between two beats. Who waits for an answer of the last leader asks this one
+// instead, and from then on it alone (busstore.Heed). It is said again for those whose connection went with the last
+// leader, and now and then for those who come later; a worker heeds it once.
+func (cp *ControlPlane) callWorkers(ctx context.Context, term uint64) error {
+	for calls := 0; ; calls++ {
+		for _, tenant := range cp.catalog.tenants() {
+			s := bus.Signal{Topic: bus.TopicCancel, Tenant: tenant, Data: bus.Encode(bus.Stop{Term: term, Stale: true})}
+			if err := cp.cfg.Bus.Signal(ctx, s); err != nil {
+				cp.log.Debug("the workers were not called", "tenant", tenant, "err", err)
+			}
+		}
+		if err := wait(ctx, min(firstCall<<min(max(0, calls-quickCalls), 10), lastCall)); err != nil {
+			return err
+		}
+	}
+}
+
+// The pauses between the calls: the first ones are short, because workers whose connection went with the last leader come
+// within that time; then each is twice the one before, up to the last.
+const (
+	firstCall  = 50 * time.Millisecond
+	quickCalls = 10
+	lastCall   = 5 * time.Second
+)
 
 // readiness says whether this process leads.
 type readiness struct {

@@ -244,7 +244,7 @@ func TestAHandlerThatIgnoresItsContextKeepsItsSlot(t *testing.T) {
 				if in := h.run(next); in.State != jobs.Enqueued || in.Waits == "" {
 					t.Errorf("the next run is %s while the deaf handler still runs", in.State)
 				}
-				if a, ok := h.cp.Attempt(id); !ok || !a.Stuck || !a.Over {
+				if a, ok := h.cp.Attempt(jobs.DefaultTenant, id); !ok || !a.Stuck || !a.Over {
 					t.Errorf("the deaf handler is not shown as stuck: %+v %v", a, ok)
 				}
 				if j.starts() != 1 {

@@ -14,16 +14,27 @@ import (
 // leader gives every attempt a full term.
 type leases struct {
 	mu    sync.Mutex
-	held  map[jobs.ID]*lease
+	held  map[runRef]*lease
 	term  time.Duration
-	heard time.Time // since when the bus has been answering without a break
+	heard time.Time        // since when the bus has been answering without a break
+	loads map[string]*load // what each worker has under way; nil = nobody has asked
 }
+
+// runRef names a run. Whoever makes one says its ID, so that those of two tenants may be the same.
+type runRef struct {
+	tenant jobs.Tenant
+	id     jobs.ID
+}
+
+func runOf(in *jobs.Instance) runRef { return runRef{in.Tenant, in.ID} }
 
 // lease is one attempt.
 type lease struct {
-	tenant   jobs.Tenant
+	app      string
+	key      jobs.Key
 	worker   string
 	attempt  uint32
+	since    time.Time // that this leader knows it
 	until    time.Time
 	deadline time.Time // of the attempt; zero = none
 	over     *bus.Stop // what its worker is told: the attempt is over, its handler has not returned
@@ -32,7 +43,7 @@ type lease struct {
 }
 
 func (l *leases) init(term time.Duration) {
-	l.term, l.held = term, map[jobs.ID]*lease{}
+	l.term, l.held = term, map[runRef]*lease{}
 }
 
 func (l *leases) load(ctx context.Context, st metastore.Agenda, now time.Time) error {
@@ -42,7 +53,7 @@ func (l *leases) load(ctx context.Context, st metastore.Agenda, now time.Time) e
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held, l.heard = make(map[jobs.ID]*lease, len(rows)), now
+	l.held, l.heard, l.loads = make(map[runRef]*lease, len(rows)), now, nil
 	for _, in := range rows {
 		l.note(in, now)
 	}
@@ -51,22 +62,38 @@ func (l *leases) load(ctx context.Context, st metastore.Agenda, now time.Time) e
 
 // note follows a run as a commit left it. The lock is held.
 func (l *leases) note(in *jobs.Instance, now time.Time) {
+	of := runOf(in)
 	if in.State != jobs.Processing && !in.Lingering {
-		delete(l.held, in.ID)
+		if l.loads != nil {
+			if k := l.held[of]; k != nil {
+				l.count(k, -1)
+			}
+		}
+		delete(l.held, of)
 		return
 	}
-	k := l.held[in.ID]
+	k := l.held[of]
 	if k == nil || k.attempt != in.Attempt {
 		if k != nil && k.attempt > in.Attempt {
 			return // an older effect that was overtaken
 		}
-		k = &lease{tenant: in.Tenant, worker: in.Worker, attempt: in.Attempt, until: now.Add(l.term)}
-		l.held[in.ID] = k
+		if k != nil {
+			l.count(k, -1)
+		}
+		k = &lease{app: in.App, key: in.Key, worker: in.Worker, attempt: in.Attempt, since: now, until: now.Add(l.term)}
+		l.held[of] = k
+		l.count(k, 1)
 	}
 	k.deadline = in.Deadline
 	if in.Lingering {
 		k.over, k.deadline = stopOf(in), time.Time{}
 	}
+}
+
+// over says that an attempt had ended before, and only its handler went on. The lock is held.
+func (l *leases) over(in *jobs.Instance) bool {
+	k := l.held[runOf(in)]
+	return k != nil && k.attempt == in.Attempt && k.over != nil
 }
 
 // stopOf is what a worker is told about an attempt that is over.
@@ -83,14 +110,14 @@ func stopOf(in *jobs.Instance) *bus.Stop {
 	return s
 }
 
-// beat renews the leases that a worker holds. It answers with what to stop, and with attempts that this leader
-// does not know.
-func (l *leases) beat(worker string, held []bus.Held, now time.Time) (stop []bus.Stop, unknown []bus.Held) {
+// beat renews the leases that a worker holds, of its app if it is kept to one. It answers with what to stop, and with
+// attempts that this leader does not know.
+func (l *leases) beat(from bus.Principal, worker string, held []bus.Held, now time.Time) (stop []bus.Stop, unknown []bus.Held) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range held {
-		k := l.held[h.ID]
-		if k == nil || k.attempt != h.Attempt || k.worker != worker {
+		k := l.held[runRef{from.Tenant, h.ID}]
+		if k == nil || k.attempt != h.Attempt || k.worker != worker || from.App != "" && k.app != from.App {
 			unknown = append(unknown, h)
 			continue
 		}
@@ -105,18 +132,19 @@ func (l *leases) beat(worker string, held []bus.Held, now time.Time) (stop []bus
 	return stop, unknown
 }
 
-// lapsed lists the attempts whose lease is over, and those that have outlived their deadline by grace. While the
-// bus has not been answering for a full term, no lease is over: the silence may be ours.
-func (l *leases) lapsed(now time.Time, grace time.Duration) (out []expiry) {
+// lapsed lists the attempts whose lease is over now, by steady time, and those whose deadline, a time of the store's
+// clock, has passed by overdue. While the bus has not been answering for a full term, no lease is over: the silence may
+// be ours.
+func (l *leases) lapsed(now, overdue time.Time) (out []expiry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	sure := !l.heard.IsZero() && now.Sub(l.heard) >= l.term
-	for id, k := range l.held {
+	for of, k := range l.held {
 		switch {
 		case sure && now.After(k.until):
-			out = append(out, expiry{k.tenant, jobs.Expire{ID: id, Attempt: k.attempt, Cause: jobs.ByLoss}})
-		case !k.deadline.IsZero() && now.After(k.deadline.Add(grace)):
-			out = append(out, expiry{k.tenant, jobs.Expire{ID: id, Attempt: k.attempt, Cause: jobs.ByTimeout}})
+			out = append(out, expiry{of.tenant, jobs.Expire{ID: of.id, Attempt: k.attempt, Cause: jobs.ByLoss}})
+		case !k.deadline.IsZero() && overdue.After(k.deadline):
+			out = append(out, expiry{of.tenant, jobs.Expire{ID: of.id, Attempt: k.attempt, Cause: jobs.ByTimeout}})
 		}
 	}
 	return out
@@ -153,12 +181,30 @@ type Attempt struct {
 	Over     bool
 }
 
-// Attempt is what is known of a run's current attempt; false if none is under way.
-func (cp *ControlPlane) Attempt(id jobs.ID) (Attempt, bool) {
+// Attempts are those of a tenant of which something is known beside what is stored: at most so many, any of them.
+func (cp *ControlPlane) Attempts(tenant jobs.Tenant, limit int) map[jobs.ID]Attempt {
 	l := &cp.leases
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := l.held[id]
+	all := map[jobs.ID]Attempt{}
+	for of, k := range l.held {
+		if of.tenant != tenant || k.progress == nil && !k.stuck {
+			continue
+		}
+		if len(all) == limit {
+			break
+		}
+		all[of.id] = Attempt{Worker: k.worker, Progress: k.progress, Stuck: k.stuck, Over: k.over != nil}
+	}
+	return all
+}
+
+// Attempt is what is known of a run's current attempt; false if none is under way.
+func (cp *ControlPlane) Attempt(tenant jobs.Tenant, id jobs.ID) (Attempt, bool) {
+	l := &cp.leases
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.held[runRef{tenant, id}]
 	if k == nil {
 		return Attempt{}, false
 	}

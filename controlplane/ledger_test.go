@@ -286,3 +286,109 @@ func TestTriggeredDebugHoldsWhatNobodyAskedFor(t *testing.T) {
 		}
 	})
 }
+
+// A job is deleted through the leader, or behind its back: it fires no more, its runs end, and made again under the same
+// key it begins anew, with no due time counted twice.
+func TestADeletedJobFiresNoMore(t *testing.T) {
+	for _, signalled := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHouse(t)
+			defer h.close()
+			var n atomic.Int64
+			finish := make(chan struct{})
+			report := jobs.NewRecurring(jobs.RecurringFunc(func(ctx context.Context) error {
+				n.Add(1)
+				select {
+				case <-finish:
+				case <-ctx.Done():
+				}
+				return nil
+			}), jobs.Options{Key: "report", Cron: "0 * * * * *", MaxConcurrency: 2, Overlap: jobs.OverlapQueue})
+			stop := h.worker(worker.Config{Name: "w1", Slots: 9}, report)
+			time.Sleep(3*time.Minute + 30*time.Second)
+			synctest.Wait()
+			first, err := h.store.Definition(h.ctx, jobs.DefaultTenant, "report")
+			if err != nil || n.Load() != 2 {
+				t.Fatalf("%d runs began: %v", n.Load(), err)
+			}
+			gone := jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: jobs.Delete{Key: "report"}}
+			st := h.store
+			if !signalled {
+				st = h.full
+			}
+			if r := st.Apply(h.ctx, []jobs.Envelope{gone})[0]; r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			time.Sleep(30 * time.Minute)
+			if all := h.runs("report"); len(all) != 3 {
+				t.Errorf("half an hour later there are %d runs, want the 3 of before", len(all))
+			}
+			// The third waited for a slot, and takes it although its job is gone.
+			close(finish)
+			time.Sleep(time.Minute)
+			for _, in := range h.runs("report") {
+				if in.State != jobs.Succeeded || in.Job != first.UID {
+					t.Errorf("run of %v is %s, of %s", in.Due, in.State, in.Job)
+				}
+			}
+			stop()
+			h.worker(worker.Config{Name: "w2", Slots: 9}, report)
+			again := time.Now()
+			time.Sleep(10 * time.Minute)
+			second, err := h.store.Definition(h.ctx, jobs.DefaultTenant, "report")
+			if err != nil || second.UID == first.UID {
+				t.Fatalf("the job that was made again is %v, %v", second, err)
+			}
+			due := map[time.Time]int{}
+			for _, in := range h.runs("report") {
+				due[in.Due]++
+				if late := in.Due.After(again); late != (in.Job == second.UID) {
+					t.Errorf("run of %v belongs to %s", in.Due, in.Job)
+				}
+			}
+			if len(due) != 3+10 {
+				t.Errorf("%d due times became runs, want 13", len(due))
+			}
+			for at, n := range due {
+				if n != 1 {
+					t.Errorf("%v is counted %d times", at, n)
+				}
+			}
+		})
+	}
+}
+
+// A pause holds the new runs of a triggered job and lets go of them when it ends, by itself. Put off, it holds longer.
+func TestAPauseHoldsTriggeredRunsUntilItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		defer h.close()
+		var n atomic.Int64
+		work := jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { n.Add(1); return nil }), jobs.Options{Key: "work"})
+		h.worker(worker.Config{Slots: 4}, work)
+		h.must(jobs.Pause{Key: "work", Until: time.Now().Add(10 * time.Minute)})
+		now, later := jobs.NewID(time.Now()), jobs.NewID(time.Now())
+		h.must(jobs.Create{ID: now, Key: "work"})
+		h.must(jobs.Create{ID: later, Key: "work", Delay: 5 * time.Minute})
+		time.Sleep(9 * time.Minute)
+		for _, id := range []jobs.ID{now, later} {
+			if in := h.run(id); in.State != jobs.Scheduled || in.Cause != jobs.ByPause {
+				t.Errorf("a run of a paused job is %s by %q", in.State, in.Cause)
+			}
+		}
+		h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "work", Origin: jobs.FromPerson})
+		time.Sleep(time.Second)
+		if n.Load() != 1 {
+			t.Errorf("%d runs began, want the one that a person asked for", n.Load())
+		}
+		h.must(jobs.Pause{Key: "work", Until: time.Now().Add(10 * time.Minute)})
+		time.Sleep(9 * time.Minute)
+		if n.Load() != 1 {
+			t.Errorf("%d runs began while the pause was put off", n.Load())
+		}
+		time.Sleep(time.Minute + 10*time.Millisecond)
+		if n.Load() != 3 {
+			t.Errorf("%d runs began by the end of the pause, want 3", n.Load())
+		}
+	})
+}

@@ -1,35 +1,114 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // pruneEvery is how often what is over is cleared away.
 const pruneEvery = time.Minute
 
-// prune drops unique keys whose time is over, and what the archive need not keep any longer.
+// prune drops unique keys whose time is over, and history that nobody asks for any more.
 func (cp *ControlPlane) prune(ctx context.Context) error {
 	ticker := time.NewTicker(pruneEvery)
 	defer ticker.Stop()
+	d := cp.duty("prune")
 	for {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := cp.forget(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			cp.log.Error("unique keys could not be dropped", "err", err)
+		d.begin()
+		forgot := cp.forget(ctx, cp.cfg.Clock.Now())
+		trimmed := cp.trim(ctx, cp.cfg.Clock.Now())
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		if cp.cfg.Prune == nil {
-			continue
+		if forgot != nil {
+			cp.log.Error("unique keys could not be dropped", "err", forgot)
 		}
-		if err := cp.cfg.Prune(time.Now()); err != nil {
-			cp.log.Error("the archive could not be pruned", "err", err)
+		if trimmed != nil {
+			cp.log.Error("old history could not be dropped", "err", trimmed)
+		}
+		if err := d.end(cmp.Or(forgot, trimmed)); err != nil {
+			return err
 		}
 	}
+}
+
+// retain forgets runs that are over, at the beginning and then now and then. A node with a copy of its own does so
+// whether it leads or not; what others have in common with it is cleared away by the leader.
+func (cp *ControlPlane) retain(ctx context.Context) error {
+	ticker := time.NewTicker(pruneEvery)
+	defer ticker.Stop()
+	for cp.cfg.Retain != nil {
+		if term, _ := cp.Leading(); term > 0 || cp.cfg.Copy {
+			if err := cp.retainOnce(ctx); err != nil && !errors.Is(err, metastore.ErrNotWhole) && ctx.Err() == nil {
+				cp.log.Error("runs that are over could not be cleared away", "err", err)
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-cp.cleaned:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// keepLogs is how long log lines of runs are kept.
+const keepLogs = 30 * 24 * time.Hour
+
+func (cp *ControlPlane) retainOnce(ctx context.Context) error {
+	now := cp.cfg.Clock.Now()
+	began := time.Now()
+	done, err := cp.cfg.Retain.Retain(ctx, metastore.Retention{Now: now, Of: metastore.KeptBy(ctx, cp.cfg.Store, now), Bytes: max(0, cp.cfg.RetainBytes), Logs: keepLogs})
+	took := time.Since(began)
+	if done.Dropped > 0 {
+		cp.log.Info("runs that are over cleared away", "count", done.Dropped, "took", took, "bytes", done.Bytes)
+	}
+	cp.cleaning.mu.Lock()
+	defer cp.cleaning.mu.Unlock()
+	c := &cp.cleaning.Cleaning
+	c.Total += uint64(done.Dropped)
+	if done.Dropped > 0 {
+		c.Runs, c.At = done.Dropped, now
+	}
+	if err == nil {
+		c.Looked, c.Took, c.Bytes = now, took, done.Bytes
+	}
+	return err
+}
+
+// Cleaning is what this node knows of clearing runs away that are over.
+type Cleaning struct {
+	Looked time.Time     // when the last pass ended well; zero = none has
+	Took   time.Duration // what that took
+	Bytes  int64         // that runs took after it, about
+	At     time.Time     // when runs were cleared away last; zero = none were
+	Runs   int           // so many, then
+	Total  uint64        // since this process began
+	Most   int64         // bytes they may take; 0 = any number
+	Counts time.Duration // how long counts by the hour are kept
+}
+
+// Cleaning is what this node knows of clearing runs away that are over.
+func (cp *ControlPlane) Cleaning() Cleaning {
+	cp.cleaning.mu.Lock()
+	defer cp.cleaning.mu.Unlock()
+	c := cp.cleaning.Cleaning
+	c.Most, c.Counts = max(0, cp.cfg.RetainBytes), cp.cfg.KeepCounts
+	return c
 }
 
 func (cp *ControlPlane) forget(ctx context.Context, now time.Time) error {
@@ -42,10 +121,50 @@ func (cp *ControlPlane) forget(ctx context.Context, now time.Time) error {
 		for i, r := range refs {
 			batch[i] = cp.envelope(r.Tenant, jobs.Forget{Name: r.Name})
 		}
+		left := 0
 		for _, r := range cp.store.Apply(ctx, batch) {
 			if r.Err != nil {
 				return r.Err
 			}
+			if r.Existing {
+				left++
+			}
+		}
+		if left == len(batch) { // by the store's clock none of them has lapsed yet: asking again would bring the same ones
+			return nil
 		}
 	}
+}
+
+// mostTrims bounds the commits of one pass, so that years of history that come up at once do not stand in the way of
+// runs; the next pass goes on.
+const mostTrims = 100
+
+// trim drops tallies, missed ranges and what is left of jobs, tokens and sessions, once they are so old that nobody asks
+// for them.
+func (cp *ControlPlane) trim(ctx context.Context, now time.Time) error {
+	before := now.Add(-cp.cfg.KeepCounts)
+	for range mostTrims {
+		refs, err := cp.cfg.Store.Aged(ctx, before, jobs.MaxTrim)
+		if err != nil || len(refs) == 0 {
+			return err
+		}
+		rows := map[jobs.Tenant][]jobs.Ref{}
+		for _, r := range refs {
+			rows[r.Tenant] = append(rows[r.Tenant], r)
+		}
+		batch := make([]jobs.Envelope, 0, len(rows))
+		for tenant, of := range rows {
+			batch = append(batch, cp.envelope(tenant, jobs.Trim{Refs: of, Before: before}))
+		}
+		for _, r := range cp.store.Apply(ctx, batch) {
+			if r.Err != nil {
+				return r.Err
+			}
+			if r.Existing { // none of them went: asking again would bring the same ones
+				return nil
+			}
+		}
+	}
+	return nil
 }

@@ -15,14 +15,25 @@ const releaseMost = 1000
 func (cp *ControlPlane) release(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	d := cp.duty("release")
 	for {
-		now := time.Now()
+		if cp.clockIsWrong() { // see skew.go
+			if err := wait(ctx, time.Second/10); err != nil {
+				return err
+			}
+			continue
+		}
+		now := cp.cfg.Clock.Now()
+		d.begin()
 		due, next, err := cp.cfg.Store.Waking(ctx, now, releaseMost)
 		if err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			cp.log.Error("due runs cannot be read", "err", err)
+			if err := d.end(err); err != nil {
+				return err
+			}
 			if err := wait(ctx, time.Second); err != nil {
 				return err
 			}
@@ -34,19 +45,30 @@ func (cp *ControlPlane) release(ctx context.Context) error {
 				batch[i] = cp.envelope(n.Tenant, jobs.Release{ID: n.ID})
 			}
 			var failed error
+			moved := false
 			for _, r := range cp.store.Apply(ctx, batch) {
+				moved = moved || r.Err == nil && !r.Existing
 				if r.Err != nil && jobs.CodeOf(r.Err) != jobs.NotFound {
 					failed = r.Err
 				}
 			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err := d.end(failed); err != nil {
+				return err
+			}
 			if failed != nil {
 				cp.log.Warn("a due run was not released yet", "err", failed)
+			}
+			if !moved { // by the store's clock nothing is due yet: no reason to ask as fast as it can
 				if err := wait(ctx, 50*time.Millisecond); err != nil {
 					return err
 				}
 			}
 			continue
 		}
+		_ = d.end(nil)
 		sleep := time.Second // at most: somebody may set the wall clock, and no timer tells
 		if !next.IsZero() {
 			sleep = min(sleep, next.Sub(now))

@@ -1,8 +1,6 @@
 package controlplane
 
 import (
-	"cmp"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +19,12 @@ type router struct {
 	lease    time.Duration
 	apps     map[bus.Lane]*app
 	changed  chan struct{} // wakes publish
+	since    time.Time     // when the term began
+	spread   []spreading   // broadcasts to be spread
+	chose    bool          // a worker was chosen since the last sweep
+	loads    func(worker string, key jobs.Key) (all, same int)
+
+	offered, returned, looked uint64 // offers: sent, given back, looked at again
 }
 
 // app is a worker group.
@@ -34,17 +38,36 @@ type app struct {
 	window  int
 	list    int // offers in a message
 	shared  map[jobs.Key]bool
-	made    string // the queue in which the app's lane has been made
+	any     bool   // all its workers serve what none of them has by name
+	making  string // the queue in which the app's lane is being made, or has been
+	made    string // the queue in which it has been made
+	known   string // the queue that all its workers have been told of
+	order   []*member
+	fleet   uint64 // counts changes of who the workers are
+	turns   map[jobs.Key]*turns
+
+	// Runs for which there is no worker now, each in the queue of its class, in the order in which they came.
+	parked map[jobs.ID]*outstanding
+	queues map[string][]*outstanding
+	gaps   int  // entries of the queues whose run is not parked any more, about
+	stir   bool // there may be a worker for some of them
 }
 
 // member is a live worker.
 type member struct {
+	of       string // the name that its starts share
 	info     bus.WorkerInfo
 	seen     time.Time
 	running  int
 	pending  int // runs listed by the parts of a beat so far
 	leaving  bool
-	personal int // offers handed to its personal lane that are still out
+	resting  bool             // somebody has it take nothing new
+	wish     bus.Rest         // what it is to do about that, until it says that it does; "" = it does
+	told     string           // the queue of which it was told last
+	mute     bool             // it did not take what it was handed; until it beats
+	full     bool             // it gave back what it was handed; until it beats, or a run of it ends
+	personal int              // offers handed to its personal lane that are still out
+	handed   map[jobs.Key]int // those, by job
 }
 
 // outstanding is an offer that has neither been claimed nor given up.
@@ -52,6 +75,7 @@ type outstanding struct {
 	offer bus.Offer
 	at    time.Time
 	to    string // the worker it was handed to; "" = the shared lane
+	place *jobs.Place
 }
 
 // The window of an app: twice its slots, within bounds. A worker without a limit counts for so many slots.
@@ -70,14 +94,15 @@ func (r *router) init(patience, lease time.Duration) {
 func (r *router) lead(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.leading, r.queue, r.apps = on, "", map[bus.Lane]*app{}
+	r.leading, r.queue, r.apps, r.since, r.spread = on, "", map[bus.Lane]*app{}, time.Now(), nil
 }
 
 func (r *router) app(lane bus.Lane) *app {
 	lane.Worker = ""
 	a := r.apps[lane]
 	if a == nil {
-		a = &app{lane: lane, workers: map[string]*member{}, out: map[jobs.ID]*outstanding{}, shared: map[jobs.Key]bool{}, backlog: true}
+		a = &app{lane: lane, workers: map[string]*member{}, out: map[jobs.ID]*outstanding{}, shared: map[jobs.Key]bool{}, backlog: true,
+			turns: map[jobs.Key]*turns{}, parked: map[jobs.ID]*outstanding{}, queues: map[string][]*outstanding{}}
 		r.apps[lane] = a
 	}
 	return a
@@ -92,10 +117,25 @@ func (r *router) note(in *jobs.Instance, now time.Time) {
 		if o != nil {
 			a.gone(in.ID)
 		}
+		if len(a.parked) > 0 {
+			a.unpark(in.ID)
+			a.stir = true
+			if m := a.workers[in.Worker]; m != nil {
+				m.full = false
+			}
+		}
 		return
 	}
+	if len(a.parked) > 0 {
+		if p := a.parked[in.ID]; p != nil && p.same(in) {
+			return
+		}
+		a.unpark(in.ID)
+	}
 	switch {
-	case o != nil && o.offer.Attempt == in.Next():
+	case a.window == 0 && in.Place.Unspread():
+		r.alone(a, in, now)
+	case o != nil && o.same(in):
 	case a.backlog || len(a.out) >= a.window:
 		if o != nil {
 			a.gone(in.ID)
@@ -112,15 +152,29 @@ func (r *router) note(in *jobs.Instance, now time.Time) {
 
 // offer adds a run to what is to be published.
 func (a *app) offer(in *jobs.Instance, now time.Time) {
-	o := &outstanding{offer: bus.Offer{ID: in.ID, Attempt: in.Next(), Key: in.Key}, at: now}
+	o := &outstanding{offer: bus.Offer{ID: in.ID, Attempt: in.Next(), Key: in.Key}, at: now, place: in.Place}
 	a.out[in.ID] = o
 	a.fresh = append(a.fresh, o)
+}
+
+// same says that the offer is that of a run as it now is.
+func (o *outstanding) same(in *jobs.Instance) bool {
+	return o.offer.Attempt == in.Next() && o.place.Unspread() == in.Place.Unspread()
+}
+
+// before says that the offer is that of a run as it was before. A row that was read while commits went on may be older
+// than what they have told: attempts only grow, and a broadcast is spread once.
+func (o *outstanding) before(in *jobs.Instance) bool {
+	return o.offer.Attempt < in.Next() || o.offer.Attempt == in.Next() && o.place.Unspread() && !in.Place.Unspread()
 }
 
 func (a *app) gone(id jobs.ID) {
 	if o := a.out[id]; o != nil {
 		if m := a.workers[o.to]; m != nil {
 			m.personal--
+			if m.handed[o.offer.Key]--; m.handed[o.offer.Key] <= 0 {
+				delete(m.handed, o.offer.Key)
+			}
 		}
 		delete(a.out, id)
 	}
@@ -136,124 +190,20 @@ func (a *app) room() int {
 	return free
 }
 
-// beat notes that a worker lives. It answers whether the worker is known.
-func (r *router) beat(from bus.Principal, b bus.Beat, now time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if b.Info != nil {
-		info := *b.Info
-		a := r.app(bus.Lane{Tenant: from.Tenant, App: info.App})
-		m := a.workers[b.Worker]
-		if m == nil {
-			m = &member{}
-			a.workers[b.Worker] = m
-		}
-		m.info = info
-		a.measure()
-		a.backlog = true
-	}
-	for _, a := range r.apps {
-		m := a.workers[b.Worker]
-		if m == nil || a.lane.Tenant != from.Tenant {
-			continue
-		}
-		m.seen = now
-		m.pending += len(b.Running)
-		if !b.More {
-			m.running, m.pending = m.pending, 0
-		}
-		if b.Leaving || b.Draining != m.leaving {
-			m.leaving = b.Draining || b.Leaving
-			if b.Leaving {
-				r.drop(a, b.Worker)
-			}
-			a.measure()
-		}
-		poke(r.changed)
-		return true
-	}
-	return false
-}
-
-// drop forgets a worker; what only it was offered is offered again.
-func (r *router) drop(a *app, name string) {
-	delete(a.workers, name)
-	for id, o := range a.out {
-		if o.to == name {
-			delete(a.out, id)
-			a.backlog = true
-		}
-	}
-}
-
-// expire forgets workers that no longer beat.
-func (r *router) expire(now time.Time) (lost []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, a := range r.apps {
-		for name, m := range a.workers {
-			if now.Sub(m.seen) > r.lease {
-				r.drop(a, name)
-				lost = append(lost, name)
-				a.measure()
-			}
-		}
-	}
-	return lost
-}
-
-// measure computes the window, the length of lists and the keys of the shared lane anew.
-func (a *app) measure() {
-	slots, least := 0, unlimitedSlots
-	served := map[jobs.Key]int{}
-	live := 0
-	for _, m := range a.workers {
-		if m.leaving {
-			continue
-		}
-		live++
-		n := m.info.Slots
-		if n <= 0 {
-			n = unlimitedSlots
-		}
-		slots += n
-		least = min(least, n)
-		for k := range m.info.Keys {
-			served[k]++
-		}
-	}
-	a.window, a.list = 0, 1
-	if live > 0 {
-		a.window = min(max(2*slots, leastWindow), mostWindow)
-		a.list = max(1, min(bus.MaxList, least/4))
-	}
-	clear(a.shared)
-	for k, n := range served {
-		a.shared[k] = n == live
-	}
+// common says that every live worker of the app may take runs of a job.
+func (a *app) common(key jobs.Key) bool {
+	shared, named := a.shared[key]
+	return shared || a.any && !named
 }
 
 // busy says that all slots of an app are taken, as far as its beats tell.
 func (a *app) busy() bool {
 	for _, m := range a.workers {
-		if !m.leaving && (m.info.Slots <= 0 || m.running < m.info.Slots) {
+		if !m.off() && (m.info.Slots <= 0 || m.running < m.info.Slots) {
 			return false
 		}
 	}
 	return true
-}
-
-// unmade lists the apps whose lane is not there yet in the queue of this term: it is made before the first offer.
-func (r *router) unmade() (queue string, lanes []bus.Lane) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for lane, a := range r.apps {
-		if r.queue != "" && a.made != r.queue && len(a.workers) > 0 {
-			a.made = r.queue
-			lanes = append(lanes, lane)
-		}
-	}
-	return r.queue, lanes
 }
 
 // shipment is what one call of the bus carries.
@@ -262,12 +212,15 @@ type shipment struct {
 	lists [][]bus.Offer
 }
 
-// ship takes what is to be published, in lists: the shared lane for keys that every worker of the app serves, else
-// the personal lane of the least loaded one that serves the key.
-func (r *router) ship() (queue string, out []shipment) {
+// ship takes what is to be published, in lists: the shared lane for runs that every worker of the app may take, else
+// the personal lane of the one that is chosen. It also answers with the broadcasts that are to be spread.
+func (r *router) ship(now time.Time) (queue string, out []shipment, spread []spreading) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range r.apps {
+		if a.stir && len(a.queues) > 0 {
+			a.fresh = append(r.stirred(a, now), a.fresh...)
+		}
 		if len(a.fresh) == 0 {
 			continue
 		}
@@ -276,16 +229,17 @@ func (r *router) ship() (queue string, out []shipment) {
 			if a.out[o.offer.ID] != o {
 				continue // claimed or given up meanwhile
 			}
-			name := ""
-			if r.queue == "" || !a.shared[o.offer.Key] {
-				if name = a.pick(o.offer.Key); name == "" {
-					delete(a.out, o.offer.ID)
-					a.backlog = true // nobody serves it now; the sweep tries again
+			if o.to == "" && (o.place != nil || !r.open(a) || !a.common(o.offer.Key)) {
+				c := class(o.offer.Key, o.place)
+				if len(a.queues[c]) > 0 || !r.place(a, o, now) {
+					a.park(o, c)
 					continue
 				}
-				a.workers[name].personal++
 			}
-			o.to = name
+			if o.to == everybody {
+				continue
+			}
+			name := o.to
 			s := to[name]
 			if s == nil {
 				s = &shipment{lane: bus.Lane{Tenant: a.lane.Tenant, App: a.lane.App, Worker: name}}
@@ -297,35 +251,18 @@ func (r *router) ship() (queue string, out []shipment) {
 				n++
 			}
 			s.lists[n-1] = append(s.lists[n-1], o.offer)
+			r.offered++
 		}
 		a.fresh = a.fresh[:0]
 		for _, s := range to {
 			out = append(out, *s)
 		}
 	}
-	return r.queue, out
+	spread, r.spread = r.spread, nil
+	return r.queue, out, spread
 }
 
-// pick is the worker with most room among those that serve a key, or "".
-func (a *app) pick(key jobs.Key) (name string) {
-	best := 0
-	for n, m := range a.workers {
-		if _, serves := m.info.Keys[key]; !serves || m.leaving {
-			continue
-		}
-		slots := m.info.Slots
-		if slots <= 0 {
-			slots = unlimitedSlots
-		}
-		room := slots - m.running - m.personal
-		if name == "" || room > best || room == best && n < name {
-			name, best = n, room
-		}
-	}
-	return name
-}
-
-// failed gives up offers that could not be delivered.
+// failed gives up offers that could not be delivered. A worker that did not take them gets none until it beats.
 func (r *router) failed(s shipment) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -335,7 +272,11 @@ func (r *router) failed(s shipment) {
 			a.gone(o.ID)
 		}
 	}
+	if m := a.workers[s.lane.Worker]; m != nil {
+		m.mute = true
+	}
 	a.backlog = true
+	poke(r.changed)
 }
 
 // back gives up offers that a worker returned.
@@ -348,9 +289,29 @@ func (r *router) back(tenant jobs.Tenant, app string, offers []bus.Offer) {
 	}
 	for _, o := range offers {
 		if k := a.out[o.ID]; k != nil && k.offer.Attempt == o.Attempt {
+			if m := a.workers[k.to]; m != nil {
+				m.full = true
+			}
 			a.gone(o.ID)
 			a.backlog = true
+			r.returned++
 		}
+	}
+}
+
+// spreadAlready gives up what was noted of a broadcast that had been spread before: whoever noted it had read an older
+// row. What is there now is read anew.
+func (r *router) spreadAlready(tenant jobs.Tenant, in *jobs.Instance) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.apps[bus.Lane{Tenant: tenant, App: in.App}]
+	if a == nil {
+		return
+	}
+	if o := a.out[in.ID]; o != nil && o.to == everybody {
+		a.gone(in.ID)
+		a.backlog = true
+		poke(r.changed)
 	}
 }
 
@@ -367,7 +328,7 @@ func (r *router) short() (list []shortage) {
 	defer r.mu.Unlock()
 	for lane, a := range r.apps {
 		if a.backlog && a.room() > 0 {
-			list = append(list, shortage{lane, a.window, a.turned})
+			list = append(list, shortage{lane, a.window + len(a.parked), a.turned})
 		}
 	}
 	return list
@@ -386,10 +347,16 @@ func (r *router) fill(s shortage, ready []*jobs.Instance, now time.Time) {
 			break
 		}
 		if o := a.out[in.ID]; o != nil {
-			if o.offer.Attempt == in.Next() {
+			if !o.before(in) {
 				continue
 			}
 			a.gone(in.ID)
+		}
+		if o := a.parked[in.ID]; o != nil {
+			if !o.before(in) {
+				continue
+			}
+			a.unpark(in.ID)
 		}
 		a.offer(in, now)
 	}
@@ -400,7 +367,7 @@ func (r *router) fill(s shortage, ready []*jobs.Instance, now time.Time) {
 func (r *router) backlogged(tenant jobs.Tenant, name string, ready int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if a := r.app(bus.Lane{Tenant: tenant, App: name}); ready > len(a.out) {
+	if a := r.app(bus.Lane{Tenant: tenant, App: name}); ready > len(a.out)+len(a.parked) {
 		a.backlog = true
 	}
 }
@@ -412,6 +379,9 @@ func (r *router) overdue(now time.Time) (out []overdueOffer) {
 	for lane, a := range r.apps {
 		if len(a.workers) == 0 {
 			clear(a.out) // they wait for nobody; the first worker to come gets them anew
+			clear(a.parked)
+			clear(a.queues)
+			a.gaps = 0
 			a.backlog = true
 			continue
 		}
@@ -436,7 +406,13 @@ type overdueOffer struct {
 func (r *router) retry(o overdueOffer, in *jobs.Instance, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.looked++
 	a := r.app(o.lane)
+	if k := a.out[o.id]; k != nil {
+		if m := a.workers[k.to]; m != nil {
+			m.mute = true // it was handed the run, and did not claim it
+		}
+	}
 	a.gone(o.id)
 	if in != nil && in.Offerable() {
 		a.offer(in, now)
@@ -449,7 +425,7 @@ func (r *router) again(queue string) {
 	defer r.mu.Unlock()
 	r.queue = queue
 	for _, a := range r.apps {
-		a.made, a.backlog = "", true
+		a.making, a.made, a.backlog = "", "", true
 		for id, o := range a.out {
 			if o.to == "" {
 				delete(a.out, id)
@@ -457,32 +433,4 @@ func (r *router) again(queue string) {
 		}
 	}
 	poke(r.changed)
-}
-
-// Member is a live worker, as the leader sees it.
-type Member struct {
-	bus.WorkerInfo
-	Seen    time.Time
-	Running int
-	Leaving bool
-}
-
-// Workers lists the live workers of a tenant ("*" = of all), by app and name.
-func (cp *ControlPlane) Workers(tenant jobs.Tenant) []Member {
-	r := &cp.router
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var list []Member
-	for lane, a := range r.apps {
-		if tenant != "*" && lane.Tenant != tenant {
-			continue
-		}
-		for _, m := range a.workers {
-			list = append(list, Member{WorkerInfo: m.info, Seen: m.seen, Running: m.running, Leaving: m.leaving})
-		}
-	}
-	slices.SortFunc(list, func(x, y Member) int {
-		return cmp.Or(cmp.Compare(x.Tenant, y.Tenant), cmp.Compare(x.App, y.App), cmp.Compare(x.Name, y.Name))
-	})
-	return list
 }

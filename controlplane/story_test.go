@@ -1,9 +1,13 @@
 package controlplane_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,16 +26,29 @@ type house struct {
 	t     *testing.T
 	ctx   context.Context
 	full  metastore.Full
+	clock *metastore.Clock
+	ahead atomic.Int64 // nanoseconds by which somebody has set the wall clock of the control plane
+	said  said         // what its log says
 	hub   *membus.Hub
 	cp    *controlplane.ControlPlane
 	store metastore.Store
 	stop  func() // ends the control plane
-	done  []func()
+
+	ended   func(*jobs.Instance) // what the control plane tells of failures, or nil
+	missed  func(jobs.Tenant, jobs.Key, jobs.Missed)
+	paused  func(*jobs.Definition)
+	retain  metastore.Retainer // forgets runs that are over, or nil
+	logs    metastore.Logs
+	archive *memstore.Archive
+	done    []func()
 }
 
 func newHouse(t *testing.T) *house {
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &house{t: t, ctx: ctx, full: memstore.Open(memstore.Config{}), hub: membus.New()}
+	h := &house{t: t, ctx: ctx, hub: membus.New()}
+	h.clock = &metastore.Clock{Wall: func() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }}
+	h.archive = memstore.NewArchive(0)
+	h.full = &metastore.Local{Engine: memstore.New(memstore.Config{Archive: h.archive}), Now: h.clock.Now}
 	h.done = append(h.done, cancel)
 	h.start()
 	return h
@@ -46,17 +63,33 @@ func (h *house) start() {
 // restartOn is start with a bus of the test's choice.
 func (h *house) restartOn(b bus.Bus) {
 	h.t.Helper()
-	var logger *slog.Logger
-	if testing.Verbose() {
-		logger = slog.New(slog.NewTextHandler(h.t.Output(), nil))
-	}
-	cp, err := controlplane.New(controlplane.Config{Node: "n1", Store: h.full, Bus: b, Logger: logger})
+	logger := slog.New(slog.NewTextHandler(io.MultiWriter(&h.said, h.t.Output()), nil))
+	cp, err := controlplane.New(controlplane.Config{Node: "n1", Store: h.full, Clock: h.clock, Bus: b, Logger: logger, Missed: h.missed, Ended: h.ended, Paused: h.paused, Retain: h.retain, Logs: h.logs})
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	h.cp, h.store = cp, cp.Store()
 	h.stop = h.spawn(cp.Run)
 	synctest.Wait()
+}
+
+// said is a log that can be searched.
+type said struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text = append(s.text, p...)
+	return len(p), nil
+}
+
+func (s *said) count(what string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return bytes.Count(s.text, []byte(what))
 }
 
 // spawn runs fn until the answer is called or the house is torn down.

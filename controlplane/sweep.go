@@ -1,11 +1,13 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/sabotage"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
@@ -14,12 +16,24 @@ import (
 func (cp *ControlPlane) sweep(ctx context.Context) error {
 	ticker := time.NewTicker(cp.cfg.Sweep)
 	defer ticker.Stop()
+	if sabotage.Off(sabotage.Sweep) {
+		<-ctx.Done()
+	}
+	d := cp.duty("sweep")
+	last := time.Now()
 	for {
-		if err := cp.sweepOnce(ctx); err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
+		d.begin()
+		froze := stoodStill(last, time.Now(), cp.cfg.Sweep+cp.cfg.Lease/3)
+		last = time.Now()
+		err := cp.sweepOnce(ctx, froze)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
 			cp.log.Error("sweep failed", "err", err)
+		}
+		if err := d.end(err); err != nil {
+			return err
 		}
 		select {
 		case <-ticker.C:
@@ -29,8 +43,11 @@ func (cp *ControlPlane) sweep(ctx context.Context) error {
 	}
 }
 
-func (cp *ControlPlane) sweepOnce(ctx context.Context) error {
+func (cp *ControlPlane) sweepOnce(ctx context.Context, froze bool) error {
 	now := time.Now()
+	if froze {
+		cp.router.spare(now)
+	}
 	for _, name := range cp.router.expire(now) {
 		cp.log.Warn("a worker fell silent", "worker", name)
 	}
@@ -48,8 +65,21 @@ func (cp *ControlPlane) sweepOnce(ctx context.Context) error {
 	for _, l := range lanes {
 		cp.router.backlogged(l.Tenant, l.App, l.Ready)
 	}
+	cp.uncounted()
+	for _, l := range cp.router.deserted(lanes) {
+		ready, err := cp.cfg.Store.Ready(ctx, l.Tenant, l.App, fireRuns)
+		if err != nil {
+			return err
+		}
+		cp.router.lonely(l, ready, now)
+	}
 	poke(cp.router.changed)
+	marked := cp.markStopped(ctx, now) // what is only said about jobs holds up no run
+	return cmp.Or(cp.sweepRows(ctx), marked)
+}
 
+// sweepRows looks after what a lost signal leaves behind in the store: waiters at a free gate, and changed definitions.
+func (cp *ControlPlane) sweepRows(ctx context.Context) error {
 	gates, err := cp.cfg.Store.Unserved(ctx, 100)
 	if err != nil {
 		return err

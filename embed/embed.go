@@ -5,11 +5,13 @@
 // Where to start: [Run], or [Start] for a handle with a client and the pages. `carillon dev` and `carillon server`
 // are made of [Open], with a network around it.
 //
-// Sharp edges: without Config.Dir nothing survives the process. A directory belongs to one process at a time. The
-// pages ask nobody who they are: mount [Scheduler.Handler] behind what guards your own pages.
+// Sharp edges: without Config.Dir nothing survives the process. A directory belongs to one process at a time. Without
+// Config.Who or Config.Tokens the pages ask nobody who they are: mount [Scheduler.Handler] behind what guards your own
+// pages.
 package embed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,45 +28,125 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/membus"
 	"github.com/carillon-scheduler/carillon/client"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/httpspec"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
+	"github.com/carillon-scheduler/carillon/metrics"
 	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/trace"
 	"github.com/carillon-scheduler/carillon/ui"
+	"github.com/carillon-scheduler/carillon/webhook"
 	"github.com/carillon-scheduler/carillon/worker"
+	"github.com/carillon-scheduler/carillon/worker/httpjob"
 )
 
 // Config says how a scheduler is embedded. The zero value works: rows in memory, a bus in the process.
 type Config struct {
 	// Dir is where rows are kept; "" = in memory, until the process ends.
 	Dir string
-	// Node is this process's name; default "node".
+	// Database is where rows are kept instead: postgres://user:password@host/database, or mariadb://....
+	Database string
+	// Triggering says who fires what is due: ByLeader (default), the process that leads, or Spread, with a Database: each
+	// process that has it fires a share of the jobs.
+	Triggering Triggering
+	// Node is this process's name; default "node". Processes that share a Database need names of their own.
 	Node string
 	// Worker says how the jobs that are given are run. Its Logger defaults to the one below.
 	Worker worker.Config
+	// HTTPJobs has HTTP jobs of the app httpjob.App run in this process, and says what they may do; nil = others run them.
+	HTTPJobs *httpjob.Config
 	// Bus opens one principal's end of a bus that others share; default: a bus inside the process. With one, workers
 	// and programs elsewhere reach the store over it.
 	Bus func(ctx context.Context, as bus.Principal) (bus.Bus, error)
+	// Kept says that a worker on that bus speaks for its own app only: for one that makes sure who is who. Default: it may
+	// speak for all apps.
+	Kept bool
+
+	// Who says who sends a request to Handler, for a program that knows its users: their tenant, name ("person:ann") and
+	// role. An error of jobs.Forbidden turns them away. Default: nobody is asked, and everybody may do everything.
+	Who func(*http.Request) (ops.Who, error)
+	// Tokens asks for a token, or a session begun with one, instead: those that Ops().Grant gives out. Not with Who.
+	Tokens bool
+	// Secure says that browsers come by https although this process does not speak it: a proxy in front does.
+	Secure bool
+
+	// Cluster says how this is one of several nodes, each with a copy of the rows, in Dir. They share a Bus. Default: it is
+	// alone. With a Database, nodes that share it and a Bus need nothing more.
+	Cluster *Cluster
+
+	// Open is for several processes on one Database of which each has a bus of its own, and only that of the one that
+	// leads is open to others: it is called before this process does what a leader does, and what it answers with when
+	// it leads no more. Such a process does not hear the others: what it is asked for while it does not lead it writes
+	// to the database itself, and the leader finds it there. Default: all share a Bus.
+	Open func() (shut func(), err error)
+
+	// OnFailure says who is told of runs that end badly; without a URL nobody is.
+	OnFailure webhook.Config
+
+	// RetainBytes is how much runs that are over may take on disk: beyond, the oldest go. Default 8 GiB; below 0: any
+	// number. What a job keeps is said by its settings.
+	RetainBytes int64
+	// KeepCounts is how long counts by the hour, missed due times and what is left of deleted jobs are kept. Default, and
+	// least: 35 days.
+	KeepCounts time.Duration
+
+	// Address is where the pages are, as people who see this process from another one of the cluster know it; default:
+	// nothing is said.
+	Address string
+	// NATS says in a few words how this process's end of the bus is, for the page of the cluster; default: nothing is said.
+	NATS func() string
 	// Base is the path under which Handler is mounted, such as "/jobs"; default: the root.
 	Base string
 	// Notice is a sentence that stands on top of every page, or "".
 	Notice string
+	// Version is the program's, for its metrics; default "unknown".
+	Version string
 	// Logger gets what an operator wants to know; default: nowhere.
 	Logger *slog.Logger
 }
 
+// Triggering says who fires what is due.
+type Triggering string
+
+// Who may fire what is due.
+const (
+	ByLeader Triggering = "leader"
+	Spread   Triggering = "spread"
+)
+
+// check refuses what cannot be.
+func (by Triggering) check(cfg Config) error {
+	switch {
+	case by == "", by == ByLeader, by == Spread && cfg.Database != "":
+		return nil
+	case by == Spread:
+		return jobs.Invalid("embed: triggering spread needs a Database, to which several processes write: with rows in a directory, or in memory, the one that leads fires all")
+	}
+	return jobs.Invalid("embed: triggering %.40q is neither %s nor %s", string(by), ByLeader, Spread)
+}
+
 // Scheduler is a scheduler inside a program.
 type Scheduler struct {
-	log     *slog.Logger
-	plane   *controlplane.ControlPlane
-	ops     *ops.Ops
-	client  *client.Client
-	worker  *worker.Worker // nil = no jobs were given
-	tenant  jobs.Tenant
-	keys    []jobs.Key
-	handler http.Handler
-	close   []func() error // in the order of opening
-	failed  <-chan error   // of the store, after which it does nothing more
+	log        *slog.Logger
+	live       *live
+	cluster    *cluster // nil = it is alone
+	store      *led
+	plane      *controlplane.ControlPlane
+	ops        *ops.Ops
+	client     *client.Client
+	worker     *worker.Worker  // nil = no jobs were given
+	pull       *pull           // for workers that come over HTTP
+	httpWorker *worker.Worker  // of HTTP jobs; nil = others run them
+	runner     *httpjob.Runner // what it runs them by
+	poster     *webhook.Poster // nil = nobody is told of failures
+	tenant     jobs.Tenant
+	keys       []jobs.Key
+	handler    http.Handler
+	close      []func() error       // in the order of opening
+	elector    controlplane.Elector // nil = it always leads
+	failed     <-chan error         // of the store, after which it does nothing more
+	deliver    func(context.Context, metastore.Applier) error
 
 	stopping atomic.Bool
 	cancel   context.CancelFunc // of a scheduler that Start has started
@@ -76,6 +158,9 @@ type Scheduler struct {
 func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err error) {
 	if cfg.Node == "" {
 		cfg.Node = "node"
+	}
+	if cfg.Version == "" {
+		cfg.Version = "unknown"
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -89,34 +174,93 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	if cfg.Tokens && cfg.Who != nil {
+		return nil, jobs.Invalid("embed: both Who and Tokens are given: either the program knows who asks, or tokens say so")
+	}
+	if err := cfg.Triggering.check(cfg); err != nil {
+		return nil, err
+	}
 	shared := cfg.Bus != nil
+	if cfg.Cluster != nil && (cfg.Dir == "" || cfg.Database != "" || !shared) {
+		return nil, jobs.Invalid("embed: a Cluster keeps its rows in a Dir and shares a Bus")
+	}
 	if !shared {
 		hub := membus.New()
 		cfg.Bus = func(_ context.Context, as bus.Principal) (bus.Bus, error) { return hub.As(as), nil }
 	}
-	rows, err := s.openRows(cfg)
+	rows, err := s.openRows(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	s.failed = rows.failed
-	node, err := s.openBus(ctx, cfg, bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: cfg.Node})
-	if err != nil {
-		return nil, err
-	}
-	plane := controlplane.Config{Node: cfg.Node, Store: rows.store, Bus: node, Elector: rows.elector, Logs: rows.logs, Logger: cfg.Logger, Prune: rows.prune}
-	if shared {
-		plane.Serve = func(ctx context.Context, store metastore.Store) error {
-			return busstore.Serve(ctx, node, store, busstore.Config{Logger: cfg.Logger})
+	if cfg.Open != nil {
+		if !rows.shared {
+			return nil, jobs.Invalid("embed: Open is for processes with a Database in common")
 		}
+		rows.elector = doorkeeper{rows.elector, cfg.Open}
+	}
+	s.failed, s.deliver, s.elector = rows.failed, rows.deliver, rows.elector
+	as := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: cfg.Node}
+	node, err := s.openBus(ctx, cfg, as)
+	if err != nil {
+		return nil, err
+	}
+	plane := controlplane.Config{Node: cfg.Node, Address: cfg.Address, Version: cfg.Version, NATS: cfg.NATS, Kept: cfg.Kept, Store: rows.store, Clock: rows.clock, Bus: node, Elector: rows.elector, Logs: rows.logs, Logger: cfg.Logger, Retain: rows.retain, RetainBytes: cfg.RetainBytes, KeepCounts: cfg.KeepCounts, Copy: rows.copies != nil, Beside: rows.beside, Crew: rows.crew}
+	if cfg.Cluster != nil {
+		plane.Route = cfg.Cluster.Route
+	}
+	heeding := busstore.Heed(node, as)
+	plane.Serve = func(ctx context.Context, term uint64, store metastore.Store) error {
+		calls := bus.InTerm(node, term)
+		return errors.Join(busstore.Serve(ctx, calls, store, busstore.Config{Kept: cfg.Kept, Current: s.store.current, Logger: cfg.Logger}), s.live.serve(ctx, calls), s.serveCluster(ctx, calls))
+	}
+	if cfg.OnFailure.URL != "" {
+		if cfg.OnFailure.Logger == nil {
+			cfg.OnFailure.Logger = cfg.Logger
+		}
+		if s.poster, err = webhook.New(cfg.OnFailure); err != nil {
+			return nil, err
+		}
+		plane.Ended, plane.Missed, plane.Paused = s.poster.Ended, s.poster.Missed, s.poster.Paused
 	}
 	if s.plane, err = controlplane.New(plane); err != nil {
 		return nil, err
 	}
-	s.client = client.New(s.plane.Store(), node, client.Config{})
+	s.live = &live{plane: s.plane, calls: heeding}
+	if cfg.Open != nil {
+		s.live.alone = rows.store
+	}
+	s.store = newLed(s.plane, busstore.New(heeding, as), rows.copies, rows.shared, cfg.Open != nil)
+	s.client = client.New(s.store, node, client.Config{})
 	s.close = append(s.close, s.client.Close)
-	s.ops = ops.New(ops.Config{Store: s.plane.Store(), Logs: rows.logs, Live: live{s.plane, cfg.Node}})
-	s.handler = s.pages(cfg)
-	return s, s.openWorker(ctx, cfg, js)
+	s.pull = newPull(cfg, func(ctx context.Context) error {
+		if cfg.Open == nil {
+			return nil // whoever leads is reached by the bus
+		}
+		return s.store.ready(ctx)
+	})
+	s.close = append(s.close, func() error { s.pull.close(); return nil })
+	conf := ops.Config{Backup: rows.backup, Cleaning: func() ops.Cleaning { return ops.Cleaning(s.plane.Cleaning()) }, Store: s.store, Logs: rows.logs, Live: s.live, Pull: s.pull, CheckArgs: worker.ArgsChecker, CheckHTTP: httpspec.Check}
+	if shared && (rows.shared && cfg.Open == nil || cfg.Cluster != nil) {
+		s.cluster = &cluster{store: rows.copies, live: s.live, calls: heeding}
+		if cfg.Cluster != nil {
+			s.cluster.invite, s.cluster.part = cfg.Cluster.Invite, cfg.Cluster.Part
+		}
+		conf.Cluster = s.cluster
+	}
+	s.ops = ops.New(conf)
+	s.handler = s.pages(cfg, rows)
+	if err := s.openWorker(ctx, cfg, js); err != nil {
+		return s, err
+	}
+	return s, s.openHTTPWorker(ctx, cfg)
+}
+
+// serveCluster does what other nodes ask of the leader.
+func (s *Scheduler) serveCluster(ctx context.Context, calls bus.Calls) error {
+	if s.cluster == nil {
+		return nil
+	}
+	return s.cluster.serve(ctx, calls)
 }
 
 func (s *Scheduler) openBus(ctx context.Context, cfg Config, as bus.Principal) (bus.Bus, error) {
@@ -141,7 +285,7 @@ func (s *Scheduler) openWorker(ctx context.Context, cfg Config, js []jobs.Job) e
 	if err != nil {
 		return err
 	}
-	if s.worker, err = worker.New(cfg.Worker, s.plane.Store(), b, js...); err != nil {
+	if s.worker, err = worker.New(cfg.Worker, s.store, busstore.Heed(b, as), js...); err != nil {
 		return err
 	}
 	for _, j := range js {
@@ -150,15 +294,61 @@ func (s *Scheduler) openWorker(ctx context.Context, cfg Config, js []jobs.Job) e
 	return nil
 }
 
-// pages are the API and the live page under one handler.
-func (s *Scheduler) pages(cfg Config) http.Handler {
-	door := api.New(api.Config{Ops: s.ops, Ready: s.Ready, Logger: cfg.Logger})
+// pages are the API, the live page and the metrics under one handler.
+func (s *Scheduler) pages(cfg Config, rows rows) http.Handler {
+	var signIn ui.Access // nil = nobody can
+	if cfg.Tokens {
+		access := api.NewAccess(s.ops, cfg.Secure)
+		cfg.Who, signIn = access.Who, access
+	}
+	door := api.New(api.Config{Ops: s.ops, Who: cfg.Who, Base: cfg.Base, Ready: s.Ready, Logger: cfg.Logger})
+	about := ui.About{Node: cfg.Node, Store: rows.where, Version: cmp.Or(cfg.Version, worker.LibraryVersion())}
+	page := ui.New(ui.Config{Ops: s.ops, Who: cfg.Who, Access: signIn, Base: cfg.Base, Notice: cfg.Notice, About: about, Logger: cfg.Logger})
 	mux := http.NewServeMux()
-	for _, path := range []string{"/api/", "/livez", "/readyz", "/openapi.json", "/openapi.yaml"} {
+	meter := s.metrics(cfg, rows, func(r *http.Request) string {
+		switch _, pattern := mux.Handler(r); pattern {
+		case "/":
+			return page.Route(r)
+		case "GET /metrics":
+			return pattern
+		}
+		return door.Route(r)
+	})
+	for _, path := range api.Paths() {
 		mux.Handle(path, door)
 	}
-	mux.Handle("/", ui.New(ui.Config{Ops: s.ops, Base: cfg.Base, Notice: cfg.Notice, Logger: cfg.Logger}))
-	return api.Guard(cfg.Logger, http.StripPrefix(cfg.Base, mux))
+	mux.Handle("GET /metrics", door.Guarded(ops.Viewer, meter.Handler()))
+	mux.Handle("/", page)
+	return api.Guard(cfg.Logger, http.StripPrefix(cfg.Base, meter.Requests(aged(traced(mux)))))
+}
+
+// posted is what has become of the events of failures.
+func (s *Scheduler) posted(add func(metrics.Value)) {
+	var n webhook.Stats
+	if s.poster != nil {
+		n = s.poster.Stats()
+	}
+	add(metrics.Value{Name: "webhook_sent_total", Help: "Events of failures that were taken.", Value: float64(n.Sent)})
+	add(metrics.Value{Name: "webhook_failed_total", Help: "Events of failures that were not taken, however often they were sent.", Value: float64(n.Failed)})
+	add(metrics.Value{Name: "webhook_dropped_total", Help: "Events of failures that were dropped, because too many waited.", Value: float64(n.Dropped)})
+	add(metrics.Value{Name: "webhook_waiting", Help: "Events of failures that wait to be sent.", Value: float64(n.Waiting)})
+}
+
+// traced lets what a request starts belong to the trace that its traceparent names.
+func traced(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if parent := r.Header.Get("Traceparent"); parent != "" {
+			r = r.WithContext(trace.Extract(r.Context(), parent))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// metrics are what Prometheus reads of this process.
+func (s *Scheduler) metrics(cfg Config, rows rows, route func(*http.Request) string) *metrics.Metrics {
+	measured, _ := rows.store.(metastore.Measured)
+	return metrics.New(metrics.Config{Version: cfg.Version, Plane: s.plane, Rows: rows.store, Store: measured, Ready: s.Ready, Route: route, Logger: cfg.Logger,
+		Extra: s.extra})
 }
 
 // Client starts runs, waits for them and cancels them.
@@ -167,13 +357,16 @@ func (s *Scheduler) Client() *client.Client { return s.client }
 // Ops are the verbs of people: edit, pause, trigger and so on.
 func (s *Scheduler) Ops() *ops.Ops { return s.ops }
 
-// Handler is the live page and the API. It asks nobody who they are.
+// Handler is the live page, the API and the metrics. Who may come in is the Config's to say.
 func (s *Scheduler) Handler() http.Handler { return s.handler }
 
-// Ready says why requests should not come here, or nil: the store answers, and somebody leads.
+// Ready says why requests should not come here, or nil: the store answers, and somebody leads, here or at another node.
 func (s *Scheduler) Ready(ctx context.Context) error {
 	if s.stopping.Load() {
 		return jobs.Refuse(jobs.Unavailable, "stopping")
+	}
+	if err := s.store.ready(ctx); err != nil {
+		return err
 	}
 	return s.ops.Ready(ctx)
 }
@@ -199,7 +392,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		case err := <-s.failed: // a disk, mostly: nothing can be promised any more
 			return err
 		}
-	}, func(error) { s.stopping.Store(true); stop() })
+	}, func(error) { s.stopping.Store(true); s.handOver(); stop() })
 	g.Add(func() error {
 		defer close(idle)
 		if s.worker == nil {
@@ -209,8 +402,41 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		s.settle(working)
 		return s.worker.Run(working)
 	}, func(error) { stopWork(); <-idle })
+	if s.httpWorker != nil {
+		idle := make(chan struct{})
+		g.Add(func() error {
+			defer close(idle)
+			s.settle(working)
+			return s.httpWorker.Run(working)
+		}, func(error) { stopWork(); <-idle })
+	}
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	g.Add(func() error { <-serving.Done(); return nil }, func(error) { s.pull.close(); stopServing() })
 	g.Add(func() error { return s.plan(planning) }, func(error) { stopPlan() })
+	if s.poster != nil { // it ends last, and tells what happened until then
+		posting, stopPosting := context.WithCancel(context.WithoutCancel(ctx))
+		g.Add(func() error { s.poster.Run(posting); return nil }, func(error) { stopPosting() })
+	}
+	if s.deliver != nil {
+		delivering, stopDelivery := context.WithCancel(context.WithoutCancel(ctx))
+		g.Add(func() error { return s.deliver(delivering, s.store.wishes()) }, func(error) { stopDelivery() })
+	}
 	return g.Run()
+}
+
+// handOver has another node lead, if there is one, so that nobody waits until this one is gone.
+func (s *Scheduler) handOver() {
+	if y, can := s.elector.(controlplane.Yielder); can && s.store.leads() && s.accompanied() {
+		s.plane.Because("it was stopped")
+		if err := y.Yield(); err != nil {
+			s.log.Info("leadership is not handed over", "err", err)
+		}
+	}
+}
+
+// accompanied says that there is another node to which leadership can be handed.
+func (s *Scheduler) accompanied() bool {
+	return slices.ContainsFunc(s.plane.Nodes(), func(n controlplane.Node) bool { return n.Online && !n.Here })
 }
 
 // settled is how long a worker waits for somebody to lead before it begins all the same.
@@ -232,15 +458,16 @@ func (s *Scheduler) settle(ctx context.Context) {
 	}
 }
 
-// plan runs the control plane. One that breaks after it has led begins again: what broke may mend, a bus that went
-// away for example. One that never came to lead says why.
+// plan runs the control plane. One that breaks after it has led, or has heard of another node that did, begins again: what
+// broke may mend, a bus that went away for example. One of which nobody ever came to lead says why, and so does one that
+// has a name that another one has.
 func (s *Scheduler) plan(ctx context.Context) error {
 	for {
 		err := s.plane.Run(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if _, since := s.plane.Leading(); since.IsZero() {
+		if _, since := s.plane.Leading(); since.IsZero() && !s.plane.Followed() || errors.Is(err, controlplane.ErrTwin) {
 			return err
 		}
 		s.log.Error("control plane broke, beginning again", "err", err)
@@ -315,7 +542,7 @@ func (s *Scheduler) registered(ctx context.Context) bool {
 	if len(s.keys) == 0 {
 		return true
 	}
-	known, err := s.plane.Store().Definitions(ctx, metastore.DefinitionQuery{Tenant: s.tenant, Keys: s.keys})
+	known, err := s.store.Definitions(ctx, metastore.DefinitionQuery{Tenant: s.tenant, Keys: s.keys})
 	return err == nil && len(known) == len(s.keys)
 }
 

@@ -120,7 +120,7 @@ func TestHandler(t *testing.T) {
 	mux.Handle("/jobs/", s.Handler())
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	for path, want := range map[string]string{"/jobs/": "demo.greet", "/jobs/readyz": "ok", "/jobs/api/v1/jobs": "demo.greet", "/jobs/openapi.json": "openapi"} {
+	for path, want := range map[string]string{"/jobs/": "Overview", "/jobs/readyz": "ok", "/jobs/api/v1/jobs": "demo.greet", "/jobs/openapi.json": "openapi"} {
 		answer, err := http.Get(server.URL + path)
 		if err != nil {
 			t.Fatal(err)
@@ -130,5 +130,21 @@ func TestHandler(t *testing.T) {
 			t.Errorf("%s: %d, %v: %.300s", path, answer.StatusCode, err, body)
 		}
 		answer.Body.Close()
+	}
+	answer, err := http.Post(server.URL+"/jobs/api/v1/jobs/demo.greet/trigger", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	to, err := answer.Location()
+	if err != nil {
+		t.Fatal(answer.Status, err)
+	}
+	if answer, err = http.Get(to.String()); err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != 200 {
+		t.Errorf("the run is said to be at %s: %s", to, answer.Status)
 	}
 }

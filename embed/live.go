@@ -2,43 +2,177 @@ package embed
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/controlplane"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// live is what a control plane knows, in the words of ops.
+// live is what a control plane knows, in the words of ops. What only the leader knows a node that does not lead asks
+// it for over the bus.
 type live struct {
 	plane *controlplane.ControlPlane
-	node  string
+	calls bus.Calls
+	alone metastore.Agenda // set: other nodes are not heard, and who led last is known from here
+
+	mu   sync.Mutex
+	seen map[jobs.Tenant]*sight
 }
 
-var _ ops.Live = live{}
+var _ ops.Live = (*live)(nil)
 
-func (l live) Workers(tenant jobs.Tenant) []ops.Worker {
-	members := l.plane.Workers(tenant)
-	list := make([]ops.Worker, len(members))
-	for i, m := range members {
-		list[i] = ops.Worker{WorkerInfo: m.WorkerInfo, Running: m.Running, Seen: m.Seen, Leaving: m.Leaving}
+// view is what the leader knows of a tenant, and of all attempts that there is something to say of.
+type view struct {
+	Workers  []ops.Worker            `json:"workers,omitempty"`
+	Pulse    []ops.Minute            `json:"pulse,omitempty"`
+	Attempts map[jobs.ID]ops.Attempt `json:"attempts,omitempty"`
+}
+
+// sight is a view that was got a while ago.
+type sight struct {
+	asking sync.Mutex // one asks, the others wait for what it gets
+	view   view
+	asked  time.Time
+	got    time.Time // zero = never
+}
+
+const (
+	sightFresh    = time.Second            // so long a view is used again, and so long nobody asks again who got no answer
+	sightStale    = 10 * time.Second       // so long it is used if the leader does not answer
+	sightPatience = 500 * time.Millisecond // how long the leader may take to answer
+	mostSights    = 64                     // tenants of which views are kept
+	mostAttempts  = 2_000                  // of which a view tells
+)
+
+// view is what this node knows as the leader.
+func (l *live) view(tenant jobs.Tenant) view {
+	var v view
+	for _, m := range l.plane.Workers(tenant) {
+		v.Workers = append(v.Workers, ops.Worker{WorkerInfo: m.WorkerInfo, Running: m.Running, Seen: m.Seen, Leaving: m.Leaving, Drained: m.Drained})
+	}
+	for _, m := range l.plane.Pulse(tenant) {
+		v.Pulse = append(v.Pulse, ops.Minute(m))
+	}
+	return v
+}
+
+// serve answers other nodes until ctx ends: while this one leads.
+func (l *live) serve(ctx context.Context, calls bus.Calls) error {
+	return calls.Serve(ctx, bus.ServiceLive, func(_ context.Context, from bus.Principal, request []byte) ([]byte, error) {
+		if from.Role != bus.Node {
+			return nil, jobs.Refuse(jobs.Forbidden, "%s is no node", from.Actor())
+		}
+		v := l.view(jobs.Tenant(request))
+		v.Attempts = map[jobs.ID]ops.Attempt{}
+		for id, a := range l.plane.Attempts(jobs.Tenant(request), mostAttempts) {
+			v.Attempts[id] = ops.Attempt{Progress: a.Progress, Stuck: a.Stuck}
+		}
+		b := bus.Encode(v)
+		if len(b) > l.calls.Limit() {
+			for i := range v.Workers {
+				v.Workers[i].Keys = nil // the most of it by far
+			}
+			b = bus.Encode(v)
+		}
+		return b, nil
+	})
+}
+
+// leaders is the leader's view, as it is or was a moment ago.
+func (l *live) leaders(tenant jobs.Tenant) view {
+	if term, _ := l.plane.Leading(); term > 0 {
+		return l.view(tenant)
+	}
+	l.mu.Lock()
+	s := l.seen[tenant]
+	if s == nil {
+		if l.seen == nil || len(l.seen) >= mostSights {
+			l.seen = map[jobs.Tenant]*sight{}
+		}
+		s = &sight{}
+		l.seen[tenant] = s
+	}
+	l.mu.Unlock()
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	if time.Since(s.asked) >= sightFresh {
+		l.look(tenant, s)
+	}
+	if time.Since(s.got) >= sightStale {
+		return view{}
+	}
+	return s.view
+}
+
+// look asks the leader.
+func (l *live) look(tenant jobs.Tenant, s *sight) {
+	ctx, cancel := context.WithTimeout(context.Background(), sightPatience)
+	defer cancel()
+	raw, err := l.calls.Call(ctx, bus.ServiceLive, []byte(tenant))
+	s.asked = time.Now()
+	if err != nil {
+		return
+	}
+	if v, err := bus.Decode[view](raw); err == nil {
+		s.view, s.got = v, s.asked
+	}
+}
+
+func (l *live) Workers(tenant jobs.Tenant) []ops.Worker { return l.leaders(tenant).Workers }
+
+func (l *live) Pulse(tenant jobs.Tenant) []ops.Minute { return l.leaders(tenant).Pulse }
+
+func (l *live) Attempt(tenant jobs.Tenant, run jobs.ID) (ops.Attempt, bool) {
+	if term, _ := l.plane.Leading(); term > 0 {
+		a, known := l.plane.Attempt(tenant, run)
+		return ops.Attempt{Progress: a.Progress, Stuck: a.Stuck}, known
+	}
+	a, known := l.leaders(tenant).Attempts[run]
+	return a, known
+}
+
+func (l *live) Leader() ops.Leader {
+	n := l.plane.Leader()
+	if n.Term == 0 && l.alone != nil {
+		return l.last()
+	}
+	if n.Term == 0 {
+		return ops.Leader{}
+	}
+	return ops.Leader{Node: n.Name, Epoch: n.Term, Here: n.Here, Since: n.Since, Step: n.Step, Off: l.plane.OffOf(n.Name)}
+}
+
+// last is who leads as the rows say: somebody else, or nobody for a moment.
+func (l *live) last() ops.Leader {
+	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	defer cancel()
+	s, err := l.alone.State(ctx)
+	if err != nil || s.Leader == l.plane.Node() {
+		return ops.Leader{}
+	}
+	return ops.Leader{Node: s.Leader, Epoch: s.Epoch}
+}
+
+func (l *live) Shares() (list []ops.Share) {
+	for _, f := range l.plane.Shares() {
+		list = append(list, ops.Share(f))
 	}
 	return list
 }
 
-func (l live) Attempt(run jobs.ID) (ops.Attempt, bool) {
-	a, known := l.plane.Attempt(run)
-	return ops.Attempt{Progress: a.Progress, Stuck: a.Stuck}, known
-}
-
-func (l live) Leader() ops.Leader {
-	term, since := l.plane.Leading()
-	if term == 0 {
-		return ops.Leader{}
+func (l *live) Nodes() []ops.Node {
+	all := l.plane.Nodes()
+	list := make([]ops.Node, len(all))
+	for i, n := range all {
+		list[i] = ops.Node(n)
 	}
-	return ops.Leader{Node: l.node, Epoch: term, Here: true, Since: since}
+	return list
 }
 
-func (l live) Watch(ctx context.Context, tenant jobs.Tenant, fn func(bus.Changes)) {
+func (l *live) Watch(ctx context.Context, tenant jobs.Tenant, fn func(bus.Changes)) {
 	l.plane.Watch(ctx, tenant, fn)
 }

@@ -2,39 +2,108 @@ package embed
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/backup"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore"
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
 )
 
 // rows is where rows are kept, with what belongs to it.
 type rows struct {
 	store   metastore.Full
+	clock   *metastore.Clock // that stamps its commits
 	logs    metastore.Logs
 	elector controlplane.Elector // nil = alone
-	prune   func(time.Time) error
-	failed  <-chan error // nil = it cannot fail
+	retain  metastore.Retainer   // nil = it keeps what it keeps
+	failed  <-chan error         // nil = it cannot fail
+	where   string               // in words for a page
+	shared  bool                 // other processes have the same rows: what is read here is what holds
+
+	copies *raftstore.Store // nil = others have none
+
+	backup func(ctx context.Context, to io.Writer) error // nil = there is nothing to keep
+
+	// deliver brings wishes that programs have written into the same database to a store, until ctx ends; nil = there
+	// are none.
+	deliver func(ctx context.Context, to metastore.Applier) error
+	// beside tells of commits of other processes; nil = there are none.
+	beside func(ctx context.Context, fn func()) error
+	// crew is who fires a share of the jobs each; nil = who leads fires all.
+	crew metastore.Crew
 }
 
-// keep is how long runs that are over, and what they logged, can be read. Beyond keepBytes of them the oldest go.
-const (
-	keep      = 30 * 24 * time.Hour
-	keepBytes = 8 << 30
-)
-
-// openRows opens the store: durable if there is a directory for it, in memory otherwise.
-func (s *Scheduler) openRows(cfg Config) (rows, error) {
-	if cfg.Dir == "" {
-		return rows{store: memstore.Open(memstore.Config{}), logs: memstore.NewLogs(0)}, nil
+// openRows opens the store: in a database or a directory, if one is given, in memory otherwise.
+func (s *Scheduler) openRows(ctx context.Context, cfg Config) (rows, error) {
+	clock := &metastore.Clock{Wall: wall}
+	if cfg.Database != "" {
+		return s.openDatabase(ctx, cfg, clock)
 	}
-	store, err := raftstore.Open(raftstore.Config{Dir: cfg.Dir, Node: cfg.Node, Logger: cfg.Logger})
+	if cfg.Dir == "" {
+		ended := memstore.NewArchive(0)
+		store := &metastore.Local{Engine: memstore.New(memstore.Config{Archive: ended}), Now: clock.Now}
+		logs := memstore.NewLogs(0)
+		ended.Dropping(logs)
+		return rows{store: store, retain: ended, clock: clock, logs: logs, where: "in memory: nothing survives this process"}, nil
+	}
+	conf := raftstore.Config{Dir: cfg.Dir, Node: cfg.Node, Logger: cfg.Logger, Now: clock.Now}
+	var store *raftstore.Store
+	var err error
+	switch c := cfg.Cluster; {
+	case c == nil:
+		store, err = raftstore.Open(conf)
+	case c.Token == "":
+		conf.Listen, conf.Advertise = c.Addr, c.Advertise
+		store, err = raftstore.Open(conf)
+	default:
+		conf.Listen, conf.Advertise = c.Addr, c.Advertise
+		store, err = raftstore.Join(ctx, conf, c.Token)
+	}
 	if err != nil {
 		return rows{}, err
 	}
 	s.close = append(s.close, store.Close)
-	prune := func(now time.Time) error { return store.Prune(context.Background(), now.Add(-keep), keepBytes) }
-	return rows{store: store, logs: store.Logs(), elector: store, prune: prune, failed: store.Err()}, nil
+	return rows{store: store, clock: clock, logs: store.Logs(), elector: store, retain: store, failed: store.Err(), where: "on disk, in " + cfg.Dir, copies: store,
+		backup: func(ctx context.Context, to io.Writer) error { return writeBackup(ctx, to, cfg, store) }}, nil
+}
+
+// openDatabase opens a store in PostgreSQL or MariaDB, whose clock stamps commits.
+func (s *Scheduler) openDatabase(ctx context.Context, cfg Config, clock *metastore.Clock) (rows, error) {
+	conf := sqlstore.Config{URL: cfg.Database, Node: cfg.Node, Logger: cfg.Logger}
+	if cfg.Triggering == Spread {
+		conf.LookEvery = lookBeside
+	}
+	store, err := sqlstore.Open(ctx, conf)
+	if err != nil {
+		return rows{}, err
+	}
+	s.close = append(s.close, store.Close)
+	r := rows{store: store, clock: clock, logs: store.Logs(), elector: store, retain: store, where: store.Where(), shared: true, deliver: store.Deliver, beside: store.Beside,
+		backup: func(context.Context, io.Writer) error { return jobs.Refuse(jobs.Conflict, "%s", store.HowToBackUp()) }}
+	if cfg.Triggering == Spread {
+		r.crew = store
+	}
+	return r, nil
+}
+
+// lookBeside is how often the leader looks for runs that others have fired, where the database does not tell.
+const lookBeside = 50 * time.Millisecond
+
+// oldest is how old the copy of a node that does not lead may be, to be backed up.
+const oldest = 10 * time.Second
+
+// writeBackup writes what a node has: all that was acknowledged, if it leads, and else what it had heard of.
+func writeBackup(ctx context.Context, to io.Writer, cfg Config, store *raftstore.Store) error {
+	if err := store.Linearizable(ctx); err != nil {
+		if age := store.Age(); age > oldest {
+			return jobs.Refuse(jobs.Unavailable, "what this node has may be %v old, and it cannot reach the others: ask one that leads", age.Round(time.Second))
+		}
+	}
+	_, err := backup.Write(ctx, to, backup.Head{At: time.Now().UTC(), Version: cfg.Version, From: "node " + cfg.Node}, store.Content())
+	return err
 }

@@ -66,7 +66,7 @@ func benchInstance() *Instance {
 	in := Instance{Tenant: DefaultTenant, ID: DerivedID("i"), Job: DerivedID("j"), Key: "billing.charge", App: "billing", Kind: Triggered, Revision: 3,
 		Origin: FromCode, Actor: "client:shop", Args: []byte(`{"customer":"c7","cents":1200}`), Due: noon,
 		Terms: Terms{Retries: 3, RetryDelay: time.Second, RetryDelayMax: time.Hour, Timeout: time.Hour, OnLost: LostRetry, LeaseLost: LeaseContinue, Overlap: OverlapQueue}}
-	in, _ = in.Begin(noon, false)
+	in, _ = in.Begin(noon, "", time.Time{})
 	in, _ = in.Claim(noon.Add(time.Millisecond), "billing-1-5f2a")
 	in, _ = in.Succeed(noon.Add(2*time.Millisecond), []byte(`{"ok":true}`))
 	return &in

@@ -3,6 +3,9 @@ package jobs
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/maphash"
+	"math"
+	"sync/atomic"
 	"time"
 )
 
@@ -80,6 +83,14 @@ func (c *coder) bool(v *bool) {
 	}
 }
 
+func (c *coder) float(v *float64) {
+	u := math.Float64bits(*v)
+	c.uint(&u)
+	if c.reading {
+		*v = math.Float64frombits(u)
+	}
+}
+
 // size writes or reads the length of a list whose items take at least least bytes each.
 func (c *coder) size(n, least int) int {
 	u := uint64(n)
@@ -99,6 +110,43 @@ func text[T ~string](c *coder, v *T) {
 	}
 	*v = T(c.buf[:n])
 	c.buf = c.buf[n:]
+}
+
+// word is text that many rows have in common, such as a key or the name of a worker: read again, it takes no memory
+// of its own.
+func word[T ~string](c *coder, v *T) {
+	n := c.size(len(*v), 1)
+	if !c.reading {
+		c.buf = append(c.buf, *v...)
+		return
+	}
+	*v = T(shared(c.buf[:n]))
+	c.buf = c.buf[n:]
+}
+
+// words remembers texts by their hash, the last one in each place: what comes once pushes out one other.
+var (
+	words [1024]atomic.Pointer[string]
+	seed  = maphash.MakeSeed()
+)
+
+// longestWord keeps what is long, and so hardly said twice, from pushing out what is.
+const longestWord = 64
+
+func shared(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	if len(b) > longestWord {
+		return string(b)
+	}
+	place := &words[maphash.Bytes(seed, b)%uint64(len(words))]
+	if known := place.Load(); known != nil && *known == string(b) {
+		return *known
+	}
+	text := string(b)
+	place.Store(&text)
+	return text
 }
 
 // bytesOf keeps nil and empty apart no longer than the row lives: both read back as nil.
@@ -196,11 +244,12 @@ func (c *coder) row(body func(*coder)) {
 		c.fail("row beyond the end")
 		return
 	}
-	in := coder{buf: c.buf[4 : 4+n : 4+n], reading: true, framed: true}
-	body(&in)
-	c.buf = c.buf[4+n:]
-	if in.err != nil && c.err == nil {
-		c.err, c.buf = in.err, nil
+	after, framed := c.buf[4+n:], c.framed
+	c.buf, c.framed = c.buf[4:4+n:4+n], true
+	body(c)
+	c.framed = framed
+	if c.err == nil {
+		c.buf = after
 	}
 }
 

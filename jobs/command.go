@@ -1,10 +1,12 @@
 package jobs
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Command is one wish to change what a store holds. Each is applied whole or refused without a trace, and each
@@ -50,10 +52,34 @@ const (
 	VerbRefresh    Verb = 16
 	VerbForget     Verb = 17
 	VerbHand       Verb = 18
+	VerbDelete     Verb = 19
+	VerbGrant      Verb = 20
+	VerbRevoke     Verb = 21
+	VerbSignIn     Verb = 22
+	VerbSignOut    Verb = 23
+	VerbTrim       Verb = 24
+	VerbInvite     Verb = 25
+	VerbJoin       Verb = 26
+	VerbMembers    Verb = 27
+	VerbSpread     Verb = 28
+
+	VerbSetCalendar  Verb = 29
+	VerbDropCalendar Verb = 30
+	VerbDrain        Verb = 31
+	VerbMark         Verb = 32
+	VerbExpect       Verb = 33
+	VerbHear         Verb = 34
+	VerbClean        Verb = 35
+	VerbBackfill     Verb = 36
 )
 
 var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create", "fire", "release", "claim", "finish", "returned",
-	"checkpoint", "expire", "cancel", "configure", "lead", "refresh", "forget", "hand"}
+	"checkpoint", "expire", "cancel", "configure", "lead", "refresh", "forget", "hand",
+	"delete", "grant", "revoke", "signin", "signout", "trim", "invite", "join", "members",
+	"spread", "setcalendar", "dropcalendar", "drain", "mark", "expect", "hear", "clean", "backfill"}
+
+// NewestVerb is the highest verb that this program knows.
+const NewestVerb = Verb(len(verbNames) - 1)
 
 func (v Verb) String() string {
 	if int(v) < len(verbNames) {
@@ -70,6 +96,9 @@ type Declaration struct {
 	Code    Settings
 	Schema  []byte // JSON Schema of the arguments, or nil
 }
+
+// Nobody is the Worker of a Register by which a person makes a job that no worker has brought.
+const Nobody = "nobody"
 
 // Register makes a worker's jobs known. The first registration of a worker's start (Start) lets what nobody
 // edited follow the code, unless a higher version has registered; later ones only add jobs that are missing.
@@ -89,14 +118,16 @@ type Edit struct {
 	IfRevision uint64 // refused as Stale if the job has another; 0 = whatever it has
 }
 
-// Pause stops a job from firing by itself, until a time or until resumed.
+// Pause stops a job from running by itself, until a time or until resumed: due times of a recurring one become ledger
+// ranges, new runs of a triggered one wait. What a person starts by hand runs all the same.
 type Pause struct {
 	Key    Key
 	Reason string
 	Until  time.Time
 }
 
-// Resume ends a pause. Due times that passed meanwhile stay in the ledger as a paused range.
+// Resume ends a pause. Due times that passed meanwhile stay in the ledger as a paused range; runs that waited are
+// released by name.
 type Resume struct{ Key Key }
 
 // Create asks for one run.
@@ -115,6 +146,10 @@ type Create struct {
 	Retries     *int
 	Timeout     *time.Duration
 	StartWithin *time.Duration
+	Trace       string // W3C traceparent of who asks, handed on to the handler
+	Pin         string // the worker that is to run it, instead of the job's pin; the route is left out then
+	// Of one shard of a broadcast that is run again alone; Shards 0 = it is none.
+	Shard, Shards uint32
 }
 
 // IdempotencyLife is how long an idempotency key is remembered.
@@ -133,12 +168,14 @@ type Fire struct {
 	Due      []time.Time
 	Origin   Origin // FromCron or FromMisfire
 	Missed   []Missed
+	// Calendars is Global.Calendars as the decision saw it; it matters to jobs that use calendars.
+	Calendars uint64
 }
 
 // Release does what a run's wake time is for: Scheduled becomes Enqueued, a Failed one queues for its retry.
 type Release struct {
 	ID    ID
-	Force bool // also one that is held by debug mode (a person, or debug mode being switched off)
+	Force bool // also one that debug mode or a pause holds, or that is not due yet: a person wants it
 }
 
 // Claim begins attempt number Attempt of a run for a worker.
@@ -170,7 +207,8 @@ type Finish struct {
 	Result  []byte
 	Error   string
 	Delay   time.Duration
-	Running bool // the handler has not returned yet; Returned follows
+	Running bool   // the handler has not returned yet; Returned follows
+	Code    string // of the error, as Fail gave it
 }
 
 // Returned says that the handler of an attempt that was over has returned at last: its slots are free.
@@ -205,6 +243,10 @@ type Configure struct {
 	RecurringDefaults *Settings
 	TriggeredDefaults *Settings
 	MisfireAfter      *time.Duration
+	MaxJobs           *int // 0 = DefaultMaxJobs
+	NewJobs           *NewJobs
+	AppLimits         *[]Limit
+	RetryBudget       *Rate
 }
 
 // Lead begins a leader's term. Fires of older epochs are refused from then on.
@@ -323,6 +365,9 @@ func (c Create) Check() error {
 	if err := checkTime("due time", c.Due); err != nil {
 		return err
 	}
+	if err := checkTrace(c.Trace); err != nil {
+		return err
+	}
 	if c.Delay < 0 || c.Delay > MaxDelay {
 		return Invalid("delay is %v, it must be between 0 and %v", c.Delay, MaxDelay)
 	}
@@ -338,10 +383,21 @@ func (c Create) Check() error {
 	if len(c.Idempotency) > 200 {
 		return Invalid("idempotency key has %d bytes, at most 200 are allowed", len(c.Idempotency))
 	}
+	if err := cmp.Or(checkText("unique key", c.Unique), checkText("idempotency key", c.Idempotency)); err != nil {
+		return err
+	}
+	if c.Pin != "" {
+		if err := CheckName("pin", c.Pin); err != nil {
+			return err
+		}
+	}
+	if c.Shards > MaxShards || c.Shards > 0 && c.Shard >= c.Shards {
+		return Invalid("shard %d of %d: shards are numbered from 0, and there are at most %d", c.Shard, c.Shards, MaxShards)
+	}
 	switch c.Origin {
-	case "", FromCode, FromPerson, FromRetry, FromParent:
+	case "", FromCode, FromPerson, FromAPI, FromRetry, FromParent:
 	default:
-		return Invalid("origin %.20q is none of code, person, retry, parent", c.Origin)
+		return Invalid("origin %.20q is none of code, person, api, retry, parent", c.Origin)
 	}
 	if c.Priority == nil && c.Retries == nil && c.Timeout == nil && c.StartWithin == nil {
 		return nil // as mostly: this is on every run's way, more than once
@@ -350,11 +406,20 @@ func (c Create) Check() error {
 	return own.Check()
 }
 
-// Digest is a fingerprint of what is asked for, leaving out the run's ID: two requests under one idempotency key
-// must agree on it.
+// Digest is a fingerprint of what is asked for, leaving out the run's ID and the trace, which another try has of its
+// own: two requests under one idempotency key must agree on it. It is kept in rows, so it stays what it is when Create
+// gains a field.
 func (c Create) Digest() ID {
 	c.ID = ID{}
-	return DerivedID(string(AppendCommand(nil, c)))
+	if c.Origin == FromParent { // whichever run asks for the same, it is the same
+		c.Origin, c.Parent = FromCode, ID{}
+	}
+	w := coder{buf: []byte{byte(VerbCreate)}}
+	wireWish(&w, &c)
+	if c.Pin != "" || c.Shards > 0 { // nothing of it: as before there were any
+		wirePlacing(&w, &c)
+	}
+	return DerivedID(string(w.buf))
 }
 
 // Check says what is wrong with the fire.
@@ -403,6 +468,9 @@ func (c Finish) Check() error {
 	if c.Delay < 0 || c.Delay > MaxDelay {
 		return Invalid("delay is %v, it must be between 0 and %v", c.Delay, MaxDelay)
 	}
+	if err := checkCode("code", c.Code); err != nil {
+		return err
+	}
 	return checkRun(c.ID, c.Worker, c.Attempt)
 }
 
@@ -437,6 +505,22 @@ func (c Configure) Check() error {
 			}
 		}
 	}
+	if c.AppLimits != nil {
+		if err := CheckAppLimits(*c.AppLimits); err != nil {
+			return err
+		}
+	}
+	if c.RetryBudget != nil {
+		if err := c.RetryBudget.check("retry budget"); err != nil {
+			return err
+		}
+	}
+	if err := within("max jobs", c.MaxJobs, 0, 100*DefaultMaxJobs); err != nil {
+		return err
+	}
+	if err := oneOf("new jobs", c.NewJobs, NewEnabled, NewDisabled); err != nil {
+		return err
+	}
 	return within("misfire after", c.MisfireAfter, time.Second, MaxDuration)
 }
 
@@ -467,12 +551,23 @@ func (c Hand) Check() error {
 	return nil
 }
 
+// checkText keeps out of the names of rows what not every store can hold: a database would refuse the whole commit,
+// and with it what others asked for.
+func checkText(what, s string) error {
+	if !isText(s) {
+		return Invalid("%s %.40q is not text in UTF-8, or holds a NUL: write bytes in hex or base64", what, s)
+	}
+	return nil
+}
+
+func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
+
 func checkRun(id ID, worker string, attempt uint32) error {
 	switch {
 	case id.IsZero():
 		return Invalid("no run is named")
-	case worker == "" || len(worker) > 300:
-		return Invalid("worker %.40q: a worker's name has 1 to 300 bytes", worker)
+	case worker == "" || len(worker) > 300 || !isText(worker):
+		return Invalid("worker %.40q: a worker's name has 1 to 300 bytes of text", worker)
 	case attempt == 0:
 		return Invalid("attempts are numbered from 1")
 	}

@@ -1,8 +1,8 @@
 package jobs
 
 import (
-	"bytes"
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -33,8 +33,10 @@ type Overlap string
 
 // The answers to a full slot.
 const (
-	OverlapSkip  Overlap = "skip"  // it becomes Skipped
-	OverlapQueue Overlap = "queue" // it waits for its turn
+	OverlapSkip     Overlap = "skip"      // it becomes Skipped
+	OverlapQueue    Overlap = "queue"     // it waits for its turn
+	OverlapQueueOne Overlap = "queue_one" // it waits if no other run of its job waits there; else it becomes Skipped
+	OverlapReplace  Overlap = "replace"   // the oldest run of its job is stopped, and it starts when that one has ended
 )
 
 // Misfire says what becomes of due times that were missed by more than the misfire threshold.
@@ -43,7 +45,7 @@ type Misfire string
 // The answers to missed due times.
 const (
 	MisfireOnce Misfire = "fire_once" // the newest missed one fires, the rest become one Missed record
-	MisfireAll  Misfire = "fire_all"  // all of them fire (up to a cap)
+	MisfireAll  Misfire = "fire_all"  // all of them fire
 	MisfireSkip Misfire = "skip"      // none of them fires
 )
 
@@ -86,10 +88,12 @@ const (
 	LeaseCancel   LeaseLost = "cancel"   // its context is cancelled when the lease lapses
 )
 
-// Limit is a named number of slots that several jobs may share.
+// Limit is a named number of slots that several jobs may share, or how often runs may start, or both.
 type Limit struct {
 	Name string `json:"name"`
-	Max  int    `json:"max"`
+	Max  int    `json:"max"`           // 0 = as many as Rate lets
+	By   string `json:"by,omitempty"`  // such as args.customer_id: each value of this argument has a limit of its own
+	Rate Rate   `json:"rate,omitzero"` // how often runs may start
 }
 
 // Settings is what one owner (the defaults, the code, a person) says about a job. A nil field says nothing.
@@ -117,6 +121,31 @@ type Settings struct {
 	Priority       *int             `json:"priority,omitempty"`    // higher goes first
 	StartWithin    *time.Duration   `json:"startWithin,omitempty"` // start deadline after the due time; 0 = none
 	Disabled       *bool            `json:"disabled,omitempty"`
+	Route          *Route           `json:"route,omitempty"`
+	RouteBy        *string          `json:"routeBy,omitempty"` // path of the argument that consistent_hash goes by; "" = the job's key
+	Needs          *[]string        `json:"needs,omitempty"`   // tags, or key=value, that a worker must have
+	Pin            *string          `json:"pin,omitempty"`     // the worker that runs it; "" = none is meant
+	PinAway        *PinAway         `json:"pinAway,omitempty"`
+	CodeVersion    *CodeVersion     `json:"codeVersion,omitempty"`
+	Slots          *int             `json:"slots,omitempty"`       // runs of it in one worker at the same time; 0 = as many as it has slots
+	First          *time.Time       `json:"first,omitempty"`       // the first due time of an interval, from which the others count
+	TTL            *time.Duration   `json:"ttl,omitempty"`         // the schedule ends so long after it began; 0 = never
+	Early          *time.Duration   `json:"early,omitempty"`       // a run may start so long before it is due
+	Jitter         *time.Duration   `json:"jitter,omitempty"`      // starts are spread over so long a time
+	Calendars      *[]string        `json:"calendars,omitempty"`   // it is not due at the times that these exclude
+	Rate           *Rate            `json:"rate,omitempty"`        // how often runs may start
+	RetryFactor    *float64         `json:"retryFactor,omitempty"` // what the delay grows by with each retry
+	RetryJitter    *Jitter          `json:"retryJitter,omitempty"`
+	RetryRules     *[]RetryRule     `json:"retryRules,omitempty"`    // by error code; the first that matches wins
+	RetryBudget    *Rate            `json:"retryBudget,omitempty"`   // how often runs may be tried again; later retries are spread
+	PauseAfter     *int             `json:"pauseAfter,omitempty"`    // so many runs in a row that fail for good pause the job; 0 = never
+	HTTP           *json.RawMessage `json:"http,omitempty"`          // what it is to do, as a chain of HTTP requests; none = its code says
+	OnSuccess      *[]string        `json:"onSuccess,omitempty"`     // jobs that run after one that succeeded
+	OnFailure      *[]string        `json:"onFailure,omitempty"`     // jobs that run after one that failed for good
+	Parent         *string          `json:"parent,omitempty"`        // the job that this one belongs to; "" = none
+	KeepFor        *time.Duration   `json:"keepFor,omitempty"`       // how long runs that are over can be read; 0 = for ever
+	KeepSucceeded  *int             `json:"keepSucceeded,omitempty"` // so many that Succeeded, the newest; 0 = all
+	KeepOthers     *int             `json:"keepOthers,omitempty"`    // and so many that ended otherwise; 0 = all
 }
 
 // Policy is what holds for a job once defaults, code and edits are laid over each other.
@@ -141,12 +170,37 @@ type Policy struct {
 	Priority          int
 	StartWithin       time.Duration
 	Disabled          bool
+	Route             Route
+	RouteBy           string
+	Needs             []string
+	Pin               string
+	PinAway           PinAway
+	CodeVersion       CodeVersion
+	Slots             int
+	First             time.Time
+	TTL               time.Duration
+	Early             time.Duration
+	Jitter            time.Duration
+	Calendars         []string
+	Rate              Rate
+	RetryFactor       float64
+	RetryJitter       Jitter
+	RetryRules        []RetryRule
+	RetryBudget       Rate
+	PauseAfter        int
+	HTTP              json.RawMessage // none = a worker has its code
+	OnSuccess         []string
+	OnFailure         []string
+	Parent            string
+	KeepFor           time.Duration
+	KeepSucceeded     int
+	KeepOthers        int
 }
 
 // SameTimes says that p and q are due at the same times: nothing differs that makes up the schedule.
 func (p *Policy) SameTimes(q *Policy) bool {
 	return p.Schedule == q.Schedule && p.Zone == q.Zone && p.Start.Equal(q.Start) && p.End.Equal(q.End) &&
-		p.Gap == q.Gap && p.Twice == q.Twice
+		p.Gap == q.Gap && p.Twice == q.Twice && p.First.Equal(q.First) && p.TTL == q.TTL && slices.Equal(p.Calendars, q.Calendars)
 }
 
 // Held says that a job does not fire, who said so, why, and until when (zero: until resumed).
@@ -154,6 +208,9 @@ type Held struct {
 	Reason, By string
 	At, Until  time.Time
 }
+
+// ByItself is who has paused a job whose runs failed again and again, see PauseAfter.
+const ByItself = "carillon"
 
 // Definition is a job as the store remembers it.
 type Definition struct {
@@ -182,6 +239,71 @@ type Definition struct {
 	Anchor time.Time
 	// Missed is the From of the last missed range, which the next one may extend; zero if none.
 	Missed time.Time
+	// Deleted is when the job was taken away. What is left is shown to nobody but those who ask what changed, and tells
+	// registrations of workers that went on serving it from those that want it back.
+	Deleted time.Time
+	// Undecided are earlier schedules, oldest first, of which due times after Cursor may not have been decided when
+	// they were changed. An edit never fires for the past, so the leader's next Fire puts those into the ledger.
+	Undecided []Earlier
+	// Running is the run of the schedule that is not over, and Ended when the last one was over, as far as the schedule
+	// counts from that.
+	Running ID
+	Ended   time.Time
+	// Stopped is since when workers of its app live and none of them has the job; zero = it is not so. Its due times are
+	// decided when one has it again, as the misfire policy says.
+	Stopped time.Time
+	// Failing counts the runs in a row that failed for good, while PauseAfter is set.
+	Failing int
+	// Cleaned is up to when runs that are over were cleared away by hand.
+	Cleaned time.Time
+}
+
+// MaxUndecided is how many schedules of a job may be waiting for a leader to look at them.
+const MaxUndecided = 100
+
+// Earlier is a schedule that a job had.
+type Earlier struct {
+	Schedule, Zone string
+	Start, End     time.Time
+	Gap            Gap
+	Twice          Twice
+	Anchor         time.Time
+	Until          time.Time // when it was changed: due times up to and including it are its own
+	First          time.Time
+	TTL            time.Duration
+	Calendars      []string
+}
+
+// Earlier is the job's schedule as something to remember.
+func (d *Definition) Earlier(until time.Time) Earlier {
+	p := &d.Policy
+	return Earlier{Schedule: p.Schedule, Zone: p.Zone, Start: p.Start, End: p.End, Gap: p.Gap, Twice: p.Twice, Anchor: d.Anchor, Until: until,
+		First: p.First, TTL: p.TTL, Calendars: p.Calendars}
+}
+
+// With is the job as it would be with an earlier schedule.
+func (d *Definition) With(e Earlier) *Definition {
+	was := *d
+	p := &was.Policy
+	p.Schedule, p.Zone, p.Start, p.End, p.Gap, p.Twice, was.Anchor = e.Schedule, e.Zone, e.Start, e.End, e.Gap, e.Twice, e.Anchor
+	p.First, p.TTL, p.Calendars = e.First, e.TTL, e.Calendars
+	return &was
+}
+
+// Since is the time after which due times of the schedule have not been decided.
+func (d *Definition) Since() time.Time {
+	if d.Cursor.Before(d.Anchor) {
+		return d.Anchor
+	}
+	return d.Cursor
+}
+
+// Gone says that the job has been deleted.
+func (d *Definition) Gone() bool { return !d.Deleted.IsZero() }
+
+// Holds says that new runs of a triggered job wait at a time, because it is paused.
+func (d *Definition) Holds(at time.Time) bool {
+	return d.Kind == Triggered && d.Paused != nil && (d.Paused.Until.IsZero() || d.Paused.Until.After(at))
 }
 
 // Silent says that a due time of the job becomes part of a ledger range, and why ("" = it fires).
@@ -213,6 +335,51 @@ type Global struct {
 	TriggeredDefaults Settings
 	MisfireAfter      time.Duration // 0 = DefaultMisfireAfter
 	Revision          uint64        // counts its changes
+	MaxJobs           int           // how many jobs there may be; 0 = DefaultMaxJobs
+	NewJobs           NewJobs       // how a job begins that a worker registers for the first time; "" = NewEnabled
+	AppLimits         []Limit       // by app, how many of its runs may be under way, and how often they start
+	RetryBudget       *Rate         // how often runs of all jobs may be tried again; nil = DefaultRetryBudget
+
+	// What commands count beside what people say. Revision does not tell of it.
+	Jobs   int    // jobs there are
+	Admins int    // tokens of admins that have no end
+	Audits uint64 // number of the last audit
+
+	// Calendars counts the changes of calendars. A fire of a job that uses any names the one it was decided by.
+	Calendars     uint64
+	CalendarCount int // how many there are
+
+	// Cleaned is up to when runs of all jobs that are over were cleared away by hand.
+	Cleaned time.Time
+}
+
+// NewJobs says how a job begins that a worker registers for the first time.
+type NewJobs string
+
+// The beginnings of a job.
+const (
+	NewEnabled  NewJobs = "enabled"
+	NewDisabled NewJobs = "disabled" // a person starts it, once all workers have it
+)
+
+// DefaultMaxJobs is how many jobs a tenant may have if nobody says otherwise: more than a million rows of definitions
+// are a program that makes keys where it should make runs.
+const DefaultMaxJobs = 1_000_000
+
+// Quota is how many jobs there may be.
+func (g *Global) Quota() int {
+	if g.MaxJobs > 0 {
+		return g.MaxJobs
+	}
+	return DefaultMaxJobs
+}
+
+// Budget is how often runs of all jobs may be tried again.
+func (g *Global) Budget() Rate {
+	if g.RetryBudget != nil {
+		return *g.RetryBudget
+	}
+	return DefaultRetryBudget
 }
 
 // DefaultMisfireAfter is how late a due time may be and still fire by itself.
@@ -229,7 +396,9 @@ func (g *Global) Late() time.Duration {
 // builtin is what holds when nobody says anything.
 func builtin(k Kind) Policy {
 	p := Policy{Gap: GapAfter, Twice: TwiceFirst, Overlap: OverlapQueue, Timeout: time.Hour, OnLost: LostRetry,
-		LeaseLost: LeaseContinue, Misfire: MisfireOnce, RetryDelayMax: time.Hour}
+		LeaseLost: LeaseContinue, Misfire: MisfireOnce, RetryDelayMax: time.Hour, Route: RouteAny, PinAway: PinWait, CodeVersion: CodeAny,
+		RetryFactor: 2, RetryJitter: JitterHalf, RetryBudget: Rate{Max: 10, Per: time.Second},
+		KeepFor: 5 * 24 * time.Hour, KeepSucceeded: 1_000, KeepOthers: 10_000}
 	if k == Recurring {
 		p.MaxConcurrency, p.Overlap = 1, OverlapSkip
 	}
@@ -250,181 +419,4 @@ func (d *Definition) Resolve(g *Global) Policy {
 		p.Name = string(d.Key)
 	}
 	return p
-}
-
-// What the numbers of a job may be.
-const (
-	MaxArgs           = 256 << 10
-	MaxResult         = 64 << 10
-	MaxError          = 16 << 10
-	MaxCheckpoint     = 64 << 10
-	MaxDescription    = 4 << 10
-	MaxNameLen        = 200
-	MaxSchedule       = 1 << 10
-	MaxZone           = 100
-	MaxConcurrencyTop = 1_000_000
-	MaxRetries        = 1_000
-	MaxDuration       = 366 * 24 * time.Hour
-	MaxPriority       = 100
-	MaxTags           = 32
-	MaxLimits         = 8
-	MaxDelay          = 5 * 366 * 24 * time.Hour // how far ahead a run may be due
-	MaxBulk           = 100_000                  // runs in one bulk
-)
-
-// Check says what is wrong with the settings, naming the field, the value and what is allowed; or nil. The text
-// of the schedule is not judged here but by jobs/schedule, before a command is made of it.
-func (s *Settings) Check() error {
-	if s.Name != nil && len(*s.Name) > MaxNameLen {
-		return Invalid("name has %d bytes, at most %d are allowed", len(*s.Name), MaxNameLen)
-	}
-	if s.Description != nil && len(*s.Description) > MaxDescription {
-		return Invalid("description has %d bytes, at most %d are allowed", len(*s.Description), MaxDescription)
-	}
-	if s.Schedule != nil && len(*s.Schedule) > MaxSchedule {
-		return Invalid("schedule has %d bytes, at most %d are allowed", len(*s.Schedule), MaxSchedule)
-	}
-	if s.Zone != nil && len(*s.Zone) > MaxZone {
-		return Invalid("time zone has %d bytes, at most %d are allowed", len(*s.Zone), MaxZone)
-	}
-	if err := oneOf("gap", s.Gap, GapAfter, GapBefore, GapSkip); err != nil {
-		return err
-	}
-	if err := oneOf("twice", s.Twice, TwiceFirst, TwiceSecond, TwiceBoth); err != nil {
-		return err
-	}
-	if s.Tags != nil {
-		if len(*s.Tags) > MaxTags {
-			return Invalid("tags: %d given, at most %d are allowed", len(*s.Tags), MaxTags)
-		}
-		for _, t := range *s.Tags {
-			if t == "" || len(t) > 100 {
-				return Invalid("tag %.120q: a tag has 1 to 100 bytes", t)
-			}
-		}
-	}
-	if s.Args != nil {
-		if err := CheckArgs(*s.Args); err != nil {
-			return err
-		}
-	}
-	if err := within("max concurrency", s.MaxConcurrency, 0, MaxConcurrencyTop); err != nil {
-		return err
-	}
-	if s.Limits != nil {
-		if len(*s.Limits) > MaxLimits {
-			return Invalid("limits: %d given, at most %d are allowed", len(*s.Limits), MaxLimits)
-		}
-		for _, l := range *s.Limits {
-			if err := checkName("limit name", l.Name, 200); err != nil {
-				return err
-			}
-			if l.Max < 1 || l.Max > MaxConcurrencyTop {
-				return Invalid("limit %s is %d, it must be between 1 and %d", l.Name, l.Max, MaxConcurrencyTop)
-			}
-		}
-	}
-	if err := oneOf("overlap", s.Overlap, OverlapSkip, OverlapQueue); err != nil {
-		return err
-	}
-	if err := within("retries", s.Retries, 0, MaxRetries); err != nil {
-		return err
-	}
-	for _, d := range []struct {
-		name string
-		v    *time.Duration
-	}{{"retry delay", s.RetryDelay}, {"longest retry delay", s.RetryDelayMax}, {"timeout", s.Timeout}, {"start deadline", s.StartWithin}} {
-		if err := within(d.name, d.v, 0, MaxDuration); err != nil {
-			return err
-		}
-	}
-	if err := oneOf("on lost", s.OnLost, LostRetry, LostFail); err != nil {
-		return err
-	}
-	if err := oneOf("lease lost", s.LeaseLost, LeaseContinue, LeaseCancel); err != nil {
-		return err
-	}
-	if err := oneOf("misfire", s.Misfire, MisfireOnce, MisfireAll, MisfireSkip); err != nil {
-		return err
-	}
-	if err := within("priority", s.Priority, -MaxPriority, MaxPriority); err != nil {
-		return err
-	}
-	for _, t := range []struct {
-		name string
-		v    *time.Time
-	}{{"start", s.Start}, {"end", s.End}} {
-		if t.v != nil {
-			if err := checkTime(t.name, *t.v); err != nil {
-				return err
-			}
-		}
-	}
-	if s.Start != nil && s.End != nil && !s.Start.IsZero() && !s.End.IsZero() && s.Start.After(*s.End) {
-		return Invalid("start %s is after end %s", s.Start.Format(time.RFC3339), s.End.Format(time.RFC3339))
-	}
-	return nil
-}
-
-// checkTime keeps times within what Unix nanoseconds, and so rows, can hold. The zero time says nothing.
-func checkTime(what string, t time.Time) error {
-	if y := t.UTC().Year(); !t.IsZero() && (y < 1970 || y > 2199) {
-		return Invalid("%s is %s, the year must be between 1970 and 2199", what, t.Format(time.RFC3339))
-	}
-	return nil
-}
-
-func within[T int | time.Duration](what string, v *T, lo, hi T) error {
-	if v != nil && (*v < lo || *v > hi) {
-		return Invalid("%s is %v, it must be between %v and %v", what, *v, lo, hi)
-	}
-	return nil
-}
-
-func oneOf[T ~string](what string, v *T, allowed ...T) error {
-	if v == nil {
-		return nil
-	}
-	for _, a := range allowed {
-		if *v == a {
-			return nil
-		}
-	}
-	return Invalid("%s is %.40q, it must be one of %q", what, string(*v), allowed)
-}
-
-// CheckArgs says what is wrong with arguments: they are a JSON object of at most MaxArgs bytes and 64 levels, or
-// nothing at all.
-func CheckArgs(args []byte) error {
-	if len(args) == 0 {
-		return nil
-	}
-	if len(args) > MaxArgs {
-		return Invalid("arguments have %d bytes, at most %d are allowed: pass a reference to the data instead", len(args), MaxArgs)
-	}
-	depth, deepest, inText := 0, 0, false
-	for i := 0; i < len(args); i++ {
-		switch c := args[i]; {
-		case inText && c == '\\':
-			i++
-		case c == '"':
-			inText = !inText
-		case inText:
-		case c == '{' || c == '[':
-			depth++
-			deepest = max(deepest, depth)
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	if deepest > 64 {
-		return Invalid("arguments are nested %d deep, at most 64 levels are allowed", deepest)
-	}
-	if !json.Valid(args) {
-		return Invalid("arguments are not valid JSON")
-	}
-	if args[0] == '{' || bytes.TrimLeft(args, " \t\r\n")[0] == '{' {
-		return nil
-	}
-	return Invalid("arguments must be a JSON object such as {\"customer\":\"c7\"}, not %.20q", args)
 }

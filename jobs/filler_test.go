@@ -56,6 +56,8 @@ func (f filler) fill(v reflect.Value, path string) {
 	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
 		most := uint64(1)<<v.Type().Bits() - 1 // of 64 bits: all of them
 		v.SetUint(1 + r.Uint64N(most))
+	case reflect.Float64:
+		v.SetFloat(1 + r.Float64())
 	default:
 		panic("a filler has nothing for " + v.Type().String())
 	}

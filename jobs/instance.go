@@ -13,10 +13,21 @@ const (
 	FromCron    Origin = "cron"    // its job's schedule
 	FromMisfire Origin = "misfire" // its job's schedule, late, by the misfire policy
 	FromCode    Origin = "code"    // a program
-	FromPerson  Origin = "person"  // a person: page, API, command line
+	FromPerson  Origin = "person"  // a person, on a page
 	FromRetry   Origin = "retry"   // "run again" of a final run
-	FromParent  Origin = "parent"  // another run
+	FromParent  Origin = "parent"  // another run, which it follows or whose handler enqueued it
+	FromAPI     Origin = "api"     // somebody who asked the API, such as the command line
+
+	FromBackfill Origin = "backfill" // somebody who asked for the runs of a stretch of time
 )
+
+// Origins lists all origins of a run.
+func Origins() []Origin {
+	return []Origin{FromCron, FromMisfire, FromCode, FromPerson, FromAPI, FromRetry, FromParent, FromBackfill}
+}
+
+// ByHand says that somebody wants this very run now: no pause and no debug mode holds it.
+func (o Origin) ByHand() bool { return o == FromPerson || o == FromAPI || o == FromBackfill }
 
 // Automatic says that nobody asked for this very run. Debug modes hold such runs, and those from programs.
 func (o Origin) Automatic() bool { return o == FromCron || o == FromMisfire }
@@ -31,6 +42,7 @@ type Terms struct {
 	OnLost        OnLost
 	LeaseLost     LeaseLost
 	Overlap       Overlap
+	Failing       *Failing // what else is said about failures; nil = nothing. Shared, never changed
 }
 
 // Move is one line of a run's history.
@@ -73,7 +85,7 @@ type Instance struct {
 	StartBy  time.Time // not started by then: Skipped; zero = no start deadline
 	Failures uint32    // attempts that used up a retry
 	Losses   uint32    // attempts whose worker was lost
-	RetryAt  time.Time // Failed: when the retry is due; zero = at once
+	RetryAt  time.Time // Failed: when the retry is due; zero = at once. Held by a pause: when that ends; zero = when resumed. Spread: when it may start
 
 	Gates     []string // the gates at which it needs a slot, in key order
 	Holds     bool     // it holds its slots
@@ -88,6 +100,15 @@ type Instance struct {
 
 	Parent ID
 	Unique string // the unique key it holds until it is final, or ""
+	Trace  string // W3C traceparent of who asked for it, or ""
+	Place  *Place // which worker it may go to; nil = any that has the job
+
+	Faults   []Fault   // attempts that failed with a code or by a rule, the oldest first
+	Opens    time.Time // when the gate it waits at opens by its rate; set on the first who waits there
+	Reserved bool      // it waits, and holds its slots at the gates of its arguments meanwhile
+	Depth    uint8     // how many runs have brought it about, each following the one before; see MaxDepth
+	Budgeted uint8     // of the retry that it waits for: how many budgets have let it pass, the job's and the tenant's
+	Feedback *Feedback // what others say of it; nil = nobody is asked to. Shared, never changed
 }
 
 // MaxLosses is how many times a run is taken up again after its worker was lost. The next loss is taken for
@@ -96,6 +117,15 @@ const MaxLosses = 3
 
 // maxMoves bounds a run's history: the first lines and the latest are kept.
 const maxMoves = 128
+
+// Wanted is since when the run could have started: its due time, or, if that lay behind when somebody asked for the run,
+// when that was.
+func (in *Instance) Wanted() time.Time {
+	if in.Origin == FromBackfill {
+		return in.Created
+	}
+	return in.Due
+}
 
 // Settled says that nothing can happen to the run any more: it is final and its handler has returned.
 func (in *Instance) Settled() bool { return in.State.Final() && !in.Lingering }
@@ -108,13 +138,17 @@ func (in *Instance) Offerable() bool {
 	return in.State == Enqueued || in.State == Failed && in.RetryAt.IsZero()
 }
 
-// Wake is when the run needs the control plane next: a delayed one at its due time, a failed one at its retry.
-// Zero means that it does not.
+// Wake is when the run needs the control plane next: a delayed one at its due time, a failed one at its retry, one
+// that a pause holds at the end of the pause. Zero means that it does not.
 func (in *Instance) Wake() time.Time {
 	switch {
-	case in.State == Scheduled && in.Cause != ByDebug:
+	case in.Waits != "":
+		return in.Opens
+	case in.State == Scheduled && in.Cause == "":
 		return in.Due
-	case in.State == Failed && !in.Lingering && in.Waits == "":
+	case in.State == Scheduled && (in.Cause == ByPause || in.Cause == ByJitter):
+		return in.RetryAt
+	case in.State == Failed && !in.Lingering:
 		return in.RetryAt
 	}
 	return time.Time{}
@@ -131,6 +165,7 @@ func (in Instance) to(s State, cause Cause, at time.Time, by, text string) (Inst
 	in.State, in.Cause = s, cause
 	if s.Final() {
 		in.Ended = at
+		in.Feedback = in.Feedback.settled()
 	}
 	if len(text) > 1024 {
 		text = cutText(text, 1024)
@@ -154,22 +189,33 @@ func cutText(s string, n int) string {
 	return s[:min(n, len(s))]
 }
 
-// Begin makes a new run Scheduled (due ahead, or held by a debug mode) or Enqueued. One that is due ahead is held
-// only if debug mode is still on when its time comes.
-func (in Instance) Begin(at time.Time, held bool) (Instance, error) {
+// Begin makes a new run Scheduled (due ahead, or held by debug mode or a pause until a time) or Enqueued. One that is
+// due ahead is held only if that still holds when its time comes.
+func (in Instance) Begin(at time.Time, held Cause, until time.Time) (Instance, error) {
 	in.Created = at
 	switch {
 	case in.Due.After(at):
 		return in.to(Scheduled, "", at, in.Actor, "")
-	case held:
-		return in.to(Scheduled, ByDebug, at, in.Actor, "")
+	case held != "":
+		in.RetryAt = until
+		return in.to(Scheduled, held, at, in.Actor, "")
+	}
+	return in.Enqueue(at)
+}
+
+// BeginAt makes a new run of a schedule Scheduled until start, or Enqueued: its due time may lie before that, or after.
+func (in Instance) BeginAt(at, start time.Time) (Instance, error) {
+	in.Created = at
+	if start.After(at) {
+		in.RetryAt = start
+		return in.to(Scheduled, ByJitter, at, in.Actor, "")
 	}
 	return in.Enqueue(at)
 }
 
 // Enqueue makes a new or a Scheduled run Enqueued. Whether it holds slots is the caller's business.
 func (in Instance) Enqueue(at time.Time) (Instance, error) {
-	in.Queued = at
+	in.Queued, in.RetryAt = at, time.Time{}
 	return in.to(Enqueued, "", at, in.Actor, "")
 }
 
@@ -180,7 +226,7 @@ func (in Instance) Skip(at time.Time, why Cause, text string) (Instance, error) 
 
 // Retry makes a Failed run whose retry is due offerable.
 func (in Instance) Retry() Instance {
-	in.RetryAt, in.First = time.Time{}, true
+	in.RetryAt, in.First, in.Budgeted = time.Time{}, true, 0
 	return in
 }
 
@@ -191,7 +237,7 @@ func (in Instance) Claim(at time.Time, worker string) (Instance, error) {
 	if in.Terms.Timeout > 0 {
 		in.Deadline = at.Add(in.Terms.Timeout)
 	}
-	in.RetryAt, in.First, in.Error = time.Time{}, false, ""
+	in.RetryAt, in.First, in.Error, in.Budgeted = time.Time{}, false, "", 0
 	return in.to(Processing, "", at, worker, "")
 }
 
@@ -204,8 +250,8 @@ func (in Instance) Succeed(at time.Time, result []byte) (Instance, error) {
 // Fail ends an attempt badly: the run becomes Failed, and goes on to Terminated when the budget of its cause is
 // used up. Errors and timeouts count as retries, losses have a budget of their own, handback and snooze cost
 // nothing. A positive delay is when the next attempt is due; otherwise a failure of the handler waits as its
-// terms say, and everything else goes at once.
-func (in Instance) Fail(at time.Time, cause Cause, text string, delay time.Duration, retry bool) (Instance, error) {
+// terms say, by its code or without one, and everything else goes at once.
+func (in Instance) Fail(at time.Time, cause Cause, code, text string, delay time.Duration, retry bool) (Instance, error) {
 	in.Error = text
 	next, err := in.to(Failed, cause, at, in.Worker, text)
 	if err != nil {
@@ -215,11 +261,15 @@ func (in Instance) Fail(at time.Time, cause Cause, text string, delay time.Durat
 	switch cause {
 	case ByError, ByTimeout:
 		next.Failures++
-		if int(next.Failures) > next.Terms.Retries || !retry {
+		next.Feedback = next.Feedback.unheard()
+		wait, again := next.again(code)
+		if !again || !retry {
 			end = cause
 		} else if delay <= 0 {
-			delay = Backoff(next.Terms.RetryDelay, next.Terms.RetryDelayMax, int(next.Failures), next.ID)
+			delay = wait
 		}
+	case BySnooze:
+		next.blame(Fault{Attempt: next.Attempt, Code: code})
 	case ByLoss:
 		next.Losses++
 		switch {
@@ -240,6 +290,16 @@ func (in Instance) Fail(at time.Time, cause Cause, text string, delay time.Durat
 
 // Cancel stops a run. One that is Processing keeps its slots until its handler has returned.
 func (in Instance) Cancel(at time.Time, by, text string) (Instance, error) {
-	in.Lingering = in.Lingering || in.State == Processing
+	in.Lingering, in.RetryAt = in.Lingering || in.State == Processing, time.Time{}
 	return in.to(Cancelled, ByPerson, at, by, text)
+}
+
+// Replace stops a run because a newer one of its job takes its place: one that has not begun never will.
+func (in Instance) Replace(at time.Time, by ID) (Instance, error) {
+	text := "run " + by.String() + " of the same job took its place"
+	if in.State == Enqueued {
+		return in.to(Skipped, ByReplaced, at, "run:"+by.String(), text)
+	}
+	in.Lingering, in.RetryAt = in.Lingering || in.State == Processing, time.Time{}
+	return in.to(Cancelled, ByReplaced, at, "run:"+by.String(), text)
 }

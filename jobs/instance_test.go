@@ -19,11 +19,11 @@ var moves = []struct {
 	do   func(Instance) (Instance, error)
 	to   map[State]State
 }{
-	{"begin, due", func(in Instance) (Instance, error) { return in.Begin(noon, false) },
+	{"begin, due", func(in Instance) (Instance, error) { return in.Begin(noon, "", time.Time{}) },
 		map[State]State{New: Enqueued, Scheduled: Enqueued}},
-	{"begin, due ahead", func(in Instance) (Instance, error) { in.Due = noon.Add(1); return in.Begin(noon, false) },
+	{"begin, due ahead", func(in Instance) (Instance, error) { in.Due = noon.Add(1); return in.Begin(noon, "", time.Time{}) },
 		map[State]State{New: Scheduled}},
-	{"begin, held", func(in Instance) (Instance, error) { return in.Begin(noon, true) },
+	{"begin, held", func(in Instance) (Instance, error) { return in.Begin(noon, ByDebug, time.Time{}) },
 		map[State]State{New: Scheduled}},
 	{"enqueue", func(in Instance) (Instance, error) { return in.Enqueue(noon) },
 		map[State]State{New: Enqueued, Scheduled: Enqueued}},
@@ -35,25 +35,25 @@ var moves = []struct {
 		map[State]State{Processing: Succeeded}},
 	{"fail, a retry left", func(in Instance) (Instance, error) {
 		in.Terms.Retries = 1
-		return in.Fail(noon, ByError, "no", 0, true)
+		return in.Fail(noon, ByError, "", "no", 0, true)
 	}, map[State]State{Processing: Failed}},
-	{"fail, no retry left", func(in Instance) (Instance, error) { return in.Fail(noon, ByError, "no", 0, true) },
+	{"fail, no retry left", func(in Instance) (Instance, error) { return in.Fail(noon, ByError, "", "no", 0, true) },
 		map[State]State{Processing: Terminated}},
-	{"time out, no retry left", func(in Instance) (Instance, error) { return in.Fail(noon, ByTimeout, "slow", 0, true) },
+	{"time out, no retry left", func(in Instance) (Instance, error) { return in.Fail(noon, ByTimeout, "", "slow", 0, true) },
 		map[State]State{Processing: Terminated}},
 	{"fail for good", func(in Instance) (Instance, error) {
 		in.Terms.Retries = 9
-		return in.Fail(noon, ByError, "no", 0, false)
+		return in.Fail(noon, ByError, "", "no", 0, false)
 	}, map[State]State{Processing: Terminated}},
-	{"lose", func(in Instance) (Instance, error) { return in.Fail(noon, ByLoss, "gone", 0, true) },
+	{"lose", func(in Instance) (Instance, error) { return in.Fail(noon, ByLoss, "", "gone", 0, true) },
 		map[State]State{Processing: Failed}},
 	{"lose, on lost fail", func(in Instance) (Instance, error) {
 		in.Terms.OnLost = LostFail
-		return in.Fail(noon, ByLoss, "gone", 0, true)
+		return in.Fail(noon, ByLoss, "", "gone", 0, true)
 	}, map[State]State{Processing: Terminated}},
-	{"hand back", func(in Instance) (Instance, error) { return in.Fail(noon, ByHandback, "", 0, true) },
+	{"hand back", func(in Instance) (Instance, error) { return in.Fail(noon, ByHandback, "", "", 0, true) },
 		map[State]State{Processing: Failed}},
-	{"snooze", func(in Instance) (Instance, error) { return in.Fail(noon, BySnooze, "", time.Hour, true) },
+	{"snooze", func(in Instance) (Instance, error) { return in.Fail(noon, BySnooze, "", "", time.Hour, true) },
 		map[State]State{Processing: Failed}},
 	{"cancel", func(in Instance) (Instance, error) { return in.Cancel(noon, "ann", "") },
 		map[State]State{Scheduled: Cancelled, Enqueued: Cancelled, Processing: Cancelled, Failed: Cancelled}},
@@ -105,12 +105,12 @@ func TestMovesAreValues(t *testing.T) {
 	in := Instance{ID: ID{1}, Due: noon.Add(time.Hour), Actor: "leader"}
 	var err error
 	for _, step := range []func(Instance) (Instance, error){
-		func(in Instance) (Instance, error) { return in.Begin(noon, false) },
+		func(in Instance) (Instance, error) { return in.Begin(noon, "", time.Time{}) },
 		func(in Instance) (Instance, error) { return in.Enqueue(noon) },
 		func(in Instance) (Instance, error) { return in.Claim(noon, "w0") },
 		func(in Instance) (Instance, error) {
 			in.Terms.Retries = 9
-			return in.Fail(noon, ByError, "no", 0, true)
+			return in.Fail(noon, ByError, "", "no", 0, true)
 		},
 	} {
 		if in, err = step(in); err != nil {
@@ -141,7 +141,7 @@ func TestBudgets(t *testing.T) {
 		in := Instance{ID: ID{1}, State: Enqueued, Terms: Terms{Retries: retries, OnLost: LostRetry}}
 		for _, c := range causes {
 			in, _ = in.Claim(noon, "w")
-			in, _ = in.Fail(noon, c, string(c), 0, true)
+			in, _ = in.Fail(noon, c, "", string(c), 0, true)
 		}
 		return in
 	}
@@ -187,7 +187,7 @@ func TestRetryTime(t *testing.T) {
 		{ByHandback, 0, 0, 0},
 		{BySnooze, 5 * time.Second, 5 * time.Second, 5 * time.Second},
 	} {
-		in, err := begun.Fail(noon, c.cause, "", c.delay, true)
+		in, err := begun.Fail(noon, c.cause, "", "", c.delay, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,10 +254,10 @@ func TestWake(t *testing.T) {
 // A history is bounded: it keeps how the run began and how it goes now.
 func TestHistoryIsBounded(t *testing.T) {
 	in := Instance{ID: ID{1}, Actor: "leader", Due: noon}
-	in, err := in.Begin(noon, false)
+	in, err := in.Begin(noon, "", time.Time{})
 	for i := 0; err == nil && i < 10_000; i++ {
 		if in, err = in.Claim(noon.Add(time.Duration(i)), "w"); err == nil {
-			in, err = in.Fail(noon, ByHandback, strings.Repeat("é", 2000), 0, true)
+			in, err = in.Fail(noon, ByHandback, "", strings.Repeat("é", 2000), 0, true)
 		}
 	}
 	if err != nil {

@@ -46,8 +46,8 @@ type Options struct {
 	Tags        []string
 	Version     int // of the code: the highest that registers sets what nobody edited
 
-	Cron     string        // when it runs: 5, 6 or 7 fields, or @every, @daily, ... (recurring jobs only)
-	Every    time.Duration // or: at this interval
+	Cron     string        // when it runs: 5 fields; 6, seconds first; 7, years last; or @daily, ... (recurring jobs only)
+	Every    time.Duration // or: at this interval; neither: only when asked, until somebody gives it a schedule
 	TimeZone string        // IANA name; default UTC
 	Start    time.Time     // no run before
 	End      time.Time     // no run after
@@ -62,12 +62,39 @@ type Options struct {
 	RetryDelay     time.Duration // before the first retry, doubled each time; default: at once
 	RetryDelayMax  time.Duration // default 1 h
 	Timeout        time.Duration // of one attempt; None = none; default 1 h
-	OnLost         OnLost
-	LeaseLost      LeaseLost
-	Misfire        Misfire
+	OnLost         OnLost        // when its worker has died; default retry
+	LeaseLost      LeaseLost     // while no control plane answers its worker; default continue
+	Misfire        Misfire       // what becomes of due times that were missed; default fire_once
 	Priority       int           // -100 to 100; higher goes first
 	StartWithin    time.Duration // not started by then: Skipped
-	Disabled       bool
+	Disabled       bool          // nothing of it starts until somebody enables it
+
+	Route       Route         // which worker of those that may take it; default any, the first that asks
+	RouteBy     string        // the argument that RouteHash goes by, such as customer.id; default the job's key
+	Needs       []string      // tags, or key=value, that a worker must have
+	Pin         string        // the worker that runs it, by its configured name
+	PinAway     PinAway       // while that worker is away; default wait
+	CodeVersion CodeVersion   // which versions of the code may run it, while a new one is rolled out; default any
+	Slots       int           // runs of it in one worker at the same time, so that a slow one leaves room for others; default no bound
+	AfterEnd    bool          // Every counts from the end of the last run
+	First       time.Time     // the first due time of an interval, from which the others count
+	TTL         time.Duration // the schedule ends so long after it began
+	Early       time.Duration // a run may start so long before it is due
+	Jitter      time.Duration // starts are spread over so long a time, by job and due time
+	Calendars   []string      // it is not due at the times that these calendars exclude
+	Rate        Rate          // how often runs may start, such as Rate{10, time.Second}
+	RetryFactor float64       // what the delay grows by with each retry; default 2
+	RetryJitter Jitter        // how much is taken off a retry's delay at most; default half
+	RetryRules  []RetryRule   // by error code, see Fail; the first that matches wins. Here, 0 attempts mean 2 and no delay 1 s; None = none
+	RetryBudget Rate          // how often runs may be tried again, later retries are spread; Max: None = no budget; default 10/s
+	PauseAfter  int           // so many runs in a row that fail for good pause the job; default never
+	OnSuccess   []string      // jobs that run after one that succeeded, with what became of it in their arguments, see ParentRun
+	OnFailure   []string      // jobs that run after one that failed for good
+	Parent      string        // the job that this one belongs to
+	KeepFor     time.Duration // how long its runs can be read once they are over; None = for ever; default 5 days
+
+	KeepSucceeded int // and so many of them that Succeeded, the newest; None = all; default 1,000
+	KeepOthers    int // and so many that ended otherwise; None = all; default 10,000
 }
 
 // Job is a job that a worker can run: made by NewRecurring or NewTriggered, handed to a worker.
@@ -77,12 +104,15 @@ type Job struct {
 	options Options
 	args    reflect.Type
 	run     func(ctx context.Context, args []byte) error
+	value   any
 	err     error
+	// declared is what somebody else's code says about it; nil: what options say.
+	declared *Declaration
 }
 
 // NewRecurring makes a Job of a recurring one. What is wrong with it is told when a worker is made of it.
 func NewRecurring(j RecurringJob, o Options) Job {
-	job := Job{kind: Recurring, options: o, key: keyOf(j, o), err: missing(j, o)}
+	job := Job{value: j, kind: Recurring, options: o, key: keyOf(j, o), err: missing(j, o)}
 	job.run = func(ctx context.Context, _ []byte) error { return j.Run(ctx) }
 	return job
 }
@@ -90,10 +120,12 @@ func NewRecurring(j RecurringJob, o Options) Job {
 // NewTriggered makes a Job of a triggered one; A is inferred from its Run. It is the only place that knows A:
 // behind it, arguments are bytes.
 func NewTriggered[A any](j TriggeredJob[A], o Options) Job {
-	job := Job{kind: Triggered, options: o, key: keyOf(j, o), args: reflect.TypeFor[A](), err: missing(j, o)}
+	job := Job{value: j, kind: Triggered, options: o, key: keyOf(j, o), args: reflect.TypeFor[A](), err: missing(j, o)}
+	reader := readerOf(reflect.TypeFor[A]())
 	job.run = func(ctx context.Context, raw []byte) error {
 		var a A
-		if len(raw) > 0 {
+		if len(raw) > 0 && !reader.read(raw, reflect.ValueOf(&a).Elem()) {
+			a = *new(A)
 			if err := json.Unmarshal(raw, &a); err != nil {
 				return NoRetry(fmt.Errorf("arguments do not fit %T: %w", a, err))
 			}
@@ -102,6 +134,18 @@ func NewTriggered[A any](j TriggeredJob[A], o Options) Job {
 	}
 	if job.err == nil && (o.Cron != "" || o.Every != 0) {
 		job.err = Invalid("job %s: a triggered job has no schedule; make it a recurring one, or trigger it from one", job.key)
+	}
+	return job
+}
+
+// NewDeclared makes a Job of what code elsewhere says about it: of a worker in another language, for which run stands in.
+func NewDeclared(d Declaration, run func(ctx context.Context, args []byte) error) Job {
+	job := Job{key: d.Key, kind: d.Kind, run: run, declared: &d}
+	switch {
+	case d.Kind != Recurring && d.Kind != Triggered:
+		job.err = Invalid("job %s is neither recurring nor triggered", d.Key)
+	case d.Kind == Triggered && d.Code.Schedule != nil && *d.Code.Schedule != "":
+		job.err = Invalid("job %s: a triggered job has no schedule; make it a recurring one, or trigger it from one", d.Key)
 	}
 	return job
 }
@@ -118,6 +162,23 @@ func (j Job) Args() reflect.Type { return j.args }
 // Run runs the job once, here, with arguments as JSON.
 func (j Job) Run(ctx context.Context, args []byte) error { return j.run(ctx, args) }
 
+// Init prepares the job in a worker, before the worker registers it: a job with a method Init(context.Context) error has
+// it called once for each start of a worker. One that fails is not served there.
+func (j Job) Init(ctx context.Context) error {
+	if i, ok := j.value.(interface{ Init(context.Context) error }); ok {
+		return i.Init(ctx)
+	}
+	return nil
+}
+
+// Close gives up what Init has opened, when the worker ends: a job with a method Close() error has it called once.
+func (j Job) Close() error {
+	if c, ok := j.value.(interface{ Close() error }); ok {
+		return c.Close()
+	}
+	return nil
+}
+
 // Declare is what a worker registers. The schema of the arguments is added by the worker.
 func (j Job) Declare() (Declaration, error) {
 	if j.err != nil {
@@ -126,17 +187,23 @@ func (j Job) Declare() (Declaration, error) {
 	if err := j.key.Check(); err != nil {
 		return Declaration{}, err
 	}
-	code, err := j.options.settings()
-	if err != nil {
+	var d Declaration
+	if j.declared != nil {
+		d = *j.declared
+	} else {
+		code, err := j.options.settings()
+		if err != nil {
+			return Declaration{}, fmt.Errorf("job %s: %w", j.key, err)
+		}
+		d = Declaration{Key: j.key, Kind: j.kind, Version: j.options.Version, Code: code}
+	}
+	if err := d.Code.Check(); err != nil {
 		return Declaration{}, fmt.Errorf("job %s: %w", j.key, err)
 	}
-	if err := code.Check(); err != nil {
-		return Declaration{}, fmt.Errorf("job %s: %w", j.key, err)
+	if d.Version < 0 {
+		return Declaration{}, Invalid("job %s: version is %d, it must not be negative", j.key, d.Version)
 	}
-	if j.options.Version < 0 {
-		return Declaration{}, Invalid("job %s: version is %d, it must not be negative", j.key, j.options.Version)
-	}
-	return Declaration{Key: j.key, Kind: j.kind, Version: j.options.Version, Code: code}, nil
+	return d, nil
 }
 
 func given[T comparable](v T) *T {
@@ -145,6 +212,14 @@ func given[T comparable](v T) *T {
 		return nil
 	}
 	return &v
+}
+
+// unbounded is what is given of a bound of which None says that there is none.
+func unbounded[T ~int | ~int64](v T) *T {
+	if v == None {
+		return new(T)
+	}
+	return given(v)
 }
 
 // settings turns zero fields into "says nothing" and None into 0.
@@ -156,6 +231,30 @@ func (o Options) settings() (Settings, error) {
 		RetryDelay: given(o.RetryDelay), RetryDelayMax: given(o.RetryDelayMax), Timeout: given(o.Timeout),
 		OnLost: given(o.OnLost), LeaseLost: given(o.LeaseLost), Misfire: given(o.Misfire), Priority: given(o.Priority),
 		StartWithin: given(o.StartWithin), Disabled: given(o.Disabled),
+		Route: given(o.Route), RouteBy: given(o.RouteBy), Pin: given(o.Pin), PinAway: given(o.PinAway), CodeVersion: given(o.CodeVersion), Slots: given(o.Slots),
+		TTL: given(o.TTL), Early: given(o.Early), Jitter: given(o.Jitter),
+	}
+	if len(o.Needs) > 0 {
+		s.Needs = &o.Needs
+	}
+	s.Rate, s.RetryFactor, s.RetryJitter = given(o.Rate), given(o.RetryFactor), given(o.RetryJitter)
+	s.RetryBudget, s.PauseAfter = given(o.RetryBudget), given(o.PauseAfter)
+	s.Parent = given(o.Parent)
+	if len(o.OnSuccess) > 0 {
+		s.OnSuccess = &o.OnSuccess
+	}
+	if len(o.OnFailure) > 0 {
+		s.OnFailure = &o.OnFailure
+	}
+	s.KeepFor, s.KeepSucceeded, s.KeepOthers = unbounded(o.KeepFor), unbounded(o.KeepSucceeded), unbounded(o.KeepOthers)
+	if o.RetryBudget.Max == None {
+		s.RetryBudget = new(Rate)
+	}
+	if o.PauseAfter == None {
+		*s.PauseAfter = 0
+	}
+	if len(o.RetryRules) > 0 {
+		s.RetryRules = new(explicit(o.RetryRules))
 	}
 	if o.MaxConcurrency == None {
 		*s.MaxConcurrency = 0
@@ -178,13 +277,24 @@ func (o Options) settings() (Settings, error) {
 	if !o.End.IsZero() {
 		s.End = new(Instant(o.End))
 	}
+	if !o.First.IsZero() {
+		s.First = new(Instant(o.First))
+	}
+	if len(o.Calendars) > 0 {
+		s.Calendars = &o.Calendars
+	}
 	switch {
+	case o.AfterEnd && o.Every == 0:
+		return s, Invalid("AfterEnd is set, but Every is not: only an interval can count from the end of a run")
 	case o.Cron != "" && o.Every != 0:
 		return s, Invalid("both Cron %q and Every %v are set: give one of them", o.Cron, o.Every)
 	case o.Cron != "":
 		s.Schedule = &o.Cron
 	case o.Every != 0:
 		s.Schedule = new("@every " + o.Every.String())
+		if o.AfterEnd {
+			*s.Schedule += afterEnd
+		}
 	}
 	if o.Args != nil {
 		raw, err := json.Marshal(o.Args)

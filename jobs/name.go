@@ -103,6 +103,9 @@ func (id ID) version(v byte) ID {
 	return id
 }
 
+// Derived says that an ID follows from something else: from a due time, a parent, words.
+func (id ID) Derived() bool { return id[6]>>4 == 8 }
+
 // IsZero says that no ID was given.
 func (id ID) IsZero() bool { return id == ID{} }
 
@@ -169,6 +172,7 @@ const (
 	Forbidden   Code = "forbidden"       // this principal may not send this command
 	Unknown     Code = "outcome unknown" // it may or may not have been done: send it again, the same words
 	Unavailable Code = "unavailable"     // not done, and could be later (no leader, no connection)
+	Exhausted   Code = "exhausted"       // a quota is used up
 )
 
 func (c Code) Error() string { return string(c) }

@@ -15,6 +15,11 @@ const (
 	RowTally      RowKind = 6
 	RowGlobal     RowKind = 7
 	RowStore      RowKind = 8
+	RowToken      RowKind = 9
+	RowSession    RowKind = 10
+	RowAudit      RowKind = 11
+	RowHistory    RowKind = 12
+	RowCalendar   RowKind = 13
 )
 
 // Ref points to a row. Which fields are used depends on the kind; it is comparable, and so a map key.
@@ -22,9 +27,9 @@ type Ref struct {
 	Kind   RowKind
 	State  State  // Tally
 	Tenant Tenant //
-	Name   string // Definition: its key. Gate, Unique: their names.
-	ID     ID     // Instance: its id. Missed, Tally: the job's uid.
-	At     int64  // Missed: From, Tally: the hour; Unix nanoseconds.
+	Name   string // Definition: its key. Gate, Unique, Calendar: their names. Token, Session: their ids.
+	ID     ID     // Instance: its id. Missed, Tally, History: the job's uid.
+	At     int64  // Missed: From, Tally: the hour; Unix nanoseconds. Audit: its number.
 }
 
 // Row is anything a store keeps: a pointer to one of the row types of this package.
@@ -34,15 +39,14 @@ type Row interface{ Ref() Ref }
 type Gate struct {
 	Tenant Tenant
 	Name   string
-	Limit  int // 0 = closed for good only while unused: a gate without a limit has no row
+	Limit  int // 0 = as many as like
 	Taken  int // slots held
+	Rate   Rate
+	Opens  time.Time // when the next run may start; see Rate
+	// Runs are those that decide what becomes of others, by the overlap of their job: runs that wait, of jobs with
+	// queue_one, and all that came here and are not over, the oldest first, of jobs with replace.
+	Runs []ID
 }
-
-// JobGate is the name of the gate of one job.
-func JobGate(job ID) string { return "job/" + job.String() }
-
-// LimitGate is the name of the gate of a named limit.
-func LimitGate(name string) string { return "limit/" + name }
 
 // UniqueKey holds a name for a run: until the run is final, or until a time.
 type UniqueKey struct {
@@ -68,6 +72,8 @@ const (
 	MissedPaused   Reason = "paused"   // the job was paused
 	MissedDisabled Reason = "disabled" // the job was disabled
 	MissedDebug    Reason = "debug"    // debug mode was on
+	MissedEdited   Reason = "edited"   // the schedule was changed before somebody could fire them
+	MissedCalendar Reason = "calendar" // a calendar of the job excludes them
 )
 
 // Missed is a stretch of due times that have no run: part of the ledger, in which every due time leaves one record.

@@ -27,6 +27,17 @@ type AttemptInfo struct {
 	Due    time.Time // the due time that the run stands for, however late it is
 	Number uint32    // the fencing token: it only grows, and anything done under an older one may be refused
 	Worker string
+	// Of a broadcast: which of its runs this is, from 0, and how many there are. Otherwise 0 and 0.
+	Shard, Shards int
+	// Revision of the job that the run was made of.
+	Revision uint64
+}
+
+// Shard says which part of the work is this run's: of a broadcast to three workers, one run is told 0 and 3, one 1 and 3,
+// one 2 and 3. A run that is alone, and what is no run at all, is told 0 and 1.
+func Shard(ctx context.Context) (index, total int) {
+	a := Attempt(ctx)
+	return a.Shard, max(1, a.Shards)
 }
 
 type runningKey struct{}
@@ -47,6 +58,14 @@ func Log(ctx context.Context) *slog.Logger {
 		return r.Log()
 	}
 	return slog.New(slog.NewTextHandler(io.Discard, nil))
+}
+
+// Last says whether err, if a handler returned it now, would be the end of its run: no attempt follows. It is asked for by
+// those who tell others how runs end. The store decides in the end: a worker that dies before it has reported may be
+// followed by another attempt all the same.
+func Last(ctx context.Context, err error) bool {
+	r, ok := running(ctx).(interface{ Last(err error) bool })
+	return ok && r.Last(err)
 }
 
 // Progress shows how far a run is: done of total (0 = unknown), and a few words. It costs next to nothing; at most

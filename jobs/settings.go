@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Settings and Policy have the same fields under the same names, in the one as pointers and in the other as
@@ -72,4 +73,67 @@ func (s *Settings) Given() []string {
 // Equal says that s and t say the same.
 func (s *Settings) Equal(t *Settings) bool {
 	return bytes.Equal(AppendSettings(nil, s), AppendSettings(nil, t))
+}
+
+// Changed are the names of the fields about which s and t do not say the same.
+func (s *Settings) Changed(t *Settings) []string {
+	var names []string
+	v, w := reflect.ValueOf(s).Elem(), reflect.ValueOf(t).Elem()
+	for i, name := range fieldNames {
+		one, other := reflect.New(settingsType).Elem(), reflect.New(settingsType).Elem()
+		one.Field(i).Set(v.Field(i))
+		other.Field(i).Set(w.Field(i))
+		if !one.Addr().Interface().(*Settings).Equal(other.Addr().Interface().(*Settings)) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Said is what s says about a field, as people read it, or nil.
+func (s *Settings) Said(name string) any {
+	if i := slices.Index(fieldNames, name); i >= 0 {
+		if f := reflect.ValueOf(s).Elem().Field(i); !f.IsNil() {
+			return plain(f.Elem().Interface())
+		}
+	}
+	return nil
+}
+
+// Field is what holds for a field, as people read it.
+func (p *Policy) Field(name string) any {
+	if i := slices.Index(fieldNames, name); i >= 0 {
+		return plain(reflect.ValueOf(p).Elem().FieldByName(settingsType.Field(i).Name).Interface())
+	}
+	return nil
+}
+
+// plain is a value as people read it: durations as text, and nothing in the place of a time or a list that says nothing.
+func plain(v any) any {
+	switch v := v.(type) {
+	case time.Time:
+		if v.IsZero() {
+			return nil
+		}
+	case time.Duration:
+		return v.String()
+	case []string:
+		if len(v) == 0 {
+			return nil
+		}
+	case []Limit:
+		if len(v) == 0 {
+			return nil
+		}
+	case []RetryRule:
+		if len(v) == 0 {
+			return nil
+		}
+	case Rate:
+		if v == (Rate{}) {
+			return nil
+		}
+		return v.String()
+	}
+	return v
 }

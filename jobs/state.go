@@ -95,5 +95,10 @@ const (
 	ByDeadline Cause = "start deadline" // Skipped: not started in time
 	ByDisabled Cause = "disabled"       // Skipped: the job is disabled
 	ByDebug    Cause = "debug"          // Scheduled: held until debug mode ends
+	ByPause    Cause = "paused"         // Scheduled: held until the job is resumed
 	ByPerson   Cause = "request"        // Cancelled: somebody asked
+	ByNobody   Cause = "no worker"      // Skipped: a broadcast, and no worker was there that may take it
+	ByJitter   Cause = "jitter"         // Scheduled: due, and its start is spread
+	ByReplaced Cause = "replaced"       // Cancelled, Skipped: a newer run of the job took its place
+	ByDepth    Cause = "depth"          // Skipped: too many runs have brought each other about
 )

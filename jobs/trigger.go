@@ -48,11 +48,14 @@ func UniqueFor(key string, d time.Duration) How {
 // WithPriority is the run's own priority.
 func WithPriority(p int) How { return func(c *Create) { c.Priority = &p } }
 
-// WithRetries is the run's own number of retries.
+// WithRetries is the run's own number of retries; of 0 there are none, whatever rules say.
 func WithRetries(n int) How { return func(c *Create) { c.Retries = &n } }
 
 // WithTimeout is the run's own timeout for an attempt.
 func WithTimeout(d time.Duration) How { return func(c *Create) { c.Timeout = &d } }
+
+// OnWorker has a worker run it, by its configured name, whatever the job's route is.
+func OnWorker(name string) How { return func(c *Create) { c.Pin = name } }
 
 // Wish is the Create for one run, for those who send it themselves.
 func (t Trigger[A]) Wish(args A, how ...How) (Create, error) {

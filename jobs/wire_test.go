@@ -22,7 +22,13 @@ func commands(seed uint64) []Command {
 		filled[Register](seed), filled[Edit](seed), filled[Pause](seed), filled[Resume](seed), filled[Create](seed),
 		filled[Fire](seed), filled[Release](seed), filled[Claim](seed), filled[Finish](seed), filled[Returned](seed),
 		filled[Checkpoint](seed), filled[Expire](seed), filled[Cancel](seed), filled[Configure](seed), filled[Lead](seed),
-		filled[Refresh](seed), filled[Forget](seed), filled[Hand](seed),
+		filled[Refresh](seed), filled[Forget](seed), filled[Hand](seed), filled[Delete](seed), filled[Grant](seed),
+		filled[Revoke](seed), filled[SignIn](seed), filled[SignOut](seed), filled[Trim](seed),
+		filled[Invite](seed), filled[Join](seed), filled[Members](seed), filled[Spread](seed),
+		filled[SetCalendar](seed), filled[DropCalendar](seed),
+		filled[Drain](seed), filled[Mark](seed),
+		filled[Expect](seed), filled[Hear](seed), filled[Clean](seed),
+		filled[Backfill](seed),
 	}
 }
 
@@ -31,6 +37,8 @@ func wireRows(seed uint64) []Row {
 	return []Row{
 		new(filled[Definition](seed)), new(filled[Instance](seed)), new(filled[Gate](seed)), new(filled[UniqueKey](seed)),
 		new(filled[Missed](seed)), new(filled[Tally](seed)), new(filled[Global](seed)), new(filled[StoreRow](seed)),
+		new(filled[Token](seed)), new(filled[Session](seed)), new(filled[Audit](seed)), new(filled[History](seed)),
+		new(filled[Calendar](seed)),
 	}
 }
 
@@ -81,7 +89,7 @@ func TestWireCarriesEveryField(t *testing.T) {
 
 // Rows of nothing but zeros come back as such.
 func TestWireCarriesZeros(t *testing.T) {
-	for _, row := range []Row{&Definition{}, &Instance{}, &Gate{}, &UniqueKey{}, &Missed{}, &Tally{}, &Global{}, &StoreRow{}} {
+	for _, row := range []Row{&Definition{}, &Instance{}, &Gate{}, &UniqueKey{}, &Missed{}, &Tally{}, &Global{}, &StoreRow{}, &Token{}, &Session{}, &Audit{}, &History{}} {
 		back, rest, err := DecodeRow(AppendRow(nil, row))
 		if err != nil || len(rest) > 0 || !reflect.DeepEqual(back, row) {
 			t.Errorf("%s: %+v, %v", typeName(row), back, err)
@@ -112,7 +120,7 @@ func TestWireKeepsZeroApartFromNothing(t *testing.T) {
 }
 
 func TestWireCarriesRefusals(t *testing.T) {
-	for _, c := range []Code{NotFound, Conflict, Stale, BadInput, Forbidden, Unknown, Unavailable} {
+	for _, c := range []Code{NotFound, Conflict, Stale, BadInput, Forbidden, Unknown, Unavailable, Exhausted} {
 		b := AppendAnswer(nil, nil, fmt.Errorf("claim: %w", Refuse(c, "because of %d", 7)))
 		_, refusal, rest, err := DecodeAnswer(b)
 		if err != nil || len(rest) > 0 || !errors.Is(refusal, c) || refusal.Error() != "claim: because of 7" {
@@ -246,7 +254,7 @@ func TestWireRefusesWhatItDoesNotKnow(t *testing.T) {
 			t.Errorf("verb %d: %v", verb, err)
 		}
 	}
-	for _, kind := range []byte{0, 9, 127} {
+	for _, kind := range []byte{0, 126, 127} {
 		if _, _, err := DecodeRow([]byte{kind, 0, 0, 0, 0}); !errors.Is(err, BadInput) || !strings.Contains(err.Error(), "kind") {
 			t.Errorf("row of kind %d: %v", kind, err)
 		}

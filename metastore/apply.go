@@ -55,6 +55,10 @@ func (c *change) apply() error {
 		return c.returned(k)
 	case jobs.Checkpoint:
 		return c.checkpoint(k)
+	case jobs.Expect:
+		return c.expect(k)
+	case jobs.Hear:
+		return c.hear(k)
 	case jobs.Expire:
 		return c.expire(k)
 	case jobs.Cancel:
@@ -77,6 +81,38 @@ func (c *change) apply() error {
 		return c.configure(k)
 	case jobs.Lead:
 		return c.lead(k)
+	case jobs.Delete:
+		return c.delete(k)
+	case jobs.Grant:
+		return c.grant(k)
+	case jobs.Revoke:
+		return c.revoke(k)
+	case jobs.SignIn:
+		return c.signIn(k)
+	case jobs.SignOut:
+		return c.signOut(k)
+	case jobs.Trim:
+		return c.trim(k)
+	case jobs.Invite:
+		return c.invite(k)
+	case jobs.Join:
+		return c.join(k)
+	case jobs.Members:
+		return c.members(k)
+	case jobs.Spread:
+		return c.spread(k)
+	case jobs.SetCalendar:
+		return c.setCalendar(k)
+	case jobs.DropCalendar:
+		return c.dropCalendar(k)
+	case jobs.Drain:
+		return c.drain(k)
+	case jobs.Mark:
+		return c.mark(k)
+	case jobs.Clean:
+		return c.clean(k)
+	case jobs.Backfill:
+		return c.backfill(k)
 	}
 	return jobs.Invalid("command %T is not known to this version", c.env.Command)
 }
@@ -88,7 +124,16 @@ func (c *change) existing(in *jobs.Instance) error {
 	return nil
 }
 
+// definition is a job that is there, or nil.
 func (c *change) definition(key jobs.Key) *jobs.Definition {
+	if d := c.row(key); d != nil && !d.Gone() {
+		return d
+	}
+	return nil
+}
+
+// row is the row under a job's key: the job, or what is left of one that was deleted, or nil.
+func (c *change) row(key jobs.Key) *jobs.Definition {
 	d, _ := c.tx.Get(jobs.DefinitionRef(c.env.Tenant, key)).(*jobs.Definition)
 	return d
 }
@@ -134,6 +179,12 @@ func stateOf(tx Tx) jobs.StoreRow {
 func (c *change) store(in *jobs.Instance, from jobs.State) {
 	if in.State != from {
 		c.tally(in)
+		if in.Terms.Failing != nil && in.State.Final() {
+			c.inRow(in)
+		}
+	}
+	if o := in.Terms.Overlap; o == jobs.OverlapQueueOne || o == jobs.OverlapReplace {
+		c.listed(in)
 	}
 	if in.State.Final() && in.Unique != "" {
 		ref := jobs.UniqueRef(in.Tenant, jobs.UniqueName(in.Key, in.Unique))
@@ -143,6 +194,9 @@ func (c *change) store(in *jobs.Instance, from jobs.State) {
 	}
 	c.tx.Put(in)
 	c.effect.Instances = append(c.effect.Instances, in)
+	if in.Kind == jobs.Recurring && in.Settled() {
+		c.overOf(in)
+	}
 }
 
 // tally counts what the dashboard's charts show: runs that became due, and how attempts and runs ended.

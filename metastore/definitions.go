@@ -3,6 +3,8 @@ package metastore
 import (
 	"bytes"
 	"reflect"
+	"slices"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -14,14 +16,36 @@ func (c *change) changed(d *jobs.Definition, before *jobs.Definition) {
 	g := c.global()
 	d.Policy, d.Defaults = d.Resolve(g), g.Revision
 	if before != nil && !d.Policy.SameTimes(&before.Policy) {
-		d.Cursor, d.Anchor = c.at, c.at // a new schedule says nothing about the past
+		c.reschedule(d, before)
 	}
 	d.Revision++
 	d.Edited = c.at
 	d.Change = c.number()
 	c.tx.Put(d)
 	c.effect.Definitions = append(c.effect.Definitions, d)
-	c.limits(d)
+	c.limits(d, before)
+}
+
+// remember keeps what was said about a job before a change.
+func (c *change) remember(before *jobs.Definition) {
+	h, ok := c.tx.Get(jobs.HistoryRef(before.Tenant, before.UID)).(*jobs.History)
+	if !ok {
+		h = &jobs.History{Tenant: before.Tenant, Job: before.UID}
+	}
+	c.tx.Put(h.And(jobs.Version{Revision: before.Revision, App: before.App, Number: before.Version, Code: before.Code, Edits: before.Edits,
+		Until: c.at, Verb: c.env.Command.Verb(), By: c.env.Actor, Reason: c.env.Reason}))
+}
+
+// reschedule begins a new schedule, which says nothing about the past. Due times of the old one that nobody has decided
+// yet are the leader's to put into the ledger: this code knows no schedules.
+func (c *change) reschedule(d, before *jobs.Definition) {
+	d.Anchor = c.at
+	if since := before.Since(); before.Policy.Schedule != "" && since.Before(c.at) {
+		d.Undecided = append(slices.Clip(before.Undecided), before.Earlier(c.at))
+	}
+	if len(d.Undecided) == 0 && d.Cursor.Before(c.at) { // a run that started early has been decided
+		d.Cursor = c.at
+	}
 }
 
 // number is the next change number.
@@ -42,11 +66,7 @@ func (c *change) register(k jobs.Register) error {
 	job := &k.Job
 	row := c.definition(job.Key)
 	if row == nil {
-		d := &jobs.Definition{Tenant: c.env.Tenant, Key: job.Key, Kind: job.Kind, App: k.App, Version: job.Version,
-			Code: job.Code, Schema: job.Schema, Created: c.at, Cursor: c.at, Anchor: c.at,
-			UID: definitionID(c.env, job.Key)}
-		c.changed(d, nil)
-		return nil
+		return c.registerNew(k)
 	}
 	switch {
 	case row.Kind != job.Kind:
@@ -61,6 +81,94 @@ func (c *change) register(k jobs.Register) error {
 	d := *row
 	d.App, d.Version, d.Code, d.Schema = k.App, job.Version, job.Code, job.Schema
 	c.changed(&d, row)
+	c.remember(row)
+	was, is := held(row.Code.Changed(&d.Code), &row.Policy, &d.Policy)
+	if row.App != d.App {
+		was["app"], is["app"] = row.App, d.App
+	}
+	is["version"] = d.Version
+	if row.Version != d.Version {
+		was["version"] = row.Version
+	}
+	c.audit(jobTarget(d.Key), was, is)
+	return nil
+}
+
+// registerNew makes a job. One that was deleted is not brought back by a worker that went on serving it. What is made
+// under its key is another job, but its revision goes on, so that an edit meant for the old one does not fit it.
+func (c *change) registerNew(k jobs.Register) error {
+	job := &k.Job
+	d := &jobs.Definition{Tenant: c.env.Tenant, Key: job.Key, Kind: job.Kind, App: k.App, Version: job.Version,
+		Code: job.Code, Schema: job.Schema, Created: c.at, Cursor: c.at, Anchor: c.at,
+		UID: definitionID(c.env, job.Key)}
+	if gone := c.remains(job.Key); gone != nil {
+		if !k.Start {
+			return c.missed(gone)
+		}
+		d.Revision, d.Cleaned = gone.Revision, gone.Cleaned // a node that was away has yet to clear away what that says
+	}
+	if g := c.global(); g.Jobs >= g.Quota() {
+		return jobs.Refuse(jobs.Exhausted, "job %s would be one too many: there are %d, and %d are allowed; delete some, or raise maxJobs in the settings", job.Key, g.Jobs, g.Quota())
+	}
+	if c.global().NewJobs == jobs.NewDisabled && k.Worker != jobs.Nobody {
+		d.Edits.Disabled = new(true) // whoever starts it says so by an edit
+	}
+	c.changed(d, nil)
+	c.count(func(g *jobs.Global) { g.Jobs++ })
+	c.audit(jobTarget(d.Key), nil, fields{"version": d.Version, "app": d.App, "kind": d.Kind.String(), "registered": true})
+	return nil
+}
+
+// missed answers a worker that serves a deleted job. What is left of the job stays for as long as there are such
+// workers: once a day, one of them is noted.
+func (c *change) missed(gone *jobs.Definition) error {
+	if c.at.Sub(gone.Edited) > 24*time.Hour {
+		d := *gone
+		d.Edited = c.at
+		c.tx.Put(&d)
+		gone = &d
+	}
+	return c.same(gone)
+}
+
+// remains is what is left of a deleted job, or nil.
+func (c *change) remains(key jobs.Key) *jobs.Definition {
+	if d := c.row(key); d != nil && d.Gone() {
+		return d
+	}
+	return nil
+}
+
+// delete takes a job away and leaves what tells others so.
+func (c *change) delete(k jobs.Delete) error {
+	if gone := c.remains(k.Key); gone != nil {
+		return c.same(gone)
+	}
+	row, err := c.job(k.Key)
+	if err != nil {
+		return err
+	}
+	if k.IfRevision != 0 && k.IfRevision != row.Revision {
+		return jobs.Refuse(jobs.Stale, "job %s has revision %d, the delete was made for %d: look again", k.Key, row.Revision, k.IfRevision)
+	}
+	d := *row
+	d.Deleted, d.Edited = c.at, c.at
+	d.Schema, d.Code, d.Edits, d.Paused, d.Undecided = nil, jobs.Settings{}, jobs.Settings{}, nil, nil
+	d.Revision++
+	d.Change = c.number()
+	c.tx.Put(&d)
+	c.effect.Definitions = append(c.effect.Definitions, &d)
+	c.count(func(g *jobs.Global) { g.Jobs = max(0, g.Jobs-1) })
+	c.vacant(jobs.GateRef(d.Tenant, jobs.JobGate(d.UID)))
+	c.tx.Delete(jobs.HistoryRef(d.Tenant, d.UID))
+	c.tx.Delete(jobs.GateRef(d.Tenant, jobs.RetryGate(d.UID)))
+	was := fields{"version": row.Version, "app": row.App, "kind": row.Kind.String()}
+	for _, name := range jobs.Fields() {
+		if v := row.Policy.Field(name); v != nil && !private[name] && !reflect.ValueOf(v).IsZero() && v != "0s" {
+			was[name] = v
+		}
+	}
+	c.audit(jobTarget(k.Key), was, nil)
 	return nil
 }
 
@@ -83,10 +191,17 @@ func (c *change) edit(k jobs.Edit) error {
 	}
 	d := *row
 	d.Edits = edits
-	if p := d.Resolve(c.global()); !p.Start.IsZero() && !p.End.IsZero() && p.Start.After(p.End) {
-		return jobs.Invalid("job %s: start %s would be after end %s", k.Key, p.Start.Format("2006-01-02T15:04:05Z07:00"), p.End.Format("2006-01-02T15:04:05Z07:00"))
+	p := d.Resolve(c.global())
+	if len(row.Undecided) >= jobs.MaxUndecided && !p.SameTimes(&row.Policy) {
+		return jobs.Refuse(jobs.Conflict, "job %s: its schedule was changed %d times, and no leader has looked at it yet: try again when one has", k.Key, jobs.MaxUndecided)
+	}
+	if !p.Start.IsZero() && !p.End.IsZero() && p.Start.After(p.End) {
+		return jobs.Invalid("job %s: start %s would be after end %s", k.Key, stamp(p.Start), stamp(p.End))
 	}
 	c.changed(&d, row)
+	c.remember(row)
+	was, is := held(row.Edits.Changed(&d.Edits), &row.Policy, &d.Policy)
+	c.audit(jobTarget(k.Key), was, is)
 	return nil
 }
 
@@ -95,19 +210,29 @@ func (c *change) pause(k jobs.Pause) error {
 	if err != nil {
 		return err
 	}
-	if row.Kind != jobs.Recurring {
-		return jobs.Refuse(jobs.Conflict, "job %s is triggered: it has no schedule to pause; disable it instead", k.Key)
-	}
 	if p := row.Paused; p != nil && p.Reason == k.Reason && p.By == c.env.Actor && p.Until.Equal(k.Until) {
 		return c.same(row)
 	}
 	if !k.Until.IsZero() && !k.Until.After(c.at) {
-		return jobs.Invalid("pause of %s until %s: that time has passed", k.Key, k.Until.Format("2006-01-02T15:04:05Z07:00"))
+		return jobs.Invalid("pause of %s until %s: that time has passed", k.Key, stamp(k.Until))
 	}
 	d := *row
 	d.Paused = &jobs.Held{Reason: k.Reason, By: c.env.Actor, At: c.at, Until: k.Until}
 	c.changed(&d, row)
+	c.audit(jobTarget(k.Key), pausing(row.Paused), pausing(d.Paused))
 	return nil
+}
+
+// pausing is what an audit says of a pause.
+func pausing(p *jobs.Held) fields {
+	if p == nil {
+		return nil
+	}
+	f := fields{"reason": p.Reason}
+	if !p.Until.IsZero() {
+		f["until"] = p.Until
+	}
+	return f
 }
 
 func (c *change) resume(k jobs.Resume) error {
@@ -119,8 +244,9 @@ func (c *change) resume(k jobs.Resume) error {
 		return c.same(row)
 	}
 	d := *row
-	d.Paused = nil
+	d.Paused, d.Failing = nil, 0
 	c.changed(&d, row)
+	c.audit(jobTarget(k.Key), pausing(row.Paused), nil)
 	return nil
 }
 
@@ -158,6 +284,18 @@ func (c *change) configure(k jobs.Configure) error {
 	if k.MisfireAfter != nil {
 		g.MisfireAfter = *k.MisfireAfter
 	}
+	if k.MaxJobs != nil {
+		g.MaxJobs = *k.MaxJobs
+	}
+	if k.NewJobs != nil {
+		g.NewJobs = *k.NewJobs
+	}
+	if k.AppLimits != nil {
+		g.AppLimits = append([]jobs.Limit(nil), *k.AppLimits...) // of an empty list, nothing
+	}
+	if k.RetryBudget != nil {
+		g.RetryBudget = k.RetryBudget
+	}
 	if row.Tenant == g.Tenant && reflect.DeepEqual(g, *row) {
 		c.effect.Existing, c.effect.Global = true, row
 		return nil
@@ -166,7 +304,38 @@ func (c *change) configure(k jobs.Configure) error {
 	c.number()
 	c.tx.Put(&g)
 	c.effect.Global = &g
+	if k.AppLimits != nil {
+		c.appLimits(row, &g)
+	}
+	was, is := configured(row, &g)
+	c.audit("settings", was, is)
 	return nil
+}
+
+// configured is what an audit says of settings: what differs.
+func configured(before, after *jobs.Global) (was, is fields) {
+	was, is = fields{}, fields{}
+	say := func(name string, x, y any) {
+		if !reflect.DeepEqual(x, y) {
+			was[name], is[name] = x, y
+		}
+	}
+	say("recurringDebug", before.RecurringDebug.On, after.RecurringDebug.On)
+	say("triggeredDebug", before.TriggeredDebug.On, after.TriggeredDebug.On)
+	say("misfireAfter", before.MisfireAfter.String(), after.MisfireAfter.String())
+	say("maxJobs", before.MaxJobs, after.MaxJobs)
+	say("newJobs", before.NewJobs, after.NewJobs)
+	say("appLimits", before.AppLimits, after.AppLimits)
+	say("retryBudget", before.Budget().String(), after.Budget().String())
+	for _, k := range []struct {
+		name          string
+		before, after *jobs.Settings
+	}{{"recurringDefaults", &before.RecurringDefaults, &after.RecurringDefaults}, {"triggeredDefaults", &before.TriggeredDefaults, &after.TriggeredDefaults}} {
+		if x, y := defaults(k.before, k.after); len(y) > 0 {
+			was[k.name], is[k.name] = x, y
+		}
+	}
+	return was, is
 }
 
 func (c *change) lead(k jobs.Lead) error {

@@ -1,12 +1,22 @@
 package metastore
 
 import (
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/sabotage"
 )
 
 // Slots. A run takes one at each of its gates when it becomes Enqueued, all or none; where a gate is full its
 // overlap decides whether it is Skipped or waits there. A slot that becomes free is handed to the first who waits,
 // in the command that frees it. So "how many run at once" is a number in a row, and nobody ever counts.
+//
+// Gates of arguments come first: a run that waits at another gate holds its slots there meanwhile. So of each value
+// only as many runs wait for what all share as may be under way, and a customer with ten thousand runs is one among
+// others. What gates of arguments keep is never waited for by somebody who holds anything, so nobody waits in a circle.
 
 // Handing on is bounded, so that one command stays small; the sweep sees to the rest with Hand.
 const (
@@ -14,71 +24,271 @@ const (
 	handPerSweep   = 256
 )
 
-// gate is the row of a gate. One that was never used is made of the job's policy.
+// gate is the row of a gate. One that was never used is made of the job's policy. Gates of arguments follow the policy
+// whenever they are used, since nobody knows which of them there are.
 func (c *change) gate(name string, in *jobs.Instance) *jobs.Gate {
-	if g, ok := c.tx.Get(jobs.GateRef(in.Tenant, name)).(*jobs.Gate); ok {
+	g, ok := c.tx.Get(jobs.GateRef(in.Tenant, name)).(*jobs.Gate)
+	if ok && !jobs.Keyed(name) {
 		return g
 	}
-	g := &jobs.Gate{Tenant: in.Tenant, Name: name}
-	if d := c.definition(in.Key); d != nil && d.UID == in.Job {
-		g.Limit = limitOf(d, name)
+	limit, known := c.bound(name, in)
+	switch {
+	case !ok:
+		return &jobs.Gate{Tenant: in.Tenant, Name: name, Limit: limit.Max, Rate: limit.Rate}
+	case known && (g.Limit != limit.Max || g.Rate != limit.Rate):
+		now := *g
+		now.Follow(limit)
+		return &now
 	}
 	return g
 }
 
-// limitOf is what a job's policy says about a gate; 0 = no limit.
-func limitOf(d *jobs.Definition, gate string) int {
-	if gate == jobs.JobGate(d.UID) {
-		return d.Policy.MaxConcurrency
+// bound is what is said now about a gate of a run, and whether there is anybody to say it.
+func (c *change) bound(name string, in *jobs.Instance) (jobs.Limit, bool) {
+	if app, ok := strings.CutPrefix(name, jobs.AppGate("")); ok {
+		return limitOfApp(c.global(), app), true
 	}
-	for _, l := range d.Policy.Limits {
-		if gate == jobs.LimitGate(l.Name) {
-			return l.Max
+	if n, ok := jobs.BackfillOf(name); ok {
+		return jobs.Limit{Max: n}, true
+	}
+	if key, _, keyed := jobs.KeyOf(name); keyed {
+		g, ok := c.tx.Get(jobs.GateRef(in.Tenant, jobs.BoundGate(key))).(*jobs.Gate)
+		if !ok {
+			return jobs.Limit{}, false
+		}
+		return jobs.Limit{Max: g.Limit, Rate: g.Rate}, true
+	}
+	switch d := c.row(in.Key); {
+	case d == nil:
+	case name == jobs.JobGate(in.Job): // of the job, or of what came after it under its key
+		return jobs.Limit{Max: d.Policy.MaxConcurrency, Rate: d.Policy.Rate}, true
+	case d.UID == in.Job:
+		for _, l := range d.Policy.Limits {
+			if l.By == "" && name == jobs.LimitGate(l.Name) {
+				return l, true
+			}
 		}
 	}
-	return 0
+	return jobs.Limit{}, false
 }
 
-func free(g *jobs.Gate) bool { return g.Limit == 0 || g.Taken < g.Limit }
+func limitOfApp(g *jobs.Global, app string) jobs.Limit {
+	for _, l := range g.AppLimits {
+		if l.Name == app {
+			return l
+		}
+	}
+	return jobs.Limit{}
+}
+
+// gatesOf are the gates of a new run of a job, in the order of their names.
+func (c *change) gatesOf(d *jobs.Definition, in *jobs.Instance) {
+	p := &d.Policy
+	if p.MaxConcurrency > 0 || p.Rate.Max > 0 {
+		in.Gates = append(in.Gates, jobs.JobGate(d.UID))
+	}
+	for i := range p.Limits {
+		in.Gates = append(in.Gates, p.Limits[i].Gate(in.Args))
+	}
+	if g := c.global(); len(g.AppLimits) > 0 && limitOfApp(g, in.App).Name != "" {
+		in.Gates = append(in.Gates, jobs.AppGate(in.App))
+	}
+	slices.Sort(in.Gates)
+	in.Gates = slices.Compact(in.Gates)
+}
 
 // full is the first gate at which a run finds no slot, or "". A gate at which others wait is full for newcomers.
 func (c *change) full(in *jobs.Instance, newcomer bool) string {
-	for _, name := range in.Gates {
-		g := c.gate(name, in)
-		if !free(g) || newcomer && c.tx.First(g.Ref()) != nil {
-			return name
+	if sabotage.Off(sabotage.Gate) {
+		return ""
+	}
+	if g := c.shards(in); g != nil && g.Taken > 0 {
+		return "" // the other shards hold what it needs
+	}
+	for _, keyed := range [...]bool{true, false} {
+		if keyed && in.Reserved {
+			continue
+		}
+		for _, name := range in.Gates {
+			if jobs.Keyed(name) != keyed {
+				continue
+			}
+			g := c.gate(name, in)
+			if !g.Free(c.at) || newcomer && c.tx.First(g.Ref()) != nil {
+				return name
+			}
 		}
 	}
 	return ""
 }
 
+// take gives a run its slots at all gates.
 func (c *change) take(in *jobs.Instance) {
-	for _, name := range in.Gates {
-		g := *c.gate(name, in)
-		g.Taken++
-		c.tx.Put(&g)
+	reserved := in.Reserved
+	in.Holds, in.Reserved, in.Waits, in.Opens = len(in.Gates) > 0, false, "", time.Time{}
+	if c.shardIn(in) {
+		return
 	}
-	in.Holds, in.Waits = len(in.Gates) > 0, ""
+	for _, name := range in.Gates {
+		if !reserved || !jobs.Keyed(name) {
+			c.occupy(name, in)
+		}
+	}
+}
+
+func (c *change) occupy(name string, in *jobs.Instance) {
+	g := *c.gate(name, in)
+	g.Taken++
+	g.Spend(c.at)
+	c.tx.Put(&g)
+}
+
+// wait has a run wait at a gate. What it needs of its arguments it keeps from then on, unless it is one of several that
+// need it together.
+func (c *change) wait(full string, in *jobs.Instance) {
+	in.Waits, in.Opens = full, time.Time{}
+	c.touch(full, in)
+	if jobs.Keyed(full) || in.Reserved || c.shards(in) != nil {
+		return
+	}
+	for _, name := range in.Gates {
+		if jobs.Keyed(name) {
+			c.occupy(name, in)
+			in.Reserved = true
+		}
+	}
 }
 
 // enter brings a run that has just become due to its gates, and stores it.
 func (c *change) enter(in *jobs.Instance, from jobs.State) error {
-	full := c.full(in, !in.First)
+	told := len(c.effect.Instances)
+	if in.Terms.Overlap == jobs.OverlapReplace && !in.First {
+		if err := c.supersede(in); err != nil {
+			return err
+		}
+	}
+	full, blocked := c.full(in, !in.First), ""
+	if full != "" && !in.First {
+		blocked = c.blocked(full, in)
+	}
 	switch {
 	case full == "":
 		c.take(in)
-	case in.First || in.Terms.Overlap != jobs.OverlapSkip:
-		in.Waits = full
-		c.touch(full, in)
+	case blocked == "":
+		c.wait(full, in)
 	default:
-		skipped, err := in.Skip(c.at, jobs.ByOverlap, "no free slot at "+full)
+		skipped, err := in.Skip(c.at, jobs.ByOverlap, blocked)
 		if err != nil {
 			return err
 		}
 		*in = skipped
 	}
 	c.store(in, from)
+	if all := c.effect.Instances[told:]; len(all) > 1 { // the run itself is told first, then those it has replaced
+		copy(all[1:], all[:len(all)-1])
+		all[0] = in
+	}
+	if in.Waits != "" {
+		c.alarm(jobs.GateRef(in.Tenant, in.Waits))
+	}
 	return nil
+}
+
+// blocked says why a new run does not wait at a full gate, or "" if it does.
+func (c *change) blocked(full string, in *jobs.Instance) string {
+	switch in.Terms.Overlap {
+	case jobs.OverlapSkip:
+		return "no free slot at " + full
+	case jobs.OverlapQueueOne:
+		for _, id := range c.gate(full, in).Runs {
+			if other := c.instance(id); other != nil && other.Job == in.Job && other.Waits == full {
+				return "run " + id.String() + " waits already for a slot at " + full + ", and only one may"
+			}
+		}
+	}
+	return ""
+}
+
+// supersede stops the oldest runs of a job until there is a place for a new one at each of its gates. What is stopped
+// while its handler runs keeps its slots until that has returned; the new run waits for them.
+func (c *change) supersede(in *jobs.Instance) error {
+	for _, name := range in.Gates {
+		g := c.gate(name, in)
+		if g.Limit == 0 {
+			continue
+		}
+		var mine []jobs.ID // what counts as one: runs, and broadcasts
+		those := map[jobs.ID][]*jobs.Instance{}
+		for _, id := range g.Runs {
+			if other := c.instance(id); other != nil && other.Job == in.Job && !other.State.Final() {
+				one := groupOf(other)
+				if those[one] == nil {
+					mine = append(mine, one)
+				}
+				those[one] = append(those[one], other)
+			}
+		}
+		for ; len(mine) >= g.Limit; mine = mine[1:] {
+			for _, run := range those[mine[0]] {
+				if run = c.instance(run.ID); run == nil || run.State.Final() { // the slots of those before may have come to it
+					continue
+				}
+				old, err := run.Replace(c.at, in.ID)
+				if err != nil {
+					return err
+				}
+				if old.Lingering {
+					c.store(&old, run.State)
+				} else {
+					c.leave(&old, run.State)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// groupOf is what a run counts as one with: itself, or its broadcast.
+func groupOf(in *jobs.Instance) jobs.ID {
+	if in.Place != nil && !in.Place.Group.IsZero() {
+		return in.Place.Group
+	}
+	return in.ID
+}
+
+// maxListed bounds how many runs a gate keeps for those that come later.
+const maxListed = 100
+
+// listed brings what gates know of a run up to date, before its row is put: who waits, for queue_one, and who is there
+// at all, for replace.
+func (c *change) listed(in *jobs.Instance) {
+	before := c.instance(in.ID)
+	for _, name := range in.Gates {
+		was := before != nil && c.counts(before, name)
+		is := c.counts(in, name)
+		if was == is {
+			continue
+		}
+		g, ok := c.tx.Get(jobs.GateRef(in.Tenant, name)).(*jobs.Gate) // as it is: nothing is handed on here
+		if !ok {
+			g = c.gate(name, in)
+		}
+		g = new(*g)
+		g.Runs = slices.DeleteFunc(slices.Clone(g.Runs), func(id jobs.ID) bool { return id == in.ID })
+		if is {
+			g.Runs = append(g.Runs, in.ID)
+			g.Runs = g.Runs[max(0, len(g.Runs)-maxListed):]
+		}
+		c.tx.Put(g)
+	}
+}
+
+// counts says that a gate keeps a run in its list.
+func (c *change) counts(in *jobs.Instance, gate string) bool {
+	if in.Terms.Overlap == jobs.OverlapQueueOne {
+		return in.Waits == gate
+	}
+	return !in.State.Final() && in.State != jobs.Scheduled
 }
 
 // touch makes sure that a gate somebody waits at has a row.
@@ -90,74 +300,189 @@ func (c *change) touch(name string, in *jobs.Instance) {
 
 // leave stores a run that gives up its slots, and hands them on.
 func (c *change) leave(in *jobs.Instance, from jobs.State) {
-	held := in.Holds
-	in.Holds, in.Waits = false, ""
+	held, reserved, waited := in.Holds, in.Reserved, in.Waits
+	in.Holds, in.Reserved, in.Waits, in.Opens = false, false, "", time.Time{}
 	c.store(in, from)
-	if !held {
+	if held && c.shardOut(in) {
 		return
 	}
 	for _, name := range in.Gates {
-		g := *c.gate(name, in)
-		g.Taken = max(0, g.Taken-1)
-		c.tx.Put(&g)
+		if held || reserved && jobs.Keyed(name) {
+			g := *c.gate(name, in)
+			g.Taken = max(0, g.Taken-1)
+			c.tx.Put(&g)
+		}
 	}
 	for _, name := range in.Gates {
-		c.hand(jobs.GateRef(in.Tenant, name), handPerCommand)
+		if held || reserved && jobs.Keyed(name) {
+			c.hand(jobs.GateRef(in.Tenant, name), handPerCommand)
+		}
 	}
+	if waited != "" {
+		c.alarm(jobs.GateRef(in.Tenant, waited))
+	}
+	c.unused(in)
 }
+
+// unused drops gates of a run that nobody uses any more: those of its arguments and of its backfill, and that of its job
+// if the job was deleted. A run that comes later makes them anew.
+func (c *change) unused(in *jobs.Instance) {
+	if len(in.Gates) == 0 {
+		return // as mostly: not even a name is made
+	}
+	for _, name := range in.Gates {
+		if _, backfill := jobs.BackfillOf(name); backfill || jobs.Keyed(name) {
+			c.vacant(jobs.GateRef(in.Tenant, name))
+		}
+	}
+	name := jobs.JobGate(in.Job)
+	if !slices.Contains(in.Gates, name) {
+		return
+	}
+	if d := c.definition(in.Key); d != nil && d.UID == in.Job {
+		return
+	}
+	c.vacant(jobs.GateRef(in.Tenant, name))
+}
+
+// vacant drops a gate if nobody uses it. One whose rate remembers something stays until that is forgotten, and a key
+// lapses then.
+func (c *change) vacant(ref jobs.Ref) {
+	g, _ := c.tx.Get(ref).(*jobs.Gate)
+	if g == nil || g.Taken > 0 || len(g.Runs) > 0 || c.tx.First(ref) != nil {
+		return
+	}
+	if full := g.Full(); jobs.Keyed(ref.Name) && full.After(c.at) {
+		c.tx.Put(&jobs.UniqueKey{Tenant: ref.Tenant, Name: idleName(ref.Name), Until: full})
+		return
+	}
+	c.tx.Delete(ref)
+}
+
+// idleName is the name of the key that lapses when a gate has nothing more to remember.
+func idleName(gate string) string { return "gate/" + gate }
+
+// idleGate is the gate that a key of that name stands for.
+func idleGate(key string) (string, bool) { return strings.CutPrefix(key, "gate/") }
 
 // hand gives the free slots of a gate to those who wait at it: at most tries of them. One for whom another gate is
 // full moves there.
 func (c *change) hand(ref jobs.Ref, tries int) {
+	if sabotage.Off(sabotage.HandOver) {
+		return
+	}
 	for ; tries > 0; tries-- {
-		g, _ := c.tx.Get(ref).(*jobs.Gate)
-		if g == nil || !free(g) {
-			return
-		}
 		first := c.tx.First(ref)
 		if first == nil {
 			return
 		}
+		if !c.gate(ref.Name, first).Free(c.at) {
+			break
+		}
 		in := *first
 		if late := !in.StartBy.IsZero() && c.at.After(in.StartBy); late && in.State == jobs.Enqueued {
 			if skipped, err := in.Skip(c.at, jobs.ByDeadline, "no free slot by its start deadline"); err == nil {
-				skipped.Waits = ""
-				c.store(&skipped, jobs.Enqueued)
+				c.leave(&skipped, jobs.Enqueued)
 				continue
 			}
 		}
 		if full := c.full(&in, false); full != "" {
-			in.Waits = full
-			c.touch(full, &in)
+			c.wait(full, &in)
 		} else {
 			c.take(&in)
 		}
 		c.store(&in, in.State)
+		if in.Waits != "" {
+			c.alarm(jobs.GateRef(in.Tenant, in.Waits))
+		}
 	}
+	c.alarm(ref)
+}
+
+// alarm has the first who waits at a gate which only its rate keeps shut wake when it opens.
+func (c *change) alarm(ref jobs.Ref) {
+	g, _ := c.tx.Get(ref).(*jobs.Gate)
+	if g == nil || !g.Shut(c.at) {
+		return
+	}
+	first := c.tx.First(ref)
+	if first == nil || first.Opens.Equal(g.Opens) {
+		return
+	}
+	in := *first
+	in.Opens = g.Opens
+	c.tx.Put(&in)
+	for i, told := range c.effect.Instances {
+		if told.ID == in.ID {
+			c.effect.Instances[i] = &in
+			return
+		}
+	}
+	c.effect.Instances = append(c.effect.Instances, &in)
+}
+
+// opened lets in who waits at a gate, because its rate lets another one start.
+func (c *change) opened(row *jobs.Instance) error {
+	if row.Opens.IsZero() {
+		return c.existing(row)
+	}
+	if row.Opens.After(c.at) {
+		return jobs.Refuse(jobs.Conflict, "run %s waits at %s until %s", row.ID, row.Waits, row.Opens.Format("2006-01-02T15:04:05.000Z07:00"))
+	}
+	in := *row
+	in.Opens = time.Time{}
+	c.store(&in, in.State)
+	c.hand(jobs.GateRef(in.Tenant, in.Waits), handPerCommand)
+	for i, told := range c.effect.Instances { // it may have been let in
+		if told.ID == in.ID && i > 0 {
+			c.effect.Instances[0] = told
+			c.effect.Instances = slices.Delete(c.effect.Instances, i, i+1)
+			break
+		}
+	}
+	return nil
 }
 
 func (c *change) handOn(k jobs.Hand) error {
-	c.hand(jobs.GateRef(c.env.Tenant, k.Gate), handPerSweep)
+	ref := jobs.GateRef(c.env.Tenant, k.Gate)
+	if g, _ := c.tx.Get(ref).(*jobs.Gate); g != nil {
+		c.hand(ref, handPerSweep)
+	}
+	if in := c.effect.Instance(); in != nil {
+		c.unused(in)
+	}
 	c.effect.Existing = len(c.effect.Instances) == 0
 	return nil
 }
 
-// limits lets gates that are in use follow a job's policy.
-func (c *change) limits(d *jobs.Definition) {
-	c.limit(d.Tenant, jobs.JobGate(d.UID), d.Policy.MaxConcurrency)
+// limits lets gates that are in use follow a job's policy. Those of arguments follow when they are used.
+func (c *change) limits(d, before *jobs.Definition) {
+	c.limit(d.Tenant, jobs.JobGate(d.UID), jobs.Limit{Max: d.Policy.MaxConcurrency, Rate: d.Policy.Rate})
+	// Several jobs may name one limit, and who says something new of it wins. To pause a job says nothing of its limits.
+	anew := before == nil || !reflect.DeepEqual(d.Code.Limits, before.Code.Limits) || !reflect.DeepEqual(d.Edits.Limits, before.Edits.Limits)
 	for _, l := range d.Policy.Limits {
-		c.limit(d.Tenant, jobs.LimitGate(l.Name), l.Max)
+		said := anew || !slices.Contains(before.Policy.Limits, l)
+		if l.By == "" {
+			if said {
+				c.limit(d.Tenant, jobs.LimitGate(l.Name), l)
+			}
+			continue
+		}
+		bound := &jobs.Gate{Tenant: d.Tenant, Name: jobs.BoundGate(l.Name), Limit: l.Max, Rate: l.Rate}
+		if g, ok := c.tx.Get(bound.Ref()).(*jobs.Gate); !ok || said && (g.Limit != l.Max || g.Rate != l.Rate) {
+			c.tx.Put(bound)
+		}
 	}
 }
 
-func (c *change) limit(tenant jobs.Tenant, name string, most int) {
+func (c *change) limit(tenant jobs.Tenant, name string, l jobs.Limit) {
 	ref := jobs.GateRef(tenant, name)
 	g, _ := c.tx.Get(ref).(*jobs.Gate)
-	if g == nil || g.Limit == most {
+	if g == nil || g.Limit == l.Max && g.Rate == l.Rate {
 		return
 	}
 	now := *g
-	now.Limit = most
+	now.Follow(l)
 	c.tx.Put(&now)
 	c.hand(ref, handPerCommand)
 }

@@ -1,6 +1,10 @@
 package metastore
 
 import (
+	"encoding/json"
+	"slices"
+	"strings"
+
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -22,6 +26,8 @@ func Gather(batch []jobs.Envelope, load func(Wants) []jobs.Row) map[jobs.Ref]job
 	g := gathering{
 		have: map[jobs.Ref]jobs.Row{}, asked: map[jobs.Ref]bool{}, firsts: map[jobs.Ref]int{},
 		uids: map[jobs.Ref][]jobs.ID{}, limits: map[jobs.Tenant][]jobs.Limit{},
+		args: map[jobs.Tenant][]json.RawMessage{}, apps: map[jobs.Tenant][]string{}, moved: map[jobs.Tenant][]string{},
+		deleted: map[jobs.Ref]bool{}, ending: map[jobs.Ref]bool{}, follow: map[jobs.Tenant][]string{},
 	}
 	g.ref(jobs.StoreRef())
 	for i := range batch {
@@ -40,12 +46,20 @@ func Gather(batch []jobs.Envelope, load func(Wants) []jobs.Row) map[jobs.Ref]job
 			}
 		}
 		g.waiters = map[jobs.Ref]int{}
+		for _, ref := range g.gates {
+			g.gate(ref)
+		}
 		for i := range batch {
 			g.pointed(&batch[i])
 		}
 		for _, row := range g.have {
-			if in, ok := row.(*jobs.Instance); ok && in.Waits != "" {
-				g.needsOf(in)
+			switch row := row.(type) {
+			case *jobs.Instance:
+				if row.Waits != "" {
+					g.needsOf(row)
+				}
+			case *jobs.Gate:
+				g.listed(row)
 			}
 		}
 	}
@@ -61,6 +75,16 @@ type gathering struct {
 	// What earlier commands of a batch may define for later ones: jobs, by their place, and limits.
 	uids   map[jobs.Ref][]jobs.ID
 	limits map[jobs.Tenant][]jobs.Limit
+	args   map[jobs.Tenant][]json.RawMessage
+	apps   map[jobs.Tenant][]string // that get a limit
+	moved  map[jobs.Tenant][]string // that get a job
+	gates  []jobs.Ref               // of commands that name one
+	// deleted are jobs that a command of the batch takes away.
+	deleted map[jobs.Ref]bool
+	// ending are runs that a command of the batch may end, and follow are jobs that may follow one, as far as earlier
+	// commands say so.
+	ending map[jobs.Ref]bool
+	follow map[jobs.Tenant][]string
 }
 
 // likely bounds how many waiters of a gate a large batch loads. A command may look at handPerCommand of them, and
@@ -89,14 +113,22 @@ func (g *gathering) ref(r jobs.Ref) {
 
 // gate wants a gate, and to know whether anybody waits there.
 func (g *gathering) gate(ref jobs.Ref) {
-	g.ref(ref)
+	g.bounded(ref)
 	g.waiters[ref] += 0
 }
 
 // freed wants a gate at which a command may let n in.
 func (g *gathering) freed(ref jobs.Ref, n int) {
-	g.ref(ref)
+	g.bounded(ref)
 	g.waiters[ref] += n
+}
+
+// bounded wants a gate, and what holds for it if that stands elsewhere.
+func (g *gathering) bounded(ref jobs.Ref) {
+	g.ref(ref)
+	if limit, _, keyed := jobs.KeyOf(ref.Name); keyed {
+		g.ref(jobs.GateRef(ref.Tenant, jobs.BoundGate(limit)))
+	}
 }
 
 // named are the rows that a command names.
@@ -126,14 +158,23 @@ func (g *gathering) named(e *jobs.Envelope) {
 		g.ref(jobs.InstanceRef(t, k.ID))
 	case jobs.Finish:
 		g.ref(jobs.InstanceRef(t, k.ID))
+		if k.Outcome != jobs.OutcomeSuccess {
+			g.ref(jobs.GlobalRef(t))
+		}
 	case jobs.Returned:
 		g.ref(jobs.InstanceRef(t, k.ID))
 	case jobs.Checkpoint:
 		g.ref(jobs.InstanceRef(t, k.ID))
+	case jobs.Expect:
+		g.ref(jobs.InstanceRef(t, k.ID))
+	case jobs.Hear:
+		g.ref(jobs.InstanceRef(t, k.ID))
 	case jobs.Expire:
 		g.ref(jobs.InstanceRef(t, k.ID))
+		g.ref(jobs.GlobalRef(t))
 	case jobs.Cancel:
 		g.ref(jobs.InstanceRef(t, k.ID))
+		g.ref(jobs.GlobalRef(t))
 	case jobs.Register:
 		g.job(t, k.Job.Key)
 	case jobs.Edit:
@@ -148,8 +189,66 @@ func (g *gathering) named(e *jobs.Envelope) {
 		g.ref(jobs.GlobalRef(t))
 	case jobs.Forget:
 		g.ref(jobs.UniqueRef(t, k.Name))
+		if gate, ok := idleGate(k.Name); ok {
+			g.gates = append(g.gates, jobs.GateRef(t, gate))
+		}
 	case jobs.Hand:
 		g.ref(jobs.GateRef(t, k.Gate))
+	case jobs.Delete:
+		g.job(t, k.Key)
+	case jobs.Grant:
+		g.ref(jobs.TokenRef(t, k.Token.ID))
+		g.ref(jobs.UniqueRef(t, jobs.TokenName(k.Token.Name)))
+		g.ref(jobs.GlobalRef(t))
+	case jobs.Revoke:
+		g.ref(jobs.TokenRef(t, k.ID))
+		g.ref(jobs.GlobalRef(t))
+	case jobs.Invite:
+		g.ref(jobs.UniqueRef(t, jobs.InvitationName(k.Name)))
+		g.ref(jobs.GlobalRef(t))
+	case jobs.Join:
+		g.ref(jobs.UniqueRef(t, jobs.InvitationName(k.Name)))
+		g.ref(jobs.GlobalRef(t))
+	case jobs.Members:
+		g.ref(jobs.UniqueRef(t, jobs.MembersName(k.ID)))
+		g.ref(jobs.GlobalRef(t))
+	case jobs.SignIn:
+		g.ref(jobs.SessionRef(t, k.Session.ID))
+		g.ref(jobs.TokenRef(t, k.Session.Token))
+		g.ref(jobs.GlobalRef(t))
+	case jobs.SignOut:
+		g.ref(jobs.SessionRef(t, k.ID))
+		g.ref(jobs.GlobalRef(t))
+	case jobs.Drain:
+		g.ref(jobs.GlobalRef(t))
+	case jobs.Mark:
+		g.job(t, k.Key)
+	case jobs.Clean:
+		g.ref(jobs.GlobalRef(t))
+		if k.Key != "" {
+			g.job(t, k.Key)
+		}
+	case jobs.Backfill:
+		g.job(t, k.Key)
+		for _, due := range k.Due {
+			g.ref(jobs.InstanceRef(t, k.Run(t, due)))
+		}
+		for _, m := range k.Take {
+			g.ref(jobs.MissedRef(t, k.Job, m.From))
+		}
+	case jobs.Spread:
+		g.ref(jobs.InstanceRef(t, k.ID))
+	case jobs.SetCalendar:
+		g.ref(jobs.CalendarRef(t, k.Name))
+		g.ref(jobs.GlobalRef(t))
+	case jobs.DropCalendar:
+		g.ref(jobs.CalendarRef(t, k.Name))
+		g.ref(jobs.GlobalRef(t))
+	case jobs.Trim:
+		for _, ref := range k.Refs {
+			ref.Tenant = t
+			g.ref(ref)
+		}
 	}
 }
 
@@ -165,14 +264,24 @@ func (g *gathering) defined(e *jobs.Envelope) {
 	case jobs.Register:
 		ref := jobs.DefinitionRef(t, k.Job.Key)
 		g.uids[ref] = append(g.uids[ref], definitionID(e, k.Job.Key))
-		g.limits[t] = append(g.limits[t], valueOr(k.Job.Code.Limits)...)
+		g.says(t, &k.Job.Code)
+		g.moved[t] = append(g.moved[t], k.App)
+	case jobs.Finish:
+		g.ending[jobs.InstanceRef(t, k.ID)] = true
+	case jobs.Expire:
+		g.ending[jobs.InstanceRef(t, k.ID)] = true
+	case jobs.Delete:
+		g.deleted[jobs.DefinitionRef(t, k.Key)] = true
 	case jobs.Edit:
-		g.limits[t] = append(g.limits[t], valueOr(k.Set.Limits)...)
+		g.says(t, &k.Set)
 	case jobs.Configure:
 		for _, s := range []*jobs.Settings{k.RecurringDefaults, k.TriggeredDefaults} {
 			if s != nil {
-				g.limits[t] = append(g.limits[t], valueOr(s.Limits)...)
+				g.says(t, s)
 			}
+		}
+		for _, l := range valueOr(k.AppLimits) {
+			g.apps[t] = append(g.apps[t], l.Name)
 		}
 	}
 }
@@ -180,18 +289,31 @@ func (g *gathering) defined(e *jobs.Envelope) {
 // pointed are the rows that those a command names point to.
 func (g *gathering) pointed(e *jobs.Envelope) {
 	t := e.Tenant
+	if global, ok := g.have[jobs.GlobalRef(t)].(*jobs.Global); ok && manual(e) {
+		g.ref(jobs.AuditRef(t, global.Audits))
+	}
 	switch k := e.Command.(type) {
 	case jobs.Create:
-		g.gatesOf(t, k.Key, g.gate)
+		g.gatesOf(t, k.Key, k.Args, g.gate)
+		g.followers(&jobs.Instance{Tenant: t, ID: k.ID, Key: k.Key})
 		for _, name := range []string{jobs.UniqueName(k.Key, k.Unique), jobs.IdempotencyName(k.Idempotency)} {
 			if u, ok := g.have[jobs.UniqueRef(t, name)].(*jobs.UniqueKey); ok {
 				g.ref(jobs.InstanceRef(t, u.ID))
 			}
 		}
 	case jobs.Fire:
-		g.gatesOf(t, k.Key, g.gate)
+		g.gatesOf(t, k.Key, nil, g.gate)
+		for _, due := range k.Due {
+			g.followers(&jobs.Instance{Tenant: t, ID: jobs.DueID(t, k.Job, due, 0, 0), Key: k.Key})
+		}
 		if d, ok := g.have[jobs.DefinitionRef(t, k.Key)].(*jobs.Definition); ok && !d.Missed.IsZero() {
 			g.ref(jobs.MissedRef(t, d.UID, d.Missed))
+		}
+	case jobs.Backfill:
+		g.gatesOf(t, k.Key, nil, g.gate)
+		g.gate(jobs.GateRef(t, jobs.BackfillGate(k.ID, k.Parallel)))
+		for _, due := range k.Due {
+			g.followers(&jobs.Instance{Tenant: t, ID: k.Run(t, due), Key: k.Key})
 		}
 	case jobs.Register:
 		g.redefined(t, k.Job.Key)
@@ -203,18 +325,113 @@ func (g *gathering) pointed(e *jobs.Envelope) {
 		g.redefined(t, k.Key)
 	case jobs.Refresh:
 		g.redefined(t, k.Key)
+	case jobs.Delete:
+		g.redefined(t, k.Key)
+	case jobs.Revoke:
+		if row, ok := g.have[jobs.TokenRef(t, k.ID)].(*jobs.Token); ok {
+			g.ref(jobs.UniqueRef(t, jobs.TokenName(row.Name)))
+		}
+	case jobs.SignOut:
+		if row, ok := g.have[jobs.SessionRef(t, k.ID)].(*jobs.Session); ok {
+			g.ref(jobs.TokenRef(t, row.Token))
+		}
 	case jobs.Hand:
 		g.freed(jobs.GateRef(t, k.Gate), handPerSweep)
+	case jobs.Configure:
+		if global, ok := g.have[jobs.GlobalRef(t)].(*jobs.Global); ok && k.AppLimits != nil {
+			for _, l := range global.AppLimits {
+				g.freed(jobs.GateRef(t, jobs.AppGate(l.Name)), handPerCommand)
+			}
+		}
+		for _, l := range valueOr(k.AppLimits) {
+			g.freed(jobs.GateRef(t, jobs.AppGate(l.Name)), handPerCommand)
+		}
 	default:
 		if id := runOf(e.Command); !id.IsZero() {
 			if in, ok := g.have[jobs.InstanceRef(t, id)].(*jobs.Instance); ok {
-				g.needsOf(in)
-				for _, name := range in.Gates {
-					g.freed(jobs.GateRef(t, name), handPerCommand)
+				g.ends(in)
+				g.followers(in)
+				g.shardsOf(in, e.Command)
+				if fails(e.Command) {
+					g.ref(jobs.GateRef(t, jobs.RetryGate(in.Job)))
+					g.ref(jobs.GateRef(t, jobs.RetryGate(jobs.ID{})))
 				}
 			}
 		}
 	}
+}
+
+// fails says that a command may end an attempt badly, or begin the next one.
+func fails(k jobs.Command) bool {
+	switch k := k.(type) {
+	case jobs.Finish:
+		return k.Outcome != jobs.OutcomeSuccess
+	case jobs.Expire, jobs.Release:
+		return true
+	}
+	return false
+}
+
+// ends wants what a run needs that may give up its slots.
+func (g *gathering) ends(in *jobs.Instance) {
+	g.needsOf(in)
+	for _, name := range in.Gates {
+		g.freed(jobs.GateRef(in.Tenant, name), handPerCommand)
+	}
+}
+
+// followers are the runs that may follow one which a command of the batch may end, and what those need.
+func (g *gathering) followers(in *jobs.Instance) {
+	t := in.Tenant
+	if !g.ending[in.Ref()] {
+		return
+	}
+	keys := g.follow[t]
+	if d, ok := g.have[jobs.DefinitionRef(t, in.Key)].(*jobs.Definition); ok {
+		keys = slices.Concat(keys, d.Policy.OnSuccess, d.Policy.OnFailure, d.Code.Follow(), d.Edits.Follow())
+	}
+	if global, ok := g.have[jobs.GlobalRef(t)].(*jobs.Global); ok {
+		keys = slices.Concat(keys, global.RecurringDefaults.Follow(), global.TriggeredDefaults.Follow())
+	}
+	for _, name := range keys {
+		key := jobs.Key(name)
+		child := &jobs.Instance{Tenant: t, ID: jobs.ChildID(in, key), Key: key}
+		g.job(t, key)
+		g.ref(child.Ref())
+		g.gatesOf(t, key, nil, g.gate)
+		g.followers(child) // if a later command of the batch ends it
+	}
+}
+
+// listed are the runs that a gate keeps: a new run may take their place.
+func (g *gathering) listed(gate *jobs.Gate) {
+	for _, id := range gate.Runs {
+		ref := jobs.InstanceRef(gate.Tenant, id)
+		g.ref(ref)
+		if in, ok := g.have[ref].(*jobs.Instance); ok {
+			g.ends(in)
+		}
+	}
+}
+
+// says notes what settings may mean for commands that follow in the batch.
+func (g *gathering) says(t jobs.Tenant, s *jobs.Settings) {
+	g.limits[t] = append(g.limits[t], valueOr(s.Limits)...)
+	g.follow[t] = append(g.follow[t], s.Follow()...)
+	if s.Args != nil {
+		g.args[t] = append(g.args[t], *s.Args)
+	}
+}
+
+// manual says that a person did something to a run, which is audited, perhaps in one line with what he did before.
+func manual(e *jobs.Envelope) bool {
+	switch k := e.Command.(type) {
+	case jobs.Create:
+		return jobs.IsPerson(e.Actor) || k.Origin == jobs.FromPerson || k.Origin == jobs.FromAPI
+	case jobs.Release, jobs.Cancel:
+		return jobs.IsPerson(e.Actor)
+	}
+	return false
 }
 
 // runOf is the run that a command of a worker, a person or a duty is about.
@@ -232,37 +449,85 @@ func runOf(k jobs.Command) jobs.ID {
 		return k.ID
 	case jobs.Cancel:
 		return k.ID
+	case jobs.Expect:
+		return k.ID
+	case jobs.Hear:
+		return k.ID
 	case jobs.Checkpoint:
+		return k.ID
+	case jobs.Spread:
 		return k.ID
 	}
 	return jobs.ID{}
 }
 
-// redefined are the gates of a job whose policy a command lays anew.
+// shardsOf are the runs that a broadcast becomes, if the command spreads it.
+func (g *gathering) shardsOf(in *jobs.Instance, c jobs.Command) {
+	k, ok := c.(jobs.Spread)
+	if !ok || !in.Place.Unspread() {
+		return
+	}
+	g.ref(jobs.GateRef(in.Tenant, jobs.ShardsGate(in.ID))) // later commands of the batch look at it
+	for n := range k.Workers {
+		shard := &jobs.Instance{Tenant: in.Tenant, ID: jobs.ShardID(in, uint32(n)), Key: in.Key}
+		g.ref(shard.Ref())
+		g.followers(shard)
+	}
+}
+
+// redefined are the gates of a job whose policy a command lays anew, and its history.
 func (g *gathering) redefined(t jobs.Tenant, key jobs.Key) {
-	g.gatesOf(t, key, func(ref jobs.Ref) { g.freed(ref, handPerCommand) })
+	g.gatesOf(t, key, nil, func(ref jobs.Ref) { g.freed(ref, handPerCommand) })
+	ref := jobs.DefinitionRef(t, key)
+	if d, ok := g.have[ref].(*jobs.Definition); ok {
+		g.ref(jobs.HistoryRef(t, d.UID))
+	}
+	for _, uid := range g.uids[ref] {
+		g.ref(jobs.HistoryRef(t, uid))
+	}
 }
 
 // gatesOf are the gates that a job's policy names, or may name by the time its turn comes: limits of any owner,
 // because a change of one shows another, and what earlier commands of the batch may define.
-func (g *gathering) gatesOf(t jobs.Tenant, key jobs.Key, want func(jobs.Ref)) {
-	names := map[string]bool{}
+func (g *gathering) gatesOf(t jobs.Tenant, key jobs.Key, args []byte, want func(jobs.Ref)) {
+	names, again, app := map[string]bool{}, true, "" // another job may begin under the key
 	ref := jobs.DefinitionRef(t, key)
 	owners := []*jobs.Settings{{Limits: new(g.limits[t])}}
+	for _, app := range g.apps[t] {
+		names[jobs.AppGate(app)] = true
+	}
 	if d, ok := g.have[ref].(*jobs.Definition); ok {
-		names[jobs.JobGate(d.UID)] = true
-		owners = append(owners, &d.Code, &d.Edits, &jobs.Settings{Limits: &d.Policy.Limits})
-	} else {
+		names[jobs.JobGate(d.UID)], app = true, d.App
+		owners = append(owners, &d.Code, &d.Edits, &jobs.Settings{Limits: &d.Policy.Limits, Args: &d.Policy.Args})
+		again = d.Gone() || g.deleted[ref]
+	}
+	if again {
 		for _, uid := range g.uids[ref] {
 			names[jobs.JobGate(uid)] = true
 		}
 	}
 	if global, ok := g.have[jobs.GlobalRef(t)].(*jobs.Global); ok {
 		owners = append(owners, &global.RecurringDefaults, &global.TriggeredDefaults)
+		for _, l := range global.AppLimits {
+			if l.Name == app || slices.Contains(g.moved[t], l.Name) {
+				names[jobs.AppGate(l.Name)] = true
+			}
+		}
+	}
+	said := []json.RawMessage{args}
+	if len(args) == 0 { // the default ones, of whichever owner by then
+		said = append(said, g.args[t]...)
+		for _, s := range owners {
+			if s.Args != nil {
+				said = append(said, *s.Args)
+			}
+		}
 	}
 	for _, s := range owners {
 		for _, l := range valueOr(s.Limits) {
-			names[jobs.LimitGate(l.Name)] = true
+			for _, args := range said {
+				names[l.Gate(args)] = true
+			}
 		}
 	}
 	for name := range names {
@@ -277,7 +542,17 @@ func (g *gathering) needsOf(in *jobs.Instance) {
 		g.ref(jobs.UniqueRef(in.Tenant, jobs.UniqueName(in.Key, in.Unique)))
 	}
 	for _, name := range in.Gates {
-		g.gate(jobs.GateRef(in.Tenant, name))
+		if in.Reserved && jobs.Keyed(name) {
+			g.freed(jobs.GateRef(in.Tenant, name), handPerCommand)
+		} else {
+			g.gate(jobs.GateRef(in.Tenant, name))
+		}
+		if strings.HasPrefix(name, jobs.AppGate("")) {
+			g.ref(jobs.GlobalRef(in.Tenant))
+		}
+	}
+	if p := in.Place; p != nil && !p.Group.IsZero() && len(in.Gates) > 0 {
+		g.ref(jobs.GateRef(in.Tenant, jobs.ShardsGate(p.Group)))
 	}
 }
 

@@ -2,7 +2,9 @@ package metastore
 
 import (
 	"context"
+	"runtime"
 	"sync"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -19,6 +21,7 @@ type Group struct {
 	waiting []*share
 	size    int // commands that wait
 	busy    int
+	stats   Stats
 }
 
 // large is the part of a full commit that does not wait for the one in flight.
@@ -34,7 +37,19 @@ type share struct {
 // NewGroup makes a Group whose commits hold at most most commands (a larger batch goes alone), with inFlight of
 // them under way at once. Envelopes are passed on as they are: who commits them checks them first (see Checked).
 func NewGroup(most, inFlight int, commit func([]jobs.Envelope) []Result) *Group {
-	return &Group{commit: commit, most: max(1, most), inFlight: max(1, inFlight)}
+	return &Group{commit: commit, most: max(1, most), inFlight: max(1, inFlight), stats: Stats{
+		Sizes:   NewHistogram(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000),
+		Seconds: NewHistogram(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+	}}
+}
+
+// Stats is how many commits there have been, how large, and how long they took.
+func (g *Group) Stats() Stats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.stats
+	s.Sizes, s.Seconds = s.Sizes.Copy(), s.Seconds.Copy()
+	return s
 }
 
 // Apply puts a batch into the next commit and waits for its answers. When ctx ends first, the outcome is unknown.
@@ -65,6 +80,9 @@ func (g *Group) Apply(ctx context.Context, batch []jobs.Envelope) []Result {
 // run commits until nobody waits.
 func (g *Group) run() {
 	for {
+		// Those who were just answered mostly have something to say at once, and so may others that are ready to run. They
+		// say it first: else one would have the next commit to himself, and the others would wait for one more.
+		runtime.Gosched()
 		g.mu.Lock()
 		if len(g.waiting) == 0 || g.busy > 1 && g.size < g.most/large {
 			g.busy--
@@ -88,7 +106,15 @@ func (g *Group) run() {
 				all = append(all, s.batch...)
 			}
 		}
+		began := time.Now()
 		results := g.commit(all)
+		took := time.Since(began)
+		g.mu.Lock()
+		g.stats.Commits++
+		g.stats.Commands += uint64(size)
+		g.stats.Sizes.Observe(float64(size))
+		g.stats.Seconds.Observe(took.Seconds())
+		g.mu.Unlock()
 		for _, s := range shares {
 			s.results = results[:len(s.batch):len(s.batch)]
 			results = results[len(s.batch):]

@@ -1,6 +1,12 @@
 package metastore
 
-import "cmp"
+import (
+	"cmp"
+	"encoding/binary"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
 
 // Compare is the order of lines: by attempt, then by sequence.
 func (p LogPosition) Compare(o LogPosition) int {
@@ -14,4 +20,64 @@ func (l *LogLine) Size() int { return len(l.Text) + len(l.Level) + 32 }
 func (l LogLine) Cut() LogLine {
 	l.Level, l.Text = "WARN", "the log of this attempt ends here: it has reached its limit of 1 MiB"
 	return l
+}
+
+// IsCut says that a line is what Cut made of it.
+func (l *LogLine) IsCut() bool {
+	cut := LogLine{}.Cut()
+	return l.Level == cut.Level && l.Text == cut.Text
+}
+
+// Append appends the line to b in a form that loses nothing, other than JSON, in which texts are texts.
+func (l *LogLine) Append(b []byte) []byte {
+	b = appendText(b, string(l.Tenant))
+	b = append(b, l.Run[:]...)
+	b = binary.AppendUvarint(b, uint64(l.Attempt))
+	b = binary.AppendUvarint(b, l.Sequence)
+	b = binary.AppendVarint(b, l.At.UnixNano())
+	return appendText(appendText(b, l.Level), l.Text)
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// DecodeLogLine reads what Append wrote, and answers with what follows it.
+func DecodeLogLine(b []byte) (l LogLine, rest []byte, err error) {
+	bad := false
+	number := func() uint64 {
+		n, size := binary.Uvarint(b)
+		if size <= 0 {
+			bad = true
+			return 0
+		}
+		b = b[size:]
+		return n
+	}
+	text := func() string {
+		n := number()
+		if bad || n > uint64(len(b)) {
+			bad = true
+			return ""
+		}
+		s := string(b[:n])
+		b = b[n:]
+		return s
+	}
+	l.Tenant = jobs.Tenant(text())
+	if bad || len(b) < len(l.Run) {
+		return l, nil, jobs.Invalid("a log line is cut off")
+	}
+	b = b[copy(l.Run[:], b):]
+	l.Attempt, l.Sequence = uint32(number()), number()
+	at, size := binary.Varint(b)
+	if bad || size <= 0 {
+		return l, nil, jobs.Invalid("a log line is cut off")
+	}
+	b = b[size:]
+	l.At = time.Unix(0, at).UTC()
+	if l.Level, l.Text = text(), text(); bad {
+		return l, nil, jobs.Invalid("a log line is cut off")
+	}
+	return l, b, nil
 }

@@ -40,7 +40,8 @@ type Result struct {
 type Reader interface {
 	// Definition is one job. Refused as jobs.NotFound if there is none.
 	Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*jobs.Definition, error)
-	// Definitions lists jobs by key, or what changed since a change number.
+	// Definitions lists jobs by key, or what changed since a change number: then with those that were deleted
+	// (Definition.Gone), as long as what is left of them is kept.
 	Definitions(ctx context.Context, q DefinitionQuery) ([]*jobs.Definition, error)
 	// Instance is one run, live or archived. Refused as jobs.NotFound if there is none.
 	Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error)
@@ -48,10 +49,44 @@ type Reader interface {
 	Instances(ctx context.Context, q InstanceQuery) (Page, error)
 	// Ledger lists the missed ranges of a job, newest first.
 	Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*jobs.Missed, error)
+	// History is what was said about a job before; empty if it was never changed.
+	History(ctx context.Context, tenant jobs.Tenant, job jobs.ID) (*jobs.History, error)
 	// Counts says how many runs are in each state now (live states), and how many entered each state per hour.
 	Counts(ctx context.Context, q CountQuery) (Counts, error)
 	// Global is what holds for the whole tenant; never nil without an error.
 	Global(ctx context.Context, tenant jobs.Tenant) (*jobs.Global, error)
+	// Token is one token, whether its time is over or not. Refused as jobs.NotFound if there is none.
+	Token(ctx context.Context, tenant jobs.Tenant, id string) (*jobs.Token, error)
+	// Tokens lists the tokens of a tenant by name; of tenant "*", those of all tenants.
+	Tokens(ctx context.Context, tenant jobs.Tenant) ([]*jobs.Token, error)
+	// Session is one session, whether its time is over or not. Refused as jobs.NotFound if there is none.
+	Session(ctx context.Context, tenant jobs.Tenant, id string) (*jobs.Session, error)
+	// Calendars lists the calendars of a tenant by name.
+	Calendars(ctx context.Context, tenant jobs.Tenant) ([]*jobs.Calendar, error)
+	// Audits lists who changed what, newest first.
+	Audits(ctx context.Context, q AuditQuery) ([]*jobs.Audit, error)
+}
+
+// AuditQuery asks for audits of a tenant. Empty fields do not filter.
+type AuditQuery struct {
+	Tenant jobs.Tenant
+	Target string // exactly this one
+	Actor  string
+	Before uint64 // page: those with a number below this
+	Limit  int    // 1 to MaxPage; 0 = 50
+}
+
+// Matches says whether an audit of the query's tenant passes its filters.
+func (q *AuditQuery) Matches(a *jobs.Audit) bool {
+	return (q.Target == "" || a.Target == q.Target) && (q.Actor == "" || a.Actor == q.Actor) && (q.Before == 0 || a.N < q.Before)
+}
+
+// Size is how many audits the query's page has at most.
+func (q *AuditQuery) Size() int {
+	if q.Limit <= 0 {
+		return 50
+	}
+	return min(q.Limit, MaxPage)
 }
 
 // DefinitionQuery asks for jobs of a tenant; all fields may be left out. Tenant "*" means all tenants (for the
@@ -73,6 +108,8 @@ type InstanceQuery struct {
 	Worker string
 	Parent jobs.ID
 	Origin jobs.Origin
+	Cause  jobs.Cause
+	Code   string    // that the last attempt failed with
 	From   time.Time // created at or after
 	To     time.Time // created before
 	Cursor string    // Page.Next of the page before
@@ -114,10 +151,13 @@ type Agenda interface {
 	Lanes(ctx context.Context) ([]Lane, error)
 	// Leased lists the attempts that are under way: Processing, or over but with a handler that has not returned.
 	Leased(ctx context.Context) ([]*jobs.Instance, error)
-	// Unserved lists gates that have both a free slot and somebody waiting.
+	// Unserved lists gates that have both a free slot and somebody waiting. Not those that only their rate keeps shut:
+	// there, the first who waits wakes when they open.
 	Unserved(ctx context.Context, limit int) ([]jobs.Ref, error)
 	// Lapsed lists unique keys whose time was over at or before until.
 	Lapsed(ctx context.Context, until time.Time, limit int) ([]jobs.Ref, error)
+	// Aged lists rows that became history before a time (see DoneAt), the oldest first: what Trim is for.
+	Aged(ctx context.Context, before time.Time, limit int) ([]jobs.Ref, error)
 	// State is the row the store keeps about itself.
 	State(ctx context.Context) (jobs.StoreRow, error)
 }

@@ -9,6 +9,8 @@ func (q *InstanceQuery) Matches(in *jobs.Instance) bool {
 		(q.Worker == "" || in.Worker == q.Worker) &&
 		(q.Parent.IsZero() || in.Parent == q.Parent) &&
 		(q.Origin == "" || in.Origin == q.Origin) &&
+		(q.Cause == "" || in.Cause == q.Cause) &&
+		(q.Code == "" || in.Code() == q.Code) &&
 		(q.From.IsZero() || !in.Created.Before(q.From)) &&
 		(q.To.IsZero() || in.Created.Before(q.To))
 }

@@ -1,9 +1,10 @@
 package metastore
 
 import (
-	"slices"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/sabotage"
 )
 
 // What becomes of one run: the commands of enqueuers, workers and people, in the order of its life.
@@ -20,20 +21,23 @@ func (c *change) create(k jobs.Create) error {
 		return err
 	}
 	idempotency, unique := c.uniqueRow(jobs.IdempotencyName(k.Idempotency), k.Idempotency), c.uniqueRow(jobs.UniqueName(k.Key, k.Unique), k.Unique)
-	if idempotency != nil {
+	if idempotency != nil && !sabotage.Off(sabotage.Idempotency) {
 		if idempotency.Digest != k.Digest() {
 			return jobs.Refuse(jobs.Conflict, "idempotency key %q was used for another request within the last 24 h", k.Idempotency)
 		}
 		return c.existing(c.known(idempotency.ID, k.Key))
 	}
 	if unique != nil {
+		c.bind(&k, unique.ID) // the same request once more, when that run is over, means no other
 		return c.existing(c.known(unique.ID, k.Key))
 	}
 	in := c.fresh(d, k.Origin)
-	in.ID, in.Parent, in.Args = k.ID, k.Parent, k.Args
+	in.ID, in.Parent, in.Args, in.Trace = k.ID, k.Parent, k.Args, k.Trace
 	if len(k.Args) == 0 {
 		in.Args = d.Policy.Args
 	}
+	in.Place = placed(d, &k, in.Args)
+	c.gatesOf(d, in)
 	in.Due = k.Due
 	if in.Due.IsZero() {
 		in.Due = c.at.Add(k.Delay)
@@ -42,13 +46,16 @@ func (c *change) create(k jobs.Create) error {
 		in.Due = c.at
 	}
 	if in.Due.Sub(c.at) > jobs.MaxDelay {
-		return jobs.Invalid("due time %s is more than 5 years ahead", in.Due.Format("2006-01-02T15:04:05Z07:00"))
+		return jobs.Invalid("due time %s is more than 5 years ahead", stamp(in.Due))
 	}
 	within := d.Policy.StartWithin
 	for _, o := range []struct{ set, to *int }{{k.Priority, &in.Priority}, {k.Retries, &in.Terms.Retries}} {
 		if o.set != nil {
 			*o.to = *o.set
 		}
+	}
+	if f := in.Terms.Failing; k.Retries != nil && *k.Retries == 0 && f != nil && len(f.Rules) > 0 {
+		f.Rules = nil // no retry is meant, whatever its code; of a job, no number is no cap
 	}
 	if k.Timeout != nil {
 		in.Terms.Timeout = *k.Timeout
@@ -68,12 +75,38 @@ func (c *change) create(k jobs.Create) error {
 		}
 		c.tx.Put(u)
 	}
+	c.bind(&k, in.ID)
+	cause, until := c.held(in, d)
+	if err := c.begin(in, cause, until); err != nil {
+		return err
+	}
+	if c.byHand() || in.Origin == jobs.FromPerson || in.Origin == jobs.FromAPI {
+		c.auditRun(in, nil)
+	}
+	return nil
+}
+
+// bind keeps which run a request was answered with, under its idempotency key.
+func (c *change) bind(k *jobs.Create, id jobs.ID) {
 	if k.Idempotency != "" {
-		c.tx.Put(&jobs.UniqueKey{Tenant: in.Tenant, Name: jobs.IdempotencyName(k.Idempotency), ID: in.ID,
+		c.tx.Put(&jobs.UniqueKey{Tenant: c.env.Tenant, Name: jobs.IdempotencyName(k.Idempotency), ID: id,
 			Digest: k.Digest(), Until: c.at.Add(jobs.IdempotencyLife)})
 	}
-	held := d.Kind == jobs.Triggered && c.global().TriggeredDebug.On && in.Origin != jobs.FromPerson
-	return c.begin(in, held)
+}
+
+// held says why a run that nobody started by hand has to wait now, and until when (zero: until it is released).
+// d is its job, or nil.
+func (c *change) held(in *jobs.Instance, d *jobs.Definition) (why jobs.Cause, until time.Time) {
+	if in.Kind != jobs.Triggered || in.Origin.ByHand() {
+		return "", time.Time{}
+	}
+	if c.global().TriggeredDebug.On {
+		return jobs.ByDebug, time.Time{}
+	}
+	if d != nil && d.UID == in.Job && d.Holds(c.at) {
+		return jobs.ByPause, d.Paused.Until
+	}
+	return "", time.Time{}
 }
 
 // uniqueRow is the row that holds a name now, or nil.
@@ -106,25 +139,17 @@ func (c *change) fresh(d *jobs.Definition, origin jobs.Origin) *jobs.Instance {
 		Tenant: d.Tenant, Job: d.UID, Key: d.Key, App: d.App, Kind: d.Kind, Revision: d.Revision,
 		Origin: origin, Actor: c.env.Actor, Priority: p.Priority,
 		Terms: jobs.Terms{Retries: p.Retries, RetryDelay: p.RetryDelay, RetryDelayMax: p.RetryDelayMax, Timeout: p.Timeout,
-			OnLost: p.OnLost, LeaseLost: p.LeaseLost, Overlap: p.Overlap},
+			OnLost: p.OnLost, LeaseLost: p.LeaseLost, Overlap: p.Overlap, Failing: p.Failing()},
 	}
-	if p.MaxConcurrency > 0 {
-		in.Gates = append(in.Gates, jobs.JobGate(d.UID))
-	}
-	for _, l := range p.Limits {
-		in.Gates = append(in.Gates, jobs.LimitGate(l.Name))
-	}
-	slices.Sort(in.Gates)
-	in.Gates = slices.Compact(in.Gates)
 	return in
 }
 
 // begin starts the life of a new run.
-func (c *change) begin(in *jobs.Instance, held bool) error {
+func (c *change) begin(in *jobs.Instance, held jobs.Cause, until time.Time) error {
 	if !in.Due.After(c.at) {
 		in.Moves = make([]jobs.Move, 0, 4) // as many as most runs make, and soon
 	}
-	begun, err := in.Begin(c.at, held)
+	begun, err := in.Begin(c.at, held, until)
 	if err != nil {
 		return err
 	}
@@ -144,15 +169,25 @@ func (c *change) release(k jobs.Release) error {
 	}
 	in := *row
 	switch {
-	case in.State == jobs.Scheduled:
-		if in.Due.After(c.at) && !k.Force {
-			return jobs.Refuse(jobs.Conflict, "run %s is due at %s, not yet", in.ID, in.Due.Format("2006-01-02T15:04:05.000Z07:00"))
+	case in.Waits != "":
+		if k.Force {
+			return c.existing(row)
 		}
-		if !k.Force && in.Origin != jobs.FromPerson && in.Kind == jobs.Triggered && c.global().TriggeredDebug.On {
-			if in.Cause == jobs.ByDebug {
+		return c.opened(row)
+	case in.State == jobs.Scheduled:
+		if start := in.Due; !k.Force {
+			if in.Cause == jobs.ByJitter {
+				start = in.RetryAt
+			}
+			if start.After(c.at) && !sabotage.Off(sabotage.NotEarly) {
+				return jobs.Refuse(jobs.Conflict, "run %s is due at %s, not yet", in.ID, start.Format("2006-01-02T15:04:05.000Z07:00"))
+			}
+		}
+		if why, until := c.held(&in, c.definition(in.Key)); why != "" && !k.Force {
+			if in.Cause == why && in.RetryAt.Equal(until) {
 				return c.existing(row)
 			}
-			in.Cause = jobs.ByDebug
+			in.Cause, in.RetryAt = why, until
 			c.store(&in, in.State)
 			return nil
 		}
@@ -160,13 +195,34 @@ func (c *change) release(k jobs.Release) error {
 			return err
 		}
 		c.tally(&in)
-		return c.enter(&in, jobs.Enqueued)
+		if !in.StartBy.IsZero() && c.at.After(in.StartBy) { // it never starts, and nobody makes room for it
+			if in, err = in.Skip(c.at, jobs.ByDeadline, tooLate(&in)); err != nil {
+				return err
+			}
+			c.store(&in, jobs.Enqueued)
+		} else if err := c.enter(&in, jobs.Enqueued); err != nil {
+			return err
+		}
+		if k.Force && c.byHand() {
+			c.auditRun(&in, nil)
+		}
+		return nil
 	case in.State == jobs.Failed && !in.RetryAt.IsZero() && !in.Lingering:
 		if in.RetryAt.After(c.at) && !k.Force {
 			return jobs.Refuse(jobs.Conflict, "the retry of run %s is due at %s, not yet", in.ID, in.RetryAt.Format("2006-01-02T15:04:05.000Z07:00"))
 		}
+		if !k.Force && !c.budgeted(&in) {
+			c.store(&in, jobs.Failed)
+			return nil
+		}
 		in = in.Retry()
-		return c.enter(&in, jobs.Failed)
+		if err := c.enter(&in, jobs.Failed); err != nil {
+			return err
+		}
+		if k.Force && c.byHand() {
+			c.auditRun(&in, nil)
+		}
+		return nil
 	}
 	return c.existing(row)
 }
@@ -180,18 +236,27 @@ func (c *change) claim(k jobs.Claim) error {
 	if in.Worker == k.Worker && (in.State == jobs.Processing && in.Attempt == k.Attempt || in.State == jobs.Skipped && in.Next() == k.Attempt) {
 		return c.existing(row)
 	}
+	if sabotage.Off(sabotage.Claim) && in.State == jobs.Processing {
+		in.Worker = k.Worker
+		c.store(&in, in.State)
+		return nil
+	}
 	if k.Attempt != in.Next() {
 		return jobs.Refuse(jobs.Stale, "run %s: attempt %d cannot begin, %d have begun", in.ID, k.Attempt, in.Attempt)
 	}
 	if !in.Offerable() {
 		return jobs.Refuse(jobs.Conflict, "run %s is %s and cannot be claimed", in.ID, in.State)
 	}
+	if in.Place.Unspread() {
+		return jobs.Refuse(jobs.Conflict, "run %s is a broadcast: it becomes one run for each worker first", in.ID)
+	}
 	if in.State == jobs.Enqueued {
 		why, text := jobs.Cause(""), ""
-		if d := c.definition(in.Key); d == nil || d.UID != in.Job || d.Policy.Disabled {
+		// Whatever became of the job, its runs go on. Only somebody who says that nothing runs under the key stops them.
+		if d := c.row(in.Key); d != nil && d.Policy.Disabled {
 			why, text = jobs.ByDisabled, "the job is disabled"
 		} else if !in.StartBy.IsZero() && c.at.After(in.StartBy) {
-			why, text = jobs.ByDeadline, "not started by "+in.StartBy.Format("2006-01-02T15:04:05.000Z07:00")
+			why, text = jobs.ByDeadline, tooLate(&in)
 		}
 		if why != "" {
 			in.Worker = k.Worker
@@ -215,6 +280,9 @@ func (c *change) own(id jobs.ID, worker string, attempt uint32) (*jobs.Instance,
 	in, err := c.run(id)
 	if err != nil {
 		return nil, err
+	}
+	if sabotage.Off(sabotage.Fence) {
+		return in, nil
 	}
 	if in.Attempt != attempt {
 		return nil, jobs.Refuse(jobs.Stale, "run %s: attempt %d is not the current one, %d is", id, attempt, in.Attempt)
@@ -250,15 +318,19 @@ func (c *change) finish(k jobs.Finish) error {
 		if in, err = in.Succeed(c.at, k.Result); err != nil {
 			return err
 		}
+		next := c.next(&in)
 		c.leave(&in, jobs.Processing)
-		return nil
+		return c.follow(&in, next)
 	}
 	in.Lingering = k.Running
-	if in, err = in.Fail(c.at, endings[k.Outcome], k.Error, k.Delay, k.Outcome != jobs.OutcomeFatal); err != nil {
+	code := k.Code
+	if k.Outcome == jobs.OutcomeTimeout && code == "" {
+		code = jobs.CodeTimeout
+	}
+	if in, err = in.Fail(c.at, endings[k.Outcome], code, k.Error, k.Delay, k.Outcome != jobs.OutcomeFatal); err != nil {
 		return err
 	}
-	c.after(&in)
-	return nil
+	return c.after(&in)
 }
 
 // ended says that a run stands where an attempt with this outcome has put it: the command was sent twice.
@@ -274,12 +346,17 @@ func ended(in *jobs.Instance, o jobs.Outcome) bool {
 
 // after puts a run whose attempt failed: a retry at once keeps its slots, and so does a handler that has not
 // returned; everything else frees them.
-func (c *change) after(in *jobs.Instance) {
+func (c *change) after(in *jobs.Instance) error {
+	next := c.next(in)
+	if in.State == jobs.Failed && in.RetryAt.IsZero() {
+		c.budgeted(in)
+	}
 	if in.Lingering || in.State == jobs.Failed && in.RetryAt.IsZero() {
 		c.store(in, jobs.Processing)
-		return
+	} else {
+		c.leave(in, jobs.Processing)
 	}
-	c.leave(in, jobs.Processing)
+	return c.follow(in, next)
 }
 
 func (c *change) returned(k jobs.Returned) error {
@@ -338,15 +415,14 @@ func (c *change) expire(k jobs.Expire) error {
 		return jobs.Refuse(jobs.Conflict, "run %s: attempt %d has not timed out", k.ID, k.Attempt)
 	}
 	in := *row
-	text := "worker " + in.Worker + " stopped answering"
+	text, code := "worker "+in.Worker+" stopped answering", ""
 	if k.Cause == jobs.ByTimeout {
-		in.Lingering, text = true, "timeout after "+in.Terms.Timeout.String()
+		in.Lingering, text, code = true, "timeout after "+in.Terms.Timeout.String(), jobs.CodeTimeout
 	}
-	if in, err = in.Fail(c.at, k.Cause, text, 0, true); err != nil {
+	if in, err = in.Fail(c.at, k.Cause, code, text, 0, true); err != nil {
 		return err
 	}
-	c.after(&in)
-	return nil
+	return c.after(&in)
 }
 
 func (c *change) cancel(k jobs.Cancel) error {
@@ -363,9 +439,12 @@ func (c *change) cancel(k jobs.Cancel) error {
 	}
 	if in.Lingering {
 		c.store(&in, row.State)
-		return nil
+	} else {
+		c.leave(&in, row.State)
 	}
-	c.leave(&in, row.State)
+	if c.byHand() {
+		c.auditRun(&in, fields{"state": row.State})
+	}
 	return nil
 }
 
@@ -377,5 +456,8 @@ func (c *change) forget(k jobs.Forget) error {
 		return nil
 	}
 	c.tx.Delete(ref)
+	if gate, ok := idleGate(k.Name); ok {
+		c.vacant(jobs.GateRef(c.env.Tenant, gate))
+	}
 	return nil
 }

@@ -30,14 +30,21 @@ func (o *Ops) Edit(ctx context.Context, who Who, k jobs.Edit) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
+	if k.Set.Args != nil {
+		if err := o.args.of(d.Schema).run(*k.Set.Args); err != nil {
+			return Job{}, err
+		}
+	}
+	if err := o.checkHTTP(&k.Set); err != nil {
+		return Job{}, err
+	}
 	if err := o.checkSchedule(ctx, who, d, k); err != nil {
 		return Job{}, err
 	}
-	effect, err := o.apply(ctx, who, k)
-	if err != nil {
+	if err := o.checkParent(ctx, d, k); err != nil {
 		return Job{}, err
 	}
-	return o.shown(ctx, who, effect.Definition(), 1)
+	return o.change(ctx, who, k)
 }
 
 // Preview is the job as an edit would leave it, with its next due times. Nothing is stored.
@@ -49,6 +56,9 @@ func (o *Ops) Preview(ctx context.Context, who Who, k jobs.Edit, next int) (Job,
 	if err != nil {
 		return Job{}, err
 	}
+	if err := o.checkHTTP(&k.Set); err != nil {
+		return Job{}, err
+	}
 	if err := o.checkSchedule(ctx, who, d, k); err != nil {
 		return Job{}, err
 	}
@@ -56,7 +66,8 @@ func (o *Ops) Preview(ctx context.Context, who Who, k jobs.Edit, next int) (Job,
 	if err != nil {
 		return Job{}, err
 	}
-	return o.job(o.edited(d, global, k), global, next), nil
+	job := o.job(o.edited(d, global, k), global, next)
+	return job, o.warnFamily(ctx, &job)
 }
 
 // edited is the definition as an edit leaves it.
@@ -91,21 +102,34 @@ func (o *Ops) checkSchedule(ctx context.Context, who Who, d *jobs.Definition, k 
 	return err
 }
 
-// Pause stops a job from firing by itself.
+// Pause stops a job from running by itself: due times become part of the ledger, and runs that programs ask for are
+// held back. Those that an earlier pause of the job holds follow this one, and wake when it ends.
 func (o *Ops) Pause(ctx context.Context, who Who, k jobs.Pause) (Job, error) {
-	return o.change(ctx, who, k)
-}
-
-// Resume ends a pause.
-func (o *Ops) Resume(ctx context.Context, who Who, key jobs.Key) (Job, error) {
-	return o.change(ctx, who, jobs.Resume{Key: key})
+	before, err := o.definition(ctx, who, k.Key)
+	if err != nil {
+		return Job{}, err
+	}
+	job, err := o.change(ctx, who, k)
+	if err != nil || job.Kind != jobs.Triggered || before.Paused == nil {
+		return job, err
+	}
+	rows, err := o.heldBy(ctx, who, jobs.ByPause, k.Key)
+	if err == nil {
+		_, err = o.letGo(ctx, who.onBehalf("pause"), rows, HeldRelease)
+	}
+	return job, after(err)
 }
 
 // change sends a command that answers with a definition.
 func (o *Ops) change(ctx context.Context, who Who, c jobs.Command) (Job, error) {
+	global, err := o.store.Global(ctx, who.tenant()) // before, so that what was done is not said to have failed
+	if err != nil {
+		return Job{}, err
+	}
 	effect, err := o.apply(ctx, who, c)
 	if err != nil {
 		return Job{}, err
 	}
-	return o.shown(ctx, who, effect.Definition(), 1)
+	job := o.job(effect.Definition(), global, 1)
+	return job, after(o.warnFamily(ctx, &job))
 }

@@ -24,6 +24,17 @@ func (o *Ops) Instances(ctx context.Context, who Who, q metastore.InstanceQuery)
 	return o.store.Instances(ctx, q)
 }
 
+// Counts says how many runs there are, from what is counted along the way: nothing is walked for it.
+func (o *Ops) Counts(ctx context.Context, who Who, q metastore.CountQuery) (metastore.Counts, error) {
+	if q.Job != "" {
+		if err := q.Job.Check(); err != nil {
+			return metastore.Counts{}, err
+		}
+	}
+	q.Tenant = who.tenant()
+	return o.store.Counts(ctx, q)
+}
+
 // Instance reads one run.
 func (o *Ops) Instance(ctx context.Context, who Who, id jobs.ID) (*jobs.Instance, error) {
 	return o.store.Instance(ctx, who.tenant(), id)
@@ -33,7 +44,8 @@ func (o *Ops) Instance(ctx context.Context, who Who, id jobs.ID) (*jobs.Instance
 func (o *Ops) Cancel(ctx context.Context, who Who, id jobs.ID) (*jobs.Instance, error) {
 	effect, err := o.apply(ctx, who, jobs.Cancel{ID: id})
 	if err == nil {
-		return o.whole(ctx, effect.Instance())
+		in, err := o.whole(ctx, effect.Instance())
+		return in, after(err)
 	}
 	if !errors.Is(err, jobs.NotFound) && !errors.Is(err, jobs.Conflict) {
 		return nil, err

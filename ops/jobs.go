@@ -2,6 +2,8 @@ package ops
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,15 +20,19 @@ type Job struct {
 	Silent   jobs.Reason // why those would not become runs, as things stand; "" = they would
 	Trouble  string      // why its schedule cannot be read, or ""
 	Warnings []string    // what the schedule may mean that its writer did not
+	Finished bool        // its schedule has no due time left
 }
 
 // JobQuery asks for jobs; empty fields do not filter.
 type JobQuery struct {
-	App   string
-	Text  string   // part of the key, the name, the description or a tag, whatever its case
-	After jobs.Key // page: keys after this one
-	Limit int      // 0 = all
-	Next  int      // how many due times of each to look up
+	App    string
+	Text   string    // part of the key, the name, the description or a tag, whatever its case
+	Tag    string    // one of its tags
+	Kind   jobs.Kind // 0 = both
+	Paused *bool     // only those that are paused now, or only the others
+	After  jobs.Key  // page: keys after this one
+	Limit  int       // 0 = all
+	Next   int       // how many due times of each to look up
 }
 
 // MaxNext is the most due times that are looked up at once.
@@ -39,7 +45,8 @@ func (o *Ops) Jobs(ctx context.Context, who Who, q JobQuery) (list []Job, more b
 	}
 	// One row more than wanted tells whether a page follows. A search looks at all of them: jobs are few.
 	query := metastore.DefinitionQuery{Tenant: who.tenant(), App: q.App, After: q.After}
-	if q.Limit > 0 && q.Text == "" {
+	filtered := q.Text != "" || q.Tag != "" || q.Kind != 0 || q.Paused != nil
+	if q.Limit > 0 && !filtered {
 		query.Limit = q.Limit + 1
 	}
 	rows, err := o.store.Definitions(ctx, query)
@@ -50,8 +57,9 @@ func (o *Ops) Jobs(ctx context.Context, who Who, q JobQuery) (list []Job, more b
 	if err != nil {
 		return nil, false, err
 	}
+	now := o.Now()
 	for _, d := range rows {
-		if q.Text != "" && !mentions(d, q.Text) {
+		if q.Text != "" && !mentions(d, q.Text) || q.Tag != "" && !slices.Contains(d.Policy.Tags, q.Tag) || q.Kind != 0 && d.Kind != q.Kind || q.Paused != nil && paused(d, now) != *q.Paused {
 			continue
 		}
 		if q.Limit > 0 && len(list) == q.Limit {
@@ -88,7 +96,8 @@ func (o *Ops) shown(ctx context.Context, who Who, d *jobs.Definition, next int) 
 	if err != nil {
 		return Job{}, err
 	}
-	return o.job(d, global, next), nil
+	job := o.job(d, global, next)
+	return job, o.warnFamily(ctx, &job)
 }
 
 func (o *Ops) job(d *jobs.Definition, g *jobs.Global, next int) Job {
@@ -96,7 +105,7 @@ func (o *Ops) job(d *jobs.Definition, g *jobs.Global, next int) Job {
 	if d.Policy.Disabled {
 		job.Silent = jobs.MissedDisabled // of a triggered job, too
 	}
-	when, err := schedule.Of(d)
+	when, err := o.dueBy(d, g)
 	switch {
 	case err != nil:
 		job.Trouble = err.Error()
@@ -105,7 +114,20 @@ func (o *Ops) job(d *jobs.Definition, g *jobs.Global, next int) Job {
 		return job
 	}
 	job.Words, job.Warnings = when.Words(), when.Warnings()
-	job.Next = ahead(when, o.Now(), next)
+	for _, name := range when.Missing {
+		job.Warnings = append(job.Warnings, fmt.Sprintf("there is no calendar %s: it excludes nothing", name))
+	}
+	now := o.Now()
+	if d.Waits() {
+		return job // the next due time counts from the end of its run
+	}
+	job.Next = ahead(when, now, next)
+	if d.FixedDelay() && len(job.Next) > 1 {
+		job.Next = job.Next[:1] // those that follow count from runs that have not begun
+	}
+	if _, more := when.Schedule.Next(now); !more && len(d.Undecided) == 0 {
+		job.Finished = true
+	}
 	if len(job.Next) > 0 {
 		job.Silent = d.Silent(g, job.Next[0])
 	}
@@ -113,7 +135,7 @@ func (o *Ops) job(d *jobs.Definition, g *jobs.Global, next int) Job {
 }
 
 // ahead lists the next n due times.
-func ahead(when *schedule.Schedule, after time.Time, n int) []time.Time {
+func ahead(when *schedule.Plan, after time.Time, n int) []time.Time {
 	var list []time.Time
 	for range n {
 		due, ok := when.Next(after)
@@ -124,6 +146,11 @@ func ahead(when *schedule.Schedule, after time.Time, n int) []time.Time {
 		after = due
 	}
 	return list
+}
+
+// paused says that a job is paused at a time.
+func paused(d *jobs.Definition, at time.Time) bool {
+	return d.Paused != nil && (d.Paused.Until.IsZero() || at.Before(d.Paused.Until))
 }
 
 func mentions(d *jobs.Definition, text string) bool {

@@ -15,6 +15,7 @@ package ops
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -29,23 +30,56 @@ type Config struct {
 	Logs metastore.Logs
 	// Live knows what is not in the store; nil means that nothing is known.
 	Live Live
+	// Pull is where workers come that ask for work over HTTP; nil means that none may.
+	Pull Pull
+	// Cluster is what this process does with others; nil means that it is alone.
+	Cluster Cluster
+	// Backup writes all that the store holds; nil means that it cannot be had.
+	Backup func(ctx context.Context, to io.Writer) error
+	// Cleaning is what is known of clearing runs away; nil means that nothing is.
+	Cleaning func() Cleaning
+	// CheckArgs reads a JSON Schema and makes a check of arguments of it, which answers with the place of what is wrong
+	// ("" = all of it) and why; nil means that arguments are not held to their schemas.
+	CheckArgs func(schema []byte) (check func(args []byte) (place string, err error))
+	// CheckHTTP reads what an HTTP job is to do, and answers with the place of what is wrong (such as request[1].url, "" =
+	// all of it) and why; nil means that it is not looked at before it runs.
+	CheckHTTP func(http []byte) (place string, err error)
 	// Now is the clock, for what is ahead and behind on a page; nil means time.Now.
 	Now func() time.Time
+	// ForecastWork is how long a call may work on a forecast, or wait for one; default 2 s.
+	ForecastWork time.Duration
 }
 
 // Ops are the verbs. Any number of goroutines may share it.
 type Ops struct {
-	store metastore.Store
-	logs  metastore.Logs
-	live  Live
-	now   func() time.Time
+	dues         dues
+	closed       closed
+	store        metastore.Store
+	logs         metastore.Logs
+	live         Live
+	pull         Pull
+	cluster      Cluster
+	backup       func(context.Context, io.Writer) error
+	cleaning     func() Cleaning
+	args         checks
+	http         func([]byte) (string, error)
+	seen         lately[[]Attention]
+	ahead        forecasts
+	forecastWork time.Duration
+	now          func() time.Time
 }
 
 // New makes the verbs of a store.
 func New(c Config) *Ops {
-	o := &Ops{store: c.Store, logs: c.Logs, live: c.Live, now: c.Now}
+	o := &Ops{store: c.Store, logs: c.Logs, live: c.Live, pull: c.Pull, cluster: c.Cluster, backup: c.Backup, cleaning: c.Cleaning, args: checks{make: c.CheckArgs}, http: c.CheckHTTP, now: c.Now}
+	if o.forecastWork = c.ForecastWork; o.forecastWork <= 0 {
+		o.forecastWork = forecastWork
+	}
 	if o.live == nil {
 		o.live = nobody{}
+	}
+	if o.pull == nil {
+		o.pull = noPull{}
 	}
 	if o.now == nil {
 		o.now = time.Now
@@ -58,6 +92,9 @@ type Who struct {
 	Tenant jobs.Tenant // "" = the default tenant
 	Actor  string      // such as "person:ann"
 	Reason string      // in the asker's words; kept with the change
+	Role   Role        // what the asker may do: judged where requests come in, by the rule of each route
+	Worker bool        // it holds a worker's token: it may work, and nothing else
+	App    string      // of a worker: the only worker group that it may serve; "" = any
 }
 
 func (w Who) tenant() jobs.Tenant {
@@ -65,6 +102,13 @@ func (w Who) tenant() jobs.Tenant {
 		return jobs.DefaultTenant
 	}
 	return w.Tenant
+}
+
+// onBehalf is who does what follows from a change of many runs. The record of changes has a line about the change, and
+// needs none for each run.
+func (w Who) onBehalf(of string) Who {
+	w.Actor = of + " by " + w.Actor
+	return w
 }
 
 // Now is the time by which the verbs judge what is ahead.
@@ -87,6 +131,15 @@ func (o *Ops) Ready(ctx context.Context) error {
 // envelope puts a command into the words of who asks.
 func (o *Ops) envelope(who Who, c jobs.Command) jobs.Envelope {
 	return jobs.Envelope{ID: jobs.NewID(o.now()), Tenant: who.tenant(), Actor: who.Actor, Reason: who.Reason, Command: c}
+}
+
+// after is what an error means that came behind a commit: that something cannot be read does not say that nothing was
+// done.
+func after(err error) error {
+	if jobs.CodeOf(err) == jobs.Unavailable {
+		return jobs.Refuse(jobs.Unknown, "it was done, as far as it got; what it came to is not known: %v", err)
+	}
+	return err
 }
 
 // apply sends one command.

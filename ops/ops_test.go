@@ -18,7 +18,7 @@ import (
 
 // desk is the verbs over a store whose clock stands still until it is moved.
 type desk struct {
-	t     *testing.T
+	t     testing.TB
 	now   time.Time
 	store *metastore.Local
 	logs  metastore.Logs
@@ -27,7 +27,7 @@ type desk struct {
 
 var ann = ops.Who{Actor: "person:ann", Reason: "because"}
 
-func newDesk(t *testing.T) *desk {
+func newDesk(t testing.TB) *desk {
 	d := &desk{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), logs: memstore.NewLogs(0)}
 	clock := func() time.Time { return d.now }
 	d.store = &metastore.Local{Engine: memstore.New(memstore.Config{}), Now: clock}
@@ -112,7 +112,7 @@ func TestJobSaysWhenAndWhyNot(t *testing.T) {
 	if job, err = d.Pause(t.Context(), ann, jobs.Pause{Key: "app.nightly", Reason: "stocktaking"}); err != nil || job.Silent != jobs.MissedPaused || job.Paused.By != "person:ann" {
 		t.Errorf("paused: %+v (%v)", job, err)
 	}
-	if job, err = d.Resume(t.Context(), ann, "app.nightly"); err != nil || job.Silent != "" {
+	if job, _, err = d.Resume(t.Context(), ann, "app.nightly", ops.Resumption{}); err != nil || job.Silent != "" {
 		t.Errorf("resumed: %+v (%v)", job, err)
 	}
 	if _, err = d.Configure(t.Context(), ann, jobs.Configure{RecurringDebug: new(true)}, ""); err != nil {
@@ -348,5 +348,26 @@ func TestOverview(t *testing.T) {
 	o, err := d.Overview(t.Context(), ann)
 	if err != nil || o.Live[jobs.Processing] != 1 || o.Live[jobs.Scheduled] != 1 || o.Failed != 1 || o.Leader.Known() {
 		t.Errorf("%+v (%v)", o, err)
+	}
+}
+
+func TestRoles(t *testing.T) {
+	roles := []ops.Role{ops.NoRole, ops.Viewer, ops.Operator, ops.Admin}
+	for i, has := range roles {
+		for j, need := range roles {
+			if got := has.Covers(need); got != (j > 0 && i >= j) {
+				t.Errorf("%s covers %s: %v", has, need, got)
+			}
+		}
+	}
+	for _, name := range []string{"viewer", "operator", "admin"} {
+		if r, err := ops.ParseRole(name); err != nil || r.String() != name {
+			t.Errorf("%s: %s (%v)", name, r, err)
+		}
+	}
+	for _, name := range []string{"", "none", "worker", "client", "Admin", "root"} {
+		if r, err := ops.ParseRole(name); err == nil {
+			t.Errorf("%q is the role %s", name, r)
+		}
 	}
 }

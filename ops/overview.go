@@ -12,12 +12,15 @@ import (
 type Overview struct {
 	Now       time.Time
 	Leader    Leader
+	Shares    []Share    // nodes that fire a share of the jobs each; none if the leader fires all
 	Recurring jobs.Debug // debug mode of recurring jobs
 	Triggered jobs.Debug // and of triggered ones
 	Workers   int
 	Live      map[jobs.State]int // runs that are not over, by state
 	Failed    int                // runs that ended badly within the last hour, up to metastore.MaxPage
 	Hours     []jobs.Tally       // of the last 24 hours, by state, oldest first
+	Pulse     []Minute           // of the last hour, as the leading node saw it, oldest first
+	Attention []Attention        // what somebody should look at, most urgent first
 }
 
 // Overview looks at everything once.
@@ -35,8 +38,13 @@ func (o *Ops) Overview(ctx context.Context, who Who) (Overview, error) {
 	if err != nil {
 		return Overview{}, err
 	}
+	attention, err := o.seen.look(who.tenant(), func() ([]Attention, error) { return o.attention(ctx, who, global, counts.Live) })
+	if err != nil {
+		return Overview{}, err
+	}
 	return Overview{
-		Now: now, Leader: o.live.Leader(), Recurring: global.RecurringDebug, Triggered: global.TriggeredDebug,
+		Pulse: o.live.Pulse(who.tenant()), Attention: attention,
+		Now: now, Leader: o.live.Leader(), Shares: o.live.Shares(), Recurring: global.RecurringDebug, Triggered: global.TriggeredDebug,
 		Workers: len(o.live.Workers(who.tenant())), Live: counts.Live, Failed: failed, Hours: counts.Hours,
 	}, nil
 }

@@ -2,7 +2,6 @@ package ops
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -18,11 +17,18 @@ const (
 	HeldDiscard Held = "discard" // they are cancelled
 )
 
+func (h Held) check() error {
+	switch h {
+	case "", HeldRelease, HeldDiscard:
+		return nil
+	}
+	return jobs.Invalid("held is %.20q, it must be one of %q", string(h), []Held{HeldRelease, HeldDiscard})
+}
+
 // Configured is what a change of the settings did.
 type Configured struct {
 	*jobs.Global
-	Released  int
-	Discarded int
+	Let
 }
 
 // Settings are what holds for all jobs of the tenant.
@@ -43,10 +49,8 @@ func (o *Ops) Configure(ctx context.Context, who Who, k jobs.Configure, held Hel
 	if err := k.Check(); err != nil {
 		return Configured{}, err
 	}
-	switch held {
-	case "", HeldRelease, HeldDiscard:
-	default:
-		return Configured{}, jobs.Invalid("held is %.20q, it must be one of %q", string(held), []Held{HeldRelease, HeldDiscard})
+	if err := held.check(); err != nil {
+		return Configured{}, err
 	}
 	off := k.TriggeredDebug != nil && !*k.TriggeredDebug
 	if off && held == "" {
@@ -69,31 +73,27 @@ func (o *Ops) Configure(ctx context.Context, who Who, k jobs.Configure, held Hel
 	// The mode is off by now, so no further run is held while we walk.
 	rows, err := o.heldBack(ctx, who)
 	if err != nil {
-		return done, err
+		return done, after(err)
 	}
-	n, err := o.letGo(ctx, who, rows, held)
-	if held == HeldRelease {
-		done.Released = n
-	} else {
-		done.Discarded = n
-	}
-	return done, err
+	done.Let, err = o.letGo(ctx, who.onBehalf("settings"), rows, held)
+	return done, after(err)
 }
 
 // heldBack lists the runs that triggered debug mode holds back, oldest first.
 func (o *Ops) heldBack(ctx context.Context, who Who) ([]*jobs.Instance, error) {
+	return o.heldBy(ctx, who, jobs.ByDebug, "")
+}
+
+// heldBy lists the Scheduled runs that something holds back, of one job or of all, oldest first.
+func (o *Ops) heldBy(ctx context.Context, who Who, what jobs.Cause, of jobs.Key) ([]*jobs.Instance, error) {
 	var held []*jobs.Instance
-	q := metastore.InstanceQuery{Tenant: who.tenant(), State: jobs.Scheduled, Limit: metastore.MaxPage}
+	q := metastore.InstanceQuery{Tenant: who.tenant(), Job: of, State: jobs.Scheduled, Cause: what, Limit: metastore.MaxPage}
 	for {
 		page, err := o.store.Instances(ctx, q)
 		if err != nil {
 			return nil, err
 		}
-		for _, in := range page.Instances {
-			if in.State == jobs.Scheduled && in.Cause == jobs.ByDebug {
-				held = append(held, in)
-			}
-		}
+		held = append(held, page.Instances...)
 		if page.Next == "" {
 			break
 		}
@@ -103,29 +103,22 @@ func (o *Ops) heldBack(ctx context.Context, who Who) ([]*jobs.Instance, error) {
 	return held, nil
 }
 
-// letGo releases or cancels runs and says how many.
-func (o *Ops) letGo(ctx context.Context, who Who, rows []*jobs.Instance, held Held) (int, error) {
-	n, now := 0, o.Now()
+// letGo releases or cancels runs that were held back, on behalf of who, and says how many. Those that are held by
+// something else as well stay.
+func (o *Ops) letGo(ctx context.Context, who Who, rows []*jobs.Instance, held Held) (Let, error) {
+	now := o.Now()
 	var batch []jobs.Envelope
 	for _, in := range rows {
 		switch {
 		case held == HeldDiscard:
 			batch = append(batch, o.envelope(who, jobs.Cancel{ID: in.ID}))
 		case !in.Due.After(now):
-			batch = append(batch, o.envelope(who, jobs.Release{ID: in.ID, Force: true}))
+			batch = append(batch, o.envelope(who, jobs.Release{ID: in.ID}))
 		}
 	}
-	for some := range slices.Chunk(batch, partCommands) {
-		for _, r := range o.store.Apply(ctx, some) {
-			// Somebody else may have started or cancelled it meanwhile.
-			if errors.Is(r.Err, jobs.NotFound) || errors.Is(r.Err, jobs.Conflict) {
-				continue
-			}
-			if r.Err != nil {
-				return n, r.Err
-			}
-			n++
-		}
+	n, err := o.send(ctx, batch)
+	if held == HeldDiscard {
+		return Let{Discarded: n}, err
 	}
-	return n, nil
+	return Let{Released: n}, err
 }

@@ -3,8 +3,11 @@ package ops
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/trace"
 )
 
 // Created is a run that was asked for.
@@ -45,10 +48,12 @@ func (o *Ops) Trigger(ctx context.Context, who Who, wish jobs.Create) (Created, 
 // TriggerAll starts a run for each wish, in order. All of them are checked before the first is sent: one that is
 // wrong is named by an *ItemError, and nothing was done. Should the store fail in the middle, the answer holds the
 // runs that were made before, and the *ItemError names the first that was not.
-func (o *Ops) TriggerAll(ctx context.Context, who Who, wishes []jobs.Create) ([]Created, error) {
+func (o *Ops) TriggerAll(ctx context.Context, who Who, wishes []jobs.Create) (_ []Created, err error) {
 	if len(wishes) == 0 || len(wishes) > jobs.MaxBulk {
 		return nil, jobs.Invalid("%d runs are asked for at once, it must be between 1 and %d", len(wishes), jobs.MaxBulk)
 	}
+	ctx, span := trace.Enqueue(ctx, who.tenant(), wishes)
+	defer func() { span.Close(err) }()
 	batch, err := o.envelopes(ctx, who, wishes)
 	if err != nil {
 		return nil, err
@@ -56,13 +61,17 @@ func (o *Ops) TriggerAll(ctx context.Context, who Who, wishes []jobs.Create) ([]
 	made := make([]Created, 0, len(wishes))
 	for len(batch) > 0 {
 		n := part(batch)
-		for _, r := range o.store.Apply(ctx, batch[:n]) {
+		results := o.store.Apply(ctx, batch[:n])
+		for i, r := range results {
 			if r.Err != nil {
+				if len(made) > 0 || slices.ContainsFunc(results[i+1:], func(other metastore.Result) bool { return other.Err == nil }) {
+					r.Err = jobs.Refuse(jobs.Unknown, "some of the runs were made, and others were not: %v", r.Err)
+				}
 				return made, &ItemError{Index: len(made), Err: r.Err}
 			}
 			in, err := o.whole(ctx, r.Instance())
 			if err != nil {
-				return made, &ItemError{Index: len(made), Err: err}
+				return made, &ItemError{Index: len(made), Err: after(err)}
 			}
 			made = append(made, Created{Instance: in, Duplicate: r.Existing})
 		}
@@ -73,11 +82,15 @@ func (o *Ops) TriggerAll(ctx context.Context, who Who, wishes []jobs.Create) ([]
 
 // envelopes checks all wishes and puts them into envelopes.
 func (o *Ops) envelopes(ctx context.Context, who Who, wishes []jobs.Create) ([]jobs.Envelope, error) {
-	known := map[jobs.Key]error{}
+	known := map[jobs.Key]target{}
+	traced := trace.Inject(ctx)
 	batch := make([]jobs.Envelope, len(wishes))
 	for i, wish := range wishes {
 		if wish.ID.IsZero() {
 			wish.ID = jobs.NewID(o.now())
+		}
+		if wish.Trace == "" {
+			wish.Trace = traced
 		}
 		if err := wish.Check(); err != nil {
 			return nil, &ItemError{Index: i, Err: err}
@@ -85,12 +98,12 @@ func (o *Ops) envelopes(ctx context.Context, who Who, wishes []jobs.Create) ([]j
 		if ahead := wish.Due.Sub(o.Now()); ahead > jobs.MaxDelay {
 			return nil, &ItemError{Index: i, Err: jobs.Invalid("due time %s is more than 5 years ahead", wish.Due.Format("2006-01-02T15:04:05Z07:00"))}
 		}
-		err, looked := known[wish.Key]
+		of, looked := known[wish.Key]
 		if !looked {
-			err = o.runnable(ctx, who, wish.Key)
-			known[wish.Key] = err
+			of = o.target(ctx, who, wish.Key)
+			known[wish.Key] = of
 		}
-		if err != nil {
+		if err := of.takes(wish.Args); err != nil {
 			return nil, &ItemError{Index: i, Err: err}
 		}
 		batch[i] = o.envelope(who, wish)
@@ -98,16 +111,29 @@ func (o *Ops) envelopes(ctx context.Context, who Who, wishes []jobs.Create) ([]j
 	return batch, nil
 }
 
-// runnable says why a job cannot be triggered now, or nil.
-func (o *Ops) runnable(ctx context.Context, who Who, key jobs.Key) error {
+// target is a job that runs are wanted of: why there can be none, and what checks their arguments.
+type target struct {
+	refused error
+	check   argsCheck
+}
+
+func (o *Ops) target(ctx context.Context, who Who, key jobs.Key) target {
 	d, err := o.store.Definition(ctx, who.tenant(), key)
 	if err != nil {
-		return err
+		return target{refused: err}
 	}
 	if d.Policy.Disabled {
-		return jobs.Refuse(jobs.Conflict, "job %s is disabled: a run of it would only be skipped; enable it first", key)
+		return target{refused: jobs.Refuse(jobs.Conflict, "job %s is disabled: a run of it would only be skipped; enable it first", key)}
 	}
-	return nil
+	return target{check: o.args.of(d.Schema)}
+}
+
+// takes says why there can be no run with these arguments. The job's own ones, which nil means, were checked before.
+func (t target) takes(args []byte) error {
+	if t.refused != nil || args == nil {
+		return t.refused
+	}
+	return t.check.run(args)
 }
 
 // part is how many envelopes of a batch go together.
@@ -148,5 +174,9 @@ func (o *Ops) Again(ctx context.Context, who Who, id jobs.ID, args []byte, idemp
 	if args == nil {
 		args = in.Args
 	}
-	return o.Trigger(ctx, who, jobs.Create{Key: in.Key, Args: args, Origin: jobs.FromRetry, Parent: id, Idempotency: idempotency})
+	wish := jobs.Create{Key: in.Key, Args: args, Origin: jobs.FromRetry, Parent: id, Idempotency: idempotency}
+	if p := in.Place; p != nil && p.Shards > 0 { // one shard of a broadcast: it alone, with the same part of the work
+		wish.Shard, wish.Shards, wish.Pin = p.Shard, p.Shards, in.Worker
+	}
+	return o.Trigger(ctx, who, wish)
 }

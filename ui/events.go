@@ -3,28 +3,152 @@ package ui
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
 )
 
 const (
-	maxStreams = 256              // browsers that listen at the same time
-	eventEvery = time.Second      // at most so often is a browser told to look again; the first time at once
+	maxStreams = 512              // browsers that listen at the same time
+	maxOwn     = 64               // of these, of one person who has signed in
+	eventEvery = time.Second      // at most so often are browsers told to look again; the first time at once
 	heartbeat  = 15 * time.Second // what keeps proxies from closing a quiet stream
 	writeTime  = 5 * time.Second  // a browser that does not read is let go
 )
 
+// hub watches each tenant once, however many browsers listen, and wakes them together.
+type hub struct {
+	ops     *ops.Ops
+	mu      sync.Mutex
+	streams int
+	own     map[string]int // by tenant and actor
+	tenants map[jobs.Tenant]*channel
+}
+
+// channel is one tenant's changes.
+type channel struct {
+	listeners int
+	number    uint64        // of the last change
+	wake      chan struct{} // closed when number grows, and then another
+	stop      func()
+}
+
+// join begins to listen; false means that too many do. leave ends it.
+func (h *hub) join(who ops.Who) (leave func(), ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	name := string(who.Tenant) + "/" + who.Actor
+	if h.streams >= maxStreams || h.own[name] >= maxOwn && who.Actor != nameless {
+		return nil, false
+	}
+	h.streams++
+	if h.own == nil {
+		h.own = map[string]int{}
+	}
+	h.own[name]++
+	c := h.tenants[who.Tenant]
+	if c == nil {
+		if h.tenants == nil {
+			h.tenants = map[jobs.Tenant]*channel{}
+		}
+		c = &channel{wake: make(chan struct{}), number: uint64(time.Now().UnixNano())}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		c.stop = func() { cancel(); <-done }
+		h.tenants[who.Tenant] = c
+		go func() { defer close(done); h.watch(ctx, who, c) }()
+	}
+	c.listeners++
+	return func() { h.leave(who, c) }, true
+}
+
+func (h *hub) leave(who ops.Who, c *channel) {
+	h.mu.Lock()
+	h.streams--
+	c.listeners--
+	name := string(who.Tenant) + "/" + who.Actor
+	if h.own[name]--; h.own[name] == 0 {
+		delete(h.own, name)
+	}
+	last := c.listeners == 0
+	if last {
+		delete(h.tenants, who.Tenant)
+	}
+	h.mu.Unlock()
+	if last {
+		c.stop()
+	}
+}
+
+// watch turns what changes into at most one number a second.
+func (h *hub) watch(ctx context.Context, who ops.Who, c *channel) {
+	changed := make(chan struct{}, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.ops.Watch(ctx, who, func(bus.Changes) {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	defer func() { <-done }()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		h.mu.Lock()
+		c.number++
+		close(c.wake)
+		c.wake = make(chan struct{})
+		h.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(eventEvery):
+		}
+	}
+}
+
+// change is the number of the tenant's last change; false if nobody listens, so that it is not known.
+func (h *hub) change(who ops.Who) (number uint64, listening bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.tenants[who.Tenant]
+	if c == nil {
+		return 0, false
+	}
+	return c.number, true
+}
+
+// next is the number of the last change and what is closed at the one after it.
+func (h *hub) next(who ops.Who) (number uint64, wake <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.tenants[who.Tenant]
+	return c.number, c.wake
+}
+
 // events tells a browser that something has changed, for as long as it listens. It is told when, never what.
 func (u *UI) events(w http.ResponseWriter, r *http.Request) {
-	select {
-	case u.streams <- struct{}{}:
-		defer func() { <-u.streams }()
-	default:
+	v, err := u.visitor(r)
+	if err != nil || !v.Who.Role.Covers(ops.Viewer) {
+		http.Error(w, "sign in first", http.StatusUnauthorized)
+		return
+	}
+	leave, ok := u.hub.join(v.Who)
+	if !ok {
 		w.Header().Set("Retry-After", "10")
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
 		return
 	}
+	defer leave()
 	stream := http.NewResponseController(w)
 	_ = stream.SetReadDeadline(time.Time{}) // the server's limit on requests does not hold for a stream
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -36,41 +160,33 @@ func (u *UI) events(w http.ResponseWriter, r *http.Request) {
 		}
 		return stream.Flush()
 	}
+	seen, wake := u.hub.next(v.Who)
 	// A browser that comes back may have missed something: let it look.
 	if send("retry: 1000\nevent: change\ndata: {}\n\n") != nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(r.Context())
-	changed := make(chan struct{}, 1)
-	done := make(chan struct{})
-	defer func() { cancel(); <-done }()
-	go func() {
-		defer close(done)
-		u.ops.Watch(ctx, u.who(r), func(bus.Changes) {
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
-		})
-	}()
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
-		text := ": still here\n\n"
+		var text string
 		select {
-		case <-ctx.Done():
+		case <-r.Context().Done():
 			return
 		case <-beat.C:
-		case <-changed:
-			text = "event: change\ndata: {}\n\n"
+			// A session may have ended meanwhile.
+			if _, err := u.visitor(r); err != nil {
+				return
+			}
+			text = ": still here\n\n"
+		case <-wake:
+			var number uint64
+			if number, wake = u.hub.next(v.Who); number == seen {
+				continue
+			}
+			seen, text = number, "event: change\ndata: {}\n\n"
 		}
 		if send(text) != nil {
 			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(eventEvery):
 		}
 	}
 }

@@ -1,7 +1,10 @@
 package ui
 
 import (
+	"encoding/json"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -10,74 +13,263 @@ import (
 
 // runPage is all about one run.
 type runPage struct {
+	visitor
 	runRow
-	Most    int // attempts it may need
-	Moves   []moveRow
-	Lines   []metastore.LogLine
-	Cut     bool // there are lines before those
-	Args    string
-	Result  string
-	CanStop bool
-	CanRun  bool
+	Known    bool // its job still exists
+	Moves    []moveRow
+	Attempts []attempt
+	Skipped  int // attempts before those that are shown
+	Log      logPart
+	In       text   // its arguments
+	Out      text   // its result
+	Kept     text   // its checkpoint
+	Trace    string // the id under which traces are found
+	Explains string // why it stands where it does
+	Spread   bool   // it is a shard of a broadcast, and the parent of the others
+	Children []runRow
+	More     bool // children than those
+	CanStop  bool
+	CanRun   bool
+	Fault    string // why what was asked for was not done
+	Curl     string
+	Go       string
 }
-
-func (p runPage) title() string { return string(p.Key) }
 
 // moveRow is one line of the history, with how long the run stayed there.
 type moveRow struct {
 	jobs.Move
-	Mark string
 	Why  string
 	Held time.Duration // until the next move; negative = it is still there
 }
 
-// pageLines is how many lines of a log a page shows.
-const pageLines = 200
+// text is JSON for reading, cut if it is long.
+type text struct {
+	Text string
+	Cut  bool
+}
 
-func (u *UI) run(r *http.Request) (string, any, error) {
-	ctx, who := r.Context(), u.who(r)
-	id, err := jobs.ParseID(r.PathValue("id"))
+const (
+	runChildren = 20
+	mostText    = 64 << 10 // bytes of JSON on a page
+)
+
+func (u *UI) run(r *http.Request, v visitor) (answer, error) {
+	return u.runAnswer(r, v, func(*runPage) {})
+}
+
+// runAnswer is the page of a run, with what a refused form adds.
+func (u *UI) runAnswer(r *http.Request, v visitor, add func(*runPage)) (answer, error) {
+	ctx := r.Context()
+	id, err := runID(r)
 	if err != nil {
-		return "", nil, jobs.Refuse(jobs.NotFound, "there is no such run")
+		return answer{}, err
 	}
-	in, err := u.ops.Instance(ctx, who, id)
+	in, err := u.ops.Instance(ctx, v.Who, id)
 	if err != nil {
-		return "", nil, err
+		return answer{}, err
 	}
-	p := runPage{runRow: u.runRow(in), Args: pretty(in.Args), Result: pretty(in.Result), Most: in.Terms.Retries + 1,
+	p := runPage{visitor: v, runRow: u.runRow(in), In: shorten(in.Args), Out: shorten(in.Result), Kept: shorten(in.Checkpoint),
 		CanStop: in.State.May(jobs.Cancelled), CanRun: in.State.Final()}
 	for i, m := range in.Moves {
-		row := moveRow{Move: m, Mark: marks[m.State], Why: causes[m.Cause], Held: -1}
+		row := moveRow{Move: m, Why: causes[m.Cause], Held: -1}
 		if i+1 < len(in.Moves) {
 			row.Held = in.Moves[i+1].At.Sub(m.At)
 		}
 		p.Moves = append(p.Moves, row)
 	}
-	if p.Lines, p.Cut, err = u.ops.Tail(ctx, who, id, pageLines); err != nil {
-		return "", nil, err
+	p.Attempts, p.Skipped = attemptsOf(in, u.ops.Now())
+	if p.Log, err = u.logPart(r, v, id); err != nil {
+		return answer{}, err
 	}
-	return "run", p, nil
+	children, err := u.ops.Instances(ctx, v.Who, metastore.InstanceQuery{Parent: id, Limit: runChildren})
+	if err != nil {
+		return answer{}, err
+	}
+	if !in.State.Final() && in.State != jobs.Processing {
+		e, err := u.ops.ExplainRun(ctx, v.Who, id)
+		if err != nil {
+			return answer{}, err
+		}
+		p.Explains = e.Why
+	}
+	p.Spread = in.Place != nil && in.Place.Group == in.ID && !in.ID.IsZero()
+	p.Children, p.More = u.runRows(children.Instances), children.Next != ""
+	_, err = u.ops.Job(ctx, v.Who, in.Key, 0)
+	p.Known = err == nil
+	p.Curl, p.Go = u.curl(r, in), goCall(in)
+	if parts := strings.Split(in.Trace, "-"); len(parts) > 2 {
+		p.Trace = parts[1]
+	}
+	add(&p)
+	return answer{page: "run", title: string(in.Key), data: p}, nil
 }
 
-func (u *UI) cancel(r *http.Request) (string, error) {
+func runID(r *http.Request) (jobs.ID, error) {
 	id, err := jobs.ParseID(r.PathValue("id"))
 	if err != nil {
-		return "", err
+		return id, jobs.Refuse(jobs.NotFound, "there is no such run")
 	}
-	who := u.who(r)
-	who.Reason = r.PostFormValue("reason")
-	_, err = u.ops.Cancel(r.Context(), who, id)
-	return "/runs/" + id.String(), err
+	return id, nil
 }
 
-func (u *UI) again(r *http.Request) (string, error) {
-	id, err := jobs.ParseID(r.PathValue("id"))
-	if err != nil {
-		return "", err
+func shorten(b []byte) text {
+	if len(b) == 0 {
+		return text{}
 	}
-	made, err := u.ops.Again(r.Context(), u.who(r), id, argsOf(r), "")
-	if err != nil {
-		return "", err
+	s := pretty(b)
+	if len(s) <= mostText {
+		return text{Text: s}
 	}
-	return "/runs/" + made.ID.String(), nil
+	return text{Text: strings.ToValidUTF8(s[:mostText], ""), Cut: true}
 }
+
+func (u *UI) cancel(r *http.Request, v visitor) (answer, error) {
+	id, err := runID(r)
+	if err != nil {
+		return answer{}, err
+	}
+	v.Who.Reason = r.PostFormValue("reason")
+	if _, err = u.ops.Cancel(r.Context(), v.Who, id); err != nil {
+		return u.refused(r, v, err)
+	}
+	return goTo("/runs/"+id.String(), "cancelled"), nil
+}
+
+func (u *UI) again(r *http.Request, v visitor) (answer, error) {
+	id, err := runID(r)
+	if err != nil {
+		return answer{}, err
+	}
+	made, err := u.ops.Again(r.Context(), v.Who, id, nil, "")
+	if err != nil {
+		return u.refused(r, v, err)
+	}
+	return goTo("/runs/"+made.ID.String(), "started"), nil
+}
+
+// refused shows the run's page again, with why what was asked for was not done.
+func (u *UI) refused(r *http.Request, v visitor, err error) (answer, error) {
+	status := statusOf(err)
+	if status != http.StatusUnprocessableEntity && status != http.StatusConflict {
+		return answer{}, err
+	}
+	a, failed := u.runAnswer(r, v, func(p *runPage) { p.Fault = said(err) })
+	a.status = status
+	return a, failed
+}
+
+// curl is the same run by the API, for a shell.
+func (u *UI) curl(r *http.Request, in *jobs.Instance) string {
+	lines := []string{"curl -X POST " + quoted(u.origin(r)+"/api/v1/jobs/"+string(in.Key)+"/trigger")}
+	if !u.open {
+		lines = append(lines, `-H "Authorization: Bearer $CARILLON_TOKEN"`)
+	}
+	if len(in.Args) > 0 {
+		body, err := json.Marshal(map[string]json.RawMessage{"args": in.Args})
+		if err != nil {
+			return ""
+		}
+		lines = append(lines, "-H 'Content-Type: application/json'", "-d "+quoted(string(body)))
+	}
+	return strings.Join(lines, " \\\n  ")
+}
+
+// origin is where this site is, as the browser knows it.
+func (u *UI) origin(r *http.Request) string {
+	scheme := "http"
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+		scheme = "https"
+	}
+	return scheme + "://" + r.Host + u.base
+}
+
+// quoted is a word for a shell, whatever is in it.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// goCall is the same run by a program.
+func goCall(in *jobs.Instance) string {
+	args := ""
+	if len(in.Args) > 0 {
+		args = ",\n\tArgs: []byte(" + goText(string(in.Args)) + ")"
+	}
+	return "runs, err := client.Enqueue(ctx, jobs.Create{\n\tKey: " + strconv.Quote(string(in.Key)) + args + ",\n})"
+}
+
+func goText(s string) string {
+	if strconv.CanBackquote(s) {
+		return "`" + s + "`"
+	}
+	return strconv.Quote(s)
+}
+
+// attempt is one try of a run, with its place among the others: a bar of waiting and a bar of work.
+type attempt struct {
+	N           uint32
+	Worker      string
+	State       jobs.State // how it ended, or Processing
+	Why         string
+	Error       string
+	Begun       time.Time
+	Waited      time.Duration // for it, since the one before or since the run was due
+	Took        time.Duration
+	WaitX, RunX int // of attemptScale
+	WaitW, RunW int
+}
+
+const (
+	attemptScale = 1000
+	mostAttempts = 30 // on the page, the latest
+)
+
+// attemptsOf reads the attempts of a run out of its history. Time begins when it was first due, or was asked for.
+func attemptsOf(in *jobs.Instance, now time.Time) (list []attempt, skipped int) {
+	var since, first time.Time // since when it waits
+	for i, m := range in.Moves {
+		if m.State != jobs.Processing {
+			if m.State == jobs.Enqueued || m.State == jobs.Failed {
+				since = m.At
+			}
+			continue
+		}
+		if first.IsZero() {
+			first = since
+		}
+		a := attempt{N: m.Attempt, Worker: m.By, State: jobs.Processing, Begun: m.At, Waited: m.At.Sub(since), Took: now.Sub(m.At)}
+		if i+1 < len(in.Moves) {
+			end := in.Moves[i+1]
+			a.State, a.Why, a.Error, a.Took = end.State, causes[end.Cause], end.Text, end.At.Sub(m.At)
+			// An attempt that failed for good leaves two lines, at the same time.
+			if i+2 < len(in.Moves) && in.Moves[i+2].State == jobs.Terminated {
+				a.State = jobs.Terminated
+			}
+		}
+		list = append(list, a)
+	}
+	if n := len(list); n > 0 && list[n-1].Error != "" && in.Error != "" {
+		list[n-1].Error = in.Error // the history has it shortened
+	}
+	skipped = max(0, len(list)-mostAttempts)
+	list = list[skipped:]
+	if len(list) == 0 {
+		return nil, 0
+	}
+	if skipped > 0 {
+		first = list[0].Begun.Add(-list[0].Waited)
+	}
+	last := list[len(list)-1]
+	whole := max(1, last.Begun.Add(last.Took).Sub(first))
+	at := func(t time.Time) int {
+		return int(min(attemptScale, max(0, float64(t.Sub(first))/float64(whole)*attemptScale)))
+	}
+	for i := range list {
+		a := &list[i]
+		a.WaitX, a.RunX = at(a.Begun.Add(-a.Waited)), at(a.Begun)
+		a.WaitW = a.RunX - a.WaitX
+		a.RunW = max(4, at(a.Begun.Add(a.Took))-a.RunX) // what is there is seen
+		a.RunX = min(a.RunX, attemptScale-a.RunW)
+	}
+	return list, skipped
+}
+
+// Bad says that the attempt did not end well.
+func (a attempt) Bad() bool { return a.State == jobs.Failed || a.State == jobs.Terminated }

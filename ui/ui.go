@@ -1,27 +1,27 @@
-// Package ui is the live page: what goes on, what comes next, what went wrong, and a few buttons.
+// Package ui is the live page: what goes on, what comes next, what went wrong, and what can be done about it.
 //
-// Pages are rendered here, by templates that are part of the program, and are whole without JavaScript. A small
-// module (static/live.js) listens to one stream of events and fetches the page's parts again when something has
-// changed; an event never carries data, so what a page shows always comes through the same handler and the same
+// Pages are rendered here, by templates that are part of the program, and are whole without JavaScript. Small modules
+// (static/live.js and its neighbours) listen to one stream of events and fetch the page's parts again when something
+// has changed; an event never carries data, so what a page shows always comes through the same handler and the same
 // rights. Writes are forms that call the verbs of package ops.
 //
-// Where to start: [New]; then home.go and run.go, one per page.
+// Where to start: [New], which lists the routes; frame.go for what all pages have in common; then one file, and one
+// template, per page. static/style.css begins with a list of the parts that pages are made of; package chart draws.
 //
 // Sharp edges: nothing on a page may be inline script or style, the policy in the header forbids it. Sizes are
-// attributes of SVG and progress elements.
+// attributes of SVG and progress elements. Fragments are shared between readers of the same role for up to a second
+// (fragment.go), so a page may not depend on who reads it, only on what they may do.
 package ui
 
 import (
-	"bytes"
-	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"errors"
 	"html/template"
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"path"
 	"strings"
 
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -42,54 +42,148 @@ type Config struct {
 	// Base is the path under which the pages are mounted, such as "/jobs"; "" = at the root. The handler expects it to
 	// have been stripped (http.StripPrefix).
 	Base string
-	// Who says who sends a request; nil means a nameless person of the default tenant.
-	Who func(*http.Request) ops.Who
+	// Who says who sends a request; an error of jobs.Forbidden leads to the login page. Nil means a nameless person of
+	// the default tenant who may do everything.
+	Who func(*http.Request) (ops.Who, error)
+	// Access lets people sign in, and then Who may be left out; nil means that nobody can.
+	Access Access
 	// Notice is a sentence that stands on top of every page, or "".
 	Notice string
+	// About is what the page of settings says about this process.
+	About About
 	// Logger gets what went wrong inside; nil means discard.
 	Logger *slog.Logger
 }
 
 // UI answers the requests of browsers.
 type UI struct {
-	ops     *ops.Ops
-	base    string
-	who     func(*http.Request) ops.Who
-	notice  string
-	log     *slog.Logger
-	pages   *template.Template
-	static  string // path of the static files, which changes when they do
-	streams chan struct{}
+	ops       *ops.Ops
+	base      string
+	who       func(*http.Request) (ops.Who, error)
+	access    Access
+	open      bool // nobody is asked who they are
+	notice    string
+	about     About
+	log       *slog.Logger
+	pages     map[string]*template.Template // by the name of the page
+	parts     map[string]*template.Template // the same for fragments, without words that change by themselves
+	static    string                        // path of the static files, which changes when they do
+	hub       hub
+	fragments fragments
+	sparks    sparks
+	mux       *http.ServeMux
 	http.Handler
 }
 
 // New makes the pages.
 func New(c Config) *UI {
-	u := &UI{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, notice: c.Notice, log: c.Logger, streams: make(chan struct{}, maxStreams)}
+	u := &UI{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, access: c.Access, notice: c.Notice, about: c.About, log: c.Logger}
+	if u.who == nil && c.Access != nil {
+		u.who = c.Access.Who
+	}
 	if u.who == nil {
-		u.who = func(*http.Request) ops.Who { return ops.Who{Actor: "person:page"} }
+		u.open = true
+		u.who = func(*http.Request) (ops.Who, error) { return ops.Who{Actor: nameless, Role: ops.Admin}, nil }
 	}
 	if u.log == nil {
 		u.log = slog.New(slog.DiscardHandler)
 	}
+	u.hub.ops = c.Ops
 	u.static = "/static/" + fingerprint()
-	u.pages = template.Must(template.New("").Funcs(u.functions()).ParseFS(files, "templates/*.gohtml"))
+	u.parse()
 	mux := http.NewServeMux()
 	mux.Handle("GET "+u.static+"/", http.StripPrefix(u.static+"/", staticFiles()))
 	mux.HandleFunc("GET /events", u.events)
-	mux.HandleFunc("GET /{$}", u.page(u.home))
-	mux.HandleFunc("GET /runs/{id}", u.page(u.run))
-	mux.HandleFunc("POST /runs/{id}/cancel", u.action(u.cancel))
-	mux.HandleFunc("POST /runs/{id}/again", u.action(u.again))
-	mux.HandleFunc("POST /jobs/{key}/trigger", u.action(u.trigger))
-	mux.HandleFunc("POST /jobs/{key}/pause", u.action(u.pause))
-	mux.HandleFunc("POST /jobs/{key}/resume", u.action(u.resume))
-	mux.HandleFunc("POST /debug", u.action(u.debug))
-	mux.HandleFunc("GET /", u.page(func(*http.Request) (string, any, error) {
-		return "", nil, jobs.Refuse(jobs.NotFound, "there is no such page")
-	}))
+	mux.HandleFunc("POST /theme", u.theme)
+	mux.HandleFunc("GET /login", u.anyone(u.login))
+	mux.HandleFunc("POST /login", u.anyone(u.signIn))
+	mux.HandleFunc("POST /logout", u.anyone(u.signOut))
+	for _, r := range []struct {
+		pattern string
+		need    ops.Role
+		do      handler
+	}{
+		{"GET /{$}", ops.Viewer, u.overview},
+		{"GET /search", ops.Viewer, u.search},
+		{"GET /runs", ops.Viewer, u.runs},
+		{"POST /runs/bulk", ops.Operator, u.bulk},
+		{"GET /runs/{id}", ops.Viewer, u.run},
+		{"GET /runs/{id}/log", ops.Viewer, u.logFile},
+		{"POST /runs/{id}/cancel", ops.Operator, u.cancel},
+		{"POST /runs/{id}/again", ops.Operator, u.again},
+		{"GET /jobs", ops.Viewer, u.jobs},
+		{"GET /jobs/{key}", ops.Viewer, u.job},
+		{"GET /jobs/{key}/run", ops.Operator, u.runForm},
+		{"POST /jobs/{key}/trigger", ops.Operator, u.trigger},
+		{"GET /jobs/{key}/pause", ops.Operator, u.pausePage},
+		{"POST /jobs/{key}/pause", ops.Operator, u.pause},
+		{"POST /jobs/{key}/resume", ops.Operator, u.resume},
+		{"GET /jobs/{key}/backfill", ops.Operator, u.backfillPage},
+		{"POST /jobs/{key}/backfill", ops.Operator, u.backfill},
+		{"GET /new", ops.Admin, u.newHTTPPage},
+		{"POST /new", ops.Admin, u.newHTTP},
+		{"GET /jobs/{key}/edit", ops.Admin, u.editPage},
+		{"POST /jobs/{key}/edit", ops.Admin, u.edit},
+		{"POST /jobs/{key}/follow", ops.Admin, u.follow},
+		{"GET /jobs/{key}/versions", ops.Viewer, u.versions},
+		{"POST /jobs/{key}/rollback", ops.Admin, u.rollback},
+		{"GET /jobs/{key}/delete", ops.Admin, u.deletePage},
+		{"POST /jobs/{key}/delete", ops.Admin, u.delete},
+		{"GET /workers", ops.Viewer, u.workers},
+		{"POST /workers/{name}/drain", ops.Operator, func(r *http.Request, v visitor) (answer, error) { return u.drain(r, v, true) }},
+		{"POST /workers/{name}/resume", ops.Operator, func(r *http.Request, v visitor) (answer, error) { return u.drain(r, v, false) }},
+		{"GET /forecast", ops.Viewer, u.forecast},
+		{"GET /calendars", ops.Viewer, u.calendars},
+		{"GET /calendars/new", ops.Admin, u.newCalendar},
+		{"POST /calendars", ops.Admin, u.setCalendar},
+		{"GET /calendars/{name}", ops.Viewer, u.calendar},
+		{"POST /calendars/{name}", ops.Admin, u.setCalendar},
+		{"POST /calendars/{name}/delete", ops.Admin, u.dropCalendar},
+		{"GET /cluster", ops.Viewer, u.cluster},
+		{"POST /cluster/transfer", ops.Admin, u.transfer},
+		{"GET /settings", ops.Viewer, u.settings},
+		{"POST /settings", ops.Admin, u.configure},
+		{"POST /debug", ops.Admin, u.debug},
+		{"POST /clean", ops.Admin, u.clean},
+		{"GET /access", ops.Admin, u.tokens},
+		{"POST /access", ops.Admin, u.grant},
+		{"POST /access/{id}/revoke", ops.Admin, u.revoke},
+		{"GET /audit", ops.Admin, u.audit},
+		{"GET /", ops.Viewer, func(*http.Request, visitor) (answer, error) {
+			return answer{}, jobs.Refuse(jobs.NotFound, "there is no such page")
+		}},
+	} {
+		mux.HandleFunc(r.pattern, u.route(r.need, r.do))
+	}
+	u.mux = mux
 	u.Handler = headers(http.NewCrossOriginProtection().Handler(mux))
 	return u
+}
+
+// parse reads the templates: frame.gohtml and parts.gohtml are part of every page, each other file is a page of its
+// own and defines "content".
+func (u *UI) parse() {
+	u.pages, u.parts = map[string]*template.Template{}, map[string]*template.Template{}
+	frame := template.Must(template.New("").Funcs(u.functions()).ParseFS(files, "templates/frame.gohtml", "templates/parts.gohtml"))
+	names, err := fs.Glob(files, "templates/*.gohtml")
+	if err != nil {
+		panic(err) // the pattern is fixed
+	}
+	for _, name := range names {
+		page := strings.TrimSuffix(path.Base(name), ".gohtml")
+		if page == "frame" || page == "parts" {
+			continue
+		}
+		whole := template.Must(template.Must(frame.Clone()).ParseFS(files, name))
+		u.parts[page] = template.Must(whole.Clone()).Funcs(timeless)
+		u.pages[page] = whole
+	}
+}
+
+// Route is the pattern of the route that answers a request, such as "GET /runs/{id}".
+func (u *UI) Route(r *http.Request) string {
+	_, pattern := u.mux.Handler(r)
+	return pattern
 }
 
 func headers(next http.Handler) http.Handler {
@@ -132,93 +226,4 @@ func fingerprint() string {
 		return nil
 	})
 	return hex.EncodeToString(hash.Sum(nil)[:6])
-}
-
-// page renders a view: as a whole page, or, for live.js, the parts that may change.
-func (u *UI) page(view func(*http.Request) (name string, data any, err error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		name, data, err := view(r)
-		if err != nil {
-			u.fail(w, r, err)
-			return
-		}
-		u.render(w, r, http.StatusOK, name, data)
-	}
-}
-
-// frame is what stands around every page.
-type frame struct {
-	Name    string
-	Title   string
-	Notice  string
-	Leader  ops.Leader
-	Debug   []debugBanner
-	Content any
-}
-
-func (u *UI) render(w http.ResponseWriter, r *http.Request, status int, name string, data any) {
-	f := frame{Name: name, Notice: u.notice, Leader: u.ops.Live().Leader(), Content: data}
-	if titled, ok := data.(interface{ title() string }); ok {
-		f.Title = titled.title()
-	}
-	f.Debug = u.banners(r.Context(), u.who(r))
-	template := "page"
-	if r.Header.Get("X-Fragment") != "" {
-		template = "fragment"
-	}
-	var out bytes.Buffer
-	if err := u.pages.ExecuteTemplate(&out, template, f); err != nil {
-		u.log.ErrorContext(r.Context(), "page cannot be rendered", "page", name, "err", err)
-		http.Error(w, "something went wrong on our side; it has been logged", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = w.Write(out.Bytes()) // the browser may have gone
-}
-
-// action does what a form asks for and leads on to a page.
-func (u *UI) action(do func(*http.Request) (next string, err error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, 2*jobs.MaxArgs)
-		if err := r.ParseForm(); err != nil {
-			u.fail(w, r, jobs.Invalid("the form cannot be read, or is too large"))
-			return
-		}
-		next, err := do(r)
-		if err != nil {
-			u.fail(w, r, err)
-			return
-		}
-		http.Redirect(w, r, u.base+next, http.StatusSeeOther)
-	}
-}
-
-// failure is the page that says what is wrong.
-type failure struct{ Text string }
-
-func (failure) title() string { return "Not done" }
-
-// fail says why not. Only refusals carry their text out.
-func (u *UI) fail(w http.ResponseWriter, r *http.Request, err error) {
-	text := err.Error()
-	if refusal, ok := errors.AsType[*jobs.Refusal](err); ok {
-		text = refusal.Text
-	}
-	switch jobs.CodeOf(err) {
-	case jobs.NotFound:
-		u.render(w, r, http.StatusNotFound, "failure", failure{text})
-	case jobs.BadInput:
-		u.render(w, r, http.StatusUnprocessableEntity, "failure", failure{text})
-	case jobs.Conflict, jobs.Stale, jobs.Forbidden:
-		u.render(w, r, http.StatusConflict, "failure", failure{text})
-	case jobs.Unavailable:
-		u.log.WarnContext(r.Context(), "page could not be answered", "path", r.URL.Path, "err", err)
-		u.render(w, r, http.StatusServiceUnavailable, "failure", failure{"The scheduler cannot answer now. Try again in a moment."})
-	default:
-		if !errors.Is(err, context.Canceled) {
-			u.log.ErrorContext(r.Context(), "page failed", "path", r.URL.Path, "err", err)
-		}
-		u.render(w, r, http.StatusInternalServerError, "failure", failure{"Something went wrong on our side; it has been logged."})
-	}
 }

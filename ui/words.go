@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
 )
 
 // How things are said on a page.
@@ -18,6 +19,7 @@ func (u *UI) functions() template.FuncMap {
 		"base":   func() string { return u.base },
 		"static": func(name string) string { return u.base + u.static + "/" + name },
 		"ago":    u.ago,
+		"since":  func(t time.Time) string { return rough(max(0, u.ops.Now().Sub(t))) },
 		"stamp":  stamp,
 		"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 		"long":   long,
@@ -26,7 +28,56 @@ func (u *UI) functions() template.FuncMap {
 		"lower":  func(v any) string { return strings.ToLower(fmt.Sprint(v)) },
 		"count":  count,
 		"gate":   gate,
+		"icon":   icon,
+		"badge":  badgeOf,
+		"plural": plural,
+		"bytes":  bytesOf,
+		"short":  shortDuration,
+		"nav":    nav,
+		"actor":  actorOf,
+
+		"welcomeWorker": func() string { return welcomeWorker },
 	}
+}
+
+// timeless are the functions that differ in a fragment: words that grow old by themselves are left to the browser, so
+// that a part in which nothing happened stays the same to the byte.
+var timeless = template.FuncMap{"ago": nothing, "since": nothing}
+
+func nothing(time.Time) string { return "" }
+
+// navLink is a link of the main navigation.
+type navLink struct {
+	Path, Name, Icon string
+	Here             bool
+}
+
+func nav(section, path, name, icon string) navLink { return navLink{path, name, icon, section == path} }
+
+// plural is a number with its word: "1 run", "3 runs".
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return count(n) + " " + one + "s"
+}
+
+// nameless is who acts where nobody is asked who they are.
+const nameless = "person:page"
+
+// actorOf is who did something, as people call them.
+func actorOf(actor string) string {
+	if actor == nameless {
+		return "somebody on these pages"
+	}
+	return strings.TrimPrefix(actor, "person:")
+}
+
+// badge is a state as it is shown.
+type badge struct{ State, Class, Icon string }
+
+func badgeOf(s jobs.State) badge {
+	return badge{s.String(), strings.ToLower(s.String()), strings.ToLower(s.String())}
 }
 
 // ago says how far away a time is. live.js says it again every second, in the same words.
@@ -59,6 +110,8 @@ func long(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0 ms"
+	case d > 0 && d < 100*time.Microsecond:
+		return fmt.Sprintf("%d µs", d.Microseconds())
 	case d < time.Millisecond:
 		return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
 	case d < time.Second:
@@ -108,22 +161,39 @@ func count(n int) string {
 }
 
 // gate says what a run waits for, by the name of the full gate.
-func gate(name string) string {
-	if limit, ok := strings.CutPrefix(name, jobs.LimitGate("")); ok {
-		return "a slot of limit " + limit
-	}
-	return "a slot of its job"
-}
+func gate(name string) string { return "a slot of " + ops.GateText(name) }
 
 // causes says in words why a run is in its state; the others speak for themselves.
 var causes = map[jobs.Cause]string{
 	jobs.ByTimeout: "took too long", jobs.ByLoss: "worker lost", jobs.ByPoison: "lost too often", jobs.ByHandback: "handed back",
-	jobs.BySnooze: "snoozed", jobs.ByOverlap: "no free slot", jobs.ByDeadline: "not started in time", jobs.ByDisabled: "job disabled",
-	jobs.ByDebug: "held by debug mode", jobs.ByPerson: "on request",
+	jobs.BySnooze: "snoozed", jobs.ByOverlap: "no free slot", jobs.ByDeadline: "not started in time", jobs.ByDisabled: "job disabled", jobs.ByNobody: "no worker was there",
+	jobs.ByReplaced: "a newer run took its place", jobs.ByDebug: "held by debug mode", jobs.ByPerson: "on request",
 }
 
-// mark is the shape beside a state's name, so that colour is never the only difference.
-var marks = map[jobs.State]string{
-	jobs.Scheduled: "◷", jobs.Enqueued: "…", jobs.Processing: "▸", jobs.Succeeded: "✓", jobs.Failed: "↻",
-	jobs.Terminated: "✕", jobs.Cancelled: "⊘", jobs.Skipped: "↷",
+// welcomeWorker is the shortest worker there is.
+const welcomeWorker = `package main
+
+import (
+	"context"
+	"log"
+
+	"github.com/carillon-scheduler/carillon"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+func hello(ctx context.Context) error {
+	jobs.Log(ctx).Info("hello")
+	return nil
 }
+
+func main() {
+	job := jobs.NewRecurring(jobs.RecurringFunc(hello),
+		jobs.Options{Key: "hello", Cron: "*/10 * * * * *"})
+	w, err := carillon.NewWorker("nats://127.0.0.1:4222",
+		worker.Config{App: "hello"}, job)
+	if err == nil {
+		err = w.Run(context.Background())
+	}
+	log.Fatal(err)
+}`

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"runtime/debug"
@@ -13,16 +14,21 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// mostHeld is how many attempts one beat names; a worker with more sends several, so that none outgrows a message.
-const mostHeld = 2000
+const (
+	// mostHeld is how many attempts one beat names; a worker with more sends several.
+	mostHeld = 2000
+	// beatFrame is more than a beat has beside what it names: the worker's name and a few flags.
+	beatFrame = 512
+	// heldFrame is more than an attempt without its progress takes in a beat.
+	heldFrame = 120
+)
 
 // leader is what a worker knows of its leader, from the answers to its beats.
 type leader struct {
-	mu       sync.Mutex
-	answered time.Time // when the last beat that was answered was sent; zero = none was
-	lease    time.Duration
-	queue    string
-	moved    chan struct{} // closed when the queue is another
+	mu    sync.Mutex
+	lease time.Duration
+	queue string
+	moved chan struct{} // closed when the queue is another
 }
 
 // current is the queue to take offers from ("" = none), and a channel that is closed when it is another one.
@@ -32,21 +38,17 @@ func (l *leader) current() (string, <-chan struct{}) {
 	return l.queue, l.moved
 }
 
-// until is when the lease of an attempt lapses, on this machine's clock: counted from when the last answered beat
-// was sent, or the claim, because the leader counts from when it got them, which is never earlier.
-func (l *leader) until(claimed time.Time) time.Time {
+// until is when a lease lapses, on this machine's clock, that was asked for at some time (see held.renewed): the leader
+// counts from when it heard that, which is never earlier.
+func (l *leader) until(asked time.Time) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.answered.After(claimed) {
-		claimed = l.answered
-	}
-	return claimed.Add(l.lease)
+	return asked.Add(l.lease)
 }
 
-func (l *leader) heard(sent time.Time, a bus.BeatAnswer) {
+func (l *leader) heard(a bus.BeatAnswer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.answered = sent
 	if a.Lease > 0 {
 		l.lease = time.Duration(a.Lease) * time.Millisecond
 	}
@@ -71,15 +73,25 @@ func (w *Worker) beat(ctx context.Context) {
 		case <-w.hurry:
 		case <-time.After(pause):
 		}
+		if w.absent() {
+			pause = w.config.BeatEvery
+			continue
+		}
 		sent := time.Now()
-		answer, err := w.sayBeat(ctx, introduce)
+		list := w.held.list()
+		answer, err := w.sayBeat(ctx, list, introduce)
 		switch {
 		case ctx.Err() != nil:
 			continue
 		case err != nil:
 			if silent.IsZero() {
 				silent = sent
-				w.log.Warn("no control plane answers, runs go on", "err", err)
+				switch jobs.CodeOf(err) {
+				case jobs.Unknown, jobs.Unavailable:
+					w.log.Warn("no control plane answers, runs go on", "err", err)
+				default:
+					w.log.Error("a beat is refused, the leases of runs will lapse", "err", err)
+				}
 			}
 			// Sooner than usual, so that a new leader is found soon; and at a start, sooner still.
 			pause = min(w.config.BeatEvery, time.Second)
@@ -92,13 +104,15 @@ func (w *Worker) beat(ctx context.Context) {
 			continue
 		}
 		if !silent.IsZero() {
-			w.log.Info("a control plane answers again", "after", time.Since(silent))
+			w.log.Info("a control plane answers again", "took", time.Since(silent))
 		}
 		if known && (introduce || !silent.IsZero()) {
 			w.registerAgain()
 		}
 		silent, introduce, known = time.Time{}, false, true
-		w.leader.heard(sent, answer)
+		w.leader.heard(answer)
+		w.held.renew(list, sent)
+		w.rest(answer.Rest)
 		for _, s := range answer.Stop {
 			w.stop(ctx, s)
 		}
@@ -106,18 +120,22 @@ func (w *Worker) beat(ctx context.Context) {
 	}
 }
 
-// sayBeat sends one round of beats: mostly one, more if the worker holds very much. Its answer is that of all of
+// sayBeat sends one round of beats about what is held: mostly one, more if that is very much. Its answer is that of all of
 // them together; if one stays without an answer, so does the round.
-func (w *Worker) sayBeat(ctx context.Context, introduce bool) (bus.BeatAnswer, error) {
+func (w *Worker) sayBeat(ctx context.Context, list []bus.Held, introduce bool) (bus.BeatAnswer, error) {
 	var all bus.BeatAnswer
-	parts := slices.Collect(slices.Chunk(w.held.list(), mostHeld))
-	if len(parts) == 0 {
-		parts = append(parts, nil)
+	var info *bus.WorkerInfo
+	most := w.bus.Limit() - beatFrame
+	first := most
+	if introduce {
+		info = w.info()
+		first -= len(bus.Encode(info))
 	}
+	parts := cutHeld(list, first, most)
 	for i, part := range parts {
-		b := bus.Beat{Worker: w.name, Running: part, More: i < len(parts)-1, Draining: w.held.isClosed()}
-		if introduce && i == 0 {
-			b.Info = w.info()
+		b := bus.Beat{Worker: w.name, Running: part, More: i < len(parts)-1, Draining: w.held.isClosed(), Resting: w.held.isResting()}
+		if i == 0 {
+			b.Info = info
 		}
 		try, cancel := context.WithTimeout(ctx, w.config.BeatEvery)
 		raw, err := w.bus.Call(try, bus.ServiceBeat, bus.Encode(b))
@@ -136,8 +154,41 @@ func (w *Worker) sayBeat(ctx context.Context, introduce bool) (bus.BeatAnswer, e
 	return all, nil
 }
 
+// cutHeld divides what is held among beats, at least one, so that none outgrows a message: how many bytes the first and
+// the others have for it. The words of a progress are up to six times as long in JSON.
+func cutHeld(list []bus.Held, first, most int) (parts [][]bus.Held) {
+	room, at := first, 0
+	for i, h := range list {
+		size := heldFrame
+		if h.Progress != nil {
+			size += len(bus.Encode(h.Progress))
+		}
+		if size > room || i-at == mostHeld {
+			parts = append(parts, list[at:i])
+			room, at = most, i
+		}
+		room -= size
+	}
+	return append(parts, list[at:])
+}
+
+// checkInfo says whether the bus carries who this worker is.
+func (w *Worker) checkInfo() error {
+	if n, most := len(bus.Encode(w.info())), w.bus.Limit()-beatFrame; n > most {
+		return fmt.Errorf("the names of %d jobs and what else the worker says of itself have %d bytes, and the bus carries %d: divide the jobs among several workers",
+			len(w.jobs), n, most)
+	}
+	return nil
+}
+
+// absent says that nobody is there for whom the worker could speak: of one whose handlers run elsewhere.
+func (w *Worker) absent() bool { return w.remote != nil && !w.remote.present() }
+
 // sayGoodbye tells the leader not to wait for this worker. If it does not hear, the lease tells it.
 func (w *Worker) sayGoodbye(ctx context.Context) {
+	if w.absent() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if _, err := w.bus.Call(ctx, bus.ServiceBeat, bus.Encode(bus.Beat{Worker: w.name, Leaving: true})); err != nil {
@@ -166,16 +217,31 @@ func (w *Worker) info() *bus.WorkerInfo {
 	i := bus.WorkerInfo{
 		Tenant: w.config.Tenant, App: w.config.App, Name: w.name, Label: w.config.Name, Host: host, PID: os.Getpid(),
 		Tags: w.config.Tags, Slots: w.config.Slots, Keys: make(map[jobs.Key]int, len(w.jobs)),
-		Started: jobs.Instant(w.started), Version: libraryVersion(),
+		Started: jobs.Instant(w.started), Version: LibraryVersion(), Any: w.others != nil,
+	}
+	if r := w.remote; r != nil {
+		i.Host, i.PID, i.Version = r.about.Host, r.about.PID, r.about.Version
 	}
 	for key := range maps.Keys(w.jobs) {
 		i.Keys[key] = w.jobs[key].declaration.Version
 	}
+	// Of the faults, as many as there is room for: the log has them all.
+	room := w.bus.Limit() - beatFrame - len(bus.Encode(&i))
+	for _, key := range slices.Sorted(maps.Keys(w.faults)) {
+		fault := map[jobs.Key]string{key: w.faults[key]}
+		if room -= len(bus.Encode(fault)); room < 0 {
+			break
+		}
+		if i.Faults == nil {
+			i.Faults = map[jobs.Key]string{}
+		}
+		i.Faults[key] = w.faults[key]
+	}
 	return &i
 }
 
-// libraryVersion is the version of this module that the program was built with.
-func libraryVersion() string {
+// LibraryVersion is the version of this module that the program was built with.
+func LibraryVersion() string {
 	const module = "github.com/carillon-scheduler/carillon"
 	build, ok := debug.ReadBuildInfo()
 	if !ok {

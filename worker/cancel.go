@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
@@ -19,7 +20,35 @@ func (w *Worker) heed(ctx context.Context, s bus.Signal) {
 		w.log.Warn("signal is not understood", "topic", s.Topic, "err", err)
 		return
 	}
+	if stop.Rest != "" {
+		w.rest(stop.Rest)
+		return
+	}
+	if stop.Term > 0 {
+		w.called(stop.Term)
+		return
+	}
 	w.stop(ctx, stop)
+}
+
+// rest takes nothing new, or takes runs again, and says so.
+func (w *Worker) rest(wish bus.Rest) {
+	if wish != "" && w.held.rest(wish == bus.RestDrain) {
+		w.log.Info("worker is told about new runs", "wish", wish)
+		w.beatNow()
+	}
+}
+
+// callSpread is over how long the workers of a new leader spread their first beats.
+const callSpread = 50 * time.Millisecond
+
+// called beats because another node leads, which does not know this worker yet: once in a term, and again while the
+// worker has not been told where to take offers, since that may come after the first answer.
+func (w *Worker) called(term uint64) {
+	queue, _ := w.leader.current()
+	if w.term.Swap(term) != term || queue == "" {
+		time.AfterFunc(rand.N(callSpread), w.beatNow)
+	}
 }
 
 // stop ends an attempt because the leader says so.
@@ -72,11 +101,11 @@ func (a *attempt) disown() {
 }
 
 // guard ends the context of an attempt whose job says LeaseCancel, when its lease has lapsed as far as this
-// worker can tell: nobody has answered a beat for a lease less one beat. That leaves the handler as long as a
+// worker can tell: nobody has answered a beat that names it for a lease less one beat. That leaves the handler as long as a
 // beat to return before another worker begins the next attempt.
 func (w *Worker) guard(ctx context.Context, a *attempt) {
 	for {
-		left := time.Until(w.leader.until(a.sent).Add(-w.config.BeatEvery))
+		left := time.Until(w.leader.until(w.held.renewed(a)).Add(-w.config.BeatEvery))
 		if left <= 0 {
 			w.log.Warn("lease is lost, the attempt is stopped", "key", a.key, "instance", a.ID, "attempt", a.Attempt)
 			a.end(jobs.ErrLeaseLost)

@@ -1,46 +1,103 @@
 package worker
 
-// crew runs handlers on goroutines that stay for the next one: their stacks have grown by then, and growing them
-// anew for each run is a fifth of what an empty run costs.
+import "sync"
+
+// crew calls the handlers of attempts, on goroutines that stay for the next one: their stacks have grown by then.
+//
+// A member goes on with what waits until nothing does. Before it calls a handler, which may take its time, it makes
+// sure that somebody else is on the way to the next one; but no more than one is at any time. So handlers that block
+// each have a goroutine of their own within microseconds, and a thousand that return at once are called by two or
+// three, without a switch from one goroutine to another for each.
 type crew struct {
-	work chan func()
-	idle chan struct{} // a place for each goroutine that may wait for work
-	gone chan struct{} // closed when nobody need wait any longer
+	attend func(*attempt)
+	wake   chan struct{} // gets a token for a member who waits
+	gone   chan struct{} // closed when nobody need wait any longer
+
+	mu     sync.Mutex
+	queue  []*attempt
+	first  int  // of those in the queue that wait
+	coming bool // somebody is on the way to the queue; always true while it holds anything
+	idle   int  // members who wait
+	over   bool // nobody waits any longer
 }
 
 // mostIdle bounds the goroutines that wait for work.
 const mostIdle = 512
 
-func newCrew() crew {
-	return crew{work: make(chan func()), idle: make(chan struct{}, mostIdle), gone: make(chan struct{})}
+func newCrew(attend func(*attempt)) *crew {
+	return &crew{attend: attend, wake: make(chan struct{}, mostIdle), gone: make(chan struct{})}
 }
 
-// do runs fn on a goroutine of the crew.
-func (c crew) do(fn func()) {
-	select {
-	case c.work <- fn:
-	default:
-		go c.member(fn)
+// see has an attempt attended at once, whatever others do.
+func (c *crew) see(a *attempt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.first > 0 && c.first >= len(c.queue)-c.first { // a queue that is never empty does not grow for ever
+		n := copy(c.queue, c.queue[c.first:])
+		clear(c.queue[n:])
+		c.queue, c.first = c.queue[:n], 0
 	}
+	c.queue = append(c.queue, a)
+	c.summon()
 }
 
-// member runs fn, and then what comes, until the crew is dismissed. A handler that ends its goroutine ends this one.
-func (c crew) member(fn func()) {
+// summon makes sure that somebody comes if anything waits. The lock is held.
+func (c *crew) summon() {
+	if c.first == len(c.queue) || c.coming {
+		return
+	}
+	c.coming = true
+	if c.idle > 0 {
+		c.idle--
+		c.wake <- struct{}{} // there is room: no more than mostIdle wait
+		return
+	}
+	go c.member()
+}
+
+// next is the first attempt in the queue, or nil. The lock is held.
+func (c *crew) next() *attempt {
+	if c.first == len(c.queue) {
+		c.queue, c.first = c.queue[:0], 0
+		return nil
+	}
+	a := c.queue[c.first]
+	c.queue[c.first] = nil
+	c.first++
+	return a
+}
+
+// member attends to what waits, then waits itself, until the crew is dismissed. A handler that ends its goroutine
+// ends the member, too.
+func (c *crew) member() {
 	for {
-		fn()
-		select {
-		case c.idle <- struct{}{}:
-		default:
-			return // enough are waiting
+		c.mu.Lock()
+		c.coming = false
+		for a := c.next(); a != nil; a = c.next() {
+			c.summon()
+			c.mu.Unlock()
+			c.attend(a)
+			c.mu.Lock()
+		}
+		stay := c.idle < mostIdle && !c.over
+		if stay {
+			c.idle++
+		}
+		c.mu.Unlock()
+		if !stay {
+			return
 		}
 		select {
-		case fn = <-c.work:
-			<-c.idle
-		case <-c.gone:
-			return
+		case <-c.wake:
+		case <-c.gone: // once more, should there have been a token
 		}
 	}
 }
 
 // dismiss sends home those who wait for work, and whoever comes to wait.
-func (c crew) dismiss() { close(c.gone) }
+func (c *crew) dismiss() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over, c.idle = true, 0
+	close(c.gone)
+}

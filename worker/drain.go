@@ -15,15 +15,15 @@ func (w *Worker) drain() {
 	w.held.close()
 	w.beatNow() // the leader stops making offers
 	grace := max(w.config.Grace, 0)
-	w.log.Info("worker drains", "running", w.Stats().Running, "grace", grace)
+	w.log.Info("worker drains", "attempts", w.Stats().Running, "grace", grace)
 	if !w.held.drained(grace) {
 		close(w.quit)
 		for _, a := range w.held.all() {
 			a.end(jobs.ErrShutdown)
 		}
 		if !w.held.drained(moment + mostReporting) {
-			w.log.Warn("worker leaves before the store has answered its last reports", "open", len(w.held.all()))
+			w.log.Warn("worker leaves before the store has answered its last reports", "attempts", len(w.held.all()))
 		}
 	}
-	w.log.Info("worker has drained", "running", w.Stats().Running)
+	w.log.Info("worker has drained", "attempts", w.Stats().Running)
 }

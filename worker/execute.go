@@ -12,35 +12,53 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/jobs"
-)
-
-const (
-	// moment is what a handler gets to return after its context has ended, before the store is told that it has not.
-	moment = time.Second
-	// stuckAfter is when a handler that has not returned is called stuck.
-	stuckAfter = 10 * time.Second
+	"github.com/carillon-scheduler/carillon/trace"
 )
 
 // attempt is one attempt of a run, in this worker's hand.
 type attempt struct {
 	token
-	key   jobs.Key
-	phase phase // guarded by held.mu
+	key     jobs.Key
+	phase   phase         // guarded by held.mu
+	pending bool          // nobody who asks for attempts has been given it; guarded by held.mu
+	dropped chan struct{} // closed when it is forgotten, if somebody waits for that; guarded by held.mu
+	renewed time.Time     // when the last answered beat that named it was sent; zero = none was; guarded by held.mu
 
 	in   *jobs.Instance // as claimed; never changed
 	sent time.Time      // when the claim was sent: the attempt's clocks begin here
+	// spent is what of its time was over by then: of an attempt that was begun elsewhere.
+	spent time.Duration
+	// finish is how it ended, set by who tells the store.
+	finish jobs.Finish
 
-	mu         sync.Mutex
-	cancel     context.CancelCauseFunc // nil until the handler has a context
-	told       error                   // why the handler's context was ended, or is to be
-	ended      error                   // why the attempt is over without our doing (the store knows already), or nil
-	stale      bool                    // it is not ours any more: nothing that we say of it counts
+	// Of those that have a deadline and no timer; guarded by young.mu.
+	young        bool
+	bornAt       uint64
+	older, newer *attempt
+
+	mu       sync.Mutex
+	living   context.Context // of the worker; nil until the attempt has begun
+	onEnd    func()          // called when the handler's context has ended
+	ctx      context.Context // of the handler; nil until somebody wants it (see handlerContext)
+	cancel   context.CancelCauseFunc
+	release  func()        // of the timer of its deadline; nil = there is none
+	forgo    func() bool   // of onEnd
+	back     bool          // the handler has returned
+	left     bool          // the attempt has gone on without it
+	returned chan struct{} // closed when the handler returns, if somebody waits for that
+	span     trace.Span
+
+	told       error // why the handler's context was ended, or is to be
+	ended      error // why the attempt is over without our doing (the store knows already), or nil
+	stale      bool  // it is not ours any more: nothing that we say of it counts
 	stuck      bool
 	logger     *slog.Logger
 	progress   *bus.Progress
 	result     []byte
 	checkpoint []byte
 	log        attemptLog
+	settled    *jobs.Instance // the run as the attempt left it, once the store has said so
+	refusal    error          // why the store does not take what was said of its end
 }
 
 // deadline is when the attempt times out, on this machine's clock; zero = never. Deadline and Started are both
@@ -50,7 +68,7 @@ func (a *attempt) deadline() time.Time {
 	if a.in.Deadline.IsZero() {
 		return time.Time{}
 	}
-	return a.sent.Add(a.in.Deadline.Sub(a.in.Started))
+	return a.sent.Add(a.in.Deadline.Sub(a.in.Started) - a.spent)
 }
 
 // answer is what a handler said, and when.
@@ -58,6 +76,7 @@ type answer struct {
 	at      time.Time
 	outcome jobs.Outcome // as the handler has it: Success, Error, Fatal or Snooze
 	text    string       // of the error
+	code    string       // of the error, as jobs.Fail gave it
 	delay   time.Duration
 	// echo: the error is that of a context which ended, and so nothing that the handler found out by itself.
 	echo bool
@@ -65,115 +84,74 @@ type answer struct {
 	cause error
 }
 
-// attend sees one attempt through and forgets it, or leaves that to the report that is on its way.
+// attend sees one attempt through, on the goroutine that calls it, and forgets it, or leaves that to the report that is
+// on its way. A handler that goes on when its context has ended is left to others (see overdue).
 func (w *Worker) attend(living context.Context, a *attempt) {
-	if f := w.through(living, a); f != nil && !a.over() {
-		w.conclude(living, conclusion{a, *f})
+	told := a.begin(living, func() { w.overdue(living, a) })
+	switch {
+	case a.over():
+		w.returned(living, a) // cancelled before it began
+		w.held.drop(a)
 		return
-	} else if f != nil { // cancelled, or timed out by the leader: only the return is news
-		w.returned(living, a)
+	case told != nil || w.held.isClosed():
+		// The worker is leaving: better another one begins this than this one breaks it off.
+		a.finish = jobs.Finish{Outcome: jobs.OutcomeHandback, Error: jobs.ErrShutdown.Error()}
+		w.conclude(living, a)
+		return
 	}
+	if !a.in.Deadline.IsZero() {
+		w.young.add(a)
+	}
+	if a.in.Terms.LeaseLost == jobs.LeaseCancel {
+		go w.guard(a.context(), a)
+	}
+	if w.log.Enabled(living, slog.LevelDebug) { // naming the facts costs more than a run that does nothing
+		w.log.Debug("attempt begun", "key", a.key, "instance", a.ID, "attempt", a.Attempt)
+	}
+	ctx, span := trace.Attempt(handlerContext{a}, a.in)
+	a.traceBegun(span)
+	said := answer{outcome: jobs.OutcomeError}
+	defer w.came(living, a, &said) // deferred, because a handler may end its goroutine
+	call(jobs.WithRunning(ctx, &lent{w, a}), a, w.handler(a.key), &said)
+}
+
+// came sees to what the handler of an attempt has said, now that it has returned.
+func (w *Worker) came(living context.Context, a *attempt, said *answer) {
+	w.young.gone(a)
+	w.held.left(a) // first: the next attempt may be offered as soon as this one is reported
+	if !a.comesBack() {
+		return
+	}
+	a.finish = a.verdict(said)
+	a.traceOver(a.finish, said.at)
+	if !a.over() {
+		w.conclude(living, a)
+		return
+	}
+	// Cancelled, or timed out by the leader: only the return is news.
+	w.returned(living, a)
 	w.held.drop(a)
 }
 
-// through calls the handler of an attempt and waits for it, or for the end of its context. It answers with how the
-// attempt ended, or nil if the store has been told.
-func (w *Worker) through(living context.Context, a *attempt) *jobs.Finish {
-	ctx, cancel := context.WithCancelCause(living)
-	defer cancel(nil)
-	told := a.arm(cancel)
-	switch {
-	case a.over():
-		return &jobs.Finish{} // cancelled before it began
-	case told != nil || w.held.isClosed():
-		// The worker is leaving: better another one begins this than this one breaks it off.
-		return &jobs.Finish{Outcome: jobs.OutcomeHandback, Error: jobs.ErrShutdown.Error()}
-	}
-	if due := a.deadline(); !due.IsZero() {
-		var release func()
-		ctx, release = context.WithDeadlineCause(ctx, due, jobs.ErrTimeout)
-		defer release()
-	}
-	if a.in.Terms.LeaseLost == jobs.LeaseCancel {
-		go w.guard(ctx, a)
-	}
-	if w.log.Enabled(ctx, slog.LevelDebug) { // naming the facts costs more than a run that does nothing
-		w.log.Debug("attempt begun", "key", a.key, "instance", a.ID, "attempt", a.Attempt)
-	}
+// facts name an attempt in a line of a log.
+func (a *attempt) facts() []any { return []any{"key", a.key, "instance", a.ID, "attempt", a.Attempt} }
 
-	answers := make(chan answer, 1)
-	w.crew.do(func() {
-		call(jobs.WithRunning(ctx, &lent{w, a}), w.jobs[a.key].handler, a.in.Args, func(said answer) {
-			w.held.left(a) // first: the next attempt may be offered as soon as this one is reported
-			answers <- said
-		})
-	})
-
-	select {
-	case said := <-answers:
-		return new(a.verdict(said))
-	case <-ctx.Done():
-	}
-	select {
-	case said := <-answers:
-		return new(a.verdict(said))
-	case <-time.After(moment):
-	}
-	w.outlive(living, a, context.Cause(ctx), answers)
-	return nil
-}
-
-// outlive deals with a handler that goes on although its context has ended. The store is told that the attempt
-// is over and its handler is not, so that nobody begins the next one; and told again when it has returned.
-func (w *Worker) outlive(living context.Context, a *attempt, cause error, answers <-chan answer) {
-	if !a.over() {
-		over := jobs.Finish{Outcome: jobs.OutcomeHandback, Error: cause.Error(), Running: true}
-		if errors.Is(cause, jobs.ErrTimeout) {
-			over.Outcome, over.Error = jobs.OutcomeTimeout, a.timeoutText()
-		}
-		w.finish(living, []conclusion{{a, over}}, func(*attempt, bool) {})
-		a.endedBy(cause)
-	}
-	stuck := time.NewTimer(stuckAfter - moment)
-	defer stuck.Stop()
-	for {
-		select {
-		case <-answers:
-			w.returned(living, a)
-			return
-		case <-w.quit:
-			// The worker leaves, and with it goes the process, most likely. The leader frees what was held.
-			return
-		case <-stuck.C:
-			a.mu.Lock()
-			a.stuck = true
-			a.mu.Unlock()
-			w.log.Warn("handler is stuck: its context has ended and it does not return", "key", a.key, "instance", a.ID,
-				"attempt", a.Attempt, "since", stuckAfter, "cause", cause)
-		}
-	}
-}
-
-// arm gives the attempt the means to end its handler's context, and answers with what it was told to end for
-// before it had them.
-func (a *attempt) arm(cancel context.CancelCauseFunc) error {
+// traceBegun keeps the span of the attempt.
+func (a *attempt) traceBegun(span trace.Span) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.cancel = cancel
-	return a.told
+	a.span = span
 }
 
-// end ends the handler's context.
-func (a *attempt) end(cause error) {
+// traceOver ends the span of an attempt.
+func (a *attempt) traceOver(f jobs.Finish, at time.Time) {
 	a.mu.Lock()
-	cancel := a.cancel
-	if a.told == nil {
-		a.told = cause
-	}
+	span, over := a.span, a.ended != nil
 	a.mu.Unlock()
-	if cancel != nil {
-		cancel(cause)
+	if over {
+		f.Outcome = trace.Cancelled
 	}
+	span.Over(f.Outcome, f.Error, at)
 }
 
 // over says that the store knows already that the attempt is over.
@@ -204,29 +182,33 @@ func (a *attempt) line(t token) (bus.Held, bool) {
 
 // call calls a handler, whatever it does: return, panic, or end its goroutine. What it answers is judged here
 // too, because errors are code of the user as well.
-func call(ctx context.Context, h Handler, args []byte, reply func(answer)) {
-	said := answer{outcome: jobs.OutcomeError}
+func call(ctx context.Context, a *attempt, h Handler, said *answer) {
 	done := false
 	defer func() {
-		said.at, said.cause = time.Now(), context.Cause(ctx)
+		said.at, said.cause = time.Now(), a.cause()
 		if !done {
-			said = answer{at: said.at, cause: said.cause, outcome: jobs.OutcomeError}
+			*said = answer{at: said.at, cause: said.cause, outcome: jobs.OutcomeError}
 			if p := recover(); p != nil {
+				said.code = jobs.CodePanic
 				said.text = fmt.Sprintf("panic: %v\n\n%s", p, debug.Stack())
 			} else {
 				said.text = fmt.Sprintf("the handler ended its goroutine (runtime.Goexit)\n\n%s", debug.Stack())
 			}
 		}
-		said.text = cut(said.text, jobs.MaxError)
-		reply(said)
+		if said.text != "" {
+			said.text = cut(said.text, jobs.MaxError)
+		}
 	}()
-	err := h(ctx, args)
-	if delay, ok := jobs.Snoozed(err); ok {
-		said.outcome, said.delay = jobs.OutcomeSnooze, min(max(delay, 0), jobs.MaxDelay)
-	} else if err == nil {
+	err := h(ctx, a.in.Args)
+	if err == nil {
 		said.outcome = jobs.OutcomeSuccess
+	} else if delay, ok := jobs.Snoozed(err); ok {
+		said.outcome, said.delay = jobs.OutcomeSnooze, min(max(delay, 0), jobs.MaxDelay)
+		if said.code = jobs.FailCode(err); said.code != "" { // it says why
+			said.text = err.Error()
+		}
 	} else {
-		said.text = err.Error()
+		said.text, said.code = err.Error(), jobs.FailCode(err)
 		said.echo = errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx))
 		if jobs.IsFinal(err) {
 			said.outcome = jobs.OutcomeFatal
@@ -245,8 +227,8 @@ func call(ctx context.Context, h Handler, args []byte, reply func(answer)) {
 //   - Otherwise it is what the handler said. A nil counts in spite of an ended context: the work is done.
 //
 // Of a run that was cancelled, nothing is said but that its handler has returned; see report.
-func (a *attempt) verdict(said answer) jobs.Finish {
-	f := jobs.Finish{Outcome: said.outcome, Error: said.text, Delay: said.delay}
+func (a *attempt) verdict(said *answer) jobs.Finish {
+	f := jobs.Finish{Outcome: said.outcome, Error: said.text, Code: said.code, Delay: said.delay}
 	due := a.deadline()
 	switch {
 	case !due.IsZero() && !said.at.Before(due):

@@ -33,7 +33,7 @@ func TestARunGoesTheWholeWay(t *testing.T) {
 		if string(in.Result) != `{"charged":7}` || got.Customer != "c7" {
 			t.Errorf("result %s of customer %q", in.Result, got.Customer)
 		}
-		if want := (jobs.AttemptInfo{Tenant: "default", Run: id, Key: "charge", Due: in.Due, Number: 1, Worker: w.Name()}); info != want || in.Due.IsZero() {
+		if want := (jobs.AttemptInfo{Tenant: "default", Run: id, Key: "charge", Due: in.Due, Number: 1, Worker: w.Name(), Revision: in.Revision}); info != want || in.Due.IsZero() {
 			t.Errorf("attempt is %+v, want %+v", info, want)
 		}
 		if in.Worker != w.Name() || !strings.HasPrefix(in.Worker, "w-") {

@@ -39,6 +39,10 @@ type held struct {
 	slotOf   map[jobs.ID]*attempt // those that take a slot: one attempt of a run at most
 	claiming int
 	closed   bool          // takes nothing more
+	resting  bool          // takes nothing for now: somebody wants it so
+	onDemand bool          // takes only what is asked for
+	asked    int           // how many attempts are asked for
+	pending  int           // attempts in hand that whoever asks has not been given
 	empty    chan struct{} // closed when nothing is held; made when somebody asks
 
 	claimed  uint64
@@ -56,12 +60,15 @@ func newHeld(slots int) *held {
 
 // room is how many offers would fit now. Call it with mu held.
 func (h *held) room() int {
-	if h.closed {
+	if h.closed || h.resting {
 		return 0
 	}
 	free := mostClaiming - h.claiming
 	if h.slots > 0 {
 		free = min(free, h.slots-len(h.slotOf))
+	}
+	if h.onDemand {
+		free = min(free, h.asked-h.pending)
 	}
 	return free
 }
@@ -84,20 +91,25 @@ func (h *held) await(ctx context.Context) int {
 }
 
 // admit takes what fits into hand, and says which offers go back. What is neither is known already: a second
-// offer of an attempt in hand, or of a run that is still running here under an older attempt.
+// offer of an attempt in hand, or of a run that is still running here under an older attempt. The latter goes back
+// where nothing fits: somebody else may take it at once, and a worker without room asks for no more.
 func (h *held) admit(list []bus.Offer, serves func(jobs.Key) bool) (taken []*attempt, back []bus.Offer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, o := range list {
 		t := token{o.ID, o.Attempt}
 		switch {
-		case h.attempts[t] != nil || h.slotOf[o.ID] != nil:
+		case h.attempts[t] != nil:
 		case h.room() <= 0 || !serves(o.Key):
 			back = append(back, o)
+		case h.slotOf[o.ID] != nil:
 		default:
-			a := &attempt{token: t, key: o.Key}
+			a := &attempt{token: t, key: o.Key, pending: h.onDemand}
 			h.attempts[t], h.slotOf[o.ID] = a, a
 			h.claiming++
+			if a.pending {
+				h.pending++
+			}
 			taken = append(taken, a)
 		}
 	}
@@ -110,11 +122,11 @@ func (h *held) begun(a *attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a.phase = running
-	h.claiming--
-	h.claimed++
-	if h.slots == 0 {
+	if h.claiming == mostClaiming { // else this makes no room where there was none
 		h.ring()
 	}
+	h.claiming--
+	h.claimed++
 }
 
 // left says that the attempt's handler has returned, or never began: its slot is free.
@@ -131,6 +143,10 @@ func (h *held) drop(a *attempt) {
 	defer h.mu.Unlock()
 	h.vacate(a)
 	delete(h.attempts, a.token)
+	if a.dropped != nil {
+		close(a.dropped)
+		a.dropped = nil
+	}
 	if len(h.attempts) == 0 && h.empty != nil {
 		close(h.empty)
 		h.empty = nil
@@ -145,7 +161,56 @@ func (h *held) vacate(a *attempt) {
 	if h.slotOf[a.ID] == a {
 		delete(h.slotOf, a.ID)
 	}
+	if a.pending {
+		a.pending = false
+		h.pending--
+	}
 	h.ring()
+}
+
+// ask says how many attempts are asked for now, of a worker that takes only what is.
+func (h *held) ask(n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asked = n
+	h.ring()
+}
+
+// given says that whoever asks for attempts has been given this one.
+func (h *held) given(a *attempt) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a.pending {
+		a.pending = false
+		h.pending--
+	}
+}
+
+// adopt takes an attempt into hand that is this worker's already. It says whether that is news.
+func (h *held) adopt(a *attempt) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.attempts[a.token] != nil || h.slotOf[a.ID] != nil || h.closed {
+		return false
+	}
+	a.phase = running
+	h.attempts[a.token], h.slotOf[a.ID] = a, a
+	return true
+}
+
+// watch answers with what is closed when the attempt is forgotten.
+func (h *held) watch(a *attempt) <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.attempts[a.token] != a {
+		gone := make(chan struct{})
+		close(gone)
+		return gone
+	}
+	if a.dropped == nil {
+		a.dropped = make(chan struct{})
+	}
+	return a.dropped
 }
 
 func (h *held) ring() {
@@ -178,6 +243,28 @@ func (h *held) list() []bus.Held {
 	return list
 }
 
+// renew notes that a beat was answered which named these attempts, and when it was sent.
+func (h *held) renew(list []bus.Held, sent time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, line := range list {
+		if a := h.attempts[token{line.ID, line.Attempt}]; a != nil {
+			a.renewed = sent
+		}
+	}
+}
+
+// renewed is when the attempt's lease was last asked for with success: with a beat that named it, or its claim. A
+// beat that was sent before the claim was answered did not name it, and renewed nothing.
+func (h *held) renewed(a *attempt) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a.renewed.IsZero() {
+		return a.sent
+	}
+	return a.renewed
+}
+
 // all is every attempt in hand.
 func (h *held) all() []*attempt {
 	h.mu.Lock()
@@ -194,6 +281,24 @@ func (h *held) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
+}
+
+// rest makes the worker take nothing for now, or take runs again. It says whether that is news.
+func (h *held) rest(on bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.resting == on {
+		return false
+	}
+	h.resting = on
+	h.ring()
+	return true
+}
+
+func (h *held) isResting() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.resting
 }
 
 func (h *held) isClosed() bool {

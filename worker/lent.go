@@ -3,8 +3,10 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -27,6 +29,9 @@ func (l *lent) Log() *slog.Logger {
 	defer a.mu.Unlock()
 	if a.logger == nil {
 		a.logger = slog.New(newLogHandler(l.worker.lines, a))
+		if echo := l.worker.config.Echo; echo != nil {
+			a.logger = slog.New(slog.NewMultiHandler(a.logger.Handler(), echo.With(a.facts()...).Handler()))
+		}
 	}
 	return a.logger
 }
@@ -42,7 +47,24 @@ func (l *lent) Progress(done, total int64, text string) {
 // Attempt says which attempt this is.
 func (l *lent) Attempt() jobs.AttemptInfo {
 	in := l.attempt.in
-	return jobs.AttemptInfo{Tenant: in.Tenant, Run: in.ID, Key: in.Key, Due: in.Due, Number: in.Attempt, Worker: l.worker.name}
+	info := jobs.AttemptInfo{Tenant: in.Tenant, Run: in.ID, Key: in.Key, Due: in.Due, Number: in.Attempt, Worker: l.worker.name, Revision: in.Revision}
+	if p := in.Place; p != nil {
+		info.Shard, info.Shards = int(p.Shard), int(p.Shards)
+	}
+	return info
+}
+
+// Last says that no attempt follows one that fails with err, by the terms of the run as it was claimed.
+func (l *lent) Last(err error) bool {
+	if _, put := jobs.Snoozed(err); put {
+		return false
+	}
+	cause, code := jobs.ByError, jobs.FailCode(err)
+	if errors.Is(err, jobs.ErrTimeout) {
+		cause, code = jobs.ByTimeout, jobs.CodeTimeout
+	}
+	in, refused := (*l.attempt.in).Fail(time.Now(), cause, code, "", 0, !jobs.IsFinal(err))
+	return refused == nil && in.State == jobs.Terminated
 }
 
 // Result is kept until the handler returns; the last one counts.

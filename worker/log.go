@@ -70,6 +70,22 @@ func (b *logbook) append(a *attempt, level, text string) {
 	}
 }
 
+// number has the next line of an attempt be the n-th, and says how many lines that begin there are known already. n is
+// 0 if whoever writes does not count; then a log that was begun elsewhere goes on behind whatever is there.
+func (b *logbook) number(a *attempt, n uint64) (known uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case n > 0 && n <= a.log.sequence:
+		return a.log.sequence - n + 1
+	case n > 0:
+		a.log.sequence = n - 1
+	case a.spent > 0 && a.log.sequence == 0:
+		a.log.sequence = uint64(time.Now().UnixMilli())
+	}
+	return 0
+}
+
 // ended says that the attempt has written all that is kept of it.
 func (b *logbook) ended(a *attempt) bool {
 	b.mu.Lock()

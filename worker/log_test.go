@@ -3,6 +3,8 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -50,6 +52,42 @@ func TestLogLines(t *testing.T) {
 			if l.Run != id || l.Attempt != 1 || l.Sequence != uint64(i+1) || !l.At.Equal(began) {
 				t.Errorf("line %d is of run %s, attempt %d, number %d at %v", i, l.Run, l.Attempt, l.Sequence, l.At)
 			}
+		}
+	})
+}
+
+// An echo has what handlers write, and why an attempt failed, with the names of both; what ended well leaves no line.
+func TestEcho(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		var out strings.Builder
+		noTime := func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}
+		s.start(worker.Config{Echo: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: noTime}))},
+			handler(jobs.Options{Retries: 1}, func(ctx context.Context, _ json.RawMessage) error {
+				jobs.Log(ctx).With("customer", "c7").Info("begun")
+				jobs.Log(ctx).Debug("below what the echo wants")
+				if jobs.Attempt(ctx).Number == 1 {
+					return errors.New("no money")
+				}
+				return nil
+			}))
+		id := s.create("j", struct{}{})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		of := func(attempt int) string { return fmt.Sprintf("key=j instance=%s attempt=%d ", id, attempt) }
+		want := "level=INFO msg=begun " + of(1) + "customer=c7\n" +
+			"level=WARN msg=\"attempt failed\" " + of(1) + "err=\"no money\"\n" +
+			"level=INFO msg=begun " + of(2) + "customer=c7\n"
+		if out.String() != want {
+			t.Errorf("the echo is\n%swant\n%s", out.String(), want)
+		}
+		if n := len(s.written()); n != 4 {
+			t.Errorf("%d lines are kept with the run, want 4", n)
 		}
 	})
 }

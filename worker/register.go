@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
@@ -13,6 +14,7 @@ import (
 type job struct {
 	declaration jobs.Declaration
 	handler     Handler
+	source      jobs.Job
 }
 
 // prepare checks a job, describes its arguments and wraps its handler.
@@ -24,14 +26,33 @@ func (w *Worker) prepare(j jobs.Job) (*job, error) {
 	if err := w.checkSchedule(d); err != nil {
 		return nil, err
 	}
-	if d.Schema, err = describe(j.Args()); err != nil {
-		return nil, fmt.Errorf("job %s: %w", j.Key(), err)
+	if d.Schema == nil {
+		if d.Schema, err = describe(j.Args()); err != nil {
+			return nil, fmt.Errorf("job %s: %w", j.Key(), err)
+		}
 	}
-	h := Handler(j.Run)
-	for i := len(w.config.Middleware) - 1; i >= 0; i-- {
+	if d.Schema != nil && d.Code.Args != nil { // a run without arguments of its own would fail by them
+		if place, err := ArgsChecker(d.Schema)(*d.Code.Args); err != nil {
+			return nil, fmt.Errorf("job %s: default arguments: %s", j.Key(), strings.TrimPrefix(place+": "+err.Error(), ": "))
+		}
+	}
+	return &job{declaration: d, handler: w.wrapped(j.Run), source: j}, nil
+}
+
+// wrapped is a handler within the middleware; nil stays nil.
+func (w *Worker) wrapped(h Handler) Handler {
+	for i := len(w.config.Middleware) - 1; i >= 0 && h != nil; i-- {
 		h = w.config.Middleware[i](h)
 	}
-	return &job{declaration: d, handler: h}, nil
+	return h
+}
+
+// handler is what runs a job here, or nil.
+func (w *Worker) handler(key jobs.Key) Handler {
+	if j := w.jobs[key]; j != nil {
+		return j.handler
+	}
+	return w.others
 }
 
 // checkSchedule reads the schedule once, so that a mistake in it stops the program that makes it and points to

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -34,6 +35,7 @@ func TestNewRefuses(t *testing.T) {
 		want string
 	}{
 		{"no jobs", worker.Config{}, nil, "no jobs are given"},
+		{"too many jobs", worker.Config{}, slices.Repeat([]jobs.Job{recurring(jobs.Options{})}, 10_001), "10001 jobs are given, and a worker may have 10000: divide them"},
 		{"the same twice", worker.Config{}, []jobs.Job{recurring(jobs.Options{}), recurring(jobs.Options{})}, "job tick is given twice"},
 		{"a bad name", worker.Config{Name: "a b"}, []jobs.Job{recurring(jobs.Options{})}, `worker name "a b"`},
 		{"a long name", worker.Config{Name: strings.Repeat("x", 190)}, []jobs.Job{recurring(jobs.Options{})}, "at most 180"},
@@ -48,6 +50,8 @@ func TestNewRefuses(t *testing.T) {
 		{"a schedule that never fires", worker.Config{}, []jobs.Job{recurring(jobs.Options{Cron: "0 0 30 2 *"})}, `schedule "0 0 30 2 *"`},
 		{"bad settings", worker.Config{}, []jobs.Job{recurring(jobs.Options{Retries: -7})}, "job tick: retries is -7"},
 		{"arguments that are no object", worker.Config{}, []jobs.Job{jobs.NewTriggered(jobs.TriggeredFunc[int](func(context.Context, int) error { return nil }), jobs.Options{Key: "n"})}, "job n: arguments of type int"},
+		{"default arguments of another type", worker.Config{}, []jobs.Job{jobs.NewTriggered(jobs.TriggeredFunc[struct{ Cents int }](nil), jobs.Options{Key: "n", Args: map[string]string{"Cents": "many"}})}, "job n: default arguments: Cents: "},
+		{"default arguments that nobody knows", worker.Config{}, []jobs.Job{jobs.NewTriggered(jobs.TriggeredFunc[struct{ Cents int }](nil), jobs.Options{Key: "n", Args: map[string]int{"Cents": 1, "Cent": 1}})}, "job n: default arguments: Cent: unexpected property"},
 		{"a triggered job with a schedule", worker.Config{}, []jobs.Job{handler(jobs.Options{Cron: "@daily"}, nil)}, "job j: a triggered job has no schedule"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -10,44 +10,42 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// conclusion is how an attempt ended whose handler has returned.
-type conclusion struct {
-	a *attempt
-	f jobs.Finish
-}
-
-// reports are conclusions on their way to the store. Those that come while others are under way go together.
+// reports are attempts whose handlers have returned, on their way to the store. Those that come while others are under
+// way go together.
 type reports struct {
 	mu      sync.Mutex
-	waiting []conclusion
+	waiting []*attempt
 	busy    int
 }
 
 const (
-	reportsTogether = 1000 // conclusions in one batch
+	reportsTogether = 1000 // attempts in one batch
 	reportsAtOnce   = 4    // batches under way
 )
 
-// conclude passes a conclusion on to the store and forgets the attempt when it is known there. It does not wait.
-func (w *Worker) conclude(ctx context.Context, c conclusion) {
+// conclude tells the store how an attempt ended, and forgets it when that is known there. It does not wait.
+func (w *Worker) conclude(ctx context.Context, a *attempt) {
 	r := &w.reports
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.waiting = append(r.waiting, c)
+	r.waiting = append(r.waiting, a)
 	if r.busy < reportsAtOnce {
 		r.busy++
 		go w.deliver(ctx)
 	}
 }
 
-// deliver sends conclusions until none is waiting.
+// deliver sends what waits until nothing does.
 func (w *Worker) deliver(ctx context.Context) {
 	r := &w.reports
 	for {
 		r.mu.Lock()
-		batch := r.waiting[:min(len(r.waiting), reportsTogether)]
-		r.waiting = r.waiting[len(batch):]
-		if len(batch) == 0 {
+		n := min(len(r.waiting), reportsTogether)
+		batch := r.waiting[:n:n]
+		if r.waiting = r.waiting[n:]; len(r.waiting) == 0 {
+			r.waiting = nil // the batch is ours alone
+		}
+		if n == 0 {
 			r.busy--
 			r.mu.Unlock()
 			return
@@ -69,18 +67,25 @@ func (w *Worker) deliver(ctx context.Context) {
 // finish sends the ends of attempts until the store has answered, and calls known for each then. A refusal means
 // that the run was taken from us meanwhile, and then what we know of it is worth nothing to anybody; or that it was
 // cancelled while we were busy.
-func (w *Worker) finish(ctx context.Context, ends []conclusion, known func(a *attempt, cancelled bool)) {
+func (w *Worker) finish(ctx context.Context, ends []*attempt, known func(a *attempt, cancelled bool)) {
 	late := time.AfterFunc(30*time.Second, func() {
-		w.log.Warn("ends of attempts are not known to the store yet, trying on", "attempts", len(ends), "instance", ends[0].a.ID)
+		w.log.Warn("ends of attempts are not known to the store yet, trying on", "attempts", len(ends), "instance", ends[0].ID)
 	})
 	defer late.Stop()
 	batch := make([]jobs.Envelope, len(ends))
-	for i, c := range ends {
-		c.f.ID, c.f.Worker, c.f.Attempt = c.a.ID, w.name, c.a.Attempt
-		batch[i] = w.envelope(c.f)
+	for i, a := range ends {
+		a.finish.ID, a.finish.Worker, a.finish.Attempt = a.ID, w.name, a.Attempt
+		batch[i] = w.envelope(a.finish)
+		if w.config.Echo != nil && a.finish.Error != "" { // before the store knows: the next attempt may begin at once
+			w.config.Echo.With(a.facts()...).Warn("attempt failed", "err", a.finish.Error)
+		}
 	}
 	w.send(ctx, batch, forReport, func(i int, r metastore.Result) {
-		a, f := ends[i].a, &ends[i].f
+		a := ends[i]
+		f := &a.finish
+		if w.remote != nil { // who waits for it
+			a.settle(r)
+		}
 		if r.Err == nil {
 			w.held.count(f.Outcome)
 			if w.log.Enabled(ctx, slog.LevelDebug) {
@@ -109,6 +114,15 @@ func (w *Worker) finish(ctx context.Context, ends []conclusion, known func(a *at
 		}
 		known(a, cancelled)
 	})
+}
+
+// settle notes what the store says about the end of an attempt.
+func (a *attempt) settle(r metastore.Result) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.settled, a.refusal = r.Instance(), r.Err; r.Err != nil {
+		a.settled = nil
+	}
 }
 
 // returned tells the store that the handler of an attempt which was over has returned: its slots are free.

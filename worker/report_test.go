@@ -169,3 +169,30 @@ func TestALostLease(t *testing.T) {
 		s.wantStateAfter(3*time.Second, steady, jobs.Succeeded, "")
 	})
 }
+
+// Beats that are answered while a claim has no answer yet do not name the attempt, and so they renew nothing: its lease
+// counts from the claim.
+func TestALeaseCountsFromWhatNamedTheAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		causes := make(chan error, 1)
+		s.start(worker.Config{}, handler(jobs.Options{LeaseLost: jobs.LeaseCancel}, heedful(causes)))
+		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+			results := apply()
+			if batch[0].Command.Verb() == jobs.VerbClaim {
+				time.Sleep(6 * time.Second)
+			}
+			return results
+		})
+		time.Sleep(time.Second)
+		s.create("j", struct{}{})
+		claimed := time.Now()
+		time.Sleep(5500 * time.Millisecond) // two beats are answered, and no more
+		s.set(func(s *stage) { s.silent, s.quiet = true, true })
+		wantErr(t, <-causes, jobs.ErrLeaseLost)
+		if d := time.Since(claimed); d != 12*time.Second {
+			t.Errorf("cancelled %v after the claim, want 12 s: its lease is 15 s, and a beat is left to the handler", d)
+		}
+		s.set(func(s *stage) { s.silent = false })
+	})
+}

@@ -46,15 +46,12 @@ func (w *Worker) send(ctx context.Context, batch []jobs.Envelope, p patience, an
 		defer timer.Stop()
 		giveUp = timer.C
 	}
-	open := make([]int, len(batch))
-	for i := range open {
-		open[i] = i
-	}
-	doubtful := make([]bool, len(batch)) // an earlier try may have been done
-	last := make([]metastore.Result, len(batch))
+	var open []int                     // what the last try left, in order; nil = there was none, and all is open
+	doubtful := map[int]bool{}         // of what is open: an earlier try may have been done
+	last := map[int]metastore.Result{} // of what is open
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		words := batch
-		if len(open) < len(batch) {
+		if open != nil && len(open) < len(batch) {
 			words = make([]jobs.Envelope, len(open))
 			for at, i := range open {
 				words[at] = batch[i]
@@ -65,14 +62,21 @@ func (w *Worker) send(ctx context.Context, batch []jobs.Envelope, p patience, an
 		cancel()
 		var left []int
 		for at, r := range results {
-			i := open[at]
+			i := at
+			if open != nil {
+				i = open[at]
+			}
 			code := jobs.Code("")
 			if r.Err != nil {
 				code = jobs.CodeOf(r.Err)
 			}
-			doubtful[i] = doubtful[i] || code == jobs.Unknown
+			if code == jobs.Unknown {
+				doubtful[i] = true
+			}
 			if code == jobs.Unknown || code == jobs.Unavailable && (p.idle || doubtful[i]) {
-				last[i] = r
+				if code == jobs.Unknown || !doubtful[i] { // of what may have been done nobody says that it was not
+					last[i] = r
+				}
 				left = append(left, i)
 				continue
 			}

@@ -27,9 +27,11 @@ type stage struct {
 	store metastore.Full
 	node  bus.Bus
 	queue string
+	most  int // the bytes of a call that workers can make; 0 = as many as the hub carries
 
 	mu       sync.Mutex
 	silent   bool        // the leader answers no beats
+	refuses  error       // the leader refuses beats, for this
 	forgot   bool        // the leader says once that it does not know the worker
 	quiet    bool        // nothing is offered by itself
 	stops    []bus.Stop  // told with the next beat's answer
@@ -86,6 +88,9 @@ func (s *stage) answer(_ context.Context, _ bus.Principal, raw []byte) ([]byte, 
 	s.beats = append(s.beats, b)
 	if s.silent {
 		return nil, jobs.Refuse(jobs.Unavailable, "no leader")
+	}
+	if s.refuses != nil {
+		return nil, s.refuses
 	}
 	a := bus.BeatAnswer{Queue: s.queue, Lease: 15_000, Unknown: s.forgot && b.Info == nil, Stop: s.stops}
 	s.stops = nil
@@ -154,11 +159,29 @@ func (s *stage) new(cfg worker.Config, js ...jobs.Job) *worker.Worker {
 	}
 	end := s.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: cfg.Name})
 	s.t.Cleanup(func() { _ = end.Close() })
+	if s.most > 0 {
+		end = narrow{end, s.most}
+	}
 	w, err := worker.New(cfg, s, end, js...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return w
+}
+
+// narrow is a bus that carries less.
+type narrow struct {
+	bus.Bus
+	most int
+}
+
+func (n narrow) Limit() int { return n.most }
+
+func (n narrow) Call(ctx context.Context, service string, request []byte) ([]byte, error) {
+	if len(request) > n.most {
+		return nil, jobs.Invalid("a request of %d bytes: %d are the most", len(request), n.most)
+	}
+	return n.Bus.Call(ctx, service, request)
 }
 
 // start runs a worker and waits until it is at work. stop ends it, and waits until Run has returned.

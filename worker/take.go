@@ -57,8 +57,6 @@ func (w *Worker) takeFrom(here, living context.Context, queue string) error {
 		case errors.Is(err, bus.ErrClosed):
 			return err
 		case errors.Is(err, bus.ErrNobody):
-			// The queue is not there yet, or no more; the bus has waited a little already.
-		case errors.Is(err, bus.ErrNobody):
 			// The queue is on its way in or out: beats will tell. Take has paced itself.
 		default:
 			w.log.Debug("no offers can be taken", "queue", queue, "err", err)
@@ -75,7 +73,7 @@ func (w *Worker) takeFrom(here, living context.Context, queue string) error {
 // accept takes what fits of a list in hand, gives back the rest at once, and claims. done is called when the bus
 // may forget the list.
 func (w *Worker) accept(living context.Context, list []bus.Offer, done func()) {
-	taken, back := w.held.admit(list, func(k jobs.Key) bool { return w.jobs[k] != nil })
+	taken, back := w.held.admit(list, func(k jobs.Key) bool { return w.handler(k) != nil })
 	w.giveBack(living, back)
 	if len(taken) == 0 {
 		done()
@@ -126,7 +124,7 @@ func (w *Worker) claim(ctx context.Context, taken []*attempt) {
 		default:
 			a.in = in
 			w.held.begun(a)
-			w.crew.do(func() { w.attend(ctx, a) })
+			w.crew.see(a)
 		}
 	})
 }

@@ -47,6 +47,30 @@ func TestAFullWorkerTakesNothing(t *testing.T) {
 	})
 }
 
+// A worker with more slots than it may claim at once fills them all, though no handler returns.
+func TestManySlotsAreFilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slots = 2500
+		s := newStage(t)
+		g := newGate()
+		s.start(worker.Config{Slots: slots}, handler(jobs.Options{}, g.run))
+		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+			if batch[0].Command.Verb() == jobs.VerbClaim {
+				time.Sleep(time.Second) // so that as many as may be are under way together
+			}
+			return apply()
+		})
+		for range slots {
+			s.create("j", struct{}{})
+		}
+		time.Sleep(5 * time.Second)
+		if n := g.inside(); n != slots {
+			t.Errorf("%d handlers run in %d slots", n, slots)
+		}
+		close(g.open)
+	})
+}
+
 // Of a list that does not fit, the rest goes back at once; and so do offers of jobs that the worker does not have.
 func TestWhatDoesNotFitGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

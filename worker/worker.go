@@ -21,20 +21,30 @@ import (
 // Config says how a worker works. The zero value works.
 type Config struct {
 	Tenant jobs.Tenant // whose jobs; default jobs.DefaultTenant
-	App    string      // the group of workers that share these jobs; default "default"
-	Name   string      // of this worker, as the bus knows it; default the host's name, made legal
+	App    string      // the group of workers that share these jobs; default DefaultApp
+	Name   string      // of this worker, as the bus knows it; default that of the app and the host, made legal
 	Slots  int         // how many runs at the same time; default 0, no limit
 	Tags   []string    // what this worker has that others may not, such as "gpu"
+
+	// Others runs attempts of all jobs of the app that this worker was not given by name; jobs.Attempt(ctx) tells which.
+	// Where other workers have a job by name, its runs go to those. Default none.
+	Others Handler
 
 	// Middleware wraps every handler; the first one is outermost. jobs.Attempt(ctx) tells which run it is about.
 	Middleware []func(next Handler) Handler
 	// Logger gets what an operator wants to know; default none. Handlers log with jobs.Log instead.
 	Logger *slog.Logger
+	// Echo also gets what handlers write with jobs.Log, and why an attempt failed, each with its job, run and attempt:
+	// for a terminal, or where a program's other lines go. Default none: both are kept with the run, and shown there.
+	Echo *slog.Logger
 
 	Grace     time.Duration // how long running handlers may go on when Run is told to end; default 30 s, negative none
 	BeatEvery time.Duration // how often the worker says that it lives; default 3 s
 	Lease     time.Duration // how long its runs stay its own without an answer, until the leader says; default 15 s
 }
+
+// DefaultApp is the app of workers that name none.
+const DefaultApp = "default"
 
 // Handler runs one attempt. Its arguments are JSON, or nil.
 type Handler func(ctx context.Context, args []byte) error
@@ -57,15 +67,21 @@ type Worker struct {
 	log     *slog.Logger
 	jobs    map[jobs.Key]*job
 	order   []jobs.Key // of registration: as they were given
+	begun   []jobs.Job // that were initialised, in that order
+	faults  map[jobs.Key]string
+	others  Handler // of jobs that are not among them; nil = none
 
 	held    *held
-	crew    crew
+	crew    *crew // nil until Run is at work
+	young   young
 	reports reports
 	lines   *logbook
 	leader  leader
 	hurry   chan struct{} // asks for a beat now
 	again   chan struct{} // asks for another registration
+	term    atomic.Uint64 // whose leader has called
 	quit    chan struct{} // closed when the grace of a drain is over
+	remote  *Remote       // for whom it stands in; nil = nobody
 	ran     atomic.Bool
 }
 
@@ -85,7 +101,6 @@ func New(cfg Config, store metastore.Applier, b Bus, js ...jobs.Job) (*Worker, e
 		bus:     b,
 		jobs:    make(map[jobs.Key]*job, len(js)),
 		held:    newHeld(cfg.Slots),
-		crew:    newCrew(),
 		lines:   newLogbook(),
 		leader:  leader{lease: cfg.Lease, moved: make(chan struct{})},
 		hurry:   make(chan struct{}, 1),
@@ -93,8 +108,11 @@ func New(cfg Config, store metastore.Applier, b Bus, js ...jobs.Job) (*Worker, e
 		quit:    make(chan struct{}),
 	}
 	w.log = cfg.Logger.With("worker", w.name)
-	if len(js) == 0 {
+	if w.others = w.wrapped(cfg.Others); len(js) == 0 && w.others == nil {
 		return nil, errors.New("worker: no jobs are given")
+	}
+	if len(js) > bus.MostJobs {
+		return nil, fmt.Errorf("worker: %d jobs are given, and a worker may have %d: divide them among several workers", len(js), bus.MostJobs)
 	}
 	for _, j := range js {
 		if _, twice := w.jobs[j.Key()]; twice {
@@ -116,10 +134,14 @@ func (c Config) complete() (Config, error) {
 		c.Tenant = jobs.DefaultTenant
 	}
 	if c.App == "" {
-		c.App = "default"
+		c.App = DefaultApp
 	}
 	if c.Name == "" {
 		c.Name = hostName()
+		if c.App != DefaultApp { // a host may have workers of several, and people tell them apart by their names
+			c.Name = c.App + "." + c.Name
+			c.Name = strings.TrimRight(c.Name[:min(len(c.Name), 180)], ".")
+		}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -156,7 +178,7 @@ func (c Config) Principal() (bus.Principal, error) {
 }
 
 func (c Config) principal() bus.Principal {
-	return bus.Principal{Tenant: c.Tenant, Role: bus.Worker, Name: c.Name}
+	return bus.Principal{Tenant: c.Tenant, Role: bus.Worker, Name: c.Name, App: c.App}
 }
 
 // hostName is the host's name in the characters that names may have.
@@ -191,15 +213,27 @@ func (w *Worker) Run(ctx context.Context) error {
 	living, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 
+	defer w.finishJobs()
+	if err := w.beginJobs(taking); err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
 	patient := time.AfterFunc(5*time.Second, func() { w.log.Warn("no control plane answers yet, the jobs wait to be registered") })
 	err := w.register(taking, true)
 	patient.Stop()
 	if err != nil {
 		return fmt.Errorf("worker: register: %w", err)
 	}
+	if err := w.checkInfo(); err != nil { // not before: who is not connected yet does not know what the bus carries
+		return fmt.Errorf("worker: %w", err)
+	}
 	w.log.Info("worker registered", "app", w.config.App, "jobs", len(w.jobs), "slots", w.config.Slots)
+	w.crew = newCrew(func(a *attempt) { w.attend(living, a) })
+	defer w.crew.dismiss()
 	if err := w.listen(taking, living); err != nil {
 		return fmt.Errorf("worker: listen: %w", err)
+	}
+	if w.remote != nil {
+		w.remote.start()
 	}
 
 	// Whichever actor returns first, taking ends, which starts the drain, which ends the others.
@@ -222,7 +256,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	add(func() error { w.beat(living); return nil })
 	add(func() error { w.sendLogs(living); return nil })
 	err = group.Run()
-	defer w.crew.dismiss()
 	w.held.drained(time.Second) // what was left has seen living end: whoever owns the bus may close it now
 	return err
 }

@@ -62,9 +62,9 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 var (
 	leader  = bus.Principal{Tenant: "default", Role: bus.Node, Name: "node-1"}
 	second  = bus.Principal{Tenant: "default", Role: bus.Node, Name: "node-2"}
-	ringer  = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w1.host-7"}
-	other   = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w2"}
-	foreign = bus.Principal{Tenant: "acme.eu", Role: bus.Worker, Name: "w1.host-7"}
+	ringer  = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w1.host-7", App: billing.App}
+	other   = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w2", App: billing.App}
+	foreign = bus.Principal{Tenant: "acme.eu", Role: bus.Worker, Name: "w1.host-7", App: billing.App}
 	caller  = bus.Principal{Tenant: "default", Role: bus.Client, Name: "shop"}
 )
 

@@ -15,7 +15,7 @@ import (
 
 var (
 	node    = bus.Principal{Tenant: "default", Role: bus.Node, Name: "node-1"}
-	worker  = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w1"}
+	worker  = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w1", App: "billing"}
 	billing = bus.Lane{Tenant: "default", App: "billing"}
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -83,6 +84,7 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 	}
 	subject := serveSubject(b.as, service)
 	places := make(chan struct{}, inFlight)
+	var hands load
 	err := b.subscribe(ctx, subject, func(ctx context.Context) (*nats.Subscription, error) {
 		sub, err := b.nc.QueueSubscribe(subject, group, func(m *nats.Msg) {
 			from, ok := callerOf(m.Subject)
@@ -90,16 +92,27 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 				b.senseless(m.Subject, errors.New("its subject is not that of a call"))
 				return
 			}
+			// The answer goes out in our name, and a server does not look at where to: only the caller's own inbox will
+			// do, or he could have us send signals and calls, and have NATS delete what is ours.
+			if !strings.HasPrefix(m.Reply, inboxPrefix(from)+".") {
+				b.senseless(m.Subject, errors.New("its answer would not go to its caller"))
+				return
+			}
+			if err := hands.take(from, len(m.Data)); err != nil {
+				b.answer(m, nil, err)
+				return
+			}
 			select {
 			case places <- struct{}{}:
 			case <-ctx.Done():
 			}
 			if ctx.Err() != nil {
+				hands.done(from, len(m.Data))
 				b.gone(m)
 				return
 			}
 			go func() {
-				defer func() { <-places }()
+				defer func() { hands.done(from, len(m.Data)); <-places }()
 				data, err := fn(ctx, from, m.Data)
 				b.answer(m, data, err)
 			}()
@@ -126,9 +139,6 @@ func (b *Bus) answer(m *nats.Msg, data []byte, err error) {
 		text := err.Error()
 		reply.Data = []byte(text[:min(len(text), maxText)])
 		reply.Header = nats.Header{codeHeader: {codeOf(err)}}
-	}
-	if m.Reply == "" {
-		return // nobody waits
 	}
 	if err := b.nc.PublishMsg(reply); err != nil && b.life.Err() == nil {
 		// The caller's connection to this server, or ours, has gone: to him the outcome is unknown.

@@ -3,6 +3,7 @@ package natsbus
 import (
 	"context"
 	"errors"
+	"net/url"
 	"regexp"
 	"strings"
 	"sync"
@@ -85,11 +86,20 @@ func (b *Bus) connected(nc *nats.Conn) {
 		b.link.fall(ended{bus.ErrClosed})
 		return
 	}
-	server := nc.ConnectedUrlRedacted()
+	server := withoutUser(nc.ConnectedUrl())
 	if nc.Opts.InProcessServer != nil {
 		server = "in this process" // the URL is one that was never dialled
 	}
 	b.log.Info("bus connected", "server", server, "version", nc.ConnectedServerVersion())
+}
+
+// withoutUser is a server's address as it may be shown: a user without a password is a token, too.
+func withoutUser(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
 }
 
 func (b *Bus) disconnected(_ *nats.Conn, err error) {

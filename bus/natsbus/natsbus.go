@@ -33,10 +33,8 @@ const headroom = 1 << 10
 
 // Config says who connects, and how.
 type Config struct {
-	// As is who this end is. On a server with users the user must be allowed to be that one.
+	// As is who this end is. On a server with users the user must be allowed to be that one, a worker with its app.
 	As bus.Principal
-	// Name is how the server's operators see the connection. Default: carillon, the role and the name.
-	Name string
 	// Logger hears of connections and of messages that make no sense. Default: nobody does.
 	Logger *slog.Logger
 
@@ -45,7 +43,8 @@ type Config struct {
 	// TLS secures the connection. Default: as the server demands.
 	TLS *tls.Config
 
-	// InProcess is a server in this process. If there is one, the URL means nothing.
+	// InProcess is a server in this process. If there is one, the URL means nothing. One that is an [Insider]'s
+	// says itself what it asks for.
 	InProcess Server
 	// Retry makes Connect succeed although no server is there: it is looked for until there is one.
 	Retry bool
@@ -56,6 +55,16 @@ type Config struct {
 // Server is a server that can be reached without a network.
 type Server interface {
 	InProcessConn() (net.Conn, error)
+}
+
+// Placed is a server of a cluster that has a tag of its own, by which streams are put on it; "" = it is alone.
+type Placed interface {
+	Place() string
+}
+
+// Insider is a server that knows its own process by a secret.
+type Insider interface {
+	Insider() (user, password string)
 }
 
 // Bus is one connection. It is a [bus.Bus].
@@ -73,6 +82,7 @@ type Bus struct {
 	malformed atomic.Uint64
 	complaint atomic.Int64 // when a malformed message was last logged, in seconds
 
+	place  string   // the tag of the server in this process, which shall keep the queue; "" = any may
 	opened sync.Map // the queues that this end has opened: name -> term
 	making sync.Mutex
 	made   map[made]time.Time // consumers known to exist, and since when
@@ -91,6 +101,9 @@ func Connect(ctx context.Context, url string, cfg Config) (*Bus, error) {
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
+	if here, ok := cfg.InProcess.(Placed); ok {
+		b.place = here.Place()
+	}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.link.fresh()
 	nc, err := nats.Connect(url, b.options(ctx, cfg)...)
@@ -100,7 +113,7 @@ func Connect(ctx context.Context, url string, cfg Config) (*Bus, error) {
 			// A server in this process hangs up without a word if it does not like the password.
 			err = fmt.Errorf("%w (is the user right?)", err)
 		}
-		return nil, fmt.Errorf("connect to NATS: %w", err)
+		return nil, fmt.Errorf("connect to NATS: %w", refusedBy(err))
 	}
 	b.nc = nc
 	if b.js, err = jetstream.New(nc); err != nil {
@@ -122,7 +135,7 @@ func (b *Bus) options(ctx context.Context, cfg Config) []nats.Option {
 		timeout = min(timeout, max(time.Until(deadline), time.Millisecond))
 	}
 	o := []nats.Option{
-		nats.Name(cmp.Or(cfg.Name, "carillon "+cfg.As.Actor())),
+		nats.Name(introduction(cfg.As)),
 		nats.CustomInboxPrefix(inboxPrefix(cfg.As)),
 		nats.Timeout(timeout),
 		nats.MaxReconnects(-1),
@@ -136,6 +149,9 @@ func (b *Bus) options(ctx context.Context, cfg Config) []nats.Option {
 		nats.DisconnectErrHandler(b.disconnected),
 		nats.ClosedHandler(func(*nats.Conn) { b.end() }),
 		nats.ErrorHandler(b.asyncError),
+	}
+	if inside, ok := cfg.InProcess.(Insider); ok && cfg.User == "" && cfg.Token == "" {
+		cfg.User, cfg.Password = inside.Insider()
 	}
 	if cfg.User != "" {
 		o = append(o, nats.UserInfo(cfg.User, cfg.Password))
@@ -155,9 +171,14 @@ func (b *Bus) options(ctx context.Context, cfg Config) []nats.Option {
 	return o
 }
 
-// reconnectDelay is short at first, since a server that restarts is soon back, and never the same for two.
+// soonBack is how often one tries again quickly: for half a second, in which a leader that was told to stop is replaced,
+// and the bus of the next one opens.
+const soonBack = 10
+
+// reconnectDelay is short at first, since a server that restarts is soon back, and never the same for two. It stays
+// well below the few seconds that a standby takes to notice that its leader is gone: until then nobody answers.
 func reconnectDelay(attempts int) time.Duration {
-	d := min(50*time.Millisecond<<min(attempts, 6), 2*time.Second)
+	d := min(50*time.Millisecond<<min(max(0, attempts-soonBack), 4), 500*time.Millisecond)
 	return d/2 + rand.N(d)
 }
 

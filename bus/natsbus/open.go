@@ -27,6 +27,8 @@ const (
 	remadeAfter = 10 * time.Second
 	// apiTime is how long JetStream may take to make or find something.
 	apiTime = 3 * time.Second
+	// goneTime is how long the server that keeps an older queue may take to delete it, in a cluster.
+	goneTime = 250 * time.Millisecond
 )
 
 // made is a consumer that exists.
@@ -94,15 +96,30 @@ func (b *Bus) openTerm(ctx context.Context, term uint64) error {
 		if !ours || old >= term {
 			continue
 		}
-		if err := b.js.DeleteStream(limited, stream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		b.opened.Delete(stream)
+		if err := b.deleteStream(limited, stream); err != nil {
 			return b.why(ctx, limited, fmt.Errorf("delete the stream of term %d: %w", old, err))
 		}
-		b.opened.Delete(stream)
 	}
 	if err := names.Err(); err != nil {
 		return b.why(ctx, limited, fmt.Errorf("list streams of older terms: %w", err))
 	}
 	return nil
+}
+
+// deleteStream deletes the stream of an older term. In a cluster the server that keeps it may be gone, with the leader
+// of that term, and nobody else answers for it: then it is told, and not waited for.
+func (b *Bus) deleteStream(ctx context.Context, name string) error {
+	brief, cancel := ctx, func() {}
+	if b.nc.ConnectedClusterName() != "" {
+		brief, cancel = context.WithTimeout(ctx, goneTime)
+	}
+	defer cancel()
+	err := b.js.DeleteStream(brief, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) || err != nil && brief.Err() != nil && ctx.Err() == nil {
+		return nil
+	}
+	return err
 }
 
 // available says what is missing for streams to be made at all.
@@ -139,6 +156,10 @@ const errCodeOverlap jetstream.ErrorCode = 10065 // subjects overlap with an exi
 
 func (b *Bus) makeStream(ctx context.Context, term uint64) error {
 	want := streamConfig(term)
+	if b.place != "" {
+		// On the leader's own server: what ends the leader ends the queue, and what ends another node does not.
+		want.Placement = &jetstream.Placement{Tags: []string{b.place}}
+	}
 	stream, err := b.js.CreateStream(ctx, want)
 	var refused *jetstream.APIError
 	switch {

@@ -24,8 +24,9 @@ type Permission struct {
 // Permissions are what the server must allow the user that a principal connects as, and no more. They are what makes
 // a principal true: it is read from the subject of what he sends.
 //
-// A worker takes offers of these apps only. Without any it may take those of all apps and (since a consumer's name
-// is one token of a subject) of all tenants: it sees their ids and keys, and can claim none of them.
+// A worker speaks for these apps and takes their offers only. Without any it may say of which it is, and take offers of
+// all apps and (since a consumer's name is one token of a subject) of all tenants: it sees their ids and keys, and can
+// claim none of those of other tenants.
 func Permissions(p bus.Principal, apps ...string) Permission {
 	never := []string{"$SYS.>"}
 	if p.Role == bus.Node {
@@ -36,22 +37,41 @@ func Permissions(p bus.Principal, apps ...string) Permission {
 		name = "*"
 	}
 	self := tenant + "." + role + "." + name
+	of := []string{none}
+	if p.Role == bus.Worker {
+		of = nil
+		for _, app := range apps {
+			of = append(of, token(app))
+		}
+		if len(apps) == 0 {
+			of = []string{"*"}
+		}
+	}
+	var say, hear []string
+	for _, app := range of {
+		say = append(say, "call."+self+"."+app+".*", "signal."+tenant+".*.*."+self+"."+app)
+		hear = append(hear, "inbox."+self+"."+app+".>")
+	}
 	can := Permission{
 		Publish: Subjects{
-			Allow: []string{"call." + self + ".*", "signal." + tenant + ".*.*." + self},
+			Allow: say,
 			// Only a control plane ends what others run, and makes or deletes streams.
 			Deny: append([]string{"signal.*." + token(string(bus.TopicCancel)) + ".>", "$JS.API.STREAM.>"}, never...),
 		},
 		Subscribe: Subjects{
-			Allow: []string{"inbox." + self + ".>", "signal." + tenant + ".>"},
-			Deny:  never,
+			Allow: append(hear, "signal."+tenant+".>"),
+			// What handlers log, which offers go back, and what nodes say of themselves is for nodes.
+			Deny: append([]string{"signal.*." + token(string(bus.TopicLog)) + ".>", "signal.*." + token(string(bus.TopicBack)) + ".>",
+				"signal.*." + token(string(bus.TopicNode)) + ".>"}, never...),
 		},
 	}
 	if p.Role != bus.Worker {
 		return can
 	}
 	// The answer to a list handed over goes to a node's inbox. Whoever writes there without having been asked is not
-	// heard: he would have to guess the inbox.
+	// heard: he would have to guess the inbox. The server's own permission to answer (allow_responses) would be wider: it
+	// overrides what is denied, and whoever signals a worker chooses the subject of the answer, so two of them together
+	// could write anywhere.
 	can.Publish.Allow = append(can.Publish.Allow, "inbox.*."+token(string(bus.Node))+".>")
 	for _, app := range apps {
 		can.Publish.Allow = append(can.Publish.Allow, pullsOf(consumerName(p.Tenant, app))...)
@@ -91,7 +111,7 @@ func pullsOf(consumer string) []string {
 type Grant struct {
 	User, Password string
 	As             bus.Principal
-	Apps           []string // of a worker; none = all
+	Apps           []string // of a worker, which says one of them; none = any
 }
 
 // Permission is what the user may do.

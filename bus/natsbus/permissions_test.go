@@ -1,6 +1,7 @@
 package natsbus_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -33,9 +34,10 @@ func TestBusWithPermissions(t *testing.T) {
 }
 
 var (
-	rival    = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w2"}
-	stranger = bus.Principal{Tenant: "acme", Role: bus.Worker, Name: "w1"}
-	client   = bus.Principal{Tenant: "default", Role: bus.Client, Name: "shop"}
+	rival     = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w2", App: "billing"}
+	elsewhere = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w1", App: "payroll"}
+	stranger  = bus.Principal{Tenant: "acme", Role: bus.Worker, Name: "w1", App: "billing"}
+	client    = bus.Principal{Tenant: "default", Role: bus.Client, Name: "shop"}
 )
 
 // guarded is a server with users, and a leader with a queue and one who waits for calls.
@@ -59,12 +61,12 @@ func guarded(t *testing.T) (*embedded.Server, string) {
 // Who connects with another's password cannot be the other: he is told so at once, not by silence.
 func TestNobodyIsSomebodyElse(t *testing.T) {
 	s, queue := guarded(t)
-	for _, p := range []bus.Principal{rival, stranger, client, node} {
+	for _, p := range []bus.Principal{rival, elsewhere, stranger, client, node} {
 		b := connect(t, s.URL(), natsbus.Config{As: p, User: "w1", Password: "w"})
 		if _, err := b.Call(within(t), bus.ServiceStore, nil); !errors.Is(err, jobs.Forbidden) {
 			t.Errorf("call as %v: %v", p, err)
 		}
-		lane := bus.Lane{Tenant: p.Tenant, App: "billing", Worker: "w2"}
+		lane := bus.Lane{Tenant: p.Tenant, App: "payroll", Worker: p.Name}
 		if err := b.Receive(within(t), lane, func([]bus.Offer) {}); !errors.Is(err, jobs.Forbidden) {
 			t.Errorf("receive as %v: %v", p, err)
 		}
@@ -123,7 +125,7 @@ func TestAUserOfMany(t *testing.T) {
 func TestAWorkersRawConnection(t *testing.T) {
 	s, queue := guarded(t)
 	refused := make(chan error, 100)
-	nc, err := nats.Connect(s.URL(), nats.UserInfo("w1", "w"), nats.CustomInboxPrefix("inbox.default.worker.w1"),
+	nc, err := nats.Connect(s.URL(), nats.UserInfo("w1", "w"), nats.CustomInboxPrefix("inbox.default.worker.w1.billing"),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 	must(t, err)
 	t.Cleanup(nc.Close)
@@ -139,10 +141,12 @@ func TestAWorkersRawConnection(t *testing.T) {
 		}
 	}
 	for _, subject := range []string{
-		"call.default.worker.w2.store", "call.default.node.node-1.store", "call.acme.worker.w1.store",
-		"signal.default.back.=none.default.worker.w2", "signal.default.changed.=none.default.node.node-1",
-		"signal.acme.back.=none.default.worker.w1", "signal.default.cancel.w2.default.worker.w1",
-		"offer.1.default.billing", "to.default.billing.w2.x", "inbox.default.worker.w2.x", "_INBOX.x",
+		"call.default.worker.w2.billing.store", "call.default.worker.w1.payroll.store", "call.default.worker.w1.=none.store", "call.default.worker.w1.store",
+		"call.default.node.node-1.=none.store", "call.acme.worker.w1.billing.store",
+		"signal.default.back.=none.default.worker.w2.billing", "signal.default.back.=none.default.worker.w1.payroll",
+		"signal.default.changed.=none.default.node.node-1.=none",
+		"signal.acme.back.=none.default.worker.w1.billing", "signal.default.cancel.w2.default.worker.w1.billing",
+		"offer.1.default.billing", "to.default.billing.w2.x", "inbox.default.worker.w2.billing.x", "_INBOX.x",
 		"$JS.API.STREAM.DELETE." + queue, "$JS.API.STREAM.PURGE." + queue, "$JS.API.STREAM.NAMES", "$JS.API.INFO",
 		"$JS.API.CONSUMER.DELETE." + queue + ".billing@default", "$JS.API.CONSUMER.DURABLE.CREATE." + queue + ".mine",
 		"$JS.API.CONSUMER.MSG.NEXT." + queue + ".payroll@default", "$JS.ACK." + queue + ".payroll@default.1.1.1.1.0",
@@ -152,7 +156,7 @@ func TestAWorkersRawConnection(t *testing.T) {
 		expect("publish on " + subject)
 	}
 	for _, subject := range []string{
-		">", "*.>", "_INBOX.>", "inbox.>", "inbox.default.node.>", "inbox.default.worker.w2.>", "offer.>", "call.>", "call.*.*.*.store",
+		">", "*.>", "_INBOX.>", "inbox.>", "inbox.default.node.>", "inbox.default.worker.w2.>", "inbox.default.worker.w1.payroll.>", "offer.>", "call.>", "call.*.*.*.*.store",
 		"to.>", "to.default.billing.*.*", "to.default.billing.w2.*", "signal.>", "signal.*.cancel.>", "$SYS.>", "$JS.>", "$JS.API.>", "$JS.EVENT.>",
 	} {
 		_, err := nc.SubscribeSync(subject)
@@ -162,6 +166,107 @@ func TestAWorkersRawConnection(t *testing.T) {
 	if len(refused) > 0 {
 		t.Errorf("refused without reason: %v", <-refused)
 	}
+}
+
+// What a server sends as an answer goes out in the server's own name. Whoever asks says where to: it must be where he
+// gets answers, or he would speak for the server.
+func TestAnswersGoToWhoAsked(t *testing.T) {
+	s, queue := guarded(t)
+	raw := func(user, password string) *nats.Conn {
+		nc, err := nats.Connect(s.URL(), nats.UserInfo(user, password), nats.CustomInboxPrefix("inbox.default.client.shop.=none"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		must(t, err)
+		t.Cleanup(nc.Close)
+		return nc
+	}
+	hearing := connect(t, s.URL(), natsbus.Config{As: node, User: "node", Password: "n"})
+	signals := make(chan bus.Signal, 10)
+	for _, topic := range []bus.Topic{bus.TopicLog, bus.TopicCancel} {
+		must(t, hearing.Listen(t.Context(), "*", topic, "", func(s bus.Signal) { signals <- s }))
+	}
+	calls := make(chan bus.Principal, 10)
+	must(t, hearing.Serve(t.Context(), "other", func(_ context.Context, from bus.Principal, _ []byte) ([]byte, error) {
+		calls <- from
+		return nil, nil
+	}))
+
+	places := []string{"signal.default.cancel.w1.default.node.n1.=none", "signal.default.log.=none.default.node.n1.=none",
+		"call.default.node.n1.=none.other", "call.acme.worker.w1.billing.other", "inbox.default.worker.w1.billing.x", "inbox.default.client.shopping.=none.x",
+		"$JS.API.STREAM.DELETE." + queue, "$JS.API.STREAM.PURGE." + queue}
+	c, w := raw("client", "c"), raw("w1", "w")
+	for _, to := range places {
+		must(t, c.PublishRequest("call.default.client.shop.=none.store", to, []byte("{}")))
+		must(t, w.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+queue+".payroll@default", to, []byte(`{"batch":1,"no_wait":true}`)))
+		must(t, w.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+queue+".none@default", to, []byte(`{"batch":1,"no_wait":true}`)))
+	}
+	// Offers are an app's own, but what a queue delivers is no call and no signal. The last two of the places a server does not
+	// keep from it: SECURITY.md says what that costs.
+	for _, to := range places[:6] {
+		must(t, w.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+queue+".billing@default", to, []byte(`{"batch":1,"no_wait":true}`)))
+		must(t, w.Flush())
+	}
+	for _, nc := range []*nats.Conn{c, w} {
+		must(t, nc.Flush())
+	}
+	if m, err := c.Request("call.default.client.shop.=none.store", []byte("hello"), 5*time.Second); err != nil || string(m.Data) != "hello" {
+		t.Errorf("an honest call: %v", err)
+	}
+	// What was sent before has been answered by now, or is on its way: what is sent behind it arrives behind it.
+	must(t, connect(t, s.URL(), natsbus.Config{As: node, User: "node", Password: "n"}).Signal(t.Context(), bus.Signal{Topic: bus.TopicLog, Tenant: "default", Data: []byte("last")}))
+	for {
+		heard := <-signals
+		if string(heard.Data) == "last" {
+			break
+		}
+		t.Errorf("a signal %s of %s: %q", heard.Topic, heard.From.Actor(), heard.Data)
+	}
+	select {
+	case from := <-calls:
+		t.Errorf("a call of %s", from.Actor())
+	default:
+	}
+	lost := connect(t, s.URL(), natsbus.Config{As: bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w3", App: "payroll"}, User: "any", Password: "a"})
+	_, done, err := lost.Take(within(t), queue, bus.Lane{Tenant: "default", App: "payroll"}, 1)
+	must(t, err)
+	done()
+}
+
+// Whoever sends the largest messages there are, as many as he can, does not cost the others their memory: he is told to
+// come again, and they are answered meanwhile.
+func TestWhoSendsTooMuchAtOnce(t *testing.T) {
+	s, _ := guarded(t)
+	leader := connect(t, s.URL(), natsbus.Config{As: node, User: "node", Password: "n"})
+	free := make(chan struct{})
+	must(t, leader.Serve(t.Context(), "held", func(ctx context.Context, _ bus.Principal, request []byte) ([]byte, error) {
+		if len(request) > 1 {
+			<-free
+		}
+		return nil, nil
+	}))
+	loud := connect(t, s.URL(), natsbus.Config{As: client, User: "client", Password: "c"})
+	const calls, size = 20, 4 << 20
+	answers := make(chan error, calls)
+	for range calls {
+		go func() {
+			_, err := loud.Call(within(t), "held", make([]byte, size))
+			answers <- err
+		}()
+	}
+	const taken = 32 << 20 / size
+	for range calls - taken {
+		if err := <-answers; !errors.Is(err, jobs.Unavailable) {
+			t.Errorf("one too many: %v", err)
+		}
+	}
+	quiet := connect(t, s.URL(), natsbus.Config{As: worker, User: "w1", Password: "w"})
+	if _, err := quiet.Call(within(t), "held", []byte("x")); err != nil {
+		t.Errorf("another's call meanwhile: %v", err)
+	}
+	close(free)
+	for range taken {
+		must(t, <-answers)
+	}
+	_, err := loud.Call(within(t), "held", make([]byte, size))
+	must(t, err)
 }
 
 func TestGrantsAreChecked(t *testing.T) {

@@ -68,7 +68,7 @@ func (b *Bus) listen(ctx context.Context, heard <-chan *nats.Msg, fn func(bus.Si
 			return
 		case m := <-heard:
 			s, ok := signalOf(m.Subject)
-			if !ok {
+			if ok = ok && m.Reply == "" && len(m.Header) == 0; !ok { // what a queue delivers has one of these, wherever it was told to
 				b.senseless(m.Subject, errors.New("its subject is not that of a signal"))
 				continue
 			}

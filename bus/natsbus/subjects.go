@@ -13,11 +13,12 @@ import (
 //
 //	offer.<term>.<tenant>.<app>                                    the shared lane of an app, in a leader's term
 //	to.<tenant>.<app>.<name>.<start>                               a worker's personal lane (request), by start
-//	call.<tenant>.<role>.<name>.<service>                          a call (request), by whom
-//	signal.<tenant>.<topic>.<to>.<from tenant>.<role>.<name>       a signal, for whom and by whom
-//	inbox.<tenant>.<role>.<name>.>                                 where a principal gets its answers
+//	call.<tenant>.<role>.<name>.<app>.<service>                    a call (request), by whom
+//	signal.<tenant>.<topic>.<to>.<from tenant>.<role>.<name>.<app> a signal, for whom and by whom
+//	inbox.<tenant>.<role>.<name>.<app>.>                           where a principal gets its answers
 //
-// Who speaks is in the subject, so that a server's permissions make it true (see [Permissions]). The term is in
+// Who speaks, and for which app, is in the subject, so that a server's permissions make it true (see [Permissions]),
+// and everybody who hears it knows, whichever of several servers let the speaker in. The term is in
 // the subject of offers, so that two leaders never share a stream and a new one's is ready before the old one goes.
 
 // streamPrefix begins the name of a term's stream. The term follows.
@@ -119,9 +120,9 @@ func handSubject(l bus.Lane) string {
 	return "to." + token(string(l.Tenant)) + "." + token(l.App) + "." + token(name) + "." + token(start)
 }
 
-// principalTokens are the three tokens that say who speaks.
+// principalTokens are the four tokens that say who speaks.
 func principalTokens(p bus.Principal) string {
-	return token(string(p.Tenant)) + "." + token(string(p.Role)) + "." + token(p.Name)
+	return token(string(p.Tenant)) + "." + token(string(p.Role)) + "." + token(p.Name) + "." + token(p.App)
 }
 
 func callSubject(p bus.Principal, service string) string {
@@ -134,26 +135,26 @@ func serveSubject(p bus.Principal, service string) string {
 	if p.Role == bus.Node {
 		tenant = "*"
 	}
-	return "call." + tenant + ".*.*." + token(service)
+	return "call." + tenant + ".*.*.*." + token(service)
 }
 
 // callerOf is who made a call.
 func callerOf(subject string) (bus.Principal, bool) {
 	parts := strings.Split(subject, ".")
-	if len(parts) != 5 {
+	if len(parts) != 6 {
 		return bus.Principal{}, false
 	}
-	return principalOf(parts[1:4])
+	return principalOf(parts[1:5])
 }
 
 func principalOf(tokens []string) (p bus.Principal, ok bool) {
-	var said [3]string
+	var said [4]string
 	for i, t := range tokens {
 		if said[i], ok = name(t); !ok {
 			return bus.Principal{}, false
 		}
 	}
-	return bus.Principal{Tenant: jobs.Tenant(said[0]), Role: bus.Role(said[1]), Name: said[2]}, true
+	return bus.Principal{Tenant: jobs.Tenant(said[0]), Role: bus.Role(said[1]), Name: said[2], App: said[3]}, true
 }
 
 func signalSubject(s bus.Signal) string {
@@ -168,15 +169,15 @@ func listenSubjects(tenant jobs.Tenant, topic bus.Topic, to string) []string {
 	}
 	stem := "signal." + t + "." + token(string(topic)) + "."
 	if to == "" {
-		return []string{stem + "*.*.*.*"}
+		return []string{stem + "*.*.*.*.*"}
 	}
-	return []string{stem + none + ".*.*.*", stem + token(to) + ".*.*.*"}
+	return []string{stem + none + ".*.*.*.*", stem + token(to) + ".*.*.*.*"}
 }
 
 // signalOf is what a signal's subject says.
 func signalOf(subject string) (s bus.Signal, ok bool) {
 	parts := strings.Split(subject, ".")
-	if len(parts) != 7 {
+	if len(parts) != 8 {
 		return s, false
 	}
 	var said [3]string
@@ -186,7 +187,7 @@ func signalOf(subject string) (s bus.Signal, ok bool) {
 		}
 	}
 	s = bus.Signal{Tenant: jobs.Tenant(said[0]), Topic: bus.Topic(said[1]), To: said[2]}
-	s.From, ok = principalOf(parts[4:7])
+	s.From, ok = principalOf(parts[4:8])
 	return s, ok
 }
 

@@ -4,9 +4,26 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
 )
+
+// Whoever lost a server tries again quickly while a leader is replaced, and never gives up more than that.
+func TestReconnectDelay(t *testing.T) {
+	for range 100 {
+		var all time.Duration
+		for n := range soonBack {
+			all += reconnectDelay(n)
+		}
+		if all > time.Second {
+			t.Errorf("the first %d attempts take %v", soonBack, all)
+		}
+		if late := reconnectDelay(1 << 20); late < 250*time.Millisecond || late > 750*time.Millisecond {
+			t.Errorf("later there are %v between two", late)
+		}
+	}
+}
 
 func TestTokens(t *testing.T) {
 	for _, c := range []struct{ name, token string }{
@@ -38,7 +55,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestWhoSpeaksIsInTheSubject(t *testing.T) {
-	p := bus.Principal{Tenant: "acme.eu", Role: bus.Worker, Name: "w.1>*"}
+	p := bus.Principal{Tenant: "acme.eu", Role: bus.Worker, Name: "w.1>*", App: "billing.eu"}
 	if got, ok := callerOf(callSubject(p, bus.ServiceStore)); !ok || got != p {
 		t.Errorf("%s was called by %+v, %v", callSubject(p, bus.ServiceStore), got, ok)
 	}
@@ -47,12 +64,12 @@ func TestWhoSpeaksIsInTheSubject(t *testing.T) {
 	if !ok || got.Tenant != s.Tenant || got.Topic != s.Topic || got.To != s.To || got.From != p {
 		t.Errorf("%s says %+v, %v", signalSubject(s), got, ok)
 	}
-	for _, bad := range []string{"", "call.a.b.c", "call.a.b.c.d.e", "call.a..c.d", "call.a.=b.c.d"} {
+	for _, bad := range []string{"", "call.a.b.c.d", "call.a.b.c.d.e.f", "call.a..c.d.e", "call.a.=b.c.d.e"} {
 		if p, ok := callerOf(bad); ok {
 			t.Errorf("%q was called by %+v", bad, p)
 		}
 	}
-	for _, bad := range []string{"", "signal.a.b.c.d.e", "signal.a.b.c.d.e.f.g", "signal.a.b.=0.d.e.f", "signal.a.b.c.d.e.=4"} {
+	for _, bad := range []string{"", "signal.a.b.c.d.e.f", "signal.a.b.c.d.e.f.g.h", "signal.a.b.=0.d.e.f.g", "signal.a.b.c.d.e.f.=4"} {
 		if s, ok := signalOf(bad); ok {
 			t.Errorf("%q says %+v", bad, s)
 		}
@@ -76,8 +93,8 @@ func TestAWorkersPermissions(t *testing.T) {
 	want := Permission{
 		Publish: Subjects{
 			Allow: []string{
-				"call.default.worker.w=2E1.*",
-				"signal.default.*.*.default.worker.w=2E1",
+				"call.default.worker.w=2E1.billing=2Eeu.*",
+				"signal.default.*.*.default.worker.w=2E1.billing=2Eeu",
 				"inbox.*.node.>",
 				"$JS.API.CONSUMER.MSG.NEXT.*.billing=2Eeu@default",
 				"$JS.ACK.*.billing=2Eeu@default.>",
@@ -86,8 +103,8 @@ func TestAWorkersPermissions(t *testing.T) {
 			Deny: []string{"signal.*.cancel.>", "$JS.API.STREAM.>", "$SYS.>"},
 		},
 		Subscribe: Subjects{
-			Allow: []string{"inbox.default.worker.w=2E1.>", "signal.default.>", "to.default.billing=2Eeu.w=2E1.*"},
-			Deny:  []string{"$SYS.>"},
+			Allow: []string{"inbox.default.worker.w=2E1.billing=2Eeu.>", "signal.default.>", "to.default.billing=2Eeu.w=2E1.*"},
+			Deny:  []string{"signal.*.log.>", "signal.*.back.>", "signal.*.node.>", "$SYS.>"},
 		},
 	}
 	for _, c := range []struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/client"
@@ -20,7 +21,17 @@ type demo struct {
 
 // greeting is what demo.greet wants to know.
 type greeting struct {
-	Name string `json:"name"`
+	Name  string `json:"name" jsonschema:"whom to greet"`
+	Times int    `json:"times,omitempty" jsonschema:"how often; once if left out"`
+	Shout bool   `json:"shout,omitempty" jsonschema:"in capitals"`
+}
+
+// delivery is what demo.import reads.
+type delivery struct {
+	File    string            `json:"file" jsonschema:"name of the file in the inbox"`
+	Decimal string            `json:"decimal,omitempty" jsonschema:"the sign between units and cents: a dot, unless another is given"`
+	Columns map[string]string `json:"columns,omitempty" jsonschema:"names of columns that are called otherwise there"`
+	DryRun  bool              `json:"dryRun,omitempty" jsonschema:"read and check, but store nothing"`
 }
 
 // step is where the relay is.
@@ -28,7 +39,10 @@ type step struct {
 	Lap int `json:"lap"`
 }
 
-var relayJob = jobs.Trigger[step]("demo.relay")
+var (
+	relayJob  = jobs.Trigger[step]("demo.relay")
+	importJob = jobs.Trigger[delivery]("demo.import")
+)
 
 const (
 	lapDelay   = 10 * time.Second
@@ -38,12 +52,18 @@ const (
 
 func (d *demo) jobs() []jobs.Job {
 	return []jobs.Job{
-		jobs.NewRecurring(jobs.RecurringFunc(d.chime), jobs.Options{Key: "demo.chime", Cron: "*/5 * * * * *",
+		jobs.NewRecurring(jobs.RecurringFunc(d.chime), jobs.Options{Key: "demo.chime", Cron: "*/5 * * * * *", Tags: []string{"bells"},
 			Description: "Rings every five seconds."}),
-		jobs.NewRecurring(jobs.RecurringFunc(d.report), jobs.Options{Key: "demo.report", Cron: "0,30 * * * * *", Timeout: time.Minute,
+		jobs.NewRecurring(jobs.RecurringFunc(d.report), jobs.Options{Key: "demo.report", Cron: "0,30 * * * * *", Timeout: time.Minute, Tags: []string{"reports"},
 			Description: "Takes a while, and says how far it is. Try to cancel it."}),
 		jobs.NewRecurring(jobs.RecurringFunc(d.flaky), jobs.Options{Key: "demo.flaky", Cron: "15,45 * * * * *", Retries: 2, RetryDelay: 2 * time.Second,
 			Description: "Fails, and is tried again. Now and then all its attempts fail."}),
+		jobs.NewRecurring(jobs.RecurringFunc(d.nightly), jobs.Options{Key: "demo.close-day", Cron: "0 30 2 * * MON-FRI", TimeZone: "Europe/Berlin", Retries: 3,
+			Tags: []string{"reports", "books"}, Description: "Closes the books of the day. Clocks change in Berlin: see when it fires next."}),
+		jobs.NewRecurring(jobs.RecurringFunc(d.inbox), jobs.Options{Key: "demo.inbox", Cron: "10 * * * * *", Tags: []string{"files"},
+			Description: "Looks into the inbox every minute, and has each file imported."}),
+		jobs.NewTriggered(jobs.TriggeredFunc[delivery](d.read), jobs.Options{Key: "demo.import", Timeout: time.Minute, MaxConcurrency: 2, Tags: []string{"files"},
+			Description: "Reads a file of orders. Some come from a country where cents stand behind a comma: find out why it failed, and run it again with other arguments."}),
 		jobs.NewTriggered(jobs.TriggeredFunc[step](d.relay), jobs.Options{Key: "demo.relay", Timeout: time.Minute,
 			Description: "Each run starts the next one, ten seconds later."}),
 		jobs.NewTriggered(jobs.TriggeredFunc[greeting](d.greet), jobs.Options{Key: "demo.greet", Args: greeting{Name: "you"},
@@ -98,10 +118,63 @@ func (d *demo) greet(ctx context.Context, g greeting) error {
 		return jobs.NoRetry(errors.New("greet whom? give a name"))
 	}
 	jobs.Log(ctx).Info("greeting", "name", g.Name)
-	return jobs.Result(ctx, "Hello, "+g.Name+"!")
+	words := strings.Repeat("Hello, "+g.Name+"! ", min(max(g.Times, 1), 100))
+	if g.Shout {
+		words = strings.ToUpper(words)
+	}
+	return jobs.Result(ctx, strings.TrimSpace(words))
 }
 
-// start sets the relay going, unless a run of it is still on its way from an earlier start.
+func (d *demo) nightly(ctx context.Context) error {
+	jobs.Log(ctx).Info("closing the day", "day", jobs.Attempt(ctx).Due.Format(time.DateOnly))
+	return nil
+}
+
+// inbox finds a file a minute; every third was written where cents stand behind a comma.
+func (d *demo) inbox(ctx context.Context) error {
+	due := jobs.Attempt(ctx).Due
+	file := fmt.Sprintf("orders-%s.csv", due.UTC().Format("1504"))
+	if due.Minute()%3 == 0 {
+		file = fmt.Sprintf("bestellungen-%s.csv", due.UTC().Format("1504"))
+	}
+	run, err := importJob.Enqueue(ctx, d.client, delivery{File: file}, jobs.Unique(file))
+	if err != nil {
+		return err
+	}
+	jobs.Log(ctx).Info("a file has come", "file", file, "import", run.ID)
+	return nil
+}
+
+const (
+	importRows = 48
+	importTime = 6 * time.Second
+)
+
+func (d *demo) read(ctx context.Context, f delivery) error {
+	log := jobs.Log(ctx)
+	if f.File == "" {
+		return jobs.NoRetry(errors.New("which file? give its name"))
+	}
+	comma := strings.HasPrefix(f.File, "bestellungen")
+	log.Info("opened", "file", f.File, "rows", importRows)
+	for i := range importRows {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(importTime / importRows):
+		}
+		jobs.Progress(ctx, int64(i+1), importRows, fmt.Sprintf("row %d of %d", i+1, importRows))
+		if i == 16 && comma && f.Decimal != "," {
+			log.Warn("this does not look like a number", "row", i+1, "amount", "12,50")
+			return fmt.Errorf("row %d of %s: amount \"12,50\" is not a number\n\n  %d | c7;2 bells;12,50;EUR\n                   ^\nIf cents stand behind a comma there, run it again with \"decimal\": \",\"", i+1, f.File, i+1)
+		}
+	}
+	log.Info("all rows are read", "stored", !f.DryRun)
+	return jobs.Result(ctx, map[string]any{"rows": importRows, "stored": !f.DryRun})
+}
+
+// start sets the relay going, unless a run of it is still on its way from an earlier start. With it comes a file that
+// cannot be read as it is, so that there is something to look into within seconds.
 func (d *demo) start(ctx context.Context, s *embed.Scheduler) error {
 	page, err := s.Ops().Instances(ctx, ops.Who{}, metastore.InstanceQuery{Job: jobs.Key(relayJob), Limit: 1})
 	if err != nil {
@@ -110,9 +183,17 @@ func (d *demo) start(ctx context.Context, s *embed.Scheduler) error {
 	if len(page.Instances) > 0 && !page.Instances[0].State.Final() {
 		return nil
 	}
-	// Its worker may still be registering it.
+	lap, err := relayJob.Wish(step{Lap: 1}, jobs.After(lapDelay))
+	if err != nil {
+		return err
+	}
+	file, err := importJob.Wish(delivery{File: "bestellungen-0000.csv"})
+	if err != nil {
+		return err
+	}
+	// Their worker may still be registering them.
 	for {
-		_, err = relayJob.Enqueue(ctx, d.client, step{Lap: 1}, jobs.After(lapDelay))
+		_, err = d.client.Enqueue(ctx, lap, file)
 		if !errors.Is(err, jobs.NotFound) {
 			return err
 		}

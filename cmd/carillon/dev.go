@@ -9,18 +9,28 @@ import (
 )
 
 func newDev() *cobra.Command {
+	var nodes int
 	c := &cobra.Command{
 		Use:   "dev",
 		Short: "Run everything in one process, with jobs to look at",
 		Long: "Run everything in one process: the control plane, a durable store, a NATS server that workers can connect to, the page,\n" +
-			"and a worker with a few jobs to look at. It listens on this machine only. Ctrl-C lets running jobs end and stops.",
-		Example: "  carillon dev\n  carillon dev --memory --http 127.0.0.1:9000",
+			"and a worker with a few jobs to look at. HTTP jobs run here as well, and may call this machine. It listens on this machine\n" +
+			"only. Ctrl-C lets running jobs end and stops.",
+		Example: "  carillon dev\n  carillon dev --memory --http 127.0.0.1:9000\n  carillon dev --nodes 3      a cluster, each node and each worker a process of its own",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(c, os.Environ())
 			if err != nil {
 				return err
 			}
+			if c.Flags().Changed("nodes") {
+				all := &cast{cfg: cfg, nodes: nodes, out: c.OutOrStdout()}
+				if err := all.check(); err != nil {
+					return err
+				}
+				return all.run(c.Context())
+			}
+			cfg.tryHTTPJobs()
 			show := &demo{}
 			p := &process{cfg: cfg, name: "dev", out: c.OutOrStdout(), log: newLogger(cfg, os.Stderr), movable: true,
 				app: "demo", jobs: show.jobs(), prepared: func(s *embed.Scheduler) { show.client = s.Client() }, started: show.start}
@@ -28,26 +38,34 @@ func newDev() *cobra.Command {
 		},
 	}
 	addFlags(c)
+	c.Flags().IntVar(&nodes, "nodes", 1, "start so many nodes and two workers, each a process of its own, in "+castData)
 	return c
 }
 
 func newServer() *cobra.Command {
+	var newAdmin bool
 	c := &cobra.Command{
 		Use:   "server",
 		Short: "Run a control plane with its store and its pages",
 		Long: "Run a control plane with its store and its pages, and a NATS server for the workers, unless --nats names one. It runs no\n" +
-			"jobs itself: workers do. This version listens on this machine only.",
-		Example: "  carillon server --data /var/lib/carillon\n  carillon server --nats nats://127.0.0.1:4222",
-		Args:    noArgs,
+			"jobs itself, unless --http-jobs says so: workers do. On this machine only, nobody is asked who he is. As soon as others can come, everybody needs a token:\n" +
+			"the first start leaves one for an admin and one for workers in the data directory. docs/operations.md says the rest.",
+		Example: "  carillon server --data /var/lib/carillon\n  carillon server --nats nats://127.0.0.1:4222\n" +
+			"  carillon server --http 0.0.0.0:8443 --http-tls-cert host.pem --http-tls-key host.key --nats-addr 0.0.0.0:4222 --nats-tls-cert host.pem --nats-tls-key host.key",
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(c, os.Environ())
 			if err != nil {
 				return err
 			}
-			p := &process{cfg: cfg, name: "server", out: c.OutOrStdout(), log: newLogger(cfg, os.Stderr)}
+			if newAdmin && !cfg.asks() {
+				return usage("--new-admin-token: nobody is asked for a token here; say auth: on if they should be")
+			}
+			p := &process{cfg: cfg, name: "server", out: c.OutOrStdout(), log: newLogger(cfg, os.Stderr), newAdmin: newAdmin}
 			return p.serve(c.Context())
 		},
 	}
 	addFlags(c)
+	c.Flags().BoolVar(&newAdmin, "new-admin-token", false, "grant another admin's token at this start and leave it in the data directory: when all are lost")
 	return c
 }

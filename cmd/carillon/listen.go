@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/url"
 	"os"
 	"strconv"
-	"strings"
 	"syscall"
 )
 
@@ -44,42 +42,12 @@ func (p *process) listen(addr, flag string) (net.Listener, error) {
 	return nil, fmt.Errorf("%s and the %d ports after it are taken: choose another address with %s", addr, morePorts, flag)
 }
 
-// checkLoopback refuses addresses that other machines can reach: nobody is asked who they are yet.
-func (p *process) checkLoopback() error {
-	const why = "%s %s could be reached from other machines, and this version asks nobody who they are: keep it on 127.0.0.1, " +
-		"and reach it from elsewhere through what does ask, such as ssh -L or a proxy with a login"
-	for _, a := range []struct{ flag, addr string }{{"--http", p.cfg.HTTP}, {"--nats-addr", p.cfg.NATS}} {
-		host, _, err := net.SplitHostPort(a.addr)
-		if err != nil {
-			return usage("%s %s: give host:port, such as 127.0.0.1:8080", a.flag, a.addr)
-		}
-		if !isLoopback(host) {
-			return usage(why, a.flag, a.addr)
-		}
-	}
-	for one := range strings.SplitSeq(p.cfg.URL, ",") {
-		if one == "" {
-			continue
-		}
-		u, err := url.Parse(one)
-		if err != nil || u.Host == "" {
-			return usage("--nats %s: give a URL such as nats://127.0.0.1:4222", one)
-		}
-		if !isLoopback(u.Hostname()) {
-			return usage(why, "--nats", u.Redacted())
-		}
-	}
-	return nil
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
 // isTerminal says that a person reads what is written there.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+func isTerminal(w io.Writer) bool { return terminal(w) }
+
+// terminal says that a person reads what is written there, or writes what is read.
+func terminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	if !ok {
 		return false
 	}
@@ -101,5 +69,15 @@ func (p *process) greet(page, nats string) {
 	if p.cfg.Memory {
 		data = red(p.out, "in memory: nothing survives the end of this process")
 	}
-	fmt.Fprintf(p.out, "\n  Carillon %s\n\n  page   %s\n  bus    %s\n  data   %s\n\n", p.name, page, nats, data)
+	if p.cfg.Store != "" {
+		data = withoutUsers(p.cfg.Store)
+	}
+	fmt.Fprintf(p.out, "\n  Carillon %s\n\n  page   %s\n  bus    %s\n  data   %s\n", p.name, page, nats, data)
+	if p.cfg.asks() {
+		fmt.Fprintf(p.out, "  auth   on: nobody comes in without a token\n")
+	}
+	if line := p.cfg.httpJobsLine(); line != "" {
+		fmt.Fprintf(p.out, "  http   jobs %s\n", line)
+	}
+	fmt.Fprintln(p.out)
 }

@@ -2,10 +2,14 @@
 //
 //	carillon dev      everything in one process, with jobs to look at
 //	carillon server   a control plane, its store and its pages
+//	carillon worker   runs HTTP jobs, as a process of its own
 //	carillon next     when a schedule is due, without a server
+//	carillon nats-config  what a NATS server of one's own needs in its configuration
+//	carillon jobs     and runs, workers, settings ...: what people say to a server (package remote)
 //
 // What it does is in the packages it is wired from; here are flags, the config file, and the order in which things
-// start and stop. config.go says where a setting comes from, serve.go is the life of the process.
+// start and stop. config.go says where a setting comes from, expose.go what must hold where others can come, auth.go who
+// is let in first, and serve.go is the life of the process.
 package main
 
 import (
@@ -15,7 +19,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/cmd/carillon/remote"
 )
 
 func main() {
@@ -30,7 +34,9 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintf(errs, "carillon: %v\n", err)
+	if text := err.Error(); text != "" { // all may have been said
+		fmt.Fprintf(errs, "carillon: %s\n", text)
+	}
 	return exitCode(err)
 }
 
@@ -41,22 +47,12 @@ func (e usageError) Unwrap() error { return e.error }
 
 func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// exitCodes are what scripts can rely on: 0 done, 1 failed, 2 usage or config, and these.
-var exitCodes = map[jobs.Code]int{
-	jobs.BadInput: 2, jobs.NotFound: 3, jobs.Conflict: 4, jobs.Stale: 4, jobs.Forbidden: 5, jobs.Unavailable: 6, jobs.Unknown: 7,
-}
-
 // interrupted is the exit code of a program that was told twice to stop: 128 and the number of SIGINT.
-const interrupted = 130
+const interrupted = remote.Interrupted
 
 func exitCode(err error) int {
 	if _, ok := errors.AsType[usageError](err); ok {
 		return 2
 	}
-	if refusal, ok := errors.AsType[*jobs.Refusal](err); ok {
-		if code, known := exitCodes[refusal.Code]; known {
-			return code
-		}
-	}
-	return 1
+	return remote.ExitCode(err)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -22,9 +23,12 @@ const (
 	longestLine = 64 << 10
 )
 
+// rfc3339 is what Go's own reader forgives some: an hour of one digit, a comma, an offset of 24 hours.
+var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
 func newNext() *cobra.Command {
 	q := question{N: new(int)}
-	var gap, overlap string
+	var gap, overlap, lang string
 	c := &cobra.Command{
 		Use:   "next <schedule>",
 		Short: "Say when a schedule is due, without a server",
@@ -52,6 +56,9 @@ func newNext() *cobra.Command {
 				}
 				return answerLines(c.InOrStdin(), c.OutOrStdout())
 			}
+			if lang != "en" && lang != "zh" {
+				return usage("--lang %.20q is not known: en or zh", lang)
+			}
 			q.Expr = args[0]
 			err := errors.Join(q.Gap.UnmarshalText([]byte(gap)), q.Overlap.UnmarshalText([]byte(overlap)))
 			if err != nil {
@@ -61,7 +68,7 @@ func newNext() *cobra.Command {
 			if err != nil {
 				return usage("%v%s", err, pointer(q.Expr, err))
 			}
-			return a.print(c.OutOrStdout(), q.Expr)
+			return a.print(c.OutOrStdout(), q.Expr, lang)
 		},
 	}
 	c.Flags().StringVar(&q.Zone, "zone", "", "IANA name of the time zone (default UTC)")
@@ -70,6 +77,7 @@ func newNext() *cobra.Command {
 	c.Flags().StringVar(&gap, "gap", "", "when clocks skip the time: after, before or skip (default after)")
 	c.Flags().StringVar(&overlap, "overlap", "", "when the time comes twice: first, second or both (default first)")
 	c.Flags().StringVar(&q.Key, "key", "", "what H hashes: tenant and key of the job, such as default/report")
+	c.Flags().StringVar(&lang, "lang", "en", "language of the words: en or zh")
 	return c
 }
 
@@ -103,8 +111,7 @@ func (q question) ask(now time.Time) (ahead, error) {
 	after := now
 	if q.After != "" {
 		after = time.Time{}
-		// UnmarshalText is the strict reader of RFC 3339; time.Parse forgives much.
-		if err := after.UnmarshalText([]byte(q.After)); err != nil {
+		if err := after.UnmarshalText([]byte(q.After)); err != nil || !rfc3339.MatchString(q.After) {
 			return ahead{}, fmt.Errorf("after is %.40q, which is not an RFC 3339 instant such as 2027-03-01T09:00:00Z", q.After)
 		}
 	}
@@ -129,16 +136,16 @@ func (q question) ask(now time.Time) (ahead, error) {
 }
 
 // print says the schedule in words, warns, and lists the due times, with a remark where clocks change.
-func (a ahead) print(w io.Writer, expr string) error {
+func (a ahead) print(w io.Writer, expr, lang string) error {
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "%s\n%s\n", strings.TrimSpace(expr), a.Words())
-	for _, warning := range a.Warnings() {
+	fmt.Fprintf(out, "%s\n%s\n", strings.TrimSpace(expr), a.WordsIn(lang))
+	for _, warning := range a.WarningsIn(lang) {
 		fmt.Fprintf(out, "warning: %s\n", warning)
 	}
 	fmt.Fprintln(out)
 	for _, due := range a.times {
 		line := a.In(due).Format("Mon 2006-01-02 15:04:05 -07:00") + "   " + due.Format(time.RFC3339)
-		if remark := a.Remark(due); remark != "" {
+		if remark := a.RemarkIn(lang, due); remark != "" {
 			line += "   " + remark
 		}
 		fmt.Fprintln(out, line)

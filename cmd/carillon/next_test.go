@@ -59,6 +59,14 @@ Sat 2026-11-21 00:00:03 +00:00   2026-11-21T00:00:03Z
 Sat 2026-11-21 00:00:06 +00:00   2026-11-21T00:00:06Z
 finished
 `},
+		{[]string{"0 30 2 * * 0", "--lang", "zh", "--zone", "Europe/Berlin", "--after", "2026-03-28T00:00:00Z", "-n", "1"}, 0, `
+0 30 2 * * 0
+周日，02:30（Europe/Berlin）
+warning: 星期：此处是 crontab 写法，1 是周一；Quartz 写法有一个日期字段为 ?，其中 1 是周日
+
+Sun 2026-03-29 03:00:00 +02:00   2026-03-29T01:00:00Z   时钟拨快：02:30 不存在
+`},
+		{[]string{"@daily", "--lang", "fr"}, 2, "en or zh"},
 		{nil, 2, "needs a schedule"},
 		{[]string{"30", "2", "*", "*", "*"}, 2, "quotes"},
 		{[]string{"0 0 32 * *"}, 2, "day-of-month at 4: 32 is not within 1-31\n  0 0 32 * *\n      ^\n"},
@@ -70,6 +78,9 @@ finished
 		{[]string{"@daily", "-n", "10001"}, 2, "n is 10001"},
 		{[]string{"@daily", "-n", "x"}, 2, "carillon next --help"},
 		{[]string{"@daily", "--after", "yesterday"}, 2, "after"},
+		{[]string{"@daily", "--after", "2026-11-21T9:00:00Z"}, 2, "not an RFC 3339 instant"},
+		{[]string{"@daily", "--after", "2026-11-21T09:00:00,5Z"}, 2, "not an RFC 3339 instant"},
+		{[]string{"@daily", "--after", "2026-11-21T09:00:00+24:00"}, 2, "not an RFC 3339 instant"},
 		{[]string{"@daily", "--after", "1969-12-31T23:59:59Z"}, 2, "after lies before 1970"},
 		{[]string{"-", "--zone", "UTC"}, 2, "lines of the input"},
 	} {

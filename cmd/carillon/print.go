@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 
@@ -56,13 +57,30 @@ func (c *config) print(origin bool) string {
 			fmt.Fprintf(&b, "%s# %s:  # %s\n", indent, name, s.about)
 			continue
 		}
-		line := fmt.Sprintf("%s%s: %s", indent, name, scalar(v.text))
+		line := fmt.Sprintf("%s%s: %s", indent, name, scalar(shown(s.key, v.text)))
 		if origin {
 			line = fmt.Sprintf("%-44s # %s", line, v.origin)
 		}
 		b.WriteString(line + "\n")
 	}
 	return b.String()
+}
+
+// shown is a value without what must not be shown.
+func shown(key, text string) string {
+	if (key == "nats.url" || key == "store.url") && (strings.Contains(text, "@") || strings.Contains(text, "password=")) {
+		return strings.ReplaceAll(withoutUsers(text), "://", "://***@")
+	}
+	if key == "on-failure.url" { // whoever knows it whole may post there
+		if to, err := url.Parse(text); err == nil && to.Host != "" {
+			return to.Scheme + "://" + to.Host + "/***"
+		}
+		return "***"
+	}
+	if key == "jobs.from" && shownSource(text) != text {
+		return shownSource(text) + "?***"
+	}
+	return text
 }
 
 // scalar is a value as YAML writes it; what looks like a number or a boolean is one.

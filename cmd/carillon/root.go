@@ -1,13 +1,12 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"io"
-	"runtime"
-	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/carillon-scheduler/carillon/cmd/carillon/remote"
 )
 
 func newRoot(out, errs io.Writer) *cobra.Command {
@@ -15,7 +14,7 @@ func newRoot(out, errs io.Writer) *cobra.Command {
 		Use:           "carillon",
 		Short:         "One keyboard, many bells: a distributed job scheduler",
 		Long:          "Carillon decides when, workers ring, a bus carries the strokes, a store remembers.",
-		Example:       "  carillon dev                      everything in one process, with jobs to look at\n  carillon server --data /var/lib/carillon",
+		Example:       "  carillon dev                      everything in one process, with jobs to look at\n  carillon server --data /var/lib/carillon\n  carillon jobs list                what a scheduler that runs has to do\n  carillon help exit-codes          for scripts",
 		SilenceErrors: true, // printed once, by main
 		SilenceUsage:  true,
 		Version:       version(),
@@ -26,13 +25,42 @@ func newRoot(out, errs io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%v; see %s --help", err, c.CommandPath())
 	})
-	root.AddCommand(newDev(), newServer(), newNext(), newConfig(), newVersion())
+	root.AddGroup(&cobra.Group{ID: "run", Title: "Run a scheduler:"}, &cobra.Group{ID: "ask", Title: "Talk to one that runs:"})
+	for _, c := range []*cobra.Command{newDev(), newServer(), newWorker(), newConfig(), newNATSConfig(), newStore(), newRestore()} {
+		c.GroupID = "run"
+		root.AddCommand(c)
+	}
+	asking, others := remote.Commands(remote.Config{Terminal: terminal, Version: version(), Stopped: openStopped})
+	for _, c := range asking {
+		c.GroupID = "ask"
+		if c.Name() == "cluster" {
+			c.AddCommand(clusterVerbs()...)
+		}
+		root.AddCommand(c)
+	}
+	root.AddCommand(append(others, newNext(), newVersion(), newDemoWorker())...)
 	for _, c := range root.Commands() {
 		c.SilenceUsage = true
 	}
 	// A word that is no command is a mistake in usage, not a failure.
 	root.Args = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
+			known := map[string]string{}
+			var within []string // of other commands: jobs trigger for trigger
+			for _, c := range root.Commands() {
+				known[c.Name()] = ""
+				for _, sub := range c.Commands() {
+					if sub.Name() == args[0] && c.Name() != "completion" {
+						within = append(within, c.Name()+" "+sub.Name())
+					}
+				}
+			}
+			if len(within) > 0 {
+				return usage("there is no command %q; did you mean %s?", args[0], strings.Join(within, " or "))
+			}
+			if meant, far := remote.Closest(args[0], known); far <= slip {
+				return usage("there is no command %q; did you mean %s?", args[0], meant)
+			}
 			return usage("there is no command %q; see carillon --help", args[0])
 		}
 		return nil
@@ -47,33 +75,4 @@ func noArgs(c *cobra.Command, args []string) error {
 		return usage("%s takes no arguments, but %q is given", c.CommandPath(), args[0])
 	}
 	return nil
-}
-
-func newVersion() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use:     "version",
-		Short:   "Say which version this is",
-		Example: "  carillon version\n  carillon version --json",
-		Args:    noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if !asJSON {
-				fmt.Fprintf(c.OutOrStdout(), "carillon %s, %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-				return nil
-			}
-			return json.NewEncoder(c.OutOrStdout()).Encode(map[string]string{
-				"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
-	return c
-}
-
-// version is what the build was made from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
-		return "devel"
-	}
-	return info.Main.Version
 }

@@ -24,6 +24,9 @@ type said struct {
 	Triggered      *bool         `json:"triggered,omitempty"`
 	MaxConcurrency *int          `json:"maxConcurrency,omitempty"`
 	Overlap        *jobs.Overlap `json:"overlap,omitempty"`
+	NewJobs        *jobs.NewJobs `json:"newJobs,omitempty"`
+	Keep           keeps         `json:"keep,omitzero"`
+	Jobs           string        `json:"jobs,omitempty"` // fingerprint of the watched jobs that were applied last
 }
 
 // command is what is new in now; false if nothing is.
@@ -35,9 +38,13 @@ func (before said) command(now said) (jobs.Configure, bool) {
 	if news(before.Triggered, now.Triggered) {
 		k.TriggeredDebug = now.Triggered
 	}
-	defaults := now.MaxConcurrency != nil || now.Overlap != nil
-	if defaults && (!same(before.MaxConcurrency, now.MaxConcurrency) || !same(before.Overlap, now.Overlap)) {
-		k.RecurringDefaults = &jobs.Settings{MaxConcurrency: now.MaxConcurrency, Overlap: now.Overlap}
+	if news(before.NewJobs, now.NewJobs) {
+		k.NewJobs = now.NewJobs
+	}
+	defaults := now.MaxConcurrency != nil || now.Overlap != nil || now.Keep.said()
+	if defaults && (!same(before.MaxConcurrency, now.MaxConcurrency) || !same(before.Overlap, now.Overlap) || !before.Keep.same(&now.Keep)) {
+		k.RecurringDefaults = &jobs.Settings{MaxConcurrency: now.MaxConcurrency, Overlap: now.Overlap,
+			KeepFor: now.Keep.For, KeepSucceeded: now.Keep.Succeeded, KeepOthers: now.Keep.Others}
 		k.TriggeredDefaults = k.RecurringDefaults
 	}
 	return k, k != jobs.Configure{}
@@ -50,8 +57,8 @@ func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil &&
 
 // sayFile makes a command of what the configuration says, if that is new.
 func (p *process) sayFile(ctx context.Context, s *embed.Scheduler) error {
-	now := said{p.cfg.DebugRecurring, p.cfg.DebugTriggered, p.cfg.MaxConcurrency, p.cfg.Overlap}
 	before, err := p.lastSaid()
+	now := said{p.cfg.DebugRecurring, p.cfg.DebugTriggered, p.cfg.MaxConcurrency, p.cfg.Overlap, p.cfg.NewJobs, p.cfg.Keep, before.Jobs}
 	if err != nil {
 		return err
 	}

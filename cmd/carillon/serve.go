@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,17 +13,20 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/oklog/run"
 
 	"github.com/carillon-scheduler/carillon/api"
-	"github.com/carillon-scheduler/carillon/bus"
-	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
 	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/webhook"
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
@@ -36,6 +41,13 @@ type process struct {
 	app      string     // their worker group
 	prepared func(*embed.Scheduler)
 	started  func(context.Context, *embed.Scheduler) error // once it leads
+	server   *embedded.Server                              // nil = NATS is elsewhere
+	bond     bond                                          // what NATS servers of several nodes have in common
+	natsAddr string                                        // where it listens
+	route    string                                        // where they reach ours; "" = we have none
+	invited  invitation                                    // to join with
+	newAdmin bool                                          // grant an admin's token at this start
+	ops      atomic.Pointer[ops.Ops]                       // nil until the store is open
 }
 
 // serve lives the life of the process. Things start in the order of who needs whom; the page's address is said as
@@ -43,36 +55,97 @@ type process struct {
 // end; the control plane goes; then the pages, the bus and the store.
 func (p *process) serve(ctx context.Context) (err error) {
 	go collectLazily(ctx)
-	if err := p.checkLoopback(); err != nil {
+	if err := p.probe(ctx); err != nil {
 		return err
 	}
+	door, err := serverTLS(p.cfg.HTTPTLS)
+	if err != nil {
+		return err
+	}
+	flush, err := p.traces(ctx)
+	if err != nil {
+		return err
+	}
+	defer flush()
 	listener, err := p.listen(p.cfg.HTTP, "--http")
 	if err != nil {
 		return err
 	}
 	defer listener.Close() // once more does no harm
-	connect, stopNATS, where, err := p.nats(ctx)
+	if err := p.joins(); err != nil {
+		return err
+	}
+	connect, stopNATS, where, err := p.nats()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopNATS()) }()
-	p.greet("http://"+listener.Addr().String(), where)
+	database, err := p.cfg.database()
+	if err != nil {
+		return err
+	}
+	listener = newCrowd(listener)
+	page := "http://" + listener.Addr().String()
+	if door != nil {
+		door.NextProtos = []string{"h2", "http/1.1"} // many streams of events over one connection
+		page = "https://" + listener.Addr().String()
+		listener = tls.NewListener(listener, door)
+	}
+	address := page
+	if p.cfg.Public != "" {
+		page = p.cfg.Public + " (it listens at " + page + ")"
+	}
+	p.greet(page, where)
 
-	s, err := embed.Open(ctx, embed.Config{
-		Dir: p.dir("rows"), Node: p.cfg.Node, Bus: connect, Notice: p.notice(), Logger: p.log,
+	cfg := embed.Config{
+		Dir: p.dir("rows"), Database: database, Node: p.cfg.Node, Bus: connect, Notice: p.notice(), Version: version(), Logger: p.log,
 		Worker: worker.Config{App: p.app, Name: p.cfg.Node + "-" + p.name, Grace: graceOf(p.cfg.Grace)},
-	}, p.jobs...)
+		Tokens: p.cfg.asks(), Secure: p.cfg.secure(), Address: cmp.Or(p.cfg.Public, address), Cluster: p.cluster(), Kept: p.cfg.asks(),
+		Triggering: embed.Triggering(p.cfg.Triggering), RetainBytes: p.cfg.RetainBytes, KeepCounts: p.cfg.KeepCounts,
+	}
+	if p.cfg.standsBy() {
+		cfg.Open = p.open
+	}
+	if p.server != nil {
+		cfg.NATS = p.server.State
+	}
+	if cfg.HTTPJobs, err = p.cfg.httpJobs(); err != nil {
+		return err
+	}
+	if at, ok := listener.Addr().(*net.TCPAddr); ok && at.IP.IsLoopback() && cfg.HTTPJobs != nil {
+		cfg.HTTPJobs.FeedbackURL = cmp.Or(cfg.HTTPJobs.FeedbackURL, address) // who is on this machine reaches it there
+	}
+	if cfg.OnFailure, err = p.onFailure(page); err != nil {
+		return err
+	}
+	s, err := embed.Open(ctx, cfg, p.jobs...)
 	if ctx.Err() != nil { // told to stop before it began
 		return nil
 	}
 	if err != nil {
-		return err
+		return p.advised(err)
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	p.ops.Store(s.Ops())
 	if p.prepared != nil {
 		p.prepared(s)
 	}
-	return p.group(ctx, s, listener)
+	return p.advised(p.group(ctx, s, listener))
+}
+
+// onFailure says who is told of runs that end badly. page is where this process serves the pages.
+func (p *process) onFailure(page string) (webhook.Config, error) {
+	on := p.cfg.OnFailure
+	c := webhook.Config{URL: on.URL, Interval: on.Interval, Page: strings.TrimSuffix(cmp.Or(p.cfg.Public, page), "/")}
+	if on.SecretFile == "" {
+		return c, nil
+	}
+	if on.URL == "" {
+		return c, usage("on-failure.secret-file is given, and no on-failure.url")
+	}
+	secret, err := secretIn(on.SecretFile)
+	c.Secret = []byte(secret)
+	return c, err
 }
 
 // graceOf is the grace as a worker takes it: none is not the default.
@@ -100,8 +173,14 @@ func (p *process) group(ctx context.Context, s *embed.Scheduler, listener net.Li
 	first, giveUp := context.WithCancel(running)
 	g.Add(func() error { return p.begin(first, s) }, func(error) { giveUp() })
 
+	remembering, stopRemembering := context.WithCancel(context.WithoutCancel(ctx))
+	g.Add(func() error { return p.rememberNodes(remembering) }, func(error) { stopRemembering() })
+
+	profiling, stopProfiling := context.WithCancel(context.WithoutCancel(ctx))
+	g.Add(func() error { return p.profile(profiling) }, func(error) { stopProfiling() })
+
 	requests, hangUp := context.WithCancel(context.WithoutCancel(ctx))
-	server := api.NewServer(api.LoopbackOnly(s.Handler()), p.log)
+	server := api.NewServer(api.Hosts(p.cfg.hosts(), p.strict(s.Handler())), p.log)
 	server.BaseContext = func(net.Listener) context.Context { return requests }
 	g.Add(func() error {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -119,6 +198,18 @@ func (p *process) group(ctx context.Context, s *embed.Scheduler, listener net.Li
 		return err
 	}
 	return nil
+}
+
+// strict tells browsers that came by TLS never to come without. Only under a name that says so itself: a host that is
+// reached by TLS today may serve other things without tomorrow.
+func (p *process) strict(next http.Handler) http.Handler {
+	if !strings.HasPrefix(p.cfg.Public, "https://") {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+		next.ServeHTTP(w, r)
+	})
 }
 
 // signals waits for a signal to stop. The second one ends the process where it stands.
@@ -151,8 +242,15 @@ func (p *process) begin(ctx context.Context, s *embed.Scheduler) error {
 		case <-tick.C:
 		}
 	}
-	if err := p.sayFile(ctx, s); err != nil && ctx.Err() == nil {
-		return err
+	for _, do := range []func(context.Context, *embed.Scheduler) error{p.firstTokens, p.sayFile} {
+		if err := do(ctx, s); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	if p.cfg.Jobs.From != "" {
+		var watching sync.WaitGroup
+		watching.Go(func() { p.watchJobs(ctx, s) })
+		defer watching.Wait()
 	}
 	if p.started != nil {
 		if err := p.started(ctx, s); err != nil && ctx.Err() == nil {
@@ -177,38 +275,6 @@ func (p *process) notice() string {
 		return "Rows are kept in memory: nothing survives the end of this process."
 	}
 	return ""
-}
-
-// nats connects to the NATS server elsewhere, or starts one here. where says how others reach it.
-func (p *process) nats(ctx context.Context) (connect func(context.Context, bus.Principal) (bus.Bus, error), stop func() error, where string, err error) {
-	conf := natsbus.Config{Logger: p.log}
-	stop, where = func() error { return nil }, p.cfg.URL
-	if p.cfg.URL == "" {
-		server, err := p.startNATS()
-		if err != nil {
-			return nil, nil, "", err
-		}
-		conf.InProcess, stop, where = server, server.Stop, server.URL()
-	}
-	connect = func(ctx context.Context, as bus.Principal) (bus.Bus, error) {
-		mine := conf
-		mine.As = as
-		return natsbus.Connect(ctx, p.cfg.URL, mine)
-	}
-	return connect, stop, where, nil
-}
-
-func (p *process) startNATS() (*embedded.Server, error) {
-	// A listener finds a port that is free; the server then opens it itself.
-	free, err := p.listen(p.cfg.NATS, "--nats-addr")
-	if err != nil {
-		return nil, err
-	}
-	addr := free.Addr().(*net.TCPAddr)
-	if err := free.Close(); err != nil {
-		return nil, err
-	}
-	return embedded.Start(embedded.Config{Name: p.cfg.Node, Host: addr.IP.String(), Port: addr.Port, Dir: p.dir("nats"), Logger: p.log})
 }
 
 // newLogger writes to w as the config says: text for people, JSON for machines.

@@ -115,6 +115,7 @@ func (p *program) send(method, path, body string) {
 		p.t.Fatal(err)
 	}
 	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("If-Match", "*")
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
 		p.t.Fatal(err)
@@ -142,7 +143,7 @@ func TestDev(t *testing.T) {
 	args := []string{"dev", "--data", dir, "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--grace", "0s"}
 	p := start(t, args...)
 	p.get("/readyz", ok)
-	p.get("/api/v1/jobs", func(_ int, body []byte) bool { return bytes.Count(body, []byte(`"key":"demo.`)) == 5 })
+	p.get("/api/v1/jobs", func(_ int, body []byte) bool { return bytes.Count(body, []byte(`"key":"demo.`)) == 8 })
 	p.post("/api/v1/jobs/demo.greet/trigger", `{"args":{"name":"Ann"}}`)
 	p.get("/api/v1/instances?job=demo.greet&state=Succeeded", succeeded(1))
 	p.get("/api/v1/instances?job=demo.chime&state=Succeeded", succeeded(1))

@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"testing"
 
 	"github.com/carillon-scheduler/carillon"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
@@ -81,6 +85,37 @@ func TestServerWithItsOwnNATS(t *testing.T) {
 	p.end()
 }
 
+// With --store the rows are in the database: another server, with another data directory, finds them there.
+func TestServerWithADatabase(t *testing.T) {
+	for name, kind := range map[string]*sqltest.Kind{"PostgreSQL": sqltest.Postgres, "MariaDB": sqltest.MariaDB} {
+		t.Run(name, func(t *testing.T) {
+			u, err := url.Parse(kind.New(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			secret := filepath.Join(t.TempDir(), "password")
+			password, _ := u.User.Password()
+			args := []string{"server", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0"}
+			if password != "" {
+				if err := os.WriteFile(secret, []byte(password), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				u.User = url.User(u.User.Username())
+				args = append(args, "--store-password-file", secret)
+			}
+			args = append(args, "--store", u.String(), "--data")
+			p := start(t, append(args, t.TempDir())...)
+			p.get("/readyz", ok) // the bus of a server with a database opens when it leads
+			hire(t, p.bus)
+			packs(p)
+			p.end()
+			p = start(t, append(args, t.TempDir())...)
+			p.get("/api/v1/instances?job=shop.pack&state=Succeeded", succeeded(1))
+			p.end()
+		})
+	}
+}
+
 // The defaults of the configuration hold for jobs that say nothing else, also for those that were known before.
 func TestDefaultsOfTheConfiguration(t *testing.T) {
 	dir := t.TempDir()
@@ -88,6 +123,7 @@ func TestDefaultsOfTheConfiguration(t *testing.T) {
 	p := start(t, args...)
 	hire(t, p.bus)
 	p.get("/api/v1/jobs/shop.pack", says(`"overlap":"queue"`))
+	p.get("/api/v1/workers", says("shop.pack")) // it has heard that its jobs are known, and does not end with the question
 	p.end()
 	t.Setenv("CARILLON_SCHEDULER_DEFAULTS_MAX_CONCURRENCY", "1")
 	t.Setenv("CARILLON_SCHEDULER_DEFAULTS_OVERLAP", "skip")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 )
 
 // A test that needs a process to send signals to runs this very binary as the program.
@@ -20,7 +23,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("BE_THE_PROGRAM") != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	os.Exit(sqltest.Main(m))
 }
 
 // child is the program in a process of its own.
@@ -81,6 +84,25 @@ func (c *child) until(method, path string, status int) {
 	}
 }
 
+// shows asks for a path until the answer has a text.
+func (c *child) shows(path, text string) {
+	c.t.Helper()
+	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		answer, err := http.Get(c.page + path)
+		var body []byte
+		if err == nil {
+			body, err = io.ReadAll(answer.Body)
+			answer.Body.Close()
+		}
+		if strings.Contains(string(body), text) {
+			return
+		}
+		if time.Since(begin) > 20*time.Second {
+			c.t.Fatalf("GET %s: no %s in %s, %v", path, text, body, err)
+		}
+	}
+}
+
 func (c *child) signal() {
 	c.t.Helper()
 	if err := c.cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -115,7 +137,7 @@ func TestSignals(t *testing.T) {
 	c = startChild(t, append(dev, "60s")...)
 	c.until("GET", "/readyz", 200)
 	c.until("POST", "/api/v1/jobs/demo.report/trigger", 201)
-	c.until("GET", "/api/v1/instances?job=demo.report&state=Processing", 200)
+	c.shows("/api/v1/instances?job=demo.report&state=Processing", `"job":"demo.report"`)
 	c.until("GET", "/", 200)
 	c.signal()
 	c.until("GET", "/readyz", 503)

@@ -66,7 +66,7 @@ func main() {
 
 // run works until ctx ends.
 func run(ctx context.Context, url string, delay time.Duration) error {
-	w, err := carillon.NewWorker(url, worker.Config{App: "billing", Slots: 8, Logger: slog.Default()},
+	w, err := carillon.NewWorker(url, worker.Config{App: "billing", Slots: 8, Logger: slog.Default(), Echo: slog.Default()},
 		jobs.NewRecurring(&CountTill{Shop: "Main Street"}, jobs.Options{Key: "billing.count-till", Cron: "*/5 * * * * *"}),
 		jobs.NewTriggered(&Charge{}, jobs.Options{Key: "billing.charge", Retries: 3, RetryDelay: time.Second, Timeout: time.Minute}))
 	if err != nil {

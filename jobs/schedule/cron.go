@@ -159,4 +159,4 @@ func (c *cron) nextClock(clock int) int {
 	return -1
 }
 
-func (c *cron) warnings() []string { return c.expression().warnings() }
+func (c *cron) warnings(l language) []string { return c.expression().warnings(l) }

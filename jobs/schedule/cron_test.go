@@ -120,16 +120,16 @@ func TestOracleOnDates(t *testing.T) {
 // random expressions and policies.
 func TestOracleOnRandomDays(t *testing.T) {
 	random := scribe{rand.New(rand.NewPCG(2, 72))}
-	days := 8
+	days, exprs := 200, 1
 	if *long {
-		days = 400
+		days, exprs = 400, 4
 	}
 	for _, name := range transitionZones {
 		location := locationOf(name)
 		for range days {
 			day := time.Date(1975+random.IntN(200), 1, 1+random.IntN(366), 0, 0, 0, 0, time.UTC).Unix()
 			ticks := watch(location, day-edge, day+daySeconds+edge, 60)
-			for range 4 {
+			for range exprs {
 				plain := random.IntN(2) == 0
 				spec := Spec{
 					Expr: "0 " + random.numbers(0, 59, plain, true) + " " + random.numbers(0, 23, plain, true) + " " + random.days(),

@@ -4,6 +4,8 @@ import (
 	"archive/zip"
 	_ "embed"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -49,3 +51,6 @@ func readLocation(name string, file *zip.File) (*time.Location, error) {
 	}
 	return time.LoadLocationFromTZData(name, data)
 }
+
+// Zones are the names of all time zones that schedules may be in, sorted.
+func Zones() []string { return slices.Sorted(maps.Keys(database())) }

@@ -34,6 +34,11 @@ func Check(d *jobs.Definition) error {
 
 func specOf(d *jobs.Definition) (Spec, error) {
 	p := &d.Policy
-	s := Spec{Expr: p.Schedule, Zone: p.Zone, Start: p.Start, End: p.End, Anchor: d.Anchor, Key: string(d.Tenant) + "/" + string(d.Key)}
+	s := Spec{Expr: p.Schedule, Zone: p.Zone, Start: p.Start, End: p.End, Anchor: d.Anchor, Key: string(d.Tenant) + "/" + string(d.Key), Due: p.First, Ended: d.Ended}
+	if began := later(p.Start, d.Anchor); p.TTL > 0 && !began.IsZero() {
+		if end := began.Add(p.TTL); s.End.IsZero() || end.Before(s.End) {
+			s.End = end
+		}
+	}
 	return s, errors.Join(s.Gap.UnmarshalText([]byte(p.Gap)), s.Overlap.UnmarshalText([]byte(p.Twice)))
 }

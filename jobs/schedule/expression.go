@@ -99,9 +99,9 @@ func leftmost(rule, text *Error) *Error {
 
 // warnings points at a day of the week that reads differently in the other
 // dialect that has a field for seconds.
-func (e *expression) warnings() []string {
+func (e *expression) warnings(l language) []string {
 	if e.quartz || e.written != 6 || !e.fields[5].numbered {
 		return nil
 	}
-	return []string{"day-of-week: in crontab, which this is, 1 is Monday; in Quartz, which writes ? in one day field, 1 is Sunday"}
+	return []string{l.dialects()}
 }

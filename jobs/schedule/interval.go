@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // pace is what all intervals share: where counting begins, which counts are
@@ -16,6 +18,8 @@ type pace struct {
 	offset int64 // of the zone from UTC at the anchor
 	first  int64 // the first k that is due: 0 or 1
 	last   int64 // the last one
+	// afterEnd counts from the end of the last run, as far as there was one.
+	afterEnd bool
 }
 
 // unlimited is a count that the calendar ends before.
@@ -23,7 +27,10 @@ const unlimited = 1 << 40
 
 func paceOf(spec Spec, z *zone, times int64) pace {
 	p := pace{anchor: spec.Anchor, first: 1}
+	_, p.afterEnd = jobs.AfterEnd(spec.Expr)
 	switch {
+	case p.afterEnd && !spec.Ended.IsZero():
+		p.anchor = spec.Ended
 	case !spec.Due.IsZero():
 		p.anchor, p.first = spec.Due, 0
 	case !spec.Start.IsZero():
@@ -76,7 +83,7 @@ func (e every) next(after time.Time) (time.Time, bool) {
 	return limit(time.Unix(e.anchor.Unix()+k*e.seconds, int64(e.anchor.Nanosecond())).UTC())
 }
 
-func (e every) warnings() []string { return nil }
+func (e every) warnings(language) []string { return nil }
 
 // maxInterval keeps arithmetic far from overflow; it is longer than the
 // calendar.

@@ -3,6 +3,8 @@ package schedule
 import (
 	"strings"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // maxExpression bounds an expression, in bytes as written.
@@ -37,6 +39,12 @@ func parseRule(spec Spec, z *zone) (rule, *Error) {
 	if whole.text == "" {
 		return nil, refuse("expression", 0, "it is empty")
 	}
+	if rest, is := jobs.AfterEnd(whole.text); is {
+		whole.text = strings.TrimRight(rest, blank)
+		if !countable(whole.text) {
+			return nil, whole.refuse("only an interval such as 5m or PT5M can count from the end of a run")
+		}
+	}
 	upper := strings.ToUpper(whole.text)
 	oneWord := !strings.ContainsAny(whole.text, blank)
 	switch {
@@ -46,12 +54,19 @@ func parseRule(spec Spec, z *zone) (rule, *Error) {
 		return parseMacro(whole, spec, z)
 	case strings.ContainsRune("PR", rune(whole.text[0])):
 		return parseISO(whole, spec, z)
-	case oneWord && looksLikeInstant(whole.text):
+	case looksLikeInstant(whole.text):
 		return parseOnce(whole, z)
 	case oneWord && looksLikeInterval(whole.text):
 		return parseInterval(whole, spec, z)
 	}
 	return parseCron(whole, spec, z)
+}
+
+// countable says that text is an interval without a number of times, as far as
+// its beginning tells.
+func countable(text string) bool {
+	return strings.HasPrefix(text, "P") || strings.HasPrefix(strings.ToLower(text), "@every") ||
+		!strings.ContainsAny(text, blank) && looksLikeInterval(text)
 }
 
 func looksLikeInstant(text string) bool {
@@ -105,17 +120,46 @@ type once struct {
 }
 
 func parseOnce(whole source, z *zone) (rule, *Error) {
-	var at time.Time
-	// UnmarshalText is the strict reader of RFC 3339; time.Parse forgives much.
-	if err := at.UnmarshalText([]byte(whole.text)); err != nil {
-		return nil, whole.refuse("%s is not an RFC 3339 instant such as 2027-03-01T09:00:00Z", quote(whole.text))
+	at, err := parseInstant(whole, z)
+	if err != nil {
+		return nil, err
+	}
+	return once{at, z.local(at.Unix()) - at.Unix()}, nil
+}
+
+// wallLayouts are the ways of writing an instant on the clocks of a zone.
+var wallLayouts = []string{"2006-1-2 15:4:5", "2006-1-2T15:4:5", "2006-1-2 15:4", "2006-1-2T15:4"}
+
+// parseInstant reads an instant with its offset from UTC, or a time on the
+// clocks of the zone: after a gap, and on the first pass of an overlap.
+func parseInstant(whole source, z *zone) (at time.Time, _ *Error) {
+	err := at.UnmarshalText([]byte(whole.text))
+	if err != nil {
+		if day, clock, ok := strings.Cut(whole.text, " "); ok { // RFC 3339 with a space
+			err = at.UnmarshalText([]byte(day + "T" + strings.TrimLeft(clock, " ")))
+		}
+	}
+	for _, layout := range wallLayouts {
+		if err == nil {
+			break
+		}
+		var wall time.Time
+		if wall, err = time.Parse(layout, whole.text); err == nil {
+			if wall.Unix() < firstSecond || wall.Unix() >= endSecond {
+				return at, whole.refuse("it lies outside %d-%d", firstYear, lastYear)
+			}
+			at = time.Unix(z.resolve(wall.Unix()), int64(wall.Nanosecond()))
+		}
+	}
+	if err != nil {
+		return at, whole.refuse("%s is neither an RFC 3339 instant such as 2027-03-01T09:00:00Z nor a time such as 2027-03-01 09:00:00", quote(whole.text))
 	}
 	if at.Unix() < firstSecond || at.Unix() >= endSecond {
-		return nil, whole.refuse("it lies outside %d-%d", firstYear, lastYear)
+		return at, whole.refuse("it lies outside %d-%d", firstYear, lastYear)
 	}
-	return once{at.UTC(), z.local(at.Unix()) - at.Unix()}, nil
+	return at.UTC(), nil
 }
 
 func (o once) next(after time.Time) (time.Time, bool) { return o.at, o.at.After(after) }
 
-func (o once) warnings() []string { return nil }
+func (o once) warnings(language) []string { return nil }

@@ -57,7 +57,7 @@ func (p period) local(k int64) int64 {
 	return midnight + k*p.days*daySeconds + clock
 }
 
-func (p period) warnings() []string { return nil }
+func (p period) warnings(language) []string { return nil }
 
 // isoUnits lists the parts of a period in the order they must come in: those of
 // the date, and those of the time after T.
@@ -87,6 +87,14 @@ func parseISO(whole source, spec Spec, z *zone) (rule, *Error) {
 			}
 		}
 		text = whole.cut(len(count) + 2)
+	}
+	if whole.text[0] == 'R' && looksLikeInterval(text.text) {
+		r, err := parseInterval(text, spec, z)
+		if e, ok := r.(every); ok && err == nil {
+			e.pace = paceOf(spec, z, times)
+			return e, nil
+		}
+		return nil, err
 	}
 	if !strings.HasPrefix(text.text, "P") {
 		return nil, text.refuse("an ISO 8601 period begins with P")

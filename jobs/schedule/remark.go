@@ -10,17 +10,27 @@ func (s *Schedule) In(at time.Time) time.Time { return at.In(s.zone.location) }
 // It tells of due times that moved out of a gap, of several that became one
 // there, and of those that come on one pass of an overlap or on both. What was
 // left out altogether has no due time to remark on.
-func (s *Schedule) Remark(due time.Time) string {
+func (s *Schedule) Remark(due time.Time) string { return s.RemarkIn("en", due) }
+
+// RemarkIn is Remark in a language, as [Schedule.WordsIn] understands it.
+func (s *Schedule) RemarkIn(lang string, due time.Time) string {
 	switch rule := s.rule.(type) {
 	case *cron:
-		return rule.remark(due.Unix())
+		return rule.remark(languageOf(lang), due.Unix())
 	case period:
-		return rule.remark(due)
+		return rule.remark(languageOf(lang), due)
 	}
 	return ""
 }
 
-func (c *cron) remark(due int64) string {
+// skipped are wall times that clocks skip, and became one due time.
+type skipped struct {
+	first, last string // as clocks show them
+	count       int
+	with        string // the due time by itself, if it is a match like them; else ""
+}
+
+func (c *cron) remark(l language, due int64) string {
 	i := c.zone.find(due)
 	this, next := c.zone.spans[i], c.zone.spans[i+1]
 	local := due + this.offset
@@ -32,10 +42,10 @@ func (c *cron) remark(due int64) string {
 	case c.policies.gap == GapBefore && due == next.start-1:
 		low, high = local+1, next.start+next.offset
 	}
-	if text := c.movedFrom(low, high, local); text != "" {
-		return text
+	if moved := c.movedFrom(low, high, local); moved.count > 0 {
+		return l.forward(moved)
 	}
-	return c.zone.pass(i, local)
+	return c.zone.pass(l, i, local)
 }
 
 // matches counts the matches in a stretch of local seconds and returns the
@@ -50,48 +60,31 @@ func (c *cron) matches(low, high int64) (first, last int64, count int) {
 	return first, last, count
 }
 
-// movedFrom says which wall times between low and high became the due time that
-// clocks show as local; nothing if there are none.
-func (c *cron) movedFrom(low, high, local int64) string {
+// movedFrom finds the wall times between low and high that became the due time
+// that clocks show as local.
+func (c *cron) movedFrom(low, high, local int64) skipped {
 	first, last, count := c.matches(low, high)
-	text, exist, fall := clockOf(first, local), " does not exist", " and falls"
-	switch count {
-	case 0:
-		return ""
-	case 1:
-	case 2:
-		text, exist, fall = text+" and "+clockOf(last, local), " do not exist", " and fall"
-	default:
-		text, exist, fall = text+" to "+clockOf(last, local), " do not exist", " and fall"
+	moved := skipped{first: clockOf(first, local), last: clockOf(last, local), count: count}
+	if c.match(local) == local {
+		moved.with = clockOf(local, local)
 	}
-	text = "clocks go forward: " + text + exist
-	switch {
-	case c.match(local) == local:
-		return text + fall + " together with " + clockOf(local, local)
-	case count > 1:
-		return text + " and become one"
-	}
-	return text
+	return moved
 }
 
 // pass says on which pass of an overlap a local time of span i lies, if on any.
-func (z *zone) pass(i int, local int64) string {
-	which := ""
-	if next := z.spans[i+1]; local >= next.start+next.offset {
-		which = "first"
-	}
+func (z *zone) pass(l language, i int, local int64) string {
 	if i > 0 && local < z.spans[i].start+z.spans[i-1].offset {
-		which = "second"
+		return l.back(clockOf(local, local), 2)
 	}
-	if which == "" {
-		return ""
+	if next := z.spans[i+1]; local >= next.start+next.offset {
+		return l.back(clockOf(local, local), 1)
 	}
-	return "clocks go back: " + clockOf(local, local) + " comes twice, this is the " + which + " time"
+	return ""
 }
 
 // remark says whether the calendar part of a period met a change of the clocks. With a clock part after it, there is
 // no wall time that the due time should have had.
-func (p period) remark(due time.Time) string {
+func (p period) remark(l language, due time.Time) string {
 	if p.seconds != 0 {
 		return ""
 	}
@@ -103,9 +96,9 @@ func (p period) remark(due time.Time) string {
 		case unix > due.Unix():
 			return ""
 		case p.zone.local(unix) != local:
-			return "clocks go forward: " + clockOf(local, p.zone.local(unix)) + " does not exist"
+			return l.forward(skipped{first: clockOf(local, p.zone.local(unix)), count: 1})
 		default:
-			return p.zone.pass(i, local)
+			return p.zone.pass(l, i, local)
 		}
 	}
 	return ""

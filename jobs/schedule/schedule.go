@@ -10,7 +10,8 @@
 //	due, ok := s.Next(time.Now())
 //
 // Start with [Spec], then [Schedule.Next]. The rules, with examples, are in
-// docs/schedules.md; [Schedule.Words] says any schedule in plain words.
+// docs/schedules.md; [Schedule.Words] says any schedule in plain words. An
+// [Agenda] keeps the due times of a million of them in order.
 //
 // The sharp edges are those of wall clocks. Clocks that are set forward leave a
 // gap of times that do not exist, clocks that are set back repeat an hour. A
@@ -33,7 +34,9 @@ type Spec struct {
 	//     "@midnight", "@hourly", "@every 5s"
 	//   - an ISO 8601 period or repeat: "PT3S", "R4/PT3S", "P1M"
 	//   - an interval: "2h30m", "1d2h0m2s"
-	//   - an RFC 3339 instant, due once: "2027-03-01T09:00:00+01:00"
+	//   - an instant, due once: "2027-03-01T09:00:00+01:00", or, on the clocks of
+	//     the zone, "2027-03-01 09:00:00" and "2027-3-1 9:00"
+	//   - an interval that counts from the end of the last run: "5m after end"
 	//
 	// Empty is refused.
 	Expr string
@@ -51,6 +54,9 @@ type Spec struct {
 	// Due, if set, is the first due time of an interval, and the others count
 	// from it. Other expressions ignore it.
 	Due time.Time
+	// Ended is when the last run was over, for a schedule that counts from that;
+	// zero if there has been none: then it counts as other intervals do.
+	Ended time.Time
 	// Gap and Overlap say how fixed-time cron expressions treat wall times that
 	// do not exist or happen twice.
 	Gap     Gap
@@ -78,7 +84,7 @@ type rule interface {
 	// say puts the rule in words.
 	say(l language) string
 	// warnings lists what a writer may have meant otherwise.
-	warnings() []string
+	warnings(l language) []string
 }
 
 // horizonYears is how far ahead a cron expression may be silent: within 28
@@ -144,7 +150,10 @@ func (s *Schedule) endless(after time.Time) (time.Time, bool) {
 
 // Warnings lists what is allowed but may not mean what its writer thinks. It is
 // empty for nearly every schedule.
-func (s *Schedule) Warnings() []string { return s.rule.warnings() }
+func (s *Schedule) Warnings() []string { return s.WarningsIn("en") }
+
+// WarningsIn is Warnings in a language, as [Schedule.WordsIn] understands it.
+func (s *Schedule) WarningsIn(lang string) []string { return s.rule.warnings(languageOf(lang)) }
 
 // read does all of Parse but the search for a first due time. It returns an
 // *Error as such, never a nil one in an error.
@@ -171,7 +180,7 @@ func checkBounds(spec Spec) *Error {
 	for _, bound := range []struct {
 		field string
 		at    time.Time
-	}{{"start", spec.Start}, {"end", spec.End}, {"anchor", spec.Anchor}, {"due", spec.Due}} {
+	}{{"start", spec.Start}, {"end", spec.End}, {"anchor", spec.Anchor}, {"due", spec.Due}, {"ended", spec.Ended}} {
 		if !bound.at.IsZero() && bound.at.Unix() < firstSecond {
 			return refuse(bound.field, 0, "it lies before %d", firstYear)
 		}

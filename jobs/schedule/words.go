@@ -12,10 +12,7 @@ func (s *Schedule) Words() string { return s.WordsIn("en") }
 // WordsIn says the schedule in a language: "en" or "zh". Variants such as
 // "zh-Hans" or "en_GB" are understood, other languages answered in English.
 func (s *Schedule) WordsIn(lang string) string {
-	var l language = english{}
-	if lang, _, _ = strings.Cut(strings.ReplaceAll(lang, "_", "-"), "-"); strings.EqualFold(lang, "zh") {
-		l = chinese{}
-	}
+	l := languageOf(lang)
 	var notes []string
 	if c, ok := s.rule.(*cron); ok && !c.policies.flowing {
 		notes = l.policies(s.spec.Gap, s.spec.Overlap)
@@ -28,14 +25,28 @@ func (s *Schedule) WordsIn(lang string) string {
 	})
 }
 
+func languageOf(lang string) language {
+	if lang, _, _ = strings.Cut(strings.ReplaceAll(lang, "_", "-"), "-"); strings.EqualFold(lang, "zh") {
+		return chinese{}
+	}
+	return english{}
+}
+
 // language puts the parts of a schedule into words. Every method returns a
 // phrase that sentence can put together.
 type language interface {
 	cron(e *expression) string
 	every(months, days, seconds int64) string
 	counted(every string, times int64, anchor string, anchorIsFirst bool) string
+	afterEnd(every string) string
 	once(at string) string
 	policies(gap Gap, overlap Overlap) []string
+	// forward and back remark on a change of the clocks; back is about the first
+	// or the second pass.
+	forward(s skipped) string
+	back(clock string, pass int) string
+	// dialects warns that the two dialects number the days differently.
+	dialects() string
 	sentence(what string, b bounds) string
 }
 
@@ -48,10 +59,16 @@ type bounds struct {
 func (c *cron) say(l language) string { return l.cron(c.expression()) }
 
 func (e every) say(l language) string {
+	if e.afterEnd {
+		return l.afterEnd(l.every(0, 0, e.seconds))
+	}
 	return l.counted(l.every(0, 0, e.seconds), e.times(), wallTime(e.anchor.Unix()+e.offset), e.first == 0)
 }
 
 func (p period) say(l language) string {
+	if p.afterEnd {
+		return l.afterEnd(l.every(p.months, p.days, p.seconds))
+	}
 	return l.counted(l.every(p.months, p.days, p.seconds), p.times(), wallTime(p.anchor.Unix()+p.offset), p.first == 0)
 }
 

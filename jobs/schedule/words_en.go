@@ -216,6 +216,10 @@ func (l english) counted(every string, times int64, anchor string, anchorIsFirst
 	return every + ", counted from " + anchor
 }
 
+func (l english) afterEnd(every string) string {
+	return every + ", counted from the end of the last run"
+}
+
 func (l english) once(at string) string { return "once, at " + at }
 
 func (l english) policies(gap Gap, overlap Overlap) (notes []string) {
@@ -232,6 +236,36 @@ func (l english) policies(gap Gap, overlap Overlap) (notes []string) {
 		notes = append(notes, "a time that comes twice is due both times")
 	}
 	return notes
+}
+
+func (l english) forward(s skipped) string {
+	text, exist, fall := s.first, " does not exist", " and falls together with "
+	switch {
+	case s.count == 2:
+		text += " and " + s.last
+	case s.count > 2:
+		text += " to " + s.last
+	}
+	if s.count > 1 {
+		exist, fall = " do not exist", " and fall together with "
+	}
+	text = "clocks go forward: " + text + exist
+	switch {
+	case s.with != "":
+		return text + fall + s.with
+	case s.count > 1:
+		return text + " and become one"
+	}
+	return text
+}
+
+func (l english) back(clock string, pass int) string {
+	which := [...]string{1: "first", 2: "second"}
+	return "clocks go back: " + clock + " comes twice, this is the " + which[pass] + " time"
+}
+
+func (l english) dialects() string {
+	return "day-of-week: in crontab, which this is, 1 is Monday; in Quartz, which writes ? in one day field, 1 is Sunday"
 }
 
 func (l english) and(list []string) string {

@@ -156,6 +156,8 @@ func (l chinese) counted(every string, times int64, anchor string, anchorIsFirst
 	return every + "，从 " + anchor + " 起算"
 }
 
+func (l chinese) afterEnd(every string) string { return every + "，从上次运行结束起算" }
+
 func (l chinese) once(at string) string { return "一次，在 " + at }
 
 func (l chinese) policies(gap Gap, overlap Overlap) (notes []string) {
@@ -172,6 +174,32 @@ func (l chinese) policies(gap Gap, overlap Overlap) (notes []string) {
 		notes = append(notes, "重复的时刻两次都触发")
 	}
 	return notes
+}
+
+func (l chinese) forward(s skipped) string {
+	text := "时钟拨快：" + s.first
+	switch {
+	case s.count == 2:
+		text += " 和 " + s.last
+	case s.count > 2:
+		text += " 至 " + s.last
+	}
+	text += " 不存在"
+	switch {
+	case s.with != "":
+		return text + "，与 " + s.with + " 合为一次"
+	case s.count > 1:
+		return text + "，合为一次"
+	}
+	return text
+}
+
+func (l chinese) back(clock string, pass int) string {
+	return fmt.Sprintf("时钟拨慢：%s 出现两次，这是第 %d 次", clock, pass)
+}
+
+func (l chinese) dialects() string {
+	return "星期：此处是 crontab 写法，1 是周一；Quartz 写法有一个日期字段为 ?，其中 1 是周日"
 }
 
 func (l chinese) and(list []string) string {

@@ -50,6 +50,25 @@ var mayCommand = map[jobs.Verb]roles{
 	jobs.VerbRefresh:    nobody,
 	jobs.VerbForget:     nobody,
 	jobs.VerbHand:       nobody,
+	jobs.VerbDelete:     nobody,
+	jobs.VerbGrant:      nobody,
+	jobs.VerbRevoke:     nobody,
+	jobs.VerbSignIn:     nobody,
+	jobs.VerbSignOut:    nobody,
+	jobs.VerbTrim:       nobody,
+	jobs.VerbInvite:     nobody,
+	jobs.VerbJoin:       nobody,
+	jobs.VerbMembers:    nobody,
+	jobs.VerbSpread:     nobody,
+
+	jobs.VerbSetCalendar:  nobody,
+	jobs.VerbDropCalendar: nobody,
+	jobs.VerbDrain:        nobody,
+	jobs.VerbMark:         nobody,
+	jobs.VerbExpect:       workers,
+	jobs.VerbHear:         nobody,
+	jobs.VerbClean:        nobody,
+	jobs.VerbBackfill:     nobody,
 }
 
 // mayAsk has a row for each question. A worker reads the run it works on and the job it belongs to.
@@ -62,14 +81,21 @@ var mayAsk = map[verb]roles{
 	askLedger:      clients,
 	askCounts:      clients,
 	askGlobal:      clients,
+	askToken:       nobody,
+	askTokens:      nobody,
+	askSession:     nobody,
+	askAudits:      nobody,
+	askHistory:     clients,
+	askCalendars:   clients,
+	askBrief:       workers | clients,
 }
 
 // authorize refuses a command that from may not send, and signs one that it may: tenant and actor are those of the
-// connection, whatever the envelope says.
-func authorize(from bus.Principal, e *jobs.Envelope) error {
+// connection, whatever the envelope says. Actor is from's, named once for many commands.
+func authorize(from bus.Principal, actor string, e *jobs.Envelope) error {
 	if from.Role == bus.Node {
 		if e.Actor == "" {
-			e.Actor = from.Actor()
+			e.Actor = actor
 		}
 		return nil
 	}
@@ -77,17 +103,21 @@ func authorize(from bus.Principal, e *jobs.Envelope) error {
 		return jobs.Invalid("envelope %s carries no command", e.ID)
 	}
 	if v := e.Command.Verb(); !mayCommand[v].have(from.Role) {
-		return jobs.Refuse(jobs.Forbidden, "%s may not send %s", from.Actor(), v)
+		return jobs.Refuse(jobs.Forbidden, "%s may not send %s", actor, v)
 	}
 	if e.Tenant != from.Tenant {
-		return jobs.Refuse(jobs.Forbidden, "%s of tenant %s may not speak for tenant %.40q", from.Actor(), from.Tenant, e.Tenant)
+		return jobs.Refuse(jobs.Forbidden, "%s of tenant %s may not speak for tenant %.40q", actor, from.Tenant, e.Tenant)
 	}
-	e.Actor = from.Actor()
-	if k, ok := e.Command.(jobs.Create); ok && k.Origin == jobs.FromPerson {
-		return jobs.Refuse(jobs.Forbidden, "%s may not say that a person asked", from.Actor())
+	e.Actor = actor
+	if k, ok := e.Command.(jobs.Create); ok && (k.Origin == jobs.FromPerson || k.Origin == jobs.FromAPI) {
+		return jobs.Refuse(jobs.Forbidden, "%s may not say that a person asked", actor)
+	}
+	// Whoever knows a job, or a run, can reckon the IDs of what follows from it, and would take them before it is there.
+	if k, ok := e.Command.(jobs.Create); ok && k.ID.Derived() {
+		return jobs.Refuse(jobs.Forbidden, "%s may not make run %s: an ID of version 8 is one that follows from something else; name runs with jobs.NewID, and ask once with an idempotency key", actor, k.ID)
 	}
 	if name := workerOf(e.Command); name != "" && !from.SpeaksFor(name) {
-		return jobs.Refuse(jobs.Forbidden, "%s may not speak for worker %.60q", from.Actor(), name)
+		return jobs.Refuse(jobs.Forbidden, "%s may not speak for worker %.60q", actor, name)
 	}
 	return nil
 }
@@ -105,6 +135,8 @@ func workerOf(c jobs.Command) string {
 		return k.Worker
 	case jobs.Checkpoint:
 		return k.Worker
+	case jobs.Expect:
+		return k.Worker
 	}
 	return ""
 }
@@ -119,25 +151,57 @@ func reads(from bus.Principal, v verb, q *question) error {
 		return jobs.Refuse(jobs.Forbidden, "%s may not read %s", from.Actor(), v)
 	case from.Role != bus.Node && q.Tenant != from.Tenant:
 		return jobs.Refuse(jobs.Forbidden, "%s of tenant %s may not read tenant %.40q", from.Actor(), from.Tenant, q.Tenant)
+	case from.Role != bus.Node && len(q.Keys) > maxKeys:
+		return jobs.Invalid("%d keys are asked for at once, at most %d are allowed", len(q.Keys), maxKeys)
 	}
 	return nil
 }
 
+// maxKeys is how many jobs others than nodes may ask for by their keys at once: each that is found is looked for among
+// them all, while nobody can write.
+const maxKeys = 10_000
+
+// toldTo is a run as somebody may see it: a client has no use for the key by which others' words about the run are known.
+func toldTo(from bus.Principal, in *jobs.Instance) *jobs.Instance {
+	if from.Role != bus.Client || in.Feedback == nil {
+		return in
+	}
+	seen := *in
+	seen.Feedback = nil
+	return &seen
+}
+
 // trim makes of an answer what is the asker's business: a worker or a client sees the run it speaks of, and not
 // those to which that run's slots went. Whoever claims a run is told what it takes to run it; to all else the answer
-// is a receipt, which says where the run stands. Decoding the whole row would cost a worker more than sending the
-// command. Who wants to see it reads it.
-func trim(from bus.Principal, c jobs.Command, e jobs.Effect) jobs.Effect {
+// says where the run stands: as a receipt, to those who know of them. Writing and reading the whole row would cost more
+// than the command. Who wants to see it reads it.
+//
+// It makes its answer in room, which serves for the next one when this one has been encoded.
+func (room *room) trim(from bus.Principal, v verb, c jobs.Command, e *jobs.Effect) *jobs.Effect {
 	if from.Role == bus.Node || len(e.Instances) == 0 {
 		return e
 	}
 	in := e.Instances[0]
-	seen := &jobs.Instance{Tenant: in.Tenant, ID: in.ID, Job: in.Job, Key: in.Key, App: in.App, Kind: in.Kind, State: in.State, Cause: in.Cause,
-		Due: in.Due, Created: in.Created, Attempt: in.Attempt, Worker: in.Worker, RetryAt: in.RetryAt, Lingering: in.Lingering}
-	if c.Verb() == jobs.VerbClaim {
-		*seen = *in
-		seen.Moves = nil
+	room.effect = *e
+	room.effect.Instances = room.list[:]
+	switch {
+	case c.Verb() == jobs.VerbClaim:
+		room.run = *in
+		room.run.Moves = nil
+	case v == askBrief:
+		room.receipt = in.Receipt()
+		room.effect.Instances, room.effect.Receipt = nil, &room.receipt
+	default:
+		room.run = jobs.Instance{Tenant: in.Tenant, ID: in.ID, Job: in.Job, Key: in.Key, App: in.App, Kind: in.Kind, State: in.State, Cause: in.Cause,
+			Due: in.Due, Created: in.Created, Attempt: in.Attempt, Worker: in.Worker, RetryAt: in.RetryAt, Lingering: in.Lingering}
 	}
-	e.Instances = []*jobs.Instance{seen}
-	return e
+	room.list[0] = &room.run
+	return &room.effect
+}
+
+type room struct {
+	run     jobs.Instance
+	receipt jobs.Receipt
+	list    [1]*jobs.Instance
+	effect  jobs.Effect
 }

@@ -1,8 +1,10 @@
 package busstore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +18,7 @@ import (
 
 var (
 	node   = bus.Principal{Tenant: "default", Role: bus.Node, Name: "n1"}
-	worker = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "billing"}
+	worker = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "billing", App: "billing"}
 	client = bus.Principal{Tenant: "default", Role: bus.Client, Name: "shop"}
 )
 
@@ -59,10 +61,21 @@ func TestAuthority(t *testing.T) {
 		{jobs.Refresh{}, ""},
 		{jobs.Forget{}, ""},
 		{jobs.Hand{}, ""},
+		{jobs.Delete{}, ""},
+		{jobs.Grant{}, ""},
+		{jobs.Revoke{}, ""},
+		{jobs.SignIn{}, ""},
+		{jobs.SignOut{}, ""},
+		{jobs.Trim{}, ""},
+		{jobs.Invite{}, ""},
+		{jobs.Join{}, ""},
+		{jobs.Members{}, ""},
+		{jobs.Expect{ID: id, Worker: "billing-5f"}, "worker"},
+		{jobs.Hear{}, ""},
 	} {
 		for _, from := range []bus.Principal{node, worker, client, {Tenant: "default", Role: "stranger", Name: "x"}, {}} {
 			e := jobs.Envelope{Tenant: "default", Actor: "person:ann", Command: c.command}
-			err := authorize(from, &e)
+			err := authorize(from, from.Actor(), &e)
 			may := from.Role == bus.Node || strings.Contains(c.may, string(from.Role)) && from.Role != ""
 			if may != (err == nil) || !may && !errors.Is(err, jobs.Forbidden) {
 				t.Errorf("%s sends %s: %v", from.Actor(), c.command.Verb(), err)
@@ -78,6 +91,7 @@ func TestReadAuthority(t *testing.T) {
 	for v, may := range map[verb]string{
 		askDefinition: "worker client", askInstance: "worker client", askDefinitions: "client", askInstances: "client",
 		askLedger: "client", askCounts: "client", askGlobal: "client", 99: "",
+		askToken: "", askTokens: "", askSession: "", askAudits: "",
 	} {
 		for _, from := range []bus.Principal{node, worker, client, {Role: "stranger"}} {
 			allowed := from.Role == bus.Node || strings.Contains(may, string(from.Role))
@@ -153,6 +167,13 @@ func TestWorkerThatLies(t *testing.T) {
 	if kept, err := n.Instance(t.Context(), "default", run); err != nil || kept.Actor != "client:shop" {
 		t.Errorf("kept %+v, %v", kept, err)
 	}
+	// The ID of what will follow from something else is nobody's to take before.
+	for _, id := range []jobs.ID{jobs.ChildID(&jobs.Instance{Tenant: "default", ID: run}, "receipt"), jobs.DueID("default", in.Job, time.Now(), 0, 0)} {
+		for _, s := range []metastore.Store{w, c} {
+			h.refused(t, s, jobs.Create{ID: id, Key: "charge"}, jobs.Forbidden)
+		}
+		h.must(t, n, jobs.Create{ID: id, Key: "charge"})
+	}
 	claim := jobs.Claim{ID: run, Worker: "billing-1", Attempt: 1}
 	h.refused(t, w, jobs.Claim{ID: run, Worker: "shipping-1", Attempt: 1}, jobs.Forbidden)
 	h.refused(t, w, jobs.Claim{ID: run, Worker: "billing-1", Attempt: 2}, jobs.Stale)
@@ -199,7 +220,7 @@ func TestTenantsAndActors(t *testing.T) {
 	h := newHouse(t, Config{})
 	w := h.as(worker)
 	h.must(t, w, register("billing", "billing", "charge"))
-	foreign := h.as(bus.Principal{Tenant: "other", Role: bus.Worker, Name: "billing"})
+	foreign := h.as(bus.Principal{Tenant: "other", Role: bus.Worker, Name: "billing", App: "billing"})
 	h.must(t, foreign, register("billing", "billing", "charge")) // its own job of the same key
 	envelope := func(tenant jobs.Tenant, actor string) []jobs.Envelope {
 		return []jobs.Envelope{{ID: jobs.ID{1}, Tenant: tenant, Actor: actor, Command: jobs.Create{ID: jobs.NewID(time.Now()), Key: "charge"}}}
@@ -231,20 +252,82 @@ func TestTenantsAndActors(t *testing.T) {
 
 // Where the server knows a worker's app, the worker stays in it.
 func TestWorkersStayInTheirApp(t *testing.T) {
-	h := newHouse(t, Config{App: func(p bus.Principal) string { return p.Name }})
-	shipping := bus.Principal{Tenant: "default", Role: bus.Worker, Name: "shipping"}
-	h.must(t, h.as(worker), register("billing", "billing", "charge"))
-	h.refused(t, h.as(worker), register("shipping", "billing", "ship"), jobs.Forbidden)
+	h := newHouse(t, Config{Kept: true})
+	billing := h.as(worker)
+	shipping := h.as(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "shipping", App: "shipping"})
+	h.must(t, billing, register("billing", "billing", "charge"))
+	h.must(t, billing, register("billing", "billing", "charge"))
+	h.refused(t, billing, register("shipping", "billing", "ship"), jobs.Forbidden)
+	theirs := register("shipping", "shipping", "charge")
+	theirs.Job.Version = 99
+	h.refused(t, shipping, theirs, jobs.Forbidden)
 	run := jobs.ID{1}
 	h.must(t, h.as(client), jobs.Create{ID: run, Key: "charge"})
-	h.refused(t, h.as(shipping), jobs.Claim{ID: run, Worker: "shipping", Attempt: 1}, jobs.Forbidden)
-	if _, err := h.as(shipping).Instance(t.Context(), "", run); !errors.Is(err, jobs.Forbidden) {
+	h.must(t, billing, jobs.Create{ID: jobs.ID{2}, Key: "charge"})
+	h.refused(t, shipping, jobs.Create{ID: jobs.ID{3}, Key: "charge"}, jobs.Forbidden)
+	h.refused(t, shipping, jobs.Claim{ID: run, Worker: "shipping", Attempt: 1}, jobs.Forbidden)
+	if _, err := shipping.Instance(t.Context(), "", run); !errors.Is(err, jobs.Forbidden) {
 		t.Errorf("reading a run of another app: %v", err)
 	}
-	if _, err := h.as(shipping).Definition(t.Context(), "", "charge"); !errors.Is(err, jobs.Forbidden) {
+	if _, err := shipping.Definition(t.Context(), "", "charge"); !errors.Is(err, jobs.Forbidden) {
 		t.Errorf("reading a job of another app: %v", err)
 	}
-	h.must(t, h.as(worker), jobs.Claim{ID: run, Worker: "billing-1", Attempt: 1})
+	h.must(t, billing, jobs.Claim{ID: run, Worker: "billing-1", Attempt: 1})
+	h.must(t, billing, jobs.Checkpoint{ID: run, Worker: "billing-1", Attempt: 1})
+	h.must(t, billing, jobs.Expect{ID: run, Worker: "billing-1", Attempt: 1, Key: make([]byte, jobs.FeedbackKey)})
+	h.refused(t, billing, jobs.Hear{ID: run, Attempt: 1}, jobs.Forbidden)
+	h.sees(t, run)
+	h.must(t, billing, jobs.Finish{ID: run, Worker: "billing-1", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+}
+
+// sees fails if a client is told by which key words about a run are known, or a worker is not.
+func (h *house) sees(t *testing.T, run jobs.ID) {
+	t.Helper()
+	for as, keyed := range map[bus.Principal]bool{client: false, {Tenant: "default", Role: bus.Worker, Name: "billing", App: "billing"}: true} {
+		in, err := h.as(as).Instance(t.Context(), "", run)
+		if err != nil || (in.Feedback != nil) != keyed {
+			t.Errorf("%s sees %+v, %v", as.Role, in, err)
+		}
+		if as.Role != bus.Client {
+			continue
+		}
+		if page, err := h.as(as).Instances(t.Context(), metastore.InstanceQuery{Job: "charge"}); err != nil || len(page.Instances) == 0 {
+			t.Errorf("%+v, %v", page, err)
+		} else {
+			for _, in := range page.Instances {
+				if in.Feedback != nil {
+					t.Error("a client is told a key in a list")
+				}
+			}
+		}
+	}
+}
+
+// A name that goes to another app does not take along what it held in the first: nobody ends another app's runs.
+func TestANameThatGoesToAnotherApp(t *testing.T) {
+	h := newHouse(t, Config{Kept: true})
+	h1 := h.as(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "h1", App: "billing"})
+	h.must(t, h1, register("billing", "h1", "charge"))
+	run := jobs.ID{1}
+	h.must(t, h.as(client), jobs.Create{ID: run, Key: "charge"})
+	h.must(t, h1, jobs.Claim{ID: run, Worker: "h1-x", Attempt: 1})
+	h1 = h.as(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "h1", App: "shipping"})
+	for _, c := range []jobs.Command{
+		jobs.Finish{ID: run, Worker: "h1-x", Attempt: 1, Outcome: jobs.OutcomeSuccess},
+		jobs.Checkpoint{ID: run, Worker: "h1-x", Attempt: 1}, jobs.Returned{ID: run, Worker: "h1-x", Attempt: 1},
+	} {
+		h.refused(t, h1, c, jobs.Forbidden)
+	}
+}
+
+// A worker of which the bus does not say the app may nothing.
+func TestAWorkerOfNoApp(t *testing.T) {
+	h := newHouse(t, Config{Kept: true})
+	nobody := h.as(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "billing"})
+	h.refused(t, nobody, register("billing", "billing", "charge"), jobs.Forbidden)
+	if _, err := nobody.Definition(t.Context(), "", "charge"); !errors.Is(err, jobs.Forbidden) {
+		t.Errorf("reading: %v", err)
+	}
 }
 
 // The run that gets a freed slot is not the business of the worker that freed it.
@@ -259,10 +342,36 @@ func TestAnswersHoldOwnRunsOnly(t *testing.T) {
 	}
 	h.must(t, w, jobs.Claim{ID: jobs.ID{1}, Worker: "billing", Attempt: 1})
 	e := h.must(t, w, jobs.Finish{ID: jobs.ID{1}, Worker: "billing", Attempt: 1, Outcome: jobs.OutcomeSuccess})
-	if len(e.Instances) != 1 || e.Instance().ID != (jobs.ID{1}) {
-		t.Errorf("%d runs in the answer", len(e.Instances))
+	if len(e.Instances) != 0 || e.Receipt == nil || e.Instance().ID != (jobs.ID{1}) || e.Instance().State != jobs.Succeeded {
+		t.Errorf("%d runs in the answer, %+v", len(e.Instances), e.Receipt)
 	}
 	if in, err := h.store.Instance(t.Context(), "default", jobs.ID{2}); err != nil || !in.Holds || string(in.Args) != `{"secret":1}` {
 		t.Errorf("the slot was not handed on, or the row was trimmed: %+v, %v", in, err)
+	}
+}
+
+// Whoever is refused all the time neither fills the log nor keeps the store busy.
+func TestFloodsOfWhatIsRefused(t *testing.T) {
+	var said bytes.Buffer
+	h := newHouse(t, Config{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	begun := time.Now()
+	for range 200 {
+		h.refused(t, h.as(worker), jobs.Delete{Key: "charge"}, jobs.Forbidden)
+		if _, err := h.as(worker).Global(t.Context(), ""); !errors.Is(err, jobs.Forbidden) {
+			t.Fatal(err)
+		}
+	}
+	if lines, most := strings.Count(said.String(), "\n"), int(time.Since(begun).Seconds())+2; lines == 0 || lines > most {
+		t.Errorf("%d lines, want 1 to %d", lines, most)
+	}
+	keys := make([]jobs.Key, maxKeys+1)
+	for i := range keys {
+		keys[i] = jobs.Key(fmt.Sprint("k", i))
+	}
+	if _, err := h.as(client).Definitions(t.Context(), metastore.DefinitionQuery{Keys: keys}); !errors.Is(err, jobs.BadInput) {
+		t.Errorf("%d keys: %v", len(keys), err)
+	}
+	if _, err := h.as(node).Definitions(t.Context(), metastore.DefinitionQuery{Tenant: "default", Keys: keys}); err != nil {
+		t.Errorf("a node asks for %d keys: %v", len(keys), err)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
@@ -23,8 +25,9 @@ import (
 const (
 	// patience is how long words are repeated. Stores answer repetitions for twice as long (metastore: KeepFinal).
 	patience = 30 * time.Second
-	// attempt is how long the first call of a command may take before it is sent again; the next may take twice that.
-	attempt = 3 * time.Second
+	// attempt is how long a call of a command may take before it is sent again. After so many of those, each next one
+	// may take twice as long.
+	attempt, soon = 3 * time.Second, 3
 	// Between calls that brought nothing, the client waits from the one to the other, doubling.
 	firstPause, longestPause = 20 * time.Millisecond, 500 * time.Millisecond
 	// inFlight is how many requests of commands one client has under way, if they are large: small ones wait for each
@@ -40,12 +43,14 @@ type store struct {
 	calls bus.Calls
 	as    bus.Principal
 	group *metastore.Group
+	plain atomic.Bool // receipts are not asked for: this end is a node, or whoever serves is older than they are
 }
 
 // New makes a store of the calls of a bus. as is who this end is: envelopes and queries that name no tenant or
 // actor are given its own. Concurrent callers of Apply share requests.
 func New(calls bus.Calls, as bus.Principal) metastore.Store {
 	s := &store{calls: calls, as: as}
+	s.plain.Store(as.Role == bus.Node)
 	s.group = metastore.NewGroup(maxCommands, inFlight, s.commit)
 	return s
 }
@@ -84,7 +89,7 @@ func (s *store) commit(batch []jobs.Envelope) []metastore.Result {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	n := len(batch)
-	d := delivery{store: s, batch: batch, results: make([]metastore.Result, n), open: make([]int, n), maybe: make([]bool, n)}
+	d := delivery{store: s, batch: batch, open: make([]int, n), maybe: make([]bool, n)}
 	for i := range d.open {
 		d.open[i] = i
 	}
@@ -96,10 +101,10 @@ func (s *store) commit(batch []jobs.Envelope) []metastore.Result {
 type delivery struct {
 	store   *store
 	batch   []jobs.Envelope
-	results []metastore.Result
-	open    []int  // those without a final answer, in order
-	maybe   []bool // by command: it may have been done
-	closed  bool   // our end of the bus: nothing more can be sent
+	results []metastore.Result // nil until there is one
+	open    []int              // those without a final answer, in order
+	maybe   []bool             // by command: it may have been done
+	closed  bool               // our end of the bus: nothing more can be sent
 }
 
 // carry goes round until everything is answered or time is up.
@@ -127,16 +132,22 @@ func (d *delivery) round(ctx context.Context, tries int) {
 	open := d.open
 	d.open = nil
 	for len(open) > 0 {
-		request, n := d.request(open)
+		plain := d.store.plain.Load()
+		request, n := d.request(open, plain)
 		if n == 0 {
-			d.results[open[0]].Err = jobs.Invalid("the command has %d bytes on the wire, the bus carries %d", len(request), d.store.calls.Limit())
+			d.result(open[0]).Err = jobs.Invalid("the command has %d bytes on the wire, the bus carries %d", len(request), d.store.calls.Limit())
 			open = open[1:]
 			continue
 		}
 		answers, err := call(ctx, d.store.calls, request, tries)
+		code := refusal(err)
+		if code == jobs.BadInput && !plain { // whoever serves does not know of receipts, most likely
+			d.store.plain.Store(true)
+			continue
+		}
 		asked := open[:n]
 		open = open[n:]
-		switch code := refusal(err); {
+		switch {
 		case err == nil:
 			if err = d.answered(asked, answers); err == nil {
 				continue
@@ -146,7 +157,7 @@ func (d *delivery) round(ctx context.Context, tries int) {
 			d.undone(asked, jobs.Refuse(jobs.Unavailable, "not done: %v", err))
 		case code != jobs.Unknown: // the server's word about the whole request
 			for _, i := range asked {
-				d.results[i].Err = err
+				d.result(i).Err = err
 			}
 			continue
 		default:
@@ -159,7 +170,11 @@ func (d *delivery) round(ctx context.Context, tries int) {
 }
 
 // request is the wire form of as many of the commands as one message holds; 0 of them if not even the first fits.
-func (d *delivery) request(open []int) ([]byte, int) {
+func (d *delivery) request(open []int, plain bool) ([]byte, int) {
+	ask := askBrief
+	if plain {
+		ask = askApply
+	}
 	n := min(len(open), maxCommands)
 	for {
 		part := d.batch
@@ -169,7 +184,7 @@ func (d *delivery) request(open []int) ([]byte, int) {
 				part[i] = d.batch[open[i]]
 			}
 		}
-		b := appendApply(make([]byte, 0, 64+160*n), part)
+		b := appendApply(make([]byte, 0, 64+160*n), ask, part)
 		switch {
 		case len(b) <= d.store.calls.Limit():
 			return b, n
@@ -187,6 +202,10 @@ func (d *delivery) answered(asked []int, answers []byte) error {
 	if err != nil {
 		return err
 	}
+	if d.results == nil && len(results) == len(d.batch) && !slices.ContainsFunc(results, unanswered) {
+		d.results = results // as mostly
+		return nil
+	}
 	for k, i := range asked[:len(results)] {
 		switch r := results[k]; refusal(r.Err) {
 		case jobs.Unknown:
@@ -194,18 +213,32 @@ func (d *delivery) answered(asked []int, answers []byte) error {
 		case jobs.Unavailable:
 			d.undone(asked[k:k+1], r.Err)
 		default:
-			d.results[i] = r
+			*d.result(i) = r
 		}
 	}
 	d.doubtful(asked[len(results):], jobs.Refuse(jobs.Unknown, "outcome unknown: the answer has not come"))
 	return nil
 }
 
+// unanswered says that an answer is none.
+func unanswered(r metastore.Result) bool {
+	code := refusal(r.Err)
+	return code == jobs.Unknown || code == jobs.Unavailable
+}
+
+// result is where the answer to a command is noted.
+func (d *delivery) result(i int) *metastore.Result {
+	if d.results == nil {
+		d.results = make([]metastore.Result, len(d.batch))
+	}
+	return &d.results[i]
+}
+
 // undone keeps commands open that were surely not done this time.
 func (d *delivery) undone(which []int, err error) {
 	for _, i := range which {
 		if !d.maybe[i] {
-			d.results[i].Err = err
+			d.result(i).Err = err
 		}
 	}
 	d.open = append(d.open, which...)
@@ -214,15 +247,16 @@ func (d *delivery) undone(which []int, err error) {
 // doubtful keeps commands open that may have been done.
 func (d *delivery) doubtful(which []int, err error) {
 	for _, i := range which {
-		d.maybe[i], d.results[i].Err = true, err
+		d.maybe[i], d.result(i).Err = true, err
 	}
 	d.open = append(d.open, which...)
 }
 
-// call asks once. The first time it waits for a few seconds, then longer: a store under load is not helped by being
-// asked more often.
+// call asks once. The first times it waits for a few seconds: of the nodes that serve, one may be frozen or cut off,
+// and the bus will go on asking that one in turn until it notices. Then longer: a store under load is not helped by
+// being asked more often.
 func call(ctx context.Context, calls bus.Calls, request []byte, tries int) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, attempt<<min(tries, 3))
+	ctx, cancel := context.WithTimeout(ctx, attempt<<min(max(tries+1-soon, 0), 3))
 	defer cancel()
 	return calls.Call(ctx, bus.ServiceStore, request)
 }

@@ -120,6 +120,37 @@ func TestLostAnswers(t *testing.T) {
 }
 
 // When answers stay away, the outcome is unknown; when nobody took the command, it is known that it was not done.
+// Of the nodes that serve, one may be frozen: whoever was asked in vain asks again soon, and reaches another.
+func TestAFrozenServerCostsSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l := open(t)
+		s := New(&frozen{l, 2}, node)
+		began := time.Now()
+		for _, r := range s.Apply(t.Context(), creates(0, 1, `{}`)) {
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+		if took := time.Since(began); took > 2*attempt+longestPause {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// frozen is a bus on which the first few calls go to somebody who does not move.
+type frozen struct {
+	*line
+	vain int
+}
+
+func (f *frozen) Call(ctx context.Context, service string, request []byte) ([]byte, error) {
+	if f.vain--; f.vain >= 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return f.line.Call(ctx, service, request)
+}
+
 func TestPatienceEnds(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -206,6 +237,39 @@ func TestServerComesLater(t *testing.T) {
 		}
 		if took := time.Since(began); took < 2*time.Second || took > 2*time.Second+longestPause {
 			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// A store that is not sure to be the one that holds answers no question, and takes commands, which say themselves what
+// became of them. Who asks asks again until one is sure.
+func TestReadsOfWhatHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub, began := membus.New(), time.Now()
+		sure := func(context.Context) error {
+			if time.Since(began) < time.Second {
+				return jobs.Refuse(jobs.Unavailable, "somebody else may lead")
+			}
+			return nil
+		}
+		if err := Serve(t.Context(), hub.As(node), memstore.Open(memstore.Config{}), Config{Current: sure, Kept: true}); err != nil {
+			t.Fatal(err)
+		}
+		s := New(hub.As(node), node)
+		allDone(t, s.Apply(t.Context(), []jobs.Envelope{{Command: register("billing", "billing", "charge")}}))
+		if took := time.Since(began); took >= time.Second {
+			t.Errorf("a command took %v", took)
+		}
+		d, err := s.Definition(t.Context(), "", "charge")
+		if took := time.Since(began); err != nil || d.App != "billing" || took < time.Second || took > time.Second+longestPause {
+			t.Errorf("%+v after %v (%v)", d, took, err)
+		}
+		// Whether a run is of a worker's app is looked up, too, and not there is only what is sure not to be there.
+		began = time.Now()
+		late := jobs.Finish{ID: jobs.ID{7}, Worker: "billing", Attempt: 1, Outcome: jobs.OutcomeSuccess}
+		r := New(hub.As(worker), worker).Apply(t.Context(), []jobs.Envelope{{Command: late}})[0]
+		if took := time.Since(began); jobs.CodeOf(r.Err) != jobs.NotFound || took < time.Second {
+			t.Errorf("after %v: %v", took, r.Err)
 		}
 	})
 }
@@ -420,7 +484,8 @@ func TestReadsAreThoseOfTheStore(t *testing.T) {
 
 // A server is not harmed by what is not a request, nor a client by what is not an answer.
 func FuzzRequest(f *testing.F) {
-	f.Add(appendApply(nil, creates(0, 2, `{}`)))
+	f.Add(appendApply(nil, askApply, creates(0, 2, `{}`)))
+	f.Add(appendApply(nil, askBrief, creates(0, 2, `{}`)))
 	f.Add(encodeQuestion(askInstances, question{Cursor: "x", Limit: 1 << 60}))
 	f.Add(encodeQuestion(askDefinitions, question{Skip: -1, Limit: -1}))
 	f.Add(encodeQuestion(askLedger, question{Limit: -5}))
@@ -442,7 +507,7 @@ func FuzzRequest(f *testing.F) {
 // A message of many small commands is refused before it takes its memory.
 func TestTooManyCommands(t *testing.T) {
 	h, _ := open(t)
-	_, err := h.hub.As(client).Call(t.Context(), bus.ServiceStore, appendApply(nil, creates(0, maxCommands+1, "")))
+	_, err := h.hub.As(client).Call(t.Context(), bus.ServiceStore, appendApply(nil, askApply, creates(0, maxCommands+1, "")))
 	if !errors.Is(err, jobs.BadInput) {
 		t.Errorf("got %v", err)
 	}

@@ -86,7 +86,7 @@ func (s *store) Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*
 // Instances lists runs. A page may be shorter than asked for, if a full one is more than the bus carries.
 func (s *store) Instances(ctx context.Context, q metastore.InstanceQuery) (metastore.Page, error) {
 	r, rows, err := ask[*jobs.Instance](ctx, s, askInstances, question{Tenant: q.Tenant, Key: q.Job, State: q.State, Worker: q.Worker,
-		Parent: q.Parent, Origin: q.Origin, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit})
+		Parent: q.Parent, Origin: q.Origin, Cause: q.Cause, Code: q.Code, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit})
 	return metastore.Page{Instances: rows, Next: r.Next, Searched: r.Searched}, err
 }
 
@@ -112,4 +112,55 @@ func (s *store) Counts(ctx context.Context, q metastore.CountQuery) (metastore.C
 // Global is what holds for the whole tenant.
 func (s *store) Global(ctx context.Context, tenant jobs.Tenant) (*jobs.Global, error) {
 	return one[*jobs.Global](ctx, s, askGlobal, question{Tenant: tenant})
+}
+
+// Token is one token.
+func (s *store) Token(ctx context.Context, tenant jobs.Tenant, id string) (*jobs.Token, error) {
+	return one[*jobs.Token](ctx, s, askToken, question{Tenant: tenant, Name: id})
+}
+
+// Tokens lists the tokens of a tenant, or of all, in as many answers as it takes.
+func (s *store) Tokens(ctx context.Context, tenant jobs.Tenant) ([]*jobs.Token, error) {
+	var all []*jobs.Token
+	for {
+		r, rows, err := ask[*jobs.Token](ctx, s, askTokens, question{Tenant: tenant, Skip: len(all)})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, rows...)
+		if !r.More || len(rows) == 0 {
+			return all, nil
+		}
+	}
+}
+
+// Calendars lists the calendars of a tenant, in as many answers as it takes.
+func (s *store) Calendars(ctx context.Context, tenant jobs.Tenant) ([]*jobs.Calendar, error) {
+	var all []*jobs.Calendar
+	for {
+		r, rows, err := ask[*jobs.Calendar](ctx, s, askCalendars, question{Tenant: tenant, Skip: len(all)})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, rows...)
+		if !r.More || len(rows) == 0 {
+			return all, nil
+		}
+	}
+}
+
+// Session is one session.
+func (s *store) Session(ctx context.Context, tenant jobs.Tenant, id string) (*jobs.Session, error) {
+	return one[*jobs.Session](ctx, s, askSession, question{Tenant: tenant, Name: id})
+}
+
+// History is what was said about a job before.
+func (s *store) History(ctx context.Context, tenant jobs.Tenant, job jobs.ID) (*jobs.History, error) {
+	return one[*jobs.History](ctx, s, askHistory, question{Tenant: tenant, ID: job})
+}
+
+// Audits lists who changed what. There may be fewer than asked for, if those are more than the bus carries.
+func (s *store) Audits(ctx context.Context, q metastore.AuditQuery) ([]*jobs.Audit, error) {
+	_, rows, err := ask[*jobs.Audit](ctx, s, askAudits, question{Tenant: q.Tenant, Target: q.Target, Actor: q.Actor, Before: q.Before, Limit: q.Limit})
+	return rows, err
 }

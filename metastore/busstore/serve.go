@@ -1,8 +1,11 @@
 package busstore
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"sync/atomic"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -11,10 +14,14 @@ import (
 
 // Config says how a store is served. The zero value works.
 type Config struct {
-	// App is the app a worker's principal belongs to; "" for any. With it, a worker registers, claims and reads in
-	// its own app only. Nil: a worker may do so in all apps of its tenant.
-	App func(worker bus.Principal) string
-	// Logger gets a line for each request of which something was refused as forbidden. Default: nowhere.
+	// Kept says that a worker registers, creates, claims, ends and reads in its own app only, that of its principal: for
+	// a bus that makes sure who is who. Default: a worker may do so in all apps of its tenant.
+	Kept bool
+	// Current says why what is read here may not be what holds, or nil. A read is then refused, as jobs.Unavailable: who
+	// asks asks again, whoever leads by then. Default: what is here always holds.
+	Current func(context.Context) error
+	// Logger gets a line when something was refused as forbidden, at most one a second, with how many requests that were
+	// so far. Default: nowhere.
 	Logger *slog.Logger
 }
 
@@ -34,6 +41,22 @@ type server struct {
 	Config
 	store metastore.Store
 	limit int
+
+	likely atomic.Int64 // bytes that an answer to a command takes, as the last ones did
+	// likelyBrief is that of answers that are receipts.
+	likelyBrief atomic.Int64
+	refused     atomic.Int64 // requests
+	complaint   atomic.Int64 // the second of the last line about it
+}
+
+// refuse logs that something was refused as forbidden, but not more than once a second: whoever sends such requests
+// must not fill the disk of the log with them.
+func (s *server) refuse(what string, from bus.Principal, err error) {
+	n := s.refused.Add(1)
+	now := time.Now().Unix()
+	if last := s.complaint.Load(); last != now && s.complaint.CompareAndSwap(last, now) {
+		s.Logger.Warn("request refused", "cause", what, "actor", from.Actor(), "tenant", from.Tenant, "err", err, "count", n)
+	}
 }
 
 func (s *server) answer(ctx context.Context, from bus.Principal, request []byte) ([]byte, error) {
@@ -41,84 +64,146 @@ func (s *server) answer(ctx context.Context, from bus.Principal, request []byte)
 	if err != nil {
 		return nil, err
 	}
-	if v == askApply {
-		return s.apply(ctx, from, body)
+	if v == askApply || v == askBrief {
+		return s.apply(ctx, from, v, body)
 	}
 	q, err := decodeQuestion(body)
 	if err != nil {
 		return nil, err
 	}
 	if err := reads(from, v, &q); err != nil {
-		s.Logger.Warn("read refused", "from", from.Actor(), "tenant", from.Tenant, "err", err)
+		s.refuse("a read", from, err)
 		return nil, err
+	}
+	if s.Current != nil {
+		if err := s.Current(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return s.read(ctx, from, v, q)
 }
 
 // apply puts aside what from may not say, and has the rest applied as one batch.
-func (s *server) apply(ctx context.Context, from bus.Principal, body []byte) ([]byte, error) {
+func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []byte) ([]byte, error) {
 	batch, err := decodeCommands(body)
 	if err != nil {
 		return nil, err
 	}
-	results := make([]metastore.Result, len(batch))
-	allowed := make([]jobs.Envelope, 0, len(batch))
-	var refused error
-	for i := range batch {
-		err := authorize(from, &batch[i])
-		if err == nil {
-			err = s.ownApp(ctx, from, &batch[i])
-		}
-		if err == nil {
-			allowed = append(allowed, batch[i])
-			continue
-		}
-		results[i].Err, refused = err, err
-	}
-	if refused != nil {
-		s.Logger.Warn("commands refused", "from", from.Actor(), "tenant", from.Tenant, "count", len(batch)-len(allowed), "err", refused)
-	}
+	refusals, allowed := s.judge(ctx, from, batch)
 	var answers []metastore.Result
 	if len(allowed) > 0 {
 		answers = s.store.Apply(ctx, allowed)
 	}
+	var room room
 	next := 0
-	for i := range results {
-		if results[i].Err == nil {
-			results[i] = answers[next]
-			results[i].Effect = trim(from, batch[i].Command, results[i].Effect)
-			next++
+	likely := &s.likely
+	if v == askBrief && len(batch) > 0 && batch[0].Command.Verb() != jobs.VerbClaim {
+		likely = &s.likelyBrief
+	}
+	b := encodeAnswers(len(batch), s.limit, int(likely.Load()), func(i int) (*jobs.Effect, error) {
+		if refusals != nil && refusals[i] != nil {
+			return nil, refusals[i]
+		}
+		answer := &answers[next]
+		next++
+		return room.trim(from, v, batch[i].Command, &answer.Effect), answer.Err
+	})
+	if n := len(batch); n > 0 {
+		likely.Store(int64(len(b)/n + 16))
+	}
+	return b, nil
+}
+
+// judge answers with the commands that from may send, and with why it may not send which others; with no refusals if
+// there are none.
+func (s *server) judge(ctx context.Context, from bus.Principal, batch []jobs.Envelope) (refusals []error, allowed []jobs.Envelope) {
+	actor := from.Actor()
+	var last, old error
+	sure := s.Current == nil
+	for i := range batch {
+		err := authorize(from, actor, &batch[i])
+		if err == nil {
+			if err = s.ownApp(ctx, from, &batch[i]); err != nil {
+				if !sure { // what it was looked up in may be old
+					sure, old = true, s.Current(ctx)
+				}
+				err = cmp.Or(old, err)
+			}
+		}
+		if err != nil && refusals == nil {
+			refusals = make([]error, len(batch))
+			allowed = append(allowed, batch[:i]...)
+		}
+		switch {
+		case err != nil:
+			refusals[i], last = err, err
+		case refusals != nil:
+			allowed = append(allowed, batch[i])
 		}
 	}
-	return encodeAnswers(results, s.limit), nil
+	if refusals == nil {
+		return nil, batch
+	}
+	s.refuse("commands", from, last)
+	return refusals, allowed
 }
 
 // ownApp refuses what a worker wants in an app that is not its own.
 func (s *server) ownApp(ctx context.Context, from bus.Principal, e *jobs.Envelope) error {
-	own := s.appOf(from)
-	if own == "" {
-		return nil
+	own, err := s.appOf(from)
+	if err != nil || own == "" {
+		return err
 	}
 	switch k := e.Command.(type) {
 	case jobs.Register:
 		if k.App != own {
 			return jobs.Refuse(jobs.Forbidden, "%s belongs to app %s and may not register jobs of app %.60q", from.Actor(), own, k.App)
 		}
-	case jobs.Claim:
-		in, err := s.store.Instance(ctx, from.Tenant, k.ID)
-		if err != nil {
+		// A higher Version moves a job from app to app; who may only act in one may not take from others.
+		if err := s.ownJob(ctx, from, own, k.Job.Key); jobs.CodeOf(err) != jobs.NotFound {
 			return err
 		}
-		return ofApp(from, own, in)
+	case jobs.Create:
+		return s.ownJob(ctx, from, own, k.Key)
+	case jobs.Claim:
+		return s.ownRun(ctx, from, own, k.ID)
+	case jobs.Finish:
+		return s.ownRun(ctx, from, own, k.ID)
+	case jobs.Returned:
+		return s.ownRun(ctx, from, own, k.ID)
+	case jobs.Checkpoint:
+		return s.ownRun(ctx, from, own, k.ID)
+	case jobs.Expect:
+		return s.ownRun(ctx, from, own, k.ID)
 	}
 	return nil
 }
 
-func (s *server) appOf(from bus.Principal) string {
-	if from.Role != bus.Worker || s.App == nil {
-		return ""
+func (s *server) ownJob(ctx context.Context, from bus.Principal, own string, key jobs.Key) error {
+	d, err := s.store.Definition(ctx, from.Tenant, key)
+	if err == nil && d.App != own {
+		err = jobs.Refuse(jobs.Forbidden, "%s belongs to app %s: job %s is of another", from.Actor(), own, key)
 	}
-	return s.App(from)
+	return err
+}
+
+func (s *server) ownRun(ctx context.Context, from bus.Principal, own string, id jobs.ID) error {
+	in, err := s.store.Instance(ctx, from.Tenant, id)
+	if err != nil {
+		return err
+	}
+	return ofApp(from, own, in)
+}
+
+// appOf is the app that from is kept to, "" for any.
+func (s *server) appOf(from bus.Principal) (string, error) {
+	if from.Role != bus.Worker || !s.Kept {
+		return "", nil
+	}
+	if from.App == "" {
+		return "", jobs.Refuse(jobs.Forbidden, "%s does not say of which app it is", from.Actor())
+	}
+	return from.App, nil
 }
 
 func ofApp(from bus.Principal, own string, in *jobs.Instance) error {
@@ -129,10 +214,14 @@ func ofApp(from bus.Principal, own string, in *jobs.Instance) error {
 }
 
 func (s *server) read(ctx context.Context, from bus.Principal, v verb, q question) ([]byte, error) {
+	own, err := s.appOf(from)
+	if err != nil {
+		return nil, err
+	}
 	switch v {
 	case askDefinition:
 		d, err := s.store.Definition(ctx, q.Tenant, q.Key)
-		if own := s.appOf(from); err == nil && own != "" && d.App != own {
+		if err == nil && own != "" && d.App != own {
 			err = jobs.Refuse(jobs.Forbidden, "%s belongs to app %s: job %s is of another", from.Actor(), own, q.Key)
 		}
 		return single(d, err, s.limit)
@@ -141,11 +230,12 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 	case askInstance:
 		in, err := s.store.Instance(ctx, q.Tenant, q.ID)
 		if err == nil {
-			err = ofApp(from, s.appOf(from), in)
+			err = ofApp(from, own, in)
+			in = toldTo(from, in)
 		}
 		return single(in, err, s.limit)
 	case askInstances:
-		return s.instances(ctx, q)
+		return s.instances(ctx, from, q)
 	case askLedger:
 		rows, err := s.store.Ledger(ctx, q.Tenant, q.ID, q.Limit)
 		if err != nil {
@@ -170,6 +260,33 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 	case askGlobal:
 		g, err := s.store.Global(ctx, q.Tenant)
 		return single(g, err, s.limit)
+	case askToken:
+		t, err := s.store.Token(ctx, q.Tenant, q.Name)
+		return single(t, err, s.limit)
+	case askTokens:
+		rows, err := s.store.Tokens(ctx, q.Tenant)
+		if err != nil {
+			return nil, err
+		}
+		return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
+	case askSession:
+		found, err := s.store.Session(ctx, q.Tenant, q.Name)
+		return single(found, err, s.limit)
+	case askHistory:
+		h, err := s.store.History(ctx, q.Tenant, q.ID)
+		return single(h, err, s.limit)
+	case askCalendars:
+		rows, err := s.store.Calendars(ctx, q.Tenant)
+		if err != nil {
+			return nil, err
+		}
+		return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
+	case askAudits:
+		rows, err := s.store.Audits(ctx, metastore.AuditQuery{Tenant: q.Tenant, Target: q.Target, Actor: q.Actor, Before: q.Before, Limit: q.Limit})
+		if err != nil {
+			return nil, err
+		}
+		return part(rows, s.limit)
 	}
 	return nil, jobs.Invalid("busstore: question %d is not known to this version", v)
 }
@@ -195,28 +312,35 @@ func (s *server) definitions(ctx context.Context, q question) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows = rows[min(max(0, q.Skip), len(rows)):]
-	b, n := encodeRows(reply{}, rows, s.limit)
+	return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
+}
+
+// part answers with as many of the rows as fit, and says whether there are more.
+func part[R jobs.Row](rows []R, limit int) ([]byte, error) {
+	b, n := encodeRows(reply{}, rows, limit)
 	if n == len(rows) {
 		return b, nil
 	}
 	const spare = 64 // what "more" takes in the head
-	b, n = encodeRows(reply{More: true}, rows, s.limit-spare)
+	b, n = encodeRows(reply{More: true}, rows, limit-spare)
 	if n == 0 {
-		return nil, jobs.Invalid("job %s is larger than the bus carries", rows[0].Key)
+		return nil, jobs.Invalid("%s is larger than the bus carries", rows[0].Ref().Name)
 	}
 	return b, nil
 }
 
 // instances answers with a page. One that is too large is asked for again as a shorter one, because only the store
 // can say where the next begins.
-func (s *server) instances(ctx context.Context, q question) ([]byte, error) {
+func (s *server) instances(ctx context.Context, from bus.Principal, q question) ([]byte, error) {
 	want := metastore.InstanceQuery{Tenant: q.Tenant, Job: q.Key, State: q.State, Worker: q.Worker, Parent: q.Parent,
-		Origin: q.Origin, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit}
+		Origin: q.Origin, Cause: q.Cause, Code: q.Code, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit}
 	for {
 		page, err := s.store.Instances(ctx, want)
 		if err != nil {
 			return nil, err
+		}
+		for i, in := range page.Instances {
+			page.Instances[i] = toldTo(from, in)
 		}
 		b, n := encodeRows(reply{Next: page.Next, Searched: page.Searched}, page.Instances, s.limit)
 		if n == len(page.Instances) {

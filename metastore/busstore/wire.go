@@ -26,9 +26,17 @@ const (
 	askLedger      verb = 6
 	askCounts      verb = 7
 	askGlobal      verb = 8
+	askToken       verb = 9
+	askTokens      verb = 10
+	askSession     verb = 11
+	askAudits      verb = 12
+	askHistory     verb = 13
+	askCalendars   verb = 14
+	askBrief       verb = 15 // askApply, answered with receipts
 )
 
-var verbNames = [...]string{"", "apply", "definition", "definitions", "instance", "instances", "ledger", "counts", "global"}
+var verbNames = [...]string{"", "apply", "definition", "definitions", "instance", "instances", "ledger", "counts", "global",
+	"token", "tokens", "session", "audits", "history", "calendars", "brief"}
 
 func (v verb) String() string {
 	if int(v) < len(verbNames) {
@@ -55,6 +63,12 @@ type question struct {
 	From   time.Time   `json:"from,omitzero"`
 	To     time.Time   `json:"to,omitzero"`
 	Cursor string      `json:"cursor,omitzero"`
+	Cause  jobs.Cause  `json:"cause,omitzero"`
+	Code   string      `json:"code,omitzero"`
+	Name   string      `json:"name,omitzero"` // the id of a token or a session
+	Target string      `json:"target,omitzero"`
+	Actor  string      `json:"actor,omitzero"`
+	Before uint64      `json:"before,omitzero"`
 }
 
 // reply is what an answer to a question says beside its rows.
@@ -65,8 +79,8 @@ type reply struct {
 	Live     map[jobs.State]int `json:"live,omitzero"`
 }
 
-func appendApply(b []byte, batch []jobs.Envelope) []byte {
-	return jobs.AppendEnvelopes(append(b, version, byte(askApply)), batch)
+func appendApply(b []byte, v verb, batch []jobs.Envelope) []byte {
+	return jobs.AppendEnvelopes(append(b, version, byte(v)), batch)
 }
 
 func encodeQuestion(v verb, q question) []byte {
@@ -104,25 +118,25 @@ func decodeCommands(b []byte) ([]jobs.Envelope, error) {
 	return jobs.DecodeEnvelopes(b)
 }
 
-// encodeAnswers writes as many of the results as fit, in order: their number, then each. The first always fits: an
-// effect that is too large by itself loses rows, which whoever needs them can read.
-func encodeAnswers(results []metastore.Result, limit int) []byte {
-	b := make([]byte, 5, 5+256*len(results))
+// encodeAnswers writes as many of n answers as fit, in order: their number, then each. The first always fits: an
+// effect that is too large by itself loses rows, which whoever needs them can read. Likely is how long one may be.
+func encodeAnswers(n, limit, likely int, answer func(i int) (*jobs.Effect, error)) []byte {
+	b := make([]byte, 5, 5+min(likely*n, limit))
 	b[0] = version
-	n := 0
-	for i := range results {
+	written := 0
+	for ; written < n; written++ {
 		at := len(b)
-		b = jobs.AppendAnswer(b, &results[i].Effect, results[i].Err)
-		if len(b) > limit && n == 0 {
-			b = jobs.AppendAnswer(b[:at], fitting(results[i].Effect, limit-at), results[i].Err)
+		effect, err := answer(written)
+		b = jobs.AppendAnswer(b, effect, err)
+		if len(b) > limit && written == 0 && err == nil {
+			b = jobs.AppendAnswer(b[:at], fitting(*effect, limit-at), nil)
 		}
 		if len(b) > limit {
 			b = b[:at]
 			break
 		}
-		n++
 	}
-	binary.LittleEndian.PutUint32(b[1:], uint32(n))
+	binary.LittleEndian.PutUint32(b[1:], uint32(written))
 	return b
 }
 

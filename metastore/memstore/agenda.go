@@ -68,7 +68,8 @@ func (e *Engine) Leased(context.Context) ([]*jobs.Instance, error) {
 	return found, nil
 }
 
-// Unserved lists gates that have both a free slot and somebody waiting.
+// Unserved lists gates that have both a free slot and somebody waiting. Who waits at one that its rate keeps shut wakes
+// when it opens.
 func (e *Engine) Unserved(_ context.Context, limit int) ([]jobs.Ref, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -77,7 +78,9 @@ func (e *Engine) Unserved(_ context.Context, limit int) ([]jobs.Ref, error) {
 		if len(found) >= limit {
 			break
 		}
-		found = append(found, g.ref)
+		if g.row == nil || e.rows.store == nil || !g.row.Shut(e.rows.store.At) {
+			found = append(found, g.ref)
+		}
 	}
 	return found, nil
 }

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -14,8 +15,9 @@ import (
 type Archive struct {
 	mu   sync.RWMutex
 	most int
-	rows []*jobs.Instance // a ring once it is full
+	rows []*jobs.Instance // a ring once it is full; nil = forgotten
 	ids  map[archived]uint64
+	logs *Logs  // whose lines go with their runs; nil = none
 	next uint64 // number of the next row; rows are numbered from 1
 }
 
@@ -47,9 +49,10 @@ func (a *Archive) Append(rows []*jobs.Instance) {
 	defer a.mu.Unlock()
 	for _, in := range rows {
 		if at := a.at(a.next); at < len(a.rows) {
-			old := a.rows[at]
-			if name := (archived{old.Tenant, old.ID}); a.ids[name]+uint64(a.most) == a.next {
-				delete(a.ids, name)
+			if old := a.rows[at]; old != nil {
+				if name := (archived{old.Tenant, old.ID}); a.ids[name]+uint64(a.most) == a.next {
+					delete(a.ids, name)
+				}
 			}
 			a.rows[at] = in
 		} else {
@@ -109,6 +112,10 @@ func (a *Archive) stretch(q *metastore.InstanceQuery, number *uint64, size int, 
 			return true, left
 		}
 		in := a.rows[a.at(*number-1)]
+		if in == nil {
+			*number--
+			continue
+		}
 		if in.Tenant == q.Tenant {
 			if q.Past(in) {
 				return true, left
@@ -125,4 +132,84 @@ func (a *Archive) stretch(q *metastore.InstanceQuery, number *uint64, size int, 
 		left = in.Ended
 	}
 	return false, left
+}
+
+var _ metastore.Retainer = (*Archive)(nil)
+
+// Dropping has the lines of a run go with it.
+func (a *Archive) Dropping(l *Logs) { a.logs = l }
+
+// Retain forgets what need not be kept. What a run takes is what it takes in memory, about.
+func (a *Archive) Retain(ctx context.Context, r metastore.Retention) (done metastore.Retained, err error) {
+	type class struct {
+		tenant    jobs.Tenant
+		key       jobs.Key
+		succeeded bool
+	}
+	seen, kept, size := map[class]int{}, map[archivedJob]jobs.Kept{}, int64(0)
+	a.mu.RLock()
+	next, n := a.next, len(a.rows)
+	a.mu.RUnlock()
+	var old []uint64
+	for number := next - 1; number >= next-uint64(n) && number > 0; number-- {
+		if ctx.Err() != nil {
+			return done, ctx.Err()
+		}
+		a.mu.RLock()
+		in := a.rows[a.at(number)]
+		a.mu.RUnlock()
+		if in == nil {
+			continue
+		}
+		name := archivedJob{in.Tenant, in.Key}
+		k, ok := kept[name]
+		if !ok {
+			if k, err = r.Of(in.Tenant, in.Key); err != nil {
+				return done, err
+			}
+			kept[name] = k
+		}
+		c := class{in.Tenant, in.Key, in.State == jobs.Succeeded}
+		most := k.Others
+		if c.succeeded {
+			most = k.Succeeded
+		}
+		young := !k.Young.IsZero() && !in.Ended.Before(k.Young)
+		if in.Ended.Before(k.Since) || most > 0 && seen[c] >= most && !young {
+			old = append(old, number)
+			continue
+		}
+		seen[c]++
+		if size += int64(1200 + len(in.Args) + len(in.Result) + len(in.Checkpoint)); r.Bytes > 0 && size > r.Bytes {
+			old = append(old, number)
+			continue
+		}
+		done.Bytes = size
+	}
+	gone := map[archived]bool{}
+	for part := range slices.Chunk(old, 500) { // commits may come in between
+		a.mu.Lock()
+		for _, number := range part {
+			if number+uint64(len(a.rows)) < a.next { // it has gone meanwhile
+				continue
+			}
+			in := a.rows[a.at(number)]
+			if name := (archived{in.Tenant, in.ID}); a.ids[name] == number {
+				delete(a.ids, name)
+				gone[name] = true
+			}
+			a.rows[a.at(number)] = nil
+			done.Dropped++
+		}
+		a.mu.Unlock()
+	}
+	if a.logs != nil && len(gone) > 0 {
+		a.logs.drop(gone)
+	}
+	return done, nil
+}
+
+type archivedJob struct {
+	tenant jobs.Tenant
+	key    jobs.Key
 }

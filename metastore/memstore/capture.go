@@ -27,7 +27,7 @@ func (e *Engine) Capture() *Snapshot {
 func (r *rows) capture() *Snapshot {
 	size := 1
 	for _, s := range r.spaces {
-		size += len(s.nodes) + len(s.definitions) + len(s.gates) + len(s.uniques) + 1
+		size += len(s.nodes) + len(s.definitions) + len(s.gates) + len(s.uniques) + len(s.tokens) + len(s.sessions) + len(s.audits) + len(s.plain) + len(s.calendars) + 1
 	}
 	snap := &Snapshot{rows: make([]jobs.Row, 0, size), stubs: r.settled.share(), tenants: make([]jobs.Tenant, len(r.spaces))}
 	put := func(row jobs.Row) { snap.rows = append(snap.rows, row) }
@@ -39,7 +39,7 @@ func (r *rows) capture() *Snapshot {
 		if s.global != nil {
 			put(s.global)
 		}
-		for _, d := range s.byKey {
+		for _, d := range s.definitions {
 			put(d.row)
 		}
 		for _, g := range s.gates {
@@ -50,10 +50,25 @@ func (r *rows) capture() *Snapshot {
 		for _, u := range s.uniques {
 			put(u.row)
 		}
-		for _, list := range s.missed {
-			for _, m := range list {
+		for _, of := range s.missed {
+			for _, m := range of.list {
 				put(m)
 			}
+		}
+		for _, t := range s.tokens {
+			put(t.row)
+		}
+		for _, found := range s.sessions {
+			put(found.row)
+		}
+		for _, c := range s.calendars {
+			put(c)
+		}
+		for _, a := range s.audits {
+			put(a)
+		}
+		for _, row := range s.plain {
+			put(row)
 		}
 		for job, of := range s.tallies {
 			for _, c := range of.counts {
@@ -88,10 +103,13 @@ func (s *Snapshot) Rows() iter.Seq[jobs.Row] {
 
 // Hash is a fingerprint of the rows, in whatever order they come: two engines that have applied the same commits
 // have the same.
-func (e *Engine) Hash() [sha256.Size]byte {
+func (e *Engine) Hash() [sha256.Size]byte { return e.Capture().Hash() }
+
+// Hash is the fingerprint of the snapshot's rows.
+func (s *Snapshot) Hash() [sha256.Size]byte {
 	var sum [sha256.Size / 8]uint64
 	var buf []byte
-	for row := range e.Capture().Rows() {
+	for row := range s.Rows() {
 		buf = jobs.AppendRow(buf[:0], row)
 		h := sha256.Sum256(buf)
 		for i := range sum {
@@ -124,12 +142,17 @@ func (e *Engine) Restore(snapshot iter.Seq2[jobs.Row, error]) error {
 			}
 		case *jobs.StoreRow:
 			r.store, r.settled.period = row, periodOf(row.At)
+		case *jobs.Definition:
+			if err := r.restoreDefinition(row); err != nil {
+				return err
+			}
 		case jobs.Row:
 			tx{r}.Put(row)
 		default:
 			return fmt.Errorf("restore: a row of no kind")
 		}
 	}
+	r.sortDefinitions()
 	for _, s := range r.spaces {
 		for _, l := range s.lanes {
 			for _, ready := range l.ready {

@@ -2,13 +2,17 @@ package memstore
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// definition is a job's row; nil once it is deleted.
-type definition struct{ row *jobs.Definition }
+// definition is a job's row, or what is left of one that was deleted; nil once that is dropped, too.
+type definition struct {
+	row   *jobs.Definition
+	elder elder
+}
 
 // change says that a definition was given a change number. It is void when the definition has a later one.
 type change struct {
@@ -18,22 +22,52 @@ type change struct {
 
 func (c change) void() bool { return c.of.row == nil || c.of.row.Change != c.number }
 
+// putDefinition files a row. byKey holds those that are there, not what is left of others.
 func (r *rows) putDefinition(d *jobs.Definition) {
 	s := r.space(d.Tenant)
 	def := s.definitions[d.Key]
 	if def == nil {
-		def = new(definition)
+		def = &definition{elder: elder{row: d.Ref()}}
 		s.definitions[d.Key] = def
-		i, _ := findDefinition(s.byKey, d.Key)
-		def.row = d
-		s.byKey = slices.Insert(s.byKey, i, def)
 		r.defined++
-	} else if def.row.Change == d.Change {
-		def.row = d
-		return
 	}
+	old := def.row
 	def.row = d
-	r.number(change{d.Change, def})
+	switch i, listed := findDefinition(s.byKey, d.Key); {
+	case listed && d.Gone():
+		s.byKey = slices.Delete(s.byKey, i, i+1)
+	case !listed && !d.Gone():
+		s.byKey = slices.Insert(s.byKey, i, def)
+	}
+	r.age(&def.elder, d)
+	if old == nil || old.Change != d.Change {
+		r.number(change{d.Change, def})
+	}
+}
+
+// restoreDefinition files a row as putDefinition does, but in no order: with a million of them, each in its place at
+// once would take minutes. sortDefinitions puts them there.
+func (r *rows) restoreDefinition(d *jobs.Definition) error {
+	s := r.space(d.Tenant)
+	if s.definitions[d.Key] != nil {
+		return fmt.Errorf("restore: job %s of tenant %s is there twice", d.Key, d.Tenant)
+	}
+	def := &definition{row: d, elder: elder{row: d.Ref()}}
+	s.definitions[d.Key] = def
+	r.defined++
+	if !d.Gone() {
+		s.byKey = append(s.byKey, def)
+	}
+	r.age(&def.elder, d)
+	r.changes = append(r.changes, change{d.Change, def})
+	return nil
+}
+
+func (r *rows) sortDefinitions() {
+	for _, s := range r.spaces {
+		slices.SortFunc(s.byKey, func(a, b *definition) int { return cmp.Compare(a.row.Key, b.row.Key) })
+	}
+	slices.SortFunc(r.changes, func(a, b change) int { return cmp.Compare(a.number, b.number) })
 }
 
 func (r *rows) dropDefinition(s *space, key jobs.Key) {
@@ -41,8 +75,10 @@ func (r *rows) dropDefinition(s *space, key jobs.Key) {
 	if def == nil {
 		return
 	}
-	i, _ := findDefinition(s.byKey, key)
-	s.byKey = slices.Delete(s.byKey, i, i+1)
+	if i, listed := findDefinition(s.byKey, key); listed {
+		s.byKey = slices.Delete(s.byKey, i, i+1)
+	}
+	r.age(&def.elder, nil)
 	delete(s.definitions, key)
 	def.row = nil
 	r.defined--
@@ -73,64 +109,4 @@ func (r *rows) since(number uint64) int {
 
 func findDefinition(list []*definition, key jobs.Key) (int, bool) {
 	return slices.BinarySearchFunc(list, key, func(d *definition, k jobs.Key) int { return cmp.Compare(d.row.Key, k) })
-}
-
-// tallies is what was counted of a job, by hour and state.
-type tallies struct{ counts []count }
-
-type count struct {
-	hour  int64
-	n     int64
-	state jobs.State
-}
-
-func (t *tallies) find(hour int64, state jobs.State) (int, bool) {
-	return slices.BinarySearchFunc(t.counts, count{hour: hour, state: state}, func(a, b count) int {
-		return cmp.Or(cmp.Compare(a.hour, b.hour), cmp.Compare(a.state, b.state))
-	})
-}
-
-func (t *tallies) add(hour int64, state jobs.State, n int64) {
-	i, found := t.find(hour, state)
-	if !found {
-		t.counts = slices.Insert(t.counts, i, count{hour: hour, state: state})
-	}
-	t.counts[i].n += n
-}
-
-func (t *tallies) get(hour int64, state jobs.State) int64 {
-	if i, found := t.find(hour, state); found {
-		return t.counts[i].n
-	}
-	return 0
-}
-
-func (t *tallies) drop(hour int64, state jobs.State) {
-	if i, found := t.find(hour, state); found {
-		t.counts = slices.Delete(t.counts, i, i+1)
-	}
-}
-
-func (s *space) putTally(t *jobs.Tally) {
-	of := s.tallies[t.Job]
-	if of == nil {
-		of = new(tallies)
-		s.tallies[t.Job] = of
-	}
-	of.add(t.Hour, t.State, t.N)
-	s.total.add(t.Hour, t.State, t.N)
-}
-
-func (s *space) dropTally(ref jobs.Ref) {
-	of := s.tallies[ref.ID]
-	if of == nil {
-		return
-	}
-	s.total.add(ref.At, ref.State, -of.get(ref.At, ref.State))
-	if s.total.get(ref.At, ref.State) == 0 {
-		s.total.drop(ref.At, ref.State)
-	}
-	if of.drop(ref.At, ref.State); len(of.counts) == 0 {
-		delete(s.tallies, ref.ID)
-	}
 }

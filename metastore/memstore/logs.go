@@ -63,6 +63,19 @@ func (l *Logs) Append(_ context.Context, lines []metastore.LogLine) error {
 	return nil
 }
 
+// drop takes the lines of some runs away.
+func (l *Logs) drop(gone map[archived]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.order = slices.DeleteFunc(l.order, func(name archived) bool {
+		if gone[name] {
+			l.bytes -= l.runs[name].bytes
+			delete(l.runs, name)
+		}
+		return gone[name]
+	})
+}
+
 // add keeps a line, if there is room, and says how many bytes it took.
 func (r *runLog) add(line metastore.LogLine) int {
 	i, found := r.find(line.LogPosition)

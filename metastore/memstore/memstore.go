@@ -50,7 +50,8 @@ func (e *Engine) Update(fn func(metastore.Tx)) {
 	fn(tx{e.rows})
 	if len(e.rows.ended) > 0 {
 		e.archive.Append(e.rows.ended)
-		e.rows.ended = nil
+		clear(e.rows.ended)
+		e.rows.ended = e.rows.ended[:0]
 	}
 }
 
@@ -70,7 +71,7 @@ func (t tx) Get(ref jobs.Ref) jobs.Row {
 	}
 	switch ref.Kind {
 	case jobs.RowInstance:
-		if n := s.nodes[ref.ID]; n != nil {
+		if n := t.rows.node(s, ref.ID); n != nil {
 			return n.row
 		}
 		if in := t.rows.settled.get(s.tenant, stubName{s.number, ref.ID}); in != nil {
@@ -89,9 +90,10 @@ func (t tx) Get(ref jobs.Ref) jobs.Row {
 			return u.row
 		}
 	case jobs.RowMissed:
-		list := s.missed[ref.ID]
-		if i, found := findMissed(list, time.Unix(0, ref.At)); found {
-			return list[i]
+		if of := s.missed[ref.ID]; of != nil {
+			if i, found := findMissed(of.list, time.Unix(0, ref.At)); found {
+				return of.list[i]
+			}
 		}
 	case jobs.RowTally:
 		if of := s.tallies[ref.ID]; of != nil {
@@ -103,6 +105,24 @@ func (t tx) Get(ref jobs.Ref) jobs.Row {
 		if s.global != nil {
 			return s.global
 		}
+	case jobs.RowToken:
+		if t := s.tokens[ref.Name]; t != nil {
+			return t.row
+		}
+	case jobs.RowSession:
+		if found := s.sessions[ref.Name]; found != nil {
+			return found.row
+		}
+	case jobs.RowCalendar:
+		if c := s.calendars[ref.Name]; c != nil {
+			return c
+		}
+	case jobs.RowAudit:
+		if i, found := findAudit(s.audits, uint64(ref.At)); found {
+			return s.audits[i]
+		}
+	default:
+		return s.plain[ref]
 	}
 	return nil
 }
@@ -130,14 +150,25 @@ func (t tx) Put(row jobs.Row) {
 	case *jobs.UniqueKey:
 		r.putUnique(row)
 	case *jobs.Missed:
-		r.space(row.Tenant).putMissed(row)
+		r.putMissed(row)
 	case *jobs.Tally:
-		r.space(row.Tenant).putTally(row)
+		r.putTally(row)
 	case *jobs.Global:
 		r.space(row.Tenant).global = row
+	case *jobs.Token:
+		r.putToken(row)
+	case *jobs.Session:
+		r.putSession(row)
+	case *jobs.Calendar:
+		r.space(row.Tenant).calendars[row.Name] = row
+	case *jobs.Audit:
+		r.space(row.Tenant).putAudit(row)
 	case *jobs.StoreRow:
 		r.store = row
 		r.tick(row.At)
+	default:
+		ref := row.Ref()
+		r.space(ref.Tenant).plain[ref] = row
 	}
 }
 
@@ -166,10 +197,20 @@ func (t tx) Delete(ref jobs.Ref) {
 	case jobs.RowUnique:
 		r.dropUnique(s, ref.Name)
 	case jobs.RowMissed:
-		s.dropMissed(ref)
+		r.dropMissed(s, ref)
 	case jobs.RowTally:
-		s.dropTally(ref)
+		r.dropTally(s, ref)
 	case jobs.RowGlobal:
 		s.global = nil
+	case jobs.RowToken:
+		r.dropToken(s, ref.Name)
+	case jobs.RowSession:
+		r.dropSession(s, ref.Name)
+	case jobs.RowCalendar:
+		delete(s.calendars, ref.Name)
+	case jobs.RowAudit:
+		s.dropAudit(uint64(ref.At))
+	default:
+		delete(s.plain, ref)
 	}
 }

@@ -152,7 +152,7 @@ func (d *dice) instance(m *model) *jobs.Instance {
 func (d *dice) row(m *model) jobs.Row {
 	job := jobs.ID{byte(d.IntN(3)), 1}
 	hour := m.now.Truncate(time.Hour).Add(time.Duration(d.IntN(3)) * time.Hour)
-	switch n := d.IntN(40); {
+	switch n := d.IntN(46); {
 	case n < 28:
 		return d.instance(m)
 	case n < 30:
@@ -172,13 +172,18 @@ func (d *dice) row(m *model) jobs.Row {
 		} else {
 			def.Change = d.seq
 		}
+		if old, ok := m.rows[def.Ref()].(*jobs.Definition); ok && old.Change == def.Change {
+			def.Deleted, def.Edited = old.Deleted, old.Edited // to delete it would be a change
+		} else if d.IntN(3) == 0 {
+			def.Deleted, def.Edited = m.now, m.now
+		}
 		return def
 	case n < 37:
 		return &jobs.Missed{Tenant: d.tenant(), Job: job, From: hour, To: hour, Count: d.Uint64N(9)}
 	case n < 39:
 		return &jobs.Tally{Tenant: d.tenant(), Job: job, State: pick(d, jobs.Enqueued, jobs.Succeeded), Hour: hour.UnixNano(), N: 1 + d.Int64N(3)}
 	}
-	return &jobs.Global{Tenant: d.tenant(), Revision: d.Uint64()}
+	return d.door(m)
 }
 
 func TestAgainstModel(t *testing.T) {
@@ -315,6 +320,7 @@ func (m *model) compare(t *testing.T, e *Engine, d *dice) {
 	})
 	m.compareAgenda(t, e, d)
 	m.compareDefinitions(t, e, d)
+	m.compareDoor(t, e, d)
 	for range 4 {
 		m.compareList(t, e, d)
 	}
@@ -494,7 +500,7 @@ func (m *model) compareDefinitions(t *testing.T, e *Engine, d *dice) {
 		q.Keys = []jobs.Key{"k4", "k1", "nobody"}
 	}
 	want := slices.DeleteFunc(of[*jobs.Definition](m), func(def *jobs.Definition) bool {
-		return q.Tenant != "*" && def.Tenant != q.Tenant || q.App != "" && def.App != q.App || def.Change <= q.Since ||
+		return q.Tenant != "*" && def.Tenant != q.Tenant || q.App != "" && def.App != q.App || def.Change <= q.Since || def.Gone() && q.Since == 0 ||
 			def.Key <= q.After || q.Keys != nil && !slices.Contains(q.Keys, def.Key)
 	})
 	slices.SortFunc(want, order)

@@ -14,7 +14,7 @@ func (e *Engine) Definition(_ context.Context, tenant jobs.Tenant, key jobs.Key)
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if s := e.rows.spaces[tenant]; s != nil {
-		if d := s.definitions[key]; d != nil {
+		if d := s.definitions[key]; d != nil && !d.row.Gone() {
 			return d.row, nil
 		}
 	}
@@ -53,7 +53,7 @@ func (e *Engine) Definitions(_ context.Context, q metastore.DefinitionQuery) ([]
 func (s *space) eachDefinition(q metastore.DefinitionQuery, take func(*jobs.Definition) bool) bool {
 	if len(q.Keys) > 0 {
 		for _, key := range slices.Compact(slices.Sorted(slices.Values(q.Keys))) {
-			if d := s.definitions[key]; d != nil && !take(d.row) {
+			if d := s.definitions[key]; d != nil && !d.row.Gone() && !take(d.row) {
 				return false
 			}
 		}
@@ -99,7 +99,11 @@ func (e *Engine) Ledger(_ context.Context, tenant jobs.Tenant, job jobs.ID, limi
 	if s == nil {
 		return nil, nil
 	}
-	list := s.missed[job]
+	of := s.missed[job]
+	if of == nil {
+		return nil, nil
+	}
+	list := of.list
 	if limit > 0 && limit < len(list) {
 		list = list[len(list)-limit:]
 	}
@@ -133,7 +137,7 @@ func (e *Engine) Counts(_ context.Context, q metastore.CountQuery) (metastore.Co
 			}
 		}
 		hours = nil
-		if d := s.definitions[q.Job]; d != nil {
+		if d := s.definitions[q.Job]; d != nil && !d.row.Gone() {
 			hours, job = s.tallies[d.row.UID], d.row.UID
 		}
 	}

@@ -45,17 +45,15 @@ type stub struct {
 // settle sends a run that is over to the archive and leaves a stub. A run that a commit puts twice goes once.
 func (r *rows) settle(s *space, in *jobs.Instance) {
 	name := stubName{s.number, in.ID}
-	if r.settled.fresh(name) {
+	if known := r.settled.add(name, in); known {
 		for i := len(r.ended) - 1; i >= 0; i-- {
 			if old := r.ended[i]; old.ID == in.ID && old.Tenant == in.Tenant {
 				r.ended[i] = in
-				r.settled.add(name, in)
 				return
 			}
 		}
 	}
 	r.ended = append(r.ended, in)
-	r.settled.add(name, in)
 }
 
 // tick moves on to the time of a commit and drops what is too old by then. What the commit itself has settled
@@ -99,19 +97,17 @@ func (s *settled) open() *generation {
 	return g
 }
 
-func (s *settled) add(name stubName, in *jobs.Instance) {
+// add leaves a stub, and says whether one was in the generation that is still open: the commit under way may have left
+// it.
+func (s *settled) add(name stubName, in *jobs.Instance) (known bool) {
 	g := s.open()
+	before := len(g.stubs)
 	g.stubs[name] = stub{key: g.word(string(in.Key)), worker: g.word(in.Worker), attempt: in.Attempt, state: in.State}
+	return len(g.stubs) == before
 }
 
 // remove takes back a stub of the commit under way.
 func (s *settled) remove(name stubName) { delete(s.open().stubs, name) }
-
-// fresh says that a stub is in the generation that is still open: the commit under way may have left it.
-func (s *settled) fresh(name stubName) bool {
-	_, ok := s.open().stubs[name]
-	return ok
-}
 
 // get is the latest stub of a name as a row, or nil.
 func (s *settled) get(t jobs.Tenant, name stubName) *jobs.Instance {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -18,12 +17,26 @@ type rows struct {
 	leased   list // attempts under way
 	wakes    heap[waking]
 	lapses   heap[*unique]
+	elders   heap[*elder]
 	unserved map[*gate]struct{} // gates with a free slot and somebody waiting
 	changes  []change           // of definitions, in the order of their numbers
 	defined  int                // how many definitions there are
 
 	settled settled
 	ended   []*jobs.Instance // by the commit under way, in order
+	near    *node            // that was looked up last: what a command reads it mostly puts
+}
+
+// node is a live run, or nil.
+func (r *rows) node(s *space, id jobs.ID) *node {
+	if n := r.near; n != nil && n.space == s && n.row.ID == id {
+		return n
+	}
+	n := s.nodes[id]
+	if n != nil {
+		r.near = n
+	}
+	return n
 }
 
 // space is what one tenant has.
@@ -43,10 +56,15 @@ type space struct {
 	byKey       []*definition
 	gates       map[string]*gate
 	uniques     map[string]*unique
-	missed      map[jobs.ID][]*jobs.Missed // by From
+	missed      map[jobs.ID]*ledger
 	tallies     map[jobs.ID]*tallies
 	total       tallies // of all jobs
 	global      *jobs.Global
+	tokens      map[string]*token
+	sessions    map[string]*session
+	audits      []*jobs.Audit         // by number
+	plain       map[jobs.Ref]jobs.Row // of kinds that are only ever read by name
+	calendars   map[string]*jobs.Calendar
 }
 
 // job is the live runs of a job, and how many of them are in each state.
@@ -93,6 +111,10 @@ func newRows() *rows {
 		before: func(a, b *unique) bool { return a.row.Until.Before(b.row.Until) },
 		place:  func(u *unique) *int32 { return &u.place },
 	}
+	r.elders = heap[*elder]{
+		before: func(a, b *elder) bool { return a.at < b.at },
+		place:  func(e *elder) *int32 { return &e.place },
+	}
 	return r
 }
 
@@ -105,7 +127,9 @@ func (r *rows) space(t jobs.Tenant) *space {
 			nodes: make(map[jobs.ID]*node), jobs: make(map[jobs.Key]*job), parents: make(map[jobs.ID]*list),
 			workers: make(map[string]*list), lanes: make(map[string]*lane),
 			definitions: make(map[jobs.Key]*definition), gates: make(map[string]*gate), uniques: make(map[string]*unique),
-			missed: make(map[jobs.ID][]*jobs.Missed), tallies: make(map[jobs.ID]*tallies),
+			missed: make(map[jobs.ID]*ledger), tallies: make(map[jobs.ID]*tallies),
+			tokens: make(map[string]*token), sessions: make(map[string]*session), plain: make(map[jobs.Ref]jobs.Row),
+			calendars: make(map[string]*jobs.Calendar),
 		}
 		r.spaces[t] = s
 	}
@@ -127,7 +151,7 @@ func (r *rows) inOrder(t jobs.Tenant) []*space {
 // time of creation.
 func (r *rows) put(in *jobs.Instance) {
 	s := r.space(in.Tenant)
-	n := s.nodes[in.ID]
+	n := r.node(s, in.ID)
 	if in.Settled() {
 		if n != nil {
 			r.drop(n)
@@ -144,6 +168,9 @@ func (r *rows) put(in *jobs.Instance) {
 
 // drop takes a run out of the live rows.
 func (r *rows) drop(n *node) {
+	if r.near == n {
+		r.near = nil
+	}
 	delete(n.space.nodes, n.row.ID)
 	r.file(n, nil)
 }
@@ -338,34 +365,4 @@ func (r *rows) dropUnique(s *space, name string) {
 		}
 		delete(s.uniques, name)
 	}
-}
-
-// putMissed keeps a job's ranges in the order of their first due times.
-func (s *space) putMissed(m *jobs.Missed) {
-	list := s.missed[m.Job]
-	i, found := findMissed(list, m.From)
-	if found {
-		list = slices.Clone(list) // readers may hold the old one
-		list[i] = m
-	} else {
-		list = slices.Insert(slices.Clip(list), i, m)
-	}
-	s.missed[m.Job] = list
-}
-
-func (s *space) dropMissed(ref jobs.Ref) {
-	list := s.missed[ref.ID]
-	i, found := findMissed(list, time.Unix(0, ref.At))
-	if !found {
-		return
-	}
-	if len(list) == 1 {
-		delete(s.missed, ref.ID)
-		return
-	}
-	s.missed[ref.ID] = slices.Concat(list[:i], list[i+1:])
-}
-
-func findMissed(list []*jobs.Missed, from time.Time) (int, bool) {
-	return slices.BinarySearchFunc(list, from, func(m *jobs.Missed, t time.Time) int { return m.From.Compare(t) })
 }

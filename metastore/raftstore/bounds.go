@@ -1,6 +1,9 @@
 package raftstore
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // bounds keeps the log short, in bytes: raft itself counts entries, and one of ours holds a thousand commands or
 // one.
@@ -15,6 +18,7 @@ type bounds struct {
 	index uint64 // of the last entry
 	marks []mark // of the entries that may still be in the log
 	total int64
+	taken time.Time // when the last snapshot was
 }
 
 // mark says how many bytes of entries went before an entry. There is one for every part of the trailing log.
@@ -34,11 +38,24 @@ func (b *bounds) applied(index uint64, size int) {
 	b.total += int64(size)
 	b.since += int64(size)
 	if b.since > max(b.after, 2*b.last) {
-		select {
-		case b.due <- struct{}{}:
-		default:
-		}
+		b.ask()
 	}
+}
+
+// ask has a snapshot taken soon.
+func (b *bounds) ask() {
+	select {
+	case b.due <- struct{}{}:
+	default:
+	}
+}
+
+// restored says that the rows are as an entry left them, from a snapshot.
+func (b *bounds) restored(index uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.index = max(b.index, index)
+	b.marks, b.since = nil, 0
 }
 
 // begin starts a new count, because the rows are being captured, and says how many entries raft should keep.
@@ -55,9 +72,16 @@ func (b *bounds) begin() (trailing uint64) {
 	return b.index - b.marks[0].index
 }
 
-// snapshot remembers how long the last snapshot is.
-func (b *bounds) snapshot(size int64) {
+// snapshot remembers how long the last snapshot is, and when it was taken.
+func (b *bounds) snapshot(size int64, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.last = size
+	b.last, b.taken = size, at
+}
+
+// now is the last entry that was applied, the bytes of log since the last snapshot, and when that was taken.
+func (b *bounds) now() (index uint64, since int64, taken time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.index, b.since, b.taken
 }

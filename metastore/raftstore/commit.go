@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,12 +18,50 @@ const enqueueTimeout = 10 * time.Second
 
 // Apply applies a batch of commands. Concurrent callers share entries of the log.
 func (s *Store) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
-	return metastore.Admitted(ctx, s, s.cfg.Now(), batch, func(batch []jobs.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
+	return metastore.Admitted(ctx, s, s.cfg.Now(), batch, func(batch []jobs.Envelope) []metastore.Result {
+		return s.understood(batch, func(batch []jobs.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
+	})
+}
+
+// understood keeps back the commands that a member may not know, and would end for: they can be written when it has
+// been brought to this release.
+func (s *Store) understood(batch []jobs.Envelope, apply func([]jobs.Envelope) []metastore.Result) []metastore.Result {
+	var late map[int]metastore.Result
+	for i := range batch {
+		if v := batch[i].Command.Verb(); v > s.cfg.common {
+			if who := s.unknowing(v); who != "" {
+				if late == nil {
+					late = make(map[int]metastore.Result)
+				}
+				late[i] = metastore.Result{Err: jobs.Refuse(jobs.Unavailable, "not done: node %s has not said that it knows the command %q: bring it to this release, or remove it", who, v)}
+			}
+		}
+	}
+	if late == nil {
+		return apply(batch)
+	}
+	rest := make([]jobs.Envelope, 0, len(batch))
+	for i := range batch {
+		if _, kept := late[i]; !kept {
+			rest = append(rest, batch[i])
+		}
+	}
+	done := apply(rest)
+	results := make([]metastore.Result, len(batch))
+	for i := range results {
+		if r, kept := late[i]; kept {
+			results[i] = r
+		} else {
+			results[i], done = done[0], done[1:]
+		}
+	}
+	return results
 }
 
 // proposed is a part of a batch that raft has been given.
 type proposed struct {
 	batch  []jobs.Envelope
+	entry  []byte
 	future raft.ApplyFuture
 }
 
@@ -37,11 +76,11 @@ func (s *Store) commit(batch []jobs.Envelope) []metastore.Result {
 	parts := s.propose(nil, batch)
 	s.order.Unlock()
 	if len(parts) == 1 {
-		return answer(parts[0])
+		return s.answer(parts[0])
 	}
 	results := make([]metastore.Result, 0, len(batch))
 	for _, p := range parts {
-		results = append(results, answer(p)...)
+		results = append(results, s.answer(p)...)
 	}
 	return results
 }
@@ -49,8 +88,11 @@ func (s *Store) commit(batch []jobs.Envelope) []metastore.Result {
 // propose gives a batch to raft, in as few entries as their limit allows.
 func (s *Store) propose(parts []proposed, batch []jobs.Envelope) []proposed {
 	if len(batch) <= maxCommands {
-		if entry := encodeEntry(batch); len(entry) <= maxEntry || len(batch) == 1 {
-			return append(parts, proposed{batch, s.raft.Apply(entry, enqueueTimeout)})
+		s.room = appendEntry(s.room[:0], batch)
+		if len(s.room) <= maxEntry || len(batch) == 1 {
+			entry := bytes.Clone(s.room)
+			s.machine.own.note(entry, batch)
+			return append(parts, proposed{batch, entry, s.raft.Apply(entry, enqueueTimeout)})
 		}
 	}
 	half := len(batch) / 2
@@ -58,8 +100,9 @@ func (s *Store) propose(parts []proposed, batch []jobs.Envelope) []proposed {
 }
 
 // answer waits for what became of a part.
-func answer(p proposed) []metastore.Result {
+func (s *Store) answer(p proposed) []metastore.Result {
 	if err := p.future.Error(); err != nil {
+		s.machine.own.take(p.entry) // whoever may apply it one day reads it
 		return metastore.Refused(p.batch, outcome(err))
 	}
 	switch r := p.future.Response().(type) {

@@ -14,21 +14,27 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // small are limits that a test reaches in a moment.
 func small(dir string, kind Log) Config {
-	return Config{Dir: dir, Log: kind, SnapshotAfter: 256 << 10, Trailing: 64 << 10, ArchiveBuffer: 64 << 10}
+	return Config{Dir: dir, Log: kind, SnapshotAfter: 256 << 10, Trailing: 64 << 10, ArchiveBuffer: 64 << 10, ArchiveFile: 32 << 10}
 }
 
 var bothLogs = []Log{LogBolt, LogWAL}
 
-// TestMain is also the process that TestKill kills.
+// TestMain is also the process that TestKill and TestKillLeaders kill.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("CARILLON_TEST_CRASH_DIR"); dir != "" {
-		writeUntilKilled(small(dir, Log(os.Getenv("CARILLON_TEST_CRASH_LOG"))))
+		c := small(dir, Log(os.Getenv("CARILLON_TEST_CRASH_LOG")))
+		if c.Listen = os.Getenv("CARILLON_TEST_LISTEN"); c.Listen != "" {
+			writeWhileLeading(c)
+		}
+		writeUntilKilled(c)
 	}
 	os.Exit(m.Run())
 }
@@ -230,4 +236,167 @@ func TestRestartTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	reopen("a snapshot")
+}
+
+// TestKillLeaders kills the process of whoever leads, again and again, while it acknowledges work of its own: three
+// processes, kill -9.
+func TestKillLeaders(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	do(t, c.leader(), register("k"))
+	c.same()
+	for i := range c.stores {
+		c.stop(i)
+	}
+	type told struct {
+		node       int
+		what, text string
+	}
+	lines := make(chan told, 1000)
+	writers := make([]*exec.Cmd, 3)
+	var reading sync.WaitGroup
+	begin := func(i int) {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "CARILLON_TEST_CRASH_DIR="+c.configs[i].Dir, "CARILLON_TEST_CRASH_LOG="+string(LogWAL), "CARILLON_TEST_LISTEN="+c.configs[i].Listen)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		writers[i] = cmd
+		reading.Go(func() {
+			in := bufio.NewScanner(out)
+			for in.Scan() {
+				what, text, _ := strings.Cut(in.Text(), " ")
+				lines <- told{i, what, text}
+			}
+		})
+	}
+	kill := func(i int) {
+		_ = writers[i].Process.Signal(syscall.SIGKILL)
+		_ = writers[i].Wait()
+	}
+	for i := range writers {
+		begin(i)
+	}
+	t.Cleanup(func() {
+		for i := range writers {
+			if writers[i].ProcessState == nil {
+				kill(i)
+			}
+		}
+	})
+	acknowledged := map[jobs.ID]string{}
+	leaders, since, next := 0, 0, 200
+	silence := time.NewTimer(patience)
+	for leaders < 5 {
+		select {
+		case l := <-lines:
+			if id, err := jobs.ParseID(l.text); err == nil {
+				acknowledged[id] = l.what
+			}
+			if since++; since > next { // it leads: it acknowledges
+				kill(l.node)
+				begin(l.node)
+				leaders, since, next = leaders+1, 0, 100+rand.IntN(500)
+			}
+			silence.Reset(patience)
+		case <-silence.C:
+			t.Fatalf("nobody leads after %d leaders", leaders)
+		}
+	}
+	for i := range writers {
+		kill(i)
+	}
+	go func() {
+		reading.Wait()
+		close(lines)
+	}()
+	for l := range lines {
+		if id, err := jobs.ParseID(l.text); err == nil {
+			acknowledged[id] = l.what
+		}
+	}
+	for i := range c.stores {
+		c.start(i)
+	}
+	c.same()
+	for _, s := range c.stores {
+		lost := 0
+		for id, what := range acknowledged {
+			in, err := s.Instance(ctx, "t", id)
+			if err != nil || what == "claimed" && in.Attempt == 0 || what == "finished" && in.State != jobs.Succeeded {
+				if lost++; lost < 5 {
+					t.Errorf("%s: run %s was %s, and is %v, %v", s.cfg.Node, id, what, in, err)
+				}
+			}
+		}
+	}
+	t.Logf("%d runs, %d leaders killed", len(acknowledged), leaders)
+}
+
+// writeWhileLeading is the process that TestKillLeaders kills. It writes while it leads, and says what was acknowledged.
+func writeWhileLeading(c Config) {
+	s, err := Open(c)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	var out sync.Mutex
+	for range 8 {
+		go func() {
+			for {
+				k := create("k")
+				for _, step := range []struct {
+					what string
+					k    jobs.Command
+				}{
+					{"created", k},
+					{"claimed", jobs.Claim{ID: k.ID, Worker: "w", Attempt: 1}},
+					{"finished", jobs.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess}},
+				} {
+					if s.Apply(ctx, []jobs.Envelope{envelope(step.k)})[0].Err != nil {
+						time.Sleep(10 * time.Millisecond)
+						break
+					}
+					out.Lock()
+					fmt.Println(step.what, k.ID)
+					out.Unlock()
+				}
+			}
+		}()
+	}
+	fmt.Fprintln(os.Stderr, <-s.Err())
+	os.Exit(1)
+}
+
+// A log whose end was taken back, as that of a node that followed the wrong leader is, opens again.
+func TestReopenAfterEndIsTakenBack(t *testing.T) {
+	for _, kind := range bothLogs {
+		t.Run(string(kind), func(t *testing.T) {
+			c := small(t.TempDir(), kind).withDefaults()
+			for round := range uint64(3) {
+				l, err := openLog(&c, func(err error) { t.Error(err) })
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := l.check(0); err != nil {
+					t.Fatalf("round %d: %v", round, err)
+				}
+				first := 1 + 5*round
+				for i := first; i < first+10; i++ {
+					if err := l.StoreLog(&raft.Log{Index: i, Term: round, Type: raft.LogNoop}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := l.DeleteRange(first+5, first+9); err != nil {
+					t.Fatal(err)
+				}
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
 // filled is a directory with a log, a snapshot and an archive.
@@ -66,6 +67,9 @@ func TestDamage(t *testing.T) {
 		{"bolt, zeros", LogBolt, "raft.db", func(b []byte) []byte { clear(b[2*4096:]); return b }},
 		{"bolt, no file of ours", LogBolt, "raft.db", func(b []byte) []byte { return bytes.Repeat([]byte("no"), 20_000) }},
 		{"wal, a bit", LogWAL, "wal/*.wal", flip},
+		{"wal, its end cut", LogWAL, "wal/*.wal", func(b []byte) []byte { return b[:len(bytes.TrimRight(b, "\x00"))*3/4] }},
+		{"wal, nothing", LogWAL, "wal/*.wal", func([]byte) []byte { return nil }},
+		{"wal, index of zeros", LogWAL, "wal/wal-meta.db", func(b []byte) []byte { clear(b); return b }},
 		{"wal, cut", LogWAL, "wal/wal-meta.db", func(b []byte) []byte { return b[:5000] }},
 		{"archive, no file of ours", LogBolt, "archive.db", func(b []byte) []byte { return bytes.Repeat([]byte("no"), 20_000) }},
 	} {
@@ -84,6 +88,9 @@ func TestDamage(t *testing.T) {
 			if named := filepath.Dir(files[0]); !strings.Contains(err.Error(), named) {
 				t.Errorf("the error does not name %s: %v", named, err)
 			}
+			if _, damaged := errors.AsType[*disk.Damaged](err); !damaged {
+				t.Errorf("it is not said to be damage: %v", err)
+			}
 			t.Log(err)
 		})
 	}
@@ -97,7 +104,7 @@ func TestTwoProcesses(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), c.Dir) || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("a second store opens with %v", err)
 	}
-	if d := time.Since(began); d > time.Second {
+	if d := time.Since(began); d > 20*lockTimeout {
 		t.Errorf("that took %v", d)
 	}
 }
@@ -189,5 +196,22 @@ func TestFailedWriteIsNotRepeated(t *testing.T) {
 	}
 	if err := l.SetUint64(nil, 1); err == nil {
 		t.Error("it writes on")
+	}
+}
+
+// rotten is a log in which an entry has changed since it was written.
+type rotten struct{ raft.LogStore }
+
+func (rotten) GetLog(index uint64, entry *raft.Log) error {
+	*entry = raft.Log{Index: index, Type: raft.LogCommand, Data: flip(encodeEntry([]jobs.Envelope{envelope(create("k"))}))}
+	return nil
+}
+
+// An entry that rots while the store is open is not passed on to a node that lags.
+func TestRottenEntryIsNotPassedOn(t *testing.T) {
+	var told error
+	l := &raftLog{LogStore: rotten{}, path: "/data/wal", fail: func(err error) { told = err }}
+	if err := l.GetLog(7, new(raft.Log)); err == nil || told == nil || !strings.Contains(told.Error(), "/data/wal") || !strings.Contains(told.Error(), "entry 7") {
+		t.Errorf("it is read with %v; told was %v", err, told)
 	}
 }

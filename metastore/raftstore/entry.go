@@ -1,6 +1,7 @@
 package raftstore
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -8,12 +9,14 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// An entry of the log is a commit: the version of this form, a checksum of the rest, a list of envelopes. The
-// libraries that keep the log do not check what they read.
+// An entry of the log begins with the version of this form, a checksum of the rest, what kind of entry it is, and the
+// highest verb in it. The libraries that keep the log do not check what they read. Version 1 was always a commit, and
+// had neither kind nor verb.
 
 const (
-	entryVersion = 1
-	entryHead    = 5
+	entryVersion = 2
+	entryHead    = 7
+	oldHead      = 5
 	// maxEntry is how long an entry may be before a batch is split, and maxCommands how much of a batch is encoded
 	// to find out.
 	maxEntry    = 4 << 20
@@ -22,14 +25,57 @@ const (
 	commitsInFlight = 2
 )
 
+// entryKind is what an entry is.
+type entryKind uint8
+
+const (
+	entryCommit  entryKind = 1 // a list of envelopes
+	entryMark    entryKind = 2 // every node takes the fingerprint of its rows here
+	entryVerdict entryKind = 3 // the leader's fingerprint at an earlier mark, to compare with
+)
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func encodeEntry(batch []jobs.Envelope) []byte {
-	b := make([]byte, entryHead, entryHead+64+192*len(batch))
-	b[0] = entryVersion
-	b = jobs.AppendEnvelopes(b, batch)
-	binary.LittleEndian.PutUint32(b[1:], crc32.Checksum(b[entryHead:], castagnoli))
+// encodeEntry encodes a commit.
+func encodeEntry(batch []jobs.Envelope) []byte { return appendEntry(nil, batch) }
+
+// appendEntry encodes a commit into memory that is there, and empty.
+func appendEntry(b []byte, batch []jobs.Envelope) []byte {
+	b = append(b, make([]byte, entryHead)...)
+	highest := jobs.Verb(0)
+	for i := range batch {
+		highest = max(highest, batch[i].Command.Verb())
+	}
+	return sealEntry(jobs.AppendEnvelopes(b, batch), entryCommit, highest)
+}
+
+// sealEntry fills the head of an entry.
+func sealEntry(b []byte, kind entryKind, highest jobs.Verb) []byte {
+	b[0], b[5], b[6] = entryVersion, byte(kind), byte(highest)
+	binary.LittleEndian.PutUint32(b[1:], crc32.Checksum(b[oldHead:], castagnoli))
 	return b
+}
+
+func encodeMark() []byte { return sealEntry(make([]byte, entryHead), entryMark, 0) }
+
+// verdict is what the leader's rows were at a mark.
+type verdict struct {
+	index uint64 // of the mark's entry
+	hash  [sha256.Size]byte
+}
+
+func (v verdict) encode() []byte {
+	b := binary.LittleEndian.AppendUint64(make([]byte, entryHead), v.index)
+	return sealEntry(append(b, v.hash[:]...), entryVerdict, 0)
+}
+
+func decodeVerdict(body []byte) (v verdict, err error) {
+	if len(body) != 8+len(v.hash) {
+		return v, errEntryChecksum
+	}
+	v.index = binary.LittleEndian.Uint64(body)
+	copy(v.hash[:], body[8:])
+	return v, nil
 }
 
 var (
@@ -38,20 +84,25 @@ var (
 )
 
 func checkEntry(b []byte) error {
-	switch {
-	case len(b) < entryHead:
-		return errEntryChecksum
-	case b[0] != entryVersion:
-		return errEntryVersion
-	case binary.LittleEndian.Uint32(b[1:]) != crc32.Checksum(b[entryHead:], castagnoli):
-		return errEntryChecksum
-	}
-	return nil
+	_, _, err := openEntry(b)
+	return err
 }
 
-func decodeEntry(b []byte) ([]jobs.Envelope, error) {
-	if err := checkEntry(b); err != nil {
-		return nil, err
+// openEntry checks an entry and says what is in it.
+func openEntry(b []byte) (kind entryKind, body []byte, err error) {
+	switch {
+	case len(b) < oldHead:
+		return 0, nil, errEntryChecksum
+	case b[0] > entryVersion:
+		return 0, nil, errEntryVersion
+	case binary.LittleEndian.Uint32(b[1:]) != crc32.Checksum(b[oldHead:], castagnoli):
+		return 0, nil, errEntryChecksum
+	case b[0] == 1:
+		return entryCommit, b[oldHead:], nil
+	case b[0] == 0 || len(b) < entryHead:
+		return 0, nil, errEntryChecksum
+	case entryKind(b[5]) > entryVerdict || jobs.Verb(b[6]) > jobs.NewestVerb:
+		return 0, nil, errEntryVersion
 	}
-	return jobs.DecodeEnvelopes(b[entryHead:])
+	return entryKind(b[5]), b[entryHead:], nil
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -14,11 +16,41 @@ type logger struct {
 	*slog.Logger
 	name string
 	args []any
+	said *said // nil: everything is said
+}
+
+// said keeps raft from saying the same thing many times a second, as it does while a node is away.
+type said struct {
+	mu   sync.Mutex
+	when map[string]time.Time
+}
+
+const sayEvery = 10 * time.Second
+
+// again says whether a message was said a moment ago.
+func (s *said) again(msg string) bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.Sub(s.when[msg]) < sayEvery {
+		return true
+	}
+	if s.when == nil || len(s.when) > 1000 {
+		s.when = make(map[string]time.Time)
+	}
+	s.when[msg] = now
+	return false
 }
 
 var _ hclog.Logger = logger{}
 
 func (l logger) write(level slog.Level, msg string, args []any) {
+	if level >= slog.LevelWarn && l.said.again(msg) {
+		return
+	}
 	if l.name != "" {
 		args = append(args[:len(args):len(args)], "part", l.name)
 	}
@@ -55,7 +87,7 @@ func (l logger) IsError() bool { return l.enabled(slog.LevelError) }
 func (l logger) ImpliedArgs() []any { return l.args }
 
 func (l logger) With(args ...any) hclog.Logger {
-	return logger{l.Logger.With(args...), l.name, append(l.args[:len(l.args):len(l.args)], args...)}
+	return logger{l.Logger.With(args...), l.name, append(l.args[:len(l.args):len(l.args)], args...), l.said}
 }
 
 func (l logger) Name() string { return l.name }
@@ -64,10 +96,10 @@ func (l logger) Named(name string) hclog.Logger {
 	if l.name != "" {
 		name = l.name + "." + name
 	}
-	return logger{l.Logger, name, l.args}
+	return logger{l.Logger, name, l.args, l.said}
 }
 
-func (l logger) ResetNamed(name string) hclog.Logger { return logger{l.Logger, name, l.args} }
+func (l logger) ResetNamed(name string) hclog.Logger { return logger{l.Logger, name, l.args, l.said} }
 
 func (l logger) SetLevel(hclog.Level)  {}
 func (l logger) GetLevel() hclog.Level { return hclog.Info }

@@ -8,68 +8,67 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-
-	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// startRaft starts raft and says whether this node is the only voter.
-func (s *Store) startRaft(snapshots raft.SnapshotStore, to logger) (alone bool, err error) {
-	id, err := s.identity()
-	if err != nil {
-		return false, err
-	}
-	trans := s.cfg.Transport
-	if trans == nil {
-		_, trans = raft.NewInmemTransport(raft.ServerAddress(id))
-	}
-	c := raft.DefaultConfig()
-	c.LocalID = id
-	c.Logger = to
-	c.HeartbeatTimeout, c.ElectionTimeout = s.cfg.Heartbeat, s.cfg.Heartbeat
-	c.LeaderLeaseTimeout = s.cfg.Heartbeat
-	c.SnapshotThreshold = ^uint64(0) // bounds says when
-	c.SnapshotInterval = 24 * time.Hour
-	c.NoSnapshotRestoreOnStart = true // restoreNewest has done it
-	c.NoLegacyTelemetry = true
-
-	there, err := raft.HasExistingState(s.log, s.log, snapshots)
-	if err != nil {
-		return false, fmt.Errorf("read log: %w", err)
-	}
-	if !there {
-		first := raft.Configuration{Servers: []raft.Server{{ID: id, Address: trans.LocalAddr()}}}
-		if err := raft.BootstrapCluster(c, s.log, s.log, snapshots, trans, first); err != nil {
+// startRaft starts raft and says whether this node is the only voter. there says that its log has begun.
+func (s *Store) startRaft(there bool, snapshots raft.SnapshotStore, to logger) (alone bool, err error) {
+	id := raft.ServerID(s.node.ID)
+	s.trans = s.transport(id, to)
+	c := s.raftConfig(to)
+	if !there && s.node.Founder && !s.node.Began {
+		first := raft.Configuration{Servers: []raft.Server{{ID: id, Address: s.trans.LocalAddr()}}}
+		if err := raft.BootstrapCluster(c, s.log, s.log, snapshots, s.trans, first); err != nil {
 			return false, fmt.Errorf("begin the log: %w", err)
 		}
+		if err := s.hasBegun(); err != nil {
+			return false, err
+		}
 	}
-	if s.raft, err = raft.NewRaft(c, s.machine, s.log, s.log, snapshots, trans); err != nil {
+	if s.raft, err = raft.NewRaft(c, s.machine, s.log, s.log, watchedSnapshots{snapshots, s.cfg.Dir, s.again}, s.trans); err != nil {
 		return false, fmt.Errorf("start raft: %w", err)
 	}
+	s.live.Store(s.raft)
 	members := s.raft.GetConfiguration().Configuration().Servers
 	alone = len(members) == 1 && members[0].ID == id
-	s.standForElection = func() { hurry(id, trans) }
+	s.standForElection = func() { hurry(id, s.trans) }
 	if alone {
 		s.standForElection()
 	}
 	return alone, nil
 }
 
-var keyIdentity = []byte("carillon/server")
+// unbegun takes back the first step of a founder's beginning, its term, if it was killed before the second, the entry that
+// makes it a member: raft takes the one for a log, and nobody would ever lead. It says whether the log has begun.
+func (s *Store) unbegun(there bool, snapshots raft.SnapshotStore) (begun bool, err error) {
+	if !there || s.node == nil || !s.node.Founder || s.node.Began {
+		return there, nil
+	}
+	last, err := s.log.LastIndex()
+	if err != nil {
+		return there, fmt.Errorf("read log %s: %w", s.log.path, err)
+	}
+	newest, err := newestSnapshot(snapshots, s.cfg.Dir)
+	if err != nil || newest != nil || last > 0 {
+		return there, err
+	}
+	return false, s.log.SetUint64([]byte("CurrentTerm"), 0)
+}
 
-// identity is the name by which raft knows this node: chosen once, because people rename their machines.
-func (s *Store) identity() (raft.ServerID, error) {
-	name, err := s.log.Get(keyIdentity)
-	if err != nil && err.Error() != "not found" { // the words that raft goes by, too
-		return "", fmt.Errorf("read log %s: %w", s.log.path, err)
-	}
-	if len(name) > 0 {
-		return raft.ServerID(name), nil
-	}
-	id := jobs.NewID(time.Now()).String()
-	if err := s.log.Set(keyIdentity, []byte(id)); err != nil {
-		return "", err
-	}
-	return raft.ServerID(id), nil
+// raftNow is raft, or nil before it has started.
+func (s *Store) raftNow() *raft.Raft { return s.live.Load() }
+
+func (s *Store) raftConfig(to logger) *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(s.node.ID)
+	c.Logger = to
+	c.HeartbeatTimeout, c.ElectionTimeout = s.cfg.Heartbeat, s.cfg.Heartbeat
+	c.LeaderLeaseTimeout = s.cfg.Heartbeat
+	c.MaxAppendEntries = 16          // of up to 4 MiB each
+	c.SnapshotThreshold = ^uint64(0) // bounds says when
+	c.SnapshotInterval = 24 * time.Hour
+	c.NoSnapshotRestoreOnStart = true // restoreNewest has done it
+	c.NoLegacyTelemetry = true
+	return c
 }
 
 // hurry lets a node that is alone stand for election now: there is nobody whose heartbeat it could wait for.
@@ -87,6 +86,7 @@ func (s *Store) standAlone(ctx context.Context) error {
 		term, changed := s.leading.now()
 		if term > 0 {
 			if err := s.raft.Barrier(0).Error(); err == nil {
+				s.settled.Store(term)
 				select {
 				case err := <-s.failures:
 					return err
@@ -203,13 +203,35 @@ func (s *Store) Lead(ctx context.Context, lead func(ctx context.Context, term ui
 			}
 			continue
 		}
+		s.settled.Store(term)
 		s.cfg.Logger.Debug("leading", "node", s.cfg.Node, "term", term)
 		err := s.leadOnce(ctx, term, changed, lead)
 		if ctx.Err() != nil || err != nil {
 			return err
 		}
-		s.cfg.Logger.Info("not leading", "node", s.cfg.Node, "term", term)
+		s.cfg.Logger.Debug("not leading", "node", s.cfg.Node, "term", term)
 	}
+}
+
+// yieldTime is how long another node may take to lead.
+const yieldTime = 5 * time.Second
+
+// Yield has another node lead. The error says why none can.
+func (s *Store) Yield() error {
+	asked := make(chan error, 1)
+	go func() { asked <- s.raft.LeadershipTransfer().Error() }() // never answers if a disk stands still
+	var err error
+	select {
+	case err = <-asked:
+	case <-s.failed:
+		err = errors.New("the store has failed")
+	case <-time.After(yieldTime):
+		err = fmt.Errorf("no answer within %v", yieldTime)
+	}
+	if err != nil {
+		return fmt.Errorf("have another node lead: %w", err)
+	}
+	return nil
 }
 
 // leadOnce leads for one term. An error that only says that the term is over is none.

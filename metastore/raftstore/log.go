@@ -65,7 +65,7 @@ func openLog(c *Config, fail func(error)) (*raftLog, error) {
 			if err == nil {
 				l.LogStore, l.stable, l.Closer = db, db, db
 			}
-			return err
+			return disk.Opened(l.path, err)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("open log %s: %w", l.path, err)
@@ -82,7 +82,7 @@ func openLog(c *Config, fail func(error)) (*raftLog, error) {
 			w, err := wal.Open(l.path, wal.WithLogger(logger{Logger: c.Logger}), wal.WithMetaStore(meta), wal.WithSegmentSize(segment))
 			if err != nil {
 				_ = meta.Close()
-				return err
+				return disk.Opened(l.path, err)
 			}
 			l.LogStore, l.stable, l.Closer = w, w, closers{w, meta}
 			return nil
@@ -145,7 +145,7 @@ func (l *raftLog) check(after uint64) error {
 		}
 		var entry raft.Log
 		for i := max(first, after+1); i <= last; i++ {
-			if err := l.GetLog(i, &entry); err != nil {
+			if err := l.LogStore.GetLog(i, &entry); err != nil {
 				return &disk.Damaged{Path: l.path, What: fmt.Sprintf("entry %d cannot be read: %v", i, err)}
 			}
 			if entry.Index != i {
@@ -214,3 +214,19 @@ func (l *raftLog) SetUint64(key []byte, value uint64) error {
 
 func (l *raftLog) Get(key []byte) ([]byte, error)       { return l.stable.Get(key) }
 func (l *raftLog) GetUint64(key []byte) (uint64, error) { return l.stable.GetUint64(key) }
+
+// GetLog reads an entry, for a node that lags mostly. What is damaged by now is not passed on.
+func (l *raftLog) GetLog(index uint64, entry *raft.Log) error {
+	if err := l.LogStore.GetLog(index, entry); err != nil {
+		return err
+	}
+	if entry.Type != raft.LogCommand {
+		return nil
+	}
+	if err := checkEntry(entry.Data); err != nil {
+		err = fmt.Errorf("read log: %w", &disk.Damaged{Path: l.path, What: fmt.Sprintf("entry %d: %v", index, err)})
+		l.fail(err)
+		return err
+	}
+	return nil
+}

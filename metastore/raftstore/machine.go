@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -19,8 +21,14 @@ type machine struct {
 	engine  *memstore.Engine
 	archive *archive.Archive
 	bounds  *bounds
+	marks   *marks
+	own     own
 	fail    func(error)
-	broken  atomic.Bool // an entry could not be applied: those after it must not be either
+	fetch   func(upTo uint64) error // brings the archive up to a number, from other nodes
+	broken  atomic.Bool             // an entry could not be applied: those after it must not be either
+	// restoring says that rows are here whose runs that have ended are not yet.
+	restoring atomic.Bool
+	moment    sync.Mutex // held while rows and archive change, so that both can be seen as they were at one moment
 }
 
 var _ raft.BatchingFSM = (*machine)(nil)
@@ -43,19 +51,40 @@ func (m *machine) Apply(entry *raft.Log) any {
 	if m.broken.Load() {
 		return errBroken
 	}
-	batch, err := decodeEntry(entry.Data)
+	kind, body, err := openEntry(entry.Data)
+	var batch []jobs.Envelope
+	switch {
+	case err != nil:
+	case kind == entryMark:
+		m.marks.take(entry.Index, m.engine.Capture())
+	case kind == entryVerdict:
+		var v verdict
+		if v, err = decodeVerdict(body); err == nil {
+			m.marks.judge(v)
+		}
+	default:
+		if batch = m.own.take(entry.Data); batch == nil {
+			batch, err = jobs.DecodeEnvelopes(body)
+		}
+	}
 	if err != nil {
 		m.broken.Store(true)
 		err = fmt.Errorf("apply log entry %d: %w", entry.Index, err)
 		m.fail(err)
 		return err
 	}
+	if kind != entryCommit {
+		m.bounds.applied(entry.Index, len(entry.Data))
+		return nil
+	}
 	var results []metastore.Result
+	m.moment.Lock()
 	m.archive.Begin(entry.Index)
 	m.engine.Update(func(tx metastore.Tx) {
 		notBefore(tx, batch)
 		results = metastore.ApplyBatch(tx, batch)
 	})
+	m.moment.Unlock()
 	m.bounds.applied(entry.Index, len(entry.Data))
 	return results
 }
@@ -78,18 +107,35 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	if m.broken.Load() {
 		return nil, errBroken
 	}
-	return &captured{machine: m, rows: m.engine.Capture()}, nil
+	index, _, _ := m.bounds.now()
+	return &captured{machine: m, rows: m.engine.Capture(), head: snapshotHead{index, m.archive.Last()}}, nil
 }
 
-// Restore replaces the rows by those of a snapshot.
+// Restore replaces the rows by those of a snapshot. Runs that have ended are not in it: those that this node's archive
+// does not have yet are fetched from others before anything else is applied, so that the archive stays without gaps.
 func (m *machine) Restore(file io.ReadCloser) error {
-	return errors.Join(m.engine.Restore(readSnapshot(file)), file.Close())
+	m.restoring.Store(true)
+	head, rows := readSnapshot(file)
+	if err := errors.Join(m.engine.Restore(rows), file.Close()); err != nil {
+		m.restoring.Store(false) // nothing was changed
+		return err
+	}
+	if head.ended > m.archive.Last() {
+		if err := m.fetch(head.ended); err != nil {
+			return err
+		}
+	}
+	m.bounds.restored(head.index)
+	m.marks.forget()
+	m.restoring.Store(false)
+	return nil
 }
 
 // captured is a snapshot that is being written.
 type captured struct {
 	machine *machine
 	rows    *memstore.Snapshot
+	head    snapshotHead
 }
 
 // Persist writes the snapshot. The log may be cut after it, so the runs that its entries have settled must be safe
@@ -98,11 +144,11 @@ func (c *captured) Persist(sink raft.SnapshotSink) error {
 	if err := c.machine.archive.Sync(); err != nil {
 		return err
 	}
-	size, err := writeSnapshot(sink, c.rows.Rows())
+	size, err := writeSnapshot(sink, c.head, c.rows.Rows())
 	if err != nil {
 		return err
 	}
-	c.machine.bounds.snapshot(size)
+	c.machine.bounds.snapshot(size, time.Now())
 	return nil
 }
 

@@ -3,10 +3,11 @@
 //
 // A commit is one entry of the log. It is on disk before it is applied to the rows, which a memstore.Engine keeps,
 // and its answers come back from there. Snapshots of the rows let the log be cut; runs that settle go to the
-// archive at once and are never part of a snapshot. One node is a raft of one voter.
+// archive at once and are never part of a snapshot. One node is a raft of one voter; others join it with a token.
 //
-// Where to start: Open, then commit.go for the way of a command and machine.go for what a replica does. A
-// directory holds raft.db (or wal), snapshots, archive.db and logs. docs/design-raftstore.md has the figures.
+// Where to start: Open and Join, then commit.go for the way of a command and machine.go for what a replica does;
+// member.go is the cluster. A directory holds node.json, raft.db (or wal), snapshots, archive.db, archive.sealed and logs.
+// docs/design-raftstore.md has the figures.
 package raftstore
 
 import (
@@ -14,10 +15,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -28,6 +31,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/archive"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/daylogs"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
 
 // Config says where a store lies and how it behaves. Dir is required; other fields may be left out.
@@ -39,8 +43,19 @@ type Config struct {
 
 	// Now is the clock that stamps commits. Default time.Now.
 	Now func() time.Time
-	// Transport reaches other nodes. Default: there are none.
-	Transport raft.Transport
+	// Listen is the address, host:port, at which other nodes reach this one. Default: this node is alone, and none can
+	// join. What goes between nodes is encrypted, and nobody else is listened to.
+	Listen string
+	// Advertise is the address that others are told, if they know this node by another than Listen.
+	Advertise string
+	// Certificates prove that a node belongs to the cluster. Default: the cluster has a key of its own, which a node
+	// gets when it joins. All nodes have certificates, or none.
+	Certificates *link.Files
+	// Repair moves this node's data aside and takes everything from the others, who take its vote until it has caught
+	// up. It is for damage, and not for a node that is alone.
+	Repair bool
+	// CheckEvery is how often nodes compare their rows. Default 5 minutes.
+	CheckEvery time.Duration
 	// Heartbeat is how often a leader is heard, and how long its silence is borne, about. Default 250 ms.
 	Heartbeat time.Duration
 
@@ -51,7 +66,17 @@ type Config struct {
 	Trailing int64
 	// ArchiveBuffer is how many bytes of runs that are over may wait to be written. Default 64 MiB.
 	ArchiveBuffer int64
+	// ArchiveFile is how many bytes of them a file takes before the next is begun. Default 64 MiB.
+	ArchiveFile int64
+
+	newest   jobs.Verb // the highest command that this node knows
+	common   jobs.Verb // the highest one that every release knows that can be in a cluster
+	listener net.Listener
+	dialer   func(ctx context.Context, address string) (net.Conn, error)
 }
+
+// commonVerb is the highest command of the first release that could be in a cluster.
+const commonVerb = jobs.VerbMembers
 
 func (c Config) withDefaults() Config {
 	if c.Node == "" {
@@ -72,6 +97,15 @@ func (c Config) withDefaults() Config {
 	if c.Trailing <= 0 {
 		c.Trailing = 64 << 20
 	}
+	if c.CheckEvery <= 0 {
+		c.CheckEvery = checkEvery
+	}
+	if c.newest == 0 {
+		c.newest = jobs.NewestVerb
+	}
+	if c.common == 0 {
+		c.common = commonVerb
+	}
 	return c
 }
 
@@ -91,13 +125,32 @@ type Store struct {
 	logs    *daylogs.Logs
 	log     *raftLog
 	raft    *raft.Raft
+	live    atomic.Pointer[raft.Raft] // the same, for who may come before it is there
+	trans   raft.Transport
 	leading leadership
+	link    *link.Link // nil = this node is alone
+
+	nodeMu sync.Mutex // guards node.Others
+	node   *node
+
+	nudged  chan struct{} // to attend to the members now
+	changes sync.Mutex    // one change of members at a time
+
+	began   time.Time
+	ageMu   sync.Mutex
+	fresh   time.Time     // when this node last had all that it was told of
+	settled atomic.Uint64 // the term in which this node has applied what older leaders have acknowledged
+	told    told
+	agreed  agreements
+	whole   atomic.Bool // the rows were complete since this node began
 
 	standForElection func()
 
 	order sync.Mutex // what is stamped first is logged first
+	room  []byte     // where entries are encoded; guarded by order
 	last  time.Time  // of the last commit
 
+	ctx      context.Context // ends with the store
 	stop     context.CancelFunc
 	duties   sync.WaitGroup
 	failures chan error
@@ -105,13 +158,29 @@ type Store struct {
 	failed   chan struct{}
 	closing  sync.Once
 	closed   error
+	shutting sync.Once
+	shut     raft.Future
 }
 
-var _ metastore.Full = (*Store)(nil)
+var (
+	_ metastore.Full     = (*Store)(nil)
+	_ metastore.Measured = (*Store)(nil)
+	_ metastore.Retainer = (*Store)(nil)
+)
+
+// openPatience is how long Open waits for other nodes, where it cannot begin without them.
+const openPatience = time.Minute
 
 // Open opens the store in a directory, or makes one. If this node is the only one, Open returns when it leads and
-// all that was ever acknowledged is there.
+// all that was ever acknowledged is there. One of several may not have heard of the others yet: Age says how old what
+// it answers may be, and Await waits for a leader.
 func Open(c Config) (*Store, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
+	defer cancel()
+	return openContext(ctx, c)
+}
+
+func openContext(ctx context.Context, c Config) (*Store, error) {
 	if c.Dir == "" {
 		return nil, errors.New("a store needs a directory")
 	}
@@ -119,8 +188,9 @@ func Open(c Config) (*Store, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{cfg: c, failures: make(chan error, 1), failed: make(chan struct{}), stop: func() {}}
-	if err := s.open(); err != nil {
+	s := &Store{cfg: c, failures: make(chan error, 1), failed: make(chan struct{}), nudged: make(chan struct{}, 1), began: time.Now()}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	if err := s.open(ctx); err != nil {
 		_ = s.Close()
 		if errors.Is(err, berrors.ErrTimeout) {
 			return nil, fmt.Errorf("open store: directory %s is in use by another process", c.Dir)
@@ -130,55 +200,96 @@ func Open(c Config) (*Store, error) {
 	return s, nil
 }
 
-func (s *Store) open() (err error) {
+func (s *Store) open(ctx context.Context) (err error) {
 	c := s.cfg
-	// The archive's lock is the directory's.
-	if s.archive, err = archive.Open(filepath.Join(c.Dir, "archive.db"), archive.Config{Buffer: c.ArchiveBuffer, Failed: s.fail}); err != nil {
+	if s.node, err = loadNode(c.Dir); err != nil {
 		return err
 	}
-	if s.logs, err = daylogs.Open(filepath.Join(c.Dir, "logs")); err != nil {
-		return err
+	if c.Repair || s.node != nil && s.node.Moving != "" { // or that was broken off
+		if err := s.setAside(); err != nil {
+			return err
+		}
 	}
-	if s.log, err = openLog(&c, s.fail); err != nil {
-		return err
-	}
-	engine := memstore.New(memstore.Config{Archive: s.archive})
-	s.reads = engine
-	s.machine = &machine{engine: engine, archive: s.archive, fail: s.fail,
-		bounds: &bounds{after: c.SnapshotAfter, trailing: c.Trailing, due: make(chan struct{}, 1)}}
-	s.group = metastore.NewGroup(maxCommands, commitsInFlight, s.commit)
-
-	to := logger{Logger: c.Logger}
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(c.Dir, keptSnapshots, to)
+	to := logger{Logger: c.Logger, said: new(said)}
+	snapshots, there, err := s.openFiles(to)
 	if err != nil {
 		return err
 	}
+	if there, err = s.unbegun(there, snapshots); err != nil {
+		return err
+	}
+	if err := s.settle(there); err != nil {
+		return err
+	}
+	if err := s.openLink(); err != nil {
+		return err
+	}
+	if err := s.takeAll(ctx, there); err != nil {
+		return err
+	}
+	s.machine.fetch = func(upTo uint64) error { return s.fetchArchive(ctx, upTo) }
 	index, err := s.machine.restoreNewest(snapshots, c.Dir)
 	if err != nil {
 		return err
 	}
-	if err := s.log.check(index); err != nil {
+	s.machine.fetch = func(upTo uint64) error { return s.fetchArchive(s.ctx, upTo) }
+	if err := errors.Join(s.log.check(index), s.reaches(index)); err != nil {
 		return err
 	}
-	alone, err := s.startRaft(snapshots, to)
+	alone, err := s.startRaft(there, snapshots, to)
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
-	s.duties.Go(func() { s.leading.watch(ctx, s.raft) })
-	s.duties.Go(func() { s.keepShort(ctx) })
+	s.duties.Go(func() { s.leading.watch(s.ctx, s.raft) })
+	s.duties.Go(func() { s.keepShort(s.ctx) })
+	s.duties.Go(func() { s.noteReach(s.ctx) })
 	s.duties.Go(func() {
 		select {
-		case <-ctx.Done():
+		case <-s.ctx.Done():
 		case <-s.failed:
-			s.raft.Shutdown()
+			s.shutRaft()
+			if s.link != nil { // raft hears heartbeats even then
+				_ = s.link.Close()
+			}
 		}
 	})
 	if alone {
-		return s.standAlone(ctx)
+		if err := errors.Join(s.standAlone(ctx), s.tellForced(ctx)); err != nil {
+			return err
+		}
+	}
+	if s.link != nil {
+		s.duties.Go(func() { s.attend(s.ctx) })
+		s.duties.Go(func() { s.compare(s.ctx) })
 	}
 	return nil
+}
+
+// openFiles opens what lies in the directory, and says whether the log has begun.
+func (s *Store) openFiles(to logger) (snapshots raft.SnapshotStore, there bool, err error) {
+	c := s.cfg
+	// The archive's lock is the directory's.
+	if s.archive, err = archive.Open(filepath.Join(c.Dir, "archive.db"), archive.Config{Buffer: c.ArchiveBuffer, SealAt: c.ArchiveFile, Failed: s.fail}); err != nil {
+		return nil, false, err
+	}
+	if s.logs, err = daylogs.Open(filepath.Join(c.Dir, "logs"), c.Now); err != nil {
+		return nil, false, err
+	}
+	if s.log, err = openLog(&c, s.fail); err != nil {
+		return nil, false, err
+	}
+	engine := memstore.New(memstore.Config{Archive: s.archive})
+	s.reads = engine
+	s.machine = &machine{engine: engine, archive: s.archive, fail: s.fail, marks: &marks{diverged: s.fail},
+		bounds: &bounds{after: c.SnapshotAfter, trailing: c.Trailing, due: make(chan struct{}, 1)}}
+	s.group = metastore.NewGroup(maxCommands, commitsInFlight, s.commit)
+	if snapshots, err = raft.NewFileSnapshotStoreWithLogger(c.Dir, keptSnapshots, to); err != nil {
+		return nil, false, err
+	}
+	if there, err = raft.HasExistingState(s.log, s.log, snapshots); err != nil {
+		return nil, false, fmt.Errorf("read log: %w", err)
+	}
+	return snapshots, there, nil
 }
 
 // keptSnapshots is how many snapshots stay on disk: the newest, and the one before it for a person's repair.
@@ -230,13 +341,43 @@ func (s *Store) Err() <-chan error { return s.failures }
 // Logs is where log lines of runs are kept beside the store.
 func (s *Store) Logs() metastore.Logs { return s.logs }
 
-// Prune drops archived runs and log lines from before a time, and the oldest archived runs beyond a number of
-// bytes (0 = any number).
-func (s *Store) Prune(ctx context.Context, before time.Time, maxBytes int64) error {
-	if _, err := s.archive.Prune(ctx, before, maxBytes); err != nil {
-		return err
+// Stats tells about commits, the log and the archive.
+func (s *Store) Stats() metastore.Stats {
+	stats := s.group.Stats()
+	index, since, taken := s.machine.bounds.now()
+	stats.Raft = &metastore.RaftStats{Term: s.raft.CurrentTerm(), Applied: index, LogBytes: since, Snapshot: taken}
+	files, bytes := s.archive.Size()
+	stats.Archive = &metastore.ArchiveStats{Files: files, Bytes: bytes}
+	return stats
+}
+
+// logSlack is how much longer log lines are kept than runs: a run may have written for as long before it ended.
+const logSlack = 2 * 24 * time.Hour
+
+// Retain forgets runs that are over, and log lines, of this node: each does so by itself. Lines lie in files of days,
+// which go when they are older than what any job keeps. A node whose log is not applied yet knows of no job what it keeps.
+func (s *Store) Retain(ctx context.Context, r metastore.Retention) (metastore.Retained, error) {
+	if !s.Whole() {
+		return metastore.Retained{}, metastore.ErrNotWhole
 	}
-	return s.logs.Prune(before)
+	of, before := r.Of, r.Now
+	r.Of = func(t jobs.Tenant, key jobs.Key) (jobs.Kept, error) {
+		kept, err := of(t, key)
+		if kept.Since.Before(before) {
+			before = kept.Since
+		}
+		return kept, err
+	}
+	done, err := s.archive.Retain(ctx, r)
+	if err != nil || r.Logs <= 0 {
+		return done, err
+	}
+	if last := r.Now.Add(-r.Logs); before == r.Now || before.Add(-logSlack).Before(last) { // no job, or one that keeps for longer
+		before = last
+	} else {
+		before = before.Add(-logSlack)
+	}
+	return done, s.logs.Prune(before)
 }
 
 // Close ends the store. What was acknowledged is on disk already.
@@ -246,9 +387,15 @@ func (s *Store) Close() error {
 		s.stop()
 		s.leading.end(errClosed)
 		if s.raft != nil {
-			errs = append(errs, s.raft.Shutdown().Error())
+			errs = append(errs, s.shutRaft().Error())
+		}
+		if s.link != nil {
+			errs = append(errs, s.link.Close())
 		}
 		s.duties.Wait()
+		if s.raft != nil && errors.Is(s.leading.over(), errClosed) {
+			errs = append(errs, s.reach())
+		}
 		if s.log != nil {
 			errs = append(errs, s.log.Close())
 		}
@@ -261,6 +408,13 @@ func (s *Store) Close() error {
 		s.closed = errors.Join(errs...)
 	})
 	return s.closed
+}
+
+// shutRaft tells raft to end. Of raft's own futures only the first one waits until it has, so it is kept: what raft writes
+// after Close would be written to a directory that somebody else has by then.
+func (s *Store) shutRaft() raft.Future {
+	s.shutting.Do(func() { s.shut = s.raft.Shutdown() })
+	return s.shut
 }
 
 var errClosed = jobs.Refuse(jobs.Unavailable, "the store is closed")

@@ -2,8 +2,11 @@ package raftstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,6 +73,11 @@ func TestReopen(t *testing.T) {
 			do(t, s, jobs.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess})
 			waiting := create("k")
 			do(t, s, waiting)
+			door(t, s)
+			if err := s.raft.Snapshot().Error(); err != nil {
+				t.Fatal(err)
+			}
+			do(t, s, jobs.Revoke{ID: "bbbb2222"}, jobs.Configure{MaxJobs: new(9)}) // behind the snapshot, in the log
 			hash := s.machine.engine.Hash()
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
@@ -77,12 +85,13 @@ func TestReopen(t *testing.T) {
 			began := time.Now()
 			s = open(t, c)
 			t.Logf("open for service after %v", time.Since(began))
-			if d := time.Since(began); d > time.Second {
+			if d := time.Since(began); d > 10*time.Second {
 				t.Errorf("it took %v", d)
 			}
 			if s.machine.engine.Hash() != hash {
 				t.Error("the rows are not the same")
 			}
+			reopened(t, s)
 			if r := do(t, s, k)[0]; !r.Existing {
 				t.Errorf("a create that was sent twice made %v", r.Instance())
 			}
@@ -94,9 +103,119 @@ func TestReopen(t *testing.T) {
 	}
 }
 
+// door lets somebody in and takes a job away, so that there is a row of each kind.
+func door(t *testing.T, s *Store) {
+	t.Helper()
+	for _, id := range []string{"aaaa1111", "bbbb2222"} {
+		do(t, s, jobs.Grant{Token: jobs.Token{ID: id, Name: id, Role: jobs.RoleAdmin, Hash: make([]byte, 32)}})
+	}
+	do(t, s, jobs.SignIn{Session: jobs.Session{ID: strings.Repeat("a", 64), Token: "aaaa1111", Until: time.Now().Add(time.Hour)}})
+	do(t, s, register("gone"), jobs.Pause{Key: "k", Reason: "holidays"})
+	do(t, s, jobs.Delete{Key: "gone"})
+}
+
+// reopened looks at what door has left.
+func reopened(t *testing.T, s *Store) {
+	t.Helper()
+	tokens, err := s.Tokens(ctx, "t")
+	if err != nil || len(tokens) != 1 || tokens[0].ID != "aaaa1111" {
+		t.Errorf("tokens are %v, %v", tokens, err)
+	}
+	if _, err := s.Session(ctx, "t", strings.Repeat("a", 64)); err != nil {
+		t.Error(err)
+	}
+	audits, err := s.Audits(ctx, metastore.AuditQuery{Tenant: "t"})
+	if err != nil || len(audits) != 9 || audits[0].Verb != "configure" {
+		t.Errorf("%d audits, %v: %v", len(audits), err, audits)
+	}
+	if _, err := s.Definition(ctx, "t", "gone"); !errors.Is(err, jobs.NotFound) {
+		t.Errorf("a deleted job: %v", err)
+	}
+	changed, err := s.Definitions(ctx, metastore.DefinitionQuery{Tenant: "t", Since: 1})
+	if err != nil || len(changed) != 2 || !changed[1].Gone() {
+		t.Errorf("what changed is %v, %v", changed, err)
+	}
+	if g, err := s.Global(ctx, "t"); err != nil || g.Jobs != 1 || g.Admins != 1 || g.MaxJobs != 9 {
+		t.Errorf("what holds is %+v, %v", g, err)
+	}
+	if r := s.Apply(ctx, []jobs.Envelope{envelope(jobs.Revoke{ID: "aaaa1111"})})[0]; !errors.Is(r.Err, jobs.Conflict) {
+		t.Errorf("the last admin is revoked: %v", r.Err)
+	}
+}
+
 func states(p metastore.Page) (list []jobs.State) {
 	for _, in := range p.Instances {
 		list = append(list, in.State)
 	}
 	return list
+}
+
+// A store tells what its log and its archive have come to.
+func TestStats(t *testing.T) {
+	s, err := Open(Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	before := s.Stats()
+	r := s.Apply(t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "leader:n", Command: jobs.Lead{Epoch: 1, Node: "n"}}})
+	if r[0].Err != nil {
+		t.Fatal(r[0].Err)
+	}
+	if err := s.snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	now := s.Stats()
+	switch {
+	case now.Commits != before.Commits+1 || now.Commands != before.Commands+1 || now.Seconds.Sum <= 0:
+		t.Errorf("commits: %+v", now)
+	case now.Raft.Term == 0 || now.Raft.Applied <= before.Raft.Applied || now.Raft.Snapshot.IsZero():
+		t.Errorf("log: %+v, before %+v", now.Raft, before.Raft)
+	case now.Archive.Files != 1:
+		t.Errorf("archive: %+v", now.Archive)
+	}
+}
+
+// stuck is a log in which raft stands still, as it does on a disk that is full, from when it is armed until it is let go.
+type stuck struct {
+	slog.Handler
+	armed     atomic.Bool
+	here, let chan struct{}
+}
+
+func (h *stuck) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *stuck) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "entering") && h.armed.CompareAndSwap(true, false) {
+		close(h.here)
+		<-h.let
+	}
+	return nil
+}
+
+func (h *stuck) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h *stuck) WithGroup(string) slog.Handler      { return h }
+
+// A process that ends because its store has failed does not wait for raft to have another node lead.
+func TestAFailedStoreYieldsAtOnce(t *testing.T) {
+	h := &stuck{here: make(chan struct{}), let: make(chan struct{})}
+	s := open(t, Config{Dir: t.TempDir(), Logger: slog.New(h)})
+	h.armed.Store(true)
+	go s.standForElection()
+	defer close(h.let)
+	<-h.here
+	yielded := make(chan error, 1)
+	go func() { yielded <- s.Yield() }()
+	s.fail(errors.New("the disk is full"))
+	if err := <-yielded; err == nil || !strings.Contains(err.Error(), "has failed") {
+		t.Errorf("it has yielded with %v", err)
+	}
+}
+
+func TestNobodyToYieldTo(t *testing.T) {
+	s := open(t, Config{Dir: t.TempDir()})
+	if err := s.Yield(); err == nil {
+		t.Error("the only voter has found another node to lead")
+	}
+	do(t, s, register("k")) // it still leads
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -19,17 +20,24 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
-// A snapshot file is its title, blocks of rows, each behind its length, a length of zero, and the SHA-256 of all
-// that. Restoring it reads to the end before a row counts.
+// A snapshot file is its title, the last entry in it and the last run in the archive by then, blocks of rows, each
+// behind its length, a length of zero, and the SHA-256 of all that. Restoring it reads to the end before a row counts.
 
 const (
-	snapshotTitle = "carillon snapshot 1\n"
+	snapshotTitle = "carillon snapshot 2\n"
+	oldTitle      = "carillon snapshot 1\n" // had neither number
 	blockSize     = 256 << 10
 	maxBlock      = 64 << 20
 )
 
+// snapshotHead is what a snapshot says before its rows.
+type snapshotHead struct {
+	index uint64 // of the last entry that is in the rows
+	ended uint64 // number of the last run that is in the archive
+}
+
 // writeSnapshot writes rows and says how many bytes they took.
-func writeSnapshot(to io.Writer, rows iter.Seq[jobs.Row]) (size int64, err error) {
+func writeSnapshot(to io.Writer, head snapshotHead, rows iter.Seq[jobs.Row]) (size int64, err error) {
 	sum := sha256.New()
 	w := io.MultiWriter(to, sum)
 	write := func(b []byte) {
@@ -39,7 +47,7 @@ func writeSnapshot(to io.Writer, rows iter.Seq[jobs.Row]) (size int64, err error
 			size += int64(n)
 		}
 	}
-	write([]byte(snapshotTitle))
+	write(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64([]byte(snapshotTitle), head.index), head.ended))
 	block := make([]byte, 4, 4+2*blockSize)
 	flush := func() {
 		binary.LittleEndian.PutUint32(block, uint32(len(block)-4))
@@ -68,16 +76,17 @@ func writeSnapshot(to io.Writer, rows iter.Seq[jobs.Row]) (size int64, err error
 var errSnapshot = errors.New("its checksum is wrong")
 
 // readSnapshot is the rows of a snapshot. The last thing it yields is an error if the file is not as it was
-// written.
-func readSnapshot(from io.Reader) iter.Seq2[jobs.Row, error] {
-	return func(yield func(jobs.Row, error) bool) {
-		if err := readBlocks(from, yield); err != nil {
+// written. The head is there when all rows were read.
+func readSnapshot(from io.Reader) (*snapshotHead, iter.Seq2[jobs.Row, error]) {
+	head := new(snapshotHead)
+	return head, func(yield func(jobs.Row, error) bool) {
+		if err := readBlocks(from, head, yield); err != nil {
 			yield(nil, err)
 		}
 	}
 }
 
-func readBlocks(from io.Reader, yield func(jobs.Row, error) bool) error {
+func readBlocks(from io.Reader, is *snapshotHead, yield func(jobs.Row, error) bool) error {
 	sum := sha256.New()
 	in := bufio.NewReaderSize(from, blockSize)
 	read := func(b []byte) error {
@@ -91,7 +100,15 @@ func readBlocks(from io.Reader, yield func(jobs.Row, error) bool) error {
 	if err := read(title); err != nil {
 		return err
 	}
-	if string(title) != snapshotTitle {
+	switch string(title) {
+	case snapshotTitle:
+		var b [16]byte
+		if err := read(b[:]); err != nil {
+			return err
+		}
+		is.index, is.ended = binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:])
+	case oldTitle:
+	default:
 		return fmt.Errorf("it begins with %q, not with %q", title, snapshotTitle)
 	}
 	var head [4]byte
@@ -179,6 +196,32 @@ func (m *machine) restoreNewest(store raft.SnapshotStore, dir string) (index uin
 	if err := m.Restore(file); err != nil {
 		return 0, &disk.Damaged{Path: path, What: err.Error()}
 	}
-	m.bounds.snapshot(meta.Size)
+	taken := time.Time{}
+	if written, err := os.Stat(path); err == nil {
+		taken = written.ModTime()
+	}
+	m.bounds.snapshot(meta.Size, taken)
 	return meta.Index, nil
+}
+
+// watchedSnapshots notices that a snapshot can no longer be read. Raft opens one when a node lags far behind, and would
+// try the same one for ever; the rows are in memory as they should be, and make another.
+type watchedSnapshots struct {
+	raft.SnapshotStore
+	dir string
+	bad func(error)
+}
+
+func (w watchedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, file, err := w.SnapshotStore.Open(id)
+	if err != nil {
+		w.bad(&disk.Damaged{Path: filepath.Join(w.dir, "snapshots", id), What: err.Error()})
+	}
+	return meta, file, err
+}
+
+// again takes another snapshot in place of one that is damaged.
+func (s *Store) again(err error) {
+	s.cfg.Logger.Error("snapshot cannot be read, another one is taken", "err", err)
+	s.machine.bounds.ask()
 }

@@ -1,12 +1,18 @@
 package raftstore
 
 import (
+	"context"
+	"errors"
+	"io/fs"
 	"iter"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/storetest"
 )
 
@@ -29,12 +35,18 @@ func harness(t *testing.T, c Config, clock *storetest.Clock) storetest.Harness {
 			t.Helper()
 			left := c
 			left.Dir = t.TempDir()
-			if err := os.CopyFS(left.Dir, os.DirFS(c.Dir)); err != nil {
+			err := os.CopyFS(left.Dir, os.DirFS(c.Dir))
+			for errors.Is(err, fs.ErrNotExist) { // a file of the archive has got its name meanwhile
+				if err = os.RemoveAll(left.Dir); err == nil {
+					err = os.CopyFS(left.Dir, os.DirFS(c.Dir))
+				}
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 			// The archive may be written to while it is copied, which no crash could do to it.
 			path := filepath.Join(left.Dir, "archive.db")
-			if err := os.Remove(path); err != nil {
+			if err := errors.Join(os.Remove(path), os.RemoveAll(filepath.Join(left.Dir, "archive.sealed"))); err != nil {
 				t.Fatal(err)
 			}
 			if err := s.archive.CopyFile(path); err != nil {
@@ -44,6 +56,76 @@ func harness(t *testing.T, c Config, clock *storetest.Clock) storetest.Harness {
 				t.Fatal(err)
 			}
 			return harness(t, left, clock)
+		},
+		Slow: true,
+	}
+}
+
+// TestStoreOfThree is TestStore on three nodes, any of which may crash.
+func TestStoreOfThree(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Harness {
+		clock := storetest.NewClock()
+		adjust := func(c *Config) { c.Now, c.Heartbeat = clock.Now, calm }
+		c := newCluster(t, 1, adjust)
+		c.adopt(adjust)
+		c.adopt(adjust)
+		return harnessOfThree(t, c, clock)
+	})
+}
+
+// roving is a store that goes to whoever leads, and reads from one node what that has.
+type roving struct {
+	*Store
+	cluster *cluster
+}
+
+// Retain has all nodes forget, each of which does so by itself.
+func (r roving) Retain(ctx context.Context, what metastore.Retention) (done metastore.Retained, err error) {
+	index, _, _ := r.cluster.leader().machine.bounds.now()
+	for _, s := range r.cluster.stores {
+		eventually(r.cluster.t, "the node has what was applied", func() bool {
+			at, _, _ := s.machine.bounds.now()
+			return at >= index && s.Whole()
+		})
+		if done, err = s.Retain(ctx, what); err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+func (r roving) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+	for {
+		leader := r.cluster.leader()
+		results := leader.Apply(ctx, batch)
+		late := func(one metastore.Result) bool { return errors.Is(one.Err, jobs.Unavailable) }
+		if slices.ContainsFunc(results, late) && ctx.Err() == nil {
+			continue
+		}
+		index, _, _ := leader.machine.bounds.now()
+		eventually(r.cluster.t, "the node has what was applied", func() bool {
+			at, _, _ := r.machine.bounds.now()
+			return at >= index
+		})
+		return results
+	}
+}
+
+// harnessOfThree crashes by ending a node as it is, and opening it again. What it reads from is whoever leads then.
+func harnessOfThree(t *testing.T, c *cluster, clock *storetest.Clock) storetest.Harness {
+	t.Helper()
+	s := c.leader()
+	return storetest.Harness{
+		Store: roving{s, c},
+		Clock: clock,
+		Rows:  func() iter.Seq[jobs.Row] { return s.machine.engine.Capture().Rows() },
+		Crash: func(t *testing.T) storetest.Harness {
+			t.Helper()
+			i := rand.IntN(len(c.stores))
+			c.stop(i)
+			c.elect()
+			c.start(i)
+			return harnessOfThree(t, c, clock)
 		},
 		Slow: true,
 	}

@@ -16,15 +16,22 @@ import (
 //	edit KEY [clear=FIELD,FIELD] [if=revision] [FIELD=value ...]
 //	pause KEY [because=...] [until=+1h]     resume KEY     refresh KEY
 //	create RUN KEY [delay=1h] [due=+1h] [unique=u] [for=1h] [request=idempotency key] [args={...}] [origin=person]
-//	       [priority=n] [retries=n] [timeout=1h] [startWithin=1h] [parent=RUN]
+//	       [priority=n] [retries=n] [timeout=1h] [startWithin=1h] [parent=RUN] [trace=...]
 //	fire KEY to=+1m [due=+30s,+1m] [missed=+10s..+20s/11/paused] [origin=misfire] [from=+0s] [rev=n] [global=n] [epoch=n]
+//	backfill NAME KEY due=+10s,+20s! [parallel=2] [priority=n] [take=+10s..+20s/2/paused] [give=...] [job=KEY]
 //	release RUN [force]     claim RUN WORKER attempt     checkpoint RUN WORKER attempt data
-//	finish RUN WORKER attempt success|error|fatal|timeout|handback|snooze [result=json] [error=text] [delay=1m] [running]
+//	finish RUN WORKER attempt success|error|fatal|timeout|handback|snooze [result=json] [error=text] [code=c] [delay=1m] [running]
+//	spread RUN [WORKER ...]                                  its shards are RUN, RUN/1, RUN/2 ...
 //	returned RUN WORKER attempt     expire RUN attempt lost|timeout     cancel RUN
-//	configure [recurringDebug=on] [triggeredDebug=on] [misfireAfter=1m] [recurring.FIELD=value] [triggered.FIELD=value]
-//	lead EPOCH NODE     forget NAME     hand GATE
+//	configure [recurringDebug=on] [triggeredDebug=on] [misfireAfter=1m] [maxJobs=n] [retryBudget=10/s] [apps=a:2] [recurring.FIELD=value] [triggered.FIELD=value]
+//	lead EPOCH NODE     forget NAME     hand GATE     delete KEY [if=revision]
+//	grant ID NAME role [app=a] [until=+1h] [secret=s]     revoke ID
+//	invite NAME until=+15m [secret=s]     join NAME NODE address=a [secret=s]     members DID NODE
+//	signin SESSION ID until=+1h     signout SESSION     trim before=+1h [all]
+//	calendar NAME [rules="SAT,SUN;12-25"] [zone=] [description=] [if=revision]     nocalendar NAME [if=revision]
 //
-// All take tenant=, by= (who asks) and reason=. FIELDs are those of the settings, as in JSON; limits=a:2,b:1.
+// All take tenant=, by= (who asks) and reason=. FIELDs are those of the settings, as in JSON; limits=a:2,b:1:10/s,c:2@args.c;
+// retryRules=502+503:3:1s:2;*:1.
 
 // words are a line of a story.
 type words struct {
@@ -153,6 +160,11 @@ func (tl *telling) envelope(w words) jobs.Envelope {
 var outcomes = map[string]jobs.Outcome{"success": jobs.OutcomeSuccess, "error": jobs.OutcomeError, "fatal": jobs.OutcomeFatal,
 	"timeout": jobs.OutcomeTimeout, "handback": jobs.OutcomeHandback, "snooze": jobs.OutcomeSnooze}
 
+// feedbackKey is a key that signs what others say of a run.
+func feedbackKey(name string) []byte {
+	return []byte((name + strings.Repeat(".", jobs.FeedbackKey))[:jobs.FeedbackKey])
+}
+
 func (tl *telling) command(tenant jobs.Tenant, w words) jobs.Command {
 	key := jobs.Key(w.name(0))
 	attempt := func(i int) uint32 { return uint32(tl.number(w.name(i))) }
@@ -182,15 +194,23 @@ func (tl *telling) command(tenant jobs.Tenant, w words) jobs.Command {
 		return tl.create(w)
 	case "fire":
 		return tl.fire(tenant, w)
+	case "backfill":
+		return tl.backfill(tenant, w)
 	case "release":
 		return jobs.Release{ID: tl.run(w.name(0)), Force: w.has("force")}
 	case "claim":
 		return jobs.Claim{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2)}
 	case "checkpoint":
 		return jobs.Checkpoint{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Data: []byte(w.name(3))}
+	case "expect":
+		return jobs.Expect{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Key: feedbackKey(w.name(3)), Lasts: w.has("lasts")}
+	case "hear":
+		k := jobs.Hear{ID: tl.run(w.name(0)), Attempt: attempt(1), Nonce: 1, Report: []byte(w.name(3)), Final: w.has("final")}
+		k.Signature = (&jobs.Feedback{Key: feedbackKey(w.name(2))}).Sign(k.ID, k.Attempt, k.Nonce)
+		return k
 	case "finish":
 		return jobs.Finish{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Outcome: outcomes[w.name(3)], Result: raw(w.take("result")),
-			Error: w.take("error"), Delay: tl.duration(w.take("delay")), Running: w.has("running")}
+			Error: w.take("error"), Code: w.take("code"), Delay: tl.duration(w.take("delay")), Running: w.has("running")}
 	case "returned":
 		return jobs.Returned{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2)}
 	case "expire":
@@ -205,6 +225,30 @@ func (tl *telling) command(tenant jobs.Tenant, w words) jobs.Command {
 		return jobs.Forget{Name: w.name(0)}
 	case "hand":
 		return jobs.Hand{Gate: tl.gate(w.name(0))}
+	case "spread":
+		return tl.spread(tenant, w)
+	case "delete":
+		return jobs.Delete{Key: key, IfRevision: uint64(tl.number(w.take("if")))}
+	case "grant", "revoke", "signin", "signout":
+		return tl.access(w)
+	case "calendar":
+		k := jobs.SetCalendar{Name: w.name(0), Zone: w.take("zone"), Description: w.take("description"), IfRevision: uint64(tl.number(w.take("if")))}
+		if rules := w.take("rules"); rules != "" {
+			k.Rules = strings.Split(rules, ";")
+		}
+		return k
+	case "nocalendar":
+		return jobs.DropCalendar{Name: w.name(0), IfRevision: uint64(tl.number(w.take("if")))}
+	case "clean":
+		return jobs.Clean{Key: key, Before: tl.at(w.take("before"))}
+	case "trim":
+		return tl.trim(w)
+	case "invite":
+		return jobs.Invite{Name: w.name(0), Secret: jobs.SecretID(or(w.take("secret"), "secret")), Until: tl.at(w.take("until"))}
+	case "join":
+		return jobs.Join{Name: w.name(0), Secret: jobs.SecretID(or(w.take("secret"), "secret")), Node: jobs.DerivedID(w.name(1)), Called: w.name(1), Address: w.take("address")}
+	case "members":
+		return jobs.Members{ID: jobs.DerivedID(w.name(0), w.name(1)), Did: w.name(0), Node: w.name(1)}
 	}
 	tl.t.Fatalf("there is no command %q", w.verb)
 	return nil
@@ -236,11 +280,23 @@ func (tl *telling) create(w words) jobs.Command {
 	k := jobs.Create{ID: tl.run(w.name(0)), Key: jobs.Key(w.name(1)), Args: raw(w.take("args")), Due: tl.at(w.take("due")),
 		Delay: tl.duration(w.take("delay")), Unique: w.take("unique"), UniqueFor: tl.duration(w.take("for")),
 		Idempotency: w.take("request"), Origin: jobs.Origin(w.take("origin"))}
+	k.Trace = w.take("trace")
 	if p := w.take("parent"); p != "" {
 		k.Parent = tl.run(p)
 	}
 	own := tl.settings(w, "")
 	k.Priority, k.Retries, k.Timeout, k.StartWithin = own.Priority, own.Retries, own.Timeout, own.StartWithin
+	return k
+}
+
+// spread names the shards of a run.
+func (tl *telling) spread(tenant jobs.Tenant, w words) jobs.Command {
+	k := jobs.Spread{ID: tl.run(w.name(0)), Workers: w.names[1:]}
+	if in, err := tl.h.Store.Instance(tl.t.Context(), tenant, k.ID); err == nil {
+		for n := 1; n < len(k.Workers); n++ {
+			tl.names[jobs.ShardID(in, uint32(n))] = fmt.Sprintf("%s/%d", w.name(0), n)
+		}
+	}
 	return k
 }
 
@@ -252,12 +308,12 @@ func (tl *telling) fire(tenant jobs.Tenant, w words) jobs.Command {
 		k.Job, k.Revision, k.From = d.UID, d.Revision, d.Cursor
 	}
 	if g, err := tl.h.Store.Global(ctx, tenant); err == nil {
-		k.Global = g.Revision
+		k.Global, k.Calendars = g.Revision, g.Calendars
 	}
 	for _, n := range []struct {
 		word string
 		to   *uint64
-	}{{"rev", &k.Revision}, {"global", &k.Global}, {"epoch", &k.Epoch}} {
+	}{{"rev", &k.Revision}, {"global", &k.Global}, {"epoch", &k.Epoch}, {"calendars", &k.Calendars}} {
 		if v := w.take(n.word); v != "" {
 			*n.to = uint64(tl.number(v))
 		}
@@ -270,13 +326,7 @@ func (tl *telling) fire(tenant jobs.Tenant, w words) jobs.Command {
 			k.Due = append(k.Due, tl.at(d))
 		}
 	}
-	if missed := w.take("missed"); missed != "" {
-		for m := range strings.SplitSeq(missed, ",") {
-			part := strings.Split(m, "/")
-			from, to, _ := strings.Cut(part[0], "..")
-			k.Missed = append(k.Missed, jobs.Missed{From: tl.at(from), To: tl.at(to), Count: uint64(tl.number(part[1])), Reason: jobs.Reason(part[2])})
-		}
-	}
+	k.Missed = tl.ranges(w.take("missed"))
 	return k
 }
 
@@ -287,8 +337,20 @@ func (tl *telling) configure(w words) jobs.Command {
 			*to = new(v == "on")
 		}
 	}
+	if v := w.take("maxJobs"); v != "" {
+		k.MaxJobs = new(tl.number(v))
+	}
 	if v := w.take("misfireAfter"); v != "" {
 		k.MisfireAfter = new(tl.duration(v))
+	}
+	if v := w.take("retryBudget"); v != "" {
+		k.RetryBudget = new(tl.rate(v))
+	}
+	if v := w.take("apps"); v != "" {
+		k.AppLimits = new([]jobs.Limit)
+		for l := range strings.SplitSeq(v, ",") {
+			*k.AppLimits = append(*k.AppLimits, tl.limit(l))
+		}
 	}
 	for word, to := range map[string]**jobs.Settings{"recurring.": &k.RecurringDefaults, "triggered.": &k.TriggeredDefaults} {
 		if s := tl.settings(w, word); len(s.Given()) > 0 {
@@ -296,6 +358,30 @@ func (tl *telling) configure(w words) jobs.Command {
 		}
 	}
 	return k
+}
+
+// limit reads name:max, name:max:10/s, name:max@args.c or name:max:10/s@args.c.
+func (tl *telling) limit(text string) jobs.Limit {
+	text, by, _ := strings.Cut(text, "@")
+	name, rest, _ := strings.Cut(text, ":")
+	most, rate, _ := strings.Cut(rest, ":")
+	return jobs.Limit{Name: name, Max: tl.number(most), By: by, Rate: tl.rate(rate)}
+}
+
+func (tl *telling) rate(text string) jobs.Rate {
+	r, err := jobs.ParseRate(text)
+	if err != nil {
+		tl.t.Fatal(err)
+	}
+	return r
+}
+
+// rule reads code+code:attempts:delay:factor, of which the last two may be missing.
+func (tl *telling) rule(text string) jobs.RetryRule {
+	part := append(strings.Split(text, ":"), "", "", "")
+	r := jobs.RetryRule{Codes: strings.Split(part[0], "+"), Attempts: tl.number(part[1]), Delay: tl.duration(part[2])}
+	r.Factor, _ = strconv.ParseFloat(part[3], 64)
+	return r
 }
 
 // settings are the values whose words are fields of the settings, after a prefix.
@@ -307,23 +393,34 @@ func (tl *telling) settings(w words, prefix string) jobs.Settings {
 		}
 		v := w.take(prefix + f)
 		switch f {
-		case "maxConcurrency", "retries", "priority":
+		case "maxConcurrency", "retries", "priority", "slots", "pauseAfter", "keepSucceeded", "keepOthers":
 			fields[f] = tl.number(v)
-		case "retryDelay", "retryDelayMax", "timeout", "startWithin":
+		case "retryDelay", "retryDelayMax", "timeout", "startWithin", "ttl", "early", "jitter", "keepFor":
 			fields[f] = tl.duration(v)
-		case "start", "end":
+		case "start", "end", "first":
 			fields[f] = tl.at(v)
 		case "disabled":
 			fields[f] = v == "true"
-		case "tags":
+		case "tags", "needs", "calendars", "onSuccess", "onFailure":
 			fields[f] = strings.Split(v, ",")
 		case "args":
 			fields[f] = json.RawMessage(v)
 		case "limits":
 			var all []jobs.Limit
 			for l := range strings.SplitSeq(v, ",") {
-				name, most, _ := strings.Cut(l, ":")
-				all = append(all, jobs.Limit{Name: name, Max: tl.number(most)})
+				all = append(all, tl.limit(l))
+			}
+			fields[f] = all
+		case "retryFactor":
+			n, err := strconv.ParseFloat(v, 64)
+			if err != nil {
+				tl.t.Fatal(err)
+			}
+			fields[f] = n
+		case "retryRules":
+			var all []jobs.RetryRule
+			for r := range strings.SplitSeq(v, ";") {
+				all = append(all, tl.rule(r))
 			}
 			fields[f] = all
 		default:

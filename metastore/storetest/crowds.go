@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -16,8 +15,10 @@ func crowds(t *testing.T, open func(t *testing.T) Harness) {
 	for _, limit := range []int{0, 1, 3} {
 		t.Run(fmt.Sprintf("limit %d is never exceeded", limit), func(t *testing.T) { crowdAtLimit(t, open(t), limit) })
 	}
-	t.Run("a run is claimed by one", func(t *testing.T) { crowdAtRun(t, open(t)) })
-	t.Run("a unique key has one run", func(t *testing.T) { crowdAtKey(t, open(t)) })
+	for _, r := range races {
+		t.Run(r.name, func(t *testing.T) { race(t, open(t), r) })
+	}
+	t.Run("callers who leave and come back", func(t *testing.T) { impatient(t, open(t)) })
 	t.Run("a finish counts once", func(t *testing.T) { crowdAtEnd(t, open(t)) })
 }
 
@@ -104,51 +105,6 @@ func crowdAtLimit(t *testing.T, h Harness, limit int) {
 		t.Errorf("%d at once, the limit is %d", m, limit)
 	}
 	invariants(t, nil, rowsOf(h))
-}
-
-func crowdAtRun(t *testing.T, h Harness) {
-	must(t, h, triggered("wanted", jobs.Settings{}))
-	for round := range 5 {
-		id := runID(fmt.Sprint(round))
-		must(t, h, jobs.Create{ID: id, Key: "wanted"})
-		var winners atomic.Int32
-		var crew sync.WaitGroup
-		for w := range 16 {
-			crew.Go(func() {
-				e, err := do(t, h, jobs.Claim{ID: id, Worker: fmt.Sprint("w", w), Attempt: 1})
-				switch {
-				case err == nil && e.Instance().State == jobs.Processing:
-					winners.Add(1)
-				case !errors.Is(err, jobs.Stale) && !errors.Is(err, jobs.Conflict):
-					t.Errorf("a lost claim: %v", err)
-				}
-			})
-		}
-		crew.Wait()
-		if n := winners.Load(); n != 1 {
-			t.Errorf("%d claims won", n)
-		}
-	}
-}
-
-func crowdAtKey(t *testing.T, h Harness) {
-	must(t, h, triggered("unique", jobs.Settings{}))
-	var made atomic.Int32
-	var crew sync.WaitGroup
-	for i := range 16 {
-		crew.Go(func() {
-			e, err := do(t, h, jobs.Create{ID: runID(fmt.Sprint(i)), Key: "unique", Unique: "only"})
-			if err != nil {
-				t.Error(err)
-			} else if !e.Existing {
-				made.Add(1)
-			}
-		})
-	}
-	crew.Wait()
-	if n := made.Load(); n != 1 {
-		t.Errorf("%d runs under one unique key", n)
-	}
 }
 
 func crowdAtEnd(t *testing.T, h Harness) {

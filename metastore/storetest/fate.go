@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // fate makes up commands. It looks at the rows that there are, so that most of what it says makes sense; the rest
@@ -15,7 +17,9 @@ import (
 type fate struct {
 	*rand.Rand
 	made int
-	said []jobs.Envelope // some that were sent before, to be sent again
+	// whole says that it also makes up what has to do with access, deletion and history.
+	whole bool
+	said  []jobs.Envelope // some that were sent before, to be sent again
 }
 
 func newFate(seed uint64) *fate { return &fate{Rand: rand.New(rand.NewPCG(seed, 20261121))} }
@@ -41,6 +45,9 @@ func (f *fate) pause() time.Duration {
 		return f.span(2 * time.Minute)
 	case 9:
 		if f.rarely(5) {
+			if f.whole && f.rarely(3) {
+				return jobs.KeepHistory
+			}
 			return 25 * time.Hour
 		}
 	}
@@ -60,12 +67,16 @@ type scene struct {
 	gates []*jobs.Gate
 	keys  []*jobs.UniqueKey
 	store jobs.StoreRow
+	old   []jobs.Row             // what may become history
 	debug map[jobs.Tenant]uint64 // revision of the tenant's Global
 }
 
 func look(all rows, now time.Time) scene {
 	s := scene{now: now, debug: map[jobs.Tenant]uint64{}}
 	for _, row := range all {
+		if _, ok := metastore.DoneAt(row); ok {
+			s.old = append(s.old, row)
+		}
 		switch row := row.(type) {
 		case *jobs.Instance:
 			s.runs = append(s.runs, row)
@@ -92,13 +103,16 @@ func look(all rows, now time.Time) scene {
 	slices.SortFunc(s.keys, func(a, b *jobs.UniqueKey) int {
 		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
 	})
+	slices.SortFunc(s.old, func(a, b jobs.Row) int {
+		return strings.Compare(fmt.Sprint(a.Ref()), fmt.Sprint(b.Ref()))
+	})
 	return s
 }
 
 func (f *fate) batch(all rows, now time.Time) []jobs.Envelope {
 	s := look(all, now)
 	batch := make([]jobs.Envelope, 1+f.IntN(8))
-	unserved := slices.DeleteFunc(slices.Clone(s.gates), func(g *jobs.Gate) bool { return !free(g) || waitersAt(all, g.Ref()) == 0 })
+	unserved := slices.DeleteFunc(slices.Clone(s.gates), func(g *jobs.Gate) bool { return !g.Free(now) || waitersAt(all, g.Ref()) == 0 })
 	for i := range batch {
 		if i < len(unserved) && f.rarely(2) { // as the leader's sweep does
 			g := unserved[i]
@@ -143,6 +157,9 @@ func (f *fate) command(e *jobs.Envelope, s *scene) jobs.Command {
 	if n < 88 {
 		d := pick(f, s.defs)
 		e.Tenant = d.Tenant
+		if d.Kind == jobs.Recurring && f.rarely(5) {
+			return f.backfill(d, s)
+		}
 		return f.fire(d, s)
 	}
 	return f.rare(e, s)
@@ -182,7 +199,7 @@ func (f *fate) toRun(in *jobs.Instance) jobs.Command {
 		if k.Outcome == jobs.OutcomeSuccess {
 			k.Result, k.Running = []byte(`{"ok":true}`), false
 		} else {
-			k.Error = "it went wrong"
+			k.Error, k.Code = "it went wrong", pick(f, []string{"", "a", "b"})
 		}
 		if k.Outcome == jobs.OutcomeSnooze || f.rarely(6) {
 			k.Delay = f.span(5 * time.Second)
@@ -194,7 +211,13 @@ func (f *fate) toRun(in *jobs.Instance) jobs.Command {
 		return jobs.Expire{ID: in.ID, Attempt: attempt, Cause: pick(f, []jobs.Cause{jobs.ByLoss, jobs.ByTimeout})}
 	case n < 88:
 		return jobs.Cancel{ID: in.ID}
-	case n < 93:
+	case n < 90:
+		return jobs.Expect{ID: in.ID, Worker: worker, Attempt: attempt, Key: feedbackKey("k"), Lasts: f.rarely(2)}
+	case n < 92:
+		k := jobs.Hear{ID: in.ID, Attempt: attempt, Report: []byte(fmt.Sprint(n)), Final: f.rarely(3)}
+		k.Signature = (&jobs.Feedback{Key: feedbackKey(pick(f, []string{"k", "k", "wrong"}))}).Sign(k.ID, k.Attempt, k.Nonce)
+		return k
+	case n < 94:
 		return jobs.Checkpoint{ID: in.ID, Worker: worker, Attempt: attempt, Data: []byte(fmt.Sprint(n))}
 	}
 	return jobs.Release{ID: in.ID, Force: f.rarely(2)}
@@ -202,7 +225,7 @@ func (f *fate) toRun(in *jobs.Instance) jobs.Command {
 
 func (f *fate) create(s *scene) jobs.Command {
 	f.made++
-	k := jobs.Create{ID: runID(fmt.Sprint(f.made)), Key: pick(f, triggers), Args: []byte(`{"n":1}`)}
+	k := jobs.Create{ID: runID(fmt.Sprint(f.made)), Key: pick(f, triggers), Args: pick(f, [][]byte{[]byte(`{"n":1}`), []byte(`{"c":"x"}`), []byte(`{"c":"y"}`), []byte(`{"c":"z"}`), nil})}
 	if f.rarely(20) && len(s.runs) > 0 {
 		k.ID = pick(f, s.runs).ID
 	}
@@ -246,6 +269,9 @@ func (f *fate) fire(d *jobs.Definition, s *scene) jobs.Command {
 		k.Origin = jobs.FromMisfire
 	}
 	at := k.From
+	if !f.rarely(5) {
+		at = d.Since() // after what is left of earlier schedules
+	}
 	if f.rarely(3) {
 		m := jobs.Missed{From: at.Add(time.Second), To: at.Add(3 * time.Second), Count: 3, Reason: pick(f, []jobs.Reason{jobs.MissedLate, jobs.MissedPaused})}
 		k.Missed, at = append(k.Missed, m), m.To
@@ -273,7 +299,22 @@ func (f *fate) fire(d *jobs.Definition, s *scene) jobs.Command {
 func (f *fate) settings() jobs.Settings {
 	var s jobs.Settings
 	for range 1 + f.IntN(3) {
-		switch f.IntN(9) {
+		switch f.IntN(15) {
+		case 14:
+			s.OnSuccess, s.OnFailure = new([]string{"single", "none", "tick"}[:f.IntN(4)]), new([]string{string(pick(f, triggers))})
+		case 9:
+			s.Overlap = new(pick(f, []jobs.Overlap{jobs.OverlapQueueOne, jobs.OverlapReplace}))
+		case 10:
+			s.Rate = new(jobs.Rate{Max: 1 + f.IntN(3), Per: f.span(4 * time.Second)})
+		case 11:
+			s.Limits = new([]jobs.Limit{{Name: "customer", By: "args.c", Max: 1 + f.IntN(2)}, {Name: "region", By: "args.c", Max: 2, Rate: jobs.Rate{Max: 2, Per: f.span(2 * time.Second)}}, {Name: "printer", Max: 2}}[:1+f.IntN(3)])
+		case 12:
+			s.RetryRules = new([]jobs.RetryRule{{Codes: []string{"a"}, Attempts: f.IntN(3), Delay: f.span(time.Second)}, {Codes: []string{"*"}, Attempts: 2}}[f.IntN(2):])
+		case 13:
+			s.PauseAfter, s.RetryBudget = new(f.IntN(3)), new(jobs.Rate{Max: f.IntN(3), Per: f.span(3 * time.Second)})
+			if s.RetryBudget.Max == 0 {
+				s.RetryBudget = new(jobs.Rate)
+			}
 		case 0:
 			s.MaxConcurrency = new(f.IntN(4))
 		case 1:
@@ -320,10 +361,64 @@ func (f *fate) register() jobs.Command {
 	return k
 }
 
+// keeper is what has to do with who may come in, and with what goes and what stays.
+func (f *fate) keeper(e *jobs.Envelope, d *jobs.Definition, s *scene) jobs.Command {
+	id := fmt.Sprintf("token00%d", f.IntN(6))
+	switch f.IntN(10) {
+	case 0, 1:
+		k := jobs.Delete{Key: d.Key}
+		if f.rarely(3) {
+			k.IfRevision = d.Revision
+		}
+		return k
+	case 2, 3:
+		k := jobs.Grant{Token: jobs.Token{ID: id, Name: pick(f, []string{"ann", "bob", "host"}), Role: pick(f, jobs.Roles()), Hash: secretOf(id)}}
+		if f.rarely(3) {
+			k.Token.Until = s.now.Add(f.span(time.Hour) - time.Minute)
+		}
+		return k
+	case 4:
+		return jobs.Revoke{ID: id}
+	case 5:
+		return jobs.SignIn{Session: jobs.Session{ID: sessionID(fmt.Sprint(f.IntN(3))), Token: id, Until: s.now.Add(f.span(10 * time.Minute))}}
+	case 6:
+		return jobs.SignOut{ID: sessionID(fmt.Sprint(f.IntN(3)))}
+	case 7:
+		return jobs.Configure{MaxJobs: new(f.IntN(10))}
+	case 8:
+		return f.host(s)
+	}
+	k := jobs.Trim{Before: s.now.Add(-jobs.KeepHistory).Add(f.span(2*time.Hour) - time.Hour)}
+	for range 1 + f.IntN(20) {
+		if len(s.old) > 0 {
+			row := pick(f, s.old)
+			e.Tenant = row.Ref().Tenant
+			k.Refs = append(k.Refs, row.Ref())
+		}
+	}
+	return k
+}
+
+// host is what has to do with nodes.
+func (f *fate) host(s *scene) jobs.Command {
+	name, secret := fmt.Sprintf("INVITED%d", f.IntN(3)), jobs.SecretID(fmt.Sprint(f.IntN(2)))
+	switch f.IntN(3) {
+	case 0:
+		return jobs.Invite{Name: name, Secret: secret, Until: s.now.Add(f.span(20*time.Minute) - time.Minute)}
+	case 1:
+		node := pick(f, []string{"n1", "n2"})
+		return jobs.Join{Name: name, Secret: secret, Node: jobs.DerivedID(node), Called: node, Address: "10.0.0.1:7946"}
+	}
+	return jobs.Members{ID: jobs.DerivedID(fmt.Sprint(f.IntN(5))), Did: pick(f, jobs.MembersDid()), Node: "n1"}
+}
+
 // rare is what people, files and duties say now and then.
 func (f *fate) rare(e *jobs.Envelope, s *scene) jobs.Command {
 	d := pick(f, s.defs)
 	e.Tenant = d.Tenant
+	if f.whole && f.rarely(3) {
+		return f.keeper(e, d, s)
+	}
 	switch f.IntN(12) {
 	case 0, 1:
 		return f.register()
@@ -341,6 +436,9 @@ func (f *fate) rare(e *jobs.Envelope, s *scene) jobs.Command {
 			d = s.defs[i]
 			e.Tenant = d.Tenant
 		}
+		if d.Kind == jobs.Recurring && f.rarely(2) {
+			return f.backfill(d, s)
+		}
 		k := jobs.Pause{Key: d.Key, Reason: "a rest"}
 		if f.rarely(2) {
 			k.Until = s.now.Add(f.span(time.Minute) - 10*time.Second)
@@ -354,6 +452,8 @@ func (f *fate) rare(e *jobs.Envelope, s *scene) jobs.Command {
 			return jobs.Configure{RecurringDebug: new(f.rarely(2))}
 		case 1:
 			return jobs.Configure{TriggeredDebug: new(f.rarely(3))}
+		case 2:
+			return jobs.Configure{AppLimits: new([]jobs.Limit{{Name: "app", Max: 3 + f.IntN(4), Rate: jobs.Rate{Max: 5, Per: time.Second}}}[f.IntN(2):]), RetryBudget: new(jobs.Rate{Max: 3, Per: time.Second})}
 		}
 		defaults := f.settings()
 		return jobs.Configure{TriggeredDefaults: &defaults}

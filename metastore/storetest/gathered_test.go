@@ -22,7 +22,30 @@ func TestGathered(t *testing.T) {
 
 // In this life, a command let in all the waiters that were gathered, and a newcomer of the same batch overtook the
 // next.
-func TestGatheredNewcomer(t *testing.T) { live(t, openGathered(), 1029, 300) }
+func TestGatheredNewcomer(t *testing.T) { live(t, openGathered(), newFate(1029), 300) }
+
+// A job that is deleted and made again within a batch needs the gates of both.
+func TestGatheredDeletedAndMadeAgain(t *testing.T) {
+	h := openGathered()
+	limited := triggered("print", jobs.Settings{MaxConcurrency: new(1)})
+	must(t, h, limited)
+	var batch []jobs.Envelope
+	for i, k := range []jobs.Command{jobs.Create{ID: jobs.ID{1}, Key: "print"}, jobs.Delete{Key: "print"}, limited, jobs.Create{ID: jobs.ID{2}, Key: "print"},
+		jobs.Cancel{ID: jobs.ID{1}}, jobs.Create{ID: jobs.ID{3}, Key: "print"}} {
+		batch = append(batch, jobs.Envelope{ID: jobs.ID{100, byte(i)}, Tenant: "default", Actor: "a", Command: k})
+	}
+	for i, r := range h.Store.Apply(t.Context(), batch) {
+		if r.Err != nil {
+			t.Errorf("command %d: %v", i, r.Err)
+		}
+	}
+	for id, waits := range map[jobs.ID]bool{{2}: false, {3}: true} {
+		if in, err := h.Store.Instance(t.Context(), "default", id); err != nil || (in.Waits != "") != waits {
+			t.Errorf("run %s waits at %q: %v", id, in.Waits, err)
+		}
+	}
+	invariants(t, nil, rowsOf(h))
+}
 
 func openGathered() Harness {
 	clock, engine := NewClock(), memstore.New(memstore.Config{})

@@ -3,7 +3,9 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -76,6 +78,7 @@ const crowd = 8
 func invariants(t *testing.T, before, after rows) {
 	t.Helper()
 	taken, waiting := map[jobs.Ref]int{}, map[jobs.Ref]int{}
+	at := timeOf(after)
 	for ref, row := range after {
 		switch row := row.(type) {
 		case *jobs.Instance:
@@ -85,13 +88,23 @@ func invariants(t *testing.T, before, after rows) {
 				grown(t, old, row)
 			}
 		case *jobs.UniqueKey:
+			if strings.HasPrefix(row.Name, jobs.TokenName("")) {
+				continue // see access
+			}
 			in, ok := after[jobs.InstanceRef(row.Tenant, row.ID)].(*jobs.Instance)
 			if row.Until.IsZero() && (!ok || in.Unique == "" || in.State.Final()) {
 				t.Errorf("unique key %s is held by run %s, which is over", row.Name, row.ID)
 			}
 		case *jobs.Definition:
-			if old, ok := before[ref].(*jobs.Definition); ok && (row.Revision < old.Revision || row.Change < old.Change || row.UID != old.UID) {
+			if old, ok := before[ref].(*jobs.Definition); ok && (row.Revision < old.Revision || row.Change < old.Change || row.UID != old.UID && row.Revision == old.Revision) {
 				t.Errorf("job %s went from revision %d to %d, change %d to %d", row.Key, old.Revision, row.Revision, old.Change, row.Change)
+			}
+			decided := row.Cursor
+			for _, e := range row.Undecided {
+				if !decided.Before(e.Until) || row.Anchor.Before(e.Until) {
+					t.Errorf("job %s has a schedule that ended at %v, and all is decided until %v", row.Key, e.Until, decided)
+				}
+				decided = e.Until
 			}
 		case *jobs.StoreRow:
 			if old, ok := before[ref].(*jobs.StoreRow); ok && (row.At.Before(old.At) || row.Changes < old.Changes || row.Epoch < old.Epoch) {
@@ -107,10 +120,28 @@ func invariants(t *testing.T, before, after rows) {
 		if g.Taken != taken[ref] {
 			t.Errorf("gate %s counts %d slots, %d are held", g.Name, g.Taken, taken[ref])
 		}
-		if waiting[ref] > 0 && free(g) && !(waitersAt(before, ref) > 0 && free(before[ref].(*jobs.Gate))) && waitersAt(before, ref) <= crowd {
+		if limit, _, keyed := jobs.KeyOf(g.Name); keyed {
+			bound := jobs.GateRef(g.Tenant, jobs.BoundGate(limit))
+			if old, ok := before[ref].(*jobs.Gate); ok && old.Limit != g.Limit || before[bound] != after[bound] {
+				continue // it has just heard of a new limit; the next who leaves hands on
+			}
+			// Its row follows the limit only when a slot is taken: one that was lowered since is what counts.
+			if b, ok := after[bound].(*jobs.Gate); ok {
+				if now := *g; now.Limit != b.Limit || now.Rate != b.Rate {
+					now.Follow(jobs.Limit{Max: b.Limit, Rate: b.Rate})
+					if !now.Free(at) {
+						continue
+					}
+				}
+			}
+		}
+		if waiting[ref] > 0 && g.Free(at) && !(waitersAt(before, ref) > 0 && before[ref].(*jobs.Gate).Free(at)) && waitersAt(before, ref) <= crowd {
 			t.Errorf("gate %s has a free slot (%d of %d) and %d waiting", g.Name, g.Taken, g.Limit, waiting[ref])
 		}
 	}
+	access(t, after)
+	kept(t, after, waiting)
+	limited(t, before, after, at)
 	for ref, n := range taken {
 		if after[ref] == nil && n > 0 {
 			t.Errorf("gate %s has no row, and %d slots are held", ref.Name, n)
@@ -118,7 +149,13 @@ func invariants(t *testing.T, before, after rows) {
 	}
 }
 
-func free(g *jobs.Gate) bool { return g.Limit == 0 || g.Taken < g.Limit }
+// timeOf is the time of the last commit.
+func timeOf(all rows) time.Time {
+	if s, ok := all[jobs.StoreRef()].(*jobs.StoreRow); ok {
+		return s.At
+	}
+	return time.Time{}
+}
 
 func waitersAt(all rows, gate jobs.Ref) int {
 	n := 0
@@ -139,6 +176,10 @@ func sound(t *testing.T, in *jobs.Instance) {
 		bad("is in no state")
 	case in.Settled():
 		return // a stub: it knows little
+	case in.Reserved && (in.Holds || in.Waits == "" || jobs.Keyed(in.Waits)):
+		bad("keeps slots of its arguments while it waits for nothing else")
+	case !in.Opens.IsZero() && in.Waits == "":
+		bad("wakes for a gate at which it does not wait")
 	case in.Holds && in.Waits != "":
 		bad("holds its slots and waits for them")
 	case in.Waits != "" && in.State != jobs.Enqueued && in.State != jobs.Failed:
@@ -149,6 +190,8 @@ func sound(t *testing.T, in *jobs.Instance) {
 		bad("holds slots")
 	case in.State == jobs.Failed && !in.RetryAt.IsZero() && in.Holds && !in.Lingering:
 		bad("keeps its slots while it waits for its retry")
+	case !in.RetryAt.IsZero() && in.State != jobs.Failed && in.Cause != jobs.ByPause && in.Cause != jobs.ByJitter:
+		bad("waits for a time that it no longer waits for")
 	case in.State == jobs.Processing && (in.Worker == "" || in.Attempt == 0):
 		bad("runs nowhere")
 	case in.State == jobs.Processing && !in.Holds && len(in.Gates) > 0:
@@ -184,7 +227,15 @@ func gates(t *testing.T, in *jobs.Instance, all rows, taken, waiting map[jobs.Re
 		}
 	}
 	if in.Holds {
-		for _, name := range in.Gates {
+		if p := in.Place; p != nil && !p.Group.IsZero() && len(in.Gates) > 0 {
+			shards := jobs.GateRef(in.Tenant, jobs.ShardsGate(p.Group))
+			if taken[shards]++; taken[shards] > 1 {
+				return // a broadcast counts once
+			}
+		}
+	}
+	for _, name := range in.Gates {
+		if in.Holds || in.Reserved && jobs.Keyed(name) {
 			taken[jobs.GateRef(in.Tenant, name)]++
 		}
 	}

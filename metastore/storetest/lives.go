@@ -2,8 +2,11 @@ package storetest
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,11 +25,13 @@ const (
 
 // Model is the store in memory, as a harness.
 func Model() Harness {
-	clock, engine := NewClock(), memstore.New(memstore.Config{})
+	clock, archive := NewClock(), memstore.NewArchive(0)
+	engine := memstore.New(memstore.Config{Archive: archive})
 	return Harness{
-		Store: &metastore.Local{Engine: engine, Now: clock.Now},
-		Clock: clock,
-		Rows:  func() iter.Seq[jobs.Row] { return engine.Capture().Rows() },
+		Retain: archive,
+		Store:  &metastore.Local{Engine: engine, Now: clock.Now},
+		Clock:  clock,
+		Rows:   func() iter.Seq[jobs.Row] { return engine.Capture().Rows() },
 	}
 }
 
@@ -40,15 +45,16 @@ func lives(t *testing.T, open func(t *testing.T) Harness) {
 			case h.Slow && seed > 1:
 				t.Skip("the store is slow")
 			}
-			live(t, h, seed, lifeSpan)
+			f := newFate(seed)
+			f.whole = true
+			live(t, h, f, lifeSpan)
 		})
 	}
 }
 
 // live lets a store and the model live through the same batches.
-func live(t *testing.T, h Harness, seed uint64, span int) {
+func live(t *testing.T, h Harness, f *fate, span int) {
 	model := Model()
-	f := newFate(seed)
 	did := map[string]int{}
 	for n := range span {
 		d := f.pause()
@@ -162,6 +168,8 @@ func dump(t *testing.T, h Harness) []string {
 		for _, m := range l {
 			note("missed", *m, nil)
 		}
+		past, err := h.Store.History(ctx, d.Tenant, d.UID)
+		note("history of "+string(d.Key), digest(past), err)
 		c, err := h.Store.Counts(ctx, metastore.CountQuery{Tenant: d.Tenant, Job: d.Key, From: Start, To: now.Add(time.Hour)})
 		note("counts of "+string(d.Key), c, err)
 	}
@@ -170,7 +178,20 @@ func dump(t *testing.T, h Harness) []string {
 		note("global", digest(g), err)
 		c, err := h.Store.Counts(ctx, metastore.CountQuery{Tenant: tenant, From: Start, To: now.Add(time.Hour)})
 		note("counts", c, err)
+		audits, err := h.Store.Audits(ctx, metastore.AuditQuery{Tenant: tenant, Limit: metastore.MaxPage})
+		for _, a := range audits {
+			note("audit", *a, err)
+		}
+		tokens, err := h.Store.Tokens(ctx, tenant)
+		for _, k := range tokens {
+			note("token", *k, err)
+		}
+		for i := range 3 {
+			s, err := h.Store.Session(ctx, tenant, sessionID(fmt.Sprint(i)))
+			note("session", s, without(err, jobs.NotFound))
+		}
 		for _, q := range []metastore.InstanceQuery{
+			{Cause: jobs.ByPause}, {State: jobs.Failed, Cause: jobs.ByError}, {Cause: jobs.ByTimeout}, {State: jobs.Terminated, Cause: jobs.ByPoison},
 			{}, {State: jobs.Failed}, {State: jobs.Terminated}, {State: jobs.Succeeded}, {Job: "free"}, {Job: "shared"}, {Worker: "w1"},
 			{Job: "single", State: jobs.Enqueued}, {Origin: jobs.FromCron}, {From: Start.Add(time.Minute)}, {Parent: runID("0")}, {To: now.Add(-time.Minute), State: jobs.Skipped},
 		} {
@@ -224,6 +245,14 @@ func dumpAgenda(t *testing.T, h Harness) []string {
 		return fmt.Sprintf("%s: %+v", what, v)
 	}
 	due, next, err := a.Waking(ctx, now, 1000)
+	slices.SortStableFunc(due, func(x, y metastore.Named) int { // those that wake at the same time, by name
+		one, _ := h.Store.Instance(ctx, x.Tenant, x.ID)
+		other, _ := h.Store.Instance(ctx, y.Tenant, y.ID)
+		if one == nil || other == nil || !one.Wake().Equal(other.Wake()) {
+			return 0
+		}
+		return cmp.Compare(x.ID.String(), y.ID.String())
+	})
 	lines = append(lines, note("waking", due, err), note("waking next", next.UnixNano(), nil))
 	for _, tenant := range tenants {
 		list, err := a.Ready(ctx, tenant, "app", 1000)
@@ -251,6 +280,20 @@ func dumpAgenda(t *testing.T, h Harness) []string {
 	for _, r := range refs {
 		unordered = append(unordered, note("lapsed", r, nil))
 	}
+	if refs, err = a.Aged(ctx, now.Add(time.Hour), 10_000); err != nil {
+		t.Error(err)
+	}
+	for _, r := range refs {
+		unordered = append(unordered, note("aged", r, nil))
+	}
 	s, err := a.State(ctx)
 	return append(append(lines, sorted(unordered)), note("state", s, err))
+}
+
+// without is an error, unless it is the one that is expected.
+func without(err error, code jobs.Code) error {
+	if errors.Is(err, code) {
+		return nil
+	}
+	return err
 }

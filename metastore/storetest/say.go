@@ -65,6 +65,9 @@ func (tl *telling) result(r metastore.Result) string {
 	if r.Global != nil {
 		lines = append(lines, global(r.Global))
 	}
+	if r.Token != nil {
+		lines = append(lines, token(r.Token))
+	}
 	if len(lines) == 0 {
 		return "done"
 	}
@@ -94,6 +97,9 @@ func (tl *telling) instance(in *jobs.Instance) string {
 	p.add(in.Cause != "", "by %s", in.Cause)
 	p.add(in.Tenant != jobs.DefaultTenant, "of %s", in.Tenant)
 	p.add(in.State == jobs.Scheduled && in.Cause == "", "due %s", since(in.Due))
+	if in.Cause == jobs.ByPause {
+		p.time("until", in.RetryAt)
+	}
 	p.add(in.Attempt > 0, "attempt %d of %s", in.Attempt, in.Worker)
 	if in.State == jobs.Failed {
 		p.time("retry", in.RetryAt)
@@ -101,21 +107,40 @@ func (tl *telling) instance(in *jobs.Instance) string {
 	if in.State == jobs.Processing {
 		p.time("until", in.Deadline)
 	}
+	if at := in.Place; at != nil {
+		p.add(at.Shards > 0, "shard %d of %d", at.Shard, at.Shards)
+		p.add(at.Shards == 0, "route %s", at.Route)
+		p.add(at.Pin != "", "to %s", at.Pin)
+		p.add(len(at.Needs) > 0, "needs %s", strings.Join(at.Needs, " "))
+		p.add(at.Hash != "", "by %q", at.Hash)
+	}
 	p.add(in.Failures > 0, "failures %d", in.Failures)
 	p.add(in.Losses > 0, "losses %d", in.Losses)
 	p.add(in.First, "first")
 	p.add(in.Waits != "", "waits at %s", in.Waits)
+	p.time("which opens", in.Opens)
+	p.add(in.Reserved, "keeps its slots by argument")
 	p.add(in.Holds, "holds %s", strings.Join(in.Gates, " "))
 	p.add(in.Lingering, "lingering")
+	p.add(in.Code() != "", "code %s", in.Code())
 	p.add(in.Error != "", "error %q", in.Error)
 	p.add(len(in.Result) > 0, "result %s", in.Result)
 	p.add(len(in.Checkpoint) > 0, "checkpoint %s", in.Checkpoint)
+	if f := in.Feedback; f != nil {
+		said, _ := f.Since(0)
+		p.add(true, "heard %q of attempt %d", said, f.Attempt)
+		p.add(f.Lasts, "lasting")
+		p.add(f.Final, "and that was all")
+	}
 	return tl.named(strings.Join(p, ", "))
 }
 
 // history is all lines of a run's history.
 func (tl *telling) history(in *jobs.Instance) string {
 	lines := []string{fmt.Sprintf("%s of %s, origin %s, by %s, priority %d, args %s", in.ID, in.Key, in.Origin, in.Actor, in.Priority, in.Args)}
+	if in.Trace != "" {
+		lines[0] += ", trace " + in.Trace
+	}
 	for _, m := range in.Moves {
 		p := phrase{"  " + since(m.At) + " " + m.State.String()}
 		p.add(m.Cause != "", "by %s", m.Cause)
@@ -129,12 +154,19 @@ func (tl *telling) history(in *jobs.Instance) string {
 
 func (tl *telling) definition(d *jobs.Definition) string {
 	p := phrase{fmt.Sprintf("job %s revision %d, change %d", d.Key, d.Revision, d.Change)}
+	if d.Gone() {
+		p.add(true, "deleted")
+		return strings.Join(p, ", ")
+	}
 	p.add(d.Tenant != jobs.DefaultTenant, "of %s", d.Tenant)
 	p.add(d.Version > 0, "version %d", d.Version)
 	p.add(len(d.Code.Given()) > 0, "code %s", strings.Join(d.Code.Given(), " "))
 	p.add(len(d.Edits.Given()) > 0, "edits %s", strings.Join(d.Edits.Given(), " "))
 	if d.Kind == jobs.Recurring {
 		p.time("cursor", d.Cursor)
+		p.add(d.Waits(), "waits for the end of %s", d.Running)
+		p.time("counts from", d.Ended)
+		p.add(len(d.Undecided) > 0, "%d earlier schedules undecided", len(d.Undecided))
 	}
 	if d.Paused != nil {
 		p.add(true, "paused by %s", d.Paused.By)
@@ -154,6 +186,7 @@ func global(g *jobs.Global) string {
 	p.add(g.TriggeredDebug.On, "triggered debug by %s", g.TriggeredDebug.By)
 	p.add(len(g.RecurringDefaults.Given()) > 0, "recurring %s", strings.Join(g.RecurringDefaults.Given(), " "))
 	p.add(len(g.TriggeredDefaults.Given()) > 0, "triggered %s", strings.Join(g.TriggeredDefaults.Given(), " "))
+	p.add(g.MaxJobs > 0, "at most %d jobs", g.MaxJobs)
 	p.add(g.MisfireAfter > 0, "misfire after %v", g.MisfireAfter)
 	return strings.Join(p, ", ")
 }

@@ -22,7 +22,8 @@ import (
 //
 // The first word is the verb or what is to be shown, then come names, then word=value. Times are written from the
 // beginning of the story: +30m. Runs have names instead of ids; a fired one is called by its job and due time:
-// report@+1m. See command.go for the commands, show.go for what can be shown.
+// report@+1m, one that follows another by that one and its job: r1>mail, and
+// r1>mail.2 if there is one between. See command.go for the commands, show.go for what can be shown.
 
 //go:embed testdata/*.txt
 var testdata embed.FS
@@ -98,22 +99,37 @@ type way struct {
 	twice  bool // every command is sent a second time
 	beside bool // every command stands in a batch between refused ones
 	crash  int  // the store crashes after so many commands
+	faults bool // every command goes wrong once before it is done
 }
 
 var ways = []way{{name: "plain"}, {name: "twice", twice: true}, {name: "beside refused ones", beside: true},
-	{name: "crash after each", crash: 1}, {name: "crash after three", crash: 3}, {name: "crash after each, twice", crash: 1, twice: true}}
+	{name: "crash after each", crash: 1}, {name: "crash after three", crash: 3}, {name: "crash after each, twice", crash: 1, twice: true},
+	{name: "with faults", faults: true}, {name: "with faults, beside refused ones", faults: true, beside: true}}
+
+// slowWays are those of a store on which a commit or a crash takes long: all that can happen, at once.
+var slowWays = []way{{name: "plain"}, {name: "twice, beside refused ones, with faults", twice: true, beside: true, faults: true},
+	{name: "twice, beside refused ones, crash after three", twice: true, beside: true, crash: 3}}
 
 func tellAll(t *testing.T, s script, open func(t *testing.T) Harness) {
-	for _, w := range ways {
+	first := open(t)
+	if first.Clock == nil {
+		t.Skip("the store's clock cannot be set")
+	}
+	if first.retainer() == nil && slices.ContainsFunc(s.steps, func(st step) bool { return st.line == "retain" }) {
+		t.Skip("nobody can have the store forget")
+	}
+	all := ways
+	if first.Slow {
+		all = slowWays
+	}
+	for i, w := range all {
 		t.Run(w.name, func(t *testing.T) {
-			h := open(t)
-			switch {
-			case h.Clock == nil:
-				t.Skip("the store's clock cannot be set")
-			case w.crash > 0 && h.Crash == nil:
+			h := first
+			if i > 0 {
+				h = open(t)
+			}
+			if w.crash > 0 && h.Crash == nil {
 				t.Skip("nothing survives a crash")
-			case w.crash == 1 && h.Slow:
-				t.Skip("a crash takes long")
 			}
 			told := tell(t, h, s, w)
 			for i := range s.steps {
@@ -168,6 +184,14 @@ func (tl *telling) step(line string) string {
 		tl.h.Clock.Advance(d)
 		return "it is " + since(tl.h.Clock.Now())
 	}
+	if w.verb == "retain" {
+		now := tl.h.Clock.Now()
+		done, err := tl.h.retainer().Retain(tl.t.Context(), metastore.Retention{Now: now, Of: metastore.KeptBy(tl.t.Context(), tl.h.Store, now)})
+		if err != nil {
+			tl.t.Fatal(err)
+		}
+		return fmt.Sprint(done.Dropped, " forgotten")
+	}
 	if show := shows(w.verb); show != nil {
 		return show(tl, w)
 	}
@@ -197,6 +221,15 @@ func (tl *telling) learn(e jobs.Effect, c jobs.Command) {
 			}
 		}
 	}
+	for _, in := range e.Instances {
+		if parent, ok := tl.names[in.Parent]; ok && in.ID == jobs.ChildID(&jobs.Instance{Tenant: in.Tenant, ID: in.Parent}, in.Key) {
+			first, _, _ := strings.Cut(parent, ">")
+			tl.names[in.ID] = first + ">" + string(in.Key)
+			if in.Depth > 1 {
+				tl.names[in.ID] += fmt.Sprint(".", in.Depth)
+			}
+		}
+	}
 	if k, ok := c.(jobs.Lead); ok {
 		tl.epoch = k.Epoch
 	}
@@ -208,10 +241,16 @@ func (tl *telling) apply(e jobs.Envelope) metastore.Result {
 	ctx := tl.t.Context()
 	tl.count++
 	before := rowsOf(tl.h)
+	apply := func(batch []jobs.Envelope) []metastore.Result {
+		if tl.way.faults {
+			return tl.insist(batch, before)
+		}
+		return tl.h.Store.Apply(ctx, batch)
+	}
 	var result metastore.Result
 	if tl.way.beside {
 		batch := []jobs.Envelope{nonsense(e, 1), e, nonsense(e, 2), nonsense(e, 3)}
-		results := tl.h.Store.Apply(ctx, batch)
+		results := apply(batch)
 		for _, i := range []int{0, 2, 3} {
 			if results[i].Err == nil {
 				tl.t.Errorf("%s was not refused: %+v", batch[i].Command.Verb(), results[i].Effect)
@@ -219,7 +258,7 @@ func (tl *telling) apply(e jobs.Envelope) metastore.Result {
 		}
 		result = results[1]
 	} else {
-		result = tl.h.Store.Apply(ctx, []jobs.Envelope{e})[0]
+		result = apply([]jobs.Envelope{e})[0]
 	}
 	after := rowsOf(tl.h)
 	if result.Err != nil {

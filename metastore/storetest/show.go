@@ -17,17 +17,23 @@ import (
 // neither, and so must not stand in a story without one of the others that would fail as well.
 //
 //	run RUN              the run            history RUN          its history
-//	runs [KEY] [state=]  a list of runs     job KEY [FIELD ...]  the job, and what holds
+//	runs [KEY] [state=] [cause=]  a list of runs     job KEY [FIELD ...]  the job, and what holds
 //	ledger KEY           missed ranges      counts [KEY]         runs by state
 //	changes N            jobs changed since a change number
 //	waking               who wakes by now, and what comes next
 //	ready APP            who may be claimed leased                attempts under way
 //	unserved             gates with a free slot and a waiter
 //	lapsed               unique keys whose time is over
+//	tokens               who may come in         session SESSION  a session
+//	calendars            those of the tenant
+//	audits [target=] [by=] [before=n] [limit=n]  who changed what
+//	versions KEY         what was said about the job before
+//	aged +1h [limit=n]   rows that became history before a time
 func shows(verb string) func(*telling, words) string {
 	return map[string]func(*telling, words) string{
 		"run": showRun, "history": showHistory, "runs": showRuns, "job": showJob, "ledger": showLedger, "counts": showCounts,
 		"changes": showChanges, "waking": showWaking, "ready": showReady, "leased": showLeased, "unserved": showUnserved, "lapsed": showLapsed,
+		"tokens": showTokens, "calendars": showCalendars, "session": showSession, "audits": showAudits, "versions": showVersions, "aged": showAged,
 	}[verb]
 }
 
@@ -55,6 +61,7 @@ func showHistory(tl *telling, w words) string {
 
 func showRuns(tl *telling, w words) string {
 	q := metastore.InstanceQuery{Tenant: tenantOf(w), Job: jobs.Key(w.name(0))}
+	q.Cause = jobs.Cause(w.value["cause"])
 	if s := w.value["state"]; s != "" {
 		q.State, _ = jobs.ParseState(s)
 	}
@@ -75,6 +82,31 @@ func showJob(tl *telling, w words) string {
 	for _, f := range w.names[1:] {
 		v := reflect.ValueOf(d.Policy).FieldByName(strings.ToUpper(f[:1]) + f[1:])
 		lines = append(lines, fmt.Sprintf("  %s = %v", f, v))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func showVersions(tl *telling, w words) string {
+	d, err := tl.h.Store.Definition(tl.t.Context(), tenantOf(w), jobs.Key(w.name(0)))
+	if err != nil {
+		return refusedRead(err)
+	}
+	h, err := tl.h.Store.History(tl.t.Context(), d.Tenant, d.UID)
+	if err != nil {
+		return refusedRead(err)
+	}
+	lines := []string{fmt.Sprintf("%d earlier", len(h.Versions))}
+	for _, v := range h.Versions {
+		line := fmt.Sprintf("  revision %d until %s, then %s by %s", v.Revision, since(v.Until), v.Verb, v.By)
+		for _, part := range []struct {
+			name  string
+			given []string
+		}{{"code", v.Code.Given()}, {"edits", v.Edits.Given()}} {
+			if len(part.given) > 0 {
+				line += ", " + part.name + " " + strings.Join(part.given, " ")
+			}
+		}
+		lines = append(lines, line)
 	}
 	return strings.Join(lines, "\n")
 }

@@ -36,6 +36,8 @@ type Harness struct {
 	Clock *Clock
 	// Rows are all rows as an engine in memory would capture them, in any order; nil: they cannot be seen.
 	Rows func() iter.Seq[jobs.Row]
+	// Retain forgets runs that are over; nil: Store does, or nobody can.
+	Retain metastore.Retainer
 	// Crash ends the store without warning and opens it again from what it left behind. It goes by the same clock.
 	// The old harness is not used afterwards. Nil: nothing survives.
 	Crash func(t *testing.T) Harness
@@ -50,6 +52,15 @@ func (h *Harness) agenda() metastore.Agenda {
 	}
 	a, _ := h.Store.(metastore.Agenda)
 	return a
+}
+
+// retainer is who forgets runs, or nil.
+func (h *Harness) retainer() metastore.Retainer {
+	if h.Retain != nil {
+		return h.Retain
+	}
+	r, _ := h.Store.(metastore.Retainer)
+	return r
 }
 
 // Start is the time at which a Clock begins.
@@ -87,5 +98,6 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 	})
 	t.Run("crowds", func(t *testing.T) { crowds(t, open) })
 	t.Run("lives", func(t *testing.T) { lives(t, open) })
+	t.Run("record", func(t *testing.T) { record(t, open) })
 	t.Run("refusals", func(t *testing.T) { refusals(t, open) })
 }

@@ -39,9 +39,10 @@ func restored(clock *Clock, archive *memstore.Archive) Harness {
 	engine := memstore.New(memstore.Config{Archive: archive})
 	rows := func() iter.Seq[jobs.Row] { return engine.Capture().Rows() }
 	return Harness{
-		Store: &metastore.Local{Engine: engine, Now: clock.Now},
-		Clock: clock,
-		Rows:  rows,
+		Store:  &metastore.Local{Engine: engine, Now: clock.Now},
+		Clock:  clock,
+		Rows:   rows,
+		Retain: archive,
 		Crash: func(t *testing.T) Harness {
 			var b []byte
 			for row := range rows() {

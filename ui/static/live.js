@@ -1,145 +1,155 @@
-// Keeps a page current: listens to the server's events, fetches the page's parts again, and counts times on. Without
-// it everything still works, by reloading.
+// Keeps a page current: hears from the server that something has changed, fetches the page's parts again and puts what
+// differs in their place. Without it everything still works, by reloading.
+import { markup, morph } from "./morph.js";
+import { times } from "./time.js";
+import "./keys.js";
+import "./form.js";
+import "./tip.js";
 
-const parser = new DOMParser();
-const policy = globalThis.trustedTypes?.createPolicy("fragment", { createHTML: (html) => html });
-
+const base = document.body.dataset.base;
+const button = document.querySelector("[data-hold]");
+let held = false; // the reader wants the page to stay as it is
+let stale = false; // something has changed since
 let fetching = false;
-let again = false;
-
-// A part is left alone while somebody writes in it or has opened something there.
-function inUse(part) {
-  return part.querySelector("details[open]") || part.querySelector("input:focus, textarea:focus");
-}
+let etag = "";
+let going = 0; // when a form was sent: another page is about to come
+let asking = new AbortController();
 
 async function refresh() {
-  if (fetching) {
-    again = true;
+  if ("answer" in document.body.dataset) return; // to a form that was refused: there is nothing to look at again
+  if (held || document.hidden || fetching || Date.now() - going < 4000) {
+    stale = true;
     return;
   }
   fetching = true;
+  stale = false;
   try {
-    const answer = await fetch(location.href, { headers: { "X-Fragment": "1" } });
-    if (answer.ok) {
-      const html = await answer.text();
-      place(parser.parseFromString(policy ? policy.createHTML(html) : html, "text/html"));
+    const answer = await fetch(location.href, { headers: { "X-Fragment": "1", ...(etag && { "If-None-Match": etag }) }, cache: "no-store", signal: asking.signal });
+    if (answer.status === 401) location.reload();
+    if (answer.status === 200) {
+      etag = answer.headers.get("ETag") ?? "";
+      place(await answer.text());
     }
   } catch {
-    // The server is away; the stream says so.
+    // The server is away, which the stream says; or this page is about to go.
   } finally {
     fetching = false;
-    if (again) {
-      again = false;
-      refresh();
-    }
+    if (stale) setTimeout(refresh, 250);
   }
 }
 
-function place(fresh) {
+function place(html) {
+  const fresh = markup(html);
   for (const part of document.querySelectorAll("[data-live]")) {
     const next = fresh.getElementById(part.id);
-    if (!next || inUse(part) || part.dataset.was === next.innerHTML) continue;
-    part.dataset.was = next.innerHTML;
-    const restore = [focused(part), ...scrolled(part)];
-    part.replaceChildren(...next.childNodes);
-    for (const again of restore) again();
+    if (next) morph(part, next);
   }
-  tell();
+  times();
+  again();
+  document.dispatchEvent(new Event("placed"));
 }
 
-// Who walks through a part by keyboard stays where they are.
-function focused(part) {
-  const reachable = "a, button, summary";
-  const place = [...part.querySelectorAll(reachable)].indexOf(document.activeElement);
-  return () => {
-    if (place >= 0) part.querySelectorAll(reachable)[place]?.focus({ preventScroll: true });
-  };
+// A part that is not whole yet says after how many milliseconds to look again.
+function again() {
+  const wait = document.querySelector("[data-again]")?.dataset.again;
+  if (wait) setTimeout(refresh, Number(wait));
+}
+again();
+
+// One tab of a browser listens and tells the others: a browser opens only a few connections to a server.
+const channel = new BroadcastChannel(`carillon${base}`);
+let state = "";
+
+function show(next) {
+  state = next;
+  document.body.dataset.stream = held ? "held" : next;
+  const word = button?.querySelector("[data-stream]");
+  if (word) word.textContent = held ? "Held" : next === "off" ? "Reconnecting" : "Live";
 }
 
-// What was scrolled stays so; a log that stood at its end goes on standing there.
-function scrolled(part) {
-  return [...part.querySelectorAll(".scroll")].map((box, i) => {
-    const { scrollLeft, scrollTop } = box;
-    const atEnd = "tail" in box.dataset && box.scrollHeight - scrollTop - box.clientHeight < 40;
-    return () => {
-      const now = part.querySelectorAll(".scroll")[i];
-      if (!now) return;
-      now.scrollLeft = scrollLeft;
-      now.scrollTop = atEnd ? now.scrollHeight : scrollTop;
-    };
-  });
-}
+channel.addEventListener("message", ({ data }) => {
+  if (data === "who") {
+    if (leading) channel.postMessage(state);
+  } else if (data === "change") refresh();
+  else show(data);
+});
 
-// The same words as the server's.
-function rough(seconds) {
-  const s = Math.trunc(seconds);
-  if (s < 60) return `${s} s`;
-  if (s < 3600) return `${Math.trunc(s / 60)} min`;
-  if (s < 86400) return `${Math.trunc(s / 3600)} h ${Math.trunc(s / 60) % 60} min`;
-  return `${Math.trunc(s / 86400)} d ${Math.trunc(s / 3600) % 24} h`;
-}
+let leading = false;
+let leave = null; // gives up waiting for, or being, the one that listens
 
-function relative(at) {
-  const seconds = (at - Date.now()) / 1000;
-  if (Math.abs(seconds) < 1) return "now";
-  return seconds > 0 ? `in ${rough(seconds)}` : `${rough(-seconds)} ago`;
-}
-
-const absolute = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
-
-function say(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
-
-function tell() {
-  for (const t of document.querySelectorAll("time[datetime]")) {
-    const at = new Date(t.dateTime);
-    if ("rel" in t.dataset) {
-      say(t, relative(at));
-      t.title = absolute.format(at);
-    } else if ("abs" in t.dataset) {
-      say(t, absolute.format(at));
-    } else if ("clock" in t.dataset) {
-      say(t, clock.format(at));
-    }
-  }
+function tell(word) {
+  channel.postMessage(word);
+  if (word === "change") refresh();
+  else show(word);
 }
 
 function listen() {
-  const stream = new EventSource(document.body.dataset.events);
-  const state = (s) => { document.body.dataset.state = s; };
-  stream.addEventListener("open", () => state("on"));
-  stream.addEventListener("error", () => state("off"));
-  stream.addEventListener("change", refresh);
-  return stream;
+  if (leave) return;
+  const gone = new AbortController();
+  leave = () => gone.abort();
+  const hear = () => new Promise((done) => {
+    leading = true;
+    const stream = new EventSource(`${base}/events`);
+    stream.addEventListener("open", () => tell("on"));
+    stream.addEventListener("error", () => tell("off"));
+    stream.addEventListener("change", () => tell("change"));
+    gone.signal.addEventListener("abort", () => { stream.close(); leading = false; done(); });
+  });
+  channel.postMessage("who");
+  if (navigator.locks) navigator.locks.request(`carillon${base}`, { signal: gone.signal }, () => (gone.signal.aborted ? undefined : hear())).catch(() => {});
+  else hear();
 }
 
-// Hidden pages need no news; when they are looked at again, they look first.
-let stream = listen();
+function stop() {
+  leave?.();
+  leave = null;
+}
+
+// A page that nobody has looked at for a minute needs no news. When it is looked at again, it looks first.
+let away = 0;
 document.addEventListener("visibilitychange", () => {
+  clearTimeout(away);
   if (document.hidden) {
-    stream?.close();
-    stream = null;
-  } else if (!stream) {
-    stream = listen();
+    away = setTimeout(() => { stop(); stale = true; }, 60_000);
+    return;
   }
+  listen();
+  if (stale) refresh();
+});
+addEventListener("pagehide", stop);
+addEventListener("pageshow", (event) => { if (event.persisted) { listen(); refresh(); } });
+
+document.addEventListener("submit", (event) => {
+  if (event.defaultPrevented) return;
+  going = Date.now();
+  asking.abort();
+  asking = new AbortController();
 });
 
-// A click elsewhere closes what was opened.
-document.addEventListener("click", (event) => {
-  for (const open of document.querySelectorAll("details.menu[open]")) {
-    if (!open.contains(event.target)) open.open = false;
-  }
-});
-document.addEventListener("keydown", (event) => {
-  if (event.key !== "Escape") return;
-  for (const open of document.querySelectorAll("details.menu[open]")) open.open = false;
-});
+function hold() {
+  held = !held;
+  button?.setAttribute("aria-pressed", String(held));
+  show(state);
+  if (!held) refresh();
+}
+document.addEventListener("hold", hold);
+if (button) {
+  button.hidden = false;
+  button.addEventListener("click", hold);
+}
 
 // Progress comes with the workers' beats, which change no row: look now and then while something runs.
-setInterval(() => { if (!document.hidden && document.querySelector("progress, .pill.processing")) refresh(); }, 3000);
-setInterval(tell, 1000);
-for (const zone of document.querySelectorAll("[data-zone]")) say(zone, Intl.DateTimeFormat().resolvedOptions().timeZone);
-tell();
+setInterval(() => { if (document.querySelector("#page :is(progress, .badge.processing)")) refresh(); }, 3000);
+// Nor do lines of a log.
+setInterval(() => { if (document.querySelector("#page [data-follow]")) refresh(); }, 1000);
+
+// What was done is said once.
+const here = new URL(location.href);
+if (here.searchParams.has("did")) {
+  here.searchParams.delete("did");
+  history.replaceState(null, "", here);
+}
+listen();
+times();
+setInterval(times, 1000);
 for (const tail of document.querySelectorAll("[data-tail]")) tail.scrollTop = tail.scrollHeight;

@@ -159,6 +159,9 @@ func (c *Carillon) Missed(key jobs.Key) []*jobs.Missed {
 	return ranges
 }
 
+// Logs are what all handlers have logged.
+func (c *Carillon) Logs() metastore.Logs { return c.logs }
+
 // Log is what the handlers of a run have logged, a line each: INFO begun customer=c7. Lines of the last quarter of a
 // second may still be on their way.
 func (c *Carillon) Log(run jobs.ID) []string {

@@ -9,17 +9,21 @@ package embedded
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // MaxPayload is the most bytes of a message, if the Config does not say otherwise.
@@ -29,6 +33,8 @@ const (
 	// memory is the most that all streams may take. Two terms' streams exist side by side for a moment.
 	memory = 256 << 20
 	disk   = 1 << 30
+	// maxSubs is how many subscriptions a connection may have. Ours have some tens; each costs a kilobyte.
+	maxSubs = 4096
 	// startTime is how long a server may take to start.
 	startTime = 10 * time.Second
 )
@@ -40,9 +46,20 @@ type Config struct {
 	Host       string // where it listens. Default: 127.0.0.1
 	Port       int    // default: a free one
 	DontListen bool   // be reachable in this process only
+	// Shut has the server listen from Unlock on only, and not any more after Lock: for one of two of which the other one
+	// is open. Until then it can be reached in this process. It wants a Port.
+	Shut bool
 
 	// Users are who may connect, and what they may do there. Default: everybody, everything.
 	Users []natsbus.Grant
+	// Admit lets in by tokens instead, beside the connections of this process. Who is let in may do what its principal
+	// may, and is cut off within seconds when its token holds no longer. Not together with Users.
+	Admit Admit
+	// TLS secures the connections over the network: none comes in without. Default: they are in the clear.
+	TLS *tls.Config
+
+	// Cluster joins the server with those of other nodes. Default: it is alone.
+	Cluster Cluster
 
 	Dir        string // where JetStream keeps what little it has to. Default: a temporary one
 	MaxPayload int    // most bytes of a message. Default: MaxPayload
@@ -53,8 +70,19 @@ type Config struct {
 
 // Server is a running server.
 type Server struct {
-	nats *server.Server
-	temp string // to be removed
+	options *server.Options
+	cluster Cluster
+	log     *lines
+	temp    string // to be removed
+	tls     bool
+	tag     string // "" = it is alone
+
+	door *door  // nil = there is none
+	stop func() // ends the watch at the door
+	idle sync.WaitGroup
+
+	turn sync.Mutex // of Lock, Unlock and Stop
+	nats atomic.Pointer[server.Server]
 }
 
 // Start starts a server. It returns when clients can connect.
@@ -70,25 +98,107 @@ func Start(cfg Config) (*Server, error) {
 		}
 		options.StoreDir = s.temp
 	}
-	log := &lines{to: cfg.Logger}
-	if s.nats, err = server.NewServer(options); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the NATS server: %w", err), s.clean())
+	if cfg.Admit != nil || len(cfg.Users) == 0 && !cfg.Cluster.alone() {
+		s.door = newDoor(cfg.Admit, cfg.Logger)
+		s.door.nats = &s.nats
+		options.CustomClientAuthentication = s.door
+		options.AuthTimeout = authTimeout.Seconds()
 	}
-	s.nats.SetLoggerV2(log, false, false, false)
-	s.nats.Start()
-	if err := s.ready(log); err != nil {
-		s.nats.Shutdown()
-		s.nats.WaitForShutdown()
-		return nil, errors.Join(fmt.Errorf("start the NATS server: %w", err), s.clean())
+	s.tls = cfg.TLS != nil
+	if !cfg.Cluster.alone() {
+		s.tag = options.Tags[0]
+	}
+	s.options, s.cluster, s.log = options, cfg.Cluster, &lines{to: cfg.Logger, door: cfg.Admit != nil}
+	if err := s.run(); err != nil {
+		return nil, errors.Join(err, s.clean())
+	}
+	end := s.guard()
+	if !cfg.Cluster.alone() && cfg.Cluster.First {
+		if err := s.neighbour(end); err != nil {
+			return nil, errors.Join(err, s.Stop())
+		}
 	}
 	return s, nil
 }
 
+// run has a server of these options run.
+func (s *Server) run() error {
+	n, err := server.NewServer(s.options.Clone())
+	if err != nil {
+		return fmt.Errorf("start the NATS server: %w", err)
+	}
+	if !s.cluster.alone() {
+		if err := s.cluster.begin(s.options, n.NodeName()); err != nil {
+			return err
+		}
+	}
+	s.nats.Store(n)
+	n.SetLoggerV2(s.log, false, false, false)
+	n.Start()
+	if err := s.ready(); err != nil {
+		n.Shutdown()
+		n.WaitForShutdown()
+		return fmt.Errorf("start the NATS server: %w", err)
+	}
+	return nil
+}
+
+// Unlock has a server listen that was started shut.
+func (s *Server) Unlock() error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	n := s.nats.Load()
+	if n.Addr() != nil {
+		return nil
+	}
+	n.AcceptLoop(make(chan struct{}))
+	if n.Addr() == nil {
+		return fmt.Errorf("open the NATS server: %w", cmp.Or(s.log.worst(), errors.New("it does not listen")))
+	}
+	return nil
+}
+
+// Lock ends all connections and listens no more. Those of this process find the server again at once; nothing is left
+// of what was in its queues.
+func (s *Server) Lock() error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	n := s.nats.Load()
+	if n.Addr() == nil {
+		return nil
+	}
+	n.Shutdown()
+	n.WaitForShutdown()
+	if s.door != nil {
+		s.door.clear()
+	}
+	return s.run()
+}
+
+// guard watches the door for as long as the server runs, and says when it ends.
+func (s *Server) guard() (ended <-chan struct{}) {
+	end := make(chan struct{})
+	s.stop = sync.OnceFunc(func() { close(end) })
+	if s.door != nil {
+		s.idle.Go(func() { s.door.watch(end) })
+	}
+	return end
+}
+
+// Insider is who our own process is to a server that lets in by tokens: natsbus.Insider.
+func (s *Server) Insider() (user, password string) {
+	if s.door == nil || s.door.admit == nil {
+		return "", ""
+	}
+	return insider, s.door.secret
+}
+
 // ready returns when clients can connect, or with what the server gave up for: it says that in its log only.
-func (s *Server) ready(log *lines) error {
+func (s *Server) ready() error {
+	n, log := s.nats.Load(), s.log
 	for deadline := time.Now().Add(startTime); time.Now().Before(deadline); {
-		if s.nats.ReadyForConnections(50 * time.Millisecond) {
-			if !s.nats.JetStreamEnabled() {
+		if n.ReadyForConnections(50 * time.Millisecond) {
+			if !n.JetStreamEnabled() {
 				break
 			}
 			return nil
@@ -105,8 +215,9 @@ func (cfg Config) options() (*server.Options, error) {
 		ServerName:             cmp.Or(cfg.Name, "carillon"),
 		Host:                   cmp.Or(cfg.Host, "127.0.0.1"),
 		Port:                   cmp.Or(cfg.Port, server.RANDOM_PORT),
-		DontListen:             cfg.DontListen,
+		DontListen:             cfg.DontListen || cfg.Shut,
 		MaxPayload:             int32(cmp.Or(cfg.MaxPayload, MaxPayload)),
+		MaxSubs:                maxSubs,
 		JetStream:              true,
 		JetStreamMaxMemory:     memory,
 		JetStreamMaxStore:      disk,
@@ -115,35 +226,42 @@ func (cfg Config) options() (*server.Options, error) {
 		NoLog:                  cfg.Logger == nil,
 		DisableJetStreamBanner: true,
 	}
+	if cfg.Admit != nil && len(cfg.Users) > 0 {
+		return nil, jobs.Invalid("both users and tokens are given: a server lets in by the one or by the other")
+	}
+	if cfg.TLS != nil {
+		o.TLSConfig, o.TLS, o.TLSTimeout = cfg.TLS, true, 5
+	}
+	if !cfg.Cluster.alone() {
+		if err := cfg.Cluster.into(o); err != nil {
+			return nil, err
+		}
+	}
 	for _, g := range cfg.Users {
 		if err := g.Check(); err != nil {
 			return nil, err
 		}
-		can := g.Permission()
-		o.Users = append(o.Users, &server.User{
-			Username: g.User,
-			Password: g.Password,
-			Permissions: &server.Permissions{
-				Publish:   &server.SubjectPermission{Allow: can.Publish.Allow, Deny: can.Publish.Deny},
-				Subscribe: &server.SubjectPermission{Allow: can.Subscribe.Allow, Deny: can.Subscribe.Deny},
-			},
-		})
+		o.Users = append(o.Users, &server.User{Username: g.User, Password: g.Password, Permissions: permissions(g.Permission())})
 	}
 	return o, nil
 }
 
 // URL is where to connect to, or "" if the server does not listen.
 func (s *Server) URL() string {
-	addr, ok := s.nats.Addr().(*net.TCPAddr)
+	addr, ok := s.nats.Load().Addr().(*net.TCPAddr)
 	if !ok {
 		return ""
 	}
-	return "nats://" + net.JoinHostPort(addr.IP.String(), strconv.Itoa(addr.Port))
+	scheme := "nats://"
+	if s.tls {
+		scheme = "tls://"
+	}
+	return scheme + net.JoinHostPort(addr.IP.String(), strconv.Itoa(addr.Port))
 }
 
 // Port is the port the server listens at, or 0.
 func (s *Server) Port() int {
-	addr, ok := s.nats.Addr().(*net.TCPAddr)
+	addr, ok := s.nats.Load().Addr().(*net.TCPAddr)
 	if !ok {
 		return 0
 	}
@@ -152,12 +270,17 @@ func (s *Server) Port() int {
 
 // InProcessConn is a connection without a network: natsbus.Config.InProcess uses it. With a wrong password it takes
 // ten seconds to fail, since both ends of a pipe then write and neither reads.
-func (s *Server) InProcessConn() (net.Conn, error) { return s.nats.InProcessConn() }
+func (s *Server) InProcessConn() (net.Conn, error) { return s.nats.Load().InProcessConn() }
 
 // Stop stops the server. It returns when nothing of it runs any more. A second Stop does nothing.
 func (s *Server) Stop() error {
-	s.nats.Shutdown()
-	s.nats.WaitForShutdown()
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	s.stop()
+	s.idle.Wait()
+	n := s.nats.Load()
+	n.Shutdown()
+	n.WaitForShutdown()
 	return s.clean()
 }
 

@@ -3,6 +3,8 @@ package embedded_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -14,8 +16,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 var node = bus.Principal{Role: bus.Node, Name: "node-1"}
@@ -137,5 +141,45 @@ func TestViolationsAreLogged(t *testing.T) {
 	must(t, nc.Flush())
 	if said := log.String(); !strings.Contains(said, "Publish Violation") || !strings.Contains(said, "$SYS.REQ.SERVER.PING") {
 		t.Errorf("the log says: %s", said)
+	}
+}
+
+// A server that is shut can be reached in its own process only. It listens from Unlock on, and after Lock no more: who
+// came is gone, and our own process finds it again.
+func TestShut(t *testing.T) {
+	r := newRegister()
+	port := freeport.Port(t)
+	s, leader, _ := guarded(t, embedded.Config{Admit: r.admit, Port: port, Shut: true})
+	url := fmt.Sprintf("nats://127.0.0.1:%d", port)
+	come := func() (*natsbus.Bus, error) {
+		b, err := natsbus.Connect(within(t), url, natsbus.Config{As: as("default", bus.Client, "shop"), Token: ofClient})
+		if err == nil {
+			t.Cleanup(func() { _ = b.Close() })
+		}
+		return b, err
+	}
+	for range 2 {
+		if _, err := come(); !errors.Is(err, jobs.Unavailable) {
+			t.Fatalf("it is shut, and somebody comes: %v", err)
+		}
+		must(t, s.Unlock())
+		must(t, s.Unlock())
+		guest, err := come()
+		must(t, err)
+		if _, err := guest.Call(within(t), bus.ServiceStore, nil); err != nil {
+			t.Errorf("a guest's call: %v", err)
+		}
+		must(t, s.Lock())
+		must(t, s.Lock())
+		for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+			if _, err := leader.Call(within(t), bus.ServiceStore, nil); err == nil {
+				break
+			} else if time.Since(began) > 20*time.Second {
+				t.Fatalf("our own process does not find it again: %v", err)
+			}
+		}
+		if _, err := guest.Call(within(t), bus.ServiceStore, nil); err == nil {
+			t.Error("who came is still there")
+		}
 	}
 }

@@ -5,23 +5,67 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
+	"strings"
 	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
 )
 
 // lines turns what the server says into log records, and remembers the worst of it: a server that does not start
 // says why nowhere else.
 type lines struct {
-	to *slog.Logger
+	to   *slog.Logger
+	door bool // says itself who was not let in, and not too often
 
-	mu    sync.Mutex
-	error error
+	mu     sync.Mutex
+	error  error
+	second int64 // Unix, of the last line
+	said   int   // lines in it
+	left   int   // lines that were left out since
 }
+
+// mostLines is how many lines about what may be wrong are logged in a second. Each that a guest tries and may not is
+// one, and each stranger's nonsense: they must not fill the disk.
+const mostLines = 10
 
 func (l *lines) say(level slog.Level, format string, v []any) {
-	if l.to != nil {
-		l.to.Log(context.Background(), level, "nats server", "says", fmt.Sprintf(format, v...))
+	if l.to == nil {
+		return
 	}
+	said := []any{"says", redact(fmt.Sprintf(format, v...))}
+	if level >= slog.LevelWarn {
+		left, ok := l.turn(time.Now())
+		if !ok {
+			return
+		}
+		if left > 0 {
+			said = append(said, "count", left)
+		}
+	}
+	l.to.Log(context.Background(), level, "nats server", said...)
 }
+
+// turn says whether there is room for a line, and how many were left out since the last.
+func (l *lines) turn(now time.Time) (left int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if second := now.Unix(); second != l.second {
+		l.second, l.said = second, 0
+	}
+	if l.said++; l.said > mostLines {
+		l.left++
+		return 0, false
+	}
+	left, l.left = l.left, 0
+	return left, true
+}
+
+// secrets are what must not get into a log, wherever it comes from: tokens, and passwords in addresses.
+var secrets = regexp.MustCompile(`(carillon_)[0-9A-Za-z._-]+|(://)[^/@\s]*@`)
+
+func redact(s string) string { return secrets.ReplaceAllString(s, "$1$2***") }
 
 func (l *lines) worst() error {
 	l.mu.Lock()
@@ -32,18 +76,30 @@ func (l *lines) worst() error {
 // Noticef is for what a server does all day.
 func (l *lines) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
 
-// Warnf is for what may be wrong.
-func (l *lines) Warnf(format string, v ...any) { l.say(slog.LevelWarn, format, v) }
+// Warnf is for what may be wrong. That names in certificates are not looked at is no news: keys are (see mutual).
+func (l *lines) Warnf(format string, v ...any) {
+	level := slog.LevelWarn
+	if strings.Contains(format, "solicited routes will not be verified") {
+		level = slog.LevelDebug
+	}
+	l.say(level, format, v)
+}
 
 // Errorf is for what is wrong, and for what a user tried and may not.
-func (l *lines) Errorf(format string, v ...any) { l.say(slog.LevelError, format, v) }
+func (l *lines) Errorf(format string, v ...any) {
+	level := slog.LevelError
+	if l.door && strings.Contains(fmt.Sprintf(format, v...), server.ErrAuthentication.Error()) {
+		level = slog.LevelDebug
+	}
+	l.say(level, format, v)
+}
 
 // Fatalf is for why the server does not start.
 func (l *lines) Fatalf(format string, v ...any) {
 	l.mu.Lock()
 	l.error = errors.Join(l.error, fmt.Errorf(format, v...))
 	l.mu.Unlock()
-	l.say(slog.LevelError, format, v)
+	l.say(slog.LevelError, format, v) // there are not many: the server ends with it
 }
 
 // Debugf is never on.

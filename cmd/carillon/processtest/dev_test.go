@@ -73,14 +73,34 @@ func TestDev(t *testing.T) {
 	h.pause("demo.chime", "demo.report", "demo.flaky")
 
 	// Nothing that was due between the first start and now was forgotten, or done twice.
-	y := h.history("demo.chime")
-	if len(y.dues["demo.chime"]) < 2 {
-		t.Errorf("due times %v", y.dues)
-	}
-	for _, b := range y.breaches() {
-		if b.name == undecided {
-			t.Errorf("%s: %s", b.name, b.what)
+	h.recorded("demo.chime", 5*time.Second)
+}
+
+// recorded wants each due time of a job that rings at this interval to have one run or lie in one missed range, up to the
+// last that was decided. Its handlers write no journals, so the judge has nothing to look at.
+func (h *house) recorded(key jobs.Key, every time.Duration) {
+	h.t.Helper()
+	y := h.history(key)
+	records := map[time.Time]int{}
+	for _, in := range y.runs {
+		if in.Key == key && in.Origin.Automatic() {
+			records[in.Due.UTC()]++
 		}
+	}
+	dues := 0
+	for due := y.jobs[0].Created.UTC().Truncate(every).Add(every); !due.After(y.jobs[0].Cursor); due = due.Add(every) {
+		dues++
+		for _, m := range y.ledger {
+			if !due.Before(m.From) && !due.After(m.To) {
+				records[due]++
+			}
+		}
+		if n := records[due]; n != 1 {
+			h.t.Errorf("%s has %d records for %v", key, n, due)
+		}
+	}
+	if dues < 2 {
+		h.t.Errorf("%s was due %d times", key, dues)
 	}
 }
 

@@ -5,9 +5,9 @@
 // which promise each test shows.
 //
 // Handlers tell what they do to journals: files outside of the system, one line when a handler begins and one when
-// it ends. checker_test.go lays the journals beside what the store remembers and what the client was told, and
-// finds what was lost, doubled, early, overlapping, stale or undecided; breach_test.go shows that it finds each of
-// these. house_test.go is a scheduler with its workers, program_test.go a process and its life.
+// it ends. checker_test.go hands them, what the store remembers and what the client was told to the judge
+// (chaos/judge), which finds what was lost, doubled, early, overlapping and so on. house_test.go is a scheduler with
+// its workers, program_test.go a process and its life.
 //
 // `go test ./...` runs each test in a short form; with CARILLON_LONG=1 in the environment they take as long as the
 // promise says. They need a Unix: elsewhere a process cannot be frozen.

@@ -68,7 +68,7 @@ func TestFlood(t *testing.T) {
 	w := h.hire(hands{Name: "two"})
 	registered := time.Now()
 	var first line
-	await(t, 10*time.Second, "a first run has begun", func() bool {
+	await(t, time.Minute, "a first run has begun", func() bool {
 		for _, l := range h.lines() {
 			if l.PID == w.pid() && l.What == began {
 				first = l
@@ -79,8 +79,8 @@ func TestFlood(t *testing.T) {
 	})
 	took := first.At.Sub(registered)
 	t.Logf("the first run began %v after the worker was known", took)
-	if took > time.Second {
-		t.Errorf("that is more than the promised second")
+	if promised := busy(time.Second); took > promised {
+		t.Errorf("that is more than %v", promised)
 	}
 	working := time.Now()
 	h.quiet(10 * time.Minute)

@@ -18,9 +18,10 @@ import (
 	"github.com/carillon-scheduler/carillon"
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/chaos/judge"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
 )
@@ -38,18 +39,20 @@ type house struct {
 	server *process
 	client *carillon.Client
 	rows   metastore.Reader // the store, as programs see it
+	began  time.Time
 	frozen map[int]time.Time
+	paused []judge.Op
 }
 
 // newHouse makes a house, with the server running. If outside names a bus, the server has none of its own.
 func newHouse(t *testing.T, outside string) *house {
 	t.Helper()
-	h := &house{t: t, nats: outside, http: address(t), data: filepath.Join(t.TempDir(), "data"), journals: t.TempDir(), frozen: map[int]time.Time{}}
+	h := &house{t: t, nats: outside, http: freeport.Address(t), data: filepath.Join(t.TempDir(), "data"), journals: t.TempDir(), frozen: map[int]time.Time{}, began: time.Now()}
 	h.args = []string{"server", "--data", h.data, "--http", h.http}
 	if outside != "" {
 		h.args = append(h.args, "--nats", "nats://"+outside)
 	} else {
-		h.nats = address(t)
+		h.nats = freeport.Address(t)
 		h.args = append(h.args, "--nats-addr", h.nats)
 	}
 	h.serve()
@@ -145,6 +148,7 @@ func (h *house) ask(method, path, body string) (status int, answer []byte, err e
 	}
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("If-Match", "*")
 	}
 	a, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -243,14 +247,17 @@ func (h *house) quiet(within time.Duration) {
 func (h *house) pause(keys ...jobs.Key) {
 	h.t.Helper()
 	for _, k := range keys {
+		o := judge.Op{What: judge.Pause, Key: string(k), Invoked: moment(time.Now()), Outcome: judge.OK}
 		h.do(http.MethodPost, "/api/v1/jobs/"+string(k)+"/pause", "")
+		o.Returned = moment(time.Now())
+		h.paused = append(h.paused, o)
 	}
 }
 
 // history is what the store and the handlers say now. Whoever asked for runs adds what he was told.
 func (h *house) history(recurring ...jobs.Key) *history {
 	h.t.Helper()
-	y := &history{dues: map[jobs.Key][]time.Time{}, gone: h.frozen}
+	y := &history{began: h.began, read: time.Now(), gone: h.frozen, paused: h.paused}
 	for q := (metastore.InstanceQuery{Limit: metastore.MaxPage}); ; {
 		page, err := h.rows.Instances(h.t.Context(), q)
 		if err != nil {
@@ -266,29 +273,14 @@ func (h *house) history(recurring ...jobs.Key) *history {
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		if y.dues[key], err = dueTimes(d); err != nil {
-			h.t.Fatal(err)
-		}
 		missed, err := h.rows.Ledger(h.t.Context(), "", d.UID, 10_000)
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		y.ledger = append(y.ledger, missed...)
+		y.jobs, y.ledger = append(y.jobs, d), append(y.ledger, missed...)
 	}
 	y.lines = h.lines()
 	return y
-}
-
-// dueTimes are those of a job since it is known, up to the last that was decided.
-func dueTimes(d *jobs.Definition) (dues []time.Time, err error) {
-	s, err := schedule.Of(d)
-	if err != nil {
-		return nil, err
-	}
-	for due, ok := s.Next(d.Created); ok && !due.After(d.Cursor); due, ok = s.Next(due) {
-		dues = append(dues, due)
-	}
-	return dues, nil
 }
 
 // said finds an address in what a process says of itself.

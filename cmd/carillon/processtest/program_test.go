@@ -7,8 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,10 +18,20 @@ import (
 
 	// Linked for its own sake: a result of this package is stale as soon as anything below the program changes.
 	_ "github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 )
 
 // long says that the tests take as long as the promises say, and not as long as one likes to wait.
 var long = os.Getenv("CARILLON_LONG") != ""
+
+// busy is how long something that is promised within d may take in the short form: the machine may be busy with other
+// tests.
+func busy(d time.Duration) time.Duration {
+	if long {
+		return d
+	}
+	return 6 * d
+}
 
 // workerVariable makes this program a worker, and says which.
 const workerVariable = "PROCESSTEST_WORKER"
@@ -50,7 +58,7 @@ func runTests(m *testing.M) int {
 			return 1
 		}
 	}
-	return m.Run()
+	return sqltest.Main(m)
 }
 
 // binaries is where programs are built to, once for all tests.
@@ -137,6 +145,12 @@ func (p *process) signal(t *testing.T, s os.Signal) {
 func (p *process) stop(t *testing.T, s os.Signal) {
 	t.Helper()
 	p.signal(t, s)
+	p.ends(t)
+}
+
+// ends waits until a process that was told to stop has ended well.
+func (p *process) ends(t *testing.T) {
+	t.Helper()
 	await(t, time.Minute, p.name+" ends", p.over)
 	if p.err != nil {
 		t.Errorf("%s was told to stop and ended with %v", p.name, p.err)
@@ -199,20 +213,4 @@ func await(t *testing.T, within time.Duration, what string, so func() bool) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-}
-
-// address is one that nobody listens at. It lies below the ports that a system gives to outgoing connections: the
-// tests leave addresses and come back to them, and meanwhile nobody may be given them, least of all somebody who is
-// trying to connect to them.
-func address(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.N(20_000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }

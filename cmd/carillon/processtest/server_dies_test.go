@@ -49,7 +49,6 @@ func TestKilledServer(t *testing.T) {
 
 	y := h.history(tickAllJob, tickOneJob)
 	y.asked, y.once = l.told(), true
-	y.limits = map[jobs.Key]int{jobs.Key(threeJob): 3}
 	y.check(t)
 	y.count(t)
 	if unknown := y.unknown(); unknown > 0 {
@@ -64,29 +63,4 @@ func TestKilledServer(t *testing.T) {
 	if late[tickOneJob] == 0 || late[tickAllJob] != 0 {
 		t.Errorf("missed due times %v: the one that fires once has some, and the one that fires all has none", late)
 	}
-}
-
-// count says how much a history is about: a test of nothing proves nothing.
-func (h *history) count(t *testing.T) {
-	duplicates, dues := 0, 0
-	for _, a := range h.asked {
-		if a.duplicate {
-			duplicates++
-		}
-	}
-	for _, list := range h.dues {
-		dues += len(list)
-	}
-	t.Logf("%d wishes, of which %d were answered by a run that was there; %d runs; %d due times, %d missed ranges; %d lines in the journals",
-		len(h.asked), duplicates, len(h.runs), dues, len(h.ledger), len(h.lines))
-}
-
-// unknown is how many wishes have no answer.
-func (h *history) unknown() (n int) {
-	for _, a := range h.asked {
-		if a.err != nil {
-			n++
-		}
-	}
-	return n
 }

@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // storm is everything that can die, dying.
@@ -51,7 +49,6 @@ func TestStorm(t *testing.T) {
 	h.quiet(time.Minute)
 	y := h.history(tickAllJob, tickOneJob)
 	y.asked = l.told()
-	y.limits = map[jobs.Key]int{jobs.Key(threeJob): 3}
 	y.check(t)
 	y.count(t)
 	again := 0

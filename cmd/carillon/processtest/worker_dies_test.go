@@ -28,11 +28,11 @@ func TestKilledWorker(t *testing.T) {
 	died := time.Now()
 	workers[first.PID].kill()
 	h.frozen[first.PID] = died
-	second := h.wrote(30*time.Second, began, run.ID, 2)
+	second := h.wrote(2*time.Minute, began, run.ID, 2)
 	took := second.At.Sub(died)
 	t.Logf("the run was taken up %v after its worker had died", took)
-	if took > 20*time.Second {
-		t.Errorf("that is more than the promised 20 s")
+	if promised := busy(20 * time.Second); took > promised {
+		t.Errorf("that is more than %v", promised)
 	}
 	if second.PID == first.PID {
 		t.Error("by the worker that had died")
@@ -44,7 +44,6 @@ func TestKilledWorker(t *testing.T) {
 	}
 	y := h.history()
 	y.asked = []asked{{at: run.Due, wish: jobs.Create{ID: run.ID, Key: run.Key}, run: run.ID}}
-	y.limits = map[jobs.Key]int{jobs.Key(threeJob): 3}
 	y.check(t)
 }
 
@@ -56,7 +55,7 @@ func TestFrozenWorker(t *testing.T) {
 	one := h.hire(hands{Name: "one", Slots: 4})
 	over := filepath.Join(t.TempDir(), "over")
 	heeding := h.enqueue(plainJob, task{Until: over})
-	late := h.enqueue(plainJob, task{Sleeper: 3000, Until: over}) // in its first attempt, it ends while the worker sleeps
+	late := h.enqueue(plainJob, task{Sleeper: 10_000, Until: over}) // in its first attempt, it ends while the worker sleeps
 	for _, r := range []jobs.Run{heeding, late} {
 		h.wrote(10*time.Second, began, r.ID, 1)
 	}
@@ -66,7 +65,7 @@ func TestFrozenWorker(t *testing.T) {
 	h.frozen[one.pid()] = froze
 	two := h.hire(hands{Name: "two", Slots: 4})
 	for _, r := range []jobs.Run{heeding, late} {
-		l := h.wrote(30*time.Second, began, r.ID, 2)
+		l := h.wrote(time.Minute, began, r.ID, 2)
 		t.Logf("a run was taken up %v after its worker had frozen", l.At.Sub(froze))
 		if l.PID != two.pid() {
 			t.Errorf("attempt 2 is at process %d", l.PID)

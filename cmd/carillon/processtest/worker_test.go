@@ -80,17 +80,21 @@ func work(raw string) error {
 		once.Do(func() { err = j.do(ctx, a) })
 		return err
 	})
+	all := func(o jobs.Options) jobs.Options { // tests ask for every run
+		o.KeepSucceeded, o.KeepOthers = jobs.None, jobs.None
+		return o
+	}
 	list := []jobs.Job{
-		jobs.NewTriggered(do, jobs.Options{Key: jobs.Key(plainJob)}),
-		jobs.NewTriggered(do, jobs.Options{Key: jobs.Key(threeJob), MaxConcurrency: 3}),
-		jobs.NewTriggered(do, jobs.Options{Key: jobs.Key(oneJob), MaxConcurrency: 1}),
-		jobs.NewTriggered(do, jobs.Options{Key: jobs.Key(hastyJob), MaxConcurrency: 1, Timeout: time.Second, Retries: 1}),
-		jobs.NewTriggered(flood, jobs.Options{Key: jobs.Key(floodJob)}),
+		jobs.NewTriggered(do, all(jobs.Options{Key: jobs.Key(plainJob)})),
+		jobs.NewTriggered(do, all(jobs.Options{Key: jobs.Key(threeJob), MaxConcurrency: 3})),
+		jobs.NewTriggered(do, all(jobs.Options{Key: jobs.Key(oneJob), MaxConcurrency: 1})),
+		jobs.NewTriggered(do, all(jobs.Options{Key: jobs.Key(hastyJob), MaxConcurrency: 1, Timeout: time.Second, Retries: 1})),
+		jobs.NewTriggered(flood, all(jobs.Options{Key: jobs.Key(floodJob)})),
 	}
 	if h.Ticks {
 		list = append(list,
-			jobs.NewRecurring(tick, jobs.Options{Key: tickAllJob, Cron: "* * * * * *", Misfire: jobs.MisfireAll, MaxConcurrency: jobs.None}),
-			jobs.NewRecurring(tick, jobs.Options{Key: tickOneJob, Cron: "* * * * * *", Misfire: jobs.MisfireOnce, MaxConcurrency: jobs.None}))
+			jobs.NewRecurring(tick, all(jobs.Options{Key: tickAllJob, Cron: "* * * * * *", Misfire: jobs.MisfireAll, MaxConcurrency: jobs.None})),
+			jobs.NewRecurring(tick, all(jobs.Options{Key: tickOneJob, Cron: "* * * * * *", Misfire: jobs.MisfireOnce, MaxConcurrency: jobs.None})))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

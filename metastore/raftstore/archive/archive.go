@@ -1,9 +1,13 @@
-// Package archive keeps runs that are over in one file, in the order in which they ended.
+// Package archive keeps runs that are over in files, in the order in which they ended.
 //
 // A commit hands its settled runs over and goes on: they are written in the background, many at a time, and read
 // from memory until then. Each run's key in the file follows from the log entry that settled it, so that a log
-// which is replayed after a crash finds its runs there already, or writes the very same ones. Indexes live in
-// memory and are built when the file is opened; only those who read wait for them.
+// which is replayed after a crash finds its runs there already, or writes the very same ones. Indexes of the open
+// file live in memory and are built when it is opened; only those who read wait for them.
+//
+// When the open file has grown to some size, what is still wanted of it is written to a file of its own, with all
+// that finds it, and the open one begins anew: such a sealed file takes next to no memory, and room on the disk is
+// given back by taking it away. See sealed.go, and retain.go for what is forgotten when.
 //
 // Every transaction is synced, because a file of pages that were written in no order does not survive the loss of
 // power; nobody waits for it.
@@ -12,6 +16,7 @@ package archive
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -26,11 +31,13 @@ import (
 type Config struct {
 	// Buffer is how many bytes of runs may wait to be written, about. Beyond, commits wait. Default 64 MiB.
 	Buffer int64
+	// SealAt is how many bytes of runs the open file may take before it is sealed. Default 64 MiB.
+	SealAt int64
 	// Failed is told about the one error after which the archive writes and reads nothing more.
 	Failed func(error)
 }
 
-// Archive keeps runs in a file. All methods may be called at the same time, but Begin and Append only by whoever
+// Archive keeps runs in files. All methods may be called at the same time, but Begin and Append only by whoever
 // commits.
 type Archive struct {
 	path string
@@ -47,6 +54,14 @@ type Archive struct {
 	entry    uint64
 	position uint64
 
+	// Locks are taken in this order.
+	filing sync.Mutex     // held by whoever changes files
+	counts map[job]*count // of the sealed files; guarded by filing
+	files  sync.RWMutex   // held for reading by those who must not see a run in no file while it moves to another
+	sealed []*sealed      // oldest first; guarded by files, and changed under filing only
+	sealAt int64          // guarded by filing
+	room   []byte         // memory of the last write; guarded by filing
+
 	mu      sync.RWMutex
 	written sync.Cond // on mu: the buffer has become shorter, or err was set
 	err     error
@@ -55,7 +70,24 @@ type Archive struct {
 	buffer  []pending
 	size    int64  // of the buffer, about
 	flushed uint32 // place of the first run in the buffer, once indexed
-	bytes   int64  // of the records in the file
+	bytes   int64  // of the records in the open file
+}
+
+// job names a job.
+type job struct {
+	tenant jobs.Tenant
+	key    jobs.Key
+}
+
+// count says how many runs of a job there are.
+type count struct{ succeeded, others int }
+
+func (c *count) add(state jobs.State, n int) {
+	if state == jobs.Succeeded {
+		c.succeeded += n
+	} else {
+		c.others += n
+	}
 }
 
 // pending is a run that is not in the file yet.
@@ -66,23 +98,33 @@ type pending struct {
 
 var _ metastore.Archive = (*Archive)(nil)
 
-var bucketRuns = []byte("runs")
+var (
+	bucketRuns  = []byte("runs")
+	bucketAbout = []byte("about")
+	// bucketHidden has the numbers of runs of the open file that were forgotten, a list for each pass.
+	bucketHidden = []byte("hidden")
+	// keyLast is where the highest number ever given stands, when its run may no longer be there to tell.
+	keyLast = []byte("last")
+)
 
 // Open opens the archive in a file, or makes one.
 func Open(path string, c Config) (*Archive, error) {
 	if c.Buffer <= 0 {
 		c.Buffer = 64 << 20
 	}
+	if c.SealAt <= 0 {
+		c.SealAt = 64 << 20
+	}
 	if c.Failed == nil {
 		c.Failed = func(error) {}
 	}
-	a := &Archive{path: path, cfg: c, index: newIndex(), indexed: make(chan struct{}), stop: make(chan struct{}),
+	a := &Archive{path: path, cfg: c, sealAt: c.SealAt, counts: map[job]*count{}, index: newIndex(), indexed: make(chan struct{}), stop: make(chan struct{}),
 		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 	a.written.L = &a.mu
 	err := disk.Guard(path, func() (err error) {
 		a.db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType, InitialMmapSize: 256 << 20})
 		if err != nil {
-			return err
+			return disk.Opened(path, err)
 		}
 		return a.db.Update(func(tx *bbolt.Tx) error {
 			b, err := tx.CreateBucketIfNotExists(bucketRuns)
@@ -92,13 +134,21 @@ func Open(path string, c Config) (*Archive, error) {
 			if key, _ := b.Cursor().Last(); key != nil {
 				a.last = binary.BigEndian.Uint64(key)
 			}
+			about, err := tx.CreateBucketIfNotExists(bucketAbout)
+			if err != nil {
+				return err
+			}
+			if last := about.Get(keyLast); len(last) == 8 {
+				a.last = max(a.last, binary.BigEndian.Uint64(last))
+			}
 			return nil
 		})
 	})
+	if err == nil {
+		err = a.openSealed()
+	}
 	if err != nil {
-		if a.db != nil {
-			_ = a.db.Close()
-		}
+		_ = a.closeFiles()
 		return nil, fmt.Errorf("open archive %s: %w", path, err)
 	}
 	a.working.Go(a.work)
@@ -109,10 +159,21 @@ func Open(path string, c Config) (*Archive, error) {
 func (a *Archive) Close() error {
 	close(a.stop)
 	a.working.Wait()
-	if err := a.db.Close(); err != nil {
+	if err := a.closeFiles(); err != nil {
 		return fmt.Errorf("close archive %s: %w", a.path, err)
 	}
 	return a.failure()
+}
+
+func (a *Archive) closeFiles() error {
+	var errs []error
+	for _, s := range a.sealed {
+		errs = append(errs, s.db.Close())
+	}
+	if a.db != nil {
+		errs = append(errs, a.db.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func (a *Archive) failure() error {
@@ -151,12 +212,11 @@ func (a *Archive) Append(rows []*jobs.Instance) {
 		if number <= a.last {
 			continue // the log is being replayed
 		}
-		a.last = number
 		for a.size > a.cfg.Buffer && a.err == nil {
 			notify(a.hurry)
 			a.written.Wait()
 		}
-		a.buffer = append(a.buffer, pending{number, in})
+		a.buffer, a.last = append(a.buffer, pending{number, in}), number
 		a.size += sizeOf(in)
 		if a.isIndexed() {
 			l := labelOf(in)
@@ -197,12 +257,32 @@ func (a *Archive) ready(ctx context.Context) error {
 	return a.failure()
 }
 
-// Len is how many runs there are, and how many bytes they take in the file.
+// Len is how many runs there are, and how many bytes they take, about.
 func (a *Archive) Len(ctx context.Context) (runs int, bytes int64, err error) {
 	if err := a.ready(ctx); err != nil {
 		return 0, 0, err
 	}
+	a.files.RLock()
+	defer a.files.RUnlock()
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return len(a.index.numbers), a.bytes, nil
+	runs, bytes = a.index.live, a.bytes
+	for _, s := range a.sealed {
+		runs, bytes = runs+s.live, bytes+s.size
+	}
+	return runs, bytes, nil
+}
+
+// Size is how many files there are, and how many bytes the runs in them take, as far as is known: nobody is waited
+// for.
+func (a *Archive) Size() (files int, bytes int64) {
+	a.files.RLock()
+	defer a.files.RUnlock()
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	files, bytes = 1, a.bytes
+	for _, s := range a.sealed {
+		files, bytes = files+1, bytes+s.size
+	}
+	return files, bytes
 }

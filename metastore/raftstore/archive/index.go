@@ -9,26 +9,37 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// index finds runs. Each has a place, counted from 0 as they were added; lists of places are what queries walk.
-// It holds about 40 bytes a run and no pointers to any.
+// index finds runs of the open file. Each has a place, counted from 0 as they were added; lists of places are what
+// queries walk. It holds 59 bytes a run and no pointers to any.
 type index struct {
-	numbers []uint64 // the keys in the file, by place - gone
-	gone    uint32   // how many of the oldest places were pruned
+	numbers []uint64 // the keys in the file, by place
+	states  []uint8  // with the flag hidden, by place
+	ended   []int64  // by place
+	live    int      // how many are not hidden
 	seed    maphash.Seed
 	ids     map[uint64]uint32 // by the hash of tenant and id
 	shelves map[string]*shelf // by tenant
 }
 
+// hidden is the flag of a run that was forgotten.
+const hidden = 0x80
+
 // shelf is the lists of one tenant.
 type shelf struct {
 	all     places
-	jobs    map[string]*places
+	jobs    map[string]*ofJob
 	workers map[string]*places
 	parents map[jobs.ID]*places
 	states  [16]places // of all but Succeeded, which nearly all are in
 }
 
-// places is in order. Its front is cut off when runs are pruned; what a reader holds never changes.
+// ofJob is a job's runs, and how many of them are not hidden.
+type ofJob struct {
+	places
+	count
+}
+
+// places is in order. What a reader holds never changes.
 type places []uint32
 
 func newIndex() *index {
@@ -43,27 +54,36 @@ func (x *index) hash(tenant []byte, id jobs.ID) uint64 {
 }
 
 // next is the place that the next run gets.
-func (x *index) next() uint32 { return x.gone + uint32(len(x.numbers)) }
+func (x *index) next() uint32 { return uint32(len(x.numbers)) }
 
-// number is the key in the file of the run at a place, or 0 if it was pruned.
+// number is the key in the file of the run at a place, or 0 if it was forgotten.
 func (x *index) number(place uint32) uint64 {
-	if place < x.gone {
+	if x.states[place]&hidden != 0 {
 		return 0
 	}
-	return x.numbers[place-x.gone]
+	return x.numbers[place]
 }
 
 func (x *index) add(number uint64, l *label) {
 	place := x.next()
 	x.numbers = append(x.numbers, number)
+	x.states = append(x.states, uint8(l.state))
+	x.ended = append(x.ended, l.ended)
+	x.live++
 	x.ids[x.hash(l.tenant, l.id)] = place
 	s := x.shelves[string(l.tenant)]
 	if s == nil {
-		s = &shelf{jobs: make(map[string]*places), workers: make(map[string]*places), parents: make(map[jobs.ID]*places)}
+		s = &shelf{jobs: make(map[string]*ofJob), workers: make(map[string]*places), parents: make(map[jobs.ID]*places)}
 		x.shelves[string(l.tenant)] = s
 	}
 	s.all = append(s.all, place)
-	push(s.jobs, string(l.key), place)
+	of := s.jobs[string(l.key)]
+	if of == nil {
+		of = new(ofJob)
+		s.jobs[string(l.key)] = of
+	}
+	of.places = append(of.places, place)
+	of.add(l.state, 1)
 	if len(l.worker) > 0 {
 		push(s.workers, string(l.worker), place)
 	}
@@ -75,6 +95,13 @@ func (x *index) add(number uint64, l *label) {
 	}
 }
 
+// hide forgets a run of a job.
+func (x *index) hide(of *ofJob, place uint32) {
+	of.add(jobs.State(x.states[place]), -1)
+	x.states[place] |= hidden
+	x.live--
+}
+
 func push[K comparable](lists map[K]*places, name K, place uint32) {
 	l := lists[name]
 	if l == nil {
@@ -82,42 +109,6 @@ func push[K comparable](lists map[K]*places, name K, place uint32) {
 		lists[name] = l
 	}
 	*l = append(*l, place)
-}
-
-// drop forgets the oldest run, which has this label.
-func (x *index) drop(l *label) {
-	place := x.gone
-	x.numbers = x.numbers[1:]
-	x.gone++
-	if h := x.hash(l.tenant, l.id); x.ids[h] == place {
-		delete(x.ids, h)
-	}
-	s := x.shelves[string(l.tenant)]
-	if s == nil {
-		return
-	}
-	s.all.cut(place)
-	shift(s.jobs, string(l.key), place)
-	shift(s.workers, string(l.worker), place)
-	shift(s.parents, l.parent, place)
-	s.states[l.state&15].cut(place)
-	if len(s.all) == 0 {
-		delete(x.shelves, string(l.tenant))
-	}
-}
-
-func (p *places) cut(place uint32) {
-	if len(*p) > 0 && (*p)[0] == place {
-		*p = (*p)[1:]
-	}
-}
-
-func shift[K comparable](lists map[K]*places, name K, place uint32) {
-	if l := lists[name]; l != nil {
-		if l.cut(place); len(*l) == 0 {
-			delete(lists, name)
-		}
-	}
 }
 
 // find chooses the shortest list that holds all that a query asks for, up to but without the run of a number.
@@ -135,7 +126,11 @@ func (x *index) find(q *metastore.InstanceQuery, before uint64) places {
 		}
 	}
 	if q.Job != "" {
-		consider(s.jobs[string(q.Job)])
+		if of := s.jobs[string(q.Job)]; of != nil {
+			consider(&of.places)
+		} else {
+			consider(nil)
+		}
 	}
 	if q.Worker != "" {
 		consider(s.workers[q.Worker])
@@ -147,7 +142,7 @@ func (x *index) find(q *metastore.InstanceQuery, before uint64) places {
 		consider(&s.states[q.State&15])
 	}
 	if before > 0 {
-		best = best[:sort.Search(len(best), func(i int) bool { return x.number(best[i]) >= before })]
+		best = best[:sort.Search(len(best), func(i int) bool { return x.numbers[best[i]] >= before })]
 	}
 	return best
 }

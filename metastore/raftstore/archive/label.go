@@ -89,7 +89,8 @@ func (l *label) sketch() *jobs.Instance {
 
 // labelOf is the label of a row that is not in the file yet.
 func labelOf(in *jobs.Instance) label {
-	return label{tenant: []byte(in.Tenant), key: []byte(in.Key), worker: []byte(in.Worker), id: in.ID, parent: in.Parent, state: in.State}
+	return label{tenant: []byte(in.Tenant), key: []byte(in.Key), worker: []byte(in.Worker), id: in.ID, parent: in.Parent, state: in.State,
+		ended: nanos(in.Ended)}
 }
 
 // decode reads a record's row.
@@ -107,13 +108,4 @@ func decode(record []byte) (*jobs.Instance, error) {
 		return nil, errRecord
 	}
 	return in, nil
-}
-
-// clone is the label in memory of its own.
-func (l *label) clone() label {
-	c := *l
-	for _, field := range [...]*[]byte{&c.tenant, &c.key, &c.worker, &c.origin} {
-		*field = append([]byte(nil), *field...)
-	}
-	return c
 }

@@ -3,6 +3,9 @@ package archive
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -40,6 +43,22 @@ func (a *Archive) Get(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*job
 	if err := a.ready(ctx); err != nil {
 		return nil, err
 	}
+	a.files.RLock()
+	defer a.files.RUnlock()
+	in, err := a.getOpen(tenant, id)
+	if in != nil || err != nil {
+		return in, err
+	}
+	for _, s := range slices.Backward(a.sealed) {
+		if in, err := s.get(tenant, id); in != nil || err != nil {
+			return in, err
+		}
+	}
+	return nil, nil
+}
+
+// getOpen is one run of the open file or the buffer, or nil.
+func (a *Archive) getOpen(tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
 	a.mu.RLock()
 	place, known := a.index.ids[a.index.hash([]byte(tenant), id)]
 	var f found
@@ -47,8 +66,11 @@ func (a *Archive) Get(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*job
 		f = a.at(place)
 	}
 	a.mu.RUnlock()
+	if f.number == 0 {
+		return nil, nil
+	}
 	in := f.row
-	if known && in == nil {
+	if in == nil {
 		err := a.view(func(runs *bbolt.Bucket) (err error) {
 			if record := runs.Get(keyOf(f.number)); record != nil {
 				in, err = decode(record)
@@ -89,34 +111,70 @@ func (a *Archive) List(ctx context.Context, q metastore.InstanceQuery) (metastor
 	if err := a.ready(ctx); err != nil {
 		return w.page, err
 	}
-	a.mu.RLock()
-	left := a.index.find(&q, before)
-	a.mu.RUnlock()
-	for len(left) > 0 {
-		n := min(stretch, len(left))
-		batch := make([]found, n)
-		a.mu.RLock()
-		for i := range batch {
-			batch[i] = a.at(left[len(left)-1-i])
-		}
-		a.mu.RUnlock()
-		left = left[:len(left)-n]
-		over, err := a.look(&w, batch)
+	for {
+		over, err := a.step(&w, &before)
 		if err == nil && !over {
 			err = ctx.Err()
 		}
 		if err != nil || over {
 			return w.page, err
 		}
-		if len(left) > 0 && (w.looked >= mostRows || time.Now().After(w.deadline)) {
+		if w.looked >= mostRows || time.Now().After(w.deadline) {
 			w.page.Next = strconv.FormatUint(w.last, 36)
 			if len(w.page.Instances) < w.size {
 				w.page.Searched = w.ended
 			}
-			break
+			return w.page, nil
 		}
 	}
-	return w.page, nil
+}
+
+// step looks at the next few runs before a number, which it moves on, and says whether that was all.
+func (a *Archive) step(w *walk, before *uint64) (over bool, err error) {
+	a.files.RLock()
+	defer a.files.RUnlock()
+	a.mu.RLock()
+	left := a.index.find(w.query, *before)
+	batch := make([]found, 0, min(stretch, len(left)))
+	for len(left) > 0 && len(batch) < stretch {
+		if f := a.at(left[len(left)-1]); f.number > 0 {
+			batch = append(batch, f)
+		}
+		left = left[:len(left)-1]
+	}
+	a.mu.RUnlock()
+	if len(batch) > 0 {
+		*before = batch[len(batch)-1].number
+		err := a.view(func(runs *bbolt.Bucket) (err error) {
+			over, err = w.look(batch, runs)
+			return err
+		})
+		return over, err
+	}
+	for _, s := range slices.Backward(a.sealed) {
+		if *before != 0 && s.first >= *before {
+			continue
+		}
+		err := s.view(func(runs *bbolt.Bucket, f *finder) (err error) {
+			left := f.find(w.query, *before)
+			for len(left) > 0 && len(batch) < stretch {
+				n := left.len() - 1
+				if place := left.at(n); !s.isHidden(place) {
+					batch = append(batch, found{number: f.number(place)})
+				}
+				left = left.up(n)
+			}
+			over, err = w.look(batch, runs)
+			return err
+		})
+		if err != nil || len(batch) > 0 {
+			if len(batch) > 0 {
+				*before = batch[len(batch)-1].number
+			}
+			return over, err
+		}
+	}
+	return true, nil
 }
 
 // walk looks for the runs that a query asks for.
@@ -131,52 +189,81 @@ type walk struct {
 	ended  time.Time
 }
 
-// look goes through some runs and says whether the page is complete.
-func (a *Archive) look(w *walk, batch []found) (over bool, err error) {
-	err = a.view(func(runs *bbolt.Bucket) error {
-		for _, f := range batch {
-			sketch, record := f.row, []byte(nil)
-			if sketch == nil {
-				if record = runs.Get(keyOf(f.number)); record == nil {
-					continue // pruned
-				}
-				l, _, err := readLabel(record)
-				if err != nil {
-					return err
-				}
-				sketch = l.sketch()
+// look goes through some runs of a file and says whether the page is complete.
+func (w *walk) look(batch []found, runs *bbolt.Bucket) (over bool, err error) {
+	for _, f := range batch {
+		sketch, record := f.row, []byte(nil)
+		if sketch == nil {
+			if record = runs.Get(keyOf(f.number)); record == nil {
+				continue
 			}
-			w.looked++
-			if w.query.Past(sketch) {
-				over = true
-				return nil
+			l, _, err := readLabel(record)
+			if err != nil {
+				return false, err
 			}
-			full := len(w.page.Instances) == w.size
-			if w.query.Matches(sketch) {
-				if full {
-					w.page.Next = strconv.FormatUint(w.last, 36)
-					over = true
-					return nil
-				}
-				if record != nil {
-					if sketch, err = decode(record); err != nil {
-						return err
-					}
-				}
-				w.page.Instances = append(w.page.Instances, sketch)
-			}
-			if !full {
-				w.last, w.ended = f.number, sketch.Ended
-			}
+			sketch = l.sketch()
 		}
-		return nil
-	})
-	return over, err
+		w.looked++
+		if sketch.Tenant != w.query.Tenant { // found by a hash
+			continue
+		}
+		if w.query.Past(sketch) {
+			return true, nil
+		}
+		full := len(w.page.Instances) == w.size
+		row, err := w.match(sketch, record)
+		if err != nil {
+			return false, err
+		}
+		if row != nil {
+			if full {
+				w.page.Next = strconv.FormatUint(w.last, 36)
+				return true, nil
+			}
+			w.page.Instances = append(w.page.Instances, row)
+		}
+		if !full {
+			w.last, w.ended = f.number, sketch.Ended
+		}
+	}
+	return false, nil
 }
 
-// CopyFile writes the archive, as far as it is in its file, to another file: a backup.
+// match is the run if it is asked for, or nil. The label answers for all filters but the cause and the code, for which the row of a
+// run that passes the others is decoded.
+func (w *walk) match(sketch *jobs.Instance, record []byte) (*jobs.Instance, error) {
+	q := *w.query
+	if record != nil {
+		q.Cause, q.Code = "", ""
+	}
+	if !q.Matches(sketch) {
+		return nil, nil
+	}
+	if record == nil {
+		return sketch, nil
+	}
+	row, err := decode(record)
+	if err != nil || !w.query.Matches(row) {
+		return nil, err
+	}
+	return row, nil
+}
+
+// CopyFile writes the archive, as far as it is in its files, to others: a backup.
 func (a *Archive) CopyFile(path string) error {
+	a.filing.Lock()
+	defer a.filing.Unlock()
 	err := a.db.View(func(tx *bbolt.Tx) error { return tx.CopyFile(path, 0o600) })
+	if err == nil && len(a.sealed) > 0 {
+		err = os.MkdirAll(folderOf(path), 0o700)
+	}
+	for _, s := range a.sealed {
+		if err == nil {
+			err = s.db.View(func(tx *bbolt.Tx) error {
+				return tx.CopyFile(filepath.Join(folderOf(path), filepath.Base(s.path)), 0o600)
+			})
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("copy archive %s: %w", a.path, err)
 	}

@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -16,7 +15,7 @@ const (
 	lockTimeout = 500 * time.Millisecond
 	// pace is how long runs may wait to be written with others.
 	pace = 250 * time.Millisecond
-	// perTransaction is how many runs are written or pruned at once.
+	// perTransaction is how many runs are written at once.
 	perTransaction = 8192
 )
 
@@ -52,14 +51,32 @@ func (a *Archive) work() {
 
 // buildIndex reads the labels of all runs in the file.
 func (a *Archive) buildIndex() error {
+	forgotten := map[uint64]bool{}
+	for _, s := range a.sealed {
+		if err := a.countIn(s); err != nil {
+			return err
+		}
+	}
 	return a.db.View(func(tx *bbolt.Tx) error {
+		if b := tx.Bucket(bucketHidden); b != nil {
+			_ = b.ForEach(func(_, list []byte) error {
+				for ; len(list) >= 8; list = list[8:] {
+					forgotten[binary.BigEndian.Uint64(list)] = true
+				}
+				return nil
+			})
+		}
 		c := tx.Bucket(bucketRuns).Cursor()
 		for key, record := c.First(); key != nil; key, record = c.Next() {
 			l, _, err := readLabel(record)
 			if err != nil {
 				return &disk.Damaged{Path: a.path, What: err.Error()}
 			}
-			a.index.add(binary.BigEndian.Uint64(key), &l)
+			number := binary.BigEndian.Uint64(key)
+			a.index.add(number, &l)
+			if forgotten[number] {
+				a.index.hide(a.index.shelves[string(l.tenant)].jobs[string(l.key)], a.index.next()-1)
+			}
 			a.bytes += int64(len(key) + len(record))
 		}
 		return nil
@@ -68,39 +85,50 @@ func (a *Archive) buildIndex() error {
 
 // flush writes all that is in the buffer.
 func (a *Archive) flush() {
-	for {
-		a.mu.RLock()
-		n, err := min(len(a.buffer), perTransaction), a.err
-		batch := a.buffer[:n:n]
-		a.mu.RUnlock()
-		if n == 0 || err != nil {
-			return
-		}
-		size, err := a.write(batch)
-		if err != nil {
-			a.fail(fmt.Errorf("write archive %s: %w", a.path, err))
-			return
-		}
-		a.mu.Lock()
-		for _, p := range batch {
-			a.size -= sizeOf(p.row)
-		}
-		clear(batch)
-		a.buffer = a.buffer[n:]
-		if len(a.buffer) == 0 {
-			a.buffer = nil
-		}
-		a.flushed += uint32(n)
-		a.bytes += size
-		a.written.Broadcast()
-		a.mu.Unlock()
+	for a.flushSome() {
 	}
+}
+
+// flushSome writes some of what is in the buffer and says whether there may be more.
+func (a *Archive) flushSome() (more bool) {
+	a.filing.Lock()
+	defer a.filing.Unlock()
+	a.mu.RLock()
+	n, err := min(len(a.buffer), perTransaction), a.err
+	batch := a.buffer[:n:n]
+	a.mu.RUnlock()
+	if n == 0 || err != nil {
+		return false
+	}
+	size, err := a.write(batch)
+	if err != nil {
+		a.fail(fmt.Errorf("write archive %s: %w", a.path, err))
+		return false
+	}
+	a.mu.Lock()
+	for _, p := range batch {
+		a.size -= sizeOf(p.row)
+	}
+	clear(batch)
+	a.buffer = a.buffer[n:]
+	if len(a.buffer) == 0 {
+		a.buffer = nil
+	}
+	a.flushed += uint32(n)
+	a.bytes += size
+	full := a.bytes >= a.sealAt
+	a.written.Broadcast()
+	a.mu.Unlock()
+	if full {
+		return a.seal() == nil
+	}
+	return true
 }
 
 // write puts runs at the end of the file, in one transaction.
 func (a *Archive) write(batch []pending) (size int64, err error) {
 	// Keys and values must stay where they are until the commit: they share one piece of memory.
-	var b []byte
+	b := a.room[:0]
 	ends := make([]int, len(batch))
 	for i, p := range batch {
 		b = binary.BigEndian.AppendUint64(b, p.number)
@@ -121,8 +149,14 @@ func (a *Archive) write(batch []pending) (size int64, err error) {
 			return nil
 		})
 	})
+	if a.room = b; cap(b) > mostRoom {
+		a.room = nil
+	}
 	return int64(len(b)), err
 }
+
+// mostRoom is how much memory is kept from one write for the next.
+const mostRoom = 4 << 20
 
 // Sync waits until every run appended so far is on disk.
 func (a *Archive) Sync() error {
@@ -134,67 +168,4 @@ func (a *Archive) Sync() error {
 		a.written.Wait()
 	}
 	return a.err
-}
-
-// Prune drops the runs that ended before a time, and the oldest beyond a number of bytes (0 = any number). The
-// file keeps its size; what is written later takes the room.
-func (a *Archive) Prune(ctx context.Context, before time.Time, maxBytes int64) (dropped int, err error) {
-	if err := a.ready(ctx); err != nil {
-		return 0, err
-	}
-	for {
-		n, err := a.pruneSome(before, maxBytes)
-		dropped += n
-		if err != nil {
-			return dropped, fmt.Errorf("prune archive %s: %w", a.path, err)
-		}
-		if n < perTransaction || ctx.Err() != nil {
-			return dropped, ctx.Err()
-		}
-	}
-}
-
-func (a *Archive) pruneSome(before time.Time, maxBytes int64) (int, error) {
-	a.mu.RLock()
-	over := a.bytes - maxBytes
-	a.mu.RUnlock()
-	if maxBytes <= 0 {
-		over = 0
-	}
-	var labels []label
-	size := int64(0)
-	err := disk.Guard(a.path, func() error {
-		return a.db.Update(func(tx *bbolt.Tx) error {
-			runs := tx.Bucket(bucketRuns)
-			c := runs.Cursor()
-			var keys [][]byte
-			for key, record := c.First(); key != nil && len(keys) < perTransaction; key, record = c.Next() {
-				l, _, err := readLabel(record)
-				if err != nil {
-					return &disk.Damaged{Path: a.path, What: err.Error()}
-				}
-				if size >= over && l.ended >= before.UnixNano() {
-					break
-				}
-				size += int64(len(key) + len(record))
-				keys, labels = append(keys, key), append(labels, l.clone())
-			}
-			for _, key := range keys {
-				if err := runs.Delete(key); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	})
-	if err != nil {
-		return 0, err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i := range labels {
-		a.index.drop(&labels[i])
-	}
-	a.bytes -= size
-	return len(labels), nil
 }

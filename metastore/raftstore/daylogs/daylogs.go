@@ -25,12 +25,14 @@ import (
 // Logs keeps lines in a folder.
 type Logs struct {
 	dir string
+	now func() time.Time
 
-	mu     sync.Mutex
-	days   []*day // by date
-	dirty  bool   // the last day has lines that are not synced
-	err    error  // of a sync: nothing is written after it
-	closed bool
+	mu      sync.Mutex
+	days    []*day // by date
+	writing *day   // where lines were added last; nil = none were yet
+	dirty   bool   // it has lines that are not synced
+	err     error  // of a sync: nothing is written after it
+	closed  bool
 }
 
 var _ metastore.Logs = (*Logs)(nil)
@@ -44,8 +46,8 @@ const (
 	syncEvery = time.Second
 )
 
-// Open opens a folder of logs, or makes one.
-func Open(dir string) (*Logs, error) {
+// Open opens a folder of logs, or makes one. The clock says which day it is.
+func Open(dir string, now func() time.Time) (*Logs, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
@@ -53,7 +55,7 @@ func Open(dir string) (*Logs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
-	l := &Logs{dir: dir}
+	l := &Logs{dir: dir, now: now}
 	for _, f := range files { // by name, and so by date
 		date, ok := strings.CutSuffix(f.Name(), suffix)
 		if _, err := time.Parse(dateForm, date); ok && err == nil {
@@ -76,16 +78,41 @@ func (l *Logs) Close() error {
 	return errors.Join(errs...)
 }
 
-// today is the last day, made if it has not begun yet. When a clock goes back, the last day goes on.
+// today is the last day, made if it has not begun yet. When a clock goes back, the last day goes on; but not one that lies
+// further ahead than tomorrow, which was begun by a clock that was wrong and would take the lines of all days until then.
 func (l *Logs) today(now time.Time) (*day, error) {
-	date := now.UTC().Format(dateForm)
-	if n := len(l.days); n == 0 || l.days[n-1].date < date {
-		l.sync()
-		l.days = append(l.days, &day{date: date, path: filepath.Join(l.dir, date+suffix)})
+	date, tomorrow := now.UTC().Format(dateForm), now.UTC().AddDate(0, 0, 1).Format(dateForm)
+	n := len(l.days)
+	for n > 0 && l.days[n-1].date > tomorrow {
+		n--
 	}
-	d := l.days[len(l.days)-1]
+	var d *day
+	if n > 0 && l.days[n-1].date >= date {
+		d = l.days[n-1]
+		if err := d.openToWrite(); err != nil {
+			return nil, err
+		}
+	} else {
+		d = &day{date: date, path: filepath.Join(l.dir, date+suffix)}
+		if err := d.openToWrite(); err != nil { // a day without a file could not be read, nor those beside it
+			return nil, errors.Join(err, d.close())
+		}
+		l.days = slices.Insert(l.days, n, d)
+	}
+	if d != l.writing {
+		l.sync()
+		l.writing = d
+	}
 	d.used = now
-	return d, d.openToWrite()
+	return d, nil
+}
+
+// others are the days without one.
+func (l *Logs) others(d *day) []*day {
+	if n := len(l.days) - 1; l.days[n] == d {
+		return l.days[:n]
+	}
+	return slices.DeleteFunc(slices.Clone(l.days), func(o *day) bool { return o == d })
 }
 
 // Append keeps lines.
@@ -102,7 +129,7 @@ func (l *Logs) Append(_ context.Context, lines []metastore.LogLine) error {
 	if l.err != nil || l.closed {
 		return cmp.Or(l.err, jobs.Refuse(jobs.Unavailable, "the logs are closed"))
 	}
-	now := time.Now()
+	now := l.now()
 	d, err := l.today(now)
 	if err != nil {
 		return err
@@ -172,8 +199,8 @@ func (l *Logs) keep(d *day, lines []metastore.LogLine) (kept []metastore.LogLine
 	a := d.attempt(n, lines[0].Attempt)
 	if a == nil {
 		a = d.add(n, lines[0].Attempt)
-		if len(l.days) > 1 && (lines[0].Sequence > 1 || l.days[len(l.days)-2].runs != nil) { // it may have begun before midnight
-			if err := l.carry(a, n); err != nil {
+		if o := l.others(d); len(o) > 0 && (lines[0].Sequence > 1 || o[len(o)-1].runs != nil) { // it may have begun before midnight
+			if err := l.carry(a, n, o); err != nil {
 				return nil, 0, err
 			}
 		}
@@ -191,13 +218,13 @@ func (l *Logs) keep(d *day, lines []metastore.LogLine) (kept []metastore.LogLine
 	return kept, a.account, nil
 }
 
-// carry makes an attempt go on from what the days before hold of it.
-func (l *Logs) carry(a *attempt, n name) error {
-	for _, d := range slices.Backward(l.days[:len(l.days)-1]) {
+// carry makes an attempt go on from what other days hold of it.
+func (l *Logs) carry(a *attempt, n name, others []*day) error {
+	for _, d := range slices.Backward(others) {
 		if err := d.open(false); err != nil {
 			return err
 		}
-		d.used = time.Now()
+		d.used = l.now()
 		if before := d.attempt(n, a.number); before != nil {
 			a.before, a.account = before, before.account
 			return nil
@@ -248,7 +275,7 @@ func (l *Logs) parts(n name, after metastore.LogPosition) ([]part, error) {
 	if l.closed {
 		return nil, jobs.Refuse(jobs.Unavailable, "the logs are closed")
 	}
-	now := time.Now()
+	now := l.now()
 	var parts []part
 	for _, d := range l.days {
 		if err := d.open(false); err != nil {
@@ -276,21 +303,20 @@ func (l *Logs) parts(n name, after metastore.LogPosition) ([]part, error) {
 
 // tidy forgets the indexes of old days that nobody has asked for lately.
 func (l *Logs) tidy(now time.Time) {
-	for _, d := range l.days[:max(0, len(l.days)-1)] {
-		if d.runs != nil && now.Sub(d.used) > idle {
+	for _, d := range l.days {
+		if d != l.writing && d.runs != nil && now.Sub(d.used) > idle {
 			d.runs = nil
 		}
 	}
 }
 
-// sync makes the last day safe. A file whose sync failed is not written to again: nobody knows what it holds.
+// sync makes the day that is written to safe. A file whose sync failed is not written to again: nobody knows what it holds.
 func (l *Logs) sync() {
 	if !l.dirty || l.err != nil {
 		return
 	}
 	l.dirty = false
-	d := l.days[len(l.days)-1]
-	if err := d.file.Sync(); err != nil {
+	if err := l.writing.file.Sync(); err != nil {
 		l.err = fmt.Errorf("sync log file: %w", err)
 	}
 }
@@ -300,7 +326,7 @@ func (l *Logs) Prune(before time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last := before.UTC().AddDate(0, 0, -1).Format(dateForm)
-	for len(l.days) > 1 && l.days[0].date <= last {
+	for len(l.days) > 1 && l.days[0] != l.writing && l.days[0].date <= last {
 		d := l.days[0]
 		if err := errors.Join(d.close(), os.Remove(d.path)); err != nil {
 			return fmt.Errorf("prune logs: %w", err)

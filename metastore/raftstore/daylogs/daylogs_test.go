@@ -26,7 +26,12 @@ func line(run byte, attempt uint32, sequence uint64, text string) metastore.LogL
 
 func open(t *testing.T, dir string) *Logs {
 	t.Helper()
-	l, err := Open(dir)
+	return openAt(t, dir, time.Now)
+}
+
+func openAt(t *testing.T, dir string, now func() time.Time) *Logs {
+	t.Helper()
+	l, err := Open(dir, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,5 +193,85 @@ func TestTornTail(t *testing.T) {
 			}
 			_ = l.Close()
 		})
+	}
+}
+
+// A clock that was a year ahead for a moment leaves a day behind that takes no lines of the days until then; what it has
+// is read in its place, and once.
+func TestClockThatWasAhead(t *testing.T) {
+	dir := t.TempDir()
+	real := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	now := real
+	l := openAt(t, dir, func() time.Time { return now })
+	add(t, l, line(1, 1, 1, "before"))
+	now = real.AddDate(1, 0, 0)
+	add(t, l, line(1, 1, 2, "ahead"))
+	now = real.Add(time.Minute)
+	files := func(want ...string) {
+		t.Helper()
+		got, err := filepath.Glob(filepath.Join(dir, "*"))
+		for i := range got {
+			got[i] = strings.TrimSuffix(filepath.Base(got[i]), suffix)
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("there are %v, want %v", got, want)
+		}
+	}
+	const texts = "before ahead after later"
+	for range 2 { // at once, and by who opens it again
+		add(t, l, line(1, 1, 1, "before"), line(1, 1, 2, "ahead"), line(1, 1, 3, "after"))
+		now = now.AddDate(0, 0, 1)
+		add(t, l, line(1, 1, 2, "ahead"), line(1, 1, 3, "after"), line(1, 1, 4, "later"))
+		files("2026-11-22", "2026-11-23", "2027-11-22")
+		var got []string
+		for _, x := range read(t, l, 1, metastore.LogPosition{}, 0) {
+			got = append(got, x.Text)
+		}
+		if strings.Join(got, " ") != texts {
+			t.Errorf("the lines are %q", got)
+		}
+		now = now.AddDate(0, 0, -1)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l = openAt(t, dir, func() time.Time { return now })
+	}
+	now = now.AddDate(0, 0, 10)
+	add(t, l, line(2, 1, 1, "ten days on"))
+	if err := l.Prune(now); err != nil {
+		t.Fatal(err)
+	}
+	files("2026-12-02", "2027-11-22")
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A day whose file cannot be made keeps nobody from reading the others, and begins when it can.
+func TestDayThatCannotBegin(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	l := openAt(t, dir, func() time.Time { return now })
+	add(t, l, line(1, 1, 1, "before"))
+	now = now.AddDate(0, 0, 1)
+	inTheWay := filepath.Join(dir, "2026-11-23"+suffix)
+	if err := os.Mkdir(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(ctx, []metastore.LogLine{line(1, 1, 2, "after")}); err == nil {
+		t.Error("a line is written into a folder")
+	}
+	if n := len(read(t, l, 1, metastore.LogPosition{}, 0)); n != 1 {
+		t.Errorf("%d lines are read, want 1", n)
+	}
+	if err := os.Remove(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	add(t, l, line(1, 1, 2, "after"))
+	if n := len(read(t, l, 1, metastore.LogPosition{}, 0)); n != 2 {
+		t.Errorf("%d lines are read, want 2", n)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -8,9 +8,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 )
 
 // CheckBolt walks through a bbolt file, before it is opened in earnest: without a synced freelist, bbolt then goes
@@ -23,7 +25,7 @@ func CheckBolt(path string, lockTimeout time.Duration) error {
 	return Guard(path, func() error {
 		db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
 		if err != nil {
-			return err
+			return Opened(path, err)
 		}
 		defer db.Close()
 		return db.View(func(tx *bbolt.Tx) error {
@@ -84,4 +86,15 @@ func checkLength(path string) error {
 		return &Damaged{Path: path, What: fmt.Sprintf("it has %d bytes and should have %d", info.Size(), pages*pageSize)}
 	}
 	return nil // if there is no valid page, bbolt says so
+}
+
+// Opened makes the damage of the error with which a file was opened. What the system refuses is none, nor that another
+// process has the file.
+func Opened(path string, err error) error {
+	_, refused := errors.AsType[syscall.Errno](err)
+	_, known := errors.AsType[*Damaged](err)
+	if err == nil || refused || known || errors.Is(err, berrors.ErrTimeout) {
+		return err
+	}
+	return &Damaged{Path: path, What: err.Error()}
 }

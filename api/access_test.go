@@ -1,0 +1,404 @@
+package api_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// guarded is a desk that asks who comes. Its clock is an hour ahead of the store's, so that some tokens are over.
+type guarded struct {
+	*desk
+	access *api.Access
+	tokens map[string]string // by who holds them
+	run    string            // the id of a run
+}
+
+func newGuarded(t *testing.T) *guarded {
+	t.Helper()
+	g := &guarded{desk: newDesk(t), tokens: map[string]string{"none": ""}}
+	early := ops.New(ops.Config{Store: g.store})
+	root := ops.Who{Actor: "person:root", Role: ops.Admin}
+	for _, want := range []ops.NewToken{{Name: "keep", Role: "admin"}, {Name: "viewer", Role: "viewer"}, {Name: "operator", Role: "operator"}, {Name: "admin", Role: "admin"},
+		{Name: "worker", Role: "worker"}, {Name: "client", Role: "client"}, {Name: "revoked", Role: "admin"}, {Name: "expired", Role: "admin", For: time.Minute}} {
+		token, text, err := early.Grant(t.Context(), root, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.tokens[want.Name] = text
+		if want.Name == "revoked" {
+			if err := early.Revoke(t.Context(), root, token.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_, other, err := early.Grant(t.Context(), ops.Who{Tenant: "other", Actor: "person:root"}, ops.NewToken{Name: "admin", Role: "admin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := g.tokens["admin"]
+	wrong := "A"
+	if strings.HasSuffix(admin, wrong) {
+		wrong = "B"
+	}
+	g.tokens["another tenant"] = other
+	g.tokens["last character"] = admin[:len(admin)-1] + wrong
+	g.tokens["prefix"] = admin[:len(admin)-10]
+	g.tokens["a megabyte"] = admin + strings.Repeat("A", 1<<20)
+	o := ops.New(ops.Config{Store: g.store, Now: func() time.Time { return time.Now().Add(time.Hour) }})
+	g.access = api.NewAccess(o, false)
+	log := newLog(&g.log)
+	g.Handler = hangsUp(api.Guard(log, api.New(api.Config{Ops: o, Who: g.access.Who, Logger: log})))
+	g.run = g.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"}).Instance().ID.String()
+	return g
+}
+
+// as sends a request with somebody's token, from an address of its own.
+func (g *guarded) as(holder, method, path, body string, headers ...string) answer {
+	g.t.Helper()
+	if token := g.tokens[holder]; token != "" {
+		headers = append(headers, "Authorization", "Bearer "+token)
+	}
+	return g.send(method, path, body, headers...)
+}
+
+// operations are the routes of the OpenAPI document: method, path, and the role that it names.
+func operations(t *testing.T) (list [][3]string) {
+	t.Helper()
+	raw, err := api.New(api.Config{Ops: ops.New(ops.Config{})}).OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct {
+		Paths map[string]map[string]struct {
+			Role     string `json:"x-role"`
+			Security []any
+		}
+	}
+	if err := json.Unmarshal(raw, &document); err != nil || len(document.Paths) < 15 {
+		t.Fatalf("%d paths (%v)", len(document.Paths), err)
+	}
+	for path, methods := range document.Paths {
+		for method, op := range methods {
+			if _, err := ops.ParseRole(op.Role); err != nil && op.Role != "worker" || len(op.Security) == 0 {
+				t.Errorf("%s %s has no rule: %v", method, path, err)
+			}
+			list = append(list, [3]string{strings.ToUpper(method), path, op.Role})
+		}
+	}
+	return list
+}
+
+// of names an attempt, for what follows.
+const of = `{"worker":"w-a1","run":"01996b2a-6f00-7000-8000-000000000000","attempt":1`
+
+// bodies are what routes need to be reached at all; those that are not named take none.
+var bodies = map[string]string{
+	"PATCH /api/v1/jobs/{key}": `{"retries":1}`, "POST /api/v1/instances": `{"items":[{"job":"billing.charge"}]}`,
+	"PATCH /api/v1/settings": `{"recurringDebug":true}`, "POST /api/v1/tokens": `{"name":"new","role":"viewer"}`, "POST /api/v1/cluster/transfer": `{}`,
+	"POST /api/v1/jobs/{key}/rollback": `{"revision":1}`, "POST /api/v1/jobs": `{"key":"billing.new","kind":"triggered","app":"billing"}`,
+	"PUT /api/v1/calendars/{name}":   `{"rules":[]}`,
+	"POST /api/v1/seed/jobs/{jobId}": `{"request":[{"url":"http://example.com/"}]}`, "POST /api/v1/seed/jobs/{jobId}/update": `{"request":[{"url":"http://example.com/"}]}`,
+	"POST /api/v1/jobs/{key}/backfill": `{"from":"2026-01-01T00:00:00Z"}`,
+	"POST /api/v1/apply":               `{"jobs":[{"key":"billing.charge","retries":1}]}`,
+	"POST /api/v1/worker/register":     `{"name":"w","start":"a1","app":"billing","slots":1,"jobs":[{"key":"billing.charge","kind":"triggered"}]}`,
+	"POST /api/v1/worker/poll":         `{"worker":"w-a1"}`, "POST /api/v1/worker/beat": `{"worker":"w-a1"}`, "POST /api/v1/worker/leave": `{"worker":"w-a1"}`,
+	"POST /api/v1/worker/finish": of + `}`, "POST /api/v1/worker/progress": of + `,"done":1}`, "POST /api/v1/worker/checkpoint": of + `,"data":1}`,
+	"POST /api/v1/worker/logs": of + `,"lines":[{"text":"x"}]}`,
+}
+
+// Rows 47, 49 and 80: every route answers each kind of caller as its rule says, and nothing changes where it refuses.
+func TestEveryRouteHasARule(t *testing.T) {
+	roles := map[string]ops.Role{"viewer": ops.Viewer, "operator": ops.Operator, "admin": ops.Admin, "worker": ops.NoRole, "client": ops.NoRole}
+	strangers := []string{"none", "expired", "revoked", "last character", "prefix", "a megabyte", "in the query"}
+	refusing := newGuarded(t)
+	before := refusing.snapshot()
+	for _, op := range operations(t) {
+		method, path, role := op[0], op[1], op[2]
+		need, _ := ops.ParseRole(role)
+		if role == "worker" { // or whoever could make himself one
+			need = ops.Admin
+		}
+		for _, holder := range slices.Concat(strangers, []string{"viewer", "operator", "admin", "worker", "client", "another tenant"}) {
+			has, known := roles[holder]
+			g, want := refusing, 0 // 0 = anything but refused
+			switch {
+			case holder == "another tenant": // an admin, elsewhere
+				g = newGuarded(t)
+				switch {
+				case path == "/api/v1/backup" || strings.HasPrefix(path, "/api/v1/cluster/"):
+					want = http.StatusForbidden // nodes are everybody's
+				case method == "PUT" && path != "/api/v1/seed/jobs/{jobId}", method == "POST" && path == "/api/v1/seed/jobs/{jobId}": // makes one of its own
+				case strings.Contains(path, "{"):
+					want = http.StatusNotFound
+				}
+			case !known:
+				want = http.StatusUnauthorized
+			case role == "worker" && holder == "worker":
+				g = newGuarded(t)
+			case !has.Covers(need):
+				want = http.StatusForbidden
+			default:
+				g = newGuarded(t)
+			}
+			to := strings.NewReplacer("{key}", "billing.charge", "instances/{id}", "instances/"+g.run, "{id}", "zzzzzzzz", "{name}", "holidays", "{jobId}", "billing.charge").Replace(path)
+			if path == "/api/v1/seed/jobs/{jobId}" && method == "PUT" {
+				to += "?active=1"
+			}
+			if holder == "in the query" {
+				to += map[bool]string{true: "&", false: "?"}[strings.Contains(to, "?")] + "token=" + g.tokens["admin"] + "&access_token=" + g.tokens["admin"]
+			}
+			if path == "/api/v1/tokens/{id}" && holder == "another tenant" {
+				want = 0 // to revoke what is not there changes nothing
+			}
+			g.access.Forgive()
+			a := g.as(holder, method, to, bodies[method+" "+path])
+			if a.StatusCode != want && (want != 0 || slices.Contains([]int{401, 403, 405, 429, 500}, a.StatusCode)) {
+				t.Errorf("%s %s by %s: %d, want %d: %.200s", method, path, holder, a.StatusCode, want, a.body)
+			}
+			if a.StatusCode == 401 && a.Header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s %s by %s: it does not say how to say who one is", method, path, holder)
+			}
+			if strings.Contains(g.log.String(), "token=") || strings.Contains(string(a.body), g.tokens["admin"]) {
+				t.Errorf("%s %s by %s: the token is told on", method, path, holder)
+			}
+		}
+	}
+	if after := refusing.snapshot(); after != before {
+		t.Errorf("all was refused, and yet %s became %s", before, after)
+	}
+}
+
+// hangsUp ends each request as soon as something is flushed.
+func hangsUp(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		next.ServeHTTP(flushing{w, cancel}, r.WithContext(ctx))
+	})
+}
+
+type flushing struct {
+	http.ResponseWriter
+	hangUp func()
+}
+
+func (f flushing) Flush() { f.hangUp() }
+
+// What needs no token: whether the process lives, and what the API is.
+func TestOpenRoutes(t *testing.T) {
+	g := newGuarded(t)
+	for path, want := range map[string]int{"/livez": 200, "/readyz": 503, "/openapi.json": 200, "/openapi.yaml": 200, "/openapi-3.0.json": 200,
+		"/docs": 200, "/docs/style.css": 200, "/docs/bell.svg": 200, "/docs/reference.gohtml": 404, "/api/v1/nothing": 401, "/": 404} {
+		if a := g.send("GET", path, ""); a.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, a.StatusCode, want)
+		}
+	}
+}
+
+// Row 48: what belongs to another tenant looks like what is not there.
+func TestTenantsAreApart(t *testing.T) {
+	g := newGuarded(t)
+	mine := g.as("admin", "GET", "/api/v1/instances/"+g.run, "")
+	theirs := g.as("another tenant", "GET", "/api/v1/instances/"+g.run, "")
+	nothing := g.as("another tenant", "GET", "/api/v1/instances/"+jobs.NewID(time.Now()).String(), "")
+	if mine.StatusCode != 200 || theirs.StatusCode != 404 || nothing.StatusCode != 404 || len(theirs.body) != len(nothing.body) {
+		t.Errorf("%d, %d %s, %d %s", mine.StatusCode, theirs.StatusCode, theirs.body, nothing.StatusCode, nothing.body)
+	}
+	for _, path := range []string{"/api/v1/jobs", "/api/v1/instances", "/api/v1/audit"} {
+		if a := g.as("another tenant", "GET", path, ""); a.StatusCode != 200 || strings.Contains(string(a.body), "billing") || strings.Contains(string(a.body), "viewer") {
+			t.Errorf("%s shows %s", path, a.body)
+		}
+	}
+	// Row 25: nor is a cursor taken from one to the other, or from one list to another.
+	g.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"})
+	page := read[struct{ Next string }](t, g.as("viewer", "GET", "/api/v1/instances?limit=1", ""))
+	for _, c := range []struct {
+		holder, query string
+		want          int
+	}{{"viewer", "limit=1", 200}, {"viewer", "limit=7", 200}, {"another tenant", "limit=1", 400}, {"viewer", "limit=1&job=billing.charge", 400}, {"viewer", "limit=1&state=Enqueued", 400}, {"viewer", "limit=1&code=timeout", 400}} {
+		if a := g.as(c.holder, "GET", "/api/v1/instances?"+c.query+"&cursor="+page.Next, ""); page.Next == "" || a.StatusCode != c.want {
+			t.Errorf("%s by %s: %d, want %d: %s", c.query, c.holder, a.StatusCode, c.want, a.body)
+		}
+	}
+	forged := []byte(page.Next)
+	forged[len(forged)-2] ^= 1
+	if a := g.as("viewer", "GET", "/api/v1/instances?limit=1&cursor="+string(forged), ""); a.StatusCode != 400 {
+		t.Errorf("a cursor that was changed: %d", a.StatusCode)
+	}
+	// Row 30: an idempotency key is one's own.
+	g.as("another tenant", "POST", trigger, `{}`, "Idempotency-Key", "k")
+	if run := read[api.Instance](t, g.as("admin", "POST", trigger, `{}`, "Idempotency-Key", "k")); run.Duplicate {
+		t.Error("the idempotency key of another tenant leads to a run")
+	}
+}
+
+// Row 50: who tries wrong tokens has to wait; nobody else has.
+func TestWrongTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuarded(t)
+		from := func(address, token string) answer {
+			t.Helper()
+			r := httptest.NewRequest("GET", "/api/v1/whoami", nil)
+			r.RemoteAddr = address
+			r.Header.Set("X-Forwarded-For", "198.51.100.7") // is not believed
+			if token != "" {
+				r.Header.Set("Authorization", "Bearer "+token)
+			}
+			w := httptest.NewRecorder()
+			g.ServeHTTP(w, r)
+			return answer{w.Result(), w.Body.Bytes()}
+		}
+		statuses := map[int]int{}
+		var last answer
+		for i := range 10_000 {
+			last = from("192.0.2.1:1234", fmt.Sprintf("carillon_default_abcdefgh_%026d", i))
+			statuses[last.StatusCode]++
+		}
+		if p := last.problem(t); statuses[401] != 10 || statuses[429] != 9_990 || p.Code != "too_many" || last.Header.Get("Retry-After") != "2" {
+			t.Errorf("%v, %+v, Retry-After %s", statuses, p, last.Header.Get("Retry-After"))
+		}
+		for _, c := range []struct {
+			address, token string
+			want           int
+		}{
+			{"192.0.2.1:99", g.tokens["viewer"], 200}, // somebody else behind the same address
+			{"192.0.2.1:99", "", 401},                 // tries nothing
+			{"192.0.2.2:99", "wrong", 401},
+			{"[::ffff:192.0.2.1]:99", "wrong", 429},
+			{"[2001:db8::1]:99", "wrong", 401},
+		} {
+			if a := from(c.address, c.token); a.StatusCode != c.want {
+				t.Errorf("%s: %d, want %d", c.address, a.StatusCode, c.want)
+			}
+		}
+		for i := range 10 {
+			last = from(fmt.Sprintf("[2001:db8::%x]:99", i+2), "wrong")
+		}
+		if last.StatusCode != 429 {
+			t.Errorf("a network of one owner has as many tries as addresses: %d", last.StatusCode)
+		}
+		time.Sleep(2 * time.Second)
+		if a, b := from("192.0.2.1:1", "wrong"), from("192.0.2.1:1", "wrong"); a.StatusCode != 401 || b.StatusCode != 429 {
+			t.Errorf("after a while: %d, then %d", a.StatusCode, b.StatusCode)
+		}
+	})
+}
+
+// Who signs in again and again must not push what others did, or what he did, out of the record.
+func TestManySessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuarded(t)
+		begin := func(holder string) error {
+			_, _, err := g.access.SignIn(httptest.NewRequest("POST", "/login", nil), g.tokens[holder])
+			return err
+		}
+		for i := range 20 {
+			if err := begin("viewer"); err != nil {
+				t.Fatalf("session %d: %v", i+1, err)
+			}
+		}
+		if err := begin("viewer"); !errors.Is(err, jobs.Exhausted) {
+			t.Errorf("one more: %v", err)
+		}
+		if err := begin("admin"); err != nil {
+			t.Errorf("somebody else: %v", err)
+		}
+		time.Sleep(30 * time.Second)
+		if err := begin("viewer"); err != nil {
+			t.Errorf("a while later: %v", err)
+		}
+	})
+}
+
+// Rows 53 and 59: what a browser keeps, and what it may do with it.
+func TestSession(t *testing.T) {
+	g := newGuarded(t)
+	over := func(secure bool) *http.Request {
+		r := httptest.NewRequest("POST", "/login", nil)
+		if secure {
+			r.TLS = &tls.ConnectionState{}
+		}
+		return r
+	}
+	cookie, until, err := g.access.SignIn(over(false), g.tokens["operator"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := g.access.Cookie(over(false), cookie, until); c.Name != "carillon_session" || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure || c.Path != "/" {
+		t.Errorf("%+v", c)
+	}
+	if c := g.access.Cookie(over(true), cookie, until); c.Name != "__Host-carillon_session" || !c.HttpOnly || !c.Secure || c.Path != "/" || c.Domain != "" {
+		t.Errorf("over TLS: %+v", c)
+	}
+	if c := g.access.Cookie(over(false), "", time.Time{}); c.MaxAge >= 0 || c.Value != "" {
+		t.Errorf("forgotten: %+v", c)
+	}
+	with := "carillon_session=" + cookie
+	if self := read[api.Self](t, g.send("GET", "/api/v1/whoami", "", "Cookie", with)); self != (api.Self{Actor: "person:operator", Role: "operator", Tenant: "default"}) {
+		t.Errorf("%+v", self)
+	}
+	// A page of a stranger sends the cookie along, and is refused.
+	for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "null"}, {"Origin", "https://evil.com"}} {
+		if a := g.send("POST", trigger, `{}`, append(headers, "Cookie", with)...); a.StatusCode != 403 || a.problem(t).Code != "cross_origin" {
+			t.Errorf("%v: %d %s", headers, a.StatusCode, a.body)
+		}
+	}
+	if a := g.send("POST", trigger, `{}`, "Cookie", with, "Sec-Fetch-Site", "same-origin"); a.StatusCode != 201 {
+		t.Errorf("our own page: %d", a.StatusCode)
+	}
+	if a := g.send("GET", "/api/v1/whoami", "", "Cookie", "__Host-"+with); a.StatusCode != 401 {
+		t.Errorf("a cookie for TLS without TLS: %d", a.StatusCode)
+	}
+	if a := g.send("GET", "/api/v1/whoami", "", "Cookie", "carillon_session="+g.tokens["operator"]); a.StatusCode != 401 {
+		t.Errorf("a token for a cookie: %d", a.StatusCode)
+	}
+	if err := ops.New(ops.Config{Store: g.store}).SignOut(t.Context(), cookie); err != nil {
+		t.Fatal(err)
+	}
+	if a := g.send("GET", "/api/v1/whoami", "", "Cookie", with); a.StatusCode != 401 {
+		t.Errorf("after signing out: %d", a.StatusCode)
+	}
+}
+
+func TestTokensAndAudit(t *testing.T) {
+	g := newGuarded(t)
+	made := read[api.GrantedToken](t, g.as("admin", "POST", "/api/v1/tokens", `{"name":"Ann","role":"operator","for":"48h"}`))
+	g.tokens["Ann"] = made.Text
+	if self := read[api.Self](t, g.as("Ann", "GET", "/api/v1/whoami", "")); self.Role != "operator" || made.By != "person:admin" || made.Until == nil {
+		t.Errorf("%+v is %+v", made, self)
+	}
+	type list[T any] struct{ Items []T }
+	raw := g.as("admin", "GET", "/api/v1/tokens", "")
+	if tokens := read[list[api.Token]](t, raw); len(tokens.Items) != 8 || strings.Contains(string(raw.body), made.Text[len(made.Text)-26:]) {
+		t.Errorf("tokens are %s", raw.body)
+	}
+	if p := g.as("admin", "POST", "/api/v1/tokens", `{"name":"Ann","role":"viewer"}`).problem(t); p.Status != 409 {
+		t.Errorf("a second of the name: %+v", p)
+	}
+	g.as("admin", "PATCH", edit, `{"retries":3}`, "Carillon-Reason", "they fail at night")
+	audit := read[list[api.Change]](t, g.as("admin", "GET", "/api/v1/audit?target=job+billing.close-day&limit=1", ""))
+	if c := audit.Items[0]; len(audit.Items) != 1 || c.Actor != "person:admin" || c.Verb != "edit" || c.Reason != "they fail at night" ||
+		string(*c.Before) != `{"retries":0}` || string(*c.After) != `{"retries":3}` {
+		t.Errorf("audit: %+v %s %s", c, *c.Before, *c.After)
+	}
+	if a := g.as("admin", "DELETE", "/api/v1/tokens/"+made.ID, ""); a.StatusCode != 204 {
+		t.Errorf("revoke: %d %s", a.StatusCode, a.body)
+	}
+	if a := g.as("Ann", "GET", "/api/v1/whoami", ""); a.StatusCode != 401 {
+		t.Errorf("a revoked token: %d", a.StatusCode)
+	}
+}

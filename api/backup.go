@@ -1,0 +1,58 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// routeBackup describes the download through huma and serves it by hand: it is as long as the store is large.
+func (a *API) routeBackup() {
+	op := a.rule(ops.Admin, huma.Operation{OperationID: "get-backup", Method: http.MethodGet, Path: "/backup", Tags: []string{"system"}, Summary: "Back up all that the store holds",
+		Description: "For carillon backup, which writes it into a file and looks whether all of it came. It holds arguments, results, log lines and hashes of tokens of all tenants. " +
+			"A store in a database is backed up by that database's own means, and refuses."})
+	op.Responses = map[string]*huma.Response{
+		"200": {Description: "OK", Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}},
+		"default": {Description: "Error", Content: map[string]*huma.MediaType{"application/problem+json": {
+			Schema: &huma.Schema{Ref: "#/components/schemas/Problem"}}}},
+	}
+	a.huma.OpenAPI().AddOperation(&op)
+	a.mux.HandleFunc(op.Method+" "+op.Path, a.backup)
+}
+
+// backupPatience is how long whoever takes a backup may take nothing.
+const backupPatience = time.Minute
+
+func (a *API) backup(w http.ResponseWriter, r *http.Request) {
+	to := &download{w: w, stream: http.NewResponseController(w)}
+	err := a.ops.Backup(r.Context(), who(r.Context()), to)
+	switch {
+	case err == nil:
+	case to.begun:
+		a.log.WarnContext(r.Context(), "a backup was broken off", "err", err)
+		panic(http.ErrAbortHandler) // the connection breaks, so that nobody takes the part for the whole
+	default:
+		problemOf(r.Context(), a.log, err).write(w)
+	}
+}
+
+// download is an answer that begins with its first byte.
+type download struct {
+	w      http.ResponseWriter
+	stream *http.ResponseController
+	begun  bool
+}
+
+func (d *download) Write(b []byte) (int, error) {
+	if !d.begun {
+		d.begun = true
+		d.w.Header().Set("Content-Type", "application/octet-stream")
+		d.w.Header().Set("Content-Disposition", `attachment; filename="carillon.backup"`)
+		_ = d.stream.SetReadDeadline(time.Time{}) // the server's limit on requests does not hold for a download
+	}
+	_ = d.stream.SetWriteDeadline(time.Now().Add(backupPatience)) // not supported by recorders in tests
+	return d.w.Write(b)
+}

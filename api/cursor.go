@@ -1,0 +1,54 @@
+package api
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// A store's cursor is a place in a list, and means something else in another list. What goes out carries a seal over
+// the tenant, the filters and the place, so that a cursor is only taken back for the list that it came from. The key
+// of the seal follows from what the store holds (ops.Seal): every node has the same, and a restart changes nothing.
+
+const sealLen = 16
+
+// sealed is a cursor as clients see it; "" stays "".
+func (a *API) sealed(ctx context.Context, q *metastore.InstanceQuery, cursor string) (string, error) {
+	if cursor == "" {
+		return "", nil
+	}
+	key, err := a.ops.Seal(ctx, who(ctx))
+	if err != nil {
+		return "", err
+	}
+	return base64.RawURLEncoding.EncodeToString(append(seal(key, who(ctx), q, cursor), cursor...)), nil
+}
+
+// unsealed is the store's cursor within one that a client sent.
+func (a *API) unsealed(ctx context.Context, q *metastore.InstanceQuery, text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	key, err := a.ops.Seal(ctx, who(ctx))
+	if err != nil {
+		return "", err
+	}
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil && len(b) > sealLen && hmac.Equal(b[:sealLen], seal(key, who(ctx), q, string(b[sealLen:]))) {
+		return string(b[sealLen:]), nil
+	}
+	return "", problem(http.StatusBadRequest, codeCursor, "the cursor is not one of this list, or of another time: begin again without it",
+		Fault{Location: "query.cursor", Message: "pass on what came as next, with the same filters"})
+}
+
+func seal(key []byte, asker ops.Who, q *metastore.InstanceQuery, cursor string) []byte {
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "%q %q %d %q %s %q %d %d %q %q", asker.Tenant, q.Job, q.State, q.Worker, q.Parent, q.Origin, q.From.UnixNano(), q.To.UnixNano(), q.Code, cursor)
+	return mac.Sum(nil)[:sealLen]
+}

@@ -1,0 +1,168 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// Wanted is what a file, or a person, wants to hold for a job.
+type Wanted struct {
+	Key  jobs.Key `json:"key" maxLength:"200"`
+	Kind string   `json:"kind,omitempty" enum:"recurring,triggered" doc:"Needed of a job that is not there yet."`
+	App  string   `json:"app,omitempty" maxLength:"200" doc:"The worker group that runs it. Needed of a job that is not there yet."`
+	Policy
+}
+
+// Wanted is it in the words of ops, for those who read it elsewhere than from a request, which is checked already.
+func (w *Wanted) Wanted() (ops.Wanted, error) {
+	kind := kindOf(w.Kind)
+	if kind == 0 && w.Kind != "" {
+		return ops.Wanted{}, jobs.Invalid("kind is %.20q, it must be recurring or triggered", w.Kind)
+	}
+	return ops.Wanted{Key: w.Key, Kind: kind, App: w.App, Set: w.settings()}, nil
+}
+
+func kindOf(text string) jobs.Kind {
+	switch text {
+	case jobs.Recurring.String():
+		return jobs.Recurring
+	case jobs.Triggered.String():
+		return jobs.Triggered
+	}
+	return 0
+}
+
+// Difference is a field before and after a change.
+type Difference struct {
+	Field string `json:"field"`
+	Old   any    `json:"old,omitempty"`
+	New   any    `json:"new,omitempty"`
+}
+
+func differencesOf(list []ops.Difference) []Difference {
+	out := make([]Difference, len(list))
+	for i, d := range list {
+		out[i] = Difference(d)
+	}
+	return out
+}
+
+// Planned is what becomes of a job that is wanted.
+type Planned struct {
+	Key        jobs.Key     `json:"key"`
+	Does       string       `json:"does" enum:"create,edit,nothing"`
+	Differ     []Difference `json:"differ" nullable:"false" doc:"What holds for it, before and then."`
+	NextBefore []time.Time  `json:"nextBefore" nullable:"false" doc:"Its next due times, as it was."`
+	NextThen   []time.Time  `json:"nextThen" nullable:"false" doc:"Its next due times, as it is wanted."`
+}
+
+type applyInput struct {
+	Reason string `header:"Carillon-Reason" maxLength:"1024" doc:"Why; kept with the change."`
+	Body   struct {
+		Jobs      []Wanted         `json:"jobs" maxItems:"1000" nullable:"false"`
+		Calendars []WantedCalendar `json:"calendars,omitempty" maxItems:"1000" nullable:"false" doc:"Written first, each whole: jobs may name them."`
+		Exact     bool             `json:"exact,omitempty" doc:"Fields that people have set and that are not given here follow the code again."`
+		DryRun    bool             `json:"dryRun,omitempty" doc:"Say what would be done, and do nothing."`
+	}
+}
+
+type applied struct {
+	Items     []Planned         `json:"items" nullable:"false"`
+	Calendars []PlannedCalendar `json:"calendars,omitempty" nullable:"false"`
+}
+
+// WantedCalendar is what a file wants a calendar to be.
+type WantedCalendar struct {
+	Name        string   `json:"name" minLength:"1" maxLength:"200"`
+	Description string   `json:"description,omitempty" maxLength:"4096"`
+	Zone        string   `json:"zone,omitempty" maxLength:"100" doc:"IANA name; left out: UTC."`
+	Rules       []string `json:"rules" maxItems:"1000" nullable:"false"`
+}
+
+// PlannedCalendar is what becomes of a calendar that is wanted.
+type PlannedCalendar struct {
+	Name   string       `json:"name"`
+	Does   string       `json:"does" enum:"create,edit,nothing"`
+	Differ []Difference `json:"differ" nullable:"false" doc:"What it says, before and then."`
+	Next   []Excluded   `json:"next,omitempty" doc:"The next due times that it would exclude, of the jobs that use it now."`
+}
+
+type makeJobInput struct {
+	Reason string `header:"Carillon-Reason" maxLength:"1024" doc:"Why; kept with the change."`
+	Body   Wanted
+}
+
+func (a *API) routeDeclare() {
+	tags := []string{"jobs"}
+	register(a, ops.Admin, huma.Operation{OperationID: "create-job", Method: http.MethodPost, Path: "/jobs", Tags: tags, Summary: "Make a job", DefaultStatus: http.StatusCreated,
+		Description: "It waits for workers of its app that have the key. What is said here wins over their code, as an edit does; a job that is there already is refused (409)."}, a.createJob)
+	register(a, ops.Admin, huma.Operation{OperationID: "apply-jobs", Method: http.MethodPost, Path: "/apply", Tags: tags, Summary: "Make what is wanted hold",
+		Description: "Makes jobs and calendars, and edits those that are there. All of it is looked at before anything is done, then it is done in one commit. Sent again, it changes nothing."}, a.applyJobs)
+}
+
+func (a *API) createJob(ctx context.Context, in *makeJobInput) (*jobAnswer, error) {
+	if p := tooLarge(in.Body.Args, "body.args"); p != nil {
+		return nil, p
+	}
+	if err := a.often(ctx, string(in.Body.Key)); err != nil {
+		return nil, err
+	}
+	asker := who(ctx)
+	asker.Reason = in.Reason
+	wanted, err := in.Body.Wanted()
+	if err != nil {
+		return nil, err
+	}
+	return answerJob(a.ops.Create(ctx, asker, wanted))
+}
+
+func (a *API) applyJobs(ctx context.Context, in *applyInput) (*struct{ Body applied }, error) {
+	wanted := make([]ops.Wanted, len(in.Body.Jobs))
+	for i := range in.Body.Jobs {
+		if p := tooLarge(in.Body.Jobs[i].Args, "body.jobs["+strconv.Itoa(i)+"].args"); p != nil {
+			return nil, p
+		}
+		var err error
+		if wanted[i], err = in.Body.Jobs[i].Wanted(); err != nil {
+			return nil, err
+		}
+	}
+	if err := a.often(ctx, ""); err != nil {
+		return nil, err
+	}
+	asker := who(ctx)
+	asker.Reason = in.Reason
+	calendars := make([]jobs.SetCalendar, len(in.Body.Calendars))
+	for i, c := range in.Body.Calendars {
+		calendars[i] = jobs.SetCalendar{Name: c.Name, Description: c.Description, Zone: c.Zone, Rules: c.Rules}
+	}
+	if len(wanted)+len(calendars) == 0 {
+		return nil, jobs.Invalid("neither jobs nor calendars are given")
+	}
+	written, plans, err := a.ops.DeclareAll(ctx, asker, calendars, wanted, ops.How{Exact: in.Body.Exact, Dry: in.Body.DryRun})
+	if err != nil {
+		return nil, err
+	}
+	out := applied{Items: make([]Planned, len(plans))}
+	for _, c := range written {
+		p := PlannedCalendar{Name: c.Name, Does: c.Does, Differ: differencesOf(c.Differ)}
+		for _, e := range c.Next {
+			p.Next = append(p.Next, Excluded{Job: e.Key, At: e.At, Rule: e.Rule})
+		}
+		out.Calendars = append(out.Calendars, p)
+	}
+	for i, p := range plans {
+		out.Items[i] = Planned{Key: p.Job.Key, Does: p.Does, Differ: differencesOf(p.Differ), NextBefore: times(p.NextBefore), NextThen: times(p.NextThen)}
+	}
+	return &struct{ Body applied }{out}, nil
+}
+
+// times is a list that is never null.
+func times(list []time.Time) []time.Time { return append([]time.Time{}, list...) }

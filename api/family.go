@@ -1,0 +1,114 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+type childrenInput struct {
+	RunPath
+	Cursor string `query:"cursor" maxLength:"1000" doc:"The next of the page before."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
+}
+
+type childLogsInput struct {
+	RunPath
+	Lines int `query:"lines" minimum:"1" maximum:"1000" default:"50" doc:"The last ones of each."`
+}
+
+// ChildLog is the end of the log of a run that another has brought about.
+type ChildLog struct {
+	Instance Instance  `json:"instance"`
+	Lines    []LogLine `json:"lines" nullable:"false" doc:"Oldest first."`
+	Cut      bool      `json:"cut,omitempty" doc:"There are lines before them."`
+}
+
+type childLogList struct {
+	Items []ChildLog `json:"items" nullable:"false"`
+}
+
+type treeInput struct {
+	RunPath
+	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"200"`
+}
+
+// Relative is a run in a family.
+type Relative struct {
+	Depth    int      `json:"depth" doc:"Below the first of the family."`
+	Instance Instance `json:"instance"`
+}
+
+// RunTree is the family of a run.
+type RunTree struct {
+	Items []Relative `json:"items" nullable:"false" doc:"Each followed by those that it has brought about."`
+	Cut   bool       `json:"cut,omitempty" doc:"There are more."`
+}
+
+func (a *API) routeFamily() {
+	tags := []string{"instances"}
+	register(a, ops.Viewer, huma.Operation{OperationID: "instance-children", Method: http.MethodGet, Path: "/instances/{id}/children", Tags: tags, Summary: "List the runs that a run has brought about",
+		Description: "Those that follow it by onSuccess and onFailure, and those that its handler enqueued."}, a.children)
+	register(a, ops.Viewer, huma.Operation{OperationID: "instance-children-logs", Method: http.MethodGet, Path: "/instances/{id}/children/logs", Tags: tags, Summary: "Read what the children of a run wrote",
+		Description: "The newest 50 children, with the last lines of each."}, a.childLogs)
+	register(a, ops.Viewer, huma.Operation{OperationID: "instance-tree", Method: http.MethodGet, Path: "/instances/{id}/tree", Tags: tags, Summary: "The whole family of a run",
+		Description: "From the first run above it down."}, a.tree)
+}
+
+func (a *API) children(ctx context.Context, in *childrenInput) (*struct{ Body instanceList }, error) {
+	id, err := in.run()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := a.ops.Instance(ctx, who(ctx), id); err != nil {
+		return nil, err
+	}
+	return a.list(ctx, &listInput{Parent: in.ID, Cursor: in.Cursor, Limit: in.Limit})
+}
+
+func (a *API) childLogs(ctx context.Context, in *childLogsInput) (*struct{ Body childLogList }, error) {
+	id, err := in.run()
+	if err != nil {
+		return nil, err
+	}
+	list, err := a.ops.ChildrenLogs(ctx, who(ctx), id, in.Lines)
+	if err != nil {
+		return nil, err
+	}
+	out := childLogList{Items: make([]ChildLog, len(list))}
+	for i, c := range list {
+		out.Items[i] = ChildLog{Instance: listed(c.Instance, a.attempt(c.Instance)), Lines: make([]LogLine, len(c.Lines)), Cut: c.Cut}
+		for n, l := range c.Lines {
+			out.Items[i].Lines[n] = logLine(l)
+		}
+	}
+	return &struct{ Body childLogList }{out}, nil
+}
+
+func (a *API) tree(ctx context.Context, in *treeInput) (*struct{ Body RunTree }, error) {
+	id, err := in.run()
+	if err != nil {
+		return nil, err
+	}
+	tree, cut, err := a.ops.Tree(ctx, who(ctx), id, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	out := RunTree{Items: make([]Relative, len(tree)), Cut: cut}
+	for i, r := range tree {
+		out.Items[i] = Relative{Depth: r.Depth, Instance: listed(r.Instance, a.attempt(r.Instance))}
+	}
+	return &struct{ Body RunTree }{out}, nil
+}
+
+func (a *API) deleteFamily(ctx context.Context, asker ops.Who, in *deleteInput, revision uint64) (*struct{ Body DeletedJob }, error) {
+	done, err := a.ops.DeleteFamily(ctx, asker, jobs.Delete{Key: jobs.Key(in.Key), IfRevision: revision}, ops.Fate(in.Runs))
+	if err != nil {
+		return nil, err
+	}
+	return &struct{ Body DeletedJob }{DeletedJob{Cancelled: done.Cancelled, Jobs: done.Jobs}}, nil
+}

@@ -1,0 +1,78 @@
+package api
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Those who do the work of an asynchronous HTTP job have no token of ours. What they are told instead is a URL of one
+// route, signed for one attempt of one run; it is good for nothing else.
+
+const feedbackRoute = "POST " + Prefix + "/seed/jobs/{jobId}/feedback/{requestCounts}"
+
+// feedback takes in what somebody says who was asked to do the work of a run.
+func (a *API) feedback(w http.ResponseWriter, r *http.Request) {
+	if wait := a.rates.take("address " + addressOf(r)); wait > 0 {
+		tooMany(wait).write(w)
+		return
+	}
+	err := a.hear(r)
+	if errors.Is(err, jobs.Forbidden) {
+		if wait := a.wrong.take(addressOf(r)); wait > 0 {
+			tooMany(wait).write(w)
+			return
+		}
+	}
+	answer := SeedAnswer{Code: http.StatusOK}
+	if err != nil {
+		p := problemOf(r.Context(), a.log, err)
+		if errors.Is(err, jobs.Forbidden) {
+			p.Status, p.Detail = http.StatusUnauthorized, "nobody waits for this: the URL is not one that was given out, or not all of it"
+		}
+		answer.Code, answer.Message = p.Status, &p.Detail
+		for name, value := range p.header {
+			w.Header().Set(name, value)
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(answer.Code)
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func (a *API) hear(r *http.Request) error {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return jobs.Invalid("the body cannot be read")
+	}
+	query := r.URL.Query()
+	k := jobs.Hear{}
+	attempt, err1 := strconv.ParseUint(query.Get("attempt"), 10, 32)
+	nonce, err2 := strconv.ParseUint(r.PathValue("requestCounts"), 10, 64)
+	signature, err3 := base64.RawURLEncoding.DecodeString(query.Get("token"))
+	run, err4 := jobs.ParseID(query.Get("run"))
+	if err1 != nil || err2 != nil || err3 != nil || err4 != nil || attempt == 0 || run.IsZero() {
+		return jobs.ErrNotSigned
+	}
+	k.ID, k.Attempt, k.Nonce, k.Signature = run, uint32(attempt), nonce, signature
+	tenant, key := jobs.Tenant(query.Get("tenant")), jobs.Key(r.PathValue("jobId"))
+	if err := a.ops.Waited(r.Context(), tenant, key, k); err != nil {
+		return err
+	}
+	// Only who may speak is told what is wrong with the words.
+	report, err := httpspec.ReadReport(body)
+	if err != nil {
+		return jobs.Invalid("the body: %v", err)
+	}
+	if k.Report, err = json.Marshal(report); err != nil {
+		return err
+	}
+	k.Final = report.Over()
+	return a.ops.Hear(r.Context(), tenant, key, k)
+}

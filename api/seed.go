@@ -1,0 +1,269 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// The routes of the second seed, for those who spoke to a scheduler with that interface: the same paths below /seed,
+// documents with the same fields, and answers that say resp_code and resp_msg. All of it is what the other routes do.
+
+// seedAnswer says how it went: resp_code is 200, or the HTTP status of what went wrong, which is also the answer's own.
+type seedAnswer struct {
+	Status int
+	Body   SeedAnswer
+}
+
+// SeedAnswer is how the second seed answers.
+type SeedAnswer struct {
+	Code    int     `json:"resp_code" doc:"200 if it was done, else why not, as an HTTP status."`
+	Message *string `json:"resp_msg" doc:"What went wrong."`
+	Data    any     `json:"data,omitempty"`
+}
+
+// SeedJobPath names a job in a path.
+type SeedJobPath struct {
+	JobID string `path:"jobId" maxLength:"200"`
+}
+
+type seedDocumentInput struct {
+	SeedJobPath
+	Body Object
+}
+
+type seedActiveInput struct {
+	SeedJobPath
+	Active int `query:"active" minimum:"0" maximum:"1" required:"true" doc:"1: by its timer; 0: not by itself."`
+}
+
+type seedTriggerInput struct {
+	SeedJobPath
+	Body *Object
+}
+
+type seedExecutionsInput struct {
+	JobID string `query:"jobId" required:"true" maxLength:"200"`
+}
+
+// SeedExecution is a run in the words of the second seed.
+type SeedExecution struct {
+	ExecutionID   string    `json:"executionId"`
+	JobID         jobs.Key  `json:"jobId"`
+	ExecuteNumber int64     `json:"executeNumber" doc:"The due time of the run, in milliseconds since 1970."`
+	Status        string    `json:"status" doc:"failed, succeed, or empty while it goes on."`
+	State         string    `json:"state"`
+	Error         string    `json:"error,omitempty"`
+	Datetime      time.Time `json:"datetime"`
+}
+
+// seedRoute registers a route whose refusals are in the seed's form, too.
+func seedRoute[I any](a *API, need ops.Role, op huma.Operation, do func(context.Context, ops.Who, *I) (any, error)) {
+	op.Tags, op.Path = []string{"seed"}, "/seed"+op.Path
+	register(a, need, op, func(ctx context.Context, in *I) (*seedAnswer, error) {
+		data, err := do(ctx, who(ctx), in)
+		if err == nil {
+			return &seedAnswer{Status: http.StatusOK, Body: SeedAnswer{Code: http.StatusOK, Data: data}}, nil
+		}
+		p := problemOf(ctx, a.log, err)
+		return &seedAnswer{Status: p.Status, Body: SeedAnswer{Code: p.Status, Message: &p.Detail}}, nil
+	})
+}
+
+func (a *API) routeSeed() {
+	a.routeSeedFamilies()
+	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-create-job", Method: http.MethodPost, Path: "/jobs/{jobId}", Summary: "Make a job of the seed's document"},
+		func(ctx context.Context, asker ops.Who, in *seedDocumentInput) (any, error) {
+			return nil, a.seedDeclare(ctx, asker, in, ops.How{Fresh: true})
+		})
+	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-update-job", Method: http.MethodPost, Path: "/jobs/{jobId}/update", Summary: "Change a job, whose timer begins anew"},
+		func(ctx context.Context, asker ops.Who, in *seedDocumentInput) (any, error) {
+			if _, err := a.ops.Job(ctx, asker, jobs.Key(in.JobID), 0); err != nil {
+				return nil, err
+			}
+			return nil, a.seedDeclare(ctx, asker, in, ops.How{})
+		})
+	seedRoute(a, ops.Viewer, huma.Operation{OperationID: "seed-get-job", Method: http.MethodGet, Path: "/jobs/{jobId}", Summary: "Read a job as the seed's document"},
+		func(ctx context.Context, asker ops.Who, in *SeedJobPath) (any, error) {
+			job, err := a.ops.Job(ctx, asker, jobs.Key(in.JobID), 0)
+			if err != nil {
+				return nil, err
+			}
+			return httpspec.DocumentOf(job.Definition, job.Paused == nil && !job.Policy.Disabled)
+		})
+	seedRoute(a, ops.Operator, huma.Operation{OperationID: "seed-activate-job", Method: http.MethodPut, Path: "/jobs/{jobId}", Summary: "Pause a job, or let it go on"},
+		func(ctx context.Context, asker ops.Who, in *seedActiveInput) (any, error) {
+			return nil, a.seedActivate(ctx, asker, jobs.Key(in.JobID), in.Active)
+		})
+	for _, path := range []string{"/jobs/{jobId}", "/job/{jobId}"} { // the seed has both
+		seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-delete" + map[bool]string{true: "-jobs", false: "-job"}[path == "/jobs/{jobId}"], Method: http.MethodDelete, Path: path,
+			Summary: "Take a job away, and cancel what of it goes on"},
+			func(ctx context.Context, asker ops.Who, in *SeedJobPath) (any, error) {
+				_, err := a.ops.Delete(ctx, asker, jobs.Delete{Key: jobs.Key(in.JobID)}, ops.FateCancel)
+				return nil, err
+			})
+	}
+	seedRoute(a, ops.Operator, huma.Operation{OperationID: "seed-trigger-job", Method: http.MethodPost, Path: "/jobs/{jobId}/trigger", Summary: "Run a job once, with parameters"},
+		func(ctx context.Context, asker ops.Who, in *seedTriggerInput) (any, error) {
+			wish := jobs.Create{Key: jobs.Key(in.JobID), Origin: jobs.FromPerson}
+			if in.Body != nil {
+				wish.Args = *in.Body
+			}
+			made, err := a.ops.Trigger(ctx, asker, wish)
+			if err != nil {
+				return nil, err
+			}
+			return executionOf(made.Instance), nil
+		})
+	seedRoute(a, ops.Viewer, huma.Operation{OperationID: "seed-list-executions", Method: http.MethodGet, Path: "/main/execution", Summary: "The latest executions of a job"},
+		func(ctx context.Context, asker ops.Who, in *seedExecutionsInput) (any, error) {
+			page, err := a.ops.Instances(ctx, asker, metastore.InstanceQuery{Job: jobs.Key(in.JobID), Limit: metastore.MaxPage})
+			if err != nil {
+				return nil, err
+			}
+			list := make([]SeedExecution, len(page.Instances))
+			for i, in := range page.Instances {
+				list[i] = executionOf(in)
+			}
+			return list, nil
+		})
+}
+
+// SeedChildLog is what a child of an execution wrote last.
+type SeedChildLog struct {
+	SeedExecution
+	Logs []LogLine `json:"logs" nullable:"false" doc:"The last lines, oldest first."`
+}
+
+type seedChildrenInput struct {
+	ParentJobID string `query:"parentJobId" required:"true" maxLength:"200"`
+	Execution   int64  `query:"execution" required:"true" doc:"The executeNumber of the parent's run."`
+}
+
+type seedChildrenByIDInput struct {
+	ExecutionID string `query:"executionId" required:"true" maxLength:"100"`
+}
+
+type seedFamilyInput struct {
+	ParentJobID string `query:"parentJobId" required:"true" maxLength:"200"`
+}
+
+type seedCleanInput struct {
+	CleanDestroyJob      bool `query:"cleanDestroyJob" default:"true" doc:"Also all executions of jobs that were deleted."`
+	RetainExecutionCount int  `query:"retainExecutionCount" minimum:"0" maximum:"200" default:"10" doc:"How many are kept of each job, the newest."`
+}
+
+// seedLines is how many lines of each child are told.
+const seedLines = 200
+
+func (a *API) routeSeedFamilies() {
+	seedRoute(a, ops.Viewer, huma.Operation{OperationID: "seed-child-logs", Method: http.MethodGet, Path: "/main/getChildJobLogs", Summary: "What the children of one execution of a job wrote last"},
+		func(ctx context.Context, asker ops.Who, in *seedChildrenInput) (any, error) {
+			run, err := a.ops.Execution(ctx, asker, jobs.Key(in.ParentJobID), in.Execution)
+			if err != nil {
+				return nil, err
+			}
+			return a.seedChildren(ctx, asker, run)
+		})
+	seedRoute(a, ops.Viewer, huma.Operation{OperationID: "seed-child-logs-by-id", Method: http.MethodGet, Path: "/main/getChildJobLogsByExecutionId", Summary: "The same, by the execution's id"},
+		func(ctx context.Context, asker ops.Who, in *seedChildrenByIDInput) (any, error) {
+			id, err := jobs.ParseID(in.ExecutionID)
+			if err != nil {
+				return nil, err
+			}
+			run, err := a.ops.Instance(ctx, asker, id)
+			if err != nil {
+				return nil, err
+			}
+			return a.seedChildren(ctx, asker, run)
+		})
+	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-destroy-family", Method: http.MethodDelete, Path: "/main/destroyByParentJob", Summary: "Take a job away with all that belong to it"},
+		func(ctx context.Context, asker ops.Who, in *seedFamilyInput) (any, error) {
+			done, err := a.ops.DeleteFamily(ctx, asker, jobs.Delete{Key: jobs.Key(in.ParentJobID)}, ops.FateCancel)
+			if err != nil {
+				return nil, err
+			}
+			return done.Jobs, nil
+		})
+	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-clean", Method: http.MethodDelete, Path: "/main/schedule/clean", Summary: "Clear executions away that are over",
+		Description: "Of jobs that this interface made, and others of their worker group. Notifications go with the executions that they told of."},
+		func(ctx context.Context, asker ops.Who, in *seedCleanInput) (any, error) {
+			return a.ops.CleanUp(ctx, asker, seedApp, in.RetainExecutionCount, in.CleanDestroyJob, seedNotify)
+		})
+}
+
+// seedNotify is the job whose runs are the notifications.
+const seedNotify = "carillon.notify"
+
+func (a *API) seedChildren(ctx context.Context, asker ops.Who, run *jobs.Instance) (any, error) {
+	list, err := a.ops.SeedChildren(ctx, asker, run, seedLines)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]SeedChildLog, len(list))
+	for i, c := range list {
+		out[i] = SeedChildLog{SeedExecution: executionOf(c.Instance), Logs: make([]LogLine, len(c.Lines))}
+		for n, l := range c.Lines {
+			out[i].Logs[n] = logLine(l)
+		}
+	}
+	return out, nil
+}
+
+func executionOf(in *jobs.Instance) SeedExecution {
+	e := SeedExecution{ExecutionID: in.ID.String(), JobID: in.Key, ExecuteNumber: in.Due.UnixMilli(), State: in.State.String(), Error: in.Error, Datetime: in.Created}
+	switch {
+	case in.State == jobs.Succeeded:
+		e.Status = "succeed"
+	case in.State.Final():
+		e.Status = "failed"
+	}
+	return e
+}
+
+// seedApp is the worker group that runs jobs of the seed's documents.
+const seedApp = "http"
+
+func (a *API) seedDeclare(ctx context.Context, asker ops.Who, in *seedDocumentInput, how ops.How) error {
+	d, err := httpspec.ParseDocument(in.Body)
+	if err != nil {
+		return err
+	}
+	if d.JobID != "" && d.JobID != in.JobID {
+		return jobs.Invalid("the document is of job %.60q, and the path of %.60q", d.JobID, in.JobID)
+	}
+	s, err := d.Settings(a.ops.Now())
+	if err != nil {
+		return err
+	}
+	key := jobs.Key(in.JobID)
+	if err := a.often(ctx, in.JobID); err != nil {
+		return err
+	}
+	if _, err := a.ops.Declare(ctx, asker, []ops.Wanted{{Key: key, Kind: jobs.Recurring, App: seedApp, Set: s}}, how); err != nil {
+		return err
+	}
+	if d.Active == nil {
+		return nil
+	}
+	if err := a.seedActivate(ctx, asker, key, *d.Active); err != nil {
+		return jobs.Refuse(jobs.Unknown, "the job was written, and whether it fires (active) was not: %v", err)
+	}
+	return nil
+}
+
+func (a *API) seedActivate(ctx context.Context, asker ops.Who, key jobs.Key, active int) error {
+	if active == 0 {
+		_, err := a.ops.Pause(ctx, asker, jobs.Pause{Key: key, Reason: "active is 0"})
+		return err
+	}
+	_, _, err := a.ops.Resume(ctx, asker, key, ops.Resumption{})
+	return err
+}

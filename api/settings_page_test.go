@@ -1,0 +1,89 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+var inBackquotes = regexp.MustCompile("`([^`]*)`")
+
+// words are what stands in backquotes in a cell.
+func words(cell string) (list []string) {
+	for _, m := range inBackquotes.FindAllStringSubmatch(cell, -1) {
+		list = append(list, m[1])
+	}
+	return list
+}
+
+// docs/settings.md names each setting once, all values that it can have if those are words, and what holds if nobody
+// says anything.
+func TestSettingsPage(t *testing.T) {
+	page, err := os.ReadFile("../docs/settings.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDesk(t)
+	holds := func(key string) (all map[string]any) {
+		if err := json.Unmarshal(d.send("GET", "/api/v1/jobs/"+key, "").body, &all); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	recurring, triggered := holds("billing.close-day"), holds("billing.charge")
+	var named []string
+	for _, row := range strings.Split(string(page), "\n") {
+		cells := strings.Split(row, " |")
+		if len(cells) < 4 || !strings.HasPrefix(row, "| `") {
+			continue
+		}
+		said := words(cells[3])
+		if len(said) < 2 {
+			said = []string{strings.Join(said, ""), strings.Join(said, "")}
+		}
+		for _, name := range words(cells[0]) {
+			named = append(named, name)
+			for i, all := range []map[string]any{recurring, triggered} {
+				if want := plain(all[name]); name != "name" && name != "schedule" && !same(said[i], want) {
+					t.Errorf("%s: the page says %q of a %s job, and it is %q", name, said[i], []string{"recurring", "triggered"}[i], want)
+				}
+			}
+			f, ok := reflect.TypeFor[api.Policy]().FieldByNameFunc(func(n string) bool {
+				f, _ := reflect.TypeFor[api.Policy]().FieldByName(n)
+				return strings.Split(f.Tag.Get("json"), ",")[0] == name
+			})
+			if values := f.Tag.Get("enum"); ok && values != "" && !slices.Equal(words(cells[2]), strings.Split(values, ",")) {
+				t.Errorf("%s: the page says %s, and it can be %s", name, cells[2], values)
+			}
+		}
+	}
+	want := jobs.Fields()
+	slices.Sort(want)
+	slices.Sort(named)
+	if !slices.Equal(named, want) {
+		t.Errorf("the page has\n%q, settings are\n%q", named, want)
+	}
+}
+
+// plain is a value as the page writes it.
+func plain(v any) string {
+	if list, ok := v.([]any); v == nil || ok && len(list) == 0 {
+		return ""
+	}
+	return fmt.Sprint(v)
+}
+
+func same(said, is string) bool {
+	a, err1 := time.ParseDuration(said)
+	b, err2 := time.ParseDuration(is)
+	return said == is || err1 == nil && err2 == nil && a == b
+}

@@ -1,0 +1,141 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// Token is what may be known of a token: all but its secret.
+type Token struct {
+	ID      string     `json:"id"`
+	Name    string     `json:"name"`
+	Role    string     `json:"role" enum:"viewer,operator,admin,worker,client"`
+	App     string     `json:"app,omitempty" doc:"Of a worker: the only worker group that it may serve."`
+	By      string     `json:"by" doc:"Who made it."`
+	Created time.Time  `json:"created"`
+	Until   *time.Time `json:"until,omitempty" doc:"When its time is over; missing: when it is revoked."`
+}
+
+func tokenOf(t *jobs.Token) Token {
+	return Token{ID: t.ID, Name: t.Name, Role: t.Role, App: t.App, By: t.By, Created: t.Created, Until: when(t.Until)}
+}
+
+// GrantedToken is a token as it is told once.
+type GrantedToken struct {
+	Token
+	Text string `json:"text" doc:"What to send as Authorization: Bearer. It is shown here and never again."`
+}
+
+type tokenList struct {
+	Items []Token `json:"items" nullable:"false"`
+}
+
+type grantInput struct {
+	Body struct {
+		Name string    `json:"name" minLength:"1" maxLength:"100" doc:"Whose it is."`
+		Role string    `json:"role" enum:"viewer,operator,admin,worker,client"`
+		App  string    `json:"app,omitempty" maxLength:"200" doc:"Of a worker: the only worker group that it may serve."`
+		For  *Duration `json:"for,omitempty" doc:"How long it is good; left out: until it is revoked."`
+	}
+}
+
+// Change is one line of the audit: what somebody changed.
+type Change struct {
+	N      uint64    `json:"n" doc:"Counts the changes."`
+	At     time.Time `json:"at"`
+	Actor  string    `json:"actor"`
+	Reason string    `json:"reason,omitempty"`
+	Verb   string    `json:"verb"`
+	Target string    `json:"target" example:"job billing.charge"`
+	Before *Object   `json:"before,omitempty" doc:"What of it changed, as it was."`
+	After  *Object   `json:"after,omitempty" doc:"The same, as it is since."`
+}
+
+type auditInput struct {
+	Target string `query:"target" maxLength:"600" doc:"Only changes of this, as the list spells it."`
+	Actor  string `query:"actor" maxLength:"300" doc:"Only changes by this actor."`
+	Before uint64 `query:"before" doc:"Go on before this number."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
+}
+
+type auditList struct {
+	Items []Change `json:"items" nullable:"false"`
+	Next  uint64   `json:"next,omitempty" doc:"Pass it as before to go on; missing at the end."`
+}
+
+// Self is who the server takes the asker for.
+type Self struct {
+	Actor  string `json:"actor"`
+	Role   string `json:"role" enum:"none,viewer,operator,admin"`
+	Tenant string `json:"tenant"`
+}
+
+func (a *API) routeTokens() {
+	tags := []string{"access"}
+	register(a, ops.Viewer, huma.Operation{OperationID: "whoami", Method: http.MethodGet, Path: "/whoami", Tags: tags, Summary: "Who you are here"},
+		func(ctx context.Context, _ *none) (*struct{ Body Self }, error) {
+			asker := who(ctx)
+			if asker.Tenant == "" {
+				asker.Tenant = jobs.DefaultTenant
+			}
+			return &struct{ Body Self }{Self{Actor: asker.Actor, Role: asker.Role.String(), Tenant: string(asker.Tenant)}}, nil
+		})
+	register(a, ops.Admin, huma.Operation{OperationID: "list-tokens", Method: http.MethodGet, Path: "/tokens", Tags: tags, Summary: "List tokens by name"},
+		func(ctx context.Context, _ *none) (*struct{ Body tokenList }, error) {
+			list, err := a.ops.Tokens(ctx, who(ctx))
+			if err != nil {
+				return nil, err
+			}
+			out := tokenList{Items: make([]Token, len(list))}
+			for i, t := range list {
+				out.Items[i] = tokenOf(t)
+			}
+			return &struct{ Body tokenList }{out}, nil
+		})
+	register(a, ops.Admin, huma.Operation{OperationID: "grant-token", Method: http.MethodPost, Path: "/tokens", Tags: tags, DefaultStatus: http.StatusCreated,
+		Summary: "Make a token", Description: "Its text is in the answer, and nowhere else: what is kept is a hash."},
+		func(ctx context.Context, in *grantInput) (*struct{ Body GrantedToken }, error) {
+			want := ops.NewToken{Name: in.Body.Name, Role: in.Body.Role, App: in.Body.App}
+			if in.Body.For != nil {
+				want.For = time.Duration(*in.Body.For)
+			}
+			t, text, err := a.ops.Grant(ctx, who(ctx), want)
+			if err != nil {
+				return nil, err
+			}
+			return &struct{ Body GrantedToken }{GrantedToken{tokenOf(t), text}}, nil
+		})
+	register(a, ops.Admin, huma.Operation{OperationID: "revoke-token", Method: http.MethodDelete, Path: "/tokens/{id}", Tags: tags, DefaultStatus: http.StatusNoContent,
+		Summary: "End a token", Description: "Sessions that were begun with it end, too. The last token of an admin without an end cannot be revoked."},
+		func(ctx context.Context, in *struct {
+			ID string `path:"id" maxLength:"100"`
+		}) (*struct{}, error) {
+			return nil, a.ops.Revoke(ctx, who(ctx), in.ID)
+		})
+	register(a, ops.Admin, huma.Operation{OperationID: "list-audit", Method: http.MethodGet, Path: "/audit", Tags: tags,
+		Summary: "What people changed, newest first", Description: "Who, what, before and after. Arguments, results and secrets are never in it."}, a.audit)
+}
+
+func (a *API) audit(ctx context.Context, in *auditInput) (*struct{ Body auditList }, error) {
+	list, err := a.ops.Audits(ctx, who(ctx), metastore.AuditQuery{Target: in.Target, Actor: in.Actor, Before: in.Before, Limit: in.Limit})
+	if err != nil {
+		return nil, err
+	}
+	out := auditList{Items: make([]Change, len(list))}
+	for i, c := range list {
+		out.Items[i] = Change{N: c.N, At: c.At, Actor: c.Actor, Reason: c.Reason, Verb: c.Verb, Target: c.Target,
+			Before: object(json.RawMessage(c.Before)), After: object(json.RawMessage(c.After))}
+	}
+	if n := len(list); n == in.Limit {
+		out.Next = list[n-1].N
+	}
+	return &struct{ Body auditList }{out}, nil
+}

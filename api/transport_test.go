@@ -1,0 +1,227 @@
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/api"
+)
+
+// pipes is a listener whose connections stay in the process, so that time can be virtual.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	select {
+	case <-p.closed:
+	default:
+		close(p.closed)
+	}
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p *pipes) dial() net.Conn {
+	here, there := net.Pipe()
+	p.conns <- there
+	return here
+}
+
+// serve runs a test with a server on pipes, in virtual time.
+func serve(t *testing.T, test func(*testing.T, *desk, *pipes)) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		server := api.NewServer(api.Hosts(nil, d.Handler), newLog(io.Discard))
+		done := make(chan struct{})
+		go func() { defer close(done); _ = server.Serve(p) }()
+		before := d.snapshot()
+		test(t, d, p)
+		if after := d.snapshot(); after != before {
+			t.Errorf("%s became %s", before, after)
+		}
+		_ = server.Close()
+		<-done
+		time.Sleep(time.Minute) // the server is polite to connections that it has cut off
+	})
+}
+
+// raw sends text as it is, however long the other side takes it, and reads what comes back.
+func raw(t *testing.T, p *pipes, text string) *http.Response {
+	t.Helper()
+	c := p.dial()
+	defer c.Close()
+	go func() { _, _ = io.WriteString(c, text) }()
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Rows 1, 5 and 6: what is too large or ambiguous on the wire.
+func TestTransport(t *testing.T) {
+	post := "POST " + trigger + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+	large := strings.Repeat(" ", 600<<10)
+	for _, c := range []struct {
+		name, text string
+		want       int
+	}{
+		{"a large body with its length", post + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(large), large), 413},
+		{"a large body without its length", post + fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(large), large), 413},
+		{"a large body where viewers read", "GET /api/v1/instances HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(large), large), 413},
+		{"a header of 1 MiB", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Large: " + strings.Repeat("x", 1<<20) + "\r\n\r\n", 431},
+		{"a token of 10 MB", "GET /livez HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + strings.Repeat("x", 10<<20) + "\r\n\r\n", 431},
+		{"10000 headers", "GET /livez HTTP/1.1\r\nHost: localhost\r\n" + strings.Repeat("X-Many: 1\r\n", 10_000) + "\r\n", 431},
+		{"NUL in a header", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-A: a\x00b\r\n\r\n", 400},
+		{"a line break in a header", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-A: a\rb\r\n\r\n", 400},
+		{"two lengths", post + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400},
+		{"a length that is none", post + "Content-Length: -1\r\n\r\n{}", 400},
+		{"another host", "GET /livez HTTP/1.1\r\nHost: evil.com\r\nX-Forwarded-Host: localhost\r\nConnection: close\r\n\r\n", 421},
+		{"another host, in the line", "GET http://evil.com/livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 421},
+		{"no host", "GET /livez HTTP/1.1\r\n\r\n", 400},
+		{"two hosts", "GET /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			serve(t, func(t *testing.T, _ *desk, p *pipes) {
+				if r := raw(t, p, c.text); r.StatusCode != c.want || !r.Close {
+					t.Errorf("%d, closed %v; want %d", r.StatusCode, r.Close, c.want)
+				}
+			})
+		})
+	}
+}
+
+// Row 3: who sends a header byte by byte is cut off, many at a time.
+func TestSlowHeaders(t *testing.T) {
+	serve(t, func(t *testing.T, _ *desk, p *pipes) {
+		begun, cut := time.Now(), make(chan time.Duration, 200)
+		for range 200 {
+			go func() {
+				c := p.dial()
+				defer c.Close()
+				go func() { _, _ = io.Copy(io.Discard, c) }()
+				for {
+					if _, err := io.WriteString(c, "G"); err != nil {
+						cut <- time.Since(begun)
+						return
+					}
+					time.Sleep(time.Second)
+				}
+			}()
+		}
+		for range 200 {
+			if after := <-cut; after > 7*time.Second {
+				t.Fatalf("cut off after %v", after)
+			}
+		}
+	})
+}
+
+// Row 4: who sends a body byte by byte is told so, and cut off.
+func TestSlowBody(t *testing.T) {
+	serve(t, func(t *testing.T, _ *desk, p *pipes) {
+		c := p.dial()
+		defer c.Close()
+		go func() {
+			_, err := io.WriteString(c, "POST "+trigger+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n")
+			for err == nil {
+				_, err = io.WriteString(c, " ")
+				time.Sleep(time.Second)
+			}
+		}()
+		begun := time.Now()
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || r.StatusCode != 408 || !r.Close || time.Since(begun) > 11*time.Second {
+			t.Errorf("%+v after %v (%v)", r, time.Since(begun), err)
+		}
+	})
+}
+
+// hungUp is the body of a client that goes away in the middle.
+type hungUp struct{ cancel context.CancelFunc }
+
+func (h hungUp) Read([]byte) (int, error) {
+	h.cancel()
+	return 0, errors.New("connection reset by peer")
+}
+
+// Row 12: a client that goes away leaves nothing behind, and is nobody's fault.
+func TestClientGoesAway(t *testing.T) {
+	d := newDesk(t)
+	before := d.snapshot()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := httptest.NewRequestWithContext(ctx, "POST", trigger, hungUp{cancel})
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, r)
+	if after := d.snapshot(); after != before || w.Code != 400 || strings.Contains(d.log.String(), "ERROR") {
+		t.Errorf("%d; %s became %s; %s", w.Code, before, after, d.log.String())
+	}
+}
+
+// Rows 8, 9, 60 and 63: routes are what they are, whatever a path or a header would like them to be.
+func TestRoutesAreWhatTheyAre(t *testing.T) {
+	d := newDesk(t)
+	for _, c := range []struct {
+		method, path string
+		want         int
+		allow        string
+	}{
+		{"GET", "/api/v1/../../etc/passwd", 404, ""}, {"GET", "/static/../../etc/passwd", 404, ""}, {"GET", "/api/v1/jobs/..", 404, ""},
+		{"GET", "/docs/..%2f..%2fetc%2fpasswd", 404, ""}, {"GET", "/docs/%2e%2e/%2e%2e/go.mod", 404, ""},
+		{"GET", "/docs/..%5c..%5cgo.mod", 404, ""}, {"GET", "/docs/style.css%00.gohtml", 404, ""}, {"GET", "/docs/", 404, ""},
+		{"TRACE", "/api/v1/jobs", 405, "GET, POST"}, {"PUT", "/api/v1/jobs/billing.charge", 405, "GET, PATCH, DELETE"}, {"DELETE", "/api/v1/settings", 405, "GET, PATCH"},
+		{"GET", trigger, 405, "POST"}, {"GET", "/api/v1/jobs/billing.charge/pause", 405, "POST"}, {"POST", "/livez", 405, "GET"},
+	} {
+		before := d.snapshot()
+		a := d.send(c.method, c.path, "", "X-HTTP-Method-Override", "POST", "X-Method-Override", "POST")
+		if p := a.problem(t); p.Status != c.want || a.Header.Get("Allow") != c.allow || d.snapshot() != before {
+			t.Errorf("%s %s: %d, Allow %q; want %d, %q", c.method, c.path, p.Status, a.Header.Get("Allow"), c.want, c.allow)
+		}
+	}
+}
+
+func TestRequestsAreNamed(t *testing.T) {
+	d := newDesk(t)
+	for given, kept := range map[string]bool{"abc-123": true, "": false, "a b": false, "a\"b": false, strings.Repeat("x", 65): false} {
+		if id := d.send("GET", "/livez", "", "X-Request-Id", given).Header.Get("X-Request-Id"); (id == given) != kept || len(id) < 7 {
+			t.Errorf("%q became %q", given, id)
+		}
+	}
+}
+
+// A stranger's body is not read where nobody is asked who he is, either: nothing there has one.
+func TestBodiesOfStrangers(t *testing.T) {
+	serve(t, func(t *testing.T, _ *desk, p *pipes) {
+		for path, want := range map[string]int{"/nowhere": 404, "/livez": 405, "/api/nowhere": 404, "/openapi.json": 405} {
+			begun := time.Now()
+			r := raw(t, p, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 500000\r\n\r\n{")
+			if took := time.Since(begun); r.StatusCode != want || took > 0 {
+				t.Errorf("%s: %d after %v, want %d", path, r.StatusCode, took, want)
+			}
+		}
+	})
+}

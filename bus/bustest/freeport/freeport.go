@@ -1,0 +1,39 @@
+// Package freeport finds addresses for tests whose servers must know where they will listen before they do.
+package freeport
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+)
+
+var given sync.Map // ports that this process has been told of: nobody listens there yet, and somebody will
+
+// Port is one on loopback at which nobody listens, another one at each call. It lies below those that a system gives to
+// outgoing connections: tests leave addresses and come back to them, and meanwhile nobody may be given them, least of
+// all somebody who is trying to connect to them.
+func Port(t testing.TB) int {
+	t.Helper()
+	for range 1000 {
+		port := 12_000 + rand.N(20_000)
+		if _, known := given.LoadOrStore(port, true); known {
+			continue
+		}
+		if l, err := net.Listen("tcp", at(port)); err == nil {
+			_ = l.Close()
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return 0
+}
+
+// Address is a Port with the host before it.
+func Address(t testing.TB) string {
+	t.Helper()
+	return at(Port(t))
+}
+
+func at(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

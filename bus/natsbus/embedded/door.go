@@ -1,0 +1,262 @@
+package embedded
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Admit says who comes with a token: tenant and role of the principal, and for a worker the app it is kept to, "" for
+// any. Whom it does not know, any more or at all, it refuses as jobs.Forbidden; any other error means that it cannot
+// tell now.
+type Admit func(ctx context.Context, token string) (as bus.Principal, app string, err error)
+
+const (
+	// lookAgain is how often every guest's token is looked at again. A revoked one is cut off within that time.
+	lookAgain = 2 * time.Second
+	// told is how long the door waits for an answer, and so for a store that is just starting. See longest, too.
+	told = 1500 * time.Millisecond
+	// authTimeout is how long a connection may take to say who it is, and us to believe it.
+	authTimeout = 5 * time.Second
+)
+
+// door lets guests into a server by their tokens. It is a [server.Authentication].
+//
+// Who a guest is follows from three words: the token says tenant, role and perhaps app; the connection's name says
+// which of them it is and, for a worker, of which app (see natsbus.Introduced). The permissions that a guest is given
+// are those of exactly that principal, whose app is in the subjects that it may use: so what a door has found out about
+// a guest is known wherever the guest is heard, and no door has to remember or to be asked.
+type door struct {
+	admit  Admit  // nil = everybody may come in, and do everything
+	secret string // of our own process
+	nats   *atomic.Pointer[server.Server]
+	log    *slog.Logger
+	knocks knocks
+
+	mu     sync.Mutex
+	guests map[uint64]guest // by the number of the connection
+}
+
+type guest struct {
+	as    bus.Principal
+	token string
+	from  string
+}
+
+func newDoor(admit Admit, log *slog.Logger) *door {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &door{admit: admit, secret: rand.Text(), log: log, knocks: newKnocks(), guests: map[uint64]guest{}}
+}
+
+// insider is the user of our own process, and steward the one by which it speaks to the servers themselves (see
+// Server.Remove).
+const (
+	insider = "insider"
+	steward = "steward"
+)
+
+// ours says that a connection is our own process's, as one of these users.
+func (d *door) ours(user, from string, o *server.ClientOpts) bool {
+	return from == "" && o.Username == user && subtle.ConstantTimeCompare([]byte(o.Password), []byte(d.secret)) == 1
+}
+
+// Check lets a guest in, or not. The server calls it in the connection's own goroutine.
+func (d *door) Check(c server.ClientAuthentication) bool {
+	o := c.GetOpts()
+	from := addressOf(c.RemoteAddress())
+	switch {
+	case d.ours(steward, from, o):
+		c.RegisterUser(&server.User{Username: steward, Account: d.nats.Load().SystemAccount(), Permissions: stewards})
+		return true
+	case d.admit == nil:
+		return true
+	case d.ours(insider, from, o):
+		c.RegisterUser(&server.User{Username: insider, Permissions: permissions(natsbus.Permissions(bus.Principal{Role: bus.Node}))})
+		return true
+	}
+	if !d.knocks.come(from) {
+		return false
+	}
+	defer d.knocks.leave(from)
+	g, err := d.ask(c.GetID(), from, o)
+	if err != nil {
+		if d.knocks.say(from) {
+			d.log.Warn("bus connection refused", "address", from, "name", cut(o.Name), "err", err)
+		}
+		if !errors.Is(err, jobs.Forbidden) {
+			_ = d.nats.Load().DisconnectClientByID(c.GetID()) // without a word: its token may be right
+			return false
+		}
+		time.Sleep(d.knocks.wrong(from)) // here waits nobody else: the connection has this goroutine to itself
+		return false
+	}
+	var apps []string
+	if g.as.Role == bus.Worker {
+		apps = []string{g.as.App}
+	}
+	c.RegisterUser(&server.User{Username: string(g.as.Tenant) + "/" + g.as.Actor(), Permissions: permissions(natsbus.Permissions(g.as, apps...))})
+	d.log.Debug("bus connection admitted", "address", from, "actor", g.as.Actor(), "tenant", g.as.Tenant, "app", g.as.App)
+	return true
+}
+
+// ask says who a connection is, and writes it down.
+func (d *door) ask(id uint64, from string, o *server.ClientOpts) (guest, error) {
+	token := o.Token
+	if token == "" {
+		token = o.Password
+	}
+	if token == "" {
+		return guest{}, jobs.Refuse(jobs.Forbidden, "no token is given")
+	}
+	as, app, err := d.believe(token)
+	if err != nil {
+		return guest{}, err
+	}
+	self, said := natsbus.Introduced(o.Name)
+	switch {
+	case said && self.Role != as.Role:
+		return guest{}, jobs.Refuse(jobs.Forbidden, "a token for a %s cannot be used by a %.20s", as.Role, self.Role)
+	case said && self.Tenant != as.Tenant:
+		return guest{}, jobs.Refuse(jobs.Forbidden, "a token of tenant %s cannot be used in tenant %.40s", as.Tenant, self.Tenant)
+	case said:
+		as.Name = self.Name
+	default:
+		as.Name = o.Username // some other program's connection
+	}
+	if as.Role != bus.Worker && as.Role != bus.Client {
+		return guest{}, jobs.Refuse(jobs.Forbidden, "a token of role %s does not open the bus: workers and clients have theirs", as.Role)
+	}
+	if err := jobs.CheckName("name of the connection", as.Name); err != nil {
+		return guest{}, jobs.Refuse(jobs.Forbidden, "%v", err)
+	}
+	if as.Role == bus.Worker {
+		switch {
+		case app == "":
+			app = self.App
+		case self.App != "" && self.App != app:
+			return guest{}, jobs.Refuse(jobs.Forbidden, "the token is for workers of app %s, and this one is of %s", app, self.App)
+		}
+		if app == "" {
+			return guest{}, jobs.Refuse(jobs.Forbidden, "the connection does not say of which app the worker is, and the token is for any")
+		}
+		as.App = app
+	}
+	g := guest{as: as, token: token, from: from}
+	d.mu.Lock()
+	d.guests[id] = g
+	d.mu.Unlock()
+	return g, nil
+}
+
+// believe asks whose token this is. A store that is just starting has a moment to answer.
+func (d *door) believe(token string) (as bus.Principal, app string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), told)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		as, app, err = d.admit(ctx, token)
+		if err == nil || jobs.CodeOf(err) != jobs.Unavailable {
+			return as, app, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return as, app, err
+		}
+	}
+}
+
+// clear forgets all guests: the server that numbered their connections is gone.
+func (d *door) clear() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.guests)
+}
+
+// watch looks at every guest's token again and again, until stop is closed, and shows out who has none any more.
+func (d *door) watch(stop <-chan struct{}) {
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+			d.review()
+		}
+	}
+}
+
+// review is one round of watch. A token that cannot be looked at now is believed: an outage of the store must not
+// empty the bus.
+func (d *door) review() {
+	now := time.Now()
+	d.mu.Lock()
+	tokens := map[string]error{}
+	for id, g := range d.guests {
+		if d.nats.Load().GetClient(id) == nil {
+			delete(d.guests, id)
+			continue
+		}
+		tokens[g.token] = nil
+	}
+	d.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(context.Background(), told)
+	defer cancel()
+	for token := range tokens {
+		_, _, tokens[token] = d.admit(ctx, token)
+	}
+
+	var out []uint64
+	d.mu.Lock()
+	for id, g := range d.guests {
+		if errors.Is(tokens[g.token], jobs.Forbidden) {
+			out = append(out, id)
+			d.log.Warn("bus connection closed: its token holds no longer", "address", g.from, "actor", g.as.Actor(), "tenant", g.as.Tenant)
+			delete(d.guests, id)
+		}
+	}
+	d.mu.Unlock()
+	for _, id := range out {
+		_ = d.nats.Load().DisconnectClientByID(id) // it may have gone by itself
+	}
+	d.knocks.forget(now)
+}
+
+func permissions(can natsbus.Permission) *server.Permissions {
+	return &server.Permissions{
+		Publish:   &server.SubjectPermission{Allow: can.Publish.Allow, Deny: can.Publish.Deny},
+		Subscribe: &server.SubjectPermission{Allow: can.Subscribe.Allow, Deny: can.Subscribe.Deny},
+	}
+}
+
+// addressOf is the machine at the other end, or "" if that is our own process.
+func addressOf(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return ""
+	}
+	if tcp.IP.To4() == nil { // a machine has not one address there, but a network of them
+		return tcp.IP.Mask(net.CIDRMask(64, 128)).String() + "/64"
+	}
+	return tcp.IP.String()
+}
+
+// cut is what a stranger says, made fit for a log: it may be his token.
+func cut(s string) string { return redact(s[:min(len(s), 100)]) }

@@ -1,0 +1,480 @@
+package embedded_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// register holds tokens, as a store would.
+type register struct {
+	mu     sync.Mutex
+	tokens map[string]entry
+	away   bool // the store does not answer
+}
+
+type entry struct {
+	as  bus.Principal
+	app string
+}
+
+const (
+	ofBilling  = "carillon_default_aaaaaaaa_BILLING"
+	ofShipping = "carillon_default_bbbbbbbb_SHIPPING"
+	ofAny      = "carillon_default_cccccccc_ANY"
+	ofClient   = "carillon_default_dddddddd_CLIENT"
+	ofAcme     = "carillon_acme_eeeeeeee_ACME"
+	ofAdmin    = "carillon_default_ffffffff_ADMIN"
+)
+
+func newRegister() *register {
+	return &register{tokens: map[string]entry{
+		ofBilling:  {bus.Principal{Tenant: "default", Role: bus.Worker}, "billing"},
+		ofShipping: {bus.Principal{Tenant: "default", Role: bus.Worker}, "shipping"},
+		ofAny:      {bus.Principal{Tenant: "default", Role: bus.Worker}, ""},
+		ofClient:   {bus.Principal{Tenant: "default", Role: bus.Client}, ""},
+		ofAcme:     {bus.Principal{Tenant: "acme", Role: bus.Worker}, ""},
+		ofAdmin:    {bus.Principal{Tenant: "default", Role: "admin"}, ""},
+	}}
+}
+
+func (r *register) admit(_ context.Context, token string) (bus.Principal, string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.away {
+		return bus.Principal{}, "", jobs.Refuse(jobs.Unavailable, "the store does not answer")
+	}
+	e, known := r.tokens[token]
+	if !known {
+		return bus.Principal{}, "", jobs.Refuse(jobs.Forbidden, "the token is not known, or its time is over")
+	}
+	return e.as, e.app, nil
+}
+
+func (r *register) revoke(token string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.tokens, token)
+}
+
+func (r *register) absent(away bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.away = away
+}
+
+// guarded is a server that lets in by tokens, with a leader inside who answers calls and has offers for two apps of
+// two tenants.
+func guarded(t *testing.T, cfg embedded.Config) (*embedded.Server, *natsbus.Bus, string) {
+	t.Helper()
+	s, err := embedded.Start(cfg)
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Stop()) })
+	leader, err := natsbus.Connect(within(t), "", natsbus.Config{As: node, InProcess: s})
+	must(t, err)
+	t.Cleanup(func() { _ = leader.Close() })
+	must(t, leader.Serve(t.Context(), bus.ServiceStore, func(_ context.Context, from bus.Principal, _ []byte) ([]byte, error) {
+		return []byte(fmt.Sprint(from)), nil
+	}))
+	queue, err := leader.Open(within(t), 1)
+	must(t, err)
+	for _, l := range []bus.Lane{{Tenant: "default", App: "billing"}, {Tenant: "default", App: "shipping"}, {Tenant: "acme", App: "billing"}} {
+		must(t, leader.Offer(within(t), queue, l, []bus.Offer{{ID: jobs.NewID(time.Now()), Attempt: 1, Key: "k"}}))
+	}
+	return s, leader, queue
+}
+
+func as(tenant jobs.Tenant, role bus.Role, name string) bus.Principal {
+	return bus.Principal{Tenant: tenant, Role: role, Name: name}
+}
+
+// enter connects with a token, as a program does that uses this package.
+func enter(t *testing.T, s *embedded.Server, token string, p bus.Principal, app string) (*natsbus.Bus, error) {
+	t.Helper()
+	p.App = app
+	b, err := natsbus.Connect(within(t), s.URL(), natsbus.Config{As: p, Token: token})
+	if err == nil {
+		t.Cleanup(func() { _ = b.Close() })
+	}
+	return b, err
+}
+
+func entered(t *testing.T, s *embedded.Server, token string, p bus.Principal, app string) *natsbus.Bus {
+	t.Helper()
+	b, err := enter(t, s, token, p, app)
+	must(t, err)
+	return b
+}
+
+func TestATokenOpensTheBusForOneAndHisApp(t *testing.T) {
+	s, _, queue := guarded(t, embedded.Config{Admit: newRegister().admit})
+	for _, c := range []struct {
+		token string
+		as    bus.Principal
+		app   string
+	}{
+		{ofBilling, as("default", bus.Worker, "billing.h1"), "billing"},
+		{ofAny, as("default", bus.Worker, "shipping.h1"), "shipping"},
+		{ofAcme, as("acme", bus.Worker, "billing.h1"), "billing"},
+	} {
+		b := entered(t, s, c.token, c.as, c.app)
+		answer, err := b.Call(within(t), bus.ServiceStore, nil)
+		must(t, err)
+		c.as.App = c.app
+		if string(answer) != fmt.Sprint(c.as) {
+			t.Errorf("%v is taken for %s", c.as, answer)
+		}
+		_, done, err := b.Take(within(t), queue, bus.Lane{Tenant: c.as.Tenant, App: c.app}, 1)
+		must(t, err)
+		done()
+		must(t, b.Receive(within(t), bus.Lane{Tenant: c.as.Tenant, App: c.app, Worker: c.as.Name + "-x"}, func([]bus.Offer) {}))
+		for _, l := range []bus.Lane{{Tenant: "default", App: "billing"}, {Tenant: "default", App: "shipping"}, {Tenant: "acme", App: "billing"}} {
+			if l.Tenant == c.as.Tenant && l.App == c.app {
+				continue
+			}
+			if _, _, err := b.Take(within(t), queue, bus.Lane{Tenant: l.Tenant, App: l.App}, 1); !errors.Is(err, jobs.Forbidden) {
+				t.Errorf("%v of app %s takes from app %s of tenant %s: %v", c.as, c.app, l.App, l.Tenant, err)
+			}
+		}
+	}
+	client := entered(t, s, ofClient, as("default", bus.Client, "shop"), "")
+	_, err := client.Call(within(t), bus.ServiceStore, nil)
+	must(t, err)
+}
+
+// Who is refused at the door is told so, and the log says why without the token.
+func TestWhoIsNotLetIn(t *testing.T) {
+	t.Parallel()
+	var log page
+	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	var all sync.WaitGroup // side by side: each waits for its penance
+	for what, c := range map[string]struct {
+		token string
+		as    bus.Principal
+		app   string
+	}{
+		"no token":                  {"", as("default", bus.Worker, "w"), "billing"},
+		"a wrong one":               {ofBilling + "x", as("default", bus.Worker, "w"), "billing"},
+		"a part of one":             {ofBilling[:20], as("default", bus.Worker, "w"), "billing"},
+		"one that is for pages":     {ofAdmin, as("default", "admin", "w"), ""},
+		"one of another app":        {ofShipping, as("default", bus.Worker, "w"), "billing"},
+		"a worker's, by a client":   {ofBilling, as("default", bus.Client, "w"), ""},
+		"a worker's, by a node":     {ofAny, node, "billing"},
+		"a client's, by a worker":   {ofClient, as("default", bus.Worker, "w"), "billing"},
+		"any app's, without an app": {ofAny, as("default", bus.Worker, "w"), ""},
+		"one of another tenant":     {ofAcme, as("default", bus.Worker, "w"), "billing"},
+		"a name that is none":       {ofClient, as("default", bus.Client, "*"), ""},
+	} {
+		all.Go(func() {
+			if _, err := enter(t, s, c.token, c.as, c.app); !errors.Is(err, jobs.Forbidden) {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
+	}
+	for what, o := range map[string]nats.Option{
+		"the insider's name":             nats.UserInfo("insider", "x"),
+		"the insider's secret elsewhere": nats.UserInfo(s.Insider()),
+		"a token as a user":              nats.UserInfo(ofBilling, ""),
+	} {
+		all.Go(func() {
+			if nc, err := nats.Connect(s.URL(), o); !errors.Is(err, nats.ErrAuthorization) {
+				t.Errorf("%s: %v", what, err)
+				nc.Close()
+			}
+		})
+	}
+	all.Wait()
+	said := log.String()
+	if !strings.Contains(said, "bus connection refused") {
+		t.Errorf("the log says nothing: %s", said)
+	}
+	_, secret := s.Insider()
+	for _, s := range []string{"BILLING", "SHIPPING", "ANY", "CLIENT", "ADMIN", secret} {
+		if strings.Contains(said, s) {
+			t.Errorf("the log tells a secret (%s): %s", s, said)
+		}
+	}
+}
+
+// The one who connects logs where, and not by which token.
+func TestTheTokenIsNotInTheLogOfItsHolder(t *testing.T) {
+	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit})
+	for _, user := range []string{ofClient, "shop:" + ofClient} {
+		var log page
+		b, err := natsbus.Connect(within(t), strings.Replace(s.URL(), "://", "://"+user+"@", 1),
+			natsbus.Config{As: as("default", bus.Client, "shop"), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		must(t, err)
+		must(t, b.Close())
+		if said := log.String(); !strings.Contains(said, "bus connected") || strings.Contains(said, "CLIENT") {
+			t.Errorf("the log says %s", said)
+		}
+	}
+}
+
+// A worker that is started with a new token has its name at once; both hold.
+func TestAnotherTokenOfTheSameApp(t *testing.T) {
+	r := newRegister()
+	s, _, _ := guarded(t, embedded.Config{Admit: r.admit})
+	w := as("default", bus.Worker, "h1")
+	for _, token := range []string{ofBilling, ofAny} {
+		b := entered(t, s, token, w, "billing")
+		_, err := b.Call(within(t), bus.ServiceStore, nil)
+		must(t, err)
+	}
+}
+
+// A program that does not use natsbus gets what its token allows, and its user name for a name.
+func TestARawConnectionWithAToken(t *testing.T) {
+	s, _, queue := guarded(t, embedded.Config{Admit: newRegister().admit})
+	refused := make(chan error, 100)
+	nc, err := nats.Connect(s.URL(), nats.UserInfo("raw", ofBilling), nats.CustomInboxPrefix("inbox.default.worker.raw.billing"),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+	must(t, err)
+	defer nc.Close()
+	if _, err := nc.Request("call.default.worker.raw.billing.store", nil, 10*time.Second); err != nil {
+		t.Errorf("its own call: %v", err)
+	}
+	expect := func(what string) {
+		t.Helper()
+		select {
+		case err := <-refused:
+			if !errors.Is(err, nats.ErrPermissionViolation) {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s: allowed", what)
+		}
+	}
+	for _, subject := range []string{
+		"call.default.worker.h1.billing.store", "call.default.worker.raw.shipping.store", "call.default.worker.raw.=none.store",
+		"call.acme.worker.raw.billing.store", "call.default.node.node-1.=none.store", "offer.1.default.billing",
+		"signal.acme.back.=none.acme.worker.raw.billing", "signal.default.back.=none.default.worker.raw.shipping", "$JS.API.STREAM.DELETE." + queue, "$JS.API.STREAM.INFO." + queue, "$SYS.REQ.SERVER.PING",
+		"$JS.API.CONSUMER.MSG.NEXT." + queue + ".billing@acme", "$JS.API.CONSUMER.MSG.NEXT." + queue + ".shipping@default",
+	} {
+		must(t, nc.Publish(subject, nil))
+		expect("publish on " + subject)
+	}
+	for _, subject := range []string{">", "_INBOX.>", "inbox.>", "$SYS.>", "call.>", "to.default.>", "signal.acme.>"} {
+		_, err := nc.SubscribeSync(subject)
+		must(t, err)
+		expect("subscribe to " + subject)
+	}
+}
+
+// Whoever does what he may not, and does it all the time, does not fill the disk with lines about it.
+func TestTheLogOfRefusals(t *testing.T) {
+	var said page
+	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	begun := time.Now()
+	nc, err := nats.Connect(s.URL(), nats.UserInfo("raw", ofClient), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	must(t, err)
+	defer nc.Close()
+	for range 1000 {
+		must(t, nc.Publish("call.default.node.n1.=none.store", nil))
+	}
+	must(t, nc.Flush())
+	n, most := strings.Count(said.String(), "Publish Violation"), 10*(int(time.Since(begun).Seconds())+2)
+	if n == 0 || n > most {
+		t.Errorf("%d lines about refusals, want 1 to %d", n, most)
+	}
+	if strings.Contains(said.String(), ofClient) {
+		t.Error("the token is in the log")
+	}
+}
+
+// Subscriptions take memory of the server's.
+func TestSubscriptionsOfOneConnection(t *testing.T) {
+	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit})
+	refused := make(chan error, 100_000)
+	nc, err := nats.Connect(s.URL(), nats.UserInfo("raw", ofClient), nats.CustomInboxPrefix("inbox.default.client.raw.=none"),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+	must(t, err)
+	defer nc.Close()
+	for i := range 5000 {
+		_, err := nc.SubscribeSync(fmt.Sprint("inbox.default.client.raw.=none.", i))
+		must(t, err)
+	}
+	_ = nc.Flush() // fails if the connection has been closed
+	select {
+	case err := <-refused:
+		if !errors.Is(err, nats.ErrMaxSubscriptionsExceeded) {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("nobody minds")
+	}
+}
+
+// What others' handlers write to their logs is heard by nodes only, whatever a worker listens to.
+func TestLogLinesAreForNodes(t *testing.T) {
+	s, leader, _ := guarded(t, embedded.Config{Admit: newRegister().admit})
+	heard := make(chan string, 10)
+	nc, err := nats.Connect(s.URL(), nats.UserInfo("raw", ofShipping), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	must(t, err)
+	defer nc.Close()
+	for _, subject := range []string{"signal.default.>", "signal.default.log.>", "signal.default.*.*.*.*.*.*"} {
+		_, err = nc.Subscribe(subject, func(m *nats.Msg) { heard <- m.Subject })
+		must(t, err)
+	}
+	must(t, nc.Flush())
+	arrived := make(chan bool, 10)
+	must(t, leader.Listen(within(t), "*", bus.TopicLog, "", func(bus.Signal) { arrived <- true }))
+	b := entered(t, s, ofBilling, as("default", bus.Worker, "h1"), "billing")
+	must(t, b.Signal(within(t), bus.Signal{Topic: bus.TopicLog, Data: []byte("a secret")}))
+	<-arrived
+	must(t, leader.Signal(within(t), bus.Signal{Topic: bus.TopicLive, Tenant: "default"}))
+	for range 2 { // two of its subscriptions fit
+		if subject := <-heard; strings.Contains(subject, ".log.") {
+			t.Errorf("it hears %s", subject)
+		}
+	}
+}
+
+// Who comes while the store starts waits a moment instead of being told that the token is wrong.
+func TestAStoreThatIsStarting(t *testing.T) {
+	r := newRegister()
+	r.absent(true)
+	s, _, _ := guarded(t, embedded.Config{Admit: r.admit})
+	time.AfterFunc(300*time.Millisecond, func() { r.absent(false) })
+	entered(t, s, ofBilling, as("default", bus.Worker, "h1"), "billing")
+}
+
+// A token that is revoked ends its connections within seconds, and no other's; a store that is away ends none.
+func TestARevokedToken(t *testing.T) {
+	t.Parallel()
+	r := newRegister()
+	s, _, _ := guarded(t, embedded.Config{Admit: r.admit})
+	closed := make(chan string, 10)
+	for name, token := range map[string]string{"stays": ofBilling, "goes": ofAny} {
+		nc, err := nats.Connect(s.URL(), nats.Name("carillon worker:default/"+name+" of billing"), nats.Token(token), nats.NoReconnect(),
+			nats.ClosedHandler(func(*nats.Conn) { closed <- name }))
+		must(t, err)
+		defer nc.Close()
+	}
+	r.absent(true)
+	select {
+	case name := <-closed:
+		t.Fatalf("%s was closed while the store was away", name)
+	case <-time.After(3 * time.Second): // longer than a round
+	}
+	r.absent(false)
+	r.revoke(ofAny)
+	select {
+	case name := <-closed:
+		if name != "goes" {
+			t.Errorf("%s was closed", name)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("it is still there")
+	}
+	if _, err := enter(t, s, ofAny, as("default", bus.Worker, "goes"), "billing"); !errors.Is(err, jobs.Forbidden) {
+		t.Errorf("it comes back: %v", err)
+	}
+	select {
+	case name := <-closed:
+		t.Errorf("%s was closed, too", name)
+	default:
+	}
+}
+
+// Many wrong tokens from one machine: the right one is let in all the same, and the log is short.
+func TestManyWrongTokens(t *testing.T) {
+	t.Parallel()
+	var log page
+	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	var wrong sync.WaitGroup
+	for i := range 30 {
+		wrong.Go(func() {
+			if nc, err := nats.Connect(s.URL(), nats.Token(fmt.Sprint("wrong", i))); err == nil {
+				nc.Close()
+				t.Error("let in")
+			}
+		})
+	}
+	entered(t, s, ofBilling, as("default", bus.Worker, "h1"), "billing")
+	wrong.Wait()
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "bus connection refused") {
+		t.Errorf("%d lines in the log", n)
+	}
+}
+
+// certificate is one for this machine, and who vouches for it.
+func certificate(t *testing.T) (*tls.Config, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	must(t, err)
+	cert, err := x509.ParseCertificate(raw)
+	must(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(cert)
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{raw}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}, pool
+}
+
+// With TLS nobody comes in without it, but for our own process.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	server, pool := certificate(t)
+	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit, TLS: server})
+	if !strings.HasPrefix(s.URL(), "tls://") {
+		t.Errorf("it is at %s", s.URL())
+	}
+	b, err := natsbus.Connect(within(t), s.URL(), natsbus.Config{As: as("default", bus.Client, "shop"), Token: ofClient, TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}})
+	must(t, err)
+	defer b.Close()
+	_, err = b.Call(within(t), bus.ServiceStore, nil)
+	must(t, err)
+	if _, err := enter(t, s, ofClient, as("default", bus.Client, "shop"), ""); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a certificate that nobody vouches for: %v", err)
+	}
+	raw, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "tls://"))
+	must(t, err)
+	defer raw.Close()
+	_, err = raw.Write([]byte("CONNECT {\"auth_token\":\"" + ofClient + "\",\"verbose\":true}\r\nPING\r\n"))
+	must(t, err)
+	must(t, raw.SetReadDeadline(time.Now().Add(20*time.Second)))
+	var all []byte
+	for buf := make([]byte, 4096); ; {
+		n, err := raw.Read(buf)
+		all = append(all, buf[:n]...)
+		if err != nil {
+			break
+		}
+	}
+	if strings.Contains(string(all), "PONG") || strings.Contains(string(all), "+OK") {
+		t.Errorf("in the clear it says %s", all)
+	}
+}
+
+// A store that does not answer is no reason to say that a token is wrong.
+func TestAStoreThatIsAway(t *testing.T) {
+	t.Parallel()
+	r := newRegister()
+	s, _, _ := guarded(t, embedded.Config{Admit: r.admit})
+	r.absent(true)
+	if _, err := enter(t, s, ofBilling, as("default", bus.Worker, "h1"), "billing"); err == nil || errors.Is(err, jobs.Forbidden) {
+		t.Errorf("it is told %v", err)
+	}
+}

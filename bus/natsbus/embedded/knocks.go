@@ -1,0 +1,102 @@
+package embedded
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// atOnce is how many connections of one machine may be at the door at the same time, waiting to be believed or for
+	// their penance to be over.
+	atOnce = 64
+	// longest is the longest penance for a wrong token. The first is a tenth of a second, and each further one from the
+	// same machine twice that. It is shorter than what a server waits before it pings a connection, which confuses
+	// clients that are not in yet.
+	longest = time.Second
+	// forgiven is when a machine's wrong tokens are forgotten.
+	forgiven = time.Minute
+	// sayEvery is how often a machine's wrong tokens are logged.
+	sayEvery = 10 * time.Second
+	// maxMachines is how many are remembered; beyond, all are forgotten at once.
+	maxMachines = 10_000
+)
+
+// knocks slows those down who come with wrong tokens: guessing is hopeless anyway, but connections and log lines cost
+// something. Who has a right one is let in at any time, whatever others at the same address do, as long as they do
+// not fill the doorway.
+type knocks struct {
+	mu sync.Mutex
+	by map[string]*machine
+}
+
+type machine struct {
+	here  int // at the door
+	wrong int
+	last  time.Time // that it was wrong
+	said  time.Time
+}
+
+func newKnocks() knocks { return knocks{by: map[string]*machine{}} }
+
+// come is for each who comes to the door; false turns it away. Who was not turned away leaves.
+func (k *knocks) come(from string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	m := k.by[from]
+	if m == nil {
+		if len(k.by) >= maxMachines {
+			k.tidy(func(*machine) bool { return true })
+		}
+		m = &machine{}
+		k.by[from] = m
+	}
+	if m.here >= atOnce {
+		return false
+	}
+	m.here++
+	return true
+}
+
+func (k *knocks) leave(from string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.by[from].here--
+}
+
+// wrong is how long the penance for one more wrong token is.
+func (k *knocks) wrong(from string) time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	m := k.by[from]
+	m.wrong++
+	m.last = time.Now()
+	return min(100*time.Millisecond<<min(m.wrong-1, 10), longest)
+}
+
+// say is whether to log a refusal.
+func (k *knocks) say(from string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	m := k.by[from]
+	if time.Since(m.said) < sayEvery {
+		return false
+	}
+	m.said = time.Now()
+	return true
+}
+
+// forget forgives those who have been quiet.
+func (k *knocks) forget(now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tidy(func(m *machine) bool { return now.Sub(m.last) > forgiven })
+}
+
+// tidy forgets machines that nobody is at the door of. The lock is held.
+func (k *knocks) tidy(enough func(*machine) bool) {
+	for from, m := range k.by {
+		if m.here == 0 && enough(m) {
+			delete(k.by, from)
+		}
+	}
+}

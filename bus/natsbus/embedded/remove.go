@@ -1,0 +1,107 @@
+package embedded
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// stewards is all that our own process may say to the servers as their steward.
+var stewards = &server.Permissions{
+	Publish:   &server.SubjectPermission{Allow: []string{server.JSApiRemoveServer}},
+	Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
+}
+
+// askAgain is how long Remove waits before it asks again, while the servers have nobody who decides for them: that takes
+// them some seconds when the one who did is who died.
+const askAgain = 250 * time.Millisecond
+
+// oneAsk is how long one answer is waited for: it is lost when whoever decides dies, or is another one by then.
+const oneAsk = 2 * time.Second
+
+// Remove takes a server that is no more out of those that decide together what is kept where: until then it counts for
+// what a majority of them is. It returns when the others have agreed, or with the reason why they have not when ctx
+// ends; jobs.NotFound means that it is none of them. A server of the same name is one of them again five minutes later at
+// the earliest: if its node leads before, offers go to each worker by itself.
+func (s *Server) Remove(ctx context.Context, name string) error {
+	switch {
+	case s.cluster.alone():
+		return jobs.Refuse(jobs.Conflict, "the NATS server of this node is alone")
+	case s.door == nil:
+		return jobs.Refuse(jobs.Conflict, "the NATS server of this node has users of its own, of whom none may take another server out")
+	case name == s.options.ServerName:
+		return jobs.Refuse(jobs.Conflict, "the NATS server of this node cannot take itself out")
+	}
+	raw, err := json.Marshal(server.JSApiMetaServerRemoveRequest{Peer: peer(name)})
+	if err != nil {
+		return err
+	}
+	for asked := false; ; asked = true {
+		err := s.remove(ctx, raw)
+		switch {
+		case err == nil, asked && jobs.CodeOf(err) == jobs.NotFound: // what had no answer was done
+			return nil
+		case jobs.CodeOf(err) == jobs.NotFound:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("take NATS server %s out: %w", name, err)
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+// remove asks once.
+func (s *Server) remove(ctx context.Context, request []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, oneAsk)
+	defer cancel()
+	raw, err := natsbus.Ask(ctx, s, steward, s.door.secret, server.JSApiRemoveServer, request)
+	if errors.Is(err, bus.ErrNobody) {
+		return jobs.Refuse(jobs.Unavailable, "nobody decides for the NATS servers: most of them must be there")
+	}
+	if err != nil {
+		return err
+	}
+	var answer server.JSApiMetaServerRemoveResponse
+	if err := json.Unmarshal(raw, &answer); err != nil {
+		return fmt.Errorf("the answer is not understood: %w", err)
+	}
+	switch {
+	case answer.Error == nil:
+		return nil
+	case answer.Error.ErrCode == uint16(server.JSClusterServerNotMemberErr):
+		return jobs.Refuse(jobs.NotFound, "it is none of those that decide")
+	}
+	return answer.Error
+}
+
+// Peers is how many servers decide together what is kept where, as far as this one knows; 0 = it is alone.
+func (s *Server) Peers() int {
+	info, err := s.nats.Load().Jsz(nil)
+	if err != nil || info.Meta == nil {
+		return 0
+	}
+	return info.Meta.Size
+}
+
+// peer is by what the servers know one of a name. They know the name itself of those only that they have met since they
+// were started.
+func peer(name string) string {
+	const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	sum := sha256.Sum256([]byte(name))
+	of := sum[:8]
+	for i, b := range of {
+		of[i] = digits[int(b)%len(digits)]
+	}
+	return string(of)
+}

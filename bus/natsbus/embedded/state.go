@@ -1,0 +1,32 @@
+package embedded
+
+import "fmt"
+
+// State says in a few words how the server is.
+func (s *Server) State() string {
+	n := s.nats.Load()
+	if n == nil || !n.Running() {
+		return "not running"
+	}
+	routes := map[string]bool{}
+	if all, err := n.Routez(nil); err == nil {
+		for _, r := range all.Routes {
+			routes[r.RemoteID] = true // to each server there are several
+		}
+	}
+	text := fmt.Sprintf("%d clients", n.NumClients())
+	if n.NumClients() == 1 {
+		text = "1 client"
+	}
+	switch len(routes) {
+	case 0:
+	case 1:
+		text += ", 1 other server"
+	default:
+		text += fmt.Sprintf(", %d other servers", len(routes))
+	}
+	if n := s.Peers(); n > 0 {
+		text += fmt.Sprintf(", a group of %d", n)
+	}
+	return text
+}

@@ -1,0 +1,72 @@
+package natsbus
+
+import (
+	"fmt"
+	"strings"
+)
+
+// ServerConfig is what the configuration file of a NATS server needs so that these users, and nobody else, can be
+// who they say: JetStream, and an account of their own. A grant without a password has it in a variable of the
+// server's environment, which [PasswordVariable] names.
+func ServerConfig(grants []Grant) (string, error) {
+	var b strings.Builder
+	b.WriteString(`# The bus of Carillon. Offers lie in a JetStream stream in memory: a few hundred bytes each, 256 MiB at most.
+max_payload: 8MB
+jetstream {
+  store_dir: "/var/lib/nats"
+  max_memory_store: 512MB
+}
+
+accounts {
+  CARILLON {
+    jetstream: enabled
+    users: [
+`)
+	for _, g := range grants {
+		password := quoted(g.Password)
+		if g.Password == "" {
+			password = "$" + PasswordVariable(g.User)
+			g.Password = password
+		}
+		if err := g.Check(); err != nil {
+			return "", err
+		}
+		can := g.Permission()
+		fmt.Fprintf(&b, `      {
+        user: %s, password: %s
+        permissions: {
+          publish: { allow: %s, deny: %s }
+          subscribe: { allow: %s, deny: %s }
+        }
+      }
+`, quoted(g.User), password, list(can.Publish.Allow), list(can.Publish.Deny), list(can.Subscribe.Allow), list(can.Subscribe.Deny))
+	}
+	b.WriteString("    ]\n  }\n}\n")
+	return b.String(), nil
+}
+
+// PasswordVariable is the variable of a server's environment that ServerConfig takes a user's password from.
+func PasswordVariable(user string) string {
+	plain := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, user)
+	return "CARILLON_" + plain + "_PASSWORD"
+}
+
+func quoted(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
+}
+
+func list(subjects []string) string {
+	all := make([]string, len(subjects))
+	for i, s := range subjects {
+		all[i] = quoted(s)
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}

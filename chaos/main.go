@@ -1,0 +1,317 @@
+//go:build linux
+
+// Command chaos runs control planes, workers and clients as processes on this machine, does to them what may happen to
+// machines and networks, and has a judge say which promises were kept.
+//
+//	go run ./chaos -store raft -for 3m -seed 7
+//
+// See README.md beside this file.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/chaos/judge"
+)
+
+// campaign is what was asked for.
+type campaign struct {
+	store   string
+	lasts   time.Duration
+	gap     time.Duration
+	seed    uint64
+	faults  string
+	fires   string // triggering: one or spread
+	dues    int    // leaders to kill around due times
+	workers int
+	clients int
+	rate    int
+	dir     string
+	keep    bool
+	least   guard
+}
+
+// guard is what makes a clean verdict worth something.
+type guard struct{ faults, dues int }
+
+// settle is how long after the last fault all must have come to an end.
+const settle = 4 * time.Minute
+
+func main() {
+	var c campaign
+	flag.StringVar(&c.store, "store", raft, "where rows are kept: raft, postgres or mariadb")
+	flag.DurationVar(&c.lasts, "for", 3*time.Minute, "how long faults are made")
+	flag.DurationVar(&c.gap, "gap", 3*time.Second, "time between a fault and the next, on average")
+	flag.Uint64Var(&c.seed, "seed", 0, "which faults, in which order; 0 = any")
+	flag.StringVar(&c.faults, "faults", "", "kinds of faults, with commas: kill, stop, cut, slow, wipe, clock, disk, roll, one by its name, or none; default all")
+	flag.StringVar(&c.fires, "triggering", "leader", "with a database: one node fires all due times, or each a share of them: leader or spread")
+	flag.IntVar(&c.dues, "due-kills", 0, "kill the leader within a second around a due time so many times, before everything else")
+	flag.IntVar(&c.workers, "workers", 3, "worker processes")
+	flag.IntVar(&c.clients, "clients", 2, "client processes")
+	flag.IntVar(&c.rate, "rate", 5, "runs that each client asks for in a second")
+	flag.StringVar(&c.dir, "dir", "", "directory for everything; default a temporary one, which is kept if a promise was broken")
+	flag.BoolVar(&c.keep, "keep", false, "keep the directory in any case")
+	flag.IntVar(&c.least.faults, "least-faults", 0, "fewer faults than this are a failure")
+	flag.IntVar(&c.least.dues, "least-dues", 0, "fewer due times than this are a failure")
+	again := flag.String("judge", "", "only judge again what is in this directory")
+	flag.Parse()
+	if *again != "" {
+		os.Exit(code(conclude(*again, guard{})))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(code(c.run(ctx)))
+}
+
+func code(err error) int {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		return 1
+	}
+	return 0
+}
+
+var started = time.Now()
+
+// say tells what happens, and when.
+func say(format string, args ...any) {
+	fmt.Printf("%7.1fs  %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (c *campaign) check() error {
+	if !slices.Contains([]string{raft, postgres, mariadb}, c.store) {
+		return fmt.Errorf("-store %s: give raft, postgres or mariadb", c.store)
+	}
+	known := []string{"none"}
+	for _, f := range slices.Concat(strikes, pinpricks) {
+		known = append(known, f.kind, f.name)
+	}
+	for _, kind := range c.kinds() {
+		if !slices.Contains(known, kind) {
+			return fmt.Errorf("-faults %s: there are %s", kind, strings.Join(slices.Compact(slices.Sorted(slices.Values(known))), ", "))
+		}
+	}
+	return nil
+}
+
+func (c *campaign) kinds() []string {
+	if c.faults == "" {
+		return nil
+	}
+	return strings.Split(c.faults, ",")
+}
+
+func (c *campaign) run(ctx context.Context) (err error) {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if c.seed == 0 {
+		c.seed = rand.Uint64N(1_000_000)
+	}
+	if c.dir == "" {
+		if c.dir, err = os.MkdirTemp("", "carillon-chaos-"); err != nil {
+			return err
+		}
+	} else if c.dir, err = filepath.Abs(c.dir); err != nil {
+		return err
+	}
+	s := &system{dir: c.dir, records: filepath.Join(c.dir, "records"), store: c.store, fires: c.fires, ports: ports{next: 12_000 + rand.IntN(150)*100}}
+	if s.faults, err = judge.Open(s.records, judge.FaultFile("driver")); err != nil {
+		return err
+	}
+	say("chaos on %s, seed %d, in %s", c.store, c.seed, c.dir)
+	defer func() {
+		if err != nil {
+			s.keep = err.Error()
+		}
+		s.end()
+		if err == nil && !c.keep {
+			_ = os.RemoveAll(c.dir)
+			return
+		}
+		say("all there is to look at is in %s; the same again: -store %s -seed %d; judge it again: -judge %s", c.dir, c.store, c.seed, s.records)
+	}()
+	if err := c.play(ctx, s); err != nil {
+		return err
+	}
+	err = conclude(s.records, c.least)
+	if len(s.crashes) > 0 {
+		err = errors.Join(err, fmt.Errorf("ended by themselves: %s", strings.Join(s.crashes, ", ")))
+	}
+	return err
+}
+
+// play starts everything, makes faults, heals them, and reads what the store says in the end.
+func (c *campaign) play(ctx context.Context, s *system) error {
+	setup := judge.Setup{Name: fmt.Sprintf("chaos on %s, seed %d", c.store, c.seed), Store: c.store, Began: judge.Now(), Faults: c.least.faults}
+	if err := s.build(ctx); err != nil {
+		return err
+	}
+	if err := s.raise(ctx); err != nil {
+		return err
+	}
+	recurring, bothered, triggered := specs(time.Now())
+	all := slices.Concat(recurring, bothered, triggered)
+	history, err := judge.Open(s.records, judge.HistoryFile("driver"))
+	if err != nil {
+		return err
+	}
+	defer history.Close()
+	began := judge.Now()
+	if err := s.hire(c.workers, all); err != nil {
+		return err
+	}
+	if err := s.known(ctx, history, began, all); err != nil {
+		return err
+	}
+	say("%d control planes, %d workers, %d jobs", len(s.nodes), len(s.workers), len(all))
+	if err := s.invite(c.clients, c.rate, c.seed, triggered, bothered); err != nil {
+		return err
+	}
+	z := newNemesis(s, c.seed, c.kinds())
+	watching, enough := context.WithCancel(ctx)
+	defer enough()
+	go s.watch(watching, z)
+
+	if err := z.aroundDue(ctx, c.dues); err != nil {
+		return err
+	}
+	raging, calm := context.WithTimeout(ctx, c.lasts)
+	defer calm()
+	half := time.AfterFunc(c.lasts/2, func() {
+		if _, err := s.read(ctx, "1-half", all); err != nil {
+			say("the store could not be read half-way: %v", err)
+		}
+	})
+	defer half.Stop()
+	z.rage(raging, c.gap)
+	if err := z.heal(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	setup.Healed = judge.Now()
+	n, which := z.told()
+	say("healed, after %d faults: %s", n, which)
+	if err := s.rest(ctx, history, slices.Concat(recurring, bothered)); err != nil {
+		say("%v", err) // the judge says what has not come to an end
+	}
+	enough()
+	if _, err := s.read(ctx, "9-end", all); err != nil {
+		return err
+	}
+	return judge.WriteSetup(s.records, setup)
+}
+
+// known waits until the jobs are known, and writes that down.
+func (s *system) known(ctx context.Context, history *judge.Writer, began judge.Moment, all []judge.Spec) error {
+	for _, spec := range all {
+		err := until(ctx, "job "+spec.Key+" is known", func(ctx context.Context) bool {
+			var j api.Job
+			return s.get(ctx, "/api/v1/jobs/"+spec.Key, &j) == nil
+		})
+		if err != nil {
+			return err
+		}
+		if err := history.Write(judge.Op{What: judge.Define, Client: "driver", Invoked: began, Returned: judge.Now(), Outcome: judge.OK, Key: spec.Key, Spec: &spec}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watch tells of progress.
+func (s *system) watch(ctx context.Context, z *nemesis) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(15 * time.Second):
+		}
+		n, _ := z.told()
+		say("so far: %d faults, %d attempts begun, %d processes ended by themselves", n, s.attempts(), s.fallen())
+	}
+}
+
+func (s *system) fallen() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.crashes)
+}
+
+// attempts is how many handlers have begun, by the journals.
+func (s *system) attempts() (n int) {
+	names, _ := filepath.Glob(filepath.Join(s.records, judge.JournalFile("*")))
+	for _, name := range names {
+		if raw, err := os.ReadFile(name); err == nil {
+			n += bytes.Count(raw, []byte(`{"what":"`+judge.Start+`"`))
+		}
+	}
+	return n
+}
+
+// rest has the clients end, stops recurring jobs and waits until no run lives.
+func (s *system) rest(ctx context.Context, history *judge.Writer, recurring []judge.Spec) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
+	defer cancel()
+	for _, c := range s.clients {
+		if err := c.signal(syscall.SIGTERM); err != nil {
+			return err
+		}
+	}
+	for _, c := range s.clients {
+		select {
+		case <-c.ended:
+		case <-ctx.Done():
+			return errors.New("a client has not ended: somebody does not answer it")
+		}
+	}
+	for _, spec := range recurring {
+		op := judge.Op{What: judge.Pause, Client: "driver", Key: spec.Key, Outcome: judge.OK, Invoked: judge.Now()}
+		err := until(ctx, "job "+spec.Key+" is paused", func(ctx context.Context) bool {
+			for _, n := range s.nodes {
+				if s.ask(ctx, n, "POST", "/api/v1/jobs/"+spec.Key+"/pause", struct{}{}, nil) == nil {
+					return true
+				}
+			}
+			return false
+		})
+		if err != nil {
+			return err
+		}
+		op.Returned = judge.Now()
+		if err := history.Write(op); err != nil {
+			return err
+		}
+	}
+	var left atomic.Pointer[map[string]int]
+	err := until(ctx, "all runs have come to an end", func(ctx context.Context) bool {
+		var o api.Overview
+		if s.get(ctx, "/api/v1/overview", &o) != nil {
+			return false
+		}
+		left.Store(&o.Runs)
+		for _, n := range o.Runs {
+			if n > 0 {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil && left.Load() != nil {
+		return fmt.Errorf("%w: %v", err, *left.Load())
+	}
+	return err
+}

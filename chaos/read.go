@@ -1,0 +1,108 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/chaos/judge"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/busstore"
+)
+
+// reader reads rows as programs do: over the bus, from whoever leads.
+type reader struct {
+	metastore.Reader
+	close func() error
+}
+
+func (s *system) reader(ctx context.Context) (*reader, error) {
+	as := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Client, Name: "reader"}
+	url := s.busURL
+	for _, n := range s.nodes {
+		if n.busURL != "" && url != "" {
+			url += ","
+		}
+		url += n.busURL
+	}
+	b, err := natsbus.Connect(ctx, url, natsbus.Config{As: as})
+	if err != nil {
+		return nil, err
+	}
+	return &reader{busstore.New(b, as), b.Close}, nil
+}
+
+// read is all that the store says now, and a file of it.
+func (s *system) read(ctx context.Context, name string, keys []judge.Spec) (*judge.Store, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	r, err := s.reader(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the store: %w", err)
+	}
+	defer r.close()
+	all := &judge.Store{At: judge.Now()}
+	for q := (metastore.InstanceQuery{Limit: metastore.MaxPage}); ; {
+		page, err := again(ctx, func() (metastore.Page, error) { return r.Instances(ctx, q) })
+		if err != nil {
+			return nil, fmt.Errorf("read runs: %w", err)
+		}
+		for _, in := range page.Instances {
+			all.Runs = append(all.Runs, runOf(in))
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			break
+		}
+	}
+	for _, spec := range keys {
+		d, err := again(ctx, func() (*jobs.Definition, error) { return r.Definition(ctx, "", jobs.Key(spec.Key)) })
+		if err != nil {
+			return nil, fmt.Errorf("read job %s: %w", spec.Key, err)
+		}
+		all.Definitions = append(all.Definitions, judge.Definition{Key: string(d.Key), Schedule: d.Policy.Schedule, Created: d.Created, Revision: d.Revision})
+		missed, err := again(ctx, func() ([]*jobs.Missed, error) { return r.Ledger(ctx, "", d.UID, 10_000) })
+		if err != nil {
+			return nil, fmt.Errorf("read the ledger of %s: %w", spec.Key, err)
+		}
+		for _, m := range missed {
+			all.Missed = append(all.Missed, judge.Missed{Key: string(m.Key), From: m.From, To: m.To, Count: m.Count, Reason: string(m.Reason)})
+		}
+	}
+	w, err := judge.Open(s.records, judge.StoreFile(name))
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Write(all); err != nil {
+		return nil, err
+	}
+	return all, w.Close()
+}
+
+// again asks until there is an answer: a leader may be changing.
+func again[A any](ctx context.Context, ask func() (A, error)) (a A, err error) {
+	for range 50 {
+		if a, err = ask(); err == nil || ctx.Err() != nil {
+			return a, err
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	return a, err
+}
+
+func runOf(in *jobs.Instance) judge.Run {
+	r := judge.Run{ID: in.ID.String(), Key: string(in.Key), State: in.State.String(), Cause: string(in.Cause), Origin: string(in.Origin),
+		Due: in.Due, Created: in.Created, Started: in.Started, Ended: in.Ended, RetryAt: in.RetryAt, Attempt: in.Attempt, Worker: in.Worker,
+		Unique: in.Unique, Error: in.Error, Result: in.Result, Revision: in.Revision}
+	if !in.Parent.IsZero() {
+		r.Parent = in.Parent.String()
+	}
+	for _, m := range in.Moves {
+		r.Moves = append(r.Moves, judge.Move{State: m.State.String(), Cause: string(m.Cause), At: m.At, Attempt: m.Attempt, By: m.By, Text: m.Text})
+	}
+	return r
+}

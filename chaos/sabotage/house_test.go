@@ -1,0 +1,502 @@
+package sabotage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/membus"
+	"github.com/carillon-scheduler/carillon/chaos/judge"
+	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/busstore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// house is a Carillon whose parts can be struck, and all that its witnesses write down. Rows are in one store that all
+// nodes share, as with a database, which has a clock of its own that is right.
+type house struct {
+	t     *testing.T
+	ctx   context.Context
+	begin time.Time
+	hub   *membus.Hub
+	rows  metastore.Full
+	term  uint64
+	all   sync.WaitGroup
+
+	mu    sync.Mutex
+	c     judge.Case
+	mute  map[int]bool // numbers of workers that are dead
+	hired int
+}
+
+func newHouse(t *testing.T) (h *house, tearDown func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	h = &house{t: t, ctx: ctx, begin: time.Now(), hub: membus.New(), mute: map[int]bool{}}
+	h.rows = &metastore.Local{Engine: memstore.New(memstore.Config{})}
+	return h, func() {
+		cancel()
+		h.all.Wait()
+		time.Sleep(2 * time.Minute) // what is on its way gives up by then
+	}
+}
+
+// now is this moment of virtual time.
+func (h *house) now() judge.Moment {
+	return judge.Moment{Wall: time.Now().UnixNano(), Mono: int64(time.Hour + time.Since(h.begin))}
+}
+
+func (h *house) until(at time.Duration) { time.Sleep(time.Until(h.begin.Add(at))) }
+
+// fault notes that something begins; the answer notes that it is over.
+func (h *house) fault(f judge.Fault) (over func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f.Begin = h.now()
+	i := len(h.c.Faults)
+	h.c.Faults = append(h.c.Faults, f)
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.c.Faults[i].End = h.now()
+	}
+}
+
+// wire is somebody's end of the bus.
+type wire struct {
+	bus.Bus
+	cut  chan struct{} // closed: nothing comes through
+	heal chan struct{} // closed: all does again
+	n    atomic.Uint64
+}
+
+func (h *house) wire(role bus.Role, name string) *wire {
+	w := &wire{Bus: h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: role, Name: name}), cut: make(chan struct{}), heal: make(chan struct{})}
+	return w
+}
+
+func (w *wire) dead() bool {
+	select {
+	case <-w.heal:
+		return false
+	default:
+	}
+	select {
+	case <-w.cut:
+		return true
+	default:
+		return false
+	}
+}
+
+var errCut = errors.New("the line is cut")
+
+// silence is what somebody hears whose line is cut: nothing, for a moment.
+func silence(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(500 * time.Millisecond):
+		return errCut
+	}
+}
+
+func (w *wire) Call(ctx context.Context, service string, request []byte) ([]byte, error) {
+	if w.dead() {
+		return nil, silence(ctx)
+	}
+	return w.Bus.Call(ctx, service, request)
+}
+
+func (w *wire) Signal(ctx context.Context, s bus.Signal) error {
+	if w.dead() {
+		return nil
+	}
+	return w.Bus.Signal(ctx, s)
+}
+
+func (w *wire) Listen(ctx context.Context, tenant jobs.Tenant, topic bus.Topic, to string, fn func(bus.Signal)) error {
+	return w.Bus.Listen(ctx, tenant, topic, to, func(s bus.Signal) {
+		if !w.dead() {
+			fn(s)
+		}
+	})
+}
+
+// Serve ends when the line is cut: others are asked instead.
+func (w *wire) Serve(ctx context.Context, service string, fn bus.Handler) error {
+	serving, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		select {
+		case <-w.cut:
+		case <-ctx.Done():
+		}
+	}()
+	return w.Bus.Serve(serving, service, fn)
+}
+
+func (w *wire) Take(ctx context.Context, queue string, lane bus.Lane, want int) ([]bus.Offer, func(), error) {
+	if w.dead() {
+		_ = silence(ctx)
+		return nil, nil, bus.ErrNobody
+	}
+	return w.Bus.Take(ctx, queue, lane, want)
+}
+
+func (w *wire) Receive(ctx context.Context, lane bus.Lane, fn func([]bus.Offer)) error {
+	return w.Bus.Receive(ctx, lane, func(list []bus.Offer) {
+		if !w.dead() {
+			fn(list)
+		}
+	})
+}
+
+// Offer loses some lists, and sends others twice.
+func (w *wire) Offer(ctx context.Context, queue string, lane bus.Lane, lists ...[]bus.Offer) error {
+	var out [][]bus.Offer
+	for _, list := range lists {
+		switch n := w.n.Add(1); {
+		case n%23 == 0:
+		case n%5 == 0:
+			out = append(out, list, list)
+		default:
+			out = append(out, list)
+		}
+	}
+	if len(lists) > 0 && len(out) == 0 {
+		return nil
+	}
+	return w.Bus.Offer(ctx, queue, lane, out...)
+}
+
+// shaky is a store as a node reaches it: some fires come twice, some fail, of some nobody learns that they were done.
+type shaky struct {
+	metastore.Full
+	n *atomic.Uint64
+}
+
+func (s shaky) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+	if !slices.ContainsFunc(batch, func(e jobs.Envelope) bool { _, fire := e.Command.(jobs.Fire); return fire }) {
+		return s.Full.Apply(ctx, batch)
+	}
+	switch s.n.Add(1) % 8 {
+	case 2:
+		return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "the store has a cold"))
+	case 4:
+		s.Full.Apply(ctx, slices.Clone(batch))
+		return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "no answer"))
+	case 6:
+		s.Full.Apply(ctx, slices.Clone(batch))
+		time.Sleep(time.Millisecond)
+	}
+	return s.Full.Apply(ctx, batch)
+}
+
+// node is one life of a control plane.
+type node struct {
+	name  string
+	bus   *wire
+	plane *controlplane.ControlPlane
+	ahead atomic.Int64 // of its wall clock
+	turns chan turn
+	stop  func()
+}
+
+// turn is a term to lead, until its context ends.
+type turn struct {
+	ctx  context.Context
+	term uint64
+}
+
+// Lead makes a node an elector of itself: it leads when it is told to, and until it is told not to.
+func (n *node) Lead(ctx context.Context, lead func(context.Context, uint64) error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case t := <-n.turns:
+			inner, cancel := context.WithCancel(ctx)
+			release := context.AfterFunc(t.ctx, cancel)
+			err := lead(inner, t.term)
+			release()
+			cancel()
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil && t.ctx.Err() == nil {
+				return err
+			}
+		}
+	}
+}
+
+func (h *house) node(name string, ahead time.Duration) *node {
+	n := &node{name: name, bus: h.wire(bus.Node, name), turns: make(chan turn, 1)}
+	n.ahead.Store(int64(ahead))
+	conf := controlplane.Config{Node: name, Store: shaky{h.rows, new(atomic.Uint64)}, Bus: n.bus, Elector: n,
+		Clock:  &metastore.Clock{Wall: func() time.Time { return time.Now().Add(time.Duration(n.ahead.Load())) }},
+		Logger: slog.New(slog.NewTextHandler(h.t.Output(), nil))}
+	conf.Serve = func(ctx context.Context, term uint64, store metastore.Store) error {
+		return busstore.Serve(ctx, bus.InTerm(n.bus, term), store, busstore.Config{})
+	}
+	var err error
+	if n.plane, err = controlplane.New(conf); err != nil {
+		h.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(h.ctx)
+	ended := make(chan struct{})
+	h.all.Go(func() {
+		defer close(ended)
+		if err := n.plane.Run(ctx); err != nil && ctx.Err() == nil {
+			h.t.Logf("%s ended: %v", name, err)
+		}
+		_ = n.bus.Bus.Close()
+	})
+	n.stop = func() { cancel(); <-ended }
+	synctest.Wait()
+	return n
+}
+
+// lead has a node lead the next term. Only whoever led before is told that it does not any more, by the answer.
+func (h *house) lead(n *node) (depose func()) {
+	h.term++
+	ctx, cancel := context.WithCancel(h.ctx)
+	n.turns <- turn{ctx, h.term}
+	synctest.Wait()
+	return cancel
+}
+
+// hand is one worker process.
+type hand struct {
+	number int
+	bus    *wire
+}
+
+func (h *house) hire(slots int) *hand {
+	h.mu.Lock()
+	h.hired++
+	w := &hand{number: h.hired}
+	h.mu.Unlock()
+	conf := worker.Config{Name: fmt.Sprint("w", w.number), App: "house", Slots: slots, Grace: time.Second}
+	as, err := conf.Principal()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	w.bus = h.wire(bus.Worker, conf.Name)
+	made, err := worker.New(conf, busstore.New(w.bus, as), w.bus, h.jobs(w.number)...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.all.Go(func() {
+		_ = made.Run(h.ctx)
+		_ = w.bus.Bus.Close()
+	})
+	return w
+}
+
+// kill is kill -9: nothing of the worker is heard or seen again.
+func (h *house) kill(w *hand) {
+	h.fault(judge.Fault{Kind: judge.Kill, Role: judge.Worker, Target: fmt.Sprint("w", w.number), PID: w.number})()
+	h.mu.Lock()
+	h.mute[w.number] = true
+	h.mu.Unlock()
+	close(w.bus.cut)
+}
+
+// task is what a run is asked to do.
+type task struct {
+	Millis  int  `json:"millis"`
+	Sleeper int  `json:"sleeper,omitempty"` // milliseconds that its first attempt takes, heeding nothing
+	Fails   bool `json:"fails,omitempty"`   // its first attempt fails
+}
+
+// handle writes down what it does.
+func (h *house) handle(ctx context.Context, number int, a task) error {
+	at := jobs.Attempt(ctx)
+	line := judge.Line{What: judge.Start, Key: string(at.Key), Run: at.Run.String(), Due: at.Due.UnixNano(), Attempt: at.Number, Worker: at.Worker, PID: number}
+	h.write(line)
+	err := a.work(ctx, at.Number)
+	line.What, line.Outcome = judge.End, "ok"
+	if err != nil {
+		line.Outcome = err.Error()
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		line.Cause = cause.Error()
+	}
+	h.write(line)
+	if err != nil {
+		return err
+	}
+	return jobs.Result(ctx, judge.Token{Attempt: at.Number, PID: number})
+}
+
+func (h *house) write(l judge.Line) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.At = h.now()
+	if !h.mute[l.PID] {
+		h.c.Journal = append(h.c.Journal, l)
+	}
+}
+
+func (a task) work(ctx context.Context, attempt uint32) error {
+	if a.Sleeper > 0 && attempt == 1 {
+		time.Sleep(time.Duration(a.Sleeper) * time.Millisecond)
+		return nil
+	}
+	select {
+	case <-time.After(time.Duration(a.Millis) * time.Millisecond):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if a.Fails && attempt == 1 {
+		return errors.New("no luck")
+	}
+	return nil
+}
+
+// specs are the jobs, as the judge is told of them.
+var specs = []judge.Spec{
+	{Key: "tick", Schedule: "* * * * * *", Misfire: "fire_all", Overlap: "queue"},
+	{Key: "five", Schedule: "*/5 * * * * *", Misfire: "fire_all", MaxConcurrency: 1, Overlap: "queue"},
+	{Key: "minute", Schedule: "0 * * * * *", Misfire: "skip", Overlap: "queue"},
+	{Key: "plain", Overlap: "queue", Retries: 1},
+	{Key: "one", MaxConcurrency: 1, Overlap: "queue", Retries: 1},
+	{Key: "left", Limits: []judge.Limit{{Name: "shared", Max: 2}}, Overlap: "queue", Retries: 1},
+	{Key: "right", Limits: []judge.Limit{{Name: "shared", Max: 2}}, Overlap: "queue", Retries: 1},
+}
+
+// jobs are the same, as a worker is told of them.
+func (h *house) jobs(number int) (all []jobs.Job) {
+	for _, s := range specs {
+		o := jobs.Options{Key: jobs.Key(s.Key), Cron: s.Schedule, Misfire: jobs.Misfire(s.Misfire), Overlap: jobs.Overlap(s.Overlap), MaxConcurrency: s.MaxConcurrency, Retries: s.Retries,
+			KeepSucceeded: jobs.None, KeepOthers: jobs.None} // the judge asks for all of them
+		if s.MaxConcurrency == 0 {
+			o.MaxConcurrency = jobs.None
+		}
+		for _, l := range s.Limits {
+			o.Limits = append(o.Limits, jobs.Limit{Name: l.Name, Max: l.Max})
+		}
+		if s.Schedule != "" {
+			all = append(all, jobs.NewRecurring(jobs.RecurringFunc(func(ctx context.Context) error { return h.handle(ctx, number, task{Millis: 20}) }), o))
+			continue
+		}
+		all = append(all, jobs.NewTriggered(jobs.TriggeredFunc[task](func(ctx context.Context, a task) error { return h.handle(ctx, number, a) }), o))
+	}
+	return all
+}
+
+// client asks for runs.
+type client struct {
+	h    *house
+	rows metastore.Store
+	n    int
+}
+
+func (h *house) client() *client {
+	as := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Client, Name: "client"}
+	end := h.hub.As(as)
+	h.all.Go(func() { <-h.ctx.Done(); _ = end.Close() })
+	return &client{h: h, rows: busstore.New(end, as)}
+}
+
+// ask asks for a run, as a program does that gets no answer now and then and asks again.
+func (c *client) ask(key string, a task, in time.Duration) {
+	raw, err := json.Marshal(a)
+	if err != nil {
+		c.h.t.Error(err)
+		return
+	}
+	c.n++
+	k := jobs.Create{Key: jobs.Key(key), Args: raw, Idempotency: fmt.Sprint("request ", c.n)}
+	o := judge.Op{What: judge.Create, Client: "client", Key: key, Idempotency: k.Idempotency}
+	if in > 0 {
+		k.Due = jobs.Instant(time.Now().Add(in))
+		o.Due = k.Due.UnixNano()
+	}
+	tries := 1
+	if c.n%4 == 0 {
+		tries = 2
+	}
+	for try := range tries {
+		k.ID = jobs.NewID(time.Now())
+		o.Wish, o.Invoked = k.ID.String(), c.h.now()
+		r := c.rows.Apply(c.h.ctx, []jobs.Envelope{{ID: jobs.NewID(time.Now()), Command: k}})[0]
+		o.Returned, o.Outcome, o.Run, o.Duplicate = c.h.now(), judge.OK, "", r.Existing
+		switch {
+		case r.Err != nil && (jobs.CodeOf(r.Err) == jobs.Unknown || jobs.CodeOf(r.Err) == jobs.Unavailable):
+			o.Outcome, o.Text = judge.Unknown, r.Err.Error()
+		case r.Err != nil:
+			o.Outcome, o.Text = judge.Refused, r.Err.Error()
+		case try+1 < tries: // the answer gets lost
+			o.Outcome, o.Text, o.Duplicate = judge.Unknown, "no answer", false
+		default:
+			o.Run = r.Instance().ID.String()
+		}
+		c.h.mu.Lock()
+		c.h.c.History = append(c.h.c.History, o)
+		c.h.mu.Unlock()
+	}
+}
+
+// person does what only people do, through the store itself.
+func (h *house) person(o judge.Op, k jobs.Command) {
+	o.Invoked = h.now()
+	r := h.rows.Apply(h.ctx, []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]
+	if r.Err != nil {
+		h.t.Fatal(r.Err)
+	}
+	o.Returned, o.Outcome = h.now(), judge.OK
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.c.History = append(h.c.History, o)
+}
+
+// read is what the store says now.
+func (h *house) read() {
+	s := judge.Store{At: h.now()}
+	for q := (metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Limit: metastore.MaxPage}); ; {
+		page, err := h.rows.Instances(h.ctx, q)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		for _, in := range page.Instances {
+			r := judge.Run{ID: in.ID.String(), Key: string(in.Key), State: in.State.String(), Cause: string(in.Cause), Origin: string(in.Origin), Due: in.Due, Created: in.Created,
+				Started: in.Started, Ended: in.Ended, RetryAt: in.RetryAt, Attempt: in.Attempt, Worker: in.Worker, Unique: in.Unique, Error: in.Error, Result: in.Result}
+			for _, m := range in.Moves {
+				r.Moves = append(r.Moves, judge.Move{State: m.State.String(), Cause: string(m.Cause), At: m.At, Attempt: m.Attempt, By: m.By, Text: m.Text})
+			}
+			s.Runs = append(s.Runs, r)
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			break
+		}
+	}
+	definitions, err := h.rows.Definitions(h.ctx, metastore.DefinitionQuery{Tenant: jobs.DefaultTenant})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, d := range definitions {
+		s.Definitions = append(s.Definitions, judge.Definition{Key: string(d.Key), Schedule: d.Policy.Schedule, Created: d.Created, Revision: d.Revision})
+		missed, err := h.rows.Ledger(h.ctx, jobs.DefaultTenant, d.UID, 10_000)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		for _, m := range missed {
+			s.Missed = append(s.Missed, judge.Missed{Key: string(m.Key), From: m.From, To: m.To, Count: m.Count, Reason: string(m.Reason)})
+		}
+	}
+	h.c.Stores = append(h.c.Stores, s)
+}

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/embed"
+)
+
+// Several nodes. Each has a copy of the rows and, unless NATS is elsewhere, a NATS server; both have a port for the
+// others. What the NATS servers prove themselves by, and where the others are, lies in a file of the data directory:
+// the first node makes it, and others get it with their invitation.
+
+// checkCluster checks what is said about other nodes.
+func (c *config) checkCluster() {
+	if c.Cluster.Addr == "" {
+		for key, text := range map[string]string{"cluster.nats-addr": c.Cluster.NATS, "cluster.advertise": c.Cluster.Advertise, "cluster.join-file": c.Cluster.JoinFile} {
+			if text != "" {
+				c.wrong("%s (from %s) is given, and cluster.addr is not: say where other nodes reach this one", key, c.values[key].origin)
+			}
+		}
+		return
+	}
+	switch {
+	case c.Memory:
+		c.wrong("cluster.addr (from %s) and memory are given: what nodes keep in common, they keep on disk", c.values["cluster.addr"].origin)
+	case c.Store != "":
+		c.wrong("cluster.addr (from %s) and store.url are given: nodes with rows in one database need no cluster.addr, only the same nats.url", c.values["cluster.addr"].origin)
+	case c.Cluster.NATS != "" && c.URL != "":
+		c.wrong("cluster.nats-addr is for the NATS server in this process, and nats.url names another")
+	}
+	if _, err := c.routeAddr(); err != nil {
+		c.wrong("%v", err)
+	}
+	if host, _, _ := net.SplitHostPort(c.Cluster.Addr); c.Cluster.Advertise == "" && (host == "" || net.ParseIP(host).IsUnspecified()) {
+		c.wrong("cluster.addr %s is every address of this machine: say by cluster.advertise by which one other nodes know it", c.Cluster.Addr)
+	}
+}
+
+// routeAddr is where the NATS server in this process listens to others, "" if there is none.
+func (c *config) routeAddr() (string, error) {
+	host, port, err := net.SplitHostPort(c.Cluster.Addr)
+	n, bad := strconv.Atoi(port)
+	if err != nil || bad != nil || n < 1 || n > 65534 {
+		return "", fmt.Errorf("cluster.addr %s: give host:port, such as 10.0.0.1:7946", c.Cluster.Addr)
+	}
+	if c.URL != "" {
+		return "", nil
+	}
+	if c.Cluster.NATS == "" {
+		return net.JoinHostPort(host, strconv.Itoa(n+1)), nil
+	}
+	if _, port, err = net.SplitHostPort(c.Cluster.NATS); err != nil || port == "" || port == "0" {
+		return "", fmt.Errorf("cluster.nats-addr %s: give host:port, such as 10.0.0.1:7947", c.Cluster.NATS)
+	}
+	return c.Cluster.NATS, nil
+}
+
+// advertised is an address as other nodes know it.
+func (c *config) advertised(addr string) string {
+	if c.Cluster.Advertise == "" || addr == "" {
+		return addr
+	}
+	_, port, _ := net.SplitHostPort(addr)
+	return net.JoinHostPort(c.Cluster.Advertise, port)
+}
+
+// bond is what the NATS servers of a cluster have in common.
+type bond struct {
+	Secret string   `json:"secret"`
+	Routes []string `json:"routes"` // of all that were ever heard of
+}
+
+const (
+	bondFile        = "cluster.json"
+	invitationTitle = "carillon-node-1."
+)
+
+// invitation is what lets a node join.
+type invitation struct {
+	Store string `json:"store"` // for the store
+	Bond  bond   `json:"bond"`  // for the NATS servers; empty if they are elsewhere
+}
+
+func (i invitation) String() string {
+	b, err := json.Marshal(i)
+	if err != nil {
+		panic(err) // strings can always be written
+	}
+	return invitationTitle + base64.RawURLEncoding.EncodeToString(b)
+}
+
+func readInvitation(path string) (i invitation, err error) {
+	text, err := secretIn(path)
+	if err != nil {
+		return i, err
+	}
+	text, ours := strings.CutPrefix(text, invitationTitle)
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if ours && err == nil {
+		err = json.Unmarshal(b, &i)
+	}
+	if !ours || err != nil || i.Store == "" {
+		return i, usage("%s holds no invitation: it is one line that begins with %s, as carillon cluster invite prints it", path, invitationTitle)
+	}
+	return i, nil
+}
+
+// joins reads what this node needs to be one of several: its bond, and an invitation if it was given one.
+func (p *process) joins() (err error) {
+	if p.cfg.Cluster.Addr == "" {
+		return nil
+	}
+	if p.cfg.Cluster.JoinFile != "" {
+		if p.invited, err = readInvitation(p.cfg.Cluster.JoinFile); err != nil {
+			if _, there := os.Stat(p.dir(bondFile)); there != nil || !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			err = nil // it has joined, and the file was thrown away
+		}
+	}
+	raw, err := os.ReadFile(p.dir(bondFile))
+	switch {
+	case err == nil:
+		if err := json.Unmarshal(raw, &p.bond); err != nil {
+			return fmt.Errorf("read %s: %w", p.dir(bondFile), err)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	case p.invited.Bond.Secret != "":
+		p.bond = p.invited.Bond
+	default:
+		p.bond.Secret = rand.Text() + rand.Text()
+	}
+	route, err := p.cfg.routeAddr()
+	if err != nil {
+		return err
+	}
+	p.route = p.cfg.advertised(route)
+	return p.bind(p.route)
+}
+
+// bind writes the bond down, with these routes.
+func (p *process) bind(routes ...string) error {
+	all := slices.Clone(p.bond.Routes)
+	for _, r := range routes {
+		if r != "" && !slices.Contains(all, r) {
+			all = append(all, r)
+		}
+	}
+	if _, err := os.Stat(p.dir(bondFile)); err == nil && slices.Equal(all, p.bond.Routes) {
+		return nil
+	}
+	p.bond.Routes = all
+	raw, err := json.Marshal(p.bond)
+	if err == nil {
+		err = os.MkdirAll(p.cfg.Data, 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(p.dir(bondFile)+".new", raw, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(p.dir(bondFile)+".new", p.dir(bondFile))
+	}
+	if err != nil {
+		return fmt.Errorf("remember the other nodes: %w", err)
+	}
+	return nil
+}
+
+// servers is how the NATS server in this process finds the others.
+func (p *process) servers() (embedded.Cluster, error) {
+	if p.cfg.Cluster.Addr == "" {
+		return embedded.Cluster{}, nil
+	}
+	addr, err := p.cfg.routeAddr()
+	first := !slices.ContainsFunc(p.bond.Routes, func(r string) bool { return r != p.route })
+	return embedded.Cluster{Addr: addr, Routes: p.bond.Routes, Secret: p.bond.Secret, First: first}, err
+}
+
+// cluster is how the scheduler is one of several, nil if it is alone.
+func (p *process) cluster() *embed.Cluster {
+	if p.cfg.Cluster.Addr == "" {
+		return nil
+	}
+	c := &embed.Cluster{Addr: p.cfg.Cluster.Addr, Advertise: p.cfg.advertised(p.cfg.Cluster.Addr), Token: p.invited.Store, Route: p.route}
+	if fileExists(filepath.Join(p.dir("rows"), "node.json")) {
+		c.Token = "" // it has joined
+	}
+	if p.server != nil {
+		c.Part = p.server.Remove
+	}
+	c.Invite = func(token string) (string, error) {
+		i := invitation{Store: token}
+		if p.route != "" {
+			i.Bond = bond{Secret: p.bond.Secret, Routes: p.routes()}
+		}
+		return i.String(), nil
+	}
+	return c
+}
+
+// routes are those of all nodes, as far as they are known.
+func (p *process) routes() []string {
+	all := []string{p.route}
+	if o := p.ops.Load(); o != nil {
+		for _, n := range o.Live().Nodes() {
+			if n.Route != "" && !slices.Contains(all, n.Route) {
+				all = append(all, n.Route)
+			}
+		}
+	}
+	return all
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// lookEvery is how often is looked for nodes that have come.
+const lookEvery = 2 * time.Second
+
+// rememberNodes writes down where the others are, so that this node finds them when it starts again.
+func (p *process) rememberNodes(ctx context.Context) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for p.route != "" {
+		if err := p.bind(p.routes()...); err != nil {
+			p.log.Warn("the other nodes were not written down", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+	<-ctx.Done()
+	return nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What is said about other nodes is refused with the reason where it makes no sense.
+func TestClusterIsChecked(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--join-file", "x"}, "cluster.addr is not"},
+		{[]string{"--cluster", "127.0.0.1"}, "give host:port"},
+		{[]string{"--cluster", "127.0.0.1:7946", "--cluster-nats", "127.0.0.1"}, "give host:port"},
+		{[]string{"--cluster", "127.0.0.1:7946", "--memory"}, "memory"},
+		{[]string{"--cluster", "127.0.0.1:7946", "--store", "postgres://db/carillon"}, "store.url"},
+		{[]string{"--cluster", "127.0.0.1:7946", "--cluster-nats", "127.0.0.1:7947", "--nats", "nats://127.0.0.1:4222"}, "nats.url names another"},
+		{[]string{"--cluster", "0.0.0.0:7946"}, "cluster.advertise"},
+	} {
+		var out strings.Builder
+		if code := execute(t.Context(), append([]string{"server", "--config", os.DevNull}, c.args...), io.Discard, &out); code != 2 || !strings.Contains(out.String(), c.want) {
+			t.Errorf("%v: code %d, %s", c.args, code, out.String())
+		}
+	}
+}
+
+// An invitation survives its way through a file, which only its owner may read; anything else is refused.
+func TestInvitation(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	write := func(text string, mode os.FileMode) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sent := invitation{Store: "carillon-join-1.abc", Bond: bond{Secret: "between us", Routes: []string{"10.0.0.1:7947"}}}
+	write(sent.String()+"\n", 0o600)
+	got, err := readInvitation(path)
+	if err != nil || got.Store != sent.Store || got.Bond.Secret != sent.Bond.Secret || !slices.Equal(got.Bond.Routes, sent.Bond.Routes) {
+		t.Errorf("%+v (%v)", got, err)
+	}
+	write(sent.String(), 0o644)
+	if _, err := readInvitation(path); err == nil || !strings.Contains(err.Error(), "chmod") {
+		t.Errorf("a file that all can read: %v", err)
+	}
+	for _, text := range []string{"", "carillon_default_abc", invitationTitle + "!", invitationTitle + "e30", sent.String()[:40]} {
+		write(text, 0o600)
+		if _, err := readInvitation(path); err == nil {
+			t.Errorf("%q is taken for an invitation", text)
+		}
+	}
+}
+
+// Where the others are is remembered, in a file that only its owner may read, and does not change from one start to the next.
+func TestBondIsKept(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *process {
+		t.Helper()
+		p := &process{cfg: &config{Data: dir, Cluster: clusterConfig{Addr: "127.0.0.1:7946", Advertise: "n1.example.com"}}}
+		if err := p.joins(); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	first := open()
+	if err := first.bind("10.0.0.2:7947", "10.0.0.2:7947", ""); err != nil {
+		t.Fatal(err)
+	}
+	again := open()
+	if len(first.bond.Secret) < 40 || again.bond.Secret != first.bond.Secret || !slices.Equal(again.bond.Routes, []string{"n1.example.com:7947", "10.0.0.2:7947"}) {
+		t.Errorf("%+v became %+v", first.bond, again.bond)
+	}
+	if info, err := os.Stat(filepath.Join(dir, bondFile)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v (%v)", info, err)
+	}
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"net/url"
+	"slices"
+
+	"github.com/carillon-scheduler/carillon/embed"
+)
+
+// Rows may be kept in a database instead of the data directory, which then holds only what belongs to this process.
+
+// checkStore checks what is said about a database.
+func (c *config) checkStore() {
+	if c.Store == "" {
+		if c.Triggering == string(embed.Spread) {
+			c.wrong("triggering (from %s) is spread, and store.url is not given: without a database the node that leads fires all", c.values["triggering"].origin)
+		}
+		if c.Password != "" {
+			c.wrong("store.password-file is given, and store.url is not")
+		}
+		return
+	}
+	u, err := url.Parse(c.Store)
+	if err != nil || !slices.Contains([]string{"postgres", "postgresql", "mariadb", "mysql"}, u.Scheme) {
+		c.wrong("store.url (from %s) is not understood: give a URL such as postgres://carillon@db/carillon or mariadb://carillon@db/carillon", c.values["store.url"].origin)
+		return
+	}
+	_, known := u.User.Password()
+	switch {
+	case c.Memory:
+		c.wrong("both store.url (from %s) and memory (from %s) are given: one keeps everything, the other nothing", c.values["store.url"].origin, c.values["memory"].origin)
+	case known && c.values["store.url"].origin == "--store":
+		c.wrong("--store has a password before the @, and everybody on this machine can read what a program was called with: put it into a file, and name that by store.password-file")
+	case known && c.Password != "":
+		c.wrong("store.url has a password before the @, and store.password-file is given, too: leave one out")
+	}
+}
+
+// standsBy says that another process with the same rows may lead, and that its bus is not ours: of the NATS servers in
+// such processes only the leader's is open.
+func (c *config) standsBy() bool { return c.Store != "" && c.URL == "" }
+
+// database is the URL of the database with its password, or "".
+func (c *config) database() (string, error) {
+	if c.Store == "" || c.Password == "" {
+		return c.Store, nil
+	}
+	password, err := secretIn(c.Password)
+	if err != nil {
+		return "", err
+	}
+	u, err := url.Parse(c.Store)
+	if err != nil {
+		return "", err
+	}
+	u.User = url.UserPassword(u.User.Username(), password)
+	return u.String(), nil
+}

@@ -1,0 +1,317 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Who can reach this process, and what must hold then. On this machine only, nobody is asked who he is; as soon as
+// others can come, everybody is, and what they say goes over TLS: a token that is read once is a token that is lost.
+
+// check says what is wrong with settings that are right one by one.
+func (c *config) check() {
+	if err := jobs.CheckName("node", c.Node); err != nil {
+		c.wrong("%v", err)
+	}
+	if c.Memory && c.values["data"].origin != "default" {
+		c.wrong("both data (from %s) and memory (from %s) are given: one keeps everything, the other nothing", c.values["data"].origin, c.values["memory"].origin)
+	}
+	if !c.Memory && c.Data == "" {
+		c.wrong("data is empty: give a directory, or memory to keep nothing")
+	}
+	c.checkStore()
+	c.checkCluster()
+	c.checkAddresses()
+	c.checkOutside()
+	c.checkPair("http", c.HTTPTLS)
+	c.checkPair("nats", c.NATSTLS)
+	c.checkNames()
+	if len(c.mistakes) == 0 {
+		c.checkExposed()
+	}
+}
+
+func (c *config) checkAddresses() {
+	for _, a := range []struct{ flag, addr string }{{"--http", c.HTTP}, {"--nats-addr", c.NATS}, {"--debug-addr", c.Debug}} {
+		if a.addr == "" && a.flag == "--debug-addr" {
+			continue
+		}
+		host, _, err := net.SplitHostPort(a.addr)
+		switch {
+		case err != nil:
+			c.wrong("%s %s: give host:port, such as 127.0.0.1:8080", a.flag, a.addr)
+		case a.flag == "--debug-addr" && !isLoopback(host):
+			c.wrong("--debug-addr %s could be reached from other machines: the profiler shows what is in memory, and asks nobody", a.addr)
+		}
+	}
+}
+
+// checkOutside checks what is said about a NATS server elsewhere.
+func (c *config) checkOutside() {
+	for one := range strings.SplitSeq(c.URL, ",") {
+		if one == "" {
+			continue
+		}
+		u, err := url.Parse(one)
+		switch {
+		case err != nil || u.Host == "" || u.Scheme != "nats" && u.Scheme != "tls":
+			c.wrong("nats.url (from %s) is not understood: give a URL such as nats://127.0.0.1:4222", c.values["nats.url"].origin)
+		case u.User != nil && c.values["nats.url"].origin == "--nats":
+			c.wrong("--nats has a user or a token before the @, and everybody on this machine can read what a program was called with: " +
+				"say it in nats.user and nats.password-file, or in nats.token-file")
+		case u.User != nil && c.Login != natsLogin{CA: c.Login.CA}:
+			c.wrong("nats.url has a user or a token before the @, and nats.user, nats.token-file or nats.creds-file is given, too: leave one out")
+		case !isLoopback(u.Hostname()) && u.Scheme != "tls" && !c.NATSOpen:
+			c.wrong("nats.url names %s, which is reached over a network, without TLS: begin it with tls://, or say nats.plain: true if all of that network may read along", u.Host)
+		}
+	}
+	login := map[string]string{"nats.user": c.Login.User, "nats.password-file": c.Login.PasswordFile, "nats.token-file": c.Login.TokenFile,
+		"nats.creds-file": c.Login.CredsFile, "nats.tls-ca": c.Login.CA}
+	ours := map[string]string{"nats.tls-cert": c.NATSTLS.Cert, "nats.tls-key": c.NATSTLS.Key}
+	for _, m := range []struct {
+		given   map[string]string
+		useless bool
+		why     string
+	}{{login, c.URL == "", "is for a NATS server elsewhere, and nats.url names none"}, {ours, c.URL != "", "is for the NATS server in this process, and nats.url names another"}} {
+		keys := make([]string, 0, len(m.given))
+		for key, text := range m.given {
+			if m.useless && text != "" {
+				keys = append(keys, key)
+			}
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			c.wrong("%s (from %s) %s", key, c.values[key].origin, m.why)
+		}
+	}
+	if (c.Login.User == "") != (c.Login.PasswordFile == "") {
+		c.wrong("nats.user and nats.password-file belong together: one of them is missing")
+	}
+	if n := given(c.Login.User, c.Login.TokenFile, c.Login.CredsFile); n > 1 {
+		c.wrong("nats.user, nats.token-file and nats.creds-file are ways to do the same: leave all but one out")
+	}
+}
+
+func given(texts ...string) (n int) {
+	for _, t := range texts {
+		if t != "" {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *config) checkPair(section string, p keyPair) {
+	if (p.Cert == "") != (p.Key == "") {
+		c.wrong("%s.tls-cert and %[1]s.tls-key belong together: one of them is missing", section)
+	}
+}
+
+// checkNames checks the names under which the page is known.
+func (c *config) checkNames() {
+	if c.Public != "" {
+		u, err := url.Parse(c.Public)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			c.wrong("http.url (from %s) is not understood: give scheme and host, and nothing behind them, such as https://jobs.example.com", c.values["http.url"].origin)
+		}
+	}
+	for _, h := range c.hosts() {
+		if strings.ContainsAny(h, "/:@ *") && net.ParseIP(h) == nil {
+			c.wrong("http.hosts (from %s): %q is not the name of a host: give names without ports, with commas between them", c.values["http.hosts"].origin, h)
+		}
+	}
+}
+
+// checkExposed wants whoever can be reached by others to ask who they are, and not in the clear.
+func (c *config) checkExposed() {
+	if c.Auth == "off" {
+		for _, a := range c.open() {
+			c.wrong("%s can be reached from other machines, and auth (from %s) is off: leave auth out, and tokens are asked for; or keep it on 127.0.0.1", a, c.values["auth"].origin)
+		}
+		return
+	}
+	if !c.asks() {
+		return
+	}
+	if c.Memory {
+		c.wrong("tokens are asked for, and with memory they would be forgotten: give a data directory")
+	}
+	if host, _, _ := net.SplitHostPort(c.HTTP); !isLoopback(host) && c.HTTPTLS.Cert == "" && !strings.HasPrefix(c.Public, "https://") && !c.HTTPOpen {
+		c.wrong("http.addr %s can be reached from other machines, and tokens would go there in the clear: give http.tls-cert and http.tls-key, "+
+			"or http.url: https://... if a proxy in front does TLS, or say http.plain: true if all of that network may read along", c.HTTP)
+	}
+	if host, _, _ := net.SplitHostPort(c.NATS); c.URL == "" && !isLoopback(host) && c.NATSTLS.Cert == "" && !c.NATSOpen {
+		c.wrong("nats.addr %s can be reached from other machines, and tokens would go there in the clear: give nats.tls-cert and nats.tls-key, "+
+			"or say nats.plain: true if all of that network may read along", c.NATS)
+	}
+}
+
+// open are the settings by which others can reach this process.
+func (c *config) open() (all []string) {
+	if host, _, _ := net.SplitHostPort(c.HTTP); !isLoopback(host) {
+		all = append(all, "http.addr "+c.HTTP)
+	}
+	if host, _, _ := net.SplitHostPort(c.NATS); c.URL == "" && !isLoopback(host) {
+		all = append(all, "nats.addr "+c.NATS)
+	}
+	if u, err := url.Parse(c.Public); err == nil && c.Public != "" && !isLoopback(u.Hostname()) {
+		all = append(all, "http.url "+c.Public) // something in front hands requests on
+	}
+	return all
+}
+
+// asks is whether everybody is asked who he is.
+func (c *config) asks() bool { return c.Auth == "on" || c.Auth == "auto" && len(c.open()) > 0 }
+
+// hosts are the names beside those of loopback under which the page is known: by the settings, and where it listens.
+func (c *config) hosts() []string {
+	var names []string
+	for h := range strings.SplitSeq(c.Hosts, ",") {
+		if h = strings.TrimSpace(h); h != "" {
+			names = append(names, h)
+		}
+	}
+	if u, err := url.Parse(c.Public); err == nil && u.Hostname() != "" {
+		names = append(names, u.Hostname())
+	}
+	if host, _, err := net.SplitHostPort(c.HTTP); err == nil && host != "" {
+		names = append(names, host)
+	}
+	return names
+}
+
+// secure is whether a browser of ours speaks TLS, to us or to a proxy in front.
+func (c *config) secure() bool {
+	return c.HTTPTLS.Cert != "" || strings.HasPrefix(c.Public, "https://")
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// reread is how often at most a certificate's files are looked at.
+const reread = 10 * time.Second
+
+// certificate is a pair of files that may be renewed while we run.
+type certificate struct {
+	files keyPair
+
+	mu      sync.Mutex
+	now     *tls.Certificate
+	changed time.Time // of the newer file
+	looked  time.Time
+}
+
+// serverTLS is TLS with a certificate from files; nil if there are none. New files are used within seconds.
+func serverTLS(p keyPair) (*tls.Config, error) {
+	if p.Cert == "" {
+		return nil, nil
+	}
+	if err := private(p.Key); err != nil {
+		return nil, err
+	}
+	c := &certificate{files: p}
+	if err := c.read(time.Now()); err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}, nil
+}
+
+// get is called for each connection.
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); now.Sub(c.looked) > reread {
+		_ = c.read(now) // half-written files are no reason to have none
+	}
+	return c.now, nil
+}
+
+func (c *certificate) read(now time.Time) error {
+	c.looked = now
+	var newest time.Time
+	for _, path := range []string{c.files.Cert, c.files.Key} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return usageError{err}
+		}
+		if info.ModTime().After(newest) {
+			newest = info.ModTime()
+		}
+	}
+	if c.now != nil && newest.Equal(c.changed) {
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.files.Cert, c.files.Key)
+	if err != nil {
+		return usage("certificate %s with key %s: %v", c.files.Cert, c.files.Key, err)
+	}
+	c.now, c.changed = &pair, newest
+	return nil
+}
+
+// private refuses a file with a secret that others than its owner can read.
+func private(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return usageError{err}
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
+		return usage("%s can be read by others than its owner (%v): chmod 600 it, and think of what is in it as known", path, mode)
+	}
+	return nil
+}
+
+// secretIn reads a file with one secret.
+func secretIn(path string) (string, error) {
+	if err := private(path); err != nil {
+		return "", err
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return "", usageError{err}
+	}
+	secret := strings.TrimRight(string(raw), "\r\n")
+	if secret == "" {
+		return "", usage("%s is empty", path)
+	}
+	return secret, nil
+}
+
+// authorities reads certificates that vouch for others.
+func authorities(path string) (*tls.Config, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(raw) {
+		return nil, usage("%s holds no certificates in PEM", path)
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
+}
+
+// withoutUsers is an address that can be shown and tried: nobody's name or secret is in it.
+func withoutUsers(address string) string {
+	var all []string
+	for one := range strings.SplitSeq(address, ",") {
+		u, err := url.Parse(one)
+		if err != nil {
+			return "an address that is not understood"
+		}
+		all = append(all, fmt.Sprintf("%s://%s", u.Scheme, u.Host))
+	}
+	return strings.Join(all, ",")
+}

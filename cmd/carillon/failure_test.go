@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/webhook"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// A server tells the URL of its configuration of a run that ended badly, signed.
+func TestServerTellsOfFailures(t *testing.T) {
+	const secret = "kept in a file of its own"
+	events := make(chan webhook.Event, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		var e webhook.Event
+		if err = errors.Join(err, json.Unmarshal(body, &e), webhook.Verify([]byte(secret), r.Header.Get(webhook.SignatureHeader), body, time.Now())); err != nil {
+			t.Error(err)
+		}
+		events <- e
+	}))
+	defer receiver.Close()
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CARILLON_ON_FAILURE_URL", receiver.URL+"/hidden")
+	t.Setenv("CARILLON_ON_FAILURE_SECRET_FILE", file)
+	p := start(t, "server", "--memory", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0")
+	defer p.end()
+	w, err := carillon.NewWorker(p.bus, worker.Config{App: "shop"},
+		jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return errors.New("out of boxes") }), jobs.Options{Key: "shop.pack"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	p.get("/api/v1/jobs/shop.pack", ok)
+	p.post("/api/v1/jobs/shop.pack/trigger", `{}`)
+	select {
+	case e := <-events:
+		if e.Job != "shop.pack" || e.Error != "out of boxes" || !strings.HasPrefix(e.URL, p.page+"/runs/") {
+			t.Errorf("told %+v", e)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("nothing was told")
+	}
+	p.get("/metrics", says("carillon_webhook_sent_total 1"))
+}
+
+// The whole URL is a secret, and is not printed.
+func TestOnFailureIsNotPrinted(t *testing.T) {
+	for _, url := range []string{"https://u:hidden@hooks.example.com/hidden?hidden", "hidden"} {
+		c, err := load(t, "on-failure:\n  url: "+url+"\n  min-interval: 5m\n", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := c.print(true); strings.Contains(said, "hidden") || !strings.Contains(said, "min-interval: 5m") || c.OnFailure.Interval != 5*time.Minute {
+			t.Errorf("it prints %s", said)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/worker/httpjob"
+)
+
+// httpJobsConfig is what HTTP jobs may do in this process.
+type httpJobsConfig struct {
+	On                           bool
+	Allow, Ports                 string // with commas
+	Services, Variables, Secrets string // name=value, with commas
+	FeedbackURL, InnerFeedback   string
+	BreakerAfter                 string
+	BreakerPause                 time.Duration
+}
+
+// httpJobs is the configuration of the worker for HTTP jobs, or nil if there is none in this process.
+func (c *config) httpJobs() (*httpjob.Config, error) {
+	h := &c.HTTPJobs
+	if !h.On {
+		return nil, nil
+	}
+	out := &httpjob.Config{Services: httpspec.Services{}, FeedbackURL: cmp.Or(h.FeedbackURL, c.Public), InnerFeedbackURL: h.InnerFeedback}
+	var err error
+	if h.BreakerAfter != "" {
+		if out.Breaker.After, err = strconv.Atoi(h.BreakerAfter); err != nil || out.Breaker.After < 0 {
+			return nil, usage("http-jobs.breaker-after: %q is no number of failures", h.BreakerAfter)
+		}
+		out.Breaker.Off = out.Breaker.After == 0
+	}
+	out.Breaker.Pause = h.BreakerPause
+	if out.Guard.Allow, err = networks(h.Allow); err != nil {
+		return nil, err
+	}
+	for _, text := range commas(h.Ports) {
+		port, err := strconv.Atoi(text)
+		if err != nil || port < 1 || port > 65535 {
+			return nil, usage("http-jobs.ports: %q is no port", text)
+		}
+		out.Guard.Ports = append(out.Guard.Ports, port)
+	}
+	if out.Variables, err = pairs("http-jobs.variables", h.Variables); err != nil {
+		return nil, err
+	}
+	services, err := pairs("http-jobs.services", h.Services)
+	if err != nil {
+		return nil, err
+	}
+	out.Services = services
+	if err := out.Services.Check(); err != nil {
+		return nil, usage("http-jobs.services: %v", err)
+	}
+	files, err := pairs("http-jobs.secrets", h.Secrets)
+	if err != nil {
+		return nil, err
+	}
+	secrets := map[string]string{}
+	for name, file := range files {
+		if secrets[name], err = secretIn(file); err != nil {
+			return nil, fmt.Errorf("http-jobs.secrets: %s: %w", name, err)
+		}
+	}
+	out.Secret = func(name string) (string, bool) { s, ok := secrets[name]; return s, ok }
+	return out, nil
+}
+
+// tryHTTPJobs has HTTP jobs run in a process that is for trying things, where nobody has said otherwise: they may call
+// what listens on this machine.
+func (c *config) tryHTTPJobs() {
+	if c.values["http-jobs.on"].origin == "default" {
+		c.HTTPJobs.On = true
+	}
+	if c.HTTPJobs.Allow == "" {
+		c.HTTPJobs.Allow = "127.0.0.0/8,::1"
+	}
+}
+
+// httpJobsLine is what is said of HTTP jobs when a process begins, or "".
+func (c *config) httpJobsLine() string {
+	switch h := &c.HTTPJobs; {
+	case !h.On:
+		return ""
+	case h.Allow == "":
+		return "run here; they may call what is public"
+	default:
+		return "run here; they may call what is public, and " + strings.ReplaceAll(h.Allow, ",", ", ")
+	}
+}
+
+func networks(text string) (list []netip.Prefix, err error) {
+	for _, one := range commas(text) {
+		p, err := netip.ParsePrefix(one)
+		if a, addrErr := netip.ParseAddr(one); err != nil && addrErr == nil {
+			p, err = a.Prefix(a.BitLen())
+		}
+		if err != nil {
+			return nil, usage("http-jobs.allow: %q is no network such as 10.1.0.0/16", one)
+		}
+		list = append(list, p.Masked())
+	}
+	return list, nil
+}
+
+// pairs reads name=value, with commas between them.
+func pairs(key, text string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, one := range commas(text) {
+		name, value, ok := strings.Cut(one, "=")
+		if !ok || name == "" || value == "" {
+			return nil, usage("%s: %q is not name=value", key, one)
+		}
+		if _, twice := out[name]; twice {
+			return nil, usage("%s: %s is there twice", key, name)
+		}
+		out[name] = value
+	}
+	return out, nil
+}
+
+func commas(text string) (list []string) {
+	for one := range strings.SplitSeq(text, ",") {
+		if one = strings.TrimSpace(one); one != "" {
+			list = append(list, one)
+		}
+	}
+	return list
+}

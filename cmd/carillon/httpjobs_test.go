@@ -1,0 +1,101 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A server that runs HTTP jobs: one is made over REST with a secret, a service and a variable, is asked for, and done.
+func TestServerRunsHTTPJobs(t *testing.T) {
+	seen := make(chan string, 1)
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		seen <- r.Method + " " + r.URL.String() + " " + r.Header.Get("Authorization") + " " + string(body)
+		_, _ = w.Write([]byte(`{"answer":42}`))
+	}))
+	t.Cleanup(target.Close)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("s3cr3t\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CARILLON_HTTP_JOBS_ALLOW", "127.0.0.1")
+	t.Setenv("CARILLON_HTTP_JOBS_SERVICES", "billing="+target.URL)
+	t.Setenv("CARILLON_HTTP_JOBS_VARIABLES", "REGION=eu")
+	t.Setenv("CARILLON_HTTP_JOBS_SECRETS", "BILLING="+secret)
+	p := start(t, "server", "--memory", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--http-jobs")
+	p.post("/api/v1/jobs", `{"key":"billing.ask","kind":"triggered","app":"http","http":{"request":[{"method":"POST","url":"service://billing/ask?region=${REGION}",
+		"headers":{"Authorization":"Bearer ${secret:BILLING}"},"body":{"customer":"${$.customer}"}}]}}`)
+	p.post("/api/v1/jobs/billing.ask/trigger", `{"args":{"customer":"c7"}}`)
+	if got, want := <-seen, `POST /ask?region=eu Bearer s3cr3t {"customer":"c7"}`; got != want {
+		t.Errorf("asked %s, want %s", got, want)
+	}
+	p.get("/api/v1/instances?job=billing.ask&state=Succeeded", succeeded(1))
+	p.get("/api/v1/jobs/billing.ask", func(_ int, body []byte) bool { return !strings.Contains(string(body), "s3cr3t") })
+	p.end()
+}
+
+func TestHTTPJobsRefused(t *testing.T) {
+	for name, c := range map[string]httpJobsConfig{
+		"network": {On: true, Allow: "ten"}, "port": {On: true, Ports: "0"}, "service": {On: true, Services: "a=ftp://x"}, "pair": {On: true, Variables: "a"},
+		"twice": {On: true, Variables: "a=1,a=2"}, "secret": {On: true, Secrets: "a=/no/such/file"},
+	} {
+		if _, err := (&config{HTTPJobs: c}).httpJobs(); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	if c, err := (&config{HTTPJobs: httpJobsConfig{Allow: "nonsense"}}).httpJobs(); c != nil || err != nil {
+		t.Errorf("off: %v, %v", c, err)
+	}
+}
+
+// carillon dev runs HTTP jobs without being told to, lets them call this machine, and says both; and not where somebody
+// has said otherwise.
+func TestDevRunsHTTPJobs(t *testing.T) {
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) }))
+	t.Cleanup(target.Close)
+	p := start(t, "dev", "--memory", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0")
+	p.post("/api/v1/jobs", `{"key":"here.ask","kind":"triggered","app":"http","http":{"request":[{"url":"`+target.URL+`"}]}}`)
+	p.post("/api/v1/jobs/here.ask/trigger", `{}`)
+	p.get("/api/v1/instances?job=here.ask&state=Succeeded", succeeded(1))
+	if want := "http   jobs run here; they may call what is public, and 127.0.0.0/8, ::1\n"; !strings.Contains(p.out.String(), want) {
+		t.Errorf("it does not say %q:\n%s", want, p.out)
+	}
+	p.end()
+
+	off := &config{values: map[string]value{"http-jobs.on": {"false", "carillon.yaml:3"}}}
+	if off.tryHTTPJobs(); off.HTTPJobs.On {
+		t.Error("HTTP jobs run although the file says that they do not")
+	}
+	narrow := &config{values: map[string]value{"http-jobs.on": {"false", "default"}}, HTTPJobs: httpJobsConfig{Allow: "10.0.0.0/8"}}
+	if narrow.tryHTTPJobs(); !narrow.HTTPJobs.On || narrow.HTTPJobs.Allow != "10.0.0.0/8" {
+		t.Errorf("%+v: what somebody allowed was changed", narrow.HTTPJobs)
+	}
+}
+
+// What is wrong about a worker's way to the bus, or about what its jobs may do, is said before it begins.
+func TestWorkerRefused(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"--slots 0", 2, "--slots 0"},
+		{"--app a/b", 2, "app"},
+		{"--nats http://127.0.0.1:4222", 2, "nats.url"},
+		{"--nats nats://bus.example:4222", 2, "without TLS"},
+		{"--nats tls://token@bus.example:4222", 2, "nats.token-file"},
+		{"--http-jobs-allow ten", 2, "http-jobs.allow"},
+		{"--http 127.0.0.1:0", 2, "unknown flag"},
+		{"--nats nats://127.0.0.1:1", 6, "NATS server nats://127.0.0.1:1 cannot be reached"},
+	} {
+		out := newOutput()
+		if code := execute(t.Context(), append([]string{"worker"}, strings.Fields(c.args)...), out, out); code != c.code || !strings.Contains(out.String(), c.says) {
+			t.Errorf("worker %s: exit code %d, want %d, and %q of\n%s", c.args, code, c.code, c.says, out)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+// Package jobfile reads files that state jobs: what "carillon apply" is given, and what a server watches.
+//
+// A file is YAML (of which JSON is a part), one document or several, each with a list "jobs:". What is wrong in it is
+// told with file and line before anything is sent anywhere.
+package jobfile
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Stated is a job as a file states it, with the place where it stands.
+type Stated struct {
+	Key  string
+	Body map[string]any // as the API takes it: key, kind, app and fields
+
+	file  string
+	lines map[string]int // by field; "" = where the job begins
+}
+
+// Place is where a field of the job stands, or the job itself: "jobs.yaml:3".
+func (s *Stated) Place(field string) string {
+	return fmt.Sprintf("%s:%d", s.file, cmp.Or(s.lines[field], s.lines[""]))
+}
+
+// MaxBytes bounds what is read of a file.
+const MaxBytes = 16 << 20
+
+// Piped is the path of what comes by the standard input.
+const Piped = "-"
+
+// Files are the files that a path stands for: itself, or the .yaml, .yml and .json files of a folder, by name.
+func Files(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, jobs.Invalid("%v", err)
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) && !e.IsDir() {
+			names = append(names, filepath.Join(path, e.Name()))
+		}
+	}
+	return names, nil
+}
+
+// Read reads a file, or in if it is what is piped.
+func Read(name string, in io.Reader) ([]byte, error) {
+	if name != Piped {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, jobs.Invalid("%v", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	raw, err := io.ReadAll(io.LimitReader(in, MaxBytes+1))
+	if err == nil && len(raw) > MaxBytes {
+		err = jobs.Invalid("%s is larger than %d MiB", name, MaxBytes>>20)
+	}
+	return raw, err
+}
+
+// Parse reads what stands in a file. Names of fields are looked up by field, which says what is wrong with one.
+func Parse(file string, raw []byte, field func(name string) error) ([]Stated, error) {
+	if file == Piped {
+		file = "(stdin)"
+	}
+	d := yaml.NewDecoder(bytes.NewReader(raw))
+	var list []Stated
+	for {
+		var doc yaml.Node
+		err := d.Decode(&doc)
+		if err == io.EOF {
+			return list, nil
+		}
+		if err != nil {
+			return nil, jobs.Invalid("%s: %s", file, strings.TrimPrefix(err.Error(), "yaml: "))
+		}
+		if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
+			continue
+		}
+		top := doc.Content[0]
+		if top.Kind != yaml.MappingNode {
+			return nil, misread(file, top, "a file of jobs begins with \"jobs:\"")
+		}
+		for i := 0; i+1 < len(top.Content); i += 2 {
+			name, value := top.Content[i], top.Content[i+1]
+			switch {
+			case name.Value == "calendars":
+				continue // see Calendars
+			case name.Value != "jobs":
+				return nil, misread(file, name, "%q is not known here; a file has \"jobs:\" and \"calendars:\"", name.Value)
+			case value.Kind != yaml.SequenceNode:
+				return nil, misread(file, value, "jobs: is a list, each item with a key")
+			}
+			for _, item := range value.Content {
+				one, err := parseJob(file, item, field)
+				if err != nil {
+					return nil, err
+				}
+				list = append(list, one)
+			}
+		}
+	}
+}
+
+func misread(file string, n *yaml.Node, format string, args ...any) error {
+	return jobs.Invalid("%s:%d: %v", file, n.Line, jobs.Invalid(format, args...))
+}
+
+// parseJob reads one job, and refuses fields that are not known where they stand.
+func parseJob(file string, n *yaml.Node, field func(string) error) (Stated, error) {
+	if n.Kind != yaml.MappingNode {
+		return Stated{}, misread(file, n, "a job is a list of fields, the first of them its key")
+	}
+	s := Stated{file: file, lines: map[string]int{"": n.Line}, Body: map[string]any{}}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, value := n.Content[i], n.Content[i+1]
+		if !slices.Contains([]string{"key", "kind", "app"}, name.Value) {
+			if err := field(name.Value); err != nil {
+				return s, misread(file, name, "%v", err)
+			}
+		}
+		if _, twice := s.Body[name.Value]; twice {
+			return s, misread(file, name, "%s is given twice", name.Value)
+		}
+		var v any
+		if err := value.Decode(&v); err != nil {
+			return s, misread(file, value, "%s: %s", name.Value, strings.TrimPrefix(err.Error(), "yaml: "))
+		}
+		if _, err := json.Marshal(v); err != nil {
+			return s, misread(file, value, "%s cannot be sent: names within it must be texts", name.Value)
+		}
+		s.lines[name.Value], s.Body[name.Value] = name.Line, v
+	}
+	if s.Key, _ = s.Body["key"].(string); s.Key == "" {
+		return s, misread(file, n, "a job without a key")
+	}
+	return s, nil
+}
+
+// Distinct refuses a job that is stated twice.
+func Distinct(list []Stated) error {
+	seen := map[string]Stated{}
+	for _, s := range list {
+		if first, twice := seen[s.Key]; twice {
+			return jobs.Invalid("%s: job %.60q stands in %s already", s.Place(""), s.Key, first.Place(""))
+		}
+		seen[s.Key] = s
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/backup"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore"
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
+	"github.com/carillon-scheduler/carillon/metastore/storetest"
+)
+
+// A store that moves to another kind, again and again, is the same store all along: the suite of all stores holds it
+// to the model, with a move in the place of each crash. Of the stories one in twelve is told, all with CARILLON_LONG.
+func TestStoreThatMoves(t *testing.T) {
+	n := 0
+	storetest.Run(t, func(t *testing.T) storetest.Harness {
+		if n++; strings.Contains(t.Name(), "/stories/") && n%12 != 0 && os.Getenv("CARILLON_LONG") == "" {
+			t.Skip("told to stores that stay")
+		}
+		clock := storetest.NewClock()
+		return moving(t, clock, n, newBody(t, clock, n))
+	})
+}
+
+// body is where a store is at a time.
+type body struct {
+	open func() (metastore.Full, func() error, error)
+	read func(context.Context) (*place, error)
+	fill metastore.Fill
+}
+
+// newBody is a place of its own, of the kinds in turn: a directory, PostgreSQL, MariaDB.
+func newBody(t *testing.T, clock *storetest.Clock, turn int) body {
+	t.Helper()
+	if turn%3 == 0 {
+		c := raftstore.Config{Dir: filepath.Join(t.TempDir(), "rows"), Now: clock.Now}
+		return body{
+			open: func() (metastore.Full, func() error, error) {
+				s, err := raftstore.Open(c)
+				if err != nil {
+					return nil, nil, err
+				}
+				return s, s.Close, nil
+			},
+			read: func(context.Context) (*place, error) {
+				f, err := raftstore.Freeze(c)
+				return &place{f, f}, err
+			},
+			// By way of a file.
+			fill: func(ctx context.Context, from metastore.Content, check func(metastore.Content) error) error {
+				f, err := backup.Save(ctx, filepath.Join(t.TempDir(), "backup"), func(to io.Writer) error {
+					_, err := backup.Write(ctx, to, backup.Head{}, from)
+					return err
+				})
+				if err != nil {
+					return err
+				}
+				return raftstore.Fill(ctx, c, f, check)
+			},
+		}
+	}
+	kind := sqltest.Postgres
+	if turn%3 == 2 {
+		kind = sqltest.MariaDB
+	}
+	c := sqlstore.Config{URL: kind.New(t), Now: clock.Now}
+	return body{
+		open: func() (metastore.Full, func() error, error) {
+			s, err := sqlstore.Open(context.WithoutCancel(t.Context()), c)
+			if err != nil {
+				return nil, nil, err
+			}
+			return s, s.Close, nil
+		},
+		read: func(ctx context.Context) (*place, error) {
+			f, err := sqlstore.Freeze(ctx, c)
+			return &place{f, f}, err
+		},
+		fill: func(ctx context.Context, from metastore.Content, check func(metastore.Content) error) error {
+			return sqlstore.Fill(ctx, c, from, check)
+		},
+	}
+}
+
+// moving opens a store, and moves it when it should crash. The epoch is not raised, because stories tell of it.
+func moving(t *testing.T, clock *storetest.Clock, turn int, b body) storetest.Harness {
+	t.Helper()
+	s, closeStore, err := b.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = closeStore() }) // a second time mostly
+	return storetest.Harness{
+		Store: s,
+		Clock: clock,
+		Slow:  true,
+		Crash: func(t *testing.T) storetest.Harness {
+			t.Helper()
+			if err := closeStore(); err != nil {
+				t.Fatal(err)
+			}
+			from, err := b.read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := newBody(t, clock, turn+1)
+			given := metastore.Count(from)
+			err = next.fill(t.Context(), given, func(to metastore.Content) error {
+				found, err := metastore.Take(t.Context(), to)
+				if differ := given.Account().Differences(found); differ != "" {
+					t.Error(differ)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := from.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return moving(t, clock, turn+1, next)
+		},
+	}
+}

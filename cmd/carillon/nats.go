@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// The bus: the NATS server in this process, or one elsewhere.
+
+// nats connects to the NATS server elsewhere, or starts one here. where says how others reach it.
+func (p *process) nats() (connect func(context.Context, bus.Principal) (bus.Bus, error), stop func() error, where string, err error) {
+	conf := natsbus.Config{Logger: p.log}
+	stop, where = func() error { return nil }, withoutUsers(p.cfg.URL)
+	if p.cfg.URL == "" {
+		server, err := p.startNATS()
+		if err != nil {
+			return nil, nil, "", err
+		}
+		p.server = server
+		conf.InProcess, stop, where = server, server.Stop, p.where(server)
+	} else if err := p.cfg.Login.into(&conf); err != nil {
+		return nil, nil, "", err
+	}
+	connect = func(ctx context.Context, as bus.Principal) (bus.Bus, error) {
+		mine := conf
+		mine.As = as
+		b, err := natsbus.Connect(ctx, p.cfg.URL, mine)
+		if err != nil && p.cfg.URL != "" {
+			return nil, outside(where, err)
+		}
+		return b, err
+	}
+	return connect, stop, where, nil
+}
+
+func (p *process) startNATS() (*embedded.Server, error) {
+	secure, err := serverTLS(p.cfg.NATSTLS)
+	if err != nil {
+		return nil, err
+	}
+	// A listener finds a port that is free; the server then opens it itself.
+	free, err := p.listen(p.cfg.NATS, "--nats-addr")
+	if err != nil {
+		return nil, err
+	}
+	addr := free.Addr().(*net.TCPAddr)
+	if err := free.Close(); err != nil {
+		return nil, err
+	}
+	p.natsAddr = addr.String()
+	others, err := p.servers()
+	if err != nil {
+		return nil, err
+	}
+	cfg := embedded.Config{Name: p.cfg.Node, Host: addr.IP.String(), Port: addr.Port, Dir: p.dir("nats"), Logger: p.log, TLS: secure, Cluster: others, Shut: p.cfg.standsBy()}
+	if p.cfg.asks() {
+		cfg.Admit = p.admit
+	}
+	return embedded.Start(cfg)
+}
+
+// where is the address of our NATS server, as people may know it.
+func (p *process) where(server *embedded.Server) string {
+	if !p.cfg.standsBy() {
+		return server.URL()
+	}
+	scheme := "nats://"
+	if p.cfg.NATSTLS.Cert != "" {
+		scheme = "tls://"
+	}
+	return scheme + p.natsAddr
+}
+
+// open has our NATS server be open to others while this process leads.
+func (p *process) open() (shut func(), err error) {
+	if err := p.server.Unlock(); err != nil {
+		return nil, err
+	}
+	p.log.Info("the bus is open", "address", p.natsAddr)
+	return func() {
+		if err := p.server.Lock(); err != nil {
+			p.log.Error("the bus was not shut", "err", err)
+		}
+	}, nil
+}
+
+// into puts what the files of a login hold into a connection's settings.
+func (l natsLogin) into(conf *natsbus.Config) (err error) {
+	if l.User != "" {
+		conf.User = l.User
+		if conf.Password, err = secretIn(l.PasswordFile); err != nil {
+			return err
+		}
+	}
+	if l.TokenFile != "" {
+		if conf.Token, err = secretIn(l.TokenFile); err != nil {
+			return err
+		}
+	}
+	if l.CredsFile != "" {
+		if err := private(l.CredsFile); err != nil {
+			return err
+		}
+		conf.CredentialsFile = l.CredsFile
+	}
+	if l.CA != "" {
+		conf.TLS, err = authorities(l.CA)
+	}
+	return err
+}
+
+// outside makes a refusal of what keeps us from a NATS server elsewhere.
+func outside(where string, err error) error {
+	if errors.Is(err, jobs.Forbidden) {
+		return fmt.Errorf("NATS server %s: %w; see nats.user, nats.token-file and nats.creds-file", where, err)
+	}
+	return jobs.Refuse(jobs.Unavailable, "NATS server %s cannot be reached: %v", where, err)
+}
+
+// probe refuses a NATS server elsewhere that others can reach and that lets anybody in: whoever reaches it could
+// speak as a node, and so do anything. It is a look, not a proof: what each user may do there is the server's to say,
+// and `carillon nats-config` prints what it should say.
+func (p *process) probe(ctx context.Context) error {
+	if p.cfg.URL == "" || p.cfg.Auth == "off" {
+		return nil
+	}
+	var away error
+	asked := 0
+	for one := range strings.SplitSeq(p.cfg.URL, ",") {
+		if u, err := url.Parse(one); err != nil || isLoopback(u.Hostname()) && p.cfg.Auth != "on" {
+			continue
+		}
+		asked++
+		switch err := p.knock(ctx, withoutUsers(one)); {
+		case err == nil:
+			return usage("NATS server %s lets in whoever comes, and others than this machine can: give it users (carillon nats-config prints "+
+				"what its configuration needs), and name ours by nats.user and nats.password-file", withoutUsers(one))
+		case !errors.Is(err, jobs.Forbidden):
+			away = errors.Join(away, outside(withoutUsers(one), err))
+			asked-- // one of several may be away
+		}
+	}
+	if asked == 0 {
+		return away
+	}
+	return nil
+}
+
+// knock tries to come in without saying who we are.
+func (p *process) knock(ctx context.Context, where string) error {
+	conf := natsbus.Config{As: bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: p.cfg.Node}}
+	if p.cfg.Login.CA != "" {
+		var err error
+		if conf.TLS, err = authorities(p.cfg.Login.CA); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	b, err := natsbus.Connect(ctx, where, conf)
+	if err != nil {
+		return err
+	}
+	return b.Close()
+}

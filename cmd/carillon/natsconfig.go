@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+func newNATSConfig() *cobra.Command {
+	var tenant string
+	var workers, clients []string
+	c := &cobra.Command{
+		Use:   "nats-config",
+		Short: "Print what a NATS server's configuration needs to be our bus",
+		Long: "Print an account with users for a NATS server's configuration file: the server's own (node), and one for each --worker and\n" +
+			"--client. Each may do on the bus what it has to, in its own name, and nothing else. Passwords come from the environment of the\n" +
+			"NATS server, or are put into the file by hand, as bcrypt hashes in quotes (nats server passwd makes them).\n\n" +
+			"A worker's user without a name is for all workers of an app: they can speak for each other. Where that is too much, name\n" +
+			"each: --worker billing/h1 for a worker that is called h1.\n" +
+			"Tokens of Carillon mean nothing to such a server; take a user away and reload it to cut somebody off.",
+		Example: "  carillon nats-config --worker billing --client shop > carillon.conf\n  carillon nats-config --tenant acme --worker billing/h1 --worker billing/h2",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			grants, err := grantsOf(tenant, workers, clients)
+			if err != nil {
+				return err
+			}
+			text, err := natsbus.ServerConfig(grants)
+			if err != nil {
+				return err
+			}
+			fmt.Fprint(c.OutOrStdout(), text)
+			fmt.Fprintf(c.OutOrStdout(), "\n# In the environment of the NATS server, each a word that begins with a letter:\n#   %s\n", strings.Join(variables(grants), "\n#   "))
+			fmt.Fprint(c.OutOrStdout(), "#\n# Beyond one machine it needs a tls block, too: see https://docs.nats.io/running-a-nats-service/configuration/securing_nats/tls\n"+
+				"#\n# The server:   nats.url: tls://...:4222, nats.user: node, nats.password-file: (a file that only its owner may read)\n"+
+				"# A worker:     carillon.NewWorker(\"tls://USER:PASSWORD@...:4222\", ...)\n# A client:     carillon.Dial(\"tls://USER:PASSWORD@...:4222\"); its name is the user\n")
+			return nil
+		},
+	}
+	c.Flags().StringVar(&tenant, "tenant", string(jobs.DefaultTenant), "whose workers and clients")
+	c.Flags().StringArrayVar(&workers, "worker", nil, "a user for workers of an app, or for one of them: app or app/name")
+	c.Flags().StringArrayVar(&clients, "client", nil, "a user for a client of this name")
+	return c
+}
+
+// grantsOf are the users that are asked for, and the node.
+func grantsOf(tenant string, workers, clients []string) ([]natsbus.Grant, error) {
+	if err := jobs.CheckName("tenant", tenant); err != nil {
+		return nil, err
+	}
+	grants := []natsbus.Grant{{User: "node", As: bus.Principal{Tenant: jobs.Tenant(tenant), Role: bus.Node, Name: natsbus.AnyName}}}
+	for _, w := range workers {
+		app, name, one := strings.Cut(w, "/")
+		g := natsbus.Grant{User: "worker-" + app, As: bus.Principal{Tenant: jobs.Tenant(tenant), Role: bus.Worker, Name: natsbus.AnyName}, Apps: []string{app}}
+		if err := jobs.CheckName("app of --worker", app); err != nil {
+			return nil, err
+		}
+		if one {
+			if err := jobs.CheckName("name of --worker", name); err != nil {
+				return nil, err
+			}
+			g.User, g.As.Name = g.User+"-"+name, name
+		}
+		grants = append(grants, g)
+	}
+	for _, name := range clients {
+		if err := jobs.CheckName("name of --client", name); err != nil {
+			return nil, err
+		}
+		grants = append(grants, natsbus.Grant{User: name, As: bus.Principal{Tenant: jobs.Tenant(tenant), Role: bus.Client, Name: name}})
+	}
+	seen := map[string]bool{}
+	for _, g := range grants {
+		if v := natsbus.PasswordVariable(g.User); seen[v] {
+			return nil, jobs.Invalid("two users would have their password in %s: choose another name for one", v)
+		} else {
+			seen[v] = true
+		}
+	}
+	return grants, nil
+}
+
+func variables(grants []natsbus.Grant) []string {
+	all := make([]string, len(grants))
+	for i, g := range grants {
+		all[i] = natsbus.PasswordVariable(g.User)
+	}
+	return all
+}

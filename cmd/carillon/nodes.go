@@ -1,0 +1,293 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-scheduler/carillon"
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// carillon dev --nodes starts a whole cluster to look at, and to kill: each node and each worker is a process of its own.
+
+// cast is that cluster. Its ports are those of the configuration and the ones that follow, each time the same, because
+// nodes remember each other.
+type cast struct {
+	cfg     *config
+	nodes   int
+	program string
+	out     io.Writer
+
+	members sync.WaitGroup
+	mu      sync.Mutex
+	running map[string]*os.Process // nil once all were told to stop
+}
+
+const (
+	castData    = "./.carillon-cluster"
+	castWorkers = 2
+	castAddr    = "127.0.0.1:7946" // of the first node, for the others; each has two
+	castReady   = 60 * time.Second
+	mostCast    = 7
+)
+
+// check refuses what a cluster to look at has nothing to do with.
+func (c *cast) check() error {
+	switch {
+	case c.nodes < 1 || c.nodes > mostCast:
+		return usage("--nodes %d: 1 to %d nodes can be looked at", c.nodes, mostCast)
+	case c.cfg.Memory || c.cfg.Store != "" || c.cfg.URL != "" || c.cfg.Cluster != clusterConfig{Addr: c.cfg.Cluster.Addr}:
+		return usage("--nodes makes nodes that keep their rows on disk and have NATS servers of their own: leave memory, store.url, nats.url and cluster.* out, but for the address of the first")
+	case c.cfg.asks():
+		return usage("--nodes is for this machine only, where nobody is asked for a token: leave addresses and auth as they are")
+	}
+	if c.cfg.values["data"].origin == "default" {
+		c.cfg.Data = castData
+	}
+	return nil
+}
+
+// after is an address whose port is so many behind.
+func after(addr string, n int) string {
+	host, port, _ := net.SplitHostPort(addr) // checked with the settings
+	first, _ := strconv.Atoi(port)
+	return net.JoinHostPort(host, strconv.Itoa(first+n))
+}
+
+// run starts everything and waits until it is told to stop, or nothing runs any more.
+func (c *cast) run(ctx context.Context) (err error) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if c.program, err = os.Executable(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.cfg.Data, 0o700); err != nil {
+		return err
+	}
+	c.running = map[string]*os.Process{}
+	ended := make(chan struct{})
+	defer func() { c.stop(); <-ended }()
+	err = c.begin(ctx)
+	go func() { c.members.Wait(); close(ended) }()
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(c.out, "stopping")
+	case <-ended:
+		return errors.New("nothing of the cluster runs any more; its logs are in " + c.cfg.Data)
+	}
+	return nil
+}
+
+// begin starts the nodes, has them join, and starts the workers.
+func (c *cast) begin(ctx context.Context) error {
+	fmt.Fprintf(c.out, "\n  Carillon cluster\n\n")
+	grown := fileExists(filepath.Join(c.cfg.Data, "n2", "rows", "node.json"))
+	var buses []string
+	for i := range c.nodes {
+		buses = append(buses, "nats://"+after(c.cfg.NATS, i))
+		file := ""
+		if i > 0 && !grown {
+			if err := c.await(ctx, i-1); err != nil {
+				return err
+			}
+			file = filepath.Join(c.cfg.Data, fmt.Sprintf("n%d.token", i+1))
+			if err := c.invite(ctx, file); err != nil {
+				return err
+			}
+		}
+		if err := c.node(i, file); err != nil {
+			return err
+		}
+	}
+	for i := range c.nodes {
+		if err := c.await(ctx, i); err != nil {
+			return err
+		}
+	}
+	for i := range castWorkers {
+		name := fmt.Sprintf("w%d", i+1)
+		if err := c.start(name, "demo-worker", "--name", name, "--nats", strings.Join(buses, ",")); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(c.out, "  data   %s, with the log of each\n\n  Any page shows everything. Kill a node and watch: the others go on. Ctrl-C stops all.\n\n", c.cfg.Data)
+	return nil
+}
+
+func (c *cast) node(i int, join string) error {
+	name := fmt.Sprintf("n%d", i+1)
+	for _, addr := range []string{after(c.cfg.HTTP, i), after(c.cfg.NATS, i)} {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			return fmt.Errorf("%s is taken by another program: stop that, or choose other addresses with --http and --nats-addr", addr)
+		}
+		_ = l.Close()
+	}
+	args := []string{"server", "--node", name, "--data", filepath.Join(c.cfg.Data, name), "--http", after(c.cfg.HTTP, i), "--nats-addr", after(c.cfg.NATS, i),
+		"--cluster", after(cmp.Or(c.cfg.Cluster.Addr, castAddr), 2*i), "--log-level", c.cfg.LogLevel}
+	if join != "" {
+		args = append(args, "--join-file", join)
+	}
+	if err := c.start(name, args...); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pid := 0
+	if p := c.running[name]; p != nil {
+		pid = p.Pid
+	}
+	fmt.Fprintf(c.out, "  %s     http://%s   bus nats://%s   process %d\n", name, after(c.cfg.HTTP, i), after(c.cfg.NATS, i), pid)
+	return nil
+}
+
+// start starts a process, whose words go into a file, and says when it ends by itself.
+func (c *cast) start(name string, args ...string) error {
+	path := filepath.Join(c.cfg.Data, name+".log")
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(c.program, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	apart(cmd)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running == nil {
+		return errors.Join(errStopped, log.Close())
+	}
+	if err := cmd.Start(); err != nil {
+		return errors.Join(err, log.Close())
+	}
+	c.running[name] = cmd.Process
+	c.members.Go(func() {
+		err := cmd.Wait()
+		_ = log.Close()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.running != nil {
+			delete(c.running, name)
+			fmt.Fprintf(c.out, "  %s has ended (%v); %s says why\n", name, ended(err), path)
+		}
+	})
+	return nil
+}
+
+func ended(err error) any {
+	if err == nil {
+		return "done"
+	}
+	return err
+}
+
+// stop tells all to stop; a process that cannot be told is killed.
+func (c *cast) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.running {
+		if p.Signal(syscall.SIGTERM) != nil {
+			_ = p.Kill()
+		}
+	}
+	c.running = nil
+}
+
+// await waits until a node is ready.
+func (c *cast) await(ctx context.Context, i int) error {
+	ctx, cancel := context.WithTimeout(ctx, castReady)
+	defer cancel()
+	name := fmt.Sprintf("n%d", i+1)
+	for {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+after(c.cfg.HTTP, i)+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		if a, err := http.DefaultClient.Do(r); err == nil {
+			_ = a.Body.Close()
+			if a.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		c.mu.Lock()
+		gone := c.running[name] == nil
+		c.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("node %s is not ready; its log is in %s", name, c.cfg.Data)
+		case <-time.After(50 * time.Millisecond):
+		}
+		if gone {
+			return fmt.Errorf("node %s did not start; its log is in %s", name, c.cfg.Data)
+		}
+	}
+}
+
+// invite has the first node let another one join.
+func (c *cast) invite(ctx context.Context, file string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.cfg.HTTP+"/api/v1/cluster/invitations", nil)
+	if err != nil {
+		return err
+	}
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return fmt.Errorf("invite a node: %w", err)
+	}
+	defer a.Body.Close()
+	if a.StatusCode != http.StatusCreated {
+		return fmt.Errorf("invite a node: %s says %s; is that another program?", c.cfg.HTTP, a.Status)
+	}
+	var i api.Invitation
+	if err := json.NewDecoder(a.Body).Decode(&i); err != nil {
+		return fmt.Errorf("invite a node: %w", err)
+	}
+	return os.WriteFile(file, []byte(i.Token+"\n"), 0o600)
+}
+
+// newDemoWorker is a worker with the jobs of carillon dev, for the processes that dev --nodes starts.
+func newDemoWorker() *cobra.Command {
+	var name, nats string
+	c := &cobra.Command{Use: "demo-worker", Short: "Run the jobs of carillon dev", Hidden: true, Args: noArgs,
+		Example: "  carillon demo-worker --name w1 --nats nats://127.0.0.1:4222,nats://127.0.0.1:4223",
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			caller, err := carillon.Dial(nats)
+			if err != nil {
+				return err
+			}
+			defer caller.Close()
+			show := &demo{client: caller.Client}
+			w, err := carillon.NewWorker(nats, worker.Config{App: "demo", Name: name, Slots: 8, Logger: newLogger(&config{LogLevel: "info", LogJSON: "text"}, os.Stderr)}, show.jobs()...)
+			if err != nil {
+				return err
+			}
+			return w.Run(ctx)
+		}}
+	c.Flags().StringVar(&name, "name", "w1", "name of the worker")
+	c.Flags().StringVar(&nats, "nats", "nats://127.0.0.1:4222", "addresses of the bus, with commas")
+	return c
+}

@@ -1,0 +1,331 @@
+//go:build unix
+
+package processtest
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon"
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
+	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/busstore"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// fortress is three nodes as on three machines: an address each, TLS on all doors, tokens, and a NATS server in each.
+type fortress struct {
+	t     *testing.T
+	walls []*castle
+	nodes []*process
+	ca    string // who vouches for all of them
+	admin string
+}
+
+func newFortress(t *testing.T) *fortress {
+	t.Helper()
+	f := &fortress{t: t, ca: filepath.Join(t.TempDir(), "ca.pem")}
+	dir := t.TempDir()
+	for i := range 3 {
+		ip := fmt.Sprintf("127.0.0.%d", i+2)
+		if l, err := net.Listen("tcp", ip+":0"); err != nil {
+			t.Skipf("this machine has one address of loopback only: NOT TESTED are nodes on several (%v)", err)
+		} else {
+			_ = l.Close()
+		}
+		_, first, err := net.SplitHostPort(block(t, 2)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, web, _ := net.SplitHostPort(freeport.Address(t))
+		_, nats, _ := net.SplitHostPort(freeport.Address(t))
+		name := fmt.Sprintf("n%d", i+1)
+		c := &castle{t: t, page: "https://" + ip + ":" + web, bus: ip + ":" + nats, data: filepath.Join(dir, name), cert: filepath.Join(dir, name+".pem")}
+		key := filepath.Join(dir, name+".key")
+		certify(t, net.ParseIP(ip), c.cert, key)
+		args := []string{"server", "--node", name, "--data", c.data, "--auth", "on", "--http", ip + ":" + web, "--nats-addr", c.bus, "--cluster", ip + ":" + first,
+			"--http-tls-cert", c.cert, "--http-tls-key", key, "--nats-tls-cert", c.cert, "--nats-tls-key", key}
+		if i > 0 {
+			file := filepath.Join(dir, name+".token")
+			status, answer, _ := f.walls[0].ask(http.MethodPost, "/api/v1/cluster/invitations", f.admin, "")
+			if status >= 300 {
+				t.Fatalf("an invitation: %d %s", status, answer)
+			}
+			if err := os.WriteFile(file, []byte(decode[api.Invitation](t, answer).Token), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args = append(args, "--join-file", file)
+		}
+		path, err := carillonProgram()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.walls, f.nodes = append(f.walls, c), append(f.nodes, start(t, "node "+name, path, nil, args...))
+		f.trust(c)
+		if i == 0 {
+			await(t, 30*time.Second, "the first tokens are granted", func() bool { return f.nodes[0].out.says("first tokens:") })
+			f.admin = c.file("admin.token")
+		}
+		f.ready(i)
+	}
+	await(t, 30*time.Second, "the cluster is whole", func() bool {
+		status, raw, _ := f.walls[2].ask(http.MethodGet, "/api/v1/cluster", f.admin, "")
+		return status == http.StatusOK && decode[api.Cluster](t, raw).Tolerates == 1
+	})
+	return f
+}
+
+// trust has a node's certificate believed.
+func (f *fortress) trust(c *castle) {
+	f.t.Helper()
+	raw, err := os.ReadFile(c.cert)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	c.browser = browser(believes(f.t, raw))
+	all, err := os.ReadFile(f.ca)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(f.ca, append(all, raw...), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fortress) ready(i int) {
+	f.t.Helper()
+	await(f.t, 40*time.Second, f.nodes[i].name+" is ready", func() bool {
+		if f.nodes[i].over() {
+			f.t.Fatalf("%s ended with %v", f.nodes[i].name, f.nodes[i].err)
+		}
+		r, err := f.walls[i].browser.Get(f.walls[i].page + "/readyz")
+		if err != nil {
+			return false
+		}
+		_ = r.Body.Close()
+		return r.StatusCode == http.StatusOK
+	})
+}
+
+// url names all buses, beginning with one of them.
+func (f *fortress) url(token string, first int) string {
+	var all []string
+	for i := range f.walls {
+		all = append(all, "tls://"+token+"@"+f.walls[(first+i)%len(f.walls)].bus)
+	}
+	return strings.Join(all, ",") + "?ca=" + f.ca
+}
+
+// door is the bus of one node only.
+func (f *fortress) door(token string, i int) string {
+	return "tls://" + token + "@" + f.walls[i].bus + "?ca=" + f.ca
+}
+
+// grant makes a token, at any node, and answers with its text.
+func (f *fortress) grant(at int, body string) string {
+	f.t.Helper()
+	status, answer, _ := f.walls[at].ask(http.MethodPost, "/api/v1/tokens", f.admin, body)
+	if status != http.StatusCreated {
+		f.t.Fatalf("a token: %d %s", status, answer)
+	}
+	return decode[struct{ Text string }](f.t, answer).Text
+}
+
+// speak is a connection to one node as a worker, with nothing of a worker behind it.
+func (f *fortress) speak(token string, at int, as bus.Principal) (*natsbus.Bus, error) {
+	f.t.Helper()
+	raw, err := os.ReadFile(f.ca)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(f.t.Context(), 30*time.Second)
+	defer cancel()
+	b, err := natsbus.Connect(ctx, "tls://"+f.walls[at].bus, natsbus.Config{As: as, Token: token, TLS: believes(f.t, raw)})
+	if err == nil {
+		f.t.Cleanup(func() { _ = b.Close() })
+	}
+	return b, err
+}
+
+// leader is the number of the node that leads, as another one says.
+func (f *fortress) leader(ask int) (leader int) {
+	f.t.Helper()
+	await(f.t, 30*time.Second, "somebody leads", func() bool {
+		status, raw, _ := f.walls[ask].ask(http.MethodGet, "/api/v1/overview", f.admin, "")
+		if status != http.StatusOK {
+			return false
+		}
+		leader = slices.Index([]string{"n1", "n2", "n3"}, decode[api.Overview](f.t, raw).Leader)
+		return leader >= 0
+	})
+	return leader
+}
+
+// Three nodes with tokens and a NATS server each: whichever of them a worker comes to, it is kept to its app by all; a
+// token that is revoked is shut out at all; and when a node dies its workers go on at another.
+func TestExposedCluster(t *testing.T) {
+	t.Parallel()
+	f := newFortress(t)
+	crew := f.grant(1, `{"name":"crew","role":"worker","app":"process"}`)
+	thief := f.grant(2, `{"name":"thief","role":"worker","app":"thieves"}`)
+	shop := f.grant(0, `{"name":"shop","role":"client"}`)
+
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	journals := t.TempDir()
+	for i := range 3 { // each is at home at another node
+		raw, err := json.Marshal(hands{URL: f.url(crew, i), Name: fmt.Sprint("h", i), Journal: journals, Slots: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start(t, fmt.Sprint("worker h", i), self, []string{workerVariable + "=" + string(raw)})
+	}
+	client, err := carillon.Dial(f.url(shop, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	work := func(what string) {
+		t.Helper()
+		var runs []jobs.Run
+		await(t, 30*time.Second, what+": runs are asked for", func() bool {
+			var err error
+			runs, err = plainJob.EnqueueAll(t.Context(), client, make([]task, 30))
+			return err == nil
+		})
+		for _, r := range runs {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			if in, err := client.Wait(ctx, r.ID); err != nil || in.State != jobs.Succeeded {
+				t.Errorf("%s: run %s is %v (%v)", what, r.ID, in, err)
+			}
+			cancel()
+		}
+	}
+	await(t, 30*time.Second, "the workers are known", func() bool {
+		_, raw, _ := f.walls[1].ask(http.MethodGet, "/api/v1/workers", f.admin, "")
+		return len(decode[list[api.Worker]](t, raw).Items) == 3
+	})
+	work("three nodes")
+
+	lead := f.leader(0)
+	held, err := plainJob.Enqueue(t.Context(), client, task{}, jobs.After(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		// The thief may not say that it is of another app: the door does not let it in, or the subject is not its own.
+		if w, err := carillon.NewWorker(f.door(thief, i), worker.Config{App: "process", Name: "h0"}); !errors.Is(err, jobs.Forbidden) {
+			t.Errorf("the thief comes to n%d as a worker of app process: %v", i+1, err)
+			if err == nil {
+				_ = w.Close()
+			}
+		}
+		// In its own name it is let in, and whatever it sends through whichever node is for its own app only.
+		as := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: "h0", App: "thieves"}
+		b, err := f.speak(thief, i, as)
+		if err != nil {
+			t.Fatalf("the thief in its own name at n%d, of which n%d leads: %v", i+1, lead+1, err)
+		}
+		rows := busstore.New(b, as)
+		for _, k := range []jobs.Command{
+			jobs.Claim{ID: held.ID, Worker: "h0", Attempt: 1}, jobs.Finish{ID: held.ID, Worker: "h0", Attempt: 1, Outcome: jobs.OutcomeSuccess}, jobs.Create{ID: jobs.NewID(time.Now()), Key: jobs.Key(plainJob)},
+			jobs.Register{App: "process", Worker: "h0", Start: true, Job: jobs.Declaration{Key: jobs.Key(plainJob), Kind: jobs.Triggered, Version: 99}},
+		} {
+			r := rows.Apply(t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: as.Actor(), Command: k}})
+			if !errors.Is(r[0].Err, jobs.Forbidden) {
+				t.Errorf("the thief at n%d sends %s: %v", i+1, k.Verb(), r[0].Err)
+			}
+		}
+		if _, err := rows.Instance(t.Context(), "", held.ID); !errors.Is(err, jobs.Forbidden) {
+			t.Errorf("the thief at n%d reads another app's run: %v", i+1, err)
+		}
+		other := as
+		other.App = "process"
+		if b, err := f.speak(thief, i, other); !errors.Is(err, jobs.Forbidden) {
+			t.Errorf("the thief at n%d says that it is of app process: %v, %v", i+1, b, err)
+		}
+	}
+
+	// Revoked at one node, a token is shut out at all, with the connections that it has.
+	var guests []*natsbus.Bus
+	for i := range 3 {
+		b, err := f.speak(thief, i, bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: fmt.Sprint("t", i), App: "thieves"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		guests = append(guests, b)
+	}
+	if status, answer, _ := f.walls[(lead+1)%3].ask(http.MethodDelete, "/api/v1/tokens/"+strings.Split(thief, "_")[2], f.admin, ""); status >= 300 {
+		t.Fatalf("revoke: %d %s", status, answer)
+	}
+	revoked := time.Now()
+	for i, b := range guests {
+		await(t, 30*time.Second, fmt.Sprintf("n%d closes the connection of a revoked token", i+1), func() bool {
+			_, err := b.Call(t.Context(), bus.ServiceBeat, bus.Encode(bus.Beat{}))
+			return errors.Is(err, bus.ErrNobody) // there is no connection, nor will there be
+		})
+		if w, err := carillon.NewWorker(f.door(thief, i), worker.Config{App: "thieves", Name: "again"}); !errors.Is(err, jobs.Forbidden) {
+			t.Errorf("a revoked token at n%d: %v", i+1, err)
+			if err == nil {
+				_ = w.Close()
+			}
+		}
+	}
+	t.Logf("a revoked token was shut out at all nodes %v after", time.Since(revoked))
+
+	// The node that leads dies. Its workers go on at the others, and who comes now is let in by them.
+	f.nodes[lead].kill()
+	died := time.Now()
+	newcomer, err := f.comes(shop, lead)
+	if err != nil {
+		t.Fatalf("a client after the death of a node: %v", err)
+	}
+	defer newcomer.Close()
+	t.Logf("a client was let in %v after the leader's death", time.Since(died))
+	work("two nodes")
+	t.Logf("thirty runs were done %v after the leader's death", time.Since(died))
+	alive := (lead + 1) % 3
+	await(t, 30*time.Second, "all workers are at the nodes that live", func() bool {
+		_, raw, _ := f.walls[alive].ask(http.MethodGet, "/api/v1/workers", f.admin, "")
+		return len(decode[list[api.Worker]](t, raw).Items) == 3
+	})
+}
+
+// believes trusts what is in PEM.
+func believes(t *testing.T, raw []byte) *tls.Config {
+	t.Helper()
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(raw) {
+		t.Fatal("no certificates")
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+}
+
+// comes dials the nodes that live, until one of them lets it in.
+func (f *fortress) comes(token string, dead int) (*carillon.Client, error) {
+	var err error
+	for began := time.Now(); time.Since(began) < 30*time.Second; {
+		var c *carillon.Client
+		if c, err = carillon.Dial(f.url(token, (dead+1)%3)); err == nil {
+			return c, nil
+		}
+	}
+	return nil, err
+}

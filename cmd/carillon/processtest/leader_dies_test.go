@@ -1,0 +1,158 @@
+//go:build unix
+
+package processtest
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// cluster is three nodes, each a process with a NATS server of its own, and the house that they are.
+type cluster struct {
+	*house
+	nodes []*member
+}
+
+// member is a node: where it is, and the process that it is now.
+type member struct {
+	name, http string
+	data       string
+	args       []string
+	process    *process
+}
+
+// newCluster makes a cluster of three: one begins, the others join with its invitations.
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{house: &house{t: t, journals: t.TempDir(), frozen: map[int]time.Time{}, began: time.Now()}}
+	for range 3 {
+		c.grow()
+	}
+	c.whole()
+	c.dial()
+	return c
+}
+
+// grow starts a node more, with an invitation of the first one if there is one.
+func (c *cluster) grow() *member {
+	c.t.Helper()
+	name := fmt.Sprintf("n%d", len(c.nodes)+1)
+	dir := c.t.TempDir()
+	n := &member{name: name, http: freeport.Address(c.t), data: filepath.Join(dir, name)}
+	bus := freeport.Address(c.t)
+	n.args = []string{"server", "--node", n.name, "--data", n.data, "--http", n.http, "--nats-addr", bus,
+		"--cluster", freeport.Address(c.t), "--cluster-nats", freeport.Address(c.t)}
+	if len(c.nodes) == 0 {
+		c.nats = bus
+	} else {
+		c.nats += ",nats://" + bus
+		file := filepath.Join(dir, name+".token")
+		if err := os.WriteFile(file, []byte(decode[api.Invitation](c.t, c.asks(c.nodes[0]).do(http.MethodPost, "/api/v1/cluster/invitations", "")).Token), 0o600); err != nil {
+			c.t.Fatal(err)
+		}
+		n.args = append(n.args, "--join-file", file)
+	}
+	c.nodes = append(c.nodes, n)
+	c.begin(n)
+	return n
+}
+
+// begin starts a node, and asks it from then on.
+func (c *cluster) begin(n *member) {
+	c.t.Helper()
+	path, err := carillonProgram()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	n.process = start(c.t, "node "+n.name, path, nil, n.args...)
+	c.http = n.http
+	c.ready(n.process)
+}
+
+// whole waits until any node may fail.
+func (c *cluster) whole() {
+	c.t.Helper()
+	await(c.t, 30*time.Second, "the cluster is whole", func() bool {
+		status, raw, err := c.ask(http.MethodGet, "/api/v1/cluster", "")
+		return err == nil && status == http.StatusOK && decode[api.Cluster](c.t, raw).Tolerates == 1
+	})
+}
+
+// leader is the node that leads, as another one says.
+func (c *cluster) leader() (leader *member) {
+	c.t.Helper()
+	await(c.t, 30*time.Second, "somebody leads", func() bool {
+		name := get[api.Overview](c.house, "/api/v1/overview").Leader
+		for _, n := range c.nodes {
+			if n.name == name {
+				leader = n
+			}
+		}
+		return leader != nil
+	})
+	return leader
+}
+
+// The leader of three nodes is killed again and again under two hundred wishes a second, and with it the NATS server
+// that some of the workers are at. What was acknowledged runs to its end, once; every due time has its record; and any
+// node that lives answers.
+func TestKilledLeader(t *testing.T) {
+	rounds := 3
+	if long {
+		rounds = 15
+	}
+	c := newCluster(t)
+	for _, name := range []string{"one", "two"} {
+		c.hire(hands{Name: name, Slots: 64, Ticks: true})
+	}
+	l := c.press(200, mixture)
+	for round := range rounds {
+		time.Sleep(1500 * time.Millisecond) // under load
+		dead := c.leader()
+		for _, n := range c.nodes {
+			if n != dead {
+				c.http = n.http
+			}
+		}
+		dead.process.kill()
+		died := time.Now()
+		first := c.enqueue(plainJob, task{})
+		l.add(asked{at: died, wish: jobs.Create{ID: first.ID, Key: first.Key}, run: first.ID})
+		begun := c.wrote(20*time.Second, began, first.ID, 1)
+		fired := time.Time{}
+		await(t, 20*time.Second, "a due time after the leader's death fires", func() bool {
+			for _, line := range c.lines() {
+				if line.Key == jobs.Key(tickAllJob) && line.What == began && line.At.After(died) && (fired.IsZero() || line.At.Before(fired)) {
+					fired = line.At
+				}
+			}
+			return !fired.IsZero()
+		})
+		if now := c.leader(); now == dead {
+			t.Errorf("%s is dead, and leads", dead.name)
+		}
+		t.Logf("round %d: a run began %v after the leader's death, a due time fired after %v", round+1, begun.At.Sub(died), fired.Sub(died))
+		c.begin(dead)
+		c.whole()
+	}
+	time.Sleep(time.Second) // under load
+	l.stop()
+	c.pause(tickAllJob, tickOneJob)
+	c.quiet(time.Minute)
+
+	y := c.history(tickAllJob, tickOneJob)
+	y.asked, y.once = l.told(), true
+	y.check(t)
+	y.count(t)
+	if unknown := y.unknown(); unknown > 0 {
+		t.Errorf("%d wishes got no answer in half a minute", unknown)
+	}
+}

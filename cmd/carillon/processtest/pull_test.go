@@ -1,0 +1,168 @@
+//go:build unix
+
+package processtest
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/api"
+)
+
+// pullers are the programs of examples/pull, by what runs them.
+var pullers = []struct{ program, script string }{{"python3", "python/worker.py"}, {"node", "node/worker.mjs"}}
+
+// pull starts a worker of examples/pull and waits until it is known. Where its language is missing the test is skipped,
+// but for CI, which has to have it.
+func (h *house) pull(program, script, urls string, slots int) *process {
+	h.t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			h.t.Fatal(err)
+		}
+		h.t.Skip(err)
+	}
+	script = "../../../examples/pull/" + script
+	if text, err := os.ReadFile(script); err != nil || strings.Count(string(text), "\n") > 60 {
+		h.t.Errorf("%s has more than 60 lines (%v): it is to show how little a worker needs", script, err)
+	}
+	p := start(h.t, program, path, nil, script, urls, fmt.Sprint(slots))
+	h.known(p)
+	return p
+}
+
+// greet asks for a run of the job that those programs have.
+func (h *house) greet(args string) string {
+	h.t.Helper()
+	return decode[api.Instance](h.t, h.do(http.MethodPost, "/api/v1/jobs/greet/trigger", `{"args":`+args+`}`)).ID
+}
+
+// reaches waits until a run is in a state, and fails if that comes in another attempt.
+func (h *house) reaches(id, state string, attempt uint32) (in api.Instance) {
+	h.t.Helper()
+	await(h.t, time.Minute, "run "+id+" reaches "+state, func() bool {
+		status, raw, err := h.ask(http.MethodGet, "/api/v1/instances/"+id, "")
+		if err != nil || status != http.StatusOK { // nobody leads just now
+			return false
+		}
+		in = decode[api.Instance](h.t, raw)
+		return in.State == state
+	})
+	if in.Attempt != attempt {
+		h.t.Errorf("run %s is %s after %d attempts, want %d: %+v", id, state, in.Attempt, attempt, in.Moves)
+	}
+	return in
+}
+
+// The workers of examples/pull do what docs promise of workers over HTTP: 200 runs, one that is cancelled while it
+// runs, one that fails and is tried again, and one whose worker is killed and that another one takes up; and one that is
+// told to end finishes what it has.
+func TestPullExamples(t *testing.T) {
+	for _, c := range pullers {
+		t.Run(c.program, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t, "")
+			first := h.pull(c.program, c.script, "http://"+h.http, 8)
+			began := time.Now()
+			var all []string
+			for i := range 200 {
+				all = append(all, h.greet(fmt.Sprintf(`{"name":"n%d"}`, i)))
+			}
+			for i, id := range all {
+				if in := h.reaches(id, "Succeeded", 1); string(in.Result) != fmt.Sprintf(`"hello n%d"`, i) {
+					t.Errorf("its result is %s", in.Result)
+				}
+			}
+			t.Logf("200 runs took %v", time.Since(began))
+
+			id := h.greet(`{"name":"Bob","seconds":600}`)
+			h.reaches(id, "Processing", 1)
+			h.do(http.MethodPost, "/api/v1/instances/"+id+"/cancel", `{}`)
+			h.reaches(id, "Cancelled", 1)
+			await(t, time.Minute, "the cancelled handler returns", func() bool {
+				return !get[api.Instance](h, "/api/v1/instances/"+id).Lingering
+			})
+
+			h.reaches(h.greet(`{"name":"Cid","failFirst":true}`), "Succeeded", 2)
+
+			id = h.greet(`{"name":"Dan","seconds":8}`)
+			worker := h.reaches(id, "Processing", 1).Worker
+			first.kill()
+			died := time.Now()
+			second := h.pull(c.program, c.script, "http://"+h.http, 8)
+			if in := h.reaches(id, "Succeeded", 2); in.Worker == worker {
+				t.Errorf("it was done by %s, which was killed", in.Worker)
+			}
+			t.Logf("another one had done it %v after the worker's death", time.Since(died))
+
+			id = h.greet(`{"name":"Eve","seconds":8}`)
+			h.reaches(id, "Processing", 1)
+			h.has(id) // what it has not been given yet goes back
+			second.stop(t, syscall.SIGTERM)
+			h.reaches(id, "Succeeded", 1)
+		})
+	}
+}
+
+// has waits until the handler of a run has said something: the worker was given it.
+func (h *house) has(id string) {
+	h.t.Helper()
+	await(h.t, time.Minute, "the worker of run "+id+" says that it has it", func() bool {
+		status, raw, err := h.ask(http.MethodGet, "/api/v1/instances/"+id+"/log", "")
+		return err == nil && status == http.StatusOK && len(decode[list[api.LogLine]](h.t, raw).Items) > 0
+	})
+}
+
+// The node dies that workers over HTTP speak to, and it leads: they go on at another one with what they have in hand,
+// which is not begun a second time, and are given more there.
+func TestPullExamplesChangeNodes(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	dead := c.leader()
+	urls := "http://" + dead.http
+	for _, n := range c.nodes {
+		if n != dead {
+			urls += ",http://" + n.http
+			c.http = n.http
+		}
+	}
+	var names []string
+	for _, p := range pullers {
+		c.pull(p.program, p.script, urls, 4)
+		names = append(names, strings.TrimSuffix(p.program, "thon3")+".")
+	}
+	var held []string
+	for i := range 8 { // all their slots
+		held = append(held, c.greet(fmt.Sprintf(`{"name":"n%d","seconds":15}`, i)))
+	}
+	for _, id := range held { // what a node gave away and died before it was heard of is lost, and tried again
+		c.reaches(id, "Processing", 1)
+		c.has(id)
+	}
+	dead.process.kill()
+	for _, id := range held {
+		c.reaches(id, "Succeeded", 1)
+	}
+	did := map[string]int{}
+	for i := range 40 {
+		held = append(held, c.greet(fmt.Sprintf(`{"name":"n%d"}`, i)))
+	}
+	for _, id := range held {
+		in := c.reaches(id, "Succeeded", 1)
+		for _, n := range names {
+			if strings.HasPrefix(in.Worker, n) {
+				did[n]++
+			}
+		}
+	}
+	if did[names[0]] < 4 || did[names[1]] < 4 {
+		t.Errorf("they did %v, and each had 4 in hand", did)
+	}
+}

@@ -1,0 +1,155 @@
+//go:build unix
+
+package processtest
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// says runs a command of the program to its end.
+func says(t *testing.T, stdin string, args ...string) (out string, code int) {
+	t.Helper()
+	path, err := carillonProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(path, args...)
+	var all bytes.Buffer
+	c.Stdin, c.Stdout, c.Stderr = strings.NewReader(stdin), &all, &all
+	dieWithUs(c)
+	if err := c.Run(); c.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return all.String(), c.ProcessState.ExitCode()
+}
+
+// done says which runs of a job have come to a good end, as the node says that is asked.
+func (c *cluster) done() (ids []string) {
+	c.t.Helper()
+	for cursor := ""; ; {
+		page := get[struct {
+			Items []api.Instance
+			Next  string
+		}](c.house, "/api/v1/instances?state=Succeeded&limit=200&cursor="+cursor)
+		for _, in := range page.Items {
+			ids = append(ids, in.ID)
+		}
+		if cursor = page.Next; cursor == "" {
+			slices.Sort(ids)
+			return ids
+		}
+	}
+}
+
+// asks makes a node the one that is asked.
+func (c *cluster) asks(n *member) *cluster {
+	c.http = n.http
+	return c
+}
+
+// TestRecoverLostMajority is the recipe of docs/operations.md, word for word, on real directories: two of three nodes
+// lose their disks, the third goes on alone with all that was acknowledged, and two new ones join it. A node of the old
+// cluster that comes back all the same is let in nowhere.
+func TestRecoverLostMajority(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.hire(hands{Name: "one", Slots: 16})
+	for n := range 50 {
+		c.enqueue(plainJob, task{Number: n})
+	}
+	c.quiet(time.Minute)
+	before := c.done()
+	if len(before) != 50 {
+		t.Fatalf("%d runs are done", len(before))
+	}
+	left, ghost, lost := c.nodes[0], c.nodes[1], c.nodes[2]
+	for _, n := range c.nodes {
+		n.process.kill()
+	}
+	if err := os.RemoveAll(lost.data); err != nil {
+		t.Fatal(err)
+	}
+
+	// One of three does nothing by itself.
+	path, _ := carillonProgram()
+	left.process = start(t, "the node that is left", path, nil, left.args...)
+	await(t, 30*time.Second, "it answers", func() bool { _, _, err := c.asks(left).ask(http.MethodGet, "/livez", ""); return err == nil })
+	if status, _, _ := c.ask(http.MethodGet, "/readyz", ""); status != http.StatusServiceUnavailable {
+		t.Errorf("one of three says %d at /readyz", status)
+	}
+	if out, code := says(t, "recover\n", "cluster", "recover", "--data", left.data); code == 0 || !strings.Contains(out, "in use by another process") {
+		t.Errorf("while it runs: %d, %s", code, out)
+	}
+	left.process.kill()
+
+	// Whoever does not mean it changes nothing.
+	for _, words := range []string{"", "no\n", "yes\n"} {
+		if out, code := says(t, words, "cluster", "recover", "--data", left.data); code != 2 || !strings.Contains(out, "nothing was done") || !strings.Contains(out, "FROM NOW ON") || !strings.Contains(out, "n2 at") {
+			t.Errorf("%q: %d, %s", words, code, out)
+		}
+	}
+	out, code := says(t, "recover\n", "cluster", "recover", "--data", left.data, "--reason", "two disks burnt")
+	if code != 0 || !strings.Contains(out, "epoch 1") {
+		t.Fatalf("it ends with %d: %s", code, out)
+	}
+	c.begin(left)
+	if after := c.done(); !slices.Equal(after, before) {
+		t.Errorf("%d runs are there, of %d", len(after), len(before))
+	}
+	if s := get[api.Cluster](c.house, "/api/v1/cluster"); len(s.Nodes) != 1 || s.Says != "no fault tolerance" {
+		t.Errorf("the cluster is %+v", s)
+	}
+	lines := get[list[struct{ Verb, Target, Reason, Actor string }]](c.house, "/api/v1/audit?limit=5").Items
+	if !slices.ContainsFunc(lines, func(l struct{ Verb, Target, Reason, Actor string }) bool {
+		return l.Verb == jobs.NodeRecovered && l.Target == "node n1" && l.Reason == "two disks burnt" && strings.HasPrefix(l.Actor, "person:")
+	}) {
+		t.Errorf("the record says %+v", lines)
+	}
+
+	// What comes back with its old data is told off, and changes nothing.
+	ghost.process = start(t, "a node of before", path, nil, ghost.args...)
+	await(t, 30*time.Second, "the node of before is refused", func() bool { return left.process.out.says("epoch") || ghost.process.out.says("epoch") })
+	if status, _, err := c.asks(ghost).ask(http.MethodGet, "/readyz", ""); err == nil && status == http.StatusOK {
+		t.Error("the node of before is ready")
+	}
+	ghost.process.kill()
+	if s := get[api.Cluster](c.asks(left).house, "/api/v1/cluster"); len(s.Nodes) != 1 {
+		t.Errorf("the cluster has become %+v", s)
+	}
+
+	// Both come anew, by the words of the manual.
+	for _, n := range []*member{ghost, lost} {
+		if err := os.RemoveAll(n.data); err != nil {
+			t.Fatal(err)
+		}
+		token, code := says(t, "", "cluster", "invite", "-q", "--server", "http://"+left.http)
+		file := filepath.Join(t.TempDir(), "join.token")
+		if err := os.WriteFile(file, []byte(token), 0o600); err != nil || code != 0 {
+			t.Fatal(err, code, token)
+		}
+		args := append([]string{"cluster", "join", file}, n.args[1:]...)
+		if at := slices.Index(args, "--join-file"); at > 0 {
+			args = slices.Delete(args, at, at+2)
+		}
+		n.process = start(t, "node "+n.name+" anew", path, nil, args...)
+		c.asks(n).ready(n.process)
+	}
+	c.whole()
+	run := c.enqueue(plainJob, task{})
+	c.wrote(30*time.Second, ended, run.ID, 1)
+	if after := c.done(); len(after) < len(before) {
+		t.Error(fmt.Sprint(len(after), " runs are there, of ", len(before)))
+	}
+}

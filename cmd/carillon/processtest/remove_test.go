@@ -1,0 +1,66 @@
+//go:build unix
+
+package processtest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/api"
+)
+
+// group waits until so many NATS servers are a group, as each node that is online says.
+func (c *cluster) group(want int) {
+	c.t.Helper()
+	await(c.t, 2*time.Minute, fmt.Sprintf("%d NATS servers are a group", want), func() bool {
+		all := get[api.Cluster](c.house, "/api/v1/cluster").Nodes
+		for _, n := range all {
+			if n.Online && !strings.HasSuffix(n.NATS, fmt.Sprintf("a group of %d", want)) {
+				return false
+			}
+		}
+		return len(all) == want
+	})
+}
+
+// A node of three dies for good and is removed: neither its copy nor its NATS server counts any more, and a new one
+// takes its place, so that another one may die. A node that lives ends when it is removed.
+func TestRemovedNode(t *testing.T) {
+	c := newCluster(t)
+	c.group(3)
+	dead := c.nodes[2]
+	dead.process.kill()
+	remove := func(n *member) { // again and again, as one is told to: the servers may be without one who decides
+		t.Helper()
+		for began := time.Now(); ; time.Sleep(250 * time.Millisecond) {
+			status, raw, err := c.ask(http.MethodDelete, "/api/v1/cluster/nodes/"+n.name, "")
+			if err == nil && (status/100 == 2 || status == http.StatusNotFound) {
+				return
+			}
+			if t.Logf("%s: %d %s (%v)", n.name, status, raw, err); time.Since(began) > 3*time.Minute {
+				t.Fatal(n.name + " is not removed")
+			}
+		}
+	}
+	c.asks(c.nodes[0])
+	remove(dead)
+	c.group(2)
+	if status, _, err := c.ask(http.MethodDelete, "/api/v1/cluster/nodes/"+dead.name, ""); err != nil || status != http.StatusNotFound {
+		t.Errorf("a second time it says %d (%v)", status, err)
+	}
+	fourth := c.grow()
+	c.group(3)
+	c.whole()
+
+	c.asks(c.nodes[0])
+	for c.leader() == fourth {
+		c.do(http.MethodPost, "/api/v1/cluster/transfer", `{"to": "n1"}`)
+		await(t, time.Minute, "n1 leads", func() bool { return c.leader() == c.nodes[0] })
+	}
+	remove(fourth)
+	c.group(2)
+	await(t, time.Minute, "the node that was removed ends", fourth.process.over)
+}

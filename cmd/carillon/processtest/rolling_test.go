@@ -1,0 +1,49 @@
+//go:build unix
+
+package processtest
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestRollingUpgrade is "upgrade without a stop" of docs/operations.md: each of three nodes is stopped and started
+// again, one after the other, under load. Nothing is lost, doubled or early, and every wish is answered.
+func TestRollingUpgrade(t *testing.T) {
+	c := newCluster(t)
+	for _, name := range []string{"one", "two"} {
+		c.hire(hands{Name: name, Slots: 64, Ticks: true})
+	}
+	l := c.press(100, mixture)
+	led := 0
+	for i, n := range c.nodes {
+		time.Sleep(3 * time.Second) // under load
+		other := c.nodes[(i+1)%3]
+		leads := c.asks(other).leader() == n
+		told := time.Now()
+		n.process.signal(t, syscall.SIGTERM)
+		if leads {
+			led++
+			await(t, 30*time.Second, "another node leads", func() bool { return c.leader() != n })
+			t.Logf("%s handed over in %v", n.name, time.Since(told))
+		}
+		n.process.ends(t)
+		c.begin(n)
+		c.whole()
+	}
+	time.Sleep(3 * time.Second) // under load
+	l.stop()
+	c.pause(tickAllJob, tickOneJob)
+	c.quiet(time.Minute)
+	if led == 0 {
+		t.Error("no node led when it was stopped")
+	}
+	y := c.history(tickAllJob, tickOneJob)
+	y.asked, y.once = l.told(), true
+	y.check(t)
+	y.count(t)
+	if unknown := y.unknown(); unknown > 0 {
+		t.Errorf("%d wishes got no answer in half a minute", unknown)
+	}
+}

@@ -1,0 +1,175 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-scheduler/carillon/api"
+)
+
+func (a *asker) clusterCommand() *cobra.Command {
+	return group("cluster", "Look at the nodes, let one join, have another lead", lines("carillon cluster status", "carillon cluster invite > join.token"),
+		a.clusterStatus(), a.clusterInvite(), a.clusterRemove(), a.clusterTransfer())
+}
+
+func (a *asker) clusterStatus() *cobra.Command {
+	var every watch
+	c := &cobra.Command{Use: "status", Short: "Who the nodes are, and how they are", Args: none,
+		Example: lines("carillon cluster status", "carillon cluster status --watch", "carillon cluster status -o json"),
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			return a.watched(ctx, every, func(ctx context.Context) (view, error) {
+				got, err := a.link.get(ctx, "/cluster", nil)
+				if err != nil {
+					return view{}, err
+				}
+				var all api.Cluster
+				if err := got.into(&all); err != nil {
+					return view{}, err
+				}
+				v := view{raw: got.raw, text: func(p *page) { clusterTable(p, &all) }}
+				for _, n := range all.Nodes {
+					v.names = append(v.names, n.Name)
+				}
+				return v, nil
+			})
+		})}
+	every.addFlag(c)
+	return c
+}
+
+func clusterTable(p *page, c *api.Cluster) {
+	var rows [][]string
+	for _, n := range c.Nodes {
+		state := "offline"
+		switch {
+		case n.Leads:
+			state = fmt.Sprintf("leads, term %d", n.Term)
+		case n.Online && n.Copy != nil && !n.Copy.Voter:
+			state = "catches up"
+		case n.Online && n.Share != nil:
+			state = "fires"
+		case n.Online:
+			state = "stands by"
+		}
+		if n.Online && n.Share != nil {
+			state += fmt.Sprintf(", %d jobs", n.Share.Jobs)
+		}
+		if n.Here {
+			state += ", answers"
+		}
+		commit, size, archive := "-", "-", "-"
+		if n.Copy != nil && n.Copy.Reached {
+			commit, size, archive = fmt.Sprint(n.Copy.Applied), bytesText(n.Copy.LogBytes), bytesText(n.Copy.ArchiveBytes)
+		}
+		skew := time.Duration(n.Skew * float64(time.Second)).Round(time.Millisecond)
+		rows = append(rows, []string{clean(n.Name), state, or(p.ago(n.Seen), "-"), commit, size, archive, skew.String(), or(clean(n.Address), "-")})
+	}
+	p.table([]string{"NODE", "STATE", "HEARD", "COMMIT", "LOG", "ARCHIVE", "CLOCK", "PAGES"}, rows)
+	says := c.Says
+	if c.Tolerates == 0 {
+		says = p.paint(yellow, says)
+	}
+	p.line("%s", says)
+	rows = nil
+	for _, e := range c.Elections[:min(len(c.Elections), shownElections)] {
+		rows = append(rows, []string{fmt.Sprint(e.Term), clean(e.Node), or(p.ago(e.Since), "-"), or(p.ago(e.Until), "-"), or(clean(e.Why), "-")})
+	}
+	if len(rows) > 0 {
+		p.line("")
+		p.table([]string{"TERM", "LED", "FROM", "TO", "ENDED BECAUSE"}, rows)
+	}
+}
+
+// shownElections is how many terms a table shows; JSON has all.
+const shownElections = 5
+
+// bytesText is a number of bytes for people.
+func bytesText(n int64) string {
+	const unit = 1024
+	v, i := float64(n), 0
+	for ; v >= unit && i < 4; i++ {
+		v /= unit
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %ciB", v, "KMGT"[i-1])
+}
+
+func (a *asker) clusterInvite() *cobra.Command {
+	return &cobra.Command{Use: "invite", Short: "Let one new node join", Args: none,
+		Long: "Let one new node join, once, within a quarter of an hour. The invitation is printed once and kept nowhere. Who has it becomes\n" +
+			"a node, and nodes may do everything: hand it over as you would a password. On the new machine:\n\n" +
+			"  carillon cluster join join.token --node n2 --data /var/lib/carillon --cluster n2.example.com:7946",
+		Example: lines("carillon cluster invite > join.token"),
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			got, err := a.link.do(ctx, request{method: "POST", path: "/cluster/invitations", body: map[string]any{}})
+			if err != nil {
+				return err
+			}
+			var i api.Invitation
+			if err := got.into(&i); err != nil {
+				return err
+			}
+			if a.human() {
+				a.remark("an invitation for one node, until %s. It is shown this once:", i.Until.Local().Format("15:04"))
+			}
+			quiet := a.quiet
+			a.quiet = false // the secret is the one thing that is never kept back
+			defer func() { a.quiet = quiet }()
+			return a.say(view{raw: got.raw, names: []string{i.Token}, text: func(p *page) { p.line("%s", i.Token) }})
+		})}
+}
+
+func (a *asker) clusterRemove() *cobra.Command {
+	return &cobra.Command{Use: "remove <node>", Short: "Take a node out that does not come back", Args: one("the name of a node"),
+		Long:    "Take a node out that does not come back. It counts no more for what a majority is. The node that leads is not removed:\nhave another lead first (carillon cluster transfer).",
+		Example: lines("carillon cluster remove n3"), ValidArgsFunction: a.completeNodes,
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			got, err := a.link.do(ctx, request{method: "DELETE", path: "/cluster/nodes/" + url.PathEscape(args[0])})
+			if err != nil {
+				return err
+			}
+			return a.say(view{raw: empty(got.raw), names: args, text: func(p *page) { p.line("node %s is in the cluster no more", args[0]) }})
+		})}
+}
+
+func (a *asker) clusterTransfer() *cobra.Command {
+	return &cobra.Command{Use: "transfer [node]", Short: "Have another node lead", Args: counted("the name of a node, or nothing", 0, 1),
+		Example: lines("carillon cluster transfer", "carillon cluster transfer n2"), ValidArgsFunction: a.completeNodes,
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			body := map[string]any{}
+			if len(args) > 0 {
+				body["to"] = args[0]
+			}
+			got, err := a.link.do(ctx, request{method: "POST", path: "/cluster/transfer", body: body})
+			if err != nil {
+				return err
+			}
+			return a.say(view{raw: empty(got.raw), names: args, text: func(p *page) { p.line("another node leads") }})
+		})}
+}
+
+// empty is an answer without a body as JSON.
+func empty(raw []byte) []byte {
+	if len(raw) == 0 {
+		return []byte("{}")
+	}
+	return raw
+}
+
+func (a *asker) completeNodes(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var all api.Cluster
+	if len(args) > 0 || !a.asked(c, "/cluster", nil, &all) {
+		return nil, noFiles
+	}
+	var names []string
+	for _, n := range all.Nodes {
+		names = append(names, n.Name)
+	}
+	return names, noFiles
+}

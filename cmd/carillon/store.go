@@ -1,0 +1,294 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-scheduler/carillon/cmd/carillon/remote"
+	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/backup"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore"
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
+)
+
+// What is done to a store while no server uses it: it is moved to another, or made anew from a backup.
+
+// rowsFolder is where a data directory has the rows.
+const rowsFolder = "rows"
+
+// mover is one move.
+type mover struct {
+	out, errs io.Writer
+	told      time.Time // when it was said last how far it is
+}
+
+func newStore() *cobra.Command {
+	c := &cobra.Command{Use: "store", Short: "Move what a scheduler holds to another kind of store", Example: "  carillon store copy --from /var/lib/carillon --to postgres://carillon@db/carillon", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	var from, to, fromSecret, toSecret string
+	carry := &cobra.Command{
+		Use:   "copy",
+		Short: "Copy all of it to an empty store, and compare",
+		Long: "Copy all that a stopped scheduler holds to an empty store: jobs and how far they are, runs that wait, runs that are over, missed\n" +
+			"due times, tallies, tokens, sessions, the record of changes, and log lines. What was written is read again and compared before any\n" +
+			"of it counts, so a copy that was stopped left nothing, and is simply started again. The store that it comes from stays as it is.\n\n" +
+			"A store is a data directory, a file that carillon backup has written (only --from), or the URL of a database.",
+		Example: "  carillon store copy --from /var/lib/carillon --to postgres://carillon@db/carillon --to-password-file db.password\n" +
+			"  carillon store copy --from mariadb://carillon@db/carillon --to ./moved",
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			m := &mover{out: c.OutOrStdout(), errs: c.ErrOrStderr()}
+			return stoppable(c, func(ctx context.Context) error {
+				if from == "" || to == "" {
+					return usage("store copy needs --from and --to: a data directory, a backup, or the URL of a database")
+				}
+				source, err := openPlace(ctx, "--from", from, fromSecret)
+				if err != nil {
+					return err
+				}
+				fill, err := fillOf("--to", to, toSecret)
+				if err != nil {
+					return errors.Join(err, source.Close())
+				}
+				account, err := metastore.Carry(ctx, source, fill, m.tell)
+				if err = errors.Join(err, source.Close()); err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(m.out, "copied and compared: %s\nStart the server with the new store, and never again with the old one.\n", account)
+				return err
+			})
+		},
+	}
+	carry.Flags().StringVar(&from, "from", "", "what to copy: a data directory, a backup, postgres://... or mariadb://...")
+	carry.Flags().StringVar(&to, "to", "", "where to: a directory that is empty or not there, or the URL of a database without a store")
+	carry.Flags().StringVar(&fromSecret, "from-password-file", "", "a file with the password of the one database")
+	carry.Flags().StringVar(&toSecret, "to-password-file", "", "a file with the password of the other")
+	c.AddCommand(carry)
+	return c
+}
+
+// gaps are what may become of due times that nobody has decided since a backup.
+var gaps = map[string]jobs.Misfire{"policy": "", "skip": jobs.MisfireSkip, "once": jobs.MisfireOnce, "all": jobs.MisfireAll}
+
+func newRestore() *cobra.Command {
+	var data, gap string
+	c := &cobra.Command{
+		Use:   "restore <file>",
+		Short: "Make a data directory of a backup",
+		Long: "Make a data directory of what carillon backup has written. It is a new cluster of one node: nodes of the old one cannot join it,\n" +
+			"and no leader of the old one can fire in it. Runs that the backup knows as waiting or under way are begun again.\n\n" +
+			"--gap says what becomes of the due times since the backup was taken: skip lets none of them fire, once the newest of each job,\n" +
+			"all all of them; policy (the default) does with each job what its own misfire policy says, once a server runs.",
+		Example: "  carillon restore carillon.backup --data /var/lib/carillon\n  carillon restore carillon.backup --data /var/lib/carillon --gap skip",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("restore takes one file, that carillon backup has written; see carillon restore --help")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			m := &mover{out: c.OutOrStdout(), errs: c.ErrOrStderr()}
+			misfire, known := gaps[gap]
+			switch {
+			case !known:
+				return usage("--gap %.20q is none of policy, skip, once, all", gap)
+			case data == "":
+				return usage("restore needs --data: the directory to make")
+			}
+			return stoppable(c, func(ctx context.Context) error { return m.restore(ctx, args[0], data, misfire) })
+		},
+	}
+	c.Flags().StringVar(&data, "data", "", "the data directory to make: empty, or not there")
+	c.Flags().StringVar(&gap, "gap", "policy", "what becomes of due times since the backup: policy, skip, once or all")
+	return c
+}
+
+func (m *mover) restore(ctx context.Context, file, data string, gap jobs.Misfire) error {
+	from, err := backup.Open(ctx, file)
+	if err != nil {
+		return err
+	}
+	fill, err := fillOf("--data", data, "")
+	if err != nil {
+		return err
+	}
+	account, err := metastore.Carry(ctx, from, fill, m.tell)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(m.out, "restored in %s, as of %s: %s\n", data, from.At.Local().Format(time.DateTime), account)
+	if gap == "" {
+		_, err := fmt.Fprintln(m.out, "due times since then are for each job's misfire policy, once a server runs")
+		return err
+	}
+	fired, missed, err := decideGap(ctx, filepath.Join(data, rowsFolder), gap)
+	if err != nil {
+		return fmt.Errorf("the rows are restored, but the due times since then are not decided: %w; take %s away and restore again", err, data)
+	}
+	_, err = fmt.Fprintf(m.out, "of the due times since then, %d became runs and %d are in the ledger as missed\n", fired, missed)
+	return err
+}
+
+// decideGap leads for a moment, to decide all due times up to now.
+func decideGap(ctx context.Context, dir string, gap jobs.Misfire) (fired int, missed uint64, err error) {
+	s, err := raftstore.Open(raftstore.Config{Dir: dir, Node: "restore"})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	state, err := s.State(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	now, epoch := time.Now(), state.Epoch+1
+	lead := jobs.Envelope{ID: jobs.NewID(now), Tenant: jobs.DefaultTenant, Actor: "leader:restore", Command: jobs.Lead{Epoch: epoch, Node: "restore"}}
+	if err := s.Apply(ctx, []jobs.Envelope{lead})[0].Err; err != nil {
+		return 0, 0, err
+	}
+	return controlplane.CatchUp(ctx, s, epoch, gap, now)
+}
+
+// stoppable ends what it does at a signal.
+func stoppable(c *cobra.Command, do func(context.Context) error) error {
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := do(ctx)
+	if err != nil && ctx.Err() != nil && c.Context().Err() == nil {
+		return &remote.Exit{Code: interrupted, Text: fmt.Sprintf("stopped: %v", err)}
+	}
+	return err
+}
+
+// tellEvery is how often is said how far a move is.
+const tellEvery = 2 * time.Second
+
+func (m *mover) tell(s metastore.Step) {
+	if now := time.Now(); now.Sub(m.told) > tellEvery {
+		if !m.told.IsZero() {
+			fmt.Fprintf(m.errs, "%d rows %s\n", s.Rows, s.What)
+		}
+		m.told = now
+	}
+}
+
+// place is content that can be let go of.
+type place struct {
+	metastore.Content
+	io.Closer
+}
+
+// noCloser has nothing to let go of.
+type noCloser struct{}
+
+func (noCloser) Close() error { return nil }
+
+// databaseAt says whether something is the URL of a database, and puts the password of a file into it.
+func databaseAt(flag, where, secret string) (string, bool, error) {
+	u, err := url.Parse(where)
+	if err != nil || !slices.Contains([]string{"postgres", "postgresql", "mariadb", "mysql"}, u.Scheme) {
+		if strings.Contains(where, "://") {
+			return "", false, usage("%s is not understood: give a directory, or a URL such as postgres://carillon@db/carillon or mariadb://carillon@db/carillon", flag)
+		}
+		if secret != "" {
+			return "", false, usage("%s-password-file is given, and %s is no database", flag, flag)
+		}
+		return "", false, nil
+	}
+	if _, known := u.User.Password(); known {
+		return "", false, usage("%s has a password before the @, and everybody on this machine can read what a program was called with: put it into a file, and name that by %s-password-file", flag, flag)
+	}
+	if secret != "" {
+		password, err := secretIn(secret)
+		if err != nil {
+			return "", false, err
+		}
+		u.User = url.UserPassword(u.User.Username(), password)
+	}
+	return u.String(), true, nil
+}
+
+// openPlace opens what is to be copied.
+func openPlace(ctx context.Context, flag, where, secret string) (*place, error) {
+	database, is, err := databaseAt(flag, where, secret)
+	switch {
+	case err != nil:
+		return nil, err
+	case is:
+		f, err := sqlstore.Freeze(ctx, sqlstore.Config{URL: database})
+		if err != nil {
+			return nil, err
+		}
+		return &place{f, f}, nil
+	}
+	info, err := os.Stat(where)
+	if err != nil {
+		return nil, usage("%s: %v", flag, err)
+	}
+	if info.IsDir() {
+		content, closer, err := openStopped(where)
+		if err != nil {
+			return nil, err
+		}
+		return &place{content, closer}, nil
+	}
+	f, err := backup.Open(ctx, where)
+	if err != nil {
+		return nil, err
+	}
+	return &place{f, noCloser{}}, nil
+}
+
+// openStopped opens the data directory of a server that does not run.
+func openStopped(dir string) (metastore.Content, io.Closer, error) {
+	if fileExists(filepath.Join(dir, rowsFolder)) {
+		dir = filepath.Join(dir, rowsFolder)
+	}
+	f, err := raftstore.Freeze(raftstore.Config{Dir: dir})
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, f, nil
+}
+
+// fillOf is how the place is filled that something is copied to.
+func fillOf(flag, where, secret string) (metastore.Fill, error) {
+	database, is, err := databaseAt(flag, where, secret)
+	switch {
+	case err != nil:
+		return nil, err
+	case is:
+		return func(ctx context.Context, from metastore.Content, check func(metastore.Content) error) error {
+			return sqlstore.Fill(ctx, sqlstore.Config{URL: database}, from, check)
+		}, nil
+	}
+	files, err := os.ReadDir(where)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, usage("%s: %v", flag, err)
+	}
+	for _, f := range files {
+		if !strings.HasPrefix(f.Name(), rowsFolder+".") { // what an earlier try may have left
+			return nil, jobs.Refuse(jobs.Conflict, "directory %s is not empty: name one that is, or is not there yet", where)
+		}
+	}
+	return func(ctx context.Context, from metastore.Content, check func(metastore.Content) error) error {
+		if err := os.MkdirAll(where, 0o700); err != nil {
+			return err
+		}
+		return raftstore.Fill(ctx, raftstore.Config{Dir: filepath.Join(where, rowsFolder)}, from, check)
+	}, nil
+}

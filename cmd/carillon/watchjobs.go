@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/cmd/carillon/jobfile"
+	"github.com/carillon-scheduler/carillon/cmd/carillon/remote"
+	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// Jobs that are stated in a file, a folder or at a URL are applied as "carillon apply" would, whenever what stands there
+// is not what this process has applied last. What people change meanwhile stays until the file changes: the last one
+// to speak wins, as with all that a configuration says.
+
+// watchJobs looks at the source again and again. What is wrong there is told once, and the rest of the process goes on.
+func (p *process) watchJobs(ctx context.Context, s *embed.Scheduler) {
+	told, applied := "", ""
+	for {
+		var err error
+		applied, err = p.applyJobs(ctx, s, applied)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && err.Error() != told {
+			p.log.Warn("the watched jobs are not applied", "source", p.source(), "err", err)
+			told = err.Error()
+		}
+		if err == nil {
+			told = ""
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(p.cfg.Jobs.Every):
+		}
+	}
+}
+
+// source is where the jobs are stated, as it may be shown.
+func (p *process) source() string { return shownSource(p.cfg.Jobs.From) }
+
+// shownSource is a path as it is, and a URL without its user and its query: what opens a door stands in either.
+func shownSource(from string) string {
+	if !isURL(from) {
+		return from
+	}
+	u, err := url.Parse(from)
+	if err != nil {
+		return "a URL" // the table of settings lets none pass
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+}
+
+func isURL(from string) bool {
+	return strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://")
+}
+
+// applyJobs applies what stands at the source, if that is not what was applied last, and answers with its fingerprint.
+func (p *process) applyJobs(ctx context.Context, s *embed.Scheduler, applied string) (string, error) {
+	files, err := fetchJobs(ctx, p.cfg.Jobs.From)
+	if err != nil {
+		return applied, err
+	}
+	sum := sha256.New()
+	var list []jobfile.Stated
+	var calendars []jobfile.Calendar
+	for _, f := range files {
+		fmt.Fprintf(sum, "%q %d ", f.name, len(f.text))
+		sum.Write(f.text)
+		one, err := jobfile.Parse(f.name, f.text, remote.IsField)
+		if err != nil {
+			return applied, err
+		}
+		list = append(list, one...)
+		also, err := jobfile.Calendars(f.name, f.text)
+		if err != nil {
+			return applied, err
+		}
+		calendars = append(calendars, also...)
+	}
+	if err := jobfile.Distinct(list); err != nil {
+		return applied, err
+	}
+	now := hex.EncodeToString(sum.Sum(nil))
+	last, err := p.lastSaid()
+	if err != nil || now == applied {
+		return now, err
+	}
+	if now == last.Jobs {
+		// The rows may be others than those to which it was applied: of an older backup, or new ones.
+		p.log.Info("the watched jobs are not applied: they say nothing new, as said.json remembers", "source", p.source(), "dir", p.cfg.Data)
+		return now, nil
+	}
+	if err := p.declare(ctx, s, list, calendars); err != nil {
+		return applied, err
+	}
+	last.Jobs = now
+	return now, p.remember(last)
+}
+
+func (p *process) declare(ctx context.Context, s *embed.Scheduler, list []jobfile.Stated, calendars []jobfile.Calendar) error {
+	wanted := make([]ops.Wanted, len(list))
+	for i, stated := range list {
+		raw, err := json.Marshal(stated.Body)
+		if err != nil {
+			return err
+		}
+		var w api.Wanted
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&w); err != nil {
+			return jobs.Invalid("%s: job %s: %v", stated.Place(""), stated.Key, strings.TrimPrefix(err.Error(), "json: "))
+		}
+		if wanted[i], err = w.Wanted(); err != nil {
+			return jobs.Invalid("%s: job %s: %v", stated.Place("kind"), stated.Key, err)
+		}
+	}
+	who := ops.Who{Actor: "config:" + p.cfg.Node, Reason: "stated in " + p.source()}
+	closed := make([]jobs.SetCalendar, len(calendars))
+	for i, c := range calendars {
+		closed[i] = jobs.SetCalendar{Name: c.Name, Description: c.Description, Zone: c.Zone, Rules: c.Rules}
+	}
+	// All parts are looked at before the first is done.
+	var made, edited int
+	for _, dry := range []bool{true, false} {
+		for from := 0; from < max(len(wanted), 1); from += ops.MaxWanted {
+			with := closed
+			if from > 0 && !dry {
+				with = nil // they are written
+			}
+			excluded, plans, err := s.Ops().DeclareAll(ctx, who, with, wanted[from:min(from+ops.MaxWanted, len(wanted))], ops.How{Exact: p.cfg.Jobs.Exact, Dry: dry})
+			if err != nil {
+				return err
+			}
+			for _, c := range excluded {
+				if !dry && c.Does != ops.DoesNothing {
+					p.log.Info("a watched calendar is written", "source", p.source(), "name", c.Name)
+				}
+			}
+			for _, plan := range plans {
+				switch {
+				case !dry && plan.Does == ops.DoesCreate:
+					made++
+				case !dry && plan.Does == ops.DoesEdit:
+					edited++
+				}
+			}
+		}
+	}
+	p.log.Info("the watched jobs are applied", "source", p.source(), "jobs", len(wanted), "made", made, "edited", edited)
+	return nil
+}
+
+// jobText is a file of jobs.
+type jobText struct {
+	name string
+	text []byte
+}
+
+// fetchJobs reads a file, the files of a folder, or what a URL answers with.
+func fetchJobs(ctx context.Context, from string) ([]jobText, error) {
+	if isURL(from) {
+		text, err := download(ctx, from)
+		if about, ok := errors.AsType[*url.Error](err); ok {
+			err = fmt.Errorf("get %s: %w", shownSource(from), about.Err) // without the URL
+		}
+		return []jobText{{shownSource(from), text}}, err
+	}
+	names, err := jobfile.Files(from)
+	if err != nil {
+		return nil, err
+	}
+	var list []jobText
+	for _, name := range names {
+		text, err := jobfile.Read(name, nil)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, jobText{name, text})
+	}
+	return list, nil
+}
+
+func download(ctx context.Context, from string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", shownSource(from), answer.Status)
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, jobfile.MaxBytes+1))
+	if err == nil && len(text) > jobfile.MaxBytes {
+		err = fmt.Errorf("%s answers with more than %d MiB", shownSource(from), jobfile.MaxBytes>>20)
+	}
+	return text, err
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/cmd/carillon/jobfile"
+	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+const stated = "jobs:\n- {key: shop.report, kind: recurring, app: shop, schedule: '@every 1h', retries: "
+
+// lookOften has watched jobs looked at more often than people may want it.
+func lookOften(t *testing.T) {
+	before := leastEvery
+	t.Cleanup(func() { leastEvery = before })
+	leastEvery = 20 * time.Millisecond
+	t.Setenv("CARILLON_JOBS_EVERY", leastEvery.String())
+}
+
+// S2-55: jobs that are stated in a file are there without a worker, what changes in the file is obeyed, and what a
+// person edits stays until the file says something new.
+func TestS2_55JobsStatedInAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "jobs.yaml")
+	state := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil { // never half a file
+			t.Fatal(err)
+		}
+	}
+	state(stated + "1}\n")
+	lookOften(t)
+	args := []string{"server", "--data", t.TempDir(), "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--jobs-from", file}
+	p := start(t, args...)
+	p.get("/api/v1/jobs/shop.report", says(`"retries":1`))
+	state("calendars: [{name: weekend, zone: Europe/Berlin, rules: [\"SAT,SUN\"]}]\n" + stated + "2, calendars: [weekend]}\n")
+	p.get("/api/v1/jobs/shop.report", says(`"retries":2`))
+	p.get("/api/v1/calendars/weekend", says(`"jobs":["shop.report"]`))
+	p.get("/api/v1/jobs/shop.report/owners", says("config:node"))
+	p.patch("/api/v1/jobs/shop.report", `{"retries":7}`)
+	p.end()
+	p = start(t, args...) // the file says nothing new
+	p.get("/api/v1/jobs/shop.report", says(`"retries":7`))
+	state(stated + "4}\n")
+	p.get("/api/v1/jobs/shop.report", says(`"retries":4`))
+	p.end()
+}
+
+// The same from a URL, in memory: what was applied is not applied again at each look, and where something is wrong
+// nothing is done.
+func TestJobsStatedAtAURL(t *testing.T) {
+	var mu sync.Mutex
+	text, looks := stated+"1}\n", 0
+	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		looks++
+		_, _ = w.Write([]byte(text))
+	}))
+	t.Cleanup(source.Close)
+	state := func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		text, looks = s, 0
+	}
+	looked := func(pleases func(int, []byte) bool) func(int, []byte) bool {
+		return func(status int, body []byte) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return looks > 2 && pleases(status, body)
+		}
+	}
+	lookOften(t)
+	p := start(t, "server", "--memory", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--jobs-from", source.URL+"/jobs.yaml")
+	p.get("/api/v1/jobs/shop.report", says(`"retries":1`))
+	p.patch("/api/v1/jobs/shop.report", `{"retries":7}`)
+	state(stated + "1}\n")
+	p.get("/api/v1/jobs/shop.report", looked(says(`"retries":7`)))
+	for _, wrong := range []string{
+		stated + "2}\n- {key: shop.other, kind: triggered, app: shop, retires: 1}\n",
+		stated + "2}\n- {key: shop.other, kind: triggered, app: shop, retries: many}\n",
+		stated + "2}\n- {key: shop.other, kind: sometimes, app: shop}\n",
+		stated + "2}\n- {key: shop.other}\n",
+		stated + "2}\n- {key: shop.report}\n",
+	} {
+		state(wrong)
+		p.get("/api/v1/jobs/shop.other", looked(func(status int, _ []byte) bool { return status == http.StatusNotFound }))
+		p.get("/api/v1/jobs/shop.report", says(`"retries":7`))
+	}
+	state(stated + "2}\n")
+	p.get("/api/v1/jobs/shop.report", says(`"retries":2`))
+	p.end()
+}
+
+// Who may read a source that asks for a token says so in its URL. No log, no record of a change and no message has it.
+func TestASourceKeepsItsSecret(t *testing.T) {
+	const secret = "Geheimnis"
+	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch user, _, _ := r.BasicAuth(); {
+		case user != secret || r.URL.Query().Get("private_token") != secret:
+			w.WriteHeader(http.StatusForbidden)
+		case r.URL.Path == "/wrong.yaml":
+			_, _ = w.Write([]byte("jobs: [{key: shop.report, retires: 1}]\n"))
+		case r.URL.Path == "/long.yaml":
+			_, _ = w.Write(make([]byte, jobfile.MaxBytes+1))
+		case r.URL.Path == "/broken.yaml":
+			panic(http.ErrAbortHandler)
+		case r.URL.Path == "/jobs.yaml":
+			_, _ = w.Write([]byte(stated + "1}\n"))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	t.Cleanup(source.Close)
+	at := func(path string) string {
+		return strings.Replace(source.URL, "://", "://"+secret+"@", 1) + path + "?private_token=" + secret
+	}
+	for _, path := range []string{"/gone.yaml", "/wrong.yaml", "/long.yaml", "/broken.yaml"} {
+		p := &process{cfg: &config{Memory: true}}
+		p.cfg.Jobs.From = at(path)
+		_, err := p.applyJobs(t.Context(), nil, "")
+		if err == nil || strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), source.URL+path) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if got := shown("jobs.from", at("/jobs.yaml")); got != source.URL+"/jobs.yaml?***" {
+		t.Errorf("the configuration is printed with %s", got)
+	}
+	p := start(t, "server", "--memory", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--jobs-from", at("/jobs.yaml"))
+	p.get("/api/v1/jobs/shop.report", says(`"retries":1`))
+	p.get("/api/v1/audit", func(status int, body []byte) bool {
+		if strings.Contains(string(body), secret) {
+			t.Errorf("the record of changes has the secret: %s", body)
+			return true
+		}
+		return status == http.StatusOK && says("stated in "+source.URL+"/jobs.yaml\"")(status, body)
+	})
+	p.end()
+}
+
+// What was applied last is remembered beside the rows, which may be exchanged behind it: a start that applies nothing for
+// that reason says so, once, and names the file without which all is applied.
+func TestASourceThatSaysNothingNewIsTold(t *testing.T) {
+	var told bytes.Buffer
+	p := &process{cfg: &config{Node: "n1", Data: t.TempDir()}, log: slog.New(slog.NewTextHandler(&told, nil))}
+	p.cfg.Jobs.From = filepath.Join(t.TempDir(), "jobs.yaml")
+	if err := os.WriteFile(p.cfg.Jobs.From, []byte(stated+"1}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// run is a process with rows of its own, which looks at the source twice.
+	run := func(jobs int, says string) {
+		t.Helper()
+		told.Reset()
+		s, err := embed.Start(t.Context(), embed.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Stop()
+		applied := ""
+		for range 2 {
+			if applied, err = p.applyJobs(t.Context(), s, applied); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list, _, err := s.Ops().Jobs(t.Context(), ops.Who{}, ops.JobQuery{})
+		if err != nil || len(list) != jobs {
+			t.Errorf("%d jobs, want %d (%v)", len(list), jobs, err)
+		}
+		if strings.Count(told.String(), "\n") != 1 || !strings.Contains(told.String(), says) {
+			t.Errorf("it says %q, want %q once", told.String(), says)
+		}
+	}
+	run(1, "the watched jobs are applied")
+	run(0, "they say nothing new, as said.json remembers\" source="+p.cfg.Jobs.From+" dir="+p.cfg.Data)
+	if err := os.Remove(p.dir("said.json")); err != nil {
+		t.Fatal(err)
+	}
+	run(1, "the watched jobs are applied")
+}
+
+// A watched folder states calendars and HTTP jobs as well, each where it likes: calendars are there before the jobs that
+// name them, and a job that is wrong is not made.
+func TestJobsStatedInAFolder(t *testing.T) {
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"ok":true}`)) }))
+	t.Cleanup(target.Close)
+	dir := t.TempDir()
+	state := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name+".new"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, name+".new"), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const job = "jobs:\n- {key: shop.ask, kind: recurring, app: http, schedule: '@every 1h', calendars: [weekend], http: {request: [{url: '"
+	state("jobs.yaml", job+target.URL+"'}]}}\n")
+	state("calendars.yaml", "calendars:\n- {name: weekend, rules: [SAT, SUN]}\n")
+	lookOften(t)
+	p := start(t, "dev", "--memory", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--jobs-from", dir)
+	p.get("/api/v1/jobs/shop.ask", says(target.URL))
+	p.get("/api/v1/calendars/weekend", says(`"shop.ask"`))
+	p.post("/api/v1/jobs/shop.ask/trigger", "")
+	p.get("/api/v1/instances?job=shop.ask&state=Succeeded", succeeded(1))
+
+	state("more.yaml", "jobs:\n- {key: shop.other, kind: triggered, app: http, http: {request: [{url: '"+target.URL+"'}]}}\n")
+	state("calendars.yaml", "calendars:\n- {name: weekend, zone: Europe/Berlin, rules: [SAT, SUN, 12-25]}\n")
+	p.get("/api/v1/calendars/weekend", says(`"12-25"`))
+	p.get("/api/v1/jobs/shop.other", says(`"triggered"`))
+	state("more.yaml", "jobs:\n- {key: shop.third, kind: triggered, app: http, http: {request: [{url: 'no URL'}]}}\n")
+	state("last.yaml", "calendars:\n- {name: night, rules: ['22:00-06:00']}\n")
+	gone := func(status int, _ []byte) bool { return status == http.StatusNotFound }
+	p.get("/api/v1/jobs/shop.third", gone)
+	p.get("/api/v1/calendars/night", gone) // where a part is wrong nothing is done
+	state("more.yaml", "jobs:\n- {key: shop.fourth, kind: recurring, app: http, schedule: '@every 1h', calendars: [night], http: {request: [{url: '"+target.URL+"'}]}}\n")
+	p.get("/api/v1/calendars/night", says(`"shop.fourth"`))
+	p.get("/api/v1/jobs/shop.third", gone)
+	p.end()
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/oklog/run"
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/metastore/busstore"
+	"github.com/carillon-scheduler/carillon/worker"
+	"github.com/carillon-scheduler/carillon/worker/httpjob"
+)
+
+// workerFlags are the settings of the table that a worker has flags for.
+var workerFlags = []string{"nats", "nats-user", "nats-password-file", "nats-token-file", "nats-creds-file", "nats-tls-ca", "nats-plain", "debug-addr", "log-level", "log-format", "grace",
+	"http-jobs-allow", "http-jobs-ports", "http-jobs-services", "http-jobs-variables", "http-jobs-secrets",
+	"http-jobs-feedback-url", "http-jobs-inner-feedback-url", "http-jobs-breaker-after", "http-jobs-breaker-pause"}
+
+func newWorker() *cobra.Command {
+	h := hands{}
+	c := &cobra.Command{
+		Use:   "worker",
+		Short: "Run HTTP jobs, as a process of its own",
+		Long: "Run HTTP jobs: those whose work is to call URLs. It connects to the bus of a server, as every worker does, and needs a worker's\n" +
+			"token where the server asks for one. Start as many as you like; when one dies, another takes its runs up. What they may call,\n" +
+			"and the names, services and secrets that jobs may use, is said here and not at the server (http-jobs.* of the settings).",
+		Example: "  carillon worker\n  carillon worker --nats tls://bus.example:4222 --nats-token-file /run/token\n" +
+			"  carillon worker --http-jobs-allow 10.1.0.0/16 --http-jobs-services billing=http://10.1.0.7:8080 --http-jobs-secrets BILLING=/etc/carillon/billing",
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := loadChecked(c, os.Environ(), (*config).checkWorker)
+			if err != nil {
+				return err
+			}
+			h.cfg, h.out, h.log = cfg, c.OutOrStdout(), newLogger(cfg, os.Stderr)
+			return h.work(c.Context())
+		},
+	}
+	addFlags(c, flagsBut(workerFlags)...)
+	c.Flags().StringVar(&h.app, "app", httpjob.App, "the worker group whose HTTP jobs it runs")
+	c.Flags().StringVar(&h.name, "name", "", "name of this worker (default: the host's)")
+	c.Flags().IntVar(&h.slots, "slots", 256, "runs at the same time")
+	return c
+}
+
+// flagsBut are the flags of the table but some.
+func flagsBut(some []string) (others []string) {
+	keep := map[string]bool{}
+	for _, name := range some {
+		keep[name] = true
+	}
+	for _, s := range settings {
+		if !keep[s.flag] {
+			others = append(others, s.flag)
+		}
+	}
+	return others
+}
+
+// checkWorker is check for a worker: only the way to the bus is its business.
+func (c *config) checkWorker() {
+	c.HTTPJobs.On, c.NATSTLS = true, keyPair{}
+	if c.URL == "" {
+		c.URL = "nats://127.0.0.1:4222"
+	}
+	c.checkAddresses()
+	c.checkOutside()
+}
+
+// hands is a process that runs HTTP jobs and nothing else.
+type hands struct {
+	cfg       *config
+	app, name string
+	slots     int
+	out       io.Writer
+	log       *slog.Logger
+}
+
+// work connects, and works until a signal comes or ctx ends.
+func (h *hands) work(ctx context.Context) error {
+	go collectLazily(ctx)
+	jobsConfig, err := h.cfg.httpJobs()
+	if err != nil {
+		return err
+	}
+	if h.slots < 1 {
+		return usage("--slots %d: give how many runs may go on at the same time, 1 at least", h.slots)
+	}
+	cfg := worker.Config{App: h.app, Name: h.name, Slots: h.slots, Grace: graceOf(h.cfg.Grace), Logger: h.log}
+	as, err := cfg.Principal()
+	if err != nil {
+		return err
+	}
+	conf := natsbus.Config{As: as, Logger: h.log}
+	if err := h.cfg.Login.into(&conf); err != nil {
+		return err
+	}
+	b, err := natsbus.Connect(ctx, h.cfg.URL, conf)
+	if err != nil {
+		return outside(withoutUsers(h.cfg.URL), err)
+	}
+	defer b.Close()
+	w, err := h.worker(cfg, *jobsConfig, as, b)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(h.out, "\n  Carillon worker\n\n  bus    %s\n  app    %s\n  http   jobs %s\n\n", withoutUsers(h.cfg.URL), as.App, h.cfg.httpJobsLine())
+
+	var g run.Group
+	p := &process{cfg: h.cfg, log: h.log, out: h.out}
+	signalled, forget := context.WithCancel(ctx)
+	g.Add(func() error { return p.signals(signalled) }, func(error) { forget() })
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	g.Add(func() error { defer close(ended); return w.Run(working) }, func(error) { stop(); <-ended })
+	profiling, stopProfiling := context.WithCancel(context.WithoutCancel(ctx))
+	g.Add(func() error { return p.profile(profiling) }, func(error) { stopProfiling() })
+	if err := g.Run(); !errors.Is(err, errStopped) {
+		return err
+	}
+	return nil
+}
+
+// worker makes the worker of its parts.
+func (h *hands) worker(cfg worker.Config, jobsConfig httpjob.Config, as bus.Principal, b bus.Bus) (*worker.Worker, error) {
+	heeding := busstore.Heed(b, as)
+	store := busstore.New(heeding, as)
+	runner, err := httpjob.New(store, jobsConfig)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Others = runner.Run
+	return worker.New(cfg, store, heeding, runner.Jobs()...)
+}

@@ -1,0 +1,200 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Where rows are in a database, others than the leader may commit: a program that opens it, a node that stands by. The
+// leader offers what is to run, keeps the leases of what runs, and counts, all from memory that follows its own commits.
+// When others have committed it reads what may have changed: definitions, what is under way, what can be claimed.
+
+// besideEvery is how often at most that is read, however many commits there are.
+const besideEvery = 50 * time.Millisecond
+
+// followOthers reads what others have committed, when they have.
+func (cp *ControlPlane) followOthers(ctx context.Context) error {
+	told := make(chan struct{}, 1)
+	hearing, end := make(chan error, 1), make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() { cancel(); <-end }()
+	go func() {
+		defer close(end)
+		hearing <- cp.cfg.Beside(ctx, func() { poke(told) })
+	}()
+	d := cp.duty("follow others")
+	for {
+		select {
+		case <-told:
+		case err := <-hearing:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		d.begin()
+		err := cp.readOthers(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			cp.log.Warn("what others have committed was not read yet", "err", err)
+			poke(told)
+		}
+		if err := d.end(err); err != nil {
+			return err
+		}
+		if err := wait(ctx, besideEvery); err != nil {
+			return err
+		}
+	}
+}
+
+func (cp *ControlPlane) readOthers(ctx context.Context) error {
+	began := time.Now()
+	if err := cp.catalog.look(ctx, cp.cfg.Store); err != nil {
+		return err
+	}
+	poke(cp.wake)
+	leased, err := cp.cfg.Store.Leased(ctx)
+	if err != nil {
+		return err
+	}
+	under := make(map[runRef]bool, len(leased))
+	for _, in := range leased {
+		under[runOf(in)] = true
+	}
+	cp.follow(leased...)
+	for _, gone := range cp.vanished(under, began) {
+		in, err := cp.cfg.Store.Instance(ctx, gone.tenant, gone.id)
+		switch {
+		case errors.Is(err, jobs.NotFound):
+			cp.leases.forget(gone.runRef, gone.attempt)
+		case err != nil:
+			return err
+		default:
+			cp.follow(in)
+		}
+	}
+	for _, lane := range cp.router.offering() {
+		offered := cp.router.offeredBefore(lane, began)
+		if len(offered) == 0 {
+			continue
+		}
+		ready, err := cp.cfg.Store.Ready(ctx, lane.Tenant, lane.App, len(offered)+leastWindow)
+		if err != nil {
+			return err
+		}
+		for _, in := range ready {
+			delete(offered, in.ID)
+		}
+		for id := range offered {
+			if under[runRef{lane.Tenant, id}] {
+				continue
+			}
+			in, err := cp.cfg.Store.Instance(ctx, lane.Tenant, id)
+			if err != nil && !errors.Is(err, jobs.NotFound) {
+				return err
+			}
+			if err == nil {
+				cp.follow(in)
+			}
+		}
+	}
+	lanes, err := cp.cfg.Store.Lanes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range lanes {
+		cp.router.backlogged(l.Tenant, l.App, l.Ready)
+	}
+	poke(cp.router.changed)
+	return nil
+}
+
+// follow takes rows as others have left them: an attempt that this node did not know of has begun, one that it knew of
+// has ended, a run that it offers is claimed.
+func (cp *ControlPlane) follow(rows ...*jobs.Instance) {
+	now := time.Now()
+	minute := cp.cfg.Clock.Now().Unix() / 60
+	var ended []*jobs.Instance
+	cp.router.mu.Lock()
+	cp.leases.mu.Lock()
+	cp.pulse.mu.Lock()
+	for _, in := range rows {
+		k := cp.leases.held[runOf(in)]
+		known := k != nil && k.attempt == in.Attempt
+		over := known && k.over != nil
+		switch {
+		case in.State == jobs.Processing && !known:
+			cp.pulse.note(in, minute)
+		case (in.State.Final() || in.State == jobs.Failed) && !over:
+			if !known && in.Attempt > 0 {
+				begun := *in
+				begun.State = jobs.Processing
+				cp.pulse.note(&begun, minute)
+			}
+			cp.pulse.note(in, minute)
+			if in.State == jobs.Terminated && cp.cfg.Ended != nil {
+				ended = append(ended, in)
+			}
+		}
+		cp.router.note(in, now)
+		cp.leases.note(in, now)
+	}
+	cp.pulse.mu.Unlock()
+	cp.leases.mu.Unlock()
+	cp.router.mu.Unlock()
+	for _, in := range ended {
+		cp.cfg.Ended(in)
+	}
+}
+
+// absent is an attempt that this node thought to be under way.
+type absent struct {
+	runRef
+	attempt uint32
+}
+
+// vanished lists the attempts that were known before began, and are not under way any more.
+func (cp *ControlPlane) vanished(under map[runRef]bool, began time.Time) (list []absent) {
+	l := &cp.leases
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for of, k := range l.held {
+		if !under[of] && k.since.Before(began) {
+			list = append(list, absent{of, k.attempt})
+		}
+	}
+	return list
+}
+
+// lanes lists the apps that have offers out.
+func (r *router) offering() (list []bus.Lane) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for lane, a := range r.apps {
+		if len(a.out) > 0 {
+			list = append(list, lane)
+		}
+	}
+	return list
+}
+
+// offeredBefore are the runs of an app that were offered before began.
+func (r *router) offeredBefore(lane bus.Lane, began time.Time) map[jobs.ID]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ids := map[jobs.ID]bool{}
+	if a := r.apps[lane]; a != nil {
+		for id, o := range a.out {
+			if o.at.Before(began) {
+				ids[id] = true
+			}
+		}
+	}
+	return ids
+}

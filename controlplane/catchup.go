@@ -1,0 +1,72 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/schedule"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// CatchUp decides all due times up to now of all recurring jobs by one policy, whatever their own says: for a store
+// that has missed a stretch of time as a whole, such as one that was restored from a backup. Nobody may lead
+// meanwhile; the epoch is one that the store has seen. It answers with how many due times became runs and how many
+// are in the ledger as missed.
+func CatchUp(ctx context.Context, store metastore.Full, epoch uint64, by jobs.Misfire, now time.Time) (fired int, missed uint64, err error) {
+	defs, err := store.Definitions(ctx, metastore.DefinitionQuery{Tenant: "*"})
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, d := range defs {
+		n, m, err := catchUp(ctx, store, epoch, by, now, d)
+		fired, missed = fired+n, missed+m
+		if err != nil {
+			return fired, missed, fmt.Errorf("catch up with %s: %w", d.Key, err)
+		}
+	}
+	return fired, missed, nil
+}
+
+func catchUp(ctx context.Context, store metastore.Full, epoch uint64, by jobs.Misfire, now time.Time, d *jobs.Definition) (fired int, missed uint64, err error) {
+	g, err := store.Global(ctx, d.Tenant)
+	if err != nil {
+		return 0, 0, err
+	}
+	rows, err := store.Calendars(ctx, d.Tenant)
+	if err != nil {
+		return 0, 0, err
+	}
+	closed := schedule.CalendarsOf(g.Calendars, rows)
+	for ctx.Err() == nil {
+		s, err := schedule.Of(d)
+		if err != nil || s == nil || d.Waits() {
+			return fired, missed, err
+		}
+		as := *d
+		as.Policy.Misfire = by
+		e := &entry{def: &as, schedule: s}
+		e.next, _ = s.Next(d.Since())
+		decided := decide(e, g, closed, now)
+		if len(decided) == 0 {
+			return fired, missed, nil
+		}
+		batch := make([]jobs.Envelope, len(decided))
+		for i, f := range decided {
+			f.Epoch = epoch
+			batch[i] = jobs.Envelope{ID: jobs.NewID(now), Tenant: d.Tenant, Actor: "leader:restore", Command: f}
+			fired += len(f.Due)
+			for _, m := range f.Missed {
+				missed += m.Count
+			}
+		}
+		for _, r := range store.Apply(ctx, batch) {
+			if r.Err != nil {
+				return fired, missed, r.Err
+			}
+			d = r.Definition()
+		}
+	}
+	return fired, missed, ctx.Err()
+}

@@ -1,0 +1,51 @@
+package controlplane
+
+import (
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+)
+
+// Ten minutes of a job that is due each minute are decided as is said, whatever the job itself says. Those of the last
+// thirty seconds are on time, and fire.
+func TestCatchUp(t *testing.T) {
+	for _, c := range []struct {
+		by     jobs.Misfire
+		fired  int
+		missed uint64
+	}{{jobs.MisfireSkip, 0, 10}, {jobs.MisfireOnce, 1, 9}, {jobs.MisfireAll, 10, 0}} {
+		now := time.Date(2026, 11, 21, 12, 0, 30, 0, time.UTC)
+		store := &metastore.Local{Engine: memstore.New(memstore.Config{}), Now: func() time.Time { return now }}
+		for i, k := range []jobs.Command{
+			jobs.Lead{Epoch: 7, Node: "restore"},
+			jobs.Register{App: "app", Worker: "w", Start: true, Job: jobs.Declaration{Key: "each", Kind: jobs.Recurring,
+				Code: jobs.Settings{Schedule: new("0 * * * * *"), Misfire: new(jobs.MisfireSkip), MaxConcurrency: new(0)}}},
+			jobs.Register{App: "app", Worker: "w", Start: true, Job: jobs.Declaration{Key: "by-hand", Kind: jobs.Triggered}},
+		} {
+			if r := store.Apply(t.Context(), []jobs.Envelope{{ID: jobs.ID{byte(i + 1)}, Tenant: "t", Actor: "test", Command: k}})[0]; r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+		now = now.Add(10*time.Minute + 10*time.Second) // 40 seconds after the last one
+		fired, missed, err := CatchUp(t.Context(), store, 7, c.by, now)
+		if err != nil || fired != c.fired || missed != c.missed {
+			t.Errorf("%s: %d fired and %d missed (%v), want %d and %d", c.by, fired, missed, err, c.fired, c.missed)
+		}
+		page, err := store.Instances(t.Context(), metastore.InstanceQuery{Tenant: "t", Job: "each", Limit: 100})
+		if err != nil || len(page.Instances) != c.fired {
+			t.Errorf("%s: there are %d runs (%v)", c.by, len(page.Instances), err)
+		}
+		if c.by == jobs.MisfireOnce && len(page.Instances) == 1 && !page.Instances[0].Due.Equal(now.Truncate(time.Minute)) {
+			t.Errorf("the one that fires was due at %v, and is not the newest", page.Instances[0].Due)
+		}
+		if fired, missed, err = CatchUp(t.Context(), store, 7, jobs.MisfireAll, now); fired != 0 || missed != 0 || err != nil {
+			t.Errorf("%s, a second time: %d fired and %d missed (%v)", c.by, fired, missed, err)
+		}
+		if _, _, err := CatchUp(t.Context(), store, 6, jobs.MisfireAll, now.Add(time.Hour)); err == nil {
+			t.Error("an epoch that is over decides")
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package controlplane
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Yielder is an [Elector] that can have another node lead. The error says why nobody else can.
+type Yielder interface {
+	Yield() error
+}
+
+// watchClock raises the alarm when somebody sets the wall clock of the node that leads, and has another node lead,
+// whose clock nobody has set. If there is none, this one goes on by the time that it had.
+func (cp *ControlPlane) watchClock(ctx context.Context) error {
+	if state, err := cp.cfg.Store.State(ctx); err == nil {
+		if behind := state.At.Sub(cp.cfg.Clock.Now()); behind > metastore.ClockSlack {
+			cp.log.Error("the clock is behind the last commit; nothing is due until it gets there", "behind", behind)
+		}
+	}
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	var step time.Duration // that the log has been told of
+	wrong := false         // so the log has been told
+	var asked time.Time    // another node to lead, because of that
+	for {
+		now := cp.cfg.Clock.Step()
+		switch {
+		case step != 0 && now == 0:
+			cp.log.Warn("the clock is followed again", "now", cp.cfg.Clock.Now())
+		case now != step:
+			cp.log.Error("the clock was set, and is not followed until the step has stood", "step", now, "patience", metastore.ClockPatience)
+			cp.yield("its clock was set")
+		}
+		switch off := cp.ClockOff(); {
+		case off.Abs() > metastore.ClockSlack && time.Since(asked) >= nodeBeat:
+			if !wrong {
+				cp.log.Error("the clock of this node is not that of the others: nothing fires by it, and another node shall lead", "ahead", off)
+			}
+			wrong, asked = true, time.Now()
+			cp.yield("its clock is not that of the others")
+		case wrong && off.Abs() <= metastore.ClockSlack:
+			cp.log.Warn("the clock of this node is that of the others again")
+			wrong = false
+		}
+		step = now
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// ClockStep is by how much this node's wall clock was set ahead (behind, if negative) and is not followed yet; 0 if
+// all is well.
+func (cp *ControlPlane) ClockStep() time.Duration { return cp.cfg.Clock.Step() }

@@ -1,0 +1,94 @@
+package controlplane
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Workers are kept to the app that they came in for, in what they say beside the store, too.
+
+// keeps refuses a worker what is another app's.
+func (cp *ControlPlane) keeps(from bus.Principal, app string) error {
+	own, err := cp.ownApp(from)
+	if err == nil && own != "" && own != app {
+		err = jobs.Refuse(jobs.Forbidden, "%s belongs to app %s and may not speak for app %.60q", from.Actor(), own, app)
+	}
+	return err
+}
+
+// ownApp is the app that a worker is kept to, "" for any. Others than workers have none.
+func (cp *ControlPlane) ownApp(from bus.Principal) (string, error) {
+	if from.Role != bus.Worker {
+		return "", jobs.Refuse(jobs.Forbidden, "%s is no worker", from.Actor())
+	}
+	if cp.cfg.Kept && from.App == "" {
+		return "", jobs.Refuse(jobs.Forbidden, "%s does not say of which app it is", from.Actor())
+	}
+	if !cp.cfg.Kept {
+		return "", nil
+	}
+	return from.App, nil
+}
+
+// theirs are the log lines that a sender may have written: of attempts that it has, or has had, of runs of its app.
+// Nobody writes into the logs of others, or fills the disk with those of runs that never were.
+func (cp *ControlPlane) theirs(ctx context.Context, from bus.Principal, lines []metastore.LogLine) []metastore.LogLine {
+	own, err := cp.ownApp(from)
+	if err != nil {
+		return nil
+	}
+	runs := map[jobs.ID]*jobs.Instance{}
+	now := time.Now()
+	kept := lines[:0]
+	for _, l := range lines {
+		in, asked := runs[l.Run]
+		if !asked && cp.cfg.Kept { // elsewhere nobody is asked who he is
+			if in, err = cp.cfg.Store.Instance(ctx, from.Tenant, l.Run); err != nil {
+				in = nil
+			}
+			runs[l.Run] = in
+		}
+		if !cp.cfg.Kept || in != nil && (own == "" || in.App == own) && hadAttempt(from, in, l.Attempt) {
+			kept = append(kept, sane(l, now))
+		}
+	}
+	return kept
+}
+
+// hadAttempt is whether an attempt of a run is or was a worker's, as far as the run remembers. The next one may have
+// begun without this node having heard of it.
+func hadAttempt(worker bus.Principal, in *jobs.Instance, attempt uint32) bool {
+	if attempt == 0 || attempt > in.Next() {
+		return false
+	}
+	for _, m := range in.Moves {
+		if m.State == jobs.Processing && m.Attempt == attempt {
+			return worker.SpeaksFor(m.By)
+		}
+	}
+	return attempt != in.Attempt || worker.SpeaksFor(in.Worker)
+}
+
+// What is kept of a line: see metastore.LogLine.
+const (
+	mostText  = 8 << 10
+	mostAhead = 24 * time.Hour // of our clock: lines are pruned by their own
+)
+
+// sane is a line as a worker of ours would have written it.
+func sane(l metastore.LogLine, now time.Time) metastore.LogLine {
+	l.Text = cut(l.Text, mostText)
+	switch l.Level {
+	case "DEBUG", "INFO", "WARN", "ERROR":
+	default:
+		l.Level = "INFO"
+	}
+	if l.At.Year() < 1970 || l.At.After(now.Add(mostAhead)) {
+		l.At = jobs.Instant(now)
+	}
+	return l
+}

@@ -1,0 +1,94 @@
+package controlplane_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+)
+
+// Who beats for a worker, keeps its leases or writes its log is that worker, of that tenant, in its own app.
+func TestNobodySpeaksForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		defer h.close()
+		h.stop()
+		logs := memstore.NewLogs(0)
+		cp, err := controlplane.New(controlplane.Config{Node: "n1", Store: h.full, Logs: logs,
+			Bus:  h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}),
+			Kept: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.cp, h.store = cp, cp.Store()
+		h.stop = h.spawn(cp.Run)
+		synctest.Wait()
+
+		h.must(jobs.Register{App: "billing", Worker: "billing-1", Start: true, Job: jobs.Declaration{Key: "charge", Kind: jobs.Triggered}})
+		run := jobs.NewID(time.Now())
+		h.must(jobs.Create{ID: run, Key: "charge"})
+		h.must(jobs.Claim{ID: run, Worker: "billing-1", Attempt: 1})
+
+		as := func(tenant jobs.Tenant, role bus.Role, name string) bus.Bus {
+			p := bus.Principal{Tenant: tenant, Role: role, Name: name}
+			if role == bus.Worker && name != "nobody" {
+				p.App = name
+			}
+			return h.hub.As(p)
+		}
+		beat := func(b bus.Bus, worker, app string) error {
+			k := bus.Beat{Worker: worker, Running: []bus.Held{{ID: run, Attempt: 1}}}
+			if app != "" {
+				k.Info = &bus.WorkerInfo{App: app}
+			}
+			_, err := b.Call(h.ctx, bus.ServiceBeat, bus.Encode(k))
+			return err
+		}
+		line := func(n uint64) []byte {
+			return metastore.EncodeLogLines([]metastore.LogLine{{Run: run, LogPosition: metastore.LogPosition{Attempt: 1, Sequence: n}, Text: "x"}})
+		}
+		billing := as("default", bus.Worker, "billing")
+		if err := beat(billing, "billing-1", "billing"); err != nil {
+			t.Errorf("its own beat: %v", err)
+		}
+		for what, err := range map[string]error{
+			"another worker":     beat(as("default", bus.Worker, "shipping"), "billing-1", "shipping"),
+			"another app":        beat(billing, "billing-1", "shipping"),
+			"a client":           beat(as("default", bus.Client, "billing"), "billing-1", ""),
+			"a worker of no app": beat(as("default", bus.Worker, "nobody"), "nobody-1", "billing"),
+		} {
+			if !errors.Is(err, jobs.Forbidden) {
+				t.Errorf("%s beats: %v", what, err)
+			}
+		}
+		namesake := h.hub.As(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "billing", App: "shipping"})
+		for n, b := range []bus.Bus{billing, namesake, as("default", bus.Worker, "shipping"), as("default", bus.Client, "billing"), as("acme", bus.Worker, "billing")} {
+			if err := b.Signal(h.ctx, bus.Signal{Topic: bus.TopicLog, Data: line(uint64(n + 1))}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if lines, err := logs.Read(h.ctx, "default", run, metastore.LogPosition{}, 10); err != nil || len(lines) != 1 {
+			t.Errorf("%d lines in the log, %v", len(lines), err)
+		}
+
+		// Neither another tenant's worker of the same name nor another app's keeps the lease; its own beats do.
+		acme := as("acme", bus.Worker, "billing")
+		for range 20 {
+			time.Sleep(time.Second)
+			if err := errors.Join(beat(acme, "billing-1", "billing"), beat(namesake, "billing-1", "shipping")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if in := h.run(run); in.State == jobs.Processing {
+			t.Error("another tenant's beats keep a run")
+		}
+	})
+}

@@ -1,0 +1,43 @@
+package controlplane
+
+import (
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Whoever makes a run says its ID: what becomes of one says nothing of another tenant's that has the same.
+func TestLeasesOfTwoTenantsWithOneID(t *testing.T) {
+	var l leases
+	l.init(time.Minute)
+	now := time.Now()
+	l.heard = now.Add(-time.Hour)
+	id := jobs.DerivedID("invoice-17")
+	of := func(tenant jobs.Tenant) *jobs.Instance {
+		return &jobs.Instance{Tenant: tenant, ID: id, State: jobs.Processing, Attempt: 1, Worker: "w"}
+	}
+	beat := func(tenant jobs.Tenant) (stop []bus.Stop, unknown []bus.Held) {
+		return l.beat(bus.Principal{Tenant: tenant, Role: bus.Worker, Name: "w"}, "w", []bus.Held{{ID: id, Attempt: 1}}, now)
+	}
+	a, b := of("a"), of("b")
+	l.note(a, now)
+	l.note(b, now)
+	b.State, b.Lingering, b.Deadline = jobs.Cancelled, true, now
+	l.note(b, now)
+	if stop, unknown := beat("a"); len(stop) != 0 || len(unknown) != 0 {
+		t.Errorf("one is told to stop because the other was cancelled: %v, %v", stop, unknown)
+	}
+	if stop, unknown := beat("b"); len(stop) != 1 || len(unknown) != 0 {
+		t.Errorf("one that was cancelled is told %v, %v", stop, unknown)
+	}
+	b.Lingering = false
+	l.note(b, now)
+	if _, unknown := beat("b"); len(unknown) != 1 {
+		t.Error("one that has ended has a lease")
+	}
+	if out := l.lapsed(now.Add(2*time.Minute), now); len(out) != 1 || out[0].tenant != "a" {
+		t.Errorf("of the one that goes on, whose worker fell silent, is expired: %v", out)
+	}
+}

@@ -1,0 +1,230 @@
+package controlplane
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// The processes of a control plane tell each other that they live, and who leads. Nothing is decided by that: the
+// elector decides who leads, and the store what holds. It is for people, and for whoever asks a node that does not lead.
+
+const (
+	nodeBeat    = 3 * time.Second  // how often a node tells of itself
+	nodeSilent  = 10 * time.Second // without a word for so long, it is offline
+	nodeForget  = time.Hour        // and for so long, it is forgotten
+	nodeAnswers = 2 * time.Second  // how long another of our name may take to say that it is there
+	mostNodes   = 64               // that are remembered
+)
+
+// ErrTwin says that another process has this node's name.
+var ErrTwin = errors.New("another node of this name is running")
+
+// Node is a process of the control plane, as this one knows it.
+type Node struct {
+	Name    string
+	Address string // where its pages are, "" = it did not say
+	Route   string // where the bus of others comes to its own, "" = it has none
+	Version string
+	Here    bool          // it is this one
+	Online  bool          // it was heard of within the last ten seconds
+	Seen    time.Time     // when it was heard of last
+	Up      time.Duration // how long it had run then
+	Term    uint64        // that it leads, 0 = it does not
+	Since   time.Time     // that it leads
+	Skew    time.Duration // its clock less this node's
+	Asked   time.Time     // when its clock was read, with the way taken out; zero: the message's way is in Skew, and makes it less
+	Step    time.Duration // by how much somebody set its clock, while it does not follow that
+	NATS    string        // how its end of the bus is, in words; "" = it did not say
+}
+
+// nodes is what this process knows of all.
+type nodes struct {
+	nonce   string
+	started time.Time
+	say     chan struct{} // tell of us now
+	look    chan struct{} // at the clocks of the others
+	twin    chan error    // there is another one of our name, and it is the older
+
+	followed atomic.Bool // another one was heard to lead
+
+	mu    sync.Mutex
+	known map[string]Node
+}
+
+func (n *nodes) init() {
+	n.nonce, n.started = rand.Text(), time.Now()
+	n.say, n.look, n.twin, n.known = make(chan struct{}, 1), make(chan struct{}, 1), make(chan error, 1), map[string]Node{}
+}
+
+// nodeBeat is what this node says of itself.
+func (cp *ControlPlane) nodeBeat() bus.NodeBeat {
+	term, since := cp.Leading()
+	b := bus.NodeBeat{Name: cp.cfg.Node, Nonce: cp.nodes.nonce, Address: cp.cfg.Address, Route: cp.cfg.Route, Version: cp.cfg.Version,
+		Up: time.Since(cp.nodes.started).Milliseconds(), Clock: jobs.Instant(cp.cfg.Clock.Now()), Step: cp.cfg.Clock.Step().Milliseconds(), Term: term}
+	if term > 0 {
+		b.Since = jobs.Instant(since)
+	}
+	if cp.cfg.NATS != nil {
+		b.NATS = cp.cfg.NATS()
+	}
+	return b
+}
+
+// meet makes sure that nobody else has our name, and hears the others from then on.
+func (cp *ControlPlane) meet(ctx context.Context) error {
+	service := bus.ServiceNode(cp.cfg.Node)
+	asking, cancel := context.WithTimeout(ctx, nodeAnswers)
+	defer cancel()
+	if raw, err := cp.cfg.Bus.Call(asking, service, nil); err == nil {
+		if b, err := bus.Decode[bus.NodeBeat](raw); err == nil && b.Nonce != cp.nodes.nonce {
+			return twin(b)
+		}
+	}
+	err := cp.cfg.Bus.Serve(ctx, service, func(_ context.Context, from bus.Principal, _ []byte) ([]byte, error) {
+		if from.Role != bus.Node {
+			return nil, jobs.Refuse(jobs.Forbidden, "%s is no node", from.Actor())
+		}
+		b := cp.nodeBeat()
+		b.Reigns = cp.reigns.said()
+		return bus.Encode(b), nil
+	})
+	if err != nil {
+		return err
+	}
+	return cp.cfg.Bus.Listen(ctx, "", bus.TopicNode, "", func(s bus.Signal) {
+		if b, err := bus.Decode[bus.NodeBeat](s.Data); err == nil && s.From.Role == bus.Node && s.From.Name == b.Name {
+			cp.met(b)
+		}
+	})
+}
+
+func twin(b bus.NodeBeat) error {
+	at := ""
+	if b.Address != "" {
+		at = " at " + b.Address
+	}
+	return fmt.Errorf("%w: %s%s, for %s: give each node a name of its own", ErrTwin, b.Name, at, (time.Duration(b.Up) * time.Millisecond).Round(time.Second))
+}
+
+// met notes what a node says of itself. Of two of one name the one that started later ends; the clocks of their
+// machines have no say in that.
+func (cp *ControlPlane) met(b bus.NodeBeat) {
+	n := &cp.nodes
+	if b.Name == cp.cfg.Node {
+		if b.Nonce == n.nonce || b.Leaving {
+			return
+		}
+		if c := cmp.Compare(b.Up, time.Since(n.started).Milliseconds()); c > 0 || c == 0 && b.Nonce < n.nonce {
+			select {
+			case n.twin <- twin(b):
+			default:
+			}
+			return
+		}
+		poke(n.say) // it has not heard of us
+		return
+	}
+	cp.reigns.note(Reign{Node: b.Name, Term: b.Term, Since: b.Since})
+	if b.Term > 0 {
+		n.followed.Store(true)
+	}
+	now := time.Now()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for name, k := range n.known {
+		if now.Sub(k.Seen) > nodeForget {
+			delete(n.known, name)
+		}
+	}
+	old, known := n.known[b.Name]
+	if !known && len(n.known) >= mostNodes {
+		return
+	}
+	if online := known && now.Sub(old.Seen) < nodeSilent && old.Online; !online && !b.Leaving {
+		poke(n.say) // so that it need not wait for our next beat
+		cp.log.Info("a node is here", "node", b.Name, "address", b.Address)
+	}
+	skew := b.Clock.Sub(cp.cfg.Clock.Now()).Round(time.Millisecond)
+	if now.Sub(old.Asked) < nodeSilent {
+		skew = old.Skew
+	}
+	n.known[b.Name] = Node{Name: b.Name, Address: b.Address, Route: b.Route, Version: b.Version, Online: !b.Leaving, Seen: now, Up: time.Duration(b.Up) * time.Millisecond,
+		Term: b.Term, Since: b.Since, Skew: skew, Asked: old.Asked, Step: time.Duration(b.Step) * time.Millisecond, NATS: b.NATS}
+}
+
+// present tells of this node until ctx ends, and says goodbye.
+func (cp *ControlPlane) present(ctx context.Context) error {
+	tick := time.NewTicker(nodeBeat)
+	defer tick.Stop()
+	for {
+		cp.sayNode(ctx, cp.nodeBeat())
+		select {
+		case <-tick.C:
+			poke(cp.nodes.look)
+		case <-cp.nodes.say:
+		case err := <-cp.nodes.twin:
+			return err
+		case <-ctx.Done():
+			b := cp.nodeBeat()
+			b.Leaving, b.Term = true, 0
+			cp.sayNode(context.WithoutCancel(ctx), b)
+			return ctx.Err()
+		}
+	}
+}
+
+func (cp *ControlPlane) sayNode(ctx context.Context, b bus.NodeBeat) {
+	if err := cp.cfg.Bus.Signal(ctx, bus.Signal{Topic: bus.TopicNode, Data: bus.Encode(b)}); err != nil {
+		cp.log.Debug("the other nodes were not told of this one", "err", err)
+	}
+}
+
+// Node is the name of this process.
+func (cp *ControlPlane) Node() string { return cp.cfg.Node }
+
+// Nodes lists the processes of the control plane by name, this one among them.
+func (cp *ControlPlane) Nodes() []Node {
+	b := cp.nodeBeat()
+	list := []Node{{Name: b.Name, Address: b.Address, Route: b.Route, Version: b.Version, Here: true, Online: true, Seen: time.Now(), Up: time.Duration(b.Up) * time.Millisecond,
+		Term: b.Term, Since: b.Since, Step: time.Duration(b.Step) * time.Millisecond, NATS: b.NATS}}
+	cp.nodes.mu.Lock()
+	defer cp.nodes.mu.Unlock()
+	for _, k := range cp.nodes.known {
+		k.Online = k.Online && time.Since(k.Seen) < nodeSilent
+		if !k.Online {
+			k.Term, k.Since = 0, time.Time{}
+		}
+		list = append(list, k)
+	}
+	newest := slices.MaxFunc(list, func(a, b Node) int { return cmp.Compare(a.Term, b.Term) }).Term
+	for i := range list {
+		if list[i].Term < newest { // it does not know yet, or died as the leader
+			list[i].Term, list[i].Since = 0, time.Time{}
+		}
+	}
+	slices.SortFunc(list, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Followed says that another node was heard to lead since this one began, whether it still does or not.
+func (cp *ControlPlane) Followed() bool { return cp.nodes.followed.Load() }
+
+// Leader is the node that leads, as far as this one knows: the one with the newest term. Its Term is 0 if none does.
+func (cp *ControlPlane) Leader() (leader Node) {
+	for _, n := range cp.Nodes() {
+		if n.Term > leader.Term {
+			leader = n
+		}
+	}
+	return leader
+}

@@ -1,0 +1,162 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/membus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+)
+
+// keeper is a control plane over a store whose clock is set by hand.
+type keeper struct {
+	t  *testing.T
+	cp *ControlPlane
+	st *metastore.Local
+	at time.Time
+	n  int
+}
+
+func newKeeper(t *testing.T) *keeper {
+	t.Helper()
+	k := &keeper{t: t, at: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	k.st = &metastore.Local{Engine: memstore.New(memstore.Config{}), Now: func() time.Time { return k.at }}
+	cp, err := New(Config{Node: "n1", Store: k.st, Bus: membus.New().As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.cp = cp
+	return k
+}
+
+func (k *keeper) send(tenant jobs.Tenant, c jobs.Command) {
+	k.t.Helper()
+	k.n++
+	if r := k.st.Apply(k.t.Context(), []jobs.Envelope{{ID: jobs.DerivedID(fmt.Sprint(k.n)), Tenant: tenant, Actor: "person:ann", Command: c}})[0]; r.Err != nil {
+		k.t.Fatal(r.Err)
+	}
+}
+
+// trim does the duty after d, and says what would be history by the end of time.
+func (k *keeper) trim(d time.Duration) (left int) {
+	k.t.Helper()
+	k.at = k.at.Add(d)
+	if err := k.cp.trim(k.t.Context(), k.at); err != nil {
+		k.t.Fatal(err)
+	}
+	refs, err := k.st.Aged(k.t.Context(), k.at.AddDate(1, 0, 0), 1_000_000)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return len(refs)
+}
+
+// What is five weeks old is cleared away, of all tenants, however much it is; what is younger stays.
+func TestHistoryIsClearedAway(t *testing.T) {
+	k := newKeeper(t)
+	const each = 700 // more than one Trim holds, of both together
+	for _, tenant := range []jobs.Tenant{jobs.DefaultTenant, "other"} {
+		for i := range each {
+			key := jobs.Key(fmt.Sprint("job", i))
+			k.send(tenant, jobs.Register{App: "a", Worker: "w", Start: true, Job: jobs.Declaration{Key: key, Kind: jobs.Triggered}})
+			k.send(tenant, jobs.Create{ID: jobs.DerivedID(string(tenant), string(key)), Key: key})
+		}
+	}
+	k.at = k.at.Add(2 * time.Hour)
+	for i := range each {
+		k.send("other", jobs.Delete{Key: jobs.Key(fmt.Sprint("job", i))})
+	}
+	const tallies, gone = 2 * each, each
+	if left := k.trim(0); left != tallies+gone {
+		t.Fatalf("%d rows will be history, want %d tallies and %d deleted jobs", left, tallies, gone)
+	}
+	if left := k.trim(jobs.KeepHistory - 2*time.Hour); left != tallies+gone {
+		t.Errorf("%d rows are left before their time, want %d", left, tallies+gone)
+	}
+	if left := k.trim(90 * time.Minute); left != gone {
+		t.Errorf("%d rows are left, want the %d deleted jobs", left, gone)
+	}
+	if left := k.trim(time.Hour); left != 0 {
+		t.Errorf("%d rows are left", left)
+	}
+	if all, err := k.st.Definitions(t.Context(), metastore.DefinitionQuery{Tenant: "*"}); err != nil || len(all) != each {
+		t.Errorf("%d jobs are left, want %d: %v", len(all), each, err)
+	}
+}
+
+// The leader clears away what is over without being asked: a session, a minute after its end.
+func TestSessionsThatAreOverAreClearedAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper(t)
+		k.st.Now = time.Now
+		k.at = time.Now()
+		go func() { _ = k.cp.Run(t.Context()) }()
+		session := jobs.Session{ID: strings.Repeat("a", 64), Token: "aaaa1111", Until: k.at.Add(10 * time.Minute)}
+		k.send(jobs.DefaultTenant, jobs.Grant{Token: jobs.Token{ID: session.Token, Name: "ann", Role: jobs.RoleAdmin, Hash: make([]byte, 32)}})
+		k.send(jobs.DefaultTenant, jobs.SignIn{Session: session})
+		time.Sleep(9 * time.Minute)
+		if _, err := k.st.Session(t.Context(), jobs.DefaultTenant, session.ID); err != nil {
+			t.Errorf("a session that is not over: %v", err)
+		}
+		time.Sleep(3 * time.Minute)
+		if s, err := k.st.Session(t.Context(), jobs.DefaultTenant, session.ID); !errors.Is(err, jobs.NotFound) {
+			t.Errorf("a session that is over is still there: %v, %v", s, err)
+		}
+	})
+}
+
+// ahead is a store whose clock is behind that of whoever asks what has lapsed. It gives up being asked.
+type ahead struct {
+	*metastore.Local
+	asked int
+}
+
+func (a *ahead) Lapsed(ctx context.Context, now time.Time, limit int) ([]jobs.Ref, error) {
+	if a.asked++; a.asked > 3 {
+		return nil, errors.New("asked for the same ones again and again")
+	}
+	return a.Local.Lapsed(ctx, now, limit)
+}
+
+// What has lapsed by the leader's clock and not yet by the store's is left to the next pass.
+func TestForgetWaitsForTheStoresClock(t *testing.T) {
+	k := newKeeper(t)
+	st := &ahead{Local: k.st}
+	k.cp.cfg.Store = st
+	k.send(jobs.DefaultTenant, jobs.Register{App: "a", Worker: "w", Start: true, Job: jobs.Declaration{Key: "k", Kind: jobs.Triggered}})
+	k.send(jobs.DefaultTenant, jobs.Create{ID: jobs.DerivedID("once"), Key: "k", Unique: "once", UniqueFor: time.Minute})
+	if err := k.cp.forget(t.Context(), k.at.Add(2*time.Minute)); err != nil || st.asked != 1 {
+		t.Errorf("asked %d times: %v", st.asked, err)
+	}
+	k.at, st.asked = k.at.Add(2*time.Minute), 0
+	if err := k.cp.forget(t.Context(), k.at); err != nil || st.asked != 2 {
+		t.Errorf("when it has lapsed, asked %d times: %v", st.asked, err)
+	}
+}
+
+// What is history is told by the clock that stamps it, which a wall clock that is wrong for a moment does not move. Here
+// the bare one is a year ahead.
+func TestHistoryIsToldByTheStoresClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper(t)
+		k.cp.cfg.Clock = &metastore.Clock{Wall: func() time.Time { return time.Now().AddDate(-1, 0, 0) }}
+		k.cp.cfg.KeepCounts = 400 * 24 * time.Hour
+		k.st.Now = func() time.Time { return k.cp.cfg.Clock.Now().AddDate(0, 0, -100) }
+		k.send(jobs.DefaultTenant, jobs.Register{App: "a", Worker: "w", Start: true, Job: jobs.Declaration{Key: "k", Kind: jobs.Triggered}})
+		k.send(jobs.DefaultTenant, jobs.Create{ID: jobs.DerivedID("one"), Key: "k"})
+		k.st.Now = k.cp.cfg.Clock.Now
+		go func() { _ = k.cp.Run(t.Context()) }()
+		time.Sleep(3 * pruneEvery)
+		if refs, err := k.st.Aged(t.Context(), time.Now(), 10); err != nil || len(refs) == 0 {
+			t.Errorf("of an hour a hundred days ago %d rows are left: %v", len(refs), err)
+		}
+	})
+}

@@ -1,0 +1,126 @@
+package controlplane
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Who led when, and why it ended, for people who ask what happened last night. Each node remembers what it did itself and
+// what it heard, and tells the others when they ask for its time; one that was started again hears it from them.
+
+// mostReigns is how many terms are remembered.
+const mostReigns = 20
+
+// Reign is a term in which a node led.
+type Reign struct {
+	Node  string
+	Term  uint64
+	Since time.Time // zero = not known
+	Until time.Time // zero = it leads, or it is not known when that ended
+	Why   string    // it ended; "" = it has not, or nobody said
+}
+
+type reigns struct {
+	mu    sync.Mutex
+	known []Reign // by term
+	why   string  // this node's own will end, if something is about to end it
+}
+
+// note adds what is known of a term to what was known before.
+func (r *reigns) note(n Reign) {
+	if n.Term == 0 || n.Node == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i, known := slices.BinarySearchFunc(r.known, n.Term, func(k Reign, term uint64) int { return cmp.Compare(k.Term, term) })
+	if !known {
+		r.known = slices.Insert(r.known, i, n)
+		if len(r.known) > mostReigns {
+			r.known = slices.Delete(r.known, 0, 1)
+		}
+		return
+	}
+	k := &r.known[i]
+	if k.Since.IsZero() {
+		k.Since = n.Since
+	}
+	if k.Until.IsZero() {
+		k.Until = n.Until
+	}
+	k.Why = cmp.Or(k.Why, n.Why)
+}
+
+// ended notes that this node leads no more.
+func (r *reigns) ended(node string, term uint64, err error) {
+	r.mu.Lock()
+	why := r.why
+	r.why = ""
+	r.mu.Unlock()
+	if why == "" {
+		switch {
+		case err == nil, errors.Is(err, context.Canceled):
+			why = "leadership was lost"
+		default:
+			why = err.Error()
+		}
+	}
+	if len(why) > 200 {
+		why = why[:200]
+	}
+	r.note(Reign{Node: node, Term: term, Until: time.Now(), Why: why})
+}
+
+// Because says why this node will lead no more, before it is so.
+func (cp *ControlPlane) Because(why string) {
+	cp.reigns.mu.Lock()
+	defer cp.reigns.mu.Unlock()
+	cp.reigns.why = why
+}
+
+// Elections are the last terms, newest first: who led, from when to when, and why it ended.
+func (cp *ControlPlane) Elections() []Reign {
+	r := &cp.reigns
+	r.mu.Lock()
+	list := slices.Clone(r.known)
+	r.mu.Unlock()
+	for i := range list[:max(0, len(list)-1)] {
+		if list[i].Until.IsZero() {
+			list[i].Until = list[i+1].Since
+		}
+		list[i].Why = cmp.Or(list[i].Why, "another node took over")
+	}
+	slices.Reverse(list)
+	return list
+}
+
+// said is what a node tells of the terms that it knows.
+func (r *reigns) said() []bus.Reign {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]bus.Reign, len(r.known))
+	for i, k := range r.known {
+		list[i] = bus.Reign{Node: k.Node, Term: k.Term, Why: k.Why}
+		if !k.Since.IsZero() {
+			list[i].Since = jobs.Instant(k.Since)
+		}
+		if !k.Until.IsZero() {
+			list[i].Until = jobs.Instant(k.Until)
+		}
+	}
+	return list
+}
+
+// heard takes what a node tells of terms.
+func (r *reigns) heard(list []bus.Reign) {
+	for _, n := range list[max(0, len(list)-mostReigns):] {
+		r.note(Reign(n))
+	}
+}

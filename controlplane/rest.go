@@ -1,0 +1,173 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Workers that take nothing new, and jobs that no worker has.
+
+// rest has a worker take nothing new, or take runs again: here at once, and there by the signal that is the answer. The
+// next beats say it again until the worker does. The lock is held.
+func (r *router) rest(tenant jobs.Tenant, k jobs.Drain) bus.Signal {
+	wish := bus.RestResume
+	if k.On {
+		wish = bus.RestDrain
+	}
+	for _, a := range r.apps {
+		if m := a.workers[k.Worker]; m != nil && a.lane.Tenant == tenant {
+			m.resting, m.wish = k.On, wish
+			if k.On {
+				r.recall(a, k.Worker)
+			}
+			a.measure()
+			a.backlog = true
+			poke(r.changed)
+		}
+	}
+	return bus.Signal{Topic: bus.TopicCancel, Tenant: tenant, To: k.Worker, Data: bus.Encode(bus.Stop{Rest: wish, Stale: true})}
+}
+
+// recall takes back what only one worker was offered.
+func (r *router) recall(a *app, name string) {
+	for id, o := range a.out {
+		if o.to == name {
+			a.gone(id)
+			a.backlog = true
+		}
+	}
+}
+
+// rested follows what a worker says of itself. While it has not done what is wished, the wish holds.
+func (r *router) rested(a *app, m *member, resting bool) {
+	switch {
+	case m.wish != "" && resting == (m.wish == bus.RestDrain):
+		m.wish = ""
+	case m.wish == "" && resting != m.resting:
+		m.resting = resting
+		a.measure()
+		a.backlog = true
+	}
+}
+
+// stoppedAfter is how long workers of a job's app must have lived without the job before it is marked stopped: as long
+// as a new version may take to be rolled out. stoppedEvery is how often that is looked at while there is a reason to.
+const (
+	stoppedAfter = time.Minute
+	stoppedEvery = 10 * time.Second
+)
+
+// missing is the leader's memory of jobs that no worker has.
+type missing struct {
+	since   map[jobs.Ref]time.Time
+	looked  time.Time
+	fleet   uint64 // of all apps, when it was looked
+	changes uint64
+}
+
+// served is what the workers of an app have.
+type served struct {
+	workers int
+	keys    map[jobs.Key]bool
+	any     bool // one of them serves what none has by name: HTTP jobs
+}
+
+// has says that one of the workers runs a job.
+func (s *served) has(d *jobs.Definition) bool {
+	return s.keys[d.Key] || s.any && !jobs.NoHTTP(d.Policy.HTTP)
+}
+
+// fleets are the workers of each app, and a number that changes when they do.
+func (r *router) fleets() (map[bus.Lane]served, uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all, fleet := map[bus.Lane]served{}, uint64(0)
+	for lane, a := range r.apps {
+		s := served{workers: len(a.workers), keys: map[jobs.Key]bool{}}
+		for _, m := range a.workers {
+			for key := range m.info.Keys {
+				s.keys[key] = true
+			}
+			s.any = s.any || m.info.Any
+		}
+		fleet += a.fleet
+		all[lane] = s
+	}
+	return all, fleet
+}
+
+// markStopped marks jobs whose app has workers of which none has the job any more, and takes the mark from those that
+// one has again.
+func (cp *ControlPlane) markStopped(ctx context.Context, now time.Time) error {
+	m := &cp.missing
+	if now.Sub(cp.router.began()) < settling {
+		return nil
+	}
+	if m.since == nil {
+		m.since = map[jobs.Ref]time.Time{}
+	}
+	apps, fleet := cp.router.fleets()
+	state, err := cp.cfg.Store.State(ctx)
+	if err != nil {
+		return err
+	}
+	changed := fleet != m.fleet || state.Changes != m.changes
+	if !changed && (len(m.since) == 0 || now.Sub(m.looked) < stoppedEvery) {
+		return nil
+	}
+	m.fleet, m.changes, m.looked = fleet, state.Changes, now
+	defs, err := cp.cfg.Store.Definitions(ctx, metastore.DefinitionQuery{Tenant: "*"})
+	if err != nil {
+		return err
+	}
+	known := map[jobs.Ref]time.Time{}
+	var batch []jobs.Envelope
+	for _, d := range defs {
+		if d.Gone() {
+			continue
+		}
+		s := apps[bus.Lane{Tenant: d.Tenant, App: d.App}]
+		switch {
+		case s.has(d) && !d.Stopped.IsZero():
+			batch = append(batch, cp.envelope(d.Tenant, jobs.Mark{Key: d.Key}))
+		case s.has(d) || s.workers == 0 || !d.Stopped.IsZero():
+		default:
+			since, ok := m.since[d.Ref()]
+			if !ok {
+				since = now
+			}
+			if known[d.Ref()] = since; now.Sub(since) >= stoppedAfter {
+				batch = append(batch, cp.envelope(d.Tenant, jobs.Mark{Key: d.Key, Stopped: true}))
+			}
+		}
+	}
+	m.since = known
+	for len(batch) > 0 {
+		n := min(len(batch), 1000)
+		for i, r := range cp.store.Apply(ctx, batch[:n]) {
+			k := batch[i].Command.(jobs.Mark)
+			switch {
+			case r.Err == nil && k.Stopped:
+				cp.log.Warn("a job is stopped: no worker has it any more", "key", k.Key)
+			case r.Err == nil:
+				cp.log.Info("a job is not stopped any more: a worker has it", "key", k.Key)
+			case !errors.Is(r.Err, jobs.NotFound):
+				return r.Err
+			}
+		}
+		batch = batch[n:]
+	}
+	return nil
+}
+
+// began is when the term began.
+func (r *router) began() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.since
+}

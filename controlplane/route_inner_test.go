@@ -1,0 +1,130 @@
+package controlplane
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// staffed is a router with one worker that has a job, and what it knows of the job's app.
+func staffed(t *testing.T, now time.Time) (*router, *app) {
+	t.Helper()
+	r := &router{loads: func(string, jobs.Key) (all, same int) { return 0, 0 }}
+	r.init(time.Second, time.Minute)
+	r.lead(true)
+	r.since = now.Add(-time.Hour)
+	info := &bus.WorkerInfo{Name: "a-1", Label: "a", App: "default", Slots: 10, Keys: map[jobs.Key]int{"clean": 1}}
+	if known, err := r.beat(bus.Principal{Tenant: "t", Name: "a"}, bus.Beat{Worker: "a-1", Info: info}, now); !known {
+		t.Fatal("the worker is not known:", err)
+	}
+	return r, r.app(bus.Lane{Tenant: "t", App: "default"})
+}
+
+// A row that was read before a commit told of the run anew does not take the place of what is offered: neither the
+// broadcast that a shard came of, nor an earlier attempt.
+func TestOfferIsNotOverwrittenByAnOlderRow(t *testing.T) {
+	now := time.Now()
+	whole := &jobs.Instance{Tenant: "t", App: "default", Key: "clean", ID: jobs.DerivedID("x"), State: jobs.Enqueued, Place: &jobs.Place{Route: jobs.RouteBroadcast}}
+	shard := *whole
+	shard.Place = &jobs.Place{Route: jobs.RouteBroadcast, Shards: 2, Group: whole.ID, Pin: "a-1", PinAway: jobs.PinAny}
+	second := *whole
+	second.Place, second.Attempt = nil, 1
+	first := second
+	first.Attempt = 0
+	for _, c := range []struct {
+		name        string
+		told, older *jobs.Instance
+	}{{"a shard", &shard, whole}, {"a second attempt", &second, &first}} {
+		r, a := staffed(t, now)
+		a.backlog = false
+		r.note(c.told, now)
+		r.fill(r.short1(a), []*jobs.Instance{c.older}, now)
+		_, out, spread := r.ship(now)
+		if len(out) != 1 || len(spread) != 0 || len(out[0].lists) != 1 || out[0].lists[0][0].Attempt != c.told.Next() {
+			t.Errorf("%s: shipped %+v, to be spread %+v", c.name, out, spread)
+		}
+	}
+}
+
+// A broadcast that was found spread already does not keep its place among the offers: what is there now is read again.
+func TestBroadcastThatIsSpreadAlreadyIsReadAgain(t *testing.T) {
+	now := time.Now()
+	whole := &jobs.Instance{Tenant: "t", App: "default", Key: "clean", ID: jobs.DerivedID("x"), State: jobs.Enqueued, Place: &jobs.Place{Route: jobs.RouteBroadcast}}
+	r, a := staffed(t, now)
+	r.fill(r.short1(a), []*jobs.Instance{whole}, now)
+	if _, out, spread := r.ship(now); len(out) != 0 || len(spread) != 1 {
+		t.Fatalf("shipped %+v, to be spread %+v", out, spread)
+	}
+	a.backlog = false
+	r.spreadAlready("t", whole)
+	if !a.backlog || len(a.out) != 0 {
+		t.Errorf("%d offers are out, and nobody reads again", len(a.out))
+	}
+}
+
+// short1 is the shortage of an app, whether it has a backlog or not.
+func (r *router) short1(a *app) shortage { return shortage{a.lane, a.window, a.turned} }
+
+// What was put aside and has ended since does not stand in the way of what comes after it; and what piles up behind one
+// that waits for long is cleared away.
+func TestNobodyWaitsBehindWhatIsGone(t *testing.T) {
+	now := time.Now()
+	waits := func(seed string) *jobs.Instance {
+		return &jobs.Instance{Tenant: "t", App: "default", Key: "clean", ID: jobs.DerivedID(seed), State: jobs.Enqueued, Place: &jobs.Place{Route: jobs.RouteLast}}
+	}
+	gone := func(in *jobs.Instance) *jobs.Instance {
+		over := *in
+		over.State = jobs.Cancelled
+		return &over
+	}
+	r, a := staffed(t, now)
+	a.backlog = false
+	busy := 10
+	r.loads = func(string, jobs.Key) (all, same int) { return busy, busy }
+	x, y := waits("x"), waits("y")
+	r.note(x, now)
+	if _, out, _ := r.ship(now); len(out) != 0 || len(a.parked) != 1 {
+		t.Fatalf("shipped %+v, %d are parked: the worker is full", out, len(a.parked))
+	}
+	r.note(gone(x), now)
+	r.ship(now)
+	busy = 0
+	r.note(y, now)
+	if _, out, _ := r.ship(now); len(out) != 1 || out[0].lists[0][0].ID != y.ID {
+		t.Errorf("shipped %+v, and the worker is free", out)
+	}
+
+	busy = 10
+	r.note(waits("head"), now)
+	for i := range 1_000 {
+		in := waits(strconv.Itoa(i))
+		r.note(in, now)
+		r.ship(now)
+		r.note(gone(in), now)
+		r.ship(now)
+	}
+	entries := 0
+	for _, queue := range a.queues {
+		entries += len(queue)
+	}
+	if len(a.parked) != 1 || entries > 10 {
+		t.Errorf("%d are parked, in queues of %d entries", len(a.parked), entries)
+	}
+}
+
+// After a standstill of this process all workers have a lease, and no more than one.
+func TestWorkersAreSparedAfterAStandstill(t *testing.T) {
+	now := time.Now()
+	r, _ := staffed(t, now)
+	later := now.Add(10 * time.Minute)
+	r.spare(later)
+	if lost := r.expire(later.Add(time.Minute)); len(lost) != 0 {
+		t.Errorf("%q are forgotten", lost)
+	}
+	if lost := r.expire(later.Add(time.Minute + 1)); len(lost) != 1 {
+		t.Errorf("%q are forgotten", lost)
+	}
+}

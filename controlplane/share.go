@@ -1,0 +1,279 @@
+package controlplane
+
+import (
+	"cmp"
+	"context"
+	"hash/fnv"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Where several processes write to one store, each may fire a share of the jobs (Config.Crew), whether it leads or not. A
+// job is fired by the member with the highest hash of its name and the job's; all work that out by themselves, from who is
+// there. For a moment two may think that a job is theirs, or none does, so nothing rests on it: a fire names all that it
+// was decided by, and the second one finds the cursor moved. What is late the leader fires, whosever it is.
+
+const (
+	memberLease  = 4 * time.Second        // how long a member that says nothing more is there, as for a leader
+	memberRenew  = time.Second            // how often it says so
+	memberLook   = 100 * time.Millisecond // how often it looks who is there, and what has changed
+	memberMargin = 500 * time.Millisecond // that it gives up before its lease is over
+	rescueAfter  = time.Second            // how late the leader fires what is another member's
+)
+
+// standing is what this process knows of the members, itself among them.
+type standing struct {
+	mu    sync.Mutex
+	until time.Time // that it is a member, in steady time
+	crew  []metastore.Member
+	epoch uint64 // under which fires are accepted
+	twin  bool   // the log was told that there is another one of this name
+
+	fired, rescued atomic.Uint64 // due times that it has made runs of, and those among them that others were to
+}
+
+// owner is the member that fires a job: when one comes or goes, only what is its own moves. "" if there is none.
+func owner(crew []string, job jobs.ID) (name string) {
+	var best uint64
+	text := string(job[:])
+	for _, m := range crew {
+		if w := weight(m, text); name == "" || cmp.Or(cmp.Compare(w, best), cmp.Compare(m, name)) > 0 {
+			name, best = m, w
+		}
+	}
+	return name
+}
+
+// weight is the hash of a name and a text by which one of several names is chosen (rendezvous hashing).
+func weight(name, text string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name))
+	_, _ = h.Write([]byte{0})
+	_, _ = h.Write([]byte(text))
+	// The last bytes of an FNV hash move its high bits too little: names that end alike would stay in one order.
+	x := h.Sum64()
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	x *= 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}
+
+// fireShare fires this process's share of the jobs until ctx ends, and then leaves: when it does nothing more, others may.
+func (cp *ControlPlane) fireShare(ctx context.Context) error {
+	for {
+		err := cp.catalog.load(ctx, cp.cfg.Store)
+		if err == nil {
+			break
+		}
+		if ctx.Err() == nil {
+			cp.log.Error("definitions cannot be read", "err", err)
+		}
+		if err := wait(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var attending sync.WaitGroup
+	attending.Go(func() { cp.attend(ctx) })
+	var err error
+	for {
+		// What ends a term of one that leads ends nothing here: there is no term, and who is late is helped out.
+		if err = cp.fire(ctx, 0); ctx.Err() != nil {
+			break
+		}
+		cp.log.Error("due times could not be fired, beginning again", "err", err)
+		if err = wait(ctx, time.Second); err != nil {
+			break
+		}
+	}
+	cancel()
+	attending.Wait()
+	cp.leaveCrew(ctx)
+	return err
+}
+
+// attend stays a member until ctx ends, and looks who the others are.
+func (cp *ControlPlane) attend(ctx context.Context) {
+	tick := time.NewTicker(memberLook)
+	defer tick.Stop()
+	var stayed time.Time
+	said := ""
+	for {
+		at, err := cp.attendOnce(ctx, stayed)
+		stayed = at
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			said = ""
+		case err.Error() != said:
+			said = err.Error()
+			cp.log.Warn("it is not known who fires what", "err", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// attendOnce looks, and stays a member if that was last said a while ago: one that cannot look is none for long. It
+// answers with when it was said last.
+func (cp *ControlPlane) attendOnce(ctx context.Context, stayed time.Time) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, memberLease-memberMargin)
+	defer cancel()
+	s := &cp.share
+	crew, err := cp.cfg.Crew.Members(ctx)
+	if err != nil {
+		return stayed, err
+	}
+	state, err := cp.cfg.Store.State(ctx)
+	if err != nil {
+		return stayed, err
+	}
+	names := make([]string, len(crew))
+	for i, m := range crew {
+		names[i] = m.Node
+	}
+	s.mu.Lock()
+	before := s.crew
+	s.crew, s.epoch = crew, state.Epoch
+	s.mu.Unlock()
+	if !stayed.IsZero() && slices.ContainsFunc(crew, func(m metastore.Member) bool { return m.Node == cp.cfg.Node && m.Nonce != cp.nodes.nonce }) {
+		s.mu.Lock()
+		told := s.twin
+		s.twin = true
+		s.mu.Unlock()
+		if !told {
+			cp.log.Error("another process fires under this name, and both the same jobs: give each node a name of its own", "node", cp.cfg.Node)
+		}
+	}
+	if !slices.EqualFunc(before, crew, func(a, b metastore.Member) bool { return a.Node == b.Node }) {
+		cp.log.Info("the jobs are fired by", "members", names)
+	}
+	term, _ := cp.Leading()
+	cp.catalog.assign(names, cp.cfg.Node, term > 0)
+	if err := cp.catalog.lookSince(ctx, cp.cfg.Store, state); err != nil {
+		return stayed, err
+	}
+	switch now := time.Now(); {
+	case now.Sub(stayed) < memberRenew:
+	case cp.mistimed() && cp.othersFire():
+		// By its clock it would fire too early, or too late. The others have better ones.
+		cp.leaveCrew(ctx)
+		stayed = now
+	default:
+		if err := cp.cfg.Crew.Stay(ctx, cp.member(), memberLease); err != nil {
+			return stayed, err
+		}
+		stayed = now
+		s.mu.Lock()
+		s.until = now.Add(memberLease - memberMargin)
+		s.mu.Unlock()
+	}
+	return stayed, nil
+}
+
+// mistimed says that nothing should be fired by the clock of this process, if another can.
+func (cp *ControlPlane) mistimed() bool {
+	return cp.clockIsWrong() || cp.cfg.Clock.Step().Abs() > metastore.ClockSlack
+}
+
+// othersFire says that there are other members.
+func (cp *ControlPlane) othersFire() bool {
+	cp.share.mu.Lock()
+	defer cp.share.mu.Unlock()
+	return slices.ContainsFunc(cp.share.crew, func(m metastore.Member) bool { return m.Node != cp.cfg.Node })
+}
+
+func (cp *ControlPlane) member() metastore.Member {
+	return metastore.Member{Node: cp.cfg.Node, Nonce: cp.nodes.nonce, Fired: cp.share.fired.Load()}
+}
+
+// leaveCrew tells the others that this process fires nothing more.
+func (cp *ControlPlane) leaveCrew(ctx context.Context) {
+	cp.share.mu.Lock()
+	cp.share.until = time.Time{}
+	cp.share.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := cp.cfg.Crew.Leave(ctx, cp.member()); err != nil {
+		cp.log.Debug("the other members were not told that this one leaves", "err", err)
+	}
+}
+
+// mayFire says whether this process may fire its share now, and under which epoch. One that was frozen finds its time
+// over, and looks before it goes on.
+func (s *standing) mayFire() (epoch uint64, may bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.epoch, time.Now().Before(s.until)
+}
+
+// under notes a newer epoch.
+func (s *standing) under(epoch uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.epoch = max(s.epoch, epoch)
+}
+
+// ours are those of the entries that are due which this process is to fire. What is another member's it has read again,
+// since the other one has moved its cursor if all is well.
+func (cp *ControlPlane) ours(ctx context.Context, due []*entry, now time.Time) ([]*entry, error) {
+	var late []jobs.Ref
+	due = slices.DeleteFunc(due, func(e *entry) bool {
+		if e.foreign {
+			late = append(late, e.def.Ref())
+		}
+		return e.foreign
+	})
+	if len(late) == 0 {
+		return due, nil
+	}
+	still, err := cp.catalog.again(ctx, cp.cfg.Store, late, now)
+	if err != nil {
+		for _, e := range due {
+			cp.catalog.back(e, nil)
+		}
+		return nil, err
+	}
+	if len(still) > 0 {
+		cp.log.Info("the leader fires what is another member's and late", "jobs", len(still))
+	}
+	return append(due, still...), nil
+}
+
+// Share is a process that fires a share of the jobs.
+type Share struct {
+	Node  string
+	Here  bool      // it is this one
+	Jobs  int       // recurring jobs that are its share, of all tenants
+	Fired uint64    // due times that it has made runs of since it is there; a second old
+	Since time.Time // that it is there
+}
+
+// Shares lists the processes that fire a share of the jobs each; nil if the one that leads fires all.
+func (cp *ControlPlane) Shares() []Share {
+	if cp.cfg.Crew == nil {
+		return nil
+	}
+	cp.share.mu.Lock()
+	crew := cp.share.crew
+	cp.share.mu.Unlock()
+	shares := cp.catalog.shares()
+	list := make([]Share, len(crew))
+	for i, m := range crew {
+		list[i] = Share{Node: m.Node, Here: m.Nonce == cp.nodes.nonce, Jobs: shares[m.Node], Fired: m.Fired, Since: m.Since}
+	}
+	return list
+}
+
+// Rescued is how many due times this process has fired that were another member's, and late.
+func (cp *ControlPlane) Rescued() uint64 { return cp.share.rescued.Load() }

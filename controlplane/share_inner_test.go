@@ -1,0 +1,81 @@
+package controlplane
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+func someJobs(n int) []jobs.ID {
+	ids := make([]jobs.ID, n)
+	for i := range ids {
+		ids[i] = jobs.DerivedID("share", fmt.Sprint(i))
+	}
+	return ids
+}
+
+// Who fires a job is a matter of the names alone, whatever order they come in, so that all members agree. These are
+// fixed: members of two versions must agree, too.
+func TestOwner(t *testing.T) {
+	all := someJobs(8)
+	for _, c := range []struct {
+		crew []string
+		want []string // of the first jobs
+	}{
+		{nil, []string{"", "", "", "", "", "", "", ""}},
+		{[]string{"n1"}, []string{"n1", "n1", "n1", "n1", "n1", "n1", "n1", "n1"}},
+		{[]string{"n1", "n2"}, []string{"n1", "n1", "n2", "n1", "n1", "n2", "n1", "n1"}},
+		{[]string{"n1", "n2", "n3"}, []string{"n3", "n1", "n2", "n1", "n3", "n2", "n1", "n1"}},
+	} {
+		var got, back []string
+		turned := slices.Clone(c.crew)
+		slices.Reverse(turned)
+		for _, id := range all {
+			got, back = append(got, owner(c.crew, id)), append(back, owner(turned, id))
+		}
+		if !slices.Equal(got, c.want) || !slices.Equal(got, back) {
+			t.Errorf("%q: %q, want %q; in another order %q", c.crew, got, c.want, back)
+		}
+	}
+}
+
+// Shares are about equal, and what moves when a member goes is its own and nothing else; the same when it comes.
+func TestS1_07ShareOfEachMember(t *testing.T) {
+	const n = 6000
+	all := someJobs(n)
+	for members := 2; members <= 7; members++ {
+		var crew []string
+		for i := range members {
+			crew = append(crew, fmt.Sprint("carillon-", i+1))
+		}
+		count := map[string]int{}
+		for _, id := range all {
+			count[owner(crew, id)]++
+		}
+		for _, m := range crew {
+			if got, fair := float64(count[m]), float64(n)/float64(members); got < 0.85*fair || got > 1.15*fair {
+				t.Errorf("of %d members %s has %v of %d jobs, and %.0f would be fair", members, m, got, n, fair)
+			}
+		}
+		for i, gone := range crew {
+			rest := slices.Delete(slices.Clone(crew), i, i+1)
+			taken := map[string]int{}
+			for _, id := range all {
+				before, after := owner(crew, id), owner(rest, id)
+				if before != gone && before != after {
+					t.Fatalf("a job moves from %s to %s because %s goes", before, after, gone)
+				}
+				if before == gone {
+					taken[after]++
+				}
+			}
+			for _, m := range rest { // and it goes to all the others alike
+				if fair := float64(count[gone]) / float64(len(rest)); float64(taken[m]) < 0.7*fair || float64(taken[m]) > 1.3*fair {
+					t.Errorf("of %d jobs of %s %s gets %d", count[gone], gone, m, taken[m])
+				}
+			}
+		}
+	}
+}

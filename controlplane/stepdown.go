@@ -1,0 +1,77 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+const (
+	// reachEvery is how often the leader looks whether it can be reached over the bus.
+	reachEvery = time.Second
+	// unreachable is for how long it cannot before another node shall lead.
+	unreachable = 5 * time.Second
+)
+
+// forgiven is how long after a failure here the next one counts as this node's own again. One that fails wherever it is
+// tried would have nodes pass leadership round as fast as they can.
+const forgiven = 10 * time.Second
+
+// giveUp has another node lead after a duty failed here: its disk may be whole, and its bus there. With a database the
+// error itself does so, because a lease is let go with it; a log's majority would go on with this node.
+func (cp *ControlPlane) giveUp(ctx context.Context, err error) {
+	if _, can := cp.cfg.Elector.(Yielder); !can || err == nil || ctx.Err() != nil || !cp.accompanied() || time.Since(cp.gaveUp) < forgiven {
+		return
+	}
+	cp.gaveUp = time.Now()
+	cp.log.Error("a duty of the leader failed: another node shall lead", "err", err)
+	cp.yield("a duty failed: " + err.Error())
+}
+
+var errUnreachable = errors.New("the leader cannot be reached over the bus, and another node may be")
+
+// stepDown has another node lead when this one cannot be reached: it could fire, and nobody would hear of it. It does so
+// once, and only if there was another node while it could be reached: where the bus is away from all, changing leaders
+// changes nothing.
+func (cp *ControlPlane) stepDown(ctx context.Context, term uint64) error {
+	ticker := time.NewTicker(reachEvery)
+	defer ticker.Stop()
+	company := false    // there was another node when the bus answered last
+	var since time.Time // when it began not to answer
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		asked := time.Now()
+		switch {
+		case cp.reachable(ctx, term):
+			since, company = time.Time{}, cp.accompanied()
+			continue
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case since.IsZero():
+			since = asked
+		}
+		if !company || time.Since(since) < unreachable {
+			continue
+		}
+		company = false
+		cp.log.Error("this node leads and cannot be reached over the bus: another one shall lead", "took", time.Since(since))
+		if _, can := cp.cfg.Elector.(Yielder); !can {
+			return errUnreachable
+		}
+		cp.yield("it could not be reached over the bus")
+	}
+}
+
+// accompanied says that another node is there.
+func (cp *ControlPlane) accompanied() bool {
+	for _, n := range cp.Nodes() {
+		if n.Online && !n.Here {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,43 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// unmarked is a store that does not say which jobs have changed the first time, so that none can be marked.
+type unmarked struct {
+	*metastore.Local
+	asked, unserved int
+}
+
+var errUnmarked = errors.New("no state")
+
+func (u *unmarked) State(ctx context.Context) (jobs.StoreRow, error) {
+	if u.asked++; u.asked == 1 {
+		return jobs.StoreRow{}, errUnmarked
+	}
+	return u.Local.State(ctx)
+}
+
+func (u *unmarked) Unserved(ctx context.Context, limit int) ([]jobs.Ref, error) {
+	u.unserved++
+	return u.Local.Unserved(ctx, limit)
+}
+
+// That jobs cannot be marked stopped, because a member of the cluster is gone that has not said it knows how, is told;
+// waiters and changed definitions are looked after all the same.
+func TestSweepGoesOnWhenNoJobCanBeMarked(t *testing.T) {
+	k := newKeeper(t)
+	st := &unmarked{Local: k.st}
+	k.cp.cfg.Store = st
+	k.cp.router.since = time.Now().Add(-time.Hour)
+	if err := k.cp.sweepOnce(t.Context(), false); !errors.Is(err, errUnmarked) || st.unserved != 1 || st.asked < 2 {
+		t.Errorf("the sweep looked for waiters %d times, asked for the state %d times, and said %v", st.unserved, st.asked, err)
+	}
+}

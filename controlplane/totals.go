@@ -1,0 +1,209 @@
+package controlplane
+
+import (
+	"maps"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Totals is what this process has counted since it started, for those who watch over it. What happens to runs is
+// counted while it leads, commands whenever they pass.
+type Totals struct {
+	Runs map[Class]Steps
+	Late map[jobs.Kind]metastore.Histogram // seconds from due to start, of first attempts
+	Took map[jobs.Kind]metastore.Histogram // seconds from an attempt's start to its end
+
+	Fired    uint64                 // due times that became runs
+	Missed   map[jobs.Reason]uint64 // due times that did not
+	Commands map[jobs.Verb]uint64   // that were applied
+	Refused  map[jobs.Code]uint64   // those that were not, by why; "" = an error inside
+	Beats    uint64
+
+	Offered  uint64 // offers sent
+	Returned uint64 // offers that workers gave back
+	Again    uint64 // offers that nobody claimed in time, and that were looked at again
+
+	// How it stands now.
+	Out    int // offers that are neither claimed nor given up
+	Leases int // attempts under way
+	Stuck  int // of these, those that were told to end and do not
+}
+
+// Class is what runs are counted by. Jobs are not in it: there may be a million of them.
+type Class struct {
+	Tenant jobs.Tenant // OtherTenants for those beyond the first MaxTenants
+	Kind   jobs.Kind
+}
+
+// How many tenants are told apart, and what the others are called. No tenant can have that name.
+const (
+	MaxTenants   = 50
+	OtherTenants = jobs.Tenant("(other)")
+)
+
+// Steps counts what has happened to runs of a class.
+type Steps struct {
+	Created, Started uint64
+	// How attempts ended.
+	Succeeded, Error, Timeout, Lost, Handback, Snooze uint64
+	// How runs ended, those that succeeded aside.
+	Terminated, Cancelled, Skipped uint64
+}
+
+// totals keeps Totals. It stands under the lock of pulse.
+type totals struct {
+	runs       map[Class]*Steps
+	late, took [jobs.Triggered + 1]metastore.Histogram
+	fired      uint64
+	missed     map[jobs.Reason]uint64
+	commands   [256]uint64
+	refused    map[jobs.Code]uint64
+
+	last *Steps // the class that was counted in last
+	of   Class
+}
+
+func (t *totals) init() {
+	t.runs, t.missed, t.refused = map[Class]*Steps{}, map[jobs.Reason]uint64{}, map[jobs.Code]uint64{}
+	for k := range t.late {
+		t.late[k] = metastore.NewHistogram(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+		t.took[k] = metastore.NewHistogram(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 3600, 21600)
+	}
+}
+
+// class is where the runs of a tenant and a kind are counted.
+func (t *totals) class(tenant jobs.Tenant, kind jobs.Kind) *Steps {
+	of := Class{tenant, kind}
+	if t.last != nil && t.of == of {
+		return t.last
+	}
+	key := of
+	s := t.runs[key]
+	if s == nil {
+		if len(t.runs) >= 2*MaxTenants {
+			key.Tenant = OtherTenants
+			s = t.runs[key]
+		}
+		if s == nil {
+			s = new(Steps)
+			t.runs[key] = s
+		}
+	}
+	t.last, t.of = s, of
+	return s
+}
+
+// command counts a command and what it did besides moving runs.
+func (t *totals) command(c jobs.Command, r *metastore.Result) {
+	if r.Err != nil {
+		t.refused[jobs.CodeOf(r.Err)]++
+		return
+	}
+	t.commands[c.Verb()]++
+	if r.Existing {
+		return
+	}
+	switch c := c.(type) {
+	case jobs.Create:
+		if in := r.Instance(); in != nil {
+			t.class(in.Tenant, in.Kind).Created++
+		}
+	case jobs.Fire:
+		for _, in := range r.Instances {
+			t.class(in.Tenant, in.Kind).Created++
+			t.fired++
+		}
+		for _, m := range c.Missed {
+			t.missed[m.Reason] += m.Count
+		}
+	}
+}
+
+// note counts a step that a run has taken.
+func (t *totals) note(in *jobs.Instance) {
+	s := t.class(in.Tenant, in.Kind)
+	switch in.State {
+	case jobs.Processing:
+		s.Started++
+		if d, first := late(in); first {
+			t.late[min(in.Kind, jobs.Triggered)].Observe(d.Seconds())
+		}
+		return
+	case jobs.Succeeded:
+		s.Succeeded++
+	case jobs.Failed, jobs.Terminated:
+		switch in.Cause {
+		case jobs.ByTimeout:
+			s.Timeout++
+		case jobs.ByLoss, jobs.ByPoison:
+			s.Lost++
+		case jobs.ByHandback:
+			s.Handback++
+		case jobs.BySnooze:
+			s.Snooze++
+		default:
+			s.Error++
+		}
+		if in.State == jobs.Terminated {
+			s.Terminated++
+		}
+	case jobs.Cancelled:
+		s.Cancelled++
+		return
+	case jobs.Skipped:
+		s.Skipped++
+		return
+	}
+	t.took[min(in.Kind, jobs.Triggered)].Observe(took(in).Seconds())
+}
+
+// took is how long the attempt took that has just ended.
+func took(in *jobs.Instance) time.Duration {
+	if n := len(in.Moves); n > 0 {
+		return max(0, in.Moves[n-1].At.Sub(in.Started))
+	}
+	return 0
+}
+
+// Totals is what this process has counted so far.
+func (cp *ControlPlane) Totals() Totals {
+	all := Totals{Runs: map[Class]Steps{}, Late: map[jobs.Kind]metastore.Histogram{}, Took: map[jobs.Kind]metastore.Histogram{},
+		Commands: map[jobs.Verb]uint64{}, Beats: cp.beats.Load()}
+	p := &cp.pulse
+	p.mu.Lock()
+	t := &p.totals
+	for class, s := range t.runs {
+		all.Runs[class] = *s
+	}
+	for _, kind := range []jobs.Kind{jobs.Recurring, jobs.Triggered} {
+		all.Late[kind], all.Took[kind] = t.late[kind].Copy(), t.took[kind].Copy()
+	}
+	for verb, n := range t.commands {
+		if n > 0 {
+			all.Commands[jobs.Verb(verb)] = n
+		}
+	}
+	all.Fired, all.Missed, all.Refused = t.fired, maps.Clone(t.missed), maps.Clone(t.refused)
+	p.mu.Unlock()
+
+	r := &cp.router
+	r.mu.Lock()
+	all.Offered, all.Returned, all.Again = r.offered, r.returned, r.looked
+	for _, a := range r.apps {
+		all.Out += len(a.out)
+	}
+	r.mu.Unlock()
+
+	l := &cp.leases
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all.Leases = len(l.held)
+	for _, k := range l.held {
+		if k.stuck {
+			all.Stuck++
+		}
+	}
+	return all
+}

@@ -1,0 +1,448 @@
+package controlplane_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// sharded are the shards that ran, as worker:index/total, in order.
+func (r *whoRan) sharded() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []string
+	for _, x := range r.runs {
+		list = append(list, x.worker+":"+x.shard)
+	}
+	slices.Sort(list)
+	return strings.Join(list, " ")
+}
+
+// One run becomes one for each worker, with index and total. It counts once where runs are counted.
+func TestS0_24Broadcast(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+		stops := h.fleet("abc", worker.Config{}, r.job(jobs.Options{Key: "charge", Route: jobs.RouteBroadcast, MaxConcurrency: 1}, time.Minute))
+		time.Sleep(3 * time.Second) // a new leader asks first who is there
+		h.ask("charge", "1", "2")
+		if got := r.sharded(); got != "a:0/3 b:1/3 c:2/3" {
+			t.Errorf("ran %s", got)
+		}
+		time.Sleep(time.Minute) // the second one has had to wait for all of the first
+		if got := len(r.names()); got != 6 {
+			t.Errorf("%d shards have run, want 6", got)
+		}
+		time.Sleep(2 * time.Minute)
+		h.over("charge", 6)
+		groups := map[jobs.ID]int{}
+		for _, in := range h.runs("charge") {
+			groups[in.Place.Group]++
+			if in.ID != in.Place.Group && in.Parent != in.Place.Group || in.Place.Shards != 3 {
+				t.Errorf("run %s is shard %d of %d of %s, and follows %s", in.ID, in.Place.Shard, in.Place.Shards, in.Place.Group, in.Parent)
+			}
+		}
+		if len(groups) != 2 {
+			t.Errorf("the shards are of %d groups, want 2", len(groups))
+		}
+		for _, stop := range stops {
+			stop()
+		}
+		h.ask("charge", "3")
+		time.Sleep(time.Minute)
+		if in := h.runs("charge")[0]; in.State != jobs.Skipped || in.Cause != jobs.ByNobody || len(h.runs("charge")) != 7 {
+			t.Errorf("with no worker there is a run that is %s by %s", in.State, in.Cause)
+		}
+	})
+}
+
+// Due times are spread as well, by IDs that follow from them; one shard is run again alone, as the same part.
+func TestS3_17BroadcastByScheduleAndOneShardAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+		var failing string
+		job := jobs.NewRecurring(jobs.RecurringFunc(func(ctx context.Context) error {
+			at := jobs.Attempt(ctx)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			i, n := jobs.Shard(ctx)
+			r.runs = append(r.runs, ranHere{worker: at.Worker[:1], shard: string(rune('0'+i)) + "/" + string(rune('0'+n))})
+			if at.Worker[:1] == failing {
+				return errors.New("disk full")
+			}
+			return nil
+		}), jobs.Options{Key: "clean", Cron: "0 0 * * * *", Route: jobs.RouteBroadcast})
+		stops := h.fleet("ab", worker.Config{}, job)
+		failing = "b"
+		time.Sleep(time.Hour + time.Second)
+		if got := r.sharded(); got != "a:0/2 b:1/2" {
+			t.Errorf("ran %s", got)
+		}
+		var failed *jobs.Instance
+		for _, in := range h.runs("clean") {
+			if want := jobs.DueID(in.Tenant, in.Job, in.Due, in.Place.Shard, 0); in.ID != want {
+				t.Errorf("shard %d has the ID %s, want %s", in.Place.Shard, in.ID, want)
+			}
+			if in.State == jobs.Terminated {
+				failed = in
+			}
+		}
+		if failed == nil || failed.Place.Shard != 1 {
+			t.Fatalf("shard 1 has not failed: %+v", failed)
+		}
+		stops["b"]()
+		r.reset()
+		again, err := ops.New(ops.Config{Store: h.store}).Again(h.ctx, ops.Who{Actor: "person:ann"}, failed.ID, nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if got := r.sharded(); got != "a:1/2" { // its worker is gone: another takes its part
+			t.Errorf("again ran %s", got)
+		}
+		if in := h.run(again.ID); in.State != jobs.Succeeded || in.Parent != failed.ID {
+			t.Errorf("again is %s", in.State)
+		}
+	})
+}
+
+// handed is a bus on which what is handed to one worker by name is lost, as if it had just died.
+type deafBus struct {
+	bus.Bus
+	deaf string
+}
+
+func (d *deafBus) Hand(ctx context.Context, lane bus.Lane, list []bus.Offer) error {
+	if strings.HasPrefix(lane.Worker, d.deaf+"-") {
+		return bus.ErrNobody
+	}
+	return d.Bus.Hand(ctx, lane, list)
+}
+
+// An offer that does not reach the worker that was chosen goes to another at once; nothing is lost, nothing runs twice.
+func TestS0_09AnOfferToAWorkerThatLeavesGoesToAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		defer h.close()
+		h.stop()
+		h.restartOn(&deafBus{h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}), "a"})
+		r := &whoRan{}
+		h.fleet("abc", worker.Config{}, r.job(jobs.Options{Key: "charge", Route: jobs.RouteFailover}, 0))
+		begin := time.Now()
+		h.ask("charge", "1", "2")
+		want(t, "a is deaf", r.names(), "bb")
+		if d := time.Since(begin); d > time.Second {
+			t.Errorf("it took %v", d)
+		}
+		h.over("charge", 2)
+	})
+	// A worker that is told to leave in the midst of a flood.
+	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+		stops := h.fleet("abc", worker.Config{Slots: 4}, r.job(jobs.Options{Key: "charge", Route: jobs.RouteRoundRobin}, 50*time.Millisecond))
+		h.flood("charge", 300)
+		time.Sleep(200 * time.Millisecond)
+		stops["b"]()
+		time.Sleep(time.Minute)
+		if n := len(r.names()); n != 300 {
+			t.Errorf("%d runs of 300", n)
+		}
+		for _, in := range h.runs("charge") { // one that the leaving worker had just claimed was handed back, and is in its second attempt
+			if in.State != jobs.Succeeded || in.Attempt > 2 {
+				t.Errorf("run %s is %s after %d attempts", in.ID, in.State, in.Attempt)
+			}
+		}
+	})
+}
+
+// A worker that is drained takes nothing new, finishes what it runs, stays, and takes runs again when it is resumed;
+// another leader knows of it.
+func TestS0_07DrainAndResumeFromOutside(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+		job := r.job(jobs.Options{Key: "charge"}, time.Minute)
+		h.worker(worker.Config{Name: "a", Slots: 4}, job)
+		h.ask("charge", "1")
+		verbs := ops.New(ops.Config{Store: h.store, Live: planeLive{h}})
+		who := ops.Who{Actor: "person:ann", Reason: "new disk"}
+		if _, err := verbs.Drain(h.ctx, who, "a", true); err != nil {
+			t.Fatal(err)
+		}
+		h.worker(worker.Config{Name: "b", Slots: 4}, job)
+		time.Sleep(time.Second)
+		h.ask("charge", "2", "3", "4")
+		want(t, "a is drained", r.names(), "abbb")
+		h.stop()
+		h.start() // another term
+		time.Sleep(10 * time.Second)
+		h.ask("charge", "5")
+		want(t, "a is drained, another leads", r.names(), "abbbb")
+		time.Sleep(2 * time.Minute)
+		workers := h.cp.Workers("*")
+		if len(workers) != 2 || !workers[0].Drained || workers[1].Drained {
+			t.Errorf("workers are %+v", workers)
+		}
+		verbs = ops.New(ops.Config{Store: h.store, Live: planeLive{h}})
+		if _, err := verbs.Drain(h.ctx, who, workers[0].Name, false); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := verbs.Drain(h.ctx, who, "nobody", false); !errors.Is(err, jobs.NotFound) {
+			t.Errorf("resuming nobody: %v", err)
+		}
+		time.Sleep(time.Second)
+		wish, _ := jobs.Trigger[charge]("charge").Wish(charge{"6"}, jobs.OnWorker("a"))
+		h.must(wish)
+		time.Sleep(2 * time.Minute)
+		want(t, "a is resumed", r.names(), "abbbba")
+		h.over("charge", 6)
+		lines := h.audits("worker ")
+		if len(lines) != 2 || lines[0].Verb != "drain" || lines[1].Actor != "person:ann" || lines[1].Reason != "new disk" {
+			t.Errorf("audits are %+v", lines)
+		}
+	})
+}
+
+// A job that no worker has any more, although others of its app live, is marked stopped and says so. Due times are decided
+// when one has it again.
+func TestS0_11AJobThatNoWorkerHasIsStopped(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+		old := jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "old", Cron: "0 0 * * * *"})
+		h.worker(worker.Config{Name: "a"}, r.job(jobs.Options{Key: "charge"}, 0))
+		stop := h.worker(worker.Config{Name: "b"}, old)
+		stop()
+		stopped := func() bool {
+			d, err := h.store.Definition(h.ctx, jobs.DefaultTenant, "old")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return !d.Stopped.IsZero()
+		}
+		time.Sleep(30 * time.Second)
+		if stopped() {
+			t.Error("it is stopped although a new version may be on its way")
+		}
+		time.Sleep(time.Minute)
+		if !stopped() {
+			t.Fatal("it is not stopped")
+		}
+		e, err := ops.New(ops.Config{Store: h.store, Live: planeLive{h}}).Explain(h.ctx, ops.Who{}, "old")
+		if err != nil || !strings.Contains(strings.Join(e.Says, " "), "none of them has it any more") {
+			t.Errorf("it says %q, %v", e.Says, err)
+		}
+		time.Sleep(4 * time.Hour)
+		if n := len(h.runs("old")); n != 0 {
+			t.Errorf("%d runs were made of a stopped job", n)
+		}
+		h.worker(worker.Config{Name: "b"}, old)
+		time.Sleep(time.Minute)
+		if stopped() {
+			t.Error("it is stopped although a worker has it")
+		}
+		// fire_once: the newest due time fires, the others are a range.
+		if all, missed := h.runs("old"), h.ledger("old"); len(all) != 1 || all[0].State != jobs.Succeeded || len(missed) != 1 || missed[0].Count != 3 {
+			t.Errorf("%d runs, missed %+v", len(all), missed)
+		}
+	})
+}
+
+func TestS0_12NewJobsWaitToBeStarted(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+		h.must(jobs.Configure{NewJobs: new(jobs.NewDisabled)})
+		tick := jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "tick", Every: time.Minute})
+		h.worker(worker.Config{}, tick)
+		time.Sleep(10*time.Minute + time.Second)
+		if all, missed := h.runs("tick"), h.ledger("tick"); len(all) != 0 || len(missed) != 1 || missed[0].Reason != jobs.MissedDisabled {
+			t.Errorf("before it was started there are %d runs and %+v", len(all), missed)
+		}
+		h.must(jobs.Edit{Key: "tick", Set: jobs.Settings{Disabled: new(false)}})
+		time.Sleep(5 * time.Minute)
+		if n := len(h.runs("tick")); n != 5 {
+			t.Errorf("%d runs in five minutes", n)
+		}
+		h.worker(worker.Config{Name: "w2"}, tick) // registering again stops nothing
+		time.Sleep(5 * time.Minute)
+		if n := len(h.runs("tick")); n != 10 {
+			t.Errorf("%d runs in ten minutes", n)
+		}
+	})
+}
+
+// While a new version is rolled out, its runs go to workers that have it.
+func TestS0_12RunsOfANewVersionGoToItsWorkers(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+		h.worker(worker.Config{Name: "a"}, r.job(jobs.Options{Key: "charge", Version: 1, CodeVersion: jobs.CodeCurrent}, 0))
+		h.ask("charge", "1")
+		h.worker(worker.Config{Name: "b"}, r.job(jobs.Options{Key: "charge", Version: 2, CodeVersion: jobs.CodeCurrent}, 0))
+		h.ask("charge", "2", "3", "4")
+		want(t, "versions", r.names(), "abbb")
+		h.over("charge", 4)
+	})
+}
+
+// A slow job takes its share of a worker's slots, and the others go on.
+func TestS3_11ASlowJobHoldsUpNobody(t *testing.T) { TestS3_21SlotsOfAJob(t) }
+
+func TestS3_21SlotsOfAJob(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+		h.worker(worker.Config{Name: "a", Slots: 4}, r.job(jobs.Options{Key: "slow", Slots: 2}, time.Hour), r.job(jobs.Options{Key: "quick"}, time.Millisecond))
+		h.flood("slow", 200) // more than the window holds
+		time.Sleep(time.Second)
+		begin := time.Now()
+		h.flood("quick", 500)
+		time.Sleep(30 * time.Second)
+		n := map[jobs.Key]int{}
+		for _, x := range r.all() {
+			n[x.key]++
+		}
+		if n["slow"] != 2 || n["quick"] != 500 {
+			t.Errorf("%v after %v: the slow job may take 2 slots of 4, and 500 quick ones were asked for", n, time.Since(begin))
+		}
+	})
+}
+
+type opening struct {
+	said *[]string
+	name string
+	fail bool
+}
+
+func (o *opening) Init(context.Context) error {
+	*o.said = append(*o.said, "init "+o.name)
+	if o.fail {
+		return errors.New("no database")
+	}
+	return nil
+}
+func (o *opening) Close() error              { *o.said = append(*o.said, "close "+o.name); return nil }
+func (o *opening) Run(context.Context) error { *o.said = append(*o.said, "run "+o.name); return nil }
+
+// A job is initialised before it is offered anything, and closed when its worker ends. One that cannot be is not served,
+// and its worker says so; others go on.
+func TestS3_02InitAndClose(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+		var said []string
+		good := jobs.NewRecurring(&opening{&said, "good", false}, jobs.Options{Key: "good", Cron: "0 0 * * * *"})
+		bad := jobs.NewRecurring(&opening{&said, "bad", true}, jobs.Options{Key: "bad", Cron: "0 0 * * * *"})
+		stop := h.worker(worker.Config{Name: "a"}, good, bad)
+		if _, err := h.store.Definition(h.ctx, jobs.DefaultTenant, "bad"); !errors.Is(err, jobs.NotFound) {
+			t.Errorf("a job that cannot be initialised is registered: %v", err)
+		}
+		if w := h.cp.Workers("*"); len(w) != 1 || w[0].Faults["bad"] != "no database" || len(w[0].Keys) != 1 {
+			t.Errorf("the worker says %+v", w)
+		}
+		time.Sleep(time.Hour + time.Second)
+		stop()
+		if got := strings.Join(said, ", "); got != "init good, init bad, run good, close good" {
+			t.Errorf("called: %s", got)
+		}
+	})
+	w, err := worker.New(worker.Config{}, nil, nil, jobs.NewRecurring(&opening{new([]string), "bad", true}, jobs.Options{Key: "bad"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "no database") {
+		t.Errorf("a worker without a job that works ends with %v", err)
+	}
+}
+
+// What waits says for what.
+func TestS3_12AWaitingRunSaysWhy(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+		h.worker(worker.Config{Name: "a", Slots: 1}, r.job(jobs.Options{Key: "gpu", Needs: []string{"gpu"}}, 0), r.job(jobs.Options{Key: "pinned", Pin: "b"}, 0),
+			r.job(jobs.Options{Key: "free", Route: jobs.RouteFirst}, time.Hour))
+		h.ask("gpu", "1")
+		h.ask("pinned", "1")
+		h.ask("free", "1", "2")
+		time.Sleep(10 * time.Second)
+		verbs := ops.New(ops.Config{Store: h.store, Live: planeLive{h}})
+		for key, want := range map[jobs.Key]string{"gpu": "1 run waits: no worker with the tag gpu is alive.",
+			"pinned": "1 run waits: the worker b, which is meant to run it, is away.", "free": "1 run waits: each worker that may take it is full."} {
+			e, err := verbs.Explain(h.ctx, ops.Who{}, key)
+			if err != nil || !slices.Contains(e.Says, want) {
+				t.Errorf("%s says %q, %v; want %q", key, e.Says, err, want)
+			}
+		}
+	})
+}
+
+// slowBus is a bus on which making a lane takes seconds, as in a cluster whose servers have just found each other.
+type slowBus struct{ bus.Bus }
+
+func (s slowBus) Offer(ctx context.Context, queue string, lane bus.Lane, lists ...[]bus.Offer) error {
+	if len(lists) == 0 {
+		time.Sleep(2300 * time.Millisecond)
+	}
+	return s.Bus.Offer(ctx, queue, lane, lists...)
+}
+
+// Runs do not wait for the lane of their app to be made: until then workers are offered them by name.
+func TestRunsDoNotWaitForTheirLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		defer h.close()
+		h.stop()
+		h.restartOn(slowBus{h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"})})
+		r := &whoRan{}
+		h.fleet("a", worker.Config{Slots: 1}, r.job(jobs.Options{Key: "charge"}, 300*time.Millisecond))
+		begin := time.Now()
+		h.ask("charge", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12") // some of them wait for the slot until the lane is there
+		for len(r.names()) == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if d := time.Since(begin); d > 500*time.Millisecond {
+			t.Errorf("the first run has begun after %v", d)
+		}
+		time.Sleep(5 * time.Second)
+		h.over("charge", 12)
+	})
+}
+
+// lateBus is a bus whose shared queue takes a second to be there, and that counts what is handed to workers by name.
+type lateBus struct {
+	bus.Bus
+	handed *atomic.Int64
+}
+
+func (l lateBus) Open(ctx context.Context, term uint64) (string, error) {
+	time.Sleep(time.Second)
+	return l.Bus.Open(ctx, term)
+}
+
+func (l lateBus) Hand(ctx context.Context, lane bus.Lane, list []bus.Offer) error {
+	l.handed.Add(1)
+	return l.Bus.Hand(ctx, lane, list)
+}
+
+// A worker that came before the shared queue does not know of it yet, and takes nothing of it: its runs are handed to it
+// until it does, which is soon after.
+func TestRunsDoNotWaitForAQueueThatNobodyKnows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		defer h.close()
+		h.stop()
+		var handed atomic.Int64
+		h.restartOn(lateBus{h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}), &handed})
+		r := &whoRan{}
+		h.fleet("a", worker.Config{}, r.job(jobs.Options{Key: "charge"}, 0))
+		time.Sleep(1010 * time.Millisecond) // the queue is there
+		h.ask("charge", "1")
+		time.Sleep(100 * time.Millisecond)
+		want(t, "before the worker knows", r.names(), "a")
+		if handed.Load() == 0 {
+			t.Error("the worker has taken the run from a queue that it was not told of")
+		}
+		time.Sleep(400 * time.Millisecond) // it was called again, long before its next beat
+		before := handed.Load()
+		h.ask("charge", "2")
+		time.Sleep(100 * time.Millisecond)
+		want(t, "when it knows", r.names(), "aa")
+		if handed.Load() != before {
+			t.Error("the worker was handed a run by name, and knows of the queue")
+		}
+	})
+}

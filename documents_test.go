@@ -1,0 +1,283 @@
+package carillon_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unicode"
+)
+
+// seeds are the features that docs/seeds.md answers for: how many there are of each group, numbered from 1.
+var seeds = []struct {
+	group string
+	count int
+}{{"S0", 31}, {"S1", 15}, {"S2", 63}, {"S3", 31}, {"S4", 28}}
+
+// answers are what a line of docs/seeds.md may begin with; "" is the name of a test.
+var answers = []string{"", "in part: ", "by other means: ", "not yet"}
+
+// Each feature has one line; what it says is shown is shown by a test; the numbers in the text are those of the lines.
+func TestSeeds(t *testing.T) {
+	page := read(t, "docs/seeds.md")
+	var ids []string
+	var all [4]int
+	for _, part := range strings.Split(page, "\n## ")[1:] {
+		group, _, _ := strings.Cut(part, ":")
+		var kinds [4]int
+		for _, row := range regexp.MustCompile(`(?m)^\| (S\d-\d\d) \| (.+?) \| (.+) \|$`).FindAllStringSubmatch(part, -1) {
+			id, answer := row[1], row[3]
+			ids = append(ids, id)
+			if !strings.HasPrefix(id, group) {
+				t.Errorf("%s stands among %s", id, group)
+			}
+			kind := slices.IndexFunc(answers, func(a string) bool { return a != "" && strings.HasPrefix(answer, a) })
+			kind = max(kind, 0)
+			named := len(testNames.FindAllString(answer, -1)) + len(scriptNames.FindAllString(answer, -1))
+			switch {
+			case kind == 0 && !strings.HasPrefix(answer, "`"):
+				t.Errorf("%s: %q begins neither with a test nor with any of %q", id, answer, answers[1:])
+			case kind < 3 && named == 0:
+				t.Errorf("%s: %q names no test", id, answer)
+			case kind == 3 && named > 0:
+				t.Errorf("%s: %q is not there, and names a test", id, answer)
+			}
+			kinds[kind]++
+			all[kind]++
+		}
+		if want := sums("", kinds); !strings.Contains(part, want) {
+			t.Errorf("%s: the text does not say %q", group, want)
+		}
+	}
+	if want := sums("All together, ", all); !strings.Contains(page, want) {
+		t.Errorf("the text does not say %q", want)
+	}
+	var want []string
+	for _, s := range seeds {
+		for n := range s.count {
+			want = append(want, fmt.Sprintf("%s-%02d", s.group, n+1))
+		}
+	}
+	slices.Sort(ids)
+	if !slices.Equal(ids, want) {
+		t.Errorf("there are lines for\n%v, want\n%v", ids, want)
+	}
+}
+
+func sums(before string, kinds [4]int) string {
+	total := 0
+	for _, n := range kinds {
+		total += n
+	}
+	return fmt.Sprintf("%s%d features: %d shown, %d in part, %d by other means, %d not yet.", before, total, kinds[0], kinds[1], kinds[2], kinds[3])
+}
+
+var (
+	// testNames are tests as the documents name them: `TestX`, or with the directory of its package, `jobs.TestX`.
+	testNames = regexp.MustCompile("`(?:([a-z0-9/_]+)\\.)?((?:Test|Example|Fuzz|Benchmark)[A-Za-z0-9_]*)`")
+	// scriptNames are stories of storetest: `cancel.txt`.
+	scriptNames = regexp.MustCompile("`([a-z_]+\\.txt)`")
+)
+
+// A test that a document names is there, and so is a script.
+func TestNamedTestsExist(t *testing.T) {
+	there := tests(t)
+	found := 0
+	for _, file := range documents(t) {
+		page := read(t, file)
+		for _, m := range testNames.FindAllStringSubmatch(page, -1) {
+			found++
+			dir, name := m[1], m[2]
+			if dir == "carillon" {
+				dir = "."
+			}
+			if dirs := there[name]; dirs == nil || dir != "" && !slices.Contains(dirs, dir) {
+				t.Errorf("%s names %s, which is not there; tests of that name are in %q", file, m[0], dirs)
+			}
+		}
+		for _, m := range scriptNames.FindAllStringSubmatch(page, -1) {
+			found++
+			if _, err := os.Stat(filepath.Join("metastore/storetest/testdata", m[1])); err != nil {
+				t.Errorf("%s names a script: %v", file, err)
+			}
+		}
+	}
+	if found < 200 {
+		t.Errorf("only %d names are found: has the way in which they are written changed?", found)
+	}
+}
+
+// tests are the directories of each test in the repository, by the test's name.
+var tests = func() func(t *testing.T) map[string][]string {
+	var once sync.Once
+	var all map[string][]string
+	return func(t *testing.T) map[string][]string {
+		t.Helper()
+		once.Do(func() {
+			all = map[string][]string{}
+			for _, file := range files(t, "_test.go") {
+				parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, d := range parsed.Decls {
+					if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {
+						all[f.Name.Name] = append(all[f.Name.Name], filepath.ToSlash(filepath.Dir(file)))
+					}
+				}
+			}
+		})
+		return all
+	}
+}()
+
+// The README's numbers are those of what it speaks of.
+func TestReadmeCounts(t *testing.T) {
+	page := read(t, "README.md")
+	m := regexp.MustCompile(`(?s)// worker\.go.*?\nfunc main\(\) \{\n(.*?\n)\}\n`).FindStringSubmatch(page)
+	if words := "the eleven lines of `main`"; m == nil || strings.Count(m[1], "\n") != 11 || !strings.Contains(page, words) {
+		t.Errorf("README.md says %q of %q", words, m)
+	}
+	features := 0
+	for _, s := range seeds {
+		features += s.count
+	}
+	if words := fmt.Sprintf("%d features", features); !strings.Contains(page, words) {
+		t.Errorf("README.md does not say %q", words)
+	}
+}
+
+// Links between documents, and from them to files of the code, lead somewhere, also behind the #.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for _, file := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(prose(read(t, file)), -1) {
+			to, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(to, "://") {
+				continue
+			}
+			target := file
+			if to != "" {
+				target = filepath.Join(filepath.Dir(file), to)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s leads to %s: %v", file, m[1], err)
+			} else if anchor != "" && !slices.Contains(anchors(read(t, target)), anchor) {
+				t.Errorf("%s leads to %s: there is no such heading", file, m[1])
+			}
+		}
+	}
+}
+
+// anchors are the headings of a document, as links name them.
+func anchors(page string) (all []string) {
+	for line := range strings.Lines(prose(page)) {
+		if !strings.HasPrefix(line, "#") {
+			continue
+		}
+		var b strings.Builder
+		for _, r := range strings.TrimSpace(strings.TrimLeft(line, "#")) {
+			switch {
+			case r == ' ':
+				b.WriteByte('-')
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				b.WriteRune(unicode.ToLower(r))
+			}
+		}
+		all = append(all, b.String())
+	}
+	return all
+}
+
+// prose is a document without its blocks of code.
+func prose(page string) string {
+	return regexp.MustCompile("(?ms)^[ ]*```.*?^[ ]*```$").ReplaceAllString(page, "")
+}
+
+// Each library that the module asks for by itself has its reason in docs/design.md, and its door is one of those that
+// TestEachLibraryHasOneDoor knows.
+func TestLibrariesHaveReasons(t *testing.T) {
+	design := read(t, "docs/design.md")
+	_, table, _ := strings.Cut(design, "## Libraries, and their doors")
+	var reasons []string
+	for _, m := range regexp.MustCompile(`(?m)^\| (.+?) \|`).FindAllStringSubmatch(table, -1) {
+		reasons = append(reasons, m[1])
+	}
+	require, _, _ := strings.Cut(read(t, "go.mod"), "\n)")
+	direct := regexp.MustCompile(`(?m)^\t(\S+) v(\d+\.\d+)`).FindAllStringSubmatch(require, -1)
+	if len(direct) < 15 {
+		t.Fatalf("only %d libraries are found in go.mod", len(direct))
+	}
+	for _, m := range direct {
+		if !slices.ContainsFunc(reasons, func(r string) bool { return reasonFor(r, m[1], m[2]) }) {
+			t.Errorf("go.mod asks for %s v%s, and the table of libraries in docs/design.md has no line for it in that version", m[1], m[2])
+		}
+	}
+	for _, lib := range slices.Sorted(maps.Keys(doors)) {
+		if lib != module && !strings.Contains(read(t, "go.mod"), "\t"+lib) {
+			t.Errorf("the door of %s leads to nothing: go.mod does not ask for it", lib)
+		}
+	}
+}
+
+// reasonFor says that a line of the table speaks of a library: by the last words of its path, and by its version.
+func reasonFor(line, lib, version string) bool {
+	name, said, _ := strings.Cut(line, " v")
+	said, _, _ = strings.Cut(said, " ")
+	if said != version && !strings.HasPrefix(said, version+".") {
+		return false
+	}
+	if strings.HasPrefix(lib, "go.opentelemetry.io/") {
+		return name == "opentelemetry-go" || name == "opentelemetry-proto" && strings.HasSuffix(lib, "/proto/otlp")
+	}
+	lib = regexp.MustCompile(`/v\d+$`).ReplaceAllString(lib, "")
+	return strings.HasSuffix("/"+lib, "/"+name)
+}
+
+// documents are the pages that people read.
+func documents(t *testing.T) []string {
+	t.Helper()
+	pages := files(t, ".md")
+	if len(pages) < 10 {
+		t.Fatalf("only %d documents are found", len(pages))
+	}
+	return pages
+}
+
+// files are those of the repository whose names end so, without what is built or kept in it.
+func files(t *testing.T, suffix string) (found []string) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && path != "." && (strings.HasPrefix(e.Name(), ".") || path == "dist" || path == "bin"):
+			return fs.SkipDir
+		case !e.IsDir() && strings.HasSuffix(path, suffix):
+			found = append(found, filepath.ToSlash(path))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,91 @@
+package embed_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
+)
+
+// A program with the database in its hands asks for runs: in a transaction of its own, and by committing to the store
+// beside the leader. They begin right after the commit on PostgreSQL, and within the half second of a poll on MariaDB.
+func TestRunsAskedForInTheDatabase(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind   *sqltest.Kind
+		within time.Duration
+	}{
+		"PostgreSQL": {sqltest.Postgres, 100 * time.Millisecond},
+		"MariaDB":    {sqltest.MariaDB, 600 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := c.kind.New(t)
+			begun := make(chan time.Time, 1)
+			s, err := embed.Start(t.Context(), embed.Config{Database: url}, jobs.NewTriggered(jobs.TriggeredFunc[ring](func(context.Context, ring) error {
+				begun <- time.Now()
+				return nil
+			}), jobs.Options{Key: "test.ring"}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := s.Stop(); err != nil {
+					t.Error(err)
+				}
+			}()
+			store, err := sqlstore.Open(t.Context(), sqlstore.Config{URL: url, Node: "shop"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			db := c.kind.Open(t, url)
+			start := func(what string, ask func() error) {
+				t.Helper()
+				var most, sum time.Duration
+				const n = 10
+				for range n {
+					if err := ask(); err != nil {
+						t.Fatal(err)
+					}
+					committed := time.Now()
+					select {
+					case at := <-begun:
+						took := max(0, at.Sub(committed))
+						most, sum = max(most, took), sum+took
+					case <-time.After(30 * time.Second):
+						t.Fatalf("%s: it does not begin", what)
+					}
+				}
+				t.Logf("%s: begun after %v on average, %v at most", what, sum/n, most)
+				if mean := sum / n; mean > 10*c.within { // the machine may be busy with other tests
+					t.Errorf("%s: begun after %v on average, and %v is promised", what, mean, c.within)
+				}
+			}
+			start("in a transaction", func() error {
+				tx, err := db.BeginTx(t.Context(), nil)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = tx.Rollback() }() // does nothing after a commit
+				wish, err := ringJob.Wish(ring{})
+				if err == nil {
+					err = store.EnqueueTx(t.Context(), tx, jobs.DefaultTenant, "client:shop", wish)
+				}
+				if err != nil {
+					return err
+				}
+				return tx.Commit()
+			})
+			start("beside the leader", func() error {
+				wish, err := ringJob.Wish(ring{})
+				if err != nil {
+					return err
+				}
+				return store.Apply(t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:shop", Command: wish}})[0].Err
+			})
+		})
+	}
+}

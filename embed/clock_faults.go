@@ -1,0 +1,41 @@
+//go:build faults
+
+package embed
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A program built for chaos has a wall clock that can be set: the file that CHAOS_CLOCK names says, in nanoseconds,
+// by how much it is ahead. It is looked at each time, but for the last few milliseconds.
+var wall = func() time.Time {
+	return time.Now().Add(offset(os.Getenv("CHAOS_CLOCK")))
+}
+
+// clockHolds is how long what was read holds.
+const clockHolds = 20 * time.Millisecond
+
+var clock struct {
+	sync.Mutex
+	read  time.Time
+	ahead time.Duration
+}
+
+func offset(path string) time.Duration {
+	clock.Lock()
+	defer clock.Unlock()
+	if path == "" || time.Since(clock.read) < clockHolds {
+		return clock.ahead
+	}
+	clock.read = time.Now()
+	if raw, err := os.ReadFile(path); err == nil {
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64); err == nil {
+			clock.ahead = time.Duration(n)
+		}
+	}
+	return clock.ahead
+}

@@ -1,0 +1,492 @@
+package embed_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon"
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
+	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
+	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// childNode makes this program a node of the cluster instead of a test: a place, as JSON.
+const childNode = "CARILLON_TEST_NODE"
+
+// place is where a node of the cluster lives.
+type place struct {
+	Name     string
+	Database string
+	NATS     string   // of a server elsewhere; "" = one in the node's process
+	Port     int      // of that
+	Routes   []string // of all of those, its own by its number
+	Number   int
+	Dir      string // where its copy of the rows is, if they are not in a database
+	Store    string // host:port of that
+	Told     string // what the others are told of it, "" = that
+	Token    string // to join the others with
+}
+
+// open starts the node's NATS server, if it has one, and says how the node is made.
+func (p place) open() (embed.Config, *embedded.Server, error) {
+	conf := natsbus.Config{}
+	var server *embedded.Server
+	if p.NATS == "" {
+		var err error
+		server, err = embedded.Start(embedded.Config{Name: p.Name, Port: p.Port, Cluster: embedded.Cluster{Addr: p.Routes[p.Number], Routes: p.Routes}})
+		if err != nil {
+			return embed.Config{}, nil, err
+		}
+		conf.InProcess = server
+	}
+	var cluster *embed.Cluster
+	if p.Dir != "" {
+		cluster = &embed.Cluster{Addr: p.Store, Advertise: p.Told, Token: p.Token}
+	}
+	return embed.Config{Node: p.Name, Dir: p.Dir, Cluster: cluster, Database: p.Database, Address: "http://" + p.Name, Bus: func(ctx context.Context, as bus.Principal) (bus.Bus, error) {
+		mine := conf
+		mine.As = as
+		return natsbus.Connect(ctx, p.NATS, mine)
+	}}, server, nil
+}
+
+func child(said string) {
+	var p place
+	err := json.Unmarshal([]byte(said), &p)
+	if err == nil {
+		var cfg embed.Config
+		if cfg, _, err = p.open(); err == nil {
+			var s *embed.Scheduler
+			if s, err = embed.Start(context.Background(), cfg); err == nil {
+				fmt.Println("ready")
+				for range 2 * min(len(p.Dir), 1) {
+					i, err := s.Ops().Invite(context.Background(), ops.Who{})
+					fmt.Println(i.Token, err)
+				}
+				<-s.Done()
+			}
+		}
+	}
+	fmt.Println(err)
+	os.Exit(1)
+}
+
+// start starts a node in this process.
+func (p place) start(t *testing.T) *embed.Scheduler {
+	t.Helper()
+	cfg, server, err := p.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if server != nil {
+		t.Cleanup(func() { _ = server.Stop() })
+	}
+	s, err := embed.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// startChild starts a node in a process of its own and returns when it is ready.
+func (p place) startChild(t *testing.T) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	said, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childNode+"="+string(said))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "ready" {
+		t.Fatalf("node %s says %q (%v)", p.Name, lines.Text(), lines.Err())
+	}
+	return cmd, lines
+}
+
+// eventually looks until ok or a generous deadline.
+func eventually(t *testing.T, what string, ok func() bool) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for !ok() {
+		if time.Since(began) > 40*time.Second {
+			t.Fatal("it never came to this: " + what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// house is nodes on one database, with a worker. The one that leads is a process of its own, so that it can be killed.
+type house struct {
+	leader  *exec.Cmd
+	standby *embed.Scheduler
+	third   *embed.Scheduler // of three
+	place   place            // of the standby
+
+	mu   sync.Mutex
+	rung map[int]int // by number: how often it ran
+	hold chan struct{}
+}
+
+type ring struct{ N int }
+
+var ringJob = jobs.Trigger[ring]("test.ring")
+
+// newPair is two nodes with one NATS server beside them.
+func newPair(t *testing.T) *house {
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	h := newHouse()
+	h.place = place{Name: "b", Database: sqltest.Postgres.New(t), NATS: server.URL()}
+	a := h.place
+	a.Name = "a"
+	h.leader, _ = a.startChild(t)
+	h.standby = h.place.start(t)
+	h.work(t, server.URL())
+	return h
+}
+
+// newThree is three nodes, each with a NATS server in its process. They share a database, or have a copy of the rows
+// each.
+func newThree(t *testing.T, copies bool) *house {
+	h := newHouse()
+	var clients []string
+	var ports []int
+	for range 3 {
+		h.place.Routes = append(h.place.Routes, freeport.Address(t))
+		port := freeport.Port(t)
+		clients, ports = append(clients, fmt.Sprintf("nats://127.0.0.1:%d", port)), append(ports, port)
+	}
+	if !copies {
+		h.place.Database = sqltest.Postgres.New(t)
+	}
+	at := func(i int) place {
+		p := h.place
+		p.Name, p.Port, p.Number = string(rune('a'+i)), ports[i], i
+		if copies {
+			p.Dir = t.TempDir()
+			p.Store = freeport.Address(t)
+		}
+		return p
+	}
+	var lines *bufio.Scanner
+	h.leader, lines = at(0).startChild(t)
+	joins := func(p place) place {
+		if copies && lines.Scan() {
+			p.Token, _, _ = strings.Cut(lines.Text(), " ")
+		}
+		return p
+	}
+	h.third = joins(at(2)).start(t)
+	h.place = joins(at(1))
+	h.standby = h.place.start(t)
+	h.work(t, strings.Join(clients, ","))
+	return h
+}
+
+// three are the places of three nodes in this process, each of which has a copy of the rows: one for each call. The first
+// one leads when it is started, and it has to be before the next one is asked for. with changes a place.
+func three(t *testing.T, with func(*place)) (next func() *member) {
+	t.Helper()
+	var p place
+	for range 3 {
+		p.Routes = append(p.Routes, freeport.Address(t))
+	}
+	var leader *member
+	n := 0
+	return func() *member {
+		t.Helper()
+		m := &member{place: p}
+		m.Name, m.Number, m.Dir = string(rune('a'+n)), n, t.TempDir()
+		m.Store = freeport.Address(t)
+		m.Port = freeport.Port(t)
+		with(&m.place)
+		if n++; leader == nil {
+			leader = m
+			return m
+		}
+		i, err := leader.node.Ops().Invite(t.Context(), ops.Who{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Token = i.Token
+		return m
+	}
+}
+
+// member is a place and the node that was started there.
+type member struct {
+	place
+	node *embed.Scheduler
+}
+
+func (m *member) start(t *testing.T) {
+	t.Helper()
+	m.node = m.place.start(t)
+}
+
+// client is where the clients of a place's NATS server go.
+func (p place) client() string { return fmt.Sprintf("nats://127.0.0.1:%d", p.Port) }
+
+func newHouse() *house { return &house{rung: map[int]int{}, hold: make(chan struct{})} }
+
+// work starts a worker.
+func (h *house) work(t *testing.T, nats string) {
+	w, err := carillon.NewWorker(nats, worker.Config{App: "bells", Name: "w1"},
+		jobs.NewTriggered(jobs.TriggeredFunc[ring](func(ctx context.Context, r ring) error {
+			h.mu.Lock()
+			h.rung[r.N]++
+			h.mu.Unlock()
+			if r.N < 0 {
+				jobs.Progress(ctx, 3, 10, "3 of 10")
+				<-h.hold
+			}
+			return nil
+		}), jobs.Options{Key: "test.ring"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, "the standby knows the worker's job", func() bool {
+		_, err := h.standby.Ops().Job(t.Context(), ops.Who{}, "test.ring", 0)
+		return err == nil
+	})
+}
+
+// get asks a page or the API of the standby.
+func (h *house) get(t *testing.T, path string) string {
+	t.Helper()
+	r := httptest.NewRequest("GET", path, nil)
+	r.Host = "127.0.0.1"
+	w := httptest.NewRecorder()
+	h.standby.Handler().ServeHTTP(w, r)
+	if w.Code != 200 {
+		t.Fatalf("%s: status %d: %.300s", path, w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+// A node that does not lead answers everything: commands, pages, what only the leader knows, what changes.
+func TestStandbyAnswers(t *testing.T) {
+	h := newPair(t)
+	s := h.standby
+	if l := s.Ops().Live().Leader(); l.Node != "a" || l.Here || l.Epoch == 0 || l.Since.IsZero() {
+		t.Fatalf("to the standby the leader is %+v", l)
+	}
+	if err := s.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	heard := make(chan bool, 1)
+	watching, stop := context.WithCancel(t.Context())
+	defer stop()
+	go s.Ops().Watch(watching, ops.Who{}, func(bus.Changes) {
+		select {
+		case heard <- true:
+		default:
+		}
+	})
+	run, err := ringJob.Enqueue(t.Context(), s.Client(), ring{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in, err := s.Client().Wait(t.Context(), run.ID); err != nil || in.State != jobs.Succeeded {
+		t.Fatalf("%+v (%v)", in, err)
+	}
+	<-heard
+	if page := h.get(t, "/workers"); !strings.Contains(page, "w1") || !strings.Contains(page, "a leads") {
+		t.Error("the page of workers lacks the worker, or who leads")
+	}
+	if page := h.get(t, "/cluster"); !strings.Contains(page, "http://a") || !strings.Contains(page, "stands by") || !strings.Contains(page, "all but one of the nodes may fail") {
+		t.Error("the page of the cluster lacks the leader, this node, or what may fail")
+	}
+	var overview struct{ Leader string }
+	if err := json.Unmarshal([]byte(h.get(t, "/api/v1/overview")), &overview); err != nil || overview.Leader != "a" {
+		t.Errorf("the API says that %q leads (%v)", overview.Leader, err)
+	}
+	// What only the leader's memory holds: progress.
+	long, err := ringJob.Enqueue(t.Context(), s.Client(), ring{-1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the standby shows progress", func() bool { return strings.Contains(h.get(t, "/runs/"+long.ID.String()), "3 of 10") })
+	if minutes := s.Ops().Live().Pulse(jobs.DefaultTenant); len(minutes) == 0 {
+		t.Error("the standby knows nothing of what happened in the last minute")
+	}
+	close(h.hold)
+
+	list := s.Ops().Live().Nodes()
+	if len(list) != 2 || list[0].Name != "a" || !list[0].Online || list[0].Term == 0 || list[0].Address != "http://a" || !list[1].Here || list[1].Term != 0 {
+		t.Errorf("the nodes are %+v", list)
+	}
+	if skew := list[0].Skew; skew < -2*time.Second || skew > 2*time.Second {
+		t.Errorf("two processes of a machine differ by %v", skew)
+	}
+	// Another of the same name is not let in, and says why.
+	cfg, _, err := h.place.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := embed.Start(t.Context(), cfg)
+	if !errors.Is(err, controlplane.ErrTwin) {
+		t.Errorf("a second node b: %v", err)
+	}
+	if err == nil {
+		_ = other.Stop()
+	}
+}
+
+// The leader is killed while programs ask the standby for runs: it leads as soon as the lease is over, and each run is
+// run once.
+func TestStandbyTakesOver(t *testing.T) { takeOver(t, newPair(t)) }
+
+// And so it is if the NATS server that the worker was at, and that kept the queue of offers, died with the leader.
+func TestStandbyTakesOverTheBus(t *testing.T) { takeOver(t, newThree(t, false)) }
+
+// And so it is if the rows died with it, of which the others have copies.
+func TestCopiesTakeOver(t *testing.T) { takeOver(t, newThree(t, true)) }
+
+func takeOver(t *testing.T, h *house) {
+	close(h.hold)
+	var next atomic.Int64
+	asking, enough := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	for range 4 {
+		work.Go(func() {
+			for asking.Err() == nil {
+				n := int(next.Add(1))
+				if _, err := ringJob.Enqueue(context.Background(), h.standby.Client(), ring{n}); err != nil {
+					t.Errorf("run %d: %v", n, err)
+				}
+			}
+		})
+	}
+	ran := func() int {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return len(h.rung)
+	}
+	eventually(t, "100 runs", func() bool { return ran() >= 100 })
+	if err := h.leader.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = h.leader.Wait()
+	took := eventually(t, "another leads", func() bool { l := h.standby.Ops().Live().Leader(); return l.Known() && l.Node != "a" })
+	if page := h.get(t, "/cluster"); h.place.Dir != "" && !strings.Contains(page, "2 of 3 nodes answer: no other may fail") {
+		t.Error("the page of the cluster does not say that no other node may fail")
+	}
+	eventually(t, "it is told who led before", func() bool {
+		s, err := h.standby.Ops().ClusterStatus(t.Context(), ops.Who{})
+		return err == nil && len(s.Elections) >= 2 && s.Elections[0].Node != "a" && s.Elections[0].Until.IsZero() && s.Elections[1].Node == "a" && s.Elections[1].Why != ""
+	})
+	before := ran()
+	more := eventually(t, "100 more runs", func() bool { return ran() >= before+100 })
+	t.Logf("led after %v, 100 more runs after another %v", took, more)
+	enough()
+	work.Wait()
+	want := int(next.Load())
+	eventually(t, "all runs", func() bool { return ran() == want })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for n, times := range h.rung {
+		if times != 1 {
+			t.Errorf("run %d was run %d times", n, times)
+		}
+	}
+}
+
+// While nobody leads, a node that is left answers from its copy, soon, and says how old that may be. What changes
+// something is refused.
+func TestCopyIsReadWhileNobodyLeads(t *testing.T) {
+	h := newThree(t, true)
+	close(h.hold)
+	run, err := ringJob.Enqueue(t.Context(), h.standby.Client(), ring{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.standby.Client().Wait(t.Context(), run.ID); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(path string) *httptest.ResponseRecorder {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // half of what a courier asks for
+		defer cancel()
+		rec := httptest.NewRecorder()
+		h.standby.Handler().ServeHTTP(rec, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+		if rec.Code != http.StatusOK {
+			t.Errorf("%s: status %d: %.300s", path, rec.Code, rec.Body)
+		}
+		return rec
+	}
+	eventually(t, "while there is a leader, what is read is not said to be old", func() bool { // there may be an election meanwhile
+		return ask("/api/v1/overview").Header().Get("Carillon-Age") == ""
+	})
+	// The other two may have acknowledged the run without this one, which would then say that there is none.
+	eventually(t, "the standby has what the leader has", func() bool {
+		s, err := h.standby.Ops().ClusterStatus(t.Context(), ops.Who{})
+		var most, here uint64
+		for _, m := range s.Members {
+			if most = max(most, m.Applied); m.Here {
+				here = m.Applied
+			}
+		}
+		return err == nil && here > 0 && here == most
+	})
+	if err := h.leader.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = h.leader.Wait()
+	if err := h.third.Stop(); err != nil {
+		t.Error(err)
+	}
+	if age := ask("/api/v1/instances/" + run.ID.String()).Header().Get("Carillon-Age"); age == "" || strings.HasPrefix(age, "-") {
+		t.Errorf("while nobody leads, what is read is %q s old", age)
+	}
+	if page := ask("/jobs").Body.String(); !strings.Contains(page, "The leader does not answer.") {
+		t.Error("the page does not say that it is a copy")
+	}
+}

@@ -1,0 +1,64 @@
+package embed
+
+import (
+	"context"
+
+	"github.com/carillon-scheduler/carillon/metastore/busstore"
+	"github.com/carillon-scheduler/carillon/metrics"
+	"github.com/carillon-scheduler/carillon/worker"
+	"github.com/carillon-scheduler/carillon/worker/httpjob"
+)
+
+// openHTTPWorker makes a worker for HTTP jobs, beside the one that runs the jobs of this program.
+func (s *Scheduler) openHTTPWorker(ctx context.Context, cfg Config) error {
+	if cfg.HTTPJobs == nil {
+		return nil
+	}
+	c := worker.Config{Tenant: cfg.Worker.Tenant, App: httpjob.App, Grace: cfg.Worker.Grace, Logger: cfg.Worker.Logger}
+	if cfg.Worker.Name != "" {
+		c.Name = cfg.Worker.Name + ".http"
+	}
+	as, err := c.Principal()
+	if err != nil {
+		return err
+	}
+	runner, err := httpjob.New(s.store, *cfg.HTTPJobs)
+	if err != nil {
+		return err
+	}
+	c.Others = runner.Run
+	s.runner = runner
+	b, err := s.openBus(ctx, cfg, as)
+	if err != nil {
+		return err
+	}
+	s.httpWorker, err = worker.New(c, s.store, busstore.Heed(b, as), runner.Jobs()...)
+	return err
+}
+
+// shares are what is known of who fires what.
+func (s *Scheduler) shares(add func(metrics.Value)) {
+	shares := s.plane.Shares()
+	mine := 0
+	for _, f := range shares {
+		if f.Here {
+			mine = f.Jobs
+		}
+	}
+	add(metrics.Value{Name: "firing_nodes", Help: "Nodes that fire a share of the jobs each, as this process sees it; 0 if the one that leads fires all.", Value: float64(len(shares))})
+	add(metrics.Value{Name: "firing_jobs", Help: "Recurring jobs that are this process's share; 0 if the one that leads fires all.", Value: float64(mine)})
+	add(metrics.Value{Name: "due_times_rescued_total", Help: "Due times that were another node's share, and that this process has fired because they were late.", Value: float64(s.plane.Rescued())})
+}
+
+// extra are the values of this process that none of its large parts tells.
+func (s *Scheduler) extra(add func(metrics.Value)) {
+	s.posted(add)
+	s.shares(add)
+	var open []httpjob.Circuit
+	var refused uint64
+	if s.runner != nil {
+		open, refused = s.runner.Circuits()
+	}
+	add(metrics.Value{Name: "httpjob_circuits_open", Help: "Targets of HTTP jobs that did not answer and are left alone for a while.", Value: float64(len(open))})
+	add(metrics.Value{Name: "httpjob_put_off_total", Help: "Calls of HTTP jobs that were put off because their target is left alone.", Value: float64(refused)})
+}

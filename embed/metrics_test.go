@@ -1,0 +1,308 @@
+package embed_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/webhook"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// metric is one metric, as a scrape shows it.
+type metric struct {
+	kind   string
+	labels map[string]bool
+	values map[string]string // by labels, as they are written; of histograms only the count
+}
+
+var sample = regexp.MustCompile(`^([a-z_0-9]+)(?:\{(.*)\})? (\S+)$`)
+
+// scrape reads all metrics of Carillon, and fails if there are none of the Go runtime.
+func scrape(t *testing.T, url string) map[string]*metric {
+	t.Helper()
+	answer, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != 200 {
+		t.Fatalf("status %d, %v: %.300s", answer.StatusCode, err, body)
+	}
+	if !strings.Contains(string(body), "\ngo_goroutines ") || !strings.Contains(string(body), "\nprocess_cpu_seconds_total ") {
+		t.Error("the runtime and the process are missing")
+	}
+	all := map[string]*metric{}
+	var m *metric
+	for line := range strings.Lines(string(body)) {
+		line = strings.TrimSpace(line)
+		if words := strings.Fields(line); len(words) == 4 && words[1] == "TYPE" {
+			m = nil
+			if strings.HasPrefix(words[2], "carillon_") {
+				m = &metric{kind: words[3], labels: map[string]bool{}, values: map[string]string{}}
+				all[words[2]] = m
+			}
+			continue
+		}
+		if strings.HasPrefix(line, "#") || m == nil {
+			continue
+		}
+		found := sample.FindStringSubmatch(line)
+		if found == nil {
+			t.Fatalf("what is %q?", line)
+		}
+		for _, l := range regexp.MustCompile(`([a-z]+)="`).FindAllStringSubmatch(found[2], -1) {
+			if l[1] != "le" {
+				m.labels[l[1]] = true
+			}
+		}
+		if m.kind != "histogram" || strings.HasSuffix(found[1], "_count") {
+			m.values[found[2]] = found[3]
+		}
+	}
+	return all
+}
+
+// busy is a scheduler on disk in which some things have happened.
+func busy(t *testing.T) (s *embed.Scheduler, url string) {
+	t.Helper()
+	bad := jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return errors.New("no") }), jobs.Options{Key: "demo.bad"})
+	s, err := embed.Start(t.Context(), embed.Config{Dir: t.TempDir(), Version: "v1.2.3", Worker: worker.Config{App: "demo", Slots: 4}}, greet(), bad)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, wish := range []jobs.Create{{Key: "demo.greet", Args: []byte(`{"Name":"Ann"}`)}, {Key: "demo.bad"}} {
+		runs, err := s.Client().Enqueue(t.Context(), wish)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Client().Wait(t.Context(), runs[0].ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Client().Enqueue(t.Context(), jobs.Create{Key: "demo.greet", Delay: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(s.Handler())
+	t.Cleanup(server.Close)
+	for _, path := range []string{"/api/v1/jobs/demo.bad", "/api/v1/jobs/demo.none", "/", "/nowhere/at/all", "/readyz"} {
+		answer, err := http.Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+	}
+	return s, server.URL
+}
+
+// What happened can be read.
+func TestMetrics(t *testing.T) {
+	_, url := busy(t)
+	all := scrape(t, url)
+	for name, want := range map[string]map[string]string{
+		"carillon_ready":                  {``: "1"},
+		"carillon_leader":                 {``: "1"},
+		"carillon_runs":                   {`state="scheduled",tenant="default"`: "1", `state="processing",tenant="default"`: "0"},
+		"carillon_runs_created_total":     {`kind="triggered",tenant="default"`: "3", `kind="recurring",tenant="default"`: "0"},
+		"carillon_runs_ended_total":       {`kind="triggered",state="succeeded",tenant="default"`: "1", `kind="triggered",state="terminated",tenant="default"`: "1"},
+		"carillon_attempts_ended_total":   {`kind="triggered",outcome="error",tenant="default"`: "1", `kind="triggered",outcome="lost",tenant="default"`: "0"},
+		"carillon_start_lateness_seconds": {`kind="triggered"`: "2"},
+		"carillon_attempt_seconds":        {`kind="triggered"`: "2", `kind="recurring"`: "0"},
+		"carillon_due_times_missed_total": {`reason="missed"`: "0"},
+		"carillon_commands_refused_total": {`code="not_found"`: "0"},
+		"carillon_workers":                {`app="demo",tenant="default"`: "1"},
+		"carillon_worker_slots":           {`app="demo",tenant="default"`: "4"},
+		"carillon_http_requests_total":    {`route="GET /api/v1/jobs/{key}",status="2xx"`: "1", `route="GET /api/v1/jobs/{key}",status="4xx"`: "1"},
+		"carillon_http_streams":           {``: "0"},
+		"carillon_raft_term":              nil,
+		"carillon_store_commit_seconds":   nil,
+		"carillon_due_times_fired_total":  {``: "0"},
+		"carillon_attempts_started_total": {`kind="triggered",tenant="default"`: "2"},
+	} {
+		m := all[name]
+		if m == nil {
+			t.Errorf("%s is not there", name)
+			continue
+		}
+		for labels, value := range want {
+			if m.values[labels] != value {
+				t.Errorf("%s{%s} is %q, want %s; there are %v", name, labels, m.values[labels], value, m.values)
+			}
+		}
+	}
+	for labels := range all["carillon_http_requests_total"].values {
+		if strings.Contains(labels, "nowhere") || strings.Contains(labels, "demo.") {
+			t.Errorf("what a client sent is in a label: %s", labels)
+		}
+	}
+	if info := slices.Collect(maps.Keys(all["carillon_build_info"].values)); len(info) != 1 || !strings.Contains(info[0], `version="v1.2.3"`) {
+		t.Errorf("the build is %q", info)
+	}
+}
+
+// rare are the metrics that need not be there.
+var rare = []string{"carillon_raft_snapshot_timestamp_seconds"}
+
+// docs/observability.md lists what there is, with type and labels, and nothing else; deploy/alerts.yml speaks of what
+// there is.
+func TestMetricsAreDocumented(t *testing.T) {
+	_, url := busy(t)
+	all := scrape(t, url)
+	page, err := os.ReadFile("../docs/observability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(carillon_[a-z_]+)` \\| (\\w+) \\| ([^|]*)\\| \\S.* \\|$").FindAllStringSubmatch(string(page), -1) {
+		name, kind := row[1], row[2]
+		if documented[name] {
+			t.Errorf("%s is documented twice", name)
+		}
+		documented[name] = true
+		m := all[name]
+		if m == nil {
+			if !slices.Contains(rare, name) {
+				t.Errorf("%s is documented, but not there", name)
+			}
+			continue
+		}
+		var labels []string
+		for _, l := range regexp.MustCompile("`([a-z]+)`").FindAllStringSubmatch(row[3], -1) {
+			labels = append(labels, l[1])
+		}
+		slices.Sort(labels)
+		if there := slices.Sorted(maps.Keys(m.labels)); m.kind != kind || !slices.Equal(labels, there) {
+			t.Errorf("%s is documented as a %s with the labels %q, and is a %s with %q", name, kind, labels, m.kind, there)
+		}
+	}
+	for name, m := range all {
+		if !documented[name] {
+			t.Errorf("%s (%s) is not documented", name, m.kind)
+		}
+		if strings.HasSuffix(name, "_total") != (m.kind == "counter") {
+			t.Errorf("%s is a %s", name, m.kind)
+		}
+	}
+
+	raw, err := os.ReadFile("../deploy/alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var alerts struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal(raw, &alerts); err != nil {
+		t.Fatal(err)
+	}
+	rules := 0
+	for _, g := range alerts.Groups {
+		for _, r := range g.Rules {
+			rules++
+			names := regexp.MustCompile(`carillon_[a-z_]+`).FindAllString(r.Expr, -1)
+			if r.Alert == "" || len(names) == 0 || r.Annotations["summary"] == "" || r.Labels["severity"] == "" || strings.Count(r.Expr, "(") != strings.Count(r.Expr, ")") {
+				t.Errorf("the rule %+v lacks something", r)
+			}
+			if r.For != "" {
+				if _, err := time.ParseDuration(r.For); err != nil {
+					t.Errorf("%s: %v", r.Alert, err)
+				}
+			}
+			for _, name := range names {
+				if !documented[strings.TrimSuffix(name, "_bucket")] {
+					t.Errorf("%s speaks of %s, which there is not", r.Alert, name)
+				}
+			}
+		}
+	}
+	if rules < 5 {
+		t.Errorf("there are %d rules", rules)
+	}
+}
+
+// A run that ends badly is told of, by the node that leads, and so are due times that nobody could fire in time.
+func TestOnFailure(t *testing.T) {
+	events := make(chan webhook.Event, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var e webhook.Event
+		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
+			t.Error(err)
+		}
+		events <- e
+	}))
+	defer receiver.Close()
+	bad := jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return errors.New("no") }), jobs.Options{Key: "demo.bad", Retries: 1})
+	s, err := embed.Start(t.Context(), embed.Config{OnFailure: webhook.Config{URL: receiver.URL, Page: "http://here"}}, greet(), bad)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []jobs.ID
+	for _, wish := range []jobs.Create{{Key: "demo.greet", Args: []byte(`{"Name":"Ann"}`)}, {Key: "demo.bad"}} {
+		runs, err := s.Client().Enqueue(t.Context(), wish)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, runs[0].ID)
+		if _, err := s.Client().Wait(t.Context(), runs[0].ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Stop(); err != nil { // what waits is sent
+		t.Error(err)
+	}
+	close(events)
+	var all []webhook.Event
+	for e := range events {
+		all = append(all, e)
+	}
+	if len(all) != 1 || all[0].Instance != ids[1].String() || all[0].Attempt != 2 || all[0].Error != "no" || all[0].URL != "http://here/runs/"+ids[1].String() {
+		t.Errorf("told of %+v", all)
+	}
+}
+
+// The metrics tell of all tenants, so who is of another than the default one does not see them.
+func TestMetricsAreTheDefaultTenants(t *testing.T) {
+	t.Parallel()
+	s, err := embed.Open(t.Context(), embed.Config{Who: func(r *http.Request) (ops.Who, error) {
+		return ops.Who{Tenant: jobs.Tenant(r.Header.Get("Tenant")), Actor: "person:ann", Role: ops.Viewer}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for tenant, want := range map[string]int{"": 200, string(jobs.DefaultTenant): 200, "acme": 403} {
+		request := httptest.NewRequest("GET", "/metrics", http.NoBody)
+		request.Header.Set("Tenant", tenant)
+		answer := httptest.NewRecorder()
+		s.Handler().ServeHTTP(answer, request)
+		if answer.Code != want || want == 403 && !strings.Contains(answer.Body.String(), "is not tenant acme's") {
+			t.Errorf("tenant %q: %d %.300s", tenant, answer.Code, answer.Body)
+		}
+	}
+}

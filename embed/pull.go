@@ -1,0 +1,345 @@
+package embed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/busstore"
+	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// pull stands in for the workers that come over HTTP: each has an end of the bus here, as itself, so that what it may
+// do is judged where that of every worker is.
+type pull struct {
+	connect func(context.Context, bus.Principal) (bus.Bus, error)
+	ready   func(context.Context) error // why this process can give out no work, or nil
+	log     *slog.Logger
+
+	life  context.Context // of all of them
+	end   context.CancelFunc
+	group sync.WaitGroup
+
+	mu     sync.Mutex
+	ended  bool
+	guests map[guestKey]*guest
+}
+
+type guestKey struct {
+	tenant jobs.Tenant
+	worker string
+}
+
+// guest is a worker that comes over HTTP.
+type guest struct {
+	app    string
+	jobs   []byte // what it registered
+	slots  int
+	made   chan struct{} // closed when remote or err is known
+	err    error
+	remote *worker.Remote
+}
+
+const (
+	// mostGuests is how many workers one process stands in for.
+	mostGuests = 2_000
+	// openTime is how long a worker may take to be registered before it is told to try again.
+	openTime = 20 * time.Second
+	// guestGrace is for handlers that only have to hear that nobody is there any more.
+	guestGrace = 2 * time.Second
+)
+
+func newPull(cfg Config, ready func(context.Context) error) *pull {
+	p := &pull{connect: cfg.Bus, ready: ready, log: cfg.Logger, guests: map[guestKey]*guest{}}
+	p.life, p.end = context.WithCancel(context.Background())
+	return p
+}
+
+// close lets go of all of them, without a word: they go on, and come back here or elsewhere.
+func (p *pull) close() {
+	p.mu.Lock()
+	p.ended = true
+	p.mu.Unlock()
+	p.end()
+	p.group.Wait()
+}
+
+// declared are declarations as bytes that are the same if they say the same.
+func declared(list []jobs.Declaration) []byte {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b jobs.Declaration) int { return bytes.Compare([]byte(a.Key), []byte(b.Key)) })
+	var all []byte
+	for _, d := range list {
+		all = fmt.Appendf(all, "%q %v %d %q ", d.Key, d.Kind, d.Version, d.Schema)
+		all = jobs.AppendSettings(all, &d.Code)
+	}
+	return all
+}
+
+func tenantOf(who ops.Who) jobs.Tenant {
+	if who.Tenant == "" {
+		return jobs.DefaultTenant
+	}
+	return who.Tenant
+}
+
+// Register is ops.Pull's.
+func (p *pull) Register(ctx context.Context, who ops.Who, w ops.PullWorker) (ops.PullAnswer, error) {
+	if err := p.ready(ctx); err != nil {
+		return ops.PullAnswer{}, err
+	}
+	if err := keeps(who, w.App); err != nil {
+		return ops.PullAnswer{}, err
+	}
+	g, err := p.admit(ctx, tenantOf(who), w)
+	if err != nil {
+		return ops.PullAnswer{}, err
+	}
+	g.remote.Touch()
+	var gone []bus.Stop
+	for _, has := range w.Has {
+		switch err := g.remote.Has(ctx, has.Run, has.Attempt); {
+		case errors.Is(err, jobs.Stale), errors.Is(err, jobs.Forbidden):
+			gone = append(gone, bus.Stop{ID: has.Run, Attempt: has.Attempt, Stale: true})
+		case err != nil:
+			return ops.PullAnswer{}, err
+		}
+	}
+	answer := g.answer()
+	answer.Stop = append(answer.Stop, gone...)
+	return answer, nil
+}
+
+// keeps says why somebody may not speak for a worker group, or nil.
+func keeps(who ops.Who, app string) error {
+	if who.App != "" && app != who.App {
+		return jobs.Refuse(jobs.Forbidden, "the token is for workers of app %s, and not of app %.60q", who.App, app)
+	}
+	return nil
+}
+
+// admit finds the stand-in of a worker, or makes it and waits until it is at work.
+func (p *pull) admit(ctx context.Context, tenant jobs.Tenant, w ops.PullWorker) (*guest, error) {
+	said := declared(w.Jobs)
+	key := guestKey{tenant, w.Name + "-" + w.Start}
+	p.mu.Lock()
+	g := p.guests[key]
+	switch {
+	case p.ended:
+		p.mu.Unlock()
+		return nil, jobs.Refuse(jobs.Unavailable, "this node is stopping: register at another one, or here again in a moment")
+	case g == nil && len(p.guests) >= mostGuests:
+		p.mu.Unlock()
+		return nil, jobs.Refuse(jobs.Exhausted, "%d workers ask this node for work, which is all it takes: go to another one", mostGuests)
+	case g == nil:
+		g = &guest{app: w.App, jobs: said, slots: w.Slots, made: make(chan struct{})}
+		p.guests[key] = g
+		p.group.Add(1)
+		go p.host(key, g, w)
+	case g.app != w.App || g.slots != w.Slots || !bytes.Equal(g.jobs, said):
+		p.mu.Unlock()
+		return nil, jobs.Refuse(jobs.Conflict, "worker %s has registered otherwise: give each start of the program a start of its own", key.worker)
+	}
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, openTime)
+	defer cancel()
+	select {
+	case <-g.made:
+	case <-ctx.Done():
+		return nil, jobs.Refuse(jobs.Unavailable, "the worker could not be registered in time: try again")
+	}
+	if g.err != nil {
+		return nil, g.err
+	}
+	if err := g.remote.Begun(ctx); err != nil {
+		return nil, err
+	}
+	select {
+	case <-g.remote.Ended():
+		return nil, jobs.Refuse(jobs.Unavailable, "worker %s has just left: try again", key.worker)
+	default:
+		return g, nil
+	}
+}
+
+// host stands in for a worker until it has gone.
+func (p *pull) host(key guestKey, g *guest, w ops.PullWorker) {
+	defer p.group.Done()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.guests, key)
+	}()
+	shut, err := p.open(key.tenant, g, w)
+	g.err = err
+	close(g.made)
+	if err != nil {
+		return
+	}
+	if err := g.remote.Run(p.life); err != nil {
+		p.log.Info("worker over HTTP could not work", "worker", key.worker, "err", err)
+	}
+	if err := shut(); err != nil {
+		p.log.Debug("bus of a worker over HTTP", "worker", key.worker, "err", err)
+	}
+}
+
+func (p *pull) open(tenant jobs.Tenant, g *guest, w ops.PullWorker) (shut func() error, err error) {
+	cfg := worker.Config{Tenant: tenant, App: w.App, Name: w.Name, Slots: w.Slots, Tags: w.Tags, Grace: guestGrace, Logger: p.log}
+	as, err := cfg.Principal()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(p.life, openTime)
+	defer cancel()
+	b, err := p.connect(ctx, as)
+	if err != nil {
+		p.log.Error("no bus for a worker over HTTP", "worker", w.Name, "err", err)
+		return nil, jobs.Refuse(jobs.Unavailable, "this node has no bus for the worker now")
+	}
+	about := worker.About{Host: w.Host, PID: w.PID, Version: w.Version}
+	heeding := busstore.Heed(b, as)
+	g.remote, err = worker.NewRemote(cfg, w.Start, about, busstore.New(heeding, as), heeding, w.Jobs...)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b.Close, nil
+}
+
+// guest finds a worker that has registered here.
+func (p *pull) guest(ctx context.Context, who ops.Who, name string) (*guest, error) {
+	if err := p.ready(ctx); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	g := p.guests[guestKey{tenantOf(who), name}]
+	p.mu.Unlock()
+	if g == nil {
+		return nil, errUnknown(name)
+	}
+	select {
+	case <-g.made:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if g.err != nil {
+		return nil, errUnknown(name)
+	}
+	if err := keeps(who, g.app); err != nil {
+		return nil, err
+	}
+	if err := g.remote.Begun(ctx); err != nil {
+		return nil, err
+	}
+	select {
+	case <-g.remote.Ended(): // it has left just now, or was given up
+		return nil, errUnknown(name)
+	default:
+	}
+	g.remote.Touch()
+	return g, nil
+}
+
+func errUnknown(name string) error {
+	return jobs.Refuse(jobs.NotFound, "this node does not know worker %.80q: register, with the runs that it has", name)
+}
+
+func (g *guest) answer() ops.PullAnswer {
+	a := ops.PullAnswer{Worker: g.remote.Name(), Stop: g.remote.Stops(), Resting: g.remote.Resting()}
+	a.Lease, a.Every = g.remote.Lease()
+	return a
+}
+
+// Poll is ops.Pull's.
+func (p *pull) Poll(ctx context.Context, who ops.Who, name string, q ops.PullPoll) (ops.PullWork, error) {
+	g, err := p.guest(ctx, who, name)
+	if err != nil {
+		return ops.PullWork{}, err
+	}
+	batch, list, err := g.remote.Poll(ctx, q.Want, q.Got, q.Wait)
+	if err != nil {
+		return ops.PullWork{}, err
+	}
+	work := ops.PullWork{PullAnswer: g.answer(), Batch: batch, Runs: make([]ops.PullRun, len(list))}
+	for i, one := range list {
+		work.Runs[i] = ops.PullRun(one)
+	}
+	return work, nil
+}
+
+// Beat is ops.Pull's.
+func (p *pull) Beat(ctx context.Context, who ops.Who, name string, drain bool) (ops.PullAnswer, error) {
+	g, err := p.guest(ctx, who, name)
+	if err != nil {
+		return ops.PullAnswer{}, err
+	}
+	if drain {
+		g.remote.Drain()
+	}
+	return g.answer(), nil
+}
+
+// Finish is ops.Pull's.
+func (p *pull) Finish(ctx context.Context, who ops.Who, name string, f jobs.Finish) (*jobs.Instance, error) {
+	g, err := p.guest(ctx, who, name)
+	if err != nil {
+		return nil, err
+	}
+	return g.remote.Finish(ctx, f)
+}
+
+// Progress is ops.Pull's.
+func (p *pull) Progress(ctx context.Context, who ops.Who, name string, run jobs.ID, attempt uint32, how bus.Progress) error {
+	g, err := p.guest(ctx, who, name)
+	if err != nil {
+		return err
+	}
+	return g.remote.Progress(ctx, run, attempt, how)
+}
+
+// Checkpoint is ops.Pull's.
+func (p *pull) Checkpoint(ctx context.Context, who ops.Who, name string, run jobs.ID, attempt uint32, data []byte) error {
+	g, err := p.guest(ctx, who, name)
+	if err != nil {
+		return err
+	}
+	return g.remote.Save(ctx, run, attempt, data)
+}
+
+// Log is ops.Pull's.
+func (p *pull) Log(ctx context.Context, who ops.Who, name string, run jobs.ID, attempt uint32, l ops.PullLog) error {
+	g, err := p.guest(ctx, who, name)
+	if err != nil {
+		return err
+	}
+	lines := make([]worker.Line, len(l.Lines))
+	for i, one := range l.Lines {
+		lines[i].Text = one.Text
+		if err := lines[i].Level.UnmarshalText([]byte(one.Level)); err != nil {
+			return jobs.Invalid("level of a line is %.20q, it must be one of DEBUG, INFO, WARN, ERROR", one.Level)
+		}
+	}
+	return g.remote.Log(ctx, run, attempt, l.First, lines)
+}
+
+// Leave is ops.Pull's. A worker that is not known has left.
+func (p *pull) Leave(ctx context.Context, who ops.Who, name string) error {
+	g, err := p.guest(ctx, who, name)
+	if errors.Is(err, jobs.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTime)
+	defer cancel()
+	return g.remote.Leave(ctx)
+}

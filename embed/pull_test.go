@@ -1,0 +1,424 @@
+package embed_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// office is a scheduler that is asked for work over its API, in a bubble's time.
+type office struct {
+	t *testing.T
+	*embed.Scheduler
+}
+
+func newOffice(t *testing.T, cfg embed.Config) *office {
+	t.Helper()
+	s, err := embed.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &office{t, s}
+	t.Cleanup(func() { o.shut() })
+	return o
+}
+
+func (o *office) shut() {
+	if o.Scheduler != nil {
+		if err := o.Stop(); err != nil {
+			o.t.Error(err)
+		}
+		o.Scheduler = nil
+	}
+}
+
+// post asks, and answers with the status and what came back.
+func (o *office) post(ctx context.Context, path string, body any, headers ...string) (int, map[string]any) {
+	o.t.Helper()
+	raw, err := json.Marshal(body)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	if text, ok := body.(string); ok {
+		raw = []byte(text)
+	}
+	r := httptest.NewRequestWithContext(ctx, "POST", "/api/v1"+path, strings.NewReader(string(raw)))
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	o.Handler().ServeHTTP(w, r)
+	var found map[string]any
+	if w.Body.Len() > 0 {
+		if err := json.Unmarshal(w.Body.Bytes(), &found); err != nil {
+			o.t.Errorf("%s: %v: %s", path, err, w.Body)
+		}
+	}
+	return w.Code, found
+}
+
+// puller is a worker over HTTP.
+type puller struct {
+	o    *office
+	name string
+	jobs []any
+	got  string
+	runs []map[string]any // in hand
+}
+
+type m = map[string]any
+
+// hire registers a worker that has the job "greet", with these settings.
+func (o *office) hire(start string, slots int, settings m) *puller {
+	o.t.Helper()
+	p := &puller{o: o, jobs: []any{m{"key": "greet", "kind": "triggered", "settings": settings}}}
+	p.register(start, slots, 200)
+	return p
+}
+
+func (p *puller) register(start string, slots, want int) m {
+	p.o.t.Helper()
+	var runs []any
+	for _, r := range p.runs {
+		runs = append(runs, m{"run": r["run"], "attempt": r["attempt"]})
+	}
+	body := m{"name": "py", "start": start, "app": "shop", "slots": slots, "jobs": p.jobs}
+	if runs != nil {
+		body["runs"] = runs
+	}
+	code, told := p.o.post(context.Background(), "/worker/register", body)
+	if code != want {
+		p.o.t.Fatalf("register: %d: %v", code, told)
+	}
+	p.name = "py-" + start
+	return told
+}
+
+// say says something of an attempt, or of the worker.
+func (p *puller) say(want int, verb string, of m, more m) m {
+	p.o.t.Helper()
+	body := m{"worker": p.name}
+	if of != nil {
+		body["run"], body["attempt"] = of["run"], of["attempt"]
+	}
+	for k, v := range more {
+		body[k] = v
+	}
+	code, told := p.o.post(context.Background(), "/worker/"+verb, body)
+	if code != want {
+		p.o.t.Errorf("%s: %d, want %d: %v", verb, code, want, told)
+	}
+	return told
+}
+
+// poll asks for runs, and takes them into hand.
+func (p *puller) poll(want int, wait float64) []m {
+	p.o.t.Helper()
+	told := p.say(200, "poll", nil, m{"want": want, "got": p.got, "waitSeconds": wait})
+	p.got, _ = told["batch"].(string)
+	var list []m
+	runs, _ := told["runs"].([]any)
+	for _, r := range runs {
+		list = append(list, r.(m))
+	}
+	p.runs = append(p.runs, list...)
+	return list
+}
+
+func (p *puller) one() m {
+	p.o.t.Helper()
+	list := p.poll(1, 30)
+	if len(list) != 1 {
+		p.o.t.Fatalf("%d runs came", len(list))
+	}
+	return list[0]
+}
+
+func (o *office) trigger(args string, how ...jobs.How) jobs.ID {
+	o.t.Helper()
+	run, err := jobs.Trigger[json.RawMessage]("greet").Enqueue(o.t.Context(), o.Client(), json.RawMessage(args), how...)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return run.ID
+}
+
+func (o *office) row(id any) *jobs.Instance {
+	o.t.Helper()
+	synctest.Wait()
+	run, ok := id.(jobs.ID)
+	if !ok {
+		run, _ = jobs.ParseID(id.(string))
+	}
+	found, err := o.Ops().Instance(o.t.Context(), ops.Who{}, run)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return found
+}
+
+func (o *office) want(id any, state jobs.State, cause jobs.Cause, attempt uint32) *jobs.Instance {
+	o.t.Helper()
+	in := o.row(id)
+	if in.State != state || in.Cause != cause || in.Attempt != attempt {
+		o.t.Errorf("the run is %v (%s) after %d attempts, want %v (%s) after %d; error %q", in.State, in.Cause, in.Attempt, state, cause, attempt, in.Error)
+	}
+	return in
+}
+
+func stops(told m) (list []string) {
+	all, _ := told["stop"].([]any)
+	for _, s := range all {
+		h := s.(m)
+		list = append(list, fmt.Sprint(h["why"], " ", h["attempt"]))
+	}
+	return list
+}
+
+// A worker that speaks HTTP only does what any worker does: it gets arguments, writes to the log, says how far it is,
+// keeps a checkpoint, leaves a result, fails with a code, snoozes, and is told about a cancel and a timeout.
+func TestPullWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, embed.Config{})
+		p := o.hire("a1", 4, m{"retries": 3, "retryRules": []any{m{"codes": []string{"busy"}, "delay": "10s"}}, "timeout": "60s"})
+
+		id := o.trigger(`{"name":"Ann","none":null}`)
+		run := p.one()
+		if args := run["args"].(m); run["run"] != id.String() || args["name"] != "Ann" || run["job"] != "greet" || run["secondsLeft"].(float64) < 59 {
+			t.Errorf("the run is %v", run)
+		}
+		o.want(id, jobs.Processing, "", 1)
+		p.say(204, "progress", run, m{"done": 1, "total": 3, "text": "one of three"})
+		lines := m{"first": 1, "lines": []any{m{"text": "hello"}, m{"level": "WARN", "text": "careful"}}}
+		p.say(204, "logs", run, lines)
+		p.say(204, "logs", run, lines) // the answer was lost
+		p.say(204, "logs", run, m{"first": 2, "lines": []any{m{"text": "careful, again"}, m{"text": "bye"}}})
+		p.say(204, "checkpoint", run, m{"data": m{"at": 3, "of": nil}})
+		time.Sleep(4 * time.Second)
+		p.say(200, "beat", nil, nil)
+		now, _ := o.Ops().Live().Attempt(jobs.DefaultTenant, id)
+		if now.Progress == nil || now.Progress.Text != "one of three" {
+			t.Errorf("its progress is %+v", now.Progress)
+		}
+		var read []string
+		log, err := o.Ops().Log(t.Context(), ops.Who{}, id, metastore.LogPosition{}, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range log {
+			read = append(read, l.Level+" "+l.Text)
+		}
+		if got := strings.Join(read, "; "); got != "INFO hello; WARN careful; INFO bye" {
+			t.Errorf("its log is %q", got)
+		}
+		if end := p.say(200, "finish", run, m{"error": "no seat", "code": "busy"}); end["state"] != "Failed" || end["retryAt"] == nil {
+			t.Errorf("its end is answered by %v", end)
+		}
+		if in := o.want(id, jobs.Failed, jobs.ByError, 1); in.Code() != "busy" || in.Error != "no seat" {
+			t.Errorf("it failed with %q, %q", in.Code(), in.Error)
+		}
+		before := time.Now()
+		run = p.one()
+		if waited := time.Since(before); waited < 4*time.Second || run["attempt"] != 2.0 || fmt.Sprint(run["checkpoint"]) != "map[at:3 of:<nil>]" {
+			t.Errorf("after %v it is %v", waited, run)
+		}
+		if end := p.say(200, "finish", run, m{"snoozeSeconds": 5}); end["state"] != "Failed" {
+			t.Errorf("a snooze is answered by %v", end)
+		}
+		run = p.one()
+		p.say(200, "finish", run, m{"result": m{"hello": nil}})
+		if in := o.want(id, jobs.Succeeded, "", 3); string(in.Result) != `{"hello":null}` {
+			t.Errorf("its result is %s", in.Result)
+		}
+
+		id = o.trigger(`{}`)
+		run = p.one()
+		p.say(200, "finish", run, m{"error": "never", "noRetry": true})
+		o.want(id, jobs.Terminated, jobs.ByError, 1)
+
+		// A cancel ends an open poll, and is told until the attempt has ended.
+		id = o.trigger(`{}`)
+		run = p.one()
+		go func() {
+			time.Sleep(2 * time.Second)
+			if _, err := o.Ops().Cancel(context.Background(), ops.Who{Actor: "person:ann", Reason: "enough"}, id); err != nil {
+				t.Error(err)
+			}
+		}()
+		before = time.Now()
+		told := p.say(200, "poll", nil, m{"got": p.got})
+		if got := stops(told); time.Since(before) > 3*time.Second || !slices.Equal(got, []string{"cancelled 1"}) || !strings.Contains(fmt.Sprint(told["stop"]), "enough") {
+			t.Errorf("after %v: %v", time.Since(before), told)
+		}
+		if got := stops(p.say(200, "beat", nil, nil)); len(got) != 1 {
+			t.Errorf("a beat tells %v", got)
+		}
+		if in := o.want(id, jobs.Cancelled, jobs.Cause(o.row(id).Cause), 1); !in.Lingering {
+			t.Error("its slot was taken away before it had returned")
+		}
+		if end := p.say(200, "finish", run, m{"error": "I stop"}); end["state"] != "Cancelled" {
+			t.Errorf("the end of a cancelled run is answered by %v", end)
+		}
+		if in := o.row(id); in.Lingering {
+			t.Error("it has returned, and its slot is still taken")
+		}
+		if got := stops(p.say(200, "beat", nil, nil)); len(got) != 0 {
+			t.Errorf("a beat tells %v", got)
+		}
+
+		// One that takes too long is told so, and may be late.
+		id = o.trigger(`{}`)
+		run = p.one()
+		for range 13 {
+			time.Sleep(5 * time.Second)
+			told = p.say(200, "beat", nil, nil)
+		}
+		if got := stops(told); !slices.Equal(got, []string{"timeout 1"}) {
+			t.Errorf("a beat tells %v", got)
+		}
+		if in := o.want(id, jobs.Failed, jobs.ByTimeout, 1); !in.Lingering {
+			t.Error("it has not returned, and its slot was taken away")
+		}
+		p.say(200, "finish", run, m{"result": 1})
+		if in := o.row(id); in.Lingering || len(in.Result) > 0 {
+			t.Errorf("late, it left the run %+v", in)
+		}
+	})
+}
+
+// A worker over HTTP that dies in the middle of its work, with a poll that was open, loses its run to another one as
+// soon as its lease is over; what it says of it later does not count.
+func TestPullWorkerDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, embed.Config{})
+		first := o.hire("a1", 4, m{})
+		id := o.trigger(`{}`)
+		run := first.one()
+		ctx, dies := context.WithCancel(t.Context())
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			o.post(ctx, "/worker/poll", m{"worker": first.name, "got": first.got, "want": 3})
+		}()
+		synctest.Wait()
+		dies()
+		<-gone
+		died := time.Now()
+		second := o.hire("b2", 4, m{})
+		var again []m
+		for len(again) == 0 && time.Since(died) < 5*time.Minute {
+			again = second.poll(4, 1)
+		}
+		if took := time.Since(died); len(again) != 1 || again[0]["run"] != id.String() || again[0]["attempt"] != 2.0 || took < 14*time.Second || took > 24*time.Second {
+			t.Fatalf("after %v the other worker has %v", took, again)
+		}
+		if told := first.say(409, "finish", run, m{"result": 1}); told["code"] != "lease_lost" {
+			t.Errorf("the late end is answered by %v", told)
+		}
+		for _, verb := range []string{"progress", "checkpoint", "logs"} {
+			told := first.say(409, verb, run, m{"progress": m{"done": 1}, "checkpoint": m{"data": 1}, "logs": m{"lines": []any{m{"text": "late"}}}}[verb].(m))
+			if told["code"] != "lease_lost" {
+				t.Errorf("%s, late, is answered by %v", verb, told)
+			}
+		}
+		if told := first.register("a1", 4, 200); !slices.Equal(stops(told), []string{"lease_lost 1"}) {
+			t.Errorf("when it comes back with the run it is told %v", told)
+		}
+		o.want(id, jobs.Processing, "", 2)
+		second.say(200, "finish", again[0], m{"result": 2})
+		if in := o.want(id, jobs.Succeeded, "", 2); string(in.Result) != "2" {
+			t.Errorf("its result is %s", in.Result)
+		}
+	})
+}
+
+// Workers over HTTP are refused what is not theirs, and each refusal says what it is.
+func TestPullWorkerIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, embed.Config{Tokens: true})
+		root := ops.Who{Actor: "person:root", Role: ops.Admin}
+		bearer := func(n ops.NewToken) []string {
+			_, text, err := o.Ops().Grant(t.Context(), root, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return []string{"Authorization", "Bearer " + text}
+		}
+		bearer(ops.NewToken{Name: "root", Role: "admin"})
+		shop, bank := bearer(ops.NewToken{Name: "shop", Role: "worker", App: "shop"}), bearer(ops.NewToken{Name: "bank", Role: "worker", App: "bank"})
+		viewer, client := bearer(ops.NewToken{Name: "viewer", Role: "viewer"}), bearer(ops.NewToken{Name: "client", Role: "client"})
+		wrong := []string{"Authorization", shop[1] + "x"}
+		ask := func(as []string, verb string, body m, want int, code string) m {
+			t.Helper()
+			status, told := o.post(t.Context(), "/worker/"+verb, body, as...)
+			if got, _ := told["code"].(string); status != want || got != code {
+				t.Errorf("%s %v: %d %v, want %d %q", verb, body, status, told, want, code)
+			}
+			return told
+		}
+		introduce := func(app string) m {
+			return m{"name": "py", "start": "a1", "app": app, "slots": 1, "jobs": []any{m{"key": "greet", "kind": "triggered"}}}
+		}
+		for _, as := range [][]string{nil, wrong} {
+			ask(as, "register", introduce("shop"), 401, "unauthorized")
+		}
+		for _, as := range [][]string{viewer, client, bank} {
+			ask(as, "register", introduce("shop"), 403, "forbidden")
+		}
+		ask(shop, "poll", m{"worker": "py-a1", "waitSeconds": 0}, 404, "unknown_worker")
+		ask(shop, "register", introduce("shop"), 200, "")
+		other := introduce("shop")
+		other["slots"] = 2
+		ask(shop, "register", other, 409, "conflict") // the same start of the program says something else
+
+		id := o.trigger(`{}`)
+		work := ask(shop, "poll", m{"worker": "py-a1", "waitSeconds": 5}, 200, "")
+		run := work["runs"].([]any)[0].(m)
+		of := m{"worker": "py-a1", "run": run["run"], "attempt": 1}
+		for _, as := range [][]string{nil, wrong} {
+			ask(as, "finish", of, 401, "unauthorized")
+		}
+		for _, as := range [][]string{bank, viewer, client} {
+			for _, verb := range []string{"finish", "poll", "beat", "leave"} {
+				body := m{"worker": "py-a1"}
+				if verb == "finish" {
+					body = of
+				}
+				ask(as, verb, body, 403, "forbidden")
+			}
+		}
+		// A worker of another app does not get this run, whatever it says.
+		ask(bank, "register", introduce("bank"), 409, "conflict") // this start of the program is another app's
+		mine := introduce("bank")
+		mine["start"], mine["jobs"], mine["runs"] = "b2", []any{m{"key": "audit", "kind": "triggered"}}, []any{m{"run": run["run"], "attempt": 1}}
+		if told := ask(bank, "register", mine, 200, ""); !slices.Equal(stops(told), []string{"lease_lost 1"}) {
+			t.Errorf("a run of another app: %v", told)
+		}
+		ask(bank, "finish", m{"worker": "py-b2", "run": run["run"], "attempt": 1}, 403, "forbidden")
+		o.want(id, jobs.Processing, "", 1)
+
+		// One that drains is given nothing more, and ends what it has.
+		ask(shop, "beat", m{"worker": "py-a1", "drain": true}, 200, "")
+		ask(shop, "finish", of, 200, "")
+		o.want(id, jobs.Succeeded, "", 1)
+		next := o.trigger(`{}`)
+		if told := ask(shop, "poll", m{"worker": "py-a1", "waitSeconds": 5}, 200, ""); len(told["runs"].([]any)) != 0 {
+			t.Errorf("while it drains it is given %v", told)
+		}
+		o.want(next, jobs.Enqueued, "", 0)
+		ask(shop, "leave", m{"worker": "py-a1"}, 204, "")
+		ask(shop, "poll", m{"worker": "py-a1", "waitSeconds": 0}, 404, "unknown_worker")
+	})
+}

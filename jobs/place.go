@@ -1,0 +1,252 @@
+package jobs
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+// Route says which of the workers that may take a run is offered it.
+type Route string
+
+// The routes. "Free" is a worker with a free slot; the order is that of the workers' names.
+const (
+	RouteAny           Route = "any"             // whichever asks first
+	RouteFirst         Route = "first"           // the first one that is free
+	RouteLast          Route = "last"            // the last one that is free
+	RouteRoundRobin    Route = "round_robin"     // those that are free, in turn
+	RouteRandom        Route = "random"          // one of those that are free, by chance
+	RouteHash          Route = "consistent_hash" // always the same one for the same key; the run waits for it
+	RouteLeastRecent   Route = "least_recent"    // the free one whose last run of the job is the longest ago
+	RouteLeastFrequent Route = "least_frequent"  // the free one that got the fewest runs of the job within a day
+	RouteFailover      Route = "failover"        // the first one that lives; the run waits for it
+	RouteIdle          Route = "idle"            // one that runs nothing
+	RouteBroadcast     Route = "broadcast"       // each of them: one run becomes as many as there are
+)
+
+// Routes are all routes, in the order in which people are shown them.
+func Routes() []Route {
+	return []Route{RouteAny, RouteFirst, RouteLast, RouteRoundRobin, RouteRandom, RouteHash, RouteLeastRecent, RouteLeastFrequent,
+		RouteFailover, RouteIdle, RouteBroadcast}
+}
+
+// PinAway says what becomes of a run whose named worker is not there.
+type PinAway string
+
+// The answers to a named worker that is away.
+const (
+	PinWait PinAway = "wait" // it waits until that worker is back
+	PinAny  PinAway = "any"  // it goes to another, as the route says
+)
+
+// CodeVersion says by which version of the job's code a run may be done, while a new one is rolled out.
+type CodeVersion string
+
+// The answers to workers with different versions.
+const (
+	CodeAny     CodeVersion = "any"     // any that a worker has
+	CodeCurrent CodeVersion = "current" // that of the definition when the run was made, or a later one
+)
+
+// Place says which worker a run may go to. It is made of the job's policy when the run is created, and kept in its row.
+// A run that any worker with its job may take has none.
+type Place struct {
+	Route   Route
+	Hash    string   // RouteHash: what is hashed
+	Needs   []string // what a worker must have: tags, or key=value
+	Pin     string   // the worker that is meant, by its own or its configured name; "" = none is
+	PinAway PinAway
+	Version int // the least code version; 0 = any
+	Slots   int // how many runs of the job a worker may have at the same time; 0 = as many as it has slots
+
+	// Of a broadcast. One that has not been spread over workers yet has neither.
+	Shard, Shards uint32 // index, from 0, and total
+	Group         ID     // the run that was spread: shard 0
+}
+
+// Unspread says that the run is to become one for each worker, and has not yet.
+func (p *Place) Unspread() bool { return p != nil && p.Route == RouteBroadcast && p.Shards == 0 }
+
+// Words say where the run may go, for people.
+func (p *Place) Words() string {
+	text := map[Route]string{
+		RouteAny: "any worker", RouteFirst: "the first worker that is free", RouteLast: "the last worker that is free", RouteRoundRobin: "free workers in turn",
+		RouteRandom: "a free worker by chance", RouteHash: "the worker whose share holds " + strconv.Quote(p.Hash), RouteLeastRecent: "the free worker that had the job longest ago",
+		RouteLeastFrequent: "the free worker that had the job least often today", RouteFailover: "the first worker that lives", RouteIdle: "a worker that runs nothing",
+		RouteBroadcast: "each worker",
+	}[p.Route]
+	if p.Shards > 0 {
+		text = "shard " + strconv.Itoa(int(p.Shard)) + " of " + strconv.Itoa(int(p.Shards))
+	}
+	if p.Pin != "" {
+		text += ", on " + p.Pin
+		if p.PinAway == PinAny {
+			text += " while it is there"
+		}
+	}
+	if len(p.Needs) > 0 {
+		text += ", with " + strings.Join(p.Needs, " and ")
+	}
+	if p.Version > 0 {
+		text += ", version " + strconv.Itoa(p.Version) + " or later"
+	}
+	if p.Slots > 0 {
+		text += ", at most " + strconv.Itoa(p.Slots) + " at a time in one"
+	}
+	return text
+}
+
+// PlaceOf is where runs of a job with these arguments may go; nil = to any worker that has the job.
+func PlaceOf(d *Definition, args []byte) *Place {
+	p := &d.Policy
+	current := p.CodeVersion == CodeCurrent && d.Version > 0
+	if (p.Route == RouteAny || p.Route == "") && len(p.Needs) == 0 && p.Pin == "" && p.Slots == 0 && !current {
+		return nil
+	}
+	at := &Place{Route: p.Route, Needs: p.Needs, Pin: p.Pin, PinAway: p.PinAway, Slots: p.Slots}
+	if at.Route == "" {
+		at.Route = RouteAny
+	}
+	if current {
+		at.Version = d.Version
+	}
+	if at.Route == RouteHash {
+		at.Hash = string(d.Key)
+		if p.RouteBy != "" {
+			at.Hash = argAt(args, p.RouteBy)
+		}
+	}
+	return at
+}
+
+// argAt is the argument at a path such as customer.id, as text; "" if there is none.
+func argAt(args []byte, path string) string {
+	raw := json.RawMessage(args)
+	for name := range strings.SplitSeq(path, ".") {
+		var fields map[string]json.RawMessage
+		var list []json.RawMessage
+		if json.Unmarshal(raw, &fields) == nil {
+			raw = fields[name]
+		} else if i, err := strconv.Atoi(name); err == nil && json.Unmarshal(raw, &list) == nil && i >= 0 && i < len(list) {
+			raw = list[i]
+		} else {
+			return ""
+		}
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	return string(raw)
+}
+
+// ShardID is the ID of one of the runs that a broadcast becomes; shard 0 is the run itself. That of a recurring job
+// follows from its due time as its own does.
+func ShardID(in *Instance, shard uint32) ID {
+	if shard == 0 {
+		return in.ID
+	}
+	if in.ID == DueID(in.Tenant, in.Job, in.Due, 0, 0) {
+		return DueID(in.Tenant, in.Job, in.Due, shard, 0)
+	}
+	return DerivedID("shard", string(in.Tenant), string(in.ID[:]), strconv.Itoa(int(shard)))
+}
+
+// ShardsGate is the name of the gate that counts the shards of a broadcast which hold its slots.
+func ShardsGate(group ID) string { return "shards/" + group.String() }
+
+// MaxShards is how many workers a broadcast reaches: the first, in the order of their names.
+const MaxShards = 1000
+
+// Spread makes a broadcast run that can be claimed one run for each of the named workers, in their order. With no
+// workers it is Skipped, and says so. One that was spread before stays as it is.
+type Spread struct {
+	ID      ID
+	Workers []string
+}
+
+// Verb of the command.
+func (Spread) Verb() Verb { return VerbSpread }
+
+// Check says what is wrong with the workers.
+func (c Spread) Check() error {
+	if len(c.Workers) > MaxShards {
+		return Invalid("a broadcast to %d workers: %d are allowed", len(c.Workers), MaxShards)
+	}
+	for _, w := range c.Workers {
+		if err := checkRun(c.ID, w, 1); err != nil {
+			return err
+		}
+	}
+	return checkRun(c.ID, "-", 1)
+}
+
+// Drain has a worker take nothing new, or take runs again. The row of the change is its audit: the worker itself says in
+// its beats how it stands, so that any leader knows.
+type Drain struct {
+	Worker string // its own name, of this start
+	On     bool
+}
+
+// Verb of the command.
+func (Drain) Verb() Verb { return VerbDrain }
+
+// Check says what is wrong with the name.
+func (c Drain) Check() error { return CheckName("worker", c.Worker) }
+
+// Mark notes whether a job is stopped: workers of its app live, and none of them has it any more.
+type Mark struct {
+	Key     Key
+	Stopped bool
+}
+
+// Verb of the command.
+func (Mark) Verb() Verb { return VerbMark }
+
+// Check says what is wrong with the key.
+func (c Mark) Check() error { return c.Key.Check() }
+
+func wirePlace(c *coder, p *Place) {
+	text(c, &p.Route)
+	text(c, &p.Hash)
+	list(c, &p.Needs, 1, wireString)
+	text(c, &p.Pin)
+	text(c, &p.PinAway)
+	signed(c, &p.Version)
+	signed(c, &p.Slots)
+	number(c, &p.Shard)
+	number(c, &p.Shards)
+	c.id(&p.Group)
+}
+
+// checkPlace says what is wrong with where the job may run.
+func (s *Settings) checkPlace() error {
+	if err := oneOf("route", s.Route, Routes()...); err != nil {
+		return err
+	}
+	if s.RouteBy != nil && (len(*s.RouteBy) > 200 || !isText(*s.RouteBy)) {
+		return Invalid("route by %.40q: a path of arguments such as customer.id has at most 200 bytes of text", *s.RouteBy)
+	}
+	if s.Needs != nil {
+		if len(*s.Needs) > MaxTags {
+			return Invalid("needs: %d given, at most %d are allowed", len(*s.Needs), MaxTags)
+		}
+		for _, t := range *s.Needs {
+			if t == "" || len(t) > 200 || !isText(t) {
+				return Invalid("needs %.120q: a tag of a worker, or key=value, has 1 to 200 bytes", t)
+			}
+		}
+	}
+	if s.Pin != nil && *s.Pin != "" {
+		if err := CheckName("pin", *s.Pin); err != nil {
+			return err
+		}
+	}
+	if err := oneOf("pin away", s.PinAway, PinWait, PinAny); err != nil {
+		return err
+	}
+	if err := oneOf("code version", s.CodeVersion, CodeAny, CodeCurrent); err != nil {
+		return err
+	}
+	return within("slots", s.Slots, 0, MaxConcurrencyTop)
+}

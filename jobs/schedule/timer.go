@@ -1,0 +1,134 @@
+package schedule
+
+import (
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Timer is a schedule as two words say it: when it is due first, and how often
+// from then on. It is another way of writing what [jobs.Settings] say.
+type Timer struct {
+	// DueTime is a length of time from now ("1h", "PT1H", "1d2h0m2s") or a time
+	// ("2023-10-01 09:00:01", with or without zeros and an offset).
+	DueTime string `json:"dueTime"`
+	// Period is a length of time ("5m", "PT5M"), zero for once ("0s"), a number
+	// of times ("R4/PT3S"), cron of 5 to 7 fields, for which DueTime says
+	// nothing, or "external": never by itself, but as often as somebody asks.
+	Period string `json:"period"`
+	// TTL is a length of time from now after which nothing is due; "" = for ever.
+	TTL string `json:"ttl,omitempty"`
+}
+
+// External is the period of a job that is never due by itself.
+const External = "external"
+
+// soon is how far ahead "at once" lies, so that it is not past when the job is
+// stored.
+const soon = time.Second
+
+// Settings turns the timer, written now, into schedule, first and end of a job
+// in a zone ("" = UTC). If one of the two words is missing, the job is due once,
+// about a second after it has been stored. What is wrong is an *[Error] whose
+// field is dueTime, period or ttl.
+func (t Timer) Settings(now time.Time, zone string) (jobs.Settings, error) {
+	z, bad := loadZone(zone)
+	if bad != nil {
+		return jobs.Settings{}, bad
+	}
+	dueTime, period := strings.TrimSpace(t.DueTime), strings.TrimSpace(t.Period)
+	s := jobs.Settings{Schedule: new(period)}
+	if zone != "" {
+		s.Zone = &zone
+	}
+	if t.TTL != "" {
+		end, _, err := t.moment("ttl", t.TTL, now, z)
+		if err != nil {
+			return s, err
+		}
+		s.End = new(jobs.Instant(end))
+	}
+	isCron := len(strings.Fields(period)) >= 5 || strings.HasPrefix(period, "@")
+	switch {
+	case period == External:
+		s.Schedule = new("")
+		return s, nil
+	case isCron:
+		return s, readable("period", Spec{Expr: period, Zone: zone, Anchor: now})
+	case dueTime == "" || period == "":
+		s.Schedule = new("R1/PT1S")
+		return s, nil
+	}
+	first, relative, err := t.moment("dueTime", dueTime, now, z)
+	if err != nil {
+		return s, err
+	}
+	if relative {
+		first = later(first, now.Add(soon))
+	}
+	if isZero(period) {
+		s.Schedule = new(first.UTC().Format(time.RFC3339Nano))
+		return s, nil
+	}
+	s.First = new(jobs.Instant(first))
+	return s, readable("period", Spec{Expr: period, Zone: zone, Anchor: now, Due: first})
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// moment reads a time, or a length of time from now.
+func (t Timer) moment(field, text string, now time.Time, z *zone) (at time.Time, relative bool, err error) {
+	if looksLikeInstant(text) {
+		at, bad := parseInstant(source{text, 0}, z)
+		if bad != nil {
+			bad.Field = field
+			return at, false, bad
+		}
+		return at, false, nil
+	}
+	if isZero(text) {
+		return now, true, nil
+	}
+	s, err := Parse(Spec{Expr: text, Zone: z.name, Anchor: now})
+	if err != nil {
+		if bad, is := err.(*Error); is {
+			bad.Field = field
+		}
+		return at, true, err
+	}
+	at, _ = s.Next(now)
+	if s.isCron() {
+		return at, true, refuse(field, 0, "%s is neither a length of time such as 1h nor a time such as 2023-10-01 09:00:01", quote(text))
+	}
+	return at, true, nil
+}
+
+// isZero says that a length of time is nothing: "0", "0s", "0h0m0s", "PT0S".
+func isZero(text string) bool {
+	number, some := false, false
+	for _, r := range text {
+		number = number || r == '0'
+		some = some || r >= '1' && r <= '9'
+	}
+	return number && !some && strings.Trim(text, "0dhmsPTDHMS") == ""
+}
+
+// readable checks a specification as it is written.
+func readable(field string, spec Spec) error {
+	_, err := Parse(spec)
+	if bad, is := err.(*Error); is && bad.Field == "expression" {
+		bad.Field = field
+	}
+	return err
+}
+
+func (s *Schedule) isCron() bool {
+	_, is := s.rule.(*cron)
+	return is
+}

@@ -1,0 +1,165 @@
+package metastore
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// The record of who changed what is written here, in the commit of the change. What is done again writes nothing, and
+// neither does what is refused.
+
+// fields are what an audit says about a thing; in JSON, in the order of their names.
+type fields map[string]any
+
+// audit writes a line. before and after say what changed; nil if there is nothing to say.
+func (c *change) audit(target string, before, after fields) {
+	c.auditBy(c.env.Actor, c.env.Command.Verb().String(), target, before, after)
+}
+
+// auditAs is audit of what has a word of its own.
+func (c *change) auditAs(verb, target string, before, after fields) {
+	c.auditBy(c.env.Actor, verb, target, before, after)
+}
+
+// auditBy writes a line, perhaps of what follows from a command by a rule and not because somebody asked for it.
+func (c *change) auditBy(actor, verb, target string, before, after fields) {
+	reason := c.env.Reason
+	if actor != c.env.Actor {
+		reason = ""
+	}
+	g := *c.global()
+	g.Tenant = c.env.Tenant
+	g.Audits++
+	c.tx.Put(&g)
+	c.tx.Put(&jobs.Audit{Tenant: g.Tenant, N: g.Audits, At: c.at, Actor: actor, Reason: reason,
+		Verb: verb, Target: target, Before: before.json(), After: after.json()})
+	if g.Audits > jobs.MaxAudits {
+		c.tx.Delete(jobs.AuditRef(g.Tenant, g.Audits-jobs.MaxAudits))
+	}
+}
+
+// count changes what the tenant's Global counts.
+func (c *change) count(change func(*jobs.Global)) {
+	g := *c.global()
+	g.Tenant = c.env.Tenant
+	change(&g)
+	c.tx.Put(&g)
+}
+
+func (f fields) json() []byte {
+	if len(f) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(f)
+	if err != nil {
+		return nil // what cannot be written was refused by Check
+	}
+	return b
+}
+
+func stamp(t time.Time) string { return t.Format("2006-01-02T15:04:05Z07:00") }
+
+func jobTarget(key jobs.Key) string { return "job " + string(key) }
+
+func runTarget(in *jobs.Instance) string { return "run " + in.ID.String() + " of " + string(in.Key) }
+
+// private are settings that hold what a job works on. An audit says that they changed, and not to what.
+var private = map[string]bool{"args": true}
+
+// put says what a field was and is. was may be nil.
+func put(was, is fields, name string, before, after any) {
+	if private[name] {
+		is[name] = "changed"
+		return
+	}
+	if before != nil {
+		was[name] = before
+	}
+	is[name] = after
+}
+
+// held are the named fields as they held before a change and hold now, whoever said so.
+func held(names []string, before, after *jobs.Policy) (was, is fields) {
+	was, is = fields{}, fields{}
+	for _, name := range names {
+		put(was, is, name, before.Field(name), after.Field(name))
+	}
+	return was, is
+}
+
+// defaults are what the defaults of a kind of job say before and after a change, as far as it differs.
+func defaults(before, after *jobs.Settings) (was, is fields) {
+	was, is = fields{}, fields{}
+	for _, name := range before.Changed(after) {
+		put(was, is, name, before.Said(name), after.Said(name))
+	}
+	return was, is
+}
+
+// byHand says that a person asked for what happens to a run. What programs and duties do is told by the runs.
+func (c *change) byHand() bool { return jobs.IsPerson(c.env.Actor) }
+
+// auditRun writes what a person did to a run. What he did to others of the job in the same commit is the same line: a
+// bulk of a hundred thousand must not push everything else out of the record, and each run tells who did what to it.
+func (c *change) auditRun(in *jobs.Instance, before fields) {
+	var last *jobs.Audit
+	if n := c.global().Audits; n > 0 {
+		last, _ = c.tx.Get(jobs.AuditRef(c.env.Tenant, n)).(*jobs.Audit)
+	}
+	many := "runs of " + string(in.Key)
+	if last == nil || !last.At.Equal(c.at) || last.Verb != c.env.Command.Verb().String() || last.Actor != c.env.Actor ||
+		last.Reason != c.env.Reason || last.Target != many && !strings.HasSuffix(last.Target, " of "+string(in.Key)) {
+		c.audit(runTarget(in), before, nil)
+		return
+	}
+	sum := struct {
+		Runs int `json:"runs"`
+	}{1}
+	if last.Target == many {
+		_ = json.Unmarshal(last.After, &sum) // it was written below
+	}
+	line := *last
+	line.Target, line.Before, line.After = many, nil, fields{"runs": sum.Runs + 1}.json()
+	c.tx.Put(&line)
+}
+
+// trim drops rows that are old enough. What commands still need of them they do without: a range that is gone is not
+// extended, a session that is over lets nobody in.
+func (c *change) trim(k jobs.Trim) error {
+	before := k.Before
+	if oldest := c.at.Add(-jobs.KeepHistory); before.After(oldest) {
+		before = oldest
+	}
+	c.effect.Existing = true
+	for _, ref := range k.Refs {
+		ref.Tenant = c.env.Tenant
+		if row := c.tx.Get(ref); row != nil {
+			if at, ok := DoneAt(row); ok && at.Before(before) {
+				c.tx.Delete(ref)
+				c.effect.Existing = false
+			}
+		}
+	}
+	return nil
+}
+
+// DoneAt is when a row became history, or false if it has not. A session that is over is of no interest to anybody: it
+// counts as if it had been history for as long as history is kept.
+func DoneAt(row jobs.Row) (time.Time, bool) {
+	switch row := row.(type) {
+	case *jobs.Tally:
+		return time.Unix(0, row.Hour).UTC().Add(time.Hour), true
+	case *jobs.Missed:
+		return row.To, true
+	case *jobs.Session:
+		return row.Until.Add(-jobs.KeepHistory), true
+	case *jobs.Token:
+		return row.Until, !row.Until.IsZero()
+	case *jobs.Definition:
+		return row.Edited, row.Gone()
+	}
+	return time.Time{}, false
+}

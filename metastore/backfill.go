@@ -1,0 +1,86 @@
+package metastore
+
+import (
+	"slices"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// backfill makes runs of due times that have been decided: the cursor stays where it is, and nothing but the ledger
+// changes of what was said about them. What a person asks for runs whether the job is paused or not, and whatever its
+// start deadline says, which counts from a time that lies behind.
+func (c *change) backfill(k jobs.Backfill) error {
+	d, err := c.job(k.Key)
+	if err != nil {
+		return err
+	}
+	switch {
+	case d.UID != k.Job:
+		return jobs.Refuse(jobs.Stale, "backfill of %s: the job has been deleted, and another one is under its key", k.Key)
+	case d.Kind != jobs.Recurring:
+		return jobs.Refuse(jobs.Conflict, "job %s is triggered: it has no due times", k.Key)
+	case d.Policy.Disabled:
+		return jobs.Refuse(jobs.Conflict, "job %s is disabled: a run of it would only be skipped; enable it first", k.Key)
+	}
+	gate, replayed := jobs.BackfillGate(k.ID, k.Parallel), 0
+	var runs, there []*jobs.Instance
+	for _, due := range k.Due {
+		if due.At.After(d.Cursor) {
+			return jobs.Refuse(jobs.Conflict, "backfill of %s: nobody has decided yet what becomes of %s", k.Key, stamp(due.At))
+		}
+		in := c.fresh(d, jobs.FromBackfill)
+		in.ID, in.Parent, in.Due, in.Args = k.Run(d.Tenant, due), k.ID, due.At, d.Policy.Args
+		if row := c.instance(in.ID); row != nil {
+			if row.Parent == k.ID {
+				there = append(there, row)
+			}
+			continue
+		}
+		in.Place = placed(d, nil, in.Args)
+		in.Terms.Overlap = jobs.OverlapQueue
+		if k.Priority != nil {
+			in.Priority = *k.Priority
+		}
+		c.gatesOf(d, in)
+		in.Gates = append(in.Gates, gate)
+		slices.Sort(in.Gates)
+		runs = append(runs, in)
+		if due.Replay {
+			replayed++
+		}
+	}
+	if len(runs) == 0 {
+		c.effect.Existing, c.effect.Instances = true, there
+		return nil
+	}
+	for _, m := range k.Take {
+		row, _ := c.tx.Get(jobs.MissedRef(d.Tenant, d.UID, m.From)).(*jobs.Missed)
+		if row == nil || !row.To.Equal(m.To) || row.Count != m.Count || row.Reason != m.Reason {
+			return jobs.Refuse(jobs.Stale, "backfill of %s: the ledger from %s has changed: look again", k.Key, stamp(m.From))
+		}
+	}
+	for _, m := range k.Take {
+		c.tx.Delete(jobs.MissedRef(d.Tenant, d.UID, m.From))
+	}
+	for _, m := range k.Give {
+		m.Tenant, m.Job, m.Key = d.Tenant, d.UID, d.Key
+		c.tx.Put(&m)
+		c.effect.Missed = append(c.effect.Missed, &m)
+	}
+	if n := len(k.Take); n > 0 && len(k.Give) > 0 && k.Take[n-1].From.Equal(d.Missed) { // the next due time extends what is left
+		now := *d
+		now.Missed = k.Give[len(k.Give)-1].From
+		c.tx.Put(&now)
+	}
+	for _, in := range runs {
+		if err := c.begin(in, "", in.Due); err != nil {
+			return err
+		}
+	}
+	is := fields{"id": k.ID.String(), "runs": len(runs), "from": runs[0].Due, "to": runs[len(runs)-1].Due, "parallel": k.Parallel}
+	if replayed > 0 {
+		is["replayed"] = replayed
+	}
+	c.audit(jobTarget(k.Key), nil, is)
+	return nil
+}

@@ -1,0 +1,355 @@
+// Package backup writes all that a store holds into one file, and reads it again.
+//
+// Where to start: [Write] and [Open]. A file is good or it is not: it ends with a SHA-256 over all of it, which Open
+// compares before anything of the file counts.
+//
+// Sharp edges: a backup holds arguments and results of runs, log lines and hashes of tokens as they are. Keep it like
+// the store itself.
+package backup
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// A file is its title; its head, as JSON behind its length; blocks: a length, what they hold, and that; a length of
+// zero; the account of all that, as JSON behind its length; and the SHA-256 of all before.
+const (
+	title     = "carillon backup 1\n"
+	blockSize = 256 << 10
+	maxBlock  = 64 << 20
+)
+
+// What a block holds.
+const (
+	holdsRows byte = iota + 1
+	holdsEnded
+	holdsLines
+)
+
+// Head says what a backup is of.
+type Head struct {
+	At      time.Time `json:"at"`      // when it was begun
+	Version string    `json:"version"` // of the program that wrote it
+	From    string    `json:"from"`    // in words
+}
+
+// Write writes a backup and says what is in it. Without an error all of it was written, though perhaps not to a disk.
+func Write(ctx context.Context, to io.Writer, head Head, c metastore.Content) (metastore.Account, error) {
+	w := &writer{to: to, sum: sha256.New()}
+	about, err := json.Marshal(head)
+	if err != nil {
+		return nil, err
+	}
+	w.write([]byte(title))
+	w.framed(about)
+	from := metastore.Count(c)
+	if err := w.content(ctx, from); err != nil {
+		return nil, fmt.Errorf("write backup: %w", err)
+	}
+	w.flush()
+	w.write([]byte{0, 0, 0, 0})
+	if about, err = json.Marshal(from.Account()); err != nil {
+		return nil, err
+	}
+	w.framed(about)
+	w.write(w.sum.Sum(nil))
+	if w.err != nil {
+		return nil, fmt.Errorf("write backup: %w", w.err)
+	}
+	return from.Account(), nil
+}
+
+func (w *writer) content(ctx context.Context, from metastore.Content) error {
+	for row, err := range from.Rows(ctx) {
+		if err = errors.Join(err, w.err); err != nil {
+			return err
+		}
+		w.add(jobs.AppendRow(w.begin(holdsRows), row))
+	}
+	for in, err := range from.Ended(ctx) {
+		if err = errors.Join(err, w.err); err != nil {
+			return err
+		}
+		w.add(jobs.AppendRow(w.begin(holdsEnded), in))
+	}
+	for line, err := range from.Lines(ctx) {
+		if err = errors.Join(err, w.err); err != nil {
+			return err
+		}
+		w.add(line.Append(w.begin(holdsLines)))
+	}
+	return ctx.Err()
+}
+
+// writer writes blocks. After the first error it writes nothing more.
+type writer struct {
+	to    io.Writer
+	sum   hash.Hash
+	block []byte // what waits
+	kind  byte   // of it
+	err   error
+}
+
+func (w *writer) write(b []byte) {
+	if w.err == nil {
+		w.sum.Write(b)
+		_, w.err = w.to.Write(b)
+	}
+}
+
+func (w *writer) framed(b []byte) {
+	w.write(binary.LittleEndian.AppendUint32(nil, uint32(len(b))))
+	w.write(b)
+}
+
+// begin is the block to append to.
+func (w *writer) begin(kind byte) []byte {
+	if w.kind != kind {
+		w.flush()
+		w.kind = kind
+	}
+	return w.block
+}
+
+func (w *writer) add(block []byte) {
+	if w.block = block; len(block) >= blockSize {
+		w.flush()
+	}
+}
+
+func (w *writer) flush() {
+	if len(w.block) > 0 {
+		w.write(binary.LittleEndian.AppendUint32(nil, uint32(len(w.block)+1)))
+		w.write([]byte{w.kind})
+		w.write(w.block)
+		w.block = w.block[:0]
+	}
+}
+
+// Save has write fill a file of a name that is not taken. The file is there when write has returned without an error,
+// the whole of it reads as a backup, and it is on disk.
+func Save(ctx context.Context, path string, write func(io.Writer) error) (f *File, err error) {
+	if _, err := os.Lstat(path); err == nil {
+		return nil, jobs.Refuse(jobs.Conflict, "%s is there already: a backup is never written over", path)
+	}
+	to, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".unfinished-*") // readable to its owner only
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, ignoreGone(os.Remove(to.Name()))) }()
+	buffered := bufio.NewWriterSize(to, 1<<20)
+	if err := errors.Join(write(buffered), buffered.Flush(), to.Sync(), to.Close()); err != nil {
+		return nil, err
+	}
+	if f, err = Open(ctx, to.Name()); err != nil {
+		return nil, err
+	}
+	f.path = path
+	if err := os.Link(to.Name(), path); err != nil { // which, other than a rename, never replaces what somebody put there meanwhile
+		return nil, err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	return f, errors.Join(dir.Sync(), dir.Close())
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// File is a backup whose checksum was right.
+type File struct {
+	Head
+	// Account says what is in it.
+	Account metastore.Account
+	path    string
+	size    int64
+}
+
+var _ metastore.Content = (*File)(nil)
+
+var errDamaged = errors.New("it is not as it was written")
+
+// Open reads a backup to its end. One that is cut off or damaged is refused.
+func Open(ctx context.Context, path string) (*File, error) {
+	f := &File{path: path}
+	err := f.read(ctx, func(byte, []byte) (bool, error) { return true, nil }, true)
+	if err != nil {
+		return nil, fmt.Errorf("backup %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// read goes through the blocks. whole says that the checksum is compared, and the head and the account are taken; else
+// what was found then is relied upon.
+func (f *File) read(ctx context.Context, block func(kind byte, b []byte) (goOn bool, err error), whole bool) error {
+	file, err := os.Open(f.path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if whole {
+		f.size = info.Size()
+	} else if info.Size() != f.size {
+		return errDamaged
+	}
+	r := &reader{in: bufio.NewReaderSize(file, blockSize), sum: sha256.New()}
+	if !whole {
+		r.sum = nil
+	}
+	if got := r.read(len(title)); r.err == nil && string(got) != title {
+		return fmt.Errorf("it begins with %q, not with %q", got, title)
+	}
+	var head Head
+	if err := r.json(&head); err != nil {
+		return err
+	}
+	for {
+		n := r.number()
+		if r.err != nil {
+			return r.err
+		}
+		if n == 0 {
+			break
+		}
+		b := r.read(int(n))
+		if r.err != nil {
+			return r.err
+		}
+		if goOn, err := block(b[0], b[1:]); err != nil || !goOn {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	if !whole {
+		return nil
+	}
+	if err := r.json(&f.Account); err != nil {
+		return err
+	}
+	want := r.sum.Sum(nil)
+	if got := r.read(sha256.Size); r.err != nil || !slices.Equal(got, want) {
+		return errors.Join(r.err, errDamaged)
+	}
+	if _, err := r.in.ReadByte(); !errors.Is(err, io.EOF) {
+		return errDamaged
+	}
+	f.Head = head
+	return nil
+}
+
+// reader reads what a writer wrote, up to the first error.
+type reader struct {
+	in  *bufio.Reader
+	sum hash.Hash // nil = nobody asks
+	err error
+}
+
+func (r *reader) read(n int) []byte {
+	b := make([]byte, n)
+	if r.err == nil {
+		if _, err := io.ReadFull(r.in, b); err != nil {
+			r.err = fmt.Errorf("it is cut off: %w", err)
+		} else if r.sum != nil {
+			r.sum.Write(b)
+		}
+	}
+	return b
+}
+
+func (r *reader) number() uint32 {
+	n := binary.LittleEndian.Uint32(r.read(4))
+	if n > maxBlock && r.err == nil {
+		r.err = errDamaged
+	}
+	if r.err != nil {
+		return 0
+	}
+	return n
+}
+
+func (r *reader) json(v any) error {
+	b := r.read(int(r.number()))
+	if r.err != nil {
+		return r.err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return errDamaged
+	}
+	return nil
+}
+
+// part goes through the blocks of one kind.
+func part[R any](ctx context.Context, f *File, kind byte, decode func([]byte) (R, []byte, error)) iter.Seq2[R, error] {
+	return func(yield func(R, error) bool) {
+		var none R
+		err := f.read(ctx, func(is byte, b []byte) (bool, error) {
+			if is != kind {
+				return is < kind, nil // they lie in the order of their kinds
+			}
+			for len(b) > 0 {
+				row, rest, err := decode(b)
+				if err != nil {
+					return false, err
+				}
+				if !yield(row, nil) {
+					return false, nil
+				}
+				b = rest
+			}
+			return true, nil
+		}, false)
+		if err != nil {
+			yield(none, fmt.Errorf("backup %s: %w", f.path, err))
+		}
+	}
+}
+
+// Rows are all rows but those of runs that are over.
+func (f *File) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
+	return part(ctx, f, holdsRows, jobs.DecodeRow)
+}
+
+// Ended are the runs that are over.
+func (f *File) Ended(ctx context.Context) iter.Seq2[*jobs.Instance, error] {
+	return part(ctx, f, holdsEnded, func(b []byte) (*jobs.Instance, []byte, error) {
+		row, rest, err := jobs.DecodeRow(b)
+		in, ok := row.(*jobs.Instance)
+		if err == nil && !ok {
+			err = errDamaged
+		}
+		return in, rest, err
+	})
+}
+
+// Lines are what handlers wrote.
+func (f *File) Lines(ctx context.Context) iter.Seq2[metastore.LogLine, error] {
+	return part(ctx, f, holdsLines, metastore.DecodeLogLine)
+}

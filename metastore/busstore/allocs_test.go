@@ -1,0 +1,59 @@
+//go:build !race
+
+// The race detector allocates, too.
+
+package busstore
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// canned is a bus whose other end always says the same.
+type canned struct {
+	bus.Calls
+	answer []byte
+}
+
+func (c canned) Call(context.Context, string, []byte) ([]byte, error) { return c.answer, nil }
+func (canned) Limit() int                                             { return 1 << 20 }
+
+// What a command of a large batch allocates on the asker's side: of what is answered with a receipt no more than that.
+func TestAllocationsOfACommand(t *testing.T) {
+	const n = 500
+	in := &jobs.Instance{Tenant: "default", ID: jobs.ID{1}, Key: "charge", App: "billing", State: jobs.Enqueued, Args: []byte(`{}`), Due: time.Unix(1, 0), Attempt: 1}
+	stands := in.Receipt()
+	for name, c := range map[string]struct {
+		command jobs.Command
+		effect  jobs.Effect
+		most    float64
+	}{
+		"create": {jobs.Create{ID: in.ID, Key: in.Key, Args: in.Args}, jobs.Effect{Receipt: &stands}, 2.6},
+		"claim":  {jobs.Claim{ID: in.ID, Worker: "w", Attempt: 1}, jobs.Effect{Instances: []*jobs.Instance{in}}, 5},
+		"finish": {jobs.Finish{ID: in.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess}, jobs.Effect{Receipt: &stands}, 2.6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := encodeAnswers(n, 1<<20, 256, func(int) (*jobs.Effect, error) { return &c.effect, nil })
+			s := New(canned{answer: answer}, worker)
+			batch := make([]jobs.Envelope, n)
+			for i := range batch {
+				batch[i] = jobs.Envelope{ID: jobs.ID{byte(i)}, Tenant: "default", Actor: "worker:w", Command: c.command}
+			}
+			each := testing.AllocsPerRun(20, func() {
+				for _, r := range s.Apply(t.Context(), batch) {
+					if stands, ok := r.Stands(); !ok || stands.ID != in.ID {
+						t.Fatalf("%+v", r)
+					}
+				}
+			}) / n
+			t.Logf("%.1f allocations", each)
+			if each > c.most {
+				t.Errorf("%.1f allocations, want at most %v", each, c.most)
+			}
+		})
+	}
+}

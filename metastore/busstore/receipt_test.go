@@ -1,0 +1,87 @@
+package busstore
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Whoever claims gets the run, everything else of workers and clients is answered with a receipt, and a node with rows.
+// That is so with an older server, too, which knows of no receipts: it is asked in its own words.
+func TestReceipts(t *testing.T) {
+	for name, older := range map[string]bool{"receipts": false, "an older server": true} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, Config{})
+			var asked []verb
+			as := func(p bus.Principal) func(jobs.Command) jobs.Effect {
+				s := New(listening{h.hub.As(p), &asked, older}, p)
+				return func(c jobs.Command) jobs.Effect { t.Helper(); return h.must(t, s, c) }
+			}
+			w, c, n := as(worker), as(client), as(node)
+			brief := func(e jobs.Effect, id jobs.ID, state jobs.State) {
+				t.Helper()
+				if (e.Receipt != nil) == older || len(e.Instances) > 0 != older || e.Instance() == nil {
+					t.Fatalf("the answer is %+v", e)
+				}
+				if stands, ok := e.Stands(); !ok || stands.ID != id || stands.State != state || stands.Key != "charge" || stands != e.Instance().Receipt() {
+					t.Errorf("it stands %+v, want %s", stands, state)
+				}
+			}
+			w(register("billing", "billing", "charge"))
+			brief(c(jobs.Create{ID: jobs.ID{1}, Key: "charge", Args: []byte(`{"n":1}`)}), jobs.ID{1}, jobs.Enqueued)
+			if in := w(jobs.Claim{ID: jobs.ID{1}, Worker: "billing", Attempt: 1}).Instance(); in == nil || string(in.Args) != `{"n":1}` || in.Worker != "billing" {
+				t.Errorf("whoever claims is told %+v", in)
+			}
+			brief(w(jobs.Finish{ID: jobs.ID{1}, Worker: "billing", Attempt: 1, Outcome: jobs.OutcomeSuccess}), jobs.ID{1}, jobs.Succeeded)
+			if e := n(jobs.Create{ID: jobs.ID{2}, Key: "charge", Args: []byte(`{"n":2}`)}); e.Receipt != nil || string(e.Instance().Args) != `{"n":2}` {
+				t.Errorf("a node is told %+v", e)
+			}
+			times := map[verb]int{}
+			for _, v := range asked {
+				times[v]++
+			}
+			want := map[verb]int{askBrief: 4, askApply: 1}
+			if older { // each end asks in new words once
+				want = map[verb]int{askBrief: 2, askApply: 5}
+			}
+			if times[askBrief] != want[askBrief] || times[askApply] != want[askApply] {
+				t.Errorf("asked %v, want %v", times, want)
+			}
+		})
+	}
+}
+
+// listening notes what is asked, and has the server be older than receipts.
+type listening struct {
+	bus.Calls
+	asked *[]verb
+	older bool
+}
+
+func (l listening) Call(ctx context.Context, service string, request []byte) ([]byte, error) {
+	v, body, err := opened(request)
+	*l.asked = append(*l.asked, v)
+	if err == nil && l.older && v == askBrief {
+		_, err = decodeQuestion(body) // as it took everything but askApply
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l.Calls.Call(ctx, service, request)
+}
+
+// What is wrong with a request is said, and not asked for ever.
+func TestARequestThatIsWrong(t *testing.T) {
+	h := newHouse(t, Config{})
+	s := New(refusing{h.hub.As(client)}, client)
+	h.refused(t, s, jobs.Create{ID: jobs.ID{1}, Key: "charge"}, jobs.BadInput)
+}
+
+type refusing struct{ bus.Calls }
+
+func (refusing) Call(context.Context, string, []byte) ([]byte, error) {
+	return nil, jobs.Invalid("it is wrong: %v", errors.ErrUnsupported)
+}

@@ -1,0 +1,90 @@
+package metastore
+
+import (
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Calendars: named sets of times at which jobs are not due. What their rules mean is not known here; that they changed
+// is counted in the tenant's Global, so that no due time is decided by rules that hold no more.
+
+func (c *change) calendar(name string) *jobs.Calendar {
+	row, _ := c.tx.Get(jobs.CalendarRef(c.env.Tenant, name)).(*jobs.Calendar)
+	return row
+}
+
+func (c *change) setCalendar(k jobs.SetCalendar) error {
+	row := c.calendar(k.Name)
+	want := &jobs.Calendar{Tenant: c.env.Tenant, Name: k.Name, Description: k.Description, Zone: k.Zone, Rules: k.Rules,
+		By: c.env.Actor, Created: c.at, Edited: c.at, Revision: 1}
+	if row != nil {
+		next := row.Edit(want, c.at, c.env.Actor)
+		if next == nil {
+			c.effect.Existing, c.effect.Global = true, c.global()
+			return nil
+		}
+		want = next
+	}
+	if k.IfRevision != 0 && (row == nil || k.IfRevision != row.Revision) {
+		return staleCalendar(k.Name, row, k.IfRevision)
+	}
+	if row == nil && c.global().CalendarCount >= jobs.MaxCalendarsOfTenant {
+		return jobs.Refuse(jobs.Exhausted, "calendar %s would be one too many: %d are allowed", k.Name, jobs.MaxCalendarsOfTenant)
+	}
+	c.tx.Put(want)
+	c.calendarsChanged(row == nil, false)
+	c.audit("calendar "+k.Name, calendarSays(row), calendarSays(want))
+	return nil
+}
+
+func (c *change) dropCalendar(k jobs.DropCalendar) error {
+	row := c.calendar(k.Name)
+	if row == nil {
+		c.effect.Existing, c.effect.Global = true, c.global()
+		return nil
+	}
+	if k.IfRevision != 0 && k.IfRevision != row.Revision {
+		return staleCalendar(k.Name, row, k.IfRevision)
+	}
+	c.tx.Delete(row.Ref())
+	c.calendarsChanged(false, true)
+	c.audit("calendar "+k.Name, calendarSays(row), nil)
+	return nil
+}
+
+func staleCalendar(name string, row *jobs.Calendar, want uint64) error {
+	is := uint64(0)
+	if row != nil {
+		is = row.Revision
+	}
+	return jobs.Refuse(jobs.Stale, "calendar %s has revision %d, the change was made for %d: look again", name, is, want)
+}
+
+// calendarsChanged has the leader look at calendars anew.
+func (c *change) calendarsChanged(added, dropped bool) {
+	c.number()
+	c.count(func(g *jobs.Global) {
+		g.Calendars++
+		switch {
+		case added:
+			g.CalendarCount++
+		case dropped:
+			g.CalendarCount--
+		}
+	})
+	c.effect.Global = c.global()
+}
+
+// calendarSays is what an audit says of a calendar.
+func calendarSays(k *jobs.Calendar) fields {
+	if k == nil {
+		return nil
+	}
+	f := fields{"rules": k.Rules}
+	if k.Zone != "" {
+		f["zone"] = k.Zone
+	}
+	if k.Description != "" {
+		f["description"] = k.Description
+	}
+	return f
+}

@@ -1,0 +1,97 @@
+package metastore
+
+import (
+	"fmt"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// What failures lead to beyond a retry: budgets that spread retries, and jobs that pause themselves.
+
+// budgeted says whether a retry may begin now. Its job's budget lets it pass first, then that of all jobs; one that is
+// used up gives it the time of its turn, so that after an outage retries come one by one, and none is lost. What did not
+// fail by itself has no budget: it was lost, handed back or snoozed.
+func (c *change) budgeted(in *jobs.Instance) bool {
+	if in.Cause != jobs.ByError && in.Cause != jobs.ByTimeout {
+		return true
+	}
+	for ; in.Budgeted < 2; in.Budgeted++ {
+		of, rate := in.Job, jobs.Rate{}
+		if in.Budgeted == 0 {
+			if d := c.definition(in.Key); d != nil && d.UID == in.Job {
+				rate = d.Policy.RetryBudget
+			}
+		} else {
+			of, rate = jobs.ID{}, c.global().Budget()
+		}
+		if rate.Max == 0 {
+			continue
+		}
+		ref := jobs.GateRef(in.Tenant, jobs.RetryGate(of))
+		g := jobs.Gate{Tenant: in.Tenant, Name: ref.Name}
+		if row, ok := c.tx.Get(ref).(*jobs.Gate); ok {
+			g = *row
+		}
+		g.Follow(jobs.Limit{Rate: rate})
+		turn := g.Spend(c.at)
+		// Each retry moves the next one's turn, and the sum has no end, but times have: what they are kept as has none beyond 2262.
+		if most := c.at.Add(jobs.MaxDelay); turn.After(most) {
+			turn, g.Opens = most, most
+		}
+		c.tx.Put(&g)
+		if turn.After(c.at) {
+			in.RetryAt = turn
+			in.Budgeted++
+			return false
+		}
+	}
+	return true
+}
+
+// inRow counts the runs of a job that failed for good, one after the other, and pauses the job when they are too many.
+func (c *change) inRow(in *jobs.Instance) {
+	row := c.definition(in.Key)
+	if row == nil || row.UID != in.Job || row.Policy.PauseAfter == 0 {
+		return
+	}
+	d := *row
+	switch {
+	case in.State == jobs.Succeeded && row.Failing > 0:
+		d.Failing = 0
+		c.tx.Put(&d)
+		return
+	case in.State != jobs.Terminated:
+		return
+	}
+	if d.Failing++; d.Failing < d.Policy.PauseAfter || d.Paused != nil {
+		c.tx.Put(&d)
+		return
+	}
+	why := fmt.Sprintf("%d runs in a row failed; the last, %s: %s", d.Failing, in.ID, in.Error)
+	if len(why) > 1024 {
+		why = cut(why, 1024)
+	}
+	d.Paused = &jobs.Held{Reason: why, By: jobs.ByItself, At: c.at}
+	d.Revision++
+	d.Edited, d.Change = c.at, c.number()
+	c.tx.Put(&d)
+	c.effect.Definitions = append(c.effect.Definitions, &d)
+	c.auditBy(jobs.ByItself, jobs.VerbPause.String(), jobTarget(d.Key), nil, pausing(d.Paused))
+}
+
+// cut shortens a text to at most n bytes, between characters.
+func cut(s string, n int) string {
+	for n > 0 && s[n]&0xc0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}
+
+// appLimits lets gates of apps that are in use follow the settings.
+func (c *change) appLimits(before, after *jobs.Global) {
+	for _, list := range [][]jobs.Limit{before.AppLimits, after.AppLimits} {
+		for _, l := range list {
+			c.limit(after.Tenant, jobs.AppGate(l.Name), limitOfApp(after, l.Name))
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package metastore
+
+import "github.com/carillon-scheduler/carillon/jobs"
+
+func (c *change) expect(k jobs.Expect) error {
+	row, err := c.own(k.ID, k.Worker, k.Attempt)
+	if err != nil {
+		return err
+	}
+	switch f := row.Feedback; {
+	case row.State != jobs.Processing:
+		return jobs.Refuse(jobs.Conflict, "run %s is %s: attempt %d is over", row.ID, row.State, k.Attempt)
+	case f != nil && f.Attempt == k.Attempt && string(f.Key) == string(k.Key):
+		return c.existing(row)
+	}
+	in := row.Expect(k)
+	c.store(&in, in.State)
+	return nil
+}
+
+func (c *change) hear(k jobs.Hear) error {
+	row, err := c.run(k.ID)
+	if jobs.CodeOf(err) == jobs.NotFound && err != nil {
+		return jobs.ErrNotSigned // who may not speak is not told which runs there are
+	}
+	if err != nil {
+		return err
+	}
+	in, again, err := row.Hear(k)
+	if err != nil {
+		return err
+	}
+	if again {
+		return c.existing(row)
+	}
+	c.store(&in, in.State)
+	return nil
+}

@@ -1,0 +1,125 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Audits lists who changed what, newest first.
+func (e *Engine) Audits(_ context.Context, q metastore.AuditQuery) ([]*jobs.Audit, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	s := e.rows.spaces[q.Tenant]
+	if s == nil {
+		return nil, nil
+	}
+	end := len(s.audits)
+	if q.Before > 0 {
+		end, _ = findAudit(s.audits, q.Before)
+	}
+	var found []*jobs.Audit
+	for _, a := range slices.Backward(s.audits[:end]) {
+		if len(found) == q.Size() {
+			break
+		}
+		if q.Matches(a) {
+			found = append(found, a)
+		}
+	}
+	return found, nil
+}
+
+// putAudit keeps audits in the order of their numbers: a new one is mostly the last.
+func (s *space) putAudit(a *jobs.Audit) {
+	i, found := findAudit(s.audits, a.N)
+	if found {
+		s.audits[i] = a
+		return
+	}
+	s.audits = slices.Insert(s.audits, i, a)
+}
+
+func (s *space) dropAudit(n uint64) {
+	i, found := findAudit(s.audits, n)
+	switch {
+	case !found:
+	case i == 0: // the oldest, as mostly
+		s.audits[0] = nil
+		s.audits = s.audits[1:]
+	default:
+		s.audits = slices.Delete(s.audits, i, i+1)
+	}
+}
+
+func findAudit(list []*jobs.Audit, n uint64) (int, bool) {
+	return slices.BinarySearchFunc(list, n, func(a *jobs.Audit, n uint64) int { return cmp.Compare(a.N, n) })
+}
+
+// elder is something that becomes history: a row, or all tallies or missed ranges of a job, of which the oldest counts.
+type elder struct {
+	at    int64    // when it did, or will
+	row   jobs.Ref // the row; of tallies and missed ranges, the kind, the tenant and the job
+	place int32
+}
+
+// age brings the order of elders up to date after row was put, or dropped (nil).
+func (r *rows) age(e *elder, row jobs.Row) {
+	at, ok := time.Time{}, false
+	if row != nil {
+		at, ok = metastore.DoneAt(row)
+	}
+	if e.place != 0 {
+		if ok && e.at == at.UnixNano() {
+			return
+		}
+		r.elders.remove(e.place)
+	}
+	if ok {
+		e.at = at.UnixNano()
+		r.elders.add(e)
+	}
+}
+
+// Aged lists rows that became history before a time.
+func (e *Engine) Aged(_ context.Context, before time.Time, limit int) ([]jobs.Ref, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	var found []jobs.Ref
+	take := func(row jobs.Row) bool {
+		at, _ := metastore.DoneAt(row)
+		if len(found) >= limit || !at.Before(before) {
+			return false
+		}
+		found = append(found, row.Ref())
+		return true
+	}
+	e.rows.elders.inOrder(func(old *elder) bool {
+		if len(found) >= limit || old.at >= before.UnixNano() {
+			return false
+		}
+		s := e.rows.spaces[old.row.Tenant]
+		switch old.row.Kind {
+		case jobs.RowTally:
+			for _, c := range s.tallies[old.row.ID].counts {
+				if !take(&jobs.Tally{Tenant: s.tenant, Job: old.row.ID, State: c.state, Hour: c.hour}) {
+					break
+				}
+			}
+		case jobs.RowMissed:
+			for _, m := range s.missed[old.row.ID].list {
+				if !take(m) {
+					break
+				}
+			}
+		default:
+			found = append(found, old.row)
+		}
+		return true
+	})
+	return found, nil
+}

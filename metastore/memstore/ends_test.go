@@ -1,0 +1,60 @@
+package memstore_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+)
+
+// teller sends commands to a store whose clock stands.
+func teller(t *testing.T) (*metastore.Local, func(...jobs.Command)) {
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	st, n := &metastore.Local{Engine: memstore.New(memstore.Config{}), Now: func() time.Time { return at }}, 0
+	return st, func(all ...jobs.Command) {
+		t.Helper()
+		for _, k := range all {
+			n++
+			if r := st.Apply(t.Context(), []jobs.Envelope{{ID: jobs.DerivedID("e", fmt.Sprint(n)), Tenant: jobs.DefaultTenant, Actor: "worker:w", Command: k}})[0]; r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+	}
+}
+
+// Each retry beyond a budget has its turn after the one before, and no turn is further away than any delay: times have an
+// end, in 2262, and what is kept beyond it comes back as long ago.
+func TestRetriesHaveATurnWithinBounds(t *testing.T) {
+	st, tell := teller(t)
+	rate := jobs.Rate{Max: 1, Per: jobs.MaxDuration}
+	tell(jobs.Register{App: "a", Worker: "w", Start: true, Job: jobs.Declaration{Key: "k", Kind: jobs.Triggered, Code: jobs.Settings{Retries: new(1), RetryBudget: &rate}}})
+	last := time.Time{}
+	for i := range 300 {
+		id := jobs.DerivedID("run", fmt.Sprint(i))
+		tell(jobs.Create{ID: id, Key: "k"}, jobs.Claim{ID: id, Worker: "w", Attempt: 1}, jobs.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeError})
+		in, err := st.Instance(t.Context(), jobs.DefaultTenant, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 && in.RetryAt.Before(last) || in.RetryAt.After(st.Now().Add(jobs.MaxDelay)) {
+			t.Fatalf("retry %d has its turn at %v, the one before at %v", i, in.RetryAt, last)
+		}
+		if i > 0 {
+			last = in.RetryAt
+		}
+	}
+}
+
+// A job that is made under the key of one that was deleted has the same runs behind it: what was cleared away stays so on
+// a node that was away meanwhile.
+func TestWhatWasCleanedStaysSo(t *testing.T) {
+	st, tell := teller(t)
+	register := jobs.Register{App: "a", Worker: "w", Start: true, Job: jobs.Declaration{Key: "k", Kind: jobs.Triggered}}
+	tell(register, jobs.Clean{Key: "k", Before: st.Now()}, jobs.Delete{Key: "k"}, register)
+	if d, err := st.Definition(t.Context(), jobs.DefaultTenant, "k"); err != nil || !d.Cleaned.Equal(st.Now()) {
+		t.Errorf("%+v, %v", d, err)
+	}
+}

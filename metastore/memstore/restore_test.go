@@ -1,0 +1,70 @@
+package memstore
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// manyJobs yields rows of n jobs, whose names and change numbers are in no order, as a snapshot has them.
+func manyJobs(n int) func(func(jobs.Row, error) bool) {
+	return func(yield func(jobs.Row, error) bool) {
+		random := rand.New(rand.NewPCG(1, 2))
+		names, changes := random.Perm(n), random.Perm(n)
+		for i := range n {
+			key := jobs.Key(fmt.Sprintf("job-%07d", names[i]))
+			if !yield(&jobs.Definition{Tenant: "t", Key: key, UID: jobs.DerivedID("t", string(key)), Change: uint64(changes[i] + 1)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A node has its jobs again in the time that reading them takes, however many there are. When each was put into its
+// place among the others as it came, a million took minutes.
+func TestRestoreOfManyJobs(t *testing.T) {
+	n := 250_000
+	if testing.Short() {
+		n = 10_000
+	}
+	e := New(Config{})
+	begin := time.Now()
+	if err := e.Restore(manyJobs(n)); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("%d jobs took %v", n, took)
+	}
+	for _, q := range []struct {
+		metastore.DefinitionQuery
+		want int
+	}{
+		{metastore.DefinitionQuery{Tenant: "t"}, n},
+		{metastore.DefinitionQuery{Tenant: "t", After: "job-0000099"}, n - 100},
+		{metastore.DefinitionQuery{Tenant: "*", Since: uint64(n - 10)}, 10},
+	} {
+		list, err := e.Definitions(t.Context(), q.DefinitionQuery)
+		if err != nil || len(list) != q.want {
+			t.Fatalf("%+v: %d jobs, want %d: %v", q.DefinitionQuery, len(list), q.want, err)
+		}
+		for i, d := range list[1:] {
+			if q.Since == 0 && d.Key <= list[i].Key {
+				t.Fatalf("%+v: %s comes after %s", q.DefinitionQuery, d.Key, list[i].Key)
+			}
+		}
+	}
+	twice := func(yield func(jobs.Row, error) bool) {
+		for range 2 {
+			if !yield(&jobs.Definition{Key: "k"}, nil) {
+				return
+			}
+		}
+	}
+	if err := New(Config{}).Restore(twice); err == nil {
+		t.Error("a snapshot may hold a job twice")
+	}
+}

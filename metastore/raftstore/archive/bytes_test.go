@@ -1,0 +1,117 @@
+package archive
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Where all runs take more room than they may, the oldest files go, from the disk too, and the numbers of runs that are
+// left are right.
+func TestS0_26TheOldestFilesGoBeyondTheBytes(t *testing.T) {
+	const all, most = 2_000, 300_000
+	dir := t.TempDir()
+	path := filepath.Join(dir, "archive.db")
+	a := open(t, path, Config{SealAt: 50_000})
+	rng, rows := rand.New(rand.NewPCG(3, 5)), make([]*jobs.Instance, all)
+	for i := range rows {
+		rows[i] = run(i, rng)
+		rows[i].Tenant, rows[i].Key, rows[i].State = "t0", "k0", jobs.Succeeded
+		rows[i].Args = append(append([]byte(`{"n":"`), make([]byte, 200)...), `"}`...)
+		a.Begin(uint64(i + 1))
+		a.Append(rows[i : i+1])
+		if i%100 == 99 {
+			if err := a.Sync(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	files, before := a.Size()
+	if before < 2*most || files < 6 {
+		t.Fatalf("%d files take %d bytes: nothing would be tried", files, before)
+	}
+	done, err := a.Retain(ctx, metastore.Retention{Of: retention{}.of, Bytes: most})
+	if err != nil || done.Bytes > most || done.Bytes < most/2 || done.Dropped == 0 {
+		t.Fatalf("%+v, %v: at most %d bytes, and not much less", done, err, most)
+	}
+	left := func(a *Archive, dropped int) {
+		t.Helper()
+		for i, in := range rows {
+			if got, err := a.Get(ctx, in.Tenant, in.ID); err != nil || (got != nil) != (i >= dropped) {
+				t.Fatalf("run %d of %d, of which the first %d are gone: %v, %v", i, all, dropped, got, err)
+			}
+		}
+		if n, _, err := a.Len(ctx); err != nil || n != all-dropped {
+			t.Errorf("%d runs are left, %v, want %d", n, err, all-dropped)
+		}
+	}
+	left(a, done.Dropped)
+	if after, _ := a.Size(); onDisk(t, dir) != after {
+		t.Errorf("%d files lie on the disk, want %d", onDisk(t, dir), after)
+	}
+	// The count of the job has not kept what went with its files.
+	again, err := a.Retain(ctx, metastore.Retention{Of: retention{"k0": {Succeeded: all - done.Dropped - 7}}.of})
+	if err != nil || again.Dropped != 7 {
+		t.Errorf("%+v, %v: 7 were too many", again, err)
+	}
+	left(a, done.Dropped+7)
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a = open(t, path, Config{SealAt: 50_000})
+	left(a, done.Dropped+7)
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A file that has taken the place of others, and cannot be used, ends the archive: what is forgotten in those afterwards
+// would come back.
+func TestMergeThatFails(t *testing.T) {
+	var failed []error
+	a := open(t, filepath.Join(t.TempDir(), "archive.db"), Config{SealAt: 5_000, Failed: func(err error) { failed = append(failed, err) }})
+	defer a.Close()
+	rng := rand.New(rand.NewPCG(3, 5))
+	for i := range 300 {
+		a.Begin(uint64(i + 1))
+		a.Append([]*jobs.Instance{run(i, rng)})
+		if i%20 == 19 {
+			if err := a.Sync(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	a.filing.Lock()
+	defer a.filing.Unlock()
+	if len(a.sealed) < 2 {
+		t.Fatalf("there are %d files: nothing would be tried", len(a.sealed))
+	}
+	broken, sound := errors.New("the disk is broken"), syncDir
+	defer func() { syncDir = sound }()
+	syncDir = func(string) error { return broken }
+	if err := a.merge(0, 2); !errors.Is(err, broken) {
+		t.Errorf("files are merged: %v", err)
+	}
+	if !errors.Is(a.failure(), broken) || len(failed) != 1 {
+		t.Errorf("the archive goes on: %v, and %v was told", a.failure(), failed)
+	}
+}
+
+func onDisk(t *testing.T, dir string) (files int) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			files++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}

@@ -1,0 +1,211 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
+)
+
+// Archives of nodes that have applied the same log hold the same runs under the same numbers, and each is without gaps
+// but for what was forgotten. So one that lags is brought up to date by copying what comes after its last
+// number, in order, and a copy that was cut off is taken up where it ended.
+
+// Record is a run as the file has it, with the checksum that it was written with.
+type Record struct {
+	Number uint64
+	Body   []byte
+}
+
+// Last is the highest number given so far. Numbers are the same on every node: what they count is the log's.
+func (a *Archive) Last() uint64 {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.last
+}
+
+// perCopy is how many bytes of records are read at once.
+const perCopy = 1 << 20
+
+// Copy passes on the records with numbers above after, up to and including upTo, in order and a part at a time; each
+// part is only good until send returns. Runs that were forgotten are missing.
+func (a *Archive) Copy(ctx context.Context, after, upTo uint64, send func([]Record) error) error {
+	if last := a.Last(); upTo > last {
+		return fmt.Errorf("copy archive %s: it goes up to %d, and %d is asked for", a.path, last, upTo)
+	}
+	if err := a.Sync(); err != nil {
+		return err
+	}
+	for after < upTo {
+		part, err := a.part(after, upTo)
+		if err != nil {
+			a.fail(err)
+			return err
+		}
+		if len(part) == 0 {
+			return nil
+		}
+		after = part[len(part)-1].Number
+		if err := errors.Join(ctx.Err(), send(part)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// part is the next few records with numbers above after; none when there are no more.
+func (a *Archive) part(after, upTo uint64) (part []Record, err error) {
+	size := 0
+	take := func(number uint64, record []byte) (goOn bool, err error) {
+		if number > upTo {
+			return false, nil
+		}
+		if _, _, err := readLabel(record); err != nil {
+			return false, &disk.Damaged{Path: a.path, What: fmt.Sprintf("run %d: %v", number, err)}
+		}
+		part = append(part, Record{number, bytes.Clone(record)})
+		size += len(record)
+		return size < perCopy, nil
+	}
+	a.files.RLock()
+	defer a.files.RUnlock()
+	for _, s := range a.sealed {
+		if s.last > after && s.first <= upTo {
+			if err := s.each(after, take); err != nil || len(part) > 0 {
+				return part, err
+			}
+		}
+	}
+	err = a.view(func(runs *bbolt.Bucket) error {
+		c := runs.Cursor()
+		for key, record := c.Seek(keyOf(after + 1)); key != nil; key, record = c.Next() {
+			number := binary.BigEndian.Uint64(key)
+			if a.forgotten(number) {
+				continue
+			}
+			if goOn, err := take(number, record); err != nil || !goOn {
+				return err
+			}
+		}
+		return nil
+	})
+	return part, err
+}
+
+// forgotten says that a run of the open file is hidden.
+func (a *Archive) forgotten(number uint64) bool {
+	if !a.isIndexed() {
+		return false
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	place, there := slices.BinarySearch(a.index.numbers, number)
+	return there && a.index.number(uint32(place)) == 0
+}
+
+var errOrder = errors.New("the records are not in order")
+
+// Fill adds records that come from another node, and then counts on from last, which may be higher than their numbers.
+// Nothing may be appended meanwhile. Records that are there already are passed over.
+func (a *Archive) Fill(ctx context.Context, records []Record, last uint64) error {
+	if err := a.ready(ctx); err != nil {
+		return err
+	}
+	if err := a.Sync(); err != nil {
+		return err
+	}
+	a.filing.Lock()
+	defer a.filing.Unlock()
+	at := a.Last()
+	labels, size := make([]label, 0, len(records)), int64(0)
+	for i, r := range records {
+		if i > 0 && r.Number <= records[i-1].Number || r.Number > last {
+			return fmt.Errorf("fill archive %s: %w", a.path, errOrder)
+		}
+		l, _, err := readLabel(r.Body)
+		if err != nil {
+			return fmt.Errorf("fill archive %s: run %d: %w", a.path, r.Number, err)
+		}
+		labels = append(labels, l)
+	}
+	for len(records) > 0 && records[0].Number <= at {
+		records, labels = records[1:], labels[1:]
+	}
+	err := disk.Guard(a.path, func() error {
+		return a.db.Update(func(tx *bbolt.Tx) error {
+			runs := tx.Bucket(bucketRuns)
+			runs.FillPercent = 0.95
+			for _, r := range records {
+				if err := runs.Put(keyOf(r.Number), r.Body); err != nil {
+					return err
+				}
+				size += int64(8 + len(r.Body))
+			}
+			return noteLast(tx, last)
+		})
+	})
+	if err != nil {
+		err = fmt.Errorf("fill archive %s: %w", a.path, err)
+		a.fail(err)
+		return err
+	}
+	a.mu.Lock()
+	for i := range labels {
+		a.index.add(records[i].Number, &labels[i])
+	}
+	a.flushed = a.index.next()
+	a.bytes += size
+	a.last = max(a.last, last)
+	full := a.bytes >= a.sealAt
+	a.mu.Unlock()
+	if full {
+		return a.seal()
+	}
+	return nil
+}
+
+// noteLast remembers the highest number, in case that no run is left.
+func noteLast(tx *bbolt.Tx, last uint64) error {
+	about := tx.Bucket(bucketAbout)
+	if had := about.Get(keyLast); len(had) == 8 && binary.BigEndian.Uint64(had) >= last {
+		return nil
+	}
+	return about.Put(keyLast, binary.BigEndian.AppendUint64(nil, last))
+}
+
+// NewRecord is a run as the file has it, under a number.
+func NewRecord(number uint64, in *jobs.Instance) Record {
+	return Record{number, appendRecord(nil, in)}
+}
+
+// Ended are the runs up to a number, in the order in which they ended.
+func (a *Archive) Ended(ctx context.Context, upTo uint64) iter.Seq2[*jobs.Instance, error] {
+	return func(yield func(*jobs.Instance, error) bool) {
+		err := a.Copy(ctx, 0, upTo, func(part []Record) error {
+			for _, r := range part {
+				in, err := decode(r.Body)
+				if err != nil {
+					return &disk.Damaged{Path: a.path, What: fmt.Sprintf("run %d: %v", r.Number, err)}
+				}
+				if !yield(in, nil) {
+					return errEnough
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(nil, err)
+		}
+	}
+}
+
+// errEnough ends a copy that nobody wants the rest of.
+var errEnough = errors.New("enough")

@@ -1,0 +1,277 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/raft"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/archive"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/daylogs"
+)
+
+// How all that a store holds gets out of it and into another: a backup, or a move to a database and back. Cluster,
+// members and votes are no part of that: what is filled is a new cluster of one node.
+
+// content is what a node holds at one moment.
+type content struct {
+	rows    *memstore.Snapshot
+	archive *archive.Archive
+	ended   uint64 // number of the last run that is over
+	logs    *daylogs.Logs
+}
+
+// Content is what this node holds now: while it is gone through, commits go on. A node that does not lead may not have
+// all that was acknowledged; see Linearizable and Age.
+func (s *Store) Content() metastore.Content { return s.content() }
+
+func (s *Store) content() *content {
+	s.machine.moment.Lock()
+	defer s.machine.moment.Unlock()
+	return &content{rows: s.machine.engine.Capture(), archive: s.archive, ended: s.archive.Last(), logs: s.logs}
+}
+
+func (c *content) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
+	return func(yield func(jobs.Row, error) bool) {
+		for row := range c.rows.Rows() {
+			if err := ctx.Err(); !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (c *content) Ended(ctx context.Context) iter.Seq2[*jobs.Instance, error] {
+	return c.archive.Ended(ctx, c.ended)
+}
+
+func (c *content) Lines(ctx context.Context) iter.Seq2[metastore.LogLine, error] {
+	return c.logs.All(ctx)
+}
+
+// Frozen is what a directory holds whose node does not run.
+type Frozen struct {
+	metastore.Content
+	store *Store
+}
+
+// Close lets go of the directory.
+func (f *Frozen) Close() error { return f.store.Close() }
+
+// Freeze opens a directory for reading, with all that is in its log. No process may have it open, and none can open it
+// until it is closed. Nothing is done there that a start would not do.
+func Freeze(c Config) (_ *Frozen, err error) {
+	c = c.withDefaults()
+	s := &Store{cfg: c, failures: make(chan error, 1), failed: make(chan struct{})}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	if err := s.freeze(); err != nil {
+		_ = s.Close()
+		if errors.Is(err, berrors.ErrTimeout) {
+			return nil, jobs.Refuse(jobs.Conflict, "directory %s is in use by another process: stop the server first", c.Dir)
+		}
+		return nil, fmt.Errorf("read store: %w", err)
+	}
+	return &Frozen{s.content(), s}, nil
+}
+
+func (s *Store) freeze() (err error) {
+	if s.node, err = loadNode(s.cfg.Dir); err != nil {
+		return err
+	}
+	if s.node == nil || s.node.Rejoin {
+		return jobs.Refuse(jobs.NotFound, "directory %s holds no store", s.cfg.Dir)
+	}
+	snapshots, _, err := s.openFiles(logger{Logger: s.cfg.Logger})
+	if err != nil {
+		return err
+	}
+	s.machine.marks.diverged = func(error) {}
+	s.machine.fetch = func(uint64) error { return errNoNetwork }
+	index, err := s.machine.restoreNewest(snapshots, s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	if err := s.log.check(index); err != nil {
+		return err
+	}
+	last, err := s.log.LastIndex()
+	if err != nil {
+		return err
+	}
+	for i := index + 1; i <= last; i++ {
+		var entry raft.Log
+		if err := s.log.GetLog(i, &entry); err != nil {
+			return err
+		}
+		if entry.Type == raft.LogCommand {
+			if err, failed := s.machine.Apply(&entry).(error); failed {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unfinished is the end of the name of a directory that is being filled.
+const unfinished = ".unfinished"
+
+// Fill makes a store of content, in a directory that is empty or not there: a node by itself, and the first of a new
+// cluster, which nodes of another cannot join. The directory is there when all of it is, and on disk. See
+// metastore.Fill.
+func Fill(ctx context.Context, c Config, from metastore.Content, check func(metastore.Content) error) (err error) {
+	dir := c.Dir
+	if files, err := os.ReadDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	} else if len(files) > 0 {
+		return jobs.Refuse(jobs.Conflict, "directory %s is not empty: name one that is, or is not there yet", dir)
+	}
+	c.Dir = filepath.Clean(dir) + unfinished
+	if err := clearUnfinished(c.Dir); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(c.Dir) // a second try does it, if this fails
+		}
+	}()
+	if err := fill(ctx, c, from); err != nil {
+		return fmt.Errorf("fill %s: %w", dir, err)
+	}
+	made, err := Freeze(c)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(check(made), made.Close()); err != nil {
+		return err
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return errors.Join(os.Rename(c.Dir, dir), syncDir(filepath.Dir(filepath.Clean(dir))))
+}
+
+// clearUnfinished takes away what is left of an earlier try, unless that is still at it.
+func clearUnfinished(dir string) error {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	a, err := archive.Open(filepath.Join(dir, "archive.db"), archive.Config{})
+	if errors.Is(err, berrors.ErrTimeout) {
+		return jobs.Refuse(jobs.Conflict, "another process is filling %s", dir)
+	}
+	if err == nil {
+		_ = a.Close()
+	}
+	return os.RemoveAll(dir)
+}
+
+func fill(ctx context.Context, c Config, from metastore.Content) (err error) {
+	c = c.withDefaults()
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return err
+	}
+	s := &Store{cfg: c, failures: make(chan error, 1), failed: make(chan struct{})}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	defer func() { err = errors.Join(err, s.Close(), syncDir(c.Dir)) }()
+	snapshots, _, err := s.openFiles(logger{Logger: c.Logger})
+	if err != nil {
+		return err
+	}
+	if err := s.settle(false); err != nil {
+		return err
+	}
+	last, err := s.fillArchive(ctx, from.Ended(ctx))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(daylogs.Fill(filepath.Join(c.Dir, "logs"), from.Lines(ctx)), syncDir(filepath.Join(c.Dir, "logs"))); err != nil {
+		return err
+	}
+	if err := s.fillSnapshot(ctx, snapshots, last, from); err != nil {
+		return err
+	}
+	s.node.Began = true
+	return s.node.save(c.Dir)
+}
+
+// The log of a store that was filled begins behind its snapshot, whose entry comes after those that runs which are
+// over are numbered by: as if each of 2^24 had been settled by one entry.
+const firstNumber = 1 << 24
+
+const (
+	fillRuns  = 4096
+	fillBytes = 4 << 20
+)
+
+// fillArchive writes runs that are over, and answers with the number of the last.
+func (s *Store) fillArchive(ctx context.Context, ended iter.Seq2[*jobs.Instance, error]) (last uint64, err error) {
+	last = firstNumber
+	var part []archive.Record
+	size := 0
+	flush := func() error {
+		err := s.archive.Fill(ctx, part, last)
+		part, size = part[:0], 0
+		return err
+	}
+	for in, err := range ended {
+		if err != nil {
+			return 0, err
+		}
+		last++
+		r := archive.NewRecord(last, in)
+		part = append(part, r)
+		if size += len(r.Body); len(part) == fillRuns || size > fillBytes {
+			if err := errors.Join(flush(), ctx.Err()); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return last, flush()
+}
+
+// fillSnapshot writes all other rows as the snapshot that the log begins behind. Its term is the epoch of what was
+// carried: the first leader has a higher one.
+func (s *Store) fillSnapshot(ctx context.Context, snapshots raft.SnapshotStore, last uint64, from metastore.Content) error {
+	term := uint64(1)
+	for row, err := range from.Rows(ctx) {
+		if err != nil {
+			return err
+		}
+		if state, ok := row.(*jobs.StoreRow); ok {
+			term = max(term, state.Epoch)
+			break
+		}
+	}
+	if err := s.log.SetUint64([]byte("CurrentTerm"), term); err != nil { // the word that raft goes by
+		return err
+	}
+	id := raft.ServerID(s.node.ID)
+	_, trans := raft.NewInmemTransport(raft.ServerAddress(id))
+	alone := raft.Configuration{Servers: []raft.Server{{ID: id, Address: trans.LocalAddr()}}}
+	head := snapshotHead{index: last>>24 + 1, ended: last}
+	sink, err := snapshots.Create(raft.SnapshotVersionMax, head.index, term, alone, 1, trans)
+	if err != nil {
+		return err
+	}
+	var broken error
+	_, err = writeSnapshot(sink, head, func(yield func(jobs.Row) bool) {
+		for row, err := range from.Rows(ctx) {
+			if broken = err; err != nil || !yield(row) {
+				return
+			}
+		}
+	})
+	if err = errors.Join(err, broken); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	return sink.Close()
+}

@@ -1,0 +1,133 @@
+package raftstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+)
+
+// Nodes that have applied the same entries have the same rows, or something is wrong with one of them. Every few
+// minutes the leader writes a mark into the log; every node takes a fingerprint of its rows there, in the background,
+// and the leader writes its own as the verdict. A node that differs says so and stops: what it would answer is not
+// what was agreed upon. Who is right is not for a program to decide alone, so nothing is overwritten by itself.
+
+// checkEvery is how often marks are written, unless Config says otherwise.
+const checkEvery = 5 * time.Minute
+
+// ErrDiverged is the error of a store whose rows are not those of its cluster. It is repaired by opening it with
+// Config.Repair, which takes everything from the others.
+var ErrDiverged = errors.New("the rows of this node are not those of the leader")
+
+// marks remembers the fingerprints of the last marks.
+type marks struct {
+	diverged func(error)
+
+	mu    sync.Mutex
+	taken []*fingerprint
+}
+
+// fingerprint is that of one mark; hash is there once done is closed.
+type fingerprint struct {
+	index uint64
+	done  chan struct{}
+	hash  [sha256.Size]byte
+}
+
+// take begins the fingerprint of the rows at a mark.
+func (m *marks) take(index uint64, rows *memstore.Snapshot) {
+	f := &fingerprint{index: index, done: make(chan struct{})}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.taken = append(m.taken, f); len(m.taken) > 3 {
+		m.taken = m.taken[1:]
+	}
+	go func() {
+		f.hash = rows.Hash()
+		close(f.done)
+	}()
+}
+
+// at is the fingerprint at a mark, or nil: a snapshot took this node past it.
+func (m *marks) at(index uint64) *fingerprint {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, f := range m.taken {
+		if f.index == index {
+			return f
+		}
+	}
+	return nil
+}
+
+// forget drops all fingerprints: the rows have been replaced.
+func (m *marks) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.taken = nil
+}
+
+// judge compares with the leader.
+func (m *marks) judge(v verdict) {
+	f := m.at(v.index)
+	if f == nil {
+		return
+	}
+	go func() {
+		if <-f.done; f.hash != v.hash {
+			m.diverged(fmt.Errorf("%w: at log entry %d they have the fingerprint %x, the leader's have %x; open this node with repair to take everything from the others",
+				ErrDiverged, v.index, f.hash[:8], v.hash[:8]))
+		}
+	}()
+}
+
+// compare has all nodes compare their rows now and then, while this one leads others.
+func (s *Store) compare(ctx context.Context) {
+	ticker := time.NewTicker(s.cfg.CheckEvery)
+	defer ticker.Stop()
+	last := uint64(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if term, _ := s.leading.now(); term == 0 || len(s.servers()) < 2 {
+			continue
+		}
+		if index, _, _ := s.machine.bounds.now(); index == last {
+			continue // nothing happened
+		}
+		if err := s.Compare(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Logger.Warn("the nodes' rows could not be compared", "err", err)
+			continue
+		}
+		last, _, _ = s.machine.bounds.now()
+	}
+}
+
+// Compare has all nodes compare their rows with those of this one, which must lead. It returns when the others have
+// been told; one that differs ends its store with ErrDiverged.
+func (s *Store) Compare(ctx context.Context) error {
+	mark := s.raft.Apply(encodeMark(), enqueueTimeout)
+	if err := mark.Error(); err != nil {
+		return fmt.Errorf("compare rows: %w", outcome(err))
+	}
+	f := s.machine.marks.at(mark.Index())
+	if f == nil {
+		return errors.New("compare rows: another comparison came between")
+	}
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := s.raft.Apply(verdict{f.index, f.hash}.encode(), enqueueTimeout).Error(); err != nil {
+		return fmt.Errorf("compare rows: %w", outcome(err))
+	}
+	return nil
+}

@@ -1,0 +1,274 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// cluster is some nodes of one cluster, in this process, over the loopback network.
+type cluster struct {
+	t       testing.TB
+	configs []Config
+	stores  []*Store // nil = it is down
+}
+
+func nodeConfig(t testing.TB, i int, adjust func(*Config)) Config {
+	t.Helper()
+	c := small(t.TempDir(), LogWAL)
+	c.ArchiveFile = 0 // tests damage archive.db, which is to hold all of it
+	c.Node, c.Listen = fmt.Sprint("node-", i+1), freeport.Address(t)
+	if adjust != nil {
+		adjust(&c)
+	}
+	if c.Logger == nil && testing.Verbose() {
+		c.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})).With("node", c.Node)
+	}
+	return c
+}
+
+// newCluster makes a cluster of n voters.
+func newCluster(t testing.TB, n int, adjust func(*Config)) *cluster {
+	t.Helper()
+	c := &cluster{t: t}
+	t.TempDir() // so that the directories go after the nodes
+	t.Cleanup(func() {
+		for i := range c.stores {
+			c.stop(i)
+		}
+	})
+	c.configs = append(c.configs, nodeConfig(t, 0, adjust))
+	c.stores = append(c.stores, nil)
+	c.start(0)
+	for range n - 1 {
+		c.join(adjust)
+	}
+	return c
+}
+
+func (c *cluster) start(i int) *Store {
+	c.t.Helper()
+	s, err := Open(c.configs[i])
+	if err != nil {
+		c.t.Fatalf("open node %d: %v", i+1, err)
+	}
+	c.stores[i] = s
+	return s
+}
+
+func (c *cluster) stop(i int) {
+	c.t.Helper()
+	if c.stores[i] == nil {
+		return
+	}
+	if err := c.stores[i].Close(); err != nil {
+		c.t.Errorf("close node %d: %v", i+1, err)
+	}
+	c.stores[i] = nil
+}
+
+// join adds a node.
+func (c *cluster) join(adjust func(*Config)) *Store {
+	c.t.Helper()
+	token, err := c.leader().Invite(ctx, by)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	conf := nodeConfig(c.t, len(c.configs), adjust)
+	wait, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	s, err := Join(wait, conf, token)
+	if err != nil {
+		c.t.Fatalf("join: %v", err)
+	}
+	c.configs, c.stores = append(c.configs, conf), append(c.stores, s)
+	return s
+}
+
+// calm is a heartbeat that no load of this machine makes a leader miss: for tests that are not about elections. Where its
+// leader is stopped all the same, elect has another one lead.
+const calm = 10 * time.Second
+
+// elect has one of the nodes stand for election until one leads, instead of waiting for a heartbeat to be missed. A node
+// that lacks entries is not elected.
+func (c *cluster) elect() {
+	c.t.Helper()
+	for i, end := 0, time.Now().Add(patience); ; i++ {
+		for _, s := range c.stores {
+			if s != nil && s.raft.State() == raft.Leader {
+				return
+			}
+		}
+		if time.Now().After(end) {
+			c.t.Fatal("nobody is elected")
+		}
+		s := c.stores[i%len(c.stores)]
+		if s == nil {
+			continue
+		}
+		s.standForElection()
+		for began := time.Now(); s.raft.State() != raft.Leader && time.Since(began) < time.Second/5; {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// adopt adds a node behind the back of the record, for those who look at every row.
+func (c *cluster) adopt(adjust func(*Config)) {
+	c.t.Helper()
+	leader := c.leader()
+	conf := nodeConfig(c.t, len(c.configs), adjust)
+	n := node{Cluster: leader.node.Cluster, Epoch: leader.node.Epoch, ID: jobs.NewID(time.Now()).String(), Authority: leader.node.Authority,
+		Others: []other{{ID: leader.ID(), Name: leader.cfg.Node, Address: leader.Address()}}}
+	if err := n.save(conf.Dir); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := leader.raft.AddNonvoter(raft.ServerID(n.ID), raft.ServerAddress(conf.Listen), 0, patience).Error(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.configs, c.stores = append(c.configs, conf), append(c.stores, nil)
+	c.start(len(c.configs) - 1)
+	if err := leader.raft.AddVoter(raft.ServerID(n.ID), raft.ServerAddress(conf.Listen), 0, patience).Error(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// patience is how long a test waits for what must come.
+const patience = 30 * time.Second
+
+// eventually waits until something is so.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// leader waits until a node leads and can say so for sure.
+func (c *cluster) leader() *Store {
+	c.t.Helper()
+	var leader *Store
+	eventually(c.t, "a node leads", func() bool {
+		for _, s := range c.stores {
+			if s != nil && s.Linearizable(ctx) == nil {
+				leader = s
+				return true
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+func (c *cluster) index(s *Store) int {
+	for i := range c.stores {
+		if c.stores[i] == s {
+			return i
+		}
+	}
+	return -1
+}
+
+// follower is a node that does not lead.
+func (c *cluster) follower() *Store {
+	leader := c.leader()
+	for _, s := range c.stores {
+		if s != nil && s != leader {
+			return s
+		}
+	}
+	c.t.Fatal("there is no follower")
+	return nil
+}
+
+// same waits until all nodes have applied what the leader has, and compares their rows and their archives.
+func (c *cluster) same() {
+	c.t.Helper()
+	leader := c.leader()
+	index, _, _ := leader.machine.bounds.now()
+	want := archived(c.t, leader)
+	hash := leader.machine.engine.Hash()
+	for i, s := range c.stores {
+		if s == nil || s == leader {
+			continue
+		}
+		eventually(c.t, fmt.Sprintf("node %d has caught up", i+1), func() bool {
+			at, _, _ := s.machine.bounds.now()
+			return at >= index
+		})
+		if s.machine.engine.Hash() != hash {
+			c.t.Errorf("node %d has other rows than the leader", i+1)
+		}
+		if got := archived(c.t, s); got != want {
+			c.t.Errorf("node %d has an archive of %d bytes, the leader one of %d", i+1, len(got), len(want))
+		}
+	}
+}
+
+// archived is all that is in a node's archive.
+func archived(t testing.TB, s *Store) string {
+	t.Helper()
+	var b strings.Builder
+	err := s.archive.Copy(ctx, 0, s.archive.Last(), copyTo(&b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// finish runs some jobs to their end.
+func finish(t testing.TB, s metastore.Applier, n int) {
+	t.Helper()
+	var batch []jobs.Command
+	for _, k := range creates(n) {
+		id := k.(jobs.Create).ID
+		batch = append(batch, k, jobs.Claim{ID: id, Worker: "w", Attempt: 1}, jobs.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+	}
+	do(t, s, batch...)
+}
+
+func TestThreeNodes(t *testing.T) {
+	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
+	do(t, c.leader(), register("k"))
+	finish(t, c.leader(), 50)
+	c.same()
+	members, err := c.leader().Members(ctx)
+	if err != nil || len(members) != 3 {
+		t.Fatalf("members are %v, %v", members, err)
+	}
+	for i, m := range members {
+		if m.Name != c.configs[i].Node || m.Address != c.configs[i].Listen || !m.Voter || !m.Reached || m.LastContact.IsZero() || m.Verb != jobs.NewestVerb {
+			t.Errorf("member %d is %+v", i, m)
+		}
+	}
+	if n, says := Tolerates(members); n != 1 || says != "one node may fail" {
+		t.Errorf("%d, %q", n, says)
+	}
+	if n, says := Tolerates(members[:2]); n != 0 || says != "no fault tolerance" {
+		t.Errorf("of two voters: %d, %q", n, says)
+	}
+	// A follower refuses what it cannot do, and says who can.
+	f := c.follower()
+	if err := f.Linearizable(ctx); !errors.Is(err, jobs.Unavailable) || !strings.Contains(err.Error(), c.leader().cfg.Node) {
+		t.Errorf("a follower says %v", err)
+	}
+	if _, err := f.Invite(ctx, by); !errors.Is(err, jobs.Unavailable) {
+		t.Errorf("a follower invites: %v", err)
+	}
+	if r := f.Apply(ctx, []jobs.Envelope{envelope(register("x"))}); !errors.Is(r[0].Err, jobs.Unavailable) {
+		t.Errorf("a follower applies: %v", r[0].Err)
+	}
+	eventually(t, "a follower is up to date", func() bool { return f.Age() < time.Second })
+}

@@ -1,0 +1,62 @@
+package raftstore_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore"
+)
+
+// Three nodes: the first makes a cluster, the others join it. Here they are one process; each is a machine of its own
+// elsewhere.
+func Example_cluster() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	home, err := os.MkdirTemp("", "carillon")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(home)
+
+	first, err := raftstore.Open(raftstore.Config{Dir: filepath.Join(home, "a"), Node: "a", Listen: "127.0.0.1:0"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer first.Close()
+	for _, name := range []string{"b", "c"} {
+		token, err := first.Invite(ctx, raftstore.By{Actor: "person:ann"}) // shown to a person, who takes it to the other machine
+		if err != nil {
+			log.Fatal(err)
+		}
+		node, err := raftstore.Join(ctx, raftstore.Config{Dir: filepath.Join(home, name), Node: name, Listen: "127.0.0.1:0"}, token)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer node.Close()
+	}
+
+	hello := jobs.Register{App: "demo", Worker: "w", Start: true, Job: jobs.Declaration{Key: "hello", Kind: jobs.Triggered}}
+	for _, r := range first.Apply(ctx, []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "example", Command: hello}}) {
+		fmt.Println("registered:", r.Err == nil)
+	}
+	members, err := first.Members(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, m := range members {
+		fmt.Println(m.Name, "votes:", m.Voter)
+	}
+	_, says := raftstore.Tolerates(members)
+	fmt.Println(says)
+	// Output:
+	// registered: true
+	// a votes: true
+	// b votes: true
+	// c votes: true
+	// one node may fail
+}

@@ -1,0 +1,191 @@
+package raftstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/archive"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
+)
+
+// Runs that have ended are in no snapshot. A node that gets one fetches from another what its archive lacks: records
+// in the order of their numbers, each with the checksum it has on disk, and a SHA-256 over all at the end. What has
+// arrived is kept, so that a transfer that was cut off goes on where it was.
+
+// wanted asks for records.
+type wanted struct {
+	After uint64 `json:"after"` // this number
+	UpTo  uint64 `json:"upTo"`  // including this one; 0 = as far as there are any
+}
+
+// offered answers it, before the records.
+type offered struct {
+	UpTo    uint64 `json:"upTo"`
+	Refused string `json:"refused,omitempty"`
+}
+
+const (
+	mostRecord = 64 << 20
+	recordHead = 12 // number and length; a length of 0 ends the list
+	// perFill is how many bytes of records are written at once.
+	perFill = 4 << 20
+	// fetchPatience is how long one part may take to come.
+	fetchPatience = 30 * time.Second
+)
+
+// serveArchive sends another node what it lacks.
+func (s *Store) serveArchive(c *link.Conn) {
+	defer c.Close()
+	var w wanted
+	_ = c.SetDeadline(time.Now().Add(rpcTimeout))
+	if err := link.Read(c, &w, maxCall); err != nil {
+		return
+	}
+	last := s.archive.Last()
+	o := offered{UpTo: w.UpTo}
+	switch {
+	case w.UpTo == 0:
+		o.UpTo = last
+	case w.UpTo > last:
+		o.Refused = fmt.Sprintf("this node's archive goes up to %d only", last)
+	}
+	if err := link.Write(c, o); err != nil || o.Refused != "" {
+		return
+	}
+	sum := sha256.New()
+	to := io.MultiWriter(c, sum)
+	var buf []byte
+	err := s.archive.Copy(s.ctx, w.After, o.UpTo, func(part []archive.Record) error {
+		buf = buf[:0]
+		for _, r := range part {
+			buf = binary.BigEndian.AppendUint64(buf, r.Number)
+			buf = binary.BigEndian.AppendUint32(buf, uint32(len(r.Body)))
+			buf = append(buf, r.Body...)
+		}
+		_ = c.SetDeadline(time.Now().Add(fetchPatience))
+		_, err := to.Write(buf)
+		return err
+	})
+	if err == nil {
+		_, err = to.Write(make([]byte, recordHead))
+	}
+	if err == nil {
+		_, err = c.Write(sum.Sum(nil))
+	}
+	if err != nil && s.ctx.Err() == nil {
+		s.cfg.Logger.Warn("the archive could not be sent", "node", c.Peer.Name, "err", err)
+	}
+}
+
+// fetchArchive brings the archive up to a number (0 = as far as somebody has it), from whoever has it, and does not
+// give up before ctx ends: nothing may be applied behind a gap.
+func (s *Store) fetchArchive(ctx context.Context, upTo uint64) error {
+	if s.link == nil || len(s.known()) == 0 {
+		return &disk.Damaged{Path: filepath.Join(s.cfg.Dir, "archive.db"), What: fmt.Sprintf("runs from %d to %d are missing", s.archive.Last()+1, upTo)}
+	}
+	began, at := time.Now(), s.archive.Last()
+	for {
+		var errs []error
+		for _, m := range s.known() {
+			err := s.fetchFrom(ctx, m, upTo)
+			if err == nil {
+				s.cfg.Logger.Info("archive fetched", "address", m.Address, "first", at, "last", s.archive.Last(), "took", time.Since(began))
+				return nil
+			}
+			errs = append(errs, fmt.Errorf("from %s: %w", m.Address, err))
+		}
+		err := fmt.Errorf("fetch the archive up to %d: %w", upTo, errors.Join(errs...))
+		s.cfg.Logger.Warn("archive not fetched yet", "err", err)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-s.failed:
+			return err
+		case <-time.After(s.cfg.Heartbeat):
+		}
+	}
+}
+
+func (s *Store) fetchFrom(ctx context.Context, m other, upTo uint64) error {
+	c, err := s.link.Dial(ctx, m.Address, m.ID, link.ForArchive)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	_ = c.SetDeadline(time.Now().Add(fetchPatience))
+	if err := link.Write(c, wanted{After: s.archive.Last(), UpTo: upTo}); err != nil {
+		return err
+	}
+	var o offered
+	if err := link.Read(c, &o, maxCall); err != nil {
+		return err
+	}
+	if o.Refused != "" {
+		return jobs.Refuse(jobs.Unavailable, "%s", o.Refused)
+	}
+	in := &summed{from: c, sum: sha256.New()}
+	var part []archive.Record
+	for size := 0; ; {
+		_ = c.SetDeadline(time.Now().Add(fetchPatience))
+		r, err := in.record()
+		if err != nil {
+			return err
+		}
+		if r.Body == nil {
+			break
+		}
+		part, size = append(part, r), size+len(r.Body)
+		if size >= perFill {
+			if err := s.archive.Fill(ctx, part, r.Number); err != nil {
+				return err
+			}
+			part, size = part[:0], 0
+		}
+	}
+	want, got := in.sum.Sum(nil), make([]byte, sha256.Size)
+	if _, err := io.ReadFull(c, got); err != nil {
+		return err
+	}
+	if !slices.Equal(want, got) {
+		return errors.New("what came is not what was sent")
+	}
+	return s.archive.Fill(ctx, part, o.UpTo)
+}
+
+// summed reads records and sums them up.
+type summed struct {
+	from io.Reader
+	sum  hash.Hash
+}
+
+// record is the next one; one without a body is the end.
+func (in *summed) record() (r archive.Record, err error) {
+	var head [recordHead]byte
+	if _, err := io.ReadFull(in.from, head[:]); err != nil {
+		return r, err
+	}
+	in.sum.Write(head[:])
+	n := binary.BigEndian.Uint32(head[8:])
+	if n == 0 {
+		return r, nil
+	}
+	if n > mostRecord {
+		return r, fmt.Errorf("a record of %d bytes is longer than any", n)
+	}
+	r = archive.Record{Number: binary.BigEndian.Uint64(head[:]), Body: make([]byte, n)}
+	_, err = io.ReadFull(in.from, r.Body)
+	in.sum.Write(r.Body)
+	return r, err
+}

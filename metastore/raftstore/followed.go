@@ -1,0 +1,101 @@
+package raftstore
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// followed returns when a majority, this node among them, has agreed that it leads in a term to something that it was
+// sent since then. VerifyLeader sends it at once, but also counts answers to what was sent before: a process that is
+// frozen, deposed meanwhile, and read in the moment in which it goes on would find such answers unread.
+func (s *Store) followed(ctx context.Context, term uint64, since time.Time) error {
+	for {
+		news := s.agreed.next()
+		agreed := !s.agreedAt(term).Before(since)
+		if s.raft.State() != raft.Leader || s.raft.CurrentTerm() != term {
+			return jobs.Refuse(jobs.Unavailable, "this node leads no longer")
+		}
+		if agreed {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-time.After(s.cfg.Heartbeat / 10): // nobody tells of the end of a term
+		case <-ctx.Done():
+			return jobs.Refuse(jobs.Unavailable, "whether this node still leads is not known: %v", context.Cause(ctx))
+		}
+	}
+}
+
+// agreedAt is when what a majority has agreed to was sent, this node among them, in a term; zero if none has.
+func (s *Store) agreedAt(term uint64) time.Time {
+	now := time.Now()
+	var sent []time.Time
+	for _, voter := range s.servers() {
+		switch {
+		case voter.Suffrage != raft.Voter:
+		case string(voter.ID) == s.node.ID:
+			sent = append(sent, now)
+		default:
+			sent = append(sent, s.agreed.last(voter.ID, term))
+		}
+	}
+	if len(sent) == 0 {
+		return time.Time{}
+	}
+	slices.SortFunc(sent, func(a, b time.Time) int { return b.Compare(a) })
+	return sent[len(sent)/2]
+}
+
+// agreements are what other nodes agreed to last: that this one leads.
+type agreements struct {
+	mu   sync.Mutex
+	of   map[raft.ServerID]agreement
+	news chan struct{} // closed at the next one; nil = nobody waits
+}
+
+type agreement struct {
+	term uint64
+	sent time.Time // what they agreed to
+}
+
+func (a *agreements) note(id raft.ServerID, to agreement) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.of == nil {
+		a.of = map[raft.ServerID]agreement{}
+	}
+	if last := a.of[id]; to.term < last.term || to.sent.Before(last.sent) {
+		return // answers overtake each other
+	}
+	a.of[id] = to
+	if a.news != nil {
+		close(a.news)
+		a.news = nil
+	}
+}
+
+// last is when what a node agreed to was sent last; zero: not in this term.
+func (a *agreements) last(id raft.ServerID, term uint64) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if last := a.of[id]; last.term == term {
+		return last.sent
+	}
+	return time.Time{}
+}
+
+func (a *agreements) next() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.news == nil {
+		a.news = make(chan struct{})
+	}
+	return a.news
+}

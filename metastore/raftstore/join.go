@@ -1,0 +1,356 @@
+package raftstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
+)
+
+// invitation is what a token says.
+type invitation struct {
+	Cluster string   `json:"c"`
+	Address string   `json:"a"`
+	Others  []string `json:"o,omitempty"` // where other members are, if that one is no more
+	Pin     string   `json:"p,omitempty"` // of the cluster's authority; "" = certificates are given
+	Name    string   `json:"n"`
+	Secret  string   `json:"s"`
+}
+
+// By says who wants something, and why, for the record.
+type By struct {
+	Actor  string `json:"actor"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// InvitationTime is how long a token is good for.
+const InvitationTime = 15 * time.Minute
+
+const tokenTitle = "carillon-join-1."
+
+// Invite makes a token with which one new node can join, once, within InvitationTime. What is kept of it is a row with a
+// digest of its secret, so it is good whoever leads by then. Only the leader can.
+func (s *Store) Invite(ctx context.Context, by By) (token string, err error) {
+	if s.link == nil {
+		return "", errNoNetwork
+	}
+	if err := s.Linearizable(ctx); err != nil {
+		return "", err
+	}
+	i := invitation{Cluster: s.node.Cluster, Address: s.link.Address(), Name: rand.Text()[:12], Secret: rand.Text()}
+	for _, is := range s.servers() {
+		if m := s.member(is); !m.Self {
+			i.Others = append(i.Others, m.Address)
+		}
+	}
+	if s.cfg.Certificates == nil {
+		i.Pin = s.node.Authority.Pin()
+	}
+	if token, err = i.token(); err != nil {
+		return "", err
+	}
+	return token, s.note(ctx, by, jobs.Invite{Name: i.Name, Secret: jobs.SecretID(i.Secret), Until: s.cfg.Now().Add(InvitationTime)})
+}
+
+// note applies a command that has to do with nodes. They are the default tenant's, as the record of them is.
+func (s *Store) note(ctx context.Context, by By, k jobs.Command) error {
+	e := jobs.Envelope{ID: jobs.NewID(s.cfg.Now()), Tenant: jobs.DefaultTenant, Actor: cmp.Or(by.Actor, "node:"+s.cfg.Node), Reason: by.Reason, Command: k}
+	return s.Apply(ctx, []jobs.Envelope{e})[0].Err
+}
+
+func (i invitation) token() (string, error) {
+	b, err := json.Marshal(i)
+	return tokenTitle + base64.RawURLEncoding.EncodeToString(b), err
+}
+
+func readToken(token string) (i invitation, err error) {
+	text, ok := strings.CutPrefix(strings.TrimSpace(token), tokenTitle)
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if ok && err == nil {
+		err = json.Unmarshal(b, &i)
+	}
+	if !ok || err != nil || i.Cluster == "" || i.Address == "" || i.Secret == "" {
+		return i, jobs.Invalid("this is no token to join with: it begins with %s and is taken over whole", tokenTitle)
+	}
+	return i, nil
+}
+
+// serveJoin answers nodes that would like to join. They have proved nothing but what their token proves.
+func (s *Store) serveJoin(c *link.Conn) {
+	defer c.Close()
+	var q call
+	_ = c.SetDeadline(time.Now().Add(rpcTimeout))
+	if err := link.Read(c, &q, maxCall); err != nil {
+		return
+	}
+	_ = c.SetDeadline(time.Now().Add(4 * rpcTimeout))
+	if r := s.raftNow(); r == nil || r.State() != raft.Leader {
+		_ = link.Write(c, s.elsewhere())
+		return
+	}
+	answer := s.welcome(&q, &c.Peer)
+	if answer.Refused != "" {
+		s.cfg.Logger.Warn("a node was not let in", "name", c.Peer.Name, "address", c.Peer.Address, "cause", answer.Refused)
+	} else {
+		s.cfg.Logger.Info("node joins", "node", c.Peer.Node, "name", c.Peer.Name, "address", c.Peer.Address)
+	}
+	_ = link.Write(c, answer)
+}
+
+// welcome makes a member of a node with a token, without a vote yet.
+func (s *Store) welcome(q *call, from *link.Hello) reply {
+	ctx, cancel := context.WithTimeout(s.ctx, 2*rpcTimeout)
+	defer cancel()
+	if err := s.Linearizable(ctx); err != nil {
+		return refusal(err)
+	}
+	node, _ := jobs.ParseID(from.Node)
+	join := jobs.Join{Name: q.Invite, Secret: jobs.SecretID(q.Secret), Node: node, Called: from.Name, Address: from.Address}
+	if !s.invites(join) { // who has no token learns nothing of the members
+		return refusal(jobs.Refuse(jobs.Forbidden, "the token is not known here: it was used, is older than %v, or belongs to another cluster; ask for a new one", InvitationTime))
+	}
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	if err := s.acceptable(from); err != nil {
+		return refusal(err)
+	}
+	if err := s.note(ctx, By{Actor: "node:" + from.Name}, join); err != nil {
+		return refusal(err)
+	}
+	others := []other{{s.node.ID, s.cfg.Node, s.link.Address(), int(s.cfg.newest)}}
+	for _, is := range s.servers() {
+		if m := s.member(is); !m.Self && m.ID != from.Node {
+			others = append(others, other{m.ID, m.Name, m.Address, int(m.Verb)})
+		}
+	}
+	if err := changed("let a node in", s.raft.AddNonvoter(raft.ServerID(from.Node), raft.ServerAddress(from.Address), 0, enqueueTimeout)); err != nil {
+		return refusal(err)
+	}
+	s.nudge()
+	return reply{Authority: s.node.Authority, Epoch: s.node.Epoch, Others: others}
+}
+
+// acceptable says why a node cannot join.
+func (s *Store) acceptable(from *link.Hello) error {
+	if from.Node == "" || from.Address == "" || len(from.Node) > 100 || len(from.Name) > 200 {
+		return jobs.Invalid("a node that joins says its id and its address")
+	}
+	if skew := time.Until(from.Now); skew.Abs() > mostSkew {
+		return jobs.Refuse(jobs.Conflict, "the clock of the node is off by %v: set it right first", skew.Round(time.Second))
+	}
+	if jobs.Verb(from.Verb) < s.cfg.common {
+		return jobs.Refuse(jobs.Conflict, "the node is of an older release, which does not know all commands that are in use")
+	}
+	for _, is := range s.servers() {
+		m := s.member(is)
+		switch {
+		case m.ID == from.Node && !m.Voter && m.Address == from.Address && (m.Name == "" || m.Name == from.Name): // it asks again: the answer was lost
+		case m.ID == from.Node:
+			return jobs.Refuse(jobs.Conflict, "node id %s is in use, by the node %s at %s: a directory must not be copied to make a second node", m.ID, m.Name, m.Address)
+		case m.Address == from.Address:
+			return jobs.Refuse(jobs.Conflict, "address %s is in use, by node %s: remove that one first if it is no more", m.Address, cmp.Or(m.Name, m.ID))
+		case m.Name != "" && m.Name == from.Name:
+			return jobs.Refuse(jobs.Conflict, "a node is called %.80q already, at %s", m.Name, m.Address)
+		}
+	}
+	return nil
+}
+
+// invites says whether an invitation is good for a node now.
+func (s *Store) invites(k jobs.Join) (good bool) {
+	s.machine.engine.Update(func(tx metastore.Tx) { good = metastore.Invited(tx, k, jobs.DefaultTenant, s.cfg.Now()) })
+	return good
+}
+
+// Join makes a node of an empty directory a member of a cluster, by a token from Invite, and returns its store when it
+// has caught up and votes. A directory whose node is a member already is opened, and the token not used: a node may be
+// started with the same words again and again. When ctx ends too early the store is closed; Open, or Join again, goes
+// on where it was.
+func Join(ctx context.Context, c Config, token string) (*Store, error) {
+	i, err := readToken(token)
+	if err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	n, err := loadNode(c.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("join: %w", err)
+	}
+	switch {
+	case c.Listen == "":
+		return nil, errNoNetwork
+	case n != nil && n.Cluster != i.Cluster:
+		return nil, jobs.Refuse(jobs.Conflict, "directory %s holds the data of another cluster, %s; a node joins with an empty one", c.Dir, n.Cluster)
+	case n == nil && hasData(c.Dir):
+		return nil, jobs.Refuse(jobs.Conflict, "directory %s holds data already; a node joins with an empty one", c.Dir)
+	case n == nil:
+		// What is told to the others must be where this node will listen.
+		if c.listener, err = net.Listen("tcp", c.Listen); err != nil {
+			return nil, fmt.Errorf("join: %w", err)
+		}
+		if err := introduce(ctx, &c, i); err != nil {
+			_ = c.listener.Close()
+			return nil, fmt.Errorf("join cluster %s: %w", i.Cluster, err)
+		}
+	}
+	s, err := openContext(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.untilVoter(ctx); err != nil {
+		_ = s.Close()
+		return nil, fmt.Errorf("join cluster %s: %w", i.Cluster, err)
+	}
+	return s, nil
+}
+
+func hasData(dir string) bool {
+	for _, name := range []string{"wal", "raft.db", "archive.db", "archive.sealed"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// introduce shows a token to the leader and writes down what it answers.
+func introduce(ctx context.Context, c *Config, i invitation) error {
+	keys := link.Pinned(i.Cluster, i.Pin)
+	if c.Certificates != nil {
+		var err error
+		if keys, err = c.Certificates.Keys(); err != nil {
+			return err
+		}
+	} else if i.Pin == "" {
+		return errors.New("the nodes of this cluster have certificates of their own: say which ones this node has")
+	}
+	address, err := link.Reachable(c.Advertise, c.listener.Addr())
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return err
+	}
+	n := &node{Cluster: i.Cluster}
+	if n.ID, err = joiningAs(c.Dir); err != nil {
+		return err
+	}
+	hello := link.Hello{Cluster: i.Cluster, Node: n.ID, Name: c.Node, Address: address, Purpose: link.ForJoin, Verb: int(c.newest)}
+	q := call{Invite: i.Name, Secret: i.Secret}
+	for until := time.Now().Add(joinPatience); ; {
+		r, err := askAround(ctx, append([]string{i.Address}, i.Others...), keys, hello, q)
+		switch {
+		case err == nil && r.Authority == nil && c.Certificates == nil:
+			return errors.New("the answer held no key")
+		case err == nil:
+			n.Authority, n.Epoch, n.Others = r.Authority, r.Epoch, r.Others
+			if err := n.save(c.Dir); err != nil {
+				return err
+			}
+			_ = os.Remove(filepath.Join(c.Dir, joiningFile)) // nobody reads it any more
+			return nil
+		case ctx.Err() != nil || !elsewhere(err) || time.Now().After(until):
+			return err
+		}
+		select { // nobody leads, for a moment
+		case <-ctx.Done():
+		case <-time.After(c.Heartbeat):
+		}
+	}
+}
+
+// joiningFile holds the id of a node from before it asks to join until it has its answer. If that is lost it is a member
+// all the same, and its token is good for no other.
+const joiningFile = "joining"
+
+// joiningAs is the id by which a directory's node joins.
+func joiningAs(dir string) (string, error) {
+	path := filepath.Join(dir, joiningFile)
+	b, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if id, err := jobs.ParseID(string(b)); err == nil {
+		return id.String(), nil
+	}
+	id := jobs.NewID(time.Now()).String()
+	return id, writeWhole(path, []byte(id))
+}
+
+// joinPatience is how long a node that joins asks the members, while none of them leads.
+const joinPatience = 30 * time.Second
+
+// errNoAnswer is the error of a question that may have been heard. To join can be asked for again.
+var errNoAnswer = errors.New("no answer came")
+
+// elsewhere says that another member may answer what this one did not.
+func elsewhere(err error) bool {
+	if failed, ok := errors.AsType[*net.OpError](err); ok && failed.Op == "dial" {
+		return true
+	}
+	return errors.Is(err, jobs.Unavailable) || errors.Is(err, errNoAnswer)
+}
+
+// askAround asks members, and whom they name, until one answers as the leader. The error is of the last that did not.
+func askAround(ctx context.Context, at []string, keys *link.Keys, hello link.Hello, q call) (r reply, err error) {
+	err = jobs.Refuse(jobs.Unavailable, "no node says that it leads")
+	for _, address := range at {
+		for range 3 {
+			conn, failed := link.DialFirst(ctx, address, keys, hello)
+			if failed != nil {
+				err = failed
+				break
+			}
+			r, failed = exchange(ctx, conn, q)
+			_ = conn.Close()
+			if failed != nil && jobs.CodeOf(failed) == jobs.Unknown {
+				failed = fmt.Errorf("%w: %w", errNoAnswer, failed)
+			}
+			switch {
+			case failed == nil && r.Leader == "":
+				return r, nil
+			case failed == nil:
+				address = r.Leader
+				continue
+			case !elsewhere(failed):
+				return r, failed
+			}
+			err = failed
+			break
+		}
+	}
+	return r, err
+}
+
+// untilVoter waits until this node has a vote.
+func (s *Store) untilVoter(ctx context.Context) error {
+	for {
+		for _, is := range s.servers() {
+			if string(is.ID) == s.node.ID && is.Suffrage == raft.Voter {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("it has not caught up yet: %w", context.Cause(ctx))
+		case <-s.failed:
+			return s.leading.over()
+		case <-time.After(s.cfg.Heartbeat / 5):
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package link
+
+import (
+	"crypto/tls"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// Purpose says what a connection is for.
+type Purpose string
+
+// The purposes. A connection to join is the only one that needs no proof of belonging to the cluster: who joins brings a
+// token.
+const (
+	ForRaft    Purpose = "raft"
+	ForArchive Purpose = "archive"
+	ForCall    Purpose = "call"
+	ForJoin    Purpose = "join"
+)
+
+// version is that of the exchange of hellos.
+const version = 1
+
+// Hello is how both sides of a connection begin.
+type Hello struct {
+	Version int       `json:"version"`
+	Cluster string    `json:"cluster"` // its id
+	Epoch   uint64    `json:"epoch"`   // one more each time that a lost majority was given up
+	Node    string    `json:"node"`    // the id of who says it
+	Name    string    `json:"name"`
+	Address string    `json:"address"` // where the node listens
+	To      string    `json:"to,omitempty"`
+	Purpose Purpose   `json:"purpose"`
+	Verb    int       `json:"verb"` // the highest command that it knows
+	Now     time.Time `json:"now"`
+	Refused string    `json:"refused,omitempty"` // in an answer: why
+}
+
+// ErrRefused is the error of a connection that the other side has refused.
+var ErrRefused = errors.New("refused")
+
+// introduce says hello and hears the answer.
+func introduce(c *Conn, h Hello) error {
+	h.Version, h.Now = version, time.Now()
+	if err := Write(c.Conn, h); err != nil {
+		return err
+	}
+	if err := Read(c.Conn, &c.Peer, maxHello); err != nil {
+		return err
+	}
+	if c.Peer.Refused != "" {
+		return fmt.Errorf("%w: %s", ErrRefused, c.Peer.Refused)
+	}
+	return misfit(&h, &c.Peer)
+}
+
+// misfit says why who answers is not who was meant.
+func misfit(ours, theirs *Hello) error {
+	switch {
+	case theirs.Cluster != ours.Cluster:
+		return fmt.Errorf("it belongs to cluster %s, not to %s", theirs.Cluster, ours.Cluster)
+	case ours.To != "" && theirs.Node != ours.To:
+		return fmt.Errorf("node %s answers, where %s was expected", theirs.Node, ours.To)
+	}
+	return nil
+}
+
+const maxHello = 4 << 10
+
+// answer hears the hello of a connection and answers it. The reason is for counting.
+func (l *Link) answer(c *Conn, host string) (reason string, err error) {
+	if err := Read(c.Conn, &c.Peer, maxHello); err != nil {
+		return "no hello", err
+	}
+	ours := l.cfg.Self()
+	ours.Version, ours.Purpose, ours.Now, ours.Address = version, c.Peer.Purpose, time.Now(), l.address
+	reason, err = l.judge(c, &ours, c.Peer)
+	switch reason {
+	case "version", "cluster", "purpose", "certificate": // a stranger is told nothing else
+		ours = Hello{Version: version}
+	}
+	if err != nil {
+		ours.Refused = err.Error()
+	}
+	if wrong := Write(c.Conn, ours); err == nil && wrong != nil {
+		return "no answer", wrong
+	}
+	if err == nil && c.Peer.Purpose != ForJoin {
+		l.heard(&c.Peer)
+	}
+	return reason, err
+}
+
+// judge says whether a connection may go on.
+func (l *Link) judge(c *Conn, ours *Hello, h Hello) (reason string, err error) {
+	if h.Version != version {
+		return "version", fmt.Errorf("it speaks version %d of the exchange between nodes, this node version %d", h.Version, version)
+	}
+	if h.Cluster != ours.Cluster {
+		return "cluster", fmt.Errorf("this node does not belong to cluster %.60q", h.Cluster)
+	}
+	if _, taken := l.streams[h.Purpose]; !taken && l.cfg.Serve[h.Purpose] == nil {
+		return "purpose", fmt.Errorf("purpose %.60q is not known", h.Purpose)
+	}
+	if h.Purpose == ForJoin {
+		return "", nil
+	}
+	secured := c.Conn.(*tls.Conn)
+	if err := l.cfg.Keys.belongs(secured.ConnectionState(), h.Node); err != nil {
+		return "certificate", err
+	}
+	if h.Epoch != ours.Epoch {
+		return "epoch", fmt.Errorf("this node is in epoch %d of the cluster, that one in %d: the cluster was recovered without the node that is behind, which must be repaired", ours.Epoch, h.Epoch)
+	}
+	if h.To != "" && h.To != ours.Node {
+		return "address", fmt.Errorf("this is node %s, not %.60q", ours.Node, h.To)
+	}
+	if h.Node == ours.Node && h.Address != l.address {
+		return "twin", fmt.Errorf("node %s runs at %s already", h.Node, l.address)
+	}
+	return "", nil
+}
+
+// Write sends one message, as JSON behind its length.
+func Write(to io.Writer, message any) error {
+	body, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	_, err = to.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...))
+	return err
+}
+
+// Read receives one message of at most some bytes.
+func Read(from io.Reader, message any, most uint32) error {
+	var head [4]byte
+	if _, err := io.ReadFull(from, head[:]); err != nil {
+		return err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n > most {
+		return fmt.Errorf("a message of %d bytes is longer than %d", n, most)
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(from, body); err != nil {
+		return err
+	}
+	return json.Unmarshal(body, message)
+}
+
+var _ net.Listener = (*Listener)(nil)

@@ -1,0 +1,270 @@
+// Package link is the network between the nodes of a cluster: one port for each node, and on it connections that
+// prove who they are before anybody else sees a byte of them.
+//
+// A connection begins with TLS, in which both sides show that they hold the cluster's key, and with a Hello that says
+// for which cluster, from which node and for what it is. What does not fit is closed, counted and told, and there is a
+// limit to how many may be under way.
+//
+// Where to start: Open and Dial; keys.go says what proves that a node belongs to a cluster.
+package link
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+)
+
+// Config says where a node listens and who it is.
+type Config struct {
+	Listen    string       // host:port; port 0 = any
+	Listener  net.Listener // what listens already; nil: Listen says where
+	Advertise string       // how others reach it; default: the address it listens at
+	Keys      *Keys
+	// Self is what this node says of itself. Purpose, To and Now are filled in.
+	Self func() Hello
+	// Logger is told what was refused, but not more than once a second. Required.
+	Logger *slog.Logger
+	// Serve takes connections of a purpose, each on a goroutine of its own, and closes them. A purpose without an
+	// entry has a Listener, if any.
+	Serve map[Purpose]func(*Conn)
+	// Dialer makes connections; nil means the network.
+	Dialer func(ctx context.Context, address string) (net.Conn, error)
+}
+
+// How many connections may be open, and how long one may take to say who it is.
+const (
+	mostOpen     = 1024
+	mostUnproven = 256
+	mostFromOne  = 64 // unproven ones from one host
+	patience     = 5 * time.Second
+)
+
+// Link is a node's end of the network. All methods may be called at the same time.
+type Link struct {
+	cfg      Config
+	listener net.Listener
+	address  string
+	streams  map[Purpose]*Listener
+	working  sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool
+	conns    map[net.Conn]string // the host of those that are unproven, "" of others
+	unproven int
+	hosts    map[string]int // unproven connections of each host
+	refused  map[string]uint64
+	told     time.Time
+	peers    map[string]Peer
+}
+
+// Peer is what was heard of another node.
+type Peer struct {
+	Name    string
+	Verb    int
+	Address string
+	Heard   time.Time // when the last byte came from it
+}
+
+// Open begins to listen. Connections of the purposes that are named are for who accepts them from Stream.
+func Open(c Config, streams ...Purpose) (*Link, error) {
+	l := &Link{cfg: c, streams: make(map[Purpose]*Listener), conns: make(map[net.Conn]string),
+		hosts: make(map[string]int), refused: make(map[string]uint64), peers: make(map[string]Peer)}
+	var err error
+	if l.listener = c.Listener; l.listener == nil {
+		if l.listener, err = net.Listen("tcp", c.Listen); err != nil {
+			return nil, fmt.Errorf("listen for other nodes: %w", err)
+		}
+	}
+	if l.address, err = Reachable(c.Advertise, l.listener.Addr()); err != nil {
+		_ = l.listener.Close()
+		return nil, err
+	}
+	for _, p := range streams {
+		l.streams[p] = &Listener{link: l, ready: make(chan net.Conn), closed: make(chan struct{})}
+	}
+	l.working.Go(l.accept)
+	return l, nil
+}
+
+// Reachable is the address that others are told.
+func Reachable(advertise string, at net.Addr) (string, error) {
+	if advertise == "" {
+		if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+			return "", fmt.Errorf("listening at %s says no address that other nodes could use: say which one to advertise", at)
+		}
+		return at.String(), nil
+	}
+	host, port, err := net.SplitHostPort(advertise)
+	if err != nil || host == "" {
+		return "", fmt.Errorf("advertised address %q is not host:port", advertise)
+	}
+	if port == "0" || port == "" {
+		_, port, _ = net.SplitHostPort(at.String())
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// Address is where others reach this node.
+func (l *Link) Address() string { return l.address }
+
+// Close ends the link and all its connections, and returns when nobody is at work on what came over them.
+func (l *Link) Close() error {
+	l.mu.Lock()
+	var err error
+	if !l.closed {
+		l.closed = true
+		err = l.listener.Close()
+		for c := range l.conns {
+			_ = c.Close()
+		}
+	}
+	l.mu.Unlock()
+	for _, s := range l.streams {
+		_ = s.Close()
+	}
+	l.working.Wait()
+	return err
+}
+
+// Refused counts the connections that were closed, by reason.
+func (l *Link) Refused() map[string]uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	counts := make(map[string]uint64, len(l.refused))
+	for reason, n := range l.refused {
+		counts[reason] = n
+	}
+	return counts
+}
+
+// Peer is what was heard of a node, as far as anything was.
+func (l *Link) Peer(node string) (Peer, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, ok := l.peers[node]
+	return p, ok
+}
+
+func (l *Link) accept() {
+	for {
+		conn, err := l.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // no file descriptors, mostly: they come back
+			l.refuse("accept", "", err)
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+		if !l.admit(conn, host) {
+			_ = conn.Close()
+			l.refuse("too many connections", host, nil)
+			continue
+		}
+		l.working.Go(func() { l.receive(conn, host) })
+	}
+}
+
+// admit counts a connection that has not proved anything yet, if there is room for it.
+func (l *Link) admit(conn net.Conn, host string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || len(l.conns) >= mostOpen || l.unproven >= mostUnproven || l.hosts[host] >= mostFromOne {
+		return false
+	}
+	l.conns[conn] = host
+	l.unproven++
+	l.hosts[host]++
+	return true
+}
+
+// proven says that a connection has proved who it is, which one to join never has. It answers false if the link was
+// closed meanwhile.
+func (l *Link) proven(c *Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	if c.Peer.Purpose != ForJoin {
+		l.forgetHost(c.raw)
+		l.conns[c.raw] = ""
+	}
+	return true
+}
+
+func (l *Link) forgetHost(conn net.Conn) {
+	if host := l.conns[conn]; host != "" {
+		l.unproven--
+		if l.hosts[host]--; l.hosts[host] == 0 {
+			delete(l.hosts, host)
+		}
+	}
+}
+
+func (l *Link) gone(conn net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forgetHost(conn)
+	delete(l.conns, conn)
+}
+
+// refuse counts a connection that was closed, and tells of it now and then.
+func (l *Link) refuse(reason, from string, err error) {
+	l.mu.Lock()
+	l.refused[reason]++
+	n, tell := l.refused[reason], !l.closed && time.Since(l.told) >= time.Second
+	if tell {
+		l.told = time.Now()
+	}
+	l.mu.Unlock()
+	if tell {
+		l.cfg.Logger.Warn("connection refused", "cause", reason, "address", from, "err", err, "count", n)
+	}
+}
+
+// receive hears who a connection is from, and passes it on.
+func (l *Link) receive(raw net.Conn, host string) {
+	_ = raw.SetDeadline(time.Now().Add(patience))
+	secured := tls.Server(raw, l.cfg.Keys.server())
+	c := &Conn{Conn: secured, link: l, raw: raw}
+	if err := secured.Handshake(); err != nil {
+		l.refuse("tls", host, err)
+		_ = c.Close()
+		return
+	}
+	reason, err := l.answer(c, host)
+	if err != nil {
+		l.refuse(reason, host, err)
+		_ = c.Close()
+		return
+	}
+	_ = raw.SetDeadline(time.Time{})
+	if !l.proven(c) {
+		_ = c.Close()
+		return
+	}
+	if serve := l.cfg.Serve[c.Peer.Purpose]; serve != nil {
+		serve(c)
+		return
+	}
+	l.streams[c.Peer.Purpose].give(c)
+}
+
+// heard notes that a node has said something.
+func (l *Link) heard(h *Hello) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.peers[h.Node]
+	if h.Name != "" {
+		p = Peer{Name: h.Name, Verb: h.Verb, Address: h.Address}
+	}
+	p.Heard = time.Now()
+	l.peers[h.Node] = p
+}

@@ -1,0 +1,437 @@
+package raftstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
+)
+
+// Member is one node of the cluster, as the node that is asked sees it.
+type Member struct {
+	ID      string
+	Name    string // "" = this node has never heard of it
+	Address string
+	Self    bool
+	Voter   bool // it has been promoted: it has caught up, and its copy counts
+	Leader  bool
+	// Reached says that it answered just now; what follows is only known then, but for LastContact.
+	Reached      bool
+	LastContact  time.Time     // when it was last heard; zero = never by this node
+	Applied      uint64        // the last commit in its rows
+	Skew         time.Duration // by how much its clock is ahead of this node's, about
+	LogBytes     int64
+	ArchiveBytes int64
+	Snapshot     time.Time // when it took its last one; zero = not since it was started
+	Verb         jobs.Verb // the highest command that it knows
+}
+
+// Tolerates is how many voters may fail at once, and the words for it.
+func Tolerates(members []Member) (n int, says string) {
+	voters := 0
+	for _, m := range members {
+		if m.Voter {
+			voters++
+		}
+	}
+	switch n = max(0, (voters-1)/2); {
+	case n == 0:
+		return 0, "no fault tolerance"
+	case n == 1:
+		return 1, "one node may fail"
+	}
+	return n, fmt.Sprintf("%d nodes may fail", n)
+}
+
+// Removable says why one of the members, by its id, cannot be taken out: of the voters that are left most must answer, or
+// nobody could lead them.
+func Removable(members []Member, id string) error {
+	left, there, votes, silent := 0, 0, false, []string(nil)
+	for _, m := range members {
+		switch {
+		case !m.Voter:
+		case m.ID == id:
+			votes = true
+		case m.Reached:
+			left, there = left+1, there+1
+		default:
+			left, silent = left+1, append(silent, cmp.Or(m.Name, m.ID))
+		}
+	}
+	if !votes || there > left/2 {
+		return nil
+	}
+	return jobs.Refuse(jobs.Conflict, "not done: of the %d nodes that would be left %d answer, and nobody could lead them: first remove those that do not answer (%s)",
+		left, there, strings.Join(silent, ", "))
+}
+
+// mostSkew is how far the clock of a node that joins may be off.
+const mostSkew = time.Minute
+
+// statusTimeout is how long Members waits for a node.
+const statusTimeout = time.Second
+
+// ID is this node's id, chosen when its directory was made.
+func (s *Store) ID() string { return s.node.ID }
+
+// Cluster is the id of the cluster that this node belongs to.
+func (s *Store) Cluster() string { return s.node.Cluster }
+
+// Address is where other nodes reach this one, "" if they cannot.
+func (s *Store) Address() string {
+	if s.link == nil {
+		return ""
+	}
+	return s.link.Address()
+}
+
+// Leader is the node that leads, as far as this one knows: of those fields that need no question to it. ok is false
+// if nobody does.
+func (s *Store) Leader() (m Member, ok bool) {
+	address, id := s.raft.LeaderWithID()
+	if id == "" {
+		return m, false
+	}
+	m = s.member(raft.Server{ID: id, Address: address, Suffrage: raft.Voter})
+	m.Leader = true
+	return m, true
+}
+
+func (s *Store) member(is raft.Server) Member {
+	m := Member{ID: string(is.ID), Address: string(is.Address), Voter: is.Suffrage == raft.Voter, Self: string(is.ID) == s.node.ID}
+	if m.Self {
+		m.Name, m.Address = s.cfg.Node, cmp.Or(s.Address(), m.Address)
+		return m
+	}
+	if peer, ok := s.peer(m.ID); ok {
+		m.Name, m.LastContact, m.Verb = peer.Name, peer.Heard, jobs.Verb(peer.Verb)
+	}
+	s.nodeMu.Lock()
+	defer s.nodeMu.Unlock()
+	for _, o := range s.node.Others {
+		if o.ID == m.ID {
+			m.Name, m.Verb = cmp.Or(m.Name, o.Name), cmp.Or(m.Verb, jobs.Verb(o.Verb))
+		}
+	}
+	return m
+}
+
+// Members is all nodes of the cluster, by name. Each is asked how it is, for a second at most.
+func (s *Store) Members(ctx context.Context) ([]Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	servers := s.servers()
+	list := make([]Member, len(servers))
+	_, leader := s.raft.LeaderWithID()
+	var wg sync.WaitGroup
+	for i, is := range servers {
+		wg.Go(func() {
+			m := s.member(is)
+			m.Leader = is.ID == leader
+			s.inquire(ctx, &m)
+			list[i] = m
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(list, func(a, b Member) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	return list, nil
+}
+
+// inquire asks a node how it is.
+func (s *Store) inquire(ctx context.Context, m *Member) (st status, ok bool) {
+	if m.Self {
+		st = s.status()
+		m.LastContact = s.cfg.Now()
+	} else {
+		asked := s.cfg.Now()
+		r, err := s.ask(ctx, m.Address, m.ID, call{Status: true})
+		if err != nil || r.Status == nil {
+			return st, false
+		}
+		st = *r.Status
+		heard := s.cfg.Now()
+		m.Skew = st.Now.Sub(asked.Add(heard.Sub(asked) / 2))
+		if peer, ok := s.peer(m.ID); ok {
+			m.Name, m.LastContact = peer.Name, peer.Heard
+		}
+	}
+	m.Reached, m.Applied, m.LogBytes, m.ArchiveBytes, m.Snapshot, m.Verb = true, st.Applied, st.LogBytes, st.ArchiveBytes, st.Snapshot, jobs.Verb(st.Verb)
+	return st, true
+}
+
+// find is the member of an id or a name.
+func (s *Store) find(idOrName string) (m Member, err error) {
+	for _, is := range s.servers() {
+		if m = s.member(is); m.ID == idOrName || m.Name == idOrName {
+			return m, nil
+		}
+	}
+	return m, jobs.Refuse(jobs.NotFound, "there is no member %.80q", idOrName)
+}
+
+// leads refuses what only the leader can do.
+func (s *Store) leads() error {
+	if s.raft.State() == raft.Leader {
+		return nil
+	}
+	if m, ok := s.Leader(); ok {
+		return jobs.Refuse(jobs.Unavailable, "not done: node %s leads, at %s; ask there", cmp.Or(m.Name, m.ID), m.Address)
+	}
+	return jobs.Refuse(jobs.Unavailable, "not done: nobody leads at the moment")
+}
+
+// changed says what became of a change of members.
+func changed(what string, f raft.Future) error {
+	if err := f.Error(); err != nil {
+		return fmt.Errorf("%s: %w", what, outcome(err))
+	}
+	return nil
+}
+
+// within is how much of ctx is left for raft, which knows no contexts.
+func within(ctx context.Context) time.Duration {
+	if at, ok := ctx.Deadline(); ok {
+		return max(time.Millisecond, min(enqueueTimeout, time.Until(at)))
+	}
+	return enqueueTimeout
+}
+
+// Remove takes a node out of the cluster, by its id or its name, unless those that are left could not go on. Only the leader
+// can, and not itself.
+func (s *Store) Remove(ctx context.Context, by By, idOrName string) error {
+	m, err := s.find(idOrName)
+	if err != nil {
+		return err
+	}
+	if err := s.leads(); err != nil {
+		return err
+	}
+	if m.Self {
+		return jobs.Refuse(jobs.Conflict, "this node leads: have another one lead before it is removed")
+	}
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	members, err := s.Members(ctx)
+	if err == nil {
+		err = Removable(members, m.ID)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.note(ctx, by, jobs.Members{ID: jobs.NewID(s.cfg.Now()), Did: jobs.NodeRemoved, Node: cmp.Or(m.Name, m.ID)}); err != nil {
+		return err // what cannot be recorded is not done
+	}
+	if err := changed("remove "+m.ID, s.raft.RemoveServer(raft.ServerID(m.ID), 0, within(ctx))); err != nil {
+		return err
+	}
+	s.cfg.Logger.Info("node removed", "node", m.ID, "name", m.Name, "address", m.Address)
+	return nil
+}
+
+// Transfer has another node lead: one by its id or name, or whichever is furthest if that is "". The error says why
+// none can.
+func (s *Store) Transfer(ctx context.Context, by By, idOrName string) error {
+	if idOrName == "" {
+		if err := s.leads(); err != nil {
+			return err
+		}
+		if err := s.note(ctx, by, jobs.Members{ID: jobs.NewID(s.cfg.Now()), Did: jobs.NodeTransferred}); err != nil {
+			return err
+		}
+		return s.Yield()
+	}
+	m, err := s.find(idOrName)
+	if err != nil {
+		return err
+	}
+	if err := s.leads(); err != nil {
+		return err
+	}
+	switch {
+	case m.Self:
+		return nil
+	case !m.Voter:
+		return jobs.Refuse(jobs.Conflict, "node %s has not caught up yet and cannot lead", m.ID)
+	}
+	if err := s.note(ctx, by, jobs.Members{ID: jobs.NewID(s.cfg.Now()), Did: jobs.NodeTransferred, Node: cmp.Or(m.Name, m.ID)}); err != nil {
+		return err
+	}
+	if err := s.raft.LeadershipTransferToServer(raft.ServerID(m.ID), raft.ServerAddress(m.Address)).Error(); err != nil {
+		return fmt.Errorf("have node %s lead: %w", m.ID, err)
+	}
+	return nil
+}
+
+// moved notes at which address a member is now.
+func (s *Store) moved(from *link.Hello) error {
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	for _, is := range s.servers() {
+		switch {
+		case string(is.ID) != from.Node:
+		case string(is.Address) == from.Address:
+			return nil
+		case is.Suffrage == raft.Voter:
+			return changed("note an address", s.raft.AddVoter(is.ID, raft.ServerAddress(from.Address), 0, enqueueTimeout))
+		default:
+			return changed("note an address", s.raft.AddNonvoter(is.ID, raft.ServerAddress(from.Address), 0, enqueueTimeout))
+		}
+	}
+	// Whoever leads no longer, and has not heard of it yet, knows nothing of those who came since.
+	ctx, cancel := context.WithTimeout(s.ctx, rpcTimeout)
+	defer cancel()
+	if err := s.Linearizable(ctx); err != nil {
+		return err
+	}
+	return jobs.Refuse(jobs.NotFound, "node %s was removed from the cluster; it can join again with a token, as a new node", from.Node)
+}
+
+// rejoined takes the vote from a member whose data is gone: what it had promised, it no longer knows. It gets it back
+// when it has caught up.
+func (s *Store) rejoined(from *link.Hello) error {
+	if err := s.moved(from); err != nil {
+		return err
+	}
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	if err := changed("take back a vote", s.raft.DemoteVoter(raft.ServerID(from.Node), 0, enqueueTimeout)); err != nil {
+		return err
+	}
+	s.nudge()
+	s.cfg.Logger.Warn("a node has lost its data and gets it anew", "node", from.Node, "name", from.Name)
+	return nil
+}
+
+// attend keeps this node known to the others at its address, remembers who they are, and while it leads makes voters
+// of those who have caught up.
+func (s *Store) attend(ctx context.Context) {
+	behind := make(map[string]status) // what this node was when it last asked who is not a voter
+	for {
+		pause := s.cfg.Heartbeat
+		if len(behind) > 0 || s.raft.LastIndex() == 0 { // somebody waits, or this node does
+			pause = s.cfg.Heartbeat / 10
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.nudged:
+		case <-time.After(pause):
+		}
+		if err := s.remember(); err != nil {
+			s.fail(err)
+			return
+		}
+		var err error
+		if s.raft.State() == raft.Leader {
+			hello := s.hello()
+			hello.Address = s.link.Address()
+			if err = s.moved(&hello); err == nil {
+				s.promote(ctx, behind)
+			}
+		} else {
+			clear(behind)
+			err = s.announce(ctx)
+			s.meet(ctx)
+		}
+		if jobs.CodeOf(err) == jobs.NotFound {
+			s.fail(fmt.Errorf("%w: %w", ErrRemoved, err))
+			return
+		}
+	}
+}
+
+// nudge has attend look at once: somebody waits for it.
+func (s *Store) nudge() {
+	select {
+	case s.nudged <- struct{}{}:
+	default:
+	}
+}
+
+// ErrRemoved is the error of a store whose node is no longer a member.
+var ErrRemoved = errors.New("this node is not in the cluster any more")
+
+// announce tells the leader where this node is, if the members do not know or nobody is heard.
+func (s *Store) announce(ctx context.Context) error {
+	for _, is := range s.servers() {
+		if string(is.ID) == s.node.ID && string(is.Address) == s.link.Address() && time.Since(s.raft.LastContact()) < 10*s.cfg.Heartbeat {
+			return nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
+	defer cancel()
+	_, err := s.askLeader(ctx, call{Announce: true})
+	return err
+}
+
+// meet asks members that this node has not heard since it began: it may lead when they are down, and each side must have
+// heard then which commands the other knows.
+func (s *Store) meet(ctx context.Context) {
+	for _, is := range s.servers() {
+		m := s.member(is)
+		if _, heard := s.peer(m.ID); heard || m.Self {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+		s.inquire(ctx, &m)
+		cancel()
+	}
+}
+
+// promote makes voters of the nodes that have all that this one had when it last asked.
+func (s *Store) promote(ctx context.Context, behind map[string]status) {
+	servers := s.servers()
+	maps.DeleteFunc(behind, func(id string, _ status) bool {
+		return !slices.ContainsFunc(servers, func(is raft.Server) bool { return string(is.ID) == id && is.Suffrage != raft.Voter })
+	})
+	for _, is := range servers {
+		id := string(is.ID)
+		if is.Suffrage == raft.Voter {
+			continue
+		}
+		then, asked := behind[id]
+		behind[id] = s.status()
+		m := s.member(is)
+		ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+		st, ok := s.inquire(ctx, &m)
+		cancel()
+		if !ok || !asked || st.Last < then.Last || st.Applied < then.Applied || st.Last == 0 {
+			continue
+		}
+		s.changes.Lock()
+		err := changed("make a voter of node "+id, s.raft.AddVoter(is.ID, is.Address, 0, enqueueTimeout))
+		s.changes.Unlock()
+		if err != nil {
+			s.cfg.Logger.Warn("a node could not be made a voter", "node", id, "err", err)
+			continue
+		}
+		s.cfg.Logger.Info("node has caught up and votes", "node", id, "name", m.Name, "address", m.Address)
+	}
+}
+
+// unknowing is the member that keeps a new command from being written, because it has not said that it knows it, or "".
+func (s *Store) unknowing(v jobs.Verb) string {
+	if v <= s.cfg.common {
+		return ""
+	}
+	for _, is := range s.servers() {
+		m := s.member(is)
+		if m.Self {
+			m.Verb = s.cfg.newest
+		}
+		if m.Verb < v {
+			return cmp.Or(m.Name, m.ID)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,265 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
+)
+
+// rpcTimeout is how long another node may take to answer. What is large gets more.
+const rpcTimeout = 5 * time.Second
+
+// keys are what this node proves itself by.
+func (s *Store) keys() (*link.Keys, error) {
+	if s.cfg.Certificates != nil {
+		return s.cfg.Certificates.Keys()
+	}
+	if s.node.Authority == nil {
+		return nil, errors.New("this cluster was made with certificates of its own: say which ones this node has")
+	}
+	return s.node.Authority.Keys(s.node.Cluster, s.node.ID)
+}
+
+// openLink begins to listen for other nodes, if this one is to have any.
+func (s *Store) openLink() error {
+	if s.cfg.Listen == "" {
+		return nil
+	}
+	keys, err := s.keys()
+	if err != nil {
+		return err
+	}
+	l, err := link.Open(link.Config{
+		Listen: s.cfg.Listen, Listener: s.cfg.listener, Advertise: s.cfg.Advertise, Keys: keys, Logger: s.cfg.Logger, Dialer: s.cfg.dialer,
+		Self: s.hello,
+		Serve: map[link.Purpose]func(*link.Conn){
+			link.ForArchive: s.serveArchive, link.ForCall: s.serveCall, link.ForJoin: s.serveJoin,
+		},
+	}, link.ForRaft)
+	if err != nil {
+		return err
+	}
+	s.link = l
+	return nil
+}
+
+// hello is what this node says of itself.
+func (s *Store) hello() link.Hello {
+	return link.Hello{Cluster: s.node.Cluster, Epoch: s.node.Epoch, Node: s.node.ID, Name: s.cfg.Node, Verb: int(s.cfg.newest)}
+}
+
+// peer is what was heard of another node.
+func (s *Store) peer(id string) (link.Peer, bool) {
+	if s.link == nil {
+		return link.Peer{}, false
+	}
+	return s.link.Peer(id)
+}
+
+// transport is how raft reaches other nodes.
+func (s *Store) transport(id raft.ServerID, to logger) raft.Transport {
+	if s.link == nil {
+		_, trans := raft.NewInmemTransport(raft.ServerAddress(id))
+		return trans
+	}
+	return s.listen(s.ctx, raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: stream{s.link.Stream(link.ForRaft), s}, MaxPool: 4, Timeout: rpcTimeout, Logger: to,
+	}))
+}
+
+// stream is the connections between the rafts of nodes.
+type stream struct {
+	net.Listener
+	store *Store
+}
+
+var _ raft.StreamLayer = stream{}
+
+// Dial connects to the raft of the member at an address, and to no other that may now be there.
+func (t stream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(t.store.ctx, timeout)
+	defer cancel()
+	whom := ""
+	for _, m := range t.store.servers() {
+		if m.Address == address {
+			whom = string(m.ID)
+		}
+	}
+	c, err := t.store.link.Dial(ctx, string(address), whom, link.ForRaft)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// call is a question of one node to another; which field is set says what it is.
+type call struct {
+	Status   bool   `json:"status,omitempty"`   // how is it?
+	Announce bool   `json:"announce,omitempty"` // the asker is at the address of its hello
+	Rejoin   bool   `json:"rejoin,omitempty"`   // the asker has lost its data and must not vote until it has it again
+	Secret   string `json:"secret,omitempty"`   // of a token: the asker would like to join
+	Invite   string `json:"invite,omitempty"`   // the token's name
+}
+
+// reply answers a call.
+type reply struct {
+	Status    *status         `json:"status,omitempty"`
+	Leader    string          `json:"leader,omitempty"` // the address to ask instead
+	Refused   string          `json:"refused,omitempty"`
+	Code      jobs.Code       `json:"code,omitempty"`
+	Authority *link.Authority `json:"authority,omitempty"`
+	Epoch     uint64          `json:"epoch,omitempty"`
+	Others    []other         `json:"others,omitempty"`
+}
+
+// status is how a node is.
+type status struct {
+	Now          time.Time `json:"now"`
+	Leads        bool      `json:"leads,omitempty"`
+	Applied      uint64    `json:"applied"`
+	Last         uint64    `json:"last"` // entry in its log
+	LogBytes     int64     `json:"logBytes"`
+	ArchiveBytes int64     `json:"archiveBytes"`
+	Snapshot     time.Time `json:"snapshot,omitzero"` // when it took its last one
+	Ended        uint64    `json:"ended"`             // the archive's last number
+	AgeMS        int64     `json:"ageMs"`
+	Verb         int       `json:"verb"`
+}
+
+const maxCall = 64 << 10
+
+// ask puts a question to the node at an address; id is the one that is meant, "" whoever is there.
+func (s *Store) ask(ctx context.Context, address, id string, q call) (r reply, err error) {
+	if s.link == nil {
+		return r, errNoNetwork
+	}
+	c, err := s.link.Dial(ctx, address, id, link.ForCall)
+	if err != nil {
+		return r, err
+	}
+	defer c.Close()
+	return exchange(ctx, c, q)
+}
+
+// exchange sends a call and waits for its reply.
+func exchange(ctx context.Context, c *link.Conn, q call) (r reply, err error) {
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	if err := link.Write(c, q); err != nil {
+		return r, err
+	}
+	if err := link.Read(c, &r, maxCall); err != nil {
+		return r, errors.Join(context.Cause(ctx), err)
+	}
+	if r.Refused != "" {
+		return r, jobs.Refuse(r.Code, "%s", r.Refused)
+	}
+	return r, nil
+}
+
+var errNoNetwork = jobs.Refuse(jobs.Unavailable, "this node listens for no others: say at which address it should")
+
+// askLeader puts a question to the leader, wherever it is, until it is answered or ctx ends.
+func (s *Store) askLeader(ctx context.Context, q call) (reply, error) {
+	var last error
+	for {
+		for _, m := range s.known() {
+			address := m.Address
+			for range 2 {
+				r, err := s.ask(ctx, address, "", q)
+				if err != nil {
+					if last = err; jobs.CodeOf(err) == jobs.Conflict || jobs.CodeOf(err) == jobs.NotFound {
+						return r, err
+					}
+					break
+				}
+				if r.Leader == "" {
+					return r, nil
+				}
+				address, last = r.Leader, fmt.Errorf("the leader at %s does not answer", r.Leader)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			if last == nil {
+				last = errors.New("no other member is known")
+			}
+			return reply{}, fmt.Errorf("ask the leader: %w", last)
+		case <-time.After(s.cfg.Heartbeat):
+		}
+	}
+}
+
+// serveCall answers another member's questions.
+func (s *Store) serveCall(c *link.Conn) {
+	defer c.Close()
+	var q call
+	_ = c.SetDeadline(time.Now().Add(rpcTimeout))
+	if err := link.Read(c, &q, maxCall); err != nil {
+		return
+	}
+	_ = c.SetDeadline(time.Now().Add(4 * rpcTimeout))
+	_ = link.Write(c, s.reply(&q, &c.Peer))
+}
+
+func (s *Store) reply(q *call, from *link.Hello) reply {
+	if q.Status {
+		st := s.status()
+		return reply{Status: &st}
+	}
+	r := s.raftNow()
+	if r == nil || r.State() != raft.Leader {
+		return s.elsewhere()
+	}
+	var err error
+	switch {
+	case q.Announce:
+		err = s.moved(from)
+	case q.Rejoin:
+		err = s.rejoined(from)
+	default:
+		err = jobs.Invalid("the question is not known to this version")
+	}
+	return refusal(err)
+}
+
+// elsewhere says where the leader is, as far as this node knows.
+func (s *Store) elsewhere() reply {
+	if r := s.raftNow(); r != nil {
+		if address, id := r.LeaderWithID(); address != "" && string(id) != s.node.ID {
+			return reply{Leader: string(address)}
+		}
+	}
+	return reply{Refused: "nobody leads at the moment", Code: jobs.Unavailable}
+}
+
+func refusal(err error) reply {
+	if err == nil {
+		return reply{}
+	}
+	return reply{Refused: err.Error(), Code: jobs.CodeOf(err)}
+}
+
+// status is how this node is.
+func (s *Store) status() status {
+	index, since, taken := s.machine.bounds.now()
+	_, archived := s.archive.Size()
+	st := status{Now: s.cfg.Now(), Applied: index, LogBytes: since, ArchiveBytes: archived, Snapshot: taken, Ended: s.archive.Last(), Verb: int(s.cfg.newest)}
+	if r := s.raftNow(); r != nil {
+		st.Leads = r.State() == raft.Leader
+		s.nodeMu.Lock()
+		if s.node.Began { // a node gets no vote before it would miss its log if that went
+			st.Last = r.LastIndex()
+		}
+		s.nodeMu.Unlock()
+	}
+	st.AgeMS = s.Age().Milliseconds()
+	return st
+}

@@ -1,0 +1,312 @@
+package raftstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
+)
+
+// node is what a node knows of itself and of its cluster, in a file beside its data: it outlives damage to the data,
+// and says what the data must be.
+type node struct {
+	Version int    `json:"version"`
+	Cluster string `json:"cluster"`
+	Epoch   uint64 `json:"epoch"` // one more each time that a lost majority was given up
+	ID      string `json:"id"`
+	// Founder began the cluster, and so may begin a log; others only take theirs from it.
+	Founder bool `json:"founder,omitempty"`
+	// Began says that there is a log: an empty one is a lost one.
+	Began bool `json:"began,omitempty"`
+	// Reached is an entry that was applied here: a log that ends before it has lost its end. One that was cut off looks
+	// like one whose last write a crash has torn.
+	Reached uint64 `json:"reached,omitempty"`
+	// Rejoin says that the data was moved aside: nothing may be voted for before the others know that it is gone.
+	Rejoin bool `json:"rejoin,omitempty"`
+	// Moving is the folder that the data is being moved to, "" when all of it is there.
+	Moving    string          `json:"moving,omitempty"`
+	Authority *link.Authority `json:"authority,omitempty"`
+	// Others are the members that were known last, for a node that has lost its data.
+	Others []other `json:"others,omitempty"`
+	// Forced says who made this node the only one, until that stands in the record.
+	Forced *By `json:"forced,omitempty"`
+}
+
+// other is another member.
+type other struct {
+	ID      string `json:"id"`
+	Name    string `json:"name,omitempty"`
+	Address string `json:"address"`
+	Verb    int    `json:"verb,omitempty"` // the highest command that it has said it knows
+}
+
+const nodeFile = "node.json"
+
+// loadNode reads what a directory's node is, or nil if it is nothing yet.
+func loadNode(dir string) (*node, error) {
+	path := filepath.Join(dir, nodeFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read node: %w", err)
+	}
+	n := new(node)
+	if err := json.Unmarshal(b, n); err != nil {
+		return nil, &disk.Damaged{Path: path, What: err.Error()}
+	}
+	switch {
+	case n.Version > 1:
+		return nil, fmt.Errorf("read %s: it was written by a newer version of this program", path)
+	case n.Cluster == "" || n.ID == "":
+		return nil, &disk.Damaged{Path: path, What: "it names no cluster or no node"}
+	}
+	return n, nil
+}
+
+// save writes the file, whole or not at all.
+func (n *node) save(dir string) error {
+	n.Version = 1
+	b, err := json.MarshalIndent(n, "", "\t")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, nodeFile)
+	if err := writeWhole(path, b); err != nil {
+		return fmt.Errorf("write node: %w", err)
+	}
+	return nil
+}
+
+func writeWhole(path string, b []byte) error {
+	f, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+var (
+	keyIdentity = []byte("carillon/server")
+	keyCluster  = []byte("carillon/cluster")
+)
+
+// settle finds out who this node is: what its file and its log say must agree. there says that the log has begun.
+func (s *Store) settle(there bool) (err error) {
+	path := filepath.Join(s.cfg.Dir, nodeFile)
+	id, err := s.log.word(keyIdentity)
+	if err != nil {
+		return err
+	}
+	cluster, err := s.log.word(keyCluster)
+	if err != nil {
+		return err
+	}
+	n := s.node
+	switch {
+	case n == nil && cluster != "":
+		return &disk.Damaged{Path: path, What: fmt.Sprintf("it is gone, and the log belongs to cluster %s", cluster)}
+	case n == nil:
+		n = &node{Cluster: jobs.NewID(time.Now()).String(), ID: id, Founder: true}
+		if n.ID == "" {
+			n.ID = jobs.NewID(time.Now()).String() // chosen once, because people rename their machines
+		}
+		if n.Authority, err = link.NewAuthority(n.Cluster); err != nil {
+			return err
+		}
+	case cluster != "" && cluster != n.Cluster:
+		return fmt.Errorf("the log in %s belongs to cluster %s, and this node to %s", s.log.path, cluster, n.Cluster)
+	case id != "" && id != n.ID:
+		return fmt.Errorf("the log in %s is of node %s, and this is node %s", s.log.path, id, n.ID)
+	case n.Began && !there && !n.Rejoin:
+		return &disk.Damaged{Path: s.log.path, What: "it is gone or empty; a node that is not alone can be opened with repair, to take everything from the others"}
+	}
+	s.node = n
+	n.Began = n.Began || there
+	if err := n.save(s.cfg.Dir); err != nil {
+		return err
+	}
+	if cluster == "" {
+		if err := s.log.Set(keyCluster, []byte(n.Cluster)); err != nil {
+			return err
+		}
+	}
+	if id == "" {
+		return s.log.Set(keyIdentity, []byte(n.ID))
+	}
+	return nil
+}
+
+// word is a word that is kept beside the log, or "".
+func (l *raftLog) word(key []byte) (string, error) {
+	b, err := l.Get(key)
+	if err != nil && err.Error() != "not found" { // the words that raft goes by, too
+		return "", fmt.Errorf("read log %s: %w", l.path, err)
+	}
+	return string(b), nil
+}
+
+// damagedFolder is where Repair moves what it replaces.
+const damagedFolder = "damaged-"
+
+// moveAside takes the data out of the way, so that it can be looked at later, or goes on where that was broken off. The
+// node stays who it is, and so do the log lines of runs, which every node has of its own.
+func (n *node) moveAside(dir string) (to string, err error) {
+	if n.Moving == "" {
+		n.Rejoin, n.Reached, n.Moving = true, 0, damagedFolder+time.Now().UTC().Format("20060102T150405.000000")
+		if err := n.save(dir); err != nil {
+			return "", err
+		}
+	}
+	to = filepath.Join(dir, n.Moving)
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return "", fmt.Errorf("move damaged data aside: %w", err)
+	}
+	for _, name := range []string{"raft.db", "wal", "snapshots", "archive.db", "archive.sealed"} {
+		if _, err := os.Lstat(filepath.Join(to, name)); err == nil {
+			continue // it was moved before; one that is here again has been made since
+		}
+		err := os.Rename(filepath.Join(dir, name), filepath.Join(to, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("move damaged data aside: %w", err)
+		}
+	}
+	if err := errors.Join(syncDir(to), syncDir(dir)); err != nil {
+		return "", fmt.Errorf("move damaged data aside: %w", err)
+	}
+	n.Moving = ""
+	return to, n.save(dir)
+}
+
+// remember keeps who the other members are, for the day on which the data is lost.
+func (s *Store) remember() error {
+	var others []other
+	for _, m := range s.servers() {
+		if string(m.ID) == s.node.ID {
+			continue
+		}
+		is := s.member(m)
+		others = append(others, other{is.ID, is.Name, is.Address, int(is.Verb)})
+	}
+	s.nodeMu.Lock()
+	defer s.nodeMu.Unlock()
+	begun := s.node.Began || s.raft.LastIndex() > 0
+	if begun == s.node.Began && (len(others) == 0 || slices.Equal(others, s.node.Others)) {
+		return nil
+	}
+	if s.node.Began = begun; len(others) > 0 {
+		s.node.Others = others
+	}
+	return s.node.save(s.cfg.Dir)
+}
+
+// hasBegun notes that there is a log.
+func (s *Store) hasBegun() error {
+	s.nodeMu.Lock()
+	defer s.nodeMu.Unlock()
+	s.node.Began = true
+	return s.node.save(s.cfg.Dir)
+}
+
+// reachEvery is how often a node notes how far it is. What is cut off its log within that time before it is killed is not
+// missed at its next start; when it is stopped in order, everything is.
+const reachEvery = 5 * time.Second
+
+// noteReach notes how far this node is, now and then, until ctx ends.
+func (s *Store) noteReach(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.failed:
+			return
+		case <-time.After(reachEvery):
+		}
+		if err := s.reach(); err != nil {
+			s.fail(err)
+			return
+		}
+	}
+}
+
+// reach notes how far this node is.
+func (s *Store) reach() error {
+	applied := s.raft.AppliedIndex() // and so it is committed, on this disk, and never taken back
+	s.nodeMu.Lock()
+	defer s.nodeMu.Unlock()
+	if applied <= s.node.Reached {
+		return nil
+	}
+	s.node.Reached = applied
+	return s.node.save(s.cfg.Dir)
+}
+
+// reaches refuses a log that ends before what was applied here. index is what the newest snapshot holds.
+func (s *Store) reaches(index uint64) error {
+	last, err := s.log.LastIndex()
+	if err != nil {
+		return fmt.Errorf("read log %s: %w", s.log.path, err)
+	}
+	if last = max(last, index); last < s.node.Reached {
+		return &disk.Damaged{Path: s.log.path, What: fmt.Sprintf("it ends with entry %d, and entry %d was applied here", last, s.node.Reached)}
+	}
+	return nil
+}
+
+// known are the other members, by what raft says or what was remembered.
+func (s *Store) known() []other {
+	s.nodeMu.Lock()
+	then := append([]other(nil), s.node.Others...)
+	s.nodeMu.Unlock()
+	for _, m := range s.servers() {
+		at := -1
+		for i := range then {
+			if then[i].ID == string(m.ID) {
+				at = i
+			}
+		}
+		switch {
+		case string(m.ID) == s.node.ID:
+		case at < 0:
+			then = append(then, other{ID: string(m.ID), Address: string(m.Address)})
+		default:
+			then[at].Address = string(m.Address)
+		}
+	}
+	return then
+}
+
+// servers are the members as raft has them, none before it has begun.
+func (s *Store) servers() []raft.Server {
+	if r := s.raftNow(); r != nil {
+		return r.GetConfiguration().Configuration().Servers
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package raftstore
+
+import (
+	"archive/zip"
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+var keepRelease = flag.String("keep-release", "", "write testdata/`name`.zip, a data directory of this release")
+
+// TestReleases opens the data directories of all releases: testdata has one of each, as it left them.
+func TestReleases(t *testing.T) {
+	if *keepRelease != "" {
+		pack(t, filepath.Join("testdata", *keepRelease+".zip"), releaseDirectory(t))
+	}
+	files, err := filepath.Glob("testdata/*.zip")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there is none: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			dir := t.TempDir()
+			unpack(t, file, dir)
+			s := open(t, Config{Dir: dir})
+			counts, err := s.Counts(ctx, metastore.CountQuery{Tenant: "t"})
+			if err != nil || fmt.Sprint(counts.Live) != "map[Enqueued:23 Processing:1]" {
+				t.Errorf("live runs are %v, %v", counts.Live, err)
+			}
+			page, err := s.Instances(ctx, metastore.InstanceQuery{Tenant: "t", State: jobs.Succeeded, Limit: 100})
+			if err != nil || len(page.Instances) != 12 || !bytes.Contains(page.Instances[11].Args, []byte("customer")) {
+				t.Errorf("%d runs have succeeded, %v", len(page.Instances), err)
+			}
+			reopened(t, s)
+			do(t, s, create("k"))
+		})
+	}
+}
+
+// releaseDirectory is a directory with something of everything, in a snapshot and in the log behind it.
+func releaseDirectory(t *testing.T) string {
+	c := Config{Dir: t.TempDir(), Log: LogWAL, SnapshotAfter: 1 << 20, Trailing: 1}
+	s, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(t, s, register("k"))
+	for part := range 2 {
+		begun := creates(18)
+		do(t, s, begun...)
+		for _, k := range begun[:6] {
+			id := k.(jobs.Create).ID
+			do(t, s, jobs.Claim{ID: id, Worker: "w", Attempt: 1}, jobs.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+		}
+		if part == 0 {
+			if err := s.snapshot(); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			do(t, s, jobs.Claim{ID: begun[6].(jobs.Create).ID, Worker: "w", Attempt: 1})
+		}
+	}
+	door(t, s)
+	do(t, s, jobs.Revoke{ID: "bbbb2222"}, jobs.Configure{MaxJobs: new(9)})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return c.Dir
+}
+
+func pack(t *testing.T, file, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := zip.NewWriter(out)
+	if err := w.AddFS(os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func unpack(t *testing.T, file, dir string) {
+	t.Helper()
+	r, err := zip.OpenReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	err = fs.WalkDir(r, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dir, filepath.FromSlash(path))
+		if d.IsDir() {
+			return os.MkdirAll(to, 0o700)
+		}
+		in, err := r.Open(path)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		b, err := io.ReadAll(in)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, b, 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

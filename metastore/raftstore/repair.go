@@ -1,0 +1,221 @@
+package raftstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/hashicorp/raft"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/archive"
+)
+
+// setAside moves the data of a node that is to be repaired out of the way.
+func (s *Store) setAside() error {
+	if s.cfg.Listen == "" {
+		return errNoNetwork
+	}
+	to, err := s.node.setAside(s.cfg.Dir)
+	if err == nil && to != "" {
+		s.cfg.Logger.Warn("data moved aside, and taken anew from the other nodes", "dir", to)
+	}
+	return err
+}
+
+// setAside moves a node's data to a folder, or says that this was done before by answering with none.
+func (n *node) setAside(dir string) (to string, err error) {
+	switch {
+	case n == nil:
+		return "", jobs.Refuse(jobs.Conflict, "directory %s is not that of a member: there is nothing that others could give back; join with a token", dir)
+	case n.Rejoin && n.Moving == "":
+		return "", nil // what is there now comes from the others
+	case len(n.Others) == 0 && n.Moving == "":
+		return "", jobs.Refuse(jobs.Conflict, "this node knows of no others that it could take its data from: restore it from a backup")
+	}
+	// Another process may be at work in the directory.
+	a, err := archive.Open(filepath.Join(dir, "archive.db"), archive.Config{})
+	if err == nil {
+		_ = a.Close()
+	} else if errors.Is(err, berrors.ErrTimeout) {
+		return "", err
+	}
+	return n.moveAside(dir)
+}
+
+// Repair moves the data of a damaged node aside, so that when it is opened next it takes everything from the others, who
+// take its vote until it has caught up. It is Config.Repair for one time, and answers with the folder in which the data
+// is now, "" if that was done before. No process may have the directory open.
+func Repair(dir string) (to string, err error) {
+	n, err := loadNode(dir)
+	if err == nil {
+		to, err = n.setAside(dir)
+	}
+	if errors.Is(err, berrors.ErrTimeout) {
+		err = errInUse(dir)
+	}
+	if err != nil {
+		return "", fmt.Errorf("repair a node: %w", err)
+	}
+	return to, nil
+}
+
+func errInUse(dir string) error {
+	return jobs.Refuse(jobs.Conflict, "directory %s is in use by another process: stop it first", dir)
+}
+
+// Known is what a directory knows of its cluster, while no process has it open.
+type Known struct {
+	Cluster, Node string
+	Epoch         uint64
+	// Term and Index are of the last entry of its log: of two nodes, the one with the higher term, or in the same term
+	// the higher index, knows more.
+	Term, Index uint64
+	Others      []Member // ID, Name and Address of the members that it knew last
+}
+
+// Look says what a directory knows of its cluster. No process may have it open.
+func Look(c Config) (k Known, err error) {
+	c = c.withDefaults()
+	s := &Store{cfg: c, failures: make(chan error, 1), failed: make(chan struct{})}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	err = s.look(&k)
+	if err = errors.Join(err, s.Close()); errors.Is(err, berrors.ErrTimeout) {
+		err = errInUse(c.Dir)
+	}
+	return k, err
+}
+
+func (s *Store) look(k *Known) (err error) {
+	if s.node, err = loadNode(s.cfg.Dir); err != nil {
+		return err
+	}
+	if s.node == nil {
+		return jobs.Refuse(jobs.NotFound, "directory %s is that of no node", s.cfg.Dir)
+	}
+	k.Cluster, k.Node, k.Epoch = s.node.Cluster, s.node.ID, s.node.Epoch
+	for _, o := range s.node.Others {
+		k.Others = append(k.Others, Member{ID: o.ID, Name: o.Name, Address: o.Address})
+	}
+	snapshots, _, err := s.openFiles(logger{Logger: s.cfg.Logger})
+	if err != nil {
+		return err
+	}
+	newest, err := newestSnapshot(snapshots, s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	if newest != nil {
+		k.Term, k.Index = newest.Term, newest.Index
+	}
+	last, err := s.log.LastIndex()
+	if err != nil || last <= k.Index {
+		return err
+	}
+	var entry raft.Log
+	if err := s.log.GetLog(last, &entry); err != nil {
+		return err
+	}
+	k.Term, k.Index = entry.Term, last
+	return nil
+}
+
+// takeAll prepares a node without data to get it from the others: one that joins, or one that has lost it. The latter
+// asks the leader to take its vote first, because it does not know any more what it had promised.
+func (s *Store) takeAll(ctx context.Context, there bool) error {
+	if s.node.Founder && !s.node.Rejoin || there && !s.node.Rejoin {
+		return nil
+	}
+	if s.link == nil {
+		return errNoNetwork
+	}
+	if s.node.Rejoin {
+		if _, err := s.askLeader(ctx, call{Rejoin: true}); err != nil {
+			return err
+		}
+	}
+	if err := s.fetchArchive(ctx, 0); err != nil {
+		return err
+	}
+	if s.node.Rejoin {
+		s.node.Rejoin, s.node.Founder, s.node.Began = false, false, false
+		return s.node.save(s.cfg.Dir)
+	}
+	return nil
+}
+
+// Force makes the node of a directory the only member of its cluster, with all that is in its log: for when a majority
+// is lost for good. What only the lost nodes knew is lost, and none of them may come back: the cluster begins a new
+// epoch, and whoever is of an older one is refused until it joins anew. Who did that stands in the record when the node is
+// opened. No process may have the directory open.
+func Force(c Config, by By) error {
+	c = c.withDefaults()
+	c.Repair = false
+	s := &Store{cfg: c, failures: make(chan error, 1), failed: make(chan struct{})}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	err := s.force(by)
+	if err = errors.Join(err, s.Close()); err != nil {
+		if errors.Is(err, berrors.ErrTimeout) {
+			err = errInUse(c.Dir)
+		}
+		return fmt.Errorf("force a single node: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) force(by By) (err error) {
+	if s.node, err = loadNode(s.cfg.Dir); err != nil {
+		return err
+	}
+	if s.node == nil || s.node.Rejoin {
+		return fmt.Errorf("directory %s holds no data that could go on alone", s.cfg.Dir)
+	}
+	to := logger{Logger: s.cfg.Logger}
+	snapshots, there, err := s.openFiles(to)
+	if err != nil {
+		return err
+	}
+	if err := s.settle(there); err != nil {
+		return err
+	}
+	newest, err := newestSnapshot(snapshots, s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	index := uint64(0)
+	if newest != nil {
+		index = newest.Index
+	}
+	if err := s.log.check(index); err != nil {
+		return err
+	}
+	// The epoch goes first: what follows must not be heard by the others.
+	s.node.Epoch++
+	s.node.Others, s.node.Forced, s.node.Reached = nil, &by, 0 // what is missing here is given up, too
+	if err := s.node.save(s.cfg.Dir); err != nil {
+		return err
+	}
+	s.machine.marks.diverged = func(error) {}
+	s.machine.fetch = func(upTo uint64) error { return s.fetchArchive(s.ctx, upTo) }
+	id := raft.ServerID(s.node.ID)
+	_, trans := raft.NewInmemTransport(raft.ServerAddress(id))
+	alone := raft.Configuration{Servers: []raft.Server{{ID: id, Address: trans.LocalAddr()}}}
+	return raft.RecoverCluster(s.raftConfig(to), s.machine, s.log, s.log, snapshots, trans, alone)
+}
+
+// tellForced writes into the record who made this node the only one.
+func (s *Store) tellForced(ctx context.Context) error {
+	if s.node.Forced == nil {
+		return nil
+	}
+	id := jobs.DerivedID("forced", s.node.Cluster, s.node.ID, fmt.Sprint(s.node.Epoch))
+	if err := s.note(ctx, *s.node.Forced, jobs.Members{ID: id, Did: jobs.NodeRecovered, Node: s.cfg.Node}); err != nil {
+		return err
+	}
+	s.nodeMu.Lock()
+	defer s.nodeMu.Unlock()
+	s.node.Forced = nil
+	return s.node.save(s.cfg.Dir)
+}

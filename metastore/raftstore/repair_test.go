@@ -1,0 +1,459 @@
+package raftstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// ended waits for the error that ends a store.
+func ended(t *testing.T, s *Store, want error) {
+	t.Helper()
+	select {
+	case err := <-s.Err():
+		if !errors.Is(err, want) {
+			t.Errorf("the store ends with %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the store goes on")
+	}
+}
+
+// A node whose rows are not the leader's says so, stops, and gets them anew when it is told to.
+func TestDivergence(t *testing.T) {
+	c := newCluster(t, 3, func(c *Config) { c.CheckEvery, c.Heartbeat = 50*time.Millisecond, calm })
+	leader := c.leader()
+	do(t, leader, register("k"))
+	finish(t, leader, 20)
+	c.same()
+	for range 3 {
+		if err := leader.Compare(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wrong := c.follower()
+	i := c.index(wrong)
+	// Memory that has rotted, a bug: one row more than the others have.
+	wrong.machine.engine.Update(func(tx metastore.Tx) {
+		tx.Put(&jobs.Gate{Tenant: "t", Name: jobs.LimitGate("nobody"), Limit: 3, Taken: 1})
+	})
+	do(t, leader, creates(3)...) // the next comparison comes by itself
+	ended(t, wrong, ErrDiverged)
+	if r := wrong.Apply(ctx, []jobs.Envelope{envelope(register("x"))}); r[0].Err == nil {
+		t.Error("it goes on")
+	}
+	_ = wrong.Close()
+	c.stores[i] = nil
+	do(t, c.leader(), creates(3)...) // the others go on
+	c.configs[i].Repair = true
+	repaired := c.start(i)
+	if err := repaired.untilVoter(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c.same()
+	if err := c.leader().Compare(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if aside, _ := filepath.Glob(filepath.Join(c.configs[i].Dir, damagedFolder+"*", "wal")); len(aside) != 1 {
+		t.Errorf("what was there is in %v", aside)
+	}
+}
+
+// Whatever is damaged on one node of three is named when the node opens, never served, and taken anew from the others;
+// the node is the same as before.
+func TestDamageOnOneOfThree(t *testing.T) {
+	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = 2 * time.Second }) // it is about no election, and whoever comes back waits for a heartbeat
+	do(t, c.leader(), register("k"))
+	for range 8 {
+		finish(t, c.leader(), 60)
+	}
+	c.same()
+	zeros := func(b []byte) []byte { // the file grows by large steps
+		used := len(bytes.TrimRight(b, "\x00"))
+		clear(b[3*4096 : used*9/10])
+		return b
+	}
+	for _, damage := range []struct {
+		what, file string
+		how        func([]byte) []byte
+	}{
+		{"the log, a bit", "wal/*.wal", flip},
+		{"the log, cut", "wal/*.wal", func(b []byte) []byte { return b[:len(bytes.TrimRight(b, "\x00"))/2] }},
+		{"the log, its end zeros", "wal/*.wal", func(b []byte) []byte {
+			clear(b[len(bytes.TrimRight(b, "\x00"))/2:])
+			return b
+		}},
+		{"the log, all zeros", "wal/*.wal", func(b []byte) []byte {
+			clear(b)
+			return b
+		}},
+		{"the log, empty", "wal/*.wal", func(b []byte) []byte { return nil }},
+		{"the log's index, all zeros", "wal/wal-meta.db", func(b []byte) []byte {
+			clear(b)
+			return b
+		}},
+		{"the log's index", "wal/wal-meta.db", func(b []byte) []byte { return b[:5000] }},
+		{"a snapshot, a bit", "snapshots/*/state.bin", flip},
+		{"a snapshot, cut", "snapshots/*/state.bin", func(b []byte) []byte { return b[:len(b)/2] }},
+		{"the archive, a bit", "archive.db", flip},
+		{"the archive, zeros", "archive.db", zeros},
+		{"all of it", "", nil},
+	} {
+		t.Run(damage.what, func(t *testing.T) {
+			finish(t, c.leader(), 20)
+			hurt := c.follower()
+			i, id := c.index(hurt), hurt.ID()
+			if strings.HasPrefix(damage.file, "snap") {
+				do(t, c.leader(), creates(2)...)
+				c.same()
+				if err := hurt.snapshot(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.stop(i)
+			conf := c.configs[i]
+			files, _ := filepath.Glob(filepath.Join(conf.Dir, damage.file))
+			if damage.file == "" {
+				files, _ = filepath.Glob(filepath.Join(conf.Dir, "[aws]*"))
+			}
+			for _, f := range files {
+				if damage.how == nil {
+					if err := os.RemoveAll(f); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					change(t, f, damage.how)
+				}
+			}
+			s, err := Open(conf)
+			if err == nil { // an archive is read in the background
+				select {
+				case err = <-s.Err():
+				case <-time.After(patience):
+				}
+				if _, read := s.Instances(ctx, metastore.InstanceQuery{Tenant: "t", State: jobs.Succeeded}); read == nil {
+					t.Error("it serves what is damaged")
+				}
+				_ = s.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), conf.Dir) {
+				t.Fatalf("it opens with %v", err)
+			}
+			t.Log(err)
+			conf.Repair = true
+			if s, err = Open(conf); err != nil {
+				t.Fatal(err)
+			}
+			c.stores[i] = s
+			if err := s.untilVoter(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if s.ID() != id {
+				t.Errorf("node %s has become %s", id, s.ID())
+			}
+			c.same()
+		})
+	}
+}
+
+// A repair that was broken off between its steps goes on when the node is opened, and when it is repaired again.
+func TestRepairIsBrokenOff(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	do(t, c.leader(), register("k"))
+	finish(t, c.leader(), 20)
+	c.same()
+	hurt := c.follower()
+	if err := hurt.snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	i := c.index(hurt)
+	c.stop(i)
+	dir := c.configs[i].Dir
+	breakOff := func(to string, undone ...string) { // with these not moved yet
+		t.Helper()
+		for _, name := range undone {
+			if err := os.Rename(filepath.Join(to, name), filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		change(t, filepath.Join(dir, nodeFile), func(b []byte) []byte {
+			return bytes.Replace(b, []byte(`"rejoin": true`), fmt.Appendf(nil, `"rejoin": true, "moving": %q`, filepath.Base(to)), 1)
+		})
+	}
+	to, err := Repair(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := func(what string) {
+		t.Helper()
+		for _, name := range []string{"wal", "snapshots", "archive.db"} {
+			if _, err := os.Stat(filepath.Join(to, name)); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+	log, err := filepath.Glob(filepath.Join(to, "wal", "*.wal"))
+	if err != nil || len(log) == 0 {
+		t.Fatal(log, err)
+	}
+	change(t, log[0], func(b []byte) []byte { clear(b); return b }) // what it was repaired for
+	breakOff(to, "wal", "snapshots", "archive.db")
+	if again, err := Repair(dir); err != nil || again != to {
+		t.Errorf("a repair that goes on moves to %q, %v", again, err)
+	}
+	moved("repaired again")
+	if again, err := Repair(dir); err != nil || again != "" {
+		t.Errorf("a repair that was done moves to %q, %v", again, err)
+	}
+	breakOff(to, "wal")
+	s := c.start(i)
+	moved("opened")
+	if err := s.untilVoter(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c.same()
+	if aside, _ := filepath.Glob(filepath.Join(dir, damagedFolder+"*")); len(aside) != 1 {
+		t.Errorf("what was there is in %v", aside)
+	}
+}
+
+// An archive that is gone is fetched from the others, and missed by a node that has none.
+func TestArchiveGone(t *testing.T) {
+	conf := filled(t, LogWAL)
+	s := open(t, conf)
+	finish(t, s, 10)
+	if err := s.snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(conf.Dir, "archive.db")); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Open(conf); err == nil {
+		_ = s.Close()
+		t.Error("a node that is alone does not miss its archive")
+	} else if !strings.Contains(err.Error(), filepath.Join(conf.Dir, "archive.db")) {
+		t.Errorf("it opens with %v", err)
+	}
+
+	c := newCluster(t, 3, nil)
+	do(t, c.leader(), register("k"))
+	finish(t, c.leader(), 60)
+	c.same()
+	hurt := c.follower()
+	if err := hurt.snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	i := c.index(hurt)
+	c.stop(i)
+	if err := os.Remove(filepath.Join(c.configs[i].Dir, "archive.db")); err != nil {
+		t.Fatal(err)
+	}
+	c.start(i)
+	c.same()
+}
+
+// A node that has lost its data votes for nobody before it has it again.
+func TestLostDataDoesNotVote(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	do(t, c.leader(), register("k"))
+	c.same()
+	leader := c.index(c.leader())
+	lost := (leader + 1) % 3
+	c.stop(lost)
+	c.configs[lost].Repair = true
+	c.stop(leader)
+	wait, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if s, err := openContext(wait, c.configs[lost]); err == nil {
+		_ = s.Close()
+		t.Fatal("it opens while there is no leader that could take its vote")
+	}
+	third := c.stores[3-lost-leader]
+	if err := third.Linearizable(ctx); err == nil {
+		t.Error("one of three leads")
+	}
+	c.start(leader)
+	c.start(lost)
+	if err := c.stores[lost].untilVoter(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c.same()
+}
+
+// When a majority is lost for good, one node goes on in a new epoch, and those that come back are refused until they
+// are repaired.
+func TestForce(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	do(t, c.leader(), register("k"))
+	finish(t, c.leader(), 30)
+	c.same()
+	left := c.index(c.follower())
+	for i := range c.stores {
+		c.stop(i)
+	}
+	want := func() string {
+		s := c.start(left)
+		defer c.stop(left)
+		return archived(t, s)
+	}()
+	if err := Force(c.configs[left], by); err != nil {
+		t.Fatal(err)
+	}
+	k, err := Look(c.configs[left])
+	if err != nil || k.Epoch != 1 || k.Index == 0 || k.Term == 0 || len(k.Others) != 0 {
+		t.Errorf("the directory knows %+v, %v", k, err)
+	}
+	s := c.start(left)
+	lines, err := s.Audits(ctx, metastore.AuditQuery{Tenant: jobs.DefaultTenant, Limit: 1})
+	if err != nil || len(lines) != 1 || lines[0].Verb != jobs.NodeRecovered || lines[0].Actor != by.Actor {
+		t.Errorf("the record says %v, %v", lines, err)
+	}
+	if r := do(t, s, creates(1)...); r[0].Err != nil {
+		t.Error(r[0].Err)
+	}
+	if archived(t, s) != want {
+		t.Error("the archive is another")
+	}
+	old := (left + 1) % 3
+	conf := c.configs[old]
+	back := c.start(old)
+	eventually(t, "the node of an older epoch is refused", func() bool { return s.link.Refused()["epoch"] > 0 || back.link.Refused()["epoch"] > 0 })
+	if _, ok := back.Leader(); ok {
+		t.Error("it hears a leader")
+	}
+	c.stop(old)
+	if err := os.RemoveAll(conf.Dir); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Join(ctx, conf, invite(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.stores[old] = again
+	finish(t, c.leader(), 5)
+	c.same()
+}
+
+// A command that a member does not know is not written, and says who that is.
+func TestNewCommandWaits(t *testing.T) {
+	adjust := func(c *Config) {
+		c.common, c.Heartbeat = jobs.VerbSignOut, 2*time.Second // nobody else is elected while one leader is asked
+		if c.Node == "node-2" {
+			c.newest = jobs.VerbSignOut
+		}
+	}
+	c := newCluster(t, 1, adjust) // the others come without an invitation, which would be a new command, too
+	c.adopt(adjust)
+	c.adopt(adjust)
+	leader := c.leader()
+	if leader.cfg.Node == "node-2" {
+		if err := leader.Yield(); err != nil {
+			t.Fatal(err)
+		}
+		leader = c.leader()
+	}
+	batch := []jobs.Envelope{envelope(register("k")), envelope(jobs.Trim{Before: time.Now()}), envelope(register("l"))}
+	r := leader.Apply(ctx, batch)
+	if r[0].Err != nil || r[2].Err != nil {
+		t.Errorf("commands that all know are refused: %v, %v", r[0].Err, r[2].Err)
+	}
+	if !errors.Is(r[1].Err, jobs.Unavailable) || !strings.Contains(r[1].Err.Error(), "node-2") {
+		t.Errorf("a command that node-2 does not know: %v", r[1].Err)
+	}
+	i := 1
+	c.stop(i)
+	if r := leader.Apply(ctx, batch[1:2]); !errors.Is(r[0].Err, jobs.Unavailable) {
+		t.Errorf("while node-2 is away: %v", r[0].Err)
+	}
+	for n := range c.stores { // whoever leads now has never heard of node-2: that it may not know the command is enough
+		if n != i {
+			c.stop(n)
+		}
+	}
+	for n := range c.stores {
+		if n != i {
+			c.start(n)
+		}
+	}
+	eventually(t, "another command is written", func() bool { return c.leader().Apply(ctx, batch[2:3])[0].Err == nil })
+	eventually(t, "a command is kept back while nothing was heard of node-2", func() bool {
+		err := c.leader().Apply(ctx, batch[1:2])[0].Err
+		if err == nil {
+			t.Fatal("a command is written while nothing was heard of node-2")
+		}
+		return errors.Is(err, jobs.Unavailable) && strings.Contains(err.Error(), "has not said that it knows")
+	})
+	c.configs[i].newest = jobs.VerbTrim
+	c.start(i)
+	eventually(t, "the command is written when node-2 knows it", func() bool { return c.leader().Apply(ctx, batch[1:2])[0].Err == nil })
+	c.same()
+}
+
+// What a member knows is remembered when it is down and whoever leads has begun anew since, or another one leads.
+func TestNewCommandIsWrittenWhileMemberIsDown(t *testing.T) {
+	adjust := func(c *Config) { c.common = jobs.VerbSignOut }
+	c := newCluster(t, 1, adjust)
+	c.adopt(adjust)
+	c.adopt(adjust)
+	trim := []jobs.Envelope{envelope(jobs.Trim{Before: time.Now()})}
+	for i := range c.stores {
+		eventually(t, "it is remembered what the others know", func() bool {
+			b, err := os.ReadFile(filepath.Join(c.configs[i].Dir, nodeFile))
+			return err == nil && strings.Count(string(b), fmt.Sprintf(`"verb": %d`, jobs.NewestVerb)) == 2
+		})
+	}
+	down := c.index(c.follower())
+	for i := range c.stores {
+		c.stop(i)
+	}
+	for i := range c.stores {
+		if i != down {
+			c.start(i)
+		}
+	}
+	led := map[*Store]bool{}
+	eventually(t, "both have led", func() bool {
+		leader := c.leader()
+		if err := leader.Apply(ctx, trim)[0].Err; err != nil && strings.Contains(err.Error(), "has not said") {
+			t.Fatal(err)
+		} else if err == nil {
+			led[leader] = true
+		}
+		_ = leader.Yield()
+		return len(led) == 2
+	})
+}
+
+// An entry with a command that this release does not know is refused by name, before anything is applied.
+func TestEntryOfNewerRelease(t *testing.T) {
+	for what, spoil := range map[string]func(b []byte) []byte{
+		"a command": func(b []byte) []byte { return sealEntry(b, entryCommit, jobs.NewestVerb+1) },
+		"a kind":    func(b []byte) []byte { return sealEntry(b, entryVerdict+1, 0) },
+		"a form":    func(b []byte) []byte { b[0] = entryVersion + 1; return b },
+	} {
+		b := spoil(encodeEntry([]jobs.Envelope{envelope(register("k"))}))
+		if err := checkEntry(b); !errors.Is(err, errEntryVersion) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	b := encodeEntry([]jobs.Envelope{envelope(register("k"))})
+	for i := range b {
+		hurt := bytes.Clone(b)
+		hurt[i] ^= 1
+		if checkEntry(hurt) == nil {
+			t.Errorf("a bit of byte %d may change", i)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package sqlstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// What the leader's duties read.
+
+// Waking lists runs whose wake time is at or before until, earliest first, and the next wake time after those.
+func (s *Store) Waking(ctx context.Context, until time.Time, limit int) (due []metastore.Named, next time.Time, err error) {
+	err = s.query(ctx, "read what wakes", func(scan func(...any) error) error {
+		var tenant jobs.Tenant
+		var id []byte
+		var wake int64
+		if err := scan(&tenant, &id, &wake); err != nil {
+			return err
+		}
+		if len(due) == limit || wake > until.UnixNano() {
+			next = time.Unix(0, wake).UTC()
+			return errEnough
+		}
+		due = append(due, metastore.Named{Tenant: tenant, ID: jobs.ID(id)})
+		return nil
+	}, "SELECT tenant, id, wake FROM carillon_runs WHERE wake IS NOT NULL ORDER BY wake, sequence LIMIT ?", limit+1)
+	return due, next, err
+}
+
+// Ready lists the first runs of an app that a worker may claim.
+func (s *Store) Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) (found []*jobs.Instance, err error) {
+	err = rowsOf(ctx, s, "read what can be claimed", func(in *jobs.Instance) bool { found = append(found, in); return true },
+		"SELECT body FROM carillon_runs WHERE tenant = ? AND app = ? AND ready IS NOT NULL ORDER BY priority DESC, ready LIMIT ?", string(tenant), app, limit)
+	return found, err
+}
+
+// Lanes lists the apps that have runs to claim.
+func (s *Store) Lanes(ctx context.Context) (found []metastore.Lane, err error) {
+	err = s.query(ctx, "read the lanes", func(scan func(...any) error) error {
+		var l metastore.Lane
+		err := scan(&l.Tenant, &l.App, &l.Ready)
+		found = append(found, l)
+		return err
+	}, "SELECT tenant, name, n FROM carillon_counts WHERE what = ? AND n > 0", countReady)
+	return found, err
+}
+
+// Leased lists the attempts that are under way.
+func (s *Store) Leased(ctx context.Context) (found []*jobs.Instance, err error) {
+	found = []*jobs.Instance{}
+	err = rowsOf(ctx, s, "read what is under way", func(in *jobs.Instance) bool { found = append(found, in); return true },
+		"SELECT body FROM carillon_runs WHERE leased ORDER BY sequence")
+	return found, err
+}
+
+// Unserved lists gates that have both a free slot and somebody waiting.
+func (s *Store) Unserved(ctx context.Context, limit int) (found []jobs.Ref, err error) {
+	var waiting []jobs.Ref
+	err = s.query(ctx, "read who waits", func(scan func(...any) error) error {
+		ref := jobs.Ref{Kind: jobs.RowGate}
+		err := scan(&ref.Tenant, &ref.Name)
+		waiting = append(waiting, ref)
+		return err
+	}, "SELECT tenant, name FROM carillon_counts WHERE what = ? AND n > 0", countWaits)
+	if err != nil {
+		return nil, err
+	}
+	state, err := s.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+	gates := map[jobs.Ref]*jobs.Gate{}
+	keys := make([][]any, len(waiting))
+	for i, ref := range waiting {
+		keys[i] = key(ref)
+	}
+	err = s.dialect.get(ctx, s.db, &others, keys, func(scan func(...any) error) error {
+		row, err := scanOther(scan)
+		if g, ok := row.(*jobs.Gate); ok {
+			gates[g.Ref()] = g
+		}
+		return err
+	})
+	for _, ref := range waiting {
+		if g := gates[ref]; len(found) < limit && (g == nil || g.Free(state.At)) {
+			found = append(found, ref)
+		}
+	}
+	return found, s.failed("read gates", err)
+}
+
+// Lapsed lists unique keys whose time was over at or before until.
+func (s *Store) Lapsed(ctx context.Context, until time.Time, limit int) (found []jobs.Ref, err error) {
+	err = s.query(ctx, "read what has lapsed", func(scan func(...any) error) error {
+		ref := jobs.Ref{Kind: jobs.RowUnique}
+		err := scan(&ref.Tenant, &ref.Name)
+		found = append(found, ref)
+		return err
+	}, "SELECT tenant, name FROM carillon_rows WHERE kind = ? AND lapse <= ? ORDER BY lapse LIMIT ?", int64(jobs.RowUnique), nanos(until), limit)
+	return found, err
+}
+
+// State is the row the store keeps about itself.
+func (s *Store) State(ctx context.Context) (state jobs.StoreRow, err error) {
+	err = s.query(ctx, "read the store's row", func(scan func(...any) error) error {
+		var at int64
+		err := scan(&at, &state.Changes, &state.Epoch, &state.Leader)
+		state.At = instant(at)
+		return err
+	}, "SELECT at, changes, epoch, leader FROM carillon_store WHERE one = 1")
+	return state, err
+}

@@ -1,0 +1,57 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// Whoever commits and does not lead tells the one that does, in the commit: a number goes up, and PostgreSQL notifies.
+// The leader's memory follows its own commits; of others' it would know nothing.
+
+// tell leaves word of a commit, in it.
+func (s *Store) tell(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, "UPDATE carillon_beside SET commits = commits + 1 WHERE one = 1")
+	if err == nil && s.dialect == postgres {
+		_, err = tx.ExecContext(ctx, "SELECT pg_notify('carillon_beside', '')")
+	}
+	return err
+}
+
+// besidePoll is how often is looked where nobody tells.
+const besidePoll = 500 * time.Millisecond
+
+// Beside calls fn once, and then soon after a process that does not lead has committed: at once on PostgreSQL, within
+// Config.LookEvery on MariaDB. It returns when ctx ends.
+func (s *Store) Beside(ctx context.Context, fn func()) error {
+	told := make(chan struct{}, 1)
+	every := s.cfg.LookEvery
+	if s.dialect == postgres {
+		every = besidePoll
+		heard := make(chan struct{})
+		defer func() { <-heard }()
+		go func() { defer close(heard); s.listen(ctx, "carillon_beside", told) }()
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	last := int64(-1)
+	for {
+		var n int64
+		err := s.query(ctx, "ask who else has committed", func(scan func(...any) error) error { return scan(&n) }, "SELECT commits FROM carillon_beside WHERE one = 1")
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			s.log.Warn("it is not known whether others have committed", "err", err)
+		case n != last:
+			last = n
+			fn()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-told:
+		case <-tick.C:
+		}
+	}
+}

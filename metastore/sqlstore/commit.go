@@ -1,0 +1,265 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// A commit takes the store's own row first and keeps it locked to its end, so that there is one at a time, whoever
+// makes it: the time never goes back, sequences have no holes that fill later, and no two commits can wait for each
+// other. What many ask for at the same time shares a commit, so this costs little; see docs/design.md.
+
+// maxCommands is the most commands in a commit.
+const maxCommands = 2_000
+
+// commitTime is how long a commit may take before it is given up.
+const commitTime = 30 * time.Second
+
+// silence is how long a process that has the store's row may say nothing before the database takes it back. A process
+// that is frozen, or cut off, in the middle of a commit would keep everybody else out until the database noticed that
+// it is gone, which may be hours: the network says nothing of it. A healthy one is silent for milliseconds.
+const silence = 4 * time.Second
+
+// Apply applies a batch in one transaction.
+func (s *Store) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+	return metastore.Admitted(ctx, s, s.hint(), batch, func(batch []jobs.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
+}
+
+// hint is about the time: it decides only whether a new run's name is looked up before.
+func (s *Store) hint() time.Time {
+	if s.cfg.Now != nil {
+		return s.cfg.Now()
+	}
+	return time.Now()
+}
+
+// commit applies a batch. Once the database was told to commit and did not answer, nobody knows.
+func (s *Store) commit(batch []jobs.Envelope) []metastore.Result {
+	ctx, cancel := context.WithTimeout(s.ctx, commitTime)
+	defer cancel()
+	results, told, err := s.transaction(ctx, batch)
+	switch {
+	case err == nil:
+		return results
+	case told:
+		s.log.Warn("it is not known whether a commit was done", "err", err)
+		return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "outcome unknown: %s did not say whether it has committed", s.dialect.name))
+	}
+	s.log.Warn("nothing was committed", "err", err)
+	return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %s does not answer as it should", s.dialect.name))
+}
+
+// transaction says, beside its results, whether the database was told to commit.
+func (s *Store) transaction(ctx context.Context, batch []jobs.Envelope) (results []metastore.Result, told bool, err error) {
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() {
+		if err != nil {
+			_ = tx.Rollback() // what failed is told already
+		}
+	}()
+	v, now, err := s.lock(ctx, tx)
+	if err != nil {
+		return nil, false, fmt.Errorf("lock the store's row: %w", err)
+	}
+	v.now = nanos(metastore.Stamp(batch, now, v.state.At))
+	loading := loader{s, ctx, tx, v, nil}
+	metastore.Gather(batch, loading.load)
+	if loading.err != nil {
+		return nil, false, loading.err
+	}
+	results = metastore.ApplyBatch(v, batch)
+	if err := s.write(ctx, tx, v); err != nil {
+		return nil, false, err
+	}
+	if term := s.leads.Load(); term == 0 || term != v.state.Epoch { // or somebody else does, and we have not heard
+		if err := s.tell(ctx, tx); err != nil {
+			return nil, false, err
+		}
+	}
+	// Not every driver heeds the context of a transaction when it is committed.
+	done := make(chan error, 1)
+	go func() { done <- tx.Commit() }()
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, !errors.Is(err, sql.ErrTxDone), err
+	}
+	return results, true, nil
+}
+
+// lock takes the store's own row.
+func (s *Store) lock(ctx context.Context, tx *sql.Tx) (*view, time.Time, error) {
+	var state jobs.StoreRow
+	var at, changes, epoch, sequence, now int64
+	var bound string
+	err := tx.QueryRowContext(ctx, "SELECT at, changes, epoch, leader, sequence, "+s.dialect.clock+", "+s.dialect.bound+" FROM carillon_store WHERE one = 1 FOR UPDATE").
+		Scan(&at, &changes, &epoch, &state.Leader, &sequence, &now, &bound)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	state.At, state.Changes, state.Epoch = instant(at), uint64(changes), uint64(epoch)
+	if s.cfg.Now != nil {
+		return newView(state, sequence), s.cfg.Now(), nil
+	}
+	return newView(state, sequence), time.Unix(0, now), nil
+}
+
+// instant is a time from its number; 0 = none.
+func instant(nano int64) time.Time {
+	if nano == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, nano).UTC()
+}
+
+// loader reads what a batch may touch, round by round.
+type loader struct {
+	s   *Store
+	ctx context.Context
+	tx  *sql.Tx
+	v   *view
+	err error
+}
+
+func (l *loader) load(w metastore.Wants) []jobs.Row {
+	var found []jobs.Row
+	var ids, keys, sums [][]any
+	for _, ref := range w.Refs {
+		switch ref.Kind {
+		case jobs.RowStore:
+			found = append(found, &l.v.state)
+		case jobs.RowInstance:
+			ids = append(ids, []any{string(ref.Tenant), bytesOf(ref.ID)})
+		case jobs.RowTally:
+			sums = append(sums, tallyKey(ref))
+		default:
+			keys = append(keys, key(ref))
+		}
+	}
+	takeRun := func(scan func(...any) error) error {
+		r, err := scanRun(scan)
+		if err == nil {
+			if row := l.v.loaded(r); row != nil {
+				found = append(found, row)
+			}
+		}
+		return err
+	}
+	l.do("read runs", func() error { return l.s.dialect.get(l.ctx, l.tx, &runs, ids, takeRun) })
+	l.do("read rows", func() error {
+		return l.s.dialect.get(l.ctx, l.tx, &others, keys, func(scan func(...any) error) error {
+			row, err := scanOther(scan)
+			if err == nil {
+				l.v.rows[row.Ref()] = row
+				found = append(found, row)
+			}
+			return err
+		})
+	})
+	l.do("read tallies", func() error {
+		return l.s.dialect.get(l.ctx, l.tx, &tallies, sums, func(scan func(...any) error) error {
+			t, err := scanTally(scan)
+			if err == nil {
+				l.v.rows[t.Ref()] = t
+				found = append(found, t)
+			}
+			return err
+		})
+	})
+	var gates []waiting
+	for gate, n := range w.First {
+		gates = append(gates, waiting{string(gate.Tenant), gate.Name, n})
+	}
+	for len(gates) > 0 && l.err == nil {
+		some := gates[:min(len(gates), 100)]
+		gates = gates[len(some):]
+		l.do("read who waits", func() error {
+			query, args := l.s.dialect.firsts(some)
+			rows, err := l.tx.QueryContext(l.ctx, query, args...)
+			return each(rows, err, takeRun)
+		})
+	}
+	return found
+}
+
+// do reads, unless something has failed before.
+func (l *loader) do(what string, read func() error) {
+	if l.err != nil {
+		return
+	}
+	if err := read(); err != nil {
+		l.err = fmt.Errorf("%s: %w", what, err)
+	}
+}
+
+// write writes what a commit has changed.
+func (s *Store) write(ctx context.Context, tx *sql.Tx, v *view) error {
+	d, c := s.dialect, v.change()
+	for _, w := range []struct {
+		do   func(context.Context, querier, *table, [][]any) error
+		t    *table
+		rows [][]any
+	}{
+		{d.put, &runs, c.runs}, {d.drop, &runs, c.gone}, {d.put, &others, c.others}, {d.drop, &others, c.dropped},
+		{d.put, &tallies, c.tallies}, {d.put, &counts, c.counts},
+	} {
+		if err := w.do(ctx, tx, w.t, w.rows); err != nil {
+			return err
+		}
+	}
+	if err := s.untally(ctx, tx, v.untallied); err != nil {
+		return err
+	}
+	return d.note(ctx, tx, v.state, v.sequence)
+}
+
+// note writes the store's own row.
+func (d *dialect) note(ctx context.Context, tx *sql.Tx, state jobs.StoreRow, sequence int64) error {
+	_, err := tx.ExecContext(ctx, d.ask("UPDATE carillon_store SET at = ?, changes = ?, epoch = ?, leader = ?, sequence = ? WHERE one = 1"),
+		nanos(state.At), int64(state.Changes), int64(state.Epoch), state.Leader, sequence)
+	return err
+}
+
+// untally deletes tallies, and takes what they counted from the sums over all jobs.
+func (s *Store) untally(ctx context.Context, tx *sql.Tx, refs []jobs.Ref) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	var keys, less [][]any
+	for _, ref := range refs {
+		keys = append(keys, tallyKey(ref))
+	}
+	err := s.dialect.get(ctx, tx, &tallies, keys, func(scan func(...any) error) error {
+		t, err := scanTally(scan)
+		if err == nil {
+			t.Job = jobs.ID{}
+			less = append(less, tally(t.Ref(), -t.N))
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, sum := range less { // one by one: several may be taken from the same
+		if err := s.dialect.put(ctx, tx, &tallies, [][]any{sum}); err != nil {
+			return err
+		}
+	}
+	if err := s.dialect.drop(ctx, tx, &tallies, keys); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, s.dialect.ask("DELETE FROM carillon_tallies WHERE n = 0 AND job = ?"), make([]byte, 16))
+	return err
+}

@@ -1,0 +1,65 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+)
+
+// dialect is what differs between databases: how statements are put, and what is asked of the server at the start.
+type dialect struct {
+	name string
+	// ask puts a query's arguments where it has question marks.
+	ask func(query string) string
+
+	getting  func(t *table, keys [][]any) (query string, args []any)
+	putting  func(t *table, rows [][]any) (query string, args []any)
+	adding   func(t *table, rows [][]any) (query string, args []any) // rows that are there stay as they are
+	dropping func(t *table, keys [][]any) (query string, args []any)
+	// firsts asks for the first few who wait at each gate.
+	firsts func(gates []waiting) (query string, args []any)
+	// prune deletes rows that fit, at most so many.
+	prune func(table, key, which string) string
+	// tableSize asks how many bytes the runs take on disk, room that was given back to the database included.
+	tableSize string
+	// live says that a run is not settled, in the words of an index.
+	live, liveSequence string
+	// clock is the database's time in Unix nanoseconds.
+	clock string
+	// holds takes the lock that says that a leader's session lives, and answers whether it is this session's; letGo gives it
+	// back. server is where such locks count.
+	holds, letGo, server string
+	bound                string // an expression that bounds how long this transaction may be silent; a text
+
+	dump    string // the command that backs a database up
+	analyze string // has a table looked at, for the plans of questions
+	files   string // the folder of its migrations
+	// lock lets one process at a time change tables.
+	lock func(ctx context.Context, c *sql.Conn) (unlock func() error, err error)
+	// examine says what the database keeps of what it acknowledges.
+	examine func(ctx context.Context, db *sql.DB) (durability string, err error)
+}
+
+// waiting is how many of those who wait at a gate are wanted.
+type waiting struct {
+	tenant, gate string
+	n            int
+}
+
+// inTurn is the order in which runs wait at a gate.
+const inTurn = "first DESC, priority DESC, due, id"
+
+// tuples are n lists of question marks.
+func tuples(n, width int) string {
+	one := "(" + strings.TrimSuffix(strings.Repeat("?,", width), ",") + ")"
+	return strings.TrimSuffix(strings.Repeat(one+",", n), ",")
+}
+
+// flat are all values in a row.
+func flat(rows [][]any) []any {
+	var all []any
+	for _, r := range rows {
+		all = append(all, r...)
+	}
+	return all
+}

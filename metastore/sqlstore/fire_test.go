@@ -1,0 +1,74 @@
+package sqlstore
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
+)
+
+// Due times fired in a second, by one process or by several that have a share of the jobs each.
+func BenchmarkFire(b *testing.B) {
+	const keys = 900
+	for name, kind := range map[string]*sqltest.Kind{"PostgreSQL": sqltest.Postgres, "MariaDB": sqltest.MariaDB} {
+		for _, members := range []int{1, 2, 3} {
+			b.Run(fmt.Sprint(name, "/", members), func(b *testing.B) {
+				url := kind.New(b)
+				var ahead atomic.Int64 // of the stores' clock: all is due by then
+				clock := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+				stores := make([]*Store, members)
+				for i := range stores {
+					s, err := Open(b.Context(), Config{URL: url, Now: clock})
+					if err != nil {
+						b.Fatal(err)
+					}
+					defer s.Close()
+					stores[i] = s
+				}
+				batch := make([]jobs.Envelope, keys)
+				for i := range batch {
+					batch[i] = envelope(jobs.Register{App: "app", Worker: "w", Start: true,
+						Job: jobs.Declaration{Key: jobs.Key(fmt.Sprint("k", i)), Kind: jobs.Recurring, Code: jobs.Settings{Schedule: new("* * * * * *"), MaxConcurrency: new(0)}}})
+				}
+				batch = append(batch, envelope(jobs.Lead{Epoch: 1, Node: "n"}))
+				defs := make([]*jobs.Definition, keys)
+				for i, r := range stores[0].Apply(b.Context(), batch) {
+					if r.Err != nil {
+						b.Fatal(r.Err)
+					}
+					if i < keys {
+						defs[i] = r.Definition()
+					}
+				}
+				ahead.Store(int64(24 * time.Hour))
+				b.ResetTimer()
+				var all sync.WaitGroup
+				for m, s := range stores {
+					mine := defs[m*keys/members : (m+1)*keys/members]
+					all.Go(func() {
+						for range b.N {
+							batch := make([]jobs.Envelope, len(mine))
+							for i, d := range mine {
+								due := d.Cursor.Add(time.Second).Truncate(time.Second)
+								batch[i] = envelope(jobs.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Epoch: 1, From: d.Cursor, To: due, Due: []time.Time{due}, Origin: jobs.FromCron})
+							}
+							for i, r := range s.Apply(b.Context(), batch) {
+								if r.Err != nil {
+									b.Error(r.Err)
+									return
+								}
+								mine[i] = r.Definition()
+							}
+						}
+					})
+				}
+				all.Wait()
+				b.ReportMetric(float64(keys*b.N)/b.Elapsed().Seconds(), "fires/s")
+			})
+		}
+	}
+}

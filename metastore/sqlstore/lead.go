@@ -1,0 +1,161 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Who leads is a row: a name, a term, and until when unless it says so again. The time is the database's, so clocks of
+// nodes do not matter; how long a node believes itself is measured by its own, from before it asked, and a little less.
+// Two may believe it for a moment all the same (a node that was frozen): the term in every firing commit stops the one
+// that is late. That a leader is dead is known sooner by its session (session.go).
+
+const (
+	leaseTime = 4 * time.Second
+	renewTime = time.Second
+	tryTime   = 100 * time.Millisecond // how often a node that does not lead asks whether it may
+	margin    = 500 * time.Millisecond // that a node gives up before its lease is over
+)
+
+// errLost: somebody else leads, or may.
+var errLost = errors.New("leadership was lost")
+
+// Lead calls lead while this node leads, with the number of its term, and ends lead's context the moment it does not.
+// It returns when ctx ends, or with an error of lead's.
+func (s *Store) Lead(ctx context.Context, lead func(ctx context.Context, term uint64) error) error {
+	if !s.leasesOnly {
+		if err := s.session.begin(s.cfg.URL); err != nil {
+			return err
+		}
+		defer s.session.end()
+	}
+	tick := time.NewTicker(tryTime)
+	defer tick.Stop()
+	for {
+		asked := time.Now()
+		term, err := s.take(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			s.log.Warn("nobody can be made to lead", "err", err)
+		case term > 0:
+			if err := s.term(ctx, term, asked, lead); err != nil && !errors.Is(err, errLost) {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// take begins a term if nobody leads. 0 = somebody does.
+func (s *Store) take(ctx context.Context) (term uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, leaseTime-margin)
+	defer cancel()
+	free, mine, asked := s.free(ctx)
+	if asked && !free {
+		s.let(ctx)
+		return 0, nil
+	}
+	session, lapsed := "''", "until < "+s.dialect.clock
+	if mine {
+		session, lapsed = s.dialect.server, "("+lapsed+" OR session = "+s.dialect.server+")"
+	}
+	// A term that the store has not seen, whatever became of this row.
+	done, err := s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_leader SET node = ?, term = (SELECT GREATEST(epoch, carillon_leader.term) + 1 FROM carillon_store WHERE one = 1), "+
+		"until = "+s.dialect.clock+" + ?, session = "+session+" WHERE one = 1 AND "+lapsed), s.cfg.Node, int64(leaseTime))
+	if err != nil {
+		s.let(ctx)
+		return 0, s.failed("begin a term", err)
+	}
+	if n, err := done.RowsAffected(); err != nil || n == 0 {
+		s.let(ctx)
+		return 0, err
+	}
+	err = s.query(ctx, "read the term", func(scan func(...any) error) error { return scan(&term) },
+		"SELECT term FROM carillon_leader WHERE one = 1 AND node = ?", s.cfg.Node)
+	return term, err
+}
+
+// term leads until the lease cannot be kept, lead returns, or ctx ends; then it lets go.
+func (s *Store) term(ctx context.Context, term uint64, since time.Time, lead func(context.Context, uint64) error) error {
+	s.leads.Store(term)
+	defer s.leads.Store(0)
+	leading, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	ended := make(chan error, 1)
+	go func() { ended <- lead(leading, term) }()
+	over := time.NewTimer(time.Until(since.Add(leaseTime - margin)))
+	defer over.Stop()
+	renew := time.NewTicker(renewTime)
+	defer renew.Stop()
+	renewed := make(chan time.Time, 1)
+	asking := false
+	for {
+		select {
+		case err := <-ended:
+			s.release(ctx, term)
+			if leading.Err() != nil && ctx.Err() == nil {
+				return errLost
+			}
+			return err
+		case <-over.C:
+			s.log.Warn("leadership was lost: the database did not renew it in time", "term", term)
+			stop(errLost)
+		case at := <-renewed:
+			asking = false
+			if at.IsZero() {
+				continue
+			}
+			if at.Equal(gone) {
+				s.log.Warn("leadership was lost: somebody else has it", "term", term)
+				stop(errLost)
+				continue
+			}
+			over.Reset(time.Until(at.Add(leaseTime - margin)))
+		case <-renew.C:
+			if !asking && leading.Err() == nil {
+				asking = true
+				go func() { renewed <- s.renew(leading, term) }()
+			}
+		}
+	}
+}
+
+// gone stands for a lease that is somebody else's.
+var gone = time.Unix(0, 1)
+
+// renew keeps the lease and says from when it counts; zero = it is not known.
+func (s *Store) renew(ctx context.Context, term uint64) time.Time {
+	ctx, cancel := context.WithTimeout(ctx, leaseTime-margin)
+	defer cancel()
+	asked := time.Now()
+	done, err := s.keep(ctx, func(session string) string {
+		return "UPDATE carillon_leader SET until = " + s.dialect.clock + " + ?, session = " + session + " WHERE one = 1 AND node = ? AND term = ?"
+	}, int64(leaseTime), s.cfg.Node, int64(term))
+	if err != nil {
+		if ctx.Err() == nil {
+			s.log.Warn("the lease of leadership was not renewed", "err", err)
+		}
+		return time.Time{}
+	}
+	if n, err := done.RowsAffected(); err == nil && n == 0 {
+		return gone
+	}
+	return asked
+}
+
+// release lets the next one lead at once.
+func (s *Store) release(ctx context.Context, term uint64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	defer s.session.drop()
+	if _, err := s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_leader SET until = 0, session = '' WHERE one = 1 AND node = ? AND term = ?"), s.cfg.Node, int64(term)); err != nil {
+		s.log.Debug("leadership was not handed over", "err", err)
+	}
+}

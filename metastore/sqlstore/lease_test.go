@@ -1,0 +1,78 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// A leader whose row somebody else has taken, another node or one of its own name, leads no more, leaves that one's lease
+// alone, and what it still commits as a leader is refused.
+func TestALeaseThatAnotherHasTaken(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		a, b := open(t, Config{URL: url, Node: "a"}), open(t, Config{URL: url, Node: "b"})
+		from := jobs.Instant(time.Now())
+		fire := jobs.Fire{Key: "k", Job: jobs.NewID(from), Revision: 1, From: from, To: from.Add(time.Second), Due: []time.Time{from.Add(time.Second)}, Origin: jobs.FromCron}
+		for _, by := range []struct {
+			node string
+			adds uint64 // to the term
+		}{{"b", 1}, {"b", 0}, {"a", 1}} {
+			ctx, stop := context.WithCancel(t.Context())
+			began, lost, done := make(chan uint64, 1), make(chan struct{}), make(chan error, 1)
+			go func() {
+				done <- a.Lead(ctx, func(ctx context.Context, term uint64) error {
+					began <- term
+					<-ctx.Done()
+					close(lost)
+					return nil
+				})
+			}()
+			var term uint64
+			select {
+			case term = <-began:
+			case <-time.After(time.Minute):
+				t.Fatal("a does not lead")
+			}
+			if r := a.Apply(t.Context(), []jobs.Envelope{envelope(jobs.Lead{Epoch: term, Node: "a"})}); r[0].Err != nil {
+				t.Fatal(r[0].Err)
+			}
+			taken := term + by.adds
+			if _, err := b.db.Exec(b.dialect.ask("UPDATE carillon_leader SET node = ?, term = ?, session = '', until = "+b.dialect.clock+" + ?"), by.node, int64(taken), int64(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-lost:
+			case <-time.After(time.Minute):
+				t.Fatalf("a leads in term %d, and %s has term %d", term, by.node, taken)
+			}
+			stop()
+			if err := <-done; err != nil { // it has let go by then of what it thought to have
+				t.Error(err)
+			}
+			var node string
+			var now, until int64
+			var row uint64
+			if err := b.db.QueryRow("SELECT node, term, until, "+b.dialect.clock+" FROM carillon_leader WHERE one = 1").Scan(&node, &row, &until, &now); err != nil {
+				t.Fatal(err)
+			}
+			if node != by.node || row != taken || until < now {
+				t.Errorf("the row of %s in term %d has become that of %s in term %d, for %v", by.node, taken, node, row, time.Duration(until-now))
+			}
+			if r := b.Apply(t.Context(), []jobs.Envelope{envelope(jobs.Lead{Epoch: term + 1, Node: by.node})}); r[0].Err != nil {
+				t.Fatal(r[0].Err)
+			}
+			fire.Epoch = term
+			for _, k := range []jobs.Command{jobs.Lead{Epoch: term, Node: "a"}, fire} {
+				if r := a.Apply(t.Context(), []jobs.Envelope{envelope(k)}); !errors.Is(r[0].Err, jobs.Stale) {
+					t.Errorf("%T of the term that is over: %v", k, r[0].Err)
+				}
+			}
+			if _, err := b.db.Exec("UPDATE carillon_leader SET until = 0"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,132 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+)
+
+// MariaDB, 10.6 or later. The statements are also MySQL's, but nobody has tried them there.
+
+var mariadb = &dialect{
+	name:         "MariaDB",
+	ask:          func(query string) string { return query },
+	live:         "live IS NOT NULL",
+	liveSequence: "live",
+	clock:        "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000000 AS SIGNED)",
+	holds:        "COALESCE(GET_LOCK(CONCAT('carillon.', MD5(DATABASE())), 0), 0) = 1",
+	letGo:        "DO RELEASE_ALL_LOCKS()",
+	server:       "CONCAT(@@hostname, ':', @@port, ':', @@server_id)", // of several masters each has locks of its own
+	bound:        "''",                                                // its connections say it once: see mariadbConfig
+	getting: func(t *table, keys [][]any) (string, []any) {
+		where, args := t.under(keys)
+		return "SELECT " + t.all() + " FROM " + t.name + " FORCE INDEX (PRIMARY) WHERE " + where, args
+	},
+	putting: func(t *table, rows [][]any) (string, []any) {
+		set := make([]string, 0, len(t.columns))
+		for _, c := range t.columns[t.keys:] {
+			if t.adds[c.name] {
+				set = append(set, c.name+" = "+c.name+" + VALUES("+c.name+")")
+			} else {
+				set = append(set, c.name+" = VALUES("+c.name+")")
+			}
+		}
+		return values("INSERT INTO ", t, len(rows)) + " ON DUPLICATE KEY UPDATE " + strings.Join(set, ", "), flat(rows)
+	},
+	adding: func(t *table, rows [][]any) (string, []any) {
+		return values("INSERT IGNORE INTO ", t, len(rows)), flat(rows)
+	},
+	dropping: func(t *table, keys [][]any) (string, []any) {
+		where, args := t.under(keys)
+		return "DELETE FROM " + t.name + " WHERE " + where, args
+	},
+	firsts: func(gates []waiting) (string, []any) {
+		one := "(SELECT " + runs.all() + " FROM carillon_runs WHERE tenant = ? AND waits = ? ORDER BY " + inTurn + " LIMIT ?)"
+		var args []any
+		for _, g := range gates {
+			args = append(args, g.tenant, g.gate, g.n)
+		}
+		return strings.TrimSuffix(strings.Repeat(one+" UNION ALL ", len(gates)), " UNION ALL "), args
+	},
+	prune: func(table, _, which string) string {
+		return "DELETE FROM " + table + " WHERE " + which + " LIMIT ?"
+	},
+	tableSize: "SELECT data_length + index_length FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'carillon_runs'",
+	dump:      "mariadb-dump --single-transaction DATABASE > carillon.sql",
+	analyze:   "ANALYZE TABLE ",
+	files:     "migrations/mariadb",
+	// Each statement is done for itself there, so each may be done twice.
+	lock: func(ctx context.Context, c *sql.Conn) (unlock func() error, err error) {
+		var got sql.NullInt64
+		if err := c.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT('carillon.', DATABASE()), 60)").Scan(&got); err != nil {
+			return nil, err
+		}
+		if got.Int64 != 1 {
+			return nil, fmt.Errorf("another process has been at it for a minute")
+		}
+		return func() error {
+			_, err := c.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK(CONCAT('carillon.', DATABASE()))")
+			return err
+		}, nil
+	},
+	examine: func(ctx context.Context, db *sql.DB) (string, error) {
+		var flush, doublewrite, readOnly, version string
+		err := db.QueryRowContext(ctx, "SELECT @@innodb_flush_log_at_trx_commit, @@innodb_doublewrite, @@read_only, version()").Scan(&flush, &doublewrite, &readOnly, &version)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("ask MariaDB how it is set up: %w", err)
+		case readOnly != "0" && readOnly != "OFF":
+			return "", fmt.Errorf("this MariaDB is read-only, a replica perhaps: give the URL of the primary")
+		}
+		return mariadbKeeps(flush, doublewrite), nil
+	},
+}
+
+// mariadbKeeps says what such settings of MariaDB keep.
+func mariadbKeeps(flush, doublewrite string) string {
+	var lost []string
+	if flush != "1" {
+		lost = append(lost, "the last second is lost with the machine: innodb_flush_log_at_trx_commit is "+flush)
+	}
+	if doublewrite == "0" || doublewrite == "OFF" {
+		lost = append(lost, "may be torn by a power cut: innodb_doublewrite is off")
+	}
+	return mayLose(lost)
+}
+
+// under is the condition that a row's key is one of some: a list of its last column's values for each beginning that
+// they share, such as a tenant. The optimizer reads such lists at once; a list of tuples it takes apart for each index
+// that begins as they do, which took a hundred times as long as reading the rows.
+func (t *table) under(keys [][]any) (where string, args []any) {
+	last := t.keys - 1
+	lists := map[string][][]any{}
+	var order []string
+	for _, k := range keys {
+		begin := fmt.Sprintf("%#v", k[:last]) // %q would make one of large numbers
+		if lists[begin] == nil {
+			order = append(order, begin)
+		}
+		lists[begin] = append(lists[begin], k)
+	}
+	var text strings.Builder
+	for i, begin := range order {
+		if i > 0 {
+			text.WriteString(" OR ")
+		}
+		list := lists[begin]
+		for _, c := range t.columns[:last] {
+			text.WriteString(c.name + " = ? AND ")
+		}
+		args = append(args, list[0][:last]...)
+		text.WriteString(t.columns[last].name + " IN (" + strings.TrimSuffix(strings.Repeat("?,", len(list)), ",") + ")")
+		for _, k := range list {
+			args = append(args, k[last])
+		}
+	}
+	return text.String(), args
+}
+
+func values(verb string, t *table, n int) string {
+	return verb + t.name + " (" + t.all() + ") VALUES " + tuples(n, len(t.columns))
+}

@@ -1,0 +1,102 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// The files of migrations are numbered, and each is done once, in order. One that was done by a release is never
+// changed again. A file that was broken off half way is done again from its beginning.
+
+//go:embed migrations
+var migrations embed.FS
+
+type migration struct {
+	number int
+	name   string
+	text   string
+}
+
+// steps are a dialect's migrations, in order.
+func steps(d *dialect) ([]migration, error) {
+	files, err := fs.ReadDir(migrations, d.files)
+	if err != nil {
+		return nil, err
+	}
+	var all []migration
+	for _, f := range files {
+		text, err := migrations.ReadFile(path.Join(d.files, f.Name()))
+		if err != nil {
+			return nil, err
+		}
+		number, _, _ := strings.Cut(f.Name(), "_")
+		n, err := strconv.Atoi(number)
+		if err != nil || n != len(all)+1 {
+			return nil, fmt.Errorf("migration %s is out of order", f.Name())
+		}
+		all = append(all, migration{n, f.Name(), string(text)})
+	}
+	return all, nil
+}
+
+// migrate brings the tables to what this program expects.
+func (s *Store) migrate(ctx context.Context) (err error) {
+	todo, err := steps(s.dialect)
+	if err != nil {
+		return err
+	}
+	c, err := s.db.Conn(ctx) // the lock belongs to a connection
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	unlock, err := s.dialect.lock(ctx, c)
+	if err != nil {
+		return fmt.Errorf("wait for the right to change tables: %w", err)
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	if _, err := c.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS carillon_versions (version integer PRIMARY KEY)"); err != nil {
+		return fmt.Errorf("make tables: %w", err)
+	}
+	var done int
+	if err := c.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM carillon_versions").Scan(&done); err != nil {
+		return fmt.Errorf("read the version of the tables: %w", err)
+	}
+	if done > len(todo) {
+		return fmt.Errorf("the tables have version %d, and this program knows %d: start the newer program", done, len(todo))
+	}
+	for _, m := range todo[done:] {
+		if err := s.step(ctx, c, m); err != nil {
+			return fmt.Errorf("change the tables (%s): %w", m.name, err)
+		}
+		s.log.Info("tables changed", "database", s.dialect.name, "version", m.number)
+	}
+	return nil
+}
+
+func (s *Store) step(ctx context.Context, c *sql.Conn, m migration) error {
+	tx, err := c.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after a commit
+	for statement := range strings.SplitSeq(m.text, ";\n") {
+		if strings.TrimSpace(statement) == "" {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.ExecContext(ctx, s.dialect.ask("INSERT INTO carillon_versions (version) VALUES (?)"), m.number); err != nil {
+		return err
+	}
+	return tx.Commit()
+}

@@ -1,0 +1,167 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// A program that writes to the same database can ask for a run in a transaction of its own: the run is there if that
+// commits, and only then. The wish lies in a table meanwhile, because a commit of the store would hold its lock for as
+// long as the program's transaction takes. Whoever leads brings it to the store right after.
+
+// EnqueueTx asks for runs inside tx. They begin after tx commits: on PostgreSQL at once, on MariaDB within half a
+// second. A job that is not known is refused here; tenant "" means the default one. Wishes are made by
+// jobs.Trigger.Wish, and sending one twice is no second run.
+func (s *Store) EnqueueTx(ctx context.Context, tx *sql.Tx, tenant jobs.Tenant, actor string, wishes ...jobs.Create) error {
+	return s.enqueue(ctx, tenant, actor, wishes, func(query string, args ...any) error {
+		_, err := tx.ExecContext(ctx, query, args...)
+		return err
+	})
+}
+
+// EnqueuePgx is EnqueueTx for a transaction of pgx.
+func (s *Store) EnqueuePgx(ctx context.Context, tx pgx.Tx, tenant jobs.Tenant, actor string, wishes ...jobs.Create) error {
+	return s.enqueue(ctx, tenant, actor, wishes, func(query string, args ...any) error {
+		_, err := tx.Exec(ctx, query, args...)
+		return err
+	})
+}
+
+func (s *Store) enqueue(ctx context.Context, tenant jobs.Tenant, actor string, wishes []jobs.Create, exec func(query string, args ...any) error) error {
+	if tenant == "" {
+		tenant = jobs.DefaultTenant
+	}
+	for _, k := range wishes {
+		e := jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: tenant, Actor: actor, Command: k}
+		if err := e.Check(); err != nil {
+			return err
+		}
+		if _, err := s.Definition(ctx, tenant, k.Key); err != nil {
+			return err
+		}
+		if err := exec(s.dialect.ask("INSERT INTO carillon_outbox (envelope) VALUES (?)"), jobs.AppendEnvelopes(nil, []jobs.Envelope{e})); err != nil {
+			return err
+		}
+	}
+	if s.dialect == postgres && len(wishes) > 0 {
+		return exec("SELECT pg_notify('carillon_outbox', '')")
+	}
+	return nil
+}
+
+const (
+	outboxPoll = 500 * time.Millisecond // how often is looked where nobody tells
+	outboxPart = 1_000
+)
+
+// Deliver brings wishes from transactions of programs to a store, until ctx ends: to the announced one of the control
+// plane that leads, so that workers hear at once. Two that deliver do no harm.
+func (s *Store) Deliver(ctx context.Context, to metastore.Applier) error {
+	told := make(chan struct{}, 1)
+	if s.dialect == postgres {
+		go s.listen(ctx, "carillon_outbox", told)
+	}
+	tick := time.NewTicker(outboxPoll)
+	defer tick.Stop()
+	unread := map[int64]bool{}
+	for {
+		if err := s.deliver(ctx, to, unread); err != nil && ctx.Err() == nil && jobs.CodeOf(err) != jobs.Unavailable {
+			s.log.Warn("wishes were not delivered", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-told:
+		case <-tick.C:
+		}
+	}
+}
+
+// deliver brings what there is. Wishes that cannot be read stay for a leader that can, a newer program's mostly, and hold
+// up nobody; unread has those of which that was said.
+func (s *Store) deliver(ctx context.Context, to metastore.Applier, unread map[int64]bool) error {
+	for last := int64(0); ; {
+		n := 0
+		var ids []int64
+		var batch []jobs.Envelope
+		err := s.query(ctx, "read the outbox", func(scan func(...any) error) error {
+			var b []byte
+			if err := scan(&last, &b); err != nil {
+				return err
+			}
+			n++
+			switch one, err := jobs.DecodeEnvelopes(b); {
+			case err == nil:
+				ids, batch = append(ids, last), append(batch, one...)
+			case !unread[last]:
+				unread[last] = true
+				s.log.Error("a wish cannot be read", "wish", last, "err", err)
+			}
+			return nil
+		}, "SELECT id, envelope FROM carillon_outbox WHERE refused IS NULL AND id > ? ORDER BY id LIMIT ?", last, outboxPart)
+		if err == nil && len(batch) > 0 {
+			err = s.bring(ctx, to, ids, batch)
+		}
+		if err != nil || n < outboxPart {
+			return err
+		}
+	}
+}
+
+// bring brings wishes to a store, and clears away those that were made or refused.
+func (s *Store) bring(ctx context.Context, to metastore.Applier, ids []int64, batch []jobs.Envelope) (err error) {
+	for i, r := range to.Apply(ctx, batch) {
+		switch code := jobs.CodeOf(r.Err); {
+		case r.Err == nil:
+			_, err = s.db.ExecContext(ctx, s.dialect.ask("DELETE FROM carillon_outbox WHERE id = ?"), ids[i])
+		case code == jobs.Unknown || code == jobs.Unavailable:
+			return r.Err // the same words get the same answer: again later
+		default:
+			s.log.Error("a wish was refused after its transaction had committed", "wish", ids[i], "err", r.Err)
+			_, err = s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_outbox SET refused = ? WHERE id = ?"), r.Err.Error(), ids[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listen hears what transactions of PostgreSQL tell when they commit. While it cannot, the poll looks.
+func (s *Store) listen(ctx context.Context, channel string, told chan<- struct{}) {
+	for ctx.Err() == nil {
+		if err := s.hear(ctx, channel, told); err != nil && ctx.Err() == nil {
+			s.log.Debug("the database does not tell", "cause", channel, "err", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}
+}
+
+func (s *Store) hear(ctx context.Context, channel string, told chan<- struct{}) error {
+	c, err := pgx.Connect(ctx, s.cfg.URL)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
+	if _, err := c.Exec(ctx, "LISTEN "+channel); err != nil {
+		return err
+	}
+	for {
+		if _, err := c.WaitForNotification(ctx); err != nil {
+			return err
+		}
+		select {
+		case told <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// PostgreSQL, 14 or later.
+
+var postgres = &dialect{
+	name:         "PostgreSQL",
+	ask:          dollars,
+	live:         "settled IS NULL",
+	liveSequence: "sequence",
+	clock:        "(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint",
+	holds:        "pg_try_advisory_lock(727469112)",
+	letGo:        "SELECT pg_advisory_unlock_all()", // however often it was taken
+	server:       "'primary'",                       // there is one
+	bound:        fmt.Sprintf("set_config('idle_in_transaction_session_timeout', '%d', true)", silence.Milliseconds()),
+	getting: func(t *table, keys [][]any) (string, []any) {
+		k := t.columns[:t.keys]
+		return "SELECT " + t.names("t.", t.columns) + " FROM " + t.name + " t JOIN " + unnest(k) + " AS k(" + t.names("", k) + ") USING (" + t.names("", k) + ")", lists(k, keys)
+	},
+	putting: func(t *table, rows [][]any) (string, []any) {
+		set := make([]string, 0, len(t.columns))
+		for _, c := range t.columns[t.keys:] {
+			if t.adds[c.name] {
+				set = append(set, c.name+" = "+t.name+"."+c.name+" + EXCLUDED."+c.name)
+			} else {
+				set = append(set, c.name+" = EXCLUDED."+c.name)
+			}
+		}
+		return insert(t) + " DO UPDATE SET " + strings.Join(set, ", "), lists(t.columns, rows)
+	},
+	adding: func(t *table, rows [][]any) (string, []any) { return insert(t) + " DO NOTHING", lists(t.columns, rows) },
+	dropping: func(t *table, keys [][]any) (string, []any) {
+		k := t.columns[:t.keys]
+		same := make([]string, len(k))
+		for i, c := range k {
+			same[i] = "t." + c.name + " = k." + c.name
+		}
+		return "DELETE FROM " + t.name + " t USING " + unnest(k) + " AS k(" + t.names("", k) + ") WHERE " + strings.Join(same, " AND "), lists(k, keys)
+	},
+	firsts: func(gates []waiting) (string, []any) {
+		var tenants, names []string
+		var n []int64
+		for _, g := range gates {
+			tenants, names, n = append(tenants, g.tenant), append(names, g.gate), append(n, int64(g.n))
+		}
+		return "SELECT " + runs.names("r.", runs.columns) + " FROM unnest($1::text[], $2::text[], $3::bigint[]) AS g(tenant, gate, n) CROSS JOIN LATERAL (" +
+			"SELECT * FROM carillon_runs WHERE tenant = g.tenant AND waits = g.gate ORDER BY " + inTurn + " LIMIT g.n) r", []any{tenants, names, n}
+	},
+	prune: func(table, key, which string) string {
+		return "DELETE FROM " + table + " WHERE (" + key + ") IN (SELECT " + key + " FROM " + table + " WHERE " + which + " LIMIT ?)"
+	},
+	tableSize: "SELECT pg_total_relation_size('carillon_runs')",
+	dump:      "pg_dump --format=custom --file=carillon.dump DATABASE",
+	analyze:   "ANALYZE ",
+	files:     "migrations/postgres",
+	// Tables are made in transactions there: a file is done whole or not at all.
+	lock: func(ctx context.Context, c *sql.Conn) (unlock func() error, err error) {
+		_, err = c.ExecContext(ctx, "SELECT pg_advisory_lock(727469111)")
+		return func() error {
+			_, err := c.ExecContext(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock(727469111)")
+			return err
+		}, err
+	},
+	examine: func(ctx context.Context, db *sql.DB) (string, error) {
+		var commit, fsync, pages string
+		var replica bool
+		var version int
+		err := db.QueryRowContext(ctx, "SELECT current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes'), "+
+			"pg_is_in_recovery(), current_setting('server_version_num')::int").Scan(&commit, &fsync, &pages, &replica, &version)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("ask PostgreSQL how it is set up: %w", err)
+		case replica:
+			return "", fmt.Errorf("this PostgreSQL is a replica and takes no writes: give the URL of the primary")
+		case version < 140000:
+			return "", fmt.Errorf("this PostgreSQL has version %d.%d: 14 is the oldest that will do", version/10000, version%10000)
+		}
+		return postgresKeeps(commit, fsync, pages), nil
+	},
+}
+
+// postgresKeeps says what such settings of PostgreSQL keep.
+func postgresKeeps(commit, fsync, pages string) string {
+	var lost []string
+	if fsync != "on" {
+		lost = append(lost, "lost with the machine: fsync is "+fsync)
+	}
+	if commit == "off" {
+		lost = append(lost, "the last moments are lost with the server: synchronous_commit is off")
+	}
+	if pages != "on" {
+		lost = append(lost, "may be torn by a power cut: full_page_writes is "+pages)
+	}
+	return mayLose(lost)
+}
+
+// mayLose is what a database says that loses such things.
+func mayLose(lost []string) string {
+	if len(lost) == 0 {
+		return durable
+	}
+	return strings.Join(lost, "; ")
+}
+
+// durable is what a database says that keeps what it has acknowledged.
+const durable = "on disk before it is acknowledged"
+
+// dollars numbers the question marks.
+func dollars(query string) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range query {
+		if r == '?' {
+			n++
+			b.WriteString("$" + strconv.Itoa(n))
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+var arrays = map[kind]string{number: "bigint[]", word: "text[]", raw: "bytea[]", flag: "boolean[]"}
+
+func unnest(columns []column) string {
+	all := make([]string, len(columns))
+	for i, c := range columns {
+		all[i] = "$" + strconv.Itoa(i+1) + "::" + arrays[c.kind]
+	}
+	return "unnest(" + strings.Join(all, ", ") + ")"
+}
+
+func insert(t *table) string {
+	return "INSERT INTO " + t.name + " (" + t.all() + ") SELECT * FROM " + unnest(t.columns) + " ON CONFLICT (" + t.names("", t.columns[:t.keys]) + ")"
+}
+
+// lists are the rows, column by column.
+func lists(columns []column, rows [][]any) []any {
+	all := make([]any, len(columns))
+	for i, c := range columns {
+		switch c.kind {
+		case number:
+			all[i] = list[int64](rows, i)
+		case word:
+			all[i] = list[string](rows, i)
+		case flag:
+			all[i] = list[bool](rows, i)
+		case raw:
+			values := make([][]byte, len(rows))
+			for j, r := range rows {
+				values[j], _ = r[i].([]byte)
+			}
+			all[i] = values
+		}
+	}
+	return all
+}
+
+func list[T any](rows [][]any, i int) []*T {
+	values := make([]*T, len(rows))
+	for j, r := range rows {
+		if v, ok := r[i].(T); ok {
+			values[j] = &v
+		}
+	}
+	return values
+}

@@ -1,0 +1,138 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// What people and programs read. Every question goes by an index.
+
+// errEnough ends a walk through an answer.
+var errEnough = errors.New("enough")
+
+// rowsOf reads rows of a kind, until take is false.
+func rowsOf[R jobs.Row](ctx context.Context, s *Store, what string, take func(R) bool, query string, args ...any) error {
+	return s.query(ctx, what, func(scan func(...any) error) error {
+		var body []byte
+		if err := scan(&body); err != nil {
+			return err
+		}
+		row, err := decode[R](body)
+		if err == nil && !take(row) {
+			return errEnough
+		}
+		return err
+	}, query, args...)
+}
+
+// one reads the row that a Ref points to; nil if there is none.
+func one[R jobs.Row](ctx context.Context, s *Store, what string, ref jobs.Ref) (found R, ok bool, err error) {
+	err = rowsOf(ctx, s, what, func(row R) bool { found, ok = row, true; return false },
+		"SELECT body FROM carillon_rows WHERE kind = ? AND tenant = ? AND name = ? AND id = ? AND at = ?", key(ref)...)
+	return found, ok, err
+}
+
+// Definition is one job.
+func (s *Store) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*jobs.Definition, error) {
+	d, ok, err := one[*jobs.Definition](ctx, s, "read a job", jobs.DefinitionRef(tenant, key))
+	if err == nil && (!ok || d.Gone()) {
+		err = jobs.Refuse(jobs.NotFound, "there is no job %q", key)
+	}
+	return d, err
+}
+
+// Definitions lists jobs: those that are named, those that changed, or all by key.
+func (s *Store) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*jobs.Definition, error) {
+	var found []*jobs.Definition
+	take := func(d *jobs.Definition) bool {
+		if (q.Since > 0 || !d.Gone()) && (q.App == "" || d.App == q.App) && (len(q.Keys) == 0 || slices.Contains(q.Keys, d.Key)) && d.Key > q.After {
+			found = append(found, d)
+		}
+		return q.Limit <= 0 || len(found) < q.Limit
+	}
+	query, args := "SELECT body FROM carillon_rows WHERE kind = ?", []any{int64(jobs.RowDefinition)}
+	if q.Tenant != "*" {
+		query, args = query+" AND tenant = ?", append(args, string(q.Tenant))
+	}
+	switch {
+	case q.Since > 0:
+		query, args = query+" AND changed > ? ORDER BY changed", append(args, int64(q.Since))
+	case len(q.Keys) > 0:
+		query += " AND name IN (" + tuples(1, len(q.Keys))[1:] + " ORDER BY tenant, name"
+		for _, k := range q.Keys {
+			args = append(args, string(k))
+		}
+	default:
+		query, args = query+" AND name > ? ORDER BY tenant, name", append(args, string(q.After))
+	}
+	return found, rowsOf(ctx, s, "list jobs", take, query, args...)
+}
+
+// Instance is one run, live or settled.
+func (s *Store) Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (found *jobs.Instance, err error) {
+	err = rowsOf(ctx, s, "read a run", func(in *jobs.Instance) bool { found = in; return false },
+		"SELECT body FROM carillon_runs WHERE tenant = ? AND id = ?", string(tenant), bytesOf(id))
+	if err == nil && found == nil {
+		err = jobs.Refuse(jobs.NotFound, "there is no run %s", id)
+	}
+	return found, err
+}
+
+// Ledger lists the missed ranges of a job, newest first.
+func (s *Store) Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) (found []*jobs.Missed, err error) {
+	err = rowsOf(ctx, s, "read the ledger", func(m *jobs.Missed) bool {
+		found = append(found, m)
+		return limit <= 0 || len(found) < limit
+	}, "SELECT body FROM carillon_rows WHERE kind = ? AND tenant = ? AND name = '' AND id = ? ORDER BY at DESC", int64(jobs.RowMissed), string(tenant), bytesOf(job))
+	return found, err
+}
+
+// Counts says how many runs are in each state now, and how many entered each state per hour.
+func (s *Store) Counts(ctx context.Context, q metastore.CountQuery) (metastore.Counts, error) {
+	c := metastore.Counts{Live: map[jobs.State]int{}}
+	err := s.query(ctx, "count runs", func(scan func(...any) error) error {
+		var state jobs.State
+		var n int
+		err := scan(&state, &n)
+		c.Live[state] = n
+		return err
+	}, "SELECT state, n FROM carillon_counts WHERE tenant = ? AND what = ? AND name = ? AND n > 0", string(q.Tenant), countState, string(q.Job))
+	if err != nil || q.From.IsZero() && q.To.IsZero() {
+		return c, err
+	}
+	var job jobs.ID
+	if q.Job != "" {
+		d, err := s.Definition(ctx, q.Tenant, q.Job)
+		if jobs.CodeOf(err) == jobs.NotFound {
+			return c, nil
+		}
+		if err != nil {
+			return c, err
+		}
+		job = d.UID
+	}
+	query, args := "SELECT tenant, job, hour, state, n FROM carillon_tallies WHERE tenant = ? AND job = ? AND hour > ?",
+		[]any{string(q.Tenant), bytesOf(job), nanos(q.From) - int64(time.Hour)}
+	if !q.To.IsZero() {
+		query, args = query+" AND hour < ?", append(args, nanos(q.To))
+	}
+	return c, s.query(ctx, "read tallies", func(scan func(...any) error) error {
+		t, err := scanTally(scan)
+		c.Hours = append(c.Hours, *t)
+		return err
+	}, query+" ORDER BY hour, state", args...)
+}
+
+// Global is what holds for the whole tenant.
+func (s *Store) Global(ctx context.Context, tenant jobs.Tenant) (*jobs.Global, error) {
+	g, ok, err := one[*jobs.Global](ctx, s, "read the settings", jobs.GlobalRef(tenant))
+	if err == nil && !ok {
+		g = &jobs.Global{Tenant: tenant}
+	}
+	return g, err
+}

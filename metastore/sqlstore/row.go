@@ -1,0 +1,163 @@
+package sqlstore
+
+import (
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// How rows lie in tables: the whole row as its wire form, and beside it what is looked for.
+
+// run is a run as the table holds it.
+type run struct {
+	*jobs.Instance        // nil = it is gone
+	sequence       int64  // in the order of creation
+	ready          *int64 // since when it can be claimed
+	settled        *int64 // its place among those that are over
+	settledAt      *int64
+}
+
+// nanos is a time as a number; 0 = none.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// some is a number, or null if there is none.
+func some(n *int64) any {
+	if n == nil {
+		return nil
+	}
+	return *n
+}
+
+// when is a time that may not be there.
+func when(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixNano()
+}
+
+func bytesOf(id jobs.ID) []byte { return id[:] }
+
+// values of a run, in the order of the columns.
+func (r *run) values() []any {
+	in := r.Instance
+	var parent, waits any
+	if !in.Parent.IsZero() {
+		parent = bytesOf(in.Parent)
+	}
+	if in.Waits != "" {
+		waits = in.Waits
+	}
+	wake := when(in.Wake())
+	if r.settled != nil {
+		wake, waits = nil, nil
+	}
+	return []any{
+		string(in.Tenant), bytesOf(in.ID), r.sequence, string(in.Key), in.App, int64(in.State), in.Worker, parent, string(in.Origin), string(in.Cause),
+		nanos(in.Created), int64(in.Priority), nanos(in.Due), wake, waits, in.First, some(r.ready),
+		r.settled == nil && (in.State == jobs.Processing || in.Lingering), some(r.settled), some(r.settledAt), jobs.AppendRow(nil, in),
+	}
+}
+
+// scanRun reads a run from all columns of its table.
+func scanRun(scan func(...any) error) (run, error) {
+	var r run
+	var skip any
+	var body []byte
+	into := make([]any, len(runs.columns))
+	for i := range into {
+		into[i] = &skip
+	}
+	into[2], into[16], into[18], into[19], into[20] = &r.sequence, &r.ready, &r.settled, &r.settledAt, &body
+	if err := scan(into...); err != nil {
+		return r, err
+	}
+	in, err := decode[*jobs.Instance](body)
+	r.Instance = in
+	return r, err
+}
+
+// decode reads a row from its wire form.
+func decode[R jobs.Row](body []byte) (R, error) {
+	var none R
+	row, _, err := jobs.DecodeRow(body)
+	if err != nil {
+		return none, err
+	}
+	r, ok := row.(R)
+	if !ok {
+		return none, jobs.Invalid("a row of kind %d lies where another should be", row.Ref().Kind)
+	}
+	return r, nil
+}
+
+// stub is what is still known of a run that was settled a short time ago.
+func stub(in *jobs.Instance) *jobs.Instance {
+	return &jobs.Instance{Tenant: in.Tenant, ID: in.ID, Key: in.Key, State: in.State, Attempt: in.Attempt, Worker: in.Worker}
+}
+
+// Names of settled runs stay for at least two periods of envelope time, and for less than three: as in memory.
+const (
+	period = 30 * time.Second
+	kept   = 2
+)
+
+func periodOf(nano int64) int64 { return nano / int64(period) }
+
+// key of a row that is not a run.
+func key(ref jobs.Ref) []any {
+	return []any{int64(ref.Kind), string(ref.Tenant), ref.Name, bytesOf(ref.ID), ref.At}
+}
+
+// lapses says when the time of a unique key is over, or nil.
+func lapses(row jobs.Row) any {
+	if u, ok := row.(*jobs.UniqueKey); ok {
+		return when(u.Until)
+	}
+	return nil
+}
+
+// other are the values of a row that is not a run.
+func other(row jobs.Row) []any {
+	var changed any
+	if d, ok := row.(*jobs.Definition); ok {
+		changed = int64(d.Change)
+	}
+	var aged any
+	if at, done := metastore.DoneAt(row); done {
+		aged = at.UnixNano()
+	}
+	return append(key(row.Ref()), lapses(row), changed, aged, jobs.AppendRow(nil, row))
+}
+
+// scanOther reads a row that is not a run from all columns of its table.
+func scanOther(scan func(...any) error) (jobs.Row, error) {
+	var skip any
+	var body []byte
+	if err := scan(&skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &body); err != nil {
+		return nil, err
+	}
+	row, _, err := jobs.DecodeRow(body)
+	return row, err
+}
+
+func tallyKey(ref jobs.Ref) []any {
+	return []any{string(ref.Tenant), bytesOf(ref.ID), ref.At, int64(ref.State)}
+}
+
+// tally are the values of a tally.
+func tally(ref jobs.Ref, n int64) []any { return append(tallyKey(ref), n) }
+
+func scanTally(scan func(...any) error) (*jobs.Tally, error) {
+	var t jobs.Tally
+	var job []byte
+	err := scan(&t.Tenant, &job, &t.Hour, &t.State, &t.N)
+	copy(t.Job[:], job)
+	return &t, err
+}

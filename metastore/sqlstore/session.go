@@ -1,0 +1,206 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"sync"
+
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// That a leader is dead its lease says after four seconds. The database knows at once: a connection that ends takes its
+// locks along. So a leader holds one, and says in its row that it does; who can have that lock while the row says so
+// need not wait for the lease. It may be wrong about that, as about a lease (a leader whose connection broke is alive):
+// the term in every firing commit stops the one that is late.
+//
+// A lock means nothing where a pooler lends one connection to many clients. One in front of PostgreSQL is noticed; for
+// others the database's URL says sessions=off. Then the lease counts, as it does for a leader that is frozen or cut off.
+
+// session is the connection that holds the lock, or would like to.
+type session struct {
+	mu   sync.Mutex
+	db   *sql.DB // with one connection; nil = only leases count
+	conn *sql.Conn
+	held bool
+}
+
+// withoutSessions is the database's URL for its driver, and whether sessions are not to be relied on.
+func withoutSessions(raw string) (rest string, off bool, err error) {
+	u, err := url.Parse(raw)
+	if err != nil || !u.Query().Has("sessions") {
+		return raw, false, nil // who connects says what is wrong with it
+	}
+	q := u.Query()
+	switch v := q.Get("sessions"); v {
+	case "on":
+	case "off":
+		off = true
+	default:
+		return "", false, fmt.Errorf("sessions=%.20s", v)
+	}
+	q.Del("sessions")
+	u.RawQuery = q.Encode()
+	return u.String(), off, nil
+}
+
+// begin lets n be used, until end.
+func (n *session) begin(raw string) error {
+	_, db, err := connect(raw)
+	if err != nil {
+		return err
+	}
+	db.SetMaxOpenConns(1)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.db = db
+	return nil
+}
+
+func (n *session) end() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lose()
+	if n.db != nil {
+		_ = n.db.Close() // its connection is gone
+	}
+	n.db = nil
+}
+
+// errShared: the connection is a pooler's, and serves others in between.
+var errShared = errors.New("a pooler is between here and the database: who leads is known by the lease alone")
+
+// open makes sure that there is a connection. mu is locked.
+func (n *session) open(ctx context.Context, d *dialect) error {
+	if n.conn != nil {
+		return nil
+	}
+	c, err := n.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	if d == postgres {
+		// A pooler tells a client of a process that the database does not have.
+		var here uint32
+		told := here
+		err := c.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&here)
+		if err == nil {
+			err = c.Raw(func(c any) error {
+				told = c.(*stdlib.Conn).Conn().PgConn().PID()
+				return nil
+			})
+		}
+		if err == nil && here != told {
+			err = errShared
+		}
+		if err != nil {
+			hangUp(c)
+			return err
+		}
+	}
+	n.conn = c
+	return nil
+}
+
+// drop ends the connection, and with it the lock.
+func (n *session) drop() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lose()
+}
+
+// lose is drop for one who has locked mu.
+func (n *session) lose() {
+	if n.conn != nil {
+		hangUp(n.conn)
+	}
+	n.conn, n.held = nil, false
+}
+
+// hangUp ends a connection instead of giving it back to its pool.
+func hangUp(c *sql.Conn) {
+	_ = c.Raw(func(any) error { return driver.ErrBadConn })
+	_ = c.Close()
+}
+
+// failed says what became of asking in the session: it is gone. mu is locked.
+func (n *session) failed(ctx context.Context, log *slog.Logger, err error) {
+	n.lose()
+	switch {
+	case errors.Is(err, errShared):
+		log.Info("a node that takes over waits for the lease", "err", err)
+		_ = n.db.Close()
+		n.db = nil
+	case ctx.Err() == nil:
+		log.Debug("there is no session that tells whether the leader lives", "err", err)
+	}
+}
+
+// free asks who leads: whether its lease is over, or its session is. mine says that its lock is ours now. ok is false if
+// there is no session to ask in.
+func (s *Store) free(ctx context.Context) (free, mine, ok bool) {
+	n := &s.session
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.db == nil || s.ctx.Err() != nil {
+		return false, false, false
+	}
+	err := n.open(ctx, s.dialect)
+	var over, gone bool
+	if err == nil {
+		err = n.conn.QueryRowContext(ctx, "SELECT until < "+s.dialect.clock+", session = "+s.dialect.server+", "+s.dialect.holds+" FROM carillon_leader WHERE one = 1").Scan(&over, &gone, &n.held)
+	}
+	if err != nil {
+		n.failed(ctx, s.log, err)
+		return false, false, false
+	}
+	return over || n.held && gone, n.held, true
+}
+
+// let gives the lock back, if we have it: somebody leads without.
+func (s *Store) let(ctx context.Context) {
+	n := &s.session
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.held {
+		return
+	}
+	if _, err := n.conn.ExecContext(ctx, s.dialect.letGo); err != nil {
+		n.lose()
+	}
+	n.held = false
+}
+
+// keep does a statement that renews the lease in the session, so that it is known whether that lives, and has the row say
+// so. Where there is none it is done elsewhere.
+func (s *Store) keep(ctx context.Context, statement func(session string) string, args ...any) (sql.Result, error) {
+	if done, err := s.keepIn(ctx, statement, args...); done != nil || ctx.Err() != nil {
+		return done, err
+	}
+	return s.db.ExecContext(ctx, s.dialect.ask(statement("''")), args...)
+}
+
+func (s *Store) keepIn(ctx context.Context, statement func(session string) string, args ...any) (done sql.Result, err error) {
+	n := &s.session
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.db == nil || s.ctx.Err() != nil {
+		return nil, nil
+	}
+	err = n.open(ctx, s.dialect)
+	if err == nil && !n.held {
+		err = n.conn.QueryRowContext(ctx, "SELECT "+s.dialect.holds).Scan(&n.held)
+	}
+	if err == nil && n.held {
+		done, err = n.conn.ExecContext(ctx, s.dialect.ask(statement(s.dialect.server)), args...)
+	}
+	if err != nil {
+		n.failed(ctx, s.log, err)
+		return nil, err
+	}
+	return done, nil
+}

@@ -1,0 +1,257 @@
+package sqlstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
+)
+
+// candidate is a node that would like to lead.
+type candidate struct {
+	*Store
+	leads chan uint64 // the terms that it begins
+}
+
+func stand(t *testing.T, url, node string) candidate {
+	c := candidate{open(t, Config{URL: url, Node: node}), make(chan uint64, 16)}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := c.Lead(ctx, func(ctx context.Context, term uint64) error {
+			c.leads <- term
+			<-ctx.Done()
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return c
+}
+
+// soon waits for the next term.
+func (c candidate) soon(t *testing.T) {
+	t.Helper()
+	select {
+	case <-c.leads:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s does not lead", c.cfg.Node)
+	}
+}
+
+// never: it does not lead for as long as it is asked a few times whether it could.
+func (c candidate) never(t *testing.T) {
+	t.Helper()
+	select {
+	case term := <-c.leads:
+		t.Fatalf("%s leads, in term %d", c.cfg.Node, term)
+	case <-time.After(2 * renewTime):
+	}
+}
+
+// says waits until the row says in which session the leader is, or that it is in none.
+func (s *Store) says(t *testing.T, some bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		var session string
+		if err := s.db.QueryRow("SELECT session FROM carillon_leader").Scan(&session); err != nil {
+			t.Fatal(err)
+		}
+		if some == (session != "") {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the leader is in session %q", session)
+		}
+	}
+}
+
+// forever has the lease of whoever leads last longer than any test.
+func (s *Store) forever(t *testing.T) {
+	t.Helper()
+	if _, err := s.db.Exec("UPDATE carillon_leader SET until = " + s.dialect.clock + " + 3600000000000"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Who takes over from a leader that is dead does not wait for its lease: its session is gone.
+func TestADeadLeaderIsNotWaitedFor(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		a := stand(t, url, "a")
+		a.soon(t)
+		a.says(t, true)
+		b := stand(t, url, "b")
+		b.never(t)
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b.forever(t)
+		b.soon(t)
+		b.says(t, true) // and so does the next one
+	})
+}
+
+// A leader that has no session is waited for, whoever could have the lock.
+func TestALeaderWithoutASession(t *testing.T) {
+	both(t, func(t *testing.T, raw string) {
+		u, err := url.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := u.Query()
+		q.Set("sessions", "off")
+		u.RawQuery = q.Encode()
+		a := stand(t, u.String(), "a")
+		a.soon(t)
+		a.says(t, false)
+		b := stand(t, raw, "b")
+		b.never(t)
+		// One that is frozen does not lose its session, but its lease.
+		c, err := b.db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer hangUp(c)
+		var held bool
+		for end := time.Now().Add(30 * time.Second); !held; {
+			if err := c.QueryRowContext(t.Context(), "SELECT "+b.dialect.holds).Scan(&held); err != nil {
+				t.Fatal(err)
+			}
+			if time.Now().After(end) {
+				t.Fatal("who stands by keeps the lock")
+			}
+		}
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.db.Exec("UPDATE carillon_leader SET until = 0, session = " + b.dialect.server); err != nil {
+			t.Fatal(err)
+		}
+		b.soon(t)
+		b.says(t, false)
+		hangUp(c)
+		b.says(t, true)
+	})
+}
+
+func TestSessionsAreOnOrOff(t *testing.T) {
+	if _, err := Open(t.Context(), Config{URL: "postgres://nobody@localhost/x?sessions=maybe"}); jobs.CodeOf(err) != jobs.BadInput {
+		t.Error(err)
+	}
+}
+
+// Behind a pooler a session is not its leader's own: the lease alone counts.
+func TestAPoolerIsNoticed(t *testing.T) {
+	u, err := url.Parse(sqltest.Postgres.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	network, address := "tcp", u.Host
+	if dir := q.Get("host"); dir != "" {
+		port := q.Get("port")
+		if port == "" {
+			port = "5432"
+		}
+		network, address = "unix", filepath.Join(dir, ".s.PGSQL."+port)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go pool(client, network, address)
+		}
+	}()
+	q.Del("host")
+	q.Del("port")
+	q.Set("sslmode", "disable")
+	direct := u.String()
+	u.Host, u.RawQuery = l.Addr().String(), q.Encode()
+	a := stand(t, u.String(), "a")
+	a.soon(t)
+	a.says(t, false)
+	b := stand(t, direct, "b")
+	b.never(t)
+	b.says(t, false)
+}
+
+// pool passes on what is said, and tells the client of a process of its own making, as poolers do.
+func pool(client net.Conn, network, address string) {
+	defer client.Close()
+	server, err := net.Dial(network, address)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() { _, _ = io.Copy(server, client); _ = server.(interface{ CloseWrite() error }).CloseWrite() }()
+	for {
+		head := make([]byte, 5)
+		if _, err := io.ReadFull(server, head); err != nil {
+			return
+		}
+		body := make([]byte, binary.BigEndian.Uint32(head[1:])-4)
+		if _, err := io.ReadFull(server, body); err != nil {
+			return
+		}
+		if head[0] == 'K' {
+			binary.BigEndian.PutUint32(body, 1)
+		}
+		if _, err := client.Write(append(head, body...)); err != nil {
+			return
+		}
+	}
+}
+
+// What it costs to stand by, each time it is asked whether the leader lives.
+func BenchmarkStandBy(b *testing.B) {
+	for name, kind := range map[string]*sqltest.Kind{"PostgreSQL": sqltest.Postgres, "MariaDB": sqltest.MariaDB} {
+		b.Run(name, func(b *testing.B) {
+			s, err := Open(b.Context(), Config{URL: kind.New(b)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			if err := s.session.begin(s.cfg.URL); err != nil {
+				b.Fatal(err)
+			}
+			defer s.session.end()
+			for b.Loop() {
+				if _, _, ok := s.free(b.Context()); !ok {
+					b.Fatal("there is no session")
+				}
+			}
+		})
+	}
+}
+
+// A leader whose duties fail lets go, so that the next one need not wait for its lease.
+func TestAFailedDutyLetsGo(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		s := open(t, Config{URL: url})
+		broken := errors.New("it cannot be done here")
+		if err := s.Lead(t.Context(), func(context.Context, uint64) error { return broken }); !errors.Is(err, broken) {
+			t.Errorf("leading ended with %v", err)
+		}
+		var until, term int64
+		if err := s.db.QueryRow("SELECT until, term FROM carillon_leader WHERE one = 1").Scan(&until, &term); err != nil || until != 0 || term != 1 {
+			t.Errorf("term %d, until %d (%v)", term, until, err)
+		}
+	})
+}

@@ -1,0 +1,243 @@
+// Package sqlstore keeps a store's rows in PostgreSQL or MariaDB, for those who have a database and look after it, or
+// outgrow memory.
+//
+//	s, err := sqlstore.Open(ctx, sqlstore.Config{URL: "postgres://carillon:secret@db/carillon"})
+//
+// Where to start: commit.go, the one transaction there is; view.go, the rows it works on; table.go and dialect.go, how
+// statements are made. The tables are in migrations.
+//
+// Sharp edges: the database's clock is the store's clock. Any number of processes may open the same database, and one
+// of them leads ([Store.Lead]). What a commit promises is what the database promises: [Store.Durability] says it.
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Config says where the database is.
+type Config struct {
+	// URL is postgres://user:password@host:5432/database?sslmode=verify-full, or mariadb://user:password@host:3306/database
+	// (mysql:// is the same). With the parameter sessions=off nobody concludes from a connection's end that a leader is
+	// dead: for poolers that lend a connection to many clients.
+	URL string
+	// Node is this process's name, for those who ask who leads. Default: node.
+	Node string
+	// Connections is the most connections that are open at the same time. Default: 10.
+	Connections int
+	// LookEvery is how often Beside looks where the database does not tell of commits: MariaDB. Default: 500 ms.
+	LookEvery time.Duration
+	// Logger gets what an operator wants to know; default: nowhere.
+	Logger *slog.Logger
+	// Now is the clock that commits are stamped by; nil means the database's, which all processes share.
+	Now func() time.Time
+}
+
+// Store is a store in a database.
+type Store struct {
+	cfg        Config
+	dialect    *dialect
+	db         *sql.DB
+	log        *slog.Logger
+	group      *metastore.Group
+	durability string
+	leads      atomic.Uint64 // the term in which this process does, as far as it knows; 0 = it does not
+	session    session
+	leasesOnly bool // sessions are not to be relied on
+	retaining  retaining
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+}
+
+var _ metastore.Full = (*Store)(nil)
+
+// Open connects, brings the tables up to date, and looks whether the database keeps what it acknowledges. One that
+// does not is opened all the same, with a warning; a replica is refused.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	s, err := prepared(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.begin(ctx); err != nil {
+		_ = s.db.Close()
+		return nil, err
+	}
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.group = metastore.NewGroup(maxCommands, 1, s.commit)
+	return s, nil
+}
+
+// prepared is a store with its pool of connections, none of which is open yet.
+func prepared(cfg Config) (*Store, error) {
+	if cfg.Node == "" {
+		cfg.Node = "node"
+	}
+	if cfg.Connections <= 0 {
+		cfg.Connections = 10
+	}
+	if cfg.LookEvery <= 0 {
+		cfg.LookEvery = besidePoll
+	}
+	direct, off, err := withoutSessions(cfg.URL)
+	if err != nil {
+		return nil, jobs.Invalid("the URL of the database says %v: it is on or off", err)
+	}
+	cfg.URL = direct
+	s := &Store{cfg: cfg, log: cfg.Logger, leasesOnly: off}
+	if s.log == nil {
+		s.log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if s.dialect, s.db, err = connect(cfg.URL); err != nil {
+		return nil, err
+	}
+	s.db.SetMaxOpenConns(cfg.Connections)
+	s.db.SetMaxIdleConns(cfg.Connections)
+	s.db.SetConnMaxIdleTime(5 * time.Minute)
+	return s, nil
+}
+
+func (s *Store) begin(ctx context.Context) error {
+	if err := s.db.PingContext(ctx); err != nil {
+		return jobs.Refuse(jobs.Unavailable, "%s cannot be reached: %s", s.dialect.name, quiet(err, s.cfg.URL))
+	}
+	var err error
+	if s.durability, err = s.dialect.examine(ctx, s.db); err != nil {
+		return err
+	}
+	if s.durability != durable {
+		s.log.Warn("the database does not keep all it acknowledges", "database", s.dialect.name, "lost", s.durability)
+	}
+	return s.migrate(ctx)
+}
+
+// Durability says what becomes of what was acknowledged when the database, or its machine, dies.
+func (s *Store) Durability() string { return s.durability }
+
+// Where says where the rows are, in words that may be shown.
+func (s *Store) Where() string {
+	if u, err := url.Parse(s.cfg.URL); err == nil {
+		return fmt.Sprintf("in %s, %s (%s)", s.dialect.name, u.Host+u.Path, s.durability)
+	}
+	return "in " + s.dialect.name
+}
+
+// HowToBackUp says by which command the database is backed up.
+func (s *Store) HowToBackUp() string {
+	name := "DATABASE"
+	if u, err := url.Parse(s.cfg.URL); err == nil {
+		name = strings.TrimPrefix(u.Path, "/")
+	}
+	return fmt.Sprintf("the rows are in %s, which has its own way to be backed up, also while this runs: %s", s.dialect.name, strings.ReplaceAll(s.dialect.dump, "DATABASE", name))
+}
+
+// Stats is how many commits there have been, how large, and how long they took.
+func (s *Store) Stats() metastore.Stats { return s.group.Stats() }
+
+// Close ends all connections. What is under way fails.
+func (s *Store) Close() error {
+	s.cancel()
+	s.session.drop()
+	return s.db.Close()
+}
+
+// connect makes a pool for a URL. It reaches for nothing yet.
+func connect(raw string) (*dialect, *sql.DB, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, nil, jobs.Invalid("the URL of the database cannot be read: it should be like postgres://user:password@host/database")
+	}
+	switch u.Scheme {
+	case "postgres", "postgresql":
+		db, err := sql.Open("pgx", raw)
+		if err != nil {
+			return nil, nil, jobs.Invalid("the URL of the database: %s", quiet(err, raw))
+		}
+		return postgres, db, nil
+	case "mariadb", "mysql":
+		c, err := mariadbConfig(u)
+		if err != nil {
+			return nil, nil, err
+		}
+		connector, err := mysql.NewConnector(c)
+		if err != nil {
+			return nil, nil, jobs.Invalid("the URL of the database: %s", quiet(err, raw))
+		}
+		return mariadb, sql.OpenDB(connector), nil
+	}
+	return nil, nil, jobs.Invalid("the URL of the database begins with %.20q: postgres, mariadb and mysql are known", u.Scheme)
+}
+
+// mariadbConfig is what the driver wants to know, from a URL.
+func mariadbConfig(u *url.URL) (*mysql.Config, error) {
+	query := u.Query()
+	var own []string
+	for _, name := range []string{"socket", "tls"} {
+		own = append(own, query.Get(name))
+		query.Del(name)
+	}
+	if len(query) > 0 {
+		return nil, jobs.Invalid("the URL of the database has parameters that are not known: only socket and tls are")
+	}
+	c := mysql.NewConfig()
+	c.User, c.DBName = u.User.Username(), strings.TrimPrefix(u.Path, "/")
+	c.Passwd, _ = u.User.Password()
+	c.Net, c.Addr = "tcp", u.Host
+	if u.Port() == "" && u.Host != "" {
+		c.Addr = u.Hostname() + ":3306"
+	}
+	if own[0] != "" {
+		c.Net, c.Addr = "unix", own[0]
+	}
+	c.TLSConfig = own[1]
+	c.InterpolateParams = true // one way to the server and back for each statement
+	c.Collation = "utf8mb4_bin"
+	c.MaxAllowedPacket = 0 // as the server says
+	// Its clock is asked for as a local time, and an hour of local time may come twice.
+	// MySQL has nothing like the rest, and takes the comment for one.
+	c.Params = map[string]string{"@carillon": fmt.Sprintf("1, time_zone = '+00:00' /*M! , idle_transaction_timeout = %d, in_predicate_conversion_threshold = 0 */", int(silence.Seconds()))}
+	return c, nil
+}
+
+// quiet is an error's text without the URL's password.
+func quiet(err error, raw string) string {
+	text := err.Error()
+	if u, e := url.Parse(raw); e == nil {
+		text = strings.ReplaceAll(text, raw, u.Redacted())
+		if password, ok := u.User.Password(); ok && password != "" {
+			text = strings.ReplaceAll(text, password, "xxxxx")
+		}
+	}
+	return text
+}
+
+// failed says that something could not be read: callers learn that the store does not answer, the log learns why.
+func (s *Store) failed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: %w", what, jobs.Refuse(jobs.Unavailable, "%s does not answer", s.dialect.name), err)
+}
+
+// query reads rows outside of a commit, until fn answers with errEnough.
+func (s *Store) query(ctx context.Context, what string, fn func(scan func(...any) error) error, query string, args ...any) error {
+	rows, err := s.db.QueryContext(ctx, s.dialect.ask(query), args...)
+	if err = each(rows, err, fn); errors.Is(err, errEnough) {
+		return nil
+	}
+	return s.failed(what, err)
+}

@@ -1,0 +1,543 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
+)
+
+// both runs a test on both databases.
+func both(t *testing.T, fn func(t *testing.T, url string)) {
+	t.Run("PostgreSQL", func(t *testing.T) { fn(t, sqltest.Postgres.New(t)) })
+	t.Run("MariaDB", func(t *testing.T) { fn(t, sqltest.MariaDB.New(t)) })
+}
+
+func envelope(k jobs.Command) jobs.Envelope {
+	return jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}
+}
+
+func do(t *testing.T, s metastore.Applier, commands ...jobs.Command) []metastore.Result {
+	t.Helper()
+	batch := make([]jobs.Envelope, len(commands))
+	for i, k := range commands {
+		batch[i] = envelope(k)
+	}
+	results := s.Apply(t.Context(), batch)
+	for i, r := range results {
+		if r.Err != nil {
+			t.Fatalf("%s: %v", commands[i].Verb(), r.Err)
+		}
+	}
+	return results
+}
+
+func register(key jobs.Key) jobs.Register {
+	return jobs.Register{App: "app", Worker: "w", Start: true, Job: jobs.Declaration{Key: key, Kind: jobs.Triggered}}
+}
+
+func create(key jobs.Key) jobs.Create { return jobs.Create{ID: jobs.NewID(time.Now()), Key: key} }
+
+// What a database cannot take as text is refused by itself, and does not take down what is committed along with it.
+func TestNamesThatAreNoText(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		s := open(t, Config{URL: url})
+		do(t, s, register("k"))
+		ours := create("k")
+		var batch []jobs.Envelope
+		for _, text := range []string{"a\x00b", "\xff\xfe", "\xed\xa0\x80"} {
+			u, i := create("k"), create("k")
+			u.Unique, i.Idempotency = text, text
+			batch = append(batch, envelope(u), envelope(i), envelope(jobs.Claim{ID: ours.ID, Worker: "w-" + text, Attempt: 1}))
+		}
+		results := s.Apply(t.Context(), append(batch, envelope(ours)))
+		for i, r := range results[:len(batch)] {
+			if !errors.Is(r.Err, jobs.BadInput) {
+				t.Errorf("%d: %v", i, r.Err)
+			}
+		}
+		if err := results[len(batch)].Err; err != nil {
+			t.Errorf("the one beside them: %v", err)
+		}
+	})
+}
+
+// What one process writes is there for another, and after all of them have gone.
+func TestReopen(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		a, b := open(t, Config{URL: url}), open(t, Config{URL: url})
+		do(t, a, register("k"))
+		k := create("k")
+		do(t, b, k)
+		do(t, a, jobs.Claim{ID: k.ID, Worker: "w", Attempt: 1})
+		do(t, b, jobs.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+		if r := do(t, a, k)[0]; !r.Existing {
+			t.Errorf("a create that was sent twice made %+v", r.Instance())
+		}
+		for _, s := range []*Store{a, b} {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		in, err := open(t, Config{URL: url}).Instance(t.Context(), jobs.DefaultTenant, k.ID)
+		if err != nil || in.State != jobs.Succeeded || len(in.Moves) != 3 {
+			t.Errorf("%+v (%v)", in, err)
+		}
+	})
+}
+
+// The database's clock is the store's.
+func TestStampedByTheDatabase(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		s := open(t, Config{URL: url})
+		var at int64
+		if err := s.db.QueryRow("SELECT " + s.dialect.clock).Scan(&at); err != nil {
+			t.Fatal(err)
+		}
+		do(t, s, register("k"))
+		in := do(t, s, create("k"))[0].Instance()
+		if d := in.Created.Sub(time.Unix(0, at)); d < 0 || d > time.Minute {
+			t.Errorf("created %v after the database's time", d)
+		}
+	})
+}
+
+func TestRefusesURLs(t *testing.T) {
+	for url, want := range map[string]string{
+		"sqlite://x":                       "postgres, mariadb and mysql are known",
+		"://":                              "cannot be read",
+		"mariadb://root:hush@h/db?ssl=yes": "only socket and tls are",
+		"postgres://carillon:hush@127.0.0.1:1/db":         "cannot be reached",
+		"mariadb://root:hush@127.0.0.1:1/db":              "cannot be reached",
+		"postgres://carillon:hush@127.0.0.1:1/db?port=-4": "",
+	} {
+		_, err := Open(t.Context(), Config{URL: url})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// Tables of a newer program are left alone.
+func TestNewerTablesAreRefused(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		s := open(t, Config{URL: url})
+		if _, err := s.db.Exec("INSERT INTO carillon_versions (version) VALUES (1000)"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(t.Context(), Config{URL: url}); err == nil || !strings.Contains(err.Error(), "newer program") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// Many processes may start at the same moment, and one that was broken off half way is gone on with.
+func TestMigrations(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		errs := make(chan error)
+		for range 4 {
+			go func() {
+				s, err := Open(context.Background(), Config{URL: url})
+				if err == nil {
+					err = s.Close()
+				}
+				errs <- err
+			}()
+		}
+		for range 4 {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		s := open(t, Config{URL: url})
+		if s.dialect == postgres {
+			return // there a file is done whole or not at all
+		}
+		for _, statement := range []string{"DELETE FROM carillon_versions", "DROP TABLE carillon_logs"} {
+			if _, err := s.db.Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := open(t, Config{URL: url}).Logs().Read(t.Context(), jobs.DefaultTenant, jobs.ID{1}, metastore.LogPosition{}, 1); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestLogs(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		logs := open(t, Config{URL: url}).Logs()
+		line := func(n int, text string) metastore.LogLine {
+			return metastore.LogLine{Tenant: "t", Run: jobs.ID{1}, LogPosition: metastore.LogPosition{Attempt: 1, Sequence: uint64(n)}, At: time.Unix(9, 0).UTC(), Level: "INFO", Text: text}
+		}
+		add := func(lines ...metastore.LogLine) {
+			t.Helper()
+			if err := logs.Append(t.Context(), lines); err != nil {
+				t.Fatal(err)
+			}
+		}
+		add(line(2, "two \x00 \xff"), line(1, "one"))
+		add(line(2, "two, again"), line(3, "three"))
+		got, err := logs.Read(t.Context(), "t", jobs.ID{1}, metastore.LogPosition{Attempt: 1, Sequence: 1}, 10)
+		if err != nil || len(got) != 2 || got[0].Text != "two \x00 \xff" || got[1] != line(3, "three") {
+			t.Errorf("%+v (%v)", got, err)
+		}
+		big := strings.Repeat("x", 8<<10)
+		for n := 10; n < 200; n += 10 {
+			var lines []metastore.LogLine
+			for i := range 10 {
+				lines = append(lines, line(n+i, big))
+			}
+			add(lines...)
+		}
+		var size, cut int
+		all, err := logs.Read(t.Context(), "t", jobs.ID{1}, metastore.LogPosition{}, 10_000)
+		for _, l := range all {
+			size += l.Size()
+			if strings.Contains(l.Text, "limit of 1 MiB") {
+				cut++
+			}
+		}
+		if err != nil || size > metastore.MaxLog+200 || cut != 1 {
+			t.Errorf("%d bytes, %d cuts (%v)", size, cut, err)
+		}
+	})
+}
+
+func TestPrune(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+		s := open(t, Config{URL: url, Now: func() time.Time { return now }})
+		do(t, s, register("k"))
+		old, young, live := create("k"), create("k"), create("k")
+		do(t, s, old, young, live)
+		do(t, s, jobs.Cancel{ID: old.ID})
+		now = now.Add(time.Hour)
+		do(t, s, jobs.Cancel{ID: young.ID})
+		if _, err := s.Retain(t.Context(), metastore.Retention{Now: now, Logs: time.Hour, Of: func(jobs.Tenant, jobs.Key) (jobs.Kept, error) {
+			return jobs.Kept{Since: now.Add(-time.Minute)}, nil
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		for id, there := range map[jobs.ID]bool{old.ID: false, young.ID: true, live.ID: true} {
+			if _, err := s.Instance(t.Context(), jobs.DefaultTenant, id); (err == nil) != there {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+	})
+}
+
+// Where runs that are over take more room than they may, the oldest go, and no more of them than must; what lives stays.
+func TestS0_26TheOldestRunsGoBeyondTheBytes(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		s := open(t, Config{URL: url})
+		do(t, s, register("k"))
+		const all = 1_200
+		ids := make([]jobs.ID, all)
+		var batch []jobs.Command
+		for i := range ids {
+			k := create("k")
+			k.Args = fmt.Appendf(nil, `{"text":"%x"}`, noise(i)) // which no database makes much shorter
+			ids[i] = k.ID
+			if batch = append(batch, k, jobs.Cancel{ID: k.ID}); len(batch) == 200 {
+				do(t, s, batch...)
+				batch = nil
+			}
+		}
+		live := create("k")
+		do(t, s, live)
+		there := func(id jobs.ID) bool {
+			_, err := s.Instance(t.Context(), jobs.DefaultTenant, id)
+			if err != nil && jobs.CodeOf(err) != jobs.NotFound {
+				t.Fatal(err)
+			}
+			return err == nil
+		}
+		if _, err := s.db.ExecContext(t.Context(), s.dialect.analyze+"carillon_runs"); err != nil { // MariaDB counts now and then
+			t.Fatal(err)
+		}
+		done, err := s.Retain(t.Context(), metastore.Retention{Now: time.Now(), Bytes: 1_000_000, Of: func(jobs.Tenant, jobs.Key) (jobs.Kept, error) { return jobs.Kept{}, nil }})
+		if err != nil || done.Dropped < 600 || done.Dropped > 900 { // each has a little more than 2,000 bytes
+			t.Fatalf("%+v, %v", done, err)
+		}
+		for i, id := range ids {
+			if there(id) != (i >= done.Dropped) {
+				t.Fatalf("run %d, of which the first %d should be gone: %t", i, done.Dropped, there(id))
+			}
+		}
+		if !there(live.ID) {
+			t.Error("a run that lives is gone")
+		}
+	})
+}
+
+func noise(n int) []byte {
+	b := make([]byte, 1_000)
+	source := rand.NewChaCha8([32]byte{byte(n), byte(n >> 8)})
+	_, _ = source.Read(b)
+	return b
+}
+
+// One leads at a time; the next one does when the first lets go, dies, or has lost its row.
+func TestLead(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		type event struct {
+			node string
+			term uint64 // 0 = it ended
+		}
+		events := make(chan event, 16)
+		start := func(node string) (s *Store, stop func()) {
+			s = open(t, Config{URL: url, Node: node})
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if err := s.Lead(ctx, func(ctx context.Context, term uint64) error {
+					events <- event{node, term}
+					<-ctx.Done()
+					events <- event{node, 0}
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+			}()
+			return s, func() { cancel(); <-done }
+		}
+		next := func() event {
+			t.Helper()
+			select {
+			case e := <-events:
+				return e
+			case <-time.After(30 * time.Second):
+				t.Fatal("nothing happened")
+				panic("not reached")
+			}
+		}
+		_, stopA := start("a")
+		if e := next(); e != (event{"a", 1}) {
+			t.Fatalf("%+v", e)
+		}
+		b, stopB := start("b")
+		defer stopB()
+		select {
+		case e := <-events:
+			t.Fatalf("two lead: %+v", e)
+		case <-time.After(2 * renewTime):
+		}
+		stopA() // hands over
+		if e := next(); e != (event{"a", 0}) {
+			t.Fatalf("%+v", e)
+		}
+		if e := next(); e != (event{"b", 2}) {
+			t.Fatalf("%+v", e)
+		}
+		// Somebody else took the row: b was frozen, say.
+		if _, err := b.db.Exec("UPDATE carillon_leader SET node = 'x', term = 7, until = 0"); err != nil {
+			t.Fatal(err)
+		}
+		if e := next(); e != (event{"b", 0}) {
+			t.Fatalf("%+v", e)
+		}
+		if e := next(); e != (event{"b", 8}) {
+			t.Fatalf("%+v", e)
+		}
+		// It dies: nobody lets go, and the lease runs out.
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_, stopC := start("c")
+		defer stopC()
+		got := map[event]bool{next(): true, next(): true}
+		if !got[event{"b", 0}] || !got[event{"c", 9}] {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// A run that is asked for in a transaction is there if that commits, and only then.
+func TestEnqueueTx(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		s := open(t, Config{URL: url})
+		do(t, s, register("k"))
+		if _, err := s.db.Exec("CREATE TABLE orders (n integer)"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		made := make(chan jobs.ID, 10)
+		done := make(chan error)
+		go func() { done <- s.Deliver(ctx, told{s, made}) }()
+		defer func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}()
+		in := func(commit bool, key jobs.Key) (jobs.ID, error) {
+			tx, err := s.db.Begin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback() }()
+			if _, err := tx.Exec("INSERT INTO orders VALUES (1)"); err != nil {
+				t.Fatal(err)
+			}
+			k := create(key)
+			if err := s.EnqueueTx(ctx, tx, "", "client:shop", k); err != nil {
+				return k.ID, err
+			}
+			if commit {
+				return k.ID, tx.Commit()
+			}
+			return k.ID, tx.Rollback()
+		}
+		if _, err := in(true, "unheard.of"); !errors.Is(err, jobs.NotFound) {
+			t.Errorf("a job that is not known: %v", err)
+		}
+		back, err := in(false, "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := time.Now()
+		id, err := in(true, "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case got := <-made:
+			t.Logf("made %v after the transaction began", time.Since(asked))
+			if got != id {
+				t.Errorf("made %s, want %s", got, id)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("it was not delivered")
+		}
+		if run, err := s.Instance(ctx, jobs.DefaultTenant, id); err != nil || run.Actor != "client:shop" || run.State != jobs.Enqueued {
+			t.Errorf("%+v (%v)", run, err)
+		}
+		if _, err := s.Instance(ctx, jobs.DefaultTenant, back); !errors.Is(err, jobs.NotFound) {
+			t.Errorf("the transaction was rolled back: %v", err)
+		}
+		// Those that cannot be read are left to a leader that can, however many they are.
+		if _, err := s.db.Exec("INSERT INTO carillon_outbox (envelope) VALUES ('?')" + strings.Repeat(", ('?')", outboxPart)); err != nil {
+			t.Fatal(err)
+		}
+		if id, err = in(true, "k"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case got := <-made:
+			if got != id {
+				t.Errorf("made %s, want %s", got, id)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("a wish behind others that cannot be read was not delivered")
+		}
+		if _, err := s.db.Exec("DELETE FROM carillon_outbox"); err != nil {
+			t.Fatal(err)
+		}
+		// One that is refused after all stays where people find it, and holds up nobody.
+		do(t, s, jobs.Delete{Key: "k"})
+		if _, err := s.db.Exec(s.dialect.ask("INSERT INTO carillon_outbox (envelope) VALUES (?)"), jobs.AppendEnvelopes(nil, []jobs.Envelope{envelope(create("k"))})); err != nil {
+			t.Fatal(err)
+		}
+		refused := sql.NullString{}
+		for deadline := time.Now().Add(20 * time.Second); refused.String == ""; time.Sleep(5 * time.Millisecond) {
+			if err := s.db.QueryRow("SELECT refused FROM carillon_outbox").Scan(&refused); err != nil {
+				t.Fatal(err)
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("a wish that cannot be done is still to be done")
+			}
+		}
+	})
+}
+
+// told is a store that tells which runs it has made.
+type told struct {
+	*Store
+	made chan<- jobs.ID
+}
+
+func (s told) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+	results := s.Store.Apply(ctx, batch)
+	for _, r := range results {
+		if r.Err == nil {
+			s.made <- r.Instance().ID
+		}
+	}
+	return results
+}
+
+// The same inside a transaction of pgx.
+func TestEnqueuePgx(t *testing.T) {
+	url := sqltest.Postgres.New(t)
+	s := open(t, Config{URL: url})
+	do(t, s, register("k"))
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	kept, dropped := create("k"), create("k")
+	for _, k := range []jobs.Create{dropped, kept} {
+		tx, err := c.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.EnqueuePgx(t.Context(), tx, "", "client:shop", k); err != nil {
+			t.Fatal(err)
+		}
+		end := tx.Commit
+		if k.ID == dropped.ID {
+			end = tx.Rollback
+		}
+		if err := end(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.deliver(t.Context(), s, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Instance(t.Context(), jobs.DefaultTenant, kept.ID); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Instance(t.Context(), jobs.DefaultTenant, dropped.ID); !errors.Is(err, jobs.NotFound) {
+		t.Errorf("rolled back: %v", err)
+	}
+}
+
+// A process that is frozen, or cut off, in the middle of a commit keeps the others out for some seconds, and not until
+// the database has noticed that it is gone.
+func TestASilentCommitKeepsNobodyOut(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		t.Parallel()
+		frozen, other := open(t, Config{URL: url, Node: "frozen"}), open(t, Config{URL: url, Node: "other"})
+		tx, err := frozen.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		if _, _, err := frozen.lock(t.Context(), tx); err != nil {
+			t.Fatal(err)
+		}
+		do(t, other, register("late")) // given up after 30 s
+		if err := tx.Commit(); err == nil {
+			t.Error("what was silent for so long was committed")
+		}
+		do(t, frozen, register("again"))
+	})
+}

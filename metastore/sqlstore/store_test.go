@@ -1,0 +1,105 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
+	"github.com/carillon-scheduler/carillon/metastore/storetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(sqltest.Main(m)) }
+
+func TestPostgres(t *testing.T) { judge(t, sqltest.Postgres) }
+
+func TestMariaDB(t *testing.T) { judge(t, sqltest.MariaDB) }
+
+func judge(t *testing.T, kind *sqltest.Kind) {
+	storetest.Run(t, func(t *testing.T) storetest.Harness {
+		return harness(t, Config{URL: kind.New(t)}, storetest.NewClock())
+	})
+}
+
+// harness opens a store that crashes by leaving its connections behind.
+func harness(t *testing.T, c Config, clock *storetest.Clock) storetest.Harness {
+	t.Helper()
+	c.Now = clock.Now
+	s := open(t, c)
+	return storetest.Harness{
+		Store: s,
+		Clock: clock,
+		Rows:  func() iter.Seq[jobs.Row] { return s.captured(t) },
+		Crash: func(t *testing.T) storetest.Harness {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			return harness(t, c, clock)
+		},
+		Slow: true,
+	}
+}
+
+func open(t testing.TB, c Config) *Store {
+	t.Helper()
+	if c.Logger == nil && testing.Verbose() {
+		c.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
+	}
+	s, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// captured are all rows as an engine in memory would capture them.
+func (s *Store) captured(t *testing.T) iter.Seq[jobs.Row] {
+	t.Helper()
+	ctx := context.Background()
+	var all []jobs.Row
+	state, err := s.State(ctx)
+	if state != (jobs.StoreRow{}) {
+		all = append(all, &state)
+	}
+	err = errors.Join(err, s.query(ctx, "capture", func(scan func(...any) error) error {
+		row, err := scanOther(scan)
+		all = append(all, row)
+		return err
+	}, "SELECT "+others.all()+" FROM carillon_rows"))
+	err = errors.Join(err, s.query(ctx, "capture", func(scan func(...any) error) error {
+		n, err := scanTally(scan)
+		if !n.Job.IsZero() {
+			all = append(all, n)
+		}
+		return err
+	}, "SELECT "+tallies.all()+" FROM carillon_tallies"))
+	err = errors.Join(err, s.query(ctx, "capture", func(scan func(...any) error) error {
+		r, err := scanRun(scan)
+		switch {
+		case err != nil:
+		case r.settled == nil:
+			all = append(all, r.Instance)
+		case periodOf(*r.settledAt) >= periodOf(nanos(state.At))-kept:
+			in := stub(r.Instance)
+			in.Ended = time.Unix(0, periodOf(*r.settledAt)*int64(period)).UTC()
+			all = append(all, in)
+		}
+		return err
+	}, "SELECT "+runs.all()+" FROM carillon_runs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(yield func(jobs.Row) bool) {
+		for _, row := range all {
+			if !yield(row) {
+				return
+			}
+		}
+	}
+}

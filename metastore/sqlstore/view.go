@@ -1,0 +1,271 @@
+package sqlstore
+
+import (
+	"cmp"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// view is the rows that one commit works on: those that were loaded, with what was put since. It is the
+// metastore.Tx of a database, and knows at the end what has to be written.
+type view struct {
+	at       int64 // time of the commit before, which says which settled runs are still known
+	sequence int64 // the last that was given out
+	now      int64 // time of this commit
+
+	rows    map[jobs.Ref]jobs.Row // all but runs
+	runs    map[jobs.Ref]*seen
+	waiters map[jobs.Ref]map[jobs.Ref]*jobs.Instance // by gate
+
+	state   jobs.StoreRow
+	written map[jobs.Ref]bool // rows that were put or deleted
+	tallies map[jobs.Ref]int64
+	ended   []*seen // runs that this commit has settled, in order
+
+	untallied []jobs.Ref // tallies that were deleted
+}
+
+// seen is a run that a commit has loaded or made.
+type seen struct {
+	run
+	was     *jobs.Instance // as it was loaded, unless it was settled by then
+	wasSet  bool           // it was settled when it was loaded
+	changed bool
+}
+
+func newView(state jobs.StoreRow, sequence int64) *view {
+	return &view{
+		at: nanos(state.At), sequence: sequence, state: state,
+		rows: map[jobs.Ref]jobs.Row{}, runs: map[jobs.Ref]*seen{}, waiters: map[jobs.Ref]map[jobs.Ref]*jobs.Instance{},
+		written: map[jobs.Ref]bool{}, tallies: map[jobs.Ref]int64{},
+	}
+}
+
+// loaded takes a run that was read. One that was loaded before stays as it is.
+func (v *view) loaded(r run) jobs.Row {
+	ref := r.Ref()
+	if known := v.runs[ref]; known != nil {
+		return v.Get(ref)
+	}
+	s := &seen{run: r, wasSet: r.settled != nil}
+	if !s.wasSet {
+		s.was = r.Instance
+	}
+	v.runs[ref] = s
+	v.wait(nil, s.live())
+	return v.Get(ref)
+}
+
+// live is the run while it is not settled, or nil.
+func (s *seen) live() *jobs.Instance {
+	if s == nil || s.settled != nil {
+		return nil
+	}
+	return s.Instance
+}
+
+// Get is the row as the last Put left it, or nil.
+func (v *view) Get(ref jobs.Ref) jobs.Row {
+	switch ref.Kind {
+	case jobs.RowStore:
+		return &v.state
+	case jobs.RowInstance:
+		s := v.runs[ref]
+		switch {
+		case s == nil || s.Instance == nil:
+			return nil
+		case s.settled == nil:
+			return s.Instance
+		case !s.wasSet || periodOf(*s.settledAt) >= periodOf(v.at)-kept:
+			return stub(s.Instance)
+		}
+		return nil
+	}
+	if row := v.rows[ref]; row != nil {
+		return row
+	}
+	return nil
+}
+
+// First is the run that waits at the gate and goes first, of those that were loaded.
+func (v *view) First(gate jobs.Ref) *jobs.Instance {
+	var first *jobs.Instance
+	for _, in := range v.waiters[gate] {
+		if first == nil || before(in, first) {
+			first = in
+		}
+	}
+	return first
+}
+
+func before(a, b *jobs.Instance) bool {
+	if a.First != b.First {
+		return a.First
+	}
+	return cmp.Or(-cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due), cmp.Compare(string(a.ID[:]), string(b.ID[:]))) < 0
+}
+
+// wait moves a run among those who wait.
+func (v *view) wait(old, now *jobs.Instance) {
+	if old != nil && old.Waits != "" {
+		delete(v.waiters[jobs.GateRef(old.Tenant, old.Waits)], old.Ref())
+	}
+	if now != nil && now.Waits != "" {
+		gate := jobs.GateRef(now.Tenant, now.Waits)
+		if v.waiters[gate] == nil {
+			v.waiters[gate] = map[jobs.Ref]*jobs.Instance{}
+		}
+		v.waiters[gate][now.Ref()] = now
+	}
+}
+
+func (v *view) next() *int64 {
+	v.sequence++
+	return new(v.sequence)
+}
+
+// Put stores a row. A Tally is added to what is there.
+func (v *view) Put(row jobs.Row) {
+	ref := row.Ref()
+	switch row := row.(type) {
+	case *jobs.StoreRow:
+		v.state = *row
+	case *jobs.Tally:
+		v.tallies[ref] += row.N
+	case *jobs.Instance:
+		v.putRun(ref, row)
+	default:
+		v.rows[ref], v.written[ref] = row, true
+	}
+}
+
+func (v *view) putRun(ref jobs.Ref, in *jobs.Instance) {
+	s := v.runs[ref]
+	if s == nil {
+		s = &seen{}
+		v.runs[ref] = s
+	}
+	if s.sequence == 0 {
+		s.sequence = *v.next()
+	}
+	v.wait(s.live(), nil)
+	s.Instance, s.changed = in, true
+	switch {
+	case in.Settled():
+		if s.settled == nil || s.wasSet {
+			s.settled, s.ready, s.wasSet = v.next(), nil, false
+			v.ended = append(v.ended, s)
+		}
+		return
+	case !in.Offerable():
+		s.ready = nil
+	case s.ready == nil:
+		s.ready = v.next()
+	}
+	s.settled = nil
+	v.wait(nil, in)
+}
+
+// Delete removes a row.
+func (v *view) Delete(ref jobs.Ref) {
+	if ref.Kind == jobs.RowInstance {
+		if s := v.runs[ref]; s != nil {
+			v.wait(s.live(), nil)
+			s.Instance, s.changed = nil, true
+		}
+		return
+	}
+	if ref.Kind == jobs.RowTally {
+		if v.rows[ref] != nil {
+			v.untallied = append(v.untallied, ref)
+		}
+		delete(v.tallies, ref)
+	} else {
+		v.written[ref] = true
+	}
+	delete(v.rows, ref)
+}
+
+// change is what a commit writes.
+type change struct {
+	runs, gone      [][]any // of runs: whole rows, and keys of those to delete
+	others, dropped [][]any
+	tallies, counts [][]any
+}
+
+// counted is a number that is kept: how many runs of a kind there are now.
+type counted struct {
+	tenant, what, name string
+	state              jobs.State
+}
+
+// values of a count, in the order of the columns.
+func (of counted) values(n int64) []any {
+	return []any{of.tenant, of.what, of.name, int64(of.state), n}
+}
+
+// What is counted.
+const (
+	countState = "state" // runs by state; name: the job, or "" for all
+	countReady = "ready" // runs that can be claimed; name: the app
+	countWaits = "waits" // runs that wait; name: the gate
+)
+
+// count adds what a live run counts for.
+func count(n map[counted]int64, in *jobs.Instance, by int64) {
+	if in == nil {
+		return
+	}
+	t := string(in.Tenant)
+	n[counted{t, countState, "", in.State}] += by
+	n[counted{t, countState, string(in.Key), in.State}] += by
+	if in.Offerable() {
+		n[counted{t, countReady, in.App, 0}] += by
+	}
+	if in.Waits != "" {
+		n[counted{t, countWaits, in.Waits, 0}] += by
+	}
+}
+
+// change is all that has to be written.
+func (v *view) change() change {
+	var c change
+	n := map[counted]int64{}
+	for _, s := range v.ended {
+		s.settledAt = new(v.now)
+	}
+	for ref, s := range v.runs {
+		if !s.changed {
+			continue
+		}
+		count(n, s.was, -1)
+		if s.Instance == nil {
+			c.gone = append(c.gone, []any{string(ref.Tenant), bytesOf(ref.ID)})
+			continue
+		}
+		count(n, s.live(), 1)
+		c.runs = append(c.runs, s.values())
+	}
+	for ref := range v.written {
+		if row := v.rows[ref]; row != nil {
+			c.others = append(c.others, other(row))
+		} else {
+			c.dropped = append(c.dropped, key(ref))
+		}
+	}
+	total := map[jobs.Ref]int64{}
+	for ref, k := range v.tallies {
+		c.tallies = append(c.tallies, tally(ref, k))
+		ref.ID = jobs.ID{}
+		total[ref] += k
+	}
+	for ref, k := range total {
+		c.tallies = append(c.tallies, tally(ref, k))
+	}
+	for of, k := range n {
+		if k != 0 {
+			c.counts = append(c.counts, of.values(k))
+		}
+	}
+	return c
+}

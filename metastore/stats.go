@@ -1,0 +1,63 @@
+package metastore
+
+import (
+	"slices"
+	"time"
+)
+
+// Histogram counts values by how large they are. It is not locked: who keeps one does that.
+type Histogram struct {
+	Bounds []float64 // in order; shared by all copies
+	Counts []uint64  // of the values up to each bound, and of those beyond the last
+	Sum    float64
+}
+
+// NewHistogram makes a histogram with these bounds.
+func NewHistogram(bounds ...float64) Histogram {
+	return Histogram{Bounds: bounds, Counts: make([]uint64, len(bounds)+1)}
+}
+
+// Observe counts a value.
+func (h *Histogram) Observe(v float64) {
+	i := 0
+	for i < len(h.Bounds) && v > h.Bounds[i] {
+		i++
+	}
+	h.Counts[i]++
+	h.Sum += v
+}
+
+// Copy is the histogram as it now is.
+func (h *Histogram) Copy() Histogram {
+	return Histogram{Bounds: h.Bounds, Counts: slices.Clone(h.Counts), Sum: h.Sum}
+}
+
+// Stats is what a store tells about its work, for those who watch over it. A store fills what it knows.
+type Stats struct {
+	Commits  uint64
+	Commands uint64    // in these commits
+	Sizes    Histogram // commands in a commit
+	Seconds  Histogram // that a commit took
+
+	Raft    *RaftStats    // nil = it has no log of its own
+	Archive *ArchiveStats // nil = runs that are over are kept in memory
+}
+
+// RaftStats is the state of a replicated log.
+type RaftStats struct {
+	Term     uint64
+	Applied  uint64    // index of the last entry that is in the rows
+	LogBytes int64     // of the entries since the last snapshot
+	Snapshot time.Time // when the newest was taken; zero = there is none
+}
+
+// ArchiveStats is what the runs that are over take.
+type ArchiveStats struct {
+	Files int
+	Bytes int64
+}
+
+// Measured is a store that tells about its work. Stats is cheap and may be asked at any time.
+type Measured interface {
+	Stats() Stats
+}

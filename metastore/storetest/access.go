@@ -1,0 +1,305 @@
+package storetest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Who may come in, who did what, and what is cleared away: in stories, and after every commit.
+
+func secretOf(s string) []byte {
+	h := sha256.Sum256([]byte(s))
+	return h[:]
+}
+
+// sessionID is the id of a session by its name in the story.
+func sessionID(name string) string { return hex.EncodeToString(secretOf("session " + name)) }
+
+func (tl *telling) access(w words) jobs.Command {
+	switch w.verb {
+	case "grant":
+		return jobs.Grant{Token: jobs.Token{ID: w.name(0), Name: w.name(1), Role: w.name(2), App: w.take("app"), Until: tl.at(w.take("until")),
+			Hash: secretOf(or(w.take("secret"), "secret"))}}
+	case "revoke":
+		return jobs.Revoke{ID: w.name(0)}
+	case "signin":
+		return jobs.SignIn{Session: jobs.Session{ID: sessionID(w.name(0)), Token: w.name(1), Until: tl.at(w.take("until"))}}
+	}
+	return jobs.SignOut{ID: sessionID(w.name(0))}
+}
+
+// trim names what the leader is shown as history before a time, or whatever will ever be history.
+func (tl *telling) trim(w words) jobs.Command {
+	k := jobs.Trim{Before: tl.at(w.take("before"))}
+	for _, row := range tl.rows() {
+		if at, ok := metastore.DoneAt(row); ok && (at.Before(k.Before) || w.has("all")) {
+			k.Refs = append(k.Refs, row.Ref())
+		}
+	}
+	return k
+}
+
+// rows are those that a leader is shown as history, or will be, sorted by what they say.
+func (tl *telling) rows() []jobs.Row {
+	if tl.h.Rows == nil {
+		tl.t.Skip("this story looks at rows, and the store shows none")
+	}
+	var found []jobs.Row
+	for row := range tl.h.Rows() {
+		if _, ok := metastore.DoneAt(row); ok {
+			found = append(found, row)
+		}
+	}
+	slices.SortFunc(found, func(a, b jobs.Row) int { return strings.Compare(tl.aged(a.Ref()), tl.aged(b.Ref())) })
+	return found
+}
+
+func token(k *jobs.Token) string {
+	p := phrase{fmt.Sprintf("token %s %q, %s", k.ID, k.Name, k.Role)}
+	p.add(k.App != "", "app %s", k.App)
+	p.add(true, "by %s", k.By)
+	p.time("until", k.Until)
+	return strings.Join(p, ", ")
+}
+
+func showTokens(tl *telling, w words) string {
+	list, err := tl.h.Store.Tokens(tl.t.Context(), tenantOf(w))
+	if err != nil {
+		return refusedRead(err)
+	}
+	for _, k := range list {
+		one, err := tl.h.Store.Token(tl.t.Context(), k.Tenant, k.ID)
+		if err != nil || !equal(one, k) {
+			tl.t.Errorf("token %s is %+v in the list and %+v by itself: %v", k.ID, k, one, err)
+		}
+	}
+	return several(list, token)
+}
+
+func showCalendars(tl *telling, w words) string {
+	list, err := tl.h.Store.Calendars(tl.t.Context(), tenantOf(w))
+	if err != nil {
+		return refusedRead(err)
+	}
+	return several(list, func(c *jobs.Calendar) string {
+		p := phrase{fmt.Sprintf("calendar %s %q", c.Name, c.Rules)}
+		p.add(c.Zone != "", "in %s", c.Zone)
+		p.add(c.Description != "", "%s", c.Description)
+		p.add(true, "revision %d by %s", c.Revision, c.By)
+		for _, e := range c.Earlier {
+			p.add(true, "until %s %q", since(e.Until), e.Rules)
+		}
+		return strings.Join(p, ", ")
+	})
+}
+
+func showSession(tl *telling, w words) string {
+	s, err := tl.h.Store.Session(tl.t.Context(), tenantOf(w), sessionID(w.name(0)))
+	if err != nil {
+		return refusedRead(err)
+	}
+	return fmt.Sprintf("session by token %s, until %s", s.Token, since(s.Until))
+}
+
+func showAudits(tl *telling, w words) string {
+	list, err := tl.h.Store.Audits(tl.t.Context(), metastore.AuditQuery{Tenant: tenantOf(w), Target: tl.targetOf(w.value["target"]),
+		Actor: w.value["by"], Before: uint64(tl.number(w.value["before"])), Limit: tl.number(w.value["limit"])})
+	if err != nil {
+		return refusedRead(err)
+	}
+	return several(list, func(a *jobs.Audit) string {
+		p := phrase{fmt.Sprintf("%d %s %s %s, %s", a.N, since(a.At), a.Actor, a.Verb, a.Target)}
+		p.add(a.Reason != "", "because %q", a.Reason)
+		p.add(a.Before != nil, "was %s", a.Before)
+		p.add(a.After != nil, "is %s", a.After)
+		return tl.named(strings.Join(p, ", "))
+	})
+}
+
+// targetOf has the id of a run in the place of its name.
+func (tl *telling) targetOf(text string) string {
+	if name, of, ok := strings.Cut(strings.TrimPrefix(text, "run "), " of "); ok {
+		return "run " + tl.run(name).String() + " of " + of
+	}
+	return text
+}
+
+func showAged(tl *telling, w words) string {
+	limit := 100
+	if n := w.value["limit"]; n != "" {
+		limit = tl.number(n)
+	}
+	refs, err := tl.leader().Aged(tl.t.Context(), tl.at(w.name(0)), limit)
+	if err != nil {
+		return refusedRead(err)
+	}
+	lines := make([]string, len(refs))
+	for i, ref := range refs {
+		lines[i] = tl.aged(ref)
+	}
+	return sorted(lines)
+}
+
+// aged is how a row that is history reads.
+func (tl *telling) aged(ref jobs.Ref) string {
+	switch ref.Kind {
+	case jobs.RowTally:
+		return tl.named(fmt.Sprintf("tally of %s, %s in the hour from %s", ref.ID, ref.State, since(time.Unix(0, ref.At))))
+	case jobs.RowMissed:
+		return tl.named(fmt.Sprintf("missed of %s from %s", ref.ID, since(time.Unix(0, ref.At))))
+	case jobs.RowSession:
+		return "session"
+	case jobs.RowToken:
+		return "token " + ref.Name
+	}
+	return "job " + ref.Name
+}
+
+// access checks what is kept about tokens, sessions and jobs beside their rows.
+func access(t *testing.T, all rows) {
+	t.Helper()
+	type tally struct{ jobs, admins, audits int }
+	counted := map[jobs.Tenant]*tally{}
+	of := func(tenant jobs.Tenant) *tally {
+		if counted[tenant] == nil {
+			counted[tenant] = &tally{}
+		}
+		return counted[tenant]
+	}
+	for _, row := range all {
+		switch row := row.(type) {
+		case *jobs.Definition:
+			if !row.Gone() {
+				of(row.Tenant).jobs++
+			}
+		case *jobs.Audit:
+			of(row.Tenant).audits++
+		case *jobs.Token:
+			if row.Master() {
+				of(row.Tenant).admins++
+			}
+			name, ok := all[jobs.UniqueRef(row.Tenant, jobs.TokenName(row.Name))].(*jobs.UniqueKey)
+			if row.Until.IsZero() && (!ok || name.ID != jobs.TokenKey(row.ID)) {
+				t.Errorf("token %s does not hold its name %q", row.ID, row.Name)
+			}
+		case *jobs.UniqueKey:
+			if !strings.HasPrefix(row.Name, jobs.TokenName("")) || !row.Until.IsZero() {
+				continue
+			}
+			if !slices.ContainsFunc(valuesOf(all), func(r jobs.Row) bool {
+				k, ok := r.(*jobs.Token)
+				return ok && k.Tenant == row.Tenant && jobs.TokenKey(k.ID) == row.ID
+			}) {
+				t.Errorf("the name %s is held by a token that is gone", row.Name)
+			}
+		}
+	}
+	for tenant, n := range counted {
+		g, _ := all[jobs.GlobalRef(tenant)].(*jobs.Global)
+		if g == nil {
+			g = &jobs.Global{}
+		}
+		if g.Jobs != n.jobs || g.Admins != n.admins || min(g.Audits, jobs.MaxAudits) != uint64(n.audits) {
+			t.Errorf("%s counts %d jobs, %d admins and %d audits: there are %+v", tenant, g.Jobs, g.Admins, g.Audits, *n)
+		}
+	}
+}
+
+func valuesOf(all rows) []jobs.Row {
+	var list []jobs.Row
+	for _, row := range all {
+		list = append(list, row)
+	}
+	return list
+}
+
+// kept checks that of a deleted job no gate is left that nobody uses.
+func kept(t *testing.T, all rows, waiting map[jobs.Ref]int) {
+	t.Helper()
+	alive := map[string]bool{}
+	for _, row := range all {
+		if d, ok := row.(*jobs.Definition); ok && !d.Gone() {
+			alive[jobs.JobGate(d.UID)] = true
+		}
+	}
+	for ref, row := range all {
+		g, ok := row.(*jobs.Gate)
+		if ok && strings.HasPrefix(g.Name, "job/") && !alive[g.Name] && g.Taken == 0 && waiting[ref] == 0 && len(g.Runs) == 0 {
+			t.Errorf("%s is left of a job that was deleted, and nobody uses it", g.Name)
+		}
+		_, backfill := jobs.BackfillOf(ref.Name)
+		if ok && (backfill || jobs.Keyed(g.Name)) && g.Taken == 0 && waiting[ref] == 0 && len(g.Runs) == 0 && all[jobs.UniqueRef(g.Tenant, "gate/"+g.Name)] == nil {
+			t.Errorf("%s is left, and nobody uses it", g.Name)
+		}
+	}
+}
+
+// failed is the first error of a batch.
+func failed(results []metastore.Result) error {
+	for _, r := range results {
+		if r.Err != nil {
+			return r.Err
+		}
+	}
+	return nil
+}
+
+// record checks that the record of who changed what keeps the newest, and no more.
+func record(t *testing.T, open func(t *testing.T) Harness) {
+	h := open(t)
+	const beyond, part = 50, 503
+	n := 0
+	for n < jobs.MaxAudits+beyond {
+		batch := make([]jobs.Envelope, min(part, jobs.MaxAudits+beyond-n))
+		for i := range batch {
+			n++
+			batch[i] = jobs.Envelope{ID: jobs.DerivedID("record", fmt.Sprint(n)), Tenant: "default", Actor: "person:ann",
+				Command: jobs.Configure{MaxJobs: new(n)}}
+		}
+		for tries := 0; ; tries++ {
+			err := failed(h.Store.Apply(t.Context(), batch))
+			if err == nil {
+				break
+			}
+			if jobs.CodeOf(err) != jobs.Unavailable || tries == 5 { // a database takes its row back from whoever is starved for seconds
+				t.Fatal(err)
+			}
+		}
+	}
+	next := uint64(0)
+	seen := 0
+	for {
+		list, err := h.Store.Audits(t.Context(), metastore.AuditQuery{Tenant: "default", Before: next, Limit: metastore.MaxPage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) == 0 {
+			break
+		}
+		for _, a := range list {
+			if want := uint64(n - seen); a.N != want || !strings.Contains(string(a.After), fmt.Sprint(`"maxJobs":`, want)) {
+				t.Fatalf("audit %d is %d, %s", want, a.N, a.After)
+			}
+			seen++
+		}
+		next = list[len(list)-1].N
+	}
+	if seen != jobs.MaxAudits {
+		t.Errorf("%d audits are kept, want %d", seen, jobs.MaxAudits)
+	}
+	if h.Crash != nil {
+		h = h.Crash(t)
+		last, err := h.Store.Audits(t.Context(), metastore.AuditQuery{Tenant: "default", Limit: 1})
+		if err != nil || len(last) != 1 || last[0].N != uint64(n) {
+			t.Errorf("after a crash, the last audit is %v, %v", last, err)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Races: as many as there are racers compare what they saw with what is there, at the same moment, and one of them
+// finds it so.
+
+const racers = 32
+
+type contest struct {
+	name string
+	// begin brings the store to where the race begins, and answers with what each racer says.
+	begin func(t *testing.T, h Harness) func(i int) jobs.Command
+	// wins says that an answer without an error is that of the winner; nil: each is.
+	wins func(e jobs.Effect) bool
+	// refused is how losers are answered; none: without an error.
+	refused []jobs.Code
+}
+
+func isNew(e jobs.Effect) bool { return !e.Existing }
+
+var races = []contest{
+	{name: "a run is claimed by one", refused: []jobs.Code{jobs.Stale, jobs.Conflict},
+		wins: func(e jobs.Effect) bool { return e.Instance().State == jobs.Processing },
+		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
+			must(t, h, triggered("k", jobs.Settings{}))
+			must(t, h, jobs.Create{ID: runID("1"), Key: "k"})
+			return func(i int) jobs.Command { return jobs.Claim{ID: runID("1"), Worker: fmt.Sprint("w", i), Attempt: 1} }
+		}},
+	{name: "a retry is claimed by one", refused: []jobs.Code{jobs.Stale, jobs.Conflict},
+		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
+			must(t, h, triggered("k", jobs.Settings{Retries: new(3)}))
+			must(t, h, jobs.Create{ID: runID("1"), Key: "k"})
+			must(t, h, jobs.Claim{ID: runID("1"), Worker: "w", Attempt: 1})
+			must(t, h, jobs.Finish{ID: runID("1"), Worker: "w", Attempt: 1, Outcome: jobs.OutcomeError, Error: "no"})
+			return func(i int) jobs.Command { return jobs.Claim{ID: runID("1"), Worker: fmt.Sprint("w", i), Attempt: 2} }
+		}},
+	{name: "a unique key has one run", wins: isNew,
+		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
+			must(t, h, triggered("k", jobs.Settings{}))
+			return func(i int) jobs.Command { return jobs.Create{ID: runID(fmt.Sprint(i)), Key: "k", Unique: "only"} }
+		}},
+	{name: "an idempotency key has one run", wins: isNew,
+		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
+			must(t, h, triggered("k", jobs.Settings{}))
+			return func(i int) jobs.Command { return jobs.Create{ID: runID(fmt.Sprint(i)), Key: "k", Idempotency: "only"} }
+		}},
+	{name: "a slot goes to one", wins: func(e jobs.Effect) bool { return e.Instance().State == jobs.Enqueued },
+		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
+			must(t, h, triggered("k", jobs.Settings{MaxConcurrency: new(1), Overlap: new(jobs.OverlapSkip)}))
+			return func(i int) jobs.Command { return jobs.Create{ID: runID(fmt.Sprint(i)), Key: "k"} }
+		}},
+	{name: "a job is edited as it was seen by one", refused: []jobs.Code{jobs.Stale},
+		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
+			seen := must(t, h, triggered("k", jobs.Settings{})).Definition().Revision
+			return func(i int) jobs.Command {
+				return jobs.Edit{Key: "k", Set: jobs.Settings{Priority: new(i + 1)}, IfRevision: seen}
+			}
+		}},
+	{name: "a job is deleted by one", refused: []jobs.Code{jobs.Stale, jobs.NotFound}, wins: isNew,
+		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
+			seen := must(t, h, triggered("k", jobs.Settings{})).Definition().Revision
+			return func(i int) jobs.Command {
+				if i%2 == 0 {
+					return jobs.Edit{Key: "k", Set: jobs.Settings{Priority: new(i + 1)}, IfRevision: seen}
+				}
+				return jobs.Delete{Key: "k", IfRevision: seen}
+			}
+		}},
+	{name: "a due time is fired by one", wins: isNew, refused: []jobs.Code{jobs.Stale},
+		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
+			r := triggered("k", jobs.Settings{Schedule: new("* * * * * *")})
+			r.Job.Kind = jobs.Recurring
+			d := must(t, h, r).Definition()
+			must(t, h, jobs.Lead{Epoch: 1, Node: "n"})
+			h.Clock.Advance(jobs.DefaultMisfireAfter)
+			return func(i int) jobs.Command {
+				to := d.Cursor.Add(jobs.DefaultMisfireAfter)
+				f := jobs.Fire{Key: "k", Job: d.UID, Revision: d.Revision, Epoch: 1, From: d.Cursor, To: to, Origin: jobs.FromCron}
+				f.Due = append(f.Due, to)
+				return f
+			}
+		}},
+	{name: "a term has one leader", refused: []jobs.Code{jobs.Stale},
+		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
+			return func(i int) jobs.Command { return jobs.Lead{Epoch: 5, Node: fmt.Sprint("n", i)} }
+		}},
+	{name: "a token's name is taken by one", refused: []jobs.Code{jobs.Conflict},
+		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
+			return func(i int) jobs.Command {
+				id := fmt.Sprintf("token%03d", i)
+				return jobs.Grant{Token: jobs.Token{ID: id, Name: "ann", Role: "viewer", Hash: secretOf(id)}}
+			}
+		}},
+}
+
+func race(t *testing.T, h Harness, c contest) {
+	if h.Clock == nil {
+		t.Skip("the store's clock cannot be set")
+	}
+	command := c.begin(t, h)
+	var won atomic.Int32
+	var crew sync.WaitGroup
+	ready := make(chan struct{})
+	for i := range racers {
+		k := command(i)
+		crew.Go(func() {
+			<-ready
+			e, err := do(t, h, k)
+			switch {
+			case err != nil && !slices.Contains(c.refused, jobs.CodeOf(err)):
+				t.Errorf("one that lost: %v", err)
+			case err == nil && (c.wins == nil || c.wins(e)):
+				won.Add(1)
+			}
+		})
+	}
+	close(ready)
+	crew.Wait()
+	if n := won.Load(); n != 1 {
+		t.Errorf("%d won", n)
+	}
+	invariants(t, nil, rowsOf(h))
+}

@@ -1,0 +1,264 @@
+package metrics
+
+import (
+	"cmp"
+	"context"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// collector reads what the parts have counted. It describes nothing beforehand: each value says its name once, where
+// it is made.
+type collector struct {
+	Config
+
+	mu     sync.Mutex
+	counts map[jobs.Tenant]map[jobs.State]int
+	at     time.Time // of counts
+}
+
+// How long counts of rows are shown before they are read again, and how many apps are told apart.
+const (
+	countsFor = 5 * time.Second
+	maxApps   = 50
+	otherApps = "(other)"
+)
+
+// Describe describes nothing.
+func (c *collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect reads everything once.
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), countsFor)
+	defer cancel()
+	s := &sink{to}
+	s.gauge("build_info", "Always 1; its labels say what runs.", 1, "version", c.Version, "go", runtime.Version())
+	s.gauge("ready", "1 if requests may be sent here: the store answers, and somebody leads.", truth(c.Ready == nil || c.Ready(ctx) == nil))
+	term, _ := c.Plane.Leading()
+	s.gauge("leader", "1 if this process leads.", truth(term > 0))
+	s.gauge("leader_epoch", "The term that this process leads, 0 if it does not.", float64(term))
+
+	s.gauge("clock_off_seconds", "By how much this process's clock is ahead of the one in the middle, of three nodes or more; 0 if there are fewer.", c.Plane.ClockOff().Seconds())
+
+	all := c.Plane.Totals()
+	c.runs(s, &all)
+	c.live(ctx, s, &all)
+	commands(s, &all)
+	offers(s, &all)
+	c.workers(s)
+	if c.Store != nil {
+		store(s, c.Store.Stats())
+	}
+	cleaned := c.Plane.Cleaning()
+	s.counter("cleaned_runs_total", "Runs that are over and that this process has cleared away.", float64(cleaned.Total))
+	if !cleaned.Looked.IsZero() {
+		s.gauge("cleaned_timestamp_seconds", "When this process last looked for runs to clear away; not there if it has not.", float64(cleaned.Looked.UnixMilli())/1000)
+		s.gauge("kept_bytes", "Bytes that runs that are over took then, about.", float64(cleaned.Bytes))
+	}
+	if c.Extra != nil {
+		c.Extra(func(v Value) {
+			if strings.HasSuffix(v.Name, "_total") {
+				s.counter(v.Name, v.Help, v.Value)
+			} else {
+				s.gauge(v.Name, v.Help, v.Value)
+			}
+		})
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// kinds are those of jobs.
+var kinds = []jobs.Kind{jobs.Recurring, jobs.Triggered}
+
+// runs shows what has happened to runs.
+func (c *collector) runs(s *sink, all *controlplane.Totals) {
+	for _, kind := range kinds { // so that the default tenant's are there before anything has happened
+		class := controlplane.Class{Tenant: jobs.DefaultTenant, Kind: kind}
+		if _, there := all.Runs[class]; !there {
+			all.Runs[class] = controlplane.Steps{}
+		}
+	}
+	for class, n := range all.Runs {
+		of := []string{"tenant", string(class.Tenant), "kind", class.Kind.String()}
+		s.counter("runs_created_total", "Runs that came to be.", float64(n.Created), of...)
+		s.counter("attempts_started_total", "Attempts that workers began.", float64(n.Started), of...)
+		for _, o := range []struct {
+			outcome string
+			n       uint64
+		}{{"succeeded", n.Succeeded}, {"error", n.Error}, {"timeout", n.Timeout}, {"lost", n.Lost}, {"handback", n.Handback}, {"snooze", n.Snooze}} {
+			s.counter("attempts_ended_total", "Attempts that ended, by how: lost means that the worker stopped answering.", float64(o.n), append(of, "outcome", o.outcome)...)
+		}
+		for _, e := range []struct {
+			state jobs.State
+			n     uint64
+		}{{jobs.Succeeded, n.Succeeded}, {jobs.Terminated, n.Terminated}, {jobs.Cancelled, n.Cancelled}, {jobs.Skipped, n.Skipped}} {
+			s.counter("runs_ended_total", "Runs that ended, by their final state.", float64(e.n), append(of, "state", word(e.state.String()))...)
+		}
+	}
+	for _, kind := range kinds {
+		s.histogram("start_lateness_seconds", "From a run's due time to the start of its first attempt.", all.Late[kind], "kind", kind.String())
+		s.histogram("attempt_seconds", "How long attempts took that ended by themselves, by a timeout or by the loss of their worker.", all.Took[kind], "kind", kind.String())
+	}
+	s.counter("due_times_fired_total", "Due times of recurring jobs that became runs.", float64(all.Fired))
+	for _, why := range []jobs.Reason{jobs.MissedLate, jobs.MissedPaused, jobs.MissedDisabled, jobs.MissedDebug} {
+		s.counter("due_times_missed_total", "Due times of recurring jobs that passed without a run, by why: missed means that nobody could fire them in time.",
+			float64(all.Missed[why]), "reason", word(string(why)))
+	}
+	s.gauge("leases", "Attempts under way, as the leader knows them.", float64(all.Leases))
+	s.gauge("stuck_attempts", "Attempts that were told to end and whose handler does not return.", float64(all.Stuck))
+}
+
+// live shows how many runs are not over, for the tenants in which something has happened.
+func (c *collector) live(ctx context.Context, s *sink, all *controlplane.Totals) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil || time.Since(c.at) >= countsFor || time.Since(c.at) < 0 {
+		counts := map[jobs.Tenant]map[jobs.State]int{}
+		for class := range all.Runs {
+			if _, known := counts[class.Tenant]; known || class.Tenant == controlplane.OtherTenants {
+				continue
+			}
+			n, err := c.Rows.Counts(ctx, metastore.CountQuery{Tenant: class.Tenant})
+			if err != nil {
+				c.Logger.Warn("runs could not be counted for the metrics", "tenant", class.Tenant, "err", err)
+				return
+			}
+			counts[class.Tenant] = n.Live
+		}
+		c.counts, c.at = counts, time.Now()
+	}
+	for tenant, states := range c.counts {
+		for _, state := range []jobs.State{jobs.Scheduled, jobs.Enqueued, jobs.Processing, jobs.Failed} {
+			s.gauge("runs", "Runs that are not over, by state; a few seconds old.", float64(states[state]), "tenant", string(tenant), "state", word(state.String()))
+		}
+	}
+}
+
+// commands shows what the store was asked.
+func commands(s *sink, all *controlplane.Totals) {
+	for verb, n := range all.Commands {
+		s.counter("commands_total", "Commands that were applied through this process.", float64(n), "verb", verb.String())
+	}
+	for _, code := range []jobs.Code{jobs.NotFound, jobs.Conflict, jobs.Stale, jobs.BadInput, jobs.Forbidden, jobs.Exhausted, jobs.Unknown, jobs.Unavailable} {
+		if _, there := all.Refused[code]; !there {
+			all.Refused[code] = 0
+		}
+	}
+	for code, n := range all.Refused {
+		s.counter("commands_refused_total", "Commands that were refused, by why. Stale and conflict are part of normal work: somebody else was first.",
+			float64(n), "code", cmp.Or(word(string(code)), "internal"))
+	}
+}
+
+// offers shows the traffic between the leader and the workers.
+func offers(s *sink, all *controlplane.Totals) {
+	s.gauge("offers_outstanding", "Offers that are neither claimed nor given up.", float64(all.Out))
+	s.counter("offers_sent_total", "Offers that the leader sent.", float64(all.Offered))
+	s.counter("offers_returned_total", "Offers that workers gave back, because they had no room.", float64(all.Returned))
+	s.counter("offers_swept_total", "Offers that nobody claimed in time, and that were looked at again.", float64(all.Again))
+	s.counter("beats_total", "Beats of workers that this process heard.", float64(all.Beats))
+}
+
+// workers shows who works, for the first apps by name; all others are one.
+func (c *collector) workers(s *sink) {
+	type app struct{ tenant, name string }
+	type sum struct{ workers, slots, running, leaving int }
+	apps := map[app]*sum{}
+	for _, w := range c.Plane.Workers("*") {
+		of := app{string(w.Tenant), w.App}
+		if apps[of] == nil && len(apps) >= maxApps {
+			of = app{string(controlplane.OtherTenants), otherApps}
+		}
+		n := apps[of]
+		if n == nil {
+			n = new(sum)
+			apps[of] = n
+		}
+		n.workers++
+		n.slots += w.Slots
+		n.running += w.Running
+		if w.Leaving {
+			n.leaving++
+		}
+	}
+	for of, n := range apps {
+		labels := []string{"tenant", of.tenant, "app", of.name}
+		s.gauge("workers", "Workers that have been heard of lately, as the leader knows them.", float64(n.workers), labels...)
+		s.gauge("workers_leaving", "Workers that take nothing new because they are stopping.", float64(n.leaving), labels...)
+		s.gauge("worker_slots", "Runs that workers take at the same time; a worker without a limit counts 0.", float64(n.slots), labels...)
+		s.gauge("worker_runs", "Runs that workers hold, as their beats say.", float64(n.running), labels...)
+	}
+}
+
+// store shows what a store tells about itself.
+func store(s *sink, st metastore.Stats) {
+	s.counter("store_commits_total", "Commits.", float64(st.Commits))
+	s.counter("store_commands_total", "Commands in these commits.", float64(st.Commands))
+	s.histogram("store_commit_commands", "Commands in a commit.", st.Sizes)
+	s.histogram("store_commit_seconds", "How long a commit took, until it was durable and applied.", st.Seconds)
+	if r := st.Raft; r != nil {
+		s.gauge("raft_term", "The term of the raft log.", float64(r.Term))
+		s.gauge("raft_applied_index", "The last entry of the log that is in the rows.", float64(r.Applied))
+		s.gauge("raft_log_bytes", "Bytes of entries since the last snapshot.", float64(r.LogBytes))
+		if !r.Snapshot.IsZero() {
+			s.gauge("raft_snapshot_timestamp_seconds", "When the newest snapshot was taken; not there if there is none.", float64(r.Snapshot.UnixMilli())/1000)
+		}
+	}
+	if a := st.Archive; a != nil {
+		s.gauge("archive_files", "Files of runs that are over.", float64(a.Files))
+		s.gauge("archive_bytes", "Bytes that runs take that are over.", float64(a.Bytes))
+	}
+}
+
+// word makes a label's value of a word or two.
+func word(text string) string { return strings.ReplaceAll(strings.ToLower(text), " ", "_") }
+
+// sink takes values. Labels are names and values in turn.
+type sink struct{ to chan<- prometheus.Metric }
+
+func (s *sink) counter(name, help string, v float64, labels ...string) {
+	s.send(prometheus.CounterValue, name, help, v, labels)
+}
+
+func (s *sink) gauge(name, help string, v float64, labels ...string) {
+	s.send(prometheus.GaugeValue, name, help, v, labels)
+}
+
+func (s *sink) send(kind prometheus.ValueType, name, help string, v float64, labels []string) {
+	names, values := split(labels)
+	s.to <- prometheus.MustNewConstMetric(prometheus.NewDesc(namespace+name, help, names, nil), kind, v, values...)
+}
+
+func (s *sink) histogram(name, help string, h metastore.Histogram, labels ...string) {
+	names, values := split(labels)
+	buckets, n := make(map[float64]uint64, len(h.Bounds)), uint64(0)
+	for i, count := range h.Counts {
+		n += count
+		if i < len(h.Bounds) {
+			buckets[h.Bounds[i]] = n
+		}
+	}
+	s.to <- prometheus.MustNewConstHistogram(prometheus.NewDesc(namespace+name, help, names, nil), n, h.Sum, buckets, values...)
+}
+
+func split(labels []string) (names, values []string) {
+	for pair := range slices.Chunk(labels, 2) {
+		names, values = append(names, pair[0]), append(values, strings.ToValidUTF8(pair[1], "?"))
+	}
+	return names, values
+}

@@ -1,0 +1,95 @@
+// Package metrics shows the state and the work of one process to Prometheus.
+//
+// Nothing is counted here but requests: the parts count for themselves, in plain numbers, and are read when somebody
+// asks. docs/observability.md lists every metric; a test compares the list with what is exposed.
+//
+// Where to start: [New], then collect.go. Sharp edges: labels have few values. A job's key is never one, because a
+// million jobs would be a million time series; which jobs fail is shown by the page and the API, which can page.
+package metrics
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Plane is a control plane, as far as it is watched.
+type Plane interface {
+	Totals() controlplane.Totals
+	Workers(jobs.Tenant) []controlplane.Member
+	ClockOff() time.Duration
+	Cleaning() controlplane.Cleaning
+	Leading() (term uint64, since time.Time)
+}
+
+// Counter counts the rows of a store.
+type Counter interface {
+	Counts(context.Context, metastore.CountQuery) (metastore.Counts, error)
+}
+
+// Config says what is watched. Plane and Rows are required.
+type Config struct {
+	Version string // of the program
+	Plane   Plane
+	Rows    Counter
+	Store   metastore.Measured           // nil = the store tells nothing about itself
+	Ready   func(context.Context) error  // nil = always ready
+	Extra   func(add func(Value))        // further values of the process; nil = none
+	Route   func(r *http.Request) string // the pattern of the route that will answer; nil = they are not told apart
+	Logger  *slog.Logger                 // default: nowhere
+}
+
+// Value is one further value: a counter if its name ends in _total, a gauge otherwise.
+type Value struct {
+	Name, Help string
+	Value      float64
+}
+
+// Metrics gathers. Any number of goroutines may share it.
+type Metrics struct {
+	registry *prometheus.Registry
+	route    func(*http.Request) string
+	log      *slog.Logger
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	streams  prometheus.Gauge
+}
+
+// namespace is how all names begin.
+const namespace = "carillon_"
+
+// New makes the metrics of a process.
+func New(c Config) *Metrics {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Route == nil {
+		c.Route = func(*http.Request) string { return "" }
+	}
+	m := &Metrics{registry: prometheus.NewRegistry(), route: c.Route, log: c.Logger,
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: namespace + "http_requests_total",
+			Help: "Requests answered, by the pattern of their route and the class of the answer's status."}, []string{"route", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: namespace + "http_request_seconds",
+			Help: "How long requests took, streams aside.", Buckets: []float64{0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10}}, []string{"route"}),
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: namespace + "http_streams", Help: "Streams of events that are open."}),
+	}
+	m.registry.MustRegister(m.requests, m.seconds, m.streams, &collector{Config: c},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Handler answers with all metrics, in the form that Prometheus reads. It asks nobody who they are.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelWarn), ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, Timeout: 10 * time.Second,
+	})
+}

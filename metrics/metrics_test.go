@@ -1,0 +1,127 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/membus"
+	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+	"github.com/carillon-scheduler/carillon/metrics"
+)
+
+// watched is a control plane that leads, as far as it is watched.
+func watched(t *testing.T, hub *membus.Hub) metrics.Config {
+	t.Helper()
+	rows := memstore.Open(memstore.Config{})
+	cp, err := controlplane.New(controlplane.Config{Store: rows, Bus: hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- cp.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	return metrics.Config{Version: "v1", Plane: cp, Rows: rows}
+}
+
+func read(t *testing.T, m *metrics.Metrics) string {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	if answer.Code != 200 {
+		t.Fatalf("status %d: %s", answer.Code, answer.Body)
+	}
+	return answer.Body.String()
+}
+
+// Apps are bounded: those beyond are one, and their workers are counted all the same.
+func TestApps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := membus.New()
+		m := metrics.New(watched(t, hub))
+		synctest.Wait()
+		for i := range 70 {
+			name := fmt.Sprintf("w%d", i)
+			b := hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: name})
+			beat := bus.Beat{Worker: name + "-abcdefgh", Info: &bus.WorkerInfo{App: fmt.Sprintf("app%02d", i), Slots: 2}}
+			if _, err := b.Call(t.Context(), bus.ServiceBeat, bus.Encode(beat)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text := read(t, m)
+		if n := strings.Count(text, "\ncarillon_workers{"); n != 51 {
+			t.Errorf("%d apps are told apart", n)
+		}
+		for _, want := range []string{`carillon_workers{app="app00",tenant="default"} 1`, `carillon_workers{app="(other)",tenant="(other)"} 20`,
+			`carillon_worker_slots{app="(other)",tenant="(other)"} 40`, "carillon_beats_total 70"} {
+			if !strings.Contains(text, "\n"+want+"\n") {
+				t.Errorf("%s is missing", want)
+			}
+		}
+	})
+}
+
+// Requests are counted by their route, streams while they are open, panics as what they become.
+func TestRequests(t *testing.T) {
+	c := watched(t, membus.New())
+	c.Route = func(r *http.Request) string { return strings.Trim(r.URL.Path, "0123456789") }
+	m := metrics.New(c)
+	open, release := make(chan struct{}), make(chan struct{})
+	inner := m.Requests(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/panic":
+			panic("oh")
+		case "/events":
+			w.Header().Set("Content-Type", "text/event-stream")
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				t.Error(err)
+			}
+			close(open)
+			<-release
+			_, _ = io.WriteString(w, "data: 1\n\n")
+		case "/missing":
+			http.NotFound(w, r)
+		}
+	}))
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { _ = recover() }()
+		inner.ServeHTTP(w, r)
+	})
+	ask := func(path string) { handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil)) }
+	done := make(chan struct{})
+	go func() { defer close(done); ask("/events") }()
+	<-open
+	for _, path := range []string{"/runs/1", "/runs/2", "/panic", "/missing"} {
+		ask(path)
+	}
+	if text := read(t, m); !strings.Contains(text, "\ncarillon_http_streams 1\n") {
+		t.Error("the open stream is not counted")
+	}
+	close(release)
+	<-done
+	text := read(t, m)
+	for _, want := range []string{`carillon_http_streams 0`, `carillon_http_requests_total{route="/runs/",status="2xx"} 2`, `carillon_http_requests_total{route="/panic",status="5xx"} 1`,
+		`carillon_http_requests_total{route="/missing",status="4xx"} 1`, `carillon_http_requests_total{route="/events",status="2xx"} 1`, `carillon_http_request_seconds_count{route="/runs/"} 2`} {
+		if !strings.Contains(text, "\n"+want+"\n") {
+			t.Errorf("%s is missing", want)
+		}
+	}
+	if strings.Contains(text, `carillon_http_request_seconds_count{route="/events"}`) {
+		t.Error("a stream is counted as a slow request")
+	}
+}

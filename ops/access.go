@@ -1,0 +1,220 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Who is let in, and as whom. A token's text is "carillon_<tenant>_<id>_<secret>" and is shown once; the store keeps the
+// SHA-256 of the secret, which has 130 random bits, so that a slow hash would only cost.
+
+// ErrNotKnown is all that anybody learns whose token or cookie is not taken. It is jobs.Forbidden.
+var ErrNotKnown = jobs.Refuse(jobs.Forbidden, "the token is not known, or its time is over")
+
+const (
+	tokenPrefix = "carillon_"
+	maxToken    = 300 // bytes: what is longer is none
+	sessionLife = 12 * time.Hour
+)
+
+// Authenticate says who holds a token. Tokens of workers and clients have no role here: they come by the bus, and workers
+// where work is given out (Pull).
+func (o *Ops) Authenticate(ctx context.Context, token string) (Who, error) {
+	t, err := o.holder(ctx, token)
+	if err != nil {
+		return Who{}, err
+	}
+	return whoOf(t), nil
+}
+
+// SignIn begins a session for a browser, with a secret of its own. It ends after 12 hours, with its token, or by
+// SignOut. A token without a role here is refused like one that is not known.
+func (o *Ops) SignIn(ctx context.Context, token string) (cookie string, until time.Time, err error) {
+	t, err := o.holder(ctx, token)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	who := whoOf(t)
+	if who.Role == NoRole {
+		return "", time.Time{}, ErrNotKnown
+	}
+	secret := rand.Text()
+	until = o.Now().Add(sessionLife)
+	if !t.Until.IsZero() && t.Until.Before(until) {
+		until = t.Until
+	}
+	session := jobs.Session{Tenant: t.Tenant, ID: sessionID(secret), Token: t.ID, Until: until}
+	if _, err := o.apply(ctx, who, jobs.SignIn{Session: session}); err != nil {
+		if errors.Is(err, jobs.NotFound) { // the token has gone meanwhile
+			err = ErrNotKnown
+		}
+		return "", time.Time{}, err
+	}
+	return string(t.Tenant) + "." + secret, until, nil
+}
+
+// SignedIn says who a browser's cookie belongs to.
+func (o *Ops) SignedIn(ctx context.Context, cookie string) (Who, error) {
+	session, err := o.session(ctx, cookie)
+	if err != nil {
+		return Who{}, err
+	}
+	t, err := o.store.Token(ctx, session.Tenant, session.Token)
+	switch {
+	case errors.Is(err, jobs.NotFound):
+		return Who{}, ErrNotKnown
+	case err != nil:
+		return Who{}, err
+	case !t.Live(o.Now()):
+		return Who{}, ErrNotKnown
+	}
+	return whoOf(t), nil
+}
+
+// SignOut ends a session. One that has ended already changes nothing.
+func (o *Ops) SignOut(ctx context.Context, cookie string) error {
+	who, err := o.SignedIn(ctx, cookie)
+	if errors.Is(err, jobs.Forbidden) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, secret := cutCookie(cookie)
+	if _, err = o.apply(ctx, who, jobs.SignOut{ID: sessionID(secret)}); errors.Is(err, jobs.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// Admit says as whom the holder of a token of a worker or a client may use the bus. The name is left to whoever
+// connects. app is the only worker group that a worker may serve, "" for any.
+func (o *Ops) Admit(ctx context.Context, token string) (principal bus.Principal, app string, err error) {
+	t, err := o.holder(ctx, token)
+	if err != nil {
+		return bus.Principal{}, "", err
+	}
+	switch t.Role {
+	case string(bus.Worker):
+		return bus.Principal{Tenant: t.Tenant, Role: bus.Worker}, t.App, nil
+	case string(bus.Client):
+		return bus.Principal{Tenant: t.Tenant, Role: bus.Client}, "", nil
+	}
+	return bus.Principal{}, "", ErrNotKnown
+}
+
+// Seal is a key that all nodes of a scheduler have in common, survives their restarts, and is never shown: of what
+// the API hands out and wants to know again. It follows from the oldest token of the tenant; where there is none, nobody
+// is asked who he is, and nothing is worth forging.
+func (o *Ops) Seal(ctx context.Context, who Who) ([]byte, error) {
+	list, err := o.store.Tokens(ctx, who.tenant())
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.New()
+	sum.Write([]byte("carillon seal " + who.tenant()))
+	if len(list) > 0 {
+		oldest := slices.MinFunc(list, func(a, b *jobs.Token) int {
+			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+		})
+		sum.Write(oldest.Hash)
+	}
+	return sum.Sum(nil), nil
+}
+
+// holder finds the row of a token. Whatever is wrong with it, the answer is the same, and takes as long.
+func (o *Ops) holder(ctx context.Context, text string) (*jobs.Token, error) {
+	tenant, id, secret, ok := cutToken(text)
+	var row *jobs.Token
+	if ok {
+		t, err := o.store.Token(ctx, tenant, id)
+		if err != nil && !errors.Is(err, jobs.NotFound) {
+			return nil, err
+		}
+		row = t
+	}
+	want := make([]byte, sha256.Size)
+	if row != nil {
+		want = row.Hash
+	}
+	sum := sha256.Sum256([]byte(secret))
+	if same := subtle.ConstantTimeCompare(sum[:], want) == 1; row == nil || !same || !row.Live(o.Now()) {
+		return nil, o.unknown(ctx, row == nil)
+	}
+	return row, nil
+}
+
+// unknown is ErrNotKnown, unless the store is still reading what it holds: a token that it has not come to yet is
+// not wrong.
+func (o *Ops) unknown(ctx context.Context, missing bool) error {
+	if _, none := o.live.(nobody); missing && !none {
+		if err := o.Ready(ctx); err != nil {
+			return err
+		}
+	}
+	return ErrNotKnown
+}
+
+func (o *Ops) session(ctx context.Context, cookie string) (*jobs.Session, error) {
+	tenant, secret := cutCookie(cookie)
+	if len(cookie) > maxToken || jobs.CheckName("tenant", string(tenant)) != nil {
+		return nil, ErrNotKnown
+	}
+	s, err := o.store.Session(ctx, tenant, sessionID(secret))
+	switch {
+	case errors.Is(err, jobs.NotFound):
+		return nil, o.unknown(ctx, true)
+	case err != nil:
+		return nil, err
+	case !s.Until.After(o.Now()):
+		return nil, ErrNotKnown
+	}
+	return s, nil
+}
+
+func whoOf(t *jobs.Token) Who {
+	role, _ := ParseRole(t.Role) // none, if it is one of the bus
+	who := Who{Tenant: t.Tenant, Actor: "person:" + t.Name, Role: role}
+	if t.Role == jobs.RoleWorker {
+		who.Worker, who.App = true, t.App
+	}
+	return who
+}
+
+// cutToken takes a token's text apart. There may be underscores in a tenant's name, and nowhere else.
+func cutToken(text string) (tenant jobs.Tenant, id, secret string, ok bool) {
+	rest, found := strings.CutPrefix(text, tokenPrefix)
+	i := strings.LastIndexByte(rest, '_')
+	if !found || i < 0 || len(text) > maxToken {
+		return "", "", "", false
+	}
+	rest, secret = rest[:i], rest[i+1:]
+	if i = strings.LastIndexByte(rest, '_'); i < 0 {
+		return "", "", "", false
+	}
+	tenant, id = jobs.Tenant(rest[:i]), rest[i+1:]
+	// What cannot be an ID is not looked up: a database would rather complain than find nothing.
+	return tenant, id, secret, jobs.Revoke{ID: id}.Check() == nil && jobs.CheckName("tenant", string(tenant)) == nil
+}
+
+// cutCookie takes a cookie apart; there may be dots in a tenant's name.
+func cutCookie(cookie string) (tenant jobs.Tenant, secret string) {
+	i := strings.LastIndexByte(cookie, '.')
+	return jobs.Tenant(cookie[:max(i, 0)]), cookie[i+1:]
+}
+
+func sessionID(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,319 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Attention is something that a person should look at.
+type Attention struct {
+	Kind  AttentionKind
+	Text  string   // one sentence, with the names in it
+	Job   jobs.Key // "" = none in particular
+	Run   jobs.ID  // zero = none in particular
+	N     int      // how many runs, due times or jobs it is about
+	Since time.Time
+}
+
+// AttentionKind says what it is about.
+type AttentionKind string
+
+// The kinds, most urgent first.
+const (
+	Clock    AttentionKind = "clock"     // somebody set the leader's clock, and it is not followed yet
+	NoWorker AttentionKind = "no_worker" // runs are ready, and nobody is there to run them
+	Stuck    AttentionKind = "stuck"     // a handler was told to stop and has not returned
+	Failing  AttentionKind = "failing"   // the last runs of a job ended badly, or one fails again and again
+	GaveUp   AttentionKind = "gave_up"   // a job has paused itself, because its runs failed
+	Lost     AttentionKind = "lost"      // runs ended because their worker died
+	Endless  AttentionKind = "endless"   // a run has been going for a day, and nothing ends it
+	Unfired  AttentionKind = "missed"    // due times passed and nobody could fire them
+	Trouble  AttentionKind = "trouble"   // a schedule cannot be read
+	Paused   AttentionKind = "paused"    // a job has been paused for a day, without an end
+)
+
+var urgency = []AttentionKind{Clock, NoWorker, Stuck, Failing, GaveUp, Lost, Endless, Unfired, Trouble, Paused}
+
+const (
+	maxAttention = 20
+	inARow       = 3                // runs that end badly in a row, or attempts of one run, before they are worth a word
+	unserved     = 10 * time.Second // how long a run may be ready before somebody should be there for it
+	recently     = 24 * time.Hour
+	lookedJobs   = 2_000 // jobs, by key, that are looked through
+	lookedLedger = 50    // jobs whose ledger is read: those that missed something last
+	lookedEnds   = 5     // jobs whose last success is looked for
+)
+
+// attention looks for what a person should look at. All it asks for is a page of something, so that a store of any
+// size answers at once; what is beyond a page is not seen.
+func (o *Ops) attention(ctx context.Context, who Who, g *jobs.Global, live map[jobs.State]int) ([]Attention, error) {
+	l := look{o: o, ctx: ctx, who: who, now: o.Now()}
+	l.clock()
+	l.workers(g, live)
+	l.runs()
+	l.jobs()
+	slices.SortStableFunc(l.found, func(a, b Attention) int {
+		return cmp.Or(slices.Index(urgency, a.Kind)-slices.Index(urgency, b.Kind), b.Since.Compare(a.Since))
+	})
+	return l.found[:min(len(l.found), maxAttention)], l.err
+}
+
+// look collects what is found; after an error it does nothing more.
+type look struct {
+	o     *Ops
+	ctx   context.Context
+	who   Who
+	now   time.Time
+	found []Attention
+	err   error
+}
+
+func (l *look) say(a Attention, format string, args ...any) {
+	a.Text = fmt.Sprintf(format, args...)
+	l.found = append(l.found, a)
+}
+
+// page is the first page of runs in a state.
+func (l *look) page(state jobs.State) []*jobs.Instance {
+	if l.err != nil {
+		return nil
+	}
+	var page metastore.Page
+	page, l.err = l.o.store.Instances(l.ctx, metastore.InstanceQuery{Tenant: l.who.tenant(), State: state, Limit: metastore.MaxPage})
+	return page.Instances
+}
+
+// clock finds a clock that was set.
+func (l *look) clock() {
+	leader, way := l.o.live.Leader(), "ahead"
+	if leader.Step < 0 {
+		way = "back"
+	}
+	if leader.Step != 0 {
+		l.say(Attention{Kind: Clock, N: 1, Since: l.now}, "The clock of %s was set %s by %s. It is followed if that stands for %s; until then, due times come by the time that it had.",
+			leader.Node, way, leader.Step.Abs().Round(time.Second), metastore.ClockPatience)
+	}
+	if leader.Off.Abs() > metastore.ClockSlack {
+		l.say(Attention{Kind: Clock, N: 1, Since: l.now}, "The clock of %s, which leads, is not that of the other nodes: it is %s off. Nothing fires by it, and another node shall lead; see to the clock.",
+			leader.Node, leader.Off.Abs().Round(time.Millisecond))
+	}
+}
+
+// workers finds jobs that nobody is there to run.
+func (l *look) workers(g *jobs.Global, live map[jobs.State]int) {
+	workers := l.o.live.Workers(l.who.tenant())
+	if len(workers) == 0 {
+		if g.Jobs > 0 {
+			l.say(Attention{Kind: NoWorker, N: g.Jobs}, "No worker is running: the %s have nobody to run them.", count(g.Jobs, "job"))
+		}
+		return
+	}
+	if live[jobs.Enqueued] == 0 {
+		return
+	}
+	apps, serves, any := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, w := range workers {
+		apps[w.App] = true
+		any[w.App] = any[w.App] || w.Any
+		for key := range w.Keys {
+			serves[w.App+"\n"+string(key)] = true
+		}
+	}
+	for _, of := range grouped(l.page(jobs.Enqueued), func(in *jobs.Instance) bool {
+		return in.Offerable() && l.now.Sub(in.Queued) >= unserved && !any[in.App] && !serves[in.App+"\n"+string(in.Key)]
+	}) {
+		in, n := of[len(of)-1], len(of)
+		why := "no worker of the app " + in.App + " is running"
+		if apps[in.App] {
+			why = "no worker of the app " + in.App + " that is running has this job"
+		}
+		l.say(Attention{Kind: NoWorker, Job: in.Key, N: n, Since: in.Queued}, "%s of %s %s ready, and %s.", count(n, "run"), in.Key, is(n), why)
+	}
+}
+
+// runs finds runs that go wrong, or went.
+func (l *look) runs() {
+	processing, failed, cancelled, terminated := l.page(jobs.Processing), l.page(jobs.Failed), l.page(jobs.Cancelled), l.page(jobs.Terminated)
+	for _, in := range slices.Concat(processing, failed, cancelled, terminated) {
+		if in.State != jobs.Processing && !in.Lingering {
+			continue
+		}
+		if now, known := l.o.live.Attempt(in.Tenant, in.ID); known && now.Stuck {
+			l.say(Attention{Kind: Stuck, Job: in.Key, Run: in.ID, N: 1, Since: last(in)}, "A run of %s was told to stop, and its handler has not returned.", in.Key)
+		}
+	}
+	for _, of := range grouped(processing, func(in *jobs.Instance) bool { return in.Deadline.IsZero() && l.now.Sub(in.Started) >= recently }) {
+		in := of[len(of)-1]
+		l.say(Attention{Kind: Endless, Job: in.Key, Run: in.ID, N: len(of), Since: in.Started}, "A run of %s has been going for %s, and its job has no timeout.",
+			in.Key, count(int(l.now.Sub(in.Started)/recently), "day"))
+	}
+	said := map[jobs.Key]bool{}
+	recent := func(in *jobs.Instance) bool { return l.now.Sub(in.Ended) < recently }
+	for i, of := range grouped(terminated, recent) {
+		if len(of) < inARow || i >= lookedEnds || l.err != nil {
+			continue
+		}
+		key := of[0].Key
+		var good metastore.Page
+		good, l.err = l.o.store.Instances(l.ctx, metastore.InstanceQuery{Tenant: l.who.tenant(), Job: key, State: jobs.Succeeded, From: l.now.Add(-recently), Limit: 1})
+		if len(good.Instances) > 0 {
+			of = slices.DeleteFunc(of, func(in *jobs.Instance) bool { return !in.Ended.After(good.Instances[0].Ended) })
+		}
+		if n := len(of); n >= inARow {
+			said[key] = true
+			l.say(Attention{Kind: Failing, Job: key, Run: of[0].ID, N: n, Since: of[n-1].Ended}, "The last %d runs of %s ended badly.", n, key)
+		}
+	}
+	for _, of := range grouped(failed, func(in *jobs.Instance) bool { return in.Failures >= inARow }) {
+		if in := of[0]; !said[in.Key] {
+			l.say(Attention{Kind: Failing, Job: in.Key, Run: in.ID, N: len(of), Since: last(in)}, "A run of %s has failed %d times, and is tried again.", in.Key, in.Failures)
+		}
+	}
+	for _, of := range grouped(terminated, func(in *jobs.Instance) bool {
+		return recent(in) && (in.Cause == jobs.ByLoss || in.Cause == jobs.ByPoison)
+	}) {
+		in, n := of[0], len(of)
+		l.say(Attention{Kind: Lost, Job: in.Key, Run: in.ID, N: n, Since: in.Ended}, "%s of %s ended because the worker died.", count(n, "run"), in.Key)
+	}
+}
+
+// jobs finds jobs that do not run as they should.
+func (l *look) jobs() {
+	if l.err != nil {
+		return
+	}
+	var list, late []*jobs.Definition
+	list, l.err = l.o.store.Definitions(l.ctx, metastore.DefinitionQuery{Tenant: l.who.tenant(), Limit: lookedJobs})
+	if l.err != nil {
+		return
+	}
+	global, err := l.o.store.Global(l.ctx, l.who.tenant())
+	if err != nil {
+		l.err = err
+		return
+	}
+	for _, d := range list {
+		if _, err := l.o.next(d, global, l.now); err != nil {
+			l.say(Attention{Kind: Trouble, Job: d.Key, N: 1, Since: d.Edited}, "The schedule of %s cannot be read: %v.", d.Key, err)
+		}
+		if p := d.Paused; p != nil && p.By == jobs.ByItself {
+			l.say(Attention{Kind: GaveUp, Job: d.Key, N: d.Failing, Since: p.At}, "%s has paused itself: %s.", d.Key, strings.TrimSuffix(p.Reason, "."))
+		} else if p != nil && p.Until.IsZero() && l.now.Sub(p.At) >= recently {
+			l.say(Attention{Kind: Paused, Job: d.Key, N: 1, Since: p.At}, "%s has been paused by %s for %s, without an end.",
+				d.Key, strings.TrimPrefix(p.By, "person:"), count(int(l.now.Sub(p.At)/recently), "day"))
+		}
+		if !d.Missed.IsZero() {
+			late = append(late, d)
+		}
+	}
+	slices.SortStableFunc(late, func(a, b *jobs.Definition) int { return b.Missed.Compare(a.Missed) })
+	for _, d := range late[:min(len(late), lookedLedger)] {
+		l.missed(d)
+	}
+}
+
+// missed finds due times of a job that nobody could fire. Those that were meant to pass are none.
+func (l *look) missed(d *jobs.Definition) {
+	if l.err != nil {
+		return
+	}
+	var ranges []*jobs.Missed
+	ranges, l.err = l.o.store.Ledger(l.ctx, d.Tenant, d.UID, 10)
+	n, since := 0, time.Time{}
+	for _, m := range ranges {
+		if m.Reason == jobs.MissedLate && l.now.Sub(m.To) < recently {
+			n, since = n+int(m.Count), m.From
+		}
+	}
+	if n > 0 {
+		l.say(Attention{Kind: Unfired, Job: d.Key, N: n, Since: since}, "%s of %s passed while nobody could fire %s.", count(n, "due time"), d.Key, them(n))
+	}
+}
+
+// grouped are the runs that are wanted, by job, in the order of the first of each.
+func grouped(list []*jobs.Instance, want func(*jobs.Instance) bool) [][]*jobs.Instance {
+	at, groups := map[jobs.ID]int{}, [][]*jobs.Instance(nil)
+	for _, in := range list {
+		if !want(in) {
+			continue
+		}
+		i, known := at[in.Job]
+		if !known {
+			i = len(groups)
+			at[in.Job], groups = i, append(groups, nil)
+		}
+		groups[i] = append(groups[i], in)
+	}
+	return groups
+}
+
+// last is when a run last moved.
+func last(in *jobs.Instance) time.Time {
+	if n := len(in.Moves); n > 0 {
+		return in.Moves[n-1].At
+	}
+	return in.Created
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func is(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+func them(n int) string {
+	if n == 1 {
+		return "it"
+	}
+	return "them"
+}
+
+// lately keeps what an expensive look has found, for twenty times as long as it took: however many people have the
+// page open, looking takes at most a twentieth of the time. A look that was quick is not kept.
+type lately[T any] struct {
+	mu sync.Mutex
+	of map[jobs.Tenant]seen[T]
+}
+
+type seen[T any] struct {
+	what  T
+	until time.Time
+}
+
+const quick = 5 * time.Millisecond
+
+func (l *lately[T]) look(of jobs.Tenant, look func() (T, error)) (T, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	begun := time.Now()
+	if s, known := l.of[of]; known && begun.Before(s.until) {
+		return s.what, nil
+	}
+	what, err := look()
+	took := time.Since(begun)
+	if err != nil || took < quick {
+		delete(l.of, of)
+		return what, err
+	}
+	if l.of == nil {
+		l.of = map[jobs.Tenant]seen[T]{}
+	}
+	l.of[of] = seen[T]{what, time.Now().Add(20 * took)}
+	return what, nil
+}

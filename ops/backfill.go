@@ -1,0 +1,244 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/schedule"
+)
+
+const (
+	// MaxBackfill is how many due times a backfill may have.
+	MaxBackfill = 10_000
+	// backfillTries is how often a backfill looks again, because the ledger has changed meanwhile.
+	backfillTries = 8
+)
+
+// Backfill asks for the runs of a stretch of time that lies behind.
+type Backfill struct {
+	Key      jobs.Key
+	From, To time.Time // the first moment, and the first that is not meant any more; no To = now
+	Parallel int       // so many of its runs at once; 0 = 1
+	Priority *int      // of its runs; nil = one below that of the job, so that what is due now goes first
+	Replay   bool      // also due times that have a run
+	Request  string    // the same words under the same key make nothing twice; "" = each time is another
+}
+
+// Backfilled says what a backfill has made, or would make.
+type Backfilled struct {
+	ID          jobs.ID   // the parent of its runs; zero if none were made
+	Due         int       // due times in the stretch that its calendars leave
+	Runs        int       // that are made of them
+	Had         int       // due times left out: they have a run, or had one that is not kept any more
+	First, Last time.Time // due times of the first and the last of the runs
+	Parallel    int
+}
+
+// Backfill makes runs of due times that have passed without one, or of all of them.
+func (o *Ops) Backfill(ctx context.Context, who Who, b Backfill) (Backfilled, error) {
+	if b.Request == "" {
+		b.Request = jobs.NewID(o.now()).String() // each try is the same backfill
+	}
+	for try := 1; ; try++ {
+		p, err := o.planBackfill(ctx, who, &b)
+		if err != nil {
+			return Backfilled{}, err
+		}
+		done := p.before()
+		err = o.fill(ctx, who, p.commands(), &done)
+		if try < backfillTries && errors.Is(err, jobs.Stale) {
+			continue
+		}
+		if done.Runs > 0 {
+			err = after(err)
+		}
+		return done, err
+	}
+}
+
+// PreviewBackfill is what a backfill would make. Nothing is stored.
+func (o *Ops) PreviewBackfill(ctx context.Context, who Who, b Backfill) (Backfilled, error) {
+	p, err := o.planBackfill(ctx, who, &b)
+	if err != nil {
+		return Backfilled{}, err
+	}
+	would := p.before()
+	for _, due := range p.due {
+		would.made(due.At)
+	}
+	return would, nil
+}
+
+func (b *Backfilled) made(due time.Time) {
+	if b.Runs == 0 || due.Before(b.First) {
+		b.First = due
+	}
+	if due.After(b.Last) {
+		b.Last = due
+	}
+	b.Runs++
+}
+
+// fill sends the parts of a backfill, a commit each.
+func (o *Ops) fill(ctx context.Context, who Who, parts []jobs.Backfill, done *Backfilled) error {
+	for _, part := range parts {
+		r := o.store.Apply(ctx, []jobs.Envelope{o.envelope(who, part)})[0]
+		if r.Err != nil {
+			return r.Err
+		}
+		done.count(&part, r.Effect)
+	}
+	return nil
+}
+
+// count adds what a part has made.
+func (b *Backfilled) count(part *jobs.Backfill, e jobs.Effect) {
+	for _, in := range e.Instances {
+		if in.Parent == part.ID && in.Origin == jobs.FromBackfill {
+			b.ID = part.ID
+			b.made(in.Due)
+		}
+	}
+}
+
+// filling is a backfill that is decided and not done.
+type filling struct {
+	id       jobs.ID
+	job      *jobs.Definition
+	plan     *schedule.Plan
+	due      []jobs.BackfillDue
+	done     []time.Time // due times whose runs it has made before
+	all, had int
+	parallel int
+	priority int
+	ledger   []*jobs.Missed // oldest first
+}
+
+// before is what the backfill has made so far.
+func (f *filling) before() Backfilled {
+	b := Backfilled{Due: f.all, Had: f.had, Parallel: f.parallel}
+	for _, due := range f.done {
+		b.ID = f.id
+		b.made(due)
+	}
+	return b
+}
+
+// planBackfill looks which due times there are, and which of them have no run.
+func (o *Ops) planBackfill(ctx context.Context, who Who, b *Backfill) (*filling, error) {
+	f, err := o.beginFilling(ctx, who, b.Key, b.Parallel, b.Priority)
+	if err != nil {
+		return nil, err
+	}
+	now := o.Now()
+	from, to := jobs.Instant(b.From), jobs.Instant(b.To)
+	switch {
+	case from.IsZero():
+		return nil, jobs.Invalid("from is missing: say from which time on due times are meant")
+	case to.IsZero():
+		to = now
+	case to.After(now):
+		return nil, jobs.Invalid("to is %s, which lies ahead: due times ahead become runs by themselves", clock(to))
+	}
+	if !from.Before(to) {
+		return nil, jobs.Invalid("from %s is not before to %s", clock(from), clock(to))
+	}
+	f.id = jobs.NewID(o.now())
+	if b.Request != "" {
+		words := []string{"backfill", string(who.tenant()), string(f.job.UID[:]), b.Request, strconv.FormatBool(b.Replay)}
+		for _, t := range []time.Time{b.From, b.To} {
+			words = append(words, strconv.FormatInt(t.UnixNano(), 10))
+		}
+		f.id = jobs.DerivedID(words...)
+	}
+	for due, ok := f.plan.Next(from.Add(-1)); ok && due.Before(to) && !due.After(f.job.Cursor); due, ok = f.plan.Next(due) {
+		if f.all++; f.all > MaxBackfill {
+			return nil, jobs.Invalid("from %s to %s there are more than %d due times: at most so many may be asked for at once, such as those before %s", clock(from), clock(to), MaxBackfill, clock(due))
+		}
+		if err := o.want(ctx, f, due, b.Replay); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// beginFilling reads what a backfill of a job stands on.
+func (o *Ops) beginFilling(ctx context.Context, who Who, key jobs.Key, parallel int, priority *int) (*filling, error) {
+	d, err := o.definition(ctx, who, key)
+	if err != nil {
+		return nil, err
+	}
+	global, err := o.store.Global(ctx, who.tenant())
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case d.Kind != jobs.Recurring:
+		return nil, jobs.Refuse(jobs.Conflict, "job %s is triggered: it has no due times", key)
+	case d.Policy.Disabled:
+		return nil, jobs.Refuse(jobs.Conflict, "job %s is disabled: a run of it would only be skipped; enable it first", key)
+	case d.FixedDelay():
+		return nil, jobs.Refuse(jobs.Conflict, "job %s is due a while after each of its runs has ended: there are no due times that it has missed", key)
+	}
+	f := &filling{job: d, parallel: max(parallel, 1), priority: max(d.Policy.Priority-1, -jobs.MaxPriority)}
+	if parallel < 0 || parallel > jobs.MaxParallel {
+		return nil, jobs.Invalid("parallel is %d, it must be between 1 and %d", parallel, jobs.MaxParallel)
+	}
+	if priority != nil {
+		if err := (&jobs.Settings{Priority: priority}).Check(); err != nil {
+			return nil, err
+		}
+		f.priority = *priority
+	}
+	if f.plan, err = o.dueBy(d, global); err != nil {
+		return nil, fmt.Errorf("read the schedule of %s: %w", key, err)
+	}
+	if f.plan == nil {
+		return nil, jobs.Refuse(jobs.Conflict, "job %s has no schedule, and so no due times", key)
+	}
+	if f.ledger, err = o.ledger(ctx, d); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// want notes what is to become of a due time. What the ledger does not name and today's schedule was there for has had a
+// run, even if that is not kept any more.
+func (o *Ops) want(ctx context.Context, f *filling, due time.Time, replay bool) error {
+	d, one := f.job, jobs.BackfillDue{At: due}
+	in, err := o.found(ctx, d.Tenant, jobs.DueID(d.Tenant, d.UID, due, 0, 0))
+	if err != nil {
+		return err
+	}
+	ran := in != nil || f.missed(due) == nil && due.After(d.Anchor)
+	if ran && replay && (in == nil || in.Parent != f.id) {
+		one.Replay = true
+		k := jobs.Backfill{ID: f.id, Job: d.UID}
+		if in, err = o.found(ctx, d.Tenant, k.Run(d.Tenant, one)); err != nil {
+			return err
+		}
+		ran = in != nil
+	}
+	switch {
+	case !ran:
+		f.due = append(f.due, one)
+	case in != nil && in.Parent == f.id:
+		f.done = append(f.done, due)
+	default:
+		f.had++
+	}
+	return nil
+}
+
+// found is a run, or nil.
+func (o *Ops) found(ctx context.Context, t jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
+	in, err := o.store.Instance(ctx, t, id)
+	if errors.Is(err, jobs.NotFound) {
+		return nil, nil
+	}
+	return in, err
+}

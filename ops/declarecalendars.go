@@ -1,0 +1,122 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/schedule"
+)
+
+// PlannedCalendar is what becomes of a calendar that is wanted.
+type PlannedCalendar struct {
+	Name   string
+	Does   string // DoesCreate, DoesEdit or DoesNothing
+	Differ []Difference
+	Next   []Excluded // the next due times that it would exclude, of the jobs that use it now
+}
+
+// stated are the calendars of a tenant as they would be: those that are there, and in their places those that are wanted.
+type stated struct {
+	plans []PlannedCalendar
+	batch []jobs.Command
+	all   *schedule.Calendars // nil = as they are
+}
+
+// planCalendars says what wanted calendars need.
+func (o *Ops) planCalendars(ctx context.Context, who Who, wanted []jobs.SetCalendar) (stated, error) {
+	var s stated
+	if len(wanted) == 0 {
+		return s, nil
+	}
+	if len(wanted) > MaxWanted {
+		return s, jobs.Invalid("%d calendars are given, at most %d are taken at once", len(wanted), MaxWanted)
+	}
+	rows, err := o.Calendars(ctx, who)
+	if err != nil {
+		return s, err
+	}
+	rows = slices.Clone(rows)
+	seen := map[string]bool{}
+	for _, k := range wanted {
+		if seen[k.Name] {
+			return s, jobs.Invalid("calendar %s is given twice", k.Name)
+		}
+		seen[k.Name] = true
+		if err := checkCalendar(k); err != nil {
+			return s, err
+		}
+		row := &jobs.Calendar{Tenant: who.tenant(), Name: k.Name, Description: k.Description, Zone: k.Zone, Rules: k.Rules}
+		p := PlannedCalendar{Name: k.Name, Does: DoesCreate}
+		was := &jobs.Calendar{}
+		if i := slices.IndexFunc(rows, func(c *jobs.Calendar) bool { return c.Name == k.Name }); i < 0 {
+			rows = append(rows, row)
+		} else {
+			was, p.Does = rows[i], DoesEdit
+			k.IfRevision, rows[i] = was.Revision, row
+		}
+		for _, f := range []struct {
+			name     string
+			old, new any
+			same     bool
+		}{{"description", was.Description, k.Description, was.Description == k.Description}, {"zone", was.Zone, k.Zone, was.Zone == k.Zone}, {"rules", was.Rules, k.Rules, slices.Equal(was.Rules, k.Rules)}} {
+			if !f.same {
+				p.Differ = append(p.Differ, Difference{Field: f.name, Old: f.old, New: f.new})
+			}
+		}
+		if len(p.Differ) == 0 && p.Does == DoesEdit {
+			p.Does = DoesNothing
+		} else {
+			s.batch = append(s.batch, k)
+			after, err := o.previewCalendar(ctx, who, row)
+			if err != nil {
+				return s, err
+			}
+			p.Next = after.Next[:min(len(after.Next), planNext)]
+		}
+		s.plans = append(s.plans, p)
+	}
+	if len(s.batch) > 0 {
+		s.all = schedule.CalendarsOf(0, rows)
+	}
+	return s, nil
+}
+
+// checkCalendar refuses rules that cannot be read.
+func checkCalendar(k jobs.SetCalendar) error {
+	if err := k.Check(); err != nil {
+		return err
+	}
+	_, err := schedule.ParseCalendar(k.Name, k.Zone, k.Rules)
+	if at, ok := errors.AsType[*schedule.Error](err); ok {
+		return jobs.Invalid("calendar %s, %s", k.Name, at.Error())
+	}
+	return err
+}
+
+// excluding is a plan's next due times with calendars that are not written yet.
+func (o *Ops) excluding(d *jobs.Definition, p *Planned, all *schedule.Calendars) error {
+	if all == nil || len(d.Policy.Calendars) == 0 || d.Waits() {
+		return nil
+	}
+	when, err := schedule.PlanOf(d, all)
+	if err != nil || when == nil {
+		return err
+	}
+	p.NextThen = ahead(when, o.Now(), planNext)
+	return nil
+}
+
+// about names what a command is about.
+func about(k jobs.Command) string {
+	switch k := k.(type) {
+	case jobs.SetCalendar:
+		return "calendar " + k.Name
+	case jobs.Register:
+		return "job " + string(k.Job.Key)
+	case jobs.Edit:
+		return "job " + string(k.Key)
+	}
+	return k.Verb().String()
+}

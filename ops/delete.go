@@ -1,0 +1,149 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Fate says what becomes of the live runs of a job that is deleted.
+type Fate string
+
+// What can become of them. Nothing said is refused as long as there are any.
+const (
+	FateCancel Fate = "cancel" // they are cancelled
+	FateFinish Fate = "finish" // they end as they would have
+)
+
+// Deleted says what a deletion did.
+type Deleted struct{ Cancelled int }
+
+// alive are the states of runs that are not over.
+var alive = []jobs.State{jobs.Scheduled, jobs.Enqueued, jobs.Processing, jobs.Failed}
+
+// Delete takes a definition away. Saying it again goes on where an earlier attempt was broken off. A worker that still
+// has the job makes it known again when it starts.
+func (o *Ops) Delete(ctx context.Context, who Who, k jobs.Delete, fate Fate) (Deleted, error) {
+	if fate != "" && fate != FateCancel && fate != FateFinish {
+		return Deleted{}, jobs.Invalid("runs is %.20q, it must be one of %q", string(fate), []Fate{FateCancel, FateFinish})
+	}
+	d, err := o.definition(ctx, who, k.Key)
+	if err != nil {
+		return Deleted{}, err
+	}
+	if k.IfRevision != 0 && k.IfRevision != d.Revision {
+		return Deleted{}, jobs.Refuse(jobs.Stale, "job %s has revision %d, the deletion was meant for %d: look again", k.Key, d.Revision, k.IfRevision)
+	}
+	if fate == "" {
+		n, err := o.living(ctx, who, k.Key)
+		if err != nil {
+			return Deleted{}, err
+		}
+		if n > 0 {
+			return Deleted{}, jobs.Refuse(jobs.Conflict, "job %s has %d live runs: say whether to cancel them or to let them finish", k.Key, n)
+		}
+	}
+	var done Deleted
+	if fate == FateCancel {
+		if done.Cancelled, err = o.cancelAll(ctx, who, d); err != nil {
+			return done, done.after(err)
+		}
+	}
+	if _, err := o.apply(ctx, who, k); err != nil {
+		return done, done.after(err)
+	}
+	if fate == FateFinish {
+		return done, after(o.unhold(ctx, who, d))
+	}
+	for fate == FateCancel { // those that came meanwhile, or moved while we looked; no others can come
+		n, err := o.cancelAll(ctx, who, d)
+		done.Cancelled += n
+		if n == 0 || err != nil {
+			return done, after(err)
+		}
+	}
+	return done, nil
+}
+
+// after is what an error means for a deletion that may have begun.
+func (d Deleted) after(err error) error {
+	if d.Cancelled > 0 {
+		return after(err)
+	}
+	return err
+}
+
+// unhold lets runs go on that a pause of a deleted job held: nobody can end it any more.
+func (o *Ops) unhold(ctx context.Context, who Who, d *jobs.Definition) error {
+	rows, err := o.heldBy(ctx, who, jobs.ByPause, d.Key)
+	if err != nil {
+		return err
+	}
+	rows = slices.DeleteFunc(rows, func(in *jobs.Instance) bool { return in.Job != d.UID })
+	_, err = o.letGo(ctx, who.onBehalf("deletion"), rows, HeldRelease)
+	return err
+}
+
+// living counts the runs of a job that are not over.
+func (o *Ops) living(ctx context.Context, who Who, key jobs.Key) (int, error) {
+	counts, err := o.store.Counts(ctx, metastore.CountQuery{Tenant: who.tenant(), Job: key})
+	n := 0
+	for state, of := range counts.Live {
+		if slices.Contains(alive, state) {
+			n += of
+		}
+	}
+	return n, err
+}
+
+// cancelAll cancels the runs of a job, but not those of another job that has its key by now.
+func (o *Ops) cancelAll(ctx context.Context, who Who, d *jobs.Definition) (int, error) {
+	who = who.onBehalf("deletion")
+	var batch []jobs.Envelope
+	for _, state := range alive {
+		q := metastore.InstanceQuery{Tenant: who.tenant(), Job: d.Key, State: state, Limit: metastore.MaxPage}
+		for {
+			page, err := o.store.Instances(ctx, q)
+			if err != nil {
+				return 0, err
+			}
+			for _, in := range page.Instances {
+				if in.Job == d.UID {
+					batch = append(batch, o.envelope(who, jobs.Cancel{ID: in.ID}))
+				}
+			}
+			if page.Next == "" {
+				break
+			}
+			q.Cursor = page.Next
+		}
+	}
+	return o.send(ctx, batch)
+}
+
+// send applies commands in parts and counts those that did something: somebody else may have been faster. Where some
+// did, an error does not say that nothing was done.
+func (o *Ops) send(ctx context.Context, batch []jobs.Envelope) (int, error) {
+	n := 0
+	for some := range slices.Chunk(batch, partCommands) {
+		var failed error
+		for _, r := range o.store.Apply(ctx, some) {
+			switch {
+			case r.Err == nil:
+				n++
+			case failed == nil && !errors.Is(r.Err, jobs.NotFound) && !errors.Is(r.Err, jobs.Conflict):
+				failed = r.Err
+			}
+		}
+		if failed != nil && n > 0 {
+			failed = jobs.Refuse(jobs.Unknown, "%d of %d were done, and then: %v", n, len(batch), failed)
+		}
+		if failed != nil {
+			return n, failed
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,160 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Explanation says why a job runs or does not, in sentences for people: what holds it back first.
+type Explanation struct {
+	Job     Job
+	Says    []string
+	Missed  []*jobs.Missed     // the latest due times that have no run, newest first
+	Live    map[jobs.State]int // its runs that are not over
+	Workers int                // that have the job
+}
+
+// explained is how many ranges of missed due times are told.
+const explained = 5
+
+// whys are the reasons for which due times have no run.
+var whys = map[jobs.Reason]string{
+	jobs.MissedLate: "nobody could fire them in time", jobs.MissedPaused: "the job was paused",
+	jobs.MissedDisabled: "the job was disabled", jobs.MissedDebug: "debug mode was on",
+	jobs.MissedEdited: "the schedule was changed before anybody could fire them", jobs.MissedCalendar: "a calendar of the job excludes them",
+}
+
+// Explain looks for all that keeps a job from running.
+func (o *Ops) Explain(ctx context.Context, who Who, key jobs.Key) (Explanation, error) {
+	job, err := o.Job(ctx, who, key, 1)
+	if err != nil {
+		return Explanation{}, err
+	}
+	global, err := o.store.Global(ctx, who.tenant())
+	if err != nil {
+		return Explanation{}, err
+	}
+	counts, err := o.store.Counts(ctx, metastore.CountQuery{Tenant: who.tenant(), Job: key})
+	if err != nil {
+		return Explanation{}, err
+	}
+	queued, err := o.store.Instances(ctx, metastore.InstanceQuery{Tenant: who.tenant(), Job: key, State: jobs.Enqueued, Limit: metastore.MaxPage})
+	if err != nil {
+		return Explanation{}, err
+	}
+	failed, err := o.store.Instances(ctx, metastore.InstanceQuery{Tenant: who.tenant(), Job: key, State: jobs.Failed, Limit: metastore.MaxPage})
+	if err != nil {
+		return Explanation{}, err
+	}
+	e := Explanation{Job: job, Live: counts.Live}
+	if e.Missed, err = o.store.Ledger(ctx, who.tenant(), job.UID, explained); err != nil {
+		return Explanation{}, err
+	}
+	workers := o.live.Workers(who.tenant())
+	for _, w := range workers {
+		if _, has := w.Keys[key]; (has || w.Any) && w.App == job.App && !w.Leaving {
+			e.Workers++
+		}
+	}
+	e.held(global, o.Now())
+	e.waiting(queued.Instances, workers)
+	e.gates(queued.Instances, global)
+	e.retries(failed.Instances, global)
+	e.due()
+	for _, m := range e.Missed {
+		e.say("%s from %s to %s passed without a run: %s.", count(int(m.Count), "due time"), clock(m.From), clock(m.To), whys[m.Reason])
+	}
+	return e, nil
+}
+
+func (e *Explanation) say(format string, args ...any) {
+	e.Says = append(e.Says, fmt.Sprintf(format, args...))
+}
+
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// held says what people have decided that keeps the job from running.
+func (e *Explanation) held(g *jobs.Global, now time.Time) {
+	if e.Job.Policy.Disabled {
+		e.say("It is disabled: every run of it is skipped.")
+	}
+	if p := e.Job.Paused; p != nil && paused(e.Job.Definition, now) {
+		until, why := "until somebody resumes it", ""
+		if !p.Until.IsZero() {
+			until = "until " + clock(p.Until)
+		}
+		if p.Reason != "" {
+			why = ": " + p.Reason
+		}
+		e.say("It is paused by %s %s%s.", strings.TrimPrefix(p.By, "person:"), until, why)
+	}
+	debug := g.TriggeredDebug
+	if e.Job.Kind == jobs.Recurring {
+		debug = g.RecurringDebug
+	}
+	if debug.On {
+		e.say("Debug mode of %s jobs is on, by %s: nothing of them runs but by hand.", e.Job.Kind, strings.TrimPrefix(debug.By, "person:"))
+	}
+}
+
+// waiting says what its runs wait for.
+func (e *Explanation) waiting(queued []*jobs.Instance, workers []Worker) {
+	if e.Job.Stopped.IsZero() {
+		e.nowhere(queued, workers)
+	} else {
+		e.say("It is stopped since %s: workers of the app %s are alive, and none of them has it any more. Due times are decided when one has it again, as its misfire policy says.", clock(e.Job.Stopped), e.Job.App)
+	}
+	if e.Workers == 0 && e.Job.Stopped.IsZero() {
+		e.say("No worker of the app %s that is running has this job.", e.Job.App)
+	}
+}
+
+// nowhere says why runs that hold their slots are offered to nobody.
+func (e *Explanation) nowhere(queued []*jobs.Instance, workers []Worker) {
+	why := map[string]int{}
+	for _, in := range queued {
+		if in.Waits == "" && in.Place != nil {
+			why[Nowhere(in, workers)]++
+		}
+	}
+	delete(why, "")
+	for _, text := range slices.Sorted(maps.Keys(why)) {
+		e.say("%s %s: %s.", count(why[text], "run"), wait(why[text]), text)
+	}
+}
+
+func wait(n int) string {
+	if n == 1 {
+		return "waits"
+	}
+	return "wait"
+}
+
+// due says when it comes next.
+func (e *Explanation) due() {
+	switch j := e.Job; {
+	case j.Trouble != "":
+		e.say("Its schedule cannot be read: %s.", j.Trouble)
+	case j.Kind == jobs.Triggered:
+		e.say("It runs when somebody asks for it.")
+	case j.Policy.Schedule == "":
+		e.say("It has no schedule: it runs when somebody asks for it.")
+	case j.Waits():
+		e.say("Its next due time counts from the end of the run that is not over yet.")
+	case j.Finished:
+		e.say("Its schedule is finished: no due time is left.")
+	case len(j.Next) == 0:
+		e.say("Its schedule has no due time ahead that its calendars leave.")
+	case j.Silent != "":
+		e.say("It is due next at %s, and as things stand that will be no run.", clock(j.Next[0]))
+	default:
+		e.say("It is due next at %s.", clock(j.Next[0]))
+	}
+}

@@ -1,0 +1,108 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/schedule"
+)
+
+// causes say in words why a run is where it is. A cause that is new is added here.
+var causes = map[jobs.Cause]string{
+	jobs.ByError: "its handler failed", jobs.ByTimeout: "an attempt took longer than its timeout", jobs.ByLoss: "its worker stopped answering",
+	jobs.ByPoison: "its workers were lost once too often", jobs.ByHandback: "its worker was stopping and gave it back",
+	jobs.BySnooze: "its handler asked to be called again later", jobs.ByOverlap: "there was no free slot, and its overlap says that it does not wait",
+	jobs.ByReplaced: "a newer run of the job took its place",
+	jobs.ByDeadline: "it could not start in time", jobs.ByDisabled: "the job was disabled", jobs.ByDebug: "debug mode holds it",
+	jobs.ByPause: "the job is paused", jobs.ByPerson: "somebody asked for it", jobs.ByJitter: "starts of the job are spread",
+	jobs.ByDepth:  "too many runs have brought each other about",
+	jobs.ByNobody: "no worker was there that may take it",
+}
+
+// ledgerLook is how many ranges of a job's ledger are searched for a time.
+const ledgerLook = 1000
+
+// ExplainAt says in one sentence why a job ran, did not run or will not run at a due time.
+func (o *Ops) ExplainAt(ctx context.Context, who Who, key jobs.Key, at time.Time) (string, error) {
+	d, err := o.definition(ctx, who, key)
+	if err != nil {
+		return "", err
+	}
+	global, err := o.store.Global(ctx, who.tenant())
+	if err != nil {
+		return "", err
+	}
+	in, err := o.store.Instance(ctx, d.Tenant, jobs.DueID(d.Tenant, d.UID, at, 0, 0))
+	if err == nil {
+		says := fmt.Sprintf("The run of %s is %s", clock(at), in.State)
+		if why := because(in, &d.Policy, global); why != "" {
+			says += ", because " + why
+		}
+		if in.Origin == jobs.FromBackfill {
+			says += "; " + strings.TrimPrefix(in.Actor, "person:") + " asked for it by a backfill at " + clock(in.Created)
+		}
+		return says + ".", nil
+	}
+	if jobs.CodeOf(err) != jobs.NotFound {
+		return "", err
+	}
+	ranges, err := o.store.Ledger(ctx, d.Tenant, d.UID, ledgerLook)
+	if err != nil {
+		return "", err
+	}
+	for _, m := range ranges {
+		if !at.Before(m.From) && !at.After(m.To) {
+			return fmt.Sprintf("It did not run at %s: %s.", clock(at), whys[m.Reason]), nil
+		}
+	}
+	when, err := o.dueBy(d, global)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("Its schedule cannot be read: %v.", err), nil
+	case when == nil:
+		return "It has no schedule: it runs when somebody asks for it.", nil
+	}
+	if d.FixedDelay() {
+		if says, whole := o.afterEnd(d, when, at); whole {
+			return says, nil
+		}
+	}
+	next, ok := when.Schedule.Next(at.Add(-1))
+	calendar, rule, excluded := when.Excludes(at)
+	switch {
+	case !ok:
+		return finished(when, at), nil
+	case !next.Equal(at):
+		return notDue(when, at) + startsAround(d, when, at), nil
+	case excluded:
+		return fmt.Sprintf("The calendar %s excludes %s (%s).", calendar, clock(at), rule), nil
+	case !at.After(d.Anchor):
+		return fmt.Sprintf("Its schedule was written at %s and says nothing about %s.", clock(d.Anchor), clock(at)), nil
+	case !at.After(o.Now()) && !d.Stopped.IsZero():
+		return fmt.Sprintf("It was due at %s, and nothing is decided about that yet: the job is stopped since %s, because no worker of the app %s has it any more.", clock(at), clock(d.Stopped), d.App), nil
+	case !at.After(o.Now()):
+		return fmt.Sprintf("It was due at %s, and nobody has decided about that yet, or it is too long ago to be known.", clock(at)), nil
+	}
+	if silent := d.Silent(global, at); silent != "" {
+		return fmt.Sprintf("As things stand it will not run at %s: %s.", clock(at), whys[silent]), nil
+	}
+	if !d.Stopped.IsZero() {
+		return fmt.Sprintf("As things stand it will not run at %s: it is stopped since %s, because no worker of the app %s has it any more.", clock(at), clock(d.Stopped), d.App), nil
+	}
+	if start := d.Starts(at); !start.Equal(at) {
+		return fmt.Sprintf("It is due at %s and will start at %s.", clock(at), exactly(start)), nil
+	}
+	return fmt.Sprintf("It is due at %s.", clock(at)), nil
+}
+
+// notDue says what is next to a time that is no due time.
+func notDue(when *schedule.Plan, at time.Time) string {
+	before, after := around(when.Schedule.Next, at)
+	if before.IsZero() {
+		return fmt.Sprintf("It is not due at %s; the first due time is %s.", clock(at), clock(after))
+	}
+	return fmt.Sprintf("It is not due at %s; the due times next to it are %s and %s.", clock(at), clock(before), clock(after))
+}

@@ -1,0 +1,214 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// RunExplanation says why a run stands where it does.
+type RunExplanation struct {
+	Run *jobs.Instance
+	Why string // one sentence
+}
+
+// ExplainRun says why a run waits, or how it came to its end.
+func (o *Ops) ExplainRun(ctx context.Context, who Who, id jobs.ID) (RunExplanation, error) {
+	in, err := o.Instance(ctx, who, id)
+	if err != nil {
+		return RunExplanation{}, err
+	}
+	why, err := o.whyRun(ctx, who, in)
+	if whence := whence(in); err == nil && whence != "" {
+		why += " " + whence
+	}
+	return RunExplanation{Run: in, Why: why}, err
+}
+
+// whence says which run brought this one about, or who asked for it among others; "" for what needs no words.
+func whence(in *jobs.Instance) string {
+	switch in.Origin {
+	case jobs.FromParent:
+		if strings.HasPrefix(in.Actor, "run:") {
+			return fmt.Sprintf("It follows run %s, whose job says so.", in.Parent)
+		}
+		return fmt.Sprintf("The handler of run %s enqueued it.", in.Parent)
+	case jobs.FromBackfill:
+		return fmt.Sprintf("Its due time, %s, lies behind: %s asked for it by a backfill.", clock(in.Due), strings.TrimPrefix(in.Actor, "person:"))
+	}
+	return ""
+}
+
+func (o *Ops) whyRun(ctx context.Context, who Who, in *jobs.Instance) (string, error) {
+	because := ""
+	if text := CauseText(in.Cause); text != "" {
+		because = ", because " + text
+	}
+	if e := firstOf(in.Error); e != "" && !strings.Contains(because, e) {
+		because += " (" + e + ")"
+	}
+	switch {
+	case in.State.Final() && in.Lingering:
+		return fmt.Sprintf("It is %s%s; its handler on %s has not returned yet, and keeps its slots until it does.", in.State, because, in.Worker), nil
+	case in.State.Final():
+		return fmt.Sprintf("It is %s since %s%s%s.", in.State, clock(in.Ended), because, chosen(in)), nil
+	case in.State == jobs.Processing:
+		return fmt.Sprintf("It runs on %s since %s, as attempt %d%s.", in.Worker, clock(in.Started), in.Attempt, chosen(in)), nil
+	case in.State == jobs.Scheduled && in.Cause == "":
+		return fmt.Sprintf("It waits for its due time, %s.", clock(in.Due)), nil
+	case in.State == jobs.Scheduled && in.Cause == jobs.ByJitter:
+		return fmt.Sprintf("It is due at %s, and waits until %s, because %s.", clock(in.Due), clock(in.RetryAt), CauseText(in.Cause)), nil
+	case in.State == jobs.Scheduled && in.Cause == jobs.ByPause:
+		return o.whyPaused(ctx, who, in)
+	case in.State == jobs.Scheduled:
+		return fmt.Sprintf("It is held%s, until that ends.", because), nil
+	case in.Lingering:
+		return fmt.Sprintf("It is to be tried again, and waits for the handler of attempt %d on %s, which has not returned yet.", in.Attempt, in.Worker), nil
+	case in.Waits != "":
+		return o.whyWaits(ctx, who, in)
+	case in.State == jobs.Failed && in.Budgeted > 0 && !in.RetryAt.IsZero():
+		return fmt.Sprintf("Attempt %d failed%s; the next one is put off to %s by the budget of retries.", in.Attempt, because, clock(in.RetryAt)), nil
+	case in.State == jobs.Failed && in.Cause == jobs.BySnooze && !in.RetryAt.IsZero():
+		return fmt.Sprintf("Attempt %d was put off%s; the next one is due at %s.", in.Attempt, because, clock(in.RetryAt)), nil
+	case in.State == jobs.Failed && !in.RetryAt.IsZero():
+		return fmt.Sprintf("Attempt %d failed%s; the next one is due at %s.", in.Attempt, because, clock(in.RetryAt)), nil
+	case !o.live.Leader().Known():
+		return "It is ready, and no node leads that could offer it to a worker.", nil
+	}
+	if why := Nowhere(in, o.Workers(ctx, who)); why != "" {
+		return fmt.Sprintf("It waits: %s.", why), nil
+	}
+	return "It is ready, and is offered to workers now.", nil
+}
+
+// chosen says why it was its worker that a run went to, as the end of a sentence; "" = any may have it, or none has.
+func chosen(in *jobs.Instance) string {
+	if in.Place == nil || in.Worker == "" {
+		return ""
+	}
+	return "; " + in.Worker + " was chosen as " + in.Place.Words()
+}
+
+func (o *Ops) whyPaused(ctx context.Context, who Who, in *jobs.Instance) (string, error) {
+	until := "until somebody resumes it"
+	if !in.RetryAt.IsZero() {
+		until = "until " + clock(in.RetryAt)
+	}
+	by := ""
+	d, err := o.definition(ctx, who, in.Key)
+	if err != nil && !errors.Is(err, jobs.NotFound) {
+		return "", err
+	}
+	if err == nil && d.Paused != nil {
+		by = " by " + strings.TrimPrefix(d.Paused.By, "person:")
+		if d.Paused.Reason != "" {
+			by += " (" + d.Paused.Reason + ")"
+		}
+	}
+	return fmt.Sprintf("It is held, because the job is paused%s, %s.", by, until), nil
+}
+
+// whyWaits says what a run waits for at a gate: a slot, or its rate.
+func (o *Ops) whyWaits(ctx context.Context, who Who, in *jobs.Instance) (string, error) {
+	what := GateText(in.Waits)
+	if !in.Opens.IsZero() {
+		return fmt.Sprintf("It is the first that waits for the rate of %s, which lets it start at %s.", what, clock(in.Opens)), nil
+	}
+	global, err := o.store.Global(ctx, who.tenant())
+	if err != nil {
+		return "", err
+	}
+	d, err := o.definition(ctx, who, in.Key)
+	if err != nil && !errors.Is(err, jobs.NotFound) {
+		return "", err
+	}
+	why := "others hold all of them"
+	switch l := limitAt(in, d, global); {
+	case l.Max > 0 && l.Rate.Max > 0:
+		why = fmt.Sprintf("at most %d may be under way, and %s may start", l.Max, l.Rate)
+	case l.Max > 0:
+		why = fmt.Sprintf("at most %d may be under way", l.Max)
+	case l.Rate.Max > 0:
+		return fmt.Sprintf("It waits behind others for the rate of %s, %s.", what, l.Rate), nil
+	}
+	return fmt.Sprintf("It waits for a slot of %s: %s.", what, why), nil
+}
+
+// limitAt is what holds at the gate where a run waits, as far as its job says; d may be nil.
+func limitAt(in *jobs.Instance, d *jobs.Definition, g *jobs.Global) jobs.Limit {
+	if n, ok := jobs.BackfillOf(in.Waits); ok {
+		return jobs.Limit{Max: n}
+	}
+	for _, l := range g.AppLimits {
+		if in.Waits == jobs.AppGate(l.Name) {
+			return l
+		}
+	}
+	if d == nil {
+		return jobs.Limit{}
+	}
+	if in.Waits == jobs.JobGate(d.UID) {
+		return jobs.Limit{Max: d.Policy.MaxConcurrency, Rate: d.Policy.Rate}
+	}
+	for _, l := range d.Policy.Limits {
+		if in.Waits == l.Gate(in.Args) {
+			return l
+		}
+	}
+	return jobs.Limit{}
+}
+
+// GateText is what a gate holds to, by its name.
+func GateText(name string) string {
+	if limit, ok := strings.CutPrefix(name, jobs.LimitGate("")); ok {
+		return "limit " + limit
+	}
+	if app, ok := strings.CutPrefix(name, jobs.AppGate("")); ok {
+		return "app " + app
+	}
+	if _, ok := jobs.BackfillOf(name); ok {
+		return "its backfill"
+	}
+	if limit, value, ok := jobs.KeyOf(name); ok {
+		return "limit " + limit + " for " + cmp.Or(value, "runs that name nobody")
+	}
+	return "its job"
+}
+
+// CauseText is a cause as the end of a sentence that says where a run stands; "" where the state says it all.
+func CauseText(c jobs.Cause) string { return causes[c] }
+
+// ReasonText is why due times have no run, as the end of a sentence.
+func ReasonText(r jobs.Reason) string { return whys[r] }
+
+func firstOf(text string) string {
+	text, _, _ = strings.Cut(text, "\n")
+	if r := []rune(text); len(r) > 200 {
+		text = string(r[:200]) + "…"
+	}
+	return text
+}
+
+// around are the last due time before a time and the next one after; zero = there is none.
+func around(next func(time.Time) (time.Time, bool), at time.Time) (before, after time.Time) {
+	for back := time.Minute; back < 30*366*24*time.Hour; back *= 4 {
+		due, ok := next(at.Add(-back))
+		for ok && due.Before(at) {
+			before = due
+			due, ok = next(due)
+		}
+		if !before.IsZero() {
+			break
+		}
+	}
+	after, ok := next(at)
+	if !ok {
+		after = time.Time{}
+	}
+	return before, after
+}

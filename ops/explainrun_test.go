@@ -1,0 +1,148 @@
+package ops_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// named are the constants of a type in package jobs, as its source has them.
+func named(t *testing.T, of string) (values []string) {
+	t.Helper()
+	entries, err := os.ReadDir("../jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), "../jobs/"+e.Name(), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.ValueSpec); ok {
+				if typ, ok := spec.Type.(*ast.Ident); ok && typ.Name == of && len(spec.Values) == 1 {
+					text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+					if err != nil {
+						t.Fatal(err)
+					}
+					values = append(values, text)
+				}
+			}
+			return true
+		})
+	}
+	return values
+}
+
+// Whatever the cause of a state or the reason of a due time without a run is, there are words for it.
+func TestEachCauseAndReasonHasWords(t *testing.T) {
+	causes, reasons := named(t, "Cause"), named(t, "Reason")
+	if len(causes) < 15 || len(reasons) < 6 {
+		t.Fatalf("%d causes and %d reasons", len(causes), len(reasons))
+	}
+	for _, c := range causes {
+		if ops.CauseText(jobs.Cause(c)) == "" {
+			t.Errorf("nobody is told what %q means", c)
+		}
+	}
+	for _, r := range reasons {
+		if ops.ReasonText(jobs.Reason(r)) == "" {
+			t.Errorf("nobody is told what %q means", r)
+		}
+	}
+}
+
+// One sentence says why a run stands where it does.
+func TestExplainRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(*desk, *crew) jobs.ID
+		want string
+	}{
+		"due ahead": {func(d *desk, _ *crew) jobs.ID { return d.begin(jobs.Create{Due: d.now.Add(time.Hour)}) }, "It waits for its due time, 2026-11-21T13:00:00Z."},
+		"paused": {func(d *desk, _ *crew) jobs.ID {
+			d.Pause(d.t.Context(), ann, jobs.Pause{Key: "app.work", Reason: "stocktaking"})
+			return d.begin(jobs.Create{})
+		}, "It is held, because the job is paused by ann (stocktaking), until somebody resumes it."},
+		"debug": {func(d *desk, _ *crew) jobs.ID {
+			d.apply(jobs.Configure{TriggeredDebug: new(true)})
+			return d.begin(jobs.Create{Origin: jobs.FromCode})
+		}, "It is held, because debug mode holds it, until that ends."},
+		"no worker": {func(d *desk, c *crew) jobs.ID { c.workers = nil; return d.begin(jobs.Create{}) }, "It waits: no worker of the app app is alive."},
+		"no worker with the tag": {func(d *desk, _ *crew) jobs.ID {
+			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Needs: &[]string{"gpu"}}})
+			return d.begin(jobs.Create{})
+		}, "It waits: no worker with the tag gpu is alive."},
+		"offered": {func(d *desk, _ *crew) jobs.ID { return d.begin(jobs.Create{}) }, "It is ready, and is offered to workers now."},
+		"a slot": {func(d *desk, _ *crew) jobs.ID {
+			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{MaxConcurrency: new(1), Overlap: new(jobs.OverlapQueue)}})
+			d.begin(jobs.Create{})
+			return d.begin(jobs.Create{})
+		}, "It waits for a slot of its job: at most 1 may be under way."},
+		"a slot of its customer": {func(d *desk, _ *crew) jobs.ID {
+			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Overlap: new(jobs.OverlapQueue), Limits: &[]jobs.Limit{{Name: "tenant", Max: 1, By: "args.customer"}}}})
+			d.begin(jobs.Create{Args: []byte(`{"customer":"c7"}`)})
+			return d.begin(jobs.Create{Args: []byte(`{"customer":"c7"}`)})
+		}, "It waits for a slot of limit tenant for c7: at most 1 may be under way."},
+		"a rate": {func(d *desk, _ *crew) jobs.ID {
+			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Overlap: new(jobs.OverlapQueue), Rate: &jobs.Rate{Max: 1, Per: time.Hour}}})
+			d.begin(jobs.Create{})
+			return d.begin(jobs.Create{})
+		}, "It is the first that waits for the rate of its job, which lets it start at 2026-11-21T13:00:00Z."},
+		"a retry": {func(d *desk, _ *crew) jobs.ID {
+			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Retries: new(3), RetryDelay: new(time.Minute), RetryJitter: new(jobs.JitterNone)}})
+			id := d.begin(jobs.Create{})
+			d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
+			d.apply(jobs.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: jobs.OutcomeError, Error: "the line is bad\nat a place"})
+			return id
+		}, "Attempt 1 failed, because its handler failed (the line is bad); the next one is due at 2026-11-21T12:01:01Z."},
+		"put off": {func(d *desk, _ *crew) jobs.ID {
+			id := d.begin(jobs.Create{})
+			d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
+			d.apply(jobs.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: jobs.OutcomeSnooze, Error: "request 1: billing:80 is left alone", Code: "circuit_open", Delay: time.Minute})
+			return id
+		}, "Attempt 1 was put off, because its handler asked to be called again later (request 1: billing:80 is left alone); the next one is due at 2026-11-21T12:01:01Z."},
+		"running": {func(d *desk, _ *crew) jobs.ID {
+			id := d.begin(jobs.Create{})
+			d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
+			return id
+		}, "It runs on w1 since 2026-11-21T12:00:01Z, as attempt 1."},
+		"running where its route has put it": {func(d *desk, _ *crew) jobs.ID {
+			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Route: new(jobs.RouteFirst), Needs: &[]string{"gpu"}}})
+			id := d.begin(jobs.Create{})
+			d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
+			return id
+		}, "It runs on w1 since 2026-11-21T12:00:01Z, as attempt 1; w1 was chosen as the first worker that is free, with gpu."},
+		"cancelled": {func(d *desk, _ *crew) jobs.ID {
+			id := d.begin(jobs.Create{})
+			d.apply(jobs.Cancel{ID: id})
+			return id
+		}, "It is Cancelled since 2026-11-21T12:00:01Z, because somebody asked for it."},
+	} {
+		d, crew := newDesk(t), &crew{workers: []ops.Worker{serving("app", "app.work")}}
+		d.Ops = ops.New(ops.Config{Store: d.store, Live: crew, Now: func() time.Time { return d.now }})
+		e, err := d.ExplainRun(t.Context(), ann, c.do(d, crew))
+		if err != nil || e.Why != c.want {
+			t.Errorf("%s: %s (%v)\nwant %s", name, e.Why, err, c.want)
+		}
+	}
+}
+
+// begin makes a run of app.work, a second after what was before.
+func (d *desk) begin(k jobs.Create) jobs.ID {
+	d.t.Helper()
+	k.ID, k.Key = jobs.NewID(d.now), "app.work"
+	d.apply(k)
+	d.now = d.now.Add(time.Second)
+	return k.ID
+}

@@ -1,0 +1,268 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// maxFamily bounds how many jobs are looked at for what follows what, and what belongs to what.
+const maxFamily = 1000
+
+// circle finds a way on which a job, as it would be, follows itself: the keys on it, or nil. Jobs that are not there
+// are named, too: nothing follows where they stand.
+func (o *Ops) circle(ctx context.Context, after *jobs.Definition) (circle, missing []string, err error) {
+	follows := func(d *jobs.Definition) []string { return slices.Concat(d.Policy.OnSuccess, d.Policy.OnFailure) }
+	type step struct {
+		d    *jobs.Definition
+		path []string
+	}
+	self := string(after.Key)
+	seen := map[string]bool{}
+	for todo := []step{{after, []string{self}}}; len(todo) > 0 && len(seen) < maxFamily; todo = todo[1:] {
+		at := todo[0]
+		for _, key := range follows(at.d) {
+			path := append(slices.Clip(at.path), key)
+			if key == self && circle == nil {
+				circle = path
+			}
+			if key == self || seen[key] {
+				continue
+			}
+			seen[key] = true
+			d, err := o.store.Definition(ctx, after.Tenant, jobs.Key(key))
+			switch {
+			case jobs.CodeOf(err) == jobs.NotFound:
+				if at.d == after {
+					missing = append(missing, key)
+				}
+			case err != nil:
+				return nil, nil, err
+			default:
+				todo = append(todo, step{d, path})
+			}
+		}
+	}
+	return circle, missing, nil
+}
+
+// warnFamily says what is odd about what follows a job.
+func (o *Ops) warnFamily(ctx context.Context, j *Job) error {
+	if len(j.Policy.OnSuccess)+len(j.Policy.OnFailure) == 0 {
+		return nil
+	}
+	circle, missing, err := o.circle(ctx, j.Definition)
+	if err != nil {
+		return err
+	}
+	if circle != nil {
+		j.Warnings = append(j.Warnings, fmt.Sprintf("these jobs follow each other in a circle: %s; after %d runs the next one is skipped", strings.Join(circle, " > "), jobs.MaxDepth))
+	}
+	for _, key := range missing {
+		j.Warnings = append(j.Warnings, fmt.Sprintf("there is no job %s: nothing follows in its place", key))
+	}
+	return nil
+}
+
+// checkParent refuses a parent under which a job would belong to itself.
+func (o *Ops) checkParent(ctx context.Context, d *jobs.Definition, k jobs.Edit) error {
+	if k.Set.Parent == nil || *k.Set.Parent == "" {
+		return nil
+	}
+	path := []string{string(d.Key)}
+	for up := *k.Set.Parent; up != "" && len(path) < maxFamily; {
+		path = append(path, up)
+		if up == string(d.Key) {
+			return jobs.Refuse(jobs.Conflict, "job %s would belong to itself: %s", d.Key, strings.Join(path, " > "))
+		}
+		above, err := o.store.Definition(ctx, d.Tenant, jobs.Key(up))
+		if jobs.CodeOf(err) == jobs.NotFound {
+			return nil // it may come later
+		}
+		if err != nil {
+			return err
+		}
+		up = above.Policy.Parent
+	}
+	return nil
+}
+
+// Family lists a job and those that belong to it, and to those, the ones below first.
+func (o *Ops) Family(ctx context.Context, who Who, key jobs.Key) ([]*jobs.Definition, error) {
+	head, err := o.definition(ctx, who, key)
+	if err != nil {
+		return nil, err
+	}
+	all, err := o.store.Definitions(ctx, metastore.DefinitionQuery{Tenant: who.tenant()})
+	if err != nil {
+		return nil, err
+	}
+	below := map[string][]*jobs.Definition{}
+	for _, d := range all {
+		if p := d.Policy.Parent; p != "" {
+			below[p] = append(below[p], d)
+		}
+	}
+	family, seen := []*jobs.Definition{head}, map[jobs.Key]bool{key: true}
+	for i := 0; i < len(family); i++ {
+		for _, d := range below[string(family[i].Key)] {
+			if !seen[d.Key] {
+				seen[d.Key] = true
+				family = append(family, d)
+			}
+		}
+	}
+	slices.Reverse(family)
+	return family, nil
+}
+
+// DeletedFamily says what the deletion of a family did.
+type DeletedFamily struct {
+	Jobs      []jobs.Key // those that are gone, in this order
+	Cancelled int        // live runs
+}
+
+// DeleteFamily takes a job away with all that belong to it, those below first. Unless fate says what becomes of their
+// live runs, it is refused while there are any, and nothing is done. Saying it again goes on where an earlier attempt
+// was broken off.
+func (o *Ops) DeleteFamily(ctx context.Context, who Who, k jobs.Delete, fate Fate) (DeletedFamily, error) {
+	var done DeletedFamily
+	family, err := o.Family(ctx, who, k.Key)
+	if err != nil {
+		return done, err
+	}
+	if head := family[len(family)-1]; k.IfRevision != 0 && k.IfRevision != head.Revision {
+		return done, jobs.Refuse(jobs.Stale, "job %s has revision %d, the deletion was meant for %d: look again", k.Key, head.Revision, k.IfRevision)
+	}
+	if fate == "" {
+		var busy []string
+		total := 0
+		for _, d := range family {
+			n, err := o.living(ctx, who, d.Key)
+			if err != nil {
+				return done, err
+			}
+			if n > 0 {
+				busy, total = append(busy, string(d.Key)), total+n
+			}
+		}
+		if total > 0 {
+			return done, jobs.Refuse(jobs.Conflict, "the family of %s has %d live runs (of %s): say whether to cancel them or to let them finish", k.Key, total, strings.Join(busy, ", "))
+		}
+	}
+	for _, d := range family {
+		del := jobs.Delete{Key: d.Key}
+		if d.Key == k.Key {
+			del.IfRevision = k.IfRevision
+		}
+		one, err := o.Delete(ctx, who, del, fate)
+		done.Cancelled += one.Cancelled
+		if err != nil {
+			err = fmt.Errorf("delete %s of the family of %s: %w", d.Key, k.Key, err)
+			if n := len(done.Jobs); n > 0 {
+				err = jobs.Refuse(jobs.Unknown, "%d of %d jobs are deleted, and then: %v", n, len(family), err)
+			}
+			return done, err
+		}
+		done.Jobs = append(done.Jobs, d.Key)
+	}
+	return done, nil
+}
+
+// Children lists the runs that a run has brought about, newest first: those that follow it, and those its handler
+// enqueued.
+func (o *Ops) Children(ctx context.Context, who Who, id jobs.ID, cursor string, limit int) (metastore.Page, error) {
+	if _, err := o.store.Instance(ctx, who.tenant(), id); err != nil {
+		return metastore.Page{}, err
+	}
+	return o.store.Instances(ctx, metastore.InstanceQuery{Tenant: who.tenant(), Parent: id, Cursor: cursor, Limit: limit})
+}
+
+// ChildLog is the end of the log of a run that another has brought about.
+type ChildLog struct {
+	*jobs.Instance
+	Lines []metastore.LogLine
+	Cut   bool // there are lines before them
+}
+
+// maxChildLogs is how many children are shown with their logs.
+const maxChildLogs = 50
+
+// ChildrenLogs lists the children of a run, newest first, with the last lines of each.
+func (o *Ops) ChildrenLogs(ctx context.Context, who Who, id jobs.ID, lines int) ([]ChildLog, error) {
+	if lines < 1 || lines > MaxLines {
+		return nil, jobs.Invalid("%d lines of each are asked for, it must be between 1 and %d", lines, MaxLines)
+	}
+	page, err := o.Children(ctx, who, id, "", maxChildLogs)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]ChildLog, len(page.Instances))
+	for i, in := range page.Instances {
+		list[i].Instance = in
+		if list[i].Lines, list[i].Cut, err = o.Tail(ctx, who, in.ID, lines); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// Relative is a run in the family of another.
+type Relative struct {
+	*jobs.Instance
+	Depth int // below the first of the family
+}
+
+// Tree lists the family of a run: from the first one above it, each followed by those that it has brought about. cut
+// says that there are more.
+func (o *Ops) Tree(ctx context.Context, who Who, id jobs.ID, limit int) (tree []Relative, cut bool, err error) {
+	if limit < 1 || limit > maxFamily {
+		return nil, false, jobs.Invalid("%d runs are asked for, it must be between 1 and %d", limit, maxFamily)
+	}
+	first, err := o.store.Instance(ctx, who.tenant(), id)
+	if err != nil {
+		return nil, false, err
+	}
+	for range maxFamily {
+		if first.Parent.IsZero() || first.Origin == jobs.FromBackfill {
+			break
+		}
+		above, err := o.store.Instance(ctx, who.tenant(), first.Parent)
+		if jobs.CodeOf(err) == jobs.NotFound {
+			break // it is too long ago
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		first = above
+	}
+	seen := map[jobs.ID]bool{}
+	var walk func(in *jobs.Instance, depth int) error
+	walk = func(in *jobs.Instance, depth int) error {
+		if seen[in.ID] {
+			return nil
+		}
+		if len(tree) >= limit {
+			cut = true
+			return nil
+		}
+		seen[in.ID] = true
+		tree = append(tree, Relative{in, depth})
+		page, err := o.store.Instances(ctx, metastore.InstanceQuery{Tenant: who.tenant(), Parent: in.ID, Limit: metastore.MaxPage})
+		if err != nil {
+			return err
+		}
+		cut = cut || page.Next != ""
+		for _, child := range slices.Backward(page.Instances) {
+			if err := walk(child, depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return tree, cut, walk(first, 0)
+}

@@ -1,0 +1,30 @@
+package ops
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// History is what a job has done lately.
+type History struct {
+	Live   map[jobs.State]int // runs that are not over, by state
+	Hours  []jobs.Tally       // of the last 24 hours, by state, oldest first
+	Missed []*jobs.Missed     // due times without a run, newest first
+}
+
+// MaxMissed is how many ranges of due times without a run History tells of.
+const MaxMissed = 20
+
+// History looks back at a job.
+func (o *Ops) History(ctx context.Context, who Who, d *jobs.Definition) (History, error) {
+	now := o.Now()
+	counts, err := o.store.Counts(ctx, metastore.CountQuery{Tenant: who.tenant(), Job: d.Key, From: now.Truncate(time.Hour).Add(-23 * time.Hour), To: now.Add(time.Hour)})
+	if err != nil {
+		return History{}, err
+	}
+	missed, err := o.store.Ledger(ctx, who.tenant(), d.UID, MaxMissed)
+	return History{Live: counts.Live, Hours: counts.Hours, Missed: missed}, err
+}

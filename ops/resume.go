@@ -1,0 +1,149 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Missed says what becomes of the due times of a recurring job that passed while it was paused.
+type Missed string
+
+// What can become of them. Nothing said skips them.
+const (
+	MissedSkip   Missed = "skip"   // nothing: the ledger says that the job was paused
+	MissedOnce   Missed = "once"   // the newest of them gets its run
+	MissedReplay Missed = "replay" // each of them gets its run
+)
+
+// Resumption says how a pause ends.
+type Resumption struct {
+	Held     Held   // what becomes of runs of a triggered job that waited
+	Missed   Missed // what becomes of due times of a recurring job that passed
+	Parallel int    // so many of those runs at once; 0 = 1
+}
+
+func (r *Resumption) check() error {
+	switch r.Missed {
+	case "", MissedSkip, MissedOnce, MissedReplay:
+		return r.Held.check()
+	}
+	return jobs.Invalid("missed is %.20q, it must be one of %q", string(r.Missed), []Missed{MissedSkip, MissedOnce, MissedReplay})
+}
+
+// Let says what became of runs that were held back, and of due times that passed.
+type Let struct {
+	Released, Discarded int
+	Backfilled          Backfilled
+}
+
+// Resume ends a pause. The runs that it held back start, oldest first, or are discarded; nothing said releases them.
+// Saying it again goes on where an earlier attempt was broken off.
+func (o *Ops) Resume(ctx context.Context, who Who, key jobs.Key, r Resumption) (Job, Let, error) {
+	var let Let
+	if err := r.check(); err != nil {
+		return Job{}, let, err
+	}
+	if r.Missed == MissedOnce || r.Missed == MissedReplay {
+		return o.resumeMissed(ctx, who, key, r)
+	}
+	job, err := o.change(ctx, who, jobs.Resume{Key: key})
+	if err != nil || job.Kind != jobs.Triggered {
+		return job, let, err
+	}
+	// The pause is over by now, so that no further run is held while we walk.
+	rows, err := o.heldBy(ctx, who, jobs.ByPause, key)
+	if err != nil {
+		return job, let, after(err)
+	}
+	let, err = o.letGo(ctx, who.onBehalf("resume"), rows, r.Held)
+	return job, let, after(err)
+}
+
+// resumeMissed ends the pause of a recurring job and makes runs of what passed meanwhile, the first part of them in the
+// same commit. What is left if it is broken off stays in the ledger.
+func (o *Ops) resumeMissed(ctx context.Context, who Who, key jobs.Key, r Resumption) (Job, Let, error) {
+	var let Let
+	was, err := o.definition(ctx, who, key)
+	if err != nil {
+		return Job{}, let, err
+	}
+	f, err := o.planMissed(ctx, who, was, r)
+	if err != nil {
+		return Job{}, let, err
+	}
+	global, err := o.store.Global(ctx, who.tenant()) // before, so that what was done is not said to have failed
+	if err != nil {
+		return Job{}, let, err
+	}
+	batch := []jobs.Envelope{o.envelope(who, jobs.Resume{Key: key})}
+	let.Backfilled = f.before()
+	parts := f.commands()
+	if len(parts) > 0 {
+		batch = append(batch, o.envelope(who, parts[0]))
+	}
+	results := o.store.Apply(ctx, batch)
+	if err := results[0].Err; err != nil {
+		return Job{}, let, err
+	}
+	job := o.job(results[0].Definition(), global, 1)
+	if err := o.warnFamily(ctx, &job); err != nil || len(parts) == 0 {
+		return job, let, after(err)
+	}
+	if err = results[1].Err; err == nil {
+		let.Backfilled.count(&parts[0], results[1].Effect)
+		err = o.fill(ctx, who, parts[1:], &let.Backfilled)
+	}
+	for try := 1; try < backfillTries && errors.Is(err, jobs.Stale); try++ { // the ledger has grown while we looked
+		if f, err = o.planMissed(ctx, who, was, r); err == nil {
+			let.Backfilled = f.before()
+			err = o.fill(ctx, who, f.commands(), &let.Backfilled)
+		}
+	}
+	return job, let, after(err)
+}
+
+// planMissed looks which due times have passed since a job was paused. Those of a schedule that it had before an edit are
+// left out: an edit never fires for the past. Without a pause, none have.
+func (o *Ops) planMissed(ctx context.Context, who Who, d *jobs.Definition, r Resumption) (*filling, error) {
+	if d.Kind == jobs.Triggered {
+		return nil, jobs.Refuse(jobs.Conflict, "job %s is triggered: no due times pass, and runs that waited go on", d.Key)
+	}
+	f, err := o.beginFilling(ctx, who, d.Key, r.Parallel, nil)
+	if err != nil || d.Paused == nil {
+		return f, err
+	}
+	f.id = jobs.DerivedID("resume", string(d.Tenant), string(d.UID[:]), strconv.FormatInt(d.Paused.At.UnixNano(), 10))
+	since := d.Paused.At
+	if f.job.Anchor.After(since) {
+		since = f.job.Anchor
+	}
+	var due []time.Time
+	for _, m := range f.ledger {
+		if m.Reason != jobs.MissedPaused || !m.To.After(since) {
+			continue
+		}
+		from := since
+		if m.From.After(since) {
+			from = m.From.Add(-1)
+		}
+		for at, ok := f.plan.Next(from); ok && !at.After(m.To); at, ok = f.plan.Next(at) {
+			if due = append(due, at); r.Missed == MissedOnce && len(due) > 1 {
+				due = due[1:]
+			}
+			if len(due) > MaxBackfill {
+				return nil, jobs.Invalid("more than %d due times have passed since %s: resume with missed skip, and backfill parts of them", MaxBackfill, clock(since))
+			}
+		}
+	}
+	for _, at := range due {
+		f.all++
+		if err := o.want(ctx, f, at, false); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}

@@ -1,0 +1,157 @@
+package ops
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// What the second seed asks for in ways that nothing else does.
+
+// mostSearched bounds how many runs are looked at for one with a due time, or for jobs that are gone.
+const mostSearched = 5_000
+
+// walk calls fn for the runs of a job ("" = of all), newest first, until it has had enough or there were many.
+func (o *Ops) walk(ctx context.Context, who Who, job jobs.Key, fn func(*jobs.Instance) (more bool)) error {
+	q := metastore.InstanceQuery{Tenant: who.tenant(), Job: job, Limit: metastore.MaxPage}
+	for n := 0; n < mostSearched; {
+		page, err := o.store.Instances(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, in := range page.Instances {
+			if n++; !fn(in) {
+				return nil
+			}
+		}
+		if q.Cursor = page.Next; page.Next == "" {
+			return nil
+		}
+	}
+	return nil
+}
+
+// Execution finds the run of a job that was due at a time, in milliseconds since 1970.
+func (o *Ops) Execution(ctx context.Context, who Who, key jobs.Key, number int64) (found *jobs.Instance, err error) {
+	if _, err := o.definition(ctx, who, key); err != nil {
+		return nil, err
+	}
+	err = o.walk(ctx, who, key, func(in *jobs.Instance) bool {
+		if in.Due.UnixMilli() == number {
+			found = in
+		}
+		return found == nil
+	})
+	if err == nil && found == nil {
+		err = jobs.Refuse(jobs.NotFound, "job %s has no execution %d among its latest", key, number)
+	}
+	return found, err
+}
+
+// ParentExecution is the tag of a job that belongs to one execution of its parent alone.
+const ParentExecution = "parentJobExecution="
+
+// SeedChildren are what came of one execution of a job: the runs that it has brought about, and the newest run of each job
+// that belongs to it, with the last lines of each.
+func (o *Ops) SeedChildren(ctx context.Context, who Who, run *jobs.Instance, lines int) ([]ChildLog, error) {
+	list, err := o.ChildrenLogs(ctx, who, run.ID, lines)
+	if err != nil {
+		return nil, err
+	}
+	all, err := o.store.Definitions(ctx, metastore.DefinitionQuery{Tenant: who.tenant()})
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range all {
+		if d.Policy.Parent != string(run.Key) || !slices.Contains(d.Policy.Tags, ParentExecution+strconv.FormatInt(run.Due.UnixMilli(), 10)) || len(list) >= maxChildLogs {
+			continue
+		}
+		page, err := o.store.Instances(ctx, metastore.InstanceQuery{Tenant: who.tenant(), Job: d.Key, Limit: 1})
+		if err != nil || len(page.Instances) == 0 {
+			return list, err
+		}
+		in := page.Instances[0]
+		if slices.ContainsFunc(list, func(c ChildLog) bool { return c.ID == in.ID }) {
+			continue
+		}
+		c := ChildLog{Instance: in}
+		if c.Lines, c.Cut, err = o.Tail(ctx, who, in.ID, lines); err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// CleanUp clears away runs of the jobs of an app that are over: all but the newest of each job, and, if destroyed says so,
+// all of jobs that are gone. beside is a job of the app whose runs are about those of the others: of it are kept those as
+// old as the oldest that is kept. It answers with the jobs that it has cleared, in order. The latest runs alone are looked
+// at; the others go by what their jobs keep.
+func (o *Ops) CleanUp(ctx context.Context, who Who, app string, keep int, destroyed bool, beside jobs.Key) ([]jobs.Key, error) {
+	if keep < 0 || keep > metastore.MaxPage {
+		return nil, jobs.Invalid("%d executions are to be kept, it must be between 0 and %d", keep, metastore.MaxPage)
+	}
+	now := o.Now()
+	all, err := o.store.Definitions(ctx, metastore.DefinitionQuery{Tenant: who.tenant(), App: app})
+	if err != nil {
+		return nil, err
+	}
+	before, oldest := map[jobs.Key]time.Time{}, now
+	there := map[jobs.Key]bool{}
+	for _, d := range all {
+		if there[d.Key] = true; d.Key == beside {
+			continue
+		}
+		kept, first := 0, now
+		err := o.walk(ctx, who, d.Key, func(in *jobs.Instance) bool {
+			switch {
+			case !in.State.Final():
+				first = earlier(first, in.Created)
+			case kept < keep:
+				kept++
+				first = earlier(first, earlier(in.Created, in.Ended))
+			default:
+				before[d.Key] = first
+				return false
+			}
+			return true
+		})
+		if err != nil {
+			return nil, err
+		}
+		oldest = earlier(oldest, first)
+	}
+	if destroyed {
+		if err := o.walk(ctx, who, "", func(in *jobs.Instance) bool {
+			if in.App == app && !there[in.Key] && in.State.Final() {
+				before[in.Key] = now
+			}
+			return true
+		}); err != nil {
+			return nil, err
+		}
+	}
+	if there[beside] {
+		before[beside] = oldest
+	}
+	var batch []jobs.Envelope
+	var keys []jobs.Key
+	for key, at := range before {
+		keys = append(keys, key)
+		batch = append(batch, o.envelope(who, jobs.Clean{Key: key, Before: at}))
+	}
+	slices.Sort(keys)
+	_, err = o.send(ctx, batch)
+	return keys, err
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,87 @@
+package ops
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// dues remembers when jobs are due next, so that looking at ten thousand of them reads ten thousand rows and no
+// schedule. What is remembered holds for a revision of a job, until that time has passed.
+type dues struct {
+	mu    sync.Mutex
+	known map[jobs.ID]due // by the job's uid
+}
+
+type due struct {
+	revision uint64
+	closed   uint64    // of the calendars
+	ended    time.Time // of the run from which it counts
+	asked    time.Time // the answer is the first due time after this
+	next     time.Time // zero = never
+	trouble  error     // why the schedule cannot be read
+}
+
+// maxDues bounds what is remembered; beyond it, all is forgotten and read again.
+const maxDues = 100_000
+
+// next is when a job is due after now, and why its schedule cannot be read; zero = never.
+func (o *Ops) next(d *jobs.Definition, g *jobs.Global, now time.Time) (time.Time, error) {
+	if d.Waits() {
+		return time.Time{}, nil
+	}
+	s := &o.dues
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, ok := s.known[d.UID]
+	if ok && known.revision == d.Revision && known.closed == g.Calendars && known.ended.Equal(d.Ended) && !now.Before(known.asked) && (known.next.IsZero() || known.next.After(now)) {
+		return known.next, known.trouble
+	}
+	fresh := due{revision: d.Revision, closed: g.Calendars, ended: d.Ended, asked: now}
+	when, err := o.dueBy(d, g)
+	if fresh.trouble = err; err == nil && when != nil {
+		fresh.next, _ = when.Next(now)
+	}
+	if s.known == nil || len(s.known) >= maxDues {
+		s.known = map[jobs.ID]due{}
+	}
+	s.known[d.UID] = fresh
+	return fresh.next, fresh.trouble
+}
+
+// Soon lists the n jobs that fire next, soonest first, and how many jobs there are in all. Those that are held back,
+// as things stand, are not among them.
+func (o *Ops) Soon(ctx context.Context, who Who, n int) (soon []Job, all int, err error) {
+	rows, err := o.store.Definitions(ctx, metastore.DefinitionQuery{Tenant: who.tenant()})
+	if err != nil {
+		return nil, 0, err
+	}
+	global, err := o.store.Global(ctx, who.tenant())
+	if err != nil {
+		return nil, 0, err
+	}
+	type candidate struct {
+		at time.Time
+		*jobs.Definition
+	}
+	var list []candidate
+	now := o.Now()
+	for _, d := range rows {
+		if d.Policy.Schedule == "" {
+			continue
+		}
+		if at, _ := o.next(d, global, now); !at.IsZero() && d.Silent(global, at) == "" {
+			list = append(list, candidate{at, d})
+		}
+	}
+	slices.SortFunc(list, func(a, b candidate) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.Key, b.Key)) })
+	for _, c := range list[:min(len(list), n)] {
+		soon = append(soon, o.job(c.Definition, global, 1))
+	}
+	return soon, len(rows), nil
+}

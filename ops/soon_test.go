@@ -1,0 +1,59 @@
+package ops_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// What fires next is in order, without what is held back, and follows edits, pauses and the clock.
+func TestSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.Open(memstore.Config{})
+		o := ops.New(ops.Config{Store: store})
+		apply := func(c jobs.Command) {
+			t.Helper()
+			if r := store.Apply(t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: c}}); r[0].Err != nil {
+				t.Fatal(r[0].Err)
+			}
+		}
+		for minute := range 5 {
+			apply(jobs.Register{App: "app", Worker: "w1", Start: true, Job: jobs.Declaration{Key: jobs.Key(fmt.Sprintf("at.%d", minute)), Kind: jobs.Recurring,
+				Code: jobs.Settings{Schedule: new(fmt.Sprintf("0 %d * * * *", minute*10+5))}}})
+		}
+		apply(jobs.Register{App: "app", Worker: "w1", Start: true, Job: jobs.Declaration{Key: "asked", Kind: jobs.Triggered}})
+		soon := func(want ...string) {
+			t.Helper()
+			list, all, err := o.Soon(t.Context(), ops.Who{}, 3)
+			if err != nil || all != 6 {
+				t.Fatalf("of %d jobs: %v", all, err)
+			}
+			var got []string
+			for _, j := range list {
+				got = append(got, fmt.Sprintf("%s %s", j.Key, j.Next[0].Format("15:04")))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("soon %q, want %q", got, want)
+			}
+		}
+		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour))) // synctest begins at midnight
+		soon("at.0 01:05", "at.1 01:15", "at.2 01:25")
+		soon("at.0 01:05", "at.1 01:15", "at.2 01:25")
+		apply(jobs.Pause{Key: "at.1"})
+		soon("at.0 01:05", "at.2 01:25", "at.3 01:35")
+		apply(jobs.Edit{Key: "at.4", Set: jobs.Settings{Schedule: new("0 1 * * * *")}})
+		soon("at.4 01:01", "at.0 01:05", "at.2 01:25")
+		time.Sleep(10 * time.Minute)
+		soon("at.2 01:25", "at.3 01:35", "at.4 02:01")
+		apply(jobs.Resume{Key: "at.1"})
+		soon("at.1 01:15", "at.2 01:25", "at.3 01:35")
+		apply(jobs.Configure{RecurringDebug: new(true)})
+		soon()
+	})
+}

@@ -1,0 +1,124 @@
+package ops
+
+import (
+	"context"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// What a backfill does to the ledger: a due time that gets a run after all is no missed one any more.
+
+// ledgerMost is how many ranges of a job are looked at, and takeMost how many due times of one are counted to take some
+// out of it. A range that is longer stays as it is, beside the runs.
+const (
+	ledgerMost = 100_000
+	takeMost   = 500_000
+)
+
+// ledger lists the missed ranges of a job, oldest first.
+func (o *Ops) ledger(ctx context.Context, d *jobs.Definition) ([]*jobs.Missed, error) {
+	list, err := o.store.Ledger(ctx, d.Tenant, d.UID, ledgerMost)
+	list = slices.Clone(list)
+	slices.Reverse(list)
+	return list, err
+}
+
+// missed is the range of the ledger in which a due time lies, or nil.
+func (f *filling) missed(due time.Time) *jobs.Missed {
+	i := sort.Search(len(f.ledger), func(i int) bool { return f.ledger[i].From.After(due) })
+	if i == 0 || f.ledger[i-1].To.Before(due) {
+		return nil
+	}
+	return f.ledger[i-1]
+}
+
+// commands are the parts of the backfill, each with what it changes in the ledger: the next part takes what this one
+// leaves of a range.
+func (f *filling) commands() (list []jobs.Backfill) {
+	var open *taking
+	for part := range slices.Chunk(f.due, f.part()) {
+		k := jobs.Backfill{ID: f.id, Key: f.job.Key, Job: f.job.UID, Due: part, Parallel: f.parallel, Priority: &f.priority}
+		if open != nil {
+			open.took = false
+		}
+		for _, due := range part {
+			if due.Replay {
+				continue
+			}
+			m := f.missed(due.At)
+			if m == nil {
+				continue
+			}
+			if open == nil || open.m != m {
+				open.end(&k)
+				open = f.take(m)
+			}
+			open.out(&k, due.At)
+		}
+		open.end(&k)
+		list = append(list, k)
+	}
+	return list
+}
+
+// part is how many due times go together: the answer holds their runs, and has to fit into a message.
+func (f *filling) part() int {
+	return min(max(partBytes/2/(len(f.job.Policy.Args)+700), 1), jobs.MaxBackfill)
+}
+
+// taking is a range of the ledger from which due times are taken.
+type taking struct {
+	m    *jobs.Missed
+	due  []time.Time // what is left of it, oldest first; none = it stays as it is
+	took bool        // by the command that is being made
+}
+
+// take counts the due times of a range by today's schedule. If they are others than those that were missed, nothing can
+// be said of it, and it stays.
+func (f *filling) take(m *jobs.Missed) *taking {
+	t := &taking{m: m}
+	if m.Count > takeMost {
+		return t
+	}
+	t.due = make([]time.Time, 0, m.Count)
+	for due, ok := f.plan.Schedule.Next(m.From.Add(-1)); ok && !due.After(m.To); due, ok = f.plan.Schedule.Next(due) {
+		if uint64(len(t.due)) == m.Count {
+			return &taking{m: m}
+		}
+		t.due = append(t.due, due)
+	}
+	if uint64(len(t.due)) != m.Count || m.Count > 0 && (!t.due[0].Equal(m.From) || !t.due[m.Count-1].Equal(m.To)) {
+		return &taking{m: m}
+	}
+	return t
+}
+
+// out takes a due time out of what is left, and gives back what lies before it.
+func (t *taking) out(k *jobs.Backfill, due time.Time) {
+	i, ok := slices.BinarySearchFunc(t.due, due, time.Time.Compare)
+	if !ok {
+		return
+	}
+	if !t.took {
+		t.took = true
+		k.Take = append(k.Take, t.rangeOf(t.due))
+	}
+	if i > 0 {
+		k.Give = append(k.Give, t.rangeOf(t.due[:i]))
+	}
+	t.due = t.due[i+1:]
+}
+
+// end gives back what a command leaves of the range.
+func (t *taking) end(k *jobs.Backfill) {
+	if t != nil && t.took && len(t.due) > 0 {
+		k.Give = append(k.Give, t.rangeOf(t.due))
+	}
+}
+
+func (t *taking) rangeOf(due []time.Time) jobs.Missed {
+	return jobs.Missed{From: due[0], To: due[len(due)-1], Count: uint64(len(due)), Reason: t.m.Reason}
+}

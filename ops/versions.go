@@ -1,0 +1,232 @@
+package ops
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Version is what held for a job for a time, with today's defaults where neither code nor people said anything.
+type Version struct {
+	Revision uint64 // the last one that the job had with it
+	Policy   jobs.Policy
+	Edited   []string // fields that people had set
+	Edits    jobs.Settings
+	From     time.Time // when it began; zero if that is older than what is remembered
+	Until    time.Time // when it ended; zero: it holds now
+	By       string    // who made it; "" if that is not remembered
+	Reason   string
+	Changed  []Difference // what it changed; none of the oldest that is remembered
+}
+
+// Difference is a field before and after a change, as people read it; nil where nothing was said.
+type Difference struct {
+	Field    string
+	Old, New any
+}
+
+// Owner is who decides what holds for a field.
+type Owner struct {
+	Kind   string // "built in", "defaults", "code" or "edit"
+	By     string // of an edit: who made it; "" if that is not remembered
+	At     time.Time
+	Reason string
+}
+
+// The kinds of owner.
+const (
+	OwnerBuiltIn  = "built in"
+	OwnerDefaults = "defaults"
+	OwnerCode     = "code"
+	OwnerEdit     = "edit"
+)
+
+// past is a job with what was said about it before, oldest first; the last of said is what is said now.
+type past struct {
+	job    *jobs.Definition
+	global *jobs.Global
+	said   []jobs.Version
+}
+
+func (o *Ops) past(ctx context.Context, who Who, key jobs.Key) (past, error) {
+	d, err := o.definition(ctx, who, key)
+	if err != nil {
+		return past{}, err
+	}
+	global, err := o.store.Global(ctx, who.tenant())
+	if err != nil {
+		return past{}, err
+	}
+	h, err := o.store.History(ctx, who.tenant(), d.UID)
+	if err != nil {
+		return past{}, err
+	}
+	now := jobs.Version{Revision: d.Revision, App: d.App, Number: d.Version, Code: d.Code, Edits: d.Edits}
+	return past{job: d, global: global, said: append(slices.Clip(h.Versions), now)}, nil
+}
+
+// as is the job as it was with the i-th of what was said about it.
+func (p *past) as(i int) *jobs.Definition {
+	was := *p.job
+	was.App, was.Version, was.Code, was.Edits = p.said[i].App, p.said[i].Number, p.said[i].Code, p.said[i].Edits
+	was.Policy = was.Resolve(p.global)
+	return &was
+}
+
+// at is the place of what was said at a revision, or -1.
+func (p *past) at(revision uint64) int {
+	if revision == 0 || revision > p.job.Revision {
+		return -1
+	}
+	return slices.IndexFunc(p.said, func(v jobs.Version) bool { return revision <= v.Revision })
+}
+
+func (p *past) version(i int) Version {
+	v := Version{Revision: p.said[i].Revision, Policy: p.as(i).Policy, Edited: p.said[i].Edits.Given(), Edits: p.said[i].Edits, Until: p.said[i].Until}
+	switch {
+	case i > 0:
+		made := p.said[i-1]
+		v.From, v.By, v.Reason = made.Until, made.By, made.Reason
+		v.Changed = differences(&p.as(i-1).Policy, &v.Policy)
+	case len(p.said) == 1 || p.said[0].Revision == 1:
+		v.From = p.job.Created
+	}
+	return v
+}
+
+// differences are the fields that do not hold alike.
+func differences(before, after *jobs.Policy) []Difference {
+	var list []Difference
+	for _, name := range jobs.Fields() {
+		if was, is := before.Field(name), after.Field(name); !reflect.DeepEqual(was, is) {
+			list = append(list, Difference{name, was, is})
+		}
+	}
+	return list
+}
+
+// Versions lists what held for a job, newest first: what holds now, and the newest changes before it.
+func (o *Ops) Versions(ctx context.Context, who Who, key jobs.Key) ([]Version, error) {
+	p, err := o.past(ctx, who, key)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Version, 0, len(p.said))
+	for i := range slices.Backward(p.said) {
+		list = append(list, p.version(i))
+	}
+	return list, nil
+}
+
+// Compared is what differs between two versions of a job.
+type Compared struct {
+	Old, New             Version
+	Differ               []Difference
+	NextBefore, NextThen []time.Time // due times ahead, with the one and with the other
+}
+
+// Compare says what differs between two revisions of a job, and when each would be due next; 0 = what holds now.
+func (o *Ops) Compare(ctx context.Context, who Who, key jobs.Key, from, to uint64, next int) (Compared, error) {
+	if err := checkNext(next); err != nil {
+		return Compared{}, err
+	}
+	p, err := o.past(ctx, who, key)
+	if err != nil {
+		return Compared{}, err
+	}
+	var places [2]int
+	for i, revision := range []uint64{from, to} {
+		if places[i], err = p.find(revision); err != nil {
+			return Compared{}, err
+		}
+	}
+	before, after := p.as(places[0]), p.as(places[1])
+	return Compared{Old: p.version(places[0]), New: p.version(places[1]), Differ: differences(&before.Policy, &after.Policy),
+		NextBefore: o.job(before, p.global, next).Next, NextThen: o.job(after, p.global, next).Next}, nil
+}
+
+func (p *past) find(revision uint64) (int, error) {
+	if revision == 0 {
+		return len(p.said) - 1, nil
+	}
+	if i := p.at(revision); i >= 0 {
+		return i, nil
+	}
+	return 0, jobs.Refuse(jobs.NotFound, "job %s has revision %d, and no revision %d", p.job.Key, p.job.Revision, revision)
+}
+
+// RolledBack is an edit that says about a job what people said at an earlier revision. What the code says is not
+// taken back: a field that nobody had edited follows the code as it is now.
+func (o *Ops) RolledBack(ctx context.Context, who Who, key jobs.Key, to uint64) (jobs.Edit, error) {
+	p, err := o.past(ctx, who, key)
+	if err != nil {
+		return jobs.Edit{}, err
+	}
+	i := p.at(to)
+	switch {
+	case i < 0:
+		return jobs.Edit{}, jobs.Refuse(jobs.NotFound, "job %s has revision %d, and no revision %d to go back to", key, p.job.Revision, to)
+	case i == 0 && p.said[0].Revision > jobs.MaxVersions && to < p.said[0].Revision:
+		return jobs.Edit{}, jobs.Refuse(jobs.NotFound, "job %s: revision %d is older than what is remembered, which begins with %d", key, to, p.said[0].Revision)
+	}
+	then := p.said[i].Edits
+	e := jobs.Edit{Key: key, Set: then}
+	for _, name := range p.job.Edits.Given() {
+		if !slices.Contains(then.Given(), name) {
+			e.Clear = append(e.Clear, name)
+		}
+	}
+	return e, nil
+}
+
+// Rollback says about a job again what people said at an earlier revision (see RolledBack). ifRevision is the one that
+// the job must have now, or 0.
+func (o *Ops) Rollback(ctx context.Context, who Who, key jobs.Key, to, ifRevision uint64) (Job, error) {
+	e, err := o.RolledBack(ctx, who, key, to)
+	if err != nil {
+		return Job{}, err
+	}
+	e.IfRevision = ifRevision
+	if who.Reason == "" {
+		who.Reason = fmt.Sprintf("back to revision %d", to)
+	}
+	return o.Edit(ctx, who, e)
+}
+
+// Owners says of each field that anybody has said something about who decides it.
+func (o *Ops) Owners(ctx context.Context, who Who, key jobs.Key) (map[string]Owner, error) {
+	p, err := o.past(ctx, who, key)
+	if err != nil {
+		return nil, err
+	}
+	defaults := &p.global.TriggeredDefaults
+	if p.job.Kind == jobs.Recurring {
+		defaults = &p.global.RecurringDefaults
+	}
+	owners := map[string]Owner{}
+	for _, name := range defaults.Given() {
+		owners[name] = Owner{Kind: OwnerDefaults}
+	}
+	for _, name := range p.job.Code.Given() {
+		owners[name] = Owner{Kind: OwnerCode}
+	}
+	for _, name := range p.job.Edits.Given() {
+		owners[name] = p.editor(name)
+	}
+	return owners, nil
+}
+
+// editor is who last set a field.
+func (p *past) editor(name string) Owner {
+	now := p.job.Edits.Said(name)
+	for i := len(p.said) - 2; i >= 0; i-- {
+		if was := p.said[i].Edits.Said(name); !reflect.DeepEqual(was, now) {
+			return Owner{Kind: OwnerEdit, By: p.said[i].By, At: p.said[i].Until, Reason: p.said[i].Reason}
+		}
+	}
+	return Owner{Kind: OwnerEdit}
+}

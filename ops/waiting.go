@@ -1,0 +1,111 @@
+package ops
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// gates says at which gates runs of the job wait, and for what there.
+func (e *Explanation) gates(queued []*jobs.Instance, g *jobs.Global) {
+	at, opens := map[string]int{}, map[string]time.Time{}
+	for _, in := range queued {
+		if in.Waits == "" {
+			continue
+		}
+		at[in.Waits]++
+		if !in.Opens.IsZero() {
+			opens[in.Waits] = in.Opens
+		}
+	}
+	own := jobs.JobGate(e.Job.UID)
+	names := slices.SortedFunc(maps.Keys(at), func(a, b string) int {
+		if (a == own) != (b == own) {
+			return map[bool]int{true: -1, false: 1}[a == own]
+		}
+		return cmp.Compare(a, b)
+	})
+	for _, name := range names {
+		n := at[name]
+		what, l := gateWords(name, &e.Job.Policy, g)
+		switch {
+		case !opens[name].IsZero():
+			e.say("%s %s: of %s, %s may start, and the next may at %s.", count(n, "run"), wait(n), what, l.Rate, clock(opens[name]))
+		case name == own:
+			e.say("%s %s for a slot: at most %d of it may be under way, and %d are.", count(n, "run"), wait(n), e.Job.Policy.MaxConcurrency, e.Live[jobs.Processing])
+		case l.Max == 0:
+			e.say("%s %s for a slot of %s.", count(n, "run"), wait(n), what)
+		default:
+			e.say("%s %s for a slot of %s, of which there are %d.", count(n, "run"), wait(n), what, l.Max)
+		}
+	}
+}
+
+// gateWords are what a gate stands for, and what holds there as far as the job or the settings say.
+func gateWords(name string, p *jobs.Policy, g *jobs.Global) (string, jobs.Limit) {
+	if app, ok := strings.CutPrefix(name, jobs.AppGate("")); ok {
+		i := slices.IndexFunc(g.AppLimits, func(l jobs.Limit) bool { return l.Name == app })
+		if i < 0 {
+			return "the app " + app, jobs.Limit{}
+		}
+		return "the app " + app, g.AppLimits[i]
+	}
+	if n, ok := jobs.BackfillOf(name); ok {
+		return "a backfill", jobs.Limit{Max: n}
+	}
+	limit, value, keyed := jobs.KeyOf(name)
+	for _, l := range p.Limits {
+		switch {
+		case keyed && l.Name == limit && l.By != "":
+			return fmt.Sprintf("the limit %s for %s %q", l.Name, strings.TrimPrefix(l.By, "args."), value), l
+		case !keyed && l.By == "" && name == jobs.LimitGate(l.Name):
+			return "the limit " + l.Name, l
+		}
+	}
+	if strings.HasPrefix(name, jobs.JobGate(jobs.ID{})[:4]) {
+		return "the job", jobs.Limit{Max: p.MaxConcurrency, Rate: p.Rate}
+	}
+	if keyed {
+		return fmt.Sprintf("the limit %s for %q", limit, value), jobs.Limit{}
+	}
+	return "the limit " + strings.TrimPrefix(name, jobs.LimitGate("")), jobs.Limit{}
+}
+
+// retries says which runs wait for their next attempt, and whether a budget makes them wait.
+func (e *Explanation) retries(failed []*jobs.Instance, g *jobs.Global) {
+	var n [3]int // by delay, by the job's budget, by that of all jobs
+	var first [3]time.Time
+	for _, in := range failed {
+		if at := in.RetryAt; !at.IsZero() {
+			why := min(int(in.Budgeted), 2)
+			if n[why]++; first[why].IsZero() || at.Before(first[why]) {
+				first[why] = at
+			}
+		}
+	}
+	for why, words := range []string{"", ": its retry budget is " + e.Job.Policy.RetryBudget.String(), ": the retry budget of all jobs is " + g.Budget().String()} {
+		if k := n[why]; k > 0 {
+			e.say("%s failed and %s for the next attempt, the first until %s%s.", count(k, "run"), wait(k), clock(first[why]), words)
+		}
+	}
+}
+
+// because is why a run is where it is, in words, or "".
+func because(in *jobs.Instance, p *jobs.Policy, g *jobs.Global) string {
+	switch {
+	case in.Waits != "":
+		what, _ := gateWords(in.Waits, p, g)
+		if !in.Opens.IsZero() {
+			return "so many of " + what + " have started that the next may at " + clock(in.Opens)
+		}
+		return "it waits for a slot of " + what
+	case in.Cause == jobs.ByOverlap:
+		return "there was no free slot, and overlap is " + string(in.Terms.Overlap)
+	}
+	return causes[in.Cause]
+}

@@ -1,0 +1,124 @@
+package ui
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// accessPage is who may come in, and as what.
+type accessPage struct {
+	visitor
+	Tokens []tokenRow
+	Roles  []roleChoice
+	Form   tokenForm
+	Made   *madeToken
+	Fault  string
+	Open   bool // nobody is asked who they are
+}
+
+// tokenRow is a token in the list.
+type tokenRow struct {
+	*jobs.Token
+	Over bool // its time is over
+}
+
+// tokenForm is what was typed about a token that should be.
+type tokenForm struct{ Name, Role, App, Days string }
+
+// roleChoice is a role with what it may.
+type roleChoice struct{ Name, May string }
+
+// madeToken is a token that was just made: the only time its text is shown.
+type madeToken struct {
+	Name, Text string
+	Use        string // how it is used, for a shell
+	How        string // the same in words
+}
+
+var roleChoices = []roleChoice{
+	{jobs.RoleViewer, "reads everything"},
+	{jobs.RoleOperator, "also starts, cancels, pauses and resumes"},
+	{jobs.RoleAdmin, "also edits jobs and settings, and gives out tokens"},
+	{jobs.RoleWorker, "runs jobs, over the bus"},
+	{jobs.RoleClient, "starts runs, over the bus"},
+}
+
+func (u *UI) tokens(r *http.Request, v visitor) (answer, error) {
+	return u.accessAnswer(r, v, func(*accessPage) {})
+}
+
+func (u *UI) accessAnswer(r *http.Request, v visitor, add func(*accessPage)) (answer, error) {
+	list, err := u.ops.Tokens(r.Context(), v.Who)
+	if err != nil {
+		return answer{}, err
+	}
+	p := accessPage{visitor: v, Roles: roleChoices, Form: tokenForm{Role: jobs.RoleViewer, Days: "90"}, Open: u.open}
+	for _, t := range list {
+		p.Tokens = append(p.Tokens, tokenRow{t, !t.Live(u.ops.Now())})
+	}
+	add(&p)
+	return answer{page: "access", title: "Access", data: p}, nil
+}
+
+// grant makes a token and shows it. There is no other page to go on to: it is shown this once.
+func (u *UI) grant(r *http.Request, v visitor) (answer, error) {
+	form := tokenForm{Name: strings.TrimSpace(r.PostFormValue("name")), Role: r.PostFormValue("role"), App: strings.TrimSpace(r.PostFormValue("app")),
+		Days: strings.TrimSpace(r.PostFormValue("days"))}
+	v.Who.Reason = r.PostFormValue("reason")
+	made, text, err := u.makeToken(r, v, form)
+	if err != nil {
+		status := statusOf(err)
+		if status != http.StatusUnprocessableEntity && status != http.StatusConflict {
+			return answer{}, err
+		}
+		a, failed := u.accessAnswer(r, v, func(p *accessPage) { p.Form, p.Fault = form, said(err) })
+		a.status = status
+		return a, failed
+	}
+	return u.accessAnswer(r, v, func(p *accessPage) { p.Made = u.howToUse(r, made, text) })
+}
+
+func (u *UI) makeToken(r *http.Request, v visitor, form tokenForm) (*jobs.Token, string, error) {
+	want := ops.NewToken{Name: form.Name, Role: form.Role, App: form.App}
+	if form.Days != "" {
+		days, err := strconv.Atoi(form.Days)
+		if err != nil || days < 1 {
+			return nil, "", jobs.Invalid("%.20q is not a number of days; leave it empty for a token that is good until it is revoked", form.Days)
+		}
+		want.For = time.Duration(min(days, 100_000)) * 24 * time.Hour
+	}
+	return u.ops.Grant(r.Context(), v.Who, want)
+}
+
+// howToUse says what to do with a new token.
+func (u *UI) howToUse(r *http.Request, t *jobs.Token, text string) *madeToken {
+	m := &madeToken{Name: t.Name, Text: text}
+	switch t.Role {
+	case jobs.RoleWorker, jobs.RoleClient:
+		m.How = "Put it into a file that only the program may read, and name the file in the address of the bus:"
+		m.Use = "umask 077; printf %s '" + text + "' > carillon.token\n# nats://HOST:4222?token-file=carillon.token"
+	default:
+		m.How = "Sign in with it here, or use it for the API and the command line:"
+		m.Use = "export CARILLON_TOKEN='" + text + "'\ncurl -H \"Authorization: Bearer $CARILLON_TOKEN\" " + quoted(u.origin(r)+"/api/v1/whoami")
+	}
+	return m
+}
+
+func (u *UI) revoke(r *http.Request, v visitor) (answer, error) {
+	v.Who.Reason = r.PostFormValue("reason")
+	if err := u.ops.Revoke(r.Context(), v.Who, r.PathValue("id")); err != nil {
+		status := statusOf(err)
+		if status != http.StatusConflict && status != http.StatusNotFound {
+			return answer{}, err
+		}
+		a, failed := u.accessAnswer(r, v, func(p *accessPage) { p.Fault = said(err) })
+		a.status = status
+		return a, failed
+	}
+	return goTo("/access", "revoked"), nil
+}

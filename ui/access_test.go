@@ -1,0 +1,320 @@
+package ui_test
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/ui"
+)
+
+// door is an Access with the rules of the real one, but for cookies that say they are secure and a count of tries.
+type door struct {
+	ops *ops.Ops
+	err error // instead of asking
+}
+
+func (d *door) Who(r *http.Request) (ops.Who, error) {
+	return d.ops.SignedIn(r.Context(), d.Session(r))
+}
+
+func (d *door) SignIn(r *http.Request, token string) (string, time.Time, error) {
+	if d.err != nil {
+		return "", time.Time{}, d.err
+	}
+	return d.ops.SignIn(r.Context(), token)
+}
+
+func (d *door) Session(r *http.Request) string {
+	if c, err := r.Cookie("session"); err == nil {
+		return c.Value
+	}
+	return ""
+}
+
+func (d *door) Cookie(_ *http.Request, value string, until time.Time) *http.Cookie {
+	return &http.Cookie{Name: "session", Value: value, Path: "/", Expires: until, HttpOnly: true}
+}
+
+// guarded is a scene whose pages ask who comes, and a token for each role.
+func guarded(t *testing.T) (s *scene, d *door, tokens map[string]string) {
+	t.Helper()
+	s = newScene(t)
+	o := ops.New(ops.Config{Store: s.store, Logs: s.logs, Live: s.live})
+	d = &door{ops: o}
+	tokens = map[string]string{}
+	for _, role := range jobs.Roles() {
+		_, text, err := o.Grant(t.Context(), ops.Who{Actor: "test"}, ops.NewToken{Name: role + "-token", Role: role})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens[role] = text
+	}
+	s.Handler = ui.New(ui.Config{Ops: o, Access: d, Notice: hostile})
+	return s, d, tokens
+}
+
+// signIn answers with the cookie of a session.
+func (s *scene) signIn(token string) string {
+	s.t.Helper()
+	answer, body := s.post("/login", url.Values{"token": {token}})
+	if answer.StatusCode != 303 || len(answer.Cookies()) != 1 {
+		s.t.Fatalf("sign in: %d %v %s", answer.StatusCode, answer.Cookies(), body)
+	}
+	return "session=" + answer.Cookies()[0].Value
+}
+
+func TestSignIn(t *testing.T) {
+	s, d, tokens := guarded(t)
+	if answer, _ := s.get("/runs?state=Failed"); answer.StatusCode != 303 || answer.Header.Get("Location") != "/login?next="+url.QueryEscape("/runs?state=Failed") {
+		t.Errorf("a stranger: %d %s", answer.StatusCode, answer.Header.Get("Location"))
+	}
+	if answer, _ := s.get("/runs", "X-Fragment", "1"); answer.StatusCode != 401 {
+		t.Errorf("a stranger's script: %d", answer.StatusCode)
+	}
+	if answer, _ := s.post("/settings", url.Values{"misfire": {"1m"}}); answer.StatusCode != 401 {
+		t.Errorf("a stranger's form: %d", answer.StatusCode)
+	}
+	_, body := s.get("/login?next=%2Fruns")
+	if !strings.Contains(body, `name="next" value="/runs"`) || strings.Contains(body, `aria-label="Main"`) || strings.Contains(body, "leads") || strings.Contains(body, "live.js") {
+		t.Error("the login page tells strangers about the house, or forgets where they were going")
+	}
+	for _, wrong := range []string{"", "x", tokens["viewer"] + "x", tokens["worker"], tokens["client"], hostile} {
+		answer, body := s.post("/login", url.Values{"token": {wrong}, "next": {"/runs"}})
+		if answer.StatusCode != 401 || !strings.Contains(body, "not known, or its time is over") || !strings.Contains(body, `name="next" value="/runs"`) || len(answer.Cookies()) > 0 {
+			t.Errorf("token %.20q: %d", wrong, answer.StatusCode)
+		}
+		if wrong != "" && wrong != "x" && strings.Contains(body, wrong) {
+			t.Errorf("the page repeats a wrong token")
+		}
+	}
+	answer, _ := s.post("/login", url.Values{"token": {tokens["viewer"]}, "next": {"/runs?state=Failed"}})
+	if to := answer.Header.Get("Location"); answer.StatusCode != 303 || to != "/runs?state=Failed" {
+		t.Errorf("signed in: %d %s", answer.StatusCode, to)
+	}
+	for _, evil := range []string{"https://evil.example/", "//evil.example", `/\evil.example`, `\\evil.example`, "/\t/evil.example", "javascript:alert(1)", " //evil.example", "/%09/evil.example\n", ""} {
+		answer, _ := s.post("/login", url.Values{"token": {tokens["viewer"]}, "next": {evil}})
+		if to := answer.Header.Get("Location"); to != "/" && to != "/%09/evil.example" {
+			t.Errorf("next %q leads to %q", evil, to)
+		}
+	}
+	d.err = &jobs.Refusal{Code: jobs.Exhausted, Text: "wait"}
+	if answer, body := s.post("/login", url.Values{"token": {"x"}}); answer.StatusCode != 429 || !strings.Contains(body, "Too many sign-ins with this token, or wrong tries from your address") {
+		t.Errorf("too many tries: %d", answer.StatusCode)
+	}
+	d.err = errors.New("the disk is on fire")
+	if answer, body := s.post("/login", url.Values{"token": {"x"}}); answer.StatusCode != 500 || strings.Contains(body, "disk") {
+		t.Errorf("an error inside: %d", answer.StatusCode)
+	}
+}
+
+func TestSignOut(t *testing.T) {
+	s, _, tokens := guarded(t)
+	cookie := s.signIn(tokens["viewer"])
+	if answer, body := s.get("/runs", "Cookie", cookie); answer.StatusCode != 200 || !strings.Contains(body, "viewer-token") {
+		t.Fatalf("signed in: %d", answer.StatusCode)
+	}
+	answer, _ := s.post("/logout", nil, "Cookie", cookie)
+	if answer.StatusCode != 303 || answer.Header.Get("Location") != "/login" || len(answer.Cookies()) != 1 || answer.Cookies()[0].Value != "" {
+		t.Errorf("sign out: %d %v", answer.StatusCode, answer.Cookies())
+	}
+	if answer, _ := s.get("/runs", "Cookie", cookie); answer.StatusCode != 303 {
+		t.Errorf("the session goes on: %d", answer.StatusCode)
+	}
+	if answer, _ := s.post("/logout", nil, "Cookie", cookie); answer.StatusCode != 303 {
+		t.Errorf("signed out twice: %d", answer.StatusCode)
+	}
+}
+
+// Each role may do what it may, on every route, and sees no button for more.
+func TestRoles(t *testing.T) {
+	s, _, tokens := guarded(t)
+	run := s.runs[jobs.Terminated].String()
+	reads := map[string]string{"/": "viewer", "/runs": "viewer", "/runs/" + run: "viewer", "/runs/" + run + "/log": "viewer", "/workers": "viewer",
+		"/settings": "viewer", "/access": "admin", "/audit": "admin"}
+	writes := map[string]string{"/runs/bulk": "operator", "/runs/" + run + "/cancel": "operator", "/runs/" + run + "/again": "operator",
+		"/settings": "admin", "/debug": "admin", "/clean": "admin", "/access": "admin", "/access/abcdefgh/revoke": "admin"}
+	order := []string{"viewer", "operator", "admin"}
+	for have, role := range order {
+		cookie := s.signIn(tokens[role])
+		for path, need := range reads {
+			answer, _ := s.get(path, "Cookie", cookie)
+			if may := have >= indexOf(order, need); may != (answer.StatusCode == 200) || !may && answer.StatusCode != 403 {
+				t.Errorf("%s reads %s: %d", role, path, answer.StatusCode)
+			}
+		}
+		for path, need := range writes {
+			answer, _ := s.post(path, url.Values{}, "Cookie", cookie)
+			if may := have >= indexOf(order, need); may == (answer.StatusCode == 403) {
+				t.Errorf("%s writes %s: %d", role, path, answer.StatusCode)
+			}
+		}
+		for path, buttons := range map[string]map[string]string{
+			"/runs": {"/runs/bulk": "operator"}, "/runs/" + run: {"/again": "operator"}, "/settings": {`action="/settings"`: "admin", `action="/debug"`: "admin", `action="/clean"`: "admin"},
+			"/": {`href="/access"`: "admin", `href="/audit"`: "admin"},
+		} {
+			_, body := s.get(path, "Cookie", cookie)
+			for button, need := range buttons {
+				if may := have >= indexOf(order, need); may != strings.Contains(body, button) {
+					t.Errorf("%s: %s shows %s: %v", role, path, button, !may)
+				}
+			}
+		}
+	}
+}
+
+// Each route of the pages has a rule, and keeps it: who has not signed in is sent to do so, who may do less is refused,
+// and whatever is posted needs more than a viewer.
+func TestEveryRouteHasARule(t *testing.T) {
+	source, err := os.ReadFile("ui.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`(?m)^\t+(?:mux\.Handle(?:Func)?\(|\{)"((?:GET|POST|PUT|PATCH|DELETE)? ?(/[^"]*))"(?:, ops\.(\w+),)?`).FindAllStringSubmatch(string(source), -1)
+	if len(list) < 50 {
+		t.Fatalf("%d routes", len(list))
+	}
+	open := []string{"GET /events", "POST /theme", "GET /login", "POST /login", "POST /logout"} // these look for themselves
+	s, _, tokens := guarded(t)
+	order := []string{"", "viewer", "operator", "admin"}
+	cookies := map[string]string{}
+	for _, role := range order[1:] {
+		cookies[role] = s.signIn(tokens[role])
+	}
+	for _, route := range list {
+		pattern, need := route[1], strings.ToLower(route[3])
+		method, _, _ := strings.Cut(pattern, " ")
+		if slices.Contains(open, pattern) {
+			continue
+		}
+		if indexOf(order, need) < 1 || method != "GET" && need == "viewer" {
+			t.Errorf("%s has the rule %q", pattern, need)
+			continue
+		}
+		path := strings.NewReplacer("{$}", "", "runs/{id}", "runs/"+s.runs[jobs.Terminated].String(), "{id}", "abcdefgh", "{key}", "app.nightly", "{name}", "w1").Replace(route[2])
+		for has, role := range order {
+			answer, _ := s.get(path, "Cookie", cookies[role])
+			if method != "GET" {
+				answer, _ = s.post(path, url.Values{}, "Cookie", cookies[role])
+			}
+			switch login := strings.HasPrefix(answer.Header.Get("Location"), "/login"); {
+			case role == "" && !login && answer.StatusCode != 401, role != "" && login:
+				t.Errorf("%s by %q: %d %s", pattern, role, answer.StatusCode, answer.Header.Get("Location"))
+			case role != "" && (answer.StatusCode == 403) != (has < indexOf(order, need)):
+				t.Errorf("%s by %s, and it needs %s: %d", pattern, role, need, answer.StatusCode)
+			}
+		}
+	}
+	answer, _ := s.get("/events")
+	if answer.StatusCode != 401 {
+		t.Errorf("the stream of events is open to strangers: %d", answer.StatusCode)
+	}
+}
+
+func indexOf(list []string, s string) int {
+	for i := range list {
+		if list[i] == s {
+			return i
+		}
+	}
+	return -1
+}
+
+// Where people need tokens, programs do: what a page gives them to copy says so.
+func TestHowAProgramAsksWhereTokensAre(t *testing.T) {
+	s, _, tokens := guarded(t)
+	answer, body := s.get("/jobs/app.typed", "Cookie", s.signIn(tokens["viewer"]))
+	s.has("a job", answer, body, 200, "Bearer $CARILLON_TOKEN", "Dial(&#34;tls://example.com:4222?token-file=client.token&#34;)")
+}
+
+func TestTokens(t *testing.T) {
+	s, _, tokens := guarded(t)
+	cookie := s.signIn(tokens["admin"])
+	answer, body := s.post("/access", url.Values{"name": {"ann"}, "role": {"operator"}, "days": {"30"}}, "Cookie", cookie)
+	_, rest, ok := strings.Cut(body, "carillon_default_")
+	if answer.StatusCode != 200 || !ok {
+		t.Fatalf("%d %s", answer.StatusCode, body)
+	}
+	secret, _, _ := strings.Cut(rest, "<")
+	if !strings.Contains(body, "CARILLON_TOKEN") || answer.Header.Get("Cache-Control") != "no-store" {
+		t.Error("how it is used is not said, or it may be kept by the browser")
+	}
+	s.signIn("carillon_default_" + secret)
+	if _, body := s.get("/access", "Cookie", cookie); strings.Contains(body, secret) || !strings.Contains(body, "ann") || !strings.Contains(body, "operator") {
+		t.Error("the list shows a secret, or no token")
+	}
+	for _, c := range []struct {
+		form   url.Values
+		status int
+		says   string
+	}{
+		{url.Values{"name": {"ann"}, "role": {"viewer"}}, 409, "ann"},
+		{url.Values{"name": {"<b>x"}, "role": {"viewer"}}, 200, "&lt;b&gt;x"},
+		{url.Values{"name": {""}, "role": {"viewer"}}, 422, "name"},
+		{url.Values{"name": {"bob"}, "role": {"king"}}, 422, "king"},
+		{url.Values{"name": {"bob"}, "role": {"viewer"}, "days": {"soon"}}, 422, "not a number of days"},
+		{url.Values{"name": {"bob"}, "role": {"viewer"}, "app": {"shop"}}, 422, "only a worker"},
+	} {
+		if answer, body := s.post("/access", c.form, "Cookie", cookie); answer.StatusCode != c.status || !strings.Contains(body, c.says) || strings.Contains(body, "<b>x") {
+			t.Errorf("%v: %d, want %d and %q", c.form, answer.StatusCode, c.status, c.says)
+		}
+	}
+	id, _, _ := strings.Cut(secret, "_")
+	if answer, _ := s.post("/access/"+id+"/revoke", url.Values{"reason": {"has left"}}, "Cookie", cookie); answer.StatusCode != 303 {
+		t.Fatalf("revoke: %d", answer.StatusCode)
+	}
+	if answer, _ := s.post("/login", url.Values{"token": {"carillon_default_" + secret}}); answer.StatusCode != 401 {
+		t.Errorf("a revoked token: %d", answer.StatusCode)
+	}
+	own, _, _ := strings.Cut(strings.TrimPrefix(tokens["admin"], "carillon_default_"), "_")
+	if answer, body := s.post("/access/"+own+"/revoke", nil, "Cookie", cookie); answer.StatusCode != 409 || !strings.Contains(body, "last") {
+		t.Errorf("the last admin: %d", answer.StatusCode)
+	}
+	_, body = s.get("/audit", "Cookie", cookie)
+	for _, want := range []string{"has left", "revoke", "grant", "token " + id + " (ann)", "admin-token"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the audit does not say %q", want)
+		}
+	}
+}
+
+func TestAudit(t *testing.T) {
+	s, _, tokens := guarded(t)
+	cookie := s.signIn(tokens["admin"])
+	for _, late := range []string{"1m", "2m", "3m"} {
+		if answer, _ := s.post("/settings", url.Values{"misfire": {late}}, "Cookie", cookie); answer.StatusCode != 303 {
+			t.Fatal(answer.StatusCode)
+		}
+	}
+	_, body := s.get("/audit?target=settings&actor=person:admin-token", "Cookie", cookie)
+	if n := strings.Count(body, "<del>"); n != 2 && n != 3 || !strings.Contains(body, "<ins>3m") || strings.Contains(body, "token") && strings.Contains(body, "(viewer-token)") {
+		t.Errorf("%d changes of settings: %s", n, body)
+	}
+	if _, body := s.get("/audit?target="+url.QueryEscape(hostile), "Cookie", cookie); !strings.Contains(body, "Nothing matches") {
+		t.Error("a target that is none")
+	}
+	for range 60 {
+		s.apply(jobs.Pause{Key: "app.nightly", Reason: hostile})
+		s.apply(jobs.Resume{Key: "app.nightly"})
+	}
+	_, body = s.get("/audit", "Cookie", cookie)
+	older := linkOf(body, `rel="next"`)
+	if strings.Count(body, `<tr data-key=`) != 50 || older == "" {
+		t.Fatalf("the first page has %d rows, and goes on at %q", strings.Count(body, `<tr data-key=`), older)
+	}
+	if strings.Contains(body, "<script>a") || !strings.Contains(body, "job app.nightly") {
+		t.Error("the audit shows hostile text as markup")
+	}
+	_, second := s.get(older, "Cookie", cookie)
+	if n := strings.Count(second, `<tr data-key=`); n != 50 || second == body {
+		t.Errorf("the second page has %d rows", n)
+	}
+}

@@ -1,0 +1,122 @@
+package ui
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// backfillForm asks for the runs of a stretch of time that lies behind, and says how many there would be.
+type backfillForm struct {
+	visitor
+	Key      jobs.Key
+	Zones    []string
+	From, To string // as clocks in the zone show them
+	Zone     string
+	Parallel string
+	Replay   bool
+	Asked    bool // the preview below is of these words
+	Would    ops.Backfilled
+	Fault    string
+}
+
+// backfillFormOf reads the form. Without words of its own it is about the last day.
+func (u *UI) backfillFormOf(r *http.Request, v visitor) (*backfillForm, ops.Backfill, error) {
+	f := &backfillForm{visitor: v, Key: jobs.Key(r.PathValue("key")), From: r.FormValue("from"), To: r.FormValue("to"), Zone: r.FormValue("zone"),
+		Parallel: r.FormValue("parallel"), Replay: r.FormValue("replay") != "", Asked: r.FormValue("from") != ""}
+	wish := ops.Backfill{Key: f.Key, Replay: f.Replay}
+	job, err := u.ops.Job(r.Context(), v.Who, f.Key, 0)
+	if err != nil {
+		return nil, wish, err
+	}
+	f.Zones = zones(job.Definition.Policy.Zone)
+	if f.Zone == "" {
+		f.Zone = f.Zones[0]
+	}
+	if !f.Asked {
+		now := u.ops.Now().In(location(f.Zone))
+		f.From, f.To, f.Parallel = now.AddDate(0, 0, -1).Format(wallMinute), now.Format(wallMinute), "1"
+	}
+	if f.Fault = f.read(&wish); f.Fault == "" && f.Asked {
+		f.Would, err = u.ops.PreviewBackfill(r.Context(), v.Who, wish)
+		f.Fault, err = faultOf(err)
+	}
+	return f, wish, err
+}
+
+// wallMinute is how a browser writes a time of its datetime-local field.
+const wallMinute = "2006-01-02T15:04"
+
+// read takes what the fields say, and says what is wrong with one of them.
+func (f *backfillForm) read(wish *ops.Backfill) string {
+	if err := checkZone(f.Zone); err != nil {
+		return said(err)
+	}
+	for _, field := range []struct {
+		text string
+		to   *time.Time
+	}{{f.From, &wish.From}, {f.To, &wish.To}} {
+		if field.text == "" {
+			continue
+		}
+		t, err := parseWall(field.text, f.Zone)
+		if err != nil {
+			return said(err)
+		}
+		*field.to = t
+	}
+	if f.Parallel == "" {
+		return ""
+	}
+	n, err := strconv.Atoi(f.Parallel)
+	if err != nil || n < 1 {
+		return said(jobs.Invalid("parallel is %.20q, it must be between 1 and %d", f.Parallel, jobs.MaxParallel))
+	}
+	wish.Parallel = n
+	return ""
+}
+
+// faultOf is what is wrong with a form, if that is what an error says.
+func faultOf(err error) (string, error) {
+	switch jobs.CodeOf(err) {
+	case jobs.BadInput, jobs.Conflict, jobs.Stale:
+		return said(err), nil
+	}
+	return "", err
+}
+
+func (f *backfillForm) answer() answer {
+	a := answer{page: "backfill", title: "Backfill " + string(f.Key), data: f}
+	if f.Fault != "" {
+		a.status = http.StatusUnprocessableEntity
+	}
+	return a
+}
+
+func (u *UI) backfillPage(r *http.Request, v visitor) (answer, error) {
+	f, _, err := u.backfillFormOf(r, v)
+	if err != nil {
+		return answer{}, err
+	}
+	return f.answer(), nil
+}
+
+func (u *UI) backfill(r *http.Request, v visitor) (answer, error) {
+	f, wish, err := u.backfillFormOf(r, v)
+	if err != nil {
+		return answer{}, err
+	}
+	if f.Fault != "" {
+		return f.answer(), nil
+	}
+	who := v.Who
+	who.Reason = r.PostFormValue("reason")
+	_, err = u.ops.Backfill(r.Context(), who, wish)
+	if f.Fault, err = faultOf(err); f.Fault != "" {
+		return f.answer(), nil
+	}
+	return goTo("/runs?job="+string(f.Key)+"&origin="+string(jobs.FromBackfill), "backfilled"), err
+}

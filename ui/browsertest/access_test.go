@@ -1,0 +1,84 @@
+package browsertest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// Who is not known is asked for a token and then led to where they were going; an admin gives out a token, and its
+// holder sees no more than its role.
+func TestAccess(t *testing.T) {
+	h := build(t, embed.Config{Tokens: true}, shop()...)
+	_, admin, err := h.Ops().Grant(t.Context(), ann, ops.NewToken{Name: "ann", Role: jobs.RoleAdmin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := h.newTab(true)
+	b.expect("401") // Chromium reports the answer to a wrong token
+	b.open("/access")
+	if path := b.path(); path != "/login?next=%2Faccess" {
+		t.Fatalf("a stranger is led to %s", path)
+	}
+	b.inOrder("/login")
+	b.write("#token", "carillon_default_nonsense")
+	b.leads(button("Sign in"))
+	b.sees("This token is not known, or its time is over.")
+	b.write("#token", admin)
+	b.leads(button("Sign in"))
+	b.sees("Who may come in, and as what.")
+	if path := b.path(); path != "/access" {
+		t.Errorf("signed in, one is led to %s", path)
+	}
+	b.streams() // the cookie is good for the events, too
+
+	b.write("#t-name", "bob")
+	b.leads(button("Make the token"))
+	b.sees("It is shown this once.")
+	b.inOrder("/access with a new token")
+	text := ask[string](b, `document.querySelector("#made pre").textContent`)
+	if !strings.HasPrefix(text, "carillon_default_") {
+		t.Fatalf("the token is %q", text)
+	}
+	b.leads(button("Done, I have it"))
+	b.sees("bob")
+	if strings.Contains(ask[string](b, "document.documentElement.outerHTML"), text) {
+		t.Error("the token is shown again")
+	}
+	b.walk("", 12, "/access", "/audit")
+	b.leads(`//button[contains(normalize-space(), "Sign out")]`)
+	b.sees("Sign in")
+	if b.open("/runs"); !strings.HasPrefix(b.path(), "/login") {
+		t.Errorf("signed out, one still sees %s", b.path())
+	}
+
+	other := h.newTab(true)
+	other.expect("403")
+	other.open("/jobs/shop.count")
+	other.write("#token", text)
+	other.leads(button("Sign in"))
+	other.sees("Counts what is in the till")
+	if n := ask[int](other, `document.querySelectorAll("#page form[method=post], a[href$='/edit'], a[href='/access']").length`); n > 0 {
+		t.Errorf("a viewer sees %d forms and links that do something", n)
+	}
+	if status := other.open("/access"); status != 403 {
+		t.Errorf("a viewer opens /access: %d", status)
+	}
+	other.open("/runs")
+	other.streams()
+
+	b.open("/login")
+	b.write("#token", admin)
+	b.leads(button("Sign in"))
+	b.open("/access")
+	b.unfold(`//summary[contains(normalize-space(), "Revoke") and contains(., "bob")]`)
+	other.expect("401") // its page may look again before it is opened anew
+	b.leads(button("Revoke the token of bob"))
+	b.sees("The token was revoked.")
+	if other.open("/runs"); !strings.HasPrefix(other.path(), "/login") {
+		t.Errorf("whose token is revoked still sees %s", other.path())
+	}
+}

@@ -1,0 +1,161 @@
+package browsertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+// house is a scheduler with a worker and pages, on a port of the loopback.
+type house struct {
+	t *testing.T
+	*embed.Scheduler
+	url string
+}
+
+// ann is who acts beside the browser.
+var ann = ops.Who{Actor: "person:ann"}
+
+// payment is what shop.charge wants to know.
+type payment struct {
+	Customer string `json:"customer"`
+	Cents    int    `json:"cents"`
+}
+
+// open starts a house with the jobs of a small shop, and those given.
+func open(t *testing.T, more ...jobs.Job) *house {
+	t.Helper()
+	return build(t, embed.Config{}, append(shop(), more...)...)
+}
+
+// build starts a house.
+func build(t *testing.T, c embed.Config, js ...jobs.Job) *house {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	c.Node, c.Worker = "node-1", worker.Config{App: "shop", Name: "till-1", Slots: 16, Grace: time.Second}
+	c.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	s, err := embed.Start(ctx, c, js...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(s.Handler())
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		if err := s.Stop(); err != nil {
+			t.Errorf("the house does not stop: %v", err)
+		}
+	})
+	return &house{t: t, Scheduler: s, url: server.URL}
+}
+
+func shop() []jobs.Job {
+	return []jobs.Job{
+		jobs.NewRecurring(jobs.RecurringFunc(count), jobs.Options{Key: "shop.count", Cron: "* * * * * *", Tags: []string{"till"},
+			Description: "Counts what is in the till, every second."}),
+		jobs.NewRecurring(jobs.RecurringFunc(count), jobs.Options{Key: "shop.close-day", Cron: "0 30 2 * * *", TimeZone: "Europe/Berlin",
+			Description: "Closes the books of the day."}),
+		jobs.NewRecurring(jobs.RecurringFunc(count), jobs.Options{Key: "shop.newsletter", Cron: "0 0 9 ? * MON", TimeZone: "Asia/Shanghai", Tags: []string{"mail"}}),
+		jobs.NewTriggered(jobs.TriggeredFunc[payment](charge), jobs.Options{Key: "shop.charge", Args: payment{Customer: "c7", Cents: 1250},
+			Retries: 1, RetryDelay: time.Millisecond, Description: "Takes the money for an order.", Tags: []string{"money"}}),
+		jobs.NewTriggered(jobs.TriggeredFunc[struct{}](pack), jobs.Options{Key: "shop.pack", Timeout: time.Minute,
+			Description: "Packs until it is told to stop."}),
+	}
+}
+
+func count(ctx context.Context) error {
+	jobs.Log(ctx).Info("counted", "cents", 125_000)
+	return nil
+}
+
+// charge refuses what is not an amount.
+func charge(ctx context.Context, p payment) error {
+	log := jobs.Log(ctx)
+	log.Info("asking the bank", "customer", p.Customer)
+	if p.Cents <= 0 {
+		log.Error("the bank says no", "cents", p.Cents)
+		return fmt.Errorf("the bank refused %d cents: an amount must be positive", p.Cents)
+	}
+	return jobs.Result(ctx, map[string]any{"receipt": "R-" + p.Customer, "cents": p.Cents})
+}
+
+// pack goes on until its context ends.
+func pack(ctx context.Context, _ struct{}) error {
+	jobs.Log(ctx).Info("packing")
+	for i := int64(1); ; i++ {
+		jobs.Progress(ctx, min(i, 90), 100, fmt.Sprintf("box %d", i))
+		jobs.Log(ctx).Info("closed", "box", i)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// start starts a run.
+func (h *house) start(key jobs.Key, args string) *jobs.Instance {
+	h.t.Helper()
+	wish := jobs.Create{Key: key, Origin: jobs.FromPerson}
+	if args != "" {
+		wish.Args = []byte(args)
+	}
+	made, err := h.Ops().Trigger(h.t.Context(), ann, wish)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return made.Instance
+}
+
+// becomes waits until a run is in a state.
+func (h *house) becomes(id jobs.ID, state jobs.State) *jobs.Instance {
+	h.t.Helper()
+	var in *jobs.Instance
+	h.until(fmt.Sprintf("run %s is %s", id, state), func() bool {
+		var err error
+		in, err = h.Ops().Instance(h.t.Context(), ann, id)
+		return err == nil && in.State == state
+	})
+	return in
+}
+
+// runs lists the latest runs of a job.
+func (h *house) runs(key jobs.Key) []*jobs.Instance {
+	h.t.Helper()
+	page, err := h.Ops().Instances(h.t.Context(), ann, metastore.InstanceQuery{Job: key, Limit: metastore.MaxPage})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return page.Instances
+}
+
+// patience is how long anything may take before a test gives up. Nothing is measured by it.
+const patience = time.Minute
+
+// until waits for what must come.
+func (h *house) until(what string, ok func() bool) {
+	h.t.Helper()
+	deadline := time.Now().Add(patience)
+	for !ok() {
+		if time.Now().After(deadline) {
+			h.t.Fatalf("in vain for %v: %s", patience, what)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+var errHostile = errors.New(hostile + "\nsecond line " + hostile)
+
+// hostile is text that wants to be markup, in every way that has worked somewhere.
+const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'"--><svg/onload=alert(3)>{{.}}</textarea></pre></title></style>javascript:alert(4)`

@@ -1,0 +1,52 @@
+package browsertest
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/worker/httpjob"
+)
+
+// An HTTP job is made by its form and tried at once: the page of the run shows the exchange, that of the job what it
+// calls; and all three are in order in both themes and at every width.
+func TestHTTPJobIsTried(t *testing.T) {
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if string(body) != `{"order":17}` {
+			http.Error(w, "which order?", http.StatusBadRequest)
+			return
+		}
+		_, _ = w.Write([]byte(`{"paid":"seventeen bells"}`))
+	}))
+	t.Cleanup(target.Close)
+	h := build(t, embed.Config{HTTPJobs: &httpjob.Config{Guard: httpjob.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}}}, shop()...)
+	b := h.newTab(true)
+	b.open("/new")
+	b.inOrder("/new")
+	try := func(key, body string) {
+		t.Helper()
+		b.open("/new")
+		b.write(field("key"), key)
+		ask[string](b, `document.querySelector("[name=method]").value = "POST"`)
+		b.write(field("url"), target.URL+"/orders/that/have/a/long/name/so/that/lines/have/to/be/broken/somewhere/${jobId}")
+		b.write(field("body"), body)
+		b.write(field("retries"), "0")
+		b.leads(button("Save and try it"))
+	}
+	try("shop.pay", `{"order": 17}`)
+	b.sees("seventeen bells")
+	b.sees("status=200")
+	b.inOrder("the run")
+	b.open("/jobs/shop.pay")
+	b.sees("What it calls")
+	b.sees("POST " + target.URL)
+	b.inOrder("the job")
+
+	try("shop.pay-nothing", `{"order": 0}`)
+	b.sees("request 1 was answered with 400: which order?")
+	b.inOrder("the run that failed")
+}

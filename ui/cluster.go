@@ -1,0 +1,87 @@
+package ui
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// clusterPage is who the nodes are, and how they are.
+type clusterPage struct {
+	visitor
+	ops.ClusterStatus
+	Nodes  []nodeRow
+	Copies bool // the nodes keep copies, which have sizes
+}
+
+// nodeRow is a node.
+type nodeRow struct {
+	ops.Member
+	State, Tone   string // in a word, and how grave that is
+	Log, Archive  string
+	Clock         string
+	Off           bool // its clock is off by more than one should bear
+	CanBeTheFirst bool // it stands by, and may be told to lead
+}
+
+// clockBearable is how far clocks may differ before a page says so: due times come by the leader's.
+const clockBearable = metastore.ClockSlack
+
+func (u *UI) cluster(r *http.Request, v visitor) (answer, error) {
+	s, err := u.ops.ClusterStatus(r.Context(), v.Who)
+	if err != nil {
+		return answer{}, err
+	}
+	p := clusterPage{visitor: v, ClusterStatus: s}
+	for _, m := range s.Members {
+		n := nodeRow{Member: m, State: "offline", Tone: "bad"}
+		switch {
+		case m.Term > 0:
+			n.State, n.Tone = "leads", "good"
+		case m.Online && m.Copies && !m.Voter:
+			n.State, n.Tone = "catches up", "warn"
+		case m.Online && m.Share != nil:
+			n.State, n.Tone = "fires", "good"
+		case m.Online:
+			n.State, n.Tone = "stands by", ""
+			n.CanBeTheFirst = m.Copies && v.Admin()
+		}
+		if m.Copies {
+			p.Copies = true
+			if m.Reached {
+				n.Log, n.Archive = bytesOf(m.LogBytes), bytesOf(m.ArchiveBytes)
+			}
+		}
+		if m.Online && m.Term == 0 {
+			n.Clock, n.Off = m.Skew.Round(time.Millisecond).String(), m.Skew.Abs() > clockBearable
+		}
+		p.Nodes = append(p.Nodes, n)
+	}
+	return answer{page: "cluster", title: "Cluster", data: p}, nil
+}
+
+// transfer has another node lead.
+func (u *UI) transfer(r *http.Request, v visitor) (answer, error) {
+	if err := u.ops.Transfer(r.Context(), v.Who, r.PostFormValue("to")); err != nil {
+		return answer{}, err
+	}
+	return goTo("/cluster", "transfer"), nil
+}
+
+// bytesOf is a number of bytes for people.
+func bytesOf(n int64) string {
+	v, unit := float64(n), ""
+	for _, u := range []string{"Ki", "Mi", "Gi", "Ti"} {
+		if v < 1024 {
+			break
+		}
+		v, unit = v/1024, u
+	}
+	if unit == "" {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %sB", v, unit)
+}

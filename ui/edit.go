@@ -1,0 +1,234 @@
+package ui
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// editForm is the options of a job as somebody writes them.
+type editForm struct {
+	visitor
+	Key      jobs.Key
+	Revision uint64 // that the form was made from
+	Groups   []editGroup
+	Fault    string // of the whole
+	Stale    bool   // somebody else has edited the job meanwhile
+	Looked   bool   // a preview is shown
+	Changes  []difference
+	Words    string
+	Fires    []fire
+	Warnings []string
+}
+
+// editGroup is the fields that stand together.
+type editGroup struct {
+	Name   string
+	Fields []*editField
+}
+
+// editField is a setting in the form.
+type editField struct {
+	setting
+	Text   string // what is written
+	Was    string // what stood there when the form was made
+	Theirs string // what somebody else made of it meanwhile, in words, or ""
+	Edited bool   // a person has edited it
+	Clear  bool   // it is to follow the code again
+	Fault  string
+}
+
+// difference is a line of what a save would do.
+type difference struct{ Label, From, To string }
+
+func (f *editForm) fields(yield func(*editField) bool) {
+	for _, g := range f.Groups {
+		for _, field := range g.Fields {
+			if !yield(field) {
+				return
+			}
+		}
+	}
+}
+
+// editFormOf is the form of a job as it is.
+func editFormOf(job ops.Job, v visitor) *editForm {
+	f := &editForm{visitor: v, Key: job.Key, Revision: job.Revision}
+	edited := job.Edits.Given()
+	for _, s := range settings {
+		if !s.For(job.Kind) {
+			continue
+		}
+		if n := len(f.Groups); n == 0 || f.Groups[n-1].Name != s.Group {
+			f.Groups = append(f.Groups, editGroup{Name: s.Group})
+		}
+		g := &f.Groups[len(f.Groups)-1]
+		text := s.text(&job.Definition.Policy)
+		g.Fields = append(g.Fields, &editField{setting: s, Text: text, Was: text, Edited: slices.Contains(edited, s.Name)})
+	}
+	return f
+}
+
+// take puts what was sent over what holds. Where somebody else has edited a field that was not written in, theirs
+// stays; where both did, what was written stays, and theirs is told beside it.
+func (f *editForm) take(r *http.Request, now *jobs.Policy) {
+	base, _ := strconv.ParseUint(r.PostFormValue("revision"), 10, 64)
+	f.Stale = base != f.Revision
+	clear := r.PostForm["clear"]
+	for field := range f.fields {
+		text, was := field.normal(r.PostFormValue(field.Name)), field.normal(r.PostFormValue("was."+field.Name))
+		field.Clear = slices.Contains(clear, field.Name)
+		current := normal(field.Was)
+		if text == was {
+			continue // not written in
+		}
+		field.Text = text
+		if f.Stale && current != was && current != text {
+			field.Theirs = field.Words(now)
+		}
+	}
+}
+
+// normal is a text as the server wrote it: browsers end lines otherwise.
+func normal(text string) string { return strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n")) }
+
+// command is the edit that the form asks for; faults are put beside their fields, and then ok is false.
+func (f *editForm) command() (k jobs.Edit, ok bool) {
+	k, ok = jobs.Edit{Key: f.Key, IfRevision: f.Revision}, true
+	zone := ""
+	for field := range f.fields {
+		if field.Name == "zone" {
+			zone = field.Text
+		}
+	}
+	for field := range f.fields {
+		if field.Clear && field.Edited {
+			k.Clear = append(k.Clear, field.Name)
+			continue
+		}
+		if normal(field.Text) == normal(field.Was) {
+			continue
+		}
+		var one jobs.Settings
+		err := field.read(&one, field.Text, zone)
+		if err == nil {
+			err = one.Check()
+		}
+		if err != nil {
+			field.Fault, ok = said(err), false
+			continue
+		}
+		k.Set = one.Over(k.Set)
+	}
+	return k, ok
+}
+
+// blame puts a refusal beside the field that it is about.
+func (f *editForm) blame(err error) {
+	name, text := "", said(err)
+	if at, ok := errors.AsType[*ops.ScheduleError](err); ok && at.At != nil {
+		name, text = "schedule", at.At.Error()
+		if slices.Contains([]string{"zone", "start", "end", "gap"}, at.At.Field) {
+			name = at.At.Field
+		}
+	}
+	for field := range f.fields {
+		if field.Name == name {
+			field.Fault = text
+			return
+		}
+	}
+	f.Fault = text
+}
+
+func (u *UI) editPage(r *http.Request, v visitor) (answer, error) {
+	job, err := u.ops.Job(r.Context(), v.Who, jobs.Key(r.PathValue("key")), 0)
+	if err != nil {
+		return answer{}, err
+	}
+	f := editFormOf(job, v)
+	f.look(ops.Job{}, nil)
+	q, proposed := r.URL.Query(), false
+	for field := range f.fields {
+		if q.Has(field.Name) {
+			field.Text, proposed = field.normal(q.Get(field.Name)), true
+		}
+	}
+	if !proposed {
+		return f.answer(0), nil
+	}
+	// A link that proposes something shows what it would do, as if it had been written here.
+	k, ok := f.command()
+	if !ok {
+		return f.answer(http.StatusUnprocessableEntity), nil
+	}
+	after, err := u.ops.Preview(r.Context(), v.Who, k, pageFires)
+	if err != nil {
+		f.blame(err)
+		return f.answer(http.StatusUnprocessableEntity), nil
+	}
+	f.Looked = true
+	f.look(after, job.Definition)
+	return f.answer(0), nil
+}
+
+func (f *editForm) answer(status int) answer {
+	return answer{page: "edit", title: "Edit " + string(f.Key), data: f, status: status}
+}
+
+// edit shows what the form would do, or does it.
+func (u *UI) edit(r *http.Request, v visitor) (answer, error) {
+	ctx := r.Context()
+	job, err := u.ops.Job(ctx, v.Who, jobs.Key(r.PathValue("key")), 0)
+	if err != nil {
+		return answer{}, err
+	}
+	f := editFormOf(job, v)
+	f.take(r, &job.Definition.Policy)
+	k, ok := f.command()
+	if !ok {
+		return f.answer(http.StatusUnprocessableEntity), nil
+	}
+	after, err := u.ops.Preview(ctx, v.Who, k, pageFires)
+	if err != nil {
+		f.blame(err)
+		return f.answer(http.StatusUnprocessableEntity), nil
+	}
+	f.look(after, job.Definition)
+	switch {
+	case f.Stale:
+		return f.answer(http.StatusConflict), nil
+	case r.PostFormValue("do") != "save":
+		f.Looked = true
+		return f.answer(0), nil
+	}
+	who := v.Who
+	who.Reason = r.PostFormValue("reason")
+	if _, err := u.ops.Edit(ctx, who, k); err != nil {
+		f.blame(err)
+		return f.answer(statusOf(err)), nil
+	}
+	return goTo("/jobs/"+string(f.Key), "saved"), nil
+}
+
+// look fills the preview: what the job would be, and what differs from what it is.
+func (f *editForm) look(after ops.Job, before *jobs.Definition) {
+	if before == nil {
+		return
+	}
+	f.Words, f.Fires, f.Warnings = after.Words, fires(after.Definition, after.Next), after.Warnings
+	for field := range f.fields {
+		from, to := field.Words(&before.Policy), field.Words(&after.Definition.Policy)
+		if from != to || field.Clear && field.Edited {
+			if field.Clear {
+				to += " (as the code says)"
+			}
+			f.Changes = append(f.Changes, difference{field.Label, from, to})
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package ui
+
+import (
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// One who has signed in does not take the places of all others.
+func TestStreamsOfOne(t *testing.T) {
+	h := hub{ops: ops.New(ops.Config{Store: memstore.Open(memstore.Config{})})}
+	var leaves []func()
+	join := func(who ops.Who, n int) (joined int) {
+		for range n {
+			leave, ok := h.join(who)
+			if !ok {
+				return joined
+			}
+			joined++
+			leaves = append(leaves, leave)
+		}
+		return joined
+	}
+	ann, bob := ops.Who{Tenant: jobs.DefaultTenant, Actor: "person:ann"}, ops.Who{Tenant: jobs.DefaultTenant, Actor: "person:bob"}
+	if n := join(ann, 1000); n != 64 {
+		t.Errorf("one has %d streams", n)
+	}
+	if n := join(bob, 1); n != 1 {
+		t.Error("there is no place for another")
+	}
+	if n := join(ops.Who{Tenant: "acme", Actor: "person:ann"}, 1); n != 1 {
+		t.Error("there is no place for one of the same name in another tenant")
+	}
+	if n := join(ops.Who{Actor: nameless}, 1000); n != maxStreams-66 {
+		t.Errorf("where nobody is asked, %d have streams", n)
+	}
+	for _, leave := range leaves {
+		leave()
+	}
+	if h.streams != 0 || len(h.own) != 0 || len(h.tenants) != 0 {
+		t.Errorf("all have gone, and %d streams of %d are counted", h.streams, len(h.own))
+	}
+	leaves = nil
+	if n := join(ann, 1); n != 1 {
+		t.Error("there is no place after all have gone")
+	}
+	leaves[0]()
+}

@@ -1,0 +1,43 @@
+package ui
+
+import (
+	"fmt"
+	"html/template"
+	"net/http"
+
+	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/ui/chart"
+)
+
+// forecastPage is what the schedules plan for a day ahead.
+type forecastPage struct {
+	visitor
+	ops.Forecast
+	Heat template.HTML
+	Sum  int
+	Most int
+}
+
+func (u *UI) forecast(r *http.Request, v visitor) (answer, error) {
+	f, err := u.ops.Forecast(r.Context(), v.Who)
+	if err != nil {
+		return answer{}, err
+	}
+	p := forecastPage{visitor: v, Forecast: f}
+	for _, n := range f.Fires {
+		p.Sum, p.Most = p.Sum+n, max(p.Most, n)
+	}
+	p.Heat = chart.Heat{Title: "Planned fires by minute", What: "planned", From: f.From, Minutes: f.Fires, Usual: f.Usual}.HTML()
+	return answer{page: "forecast", title: "Forecast", data: p}, nil
+}
+
+// UsualText is how many fires a minute usually has.
+func (p forecastPage) UsualText() string {
+	if p.Going {
+		return "so far"
+	}
+	if p.Usual == 0 {
+		return "most minutes have none"
+	}
+	return fmt.Sprintf("a minute usually has %s", count(p.Usual))
+}

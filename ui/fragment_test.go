@@ -1,0 +1,113 @@
+package ui_test
+
+import (
+	"bufio"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// stream listens like a browser does; next waits for the next word that something has changed.
+func stream(t *testing.T, server *httptest.Server) (next func()) {
+	t.Helper()
+	answer, err := server.Client().Get(server.URL + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { answer.Body.Close() })
+	lines := bufio.NewScanner(answer.Body)
+	return func() {
+		t.Helper()
+		for lines.Scan() {
+			if lines.Text() == "event: change" {
+				return
+			}
+		}
+		t.Errorf("the stream ended: %v", lines.Err())
+	}
+}
+
+// Many who look at the same page cost one: it is rendered once, and who has it already is told so. A change is seen at
+// once all the same.
+func TestFragmentsAreShared(t *testing.T) {
+	s := newScene(t)
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	next := stream(t, server)
+	next()
+	s.live.asked.Store(0)
+	const readers = 200
+	var all sync.WaitGroup
+	for range readers {
+		all.Go(func() { s.get("/workers", "X-Fragment", "1") })
+	}
+	all.Wait()
+	if n := s.live.asked.Load(); n > 20 {
+		t.Errorf("%d readers of one page had it rendered %d times", readers, n)
+	}
+
+	answer, body := s.get("/jobs/app.nightly", "X-Fragment", "1")
+	tag := answer.Header.Get("ETag")
+	if answer.StatusCode != 200 || tag == "" || regexp.MustCompile(`<time [^>]*data-rel>[^<]`).MatchString(body) {
+		t.Fatalf("%d %q: it has words that change by themselves", answer.StatusCode, tag)
+	}
+	if answer, body := s.get("/jobs/app.nightly", "X-Fragment", "1", "If-None-Match", tag); answer.StatusCode != http.StatusNotModified || body != "" {
+		t.Errorf("nothing has changed: %d", answer.StatusCode)
+	}
+	s.apply(jobs.Pause{Key: "app.nightly", Reason: "the new words"})
+	s.live.changes <- bus.Changes{}
+	next()
+	if answer, body := s.get("/jobs/app.nightly", "X-Fragment", "1", "If-None-Match", tag); answer.StatusCode != 200 || !strings.Contains(body, "the new words") {
+		t.Errorf("after a change: %d", answer.StatusCode)
+	}
+	// Another role has a page of its own.
+	if answer, _ := s.get("/nothing", "X-Fragment", "1"); answer.StatusCode != 404 {
+		t.Errorf("a page that is none: %d", answer.StatusCode)
+	}
+}
+
+// However fast rows change, browsers are told once a second; all of them, also one that came later.
+func TestChangesAreToldTogether(t *testing.T) {
+	s := newScene(t)
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	first, second := stream(t, server), stream(t, server)
+	first()
+	second()
+	begin := time.Now()
+	for range 50 {
+		s.live.changes <- bus.Changes{}
+	}
+	first()
+	second()
+	s.live.changes <- bus.Changes{}
+	first()
+	second()
+	if took := time.Since(begin); took < 900*time.Millisecond {
+		t.Errorf("two words within %v", took)
+	}
+}
+
+// A page says for shells where this server is, as whoever asks knows it: what one was shown is not shown to somebody who
+// knows it by another name.
+func TestFragmentsAreOfOneName(t *testing.T) {
+	s := newScene(t)
+	server := httptest.NewServer(s) // somebody listens, so that fragments are kept
+	t.Cleanup(server.Close)
+	stream(t, server)()
+	for _, host := range []string{"evil.example", "jobs.example"} {
+		r := httptest.NewRequest("GET", "/runs/"+s.runs[jobs.Terminated].String(), nil)
+		r.Host = host
+		r.Header.Set("X-Fragment", "1")
+		if _, body := s.do(r); !strings.Contains(body, "http://"+host+"/api/") {
+			t.Errorf("%s is not told its own name", host)
+		}
+	}
+}

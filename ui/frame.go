@@ -1,0 +1,308 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// visitor is who looks at a page. Views embed it, so that their templates can leave out what is not allowed.
+type visitor struct{ Who ops.Who }
+
+// Operator says that the visitor may act on jobs and runs.
+func (v visitor) Operator() bool { return v.Who.Role.Covers(ops.Operator) }
+
+// Admin says that the visitor may change what holds for all.
+func (v visitor) Admin() bool { return v.Who.Role.Covers(ops.Admin) }
+
+// Name is what people call the visitor.
+func (v visitor) Name() string { return strings.TrimPrefix(v.Who.Actor, "person:") }
+
+// handler answers a request of a visitor whose role is enough.
+type handler func(*http.Request, visitor) (answer, error)
+
+// answer is a page, or where to go on.
+type answer struct {
+	page   string // its template
+	title  string // "" on the first page
+	data   any
+	status int                       // 0 = 200
+	next   string                    // go there instead, in this site; see goTo
+	write  func(http.ResponseWriter) // or: what is no page, such as a file
+	cookie *http.Cookie              // to be kept by the browser
+}
+
+// goTo leads on after something was done. did is a word of the table of toasts, or "".
+func goTo(path, did string) answer { return answer{next: withDid(path, did)} }
+
+// withDid has a page say what was done.
+func withDid(path, did string) string {
+	switch {
+	case did == "":
+		return path
+	case strings.Contains(path, "?"):
+		return path + "&did=" + did
+	}
+	return path + "?did=" + did
+}
+
+// toasts are what a page says after something was done, by the word in its URL.
+var toasts = map[string]string{
+	"paused": "Paused.", "drained": "It takes nothing new.", "resumed": "Resumed.", "backfilled": "The runs are made.", "saved": "Saved.", "started": "Started.", "cancelled": "Cancelled.", "deleted": "Deleted.",
+	"follows": "It follows the code again.", "debug": "Debug mode was switched.", "transfer": "Another node leads.", "revoked": "The token was revoked.", "settings": "Settings were saved.", "cleaned": "They are being cleared away.",
+}
+
+// route asks who comes, whether their role is enough, and lets do answer.
+func (u *UI) route(need ops.Role, do handler) http.HandlerFunc {
+	admitted := u.door(do)
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := u.visitor(r)
+		if err != nil {
+			u.turnAway(w, r, err)
+			return
+		}
+		if !v.Who.Role.Covers(need) {
+			u.fail(w, r, v, jobs.Refuse(jobs.Forbidden, "this needs the role %s, and yours is %s", need, v.Who.Role))
+			return
+		}
+		admitted(w, r, v)
+	}
+}
+
+// anyone lets do answer whoever comes, known or not.
+func (u *UI) anyone(do handler) http.HandlerFunc {
+	admitted := u.door(do)
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, _ := u.visitor(r)
+		admitted(w, r, v)
+	}
+}
+
+// door lets do answer whoever comes to it.
+func (u *UI) door(do handler) func(http.ResponseWriter, *http.Request, visitor) {
+	return func(w http.ResponseWriter, r *http.Request, v visitor) {
+		if r.Method == http.MethodPost {
+			r.Body = http.MaxBytesReader(w, r.Body, 2*jobs.MaxArgs)
+			if err := r.ParseForm(); err != nil {
+				u.fail(w, r, v, jobs.Invalid("the form cannot be read, or is too large"))
+				return
+			}
+		}
+		if isFragment(r) {
+			u.fragment(w, r, v, do)
+			return
+		}
+		a, err := do(r, v)
+		if a.cookie != nil {
+			http.SetCookie(w, a.cookie)
+		}
+		switch {
+		case err != nil:
+			u.fail(w, r, v, err)
+		case a.write != nil:
+			a.write(w)
+		case a.next != "":
+			http.Redirect(w, r, u.base+a.next, http.StatusSeeOther)
+		default:
+			u.render(w, r, v, a)
+		}
+	}
+}
+
+func (u *UI) visitor(r *http.Request) (visitor, error) {
+	who, err := u.who(r)
+	return visitor{who}, err
+}
+
+// turnAway leads who is not signed in to the login page, and back afterwards. Scripts are told with a status.
+func (u *UI) turnAway(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case !errors.Is(err, jobs.Forbidden), u.access == nil: // signing in is somebody else's business, or nobody's
+		u.fail(w, r, visitor{}, err)
+	case r.Method == http.MethodGet && !isFragment(r):
+		http.Redirect(w, r, u.base+"/login?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
+	default:
+		http.Error(w, "sign in first", http.StatusUnauthorized)
+	}
+}
+
+// frame is what stands around every page.
+type frame struct {
+	visitor
+	Open    bool // nobody signs in here
+	Title   string
+	Section string // first word of the path
+	Back    string // this page, for forms that return to it
+	Answer  bool   // this page answers a form, so that it cannot be asked for again
+	Theme   string // light, dark or "": that of the system
+	Notice  string
+	Age     time.Duration // how old what is shown may be, because it was read from a copy; 0 = it is what holds
+	Toast   string
+	Leader  ops.Leader
+	Debug   []debugBanner
+	Content any
+}
+
+// themeCookie remembers light or dark; not a word in it means what the system says.
+const themeCookie = "carillon_theme"
+
+func (u *UI) frameOf(r *http.Request, v visitor, a answer) frame {
+	f := frame{visitor: v, Open: u.open, Title: a.title, Notice: u.notice, Leader: u.ops.Live().Leader(), Content: a.data, Back: "/"}
+	f.Section, _, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	if r.Method == http.MethodGet {
+		f.Back = r.URL.RequestURI()
+	} else {
+		f.Answer = true
+	}
+	if c, err := r.Cookie(themeCookie); err == nil && (c.Value == "light" || c.Value == "dark") {
+		f.Theme = c.Value
+	}
+	f.Toast = toasts[r.URL.Query().Get("did")]
+	if v.Who.Actor != "" {
+		f.Debug = u.banners(r.Context(), v.Who)
+	}
+	f.Age = metastore.AgeOf(r.Context()) // of all that was read for it
+	return f
+}
+
+// AgeText is the age for people.
+func (f frame) AgeText() string {
+	return max(f.Age.Round(100*time.Millisecond), 100*time.Millisecond).String()
+}
+
+func (u *UI) render(w http.ResponseWriter, r *http.Request, v visitor, a answer) {
+	var out bytes.Buffer
+	if err := u.pages[a.page].ExecuteTemplate(&out, "page", u.frameOf(r, v, a)); err != nil {
+		u.log.ErrorContext(r.Context(), "page cannot be rendered", "page", a.page, "err", err)
+		http.Error(w, "something went wrong on our side; it has been logged", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if a.status != 0 {
+		w.WriteHeader(a.status)
+	}
+	_, _ = w.Write(out.Bytes()) // the browser may have gone
+}
+
+// failure is the page that says what is wrong.
+type failure struct {
+	Text    string
+	Unknown bool // it may have been done, or a part of it
+}
+
+// fail says why not. Only refusals carry their text out.
+func (u *UI) fail(w http.ResponseWriter, r *http.Request, v visitor, err error) {
+	u.render(w, r, v, u.failed(r.Context(), r.URL.Path, err))
+}
+
+func (u *UI) failed(ctx context.Context, path string, err error) answer {
+	a := answer{page: "failure", title: "Not done", status: statusOf(err), data: failure{Text: said(err)}}
+	switch {
+	case a.status == http.StatusServiceUnavailable:
+		u.log.WarnContext(ctx, "page could not be answered", "path", path, "err", err)
+		a.data = failure{Text: "The scheduler cannot answer now. Try again in a moment."}
+	case a.status == http.StatusGatewayTimeout: // who hears "not done" does it again
+		u.log.WarnContext(ctx, "outcome is not known", "path", path, "err", err)
+		a.title, a.data = "Not known", failure{Text: said(err), Unknown: true}
+	case a.status == http.StatusInternalServerError:
+		if !errors.Is(err, context.Canceled) {
+			u.log.ErrorContext(ctx, "page failed", "path", path, "err", err)
+		}
+		a.data = failure{Text: "Something went wrong on our side; it has been logged."}
+	}
+	return a
+}
+
+// said is the text of an error that somebody made by what they wrote.
+func said(err error) string {
+	if refusal, ok := errors.AsType[*jobs.Refusal](err); ok {
+		return refusal.Text
+	}
+	return err.Error()
+}
+
+func statusOf(err error) int {
+	switch jobs.CodeOf(err) {
+	case jobs.NotFound:
+		return http.StatusNotFound
+	case jobs.BadInput:
+		return http.StatusUnprocessableEntity
+	case jobs.Conflict, jobs.Stale:
+		return http.StatusConflict
+	case jobs.Forbidden:
+		return http.StatusForbidden
+	case jobs.Exhausted:
+		return http.StatusTooManyRequests
+	case jobs.Unavailable:
+		return http.StatusServiceUnavailable
+	case jobs.Unknown:
+		if _, ok := errors.AsType[*jobs.Refusal](err); ok { // of any other error CodeOf says so, too
+			return http.StatusGatewayTimeout
+		}
+	}
+	return http.StatusInternalServerError
+}
+
+// search leads to what was named: a run by its id, a job by its key, or the list of jobs that mention the words.
+func (u *UI) search(r *http.Request, v visitor) (answer, error) {
+	q := strings.TrimSpace(r.FormValue("q"))
+	if id, err := jobs.ParseID(q); err == nil {
+		return goTo("/runs/"+id.String(), ""), nil
+	}
+	if key := jobs.Key(q); key.Check() == nil {
+		if _, err := u.ops.Job(r.Context(), v.Who, key, 0); err == nil {
+			return goTo("/jobs/"+q, ""), nil
+		}
+	}
+	return answer{next: "/jobs?q=" + url.QueryEscape(q)}, nil
+}
+
+// theme remembers light or dark in a cookie, so that the page is born in its colours.
+func (u *UI) theme(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
+	c := http.Cookie{Name: themeCookie, Value: r.PostFormValue("theme"), Path: u.base + "/", MaxAge: 400 * 24 * 3600, SameSite: http.SameSiteLaxMode}
+	if c.Value != "light" && c.Value != "dark" {
+		c.Value, c.MaxAge = "", -1
+	}
+	http.SetCookie(w, &c)
+	http.Redirect(w, r, u.base+local(r.PostFormValue("back")), http.StatusSeeOther)
+}
+
+// local is a path of this site, whatever was asked for.
+func local(path string) string {
+	if to, err := url.Parse(path); err != nil || to.IsAbs() || to.Host != "" || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsRune(path, '\\') {
+		return "/"
+	}
+	return path
+}
+
+// debugBanner says that a debug mode is on.
+type debugBanner struct {
+	Kind string
+	jobs.Debug
+	Held int // runs that are held back
+}
+
+func (u *UI) banners(ctx context.Context, who ops.Who) []debugBanner {
+	global, err := u.ops.Settings(ctx, who)
+	if err != nil {
+		return nil // the page itself says so
+	}
+	var list []debugBanner
+	if global.RecurringDebug.On {
+		list = append(list, debugBanner{Kind: "recurring", Debug: global.RecurringDebug})
+	}
+	if global.TriggeredDebug.On {
+		held, _ := u.ops.HeldBack(ctx, who)
+		list = append(list, debugBanner{Kind: "triggered", Debug: global.TriggeredDebug, Held: held})
+	}
+	return list
+}

@@ -1,0 +1,183 @@
+package ui
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/schedule"
+	"github.com/carillon-scheduler/carillon/ui/chart"
+)
+
+// jobPage is all about one job.
+type jobPage struct {
+	jobRow
+	Held                  bool // debug mode holds its runs
+	Fires                 []fire
+	Recent                []runRow
+	Spark                 template.HTML
+	Day                   chart.Stack
+	Busy, Waiting         int
+	Succeeded, Terminated int // in the last 24 hours
+	Missed                []*jobs.Missed
+	Options               []option  // that say something about this job
+	Defaults              []option  // what else holds
+	HTTP                  *httpWork // what it calls; nil = its work is code
+	Schema                string
+	Go                    string // how a program asks for a run, or ""
+	Curl                  string
+}
+
+// fire is a due time ahead.
+type fire struct {
+	At     time.Time
+	Wall   string      // what clocks in the job's zone show
+	Remark string      // what a change of the clocks did to it
+	Silent jobs.Reason // why it does not become a run, as things stand; "" = it does
+}
+
+// option is what holds for a job, and who said so.
+type option struct {
+	Name, Label, Value string
+	Owner              string // "default", "code" or "edited"
+	Code               string // what would hold if it followed the code again
+}
+
+const pageFires = 10
+
+func (u *UI) job(r *http.Request, v visitor) (answer, error) {
+	ctx, key := r.Context(), jobs.Key(r.PathValue("key"))
+	job, err := u.ops.Job(ctx, v.Who, key, pageFires)
+	if err != nil {
+		return answer{}, err
+	}
+	p := jobPage{jobRow: u.jobRow(job, v, r.URL.Path), Fires: fires(job.Definition, job.Next), Schema: pretty(job.Schema)}
+	p.Options, p.Defaults = options(job.Definition)
+	p.HTTP = httpWorkOf(job.Definition.Policy.HTTP)
+	past, err := u.ops.History(ctx, v.Who, job.Definition)
+	if err != nil {
+		return answer{}, err
+	}
+	p.Missed, p.Day = past.Missed, hours(past.Hours, u.ops.Now())
+	p.Busy, p.Waiting = past.Live[jobs.Processing], past.Live[jobs.Enqueued]+past.Live[jobs.Failed]+past.Live[jobs.Scheduled]
+	p.Succeeded, p.Terminated = int(p.Day.Series[0].Sum()), int(p.Day.Series[3].Sum())
+	list, err := u.begun(ctx, v.Who, key)
+	if err != nil {
+		return answer{}, err
+	}
+	p.Recent = u.runRows(list[:min(len(list), 10)])
+	p.Spark = chart.Spark("The last runs of "+string(key), u.bars(list))
+	global, err := u.ops.Settings(ctx, v.Who)
+	if err != nil {
+		return answer{}, err
+	}
+	p.First = time.Time{}
+	for i := range p.Fires {
+		f := &p.Fires[i]
+		if f.Silent = job.Definition.Silent(global, f.At); f.Silent == "" && p.First.IsZero() {
+			p.First = f.At
+		}
+	}
+	p.Held = !p.Recurring && global.TriggeredDebug.On
+	u.snippets(&p, r)
+	return answer{page: "job", title: string(key), data: p}, nil
+}
+
+// fires are due times as people in the job's zone see them.
+func fires(d *jobs.Definition, next []time.Time) []fire {
+	when, err := schedule.Of(d)
+	if err != nil || when == nil {
+		return nil
+	}
+	list := make([]fire, len(next))
+	for i, at := range next {
+		list[i] = fire{At: at, Wall: when.In(at).Format("Mon 2 Jan 2006, 15:04:05 MST"), Remark: when.Remark(at)}
+	}
+	return list
+}
+
+// options are what holds for a job, field by field.
+// essential are the settings that people look for, also when nobody has said anything about them.
+var essential = []string{"schedule", "zone", "maxConcurrency", "overlap", "timeout", "retries"}
+
+func options(d *jobs.Definition) (said, defaults []option) {
+	code := *d
+	code.Edits = jobs.Settings{}
+	policy := code.Resolve(&jobs.Global{})
+	edited, coded := d.Edits.Given(), d.Code.Given()
+	for _, s := range settings {
+		if !s.For(d.Kind) || s.Name == "description" || s.Name == "name" {
+			continue
+		}
+		o := option{Name: s.Name, Label: s.Label, Value: s.Words(&d.Policy), Owner: "default"}
+		switch {
+		case slices.Contains(edited, s.Name):
+			o.Owner, o.Code = "edited", s.Words(&policy)
+		case slices.Contains(coded, s.Name):
+			o.Owner = "code"
+		}
+		if o.Owner == "default" && !slices.Contains(essential, s.Name) {
+			defaults = append(defaults, o)
+		} else {
+			said = append(said, o)
+		}
+	}
+	for _, l := range d.Policy.Limits {
+		said = append(said, option{Label: "Shares limit " + l.Name, Value: fmt.Sprintf("%d at a time", l.Max), Owner: "code"})
+	}
+	return said, defaults
+}
+
+// snippets are how a program asks for a run.
+func (u *UI) snippets(p *jobPage, r *http.Request) {
+	args := bytes.TrimSpace(p.Definition.Policy.Args)
+	if len(args) == 0 && !p.Recurring {
+		args = []byte(example(p.Definition.Schema))
+	}
+	p.Curl = u.curl(r, &jobs.Instance{Key: p.Key, Args: args})
+	if p.Recurring {
+		return
+	}
+	bus := "nats://127.0.0.1:4222"
+	if !u.open {
+		bus = "tls://" + net.JoinHostPort((&url.URL{Host: r.Host}).Hostname(), "4222") + "?token-file=client.token"
+	}
+	p.Go = fmt.Sprintf("var Job = jobs.Trigger[Args](%q)\n\nc, err := carillon.Dial(%q)\nrun, err := Job.Enqueue(ctx, c, Args{}, jobs.After(10*time.Minute))", p.Key, bus)
+}
+
+// origin is where the browser reached this page.
+func origin(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+// example are arguments that a schema asks for at least.
+func example(schema []byte) string {
+	values := map[string]any{}
+	for _, f := range formOf(schema) {
+		if f.Required {
+			values[f.Name] = f.empty()
+		}
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		return "{}"
+	}
+	return string(text)
+}
+
+// follow lets a field follow the code again.
+func (u *UI) follow(r *http.Request, v visitor) (answer, error) {
+	key := jobs.Key(r.PathValue("key"))
+	_, err := u.ops.Edit(r.Context(), v.Who, jobs.Edit{Key: key, Clear: []string{r.PostFormValue("field")}})
+	return goTo("/jobs/"+string(key), "follows"), err
+}

@@ -1,0 +1,225 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/ui/chart"
+)
+
+// jobList is the page of all jobs.
+type jobList struct {
+	visitor
+	Filter jobFilter
+	Rows   []jobRow
+	Next   string // the query of the next page, or ""
+	First  string // the query of the first page; "" if this is it
+	Apps   []string
+	Back   string // this page
+}
+
+// jobFilter is what the URL asks for.
+type jobFilter struct {
+	Q, App, Tag, Kind, State, After string
+}
+
+// Any says that there is a filter.
+func (f jobFilter) Any() bool { f.After = ""; return f != jobFilter{} }
+
+// query is the URL's query for this filter, after a key.
+func (f jobFilter) query(after string) string {
+	q := url.Values{}
+	for name, value := range map[string]string{"q": f.Q, "app": f.App, "tag": f.Tag, "kind": f.Kind, "state": f.State, "after": after} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return q.Encode()
+}
+
+// jobRow is a line of the table of jobs.
+type jobRow struct {
+	ops.Job
+	visitor
+	Recurring bool
+	Paused    *jobs.Held // now
+	Asks      bool       // for arguments: a run of it needs a form
+	First     time.Time  // next due time; zero = none
+	Runs      []chart.Run
+	Last      *jobs.Instance // the latest run that has begun
+	Zones     []string       // those in which a pause may end
+	Back      string
+}
+
+// Spark draws its last runs.
+func (r jobRow) Spark() any { return chart.Spark("The last runs of "+string(r.Key), r.Runs) }
+
+const pageJobs = 50
+
+func (u *UI) jobs(r *http.Request, v visitor) (answer, error) {
+	ctx := r.Context()
+	f := jobFilter{Q: r.FormValue("q"), App: r.FormValue("app"), Tag: r.FormValue("tag"), Kind: r.FormValue("kind"), State: r.FormValue("state"), After: r.FormValue("after")}
+	q := ops.JobQuery{App: f.App, Text: f.Q, Tag: f.Tag, After: jobs.Key(f.After), Limit: pageJobs, Next: 1}
+	switch f.Kind {
+	case "":
+	case "recurring":
+		q.Kind = jobs.Recurring
+	case "triggered":
+		q.Kind = jobs.Triggered
+	default:
+		return answer{}, jobs.Invalid("kind %.20q is neither recurring nor triggered", f.Kind)
+	}
+	switch f.State {
+	case "":
+	case "paused", "active":
+		q.Paused = new(f.State == "paused")
+	default:
+		return answer{}, jobs.Invalid("state %.20q is neither paused nor active", f.State)
+	}
+	list, more, err := u.ops.Jobs(ctx, v.Who, q)
+	if err != nil {
+		return answer{}, err
+	}
+	p := jobList{visitor: v, Filter: f, Back: r.URL.RequestURI()}
+	if f.After != "" {
+		p.First = "?" + f.query("")
+	}
+	if more {
+		p.Next = "?" + f.query(string(list[len(list)-1].Key))
+	}
+	for _, j := range list {
+		row := u.jobRow(j, v, p.Back)
+		if row.Runs, row.Last, err = u.sparks.of(ctx, u, v.Who, j.Key); err != nil {
+			return answer{}, err
+		}
+		p.Rows = append(p.Rows, row)
+		if !slices.Contains(p.Apps, j.App) {
+			p.Apps = append(p.Apps, j.App)
+		}
+	}
+	if f.App != "" && !slices.Contains(p.Apps, f.App) {
+		p.Apps = append(p.Apps, f.App)
+	}
+	slices.Sort(p.Apps)
+	return answer{page: "jobs", title: "Jobs", data: p}, nil
+}
+
+func (u *UI) jobRow(j ops.Job, v visitor, back string) jobRow {
+	row := jobRow{Job: j, visitor: v, Recurring: j.Kind == jobs.Recurring, Asks: j.Kind == jobs.Triggered, Zones: zones(j.Definition.Policy.Zone), Back: back}
+	if len(j.Next) > 0 {
+		row.First = j.Next[0]
+	}
+	if p := j.Definition.Paused; p != nil && (p.Until.IsZero() || u.ops.Now().Before(p.Until)) {
+		row.Paused = p
+	}
+	return row
+}
+
+// zones are those in which a person may want to say a time: that of the job, and UTC. The browser adds its own.
+func zones(own string) []string {
+	if own == "" || own == "UTC" {
+		return []string{"UTC"}
+	}
+	return []string{own, "UTC"}
+}
+
+// sparks are the last runs of jobs. Each is looked up at most every few seconds, however many look at the list.
+type sparks struct {
+	mu   sync.Mutex
+	kept map[sparkKey]spark
+}
+
+type sparkKey struct {
+	tenant jobs.Tenant
+	key    jobs.Key
+}
+
+type spark struct {
+	at   time.Time
+	runs []chart.Run
+	last *jobs.Instance
+}
+
+const (
+	sparkLife = 3 * time.Second
+	maxSparks = 5_000
+)
+
+func (s *sparks) of(ctx context.Context, u *UI, who ops.Who, key jobs.Key) ([]chart.Run, *jobs.Instance, error) {
+	now, at := time.Now(), sparkKey{who.Tenant, key}
+	s.mu.Lock()
+	kept, ok := s.kept[at]
+	s.mu.Unlock()
+	if ok && now.Sub(kept.at) < sparkLife {
+		return kept.runs, kept.last, nil
+	}
+	list, err := u.begun(ctx, who, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	fresh := spark{at: now, runs: u.bars(list)}
+	if len(list) > 0 {
+		fresh.last = list[0]
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kept == nil || len(s.kept) >= maxSparks {
+		s.kept = map[sparkKey]spark{}
+	}
+	s.kept[at] = fresh
+	return fresh.runs, fresh.last, nil
+}
+
+// begun are the last runs of a job that have begun, newest first. Those that wait for their time come first in the
+// store's list and may hide all others: then each state is asked for by itself.
+func (u *UI) begun(ctx context.Context, who ops.Who, key jobs.Key) ([]*jobs.Instance, error) {
+	q := metastore.InstanceQuery{Job: key, Limit: chart.SparkRuns}
+	page, err := u.ops.Instances(ctx, who, q)
+	if err != nil {
+		return nil, err
+	}
+	list := page.Instances
+	if page.Next != "" && slices.ContainsFunc(list, waits) {
+		list = nil
+		for _, state := range []jobs.State{jobs.Processing, jobs.Failed, jobs.Succeeded, jobs.Terminated, jobs.Cancelled, jobs.Skipped} {
+			q.State = state
+			if page, err = u.ops.Instances(ctx, who, q); err != nil {
+				return nil, err
+			}
+			list = append(list, page.Instances...)
+		}
+	}
+	list = slices.DeleteFunc(slices.Clone(list), waits)
+	slices.SortStableFunc(list, func(a, b *jobs.Instance) int {
+		return cmp.Or(latest(b).Compare(latest(a)), slices.Compare(b.ID[:], a.ID[:]))
+	})
+	return list[:min(len(list), chart.SparkRuns)], nil
+}
+
+func waits(in *jobs.Instance) bool { return in.State == jobs.Scheduled || in.State == jobs.Enqueued }
+
+// bars are runs for a spark, oldest first.
+func (u *UI) bars(list []*jobs.Instance) []chart.Run {
+	bars := make([]chart.Run, len(list))
+	for i, in := range list {
+		row := u.runRow(in)
+		bar := chart.Run{Class: strings.ToLower(in.State.String()), Took: row.Took, Words: in.State.String(), At: row.When, Href: u.base + "/runs/" + in.ID.String()}
+		if row.Took > 0 {
+			bar.Words += " after " + long(row.Took)
+		}
+		if row.Why != "" {
+			bar.Words += ", " + row.Why
+		}
+		bars[len(list)-1-i] = bar
+	}
+	return bars
+}

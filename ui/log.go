@@ -1,0 +1,119 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// logPart is the log of a run as its page shows it.
+type logPart struct {
+	Lines  []metastore.LogLine
+	Before bool   // there are lines before those
+	Find   string // only lines that hold it, whatever their case
+	Found  int    // as many in all
+}
+
+// pageLines is how many lines of a log a page shows: the last ones.
+const pageLines = 300
+
+func (u *UI) logPart(r *http.Request, v visitor, id jobs.ID) (logPart, error) {
+	p := logPart{Find: strings.TrimSpace(r.URL.Query().Get("find"))}
+	var err error
+	if p.Find == "" {
+		p.Lines, p.Before, err = u.ops.Tail(r.Context(), v.Who, id, pageLines)
+	} else {
+		wanted := strings.ToLower(p.Find)
+		err = u.eachLine(r.Context(), v.Who, id, func(line metastore.LogLine) error {
+			if !strings.Contains(strings.ToLower(line.Text), wanted) {
+				return nil
+			}
+			p.Found++
+			if len(p.Lines) == 2*pageLines {
+				p.Lines = append(p.Lines[:0], p.Lines[pageLines:]...)
+			}
+			p.Lines = append(p.Lines, line)
+			return nil
+		})
+		p.Lines = p.Lines[max(0, len(p.Lines)-pageLines):]
+		p.Before = p.Found > len(p.Lines)
+	}
+	for i := range p.Lines {
+		p.Lines[i].Text = visible(p.Lines[i].Text)
+	}
+	return p, err
+}
+
+// eachLine calls fn with the lines of a run, oldest first.
+func (u *UI) eachLine(ctx context.Context, who ops.Who, id jobs.ID, fn func(metastore.LogLine) error) error {
+	var after metastore.LogPosition
+	for {
+		lines, err := u.ops.Log(ctx, who, id, after, ops.MaxLines)
+		if err != nil {
+			return err
+		}
+		for _, line := range lines {
+			if err := fn(line); err != nil {
+				return err
+			}
+		}
+		if len(lines) < ops.MaxLines {
+			return nil
+		}
+		after = lines[len(lines)-1].LogPosition
+	}
+}
+
+// logFile is the whole log as a file of text.
+func (u *UI) logFile(r *http.Request, v visitor) (answer, error) {
+	id, err := runID(r)
+	if err != nil {
+		return answer{}, err
+	}
+	if _, err := u.ops.Instance(r.Context(), v.Who, id); err != nil {
+		return answer{}, err
+	}
+	return answer{write: func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Content-Disposition", `attachment; filename="run-`+id.String()+`.log"`)
+		out := bufio.NewWriter(w)
+		err := u.eachLine(r.Context(), v.Who, id, func(line metastore.LogLine) error {
+			_, err := fmt.Fprintf(out, "%s %d %-5s %s\n", line.At.UTC().Format(time.RFC3339Nano), line.Attempt, line.Level, visible(line.Text))
+			return err
+		})
+		if err != nil {
+			_, _ = fmt.Fprintln(out, "the log could not be read to its end")
+		}
+		_ = out.Flush() // the browser may have gone
+	}}, nil
+}
+
+// visible shows what would otherwise act: control characters, of terminals and of writing direction, by their codes.
+func visible(s string) string {
+	acts := func(r rune) bool {
+		return unicode.IsControl(r) && r != '\t' && r != '\n' || unicode.Is(unicode.Bidi_Control, r)
+	}
+	if strings.IndexFunc(s, acts) < 0 {
+		return s
+	}
+	var out strings.Builder
+	for _, r := range s {
+		switch {
+		case !acts(r):
+			out.WriteRune(r)
+		case r < 0x100:
+			fmt.Fprintf(&out, `\x%02x`, r)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,69 @@
+package ui
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// Access lets people in: it knows tokens and sessions, and keeps its own count of wrong tries.
+type Access interface {
+	// Who says who sends a request; jobs.Forbidden if nobody is known by it.
+	Who(r *http.Request) (ops.Who, error)
+	// SignIn begins a session for the holder of a token.
+	SignIn(r *http.Request, token string) (cookie string, until time.Time, err error)
+	// Session is the value of a request's session cookie, or "".
+	Session(r *http.Request) string
+	// Cookie is the cookie in which a browser keeps its session. With an empty value it makes the browser forget.
+	Cookie(r *http.Request, value string, until time.Time) *http.Cookie
+}
+
+// loginPage asks for a token.
+type loginPage struct {
+	Next  string // where to go on
+	Fault string
+}
+
+func (u *UI) login(r *http.Request, _ visitor) (answer, error) {
+	next := local(r.URL.Query().Get("next"))
+	if u.access == nil {
+		return answer{next: next}, nil // nobody is asked here
+	}
+	return answer{page: "login", title: "Sign in", data: loginPage{Next: next}}, nil
+}
+
+// signIn takes a token and gives a session for it.
+func (u *UI) signIn(r *http.Request, _ visitor) (answer, error) {
+	next := local(r.PostFormValue("next"))
+	if u.access == nil {
+		return answer{next: next}, nil
+	}
+	value, until, err := u.access.SignIn(r, r.PostFormValue("token"))
+	switch {
+	case errors.Is(err, jobs.Forbidden):
+		return answer{page: "login", title: "Sign in", status: http.StatusUnauthorized,
+			data: loginPage{Next: next, Fault: "This token is not known, or its time is over. Tokens of workers and clients do not sign in here."}}, nil
+	case errors.Is(err, jobs.Exhausted):
+		return answer{page: "login", title: "Sign in", status: http.StatusTooManyRequests,
+			data: loginPage{Next: next, Fault: "Too many sign-ins with this token, or wrong tries from your address. Wait a minute, then try again."}}, nil
+	case err != nil:
+		return answer{}, err
+	}
+	return answer{next: next, cookie: u.access.Cookie(r, value, until)}, nil
+}
+
+// signOut ends the session, if there is one.
+func (u *UI) signOut(r *http.Request, _ visitor) (answer, error) {
+	if u.access == nil {
+		return answer{next: "/"}, nil
+	}
+	if session := u.access.Session(r); session != "" {
+		if err := u.ops.SignOut(r.Context(), session); err != nil {
+			return answer{}, err
+		}
+	}
+	return answer{next: "/login", cookie: u.access.Cookie(r, "", time.Time{})}, nil
+}

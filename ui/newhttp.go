@@ -1,0 +1,153 @@
+package ui
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// newHTTPForm is a job of HTTP requests as somebody writes it: one request by its fields, or all of it as JSON.
+type newHTTPForm struct {
+	visitor
+	Key, App, Description string
+	Schedule, Zone        string
+	Method, URL           string
+	Headers               string // a line each, Name: value
+	Body                  string
+	Timeout, Retries      string
+	JSON                  string // all of what it is to do; "" = the one request above
+	Methods               []string
+	Fault                 string
+}
+
+func newHTTPFormOf(r *http.Request, v visitor) *newHTTPForm {
+	f := &newHTTPForm{visitor: v, App: "http", Method: "GET", Timeout: "60s", Retries: "2", Methods: []string{"GET", "POST", "PUT", "PATCH", "DELETE"}}
+	if r.Method != http.MethodPost {
+		return f
+	}
+	for name, to := range map[string]*string{"key": &f.Key, "app": &f.App, "description": &f.Description, "schedule": &f.Schedule, "zone": &f.Zone, "method": &f.Method, "url": &f.URL,
+		"headers": &f.Headers, "body": &f.Body, "timeout": &f.Timeout, "retries": &f.Retries, "json": &f.JSON} {
+		*to = normal(r.PostFormValue(name))
+	}
+	return f
+}
+
+func (f *newHTTPForm) answer(status int) answer {
+	return answer{page: "newhttp", title: "New HTTP job", data: f, status: status}
+}
+
+func (u *UI) newHTTPPage(r *http.Request, v visitor) (answer, error) {
+	return newHTTPFormOf(r, v).answer(0), nil
+}
+
+// newHTTP makes the job, and runs it once if it is to be tried.
+func (u *UI) newHTTP(r *http.Request, v visitor) (answer, error) {
+	f := newHTTPFormOf(r, v)
+	who := v.Who
+	who.Reason = r.PostFormValue("reason")
+	wanted, err := f.wanted()
+	if err == nil {
+		_, err = u.ops.Create(r.Context(), who, wanted)
+	}
+	if errors.Is(err, jobs.BadInput) || errors.Is(err, jobs.Conflict) || errors.Is(err, jobs.Exhausted) {
+		f.Fault = said(err)
+		return f.answer(statusOf(err)), nil
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	if r.PostFormValue("do") != "try" {
+		return goTo("/jobs/"+f.Key, "saved"), nil
+	}
+	made, err := u.ops.Trigger(r.Context(), who, jobs.Create{Key: jobs.Key(f.Key), Origin: jobs.FromPerson})
+	if err != nil {
+		return u.untried(r, v, f.Key, err)
+	}
+	return goTo("/runs/"+made.ID.String(), "started"), nil
+}
+
+// untried asks for the run of a job again that was made and not run. The form of the job would be refused by now.
+func (u *UI) untried(r *http.Request, v visitor, key string, err error) (answer, error) {
+	u.log.WarnContext(r.Context(), "a new job was not tried", "key", key, "err", err)
+	r.SetPathValue("key", key)
+	f, unread := u.argsFormOf(r, v)
+	refusal, ok := errors.AsType[*jobs.Refusal](err)
+	if unread != nil || !ok || refusal.Code == jobs.Unknown {
+		return answer{}, jobs.Refuse(jobs.Unknown, "the job %s was made; whether it was run is not known", key)
+	}
+	f.Fault = "The job was made; it was not run: " + refusal.Text
+	return f.answer(statusOf(err)), nil
+}
+
+// wanted is the job that the form asks for.
+func (f *newHTTPForm) wanted() (ops.Wanted, error) {
+	w := ops.Wanted{Key: jobs.Key(f.Key), Kind: jobs.Triggered, App: f.App}
+	if f.Schedule != "" {
+		w.Kind, w.Set.Schedule = jobs.Recurring, &f.Schedule
+		if f.Zone != "" {
+			w.Set.Zone = &f.Zone
+		}
+	}
+	if f.Description != "" {
+		w.Set.Description = &f.Description
+	}
+	timeout, err := parseSpan(f.Timeout)
+	if err != nil {
+		return w, err
+	}
+	retries, err := strconv.Atoi(f.Retries)
+	if err != nil {
+		return w, jobs.Invalid("retries: %.20q is not a whole number", f.Retries)
+	}
+	w.Set.Timeout, w.Set.Retries = &timeout, &retries
+	raw, err := f.spec()
+	if err != nil {
+		return w, err
+	}
+	if _, err := httpspec.Parse(raw); err != nil {
+		return w, err
+	}
+	w.Set.HTTP = (*json.RawMessage)(&raw)
+	return w, nil
+}
+
+// spec is what the job is to do, as JSON.
+func (f *newHTTPForm) spec() ([]byte, error) {
+	if f.JSON != "" {
+		if !json.Valid([]byte(f.JSON)) {
+			return nil, jobs.Invalid("what stands under “All of it as JSON” is not JSON")
+		}
+		return []byte(f.JSON), nil
+	}
+	c := httpspec.Call{Method: f.Method, URL: f.URL}
+	for line := range strings.Lines(f.Headers) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(line, ":")
+		if !ok {
+			return nil, jobs.Invalid("header %.60q: write it as Name: value", line)
+		}
+		if c.Headers == nil {
+			c.Headers = map[string]string{}
+		}
+		c.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
+	}
+	if f.Body != "" {
+		c.Body = json.RawMessage(f.Body)
+		if !json.Valid(c.Body) {
+			text, err := json.Marshal(f.Body) // sent as it is
+			if err != nil {
+				return nil, err
+			}
+			c.Body = text
+		}
+	}
+	return json.Marshal(httpspec.Job{Request: []httpspec.Request{{Call: c}}})
+}

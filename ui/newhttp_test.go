@@ -1,0 +1,113 @@
+package ui_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// A job of a request is made by a form, and tried at once; what is wrong is told with what was written still there.
+func TestNewHTTPJob(t *testing.T) {
+	s := newScene(t)
+	answer, body := s.get("/jobs")
+	s.has("the way there", answer, body, 200, `href="/new"`)
+	answer, body = s.get("/new")
+	s.has("the form", answer, body, 200, "New HTTP job", "Save and try it")
+
+	good := url.Values{"key": {"app.ping"}, "app": {"http"}, "method": {"POST"}, "url": {"https://example.com/?day=${$.day}"}, "headers": {"Authorization: Bearer ${secret:T}\r\nX-A: b"},
+		"body": {`{"a": "${$.a}"}`}, "schedule": {"0 30 2 * * *"}, "zone": {"Europe/Berlin"}, "timeout": {"90s"}, "retries": {"3"}}
+	for field, wrong := range map[string][2]string{"url": {"ftp://x/", "must begin with"}, "key": {"no spaces", "job key"}, "schedule": {"0 0 25 * * *", "hour"},
+		"timeout": {"long", "long"}, "retries": {"many", "whole number"}, "headers": {"nonsense", "Name: value"}, "json": {"{", "not JSON"}} {
+		form := url.Values{}
+		for k, v := range good {
+			form[k] = v
+		}
+		form.Set(field, wrong[0])
+		answer, body = s.post("/new", form)
+		s.has(field, answer, body, 422, wrong[1], "https://example.com/"[:8])
+	}
+	answer, _ = s.post("/new", good)
+	if to := answer.Header.Get("Location"); to != "/jobs/app.ping?did=saved" {
+		t.Fatalf("it leads to %q", to)
+	}
+	d, err := s.store.Definition(t.Context(), jobs.DefaultTenant, "app.ping")
+	if err != nil || d.Kind != jobs.Recurring || d.Policy.Retries != 3 || d.Policy.Zone != "Europe/Berlin" {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	want := `{"request":[{"method":"POST","url":"https://example.com/?day=${$.day}","headers":{"Authorization":"Bearer ${secret:T}","X-A":"b"},"body":{"a":"${$.a}"}}]}`
+	if got := string(d.Policy.HTTP); got != want {
+		t.Errorf("it is to do %s, want %s", got, want)
+	}
+	answer, body = s.post("/new", good)
+	s.has("a second time", answer, body, 409, "there is a job app.ping already")
+
+	good.Set("key", "app.pong")
+	good.Set("do", "try")
+	good.Set("json", `{"request":[{"url":"http://example.com/"},{"url":"http://example.com/2"}]}`)
+	answer, _ = s.post("/new", good)
+	if to := answer.Header.Get("Location"); !strings.HasPrefix(to, "/runs/") {
+		t.Fatalf("a try leads to %q", to)
+	}
+	if d, err = s.store.Definition(t.Context(), jobs.DefaultTenant, "app.pong"); err != nil || !strings.Contains(string(d.Policy.HTTP), "/2") {
+		t.Errorf("%s, %v", d.Policy.HTTP, err)
+	}
+}
+
+// The page of an HTTP job shows what it calls, with places for values as they were written.
+func TestWhatAnHTTPJobCalls(t *testing.T) {
+	s := newScene(t)
+	form := url.Values{"key": {"app.chain"}, "app": {"http"}, "timeout": {"90s"}, "retries": {"0"}, "json": {`{"request":[{"method":"POST","url":"http://example.com/begin?day=${$.day}","respEnvName":"FIRST"},
+		{"url":"service://far/<b>"}],"async":true,"checkUrl":"http://example.com/${responses[0].id}","checkRateSeconds":7,"notification":[{"method":"PUT","url":"http://example.com/told","stateEquals":"finalFailed"}]}`}}
+	if answer, body := s.post("/new", form); answer.StatusCode != 303 {
+		t.Fatalf("%d %s", answer.StatusCode, body)
+	}
+	answer, body := s.get("/jobs/app.chain")
+	s.has("the chain", answer, body, 200, "What it calls", "request 1", "<code>POST http://example.com/begin?day=${$.day}</code>", "its answer is ${FIRST}",
+		"request 2", "<code>GET service://far/&lt;b&gt;</code>", "check", "<code>GET http://example.com/${responses[0].id}</code>", "every 7 s", "<code>PUT http://example.com/told</code>", "tells of finalFailed")
+
+	form.Set("key", "app.back")
+	form.Set("json", `{"request":[{"url":"http://example.com/?to=${schedulingFeedbackUrl}"}],"async":true}`)
+	if answer, body := s.post("/new", form); answer.StatusCode != 303 {
+		t.Fatalf("%d %s", answer.StatusCode, body)
+	}
+	answer, body = s.get("/jobs/app.back")
+	s.has("a call back", answer, body, 200, "feedback", "the other side calls back")
+	if answer, body = s.get("/jobs/billing.charge"); strings.Contains(body, "What it calls") {
+		t.Errorf("%d: a job of code calls something", answer.StatusCode)
+	}
+}
+
+// A job that was made and could not be tried is not said not to have been made.
+func TestNewHTTPJobThatIsNotTried(t *testing.T) {
+	s := newScene(t)
+	form := url.Values{"key": {"app.ping"}, "app": {"http"}, "method": {"GET"}, "url": {"https://example.com/"}, "timeout": {"90s"}, "retries": {"0"}, "do": {"try"}, "reason": {"to see it work"}}
+	if answer, body := s.post("/new", form); answer.StatusCode != 303 {
+		t.Fatalf("%d %s", answer.StatusCode, body)
+	}
+	audits, err := s.store.Audits(t.Context(), metastore.AuditQuery{Tenant: jobs.DefaultTenant, Limit: 1})
+	if err != nil || len(audits) != 1 || audits[0].Reason != "to see it work" || !strings.HasPrefix(audits[0].Target, "run ") {
+		t.Errorf("of the run is kept %+v (%v)", audits, err)
+	}
+
+	for code, says := range map[jobs.Code][]string{
+		jobs.Conflict: {"The job was made; it was not run: nobody is there", `action="/jobs/app.conflict/trigger"`, "!Not done"},
+		jobs.Unknown:  {"Not known", "the job app.outcome was made; whether it was run is not known", "!Not done"},
+	} {
+		s.breaks(func(k jobs.Command) error {
+			if _, ok := k.(jobs.Create); ok {
+				return jobs.Refuse(code, "nobody is there")
+			}
+			return nil
+		})
+		key, _, _ := strings.Cut("app."+string(code), " ")
+		form.Set("key", key)
+		answer, body := s.post("/new", form)
+		s.has(key, answer, body, map[jobs.Code]int{jobs.Conflict: 409, jobs.Unknown: 504}[code], says...)
+		if _, err := s.store.Definition(t.Context(), jobs.DefaultTenant, jobs.Key(key)); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package ui_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/ui"
+)
+
+// faulty is a store that has an answer of its own to some commands.
+type faulty struct {
+	metastore.Full
+	err func(jobs.Command) error
+}
+
+func (f *faulty) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+	for _, e := range batch {
+		if err := f.err(e.Command); err != nil {
+			return metastore.Refused(batch, err)
+		}
+	}
+	return f.Full.Apply(ctx, batch)
+}
+
+// breaks has the store answer commands with an error, where there is one.
+func (s *scene) breaks(err func(jobs.Command) error) {
+	s.Handler = ui.New(ui.Config{Ops: ops.New(ops.Config{Store: &faulty{s.store, err}, Logs: s.logs, Live: s.live}), Logger: slog.New(slog.NewTextHandler(s.t.Output(), nil))})
+}
+
+var errDoubt error = jobs.Refuse(jobs.Unknown, "outcome unknown: the answer has not come")
+
+// What may have been done is not said not to have been: whoever hears that does it again.
+func TestOutcomeThatIsNotKnown(t *testing.T) {
+	s := newScene(t)
+	s.breaks(func(jobs.Command) error { return errDoubt })
+	answer, body := s.post("/jobs/app.work/trigger", nil)
+	s.has("a run that may have been made", answer, body, 504, "<h1>Not known</h1>", "<title>Not known", "the answer has not come", "look before you do it again", "!Not done")
+	s.breaks(func(jobs.Command) error { return errors.New("the disk is on fire") })
+	answer, body = s.post("/jobs/app.work/trigger", nil)
+	s.has("an error inside", answer, body, 500, "<h1>Not done</h1>", "Something went wrong on our side", "!disk", "!look before")
+}
+
+// Of several runs, it is said of which the outcome is not known, and what was done of the others.
+func TestBulkOfWhichAnOutcomeIsNotKnown(t *testing.T) {
+	s := newScene(t)
+	first, second := s.runs[jobs.Processing], s.runs[jobs.Scheduled]
+	says := errDoubt
+	s.breaks(func(k jobs.Command) error {
+		if cancel, ok := k.(jobs.Cancel); ok && cancel.ID == second {
+			return says
+		}
+		return nil
+	})
+	answer, body := s.post("/runs/bulk", url.Values{"id": {first.String(), second.String()}, "do": {"cancel"}, "here": {"/runs"}})
+	s.has("the second one", answer, body, 504, "<h1>Not known</h1>", "of 1 run it was done, and of run "+second.String()+" it is not known")
+	third := s.runs[jobs.Failed]
+	says = errors.New("the disk is on fire")
+	answer, body = s.post("/runs/bulk", url.Values{"id": {third.String(), second.String()}, "do": {"cancel"}, "here": {"/runs"}})
+	s.has("an error inside", answer, body, 504, "<h1>Not known</h1>", "of 1 run it was done, and then it broke off", "!disk")
+	answer, body = s.post("/runs/bulk", url.Values{"id": {second.String(), "17"}, "do": {"cancel"}, "here": {"/runs"}})
+	s.has("what is no run", answer, body, 422, "!broke off")
+}

@@ -1,0 +1,163 @@
+package ui
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/ui/chart"
+)
+
+// overview is the first page: what needs attention, how much goes on, what comes next.
+type overview struct {
+	visitor
+	ops.Overview
+	Urgent     []urgent
+	Busy       int // runs that a worker has
+	Waiting    int // due, for a slot or a worker; or for their retry
+	Delayed    int
+	Throughput chart.Stack
+	Lateness   chart.Band
+	Now        chart.Share
+	Day        chart.Stack
+	Jobs       int    // in all
+	Curl       string // how the first job is run by hand, while there is none
+	Running    []runRow
+	Next       []ops.Job // those that fire next, soonest first
+	Failures   []runRow
+	Workers    []ops.Worker
+}
+
+const (
+	homeNext = 10
+	homeRuns = 8 // runs in each of the first page's tables
+)
+
+func (u *UI) overview(r *http.Request, v visitor) (answer, error) {
+	ctx := r.Context()
+	p := overview{visitor: v, Workers: u.ops.Workers(ctx, v.Who), Curl: "curl -X POST " + origin(r) + u.base + "/api/v1/jobs/hello/trigger"}
+	var err error
+	if p.Overview, err = u.ops.Overview(ctx, v.Who); err != nil {
+		return answer{}, err
+	}
+	p.draw(u.base)
+	for _, a := range p.Overview.Attention {
+		p.Urgent = append(p.Urgent, urgentOf(a))
+	}
+	if p.Next, p.Jobs, err = u.ops.Soon(ctx, v.Who, homeNext); err != nil {
+		return answer{}, err
+	}
+	if p.Running, err = u.latest(ctx, v.Who, jobs.Processing); err != nil {
+		return answer{}, err
+	}
+	if p.Failures, err = u.latest(ctx, v.Who, jobs.Terminated); err != nil {
+		return answer{}, err
+	}
+	return answer{page: "overview", data: p}, nil
+}
+
+// urgent is something to look at, as the page shows it.
+type urgent struct {
+	ops.Attention
+	Tone string // bad or warn
+	Word string
+	Path string // where to look
+}
+
+// urgentOf leads to the run, or the job, or the list where somebody can do something about it.
+func urgentOf(a ops.Attention) urgent {
+	w := urgent{Attention: a, Tone: "bad", Path: "/workers"}
+	w.Word = map[ops.AttentionKind]string{ops.NoWorker: "no worker", ops.Stuck: "stuck", ops.Failing: "failing", ops.GaveUp: "paused itself", ops.Lost: "worker lost",
+		ops.Clock: "clock", ops.Endless: "endless",
+		ops.Unfired: "missed", ops.Trouble: "schedule", ops.Paused: "paused"}[a.Kind]
+	if a.Kind == ops.Paused || a.Kind == ops.Unfired {
+		w.Tone = "warn"
+	}
+	switch {
+	case !a.Run.IsZero():
+		w.Path = "/runs/" + a.Run.String()
+	case a.Job != "":
+		w.Path = "/jobs/" + string(a.Job)
+	}
+	return w
+}
+
+// latest are the newest runs in a state.
+func (u *UI) latest(ctx context.Context, who ops.Who, state jobs.State) ([]runRow, error) {
+	page, err := u.ops.Instances(ctx, who, metastore.InstanceQuery{State: state, Limit: homeRuns})
+	return u.runRows(page.Instances), err
+}
+
+// draw makes the charts.
+func (p *overview) draw(base string) {
+	live := p.Live
+	p.Busy, p.Waiting, p.Delayed = live[jobs.Processing], live[jobs.Enqueued]+live[jobs.Failed], live[jobs.Scheduled]
+	link := func(s jobs.State) string { return base + "/runs?state=" + s.String() }
+	p.Now = chart.Share{Title: "Runs that are not over", Parts: []chart.Part{
+		{Name: "running", Class: "processing", N: live[jobs.Processing], Href: link(jobs.Processing)},
+		{Name: "waiting for a worker or a slot", Class: "enqueued", N: live[jobs.Enqueued], Href: link(jobs.Enqueued)},
+		{Name: "waiting for a retry", Class: "failed", N: live[jobs.Failed], Href: link(jobs.Failed)},
+		{Name: "due later", Class: "calm", N: live[jobs.Scheduled], Href: link(jobs.Scheduled)},
+	}}
+	p.Throughput, p.Lateness = minutes(p.Pulse, p.Overview.Now)
+	p.Day = hours(p.Hours, p.Overview.Now)
+}
+
+const (
+	chartMinutes = 60
+	chartHours   = 24
+)
+
+// columns are n steps of time, the last one that in which now is.
+func columns(n int, step time.Duration, now time.Time) []time.Time {
+	at := make([]time.Time, n)
+	for i := range at {
+		at[i] = now.UTC().Truncate(step).Add(time.Duration(i+1-n) * step)
+	}
+	return at
+}
+
+// minutes are how many runs ended, and how late they began, in the last hour.
+func minutes(pulse []ops.Minute, now time.Time) (chart.Stack, chart.Band) {
+	at := columns(chartMinutes, time.Minute, now)
+	stack := chart.Stack{Title: "Ended by minute", At: at, Series: []chart.Series{
+		{Name: "succeeded", Class: "succeeded"}, {Name: "skipped or cancelled", Class: "skipped"}, {Name: "attempts failed", Class: "failed"}, {Name: "terminated", Class: "terminated"}}}
+	for i := range stack.Series {
+		stack.Series[i].Values = make([]int64, len(at))
+	}
+	band := chart.Band{Title: "Late by minute", At: at, LowName: "half below (p50)", HighName: "99 of 100 below (p99)",
+		Low: make([]time.Duration, len(at)), High: make([]time.Duration, len(at)), Known: make([]bool, len(at))}
+	for _, m := range pulse {
+		i := int(m.At.Sub(at[0]) / time.Minute)
+		if m.At.Before(at[0]) || i >= len(at) {
+			continue
+		}
+		// The last failed attempt of a run that is Terminated is both.
+		for j, n := range []int{m.Succeeded, m.Skipped + m.Cancelled, max(0, m.Failed-m.Terminated), m.Terminated} {
+			stack.Series[j].Values[i] = int64(n)
+		}
+		band.Low[i], band.High[i], band.Known[i] = m.LateP50, m.LateP99, m.LateMax > 0
+	}
+	return stack, band
+}
+
+// hours are how runs ended in the last day.
+func hours(counts []jobs.Tally, now time.Time) chart.Stack {
+	at := columns(chartHours, time.Hour, now)
+	series := map[jobs.State]int{jobs.Succeeded: 0, jobs.Skipped: 1, jobs.Cancelled: 2, jobs.Terminated: 3}
+	stack := chart.Stack{Title: "Ended by hour", At: at, Series: []chart.Series{
+		{Name: "succeeded", Class: "succeeded"}, {Name: "skipped", Class: "wait"}, {Name: "cancelled", Class: "cancelled"}, {Name: "terminated", Class: "terminated"}}}
+	for i := range stack.Series {
+		stack.Series[i].Values = make([]int64, len(at))
+	}
+	for _, t := range counts {
+		i := int(time.Unix(0, t.Hour).Sub(at[0]) / time.Hour)
+		if j, ends := series[t.State]; ends && t.Hour >= at[0].UnixNano() && i < len(at) {
+			stack.Series[j].Values[i] += t.N
+		}
+	}
+	return stack
+}

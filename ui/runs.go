@@ -1,0 +1,348 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// runsPage is the list of runs. All it depends on is in its URL.
+type runsPage struct {
+	visitor
+	Filter  runFilter
+	Tabs    []stateTab
+	Rows    []runRow
+	Newest  string // paths of other pages of the list, or ""
+	Newer   string
+	Older   string
+	Through time.Time // the search was cut short: everything back to here was looked at
+	Faults  []string  // what is wrong with the filter
+	Here    string    // where the forms come back to
+	Done    string    // what a form has just done
+	Keys    []jobs.Key
+	Workers []string
+	Origins []jobs.Origin
+}
+
+// runFilter is what the URL asks for, as it was typed.
+type runFilter struct {
+	State, Job, Worker, Origin, Parent, From, To, Code string
+	Cursor                                             string
+	Back                                               []string // cursors of the pages before this one, "" for the first
+}
+
+// stateTab is one state and how many runs are in it.
+type stateTab struct {
+	State jobs.State // New = all
+	Name  string
+	Count string // "" = not known
+	Hint  string // what the count counts
+	Path  string
+	Here  bool
+}
+
+const (
+	runsRows = 50
+	// mostBack is how many pages back a URL remembers; beyond, "newest" leads to the first.
+	mostBack = 20
+	// countedExactly is up to where a count on a tab is shown as it is.
+	countedExactly = 10_000
+	// localTime is how browsers send a date and time; it is read as UTC.
+	localTime = "2006-01-02T15:04"
+)
+
+func filterOf(q url.Values) runFilter {
+	get := func(name string) string { return strings.TrimSpace(q.Get(name)) }
+	f := runFilter{State: get("state"), Job: get("job"), Worker: get("worker"), Origin: get("origin"), Parent: get("parent"),
+		From: get("from"), To: get("to"), Code: get("code"), Cursor: q.Get("cursor"), Back: q["back"]}
+	f.Back = f.Back[max(0, len(f.Back)-mostBack):]
+	return f
+}
+
+// Any says that something narrows the list beside the state.
+func (f runFilter) Any() bool {
+	return f.Job != "" || f.Worker != "" || f.Origin != "" || f.Parent != "" || f.From != "" || f.To != "" || f.Code != ""
+}
+
+// values are the filter without its place in the list.
+func (f runFilter) values() url.Values {
+	v := url.Values{}
+	for name, text := range map[string]string{"state": f.State, "job": f.Job, "worker": f.Worker, "origin": f.Origin, "parent": f.Parent, "from": f.From, "to": f.To, "code": f.Code} {
+		if text != "" {
+			v.Set(name, text)
+		}
+	}
+	return v
+}
+
+func runsPath(v url.Values) string {
+	if len(v) == 0 {
+		return "/runs"
+	}
+	return "/runs?" + v.Encode()
+}
+
+// at is the path of another page of the list.
+func (f runFilter) at(cursor string, back []string) string {
+	v := f.values()
+	if cursor != "" {
+		v.Set("cursor", cursor)
+	}
+	for _, b := range back[max(0, len(back)-mostBack):] {
+		v.Add("back", b)
+	}
+	return runsPath(v)
+}
+
+// query reads the filter. What cannot be read is told and left out.
+func (f runFilter) query() (q metastore.InstanceQuery, faults []string) {
+	wrong := func(err error) {
+		if refusal, ok := errors.AsType[*jobs.Refusal](err); ok {
+			faults = append(faults, refusal.Text)
+		}
+	}
+	q = metastore.InstanceQuery{Worker: f.Worker, Origin: jobs.Origin(f.Origin), Code: f.Code, Cursor: f.Cursor, Limit: runsRows}
+	var err error
+	if f.State != "" {
+		if q.State, err = jobs.ParseState(f.State); err != nil {
+			wrong(err)
+		}
+	}
+	if f.Job != "" {
+		if err := jobs.Key(f.Job).Check(); err != nil {
+			wrong(err)
+		} else {
+			q.Job = jobs.Key(f.Job)
+		}
+	}
+	if f.Parent != "" {
+		if q.Parent, err = jobs.ParseID(f.Parent); err != nil {
+			wrong(err)
+		}
+	}
+	if f.Origin != "" && !slices.Contains(origins, q.Origin) {
+		wrong(jobs.Invalid("origin %.40q is none of %q", f.Origin, origins))
+		q.Origin = ""
+	}
+	if q.From, err = timeOf(f.From); err != nil {
+		wrong(err)
+	}
+	if q.To, err = timeOf(f.To); err != nil {
+		wrong(err)
+	}
+	return q, faults
+}
+
+var origins = jobs.Origins()
+
+// timeOf reads a time of a form; "" is none.
+func timeOf(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{localTime, "2006-01-02T15:04:05", time.DateOnly, time.RFC3339} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, jobs.Invalid("time %.40q is not understood: write it as 2026-11-21T14:30, in UTC", text)
+}
+
+func (u *UI) runs(r *http.Request, v visitor) (answer, error) {
+	ctx, who := r.Context(), v.Who
+	f := filterOf(r.URL.Query())
+	q, faults := f.query()
+	p := runsPage{visitor: v, Filter: f, Faults: faults, Origins: origins, Here: f.at(f.Cursor, f.Back), Done: doneText(r.URL.Query())}
+	page, err := u.ops.Instances(ctx, who, q)
+	if jobs.CodeOf(err) == jobs.BadInput && f.Cursor != "" {
+		// A list that was bookmarked long ago: begin at its top.
+		q.Cursor, f.Cursor, f.Back = "", "", nil
+		page, err = u.ops.Instances(ctx, who, q)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	p.Rows, p.Through = u.runRows(page.Instances), page.Searched
+	if f.whole() {
+		if p.Rows, err = u.fold(ctx, who, p.Rows); err != nil {
+			return answer{}, err
+		}
+	}
+	if page.Next != "" {
+		p.Older = f.at(page.Next, append(slices.Clone(f.Back), f.Cursor))
+	}
+	if f.Cursor != "" {
+		p.Newest = f.at("", nil)
+		if n := len(f.Back); n > 0 {
+			p.Newer = f.at(f.Back[n-1], f.Back[:n-1])
+		}
+	}
+	if p.Tabs, err = u.stateTabs(ctx, who, f, q, page); err != nil {
+		return answer{}, err
+	}
+	list, _, err := u.ops.Jobs(ctx, who, ops.JobQuery{Limit: metastore.MaxPage})
+	if err != nil {
+		return answer{}, err
+	}
+	for _, j := range list {
+		p.Keys = append(p.Keys, j.Key)
+	}
+	for _, w := range u.ops.Workers(ctx, who) {
+		p.Workers = append(p.Workers, w.Name)
+	}
+	return answer{page: "runs", title: "Runs", data: p}, nil
+}
+
+// stateTabs counts, where counting costs nothing: runs that are not over by what is kept of them, those that are by
+// the hours of the last day. Under another filter only what stands on the page is known.
+func (u *UI) stateTabs(ctx context.Context, who ops.Who, f runFilter, q metastore.InstanceQuery, page metastore.Page) ([]stateTab, error) {
+	narrow := f
+	narrow.Job = ""
+	var live map[jobs.State]int
+	ended := map[jobs.State]int64{}
+	if !narrow.Any() {
+		now := u.ops.Now()
+		counts, err := u.ops.Counts(ctx, who, metastore.CountQuery{Job: q.Job, From: now.Truncate(time.Hour).Add(-23 * time.Hour), To: now.Add(time.Hour)})
+		if err != nil {
+			return nil, err
+		}
+		live = counts.Live
+		for _, t := range counts.Hours {
+			ended[t.State] += t.N
+		}
+	}
+	var tabs []stateTab
+	for _, state := range append([]jobs.State{jobs.New}, jobs.States()...) {
+		tab := stateTab{State: state, Name: state.String(), Here: state == q.State}
+		to := f
+		to.State = tab.Name
+		if state == jobs.New {
+			tab.Name, to.State = "All", ""
+		}
+		tab.Path = to.at("", nil)
+		switch {
+		case live == nil && tab.Here:
+			tab.Count, tab.Hint = strconv.Itoa(len(page.Instances)), "on this page"
+			if page.Next != "" || f.Cursor != "" {
+				tab.Count += "+"
+			}
+		case live == nil || state == jobs.New:
+		case state.Final():
+			tab.Count, tab.Hint = counted(ended[state]), "in the last 24 hours"
+		default:
+			tab.Count, tab.Hint = counted(int64(live[state])), "now"
+		}
+		tabs = append(tabs, tab)
+	}
+	return tabs, nil
+}
+
+// counted is a count that fits onto a tab.
+func counted(n int64) string {
+	if n > countedExactly {
+		return count(countedExactly) + "+"
+	}
+	return count(int(n))
+}
+
+// bulk does one thing to all runs that were ticked, and says how it went: the list is shown again with a sentence.
+func (u *UI) bulk(r *http.Request, v visitor) (answer, error) {
+	ctx, who := r.Context(), v.Who
+	who.Reason = r.PostFormValue("reason")
+	ticked := r.PostForm["id"]
+	if len(ticked) == 0 {
+		return answer{}, jobs.Invalid("no run is ticked: tick those that you mean")
+	}
+	if len(ticked) > metastore.MaxPage {
+		return answer{}, jobs.Invalid("%d runs are ticked, at most %d can be handled at once", len(ticked), metastore.MaxPage)
+	}
+	ids := make([]jobs.ID, len(ticked))
+	for i, text := range ticked {
+		var err error
+		if ids[i], err = jobs.ParseID(text); err != nil {
+			return answer{}, err
+		}
+	}
+	what := r.PostFormValue("do")
+	did, refused, first := 0, 0, ""
+	for _, id := range ids {
+		var err error
+		switch what {
+		case "cancel":
+			_, err = u.ops.Cancel(ctx, who, id)
+		case "again":
+			_, err = u.ops.Again(ctx, who, id, nil, "")
+		default:
+			return answer{}, jobs.Invalid("do is %.20q, it must be cancel or again", what)
+		}
+		refusal, ok := errors.AsType[*jobs.Refusal](err)
+		switch {
+		case err == nil:
+			did++
+		case ok && refusal.Code == jobs.Unknown: // not to be told with those that were not
+			return answer{}, jobs.Refuse(jobs.Unknown, "of %s it was done, and of run %s it is not known: look at the runs before you ask again", plural(did, "run"), id)
+		case ok && refusal.Code != jobs.Forbidden && (refusal.Code != jobs.Unavailable || did > 0):
+			refused++
+			first = cmp.Or(first, refusal.Text)
+		case did > 0:
+			err = errors.Join(jobs.Refuse(jobs.Unknown, "of %s it was done, and then it broke off: look at the runs before you ask again", plural(did, "run")), err)
+			return answer{}, err
+		default:
+			return answer{}, err
+		}
+	}
+	here, err := url.Parse(local(r.PostFormValue("here")))
+	if err != nil {
+		return answer{}, err
+	}
+	q := here.Query()
+	q.Set("bulk", what)
+	q.Set("n", strconv.Itoa(did))
+	q.Del("no")
+	q.Del("why")
+	if refused > 0 {
+		q.Set("no", strconv.Itoa(refused))
+		q.Set("why", first)
+	}
+	here.RawQuery = q.Encode()
+	return answer{next: here.String()}, nil
+}
+
+// doneText says what bulk did. It comes by the URL, so it says no more than numbers and a refusal.
+func doneText(q url.Values) string {
+	n, err := strconv.Atoi(q.Get("n"))
+	if err != nil {
+		return ""
+	}
+	var text string
+	switch q.Get("bulk") {
+	case "cancel":
+		text = told(n, "run was cancelled.", "runs were cancelled.")
+	case "again":
+		text = told(n, "run was started again.", "runs were started again.")
+	default:
+		return ""
+	}
+	if no, err := strconv.Atoi(q.Get("no")); err == nil && no > 0 {
+		text += " " + told(no, "was not: ", "were not, the first because ") + firstLine(q.Get("why")) + "."
+	}
+	return text
+}
+
+func told(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%s %s", count(n), many)
+}

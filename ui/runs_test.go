@@ -1,0 +1,335 @@
+package ui_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+func TestRunsAreFiltered(t *testing.T) {
+	s := newScene(t)
+	for query, want := range map[string]int{
+		"": 8, "?state=Failed": 1, "?job=app.work": 8, "?job=app.nightly": 0, "?worker=w1": 5, "?worker=w2": 0, "?origin=cron": 0, "?code=card%3Cb%3E": 2, "?code=404": 0,
+		"?from=2000-01-01T00:00": 8, "?to=2000-01-01T00:00": 0, "?parent=" + s.runs[jobs.Failed].String(): 0,
+		"?from=" + url.QueryEscape(time.Now().Add(-time.Hour).Format(time.RFC3339)): 8,
+	} {
+		answer, body := s.get("/runs" + query)
+		if got := strings.Count(body, `name="id"`); answer.StatusCode != 200 || got != want {
+			t.Errorf("/runs%s: %d, %d runs, want %d", query, answer.StatusCode, got, want)
+		}
+	}
+	for query, says := range map[string]string{
+		"?state=Broken": "state &#34;Broken&#34; is none of", "?from=yesterday": "is not understood", "?parent=17": "not a UUID", "?origin=heaven": "is none of", "?job=a+b": "a b",
+	} {
+		if answer, body := s.get("/runs" + query); answer.StatusCode != 200 || !strings.Contains(body, says) {
+			t.Errorf("/runs%s does not say %s: %d", query, says, answer.StatusCode)
+		}
+	}
+}
+
+// The pages of a list lead to each other: there and back again, each run once.
+func TestRunsArePaged(t *testing.T) {
+	s := newScene(t)
+	for range 120 {
+		s.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "app.work"})
+	}
+	seen := map[string]bool{}
+	var places []string
+	path := "/runs?job=app.work"
+	for path != "" {
+		_, body := s.get(path)
+		places = append(places, body)
+		for _, part := range strings.Split(body, `name="id" value="`)[1:] {
+			id, _, _ := strings.Cut(part, `"`)
+			if seen[id] {
+				t.Fatalf("run %s is on two pages", id)
+			}
+			seen[id] = true
+		}
+		path = linkOf(body, `rel="next"`)
+		if len(places) > 5 {
+			t.Fatal("the list does not end")
+		}
+	}
+	if len(seen) != 128 || len(places) != 3 {
+		t.Fatalf("%d runs on %d pages", len(seen), len(places))
+	}
+	rows := func(body string) string { return strings.Join(strings.Split(body, `name="id" value="`)[1:], "") }
+	for i := 2; i > 0; i-- {
+		newer := linkOf(places[i], `rel="prev"`)
+		if newer == "" {
+			t.Fatalf("page %d leads nowhere newer", i)
+		}
+		_, places[i] = s.get(newer)
+		if got, want := rows(places[i])[:36], rows(places[i-1])[:36]; got != want {
+			t.Errorf("newer than page %d begins with %s, want %s", i, got, want)
+		}
+		places[i-1] = places[i]
+	}
+	if linkOf(places[0], `rel="prev"`) != "" {
+		t.Error("there is something newer than the newest")
+	}
+	if answer, body := s.get("/runs?cursor=nonsense"); answer.StatusCode != 200 || strings.Count(body, `name="id"`) != 50 {
+		t.Errorf("a cursor that is none: %d", answer.StatusCode)
+	}
+}
+
+// linkOf is where the link with this attribute leads.
+func linkOf(body, attribute string) string {
+	_, rest, ok := strings.Cut(body, attribute+` href="`)
+	if !ok {
+		return ""
+	}
+	to, _, _ := strings.Cut(rest, `"`)
+	return strings.ReplaceAll(to, "&amp;", "&")
+}
+
+func TestRunsAreCounted(t *testing.T) {
+	s := newScene(t)
+	_, body := s.get("/runs")
+	for _, want := range []string{`Processing <span class="count">1</span>`, `Succeeded <span class="count">1</span>`, `Terminated <span class="count">1</span>`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if _, body := s.get("/runs?worker=w1"); strings.Contains(body, `Processing <span class="count">`) || !strings.Contains(body, `All <span class="count">5</span>`) {
+		t.Error("under a filter, other tabs are counted without it")
+	}
+}
+
+func TestBulk(t *testing.T) {
+	s := newScene(t)
+	ids := []string{s.runs[jobs.Processing].String(), s.runs[jobs.Scheduled].String(), s.runs[jobs.Succeeded].String()}
+	answer, body := s.post("/runs/bulk", url.Values{"id": ids, "do": {"cancel"}, "reason": {"clearing up"}, "here": {"/runs?job=app.work"}})
+	if answer.StatusCode != 303 {
+		t.Fatalf("%d %s", answer.StatusCode, body)
+	}
+	to := answer.Header.Get("Location")
+	if !strings.HasPrefix(to, "/runs?") || !strings.Contains(to, "job=app.work") {
+		t.Errorf("leads to %s", to)
+	}
+	if _, body := s.get(to); !strings.Contains(body, "2 runs were cancelled. 1 was not: run "+ids[2]+" is Succeeded") {
+		t.Errorf("what was done is not said: %.3000s", body)
+	}
+	for _, state := range []jobs.State{jobs.Processing, jobs.Scheduled} {
+		in, err := s.store.Instance(t.Context(), jobs.DefaultTenant, s.runs[state])
+		if err != nil || in.State != jobs.Cancelled || in.Moves[len(in.Moves)-1].Text != "clearing up" {
+			t.Errorf("the one that was %s: %+v (%v)", state, in, err)
+		}
+	}
+	answer, _ = s.post("/runs/bulk", url.Values{"id": {ids[2], s.runs[jobs.Terminated].String()}, "do": {"again"}, "here": {"//evil.example/"}})
+	if to := answer.Header.Get("Location"); !strings.HasPrefix(to, "/?") {
+		t.Errorf("leads to %s", to)
+	}
+	page, err := s.store.Instances(t.Context(), metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Origin: jobs.FromRetry})
+	if err != nil || len(page.Instances) != 2 {
+		t.Errorf("%d runs were started again (%v)", len(page.Instances), err)
+	}
+	for _, form := range []url.Values{{"do": {"cancel"}}, {"id": ids, "do": {"burn"}}, {"id": {"17"}, "do": {"cancel"}}} {
+		if answer, _ := s.post("/runs/bulk", form); answer.StatusCode != 422 {
+			t.Errorf("%v: %d", form, answer.StatusCode)
+		}
+	}
+}
+
+// What was typed into a form that is refused is there again, beside the reason.
+func TestRefusedFormsKeepWhatWasTyped(t *testing.T) {
+	s := newScene(t)
+	s.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Disabled: new(true)}})
+	failed := "/runs/" + s.runs[jobs.Terminated].String()
+	if answer, body := s.post(failed+"/again", nil); answer.StatusCode != 409 || !strings.Contains(body, "is disabled") || !strings.Contains(body, "Attempts") {
+		t.Errorf("run again: %d", answer.StatusCode)
+	}
+	s.apply(jobs.Edit{Key: "app.work", Clear: []string{"disabled"}})
+	if answer, body := s.post("/runs/"+s.runs[jobs.Succeeded].String()+"/cancel", nil); answer.StatusCode != 409 || !strings.Contains(body, "it has ended") || !strings.Contains(body, "Arguments") {
+		t.Errorf("cancel: %d", answer.StatusCode)
+	}
+	for typed, says := range map[string]string{"soon": "is not a length of time", "10ms": "misfire after"} {
+		if answer, body := s.post("/settings", url.Values{"misfire": {typed}}); answer.StatusCode != 422 || !strings.Contains(body, `value="`+typed+`"`) || !strings.Contains(body, says) {
+			t.Errorf("settings %s: %d", typed, answer.StatusCode)
+		}
+	}
+	s.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "app.work"}) // is held
+	if answer, body := s.post("/debug", url.Values{"kind": {"triggered"}, "on": {"false"}}); answer.StatusCode != 409 || !strings.Contains(body, "say whether to release or to discard") || !strings.Contains(body, "discard 1") {
+		t.Errorf("debug off: %d", answer.StatusCode)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	s := newScene(t)
+	if answer, _ := s.post("/settings", url.Values{"misfire": {"90s"}}); answer.StatusCode != 303 {
+		t.Fatal(answer.StatusCode)
+	}
+	for typed, says := range map[string]string{"mail": "is no limit such as", "mail=1@args.customer": "is not by argument"} {
+		if answer, body := s.post("/settings", url.Values{"limits": {typed}, "budget": {"50/s"}}); answer.StatusCode != 422 || !strings.Contains(body, `value="`+typed+`"`) || !strings.Contains(body, says) {
+			t.Errorf("limits %s: %d", typed, answer.StatusCode)
+		}
+	}
+	if answer, _ := s.post("/settings", url.Values{"limits": {"billing=20:100/s, mail=5"}, "budget": {"50/s"}}); answer.StatusCode != 303 {
+		t.Fatal(answer.StatusCode)
+	}
+	if answer, body := s.post("/clean", url.Values{"job": {"app.work"}, "age": {"soon"}}); answer.StatusCode != 422 || !strings.Contains(body, "is not a length of time") || !strings.Contains(body, `value="soon"`) {
+		t.Errorf("clean: %d", answer.StatusCode)
+	}
+	if answer, body := s.post("/clean", url.Values{"age": {"0s"}, "dry": {"true"}}); answer.StatusCode != 200 || !strings.Contains(body, " would go.") {
+		t.Errorf("clean, dry: %d", answer.StatusCode)
+	}
+	if answer, _ := s.post("/clean", url.Values{"age": {"120h"}}); answer.StatusCode != 303 {
+		t.Errorf("clean: %d", answer.StatusCode)
+	}
+	_, body := s.get("/settings")
+	for _, want := range []string{`value="1m30s"`, `value="billing=20:100/s,mail=5"`, `value="50/s"`, "Without a word it is 30s", "Switched on by", "maxConcurrency", "Let recurring jobs go", "n1, term 1"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+}
+
+// Who writes in one field of a form takes nothing back that somebody else has made of another one meanwhile.
+func TestSettingsOfTwoPeople(t *testing.T) {
+	s := newScene(t)
+	form := func() url.Values {
+		_, body := s.get("/settings")
+		f := url.Values{}
+		for _, name := range []string{"limits", "budget"} {
+			for _, name := range []string{name, "was." + name} {
+				_, tag, _ := strings.Cut(body, `name="`+name+`"`)
+				tag, _, _ = strings.Cut(tag, ">")
+				f.Set(name, attribute(tag, "value"))
+			}
+		}
+		return f
+	}
+	first, second := form(), form()
+	first.Set("limits", "mail=5")
+	second.Set("budget", "50/s")
+	wrong := url.Values{"limits": {second.Get("limits")}, "was.limits": second["was.limits"], "budget": {"often"}, "was.budget": second["was.budget"]}
+	if answer, body := s.post("/settings", first); answer.StatusCode != 303 {
+		t.Fatalf("%d %s", answer.StatusCode, body)
+	}
+	answer, body := s.post("/settings", wrong)
+	s.has("refused", answer, body, 422, `name="was.limits" value=""`, `name="was.budget" value="`+second.Get("was.budget")+`"`)
+	if answer, body := s.post("/settings", second); answer.StatusCode != 303 {
+		t.Fatalf("%d %s", answer.StatusCode, body)
+	}
+	if g, err := s.store.Global(t.Context(), jobs.DefaultTenant); err != nil || jobs.LimitsText(g.AppLimits) != "mail=5" || g.Budget().String() != "50/s" {
+		t.Errorf("the limits are %s, and the budget %s (%v)", jobs.LimitsText(g.AppLimits), g.Budget(), err)
+	}
+	none := form()
+	none.Set("limits", "")
+	if answer, body := s.post("/settings", none); answer.StatusCode != 303 {
+		t.Fatalf("%d %s", answer.StatusCode, body)
+	}
+	if g, err := s.store.Global(t.Context(), jobs.DefaultTenant); err != nil || len(g.AppLimits) != 0 || g.Budget().String() != "50/s" {
+		t.Errorf("the limits are %s, and the budget %s (%v)", jobs.LimitsText(g.AppLimits), g.Budget(), err)
+	}
+}
+
+func TestWorkers(t *testing.T) {
+	s := newScene(t)
+	_, body := s.get("/workers")
+	for _, want := range []string{"w1", "leaving", "app.work", "stuck", "pid 0"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+}
+
+// The log is text: it can be searched, and taken home as a file in which nothing acts.
+func TestLog(t *testing.T) {
+	s := newScene(t)
+	id := s.runs[jobs.Processing]
+	var lines []metastore.LogLine
+	for i := range 1_500 {
+		lines = append(lines, metastore.LogLine{Tenant: jobs.DefaultTenant, Run: id, LogPosition: metastore.LogPosition{Attempt: 1, Sequence: uint64(i + 2)}, At: time.Now(), Level: "INFO",
+			Text: fmt.Sprintf("line %d \x1b[31mred\x1b[0m \u202egnp", i)})
+	}
+	if err := s.logs.Append(t.Context(), lines); err != nil {
+		t.Fatal(err)
+	}
+	_, body := s.get("/runs/" + id.String())
+	if !strings.Contains(body, `line 1499 \x1b[31mred\x1b[0m \u202egnp`) || strings.ContainsAny(body, "\x1b\u202e") || strings.Contains(body, "line 1000 ") {
+		t.Error("the end of the log is not on the page as text")
+	}
+	_, body = s.get("/runs/" + id.String() + "?find=LINE+14")
+	if !strings.Contains(body, "111 lines with") || !strings.Contains(body, "line 14 ") || !strings.Contains(body, "line 1499 ") || strings.Contains(body, "line 15 ") {
+		t.Error("the log cannot be searched")
+	}
+	answer, body := s.get("/runs/" + id.String() + "/log")
+	if got := answer.Header.Get("Content-Type"); got != "text/plain; charset=utf-8" || answer.Header.Get("X-Content-Type-Options") != "nosniff" ||
+		!strings.HasPrefix(answer.Header.Get("Content-Disposition"), "attachment") {
+		t.Errorf("the file is sent as %v", answer.Header)
+	}
+	if strings.Count(body, "\n") != 1_501 || strings.ContainsAny(body, "\x1b\u202e") {
+		t.Errorf("the file has %d lines", strings.Count(body, "\n"))
+	}
+	if answer, _ := s.get("/runs/" + jobs.NewID(time.Now()).String() + "/log"); answer.StatusCode != 404 {
+		t.Errorf("the log of nothing: %d", answer.StatusCode)
+	}
+}
+
+// A filter that no index serves says how far back it has looked, and goes on from there.
+func TestRunsAreSearchedInParts(t *testing.T) {
+	s := newScene(t)
+	for range 45 {
+		batch := make([]jobs.Envelope, 1_000)
+		for i := range batch {
+			batch[i] = jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: jobs.Create{ID: jobs.NewID(time.Now()), Key: "app.work"}}
+		}
+		s.store.Apply(t.Context(), batch)
+	}
+	path, pages := "/runs?origin=cron", 0
+	for ; path != ""; pages++ {
+		answer, body := s.get(path)
+		if answer.StatusCode != 200 || pages > 500 {
+			t.Fatalf("%s: %d after %d pages", path, answer.StatusCode, pages)
+		}
+		path = linkOf(body, `rel="next"`)
+		if further := strings.Contains(body, "Searched back to") && strings.Contains(body, "Nothing matches so far") && strings.Contains(body, "Continue"); further != (path != "") {
+			t.Fatalf("page %d: goes on: %v, says so: %v", pages, path != "", further)
+		}
+	}
+	if pages < 2 {
+		t.Errorf("all of it was looked at on %d page", pages)
+	}
+}
+
+// A broadcast is one line of the list, with how many of its shards have succeeded, and opens to all of them; who asks for
+// single shards sees them.
+func TestBroadcastIsOneLine(t *testing.T) {
+	s := newScene(t)
+	s.declare(jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil }), jobs.Options{Key: "app.sweep", Route: jobs.RouteBroadcast}))
+	id := jobs.NewID(time.Now())
+	s.apply(jobs.Create{ID: id, Key: "app.sweep", Origin: jobs.FromPerson})
+	s.apply(jobs.Lead{Epoch: 1, Node: "n1"})
+	s.apply(jobs.Spread{ID: id, Workers: []string{"w1", "w2", "w3"}})
+	page, err := s.store.Instances(t.Context(), metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Job: "app.sweep", Limit: 10})
+	if err != nil || len(page.Instances) != 3 {
+		t.Fatalf("%d shards, %v", len(page.Instances), err)
+	}
+	for _, in := range page.Instances[:2] {
+		s.apply(jobs.Claim{ID: in.ID, Worker: in.Place.Pin, Attempt: 1})
+		s.apply(jobs.Finish{ID: in.ID, Worker: in.Place.Pin, Attempt: 1, Outcome: jobs.OutcomeSuccess})
+	}
+	answer, body := s.get("/runs?job=app.sweep")
+	s.has("the list", answer, body, 200, "2 of 3 shards succeeded")
+	if n := strings.Count(body, "<tr data-key="); n != 1 {
+		t.Errorf("the broadcast has %d lines", n)
+	}
+	for _, in := range page.Instances {
+		if !strings.Contains(body, `href="/runs/`+in.ID.String()+`"`) {
+			t.Errorf("shard %d is not led to", in.Place.Shard)
+		}
+	}
+	answer, body = s.get("/runs?job=app.sweep&state=Succeeded")
+	s.has("single shards", answer, body, 200)
+	if n := strings.Count(body, "<tr data-key="); n != 2 || strings.Contains(body, "of 3 shards") {
+		t.Errorf("two shards have succeeded, and the list has %d lines", n)
+	}
+}

@@ -1,0 +1,257 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// About is what a process knows of itself, for the page of settings.
+type About struct {
+	Node    string // its name
+	Store   string // where rows are kept, in words
+	Version string // of the program or the library
+}
+
+// settingsPage is what holds for all jobs.
+type settingsPage struct {
+	visitor
+	Modes                         []debugMode
+	Misfire                       string // as typed, or as it holds
+	Default                       string // what holds if nobody says so
+	Limits                        string // of apps, as typed, or as they hold
+	Budget                        string // of retries, as typed, or as it holds
+	WasLimits, WasBudget          string // what stood there when the form was made
+	NewJobs                       jobs.NewJobs
+	Fault                         string
+	Field                         string // which form was refused: misfire, limits, newJobs, recurring, triggered
+	Defaults                      []defaultRow
+	About                         About
+	Leader                        ops.Leader
+	Cleaning                      ops.Cleaning
+	CleanJob, CleanAge, CleanSays string
+	Cleaned                       time.Time // up to when runs of all jobs were cleared away by hand
+	Go                            string
+	Revision                      uint64
+}
+
+// debugMode is one of the two debug modes.
+type debugMode struct {
+	Kind string
+	jobs.Debug
+	Held  int // runs that it holds back
+	Does  string
+	Fault string
+}
+
+// defaultRow is a setting that jobs follow as long as nobody says otherwise about them.
+type defaultRow struct {
+	Name                 string
+	Recurring, Triggered string
+	SaidR, SaidT         bool // somebody has set it, for all jobs of the kind
+}
+
+func (u *UI) settings(r *http.Request, v visitor) (answer, error) {
+	return u.settingsAnswer(r.Context(), v, func(*settingsPage) {})
+}
+
+func (u *UI) settingsAnswer(ctx context.Context, v visitor, add func(*settingsPage)) (answer, error) {
+	global, err := u.ops.Settings(ctx, v.Who)
+	if err != nil {
+		return answer{}, err
+	}
+	p := settingsPage{visitor: v, Misfire: shortDuration(global.Late()), Default: shortDuration(jobs.DefaultMisfireAfter), Limits: jobs.LimitsText(global.AppLimits), Budget: global.Budget().String(), NewJobs: cmp.Or(global.NewJobs, jobs.NewEnabled), Defaults: defaultRows(global),
+		About: u.about, Cleaning: u.ops.Cleaning(), Cleaned: global.Cleaned, Leader: u.ops.Live().Leader(), Go: runtime.Version(), Revision: global.Revision,
+		Modes: []debugMode{
+			{Kind: "recurring", Debug: global.RecurringDebug, Does: "No recurring job fires by itself. Its due times are kept in its ledger and do not run later."},
+			{Kind: "triggered", Debug: global.TriggeredDebug, Does: "What programs ask for is accepted and held back until the mode is switched off."},
+		}}
+	if global.TriggeredDebug.On {
+		if p.Modes[1].Held, err = u.ops.HeldBack(ctx, v.Who); err != nil {
+			return answer{}, err
+		}
+	}
+	p.WasLimits, p.WasBudget = p.Limits, p.Budget
+	add(&p)
+	return answer{page: "settings", title: "Settings", data: p}, nil
+}
+
+// configure changes settings that are numbers.
+func (u *UI) configure(r *http.Request, v visitor) (answer, error) {
+	if r.PostForm.Has("budget") {
+		return u.configureLimits(r, v)
+	}
+	if r.PostForm.Has("newJobs") {
+		v.Who.Reason = r.PostFormValue("reason")
+		if _, err := u.ops.Configure(r.Context(), v.Who, jobs.Configure{NewJobs: new(jobs.NewJobs(r.PostFormValue("newJobs")))}, ""); err != nil {
+			return u.unsettled(r, v, "newJobs", err)
+		}
+		return goTo("/settings", "settings"), nil
+	}
+	typed := strings.TrimSpace(r.PostFormValue("misfire"))
+	late, err := time.ParseDuration(typed)
+	if err != nil {
+		err = jobs.Invalid("%.40q is not a length of time: write it as 30s, 5m or 1h30m", typed)
+	} else {
+		v.Who.Reason = r.PostFormValue("reason")
+		_, err = u.ops.Configure(r.Context(), v.Who, jobs.Configure{MisfireAfter: &late}, "")
+	}
+	if err != nil {
+		return u.unsettled(r, v, "misfire", err)
+	}
+	return goTo("/settings", "settings"), nil
+}
+
+// clean clears runs away, or counts what would go.
+func (u *UI) clean(r *http.Request, v visitor) (answer, error) {
+	job, age, dry := strings.TrimSpace(r.PostFormValue("job")), strings.TrimSpace(r.PostFormValue("age")), r.PostFormValue("dry") == "true"
+	d, err := time.ParseDuration(age)
+	if err != nil || d < 0 {
+		return u.unsettled(r, v, "clean", jobs.Invalid("%.40q is not a length of time: write it as 120h, 30m or 0s", age))
+	}
+	v.Who.Reason = r.PostFormValue("reason")
+	done, err := u.ops.Clean(r.Context(), v.Who, ops.Clean{Key: jobs.Key(job), Before: u.ops.Now().Add(-d), Dry: dry})
+	if err != nil {
+		return u.unsettled(r, v, "clean", err)
+	}
+	if !dry {
+		return goTo("/settings", "cleaned"), nil
+	}
+	return u.settingsAnswer(r.Context(), v, func(p *settingsPage) {
+		p.CleanJob, p.CleanAge, p.CleanSays = job, age, plural(done.Runs, "run")+" would go."
+		if done.More {
+			p.CleanSays = "More than " + p.CleanSays
+		}
+	})
+}
+
+// configureLimits changes what holds for all jobs together. A field that was not written in is left as it is by now:
+// somebody else may have changed it meanwhile.
+func (u *UI) configureLimits(r *http.Request, v visitor) (answer, error) {
+	limits, err := jobs.ParseLimits(r.PostFormValue("limits"))
+	budget, wrong := jobs.ParseRate(r.PostFormValue("budget"))
+	if err = cmp.Or(err, wrong); err == nil {
+		var k jobs.Configure
+		if r.PostFormValue("limits") != r.PostFormValue("was.limits") {
+			k.AppLimits = &limits
+		}
+		if r.PostFormValue("budget") != r.PostFormValue("was.budget") {
+			k.RetryBudget = &budget
+		}
+		v.Who.Reason = r.PostFormValue("reason")
+		_, err = u.ops.Configure(r.Context(), v.Who, k, "")
+	}
+	if err != nil {
+		return u.unsettled(r, v, "limits", err)
+	}
+	return goTo("/settings", "settings"), nil
+}
+
+// debug switches a debug mode, and leads back to where the switch was.
+func (u *UI) debug(r *http.Request, v visitor) (answer, error) {
+	on := r.PostFormValue("on") == "true"
+	var k jobs.Configure
+	kind := r.PostFormValue("kind")
+	switch kind {
+	case "recurring":
+		k.RecurringDebug = &on
+	case "triggered":
+		k.TriggeredDebug = &on
+	default:
+		return answer{}, jobs.Invalid("kind %.20q is neither recurring nor triggered", kind)
+	}
+	v.Who.Reason = r.PostFormValue("reason")
+	if _, err := u.ops.Configure(r.Context(), v.Who, k, ops.Held(r.PostFormValue("held"))); err != nil {
+		return u.unsettled(r, v, kind, err)
+	}
+	return goTo("/settings", "debug"), nil
+}
+
+// unsettled shows the page again, with what was typed and why it was not taken.
+func (u *UI) unsettled(r *http.Request, v visitor, field string, err error) (answer, error) {
+	status := statusOf(err)
+	if status != http.StatusUnprocessableEntity && status != http.StatusConflict {
+		return answer{}, err
+	}
+	a, failed := u.settingsAnswer(r.Context(), v, func(p *settingsPage) {
+		p.Field, p.Fault = field, said(err)
+		switch field {
+		case "misfire":
+			p.Misfire = r.PostFormValue("misfire")
+		case "limits":
+			p.Limits, p.Budget = r.PostFormValue("limits"), r.PostFormValue("budget")
+			p.WasLimits, p.WasBudget = r.PostFormValue("was.limits"), r.PostFormValue("was.budget")
+		case "clean":
+			p.CleanJob, p.CleanAge = r.PostFormValue("job"), r.PostFormValue("age")
+		}
+		for i := range p.Modes {
+			if p.Modes[i].Kind == field {
+				p.Modes[i].Fault = p.Fault
+			}
+		}
+	})
+	a.status = status
+	return a, failed
+}
+
+// defaultRows are what a job without a word of its own follows.
+func defaultRows(g *jobs.Global) []defaultRow {
+	show := func(kind jobs.Kind) map[string]string {
+		p := (&jobs.Definition{Kind: kind}).Resolve(g)
+		limit := "no limit"
+		if p.MaxConcurrency > 0 {
+			limit = count(p.MaxConcurrency)
+		}
+		return map[string]string{
+			"maxConcurrency": limit, "overlap": string(p.Overlap), "retries": count(p.Retries), "retryDelay": cmp.Or(zeroAs(p.RetryDelay, "at once"), shortDuration(p.RetryDelay)),
+			"retryDelayMax": shortDuration(p.RetryDelayMax), "timeout": cmp.Or(zeroAs(p.Timeout, "none"), shortDuration(p.Timeout)), "onLost": string(p.OnLost),
+			"leaseLost": string(p.LeaseLost), "misfire": string(p.Misfire), "priority": fmt.Sprint(p.Priority),
+			"startWithin": cmp.Or(zeroAs(p.StartWithin, "no deadline"), shortDuration(p.StartWithin)), "zone": cmp.Or(p.Zone, "UTC"), "gap": string(p.Gap), "twice": string(p.Twice),
+			"route": string(p.Route), "codeVersion": string(p.CodeVersion), "pinAway": string(p.PinAway),
+			"keepFor": cmp.Or(zeroAs(p.KeepFor, "for ever"), shortDuration(p.KeepFor)), "keepSucceeded": all(p.KeepSucceeded), "keepOthers": all(p.KeepOthers),
+		}
+	}
+	recurring, triggered := show(jobs.Recurring), show(jobs.Triggered)
+	saidR, saidT := map[string]bool{}, map[string]bool{}
+	for _, name := range g.RecurringDefaults.Given() {
+		saidR[name] = true
+	}
+	for _, name := range g.TriggeredDefaults.Given() {
+		saidT[name] = true
+	}
+	var rows []defaultRow
+	for _, name := range jobs.Fields() {
+		if _, ok := recurring[name]; ok {
+			rows = append(rows, defaultRow{name, recurring[name], triggered[name], saidR[name], saidT[name]})
+		}
+	}
+	return rows
+}
+
+func all(n int) string {
+	if n == 0 {
+		return "all"
+	}
+	return count(n)
+}
+
+func zeroAs(d time.Duration, word string) string {
+	if d == 0 {
+		return word
+	}
+	return ""
+}
+
+// shortDuration is a length of time as people write it: 30s, 1h.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	s = strings.TrimSuffix(s, "m0s") + map[bool]string{true: "m"}[strings.HasSuffix(s, "m0s")]
+	return strings.TrimSuffix(s, "h0m") + map[bool]string{true: "h"}[strings.HasSuffix(s, "h0m")]
+}

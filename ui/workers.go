@@ -1,0 +1,121 @@
+package ui
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// workersPage is who works, and on what.
+type workersPage struct {
+	visitor
+	Apps  []appWorkers
+	N     int
+	First string // a worker to begin with
+}
+
+// appWorkers are the workers that share the jobs of an app.
+type appWorkers struct {
+	App     string
+	Running int
+	Slots   int // of all of them; 0 = one of them has no limit
+	Workers []workerCard
+}
+
+// workerCard is a worker with the runs it holds.
+type workerCard struct {
+	ops.Worker
+	Serves []served
+	Runs   []runRow
+	More   int // runs than those
+}
+
+// served is a job that a worker runs, and by which version of its code.
+type served struct {
+	Key     jobs.Key
+	Version int
+	Older   bool // than that of another worker of the app
+}
+
+const (
+	workerRuns = 10
+	mostCards  = 200 // workers with their runs; of the others, the numbers
+)
+
+func (u *UI) workers(r *http.Request, v visitor) (answer, error) {
+	ctx := r.Context()
+	p := workersPage{visitor: v, First: firstWorker}
+	list := u.ops.Workers(ctx, v.Who)
+	p.N = len(list)
+	newest := map[jobs.Key]int{}
+	for _, w := range list {
+		for key, version := range w.Keys {
+			newest[key] = max(newest[key], version)
+		}
+	}
+	apps := map[string]*appWorkers{}
+	for i, w := range list {
+		app := apps[w.App]
+		if app == nil {
+			app = &appWorkers{App: w.App}
+			apps[w.App] = app
+		}
+		card := workerCard{Worker: w}
+		for _, key := range slices.Sorted(maps.Keys(w.Keys)) {
+			card.Serves = append(card.Serves, served{key, w.Keys[key], w.Keys[key] < newest[key]})
+		}
+		if w.Running > 0 && i < mostCards {
+			page, err := u.ops.Instances(ctx, v.Who, metastore.InstanceQuery{Worker: w.Name, State: jobs.Processing, Limit: workerRuns})
+			if err != nil {
+				return answer{}, err
+			}
+			card.Runs = u.runRows(page.Instances)
+		}
+		card.More = max(0, w.Running-len(card.Runs))
+		app.Running += w.Running
+		app.Workers = append(app.Workers, card)
+	}
+	for _, app := range apps {
+		for _, w := range app.Workers {
+			if w.Slots == 0 {
+				app.Slots = 0
+				break
+			}
+			app.Slots += w.Slots
+		}
+		p.Apps = append(p.Apps, *app)
+	}
+	slices.SortFunc(p.Apps, func(a, b appWorkers) int { return cmp.Compare(a.App, b.App) })
+	return answer{page: "workers", title: "Workers", data: p}, nil
+}
+
+// drain has a worker take nothing new, or take runs again.
+func (u *UI) drain(r *http.Request, v visitor, on bool) (answer, error) {
+	if _, err := u.ops.Drain(r.Context(), v.Who, r.PathValue("name"), on); err != nil {
+		return answer{}, err
+	}
+	if on {
+		return goTo("/workers", "drained"), nil
+	}
+	return goTo("/workers", "resumed"), nil
+}
+
+// firstWorker is a worker in as few lines as it takes.
+const firstWorker = `func main() {
+	w, err := carillon.NewWorker("nats://127.0.0.1:4222", worker.Config{App: "shop", Slots: 8},
+		jobs.NewRecurring(jobs.RecurringFunc(hello), jobs.Options{Key: "shop.hello", Cron: "*/10 * * * * *"}))
+	if err == nil {
+		err = w.Run(context.Background())
+	}
+	log.Fatal(err)
+}
+
+func hello(ctx context.Context) error {
+	jobs.Log(ctx).Info("hello")
+	return nil
+}`

@@ -1,0 +1,263 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// receiver takes events, or does not, as the test says.
+type receiver struct {
+	*httptest.Server
+	mu     sync.Mutex
+	events []Event
+	heads  []http.Header
+	bodies [][]byte
+	answer func(n int) int // the status of the nth answer; nil = always 204
+	came   chan struct{}
+}
+
+func newReceiver(t *testing.T, answer func(n int) int) *receiver {
+	r := &receiver{answer: answer, came: make(chan struct{}, 10_000)}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		var e Event
+		if err != nil || req.Method != "POST" || json.Unmarshal(body, &e) != nil {
+			t.Errorf("%s of %q: %v", req.Method, body, err)
+		}
+		r.mu.Lock()
+		n := len(r.events)
+		r.events, r.heads, r.bodies = append(r.events, e), append(r.heads, req.Header), append(r.bodies, body)
+		r.mu.Unlock()
+		if r.answer == nil {
+			w.WriteHeader(http.StatusNoContent)
+		} else if status := r.answer(n); status >= 300 && status < 400 {
+			http.Redirect(w, req, "/elsewhere", status)
+		} else {
+			w.WriteHeader(status)
+		}
+		r.came <- struct{}{}
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+// await waits until so many requests have come, and answers with all events.
+func (r *receiver) await(t *testing.T, n int) []Event {
+	t.Helper()
+	timeout := time.After(20 * time.Second)
+	for {
+		r.mu.Lock()
+		if len(r.events) >= n {
+			defer r.mu.Unlock()
+			return append([]Event(nil), r.events...)
+		}
+		r.mu.Unlock()
+		select {
+		case <-r.came:
+		case <-timeout:
+			t.Fatalf("%d events have come, want %d", len(r.events), n)
+		}
+	}
+}
+
+// run makes a poster and lets it work; stop waits until it has ended.
+func run(t *testing.T, c Config) (p *Poster, stop func()) {
+	t.Helper()
+	p, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); p.Run(ctx) }()
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return p, stop
+}
+
+func terminated(key jobs.Key) *jobs.Instance {
+	return &jobs.Instance{Tenant: "default", ID: jobs.NewID(time.Now()), Key: key, State: jobs.Terminated, Cause: jobs.ByError, Attempt: 3,
+		Error: "no " + strings.Repeat("x", 5000), Ended: time.Now()}
+}
+
+var secret = []byte("sixteen bytes or more")
+
+// An event says what happened, and its signature holds for nobody else's words.
+func TestEvents(t *testing.T) {
+	r := newReceiver(t, nil)
+	p, _ := run(t, Config{URL: r.URL, Secret: secret, Page: "https://jobs.example.com"})
+	in := terminated("a.b")
+	p.Ended(in)
+	e := r.await(t, 1)[0]
+	if e.ID != in.ID.String()+"-3" || e.Event != "run.terminated" || e.Tenant != "default" || e.Job != "a.b" || e.Instance != in.ID.String() || e.Attempt != 3 ||
+		e.Cause != "error" || len(e.Error) != 2048 || !e.Ended.Equal(in.Ended) || e.URL != "https://jobs.example.com/runs/"+in.ID.String() || e.From != nil {
+		t.Errorf("it says %+v", e)
+	}
+	due := time.Now().Add(-time.Hour)
+	p.Missed("default", "c.d", jobs.Missed{From: due, To: due.Add(time.Minute), Count: 2, Reason: jobs.MissedPaused})
+	p.Missed("default", "c.d", jobs.Missed{From: due, To: due.Add(time.Minute), Count: 2, Reason: jobs.MissedLate})
+	if e := r.await(t, 2)[1]; e.Event != "due.missed" || e.Job != "c.d" || e.Count != 2 || !e.From.Equal(due) || e.Instance != "" || e.ID == "" {
+		t.Errorf("it says %+v", e)
+	}
+	held := &jobs.Held{By: "person:ann", Reason: "3 runs in a row failed", At: due}
+	d := &jobs.Definition{Tenant: "default", Key: "e.f", Paused: held}
+	p.Paused(d)
+	held.By = jobs.ByItself
+	p.Paused(d)
+	if e := r.await(t, 3)[2]; e.Event != "job.paused" || e.Job != "e.f" || e.Reason != held.Reason || e.URL != "https://jobs.example.com/jobs/e.f" || e.ID == "" {
+		t.Errorf("it says %+v", e)
+	}
+	for i, head := range r.heads {
+		said := head.Get(SignatureHeader)
+		if err := Verify(secret, said, r.bodies[i], time.Now()); err != nil || head.Get("Carillon-Event-Id") != r.events[i].ID {
+			t.Errorf("%v: %v", head, err)
+		}
+		for name, err := range map[string]error{
+			"another secret": Verify([]byte("another secret of mine"), said, r.bodies[i], time.Now()),
+			"another body":   Verify(secret, said, append(r.bodies[i], ' '), time.Now()),
+			"another time":   Verify(secret, strings.Replace(said, "t=1", "t=2", 1), r.bodies[i], time.Now()),
+			"much later":     Verify(secret, said, r.bodies[i], time.Now().Add(Tolerance+2*time.Second)),
+			"no signature":   Verify(secret, "", r.bodies[i], time.Now()),
+			"half a one":     Verify(secret, said[:len(said)-1], r.bodies[i], time.Now()),
+			"an empty one":   Verify(secret, "t=0,v1=", r.bodies[i], time.Unix(0, 0)),
+		} {
+			if err == nil {
+				t.Errorf("%s is taken", name)
+			}
+		}
+	}
+}
+
+// What may help is tried again with the same id, what cannot is not, and a redirect is not followed.
+func TestTries(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		status func(n int) int
+		asked  int
+		want   Stats
+	}{
+		{"busy, then taken", func(n int) int { return []int{503, 204}[n] }, 2, Stats{Sent: 1}},
+		{"refused", func(int) int { return 400 }, 1, Stats{Failed: 1}},
+		{"elsewhere", func(int) int { return 307 }, 1, Stats{Failed: 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newReceiver(t, c.status)
+			p, _ := run(t, Config{URL: r.URL})
+			p.Ended(terminated("a.b"))
+			events := r.await(t, c.asked)
+			for deadline := time.Now().Add(10 * time.Second); p.Stats() != c.want; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("it came to %+v, want %+v", p.Stats(), c.want)
+				}
+			}
+			if len(r.await(t, c.asked)) != c.asked || events[0].ID != events[len(events)-1].ID {
+				t.Errorf("%d events came: %+v", len(events), events)
+			}
+		})
+	}
+}
+
+// A job that keeps failing is told of once in an interval, with the number of the others; another one at once.
+func TestInterval(t *testing.T) {
+	r := newReceiver(t, nil)
+	p, stop := run(t, Config{URL: r.URL, Interval: time.Second})
+	var last *jobs.Instance
+	for range 5 {
+		last = terminated("a.b")
+		p.Ended(last)
+	}
+	p.Ended(terminated("c.d"))
+	events := r.await(t, 3)
+	byJob := map[jobs.Key][]Event{}
+	for _, e := range events {
+		byJob[e.Job] = append(byJob[e.Job], e)
+	}
+	if told := byJob["a.b"]; len(told) != 2 || told[0].More != 0 || told[1].More != 3 || told[1].Instance != last.ID.String() || len(byJob["c.d"]) != 1 {
+		t.Errorf("told of %+v", byJob)
+	}
+	p.Ended(terminated("a.b")) // held, and told when the process ends
+	stop()
+	if n := len(r.await(t, 4)); n != 4 {
+		t.Errorf("%d events came", n)
+	}
+	if got := p.Stats(); got != (Stats{Sent: 4}) {
+		t.Errorf("it came to %+v", got)
+	}
+}
+
+// A receiver that does not answer holds up nobody: what is too much is dropped, and counted.
+func TestNothingWaits(t *testing.T) {
+	block := make(chan struct{})
+	r := newReceiver(t, func(int) int { <-block; return 204 })
+	p, stop := run(t, Config{URL: r.URL})
+	began := time.Now()
+	for range mostWaiting + senders + 100 {
+		p.Ended(terminated("a.b"))
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("telling took %v", took)
+	}
+	if got := p.Stats(); got.Dropped < 100 || got.Dropped > 100+senders || got.Waiting > mostWaiting {
+		t.Errorf("it came to %+v", got)
+	}
+	close(block)
+	stop()
+	if got := p.Stats(); got.Waiting != 0 || got.Sent+got.Dropped != mostWaiting+senders+100 {
+		t.Errorf("at the end it came to %+v", got)
+	}
+}
+
+// What is secret is in no line of the log, and what cannot work is refused in words without it.
+func TestSecretsAreNotTold(t *testing.T) {
+	var said strings.Builder
+	r := newReceiver(t, nil)
+	there := strings.Replace(r.URL, "http://", "http://user:hidden@", 1) + "/hidden?token=hidden"
+	r.Close() // nobody answers
+	p, err := New(Config{URL: there, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p.Ended(terminated("a.b"))
+	p.Run(ctx)
+	if !strings.Contains(said.String(), "a.b") || strings.Contains(said.String(), "hidden") {
+		t.Errorf("it logs %s", &said)
+	}
+	for _, bad := range []Config{{URL: "ftp://hidden"}, {URL: "hidden"}, {URL: "http://"}, {URL: ":hidden"}, {URL: "http://a", Secret: []byte("hidden")}, {URL: "http://a", Interval: -1}} {
+		if _, err := New(bad); err == nil || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+// What was held back when the interval of its job ended is told with the next event, if that comes before anybody has
+// looked.
+func TestNothingHeldIsForgotten(t *testing.T) {
+	p, err := New(Config{URL: "http://127.0.0.1:9/", Interval: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := Event{Tenant: "t", Job: "k"}
+	for range 3 { // one goes out, two are held
+		p.take(e)
+	}
+	for _, held := range p.told {
+		held.until = time.Now().Add(-time.Second)
+	}
+	p.take(e)
+	if first, next := <-p.queue, <-p.queue; first.More != 0 || next.More != 2 || len(p.queue) != 0 {
+		t.Errorf("told of %d and %d more, %d wait", first.More, next.More, len(p.queue))
+	}
+}

@@ -1,0 +1,133 @@
+package worker
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// ArgsChecker reads a JSON Schema and makes a check of arguments of it. The check answers with the place of what is
+// wrong, such as items[2].price ("" = the arguments as a whole), and why. A schema that cannot be read, or that would
+// take too long (see effort), checks nothing: the handler will have the last word.
+func ArgsChecker(schema []byte) (check func(args []byte) (place string, err error)) {
+	var s jsonschema.Schema
+	if err := json.Unmarshal(schema, &s); err != nil {
+		return accept
+	}
+	cost := effort(&s)
+	if cost > maxParts {
+		return accept
+	}
+	whole, err := s.Resolve(nil)
+	if err != nil {
+		return accept
+	}
+	return func(args []byte) (string, error) {
+		if cost*len(args) > maxEffort {
+			return "", nil
+		}
+		var v any
+		d := json.NewDecoder(bytes.NewReader(args))
+		if err := d.Decode(&v); err != nil {
+			return "", jobs.Invalid("arguments are not valid JSON")
+		}
+		err := whole.Validate(v)
+		if err == nil {
+			return "", nil
+		}
+		place, why := search{}.locate(&s, v, "", err)
+		return place, jobs.Invalid("%s", plain(why))
+	}
+}
+
+func accept([]byte) (string, error) { return "", nil }
+
+// search is the search for the place of a fault, with the parts of the schema that it has made ready.
+type search map[*jsonschema.Schema]*jsonschema.Resolved
+
+// maxSearch is how deep it goes: each level judges all that is below it again.
+const maxSearch = 16
+
+// locate finds the innermost part of a value that does not fit: the library names a place in the schema, people look
+// for one in what they sent. A part of a schema that refers to another part cannot be judged alone, and the search ends
+// above it.
+func (f search) locate(s *jsonschema.Schema, v any, place string, err error) (string, error) {
+	if strings.Count(place, ".")+strings.Count(place, "[") >= maxSearch {
+		return place, err
+	}
+	inner := func(s *jsonschema.Schema, v any, place string) (string, error) {
+		if s == nil {
+			return "", nil
+		}
+		part, known := f[s]
+		if !known {
+			part, _ = s.CloneSchemas().Resolve(nil) // nil if it cannot be judged alone
+			f[s] = part
+		}
+		if part == nil {
+			return "", nil
+		}
+		if err := part.Validate(v); err != nil {
+			return f.locate(s, v, place, err)
+		}
+		return "", nil
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			of := s.Properties[name]
+			if of == nil {
+				if len(s.PatternProperties) > 0 || s.AdditionalProperties == nil {
+					continue
+				}
+				of = s.AdditionalProperties
+				if of.Not != nil { // nothing may be here
+					return join(place, name), errors.New("unexpected property")
+				}
+			}
+			if at, err := inner(of, v[name], join(place, name)); err != nil {
+				return at, err
+			}
+		}
+		for _, name := range s.Required {
+			if _, there := v[name]; !there {
+				return join(place, name), errors.New("is missing")
+			}
+		}
+	case []any:
+		for i, item := range v {
+			if at, err := inner(s.Items, item, place+"["+strconv.Itoa(i)+"]"); err != nil {
+				return at, err
+			}
+		}
+	}
+	return place, err
+}
+
+func join(place, name string) string {
+	if place == "" {
+		return name
+	}
+	return place + "." + name
+}
+
+// plain is what the library says about the value, without where in the schema it says so, and not at any length.
+func plain(err error) string {
+	text := err.Error()
+	for strings.HasPrefix(text, "validating ") {
+		_, rest, found := strings.Cut(text, ": ")
+		if !found {
+			break
+		}
+		text = rest
+	}
+	return cut(text, 300)
+}

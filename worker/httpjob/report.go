@@ -1,0 +1,88 @@
+package httpjob
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/httpspec"
+)
+
+// notice is what a notification tells.
+type notice struct {
+	HTTPStatus string          `json:"httpStatus"` // of the answer that it is about; "" if there was none
+	Response   httpspec.Report `json:"response"`
+}
+
+// datetime is how the seed writes times.
+const datetime = "2006-01-02 15:04:05"
+
+func newNotice(status int, r httpspec.Report, now time.Time) notice {
+	n := notice{Response: r}
+	if status > 0 {
+		n.HTTPStatus = strconv.Itoa(status)
+	}
+	if n.Response.Datetime == "" {
+		n.Response.Datetime = now.UTC().Format(datetime)
+	}
+	return n
+}
+
+// value is it as templates see it.
+func (n notice) value() any {
+	raw, err := json.Marshal(n)
+	if err != nil {
+		return nil // texts can always be written, and Data was read as JSON
+	}
+	return parsed(raw)
+}
+
+// masked is an answer without secrets, as they stand there or as JSON has them: a text may be written in many ways.
+func masked(f *httpspec.Filled, body []byte) []byte {
+	plain := []byte(f.Mask(string(body)))
+	v := parsed(body)
+	if _, isText := v.(string); isText && !bytes.HasPrefix(bytes.TrimSpace(body), []byte{'"'}) {
+		return plain // no JSON
+	}
+	if clean := maskedIn(f, v); !reflect.DeepEqual(clean, parsed(plain)) {
+		return asJSON(clean)
+	}
+	return plain
+}
+
+// maskedIn is a value without secrets in its texts and names.
+func maskedIn(f *httpspec.Filled, v any) any {
+	switch v := v.(type) {
+	case string:
+		return f.Mask(v)
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			list[i] = maskedIn(f, v[i])
+		}
+		return list
+	case map[string]any:
+		all := make(map[string]any, len(v))
+		for name, of := range v {
+			all[f.Mask(name)] = maskedIn(f, of)
+		}
+		return all
+	}
+	return v
+}
+
+// parsed is JSON as templates see it, or the text if it is none.
+func parsed(body []byte) any {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	var v any
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil
+	}
+	if err := d.Decode(&v); err != nil || d.More() {
+		return string(body)
+	}
+	return v
+}

@@ -1,0 +1,345 @@
+package httpjob
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// state is what a run has reached. With qos 1 it is kept after each step, and a later attempt goes on from there.
+type state struct {
+	Step      int              `json:"step"` // requests that are done
+	Named     map[string]any   `json:"named,omitempty"`
+	Responses []any            `json:"responses,omitempty"`
+	Status    int              `json:"status,omitempty"` // of the last answer
+	Final     *httpspec.Report `json:"final,omitempty"`  // how an asynchronous job ended
+	Awaits    uint32           `json:"awaits,omitempty"` // the attempt that others were asked in to call back
+	Heard     uint64           `json:"heard,omitempty"`  // how many of their reports were taken in
+}
+
+// work is one attempt of a run.
+type work struct {
+	*Runner
+	plan  *httpspec.Plan
+	args  map[string]any
+	state state
+	calls int            // requests and checks that this attempt made
+	told  int            // notifications that it sent
+	heard *jobs.Feedback // by what others are known who call back; nil = nobody does
+	sent  []string       // secrets that were in what was asked: any answer may repeat them
+}
+
+// CodeConnect is the code that a run fails with whose call was not answered at all.
+const CodeConnect = "connect"
+
+// run runs an attempt, and tells of its end.
+func (r *Runner) run(ctx context.Context, plan *httpspec.Plan, args []byte) error {
+	w := work{Runner: r, plan: plan}
+	if len(args) > 0 {
+		v, is := parsed(args).(map[string]any)
+		if !is {
+			return jobs.NoRetry(errors.New("the arguments are not a JSON object"))
+		}
+		w.args = v
+	}
+	if plan.QoS == 1 {
+		if kept, err := jobs.Load(ctx, &w.state); err != nil {
+			return jobs.NoRetry(fmt.Errorf("what an earlier attempt kept: %w", err))
+		} else if kept {
+			jobs.Log(ctx).Info("going on from what was kept", "requests_done", w.state.Step)
+		}
+	}
+	if err := w.all(ctx); err != nil {
+		return w.failed(ctx, err)
+	}
+	report := httpspec.Report{Status: httpspec.StatusFinalSucceed, Data: w.last()}
+	if f := w.state.Final; f != nil {
+		report = *f
+		report.Status = httpspec.StatusFinalSucceed
+	}
+	w.tell(ctx, httpspec.StatusFinalSucceed, w.state.Status, report)
+	if last := w.last(); last != nil {
+		return jobs.Result(ctx, last)
+	}
+	return nil
+}
+
+// last is the last answer, as JSON, or nil if there is none or it is too large to be kept.
+func (w *work) last() json.RawMessage {
+	if len(w.state.Responses) == 0 {
+		return nil
+	}
+	if raw := asJSON(w.state.Responses[len(w.state.Responses)-1]); len(raw) <= jobs.MaxResult {
+		return raw
+	}
+	return nil
+}
+
+func asJSON(v any) json.RawMessage {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil // it was read as JSON, and can be written
+	}
+	return raw
+}
+
+// all makes the requests that are not done yet, and waits for the outcome of an asynchronous job.
+func (w *work) all(ctx context.Context) error {
+	if err := w.expect(ctx); err != nil {
+		return err
+	}
+	for w.state.Step < len(w.plan.Steps) {
+		if err := w.step(ctx); err != nil {
+			return err
+		}
+	}
+	if !w.plan.Async || w.state.Final != nil {
+		return nil
+	}
+	if w.awaits() {
+		return w.listen(ctx)
+	}
+	return w.check(ctx)
+}
+
+// step makes the next request.
+func (w *work) step(ctx context.Context) error {
+	i := w.state.Step
+	a, err := w.ask(ctx, w.plan.Steps[i], fmt.Sprintf("request %d", i+1), "-"+strconv.Itoa(i+1))
+	if err != nil {
+		if code := jobs.FailCode(err); code != "" && code != CodeCircuitOpen {
+			w.tell(ctx, code, 0, httpspec.Report{Status: httpspec.StatusFailed, Error: code, Message: err.Error()})
+		}
+		return err
+	}
+	w.state.Status = a.Status
+	answer, status := parsed(a.Body), strconv.Itoa(a.Status)
+	report := httpspec.Report{Status: httpspec.StatusSucceed, Data: asJSON(answer)}
+	if a.Status >= 400 {
+		report.Status, report.Error = httpspec.StatusFailed, status
+	}
+	if !w.plan.Async || a.Status >= 400 {
+		w.tell(ctx, status, a.Status, report)
+	}
+	if a.Status >= 400 {
+		return jobs.Fail(status, fmt.Errorf("request %d was answered with %d: %.300s", i+1, a.Status, a.Body))
+	}
+	if a.Cut {
+		return jobs.NoRetry(fmt.Errorf("request %d was answered with more than %d bytes", i+1, MaxKept))
+	}
+	w.state.Responses = append(w.state.Responses, answer)
+	if name := w.plan.Request[i].RespEnvName; name != "" {
+		if w.state.Named == nil {
+			w.state.Named = map[string]any{}
+		}
+		w.state.Named[name] = answer
+	}
+	w.state.Step++
+	return w.keep(ctx)
+}
+
+// keep keeps what was reached, if the job wants that.
+func (w *work) keep(ctx context.Context) error {
+	if w.plan.QoS != 1 {
+		return nil
+	}
+	err := jobs.Save(ctx, w.state)
+	if jobs.CodeOf(err) == jobs.BadInput { // the answers are too many to be kept, and will be again
+		err = jobs.NoRetry(err)
+	}
+	if err != nil {
+		return fmt.Errorf("keep what was reached: %w", err)
+	}
+	return nil
+}
+
+// mostSilent is how many checks in a row may go unanswered.
+const mostSilent = 10
+
+// check asks for the outcome again and again.
+func (w *work) check(ctx context.Context) error {
+	every := time.Duration(max(1, w.plan.CheckRateSeconds)) * time.Second
+	pause := min(every, 200*time.Millisecond) // what is done soon is known soon
+	for silent := 0; ; pause = every {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause):
+		}
+		a, err := w.ask(ctx, w.plan.Check, "check", "")
+		if err == nil && a.Status >= 400 {
+			err = fmt.Errorf("the check was answered with %d", a.Status)
+		}
+		var r *httpspec.Report
+		if err == nil {
+			if r, err = httpspec.ReadReport(a.Body); err != nil {
+				err = fmt.Errorf("the check was answered with what cannot be read: %w", err)
+			}
+		}
+		if err != nil {
+			if errors.Is(err, ErrBlocked) || jobs.IsFinal(err) || ctx.Err() != nil {
+				return err
+			}
+			if jobs.FailCode(err) == CodeCircuitOpen {
+				continue // it is asked again when it may be
+			}
+			if silent++; silent >= mostSilent {
+				return w.over(ctx, jobs.Fail(CodeConnect, fmt.Errorf("%d checks in a row told nothing; the last: %w", silent, err)))
+			}
+			jobs.Log(ctx).Warn("a check told nothing", "err", err.Error())
+			continue
+		}
+		silent = 0
+		if done, err := w.hear(ctx, a.Status, r); done {
+			return err
+		}
+	}
+}
+
+// hear takes a report in, and says whether it was the last.
+func (w *work) hear(ctx context.Context, status int, r *httpspec.Report) (done bool, err error) {
+	w.state.Status = status
+	if d, total, ok := r.Done(); ok {
+		jobs.Progress(ctx, d, total, r.Message)
+	} else if r.Message != "" {
+		jobs.Progress(ctx, 0, 0, r.Message)
+	}
+	word := "inprogress"
+	switch {
+	case r.Failed():
+		if word = r.Error; word == "" {
+			word = httpspec.StatusFailed
+		}
+	case r.Over():
+		word = httpspec.StatusSucceed
+	}
+	w.tell(ctx, word, status, *r)
+	if !r.Over() {
+		return false, nil
+	}
+	if r.Failed() {
+		text := r.Message
+		if text == "" {
+			text = "it says that it failed"
+		}
+		err := jobs.Fail(word, errors.New(text))
+		if r.Status == httpspec.StatusFinalFailed {
+			err = jobs.NoRetry(err)
+		}
+		return true, w.over(ctx, err)
+	}
+	w.state.Final = r
+	w.state.Responses = append(w.state.Responses, parsed(r.Data))
+	return true, w.keep(ctx)
+}
+
+// over says that what the requests began has failed: an attempt that follows makes them all anew.
+func (w *work) over(ctx context.Context, err error) error {
+	w.state = state{}
+	if kept := w.keep(ctx); kept != nil {
+		jobs.Log(ctx).Warn("what was reached could not be forgotten", "err", kept.Error())
+	}
+	return err
+}
+
+// ask fills a template and makes the call. part is what the key by which others know a repeated request ends in; "" = the
+// call changes nothing.
+func (w *work) ask(ctx context.Context, t *httpspec.Template, what, part string) (*Answer, error) {
+	w.calls++
+	header := map[string]string{}
+	if at := jobs.Attempt(ctx); part != "" {
+		header["Idempotency-Key"], header["Fencing-Token"] = at.Run.String()+part, strconv.FormatUint(uint64(at.Number), 10)
+	}
+	hide := slices.Clone(w.sent)
+	if w.heard != nil {
+		hide = append(hide, w.token(jobs.Attempt(ctx).Run, uint64(w.calls)))
+	}
+	a, err := w.send(ctx, t, w.values(ctx), header, what, hide...)
+	if a != nil {
+		w.sent = append(w.sent, a.secrets...)
+		slices.Sort(w.sent)
+		w.sent = slices.Compact(w.sent)
+	}
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return a, err
+}
+
+// send fills a template and makes the call. An error has the code that retry rules choose by. Nobody sees what is to be
+// hidden.
+func (r *Runner) send(ctx context.Context, t *httpspec.Template, v httpspec.Values, header map[string]string, what string, hide ...string) (*Answer, error) {
+	f, err := t.Fill(v)
+	if err != nil {
+		return nil, jobs.NoRetry(err)
+	}
+	own := slices.Clone(f.Secrets)
+	f.Secrets = append(f.Secrets, hide...)
+	to, err := r.cfg.Services.Resolve(f)
+	if err != nil {
+		return nil, jobs.NoRetry(err)
+	}
+	for name, value := range f.Headers {
+		header[http.CanonicalHeaderKey(name)] = value
+	}
+	a, err := r.breakers.pass(ctx, to, func() (*Answer, error) {
+		return call(ctx, r.client, f.Method, to, header, f.Body, f.IsJSON)
+	})
+	open, put := errors.AsType[*circuitOpen](err)
+	switch {
+	case err == nil:
+		if len(f.Secrets) > 0 { // whoever is asked may say what it was asked with
+			a.Body = masked(f, a.Body)
+		}
+		a.secrets = own
+		jobs.Log(ctx).Info(what, "method", f.Method, "url", f.Mask(to), "status", a.Status, "took", a.Took.Round(time.Millisecond).String())
+		return a, nil
+	case put:
+		jobs.Log(ctx).Warn(what+" is put off", "target", open.target, "until", open.until.UTC().Format(time.RFC3339))
+		return nil, jobs.Fail(CodeCircuitOpen, fmt.Errorf("%s: %w", what, err))
+	case errors.Is(err, ErrBlocked):
+		return nil, jobs.NoRetry(jobs.Fail(CodeBlocked, fmt.Errorf("%s: %w", what, err)))
+	case errors.Is(err, errCallTimeout):
+		return nil, jobs.Fail("500", fmt.Errorf("%s: %w", what, err)) // rules of synchronous jobs call it so
+	}
+	return nil, jobs.Fail(CodeConnect, fmt.Errorf("%s: %s", what, f.Mask(err.Error())))
+}
+
+// values are what templates are filled with at this point of the run.
+func (w *work) values(ctx context.Context) httpspec.Values {
+	at := jobs.Attempt(ctx)
+	outer, inner := w.feedbackURLs(ctx)
+	return httpspec.Values{Variables: w.cfg.Variables, Named: w.state.Named, Responses: w.state.Responses, Args: w.args, Secret: w.cfg.Secret,
+		System: map[string]any{httpspec.JobID: string(at.Key), httpspec.ExecuteNumber: at.Due.UnixMilli(), httpspec.RequestCounts: w.calls,
+			httpspec.FeedbackURL: outer, httpspec.InnerFeedbackURL: inner}} // "" if nobody calls back
+}
+
+// failed tells of a failure, and of the end of the run if no attempt follows.
+func (w *work) failed(ctx context.Context, err error) error {
+	code, message := jobs.FailCode(err), err.Error()
+	if cause := context.Cause(ctx); cause != nil {
+		if !errors.Is(cause, jobs.ErrTimeout) {
+			return cause // somebody else ended it, and knows
+		}
+		// The run's own context is over; what it tells now has a moment of its own.
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 800*time.Millisecond)
+		defer cancel()
+		ctx, err, code, message = last, cause, jobs.CodeTimeout, "it took longer than it may"
+		if w.plan.Async {
+			_ = w.over(ctx, nil)
+		}
+		w.tell(ctx, code, 0, httpspec.Report{Status: httpspec.StatusFailed, Error: code, Message: message})
+	}
+	if jobs.Last(ctx, err) {
+		w.tell(ctx, httpspec.StatusFinalFailed, w.state.Status, httpspec.Report{Status: httpspec.StatusFinalFailed, Error: code, Message: message})
+	}
+	return err
+}

@@ -1,0 +1,114 @@
+package httpjob
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// App is the worker group of HTTP jobs, if nobody names another.
+const App = "http"
+
+// Store is the part of a store that HTTP jobs need.
+type Store interface {
+	metastore.Applier
+	Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*jobs.Definition, error)
+	Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error)
+}
+
+// Config says what HTTP jobs may do where they run. The zero value calls what is public, and knows no names.
+type Config struct {
+	Guard     Guard
+	Breaker   Breaker
+	Services  httpspec.Services
+	Variables map[string]string                // that templates may name
+	Secret    func(name string) (string, bool) // nil = there are none
+	// FeedbackURL is where others reach the API of a node, such as https://jobs.example.com: those who are to say how
+	// asynchronous jobs go are told it. InnerFeedbackURL is the same for neighbours, where that differs. Without any,
+	// asynchronous jobs need a checkUrl.
+	FeedbackURL, InnerFeedbackURL string
+}
+
+// Runner runs HTTP jobs. Any number of goroutines may share it.
+type Runner struct {
+	cfg      Config
+	store    Store
+	client   *http.Client
+	breakers *breakers
+
+	mu    sync.Mutex
+	plans map[jobs.Key]known
+}
+
+// known is what a job is to do, as of a revision.
+type known struct {
+	revision uint64
+	plan     *httpspec.Plan
+	err      error
+}
+
+// maxPlans bounds how many are remembered.
+const maxPlans = 10_000
+
+// New makes a runner.
+func New(store Store, c Config) (*Runner, error) {
+	if err := c.Services.Check(); err != nil {
+		return nil, err
+	}
+	for _, base := range []string{c.FeedbackURL, c.InnerFeedbackURL} {
+		if u, err := url.Parse(base); base != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil) {
+			return nil, jobs.Invalid("feedback URL %.100q: it must be a URL such as https://jobs.example.com", base)
+		}
+	}
+	return &Runner{cfg: c, store: store, client: c.Guard.client(), breakers: newBreakers(c.Breaker), plans: map[jobs.Key]known{}}, nil
+}
+
+// notOurs is how long a run waits that came here although its job makes no requests: for a worker with its code.
+const notOurs = 30 * time.Second
+
+// Run runs an attempt of any HTTP job: it is what worker.Config.Others is for.
+func (r *Runner) Run(ctx context.Context, args []byte) error {
+	plan, err := r.plan(ctx, jobs.Attempt(ctx))
+	if err != nil {
+		return err
+	}
+	if plan == nil {
+		jobs.Log(ctx).Warn("the job makes no HTTP requests: its run waits for a worker that has its code")
+		return jobs.Snooze(notOurs)
+	}
+	return r.run(ctx, plan, args)
+}
+
+// plan is what a job is to do, or nil if it is no HTTP job. It is read again when a run was made of a newer revision.
+func (r *Runner) plan(ctx context.Context, at jobs.AttemptInfo) (*httpspec.Plan, error) {
+	r.mu.Lock()
+	k, ok := r.plans[at.Key]
+	r.mu.Unlock()
+	if ok && k.revision >= at.Revision {
+		return k.plan, k.err
+	}
+	d, err := r.store.Definition(ctx, at.Tenant, at.Key)
+	if err != nil {
+		return nil, fmt.Errorf("read what the job is to do: %w", err)
+	}
+	k = known{revision: d.Revision}
+	if !jobs.NoHTTP(d.Policy.HTTP) {
+		if k.plan, k.err = httpspec.Parse(d.Policy.HTTP); k.err != nil {
+			k.err = jobs.NoRetry(k.err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.plans) >= maxPlans {
+		clear(r.plans)
+	}
+	r.plans[at.Key] = k
+	return k.plan, k.err
+}

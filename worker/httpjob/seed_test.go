@@ -1,0 +1,181 @@
+package httpjob_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// seeds asks a route of the seed, and answers with what it told.
+func (p *site) seeds(method, path, body string, want int) json.RawMessage {
+	p.t.Helper()
+	r, err := http.NewRequestWithContext(p.t.Context(), method, p.door.URL+"/api/v1/seed"+path, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	raw, _ := io.ReadAll(response.Body)
+	var answer struct {
+		Code    int             `json:"resp_code"`
+		Message *string         `json:"resp_msg"`
+		Data    json.RawMessage `json:"data"`
+	}
+	if err := json.Unmarshal(raw, &answer); err != nil || response.StatusCode != want || answer.Code != want || (answer.Message == nil) != (want == 200) {
+		p.t.Fatalf("%s %s: %d %s, want %d", method, path, response.StatusCode, raw, want)
+	}
+	return answer.Data
+}
+
+// execution is a run as the seed tells of it.
+type execution struct {
+	ExecutionID   string
+	JobID         string
+	ExecuteNumber int64
+	Status        string
+	Logs          []struct{ Text string }
+}
+
+func (p *site) executions(job string) (list []execution) {
+	p.t.Helper()
+	if err := json.Unmarshal(p.seeds("GET", "/main/execution?jobId="+job, "", 200), &list); err != nil {
+		p.t.Fatal(err)
+	}
+	return list
+}
+
+// The long example of the second seed, as it stands there: posted, triggered, asked for its outcome, told of, and paused.
+func TestTheSeedsLongExampleRuns(t *testing.T) {
+	raw, err := os.ReadFile("testdata/school.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct{ Timer []json.RawMessage }
+	if err := json.Unmarshal([]byte("{"+string(raw)+"}"), &file); err != nil || len(file.Timer) != 1 {
+		t.Fatal(len(file.Timer), err)
+	}
+	p := newSite(t, "", func(n int, r seen) (int, string) {
+		switch path, _, _ := strings.Cut(r.path, "?"); path {
+		case "/main/resultHandleSchool":
+			return 200, r.body // what was sent
+		case "/main/provideCheckUrl/20220125":
+			return 200, `{"status":"succeed","message":"done","progress":"2/2","datetime":"2022-10-26 10:23:13","data":{"pupils":2}}`
+		}
+		return 200, `{"ok":true}`
+	})
+	p.until("somebody leads", func() bool { return p.s.Ready(t.Context()) == nil })
+	p.seeds("POST", "/jobs/20220125", string(file.Timer[0]), 200)
+	var made execution
+	if err := json.Unmarshal(p.seeds("POST", "/jobs/20220125/trigger", `{}`, 200), &made); err != nil {
+		t.Fatal(err)
+	}
+	id, err := jobs.ParseID(made.ExecutionID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in := p.end(id); in.State != jobs.Succeeded || string(in.Result) != `{"pupils":2}` {
+		t.Fatalf("%s %s %s", in.State, in.Error, in.Result)
+	}
+	told := p.notices(id, 2) // succeed, finalSucceed
+	if told[0].State != jobs.Succeeded || told[1].State != jobs.Succeeded {
+		t.Errorf("told: %s, %s", told[0].State, told[1].State)
+	}
+	const students = `[{"age":40,"name":"20220125","number":1},{"age":30,"name":"20220125","number":8}]`
+	number := fmt.Sprint(made.ExecuteNumber)
+	for path, want := range map[string]string{"/main/resultHandleSchool?feedbackUrl=": `"describe":"a school..."`, "/main/workHandleStr?feedbackUrl=": `{"school":` + students + `}`,
+		"/main/provideCheckUrl/20220125?executeNumber=" + number: "", "/client/main/notifierClient/20220125?executeNumber=" + number: `"status":"`} {
+		i := slices.IndexFunc(p.got(), func(r seen) bool { return r.path == path })
+		if i < 0 {
+			t.Errorf("%s was not asked: %+v", path, p.got())
+			continue
+		}
+		if r := p.got()[i]; !strings.Contains(r.body, want) || r.header.Get("name") != "chensc" {
+			t.Errorf("%s was sent %s with %v", path, r.body, r.header)
+		}
+	}
+	if list := p.executions("20220125"); len(list) != 1 || list[0].Status != "succeed" || list[0].ExecutionID != made.ExecutionID {
+		t.Errorf("%+v", list)
+	}
+	p.seeds("PUT", "/jobs/20220125?active=0", "", 200)
+	if doc := string(p.seeds("GET", "/jobs/20220125", "", 200)); !strings.Contains(doc, `"active":0`) || !strings.Contains(doc, `"period":"0 0/5 * * * ?"`) {
+		t.Errorf("%s", doc)
+	}
+	p.seeds("DELETE", "/job/20220125", "", 200)
+	p.seeds("GET", "/jobs/20220125", "", 404)
+}
+
+// A job can belong to one execution of another: what it wrote is found by that, and it goes with its parent. What is
+// over is cleared away when somebody asks for it.
+func TestS2_08to12FamiliesAndCleaning(t *testing.T) {
+	p := newSite(t, "", func(int, seen) (int, string) { return 200, `{"ok":true}` })
+	p.until("somebody leads", func() bool { return p.s.Ready(t.Context()) == nil })
+	doc := func(more string) string {
+		return `{"jobName":"n","creator":"1","creatorName":"one","request":[{"url":"service://far/x"}],"timer":{"dueTime":"0s","period":"external"},"qos":0` + more + `}`
+	}
+	trigger := func(job string) (e execution) {
+		t.Helper()
+		if err := json.Unmarshal(p.seeds("POST", "/jobs/"+job+"/trigger", `{}`, 200), &e); err != nil {
+			t.Fatal(err)
+		}
+		id, err := jobs.ParseID(e.ExecutionID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in := p.end(id); in.State != jobs.Succeeded {
+			t.Fatalf("%s %s", in.State, in.Error)
+		}
+		return e
+	}
+	p.seeds("POST", "/jobs/above", doc(""), 200)
+	first := trigger("above")
+	p.seeds("POST", "/jobs/below", doc(fmt.Sprintf(`,"parentJob":"above","parentJobExecution":%d`, first.ExecuteNumber)), 200)
+	if text := string(p.seeds("GET", "/jobs/below", "", 200)); !strings.Contains(text, fmt.Sprintf(`"parentJob":"above","parentJobExecution":%d`, first.ExecuteNumber)) {
+		t.Errorf("%s", text)
+	}
+	child := trigger("below")
+	for _, path := range []string{fmt.Sprintf("/main/getChildJobLogs?parentJobId=above&execution=%d", first.ExecuteNumber), "/main/getChildJobLogsByExecutionId?executionId=" + first.ExecutionID} {
+		p.until("the log of the child: "+path, func() bool {
+			var list []execution
+			if err := json.Unmarshal(p.seeds("GET", path, "", 200), &list); err != nil {
+				t.Fatal(err)
+			}
+			return len(list) == 1 && list[0].ExecutionID == child.ExecutionID && list[0].Status == "succeed" && len(list[0].Logs) > 0
+		})
+	}
+	p.seeds("GET", "/main/getChildJobLogs?parentJobId=above&execution=1", "", 404)
+	p.seeds("GET", "/main/getChildJobLogsByExecutionId?executionId="+jobs.NewID(time.Now()).String(), "", 404)
+
+	for range 3 {
+		trigger("above")
+	}
+	p.seeds("DELETE", "/main/schedule/clean?retainExecutionCount=2", "", 200)
+	p.until("two executions are kept", func() bool { return len(p.executions("above")) == 2 })
+	if n := len(p.executions("below")); n != 1 {
+		t.Errorf("%d executions of a job that had one", n)
+	}
+
+	if gone := string(p.seeds("DELETE", "/main/destroyByParentJob?parentJobId=above", "", 200)); gone != `["below","above"]` {
+		t.Errorf("gone: %s", gone)
+	}
+	p.seeds("GET", "/jobs/below", "", 404)
+	p.seeds("DELETE", "/main/schedule/clean?cleanDestroyJob=false", "", 200)
+	if n := len(p.executions("above")); n != 2 {
+		t.Errorf("%d executions are left of a job that is gone", n)
+	}
+	p.seeds("DELETE", "/main/schedule/clean", "", 200)
+	p.until("nothing is left of them", func() bool { return len(p.executions("above"))+len(p.executions("below")) == 0 })
+}

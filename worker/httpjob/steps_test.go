@@ -1,0 +1,64 @@
+package httpjob_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// With qos 1 a run goes on from the step at which everything was stopped, whichever that is: what was answered is never
+// asked again, what was being asked is asked once more, and nothing is left out. With qos 0 it starts over.
+func TestS2_53_54GoesOnFromEachStep(t *testing.T) {
+	steps := []string{"/1", "/2", "/3", "/check"}
+	for qos := range 2 {
+		for k, held := range steps {
+			t.Run(fmt.Sprintf("qos %d%s", qos, strings.ReplaceAll(held, "/", " at ")), func(t *testing.T) {
+				want := append(append([]string(nil), steps[:k+1]...), steps[k*qos:]...)
+				stopAt(t, qos, held, strings.Join(want, " "))
+			})
+		}
+	}
+}
+
+func stopAt(t *testing.T, qos int, held, want string) {
+	dir := t.TempDir()
+	hold, reached := make(chan struct{}), make(chan struct{}, 1)
+	p := &site{t: t, times: map[string]int{}}
+	p.answers = func(n int, r seen) (int, string) {
+		path, _, _ := strings.Cut(r.path, "?")
+		if path == held && n == 1 {
+			reached <- struct{}{}
+			<-hold // until the process that asks is gone
+		}
+		if path == "/check" {
+			return 200, `{"status":"succeed","data":` + r.header.Get("X-First") + `}`
+		}
+		return 200, `{"path":"` + path + `"}`
+	}
+	p.serve()
+	stop := p.start(dir)
+	p.make("steps", fmt.Sprintf(`{"qos":%d,"async":true,"request":[{"url":"FAR/1","respEnvName":"A"},{"url":"FAR/2"},{"url":"FAR/3","headers":{"X-Second":"${responses[1].path}"}}],
+		"checkUrl":{"url":"FAR/check","headers":{"X-First":"${A}"}}}`, qos), jobs.Settings{})
+	id := p.begin("steps", "")
+	<-reached
+	stop()
+	close(hold)
+	stop = p.start(dir)
+	defer stop()
+	if in := p.end(id); in.State != jobs.Succeeded || string(in.Result) != `{"path":"/1"}` || in.Attempt != 2 {
+		t.Errorf("%s %s after %d: %s", in.State, in.Error, in.Attempt, in.Result)
+	}
+	var paths []string
+	for _, r := range p.got() {
+		path, _, _ := strings.Cut(r.path, "?")
+		paths = append(paths, path)
+		if second := r.header.Get("X-Second"); path == "/3" && second != "/2" {
+			t.Errorf("the third request was told %q of the second", second)
+		}
+	}
+	if got := strings.Join(paths, " "); got != want {
+		t.Errorf("asked %s, want %s", got, want)
+	}
+}

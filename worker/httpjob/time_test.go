@@ -1,0 +1,141 @@
+package httpjob_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/worker/httpjob"
+)
+
+// outside is a server beyond a bubble of virtual time. A connection that waits would keep the bubble's clock from going
+// on, and so none does.
+func outside(t *testing.T, answers http.HandlerFunc) *httptest.Server {
+	s := httptest.NewUnstartedServer(answers)
+	s.Config.SetKeepAlivesEnabled(false)
+	s.Start()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// A run whose target is left alone is put off, says why, and uses up no retry.
+func TestS2_57RunsArePutOff(t *testing.T) {
+	var tries atomic.Int32
+	far := outside(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/x" && tries.Add(1) <= 5 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	door := outside(t, http.NotFound)
+	synctest.Test(t, func(t *testing.T) {
+		p := &site{t: t, far: far, door: door}
+		defer p.start("")()
+		const spec = `{"request":[{"url":"FAR/x"}],"notification":[{"method":"POST","url":"FAR/told","stateEquals":"finalFailed"},{"method":"POST","url":"FAR/told","stateEquals":"circuit_open"}]}`
+		p.make("first", spec, jobs.Settings{Retries: new(4), RetryDelay: new(time.Duration(0))})
+		if in := p.run("first", ""); in.State != jobs.Terminated || in.Attempt != 5 {
+			t.Fatalf("%s after %d", in.State, in.Attempt)
+		}
+		p.make("second", spec, jobs.Settings{Retries: new(0)})
+		id := p.begin("second", "")
+		time.Sleep(time.Minute)
+		e, err := p.s.Ops().ExplainRun(t.Context(), ops.Who{}, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, target := e.Run, strings.TrimPrefix(far.URL, "http://")
+		if in.State != jobs.Failed || in.Cause != jobs.BySnooze || in.Code() != httpjob.CodeCircuitOpen || in.Attempt != 1 || !strings.Contains(in.Error, target+" did not answer") {
+			t.Errorf("%s by %s, attempt %d: put off by %q, %q", in.State, in.Cause, in.Attempt, in.Code(), in.Error)
+		}
+		if !strings.Contains(e.Why, "was put off") || !strings.Contains(e.Why, target) {
+			t.Errorf("explained: %s", e.Why)
+		}
+		begun := in.Started
+		time.Sleep(90 * time.Second)
+		in = p.end(id)
+		if in.State != jobs.Succeeded || in.Failures != 0 || in.Started.Sub(begun) < 119*time.Second || in.Started.Sub(begun) > 3*time.Minute {
+			t.Errorf("%s %s, %d failures, after %v", in.State, in.Error, in.Failures, in.Started.Sub(begun))
+		}
+		page, err := p.s.Ops().Instances(t.Context(), ops.Who{}, metastore.InstanceQuery{Parent: id, Limit: 10})
+		if err != nil || len(page.Instances) != 0 {
+			t.Errorf("somebody was told that it failed: %+v, %v", page, err)
+		}
+	})
+}
+
+// A URL is good for as long as its run is, and tells those who have it that the run is over.
+func TestFeedbackAfterTheTimeout(t *testing.T) {
+	var callback atomic.Pointer[string]
+	far := outside(t, func(_ http.ResponseWriter, r *http.Request) {
+		if to := r.URL.Query().Get("callback"); to != "" {
+			callback.Store(&to)
+		}
+	})
+	door := outside(t, http.NotFound)
+	synctest.Test(t, func(t *testing.T) {
+		p := &site{t: t, far: far, door: door}
+		defer p.start("")()
+		p.make("short", calledBack, jobs.Settings{Timeout: new(10 * time.Second), Retries: new(0)})
+		in := p.run("short", "")
+		if in.State != jobs.Terminated || in.Cause != jobs.ByTimeout || in.Ended.Sub(in.Started) > 15*time.Second || callback.Load() == nil {
+			t.Fatalf("%s by %s after %v", in.State, in.Cause, in.Ended.Sub(in.Started))
+		}
+		r := httptest.NewRequest("POST", *callback.Load(), strings.NewReader(`{"status":"succeed"}`))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		p.s.Handler().ServeHTTP(w, r)
+		if body, _ := io.ReadAll(w.Body); w.Code != 409 || !strings.Contains(string(body), `"resp_code":409`) || !strings.Contains(string(body), "over") {
+			t.Errorf("%d %s", w.Code, body)
+		}
+	})
+}
+
+// The outcome is asked for at the rate that the job says, after a first time soon; once a second if it says nothing.
+func TestS2_19CheckRate(t *testing.T) {
+	for rate, took := range map[string][2]time.Duration{`"checkRateSeconds":4,`: {8 * time.Second, 11 * time.Second}, ``: {2 * time.Second, 4 * time.Second}} {
+		var checks atomic.Int32
+		far := outside(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/check" && checks.Add(1) == 3 {
+				_, _ = io.WriteString(w, `{"status":"succeed"}`)
+				return
+			}
+			_, _ = io.WriteString(w, `{"progress":"1/2"}`)
+		})
+		door := outside(t, http.NotFound)
+		synctest.Test(t, func(t *testing.T) {
+			p := &site{t: t, far: far, door: door}
+			defer p.start("")()
+			p.make("rated", `{`+rate+`"async":true,"request":[{"url":"FAR/x"}],"checkUrl":"FAR/check"}`, jobs.Settings{})
+			in := p.run("rated", "")
+			if d := in.Ended.Sub(in.Started); in.State != jobs.Succeeded || d < took[0] || d > took[1] {
+				t.Errorf("%s %s %s after %v", rate, in.State, in.Error, d)
+			}
+		})
+	}
+}
+
+// Who stands beside the server may be told another way to it than all others; both lead to the same.
+func TestS2_52InnerAndOuterURLs(t *testing.T) {
+	p := &site{t: t, times: map[string]int{}, inner: "http://inner.example:7070/base/", answers: func(int, seen) (int, string) { return 200, "" }}
+	p.serve()
+	t.Cleanup(p.start(""))
+	p.make("both", `{"async":true,"request":[{"url":"FAR/x?callback=${schedulingFeedbackUrl}&inner=${schedulingInnerFeedbackUrl}"}]}`, jobs.Settings{})
+	id := p.begin("both", "")
+	outer := p.callbacks(1)[0]
+	inner := mustQuery(t, p.got()[0].path).Get("inner")
+	path, is := strings.CutPrefix(inner, "http://inner.example:7070/base/")
+	if !is || outer != p.door.URL+"/"+path {
+		t.Errorf("outer %s, inner %s", outer, inner)
+	}
+	p.mustCallBack(outer, `{"status":"succeed"}`, 200)
+	if in := p.end(id); in.State != jobs.Succeeded {
+		t.Errorf("%s %s", in.State, in.Error)
+	}
+}

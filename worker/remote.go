@@ -1,0 +1,247 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Remote stands in for a worker elsewhere that has no bus and comes with requests: it holds towards bus and store
+// what a worker holds, and its handlers wait for what the other side says. It takes a run only while the other side
+// asks for one, and beats only while the other side is heard, so that leases lapse like those of any worker that died.
+//
+// It may vanish without a word, with its process for example: another one of the same name and start takes over the
+// attempts that the other side names. The store decides whether they are still its own.
+type Remote struct {
+	worker *Worker
+	store  metastore.Store
+	about  About
+
+	leaving chan struct{} // closed by Leave
+	gone    chan struct{} // closed when nobody waits for the other side any more
+	begun   chan struct{} // closed when Run is at work
+	ended   chan struct{} // closed when Run has returned
+	err     error         // of Run
+
+	mu      sync.Mutex
+	turns   map[token]*turn
+	queue   []*turn       // that the other side has not been given, oldest first
+	batch   []*turn       // what the last poll was answered with
+	number  string        // of that batch
+	polling chan struct{} // of the poll that is open, closed when another one comes; nil = none is
+	rang    chan struct{} // closed when there may be something to tell
+	awaited map[token]chan *turn
+	ends    map[token]*ending
+	heard   time.Time // when the other side said something last
+	left    bool      // it has said that it leaves, or is given up
+}
+
+// About is what is known of the program on the other side.
+type About struct {
+	Host    string
+	PID     int
+	Version string
+}
+
+// turn is an attempt whose handler waits for the other side.
+type turn struct {
+	attempt *attempt
+	ctx     context.Context // of the handler: it belongs to the run
+	said    chan error      // how it ended, as the other side says
+	given   bool            // the other side has it, as far as was said
+	stop    error           // why it is to end; nil = it is not
+	told    bool            // the other side has been told so
+}
+
+// ending is what became of the end of an attempt.
+type ending struct {
+	done chan struct{}
+	in   *jobs.Instance
+	err  error
+}
+
+const (
+	// quietBeats is for how many beats the other side may be silent before its worker is, too.
+	quietBeats = 2
+	// silentTooLong is after how long silence nothing is kept for the other side.
+	silentTooLong = time.Minute
+	// unasked is how long a run that was claimed waits for the next poll before it is handed back.
+	unasked = 5 * time.Second
+	// keepEnds is how long a repeated word about an end gets the same answer.
+	keepEnds = 2 * time.Minute
+	// answerTime is how long an answer may take before the other side is to ask again.
+	answerTime = 20 * time.Second
+)
+
+// NewRemote makes one. start tells this start of the other side from others, in letters and digits: it is part of the
+// worker's name. Nothing is sent before Run.
+func NewRemote(cfg Config, start string, about About, store metastore.Store, b Bus, declared ...jobs.Declaration) (*Remote, error) {
+	if err := jobs.CheckName("start", start); err != nil {
+		return nil, err
+	}
+	if len(start) > 64 || strings.ContainsAny(start, "-.") {
+		return nil, jobs.Invalid("start is %.80q: at most 64 letters and digits, no dash and no dot", start)
+	}
+	r := &Remote{store: store, about: about, leaving: make(chan struct{}), gone: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{}),
+		turns: map[token]*turn{}, awaited: map[token]chan *turn{}, ends: map[token]*ending{}, rang: make(chan struct{}), heard: time.Now()}
+	js := make([]jobs.Job, len(declared))
+	for i, d := range declared {
+		js[i] = jobs.NewDeclared(d, r.handle)
+	}
+	var err error
+	if r.worker, err = New(cfg, store, b, js...); err != nil {
+		return nil, err
+	}
+	r.worker.name = r.worker.config.Name + "-" + start
+	r.worker.log = r.worker.config.Logger.With("worker", r.worker.name)
+	r.worker.remote, r.worker.held.onDemand = r, true
+	return r, nil
+}
+
+// Name is the name under which runs are claimed.
+func (r *Remote) Name() string { return r.worker.name }
+
+// Run registers the jobs and works until the other side has left, or was silent for a minute, or ctx ends. After the
+// last two it says nothing about the attempts that the other side has: another Remote may take them over.
+func (r *Remote) Run(ctx context.Context) error {
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		defer stop()
+		for left := silentTooLong; left > 0; left = silentTooLong - r.silence() {
+			select {
+			case <-running.Done():
+				return
+			case <-r.leaving:
+				return
+			case <-ctx.Done():
+				r.abandon()
+				return
+			case <-time.After(left):
+			}
+		}
+		r.abandon()
+	})
+	r.err = r.worker.Run(running)
+	stop()
+	watching.Wait()
+	close(r.ended)
+	return r.err
+}
+
+// start is called when Run is at work.
+func (r *Remote) start() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.begun)
+}
+
+// Begun waits until Run is at work, and says why it did not come to that.
+func (r *Remote) Begun(ctx context.Context) error {
+	select {
+	case <-r.begun:
+		return nil
+	case <-r.ended:
+		return cmp.Or(r.err, errGone)
+	case <-ctx.Done():
+		return jobs.Refuse(jobs.Unavailable, "the jobs could not be registered in time: nobody leads, most likely; try again")
+	}
+}
+
+// Ended is closed when Run has returned.
+func (r *Remote) Ended() <-chan struct{} { return r.ended }
+
+// errGone is what the other side hears that comes to one who is leaving.
+var errGone = jobs.Refuse(jobs.Unavailable, "the worker is not kept here any more: register again, here or at another node")
+
+// abandon lets go of everything without a word, but for runs that nobody has been given: those go back.
+func (r *Remote) abandon() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.left {
+		return
+	}
+	r.left = true
+	for _, t := range r.turns {
+		if t.given {
+			t.attempt.disown()
+		} else {
+			t.attempt.end(jobs.ErrShutdown)
+		}
+	}
+	close(r.gone)
+}
+
+// Leave hands back what the other side still has, says goodbye, and waits until that is done.
+func (r *Remote) Leave(ctx context.Context) error {
+	r.mu.Lock()
+	if !r.left {
+		r.left = true
+		for _, t := range r.turns {
+			t.attempt.end(jobs.ErrShutdown)
+			t.say(jobs.ErrShutdown)
+		}
+		close(r.leaving)
+	}
+	r.mu.Unlock()
+	select {
+	case <-r.ended:
+		return nil
+	case <-ctx.Done():
+		return jobs.Refuse(jobs.Unavailable, "it is not known yet whether the worker has left: try again")
+	}
+}
+
+// present says whether the worker may speak for the other side: it was heard of lately, or it waits for an answer.
+func (r *Remote) present() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.gone:
+		return false
+	default:
+	}
+	return r.polling != nil || time.Since(r.heard) < quietBeats*r.worker.config.BeatEvery
+}
+
+func (r *Remote) silence() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.polling != nil {
+		return 0
+	}
+	return time.Since(r.heard)
+}
+
+// Touch notes that the other side was heard.
+func (r *Remote) Touch() {
+	was := r.present()
+	r.mu.Lock()
+	r.heard = time.Now()
+	r.mu.Unlock()
+	if !was {
+		r.worker.beatNow()
+	}
+}
+
+// Drain has nothing more be taken. What runs goes on.
+func (r *Remote) Drain() {
+	r.worker.held.close()
+	r.worker.beatNow()
+}
+
+// Resting says that somebody wants the worker to take nothing for now.
+func (r *Remote) Resting() bool { return r.worker.held.isResting() }
+
+// Lease is how long the other side may be silent without losing its runs, at least, and how often it should be heard.
+func (r *Remote) Lease() (lease, every time.Duration) {
+	r.worker.leader.mu.Lock()
+	defer r.worker.leader.mu.Unlock()
+	return r.worker.leader.lease, r.worker.leader.lease / 3
+}

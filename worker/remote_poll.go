@@ -1,0 +1,120 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Given is a run that the other side is given.
+type Given struct {
+	*jobs.Instance
+	Left time.Duration // of the attempt's time; 0 = it has no end
+}
+
+// Poll waits until there are runs, at most want, or something to tell (see Stops), or wait is over. batch names what it
+// answers with: until the next poll says that it got that, it is answered with the same runs, so that none is lost with
+// an answer. A poll ends the one before: there is one at a time.
+func (r *Remote) Poll(ctx context.Context, want int, got string, wait time.Duration) (batch string, list []Given, err error) {
+	r.Touch()
+	mine := make(chan struct{})
+	r.mu.Lock()
+	if r.polling != nil {
+		close(r.polling)
+	}
+	r.polling = mine
+	if got == r.number {
+		r.batch = nil
+	}
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.polling == mine {
+			r.polling = nil
+			r.worker.held.ask(0)
+		}
+		if err == nil {
+			r.heard = time.Now()
+		}
+	}()
+	timeout := time.NewTimer(wait)
+	defer timeout.Stop()
+	for {
+		list, batch, rang, over := r.next(mine, want)
+		if over || len(list) > 0 {
+			return batch, list, nil
+		}
+		select {
+		case <-rang:
+		case <-timeout.C:
+			return batch, nil, nil
+		case <-mine:
+			return batch, nil, nil
+		case <-ctx.Done():
+			return "", nil, ctx.Err()
+		case <-r.gone:
+			return "", nil, errGone
+		case <-r.ended:
+			return "", nil, errGone
+		}
+	}
+}
+
+// next is what a poll can be answered with now; over says that it is to be answered in any case. Otherwise rang is
+// closed when there may be more.
+func (r *Remote) next(mine chan struct{}, want int) (list []Given, batch string, rang <-chan struct{}, over bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.polling != mine {
+		return nil, r.number, nil, true
+	}
+	for _, t := range r.turns {
+		over = over || t.stop != nil && t.given && !t.told
+	}
+	r.batch = slices.DeleteFunc(r.batch, func(t *turn) bool { return r.turns[t.attempt.token] != t || t.stop != nil })
+	if len(r.batch) == 0 && len(r.queue) > 0 {
+		r.batch = slices.Clone(r.queue[:min(want, len(r.queue))])
+		r.queue = r.queue[len(r.batch):]
+		r.number = strings.ToLower(rand.Text()[:10])
+		for _, t := range r.batch {
+			t.given = true
+			r.worker.held.given(t.attempt)
+		}
+	}
+	for _, t := range r.batch {
+		g := Given{Instance: t.attempt.in}
+		if due := t.attempt.deadline(); !due.IsZero() {
+			g.Left = time.Until(due)
+		}
+		list = append(list, g)
+	}
+	if len(list) == 0 && !over {
+		r.worker.held.ask(want)
+	}
+	return list, r.number, r.rang, over
+}
+
+// Stops lists the attempts that the other side is to end. One is listed until it has said how that ended.
+func (r *Remote) Stops() (list []bus.Stop) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for t, turn := range r.turns {
+		if turn.stop == nil || !turn.given {
+			continue
+		}
+		turn.told = true
+		s := bus.Stop{ID: t.ID, Attempt: t.Attempt, Timeout: errors.Is(turn.stop, jobs.ErrTimeout), Stale: errors.Is(turn.stop, jobs.ErrLeaseLost)}
+		if by, ok := errors.AsType[*jobs.CancelledError](turn.stop); ok {
+			s.By, s.Reason = by.By, by.Reason
+		}
+		list = append(list, s)
+	}
+	return list
+}

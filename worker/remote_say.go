@@ -1,0 +1,167 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Progress passes on how far an attempt is.
+func (r *Remote) Progress(ctx context.Context, run jobs.ID, attempt uint32, p bus.Progress) error {
+	t, err := r.turn(ctx, token{run, attempt})
+	if err != nil {
+		return err
+	}
+	jobs.Progress(t.ctx, p.Done, p.Total, p.Text)
+	return nil
+}
+
+// Save keeps JSON for the next attempt of a run. It has been stored when Save returns nil.
+func (r *Remote) Save(ctx context.Context, run jobs.ID, attempt uint32, data []byte) error {
+	t, err := r.turn(ctx, token{run, attempt})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	return (&lent{r.worker, t.attempt}).Save(ctx, json.RawMessage(data))
+}
+
+// Line is a line of an attempt's log.
+type Line struct {
+	Level slog.Level
+	Text  string
+}
+
+// Log keeps lines. first is the number of the first of them, from 1, so that lines that come twice are kept once; 0 =
+// the other side does not count.
+func (r *Remote) Log(ctx context.Context, run jobs.ID, attempt uint32, first uint64, lines []Line) error {
+	t, err := r.turn(ctx, token{run, attempt})
+	if err != nil {
+		return err
+	}
+	r.mu.Lock() // one request's lines follow each other
+	defer r.mu.Unlock()
+	known := r.worker.lines.number(t.attempt, first)
+	for _, l := range lines[min(known, uint64(len(lines))):] {
+		r.worker.lines.append(t.attempt, levelName(l.Level), l.Text)
+	}
+	return nil
+}
+
+// Finish ends an attempt, as f says: its Outcome is that of a handler. It answers when the store has, with where the
+// run stands; said again, with the same. The error is jobs.Stale if the attempt was not this worker's any more.
+func (r *Remote) Finish(ctx context.Context, f jobs.Finish) (*jobs.Instance, error) {
+	r.Touch()
+	if n := len(f.Result); n > jobs.MaxResult {
+		return nil, jobs.Invalid("result has %d bytes, at most %d are allowed: keep the data elsewhere and a reference here", n, jobs.MaxResult)
+	}
+	f.Error, f.Worker = cut(f.Error, jobs.MaxError), r.worker.name
+	k := token{f.ID, f.Attempt}
+	r.mu.Lock()
+	e := r.ends[k]
+	if e == nil {
+		e = &ending{done: make(chan struct{})}
+		r.ends[k] = e
+		go r.conclude(e, k, r.turns[k], f)
+	}
+	r.mu.Unlock()
+	select {
+	case <-e.done:
+		return e.in, e.err
+	case <-time.After(answerTime):
+	case <-ctx.Done():
+	}
+	return nil, jobs.Refuse(jobs.Unavailable, "the end of run %s is not known to the store yet: say it again", f.ID)
+}
+
+// conclude sees the end of an attempt through: by its handler, or, if there is none here, by the store itself.
+func (r *Remote) conclude(e *ending, k token, t *turn, f jobs.Finish) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	if t == nil {
+		r.report(ctx, e, k, f)
+	} else {
+		dropped := r.worker.held.watch(t.attempt)
+		if f.Outcome == jobs.OutcomeSuccess && len(f.Result) > 0 {
+			t.attempt.mu.Lock()
+			t.attempt.result = f.Result
+			t.attempt.mu.Unlock()
+		}
+		t.say(errorOf(f))
+		<-dropped
+		a := t.attempt
+		a.mu.Lock()
+		settled, refusal, stale := a.settled, a.refusal, a.stale
+		a.mu.Unlock()
+		switch {
+		case settled != nil && !a.over():
+			e.in = settled
+		case stale && refusal == nil:
+			e.err = staleOf(k)
+			select {
+			case <-r.gone: // it may be somebody else's here, and is the other side's all the same
+				e.err = errGone
+			default:
+			}
+		case refusal != nil && jobs.CodeOf(refusal) != jobs.Conflict:
+			e.err = refusal
+		default: // it was over before
+			e.in, e.err = r.own(ctx, k)
+		}
+	}
+	if jobs.CodeOf(e.err) == jobs.NotFound {
+		e.err = staleOf(k)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if code := jobs.CodeOf(e.err); e.err != nil && code != jobs.Stale {
+		delete(r.ends, k) // it may be said again
+	} else {
+		time.AfterFunc(keepEnds, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			delete(r.ends, k)
+		})
+	}
+	close(e.done)
+}
+
+// report tells the store of an end itself: of an attempt that is not in hand.
+func (r *Remote) report(ctx context.Context, e *ending, k token, f jobs.Finish) {
+	r.worker.send(ctx, []jobs.Envelope{r.worker.envelope(f)}, patience{most: answerTime - time.Second, idle: true}, func(_ int, res metastore.Result) {
+		e.in, e.err = res.Instance(), res.Err
+	})
+	if e.err == nil {
+		return
+	}
+	e.in = nil
+	if jobs.CodeOf(e.err) == jobs.Conflict { // it was over before, and its slots wait for the word that it has returned
+		r.worker.sayReturned(ctx, k)
+		e.in, e.err = r.own(ctx, k)
+	}
+}
+
+// errorOf is what a handler would have returned for an attempt to end so.
+func errorOf(f jobs.Finish) error {
+	if f.Outcome == jobs.OutcomeSuccess {
+		return nil
+	}
+	if f.Outcome == jobs.OutcomeSnooze {
+		return jobs.Snooze(f.Delay)
+	}
+	err := errors.New(f.Error)
+	if f.Code != "" {
+		err = jobs.Fail(f.Code, err)
+	}
+	if f.Outcome == jobs.OutcomeFatal {
+		err = jobs.NoRetry(err)
+	}
+	return err
+}

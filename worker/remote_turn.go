@@ -1,0 +1,191 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// handle is the handler of all jobs: it waits for the other side.
+func (r *Remote) handle(ctx context.Context, _ []byte) error {
+	at := jobs.Attempt(ctx)
+	a := r.worker.held.find(token{at.Run, at.Number})
+	t := &turn{attempt: a, ctx: ctx, said: make(chan error, 1)}
+	if !r.take(t) {
+		a.end(jobs.ErrShutdown)
+		return jobs.ErrShutdown
+	}
+	defer r.forget(t)
+	patience := time.NewTimer(unasked)
+	defer patience.Stop()
+	over := ctx.Done()
+	for {
+		select {
+		case err := <-t.said:
+			return err
+		case <-r.gone:
+			return jobs.ErrShutdown
+		case <-patience.C:
+			if r.withdraw(t) {
+				a.end(jobs.ErrShutdown)
+				return jobs.ErrShutdown
+			}
+		case <-over:
+			over = nil
+			if r.withdraw(t) {
+				return context.Cause(ctx)
+			}
+			r.halt(t, context.Cause(ctx))
+		}
+	}
+}
+
+// take puts a turn where polls find it. One that the other side has already is given to who waits for it.
+func (r *Remote) take(t *turn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.left {
+		return false
+	}
+	r.turns[t.attempt.token] = t
+	if waits := r.awaited[t.attempt.token]; waits != nil {
+		t.given = true
+		waits <- t
+		return true
+	}
+	r.queue = append(r.queue, t)
+	r.ring()
+	return true
+}
+
+// withdraw takes back a turn that the other side has not been given, and says whether it was one.
+func (r *Remote) withdraw(t *turn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.given {
+		return false
+	}
+	r.queue = slices.DeleteFunc(r.queue, func(other *turn) bool { return other == t })
+	t.given = true // nobody gets it any more
+	return true
+}
+
+// halt has the other side be told to end a turn.
+func (r *Remote) halt(t *turn, cause error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.stop = cause
+	r.ring()
+}
+
+func (r *Remote) forget(t *turn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.turns, t.attempt.token)
+	r.queue = slices.DeleteFunc(r.queue, func(other *turn) bool { return other == t })
+}
+
+// ring wakes the open poll. The lock is held.
+func (r *Remote) ring() {
+	close(r.rang)
+	r.rang = make(chan struct{})
+}
+
+// say ends a turn's wait. What is said first counts.
+func (t *turn) say(err error) {
+	select {
+	case t.said <- err:
+	default:
+	}
+}
+
+// Has takes over an attempt that the other side has, if it is not in hand. The error is jobs.Stale if the attempt is
+// not its own any more.
+func (r *Remote) Has(ctx context.Context, run jobs.ID, attempt uint32) error {
+	_, err := r.turn(ctx, token{run, attempt})
+	return err
+}
+
+// turn finds a turn that the other side has, and takes it over if need be.
+func (r *Remote) turn(ctx context.Context, k token) (*turn, error) {
+	r.Touch()
+	r.mu.Lock()
+	t, left := r.turns[k], r.left
+	r.mu.Unlock()
+	switch {
+	case left:
+		return nil, errGone
+	case t != nil:
+		return t, nil
+	}
+	in, err := r.own(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	if in.State != jobs.Processing && !in.Lingering {
+		return nil, staleOf(k)
+	}
+	if r.worker.jobs[in.Key] == nil {
+		return nil, jobs.Invalid("run %s is of job %s, which this worker has not registered", k.ID, in.Key)
+	}
+	now := time.Now()
+	a := &attempt{token: k, key: in.Key, in: in, sent: now, spent: max(now.Sub(in.Started), time.Nanosecond)}
+	waits := make(chan *turn, 1)
+	r.mu.Lock()
+	if t := r.turns[k]; t != nil { // by another request
+		r.mu.Unlock()
+		return t, nil
+	}
+	if !r.worker.held.adopt(a) {
+		r.mu.Unlock()
+		return nil, jobs.Refuse(jobs.Unavailable, "run %s: attempt %d is just being looked at: try again", k.ID, k.Attempt)
+	}
+	r.awaited[k] = waits
+	r.mu.Unlock()
+	forget := func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.awaited, k)
+	}
+	r.worker.log.Info("attempt is taken over", "key", a.key, "instance", a.ID, "attempt", a.Attempt)
+	r.worker.crew.see(a)
+	r.worker.beatNow()
+	over := r.worker.held.watch(a)
+	select {
+	case t := <-waits:
+		forget()
+		return t, nil
+	case <-over:
+		forget()
+		return nil, staleOf(k)
+	case <-ctx.Done():
+		go func() { // the other side has the turn all the same: it is not for the next poll
+			select {
+			case <-waits:
+			case <-over:
+			}
+			forget()
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+// own reads a run of which the attempt is, or was, this worker's last one.
+func (r *Remote) own(ctx context.Context, k token) (*jobs.Instance, error) {
+	in, err := r.store.Instance(ctx, r.worker.config.Tenant, k.ID)
+	switch {
+	case err != nil && jobs.CodeOf(err) == jobs.NotFound:
+		return nil, staleOf(k)
+	case err != nil:
+		return nil, err
+	case in.Worker != r.worker.name || in.Attempt != k.Attempt:
+		return nil, staleOf(k)
+	}
+	return in, nil
+}
+
+func staleOf(k token) error {
+	return jobs.Refuse(jobs.Stale, "attempt %d of run %s is not this worker's any more: what it says of it does not count", k.Attempt, k.ID)
+}

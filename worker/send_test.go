@@ -1,0 +1,48 @@
+package worker
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// weather is a way to the store that refuses each try as it is told, the last word for good.
+type weather struct {
+	says  []jobs.Code
+	tries int
+}
+
+func (w *weather) Apply(_ context.Context, batch []jobs.Envelope) []metastore.Result {
+	code := w.says[min(w.tries, len(w.says)-1)]
+	w.tries++
+	return metastore.Refused(batch, jobs.Refuse(code, "try %d", w.tries))
+}
+
+// When patience is over, what may have been done by one of the tries is not said not to have been.
+func TestDoubtOutlastsLaterRefusals(t *testing.T) {
+	for _, c := range []struct {
+		says []jobs.Code
+		want jobs.Code
+	}{
+		{[]jobs.Code{jobs.Unavailable}, jobs.Unavailable},
+		{[]jobs.Code{jobs.Unknown, jobs.Unavailable}, jobs.Unknown},
+		{[]jobs.Code{jobs.Unavailable, jobs.Unknown, jobs.Unavailable}, jobs.Unknown},
+		{[]jobs.Code{jobs.Unknown, jobs.Unavailable, jobs.Stale}, jobs.Stale},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			way := &weather{says: c.says}
+			w := &Worker{store: way}
+			var got []jobs.Code
+			w.send(t.Context(), []jobs.Envelope{w.envelope(jobs.Checkpoint{})}, patience{most: 10 * time.Second, idle: true}, func(_ int, r metastore.Result) {
+				got = append(got, jobs.CodeOf(r.Err))
+			})
+			if len(got) != 1 || got[0] != c.want {
+				t.Errorf("%q: answered with %q after %d tries", c.says, got, way.tries)
+			}
+		})
+	}
+}

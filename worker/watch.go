@@ -1,0 +1,185 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// What happens to handlers that take their time.
+
+const (
+	// moment is what a handler gets to return after its context has ended, before the store is told that it has not.
+	moment = time.Second
+	// stuckAfter is when a handler that has not returned is called stuck.
+	stuckAfter = 10 * time.Second
+	// youth is how often is looked for attempts that have gone on for a while. Those begun before the last look get
+	// timers of their own then, which is early enough for timeouts of three times this; shorter ones have a timer from
+	// the beginning.
+	youth = time.Second
+)
+
+// young are attempts that have a deadline and no timer yet, in the order in which they were begun.
+type young struct {
+	mu             sync.Mutex
+	oldest, newest *attempt
+	look           uint64 // number of the next look
+	looking        bool   // it will come
+}
+
+// add has the deadline of an attempt watched.
+func (y *young) add(a *attempt) {
+	if time.Until(a.deadline()) < 3*youth {
+		a.context()
+		return
+	}
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	a.young, a.bornAt, a.older = true, y.look, y.newest
+	if y.newest != nil {
+		y.newest.newer = a
+	} else {
+		y.oldest = a
+	}
+	y.newest = a
+	if !y.looking {
+		y.looking = true
+		time.AfterFunc(youth, y.grow)
+	}
+}
+
+// remove forgets an attempt that is over, or has a timer now. The lock is held.
+func (y *young) remove(a *attempt) {
+	if a.older != nil {
+		a.older.newer = a.newer
+	} else {
+		y.oldest = a.newer
+	}
+	if a.newer != nil {
+		a.newer.older = a.older
+	} else {
+		y.newest = a.older
+	}
+	a.young, a.older, a.newer = false, nil, nil
+}
+
+// gone says that the handler of an attempt has returned.
+func (y *young) gone(a *attempt) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if a.young {
+		y.remove(a)
+	}
+}
+
+// grow gives timers to those who were there at the last look.
+func (y *young) grow() {
+	var grown []*attempt
+	y.mu.Lock()
+	for a := y.oldest; a != nil && a.bornAt < y.look; a = y.oldest {
+		y.remove(a)
+		grown = append(grown, a)
+	}
+	y.look++
+	if y.looking = y.oldest != nil; y.looking {
+		time.AfterFunc(youth, y.grow)
+	}
+	y.mu.Unlock()
+	for _, a := range grown {
+		a.context()
+	}
+}
+
+// overdue is called when the context of a handler that runs has ended: it has a moment to return, and then the attempt
+// is over without it.
+func (w *Worker) overdue(living context.Context, a *attempt) {
+	returned := a.awaitBack()
+	wait := time.NewTimer(moment)
+	defer wait.Stop()
+	select {
+	case <-returned:
+		return
+	case <-wait.C:
+	}
+	if !a.giveUp() {
+		return
+	}
+	cause := a.cause()
+	a.traceOver(a.cutOff(cause), time.Now())
+	w.outlive(living, a, cause, returned)
+	w.held.drop(a)
+}
+
+// awaitBack answers with what is closed when the handler has returned.
+func (a *attempt) awaitBack() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	returned := make(chan struct{})
+	if a.back {
+		close(returned)
+	} else {
+		a.returned = returned
+	}
+	return returned
+}
+
+// giveUp has the attempt go on without its handler, unless that has returned.
+func (a *attempt) giveUp() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.left = !a.back
+	return a.left
+}
+
+// comesBack notes that the handler has returned, and says whether somebody still waits for what it said.
+func (a *attempt) comesBack() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.back = true
+	if a.ctx != nil {
+		a.free()
+	}
+	if a.returned != nil {
+		close(a.returned)
+	}
+	return !a.left
+}
+
+// outlive deals with a handler that goes on although its context has ended. The store is told that the attempt
+// is over and its handler is not, so that nobody begins the next one; and told again when it has returned.
+func (w *Worker) outlive(living context.Context, a *attempt, cause error, returned <-chan struct{}) {
+	if !a.over() {
+		a.finish = a.cutOff(cause)
+		w.finish(living, []*attempt{a}, func(*attempt, bool) {})
+		a.endedBy(cause)
+	}
+	stuck := time.NewTimer(stuckAfter - moment)
+	defer stuck.Stop()
+	for {
+		select {
+		case <-returned:
+			w.returned(living, a)
+			return
+		case <-w.quit:
+			// The worker leaves, and with it goes the process, most likely. The leader frees what was held.
+			return
+		case <-stuck.C:
+			a.mu.Lock()
+			a.stuck = true
+			a.mu.Unlock()
+			w.log.Warn("handler is stuck: its context has ended and it does not return", "key", a.key, "instance", a.ID,
+				"attempt", a.Attempt, "took", stuckAfter, "cause", cause)
+		}
+	}
+}
+
+// cutOff is how an attempt ends whose context has ended and whose handler goes on.
+func (a *attempt) cutOff(cause error) jobs.Finish {
+	if errors.Is(cause, jobs.ErrTimeout) {
+		return jobs.Finish{Outcome: jobs.OutcomeTimeout, Error: a.timeoutText(), Running: true}
+	}
+	return jobs.Finish{Outcome: jobs.OutcomeHandback, Error: cause.Error(), Running: true}
+}

@@ -1,0 +1,336 @@
+package workertest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/worker"
+	"github.com/carillon-scheduler/carillon/worker/workertest"
+)
+
+// busy is a job that takes a while, and counts.
+type busy struct {
+	takes      time.Duration
+	mu         sync.Mutex
+	runs, most int // begun, and at most under way at once
+	now        int
+}
+
+func (b *busy) Run(context.Context) error {
+	b.begin(1)
+	time.Sleep(b.takes)
+	b.begin(-1)
+	return nil
+}
+
+func (b *busy) begin(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.runs, b.now = b.runs+max(n, 0), b.now+n
+	b.most = max(b.most, b.now)
+}
+
+// seen is how many runs have begun, and how many were under way at once at most.
+func (b *busy) seen() (runs, most int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.runs, b.most
+}
+
+// day is a due time of the first days of the bubble's life.
+func day(n int) time.Time { return time.Date(2000, 1, n, 0, 0, 0, 0, time.UTC) }
+
+func dues(runs []*jobs.Instance) (list []string) {
+	for _, in := range runs {
+		list = append(list, fmt.Sprintf("%s %s %s", in.Due.Format("02T15"), in.Origin, in.State))
+	}
+	return list
+}
+
+func ranges(list []*jobs.Missed) string {
+	var text []string
+	for _, m := range list {
+		text = append(text, fmt.Sprintf("%s..%s %d %s", m.From.Format("02T15"), m.To.Format("02T15"), m.Count, m.Reason))
+	}
+	return strings.Join(text, ", ")
+}
+
+func nightly(b *busy, o jobs.Options) jobs.Job {
+	o.Key, o.Cron = "nightly", "0 0 * * * *" // each hour
+	return jobs.NewRecurring(b, o)
+}
+
+// A backfill makes the runs of due times that were missed, so many at once, and the ledger no longer calls them missed.
+func TestBackfillOfWhatWasMissed(t *testing.T) {
+	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+		b := &busy{takes: time.Minute}
+		c.Start(worker.Config{}, nightly(b, jobs.Options{MaxConcurrency: 10}))
+		o := opsOf(c)
+		c.Pass(90 * time.Minute) // one run, at one o'clock
+		c.Do(jobs.Pause{Key: "nightly", Reason: "holiday"})
+		c.PassUntil(day(1).Add(10*time.Hour + 30*time.Minute)) // from two to ten, it is paused
+		if got := ranges(c.Missed("nightly")); got != "01T02..01T10 9 paused" {
+			t.Fatalf("the ledger says %q", got)
+		}
+		wish := ops.Backfill{Key: "nightly", From: day(1).Add(time.Hour), To: day(1).Add(7 * time.Hour), Parallel: 2}
+		would, err := o.PreviewBackfill(t.Context(), person, wish)
+		if err != nil || would.Due != 6 || would.Runs != 5 || would.Had != 1 || !would.First.Equal(day(1).Add(2*time.Hour)) || !would.Last.Equal(day(1).Add(6*time.Hour)) {
+			t.Fatalf("it would make %+v (%v)", would, err)
+		}
+		if n := len(c.Runs("nightly")); n != 1 {
+			t.Fatalf("a preview makes runs: there are %d", n)
+		}
+		did, err := o.Backfill(t.Context(), person, wish)
+		if err != nil || did.Runs != 5 || did.Had != 1 || did.ID.IsZero() {
+			t.Fatalf("it made %+v (%v)", did, err)
+		}
+		c.Pass(time.Minute + time.Second)
+		if runs, most := b.seen(); runs != 1+4 || most != 2 {
+			t.Errorf("after a minute %d runs have begun, at most %d at once; want 4 beside the first, two at once", runs, most)
+		}
+		c.Pass(10 * time.Minute)
+		want := []string{"01T01 cron Succeeded", "01T02 backfill Succeeded", "01T03 backfill Succeeded", "01T04 backfill Succeeded", "01T05 backfill Succeeded", "01T06 backfill Succeeded"}
+		if got := dues(c.Runs("nightly")); !slices.Equal(got, want) {
+			t.Errorf("the runs are %q", got)
+		}
+		if got := ranges(c.Missed("nightly")); got != "01T07..01T10 4 paused" {
+			t.Errorf("the ledger says %q", got)
+		}
+		for _, in := range c.Runs("nightly")[1:] {
+			if in.Parent != did.ID || in.Actor != person.Actor || in.Priority != -1 {
+				t.Errorf("run of %s has parent %s, actor %s and priority %d", in.Due, in.Parent, in.Actor, in.Priority)
+			}
+		}
+		// Asking again changes nothing; replaying runs each once more, and asking for that twice, once.
+		if again, err := o.Backfill(t.Context(), person, wish); err != nil || again.Runs != 0 || again.Had != 6 {
+			t.Errorf("the second time it made %+v (%v)", again, err)
+		}
+		wish.Replay, wish.Request = true, "r1"
+		for range 2 {
+			if did, err = o.Backfill(t.Context(), person, wish); err != nil || did.Runs != 6 || did.Had != 0 {
+				t.Errorf("a replay made %+v (%v)", did, err)
+			}
+			c.Pass(10 * time.Minute)
+		}
+		if called, _ := b.seen(); len(c.Runs("nightly")) != 12 || called != 12 {
+			t.Errorf("%d runs, %d handlers called; want 12", len(c.Runs("nightly")), called)
+		}
+		gone, err := c.Store.Instances(t.Context(), metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Parent: did.ID, Limit: 50})
+		if err != nil || len(gone.Instances) != 6 {
+			t.Errorf("%d runs belong to the replay (%v)", len(gone.Instances), err)
+		}
+		says, err := o.ExplainAt(t.Context(), person, "nightly", day(1).Add(3*time.Hour))
+		if err != nil || says != "The run of 2000-01-01T03:00:00Z is Succeeded; ann asked for it by a backfill at 2000-01-01T10:30:00Z." {
+			t.Errorf("it is explained by %q (%v)", says, err)
+		}
+	})
+}
+
+// A run that a job's own limits let in one at a time waits, and none of a backfill is skipped.
+func TestBackfillKeepsToTheLimitsOfItsJob(t *testing.T) {
+	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+		b := &busy{takes: time.Minute}
+		c.Start(worker.Config{}, nightly(b, jobs.Options{StartWithin: time.Second})) // one at a time, overlap skip
+		c.Do(jobs.Pause{Key: "nightly"})
+		c.PassUntil(day(1).Add(5*time.Hour + time.Minute))
+		o := opsOf(c)
+		did, err := o.Backfill(t.Context(), person, ops.Backfill{Key: "nightly", From: day(1).Add(time.Hour), Parallel: 5})
+		if err != nil || did.Runs != 5 {
+			t.Fatalf("it made %+v (%v)", did, err)
+		}
+		c.Pass(time.Second)
+		waits := ""
+		for _, in := range c.Runs("nightly") {
+			if in.Waits != "" {
+				e, err := o.ExplainRun(t.Context(), person, in.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				waits = e.Why
+			}
+		}
+		if want := "It waits for a slot of its job: at most 1 may be under way. Its due time, 2000-01-01T05:00:00Z, lies behind: ann asked for it by a backfill."; waits != want {
+			t.Errorf("a run that waits is explained by %q, want %q", waits, want)
+		}
+		c.Pass(10 * time.Minute)
+		if runs, most := b.seen(); runs != 5 || most != 1 {
+			t.Errorf("%d runs, at most %d at once; want 5 and 1", runs, most)
+		}
+		for _, in := range c.Runs("nightly") {
+			if in.State != jobs.Succeeded {
+				t.Errorf("the run of %s is %s, %s", in.Due, in.State, in.Cause)
+			}
+		}
+		if left := c.Missed("nightly"); len(left) != 0 {
+			t.Errorf("the ledger says %q", ranges(left))
+		}
+	})
+}
+
+// What cannot be backfilled is said, and nothing is made.
+func TestBackfillsThatAreRefused(t *testing.T) {
+	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+		nothing := jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil })
+		c.Start(worker.Config{}, nightly(&busy{}, jobs.Options{}), jobs.NewTriggered(nothing, jobs.Options{Key: "triggered"}),
+			jobs.NewRecurring(&busy{}, jobs.Options{Key: "often", Cron: "* * * * * *", Disabled: true}),
+			jobs.NewRecurring(&busy{}, jobs.Options{Key: "after", Cron: "@every 1h after end"}))
+		c.Pass(4 * time.Hour)
+		c.Do(jobs.Edit{Key: "often", Set: jobs.Settings{Disabled: new(false)}})
+		before := len(c.Runs("nightly"))
+		from, o := day(1).Add(time.Hour), opsOf(c)
+		for _, x := range []struct {
+			wish ops.Backfill
+			code jobs.Code
+			says string
+		}{
+			{ops.Backfill{Key: "none", From: from}, jobs.NotFound, "no job"},
+			{ops.Backfill{Key: "triggered", From: from}, jobs.Conflict, "triggered"},
+			{ops.Backfill{Key: "after", From: from}, jobs.Conflict, "after each of its runs"},
+			{ops.Backfill{Key: "nightly"}, jobs.BadInput, "from is missing"},
+			{ops.Backfill{Key: "nightly", From: from, To: from}, jobs.BadInput, "not before"},
+			{ops.Backfill{Key: "nightly", From: from, To: day(3)}, jobs.BadInput, "lies ahead"},
+			{ops.Backfill{Key: "nightly", From: from, Parallel: jobs.MaxParallel + 1}, jobs.BadInput, "parallel is 1001"},
+			{ops.Backfill{Key: "nightly", From: from, Priority: new(101)}, jobs.BadInput, "priority"},
+			{ops.Backfill{Key: "often", From: from, Replay: true}, jobs.BadInput, "more than 10000 due times: at most so many may be asked for at once, such as those before 2000-01-01T03:46:40Z"},
+		} {
+			did, err := o.Backfill(t.Context(), person, x.wish)
+			if !errors.Is(err, x.code) || !strings.Contains(err.Error(), x.says) || did.Runs != 0 {
+				t.Errorf("backfill of %s from %s made %+v, and says %v", x.wish.Key, x.wish.From, did, err)
+			}
+		}
+		if after := len(c.Runs("nightly")); after != before {
+			t.Errorf("there were %d runs and are %d", before, after)
+		}
+	})
+}
+
+// A large backfill is several commands, and leaves what it does not want of a range that goes through all of them.
+func TestLargeBackfill(t *testing.T) {
+	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+		b := &busy{}
+		c.Start(worker.Config{}, jobs.NewRecurring(b, jobs.Options{Key: "second", Cron: "* * * * * *", MaxConcurrency: 100}))
+		c.Do(jobs.Pause{Key: "second"})
+		c.Pass(time.Hour)
+		did, err := opsOf(c).Backfill(t.Context(), person, ops.Backfill{Key: "second", From: day(1).Add(10 * time.Minute), To: day(1).Add(50 * time.Minute), Parallel: 100})
+		if err != nil || did.Runs != 2400 {
+			t.Fatalf("it made %+v (%v)", did, err)
+		}
+		c.Pass(time.Minute)
+		if runs, _ := b.seen(); runs != 2400 {
+			t.Errorf("%d runs", runs)
+		}
+		left := c.Missed("second")
+		if len(left) != 2 || !left[0].To.Equal(day(1).Add(10*time.Minute-time.Second)) || !left[1].From.Equal(day(1).Add(50*time.Minute)) || left[0].Count != 599 || left[1].Count != 661 {
+			t.Errorf("the ledger says %q", ranges(left))
+		}
+	})
+}
+
+// Whoever ends a pause says what becomes of what has passed: nothing, the newest, or all of it, as in a backfill.
+func TestResumeSkipsRunsOnceOrReplays(t *testing.T) {
+	for missed, want := range map[ops.Missed]struct {
+		runs   []string
+		ledger string
+	}{
+		"":               {nil, "01T02..01T05 4 paused"},
+		ops.MissedSkip:   {nil, "01T02..01T05 4 paused"},
+		ops.MissedOnce:   {[]string{"01T05 backfill Succeeded"}, "01T02..01T04 3 paused"},
+		ops.MissedReplay: {[]string{"01T02 backfill Succeeded", "01T03 backfill Succeeded", "01T04 backfill Succeeded", "01T05 backfill Succeeded"}, ""},
+	} {
+		t.Run("missed "+string(missed), func(t *testing.T) {
+			workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+				b := &busy{takes: time.Second}
+				c.Start(worker.Config{}, nightly(b, jobs.Options{}))
+				c.Pass(90 * time.Minute)
+				c.Do(jobs.Pause{Key: "nightly"})
+				c.PassUntil(day(1).Add(5*time.Hour + 30*time.Minute))
+				for i := range 2 { // said twice, it is done once
+					job, let, err := opsOf(c).Resume(t.Context(), person, "nightly", ops.Resumption{Missed: missed})
+					if err != nil || job.Paused != nil || i == 0 && let.Backfilled.Runs != len(want.runs) {
+						t.Fatalf("resumed: %+v (%v)", let, err)
+					}
+					c.Pass(10 * time.Second)
+				}
+				c.Pass(time.Hour)
+				runs := append([]string{"01T01 cron Succeeded"}, append(slices.Clone(want.runs), "01T06 cron Succeeded")...)
+				if got := dues(c.Runs("nightly")); !slices.Equal(got, runs) {
+					t.Errorf("the runs are %q", got)
+				}
+				if got := ranges(c.Missed("nightly")); got != want.ledger {
+					t.Errorf("the ledger says %q", got)
+				}
+				if called, _ := b.seen(); called != len(runs) {
+					t.Errorf("%d handlers were called", called)
+				}
+			})
+		})
+	}
+}
+
+// An edit says nothing about the past: neither it, nor the end of a pause in which it was made, runs what the new schedule
+// would have been due at, nor what the old one was.
+func TestS0_19EditsNeverFireByThemselves(t *testing.T) {
+	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+		c.Start(worker.Config{}, nightly(&busy{}, jobs.Options{}))
+		o := opsOf(c)
+		c.Pass(90 * time.Minute)
+		if _, err := o.Edit(t.Context(), person, jobs.Edit{Key: "nightly", Set: jobs.Settings{Schedule: new("0 */5 * * * *")}}); err != nil {
+			t.Fatal(err)
+		}
+		c.Pass(time.Minute)
+		if got := dues(c.Runs("nightly")); !slices.Equal(got, []string{"01T01 cron Succeeded"}) {
+			t.Fatalf("after an edit, the runs are %q", got)
+		}
+		c.Do(jobs.Pause{Key: "nightly"})
+		c.PassUntil(day(1).Add(3*time.Hour + 2*time.Minute)) // 18 due times of every five minutes pass
+		if _, err := o.Edit(t.Context(), person, jobs.Edit{Key: "nightly", Set: jobs.Settings{Schedule: new("0 30 * * * *")}}); err != nil {
+			t.Fatal(err)
+		}
+		c.PassUntil(day(1).Add(5 * time.Hour)) // two of the newest schedule
+		_, let, err := o.Resume(t.Context(), person, "nightly", ops.Resumption{Missed: ops.MissedReplay})
+		if err != nil || let.Backfilled.Runs != 2 {
+			t.Fatalf("resumed: %+v (%v)", let, err)
+		}
+		c.Pass(10 * time.Minute)
+		want := []string{"01T01 cron Succeeded", "01T03 backfill Succeeded", "01T04 backfill Succeeded"}
+		if got := dues(c.Runs("nightly")); !slices.Equal(got, want) {
+			t.Errorf("the runs are %q", got)
+		}
+		if got := ranges(c.Missed("nightly")); got != "01T01..01T03 18 paused" {
+			t.Errorf("the ledger says %q", got)
+		}
+	})
+}
+
+// forgetful is a store that keeps no run that has ended.
+type forgetful struct{ metastore.Store }
+
+func (forgetful) Instance(context.Context, jobs.Tenant, jobs.ID) (*jobs.Instance, error) {
+	return nil, jobs.Refuse(jobs.NotFound, "it is not kept any more")
+}
+
+// A due time whose run is not kept any more has had one, and is not made up for.
+func TestBackfillLeavesOutWhatRanAndIsForgotten(t *testing.T) {
+	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+		b := &busy{}
+		c.Start(worker.Config{}, nightly(b, jobs.Options{}))
+		c.Pass(3*time.Hour + 10*time.Minute)
+		done, err := ops.New(ops.Config{Store: forgetful{c.Store}}).Backfill(t.Context(), person, ops.Backfill{Key: "nightly", From: day(1).Add(time.Hour)})
+		if err != nil || done.Runs != 0 || done.Had != 3 {
+			t.Errorf("it made %+v (%v)", done, err)
+		}
+		c.Pass(time.Minute)
+		if runs, _ := b.seen(); runs != 3 {
+			t.Errorf("%d runs", runs)
+		}
+	})
+}

@@ -1,0 +1,192 @@
+package workertest_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/worker"
+	"github.com/carillon-scheduler/carillon/worker/workertest"
+)
+
+// person is who asks in these tests.
+var person = ops.Who{Actor: "person:ann"}
+
+func opsOf(c *workertest.Carillon) *ops.Ops { return ops.New(ops.Config{Store: c.Store}) }
+
+type told struct {
+	Parent jobs.ParentRun `json:"parent"`
+}
+
+// What follows a run is made with its end, knows what became of it, and is linked to it; what a handler enqueues is its
+// child as well.
+func TestS2_25ParentsAndChildren(t *testing.T) {
+	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+		var mu sync.Mutex
+		var seen []told
+		note := jobs.TriggeredFunc[told](func(_ context.Context, a told) error {
+			mu.Lock()
+			defer mu.Unlock()
+			seen = append(seen, a)
+			return nil
+		})
+		charge := jobs.TriggeredFunc[struct{ Fail bool }](func(ctx context.Context, a struct{ Fail bool }) error {
+			if a.Fail {
+				return jobs.NoRetry(errors.New("card refused"))
+			}
+			if _, err := jobs.Trigger[told]("audit").Enqueue(ctx, c.Client, told{}); err != nil {
+				return err
+			}
+			return jobs.Result(ctx, map[string]int{"paid": 7})
+		})
+		c.Start(worker.Config{}, jobs.NewTriggered(charge, jobs.Options{Key: "charge", OnSuccess: []string{"mail"}, OnFailure: []string{"clean", "mail"}}),
+			jobs.NewTriggered(note, jobs.Options{Key: "mail", MaxConcurrency: 1}), jobs.NewTriggered(note, jobs.Options{Key: "clean"}), jobs.NewTriggered(note, jobs.Options{Key: "audit"}))
+		good, err := jobs.Trigger[map[string]bool]("charge").Enqueue(t.Context(), c.Client, map[string]bool{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Pass(time.Second)
+		bad, err := jobs.Trigger[map[string]bool]("charge").Enqueue(t.Context(), c.Client, map[string]bool{"Fail": true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Pass(time.Second)
+		children := func(id jobs.ID) (keys []string) {
+			page, err := opsOf(c).Children(t.Context(), person, id, "", 50)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, in := range page.Instances {
+				if in.Origin != jobs.FromParent || in.State != jobs.Succeeded {
+					t.Errorf("child %s of %s is %s of origin %s", in.ID, in.Key, in.State, in.Origin)
+				}
+				keys = append(keys, string(in.Key))
+			}
+			slices.Sort(keys)
+			return keys
+		}
+		if got := children(good.ID); !slices.Equal(got, []string{"audit", "mail"}) {
+			t.Errorf("after success: %v", got)
+		}
+		if got := children(bad.ID); !slices.Equal(got, []string{"clean", "mail"}) {
+			t.Errorf("after failure: %v", got)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(seen) != 4 || !slices.ContainsFunc(seen, func(a told) bool {
+			return a.Parent.Run == good.ID && a.Parent.State == jobs.Succeeded && string(a.Parent.Result) == `{"paid":7}`
+		}) || !slices.ContainsFunc(seen, func(a told) bool {
+			return a.Parent.Run == bad.ID && a.Parent.State == jobs.Terminated && a.Parent.Error == "card refused"
+		}) {
+			t.Errorf("the children were told %+v", seen)
+		}
+		for id, says := range map[jobs.ID]string{jobs.ChildID(&jobs.Instance{Tenant: "default", ID: bad.ID}, "clean"): " It follows run " + bad.ID.String() + ", whose job says so.",
+			enqueued(t, c, good.ID): " The handler of run " + good.ID.String() + " enqueued it."} {
+			if e, err := opsOf(c).ExplainRun(t.Context(), person, id); err != nil || !strings.HasSuffix(e.Why, says) {
+				t.Errorf("%s is explained by %q (%v)", e.Run.Key, e.Why, err)
+			}
+		}
+		tree, cut, err := opsOf(c).Tree(t.Context(), person, jobs.ChildID(&jobs.Instance{Tenant: "default", ID: bad.ID}, "clean"), 10)
+		if err != nil || cut || len(tree) != 3 || tree[0].ID != bad.ID || tree[1].Depth != 1 || tree[2].Depth != 1 {
+			t.Errorf("the tree is %v (%v, %v)", tree, cut, err)
+		}
+	})
+}
+
+// enqueued is the child of a run that its handler enqueued.
+func enqueued(t *testing.T, c *workertest.Carillon, id jobs.ID) jobs.ID {
+	t.Helper()
+	for _, in := range c.Runs("audit") {
+		if in.Parent == id {
+			return in.ID
+		}
+	}
+	t.Fatalf("no child of %s was enqueued", id)
+	return id
+}
+
+// The logs of a run's children are read by it.
+func TestS2_10And11LogsOfChildren(t *testing.T) {
+	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+		say := jobs.TriggeredFunc[told](func(ctx context.Context, a told) error {
+			jobs.Log(ctx).Info("after " + string(a.Parent.Job))
+			return nil
+		})
+		c.Start(worker.Config{}, jobs.NewTriggered(say, jobs.Options{Key: "first", OnSuccess: []string{"second"}}), jobs.NewTriggered(say, jobs.Options{Key: "second"}))
+		run, err := jobs.Trigger[told]("first").Enqueue(t.Context(), c.Client, told{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Pass(time.Second)
+		list, err := ops.New(ops.Config{Store: c.Store, Logs: c.Logs()}).ChildrenLogs(t.Context(), person, run.ID, 10)
+		if err != nil || len(list) != 1 || list[0].Key != "second" || len(list[0].Lines) != 1 || list[0].Lines[0].Text != "after first" {
+			t.Errorf("the children logged %+v (%v)", list, err)
+		}
+	})
+}
+
+// A family of jobs goes together, and says first what is alive.
+func TestS2_12DestroyAFamily(t *testing.T) {
+	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+		hold := jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error { <-ctx.Done(); return ctx.Err() })
+		c.Start(worker.Config{}, jobs.NewTriggered(hold, jobs.Options{Key: "house"}), jobs.NewTriggered(hold, jobs.Options{Key: "room", Parent: "house"}),
+			jobs.NewTriggered(hold, jobs.Options{Key: "desk", Parent: "room"}), jobs.NewTriggered(hold, jobs.Options{Key: "garden"}))
+		run, err := jobs.Trigger[struct{}]("desk").Enqueue(t.Context(), c.Client, struct{}{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Pass(time.Second)
+		o := opsOf(c)
+		if _, err := o.Edit(t.Context(), person, jobs.Edit{Key: "house", Set: jobs.Settings{Parent: new("desk")}}); !errors.Is(err, jobs.Conflict) {
+			t.Errorf("a job may belong to itself: %v", err)
+		}
+		if _, err := o.DeleteFamily(t.Context(), person, jobs.Delete{Key: "house"}, ""); !errors.Is(err, jobs.Conflict) {
+			t.Errorf("a family with a live run is deleted unasked: %v", err)
+		}
+		gone, err := o.DeleteFamily(t.Context(), person, jobs.Delete{Key: "house"}, ops.FateCancel)
+		if err != nil || gone.Cancelled != 1 || !slices.Equal(gone.Jobs, []jobs.Key{"desk", "room", "house"}) {
+			t.Errorf("the deletion did %+v (%v)", gone, err)
+		}
+		left, err := c.Store.Definitions(t.Context(), metastore.DefinitionQuery{Tenant: jobs.DefaultTenant})
+		if err != nil || len(left) != 1 || left[0].Key != "garden" {
+			t.Errorf("%d jobs are left (%v)", len(left), err)
+		}
+		c.Pass(time.Second)
+		if in, err := c.Get(t.Context(), run.ID); err != nil || in.State != jobs.Cancelled || in.Lingering {
+			t.Errorf("the run of the family is %+v (%v)", in, err)
+		}
+	})
+}
+
+// Jobs that follow each other in a circle are told when they are saved, and end after a bounded number of runs.
+func TestCircleIsToldAndEnds(t *testing.T) {
+	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+		nothing := jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil })
+		c.Start(worker.Config{}, jobs.NewTriggered(nothing, jobs.Options{Key: "a", OnSuccess: []string{"b"}}), jobs.NewTriggered(nothing, jobs.Options{Key: "b"}))
+		job, err := opsOf(c).Edit(t.Context(), person, jobs.Edit{Key: "b", Set: jobs.Settings{OnSuccess: new([]string{"a"})}})
+		if err != nil || len(job.Warnings) != 1 {
+			t.Fatalf("the warnings are %q (%v)", job.Warnings, err)
+		}
+		if _, err := jobs.Trigger[struct{}]("a").Enqueue(t.Context(), c.Client, struct{}{}); err != nil {
+			t.Fatal(err)
+		}
+		c.Pass(time.Minute)
+		all := append(c.Runs("a"), c.Runs("b")...)
+		skipped := 0
+		for _, in := range all {
+			if in.State == jobs.Skipped && in.Cause == jobs.ByDepth {
+				skipped++
+			}
+		}
+		if len(all) != jobs.MaxDepth+2 || skipped != 1 {
+			t.Errorf("%d runs, %d skipped; want %d and 1", len(all), skipped, jobs.MaxDepth+2)
+		}
+	})
+}
