@@ -104,7 +104,7 @@ func (s *Store) lock(ctx context.Context, tx *sql.Tx) (*view, time.Time, error) 
 	var state jobs.StoreRow
 	var at, changes, epoch, sequence, now int64
 	var bound string
-	err := tx.QueryRowContext(ctx, "SELECT at, changes, epoch, leader, sequence, "+s.dialect.clock+", "+s.dialect.bound+" FROM carillon_store WHERE one = 1 FOR UPDATE").
+	err := tx.QueryRowContext(ctx, "SELECT at, changes, epoch, leader, sequence, "+s.dialect.clock+", "+s.dialect.bound(s.cfg.silence)+" FROM carillon_store WHERE one = 1 FOR UPDATE").
 		Scan(&at, &changes, &epoch, &state.Leader, &sequence, &now, &bound)
 	if err != nil {
 		return nil, time.Time{}, err

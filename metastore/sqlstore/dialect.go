@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"strings"
+	"time"
 )
 
 // dialect is what differs between databases: how statements are put, and what is asked of the server at the start.
@@ -29,7 +30,8 @@ type dialect struct {
 	// holds takes the lock that says that a leader's session lives, and answers whether it is this session's; letGo gives it
 	// back. server is where such locks count.
 	holds, letGo, server string
-	bound                string // an expression that bounds how long this transaction may be silent; a text
+	// bound is an expression that bounds how long this transaction may be silent; a text.
+	bound func(silence time.Duration) string
 
 	dump    string // the command that backs a database up
 	analyze string // has a table looked at, for the plans of questions

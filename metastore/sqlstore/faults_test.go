@@ -129,7 +129,7 @@ func faulty(t *testing.T, s *Store, url string) *faults {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := mariadbConfig(u)
+		c, err := mariadbConfig(u, s.cfg.silence)
 		if err != nil {
 			t.Fatal(err)
 		}

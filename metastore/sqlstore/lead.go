@@ -25,7 +25,7 @@ var errLost = errors.New("leadership was lost")
 // It returns when ctx ends, or with an error of lead's.
 func (s *Store) Lead(ctx context.Context, lead func(ctx context.Context, term uint64) error) error {
 	if !s.leasesOnly {
-		if err := s.session.begin(s.cfg.URL); err != nil {
+		if err := s.session.begin(s.cfg); err != nil {
 			return err
 		}
 		defer s.session.end()
@@ -55,7 +55,7 @@ func (s *Store) Lead(ctx context.Context, lead func(ctx context.Context, term ui
 
 // take begins a term if nobody leads. 0 = somebody does.
 func (s *Store) take(ctx context.Context) (term uint64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, leaseTime-margin)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.leaseTime-margin)
 	defer cancel()
 	free, mine, asked := s.free(ctx)
 	if asked && !free {
@@ -68,7 +68,7 @@ func (s *Store) take(ctx context.Context) (term uint64, err error) {
 	}
 	// A term that the store has not seen, whatever became of this row.
 	done, err := s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_leader SET node = ?, term = (SELECT GREATEST(epoch, carillon_leader.term) + 1 FROM carillon_store WHERE one = 1), "+
-		"until = "+s.dialect.clock+" + ?, session = "+session+" WHERE one = 1 AND "+lapsed), s.cfg.Node, int64(leaseTime))
+		"until = "+s.dialect.clock+" + ?, session = "+session+" WHERE one = 1 AND "+lapsed), s.cfg.Node, int64(s.cfg.leaseTime))
 	if err != nil {
 		s.let(ctx)
 		return 0, s.failed("begin a term", err)
@@ -90,7 +90,7 @@ func (s *Store) term(ctx context.Context, term uint64, since time.Time, lead fun
 	defer stop(nil)
 	ended := make(chan error, 1)
 	go func() { ended <- lead(leading, term) }()
-	over := time.NewTimer(time.Until(since.Add(leaseTime - margin)))
+	over := time.NewTimer(time.Until(since.Add(s.cfg.leaseTime - margin)))
 	defer over.Stop()
 	renew := time.NewTicker(renewTime)
 	defer renew.Stop()
@@ -117,7 +117,7 @@ func (s *Store) term(ctx context.Context, term uint64, since time.Time, lead fun
 				stop(errLost)
 				continue
 			}
-			over.Reset(time.Until(at.Add(leaseTime - margin)))
+			over.Reset(time.Until(at.Add(s.cfg.leaseTime - margin)))
 		case <-renew.C:
 			if !asking && leading.Err() == nil {
 				asking = true
@@ -132,12 +132,12 @@ var gone = time.Unix(0, 1)
 
 // renew keeps the lease and says from when it counts; zero = it is not known.
 func (s *Store) renew(ctx context.Context, term uint64) time.Time {
-	ctx, cancel := context.WithTimeout(ctx, leaseTime-margin)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.leaseTime-margin)
 	defer cancel()
 	asked := time.Now()
 	done, err := s.keep(ctx, func(session string) string {
 		return "UPDATE carillon_leader SET until = " + s.dialect.clock + " + ?, session = " + session + " WHERE one = 1 AND node = ? AND term = ?"
-	}, int64(leaseTime), s.cfg.Node, int64(term))
+	}, int64(s.cfg.leaseTime), s.cfg.Node, int64(term))
 	if err != nil {
 		if ctx.Err() == nil {
 			s.log.Warn("the lease of leadership was not renewed", "err", err)

@@ -13,7 +13,11 @@ import (
 // alone, and what it still commits as a leader is refused.
 func TestALeaseThatAnotherHasTaken(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
-		a, b := open(t, Config{URL: url, Node: "a"}), open(t, Config{URL: url, Node: "b"})
+		a, b := open(t, Config{URL: url, Node: "a", leaseTime: longLease}), open(t, Config{URL: url, Node: "b"})
+		type leading struct {
+			term uint64
+			lost chan struct{} // closed when it is over
+		}
 		from := jobs.Instant(time.Now())
 		fire := jobs.Fire{Key: "k", Job: jobs.NewID(from), Revision: 1, From: from, To: from.Add(time.Second), Due: []time.Time{from.Add(time.Second)}, Origin: jobs.FromCron}
 		for _, by := range []struct {
@@ -21,21 +25,23 @@ func TestALeaseThatAnotherHasTaken(t *testing.T) {
 			adds uint64 // to the term
 		}{{"b", 1}, {"b", 0}, {"a", 1}} {
 			ctx, stop := context.WithCancel(t.Context())
-			began, lost, done := make(chan uint64, 1), make(chan struct{}), make(chan error, 1)
+			began, done := make(chan leading, 16), make(chan error, 1)
 			go func() {
 				done <- a.Lead(ctx, func(ctx context.Context, term uint64) error {
-					began <- term
+					l := leading{term, make(chan struct{})}
+					began <- l
 					<-ctx.Done()
-					close(lost)
+					close(l.lost)
 					return nil
 				})
 			}()
-			var term uint64
+			var l leading
 			select {
-			case term = <-began:
+			case l = <-began:
 			case <-time.After(time.Minute):
 				t.Fatal("a does not lead")
 			}
+			term := l.term
 			if r := a.Apply(t.Context(), []jobs.Envelope{envelope(jobs.Lead{Epoch: term, Node: "a"})}); r[0].Err != nil {
 				t.Fatal(r[0].Err)
 			}
@@ -44,7 +50,7 @@ func TestALeaseThatAnotherHasTaken(t *testing.T) {
 				t.Fatal(err)
 			}
 			select {
-			case <-lost:
+			case <-l.lost:
 			case <-time.After(time.Minute):
 				t.Fatalf("a leads in term %d, and %s has term %d", term, by.node, taken)
 			}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // MariaDB, 10.6 or later. The statements are also MySQL's, but nobody has tried them there.
@@ -18,7 +19,7 @@ var mariadb = &dialect{
 	holds:        "COALESCE(GET_LOCK(CONCAT('carillon.', MD5(DATABASE())), 0), 0) = 1",
 	letGo:        "DO RELEASE_ALL_LOCKS()",
 	server:       "CONCAT(@@hostname, ':', @@port, ':', @@server_id)", // of several masters each has locks of its own
-	bound:        "''",                                                // its connections say it once: see mariadbConfig
+	bound:        func(time.Duration) string { return "''" },          // its connections say it once: see mariadbConfig
 	getting: func(t *table, keys [][]any) (string, []any) {
 		where, args := t.under(keys)
 		return "SELECT " + t.all() + " FROM " + t.name + " FORCE INDEX (PRIMARY) WHERE " + where, args

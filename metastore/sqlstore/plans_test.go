@@ -66,7 +66,7 @@ func listenTo(t *testing.T, s *Store, url string) *spy {
 		var where *neturl.URL
 		if where, err = neturl.Parse(url); err == nil {
 			var c *mysql.Config
-			if c, err = mariadbConfig(where); err == nil {
+			if c, err = mariadbConfig(where, s.cfg.silence); err == nil {
 				to.Connector, err = mysql.NewConnector(c)
 			}
 		}

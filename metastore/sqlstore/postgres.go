@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // PostgreSQL, 14 or later.
@@ -19,7 +20,9 @@ var postgres = &dialect{
 	holds:        "pg_try_advisory_lock(727469112)",
 	letGo:        "SELECT pg_advisory_unlock_all()", // however often it was taken
 	server:       "'primary'",                       // there is one
-	bound:        fmt.Sprintf("set_config('idle_in_transaction_session_timeout', '%d', true)", silence.Milliseconds()),
+	bound: func(silence time.Duration) string {
+		return fmt.Sprintf("set_config('idle_in_transaction_session_timeout', '%d', true)", silence.Milliseconds())
+	},
 	getting: func(t *table, keys [][]any) (string, []any) {
 		k := t.columns[:t.keys]
 		return "SELECT " + t.names("t.", t.columns) + " FROM " + t.name + " t JOIN " + unnest(k) + " AS k(" + t.names("", k) + ") USING (" + t.names("", k) + ")", lists(k, keys)

@@ -49,8 +49,8 @@ func withoutSessions(raw string) (rest string, off bool, err error) {
 }
 
 // begin lets n be used, until end.
-func (n *session) begin(raw string) error {
-	_, db, err := connect(raw)
+func (n *session) begin(cfg Config) error {
+	_, db, err := connect(cfg)
 	if err != nil {
 		return err
 	}

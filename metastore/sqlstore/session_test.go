@@ -22,7 +22,7 @@ type candidate struct {
 }
 
 func stand(t *testing.T, url, node string) candidate {
-	c := candidate{open(t, Config{URL: url, Node: node}), make(chan uint64, 16)}
+	c := candidate{open(t, Config{URL: url, Node: node, leaseTime: longLease}), make(chan uint64, 16)}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -228,7 +228,7 @@ func BenchmarkStandBy(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer s.Close()
-			if err := s.session.begin(s.cfg.URL); err != nil {
+			if err := s.session.begin(s.cfg); err != nil {
 				b.Fatal(err)
 			}
 			defer s.session.end()
@@ -244,7 +244,7 @@ func BenchmarkStandBy(b *testing.B) {
 // A leader whose duties fail lets go, so that the next one need not wait for its lease.
 func TestAFailedDutyLetsGo(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
-		s := open(t, Config{URL: url})
+		s := open(t, Config{URL: url, leaseTime: longLease})
 		broken := errors.New("it cannot be done here")
 		if err := s.Lead(t.Context(), func(context.Context, uint64) error { return broken }); !errors.Is(err, broken) {
 			t.Errorf("leading ended with %v", err)

@@ -11,6 +11,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -45,6 +46,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Now is the clock that commits are stamped by; nil means the database's, which all processes share.
 	Now func() time.Time
+
+	leaseTime time.Duration // how long a lease of leadership lasts; default: leaseTime
+	silence   time.Duration // how long a commit may say nothing; default: silence
 }
 
 // Store is a store in a database.
@@ -93,6 +97,7 @@ func prepared(cfg Config) (*Store, error) {
 	if cfg.LookEvery <= 0 {
 		cfg.LookEvery = besidePoll
 	}
+	cfg.leaseTime, cfg.silence = cmp.Or(cfg.leaseTime, leaseTime), cmp.Or(cfg.silence, silence)
 	direct, off, err := withoutSessions(cfg.URL)
 	if err != nil {
 		return nil, jobs.Invalid("the URL of the database says %v: it is on or off", err)
@@ -102,7 +107,7 @@ func prepared(cfg Config) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
-	if s.dialect, s.db, err = connect(cfg.URL); err != nil {
+	if s.dialect, s.db, err = connect(cfg); err != nil {
 		return nil, err
 	}
 	s.db.SetMaxOpenConns(cfg.Connections)
@@ -155,8 +160,9 @@ func (s *Store) Close() error {
 	return s.db.Close()
 }
 
-// connect makes a pool for a URL. It reaches for nothing yet.
-func connect(raw string) (*dialect, *sql.DB, error) {
+// connect makes a pool. It reaches for nothing yet.
+func connect(cfg Config) (*dialect, *sql.DB, error) {
+	raw := cfg.URL
 	u, err := url.Parse(raw)
 	if err != nil {
 		return nil, nil, jobs.Invalid("the URL of the database cannot be read: it should be like postgres://user:password@host/database")
@@ -169,7 +175,7 @@ func connect(raw string) (*dialect, *sql.DB, error) {
 		}
 		return postgres, db, nil
 	case "mariadb", "mysql":
-		c, err := mariadbConfig(u)
+		c, err := mariadbConfig(u, cfg.silence)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -183,7 +189,7 @@ func connect(raw string) (*dialect, *sql.DB, error) {
 }
 
 // mariadbConfig is what the driver wants to know, from a URL.
-func mariadbConfig(u *url.URL) (*mysql.Config, error) {
+func mariadbConfig(u *url.URL, silence time.Duration) (*mysql.Config, error) {
 	query := u.Query()
 	var own []string
 	for _, name := range []string{"socket", "tls"} {

@@ -291,13 +291,14 @@ func noise(n int) []byte {
 // One leads at a time; the next one does when the first lets go, dies, or has lost its row.
 func TestLead(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
+		t.Parallel() // most of it is waiting for a lease
 		type event struct {
 			node string
 			term uint64 // 0 = it ended
 		}
 		events := make(chan event, 16)
 		start := func(node string) (s *Store, stop func()) {
-			s = open(t, Config{URL: url, Node: node})
+			s = open(t, Config{URL: url, Node: node, leaseTime: longLease})
 			ctx, cancel := context.WithCancel(context.Background())
 			done := make(chan struct{})
 			go func() {
@@ -525,7 +526,7 @@ func TestEnqueuePgx(t *testing.T) {
 func TestASilentCommitKeepsNobodyOut(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		t.Parallel()
-		frozen, other := open(t, Config{URL: url, Node: "frozen"}), open(t, Config{URL: url, Node: "other"})
+		frozen, other := open(t, Config{URL: url, Node: "frozen", silence: silence}), open(t, Config{URL: url, Node: "other"})
 		tx, err := frozen.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 		if err != nil {
 			t.Fatal(err)
