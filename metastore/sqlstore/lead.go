@@ -150,9 +150,10 @@ func (s *Store) renew(ctx context.Context, term uint64) time.Time {
 	return asked
 }
 
-// release lets the next one lead at once.
+// release lets the next one lead at once. It is tried for as long as a lease may last: after that nobody waits
+// for it.
 func (s *Store) release(ctx context.Context, term uint64) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.leaseTime-margin)
 	defer cancel()
 	defer s.session.drop()
 	if _, err := s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_leader SET until = 0, session = '' WHERE one = 1 AND node = ? AND term = ?"), s.cfg.Node, int64(term)); err != nil {
