@@ -401,7 +401,8 @@ func (z *nemesis) wipe(ctx context.Context) error {
 // steps by which clocks are set.
 var steps = []time.Duration{time.Second, -time.Second, 5 * time.Minute, -5 * time.Minute, time.Hour, -time.Hour, 365 * 24 * time.Hour}
 
-// setClock sets the wall clock of the node that leads, for less time than it takes to be believed.
+// setClock sets the wall clock of the node that leads, for less time than it takes to be believed (metastore.Clock), even
+// if this machine stands still for some seconds meanwhile. Were it believed, nothing could be said of what was due then.
 func (z *nemesis) setClock(ctx context.Context) error {
 	n, note, err := z.victim(ctx, true)
 	if err != nil {
@@ -412,7 +413,7 @@ func (z *nemesis) setClock(ctx context.Context) error {
 	if err := os.WriteFile(n.clock, fmt.Appendf(nil, "%d\n", f.Step), 0o600); err != nil {
 		return err
 	}
-	time.Sleep(z.between(z.control, 2*time.Second, 10*time.Second))
+	time.Sleep(z.between(z.control, 2*time.Second, 5*time.Second))
 	err = os.WriteFile(n.clock, []byte("0\n"), 0o600)
 	z.write(f)
 	if err != nil {
