@@ -186,7 +186,7 @@ func (s *system) raiseRaft(ctx context.Context) error {
 		if i > 0 {
 			token := filepath.Join(s.dir, fmt.Sprintf("n%d.token", i+1))
 			var invitation api.Invitation
-			if err := s.post(s.nodes[0], "/api/v1/cluster/invitations", struct{}{}, &invitation); err != nil {
+			if err := s.invitation(ctx, &invitation); err != nil {
 				return err
 			}
 			if err := os.WriteFile(token, []byte(invitation.Token), 0o600); err != nil {
@@ -208,6 +208,22 @@ func (s *system) raiseRaft(ctx context.Context) error {
 		}
 	}
 	return s.whole(ctx)
+}
+
+// invitation asks the nodes for one until one of them answers: for a moment it may be that none of them leads.
+func (s *system) invitation(ctx context.Context, into *api.Invitation) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var last error
+	err := until(ctx, "a node is invited", func(ctx context.Context) bool {
+		for _, n := range s.nodes[:len(s.nodes)-1] { // without the one that is to join
+			if last = s.ask(ctx, n, http.MethodPost, "/api/v1/cluster/invitations", struct{}{}, into); last == nil {
+				return true
+			}
+		}
+		return false
+	})
+	return errors.Join(err, last)
 }
 
 // busFor makes wires from somebody to all NATS servers, and answers with the URL to use. place is a number that nobody
@@ -386,12 +402,6 @@ func (s *system) ask(ctx context.Context, n *node, method, path string, body, in
 		return nil
 	}
 	return json.Unmarshal(raw, into)
-}
-
-func (s *system) post(n *node, path string, body, into any) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
-	defer cancel()
-	return s.ask(ctx, n, http.MethodPost, path, body, into)
 }
 
 // get asks the nodes, one after the other, until one answers.
