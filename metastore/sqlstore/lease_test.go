@@ -9,6 +9,18 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
+// A leader that is told to stop while it is about to renew its lease, and has no session to do so in, gives that up.
+func TestARenewalThatIsGivenUp(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		s := open(t, Config{URL: url})
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		if at := s.renew(ctx, 1); !at.IsZero() {
+			t.Errorf("it was renewed at %v", at)
+		}
+	})
+}
+
 // A leader whose row somebody else has taken, another node or one of its own name, leads no more, leaves that one's lease
 // alone, and what it still commits as a leader is refused.
 func TestALeaseThatAnotherHasTaken(t *testing.T) {

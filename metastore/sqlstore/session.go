@@ -178,7 +178,7 @@ func (s *Store) let(ctx context.Context) {
 // keep does a statement that renews the lease in the session, so that it is known whether that lives, and has the row say
 // so. Where there is none it is done elsewhere.
 func (s *Store) keep(ctx context.Context, statement func(session string) string, args ...any) (sql.Result, error) {
-	if done, err := s.keepIn(ctx, statement, args...); done != nil || ctx.Err() != nil {
+	if done, err := s.keepIn(ctx, statement, args...); done != nil {
 		return done, err
 	}
 	return s.db.ExecContext(ctx, s.dialect.ask(statement("''")), args...)
