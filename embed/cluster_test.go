@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -78,9 +79,13 @@ func child(said string) {
 			var s *embed.Scheduler
 			if s, err = embed.Start(context.Background(), cfg); err == nil {
 				fmt.Println("ready")
+				var tokens []string // all are asked for while it is alone: no election can come between
 				for range 2 * min(len(p.Dir), 1) {
 					i, err := s.Ops().Invite(context.Background(), ops.Who{})
-					fmt.Println(i.Token, err)
+					tokens = append(tokens, fmt.Sprint(i.Token, " ", err))
+				}
+				for _, token := range tokens {
+					fmt.Println(token)
 				}
 				<-s.Done()
 			}
@@ -242,11 +247,20 @@ func three(t *testing.T, with func(*place)) (next func() *member) {
 			leader = m
 			return m
 		}
-		i, err := leader.node.Ops().Invite(t.Context(), ops.Who{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.Token = i.Token
+		// Of two nodes neither leads for a moment when one of them has no time, and who asks then is told to ask again. An
+		// invitation too many does no harm.
+		var err error
+		defer func() {
+			if err != nil {
+				t.Log(err)
+			}
+		}()
+		eventually(t, "node "+m.Name+" is invited", func() bool {
+			var i ops.Invitation
+			i, err = leader.node.Ops().Invite(t.Context(), ops.Who{})
+			m.Token = i.Token
+			return err == nil
+		})
 		return m
 	}
 }
@@ -298,29 +312,60 @@ func (h *house) work(t *testing.T, nats string) {
 	})
 }
 
-// get asks a page or the API of the standby.
-func (h *house) get(t *testing.T, path string) string {
+// shows waits until a page or the API of the standby says all of these words: while nobody leads, or the leader has no
+// time to answer, it does not. It waits no longer if it need not, which may be nil.
+func (h *house) shows(t *testing.T, needNot func() bool, path string, words ...string) {
 	t.Helper()
-	r := httptest.NewRequest("GET", path, nil)
-	r.Host = "127.0.0.1"
-	w := httptest.NewRecorder()
-	h.standby.Handler().ServeHTTP(w, r)
-	if w.Code != 200 {
-		t.Fatalf("%s: status %d: %.300s", path, w.Code, w.Body)
-	}
-	return w.Body.String()
+	var last *httptest.ResponseRecorder
+	defer func() {
+		if t.Failed() && last != nil {
+			t.Logf("%s: status %d: %.3000s", path, last.Code, last.Body)
+		}
+	}()
+	eventually(t, fmt.Sprintf("%s says %q", path, words), func() bool {
+		if needNot != nil && needNot() {
+			return true
+		}
+		r := httptest.NewRequest("GET", path, nil)
+		r.Host = "127.0.0.1"
+		last = httptest.NewRecorder()
+		h.standby.Handler().ServeHTTP(last, r)
+		page := last.Body.String()
+		return last.Code == 200 && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(page, w) })
+	})
 }
 
-// A node that does not lead answers everything: commands, pages, what only the leader knows, what changes.
+// A node that does not lead answers everything: commands, pages, what only the leader knows, what changes. If the one
+// that leads has no time for longer than its lease the other one leads, and it is tried with two new ones.
 func TestStandbyAnswers(t *testing.T) {
+	for range 5 {
+		if standbyAnswers(t) {
+			return
+		}
+		t.Log("the lease did not stay where it was")
+	}
+	t.Fatal("the machine is too slow for a lease")
+}
+
+// standbyAnswers says whether the same node led all the time.
+func standbyAnswers(t *testing.T) bool {
 	h := newPair(t)
+	defer close(h.hold)
 	s := h.standby
-	if l := s.Ops().Live().Leader(); l.Node != "a" || l.Here || l.Epoch == 0 || l.Since.IsZero() {
-		t.Fatalf("to the standby the leader is %+v", l)
+	var led ops.Leader
+	eventually(t, "the standby knows who leads", func() bool { led = s.Ops().Live().Leader(); return led.Known() })
+	moved := func() bool {
+		l := s.Ops().Live().Leader()
+		return led.Node != "a" || l.Known() && l.Epoch != led.Epoch
 	}
-	if err := s.Ready(t.Context()); err != nil {
-		t.Error(err)
+	sees := func(what string, ok func() bool) {
+		t.Helper()
+		eventually(t, what, func() bool { return moved() || ok() })
 	}
+	if !moved() && (led.Here || led.Epoch == 0 || led.Since.IsZero()) {
+		t.Fatalf("to the standby the leader is %+v", led)
+	}
+	sees("the standby is ready", func() bool { return s.Ready(t.Context()) == nil })
 	heard := make(chan bool, 1)
 	watching, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -330,54 +375,61 @@ func TestStandbyAnswers(t *testing.T) {
 		default:
 		}
 	})
-	run, err := ringJob.Enqueue(t.Context(), s.Client(), ring{1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if in, err := s.Client().Wait(t.Context(), run.ID); err != nil || in.State != jobs.Succeeded {
-		t.Fatalf("%+v (%v)", in, err)
-	}
-	<-heard
-	if page := h.get(t, "/workers"); !strings.Contains(page, "w1") || !strings.Contains(page, "a leads") {
-		t.Error("the page of workers lacks the worker, or who leads")
-	}
-	if page := h.get(t, "/cluster"); !strings.Contains(page, "http://a") || !strings.Contains(page, "stands by") || !strings.Contains(page, "all but one of the nodes may fail") {
-		t.Error("the page of the cluster lacks the leader, this node, or what may fail")
-	}
-	var overview struct{ Leader string }
-	if err := json.Unmarshal([]byte(h.get(t, "/api/v1/overview")), &overview); err != nil || overview.Leader != "a" {
-		t.Errorf("the API says that %q leads (%v)", overview.Leader, err)
-	}
+	sees("the standby hears of a run", func() bool { // one that was over before it listened it does not hear of
+		run, err := ringJob.Enqueue(t.Context(), s.Client(), ring{1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in, err := s.Client().Wait(t.Context(), run.ID); err != nil || in.State != jobs.Succeeded {
+			t.Fatalf("%+v (%v)", in, err)
+		}
+		select {
+		case <-heard:
+			return true
+		case <-time.After(time.Second):
+			return false
+		}
+	})
+	h.shows(t, moved, "/workers", "w1", "a leads")
+	h.shows(t, moved, "/cluster", "http://a", "stands by", "all but one of the nodes may fail")
+	h.shows(t, moved, "/api/v1/overview", `"leader":"a"`)
 	// What only the leader's memory holds: progress.
 	long, err := ringJob.Enqueue(t.Context(), s.Client(), ring{-1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the standby shows progress", func() bool { return strings.Contains(h.get(t, "/runs/"+long.ID.String()), "3 of 10") })
-	if minutes := s.Ops().Live().Pulse(jobs.DefaultTenant); len(minutes) == 0 {
-		t.Error("the standby knows nothing of what happened in the last minute")
-	}
-	close(h.hold)
+	h.shows(t, moved, "/runs/"+long.ID.String(), "3 of 10")
+	sees("the standby knows what happened in the last minute", func() bool { return len(s.Ops().Live().Pulse(jobs.DefaultTenant)) > 0 })
 
-	list := s.Ops().Live().Nodes()
-	if len(list) != 2 || list[0].Name != "a" || !list[0].Online || list[0].Term == 0 || list[0].Address != "http://a" || !list[1].Here || list[1].Term != 0 {
-		t.Errorf("the nodes are %+v", list)
-	}
-	if skew := list[0].Skew; skew < -2*time.Second || skew > 2*time.Second {
-		t.Errorf("two processes of a machine differ by %v", skew)
-	}
-	// Another of the same name is not let in, and says why.
+	defer func() {
+		if t.Failed() {
+			t.Logf("the nodes are %+v", s.Ops().Live().Nodes())
+		}
+	}()
+	// What a node says of its clock has the message's way in it until it was asked.
+	sees("the standby knows both nodes, of one machine", func() bool {
+		list := s.Ops().Live().Nodes()
+		return len(list) == 2 && list[0].Name == "a" && list[0].Online && list[0].Term != 0 && list[0].Address == "http://a" && list[1].Here && list[1].Term == 0 &&
+			list[0].Skew.Abs() <= 2*time.Second
+	})
+	// Another of the same name is not let in, and says why: at once, or when it hears the first one's beat if that had no
+	// time to answer.
 	cfg, _, err := h.place.open()
 	if err != nil {
 		t.Fatal(err)
 	}
 	other, err := embed.Start(t.Context(), cfg)
+	if err == nil {
+		select {
+		case <-other.Done():
+		case <-time.After(40 * time.Second):
+		}
+		err = other.Stop()
+	}
 	if !errors.Is(err, controlplane.ErrTwin) {
 		t.Errorf("a second node b: %v", err)
 	}
-	if err == nil {
-		_ = other.Stop()
-	}
+	return !moved()
 }
 
 // The leader is killed while programs ask the standby for runs: it leads as soon as the lease is over, and each run is
@@ -416,12 +468,13 @@ func takeOver(t *testing.T, h *house) {
 	}
 	_ = h.leader.Wait()
 	took := eventually(t, "another leads", func() bool { l := h.standby.Ops().Live().Leader(); return l.Known() && l.Node != "a" })
-	if page := h.get(t, "/cluster"); h.place.Dir != "" && !strings.Contains(page, "2 of 3 nodes answer: no other may fail") {
-		t.Error("the page of the cluster does not say that no other node may fail")
+	if h.place.Dir != "" {
+		h.shows(t, nil, "/cluster", "2 of 3 nodes answer: no other may fail")
 	}
-	eventually(t, "it is told who led before", func() bool {
+	eventually(t, "it is told who led before", func() bool { // the others may have led before, too, or have taken turns since
 		s, err := h.standby.Ops().ClusterStatus(t.Context(), ops.Who{})
-		return err == nil && len(s.Elections) >= 2 && s.Elections[0].Node != "a" && s.Elections[0].Until.IsZero() && s.Elections[1].Node == "a" && s.Elections[1].Why != ""
+		return err == nil && len(s.Elections) >= 2 && s.Elections[0].Node != "a" && s.Elections[0].Until.IsZero() &&
+			slices.ContainsFunc(s.Elections[1:], func(e ops.Election) bool { return e.Node == "a" && e.Why != "" })
 	})
 	before := ran()
 	more := eventually(t, "100 more runs", func() bool { return ran() >= before+100 })
