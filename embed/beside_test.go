@@ -2,6 +2,7 @@ package embed_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,24 +45,24 @@ func TestRunsAskedForInTheDatabase(t *testing.T) {
 			db := c.kind.Open(t, url)
 			start := func(what string, ask func() error) {
 				t.Helper()
-				var most, sum time.Duration
-				const n = 10
-				for range n {
+				var all []time.Duration
+				for range 10 {
 					if err := ask(); err != nil {
 						t.Fatal(err)
 					}
 					committed := time.Now()
 					select {
 					case at := <-begun:
-						took := max(0, at.Sub(committed))
-						most, sum = max(most, took), sum+took
+						all = append(all, max(0, at.Sub(committed)))
 					case <-time.After(30 * time.Second):
 						t.Fatalf("%s: it does not begin", what)
 					}
 				}
-				t.Logf("%s: begun after %v on average, %v at most", what, sum/n, most)
-				if mean := sum / n; mean > 10*c.within { // the machine may be busy with other tests
-					t.Errorf("%s: begun after %v on average, and %v is promised", what, mean, c.within)
+				slices.Sort(all)
+				median := all[len(all)/2]
+				t.Logf("%s: begun after %v mostly, %v at most", what, median, all[len(all)-1])
+				if median > 10*c.within { // the machine may be busy with other tests, and have no time at all for one of the runs
+					t.Errorf("%s: begun after %v mostly, and %v is promised", what, median, c.within)
 				}
 			}
 			start("in a transaction", func() error {

@@ -246,13 +246,33 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// A run that ends badly is told of, by the node that leads, and so are due times that nobody could fire in time.
+// A run that ends badly is told of, by the node that leads, and so are due times that nobody could fire in time. What
+// waits when the process ends has five seconds to be sent: where that was too little for a machine, it is tried anew.
 func TestOnFailure(t *testing.T) {
+	for range 5 {
+		all, bad, took := toldOf(t)
+		if len(all) == 0 && took >= 4*time.Second {
+			t.Logf("nothing was told in the %v that the end took", took)
+			continue
+		}
+		if len(all) != 1 || all[0].Instance != bad.String() || all[0].Attempt != 2 || all[0].Error != "no" || all[0].URL != "http://here/runs/"+bad.String() {
+			t.Errorf("told of %+v", all)
+		}
+		return
+	}
+	t.Fatal("the machine is too slow to tell of anything in five seconds")
+}
+
+// toldOf has a run end well and one end badly, which it names, and answers with all that was told of when the scheduler
+// had ended, and how long that took.
+func toldOf(t *testing.T) (all []webhook.Event, id jobs.ID, took time.Duration) {
+	t.Helper()
 	events := make(chan webhook.Event, 10)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var e webhook.Event
 		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
-			t.Error(err)
+			t.Log(err) // the sender gave up meanwhile, and sends it again
+			return
 		}
 		events <- e
 	}))
@@ -262,28 +282,29 @@ func TestOnFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ids []jobs.ID
 	for _, wish := range []jobs.Create{{Key: "demo.greet", Args: []byte(`{"Name":"Ann"}`)}, {Key: "demo.bad"}} {
 		runs, err := s.Client().Enqueue(t.Context(), wish)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids = append(ids, runs[0].ID)
-		if _, err := s.Client().Wait(t.Context(), runs[0].ID); err != nil {
+		id = runs[0].ID
+		if _, err := s.Client().Wait(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 	}
+	stopping := time.Now()
 	if err := s.Stop(); err != nil { // what waits is sent
 		t.Error(err)
 	}
+	took = time.Since(stopping)
+	receiver.Close() // it may still be at what the sender has given up
 	close(events)
-	var all []webhook.Event
 	for e := range events {
-		all = append(all, e)
+		if !slices.ContainsFunc(all, func(known webhook.Event) bool { return known.ID == e.ID }) { // it may come twice
+			all = append(all, e)
+		}
 	}
-	if len(all) != 1 || all[0].Instance != ids[1].String() || all[0].Attempt != 2 || all[0].Error != "no" || all[0].URL != "http://here/runs/"+ids[1].String() {
-		t.Errorf("told of %+v", all)
-	}
+	return all, id, took
 }
 
 // The metrics tell of all tenants, so who is of another than the default one does not see them.
