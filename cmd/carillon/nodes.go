@@ -46,6 +46,7 @@ const (
 	castWorkers = 2
 	castAddr    = "127.0.0.1:7946" // of the first node, for the others; each has two
 	castReady   = 60 * time.Second
+	castInvites = 30 * time.Second // how long it is asked for an invitation while nobody leads
 	mostCast    = 7
 )
 
@@ -246,15 +247,27 @@ func (c *cast) await(ctx context.Context, i int) error {
 	}
 }
 
-// invite has the first node let another one join.
+// invite has the first node let another one join. While nobody leads, which a moment without time is enough for, it is
+// asked again: an invitation too many does no harm.
 func (c *cast) invite(ctx context.Context, file string) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.cfg.HTTP+"/api/v1/cluster/invitations", nil)
-	if err != nil {
-		return err
-	}
-	a, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return fmt.Errorf("invite a node: %w", err)
+	var a *http.Response
+	for asking := time.Now(); ; {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.cfg.HTTP+"/api/v1/cluster/invitations", nil)
+		if err != nil {
+			return err
+		}
+		if a, err = http.DefaultClient.Do(r); err != nil {
+			return fmt.Errorf("invite a node: %w", err)
+		}
+		if a.StatusCode != http.StatusServiceUnavailable && a.StatusCode != http.StatusGatewayTimeout || time.Since(asking) > castInvites {
+			break
+		}
+		_ = a.Body.Close()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(250 * time.Millisecond):
+		}
 	}
 	defer a.Body.Close()
 	if a.StatusCode != http.StatusCreated {

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// A first node that has nobody to lead it for a moment is asked again for an invitation; another program is not.
+func TestCastAsksAgainForAnInvitation(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		switch asked.Add(1) {
+		case 1:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 2:
+			w.WriteHeader(http.StatusGatewayTimeout)
+		case 3:
+			w.WriteHeader(http.StatusCreated)
+			fmt.Fprint(w, `{"token":"come in"}`)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer first.Close()
+	c := cast{cfg: &config{HTTP: strings.TrimPrefix(first.URL, "http://")}}
+	file := filepath.Join(t.TempDir(), "token")
+	if err := c.invite(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	if token, err := os.ReadFile(file); err != nil || string(token) != "come in\n" {
+		t.Errorf("the token is %q (%v)", token, err)
+	}
+	if err := c.invite(t.Context(), file); err == nil || !strings.Contains(err.Error(), "404") || asked.Load() != 4 {
+		t.Errorf("after %d requests it says: %v", asked.Load(), err)
+	}
+}
