@@ -8,9 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/carillon-scheduler/carillon/embed"
-	"github.com/carillon-scheduler/carillon/worker"
 )
 
 // TestDocs holds the program to the tables of docs/cli.md, with the jobs of carillon dev.
@@ -19,19 +16,9 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	show := &demo{}
-	s, err := embed.Start(t.Context(), embed.Config{Worker: worker.Config{App: "demo", Grace: -1}}, show.jobs()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	show.client = s.Client()
+	_, s := startDemo(t)
 	server := httptest.NewServer(s.Handler())
-	t.Cleanup(func() {
-		server.Close()
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(server.Close)
 	t.Setenv("CARILLON_SERVER", server.URL)
 	var help bytes.Buffer
 	if code := execute(t.Context(), []string{"help", "exit-codes"}, &help, &help); code != 0 {

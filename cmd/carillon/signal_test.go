@@ -35,7 +35,7 @@ type child struct {
 
 func startChild(t *testing.T, args ...string) *child {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute) // longer than all that a test waits for it
 	t.Cleanup(cancel)
 	c := &child{t: t, cmd: exec.CommandContext(ctx, os.Args[0], args...)}
 	c.cmd.Env = append(os.Environ(), "BE_THE_PROGRAM=1")

@@ -265,7 +265,13 @@ var (
 		{regexp.MustCompile(`(?m)(^|  |\(|, )now(\)|  |:|$)`), "$1<when>$2"},
 		{regexp.MustCompile(`<?\b\d[\d.]*ms\b`), "<d>"},
 		{regexp.MustCompile(`\b[01]\.\ds\b`), "<d>"},
-		{regexp.MustCompile(`(\d/any +)\d[\d.hms]*`), "${1}<d>"}, // how long a worker is up: on a slow machine more than a moment
+		// On a slow machine more than a moment: how long a worker is up, what a run took in words, in a field and in a list, and
+		// how late runs began.
+		{regexp.MustCompile(`(\d/any +)\d[\d.hms]*`), "${1}<d>"},
+		{regexp.MustCompile(`\b([A-Z]\w+ after )\d[\d.hms]*`), "${1}<d>"},
+		{regexp.MustCompile(`(?m)^(took +)\d[\d.hms]*`), "${1}<d>"},
+		{regexp.MustCompile(`\b([A-Z]\w+ +\d+(?:/\d+)? +<when> +)\d[\d.hms]*`), "${1}<d>"},
+		{regexp.MustCompile(`\b\d[\d.hms]*( \(median\)| \(99 of 100\))`), "<d>$1"},
 		{regexp.MustCompile(`"pid": \d+`), `"pid": <n>`},
 		{regexp.MustCompile(`"name": "till-\w+"`), `"name": "till-<nonce>"`},
 		{regexp.MustCompile(`till-[0-9A-Za-z]+`), `till-<nonce>`},
