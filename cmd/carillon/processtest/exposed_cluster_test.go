@@ -62,10 +62,15 @@ func newFortress(t *testing.T) *fortress {
 			"--http-tls-cert", c.cert, "--http-tls-key", key, "--nats-tls-cert", c.cert, "--nats-tls-key", key}
 		if i > 0 {
 			file := filepath.Join(dir, name+".token")
-			status, answer, _ := f.walls[0].ask(http.MethodPost, "/api/v1/cluster/invitations", f.admin, "")
-			if status >= 300 {
-				t.Fatalf("an invitation: %d %s", status, answer)
-			}
+			var answer []byte
+			await(t, time.Minute, "a node is invited", func() bool { // not while there is an election
+				var status int
+				status, answer, _ = f.walls[0].ask(http.MethodPost, "/api/v1/cluster/invitations", f.admin, "")
+				if status == http.StatusUnauthorized || status == http.StatusForbidden {
+					t.Fatalf("an invitation: %d %s", status, answer)
+				}
+				return status < 300
+			})
 			if err := os.WriteFile(file, []byte(decode[api.Invitation](t, answer).Token), 0o600); err != nil {
 				t.Fatal(err)
 			}
