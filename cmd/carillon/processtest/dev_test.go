@@ -31,6 +31,12 @@ func TestDev(t *testing.T) {
 	h.dial()
 	h.rang("demo.chime", 1)
 
+	second := start(t, "a second dev", path, nil, args...)
+	await(t, 20*time.Second, "a second dev on the same data ends", second.over)
+	if second.code() != 1 || !second.out.says(h.data) || !second.out.says("in use by another process") {
+		t.Errorf("it ended with %d and said %s", second.code(), second.out)
+	}
+
 	// What runs when it is told to stop is waited for, within the grace, and handed back after it. The schedule may have
 	// begun a report just now, so two of them must be allowed.
 	h.do(http.MethodPatch, "/api/v1/jobs/demo.report", `{"maxConcurrency":0}`)
@@ -40,12 +46,6 @@ func TestDev(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, 10*time.Second, "the report is being written", func() bool { return h.run(id).State == "Processing" })
-
-	second := start(t, "a second dev", path, nil, args...)
-	await(t, 20*time.Second, "a second dev on the same data ends", second.over)
-	if second.code() != 1 || !second.out.says(h.data) || !second.out.says("in use by another process") {
-		t.Errorf("it ended with %d and said %s", second.code(), second.out)
-	}
 
 	told := time.Now()
 	dev.stop(t, syscall.SIGTERM)

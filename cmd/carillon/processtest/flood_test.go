@@ -79,7 +79,7 @@ func TestFlood(t *testing.T) {
 	})
 	took := first.At.Sub(registered)
 	t.Logf("the first run began %v after the worker was known", took)
-	if promised := busy(time.Second); took > promised {
+	if promised := starved(time.Second); took > promised {
 		t.Errorf("that is more than %v", promised)
 	}
 	working := time.Now()

@@ -24,7 +24,7 @@ func TestOneAtATime(t *testing.T) {
 	h.quiet(5 * time.Minute)
 	took := time.Since(asking)
 	t.Logf("a thousand runs, one at a time, took %v", took)
-	if promised := busy(5 * time.Second); took > promised {
+	if promised := starved(5 * time.Second); took > promised {
 		t.Errorf("that is more than %v", promised)
 	}
 	y := h.history()

@@ -33,6 +33,14 @@ func busy(d time.Duration) time.Duration {
 	return 6 * d
 }
 
+// starved is busy for what takes many steps one after the other, each of which a machine without time may put off.
+func starved(d time.Duration) time.Duration {
+	if long {
+		return d
+	}
+	return 4 * busy(d)
+}
+
 // workerVariable makes this program a worker, and says which.
 const workerVariable = "PROCESSTEST_WORKER"
 

@@ -92,7 +92,8 @@ func TestPullExamples(t *testing.T) {
 
 			h.reaches(h.greet(`{"name":"Cid","failFirst":true}`), "Succeeded", 2)
 
-			id = h.greet(`{"name":"Dan","seconds":8}`)
+			// These last longer than a machine leaves a test without time, or they were over before it looks.
+			id = h.greet(`{"name":"Dan","seconds":20}`)
 			worker := h.reaches(id, "Processing", 1).Worker
 			first.kill()
 			died := time.Now()
@@ -102,7 +103,7 @@ func TestPullExamples(t *testing.T) {
 			}
 			t.Logf("another one had done it %v after the worker's death", time.Since(died))
 
-			id = h.greet(`{"name":"Eve","seconds":8}`)
+			id = h.greet(`{"name":"Eve","seconds":20}`)
 			h.reaches(id, "Processing", 1)
 			h.has(id) // what it has not been given yet goes back
 			second.stop(t, syscall.SIGTERM)
@@ -139,8 +140,8 @@ func TestPullExamplesChangeNodes(t *testing.T) {
 		names = append(names, strings.TrimSuffix(p.program, "thon3")+".")
 	}
 	var held []string
-	for i := range 8 { // all their slots
-		held = append(held, c.greet(fmt.Sprintf(`{"name":"n%d","seconds":15}`, i)))
+	for i := range 8 { // all their slots, until each of them was looked at
+		held = append(held, c.greet(fmt.Sprintf(`{"name":"n%d","seconds":30}`, i)))
 	}
 	for _, id := range held { // what a node gave away and died before it was heard of is lost, and tried again
 		c.reaches(id, "Processing", 1)

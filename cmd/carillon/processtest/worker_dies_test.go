@@ -55,10 +55,10 @@ func TestFrozenWorker(t *testing.T) {
 	one := h.hire(hands{Name: "one", Slots: 4})
 	over := filepath.Join(t.TempDir(), "over")
 	heeding := h.enqueue(plainJob, task{Until: over})
-	late := h.enqueue(plainJob, task{Sleeper: 10_000, Until: over}) // in its first attempt, it ends while the worker sleeps
-	for _, r := range []jobs.Run{heeding, late} {
-		h.wrote(10*time.Second, began, r.ID, 1)
-	}
+	const nap = 20 * time.Second // more than the test may be without time before the worker is frozen
+	late := h.enqueue(plainJob, task{Sleeper: int(nap.Milliseconds()), Until: over})
+	h.wrote(10*time.Second, began, heeding.ID, 1)
+	lateEnds := h.wrote(10*time.Second, began, late.ID, 1).At.Add(nap) // its first attempt, while the worker sleeps
 	claimant := h.get(late.ID).Worker
 	one.freeze(t)
 	froze := time.Now()
@@ -87,6 +87,7 @@ func TestFrozenWorker(t *testing.T) {
 		t.Errorf("after late words, the run is %v in attempt %d with the result %s", in.State, in.Attempt, in.Result)
 	}
 
+	time.Sleep(time.Until(lateEnds))
 	woke := time.Now()
 	one.thaw(t)
 	told := h.wrote(10*time.Second, ended, heeding.ID, 1)
