@@ -47,7 +47,7 @@ func (h *house) greet(args string) string {
 // reaches waits until a run is in a state, and fails if that comes in another attempt.
 func (h *house) reaches(id, state string, attempt uint32) (in api.Instance) {
 	h.t.Helper()
-	await(h.t, time.Minute, "run "+id+" reaches "+state, func() bool {
+	await(h.t, busy(time.Minute), "run "+id+" reaches "+state, func() bool {
 		status, raw, err := h.ask(http.MethodGet, "/api/v1/instances/"+id, "")
 		if err != nil || status != http.StatusOK { // nobody leads just now
 			return false
