@@ -224,9 +224,13 @@ func (s *Store) Yield() error {
 	select {
 	case err = <-asked:
 	case <-s.failed:
-		err = errors.New("the store has failed")
 	case <-time.After(yieldTime):
 		err = fmt.Errorf("no answer within %v", yieldTime)
+	}
+	select { // whatever raft answers by then only follows from it
+	case <-s.failed:
+		err = errors.New("the store has failed")
+	default:
 	}
 	if err != nil {
 		return fmt.Errorf("have another node lead: %w", err)
