@@ -269,7 +269,7 @@ func introduce(ctx context.Context, c *Config, i invitation) error {
 		}
 		select { // nobody leads, for a moment
 		case <-ctx.Done():
-		case <-time.After(c.Heartbeat):
+		case <-time.After(min(c.Heartbeat, time.Second)):
 		}
 	}
 }
@@ -350,7 +350,7 @@ func (s *Store) untilVoter(ctx context.Context) error {
 			return fmt.Errorf("it has not caught up yet: %w", context.Cause(ctx))
 		case <-s.failed:
 			return s.leading.over()
-		case <-time.After(s.cfg.Heartbeat / 5):
+		case <-time.After(min(s.cfg.Heartbeat, time.Second) / 5): // it only looks at what it knows
 		}
 	}
 }
