@@ -10,12 +10,12 @@ import (
 func TestGarbageOfARun(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
 	do(t, s, register("k"))
-	cycle(t, s, 1000)
+	finish(t, s, 1000)
 	const runs = 20_000
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range runs / 1000 {
-		cycle(t, s, 1000)
+		finish(t, s, 1000)
 	}
 	if err := s.archive.Sync(); err != nil {
 		t.Fatal(err)

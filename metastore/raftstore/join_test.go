@@ -7,12 +7,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/hashicorp/raft"
 
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -72,7 +71,7 @@ func TestJoinIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.Name = "LAPSES22"
-	if err := leader.note(ctx, by, jobs.Invite{Name: i.Name, Secret: jobs.SecretID(i.Secret), Until: time.Now().Add(100 * time.Millisecond)}); err != nil {
+	if err := leader.note(ctx, by, jobs.Invite{Name: i.Name, Secret: jobs.SecretID(i.Secret), Until: time.Now().Add(2 * time.Second)}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "an invitation lapses", func() bool { return !leader.invites(jobs.Join{Name: i.Name, Secret: jobs.SecretID(i.Secret)}) })
@@ -113,7 +112,7 @@ func TestJoinIsRefused(t *testing.T) {
 	}{
 		"a copy":        {link.Hello{Node: third.ID(), Name: "x", Address: "127.0.0.1:1", Verb: 99, Now: time.Now()}, "must not be copied"},
 		"a slow clock":  {link.Hello{Node: "n", Name: "x", Address: "127.0.0.1:1", Verb: 99, Now: time.Now().Add(-time.Hour)}, "off by -1h"},
-		"a fast clock":  {link.Hello{Node: "n", Name: "x", Address: "127.0.0.1:1", Verb: 99, Now: time.Now().Add(time.Hour)}, "off by 1h"},
+		"a fast clock":  {link.Hello{Node: "n", Name: "x", Address: "127.0.0.1:1", Verb: 99, Now: time.Now().Add(time.Hour + 30*time.Second)}, "off by 1h"},
 		"nobody at all": {link.Hello{Now: time.Now()}, "says its id"},
 	} {
 		if err := leader.acceptable(&test.hello); err == nil || !strings.Contains(err.Error(), test.words) {
@@ -122,7 +121,9 @@ func TestJoinIsRefused(t *testing.T) {
 	}
 	// The same words again, and the token is not needed: the node is there already.
 	c.stop(2)
-	if c.stores[2], err = Join(wait, used, token); err != nil {
+	again, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if c.stores[2], err = Join(again, used, token); err != nil {
 		t.Errorf("a member that starts again: %v", err)
 	}
 	if now := c.leader().raft.CurrentTerm(); now != term {
@@ -178,7 +179,8 @@ func forgetful(t *testing.T, to *Store, cut func()) (address string) {
 
 // A node that was let in and did not hear it asks again, at once or when it is started again, and is the same node.
 func TestJoinIsAskedForAgain(t *testing.T) {
-	c := newCluster(t, 1, nil)
+	steady := func(c *Config) { c.Heartbeat = calm }
+	c := newCluster(t, 1, steady)
 	leader := c.leader()
 	do(t, leader, register("k"))
 	for what, again := range map[string]bool{"at once": false, "when it is started again": true} {
@@ -202,7 +204,7 @@ func TestJoinIsAskedForAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		members := len(leader.servers())
-		conf := nodeConfig(t, len(c.configs), nil)
+		conf := nodeConfig(t, len(c.configs), steady)
 		s, err := Join(first, conf, token)
 		if again {
 			if err == nil {
@@ -246,20 +248,25 @@ func TestInvitationOutlivesLeader(t *testing.T) {
 	}
 	c.start(gone)
 	next := c.leader()
-	if err := next.Remove(ctx, by, fourth.cfg.Node); err != nil {
-		t.Fatal(err)
-	}
-	if err := next.Transfer(ctx, by, ""); err != nil {
-		t.Fatal(err)
-	}
-	lines, err := c.leader().Audits(ctx, metastore.AuditQuery{Tenant: jobs.DefaultTenant, Limit: 3})
-	if err != nil || len(lines) != 3 {
-		t.Fatalf("the record: %v, %v", lines, err)
-	}
-	for i, want := range []string{"person:ann transfer any node", "person:ann remove node node node-4", "node:node-4 join node node-4"} {
-		if got := lines[i].Actor + " " + lines[i].Verb + " " + lines[i].Target; got != want {
-			t.Errorf("the record says %q, not %q", got, want)
+	c.remove(next, fourth.cfg.Node)
+	eventually(t, "another node leads", func() bool { // it gives up after a while, and each try is recorded
+		if err := next.Transfer(ctx, by, ""); err != nil {
+			t.Log(err)
 		}
+		return c.leader() != next
+	})
+	lines, err := c.leader().Audits(ctx, metastore.AuditQuery{Tenant: jobs.DefaultTenant, Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var record []string // the newest first
+	for _, l := range lines {
+		if line := l.Actor + " " + l.Verb + " " + l.Target; len(record) == 0 || line != record[len(record)-1] {
+			record = append(record, line)
+		}
+	}
+	if want := []string{"person:ann transfer any node", "person:ann remove node node node-4", "node:node-4 join node node-4"}; len(record) < 3 || !slices.Equal(record[:3], want) {
+		t.Errorf("the record says %q, not %q", record, want)
 	}
 }
 
@@ -396,7 +403,7 @@ func TestGrowAndMove(t *testing.T) {
 	c.start(0)
 	c.join(nil)
 	c.join(nil)
-	finish(t, c.leader(), 10)
+	finish(t, c, 10)
 	c.same()
 	moved := c.index(c.follower())
 	c.stop(moved)
@@ -410,7 +417,7 @@ func TestGrowAndMove(t *testing.T) {
 		}
 		return false
 	})
-	finish(t, c.leader(), 10)
+	finish(t, c, 10)
 	c.same()
 }
 
@@ -433,9 +440,7 @@ func TestRemoveLeavesMajority(t *testing.T) {
 		t.Fatalf("%d nodes are left", n)
 	}
 	for _, s := range []*Store{down, lives} { // in this order
-		if err := leader.Remove(ctx, by, s.ID()); err != nil {
-			t.Fatal(err)
-		}
+		c.remove(leader, s.ID())
 	}
 	do(t, leader, register("k"))
 }
@@ -447,16 +452,17 @@ func TestRemovedIsSaidByLeader(t *testing.T) {
 	announced := func() reply {
 		return leader.reply(&call{Announce: true}, &link.Hello{Node: "n4", Name: "new", Address: "127.0.0.1:1"})
 	}
-	if r := announced(); r.Code != jobs.NotFound {
-		t.Errorf("whoever is no member is told %+v", r)
-	}
+	eventually(t, "whoever is no member is told so", func() bool {
+		r := announced()
+		if r.Code != jobs.NotFound && r.Code != jobs.Unavailable { // those that follow may be slow to say so
+			t.Fatalf("whoever is no member is told %+v", r)
+		}
+		return r.Code == jobs.NotFound
+	})
 	for i, s := range c.stores {
 		if s != leader {
 			c.stop(i)
 		}
-	}
-	if leader.raft.State() != raft.Leader {
-		t.Fatal("it knows already that nobody follows it")
 	}
 	if r := announced(); r.Code != jobs.Unavailable {
 		t.Errorf("a leader that nobody follows says %+v", r)
@@ -467,12 +473,7 @@ func TestRemoveAndTransfer(t *testing.T) {
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = 2 * time.Second }) // nobody else is elected meanwhile, and who hears nobody asks soon
 	old := c.leader()
 	next := c.follower()
-	if err := old.Transfer(ctx, by, next.cfg.Node); err != nil {
-		t.Fatal(err)
-	}
-	if now := c.leader(); now != next {
-		t.Errorf("node %s leads, not %s", now.cfg.Node, next.cfg.Node)
-	}
+	c.lead(next)
 	if err := next.Transfer(ctx, by, "nobody"); !errors.Is(err, jobs.NotFound) {
 		t.Errorf("nobody leads: %v", err)
 	}
@@ -482,9 +483,7 @@ func TestRemoveAndTransfer(t *testing.T) {
 	if err := old.Remove(ctx, by, next.ID()); !errors.Is(err, jobs.Unavailable) {
 		t.Errorf("a follower removes a node: %v", err)
 	}
-	if err := next.Remove(ctx, by, old.cfg.Node); err != nil {
-		t.Fatal(err)
-	}
+	c.remove(next, old.cfg.Node)
 	select {
 	case err := <-old.Err():
 		if !errors.Is(err, ErrRemoved) {
@@ -496,6 +495,6 @@ func TestRemoveAndTransfer(t *testing.T) {
 	i := c.index(old)
 	_ = old.Close()
 	c.stores[i] = nil
-	do(t, c.leader(), register("k"))
+	do(t, c, register("k"))
 	c.same()
 }

@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"slices"
@@ -29,8 +30,8 @@ func tell(t *testing.T, from, to *Store, a raft.AppendEntriesRequest) {
 // say it. What it lacks it must not say is not there, nor that its copy is a moment old.
 func TestNotWholeBeforeLogIsApplied(t *testing.T) {
 	c := newCluster(t, 3, nil)
-	do(t, c.leader(), register("k"))
-	finish(t, c.leader(), 20)
+	do(t, c, register("k"))
+	finish(t, c, 20)
 	c.same()
 	for i := range c.stores {
 		c.configs[i].Heartbeat = time.Minute // nobody leads meanwhile
@@ -70,7 +71,7 @@ func TestNotWholeBeforeLogIsApplied(t *testing.T) {
 	for i := range c.stores {
 		c.start(i)
 	}
-	finish(t, c.leader(), 1)
+	finish(t, c, 1)
 	for i := range c.stores {
 		eventually(t, "all are whole", func() bool { return c.stores[i].Whole() && c.stores[i].Age() < time.Second })
 	}
@@ -81,8 +82,8 @@ func TestNothingIsForgottenBeforeLogIsApplied(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	keeps := register("k")
 	keeps.Job.Code.KeepFor = new(10 * 365 * 24 * time.Hour)
-	do(t, c.leader(), keeps)
-	finish(t, c.leader(), 20)
+	do(t, c, keeps)
+	finish(t, c, 20)
 	c.same()
 	c.stop(0)
 	c.stop(1)
@@ -130,15 +131,13 @@ func TestWholeWhileMoreIsUnderWay(t *testing.T) {
 
 // What others agreed to before a leader was asked says nothing of what holds now, though they agreed a moment ago.
 func TestLeaderIsFollowedNow(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	do(t, c.leader(), register("k"))
-	var leader *Store
-	var term uint64
-	eventually(t, "with all three, it is followed", func() bool { // there may be an election meanwhile
-		leader = c.leader()
-		term = leader.raft.CurrentTerm()
-		return leader.followed(ctx, term, time.Now()) == nil
-	})
+	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
+	leader := c.leader()
+	do(t, leader, register("k"))
+	term := leader.raft.CurrentTerm()
+	if err := leader.followed(ctx, term, time.Now()); err != nil {
+		t.Fatalf("with all three, it is followed: %v", err)
+	}
 	for i, s := range c.stores {
 		if s != leader {
 			c.stop(i)
@@ -147,7 +146,9 @@ func TestLeaderIsFollowedNow(t *testing.T) {
 	if at := leader.agreedAt(term); at.IsZero() || time.Since(at) > time.Minute {
 		t.Errorf("what was agreed to is forgotten: %v", at)
 	}
-	if err := leader.followed(ctx, term, time.Now()); !errors.Is(err, jobs.Unavailable) {
+	wait, cancel := context.WithTimeout(ctx, time.Second/2) // it leads on for a heartbeat, and would not be sure all that time
+	defer cancel()
+	if err := leader.followed(wait, term, time.Now()); !errors.Is(err, jobs.Unavailable) {
 		t.Errorf("it is followed by nobody: %v", err)
 	}
 }
