@@ -23,7 +23,8 @@ func Example_cluster() {
 	}
 	defer os.RemoveAll(home)
 
-	first, err := raftstore.Open(raftstore.Config{Dir: filepath.Join(home, "a"), Node: "a", Listen: "127.0.0.1:0"})
+	const heartbeat = 5 * time.Second // they share one machine here, which may be busy
+	first, err := raftstore.Open(raftstore.Config{Dir: filepath.Join(home, "a"), Node: "a", Listen: "127.0.0.1:0", Heartbeat: heartbeat})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func Example_cluster() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		node, err := raftstore.Join(ctx, raftstore.Config{Dir: filepath.Join(home, name), Node: name, Listen: "127.0.0.1:0"}, token)
+		node, err := raftstore.Join(ctx, raftstore.Config{Dir: filepath.Join(home, name), Node: name, Listen: "127.0.0.1:0", Heartbeat: heartbeat}, token)
 		if err != nil {
 			log.Fatal(err)
 		}
