@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv("CARILLON_TEST_CRASH_DIR"); dir != "" {
 		c := small(dir, Log(os.Getenv("CARILLON_TEST_CRASH_LOG")))
 		if c.Listen = os.Getenv("CARILLON_TEST_LISTEN"); c.Listen != "" {
+			c.Heartbeat = time.Second // three processes that all write may keep each other from running for longer than usual
 			writeWhileLeading(c)
 		}
 		writeUntilKilled(c)
@@ -224,7 +225,7 @@ func TestRestartTime(t *testing.T) {
 		s = open(t, c)
 		took := time.Since(began)
 		t.Logf("100,000 delayed runs and 10,000 definitions are back after %v, from %s", took, what)
-		if took > 30*time.Second { // ten times what is promised: the machine may be busy
+		if long && took > 30*time.Second { // ten times what is promised
 			t.Errorf("it took %v", took)
 		}
 		if counts, err := s.Counts(ctx, metastore.CountQuery{Tenant: "t"}); err != nil || counts.Live[jobs.Scheduled] != 100_000 {
@@ -242,7 +243,7 @@ func TestRestartTime(t *testing.T) {
 // processes, kill -9.
 func TestKillLeaders(t *testing.T) {
 	c := newCluster(t, 3, nil)
-	do(t, c.leader(), register("k"))
+	do(t, c, register("k"))
 	c.same()
 	for i := range c.stores {
 		c.stop(i)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -53,7 +52,9 @@ func (c *crowd) one(key string) {
 	k.Idempotency = key
 	e := envelope(k)
 	for end := time.Now().Add(patience); time.Now().Before(end); {
+		asked := time.Now()
 		nodes := c.nodes()
+		end = end.Add(time.Since(asked)) // that somebody else is busy with the nodes does not count
 		s := nodes[rand.IntN(len(nodes))]
 		wait, cancel := context.WithTimeout(ctx, 2*time.Second)
 		r := s.Apply(wait, []jobs.Envelope{e})[0]
@@ -124,7 +125,7 @@ func (c *crowd) judge(nodes []*Store) {
 // has one answer. How long nobody led is told.
 func TestLeadersGo(t *testing.T) {
 	c := newCluster(t, 3, nil)
-	do(t, c.leader(), register("k"))
+	do(t, c, register("k"))
 	var mu sync.RWMutex // over c.stores
 	nodes := func() []*Store {
 		mu.RLock()
@@ -133,7 +134,7 @@ func TestLeadersGo(t *testing.T) {
 	}
 	crowd := newCrowd(t, 6, nodes)
 	rounds := 4
-	if os.Getenv("CARILLON_LONG") != "" {
+	if long {
 		rounds = 30
 	}
 	var gaps []time.Duration
@@ -257,10 +258,10 @@ func (ws *walls) apart(addresses ...string) {
 func TestPartition(t *testing.T) {
 	ws := &walls{group: make(map[string]int), conns: make(map[*walled]struct{})}
 	c := newCluster(t, 3, func(c *Config) { c.dialer = ws.dialer(c.Listen) })
-	do(t, c.leader(), register("k"))
+	do(t, c, register("k"))
 	crowd := newCrowd(t, 4, func() []*Store { return c.stores })
 	rounds := 2
-	if os.Getenv("CARILLON_LONG") != "" {
+	if long {
 		rounds = 10
 	}
 	for range rounds {
@@ -269,7 +270,8 @@ func TestPartition(t *testing.T) {
 		cut := time.Now()
 		eventually(t, "the one that is cut off knows that it leads no longer", func() bool { return old.Linearizable(ctx) != nil })
 		eventually(t, "it stands for election", func() bool { return old.leads() != nil })
-		if age, least := old.Age(), time.Since(cut); age < least-10*time.Millisecond {
+		least := time.Since(cut) // before the age, which goes on growing
+		if age := old.Age(); age < least {
 			t.Errorf("its rows are said to be %v old, and nobody has agreed with it for %v", age, least)
 		}
 		var next *Store

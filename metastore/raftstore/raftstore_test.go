@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,9 @@ import (
 )
 
 var ctx = context.Background()
+
+// long has tests take their time. Only then do they judge how long something takes: the machine is quiet.
+var long = os.Getenv("CARILLON_LONG") != ""
 
 func open(t testing.TB, c Config) *Store {
 	t.Helper()
@@ -84,9 +88,10 @@ func TestReopen(t *testing.T) {
 			}
 			began := time.Now()
 			s = open(t, c)
-			t.Logf("open for service after %v", time.Since(began))
-			if d := time.Since(began); d > 10*time.Second {
-				t.Errorf("it took %v", d)
+			took := time.Since(began)
+			t.Logf("open for service after %v", took)
+			if long && took > 10*time.Second {
+				t.Errorf("it took %v", took)
 			}
 			if s.machine.engine.Hash() != hash {
 				t.Error("the rows are not the same")
