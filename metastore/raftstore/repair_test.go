@@ -167,7 +167,7 @@ func TestDamageOnOneOfThree(t *testing.T) {
 
 // A repair that was broken off between its steps goes on when the node is opened, and when it is repaired again.
 func TestRepairIsBrokenOff(t *testing.T) {
-	c := newCluster(t, 3, nil)
+	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
 	do(t, c, register("k"))
 	finish(t, c, 20)
 	c.same()
@@ -247,7 +247,7 @@ func TestArchiveGone(t *testing.T) {
 		t.Errorf("it opens with %v", err)
 	}
 
-	c := newCluster(t, 3, nil)
+	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
 	do(t, c, register("k"))
 	finish(t, c, 60)
 	c.same()
@@ -266,7 +266,7 @@ func TestArchiveGone(t *testing.T) {
 
 // A node that has lost its data votes for nobody before it has it again.
 func TestLostDataDoesNotVote(t *testing.T) {
-	c := newCluster(t, 3, nil)
+	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = time.Second }) // whoever comes back waits for an election
 	do(t, c, register("k"))
 	c.same()
 	leader := c.index(c.leader())
