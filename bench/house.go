@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -102,13 +103,21 @@ var compiled = sync.OnceValues(func() (string, error) {
 	return program, err
 })
 
+var given sync.Map // addresses that freeAddress has told: nobody listens there yet, and somebody will
+
+// freeAddress is one on loopback at which nobody listens, another one at each call. Its port is below those that the
+// system gives to outgoing connections, and below those of freePair: other systems start meanwhile, and must not take it.
 func freeAddress() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
+	for {
+		address := fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(8_000))
+		if _, known := given.LoadOrStore(address, true); known {
+			continue
+		}
+		if l, err := net.Listen("tcp", address); err == nil {
+			_ = l.Close()
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // serve starts the server and waits until it leads.

@@ -15,6 +15,7 @@ var (
 	settleIn = 3 * time.Second  // from the workers' start to the first due time that counts
 	window   = 10 * time.Second // of due times that count
 	grace    = 4 * time.Second  // for the last of them to start
+	mercy    time.Duration      // for those that have not started even then: on a machine of which nothing is measured
 )
 
 // everySecond watches jobs that are due at each full second: each key has to start once for each due time.
@@ -30,22 +31,29 @@ func everySecond(ctx context.Context, s system, keys int) (map[string]float64, e
 	time.Sleep(time.Until(to))
 	cores := (cpuOf(pids) - cpu).Seconds() / window.Seconds()
 	time.Sleep(grace)
-	starts, err := s.hands().starts()
-	if err != nil {
-		return nil, err
+	var starts []start
+	for by := time.Now().Add(mercy); ; time.Sleep(100 * time.Millisecond) {
+		more, err := s.hands().starts()
+		if err != nil {
+			return nil, err
+		}
+		starts = append(starts, more...)
+		figures := judge(starts, keys, from, to)
+		if figures["missed"] == 0 || ctx.Err() != nil || !time.Now().Before(by) {
+			figures["cores"] = cores
+			return figures, nil
+		}
 	}
-	figures := judge(starts, keys, from, to)
-	figures["cores"] = cores
-	return figures, nil
 }
 
 // rungs is how often fires adds as many keys again.
 const rungs = 3
 
 // fires looks for how many due times a second are kept up with: the figures are those of the last number of keys at
-// which none was missed or doubled and 99 of 100 started before the next was due.
+// which none was missed or doubled and 99 of 100 started before the next was due. Where even the first number is too many,
+// they are of that, and fires_per_s is 0.
 func fires(ctx context.Context, s system, keys int) (map[string]float64, error) {
-	best := map[string]float64{"fires_per_s": 0}
+	var best map[string]float64
 	for rung := 1; rung <= rungs; rung++ {
 		figures, err := everySecond(ctx, s, rung*keys)
 		if err != nil && rung == 1 {
@@ -53,6 +61,9 @@ func fires(ctx context.Context, s system, keys int) (map[string]float64, error) 
 		}
 		if err != nil || figures["missed"] > 0 || figures["doubled"] > 0 || figures["late_p99_ms"] >= 1000 {
 			fmt.Fprintf(os.Stderr, "bench: %d due times a second are too many: %v, %v\n", rung*keys, figures, err)
+			if rung == 1 {
+				best, best["fires_per_s"] = figures, 0
+			}
 			break
 		}
 		figures["fires_per_s"] = figures["delivered"] / window.Seconds()
