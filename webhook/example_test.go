@@ -48,7 +48,10 @@ func ExampleVerify() {
 	poster.Ended(&jobs.Instance{Tenant: "default", ID: jobs.NewID(time.Now()), Key: "billing.charge", State: jobs.Terminated, Cause: jobs.ByError,
 		Attempt: 3, Error: "the bank said no", Ended: time.Now()})
 	ctx, stop := context.WithCancel(context.Background())
-	stop() // what waits is sent before Run returns
-	poster.Run(ctx)
+	defer stop()
+	go poster.Run(ctx)
+	for poster.Stats().Sent == 0 { // and taken
+		time.Sleep(time.Millisecond)
+	}
 	// Output: run.terminated: error of billing.charge, attempt 3: the bank said no
 }

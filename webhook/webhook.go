@@ -90,6 +90,7 @@ type Poster struct {
 	host   string // for log lines
 	client *http.Client
 	queue  chan Event
+	last   time.Duration // lastWords; tests give more
 
 	mu    sync.Mutex
 	stats Stats
@@ -118,7 +119,7 @@ func New(c Config) (*Poster, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Poster{cfg: c, host: to.Host, queue: make(chan Event, mostWaiting), told: map[string]*told{}, moved: make(chan struct{}, 1),
+	return &Poster{cfg: c, host: to.Host, queue: make(chan Event, mostWaiting), last: lastWords, told: map[string]*told{}, moved: make(chan struct{}, 1),
 		client: &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			Transport: &http.Transport{DialContext: (&net.Dialer{Timeout: timeout}).DialContext, MaxIdleConnsPerHost: senders, IdleConnTimeout: time.Minute,
 				TLSHandshakeTimeout: timeout, ForceAttemptHTTP2: true}}}, nil
@@ -234,7 +235,7 @@ func (p *Poster) Run(ctx context.Context) {
 	p.hold(ctx)
 	p.release(time.Now(), true)
 	close(ending)
-	last := time.AfterFunc(lastWords, stop)
+	last := time.AfterFunc(p.last, stop)
 	defer last.Stop()
 	all.Wait()
 	if n := len(p.queue); n > 0 {
