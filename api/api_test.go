@@ -40,7 +40,7 @@ func newDesk(t *testing.T) *desk {
 		d.apply(jobs.Register{App: "billing", Worker: "w1", Start: true, Job: declared})
 	}
 	log := slog.New(slog.NewTextHandler(&d.log, nil))
-	d.Handler = api.Guard(log, api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store}), Logger: log}))
+	d.Handler = api.Guard(log, api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, ForecastWork: time.Minute}), Logger: log}))
 	return d
 }
 

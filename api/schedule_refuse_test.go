@@ -26,7 +26,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // newDated is a desk where it is always noon.
 func newDated(t *testing.T) *desk {
 	d := newDesk(t)
-	d.Handler = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, Now: func() time.Time { return noon }})})
+	d.Handler = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, Now: func() time.Time { return noon }, ForecastWork: time.Minute})})
 	return d
 }
 
@@ -97,12 +97,14 @@ func TestSchedulesRefused(t *testing.T) {
 			before := d.snapshot()
 			body := `{"schedule":` + quoted(c.schedule) + `,"zone":` + quoted(c.zone) + `}`
 			quickest := time.Hour
-			for range 5 { // on a machine that does other things, too
+			const most = 50 * time.Millisecond // ten times what it should take
+			for by := time.Now().Add(time.Minute); quickest > most && time.Now().Before(by); {
+				// On a machine that does other things, too: one that is quick is enough.
 				start := time.Now()
 				checkScheduleProblem(t, d.send("PATCH", edit, body), "body."+c.location, c.offset, c.says)
 				quickest = min(quickest, time.Since(start))
 			}
-			if quickest > 50*time.Millisecond { // ten times what it should take at most
+			if quickest > most {
 				t.Errorf("it takes %v to refuse it", quickest)
 			}
 			query := url.Values{"schedule": {c.schedule}, "zone": {c.zone}}

@@ -31,7 +31,7 @@ func newDesk(t testing.TB) *desk {
 	d := &desk{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), logs: memstore.NewLogs(0)}
 	clock := func() time.Time { return d.now }
 	d.store = &metastore.Local{Engine: memstore.New(memstore.Config{}), Now: clock}
-	d.Ops = ops.New(ops.Config{Store: d.store, Logs: d.logs, Now: clock})
+	d.Ops = ops.New(ops.Config{Store: d.store, Logs: d.logs, Now: clock, ForecastWork: time.Minute})
 	for _, o := range []jobs.Options{
 		{Key: "app.nightly", Cron: "0 30 2 * * *", TimeZone: "Europe/Berlin", Tags: []string{"Money"}},
 		{Key: "app.often", Every: time.Minute, Description: "Looks at the post."},

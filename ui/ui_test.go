@@ -131,7 +131,7 @@ func newScene(t *testing.T) *scene {
 		}
 	}
 	s.apply(jobs.Configure{RecurringDebug: new(true), TriggeredDebug: new(true)})
-	s.Handler = ui.New(ui.Config{Ops: ops.New(ops.Config{Store: s.store, Logs: logs, Live: s.live}), Notice: hostile,
+	s.Handler = ui.New(ui.Config{Ops: ops.New(ops.Config{Store: s.store, Logs: logs, Live: s.live, ForecastWork: time.Minute}), Notice: hostile,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	return s
 }
@@ -333,7 +333,7 @@ func TestEvents(t *testing.T) {
 	s := newScene(t)
 	server := httptest.NewServer(s)
 	defer server.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/events", nil)
 	if err != nil {
