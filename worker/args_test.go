@@ -84,12 +84,18 @@ func TestHostileSchemas(t *testing.T) {
 		{"many parts, many values", `{"properties":{"a":{"items":{"allOf":[` + strings.Repeat(`{},`, 1_000) + `{"type":"string"}]}}}}`, many},
 		{"many properties by patterns", `{"patternProperties":{"(a{1,30}){1,30}b":{},"((a{1,31}){1,30})*":{}}}`, strings.Replace(long, `"a":`, `"b":`, 1)},
 	} {
-		begun := time.Now()
-		if place, err := ArgsChecker([]byte(c.schema))([]byte(c.args)); err != nil {
-			t.Errorf("%s: %q: %v", c.name, place, err)
+		quickest := time.Hour
+		for range 3 { // on a machine that does other things, too
+			begun := time.Now()
+			if place, err := ArgsChecker([]byte(c.schema))([]byte(c.args)); err != nil {
+				t.Errorf("%s: %q: %v", c.name, place, err)
+			}
+			if quickest = min(quickest, time.Since(begun)); quickest <= 10*time.Second {
+				break
+			}
 		}
-		if took := time.Since(begun); took > 10*time.Second {
-			t.Errorf("%s: took %v", c.name, took)
+		if quickest > 10*time.Second {
+			t.Errorf("%s: took %v", c.name, quickest)
 		}
 	}
 	place, err := ArgsChecker([]byte(deep))([]byte(strings.Repeat(`{"a":`, 60) + `"x"` + strings.Repeat(`}`, 60)))

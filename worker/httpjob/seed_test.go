@@ -59,6 +59,7 @@ func (p *site) executions(job string) (list []execution) {
 }
 
 // The long example of the second seed, as it stands there: posted, triggered, asked for its outcome, told of, and paused.
+// Only its timeout is longer, for a machine that has no time. It may come due by itself meanwhile, every five minutes.
 func TestTheSeedsLongExampleRuns(t *testing.T) {
 	raw, err := os.ReadFile("testdata/school.json")
 	if err != nil {
@@ -78,7 +79,11 @@ func TestTheSeedsLongExampleRuns(t *testing.T) {
 		return 200, `{"ok":true}`
 	})
 	p.until("somebody leads", func() bool { return p.s.Ready(t.Context()) == nil })
-	p.seeds("POST", "/jobs/20220125", string(file.Timer[0]), 200)
+	doc := strings.Replace(string(file.Timer[0]), `"timeoutSeconds": 15,`, `"timeoutSeconds": 600,`, 1)
+	if doc == string(file.Timer[0]) {
+		t.Fatal("the example has another timeout")
+	}
+	p.seeds("POST", "/jobs/20220125", doc, 200)
 	var made execution
 	if err := json.Unmarshal(p.seeds("POST", "/jobs/20220125/trigger", `{}`, 200), &made); err != nil {
 		t.Fatal(err)
@@ -107,7 +112,8 @@ func TestTheSeedsLongExampleRuns(t *testing.T) {
 			t.Errorf("%s was sent %s with %v", path, r.body, r.header)
 		}
 	}
-	if list := p.executions("20220125"); len(list) != 1 || list[0].Status != "succeed" || list[0].ExecutionID != made.ExecutionID {
+	list := p.executions("20220125")
+	if i := slices.IndexFunc(list, func(e execution) bool { return e.ExecutionID == made.ExecutionID }); i < 0 || list[i].Status != "succeed" {
 		t.Errorf("%+v", list)
 	}
 	p.seeds("PUT", "/jobs/20220125?active=0", "", 200)
