@@ -41,7 +41,7 @@ func open(t *testing.T, more ...jobs.Job) *house {
 // build starts a house.
 func build(t *testing.T, c embed.Config, js ...jobs.Job) *house {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	c.Node, c.Worker = "node-1", worker.Config{App: "shop", Name: "till-1", Slots: 16, Grace: time.Second}
 	c.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -69,7 +69,7 @@ func shop() []jobs.Job {
 		jobs.NewRecurring(jobs.RecurringFunc(count), jobs.Options{Key: "shop.newsletter", Cron: "0 0 9 ? * MON", TimeZone: "Asia/Shanghai", Tags: []string{"mail"}}),
 		jobs.NewTriggered(jobs.TriggeredFunc[payment](charge), jobs.Options{Key: "shop.charge", Args: payment{Customer: "c7", Cents: 1250},
 			Retries: 1, RetryDelay: time.Millisecond, Description: "Takes the money for an order.", Tags: []string{"money"}}),
-		jobs.NewTriggered(jobs.TriggeredFunc[struct{}](pack), jobs.Options{Key: "shop.pack", Timeout: time.Minute,
+		jobs.NewTriggered(jobs.TriggeredFunc[struct{}](pack), jobs.Options{Key: "shop.pack", Timeout: time.Hour,
 			Description: "Packs until it is told to stop."}),
 	}
 }

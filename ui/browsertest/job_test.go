@@ -1,6 +1,7 @@
 package browsertest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -38,6 +39,19 @@ func TestPause(t *testing.T) {
 // A schedule that is edited in the browser is obeyed by the very next fire.
 func TestEdit(t *testing.T) {
 	h := open(t)
+	before, err := h.Ops().Job(t.Context(), ann, "shop.close-day", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fires := func() []*jobs.Instance { // but that of the code's schedule, which may come at just this time of the day
+		return slices.DeleteFunc(h.runs("shop.close-day"), func(in *jobs.Instance) bool {
+			return in.Revision == before.Revision && in.Due.In(berlin).Format(time.TimeOnly) == "02:30:00"
+		})
+	}
 	b := h.newTab(true)
 	b.open("/jobs/shop.close-day")
 	b.sees("at 02:30, every day, Europe")
@@ -47,7 +61,7 @@ func TestEdit(t *testing.T) {
 	b.until("the mistake is shown while it is typed", `document.querySelector("[data-fault=schedule]").textContent !== ""`)
 	b.write(field("schedule"), "*/2 * * * * *")
 	b.until("the fires are shown before they are saved", `document.querySelectorAll("#preview .fires li").length === 10`)
-	if n := len(h.runs("shop.close-day")); n > 0 {
+	if n := len(fires()); n > 0 {
 		t.Fatalf("the preview made %d runs", n)
 	}
 	b.write(field("reason"), "the auditors are here")
@@ -58,8 +72,8 @@ func TestEdit(t *testing.T) {
 		t.Fatal(err)
 	}
 	edited := job.Definition.Edited
-	h.until("it fires", func() bool { return len(h.runs("shop.close-day")) > 0 })
-	list := h.runs("shop.close-day")
+	h.until("it fires", func() bool { return len(fires()) > 0 })
+	list := fires()
 	first := list[len(list)-1]
 	if want := edited.Truncate(2 * time.Second).Add(2 * time.Second); !first.Due.Equal(want) || first.Revision != job.Revision {
 		t.Errorf("edited at %v, it first fires at %v with revision %d; want %v and %d", edited, first.Due, first.Revision, want, job.Revision)
@@ -78,9 +92,15 @@ func TestRunNowInDebugMode(t *testing.T) {
 	b.sees("Debug mode")
 	b.leads(`//main//button[contains(normalize-space(), "Run now")]`)
 	b.sees("Succeeded")
+	byHand := 0
 	runs := h.runs("shop.close-day")
-	if len(runs) != 1 || runs[0].Origin != jobs.FromPerson {
-		t.Errorf("%d runs, %+v", len(runs), runs)
+	for _, in := range runs { // one of its own may have come before the jobs were held
+		if in.Origin == jobs.FromPerson {
+			byHand++
+		}
+	}
+	if byHand != 1 {
+		t.Errorf("%d runs by hand, %+v", byHand, runs)
 	}
 }
 
