@@ -8,14 +8,16 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // Ask asks a server in this process something that is the server's own affair, as one of its users: see
-// embedded.Server.Remove. bus.ErrNobody means that no server answers that.
+// embedded.Server.Remove. bus.ErrNobody means that no server answers that, and a refusal that nothing was asked; after any
+// other error it may have been heard.
 func Ask(ctx context.Context, of Server, user, password, subject string, request []byte) ([]byte, error) {
 	nc, err := nats.Connect("", nats.InProcessServer(of), nats.UserInfo(user, password), nats.NoReconnect())
 	if err != nil {
-		return nil, fmt.Errorf("connect to the NATS server in this process: %w", refusedBy(err))
+		return nil, jobs.Refuse(jobs.Unavailable, "connect to the NATS server in this process: %v", refusedBy(err))
 	}
 	defer nc.Close()
 	m, err := nc.RequestWithContext(ctx, subject, request)

@@ -45,17 +45,27 @@ func (s *Server) Remove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	for asked := false; ; asked = true {
-		err := s.remove(ctx, raw)
-		switch {
-		case err == nil, asked && jobs.CodeOf(err) == jobs.NotFound: // what had no answer was done
+	if err := insist(ctx, func(ctx context.Context) error { return s.remove(ctx, raw) }); err != nil {
+		return fmt.Errorf("take NATS server %s out: %w", name, err)
+	}
+	return nil
+}
+
+// insist asks until there is an answer, or ctx ends.
+func insist(ctx context.Context, ask func(context.Context) error) error {
+	for lost := false; ; {
+		err := ask(ctx)
+		switch code := jobs.CodeOf(err); {
+		case err == nil, lost && code == jobs.NotFound: // what had no answer was done
 			return nil
-		case jobs.CodeOf(err) == jobs.NotFound:
+		case code == jobs.NotFound:
 			return err
+		case code == jobs.Unknown: // and not that nobody was there whom one could ask
+			lost = true
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("take NATS server %s out: %w", name, err)
+			return err
 		case <-time.After(askAgain):
 		}
 	}
