@@ -196,7 +196,7 @@ func TestWhoIsNotLetIn(t *testing.T) {
 		"a token as a user":              nats.UserInfo(ofBilling, ""),
 	} {
 		all.Go(func() {
-			if nc, err := nats.Connect(s.URL(), o); !errors.Is(err, nats.ErrAuthorization) {
+			if nc, err := nats.Connect(s.URL(), o, nats.Timeout(20*time.Second)); !errors.Is(err, nats.ErrAuthorization) {
 				t.Errorf("%s: %v", what, err)
 				nc.Close()
 			}
@@ -401,6 +401,7 @@ func TestManyWrongTokens(t *testing.T) {
 	t.Parallel()
 	var log page
 	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	begun := time.Now()
 	var wrong sync.WaitGroup
 	for i := range 30 {
 		wrong.Go(func() {
@@ -412,8 +413,9 @@ func TestManyWrongTokens(t *testing.T) {
 	}
 	entered(t, s, ofBilling, as("default", bus.Worker, "h1"), "billing")
 	wrong.Wait()
-	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "bus connection refused") {
-		t.Errorf("%d lines in the log", n)
+	n, most := strings.Count(log.String(), "bus connection refused"), 1+int(time.Since(begun)/(10*time.Second))
+	if n == 0 || n > most {
+		t.Errorf("%d lines about it in the log, want 1 to %d", n, most)
 	}
 }
 
