@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon"
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
 	"github.com/carillon-scheduler/carillon/client"
@@ -23,7 +24,8 @@ import (
 // serve is a control plane and a NATS server, and answers with the server and its address.
 func serve(t *testing.T) (*embedded.Server, string) {
 	t.Helper()
-	server, err := embedded.Start(embedded.Config{})
+	// One of the tests has it go away and come back: meanwhile the port must be nobody else's.
+	server, err := embedded.Start(embedded.Config{Port: freeport.Port(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,10 +3,10 @@ package natsbus_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/bustest"
+	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
 )
@@ -29,9 +29,7 @@ func start(t testing.TB, cfg embedded.Config) *embedded.Server {
 // connect connects, to be closed with the test.
 func connect(t testing.TB, url string, cfg natsbus.Config) *natsbus.Bus {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	b, err := natsbus.Connect(ctx, url, cfg)
+	b, err := natsbus.Connect(within(t), url, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +39,8 @@ func connect(t testing.TB, url string, cfg natsbus.Config) *natsbus.Bus {
 
 func TestBusOverTheNetwork(t *testing.T) {
 	bustest.Run(t, func(t *testing.T) bustest.Harness {
-		s := start(t, embedded.Config{})
-		port := s.Port()
+		port := freeport.Port(t) // which is nobody else's while the server is away
+		s := start(t, embedded.Config{Port: port})
 		return bustest.Harness{
 			As: func(t *testing.T, p bus.Principal) bus.Bus {
 				return connect(t, s.URL(), natsbus.Config{As: p})

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -146,7 +146,7 @@ func TestACallEndsWithItsConnection(t *testing.T) {
 		if !errors.Is(err, jobs.Unknown) || errors.Is(err, bus.ErrNobody) {
 			t.Fatalf("it ended with: %v", err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-within(t).Done():
 		t.Fatal("it still waits")
 	}
 	// While there is no connection nothing is sent, so nothing can have been done.
@@ -176,14 +176,15 @@ func TestSignalsAreKeptIfOneAsksForIt(t *testing.T) {
 		if string(got.Data) != "kept" {
 			t.Errorf("heard %q", got.Data)
 		}
-	case <-time.After(10 * time.Second):
+	case <-within(t).Done():
 		t.Error("the signal is lost")
 	}
 }
 
 func TestConnectWithoutAServer(t *testing.T) {
-	s := start(t, embedded.Config{})
-	port, url := s.Port(), s.URL()
+	port := freeport.Port(t) // which is nobody else's while the server is away
+	s := start(t, embedded.Config{Port: port})
+	url := s.URL()
 	must(t, s.Stop())
 	if b, err := natsbus.Connect(within(t), url, natsbus.Config{As: worker}); err == nil {
 		_ = b.Close()
