@@ -79,8 +79,12 @@ func Apps() []string { return []string{"billing.eu", "billing", "billing_eu", "B
 // billing is the lane that most cases use. Its name has a dot: names may.
 var billing = bus.Lane{Tenant: "default", App: "billing.eu"}
 
-// patience is how long a case waits for what must come. In a bubble it costs nothing.
-const patience = 10 * time.Second
+// patience is how long a case waits for what must come: on a busy machine everything may stand still for seconds, also
+// while a connection that was lost is tried again. In a bubble it costs nothing.
+const patience = time.Minute
+
+// attempt is how long one of several attempts waits for an answer that may have been lost.
+const attempt = time.Second
 
 // within is a context for what must happen.
 func within(t *testing.T) context.Context {

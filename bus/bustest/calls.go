@@ -53,7 +53,7 @@ var callCases = []Case{
 		must(t, err, "call")
 		cancel()
 		eventuallyNobody(t, func() error {
-			limited, cancel := context.WithTimeout(ctx, patience/10)
+			limited, cancel := context.WithTimeout(ctx, attempt)
 			defer cancel()
 			_, err := client.Call(limited, bus.ServiceStore, nil)
 			return err

@@ -78,7 +78,7 @@ var closeCases = []Case{
 			t.Fatal("a closed end heard a signal")
 		}
 		eventuallyNobody(t, func() error {
-			limited, cancel := context.WithTimeout(ctx, patience/10)
+			limited, cancel := context.WithTimeout(ctx, attempt)
 			defer cancel()
 			_, err := client.Call(limited, bus.ServiceStore, nil)
 			return err

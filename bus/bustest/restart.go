@@ -27,7 +27,7 @@ var restartCases = []Case{
 		must(t, worker.Receive(ctx, lane, func([]bus.Offer) {}), "receive")
 		restart(t, h)
 		again(t, "a call", func() error {
-			limited, cancel := context.WithTimeout(ctx, patience/4)
+			limited, cancel := context.WithTimeout(ctx, 5*attempt/2)
 			defer cancel()
 			_, err := worker.Call(limited, bus.ServiceStore, nil)
 			return err

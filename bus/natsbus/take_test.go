@@ -35,9 +35,10 @@ func raw(t testing.TB, s *embedded.Server, o ...nats.Option) (*nats.Conn, jetstr
 	return nc, js
 }
 
-// within is a context for what must happen.
+// within is a context for what must happen, on a busy machine, too. It is longer than AckWait, after which an offer comes
+// again that was sent where nobody is any more.
 func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
