@@ -87,12 +87,12 @@ func ExampleSave() {
 		return nil
 	})
 	ctx := context.Background()
-	s, err := embed.Start(ctx, embed.Config{}, jobs.NewRecurring(send, jobs.Options{Key: "letters", Cron: "0 8 * * *", TimeZone: "Europe/Berlin", Retries: 1}))
+	s, err := embed.Start(ctx, embed.Config{}, jobs.NewRecurring(send, jobs.Options{Key: "letters", Cron: "0 8 29 2 *", TimeZone: "Europe/Berlin", Retries: 1}))
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer s.Stop()
-	run, err := s.Client().Enqueue(ctx, jobs.Create{Key: "letters"}) // not waiting for 8:00
+	run, err := s.Client().Enqueue(ctx, jobs.Create{Key: "letters"}) // not waiting for a leap day
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -149,10 +149,26 @@ func ask(t *testing.T, questions []question) []answer {
 	return answers
 }
 
+// patience is how long a child may think about one answer. An engine that never comes to an end is not waited for.
+const patience = time.Minute
+
+// heard keeps what a child says, and gives it time for more.
+type heard struct {
+	said bytes.Buffer
+	more *time.Timer
+}
+
+func (h *heard) Write(p []byte) (int, error) {
+	h.more.Reset(patience)
+	return h.said.Write(p)
+}
+
 func askChild(t *testing.T, questions []question) (answers []answer, lastWords string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	out := heard{more: time.AfterFunc(patience, cancel)}
+	defer out.more.Stop()
 	var in bytes.Buffer
 	for _, q := range questions {
 		if err := json.NewEncoder(&in).Encode(q); err != nil {
@@ -161,10 +177,10 @@ func askChild(t *testing.T, questions []question) (answers []answer, lastWords s
 	}
 	child := exec.CommandContext(ctx, os.Args[0])
 	child.Env = append(os.Environ(), isChild+"=1")
-	var out, errs bytes.Buffer
+	var errs bytes.Buffer
 	child.Stdin, child.Stdout, child.Stderr = &in, &out, &errs
 	failed := child.Run()
-	for d := json.NewDecoder(&out); ; {
+	for d := json.NewDecoder(&out.said); ; {
 		var a answer
 		if d.Decode(&a) != nil {
 			break
