@@ -41,3 +41,19 @@ func TestLeasesOfTwoTenantsWithOneID(t *testing.T) {
 		t.Errorf("of the one that goes on, whose worker fell silent, is expired: %v", out)
 	}
 }
+
+// What became of an attempt may be told after the next one was claimed: that one keeps its lease.
+func TestOlderEffectLeavesTheNextLease(t *testing.T) {
+	var l leases
+	l.init(time.Minute)
+	now := time.Now()
+	l.heard = now.Add(-time.Hour)
+	second := &jobs.Instance{Tenant: "t", ID: jobs.DerivedID("x"), State: jobs.Processing, Attempt: 2, Worker: "w"}
+	first := *second
+	first.State, first.Attempt = jobs.Failed, 1
+	l.note(second, now)
+	l.note(&first, now)
+	if out := l.lapsed(now.Add(2*time.Minute), now); len(out) != 1 || out[0].expire.Attempt != 2 {
+		t.Errorf("of the second attempt, whose worker fell silent, is expired: %v", out)
+	}
+}

@@ -63,20 +63,18 @@ func (l *leases) load(ctx context.Context, st metastore.Agenda, now time.Time) e
 // note follows a run as a commit left it. The lock is held.
 func (l *leases) note(in *jobs.Instance, now time.Time) {
 	of := runOf(in)
+	k := l.held[of]
+	if k != nil && k.attempt > in.Attempt {
+		return // an older effect that was overtaken
+	}
 	if in.State != jobs.Processing && !in.Lingering {
-		if l.loads != nil {
-			if k := l.held[of]; k != nil {
-				l.count(k, -1)
-			}
+		if l.loads != nil && k != nil {
+			l.count(k, -1)
 		}
 		delete(l.held, of)
 		return
 	}
-	k := l.held[of]
 	if k == nil || k.attempt != in.Attempt {
-		if k != nil && k.attempt > in.Attempt {
-			return // an older effect that was overtaken
-		}
 		if k != nil {
 			l.count(k, -1)
 		}

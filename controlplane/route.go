@@ -127,7 +127,7 @@ func (r *router) note(in *jobs.Instance, now time.Time) {
 		return
 	}
 	if len(a.parked) > 0 {
-		if p := a.parked[in.ID]; p != nil && p.same(in) {
+		if p := a.parked[in.ID]; p != nil && !p.before(in) {
 			return
 		}
 		a.unpark(in.ID)
@@ -135,7 +135,7 @@ func (r *router) note(in *jobs.Instance, now time.Time) {
 	switch {
 	case a.window == 0 && in.Place.Unspread():
 		r.alone(a, in, now)
-	case o != nil && o.same(in):
+	case o != nil && !o.before(in):
 	case a.backlog || len(a.out) >= a.window:
 		if o != nil {
 			a.gone(in.ID)
@@ -163,7 +163,8 @@ func (o *outstanding) same(in *jobs.Instance) bool {
 }
 
 // before says that the offer is that of a run as it was before. A row that was read while commits went on may be older
-// than what they have told: attempts only grow, and a broadcast is spread once.
+// than what they have told, and so may what a commit tells that was overtaken by the next one: attempts only grow, and a
+// broadcast is spread once.
 func (o *outstanding) before(in *jobs.Instance) bool {
 	return o.offer.Attempt < in.Next() || o.offer.Attempt == in.Next() && o.place.Unspread() && !in.Place.Unspread()
 }

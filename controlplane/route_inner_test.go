@@ -24,7 +24,7 @@ func staffed(t *testing.T, now time.Time) (*router, *app) {
 }
 
 // A row that was read before a commit told of the run anew does not take the place of what is offered: neither the
-// broadcast that a shard came of, nor an earlier attempt.
+// broadcast that a shard came of, nor an earlier attempt. Nor does what an earlier commit tells that was overtaken.
 func TestOfferIsNotOverwrittenByAnOlderRow(t *testing.T) {
 	now := time.Now()
 	whole := &jobs.Instance{Tenant: "t", App: "default", Key: "clean", ID: jobs.DerivedID("x"), State: jobs.Enqueued, Place: &jobs.Place{Route: jobs.RouteBroadcast}}
@@ -38,13 +38,18 @@ func TestOfferIsNotOverwrittenByAnOlderRow(t *testing.T) {
 		name        string
 		told, older *jobs.Instance
 	}{{"a shard", &shard, whole}, {"a second attempt", &second, &first}} {
-		r, a := staffed(t, now)
-		a.backlog = false
-		r.note(c.told, now)
-		r.fill(r.short1(a), []*jobs.Instance{c.older}, now)
-		_, out, spread := r.ship(now)
-		if len(out) != 1 || len(spread) != 0 || len(out[0].lists) != 1 || out[0].lists[0][0].Attempt != c.told.Next() {
-			t.Errorf("%s: shipped %+v, to be spread %+v", c.name, out, spread)
+		for how, hear := range map[string]func(r *router, a *app){
+			"read":       func(r *router, a *app) { r.fill(r.short1(a), []*jobs.Instance{c.older}, now) },
+			"told later": func(r *router, _ *app) { r.note(c.older, now) },
+		} {
+			r, a := staffed(t, now)
+			a.backlog = false
+			r.note(c.told, now)
+			hear(r, a)
+			_, out, spread := r.ship(now)
+			if len(out) != 1 || len(spread) != 0 || len(out[0].lists) != 1 || out[0].lists[0][0].Attempt != c.told.Next() {
+				t.Errorf("%s, %s: shipped %+v, to be spread %+v", c.name, how, out, spread)
+			}
 		}
 	}
 }
