@@ -3,6 +3,7 @@ package controlplane_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"regexp"
@@ -393,11 +394,12 @@ func TestRoutesKeepTheirRules(t *testing.T) {
 					return nil
 				}), o))
 			}
+			names := slices.Sorted(maps.Keys(tags)) // whatever is drawn while they start is the same again
 			live := map[string]func(){}
 			start := func(name string) {
 				live[name] = h.worker(worker.Config{Name: name, Slots: 1 + rnd.IntN(4), Tags: tags[name]}, js...)
 			}
-			for name := range tags {
+			for _, name := range names {
 				start(name)
 			}
 			asked := 0
@@ -415,7 +417,7 @@ func TestRoutesKeepTheirRules(t *testing.T) {
 				}
 				time.Sleep(time.Duration(rnd.IntN(200)) * time.Millisecond)
 			}
-			for name := range tags {
+			for _, name := range names {
 				if live[name] == nil {
 					start(name)
 				}

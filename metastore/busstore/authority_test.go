@@ -125,7 +125,7 @@ func newHouse(t *testing.T, c Config) *house {
 	return h
 }
 
-func (h *house) as(p bus.Principal) metastore.Store { return New(h.hub.As(p), p) }
+func (h *house) as(p bus.Principal) metastore.Store { return Patient(New(h.hub.As(p), p)) }
 
 // send applies one command through a store and answers with its result.
 func (h *house) send(t *testing.T, s metastore.Store, c jobs.Command) metastore.Result {

@@ -43,13 +43,14 @@ type store struct {
 	calls bus.Calls
 	as    bus.Principal
 	group *metastore.Group
-	plain atomic.Bool // receipts are not asked for: this end is a node, or whoever serves is older than they are
+	wait  time.Duration // for the first answers: attempt
+	plain atomic.Bool   // receipts are not asked for: this end is a node, or whoever serves is older than they are
 }
 
 // New makes a store of the calls of a bus. as is who this end is: envelopes and queries that name no tenant or
 // actor are given its own. Concurrent callers of Apply share requests.
 func New(calls bus.Calls, as bus.Principal) metastore.Store {
-	s := &store{calls: calls, as: as}
+	s := &store{calls: calls, as: as, wait: attempt}
 	s.plain.Store(as.Role == bus.Node)
 	s.group = metastore.NewGroup(maxCommands, inFlight, s.commit)
 	return s
@@ -139,7 +140,7 @@ func (d *delivery) round(ctx context.Context, tries int) {
 			open = open[1:]
 			continue
 		}
-		answers, err := call(ctx, d.store.calls, request, tries)
+		answers, err := d.store.call(ctx, request, tries)
 		code := refusal(err)
 		if code == jobs.BadInput && !plain { // whoever serves does not know of receipts, most likely
 			d.store.plain.Store(true)
@@ -255,10 +256,10 @@ func (d *delivery) doubtful(which []int, err error) {
 // call asks once. The first times it waits for a few seconds: of the nodes that serve, one may be frozen or cut off,
 // and the bus will go on asking that one in turn until it notices. Then longer: a store under load is not helped by
 // being asked more often.
-func call(ctx context.Context, calls bus.Calls, request []byte, tries int) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, attempt<<min(max(tries+1-soon, 0), 3))
+func (s *store) call(ctx context.Context, request []byte, tries int) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.wait<<min(max(tries+1-soon, 0), 3))
 	defer cancel()
-	return calls.Call(ctx, bus.ServiceStore, request)
+	return s.calls.Call(ctx, bus.ServiceStore, request)
 }
 
 func refusal(err error) jobs.Code {

@@ -77,7 +77,7 @@ func TestHeedAsksTheLeader(t *testing.T) {
 	t.Cleanup(func() { _ = server.Stop() })
 	connect := func(role bus.Role, name string) (*natsbus.Bus, bus.Principal) {
 		as := bus.Principal{Tenant: "default", Role: role, Name: name}
-		b, err := natsbus.Connect(t.Context(), "", natsbus.Config{As: as, InProcess: server})
+		b, err := natsbus.Connect(t.Context(), "", natsbus.Config{As: as, InProcess: server, Retry: true})
 		if err != nil {
 			t.Fatal(err)
 		}

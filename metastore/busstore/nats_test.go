@@ -32,7 +32,7 @@ func TestStoreBehindNATS(t *testing.T) {
 		})
 		node := bus.Principal{Tenant: "default", Role: bus.Node, Name: "n1"}
 		connect := func() *natsbus.Bus {
-			b, err := natsbus.Connect(t.Context(), "", natsbus.Config{As: node, InProcess: server})
+			b, err := natsbus.Connect(t.Context(), "", natsbus.Config{As: node, InProcess: server, Retry: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -45,7 +45,7 @@ func TestStoreBehindNATS(t *testing.T) {
 			t.Fatal(err)
 		}
 		return storetest.Harness{
-			Store:  busstore.New(connect(), node),
+			Store:  busstore.Patient(busstore.New(connect(), node)),
 			Agenda: local,
 			Clock:  clock,
 			Rows:   func() iter.Seq[jobs.Row] { return engine.Capture().Rows() },

@@ -21,7 +21,7 @@ func ask[R jobs.Row](ctx context.Context, s *store, v verb, q question) (reply, 
 	request := encodeQuestion(v, q)
 	var p pause
 	for tries := 0; ; tries++ {
-		answer, err := call(ctx, s.calls, request, tries)
+		answer, err := s.call(ctx, request, tries)
 		if err == nil {
 			return decodeRows[R](answer)
 		}

@@ -17,7 +17,7 @@ func TestReceipts(t *testing.T) {
 			h := newHouse(t, Config{})
 			var asked []verb
 			as := func(p bus.Principal) func(jobs.Command) jobs.Effect {
-				s := New(listening{h.hub.As(p), &asked, older}, p)
+				s := Patient(New(listening{h.hub.As(p), &asked, older}, p))
 				return func(c jobs.Command) jobs.Effect { t.Helper(); return h.must(t, s, c) }
 			}
 			w, c, n := as(worker), as(client), as(node)

