@@ -116,6 +116,9 @@ func (c call) into(out, errs *bytes.Buffer, args ...string) int {
 func rootOf(c remote.Config) *cobra.Command {
 	root := &cobra.Command{Use: "carillon", SilenceErrors: true, SilenceUsage: true}
 	verbs, others := remote.Commands(c)
+	for _, v := range verbs { // a slow machine is not what is tried; whoever tries it says the flag
+		_ = v.PersistentFlags().Lookup("request-timeout").Value.Set("3m")
+	}
 	root.AddCommand(append(verbs, others...)...)
 	return root
 }
