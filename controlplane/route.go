@@ -157,11 +157,6 @@ func (a *app) offer(in *jobs.Instance, now time.Time) {
 	a.fresh = append(a.fresh, o)
 }
 
-// same says that the offer is that of a run as it now is.
-func (o *outstanding) same(in *jobs.Instance) bool {
-	return o.offer.Attempt == in.Next() && o.place.Unspread() == in.Place.Unspread()
-}
-
 // before says that the offer is that of a run as it was before. A row that was read while commits went on may be older
 // than what they have told, and so may what a commit tells that was overtaken by the next one: attempts only grow, and a
 // broadcast is spread once.
