@@ -59,7 +59,7 @@ func TestTheQueueIsMadeAgain(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	nc, err := nats.Connect(server.URL())
+	nc, err := nats.Connect(server.URL(), nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

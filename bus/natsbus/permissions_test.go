@@ -125,7 +125,7 @@ func TestAUserOfMany(t *testing.T) {
 func TestAWorkersRawConnection(t *testing.T) {
 	s, queue := guarded(t)
 	refused := make(chan error, 100)
-	nc, err := nats.Connect(s.URL(), nats.UserInfo("w1", "w"), nats.CustomInboxPrefix("inbox.default.worker.w1.billing"),
+	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo("w1", "w"), nats.CustomInboxPrefix("inbox.default.worker.w1.billing"),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 	must(t, err)
 	t.Cleanup(nc.Close)
@@ -136,7 +136,7 @@ func TestAWorkersRawConnection(t *testing.T) {
 			if !errors.Is(err, nats.ErrPermissionViolation) {
 				t.Errorf("%s: %v", what, err)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Errorf("%s: allowed", what)
 		}
 	}
@@ -173,7 +173,7 @@ func TestAWorkersRawConnection(t *testing.T) {
 func TestAnswersGoToWhoAsked(t *testing.T) {
 	s, queue := guarded(t)
 	raw := func(user, password string) *nats.Conn {
-		nc, err := nats.Connect(s.URL(), nats.UserInfo(user, password), nats.CustomInboxPrefix("inbox.default.client.shop.=none"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo(user, password), nats.CustomInboxPrefix("inbox.default.client.shop.=none"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 		must(t, err)
 		t.Cleanup(nc.Close)
 		return nc
@@ -207,7 +207,7 @@ func TestAnswersGoToWhoAsked(t *testing.T) {
 	for _, nc := range []*nats.Conn{c, w} {
 		must(t, nc.Flush())
 	}
-	if m, err := c.Request("call.default.client.shop.=none.store", []byte("hello"), 5*time.Second); err != nil || string(m.Data) != "hello" {
+	if m, err := c.Request("call.default.client.shop.=none.store", []byte("hello"), time.Minute); err != nil || string(m.Data) != "hello" {
 		t.Errorf("an honest call: %v", err)
 	}
 	// What was sent before has been answered by now, or is on its way: what is sent behind it arrives behind it.

@@ -23,7 +23,7 @@ import (
 // raw is a connection that is not ours: an operator's, or an attacker's.
 func raw(t testing.TB, s *embedded.Server, o ...nats.Option) (*nats.Conn, jetstream.JetStream) {
 	t.Helper()
-	nc, err := nats.Connect(s.URL(), o...)
+	nc, err := nats.Connect(s.URL(), append(o, nats.Timeout(time.Minute))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestTakesLeaveNothingBehind(t *testing.T) {
 	}
 	// What a given-up Take has asked for is drained, which takes the library a moment.
 	var s2, g2 int
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); runtime.Gosched() {
 		if s2, g2 = count(); s2 <= subscriptions+4 && g2 <= goroutines+20 {
 			return
 		}

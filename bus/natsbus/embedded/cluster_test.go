@@ -108,7 +108,7 @@ func taken(t *testing.T, w *natsbus.Bus, queue string, lane bus.Lane, offer bus.
 // keeper is the server that keeps a stream.
 func keeper(t *testing.T, url, stream string) string {
 	t.Helper()
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(time.Minute))
 	must(t, err)
 	defer nc.Close()
 	js, err := jetstream.New(nc)

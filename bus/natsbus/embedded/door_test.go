@@ -247,7 +247,7 @@ func TestAnotherTokenOfTheSameApp(t *testing.T) {
 func TestARawConnectionWithAToken(t *testing.T) {
 	s, _, queue := guarded(t, embedded.Config{Admit: newRegister().admit})
 	refused := make(chan error, 100)
-	nc, err := nats.Connect(s.URL(), nats.UserInfo("raw", ofBilling), nats.CustomInboxPrefix("inbox.default.worker.raw.billing"),
+	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo("raw", ofBilling), nats.CustomInboxPrefix("inbox.default.worker.raw.billing"),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 	must(t, err)
 	defer nc.Close()
@@ -286,7 +286,7 @@ func TestTheLogOfRefusals(t *testing.T) {
 	var said page
 	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit, Logger: slog.New(slog.NewTextHandler(&said, nil))})
 	begun := time.Now()
-	nc, err := nats.Connect(s.URL(), nats.UserInfo("raw", ofClient), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo("raw", ofClient), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	must(t, err)
 	defer nc.Close()
 	for range 1000 {
@@ -306,7 +306,7 @@ func TestTheLogOfRefusals(t *testing.T) {
 func TestSubscriptionsOfOneConnection(t *testing.T) {
 	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit})
 	refused := make(chan error, 100_000)
-	nc, err := nats.Connect(s.URL(), nats.UserInfo("raw", ofClient), nats.CustomInboxPrefix("inbox.default.client.raw.=none"),
+	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo("raw", ofClient), nats.CustomInboxPrefix("inbox.default.client.raw.=none"),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 	must(t, err)
 	defer nc.Close()
@@ -329,7 +329,7 @@ func TestSubscriptionsOfOneConnection(t *testing.T) {
 func TestLogLinesAreForNodes(t *testing.T) {
 	s, leader, _ := guarded(t, embedded.Config{Admit: newRegister().admit})
 	heard := make(chan string, 10)
-	nc, err := nats.Connect(s.URL(), nats.UserInfo("raw", ofShipping), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo("raw", ofShipping), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	must(t, err)
 	defer nc.Close()
 	for _, subject := range []string{"signal.default.>", "signal.default.log.>", "signal.default.*.*.*.*.*.*"} {
@@ -366,7 +366,7 @@ func TestARevokedToken(t *testing.T) {
 	s, _, _ := guarded(t, embedded.Config{Admit: r.admit})
 	closed := make(chan string, 10)
 	for name, token := range map[string]string{"stays": ofBilling, "goes": ofAny} {
-		nc, err := nats.Connect(s.URL(), nats.Name("carillon worker:default/"+name+" of billing"), nats.Token(token), nats.NoReconnect(),
+		nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.Name("carillon worker:default/"+name+" of billing"), nats.Token(token), nats.NoReconnect(),
 			nats.ClosedHandler(func(*nats.Conn) { closed <- name }))
 		must(t, err)
 		defer nc.Close()

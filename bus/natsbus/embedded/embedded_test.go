@@ -135,7 +135,7 @@ func TestViolationsAreLogged(t *testing.T) {
 	})
 	must(t, err)
 	defer func() { must(t, s.Stop()) }()
-	nc, err := nats.Connect(s.URL(), nats.UserInfo("u", "p"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo("u", "p"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	must(t, err)
 	defer nc.Close()
 	must(t, nc.Publish("$SYS.REQ.SERVER.PING", nil))

@@ -238,7 +238,7 @@ func again(t *testing.T, so func() bool) {
 
 func streams(t *testing.T, s *server.Server) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect(s.ClientURL())
+	nc, err := nats.Connect(s.ClientURL(), nats.Timeout(time.Minute))
 	must(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)

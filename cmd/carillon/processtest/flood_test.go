@@ -27,7 +27,7 @@ func TestFlood(t *testing.T) {
 	h.hire(hands{Name: "one"}).stop(t, syscall.SIGTERM) // it leaves, and its jobs are known
 
 	var messages, offers atomic.Int64
-	ear, err := nats.Connect("nats://" + h.nats)
+	ear, err := nats.Connect("nats://"+h.nats, nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
