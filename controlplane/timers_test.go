@@ -171,7 +171,7 @@ func TestS2_34External(t *testing.T) {
 		defer h.close()
 		var n atomic.Int64
 		h.timer(&n, schedule.Timer{DueTime: "0s", Period: "external"})
-		time.Sleep(48 * time.Hour)
+		time.Sleep(24 * time.Hour)
 		if synctest.Wait(); n.Load() != 0 {
 			t.Errorf("it ran %d times by itself", n.Load())
 		}

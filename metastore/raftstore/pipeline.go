@@ -1,0 +1,66 @@
+package raftstore
+
+import (
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// AppendEntriesPipeline is how a leader sends what is new to a follower that keeps up.
+func (l listening) AppendEntriesPipeline(id raft.ServerID, at raft.ServerAddress) (raft.AppendPipeline, error) {
+	p, err := l.NetworkTransport.AppendEntriesPipeline(id, at)
+	if err != nil {
+		return nil, err
+	}
+	return drain(p), nil
+}
+
+// drained is a pipeline whose answers are taken off it as they come, whether or not somebody still reads them.
+//
+// Those of raft's own wait for their reader, and what is sent waits for them. When a follower refuses something its
+// reader leaves, and if one thing more is sent before the sender has noticed, all three wait for each other: the
+// follower gets nothing more from this leader, although heartbeats, which go another way, say that all is well, and
+// neither raft nor the store ever ends (hashicorp/raft#612).
+type drained struct {
+	raft.AppendPipeline
+	answers chan raft.AppendFuture
+	ended   chan struct{}
+	end     func()
+}
+
+func drain(p raft.AppendPipeline) raft.AppendPipeline {
+	d := &drained{AppendPipeline: p, answers: make(chan raft.AppendFuture), ended: make(chan struct{})}
+	d.end = sync.OnceFunc(func() { close(d.ended) })
+	go d.pass()
+	return d
+}
+
+// pass hands answers on, in order, until the pipeline is closed. Few wait here: a sender whose reader has gone stops
+// within a few messages.
+func (d *drained) pass() {
+	var waiting []raft.AppendFuture
+	for {
+		var first raft.AppendFuture
+		var to chan<- raft.AppendFuture // nil, which nobody reads from, while there is none
+		if len(waiting) > 0 {
+			first, to = waiting[0], d.answers
+		}
+		select {
+		case answer := <-d.AppendPipeline.Consumer():
+			waiting = append(waiting, answer)
+		case to <- first:
+			waiting = waiting[1:]
+		case <-d.ended:
+			return
+		}
+	}
+}
+
+// Consumer is where the answers are read.
+func (d *drained) Consumer() <-chan raft.AppendFuture { return d.answers }
+
+// Close closes the pipeline and cancels what is under way.
+func (d *drained) Close() error {
+	d.end()
+	return d.AppendPipeline.Close()
+}
