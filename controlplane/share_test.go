@@ -262,7 +262,8 @@ func TestS1_02EachFiresItsShare(t *testing.T) {
 			by[runs[1].Moves[0].By]++
 		}
 		for _, name := range []string{"n1", "n2", "n3"} {
-			if n := by["member:"+name]; n < 10 || n > 30 {
+			// Twenty, give or take: their hashes differ from run to run. One in tens of thousands is beyond this.
+			if n := by["member:"+name]; n < 6 || n > 36 {
 				t.Errorf("jobs by who fires them: %v", by)
 			}
 		}
