@@ -35,6 +35,7 @@ var floors = []struct {
 	{2, "metastore/raftstore/archive", []string{"metastore/memstore", "metastore/raftstore/disk"}},
 	{2, "metastore/raftstore/daylogs", []string{"metastore/memstore", "metastore/raftstore/disk"}},
 	{2, "metastore/raftstore/disk", nil},
+	{2, "metastore/raftstore/disk/fliptest", nil},
 	{2, "metastore/raftstore/link", nil},
 	{2, "metastore/sqlstore", nil},
 	{2, "metastore/busstore", nil},

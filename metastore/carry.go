@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -77,6 +78,13 @@ type Step struct {
 	Rows int64  // so far
 }
 
+// LeftOut is the error about a run that is over and cannot be read, in the place of that run. What comes after it can be
+// read: a backup goes on without it and says so, and nothing else does.
+type LeftOut struct{ Err error }
+
+func (l *LeftOut) Error() string { return l.Err.Error() }
+func (l *LeftOut) Unwrap() error { return l.Err }
+
 // Take reads content once, and says what is in it.
 func Take(ctx context.Context, c Content) (Account, error) {
 	all := Count(c)
@@ -137,8 +145,9 @@ var kindNames = map[jobs.RowKind]string{
 }
 
 const (
-	endedName = "runs that are over"
-	linesName = "log lines"
+	endedName   = "runs that are over"
+	leftOutName = "damaged runs left out"
+	linesName   = "log lines"
 )
 
 // Counted is content that is counted as it is gone through.
@@ -226,7 +235,8 @@ func kindName(k jobs.RowKind) string {
 	return fmt.Sprintf("rows of kind %d", k)
 }
 
-// Ended counts runs that are over; those of a tenant with their place in its history.
+// Ended counts runs that are over; those of a tenant with their place in its history. It also counts those that are
+// left out.
 func (c *Counted) Ended(ctx context.Context) iter.Seq2[*jobs.Instance, error] {
 	return func(yield func(*jobs.Instance, error) bool) {
 		c.ended = Account{}
@@ -238,7 +248,11 @@ func (c *Counted) Ended(ctx context.Context) iter.Seq2[*jobs.Instance, error] {
 				b = jobs.AppendRow(binary.AppendUvarint(b[:0], place[in.Tenant]), in)
 				c.note(c.ended, endedName, b)
 			}
-			if !yield(in, err) || err != nil {
+			lost, left := errors.AsType[*LeftOut](err)
+			if left {
+				c.note(c.ended, leftOutName, []byte(lost.Error()))
+			}
+			if !yield(in, err) || err != nil && !left {
 				return
 			}
 		}

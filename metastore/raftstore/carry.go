@@ -100,7 +100,7 @@ func (s *Store) freeze() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.log.check(index); err != nil {
+	if err := errors.Join(s.log.check(index), s.reaches(index)); err != nil {
 		return err
 	}
 	last, err := s.log.LastIndex()
@@ -251,7 +251,7 @@ func (s *Store) fillSnapshot(ctx context.Context, snapshots raft.SnapshotStore, 
 			break
 		}
 	}
-	if err := s.log.SetUint64([]byte("CurrentTerm"), term); err != nil { // the word that raft goes by
+	if err := s.log.SetUint64(keyTerm, term); err != nil { // the word that raft goes by
 		return err
 	}
 	id := raft.ServerID(s.node.ID)

@@ -68,6 +68,10 @@ func (s *Store) serveArchive(c *link.Conn) {
 	err := s.archive.Copy(s.ctx, w.After, o.UpTo, func(part []archive.Record) error {
 		buf = buf[:0]
 		for _, r := range part {
+			if r.Damaged != nil {
+				s.cfg.Logger.Error("a damaged run is left out of a copy", "node", c.Peer.Name, "err", r.Damaged)
+				continue
+			}
 			buf = binary.BigEndian.AppendUint64(buf, r.Number)
 			buf = binary.BigEndian.AppendUint32(buf, uint32(len(r.Body)))
 			buf = append(buf, r.Body...)

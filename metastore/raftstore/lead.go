@@ -51,7 +51,7 @@ func (s *Store) unbegun(there bool, snapshots raft.SnapshotStore) (begun bool, e
 	if err != nil || newest != nil || last > 0 {
 		return there, err
 	}
-	return false, s.log.SetUint64([]byte("CurrentTerm"), 0)
+	return false, s.log.SetUint64(keyTerm, 0)
 }
 
 // raftNow is raft, or nil before it has started.

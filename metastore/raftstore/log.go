@@ -1,11 +1,14 @@
 package raftstore
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -144,6 +147,16 @@ func (l *raftLog) check(after uint64) error {
 			return &disk.Damaged{Path: l.path, What: fmt.Sprintf("its first entry is %d, and there is no snapshot of those before it", first)}
 		}
 		var entry raft.Log
+		if last > 0 {
+			if err := l.LogStore.GetLog(last, &entry); err != nil {
+				return &disk.Damaged{Path: l.path, What: fmt.Sprintf("entry %d cannot be read: %v", last, err)}
+			}
+			if term, err := l.GetUint64(keyTerm); err != nil {
+				return err
+			} else if term < entry.Term {
+				return &disk.Damaged{Path: l.path, What: fmt.Sprintf("its term is %d, and entry %d is of term %d", term, last, entry.Term)}
+			}
+		}
 		for i := max(first, after+1); i <= last; i++ {
 			if err := l.LogStore.GetLog(i, &entry); err != nil {
 				return &disk.Damaged{Path: l.path, What: fmt.Sprintf("entry %d cannot be read: %v", i, err)}
@@ -204,16 +217,50 @@ func (l *raftLog) IsMonotonic() bool {
 	return ok && m.IsMonotonic()
 }
 
+// Set stores a value under a key, with a checksum of both: neither kind of log has one for its term and its vote, and a
+// node with a wrong one of these votes twice.
 func (l *raftLog) Set(key, value []byte) error {
-	return l.write(func() error { return l.stable.Set(key, value) })
+	summed := binary.LittleEndian.AppendUint32(slices.Clone(value), stableSum(key, value))
+	return l.write(func() error { return l.stable.Set(key, summed) })
+}
+
+func stableSum(key, value []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
 }
 
 func (l *raftLog) SetUint64(key []byte, value uint64) error {
-	return l.write(func() error { return l.stable.SetUint64(key, value) })
+	return l.Set(key, binary.BigEndian.AppendUint64(nil, value))
 }
 
-func (l *raftLog) Get(key []byte) ([]byte, error)       { return l.stable.Get(key) }
-func (l *raftLog) GetUint64(key []byte) (uint64, error) { return l.stable.GetUint64(key) }
+// Get returns the value of a key, as raft expects: where there is none, raft-boltdb returns an error and raft-wal nothing.
+func (l *raftLog) Get(key []byte) (value []byte, err error) {
+	err = disk.Guard(l.path, func() (err error) {
+		value, err = l.stable.Get(key)
+		return err
+	})
+	if err != nil || len(value) == 0 {
+		return nil, err
+	}
+	n := len(value) - 4
+	if n < 0 || binary.LittleEndian.Uint32(value[n:]) != stableSum(key, value[:n]) {
+		return nil, &disk.Damaged{Path: l.path, What: fmt.Sprintf("the value of %s has a wrong checksum", key)}
+	}
+	return value[:n], nil
+}
+
+func (l *raftLog) GetUint64(key []byte) (uint64, error) {
+	b, err := l.Get(key)
+	if err != nil || b == nil {
+		return 0, err
+	}
+	if len(b) != 8 {
+		return 0, &disk.Damaged{Path: l.path, What: fmt.Sprintf("the value of %s has %d bytes", key, len(b))}
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
+
+// keyTerm is where raft keeps its term.
+var keyTerm = []byte("CurrentTerm")
 
 // GetLog reads an entry, for a node that lags mostly. What is damaged by now is not passed on.
 func (l *raftLog) GetLog(index uint64, entry *raft.Log) error {

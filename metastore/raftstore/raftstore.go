@@ -272,7 +272,7 @@ func (s *Store) openFiles(to logger) (snapshots raft.SnapshotStore, there bool, 
 	if s.archive, err = archive.Open(filepath.Join(c.Dir, "archive.db"), archive.Config{Buffer: c.ArchiveBuffer, SealAt: c.ArchiveFile, Failed: s.fail}); err != nil {
 		return nil, false, err
 	}
-	if s.logs, err = daylogs.Open(filepath.Join(c.Dir, "logs"), c.Now); err != nil {
+	if s.logs, err = daylogs.Open(filepath.Join(c.Dir, "logs"), c.Now, func(err error) { c.Logger.Error("log lines are missing", "err", err) }); err != nil {
 		return nil, false, err
 	}
 	if s.log, err = openLog(&c, s.fail); err != nil {

@@ -15,7 +15,6 @@ package archive
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -103,8 +102,7 @@ var (
 	bucketAbout = []byte("about")
 	// bucketHidden has the numbers of runs of the open file that were forgotten, a list for each pass.
 	bucketHidden = []byte("hidden")
-	// keyLast is where the highest number ever given stands, when its run may no longer be there to tell.
-	keyLast = []byte("last")
+	keyTally     = []byte("tally")
 )
 
 // Open opens the archive in a file, or makes one.
@@ -126,23 +124,7 @@ func Open(path string, c Config) (*Archive, error) {
 		if err != nil {
 			return disk.Opened(path, err)
 		}
-		return a.db.Update(func(tx *bbolt.Tx) error {
-			b, err := tx.CreateBucketIfNotExists(bucketRuns)
-			if err != nil {
-				return err
-			}
-			if key, _ := b.Cursor().Last(); key != nil {
-				a.last = binary.BigEndian.Uint64(key)
-			}
-			about, err := tx.CreateBucketIfNotExists(bucketAbout)
-			if err != nil {
-				return err
-			}
-			if last := about.Get(keyLast); len(last) == 8 {
-				a.last = max(a.last, binary.BigEndian.Uint64(last))
-			}
-			return nil
-		})
+		return a.db.Update(a.begin)
 	})
 	if err == nil {
 		err = a.openSealed()
@@ -153,6 +135,38 @@ func Open(path string, c Config) (*Archive, error) {
 	}
 	a.working.Go(a.work)
 	return a, nil
+}
+
+// begin makes the buckets of a new file, or reads what is said of an old one.
+func (a *Archive) begin(tx *bbolt.Tx) error {
+	found := map[string]bool{}
+	err := tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
+		found[string(name)] = true
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		_, err := tx.CreateBucket(bucketRuns)
+		if err == nil {
+			_, err = tx.CreateBucket(bucketAbout)
+		}
+		if err == nil {
+			err = tally{}.put(tx)
+		}
+		return err
+	}
+	has := 2
+	if found[string(bucketHidden)] {
+		has++
+	}
+	if !found[string(bucketRuns)] || !found[string(bucketAbout)] || len(found) != has {
+		return &disk.Damaged{Path: a.path, What: "it does not hold what an archive does"}
+	}
+	t, err := a.readTally(tx)
+	a.last = t.last
+	return err
 }
 
 // Close writes what waits and closes the file.

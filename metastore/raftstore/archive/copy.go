@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
@@ -21,8 +22,9 @@ import (
 
 // Record is a run as the file has it, with the checksum that it was written with.
 type Record struct {
-	Number uint64
-	Body   []byte
+	Number  uint64
+	Body    []byte
+	Damaged error // it does not read as it was written: a [disk.Damaged]; Body is nil then
 }
 
 // Last is the highest number given so far. Numbers are the same on every node: what they count is the log's.
@@ -36,7 +38,8 @@ func (a *Archive) Last() uint64 {
 const perCopy = 1 << 20
 
 // Copy passes on the records with numbers above after, up to and including upTo, in order and a part at a time; each
-// part is only good until send returns. Runs that were forgotten are missing.
+// part is only good until send returns. Runs that were forgotten are missing. A damaged record is passed on as one:
+// those who copy decide whether they go on without it. The archive itself goes on whatever a copy meets.
 func (a *Archive) Copy(ctx context.Context, after, upTo uint64, send func([]Record) error) error {
 	if last := a.Last(); upTo > last {
 		return fmt.Errorf("copy archive %s: it goes up to %d, and %d is asked for", a.path, last, upTo)
@@ -46,12 +49,8 @@ func (a *Archive) Copy(ctx context.Context, after, upTo uint64, send func([]Reco
 	}
 	for after < upTo {
 		part, err := a.part(after, upTo)
-		if err != nil {
-			a.fail(err)
+		if err != nil || len(part) == 0 {
 			return err
-		}
-		if len(part) == 0 {
-			return nil
 		}
 		after = part[len(part)-1].Number
 		if err := errors.Join(ctx.Err(), send(part)); err != nil {
@@ -63,15 +62,16 @@ func (a *Archive) Copy(ctx context.Context, after, upTo uint64, send func([]Reco
 
 // part is the next few records with numbers above after; none when there are no more.
 func (a *Archive) part(after, upTo uint64) (part []Record, err error) {
-	size := 0
+	size, path := 0, a.path
 	take := func(number uint64, record []byte) (goOn bool, err error) {
 		if number > upTo {
 			return false, nil
 		}
-		if _, _, err := readLabel(record); err != nil {
-			return false, &disk.Damaged{Path: a.path, What: fmt.Sprintf("run %d: %v", number, err)}
+		if _, _, err := readLabel(number, record); err != nil {
+			part = append(part, Record{Number: number, Damaged: damagedRun(path, number, err)})
+			return true, nil
 		}
-		part = append(part, Record{number, bytes.Clone(record)})
+		part = append(part, Record{Number: number, Body: bytes.Clone(record)})
 		size += len(record)
 		return size < perCopy, nil
 	}
@@ -79,11 +79,13 @@ func (a *Archive) part(after, upTo uint64) (part []Record, err error) {
 	defer a.files.RUnlock()
 	for _, s := range a.sealed {
 		if s.last > after && s.first <= upTo {
+			path = s.path
 			if err := s.each(after, take); err != nil || len(part) > 0 {
 				return part, err
 			}
 		}
 	}
+	path = a.path
 	err = a.view(func(runs *bbolt.Bucket) error {
 		c := runs.Cursor()
 		for key, record := c.Seek(keyOf(after + 1)); key != nil; key, record = c.Next() {
@@ -130,7 +132,7 @@ func (a *Archive) Fill(ctx context.Context, records []Record, last uint64) error
 		if i > 0 && r.Number <= records[i-1].Number || r.Number > last {
 			return fmt.Errorf("fill archive %s: %w", a.path, errOrder)
 		}
-		l, _, err := readLabel(r.Body)
+		l, _, err := readLabel(r.Number, r.Body)
 		if err != nil {
 			return fmt.Errorf("fill archive %s: run %d: %w", a.path, r.Number, err)
 		}
@@ -149,7 +151,7 @@ func (a *Archive) Fill(ctx context.Context, records []Record, last uint64) error
 				}
 				size += int64(8 + len(r.Body))
 			}
-			return noteLast(tx, last)
+			return a.count(tx, len(records), last)
 		})
 	})
 	if err != nil {
@@ -172,30 +174,26 @@ func (a *Archive) Fill(ctx context.Context, records []Record, last uint64) error
 	return nil
 }
 
-// noteLast remembers the highest number, in case that no run is left.
-func noteLast(tx *bbolt.Tx, last uint64) error {
-	about := tx.Bucket(bucketAbout)
-	if had := about.Get(keyLast); len(had) == 8 && binary.BigEndian.Uint64(had) >= last {
-		return nil
-	}
-	return about.Put(keyLast, binary.BigEndian.AppendUint64(nil, last))
-}
-
 // NewRecord is a run as the file has it, under a number.
 func NewRecord(number uint64, in *jobs.Instance) Record {
-	return Record{number, appendRecord(nil, in)}
+	return Record{Number: number, Body: appendRecord(nil, number, in)}
 }
 
-// Ended are the runs up to a number, in the order in which they ended.
+// Ended are the runs up to a number, in the order in which they ended. A run that does not read as it was written is a
+// [metastore.LeftOut] in its place; the runs after it follow if the caller goes on.
 func (a *Archive) Ended(ctx context.Context, upTo uint64) iter.Seq2[*jobs.Instance, error] {
 	return func(yield func(*jobs.Instance, error) bool) {
 		err := a.Copy(ctx, 0, upTo, func(part []Record) error {
 			for _, r := range part {
-				in, err := decode(r.Body)
-				if err != nil {
-					return &disk.Damaged{Path: a.path, What: fmt.Sprintf("run %d: %v", r.Number, err)}
-				}
-				if !yield(in, nil) {
+				if r.Damaged == nil {
+					in, err := decode(r.Number, r.Body)
+					if err != nil {
+						return damagedRun(a.path, r.Number, err)
+					}
+					if !yield(in, nil) {
+						return errEnough
+					}
+				} else if !yield(nil, &metastore.LeftOut{Err: r.Damaged}) {
 					return errEnough
 				}
 			}

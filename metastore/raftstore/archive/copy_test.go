@@ -77,7 +77,7 @@ func TestFill(t *testing.T) {
 	a := open(t, path, Config{})
 	var records []Record
 	for i := range uint64(9) {
-		records = append(records, Record{i + 1, appendRecord(nil, run(int(i), rng))})
+		records = append(records, Record{Number: i + 1, Body: appendRecord(nil, i+1, run(int(i), rng))})
 	}
 	hurt := slices.Clone(records)
 	hurt[4].Body = bytes.Clone(hurt[4].Body)

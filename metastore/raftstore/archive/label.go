@@ -3,18 +3,46 @@ package archive
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
-// A record is a run in the file: a checksum, a label that says what the run is found by, and the row. Indexes are
-// built and filters are answered from labels; only rows that are shown are decoded.
+// A record is a run in the file: a checksum over its number and all that follows, a label that says what the run is
+// found by, and the row. Indexes are built and filters are answered from labels; only rows that are shown are decoded.
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var errRecord = errors.New("a record's checksum is wrong")
+
+// summed is b with its checksum behind it.
+func summed(b []byte) []byte {
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// unsummed is what was summed; false says that the checksum is wrong.
+func unsummed(b []byte) ([]byte, bool) {
+	n := len(b) - 4
+	if n < 0 || binary.LittleEndian.Uint32(b[n:]) != crc32.Checksum(b[:n], castagnoli) {
+		return nil, false
+	}
+	return b[:n], true
+}
+
+// damagedRun is the error about a run in a file that does not read as it was written.
+func damagedRun(path string, number uint64, err error) error {
+	return &disk.Damaged{Path: path, What: fmt.Sprintf("run %d: %v", number, err)}
+}
+
+// checksum is what a record with a number begins with.
+func checksum(number uint64, record []byte) uint32 {
+	var key [8]byte
+	binary.BigEndian.PutUint64(key[:], number)
+	return crc32.Update(crc32.Checksum(key[:], castagnoli), castagnoli, record[4:])
+}
 
 // label is what a run is found by. Its strings share the record's memory.
 type label struct {
@@ -25,8 +53,8 @@ type label struct {
 	created, ended int64
 }
 
-// appendRecord appends a run's record to b.
-func appendRecord(b []byte, in *jobs.Instance) []byte {
+// appendRecord appends the record of a run with a number to b.
+func appendRecord(b []byte, number uint64, in *jobs.Instance) []byte {
 	at := len(b)
 	b = append(b, 0, 0, 0, 0)
 	for _, s := range [...]string{string(in.Tenant), string(in.Key), in.Worker, string(in.Origin)} {
@@ -39,7 +67,7 @@ func appendRecord(b []byte, in *jobs.Instance) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(nanos(in.Created)))
 	b = binary.LittleEndian.AppendUint64(b, uint64(nanos(in.Ended)))
 	b = jobs.AppendRow(b, in)
-	binary.LittleEndian.PutUint32(b[at:], crc32.Checksum(b[at+4:], castagnoli))
+	binary.LittleEndian.PutUint32(b[at:], checksum(number, b[at:]))
 	return b
 }
 
@@ -50,9 +78,9 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// readLabel reads a record's label and answers with the row that follows it, still encoded.
-func readLabel(record []byte) (l label, row []byte, err error) {
-	if len(record) < 4 || binary.LittleEndian.Uint32(record) != crc32.Checksum(record[4:], castagnoli) {
+// readLabel reads the label of the record with a number and answers with the row that follows it, still encoded.
+func readLabel(number uint64, record []byte) (l label, row []byte, err error) {
+	if len(record) < 4 || binary.LittleEndian.Uint32(record) != checksum(number, record) {
 		return l, nil, errRecord
 	}
 	b := record[4:]
@@ -93,9 +121,9 @@ func labelOf(in *jobs.Instance) label {
 		ended: nanos(in.Ended)}
 }
 
-// decode reads a record's row.
-func decode(record []byte) (*jobs.Instance, error) {
-	_, row, err := readLabel(record)
+// decode reads the row of the record with a number.
+func decode(number uint64, record []byte) (*jobs.Instance, error) {
+	_, row, err := readLabel(number, record)
 	if err != nil {
 		return nil, err
 	}

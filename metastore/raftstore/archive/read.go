@@ -73,7 +73,7 @@ func (a *Archive) getOpen(tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error
 	if in == nil {
 		err := a.view(func(runs *bbolt.Bucket) (err error) {
 			if record := runs.Get(keyOf(f.number)); record != nil {
-				in, err = decode(record)
+				in, err = decode(f.number, record)
 			}
 			return err
 		})
@@ -197,7 +197,7 @@ func (w *walk) look(batch []found, runs *bbolt.Bucket) (over bool, err error) {
 			if record = runs.Get(keyOf(f.number)); record == nil {
 				continue
 			}
-			l, _, err := readLabel(record)
+			l, _, err := readLabel(f.number, record)
 			if err != nil {
 				return false, err
 			}
@@ -211,7 +211,7 @@ func (w *walk) look(batch []found, runs *bbolt.Bucket) (over bool, err error) {
 			return true, nil
 		}
 		full := len(w.page.Instances) == w.size
-		row, err := w.match(sketch, record)
+		row, err := w.match(sketch, f.number, record)
 		if err != nil {
 			return false, err
 		}
@@ -231,7 +231,7 @@ func (w *walk) look(batch []found, runs *bbolt.Bucket) (over bool, err error) {
 
 // match is the run if it is asked for, or nil. The label answers for all filters but the cause and the code, for which the row of a
 // run that passes the others is decoded.
-func (w *walk) match(sketch *jobs.Instance, record []byte) (*jobs.Instance, error) {
+func (w *walk) match(sketch *jobs.Instance, number uint64, record []byte) (*jobs.Instance, error) {
 	q := *w.query
 	if record != nil {
 		q.Cause, q.Code = "", ""
@@ -242,7 +242,7 @@ func (w *walk) match(sketch *jobs.Instance, record []byte) (*jobs.Instance, erro
 	if record == nil {
 		return sketch, nil
 	}
-	row, err := decode(record)
+	row, err := decode(number, record)
 	if err != nil || !w.query.Matches(row) {
 		return nil, err
 	}

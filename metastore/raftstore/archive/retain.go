@@ -188,13 +188,17 @@ func (a *Archive) hideIn(p *pass, i int) (gone, over bool, err error) {
 			lo, hi := 0, f.runs()
 			for lo < hi {
 				mid := (lo + hi) / 2
-				l, _, err := readLabel(runs.Get(keyOf(f.number(uint32(mid)))))
-				if err != nil {
-					return 0, &disk.Damaged{Path: s.path, What: err.Error()}
+				at := mid // or the next one that reads as it was written
+				for ; at < hi; at++ {
+					number := f.number(uint32(at))
+					if l, _, err := readLabel(number, runs.Get(keyOf(number))); err == nil {
+						if l.ended < since {
+							lo = at + 1
+						}
+						break
+					}
 				}
-				if l.ended < since {
-					lo = mid + 1
-				} else {
+				if lo <= mid {
 					hi = mid
 				}
 			}
@@ -235,7 +239,7 @@ func (a *Archive) hideIn(p *pass, i int) (gone, over bool, err error) {
 	}
 	if s.live > hid {
 		err = disk.Guard(s.path, func() error {
-			return s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketFind).Put(keyHidden, bits) })
+			return s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketFind).Put(keyHidden, summed(bits)) })
 		})
 		if err != nil {
 			return false, false, err
@@ -297,7 +301,7 @@ func (a *Archive) hideOpen(p *pass) error {
 			if err != nil {
 				return err
 			}
-			return b.Put(keyOf(n), list)
+			return b.Put(keyOf(n), summed(list))
 		})
 	})
 	if err != nil {

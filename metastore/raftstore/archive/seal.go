@@ -31,18 +31,24 @@ func (a *Archive) openSealed() error {
 	}
 	for _, e := range entries { // in the order of their names, which is that of their first numbers
 		path := filepath.Join(folder, e.Name())
-		if !strings.HasSuffix(path, sealedSuffix) {
-			if err := os.Remove(path); err != nil { // unfinished
+		if e.Name() == unfinished {
+			if err := os.Remove(path); err != nil {
 				return err
 			}
+		}
+		if !strings.HasSuffix(path, sealedSuffix) {
 			continue
 		}
 		s, err := openSealed(path)
 		if err != nil {
 			return err
 		}
-		if n := len(a.sealed); n > 0 && s.first <= a.sealed[n-1].last { // it went into that one
-			if err := s.remove(); err != nil {
+		if n := len(a.sealed); n > 0 && s.first <= a.sealed[n-1].last {
+			if before := a.sealed[n-1]; s.last > before.last { // what went into another file went there as a whole
+				err := &disk.Damaged{Path: path, What: fmt.Sprintf("it begins with run %d, and %s goes up to %d", s.first, before.path, before.last)}
+				return errors.Join(err, s.db.Close())
+			}
+			if err := s.remove(); err != nil { // it went into that one
 				return err
 			}
 			continue
@@ -68,14 +74,20 @@ func (a *Archive) clearOpen(last uint64) error {
 				return nil
 			}
 			if newest, _ := c.Last(); binary.BigEndian.Uint64(newest) > last { // written after it could not be emptied
+				gone := 0
 				for key, _ := c.First(); key != nil && binary.BigEndian.Uint64(key) <= last; key, _ = c.First() {
 					if err := c.Delete(); err != nil {
 						return err
 					}
+					gone++
 				}
-				return nil
+				return a.count(tx, -gone, last)
 			}
-			if err := errors.Join(tx.DeleteBucket(bucketRuns), noteLast(tx, last)); err != nil {
+			t, err := a.readTally(tx)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(tx.DeleteBucket(bucketRuns), tally{last: max(t.last, last)}.put(tx)); err != nil {
 				return err
 			}
 			if tx.Bucket(bucketHidden) != nil {
@@ -83,7 +95,7 @@ func (a *Archive) clearOpen(last uint64) error {
 					return err
 				}
 			}
-			_, err := tx.CreateBucket(bucketRuns)
+			_, err = tx.CreateBucket(bucketRuns)
 			return err
 		})
 	})
@@ -183,8 +195,11 @@ func (a *Archive) sealOpen() error {
 func (a *Archive) tidy() (did bool, err error) {
 	rest := func(s *sealed) int64 { return s.size * int64(s.live) / int64(s.runs) }
 	for i, s := range a.sealed {
+		if s.damaged {
+			continue
+		}
 		end := i + 1
-		for size := rest(s); end < len(a.sealed) && size <= a.sealAt/4 && rest(a.sealed[end]) <= a.sealAt/4; end++ {
+		for size := rest(s); end < len(a.sealed) && !a.sealed[end].damaged && size <= a.sealAt/4 && rest(a.sealed[end]) <= a.sealAt/4; end++ {
 			size += rest(a.sealed[end])
 		}
 		if end > i+1 || 2*s.live < s.runs {
@@ -194,7 +209,7 @@ func (a *Archive) tidy() (did bool, err error) {
 	return false, nil
 }
 
-// merge makes one file of those from i to end. filing must be held.
+// merge makes one file of those from i to end. filing must be held. A file in which it finds a damaged run stays as it is.
 func (a *Archive) merge(i, end int) error {
 	of := slices.Clone(a.sealed[i:end])
 	w, err := newWriter(folderOf(a.path), a.cfg.sealedPage())
@@ -205,7 +220,9 @@ func (a *Archive) merge(i, end int) error {
 		err := s.each(0, func(number uint64, record []byte) (bool, error) { return true, w.add(number, record) })
 		if err != nil {
 			w.giveUp()
-			return err
+			_, torn := errors.AsType[*disk.Damaged](err)
+			s.damaged = torn || errors.Is(err, errRecord)
+			return fmt.Errorf("merge file %s: %w", s.path, err)
 		}
 	}
 	made, err := w.finish(of[0].first, of[len(of)-1].last) // over the first of them

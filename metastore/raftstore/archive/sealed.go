@@ -28,6 +28,7 @@ type sealed struct {
 	hidden      []byte // a bit a run
 	first, last uint64 // numbers that it stands for; some may have no run
 	begins      int64  // when the first of them ended
+	damaged     bool   // a run in it does not read as it was written, so it is not written anew; guarded by Archive.filing
 }
 
 var (
@@ -38,15 +39,18 @@ var (
 	keyGroups    = []byte("groups")
 	keySalt      = []byte("salt")
 	keyHidden    = []byte("hidden")
-	keySpan      = []byte("span") // first, last, begins, and the checksum of the columns
+	keySpan      = []byte("span") // first, last, begins, and the checksum of these and the columns
 	sealedSuffix = ".db"
 )
+
+// nameOf is the name of the sealed file that begins with a number.
+func nameOf(first uint64) string { return fmt.Sprintf("%016x%s", first, sealedSuffix) }
 
 // folderOf is where the sealed files of an archive lie.
 func folderOf(path string) string { return strings.TrimSuffix(path, ".db") + ".sealed" }
 
-func (f *finder) checksum() uint32 {
-	sum := uint32(0)
+func (f *finder) checksum(span []byte) uint32 {
+	sum := crc32.Checksum(span, castagnoli)
 	for _, column := range [][]byte{f.numbers, f.states, f.lists, f.groups, f.salt} {
 		sum = crc32.Update(sum, castagnoli, column)
 	}
@@ -85,15 +89,22 @@ func openSealed(path string) (*sealed, error) {
 	err = s.view(func(runs *bbolt.Bucket, f *finder) error {
 		find := runs.Tx().Bucket(bucketFind)
 		span := find.Get(keySpan)
-		if len(span) != 28 || len(f.numbers) != 8*len(f.states) || binary.BigEndian.Uint32(span[24:]) != f.checksum() {
+		if len(span) != 28 || len(f.numbers) != 8*len(f.states) || binary.BigEndian.Uint32(span[24:]) != f.checksum(span[:24]) {
 			return &disk.Damaged{Path: path, What: "what finds its runs has a wrong checksum"}
 		}
 		s.first, s.last, s.begins = binary.BigEndian.Uint64(span), binary.BigEndian.Uint64(span[8:]), int64(binary.BigEndian.Uint64(span[16:]))
 		s.runs = f.runs()
-		s.hidden = slices.Clone(find.Get(keyHidden))
-		if s.hidden = slices.Grow(s.hidden, (s.runs+7)/8)[:(s.runs+7)/8]; s.runs == 0 {
+		if s.runs == 0 {
 			return &disk.Damaged{Path: path, What: "it holds no runs"}
 		}
+		if want := nameOf(s.first); filepath.Base(path) != want {
+			return &disk.Damaged{Path: path, What: "by its content it is " + want}
+		}
+		hidden, ok := unsummed(find.Get(keyHidden))
+		if !ok || len(hidden) != (s.runs+7)/8 {
+			return &disk.Damaged{Path: path, What: "the list of forgotten runs has a wrong checksum"}
+		}
+		s.hidden = slices.Clone(hidden)
 		for place := range uint32(s.runs) {
 			if !s.isHidden(place) {
 				s.live++
@@ -136,14 +147,14 @@ func (c Config) sealedPage() int {
 const portion = 4 << 20
 
 func newWriter(folder string, page int) (*writer, error) {
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	if err := makeFolder(folder); err != nil {
 		return nil, err
 	}
 	salt := make([]byte, 16)
 	if _, err := rand.Read(salt); err != nil {
 		return nil, err
 	}
-	w := &writer{path: filepath.Join(folder, "unfinished"), make: newMaker(salt)}
+	w := &writer{path: filepath.Join(folder, unfinished), make: newMaker(salt)}
 	if err := os.Remove(w.path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -155,7 +166,7 @@ func newWriter(folder string, page int) (*writer, error) {
 }
 
 func (w *writer) add(number uint64, record []byte) (err error) {
-	l, _, err := readLabel(record)
+	l, _, err := readLabel(number, record)
 	if err != nil {
 		return fmt.Errorf("run %d: %w", number, err)
 	}
@@ -215,9 +226,10 @@ func (w *writer) finish(first, last uint64) (_ *sealed, err error) {
 		return nil, err
 	}
 	span := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, first), last)
-	span = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(span, uint64(w.begin)), f.checksum())
+	span = binary.BigEndian.AppendUint64(span, uint64(w.begin))
+	span = binary.BigEndian.AppendUint32(span, f.checksum(span))
 	for _, column := range []struct{ key, value []byte }{{keyNumbers, f.numbers}, {keyStates, f.states}, {keyLists, f.lists}, {keyGroups, f.groups},
-		{keySalt, f.salt}, {keyHidden, make([]byte, (f.runs()+7)/8)}, {keySpan, span}} {
+		{keySalt, f.salt}, {keyHidden, summed(make([]byte, (f.runs()+7)/8))}, {keySpan, span}} {
 		if err := find.Put(column.key, column.value); err != nil {
 			return nil, err
 		}
@@ -229,7 +241,7 @@ func (w *writer) finish(first, last uint64) (_ *sealed, err error) {
 		return nil, err
 	}
 	w.db = nil
-	path := filepath.Join(filepath.Dir(w.path), fmt.Sprintf("%016x%s", first, sealedSuffix))
+	path := filepath.Join(filepath.Dir(w.path), nameOf(first))
 	if err := os.Rename(w.path, path); err != nil {
 		return nil, err
 	}
@@ -278,9 +290,10 @@ func (s *sealed) get(tenant jobs.Tenant, id jobs.ID) (in *jobs.Instance, err err
 			if s.isHidden(l.at(i)) {
 				continue
 			}
-			row, err := decode(runs.Get(keyOf(f.number(l.at(i)))))
+			number := f.number(l.at(i))
+			row, err := decode(number, runs.Get(keyOf(number)))
 			if err != nil {
-				return &disk.Damaged{Path: s.path, What: err.Error()}
+				return damagedRun(s.path, number, err)
 			}
 			if row.ID == id && row.Tenant == tenant {
 				in = row
@@ -289,6 +302,22 @@ func (s *sealed) get(tenant jobs.Tenant, id jobs.ID) (in *jobs.Instance, err err
 		return nil
 	})
 	return in, err
+}
+
+// unfinished is the name of a sealed file that is being written.
+const unfinished = "unfinished"
+
+// makeFolder makes the folder of sealed files, if there is none. It is on disk before any file moves into it: what a file
+// there was made of goes.
+func makeFolder(folder string) error {
+	err := os.Mkdir(folder, 0o700)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(folder))
 }
 
 // syncDir is a variable for a test, in which the disk fails.

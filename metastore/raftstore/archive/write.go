@@ -51,36 +51,97 @@ func (a *Archive) work() {
 
 // buildIndex reads the labels of all runs in the file.
 func (a *Archive) buildIndex() error {
-	forgotten := map[uint64]bool{}
 	for _, s := range a.sealed {
 		if err := a.countIn(s); err != nil {
 			return err
 		}
 	}
 	return a.db.View(func(tx *bbolt.Tx) error {
-		if b := tx.Bucket(bucketHidden); b != nil {
-			_ = b.ForEach(func(_, list []byte) error {
-				for ; len(list) >= 8; list = list[8:] {
-					forgotten[binary.BigEndian.Uint64(list)] = true
-				}
-				return nil
-			})
+		forgotten, err := a.readHidden(tx)
+		if err != nil {
+			return err
 		}
 		c := tx.Bucket(bucketRuns).Cursor()
+		before := uint64(0)
 		for key, record := c.First(); key != nil; key, record = c.Next() {
-			l, _, err := readLabel(record)
-			if err != nil {
-				return &disk.Damaged{Path: a.path, What: err.Error()}
-			}
 			number := binary.BigEndian.Uint64(key)
+			l, _, err := readLabel(number, record)
+			if err != nil {
+				return damagedRun(a.path, number, err)
+			}
+			if number <= before {
+				return damagedRun(a.path, number, errOrder)
+			}
+			before = number
 			a.index.add(number, &l)
 			if forgotten[number] {
 				a.index.hide(a.index.shelves[string(l.tenant)].jobs[string(l.key)], a.index.next()-1)
 			}
 			a.bytes += int64(len(key) + len(record))
 		}
+		tally, err := a.readTally(tx)
+		if err != nil {
+			return err
+		}
+		if have := uint64(a.index.next()); have != tally.runs || before > tally.last {
+			return &disk.Damaged{Path: a.path, What: fmt.Sprintf("it holds %d runs up to number %d, and should hold %d up to %d", have, before, tally.runs, tally.last)}
+		}
 		return nil
 	})
+}
+
+// readHidden reads which runs of the open file were forgotten.
+func (a *Archive) readHidden(tx *bbolt.Tx) (forgotten map[uint64]bool, err error) {
+	b := tx.Bucket(bucketHidden)
+	if b == nil {
+		return nil, nil
+	}
+	forgotten = map[uint64]bool{}
+	passes := uint64(0)
+	err = b.ForEach(func(key, list []byte) error {
+		passes++
+		list, ok := unsummed(list)
+		if !ok || len(key) != 8 || binary.BigEndian.Uint64(key) != passes {
+			return &disk.Damaged{Path: a.path, What: "a list of forgotten runs has a wrong checksum"}
+		}
+		for ; len(list) >= 8; list = list[8:] {
+			forgotten[binary.BigEndian.Uint64(list)] = true
+		}
+		return nil
+	})
+	if err == nil && passes != b.Sequence() {
+		err = &disk.Damaged{Path: a.path, What: fmt.Sprintf("it has %d lists of forgotten runs and should have %d", passes, b.Sequence())}
+	}
+	return forgotten, err
+}
+
+// tally says what the open file holds, so that a run which can no longer be found is missed.
+type tally struct {
+	last uint64 // the highest number ever given, whose run may be gone
+	runs uint64 // how many lie in the open file
+}
+
+func (a *Archive) readTally(tx *bbolt.Tx) (t tally, err error) {
+	b, ok := unsummed(tx.Bucket(bucketAbout).Get(keyTally))
+	if !ok || len(b) != 16 {
+		return t, &disk.Damaged{Path: a.path, What: "the number of its runs has a wrong checksum"}
+	}
+	return tally{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}, nil
+}
+
+func (t tally) put(tx *bbolt.Tx) error {
+	b := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, t.last), t.runs)
+	return tx.Bucket(bucketAbout).Put(keyTally, summed(b))
+}
+
+// count notes in a transaction that there are more runs in the open file, and that numbers up to last were given.
+func (a *Archive) count(tx *bbolt.Tx, runs int, last uint64) error {
+	t, err := a.readTally(tx)
+	if err != nil {
+		return err
+	}
+	t.runs, t.last = t.runs+uint64(runs), max(t.last, last)
+	return t.put(tx)
 }
 
 // flush writes all that is in the buffer.
@@ -132,7 +193,7 @@ func (a *Archive) write(batch []pending) (size int64, err error) {
 	ends := make([]int, len(batch))
 	for i, p := range batch {
 		b = binary.BigEndian.AppendUint64(b, p.number)
-		b = appendRecord(b, p.row)
+		b = appendRecord(b, p.number, p.row)
 		ends[i] = len(b)
 	}
 	err = disk.Guard(a.path, func() error {
@@ -146,7 +207,7 @@ func (a *Archive) write(batch []pending) (size int64, err error) {
 				}
 				at = end
 			}
-			return nil
+			return a.count(tx, len(batch), batch[len(batch)-1].number)
 		})
 	})
 	if a.room = b; cap(b) > mostRoom {

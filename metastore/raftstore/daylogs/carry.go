@@ -37,15 +37,13 @@ func (l *Logs) All(ctx context.Context) iter.Seq2[metastore.LogLine, error] {
 
 // names are the runs that have lines.
 func (l *Logs) names() ([]name, error) {
-	l.mu.Lock()
+	if err := l.indexAll(); err != nil {
+		return nil, err
+	}
 	defer l.mu.Unlock()
 	seen := map[name]bool{}
 	var names []name
 	for _, d := range l.days {
-		if err := d.open(false); err != nil {
-			return nil, err
-		}
-		d.used = l.now()
 		for n := range d.runs {
 			if !seen[n] {
 				seen[n] = true

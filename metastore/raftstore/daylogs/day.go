@@ -2,6 +2,7 @@ package daylogs
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,15 +14,14 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// day is one file. Its index is built when somebody needs it, and may be forgotten after.
+// day is one file. Its index is read when it is needed, and may be forgotten after.
 type day struct {
-	date string
-	path string
-	file *os.File // nil until the day is used
-	tidy bool     // what a crash left half written at the end is cut off
-	end  int64    // where the last whole frame ends
-	runs map[name]*run
-	used time.Time
+	date     string
+	path     string
+	file     *os.File // nil until the day is used
+	*index            // nil = not read yet, or forgotten
+	reported bool     // that bytes of it are no lines
+	used     time.Time
 }
 
 type name struct {
@@ -60,8 +60,8 @@ func (a *attempt) has(sequence uint64) bool {
 }
 
 // attempt is the attempt of a run, or nil.
-func (d *day) attempt(n name, number uint32) *attempt {
-	if r := d.runs[n]; r != nil {
+func (x *index) attempt(n name, number uint32) *attempt {
+	if r := x.runs[n]; r != nil {
 		if i := slices.IndexFunc(r.attempts, func(a *attempt) bool { return a.number == number }); i >= 0 {
 			return r.attempts[i]
 		}
@@ -70,21 +70,21 @@ func (d *day) attempt(n name, number uint32) *attempt {
 }
 
 // add is the attempt of a run, made if there is none.
-func (d *day) add(n name, number uint32) *attempt {
-	if a := d.attempt(n, number); a != nil {
+func (x *index) add(n name, number uint32) *attempt {
+	if a := x.attempt(n, number); a != nil {
 		return a
 	}
-	r := d.runs[n]
+	r := x.runs[n]
 	if r == nil {
 		r = new(run)
-		d.runs[n] = r
+		x.runs[n] = r
 	}
 	a := &attempt{number: number}
 	r.attempts = append(r.attempts, a)
 	return a
 }
 
-// open opens the file and builds its index.
+// open opens the file and reads its index.
 func (d *day) open(create bool) error {
 	if d.file == nil {
 		flags := os.O_RDWR
@@ -97,70 +97,95 @@ func (d *day) open(create bool) error {
 		}
 		d.file = f
 	}
-	if d.runs != nil {
+	if d.index != nil {
 		return nil
 	}
-	d.runs = make(map[name]*run)
-	if err := d.index(); err != nil {
-		d.runs = nil
+	x, err := readIndex(d.file)
+	if err != nil {
 		return fmt.Errorf("read log file %s: %w", d.path, err)
 	}
+	d.index = x
 	return nil
 }
 
-// openToWrite opens the file and cuts off what a crash has left half written at its end.
-func (d *day) openToWrite() error {
-	if err := d.open(true); err != nil || d.tidy {
-		return err
-	}
-	if err := d.file.Truncate(d.end); err != nil {
-		return fmt.Errorf("cut log file: %w", err)
-	}
-	d.tidy = true
-	return nil
+// index says where the lines of runs are in a file.
+type index struct {
+	runs map[name]*run
+	end  int64 // of the file: new lines go there
+	lost int64 // bytes that are no frames: what a crash left half written, or damage
+	from int64 // where the first of them are
 }
 
-// index reads all frames. One with a wrong checksum is left out; from one without a proper length on, nothing can
-// be told apart.
-func (d *day) index() error {
-	d.end = 0
-	info, err := d.file.Stat()
+// readIndex reads all frames of a file. Bytes that are no frame are passed over, up to the next one that is.
+func readIndex(file *os.File) (*index, error) {
+	info, err := file.Stat()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	in := bufio.NewReaderSize(io.NewSectionReader(d.file, 0, info.Size()), 256<<10)
+	x := &index{runs: make(map[name]*run), end: info.Size()}
+	at := func(offset int64) io.Reader { return io.NewSectionReader(file, offset, x.end-offset) }
+	in := bufio.NewReaderSize(at(0), 256<<10)
 	var buf []byte
-	for offset := int64(0); ; {
+	for offset := int64(0); offset < x.end; {
 		head, err := in.Peek(frameHead)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if size := frameSize(head); size > 0 && offset+int64(size) <= x.end {
+			buf = slices.Grow(buf[:0], size)[:size]
+			if _, err := io.ReadFull(in, buf); err != nil {
+				return nil, err
+			}
+			if f, err := parseFrame(buf); err == nil {
+				x.note(&f, offset, size)
+				offset += int64(size)
+				continue
+			}
+			in.Reset(at(offset))
+		}
+		skipped, err := skipToMark(in)
 		if err != nil {
-			return ignoreEnd(err)
+			return nil, err
 		}
-		size := frameSize(head)
-		if size == 0 || offset+int64(size) > info.Size() {
-			return nil
+		if x.lost == 0 {
+			x.from = offset
 		}
-		buf = slices.Grow(buf[:0], size)[:size]
-		if _, err := io.ReadFull(in, buf); err != nil {
-			return ignoreEnd(err)
-		}
-		if f, err := parseFrame(buf); err == nil {
-			d.note(&f, offset, size)
-			d.end = offset + int64(size)
-		}
-		offset += int64(size)
+		x.lost += skipped
+		offset += skipped
 	}
+	return x, nil
 }
 
-func ignoreEnd(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil
+// skipToMark passes over at least one byte, and all others up to the next mark or the end.
+func skipToMark(in *bufio.Reader) (skipped int64, err error) {
+	for first := 1; ; first = 0 {
+		b, err := in.Peek(min(max(in.Buffered(), len(mark)+1), in.Size()))
+		if err != nil && !errors.Is(err, io.EOF) {
+			return skipped, err
+		}
+		n := len(b)
+		if err == nil {
+			n -= len(mark) - 1 // a mark may begin there
+		}
+		i := -1
+		if len(b) > first {
+			i = bytes.Index(b[first:], mark)
+		}
+		if i >= 0 {
+			n = i + first
+		}
+		if _, err := in.Discard(n); err != nil {
+			return skipped, err
+		}
+		if skipped += int64(n); i >= 0 || err != nil {
+			return skipped, nil
+		}
 	}
-	return err
 }
 
 // note adds a frame to the index.
-func (d *day) note(f *frame, offset int64, size int) {
-	a := d.add(name{jobs.Tenant(f.tenant), f.run}, f.attempt)
+func (x *index) note(f *frame, offset int64, size int) {
+	a := x.add(name{jobs.Tenant(f.tenant), f.run}, f.attempt)
 	a.account = max(a.account, f.account)
 	a.extents = append(a.extents, extent{offset: offset, size: size, first: f.first, last: f.first + uint64(f.lines) - 1})
 }
@@ -180,7 +205,7 @@ func readAt(file *os.File, x extent) ([]metastore.LogLine, error) {
 
 // close closes the file and forgets the index.
 func (d *day) close() error {
-	d.runs = nil
+	d.index = nil
 	if d.file == nil {
 		return nil
 	}

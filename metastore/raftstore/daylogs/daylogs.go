@@ -2,8 +2,8 @@
 //
 // Lines are only ever added at the end of the file of the day on which they arrive. An index in memory says where
 // the lines of a run are; it is built when it is first needed, and that of an old day is forgotten again. Files
-// are synced once a second: what a machine had not got to when its power failed is lost, and what was half
-// written is cut off.
+// are synced once a second: what a machine had not got to when its power failed is lost. Bytes that are no lines, half
+// written or damaged, are reported and passed over, and stay where they are.
 package daylogs
 
 import (
@@ -24,8 +24,11 @@ import (
 
 // Logs keeps lines in a folder.
 type Logs struct {
-	dir string
-	now func() time.Time
+	dir     string
+	now     func() time.Time
+	damaged func(error)
+
+	loading sync.Mutex // held while a day is indexed to be read; taken before mu
 
 	mu      sync.Mutex
 	days    []*day // by date
@@ -46,8 +49,9 @@ const (
 	syncEvery = time.Second
 )
 
-// Open opens a folder of logs, or makes one. The clock says which day it is.
-func Open(dir string, now func() time.Time) (*Logs, error) {
+// Open opens a folder of logs, or makes one. The clock says which day it is; damaged is called once for each file that
+// holds bytes which are no lines.
+func Open(dir string, now func() time.Time, damaged func(error)) (*Logs, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
@@ -55,7 +59,7 @@ func Open(dir string, now func() time.Time) (*Logs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
-	l := &Logs{dir: dir, now: now}
+	l := &Logs{dir: dir, now: now, damaged: damaged}
 	for _, f := range files { // by name, and so by date
 		date, ok := strings.CutSuffix(f.Name(), suffix)
 		if _, err := time.Parse(dateForm, date); ok && err == nil {
@@ -89,12 +93,13 @@ func (l *Logs) today(now time.Time) (*day, error) {
 	var d *day
 	if n > 0 && l.days[n-1].date >= date {
 		d = l.days[n-1]
-		if err := d.openToWrite(); err != nil {
+		if err := d.open(true); err != nil {
 			return nil, err
 		}
+		l.report(d)
 	} else {
 		d = &day{date: date, path: filepath.Join(l.dir, date+suffix)}
-		if err := d.openToWrite(); err != nil { // a day without a file could not be read, nor those beside it
+		if err := d.open(true); err != nil { // a day without a file could not be read, nor those beside it
 			return nil, errors.Join(err, d.close())
 		}
 		l.days = slices.Insert(l.days, n, d)
@@ -199,7 +204,7 @@ func (l *Logs) keep(d *day, lines []metastore.LogLine) (kept []metastore.LogLine
 	a := d.attempt(n, lines[0].Attempt)
 	if a == nil {
 		a = d.add(n, lines[0].Attempt)
-		if o := l.others(d); len(o) > 0 && (lines[0].Sequence > 1 || o[len(o)-1].runs != nil) { // it may have begun before midnight
+		if o := l.others(d); len(o) > 0 && (lines[0].Sequence > 1 || o[len(o)-1].index != nil) { // it may have begun before midnight
 			if err := l.carry(a, n, o); err != nil {
 				return nil, 0, err
 			}
@@ -224,6 +229,7 @@ func (l *Logs) carry(a *attempt, n name, others []*day) error {
 		if err := d.open(false); err != nil {
 			return err
 		}
+		l.report(d)
 		d.used = l.now()
 		if before := d.attempt(n, a.number); before != nil {
 			a.before, a.account = before, before.account
@@ -270,18 +276,12 @@ type part struct {
 
 // parts is where the lines of a run after a position are, in their order.
 func (l *Logs) parts(n name, after metastore.LogPosition) ([]part, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return nil, jobs.Refuse(jobs.Unavailable, "the logs are closed")
+	if err := l.indexAll(); err != nil {
+		return nil, err
 	}
-	now := l.now()
+	defer l.mu.Unlock()
 	var parts []part
 	for _, d := range l.days {
-		if err := d.open(false); err != nil {
-			return nil, err
-		}
-		d.used = now
 		r := d.runs[n]
 		if r == nil {
 			continue
@@ -297,15 +297,83 @@ func (l *Logs) parts(n name, after metastore.LogPosition) ([]part, error) {
 	slices.SortStableFunc(parts, func(a, b part) int {
 		return cmp.Or(cmp.Compare(a.attempt, b.attempt), cmp.Compare(a.first, b.first))
 	})
-	l.tidy(now)
+	l.tidy(l.now())
 	return parts, nil
+}
+
+// indexAll has the index of all days in memory, and holds mu then, unless it returns an error. It does not hold mu while it
+// reads a file: those who write do not wait for those who read.
+func (l *Logs) indexAll() error {
+	l.loading.Lock()
+	defer l.loading.Unlock()
+	for {
+		l.mu.Lock()
+		if l.closed {
+			l.mu.Unlock()
+			return jobs.Refuse(jobs.Unavailable, "the logs are closed")
+		}
+		for _, d := range l.days {
+			d.used = l.now()
+		}
+		i := slices.IndexFunc(l.days, func(d *day) bool { return d.index == nil || d.file == nil })
+		if i < 0 {
+			return nil
+		}
+		d := l.days[i]
+		l.mu.Unlock()
+		if err := l.load(d); err != nil {
+			return err
+		}
+	}
+}
+
+// load reads the index of a day, unless it was pruned, or written to, meanwhile. loading must be held.
+func (l *Logs) load(d *day) error {
+	file, err := os.OpenFile(d.path, os.O_RDWR, 0o600)
+	var x *index
+	if err == nil {
+		if x, err = readIndex(file); err != nil {
+			err = fmt.Errorf("read log file %s: %w", d.path, err)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || d.file != nil && d.index != nil || !slices.Contains(l.days, d) {
+		if file != nil {
+			_ = file.Close()
+		}
+		return nil
+	}
+	if err != nil {
+		if file != nil {
+			_ = file.Close()
+		}
+		return err
+	}
+	if d.file == nil {
+		d.file = file
+	} else {
+		_ = file.Close()
+	}
+	d.index = x
+	l.report(d)
+	return nil
+}
+
+// report reports bytes of a day that are no lines. mu must be held.
+func (l *Logs) report(d *day) {
+	if d.lost > 0 && !d.reported {
+		d.reported = true
+		l.damaged(fmt.Errorf("log file %s: %d bytes are not log lines, the first of them at offset %d: "+
+			"at its end a crash leaves some, elsewhere the file is damaged; the other lines are kept", d.path, d.lost, d.from))
+	}
 }
 
 // tidy forgets the indexes of old days that nobody has asked for lately.
 func (l *Logs) tidy(now time.Time) {
 	for _, d := range l.days {
-		if d != l.writing && d.runs != nil && now.Sub(d.used) > idle {
-			d.runs = nil
+		if d != l.writing && d.index != nil && now.Sub(d.used) > idle {
+			d.index = nil
 		}
 	}
 }

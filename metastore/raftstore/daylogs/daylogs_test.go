@@ -31,7 +31,7 @@ func open(t *testing.T, dir string) *Logs {
 
 func openAt(t *testing.T, dir string, now func() time.Time) *Logs {
 	t.Helper()
-	l, err := Open(dir, now)
+	l, err := Open(dir, now, func(err error) { t.Log(err) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package daylogs
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -10,13 +11,15 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// A file is a row of frames: length and checksum of what follows, then some lines of one attempt whose sequence
-// numbers have no gap.
+// A file is a row of frames: a mark by which a reader finds the next frame behind damage, the length of what follows, a
+// checksum of that length and of what follows, then some lines of one attempt whose sequence numbers have no gap.
 
 const (
-	frameHead = 8
+	frameHead = 12
 	maxFrame  = 16 << 20
 )
+
+var mark = []byte{0xF7, 'l', 'g', 0x0A}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -47,9 +50,15 @@ func appendFrame(b []byte, lines []metastore.LogLine, account int) []byte {
 		b = appendText(b, lines[i].Level)
 		b = appendText(b, lines[i].Text)
 	}
-	binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-frameHead))
-	binary.LittleEndian.PutUint32(b[at+4:], crc32.Checksum(b[at+frameHead:], castagnoli))
+	copy(b[at:], mark)
+	binary.LittleEndian.PutUint32(b[at+4:], uint32(len(b)-at-frameHead))
+	binary.LittleEndian.PutUint32(b[at+8:], frameSum(b[at:]))
 	return b
+}
+
+// frameSum is the checksum of a frame.
+func frameSum(frame []byte) uint32 {
+	return crc32.Update(crc32.Checksum(frame[4:8], castagnoli), castagnoli, frame[frameHead:])
 }
 
 func appendText(b []byte, s string) []byte {
@@ -58,7 +67,10 @@ func appendText(b []byte, s string) []byte {
 
 // frameSize is how long the frame is that begins with head, or 0 if none does.
 func frameSize(head []byte) int {
-	n := binary.LittleEndian.Uint32(head)
+	if len(head) < frameHead || !bytes.HasPrefix(head, mark) {
+		return 0
+	}
+	n := binary.LittleEndian.Uint32(head[4:])
 	if n == 0 || n > maxFrame {
 		return 0
 	}
@@ -67,7 +79,7 @@ func frameSize(head []byte) int {
 
 // parseFrame reads a whole frame as far as its lines.
 func parseFrame(b []byte) (f frame, err error) {
-	if len(b) < frameHead || frameSize(b) != len(b) || binary.LittleEndian.Uint32(b[4:]) != crc32.Checksum(b[frameHead:], castagnoli) {
+	if len(b) < frameHead || frameSize(b) != len(b) || binary.LittleEndian.Uint32(b[8:]) != frameSum(b) {
 		return f, errFrame
 	}
 	p := parser{b: b[frameHead:]}

@@ -1,0 +1,81 @@
+package raftstore
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/backup"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk/fliptest"
+)
+
+// One bit of any file of a node, or a file that is cut off, changes nothing that the node starts with, or is refused.
+func TestABitOfANode(t *testing.T) {
+	read := func(dir string) (string, error) {
+		f, err := Freeze(Config{Dir: dir})
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		all, err := metastore.Take(context.Background(), f)
+		if err != nil {
+			return "", err
+		}
+		term, err := f.store.log.GetUint64(keyTerm)
+		if err != nil {
+			return "", err
+		}
+		voted, err := f.store.log.GetUint64([]byte("LastVoteTerm"))
+		if err != nil && err.Error() == "not found" {
+			err = nil
+		}
+		return fmt.Sprint(all, term, voted), err
+	}
+	for _, test := range []struct {
+		kind   Log
+		files  string
+		places int
+	}{
+		{LogBolt, "node.json", 24},
+		{LogBolt, "snapshots/*/state.bin", 12},
+		{LogBolt, "snapshots/*/meta.json", 12},
+		{LogBolt, "raft.db", 12},
+		{LogWAL, "wal/*.wal", 12},
+		{LogWAL, "wal/wal-meta.db", 12},
+		{LogBolt, "archive.db", 8},
+	} {
+		t.Run(string(test.kind)+" "+test.files, func(t *testing.T) {
+			c := filled(t, test.kind)
+			fliptest.Run(t, fliptest.Format{Dir: c.Dir, Files: test.files, Read: read, Places: test.places})
+		})
+	}
+}
+
+// The same of a backup.
+func TestABitOfABackup(t *testing.T) {
+	from, err := Freeze(filled(t, LogBolt))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	dir := t.TempDir()
+	_, err = backup.Save(t.Context(), filepath.Join(dir, "a.backup"), func(to io.Writer) error {
+		_, err := backup.Write(t.Context(), to, backup.Head{}, from)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(dir string) (string, error) {
+		f, err := backup.Open(context.Background(), filepath.Join(dir, "a.backup"))
+		if err != nil {
+			return "", err
+		}
+		all, err := metastore.Take(context.Background(), f)
+		return fmt.Sprint(all), err
+	}
+	fliptest.Run(t, fliptest.Format{Dir: dir, Files: "a.backup", Read: read, Places: 100})
+}
