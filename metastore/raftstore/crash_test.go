@@ -385,6 +385,9 @@ func TestReopenAfterEndIsTakenBack(t *testing.T) {
 				if err := l.check(0); err != nil {
 					t.Fatalf("round %d: %v", round, err)
 				}
+				if err := l.SetUint64(keyTerm, round); err != nil { // which raft does before it stores an entry of that term
+					t.Fatal(err)
+				}
 				first := 1 + 5*round
 				for i := first; i < first+10; i++ {
 					if err := l.StoreLog(&raft.Log{Index: i, Term: round, Type: raft.LogNoop}); err != nil {
