@@ -174,7 +174,7 @@ func TestFloors(t *testing.T) {
 
 // judges are packages for tests, and programs: they may import anything, and nothing imports them.
 func judges(dir string) bool {
-	for _, name := range []string{"metastore/storetest", "metastore/sqlstore/sqltest", "bus/bustest", "bus/bustest/freeport", "worker/workertest", "chaos"} {
+	for _, name := range []string{"metastore/storetest", "metastore/sqlstore/sqltest", "bus/bustest", "bus/bustest/freeport", "internal/tests", "worker/workertest", "chaos"} {
 		if dir == name {
 			return true
 		}

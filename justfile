@@ -12,13 +12,21 @@ dev *args:
 cluster *args:
     go run ./cmd/carillon dev --nodes 3 {{args}}
 
-# the tests that need nothing but Go (under 3 minutes after the first build)
+# the tests that need nothing but Go (a minute and a half after the first build)
 test:
     go test ./...
 
-# the same under the race detector
-race:
-    go test -race -short -timeout 20m ./...
+# these and the long ones, as CI plays them but without the race detector
+test-all *args="./...":
+    CARILLON_TESTS=all go test -timeout 40m {{args}}
+
+# all but those that begin with tests.WithoutRace, under the race detector
+race *args="./...":
+    CARILLON_TESTS=all go test -race -timeout 40m {{args}}
+
+# the tests three times beside a load of six
+busy *args:
+    bash .ci/busy {{args}}
 
 # the pages in Chromium: every page, every button, and a newcomer's first minute
 browser *args:
@@ -41,7 +49,7 @@ fuzz time="30s":
 
 # real processes that are killed, frozen and cut off, as long and as rough as docs/guarantees.md says (half an hour)
 kill *args:
-    CARILLON_LONG=1 go test -count=1 -timeout 60m -v ./cmd/carillon/processtest {{args}}
+    CARILLON_TESTS=rough go test -count=1 -timeout 60m -v ./cmd/carillon/processtest {{args}}
 
 # what may happen to machines and networks, two minutes of it on raft, and what a judge says of it: what CI runs
 chaos-short *args:

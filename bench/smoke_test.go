@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // TestMain lets the test binary be the worker processes, too.
@@ -34,8 +36,7 @@ func TestSmoke(t *testing.T) {
 	for _, e := range systems {
 		t.Run(e.name, func(t *testing.T) {
 			if what := e.missing(); what != "" {
-				fmt.Fprintln(os.Stderr, "NOT TESTED:", what)
-				t.Skip(what)
+				tests.Missing(t, what)
 			}
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -98,7 +98,7 @@ func TestS3_20(t *testing.T) {
 						j.start(ctx)
 						defer j.end(ctx)
 						select {
-						case <-time.After(25 * time.Minute):
+						case <-time.After(14 * time.Minute):
 							return nil
 						case <-ctx.Done():
 							return ctx.Err()
@@ -106,7 +106,7 @@ func TestS3_20(t *testing.T) {
 					}), jobs.Options{Key: "sync", Cron: "0 */5 * * * *", End: time.Now().Add(last + time.Minute), MaxConcurrency: 1, Overlap: overlap, Misfire: jobs.MisfireAll, Timeout: jobs.None}))
 					time.Sleep(5*time.Minute + aWhile)
 					ask(h, ops.New(ops.Config{Store: h.store}))
-					time.Sleep(100 * time.Minute)
+					time.Sleep(45 * time.Minute)
 					want := want
 					if origin == jobs.FromMisfire && overlap == jobs.OverlapReplace {
 						want = "Cancelled(replaced) Skipped(replaced) Succeeded" // both in one commit: the first of them never began
@@ -193,19 +193,19 @@ func TestS4_05(t *testing.T) {
 			j.start(ctx)
 			defer j.end(ctx)
 			select {
-			case <-time.After(150 * time.Minute):
+			case <-time.After(25 * time.Minute):
 			case <-ctx.Done():
 			}
 			return ctx.Err()
-		}), jobs.Options{Key: "tick", Cron: "0 0 * * * *", Timeout: jobs.None})
-		three := k.work("three", 50*time.Minute, true, jobs.Options{MaxConcurrency: 3, Overlap: jobs.OverlapSkip})
+		}), jobs.Options{Key: "tick", Cron: "0 */10 * * * *", Timeout: jobs.None})
+		three := k.work("three", 8*time.Minute, true, jobs.Options{MaxConcurrency: 3, Overlap: jobs.OverlapSkip})
 		h.worker(worker.Config{Name: "a", Slots: 8}, tick, three)
 		h.worker(worker.Config{Name: "b", Slots: 8}, tick, three)
 		for range 5 {
 			h.enqueue("three")
 			time.Sleep(time.Second)
 		}
-		time.Sleep(7*time.Hour + aWhile)
+		time.Sleep(70*time.Minute + aWhile)
 		h.fate("three", "Succeeded Succeeded Succeeded Skipped(overlap) Skipped(overlap)")
 		h.fate("tick", "Succeeded Skipped(overlap) Skipped(overlap) Succeeded Skipped(overlap) Skipped(overlap) Processing")
 		if j.peak() != 1 || k.peak() != 3 || len(h.ledger("tick")) != 0 {

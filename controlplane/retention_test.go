@@ -200,12 +200,12 @@ func TestS0_31CountsStayWhenRunsGo(t *testing.T) {
 	forgetting(t, func(h *house) {
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 */10 * * * *", KeepSucceeded: 2}, &n))
-		time.Sleep(12*time.Hour + 15*time.Minute)
+		time.Sleep(4*time.Hour + 15*time.Minute)
 		synctest.Wait()
 		if got := len(h.runs("tick")); got != 2 {
 			t.Errorf("%d runs are kept, want 2", got)
 		}
-		if got := h.counted("tick", jobs.Succeeded); got != n.Load() || got != 6*12+1 {
+		if got := h.counted("tick", jobs.Succeeded); got != n.Load() || got != 6*4+1 {
 			t.Errorf("by the counts %d runs succeeded, %d did", got, n.Load())
 		}
 		h.must(jobs.Clean{Before: time.Now()})

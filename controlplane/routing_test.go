@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/client"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -243,10 +244,19 @@ func TestS3_14LeastRecentAndLeastFrequent(t *testing.T) {
 		h.fleet("c", worker.Config{}, job)
 		h.ask("charge", "5", "6", "7")
 		want(t, "least frequent, a newcomer catches up", r.names(), "ababcca")
-		r.reset()
-		time.Sleep(25 * time.Hour) // a day counts
-		h.ask("charge", "1", "2", "3")
-		want(t, "least frequent, another day", r.names(), "abc")
+	})
+}
+
+func TestS3_14LeastFrequentOfADay(t *testing.T) {
+	tests.Long(t)
+	tests.WithoutRace(t)
+	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+		h.fleet("ab", worker.Config{}, r.job(jobs.Options{Key: "charge", Route: jobs.RouteLeastFrequent}, 0))
+		h.ask("charge", "1")
+		want(t, "least frequent", r.names(), "a")
+		time.Sleep(25 * time.Hour)
+		h.ask("charge", "2", "3")
+		want(t, "least frequent, another day", r.names(), "aab")
 	})
 }
 

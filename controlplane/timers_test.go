@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -57,7 +58,7 @@ func timers(t *testing.T, name string, tm schedule.Timer, want ...float64) {
 			}
 			time.Sleep(last + 500*time.Millisecond)
 			if !more {
-				time.Sleep(24 * time.Hour)
+				time.Sleep(10 * time.Minute)
 			}
 			synctest.Wait()
 			if got := h.dues("tick", from); !slices.Equal(got, want) {
@@ -90,14 +91,12 @@ func timers(t *testing.T, name string, tm schedule.Timer, want ...float64) {
 const more = -1
 
 func TestS2_27OneTime(t *testing.T) {
-	days(t)
 	timers(t, "no words", schedule.Timer{}, 1)
 	timers(t, "no period", schedule.Timer{DueTime: "10m"}, 1)
 	timers(t, "no due time", schedule.Timer{Period: "5m"}, 1)
 }
 
 func TestS2_28FixedStartAndPeriod(t *testing.T) {
-	days(t)
 	timers(t, "once at a time", schedule.Timer{DueTime: "2000-01-01 00:10:01", Period: "0s"}, 600)
 	timers(t, "from a time", schedule.Timer{DueTime: "2000-01-01 00:10:01", Period: "5m"}, 600, 900, 1200, more)
 	timers(t, "after a while", schedule.Timer{DueTime: "1h", Period: "5m"}, 3600, 3900, 4200, more)
@@ -105,16 +104,25 @@ func TestS2_28FixedStartAndPeriod(t *testing.T) {
 	timers(t, "at once, then by period", schedule.Timer{DueTime: "0s", Period: "5m"}, 1, 301, 601, more)
 }
 
-func TestS2_29DurationsWithDays(t *testing.T) {
-	days(t)
+func TestS2_29Durations(t *testing.T) {
 	timers(t, "0h0m2s", schedule.Timer{DueTime: "0h0m2s", Period: "0h0m2s"}, 2, 4, 6, more)
 	timers(t, "2h30m", schedule.Timer{DueTime: "2h30m", Period: "2h30m"}, 9000, 18000, more)
+}
+
+func TestS2_29DurationsOfDays(t *testing.T) {
+	tests.Long(t)
+	tests.WithoutRace(t)
 	timers(t, "1d2h0m2s", schedule.Timer{DueTime: "1d2h0m2s", Period: "1d2h0m2s"}, 93602, 187204, more)
 	timers(t, "5d3s", schedule.Timer{DueTime: "5d3s", Period: "0s"}, 5*86400+3)
 }
 
 func TestS2_30ISODurations(t *testing.T) {
 	timers(t, "PT2H30M", schedule.Timer{DueTime: "PT2H30M", Period: "PT2H30M"}, 9000, 18000, more)
+}
+
+func TestS2_30ISODurationsOfDays(t *testing.T) {
+	tests.Long(t)
+	tests.WithoutRace(t)
 	timers(t, "P1DT1H20M10S", schedule.Timer{DueTime: "P1DT1H20M10S", Period: "PT1M"}, 91210, 91270, more)
 }
 
@@ -140,7 +148,6 @@ func TestS2_31RepetitionsThenFinished(t *testing.T) {
 }
 
 func TestS2_32AbsoluteTimes(t *testing.T) {
-	days(t)
 	for _, text := range []string{"2000-01-01 00:10:01", "2000-1-1 00:10:01", "2000-1-1 0:10:01", "2000-01-01T00:10:01", "2000-01-01T00:10:01Z",
 		"2000-01-01T01:10:01+01:00", "2000-01-01 08:10:01+08:00"} {
 		timers(t, text, schedule.Timer{DueTime: text, Period: "0s"}, 600)
@@ -151,7 +158,7 @@ func TestS2_32AbsoluteTimes(t *testing.T) {
 		var n atomic.Int64
 		from := time.Now()
 		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "2000-1-1 09:30", TimeZone: "Asia/Shanghai"}, &n))
-		time.Sleep(48 * time.Hour)
+		time.Sleep(3 * time.Hour)
 		synctest.Wait()
 		if got, want := h.dues("tick", from), []float64{90 * 60}; !slices.Equal(got, want) {
 			t.Errorf("due at %v s, want %v", got, want)
@@ -171,7 +178,7 @@ func TestS2_34External(t *testing.T) {
 		defer h.close()
 		var n atomic.Int64
 		h.timer(&n, schedule.Timer{DueTime: "0s", Period: "external"})
-		time.Sleep(24 * time.Hour)
+		time.Sleep(2 * time.Hour)
 		if synctest.Wait(); n.Load() != 0 {
 			t.Errorf("it ran %d times by itself", n.Load())
 		}
@@ -186,9 +193,7 @@ func TestS2_34External(t *testing.T) {
 }
 
 func TestS2_35TTLEndsTheSchedule(t *testing.T) {
-	days(t)
 	timers(t, "ttl", schedule.Timer{DueTime: "10s", Period: "10s", TTL: "35s"}, 10, 20, 30)
-	timers(t, "ttl in days", schedule.Timer{DueTime: "1d", Period: "1d", TTL: "2d3s"}, 86400, 2*86400)
 	synctest.Test(t, func(t *testing.T) { // as a setting, counted from when the job was written
 		h := newHouse(t)
 		defer h.close()
@@ -203,9 +208,14 @@ func TestS2_35TTLEndsTheSchedule(t *testing.T) {
 	})
 }
 
+func TestS2_35TTLInDays(t *testing.T) {
+	tests.Long(t)
+	tests.WithoutRace(t)
+	timers(t, "ttl in days", schedule.Timer{DueTime: "1d", Period: "1d", TTL: "2d3s"}, 86400, 2*86400)
+}
+
 // An interval that counts from the end of the last run: while a run lasts, nothing is due; who leads does not matter.
 func TestS2_28FixedDelayCountsFromTheEnd(t *testing.T) {
-	days(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		defer h.close()
@@ -258,13 +268,4 @@ func TestFixedDelayPausedAndSkipped(t *testing.T) {
 			t.Errorf("it ran %d times, want once before and five times after the pause", got)
 		}
 	})
-}
-
-// days passes over a test that lives through days of virtual time where each step is dear: under the race detector,
-// which runs with -short. They run whole without it.
-func days(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("days of virtual time")
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -379,10 +380,7 @@ func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
 // Random policies and random lives: the store and the plain model agree about every run after every command.
 func TestLimitsAndRetriesAreAsThePlainModelSays(t *testing.T) {
-	rounds := 300
-	if testing.Short() {
-		rounds = 60
-	}
+	rounds := tests.Size(60, 300, 300)
 	for seed := range uint64(rounds) {
 		if !t.Run("", func(t *testing.T) { drive(t, seed) }) {
 			t.Fatalf("seed %d", seed)

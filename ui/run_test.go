@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -53,7 +54,7 @@ func TestCurl(t *testing.T) {
 	}
 	shell, err := exec.LookPath("sh")
 	if err != nil {
-		t.Skip("no shell")
+		tests.Missing(t, err.Error())
 	}
 	out, err := exec.CommandContext(t.Context(), shell, "-c", `curl() { for last; do :; done; printf %s "$last"; }; `+text).Output()
 	if err != nil || string(out) != `{"args":`+string(in.Args)+`}` {

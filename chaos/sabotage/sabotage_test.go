@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/chaos/judge"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs/sabotage"
 )
 
@@ -72,7 +73,7 @@ var sabotages = []struct {
 // Each mechanism is turned off in a run of the same story, and the judge says which promise was broken.
 func TestSabotage(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "saboteur")
-	if out, err := exec.Command("go", "test", "-c", "-tags", "sabotage", "-o", program, ".").CombinedOutput(); err != nil {
+	if out, err := tests.Go("test", "-c", "-tags", "sabotage", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	tried := map[sabotage.Mechanism]bool{}

@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/backup"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore"
@@ -17,11 +17,11 @@ import (
 )
 
 // A store that moves to another kind, again and again, is the same store all along: the suite of all stores holds it
-// to the model, with a move in the place of each crash. Of the stories one in twelve is told, all with CARILLON_LONG.
+// to the model, with a move in the place of each crash. Only some of the stories are told, all where tests are rough.
 func TestStoreThatMoves(t *testing.T) {
 	n := 0
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
-		if n++; strings.Contains(t.Name(), "/stories/") && n%12 != 0 && os.Getenv("CARILLON_LONG") == "" {
+		if n++; strings.Contains(t.Name(), "/stories/") && n%tests.Size(48, 12, 1) != 0 {
 			t.Skip("told to stores that stay")
 		}
 		clock := storetest.NewClock()

@@ -5,10 +5,10 @@ package sabotage_test
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs/sabotage"
 )
 
@@ -32,7 +32,7 @@ func TestOff(t *testing.T) {
 func TestReleasesHoldNothingOfIt(t *testing.T) {
 	for _, tags := range []string{"", "sabotage"} {
 		program := filepath.Join(t.TempDir(), "worker")
-		out, err := exec.Command("go", "build", "-tags", tags, "-o", program, "./testdata/program").CombinedOutput()
+		out, err := tests.Go("build", "-tags", tags, "-o", program, "./testdata/program").CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // scribe writes random expressions.
@@ -87,10 +89,7 @@ func (r scribe) days() string {
 // TestOracleOnDates walks years of dates with random day fields.
 func TestOracleOnDates(t *testing.T) {
 	random := scribe{rand.New(rand.NewPCG(1, 41))}
-	rounds := 400
-	if *long {
-		rounds = 5_000
-	}
+	rounds := tests.Size(400, 400, 5_000)
 	for range rounds {
 		spec := Spec{Expr: "0 0 0 " + random.days()}
 		s, err := Reopen(spec)
@@ -120,10 +119,7 @@ func TestOracleOnDates(t *testing.T) {
 // random expressions and policies.
 func TestOracleOnRandomDays(t *testing.T) {
 	random := scribe{rand.New(rand.NewPCG(2, 72))}
-	days, exprs := 200, 1
-	if *long {
-		days, exprs = 400, 4
-	}
+	days, exprs := tests.Size(20, 200, 400), tests.Size(1, 1, 4)
 	for _, name := range transitionZones {
 		location := locationOf(name)
 		for range days {
@@ -151,10 +147,7 @@ func TestOracleOnRandomDays(t *testing.T) {
 // from anywhere between.
 func TestNextProperties(t *testing.T) {
 	random := scribe{rand.New(rand.NewPCG(16, 18))}
-	rounds := 4000
-	if *long {
-		rounds = 400_000
-	}
+	rounds := tests.Size(4000, 4000, 400_000)
 	for range rounds {
 		spec := Spec{
 			Expr: random.numbers(0, 59, false, true) + " " + random.numbers(0, 59, random.IntN(2) == 0, true) + " " +

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // walk collects due times until there are enough of them, or no more.
@@ -85,10 +87,7 @@ func TestIntervals(t *testing.T) {
 // package and finds their instants by looking at the clock minute by minute.
 func TestPeriodsAgainstOracle(t *testing.T) {
 	random := scribe{rand.New(rand.NewPCG(5, 77))}
-	rounds := 300
-	if *long {
-		rounds = 20_000
-	}
+	rounds := tests.Size(300, 300, 20_000)
 	for range rounds {
 		name := random.pick(transitionZones...)
 		location := locationOf(name)

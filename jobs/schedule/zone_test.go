@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"errors"
-	"flag"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -11,12 +10,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // With -long the comparisons with the oracle put every expression to each
 // transition and day, where they otherwise put one to each.
-var long = flag.Bool("long", false, "compare with the oracle by every expression, for minutes")
-
 // transitionZones covers both hemispheres, half hours (Lord_Howe), negative
 // summer time (Dublin), changes at midnight (Sao_Paulo, Beirut, Asuncion,
 // Havana, Santiago), the missing day (Apia, Fakaofo), Ramadan (Casablanca,
@@ -85,7 +84,7 @@ func TestOracleAtTransitions(t *testing.T) {
 		location := locationOf(name)
 		for _, transition := range transitions(location) {
 			exprs := aroundClocks
-			if !*long {
+			if !tests.Rough() {
 				exprs = []string{exprs[random.IntN(len(exprs))]}
 			}
 			ticks := watch(location, transition-2*daySeconds-edge, transition+2*daySeconds+edge, 60)
@@ -127,7 +126,7 @@ func TestOracleBySeconds(t *testing.T) {
 			if difference := newOracle(spec).compare(s, ticks, 1); difference != "" {
 				t.Fatalf("%+v: %s", spec, difference)
 			}
-			if !*long {
+			if !tests.Rough() {
 				break
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -27,10 +28,7 @@ func manyJobs(n int) func(func(jobs.Row, error) bool) {
 // A node has its jobs again in the time that reading them takes, however many there are. When each was put into its
 // place among the others as it came, a million took minutes.
 func TestRestoreOfManyJobs(t *testing.T) {
-	n := 250_000
-	if testing.Short() {
-		n = 10_000
-	}
+	n := tests.Size(10_000, 250_000, 250_000)
 	var rows []jobs.Row
 	for row := range manyJobs(n) {
 		rows = append(rows, row)

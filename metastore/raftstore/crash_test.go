@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -58,12 +58,12 @@ func writeUntilKilled(c Config) {
 		fmt.Println(what, id)
 	}
 	apply("registered", jobs.ID{}, register("k"))
-	for range 8 {
+	for n := range 8 {
 		go func() {
 			for {
 				k := create("k")
 				apply("created", k.ID, k)
-				if rand.IntN(10) > 0 {
+				if n++; n%10 > 0 {
 					apply("claimed", k.ID, jobs.Claim{ID: k.ID, Worker: "w", Attempt: 1})
 					apply("finished", k.ID, jobs.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess})
 				}
@@ -225,7 +225,7 @@ func TestRestartTime(t *testing.T) {
 		s = open(t, c)
 		took := time.Since(began)
 		t.Logf("100,000 delayed runs and 10,000 definitions are back after %v, from %s", took, what)
-		if long && took > 30*time.Second { // ten times what is promised
+		if tests.Rough() && took > 30*time.Second { // ten times what is promised
 			t.Errorf("it took %v", took)
 		}
 		if counts, err := s.Counts(ctx, metastore.CountQuery{Tenant: "t"}); err != nil || counts.Live[jobs.Scheduled] != 100_000 {
@@ -289,6 +289,7 @@ func TestKillLeaders(t *testing.T) {
 		}
 	})
 	acknowledged := map[jobs.ID]string{}
+	random := tests.Random(t)
 	leaders, since, next := 0, 0, 200
 	silence := time.NewTimer(patience)
 	for leaders < 5 {
@@ -300,7 +301,7 @@ func TestKillLeaders(t *testing.T) {
 			if since++; since > next { // it leads: it acknowledges
 				kill(l.node)
 				begin(l.node)
-				leaders, since, next = leaders+1, 0, 100+rand.IntN(500)
+				leaders, since, next = leaders+1, 0, 100+random.IntN(500)
 			}
 			silence.Reset(patience)
 		case <-silence.C:

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -20,6 +21,7 @@ import (
 // they have an answer: on whichever node answers.
 type crowd struct {
 	t      *testing.T
+	random *rand.Rand
 	nodes  func() []*Store
 	end    chan struct{}
 	wg     sync.WaitGroup
@@ -31,7 +33,7 @@ type crowd struct {
 }
 
 func newCrowd(t *testing.T, programs int, nodes func() []*Store) *crowd {
-	c := &crowd{t: t, nodes: nodes, end: make(chan struct{}), made: make(map[string]jobs.ID)}
+	c := &crowd{t: t, random: tests.Random(t), nodes: nodes, end: make(chan struct{}), made: make(map[string]jobs.ID)}
 	for p := range programs {
 		c.wg.Go(func() {
 			for i := 0; ; i++ {
@@ -55,7 +57,7 @@ func (c *crowd) one(key string) {
 		asked := time.Now()
 		nodes := c.nodes()
 		end = end.Add(time.Since(asked)) // that somebody else is busy with the nodes does not count
-		s := nodes[rand.IntN(len(nodes))]
+		s := nodes[c.random.IntN(len(nodes))]
 		wait, cancel := context.WithTimeout(ctx, 2*time.Second)
 		r := s.Apply(wait, []jobs.Envelope{e})[0]
 		cancel()
@@ -133,14 +135,12 @@ func TestLeadersGo(t *testing.T) {
 		return slices.DeleteFunc(slices.Clone(c.stores), func(s *Store) bool { return s == nil })
 	}
 	crowd := newCrowd(t, 6, nodes)
-	rounds := 4
-	if long {
-		rounds = 30
-	}
+	rounds := tests.Size(2, 6, 30)
+	random := tests.Random(t)
 	var gaps []time.Duration
 	for range rounds {
 		leader := c.leader()
-		time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
+		time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond)
 		i := c.index(leader)
 		mu.Lock()
 		c.stores[i] = nil
@@ -260,10 +260,8 @@ func TestPartition(t *testing.T) {
 	c := newCluster(t, 3, func(c *Config) { c.dialer = ws.dialer(c.Listen) })
 	do(t, c, register("k"))
 	crowd := newCrowd(t, 4, func() []*Store { return c.stores })
-	rounds := 2
-	if long {
-		rounds = 10
-	}
+	rounds := tests.Size(1, 3, 10)
+	random := tests.Random(t)
 	for range rounds {
 		old := c.leader()
 		ws.apart(old.cfg.Listen)
@@ -289,7 +287,7 @@ func TestPartition(t *testing.T) {
 		if err := old.Linearizable(ctx); !errors.Is(err, jobs.Unavailable) {
 			t.Errorf("the one that is cut off reads with %v", err)
 		}
-		time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
+		time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
 		ws.apart()
 		eventually(t, "it hears the leader again", func() bool { _, ok := old.Leader(); return ok && old.Age() < 300*time.Millisecond })
 	}

@@ -5,20 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 var ctx = context.Background()
-
-// long has tests take their time. Only then do they judge how long something takes: the machine is quiet.
-var long = os.Getenv("CARILLON_LONG") != ""
 
 func open(t testing.TB, c Config) *Store {
 	t.Helper()
@@ -90,7 +87,7 @@ func TestReopen(t *testing.T) {
 			s = open(t, c)
 			took := time.Since(began)
 			t.Logf("open for service after %v", took)
-			if long && took > 10*time.Second {
+			if tests.Rough() && took > 10*time.Second {
 				t.Errorf("it took %v", took)
 			}
 			if s.machine.engine.Hash() != hash {

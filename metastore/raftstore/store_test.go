@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/storetest"
@@ -69,7 +70,8 @@ func TestStoreOfThree(t *testing.T) {
 		c := newCluster(t, 1, adjust)
 		c.adopt(adjust)
 		c.adopt(adjust)
-		return harnessOfThree(t, c, clock)
+		random := tests.Random(t)
+		return harnessOfThree(t, c, clock, random)
 	})
 }
 
@@ -112,7 +114,7 @@ func (r roving) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Re
 }
 
 // harnessOfThree crashes by ending a node as it is, and opening it again. What it reads from is whoever leads then.
-func harnessOfThree(t *testing.T, c *cluster, clock *storetest.Clock) storetest.Harness {
+func harnessOfThree(t *testing.T, c *cluster, clock *storetest.Clock, random *rand.Rand) storetest.Harness {
 	t.Helper()
 	s := c.leader()
 	return storetest.Harness{
@@ -121,11 +123,11 @@ func harnessOfThree(t *testing.T, c *cluster, clock *storetest.Clock) storetest.
 		Rows:  func() iter.Seq[jobs.Row] { return s.machine.engine.Capture().Rows() },
 		Crash: func(t *testing.T) storetest.Harness {
 			t.Helper()
-			i := rand.IntN(len(c.stores))
+			i := random.IntN(len(c.stores))
 			c.stop(i)
 			c.elect()
 			c.start(i)
-			return harnessOfThree(t, c, clock)
+			return harnessOfThree(t, c, clock, random)
 		},
 		Slow: true,
 	}

@@ -9,14 +9,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // One command starts a cluster: three nodes, of which any shows all pages, and two workers. It stops all it started.
 func TestDevCluster(t *testing.T) {
+	tests.Long(t)
 	path, err := carillonProgram()
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +26,7 @@ func TestDevCluster(t *testing.T) {
 	args := []string{"dev", "--nodes", "3", "--data", t.TempDir() + "/data", "--http", web[0], "--nats-addr", bus[0], "--cluster", peers[0]}
 	for _, again := range []bool{false, true} { // the second time they know each other
 		dev := start(t, "carillon dev --nodes 3", path, nil, args...)
-		await(t, 60*time.Second, "the cluster stands", func() bool {
+		await(t, "the cluster stands", func() bool {
 			if dev.over() {
 				t.Fatalf("it ended with %v", dev.err)
 			}
@@ -33,7 +34,7 @@ func TestDevCluster(t *testing.T) {
 		})
 		for _, at := range web {
 			h := &house{t: t, http: at}
-			await(t, 30*time.Second, at+" shows both workers and all nodes", func() bool {
+			await(t, at+" shows both workers and all nodes", func() bool {
 				status, raw, err := h.ask(http.MethodGet, "/api/v1/cluster", "")
 				return err == nil && status == http.StatusOK && decode[api.Cluster](t, raw).Tolerates == 1 && len(get[list[api.Worker]](h, "/api/v1/workers").Items) == 2
 			})

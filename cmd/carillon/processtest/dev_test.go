@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -22,17 +23,14 @@ func TestDev(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := &house{t: t, data: t.TempDir() + "/data", journals: t.TempDir()}
-	grace := "2s"
-	if long {
-		grace = "30s"
-	}
+	grace := tests.Size("2s", "2s", "30s")
 	args := []string{"dev", "--data", h.data, "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--grace", grace}
 	dev := h.develop(path, args)
 	h.dial()
 	h.rang("demo.chime", 1)
 
 	second := start(t, "a second dev", path, nil, args...)
-	await(t, 20*time.Second, "a second dev on the same data ends", second.over)
+	await(t, "a second dev on the same data ends", second.over)
 	if second.code() != 1 || !second.out.says(h.data) || !second.out.says("in use by another process") {
 		t.Errorf("it ended with %d and said %s", second.code(), second.out)
 	}
@@ -45,7 +43,7 @@ func TestDev(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, 10*time.Second, "the report is being written", func() bool { return h.run(id).State == "Processing" })
+	await(t, "the report is being written", func() bool { return h.run(id).State == "Processing" })
 
 	told := time.Now()
 	dev.stop(t, syscall.SIGTERM)
@@ -58,16 +56,16 @@ func TestDev(t *testing.T) {
 	h.dial()
 	in := h.run(id)
 	switch {
-	case long && (in.State != "Succeeded" || in.Attempt != 1):
+	case tests.Rough() && (in.State != "Succeeded" || in.Attempt != 1):
 		t.Errorf("the report was waited for and is %s in attempt %d", in.State, in.Attempt)
-	case !long && !slices.ContainsFunc(in.Moves, func(m api.Move) bool { return m.Cause == string(jobs.ByHandback) }):
+	case !tests.Rough() && !slices.ContainsFunc(in.Moves, func(m api.Move) bool { return m.Cause == string(jobs.ByHandback) }):
 		t.Errorf("the report was not handed back: %+v", in.Moves)
 	}
 	if now := get[api.Job](h, "/api/v1/jobs/demo.report"); *now.MaxConcurrency != 0 {
 		t.Errorf("the edit is forgotten: %d reports are allowed", *now.MaxConcurrency)
 	}
 	h.rang("demo.chime", 2)
-	if !long { // the long form is as long as the report
+	if !tests.Rough() { // the long form is as long as the report
 		h.do(http.MethodPost, "/api/v1/instances/"+report.ID+"/cancel", "")
 	}
 	h.pause("demo.chime", "demo.report", "demo.flaky")
@@ -108,7 +106,7 @@ func (h *house) recorded(key jobs.Key, every time.Duration) {
 func (h *house) develop(path string, args []string) *process {
 	h.t.Helper()
 	dev := start(h.t, "carillon dev", path, nil, args...)
-	await(h.t, 10*time.Second, "the page's address is said", func() bool {
+	await(h.t, "the page's address is said", func() bool {
 		h.http, h.nats = said(dev, "page"), said(dev, "bus")
 		return h.http != "" && h.nats != ""
 	})
@@ -121,7 +119,7 @@ func (h *house) develop(path string, args []string) *process {
 // rang waits until so many runs of a job have succeeded.
 func (h *house) rang(key string, times int) {
 	h.t.Helper()
-	await(h.t, 30*time.Second, key+" rings", func() bool {
+	await(h.t, key+" rings", func() bool {
 		return len(get[list[api.Instance]](h, "/api/v1/instances?state=Succeeded&job="+key).Items) >= times
 	})
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -44,7 +45,7 @@ func newFortress(t *testing.T) *fortress {
 	for i := range 3 {
 		ip := fmt.Sprintf("127.0.0.%d", i+2)
 		if l, err := net.Listen("tcp", ip+":0"); err != nil {
-			t.Skipf("this machine has one address of loopback only: NOT TESTED are nodes on several (%v)", err)
+			tests.Missing(t, fmt.Sprintf("a second address of loopback, for nodes on several: %v", err))
 		} else {
 			_ = l.Close()
 		}
@@ -63,7 +64,7 @@ func newFortress(t *testing.T) *fortress {
 		if i > 0 {
 			file := filepath.Join(dir, name+".token")
 			var answer []byte
-			await(t, time.Minute, "a node is invited", func() bool { // not while there is an election
+			await(t, "a node is invited", func() bool { // not while there is an election
 				var status int
 				status, answer, _ = f.walls[0].ask(http.MethodPost, "/api/v1/cluster/invitations", f.admin, "")
 				if status == http.StatusUnauthorized || status == http.StatusForbidden {
@@ -83,12 +84,12 @@ func newFortress(t *testing.T) *fortress {
 		f.walls, f.nodes = append(f.walls, c), append(f.nodes, start(t, "node "+name, path, nil, args...))
 		f.trust(c)
 		if i == 0 {
-			await(t, 30*time.Second, "the first tokens are granted", func() bool { return f.nodes[0].out.says("first tokens:") })
+			await(t, "the first tokens are granted", func() bool { return f.nodes[0].out.says("first tokens:") })
 			f.admin = c.file("admin.token")
 		}
 		f.ready(i)
 	}
-	await(t, 30*time.Second, "the cluster is whole", func() bool {
+	await(t, "the cluster is whole", func() bool {
 		status, raw, _ := f.walls[2].ask(http.MethodGet, "/api/v1/cluster", f.admin, "")
 		return status == http.StatusOK && decode[api.Cluster](t, raw).Tolerates == 1
 	})
@@ -114,7 +115,7 @@ func (f *fortress) trust(c *castle) {
 
 func (f *fortress) ready(i int) {
 	f.t.Helper()
-	await(f.t, 40*time.Second, f.nodes[i].name+" is ready", func() bool {
+	await(f.t, f.nodes[i].name+" is ready", func() bool {
 		if f.nodes[i].over() {
 			f.t.Fatalf("%s ended with %v", f.nodes[i].name, f.nodes[i].err)
 		}
@@ -170,7 +171,7 @@ func (f *fortress) speak(token string, at int, as bus.Principal) (*natsbus.Bus, 
 // leader is the number of the node that leads, as another one says.
 func (f *fortress) leader(ask int) (leader int) {
 	f.t.Helper()
-	await(f.t, 30*time.Second, "somebody leads", func() bool {
+	await(f.t, "somebody leads", func() bool {
 		status, raw, _ := f.walls[ask].ask(http.MethodGet, "/api/v1/overview", f.admin, "")
 		if status != http.StatusOK {
 			return false
@@ -184,6 +185,7 @@ func (f *fortress) leader(ask int) (leader int) {
 // Three nodes with tokens and a NATS server each: whichever of them a worker comes to, it is kept to its app by all; a
 // token that is revoked is shut out at all; and when a node dies its workers go on at another.
 func TestExposedCluster(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	f := newFortress(t)
 	crew := f.grant(1, `{"name":"crew","role":"worker","app":"process"}`)
@@ -210,7 +212,7 @@ func TestExposedCluster(t *testing.T) {
 	work := func(what string) {
 		t.Helper()
 		var runs []jobs.Run
-		await(t, 30*time.Second, what+": runs are asked for", func() bool {
+		await(t, what+": runs are asked for", func() bool {
 			var err error
 			runs, err = plainJob.EnqueueAll(t.Context(), client, make([]task, 30))
 			return err == nil
@@ -223,7 +225,7 @@ func TestExposedCluster(t *testing.T) {
 			cancel()
 		}
 	}
-	await(t, 30*time.Second, "the workers are known", func() bool {
+	await(t, "the workers are known", func() bool {
 		_, raw, _ := f.walls[1].ask(http.MethodGet, "/api/v1/workers", f.admin, "")
 		return len(decode[list[api.Worker]](t, raw).Items) == 3
 	})
@@ -282,7 +284,7 @@ func TestExposedCluster(t *testing.T) {
 	}
 	revoked := time.Now()
 	for i, b := range guests {
-		await(t, 30*time.Second, fmt.Sprintf("n%d closes the connection of a revoked token", i+1), func() bool {
+		await(t, fmt.Sprintf("n%d closes the connection of a revoked token", i+1), func() bool {
 			_, err := b.Call(t.Context(), bus.ServiceBeat, bus.Encode(bus.Beat{}))
 			return errors.Is(err, bus.ErrNobody) // there is no connection, nor will there be
 		})
@@ -307,7 +309,7 @@ func TestExposedCluster(t *testing.T) {
 	work("two nodes")
 	t.Logf("thirty runs were done %v after the leader's death", time.Since(died))
 	alive := (lead + 1) % 3
-	await(t, 30*time.Second, "all workers are at the nodes that live", func() bool {
+	await(t, "all workers are at the nodes that live", func() bool {
 		_, raw, _ := f.walls[alive].ask(http.MethodGet, "/api/v1/workers", f.admin, "")
 		return len(decode[list[api.Worker]](t, raw).Items) == 3
 	})

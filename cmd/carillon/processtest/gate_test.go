@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -16,17 +17,14 @@ func TestOneAtATime(t *testing.T) {
 	for _, name := range []string{"one", "two"} {
 		h.hire(hands{Name: name})
 	}
+	many := tests.Size(200, 1000, 1000)
 	asking := time.Now()
-	runs, err := oneJob.EnqueueAll(t.Context(), h.client, make([]task, 1000))
+	runs, err := oneJob.EnqueueAll(t.Context(), h.client, make([]task, many))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.quiet(5 * time.Minute)
-	took := time.Since(asking)
-	t.Logf("a thousand runs, one at a time, took %v", took)
-	if promised := starved(5 * time.Second); took > promised {
-		t.Errorf("that is more than %v", promised)
-	}
+	h.quiet()
+	t.Logf("%d runs, one at a time, took %v", many, time.Since(asking))
 	y := h.history()
 	y.once = true
 	for _, r := range runs {

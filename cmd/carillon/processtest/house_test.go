@@ -74,7 +74,7 @@ func (h *house) serve() time.Duration {
 
 func (h *house) ready(p *process) {
 	h.t.Helper()
-	await(h.t, 30*time.Second, p.name+" is ready", func() bool {
+	await(h.t, p.name+" is ready", func() bool {
 		if p.over() {
 			h.t.Fatalf("%s ended with %v:\n%s", p.name, p.err, p.out)
 		}
@@ -124,7 +124,7 @@ func (h *house) send(k hands) *process {
 
 func (h *house) known(p *process) {
 	h.t.Helper()
-	await(h.t, 20*time.Second, p.name+" is known", func() bool {
+	await(h.t, p.name+" is known", func() bool {
 		if p.over() {
 			h.t.Fatalf("%s ended with %v:\n%s", p.name, p.err, p.out)
 		}
@@ -209,9 +209,9 @@ func (h *house) lines() []line {
 }
 
 // wrote waits for a line of a run's attempt.
-func (h *house) wrote(within time.Duration, what string, run jobs.ID, attempt uint32) (found line) {
+func (h *house) wrote(what string, run jobs.ID, attempt uint32) (found line) {
 	h.t.Helper()
-	await(h.t, within, fmt.Sprintf("attempt %d of run %s has %s", attempt, run, what), func() bool {
+	await(h.t, fmt.Sprintf("attempt %d of run %s has %s", attempt, run, what), func() bool {
 		for _, l := range h.lines() {
 			if l.What == what && l.Run == run && l.Attempt == attempt {
 				found = l
@@ -224,7 +224,7 @@ func (h *house) wrote(within time.Duration, what string, run jobs.ID, attempt ui
 }
 
 // quiet waits until no run lives.
-func (h *house) quiet(within time.Duration) {
+func (h *house) quiet() {
 	h.t.Helper()
 	var runs map[string]int
 	defer func() {
@@ -232,7 +232,7 @@ func (h *house) quiet(within time.Duration) {
 			h.t.Logf("runs that live: %v", runs)
 		}
 	}()
-	await(h.t, within, "all runs have come to an end", func() bool {
+	await(h.t, "all runs have come to an end", func() bool {
 		runs = get[api.Overview](h, "/api/v1/overview").Runs
 		for _, n := range runs {
 			if n > 0 {

@@ -6,14 +6,15 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // A chain of requests with qos 1, whose server is killed at one step and just before another is kept, and whose worker is
 // killed while others do the work: no request is made twice, and who calls back while no worker lives is heard.
 func TestHTTPChainSurvivesKills(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	target := newCalled(t)
 	h := newHouse(t, "")
@@ -37,7 +38,7 @@ func TestHTTPChainSurvivesKills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, time.Minute, "the last answer is kept", func() bool {
+	await(t, "the last answer is kept", func() bool {
 		in, err := h.rows.Instance(t.Context(), jobs.DefaultTenant, run)
 		return err == nil && strings.Contains(string(in.Checkpoint), `"step":3`)
 	})

@@ -11,11 +11,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // Chains of requests with qos 1, one held at each step, when the worker, the server or both are killed: each goes on
 // from the request that was under way. While the worker lives not even that is made again.
 func TestHTTPChainsSurviveAKillAtEachStep(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	for _, who := range []string{"worker", "server", "worker and server"} {
 		t.Run(who, func(t *testing.T) {

@@ -8,12 +8,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // HTTP jobs of a server that runs none itself are run by `carillon worker`: one of them is killed in the middle of a
 // call, and another takes the run up; and one that is told to stop lets its call end.
 func TestHTTPWorker(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	target := newCalled(t)
 	h := newHouse(t, "")
@@ -43,7 +45,7 @@ func TestHTTPWorker(t *testing.T) {
 	id = ask(3)
 	c := target.next("/eu/3")
 	second.signal(t, syscall.SIGTERM)
-	await(t, time.Minute, "the worker drains", func() bool { return second.out.says("worker drains") })
+	await(t, "the worker drains", func() bool { return second.out.says("worker drains") })
 	c.reply <- `{"ok":3}`
 	h.reaches(id, "Succeeded", 1)
 	second.ends(t)

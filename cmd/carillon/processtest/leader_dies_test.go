@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -77,7 +78,7 @@ func (c *cluster) invitation() (token string) {
 			c.t.Logf("an invitation: %d %s (%v)", status, raw, err)
 		}
 	}()
-	await(c.t, time.Minute, "a node is invited", func() bool {
+	await(c.t, "a node is invited", func() bool {
 		status, raw, err = c.ask(http.MethodPost, "/api/v1/cluster/invitations", "")
 		return err == nil && status/100 == 2
 	})
@@ -99,7 +100,7 @@ func (c *cluster) begin(n *member) {
 // whole waits until any node may fail.
 func (c *cluster) whole() {
 	c.t.Helper()
-	await(c.t, 30*time.Second, "the cluster is whole", func() bool {
+	await(c.t, "the cluster is whole", func() bool {
 		status, raw, err := c.ask(http.MethodGet, "/api/v1/cluster", "")
 		return err == nil && status == http.StatusOK && decode[api.Cluster](c.t, raw).Tolerates == 1
 	})
@@ -108,7 +109,7 @@ func (c *cluster) whole() {
 // leader is the node that leads, as another one says.
 func (c *cluster) leader() (leader *member) {
 	c.t.Helper()
-	await(c.t, 30*time.Second, "somebody leads", func() bool {
+	await(c.t, "somebody leads", func() bool {
 		name := get[api.Overview](c.house, "/api/v1/overview").Leader
 		for _, n := range c.nodes {
 			if n.name == name {
@@ -123,7 +124,7 @@ func (c *cluster) leader() (leader *member) {
 // lead has a node lead, and asks for that as long as it takes: nobody hands over while there is an election.
 func (c *cluster) lead(n *member) {
 	c.t.Helper()
-	await(c.t, time.Minute, n.name+" leads", func() bool {
+	await(c.t, n.name+" leads", func() bool {
 		if c.leader() == n {
 			return true
 		}
@@ -139,15 +140,13 @@ func (c *cluster) lead(n *member) {
 // that some of the workers are at. What was acknowledged runs to its end, once; every due time has its record; and any
 // node that lives answers.
 func TestKilledLeader(t *testing.T) {
-	rounds := 3
-	if long {
-		rounds = 15
-	}
+	tests.Long(t)
+	rounds := tests.Size(0, 3, 15)
 	c := newCluster(t)
 	for _, name := range []string{"one", "two"} {
 		c.hire(hands{Name: name, Slots: 64, Ticks: true})
 	}
-	l := c.press(200, mixture)
+	l := c.press(200)
 	for round := range rounds {
 		time.Sleep(1500 * time.Millisecond) // under load
 		dead := c.leader()
@@ -160,9 +159,9 @@ func TestKilledLeader(t *testing.T) {
 		died := time.Now()
 		first := c.enqueue(plainJob, task{})
 		l.add(asked{at: died, wish: jobs.Create{ID: first.ID, Key: first.Key}, run: first.ID})
-		begun := c.wrote(20*time.Second, began, first.ID, 1)
+		begun := c.wrote(began, first.ID, 1)
 		fired := time.Time{}
-		await(t, 20*time.Second, "a due time after the leader's death fires", func() bool {
+		await(t, "a due time after the leader's death fires", func() bool {
 			for _, line := range c.lines() {
 				if line.Key == jobs.Key(tickAllJob) && line.What == began && line.At.After(died) && (fired.IsZero() || line.At.Before(fired)) {
 					fired = line.At
@@ -171,7 +170,7 @@ func TestKilledLeader(t *testing.T) {
 			return !fired.IsZero()
 		})
 		// The node that is asked may not have heard of the new leader yet.
-		await(t, 30*time.Second, "a node leads that lives", func() bool { return c.leader() != dead })
+		await(t, "a node leads that lives", func() bool { return c.leader() != dead })
 		t.Logf("round %d: a run began %v after the leader's death, a due time fired after %v", round+1, begun.At.Sub(died), fired.Sub(died))
 		c.begin(dead)
 		c.whole()
@@ -179,7 +178,7 @@ func TestKilledLeader(t *testing.T) {
 	time.Sleep(time.Second) // under load
 	l.stop()
 	c.pause(tickAllJob, tickOneJob)
-	c.quiet(time.Minute)
+	c.quiet()
 
 	y := c.history(tickAllJob, tickOneJob)
 	y.asked, y.once = l.told(), true

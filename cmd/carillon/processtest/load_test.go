@@ -11,24 +11,26 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // load is a client that asks for runs at a steady rate, whatever happens, and remembers what it was told.
 type load struct {
-	t     *testing.T
-	house *house
-	end   context.CancelFunc
-	wg    sync.WaitGroup
+	t      *testing.T
+	house  *house
+	random *rand.Rand
+	end    context.CancelFunc
+	wg     sync.WaitGroup
 
 	mu    sync.Mutex
 	asked []asked
 }
 
-// press begins a load of so many runs a second. wish says what to ask for, by number.
-func (h *house) press(perSecond int, wish func(n int) (jobs.Create, error)) *load {
+// press begins a load of so many runs a second.
+func (h *house) press(perSecond int) *load {
 	ctx, end := context.WithCancel(h.t.Context())
-	l := &load{t: h.t, house: h, end: end}
+	l := &load{t: h.t, house: h, random: tests.Random(h.t), end: end}
 	h.t.Cleanup(l.stop)
 	l.wg.Go(func() {
 		begin := time.Now()
@@ -39,7 +41,7 @@ func (h *house) press(perSecond int, wish func(n int) (jobs.Create, error)) *loa
 			case <-ctx.Done():
 				return
 			}
-			w, err := wish(n)
+			w, err := l.mixture(n)
 			if err != nil {
 				h.t.Error(err)
 				return
@@ -91,7 +93,7 @@ func (l *load) told() []asked {
 func (l *load) repeat(most int) (repeated int) {
 	l.t.Helper()
 	list := l.told()
-	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	l.random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	for _, a := range list {
 		if repeated == most || a.err != nil || a.duplicate || time.Since(a.at) > 45*time.Second {
 			continue
@@ -106,18 +108,18 @@ func (l *load) repeat(most int) (repeated int) {
 
 // mixture is what the client of a busy system asks for: most runs at once, some later, some under a key that others
 // use as well, some that must wait for each other, some that take long.
-func mixture(n int) (jobs.Create, error) {
+func (l *load) mixture(n int) (jobs.Create, error) {
 	var how []jobs.How
-	job, millis := plainJob, rand.N(20)
+	job, millis := plainJob, l.random.IntN(20)
 	switch n % 10 {
 	case 1:
-		how = append(how, jobs.After(time.Duration(rand.N(3000))*time.Millisecond))
+		how = append(how, jobs.After(time.Duration(l.random.IntN(3000))*time.Millisecond))
 	case 3:
 		how = append(how, jobs.Unique(fmt.Sprintf("u%d", n/50))) // five wishes of a quarter of a second
 	case 5:
 		job = threeJob
 	case 9:
-		millis = 200 + rand.N(800)
+		millis = 200 + l.random.IntN(800)
 	}
 	w, err := job.Wish(task{Number: n, Millis: millis}, how...)
 	if n%10 == 7 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 )
@@ -58,7 +59,7 @@ func (p *pair) begin(n *half) {
 // leader is the node that leads, which is asked from then on, and the other one.
 func (p *pair) leader() (leader, other *half) {
 	p.t.Helper()
-	await(p.t, 40*time.Second, "somebody leads", func() bool {
+	await(p.t, "somebody leads", func() bool {
 		for i, n := range p.nodes {
 			if n == nil || n.process.over() {
 				continue
@@ -87,21 +88,20 @@ func (n *half) open() bool {
 // shut. The leader is killed, and is stopped in order, under two hundred wishes a second; workers that know both
 // addresses go on at the other. What was acknowledged runs to its end, once, and every due time has its record.
 func TestTwoOnADatabase(t *testing.T) {
+	tests.Long(t)
 	for name, kind := range map[string]*sqltest.Kind{"PostgreSQL": sqltest.Postgres, "MariaDB": sqltest.MariaDB} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, kind)
 			for _, name := range []string{"one", "two"} {
 				p.hire(hands{Name: name, Slots: 64, Ticks: true})
 			}
-			l := p.press(200, mixture)
-			rounds := []string{"killed", "stopped"}
-			if long {
-				rounds = append(rounds, "killed", "killed", "stopped", "killed", "stopped", "killed")
-			}
+			l := p.press(200)
+			rounds := []string{"killed", "stopped", "killed", "killed", "stopped", "killed", "stopped", "killed"}
+			rounds = rounds[:tests.Size(0, 2, len(rounds))]
 			for _, how := range rounds {
 				time.Sleep(1500 * time.Millisecond) // under load
 				var dead, other *half
-				await(t, 40*time.Second, "the bus of the one that leads is open, and that of the other shut", func() bool {
+				await(t, "the bus of the one that leads is open, and that of the other shut", func() bool {
 					dead, other = p.leader() // which may pass on while one looks
 					return dead.open() && !other.open()
 				})
@@ -113,13 +113,13 @@ func TestTwoOnADatabase(t *testing.T) {
 				}
 				first := p.enqueue(plainJob, task{})
 				l.add(asked{at: gone, wish: jobs.Create{ID: first.ID, Key: first.Key}, run: first.ID})
-				begun := p.wrote(30*time.Second, began, first.ID, 1)
+				begun := p.wrote(began, first.ID, 1)
 				if now, _ := p.leader(); now != other {
 					t.Errorf("%s leads", now.name)
 				}
 				t.Logf("a run began %v after the leader was %s", begun.At.Sub(gone), how)
 				p.begin(dead)
-				await(t, 30*time.Second, dead.name+" stands by, or leads", func() bool {
+				await(t, dead.name+" stands by, or leads", func() bool {
 					h := house{t: t, http: dead.http}
 					status, _, err := h.ask(http.MethodGet, "/readyz", "")
 					return err == nil && (status == http.StatusServiceUnavailable || status == http.StatusOK)
@@ -129,7 +129,7 @@ func TestTwoOnADatabase(t *testing.T) {
 			l.stop()
 			p.leader()
 			p.pause(tickAllJob, tickOneJob)
-			p.quiet(time.Minute)
+			p.quiet()
 
 			y := p.history(tickAllJob, tickOneJob)
 			y.asked, y.once = l.told(), true

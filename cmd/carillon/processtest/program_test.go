@@ -18,28 +18,9 @@ import (
 
 	// Linked for its own sake: a result of this package is stale as soon as anything below the program changes.
 	_ "github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 )
-
-// long says that the tests take as long as the promises say, and not as long as one likes to wait.
-var long = os.Getenv("CARILLON_LONG") != ""
-
-// busy is how long something that is promised within d may take in the short form: the machine may be busy with other
-// tests.
-func busy(d time.Duration) time.Duration {
-	if long {
-		return d
-	}
-	return 6 * d
-}
-
-// starved is busy for what takes many steps one after the other, each of which a machine without time may put off.
-func starved(d time.Duration) time.Duration {
-	if long {
-		return d
-	}
-	return 4 * busy(d)
-}
 
 // workerVariable makes this program a worker, and says which.
 const workerVariable = "PROCESSTEST_WORKER"
@@ -90,7 +71,7 @@ func build(name, path string) (string, error) {
 		}
 	}
 	to := filepath.Join(binaries, name)
-	if out, err := exec.Command("go", "build", "-o", to, path).CombinedOutput(); err != nil {
+	if out, err := tests.Go("build", "-o", to, path).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
 	}
 	return to, nil
@@ -159,7 +140,7 @@ func (p *process) stop(t *testing.T, s os.Signal) {
 // ends waits until a process that was told to stop has ended well.
 func (p *process) ends(t *testing.T) {
 	t.Helper()
-	await(t, time.Minute, p.name+" ends", p.over)
+	await(t, p.name+" ends", p.over)
 	if p.err != nil {
 		t.Errorf("%s was told to stop and ended with %v", p.name, p.err)
 	}
@@ -211,13 +192,14 @@ func (o *output) tail(n int) string {
 	return s[max(0, len(s)-n):]
 }
 
-// await looks until something is so, and fails the test if it does not come true in time.
-func await(t *testing.T, within time.Duration, what string, so func() bool) {
+// await looks until something is so. How long that takes is the machine's affair: the test fails after two minutes.
+func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(within)
+	patience := tests.Size(2*time.Minute, 2*time.Minute, 10*time.Minute)
+	deadline := time.Now().Add(patience)
 	for !so() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, within)
+			t.Fatalf("%s: not within %v", what, patience)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

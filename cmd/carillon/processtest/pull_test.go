@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // pullers are the programs of examples/pull, by what runs them.
@@ -24,10 +25,7 @@ func (h *house) pull(program, script, urls string, slots int) *process {
 	h.t.Helper()
 	path, err := exec.LookPath(program)
 	if err != nil {
-		if os.Getenv("CI") == "true" {
-			h.t.Fatal(err)
-		}
-		h.t.Skip(err)
+		tests.Missing(h.t, err.Error())
 	}
 	script = "../../../examples/pull/" + script
 	if text, err := os.ReadFile(script); err != nil || strings.Count(string(text), "\n") > 60 {
@@ -47,7 +45,7 @@ func (h *house) greet(args string) string {
 // reaches waits until a run is in a state, and fails if that comes in another attempt.
 func (h *house) reaches(id, state string, attempt uint32) (in api.Instance) {
 	h.t.Helper()
-	await(h.t, busy(time.Minute), "run "+id+" reaches "+state, func() bool {
+	await(h.t, "run "+id+" reaches "+state, func() bool {
 		status, raw, err := h.ask(http.MethodGet, "/api/v1/instances/"+id, "")
 		if err != nil || status != http.StatusOK { // nobody leads just now
 			return false
@@ -65,6 +63,7 @@ func (h *house) reaches(id, state string, attempt uint32) (in api.Instance) {
 // runs, one that fails and is tried again, and one whose worker is killed and that another one takes up; and one that is
 // told to end finishes what it has.
 func TestPullExamples(t *testing.T) {
+	tests.Long(t)
 	for _, c := range pullers {
 		t.Run(c.program, func(t *testing.T) {
 			t.Parallel()
@@ -86,7 +85,7 @@ func TestPullExamples(t *testing.T) {
 			h.reaches(id, "Processing", 1)
 			h.do(http.MethodPost, "/api/v1/instances/"+id+"/cancel", `{}`)
 			h.reaches(id, "Cancelled", 1)
-			await(t, time.Minute, "the cancelled handler returns", func() bool {
+			await(t, "the cancelled handler returns", func() bool {
 				return !get[api.Instance](h, "/api/v1/instances/"+id).Lingering
 			})
 
@@ -115,7 +114,7 @@ func TestPullExamples(t *testing.T) {
 // has waits until the handler of a run has said something: the worker was given it.
 func (h *house) has(id string) {
 	h.t.Helper()
-	await(h.t, time.Minute, "the worker of run "+id+" says that it has it", func() bool {
+	await(h.t, "the worker of run "+id+" says that it has it", func() bool {
 		status, raw, err := h.ask(http.MethodGet, "/api/v1/instances/"+id+"/log", "")
 		return err == nil && status == http.StatusOK && len(decode[list[api.LogLine]](h.t, raw).Items) > 0
 	})
@@ -124,6 +123,7 @@ func (h *house) has(id string) {
 // The node dies that workers over HTTP speak to, and it leads: they go on at another one with what they have in hand,
 // which is not begun a second time, and are given more there.
 func TestPullExamplesChangeNodes(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t)
 	dead := c.leader()

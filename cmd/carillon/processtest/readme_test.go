@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -55,7 +55,7 @@ func TestReadme(t *testing.T) {
 	w.stop(t, syscall.SIGINT)
 }
 
-// buildReadme makes a module of the worker in the README, and builds it against this checkout.
+// buildReadme builds the worker in the README against this checkout.
 func buildReadme(t *testing.T, url string) string {
 	t.Helper()
 	checkout, err := filepath.Abs("../../..")
@@ -75,35 +75,23 @@ func buildReadme(t *testing.T, url string) string {
 	if strings.Count(source, there) != 1 {
 		t.Fatalf("the README's worker does not name %s once", there)
 	}
-	sums, err := os.ReadFile(filepath.Join(checkout, "go.sum"))
-	if err != nil {
+	dir := t.TempDir()
+	file, program := filepath.Join(dir, "worker.go"), filepath.Join(dir, "worker")
+	if err := os.WriteFile(file, []byte(strings.Replace(source, there, url, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const module = "github.com/carillon-scheduler/carillon"
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"worker.go": strings.Replace(source, there, url, 1),
-		"go.mod":    fmt.Sprintf("module example.com/billing\n\ngo 1.26\n\nrequire %s v0.0.0\n\nreplace %s => %s\n", module, module, checkout),
-		"go.sum":    string(sums),
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	build := exec.Command("go", "build", "-o", "worker", ".")
-	build.Dir = dir
-	// All it needs is here, since this test was built of it: nothing is looked up elsewhere.
-	build.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+	build := tests.Go("build", "-o", program, file)
+	build.Dir = checkout // whose modules are here, since this test was built of them
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the README's worker: %v\n%s", err, out)
 	}
-	return filepath.Join(dir, "worker")
+	return program
 }
 
 // becomes waits until a run is in a state.
 func (h *house) becomes(id, state string) {
 	h.t.Helper()
-	await(h.t, 20*time.Second, "run "+id+" is "+state, func() bool {
+	await(h.t, "run "+id+" is "+state, func() bool {
 		return get[api.Instance](h, "/api/v1/instances/"+id).State == state
 	})
 }
@@ -111,7 +99,7 @@ func (h *house) becomes(id, state string) {
 // logged waits until a run's log has a line with these words.
 func (h *house) logged(id, words string) {
 	h.t.Helper()
-	await(h.t, 10*time.Second, fmt.Sprintf("run %s has logged %q", id, words), func() bool {
+	await(h.t, fmt.Sprintf("run %s has logged %q", id, words), func() bool {
 		for _, l := range get[list[api.LogLine]](h, "/api/v1/instances/"+id+"/log").Items {
 			if strings.Contains(l.Text, words) {
 				return true

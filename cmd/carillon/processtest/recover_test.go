@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -63,13 +63,14 @@ func (c *cluster) asks(n *member) *cluster {
 // lose their disks, the third goes on alone with all that was acknowledged, and two new ones join it. A node of the old
 // cluster that comes back all the same is let in nowhere.
 func TestRecoverLostMajority(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t)
 	c.hire(hands{Name: "one", Slots: 16})
 	for n := range 50 {
 		c.enqueue(plainJob, task{Number: n})
 	}
-	c.quiet(time.Minute)
+	c.quiet()
 	before := c.done()
 	if len(before) != 50 {
 		t.Fatalf("%d runs are done", len(before))
@@ -85,7 +86,7 @@ func TestRecoverLostMajority(t *testing.T) {
 	// One of three does nothing by itself.
 	path, _ := carillonProgram()
 	left.process = start(t, "the node that is left", path, nil, left.args...)
-	await(t, 30*time.Second, "it answers", func() bool { _, _, err := c.asks(left).ask(http.MethodGet, "/livez", ""); return err == nil })
+	await(t, "it answers", func() bool { _, _, err := c.asks(left).ask(http.MethodGet, "/livez", ""); return err == nil })
 	if status, _, _ := c.ask(http.MethodGet, "/readyz", ""); status != http.StatusServiceUnavailable {
 		t.Errorf("one of three says %d at /readyz", status)
 	}
@@ -120,7 +121,7 @@ func TestRecoverLostMajority(t *testing.T) {
 
 	// What comes back with its old data is told off, and changes nothing.
 	ghost.process = start(t, "a node of before", path, nil, ghost.args...)
-	await(t, 30*time.Second, "the node of before is refused", func() bool { return left.process.out.says("epoch") || ghost.process.out.says("epoch") })
+	await(t, "the node of before is refused", func() bool { return left.process.out.says("epoch") || ghost.process.out.says("epoch") })
 	if status, _, err := c.asks(ghost).ask(http.MethodGet, "/readyz", ""); err == nil && status == http.StatusOK {
 		t.Error("the node of before is ready")
 	}
@@ -135,7 +136,7 @@ func TestRecoverLostMajority(t *testing.T) {
 			t.Fatal(err)
 		}
 		var token string
-		await(t, time.Minute, "a node is invited", func() bool { // not while there is an election
+		await(t, "a node is invited", func() bool { // not while there is an election
 			out, code := says(t, "", "cluster", "invite", "-q", "--server", "http://"+left.http)
 			if token = out; code != 0 {
 				t.Logf("an invitation: %d, %s", code, out)
@@ -155,7 +156,7 @@ func TestRecoverLostMajority(t *testing.T) {
 	}
 	c.whole()
 	run := c.enqueue(plainJob, task{})
-	c.wrote(30*time.Second, ended, run.ID, 1)
+	c.wrote(ended, run.ID, 1)
 	if after := c.done(); len(after) < len(before) {
 		t.Error(fmt.Sprint(len(after), " runs are there, of ", len(before)))
 	}

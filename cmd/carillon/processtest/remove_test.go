@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // group waits until so many NATS servers are a group, as each node that is online says.
 func (c *cluster) group(want int) {
 	c.t.Helper()
-	await(c.t, 2*time.Minute, fmt.Sprintf("%d NATS servers are a group", want), func() bool {
+	await(c.t, fmt.Sprintf("%d NATS servers are a group", want), func() bool {
 		all := get[api.Cluster](c.house, "/api/v1/cluster").Nodes
 		for _, n := range all {
 			if n.Online && !strings.HasSuffix(n.NATS, fmt.Sprintf("a group of %d", want)) {
@@ -29,6 +30,7 @@ func (c *cluster) group(want int) {
 // A node of three dies for good and is removed: neither its copy nor its NATS server counts any more, and a new one
 // takes its place, so that another one may die. A node that lives ends when it is removed.
 func TestRemovedNode(t *testing.T) {
+	tests.Long(t)
 	c := newCluster(t)
 	c.group(3)
 	dead := c.nodes[2]
@@ -48,7 +50,7 @@ func TestRemovedNode(t *testing.T) {
 	c.asks(c.nodes[0])
 	remove(dead)
 	c.group(2)
-	await(t, time.Minute, "whoever removes it a second time is told that it is no member", func() bool {
+	await(t, "whoever removes it a second time is told that it is no member", func() bool {
 		// An answer of the servers that was lost, on a busy machine, makes it look as if it had been one of theirs still.
 		status, _, err := c.ask(http.MethodDelete, "/api/v1/cluster/nodes/"+dead.name, "")
 		return err == nil && status == http.StatusNotFound
@@ -62,5 +64,5 @@ func TestRemovedNode(t *testing.T) {
 	}
 	remove(fourth)
 	c.group(2)
-	await(t, time.Minute, "the node that was removed ends", fourth.process.over)
+	await(t, "the node that was removed ends", fourth.process.over)
 }

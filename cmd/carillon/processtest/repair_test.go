@@ -11,21 +11,22 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // TestRepairNode is "repair a node" of docs/operations.md: a node of three whose files are damaged names what is and does
 // not start, the others go on, and it takes everything from them when it is told to.
 func TestRepairNode(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t)
 	c.hire(hands{Name: "one", Slots: 16})
 	for n := range 50 {
 		c.enqueue(plainJob, task{Number: n})
 	}
-	c.quiet(time.Minute)
+	c.quiet()
 	path, _ := carillonProgram()
 	for i, damage := range []struct {
 		file string
@@ -51,13 +52,13 @@ func TestRepairNode(t *testing.T) {
 			}
 		}
 		refused := start(t, "the damaged node", path, nil, hurt.args...)
-		await(t, 30*time.Second, "it ends", refused.over)
+		await(t, "it ends", refused.over)
 		if said := refused.out.String(); refused.code() != 1 || !strings.Contains(said, filepath.Join(hurt.data, "rows")) || !strings.Contains(said, "carillon cluster repair --data "+hurt.data) {
 			t.Errorf("%s: it ends with %d and says %s", damage.file, refused.code(), said)
 		}
 		c.asks(well).leader()
 		run := c.enqueue(plainJob, task{})
-		c.wrote(30*time.Second, ended, run.ID, 1)
+		c.wrote(ended, run.ID, 1)
 
 		if out, code := says(t, "", "cluster", "repair", "--data", hurt.data); code != 0 || !strings.Contains(out, "damaged-") {
 			t.Fatalf("%s: repair ends with %d: %s", damage.file, code, out)
@@ -66,12 +67,12 @@ func TestRepairNode(t *testing.T) {
 			t.Errorf("%s: repair ends the second time with %d: %s", damage.file, code, out)
 		}
 		c.begin(hurt)
-		await(t, 30*time.Second, "it votes again", func() bool {
+		await(t, "it votes again", func() bool {
 			status, raw, err := c.ask(http.MethodGet, "/api/v1/cluster", "")
 			return err == nil && status == http.StatusOK && decode[api.Cluster](t, raw).Tolerates == 1
 		})
 		// The node itself still reads what had become of the others.
-		await(t, 30*time.Second, "it says so itself", func() bool {
+		await(t, "it says so itself", func() bool {
 			out, code := says(t, "", "cluster", "status", "--server", "http://"+hurt.http)
 			return code == 0 && strings.Contains(out, "one node may fail")
 		})

@@ -6,16 +6,19 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // TestRollingUpgrade is "upgrade without a stop" of docs/operations.md: each of three nodes is stopped and started
 // again, one after the other, under load. Nothing is lost, doubled or early, and every wish is answered.
 func TestRollingUpgrade(t *testing.T) {
+	tests.Long(t)
 	c := newCluster(t)
 	for _, name := range []string{"one", "two"} {
 		c.hire(hands{Name: name, Slots: 64, Ticks: true})
 	}
-	l := c.press(100, mixture)
+	l := c.press(100)
 	led := 0
 	for i, n := range c.nodes {
 		time.Sleep(3 * time.Second) // under load
@@ -28,7 +31,7 @@ func TestRollingUpgrade(t *testing.T) {
 		n.process.signal(t, syscall.SIGTERM)
 		if leads {
 			led++
-			await(t, 30*time.Second, "another node leads", func() bool { return c.leader() != n })
+			await(t, "another node leads", func() bool { return c.leader() != n })
 			t.Logf("%s handed over in %v", n.name, time.Since(told))
 		}
 		n.process.ends(t)
@@ -38,7 +41,7 @@ func TestRollingUpgrade(t *testing.T) {
 	time.Sleep(3 * time.Second) // under load
 	l.stop()
 	c.pause(tickAllJob, tickOneJob)
-	c.quiet(time.Minute)
+	c.quiet()
 	if led == 0 {
 		t.Error("no node led when it was stopped")
 	}

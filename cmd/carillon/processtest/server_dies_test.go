@@ -7,23 +7,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // The server is killed again and again under two hundred wishes a second, while its workers live. What it has
 // acknowledged runs to its end, once; and every due time of a recurring job is a run, or has its line in the ledger.
 func TestKilledServer(t *testing.T) {
-	rounds := 2
-	if long {
-		rounds = 10
-	}
+	rounds := tests.Size(1, 2, 10)
 	h := newHouse(t, "")
 	for _, name := range []string{"one", "two"} {
 		h.hire(hands{Name: name, Slots: 64, Ticks: true})
 	}
 	// A due time that is a second late is a misfire, so that an outage of three has some.
 	h.do(http.MethodPatch, "/api/v1/settings", `{"misfireAfter":"1s"}`)
-	l := h.press(200, mixture)
+	l := h.press(200)
 	for round := range rounds {
 		time.Sleep(1500 * time.Millisecond) // under load
 		h.server.kill()
@@ -34,7 +32,7 @@ func TestKilledServer(t *testing.T) {
 		took := h.serve()
 		first := h.enqueue(plainJob, task{})
 		l.add(asked{at: started, wish: jobs.Create{ID: first.ID, Key: first.Key}, run: first.ID})
-		begun := h.wrote(20*time.Second, began, first.ID, 1)
+		begun := h.wrote(began, first.ID, 1)
 		t.Logf("round %d: ready %v after its start, and a run began after %v", round+1, took, begun.At.Sub(started))
 		if n := l.repeat(20); n == 0 {
 			t.Error("no run was over that could be asked for again")
@@ -43,9 +41,9 @@ func TestKilledServer(t *testing.T) {
 	time.Sleep(time.Second) // under load
 	l.stop()
 	h.pause(tickAllJob, tickOneJob)
-	h.quiet(time.Minute)
+	h.quiet()
 	l.repeat(50)
-	h.quiet(10 * time.Second)
+	h.quiet()
 
 	y := h.history(tickAllJob, tickOneJob)
 	y.asked, y.once = l.told(), true

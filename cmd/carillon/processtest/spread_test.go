@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
@@ -26,6 +27,7 @@ const shareJobs = 300
 // while they do, another frozen for longer than it is believed to be there, and one, which is neither, is stopped in order.
 // Each due time is fired once, by whoever it may be, and by all of them.
 func TestS3_26ThreeFireAShareEach(t *testing.T) {
+	tests.Long(t)
 	t.Parallel() // it waits for leases most of the time
 	for name, kind := range map[string]*sqltest.Kind{"PostgreSQL": sqltest.Postgres, "MariaDB": sqltest.MariaDB} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +62,7 @@ func TestS3_26ThreeFireAShareEach(t *testing.T) {
 			}
 			agree := func(want int) {
 				t.Helper()
-				await(t, time.Minute, fmt.Sprintf("%d nodes fire, and all of them know", want), func() bool {
+				await(t, fmt.Sprintf("%d nodes fire, and all of them know", want), func() bool {
 					for _, n := range nodes {
 						by, all := shares(n), 0
 						for _, s := range by {
@@ -105,7 +107,7 @@ func TestS3_26ThreeFireAShareEach(t *testing.T) {
 			fired := func(names ...string) {
 				t.Helper()
 				before := shares(nodes[names[0]])
-				await(t, time.Minute, strings.Join(names, ", ")+" fire", func() bool {
+				await(t, strings.Join(names, ", ")+" fire", func() bool {
 					now := shares(nodes[names[0]])
 					for _, name := range names {
 						if now[name].Fired < before[name].Fired+uint64(shareJobs/6) {

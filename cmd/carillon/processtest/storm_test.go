@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // storm is everything that can die, dying.
@@ -25,28 +27,25 @@ type storm struct {
 // runs to its end all the same; attempts do not overlap, and limits hold, but for handlers that were frozen.
 func TestStorm(t *testing.T) {
 	t.Parallel()
-	lasts, rate, seed := 5*time.Second, 50, uint64(2)
-	if long {
-		lasts, rate, seed = 4*time.Minute, 100, rand.Uint64()
-	}
-	t.Logf("seed %d", seed)
+	tests.Long(t)
+	lasts, rate := tests.Size(0, 5*time.Second, 4*time.Minute), tests.Size(0, 50, 100)
 	n := newNATS(t)
-	s := &storm{t: t, house: newHouse(t, n.addr), nats: n, dice: rand.New(rand.NewPCG(seed, 0))}
+	s := &storm{t: t, house: newHouse(t, n.addr), nats: n, dice: tests.Random(t)}
 	h := s.house
 	for range 3 {
 		s.hire()
 	}
 	h.known(s.workers[0])
 	h.do(http.MethodPatch, "/api/v1/settings", `{"misfireAfter":"1s"}`)
-	l := h.press(rate, mixture)
+	l := h.press(rate)
 	for begin := time.Now(); time.Since(begin) < lasts; {
 		time.Sleep(time.Duration(s.dice.IntN(1500)) * time.Millisecond) // it all goes well
 		s.strike()
 	}
 	l.stop()
-	h.quiet(2 * time.Minute)
+	h.quiet()
 	h.pause(tickAllJob, tickOneJob)
-	h.quiet(time.Minute)
+	h.quiet()
 	y := h.history(tickAllJob, tickOneJob)
 	y.asked = l.told()
 	y.check(t)

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // A handler that heeds neither a cancel nor its timeout cannot be ended. It keeps its slot, and people can see it,
 // until it returns.
 func TestStuck(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	h := newHouse(t, "")
 	h.hire(hands{Name: "one"})
@@ -24,14 +26,14 @@ func TestStuck(t *testing.T) {
 	timed := h.enqueue(hastyJob, task{Until: over, Stubborn: true}, jobs.WithRetries(0))
 	stuck := []jobs.Run{cancelled, timed}
 	for _, r := range stuck {
-		h.wrote(10*time.Second, began, r.ID, 1)
+		h.wrote(began, r.ID, 1)
 	}
 	next := []jobs.Run{h.enqueue(oneJob, task{}), h.enqueue(hastyJob, task{})}
 	h.do(http.MethodPost, "/api/v1/instances/"+cancelled.ID.String()+"/cancel", `{"reason":"to see whether it heeds"}`)
 	told := time.Now()
 
 	for i, r := range stuck {
-		await(t, 20*time.Second, "a handler is shown as stuck", func() bool { return h.run(r.ID).Stuck })
+		await(t, "a handler is shown as stuck", func() bool { return h.run(r.ID).Stuck })
 		t.Logf("shown as stuck %v after the cancel", time.Since(told))
 		in := h.run(r.ID)
 		if want := []string{"Cancelled", "Terminated"}[i]; in.State != want || !in.Lingering {
@@ -50,9 +52,9 @@ func TestStuck(t *testing.T) {
 	create(t, over)
 	for i, r := range stuck {
 		h.becomes(next[i].ID.String(), "Succeeded")
-		begun := h.wrote(10*time.Second, began, next[i].ID, 1)
+		begun := h.wrote(began, next[i].ID, 1)
 		t.Logf("the next run began %v after the handler could return", begun.At.Sub(returned))
-		if end := h.wrote(10*time.Second, ended, r.ID, 1); begun.At.Before(end.At) {
+		if end := h.wrote(ended, r.ID, 1); begun.At.Before(end.At) {
 			t.Errorf("the next run began %v before the handler had returned", end.At.Sub(begun.At))
 		}
 		if in := h.run(r.ID); in.Stuck || in.Lingering {

@@ -34,8 +34,8 @@ type task struct {
 	Until  string `json:"until,omitempty"`  // or until a file of this name is there
 	// Stubborn: it does not heed its context.
 	Stubborn bool `json:"stubborn,omitempty"`
-	// Sleeper is for how long its first attempt goes on, heeding nothing. The later ones are as above.
-	Sleeper int `json:"sleeper,omitempty"`
+	// First is a file that the first attempt waits for, without heeding its context. Later attempts are as above.
+	First string `json:"first,omitempty"`
 }
 
 // token is the result of a run: which attempt did the work, and where.
@@ -133,9 +133,8 @@ func (a task) take(ctx context.Context, attempt uint32) error {
 	if a.Stubborn {
 		heed = nil
 	}
-	if a.Sleeper > 0 && attempt == 1 {
-		time.Sleep(time.Duration(a.Sleeper) * time.Millisecond)
-		return nil
+	if a.First != "" && attempt == 1 {
+		return task{Until: a.First, Stubborn: true}.take(ctx, attempt)
 	}
 	over := time.After(time.Duration(a.Millis) * time.Millisecond)
 	look := time.NewTicker(10 * time.Millisecond)
