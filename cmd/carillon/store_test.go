@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -186,6 +187,9 @@ func TestStoreCopy(t *testing.T) {
 			said := ""
 			for j, to := range storeKinds() {
 				t.Run("to "+to.name, func(t *testing.T) {
+					if j != (i+1)%3 {
+						tests.Long(t)
+					}
 					target := to.make(t)
 					text, code := move(t, source.place("from"), target.place("to"))
 					if code != 0 {

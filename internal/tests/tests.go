@@ -10,6 +10,7 @@ package tests
 
 import (
 	"cmp"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -75,6 +76,17 @@ func Go(args ...string) *exec.Cmd {
 	c := exec.Command("go", args...)
 	c.Env = append(os.Environ(), "GOFLAGS=")
 	return c
+}
+
+// Parallel has up to n tests that call t.Parallel run at a time, unless -parallel is given: for a package whose tests
+// mostly wait. Call it in TestMain.
+func Parallel(n int) {
+	flag.Parse()
+	if given := flag.Lookup("test.parallel"); given.Value.String() == given.DefValue {
+		if err := given.Value.Set(strconv.Itoa(n)); err != nil {
+			panic(err)
+		}
+	}
 }
 
 // Random is what a test draws random numbers from, also in several goroutines. Alone, a test draws the same numbers

@@ -88,8 +88,9 @@ func (r scribe) days() string {
 
 // TestOracleOnDates walks years of dates with random day fields.
 func TestOracleOnDates(t *testing.T) {
+	tests.WithoutRace(t)
 	random := scribe{rand.New(rand.NewPCG(1, 41))}
-	rounds := tests.Size(400, 400, 5_000)
+	rounds := tests.Size(100, 400, 5_000)
 	for range rounds {
 		spec := Spec{Expr: "0 0 0 " + random.days()}
 		s, err := Reopen(spec)
@@ -118,6 +119,7 @@ func TestOracleOnDates(t *testing.T) {
 // TestOracleOnRandomDays looks at random days in every zone of the list, with
 // random expressions and policies.
 func TestOracleOnRandomDays(t *testing.T) {
+	tests.WithoutRace(t)
 	random := scribe{rand.New(rand.NewPCG(2, 72))}
 	days, exprs := tests.Size(20, 200, 400), tests.Size(1, 1, 4)
 	for _, name := range transitionZones {

@@ -51,6 +51,7 @@ func (c *cluster) load(callers int, rest time.Duration) (stop func() int) {
 // A node that joins, and one that was away while the log was cut, get the runs that have ended from others, while more
 // end: none is lost, none is there twice.
 func TestCatchUpBySnapshot(t *testing.T) {
+	t.Parallel()
 	// What raft-wal cuts off it can read as long as the segment is there, and no snapshot would be needed.
 	adjust := func(c *Config) { c.Log, c.Heartbeat = LogBolt, calm }
 	c := newCluster(t, 2, adjust)
@@ -114,6 +115,7 @@ func must[T any](v T, err error) T {
 
 // A fetch that is cut off goes on where it was, and takes nothing that was changed on the way.
 func TestFetchIsTakenUp(t *testing.T) {
+	t.Parallel()
 	steady := func(c *Config) { c.Heartbeat = calm }
 	c := newCluster(t, 2, steady)
 	leader := c.leader()
@@ -289,6 +291,7 @@ func archivedBy(t *testing.T, m *machine) string {
 
 // A leader whose snapshot has rotted does not send it, and makes another one for the node that needs it.
 func TestRottenSnapshotIsNotSent(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, func(c *Config) { c.SnapshotAfter, c.Trailing, c.Log = 1<<30, 1, LogBolt })
 	s := c.leader()
 	do(t, s, register("k"))

@@ -298,6 +298,7 @@ func finish(t testing.TB, s metastore.Applier, n int) {
 }
 
 func TestThreeNodes(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
 	do(t, c.leader(), register("k"))
 	finish(t, c.leader(), 50)

@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 		}
 		writeUntilKilled(c)
 	}
+	tests.Parallel(4) // the nodes of a cluster mostly wait for each other
 	os.Exit(m.Run())
 }
 
@@ -242,6 +243,7 @@ func TestRestartTime(t *testing.T) {
 // TestKillLeaders kills the process of whoever leads, again and again, while it acknowledges work of its own: three
 // processes, kill -9.
 func TestKillLeaders(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, nil)
 	do(t, c, register("k"))
 	c.same()

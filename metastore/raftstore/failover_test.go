@@ -126,6 +126,7 @@ func (c *crowd) judge(nodes []*Store) {
 // Leaders go at random points under load: nothing that was acknowledged is lost, nothing is there twice, and every key
 // has one answer. How long nobody led is told.
 func TestLeadersGo(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, nil)
 	do(t, c, register("k"))
 	var mu sync.RWMutex // over c.stores
@@ -256,6 +257,7 @@ func (ws *walls) apart(addresses ...string) {
 // A leader that is cut off stops acknowledging and reading as a leader, the others go on without it, and when the wall
 // falls all are the same again. Which outcomes were not known is said.
 func TestPartition(t *testing.T) {
+	t.Parallel()
 	ws := &walls{group: make(map[string]int), conns: make(map[*walled]struct{})}
 	c := newCluster(t, 3, func(c *Config) { c.dialer = ws.dialer(c.Listen) })
 	do(t, c, register("k"))

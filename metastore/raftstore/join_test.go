@@ -31,6 +31,7 @@ func invite(t *testing.T, s *Store) string {
 }
 
 func TestJoinIsRefused(t *testing.T) {
+	t.Parallel()
 	steady := func(c *Config) { c.Heartbeat = calm }
 	c := newCluster(t, 2, steady)
 	leader := c.leader()
@@ -179,6 +180,7 @@ func forgetful(t *testing.T, to *Store, cut func()) (address string) {
 
 // A node that was let in and did not hear it asks again, at once or when it is started again, and is the same node.
 func TestJoinIsAskedForAgain(t *testing.T) {
+	t.Parallel()
 	steady := func(c *Config) { c.Heartbeat = calm }
 	c := newCluster(t, 1, steady)
 	leader := c.leader()
@@ -226,6 +228,7 @@ func TestJoinIsAskedForAgain(t *testing.T) {
 // An invitation is the cluster's: it lets a node in after the leader that made it has died, once, and what is done to the
 // nodes stands in the record.
 func TestInvitationOutlivesLeader(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
 	old := c.leader()
 	token := invite(t, old)
@@ -272,6 +275,7 @@ func TestInvitationOutlivesLeader(t *testing.T) {
 
 // What comes to the port from elsewhere does not disturb the cluster.
 func TestStrangersChangeNoTerm(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm }) // a heartbeat that is missed is a new term, too
 	other := newCluster(t, 1, nil)
 	leader := c.leader()
@@ -423,6 +427,7 @@ func TestGrowAndMove(t *testing.T) {
 
 // A node that lives is not removed while another is down without which those that are left would be no majority.
 func TestRemoveLeavesMajority(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
 	leader := c.leader()
 	var lives, down *Store
@@ -447,6 +452,7 @@ func TestRemoveLeavesMajority(t *testing.T) {
 
 // Only a leader that is followed says that a node was removed: another may lead by then, and have let it in.
 func TestRemovedIsSaidByLeader(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
 	leader := c.leader()
 	announced := func() reply {
@@ -470,6 +476,7 @@ func TestRemovedIsSaidByLeader(t *testing.T) {
 }
 
 func TestRemoveAndTransfer(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = 2 * time.Second }) // nobody else is elected meanwhile, and who hears nobody asks soon
 	old := c.leader()
 	next := c.follower()

@@ -30,6 +30,7 @@ func ended(t *testing.T, s *Store, want error) {
 
 // A node whose rows are not the leader's says so, stops, and gets them anew when it is told to.
 func TestDivergence(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.CheckEvery, c.Heartbeat = 50*time.Millisecond, calm })
 	leader := c.leader()
 	do(t, leader, register("k"))
@@ -71,6 +72,7 @@ func TestDivergence(t *testing.T) {
 // Whatever is damaged on one node of three is named when the node opens, never served, and taken anew from the others;
 // the node is the same as before.
 func TestDamageOnOneOfThree(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = 2 * time.Second }) // it is about no election, and whoever comes back waits for a heartbeat
 	do(t, c, register("k"))
 	for range 8 {
@@ -167,6 +169,7 @@ func TestDamageOnOneOfThree(t *testing.T) {
 
 // A repair that was broken off between its steps goes on when the node is opened, and when it is repaired again.
 func TestRepairIsBrokenOff(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
 	do(t, c, register("k"))
 	finish(t, c, 20)
@@ -228,6 +231,7 @@ func TestRepairIsBrokenOff(t *testing.T) {
 
 // An archive that is gone is fetched from the others, and missed by a node that has none.
 func TestArchiveGone(t *testing.T) {
+	t.Parallel()
 	conf := filled(t, LogWAL)
 	s := open(t, conf)
 	finish(t, s, 10)
@@ -266,6 +270,7 @@ func TestArchiveGone(t *testing.T) {
 
 // A node that has lost its data votes for nobody before it has it again.
 func TestLostDataDoesNotVote(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = time.Second }) // whoever comes back waits for an election
 	do(t, c, register("k"))
 	c.same()
@@ -295,6 +300,7 @@ func TestLostDataDoesNotVote(t *testing.T) {
 // When a majority is lost for good, one node goes on in a new epoch, and those that come back are refused until they
 // are repaired.
 func TestForce(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, nil)
 	do(t, c, register("k"))
 	finish(t, c, 30)
@@ -348,6 +354,7 @@ func TestForce(t *testing.T) {
 
 // A command that a member does not know is not written, and says who that is.
 func TestNewCommandWaits(t *testing.T) {
+	t.Parallel()
 	adjust := func(c *Config) {
 		c.common, c.Heartbeat = jobs.VerbSignOut, 2*time.Second // nobody else is elected while one leader is asked
 		if c.Node == "node-2" {
@@ -409,6 +416,7 @@ func TestNewCommandWaits(t *testing.T) {
 
 // What a member knows is remembered when it is down and whoever leads has begun anew since, or another one leads.
 func TestNewCommandIsWrittenWhileMemberIsDown(t *testing.T) {
+	t.Parallel()
 	adjust := func(c *Config) { c.common = jobs.VerbSignOut }
 	c := newCluster(t, 1, adjust)
 	c.adopt(adjust)

@@ -29,6 +29,7 @@ func tell(t *testing.T, from, to *Store, a raft.AppendEntriesRequest) {
 // A node that has just begun has none of its rows until it has heard how far its log is committed, and heartbeats do not
 // say it. What it lacks it must not say is not there, nor that its copy is a moment old.
 func TestNotWholeBeforeLogIsApplied(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, nil)
 	do(t, c, register("k"))
 	finish(t, c, 20)
@@ -79,6 +80,7 @@ func TestNotWholeBeforeLogIsApplied(t *testing.T) {
 
 // Runs that are over are in the archive before the log is applied that says for how long their job keeps them.
 func TestNothingIsForgottenBeforeLogIsApplied(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 2, nil)
 	keeps := register("k")
 	keeps.Job.Code.KeepFor = new(10 * 365 * 24 * time.Hour)
@@ -109,6 +111,7 @@ func TestNothingIsForgottenBeforeLogIsApplied(t *testing.T) {
 // A copy that was whole once stays it while more is told than is applied: under load that is always so, and only when the
 // leader is gone does anybody ask.
 func TestWholeWhileMoreIsUnderWay(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
 	leader := c.leader()
 	do(t, leader, register("k"))
@@ -131,6 +134,7 @@ func TestWholeWhileMoreIsUnderWay(t *testing.T) {
 
 // What others agreed to before a leader was asked says nothing of what holds now, though they agreed a moment ago.
 func TestLeaderIsFollowedNow(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
 	leader := c.leader()
 	do(t, leader, register("k"))
@@ -155,6 +159,7 @@ func TestLeaderIsFollowedNow(t *testing.T) {
 
 // A leader that is new has applied nothing that it has not been told is committed.
 func TestNewLeaderIsNotWholeAtOnce(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, nil)
 	s := c.leader()
 	if !s.Whole() || s.Age() != 0 {
@@ -169,6 +174,7 @@ func TestNewLeaderIsNotWholeAtOnce(t *testing.T) {
 
 // Between the rows of a snapshot and the runs that have ended before it, a copy is not whole.
 func TestNotWholeWhileRestoring(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, nil)
 	s := c.leader()
 	do(t, s, register("k"))

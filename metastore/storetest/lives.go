@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -18,10 +19,7 @@ import (
 // Lives: long lists of random commands, many of them wrong or late, given to the store and to a model, the store in
 // memory. Both must give the same answers, byte for byte, and show the same to every question.
 
-const (
-	livesEach = 6
-	lifeSpan  = 200 // batches
-)
+const lifeSpan = 200 // batches
 
 // Model is the store in memory, as a harness.
 func Model() Harness {
@@ -36,7 +34,7 @@ func Model() Harness {
 }
 
 func lives(t *testing.T, open func(t *testing.T) Harness) {
-	for seed := range uint64(livesEach) {
+	for seed := range uint64(tests.Size(1, 6, 6)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			h := open(t)
 			switch {

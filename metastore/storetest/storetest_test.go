@@ -25,7 +25,7 @@ func TestStories(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
-	Run(t, func(*testing.T) Harness { return Model() })
+	Sample(t, 1, func(*testing.T) Harness { return Model() })
 }
 
 // A store in memory that is written down and read again at every crash, as a snapshot is.

@@ -121,6 +121,7 @@ func keeper(t *testing.T, url, stream string) string {
 // Three servers are one bus: whoever leads keeps the queue on its own server, workers at any server take from it, and
 // when the leader's server dies all go on at the others.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	h := newThree(t)
 	queue, took := open(t, h.nodes[1], 1)
 	t.Logf("the first queue took %v", took)
@@ -169,6 +170,7 @@ func TestCluster(t *testing.T) {
 
 // A server that does not know what the others show each other is none of them.
 func TestClusterKeepsStrangersOut(t *testing.T) {
+	t.Parallel()
 	first, err := embedded.Start(embedded.Config{Name: "N0", Cluster: embedded.Cluster{Addr: freeport.Address(t), Secret: between}})
 	must(t, err)
 	defer func() { must(t, first.Stop()) }()
@@ -201,6 +203,7 @@ func TestClusterKeepsStrangersOut(t *testing.T) {
 // The first server of a cluster needs no second one to keep a queue, and those that come later take part while it runs:
 // three then bear that it dies, and it is one of them when it comes back.
 func TestGrowFromOne(t *testing.T) {
+	t.Parallel()
 	var addrs []string
 	for range 3 {
 		addrs = append(addrs, freeport.Address(t))

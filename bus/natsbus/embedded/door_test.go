@@ -304,6 +304,7 @@ func TestTheLogOfRefusals(t *testing.T) {
 
 // Subscriptions take memory of the server's.
 func TestSubscriptionsOfOneConnection(t *testing.T) {
+	t.Parallel()
 	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit})
 	refused := make(chan error, 100_000)
 	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo("raw", ofClient), nats.CustomInboxPrefix("inbox.default.client.raw.=none"),

@@ -75,6 +75,7 @@ func TestRemoveInsists(t *testing.T) {
 // A server that died for good is taken out and another one comes in its place: again one of three may die. Otherwise
 // there were four, of which two are no majority.
 func TestRemove(t *testing.T) {
+	t.Parallel()
 	var addrs []string
 	for range 4 {
 		addrs = append(addrs, freeport.Address(t))
@@ -129,6 +130,7 @@ func TestRemove(t *testing.T) {
 
 // With nobody there who could agree, it says why, and that it was not done.
 func TestRemoveWithoutAMajority(t *testing.T) {
+	t.Parallel()
 	h := newThree(t)
 	decide(t, h.servers[0], 3)
 	open(t, h.nodes[0], 1)

@@ -110,7 +110,7 @@ func (h *house) develop(path string, args []string) *process {
 		h.http, h.nats = said(dev, "page"), said(dev, "bus")
 		return h.http != "" && h.nats != ""
 	})
-	h.t.Logf("the page's address was said after %v (promised: 1 s)", time.Since(dev.began))
+	h.t.Logf("the page's address was said after %v", time.Since(dev.began))
 	h.ready(dev)
 	h.t.Logf("it was ready after %v", time.Since(dev.began))
 	return dev

@@ -5,7 +5,6 @@ package processtest
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -40,13 +39,7 @@ func runTests(m *testing.M) int {
 	}
 	defer os.RemoveAll(binaries)
 	// Tests that run side by side wait for leases most of the time, so more of them than processors may do so.
-	flag.Parse()
-	if given := flag.Lookup("test.parallel"); given.Value.String() == given.DefValue {
-		if err := given.Value.Set("8"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
+	tests.Parallel(8)
 	return sqltest.Main(m)
 }
 
