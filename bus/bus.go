@@ -6,6 +6,8 @@ package bus
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -122,21 +124,61 @@ const (
 	TopicNode    Topic = "node"    // among control planes: this one lives (NodeBeat)
 )
 
+// topics says which roles may send and receive each topic. Nodes may do both.
+var topics = map[Topic]struct{ send, receive []Role }{
+	TopicCancel:  {nil, []Role{Worker, Client}},
+	TopicChanged: {nil, []Role{Worker, Client}},
+	TopicBack:    {[]Role{Worker}, nil},
+	TopicCommit:  {nil, nil},
+	TopicLog:     {[]Role{Worker}, nil},
+	TopicLive:    {nil, []Role{Worker, Client}},
+	TopicNode:    {nil, nil},
+}
+
+// Topics lists all topics.
+func Topics() []Topic { return slices.Sorted(maps.Keys(topics)) }
+
+// MaySend reports whether a role may send signals of the topic.
+func (t Topic) MaySend(r Role) bool { return r == Node || slices.Contains(topics[t].send, r) }
+
+// MayReceive reports whether a role may listen to the topic.
+func (t Topic) MayReceive(r Role) bool { return r == Node || slices.Contains(topics[t].receive, r) }
+
+// CheckListen refuses a principal that may not listen to the topic.
+func (t Topic) CheckListen(as Principal) error {
+	if !t.MayReceive(as.Role) {
+		return jobs.Refuse(jobs.Forbidden, "%s may not listen to %s", as.Actor(), t)
+	}
+	return nil
+}
+
 // Signal is a short message to all who listen to its topic.
 type Signal struct {
 	Topic  Topic
 	Tenant jobs.Tenant // "" = the sender's
 	To     string      // the worker it is meant for; "" = all
 	From   Principal   // set by the bus
-	Data   []byte
+	Data   []byte      // at least one byte
+}
+
+// Check refuses a signal that a principal may not send, or that no bus carries; limit is the most bytes it may have.
+func (s *Signal) Check(as Principal, limit int) error {
+	switch n := len(s.Data); {
+	case !s.Topic.MaySend(as.Role):
+		return jobs.Refuse(jobs.Forbidden, "%s may not signal %s", as.Actor(), s.Topic)
+	case n == 0 || n > limit:
+		return jobs.Invalid("signal %s of %d bytes: it has 1 to %d", s.Topic, n, limit)
+	}
+	return nil
 }
 
 // Signals reach all who listen now, or nobody. Nothing may depend on them but speed.
 type Signals interface {
-	// Signal sends s. It does not wait for anybody to get it.
+	// Signal sends s. It does not wait for anybody to get it. A role that may not send the topic is refused.
 	Signal(ctx context.Context, s Signal) error
 	// Listen calls fn, one signal after the other, until ctx ends. Tenant "*" means all tenants (for nodes). To: only
-	// signals to this name or to all; "" = whatever their To. It returns once it listens.
+	// signals to this name or to all; "" = whatever their To. It returns once it listens. A role that may not receive the
+	// topic is refused.
 	Listen(ctx context.Context, tenant jobs.Tenant, topic Topic, to string, fn func(Signal)) error
 }
 
@@ -145,7 +187,8 @@ type Calls interface {
 	// Call asks a service and waits for the answer until ctx ends. An error made with jobs.Refuse arrives as such.
 	// ErrNobody: no one serves it now, and nothing was done. Any other error: the outcome is unknown.
 	Call(ctx context.Context, service string, request []byte) ([]byte, error)
-	// Serve answers calls of a service, each in its own goroutine, until ctx ends. It returns once it serves.
+	// Serve answers calls of a service, each in its own goroutine, until ctx ends. It returns once it serves. Only nodes
+	// may serve.
 	// If several serve the same, one of them gets each call.
 	Serve(ctx context.Context, service string, fn Handler) error
 	// Limit is the most bytes a request or an answer may have.

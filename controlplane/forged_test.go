@@ -2,6 +2,7 @@ package controlplane_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -88,7 +89,7 @@ func (r *reads) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([
 	return r.Full.Definitions(ctx, q)
 }
 
-// Workers and clients that say that jobs have changed, a hundred thousand times, cost the store nothing.
+// Workers and clients that signal that jobs have changed are refused, and cost the store nothing.
 func TestForgedChangesAreNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
@@ -98,16 +99,14 @@ func TestForgedChangesAreNotRead(t *testing.T) {
 		h.full = counted
 		h.start()
 		before := counted.definitions.Load()
+		keys := make([]jobs.Key, 500)
+		for i := range keys {
+			keys[i] = jobs.Key(fmt.Sprintf("forged.%d", i))
+		}
 		for _, role := range []bus.Role{bus.Worker, bus.Client} {
 			b := h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: role, Name: "x"})
-			for i := range 100 {
-				keys := make([]jobs.Key, 500)
-				for k := range keys {
-					keys[k] = jobs.Key(fmt.Sprintf("forged.%d.%d", i, k))
-				}
-				if err := b.Signal(h.ctx, bus.Signal{Topic: bus.TopicChanged, Data: bus.Encode(bus.Changes{Keys: keys})}); err != nil {
-					t.Fatal(err)
-				}
+			if err := b.Signal(h.ctx, bus.Signal{Topic: bus.TopicChanged, Data: bus.Encode(bus.Changes{Keys: keys})}); !errors.Is(err, jobs.Forbidden) {
+				t.Errorf("a %s signals changes: %v", role, err)
 			}
 		}
 		time.Sleep(30 * time.Second)

@@ -450,7 +450,9 @@ func TestOthersCannotStopRuns(t *testing.T) {
 		synctest.Wait()
 		other := s.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Client, Name: "eve"})
 		defer other.Close()
-		_ = other.Signal(t.Context(), bus.Signal{Topic: bus.TopicCancel, To: w.Name(), Data: bus.Encode(bus.Stop{ID: id, Attempt: 1})})
+		if err := other.Signal(t.Context(), bus.Signal{Topic: bus.TopicCancel, To: w.Name(), Data: bus.Encode(bus.Stop{ID: id, Attempt: 1})}); !errors.Is(err, jobs.Forbidden) {
+			t.Errorf("a client signals a cancel: %v", err)
+		}
 		s.must(s.node.Signal(t.Context(), bus.Signal{Topic: bus.TopicCancel, Tenant: jobs.DefaultTenant, To: w.Name(), Data: []byte("{")}))
 		if err := g.cause(0); err != nil {
 			t.Errorf("the run was stopped: %v", err)

@@ -59,6 +59,14 @@ var callCases = []Case{
 			return err
 		})
 	}},
+	{"only nodes serve", func(t *testing.T, h Harness) {
+		ctx := within(t)
+		for _, p := range []bus.Principal{ringer, caller} {
+			wantErr(t, h.As(t, p).Serve(ctx, bus.ServiceStore, echo), jobs.Forbidden, "serve as "+p.Actor())
+		}
+		_, err := h.As(t, caller).Call(ctx, bus.ServiceStore, nil)
+		wantErr(t, err, bus.ErrNobody, "call")
+	}},
 	{"a refusal arrives as one", func(t *testing.T, h Harness) {
 		ctx, node, client := within(t), h.As(t, leader), h.As(t, caller)
 		refusals := map[string]error{

@@ -70,9 +70,9 @@ var closeCases = []Case{
 		must(t, node.Serve(ctx, bus.ServiceStore, echo), "serve")
 		count := make(chan bus.Signal, 10)
 		must(t, node.Listen(ctx, "*", bus.TopicLive, "", func(s bus.Signal) { count <- s }), "listen")
-		stays := heard(t, client, "", bus.TopicLive, "")
+		stays, other := heard(t, client, "", bus.TopicLive, ""), h.As(t, second)
 		must(t, node.Close(), "close")
-		say(t, client, bus.TopicLive, "", "", "after")
+		say(t, other, bus.TopicLive, "", "", "after")
 		hears(t, stays, "who stays", "after")
 		if len(count) != 0 {
 			t.Fatal("a closed end heard a signal")

@@ -33,7 +33,7 @@ var restartCases = []Case{
 			return err
 		})
 		again(t, "a signal", func() error {
-			if err := worker.Signal(ctx, bus.Signal{Topic: bus.TopicBack}); err != nil {
+			if err := worker.Signal(ctx, bus.Signal{Topic: bus.TopicBack, Data: []byte("x")}); err != nil {
 				return err
 			}
 			come(t, heardBack, "the signal")

@@ -2,6 +2,7 @@ package bustest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -43,11 +44,11 @@ var signalCases = []Case{
 			"the node":         heard(t, node, "*", bus.TopicChanged, ""),
 		}
 		from := bus.Principal{Role: bus.Node, Name: "forged"}
-		err := worker.Signal(within(t), bus.Signal{Topic: bus.TopicChanged, From: from, Data: []byte("a\x00b")})
+		err := node.Signal(within(t), bus.Signal{Topic: bus.TopicChanged, From: from, Data: []byte("a\x00b")})
 		must(t, err, "signal")
 		for who, ear := range ears {
 			got := come(t, ear, "the signal to "+who)
-			if string(got.Data) != "a\x00b" || got.From != ringer || got.Tenant != "default" || got.To != "" || got.Topic != bus.TopicChanged {
+			if string(got.Data) != "a\x00b" || got.From != leader || got.Tenant != "default" || got.To != "" || got.Topic != bus.TopicChanged {
 				t.Fatalf("%s heard %+v", who, got)
 			}
 		}
@@ -88,9 +89,29 @@ var signalCases = []Case{
 		hears(t, every, "the node", "theirs", "ours", "end", "end")
 
 		ctx := within(t)
-		wantErr(t, stranger.Signal(ctx, bus.Signal{Topic: bus.TopicBack, Tenant: "default"}), jobs.Forbidden, "signal to another tenant")
-		wantErr(t, stranger.Listen(ctx, "default", bus.TopicBack, "", func(bus.Signal) {}), jobs.Forbidden, "listen to another tenant")
-		wantErr(t, stranger.Listen(ctx, "*", bus.TopicBack, "", func(bus.Signal) {}), jobs.Forbidden, "listen to all tenants")
+		wantErr(t, stranger.Signal(ctx, bus.Signal{Topic: bus.TopicBack, Tenant: "default", Data: []byte("x")}), jobs.Forbidden, "signal to another tenant")
+		wantErr(t, stranger.Listen(ctx, "default", bus.TopicLive, "", func(bus.Signal) {}), jobs.Forbidden, "listen to another tenant")
+		wantErr(t, stranger.Listen(ctx, "*", bus.TopicLive, "", func(bus.Signal) {}), jobs.Forbidden, "listen to all tenants")
+	}},
+	{"a role sends and hears its topics and no others", func(t *testing.T, h Harness) {
+		ctx := within(t)
+		for _, p := range []bus.Principal{leader, ringer, caller} {
+			b := h.As(t, p)
+			for _, topic := range bus.Topics() {
+				sent, listened := b.Signal(ctx, bus.Signal{Topic: topic, Data: []byte("x")}), b.Listen(t.Context(), "", topic, "", func(bus.Signal) {})
+				for what, c := range map[string]struct {
+					err error
+					may bool
+				}{"send": {sent, topic.MaySend(p.Role)}, "listen to": {listened, topic.MayReceive(p.Role)}} {
+					if c.may && c.err != nil || !c.may && !errors.Is(c.err, jobs.Forbidden) {
+						t.Errorf("%s may %s %s: %t; the answer is %v", p.Actor(), what, topic, c.may, c.err)
+					}
+				}
+			}
+		}
+	}},
+	{"a signal without data is refused", func(t *testing.T, h Harness) {
+		wantErr(t, h.As(t, leader).Signal(within(t), bus.Signal{Topic: bus.TopicLive}), jobs.BadInput, "an empty signal")
 	}},
 	{"a listener is called with one signal after the other, in order", func(t *testing.T, h Harness) {
 		node, worker := h.As(t, leader), h.As(t, ringer)

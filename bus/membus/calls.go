@@ -26,6 +26,9 @@ func (e *end) Serve(ctx context.Context, service string, fn bus.Handler) error {
 	if err := e.errOf(ctx); err != nil {
 		return err
 	}
+	if err := e.leads("serve " + service); err != nil {
+		return err
+	}
 	h := e.hub
 	s := &server{end: e, fn: fn}
 	s.ctx = e.lasting(ctx, func() {
@@ -49,7 +52,7 @@ func (e *end) Call(ctx context.Context, service string, request []byte) ([]byte,
 	if len(request) > limit {
 		return nil, jobs.Invalid("call %s: a request of %d bytes: %d are the most", service, len(request), limit)
 	}
-	s := e.hub.server(service, e.as)
+	s := e.hub.server(service)
 	if s == nil {
 		return nil, fmt.Errorf("call %s: %w", service, bus.ErrNobody)
 	}
@@ -76,12 +79,12 @@ func (e *end) Call(ctx context.Context, service string, request []byte) ([]byte,
 	}
 }
 
-// server is whose turn it is to answer a call of a principal: nodes answer all tenants, others their own.
-func (h *Hub) server(service string, from bus.Principal) *server {
+// server is whose turn it is to answer a call.
+func (h *Hub) server(service string) *server {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, s := range h.servers[service] {
-		if s.end.lasts(s.ctx) && (s.end.as.Role == bus.Node || s.end.as.Tenant == from.Tenant) {
+		if s.end.lasts(s.ctx) {
 			turn := slices.Delete(h.servers[service], i, i+1)
 			h.servers[service] = append(turn, s)
 			return s

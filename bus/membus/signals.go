@@ -36,8 +36,8 @@ func (e *end) Signal(ctx context.Context, s bus.Signal) error {
 	if err := e.may(s.Tenant, "signal to"); err != nil {
 		return err
 	}
-	if len(s.Data) > limit {
-		return jobs.Invalid("a signal of %d bytes: %d are the most", len(s.Data), limit)
+	if err := s.Check(e.as, limit); err != nil {
+		return err
 	}
 	s.From = e.as
 	e.hub.mu.Lock()
@@ -58,6 +58,9 @@ func (e *end) Listen(ctx context.Context, tenant jobs.Tenant, topic bus.Topic, t
 		tenant = e.as.Tenant
 	}
 	if err := e.may(tenant, "listen to"); err != nil {
+		return err
+	}
+	if err := topic.CheckListen(e.as); err != nil {
 		return err
 	}
 	l := &listener{end: e, tenant: tenant, topic: topic, to: to, wake: make(chan struct{}, 1)}

@@ -36,7 +36,7 @@ func (b *Bus) Call(ctx context.Context, service string, request []byte) ([]byte,
 	if most := b.Limit(); len(request) > most {
 		return nil, jobs.Invalid("call %s: a request of %d bytes: %d are the most", service, len(request), most)
 	}
-	answer, err := b.ask(ctx, callSubject(b.as, service), request)
+	answer, err := b.ask(ctx, callSubject(b.as, service), b.inbox, inboxPrefix(b.as), request)
 	var said said
 	if errors.As(err, &said) {
 		return nil, said.error // the handler's own words
@@ -52,14 +52,14 @@ type said struct{ error }
 
 func (s said) Unwrap() error { return s.error }
 
-// ask sends a request and waits for the answer.
-func (b *Bus) ask(ctx context.Context, subject string, request []byte) ([]byte, error) {
+// ask sends a request and waits for the answer, which comes to a subject under a prefix.
+func (b *Bus) ask(ctx context.Context, subject string, at *answers, prefix string, request []byte) ([]byte, error) {
 	if !b.link.connected() {
 		return nil, errNoConnection
 	}
 	ctx, done := b.attempt(ctx, subject)
 	defer done()
-	m, err := b.nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Data: request})
+	m, err := at.request(ctx, b.nc, subject, prefix, request)
 	if err != nil {
 		return nil, b.reason(ctx, err)
 	}
@@ -82,7 +82,10 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 	if err := b.check(ctx); err != nil {
 		return err
 	}
-	subject := serveSubject(b.as, service)
+	if err := b.leads("serve " + service); err != nil {
+		return err
+	}
+	subject := serveSubject(service)
 	places := make(chan struct{}, inFlight)
 	var hands load
 	err := b.subscribe(ctx, subject, func(ctx context.Context) (*nats.Subscription, error) {
@@ -92,8 +95,8 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 				b.senseless(m.Subject, errors.New("its subject is not that of a call"))
 				return
 			}
-			// The answer goes out in our name, and a server does not look at where to: only the caller's own inbox will
-			// do, or he could have us send signals and calls, and have NATS delete what is ours.
+			// We publish the answer with our own rights, and the server does not check the reply subject: an answer anywhere
+			// but in the caller's inbox would let callers send signals and calls as us, answer others, and delete streams.
 			if !strings.HasPrefix(m.Reply, inboxPrefix(from)+".") {
 				b.senseless(m.Subject, errors.New("its answer would not go to its caller"))
 				return

@@ -11,11 +11,12 @@ package natsbus
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -79,6 +80,10 @@ type Bus struct {
 	link    link
 	denials denials
 
+	// Answers to what this end asks: those that come to its inbox, and workers' to what is handed to them. Their marks
+	// differ, so that a worker that sees the one learns nothing of the other.
+	inbox, handed *answers
+
 	malformed atomic.Uint64
 	complaint atomic.Int64 // when a malformed message was last logged, in seconds
 
@@ -97,7 +102,8 @@ var _ bus.Bus = (*Bus)(nil)
 // the connection stands, or with the reason why it does not; with Config.Retry it does not wait. A connection that
 // is lost is tried again for ever.
 func Connect(ctx context.Context, url string, cfg Config) (*Bus, error) {
-	b := &Bus{as: cfg.As, log: cfg.Logger, made: map[made]time.Time{}}
+	b := &Bus{as: cfg.As, log: cfg.Logger, made: map[made]time.Time{}, handed: newAnswers(answersTo)}
+	b.inbox = newAnswers(func(mark string) string { return inboxPrefix(cfg.As) + "." + mark + ".*" })
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
@@ -136,7 +142,7 @@ func (b *Bus) options(ctx context.Context, cfg Config) []nats.Option {
 	}
 	o := []nats.Option{
 		nats.Name(introduction(cfg.As)),
-		nats.CustomInboxPrefix(inboxPrefix(cfg.As)),
+		nats.CustomInboxPrefix(inboxPrefix(cfg.As) + "." + rand.Text()), // for pulls, and for what the library asks JetStream
 		nats.Timeout(timeout),
 		nats.MaxReconnects(-1),
 		nats.CustomReconnectDelay(reconnectDelay),
@@ -179,7 +185,7 @@ const soonBack = 10
 // well below the few seconds that a standby takes to notice that its leader is gone: until then nobody answers.
 func reconnectDelay(attempts int) time.Duration {
 	d := min(50*time.Millisecond<<min(max(0, attempts-soonBack), 4), 500*time.Millisecond)
-	return d/2 + rand.N(d)
+	return d/2 + mathrand.N(d)
 }
 
 // Close ends the connection. What waits on it returns bus.ErrClosed; handlers see their context end.

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/carillon-scheduler/carillon/bus"
 )
 
@@ -75,7 +73,7 @@ func (b *Bus) offer(ctx context.Context, queue, subject string, lists [][]bus.Of
 			}
 			continue
 		}
-		answer, err := b.nc.RequestMsgWithContext(limited, &nats.Msg{Subject: subject, Data: message})
+		answer, err := b.inbox.request(limited, b.nc, subject, inboxPrefix(b.as), message)
 		if err != nil {
 			return b.why(ctx, limited, err)
 		}

@@ -90,7 +90,7 @@ func (b *Bus) openTerm(ctx context.Context, term uint64) error {
 	if err := b.makeStream(limited, term); err != nil {
 		return b.why(ctx, limited, err)
 	}
-	names := b.js.StreamNames(limited, jetstream.WithStreamListSubject("offer.>"))
+	names := b.js.StreamNames(limited, jetstream.WithStreamListSubject(offerRoot+".>"))
 	for stream := range names.Name() {
 		old, ours := termOf(stream)
 		if !ours || old >= term {
@@ -248,7 +248,7 @@ func (b *Bus) makeConsumer(ctx context.Context, queue string, term uint64, l bus
 	if _, mine := b.opened.Load(queue); !mine {
 		return bus.ErrNobody
 	}
-	names := b.js.StreamNames(ctx, jetstream.WithStreamListSubject("offer.>"))
+	names := b.js.StreamNames(ctx, jetstream.WithStreamListSubject(offerRoot+".>"))
 	for stream := range names.Name() {
 		if newer, ours := termOf(stream); ours && newer > term {
 			return fmt.Errorf("term %d has a queue already: %w", newer, bus.ErrNobody)

@@ -21,8 +21,8 @@ type Permission struct {
 	Subscribe Subjects
 }
 
-// Permissions are what the server must allow the user that a principal connects as, and no more. They are what makes
-// a principal true: it is read from the subject of what he sends.
+// Permissions are what the server must allow the user that a principal connects as, and no more: the table at the head
+// of subjects.go, for one principal. They make principals true: who sends is read from the subject.
 //
 // A worker speaks for these apps and takes their offers only. Without any it may say of which it is, and take offers of
 // all apps and (since a consumer's name is one token of a subject) of all tenants: it sees their ids and keys, and can
@@ -32,11 +32,10 @@ func Permissions(p bus.Principal, apps ...string) Permission {
 	if p.Role == bus.Node {
 		return Permission{Publish: Subjects{Allow: []string{">"}, Deny: never}, Subscribe: Subjects{Allow: []string{">"}, Deny: never}}
 	}
-	tenant, role, name := token(string(p.Tenant)), token(string(p.Role)), token(p.Name)
+	tenant, name := token(string(p.Tenant)), token(p.Name)
 	if p.Name == AnyName {
 		name = "*"
 	}
-	self := tenant + "." + role + "." + name
 	of := []string{none}
 	if p.Role == bus.Worker {
 		of = nil
@@ -47,52 +46,52 @@ func Permissions(p bus.Principal, apps ...string) Permission {
 			of = []string{"*"}
 		}
 	}
-	var say, hear []string
+	can := Permission{Publish: Subjects{Deny: never}, Subscribe: Subjects{Deny: never}}
+	publish, subscribe := &can.Publish.Allow, &can.Subscribe.Allow
 	for _, app := range of {
-		say = append(say, "call."+self+"."+app+".*", "signal."+tenant+".*.*."+self+"."+app)
-		hear = append(hear, "inbox."+self+"."+app+".>")
+		self := tenant + "." + token(string(p.Role)) + "." + name + "." + app
+		*publish = append(*publish, callRoot+"."+self+".*")
+		*subscribe = append(*subscribe, inboxRoot+"."+self+".>")
+		for _, t := range bus.Topics() {
+			if t.MaySend(p.Role) {
+				*publish = append(*publish, signalRoot+"."+tenant+"."+token(string(t))+".*."+self)
+			}
+		}
 	}
-	can := Permission{
-		Publish: Subjects{
-			Allow: say,
-			// Only a control plane ends what others run, and makes or deletes streams.
-			Deny: append([]string{"signal.*." + token(string(bus.TopicCancel)) + ".>", "$JS.API.STREAM.>"}, never...),
-		},
-		Subscribe: Subjects{
-			Allow: append(hear, "signal."+tenant+".>"),
-			// What handlers log, which offers go back, and what nodes say of themselves is for nodes.
-			Deny: append([]string{"signal.*." + token(string(bus.TopicLog)) + ".>", "signal.*." + token(string(bus.TopicBack)) + ".>",
-				"signal.*." + token(string(bus.TopicNode)) + ".>"}, never...),
-		},
+	for _, t := range bus.Topics() {
+		if t.MayReceive(p.Role) {
+			*subscribe = append(*subscribe, signalRoot+"."+tenant+"."+token(string(t))+".>")
+		}
 	}
 	if p.Role != bus.Worker {
 		return can
 	}
-	// The answer to a list handed over goes to a node's inbox. Whoever writes there without having been asked is not
-	// heard: he would have to guess the inbox. The server's own permission to answer (allow_responses) would be wider: it
-	// overrides what is denied, and whoever signals a worker chooses the subject of the answer, so two of them together
-	// could write anywhere.
-	can.Publish.Allow = append(can.Publish.Allow, "inbox.*."+token(string(bus.Node))+".>")
+	// Answers to what is handed over have subjects of the worker's own. The server's permission to answer
+	// (allow_responses) would be wider: it overrides what is denied, and covers whatever reply subject a request has.
+	for _, app := range of {
+		for _, lane := range lanesOf(tenant, app, p.Name) {
+			*subscribe = append(*subscribe, laneRoot+"."+lane)
+			*publish = append(*publish, answerRoot+"."+lane+".*.*")
+		}
+	}
 	for _, app := range apps {
-		can.Publish.Allow = append(can.Publish.Allow, pullsOf(consumerName(p.Tenant, app))...)
-		can.Subscribe.Allow = append(can.Subscribe.Allow, lanesOf(tenant, token(app), p.Name)...)
+		*publish = append(*publish, pullsOf(consumerName(p.Tenant, app))...)
 	}
 	if len(apps) == 0 {
-		can.Publish.Allow = append(can.Publish.Allow, pullsOf("*")...)
-		can.Subscribe.Allow = append(can.Subscribe.Allow, lanesOf(tenant, "*", p.Name)...)
+		*publish = append(*publish, pullsOf("*")...)
 	}
 	return can
 }
 
 // lanesOf are the personal lanes of a principal's workers: of each of its starts, and of its bare name.
 func lanesOf(tenant, app, name string) []string {
-	to := "to." + tenant + "." + app + "."
+	of := tenant + "." + app + "."
 	if name == AnyName {
-		return []string{to + "*.*"}
+		return []string{of + "*.*"}
 	}
-	lanes := []string{to + token(name) + ".*"}
+	lanes := []string{of + token(name) + ".*"}
 	if bare, start := bus.CutWorker(name); start != "" {
-		lanes = append(lanes, to+token(bare)+"."+token(start))
+		lanes = append(lanes, of+token(bare)+"."+token(start))
 	}
 	return lanes
 }
@@ -101,9 +100,9 @@ func lanesOf(tenant, app, name string) []string {
 // two forms of the latter.
 func pullsOf(consumer string) []string {
 	return []string{
-		"$JS.API.CONSUMER.MSG.NEXT.*." + consumer,
-		"$JS.ACK.*." + consumer + ".>",
-		"$JS.ACK.*.*.*." + consumer + ".>",
+		pullRoot + ".*." + consumer,
+		ackRoot + ".*." + consumer + ".>",
+		ackRoot + ".*.*.*." + consumer + ".>",
 	}
 }
 

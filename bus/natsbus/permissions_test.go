@@ -146,7 +146,7 @@ func TestAWorkersRawConnection(t *testing.T) {
 		"signal.default.back.=none.default.worker.w2.billing", "signal.default.back.=none.default.worker.w1.payroll",
 		"signal.default.changed.=none.default.node.node-1.=none",
 		"signal.acme.back.=none.default.worker.w1.billing", "signal.default.cancel.w2.default.worker.w1.billing",
-		"offer.1.default.billing", "to.default.billing.w2.x", "inbox.default.worker.w2.billing.x", "_INBOX.x",
+		"offer.1.default.billing", "to.default.billing.w2.x", "inbox.default.worker.w2.billing.x", "inbox.default.node.node-1.=none.x", "answer.default.billing.w2.x.mark.token", "_INBOX.x",
 		"$JS.API.STREAM.DELETE." + queue, "$JS.API.STREAM.PURGE." + queue, "$JS.API.STREAM.NAMES", "$JS.API.INFO",
 		"$JS.API.CONSUMER.DELETE." + queue + ".billing@default", "$JS.API.CONSUMER.DURABLE.CREATE." + queue + ".mine",
 		"$JS.API.CONSUMER.MSG.NEXT." + queue + ".payroll@default", "$JS.ACK." + queue + ".payroll@default.1.1.1.1.0",
@@ -156,7 +156,7 @@ func TestAWorkersRawConnection(t *testing.T) {
 		expect("publish on " + subject)
 	}
 	for _, subject := range []string{
-		">", "*.>", "_INBOX.>", "inbox.>", "inbox.default.node.>", "inbox.default.worker.w2.>", "inbox.default.worker.w1.payroll.>", "offer.>", "call.>", "call.*.*.*.*.store",
+		">", "*.>", "_INBOX.>", "inbox.>", "inbox.default.node.>", "inbox.default.worker.w2.>", "inbox.default.worker.w1.payroll.>", "offer.>", "call.>", "call.*.*.*.*.store", "answer.>", "answer.default.billing.w1.>",
 		"to.>", "to.default.billing.*.*", "to.default.billing.w2.*", "signal.>", "signal.*.cancel.>", "$SYS.>", "$JS.>", "$JS.API.>", "$JS.EVENT.>",
 	} {
 		_, err := nc.SubscribeSync(subject)
@@ -228,6 +228,68 @@ func TestAnswersGoToWhoAsked(t *testing.T) {
 	_, done, err := lost.Take(within(t), queue, bus.Lane{Tenant: "default", App: "payroll"}, 1)
 	must(t, err)
 	done()
+}
+
+// JetStream publishes where those who pull and acknowledge tell it to: offers of their app, statuses, and empty messages.
+// Wherever a worker has them sent, nobody takes them for a node's or a worker's.
+func TestJetStreamSpeaksForNobody(t *testing.T) {
+	s, queue := guarded(t)
+	leader := connect(t, s.URL(), natsbus.Config{As: node, User: "node", Password: "n"})
+	signals, calls, lists := make(chan bus.Signal, 100), make(chan bus.Principal, 100), make(chan []bus.Offer, 100)
+	for _, topic := range bus.Topics() {
+		must(t, leader.Listen(t.Context(), "*", topic, "", func(s bus.Signal) { signals <- s }))
+	}
+	must(t, leader.Serve(t.Context(), "other", func(_ context.Context, from bus.Principal, _ []byte) ([]byte, error) {
+		calls <- from
+		return nil, nil
+	}))
+	victim := connect(t, s.URL(), natsbus.Config{As: rival, User: "any", Password: "a"})
+	lane := bus.Lane{Tenant: "default", App: "billing", Worker: "w2"}
+	must(t, victim.Receive(t.Context(), lane, func(list []bus.Offer) { lists <- list }))
+
+	places := []string{"signal.default.cancel.=none.default.node.n1.=none", "signal.default.node.=none.default.node.n1.=none",
+		"signal.default.log.=none.default.worker.w2.billing", "call.default.node.n1.=none.other", "call.default.worker.w2.billing.other",
+		"to.default.billing.w2.=none"}
+	for range places {
+		must(t, leader.Offer(within(t), queue, billing, list(1)))
+	}
+	w, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo("w1", "w"), nats.CustomInboxPrefix("inbox.default.worker.w1.billing"))
+	must(t, err)
+	t.Cleanup(w.Close)
+	pull := "$JS.API.CONSUMER.MSG.NEXT." + queue + ".billing@default"
+	offer, err := w.Request(pull, []byte(`{"batch":1}`), time.Minute)
+	must(t, err)
+	for _, to := range places {
+		must(t, w.PublishRequest(pull, to, []byte(`{"batch":1,"no_wait":true}`))) // an offer
+		must(t, w.PublishRequest(offer.Reply, to, []byte("+WPI")))                // an empty message
+	}
+	last, err := w.Request(pull, []byte(`{"batch":1,"no_wait":true}`), time.Minute)
+	must(t, err)
+	if last.Header.Get("Status") != "404" {
+		t.Fatalf("there are offers that went nowhere: %v", last.Header)
+	}
+	for _, to := range places {
+		must(t, w.PublishRequest(pull, to, []byte(`{"batch":1,"no_wait":true}`))) // a status
+	}
+	_, err = w.Request(pull, []byte(`{"batch":1,"no_wait":true}`), time.Minute) // it is answered in turn
+	must(t, err)
+	must(t, leader.Hand(within(t), lane, list(64))) // and so are these, behind all that
+	for _, topic := range bus.Topics() {
+		must(t, leader.Signal(within(t), bus.Signal{Topic: topic, Data: []byte("last")}))
+	}
+	_, err = victim.Call(within(t), "other", nil)
+	must(t, err)
+	if got := <-lists; len(got) != 64 {
+		t.Errorf("a worker is handed %d offers by another", len(got))
+	}
+	for range bus.Topics() {
+		if got := <-signals; string(got.Data) != "last" {
+			t.Errorf("a signal %s of %s: %q", got.Topic, got.From.Actor(), got.Data)
+		}
+	}
+	if from := <-calls; from != rival || len(calls) > 0 {
+		t.Errorf("a call of %s, and %d more", from.Actor(), len(calls))
+	}
 }
 
 // Whoever sends the largest messages there are, as many as he can, does not cost the others their memory: he is told to

@@ -2,7 +2,9 @@ package natsbus
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -28,7 +30,7 @@ func (b *Bus) Hand(ctx context.Context, lane bus.Lane, list []bus.Offer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, handTime)
 	defer cancel()
-	if _, err = b.ask(ctx, handSubject(lane), message); err != nil {
+	if _, err = b.ask(ctx, handSubject(lane), b.handed, answerPrefix(lane), message); err != nil {
 		return fmt.Errorf("hand to worker %q: %w", lane.Worker, err)
 	}
 	return nil
@@ -45,9 +47,13 @@ func (b *Bus) Receive(ctx context.Context, lane bus.Lane, fn func(list []bus.Off
 	if lane.Worker == "" {
 		return jobs.Invalid("a personal lane names its worker")
 	}
-	subject := handSubject(lane)
+	subject, answers := handSubject(lane), answerPrefix(lane)+"."
 	err := b.subscribe(ctx, subject, func(ctx context.Context) (*nats.Subscription, error) {
 		return b.nc.QueueSubscribe(subject, group, func(m *nats.Msg) {
+			if !strings.HasPrefix(m.Reply, answers) { // no node has sent this: JetStream has, on behalf of another worker
+				b.senseless(subject, errors.New("its answer would not go where answers of this worker do"))
+				return
+			}
 			list, err := decodeList(m.Data)
 			if err != nil {
 				b.senseless(subject, err)

@@ -153,7 +153,7 @@ func TestACallEndsWithItsConnection(t *testing.T) {
 	if _, err := asker.Call(within(t), bus.ServiceStore, nil); !errors.Is(err, bus.ErrNobody) {
 		t.Fatalf("a call without a connection: %v", err)
 	}
-	if err := asker.Signal(within(t), bus.Signal{Topic: bus.TopicBack}); !errors.Is(err, bus.ErrNobody) {
+	if err := asker.Signal(within(t), bus.Signal{Topic: bus.TopicLog, Data: []byte("x")}); !errors.Is(err, bus.ErrNobody) {
 		t.Fatalf("a signal without a connection: %v", err)
 	}
 }
@@ -205,7 +205,7 @@ func TestConnectWithoutAServer(t *testing.T) {
 	}()
 	s = start(t, embedded.Config{Port: port})
 	must(t, <-listens) // it waited for the server
-	must(t, connect(t, s.URL(), natsbus.Config{As: node}).Signal(within(t), bus.Signal{Topic: bus.TopicLive}))
+	must(t, connect(t, s.URL(), natsbus.Config{As: node}).Signal(within(t), bus.Signal{Topic: bus.TopicLive, Data: []byte("x")}))
 	<-heard
 	must(t, s.Stop())
 	for b.Connected() {

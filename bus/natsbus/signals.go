@@ -25,8 +25,8 @@ func (b *Bus) Signal(ctx context.Context, s bus.Signal) error {
 	if err := b.may(s.Tenant, "signal to"); err != nil {
 		return err
 	}
-	if len(s.Data) > b.Limit() {
-		return jobs.Invalid("a signal of %d bytes: %d are the most", len(s.Data), b.Limit())
+	if err := s.Check(b.as, b.Limit()); err != nil {
+		return err
 	}
 	s.From = b.as
 	if err := b.nc.Publish(signalSubject(s), s.Data); err != nil {
@@ -44,6 +44,9 @@ func (b *Bus) Listen(ctx context.Context, tenant jobs.Tenant, topic bus.Topic, t
 		tenant = b.as.Tenant
 	}
 	if err := b.may(tenant, "listen to"); err != nil {
+		return err
+	}
+	if err := topic.CheckListen(b.as); err != nil {
 		return err
 	}
 	ctx, cancel := b.lasting(ctx)
@@ -68,7 +71,7 @@ func (b *Bus) listen(ctx context.Context, heard <-chan *nats.Msg, fn func(bus.Si
 			return
 		case m := <-heard:
 			s, ok := signalOf(m.Subject)
-			if ok = ok && m.Reply == "" && len(m.Header) == 0; !ok { // what a queue delivers has one of these, wherever it was told to
+			if ok = ok && m.Reply == "" && len(m.Header) == 0 && len(m.Data) > 0; !ok { // or JetStream has sent it, whoever asked for that
 				b.senseless(m.Subject, errors.New("its subject is not that of a signal"))
 				continue
 			}

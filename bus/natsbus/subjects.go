@@ -9,17 +9,43 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Every subject there is. <...> is one token, written by [token]; nothing that a user named goes in as it is.
+// The subjects. <...> is one token, written by [token]: names never enter a subject unescaped. self stands for the four
+// tokens <tenant>.<role>.<name>.<app> of a principal, lane for <tenant>.<app>.<name>.<start> of a worker.
 //
-//	offer.<term>.<tenant>.<app>                                    the shared lane of an app, in a leader's term
-//	to.<tenant>.<app>.<name>.<start>                               a worker's personal lane (request), by start
-//	call.<tenant>.<role>.<name>.<app>.<service>                    a call (request), by whom
-//	signal.<tenant>.<topic>.<to>.<from tenant>.<role>.<name>.<app> a signal, for whom and by whom
-//	inbox.<tenant>.<role>.<name>.<app>.>                           where a principal gets its answers
+//	subject                                                published by        subscribed to by
+//	offer.<term>.<tenant>.<app>                            nodes               nodes (the shared lane of an app, a stream)
+//	to.lane                                                nodes               the worker (its personal lane, requests)
+//	answer.lane.<connection>.<random>                      the worker          nodes (answers to those requests)
+//	call.self.<service>                                    the principal       nodes (calls, requests)
+//	inbox.self.<connection>.<random>                       nodes               the principal (answers to its calls, offers it pulls)
+//	signal.<tenant>.<topic>.<to>.self                      the principal       its tenant and nodes, by topic
+//	$JS.API.CONSUMER.MSG.NEXT.<stream>.<app>@<tenant>      the app's workers   JetStream (pulls of offers)
+//	$JS.ACK.<stream>.<app>@<tenant>.>                      the app's workers   JetStream (acknowledgements)
 //
-// Who speaks, and for which app, is in the subject, so that a server's permissions make it true (see [Permissions]),
-// and everybody who hears it knows, whichever of several servers let the speaker in. The term is in
-// the subject of offers, so that two leaders never share a stream and a new one's is ready before the old one goes.
+// A server's permissions enforce this table (see [Permissions]), which has three consequences:
+//
+//   - The subject says who sends, and for which app, on whichever of several servers.
+//   - Nobody can publish where another awaits an answer: what a worker may answer to nodes has a root of its own (answer),
+//     all other answers go to inboxes, in which nodes alone may publish.
+//   - No permission covers the reply subject of a request, to which the receiver of the request publishes with its own
+//     rights. So receivers check it: nodes answer a call in the caller's inbox only, workers answer on their own lane's
+//     answer subjects only. JetStream does not check it: whoever may pull can have the server publish the app's offers,
+//     statuses and empty messages on any subject. Therefore reply subjects end in a random token of 130 bits that is
+//     used once, a call without a reply subject in its caller's inbox is dropped, and so is a signal that has headers, a
+//     reply subject, or no data.
+//
+// The term is in the subject of offers so that two leaders never share a stream, and the new leader's stream is ready
+// before the old one is deleted.
+const (
+	offerRoot  = "offer"
+	laneRoot   = "to"
+	answerRoot = "answer"
+	callRoot   = "call"
+	inboxRoot  = "inbox"
+	signalRoot = "signal"
+	pullRoot   = "$JS.API.CONSUMER.MSG.NEXT"
+	ackRoot    = "$JS.ACK"
+)
 
 // streamPrefix begins the name of a term's stream. The term follows.
 const streamPrefix = "CARILLON_OFFERS_"
@@ -99,10 +125,10 @@ func termOf(stream string) (uint64, bool) {
 }
 
 // streamSubject is all that a term's stream keeps.
-func streamSubject(term uint64) string { return fmt.Sprintf("offer.%d.>", term) }
+func streamSubject(term uint64) string { return fmt.Sprintf("%s.%d.>", offerRoot, term) }
 
 func offerSubject(term uint64, l bus.Lane) string {
-	return fmt.Sprintf("offer.%d.%s.%s", term, token(string(l.Tenant)), token(l.App))
+	return fmt.Sprintf("%s.%d.%s.%s", offerRoot, term, token(string(l.Tenant)), token(l.App))
 }
 
 // consumerName names the durable consumer of an app; @ is in no token.
@@ -112,13 +138,22 @@ func consumerName(tenant jobs.Tenant, app string) string {
 
 // pullSubject is where a worker asks for offers.
 func pullSubject(stream string, l bus.Lane) string {
-	return "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumerName(l.Tenant, l.App)
+	return pullRoot + "." + stream + "." + consumerName(l.Tenant, l.App)
 }
 
-func handSubject(l bus.Lane) string {
+// laneTokens are the four tokens that name a worker's personal lane.
+func laneTokens(l bus.Lane) string {
 	name, start := bus.CutWorker(l.Worker)
-	return "to." + token(string(l.Tenant)) + "." + token(l.App) + "." + token(name) + "." + token(start)
+	return token(string(l.Tenant)) + "." + token(l.App) + "." + token(name) + "." + token(start)
 }
+
+func handSubject(l bus.Lane) string { return laneRoot + "." + laneTokens(l) }
+
+// answerPrefix is where the worker of a lane answers what it is handed.
+func answerPrefix(l bus.Lane) string { return answerRoot + "." + laneTokens(l) }
+
+// answersTo are all workers' answers to requests of one connection.
+func answersTo(connection string) string { return answerRoot + ".*.*.*.*." + connection + ".*" }
 
 // principalTokens are the four tokens that say who speaks.
 func principalTokens(p bus.Principal) string {
@@ -126,22 +161,16 @@ func principalTokens(p bus.Principal) string {
 }
 
 func callSubject(p bus.Principal, service string) string {
-	return "call." + principalTokens(p) + "." + token(service)
+	return callRoot + "." + principalTokens(p) + "." + token(service)
 }
 
-// serveSubject is what p answers: nodes answer all tenants, others their own.
-func serveSubject(p bus.Principal, service string) string {
-	tenant := token(string(p.Tenant))
-	if p.Role == bus.Node {
-		tenant = "*"
-	}
-	return "call." + tenant + ".*.*.*." + token(service)
-}
+// serveSubject is all calls of a service, of all tenants.
+func serveSubject(service string) string { return callRoot + ".*.*.*.*." + token(service) }
 
 // callerOf is who made a call.
 func callerOf(subject string) (bus.Principal, bool) {
 	parts := strings.Split(subject, ".")
-	if len(parts) != 6 {
+	if len(parts) != 6 || parts[0] != callRoot {
 		return bus.Principal{}, false
 	}
 	return principalOf(parts[1:5])
@@ -158,7 +187,7 @@ func principalOf(tokens []string) (p bus.Principal, ok bool) {
 }
 
 func signalSubject(s bus.Signal) string {
-	return "signal." + token(string(s.Tenant)) + "." + token(string(s.Topic)) + "." + token(s.To) + "." + principalTokens(s.From)
+	return signalRoot + "." + token(string(s.Tenant)) + "." + token(string(s.Topic)) + "." + token(s.To) + "." + principalTokens(s.From)
 }
 
 // listenSubjects are what one hears who listens to a topic: what is for him and what is for all.
@@ -167,7 +196,7 @@ func listenSubjects(tenant jobs.Tenant, topic bus.Topic, to string) []string {
 	if tenant == "*" {
 		t = "*"
 	}
-	stem := "signal." + t + "." + token(string(topic)) + "."
+	stem := signalRoot + "." + t + "." + token(string(topic)) + "."
 	if to == "" {
 		return []string{stem + "*.*.*.*.*"}
 	}
@@ -177,7 +206,7 @@ func listenSubjects(tenant jobs.Tenant, topic bus.Topic, to string) []string {
 // signalOf is what a signal's subject says.
 func signalOf(subject string) (s bus.Signal, ok bool) {
 	parts := strings.Split(subject, ".")
-	if len(parts) != 8 {
+	if len(parts) != 8 || parts[0] != signalRoot {
 		return s, false
 	}
 	var said [3]string
@@ -191,5 +220,5 @@ func signalOf(subject string) (s bus.Signal, ok bool) {
 	return s, ok
 }
 
-// inboxPrefix is where p gets answers: a place that no other may listen to.
-func inboxPrefix(p bus.Principal) string { return "inbox." + principalTokens(p) }
+// inboxPrefix is where p gets answers: only p may subscribe there, and only nodes may publish.
+func inboxPrefix(p bus.Principal) string { return inboxRoot + "." + principalTokens(p) }

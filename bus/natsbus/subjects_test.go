@@ -94,17 +94,18 @@ func TestAWorkersPermissions(t *testing.T) {
 		Publish: Subjects{
 			Allow: []string{
 				"call.default.worker.w=2E1.billing=2Eeu.*",
-				"signal.default.*.*.default.worker.w=2E1.billing=2Eeu",
-				"inbox.*.node.>",
+				"signal.default.back.*.default.worker.w=2E1.billing=2Eeu",
+				"signal.default.log.*.default.worker.w=2E1.billing=2Eeu",
+				"answer.default.billing=2Eeu.w=2E1.*.*.*",
 				"$JS.API.CONSUMER.MSG.NEXT.*.billing=2Eeu@default",
 				"$JS.ACK.*.billing=2Eeu@default.>",
 				"$JS.ACK.*.*.*.billing=2Eeu@default.>",
 			},
-			Deny: []string{"signal.*.cancel.>", "$JS.API.STREAM.>", "$SYS.>"},
+			Deny: []string{"$SYS.>"},
 		},
 		Subscribe: Subjects{
-			Allow: []string{"inbox.default.worker.w=2E1.billing=2Eeu.>", "signal.default.>", "to.default.billing=2Eeu.w=2E1.*"},
-			Deny:  []string{"signal.*.log.>", "signal.*.back.>", "signal.*.node.>", "$SYS.>"},
+			Allow: []string{"inbox.default.worker.w=2E1.billing=2Eeu.>", "signal.default.cancel.>", "signal.default.changed.>", "signal.default.live.>", "to.default.billing=2Eeu.w=2E1.*"},
+			Deny:  []string{"$SYS.>"},
 		},
 	}
 	for _, c := range []struct {

@@ -262,7 +262,7 @@ type pull struct {
 // arrive is called with each message, in order.
 func (p *pull) arrive(m *nats.Msg) {
 	p.mu.Lock()
-	offered := strings.HasPrefix(m.Reply, "$JS.ACK.")
+	offered := strings.HasPrefix(m.Reply, ackRoot+".")
 	switch {
 	case !p.held:
 		// The Take that asked for it has gone: it goes to somebody else, now and not when it is overdue.

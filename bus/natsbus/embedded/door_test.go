@@ -343,7 +343,7 @@ func TestLogLinesAreForNodes(t *testing.T) {
 	b := entered(t, s, ofBilling, as("default", bus.Worker, "h1"), "billing")
 	must(t, b.Signal(within(t), bus.Signal{Topic: bus.TopicLog, Data: []byte("a secret")}))
 	<-arrived
-	must(t, leader.Signal(within(t), bus.Signal{Topic: bus.TopicLive, Tenant: "default"}))
+	must(t, leader.Signal(within(t), bus.Signal{Topic: bus.TopicLive, Tenant: "default", Data: []byte("x")}))
 	for range 2 { // two of its subscriptions fit
 		if subject := <-heard; strings.Contains(subject, ".log.") {
 			t.Errorf("it hears %s", subject)
