@@ -90,7 +90,7 @@ var mayAsk = map[verb]roles{
 	askBrief:       workers | clients,
 }
 
-// authorize refuses a command that from may not send, and signs one that it may: tenant and actor are those of the
+// authorize refuses a command that from may not send, and signs one that it may: tenant, actor and origin are those of the
 // connection, whatever the envelope says. Actor is from's, named once for many commands.
 func authorize(from bus.Principal, actor string, e *jobs.Envelope) error {
 	if from.Role == bus.Node {
@@ -109,15 +109,36 @@ func authorize(from bus.Principal, actor string, e *jobs.Envelope) error {
 		return jobs.Refuse(jobs.Forbidden, "%s of tenant %s may not speak for tenant %.40q", actor, from.Tenant, e.Tenant)
 	}
 	e.Actor = actor
-	if k, ok := e.Command.(jobs.Create); ok && (k.Origin == jobs.FromPerson || k.Origin == jobs.FromAPI) {
-		return jobs.Refuse(jobs.Forbidden, "%s may not say that a person asked", actor)
-	}
-	// Whoever knows a job, or a run, can reckon the IDs of what follows from it, and would take them before it is there.
-	if k, ok := e.Command.(jobs.Create); ok && k.ID.Derived() {
-		return jobs.Refuse(jobs.Forbidden, "%s may not make run %s: an ID of version 8 is one that follows from something else; name runs with jobs.NewID, and ask once with an idempotency key", actor, k.ID)
+	if k, ok := e.Command.(jobs.Create); ok {
+		origin := k.Origin
+		if err := programs(actor, &k); err != nil {
+			return err
+		}
+		if k.Origin != origin { // which is rare, and what a command costs counts here
+			e.Command = k
+		}
 	}
 	if name := workerOf(e.Command); name != "" && !from.SpeaksFor(name) {
 		return jobs.Refuse(jobs.Forbidden, "%s may not speak for worker %.60q", actor, name)
+	}
+	return nil
+}
+
+// programs makes a wish one of a program: it comes from code, or from a run that it names as its parent (see
+// server.parent). What people ask for, and runs that are made of others, come from nodes.
+func programs(actor string, k *jobs.Create) error {
+	switch k.Origin {
+	case "", jobs.FromCode, jobs.FromParent:
+	default:
+		return jobs.Refuse(jobs.Forbidden, "%s may not enqueue run %s with origin %.20q: runs that programs enqueue have the origin code or parent", actor, k.ID, string(k.Origin))
+	}
+	k.Origin = jobs.FromCode
+	if !k.Parent.IsZero() {
+		k.Origin = jobs.FromParent
+	}
+	// Whoever knows a job, or a run, can reckon the IDs of what follows from it, and would take them before it is there.
+	if k.ID.Derived() {
+		return jobs.Refuse(jobs.Forbidden, "%s may not make run %s: an ID of version 8 is one that follows from something else; name runs with jobs.NewID, and ask once with an idempotency key", actor, k.ID)
 	}
 	return nil
 }

@@ -2,10 +2,12 @@ package busstore
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -248,6 +250,90 @@ func TestTenantsAndActors(t *testing.T) {
 	if _, err := w.Instance(t.Context(), "", jobs.ID{42}); !errors.Is(err, jobs.NotFound) {
 		t.Errorf("no such run: %v", err)
 	}
+}
+
+// Where a run comes from is the connection's, whatever the command says: from a program, or from a run of its own that it
+// names.
+func TestOriginsAreTheConnections(t *testing.T) {
+	h := newHouse(t, Config{Kept: true})
+	w, c, n := h.as(worker), h.as(client), h.as(node)
+	shipping := h.as(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "shipping", App: "shipping"})
+	acme := h.as(bus.Principal{Tenant: "acme", Role: bus.Client, Name: "shop"})
+	h.must(t, w, register("billing", "billing", "charge"))
+	h.must(t, shipping, register("shipping", "shipping", "ship"))
+	h.must(t, n, register("billing", "billing", "charge"))
+	parent := jobs.ID{9}
+	h.must(t, c, jobs.Create{ID: parent, Key: "charge"})
+	for i, x := range []struct {
+		as     metastore.Store
+		who    string
+		key    jobs.Key
+		says   jobs.Origin
+		parent jobs.ID
+		want   jobs.Origin // "" = it is refused
+	}{
+		{c, "client:shop", "charge", "", jobs.ID{}, jobs.FromCode},
+		{c, "client:shop", "charge", jobs.FromCode, jobs.ID{}, jobs.FromCode},
+		{c, "client:shop", "charge", jobs.FromParent, jobs.ID{}, jobs.FromCode},
+		{c, "client:shop", "charge", jobs.FromParent, parent, jobs.FromParent},
+		{c, "client:shop", "charge", jobs.FromCode, parent, jobs.FromParent},
+		{c, "client:shop", "charge", jobs.FromParent, jobs.ID{77}, ""},
+		{acme, "client:shop", "charge", jobs.FromParent, parent, ""},
+		{w, "worker:billing", "charge", jobs.FromCode, jobs.ID{}, jobs.FromCode},
+		{w, "worker:billing", "charge", jobs.FromParent, parent, jobs.FromParent},
+		{w, "worker:billing", "charge", jobs.FromParent, jobs.ID{77}, ""},
+		{shipping, "worker:shipping", "ship", jobs.FromParent, parent, ""}, // another app's run
+		{c, "client:shop", "charge", jobs.FromPerson, jobs.ID{}, ""},
+		{c, "client:shop", "charge", jobs.FromAPI, jobs.ID{}, ""},
+		{c, "client:shop", "charge", jobs.FromRetry, jobs.ID{}, ""},
+		{c, "client:shop", "charge", jobs.FromRetry, parent, ""},
+		{w, "worker:billing", "charge", jobs.FromRetry, parent, ""},
+		{n, "person:ann", "charge", jobs.FromPerson, jobs.ID{}, jobs.FromPerson}, // a node asks for people
+		{n, "person:ann", "charge", jobs.FromRetry, parent, jobs.FromRetry},
+	} {
+		k := jobs.Create{ID: jobs.ID{1, byte(i)}, Key: x.key, Origin: x.says, Parent: x.parent}
+		r := x.as.Apply(t.Context(), []jobs.Envelope{{ID: jobs.ID{2, byte(i)}, Actor: "person:ann", Reason: "x", Command: k}})[0]
+		if x.want == "" {
+			if !errors.Is(r.Err, jobs.Forbidden) {
+				t.Errorf("%s says %q, parent %s: %v", x.who, x.says, x.parent, r.Err)
+			}
+			continue
+		}
+		in, err := n.Instance(t.Context(), "default", k.ID)
+		if r.Err != nil || err != nil || in.Origin != x.want || in.Actor != x.who || in.Parent != x.parent {
+			t.Errorf("%s says %q, parent %s: %v, %v, %+v", x.who, x.says, x.parent, r.Err, err, in)
+		}
+	}
+}
+
+// A batch whose runs have one parent costs one look at it.
+func TestAParentIsLookedUpOnce(t *testing.T) {
+	hub, counted := membus.New(), &lookups{Store: memstore.Open(memstore.Config{})}
+	if err := Serve(t.Context(), hub.As(node), counted, Config{}); err != nil {
+		t.Fatal(err)
+	}
+	allDone(t, New(hub.As(node), node).Apply(t.Context(), append([]jobs.Envelope{{ID: jobs.ID{1}, Command: register("billing", "billing", "charge")}}, creates(0, 1, "")...)))
+	batch := creates(1, 100, "")
+	for i := range batch {
+		k := batch[i].Command.(jobs.Create)
+		k.Parent = jobs.DerivedID("run0")
+		k.ID = jobs.ID{1, byte(i)}
+		batch[i].Command = k
+	}
+	allDone(t, New(hub.As(client), client).Apply(t.Context(), batch))
+	if n := counted.runs.Load(); n != 1 {
+		t.Errorf("%d runs were read", n)
+	}
+}
+
+type lookups struct {
+	metastore.Store
+	runs atomic.Int64
+}
+
+func (l *lookups) Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
+	l.runs.Add(1)
+	return l.Store.Instance(ctx, tenant, id)
 }
 
 // Where the server knows a worker's app, the worker stays in it.

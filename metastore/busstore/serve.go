@@ -119,11 +119,15 @@ func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []b
 func (s *server) judge(ctx context.Context, from bus.Principal, batch []jobs.Envelope) (refusals []error, allowed []jobs.Envelope) {
 	actor := from.Actor()
 	var last, old error
+	var parent jobs.ID // the last that was looked up: most of a batch have the same
 	sure := s.Current == nil
 	for i := range batch {
 		err := authorize(from, actor, &batch[i])
 		if err == nil {
-			if err = s.ownApp(ctx, from, &batch[i]); err != nil {
+			if err = s.ownApp(ctx, from, &batch[i]); err == nil {
+				err = s.parent(ctx, from, &batch[i], &parent)
+			}
+			if err != nil {
 				if !sure { // what it was looked up in may be old
 					sure, old = true, s.Current(ctx)
 				}
@@ -177,6 +181,30 @@ func (s *server) ownApp(ctx context.Context, from bus.Principal, e *jobs.Envelop
 		return s.ownRun(ctx, from, own, k.ID)
 	}
 	return nil
+}
+
+// parent refuses a run whose parent cannot have enqueued it: a run that is not there, or one of another app than the
+// worker's. A client may name any run of its tenant, since handlers enqueue through clients, too.
+func (s *server) parent(ctx context.Context, from bus.Principal, e *jobs.Envelope, known *jobs.ID) error {
+	k, ok := e.Command.(jobs.Create)
+	if !ok || from.Role == bus.Node || k.Parent.IsZero() || k.Parent == *known {
+		return nil
+	}
+	own, err := s.appOf(from)
+	if err != nil {
+		return err
+	}
+	in, err := s.store.Instance(ctx, from.Tenant, k.Parent)
+	if jobs.CodeOf(err) == jobs.NotFound {
+		return jobs.Refuse(jobs.Forbidden, "%s may not enqueue run %s as a child of run %s: there is no such run", from.Actor(), k.ID, k.Parent)
+	}
+	if err == nil {
+		err = ofApp(from, own, in)
+	}
+	if err == nil {
+		*known = k.Parent
+	}
+	return err
 }
 
 func (s *server) ownJob(ctx context.Context, from bus.Principal, own string, key jobs.Key) error {
