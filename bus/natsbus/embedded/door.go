@@ -24,8 +24,11 @@ import (
 type Admit func(ctx context.Context, token string) (as bus.Principal, app string, err error)
 
 const (
-	// lookAgain is how often every guest's token is looked at again. A revoked one is cut off within that time.
-	lookAgain = 2 * time.Second
+	// lookAgain is how often every guest's token is looked at again. A revoked token's connections end after that time and
+	// what a look takes: within a second.
+	lookAgain = 400 * time.Millisecond
+	// looksAtOnce is how many tokens are looked at again at the same time.
+	looksAtOnce = 16
 	// told is how long the door waits for an answer, and so for a store that is just starting. See longest, too.
 	told = 1500 * time.Millisecond
 	// authTimeout is how long a connection may take to say who it is, and us to believe it.
@@ -45,9 +48,25 @@ type door struct {
 	log    *slog.Logger
 	knocks knocks
 
+	connections connections
+
 	mu     sync.Mutex
-	guests map[uint64]guest // by the number of the connection
+	guests map[uint64]guest    // by the number of the connection
+	looks  map[string]struct{} // tokens that are being looked at again
 }
+
+// connections are those of a server, by their numbers.
+type connections interface {
+	has(id uint64) bool
+	end(id uint64)
+}
+
+// of is the connections of whichever server runs.
+type of struct{ *atomic.Pointer[server.Server] }
+
+func (s of) has(id uint64) bool { return s.Load().GetClient(id) != nil }
+
+func (s of) end(id uint64) { _ = s.Load().DisconnectClientByID(id) } // it may have gone by itself
 
 type guest struct {
 	as    bus.Principal
@@ -55,11 +74,12 @@ type guest struct {
 	from  string
 }
 
-func newDoor(admit Admit, log *slog.Logger) *door {
+func newDoor(admit Admit, log *slog.Logger, nats *atomic.Pointer[server.Server]) *door {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &door{admit: admit, secret: rand.Text(), log: log, knocks: newKnocks(), guests: map[uint64]guest{}}
+	return &door{admit: admit, secret: rand.Text(), log: log, knocks: newKnocks(), nats: nats, connections: of{nats},
+		guests: map[uint64]guest{}, looks: map[string]struct{}{}}
 }
 
 // insider is the user of our own process, and steward the one by which it speaks to the servers themselves (see
@@ -98,7 +118,7 @@ func (d *door) Check(c server.ClientAuthentication) bool {
 			d.log.Warn("bus connection refused", "address", from, "name", cut(o.Name), "err", err)
 		}
 		if !errors.Is(err, jobs.Forbidden) {
-			_ = d.nats.Load().DisconnectClientByID(c.GetID()) // without a word: its token may be right
+			d.connections.end(c.GetID()) // without a word: its token may be right
 			return false
 		}
 		time.Sleep(d.knocks.wrong(from)) // here waits nobody else: the connection has this goroutine to itself
@@ -188,55 +208,82 @@ func (d *door) clear() {
 	clear(d.guests)
 }
 
-// watch looks at every guest's token again and again, until stop is closed, and shows out who has none any more.
+// watch looks at every guest's token again and again, until stop is closed, and ends the connections of those that hold
+// no longer.
 func (d *door) watch(stop <-chan struct{}) {
+	ctx, cancel := context.WithCancel(context.Background())
+	places := make(chan struct{}, looksAtOnce)
+	var looks sync.WaitGroup
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
 	for {
 		select {
 		case <-stop:
+			cancel()
+			looks.Wait()
 			return
-		case <-tick.C:
-			d.review()
+		case now := <-tick.C:
+			for _, token := range d.due() {
+				looks.Go(func() {
+					defer d.looked(token)
+					select {
+					case places <- struct{}{}:
+						d.look(ctx, token)
+						<-places
+					case <-ctx.Done():
+					}
+				})
+			}
+			d.knocks.forget(now)
 		}
 	}
 }
 
-// review is one round of watch. A token that cannot be looked at now is believed: an outage of the store must not
-// empty the bus.
-func (d *door) review() {
-	now := time.Now()
+// due are the tokens of all guests that are there, but for those that are still being looked at: one whose look takes
+// long must not keep the others waiting.
+func (d *door) due() (tokens []string) {
 	d.mu.Lock()
-	tokens := map[string]error{}
+	defer d.mu.Unlock()
 	for id, g := range d.guests {
-		if d.nats.Load().GetClient(id) == nil {
+		if !d.connections.has(id) {
 			delete(d.guests, id)
 			continue
 		}
-		tokens[g.token] = nil
+		if _, looks := d.looks[g.token]; !looks {
+			d.looks[g.token] = struct{}{}
+			tokens = append(tokens, g.token)
+		}
 	}
-	d.mu.Unlock()
+	return tokens
+}
 
-	ctx, cancel := context.WithTimeout(context.Background(), told)
+func (d *door) looked(token string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.looks, token)
+}
+
+// look ends the connections of a token that holds no longer. A token that cannot be looked at now is believed: an outage
+// of the store must not empty the bus.
+func (d *door) look(ctx context.Context, token string) {
+	ctx, cancel := context.WithTimeout(ctx, told)
 	defer cancel()
-	for token := range tokens {
-		_, _, tokens[token] = d.admit(ctx, token)
+	if _, _, err := d.admit(ctx, token); !errors.Is(err, jobs.Forbidden) {
+		return
 	}
-
-	var out []uint64
+	out := map[uint64]guest{}
 	d.mu.Lock()
 	for id, g := range d.guests {
-		if errors.Is(tokens[g.token], jobs.Forbidden) {
-			out = append(out, id)
-			d.log.Warn("bus connection closed: its token holds no longer", "address", g.from, "actor", g.as.Actor(), "tenant", g.as.Tenant)
+		if g.token == token {
+			out[id] = g
 			delete(d.guests, id)
 		}
 	}
 	d.mu.Unlock()
-	for _, id := range out {
-		_ = d.nats.Load().DisconnectClientByID(id) // it may have gone by itself
+	for id, g := range out {
+		d.connections.end(id)
+		d.log.Warn("bus connection closed: its token was revoked or has expired", "address", g.from, "actor", g.as.Actor(), "tenant", g.as.Tenant)
 	}
-	d.knocks.forget(now)
 }
 
 func permissions(can natsbus.Permission) *server.Permissions {

@@ -53,7 +53,7 @@ type Config struct {
 	// Users are who may connect, and what they may do there. Default: everybody, everything.
 	Users []natsbus.Grant
 	// Admit lets in by tokens instead, beside the connections of this process. Who is let in may do what its principal
-	// may, and is cut off within seconds when its token holds no longer. Not together with Users.
+	// may, and is cut off within a second when its token is revoked or expires. Not together with Users.
 	Admit Admit
 	// TLS secures the connections over the network: none comes in without. Default: they are in the clear.
 	TLS *tls.Config
@@ -99,8 +99,7 @@ func Start(cfg Config) (*Server, error) {
 		options.StoreDir = s.temp
 	}
 	if cfg.Admit != nil || len(cfg.Users) == 0 && !cfg.Cluster.alone() {
-		s.door = newDoor(cfg.Admit, cfg.Logger)
-		s.door.nats = &s.nats
+		s.door = newDoor(cfg.Admit, cfg.Logger, &s.nats)
 		options.CustomClientAuthentication = s.door
 		options.AuthTimeout = authTimeout.Seconds()
 	}
