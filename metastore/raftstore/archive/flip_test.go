@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
@@ -90,10 +91,10 @@ func TestABitOfAnArchive(t *testing.T) {
 	// of a commit: what the last commit wrote is missing then.
 	heads := func(content, file string, at int) bool { return at < 2*pageOf(t, filepath.Join(dir, file)) }
 	t.Run("open file", func(t *testing.T) {
-		fliptest.Run(t, fliptest.Format{Dir: dir, Files: "archive.db", Read: read, Allowed: heads, Places: 25})
+		fliptest.Run(t, fliptest.Format{Dir: dir, Files: "archive.db", Read: read, Allowed: heads, Places: tests.Size(5, 50, 0)})
 	})
 	t.Run("sealed files", func(t *testing.T) {
-		fliptest.Run(t, fliptest.Format{Dir: dir, Files: "archive.sealed/*.db", Read: read, Allowed: heads, Places: 25})
+		fliptest.Run(t, fliptest.Format{Dir: dir, Files: "archive.sealed/*.db", Read: read, Allowed: heads, Places: tests.Size(5, 50, 0)})
 	})
 }
 
