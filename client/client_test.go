@@ -120,6 +120,31 @@ func TestEnqueue(t *testing.T) {
 	})
 }
 
+// A run whose outcome is unknown keeps its ID, and enqueueing it again under that ID finds the run that was made.
+func TestEnqueueAgainUnderItsID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		c := d.open()
+		d.between = func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+			apply()
+			return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "no answer"))
+		}
+		lost, err := job.Enqueue(t.Context(), c, args{1})
+		if !errors.Is(err, jobs.Unknown) || lost.ID.IsZero() || lost.Key != "j" || lost.State != jobs.New {
+			t.Fatalf("without an answer: %+v, %v", lost, err)
+		}
+		d.between = nil
+		time.Sleep(2 * time.Minute) // longer than commands are remembered
+		again, err := job.Enqueue(t.Context(), c, args{1}, jobs.WithID(lost.ID))
+		if err != nil || again.ID != lost.ID || again.State != jobs.Enqueued || again.Duplicate {
+			t.Errorf("again: %+v, %v", again, err)
+		}
+		if counts, err := d.Store.Counts(t.Context(), metastore.CountQuery{Tenant: jobs.DefaultTenant}); err != nil || counts.Live[jobs.Enqueued] != 1 {
+			t.Errorf("runs are %v, %v", counts.Live, err)
+		}
+	})
+}
+
 // A bulk goes in commits of at most a thousand runs and half a megabyte, in order.
 func TestABulkIsCutIntoBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -57,6 +57,10 @@ func WithTimeout(d time.Duration) How { return func(c *Create) { c.Timeout = &d 
 // OnWorker has a worker run it, by its configured name, whatever the job's route is.
 func OnWorker(name string) How { return func(c *Create) { c.Pin = name } }
 
+// WithID is the run's own ID, made by [NewID]. Enqueueing it again under its ID makes no second run: after an error that
+// leaves the outcome open, pass the ID of the Run that was returned with it.
+func WithID(id ID) How { return func(c *Create) { c.ID = id } }
+
 // Wish is the Create for one run, for those who send it themselves.
 func (t Trigger[A]) Wish(args A, how ...How) (Create, error) {
 	raw, err := json.Marshal(args)
@@ -70,7 +74,8 @@ func (t Trigger[A]) Wish(args A, how ...How) (Create, error) {
 	return c, c.Check()
 }
 
-// Enqueue starts one run.
+// Enqueue starts one run. The Run has its ID and key with an error, too, once the arguments and options are valid. If the
+// error is [Unknown], the run may have been made: enqueue it again with [WithID] to make sure, without a second run.
 func (t Trigger[A]) Enqueue(ctx context.Context, to Enqueuer, args A, how ...How) (Run, error) {
 	wish, err := t.Wish(args, how...)
 	if err != nil {
@@ -78,12 +83,13 @@ func (t Trigger[A]) Enqueue(ctx context.Context, to Enqueuer, args A, how ...How
 	}
 	runs, err := to.Enqueue(ctx, wish)
 	if err != nil {
-		return Run{}, fmt.Errorf("enqueue %s: %w", t, err)
+		return Run{ID: wish.ID, Key: wish.Key}, fmt.Errorf("enqueue %s: %w", t, err)
 	}
 	return runs[0], nil
 }
 
-// EnqueueAll starts a run for each of args, in as few commits as possible.
+// EnqueueAll starts a run for each of args, in as few commits as possible. With an error it returns what the Enqueuer
+// does: the runs of a client have their IDs, and its error says which of them were not made.
 func (t Trigger[A]) EnqueueAll(ctx context.Context, to Enqueuer, args []A, how ...How) ([]Run, error) {
 	wishes := make([]Create, len(args))
 	for i, a := range args {
