@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -126,7 +127,7 @@ func TestEveryRouteHasARule(t *testing.T) {
 	strangers := []string{"none", "expired", "revoked", "last character", "prefix", "a megabyte", "in the query"}
 	refusing := newGuarded(t)
 	before := refusing.snapshot()
-	for _, op := range operations(t) {
+	for i, op := range operations(t) {
 		method, path, role := op[0], op[1], op[2]
 		need, _ := ops.ParseRole(role)
 		if role == "worker" { // or whoever could make himself one
@@ -135,6 +136,9 @@ func TestEveryRouteHasARule(t *testing.T) {
 		for _, holder := range slices.Concat(strangers, []string{"viewer", "operator", "admin", "worker", "client", "another tenant"}) {
 			has, known := roles[holder]
 			g, want := refusing, 0 // 0 = anything but refused
+			if known && has.Covers(need) && i%tests.Size(4, 1, 1) != 0 {
+				continue // who may is tried at some routes only, since each needs an API of its own
+			}
 			switch {
 			case holder == "another tenant": // an admin, elsewhere
 				g = newGuarded(t)

@@ -72,6 +72,7 @@ var sabotages = []struct {
 
 // Each mechanism is turned off in a run of the same story, and the judge says which promise was broken.
 func TestSabotage(t *testing.T) {
+	tests.Long(t)
 	program := filepath.Join(t.TempDir(), "saboteur")
 	if out, err := tests.Go("test", "-c", "-tags", "sabotage", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -74,6 +74,7 @@ func TestRecipesOfBackups(t *testing.T) {
 
 // And what it says about databases, with their own programs. A node that leads the old one has no say in the new.
 func TestRecipesOfDatabaseBackups(t *testing.T) {
+	tests.Long(t)
 	for i, c := range []struct {
 		kind     *sqltest.Kind
 		programs string // that the recipe begins

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // say runs a command of the program.
@@ -37,6 +39,7 @@ func clusterOf(t *testing.T, data string) string {
 // A server is backed up while it works, and goes on from the backup in another directory: as what it was then, and as a
 // cluster of its own. What became of the time between is as was said.
 func TestBackupAndRestore(t *testing.T) {
+	tests.Long(t)
 	tmp := t.TempDir()
 	data, file := filepath.Join(tmp, "data"), filepath.Join(tmp, "carillon.backup")
 	flags := []string{"server", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--data"}

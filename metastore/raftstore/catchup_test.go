@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -115,6 +116,7 @@ func must[T any](v T, err error) T {
 
 // A fetch that is cut off goes on where it was, and takes nothing that was changed on the way.
 func TestFetchIsTakenUp(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	steady := func(c *Config) { c.Heartbeat = calm }
 	c := newCluster(t, 2, steady)

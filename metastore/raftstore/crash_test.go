@@ -152,6 +152,7 @@ func sizeOf(t *testing.T, dir string) (size int64) {
 
 // The log stays short however much goes through it, and reopening gives the same rows after any command.
 func TestBoundedAndReopened(t *testing.T) {
+	tests.Long(t)
 	for _, kind := range bothLogs {
 		t.Run(string(kind), func(t *testing.T) {
 			c := small(t.TempDir(), kind)
@@ -208,7 +209,8 @@ func TestRestartTime(t *testing.T) {
 		batch = append(batch, register(fmt.Sprint("job-", i)))
 	}
 	do(t, s, batch...)
-	for range 25 {
+	rounds := tests.Size(3, 25, 25)
+	for range rounds {
 		batch = batch[:0]
 		for i := range 4000 {
 			k := create(fmt.Sprint("job-", i))
@@ -225,11 +227,11 @@ func TestRestartTime(t *testing.T) {
 		began := time.Now()
 		s = open(t, c)
 		took := time.Since(began)
-		t.Logf("100,000 delayed runs and 10,000 definitions are back after %v, from %s", took, what)
+		t.Logf("%d delayed runs and 10,000 definitions are back after %v, from %s", rounds*4000, took, what)
 		if tests.Rough() && took > 30*time.Second { // ten times what is promised
 			t.Errorf("it took %v", took)
 		}
-		if counts, err := s.Counts(ctx, metastore.CountQuery{Tenant: "t"}); err != nil || counts.Live[jobs.Scheduled] != 100_000 {
+		if counts, err := s.Counts(ctx, metastore.CountQuery{Tenant: "t"}); err != nil || counts.Live[jobs.Scheduled] != rounds*4000 {
 			t.Errorf("counts are %v, %v", counts.Live, err)
 		}
 	}
@@ -294,7 +296,7 @@ func TestKillLeaders(t *testing.T) {
 	random := tests.Random(t)
 	leaders, since, next := 0, 0, 200
 	silence := time.NewTimer(patience)
-	for leaders < 5 {
+	for leaders < tests.Size(2, 5, 5) {
 		select {
 		case l := <-lines:
 			if id, err := jobs.ParseID(l.text); err == nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
@@ -180,6 +181,7 @@ func forgetful(t *testing.T, to *Store, cut func()) (address string) {
 
 // A node that was let in and did not hear it asks again, at once or when it is started again, and is the same node.
 func TestJoinIsAskedForAgain(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	steady := func(c *Config) { c.Heartbeat = calm }
 	c := newCluster(t, 1, steady)
@@ -228,6 +230,7 @@ func TestJoinIsAskedForAgain(t *testing.T) {
 // An invitation is the cluster's: it lets a node in after the leader that made it has died, once, and what is done to the
 // nodes stands in the record.
 func TestInvitationOutlivesLeader(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
 	old := c.leader()
@@ -452,6 +455,7 @@ func TestRemoveLeavesMajority(t *testing.T) {
 
 // Only a leader that is followed says that a node was removed: another may lead by then, and have let it in.
 func TestRemovedIsSaidByLeader(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
 	leader := c.leader()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -72,6 +73,7 @@ func TestDivergence(t *testing.T) {
 // Whatever is damaged on one node of three is named when the node opens, never served, and taken anew from the others;
 // the node is the same as before.
 func TestDamageOnOneOfThree(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = 2 * time.Second }) // it is about no election, and whoever comes back waits for a heartbeat
 	do(t, c, register("k"))
@@ -169,6 +171,7 @@ func TestDamageOnOneOfThree(t *testing.T) {
 
 // A repair that was broken off between its steps goes on when the node is opened, and when it is repaired again.
 func TestRepairIsBrokenOff(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
 	do(t, c, register("k"))
@@ -270,6 +273,7 @@ func TestArchiveGone(t *testing.T) {
 
 // A node that has lost its data votes for nobody before it has it again.
 func TestLostDataDoesNotVote(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = time.Second }) // whoever comes back waits for an election
 	do(t, c, register("k"))
@@ -416,6 +420,7 @@ func TestNewCommandWaits(t *testing.T) {
 
 // What a member knows is remembered when it is down and whoever leads has begun anew since, or another one leads.
 func TestNewCommandIsWrittenWhileMemberIsDown(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	adjust := func(c *Config) { c.common = jobs.VerbSignOut }
 	c := newCluster(t, 1, adjust)

@@ -64,6 +64,7 @@ func harness(t *testing.T, c Config, clock *storetest.Clock) storetest.Harness {
 
 // TestStoreOfThree is TestStore on three nodes, any of which may crash.
 func TestStoreOfThree(t *testing.T) {
+	tests.Long(t)
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		clock := storetest.NewClock()
 		adjust := func(c *Config) { c.Now, c.Heartbeat = clock.Now, calm }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -111,6 +112,7 @@ func TestNothingIsForgottenBeforeLogIsApplied(t *testing.T) {
 // A copy that was whole once stays it while more is told than is applied: under load that is always so, and only when the
 // leader is gone does anybody ask.
 func TestWholeWhileMoreIsUnderWay(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
 	leader := c.leader()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 )
@@ -103,6 +104,7 @@ func TestADeadLeaderIsNotWaitedFor(t *testing.T) {
 
 // A leader that has no session is waited for, whoever could have the lock.
 func TestALeaderWithoutASession(t *testing.T) {
+	tests.Long(t)
 	both(t, func(t *testing.T, raw string) {
 		u, err := url.Parse(raw)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
@@ -290,6 +291,7 @@ func noise(n int) []byte {
 
 // One leads at a time; the next one does when the first lets go, dies, or has lost its row.
 func TestLead(t *testing.T) {
+	tests.Long(t)
 	both(t, func(t *testing.T, url string) {
 		t.Parallel() // most of it is waiting for a lease
 		type event struct {
@@ -524,6 +526,7 @@ func TestEnqueuePgx(t *testing.T) {
 // A process that is frozen, or cut off, in the middle of a commit keeps the others out for some seconds, and not until
 // the database has noticed that it is gone.
 func TestASilentCommitKeepsNobodyOut(t *testing.T) {
+	tests.Long(t)
 	both(t, func(t *testing.T, url string) {
 		t.Parallel()
 		frozen, other := open(t, Config{URL: url, Node: "frozen", silence: silence}), open(t, Config{URL: url, Node: "other"})
