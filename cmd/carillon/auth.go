@@ -15,14 +15,12 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// The first tokens. A scheduler that asks everybody who he is needs one who is known: at its first start a server
-// grants a token for an admin and one for workers, and leaves them in files that only its own user may read. Their
-// texts are never printed; who can read those files can read everything else in the data directory, too.
+// The first token. A server that authenticates needs one identity to begin with: at its first start it grants a token
+// for an admin and leaves it in a file that only its own user may read. The text is never printed; whoever can read that
+// file can read everything else in the data directory, too. Workers get no token by default: which app a worker's token
+// is for is the admin's decision.
 
-const (
-	adminFile  = "admin.token"
-	workerFile = "worker.token"
-)
+const adminFile = "admin.token"
 
 // admit says who comes to the bus with a token.
 func (p *process) admit(ctx context.Context, token string) (bus.Principal, string, error) {
@@ -33,16 +31,16 @@ func (p *process) admit(ctx context.Context, token string) (bus.Principal, strin
 	return o.Admit(ctx, token)
 }
 
-// firstTokens grants what a first start needs, if tokens are asked for and there is no admin yet. The file is there
-// before the token is granted, and the admin's comes last: a crash in between is made good by the next start.
-func (p *process) firstTokens(ctx context.Context, s *embed.Scheduler) error {
+// firstToken grants an admin's token if the server authenticates and has no admin yet. The file is written before the
+// token is granted: after a crash in between, the next start completes it.
+func (p *process) firstToken(ctx context.Context, s *embed.Scheduler) error {
 	if !p.cfg.asks() {
 		return nil
 	}
 	who := ops.Who{Actor: "node:" + p.cfg.Node, Reason: "first start", Role: ops.Admin}
 	if p.newAdmin {
 		who.Reason = "carillon server --new-admin-token"
-		path, err := p.grant(ctx, s.Ops(), who, jobs.RoleAdmin, "admin-*.token")
+		path, err := p.grant(ctx, s.Ops(), who, "admin-*.token")
 		if err != nil {
 			return err
 		}
@@ -51,36 +49,32 @@ func (p *process) firstTokens(ctx context.Context, s *embed.Scheduler) error {
 	}
 	all, err := s.Ops().Tokens(ctx, who)
 	if err != nil {
-		return fmt.Errorf("first tokens: %w", err)
+		return fmt.Errorf("first token: %w", err)
 	}
 	for _, t := range all {
 		if t.Role == jobs.RoleAdmin {
 			return nil
 		}
 	}
-	worker, err := p.grant(ctx, s.Ops(), who, jobs.RoleWorker, workerFile)
+	admin, err := p.grant(ctx, s.Ops(), who, adminFile)
 	if err != nil {
 		return err
 	}
-	admin, err := p.grant(ctx, s.Ops(), who, jobs.RoleAdmin, adminFile)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(p.out, "  first tokens: an admin's in %s, one for workers in %s\n", admin, worker)
+	fmt.Fprintf(p.out, "  first token: an admin's, in %s; for workers: carillon tokens create NAME --role worker --app APP\n", admin)
 	return nil
 }
 
-// grant keeps a token in a file of the data directory and makes it hold. A * in the file's name is its ID.
-func (p *process) grant(ctx context.Context, o *ops.Ops, who ops.Who, role, file string) (path string, err error) {
+// grant writes an admin's token to a file of the data directory and grants it. A * in the file's name is its ID.
+func (p *process) grant(ctx context.Context, o *ops.Ops, who ops.Who, file string) (path string, err error) {
 	text := ops.TokenText(jobs.DefaultTenant)
 	id := strings.Split(text, "_")[2]
 	path = filepath.Join(p.cfg.Data, strings.ReplaceAll(file, "*", id))
 	if text, err = keepSecret(path, text); err != nil {
-		return "", fmt.Errorf("first tokens: %w", err)
+		return "", fmt.Errorf("first token: %w", err)
 	}
-	_, err = o.Adopt(ctx, who, ops.NewToken{Name: "first " + role, Role: role}, text)
-	if errors.Is(err, jobs.Conflict) { // somebody calls another one so
-		_, err = o.Adopt(ctx, who, ops.NewToken{Name: role + " " + id, Role: role}, text)
+	_, err = o.Adopt(ctx, who, ops.NewToken{Name: "first admin", Role: jobs.RoleAdmin}, text)
+	if errors.Is(err, jobs.Conflict) { // another token has this name
+		_, err = o.Adopt(ctx, who, ops.NewToken{Name: "admin " + id, Role: jobs.RoleAdmin}, text)
 	}
 	if err != nil {
 		return "", fmt.Errorf("grant the token in %s: %w", path, err)

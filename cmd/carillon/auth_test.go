@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -91,12 +92,30 @@ func locked(dir string, more ...string) []string {
 	return append([]string{"server", "--auth", "on", "--data", dir, "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0"}, more...)
 }
 
-// A server that asks leaves the first tokens in files. They open what they are for, and without one nothing opens.
-func TestFirstTokens(t *testing.T) {
+// worker has an admin create a worker's token for an app.
+func (p *program) worker(admin, app string) string {
+	p.t.Helper()
+	status, _, body := p.ask("POST", "/api/v1/tokens", admin, `{"name":"crew","role":"worker","app":"`+app+`"}`)
+	var made struct{ Text string }
+	if err := json.Unmarshal(body, &made); err != nil || status != 201 || made.Text == "" {
+		p.t.Fatalf("a worker's token: %d %s", status, body)
+	}
+	return made.Text
+}
+
+// A server that authenticates leaves an admin's token in a file, and none for workers: that one would be valid for every
+// app. Without a token nothing is served.
+func TestFirstToken(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, locked(dir)...)
-	admin, crew := p.tokenIn(filepath.Join(dir, adminFile)), p.tokenIn(filepath.Join(dir, workerFile))
-	p.until(200, "/api/v1/jobs", admin)
+	admin := p.tokenIn(filepath.Join(dir, adminFile))
+	if body := p.until(200, "/api/v1/tokens", admin); bytes.Count(body, []byte(`"role"`)) != 1 {
+		t.Errorf("the first tokens are %s", body)
+	}
+	if files, err := filepath.Glob(filepath.Join(dir, "*.token")); err != nil || len(files) != 1 {
+		t.Errorf("the first start leaves %v, %v", files, err)
+	}
+	crew := p.worker(admin, "shop")
 	for _, path := range []string{"/api/v1/jobs", "/api/v1/workers", "/api/v1/tokens", "/api/v1/whoami", "/metrics"} {
 		for what, token := range map[string]string{"none": "", "a wrong one": admin[:len(admin)-1] + "x", "a part": admin[:30]} {
 			if status, h, _ := p.ask("GET", path, token, ""); status != 401 && status != 429 || status == 401 && h.Get("WWW-Authenticate") == "" {
@@ -151,7 +170,7 @@ func TestFirstTokens(t *testing.T) {
 	}
 	second := p.tokenIn(found[0])
 	if second == admin || p.tokenIn(filepath.Join(dir, adminFile)) != admin {
-		t.Error("the first token was written to")
+		t.Error("the first token was overwritten")
 	}
 	p.until(200, "/api/v1/jobs", second)
 	p.until(200, "/api/v1/jobs", admin)

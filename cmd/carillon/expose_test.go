@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -92,10 +93,27 @@ func TestTLS(t *testing.T) {
 	}
 	at, at4222 := said(`listens at https://(127.0.0.1:\d+)`), said(`bus +tls://(\S+)\s`)
 	profiler := said(`profiler: (\S+)`)
-	said(`first tokens: an (admin)`)
-	token := p.tokenOf(filepath.Join(dir, workerFile))
+	said(`first token: an (admin)`)
+	admin := p.tokenOf(filepath.Join(dir, adminFile))
 
 	browser := trusting(t, pair)
+	want, err := http.NewRequestWithContext(ctx, "POST", "https://"+at+"/api/v1/tokens", strings.NewReader(`{"name":"crew","role":"worker","app":"shop"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.Header.Set("Authorization", "Bearer "+admin)
+	want.Header.Set("Content-Type", "application/json")
+	made, err := browser.Do(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crew struct{ Text string }
+	err = json.NewDecoder(made.Body).Decode(&crew)
+	made.Body.Close()
+	token := crew.Text
+	if err != nil || token == "" {
+		t.Fatalf("a worker's token: %s, %v", made.Status, err)
+	}
 	get := func(host, path string) *http.Response {
 		t.Helper()
 		r, err := http.NewRequestWithContext(ctx, "GET", "https://"+at+path, nil)
@@ -139,7 +157,7 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+p.tokenOf(filepath.Join(dir, adminFile)))
+	r.Header.Set("Authorization", "Bearer "+admin)
 	for known, deadline := false, time.Now().Add(20*time.Second); !known; time.Sleep(20 * time.Millisecond) {
 		answer, err := browser.Do(r)
 		if err != nil {

@@ -242,7 +242,7 @@ func (p *process) begin(ctx context.Context, s *embed.Scheduler) error {
 		case <-tick.C:
 		}
 	}
-	for _, do := range []func(context.Context, *embed.Scheduler) error{p.firstTokens, p.sayFile} {
+	for _, do := range []func(context.Context, *embed.Scheduler) error{p.firstToken, p.sayFile} {
 		if err := do(ctx, s); err != nil && ctx.Err() == nil {
 			return err
 		}

@@ -84,7 +84,7 @@ func newFortress(t *testing.T) *fortress {
 		f.walls, f.nodes = append(f.walls, c), append(f.nodes, start(t, "node "+name, path, nil, args...))
 		f.trust(c)
 		if i == 0 {
-			await(t, "the first tokens are granted", func() bool { return f.nodes[0].out.says("first tokens:") })
+			await(t, "the first token is granted", func() bool { return f.nodes[0].out.says("first token:") })
 			f.admin = c.file("admin.token")
 		}
 		f.ready(i)

@@ -74,11 +74,11 @@ func newCastle(t *testing.T) *castle {
 	p := start(t, "carillon server", path, nil, "server", "--data", c.data, "--http", c.page, "--nats-addr", c.bus,
 		"--http-tls-cert", c.cert, "--http-tls-key", key, "--nats-tls-cert", c.cert, "--nats-tls-key", key)
 	c.page = "https://" + c.page
-	await(t, "the first tokens are granted", func() bool {
+	await(t, "the first token is granted", func() bool {
 		if p.over() {
 			t.Fatalf("%s ended with %v:\n%s", p.name, p.err, p.out)
 		}
-		return p.out.says("first tokens:")
+		return p.out.says("first token:")
 	})
 	return c
 }
@@ -178,7 +178,12 @@ func (c *castle) state(admin string, run jobs.ID) string {
 func TestExposedServer(t *testing.T) {
 	t.Parallel()
 	c := newCastle(t)
-	admin, crew := c.file("admin.token"), c.file("worker.token")
+	admin := c.file("admin.token")
+	status, answer, _ := c.ask(http.MethodPost, "/api/v1/tokens", admin, `{"name":"crew","role":"worker","app":"process"}`)
+	if status != http.StatusCreated {
+		t.Fatalf("a token for workers: %d %s", status, answer)
+	}
+	crew := decode[struct{ Text string }](t, answer).Text
 
 	for what, token := range map[string]string{"none": "", "a wrong one": admin[:len(admin)-1] + "!"} {
 		for _, path := range []string{"/api/v1/jobs", "/metrics"} {
@@ -208,7 +213,7 @@ func TestExposedServer(t *testing.T) {
 		status, _, _ := c.ask(http.MethodGet, "/api/v1/jobs/"+string(plainJob), admin, "")
 		return status == http.StatusOK
 	})
-	status, answer, _ := c.ask(http.MethodPost, "/api/v1/tokens", admin, `{"name":"shop","role":"client"}`)
+	status, answer, _ = c.ask(http.MethodPost, "/api/v1/tokens", admin, `{"name":"shop","role":"client"}`)
 	if status != http.StatusCreated {
 		t.Fatalf("a token for a client: %d %s", status, answer)
 	}
