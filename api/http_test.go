@@ -13,7 +13,7 @@ import (
 // What an HTTP job is to do is read when it is saved, and what is wrong is told with its place.
 func TestHTTPJobsAreReadWhenSaved(t *testing.T) {
 	d := newDesk(t)
-	d.Handler = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, CheckHTTP: httpspec.Check})})
+	d.Handler = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, CheckHTTP: func(_ string, raw []byte) (string, error) { return httpspec.Check(raw) }})})
 	const good = `{"request":[{"url":"https://example.com/","body":{"a":null}}]}`
 	if a := d.send("POST", "/api/v1/jobs", `{"key":"ping","kind":"triggered","app":"http","http":`+good+`}`); a.StatusCode != 201 {
 		t.Fatalf("%d %s", a.StatusCode, a.body)

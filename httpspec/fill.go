@@ -12,15 +12,14 @@ import (
 // filling is one call on its way to be filled.
 type filling struct {
 	Values
-	root    map[string]any // what paths begin at, made when it is needed
-	secrets []string
+	root map[string]any // what paths begin at, made when it is needed
 }
 
 // Fill puts values into a call. Values are escaped for where they stand: in a path, in a query, in a header, in JSON.
 // The error says which reference has no value, and never what a value is.
 func (t *Template) Fill(v Values) (*Filled, error) {
 	f := filling{Values: v}
-	out := &Filled{Method: t.method, Own: t.own, Headers: map[string]string{}}
+	out := &Filled{Method: t.method, Own: t.own, Headers: map[string]string{}, secrets: t.secrets}
 	wrong := func(part string, err error) (*Filled, error) { return nil, fmt.Errorf("%s.%s: %w", t.where, part, err) }
 	path, err := f.text(t.path, inPath)
 	if err != nil {
@@ -35,7 +34,7 @@ func (t *Template) Fill(v Values) (*Filled, error) {
 		if out.Headers[name], err = f.text(value, nil); err != nil {
 			return wrong("headers."+name, err)
 		}
-		if strings.ContainsFunc(out.Headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		if strings.ContainsFunc(out.Headers[name], notInHeader) {
 			return wrong("headers."+name, fmt.Errorf("a value has a line break, or another character that no header has"))
 		}
 	}
@@ -45,7 +44,6 @@ func (t *Template) Fill(v Values) (*Filled, error) {
 		}
 		out.IsJSON = !t.plain
 	}
-	out.Secrets = f.secrets
 	return out, nil
 }
 
@@ -182,11 +180,8 @@ var short = map[string]string{"jobId": JobID, "executeNumber": ExecuteNumber}
 func (f *filling) value(r *ref) (any, error) {
 	switch {
 	case r.secret != "":
-		if f.Secret != nil {
-			if s, ok := f.Secret(r.secret); ok {
-				f.secrets = append(f.secrets, s)
-				return s, nil
-			}
+		if s, ok := f.Secrets[r.secret]; ok {
+			return s.Value, nil
 		}
 		return nil, fmt.Errorf("there is no secret %s where this job runs", r.secret)
 	case r.name != "":

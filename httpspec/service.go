@@ -20,21 +20,34 @@ func (s Services) Check() error {
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 			return jobs.Invalid("service %.60q is at %.100q: it must be a URL such as http://billing:8080/api", name, base)
 		}
+		if err := checkHost(u.Host); err != nil {
+			return jobs.Invalid("service %.60q is at %.100q: %v", name, base, err)
+		}
 	}
 	return nil
 }
 
-// Resolve finds the URL to call: of a service by the table, any other as it is.
+// Resolve finds the URL to call: of a service by the table, any other as it is. It refuses one to which a secret of the
+// call may not be sent.
 //
 //	service://name/path            the service of that name
 //	service://{serviceName}/path   the call's own service; service:/path says the same
 //	service://{serviceGateway}/name/path  by way of the gateway
-func (s Services) Resolve(f *Filled) (string, error) {
-	rest, is := strings.CutPrefix(f.URL, "service:")
-	if !is {
-		return f.URL, nil
+func (s Services) Resolve(f *Filled, secrets Secrets) (string, error) {
+	to, err := s.find(f.URL, f.Own)
+	if err != nil {
+		return "", err
 	}
-	name := f.Own
+	return to, secrets.mayGo(f.secrets, to)
+}
+
+// find is the URL itself, or what it means if it names a service. own is the service that service:/path means.
+func (s Services) find(to, own string) (string, error) {
+	rest, is := strings.CutPrefix(to, "service:")
+	if !is {
+		return to, nil
+	}
+	name := own
 	if authority, has := strings.CutPrefix(rest, "//"); has {
 		end := strings.IndexAny(authority, "/?")
 		if end < 0 {
@@ -43,14 +56,14 @@ func (s Services) Resolve(f *Filled) (string, error) {
 		name, rest = authority[:end], authority[end:]
 		switch name {
 		case "{serviceName}":
-			name = f.Own
+			name = own
 		case "{serviceGateway}":
 			name = Gateway
 		}
 	}
 	base, ok := s[name]
 	if !ok {
-		return "", jobs.Invalid("there is no service %.60q in the table of whoever runs this job", name)
+		return "", jobs.Invalid("there is no service %.60q where this job runs: http-jobs.services names those that there are", name)
 	}
 	return strings.TrimSuffix(base, "/") + rest, nil
 }

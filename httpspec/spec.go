@@ -98,6 +98,38 @@ type Plan struct {
 	Needs  []string    // names that neither the system nor a step gives: variables that whoever runs it must know
 }
 
+// all are its calls.
+func (p *Plan) all() []*Template {
+	list := slices.Concat(p.Steps, p.Notify)
+	if p.Check != nil {
+		list = append(list, p.Check)
+	}
+	return list
+}
+
+// Fits says what the job names and does not get from these services and secrets, or nil.
+func (p *Plan) Fits(services Services, secrets Secrets) error {
+	for _, t := range p.all() {
+		to, err := services.find(t.fixed, t.own)
+		if err == nil {
+			err = secrets.mayGo(t.secrets, to)
+		}
+		if err != nil {
+			return jobs.Invalid("%s.url: %v", t.where, err)
+		}
+	}
+	return nil
+}
+
+// Hidden are the values of the secrets that the job names.
+func (p *Plan) Hidden(secrets Secrets) (values []string) {
+	for _, t := range p.all() {
+		values = append(values, secrets.values(t.secrets)...)
+	}
+	slices.Sort(values)
+	return slices.Compact(values)
+}
+
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
 
 // Parse reads a job and checks all that can be checked before it runs. The error says where: request[1].url.
@@ -136,10 +168,24 @@ var places = regexp.MustCompile(`^(request\[\d+\]|notification\[\d+\]|checkUrl|c
 
 // Check says what is wrong with a job, and where: request[1].url, or "" for all of it.
 func Check(raw []byte) (place string, err error) {
-	if _, err = Parse(raw); err != nil {
-		place = places.FindString(err.Error())
+	_, err = Parse(raw)
+	return placeOf(err), err
+}
+
+// CheckFor is Check of a job that is going to run with these services and secrets.
+func CheckFor(raw []byte, services Services, secrets Secrets) (place string, err error) {
+	p, err := Parse(raw)
+	if err == nil {
+		err = p.Fits(services, secrets)
 	}
-	return place, err
+	return placeOf(err), err
+}
+
+func placeOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return places.FindString(err.Error())
 }
 
 // compile makes templates of the calls. Each knows the names that the steps before it give.

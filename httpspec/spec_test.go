@@ -20,7 +20,7 @@ func values() httpspec.Values {
 		Named:     map[string]any{"FIRST": map[string]any{"n": json.Number("1"), "t": `a "quoted" <text>`}, "TEXT": `{"inner":[1,2]}`, "WORDS": "no JSON"},
 		Responses: []any{map[string]any{"student": []any{"ann", "bob"}, "aaa": "from the answer"}},
 		Args:      map[string]any{"aaa": "from the arguments", "bbb": "b&c=d/e?f#g", "up": "..", "line": "a\r\nX-Evil: 1", "deep": map[string]any{"n": json.Number("3")}},
-		Secret:    func(name string) (string, bool) { return "s3cr3t/value", name == "TOKEN" },
+		Secrets:   httpspec.Secrets{"TOKEN": {Value: "s3cr3t/value", Hosts: []string{"h"}}},
 	}
 }
 
@@ -91,9 +91,6 @@ func TestHeaders(t *testing.T) {
 	if err != nil || f.Headers["Authorization"] != "Bearer s3cr3t/value" || f.Headers["X-Name"] != "20220125" {
 		t.Fatalf("%+v, %v", f, err)
 	}
-	if s := f.Mask("401: s3cr3t/value, s3cr3t%2Fvalue"); s != "401: ***, ***" {
-		t.Errorf("masked: %s", s)
-	}
 	if _, err := fill(t, `{"request":[{"url":"http://h/","headers":{"X-Line":"${$.line}"}}]}`); err == nil || strings.Contains(err.Error(), "Evil") {
 		t.Errorf("a header with a line break: %v", err)
 	}
@@ -112,30 +109,45 @@ func TestRefused(t *testing.T) {
 		one(`"url":"x/y"`):               "must begin with",
 		one(`"url":"${$.scheme}://x/"`):  "must begin with",
 		one(`"url":"http://${$.host}/"`): "never made of values",
-		one(`"url":"http://a${$.host}.example.com/"`):              "never made of values",
-		one(`"url":"service://${$.name}/x"`):                       "never made of values",
-		one(`"url":"http://x:${$.port}/"`):                         "never made of values",
-		one(`"url":"http://user:pw@x/"`):                           "user or a password",
-		one(`"url":"http://bücher.example/x"`):                     "xn--",
-		one(`"url":"http:///x"`):                                   "no host",
-		one(`"url":"http:x"`):                                      "no host",
-		one(`"url":"http://x/a b"`):                                "blank",
-		one(`"url":"http://x/\u0000"`):                             "blank",
-		one(`"url":"service:/x"`):                                  "own service",
-		one(`"url":"service://{serviceName}/x"`):                   "own service",
-		one(`"url":"http://x/${"`):                                 "has no }",
-		one(`"url":"http://x/${a b}"`):                             "blank",
-		one(`"url":"http://x/${$..a}"`):                            "leads to one value",
-		one(`"url":"http://x/${$.a[*]}"`):                          "leads to one value",
-		one(`"url":"http://x/${$.a[?(@.b==1)]}"`):                  "leads to one value",
-		one(`"url":"http://x/${secret:a.b}"`):                      "a secret is named",
-		one(`"url":"http://x/","method":"TRACE"`):                  "method",
-		one(`"url":"http://x/","headers":{"a b":"c"}`):             "no name of a header",
-		one(`"url":"http://x/","headers":{"Host":"c"}`):            "set by the connection",
-		one(`"url":"http://x/","body":{"a":"${X}|json${Y}|json"}`): "one |json at most",
-		one(`"url":"http://x/","body":{"a":["x ${X}|json"]}`):      "request[0].body.a[0]",
-		one(`"url":"http://x/","respEnvName":"a b"`):               "respEnvName",
-		one(`"url":"http://x/","respEnvName":"jobId"`):             "system gives",
+		one(`"url":"http://a${$.host}.example.com/"`):                  "never made of values",
+		one(`"url":"service://${$.name}/x"`):                           "never made of values",
+		one(`"url":"http://x:${$.port}/"`):                             "never made of values",
+		one(`"url":"http://user:pw@x/"`):                               "user or a password",
+		one(`"url":"http://x:99999/"`):                                 "between 1 and 65535",
+		one(`"url":"http://x:0/"`):                                     "between 1 and 65535",
+		one(`"url":"http://x:22/"`):                                    "another protocol",
+		one(`"url":"http://x:6379/"`):                                  "another protocol",
+		one(`"url":"http://x:/"`):                                      "port is not a number",
+		one(`"url":"http://h;evil/"`):                                  "is no host",
+		one(`"url":"http://h%2eevil/"`):                                "is no host",
+		one(`"url":"http://h\\evil/"`):                                 "is no host",
+		one(`"url":"http://-h/"`):                                      "is no host",
+		one(`"url":"http://[::1/"`):                                    "is no host",
+		one(`"url":"http://[1.2.3.4]/"`):                               "is no host",
+		one(`"url":"http://[fe80::1%25eth0]/"`):                        "is no host",
+		one(`"url":"http://x/","headers":{"X":"a\r\nY: b"}`):           "request[0].headers.X: the value has a line break",
+		one(`"url":"http://x/","headers":{"X":"a\u0000"}`):             "request[0].headers.X: the value has a line break",
+		one(`"url":"http://x/","body":"${schedulingNotifyBody|json}"`): `write "${schedulingNotifyBody}|json"`,
+		one(`"url":"http://bücher.example/x"`):                         "xn--",
+		one(`"url":"http:///x"`):                                       "no host",
+		one(`"url":"http:x"`):                                          "no host",
+		one(`"url":"http://x/a b"`):                                    "blank",
+		one(`"url":"http://x/\u0000"`):                                 "blank",
+		one(`"url":"service:/x"`):                                      "own service",
+		one(`"url":"service://{serviceName}/x"`):                       "own service",
+		one(`"url":"http://x/${"`):                                     "has no }",
+		one(`"url":"http://x/${a b}"`):                                 "blank",
+		one(`"url":"http://x/${$..a}"`):                                "leads to one value",
+		one(`"url":"http://x/${$.a[*]}"`):                              "leads to one value",
+		one(`"url":"http://x/${$.a[?(@.b==1)]}"`):                      "leads to one value",
+		one(`"url":"http://x/${secret:a.b}"`):                          "a secret is named",
+		one(`"url":"http://x/","method":"TRACE"`):                      "method",
+		one(`"url":"http://x/","headers":{"a b":"c"}`):                 "no name of a header",
+		one(`"url":"http://x/","headers":{"Host":"c"}`):                "set by the connection",
+		one(`"url":"http://x/","body":{"a":"${X}|json${Y}|json"}`):     "one |json at most",
+		one(`"url":"http://x/","body":{"a":["x ${X}|json"]}`):          "request[0].body.a[0]",
+		one(`"url":"http://x/","respEnvName":"a b"`):                   "respEnvName",
+		one(`"url":"http://x/","respEnvName":"jobId"`):                 "system gives",
 		`{"request":[{"url":"http://x/","respEnvName":"A"},{"url":"http://x/","respEnvName":"A"}]}`:     "two answers",
 		`{"request":[{"url":"http://x/"}],"checkUrl":"http://x/"}`:                                      "async is not set",
 		`{"request":[{"url":"http://x/"}],"async":true,"checkUrl":{"method":"POST","url":"http://x/"}}`: "with GET",
@@ -177,7 +189,7 @@ func TestS2_51Services(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := table.Resolve(f); err != nil || got != want {
+		if got, err := table.Resolve(f, nil); err != nil || got != want {
 			t.Errorf("%s is at %s, %v; want %s", url, got, err, want)
 		}
 	}
@@ -185,7 +197,7 @@ func TestS2_51Services(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := table.Resolve(f); !errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), "nobody") {
+	if _, err := table.Resolve(f, nil); !errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), "nobody") {
 		t.Errorf("a service that is not there: %v", err)
 	}
 	for _, base := range []string{"", "oa:8080", "ftp://oa", "http://", "http://u:p@oa", "http://oa?x=1"} {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,8 +35,7 @@ type Values struct {
 	Named     map[string]any    // answers by respEnvName
 	Responses []any             // answers in order
 	Args      map[string]any    // of the run
-	// Secret finds a secret by its name, as ${secret:NAME} asks for it; nil = there are none.
-	Secret func(name string) (string, bool)
+	Secrets   Secrets
 }
 
 // Filled is a call with its values: what is to be sent, but for its service, which stands in URL as it was written.
@@ -48,19 +46,8 @@ type Filled struct {
 	Headers map[string]string
 	Body    []byte // nil = none
 	IsJSON  bool   // the body is JSON
-	Secrets []string
-}
 
-// Mask takes secrets out of a text that somebody may see.
-func (f *Filled) Mask(text string) string {
-	for _, s := range f.Secrets {
-		if s != "" {
-			text = strings.ReplaceAll(text, s, "***")
-			text = strings.ReplaceAll(text, url.QueryEscape(s), "***")
-			text = strings.ReplaceAll(text, url.PathEscape(s), "***")
-		}
-	}
-	return text
+	secrets []string // names of those that are in it
 }
 
 // Template is a call that waits for values.
@@ -74,7 +61,8 @@ type Template struct {
 	headers map[string]text
 	body    node
 	hasBody bool
-	plain   bool // the body is a text
+	plain   bool     // the body is a text
+	secrets []string // names of those that it asks for
 }
 
 // text is literal pieces and references between them.
@@ -109,8 +97,9 @@ type field struct {
 }
 
 type compiler struct {
-	plan  *Plan
-	named []string
+	plan    *Plan
+	named   []string
+	secrets []string // that the call asks for which is being read
 }
 
 func place(what string, i int) string { return fmt.Sprintf("%s[%d]", what, i) }
@@ -129,6 +118,7 @@ func (c *compiler) call(where string, k *Call) (*Template, error) {
 	if t.method == "" {
 		t.method = "GET"
 	}
+	c.secrets = nil
 	if !slices.Contains(methods, t.method) {
 		return nil, jobs.Invalid("%s.method is %.20q, it must be one of %s", where, k.Method, strings.Join(methods, ", "))
 	}
@@ -150,10 +140,23 @@ func (c *compiler) call(where string, k *Call) (*Template, error) {
 		if err != nil {
 			return nil, err
 		}
+		for _, p := range v {
+			if strings.ContainsFunc(p.literal, notInHeader) {
+				return nil, jobs.Invalid("%s: the value has a line break, or another character that no header has", at)
+			}
+		}
 		t.headers[name] = v
 	}
-	return t, c.body(where+".body", t, k.Body)
+	if err := c.body(where+".body", t, k.Body); err != nil {
+		return nil, err
+	}
+	slices.Sort(c.secrets)
+	t.secrets = slices.Compact(c.secrets)
+	return t, nil
 }
+
+// notInHeader says of a character that no value of a header has it.
+func notInHeader(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // url takes a URL apart. No reference may stand before its path: scheme and host never come from data.
 func (c *compiler) url(where string, t *Template, raw string) error {
@@ -183,12 +186,15 @@ func (c *compiler) url(where string, t *Template, raw string) error {
 		if strings.ContainsAny(host, "${}") {
 			return jobs.Invalid("%s: the host %.80q must be written out: it is never made of values (service://name is looked up in a table)", where, host)
 		}
-		u, err := url.Parse("http://" + host + "/")
-		if strings.ContainsFunc(host, func(r rune) bool { return r > '~' }) {
+		switch err := checkHost(host); {
+		case host == "":
+			return jobs.Invalid("%s %.80q has no host", where, raw)
+		case strings.Contains(host, "@"):
+			return jobs.Invalid("%s: %.80q has a user or a password, which belong into a header", where, host)
+		case strings.ContainsFunc(host, func(r rune) bool { return r > '~' }):
 			return jobs.Invalid("%s: the host %.80q has letters that no host has: write it in its xn-- form", where, host)
-		}
-		if err != nil || u.Host == "" || u.Hostname() == "" || u.User != nil {
-			return jobs.Invalid("%s: %.80q is no host, or has a user or a password, which belong into a header", where, host)
+		case err != nil:
+			return jobs.Invalid("%s: %v", where, err)
 		}
 	case scheme != "service" || !strings.HasPrefix(rest, "/"):
 		return jobs.Invalid("%s %.80q has no host", where, raw)
@@ -258,6 +264,7 @@ func (c *compiler) ref(where, s string) (*ref, error) {
 		if r.secret = secret; !name.MatchString(secret) {
 			return nil, jobs.Invalid("%s: %.60s: a secret is named by letters, digits and _", where, r.source)
 		}
+		c.secrets = append(c.secrets, secret)
 		return r, nil
 	}
 	if name.MatchString(s) && s != "responses" {
@@ -265,6 +272,9 @@ func (c *compiler) ref(where, s string) (*ref, error) {
 			c.plan.Needs = append(c.plan.Needs, s)
 		}
 		return r, nil
+	}
+	if inner, is := strings.CutSuffix(s, splice); is {
+		return nil, jobs.Invalid("%s: %.60s: write \"${%s}%s\", with %s behind the brace", where, r.source, inner, splice, splice)
 	}
 	path := s
 	if !strings.HasPrefix(path, "$") {

@@ -159,7 +159,7 @@ func (o *Ops) plan(ctx context.Context, who Who, g *jobs.Global, w Wanted, how H
 			return nil, err
 		}
 	}
-	if err := o.checkHTTP(&w.Set); err != nil {
+	if err := o.checkHTTP(d.App, &w.Set); err != nil {
 		return nil, err
 	}
 	if err := o.checkSchedule(ctx, who, d, edit); err != nil {

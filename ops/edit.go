@@ -35,7 +35,7 @@ func (o *Ops) Edit(ctx context.Context, who Who, k jobs.Edit) (Job, error) {
 			return Job{}, err
 		}
 	}
-	if err := o.checkHTTP(&k.Set); err != nil {
+	if err := o.checkHTTP(d.App, &k.Set); err != nil {
 		return Job{}, err
 	}
 	if err := o.checkSchedule(ctx, who, d, k); err != nil {
@@ -56,7 +56,7 @@ func (o *Ops) Preview(ctx context.Context, who Who, k jobs.Edit, next int) (Job,
 	if err != nil {
 		return Job{}, err
 	}
-	if err := o.checkHTTP(&k.Set); err != nil {
+	if err := o.checkHTTP(d.App, &k.Set); err != nil {
 		return Job{}, err
 	}
 	if err := o.checkSchedule(ctx, who, d, k); err != nil {

@@ -25,12 +25,12 @@ func (e *HTTPError) Error() string { return fmt.Sprintf("http: %v", e.Err) }
 // Unwrap makes it what it is: bad input.
 func (e *HTTPError) Unwrap() error { return e.Err }
 
-// checkHTTP reads what settings say about an HTTP job, if they say something.
-func (o *Ops) checkHTTP(s *jobs.Settings) error {
+// checkHTTP reads what settings of a job of an app say about an HTTP job, if they say something.
+func (o *Ops) checkHTTP(app string, s *jobs.Settings) error {
 	if o.http == nil || s.HTTP == nil || jobs.NoHTTP(*s.HTTP) {
 		return nil
 	}
-	if place, err := o.http(*s.HTTP); err != nil {
+	if place, err := o.http(app, *s.HTTP); err != nil {
 		return &HTTPError{Place: place, Err: err}
 	}
 	return nil

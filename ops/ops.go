@@ -41,9 +41,9 @@ type Config struct {
 	// CheckArgs reads a JSON Schema and makes a check of arguments of it, which answers with the place of what is wrong
 	// ("" = all of it) and why; nil means that arguments are not held to their schemas.
 	CheckArgs func(schema []byte) (check func(args []byte) (place string, err error))
-	// CheckHTTP reads what an HTTP job is to do, and answers with the place of what is wrong (such as request[1].url, "" =
+	// CheckHTTP reads what an HTTP job of an app is to do, and answers with the place of what is wrong (such as request[1].url, "" =
 	// all of it) and why; nil means that it is not looked at before it runs.
-	CheckHTTP func(http []byte) (place string, err error)
+	CheckHTTP func(app string, http []byte) (place string, err error)
 	// Now is the clock, for what is ahead and behind on a page; nil means time.Now.
 	Now func() time.Time
 	// ForecastWork is how long a call may work on a forecast, or wait for one; default 2 s.
@@ -62,7 +62,7 @@ type Ops struct {
 	backup       func(context.Context, io.Writer) error
 	cleaning     func() Cleaning
 	args         checks
-	http         func([]byte) (string, error)
+	http         func(string, []byte) (string, error)
 	seen         lately[[]Attention]
 	ahead        forecasts
 	forecastWork time.Duration

@@ -163,7 +163,7 @@ var settings = []setting{
 	{"http-jobs.variables", "http-jobs-variables", "", "names that HTTP jobs may use, with commas: REGION=eu", textOf(func(c *config) *string { return &c.HTTPJobs.Variables })},
 	{"http-jobs.feedback-url", "http-jobs-feedback-url", "", "where others reach the API to call back about asynchronous HTTP jobs, such as https://jobs.example.com (default: http.url)", textOf(func(c *config) *string { return &c.HTTPJobs.FeedbackURL })},
 	{"http-jobs.inner-feedback-url", "http-jobs-inner-feedback-url", "", "the same as neighbours of the server reach it, where that differs", textOf(func(c *config) *string { return &c.HTTPJobs.InnerFeedback })},
-	{"http-jobs.secrets", "http-jobs-secrets", "", "files with secrets that HTTP jobs may use, which only their owner may read, with commas: BILLING=/etc/carillon/billing", textOf(func(c *config) *string { return &c.HTTPJobs.Secrets })},
+	{"http-jobs.secrets", "http-jobs-secrets", "", "secrets that HTTP jobs may use, each with the hosts that it may be sent to (+ between several) and a file that only its owner may read, with commas: BILLING@api.example.com=/etc/carillon/billing", textOf(func(c *config) *string { return &c.HTTPJobs.Secrets })},
 	{"http-jobs.breaker-after", "http-jobs-breaker-after", "5", "failures in a row after which a target of HTTP jobs is left alone; 0 = never", textOf(func(c *config) *string { return &c.HTTPJobs.BreakerAfter })},
 	{"http-jobs.breaker-pause", "http-jobs-breaker-pause", "2m", "for how long it is", durationOf(func(c *config) *time.Duration { return &c.HTTPJobs.BreakerPause })},
 	{"retention.bytes", "retention-bytes", "8589934592", "what runs that are over may take on disk, in bytes: beyond, the oldest go; 0 = any number", setRetainBytes},

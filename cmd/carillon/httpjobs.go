@@ -45,6 +45,9 @@ func (c *config) httpJobs() (*httpjob.Config, error) {
 		if err != nil || port < 1 || port > 65535 {
 			return nil, usage("http-jobs.ports: %q is no port", text)
 		}
+		if err := httpspec.HTTPPort(port); err != nil {
+			return nil, usage("http-jobs.ports: %v", err)
+		}
 		out.Guard.Ports = append(out.Guard.Ports, port)
 	}
 	if out.Variables, err = pairs("http-jobs.variables", h.Variables); err != nil {
@@ -58,18 +61,35 @@ func (c *config) httpJobs() (*httpjob.Config, error) {
 	if err := out.Services.Check(); err != nil {
 		return nil, usage("http-jobs.services: %v", err)
 	}
-	files, err := pairs("http-jobs.secrets", h.Secrets)
+	out.Secrets, err = secretsOf(h.Secrets)
+	return out, err
+}
+
+// secretsOf reads NAME@HOST=FILE, with commas between them and + between the hosts of one.
+func secretsOf(text string) (httpspec.Secrets, error) {
+	files, err := pairs("http-jobs.secrets", text)
 	if err != nil {
 		return nil, err
 	}
-	secrets := map[string]string{}
-	for name, file := range files {
-		if secrets[name], err = secretIn(file); err != nil {
+	all := httpspec.Secrets{}
+	for what, file := range files {
+		name, hosts, ok := strings.Cut(what, "@")
+		if !ok {
+			return nil, usage("http-jobs.secrets: %s names no host that it may be sent to: write %s@api.example.com=%s, with + between several hosts", name, name, file)
+		}
+		if _, twice := all[name]; twice {
+			return nil, usage("http-jobs.secrets: %s is there twice: write its hosts with + between them", name)
+		}
+		value, err := secretIn(file)
+		if err != nil {
 			return nil, fmt.Errorf("http-jobs.secrets: %s: %w", name, err)
 		}
+		all[name] = httpspec.Secret{Value: value, Hosts: strings.Split(hosts, "+")}
 	}
-	out.Secret = func(name string) (string, bool) { s, ok := secrets[name]; return s, ok }
-	return out, nil
+	if err := all.Check(); err != nil {
+		return nil, usage("http-jobs.secrets: %v", err)
+	}
+	return all, nil
 }
 
 // tryHTTPJobs has HTTP jobs run in a process that is for trying things, where nobody has said otherwise: they may call

@@ -26,7 +26,7 @@ func TestServerRunsHTTPJobs(t *testing.T) {
 	t.Setenv("CARILLON_HTTP_JOBS_ALLOW", "127.0.0.1")
 	t.Setenv("CARILLON_HTTP_JOBS_SERVICES", "billing="+target.URL)
 	t.Setenv("CARILLON_HTTP_JOBS_VARIABLES", "REGION=eu")
-	t.Setenv("CARILLON_HTTP_JOBS_SECRETS", "BILLING="+secret)
+	t.Setenv("CARILLON_HTTP_JOBS_SECRETS", "BILLING@127.0.0.1="+secret)
 	p := start(t, "server", "--memory", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--http-jobs")
 	p.post("/api/v1/jobs", `{"key":"billing.ask","kind":"triggered","app":"http","http":{"request":[{"method":"POST","url":"service://billing/ask?region=${REGION}",
 		"headers":{"Authorization":"Bearer ${secret:BILLING}"},"body":{"customer":"${$.customer}"}}]}}`)
@@ -42,11 +42,25 @@ func TestServerRunsHTTPJobs(t *testing.T) {
 func TestHTTPJobsRefused(t *testing.T) {
 	for name, c := range map[string]httpJobsConfig{
 		"network": {On: true, Allow: "ten"}, "port": {On: true, Ports: "0"}, "service": {On: true, Services: "a=ftp://x"}, "pair": {On: true, Variables: "a"},
-		"twice": {On: true, Variables: "a=1,a=2"}, "secret": {On: true, Secrets: "a=/no/such/file"},
+		"twice": {On: true, Variables: "a=1,a=2"}, "secret": {On: true, Secrets: "a@h=/no/such/file"}, "ssh": {On: true, Ports: "22"},
 	} {
 		if _, err := (&config{HTTPJobs: c}).httpJobs(); err == nil {
 			t.Errorf("%s: taken", name)
 		}
+	}
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("s3cr3t\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for text, says := range map[string]string{"A=" + file: "A@api.example.com=" + file, "A@=" + file: "host", "A@https://h=" + file: "host", "@h=" + file: "named",
+		"A@h=" + file + ",A@g=" + file: "twice", "A@*=" + file: "host", "A@h+=" + file: "host"} {
+		if _, err := secretsOf(text); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%s: %v, want ...%s...", text, err, says)
+		}
+	}
+	got, err := secretsOf("A@a.example.com+[::1]:8080=" + file + ", B@b.example.com=" + file)
+	if a := got["A"]; err != nil || len(got) != 2 || a.Value != "s3cr3t" || strings.Join(a.Hosts, " ") != "a.example.com [::1]:8080" {
+		t.Errorf("%+v, %v", got, err)
 	}
 	if c, err := (&config{HTTPJobs: httpJobsConfig{Allow: "nonsense"}}).httpJobs(); c != nil || err != nil {
 		t.Errorf("off: %v, %v", c, err)

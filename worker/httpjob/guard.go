@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/httpspec"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -25,7 +26,8 @@ import (
 type Guard struct {
 	// Allow are networks that may be called although they are not public, such as 10.1.0.0/16 or 127.0.0.1/32.
 	Allow []netip.Prefix
-	// Ports may be called beside 80 and 443; at networks of Allow, every port may be.
+	// Ports may be called beside 80 and 443; at networks of Allow, every port may be. Ports that are known for other
+	// protocols than HTTP may never be called (httpspec.HTTPPort).
 	Ports []int
 }
 
@@ -35,15 +37,17 @@ var ErrBlocked = errors.New("the address may not be called")
 // CodeBlocked is the code that a run fails with whose call was blocked.
 const CodeBlocked = "blocked_address"
 
-// notPublic are networks that are nobody's, a machine's own, or private. What an address of version 4 looks like in
+// notPublic are networks that are nobody's, a machine's own, or private, and the address at which Azure serves each of its
+// machines. What an address of version 4 looks like in
 // version 6 is taken apart before it is looked for here.
-var notPublic = prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
+var notPublic = prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
 	"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3",
 	"::/128", "::1/128", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8")
 
 var (
 	nat64   = netip.MustParsePrefix("64:ff9b::/96")
 	sixFour = netip.MustParsePrefix("2002::/16")
+	siit    = netip.MustParsePrefix("::ffff:0:0:0/96") // RFC 2765, not to be mistaken for ::ffff:0:0/96
 	compat  = netip.MustParsePrefix("::/96")
 )
 
@@ -62,7 +66,7 @@ func inner(a netip.Addr) netip.Addr {
 	}
 	b := a.As16()
 	switch {
-	case nat64.Contains(a), compat.Contains(a) && b[12] != 0:
+	case nat64.Contains(a), siit.Contains(a), compat.Contains(a) && b[12] != 0:
 		return netip.AddrFrom4([4]byte(b[12:]))
 	case sixFour.Contains(a):
 		return netip.AddrFrom4([4]byte(b[2:6]))
@@ -72,6 +76,9 @@ func inner(a netip.Addr) netip.Addr {
 
 // Check says why an address may not be called, or nil.
 func (g *Guard) Check(to netip.AddrPort) error {
+	if err := httpspec.HTTPPort(int(to.Port())); err != nil {
+		return fmt.Errorf("%w: %v", ErrBlocked, err)
+	}
 	a := inner(to.Addr())
 	within := func(p netip.Prefix) bool { return p.Contains(a) }
 	if slices.ContainsFunc(g.Allow, within) {
@@ -152,8 +159,6 @@ type Answer struct {
 	Body   []byte // at most MaxKept bytes
 	Cut    bool   // there was more
 	Took   time.Duration
-
-	secrets []string // that were in what was asked
 }
 
 // call makes one call.

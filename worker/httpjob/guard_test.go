@@ -21,7 +21,8 @@ func TestNotPublic(t *testing.T) {
 	var g Guard
 	for _, a := range []string{"169.254.169.254", "100.100.100.200", "fd00:ec2::254", "127.0.0.1", "0.0.0.0", "::1", "::", "::ffff:127.0.0.1", "::127.0.0.1", "10.1.2.3",
 		"172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1", "fe80::1", "fe80::1%eth0", "fc00::1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::", "2002:a9fe:a9fe::1",
-		"224.0.0.1", "255.255.255.255", "240.0.0.1", "198.18.0.1", "2001::1", "ff02::1", "192.0.0.8"} {
+		"224.0.0.1", "255.255.255.255", "240.0.0.1", "198.18.0.1", "2001::1", "ff02::1", "192.0.0.8",
+		"168.63.129.16", "::ffff:0:127.0.0.1", "::ffff:0:a9fe:a9fe", "64:ff9b::a83f:8110"} {
 		if err := g.Check(netip.AddrPortFrom(netip.MustParseAddr(a), 443)); !errors.Is(err, ErrBlocked) {
 			t.Errorf("%s: %v", a, err)
 		}
@@ -35,7 +36,7 @@ func TestNotPublic(t *testing.T) {
 		}
 	}
 	g = Guard{Allow: prefixes("10.1.0.0/16"), Ports: []int{8443}}
-	for to, open := range map[string]bool{"10.1.2.3:5000": true, "10.2.2.3:443": false, "93.184.216.34:8443": true, "93.184.216.34:8444": false, "[::ffff:10.1.2.3]:80": true} {
+	for to, open := range map[string]bool{"10.1.2.3:5000": true, "10.1.2.3:22": false, "10.1.2.3:6379": false, "10.2.2.3:443": false, "93.184.216.34:8443": true, "93.184.216.34:8444": false, "[::ffff:10.1.2.3]:80": true} {
 		if err := g.Check(netip.MustParseAddrPort(to)); (err == nil) != open {
 			t.Errorf("%s: %v", to, err)
 		}

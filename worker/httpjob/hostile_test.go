@@ -110,7 +110,7 @@ func TestHostileServers(t *testing.T) {
 	for path := range wants {
 		at := "FAR" + path
 		if path == "dead" {
-			at = "http://127.0.0.1:1/" // not one that was just closed: another test could listen there
+			at = "http://127.0.0.1:2/" // not one that was just closed: another test could listen there
 		}
 		key := jobs.Key(strings.TrimPrefix(path, "/"))
 		timeout := time.Minute

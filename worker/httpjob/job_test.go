@@ -83,7 +83,7 @@ func (p *site) start(dir string) (stop func()) {
 	s, err := embed.Open(p.t.Context(), embed.Config{Dir: dir, Worker: worker.Config{Name: "here", Grace: -1}, HTTPJobs: &httpjob.Config{
 		Guard:    httpjob.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}},
 		Services: map[string]string{"far": p.far.URL, "jobswork": p.far.URL, "jobsclient": p.far.URL + "/client"}, Variables: map[string]string{"REGION": "eu"},
-		Secret:      func(name string) (string, bool) { return "s3cret", name == "KEY" },
+		Secrets:     httpspec.Secrets{"KEY": {Value: "s3cret", Hosts: []string{"127.0.0.1"}}},
 		FeedbackURL: feedback, InnerFeedbackURL: p.inner,
 		Breaker: p.breaker,
 	}})

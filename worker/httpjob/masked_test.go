@@ -1,11 +1,44 @@
 package httpjob
 
 import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/jobs"
 )
+
+// A job that was stored when its secret was for other hosts, or elsewhere, is stopped when it runs: no call is made.
+func TestNoCallCarriesASecretElsewhere(t *testing.T) {
+	var reached atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	t.Cleanup(server.Close)
+	for host, calls := range map[string]int64{"api.example.com": 0, "127.0.0.1:81": 0, "127.0.0.1": 1} {
+		reached.Store(0)
+		r, err := New(nil, Config{Guard: *own(t, server), Secrets: httpspec.Secrets{"KEY": {Value: "s3cret", Hosts: []string{host}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := httpspec.Parse([]byte(`{"request":[{"url":"` + server.URL + `/${secret:KEY}"}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = r.send(t.Context(), plan.Steps[0], httpspec.Values{Secrets: r.cfg.Secrets}, map[string]string{}, "request 1", httpspec.NewMask(plan.Hidden(r.cfg.Secrets)...))
+		if n := reached.Load(); n != calls || (err == nil) != (calls == 1) {
+			t.Errorf("for %s: %d calls, %v", host, n, err)
+		}
+		if err != nil && (jobs.FailCode(err) != CodeBlocked || !jobs.IsFinal(err) || strings.Contains(err.Error(), "s3cret")) {
+			t.Errorf("for %s: %v", host, err)
+		}
+	}
+	if _, err := New(nil, Config{Secrets: httpspec.Secrets{"KEY": {Value: "s3cret"}}}); !errors.Is(err, jobs.BadInput) {
+		t.Errorf("a secret for no host: %v", err)
+	}
+}
 
 // Whoever is asked may say what it was asked with, as it writes texts. What is kept of an answer has no secret in it.
 func TestAnswersAreMaskedHoweverTheyAreWritten(t *testing.T) {
@@ -19,8 +52,12 @@ func TestAnswersAreMaskedHoweverTheyAreWritten(t *testing.T) {
 		{"ab/cd==", `Bearer ab/cd== and ab%2Fcd%3D%3D`, `Bearer *** and ***`},
 		{"ab/cd==", `{"key":"other"} `, `{"key":"other"} `},
 		{"ab/cd==", ``, ``},
+		{"ab/cd==", `{"key":"YWIvY2Q9PQ=="}`, `{"key":"***"}`},
+		{"ab/cd==", `{"key":"YWIvY2Q9PQ"}`, `{"key":"***"}`},
+		{"ab/cd==", `61622f63643d3d 61622F63643D3D`, `*** ***`},
+		{"ab/cd==", `{"ab%2fcd%3d%3d":1}`, `{"***":1}`},
 	} {
-		if got := string(masked(&httpspec.Filled{Secrets: []string{c.secret}}, []byte(c.answer))); got != c.want || strings.Contains(got, c.secret) {
+		if got := string(masked(httpspec.NewMask(c.secret), []byte(c.answer))); got != c.want || strings.Contains(got, c.secret) {
 			t.Errorf("%s became %s, want %s", c.answer, got, c.want)
 		}
 	}

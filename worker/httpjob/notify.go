@@ -117,7 +117,7 @@ func (r *Runner) ends(ctx context.Context, tenant jobs.Tenant, n *note) (bool, e
 
 // meant is the call of a notification as the job has it that it tells of. Whoever may start runs may start one of this
 // job, and would otherwise have any call made, with any secret in it.
-func (r *Runner) meant(ctx context.Context, tenant jobs.Tenant, n *note) (*httpspec.Template, error) {
+func (r *Runner) meant(ctx context.Context, tenant jobs.Tenant, n *note) (*httpspec.Plan, error) {
 	d, err := r.store.Definition(ctx, tenant, n.Job)
 	switch {
 	case err != nil && jobs.CodeOf(err) == jobs.NotFound:
@@ -142,7 +142,7 @@ func (r *Runner) meant(ctx context.Context, tenant jobs.Tenant, n *note) (*https
 		if err != nil {
 			return nil, jobs.NoRetry(err)
 		}
-		return alone.Steps[0], nil
+		return alone, nil
 	}
 	return nil, none
 }
@@ -158,13 +158,13 @@ func (r *Runner) deliver(ctx context.Context, n note) error {
 			return err
 		}
 	}
-	call, err := r.meant(ctx, at.Tenant, &n)
+	plan, err := r.meant(ctx, at.Tenant, &n)
 	if err != nil {
 		return err
 	}
-	v := httpspec.Values{System: exact(n.System), Named: exact(n.Named), Args: exact(n.Args), Variables: r.cfg.Variables, Secret: r.cfg.Secret}
+	v := httpspec.Values{System: exact(n.System), Named: exact(n.Named), Args: exact(n.Args), Variables: r.cfg.Variables, Secrets: r.cfg.Secrets}
 	v.Responses = append(v.Responses, n.Responses...)
-	a, err := r.send(ctx, call, v, map[string]string{"Idempotency-Key": at.Run.String()}, "notification")
+	a, err := r.send(ctx, plan.Steps[0], v, map[string]string{"Idempotency-Key": at.Run.String()}, "notification", httpspec.NewMask(plan.Hidden(r.cfg.Secrets)...))
 	if err == nil && a.Status >= 300 {
 		err = fmt.Errorf("it was answered with %d: %.300s", a.Status, a.Body)
 	}

@@ -40,33 +40,36 @@ func (n notice) value() any {
 }
 
 // masked is an answer without secrets, as they stand there or as JSON has them: a text may be written in many ways.
-func masked(f *httpspec.Filled, body []byte) []byte {
-	plain := []byte(f.Mask(string(body)))
+func masked(mask *httpspec.Mask, body []byte) []byte {
+	if mask.Empty() {
+		return body
+	}
+	plain := []byte(mask.Text(string(body)))
 	v := parsed(body)
 	if _, isText := v.(string); isText && !bytes.HasPrefix(bytes.TrimSpace(body), []byte{'"'}) {
 		return plain // no JSON
 	}
-	if clean := maskedIn(f, v); !reflect.DeepEqual(clean, parsed(plain)) {
+	if clean := maskedIn(mask, v); !reflect.DeepEqual(clean, parsed(plain)) {
 		return asJSON(clean)
 	}
 	return plain
 }
 
 // maskedIn is a value without secrets in its texts and names.
-func maskedIn(f *httpspec.Filled, v any) any {
+func maskedIn(mask *httpspec.Mask, v any) any {
 	switch v := v.(type) {
 	case string:
-		return f.Mask(v)
+		return mask.Text(v)
 	case []any:
 		list := make([]any, len(v))
 		for i := range v {
-			list[i] = maskedIn(f, v[i])
+			list[i] = maskedIn(mask, v[i])
 		}
 		return list
 	case map[string]any:
 		all := make(map[string]any, len(v))
 		for name, of := range v {
-			all[f.Mask(name)] = maskedIn(f, of)
+			all[mask.Text(name)] = maskedIn(mask, of)
 		}
 		return all
 	}

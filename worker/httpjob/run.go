@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -34,15 +33,15 @@ type work struct {
 	calls int            // requests and checks that this attempt made
 	told  int            // notifications that it sent
 	heard *jobs.Feedback // by what others are known who call back; nil = nobody does
-	sent  []string       // secrets that were in what was asked: any answer may repeat them
+	mask  *httpspec.Mask // of secrets: any answer may repeat them
 }
 
 // CodeConnect is the code that a run fails with whose call was not answered at all.
 const CodeConnect = "connect"
 
 // run runs an attempt, and tells of its end.
-func (r *Runner) run(ctx context.Context, plan *httpspec.Plan, args []byte) error {
-	w := work{Runner: r, plan: plan}
+func (r *Runner) run(ctx context.Context, k known, args []byte) error {
+	w := work{Runner: r, plan: k.plan, mask: httpspec.NewMask(k.hidden...)}
 	if len(args) > 0 {
 		v, is := parsed(args).(map[string]any)
 		if !is {
@@ -50,7 +49,7 @@ func (r *Runner) run(ctx context.Context, plan *httpspec.Plan, args []byte) erro
 		}
 		w.args = v
 	}
-	if plan.QoS == 1 {
+	if w.plan.QoS == 1 {
 		if kept, err := jobs.Load(ctx, &w.state); err != nil {
 			return jobs.NoRetry(fmt.Errorf("what an earlier attempt kept: %w", err))
 		} else if kept {
@@ -95,6 +94,13 @@ func asJSON(v any) json.RawMessage {
 func (w *work) all(ctx context.Context) error {
 	if err := w.expect(ctx); err != nil {
 		return err
+	}
+	if w.heard != nil { // whoever is given a URL to call back may repeat that, too
+		hidden := w.plan.Hidden(w.cfg.Secrets)
+		for n := range w.plan.Steps {
+			hidden = append(hidden, w.token(jobs.Attempt(ctx).Run, uint64(n+1)))
+		}
+		w.mask = httpspec.NewMask(hidden...)
 	}
 	for w.state.Step < len(w.plan.Steps) {
 		if err := w.step(ctx); err != nil {
@@ -185,7 +191,7 @@ func (w *work) check(ctx context.Context) error {
 			}
 		}
 		if err != nil {
-			if errors.Is(err, ErrBlocked) || jobs.IsFinal(err) || ctx.Err() != nil {
+			if jobs.IsFinal(err) || ctx.Err() != nil {
 				return err
 			}
 			if jobs.FailCode(err) == CodeCircuitOpen {
@@ -258,33 +264,25 @@ func (w *work) ask(ctx context.Context, t *httpspec.Template, what, part string)
 	if at := jobs.Attempt(ctx); part != "" {
 		header["Idempotency-Key"], header["Fencing-Token"] = at.Run.String()+part, strconv.FormatUint(uint64(at.Number), 10)
 	}
-	hide := slices.Clone(w.sent)
-	if w.heard != nil {
-		hide = append(hide, w.token(jobs.Attempt(ctx).Run, uint64(w.calls)))
-	}
-	a, err := w.send(ctx, t, w.values(ctx), header, what, hide...)
-	if a != nil {
-		w.sent = append(w.sent, a.secrets...)
-		slices.Sort(w.sent)
-		w.sent = slices.Compact(w.sent)
-	}
+	a, err := w.send(ctx, t, w.values(ctx), header, what, w.mask)
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	return a, err
 }
 
-// send fills a template and makes the call. An error has the code that retry rules choose by. Nobody sees what is to be
-// hidden.
-func (r *Runner) send(ctx context.Context, t *httpspec.Template, v httpspec.Values, header map[string]string, what string, hide ...string) (*Answer, error) {
+// send fills a template and makes the call. An error has the code that retry rules choose by. The answer, the error and
+// the lines of the log are masked.
+func (r *Runner) send(ctx context.Context, t *httpspec.Template, v httpspec.Values, header map[string]string, what string, mask *httpspec.Mask) (*Answer, error) {
 	f, err := t.Fill(v)
 	if err != nil {
 		return nil, jobs.NoRetry(err)
 	}
-	own := slices.Clone(f.Secrets)
-	f.Secrets = append(f.Secrets, hide...)
-	to, err := r.cfg.Services.Resolve(f)
-	if err != nil {
+	to, err := r.cfg.Services.Resolve(f, r.cfg.Secrets)
+	switch {
+	case jobs.CodeOf(err) == jobs.Forbidden:
+		return nil, jobs.NoRetry(jobs.Fail(CodeBlocked, fmt.Errorf("%s: %w", what, err)))
+	case err != nil:
 		return nil, jobs.NoRetry(err)
 	}
 	for name, value := range f.Headers {
@@ -296,28 +294,25 @@ func (r *Runner) send(ctx context.Context, t *httpspec.Template, v httpspec.Valu
 	open, put := errors.AsType[*circuitOpen](err)
 	switch {
 	case err == nil:
-		if len(f.Secrets) > 0 { // whoever is asked may say what it was asked with
-			a.Body = masked(f, a.Body)
-		}
-		a.secrets = own
-		jobs.Log(ctx).Info(what, "method", f.Method, "url", f.Mask(to), "status", a.Status, "took", a.Took.Round(time.Millisecond).String())
+		a.Body = masked(mask, a.Body) // whoever is asked may repeat what it was asked with
+		jobs.Log(ctx).Info(what, "method", f.Method, "url", mask.Text(to), "status", a.Status, "took", a.Took.Round(time.Millisecond).String())
 		return a, nil
 	case put:
 		jobs.Log(ctx).Warn(what+" is put off", "target", open.target, "until", open.until.UTC().Format(time.RFC3339))
 		return nil, jobs.Fail(CodeCircuitOpen, fmt.Errorf("%s: %w", what, err))
 	case errors.Is(err, ErrBlocked):
-		return nil, jobs.NoRetry(jobs.Fail(CodeBlocked, fmt.Errorf("%s: %w", what, err)))
+		return nil, jobs.NoRetry(jobs.Fail(CodeBlocked, fmt.Errorf("%s: %s", what, mask.Text(err.Error()))))
 	case errors.Is(err, errCallTimeout):
 		return nil, jobs.Fail("500", fmt.Errorf("%s: %w", what, err)) // rules of synchronous jobs call it so
 	}
-	return nil, jobs.Fail(CodeConnect, fmt.Errorf("%s: %s", what, f.Mask(err.Error())))
+	return nil, jobs.Fail(CodeConnect, fmt.Errorf("%s: %s", what, mask.Text(err.Error())))
 }
 
 // values are what templates are filled with at this point of the run.
 func (w *work) values(ctx context.Context) httpspec.Values {
 	at := jobs.Attempt(ctx)
 	outer, inner := w.feedbackURLs(ctx)
-	return httpspec.Values{Variables: w.cfg.Variables, Named: w.state.Named, Responses: w.state.Responses, Args: w.args, Secret: w.cfg.Secret,
+	return httpspec.Values{Variables: w.cfg.Variables, Named: w.state.Named, Responses: w.state.Responses, Args: w.args, Secrets: w.cfg.Secrets,
 		System: map[string]any{httpspec.JobID: string(at.Key), httpspec.ExecuteNumber: at.Due.UnixMilli(), httpspec.RequestCounts: w.calls,
 			httpspec.FeedbackURL: outer, httpspec.InnerFeedbackURL: inner}} // "" if nobody calls back
 }

@@ -1,6 +1,7 @@
 package httpjob
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -28,8 +29,8 @@ type Config struct {
 	Guard     Guard
 	Breaker   Breaker
 	Services  httpspec.Services
-	Variables map[string]string                // that templates may name
-	Secret    func(name string) (string, bool) // nil = there are none
+	Variables map[string]string // that templates may name
+	Secrets   httpspec.Secrets  // that templates may name, each with the hosts that it may be sent to
 	// FeedbackURL is where others reach the API of a node, such as https://jobs.example.com: those who are to say how
 	// asynchronous jobs go are told it. InnerFeedbackURL is the same for neighbours, where that differs. Without any,
 	// asynchronous jobs need a checkUrl.
@@ -52,6 +53,7 @@ type known struct {
 	revision uint64
 	plan     *httpspec.Plan
 	err      error
+	hidden   []string // secrets that it names
 }
 
 // maxPlans bounds how many are remembered.
@@ -59,7 +61,7 @@ const maxPlans = 10_000
 
 // New makes a runner.
 func New(store Store, c Config) (*Runner, error) {
-	if err := c.Services.Check(); err != nil {
+	if err := cmp.Or(c.Services.Check(), c.Secrets.Check()); err != nil {
 		return nil, err
 	}
 	for _, base := range []string{c.FeedbackURL, c.InnerFeedbackURL} {
@@ -75,33 +77,45 @@ const notOurs = 30 * time.Second
 
 // Run runs an attempt of any HTTP job: it is what worker.Config.Others is for.
 func (r *Runner) Run(ctx context.Context, args []byte) error {
-	plan, err := r.plan(ctx, jobs.Attempt(ctx))
+	k, err := r.plan(ctx, jobs.Attempt(ctx))
 	if err != nil {
 		return err
 	}
-	if plan == nil {
+	if k.plan == nil {
 		jobs.Log(ctx).Warn("the job makes no HTTP requests: its run waits for a worker that has its code")
 		return jobs.Snooze(notOurs)
 	}
-	return r.run(ctx, plan, args)
+	return r.run(ctx, k, args)
 }
 
-// plan is what a job is to do, or nil if it is no HTTP job. It is read again when a run was made of a newer revision.
-func (r *Runner) plan(ctx context.Context, at jobs.AttemptInfo) (*httpspec.Plan, error) {
+// Check says what is wrong with an HTTP job, and where, before it is stored. Of one that runs here it also says which
+// services and secrets are missing.
+func (c *Config) Check(app string, raw []byte) (place string, err error) {
+	if c == nil || app != App {
+		return httpspec.Check(raw)
+	}
+	return httpspec.CheckFor(raw, c.Services, c.Secrets)
+}
+
+// plan is what a job is to do; without a plan if it is no HTTP job. It is read again when a run was made of a newer
+// revision.
+func (r *Runner) plan(ctx context.Context, at jobs.AttemptInfo) (known, error) {
 	r.mu.Lock()
 	k, ok := r.plans[at.Key]
 	r.mu.Unlock()
 	if ok && k.revision >= at.Revision {
-		return k.plan, k.err
+		return k, k.err
 	}
 	d, err := r.store.Definition(ctx, at.Tenant, at.Key)
 	if err != nil {
-		return nil, fmt.Errorf("read what the job is to do: %w", err)
+		return k, fmt.Errorf("read what the job is to do: %w", err)
 	}
 	k = known{revision: d.Revision}
 	if !jobs.NoHTTP(d.Policy.HTTP) {
 		if k.plan, k.err = httpspec.Parse(d.Policy.HTTP); k.err != nil {
 			k.err = jobs.NoRetry(k.err)
+		} else {
+			k.hidden = k.plan.Hidden(r.cfg.Secrets)
 		}
 	}
 	r.mu.Lock()
@@ -110,5 +124,5 @@ func (r *Runner) plan(ctx context.Context, at jobs.AttemptInfo) (*httpspec.Plan,
 		clear(r.plans)
 	}
 	r.plans[at.Key] = k
-	return k.plan, k.err
+	return k, k.err
 }
