@@ -195,12 +195,9 @@ func (a *API) routeSeedFamilies() {
 	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-clean", Method: http.MethodDelete, Path: "/main/schedule/clean", Summary: "Clear executions away that are over",
 		Description: "Of jobs that this interface made, and others of their worker group. Notifications go with the executions that they told of."},
 		func(ctx context.Context, asker ops.Who, in *seedCleanInput) (any, error) {
-			return a.ops.CleanUp(ctx, asker, seedApp, in.RetainExecutionCount, in.CleanDestroyJob, seedNotify)
+			return a.ops.CleanUp(ctx, asker, seedApp, in.RetainExecutionCount, in.CleanDestroyJob, jobs.NotifyKey(seedApp))
 		})
 }
-
-// seedNotify is the job whose runs are the notifications.
-const seedNotify = "carillon.notify"
 
 func (a *API) seedChildren(ctx context.Context, asker ops.Who, run *jobs.Instance) (any, error) {
 	list, err := a.ops.SeedChildren(ctx, asker, run, seedLines)

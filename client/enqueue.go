@@ -125,7 +125,11 @@ func (c *Client) check(ctx context.Context, wishes []jobs.Create, traced string)
 			wish.Trace = traced
 		}
 		batch[i] = c.envelope(wish)
-		if err := batch[i].Check(); err != nil {
+		err := batch[i].Check()
+		if err == nil && wish.Key.System() {
+			err = jobs.Refuse(jobs.Forbidden, "runs of %s are started by the scheduler only", wish.Key)
+		}
+		if err != nil {
 			if len(wishes) > 1 {
 				err = fmt.Errorf("run number %d of the bulk: %w", i, err)
 			}

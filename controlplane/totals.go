@@ -106,7 +106,7 @@ func (t *totals) command(c jobs.Command, r *metastore.Result) {
 		return
 	}
 	switch c := c.(type) {
-	case jobs.Create:
+	case jobs.Create, jobs.Notify:
 		if in := r.Instance(); in != nil {
 			t.class(in.Tenant, in.Kind).Created++
 		}

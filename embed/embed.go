@@ -53,7 +53,7 @@ type Config struct {
 	Node string
 	// Worker says how the jobs that are given are run. Its Logger defaults to the one below.
 	Worker worker.Config
-	// HTTPJobs has HTTP jobs of the app httpjob.App run in this process, and says what they may do; nil = others run them.
+	// HTTPJobs has HTTP jobs run in this process, and says what they may do; nil = others run them.
 	HTTPJobs *httpjob.Config
 	// Bus opens one principal's end of a bus that others share; default: a bus inside the process. With one, workers
 	// and programs elsewhere reach the store over it.

@@ -1,6 +1,7 @@
 package embed
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
@@ -14,7 +15,7 @@ func (s *Scheduler) openHTTPWorker(ctx context.Context, cfg Config) error {
 	if cfg.HTTPJobs == nil {
 		return nil
 	}
-	c := worker.Config{Tenant: cfg.Worker.Tenant, App: httpjob.App, Grace: cfg.Worker.Grace, Logger: cfg.Worker.Logger}
+	c := worker.Config{Tenant: cfg.Worker.Tenant, App: cmp.Or(cfg.HTTPJobs.App, httpjob.App), Grace: cfg.Worker.Grace, Logger: cfg.Worker.Logger}
 	if cfg.Worker.Name != "" {
 		c.Name = cfg.Worker.Name + ".http"
 	}

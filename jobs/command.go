@@ -71,12 +71,13 @@ const (
 	VerbHear         Verb = 34
 	VerbClean        Verb = 35
 	VerbBackfill     Verb = 36
+	VerbNotify       Verb = 37
 )
 
 var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create", "fire", "release", "claim", "finish", "returned",
 	"checkpoint", "expire", "cancel", "configure", "lead", "refresh", "forget", "hand",
 	"delete", "grant", "revoke", "signin", "signout", "trim", "invite", "join", "members",
-	"spread", "setcalendar", "dropcalendar", "drain", "mark", "expect", "hear", "clean", "backfill"}
+	"spread", "setcalendar", "dropcalendar", "drain", "mark", "expect", "hear", "clean", "backfill", "notify"}
 
 // NewestVerb is the highest verb that this program knows.
 const NewestVerb = Verb(len(verbNames) - 1)
@@ -321,6 +322,9 @@ func (c Register) Check() error {
 	if len(c.Job.Schema) > 256<<10 {
 		return Invalid("job %s: the schema of its arguments has %d bytes, at most 256 KiB are allowed", c.Job.Key, len(c.Job.Schema))
 	}
+	if err := c.checkSystem(); err != nil {
+		return err
+	}
 	if c.Job.Code.HTTP != nil { // a worker's word must not make a server send its secrets
 		return Invalid("job %s: a registration may not hold http settings: create HTTP jobs with carillon apply or POST /api/v1/jobs", c.Job.Key)
 	}
@@ -360,6 +364,9 @@ func (c Create) Check() error {
 		return Invalid("a new run needs an id")
 	}
 	if err := c.Key.Check(); err != nil {
+		return err
+	}
+	if err := c.checkSystem(); err != nil {
 		return err
 	}
 	if err := CheckArgs(c.Args); err != nil {

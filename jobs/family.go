@@ -98,6 +98,9 @@ func (s *Settings) checkFamily() error {
 			if err := checkName(l.name, key, 200); err != nil {
 				return err
 			}
+			if Key(key).System() {
+				return Invalid("%s: runs of %s are started by the scheduler only", l.name, key)
+			}
 			if slices.Contains((*l.keys)[:i], key) {
 				return Invalid("%s: job %s is named twice: a run has one child of a job", l.name, key)
 			}

@@ -186,6 +186,8 @@ func wireCommand(c *coder, v *Command) {
 		wireValue(c, v, func(c *coder, k *Clean) { text(c, &k.Key); c.time(&k.Before) })
 	case VerbBackfill:
 		wireValue(c, v, wireBackfill)
+	case VerbNotify:
+		wireValue(c, v, wireNotify)
 	default:
 		c.fail(fmt.Sprintf("command %d is not known to this version", verb))
 	}

@@ -28,7 +28,7 @@ func commands(seed uint64) []Command {
 		filled[SetCalendar](seed), filled[DropCalendar](seed),
 		filled[Drain](seed), filled[Mark](seed),
 		filled[Expect](seed), filled[Hear](seed), filled[Clean](seed),
-		filled[Backfill](seed),
+		filled[Backfill](seed), filled[Notify](seed),
 	}
 }
 

@@ -16,7 +16,7 @@ func Checked(batch []jobs.Envelope, apply func([]jobs.Envelope) []Result) []Resu
 	return sieve(batch, checked, apply)
 }
 
-// Admitted is Checked for whoever commits at now. It also answers a Create that is repeated after its run has left
+// Admitted is Checked for whoever commits at now. It also answers a Create or a Notify that is repeated after its run has left
 // the live rows, where its name stays for a minute, with that run: whoever repeats himself a day later, from an outbox
 // say, gets no second run either.
 func Admitted(ctx context.Context, r Reader, now time.Time, batch []jobs.Envelope, apply func([]jobs.Envelope) []Result) []Result {
@@ -24,20 +24,37 @@ func Admitted(ctx context.Context, r Reader, now time.Time, batch []jobs.Envelop
 		if answer, done := checked(e); done {
 			return answer, true
 		}
-		k, ok := e.Command.(jobs.Create)
-		if !ok || justMade(k.ID, now) {
+		var id jobs.ID
+		var key jobs.Key
+		switch k := e.Command.(type) {
+		case jobs.Create:
+			id, key = k.ID, k.Key
+		case jobs.Notify:
+			id, key = k.ID(e.Tenant), k.Key()
+		default:
 			return Result{}, false
 		}
-		in, err := r.Instance(ctx, e.Tenant, k.ID)
+		if justMade(id, now) {
+			return Result{}, false
+		}
+		in, err := r.Instance(ctx, e.Tenant, id)
 		switch {
 		case jobs.CodeOf(err) == jobs.NotFound:
 			return Result{}, false
 		case err != nil:
-			return Result{Err: jobs.Refuse(jobs.Unavailable, "not done: it is not known whether run %s exists: %v", k.ID, err)}, true
-		case in.Key != k.Key:
-			return Result{Err: jobs.Refuse(jobs.Conflict, "run %s exists and belongs to job %s, not %s", k.ID, in.Key, k.Key)}, true
+			return Result{Err: jobs.Refuse(jobs.Unavailable, "not done: it is not known whether run %s exists: %v", id, err)}, true
+		case in.Key != key:
+			return Result{Err: jobs.Refuse(jobs.Conflict, "run %s exists and belongs to job %s, not %s", id, in.Key, key)}, true
 		}
 		return Result{Effect: jobs.Effect{Instances: []*jobs.Instance{in}, Existing: true}}, true
+	}, apply)
+}
+
+// Sieved answers envelopes that check refuses, passes a copy of the others to apply, and puts the answers together again.
+func Sieved(batch []jobs.Envelope, check func(*jobs.Envelope) error, apply func([]jobs.Envelope) []Result) []Result {
+	return sieve(batch, func(e *jobs.Envelope) (Result, bool) {
+		err := check(e)
+		return Result{Err: err}, err != nil
 	}, apply)
 }
 

@@ -113,6 +113,8 @@ func (c *change) apply() error {
 		return c.clean(k)
 	case jobs.Backfill:
 		return c.backfill(k)
+	case jobs.Notify:
+		return c.notify(k)
 	}
 	return jobs.Invalid("command %T is not known to this version", c.env.Command)
 }

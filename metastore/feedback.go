@@ -18,6 +18,21 @@ func (c *change) expect(k jobs.Expect) error {
 	return nil
 }
 
+// notify begins the run that delivers a notification. It is the only way to a run of a system job.
+func (c *change) notify(k jobs.Notify) error {
+	of, err := c.own(k.Run, k.Worker, k.Attempt)
+	if err != nil {
+		return err
+	}
+	if of.Settled() { // what is left of it would not do
+		return jobs.Refuse(jobs.Conflict, "run %s is %s: its notifications come before its end", of.ID, of.State)
+	}
+	if of.App != k.App {
+		return jobs.Refuse(jobs.Forbidden, "run %s is of app %s, not %s", of.ID, of.App, k.App)
+	}
+	return c.create(jobs.Create{ID: k.ID(c.env.Tenant), Key: k.Key(), Args: k.Args(of), Origin: jobs.FromParent, Parent: of.ID})
+}
+
 func (c *change) hear(k jobs.Hear) error {
 	row, err := c.run(k.ID)
 	if jobs.CodeOf(err) == jobs.NotFound && err != nil {

@@ -145,6 +145,10 @@ func (g *gathering) named(e *jobs.Envelope) {
 		if k.Idempotency != "" {
 			g.ref(jobs.UniqueRef(t, jobs.IdempotencyName(k.Idempotency)))
 		}
+	case jobs.Notify:
+		g.ref(jobs.InstanceRef(t, k.Run))
+		g.ref(jobs.InstanceRef(t, k.ID(t)))
+		g.job(t, k.Key())
 	case jobs.Fire:
 		g.ref(jobs.DefinitionRef(t, k.Key))
 		g.ref(jobs.GlobalRef(t))
@@ -301,6 +305,11 @@ func (g *gathering) pointed(e *jobs.Envelope) {
 				g.ref(jobs.InstanceRef(t, u.ID))
 			}
 		}
+	case jobs.Notify:
+		if of, ok := g.have[jobs.InstanceRef(t, k.Run)].(*jobs.Instance); ok {
+			g.gatesOf(t, k.Key(), k.Args(of), g.gate)
+		}
+		g.followers(&jobs.Instance{Tenant: t, ID: k.ID(t), Key: k.Key()})
 	case jobs.Fire:
 		g.gatesOf(t, k.Key, nil, g.gate)
 		for _, due := range k.Due {

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -171,8 +172,11 @@ func (o *Ops) Again(ctx context.Context, who Who, id jobs.ID, args []byte, idemp
 	if !in.State.Final() {
 		return Created{}, jobs.Refuse(jobs.Conflict, "run %s is %s: only a run that has ended can be run again", id, in.State)
 	}
-	if args == nil {
+	switch {
+	case args == nil:
 		args = in.Args
+	case in.Key.System() && !bytes.Equal(args, in.Args):
+		return Created{}, jobs.Refuse(jobs.Forbidden, "run %s belongs to the scheduler: it can be run again with its own arguments only", id)
 	}
 	wish := jobs.Create{Key: in.Key, Args: args, Origin: jobs.FromRetry, Parent: id, Idempotency: idempotency}
 	if p := in.Place; p != nil && p.Shards > 0 { // one shard of a broadcast: it alone, with the same part of the work

@@ -90,6 +90,7 @@ func (h *hands) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	jobsConfig.App = h.app
 	if h.slots < 1 {
 		return usage("--slots %d: give how many runs may go on at the same time, 1 at least", h.slots)
 	}

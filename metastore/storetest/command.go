@@ -204,6 +204,8 @@ func (tl *telling) command(tenant jobs.Tenant, w words) jobs.Command {
 		return jobs.Checkpoint{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Data: []byte(w.name(3))}
 	case "expect":
 		return jobs.Expect{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Key: feedbackKey(w.name(3)), Lasts: w.has("lasts")}
+	case "notify":
+		return jobs.Notify{Run: tl.run(w.name(0)), App: or(w.take("app"), "app"), Worker: w.name(1), Attempt: attempt(2), N: attempt(3), Body: raw(or(w.take("body"), `{"state":"200"}`))}
 	case "hear":
 		k := jobs.Hear{ID: tl.run(w.name(0)), Attempt: attempt(1), Nonce: 1, Report: []byte(w.name(3)), Final: w.has("final")}
 		k.Signature = (&jobs.Feedback{Key: feedbackKey(w.name(2))}).Sign(k.ID, k.Attempt, k.Nonce)

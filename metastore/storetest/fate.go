@@ -217,6 +217,8 @@ func (f *fate) toRun(in *jobs.Instance) jobs.Command {
 		k := jobs.Hear{ID: in.ID, Attempt: attempt, Report: []byte(fmt.Sprint(n)), Final: f.rarely(3)}
 		k.Signature = (&jobs.Feedback{Key: feedbackKey(pick(f, []string{"k", "k", "wrong"}))}).Sign(k.ID, k.Attempt, k.Nonce)
 		return k
+	case n < 93:
+		return jobs.Notify{Run: in.ID, App: in.App, Worker: worker, Attempt: attempt, N: uint32(f.IntN(2)), Body: []byte(`{"n":1}`)}
 	case n < 94:
 		return jobs.Checkpoint{ID: in.ID, Worker: worker, Attempt: attempt, Data: []byte(fmt.Sprint(n))}
 	}
@@ -354,6 +356,9 @@ func (f *fate) register() jobs.Command {
 	}
 	if f.rarely(4) {
 		k.Job.Key, k.Job.Kind = pick(f, recurring), jobs.Recurring
+	}
+	if f.rarely(20) {
+		k.Job.Key, k.Job.Kind = jobs.NotifyKey(k.App), jobs.Triggered
 	}
 	if f.rarely(30) {
 		k.App = "moved"

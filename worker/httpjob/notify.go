@@ -1,25 +1,19 @@
 package httpjob
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/httpspec"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Notifications are runs of a job of their own: durable, visible as children of the run that they tell of, and tried until
-// they are delivered.
-
-// NotifyKey is the job that delivers notifications.
-const NotifyKey = "carillon.notify"
+// Notifications are runs of a system job: durable, visible as children of the run that they tell of, and tried until they
+// are delivered. Only the worker that has a run starts them ([jobs.Notify]), and the store writes which run it is.
 
 // Codes that a notification fails with that was not taken: for the tries that follow soon, and for all others.
 const (
@@ -34,8 +28,8 @@ const (
 
 // Jobs are what a worker of HTTP jobs serves by name.
 func (r *Runner) Jobs() []jobs.Job {
-	return []jobs.Job{jobs.NewTriggered(jobs.TriggeredFunc[note](r.deliver), jobs.Options{
-		Key: NotifyKey, Name: "Notifications", Description: "Tells others of runs of HTTP jobs, until they have taken it.",
+	return []jobs.Job{jobs.NewTriggered(jobs.TriggeredFunc[notification](r.deliver), jobs.Options{
+		Key: jobs.NotifyKey(r.cfg.App), Name: "Notifications", Description: "Tells others of runs of HTTP jobs, until they have taken it.",
 		Timeout: 2 * CallTimeout, RetryJitter: jobs.JitterNone, RetryDelayMax: time.Hour,
 		RetryRules: []jobs.RetryRule{
 			{Codes: []string{codeUndelivered}, Attempts: soonTries, Delay: 20 * time.Second, Factor: 1},
@@ -44,23 +38,29 @@ func (r *Runner) Jobs() []jobs.Job {
 	})}
 }
 
-// note is a notification as its run has it: a call with its values, but without its secrets.
+// notification is what the run of one is given: a call with its values, but without its secrets.
+type notification struct {
+	// What the store wrote.
+	Run jobs.ID  `json:"run"` // that it is about
+	Job jobs.Key `json:"job"`
+	Due int64    `json:"due"` // of the run, in milliseconds since 1970
+
+	Body note `json:"body"`
+}
+
+// note is the part that the worker wrote which had the run.
 type note struct {
-	Job       jobs.Key        `json:"job"`
 	State     string          `json:"state"`
 	Call      json.RawMessage `json:"call"` // which of its job's it is
-	System    map[string]any  `json:"system"`
-	Named     map[string]any  `json:"named,omitempty"`
-	Responses []any           `json:"responses,omitempty"`
-	Args      map[string]any  `json:"args,omitempty"`
-	Run       jobs.ID         `json:"run"`
+	Notice    json.RawMessage `json:"notice"`
+	Requests  int             `json:"requests"` // that the attempt had made
+	Named     json.RawMessage `json:"named,omitempty"`
+	Responses json.RawMessage `json:"responses,omitempty"`
+	Args      json.RawMessage `json:"args,omitempty"`
 	Final     bool            `json:"final,omitempty"` // only if the run ends so
 }
 
-// toldOnce is for how long the same words of the same attempt are told once.
-const toldOnce = time.Hour
-
-// tell sends the notifications that are for a state. What cannot be sent is logged: the run is not about them.
+// tell starts the notifications that are for a state. What cannot be started is logged: the run is not about them.
 func (w *work) tell(ctx context.Context, word string, status int, r httpspec.Report) {
 	at, final := jobs.Attempt(ctx), word == httpspec.StatusFinalFailed || word == httpspec.StatusFinalSucceed
 	for i, to := range w.plan.Notification {
@@ -68,20 +68,19 @@ func (w *work) tell(ctx context.Context, word string, status int, r httpspec.Rep
 		if to.StateEquals != "" && to.StateEquals != word && (final || to.StateEquals != r.Status) {
 			continue
 		}
-		v := w.values(ctx)
-		v.System[httpspec.FeedbackURL], v.System[httpspec.InnerFeedbackURL] = "", "" // who is told is not who calls back
-		v.System[httpspec.NotifyBody] = newNotice(status, r, time.Now()).value()
-		n := note{Job: at.Key, State: word, Call: asJSON(to.Call), System: v.System, Named: v.Named, Responses: v.Responses,
-			Args: v.Args, Run: at.Run, Final: final}
-		args, err := json.Marshal(n)
-		if err == nil {
-			// The same words of the same attempt are one run, however often they are sent.
-			once := strings.Join([]string{at.Run.String(), strconv.FormatUint(uint64(at.Number), 10), strconv.Itoa(w.told)}, "/")
-			k := jobs.Create{ID: jobs.NewID(time.Now()), Key: NotifyKey, Args: args, Origin: jobs.FromParent, Parent: at.Run, Unique: once, UniqueFor: toldOnce}
-			e := jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: at.Tenant, Actor: "worker:" + at.Worker, Command: k}
-			err = w.store.Apply(ctx, []jobs.Envelope{e})[0].Err
+		n := note{State: word, Call: asJSON(to.Call), Notice: asJSON(newNotice(status, r, time.Now())), Requests: w.calls, Final: final}
+		for _, v := range []struct {
+			to  *json.RawMessage
+			is  any
+			has bool
+		}{{&n.Named, w.state.Named, len(w.state.Named) > 0}, {&n.Responses, w.state.Responses, len(w.state.Responses) > 0}, {&n.Args, w.args, len(w.args) > 0}} {
+			if v.has {
+				*v.to = asJSON(v.is)
+			}
 		}
-		if err != nil {
+		k := jobs.Notify{Run: at.Run, App: w.cfg.App, Worker: at.Worker, Attempt: at.Number, N: uint32(w.told), Body: asJSON(n)}
+		e := jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: at.Tenant, Actor: "worker:" + at.Worker, Command: k}
+		if err := w.store.Apply(ctx, []jobs.Envelope{e})[0].Err; err != nil {
 			jobs.Log(ctx).Warn("a notification cannot be sent", "notification", i, "state", word, "err", err.Error())
 		}
 	}
@@ -94,7 +93,7 @@ const (
 
 // ends waits until the run that a final notification is about has ended, and says whether it did so as the notification
 // has it: another attempt may have followed.
-func (r *Runner) ends(ctx context.Context, tenant jobs.Tenant, n *note) (bool, error) {
+func (r *Runner) ends(ctx context.Context, tenant jobs.Tenant, n *notification) (bool, error) {
 	for begun := time.Now(); ; {
 		in, err := r.store.Instance(ctx, tenant, n.Run)
 		switch {
@@ -103,7 +102,7 @@ func (r *Runner) ends(ctx context.Context, tenant jobs.Tenant, n *note) (bool, e
 		case err != nil:
 			return false, err
 		case in.State.Final():
-			return (in.State == jobs.Succeeded) == (n.State == httpspec.StatusFinalSucceed), nil
+			return (in.State == jobs.Succeeded) == (n.Body.State == httpspec.StatusFinalSucceed), nil
 		case time.Since(begun) > lookMost:
 			return false, jobs.Snooze(lookMost)
 		}
@@ -115,9 +114,9 @@ func (r *Runner) ends(ctx context.Context, tenant jobs.Tenant, n *note) (bool, e
 	}
 }
 
-// meant is the call of a notification as the job has it that it tells of. Whoever may start runs may start one of this
-// job, and would otherwise have any call made, with any secret in it.
-func (r *Runner) meant(ctx context.Context, tenant jobs.Tenant, n *note) (*httpspec.Plan, error) {
+// meant is the call of a notification as the job has it now that it tells of. A worker that has a run may tell what it
+// likes of it, to those whom the job names.
+func (r *Runner) meant(ctx context.Context, tenant jobs.Tenant, n *notification) (*httpspec.Plan, error) {
 	d, err := r.store.Definition(ctx, tenant, n.Job)
 	switch {
 	case err != nil && jobs.CodeOf(err) == jobs.NotFound:
@@ -135,7 +134,7 @@ func (r *Runner) meant(ctx context.Context, tenant jobs.Tenant, n *note) (*https
 	}
 	for _, to := range plan.Notification {
 		call := asJSON(to.Call)
-		if !reflect.DeepEqual(parsed(call), parsed(n.Call)) {
+		if !reflect.DeepEqual(parsed(call), parsed(n.Body.Call)) {
 			continue
 		}
 		alone, err := httpspec.Parse(asJSON(map[string]any{"request": []json.RawMessage{call}, "serviceName": plan.ServiceName}))
@@ -148,9 +147,9 @@ func (r *Runner) meant(ctx context.Context, tenant jobs.Tenant, n *note) (*https
 }
 
 // deliver makes the call of a notification.
-func (r *Runner) deliver(ctx context.Context, n note) error {
+func (r *Runner) deliver(ctx context.Context, n notification) error {
 	at := jobs.Attempt(ctx)
-	if n.Final {
+	if n.Body.Final {
 		if so, err := r.ends(ctx, at.Tenant, &n); err != nil || !so {
 			if err == nil {
 				jobs.Log(ctx).Info("the run did not end so after all: nothing is told")
@@ -162,8 +161,12 @@ func (r *Runner) deliver(ctx context.Context, n note) error {
 	if err != nil {
 		return err
 	}
-	v := httpspec.Values{System: exact(n.System), Named: exact(n.Named), Args: exact(n.Args), Variables: r.cfg.Variables, Secrets: r.cfg.Secrets}
-	v.Responses = append(v.Responses, n.Responses...)
+	v := httpspec.Values{Variables: r.cfg.Variables, Secrets: r.cfg.Secrets, System: map[string]any{
+		httpspec.JobID: string(n.Job), httpspec.ExecuteNumber: n.Due, httpspec.RequestCounts: n.Body.Requests, httpspec.NotifyBody: parsed(n.Body.Notice),
+		httpspec.FeedbackURL: "", httpspec.InnerFeedbackURL: ""}} // who is told is not who calls back
+	v.Named, _ = parsed(n.Body.Named).(map[string]any)
+	v.Args, _ = parsed(n.Body.Args).(map[string]any)
+	v.Responses, _ = parsed(n.Body.Responses).([]any)
 	a, err := r.send(ctx, plan.Steps[0], v, map[string]string{"Idempotency-Key": at.Run.String()}, "notification", httpspec.NewMask(plan.Hidden(r.cfg.Secrets)...))
 	if err == nil && a.Status >= 300 {
 		err = fmt.Errorf("it was answered with %d: %.300s", a.Status, a.Body)
@@ -176,18 +179,4 @@ func (r *Runner) deliver(ctx context.Context, n note) error {
 		code = codeWaiting
 	}
 	return jobs.Fail(code, err)
-}
-
-// exact are values with their numbers as they were written.
-func exact(m map[string]any) map[string]any {
-	if m == nil {
-		return nil
-	}
-	d := json.NewDecoder(bytes.NewReader(asJSON(m)))
-	d.UseNumber()
-	var out map[string]any
-	if d.Decode(&out) != nil {
-		return m
-	}
-	return out
 }

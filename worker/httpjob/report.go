@@ -30,15 +30,6 @@ func newNotice(status int, r httpspec.Report, now time.Time) notice {
 	return n
 }
 
-// value is it as templates see it.
-func (n notice) value() any {
-	raw, err := json.Marshal(n)
-	if err != nil {
-		return nil // texts can always be written, and Data was read as JSON
-	}
-	return parsed(raw)
-}
-
 // masked is an answer without secrets, as they stand there or as JSON has them: a text may be written in many ways.
 func masked(mask *httpspec.Mask, body []byte) []byte {
 	if mask.Empty() {

@@ -26,6 +26,7 @@ type Store interface {
 
 // Config says what HTTP jobs may do where they run. The zero value calls what is public, and knows no names.
 type Config struct {
+	App       string // the worker group whose jobs are run; default App
 	Guard     Guard
 	Breaker   Breaker
 	Services  httpspec.Services
@@ -69,6 +70,7 @@ func New(store Store, c Config) (*Runner, error) {
 			return nil, jobs.Invalid("feedback URL %.100q: it must be a URL such as https://jobs.example.com", base)
 		}
 	}
+	c.App = cmp.Or(c.App, App)
 	return &Runner{cfg: c, store: store, client: c.Guard.client(), breakers: newBreakers(c.Breaker), plans: map[jobs.Key]known{}}, nil
 }
 
@@ -91,7 +93,7 @@ func (r *Runner) Run(ctx context.Context, args []byte) error {
 // Check says what is wrong with an HTTP job, and where, before it is stored. Of one that runs here it also says which
 // services and secrets are missing.
 func (c *Config) Check(app string, raw []byte) (place string, err error) {
-	if c == nil || app != App {
+	if c == nil || app != cmp.Or(c.App, App) {
 		return httpspec.Check(raw)
 	}
 	return httpspec.CheckFor(raw, c.Services, c.Secrets)
