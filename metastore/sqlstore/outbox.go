@@ -1,8 +1,10 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,7 +41,7 @@ func (s *Store) enqueue(ctx context.Context, tenant jobs.Tenant, actor string, w
 	}
 	for _, k := range wishes {
 		e := jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: tenant, Actor: actor, Command: k}
-		if err := e.Check(); err != nil {
+		if err := cmp.Or(e.Check(), wished(&e)); err != nil {
 			return err
 		}
 		if _, err := s.Definition(ctx, tenant, k.Key); err != nil {
@@ -51,6 +53,19 @@ func (s *Store) enqueue(ctx context.Context, tenant jobs.Tenant, actor string, w
 	}
 	if s.dialect == postgres && len(wishes) > 0 {
 		return exec("SELECT pg_notify('carillon_outbox', '')")
+	}
+	return nil
+}
+
+// wished says why an envelope is no wish of a program, or nil. Whoever can write to the table of wishes may ask for runs,
+// and for nothing else.
+func wished(e *jobs.Envelope) error {
+	k, ok := e.Command.(jobs.Create)
+	switch {
+	case !ok:
+		return jobs.Refuse(jobs.Forbidden, "a wish asks for a run, this is a %s", e.Command.Verb())
+	case k.Key.System():
+		return jobs.Refuse(jobs.Forbidden, "runs of %s are started by the scheduler only", k.Key)
 	}
 	return nil
 }
@@ -96,7 +111,11 @@ func (s *Store) deliver(ctx context.Context, to metastore.Applier, unread map[in
 				return err
 			}
 			n++
-			switch one, err := jobs.DecodeEnvelopes(b); {
+			one, err := jobs.DecodeEnvelopes(b)
+			if err == nil && len(one) != 1 {
+				err = fmt.Errorf("%d envelopes in one wish", len(one))
+			}
+			switch {
 			case err == nil:
 				ids, batch = append(ids, last), append(batch, one...)
 			case !unread[last]:
@@ -116,7 +135,7 @@ func (s *Store) deliver(ctx context.Context, to metastore.Applier, unread map[in
 
 // bring brings wishes to a store, and clears away those that were made or refused.
 func (s *Store) bring(ctx context.Context, to metastore.Applier, ids []int64, batch []jobs.Envelope) (err error) {
-	for i, r := range to.Apply(ctx, batch) {
+	for i, r := range metastore.Sieved(batch, wished, func(batch []jobs.Envelope) []metastore.Result { return to.Apply(ctx, batch) }) {
 		switch code := jobs.CodeOf(r.Err); {
 		case r.Err == nil:
 			_, err = s.db.ExecContext(ctx, s.dialect.ask("DELETE FROM carillon_outbox WHERE id = ?"), ids[i])

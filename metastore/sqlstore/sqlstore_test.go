@@ -465,6 +465,50 @@ func TestEnqueueTx(t *testing.T) {
 	})
 }
 
+// Whoever may write wishes may ask for runs of jobs, and for nothing else: not for a token, and not for a notification.
+func TestWishesAreRuns(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		s := open(t, Config{URL: url})
+		key := jobs.NotifyKey("app")
+		do(t, s, register("k"), register(key))
+		again := create(key)
+		again.Origin = jobs.FromRetry
+		tx, err := s.db.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		for _, k := range []jobs.Create{create(key), again} {
+			if err := s.EnqueueTx(t.Context(), tx, "", "client:shop", k); !errors.Is(err, jobs.Forbidden) {
+				t.Errorf("a wish for a notification: %v", err)
+			}
+		}
+		good := create("k")
+		grant := jobs.Grant{Token: jobs.Token{ID: "aaaa1111", Name: "eve", Role: jobs.RoleAdmin, Hash: make([]byte, 32)}}
+		for _, list := range [][]jobs.Envelope{{envelope(grant)}, {envelope(again)}, {envelope(create("k")), envelope(create("k"))}, {envelope(good)}} {
+			if _, err := s.db.Exec(s.dialect.ask("INSERT INTO carillon_outbox (envelope) VALUES (?)"), jobs.AppendEnvelopes(nil, list)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.deliver(t.Context(), s, map[int64]bool{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Instance(t.Context(), jobs.DefaultTenant, good.ID); err != nil {
+			t.Errorf("a wish behind them: %v", err)
+		}
+		if _, err := s.Instance(t.Context(), jobs.DefaultTenant, again.ID); !errors.Is(err, jobs.NotFound) {
+			t.Errorf("a notification was started: %v", err)
+		}
+		if list, err := s.Tokens(t.Context(), jobs.DefaultTenant); err != nil || len(list) > 0 {
+			t.Errorf("tokens were granted: %+v, %v", list, err)
+		}
+		var left, refused int
+		if err := s.db.QueryRow("SELECT COUNT(*), COUNT(refused) FROM carillon_outbox").Scan(&left, &refused); err != nil || left != 3 || refused != 2 {
+			t.Errorf("%d wishes are left, %d of them refused, %v", left, refused, err)
+		}
+	})
+}
+
 // told is a store that tells which runs it has made.
 type told struct {
 	*Store
