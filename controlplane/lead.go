@@ -37,6 +37,7 @@ func (a Always) Lead(ctx context.Context, lead func(context.Context, uint64) err
 func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 	if before, err := cp.cfg.Store.State(ctx); err == nil && before.Epoch < term {
 		cp.reigns.note(Reign{Node: before.Leader, Term: before.Epoch})
+		cp.newestRules(ctx, before)
 	}
 	cp.Because("")
 	cp.reigns.note(Reign{Node: cp.cfg.Node, Term: term, Since: time.Now()})
@@ -103,6 +104,18 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 		add(&g, ctx, cp.followOthers)
 	}
 	return g.Run()
+}
+
+// newestRules puts the newest version of the rules in force in a store in which nobody has led yet: there is no older
+// program to go back to. A refusal means that there is one all the same, and a person finalizes the upgrade.
+func (cp *ControlPlane) newestRules(ctx context.Context, before jobs.StoreRow) {
+	if before.Epoch > 0 || before.InForce() >= jobs.ApplyVersion {
+		return
+	}
+	r := cp.store.Apply(ctx, []jobs.Envelope{cp.envelope(jobs.DefaultTenant, jobs.FinalizeUpgrade{To: jobs.ApplyVersion})})
+	if err := r[0].Err; err != nil {
+		cp.log.Info("a new store begins with older rules", "rules", before.InForce(), "err", err)
+	}
 }
 
 // callWorkers tells everybody that a term has begun. Workers beat then: until they do nobody offers them anything, and by

@@ -13,7 +13,10 @@ import (
 type coder struct {
 	buf     []byte
 	reading bool
+	lenient bool // reading: ignore what follows the known fields of a row, instead of refusing it
 	framed  bool // inside a row: fields may be missing at its end
+	end     int  // writing: where the row ends if the later fields from here on are zero; 0 = it has no later field yet
+	needs   uint32
 	err     error
 }
 
@@ -223,12 +226,36 @@ func some[T any](c *coder, v **T, item func(*coder, *T)) {
 	}
 }
 
+// since notes the version of the rules that a reader must know.
+func (c *coder) since(version uint32) { c.needs = max(c.needs, version) }
+
+// later is a field that a version of the rules after the first added at the end of a row. A zero value takes no bytes
+// there, so a newer program writes the same bytes as an older one until that version is in force and the field is used.
+func later[T comparable](c *coder, version uint32, v *T, field func(*coder, *T)) {
+	if c.reading {
+		field(c, v)
+		return
+	}
+	if c.end == 0 {
+		c.end = len(c.buf)
+	}
+	field(c, v)
+	if *v != *new(T) {
+		c.end = len(c.buf)
+		c.since(version)
+	}
+}
+
 // row frames what body names with its length, so that fields can be added later.
 func (c *coder) row(body func(*coder)) {
 	if !c.reading {
-		at := len(c.buf)
-		c.buf = append(c.buf, 0, 0, 0, 0)
+		at, end := len(c.buf), c.end
+		c.buf, c.end = append(c.buf, 0, 0, 0, 0), 0
 		body(c)
+		if c.end > 0 {
+			c.buf = c.buf[:c.end]
+		}
+		c.end = end
 		binary.LittleEndian.PutUint32(c.buf[at:], uint32(len(c.buf)-at-4))
 		return
 	}
@@ -248,6 +275,9 @@ func (c *coder) row(body func(*coder)) {
 	c.buf, c.framed = c.buf[4:4+n:4+n], true
 	body(c)
 	c.framed = framed
+	if c.err == nil && len(c.buf) > 0 && !c.lenient {
+		c.fail(fmt.Sprintf("%d bytes at the end of a row are unknown to this program, which knows version %d of the rules: start a newer program", len(c.buf), ApplyVersion))
+	}
 	if c.err == nil {
 		c.buf = after
 	}

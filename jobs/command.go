@@ -72,12 +72,14 @@ const (
 	VerbClean        Verb = 35
 	VerbBackfill     Verb = 36
 	VerbNotify       Verb = 37
+
+	VerbFinalizeUpgrade Verb = 38
 )
 
 var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create", "fire", "release", "claim", "finish", "returned",
 	"checkpoint", "expire", "cancel", "configure", "lead", "refresh", "forget", "hand",
 	"delete", "grant", "revoke", "signin", "signout", "trim", "invite", "join", "members",
-	"spread", "setcalendar", "dropcalendar", "drain", "mark", "expect", "hear", "clean", "backfill", "notify"}
+	"spread", "setcalendar", "dropcalendar", "drain", "mark", "expect", "hear", "clean", "backfill", "notify", "finalizeupgrade"}
 
 // NewestVerb is the highest verb that this program knows.
 const NewestVerb = Verb(len(verbNames) - 1)
@@ -151,6 +153,7 @@ type Create struct {
 	Pin         string // the worker that is to run it, instead of the job's pin; the route is left out then
 	// Of one shard of a broadcast that is run again alone; Shards 0 = it is none.
 	Shard, Shards uint32
+	nextCreate
 }
 
 // IdempotencyLife is how long an idempotency key is remembered.

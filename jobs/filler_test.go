@@ -17,6 +17,12 @@ func (f filler) fill(v reflect.Value, path string) {
 	h := fnv.New64a()
 	fmt.Fprint(h, f.seed, path)
 	r := rand.New(rand.NewPCG(h.Sum64(), 1))
+	if !v.CanInterface() { // an embedded type of this package: its fields count
+		for i := range v.NumField() {
+			f.fill(v.Field(i), path)
+		}
+		return
+	}
 	switch v.Interface().(type) {
 	case time.Time:
 		v.Set(reflect.ValueOf(time.Unix(0, 1+r.Int64N(7e18)).UTC()))

@@ -102,6 +102,7 @@ type Instance struct {
 	Unique string // the unique key it holds until it is final, or ""
 	Trace  string // W3C traceparent of who asked for it, or ""
 	Place  *Place // which worker it may go to; nil = any that has the job
+	nextInstance
 
 	Faults   []Fault   // attempts that failed with a code or by a rule, the oldest first
 	Opens    time.Time // when the gate it waits at opens by its rate; set on the first who waits there

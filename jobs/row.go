@@ -101,7 +101,13 @@ type StoreRow struct {
 	Epoch   uint64    // of the leader whose fires count
 	Leader  string    // its node
 	At      time.Time // time of the last commit; none is ever earlier
+	// ApplyVersion is the version of the rules that is in force: Apply follows no later one, and no command or field of a
+	// later one is written. Only FinalizeUpgrade raises it. See InForce.
+	ApplyVersion uint32
 }
+
+// InForce is the version of the rules that is in force: the first one in a store without a commit.
+func (s *StoreRow) InForce() uint32 { return max(s.ApplyVersion, FirstApplyVersion) }
 
 // Ref of each row.
 func (d *Definition) Ref() Ref { return DefinitionRef(d.Tenant, d.Key) }

@@ -11,8 +11,9 @@ import (
 // Each type has one function that names its fields in order, and a coder (coder.go) either writes or reads them, so
 // that the two directions cannot drift apart. Numbers are varints, texts and lists carry their length, times are
 // Unix nanoseconds. A list of envelopes begins with the version of the form; a reader that meets a newer one
-// stops with an error. Fields are only ever added at the end of a row, which carries its length: a reader leaves
-// missing fields zero.
+// stops with an error. Fields are only ever added at the end of a row, which carries its length, by later: a reader
+// leaves missing fields zero. What lies behind the fields that it knows it refuses in logs, snapshots and databases,
+// where ignoring it would make rows differ, and ignores in messages of workers and clients.
 
 // WireVersion is the version of the form that this code writes.
 const WireVersion = 1
@@ -188,8 +189,12 @@ func wireCommand(c *coder, v *Command) {
 		wireValue(c, v, wireBackfill)
 	case VerbNotify:
 		wireValue(c, v, wireNotify)
+	case VerbFinalizeUpgrade:
+		wireValue(c, v, func(c *coder, k *FinalizeUpgrade) { number(c, &k.To) })
 	default:
-		c.fail(fmt.Sprintf("command %d is not known to this version", verb))
+		if !wireNextCommand(c, verb, v) {
+			c.fail(fmt.Sprintf("command %d is not known to this program, which knows version %d of the rules: start a newer program", verb, ApplyVersion))
+		}
 	}
 }
 
@@ -209,6 +214,7 @@ func wireCreate(c *coder, k *Create) {
 	wireWish(c, k)
 	text(c, &k.Trace)
 	wirePlacing(c, k)
+	wireNextCreate(c, k)
 }
 
 func wirePlacing(c *coder, k *Create) {
@@ -291,9 +297,16 @@ func AppendEnvelopes(b []byte, batch []Envelope) []byte {
 	return c.buf
 }
 
-// DecodeEnvelopes reads what AppendEnvelopes wrote.
-func DecodeEnvelopes(b []byte) ([]Envelope, error) {
-	c := coder{buf: b, reading: true}
+// DecodeEnvelopes reads what AppendEnvelopes wrote. Fields that this program does not know are refused: for logs, and for
+// messages of nodes.
+func DecodeEnvelopes(b []byte) ([]Envelope, error) { return decodeEnvelopes(b, false) }
+
+// DecodeSentEnvelopes is DecodeEnvelopes for messages of workers and clients, which may be newer than this program:
+// fields that it does not know are ignored.
+func DecodeSentEnvelopes(b []byte) ([]Envelope, error) { return decodeEnvelopes(b, true) }
+
+func decodeEnvelopes(b []byte, lenient bool) ([]Envelope, error) {
+	c := coder{buf: b, reading: true, lenient: lenient}
 	c.version()
 	batch := make([]Envelope, c.size(0, 18))
 	last := new(Envelope)
@@ -328,9 +341,15 @@ func AppendRow(b []byte, r Row) []byte {
 	return c.buf
 }
 
-// DecodeRow reads one row from the front of b and answers with what follows it.
-func DecodeRow(b []byte) (Row, []byte, error) {
-	c := coder{buf: b, reading: true}
+// DecodeRow reads one row from the front of b and answers with what follows it. Fields that this program does not know
+// are refused: for what is stored.
+func DecodeRow(b []byte) (Row, []byte, error) { return decodeRow(b, false) }
+
+// DecodeSentRow is DecodeRow for workers and clients, whose server may be newer: fields that they do not know are ignored.
+func DecodeSentRow(b []byte) (Row, []byte, error) { return decodeRow(b, true) }
+
+func decodeRow(b []byte, lenient bool) (Row, []byte, error) {
+	c := coder{buf: b, reading: true, lenient: lenient}
 	if len(b) == 0 {
 		return nil, nil, Invalid("wire: no row")
 	}

@@ -88,7 +88,7 @@ func AppendAnswer(b []byte, e *Effect, err error) []byte {
 // DecodeAnswer reads one answer from the front of b and answers with what follows it. bad is set when the bytes
 // themselves are damaged.
 func DecodeAnswer(b []byte) (e Effect, err error, rest []byte, bad error) {
-	c := coder{buf: b, reading: true}
+	c := coder{buf: b, reading: true, lenient: true}
 	if len(b) == 0 {
 		return e, nil, nil, Invalid("wire: no answer")
 	}

@@ -68,6 +68,7 @@ func wireInstance(c *coder, in *Instance) {
 	text(c, &in.Trace)
 	some(c, &in.Place, wirePlace)
 	wireRare(c, in)
+	wireNextInstance(c, in)
 }
 
 // wireRare is what most runs have nothing of: one byte says so.
@@ -353,6 +354,7 @@ func wireStoreRow(c *coder, s *StoreRow) {
 	number(c, &s.Epoch)
 	text(c, &s.Leader)
 	c.time(&s.At)
+	number(c, &s.ApplyVersion)
 }
 
 func wireRow(c *coder, r *Row) {

@@ -25,7 +25,7 @@ func ApplyBatch(tx Tx, batch []jobs.Envelope) []Result {
 	}
 	if n := len(batch); n > 0 {
 		s := stateOf(tx)
-		s.At = batch[n-1].At
+		s.At, s.ApplyVersion = batch[n-1].At, s.InForce()
 		tx.Put(&s)
 	}
 	return results
@@ -115,8 +115,10 @@ func (c *change) apply() error {
 		return c.backfill(k)
 	case jobs.Notify:
 		return c.notify(k)
+	case jobs.FinalizeUpgrade:
+		return c.finalizeUpgrade(k)
 	}
-	return jobs.Invalid("command %T is not known to this version", c.env.Command)
+	return c.applyNext()
 }
 
 // existing answers with a row that is there already.
@@ -203,7 +205,7 @@ func (c *change) store(in *jobs.Instance, from jobs.State) {
 
 // tally counts what the dashboard's charts show: runs that became due, and how attempts and runs ended.
 func (c *change) tally(in *jobs.Instance) {
-	if in.State == jobs.Scheduled || in.State == jobs.Processing {
+	if in.State == jobs.Scheduled || in.State == jobs.Processing && !c.nextTally() {
 		return
 	}
 	c.tx.Put(&jobs.Tally{Tenant: in.Tenant, Job: in.Job, State: in.State, Hour: c.at.Truncate(time.Hour).UnixNano(), N: 1})

@@ -189,7 +189,7 @@ func (g *gathering) named(e *jobs.Envelope) {
 		g.job(t, k.Key)
 	case jobs.Refresh:
 		g.job(t, k.Key)
-	case jobs.Configure:
+	case jobs.Configure, jobs.FinalizeUpgrade:
 		g.ref(jobs.GlobalRef(t))
 	case jobs.Forget:
 		g.ref(jobs.UniqueRef(t, k.Name))

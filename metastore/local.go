@@ -32,7 +32,11 @@ func (l *Local) Apply(ctx context.Context, batch []jobs.Envelope) []Result {
 			return Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %v", err))
 		}
 		l.last = Stamp(batch, now(), l.last)
-		l.Update(func(tx Tx) { results = ApplyBatch(tx, batch) })
+		l.Update(func(tx Tx) {
+			state := stateOf(tx)
+			rules := Rules{Known: jobs.ApplyVersion, InForce: func(uint32) (uint32, error) { return state.InForce(), nil }}
+			results = rules.Allowed(batch, func(batch []jobs.Envelope) []Result { return ApplyBatch(tx, batch) })
+		})
 		return results
 	})
 }

@@ -33,6 +33,7 @@ func (c *change) create(k jobs.Create) error {
 	}
 	in := c.fresh(d, k.Origin)
 	in.ID, in.Parent, in.Args, in.Trace = k.ID, k.Parent, k.Args, k.Trace
+	nextCreate(in, k)
 	if len(k.Args) == 0 {
 		in.Args = d.Policy.Args
 	}

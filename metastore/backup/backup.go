@@ -47,12 +47,24 @@ type Head struct {
 	At      time.Time `json:"at"`      // when it was begun
 	Version string    `json:"version"` // of the program that wrote it
 	From    string    `json:"from"`    // in words
+	// ApplyVersion is the version of the rules that was in force. Write fills it in.
+	ApplyVersion uint32 `json:"applyVersion"`
 }
 
 // Write writes a backup and returns what is in it. Without an error all of it was written, though perhaps not to a disk:
 // all but finished runs that the store cannot read any more, which the account counts as left out.
 func Write(ctx context.Context, to io.Writer, head Head, c metastore.Content) (metastore.Account, error) {
 	w := &writer{to: to, sum: sha256.New()}
+	head.ApplyVersion = jobs.FirstApplyVersion
+	for row, err := range c.Rows(ctx) {
+		if err != nil {
+			return nil, fmt.Errorf("write backup: %w", err)
+		}
+		if state, ok := row.(*jobs.StoreRow); ok {
+			head.ApplyVersion = state.InForce()
+			break
+		}
+	}
 	about, err := json.Marshal(head)
 	if err != nil {
 		return nil, err
@@ -231,6 +243,9 @@ func (f *File) read(ctx context.Context, block func(kind byte, b []byte) (goOn b
 	}
 	var head Head
 	if err := r.json(&head); err != nil {
+		return err
+	}
+	if err := metastore.Readable("it", head.ApplyVersion, jobs.ApplyVersion); err != nil {
 		return err
 	}
 	for {

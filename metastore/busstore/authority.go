@@ -70,6 +70,8 @@ var mayCommand = map[jobs.Verb]roles{
 	jobs.VerbClean:        nobody,
 	jobs.VerbBackfill:     nobody,
 	jobs.VerbNotify:       workers,
+
+	jobs.VerbFinalizeUpgrade: nobody,
 }
 
 // mayAsk has a row for each question. A worker reads the run it works on and the job it belongs to.

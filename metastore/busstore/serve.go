@@ -85,7 +85,7 @@ func (s *server) answer(ctx context.Context, from bus.Principal, request []byte)
 
 // apply puts aside what from may not say, and has the rest applied as one batch.
 func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []byte) ([]byte, error) {
-	batch, err := decodeCommands(body)
+	batch, err := decodeCommands(body, from.Role)
 	if err != nil {
 		return nil, err
 	}

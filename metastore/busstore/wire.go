@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -109,13 +110,17 @@ func opened(request []byte) (verb, []byte, error) {
 	return verb(request[1]), request[2:], nil
 }
 
-// decodeCommands reads the envelopes of a request, once their number is known to be bearable.
-func decodeCommands(b []byte) ([]jobs.Envelope, error) {
+// decodeCommands reads the envelopes of a request, once their number is known to be bearable. Of workers and clients
+// fields that this program does not know are ignored; a node that set one would lose what a person asked it for.
+func decodeCommands(b []byte, from bus.Role) ([]jobs.Envelope, error) {
 	_, skip := binary.Uvarint(b) // the version of their form
 	if n, k := binary.Uvarint(b[max(0, skip):]); k > 0 && n > maxCommands {
 		return nil, jobs.Invalid("busstore: %d commands in a request, at most %d are allowed", n, maxCommands)
 	}
-	return jobs.DecodeEnvelopes(b)
+	if from == bus.Node {
+		return jobs.DecodeEnvelopes(b)
+	}
+	return jobs.DecodeSentEnvelopes(b)
 }
 
 // encodeAnswers writes as many of n answers as fit, in order: their number, then each. The first always fits: an
@@ -214,7 +219,7 @@ func decodeRows[R jobs.Row](b []byte) (r reply, rows []R, err error) {
 	}
 	for b = b[1+k+int(n):]; len(b) > 0; {
 		var row jobs.Row
-		if row, b, err = jobs.DecodeRow(b); err != nil {
+		if row, b, err = jobs.DecodeSentRow(b); err != nil {
 			return r, nil, err
 		}
 		one, ok := row.(R)

@@ -241,15 +241,18 @@ func (s *Store) fillArchive(ctx context.Context, ended iter.Seq2[*jobs.Instance,
 // fillSnapshot writes all other rows as the snapshot that the log begins behind. Its term is the epoch of what was
 // carried: the first leader has a higher one.
 func (s *Store) fillSnapshot(ctx context.Context, snapshots raft.SnapshotStore, last uint64, from metastore.Content) error {
-	term := uint64(1)
+	term, rules := uint64(1), jobs.FirstApplyVersion
 	for row, err := range from.Rows(ctx) {
 		if err != nil {
 			return err
 		}
 		if state, ok := row.(*jobs.StoreRow); ok {
-			term = max(term, state.Epoch)
+			term, rules = max(term, state.Epoch), state.InForce()
 			break
 		}
+	}
+	if err := metastore.Readable("the content", rules, s.cfg.knows); err != nil {
+		return err
 	}
 	if err := s.log.SetUint64(keyTerm, term); err != nil { // the word that raft goes by
 		return err
@@ -257,7 +260,7 @@ func (s *Store) fillSnapshot(ctx context.Context, snapshots raft.SnapshotStore, 
 	id := raft.ServerID(s.node.ID)
 	_, trans := raft.NewInmemTransport(raft.ServerAddress(id))
 	alone := raft.Configuration{Servers: []raft.Server{{ID: id, Address: trans.LocalAddr()}}}
-	head := snapshotHead{index: last>>24 + 1, ended: last}
+	head := snapshotHead{rules: rules, index: last>>24 + 1, ended: last}
 	sink, err := snapshots.Create(raft.SnapshotVersionMax, head.index, term, alone, 1, trans)
 	if err != nil {
 		return err

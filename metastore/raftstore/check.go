@@ -17,7 +17,7 @@ import (
 // what was agreed upon. Who is right is not for a program to decide alone, so nothing is overwritten by itself.
 
 // checkEvery is how often marks are written, unless Config says otherwise.
-const checkEvery = 5 * time.Minute
+var checkEvery = 5 * time.Minute
 
 // ErrDiverged is the error of a store whose rows are not those of its cluster. It is repaired by opening it with
 // Config.Repair, which takes everything from the others.

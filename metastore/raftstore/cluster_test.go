@@ -312,7 +312,7 @@ func TestThreeNodes(t *testing.T) {
 		return !slices.ContainsFunc(members, func(m Member) bool { return !m.Reached })
 	})
 	for i, m := range members {
-		if m.Name != c.configs[i].Node || m.Address != c.configs[i].Listen || !m.Voter || !m.Reached || m.LastContact.IsZero() || m.Verb != jobs.NewestVerb {
+		if m.Name != c.configs[i].Node || m.Address != c.configs[i].Listen || !m.Voter || !m.Reached || m.LastContact.IsZero() || m.ApplyVersion != jobs.ApplyVersion {
 			t.Errorf("member %d is %+v", i, m)
 		}
 	}

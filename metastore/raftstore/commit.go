@@ -19,43 +19,8 @@ const enqueueTimeout = 10 * time.Second
 // Apply applies a batch of commands. Concurrent callers share entries of the log.
 func (s *Store) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
 	return metastore.Admitted(ctx, s, s.cfg.Now(), batch, func(batch []jobs.Envelope) []metastore.Result {
-		return s.understood(batch, func(batch []jobs.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
+		return s.allowed(ctx, batch, func(batch []jobs.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
 	})
-}
-
-// understood keeps back the commands that a member may not know, and would end for: they can be written when it has
-// been brought to this release.
-func (s *Store) understood(batch []jobs.Envelope, apply func([]jobs.Envelope) []metastore.Result) []metastore.Result {
-	var late map[int]metastore.Result
-	for i := range batch {
-		if v := batch[i].Command.Verb(); v > s.cfg.common {
-			if who := s.unknowing(v); who != "" {
-				if late == nil {
-					late = make(map[int]metastore.Result)
-				}
-				late[i] = metastore.Result{Err: jobs.Refuse(jobs.Unavailable, "not done: node %s has not said that it knows the command %q: bring it to this release, or remove it", who, v)}
-			}
-		}
-	}
-	if late == nil {
-		return apply(batch)
-	}
-	rest := make([]jobs.Envelope, 0, len(batch))
-	for i := range batch {
-		if _, kept := late[i]; !kept {
-			rest = append(rest, batch[i])
-		}
-	}
-	done := apply(rest)
-	results := make([]metastore.Result, len(batch))
-	for i := range results {
-		if r, kept := late[i]; kept {
-			results[i] = r
-		} else {
-			results[i], done = done[0], done[1:]
-		}
-	}
-	return results
 }
 
 // proposed is a part of a batch that raft has been given.
@@ -88,7 +53,7 @@ func (s *Store) commit(batch []jobs.Envelope) []metastore.Result {
 // propose gives a batch to raft, in as few entries as their limit allows.
 func (s *Store) propose(parts []proposed, batch []jobs.Envelope) []proposed {
 	if len(batch) <= maxCommands {
-		s.room = appendEntry(s.room[:0], batch)
+		s.room = appendEntry(s.room[:0], s.machine.inForce(), batch)
 		if len(s.room) <= maxEntry || len(batch) == 1 {
 			entry := bytes.Clone(s.room)
 			s.machine.own.note(entry, batch)

@@ -210,7 +210,7 @@ func (rotten) GetLog(index uint64, entry *raft.Log) error {
 // An entry that rots while the store is open is not passed on to a node that lags.
 func TestRottenEntryIsNotPassedOn(t *testing.T) {
 	var told error
-	l := &raftLog{LogStore: rotten{}, path: "/data/wal", fail: func(err error) { told = err }}
+	l := &raftLog{LogStore: rotten{}, path: "/data/wal", knows: jobs.ApplyVersion, fail: func(err error) { told = err }}
 	if err := l.GetLog(7, new(raft.Log)); err == nil || told == nil || !strings.Contains(told.Error(), "/data/wal") || !strings.Contains(told.Error(), "entry 7") {
 		t.Errorf("it is read with %v; told was %v", err, told)
 	}

@@ -7,16 +7,17 @@ import (
 	"hash/crc32"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // An entry of the log begins with the version of this form, a checksum of the rest, what kind of entry it is, and the
-// highest verb in it. The libraries that keep the log do not check what they read. Version 1 was always a commit, and
-// had neither kind nor verb.
+// version of the rules that a reader must know. The libraries that keep the log do not check what they read.
 
 const (
-	entryVersion = 2
-	entryHead    = 7
-	oldHead      = 5
+	entryVersion = 3
+	entryHead    = 10
+	entryKindAt  = 5 // what the checksum covers begins here
+	entryRulesAt = 6
 	// maxEntry is how long an entry may be before a batch is split, and maxCommands how much of a batch is encoded
 	// to find out.
 	maxEntry    = 4 << 20
@@ -36,27 +37,29 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// encodeEntry encodes a commit.
-func encodeEntry(batch []jobs.Envelope) []byte { return appendEntry(nil, batch) }
-
-// appendEntry encodes a commit into memory that is there, and empty.
-func appendEntry(b []byte, batch []jobs.Envelope) []byte {
+// appendEntry encodes a commit into memory that is there, and empty. rules is the version in force; a node that does not
+// know a version stops at the entry that puts it in force, not behind it.
+func appendEntry(b []byte, rules uint32, batch []jobs.Envelope) []byte {
 	b = append(b, make([]byte, entryHead)...)
-	highest := jobs.Verb(0)
 	for i := range batch {
-		highest = max(highest, batch[i].Command.Verb())
+		if k, ok := batch[i].Command.(jobs.FinalizeUpgrade); ok {
+			rules = max(rules, k.To)
+		}
 	}
-	return sealEntry(jobs.AppendEnvelopes(b, batch), entryCommit, highest)
+	return sealEntry(jobs.AppendEnvelopes(b, batch), entryCommit, rules)
 }
 
 // sealEntry fills the head of an entry.
-func sealEntry(b []byte, kind entryKind, highest jobs.Verb) []byte {
-	b[0], b[5], b[6] = entryVersion, byte(kind), byte(highest)
-	binary.LittleEndian.PutUint32(b[1:], crc32.Checksum(b[oldHead:], castagnoli))
+func sealEntry(b []byte, kind entryKind, rules uint32) []byte {
+	b[0], b[entryKindAt] = entryVersion, byte(kind)
+	binary.LittleEndian.PutUint32(b[entryRulesAt:], rules)
+	binary.LittleEndian.PutUint32(b[1:], crc32.Checksum(b[entryKindAt:], castagnoli))
 	return b
 }
 
-func encodeMark() []byte { return sealEntry(make([]byte, entryHead), entryMark, 0) }
+func encodeMark() []byte {
+	return sealEntry(make([]byte, entryHead), entryMark, jobs.FirstApplyVersion)
+}
 
 // verdict is what the leader's rows were at a mark.
 type verdict struct {
@@ -66,7 +69,7 @@ type verdict struct {
 
 func (v verdict) encode() []byte {
 	b := binary.LittleEndian.AppendUint64(make([]byte, entryHead), v.index)
-	return sealEntry(append(b, v.hash[:]...), entryVerdict, 0)
+	return sealEntry(append(b, v.hash[:]...), entryVerdict, jobs.FirstApplyVersion)
 }
 
 func decodeVerdict(body []byte) (v verdict, err error) {
@@ -83,26 +86,27 @@ var (
 	errEntryVersion  = errors.New("it was written by a newer version of this program")
 )
 
-func checkEntry(b []byte) error {
-	_, _, err := openEntry(b)
+// checkEntry says what is wrong with an entry, for a program that knows the rules up to a version.
+func checkEntry(b []byte, knows uint32) error {
+	_, _, err := openEntry(b, knows)
 	return err
 }
 
 // openEntry checks an entry and says what is in it.
-func openEntry(b []byte) (kind entryKind, body []byte, err error) {
+func openEntry(b []byte, knows uint32) (kind entryKind, body []byte, err error) {
 	switch {
-	case len(b) < oldHead:
+	case len(b) < entryHead:
 		return 0, nil, errEntryChecksum
 	case b[0] > entryVersion:
 		return 0, nil, errEntryVersion
-	case binary.LittleEndian.Uint32(b[1:]) != crc32.Checksum(b[oldHead:], castagnoli):
+	case b[0] < entryVersion || binary.LittleEndian.Uint32(b[1:]) != crc32.Checksum(b[entryKindAt:], castagnoli):
 		return 0, nil, errEntryChecksum
-	case b[0] == 1:
-		return entryCommit, b[oldHead:], nil
-	case b[0] == 0 || len(b) < entryHead:
-		return 0, nil, errEntryChecksum
-	case entryKind(b[5]) > entryVerdict || jobs.Verb(b[6]) > jobs.NewestVerb:
+	}
+	if err := metastore.Readable("it", binary.LittleEndian.Uint32(b[entryRulesAt:]), knows); err != nil {
+		return 0, nil, err
+	}
+	if kind = entryKind(b[entryKindAt]); kind < entryCommit || kind > entryVerdict {
 		return 0, nil, errEntryVersion
 	}
-	return entryKind(b[5]), b[entryHead:], nil
+	return kind, b[entryHead:], nil
 }

@@ -132,10 +132,10 @@ func (s *Store) welcome(q *call, from *link.Hello) reply {
 	if err := s.note(ctx, By{Actor: "node:" + from.Name}, join); err != nil {
 		return refusal(err)
 	}
-	others := []other{{s.node.ID, s.cfg.Node, s.link.Address(), int(s.cfg.newest)}}
+	others := []other{{s.node.ID, s.cfg.Node, s.link.Address()}}
 	for _, is := range s.servers() {
 		if m := s.member(is); !m.Self && m.ID != from.Node {
-			others = append(others, other{m.ID, m.Name, m.Address, int(m.Verb)})
+			others = append(others, other{m.ID, m.Name, m.Address})
 		}
 	}
 	if err := changed("let a node in", s.raft.AddNonvoter(raft.ServerID(from.Node), raft.ServerAddress(from.Address), 0, enqueueTimeout)); err != nil {
@@ -153,8 +153,8 @@ func (s *Store) acceptable(from *link.Hello) error {
 	if skew := time.Until(from.Now); skew.Abs() > mostSkew {
 		return jobs.Refuse(jobs.Conflict, "the clock of the node is off by %v: set it right first", skew.Round(time.Second))
 	}
-	if jobs.Verb(from.Verb) < s.cfg.common {
-		return jobs.Refuse(jobs.Conflict, "the node is of an older release, which does not know all commands that are in use")
+	if inForce := s.machine.inForce(); from.ApplyVersion < inForce {
+		return jobs.Refuse(jobs.Conflict, "the node knows version %d of the rules, and version %d is in force here: start a newer program there", from.ApplyVersion, inForce)
 	}
 	for _, is := range s.servers() {
 		m := s.member(is)
@@ -250,7 +250,7 @@ func introduce(ctx context.Context, c *Config, i invitation) error {
 	if n.ID, err = joiningAs(c.Dir); err != nil {
 		return err
 	}
-	hello := link.Hello{Cluster: i.Cluster, Node: n.ID, Name: c.Node, Address: address, Purpose: link.ForJoin, Verb: int(c.newest)}
+	hello := link.Hello{Cluster: i.Cluster, Node: n.ID, Name: c.Node, Address: address, Purpose: link.ForJoin, ApplyVersion: c.knows}
 	q := call{Invite: i.Name, Secret: i.Secret}
 	for until := time.Now().Add(joinPatience); ; {
 		r, err := askAround(ctx, append([]string{i.Address}, i.Others...), keys, hello, q)

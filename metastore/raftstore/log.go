@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/raft-wal/metadb"
 	"go.etcd.io/bbolt"
 
+	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
@@ -43,6 +44,7 @@ type raftLog struct {
 	stable raft.StableStore
 	io.Closer
 	path   string
+	knows  uint32 // the newest version of the rules that this program knows
 	fail   func(error)
 	failed atomic.Pointer[error]
 }
@@ -50,7 +52,7 @@ type raftLog struct {
 var _ raft.MonotonicLogStore = (*raftLog)(nil)
 
 func openLog(c *Config, fail func(error)) (*raftLog, error) {
-	l := &raftLog{fail: fail}
+	l := &raftLog{knows: c.knows, fail: fail}
 	kind, err := logIn(c.Dir, c.Log)
 	if err != nil {
 		return nil, err
@@ -165,7 +167,7 @@ func (l *raftLog) check(after uint64) error {
 				return &disk.Damaged{Path: l.path, What: fmt.Sprintf("entry %d says that it is %d", i, entry.Index)}
 			}
 			if entry.Type == raft.LogCommand {
-				if err := checkEntry(entry.Data); errors.Is(err, errEntryVersion) {
+				if err := checkEntry(entry.Data, l.knows); errors.Is(err, errEntryVersion) || errors.Is(err, metastore.ErrTooOld) {
 					return fmt.Errorf("entry %d: %w", i, err)
 				} else if err != nil {
 					return &disk.Damaged{Path: l.path, What: fmt.Sprintf("entry %d: %v", i, err)}
@@ -270,7 +272,8 @@ func (l *raftLog) GetLog(index uint64, entry *raft.Log) error {
 	if entry.Type != raft.LogCommand {
 		return nil
 	}
-	if err := checkEntry(entry.Data); err != nil {
+	// The machine stops at an entry of newer rules: raft panics if it cannot read an entry.
+	if err := checkEntry(entry.Data, l.knows); err != nil && !errors.Is(err, metastore.ErrTooOld) {
 		err = fmt.Errorf("read log: %w", &disk.Damaged{Path: l.path, What: fmt.Sprintf("entry %d: %v", index, err)})
 		l.fail(err)
 		return err

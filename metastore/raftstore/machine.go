@@ -23,6 +23,8 @@ type machine struct {
 	bounds  *bounds
 	marks   *marks
 	own     own
+	knows   uint32        // the newest version of the rules that this program knows
+	version atomic.Uint32 // the one in force; see inForce
 	fail    func(error)
 	fetch   func(upTo uint64) error // brings the archive up to a number, from other nodes
 	broken  atomic.Bool             // an entry could not be applied: those after it must not be either
@@ -51,7 +53,7 @@ func (m *machine) Apply(entry *raft.Log) any {
 	if m.broken.Load() {
 		return errBroken
 	}
-	kind, body, err := openEntry(entry.Data)
+	kind, body, err := openEntry(entry.Data, m.knows)
 	var batch []jobs.Envelope
 	switch {
 	case err != nil:
@@ -83,6 +85,7 @@ func (m *machine) Apply(entry *raft.Log) any {
 	m.engine.Update(func(tx metastore.Tx) {
 		notBefore(tx, batch)
 		results = metastore.ApplyBatch(tx, batch)
+		m.follow(tx.Get(jobs.StoreRef()))
 	})
 	m.moment.Unlock()
 	m.bounds.applied(entry.Index, len(entry.Data))
@@ -102,24 +105,38 @@ func notBefore(tx metastore.Tx, batch []jobs.Envelope) {
 	}
 }
 
+// inForce is the version of the rules that is in force.
+func (m *machine) inForce() uint32 { return max(m.version.Load(), jobs.FirstApplyVersion) }
+
+// follow notes the version of the rules that rows say is in force.
+func (m *machine) follow(row jobs.Row) {
+	if state, ok := row.(*jobs.StoreRow); ok {
+		m.version.Store(state.InForce())
+	}
+}
+
 // Snapshot takes the rows as they are. They are written while entries go on being applied.
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	if m.broken.Load() {
 		return nil, errBroken
 	}
 	index, _, _ := m.bounds.now()
-	return &captured{machine: m, rows: m.engine.Capture(), head: snapshotHead{index, m.archive.Last()}}, nil
+	return &captured{machine: m, rows: m.engine.Capture(), head: snapshotHead{m.inForce(), index, m.archive.Last()}}, nil
 }
 
 // Restore replaces the rows by those of a snapshot. Runs that have ended are not in it: those that this node's archive
 // does not have yet are fetched from others before anything else is applied, so that the archive stays without gaps.
 func (m *machine) Restore(file io.ReadCloser) error {
 	m.restoring.Store(true)
-	head, rows := readSnapshot(file)
+	head, rows := readSnapshot(file, m.knows)
 	if err := errors.Join(m.engine.Restore(rows), file.Close()); err != nil {
 		m.restoring.Store(false) // nothing was changed
+		if errors.Is(err, metastore.ErrTooOld) {
+			m.fail(err) // the leader would send it for ever
+		}
 		return err
 	}
+	m.version.Store(head.rules)
 	if head.ended > m.archive.Last() {
 		if err := m.fetch(head.ended); err != nil {
 			return err

@@ -33,7 +33,7 @@ type Member struct {
 	LogBytes     int64
 	ArchiveBytes int64
 	Snapshot     time.Time // when it took its last one; zero = not since it was started
-	Verb         jobs.Verb // the highest command that it knows
+	ApplyVersion uint32    // the newest version of the rules that it knows
 }
 
 // Tolerates is how many voters may fail at once, and the words for it.
@@ -114,13 +114,13 @@ func (s *Store) member(is raft.Server) Member {
 		return m
 	}
 	if peer, ok := s.peer(m.ID); ok {
-		m.Name, m.LastContact, m.Verb = peer.Name, peer.Heard, jobs.Verb(peer.Verb)
+		m.Name, m.LastContact = peer.Name, peer.Heard
 	}
 	s.nodeMu.Lock()
 	defer s.nodeMu.Unlock()
 	for _, o := range s.node.Others {
 		if o.ID == m.ID {
-			m.Name, m.Verb = cmp.Or(m.Name, o.Name), cmp.Or(m.Verb, jobs.Verb(o.Verb))
+			m.Name = cmp.Or(m.Name, o.Name)
 		}
 	}
 	return m
@@ -165,7 +165,7 @@ func (s *Store) inquire(ctx context.Context, m *Member) (st status, ok bool) {
 			m.Name, m.LastContact = peer.Name, peer.Heard
 		}
 	}
-	m.Reached, m.Applied, m.LogBytes, m.ArchiveBytes, m.Snapshot, m.Verb = true, st.Applied, st.LogBytes, st.ArchiveBytes, st.Snapshot, jobs.Verb(st.Verb)
+	m.Reached, m.Applied, m.LogBytes, m.ArchiveBytes, m.Snapshot, m.ApplyVersion = true, st.Applied, st.LogBytes, st.ArchiveBytes, st.Snapshot, st.ApplyVersion
 	return st, true
 }
 
@@ -341,7 +341,6 @@ func (s *Store) attend(ctx context.Context) {
 		} else {
 			clear(behind)
 			err = s.announce(ctx)
-			s.meet(ctx)
 		}
 		if jobs.CodeOf(err) == jobs.NotFound {
 			s.fail(fmt.Errorf("%w: %w", ErrRemoved, err))
@@ -374,20 +373,6 @@ func (s *Store) announce(ctx context.Context) error {
 	return err
 }
 
-// meet asks members that this node has not heard since it began: it may lead when they are down, and each side must have
-// heard then which commands the other knows.
-func (s *Store) meet(ctx context.Context) {
-	for _, is := range s.servers() {
-		m := s.member(is)
-		if _, heard := s.peer(m.ID); heard || m.Self {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-		s.inquire(ctx, &m)
-		cancel()
-	}
-}
-
 // promote makes voters of the nodes that have all that this one had when it last asked.
 func (s *Store) promote(ctx context.Context, behind map[string]status) {
 	servers := s.servers()
@@ -417,21 +402,4 @@ func (s *Store) promote(ctx context.Context, behind map[string]status) {
 		}
 		s.cfg.Logger.Info("node has caught up and votes", "node", id, "name", m.Name, "address", m.Address)
 	}
-}
-
-// unknowing is the member that keeps a new command from being written, because it has not said that it knows it, or "".
-func (s *Store) unknowing(v jobs.Verb) string {
-	if v <= s.cfg.common {
-		return ""
-	}
-	for _, is := range s.servers() {
-		m := s.member(is)
-		if m.Self {
-			m.Verb = s.cfg.newest
-		}
-		if m.Verb < v {
-			return cmp.Or(m.Name, m.ID)
-		}
-	}
-	return ""
 }

@@ -52,7 +52,7 @@ func (s *Store) openLink() error {
 
 // hello is what this node says of itself.
 func (s *Store) hello() link.Hello {
-	return link.Hello{Cluster: s.node.Cluster, Epoch: s.node.Epoch, Node: s.node.ID, Name: s.cfg.Node, Verb: int(s.cfg.newest)}
+	return link.Hello{Cluster: s.node.Cluster, Epoch: s.node.Epoch, Node: s.node.ID, Name: s.cfg.Node, ApplyVersion: s.cfg.knows}
 }
 
 // peer is what was heard of another node.
@@ -130,7 +130,7 @@ type status struct {
 	Snapshot     time.Time `json:"snapshot,omitzero"` // when it took its last one
 	Ended        uint64    `json:"ended"`             // the archive's last number
 	AgeMS        int64     `json:"ageMs"`
-	Verb         int       `json:"verb"`
+	ApplyVersion uint32    `json:"applyVersion"` // the newest version of the rules that it knows
 }
 
 const maxCall = 64 << 10
@@ -251,7 +251,7 @@ func refusal(err error) reply {
 func (s *Store) status() status {
 	index, since, taken := s.machine.bounds.now()
 	_, archived := s.archive.Size()
-	st := status{Now: s.cfg.Now(), Applied: index, LogBytes: since, ArchiveBytes: archived, Snapshot: taken, Ended: s.archive.Last(), Verb: int(s.cfg.newest)}
+	st := status{Now: s.cfg.Now(), Applied: index, LogBytes: since, ArchiveBytes: archived, Snapshot: taken, Ended: s.archive.Last(), ApplyVersion: s.cfg.knows}
 	if r := s.raftNow(); r != nil {
 		st.Leads = r.State() == raft.Leader
 		s.nodeMu.Lock()

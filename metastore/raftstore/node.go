@@ -48,7 +48,6 @@ type other struct {
 	ID      string `json:"id"`
 	Name    string `json:"name,omitempty"`
 	Address string `json:"address"`
-	Verb    int    `json:"verb,omitempty"` // the highest command that it has said it knows
 }
 
 const nodeFile = "node.json"
@@ -213,7 +212,7 @@ func (s *Store) remember() error {
 			continue
 		}
 		is := s.member(m)
-		others = append(others, other{is.ID, is.Name, is.Address, int(is.Verb)})
+		others = append(others, other{is.ID, is.Name, is.Address})
 	}
 	s.nodeMu.Lock()
 	defer s.nodeMu.Unlock()

@@ -37,7 +37,7 @@ func TestOwnCommandsAreWhatOthersRead(t *testing.T) {
 			continue
 		}
 		kept++
-		_, body, err := openEntry(encodeEntry(batch))
+		_, body, err := openEntry(encodeEntry(batch), jobs.ApplyVersion)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -69,14 +69,12 @@ type Config struct {
 	// ArchiveFile is how many bytes of them a file takes before the next is begun. Default 64 MiB.
 	ArchiveFile int64
 
-	newest   jobs.Verb // the highest command that this node knows
-	common   jobs.Verb // the highest one that every release knows that can be in a cluster
+	knows         uint32        // the newest version of the rules that this node knows
+	finalizeAfter time.Duration // how long all members know a newer version before the leader puts it in force by itself
+
 	listener net.Listener
 	dialer   func(ctx context.Context, address string) (net.Conn, error)
 }
-
-// commonVerb is the highest command of the first release that could be in a cluster.
-const commonVerb = jobs.VerbMembers
 
 func (c Config) withDefaults() Config {
 	if c.Node == "" {
@@ -100,11 +98,11 @@ func (c Config) withDefaults() Config {
 	if c.CheckEvery <= 0 {
 		c.CheckEvery = checkEvery
 	}
-	if c.newest == 0 {
-		c.newest = jobs.NewestVerb
+	if c.knows == 0 {
+		c.knows = jobs.ApplyVersion
 	}
-	if c.common == 0 {
-		c.common = commonVerb
+	if c.finalizeAfter <= 0 {
+		c.finalizeAfter = finalizeAfter
 	}
 	return c
 }
@@ -243,6 +241,7 @@ func (s *Store) open(ctx context.Context) (err error) {
 	s.duties.Go(func() { s.leading.watch(s.ctx, s.raft) })
 	s.duties.Go(func() { s.keepShort(s.ctx) })
 	s.duties.Go(func() { s.noteReach(s.ctx) })
+	s.duties.Go(func() { s.finalize(s.ctx) })
 	s.duties.Go(func() {
 		select {
 		case <-s.ctx.Done():
@@ -280,7 +279,7 @@ func (s *Store) openFiles(to logger) (snapshots raft.SnapshotStore, there bool, 
 	}
 	engine := memstore.New(memstore.Config{Archive: s.archive})
 	s.reads = engine
-	s.machine = &machine{engine: engine, archive: s.archive, fail: s.fail, marks: &marks{diverged: s.fail},
+	s.machine = &machine{engine: engine, archive: s.archive, knows: c.knows, fail: s.fail, marks: &marks{diverged: s.fail},
 		bounds: &bounds{after: c.SnapshotAfter, trailing: c.Trailing, due: make(chan struct{}, 1)}}
 	s.group = metastore.NewGroup(maxCommands, commitsInFlight, s.commit)
 	if snapshots, err = raft.NewFileSnapshotStoreWithLogger(c.Dir, keptSnapshots, to); err != nil {

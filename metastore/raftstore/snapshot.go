@@ -17,21 +17,22 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
-// A snapshot file is its title, the last entry in it and the last run in the archive by then, blocks of rows, each
-// behind its length, a length of zero, and the SHA-256 of all that. Restoring it reads to the end before a row counts.
+// A snapshot file is its title, the version of the rules that was in force, the last entry in it and the last run in the
+// archive by then, blocks of rows, each behind its length, a length of zero, and the SHA-256 of all that. Restoring it reads to the end before a row counts.
 
 const (
-	snapshotTitle = "carillon snapshot 2\n"
-	oldTitle      = "carillon snapshot 1\n" // had neither number
+	snapshotTitle = "carillon snapshot 3\n"
 	blockSize     = 256 << 10
 	maxBlock      = 64 << 20
 )
 
 // snapshotHead is what a snapshot says before its rows.
 type snapshotHead struct {
+	rules uint32 // the version that was in force
 	index uint64 // of the last entry that is in the rows
 	ended uint64 // number of the last run that is in the archive
 }
@@ -47,7 +48,8 @@ func writeSnapshot(to io.Writer, head snapshotHead, rows iter.Seq[jobs.Row]) (si
 			size += int64(n)
 		}
 	}
-	write(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64([]byte(snapshotTitle), head.index), head.ended))
+	about := binary.LittleEndian.AppendUint32([]byte(snapshotTitle), head.rules)
+	write(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(about, head.index), head.ended))
 	block := make([]byte, 4, 4+2*blockSize)
 	flush := func() {
 		binary.LittleEndian.PutUint32(block, uint32(len(block)-4))
@@ -76,17 +78,17 @@ func writeSnapshot(to io.Writer, head snapshotHead, rows iter.Seq[jobs.Row]) (si
 var errSnapshot = errors.New("its checksum is wrong")
 
 // readSnapshot is the rows of a snapshot. The last thing it yields is an error if the file is not as it was
-// written. The head is there when all rows were read.
-func readSnapshot(from io.Reader) (*snapshotHead, iter.Seq2[jobs.Row, error]) {
+// written, or if a program that knows the rules up to a version cannot read it. The head is there when all rows were read.
+func readSnapshot(from io.Reader, knows uint32) (*snapshotHead, iter.Seq2[jobs.Row, error]) {
 	head := new(snapshotHead)
 	return head, func(yield func(jobs.Row, error) bool) {
-		if err := readBlocks(from, head, yield); err != nil {
+		if err := readBlocks(from, knows, head, yield); err != nil {
 			yield(nil, err)
 		}
 	}
 }
 
-func readBlocks(from io.Reader, is *snapshotHead, yield func(jobs.Row, error) bool) error {
+func readBlocks(from io.Reader, knows uint32, is *snapshotHead, yield func(jobs.Row, error) bool) error {
 	sum := sha256.New()
 	in := bufio.NewReaderSize(from, blockSize)
 	read := func(b []byte) error {
@@ -100,16 +102,16 @@ func readBlocks(from io.Reader, is *snapshotHead, yield func(jobs.Row, error) bo
 	if err := read(title); err != nil {
 		return err
 	}
-	switch string(title) {
-	case snapshotTitle:
-		var b [16]byte
-		if err := read(b[:]); err != nil {
-			return err
-		}
-		is.index, is.ended = binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:])
-	case oldTitle:
-	default:
+	if string(title) != snapshotTitle {
 		return fmt.Errorf("it begins with %q, not with %q", title, snapshotTitle)
+	}
+	var about [20]byte
+	if err := read(about[:]); err != nil {
+		return err
+	}
+	is.rules, is.index, is.ended = binary.LittleEndian.Uint32(about[:]), binary.LittleEndian.Uint64(about[4:]), binary.LittleEndian.Uint64(about[12:])
+	if err := metastore.Readable("the snapshot", is.rules, knows); err != nil {
+		return err
 	}
 	var head [4]byte
 	for {
@@ -193,7 +195,9 @@ func (m *machine) restoreNewest(store raft.SnapshotStore, dir string) (index uin
 	if err != nil {
 		return 0, &disk.Damaged{Path: path, What: err.Error()}
 	}
-	if err := m.Restore(file); err != nil {
+	if err := m.Restore(file); errors.Is(err, metastore.ErrTooOld) {
+		return 0, fmt.Errorf("read snapshot %s: %w", path, err)
+	} else if err != nil {
 		return 0, &disk.Damaged{Path: path, What: err.Error()}
 	}
 	taken := time.Time{}

@@ -187,7 +187,7 @@ func TestNotWholeWhileRestoring(t *testing.T) {
 	taken := new(sink)
 	index, _, _ := s.machine.bounds.now()
 	// Of a leader where more has ended than is here.
-	if _, err := writeSnapshot(taken, snapshotHead{index, s.archive.Last() + 1}, s.machine.engine.Capture().Rows()); err != nil {
+	if _, err := writeSnapshot(taken, snapshotHead{s.machine.inForce(), index, s.archive.Last() + 1}, s.machine.engine.Capture().Rows()); err != nil {
 		t.Fatal(err)
 	}
 	asked := false

@@ -111,7 +111,7 @@ func (s *Store) deliver(ctx context.Context, to metastore.Applier, unread map[in
 				return err
 			}
 			n++
-			one, err := jobs.DecodeEnvelopes(b)
+			one, err := jobs.DecodeSentEnvelopes(b)
 			if err == nil && len(one) != 1 {
 				err = fmt.Errorf("%d envelopes in one wish", len(one))
 			}

@@ -249,6 +249,8 @@ func (tl *telling) command(tenant jobs.Tenant, w words) jobs.Command {
 		return jobs.Invite{Name: w.name(0), Secret: jobs.SecretID(or(w.take("secret"), "secret")), Until: tl.at(w.take("until"))}
 	case "join":
 		return jobs.Join{Name: w.name(0), Secret: jobs.SecretID(or(w.take("secret"), "secret")), Node: jobs.DerivedID(w.name(1)), Called: w.name(1), Address: w.take("address")}
+	case "finalize":
+		return jobs.FinalizeUpgrade{To: uint32(tl.number(w.name(0)))}
 	case "members":
 		return jobs.Members{ID: jobs.DerivedID(w.name(0), w.name(1)), Did: w.name(0), Node: w.name(1)}
 	}

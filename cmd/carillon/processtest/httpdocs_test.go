@@ -83,7 +83,7 @@ func TestHTTPJobsPage(t *testing.T) {
 			}
 		}
 	}
-	await(t, time.Minute, "the notification of the page is delivered", func() bool {
+	await(t, "the notification of the page is delivered", func() bool {
 		return len(get[list[struct{ ID string }]](h, "/api/v1/instances?job=carillon.notify.http&state=Succeeded").Items) == 1
 	})
 	if began < 5 {

@@ -36,9 +36,10 @@ type Hello struct {
 	Address string    `json:"address"` // where the node listens
 	To      string    `json:"to,omitempty"`
 	Purpose Purpose   `json:"purpose"`
-	Verb    int       `json:"verb"` // the highest command that it knows
 	Now     time.Time `json:"now"`
 	Refused string    `json:"refused,omitempty"` // in an answer: why
+	// ApplyVersion is the newest version of the rules that the node knows.
+	ApplyVersion uint32 `json:"applyVersion"`
 }
 
 // ErrRefused is the error of a connection that the other side has refused.

@@ -65,7 +65,6 @@ type Link struct {
 // Peer is what was heard of another node.
 type Peer struct {
 	Name    string
-	Verb    int
 	Address string
 	Heard   time.Time // when the last byte came from it
 }
@@ -263,7 +262,7 @@ func (l *Link) heard(h *Hello) {
 	defer l.mu.Unlock()
 	p := l.peers[h.Node]
 	if h.Name != "" {
-		p = Peer{Name: h.Name, Verb: h.Verb, Address: h.Address}
+		p = Peer{Name: h.Name, Address: h.Address}
 	}
 	p.Heard = time.Now()
 	l.peers[h.Node] = p

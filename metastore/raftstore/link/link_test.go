@@ -61,8 +61,8 @@ func open(t *testing.T, a *Authority, is Hello) *side {
 
 func TestPeers(t *testing.T) {
 	a := authority(t, "c1")
-	one := open(t, a, Hello{Cluster: "c1", Node: "n1", Name: "one", Verb: 24})
-	two := open(t, a, Hello{Cluster: "c1", Node: "n2", Name: "two", Verb: 23})
+	one := open(t, a, Hello{Cluster: "c1", Node: "n1", Name: "one", ApplyVersion: 2})
+	two := open(t, a, Hello{Cluster: "c1", Node: "n2", Name: "two", ApplyVersion: 1})
 	c, err := one.Dial(ctx, two.Address(), "n2", ForCall)
 	if err != nil {
 		t.Fatal(err)
@@ -75,10 +75,10 @@ func TestPeers(t *testing.T) {
 	if _, err := io.ReadFull(c, b[:]); err != nil || string(b[:]) != "echo" {
 		t.Errorf("it answers %q, %v", b, err)
 	}
-	if p, ok := one.Peer("n2"); !ok || p.Name != "two" || p.Verb != 23 || p.Address != two.Address() || time.Since(p.Heard) > time.Minute {
+	if p, ok := one.Peer("n2"); !ok || p.Name != "two" || p.Address != two.Address() || time.Since(p.Heard) > time.Minute {
 		t.Errorf("one knows of two: %+v", p)
 	}
-	if p, ok := two.Peer("n1"); !ok || p.Name != "one" || p.Verb != 24 || p.Address != one.Address() {
+	if p, ok := two.Peer("n1"); !ok || p.Name != "one" || p.Address != one.Address() {
 		t.Errorf("two knows of one: %+v", p)
 	}
 	if d, err := one.Dial(ctx, two.Address(), "n2", ForRaft); err != nil {
@@ -199,7 +199,7 @@ func TestStrangers(t *testing.T) {
 
 // Who has proved nothing is told why he is refused, and nothing of the node or its cluster.
 func TestStrangersAreToldNothing(t *testing.T) {
-	s := open(t, authority(t, "c1"), Hello{Cluster: "c1", Node: "n1", Name: "one", Epoch: 2, Verb: 36})
+	s := open(t, authority(t, "c1"), Hello{Cluster: "c1", Node: "n1", Name: "one", Epoch: 2, ApplyVersion: 1})
 	for reason, says := range map[string]Hello{
 		"version":     {Version: version + 1, Cluster: "c1"},
 		"cluster":     {Version: version, Cluster: "c2"},

@@ -1,0 +1,15 @@
+//go:build !nextrules
+
+package metastore
+
+import "github.com/carillon-scheduler/carillon/jobs"
+
+// What a build with the tag nextrules does otherwise, to test upgrades: see next_on.go, and package jobs.
+
+func (c *change) applyNext() error {
+	return jobs.Invalid("command %T is unknown to this program, which knows version %d of the rules", c.env.Command, jobs.ApplyVersion)
+}
+
+func (c *change) nextTally() bool { return false }
+
+func nextCreate(*jobs.Instance, jobs.Create) {}

@@ -1,0 +1,106 @@
+package raftstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Members may be programs of two versions for as long as one takes to replace them one by one. The version of the rules
+// that is in force (metastore.Rules) is one that all of them know. Each entry of the log and each snapshot names the
+// version in force when it was written, and a node that does not know it stops before it, with metastore.ErrTooOld. To
+// raise the version ends the way back, so all members must answer and know the new one, and a person says so, or a day
+// goes by.
+
+// finalizeAfter is how long all members of a leader know a newer version before it puts that in force by itself.
+const finalizeAfter = 24 * time.Hour
+
+// ApplyVersion is the version of the rules that is in force, as far as this node has applied its log.
+func (s *Store) ApplyVersion() uint32 { return s.machine.inForce() }
+
+// allowed keeps back what the version of the rules in force does not allow.
+func (s *Store) allowed(ctx context.Context, batch []jobs.Envelope, apply func([]jobs.Envelope) []metastore.Result) []metastore.Result {
+	if slices.ContainsFunc(batch, func(e jobs.Envelope) bool { return e.Command.Verb() == jobs.VerbFinalizeUpgrade }) {
+		s.changes.Lock() // no node joins meanwhile
+		defer s.changes.Unlock()
+	}
+	return metastore.Rules{
+		Known: s.cfg.knows,
+		InForce: func(needed uint32) (uint32, error) {
+			if inForce := s.machine.inForce(); inForce >= needed {
+				return inForce, nil
+			}
+			err := s.Linearizable(ctx) // a new leader may not have applied yet that the version was raised
+			return s.machine.inForce(), err
+		},
+		MayRaise: func(to uint32) error { return s.mayRaise(ctx, to) },
+	}.Allowed(batch, apply)
+}
+
+// mayRaise says why a version of the rules cannot be put in force yet. What a member said earlier does not count: it may
+// have been replaced by an older program since.
+func (s *Store) mayRaise(ctx context.Context, to uint32) error {
+	if to <= s.machine.inForce() {
+		return nil
+	}
+	if err := s.leads(); err != nil {
+		return err
+	}
+	members, err := s.Members(ctx)
+	if err != nil {
+		return err
+	}
+	var late []string
+	for _, m := range members {
+		switch name := cmp.Or(m.Name, m.ID); {
+		case !m.Reached:
+			late = append(late, fmt.Sprintf("node %s does not answer", name))
+		case m.ApplyVersion < to:
+			late = append(late, fmt.Sprintf("node %s knows version %d", name, m.ApplyVersion))
+		}
+	}
+	if len(late) > 0 {
+		return jobs.Refuse(jobs.Conflict, "not done: all nodes must know version %d of the rules: %s; start a newer program there, or remove the node", to, strings.Join(late, ", "))
+	}
+	return nil
+}
+
+// finalize puts the version that this node knows in force once all members have known it for a day, while this node leads.
+func (s *Store) finalize(ctx context.Context) {
+	if s.machine.inForce() >= s.cfg.knows {
+		return
+	}
+	var since time.Time // all members know it
+	tick := time.NewTicker(min(time.Minute, s.cfg.finalizeAfter/4))
+	defer tick.Stop()
+	for s.machine.inForce() < s.cfg.knows {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := s.mayRaise(ctx, s.cfg.knows); err != nil {
+			since = time.Time{}
+			continue
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		if time.Since(since) < s.cfg.finalizeAfter {
+			continue
+		}
+		switch err := s.note(ctx, By{Reason: fmt.Sprintf("all nodes have known it for %v", s.cfg.finalizeAfter)}, jobs.FinalizeUpgrade{To: s.cfg.knows}); {
+		case err == nil:
+			s.cfg.Logger.Info("upgrade finalized", "rules", s.cfg.knows)
+		case ctx.Err() == nil && !errors.Is(err, jobs.Conflict):
+			s.cfg.Logger.Warn("the upgrade could not be finalized", "rules", s.cfg.knows, "err", err)
+		}
+	}
+}
