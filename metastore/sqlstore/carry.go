@@ -62,6 +62,9 @@ func Freeze(ctx context.Context, cfg Config) (_ *Frozen, err error) {
 	if err := c.alone(ctx); err != nil {
 		return nil, errors.Join(err, tx.Rollback())
 	}
+	if err := s.readable(c.state); err != nil {
+		return nil, errors.Join(err, tx.Rollback())
+	}
 	return &Frozen{c, s}, nil
 }
 
@@ -84,7 +87,7 @@ func dial(ctx context.Context, cfg Config) (*Store, error) {
 // alone takes the store's own row, unless somebody is at work.
 func (c *content) alone(ctx context.Context) error {
 	var at, changes, epoch, until, now int64
-	err := c.tx.QueryRowContext(ctx, "SELECT at, changes, epoch, leader FROM carillon_store WHERE one = 1 FOR UPDATE NOWAIT").Scan(&at, &changes, &epoch, &c.state.Leader)
+	err := c.tx.QueryRowContext(ctx, "SELECT at, changes, epoch, leader, apply_version FROM carillon_store WHERE one = 1 FOR UPDATE NOWAIT").Scan(&at, &changes, &epoch, &c.state.Leader, &c.state.ApplyVersion)
 	if err != nil {
 		return jobs.Refuse(jobs.Conflict, "somebody is writing to this %s: stop the servers and the programs that use it (%v)", c.d.name, err)
 	}
@@ -212,7 +215,7 @@ func (s *Store) fill(ctx context.Context, from metastore.Content, check func(met
 	}
 	f := &filling{content: &content{s.dialect, tx, jobs.StoreRow{}}, counts: map[counted]int64{}, tallies: map[jobs.Ref]int64{}}
 	if err = f.fill(ctx, from); err == nil {
-		err = check(f.content)
+		err = errors.Join(s.readable(f.state), check(f.content))
 	}
 	if err != nil {
 		return errors.Join(err, tx.Rollback())

@@ -52,6 +52,10 @@ func (s *Store) commit(batch []jobs.Envelope) []metastore.Result {
 		return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "outcome unknown: %s did not say whether it has committed", s.dialect.name))
 	}
 	s.log.Warn("nothing was committed", "err", err)
+	if errors.Is(err, metastore.ErrTooOld) {
+		s.outdated(err)
+		return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %v", err))
+	}
 	return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %s does not answer as it should", s.dialect.name))
 }
 
@@ -76,7 +80,8 @@ func (s *Store) transaction(ctx context.Context, batch []jobs.Envelope) (results
 	if loading.err != nil {
 		return nil, false, loading.err
 	}
-	results = metastore.ApplyBatch(v, batch)
+	rules := metastore.Rules{Known: s.cfg.knows, InForce: func(uint32) (uint32, error) { return v.state.InForce(), nil }}
+	results = rules.Allowed(batch, func(batch []jobs.Envelope) []metastore.Result { return metastore.ApplyBatch(v, batch) })
 	if err := s.write(ctx, tx, v); err != nil {
 		return nil, false, err
 	}
@@ -104,9 +109,12 @@ func (s *Store) lock(ctx context.Context, tx *sql.Tx) (*view, time.Time, error) 
 	var state jobs.StoreRow
 	var at, changes, epoch, sequence, now int64
 	var bound string
-	err := tx.QueryRowContext(ctx, "SELECT at, changes, epoch, leader, sequence, "+s.dialect.clock+", "+s.dialect.bound(s.cfg.silence)+" FROM carillon_store WHERE one = 1 FOR UPDATE").
-		Scan(&at, &changes, &epoch, &state.Leader, &sequence, &now, &bound)
+	err := tx.QueryRowContext(ctx, "SELECT at, changes, epoch, leader, apply_version, sequence, "+s.dialect.clock+", "+s.dialect.bound(s.cfg.silence)+" FROM carillon_store WHERE one = 1 FOR UPDATE").
+		Scan(&at, &changes, &epoch, &state.Leader, &state.ApplyVersion, &sequence, &now, &bound)
 	if err != nil {
+		return nil, time.Time{}, err
+	}
+	if err := s.readable(state); err != nil {
 		return nil, time.Time{}, err
 	}
 	state.At, state.Changes, state.Epoch = instant(at), uint64(changes), uint64(epoch)
@@ -114,6 +122,11 @@ func (s *Store) lock(ctx context.Context, tx *sql.Tx) (*view, time.Time, error) 
 		return newView(state, sequence), s.cfg.Now(), nil
 	}
 	return newView(state, sequence), time.Unix(0, now), nil
+}
+
+// readable says why this program cannot read what the store holds. Other processes may have raised the version.
+func (s *Store) readable(state jobs.StoreRow) error {
+	return metastore.Readable("the store in this "+s.dialect.name, state.InForce(), s.cfg.knows)
 }
 
 // instant is a time from its number; 0 = none.
@@ -227,8 +240,8 @@ func (s *Store) write(ctx context.Context, tx *sql.Tx, v *view) error {
 
 // note writes the store's own row.
 func (d *dialect) note(ctx context.Context, tx *sql.Tx, state jobs.StoreRow, sequence int64) error {
-	_, err := tx.ExecContext(ctx, d.ask("UPDATE carillon_store SET at = ?, changes = ?, epoch = ?, leader = ?, sequence = ? WHERE one = 1"),
-		nanos(state.At), int64(state.Changes), int64(state.Epoch), state.Leader, sequence)
+	_, err := tx.ExecContext(ctx, d.ask("UPDATE carillon_store SET at = ?, changes = ?, epoch = ?, leader = ?, apply_version = ?, sequence = ? WHERE one = 1"),
+		nanos(state.At), int64(state.Changes), int64(state.Epoch), state.Leader, int64(state.ApplyVersion), sequence)
 	return err
 }
 

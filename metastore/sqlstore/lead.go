@@ -22,8 +22,18 @@ const (
 var errLost = errors.New("leadership was lost")
 
 // Lead calls lead while this node leads, with the number of its term, and ends lead's context the moment it does not.
-// It returns when ctx ends, or with an error of lead's.
+// It returns when ctx ends, with an error of lead's, or with metastore.ErrTooOld.
 func (s *Store) Lead(ctx context.Context, lead func(ctx context.Context, term uint64) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(s.older, stop)()
+	if err := s.leadUntil(ctx, lead); err != nil {
+		return err
+	}
+	return context.Cause(s.older)
+}
+
+func (s *Store) leadUntil(ctx context.Context, lead func(ctx context.Context, term uint64) error) error {
 	if !s.leasesOnly {
 		if err := s.session.begin(s.cfg); err != nil {
 			return err

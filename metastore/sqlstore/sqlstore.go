@@ -47,6 +47,7 @@ type Config struct {
 	// Now is the clock that commits are stamped by; nil means the database's, which all processes share.
 	Now func() time.Time
 
+	knows     uint32        // the newest version of the rules that this program knows; default: jobs.ApplyVersion
 	leaseTime time.Duration // how long a lease of leadership lasts; default: leaseTime
 	silence   time.Duration // how long a commit may say nothing; default: silence
 }
@@ -63,6 +64,10 @@ type Store struct {
 	session    session
 	leasesOnly bool // sessions are not to be relied on
 	retaining  retaining
+
+	// older ends with metastore.ErrTooOld once another process has put rules in force that this program does not know.
+	older    context.Context
+	outdated context.CancelCauseFunc
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -97,6 +102,7 @@ func prepared(cfg Config) (*Store, error) {
 	if cfg.LookEvery <= 0 {
 		cfg.LookEvery = besidePoll
 	}
+	cfg.knows = cmp.Or(cfg.knows, jobs.ApplyVersion)
 	cfg.leaseTime, cfg.silence = cmp.Or(cfg.leaseTime, leaseTime), cmp.Or(cfg.silence, silence)
 	direct, off, err := withoutSessions(cfg.URL)
 	if err != nil {
@@ -104,6 +110,7 @@ func prepared(cfg Config) (*Store, error) {
 	}
 	cfg.URL = direct
 	s := &Store{cfg: cfg, log: cfg.Logger, leasesOnly: off}
+	s.older, s.outdated = context.WithCancelCause(context.Background())
 	if s.log == nil {
 		s.log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
@@ -127,7 +134,14 @@ func (s *Store) begin(ctx context.Context) error {
 	if s.durability != durable {
 		s.log.Warn("the database does not keep all it acknowledges", "database", s.dialect.name, "lost", s.durability)
 	}
-	return s.migrate(ctx)
+	if err := s.migrate(ctx); err != nil {
+		return err
+	}
+	state, err := s.State(ctx)
+	if err != nil {
+		return err
+	}
+	return s.readable(state)
 }
 
 // Durability says what becomes of what was acknowledged when the database, or its machine, dies.

@@ -5,7 +5,8 @@ CREATE TABLE IF NOT EXISTS carillon_store (
     changes  bigint NOT NULL DEFAULT 0,
     epoch    bigint NOT NULL DEFAULT 0,
     leader   varbinary(300) NOT NULL DEFAULT '',
-    sequence bigint NOT NULL DEFAULT 0  -- numbers what runs go through, in order
+    sequence bigint NOT NULL DEFAULT 0, -- numbers what runs go through, in order
+    apply_version integer NOT NULL DEFAULT 0 -- of the rules that is in force, 0 before the first commit
 ) ENGINE = InnoDB;
 INSERT IGNORE INTO carillon_store (one) VALUES (1);
 

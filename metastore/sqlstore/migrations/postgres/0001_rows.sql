@@ -5,7 +5,8 @@ CREATE TABLE carillon_store (
     changes  bigint NOT NULL DEFAULT 0,
     epoch    bigint NOT NULL DEFAULT 0,
     leader   text   NOT NULL DEFAULT '',
-    sequence bigint NOT NULL DEFAULT 0  -- numbers what runs go through, in order
+    sequence bigint NOT NULL DEFAULT 0, -- numbers what runs go through, in order
+    apply_version integer NOT NULL DEFAULT 0 -- of the rules that is in force, 0 before the first commit
 );
 INSERT INTO carillon_store (one) VALUES (1);
 
