@@ -12,10 +12,12 @@ import (
 
 // Cluster is who the nodes are.
 type Cluster struct {
-	Tolerates int        `json:"tolerates" doc:"How many nodes may fail, and all goes on."`
-	Says      string     `json:"says" doc:"The same in words." example:"one node may fail"`
-	Nodes     []Member   `json:"nodes" nullable:"false"`
-	Elections []Election `json:"elections" nullable:"false" doc:"The last terms, newest first."`
+	Tolerates int    `json:"tolerates" doc:"How many nodes may fail, and all goes on."`
+	Says      string `json:"says" doc:"The same in words." example:"one node may fail"`
+	// ApplyVersion is missing where the rows are in a database or in memory.
+	ApplyVersion uint32     `json:"applyVersion,omitempty" doc:"The version of the rules that is in force: programs that do not know it cannot be nodes." example:"1"`
+	Nodes        []Member   `json:"nodes" nullable:"false"`
+	Elections    []Election `json:"elections" nullable:"false" doc:"The last terms, newest first."`
 }
 
 // Election is a term in which a node led.
@@ -54,6 +56,12 @@ type Copy struct {
 	LogBytes     int64      `json:"logBytes,omitempty"`
 	ArchiveBytes int64      `json:"archiveBytes,omitempty"`
 	Snapshot     *time.Time `json:"snapshot,omitempty" doc:"When it wrote its rows out last; missing: not since it was started."`
+	ApplyVersion uint32     `json:"applyVersion,omitempty" doc:"The newest version of the rules that its program knows." example:"1"`
+}
+
+// FinalizedUpgrade is the answer of finalize-upgrade.
+type FinalizedUpgrade struct {
+	ApplyVersion uint32 `json:"applyVersion" doc:"The version of the rules that is in force now." example:"1"`
 }
 
 // Invitation lets one new node join, once.
@@ -63,7 +71,7 @@ type Invitation struct {
 }
 
 func clusterOf(s *ops.ClusterStatus) Cluster {
-	out := Cluster{Tolerates: s.Tolerates, Says: s.Says, Nodes: make([]Member, len(s.Members))}
+	out := Cluster{Tolerates: s.Tolerates, Says: s.Says, ApplyVersion: s.ApplyVersion, Nodes: make([]Member, len(s.Members))}
 	for i, m := range s.Members {
 		n := Member{Name: m.Name, Address: m.Address, Version: m.Version, Here: m.Here, Online: m.Online, Seen: when(m.Seen),
 			Leads: m.Term > 0, Term: m.Term, Since: when(m.Since), Skew: m.Skew.Seconds(), NATS: m.NATS}
@@ -71,7 +79,7 @@ func clusterOf(s *ops.ClusterStatus) Cluster {
 			n.Share = new(shareOf(*m.Share))
 		}
 		if m.Copies {
-			n.Copy = &Copy{ID: m.ID, Address: m.Store, Voter: m.Voter, Reached: m.Reached, Applied: m.Applied, LogBytes: m.LogBytes, ArchiveBytes: m.ArchiveBytes, Snapshot: when(m.Snapshot)}
+			n.Copy = &Copy{ID: m.ID, Address: m.Store, Voter: m.Voter, Reached: m.Reached, Applied: m.Applied, LogBytes: m.LogBytes, ArchiveBytes: m.ArchiveBytes, Snapshot: when(m.Snapshot), ApplyVersion: m.ApplyVersion}
 		}
 		out.Nodes[i] = n
 	}
@@ -107,6 +115,15 @@ func (a *API) routeCluster() {
 			Name string `path:"name" maxLength:"200"`
 		}) (*struct{}, error) {
 			return nil, a.ops.RemoveNode(ctx, who(ctx), in.Name)
+		})
+	register(a, ops.Admin, huma.Operation{OperationID: "finalize-upgrade", Method: http.MethodPost, Path: "/cluster/finalize-upgrade", Tags: tags,
+		Summary: "Finalize an upgrade", Description: "Put the newest version of the rules that this node knows in force. All nodes must answer and know it (409). There is no way back: older programs can no longer be nodes."},
+		func(ctx context.Context, _ *none) (*struct{ Body FinalizedUpgrade }, error) {
+			version, err := a.ops.FinalizeUpgrade(ctx, who(ctx))
+			if err != nil {
+				return nil, err
+			}
+			return &struct{ Body FinalizedUpgrade }{FinalizedUpgrade{version}}, nil
 		})
 	register(a, ops.Admin, huma.Operation{OperationID: "transfer-leadership", Method: http.MethodPost, Path: "/cluster/transfer", Tags: tags, DefaultStatus: http.StatusNoContent,
 		Summary: "Have another node lead"},

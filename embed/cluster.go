@@ -176,6 +176,7 @@ func (c *cluster) status(ctx context.Context) (s ops.ClusterStatus, err error) {
 			return s, err
 		}
 		s.Tolerates, s.Says = tolerates(members)
+		s.ApplyVersion = c.store.ApplyVersion()
 		for _, m := range members {
 			n, known := nodes[m.Name]
 			if !known {
@@ -186,7 +187,7 @@ func (c *cluster) status(ctx context.Context) (s ops.ClusterStatus, err error) {
 				n.Skew = m.Skew.Round(time.Millisecond) // with the way taken out
 			}
 			s.Members = append(s.Members, ops.Member{Node: n, Copies: true, ID: m.ID, Store: m.Address, Voter: m.Voter, Reached: m.Reached,
-				Applied: m.Applied, LogBytes: m.LogBytes, ArchiveBytes: m.ArchiveBytes, Snapshot: m.Snapshot})
+				Applied: m.Applied, LogBytes: m.LogBytes, ArchiveBytes: m.ArchiveBytes, Snapshot: m.Snapshot, ApplyVersion: m.ApplyVersion})
 		}
 		return s, nil
 	}

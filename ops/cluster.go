@@ -22,6 +22,8 @@ type Cluster interface {
 type ClusterStatus struct {
 	Tolerates int    // how many nodes may fail, and all goes on
 	Says      string // the same in words
+	// ApplyVersion is the version of the rules that is in force; 0 = not known.
+	ApplyVersion uint32
 	Members   []Member
 	Elections []Election // the last terms, newest first
 }
@@ -48,6 +50,7 @@ type Member struct {
 	LogBytes     int64
 	ArchiveBytes int64
 	Snapshot     time.Time // when it wrote its rows out last; zero = not since it was started
+	ApplyVersion uint32    // the newest version of the rules that it knows
 }
 
 // Invitation lets one new node join, once.
@@ -99,6 +102,16 @@ func (o *Ops) Transfer(ctx context.Context, who Who, node string) error {
 		return err
 	}
 	return o.cluster.Transfer(ctx, who, node)
+}
+
+// FinalizeUpgrade puts the newest version of the rules that this node knows in force, and answers with it: older programs
+// cannot be nodes any more. It is refused while a node does not know that version.
+func (o *Ops) FinalizeUpgrade(ctx context.Context, who Who) (version uint32, err error) {
+	if who.tenant() != jobs.DefaultTenant {
+		return 0, jobs.Refuse(jobs.Forbidden, "tenant %s may not finalize an upgrade: all tenants share the nodes", who.tenant())
+	}
+	_, err = o.apply(ctx, who, jobs.FinalizeUpgrade{To: jobs.ApplyVersion})
+	return jobs.ApplyVersion, err
 }
 
 // several refuses what takes a cluster; and all but the default tenant, since nodes are everybody's.

@@ -13,7 +13,7 @@ import (
 
 func (a *asker) clusterCommand() *cobra.Command {
 	return group("cluster", "Look at the nodes, let one join, have another lead", lines("carillon cluster status", "carillon cluster invite > join.token"),
-		a.clusterStatus(), a.clusterInvite(), a.clusterRemove(), a.clusterTransfer())
+		a.clusterStatus(), a.clusterInvite(), a.clusterRemove(), a.clusterTransfer(), a.clusterFinalize())
 }
 
 func (a *asker) clusterStatus() *cobra.Command {
@@ -74,6 +74,9 @@ func clusterTable(p *page, c *api.Cluster) {
 		says = p.paint(yellow, says)
 	}
 	p.line("%s", says)
+	if known := knownByAll(c); known > c.ApplyVersion && c.ApplyVersion > 0 {
+		p.line("%s", p.paint(yellow, fmt.Sprintf("version %d of the rules is in force, all nodes know version %d: carillon cluster finalize-upgrade", c.ApplyVersion, known)))
+	}
 	rows = nil
 	for _, e := range c.Elections[:min(len(c.Elections), shownElections)] {
 		rows = append(rows, []string{fmt.Sprint(e.Term), clean(e.Node), or(p.ago(e.Since), "-"), or(p.ago(e.Until), "-"), or(clean(e.Why), "-")})
@@ -82,6 +85,19 @@ func clusterTable(p *page, c *api.Cluster) {
 		p.line("")
 		p.table([]string{"TERM", "LED", "FROM", "TO", "ENDED BECAUSE"}, rows)
 	}
+}
+
+// knownByAll is the newest version of the rules that all nodes know, 0 if one has not said.
+func knownByAll(c *api.Cluster) (known uint32) {
+	for i, n := range c.Nodes {
+		switch {
+		case n.Copy == nil:
+			return 0
+		case i == 0 || n.Copy.ApplyVersion < known:
+			known = n.Copy.ApplyVersion
+		}
+	}
+	return known
 }
 
 // shownElections is how many terms a table shows; JSON has all.
@@ -151,6 +167,26 @@ func (a *asker) clusterTransfer() *cobra.Command {
 				return err
 			}
 			return a.say(view{raw: empty(got.raw), names: args, text: func(p *page) { p.line("another node leads") }})
+		})}
+}
+
+func (a *asker) clusterFinalize() *cobra.Command {
+	return &cobra.Command{Use: "finalize-upgrade", Short: "Put the newest rules that all nodes know in force", Args: none,
+		Long: "Put the newest version of the rules that the nodes know in force, after the program of each node has been replaced.\n" +
+			"There is no way back: older programs can no longer be nodes. Until then they can, and what is new is refused. All nodes\n" +
+			"must answer and know the version. Without this command the leader does the same after a day.",
+		Example: lines("carillon cluster finalize-upgrade"),
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			got, err := a.link.do(ctx, request{method: "POST", path: "/cluster/finalize-upgrade", body: map[string]any{}})
+			if err != nil {
+				return err
+			}
+			var done api.FinalizedUpgrade
+			if err := got.into(&done); err != nil {
+				return err
+			}
+			version := fmt.Sprint(done.ApplyVersion)
+			return a.say(view{raw: got.raw, names: []string{version}, text: func(p *page) { p.line("version %s of the rules is in force", version) }})
 		})}
 }
 
