@@ -19,7 +19,8 @@ import (
 // cluster is three nodes, each a process with a NATS server of its own, and the house that they are.
 type cluster struct {
 	*house
-	nodes []*member
+	nodes   []*member
+	program string // that new nodes are; "" = the usual one
 }
 
 // member is a node: where it is, and the process that it is now.
@@ -27,13 +28,17 @@ type member struct {
 	name, http string
 	data       string
 	args       []string
+	program    string // that it is; "" = the usual one
 	process    *process
 }
 
 // newCluster makes a cluster of three: one begins, the others join with its invitations.
-func newCluster(t *testing.T) *cluster {
+func newCluster(t *testing.T) *cluster { return newClusterOf(t, "") }
+
+// newClusterOf is newCluster of a program.
+func newClusterOf(t *testing.T, program string) *cluster {
 	t.Helper()
-	c := &cluster{house: &house{t: t, journals: t.TempDir(), frozen: map[int]time.Time{}, began: time.Now()}}
+	c := &cluster{program: program, house: &house{t: t, journals: t.TempDir(), frozen: map[int]time.Time{}, began: time.Now()}}
 	for range 3 {
 		c.grow()
 	}
@@ -47,7 +52,7 @@ func (c *cluster) grow() *member {
 	c.t.Helper()
 	name := fmt.Sprintf("n%d", len(c.nodes)+1)
 	dir := c.t.TempDir()
-	n := &member{name: name, http: freeport.Address(c.t), data: filepath.Join(dir, name)}
+	n := &member{name: name, program: c.program, http: freeport.Address(c.t), data: filepath.Join(dir, name)}
 	bus := freeport.Address(c.t)
 	n.args = []string{"server", "--node", n.name, "--data", n.data, "--http", n.http, "--nats-addr", bus,
 		"--cluster", freeport.Address(c.t), "--cluster-nats", freeport.Address(c.t)}
@@ -88,9 +93,12 @@ func (c *cluster) invitation() (token string) {
 // begin starts a node, and asks it from then on.
 func (c *cluster) begin(n *member) {
 	c.t.Helper()
-	path, err := carillonProgram()
-	if err != nil {
-		c.t.Fatal(err)
+	path := n.program
+	if path == "" {
+		var err error
+		if path, err = carillonProgram(); err != nil {
+			c.t.Fatal(err)
+		}
 	}
 	n.process = start(c.t, "node "+n.name, path, nil, n.args...)
 	c.http = n.http

@@ -52,7 +52,7 @@ var (
 	natsProgram = sync.OnceValues(func() (string, error) { return build("nats-server", "github.com/nats-io/nats-server/v2") })
 )
 
-func build(name, path string) (string, error) {
+func build(name, path string, tags ...string) (string, error) {
 	// The go command remembers which files a test has looked at, and runs it again when one has changed.
 	sources, err := filepath.Glob("../*.go")
 	if err != nil {
@@ -64,7 +64,7 @@ func build(name, path string) (string, error) {
 		}
 	}
 	to := filepath.Join(binaries, name)
-	if out, err := tests.Go("build", "-o", to, path).CombinedOutput(); err != nil {
+	if out, err := tests.Go("build", "-tags", strings.Join(tags, ","), "-o", to, path).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
 	}
 	return to, nil
