@@ -24,8 +24,8 @@ type ClusterStatus struct {
 	Says      string // the same in words
 	// ApplyVersion is the version of the rules that is in force; 0 = not known.
 	ApplyVersion uint32
-	Members   []Member
-	Elections []Election // the last terms, newest first
+	Members      []Member
+	Elections    []Election // the last terms, newest first
 }
 
 // Election is a term in which a node led.
