@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
@@ -63,7 +64,9 @@ func (l *lent) Last(err error) bool {
 	if errors.Is(err, jobs.ErrTimeout) {
 		cause, code = jobs.ByTimeout, jobs.CodeTimeout
 	}
-	in, refused := (*l.attempt.in).Fail(time.Now(), cause, code, "", 0, !jobs.IsFinal(err))
+	in := *l.attempt.in
+	in.Moves = slices.Clip(in.Moves) // an embedded worker shares the row with the store, which uses the room behind it
+	in, refused := in.Fail(time.Now(), cause, code, "", 0, !jobs.IsFinal(err))
 	return refused == nil && in.State == jobs.Terminated
 }
 
