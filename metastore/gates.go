@@ -444,10 +444,7 @@ func (c *change) opened(row *jobs.Instance) error {
 }
 
 func (c *change) handOn(k jobs.Hand) error {
-	ref := jobs.GateRef(c.env.Tenant, k.Gate)
-	if g, _ := c.tx.Get(ref).(*jobs.Gate); g != nil {
-		c.hand(ref, handPerSweep)
-	}
+	c.hand(jobs.GateRef(c.env.Tenant, k.Gate), handPerSweep)
 	if in := c.effect.Instance(); in != nil {
 		c.unused(in)
 	}

@@ -161,16 +161,21 @@ func (l *loader) load(w metastore.Wants) []jobs.Row {
 			keys = append(keys, key(ref))
 		}
 	}
-	takeRun := func(scan func(...any) error) error {
+	takeRun := func(scan func(...any) error) (run, error) {
 		r, err := scanRun(scan)
 		if err == nil {
 			if row := l.v.loaded(r); row != nil {
 				found = append(found, row)
 			}
 		}
-		return err
+		return r, err
 	}
-	l.do("read runs", func() error { return l.s.dialect.get(l.ctx, l.tx, &runs, ids, takeRun) })
+	l.do("read runs", func() error {
+		return l.s.dialect.get(l.ctx, l.tx, &runs, ids, func(scan func(...any) error) error {
+			_, err := takeRun(scan)
+			return err
+		})
+	})
 	l.do("read rows", func() error {
 		return l.s.dialect.get(l.ctx, l.tx, &others, keys, func(scan func(...any) error) error {
 			row, err := scanOther(scan)
@@ -201,7 +206,19 @@ func (l *loader) load(w metastore.Wants) []jobs.Row {
 		l.do("read who waits", func() error {
 			query, args := l.s.dialect.firsts(some)
 			rows, err := l.tx.QueryContext(l.ctx, query, args...)
-			return each(rows, err, takeRun)
+			n := map[jobs.Ref]int{}
+			err = each(rows, err, func(scan func(...any) error) error {
+				r, err := takeRun(scan)
+				if err == nil {
+					n[jobs.GateRef(r.Tenant, r.Waits)]++
+				}
+				return err
+			})
+			for _, g := range some {
+				ref := jobs.GateRef(jobs.Tenant(g.tenant), g.gate)
+				l.v.more[ref] = n[ref] == g.n
+			}
+			return err
 		})
 	}
 	return found

@@ -16,6 +16,7 @@ type view struct {
 	rows    map[jobs.Ref]jobs.Row // all but runs
 	runs    map[jobs.Ref]*seen
 	waiters map[jobs.Ref]map[jobs.Ref]*jobs.Instance // by gate
+	more    map[jobs.Ref]bool                        // gates at which others may wait behind those that were loaded
 
 	state   jobs.StoreRow
 	written map[jobs.Ref]bool // rows that were put or deleted
@@ -36,7 +37,7 @@ type seen struct {
 func newView(state jobs.StoreRow, sequence int64) *view {
 	return &view{
 		at: nanos(state.At), sequence: sequence, state: state,
-		rows: map[jobs.Ref]jobs.Row{}, runs: map[jobs.Ref]*seen{}, waiters: map[jobs.Ref]map[jobs.Ref]*jobs.Instance{},
+		rows: map[jobs.Ref]jobs.Row{}, runs: map[jobs.Ref]*seen{}, waiters: map[jobs.Ref]map[jobs.Ref]*jobs.Instance{}, more: map[jobs.Ref]bool{},
 		written: map[jobs.Ref]bool{}, tallies: map[jobs.Ref]int64{},
 	}
 }
@@ -166,8 +167,11 @@ func (v *view) putRun(ref jobs.Ref, in *jobs.Instance) {
 	v.wait(nil, in)
 }
 
-// Delete removes a row.
+// Delete removes a row. A gate at which nobody waits any more, as far as was loaded, stays if others may wait there.
 func (v *view) Delete(ref jobs.Ref) {
+	if v.more[ref] {
+		return
+	}
 	if ref.Kind == jobs.RowInstance {
 		if s := v.runs[ref]; s != nil {
 			v.wait(s.live(), nil)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -20,6 +21,7 @@ func crowds(t *testing.T, open func(t *testing.T) Harness) {
 		t.Run(r.name, func(t *testing.T) { race(t, open(t), r) })
 	}
 	t.Run("callers who leave and come back", func(t *testing.T) { impatient(t, open(t)) })
+	t.Run("late waiters keep nobody out", func(t *testing.T) { crowdTooLate(t, open(t)) })
 	t.Run("a finish counts once", func(t *testing.T) { crowdAtEnd(t, open(t)) })
 }
 
@@ -137,5 +139,77 @@ func crowdAtEnd(t *testing.T, h Harness) {
 	in, err := h.Store.Instance(t.Context(), jobs.DefaultTenant, id)
 	if err != nil || in.State != jobs.Failed || in.Failures != 1 {
 		t.Errorf("one failure, told 16 times: %+v, %v", in, err)
+	}
+}
+
+// crowdTooLate has more runs wait at a gate than a commit looks at, all of them too late but the last ones. The sweep
+// gives the free slots to those.
+func crowdTooLate(t *testing.T, h Harness) {
+	const slots, late, timely = 20, 600, 50
+	if h.Clock == nil || h.agenda() == nil {
+		t.Skip("the store's clock cannot be set, or nobody can lead it")
+	}
+	must(t, h, triggered("crowded", jobs.Settings{Limits: &[]jobs.Limit{{Name: "customer", Max: slots, By: "args.c"}}}))
+	made := 0
+	create := func(n int, within *time.Duration) (ids []jobs.ID) {
+		batch := make([]jobs.Envelope, n)
+		for i := range batch {
+			made++
+			ids = append(ids, jobs.ID{1, byte(made >> 8), byte(made)}) // of two that are due at the same time, the lower goes first
+			batch[i] = envelope(ids[i], jobs.Create{ID: ids[i], Key: "crowded", Args: []byte(`{"c":"7"}`), StartWithin: within})[0]
+		}
+		mustAll(t, h, batch)
+		return ids
+	}
+	holders := create(slots, nil)
+	create(late, new(time.Second))
+	last := create(timely, nil)
+	var claims, ends []jobs.Envelope
+	for i, id := range holders {
+		claims = append(claims, envelope(jobs.ID{2, byte(i)}, jobs.Claim{ID: id, Worker: "w", Attempt: 1})...)
+		ends = append(ends, envelope(jobs.ID{3, byte(i)}, jobs.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess})...)
+	}
+	mustAll(t, h, claims)
+	h.Clock.Advance(5 * time.Second)
+	mustAll(t, h, ends) // in one commit, as a worker reports them
+	for range 2 + late/100 {
+		sweepGates(t, h)
+	}
+	can := 0
+	for _, id := range last {
+		in, err := h.Store.Instance(t.Context(), jobs.DefaultTenant, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in.Offerable() {
+			can++
+		}
+	}
+	if can != slots {
+		t.Errorf("of %d runs that are not late %d can be claimed, and there are %d slots", timely, can, slots)
+	}
+	invariants(t, nil, rowsOf(h))
+}
+
+// sweepGates gives free slots to those who wait, as the leader's sweep does.
+func sweepGates(t *testing.T, h Harness) {
+	t.Helper()
+	gates, err := h.agenda().Unserved(t.Context(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hands []jobs.Envelope
+	for _, g := range gates {
+		hands = append(hands, jobs.Envelope{ID: jobs.NewID(Start), Tenant: g.Tenant, Actor: "leader", Command: jobs.Hand{Gate: g.Name}})
+	}
+	mustAll(t, h, hands)
+}
+
+func mustAll(t *testing.T, h Harness, batch []jobs.Envelope) {
+	t.Helper()
+	for i, r := range h.Store.Apply(t.Context(), batch) {
+		if r.Err != nil {
+			t.Fatalf("%s: %v", batch[i].Command.Verb(), r.Err)
+		}
 	}
 }
