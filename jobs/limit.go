@@ -103,12 +103,21 @@ func (r Rate) spend(opens, at time.Time) time.Time {
 	return opens.Add(r.step())
 }
 
-// Follow has the gate hold to a limit. What an old rate remembered means nothing to a new one.
-func (g *Gate) Follow(l Limit) {
-	if g.Limit = l.Max; g.Rate != l.Rate {
-		g.Rate, g.Opens = l.Rate, time.Time{}
+// Under is the gate as it holds to a limit: itself, or a copy with that limit. What an old rate remembered means nothing
+// to a new one.
+func (g *Gate) Under(l Limit) *Gate {
+	if g.Limit == l.Max && g.Rate == l.Rate {
+		return g
 	}
+	now := *g
+	if now.Limit = l.Max; now.Rate != l.Rate {
+		now.Rate, now.Opens = l.Rate, time.Time{}
+	}
+	return &now
 }
+
+// Bound is the limit that the row of a BoundGate stands for.
+func (g *Gate) Bound() Limit { return Limit{Max: g.Limit, Rate: g.Rate} }
 
 // Free says that a run may take a slot now.
 func (g *Gate) Free(at time.Time) bool {
@@ -170,7 +179,12 @@ func KeyGate(name, value string) string {
 
 // BoundGate is the name of the row that says what holds for all values of a limit by argument: what was said last,
 // by whichever job. Nobody takes a slot there.
-func BoundGate(name string) string { return "by/" + name }
+func BoundGate(name string) string { return boundGate + name }
+
+const boundGate = "by/"
+
+// BoundOf is the limit by argument whose BoundGate has this name.
+func BoundOf(gate string) (limit string, ok bool) { return strings.CutPrefix(gate, boundGate) }
 
 // Keyed says that a gate belongs to one value of an argument: it is there only while somebody uses it.
 func Keyed(gate string) bool { return strings.HasPrefix(gate, keyGate) }

@@ -32,7 +32,7 @@ func (c *change) budgeted(in *jobs.Instance) bool {
 		if row, ok := c.tx.Get(ref).(*jobs.Gate); ok {
 			g = *row
 		}
-		g.Follow(jobs.Limit{Rate: rate})
+		g = *g.Under(jobs.Limit{Rate: rate})
 		turn := g.Spend(c.at)
 		// Each retry moves the next one's turn, and the sum has no end, but times have: what they are kept as has none beyond 2262.
 		if most := c.at.Add(jobs.MaxDelay); turn.After(most) {

@@ -35,10 +35,8 @@ func (c *change) gate(name string, in *jobs.Instance) *jobs.Gate {
 	switch {
 	case !ok:
 		return &jobs.Gate{Tenant: in.Tenant, Name: name, Limit: limit.Max, Rate: limit.Rate}
-	case known && (g.Limit != limit.Max || g.Rate != limit.Rate):
-		now := *g
-		now.Follow(limit)
-		return &now
+	case known:
+		return g.Under(limit)
 	}
 	return g
 }
@@ -56,7 +54,7 @@ func (c *change) bound(name string, in *jobs.Instance) (jobs.Limit, bool) {
 		if !ok {
 			return jobs.Limit{}, false
 		}
-		return jobs.Limit{Max: g.Limit, Rate: g.Rate}, true
+		return g.Bound(), true
 	}
 	switch d := c.row(in.Key); {
 	case d == nil:
@@ -401,12 +399,12 @@ func (c *change) hand(ref jobs.Ref, tries int) {
 
 // alarm has the first who waits at a gate which only its rate keeps shut wake when it opens.
 func (c *change) alarm(ref jobs.Ref) {
-	g, _ := c.tx.Get(ref).(*jobs.Gate)
-	if g == nil || !g.Shut(c.at) {
+	first := c.tx.First(ref)
+	if first == nil {
 		return
 	}
-	first := c.tx.First(ref)
-	if first == nil || first.Opens.Equal(g.Opens) {
+	g := c.gate(ref.Name, first)
+	if !g.Shut(c.at) || first.Opens.Equal(g.Opens) {
 		return
 	}
 	in := *first
@@ -452,7 +450,8 @@ func (c *change) handOn(k jobs.Hand) error {
 	return nil
 }
 
-// limits lets gates that are in use follow a job's policy. Those of arguments follow when they are used.
+// limits lets gates that are in use follow a job's policy. Those of arguments follow when they are used, or when the
+// sweep finds that the new limit has room for runs that wait (see Agenda.Unserved): nobody here knows which there are.
 func (c *change) limits(d, before *jobs.Definition) {
 	c.limit(d.Tenant, jobs.JobGate(d.UID), jobs.Limit{Max: d.Policy.MaxConcurrency, Rate: d.Policy.Rate})
 	// Several jobs may name one limit, and who says something new of it wins. To pause a job says nothing of its limits.
@@ -475,11 +474,9 @@ func (c *change) limits(d, before *jobs.Definition) {
 func (c *change) limit(tenant jobs.Tenant, name string, l jobs.Limit) {
 	ref := jobs.GateRef(tenant, name)
 	g, _ := c.tx.Get(ref).(*jobs.Gate)
-	if g == nil || g.Limit == l.Max && g.Rate == l.Rate {
+	if g == nil || g.Under(l) == g {
 		return
 	}
-	now := *g
-	now.Follow(l)
-	c.tx.Put(&now)
+	c.tx.Put(g.Under(l))
 	c.hand(ref, handPerCommand)
 }

@@ -151,8 +151,9 @@ type Agenda interface {
 	Lanes(ctx context.Context) ([]Lane, error)
 	// Leased lists the attempts that are under way: Processing, or over but with a handler that has not returned.
 	Leased(ctx context.Context) ([]*jobs.Instance, error)
-	// Unserved lists gates that have both a free slot and somebody waiting. Not those that only their rate keeps shut:
-	// there, the first who waits wakes when they open.
+	// Unserved lists gates that have both a free slot and somebody waiting, by the limit that holds now: a gate of an
+	// argument may not have been used since that was changed. Not those that only their rate keeps shut: there, the first
+	// who waits wakes when they open.
 	Unserved(ctx context.Context, limit int) ([]jobs.Ref, error)
 	// Lapsed lists unique keys whose time was over at or before until.
 	Lapsed(ctx context.Context, until time.Time, limit int) ([]jobs.Ref, error)

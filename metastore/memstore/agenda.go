@@ -78,7 +78,7 @@ func (e *Engine) Unserved(_ context.Context, limit int) ([]jobs.Ref, error) {
 		if len(found) >= limit {
 			break
 		}
-		if g.row == nil || e.rows.store == nil || !g.row.Shut(e.rows.store.At) {
+		if now := e.rows.spaces[g.ref.Tenant].now(g); now == nil || e.rows.store == nil || !now.Shut(e.rows.store.At) {
 			found = append(found, g.ref)
 		}
 	}

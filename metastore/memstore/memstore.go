@@ -144,9 +144,7 @@ func (t tx) Put(row jobs.Row) {
 	case *jobs.Definition:
 		r.putDefinition(row)
 	case *jobs.Gate:
-		g := r.space(row.Tenant).gate(row.Name)
-		g.row = row
-		r.served(g)
+		r.putGate(row)
 	case *jobs.UniqueKey:
 		r.putUnique(row)
 	case *jobs.Missed:

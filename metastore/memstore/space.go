@@ -336,9 +336,40 @@ func (r *rows) unwait(n *node) {
 	r.served(g)
 }
 
+// now is a gate's row as it holds to the limit of its argument; nil = it has none.
+func (s *space) now(g *gate) *jobs.Gate {
+	limit, _, keyed := jobs.KeyOf(g.ref.Name)
+	if g.row == nil || !keyed {
+		return g.row
+	}
+	if b := s.gates[jobs.BoundGate(limit)]; b != nil && b.row != nil {
+		return g.row.Under(b.row.Bound())
+	}
+	return g.row
+}
+
+func (r *rows) putGate(row *jobs.Gate) {
+	s := r.space(row.Tenant)
+	g := s.gate(row.Name)
+	g.row = row
+	r.served(g)
+	if limit, bound := jobs.BoundOf(row.Name); bound {
+		for _, of := range s.gates {
+			if name, _, keyed := jobs.KeyOf(of.ref.Name); keyed && name == limit {
+				r.served(of)
+			}
+		}
+	}
+}
+
 // served brings the list of gates that should be looked at up to date, and forgets a gate that is nothing.
 func (r *rows) served(g *gate) {
-	if g.waiters.len() > 0 && (g.row == nil || g.row.Limit == 0 || g.row.Taken < g.row.Limit) {
+	free := g.waiters.len() > 0
+	if free {
+		now := r.spaces[g.ref.Tenant].now(g)
+		free = now == nil || now.Limit == 0 || now.Taken < now.Limit
+	}
+	if free {
 		r.unserved[g] = struct{}{}
 	} else {
 		delete(r.unserved, g)

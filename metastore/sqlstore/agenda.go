@@ -72,9 +72,19 @@ func (s *Store) Unserved(ctx context.Context, limit int) (found []jobs.Ref, err 
 		return nil, err
 	}
 	gates := map[jobs.Ref]*jobs.Gate{}
-	keys := make([][]any, len(waiting))
-	for i, ref := range waiting {
-		keys[i] = key(ref)
+	var keys [][]any
+	bounds := map[jobs.Ref]jobs.Ref{} // of gates of arguments: the rows of their limits
+	asked := map[jobs.Ref]bool{}
+	for _, ref := range waiting {
+		keys = append(keys, key(ref))
+		if limit, _, keyed := jobs.KeyOf(ref.Name); keyed {
+			bound := jobs.GateRef(ref.Tenant, jobs.BoundGate(limit))
+			bounds[ref] = bound
+			if !asked[bound] {
+				asked[bound] = true
+				keys = append(keys, key(bound))
+			}
+		}
 	}
 	err = s.dialect.get(ctx, s.db, &others, keys, func(scan func(...any) error) error {
 		row, err := scanOther(scan)
@@ -84,7 +94,11 @@ func (s *Store) Unserved(ctx context.Context, limit int) (found []jobs.Ref, err 
 		return err
 	})
 	for _, ref := range waiting {
-		if g := gates[ref]; len(found) < limit && (g == nil || g.Free(state.At)) {
+		g := gates[ref]
+		if b := gates[bounds[ref]]; g != nil && b != nil {
+			g = g.Under(b.Bound())
+		}
+		if len(found) < limit && (g == nil || g.Free(state.At)) {
 			found = append(found, ref)
 		}
 	}

@@ -125,14 +125,8 @@ func invariants(t *testing.T, before, after rows) {
 			if old, ok := before[ref].(*jobs.Gate); ok && old.Limit != g.Limit || before[bound] != after[bound] {
 				continue // it has just heard of a new limit; the next who leaves hands on
 			}
-			// Its row follows the limit only when a slot is taken: one that was lowered since is what counts.
-			if b, ok := after[bound].(*jobs.Gate); ok {
-				if now := *g; now.Limit != b.Limit || now.Rate != b.Rate {
-					now.Follow(jobs.Limit{Max: b.Limit, Rate: b.Rate})
-					if !now.Free(at) {
-						continue
-					}
-				}
+			if !under(after, g).Free(at) {
+				continue
 			}
 		}
 		if waiting[ref] > 0 && g.Free(at) && !(waitersAt(before, ref) > 0 && before[ref].(*jobs.Gate).Free(at)) && waitersAt(before, ref) <= crowd {
