@@ -167,6 +167,11 @@ func RetryGate(job ID) string {
 	return "retry/" + job.String()
 }
 
+// CrowdGate is the name of the row that says which runs of one job at one gate decide what becomes of newer ones, if
+// their overlap is queue_one or replace. Taken counts those that wait there. Runs, with replace, are all that came there
+// and are not final, the oldest first. Nobody takes a slot of it, and it is there only while there are such runs.
+func CrowdGate(gate string, job ID) string { return "crowd/" + job.String() + "/" + gate }
+
 const keyGate = "key/"
 
 // KeyGate is the name of the gate of one value of a limit by argument.

@@ -43,8 +43,7 @@ type Gate struct {
 	Taken  int // slots held
 	Rate   Rate
 	Opens  time.Time // when the next run may start; see Rate
-	// Runs are those that decide what becomes of others, by the overlap of their job: runs that wait, of jobs with
-	// queue_one, and all that came here and are not over, the oldest first, of jobs with replace.
+	// Runs is only used by the row of a CrowdGate, which see.
 	Runs []ID
 }
 

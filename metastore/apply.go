@@ -187,8 +187,8 @@ func (c *change) store(in *jobs.Instance, from jobs.State) {
 			c.inRow(in)
 		}
 	}
-	if o := in.Terms.Overlap; o == jobs.OverlapQueueOne || o == jobs.OverlapReplace {
-		c.listed(in)
+	if crowds(in) {
+		c.crowd(in)
 	}
 	if in.State.Final() && in.Unique != "" {
 		ref := jobs.UniqueRef(in.Tenant, jobs.UniqueName(in.Key, in.Unique))

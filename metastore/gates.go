@@ -198,10 +198,8 @@ func (c *change) blocked(full string, in *jobs.Instance) string {
 	case jobs.OverlapSkip:
 		return "no free slot at " + full
 	case jobs.OverlapQueueOne:
-		for _, id := range c.gate(full, in).Runs {
-			if other := c.instance(id); other != nil && other.Job == in.Job && other.Waits == full {
-				return "run " + id.String() + " waits already for a slot at " + full + ", and only one may"
-			}
+		if c.crowdAt(full, in).Taken > 0 {
+			return "another run of the job waits for a slot at " + full + ", and only one may"
 		}
 	}
 	return ""
@@ -217,8 +215,8 @@ func (c *change) supersede(in *jobs.Instance) error {
 		}
 		var mine []jobs.ID // what counts as one: runs, and broadcasts
 		those := map[jobs.ID][]*jobs.Instance{}
-		for _, id := range g.Runs {
-			if other := c.instance(id); other != nil && other.Job == in.Job && !other.State.Final() {
+		for _, id := range c.crowdAt(name, in).Runs {
+			if other := c.instance(id); other != nil && !other.State.Final() {
 				one := groupOf(other)
 				if those[one] == nil {
 					mine = append(mine, one)
@@ -254,39 +252,58 @@ func groupOf(in *jobs.Instance) jobs.ID {
 	return in.ID
 }
 
-// maxListed bounds how many runs a gate keeps for those that come later.
-const maxListed = 100
+// unlimitedCrowd bounds how many runs are listed at a gate without a number of slots: nothing is replaced there as long
+// as it has none. At any other, runs are replaced so that no more are listed than there are slots.
+const unlimitedCrowd = 100
 
-// listed brings what gates know of a run up to date, before its row is put: who waits, for queue_one, and who is there
-// at all, for replace.
-func (c *change) listed(in *jobs.Instance) {
+// crowds says that a run decides what becomes of newer ones of its job.
+func crowds(in *jobs.Instance) bool {
+	return in.Terms.Overlap == jobs.OverlapQueueOne || in.Terms.Overlap == jobs.OverlapReplace
+}
+
+// crowdAt is the row of a CrowdGate of a run's job.
+func (c *change) crowdAt(gate string, in *jobs.Instance) jobs.Gate {
+	name := jobs.CrowdGate(gate, in.Job)
+	if g, ok := c.tx.Get(jobs.GateRef(in.Tenant, name)).(*jobs.Gate); ok {
+		return *g
+	}
+	return jobs.Gate{Tenant: in.Tenant, Name: name}
+}
+
+// crowd brings the rows of a run's crowd gates up to date, before its own row is put.
+func (c *change) crowd(in *jobs.Instance) {
 	before := c.instance(in.ID)
 	for _, name := range in.Gates {
-		was := before != nil && c.counts(before, name)
-		is := c.counts(in, name)
-		if was == is {
+		waited, waits := before != nil && before.Waits == name, in.Waits == name
+		was, is := before != nil && listed(before), listed(in)
+		if waited == waits && was == is {
 			continue
 		}
-		g, ok := c.tx.Get(jobs.GateRef(in.Tenant, name)).(*jobs.Gate) // as it is: nothing is handed on here
-		if !ok {
-			g = c.gate(name, in)
+		g := c.crowdAt(name, in)
+		if waited && !waits {
+			g.Taken--
+		} else if waits && !waited {
+			g.Taken++
 		}
-		g = new(*g)
-		g.Runs = slices.DeleteFunc(slices.Clone(g.Runs), func(id jobs.ID) bool { return id == in.ID })
-		if is {
-			g.Runs = append(g.Runs, in.ID)
-			g.Runs = g.Runs[max(0, len(g.Runs)-maxListed):]
+		if was && !is {
+			g.Runs = slices.DeleteFunc(slices.Clone(g.Runs), func(id jobs.ID) bool { return id == in.ID })
+		} else if is && !was {
+			g.Runs = append(slices.Clip(g.Runs), in.ID)
+			if n := len(g.Runs); n > unlimitedCrowd && c.gate(name, in).Limit == 0 {
+				g.Runs = g.Runs[n-unlimitedCrowd:]
+			}
 		}
-		c.tx.Put(g)
+		if g.Taken == 0 && len(g.Runs) == 0 {
+			c.tx.Delete(g.Ref())
+		} else {
+			c.tx.Put(&g)
+		}
 	}
 }
 
-// counts says that a gate keeps a run in its list.
-func (c *change) counts(in *jobs.Instance, gate string) bool {
-	if in.Terms.Overlap == jobs.OverlapQueueOne {
-		return in.Waits == gate
-	}
-	return !in.State.Final() && in.State != jobs.Scheduled
+// listed says that a crowd gate lists a run.
+func listed(in *jobs.Instance) bool {
+	return in.Terms.Overlap == jobs.OverlapReplace && !in.State.Final() && in.State != jobs.Scheduled
 }
 
 // touch makes sure that a gate somebody waits at has a row.
@@ -347,7 +364,7 @@ func (c *change) unused(in *jobs.Instance) {
 // lapses then.
 func (c *change) vacant(ref jobs.Ref) {
 	g, _ := c.tx.Get(ref).(*jobs.Gate)
-	if g == nil || g.Taken > 0 || len(g.Runs) > 0 || c.tx.First(ref) != nil {
+	if g == nil || g.Taken > 0 || c.tx.First(ref) != nil {
 		return
 	}
 	if full := g.Full(); jobs.Keyed(ref.Name) && full.After(c.at) {

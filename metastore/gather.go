@@ -59,7 +59,7 @@ func Gather(batch []jobs.Envelope, load func(Wants) []jobs.Row) map[jobs.Ref]job
 					g.needsOf(row)
 				}
 			case *jobs.Gate:
-				g.listed(row)
+				g.crowd(row)
 			}
 		}
 	}
@@ -412,8 +412,8 @@ func (g *gathering) followers(in *jobs.Instance) {
 	}
 }
 
-// listed are the runs that a gate keeps: a new run may take their place.
-func (g *gathering) listed(gate *jobs.Gate) {
+// crowd are the runs that a crowd gate lists: a new run may take their place.
+func (g *gathering) crowd(gate *jobs.Gate) {
 	for _, id := range gate.Runs {
 		ref := jobs.InstanceRef(gate.Tenant, id)
 		g.ref(ref)
@@ -539,8 +539,15 @@ func (g *gathering) gatesOf(t jobs.Tenant, key jobs.Key, args []byte, want func(
 			}
 		}
 	}
+	uids := g.uids[ref]
+	if d, ok := g.have[ref].(*jobs.Definition); ok {
+		uids = append(slices.Clip(uids), d.UID)
+	}
 	for name := range names {
 		want(jobs.GateRef(t, name))
+		for _, uid := range uids {
+			g.ref(jobs.GateRef(t, jobs.CrowdGate(name, uid)))
+		}
 	}
 }
 
@@ -551,6 +558,9 @@ func (g *gathering) needsOf(in *jobs.Instance) {
 		g.ref(jobs.UniqueRef(in.Tenant, jobs.UniqueName(in.Key, in.Unique)))
 	}
 	for _, name := range in.Gates {
+		if crowds(in) {
+			g.ref(jobs.GateRef(in.Tenant, jobs.CrowdGate(name, in.Job)))
+		}
 		if in.Reserved && jobs.Keyed(name) {
 			g.freed(jobs.GateRef(in.Tenant, name), handPerCommand)
 		} else {

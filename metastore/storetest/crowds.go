@@ -22,6 +22,8 @@ func crowds(t *testing.T, open func(t *testing.T) Harness) {
 	}
 	t.Run("callers who leave and come back", func(t *testing.T) { impatient(t, open(t)) })
 	t.Run("late waiters keep nobody out", func(t *testing.T) { crowdTooLate(t, open(t)) })
+	t.Run("one run of each of many jobs waits", func(t *testing.T) { crowdOfJobs(t, open(t)) })
+	t.Run("the oldest of many is replaced", func(t *testing.T) { crowdReplaced(t, open(t)) })
 	t.Run("a finish counts once", func(t *testing.T) { crowdAtEnd(t, open(t)) })
 }
 
@@ -212,4 +214,51 @@ func mustAll(t *testing.T, h Harness, batch []jobs.Envelope) {
 			t.Fatalf("%s: %v", batch[i].Command.Verb(), r.Err)
 		}
 	}
+}
+
+// crowdOfJobs has more jobs share a limit than a row could list: of each, one run waits.
+func crowdOfJobs(t *testing.T, h Harness) {
+	const jobsThere = 130
+	var registers, creates []jobs.Envelope
+	create := func(name string, i int) {
+		id := runID(name)
+		creates = append(creates, envelope(id, jobs.Create{ID: id, Key: jobs.Key(fmt.Sprint("k", i))})...)
+	}
+	create("holder", 0)
+	for i := range jobsThere {
+		k := triggered(jobs.Key(fmt.Sprint("k", i)), jobs.Settings{Limits: &[]jobs.Limit{{Name: "db", Max: 1}}, Overlap: new(jobs.OverlapQueueOne)})
+		registers = append(registers, envelope(jobs.ID{1, byte(i)}, k)...)
+		create(fmt.Sprint("of ", i), i)
+	}
+	create("second", 0)
+	mustAll(t, h, registers)
+	mustAll(t, h, creates)
+	for name, want := range map[string]jobs.State{"holder": jobs.Enqueued, "of 0": jobs.Enqueued, "second": jobs.Skipped} {
+		if in, err := h.Store.Instance(t.Context(), jobs.DefaultTenant, runID(name)); err != nil || in.State != want {
+			t.Errorf("%s of k0 is %+v, want %s: %v", name, in, want, err)
+		}
+	}
+	invariants(t, nil, rowsOf(h))
+}
+
+// crowdReplaced has a job with more slots than a row used to list, all of them taken: one more run replaces the oldest.
+func crowdReplaced(t *testing.T, h Harness) {
+	const slots = 130
+	must(t, h, triggered("k", jobs.Settings{MaxConcurrency: new(slots), Overlap: new(jobs.OverlapReplace)}))
+	var batch []jobs.Envelope
+	for i := range slots + 2 {
+		id := jobs.ID{1, byte(i)}
+		batch = append(batch, envelope(id, jobs.Create{ID: id, Key: "k"})...)
+	}
+	mustAll(t, h, batch)
+	for i := range slots + 2 {
+		in, err := h.Store.Instance(t.Context(), jobs.DefaultTenant, jobs.ID{1, byte(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if replaced := in.State == jobs.Skipped && in.Cause == jobs.ByReplaced; replaced != (i < 2) {
+			t.Errorf("run %d of %d is %s, by %q", i, slots, in.State, in.Cause)
+		}
+	}
+	invariants(t, nil, rowsOf(h))
 }

@@ -214,6 +214,9 @@ func gates(t *testing.T, in *jobs.Instance, all rows, taken, waiting map[jobs.Re
 		return
 	}
 	if in.Waits != "" {
+		if o := in.Terms.Overlap; o == jobs.OverlapQueueOne || o == jobs.OverlapReplace {
+			taken[jobs.GateRef(in.Tenant, jobs.CrowdGate(in.Waits, in.Job))]++
+		}
 		ref := jobs.GateRef(in.Tenant, in.Waits)
 		waiting[ref]++
 		if !slices.Contains(in.Gates, in.Waits) || all[ref] == nil {

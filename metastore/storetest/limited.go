@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -31,37 +32,51 @@ func limited(t *testing.T, before, after rows, at time.Time) {
 		if under(after, g).Shut(at) && waitersAt(after, ref) > 0 && !alarmed[ref] {
 			t.Errorf("gate %s opens at %v, runs wait there, and none of them wakes", g.Name, g.Opens)
 		}
-		waits, runs, told := map[jobs.ID]int{}, map[jobs.ID]int{}, map[jobs.ID]bool{}
-		for _, id := range g.Runs {
-			in, ok := after[jobs.InstanceRef(g.Tenant, id)].(*jobs.Instance)
-			if !ok || in.State.Final() {
-				t.Errorf("gate %s keeps run %s, which is over", g.Name, id)
-				continue
-			}
-			one := in.ID
-			if in.Place != nil && !in.Place.Group.IsZero() {
-				one = in.Place.Group
-			}
-			if in.Terms.Overlap == jobs.OverlapReplace && !in.First && !told[one] {
-				told[one] = true
-				runs[in.Job]++
-			}
-			if in.Terms.Overlap == jobs.OverlapQueueOne && !in.First {
-				waits[in.Job]++
-			}
+		crowded(t, before, after, g)
+	}
+}
+
+// crowded checks that a crowd gate lists what is there, and that no more are there than may be.
+func crowded(t *testing.T, before, after rows, g *jobs.Gate) {
+	t.Helper()
+	rest, ok := strings.CutPrefix(g.Name, "crowd/")
+	if !ok {
+		return
+	}
+	id, name, _ := strings.Cut(rest, "/")
+	gate, _ := after[jobs.GateRef(g.Tenant, name)].(*jobs.Gate)
+	was, _ := before[jobs.GateRef(g.Tenant, name)].(*jobs.Gate)
+	old, _ := before[g.Ref()].(*jobs.Gate)
+	if g.Taken == 0 && len(g.Runs) == 0 {
+		t.Errorf("%s is left, and nobody uses it", g.Name)
+	}
+	ones := map[jobs.ID]bool{} // runs, and broadcasts
+	for _, run := range g.Runs {
+		in, ok := after[jobs.InstanceRef(g.Tenant, run)].(*jobs.Instance)
+		if !ok || in.State.Final() || in.Job.String() != id {
+			t.Errorf("%s lists run %s, which is over or of another job", g.Name, run)
+			continue
 		}
-		old, _ := before[ref].(*jobs.Gate)
-		for job, n := range waits {
-			// One that waited elsewhere may be moved here, where another waits already.
-			if n > 1 && old != nil && !jobs.Keyed(g.Name) && n > 1+movedHere(before, after, ref, job) {
-				t.Errorf("%d runs of job %s wait at %s, one may", n, job, g.Name)
-			}
+		one := in.ID
+		if in.Place != nil && !in.Place.Group.IsZero() {
+			one = in.Place.Group
 		}
-		for job, n := range runs {
-			if g.Limit > 0 && n > g.Limit && old != nil && old.Limit == g.Limit && len(old.Runs) <= g.Limit {
-				t.Errorf("%d runs of job %s are at %s, which lets %d in: the oldest should have been replaced", n, job, g.Name, g.Limit)
-			}
+		if !in.First {
+			ones[one] = true
 		}
+	}
+	if n := len(ones); gate != nil && was != nil && old != nil && gate.Limit > 0 && gate.Limit == was.Limit && n > gate.Limit && len(old.Runs) <= gate.Limit {
+		t.Errorf("%d runs of job %s are at %s, which lets %d in: the oldest should have been replaced", n, id, name, gate.Limit)
+	}
+	waits := 0
+	for _, row := range after {
+		if in, ok := row.(*jobs.Instance); ok && in.Tenant == g.Tenant && in.Waits == name && in.Job.String() == id && in.Terms.Overlap == jobs.OverlapQueueOne && !in.First {
+			waits++
+		}
+	}
+	// One that waited elsewhere may be moved here, where another waits already.
+	if waits > 1 && old != nil && !jobs.Keyed(name) && waits > 1+movedHere(before, after, jobs.GateRef(g.Tenant, name), id) {
+		t.Errorf("%d runs of job %s wait at %s, one may", waits, id, name)
 	}
 }
 
@@ -76,11 +91,11 @@ func under(all rows, g *jobs.Gate) *jobs.Gate {
 }
 
 // movedHere counts runs of a job that waited at another gate before, or here already.
-func movedHere(before, after rows, gate jobs.Ref, job jobs.ID) int {
+func movedHere(before, after rows, gate jobs.Ref, job string) int {
 	n := 0
 	for ref, row := range before {
 		was, ok := row.(*jobs.Instance)
-		if !ok || was.Waits == "" || was.Job != job {
+		if !ok || was.Waits == "" || was.Job.String() != job {
 			continue
 		}
 		if is, ok := after[ref].(*jobs.Instance); ok && is.Waits != "" && jobs.GateRef(is.Tenant, is.Waits) == gate {
@@ -90,19 +105,12 @@ func movedHere(before, after rows, gate jobs.Ref, job jobs.ID) int {
 	return n
 }
 
-// listed checks that a gate keeps the runs that decide about others.
+// listed checks that a crowd gate lists the runs that decide about others.
 func listed(t *testing.T, in *jobs.Instance, gate string, all rows) {
 	t.Helper()
-	want := false
-	switch in.Terms.Overlap {
-	case jobs.OverlapQueueOne:
-		want = in.Waits == gate
-	case jobs.OverlapReplace:
-		want = !in.State.Final() && in.State != jobs.Scheduled
-	}
-	g, _ := all[jobs.GateRef(in.Tenant, gate)].(*jobs.Gate)
+	want := in.Terms.Overlap == jobs.OverlapReplace && !in.State.Final() && in.State != jobs.Scheduled
 	has := 0
-	if g != nil {
+	if g, ok := all[jobs.GateRef(in.Tenant, jobs.CrowdGate(gate, in.Job))].(*jobs.Gate); ok {
 		for _, id := range g.Runs {
 			if id == in.ID {
 				has++
@@ -110,6 +118,6 @@ func listed(t *testing.T, in *jobs.Instance, gate string, all rows) {
 		}
 	}
 	if has > 1 || (has == 1) != want {
-		t.Errorf("gate %s keeps run %s (%s, %s) %d times", gate, in.ID, in.State, in.Terms.Overlap, has)
+		t.Errorf("gate %s lists run %s (%s, %s) %d times", gate, in.ID, in.State, in.Terms.Overlap, has)
 	}
 }
