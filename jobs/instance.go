@@ -76,6 +76,7 @@ type Instance struct {
 	Due      time.Time // when it should start
 	Created  time.Time
 	Queued   time.Time // when it last became Enqueued
+	Turn     uint64    // its place among the runs of its priority that can be claimed, the lowest first; 0 = it cannot be
 	Started  time.Time // of the current or last attempt
 	Ended    time.Time // when it became final
 

@@ -100,6 +100,7 @@ type StoreRow struct {
 	Epoch   uint64    // of the leader whose fires count
 	Leader  string    // its node
 	At      time.Time // time of the last commit; none is ever earlier
+	Turns   uint64    // the last Instance.Turn that was given
 	// ApplyVersion is the version of the rules that is in force: Apply follows no later one, and no command or field of a
 	// later one is written. Only FinalizeUpgrade raises it. See InForce.
 	ApplyVersion uint32

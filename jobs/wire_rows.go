@@ -45,6 +45,7 @@ func wireInstance(c *coder, in *Instance) {
 	c.time(&in.Due)
 	c.time(&in.Created)
 	c.time(&in.Queued)
+	number(c, &in.Turn)
 	c.time(&in.Started)
 	c.time(&in.Ended)
 	number(c, &in.Attempt)
@@ -355,6 +356,7 @@ func wireStoreRow(c *coder, s *StoreRow) {
 	text(c, &s.Leader)
 	c.time(&s.At)
 	number(c, &s.ApplyVersion)
+	number(c, &s.Turns)
 }
 
 func wireRow(c *coder, r *Row) {

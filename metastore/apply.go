@@ -6,26 +6,24 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Apply applies one command to the rows of tx: the only code that knows what a command means. It has no clock, no
-// random source and no other input than its arguments, so that every replica computes the same. It refuses before
-// it puts anything. The envelope has been checked (Envelope.Check) and stamped by whoever commits.
-func Apply(tx Tx, e *jobs.Envelope) Result {
-	c := change{tx: tx, env: e, at: e.At}
-	if err := c.apply(); err != nil {
-		return Result{Err: err}
-	}
-	return Result{Effect: c.effect}
-}
-
-// ApplyBatch applies a commit's commands in order and remembers its time.
+// ApplyBatch applies a commit's commands, in order, to the rows of tx, and remembers its time: the only code that knows
+// what a command means. It has no clock, no random source and no other input than its arguments, so that every replica
+// computes the same. A command is refused before it puts anything. The envelopes have been checked (Envelope.Check) and
+// stamped by whoever commits.
 func ApplyBatch(tx Tx, batch []jobs.Envelope) []Result {
 	results := make([]Result, len(batch))
+	turns := stateOf(tx).Turns
 	for i := range batch {
-		results[i] = Apply(tx, &batch[i])
+		c := change{tx: tx, env: &batch[i], at: batch[i].At, turns: &turns}
+		if err := c.apply(); err != nil {
+			results[i].Err = err
+		} else {
+			results[i].Effect = c.effect
+		}
 	}
 	if n := len(batch); n > 0 {
 		s := stateOf(tx)
-		s.At, s.ApplyVersion = batch[n-1].At, s.InForce()
+		s.At, s.Turns, s.ApplyVersion = batch[n-1].At, turns, s.InForce()
 		tx.Put(&s)
 	}
 	return results
@@ -36,6 +34,7 @@ type change struct {
 	tx     Tx
 	env    *jobs.Envelope
 	at     time.Time
+	turns  *uint64 // the last Turn of the commit so far
 	effect jobs.Effect
 }
 
@@ -187,6 +186,7 @@ func (c *change) store(in *jobs.Instance, from jobs.State) {
 			c.inRow(in)
 		}
 	}
+	c.turn(in)
 	if crowds(in) {
 		c.crowd(in)
 	}
@@ -201,6 +201,20 @@ func (c *change) store(in *jobs.Instance, from jobs.State) {
 	if in.Kind == jobs.Recurring && in.Settled() {
 		c.overOf(in)
 	}
+}
+
+// turn numbers a run that can be claimed from now on. One that could be claimed before keeps its place.
+func (c *change) turn(in *jobs.Instance) {
+	if !in.Offerable() {
+		in.Turn = 0
+		return
+	}
+	if before := c.instance(in.ID); before != nil && before.Offerable() {
+		in.Turn = before.Turn
+		return
+	}
+	*c.turns++
+	in.Turn = *c.turns
 }
 
 // tally counts what the dashboard's charts show: runs that became due, and how attempts and runs ended.

@@ -145,7 +145,7 @@ type Agenda interface {
 	// those (zero if there is none).
 	Waking(ctx context.Context, until time.Time, limit int) (due []Named, next time.Time, err error)
 	// Ready lists runs of an app that a worker may claim, in the order in which they should be offered: priority,
-	// then since when. The first limit of them, those under offer included.
+	// then Instance.Turn. The first limit of them, those under offer included.
 	Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) ([]*jobs.Instance, error)
 	// Lanes lists the apps that have runs to claim.
 	Lanes(ctx context.Context) ([]Lane, error)

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -166,15 +167,14 @@ func (e *Engine) Restore(snapshot iter.Seq2[jobs.Row, error]) error {
 	return nil
 }
 
-// sort brings the runs of a list that was filled in the order of their creation into the order in which they became
-// ready, as far as their rows tell.
+// sort brings the runs of a list that was filled in the order of their creation into the order of their turns.
 func (r *ready) sort() {
 	nodes := make([]*node, 0, r.n)
 	for r.n > 0 {
 		nodes = append(nodes, r.first)
 		r.remove(r.first, inReady)
 	}
-	slices.SortStableFunc(nodes, func(a, b *node) int { return a.row.Queued.Compare(b.row.Queued) })
+	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.row.Turn, b.row.Turn) })
 	for _, n := range nodes {
 		r.add(n, inReady)
 	}

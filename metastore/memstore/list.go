@@ -13,7 +13,7 @@ const (
 	inParent        // those that a run has made
 	inState         // those in a state
 	inWorker        // those whose current or last attempt is a worker's
-	inReady         // those that a worker of an app may claim, of one priority
+	inReady         // those that a worker of an app may claim, of one priority: their turns only grow
 	inLeased        // those with an attempt under way, of all tenants
 	kinds
 )

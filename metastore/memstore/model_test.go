@@ -19,23 +19,14 @@ import (
 // model is what an engine should hold, kept in the plainest way: every question walks all of it.
 type model struct {
 	rows    map[jobs.Ref]jobs.Row
-	born    []jobs.Ref            // live runs in the order of their creation
-	since   map[jobs.Ref]int      // when a run became ready in its lane
-	lanes   map[jobs.Ref]laneName // where it is ready
-	moves   int
+	born    []jobs.Ref // live runs in the order of their creation
 	settled []*jobs.Instance
 	stubs   map[jobs.Ref]time.Time // when a run settled
 	now     time.Time
 }
 
-type laneName struct {
-	tenant   jobs.Tenant
-	app      string
-	priority int
-}
-
 func newModel(now time.Time) *model {
-	return &model{rows: map[jobs.Ref]jobs.Row{}, since: map[jobs.Ref]int{}, lanes: map[jobs.Ref]laneName{}, stubs: map[jobs.Ref]time.Time{}, now: now}
+	return &model{rows: map[jobs.Ref]jobs.Row{}, stubs: map[jobs.Ref]time.Time{}, now: now}
 }
 
 func (m *model) put(row jobs.Row) {
@@ -51,13 +42,6 @@ func (m *model) put(row jobs.Row) {
 		if m.rows[ref] == nil {
 			m.born = append(m.born, ref)
 		}
-		name := laneName{row.Tenant, row.App, row.Priority}
-		if !row.Offerable() {
-			delete(m.lanes, ref)
-		} else if old, ok := m.lanes[ref]; !ok || old != name {
-			m.moves++
-			m.lanes[ref], m.since[ref] = name, m.moves
-		}
 	case *jobs.Tally:
 		if old, ok := m.rows[ref].(*jobs.Tally); ok {
 			sum := *row
@@ -72,7 +56,6 @@ func (m *model) put(row jobs.Row) {
 func (m *model) delete(ref jobs.Ref) {
 	if m.rows[ref] != nil && ref.Kind == jobs.RowInstance {
 		m.born = slices.DeleteFunc(m.born, func(r jobs.Ref) bool { return r == ref })
-		delete(m.lanes, ref)
 	}
 	delete(m.rows, ref)
 }
@@ -98,9 +81,10 @@ func (m *model) live() []*jobs.Instance {
 // dice makes rows by chance, of few names, so that they meet.
 type dice struct {
 	*rand.Rand
-	ids  []jobs.ID
-	made int
-	seq  uint64
+	ids   []jobs.ID
+	made  int
+	seq   uint64
+	turns uint64
 }
 
 func pick[T any](d *dice, from ...T) T { return from[d.IntN(len(from))] }
@@ -145,6 +129,13 @@ func (d *dice) instance(m *model) *jobs.Instance {
 		in.Ended = m.now
 	case jobs.Succeeded:
 		in.Ended = m.now
+	}
+	if in.Offerable() {
+		d.turns++
+		in.Turn = d.turns
+		if old, ok := m.rows[in.Ref()].(*jobs.Instance); ok && old.Offerable() && old.Priority == in.Priority {
+			in.Turn = old.Turn
+		}
 	}
 	return in
 }
@@ -262,18 +253,6 @@ func (m *model) restored(t *testing.T, e *Engine) *Engine {
 	}
 	if fresh.Hash() != e.Hash() {
 		t.Fatal("a restored engine has another hash")
-	}
-	// Their order in the lanes follows from the rows.
-	var ready []*jobs.Instance
-	for _, in := range m.live() {
-		if in.Offerable() {
-			ready = append(ready, in)
-		}
-	}
-	slices.SortStableFunc(ready, func(a, b *jobs.Instance) int { return a.Queued.Compare(b.Queued) })
-	for _, in := range ready {
-		m.moves++
-		m.since[in.Ref()] = m.moves
 	}
 	return fresh
 }
@@ -431,7 +410,7 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 	for _, lane := range lanes {
 		want := ready[metastore.Lane{Tenant: lane.Tenant, App: lane.App}]
 		slices.SortFunc(want, func(a, b *jobs.Instance) int {
-			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(m.since[a.Ref()], m.since[b.Ref()]))
+			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Turn, b.Turn))
 		})
 		if lane.Ready != len(want) {
 			t.Errorf("lane %v, want %d", lane, len(want))

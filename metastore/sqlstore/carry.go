@@ -1,13 +1,11 @@
 package sqlstore
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -86,12 +84,12 @@ func dial(ctx context.Context, cfg Config) (*Store, error) {
 
 // alone takes the store's own row, unless somebody is at work.
 func (c *content) alone(ctx context.Context) error {
-	var at, changes, epoch, until, now int64
-	err := c.tx.QueryRowContext(ctx, "SELECT at, changes, epoch, leader, apply_version FROM carillon_store WHERE one = 1 FOR UPDATE NOWAIT").Scan(&at, &changes, &epoch, &c.state.Leader, &c.state.ApplyVersion)
+	var at, changes, epoch, turns, until, now int64
+	err := c.tx.QueryRowContext(ctx, "SELECT at, changes, epoch, leader, turns, apply_version FROM carillon_store WHERE one = 1 FOR UPDATE NOWAIT").Scan(&at, &changes, &epoch, &c.state.Leader, &turns, &c.state.ApplyVersion)
 	if err != nil {
 		return jobs.Refuse(jobs.Conflict, "somebody is writing to this %s: stop the servers and the programs that use it (%v)", c.d.name, err)
 	}
-	c.state.At, c.state.Changes, c.state.Epoch = instant(at), uint64(changes), uint64(epoch)
+	c.state.At, c.state.Changes, c.state.Epoch, c.state.Turns = instant(at), uint64(changes), uint64(epoch), uint64(turns)
 	var node string
 	if err := c.tx.QueryRowContext(ctx, "SELECT node, until, "+c.d.clock+" FROM carillon_leader WHERE one = 1").Scan(&node, &until, &now); err != nil {
 		return err
@@ -239,7 +237,6 @@ type filling struct {
 	counts   map[counted]int64
 	tallies  map[jobs.Ref]int64 // of all jobs together
 	ended    map[jobs.Ref]int64 // when runs ended that are known by name as well
-	ready    []int64            // of the live runs that can be claimed, in the order of creation: since when, then their places
 	waiting  map[*table][][]any // rows that are written together
 	logged   struct {
 		attempt
@@ -263,7 +260,6 @@ func (f *filling) fill(ctx context.Context, from metastore.Content) error {
 			return err
 		}
 	}
-	f.inTurn()
 	for row, err := range from.Rows(ctx) {
 		if err == nil {
 			err = f.row(ctx, row)
@@ -310,30 +306,11 @@ func (f *filling) look(ctx context.Context, from metastore.Content) error {
 		if err != nil {
 			return err
 		}
-		switch in, _ := row.(*jobs.Instance); {
-		case in == nil:
-		case in.Settled():
+		if in, ok := row.(*jobs.Instance); ok && in.Settled() {
 			f.ended[in.Ref()] = nanos(in.Ended)
-		case in.Offerable():
-			f.ready = append(f.ready, nanos(in.Queued))
 		}
 	}
 	return nil
-}
-
-// inTurn gives the runs that can be claimed their places among all numbers.
-func (f *filling) inTurn() {
-	order := make([]int, len(f.ready))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(f.ready[a], f.ready[b]) })
-	places := make([]int64, len(order))
-	for _, i := range order {
-		f.sequence++
-		places[i] = f.sequence
-	}
-	f.ready = places
 }
 
 // put writes rows, many at a time.
@@ -377,12 +354,6 @@ func (f *filling) row(ctx context.Context, row jobs.Row) error {
 		}
 		f.sequence++
 		r := run{Instance: row, sequence: f.sequence}
-		if row.Offerable() {
-			if len(f.ready) == 0 {
-				return fmt.Errorf("run %s was not there when the rows were gone through before", row.ID)
-			}
-			r.ready, f.ready = new(f.ready[0]), f.ready[1:]
-		}
 		count(f.counts, row, 1)
 		return f.put(ctx, &runs, r.values())
 	}

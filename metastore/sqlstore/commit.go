@@ -107,17 +107,17 @@ func (s *Store) transaction(ctx context.Context, batch []jobs.Envelope) (results
 // lock takes the store's own row.
 func (s *Store) lock(ctx context.Context, tx *sql.Tx) (*view, time.Time, error) {
 	var state jobs.StoreRow
-	var at, changes, epoch, sequence, now int64
+	var at, changes, epoch, turns, sequence, now int64
 	var bound string
-	err := tx.QueryRowContext(ctx, "SELECT at, changes, epoch, leader, apply_version, sequence, "+s.dialect.clock+", "+s.dialect.bound(s.cfg.silence)+" FROM carillon_store WHERE one = 1 FOR UPDATE").
-		Scan(&at, &changes, &epoch, &state.Leader, &state.ApplyVersion, &sequence, &now, &bound)
+	err := tx.QueryRowContext(ctx, "SELECT at, changes, epoch, leader, turns, apply_version, sequence, "+s.dialect.clock+", "+s.dialect.bound(s.cfg.silence)+" FROM carillon_store WHERE one = 1 FOR UPDATE").
+		Scan(&at, &changes, &epoch, &state.Leader, &turns, &state.ApplyVersion, &sequence, &now, &bound)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	if err := s.readable(state); err != nil {
 		return nil, time.Time{}, err
 	}
-	state.At, state.Changes, state.Epoch = instant(at), uint64(changes), uint64(epoch)
+	state.At, state.Changes, state.Epoch, state.Turns = instant(at), uint64(changes), uint64(epoch), uint64(turns)
 	if s.cfg.Now != nil {
 		return newView(state, sequence), s.cfg.Now(), nil
 	}
@@ -257,8 +257,8 @@ func (s *Store) write(ctx context.Context, tx *sql.Tx, v *view) error {
 
 // note writes the store's own row.
 func (d *dialect) note(ctx context.Context, tx *sql.Tx, state jobs.StoreRow, sequence int64) error {
-	_, err := tx.ExecContext(ctx, d.ask("UPDATE carillon_store SET at = ?, changes = ?, epoch = ?, leader = ?, apply_version = ?, sequence = ? WHERE one = 1"),
-		nanos(state.At), int64(state.Changes), int64(state.Epoch), state.Leader, int64(state.ApplyVersion), sequence)
+	_, err := tx.ExecContext(ctx, d.ask("UPDATE carillon_store SET at = ?, changes = ?, epoch = ?, leader = ?, turns = ?, apply_version = ?, sequence = ? WHERE one = 1"),
+		nanos(state.At), int64(state.Changes), int64(state.Epoch), state.Leader, int64(state.Turns), int64(state.ApplyVersion), sequence)
 	return err
 }
 

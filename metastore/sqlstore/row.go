@@ -13,7 +13,6 @@ import (
 type run struct {
 	*jobs.Instance        // nil = it is gone
 	sequence       int64  // in the order of creation
-	ready          *int64 // since when it can be claimed
 	settled        *int64 // its place among those that are over
 	settledAt      *int64
 }
@@ -47,7 +46,7 @@ func bytesOf(id jobs.ID) []byte { return id[:] }
 // values of a run, in the order of the columns.
 func (r *run) values() []any {
 	in := r.Instance
-	var parent, waits any
+	var parent, waits, ready any
 	if !in.Parent.IsZero() {
 		parent = bytesOf(in.Parent)
 	}
@@ -57,10 +56,12 @@ func (r *run) values() []any {
 	wake := when(in.Wake())
 	if r.settled != nil {
 		wake, waits = nil, nil
+	} else if in.Turn > 0 {
+		ready = int64(in.Turn)
 	}
 	return []any{
 		string(in.Tenant), bytesOf(in.ID), r.sequence, string(in.Key), in.App, int64(in.State), in.Worker, parent, string(in.Origin), string(in.Cause),
-		nanos(in.Created), int64(in.Priority), nanos(in.Due), wake, waits, in.First, some(r.ready),
+		nanos(in.Created), int64(in.Priority), nanos(in.Due), wake, waits, in.First, ready,
 		r.settled == nil && (in.State == jobs.Processing || in.Lingering), some(r.settled), some(r.settledAt), jobs.AppendRow(nil, in),
 	}
 }
@@ -74,7 +75,7 @@ func scanRun(scan func(...any) error) (run, error) {
 	for i := range into {
 		into[i] = &skip
 	}
-	into[2], into[16], into[18], into[19], into[20] = &r.sequence, &r.ready, &r.settled, &r.settledAt, &body
+	into[2], into[18], into[19], into[20] = &r.sequence, &r.settled, &r.settledAt, &body
 	if err := scan(into...); err != nil {
 		return r, err
 	}

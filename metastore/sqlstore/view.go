@@ -151,17 +151,12 @@ func (v *view) putRun(ref jobs.Ref, in *jobs.Instance) {
 	}
 	v.wait(s.live(), nil)
 	s.Instance, s.changed = in, true
-	switch {
-	case in.Settled():
+	if in.Settled() {
 		if s.settled == nil || s.wasSet {
-			s.settled, s.ready, s.wasSet = v.next(), nil, false
+			s.settled, s.wasSet = v.next(), false
 			v.ended = append(v.ended, s)
 		}
 		return
-	case !in.Offerable():
-		s.ready = nil
-	case s.ready == nil:
-		s.ready = v.next()
 	}
 	s.settled = nil
 	v.wait(nil, in)

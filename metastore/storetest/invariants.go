@@ -168,6 +168,8 @@ func sound(t *testing.T, in *jobs.Instance) {
 	switch {
 	case !in.State.Valid():
 		bad("is in no state")
+	case in.Offerable() != (in.Turn > 0):
+		bad("can be claimed and has no turn, or the other way round")
 	case in.Settled():
 		return // a stub: it knows little
 	case in.Reserved && (in.Holds || in.Waits == "" || jobs.Keyed(in.Waits)):

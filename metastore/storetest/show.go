@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -187,17 +186,14 @@ func showReady(tl *telling, w words) string {
 	return several(inTurn(tl.t, list), tl.instance)
 }
 
-// inTurn checks that runs are offered by priority. Who became ready first among equals is a matter of the moment,
-// which a store may forget in a crash: they are sorted by id.
+// inTurn checks that runs are offered by priority, and then by their turn.
 func inTurn(t *testing.T, list []*jobs.Instance) []*jobs.Instance {
 	t.Helper()
-	if !slices.IsSortedFunc(list, func(a, b *jobs.Instance) int { return cmp.Compare(b.Priority, a.Priority) }) {
-		t.Errorf("runs are not offered by priority")
+	for i, in := range list {
+		if in.Turn == 0 || i > 0 && (in.Priority > list[i-1].Priority || in.Priority == list[i-1].Priority && in.Turn <= list[i-1].Turn) {
+			t.Errorf("run %s, with priority %d and turn %d, is out of turn", in.ID, in.Priority, in.Turn)
+		}
 	}
-	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b *jobs.Instance) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID.String(), b.ID.String()))
-	})
 	return list
 }
 

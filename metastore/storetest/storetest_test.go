@@ -68,3 +68,17 @@ func decoded(b []byte) iter.Seq2[jobs.Row, error] {
 		}
 	}
 }
+
+func TestRestoreThenApply(t *testing.T) {
+	RestoreThenApply(t, func(t *testing.T, from *memstore.Engine) *memstore.Engine {
+		var b []byte
+		for row := range from.Capture().Rows() {
+			b = jobs.AppendRow(b, row)
+		}
+		restored := memstore.New(memstore.Config{})
+		if err := restored.Restore(decoded(b)); err != nil {
+			t.Fatal(err)
+		}
+		return restored
+	})
+}

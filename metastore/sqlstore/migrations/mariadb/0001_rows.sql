@@ -5,6 +5,7 @@ CREATE TABLE IF NOT EXISTS carillon_store (
     changes  bigint NOT NULL DEFAULT 0,
     epoch    bigint NOT NULL DEFAULT 0,
     leader   varbinary(300) NOT NULL DEFAULT '',
+    turns    bigint NOT NULL DEFAULT 0, -- given to runs that can be claimed
     sequence bigint NOT NULL DEFAULT 0, -- numbers what runs go through, in order
     apply_version integer NOT NULL DEFAULT 0 -- of the rules that is in force, 0 before the first commit
 ) ENGINE = InnoDB;
@@ -30,7 +31,7 @@ CREATE TABLE IF NOT EXISTS carillon_runs (
     wake     bigint,           -- when it needs the control plane next
     waits    varbinary(400),   -- the gate it waits at
     first    boolean        NOT NULL,
-    ready    bigint,           -- since when it can be claimed, as a sequence
+    ready    bigint,           -- its turn, if it can be claimed
     leased   boolean        NOT NULL,
     settled  bigint,           -- when it was settled, as a sequence
     settled_at bigint,

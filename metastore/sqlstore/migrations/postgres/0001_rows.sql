@@ -5,6 +5,7 @@ CREATE TABLE carillon_store (
     changes  bigint NOT NULL DEFAULT 0,
     epoch    bigint NOT NULL DEFAULT 0,
     leader   text   NOT NULL DEFAULT '',
+    turns    bigint NOT NULL DEFAULT 0, -- given to runs that can be claimed
     sequence bigint NOT NULL DEFAULT 0, -- numbers what runs go through, in order
     apply_version integer NOT NULL DEFAULT 0 -- of the rules that is in force, 0 before the first commit
 );
@@ -28,7 +29,7 @@ CREATE TABLE carillon_runs (
     wake     bigint,           -- when it needs the control plane next
     waits    text COLLATE "C", -- the gate it waits at
     first    boolean  NOT NULL,
-    ready    bigint,           -- since when it can be claimed, as a sequence
+    ready    bigint,           -- its turn, if it can be claimed
     leased   boolean  NOT NULL,
     settled  bigint,           -- when it was settled, as a sequence
     settled_at bigint,

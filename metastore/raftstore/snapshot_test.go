@@ -1,0 +1,25 @@
+package raftstore
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+	"github.com/carillon-scheduler/carillon/metastore/storetest"
+)
+
+// A node that took a snapshot applies the entries after it as the node that wrote it does.
+func TestRestoreThenApply(t *testing.T) {
+	storetest.RestoreThenApply(t, func(t *testing.T, from *memstore.Engine) *memstore.Engine {
+		var file bytes.Buffer
+		if _, err := writeSnapshot(&file, snapshotHead{}, from.Capture().Rows()); err != nil {
+			t.Fatal(err)
+		}
+		restored := memstore.New(memstore.Config{})
+		_, rows := readSnapshot(&file)
+		if err := restored.Restore(rows); err != nil {
+			t.Fatal(err)
+		}
+		return restored
+	})
+}

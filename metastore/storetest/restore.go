@@ -1,0 +1,74 @@
+package storetest
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+)
+
+// RestoreThenApply checks that an engine that was restored from a snapshot applies commands as the live one does, at
+// every step of random lives: the same answers, the same rows, the same order of the runs that can be claimed. carry
+// writes an engine's rows down and reads them into a new one.
+func RestoreThenApply(t *testing.T, carry func(t *testing.T, from *memstore.Engine) *memstore.Engine) {
+	for seed := range uint64(2) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			f, now, engine := newFate(seed), Start, memstore.New(memstore.Config{})
+			f.whole = true
+			for step := range lifeSpan {
+				before := rows{}
+				for r := range engine.Capture().Rows() {
+					before[r.Ref()] = r
+				}
+				now = now.Add(f.pause())
+				restored := carry(t, engine)
+				metastore.Checked(f.batch(before, now), func(batch []jobs.Envelope) []metastore.Result {
+					metastore.Stamp(batch, now, timeOf(before))
+					want, got := applied(engine, batch), applied(restored, batch)
+					for i := range batch {
+						sameResult(t, batch[i], got[i], want[i])
+					}
+					return want
+				})
+				if engine.Hash() != restored.Hash() {
+					t.Error("the restored engine has another fingerprint")
+				}
+				sameTurns(t, restored, engine)
+				if t.Failed() {
+					t.Fatalf("at step %d", step)
+				}
+			}
+		})
+	}
+}
+
+func applied(e *memstore.Engine, batch []jobs.Envelope) (results []metastore.Result) {
+	e.Update(func(tx metastore.Tx) { results = metastore.ApplyBatch(tx, batch) })
+	return results
+}
+
+// sameTurns checks that two engines offer runs in the same order.
+func sameTurns(t *testing.T, got, want *memstore.Engine) {
+	t.Helper()
+	lanes, err := want.Lanes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range lanes {
+		a, err := got.Ready(t.Context(), l.Tenant, l.App, l.Ready)
+		b, other := want.Ready(t.Context(), l.Tenant, l.App, l.Ready)
+		if err != nil || other != nil || len(a) != len(b) {
+			t.Fatalf("%d runs of %s can be claimed, want %d: %v, %v", len(a), l.App, len(b), err, other)
+		}
+		for i := range a {
+			if !bytes.Equal(jobs.AppendRow(nil, a[i]), jobs.AppendRow(nil, b[i])) {
+				t.Errorf("run %d of %s that can be claimed is %s of %s, want %s of %s", i, l.App, a[i].ID, a[i].Queued.Format(time.StampMilli), b[i].ID, b[i].Queued.Format(time.StampMilli))
+				return
+			}
+		}
+	}
+}
