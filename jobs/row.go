@@ -101,6 +101,9 @@ type StoreRow struct {
 	Leader  string    // its node
 	At      time.Time // time of the last commit; none is ever earlier
 	Turns   uint64    // the last Instance.Turn that was given
+	// The latest time in the names of runs (ID.Made, Unix milliseconds) that were asked for: in the NamePeriod of At, and
+	// before it.
+	Named, NamedBefore int64
 	// ApplyVersion is the version of the rules that is in force: Apply follows no later one, and no command or field of a
 	// later one is written. Only FinalizeUpgrade raises it. See InForce.
 	ApplyVersion uint32

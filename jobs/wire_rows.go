@@ -357,6 +357,8 @@ func wireStoreRow(c *coder, s *StoreRow) {
 	c.time(&s.At)
 	number(c, &s.ApplyVersion)
 	number(c, &s.Turns)
+	signed(c, &s.Named)
+	signed(c, &s.NamedBefore)
 }
 
 func wireRow(c *coder, r *Row) {

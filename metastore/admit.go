@@ -16,10 +16,27 @@ func Checked(batch []jobs.Envelope, apply func([]jobs.Envelope) []Result) []Resu
 	return sieve(batch, checked, apply)
 }
 
-// Admitted is Checked for whoever commits at now. It also answers a Create or a Notify that is repeated after its run has left
-// the live rows, where its name stays for a minute, with that run: whoever repeats himself a day later, from an outbox
-// say, gets no second run either.
-func Admitted(ctx context.Context, r Reader, now time.Time, batch []jobs.Envelope, apply func([]jobs.Envelope) []Result) []Result {
+// KeepFinal is how long a run that has left the live rows is known by its name at least, in the store's time. What is
+// remembered for a time is forgotten at the end of a NamePeriod.
+const (
+	KeepFinal  = time.Minute
+	NamePeriod = KeepFinal / 2
+)
+
+// Period is the number of the NamePeriod of a time.
+func Period(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixNano() / int64(NamePeriod)
+}
+
+// Finished finds a run that has left the live rows, and may have done so long ago; nil if there is none.
+type Finished func(jobs.Tenant, jobs.ID) (*jobs.Instance, error)
+
+// Admitted is Checked for whoever commits. It also answers a Create or a Notify that is repeated after its run has left the live
+// rows: whoever repeats a request a day later, from an outbox say, gets no second run either.
+func Admitted(batch []jobs.Envelope, finished Finished, apply func([]jobs.Envelope) []Result) []Result {
 	return sieve(batch, func(e *jobs.Envelope) (Result, bool) {
 		if answer, done := checked(e); done {
 			return answer, true
@@ -34,15 +51,12 @@ func Admitted(ctx context.Context, r Reader, now time.Time, batch []jobs.Envelop
 		default:
 			return Result{}, false
 		}
-		if justMade(id, now) {
-			return Result{}, false
-		}
-		in, err := r.Instance(ctx, e.Tenant, id)
+		in, err := finished(e.Tenant, id)
 		switch {
-		case jobs.CodeOf(err) == jobs.NotFound:
-			return Result{}, false
 		case err != nil:
 			return Result{Err: jobs.Refuse(jobs.Unavailable, "not done: it is not known whether run %s exists: %v", id, err)}, true
+		case in == nil:
+			return Result{}, false
 		case in.Key != key:
 			return Result{Err: jobs.Refuse(jobs.Conflict, "run %s exists and belongs to job %s, not %s", id, in.Key, key)}, true
 		}
@@ -58,18 +72,38 @@ func Sieved(batch []jobs.Envelope, check func(*jobs.Envelope) error, apply func(
 	}, apply)
 }
 
+// Archived is Finished for a store whose finished runs are where a look takes long. Most names need none: names carry
+// the time of the clock that made them, and one that is later than in the names of all runs that can have left the live
+// rows for good is new, whatever clocks are right. now is the time that the store stamps commits with.
+func Archived(ctx context.Context, r interface {
+	Reader
+	State(context.Context) (jobs.StoreRow, error)
+}, now time.Time) Finished {
+	latest := int64(-1) // in the names of runs made before the NamePeriod of now; -1 = not asked for yet
+	return func(tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
+		if latest < 0 {
+			s, err := r.State(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if latest = s.NamedBefore; Period(now) > Period(s.At) {
+				latest = max(latest, s.Named)
+			}
+		}
+		if made, ok := id.Made(); ok && made.UnixMilli() > latest {
+			return nil, nil
+		}
+		in, err := r.Instance(ctx, tenant, id)
+		if jobs.CodeOf(err) == jobs.NotFound {
+			return nil, nil
+		}
+		return in, err
+	}
+}
+
 func checked(e *jobs.Envelope) (Result, bool) {
 	err := e.Check()
 	return Result{Err: err}, err != nil
-}
-
-// justMade says that an ID was made so short a time ago that a run of that name would still be known to the live rows.
-// It is a hint that saves looking up new names in the archive: an ID from a clock that is wrong, or not made by
-// jobs.NewID, is looked up.
-func justMade(id jobs.ID, now time.Time) bool {
-	made, ok := id.Made()
-	age := now.Sub(made)
-	return ok && age > -time.Second && age < 30*time.Second
 }
 
 // sieve answers what settled can answer, passes a copy of the rest to apply, and puts the answers together.

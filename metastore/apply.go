@@ -12,29 +12,40 @@ import (
 // stamped by whoever commits.
 func ApplyBatch(tx Tx, batch []jobs.Envelope) []Result {
 	results := make([]Result, len(batch))
-	turns := stateOf(tx).Turns
+	if len(batch) == 0 {
+		return results
+	}
+	last, at := stateOf(tx), batch[len(batch)-1].At
+	n := numbers{last.Turns, last.Named, last.NamedBefore}
+	if Period(at) > Period(last.At) {
+		n.named, n.before = 0, max(n.before, n.named)
+	}
 	for i := range batch {
-		c := change{tx: tx, env: &batch[i], at: batch[i].At, turns: &turns}
+		c := change{tx: tx, env: &batch[i], at: batch[i].At, numbers: &n}
 		if err := c.apply(); err != nil {
 			results[i].Err = err
 		} else {
 			results[i].Effect = c.effect
 		}
 	}
-	if n := len(batch); n > 0 {
-		s := stateOf(tx)
-		s.At, s.Turns, s.ApplyVersion = batch[n-1].At, turns, s.InForce()
-		tx.Put(&s)
-	}
+	s := stateOf(tx)
+	s.At, s.Turns, s.Named, s.NamedBefore, s.ApplyVersion = at, n.turns, n.named, n.before, s.InForce()
+	tx.Put(&s)
 	return results
+}
+
+// numbers are what a commit counts in the store's row: see jobs.StoreRow.
+type numbers struct {
+	turns         uint64
+	named, before int64
 }
 
 // change is one command under way.
 type change struct {
-	tx     Tx
-	env    *jobs.Envelope
-	at     time.Time
-	turns  *uint64 // the last Turn of the commit so far
+	tx  Tx
+	env *jobs.Envelope
+	at  time.Time
+	*numbers
 	effect jobs.Effect
 }
 
@@ -213,8 +224,8 @@ func (c *change) turn(in *jobs.Instance) {
 		in.Turn = before.Turn
 		return
 	}
-	*c.turns++
-	in.Turn = *c.turns
+	c.turns++
+	in.Turn = c.turns
 }
 
 // tally counts what the dashboard's charts show: runs that became due, and how attempts and runs ended.

@@ -25,7 +25,7 @@ func (l *Local) Apply(ctx context.Context, batch []jobs.Envelope) []Result {
 	if l.Now != nil {
 		now = l.Now
 	}
-	return Admitted(ctx, l, now(), batch, func(batch []jobs.Envelope) (results []Result) {
+	return Admitted(batch, Archived(ctx, l, now()), func(batch []jobs.Envelope) (results []Result) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if err := ctx.Err(); err != nil {

@@ -77,6 +77,9 @@ func (c *change) create(k jobs.Create) error {
 		c.tx.Put(u)
 	}
 	c.bind(&k, in.ID)
+	if made, ok := in.ID.Made(); ok {
+		c.named = max(c.named, made.UnixMilli())
+	}
 	cause, until := c.held(in, d)
 	if err := c.begin(in, cause, until); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // Snapshot is the rows as they were at one moment. It shares them with the engine, because rows never change.
@@ -142,7 +143,7 @@ func (e *Engine) Restore(snapshot iter.Seq2[jobs.Row, error]) error {
 				r.put(row)
 			}
 		case *jobs.StoreRow:
-			r.store, r.settled.period = row, periodOf(row.At)
+			r.store, r.settled.period = row, metastore.Period(row.At)
 		case *jobs.Definition:
 			if err := r.restoreDefinition(row); err != nil {
 				return err

@@ -5,16 +5,17 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // A settled run leaves the live rows, but its name stays for a while, so that a command that is sent twice finds
 // what became of it. These stubs hold no pointers, and the garbage collector does not look at them however many
 // there are. They lie in generations by the time of the commit, and a whole generation is dropped at once.
 
-// Stubs stay for at least kept of envelope time, and for less than kept and one period.
+// Stubs stay for at least kept of the store's time, and for less than kept and one period.
 const (
-	period = 30 * time.Second
-	kept   = 2 * period
+	period = metastore.NamePeriod
+	kept   = metastore.KeepFinal
 )
 
 type settled struct {
@@ -59,7 +60,7 @@ func (r *rows) settle(s *space, in *jobs.Instance) {
 // tick moves on to the time of a commit and drops what is too old by then. What the commit itself has settled
 // before it told its time belongs to that time.
 func (r *rows) tick(at time.Time) {
-	now := periodOf(at)
+	now := metastore.Period(at)
 	if now <= r.settled.period {
 		return
 	}
@@ -70,13 +71,6 @@ func (r *rows) tick(at time.Time) {
 	for _, in := range r.ended {
 		r.settled.add(stubName{r.space(in.Tenant).number, in.ID}, in)
 	}
-}
-
-func periodOf(at time.Time) int64 {
-	if at.IsZero() {
-		return 0
-	}
-	return at.UnixNano() / int64(period)
 }
 
 func (s *settled) move(now int64) {
@@ -157,7 +151,7 @@ func (g *generation) rows(tenants []jobs.Tenant) iter.Seq[jobs.Row] {
 
 // restore puts back a stub that a snapshot carried. They come in no order of time.
 func (s *settled) restore(name stubName, in *jobs.Instance) {
-	p := periodOf(in.Ended)
+	p := metastore.Period(in.Ended)
 	at := 0
 	for at < len(s.generations) && s.generations[at].period < p {
 		at++

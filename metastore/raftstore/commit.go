@@ -18,7 +18,7 @@ const enqueueTimeout = 10 * time.Second
 
 // Apply applies a batch of commands. Concurrent callers share entries of the log.
 func (s *Store) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
-	return metastore.Admitted(ctx, s, s.cfg.Now(), batch, func(batch []jobs.Envelope) []metastore.Result {
+	return metastore.Admitted(batch, metastore.Archived(ctx, s, s.cfg.Now()), func(batch []jobs.Envelope) []metastore.Result {
 		return s.allowed(ctx, batch, func(batch []jobs.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
 	})
 }

@@ -120,9 +120,9 @@ func (s *Store) Lapsed(ctx context.Context, until time.Time, limit int) (found [
 func (s *Store) State(ctx context.Context) (state jobs.StoreRow, err error) {
 	err = s.query(ctx, "read the store's row", func(scan func(...any) error) error {
 		var at int64
-		err := scan(&at, &state.Changes, &state.Epoch, &state.Leader, &state.Turns, &state.ApplyVersion)
+		err := scan(&at, &state.Changes, &state.Epoch, &state.Leader, &state.Turns, &state.Named, &state.NamedBefore, &state.ApplyVersion)
 		state.At = instant(at)
 		return err
-	}, "SELECT at, changes, epoch, leader, turns, apply_version FROM carillon_store WHERE one = 1")
+	}, "SELECT at, changes, epoch, leader, turns, named, named_before, apply_version FROM carillon_store WHERE one = 1")
 	return state, err
 }

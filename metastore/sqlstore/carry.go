@@ -85,7 +85,7 @@ func dial(ctx context.Context, cfg Config) (*Store, error) {
 // alone takes the store's own row, unless somebody is at work.
 func (c *content) alone(ctx context.Context) error {
 	var at, changes, epoch, turns, until, now int64
-	err := c.tx.QueryRowContext(ctx, "SELECT at, changes, epoch, leader, turns, apply_version FROM carillon_store WHERE one = 1 FOR UPDATE NOWAIT").Scan(&at, &changes, &epoch, &c.state.Leader, &turns, &c.state.ApplyVersion)
+	err := c.tx.QueryRowContext(ctx, "SELECT at, changes, epoch, leader, turns, named, named_before, apply_version FROM carillon_store WHERE one = 1 FOR UPDATE NOWAIT").Scan(&at, &changes, &epoch, &c.state.Leader, &turns, &c.state.Named, &c.state.NamedBefore, &c.state.ApplyVersion)
 	if err != nil {
 		return jobs.Refuse(jobs.Conflict, "somebody is writing to this %s: stop the servers and the programs that use it (%v)", c.d.name, err)
 	}

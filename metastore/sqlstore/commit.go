@@ -28,15 +28,7 @@ const silence = 4 * time.Second
 
 // Apply applies a batch in one transaction.
 func (s *Store) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
-	return metastore.Admitted(ctx, s, s.hint(), batch, func(batch []jobs.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
-}
-
-// hint is about the time: it decides only whether a new run's name is looked up before.
-func (s *Store) hint() time.Time {
-	if s.cfg.Now != nil {
-		return s.cfg.Now()
-	}
-	return time.Now()
+	return metastore.Checked(batch, func(batch []jobs.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
 }
 
 // commit applies a batch. Once the database was told to commit and did not answer, nobody knows.
@@ -81,7 +73,9 @@ func (s *Store) transaction(ctx context.Context, batch []jobs.Envelope) (results
 		return nil, false, loading.err
 	}
 	rules := metastore.Rules{Known: s.cfg.knows, InForce: func(uint32) (uint32, error) { return v.state.InForce(), nil }}
-	results = rules.Allowed(batch, func(batch []jobs.Envelope) []metastore.Result { return metastore.ApplyBatch(v, batch) })
+	results = metastore.Admitted(batch, v.finished, func(batch []jobs.Envelope) []metastore.Result {
+		return rules.Allowed(batch, func(batch []jobs.Envelope) []metastore.Result { return metastore.ApplyBatch(v, batch) })
+	})
 	if err := s.write(ctx, tx, v); err != nil {
 		return nil, false, err
 	}
@@ -109,8 +103,8 @@ func (s *Store) lock(ctx context.Context, tx *sql.Tx) (*view, time.Time, error) 
 	var state jobs.StoreRow
 	var at, changes, epoch, turns, sequence, now int64
 	var bound string
-	err := tx.QueryRowContext(ctx, "SELECT at, changes, epoch, leader, turns, apply_version, sequence, "+s.dialect.clock+", "+s.dialect.bound(s.cfg.silence)+" FROM carillon_store WHERE one = 1 FOR UPDATE").
-		Scan(&at, &changes, &epoch, &state.Leader, &turns, &state.ApplyVersion, &sequence, &now, &bound)
+	err := tx.QueryRowContext(ctx, "SELECT at, changes, epoch, leader, turns, named, named_before, apply_version, sequence, "+s.dialect.clock+", "+s.dialect.bound(s.cfg.silence)+" FROM carillon_store WHERE one = 1 FOR UPDATE").
+		Scan(&at, &changes, &epoch, &state.Leader, &turns, &state.Named, &state.NamedBefore, &state.ApplyVersion, &sequence, &now, &bound)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -257,8 +251,8 @@ func (s *Store) write(ctx context.Context, tx *sql.Tx, v *view) error {
 
 // note writes the store's own row.
 func (d *dialect) note(ctx context.Context, tx *sql.Tx, state jobs.StoreRow, sequence int64) error {
-	_, err := tx.ExecContext(ctx, d.ask("UPDATE carillon_store SET at = ?, changes = ?, epoch = ?, leader = ?, turns = ?, apply_version = ?, sequence = ? WHERE one = 1"),
-		nanos(state.At), int64(state.Changes), int64(state.Epoch), state.Leader, int64(state.Turns), int64(state.ApplyVersion), sequence)
+	_, err := tx.ExecContext(ctx, d.ask("UPDATE carillon_store SET at = ?, changes = ?, epoch = ?, leader = ?, turns = ?, named = ?, named_before = ?, apply_version = ?, sequence = ? WHERE one = 1"),
+		nanos(state.At), int64(state.Changes), int64(state.Epoch), state.Leader, int64(state.Turns), state.Named, state.NamedBefore, int64(state.ApplyVersion), sequence)
 	return err
 }
 

@@ -105,8 +105,8 @@ func stub(in *jobs.Instance) *jobs.Instance {
 
 // Names of settled runs stay for at least two periods of envelope time, and for less than three: as in memory.
 const (
-	period = 30 * time.Second
-	kept   = 2
+	period = metastore.NamePeriod
+	kept   = int64(metastore.KeepFinal / metastore.NamePeriod)
 )
 
 func periodOf(nano int64) int64 { return nano / int64(period) }

@@ -77,7 +77,7 @@ func (v *view) Get(ref jobs.Ref) jobs.Row {
 			return nil
 		case s.settled == nil:
 			return s.Instance
-		case !s.wasSet || periodOf(*s.settledAt) >= periodOf(v.at)-kept:
+		case !s.wasSet || v.named(s):
 			return stub(s.Instance)
 		}
 		return nil
@@ -86,6 +86,17 @@ func (v *view) Get(ref jobs.Ref) jobs.Row {
 		return row
 	}
 	return nil
+}
+
+// named says that a run that was settled when it was loaded is still known by its name.
+func (v *view) named(s *seen) bool { return periodOf(*s.settledAt) >= periodOf(v.at)-kept }
+
+// finished is a run that was settled so long ago that not even its name is known to the rules, or nil.
+func (v *view) finished(tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
+	if s := v.runs[jobs.InstanceRef(tenant, id)]; s != nil && s.wasSet && !v.named(s) {
+		return s.Instance, nil
+	}
+	return nil, nil
 }
 
 // First is the run that waits at the gate and goes first, of those that were loaded.

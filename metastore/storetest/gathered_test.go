@@ -64,7 +64,7 @@ type gathered struct {
 }
 
 func (g *gathered) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
-	return metastore.Admitted(ctx, g, g.now(), batch, func(batch []jobs.Envelope) (results []metastore.Result) {
+	return metastore.Admitted(batch, metastore.Archived(ctx, g, g.now()), func(batch []jobs.Envelope) (results []metastore.Result) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if err := ctx.Err(); err != nil {

@@ -104,6 +104,7 @@ func Sample(t *testing.T, every int, open func(t *testing.T) Harness) {
 		}
 	})
 	t.Run("crowds", func(t *testing.T) { crowds(t, open) })
+	t.Run("clients' clocks", func(t *testing.T) { skewed(t, open(t)) })
 	t.Run("lives", func(t *testing.T) { lives(t, open) })
 	t.Run("record", func(t *testing.T) {
 		if every > 1 { // ten thousand commands

@@ -6,6 +6,8 @@ CREATE TABLE carillon_store (
     epoch    bigint NOT NULL DEFAULT 0,
     leader   text   NOT NULL DEFAULT '',
     turns    bigint NOT NULL DEFAULT 0, -- given to runs that can be claimed
+    named    bigint NOT NULL DEFAULT 0, -- the latest time in the names of runs, of this period and before
+    named_before bigint NOT NULL DEFAULT 0,
     sequence bigint NOT NULL DEFAULT 0, -- numbers what runs go through, in order
     apply_version integer NOT NULL DEFAULT 0 -- of the rules that is in force, 0 before the first commit
 );

@@ -1,0 +1,77 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// skewed has clients whose clocks are wrong send each request many times, over three hours. Each makes one run, and what
+// becomes of it goes by the store's clock.
+func skewed(t *testing.T, h Harness) {
+	if h.Clock == nil {
+		t.Skip("the store's clock cannot be set")
+	}
+	const wait, hold = 10 * time.Second, time.Minute
+	must(t, h, triggered("k", jobs.Settings{}))
+	h.Clock.Advance(28*time.Second + 500*time.Millisecond) // names of runs that are over are forgotten at full half minutes
+	offsets := []time.Duration{-time.Hour, -time.Minute, -35 * time.Second, 0, 35 * time.Second, 61 * time.Second, time.Hour}
+	now, made := h.Clock.Now(), 0
+	id := func(offset time.Duration) jobs.ID { // as jobs.NewID makes it of the client's clock, without chance
+		made++
+		name := jobs.NewID(h.Clock.Now().Add(offset))
+		copy(name[8:], fmt.Sprintf("%08d", made))
+		return name
+	}
+	type client struct {
+		offset                 time.Duration
+		plain, delayed, unique jobs.Create
+	}
+	var clients []client
+	apply := func(k jobs.Command) jobs.Effect {
+		t.Helper()
+		made++
+		r := h.Store.Apply(t.Context(), envelope(jobs.ID{8, byte(made >> 8), byte(made)}, k))[0]
+		if r.Err != nil {
+			t.Fatalf("%s %+v: %v", k.Verb(), k, r.Err)
+		}
+		return r.Effect
+	}
+	for _, offset := range offsets {
+		key := offset.String()
+		clients = append(clients, client{offset, jobs.Create{ID: id(offset), Key: "k"}, jobs.Create{ID: id(offset), Key: "k", Delay: wait},
+			jobs.Create{ID: id(offset), Key: "k", Unique: key, UniqueFor: hold, Idempotency: key}})
+	}
+	for _, c := range clients {
+		if in := apply(c.delayed).Instance(); !in.Due.Equal(now.Add(wait)) || !in.Created.Equal(now) {
+			t.Errorf("a run that is to wait for %v, made by a clock %v ahead, is due at %v, want %v", wait, c.offset, in.Due, now.Add(wait))
+		}
+		for _, k := range []jobs.Create{c.plain, c.unique} {
+			apply(k)
+			apply(jobs.Claim{ID: k.ID, Worker: "w", Attempt: 1})
+			apply(jobs.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+		}
+	}
+	for _, at := range []time.Duration{hold - time.Second, hold + time.Second, hold + 2*time.Second, 91 * time.Second, 130 * time.Second, time.Hour - 10*time.Second, time.Hour + 10*time.Second, 3 * time.Hour} {
+		h.Clock.Advance(now.Add(at).Sub(h.Clock.Now()))
+		apply(jobs.Create{ID: id(0), Key: "k"}) // time goes on with a commit
+		for _, c := range clients {
+			for what, k := range map[string]jobs.Create{"plain": c.plain, "unique": c.unique} {
+				e := apply(k)
+				if in := e.Instance(); !e.Existing || in.ID != k.ID || in.State != jobs.Succeeded && in.State != jobs.New {
+					t.Errorf("after %v, the same request (%s) of a client whose clock is %v ahead is answered with %s %s, existing %v", at, what, c.offset, in.ID, in.State, e.Existing)
+				}
+			}
+			if at > 2*hold {
+				continue
+			}
+			e := apply(jobs.Create{ID: id(c.offset), Key: "k", Unique: c.offset.String(), UniqueFor: time.Hour})
+			if want := at != hold+time.Second; e.Existing != want {
+				t.Errorf("after %v, a key that a client whose clock is %v ahead holds for %v is free: %v, want %v", at, c.offset, hold, !e.Existing, !want)
+			}
+		}
+	}
+	invariants(t, nil, rowsOf(h))
+}
