@@ -62,9 +62,9 @@ type Instance struct {
 	Job      ID // uid of the definition
 	Key      Key
 	App      string
-	Kind     Kind
 	Revision uint64 // of the definition that made it
 
+	Kind   Kind
 	State  State
 	Cause  Cause
 	Origin Origin
