@@ -52,8 +52,9 @@ type UniqueKey struct {
 	Tenant Tenant
 	Name   string // kind, job and what the enqueuer chose; see UniqueName
 	ID     ID     // the run
-	Digest ID     // of what was asked for under an idempotency key, to refuse another thing under the same key
+	Digest ID     // of what was asked for under an idempotency key or an ID, to refuse another thing under the same one
 	Until  time.Time
+	Code   Code // of an AnswerName: why the request was refused; "" = it was answered with the run
 }
 
 // UniqueName is the name under which a run of a job holds a unique key.
@@ -61,6 +62,9 @@ func UniqueName(job Key, key string) string { return "run/" + string(job) + "/" 
 
 // IdempotencyName is the name under which an idempotency key is remembered.
 func IdempotencyName(key string) string { return "request/" + key }
+
+// AnswerName is the name under which the answer to a request is remembered that made no run under its ID.
+func AnswerName(request ID) string { return "answer/" + request.String() }
 
 // Reason says why due times passed without a run.
 type Reason string

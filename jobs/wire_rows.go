@@ -330,6 +330,7 @@ func wireUnique(c *coder, u *UniqueKey) {
 	c.id(&u.ID)
 	c.id(&u.Digest)
 	c.time(&u.Until)
+	word(c, &u.Code)
 }
 
 func wireMissed(c *coder, m *Missed) {

@@ -30,7 +30,11 @@ func (c *change) notify(k jobs.Notify) error {
 	if of.App != k.App {
 		return jobs.Refuse(jobs.Forbidden, "run %s is of app %s, not %s", of.ID, of.App, k.App)
 	}
-	return c.create(jobs.Create{ID: k.ID(c.env.Tenant), Key: k.Key(), Args: k.Args(of), Origin: jobs.FromParent, Parent: of.ID})
+	id := k.ID(c.env.Tenant)
+	if in := c.instance(id); in != nil {
+		return c.made(in, k.Key())
+	}
+	return c.ask(jobs.Create{ID: id, Key: k.Key(), Args: k.Args(of), Origin: jobs.FromParent, Parent: of.ID})
 }
 
 func (c *change) hear(k jobs.Hear) error {

@@ -137,6 +137,7 @@ func (g *gathering) named(e *jobs.Envelope) {
 	switch k := e.Command.(type) {
 	case jobs.Create:
 		g.ref(jobs.InstanceRef(t, k.ID))
+		g.ref(jobs.UniqueRef(t, jobs.AnswerName(k.ID)))
 		g.ref(jobs.DefinitionRef(t, k.Key))
 		g.ref(jobs.GlobalRef(t))
 		if k.Unique != "" {
@@ -300,7 +301,7 @@ func (g *gathering) pointed(e *jobs.Envelope) {
 	case jobs.Create:
 		g.gatesOf(t, k.Key, k.Args, g.gate)
 		g.followers(&jobs.Instance{Tenant: t, ID: k.ID, Key: k.Key})
-		for _, name := range []string{jobs.UniqueName(k.Key, k.Unique), jobs.IdempotencyName(k.Idempotency)} {
+		for _, name := range []string{jobs.UniqueName(k.Key, k.Unique), jobs.IdempotencyName(k.Idempotency), jobs.AnswerName(k.ID)} {
 			if u, ok := g.have[jobs.UniqueRef(t, name)].(*jobs.UniqueKey); ok {
 				g.ref(jobs.InstanceRef(t, u.ID))
 			}

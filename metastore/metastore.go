@@ -23,7 +23,7 @@ type Store interface {
 // Applier changes what the store holds.
 type Applier interface {
 	// Apply applies a batch of commands, in order, in one commit, and answers each with its own effect or its own
-	// refusal; a refused command leaves no trace and spoils no neighbour. When it returns, what succeeded is as
+	// refusal; a refused command changes nothing and spoils no neighbour. When it returns, what succeeded is as
 	// durable as the store promises. It stamps Envelope.At itself. An answer of jobs.Unknown means that the
 	// command may or may not have been done: send it again, the same words get the same answer. jobs.Unavailable
 	// means that it was not done. Concurrent callers share commits.

@@ -11,11 +11,40 @@ import (
 
 func (c *change) create(k jobs.Create) error {
 	if in := c.instance(k.ID); in != nil {
-		if in.Key != k.Key {
-			return jobs.Refuse(jobs.Conflict, "run %s exists and belongs to job %s, not %s", k.ID, in.Key, k.Key)
-		}
-		return c.existing(in)
+		return c.made(in, k.Key)
 	}
+	if u := c.uniqueRow(jobs.AnswerName(k.ID), "a name"); u != nil {
+		switch {
+		case u.Digest != k.Digest():
+			return jobs.Refuse(jobs.Conflict, "request %s was for something else: send this one under an ID of its own", k.ID)
+		case u.Code != "":
+			return jobs.Refuse(u.Code, "request %s was refused less than %v ago: send it under another ID", k.ID, KeepFinal)
+		}
+		return c.existing(c.known(u.ID, k.Key))
+	}
+	err := c.ask(k)
+	if err != nil {
+		c.answered(&k, jobs.ID{}, jobs.CodeOf(err))
+	}
+	return err
+}
+
+// made answers a request with its run, which is there already.
+func (c *change) made(in *jobs.Instance, key jobs.Key) error {
+	if in.Key != key {
+		return jobs.Refuse(jobs.Conflict, "run %s exists and belongs to job %s, not %s", in.ID, in.Key, key)
+	}
+	return c.existing(in)
+}
+
+// answered remembers the answer to a request that made no run of its own. A copy of it that comes late is answered in
+// the same way, whatever would be answered to a new one by then.
+func (c *change) answered(k *jobs.Create, run jobs.ID, refused jobs.Code) {
+	c.tx.Put(&jobs.UniqueKey{Tenant: c.env.Tenant, Name: jobs.AnswerName(k.ID), ID: run, Digest: k.Digest(), Until: c.at.Add(KeepFinal), Code: refused})
+}
+
+// ask makes the run that is asked for, unless one of its keys leads to another.
+func (c *change) ask(k jobs.Create) error {
 	d, err := c.job(k.Key)
 	if err != nil {
 		return err
@@ -25,10 +54,18 @@ func (c *change) create(k jobs.Create) error {
 		if idempotency.Digest != k.Digest() {
 			return jobs.Refuse(jobs.Conflict, "idempotency key %q was used for another request within the last 24 h", k.Idempotency)
 		}
+		if idempotency.Until.Sub(c.at) < KeepFinal {
+			c.answered(&k, idempotency.ID, "")
+		}
 		return c.existing(c.known(idempotency.ID, k.Key))
 	}
 	if unique != nil {
-		c.bind(&k, unique.ID) // the same request once more, when that run is over, means no other
+		switch { // the same request once more, when that run is over, means no other
+		case k.Idempotency != "":
+			c.bind(&k, unique.ID)
+		case unique.Until.Sub(c.at) < KeepFinal:
+			c.answered(&k, unique.ID, "")
+		}
 		return c.existing(c.known(unique.ID, k.Key))
 	}
 	in := c.fresh(d, k.Origin)
