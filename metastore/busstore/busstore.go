@@ -44,7 +44,8 @@ type store struct {
 	as    bus.Principal
 	group *metastore.Group
 	wait  time.Duration // for the first answers: attempt
-	plain atomic.Bool   // receipts are not asked for: this end is a node, or whoever serves is older than they are
+	heard atomic.Pointer[heard]
+	plain atomic.Bool // receipts are not asked for: this end is a node, or whoever serves is older than they are
 }
 
 // New makes a store of the calls of a bus. as is who this end is: envelopes and queries that name no tenant or
@@ -140,6 +141,7 @@ func (d *delivery) round(ctx context.Context, tries int) {
 			open = open[1:]
 			continue
 		}
+		asking := time.Now()
 		answers, err := d.store.call(ctx, request, tries)
 		code := refusal(err)
 		if code == jobs.BadInput && !plain { // whoever serves does not know of receipts, most likely
@@ -150,7 +152,7 @@ func (d *delivery) round(ctx context.Context, tries int) {
 		open = open[n:]
 		switch {
 		case err == nil:
-			if err = d.answered(asked, answers); err == nil {
+			if err = d.answered(asked, answers, asking); err == nil {
 				continue
 			}
 			d.doubtful(asked, jobs.Refuse(jobs.Unknown, "outcome unknown: %v", err))
@@ -198,11 +200,12 @@ func (d *delivery) request(open []int, plain bool) ([]byte, int) {
 
 // answered notes the answers to the commands of one request. Those that are missing did not fit, those that say
 // "unknown" or "unavailable" are not answers: both are asked for again.
-func (d *delivery) answered(asked []int, answers []byte) error {
-	results, err := decodeAnswers(answers, len(asked))
+func (d *delivery) answered(asked []int, answers []byte, asking time.Time) error {
+	results, now, err := decodeAnswers(answers, len(asked))
 	if err != nil {
 		return err
 	}
+	d.store.heard.Store(&heard{now, asking})
 	if d.results == nil && len(results) == len(d.batch) && !slices.ContainsFunc(results, unanswered) {
 		d.results = results // as mostly
 		return nil
@@ -259,6 +262,10 @@ func (d *delivery) doubtful(which []int, err error) {
 func (s *store) call(ctx context.Context, request []byte, tries int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.wait<<min(max(tries+1-soon, 0), 3))
 	defer cancel()
+	if verb(request[1]).commands() {
+		until, _ := ctx.Deadline()
+		s.heard.Load().deadline(until).put(request[2:])
+	}
 	return s.calls.Call(ctx, bus.ServiceStore, request)
 }
 

@@ -491,7 +491,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add(encodeQuestion(askLedger, question{Limit: -5}))
 	f.Add([]byte{version, byte(askApply), 1, 0xff, 0xff, 0xff, 0x7f})
 	f.Fuzz(func(t *testing.T, request []byte) {
-		s := &server{store: memstore.Open(memstore.Config{}), limit: 1 << 20}
+		s := &server{store: memstore.Open(memstore.Config{}), limit: 1 << 20, clock: newClock()}
 		s.Logger = discard
 		for _, from := range []bus.Principal{node, worker, client} {
 			answer, err := s.answer(t.Context(), from, request)
@@ -499,7 +499,7 @@ func FuzzRequest(f *testing.F) {
 				t.Error("no answer and no error")
 			}
 		}
-		_, _ = decodeAnswers(request, 10)
+		_, _, _ = decodeAnswers(request, 10)
 		_, _, _ = decodeRows[*jobs.Instance](request)
 	})
 }

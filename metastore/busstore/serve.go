@@ -30,7 +30,7 @@ func Serve(ctx context.Context, calls bus.Calls, store metastore.Store, c Config
 	if c.Logger == nil {
 		c.Logger = discard
 	}
-	s := &server{store: store, limit: calls.Limit(), Config: c}
+	s := &server{store: store, limit: calls.Limit(), Config: c, clock: newClock()}
 	return calls.Serve(ctx, bus.ServiceStore, s.answer)
 }
 
@@ -41,6 +41,7 @@ type server struct {
 	Config
 	store metastore.Store
 	limit int
+	clock *clock
 
 	likely atomic.Int64 // bytes that an answer to a command takes, as the last ones did
 	// likelyBrief is that of answers that are receipts.
@@ -64,7 +65,7 @@ func (s *server) answer(ctx context.Context, from bus.Principal, request []byte)
 	if err != nil {
 		return nil, err
 	}
-	if v == askApply || v == askBrief {
+	if v.commands() {
 		return s.apply(ctx, from, v, body)
 	}
 	q, err := decodeQuestion(body)
@@ -85,14 +86,25 @@ func (s *server) answer(ctx context.Context, from bus.Principal, request []byte)
 
 // apply puts aside what from may not say, and has the rest applied as one batch.
 func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []byte) ([]byte, error) {
-	batch, err := decodeCommands(body, from.Role)
+	deadline, batch, err := decodeCommands(body, from.Role)
 	if err != nil {
 		return nil, err
 	}
-	refusals, allowed := s.judge(ctx, from, batch)
+	var refusals []error
 	var answers []metastore.Result
-	if len(allowed) > 0 {
-		answers = s.store.Apply(ctx, allowed)
+	late := s.clock.late(deadline)
+	if late > 0 {
+		answers = metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: the request came %v after its sender had stopped waiting for an answer", late.Round(time.Millisecond)))
+	} else {
+		if late < 0 { // whoever it is handed on to has no longer
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, -late)
+			defer cancel()
+		}
+		var allowed []jobs.Envelope
+		if refusals, allowed = s.judge(ctx, from, batch); len(allowed) > 0 {
+			answers = s.store.Apply(ctx, allowed)
+		}
 	}
 	var room room
 	next := 0
@@ -111,6 +123,7 @@ func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []b
 	if n := len(batch); n > 0 {
 		likely.Store(int64(len(b)/n + 16))
 	}
+	moment{s.clock.id, s.clock.now()}.put(b[1:])
 	return b, nil
 }
 

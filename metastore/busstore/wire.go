@@ -10,10 +10,11 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// The form of requests and answers. A request begins with the version of this form and what is asked. Commands and
-// rows are in the form of package jobs; questions, which are few, are JSON.
+// The form of requests and answers. A request begins with the version of this form and what is asked. Commands follow
+// behind the moment at which their sender stops waiting, and answers to them behind the server's (see deadline.go).
+// Commands and rows are in the form of package jobs; questions, which are few, are JSON.
 
-const version = 1
+const version = 2
 
 // verb is what a request asks for. The numbers are part of the wire: add at the end.
 type verb byte
@@ -45,6 +46,9 @@ func (v verb) String() string {
 	}
 	return "?"
 }
+
+// commands says that the request is a list of them.
+func (v verb) commands() bool { return v == askApply || v == askBrief }
 
 // question is all that reads ask with; each uses its part.
 type question struct {
@@ -80,8 +84,9 @@ type reply struct {
 	Live     map[jobs.State]int `json:"live,omitzero"`
 }
 
+// appendApply leaves room for the moment, which is known when the request is sent.
 func appendApply(b []byte, v verb, batch []jobs.Envelope) []byte {
-	return jobs.AppendEnvelopes(append(b, version, byte(v)), batch)
+	return jobs.AppendEnvelopes(append(append(b, version, byte(v)), make([]byte, momentBytes)...), batch)
 }
 
 func encodeQuestion(v verb, q question) []byte {
@@ -110,23 +115,33 @@ func opened(request []byte) (verb, []byte, error) {
 	return verb(request[1]), request[2:], nil
 }
 
-// decodeCommands reads the envelopes of a request, once their number is known to be bearable. Of workers and clients
-// fields that this program does not know are ignored; a node that set one would lose what a person asked it for.
-func decodeCommands(b []byte, from bus.Role) ([]jobs.Envelope, error) {
+// decodeCommands reads the deadline and the envelopes of a request, once their number is known to be bearable. Of workers
+// and clients fields that this program does not know are ignored; a node that set one would lose what a person asked it for.
+func decodeCommands(b []byte, from bus.Role) (moment, []jobs.Envelope, error) {
+	if len(b) < momentBytes {
+		return moment{}, nil, jobs.Invalid("busstore: request of %d bytes", len(b))
+	}
+	deadline := momentOf(b)
+	b = b[momentBytes:]
 	_, skip := binary.Uvarint(b) // the version of their form
 	if n, k := binary.Uvarint(b[max(0, skip):]); k > 0 && n > maxCommands {
-		return nil, jobs.Invalid("busstore: %d commands in a request, at most %d are allowed", n, maxCommands)
+		return deadline, nil, jobs.Invalid("busstore: %d commands in a request, at most %d are allowed", n, maxCommands)
 	}
+	decode := jobs.DecodeSentEnvelopes
 	if from == bus.Node {
-		return jobs.DecodeEnvelopes(b)
+		decode = jobs.DecodeEnvelopes
 	}
-	return jobs.DecodeSentEnvelopes(b)
+	batch, err := decode(b)
+	return deadline, batch, err
 }
+
+// answersHead is what stands before the answers to commands: the version, room for the server's moment, their number.
+const answersHead = 1 + momentBytes + 4
 
 // encodeAnswers writes as many of n answers as fit, in order: their number, then each. The first always fits: an
 // effect that is too large by itself loses rows, which whoever needs them can read. Likely is how long one may be.
 func encodeAnswers(n, limit, likely int, answer func(i int) (*jobs.Effect, error)) []byte {
-	b := make([]byte, 5, 5+min(likely*n, limit))
+	b := make([]byte, answersHead, answersHead+min(likely*n, limit))
 	b[0] = version
 	written := 0
 	for ; written < n; written++ {
@@ -141,7 +156,7 @@ func encodeAnswers(n, limit, likely int, answer func(i int) (*jobs.Effect, error
 			break
 		}
 	}
-	binary.LittleEndian.PutUint32(b[1:], uint32(written))
+	binary.LittleEndian.PutUint32(b[answersHead-4:], uint32(written))
 	return b
 }
 
@@ -164,27 +179,27 @@ func fitting(e jobs.Effect, limit int) *jobs.Effect {
 	}
 }
 
-// decodeAnswers reads the answers to the first of asked commands.
-func decodeAnswers(b []byte, asked int) ([]metastore.Result, error) {
-	if len(b) < 5 || b[0] != version {
-		return nil, jobs.Invalid("busstore: answer of %d bytes is not understood", len(b))
+// decodeAnswers reads the answers to the first of asked commands, and the server's moment.
+func decodeAnswers(b []byte, asked int) ([]metastore.Result, moment, error) {
+	if len(b) < answersHead || b[0] != version {
+		return nil, moment{}, jobs.Invalid("busstore: answer of %d bytes is not understood", len(b))
 	}
-	n := int(binary.LittleEndian.Uint32(b[1:]))
+	now, n := momentOf(b[1:]), int(binary.LittleEndian.Uint32(b[answersHead-4:]))
 	if n > asked {
-		return nil, jobs.Invalid("busstore: %d answers to %d commands", n, asked)
+		return nil, now, jobs.Invalid("busstore: %d answers to %d commands", n, asked)
 	}
 	results := make([]metastore.Result, n)
-	b = b[5:]
+	b = b[answersHead:]
 	for i := range results {
 		var bad error
 		if results[i].Effect, results[i].Err, b, bad = jobs.DecodeAnswer(b); bad != nil {
-			return nil, bad
+			return nil, now, bad
 		}
 	}
 	if len(b) > 0 {
-		return nil, jobs.Invalid("busstore: %d bytes behind the answers", len(b))
+		return nil, now, jobs.Invalid("busstore: %d bytes behind the answers", len(b))
 	}
-	return results, nil
+	return results, now, nil
 }
 
 // encodeRows writes a reply and as many of the rows as fit, and reports how many that were.

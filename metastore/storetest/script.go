@@ -214,7 +214,9 @@ func withoutAnswers(all rows, c jobs.Command) rows {
 		names = append(names, jobs.AnswerName(k.ID))
 	}
 	all = maps.Clone(all)
-	maps.DeleteFunc(all, func(ref jobs.Ref, _ jobs.Row) bool { return ref.Kind == jobs.RowUnique && slices.Contains(names, ref.Name) })
+	maps.DeleteFunc(all, func(ref jobs.Ref, _ jobs.Row) bool {
+		return ref.Kind == jobs.RowUnique && slices.Contains(names, ref.Name)
+	})
 	return all
 }
 

@@ -1,0 +1,78 @@
+package busstore
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// How old a request is, a server cannot see: one that lay in the socket of a frozen process for a minute looks fresh, and
+// the clocks of two machines differ. So each answer to commands says what time it is by a clock of the server's own, and a
+// client says in its next request by when, in that server's time, it will have stopped waiting. Whoever reads the request
+// later refuses it. The first requests to a server, which name no time of its, are taken whenever they come.
+
+// clock is the time of one server, from its beginning.
+type clock struct {
+	id    uint64
+	began time.Time
+
+	mu           sync.Mutex
+	steady, wall time.Duration // of the last look
+	said         time.Duration
+}
+
+func newClock() *clock { return &clock{id: rand.Uint64() | 1, began: time.Now()} }
+
+func (c *clock) now() time.Duration {
+	now := time.Now()
+	return c.advance(now.Sub(c.began), now.Round(0).Sub(c.began.Round(0)))
+}
+
+// advance goes on by the wall clock or the steady one, whichever has gone on further.
+func (c *clock) advance(steady, wall time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.said += max(steady-c.steady, wall-c.wall, 0)
+	c.steady, c.wall = steady, wall
+	return c.said
+}
+
+// moment is a time of a server's clock: 16 bytes on the wire. The zero value is none.
+type moment struct {
+	clock uint64
+	at    time.Duration
+}
+
+const momentBytes = 16
+
+func (m moment) put(b []byte) {
+	binary.LittleEndian.PutUint64(b, m.clock)
+	binary.LittleEndian.PutUint64(b[8:], uint64(m.at))
+}
+
+func momentOf(b []byte) moment {
+	return moment{binary.LittleEndian.Uint64(b), time.Duration(binary.LittleEndian.Uint64(b[8:]))}
+}
+
+// late is how long after a deadline it is; not above 0 if it is not, or if the deadline is another server's.
+func (c *clock) late(deadline moment) time.Duration {
+	if deadline.clock != c.id {
+		return 0
+	}
+	return c.now() - deadline.at
+}
+
+// heard is what a client knows of the clock of the server that answered last.
+type heard struct {
+	moment
+	asked time.Time // when the request was sent that this was the answer to: the moment was not before
+}
+
+// deadline is a time of ours in the server's: not before it, and later by no more than the answer took.
+func (h *heard) deadline(ours time.Time) moment {
+	if h == nil {
+		return moment{}
+	}
+	return moment{h.clock, h.at + ours.Sub(h.asked)}
+}

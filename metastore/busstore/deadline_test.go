@@ -1,0 +1,112 @@
+package busstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// holding is a bus that holds the request of one call back, as the socket of a frozen process does. Its caller waits in
+// vain, and the next one reaches somebody else.
+type holding struct {
+	bus.Calls
+	hold bool
+	held []byte
+}
+
+func (l *holding) Call(ctx context.Context, service string, request []byte) ([]byte, error) {
+	if l.hold {
+		l.hold, l.held = false, bytes.Clone(request)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return l.Calls.Call(ctx, service, request)
+}
+
+// A copy of a request that comes after its sender has stopped waiting for it is not executed, however late it comes.
+func TestLateRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := open(t)
+		l := &holding{Calls: h.hub.As(client)}
+		s, people := New(l, client), h.as(node)
+		late := func() error { // the frozen process goes on
+			t.Helper()
+			answer, err := l.Calls.Call(t.Context(), bus.ServiceStore, l.held)
+			if err != nil {
+				t.Fatal(err)
+			}
+			results, _, err := decodeAnswers(answer, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return results[0].Err
+		}
+		create := func(n byte) (jobs.ID, jobs.Effect) {
+			id := jobs.ID{n}
+			return id, h.must(t, s, jobs.Create{ID: id, Key: "charge", Unique: "c7"})
+		}
+		first, _ := create(1) // from the answer, the client learns the server's time
+		l.hold = true
+		second, e := create(2)
+		if in := e.Instance(); in == nil || in.ID != first {
+			t.Fatalf("a second request under the key is answered with %+v", e)
+		}
+		h.must(t, people, jobs.Cancel{ID: first})
+		time.Sleep(10 * time.Minute) // no memory of the answer lasts so long
+		h.must(t, people, jobs.Pause{Key: "charge", Reason: "a rest"})
+		if err := late(); !errors.Is(err, jobs.Unavailable) {
+			t.Errorf("a request ten minutes late is answered with %v", err)
+		}
+		if in, err := h.store.Instance(t.Context(), jobs.DefaultTenant, second); !errors.Is(err, jobs.NotFound) {
+			t.Errorf("a request ten minutes late has made %+v (%v)", in, err)
+		}
+
+		// A change that was repeated elsewhere does not undo what somebody else did since.
+		l.Calls = h.hub.As(node)
+		s = New(l, node)
+		h.must(t, s, jobs.Edit{Key: "charge", Set: jobs.Settings{Priority: new(1)}})
+		l.hold = true
+		h.must(t, s, jobs.Edit{Key: "charge", Set: jobs.Settings{Priority: new(2)}})
+		h.must(t, people, jobs.Edit{Key: "charge", Set: jobs.Settings{Priority: new(3)}})
+		time.Sleep(attempt)
+		if err := late(); !errors.Is(err, jobs.Unavailable) {
+			t.Errorf("an edit that comes late is answered with %v", err)
+		}
+		if d, err := h.store.Definition(t.Context(), jobs.DefaultTenant, "charge"); err != nil || d.Policy.Priority != 3 {
+			t.Errorf("after an edit that came late, the priority is %d: %v", d.Policy.Priority, err)
+		}
+
+		// One that is on its way for as long as its sender waits is executed.
+		l.hold = true
+		go func() {
+			time.Sleep(attempt - time.Second)
+			if err := late(); err != nil {
+				t.Errorf("a request in time is answered with %v", err)
+			}
+		}()
+		h.must(t, s, jobs.Edit{Key: "charge", Set: jobs.Settings{Priority: new(4)}})
+	})
+}
+
+// The time by which a server tells how old requests are is never slower than the wall clock, which goes on while a
+// machine is suspended, nor than the steady one, which nobody can set back.
+func TestTheClockOfDeadlines(t *testing.T) {
+	c := &clock{}
+	for i, step := range []struct{ steady, wall, want time.Duration }{
+		{time.Second, time.Second, time.Second},
+		{2 * time.Second, 2 * time.Second, 2 * time.Second},
+		{3 * time.Second, time.Hour, time.Hour},                                 // it was suspended, or set ahead
+		{4 * time.Second, time.Minute, time.Hour + time.Second},                 // it was set back
+		{5 * time.Second, time.Minute + time.Second, time.Hour + 2*time.Second}, // and goes on
+	} {
+		if got := c.advance(step.steady, step.wall); got != step.want {
+			t.Errorf("step %d: %v, want %v", i, got, step.want)
+		}
+	}
+}
