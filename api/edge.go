@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -66,6 +67,25 @@ func Hosts(allowed []string, next http.Handler) http.Handler {
 		if !names[name] && !isAddress(r, name) {
 			problem(http.StatusMisdirectedRequest, codeHost, "this server does not answer to the name in the request: on its own machine it is localhost, and http.url or http.hosts in its configuration add others").write(w)
 			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// proxied are headers that only proxies send, beside X-Forwarded-*.
+var proxied = []string{"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Original-Forwarded-For", "X-Original-Host",
+	"X-Envoy-External-Address", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip"}
+
+// Direct refuses requests that a proxy forwards, by the headers that proxies add. It protects a server without
+// authentication: behind a proxy on its machine, requests from anywhere arrive over loopback.
+func Direct(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name := range r.Header {
+			if strings.HasPrefix(name, "X-Forwarded-") || slices.Contains(proxied, name) {
+				problem(http.StatusForbidden, codeProxied, fmt.Sprintf("authentication is off on this server, and a proxy forwarded the request (header %.60s): "+
+					"set auth: on, or http.url to the URL that users open, and restart the server", name)).write(w)
+				return
+			}
 		}
 		next.ServeHTTP(w, r)
 	})

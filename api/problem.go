@@ -66,6 +66,7 @@ const (
 	codeMethod      = "method_not_allowed"
 	codeCrossOrigin = "cross_origin"
 	codeHost        = "unknown_host"
+	codeProxied     = "proxied"
 	codeNotReady    = "not_ready"
 	codeAccept      = "not_acceptable"
 

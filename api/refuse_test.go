@@ -324,6 +324,21 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+// Where authentication is off, what came through a proxy is refused, whatever header says so; other headers are not.
+func TestDirect(t *testing.T) {
+	h := api.Direct(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }))
+	for header, want := range map[string]int{"Forwarded": 403, "x-forwarded-for": 403, "X-Forwarded-Host": 403, "X-Forwarded-Proto": 403, "X-Forwarded-Server": 403,
+		"X-Real-IP": 403, "Via": 403, "CF-Connecting-IP": 403, "True-Client-IP": 403, "X-Request-Id": 204, "Origin": 204, "Authorization": 204} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set(header, "") // an empty one is one
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want || want == 403 && !strings.Contains(w.Body.String(), "auth: on") {
+			t.Errorf("%s: %d %s, want %d", header, w.Code, w.Body, want)
+		}
+	}
+}
+
 func TestAllowNamesTheMethods(t *testing.T) {
 	d := newDesk(t)
 	if allow := d.send("PUT", many, "").Header.Get("Allow"); allow != "GET, POST" {

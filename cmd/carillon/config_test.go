@@ -109,6 +109,7 @@ func TestConfigRefused(t *testing.T) {
 		{"a profiler for all", "", "", []string{"--debug-addr", "0.0.0.0:6060"}, "asks nobody"},
 		{"no auth and no fence", "auth: off\nhttp: {addr: '0.0.0.0:8080', plain: true}\n", "", nil, "auth (from "},
 		{"no auth behind a proxy", "auth: off\nhttp: {url: 'https://jobs.example.com'}\n", "", nil, "http.url https://jobs.example.com can be reached"},
+		{"no auth under a public name", "auth: off\nhttp: {hosts: 'jobs.example.com'}\n", "", nil, "http.hosts jobs.example.com can be reached"},
 		{"no auth and no fence on the bus", "auth: off\nnats: {addr: ':4222', plain: true}\n", "", nil, "nats.addr :4222 can be reached"},
 		{"tokens in the clear", "http: {addr: '10.0.0.1:8080'}\n", "", nil, "http.plain: true"},
 		{"tokens in the clear on the bus", "nats: {addr: '10.0.0.1:4222'}\n", "", nil, "nats.plain: true"},
@@ -163,6 +164,9 @@ func TestWhoIsAsked(t *testing.T) {
 		{"nats: {addr: '10.0.0.1:4222', tls-cert: a, tls-key: b}\n", true},
 		{"http: {url: 'https://jobs.example.com'}\n", true},
 		{"http: {url: 'http://localhost:9000'}\n", false},
+		{"http: {hosts: 'jobs.example.com'}\n", true},
+		{"http: {hosts: 'localhost, 10.0.0.1'}\n", true},
+		{"http: {hosts: 'localhost, 127.0.0.1'}\n", false},
 		{"nats: {url: 'tls://nats.example:4222'}\n", false},
 	} {
 		cfg, err := load(t, c.file, nil)

@@ -168,6 +168,11 @@ func (c *config) open() (all []string) {
 	if u, err := url.Parse(c.Public); err == nil && c.Public != "" && !isLoopback(u.Hostname()) {
 		all = append(all, "http.url "+c.Public) // something in front hands requests on
 	}
+	for _, h := range commas(c.Hosts) {
+		if !isLoopback(h) {
+			all = append(all, "http.hosts "+h) // the same
+		}
+	}
 	return all
 }
 
@@ -177,11 +182,7 @@ func (c *config) asks() bool { return c.Auth == "on" || c.Auth == "auto" && len(
 // hosts are the names beside those of loopback under which the page is known: by the settings, and where it listens.
 func (c *config) hosts() []string {
 	var names []string
-	for h := range strings.SplitSeq(c.Hosts, ",") {
-		if h = strings.TrimSpace(h); h != "" {
-			names = append(names, h)
-		}
-	}
+	names = append(names, commas(c.Hosts)...)
 	if u, err := url.Parse(c.Public); err == nil && u.Hostname() != "" {
 		names = append(names, u.Hostname())
 	}

@@ -15,6 +15,9 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -314,4 +317,28 @@ func TestDevThatAsks(t *testing.T) {
 		}
 	}
 	p.end()
+}
+
+// A proxy in front of a server without authentication opens it to nobody.
+func TestAProxyMakesNobodyAdmin(t *testing.T) {
+	p := start(t, "dev", "--memory", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0")
+	defer p.end()
+	target, err := url.Parse(p.page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(httputil.NewSingleHostReverseProxy(target))
+	defer proxy.Close()
+	p.get("/readyz", func(status int, _ []byte) bool { return status == 200 })
+	for at, want := range map[string]int{proxy.URL: 403, p.page: 201} {
+		answer, err := http.Post(at+"/api/v1/tokens", "application/json", strings.NewReader(`{"name":"mine","role":"admin"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if answer.StatusCode != want || want == 403 && !bytes.Contains(body, []byte("auth: on")) {
+			t.Errorf("by %s: %d %s, want %d", at, answer.StatusCode, body, want)
+		}
+	}
 }

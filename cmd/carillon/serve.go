@@ -180,7 +180,11 @@ func (p *process) group(ctx context.Context, s *embed.Scheduler, listener net.Li
 	g.Add(func() error { return p.profile(profiling) }, func(error) { stopProfiling() })
 
 	requests, hangUp := context.WithCancel(context.WithoutCancel(ctx))
-	server := api.NewServer(api.Hosts(p.cfg.hosts(), p.strict(s.Handler())), p.log)
+	handler := p.strict(s.Handler())
+	if !p.cfg.asks() {
+		handler = api.Direct(handler)
+	}
+	server := api.NewServer(api.Hosts(p.cfg.hosts(), handler), p.log)
 	server.BaseContext = func(net.Listener) context.Context { return requests }
 	g.Add(func() error {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
