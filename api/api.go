@@ -11,6 +11,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,9 @@ type Config struct {
 	// Ready says, in words for anybody, why this process should get no requests yet, or nil. Default: the store
 	// answers, and somebody leads (ops.Ready).
 	Ready func(context.Context) error
+	// Memory bounds what requests in process take in memory, as estimated from their bodies, and MemoryPerToken those of
+	// one token; both at least LeastMemory. Default: 1 GiB and 512 MiB. Without Who, only the first holds.
+	Memory, MemoryPerToken int64
 	// Logger gets what clients must not see; nil means discard.
 	Logger *slog.Logger
 }
@@ -60,6 +64,7 @@ type API struct {
 	edits   rates               // of changes of one job
 	wrong   rates               // of words that nobody waits for, by address
 	streams streams
+	memory  memory
 	http.Handler
 }
 
@@ -73,8 +78,10 @@ func New(c Config) *API {
 	teachHuma()
 	a := &API{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, ready: c.Ready, log: c.Logger, mux: http.NewServeMux(), rules: map[string]ops.Role{}, work: map[string]bool{},
 		rates: rates{rate: 2_000, burst: 4_000}, edits: rates{rate: 10, burst: 100},
-		wrong: rates{rate: 0.5, burst: 10}}
+		wrong:  rates{rate: 0.5, burst: 10},
+		memory: memory{most: cmp.Or(c.Memory, defaultMemory), each: cmp.Or(c.MemoryPerToken, defaultMemoryPerToken)}}
 	if a.who == nil {
+		a.memory.each = a.memory.most // nobody can be told from others
 		a.who = func(*http.Request) (ops.Who, error) { return ops.Who{Actor: "person:api", Role: ops.Admin}, nil }
 	}
 	if a.ready == nil {
@@ -104,7 +111,7 @@ func New(c Config) *API {
 	a.routeDocuments()
 	a.open(feedbackRoute, a.feedback)
 	a.open("/", nowhere(a.mux))
-	a.Handler = a.ruled(strict(a.mux))
+	a.Handler = a.ruled(a.Counted(strict(a.mux)))
 	return a
 }
 

@@ -208,11 +208,24 @@ func nowhere(mux *http.ServeMux) http.HandlerFunc {
 	}
 }
 
+// unreadTime is how long the rest of a body may take that a handler has left unread.
+const unreadTime = time.Second
+
+// drained bounds how long the server waits for the rest of a body after the answer. It then closes the connection.
+func drained(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r)
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime))
+		}
+	})
+}
+
 // NewServer is an http.Server with the limits that a server on a network needs. Handlers that stream lift the
 // deadlines for themselves.
 func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler:           handler,
+		Handler:           drained(handler),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      60 * time.Second,

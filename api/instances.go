@@ -86,13 +86,6 @@ type triggerInput struct {
 	Body        *Wish
 }
 
-type createInput struct {
-	Idempotency string `header:"Idempotency-Key" maxLength:"200" doc:"The same key within 24 hours is answered by the runs it made."`
-	Body        struct {
-		Items []NewInstance `json:"items" minItems:"1" maxItems:"100000" nullable:"false"`
-	}
-}
-
 type instanceList struct {
 	Items    []Instance `json:"items" nullable:"false"`
 	Next     string     `json:"next,omitempty" doc:"Pass it as cursor to go on; missing at the end."`
@@ -151,9 +144,7 @@ func (a *API) routeInstances() {
 		Description: "One sentence for people, and the run with its history."}, a.explainRun)
 	register(a, ops.Operator, huma.Operation{OperationID: "trigger-job", Method: http.MethodPost, Path: "/jobs/{key}/trigger", Tags: []string{"jobs"},
 		DefaultStatus: http.StatusCreated, Summary: "Start a run of a job"}, a.trigger)
-	register(a, ops.Operator, huma.Operation{OperationID: "create-instances", Method: http.MethodPost, Path: "/instances", Tags: tags,
-		DefaultStatus: http.StatusCreated, Summary: "Start many runs",
-		Description: "All items are checked before the first run is made: one that is wrong is named, and nothing is stored."}, a.create)
+	a.routeBulk()
 	register(a, ops.Viewer, huma.Operation{OperationID: "list-instances", Method: http.MethodGet, Path: "/instances", Tags: tags, Summary: "List runs",
 		Description: "Those that live, newest first, then those that ended, last ended first."}, a.list)
 	register(a, ops.Viewer, huma.Operation{OperationID: "get-instance", Method: http.MethodGet, Path: "/instances/{id}", Tags: tags, Summary: "Read a run"},
@@ -210,32 +201,6 @@ func (a *API) trigger(ctx context.Context, in *triggerInput) (*instanceAnswer, e
 	asker := who(ctx)
 	asker.Reason = in.Reason
 	return a.created(a.ops.Trigger(ctx, asker, wish))
-}
-
-func (a *API) create(ctx context.Context, in *createInput) (*struct{ Body instanceList }, error) {
-	wishes := make([]jobs.Create, len(in.Body.Items))
-	for i := range in.Body.Items {
-		item := &in.Body.Items[i]
-		wish, err := item.create(item.Job, itemLocation(i))
-		if err != nil {
-			return nil, &ops.ItemError{Index: i, Err: err}
-		}
-		if in.Idempotency != "" {
-			// Each run has a key of its own, which follows from the request's.
-			wish.Idempotency = jobs.DerivedID("bulk", in.Idempotency, fmt.Sprint(i)).String()
-		}
-		wishes[i] = wish
-	}
-	made, err := a.ops.TriggerAll(ctx, who(ctx), wishes)
-	if err != nil {
-		return nil, err
-	}
-	out := instanceList{Items: make([]Instance, len(made))}
-	for i, m := range made {
-		out.Items[i] = listed(m.Instance, a.attempt(m.Instance))
-		out.Items[i].Duplicate = m.Duplicate
-	}
-	return &struct{ Body instanceList }{out}, nil
 }
 
 func (a *API) list(ctx context.Context, in *listInput) (*struct{ Body instanceList }, error) {

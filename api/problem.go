@@ -73,6 +73,7 @@ const (
 	codeUnauthorized = "unauthorized"
 	codeForbidden    = "forbidden"
 	codeTooMany      = "too_many"
+	codeExhausted    = "exhausted"
 	codeNoMatch      = "precondition_required"
 	codeCursor       = "bad_cursor"
 )
@@ -89,7 +90,7 @@ var refusals = map[jobs.Code]struct {
 	jobs.Stale:       {http.StatusPreconditionFailed, "stale", ""}, // only edits under If-Match can be
 	jobs.BadInput:    {http.StatusUnprocessableEntity, codeInvalid, ""},
 	jobs.Forbidden:   {http.StatusForbidden, codeForbidden, ""},
-	jobs.Exhausted:   {http.StatusTooManyRequests, "exhausted", ""},
+	jobs.Exhausted:   {http.StatusTooManyRequests, codeExhausted, ""},
 	jobs.Unknown:     {http.StatusGatewayTimeout, "outcome_unknown", "it may or may not have been done, or a part of it: look, or send it again under the same Idempotency-Key"},
 	jobs.Unavailable: {http.StatusServiceUnavailable, "unavailable", "not done: the scheduler cannot answer now; try again"},
 }

@@ -19,10 +19,9 @@ import (
 // document after the first. What one reader takes and the next one leaves is how requests are smuggled, so all of it
 // is refused here, before anything reads it.
 
-// How large a body may be. The larger ones are for bulks of runs, and for jobs that are applied in one commit.
+// How large a body may be. The larger one is for jobs that are applied in one commit; of a bulk, see maxBulkBody.
 const (
-	maxBody     = 512 << 10
-	maxBulkBody = 64 << 20
+	maxBody = 512 << 10
 	// MaxApply is how many bytes of jobs and calendars can be applied at once.
 	MaxApply = 4 << 20
 )
@@ -56,6 +55,9 @@ func strict(next http.Handler) http.Handler {
 				return
 			}
 		}
+		if c, ok := r.Body.(*counted); ok && isBulk(r) { // huma must not read it
+			c.bulk, body = body, nil
+		}
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		next.ServeHTTP(w, r)
 	})
@@ -79,15 +81,20 @@ func checkQuery(raw string) *Problem {
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *Problem) {
 	limit := int64(maxBody)
 	switch {
-	case r.Method == http.MethodPost && r.URL.Path == Prefix+"/instances":
+	case isBulk(r):
 		limit = maxBulkBody
 	case r.Method == http.MethodPost && r.URL.Path == Prefix+"/apply":
 		limit = MaxApply
 	}
 	deadline := http.NewResponseController(w)
 	_ = deadline.SetReadDeadline(time.Now().Add(bodyTime)) // not supported by recorders in tests
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	_ = deadline.SetReadDeadline(time.Time{})
+	body, err := readAll(http.MaxBytesReader(w, r.Body, limit), r.ContentLength)
+	if err == nil { // otherwise the deadline stays: the server must not wait for the rest
+		_ = deadline.SetReadDeadline(time.Time{})
+	}
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return nil, p
+	}
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, problem(http.StatusRequestEntityTooLarge, codeTooLarge, fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit))
 	}
@@ -98,6 +105,31 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *Problem) {
 		return nil, problem(http.StatusBadRequest, codeMalformed, "the body cannot be read")
 	}
 	return body, nil
+}
+
+// readAll reads a body of a known length, or of -1. Memory is taken as bytes arrive, whatever the length promises.
+func readAll(from io.Reader, length int64) ([]byte, error) {
+	const first = 4 << 10
+	body := make([]byte, 0, first)
+	if length >= 0 {
+		body = make([]byte, 0, min(first, length+1))
+	}
+	for {
+		n, err := from.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case err == io.EOF:
+			return body, nil
+		case err != nil:
+			return nil, err
+		case len(body) == cap(body):
+			size := 2 * int64(cap(body))
+			if length >= int64(len(body)) {
+				size = min(size, length+1) // the last byte is for the end
+			}
+			body = append(make([]byte, 0, size), body...)
+		}
+	}
 }
 
 // checkBody says what is wrong with a body, or nil.

@@ -160,6 +160,57 @@ func TestSlowBody(t *testing.T) {
 	})
 }
 
+// A connection whose request is not read to its end is closed soon after the answer, whoever answered: it is not kept for
+// a client that goes on sending slowly.
+func TestUnreadRequestsAreClosed(t *testing.T) {
+	for name, c := range map[string]struct {
+		path, more string
+		want       int
+		within     time.Duration
+	}{
+		"a slow body":           {trigger, "", 408, 12 * time.Second},
+		"one of unknown length": {trigger, "Transfer-Encoding: chunked\r\n", 408, 12 * time.Second},
+		"nobody reads it":       {"/nowhere", "", 404, 2 * time.Second},
+		"one that is too large": {trigger, "Content-Length: 600000\r\n", 413, 12 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			serve(t, func(t *testing.T, _ *desk, p *pipes) {
+				conn := p.dial()
+				defer conn.Close()
+				length := c.more
+				if length == "" {
+					length = "Content-Length: 1000\r\n"
+				}
+				chunk := " "
+				if strings.Contains(length, "chunked") {
+					chunk = "1\r\n \r\n"
+				}
+				begun, cut := time.Now(), make(chan time.Duration, 1)
+				go func() {
+					_, err := io.WriteString(conn, "POST "+c.path+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+length+"\r\n")
+					if c.want == 413 {
+						_, err = io.WriteString(conn, strings.Repeat(" ", 550<<10))
+					}
+					for err == nil {
+						_, err = io.WriteString(conn, chunk)
+						time.Sleep(100 * time.Millisecond)
+					}
+					cut <- time.Since(begun)
+				}()
+				reader := bufio.NewReader(conn)
+				r, err := http.ReadResponse(reader, nil)
+				if err != nil || r.StatusCode != c.want {
+					t.Fatalf("%+v (%v), want %d", r, err, c.want)
+				}
+				_, _ = io.Copy(io.Discard, reader) // until the server closes
+				if after := <-cut; after > c.within {
+					t.Errorf("closed after %v, want %v at most", after, c.within)
+				}
+			})
+		})
+	}
+}
+
 // hungUp is the body of a client that goes away in the middle.
 type hungUp struct{ cancel context.CancelFunc }
 

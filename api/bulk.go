@@ -1,0 +1,166 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// A bulk of runs is read, checked and answered item by item: huma would hold the whole of it in memory several times.
+
+func isBulk(r *http.Request) bool {
+	return r.Method == http.MethodPost && r.URL.Path == Prefix+"/instances"
+}
+
+type bulkInput struct {
+	Idempotency string `header:"Idempotency-Key" maxLength:"200" doc:"The same key within 24 hours is answered by the runs it made."`
+}
+
+// bulkBody is what the body looks like, for the document.
+var bulkBody = reflect.TypeFor[struct {
+	Items []NewInstance `json:"items" minItems:"1" maxItems:"100000" nullable:"false"`
+}]()
+
+func (a *API) routeBulk() {
+	schemas := a.huma.OpenAPI().Components.Schemas
+	op := huma.Operation{OperationID: "create-instances", Method: http.MethodPost, Path: "/instances", Tags: []string{"instances"},
+		DefaultStatus: http.StatusCreated, Summary: "Start many runs",
+		Description: "All items are checked before the first run is made: one that is wrong is named, and nothing is stored."}
+	op.Responses = map[string]*huma.Response{"201": {Description: http.StatusText(http.StatusCreated), Content: map[string]*huma.MediaType{
+		"application/json": {Schema: schemas.Schema(reflect.TypeFor[instanceList](), true, "")}}}}
+	register(a, ops.Operator, op, a.bulk)
+	// Only described: huma must not look for a body.
+	a.huma.OpenAPI().Paths[Prefix+op.Path].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/json": {Schema: schemas.Schema(bulkBody, true, "CreateInputBody")}}}
+}
+
+func (a *API) bulk(ctx context.Context, in *bulkInput) (*huma.StreamResponse, error) {
+	body, _ := ctx.Value(countedKey{}).(*counted)
+	if body == nil || len(body.bulk) == 0 {
+		return nil, problem(http.StatusBadRequest, codeMalformed, "request body is required")
+	}
+	wishes, err := a.wishes(body)
+	if err != nil {
+		return nil, err
+	}
+	if in.Idempotency != "" {
+		for i := range wishes { // each run has a key of its own, which follows from the request's
+			wishes[i].Idempotency = jobs.DerivedID("bulk", in.Idempotency, fmt.Sprint(i)).String()
+		}
+	}
+	made, err := a.ops.TriggerAll(ctx, who(ctx), wishes)
+	if err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(c huma.Context) {
+		c.SetHeader("Content-Type", "application/json")
+		c.SetStatus(http.StatusCreated)
+		w := c.BodyWriter() // who has gone needs no rest
+		text := []byte(`{"items":[`)
+		for i, m := range made {
+			item := listed(m.Instance, a.attempt(m.Instance))
+			item.Duplicate = m.Duplicate
+			row, err := json.Marshal(item)
+			if err != nil {
+				panic(err) // rows can always be written
+			}
+			if i > 0 {
+				text = append(text, ',')
+			}
+			if text = append(text, row...); len(text) > 32<<10 {
+				if _, err := w.Write(text); err != nil {
+					return
+				}
+				text = text[:0]
+			}
+		}
+		_, _ = w.Write(append(text, "]}\n"...))
+	}}, nil
+}
+
+// wishes reads the items of a bulk. strict has checked that the body is one JSON document.
+func (a *API) wishes(body *counted) ([]jobs.Create, error) {
+	d := json.NewDecoder(bytes.NewReader(body.bulk))
+	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
+		return nil, misfit("body", validation.MsgExpectedObject)
+	}
+	var wishes []jobs.Create
+	found := false
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		if key != "items" {
+			return nil, misfit(fmt.Sprintf("body.%.60v", key), validation.MsgUnexpectedProperty)
+		}
+		found = true
+		if wishes, err = a.items(d, body); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case !found:
+		return nil, misfit("body", fmt.Sprintf(validation.MsgExpectedRequiredProperty, "items"))
+	case len(wishes) == 0:
+		return nil, misfit("body.items", fmt.Sprintf(validation.MsgExpectedMinItems, 1))
+	}
+	return wishes, nil
+}
+
+// items reads an array of items.
+func (a *API) items(d *json.Decoder, body *counted) ([]jobs.Create, error) {
+	if begin, err := d.Token(); err != nil || begin != json.Delim('[') {
+		return nil, misfit("body.items", validation.MsgExpectedArray)
+	}
+	schemas := a.huma.OpenAPI().Components.Schemas
+	schema := schemas.Schema(reflect.TypeFor[NewInstance](), true, "")
+	path, result := huma.NewPathBuffer(nil, 0), &huma.ValidateResult{}
+	var wishes []jobs.Create
+	var raw json.RawMessage
+	for i := 0; d.More(); i++ {
+		if i == jobs.MaxBulk {
+			return nil, misfit("body.items", fmt.Sprintf(validation.MsgExpectedMaxItems, jobs.MaxBulk))
+		}
+		if err := d.Decode(&raw); err != nil {
+			return nil, err
+		}
+		if err := body.take(perItem); err != nil {
+			return nil, err
+		}
+		var parsed any
+		if err := json.Unmarshal(raw, &parsed); err != nil {
+			return nil, misfit(itemLocation(i), "cannot be read: a number is too large")
+		}
+		path.Reset()
+		path.Push(itemLocation(i))
+		if huma.Validate(schemas, schema, path, huma.ModeWriteToServer, parsed, result); len(result.Errors) > 0 {
+			return nil, problemFromHuma(http.StatusUnprocessableEntity, "validation failed", result.Errors...)
+		}
+		var item NewInstance
+		if err := json.Unmarshal(raw, &item); err != nil {
+			return nil, misfit(itemLocation(i), "does not fit the schema")
+		}
+		wish, err := item.create(item.Job, itemLocation(i))
+		if err != nil {
+			return nil, &ops.ItemError{Index: i, Err: err}
+		}
+		wishes = append(wishes, wish)
+	}
+	_, err := d.Token()
+	return wishes, err
+}
+
+// misfit is the problem of a body that does not fit its schema at a place.
+func misfit(location, message string) *Problem {
+	return problem(http.StatusUnprocessableEntity, codeInvalid, location+": "+message, Fault{Location: location, Message: message})
+}
