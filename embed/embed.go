@@ -90,6 +90,9 @@ type Config struct {
 	// least: 35 days.
 	KeepCounts time.Duration
 
+	// Limits bounds what requests may take.
+	Limits Limits
+
 	// Address is where the pages are, as people who see this process from another one of the cluster know it; default:
 	// nothing is said.
 	Address string
@@ -300,7 +303,8 @@ func (s *Scheduler) pages(cfg Config, rows rows) http.Handler {
 		access := api.NewAccess(s.ops, cfg.Secure)
 		cfg.Who, signIn = access.Who, access
 	}
-	door := api.New(api.Config{Ops: s.ops, Who: cfg.Who, Base: cfg.Base, Ready: s.Ready, Logger: cfg.Logger})
+	door := api.New(api.Config{Ops: s.ops, Who: cfg.Who, Base: cfg.Base, Ready: s.Ready, Logger: cfg.Logger,
+		Memory: cfg.Limits.RequestMemory, MemoryPerToken: cfg.Limits.RequestMemoryPerToken})
 	about := ui.About{Node: cfg.Node, Store: rows.where, Version: cmp.Or(cfg.Version, worker.LibraryVersion())}
 	page := ui.New(ui.Config{Ops: s.ops, Who: cfg.Who, Access: signIn, Base: cfg.Base, Notice: cfg.Notice, About: about, Logger: cfg.Logger})
 	mux := http.NewServeMux()
@@ -317,7 +321,7 @@ func (s *Scheduler) pages(cfg Config, rows rows) http.Handler {
 		mux.Handle(path, door)
 	}
 	mux.Handle("GET /metrics", door.Guarded(ops.Viewer, meter.Handler()))
-	mux.Handle("/", page)
+	mux.Handle("/", door.Counted(page))
 	return api.Guard(cfg.Logger, http.StripPrefix(cfg.Base, meter.Requests(aged(traced(mux)))))
 }
 

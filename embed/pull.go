@@ -28,9 +28,19 @@ type pull struct {
 	end   context.CancelFunc
 	group sync.WaitGroup
 
-	mu     sync.Mutex
-	ended  bool
-	guests map[guestKey]*guest
+	all, perTenant, perToken int // of guests, at most
+
+	mu      sync.Mutex
+	ended   bool
+	guests  map[guestKey]*guest
+	tenants map[jobs.Tenant]int // guests of each
+	tokens  map[holder]int
+}
+
+// holder is who registers workers: a token, by the name of whoever holds it.
+type holder struct {
+	tenant jobs.Tenant
+	actor  string
 }
 
 type guestKey struct {
@@ -40,6 +50,7 @@ type guestKey struct {
 
 // guest is a worker that comes over HTTP.
 type guest struct {
+	by     holder
 	app    string
 	jobs   []byte // what it registered
 	slots  int
@@ -49,8 +60,6 @@ type guest struct {
 }
 
 const (
-	// mostGuests is how many workers one process stands in for.
-	mostGuests = 2_000
 	// openTime is how long a worker may take to be registered before it is told to try again.
 	openTime = 20 * time.Second
 	// guestGrace is for handlers that only have to hear that nobody is there any more.
@@ -58,7 +67,8 @@ const (
 )
 
 func newPull(cfg Config, ready func(context.Context) error) *pull {
-	p := &pull{connect: cfg.Bus, ready: ready, log: cfg.Logger, guests: map[guestKey]*guest{}}
+	p := &pull{connect: cfg.Bus, ready: ready, log: cfg.Logger, guests: map[guestKey]*guest{}, tenants: map[jobs.Tenant]int{}, tokens: map[holder]int{}}
+	p.all, p.perTenant, p.perToken = cfg.Limits.workers(cfg.Tokens || cfg.Who != nil)
 	p.life, p.end = context.WithCancel(context.Background())
 	return p
 }
@@ -99,7 +109,7 @@ func (p *pull) Register(ctx context.Context, who ops.Who, w ops.PullWorker) (ops
 	if err := keeps(who, w.App); err != nil {
 		return ops.PullAnswer{}, err
 	}
-	g, err := p.admit(ctx, tenantOf(who), w)
+	g, err := p.admit(ctx, holder{tenantOf(who), who.Actor}, w)
 	if err != nil {
 		return ops.PullAnswer{}, err
 	}
@@ -126,22 +136,55 @@ func keeps(who ops.Who, app string) error {
 	return nil
 }
 
+// full says which limit keeps a token from one more worker, or nil.
+func (p *pull) full(by holder) error {
+	switch {
+	case p.tokens[by] >= p.perToken:
+		return jobs.Refuse(jobs.Exhausted, "too many HTTP workers: this token has %d at this node, and limits.http-workers-per-token is %d: register at another node, or raise the limit", p.tokens[by], p.perToken)
+	case p.tenants[by.tenant] >= p.perTenant:
+		return jobs.Refuse(jobs.Exhausted, "too many HTTP workers: tenant %s has %d at this node, and limits.http-workers-per-tenant is %d: register at another node, or raise the limit", by.tenant, p.tenants[by.tenant], p.perTenant)
+	case len(p.guests) >= p.all:
+		return jobs.Refuse(jobs.Exhausted, "too many HTTP workers: this node has %d, and limits.http-workers is %d: register at another node, or raise the limit", len(p.guests), p.all)
+	}
+	return nil
+}
+
+// enter and forget keep the list of guests and their numbers in step.
+func (p *pull) enter(key guestKey, g *guest) {
+	p.guests[key] = g
+	p.tenants[key.tenant]++
+	p.tokens[g.by]++
+}
+
+func (p *pull) forget(key guestKey, g *guest) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.guests, key)
+	if p.tenants[key.tenant]--; p.tenants[key.tenant] == 0 {
+		delete(p.tenants, key.tenant)
+	}
+	if p.tokens[g.by]--; p.tokens[g.by] == 0 {
+		delete(p.tokens, g.by)
+	}
+}
+
 // admit finds the stand-in of a worker, or makes it and waits until it is at work.
-func (p *pull) admit(ctx context.Context, tenant jobs.Tenant, w ops.PullWorker) (*guest, error) {
+func (p *pull) admit(ctx context.Context, by holder, w ops.PullWorker) (*guest, error) {
 	said := declared(w.Jobs)
-	key := guestKey{tenant, w.Name + "-" + w.Start}
+	key := guestKey{by.tenant, w.Name + "-" + w.Start}
 	p.mu.Lock()
 	g := p.guests[key]
 	switch {
 	case p.ended:
 		p.mu.Unlock()
 		return nil, jobs.Refuse(jobs.Unavailable, "this node is stopping: register at another one, or here again in a moment")
-	case g == nil && len(p.guests) >= mostGuests:
-		p.mu.Unlock()
-		return nil, jobs.Refuse(jobs.Exhausted, "%d workers ask this node for work, which is all it takes: go to another one", mostGuests)
 	case g == nil:
-		g = &guest{app: w.App, jobs: said, slots: w.Slots, made: make(chan struct{})}
-		p.guests[key] = g
+		if err := p.full(by); err != nil {
+			p.mu.Unlock()
+			return nil, err
+		}
+		g = &guest{by: by, app: w.App, jobs: said, slots: w.Slots, made: make(chan struct{})}
+		p.enter(key, g)
 		p.group.Add(1)
 		go p.host(key, g, w)
 	case g.app != w.App || g.slots != w.Slots || !bytes.Equal(g.jobs, said):
@@ -173,11 +216,7 @@ func (p *pull) admit(ctx context.Context, tenant jobs.Tenant, w ops.PullWorker) 
 // host stands in for a worker until it has gone.
 func (p *pull) host(key guestKey, g *guest, w ops.PullWorker) {
 	defer p.group.Done()
-	defer func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.guests, key)
-	}()
+	defer p.forget(key, g)
 	shut, err := p.open(key.tenant, g, w)
 	g.err = err
 	close(g.made)

@@ -16,7 +16,9 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/cmd/carillon/remote"
+	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -71,6 +73,8 @@ type config struct {
 	NewJobs        *jobs.NewJobs
 	Keep           keeps
 
+	Limits limitsConfig
+
 	RetainBytes int64         // what runs that are over may take
 	KeepCounts  time.Duration // how long counts by the hour are kept
 
@@ -94,6 +98,13 @@ func (k *keeps) said() bool { return k.For != nil || k.Succeeded != nil || k.Oth
 
 func (k *keeps) same(o *keeps) bool {
 	return same(k.For, o.For) && same(k.Succeeded, o.Succeeded) && same(k.Others, o.Others)
+}
+
+// limitsConfig bounds what one address, token or tenant can take of this process.
+type limitsConfig struct {
+	Connections         int // of one address, to HTTP
+	LoopbackConnections int // of all loopback addresses
+	embed.Limits
 }
 
 // natsLogin is how this process shows itself to a NATS server elsewhere.
@@ -168,6 +179,13 @@ var settings = []setting{
 	{"http-jobs.breaker-pause", "http-jobs-breaker-pause", "2m", "for how long it is", durationOf(func(c *config) *time.Duration { return &c.HTTPJobs.BreakerPause })},
 	{"retention.bytes", "retention-bytes", "8589934592", "what runs that are over may take on disk, in bytes: beyond, the oldest go; 0 = any number", setRetainBytes},
 	{"retention.counts", "", "840h", "how long counts by the hour are kept, at least 840h", durationOf(func(c *config) *time.Duration { return &c.KeepCounts })},
+	{"limits.connections", "", "500", "connections to http.addr from one address at the same time", countOf(func(c *config) *int { return &c.Limits.Connections })},
+	{"limits.connections-loopback", "", "4000", "connections to http.addr from loopback at the same time", countOf(func(c *config) *int { return &c.Limits.LoopbackConnections })},
+	{"limits.request-memory", "", "1073741824", "bytes of memory for requests in process, as estimated from their bodies, at least 319635456", memoryOf(func(c *config) *int64 { return &c.Limits.RequestMemory })},
+	{"limits.request-memory-per-token", "", "536870912", "bytes of memory for requests of one token in process, at least 319635456", memoryOf(func(c *config) *int64 { return &c.Limits.RequestMemoryPerToken })},
+	{"limits.http-workers", "", "2000", "HTTP workers of this process at the same time", countOf(func(c *config) *int { return &c.Limits.HTTPWorkers })},
+	{"limits.http-workers-per-tenant", "", "1000", "HTTP workers of one tenant in this process at the same time", countOf(func(c *config) *int { return &c.Limits.HTTPWorkersPerTenant })},
+	{"limits.http-workers-per-token", "", "500", "HTTP workers of one token in this process at the same time", countOf(func(c *config) *int { return &c.Limits.HTTPWorkersPerToken })},
 	{"scheduler.debug.recurring", "", "", "debug mode of recurring jobs: none of them fires by itself", givenBool(func(c *config) **bool { return &c.DebugRecurring })},
 	{"scheduler.debug.triggered", "", "", "debug mode of triggered jobs: their runs are held back", givenBool(func(c *config) **bool { return &c.DebugTriggered })},
 	{"scheduler.defaults.maxConcurrency", "", "", "runs of a job at the same time, where nobody says otherwise; 0 = no limit", setMaxConcurrency},
@@ -245,6 +263,29 @@ func durationOf(at func(*config) *time.Duration) func(*config, string) error {
 			return fmt.Errorf("%q is not a length of time such as 30s or 5m", text)
 		}
 		*at(c) = d
+		return nil
+	}
+}
+
+func countOf(at func(*config) *int) func(*config, string) error {
+	return func(c *config, text string) error {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return fmt.Errorf("invalid number %q: want a whole number, at least 1", text)
+		}
+		*at(c) = n
+		return nil
+	}
+}
+
+// memoryOf reads a number of bytes that the largest request fits into.
+func memoryOf(at func(*config) *int64) func(*config, string) error {
+	return func(c *config, text string) error {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < api.LeastMemory {
+			return fmt.Errorf("invalid number of bytes %q: want at least %d, which the largest request needs", text, api.LeastMemory)
+		}
+		*at(c) = n
 		return nil
 	}
 }

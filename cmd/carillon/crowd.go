@@ -1,26 +1,27 @@
 package main
 
 import (
+	"log/slog"
 	"net"
 	"sync"
+	"time"
 )
 
-// mostFrom is how many connections one address may have at the page and the API at the same time. A browser has a
-// handful; a proxy on another machine has one for each page that is being looked at.
-const mostFrom = 500
-
-// crowd is a listener that lets no single address fill it. Addresses of this machine may do as they like.
+// crowd is a listener that lets no single address fill it. It closes the connections that are too many.
 type crowd struct {
 	net.Listener
-	most int
-	here func(net.IP) bool // of this machine
+	most     int // connections of one address
+	loopback int // of all loopback addresses together
+	log      *slog.Logger
 
-	mu sync.Mutex
-	by map[string]int
+	mu      sync.Mutex
+	by      map[string]int
+	refused int       // connections
+	said    time.Time // when the log had the last line about them
 }
 
-func newCrowd(l net.Listener) *crowd {
-	return &crowd{Listener: l, most: mostFrom, here: net.IP.IsLoopback, by: map[string]int{}}
+func newCrowd(l net.Listener, c limitsConfig, log *slog.Logger) *crowd {
+	return &crowd{Listener: l, most: c.Connections, loopback: c.LoopbackConnections, log: log, by: map[string]int{}}
 }
 
 // Accept waits for a connection that is not one too many.
@@ -31,28 +32,49 @@ func (c *crowd) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
-		if !ok || c.here(tcp.IP) {
+		if !ok {
 			return conn, nil
 		}
-		from := tcp.IP.String()
-		if tcp.IP.To4() == nil {
-			from = tcp.IP.Mask(net.CIDRMask(64, 128)).String()
-		}
-		if c.come(from) {
+		from, most := c.bound(tcp.IP)
+		if c.come(from, most) {
 			return &counting{Conn: conn, leave: sync.OnceFunc(func() { c.leave(from) })}, nil
 		}
 		_ = conn.Close()
 	}
 }
 
-func (c *crowd) come(from string) bool {
+// bound is the name under which an address is counted, and how many connections it may have.
+func (c *crowd) bound(ip net.IP) (from string, most int) {
+	switch {
+	case ip.IsLoopback():
+		return "loopback", c.loopback
+	case ip.To4() == nil:
+		return ip.Mask(net.CIDRMask(64, 128)).String(), c.most
+	}
+	return ip.String(), c.most
+}
+
+func (c *crowd) come(from string, most int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.by[from] >= c.most {
+	if c.by[from] >= most {
+		c.refuse(from, most)
 		return false
 	}
 	c.by[from]++
 	return true
+}
+
+// refusedEvery is how often at most the log has a line about refused connections.
+const refusedEvery = 10 * time.Second
+
+func (c *crowd) refuse(from string, most int) {
+	c.refused++
+	if time.Since(c.said) < refusedEvery {
+		return
+	}
+	c.log.Warn("connections refused: the address has as many as limits.connections or limits.connections-loopback allows", "address", from, "limit", most, "count", c.refused)
+	c.said, c.refused = time.Now(), 0
 }
 
 func (c *crowd) leave(from string) {

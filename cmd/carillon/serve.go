@@ -84,7 +84,7 @@ func (p *process) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	listener = newCrowd(listener)
+	listener = newCrowd(listener, p.cfg.Limits, p.log)
 	page := "http://" + listener.Addr().String()
 	if door != nil {
 		door.NextProtos = []string{"h2", "http/1.1"} // many streams of events over one connection
@@ -101,7 +101,7 @@ func (p *process) serve(ctx context.Context) (err error) {
 		Dir: p.dir("rows"), Database: database, Node: p.cfg.Node, Bus: connect, Notice: p.notice(), Version: version(), Logger: p.log,
 		Worker: worker.Config{App: p.app, Name: p.cfg.Node + "-" + p.name, Grace: graceOf(p.cfg.Grace)},
 		Tokens: p.cfg.asks(), Secure: p.cfg.secure(), Address: cmp.Or(p.cfg.Public, address), Cluster: p.cluster(), Kept: p.cfg.asks(),
-		Triggering: embed.Triggering(p.cfg.Triggering), RetainBytes: p.cfg.RetainBytes, KeepCounts: p.cfg.KeepCounts,
+		Limits: p.cfg.Limits.Limits, Triggering: embed.Triggering(p.cfg.Triggering), RetainBytes: p.cfg.RetainBytes, KeepCounts: p.cfg.KeepCounts,
 	}
 	if p.cfg.standsBy() {
 		cfg.Open = p.open

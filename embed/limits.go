@@ -1,0 +1,22 @@
+package embed
+
+import "cmp"
+
+// Limits bounds what requests over HTTP may take of this process. A field that is 0 has its default. Those for a tenant
+// and for a token hold only where requests are authenticated.
+type Limits struct {
+	// RequestMemory is how many bytes of memory requests in process may take, as estimated from their bodies; default
+	// 1 GiB. RequestMemoryPerToken is that of the requests of one token; default 512 MiB. At least api.LeastMemory.
+	RequestMemory, RequestMemoryPerToken int64
+	// HTTPWorkers is how many HTTP workers this process serves at the same time; default 2,000. HTTPWorkersPerTenant is how
+	// many of them one tenant may have, default 1,000, and HTTPWorkersPerToken how many one token, default 500.
+	HTTPWorkers, HTTPWorkersPerTenant, HTTPWorkersPerToken int
+}
+
+func (l Limits) workers(authenticated bool) (all, tenant, token int) {
+	all = cmp.Or(l.HTTPWorkers, 2_000)
+	if !authenticated {
+		return all, all, all
+	}
+	return all, cmp.Or(l.HTTPWorkersPerTenant, 1_000), cmp.Or(l.HTTPWorkersPerToken, 500)
+}

@@ -1,0 +1,69 @@
+package embed_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// bearer grants a token and answers with the header that shows it.
+func (o *office) bearer(tenant jobs.Tenant, n ops.NewToken) []string {
+	o.t.Helper()
+	_, text, err := o.Ops().Grant(o.t.Context(), ops.Who{Tenant: tenant, Actor: "person:root", Role: ops.Admin}, n)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return []string{"Authorization", "Bearer " + text}
+}
+
+// One token, and one tenant, take only a part of the HTTP workers that a node serves. The refusal names the limit, and a
+// place is free again when its worker has left.
+func TestHTTPWorkersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, embed.Config{Tokens: true, Limits: embed.Limits{HTTPWorkers: 4, HTTPWorkersPerTenant: 3, HTTPWorkersPerToken: 2}})
+		ann, bob := o.bearer("", ops.NewToken{Name: "ann", Role: "worker", App: "shop"}), o.bearer("", ops.NewToken{Name: "bob", Role: "worker", App: "shop"})
+		other, last := o.bearer("other", ops.NewToken{Name: "ann", Role: "worker"}), o.bearer("last", ops.NewToken{Name: "ann", Role: "worker"})
+		n := 0
+		register := func(as []string, limit string) {
+			t.Helper()
+			n++
+			body := m{"name": "py", "start": fmt.Sprint("a", n), "app": "shop", "slots": 1, "jobs": []any{m{"key": "greet", "kind": "triggered"}}}
+			status, told := o.post(t.Context(), "/worker/register", body, as...)
+			detail, _ := told["detail"].(string)
+			if limit == "" && status != 200 || limit != "" && (status != 429 || told["code"] != "exhausted" || !strings.Contains(detail, limit+" is ")) {
+				t.Errorf("worker %d: %d %v, want limit %q", n, status, told, limit)
+			}
+		}
+		register(ann, "")
+		register(ann, "")
+		register(ann, "limits.http-workers-per-token")
+		register(bob, "")
+		register(bob, "limits.http-workers-per-tenant")
+		register(other, "")
+		register(last, "limits.http-workers")
+		if status, told := o.post(t.Context(), "/worker/leave", m{"worker": "py-a1"}, ann...); status != 204 {
+			t.Fatalf("leave: %d %v", status, told)
+		}
+		synctest.Wait()
+		register(ann, "")
+		register(ann, "limits.http-workers-per-token")
+	})
+}
+
+// Where requests are not authenticated there is one limit, for all.
+func TestHTTPWorkersWithoutAuthentication(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, embed.Config{Limits: embed.Limits{HTTPWorkers: 2, HTTPWorkersPerTenant: 1, HTTPWorkersPerToken: 1}})
+		for n, want := range []int{200, 200, 429} {
+			body := m{"name": "py", "start": fmt.Sprint("a", n), "app": "shop", "slots": 1, "jobs": []any{m{"key": "greet", "kind": "triggered"}}}
+			if status, told := o.post(t.Context(), "/worker/register", body); status != want {
+				t.Errorf("worker %d: %d %v, want %d", n, status, told, want)
+			}
+		}
+	})
+}
