@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
@@ -29,6 +31,7 @@ type Access struct {
 	secure bool
 	wrong  rates
 	begun  rates // sessions, by who begins them
+	again  verdicts
 }
 
 // NewAccess makes one. secure says that browsers come by https although TLS ends elsewhere.
@@ -65,21 +68,33 @@ func (a *Access) Session(r *http.Request) string {
 
 // Who says who sends a request. The error is jobs.Forbidden if nobody is named who is known, and a TooMany after too
 // many wrong tries. A token in the query is not looked at: it would end up in logs and histories.
+//
+// A request whose context comes from metastore.FromCopy has been let in before: nothing is counted against it, and what
+// was found a moment ago for the same token or session counts.
 func (a *Access) Who(r *http.Request) (ops.Who, error) {
-	if header := r.Header.Get("Authorization"); header != "" {
-		scheme, token, _ := strings.Cut(header, " ")
-		if !strings.EqualFold(scheme, "Bearer") {
-			return ops.Who{}, a.judged(r, ops.ErrNotKnown)
+	header, cookie := r.Header.Get("Authorization"), ""
+	if header == "" {
+		if cookie = a.Session(r); cookie == "" {
+			return ops.Who{}, ops.ErrNotKnown // nothing was tried
 		}
-		who, err := a.ops.Authenticate(r.Context(), strings.TrimSpace(token))
-		return who, a.judged(r, err)
 	}
-	cookie := a.Session(r)
-	if cookie == "" {
-		return ops.Who{}, ops.ErrNotKnown // nothing was tried
+	if metastore.CopyWillDo(r.Context()) {
+		return a.again.of(header, cookie, func() (ops.Who, error) { return a.look(r.Context(), header, cookie) })
 	}
-	who, err := a.ops.SignedIn(r.Context(), cookie)
+	who, err := a.look(r.Context(), header, cookie)
 	return who, a.judged(r, err)
+}
+
+// look finds who shows a header, or else a cookie.
+func (a *Access) look(ctx context.Context, header, cookie string) (ops.Who, error) {
+	if header == "" {
+		return a.ops.SignedIn(ctx, cookie)
+	}
+	scheme, token, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ops.Who{}, ops.ErrNotKnown
+	}
+	return a.ops.Authenticate(ctx, strings.TrimSpace(token))
 }
 
 // SignIn begins a session for a browser; see ops.SignIn. Wrong tries count. Of right ones each holder has twenty at once

@@ -34,7 +34,8 @@ type Config struct {
 	// Ops are the verbs.
 	Ops *ops.Ops
 	// Who says who sends a request (see Access). An error of jobs.Forbidden is answered by 401, one of TooMany by 429.
-	// nil means that anybody is an admin of the default tenant: for a program's own process, and loopback.
+	// nil means that anybody is an admin of the default tenant: for a program's own process, and loopback. It is asked
+	// again twice a second about a request that waits or streams, with a context of metastore.FromCopy.
 	Who func(*http.Request) (ops.Who, error)
 	// Base is the path under which the handler is mounted, such as "/jobs"; "" = at the root. The handler expects it to
 	// be stripped (http.StripPrefix) already.
@@ -60,6 +61,7 @@ type API struct {
 	mux     *http.ServeMux
 	rules   map[string]ops.Role // by the pattern of a route: who may use it; NoRole = anybody, without a name
 	work    map[string]bool     // by the pattern of a route: workers may use it, too
+	long    map[string]bool     // by the pattern of a route: it ends when its sender may no longer use it
 	rates   rates               // of requests, by who asks
 	edits   rates               // of changes of one job
 	wrong   rates               // of words that nobody waits for, by address
@@ -76,7 +78,7 @@ func Paths() []string {
 // New makes the API. It answers everything under Paths.
 func New(c Config) *API {
 	teachHuma()
-	a := &API{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, ready: c.Ready, log: c.Logger, mux: http.NewServeMux(), rules: map[string]ops.Role{}, work: map[string]bool{},
+	a := &API{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, ready: c.Ready, log: c.Logger, mux: http.NewServeMux(), rules: map[string]ops.Role{}, work: map[string]bool{}, long: map[string]bool{},
 		rates: rates{rate: 2_000, burst: 4_000}, edits: rates{rate: 10, burst: 100},
 		wrong:  rates{rate: 0.5, burst: 10},
 		memory: memory{most: cmp.Or(c.Memory, defaultMemory), each: cmp.Or(c.MemoryPerToken, defaultMemoryPerToken)}}
@@ -166,22 +168,36 @@ func (a *API) ruled(next http.Handler) http.Handler {
 			a.refuse(r.Context(), err).write(w)
 			return
 		}
-		switch wait := a.rates.take(string(asker.Tenant) + "/" + asker.Actor); {
-		case wait > 0:
+		if wait := a.rates.take(string(asker.Tenant) + "/" + asker.Actor); wait > 0 {
 			tooMany(wait).write(w)
 			return
-		case !known: // a route that was not made by register or open
-			problem(http.StatusForbidden, codeForbidden, "nobody may use this route").write(w)
-			return
-		case a.work[route] && !asker.Worker && !asker.Role.Covers(need):
-			problem(http.StatusForbidden, codeForbidden, "this needs the token of a worker, and the token has the role "+asker.Role.String()).write(w)
-			return
-		case need != ops.NoRole && !a.work[route] && !asker.Role.Covers(need):
-			problem(http.StatusForbidden, codeForbidden, fmt.Sprintf("this needs the role %s, and the token has the role %s", need, asker.Role)).write(w)
+		}
+		if p := a.permit(asker, route); p != nil {
+			p.write(w)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), whoKey{}, asker)))
+		ctx := context.WithValue(r.Context(), whoKey{}, asker)
+		if a.long[route] {
+			var stop func()
+			ctx, stop = a.whilePermitted(ctx, r, route)
+			defer stop()
+		}
+		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// permit says why somebody may not use a route, or nil.
+func (a *API) permit(asker ops.Who, route string) *Problem {
+	need, known := a.rules[route]
+	switch {
+	case !known: // a route that was not made by register or open
+		return problem(http.StatusForbidden, codeForbidden, "nobody may use this route")
+	case a.work[route] && !asker.Worker && !asker.Role.Covers(need):
+		return problem(http.StatusForbidden, codeForbidden, "this needs the token of a worker, and the token has the role "+asker.Role.String())
+	case need != ops.NoRole && !a.work[route] && !asker.Role.Covers(need):
+		return problem(http.StatusForbidden, codeForbidden, fmt.Sprintf("this needs the role %s, and the token has the role %s", need, asker.Role))
+	}
+	return nil
 }
 
 // Guarded lets those through to a handler beside the API whose role is enough, as for the API's own routes, and who are

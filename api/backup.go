@@ -21,6 +21,7 @@ func (a *API) routeBackup() {
 	}
 	a.huma.OpenAPI().AddOperation(&op)
 	a.mux.HandleFunc(op.Method+" "+op.Path, a.backup)
+	a.long[op.Method+" "+op.Path] = true
 }
 
 // backupPatience is how long whoever takes a backup may take nothing.

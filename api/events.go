@@ -70,6 +70,7 @@ func (a *API) routeEvents() {
 	}
 	a.huma.OpenAPI().AddOperation(&op)
 	a.mux.HandleFunc(op.Method+" "+op.Path, a.events)
+	a.long[op.Method+" "+op.Path] = true
 }
 
 func (a *API) events(w http.ResponseWriter, r *http.Request) {
@@ -116,9 +117,6 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) {
 		case <-ctx.Done():
 			return
 		case <-beat.C:
-			if _, err := a.who(r); err != nil { // signed out, or revoked
-				return
-			}
 		case news := <-changed:
 			if text = resync; !news.Many {
 				text = "event: change\ndata: " + newsOf(news) + "\n\n"

@@ -151,6 +151,9 @@ func problemOf(ctx context.Context, log *slog.Logger, err error) *Problem {
 			return problem(r.status, r.code, r.says, faults...)
 		}
 	}
+	if p, ok := errors.AsType[*Problem](context.Cause(ctx)); ok { // the token has ended meanwhile
+		return p
+	}
 	if ctx.Err() != nil { // the client has gone, or the server is stopping: nobody to blame
 		return problem(http.StatusServiceUnavailable, "unavailable", "the request was broken off")
 	}

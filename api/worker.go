@@ -177,6 +177,7 @@ type logsInput struct {
 func (a *API) routeWorker() {
 	work(a, "register", "Register a worker", 0, "Say it again, in the same words, whenever a node answers 404 with the code unknown_worker: it has been started anew, or is another one.", a.registerWorker)
 	work(a, "poll", "Ask for runs", 0, "Waits until there are some. One poll at a time: the next one ends the one before.", a.pollWorker)
+	a.long["POST "+Prefix+"/worker/poll"] = true
 	work(a, "beat", "Keep the leases of a worker's runs", 0, "Every request of a worker does that, and so does a poll while it waits.", a.beatWorker)
 	work(a, "finish", "End an attempt", 0, "Answered when it is stored. Said again, it is answered alike. 409 with the code lease_lost: the attempt was not the worker's any more, and nothing of it counts.", a.finishWorker)
 	work(a, "progress", "Say how far an attempt is", http.StatusNoContent, "At most one a second is passed on.",

@@ -63,7 +63,8 @@ type Config struct {
 	Kept bool
 
 	// Who says who sends a request to Handler, for a program that knows its users: their tenant, name ("person:ann") and
-	// role. An error of jobs.Forbidden turns them away. Default: nobody is asked, and everybody may do everything.
+	// role. An error of jobs.Forbidden turns them away. About requests that wait or stream it is asked again twice a
+	// second. Default: nobody is asked, and everybody may do everything.
 	Who func(*http.Request) (ops.Who, error)
 	// Tokens asks for a token, or a session begun with one, instead: those that Ops().Grant gives out. Not with Who.
 	Tokens bool

@@ -143,6 +143,8 @@ func (l *led) current(ctx context.Context) error {
 func read[A any](ctx context.Context, e elsewhere, ask func(context.Context, metastore.Reader) (A, error)) (answer A, err error) {
 	leader := e.plane.Leader()
 	switch {
+	case metastore.CopyWillDo(ctx) && e.copies != nil && e.copies.Whole():
+		return ask(ctx, e.here)
 	case leader.Here && e.current(ctx) == nil, e.copies == nil && (leader.Here || leader.Term == 0):
 		return ask(ctx, e.here)
 	case leader.Term > 0 && !leader.Here && (e.copies == nil || e.copies.Heard()):

@@ -31,3 +31,12 @@ func AgeOf(ctx context.Context) time.Duration {
 	}
 	return 0
 }
+
+type copyKey struct{}
+
+// FromCopy lets reads with ctx be answered by the rows of this node, which may be a moment old: for what is read again
+// and again.
+func FromCopy(ctx context.Context) context.Context { return context.WithValue(ctx, copyKey{}, true) }
+
+// CopyWillDo says that ctx comes from FromCopy.
+func CopyWillDo(ctx context.Context) bool { will, _ := ctx.Value(copyKey{}).(bool); return will }

@@ -2,21 +2,24 @@ package ui
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
 const (
-	maxStreams = 512              // browsers that listen at the same time
-	maxOwn     = 64               // of these, of one person who has signed in
-	eventEvery = time.Second      // at most so often are browsers told to look again; the first time at once
-	heartbeat  = 15 * time.Second // what keeps proxies from closing a quiet stream
-	writeTime  = 5 * time.Second  // a browser that does not read is let go
+	maxStreams = 512                    // browsers that listen at the same time
+	maxOwn     = 64                     // of these, of one person who has signed in
+	eventEvery = time.Second            // at most so often are browsers told to look again; the first time at once
+	heartbeat  = 15 * time.Second       // what keeps proxies from closing a quiet stream
+	writeTime  = 5 * time.Second        // a browser that does not read is let go
+	stillEvery = 500 * time.Millisecond // how often is looked whether its session goes on
 )
 
 // hub watches each tenant once, however many browsers listen, and wakes them together.
@@ -165,18 +168,23 @@ func (u *UI) events(w http.ResponseWriter, r *http.Request) {
 	if send("retry: 1000\nevent: change\ndata: {}\n\n") != nil {
 		return
 	}
-	beat := time.NewTicker(heartbeat)
+	beat, still := time.NewTicker(heartbeat), time.NewTicker(stillEvery)
 	defer beat.Stop()
+	defer still.Stop()
+	again := r.WithContext(metastore.FromCopy(r.Context()))
 	for {
 		var text string
 		select {
 		case <-r.Context().Done():
 			return
-		case <-beat.C:
-			// A session may have ended meanwhile.
-			if _, err := u.visitor(r); err != nil {
+		case <-still.C:
+			// The session or its token may have ended meanwhile.
+			v, err := u.visitor(again)
+			if errors.Is(err, jobs.Forbidden) || err == nil && !v.Who.Role.Covers(ops.Viewer) {
 				return
 			}
+			continue
+		case <-beat.C:
 			text = ": still here\n\n"
 		case <-wake:
 			var number uint64
