@@ -36,7 +36,7 @@ func (h *house) grow(ctx context.Context) error {
 	web, bus := freeAddress(), freeAddress()
 	c := exec.CommandContext(ctx, h.program, "server", "--node", name, "--http", web, "--nats-addr", bus, "--cluster", freePair(),
 		"--data", filepath.Join(h.dir, name), "--join-file", file)
-	c.Env, c.SysProcAttr = append(os.Environ(), "CARILLON_LOG_LEVEL=warn"), bound()
+	c.Env, c.SysProcAttr = append(os.Environ(), "CARILLON_LOG_LEVEL=warn", "CARILLON_LIMITS_JOBS_PER_APP=1000000"), bound()
 	if *verbose {
 		c.Stderr, c.Stdout = os.Stderr, os.Stderr
 	}

@@ -144,7 +144,7 @@ func (h *house) serve(ctx context.Context) error {
 		args = append(args, "--debug-addr", h.debug)
 	}
 	h.server = exec.CommandContext(ctx, h.program, args...)
-	h.server.Env, h.server.SysProcAttr = append(os.Environ(), "CARILLON_LOG_LEVEL=warn"), bound()
+	h.server.Env, h.server.SysProcAttr = append(os.Environ(), "CARILLON_LOG_LEVEL=warn", "CARILLON_LIMITS_JOBS_PER_APP=1000000"), bound()
 	if *verbose {
 		h.server.Stderr, h.server.Stdout = os.Stderr, os.Stderr
 	}

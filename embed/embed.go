@@ -212,9 +212,10 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 		plane.Route = cfg.Cluster.Route
 	}
 	heeding := busstore.Heed(node, as)
+	quota := metastore.NewQuota(cfg.Limits.quotas())
 	plane.Serve = func(ctx context.Context, term uint64, store metastore.Store) error {
 		calls := bus.InTerm(node, term)
-		return errors.Join(busstore.Serve(ctx, calls, store, busstore.Config{Kept: cfg.Kept, Current: s.store.current, Logger: cfg.Logger}), s.live.serve(ctx, calls), s.serveCluster(ctx, calls))
+		return errors.Join(busstore.Serve(ctx, calls, quota.Bound(store), busstore.Config{Kept: cfg.Kept, Current: s.store.current, Logger: cfg.Logger}), s.live.serve(ctx, calls), s.serveCluster(ctx, calls))
 	}
 	if cfg.OnFailure.URL != "" {
 		if cfg.OnFailure.Logger == nil {
@@ -232,7 +233,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	if cfg.Open != nil {
 		s.live.alone = rows.store
 	}
-	s.store = newLed(s.plane, busstore.New(heeding, as), rows.copies, rows.shared, cfg.Open != nil)
+	s.store = newLed(s.plane, quota, busstore.New(heeding, as), rows.copies, rows.shared, cfg.Open != nil)
 	s.client = client.New(s.store, node, client.Config{})
 	s.close = append(s.close, s.client.Close)
 	s.pull = newPull(cfg, func(ctx context.Context) error {

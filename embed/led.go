@@ -25,8 +25,8 @@ type led struct {
 
 // newLed makes the store of a process whose rows are here. Rows in a database are everybody's, and are read there;
 // copies are read at the leader, because here they may be a moment old.
-func newLed(plane *controlplane.ControlPlane, there metastore.Store, copies *raftstore.Store, everybodys, apart bool) *led {
-	l := &led{plane: plane, here: plane.Store(), there: there, copies: copies, apart: apart}
+func newLed(plane *controlplane.ControlPlane, quota *metastore.Quota, there metastore.Store, copies *raftstore.Store, everybodys, apart bool) *led {
+	l := &led{plane: plane, here: quota.Bound(plane.Store()), there: there, copies: copies, apart: apart}
 	if l.Reader = (elsewhere{l}); everybodys {
 		l.Reader = l.here
 	}

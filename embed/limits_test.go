@@ -67,3 +67,56 @@ func TestHTTPWorkersWithoutAuthentication(t *testing.T) {
 		}
 	})
 }
+
+// One token fills neither the jobs nor the runs of its tenant, whichever way it comes: what is beyond its quota is refused
+// with the name of the limit, and others go on.
+func TestJobsAndWaitingRunsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, embed.Config{Tokens: true, Limits: embed.Limits{JobsPerApp: 3, WaitingRuns: 9, WaitingRunsPerToken: 4}})
+		crew := o.bearer("", ops.NewToken{Name: "crew", Role: "worker", App: "shop"})
+		ann, bob := o.bearer("", ops.NewToken{Name: "ann", Role: "operator"}), o.bearer("", ops.NewToken{Name: "bob", Role: "operator"})
+		refused := func(what string, status int, told m, limit string) {
+			t.Helper()
+			detail, _ := told["detail"].(string)
+			if status != 429 || told["code"] != "exhausted" || !strings.Contains(detail, limit+" is ") {
+				t.Errorf("%s: %d %v, want the limit %s", what, status, told, limit)
+			}
+		}
+		register := func(start string, keys ...string) (int, m) {
+			var list []any
+			for _, key := range keys {
+				list = append(list, m{"key": key, "kind": "recurring", "settings": m{"schedule": "0 0 4 1 1 *"}})
+			}
+			list = append(list, m{"key": "greet", "kind": "triggered"})
+			return o.post(t.Context(), "/worker/register", m{"name": "py", "start": start, "app": "shop", "slots": 1, "jobs": list}, crew...)
+		}
+		if status, told := register("a1", "a", "b"); status != 200 {
+			t.Fatal(status, told)
+		}
+		status, told := register("a2", "c")
+		refused("a job too many", status, told, "limits.jobs-per-app")
+		if found, _, err := o.Ops().Jobs(t.Context(), ops.Who{}, ops.JobQuery{Limit: 10}); err != nil || len(found) != 3 {
+			t.Errorf("there are %d jobs (%v)", len(found), err)
+		}
+
+		for range 4 {
+			if status, told := o.post(t.Context(), "/jobs/greet/trigger", m{}, ann...); status != 201 {
+				t.Fatal(status, told)
+			}
+		}
+		status, told = o.post(t.Context(), "/jobs/greet/trigger", m{}, ann...)
+		refused("a run too many of a token", status, told, "limits.waiting-runs-per-token")
+		if status, told := o.post(t.Context(), "/jobs/greet/trigger", m{}, bob...); status != 201 {
+			t.Error(status, told)
+		}
+		greet := jobs.Trigger[m]("greet")
+		for range 4 {
+			o.trigger(`{}`)
+		}
+		if _, err := greet.Enqueue(t.Context(), o.Client(), m{}); jobs.CodeOf(err) != jobs.Exhausted || !strings.Contains(err.Error(), "limits.waiting-runs-per-token is ") {
+			t.Errorf("a run too many of a client: %v", err)
+		}
+		status, told = o.post(t.Context(), "/jobs/greet/trigger", m{}, bob...)
+		refused("a run too many of the tenant", status, told, "limits.waiting-runs")
+	})
+}

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -127,6 +128,26 @@ func (in *Instance) Wanted() time.Time {
 		return in.Created
 	}
 	return in.Due
+}
+
+// Waiting says that the run has not started: it waits for its time, or for a worker.
+func (in *Instance) Waiting() bool { return in.State == Scheduled || in.State == Enqueued }
+
+// Payer is in whose quota of waiting runs the run counts; "" = in nobody's: the system made it.
+func (in *Instance) Payer() string { return Payer(in.Actor, in.App) }
+
+// Payer is in whose quota what an actor asks for counts, of jobs of an app. Workers count together with all of their app,
+// and clients with all of their tenant: they choose their own names.
+func Payer(actor, app string) string {
+	switch role, _, _ := strings.Cut(actor, ":"); role {
+	case "worker":
+		return "app:" + app
+	case "client":
+		return "clients"
+	case "person":
+		return actor
+	}
+	return ""
 }
 
 // Settled says that nothing can happen to the run any more: it is final and its handler has returned.

@@ -130,6 +130,7 @@ type Page struct {
 type CountQuery struct {
 	Tenant   jobs.Tenant
 	Job      jobs.Key  // "" = all jobs
+	Payer    string    // who Waiting is about (see jobs.Payer)
 	From, To time.Time // of the hours; zero = none are wanted
 }
 
@@ -137,6 +138,8 @@ type CountQuery struct {
 type Counts struct {
 	Live  map[jobs.State]int // runs that are not settled, by state
 	Hours []jobs.Tally       // by hour and state, oldest first; of all jobs together if no job was named
+
+	Waiting int // runs of the tenant that wait and count for CountQuery.Payer; 0 if none was named
 }
 
 // Agenda is what the leader's duties read. It is cheap: nothing here walks the whole store.

@@ -98,8 +98,8 @@ func (s *store) Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, lim
 
 // Counts says how many runs there are.
 func (s *store) Counts(ctx context.Context, q metastore.CountQuery) (metastore.Counts, error) {
-	r, rows, err := ask[*jobs.Tally](ctx, s, askCounts, question{Tenant: q.Tenant, Key: q.Job, From: q.From, To: q.To})
-	c := metastore.Counts{Live: r.Live}
+	r, rows, err := ask[*jobs.Tally](ctx, s, askCounts, question{Tenant: q.Tenant, Key: q.Job, Name: q.Payer, From: q.From, To: q.To})
+	c := metastore.Counts{Live: r.Live, Waiting: r.Waiting}
 	if c.Live == nil {
 		c.Live = map[jobs.State]int{}
 	}

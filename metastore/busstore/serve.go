@@ -287,7 +287,7 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 		b, _ := encodeRows(reply{}, rows, s.limit)
 		return b, nil
 	case askCounts:
-		c, err := s.store.Counts(ctx, metastore.CountQuery{Tenant: q.Tenant, Job: q.Key, From: q.From, To: q.To})
+		c, err := s.store.Counts(ctx, metastore.CountQuery{Tenant: q.Tenant, Job: q.Key, Payer: q.Name, From: q.From, To: q.To})
 		if err != nil {
 			return nil, err
 		}
@@ -295,7 +295,7 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 		for i := range c.Hours {
 			hours[i] = &c.Hours[i]
 		}
-		b, n := encodeRows(reply{Live: c.Live}, hours, s.limit)
+		b, n := encodeRows(reply{Live: c.Live, Waiting: c.Waiting}, hours, s.limit)
 		if n < len(hours) {
 			return nil, jobs.Invalid("counts of %d hours and states are more than the bus carries: ask for a shorter time", len(hours))
 		}

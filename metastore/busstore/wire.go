@@ -70,7 +70,7 @@ type question struct {
 	Cursor string      `json:"cursor,omitzero"`
 	Cause  jobs.Cause  `json:"cause,omitzero"`
 	Code   string      `json:"code,omitzero"`
-	Name   string      `json:"name,omitzero"` // the id of a token or a session
+	Name   string      `json:"name,omitzero"` // the id of a token or a session, or a payer
 	Target string      `json:"target,omitzero"`
 	Actor  string      `json:"actor,omitzero"`
 	Before uint64      `json:"before,omitzero"`
@@ -82,6 +82,7 @@ type reply struct {
 	Next     string             `json:"next,omitzero"`
 	Searched time.Time          `json:"searched,omitzero"`
 	Live     map[jobs.State]int `json:"live,omitzero"`
+	Waiting  int                `json:"waiting,omitzero"`
 }
 
 // appendApply leaves room for the moment, which is known when the request is sent.

@@ -121,6 +121,7 @@ func (e *Engine) Counts(_ context.Context, q metastore.CountQuery) (metastore.Co
 	if s == nil {
 		return c, nil
 	}
+	c.Waiting = s.waiting[q.Payer]
 	hours, job := &s.total, jobs.ID{}
 	if q.Job == "" {
 		for state := range s.states {

@@ -49,6 +49,7 @@ type space struct {
 	jobs    map[jobs.Key]*job
 	parents map[jobs.ID]*list
 	states  [16]list
+	waiting map[string]int // runs that wait, by payer
 	workers map[string]*list
 	lanes   map[string]*lane
 
@@ -125,7 +126,7 @@ func (r *rows) space(t jobs.Tenant) *space {
 		s = &space{
 			tenant: t, number: uint32(len(r.spaces)),
 			nodes: make(map[jobs.ID]*node), jobs: make(map[jobs.Key]*job), parents: make(map[jobs.ID]*list),
-			workers: make(map[string]*list), lanes: make(map[string]*lane),
+			waiting: make(map[string]int), workers: make(map[string]*list), lanes: make(map[string]*lane),
 			definitions: make(map[jobs.Key]*definition), gates: make(map[string]*gate), uniques: make(map[string]*unique),
 			missed: make(map[jobs.ID]*ledger), tallies: make(map[jobs.ID]*tallies),
 			tokens: make(map[string]*token), sessions: make(map[string]*session), plain: make(map[jobs.Ref]jobs.Row),
@@ -186,6 +187,7 @@ func (r *rows) file(n *node, in *jobs.Instance) {
 	}
 	if n.job != nil {
 		n.job.states[old.State]--
+		n.space.pay(old, -1)
 	}
 	var want [kinds]*list
 	if in != nil {
@@ -216,11 +218,26 @@ func (r *rows) file(n *node, in *jobs.Instance) {
 		}
 	}
 	n.job.states[in.State]++
+	n.space.pay(in, 1)
 	if at := in.Wake(); !at.IsZero() {
 		r.wakes.add(waking{at.UnixNano(), n})
 	}
 	if in.Waits != "" {
 		r.wait(n)
+	}
+}
+
+// pay counts a run that waits for whoever asked for it.
+func (s *space) pay(in *jobs.Instance, by int) {
+	if !in.Waiting() {
+		return
+	}
+	payer := in.Payer()
+	if payer == "" {
+		return
+	}
+	if s.waiting[payer] += by; s.waiting[payer] == 0 {
+		delete(s.waiting, payer)
 	}
 }
 

@@ -102,6 +102,10 @@ func (s *Store) Counts(ctx context.Context, q metastore.CountQuery) (metastore.C
 		c.Live[state] = n
 		return err
 	}, "SELECT state, n FROM carillon_counts WHERE tenant = ? AND what = ? AND name = ? AND n > 0", string(q.Tenant), countState, string(q.Job))
+	if err == nil && q.Payer != "" {
+		err = s.query(ctx, "count runs", func(scan func(...any) error) error { return scan(&c.Waiting) },
+			"SELECT n FROM carillon_counts WHERE tenant = ? AND what = ? AND name = ? AND state = 0", string(q.Tenant), countPayer, q.Payer)
+	}
 	if err != nil || q.From.IsZero() && q.To.IsZero() {
 		return c, err
 	}

@@ -219,6 +219,7 @@ const (
 	countState = "state" // runs by state; name: the job, or "" for all
 	countReady = "ready" // runs that can be claimed; name: the app
 	countWaits = "waits" // runs that wait; name: the gate
+	countPayer = "payer" // runs that have not started; name: who asked for them
 )
 
 // count adds what a live run counts for.
@@ -231,6 +232,9 @@ func count(n map[counted]int64, in *jobs.Instance, by int64) {
 	n[counted{t, countState, string(in.Key), in.State}] += by
 	if in.Offerable() {
 		n[counted{t, countReady, in.App, 0}] += by
+	}
+	if payer := in.Payer(); payer != "" && in.Waiting() {
+		n[counted{t, countPayer, payer, 0}] += by
 	}
 	if in.Waits != "" {
 		n[counted{t, countWaits, in.Waits, 0}] += by

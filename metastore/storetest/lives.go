@@ -174,7 +174,7 @@ func dump(t *testing.T, h Harness) []string {
 	for _, tenant := range tenants {
 		g, err := h.Store.Global(ctx, tenant)
 		note("global", digest(g), err)
-		c, err := h.Store.Counts(ctx, metastore.CountQuery{Tenant: tenant, From: Start, To: now.Add(time.Hour)})
+		c, err := h.Store.Counts(ctx, metastore.CountQuery{Tenant: tenant, Payer: "clients", From: Start, To: now.Add(time.Hour)})
 		note("counts", c, err)
 		audits, err := h.Store.Audits(ctx, metastore.AuditQuery{Tenant: tenant, Limit: metastore.MaxPage})
 		for _, a := range audits {

@@ -122,7 +122,7 @@ func showLedger(tl *telling, w words) string {
 }
 
 func showCounts(tl *telling, w words) string {
-	c, err := tl.h.Store.Counts(tl.t.Context(), metastore.CountQuery{Tenant: tenantOf(w), Job: jobs.Key(w.name(0)),
+	c, err := tl.h.Store.Counts(tl.t.Context(), metastore.CountQuery{Tenant: tenantOf(w), Job: jobs.Key(w.name(0)), Payer: w.take("payer"),
 		From: Start.Add(-time.Hour), To: tl.h.Clock.Now().Add(time.Hour)})
 	if err != nil {
 		return refusedRead(err)
@@ -132,6 +132,9 @@ func showCounts(tl *telling, w words) string {
 		if n := c.Live[s]; n > 0 {
 			lines = append(lines, fmt.Sprintf("now %s %d", s, n))
 		}
+	}
+	if c.Waiting > 0 {
+		lines = append(lines, fmt.Sprintf("waiting %d", c.Waiting))
 	}
 	for _, t := range c.Hours {
 		lines = append(lines, fmt.Sprintf("in the hour from %s, %s %d", since(time.Unix(0, t.Hour)), t.State, t.N))

@@ -84,7 +84,7 @@ CREATE TABLE IF NOT EXISTS carillon_tallies (
     INDEX carillon_tallies_hour (hour)
 ) ENGINE = InnoDB;
 
--- How many there are now: runs by state of a job (or of all), that can be claimed by app, that wait by gate.
+-- How many there are now: runs by state of a job (or of all), that can be claimed by app, that wait by gate, that have not started by who asked for them.
 CREATE TABLE IF NOT EXISTS carillon_counts (
     tenant varbinary(200) NOT NULL,
     what   varbinary(20)  NOT NULL,

@@ -81,7 +81,7 @@ CREATE TABLE carillon_tallies (
 );
 CREATE INDEX carillon_tallies_hour ON carillon_tallies (hour);
 
--- How many there are now: runs by state of a job (or of all), that can be claimed by app, that wait by gate.
+-- How many there are now: runs by state of a job (or of all), that can be claimed by app, that wait by gate, that have not started by who asked for them.
 CREATE TABLE carillon_counts (
     tenant text COLLATE "C" NOT NULL,
     what   text COLLATE "C" NOT NULL,

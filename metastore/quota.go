@@ -1,0 +1,172 @@
+package metastore
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Quotas bounds what one tenant, and one of its tokens, may have in a store: it keeps one client from using up the store
+// for all. They are no exact promise: requests at the same moment may go beyond them together.
+type Quotas struct {
+	Waiting         int // runs of a tenant that have not started
+	WaitingPerPayer int // of these, runs that count for one payer (see jobs.Payer)
+	JobsPerApp      int // jobs of an app, beyond which workers register no more
+}
+
+// Quota holds a store to Quotas. Several stores of the same rows may share one.
+type Quota struct {
+	limits Quotas
+
+	mu      sync.Mutex
+	tallies map[purse]tally
+}
+
+// NewQuota makes one.
+func NewQuota(limits Quotas) *Quota { return &Quota{limits: limits, tallies: map[purse]tally{}} }
+
+// Bound is a store whose Apply refuses, as jobs.Exhausted, runs and jobs beyond the quotas. What the system makes by
+// itself is not bounded, and jobs that people make only by the quota of their tenant (jobs.Global).
+func (q *Quota) Bound(s Store) Store { return &bounded{s, q} }
+
+type bounded struct {
+	Store
+	quota *Quota
+}
+
+// Apply answers what is beyond a quota and passes on the rest.
+func (b *bounded) Apply(ctx context.Context, batch []jobs.Envelope) []Result {
+	var refused map[jobs.ID]error
+	for i := range batch {
+		if err := b.quota.judge(ctx, b.Store, &batch[i]); err != nil {
+			if refused == nil {
+				refused = map[jobs.ID]error{}
+			}
+			refused[batch[i].ID] = err
+		}
+	}
+	if refused == nil {
+		return b.Store.Apply(ctx, batch)
+	}
+	return sieve(batch, func(e *jobs.Envelope) (Result, bool) {
+		err := refused[e.ID]
+		return Result{Err: err}, err != nil
+	}, func(rest []jobs.Envelope) []Result { return b.Store.Apply(ctx, rest) })
+}
+
+// purse is what is counted together.
+type purse struct {
+	tenant jobs.Tenant
+	what   byte
+	name   string
+}
+
+// What is counted.
+const (
+	waitingOfTenant = iota
+	waitingOfPayer
+	jobsOfApp
+)
+
+// tally is what was counted, and what was let through since: mostly it is more than there is.
+type tally struct {
+	n    int
+	at   time.Time
+	cost time.Duration // of counting
+}
+
+const (
+	countEvery = time.Second            // what was counted longer ago is counted again
+	recount    = 50                     // a full purse is counted again after so many times of what counting costs,
+	leastPause = 100 * time.Millisecond // and this at least: what was let through has to be in the store by then
+	manyPurses = 10_000                 // names that are remembered
+)
+
+// judge says why a command is beyond a quota, or nil. What cannot be read is not refused: it may be refused by whoever
+// has the rows.
+func (q *Quota) judge(ctx context.Context, s Store, e *jobs.Envelope) error {
+	switch k := e.Command.(type) {
+	case jobs.Create:
+		return q.create(ctx, s, e, &k)
+	case jobs.Register:
+		return q.register(ctx, s, e, &k)
+	}
+	return nil
+}
+
+func (q *Quota) create(ctx context.Context, s Store, e *jobs.Envelope, k *jobs.Create) error {
+	app := ""
+	if strings.HasPrefix(e.Actor, "worker:") {
+		d, err := s.Definition(ctx, e.Tenant, k.Key)
+		if err != nil {
+			return nil
+		}
+		app = d.App
+	}
+	payer := jobs.Payer(e.Actor, app)
+	if payer == "" {
+		return nil
+	}
+	var why error
+	if n, full := q.one(purse{e.Tenant, waitingOfPayer, payer}, q.limits.WaitingPerPayer, func() (int, error) {
+		c, err := s.Counts(ctx, CountQuery{Tenant: e.Tenant, Payer: payer})
+		return c.Waiting, err
+	}); full {
+		why = jobs.Refuse(jobs.Exhausted, "too many waiting runs: %s has %d, and limits.waiting-runs-per-token is %d: try again when some have started, cancel some, or raise the limit", payer, n, q.limits.WaitingPerPayer)
+	} else if n, full := q.one(purse{e.Tenant, waitingOfTenant, ""}, q.limits.Waiting, func() (int, error) {
+		c, err := s.Counts(ctx, CountQuery{Tenant: e.Tenant})
+		return c.Live[jobs.Scheduled] + c.Live[jobs.Enqueued], err
+	}); full {
+		why = jobs.Refuse(jobs.Exhausted, "too many waiting runs: tenant %s has %d, and limits.waiting-runs is %d: try again when some have started, cancel some, or raise the limit", e.Tenant, n, q.limits.Waiting)
+	}
+	if why != nil {
+		if in, err := s.Instance(ctx, e.Tenant, k.ID); err == nil && in.Key == k.Key {
+			return nil // it is there already, and the answer says so
+		}
+	}
+	return why
+}
+
+func (q *Quota) register(ctx context.Context, s Store, e *jobs.Envelope, k *jobs.Register) error {
+	if k.Worker == jobs.Nobody {
+		return nil
+	}
+	if _, err := s.Definition(ctx, e.Tenant, k.Job.Key); jobs.CodeOf(err) != jobs.NotFound {
+		return nil
+	}
+	if n, full := q.one(purse{e.Tenant, jobsOfApp, k.App}, q.limits.JobsPerApp, func() (int, error) {
+		list, err := s.Definitions(ctx, DefinitionQuery{Tenant: e.Tenant, App: k.App})
+		return len(list), err
+	}); full {
+		return jobs.Refuse(jobs.Exhausted, "too many jobs: app %s has %d, and limits.jobs-per-app is %d: delete some, or raise the limit", k.App, n, q.limits.JobsPerApp)
+	}
+	return nil
+}
+
+// one counts one more in a purse, or says that it is full and how many there are.
+func (q *Quota) one(p purse, most int, look func() (int, error)) (n int, full bool) {
+	now := time.Now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t, known := q.tallies[p]
+	if age := now.Sub(t.at); !known || age >= countEvery || t.n >= most && age >= max(recount*t.cost, leastPause) {
+		q.mu.Unlock() // a store that does not answer must hold up nobody else
+		found, err := look()
+		q.mu.Lock()
+		if err != nil {
+			return 0, false
+		}
+		t = tally{n: found, at: now, cost: time.Since(now)}
+	}
+	if full = t.n >= most; !full {
+		t.n++
+	}
+	if len(q.tallies) >= manyPurses {
+		clear(q.tallies)
+	}
+	q.tallies[p] = t
+	return t.n, full
+}

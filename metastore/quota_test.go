@@ -1,0 +1,82 @@
+package metastore_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+)
+
+// One who asks, and one tenant, may have so many waiting runs; workers of an app may register so many jobs. The refusal
+// names the limit, what started or was cancelled makes room, and a request that is repeated is answered as before.
+func TestQuotas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rows := memstore.Open(memstore.Config{})
+		store := metastore.NewQuota(metastore.Quotas{Waiting: 5, WaitingPerPayer: 3, JobsPerApp: 2}).Bound(rows)
+		apply := func(limit, actor string, commands ...jobs.Command) (effects []metastore.Result) {
+			t.Helper()
+			batch := make([]jobs.Envelope, len(commands))
+			for i, k := range commands {
+				batch[i] = jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: actor, Command: k}
+			}
+			effects = store.Apply(t.Context(), batch)
+			for i, r := range effects[:len(effects)-1] {
+				if r.Err != nil {
+					t.Errorf("command %d of %s: %v", i, actor, r.Err)
+				}
+			}
+			err := effects[len(effects)-1].Err
+			if limit == "" && err != nil || limit != "" && (jobs.CodeOf(err) != jobs.Exhausted || !strings.Contains(err.Error(), limit+" is ")) {
+				t.Errorf("%s: %v, want the limit %q", actor, err, limit)
+			}
+			return effects
+		}
+		job := func(app, worker string, key jobs.Key) jobs.Command {
+			declared, err := jobs.NewTriggered(jobs.TriggeredFunc[struct{}](nil), jobs.Options{Key: key}).Declare()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return jobs.Register{App: app, Worker: worker, Start: true, Job: declared}
+		}
+		run := func() jobs.Create { return jobs.Create{ID: jobs.NewID(time.Now()), Key: "a"} }
+
+		apply("", "worker:w1", job("shop", "w1", "a"), job("shop", "w1", "b"))
+		apply("limits.jobs-per-app", "worker:w2", job("shop", "w2", "c"))
+		apply("", "worker:w2", job("shop", "w2", "a"))         // it is there
+		apply("", "worker:w2", job("bank", "w2", "c"))         // another app
+		apply("", "person:ann", job("shop", jobs.Nobody, "d")) // a person
+
+		first := run()
+		apply("limits.waiting-runs-per-token", "client:one", first, run(), run(), run())
+		apply("limits.waiting-runs-per-token", "client:two", run()) // clients choose their names
+		if again := apply("", "client:one", first)[0]; !again.Existing {
+			t.Error("a repeated request makes another run")
+		}
+		later := run()
+		later.Delay = time.Hour
+		apply("", "worker:w1", later)
+		apply("limits.waiting-runs", "person:ann", run(), run())
+		apply("", "leader:n1", run()) // the system
+
+		apply("", "person:bob", jobs.Cancel{ID: first.ID}, jobs.Cancel{ID: later.ID})
+		time.Sleep(2 * time.Second) // a full purse is counted again
+		apply("limits.waiting-runs", "person:bob", run(), run())
+	})
+}
+
+// However many names there are, few are remembered.
+func TestQuotaRemembersFew(t *testing.T) {
+	rows := memstore.Open(memstore.Config{})
+	q := metastore.NewQuota(metastore.Quotas{Waiting: 5, WaitingPerPayer: 3, JobsPerApp: 2})
+	for i := range 20_001 {
+		q.Bound(rows).Apply(t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: fmt.Sprint("person:", i), Command: jobs.Create{ID: jobs.NewID(time.Now()), Key: "none"}}})
+	}
+	if n := q.Remembered(); n > 10_000 {
+		t.Errorf("%d names are remembered", n)
+	}
+}
