@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 	"github.com/carillon-scheduler/carillon/metastore/storetest"
 )
@@ -16,7 +17,7 @@ func TestRestoreThenApply(t *testing.T) {
 			t.Fatal(err)
 		}
 		restored := memstore.New(memstore.Config{})
-		_, rows := readSnapshot(&file)
+		_, rows := readSnapshot(&file, jobs.ApplyVersion)
 		if err := restored.Restore(rows); err != nil {
 			t.Fatal(err)
 		}

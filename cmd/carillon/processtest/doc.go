@@ -9,6 +9,6 @@
 // (chaos/judge), which finds what was lost, doubled, early, overlapping and so on. house_test.go is a scheduler with
 // its workers, program_test.go a process and its life.
 //
-// `go test ./...` runs each test in a short form; with CARILLON_LONG=1 in the environment they take as long as the
-// promise says. They need a Unix: elsewhere a process cannot be frozen.
+// `go test ./...` runs some tests in a short form; with CARILLON_TESTS=rough in the environment they all take as long as
+// the promise says. They need a Unix: elsewhere a process cannot be frozen.
 package processtest

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -32,7 +33,7 @@ func (c *cluster) together(what string) {
 	c.t.Helper()
 	c.t.Logf("%s; %s leads", what, c.leader().name)
 	began := len(c.lines())
-	await(c.t, 2*time.Minute, "runs begin and end", func() bool { return len(c.lines()) > began+200 })
+	await(c.t, "runs begin and end", func() bool { return len(c.lines()) > began+200 })
 	for _, n := range c.nodes {
 		if n.process.over() {
 			c.t.Fatalf("%s: node %s ended with %v", what, n.name, n.process.err)
@@ -46,9 +47,7 @@ func (c *cluster) together(what string) {
 // orders; the upgrade is taken back, done again, and finalized. Nothing is lost, doubled or early, no node ends, what is
 // new is refused until then and works from then on, and the old program is refused from then on.
 func TestTwoVersionsOfTheRules(t *testing.T) {
-	if !long {
-		t.Skip("takes minutes: set CARILLON_LONG=1")
-	}
+	tests.Long(t)
 	built := func(name, path string, tags ...string) string {
 		program, err := build(name, path, tags...)
 		if err != nil {
@@ -63,7 +62,7 @@ func TestTwoVersionsOfTheRules(t *testing.T) {
 	for _, name := range []string{"one", "two"} {
 		c.hire(hands{Name: name, Slots: 64, Ticks: true})
 	}
-	l := c.press(50, mixture)
+	l := c.press(50)
 	var made []jobs.ID // by the client
 	next := func(args ...string) (id jobs.ID, note string, err error) {
 		t.Helper()
@@ -148,7 +147,7 @@ func TestTwoVersionsOfTheRules(t *testing.T) {
 	c.together("three new programs")
 	old("needs version 2 of the rules")
 
-	await(t, 2*time.Minute, "the upgrade is finalized", func() bool {
+	await(t, "the upgrade is finalized", func() bool {
 		status, said := finalize()
 		if status != http.StatusOK && !strings.Contains(said, "does not answer") && status < 500 {
 			t.Fatalf("the upgrade is not finalized: %d %s", status, said)
@@ -176,7 +175,7 @@ func TestTwoVersionsOfTheRules(t *testing.T) {
 	c.asks(a)
 	last.process.stop(t, syscall.SIGTERM)
 	refused := start(t, "an old program", older, nil, last.args...)
-	await(t, 2*time.Minute, "it ends", refused.over)
+	await(t, "it ends", refused.over)
 	if want := "version 2 of the rules, and this program knows version 1"; refused.err == nil || !refused.out.says(want) {
 		t.Errorf("an old program on newer data ends with %v and does not say %q:\n%s", refused.err, want, refused.out)
 	}
@@ -192,7 +191,7 @@ func TestTwoVersionsOfTheRules(t *testing.T) {
 	for _, id := range made {
 		c.do(http.MethodPost, "/api/v1/instances/"+id.String()+"/cancel", "")
 	}
-	c.quiet(2 * time.Minute)
+	c.quiet()
 	y := c.history(tickAllJob, tickOneJob)
 	y.runs = slices.DeleteFunc(y.runs, func(in *jobs.Instance) bool { return slices.Contains(made, in.ID) })
 	y.asked, y.once = l.told(), true
