@@ -2,6 +2,7 @@ package raftstore
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -407,5 +408,89 @@ func TestReopenAfterEndIsTakenBack(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// An end or a beginning of any length can be deleted, and the log opens again.
+func TestDeleteLongRange(t *testing.T) {
+	const entries = 2*perDelete + 100
+	for _, kind := range bothLogs {
+		for _, r := range []struct{ first, last, begins, ends uint64 }{
+			{100, entries, 1, 99},
+			{1, entries - 100, entries - 99, entries},
+			{1, entries, 0, 0},
+		} {
+			t.Run(fmt.Sprint(kind, r.first, "to", r.last), func(t *testing.T) {
+				c := small(t.TempDir(), kind).withDefaults()
+				l, err := openLog(&c, func(err error) { t.Error(err) })
+				if err != nil {
+					t.Fatal(err)
+				}
+				batch := make([]*raft.Log, entries)
+				for i := range batch {
+					batch[i] = &raft.Log{Index: uint64(i + 1), Term: 1, Type: raft.LogNoop}
+				}
+				if err := errors.Join(l.SetUint64(keyTerm, 1), l.StoreLogs(batch), l.DeleteRange(r.first, r.last), l.Close()); err != nil {
+					t.Fatal(err)
+				}
+				if l, err = openLog(&c, func(err error) { t.Error(err) }); err != nil {
+					t.Fatal(err)
+				}
+				first, last := must(l.FirstIndex()), must(l.LastIndex())
+				if r.ends == 0 {
+					first = 0 // raft-wal says with which entry an empty log would begin
+				}
+				if first != r.begins || last != r.ends {
+					t.Errorf("the log holds %d to %d, want %d to %d", first, last, r.begins, r.ends)
+				}
+				if err := errors.Join(l.check(r.begins-min(r.begins, 1)), l.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// failsAfter is a log whose disk fails after some deletions.
+type failsAfter struct {
+	raft.LogStore
+	deletions int
+}
+
+func (f *failsAfter) DeleteRange(first, last uint64) error {
+	if f.deletions--; f.deletions < 0 {
+		return errors.New("the disk is full")
+	}
+	return f.LogStore.DeleteRange(first, last)
+}
+
+// A deletion that is interrupted leaves no gap in the log.
+func TestDeleteLongRangeInterrupted(t *testing.T) {
+	const entries = 2*perDelete + 100
+	for _, r := range []struct{ first, last uint64 }{{1, entries - 10}, {10, entries}} {
+		c := small(t.TempDir(), LogBolt).withDefaults()
+		l, err := openLog(&c, func(error) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch := make([]*raft.Log, entries)
+		for i := range batch {
+			batch[i] = &raft.Log{Index: uint64(i + 1), Term: 1, Type: raft.LogNoop}
+		}
+		if err := l.StoreLogs(batch); err != nil {
+			t.Fatal(err)
+		}
+		l.LogStore = &failsAfter{l.LogStore, 1}
+		if err := l.DeleteRange(r.first, r.last); err == nil {
+			t.Error("a disk that is full is not reported")
+		}
+		for i := must(l.FirstIndex()); i <= must(l.LastIndex()); i++ {
+			if err := l.GetLog(i, new(raft.Log)); err != nil {
+				t.Fatalf("entry %d of %d to %d is missing: %v", i, must(l.FirstIndex()), must(l.LastIndex()), err)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -34,7 +34,7 @@ const (
 // lockTimeout is how long Open waits for another process to let go of a file.
 const lockTimeout = 500 * time.Millisecond
 
-// perDelete is how many entries are cut off the log at once, so that commits go on in between.
+// perDelete is how many entries bbolt deletes at once, so that commits go on in between.
 const perDelete = 1024
 
 // raftLog is the log on disk. After the first error of a write it takes nothing more: what is on the disk then is
@@ -203,11 +203,30 @@ func (l *raftLog) StoreLogs(entries []*raft.Log) error {
 	return l.write(func() error { return l.LogStore.StoreLogs(entries) })
 }
 
+// DeleteRange deletes entries at the beginning or at the end of the log. raft-wal does so in one step, by its meta data,
+// and refuses any other range. bbolt rewrites pages, so it gets a part at a time, from the open end: wherever that stops,
+// the log has no gap.
 func (l *raftLog) DeleteRange(first, last uint64) error {
-	for from := first; from <= last; from += perDelete {
-		to := min(last, from+perDelete-1)
+	if l.IsMonotonic() {
+		return l.write(func() error { return l.LogStore.DeleteRange(first, last) })
+	}
+	begins, err := l.FirstIndex()
+	if err != nil {
+		return fmt.Errorf("read log %s: %w", l.path, err)
+	}
+	for first <= last {
+		n := min(perDelete, last-first+1)
+		from, to := first, first+n-1
+		if begins < first {
+			from, to = last-n+1, last
+		}
 		if err := l.write(func() error { return l.LogStore.DeleteRange(from, to) }); err != nil {
 			return err
+		}
+		if begins < first {
+			last = from - 1
+		} else {
+			first = to + 1
 		}
 	}
 	return nil
