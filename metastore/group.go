@@ -3,6 +3,7 @@ package metastore
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,9 @@ type Group struct {
 
 // large is the part of a full commit that does not wait for the one in flight.
 const large = 8
+
+// maxQueued is how many full commits may wait. More wait only where commits stand still, as they do while a disk hangs.
+const maxQueued = 16
 
 // share is one caller's part of a commit.
 type share struct {
@@ -52,7 +56,8 @@ func (g *Group) Stats() Stats {
 	return s
 }
 
-// Apply puts a batch into the next commit and waits for its answers. When ctx ends first, the outcome is unknown.
+// Apply puts a batch into the next commit and waits for its answers. When ctx ends first, the batch is taken back if it
+// still waits, and else its outcome is unknown. While as many commands wait as may, it is refused as Exhausted.
 func (g *Group) Apply(ctx context.Context, batch []jobs.Envelope) []Result {
 	if len(batch) == 0 {
 		return nil
@@ -62,6 +67,11 @@ func (g *Group) Apply(ctx context.Context, batch []jobs.Envelope) []Result {
 	}
 	s := &share{batch: batch, done: make(chan struct{})}
 	g.mu.Lock()
+	if limit := maxQueued * g.most; g.size >= limit {
+		waiting := g.size
+		g.mu.Unlock()
+		return Refused(batch, jobs.Refuse(jobs.Exhausted, "not done: %d commands wait to be committed, the limit is %d: the store is slow or stands still; try again", waiting, limit))
+	}
 	g.waiting = append(g.waiting, s)
 	g.size += len(batch)
 	if g.busy == 0 || g.busy < g.inFlight && g.size >= g.most/large {
@@ -73,8 +83,24 @@ func (g *Group) Apply(ctx context.Context, batch []jobs.Envelope) []Result {
 	case <-s.done:
 		return s.results
 	case <-ctx.Done():
+		if g.takeBack(s) {
+			return Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %v", ctx.Err()))
+		}
 		return Refused(batch, jobs.Refuse(jobs.Unknown, "outcome unknown: %v before the answer came", ctx.Err()))
 	}
+}
+
+// takeBack removes a share that is not in a commit yet: nobody waits for it any more.
+func (g *Group) takeBack(s *share) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := slices.Index(g.waiting, s)
+	if at < 0 {
+		return false
+	}
+	g.waiting = slices.Delete(g.waiting, at, at+1)
+	g.size -= len(s.batch)
+	return true
 }
 
 // run commits until nobody waits.

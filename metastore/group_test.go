@@ -2,6 +2,8 @@ package metastore
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,5 +104,57 @@ func TestGroupSaysWhatIsUnknown(t *testing.T) {
 			t.Errorf("a caller without time is told %v", r[0].Err)
 		}
 		time.Sleep(2 * time.Second)
+	})
+}
+
+// While a commit stands still, as it does on a disk that hangs, the queue is bounded, and what nobody waits for any more is
+// not committed.
+func TestGroupIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 10
+		hangs := make(chan struct{})
+		var committed []string
+		g := NewGroup(most, 1, func(batch []jobs.Envelope) []Result {
+			<-hangs
+			for _, e := range batch {
+				committed = append(committed, e.Actor)
+			}
+			return make([]Result, len(batch))
+		})
+		patience, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		apply := func(ctx context.Context, actor string, n int) <-chan error {
+			answer := make(chan error, 1)
+			go func() { answer <- g.Apply(ctx, letters(actor, n))[0].Err }()
+			synctest.Wait()
+			return answer
+		}
+		underWay := apply(patience, "under way", 1)
+		var waiting []<-chan error
+		for range maxQueued {
+			waiting = append(waiting, apply(patience, "gave up", most))
+		}
+		err := <-apply(patience, "too many", 1)
+		if jobs.CodeOf(err) != jobs.Exhausted || !strings.Contains(err.Error(), "160 commands wait to be committed, the limit is 160") {
+			t.Errorf("one too many is answered %v", err)
+		}
+		time.Sleep(time.Minute)
+		if err := <-underWay; jobs.CodeOf(err) != jobs.Unknown {
+			t.Errorf("what is under way is answered %v", err)
+		}
+		for _, answer := range waiting {
+			if err := <-answer; jobs.CodeOf(err) != jobs.Unavailable {
+				t.Errorf("what waited is answered %v", err)
+			}
+		}
+		// There is room again, for a batch of any size.
+		large := apply(t.Context(), "large", 2*maxQueued*most)
+		close(hangs)
+		if err := <-large; err != nil {
+			t.Error(err)
+		}
+		if len(committed) != 1+2*maxQueued*most || slices.Contains(committed, "gave up") {
+			t.Errorf("%d commands were committed, of %v", len(committed), slices.Compact(committed))
+		}
 	})
 }
