@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -214,6 +216,14 @@ func (w *walled) SetDeadline(at time.Time) error {
 	return w.Conn.SetDeadline(at)
 }
 
+// SetReadDeadline ends what waits behind a wall, too.
+func (w *walled) SetReadDeadline(at time.Time) error {
+	if w.cut.Load() && !at.IsZero() {
+		time.AfterFunc(time.Until(at), func() { _ = w.Close() })
+	}
+	return w.Conn.SetReadDeadline(at)
+}
+
 func (ws *walls) dialer(from string) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, to string) (net.Conn, error) {
 		ws.mu.Lock()
@@ -296,4 +306,45 @@ func TestPartition(t *testing.T) {
 	crowd.stop()
 	c.same()
 	crowd.judge(c.stores)
+}
+
+// A leader that could not hand leadership over, because the other node was frozen or cut off, takes up its duties again in
+// the same term.
+func TestLeadAfterFailedTransfer(t *testing.T) {
+	tests.Long(t)
+	t.Parallel()
+	ws := &walls{group: make(map[string]int), conns: make(map[*walled]struct{})}
+	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = 2 * time.Second; c.dialer = ws.dialer(c.Listen) })
+	do(t, c, register("k"))
+	c.same()
+	leader, away := c.leader(), c.follower()
+	term := leader.raft.CurrentTerm()
+	ws.apart(away.cfg.Listen)
+	defer ws.apart()
+	transfer := make(chan error, 1)
+	go func() {
+		transfer <- leader.raft.LeadershipTransferToServer(raft.ServerID(away.ID()), raft.ServerAddress(away.Address())).Error()
+	}()
+	eventually(t, "the transfer is under way", func() bool {
+		return errors.Is(leader.raft.Barrier(0).Error(), raft.ErrLeadershipTransferInProgress)
+	})
+	// The control plane calls Lead again after a duty has failed.
+	stop, cancel := context.WithCancel(ctx)
+	defer cancel()
+	began, ended := make(chan uint64, 1), make(chan error, 1)
+	go func() {
+		ended <- leader.Lead(stop, func(ctx context.Context, term uint64) error {
+			began <- term
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}()
+	select {
+	case now := <-began:
+		t.Logf("the transfer ended with %v, and duties began in term %d after %d", <-transfer, now, term)
+	case <-time.After(2 * patience):
+		t.Errorf("this node is %v in term %d, which was %d, and its duties do not begin", leader.raft.State(), leader.raft.CurrentTerm(), term)
+	}
+	cancel()
+	<-ended
 }

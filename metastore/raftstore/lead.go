@@ -195,17 +195,20 @@ func (s *Store) Lead(ctx context.Context, lead func(ctx context.Context, term ui
 			}
 			continue
 		}
-		if err := s.raft.Barrier(0).Error(); err != nil {
+		err := s.raft.Barrier(0).Error()
+		if err != nil {
+			s.cfg.Logger.Debug("leads, and cannot begin yet", "node", s.cfg.Node, "term", term, "err", err)
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-changed:
+			case <-time.After(s.cfg.Heartbeat): // nothing says when a transfer of leadership has failed, and this node still leads
 			}
 			continue
 		}
 		s.settled.Store(term)
 		s.cfg.Logger.Debug("leading", "node", s.cfg.Node, "term", term)
-		err := s.leadOnce(ctx, term, changed, lead)
+		err = s.leadOnce(ctx, term, changed, lead)
 		if ctx.Err() != nil || err != nil {
 			return err
 		}
