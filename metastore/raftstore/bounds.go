@@ -54,7 +54,7 @@ func (b *bounds) ask() {
 func (b *bounds) restored(index uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.index = max(b.index, index)
+	b.index = index
 	b.marks, b.since = nil, 0
 }
 

@@ -37,7 +37,7 @@ func (s *Store) Content() metastore.Content { return s.content() }
 func (s *Store) content() *content {
 	s.machine.moment.Lock()
 	defer s.machine.moment.Unlock()
-	return &content{rows: s.machine.engine.Capture(), archive: s.archive, ended: s.archive.Last(), logs: s.logs}
+	return &content{rows: s.machine.engine.Capture(), archive: s.archive, ended: s.machine.ended(), logs: s.logs}
 }
 
 func (c *content) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
@@ -94,31 +94,43 @@ func (s *Store) freeze() (err error) {
 	if err != nil {
 		return err
 	}
-	s.machine.marks.diverged = func(error) {}
-	s.machine.fetch = func(uint64) error { return errNoNetwork }
-	index, err := s.machine.restoreNewest(snapshots, s.cfg.Dir)
+	index, _, err := s.replay(snapshots)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.log.check(index), s.reaches(index)); err != nil {
-		return err
+	return s.reaches(index)
+}
+
+// replay applies all that is in a directory whose node does not run, and says up to which entry, and of which term.
+func (s *Store) replay(snapshots raft.SnapshotStore) (index, term uint64, err error) {
+	s.machine.marks.diverged = func(error) {}
+	newest, err := s.restoreNewest(snapshots)
+	if err != nil {
+		return 0, 0, err
+	}
+	if newest != nil {
+		index, term = newest.Index, newest.Term
+	}
+	if err := s.log.check(index); err != nil {
+		return 0, 0, err
 	}
 	last, err := s.log.LastIndex()
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
-	for i := index + 1; i <= last; i++ {
+	for index < last {
 		var entry raft.Log
-		if err := s.log.GetLog(i, &entry); err != nil {
-			return err
+		if err := s.log.GetLog(index+1, &entry); err != nil {
+			return 0, 0, err
 		}
 		if entry.Type == raft.LogCommand {
 			if err, failed := s.machine.Apply(&entry).(error); failed {
-				return err
+				return 0, 0, err
 			}
 		}
+		index, term = entry.Index, entry.Term
 	}
-	return nil
+	return index, term, nil
 }
 
 // unfinished is the end of the name of a directory that is being filled.
@@ -257,11 +269,8 @@ func (s *Store) fillSnapshot(ctx context.Context, snapshots raft.SnapshotStore, 
 	if err := s.log.SetUint64(keyTerm, term); err != nil { // the word that raft goes by
 		return err
 	}
-	id := raft.ServerID(s.node.ID)
-	_, trans := raft.NewInmemTransport(raft.ServerAddress(id))
-	alone := raft.Configuration{Servers: []raft.Server{{ID: id, Address: trans.LocalAddr()}}}
 	head := snapshotHead{rules: rules, index: last>>24 + 1, ended: last}
-	sink, err := snapshots.Create(raft.SnapshotVersionMax, head.index, term, alone, 1, trans)
+	sink, err := alone(snapshots, raft.ServerID(s.node.ID), head.index, term)
 	if err != nil {
 		return err
 	}

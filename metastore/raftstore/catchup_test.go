@@ -184,6 +184,7 @@ func TestSnapshotAtEveryIndex(t *testing.T) {
 	var entries []*raft.Log
 	var hashes [][sha256.Size]byte
 	var snapshots []*sink
+	var ended []uint64
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	apply := func(m *machine, e *raft.Log) {
 		t.Helper()
@@ -233,20 +234,28 @@ func TestSnapshotAtEveryIndex(t *testing.T) {
 		}
 		apply(long, e)
 		hashes = append(hashes, long.engine.Hash())
-		captured, err := long.Snapshot()
+		taken, err := long.Snapshot()
 		if err != nil {
 			t.Fatal(err)
 		}
 		to := new(sink)
-		if err := captured.Persist(to); err != nil {
+		if err := taken.Persist(to); err != nil {
 			t.Fatal(err)
 		}
-		snapshots = append(snapshots, to)
+		snapshots, ended = append(snapshots, to), append(ended, taken.(*captured).head.ended)
 	}
 	want := archivedBy(t, long)
+	log := raft.NewInmemStore()
+	for _, e := range entries {
+		if err := log.StoreLogs([]*raft.Log{e, {Index: e.Index + 1, Type: raft.LogNoop}}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for i := range snapshots {
 		m := replica(t)
-		m.fetch = func(upTo uint64) error { return m.copyFrom(long, upTo) }
+		if err := m.copyFrom(long, ended[i]); err != nil {
+			t.Fatal(err)
+		}
 		if err := m.Restore(io.NopCloser(bytes.NewReader(snapshots[i].Bytes()))); err != nil {
 			t.Fatal(err)
 		}
@@ -261,6 +270,30 @@ func TestSnapshotAtEveryIndex(t *testing.T) {
 		}
 		if archivedBy(t, m) != want {
 			t.Fatalf("restored at entry %d, the archive is another", i)
+		}
+		// Without the archive nothing is applied before that is complete.
+		if late := replica(t); ended[i] > 0 {
+			if err := late.Restore(io.NopCloser(bytes.NewReader(snapshots[i].Bytes()))); err != nil {
+				t.Fatal(err)
+			}
+			for rest := entries[i+1:]; len(rest) > 0; rest = rest[min(len(rest), 7):] {
+				late.ApplyBatch(rest[:min(len(rest), 7)])
+			}
+			if _, lacks, err := late.catchUp(log); !lacks || err != nil || !late.isBehind() || late.engine.Hash() != hashes[i] {
+				t.Fatalf("restored at entry %d without the archive, it goes on: %v", i, err)
+			}
+			if err := late.copyFrom(long, ended[i]); err != nil {
+				t.Fatal(err)
+			}
+			for done := false; !done; {
+				var err error
+				if done, _, err = late.catchUp(log); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if late.isBehind() || late.engine.Hash() != hashes[len(hashes)-1] || archivedBy(t, late) != want {
+				t.Fatalf("restored at entry %d, and brought up to date later, rows or archive are others", i)
+			}
 		}
 		// Cut short, or with a bit changed anywhere, it is not restored at all.
 		was := m.engine.Hash()

@@ -36,6 +36,9 @@ func (s *Store) commit(batch []jobs.Envelope) []metastore.Result {
 	if err := s.leading.over(); err != nil {
 		return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %v", err))
 	}
+	if s.machine.isBehind() {
+		return metastore.Refused(batch, errBehind)
+	}
 	s.order.Lock()
 	s.last = metastore.Stamp(batch, s.cfg.Now(), s.last)
 	parts := s.propose(nil, batch)

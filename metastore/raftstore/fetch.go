@@ -8,13 +8,11 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/archive"
-	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
 
@@ -94,10 +92,11 @@ func (s *Store) serveArchive(c *link.Conn) {
 // fetchArchive brings the archive up to a number (0 = as far as somebody has it), from whoever has it, and does not
 // give up before ctx ends: nothing may be applied behind a gap.
 func (s *Store) fetchArchive(ctx context.Context, upTo uint64) error {
-	if s.link == nil || len(s.known()) == 0 {
-		return &disk.Damaged{Path: filepath.Join(s.cfg.Dir, "archive.db"), What: fmt.Sprintf("runs from %d to %d are missing", s.archive.Last()+1, upTo)}
+	if err := s.completable(upTo); err != nil {
+		return err
 	}
 	began, at := time.Now(), s.archive.Last()
+	s.cfg.Logger.Info("fetching the archive", "last", at)
 	for {
 		var errs []error
 		for _, m := range s.known() {
@@ -108,16 +107,28 @@ func (s *Store) fetchArchive(ctx context.Context, upTo uint64) error {
 			}
 			errs = append(errs, fmt.Errorf("from %s: %w", m.Address, err))
 		}
-		err := fmt.Errorf("fetch the archive up to %d: %w", upTo, errors.Join(errs...))
+		err := fmt.Errorf("fetch the archive, of which runs up to %d are here: %w", s.archive.Last(), errors.Join(errs...))
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
 		s.cfg.Logger.Warn("archive not fetched yet", "err", err)
 		select {
 		case <-ctx.Done():
-			return err
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		case <-s.failed:
 			return err
 		case <-time.After(s.cfg.Heartbeat):
 		}
 	}
+}
+
+// fill adds records to the archive.
+func (s *Store) fill(ctx context.Context, part []archive.Record, last uint64) error {
+	err := s.archive.Fill(ctx, part, last)
+	if err == nil && s.progress != nil {
+		s.progress()
+	}
+	return err
 }
 
 func (s *Store) fetchFrom(ctx context.Context, m other, upTo uint64) error {
@@ -152,7 +163,7 @@ func (s *Store) fetchFrom(ctx context.Context, m other, upTo uint64) error {
 		}
 		part, size = append(part, r), size+len(r.Body)
 		if size >= perFill {
-			if err := s.archive.Fill(ctx, part, r.Number); err != nil {
+			if err := s.fill(ctx, part, r.Number); err != nil {
 				return err
 			}
 			part, size = part[:0], 0
@@ -165,7 +176,7 @@ func (s *Store) fetchFrom(ctx context.Context, m other, upTo uint64) error {
 	if !slices.Equal(want, got) {
 		return errors.New("what came is not what was sent")
 	}
-	return s.archive.Fill(ctx, part, o.UpTo)
+	return s.fill(ctx, part, o.UpTo)
 }
 
 // summed reads records and sums them up.

@@ -208,7 +208,7 @@ func Join(ctx context.Context, c Config, token string) (*Store, error) {
 			return nil, fmt.Errorf("join cluster %s: %w", i.Cluster, err)
 		}
 	}
-	s, err := openContext(ctx, c)
+	s, err := openContext(ctx, c, nil)
 	if err != nil {
 		return nil, err
 	}

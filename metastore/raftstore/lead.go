@@ -196,6 +196,11 @@ func (s *Store) Lead(ctx context.Context, lead func(ctx context.Context, term ui
 			continue
 		}
 		err := s.raft.Barrier(0).Error()
+		if err == nil && s.machine.isBehind() {
+			if err = s.Yield(); err == nil {
+				err = errBehind
+			}
+		}
 		if err != nil {
 			s.cfg.Logger.Debug("leads, and cannot begin yet", "node", s.cfg.Node, "term", term, "err", err)
 			select {

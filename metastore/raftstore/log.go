@@ -131,6 +131,30 @@ func (c closers) Close() error {
 	return errors.Join(errs...)
 }
 
+// follow discards the log if it does not lead to a snapshot: if it ends before the snapshot's last entry, or has another
+// one in its place. A node has such a log that was stopped between a leader's snapshot and the deletion of the entries
+// that the snapshot replaces. What is discarded is in the snapshot, or was never committed.
+func (l *raftLog) follow(snapshot *raft.SnapshotMeta) error {
+	first, err := l.FirstIndex()
+	if err != nil {
+		return fmt.Errorf("read log %s: %w", l.path, err)
+	}
+	last, err := l.LastIndex()
+	if err != nil {
+		return fmt.Errorf("read log %s: %w", l.path, err)
+	}
+	if last == 0 || first > snapshot.Index {
+		return nil
+	}
+	if last >= snapshot.Index {
+		var entry raft.Log
+		if err := l.LogStore.GetLog(snapshot.Index, &entry); err != nil || entry.Term == snapshot.Term {
+			return nil // check says what cannot be read
+		}
+	}
+	return l.DeleteRange(first, last)
+}
+
 // check reads all entries after an index, which raft is going to apply, so that damage is met here and not there.
 func (l *raftLog) check(after uint64) error {
 	err := disk.Guard(l.path, func() error {

@@ -25,12 +25,10 @@ type machine struct {
 	own     own
 	knows   uint32        // the newest version of the rules that this program knows
 	version atomic.Uint32 // the one in force; see inForce
+	behind  behind
 	fail    func(error)
-	fetch   func(upTo uint64) error // brings the archive up to a number, from other nodes
-	broken  atomic.Bool             // an entry could not be applied: those after it must not be either
-	// restoring says that rows are here whose runs that have ended are not yet.
-	restoring atomic.Bool
-	moment    sync.Mutex // held while rows and archive change, so that both can be seen as they were at one moment
+	broken  atomic.Bool // an entry could not be applied: those after it must not be either
+	moment  sync.Mutex  // held while rows and archive change, so that both can be seen as they were at one moment
 }
 
 var _ raft.BatchingFSM = (*machine)(nil)
@@ -39,6 +37,11 @@ var errBroken = errors.New("an entry of the log before this one could not be app
 
 // ApplyBatch applies entries. The answer to each is a []metastore.Result, or an error.
 func (m *machine) ApplyBatch(entries []*raft.Log) []any {
+	m.behind.turn.Lock()
+	defer m.behind.turn.Unlock()
+	if m.isBehind() {
+		return m.behind.putOff(entries)
+	}
 	answers := make([]any, len(entries))
 	for i, e := range entries {
 		if e.Type == raft.LogCommand {
@@ -87,8 +90,8 @@ func (m *machine) Apply(entry *raft.Log) any {
 		results = metastore.ApplyBatch(tx, batch)
 		m.follow(tx.Get(jobs.StoreRef()))
 	})
-	m.moment.Unlock()
 	m.bounds.applied(entry.Index, len(entry.Data))
+	m.moment.Unlock()
 	return results
 }
 
@@ -120,31 +123,37 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	if m.broken.Load() {
 		return nil, errBroken
 	}
+	if m.isBehind() {
+		return nil, raft.ErrNothingNewToSnapshot
+	}
 	index, _, _ := m.bounds.now()
-	return &captured{machine: m, rows: m.engine.Capture(), head: snapshotHead{m.inForce(), index, m.archive.Last()}}, nil
+	return &captured{machine: m, rows: m.engine.Capture(), head: snapshotHead{m.inForce(), index, m.ended()}}, nil
 }
 
-// Restore replaces the rows by those of a snapshot. Runs that have ended are not in it: those that this node's archive
-// does not have yet are fetched from others before anything else is applied, so that the archive stays without gaps.
+// ended is the number of the last run that has left the rows. The archive is ahead of them while the log is replayed, and
+// ends before it while this node is behind.
+func (m *machine) ended() uint64 {
+	index, _, _ := m.bounds.now()
+	return max(m.behind.until.Load(), min(m.archive.Last(), archive.LastOf(index)))
+}
+
+// Restore replaces the rows by those of a snapshot.
 func (m *machine) Restore(file io.ReadCloser) error {
-	m.restoring.Store(true)
+	m.behind.turn.Lock()
+	defer m.behind.turn.Unlock()
 	head, rows := readSnapshot(file, m.knows)
 	if err := errors.Join(m.engine.Restore(rows), file.Close()); err != nil {
-		m.restoring.Store(false) // nothing was changed
 		if errors.Is(err, metastore.ErrTooOld) {
 			m.fail(err) // the leader would send it for ever
 		}
 		return err
 	}
 	m.version.Store(head.rules)
-	if head.ended > m.archive.Last() {
-		if err := m.fetch(head.ended); err != nil {
-			return err
-		}
-	}
 	m.bounds.restored(head.index)
 	m.marks.forget()
-	m.restoring.Store(false)
+	if head.ended > m.archive.Last() || m.isBehind() {
+		m.behind.lacks(head.ended)
+	}
 	return nil
 }
 

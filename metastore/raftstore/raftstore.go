@@ -143,6 +143,7 @@ type Store struct {
 	whole   atomic.Bool // the rows were complete since this node began
 
 	standForElection func()
+	progress         func() // called when a part of the archive came from another node; nil = nobody waits for it
 
 	order sync.Mutex // what is stamped first is logged first
 	room  []byte     // where entries are encoded; guarded by order
@@ -166,19 +167,31 @@ var (
 	_ metastore.Retainer = (*Store)(nil)
 )
 
-// openPatience is how long Open waits for other nodes, where it cannot begin without them.
+// openPatience is how long Open waits for other nodes, where it cannot begin without them, and none sends anything.
 const openPatience = time.Minute
 
 // Open opens the store in a directory, or makes one. If this node is the only one, Open returns when it leads and
 // all that was ever acknowledged is there. One of several may not have heard of the others yet: Age says how old what
 // it answers may be, and Await waits for a leader.
 func Open(c Config) (*Store, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
-	defer cancel()
-	return openContext(ctx, c)
+	ctx, progress, stop := untilIdle(openPatience)
+	defer stop()
+	return openContext(ctx, c, progress)
 }
 
-func openContext(ctx context.Context, c Config) (*Store, error) {
+// untilIdle is a context that ends when progress was not called for so long.
+func untilIdle(patience time.Duration) (ctx context.Context, progress, stop func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	idle := time.AfterFunc(patience, func() { cancel(fmt.Errorf("nothing came from other nodes for %v", patience)) })
+	return ctx, func() { idle.Reset(patience) }, func() {
+		idle.Stop()
+		cancel(nil)
+	}
+}
+
+// openContext opens a store. While ctx lasts it waits for other nodes, where it cannot begin without them, and calls
+// progress whenever it has got something from one.
+func openContext(ctx context.Context, c Config, progress func()) (*Store, error) {
 	if c.Dir == "" {
 		return nil, errors.New("a store needs a directory")
 	}
@@ -186,7 +199,7 @@ func openContext(ctx context.Context, c Config) (*Store, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{cfg: c, failures: make(chan error, 1), failed: make(chan struct{}), nudged: make(chan struct{}, 1), began: time.Now()}
+	s := &Store{cfg: c, failures: make(chan error, 1), failed: make(chan struct{}), nudged: make(chan struct{}, 1), began: time.Now(), progress: progress}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if err := s.open(ctx); err != nil {
 		_ = s.Close()
@@ -213,6 +226,9 @@ func (s *Store) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := clearIncoming(c.Dir); err != nil {
+		return err
+	}
 	if there, err = s.unbegun(there, snapshots); err != nil {
 		return err
 	}
@@ -225,12 +241,14 @@ func (s *Store) open(ctx context.Context) (err error) {
 	if err := s.takeAll(ctx, there); err != nil {
 		return err
 	}
-	s.machine.fetch = func(upTo uint64) error { return s.fetchArchive(ctx, upTo) }
-	index, err := s.machine.restoreNewest(snapshots, c.Dir)
+	newest, err := s.restoreNewest(snapshots)
 	if err != nil {
 		return err
 	}
-	s.machine.fetch = func(upTo uint64) error { return s.fetchArchive(s.ctx, upTo) }
+	index := uint64(0)
+	if newest != nil {
+		index = newest.Index
+	}
 	if err := errors.Join(s.log.check(index), s.reaches(index)); err != nil {
 		return err
 	}
@@ -258,6 +276,7 @@ func (s *Store) open(ctx context.Context) (err error) {
 		}
 	}
 	if s.link != nil {
+		s.duties.Go(func() { s.completes(s.ctx) })
 		s.duties.Go(func() { s.attend(s.ctx) })
 		s.duties.Go(func() { s.compare(s.ctx) })
 	}
@@ -279,7 +298,7 @@ func (s *Store) openFiles(to logger) (snapshots raft.SnapshotStore, there bool, 
 	}
 	engine := memstore.New(memstore.Config{Archive: s.archive})
 	s.reads = engine
-	s.machine = &machine{engine: engine, archive: s.archive, knows: c.knows, fail: s.fail, marks: &marks{diverged: s.fail},
+	s.machine = &machine{engine: engine, archive: s.archive, knows: c.knows, fail: s.fail, marks: &marks{diverged: s.fail}, behind: behind{wake: make(chan struct{}, 1)},
 		bounds: &bounds{after: c.SnapshotAfter, trailing: c.Trailing, due: make(chan struct{}, 1)}}
 	s.group = metastore.NewGroup(maxCommands, commitsInFlight, s.commit)
 	if snapshots, err = raft.NewFileSnapshotStoreWithLogger(c.Dir, keptSnapshots, to); err != nil {

@@ -37,6 +37,9 @@ func (s *Store) Linearizable(ctx context.Context) error {
 		if err != nil {
 			return jobs.Refuse(jobs.Unavailable, "whether this node still leads is not known: %v", err)
 		}
+		if s.machine.isBehind() {
+			return errBehind
+		}
 	case <-ctx.Done():
 		return jobs.Refuse(jobs.Unavailable, "whether this node still leads is not known: %v", context.Cause(ctx))
 	}
@@ -81,10 +84,10 @@ func (s *Store) Age() time.Duration {
 }
 
 // Whole says that the rows here have been complete since this node began, though they may be old by now: that
-// something is not among them says that it was not there at that time. While a snapshot is taken over they are not.
+// something is not among them says that it was not there at that time. While the archive is fetched they are not.
 func (s *Store) Whole() bool {
 	r := s.raftNow()
-	if r == nil || s.machine.restoring.Load() {
+	if r == nil || s.machine.isBehind() {
 		return false
 	}
 	if s.whole.Load() {
@@ -164,10 +167,11 @@ func (l listening) AppendEntries(id raft.ServerID, at raft.ServerAddress, say *r
 // Consumer is where raft gets what others ask of it.
 func (l listening) Consumer() <-chan raft.RPC { return l.rpcs }
 
-// listen passes on what comes to raft until ctx ends.
+// listen passes on what comes to raft until ctx ends. Snapshots are received first.
 func (s *Store) listen(ctx context.Context, from *raft.NetworkTransport) listening {
 	l := listening{from, make(chan raft.RPC), &s.agreed}
 	s.duties.Go(func() {
+		replace := func(error) {} // ends the snapshot that is being received
 		for {
 			select {
 			case <-ctx.Done():
@@ -175,6 +179,11 @@ func (s *Store) listen(ctx context.Context, from *raft.NetworkTransport) listeni
 			case rpc := <-from.Consumer():
 				if a, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && !s.outlived(a.Term) {
 					s.told.hear(a)
+				}
+				if _, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok {
+					replace(errReplaced)
+					replace = s.receive(ctx, l.rpcs, rpc)
+					continue
 				}
 				select {
 				case l.rpcs <- rpc:

@@ -180,16 +180,12 @@ func (s *Store) force(by By) (err error) {
 	if err := s.settle(there); err != nil {
 		return err
 	}
-	newest, err := newestSnapshot(snapshots, s.cfg.Dir)
+	index, term, err := s.replay(snapshots)
 	if err != nil {
 		return err
 	}
-	index := uint64(0)
-	if newest != nil {
-		index = newest.Index
-	}
-	if err := s.log.check(index); err != nil {
-		return err
+	if index == 0 {
+		return fmt.Errorf("directory %s holds no data that could go on alone", s.cfg.Dir)
 	}
 	// The epoch goes first: what follows must not be heard by the others.
 	s.node.Epoch++
@@ -197,12 +193,39 @@ func (s *Store) force(by By) (err error) {
 	if err := s.node.save(s.cfg.Dir); err != nil {
 		return err
 	}
-	s.machine.marks.diverged = func(error) {}
-	s.machine.fetch = func(upTo uint64) error { return s.fetchArchive(s.ctx, upTo) }
-	id := raft.ServerID(s.node.ID)
+	// A snapshot in which this node is the only member takes the log's place. A node that was receiving a snapshot may
+	// hold runs that ended by entries which only the others had: the next entries must not number theirs alike.
+	index = max(index, s.archive.Last()>>24)
+	captured, err := s.machine.Snapshot()
+	if err != nil {
+		return err
+	}
+	sink, err := alone(snapshots, raft.ServerID(s.node.ID), index, term)
+	if err != nil {
+		return err
+	}
+	if err := captured.Persist(sink); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	if err := sink.Close(); err != nil {
+		return err
+	}
+	first, err := s.log.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := s.log.LastIndex()
+	if err != nil || last == 0 {
+		return err
+	}
+	return s.log.DeleteRange(first, last)
+}
+
+// alone begins a snapshot in which a node is the only member.
+func alone(snapshots raft.SnapshotStore, id raft.ServerID, index, term uint64) (raft.SnapshotSink, error) {
 	_, trans := raft.NewInmemTransport(raft.ServerAddress(id))
-	alone := raft.Configuration{Servers: []raft.Server{{ID: id, Address: trans.LocalAddr()}}}
-	return raft.RecoverCluster(s.raftConfig(to), s.machine, s.log, s.log, snapshots, trans, alone)
+	only := raft.Configuration{Servers: []raft.Server{{ID: id, Address: trans.LocalAddr()}}}
+	return snapshots.Create(raft.SnapshotVersionMax, index, term, only, 1, trans)
 }
 
 // tellForced writes into the record who made this node the only one.

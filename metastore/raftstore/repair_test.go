@@ -285,7 +285,7 @@ func TestLostDataDoesNotVote(t *testing.T) {
 	c.stop(leader)
 	wait, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if s, err := openContext(wait, c.configs[lost]); err == nil {
+	if s, err := openContext(wait, c.configs[lost], nil); err == nil {
 		_ = s.Close()
 		t.Fatal("it opens while there is no leader that could take its vote")
 	}

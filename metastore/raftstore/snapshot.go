@@ -184,28 +184,38 @@ func newestSnapshot(store raft.SnapshotStore, dir string) (*raft.SnapshotMeta, e
 	return list[0], nil
 }
 
-// restoreNewest fills the machine from the newest snapshot and says up to which entry it goes.
-func (m *machine) restoreNewest(store raft.SnapshotStore, dir string) (index uint64, err error) {
-	meta, err := newestSnapshot(store, dir)
+// restoreNewest fills the machine from the newest snapshot, brings the log in line with it, and answers with it, or with
+// nil if there is none.
+func (s *Store) restoreNewest(snapshots raft.SnapshotStore) (*raft.SnapshotMeta, error) {
+	meta, err := newestSnapshot(snapshots, s.cfg.Dir)
 	if err != nil || meta == nil {
-		return 0, err
+		return nil, err
 	}
-	path := filepath.Join(dir, "snapshots", meta.ID, "state.bin")
-	_, file, err := store.Open(meta.ID)
+	if err := s.log.follow(meta); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(s.cfg.Dir, "snapshots", meta.ID, "state.bin")
+	_, file, err := snapshots.Open(meta.ID)
 	if err != nil {
-		return 0, &disk.Damaged{Path: path, What: err.Error()}
+		return nil, &disk.Damaged{Path: path, What: err.Error()}
 	}
-	if err := m.Restore(file); errors.Is(err, metastore.ErrTooOld) {
-		return 0, fmt.Errorf("read snapshot %s: %w", path, err)
+	if err := s.machine.Restore(file); errors.Is(err, metastore.ErrTooOld) {
+		return nil, fmt.Errorf("read snapshot %s: %w", path, err)
 	} else if err != nil {
-		return 0, &disk.Damaged{Path: path, What: err.Error()}
+		return nil, &disk.Damaged{Path: path, What: err.Error()}
+	}
+	if until := s.machine.behind.until.Load(); until > 0 {
+		if err := s.completable(until); err != nil {
+			return nil, err
+		}
 	}
 	taken := time.Time{}
 	if written, err := os.Stat(path); err == nil {
 		taken = written.ModTime()
 	}
-	m.bounds.snapshot(meta.Size, taken)
-	return meta.Index, nil
+	s.machine.bounds.restored(meta.Index)
+	s.machine.bounds.snapshot(meta.Size, taken)
+	return meta, nil
 }
 
 // watchedSnapshots notices that a snapshot can no longer be read. Raft opens one when a node lags far behind, and would

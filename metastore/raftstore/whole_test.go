@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -174,10 +175,11 @@ func TestNewLeaderIsNotWholeAtOnce(t *testing.T) {
 	}
 }
 
-// Between the rows of a snapshot and the runs that have ended before it, a copy is not whole.
-func TestNotWholeWhileRestoring(t *testing.T) {
+// Between the rows of a snapshot and the runs that have ended before it, a copy is not whole, and what is committed
+// meanwhile is applied when they have come.
+func TestNotWholeWhileBehind(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, nil)
+	c := newCluster(t, 1, func(c *Config) { c.Heartbeat = time.Second }) // so often a node asks for what it lacks
 	s := c.leader()
 	do(t, s, register("k"))
 	finish(t, s, 5)
@@ -186,21 +188,33 @@ func TestNotWholeWhileRestoring(t *testing.T) {
 	eventually(t, "it is whole", joins.Whole)
 	taken := new(sink)
 	index, _, _ := s.machine.bounds.now()
-	// Of a leader where more has ended than is here.
+	// Of a leader where more has ended than anywhere.
 	if _, err := writeSnapshot(taken, snapshotHead{s.machine.inForce(), index, s.archive.Last() + 1}, s.machine.engine.Capture().Rows()); err != nil {
 		t.Fatal(err)
 	}
-	asked := false
-	joins.machine.fetch = func(uint64) error {
-		if asked = true; joins.Whole() {
-			t.Error("it is whole without the runs that have ended")
-		}
-		return errors.New("nobody has them")
+	if err := joins.machine.Restore(io.NopCloser(bytes.NewReader(taken.Bytes()))); err != nil {
+		t.Fatal(err)
 	}
-	if joins.machine.Restore(io.NopCloser(bytes.NewReader(taken.Bytes()))) == nil || !asked {
-		t.Error("it is restored")
-	}
+	do(t, s, creates(5)...)
 	if joins.Whole() {
-		t.Error("it is whole when they could not be had")
+		t.Error("it is whole without the runs that have ended")
 	}
+	if now, _, _ := joins.machine.bounds.now(); now != index {
+		t.Errorf("it has applied entry %d behind a gap of the archive", now)
+	}
+	for _, err := range joins.Content().Ended(ctx) {
+		if err == nil {
+			continue
+		}
+		if !strings.Contains(err.Error(), "is asked for") {
+			t.Error(err)
+		}
+		index = 0
+	}
+	if index != 0 {
+		t.Error("what lacks runs is carried to another store")
+	}
+	finish(t, s, 5) // now there are such runs
+	eventually(t, "it is whole again", joins.Whole)
+	c.same()
 }

@@ -34,6 +34,9 @@ func (a *Archive) Last() uint64 {
 	return a.last
 }
 
+// LastOf is the highest number that a run can have that was settled by an entry of the log or one before it.
+func LastOf(entry uint64) uint64 { return entry<<positionBits | (1<<positionBits - 1) }
+
 // perCopy is how many bytes of records are read at once.
 const perCopy = 1 << 20
 
