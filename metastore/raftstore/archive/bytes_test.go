@@ -115,3 +115,24 @@ func onDisk(t *testing.T, dir string) (files int) {
 	}
 	return files
 }
+
+// The folder of sealed files is on disk before the open file is emptied, and so is its name in the folder above.
+func TestSealSyncsItsFolder(t *testing.T) {
+	sound := syncDir
+	defer func() { syncDir = sound }()
+	synced := map[string]bool{}
+	syncDir = func(dir string) error {
+		synced[dir] = true
+		return sound(dir)
+	}
+	dir := t.TempDir()
+	a := open(t, filepath.Join(dir, "archive.db"), Config{SealAt: 1})
+	a.Begin(1)
+	a.Append([]*jobs.Instance{run(1, rand.New(rand.NewPCG(3, 5)))})
+	if err := errors.Join(a.Sync(), a.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if folder := filepath.Join(dir, "archive.sealed"); !synced[folder] || !synced[dir] {
+		t.Errorf("%v were synced, and not %s and %s", synced, folder, dir)
+	}
+}

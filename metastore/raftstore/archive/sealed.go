@@ -246,7 +246,9 @@ func (w *writer) finish(first, last uint64) (_ *sealed, err error) {
 		return nil, err
 	}
 	w.named = true
-	if err := syncDir(filepath.Dir(path)); err != nil {
+	// The folder may be new: without a sync of its own parent a loss of power takes it away with all that is in it.
+	folder := filepath.Dir(path)
+	if err := errors.Join(syncDir(folder), syncDir(filepath.Dir(folder))); err != nil {
 		return nil, err
 	}
 	return openSealed(path)
