@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
 
-// rpcTimeout is how long another node may take to answer. What is large gets more.
+// rpcTimeout is how long another node may take to answer. What is large gets more: see pace.go.
 const rpcTimeout = 5 * time.Second
 
 // keys are what this node proves itself by.
@@ -96,7 +96,7 @@ func (t stream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Con
 	if err != nil {
 		return nil, err
 	}
-	return c, nil
+	return &paced{Conn: c}, nil
 }
 
 // call is a question of one node to another; which field is set says what it is.

@@ -35,6 +35,21 @@ func drain(p raft.AppendPipeline) raft.AppendPipeline {
 	return d
 }
 
+// AppendEntries sends entries, as several requests if they are many bytes. Each has an answer.
+func (d *drained) AppendEntries(say *raft.AppendEntriesRequest, answer *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	n := first(say.Entries)
+	if n == len(say.Entries) {
+		return d.AppendPipeline.AppendEntries(say, answer)
+	}
+	part, rest := *say, *say
+	part.Entries, rest.Entries = say.Entries[:n], say.Entries[n:]
+	rest.PrevLogEntry, rest.PrevLogTerm = say.Entries[n-1].Index, say.Entries[n-1].Term
+	if future, err := d.AppendPipeline.AppendEntries(&part, new(raft.AppendEntriesResponse)); err != nil {
+		return future, err
+	}
+	return d.AppendEntries(&rest, answer)
+}
+
 // pass hands answers on, in order, until the pipeline is closed. Few wait here: a sender whose reader has gone stops
 // within a few messages.
 func (d *drained) pass() {

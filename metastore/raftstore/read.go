@@ -156,6 +156,7 @@ type listening struct {
 
 // AppendEntries is how a leader says that it is there, too. Whoever agrees to it has heard of no newer one.
 func (l listening) AppendEntries(id raft.ServerID, at raft.ServerAddress, say *raft.AppendEntriesRequest, answer *raft.AppendEntriesResponse) error {
+	say.Entries = say.Entries[:first(say.Entries)] // raft sends those after them next
 	sent := time.Now()
 	err := l.NetworkTransport.AppendEntries(id, at, say, answer)
 	if err == nil && answer.Success {
