@@ -135,7 +135,11 @@ func (c *cluster) adopt(adjust func(*Config)) {
 	c.t.Helper()
 	leader := c.leader()
 	conf := nodeConfig(c.t, len(c.configs), adjust)
-	n := node{Cluster: leader.node.Cluster, Epoch: leader.node.Epoch, ID: jobs.NewID(time.Now()).String(), Authority: leader.node.Authority,
+	identity, err := Identify(conf.Dir)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	n := node{Cluster: leader.node.Cluster, Epoch: leader.node.Epoch, ID: identity.Node(),
 		Others: []other{{ID: leader.ID(), Name: leader.cfg.Node, Address: leader.Address()}}}
 	if err := n.save(conf.Dir); err != nil {
 		c.t.Fatal(err)

@@ -105,6 +105,9 @@ func (s *Store) fetchArchive(ctx context.Context, upTo uint64) error {
 				s.cfg.Logger.Info("archive fetched", "address", m.Address, "first", at, "last", s.archive.Last(), "took", time.Since(began))
 				return nil
 			}
+			if jobs.CodeOf(err) == jobs.NotFound {
+				return fmt.Errorf("%w: %w", ErrRemoved, err)
+			}
 			errs = append(errs, fmt.Errorf("from %s: %w", m.Address, err))
 		}
 		err := fmt.Errorf("fetch the archive, of which runs up to %d are here: %w", s.archive.Last(), errors.Join(errs...))

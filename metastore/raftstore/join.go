@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -24,12 +23,30 @@ import (
 
 // invitation is what a token says.
 type invitation struct {
-	Cluster string   `json:"c"`
-	Address string   `json:"a"`
-	Others  []string `json:"o,omitempty"` // where other members are, if that one is no more
-	Pin     string   `json:"p,omitempty"` // of the cluster's authority; "" = certificates are given
-	Name    string   `json:"n"`
-	Secret  string   `json:"s"`
+	Cluster string    `json:"c"`
+	Members []contact `json:"m"` // the one that made it is the first
+	Name    string    `json:"n"`
+	Secret  string    `json:"s"`
+}
+
+// contact is where a member is, and its ID, by which it is known there.
+type contact struct {
+	ID      string `json:"i"`
+	Address string `json:"a"`
+}
+
+// ids are those of the members that a token names.
+func (i invitation) ids() (ids []string) {
+	for _, m := range i.Members {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+// seal is what is kept of a token: a digest of its secret and of the members that it names. It is good for as long as all
+// of these are members, because one that was removed may have kept it.
+func seal(secret string, members []string) jobs.ID {
+	return jobs.SecretID(strings.Join(append([]string{secret}, members...), " "))
 }
 
 // By says who wants something, and why, for the record.
@@ -52,19 +69,16 @@ func (s *Store) Invite(ctx context.Context, by By) (token string, err error) {
 	if err := s.Linearizable(ctx); err != nil {
 		return "", err
 	}
-	i := invitation{Cluster: s.node.Cluster, Address: s.link.Address(), Name: rand.Text()[:12], Secret: rand.Text()}
+	i := invitation{Cluster: s.node.Cluster, Members: []contact{{s.node.ID, s.link.Address()}}, Name: rand.Text()[:12], Secret: rand.Text()}
 	for _, is := range s.servers() {
 		if m := s.member(is); !m.Self {
-			i.Others = append(i.Others, m.Address)
+			i.Members = append(i.Members, contact{m.ID, m.Address})
 		}
-	}
-	if s.cfg.Certificates == nil {
-		i.Pin = s.node.Authority.Pin()
 	}
 	if token, err = i.token(); err != nil {
 		return "", err
 	}
-	return token, s.note(ctx, by, jobs.Invite{Name: i.Name, Secret: jobs.SecretID(i.Secret), Until: s.cfg.Now().Add(InvitationTime)})
+	return token, s.note(ctx, by, jobs.Invite{Name: i.Name, Secret: seal(i.Secret, i.ids()), Until: s.cfg.Now().Add(InvitationTime)})
 }
 
 // note applies a command that has to do with nodes. They are the default tenant's, as the record of them is.
@@ -84,7 +98,7 @@ func readToken(token string) (i invitation, err error) {
 	if ok && err == nil {
 		err = json.Unmarshal(b, &i)
 	}
-	if !ok || err != nil || i.Cluster == "" || i.Address == "" || i.Secret == "" {
+	if !ok || err != nil || i.Cluster == "" || len(i.Members) == 0 || i.Secret == "" {
 		return i, jobs.Invalid("this is no token to join with: it begins with %s and is taken over whole", tokenTitle)
 	}
 	return i, nil
@@ -120,12 +134,17 @@ func (s *Store) welcome(q *call, from *link.Hello) reply {
 		return refusal(err)
 	}
 	node, _ := jobs.ParseID(from.Node)
-	join := jobs.Join{Name: q.Invite, Secret: jobs.SecretID(q.Secret), Node: node, Called: from.Name, Address: from.Address}
+	join := jobs.Join{Name: q.Invite, Secret: seal(q.Secret, q.Members), Node: node, Called: from.Name, Address: from.Address}
 	if !s.invites(join) { // who has no token learns nothing of the members
 		return refusal(jobs.Refuse(jobs.Forbidden, "the token is not known here: it was used, is older than %v, or belongs to another cluster; ask for a new one", InvitationTime))
 	}
 	s.changes.Lock()
 	defer s.changes.Unlock()
+	for _, id := range q.Members {
+		if s.identity.Member(id) != nil {
+			return refusal(jobs.Refuse(jobs.Forbidden, "the token was made before node %s was removed, which may have kept it: ask for a new one", id))
+		}
+	}
 	if err := s.acceptable(from); err != nil {
 		return refusal(err)
 	}
@@ -142,7 +161,7 @@ func (s *Store) welcome(q *call, from *link.Hello) reply {
 		return refusal(err)
 	}
 	s.nudge()
-	return reply{Authority: s.node.Authority, Epoch: s.node.Epoch, Others: others}
+	return reply{Epoch: s.node.Epoch, Others: others}
 }
 
 // acceptable says why a node cannot join.
@@ -199,6 +218,11 @@ func Join(ctx context.Context, c Config, token string) (*Store, error) {
 	case n == nil && hasData(c.Dir):
 		return nil, jobs.Refuse(jobs.Conflict, "directory %s holds data already; a node joins with an empty one", c.Dir)
 	case n == nil:
+		if c.Identity == nil {
+			if c.Identity, err = Identify(c.Dir); err != nil {
+				return nil, err
+			}
+		}
 		// What is told to the others must be where this node will listen.
 		if c.listener, err = net.Listen("tcp", c.Listen); err != nil {
 			return nil, fmt.Errorf("join: %w", err)
@@ -230,40 +254,20 @@ func hasData(dir string) bool {
 
 // introduce shows a token to the leader and writes down what it answers.
 func introduce(ctx context.Context, c *Config, i invitation) error {
-	keys := link.Pinned(i.Cluster, i.Pin)
-	if c.Certificates != nil {
-		var err error
-		if keys, err = c.Certificates.Keys(); err != nil {
-			return err
-		}
-	} else if i.Pin == "" {
-		return errors.New("the nodes of this cluster have certificates of their own: say which ones this node has")
-	}
 	address, err := link.Reachable(c.Advertise, c.listener.Addr())
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return err
-	}
-	n := &node{Cluster: i.Cluster}
-	if n.ID, err = joiningAs(c.Dir); err != nil {
-		return err
-	}
+	n := &node{Cluster: i.Cluster, ID: c.Identity.Node()} // the same each time that it asks
 	hello := link.Hello{Cluster: i.Cluster, Node: n.ID, Name: c.Node, Address: address, Purpose: link.ForJoin, ApplyVersion: c.knows}
-	q := call{Invite: i.Name, Secret: i.Secret}
+	q := call{Invite: i.Name, Secret: i.Secret, Members: i.ids()}
 	for until := time.Now().Add(joinPatience); ; {
-		r, err := askAround(ctx, append([]string{i.Address}, i.Others...), keys, hello, q)
+		r, err := askAround(ctx, i.Members, c.Identity.key, hello, q)
 		switch {
-		case err == nil && r.Authority == nil && c.Certificates == nil:
-			return errors.New("the answer held no key")
 		case err == nil:
-			n.Authority, n.Epoch, n.Others = r.Authority, r.Epoch, r.Others
-			if err := n.save(c.Dir); err != nil {
-				return err
-			}
-			_ = os.Remove(filepath.Join(c.Dir, joiningFile)) // nobody reads it any more
-			return nil
+			n.Epoch, n.Others = r.Epoch, r.Others
+			c.Identity.list(n.Others)
+			return n.save(c.Dir)
 		case ctx.Err() != nil || !elsewhere(err) || time.Now().After(until):
 			return err
 		}
@@ -272,24 +276,6 @@ func introduce(ctx context.Context, c *Config, i invitation) error {
 		case <-time.After(min(c.Heartbeat, time.Second)):
 		}
 	}
-}
-
-// joiningFile holds the id of a node from before it asks to join until it has its answer. If that is lost it is a member
-// all the same, and its token is good for no other.
-const joiningFile = "joining"
-
-// joiningAs is the id by which a directory's node joins.
-func joiningAs(dir string) (string, error) {
-	path := filepath.Join(dir, joiningFile)
-	b, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	if id, err := jobs.ParseID(string(b)); err == nil {
-		return id.String(), nil
-	}
-	id := jobs.NewID(time.Now()).String()
-	return id, writeWhole(path, []byte(id))
 }
 
 // joinPatience is how long a node that joins asks the members, while none of them leads.
@@ -307,11 +293,11 @@ func elsewhere(err error) bool {
 }
 
 // askAround asks members, and whom they name, until one answers as the leader. The error is of the last that did not.
-func askAround(ctx context.Context, at []string, keys *link.Keys, hello link.Hello, q call) (r reply, err error) {
+func askAround(ctx context.Context, at []contact, key *link.Key, hello link.Hello, q call) (r reply, err error) {
 	err = jobs.Refuse(jobs.Unavailable, "no node says that it leads")
-	for _, address := range at {
+	for _, whom := range at {
 		for range 3 {
-			conn, failed := link.DialFirst(ctx, address, keys, hello)
+			conn, failed := link.DialFirst(ctx, whom.Address, key, whom.is, hello)
 			if failed != nil {
 				err = failed
 				break
@@ -325,7 +311,7 @@ func askAround(ctx context.Context, at []string, keys *link.Keys, hello link.Hel
 			case failed == nil && r.Leader == "":
 				return r, nil
 			case failed == nil:
-				address = r.Leader
+				whom = contact{r.LeaderID, r.Leader}
 				continue
 			case !elsewhere(failed):
 				return r, failed
@@ -335,6 +321,14 @@ func askAround(ctx context.Context, at []string, keys *link.Keys, hello link.Hel
 		}
 	}
 	return r, err
+}
+
+// is refuses every node but the contact.
+func (c contact) is(node string) error {
+	if node != c.ID {
+		return fmt.Errorf("node %s answers, where %s was expected", node, c.ID)
+	}
+	return nil
 }
 
 // untilVoter waits until this node has a vote.

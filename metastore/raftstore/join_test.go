@@ -73,10 +73,10 @@ func TestJoinIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.Name = "LAPSES22"
-	if err := leader.note(ctx, by, jobs.Invite{Name: i.Name, Secret: jobs.SecretID(i.Secret), Until: time.Now().Add(2 * time.Second)}); err != nil {
+	if err := leader.note(ctx, by, jobs.Invite{Name: i.Name, Secret: seal(i.Secret, i.ids()), Until: time.Now().Add(2 * time.Second)}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an invitation lapses", func() bool { return !leader.invites(jobs.Join{Name: i.Name, Secret: jobs.SecretID(i.Secret)}) })
+	eventually(t, "an invitation lapses", func() bool { return !leader.invites(jobs.Join{Name: i.Name, Secret: seal(i.Secret, i.ids())}) })
 	refusedToken := func(i invitation) string {
 		t.Helper()
 		token, err := i.token()
@@ -194,12 +194,15 @@ func TestJoinIsAskedForAgain(t *testing.T) {
 		first, stop := context.WithCancel(wait)
 		defer stop()
 		var lost atomic.Bool
-		i.Address, i.Others = forgetful(t, leader, func() {
+		for j := range i.Members {
+			i.Members[j].Address = "127.0.0.1:1"
+		}
+		i.Members[0].Address = forgetful(t, leader, func() {
 			lost.Store(true)
 			if again {
 				stop()
 			}
-		}), nil
+		})
 		token, err := i.token()
 		if err != nil {
 			t.Fatal(err)
@@ -348,7 +351,7 @@ func TestBootstrapOnce(t *testing.T) {
 		}
 	}
 	put(theirs)
-	fails("another node's file", "belongs to cluster "+cluster)
+	fails("another node's file", "is the key of node "+id)
 	put(mine[:len(mine)/2])
 	fails("half a file", "is damaged")
 	if err := os.Remove(filepath.Join(conf.Dir, nodeFile)); err != nil {

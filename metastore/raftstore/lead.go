@@ -28,6 +28,7 @@ func (s *Store) startRaft(there bool, snapshots raft.SnapshotStore, to logger) (
 		return false, fmt.Errorf("start raft: %w", err)
 	}
 	s.live.Store(s.raft)
+	s.identity.follow(s.raft)
 	members := s.raft.GetConfiguration().Configuration().Servers
 	alone = len(members) == 1 && members[0].ID == id
 	s.standForElection = func() { hurry(id, s.trans) }

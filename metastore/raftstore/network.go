@@ -16,29 +16,14 @@ import (
 // rpcTimeout is how long another node may take to answer. What is large gets more: see pace.go.
 const rpcTimeout = 5 * time.Second
 
-// keys are what this node proves itself by.
-func (s *Store) keys() (*link.Keys, error) {
-	if s.cfg.Certificates != nil {
-		return s.cfg.Certificates.Keys()
-	}
-	if s.node.Authority == nil {
-		return nil, errors.New("this cluster was made with certificates of its own: say which ones this node has")
-	}
-	return s.node.Authority.Keys(s.node.Cluster, s.node.ID)
-}
-
 // openLink begins to listen for other nodes, if this one is to have any.
 func (s *Store) openLink() error {
 	if s.cfg.Listen == "" {
 		return nil
 	}
-	keys, err := s.keys()
-	if err != nil {
-		return err
-	}
 	l, err := link.Open(link.Config{
-		Listen: s.cfg.Listen, Listener: s.cfg.listener, Advertise: s.cfg.Advertise, Keys: keys, Logger: s.cfg.Logger, Dialer: s.cfg.dialer,
-		Self: s.hello,
+		Listen: s.cfg.Listen, Listener: s.cfg.listener, Advertise: s.cfg.Advertise, Key: s.identity.key, Logger: s.cfg.Logger, Dialer: s.cfg.dialer,
+		Self: s.hello, Member: s.identity.Member, Removed: s.removedForSure,
 		Serve: map[link.Purpose]func(*link.Conn){
 			link.ForArchive: s.serveArchive, link.ForCall: s.serveCall, link.ForJoin: s.serveJoin,
 		},
@@ -48,6 +33,33 @@ func (s *Store) openLink() error {
 	}
 	s.link = l
 	return nil
+}
+
+// recheck closes connections of nodes that have been removed, until ctx ends. New ones are checked as they come.
+func (s *Store) recheck(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(s.cfg.Heartbeat):
+			s.link.Recheck()
+		}
+	}
+}
+
+// sureWithin is how long a leader takes to be sure that it still leads.
+const sureWithin = 2 * time.Second
+
+// removedForSure says that a node is not a member, and that this node leads: any other may lag behind the leader that
+// has let the node in.
+func (s *Store) removedForSure(node string) bool {
+	r := s.raftNow()
+	if r == nil || r.State() != raft.Leader {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, sureWithin)
+	defer cancel()
+	return s.Linearizable(ctx) == nil && s.identity.Member(node) != nil
 }
 
 // hello is what this node says of itself.
@@ -106,17 +118,19 @@ type call struct {
 	Rejoin   bool   `json:"rejoin,omitempty"`   // the asker has lost its data and must not vote until it has it again
 	Secret   string `json:"secret,omitempty"`   // of a token: the asker would like to join
 	Invite   string `json:"invite,omitempty"`   // the token's name
+	// Members are the IDs of those that the token names.
+	Members []string `json:"members,omitempty"`
 }
 
 // reply answers a call.
 type reply struct {
-	Status    *status         `json:"status,omitempty"`
-	Leader    string          `json:"leader,omitempty"` // the address to ask instead
-	Refused   string          `json:"refused,omitempty"`
-	Code      jobs.Code       `json:"code,omitempty"`
-	Authority *link.Authority `json:"authority,omitempty"`
-	Epoch     uint64          `json:"epoch,omitempty"`
-	Others    []other         `json:"others,omitempty"`
+	Status   *status   `json:"status,omitempty"`
+	Leader   string    `json:"leader,omitempty"`   // the address to ask instead
+	LeaderID string    `json:"leaderId,omitempty"` // the node there
+	Refused  string    `json:"refused,omitempty"`
+	Code     jobs.Code `json:"code,omitempty"`
+	Epoch    uint64    `json:"epoch,omitempty"`
+	Others   []other   `json:"others,omitempty"`
 }
 
 // status is how a node is.
@@ -183,6 +197,7 @@ func (s *Store) askLeader(ctx context.Context, q call) (reply, error) {
 				if r.Leader == "" {
 					return r, nil
 				}
+				s.identity.introduce(r.LeaderID)
 				address, last = r.Leader, fmt.Errorf("the leader at %s does not answer", r.Leader)
 			}
 		}
@@ -234,7 +249,7 @@ func (s *Store) reply(q *call, from *link.Hello) reply {
 func (s *Store) elsewhere() reply {
 	if r := s.raftNow(); r != nil {
 		if address, id := r.LeaderWithID(); address != "" && string(id) != s.node.ID {
-			return reply{Leader: string(address)}
+			return reply{Leader: string(address), LeaderID: string(id)}
 		}
 	}
 	return reply{Refused: "nobody leads at the moment", Code: jobs.Unavailable}

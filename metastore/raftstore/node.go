@@ -15,7 +15,6 @@ import (
 
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
-	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
 
 // node is what a node knows of itself and of its cluster, in a file beside its data: it outlives damage to the data,
@@ -35,9 +34,8 @@ type node struct {
 	// Rejoin says that the data was moved aside: nothing may be voted for before the others know that it is gone.
 	Rejoin bool `json:"rejoin,omitempty"`
 	// Moving is the folder that the data is being moved to, "" when all of it is there.
-	Moving    string          `json:"moving,omitempty"`
-	Authority *link.Authority `json:"authority,omitempty"`
-	// Others are the members that were known last, for a node that has lost its data.
+	Moving string `json:"moving,omitempty"`
+	// Others are the members that were known last, for the time before raft has started.
 	Others []other `json:"others,omitempty"`
 	// Forced says who made this node the only one, until that stands in the record.
 	Forced *By `json:"forced,omitempty"`
@@ -120,6 +118,11 @@ var (
 // settle finds out who this node is: what its file and its log say must agree. there says that the log has begun.
 func (s *Store) settle(there bool) (err error) {
 	path := filepath.Join(s.cfg.Dir, nodeFile)
+	if s.identity == nil {
+		if s.identity, err = Identify(s.cfg.Dir); err != nil {
+			return err
+		}
+	}
 	id, err := s.log.word(keyIdentity)
 	if err != nil {
 		return err
@@ -133,13 +136,7 @@ func (s *Store) settle(there bool) (err error) {
 	case n == nil && cluster != "":
 		return &disk.Damaged{Path: path, What: fmt.Sprintf("it is gone, and the log belongs to cluster %s", cluster)}
 	case n == nil:
-		n = &node{Cluster: jobs.NewID(time.Now()).String(), ID: id, Founder: true}
-		if n.ID == "" {
-			n.ID = jobs.NewID(time.Now()).String() // chosen once, because people rename their machines
-		}
-		if n.Authority, err = link.NewAuthority(n.Cluster); err != nil {
-			return err
-		}
+		n = &node{Cluster: jobs.NewID(time.Now()).String(), ID: s.identity.Node(), Founder: true}
 	case cluster != "" && cluster != n.Cluster:
 		return fmt.Errorf("the log in %s belongs to cluster %s, and this node to %s", s.log.path, cluster, n.Cluster)
 	case id != "" && id != n.ID:
@@ -217,10 +214,11 @@ func (s *Store) remember() error {
 	s.nodeMu.Lock()
 	defer s.nodeMu.Unlock()
 	begun := s.node.Began || s.raft.LastIndex() > 0
-	if begun == s.node.Began && (len(others) == 0 || slices.Equal(others, s.node.Others)) {
+	unknown := len(s.servers()) == 0 // raft has no list yet
+	if begun == s.node.Began && (unknown || slices.Equal(others, s.node.Others)) {
 		return nil
 	}
-	if s.node.Began = begun; len(others) > 0 {
+	if s.node.Began = begun; !unknown {
 		s.node.Others = others
 	}
 	return s.node.save(s.cfg.Dir)

@@ -6,7 +6,7 @@
 // archive at once and are never part of a snapshot. One node is a raft of one voter; others join it with a token.
 //
 // Where to start: Open and Join, then commit.go for the way of a command and machine.go for what a replica does;
-// member.go is the cluster. A directory holds node.json, raft.db (or wal), snapshots, archive.db, archive.sealed and logs.
+// member.go is the cluster. A directory holds node.json, node.key, raft.db (or wal), snapshots, archive.db, archive.sealed and logs.
 // docs/design-raftstore.md has the figures.
 package raftstore
 
@@ -48,9 +48,8 @@ type Config struct {
 	Listen string
 	// Advertise is the address that others are told, if they know this node by another than Listen.
 	Advertise string
-	// Certificates prove that a node belongs to the cluster. Default: the cluster has a key of its own, which a node
-	// gets when it joins. All nodes have certificates, or none.
-	Certificates *link.Files
+	// Identity is that of the node in Dir, for a program that uses it elsewhere, too. Default: Identify(Dir).
+	Identity *Identity
 	// Repair moves this node's data aside and takes everything from the others, who take its vote until it has caught
 	// up. It is for damage, and not for a node that is alone.
 	Repair bool
@@ -116,17 +115,18 @@ type reads interface {
 // Store is a durable store.
 type Store struct {
 	reads
-	cfg     Config
-	group   *metastore.Group
-	machine *machine
-	archive *archive.Archive
-	logs    *daylogs.Logs
-	log     *raftLog
-	raft    *raft.Raft
-	live    atomic.Pointer[raft.Raft] // the same, for who may come before it is there
-	trans   raft.Transport
-	leading leadership
-	link    *link.Link // nil = this node is alone
+	cfg      Config
+	identity *Identity
+	group    *metastore.Group
+	machine  *machine
+	archive  *archive.Archive
+	logs     *daylogs.Logs
+	log      *raftLog
+	raft     *raft.Raft
+	live     atomic.Pointer[raft.Raft] // the same, for who may come before it is there
+	trans    raft.Transport
+	leading  leadership
+	link     *link.Link // nil = this node is alone
 
 	nodeMu sync.Mutex // guards node.Others
 	node   *node
@@ -213,6 +213,11 @@ func openContext(ctx context.Context, c Config, progress func()) (*Store, error)
 
 func (s *Store) open(ctx context.Context) (err error) {
 	c := s.cfg
+	if s.identity = c.Identity; s.identity == nil {
+		if s.identity, err = Identify(c.Dir); err != nil {
+			return err
+		}
+	}
 	if s.node, err = loadNode(c.Dir); err != nil {
 		return err
 	}
@@ -278,6 +283,7 @@ func (s *Store) open(ctx context.Context) (err error) {
 	if s.link != nil {
 		s.duties.Go(func() { s.completes(s.ctx) })
 		s.duties.Go(func() { s.attend(s.ctx) })
+		s.duties.Go(func() { s.recheck(s.ctx) })
 		s.duties.Go(func() { s.compare(s.ctx) })
 	}
 	return nil

@@ -94,11 +94,11 @@ type named string
 func (named) Network() string  { return "tcp" }
 func (n named) String() string { return string(n) }
 
-// Dial connects to the node at an address; node is the one that is meant, "" whoever answers there.
+// Dial connects to the node at an address; node is the one that is meant, "" whichever member is there.
 func (l *Link) Dial(ctx context.Context, address, node string, purpose Purpose) (*Conn, error) {
 	hello := l.cfg.Self()
 	hello.Purpose, hello.To, hello.Address = purpose, node, l.address
-	c, err := dial(ctx, l.cfg.Dialer, address, l.cfg.Keys.client(), hello)
+	c, err := dial(ctx, l.cfg.Dialer, address, l.cfg.Key.TLS(ProtocolLink, l.cfg.Member), hello)
 	if err != nil {
 		return nil, err
 	}
@@ -109,15 +109,20 @@ func (l *Link) Dial(ctx context.Context, address, node string, purpose Purpose) 
 		_ = c.Close()
 		return nil, fmt.Errorf("connect to %s: %w", address, net.ErrClosed)
 	}
-	l.conns[c.raw] = ""
+	l.conns[c.raw] = held{node: c.Peer.Node}
 	l.mu.Unlock()
+	if err := l.cfg.Member(c.Peer.Node); err != nil { // see proven
+		_ = c.Close()
+		return nil, fmt.Errorf("connect to %s: %w", address, err)
+	}
 	l.heard(&c.Peer)
 	return c, nil
 }
 
-// DialFirst connects to a cluster that this node is not in yet, by what a token says of it.
-func DialFirst(ctx context.Context, address string, keys *Keys, hello Hello) (*Conn, error) {
-	return dial(ctx, nil, address, keys.client(), hello)
+// DialFirst connects to a cluster that this node is not in yet. member says why a node is none of those that a token
+// names.
+func DialFirst(ctx context.Context, address string, key *Key, member func(node string) error, hello Hello) (*Conn, error) {
+	return dial(ctx, nil, address, key.TLS(ProtocolLink, member), hello)
 }
 
 func dial(ctx context.Context, dialer func(context.Context, string) (net.Conn, error), address string, secure *tls.Config, hello Hello) (*Conn, error) {

@@ -9,13 +9,14 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // Purpose says what a connection is for.
 type Purpose string
 
-// The purposes. A connection to join is the only one that needs no proof of belonging to the cluster: who joins brings a
-// token.
+// The purposes. A connection to join is the only one that a node needs not be a member for: it brings a token.
 const (
 	ForRaft    Purpose = "raft"
 	ForArchive Purpose = "archive"
@@ -38,6 +39,7 @@ type Hello struct {
 	Purpose Purpose   `json:"purpose"`
 	Now     time.Time `json:"now"`
 	Refused string    `json:"refused,omitempty"` // in an answer: why
+	Removed bool      `json:"removed,omitempty"` // in an answer: the node is no member, as the leader knows for sure
 	// ApplyVersion is the newest version of the rules that the node knows.
 	ApplyVersion uint32 `json:"applyVersion"`
 }
@@ -54,15 +56,24 @@ func introduce(c *Conn, h Hello) error {
 	if err := Read(c.Conn, &c.Peer, maxHello); err != nil {
 		return err
 	}
+	if c.Peer.Removed {
+		return jobs.Refuse(jobs.NotFound, "%s", c.Peer.Refused)
+	}
 	if c.Peer.Refused != "" {
 		return fmt.Errorf("%w: %s", ErrRefused, c.Peer.Refused)
 	}
-	return misfit(&h, &c.Peer)
+	shown, err := peerOf(c.Conn.(*tls.Conn).ConnectionState())
+	if err != nil {
+		return err
+	}
+	return misfit(&h, &c.Peer, shown)
 }
 
 // misfit says why who answers is not who was meant.
-func misfit(ours, theirs *Hello) error {
+func misfit(ours, theirs *Hello, shown string) error {
 	switch {
+	case theirs.Node != shown:
+		return fmt.Errorf("it says that it is node %.60q, and shows the key of node %s", theirs.Node, shown)
 	case theirs.Cluster != ours.Cluster:
 		return fmt.Errorf("it belongs to cluster %s, not to %s", theirs.Cluster, ours.Cluster)
 	case ours.To != "" && theirs.Node != ours.To:
@@ -82,8 +93,10 @@ func (l *Link) answer(c *Conn, host string) (reason string, err error) {
 	ours.Version, ours.Purpose, ours.Now, ours.Address = version, c.Peer.Purpose, time.Now(), l.address
 	reason, err = l.judge(c, &ours, c.Peer)
 	switch reason {
-	case "version", "cluster", "purpose", "certificate": // a stranger is told nothing else
+	case "version", "cluster", "purpose", "key", "epoch": // a stranger is told nothing else
 		ours = Hello{Version: version}
+	case "member":
+		ours = Hello{Version: version, Removed: l.cfg.Removed != nil && l.cfg.Removed(c.Peer.Node)}
 	}
 	if err != nil {
 		ours.Refused = err.Error()
@@ -108,15 +121,21 @@ func (l *Link) judge(c *Conn, ours *Hello, h Hello) (reason string, err error) {
 	if _, taken := l.streams[h.Purpose]; !taken && l.cfg.Serve[h.Purpose] == nil {
 		return "purpose", fmt.Errorf("purpose %.60q is not known", h.Purpose)
 	}
+	shown, err := peerOf(c.Conn.(*tls.Conn).ConnectionState())
+	if err == nil && shown != h.Node {
+		err = fmt.Errorf("the key is of node %s, not of %.60q", shown, h.Node)
+	}
+	if err != nil {
+		return "key", err
+	}
 	if h.Purpose == ForJoin {
 		return "", nil
 	}
-	secured := c.Conn.(*tls.Conn)
-	if err := l.cfg.Keys.belongs(secured.ConnectionState(), h.Node); err != nil {
-		return "certificate", err
-	}
 	if h.Epoch != ours.Epoch {
 		return "epoch", fmt.Errorf("this node is in epoch %d of the cluster, that one in %d: the cluster was recovered without the node that is behind, which must be repaired", ours.Epoch, h.Epoch)
+	}
+	if err := l.cfg.Member(h.Node); err != nil {
+		return "member", err
 	}
 	if h.To != "" && h.To != ours.Node {
 		return "address", fmt.Errorf("this is node %s, not %.60q", ours.Node, h.To)

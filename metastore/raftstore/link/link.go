@@ -1,11 +1,12 @@
 // Package link is the network between the nodes of a cluster: one port for each node, and on it connections that
 // prove who they are before anybody else sees a byte of them.
 //
-// A connection begins with TLS, in which both sides show that they hold the cluster's key, and with a Hello that says
-// for which cluster, from which node and for what it is. What does not fit is closed, counted and told, and there is a
-// limit to how many may be under way.
+// A connection begins with TLS, in which each side proves that it holds the key of its node, and with a Hello that says
+// for which cluster, from which node and for what it is. Whether the node is a member is looked up for each connection,
+// and again for those that are open when somebody has been removed (Recheck). What does not fit is closed, counted
+// and logged, and there is a limit to how many may be under way.
 //
-// Where to start: Open and Dial; keys.go says what proves that a node belongs to a cluster.
+// Where to start: Open and Dial; key.go has the keys of nodes.
 package link
 
 import (
@@ -24,7 +25,12 @@ type Config struct {
 	Listen    string       // host:port; port 0 = any
 	Listener  net.Listener // what listens already; nil: Listen says where
 	Advertise string       // how others reach it; default: the address it listens at
-	Keys      *Keys
+	Key       *Key
+	// Member says why a node is not a member of the cluster, as far as this node knows; nil means that it is.
+	Member func(node string) error
+	// Removed says that a node is for sure not a member, which only a leader can. A node that is told so gives up;
+	// others try again elsewhere. Default: it never is sure.
+	Removed func(node string) bool
 	// Self is what this node says of itself. Purpose, To and Now are filled in.
 	Self func() Hello
 	// Logger is told what was refused, but not more than once a second. Required.
@@ -54,13 +60,16 @@ type Link struct {
 
 	mu       sync.Mutex
 	closed   bool
-	conns    map[net.Conn]string // the host of those that are unproven, "" of others
+	conns    map[net.Conn]held
 	unproven int
 	hosts    map[string]int // unproven connections of each host
 	refused  map[string]uint64
 	told     time.Time
 	peers    map[string]Peer
 }
+
+// held is who is at the other end of a connection: the host, until it has proved to be a node.
+type held struct{ host, node string }
 
 // Peer is what was heard of another node.
 type Peer struct {
@@ -71,7 +80,7 @@ type Peer struct {
 
 // Open begins to listen. Connections of the purposes that are named are for who accepts them from Stream.
 func Open(c Config, streams ...Purpose) (*Link, error) {
-	l := &Link{cfg: c, streams: make(map[Purpose]*Listener), conns: make(map[net.Conn]string),
+	l := &Link{cfg: c, streams: make(map[Purpose]*Listener), conns: make(map[net.Conn]held),
 		hosts: make(map[string]int), refused: make(map[string]uint64), peers: make(map[string]Peer)}
 	var err error
 	if l.listener = c.Listener; l.listener == nil {
@@ -177,29 +186,47 @@ func (l *Link) admit(conn net.Conn, host string) bool {
 	if l.closed || len(l.conns) >= mostOpen || l.unproven >= mostUnproven || l.hosts[host] >= mostFromOne {
 		return false
 	}
-	l.conns[conn] = host
+	l.conns[conn] = held{host: host}
 	l.unproven++
 	l.hosts[host]++
 	return true
 }
 
-// proven says that a connection has proved who it is, which one to join never has. It answers false if the link was
-// closed meanwhile.
+// proven notes which node a connection is from, unless it is to join. It answers false if the link was closed meanwhile,
+// or the node removed.
 func (l *Link) proven(c *Conn) bool {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.closed {
+		l.mu.Unlock()
 		return false
 	}
-	if c.Peer.Purpose != ForJoin {
-		l.forgetHost(c.raw)
-		l.conns[c.raw] = ""
+	if c.Peer.Purpose == ForJoin {
+		l.mu.Unlock()
+		return true
 	}
-	return true
+	l.forgetHost(c.raw)
+	l.conns[c.raw] = held{node: c.Peer.Node}
+	l.mu.Unlock()
+	return l.cfg.Member(c.Peer.Node) == nil // once more: Recheck may have come too early to see this connection
+}
+
+// Recheck closes the connections with nodes that are not members any more.
+func (l *Link) Recheck() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c, is := range l.conns {
+		if is.node == "" {
+			continue
+		}
+		if err := l.cfg.Member(is.node); err != nil {
+			l.cfg.Logger.Warn("connection closed: the node is not a member any more", "node", is.node)
+			_ = c.Close()
+		}
+	}
 }
 
 func (l *Link) forgetHost(conn net.Conn) {
-	if host := l.conns[conn]; host != "" {
+	if host := l.conns[conn].host; host != "" {
 		l.unproven--
 		if l.hosts[host]--; l.hosts[host] == 0 {
 			delete(l.hosts, host)
@@ -228,10 +255,13 @@ func (l *Link) refuse(reason, from string, err error) {
 	}
 }
 
+// anybody lets each node finish the handshake.
+func anybody(string) error { return nil }
+
 // receive hears who a connection is from, and passes it on.
 func (l *Link) receive(raw net.Conn, host string) {
 	_ = raw.SetDeadline(time.Now().Add(patience))
-	secured := tls.Server(raw, l.cfg.Keys.server())
+	secured := tls.Server(raw, l.cfg.Key.TLS(ProtocolLink, anybody)) // who it is, answer judges
 	c := &Conn{Conn: secured, link: l, raw: raw}
 	if err := secured.Handshake(); err != nil {
 		l.refuse("tls", host, err)

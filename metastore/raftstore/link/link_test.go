@@ -1,43 +1,98 @@
 package link
 
 import (
+	"cmp"
 	"context"
+	"crypto/ecdsa"
+	curve "crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 var ctx = context.Background()
 
-// side is a node of a cluster of one's own authority.
+// nodes are the keys of a cluster by the names that tests call its nodes; whoever has one is a member.
+type nodes struct {
+	t    *testing.T
+	mu   sync.Mutex
+	keys map[string]*Key
+	gone map[string]bool // by ID
+}
+
+func newNodes(t *testing.T) *nodes {
+	return &nodes{t: t, keys: map[string]*Key{}, gone: map[string]bool{}}
+}
+
+func newKey(t *testing.T) *Key {
+	t.Helper()
+	k, err := NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// key is that of a node.
+func (n *nodes) key(name string) *Key {
+	n.t.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.keys[name] == nil {
+		n.keys[name] = newKey(n.t)
+	}
+	return n.keys[name]
+}
+
+// id is that of a node.
+func (n *nodes) id(name string) string { return n.key(name).Node() }
+
+func (n *nodes) remove(name string) {
+	id := n.id(name)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.gone[id] = true
+}
+
+func (n *nodes) member(node string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, k := range n.keys {
+		if k.Node() == node && !n.gone[node] {
+			return nil
+		}
+	}
+	return fmt.Errorf("node %s is not a member", node)
+}
+
+// side is a node's end of the network.
 type side struct {
 	*Link
-	authority *Authority
-	raft      chan string // what came, by node
+	raft chan string // what came, by node
 }
 
-func authority(t *testing.T, cluster string) *Authority {
+// open opens the end of the node that is called is.Node.
+func (n *nodes) open(is Hello) *side {
+	t := n.t
 	t.Helper()
-	a, err := NewAuthority(cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
-func open(t *testing.T, a *Authority, is Hello) *side {
-	t.Helper()
-	keys, err := a.Keys(is.Cluster, is.Node)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &side{authority: a, raft: make(chan string, 100)}
-	s.Link, err = Open(Config{Listen: "127.0.0.1:0", Keys: keys, Logger: slog.New(slog.DiscardHandler), Self: func() Hello { return is },
+	key := n.key(is.Node)
+	is.Node = key.Node()
+	s := &side{raft: make(chan string, 100)}
+	var err error
+	s.Link, err = Open(Config{Listen: "127.0.0.1:0", Key: key, Member: n.member, Removed: func(node string) bool { return n.gone[node] },
+		Logger: slog.New(slog.DiscardHandler), Self: func() Hello { return is },
 		Serve: map[Purpose]func(*Conn){ForJoin: func(c *Conn) { _ = c.Close() }, ForCall: func(c *Conn) {
 			_, _ = io.Copy(c, c)
 			_ = c.Close()
@@ -60,10 +115,10 @@ func open(t *testing.T, a *Authority, is Hello) *side {
 }
 
 func TestPeers(t *testing.T) {
-	a := authority(t, "c1")
-	one := open(t, a, Hello{Cluster: "c1", Node: "n1", Name: "one", ApplyVersion: 2})
-	two := open(t, a, Hello{Cluster: "c1", Node: "n2", Name: "two", ApplyVersion: 1})
-	c, err := one.Dial(ctx, two.Address(), "n2", ForCall)
+	n := newNodes(t)
+	one := n.open(Hello{Cluster: "c1", Node: "n1", Name: "one", ApplyVersion: 2})
+	two := n.open(Hello{Cluster: "c1", Node: "n2", Name: "two", ApplyVersion: 1})
+	c, err := one.Dial(ctx, two.Address(), n.id("n2"), ForCall)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,15 +130,15 @@ func TestPeers(t *testing.T) {
 	if _, err := io.ReadFull(c, b[:]); err != nil || string(b[:]) != "echo" {
 		t.Errorf("it answers %q, %v", b, err)
 	}
-	if p, ok := one.Peer("n2"); !ok || p.Name != "two" || p.Address != two.Address() || time.Since(p.Heard) > time.Minute {
+	if p, ok := one.Peer(n.id("n2")); !ok || p.Name != "two" || p.Address != two.Address() || time.Since(p.Heard) > time.Minute {
 		t.Errorf("one knows of two: %+v", p)
 	}
-	if p, ok := two.Peer("n1"); !ok || p.Name != "one" || p.Address != one.Address() {
+	if p, ok := two.Peer(n.id("n1")); !ok || p.Name != "one" || p.Address != one.Address() {
 		t.Errorf("two knows of one: %+v", p)
 	}
-	if d, err := one.Dial(ctx, two.Address(), "n2", ForRaft); err != nil {
+	if d, err := one.Dial(ctx, two.Address(), n.id("n2"), ForRaft); err != nil {
 		t.Error(err)
-	} else if who := <-two.raft; who != "n1" {
+	} else if who := <-two.raft; who != n.id("n1") {
 		t.Errorf("raft hears %s", who)
 	} else {
 		_ = d.Close()
@@ -102,30 +157,21 @@ func refusedFor(t *testing.T, s *side, reason string) {
 
 // Whoever is not a node of this cluster is closed and counted, and raft never hears of him.
 func TestStrangers(t *testing.T) {
-	a := authority(t, "c1")
 	us := Hello{Cluster: "c1", Node: "n1", Epoch: 2}
-	dialAs := func(t *testing.T, s *side, keys *Keys, h Hello) error {
-		t.Helper()
-		h.Purpose = ForRaft
-		c, err := DialFirst(ctx, s.Address(), keys, h)
+	// come has the holder of a key connect. It says that it is its own node, unless h says otherwise.
+	come := func(s *side, key *Key, h Hello) error {
+		h.Node, h.Purpose = cmp.Or(h.Node, key.Node()), cmp.Or(h.Purpose, ForRaft)
+		c, err := DialFirst(ctx, s.Address(), key, anybody, h)
 		if err == nil {
 			_ = c.Close()
 		}
 		return err
 	}
-	keysOf := func(t *testing.T, a *Authority, cluster, node string) *Keys {
-		t.Helper()
-		k, err := a.Keys(cluster, node)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return k
-	}
 	for _, test := range []struct {
 		what, reason, words string
-		come                func(t *testing.T, s *side) error
+		come                func(n *nodes, s *side) error
 	}{
-		{"random bytes", "tls", "", func(t *testing.T, s *side) error {
+		{"random bytes", "tls", "", func(_ *nodes, s *side) error {
 			c, err := net.Dial("tcp", s.Address())
 			if err != nil {
 				return err
@@ -135,8 +181,20 @@ func TestStrangers(t *testing.T) {
 			_, err = io.ReadAll(c)
 			return errors.Join(err, io.EOF)
 		}},
-		{"no hello", "no hello", "", func(t *testing.T, s *side) error {
+		{"no key", "tls", "", func(_ *nodes, s *side) error {
 			c, err := tls.Dial("tcp", s.Address(), &tls.Config{InsecureSkipVerify: true})
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			_, err = io.ReadAll(c)
+			return errors.Join(err, io.EOF)
+		}},
+		{"a key of another kind", "tls", "bad certificate", func(_ *nodes, s *side) error {
+			return come(s, &Key{certificate: elliptic(t), node: "n2"}, Hello{Cluster: "c1", Epoch: 2})
+		}},
+		{"no hello", "no hello", "", func(n *nodes, s *side) error {
+			c, err := tls.Dial("tcp", s.Address(), n.key("n2").TLS(ProtocolLink, anybody))
 			if err != nil {
 				return err
 			}
@@ -145,45 +203,48 @@ func TestStrangers(t *testing.T) {
 			_, err = io.ReadAll(c)
 			return errors.Join(err, io.EOF)
 		}},
-		{"no certificate", "certificate", "no certificate", func(t *testing.T, s *side) error {
-			return dialAs(t, s, Pinned("c1", a.Pin()), Hello{Cluster: "c1", Node: "n2", Epoch: 2})
-		}},
-		{"another cluster", "cluster", "does not belong to cluster \"c2\"", func(t *testing.T, s *side) error {
-			return dialAs(t, s, Pinned("c1", a.Pin()), Hello{Cluster: "c2", Node: "n2", Epoch: 2})
-		}},
-		{"a certificate of another cluster", "certificate", "not one of the cluster's", func(t *testing.T, s *side) error {
-			k := keysOf(t, authority(t, "c1"), "c1", "n2")
-			k.roots, k.pin = nil, a.Pin()
-			return dialAs(t, s, k, Hello{Cluster: "c1", Node: "n2", Epoch: 2})
-		}},
-		{"a certificate for something else", "certificate", "not one of the cluster's", func(t *testing.T, s *side) error {
-			k := keysOf(t, a, "workers", "n2")
-			k.name = nameOf("c1")
-			return dialAs(t, s, k, Hello{Cluster: "c1", Node: "n2", Epoch: 2})
-		}},
-		{"a certificate of another node", "certificate", "of node \"n2\", not of \"n3\"", func(t *testing.T, s *side) error {
-			return dialAs(t, s, keysOf(t, a, "c1", "n2"), Hello{Cluster: "c1", Node: "n3", Epoch: 2})
-		}},
-		{"an older epoch", "epoch", "must be repaired", func(t *testing.T, s *side) error {
-			return dialAs(t, s, keysOf(t, a, "c1", "n2"), Hello{Cluster: "c1", Node: "n2", Epoch: 1})
-		}},
-		{"another node is meant", "address", "this is node n1", func(t *testing.T, s *side) error {
-			return dialAs(t, s, keysOf(t, a, "c1", "n2"), Hello{Cluster: "c1", Node: "n2", Epoch: 2, To: "n9"})
-		}},
-		{"a copy of this node", "twin", "runs at", func(t *testing.T, s *side) error {
-			return dialAs(t, s, keysOf(t, a, "c1", "n1"), Hello{Cluster: "c1", Node: "n1", Epoch: 2, Address: "elsewhere:1"})
-		}},
-		{"an unknown purpose", "purpose", "not known", func(t *testing.T, s *side) error {
-			c, err := DialFirst(ctx, s.Address(), keysOf(t, a, "c1", "n2"), Hello{Cluster: "c1", Node: "n2", Epoch: 2, Purpose: "gossip"})
+		{"a connection for NATS servers", "tls", "no application protocol", func(n *nodes, s *side) error {
+			c, err := tls.Dial("tcp", s.Address(), n.key("n2").TLS(ProtocolRoute, anybody))
 			if err == nil {
 				_ = c.Close()
 			}
 			return err
 		}},
+		{"another cluster", "cluster", "does not belong to cluster \"c2\"", func(n *nodes, s *side) error {
+			return come(s, n.key("n2"), Hello{Cluster: "c2", Epoch: 2})
+		}},
+		{"a node that is no member", "member", "is not a member", func(_ *nodes, s *side) error {
+			return come(s, newKey(t), Hello{Cluster: "c1", Epoch: 2})
+		}},
+		{"a node that was removed", "member", "is not a member", func(n *nodes, s *side) error {
+			n.remove("n2")
+			return come(s, n.key("n2"), Hello{Cluster: "c1", Epoch: 2})
+		}},
+		{"a removed node in the name of a member", "key", "the key is of node", func(n *nodes, s *side) error {
+			n.remove("n2")
+			return come(s, n.key("n2"), Hello{Cluster: "c1", Node: n.id("n3"), Epoch: 2})
+		}},
+		{"one that joins in the name of a member", "key", "the key is of node", func(n *nodes, s *side) error {
+			return come(s, newKey(t), Hello{Cluster: "c1", Node: n.id("n3"), Epoch: 2, Purpose: ForJoin})
+		}},
+		{"an older epoch", "epoch", "must be repaired", func(n *nodes, s *side) error {
+			return come(s, n.key("n2"), Hello{Cluster: "c1", Epoch: 1})
+		}},
+		{"another node is meant", "address", "this is node", func(n *nodes, s *side) error {
+			return come(s, n.key("n2"), Hello{Cluster: "c1", Epoch: 2, To: "n9"})
+		}},
+		{"a copy of this node", "twin", "runs at", func(n *nodes, s *side) error {
+			return come(s, n.key("n1"), Hello{Cluster: "c1", Epoch: 2, Address: "elsewhere:1"})
+		}},
+		{"an unknown purpose", "purpose", "not known", func(n *nodes, s *side) error {
+			return come(s, n.key("n2"), Hello{Cluster: "c1", Epoch: 2, Purpose: "gossip"})
+		}},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			s := open(t, a, us)
-			err := test.come(t, s)
+			n := newNodes(t)
+			s := n.open(us)
+			_ = n.key("n3")
+			err := test.come(n, s)
 			if err == nil || !strings.Contains(err.Error(), test.words) {
 				t.Errorf("it ends with %v", err)
 			}
@@ -197,16 +258,35 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
+// elliptic is a certificate whose key is of another kind.
+func elliptic(t *testing.T) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(curve.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, is, is, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
 // Who has proved nothing is told why he is refused, and nothing of the node or its cluster.
 func TestStrangersAreToldNothing(t *testing.T) {
-	s := open(t, authority(t, "c1"), Hello{Cluster: "c1", Node: "n1", Name: "one", Epoch: 2, ApplyVersion: 1})
+	n := newNodes(t)
+	s := n.open(Hello{Cluster: "c1", Node: "n1", Name: "one", Epoch: 2, ApplyVersion: 1})
+	stranger := newKey(t)
 	for reason, says := range map[string]Hello{
-		"version":     {Version: version + 1, Cluster: "c1"},
-		"cluster":     {Version: version, Cluster: "c2"},
-		"purpose":     {Version: version, Cluster: "c1", Purpose: "gossip"},
-		"certificate": {Version: version, Cluster: "c1", Purpose: ForRaft},
+		"version": {Version: version + 1, Cluster: "c1"},
+		"cluster": {Version: version, Cluster: "c2"},
+		"purpose": {Version: version, Cluster: "c1", Purpose: "gossip"},
+		"key":     {Version: version, Cluster: "c1", Purpose: ForRaft},
+		"epoch":   {Version: version, Cluster: "c1", Purpose: ForRaft, Node: stranger.Node()},
+		"member":  {Version: version, Cluster: "c1", Purpose: ForRaft, Node: stranger.Node(), Epoch: 2},
 	} {
-		c, err := tls.Dial("tcp", s.Address(), &tls.Config{InsecureSkipVerify: true})
+		c, err := tls.Dial("tcp", s.Address(), stranger.TLS(ProtocolLink, anybody))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,12 +304,9 @@ func TestStrangersAreToldNothing(t *testing.T) {
 
 // Connections to join are of strangers until they are closed: they do not take the room of members.
 func TestCrowdThatJoins(t *testing.T) {
-	a := authority(t, "c1")
-	keys, err := a.Keys("c1", "n1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := Open(Config{Listen: "127.0.0.1:0", Keys: keys, Logger: slog.New(slog.DiscardHandler), Self: func() Hello { return Hello{Cluster: "c1", Node: "n1"} },
+	n := newNodes(t)
+	l, err := Open(Config{Listen: "127.0.0.1:0", Key: n.key("n1"), Member: n.member, Logger: slog.New(slog.DiscardHandler),
+		Self: func() Hello { return Hello{Cluster: "c1", Node: n.id("n1")} },
 		Serve: map[Purpose]func(*Conn){ForCall: func(c *Conn) { _ = c.Close() }, ForJoin: func(c *Conn) {
 			_, _ = io.Copy(io.Discard, c) // until he goes
 			_ = c.Close()
@@ -239,8 +316,9 @@ func TestCrowdThatJoins(t *testing.T) {
 	}
 	defer l.Close()
 	var held []*Conn
+	stranger := newKey(t)
 	for range 2 * mostFromOne {
-		if c, err := DialFirst(ctx, l.Address(), Pinned("c1", a.Pin()), Hello{Cluster: "c1", Node: "n2", Purpose: ForJoin}); err == nil {
+		if c, err := DialFirst(ctx, l.Address(), stranger, n.member, Hello{Cluster: "c1", Node: stranger.Node(), Purpose: ForJoin}); err == nil {
 			held = append(held, c)
 		}
 	}
@@ -250,9 +328,9 @@ func TestCrowdThatJoins(t *testing.T) {
 	for _, c := range held {
 		_ = c.Close()
 	}
-	two := open(t, a, Hello{Cluster: "c1", Node: "n2"})
+	two := n.open(Hello{Cluster: "c1", Node: "n2"})
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		c, err := two.Dial(ctx, l.Address(), "n1", ForCall)
+		c, err := two.Dial(ctx, l.Address(), n.id("n1"), ForCall)
 		if err == nil {
 			_ = c.Close()
 			break
@@ -272,38 +350,80 @@ func TestCrowdThatJoins(t *testing.T) {
 	}
 }
 
-// A node that joins does not take another for its cluster.
-func TestPin(t *testing.T) {
-	a := authority(t, "c1")
-	s := open(t, a, Hello{Cluster: "c1", Node: "n1"})
-	h := Hello{Cluster: "c1", Node: "n2", Purpose: ForJoin}
-	c, err := DialFirst(ctx, s.Address(), Pinned("c1", a.Pin()), h)
+// A node that joins does not take another for its cluster: it goes by the IDs that its token names.
+func TestJoinsWhomItKnows(t *testing.T) {
+	n := newNodes(t)
+	s := n.open(Hello{Cluster: "c1", Node: "n1"})
+	key := newKey(t)
+	h := Hello{Cluster: "c1", Node: key.Node(), Purpose: ForJoin}
+	c, err := DialFirst(ctx, s.Address(), key, n.member, h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = c.Close()
-	if c, err := DialFirst(ctx, s.Address(), Pinned("c1", authority(t, "c1").Pin()), h); err == nil {
+	if c, err := DialFirst(ctx, s.Address(), key, newNodes(t).member, h); err == nil {
 		_ = c.Close()
-		t.Error("an authority with another pin is believed")
+		t.Error("a node that the token does not name is believed")
+	}
+}
+
+// A node that was removed is told so where that is sure, and its connections are closed, from either side.
+func TestRecheck(t *testing.T) {
+	n := newNodes(t)
+	one, two := n.open(Hello{Cluster: "c1", Node: "n1"}), n.open(Hello{Cluster: "c1", Node: "n2"})
+	three := n.open(Hello{Cluster: "c1", Node: "n3"})
+	dial := func(from, to *side, node string) *Conn {
+		t.Helper()
+		c, err := from.Dial(ctx, to.Address(), n.id(node), ForCall)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	echoes := func(c *Conn) error {
+		var b [1]byte
+		_, err := c.Write([]byte("x"))
+		if err == nil {
+			_, err = io.ReadFull(c, b[:])
+		}
+		return err
+	}
+	comes, goes, stays := dial(two, one, "n1"), dial(one, two, "n2"), dial(three, one, "n1")
+	n.remove("n2")
+	if err := errors.Join(echoes(comes), echoes(goes), echoes(stays)); err != nil {
+		t.Fatal(err)
+	}
+	one.Recheck()
+	if echoes(comes) == nil || echoes(goes) == nil {
+		t.Error("a connection with a node that was removed is open")
+	}
+	if err := echoes(stays); err != nil {
+		t.Errorf("a connection with a member is closed: %v", err)
+	}
+	if _, err := two.Dial(ctx, one.Address(), n.id("n1"), ForCall); !errors.Is(err, jobs.NotFound) {
+		t.Errorf("a node that was removed is told %v", err)
+	}
+	if _, err := one.Dial(ctx, two.Address(), n.id("n2"), ForCall); err == nil || !strings.Contains(err.Error(), "is not a member") {
+		t.Errorf("a node that was removed is dialled: %v", err)
 	}
 }
 
 // Who dials looks at who answers, too, and does not rely on being refused.
 func TestWhoAnswers(t *testing.T) {
-	a := authority(t, "c1")
-	keys, err := a.Keys("c1", "n1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := newNodes(t)
+	key := n.key("n1")
 	for _, c := range []struct {
 		says  Hello
 		words string // "" = it is the one that was meant
 	}{
-		{Hello{Cluster: "c1", Node: "n1"}, ""},
-		{Hello{Cluster: "c2", Node: "n1"}, "belongs to cluster c2, not to c1"},
-		{Hello{Cluster: "c1", Node: "n9"}, "node n9 answers, where n1 was expected"},
+		{Hello{Cluster: "c1", Node: key.Node()}, ""},
+		{Hello{Cluster: "c2", Node: key.Node()}, "belongs to cluster c2, not to c1"},
+		{Hello{Cluster: "c1", Node: n.id("n9")}, "shows the key of node " + key.Node()},
+		{Hello{Cluster: "c1", Node: key.Node(), To: "another"}, "where another was expected"},
 	} {
-		l, err := tls.Listen("tcp", "127.0.0.1:0", keys.server())
+		to := cmp.Or(c.says.To, key.Node())
+		l, err := tls.Listen("tcp", "127.0.0.1:0", key.TLS(ProtocolLink, anybody))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -316,11 +436,7 @@ func TestWhoAnswers(t *testing.T) {
 			_ = Read(answers, &asked, maxHello)
 			_ = Write(answers, c.says)
 		}()
-		dialer, err := a.Keys("c1", "n2")
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn, err := DialFirst(ctx, l.Addr().String(), dialer, Hello{Cluster: "c1", Node: "n2", To: "n1", Purpose: ForRaft})
+		conn, err := DialFirst(ctx, l.Addr().String(), n.key("n2"), n.member, Hello{Cluster: "c1", Node: n.id("n2"), To: to, Purpose: ForRaft})
 		if err == nil {
 			_ = conn.Close()
 		}
@@ -333,9 +449,9 @@ func TestWhoAnswers(t *testing.T) {
 
 // Ten thousand connections are refused beyond the limit, and a member still gets through when they are gone.
 func TestCrowd(t *testing.T) {
-	a := authority(t, "c1")
-	s := open(t, a, Hello{Cluster: "c1", Node: "n1"})
-	two := open(t, a, Hello{Cluster: "c1", Node: "n2"})
+	n := newNodes(t)
+	s := n.open(Hello{Cluster: "c1", Node: "n1"})
+	two := n.open(Hello{Cluster: "c1", Node: "n2"})
 	var held []net.Conn
 	for range 10_000 {
 		c, err := net.DialTimeout("tcp", s.Address(), 5*time.Second)
@@ -360,7 +476,7 @@ func TestCrowd(t *testing.T) {
 	var err error
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		var c *Conn
-		if c, err = two.Dial(ctx, s.Address(), "n1", ForRaft); err == nil {
+		if c, err = two.Dial(ctx, s.Address(), n.id("n1"), ForRaft); err == nil {
 			_ = c.Close()
 			return
 		}

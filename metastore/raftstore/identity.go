@@ -1,0 +1,164 @@
+package raftstore
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
+)
+
+// Identity is the key of a directory's node, and the list of members that it goes by: raft's configuration, and before
+// raft has started, the list in node.json. A program that has more between its nodes than the store, such as NATS
+// servers, secures that with the same Identity, so that a node is removed from all of it at once.
+type Identity struct {
+	key *link.Key
+
+	mu         sync.Mutex
+	raft       *raft.Raft
+	listed     []string             // the other members, while raft has no configuration
+	last       []string             // the other members when somebody last looked
+	introduced map[string]time.Time // nodes that a member has introduced, and when
+}
+
+// introduction is how long a node is taken for a member because a member has introduced it, at most.
+const introduction = time.Minute
+
+// keyFile holds the key of a directory's node. It is made once, and no other node ever gets it.
+const keyFile = "node.key"
+
+// Identify reads the key of a directory's node, or makes one in a directory that has no node yet.
+func Identify(dir string) (*Identity, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open the key of the node: %w", err)
+	}
+	path := filepath.Join(dir, keyFile)
+	n, err := loadNode(dir)
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && n == nil {
+		return makeKey(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &disk.Damaged{Path: path, What: "it is gone"}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the key of the node: %w", err)
+	}
+	key, err := link.ParseKey(text)
+	if err != nil {
+		return nil, &disk.Damaged{Path: path, What: err.Error()}
+	}
+	i := &Identity{key: key}
+	if n != nil {
+		if n.ID != key.Node() {
+			return nil, &disk.Damaged{Path: path, What: fmt.Sprintf("it is the key of node %s, and this is the directory of node %s", key.Node(), n.ID)}
+		}
+		i.list(n.Others)
+	}
+	return i, nil
+}
+
+func makeKey(path string) (*Identity, error) {
+	key, err := link.NewKey()
+	if err != nil {
+		return nil, fmt.Errorf("make the key of the node: %w", err)
+	}
+	text, err := key.PEM()
+	if err == nil {
+		err = writeWhole(path, text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make the key of the node: %w", err)
+	}
+	return &Identity{key: key}, nil
+}
+
+// Node is the ID of the node.
+func (i *Identity) Node() string { return i.key.Node() }
+
+// Routes is the configuration of TLS between programs of members, at both ends. Its VerifyConnection refuses a node that
+// is not a member at that moment; what is open longer can be checked with it again.
+func (i *Identity) Routes() *tls.Config { return i.key.TLS(link.ProtocolRoute, i.Member) }
+
+// Member says why a node is not a member of this one's cluster, as far as this one knows.
+func (i *Identity) Member(node string) error {
+	if node == i.Node() {
+		return nil
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if slices.Contains(i.others(), node) {
+		return nil
+	}
+	if at, is := i.introduced[node]; is && time.Since(at) < introduction {
+		return nil
+	}
+	return jobs.Refuse(jobs.Forbidden, "node %.60q is not a member of this cluster", node)
+}
+
+// others are the members without this node. A list that has changed is newer than what anybody was introduced by. The
+// lock is held.
+func (i *Identity) others() []string {
+	others := i.listed
+	if i.raft != nil {
+		if servers := i.raft.GetConfiguration().Configuration().Servers; len(servers) > 0 { // otherwise it has no log yet
+			others = make([]string, 0, len(servers))
+			for _, s := range servers {
+				if string(s.ID) != i.Node() {
+					others = append(others, string(s.ID))
+				}
+			}
+			slices.Sort(others)
+		}
+	}
+	if !slices.Equal(others, i.last) {
+		i.last, i.introduced = others, nil
+	}
+	return others
+}
+
+// list sets the members to go by before raft knows them.
+func (i *Identity) list(others []other) {
+	var ids []string
+	for _, o := range others {
+		ids = append(ids, o.ID)
+	}
+	slices.Sort(ids)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.listed = ids
+}
+
+// follow goes by raft's list from now on.
+func (i *Identity) follow(r *raft.Raft) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.raft = r
+}
+
+// introduce takes a node for a member because a member says so: one that joined while this node was down, and leads by
+// now. It holds until this node's own list changes, and not for long.
+func (i *Identity) introduce(node string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if slices.Contains(i.others(), node) {
+		return
+	}
+	if i.introduced == nil {
+		i.introduced = map[string]time.Time{}
+	}
+	i.introduced[node] = time.Now()
+}
