@@ -22,6 +22,9 @@ type Cluster struct {
 	Advertise string
 	// Route is where the bus of others comes to the one in this process, which they are told; "" = there is none.
 	Route string
+	// Identity is that of the node in Dir, for a program whose nodes have more in common than the store. Default: the
+	// store finds it itself.
+	Identity *raftstore.Identity
 	// Token is an invitation with which an empty directory joins. One that has joined needs none, and ignores it.
 	Token string
 	// Invite makes of a token of the store what whoever is invited is told; default: the token as it is.

@@ -58,10 +58,10 @@ func (s *Scheduler) openRows(ctx context.Context, cfg Config) (rows, error) {
 	case c == nil:
 		store, err = raftstore.Open(conf)
 	case c.Token == "":
-		conf.Listen, conf.Advertise = c.Addr, c.Advertise
+		conf.Listen, conf.Advertise, conf.Identity = c.Addr, c.Advertise, c.Identity
 		store, err = raftstore.Open(conf)
 	default:
-		conf.Listen, conf.Advertise = c.Addr, c.Advertise
+		conf.Listen, conf.Advertise, conf.Identity = c.Addr, c.Advertise, c.Identity
 		store, err = raftstore.Join(ctx, conf, c.Token)
 	}
 	if err != nil {

@@ -65,7 +65,7 @@ type Placed interface {
 
 // Insider is a server that knows its own process by a secret.
 type Insider interface {
-	Insider() (user, password string)
+	Insider() (token string)
 }
 
 // Bus is one connection. It is a [bus.Bus].
@@ -157,7 +157,7 @@ func (b *Bus) options(ctx context.Context, cfg Config) []nats.Option {
 		nats.ErrorHandler(b.asyncError),
 	}
 	if inside, ok := cfg.InProcess.(Insider); ok && cfg.User == "" && cfg.Token == "" {
-		cfg.User, cfg.Password = inside.Insider()
+		cfg.Token = inside.Insider()
 	}
 	if cfg.User != "" {
 		o = append(o, nats.UserInfo(cfg.User, cfg.Password))

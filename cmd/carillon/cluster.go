@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -18,11 +17,12 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore"
 )
 
 // Several nodes. Each has a copy of the rows and, unless NATS is elsewhere, a NATS server; both have a port for the
-// others. What the NATS servers prove themselves by, and where the others are, lies in a file of the data directory:
-// the first node makes it, and others get it with their invitation.
+// others, and prove there that they hold the key of a member. Where the NATS servers of the others are lies in a file of
+// the data directory; a new node gets it with its invitation.
 
 // checkCluster checks what is said about other nodes.
 func (c *config) checkCluster() {
@@ -78,9 +78,8 @@ func (c *config) advertised(addr string) string {
 	return net.JoinHostPort(c.Cluster.Advertise, port)
 }
 
-// bond is what the NATS servers of a cluster have in common.
+// bond is where the NATS servers of a cluster find each other.
 type bond struct {
-	Secret string   `json:"secret"`
 	Routes []string `json:"routes"` // of all that were ever heard of
 }
 
@@ -92,7 +91,7 @@ const (
 // invitation is what lets a node join.
 type invitation struct {
 	Store string `json:"store"` // for the store
-	Bond  bond   `json:"bond"`  // for the NATS servers; empty if they are elsewhere
+	Bond  bond   `json:"bond"`  // empty if the NATS servers are elsewhere
 }
 
 func (i invitation) String() string {
@@ -119,7 +118,7 @@ func readInvitation(path string) (i invitation, err error) {
 	return i, nil
 }
 
-// joins reads what this node needs to be one of several: its bond, and an invitation if it was given one.
+// joins reads what this node needs to be one of several: its key, its bond, and an invitation if it was given one.
 func (p *process) joins() (err error) {
 	if p.cfg.Cluster.Addr == "" {
 		return nil
@@ -140,10 +139,11 @@ func (p *process) joins() (err error) {
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
-	case p.invited.Bond.Secret != "":
-		p.bond = p.invited.Bond
 	default:
-		p.bond.Secret = rand.Text() + rand.Text()
+		p.bond = p.invited.Bond
+	}
+	if p.identity, err = raftstore.Identify(p.dir(rowsFolder)); err != nil {
+		return err
 	}
 	route, err := p.cfg.routeAddr()
 	if err != nil {
@@ -188,7 +188,7 @@ func (p *process) servers() (embedded.Cluster, error) {
 	}
 	addr, err := p.cfg.routeAddr()
 	first := !slices.ContainsFunc(p.bond.Routes, func(r string) bool { return r != p.route })
-	return embedded.Cluster{Addr: addr, Routes: p.bond.Routes, Secret: p.bond.Secret, First: first}, err
+	return embedded.Cluster{Addr: addr, Routes: p.bond.Routes, TLS: p.identity.Routes(), First: first}, err
 }
 
 // cluster is how the scheduler is one of several, nil if it is alone.
@@ -196,7 +196,7 @@ func (p *process) cluster() *embed.Cluster {
 	if p.cfg.Cluster.Addr == "" {
 		return nil
 	}
-	c := &embed.Cluster{Addr: p.cfg.Cluster.Addr, Advertise: p.cfg.advertised(p.cfg.Cluster.Addr), Token: p.invited.Store, Route: p.route}
+	c := &embed.Cluster{Addr: p.cfg.Cluster.Addr, Advertise: p.cfg.advertised(p.cfg.Cluster.Addr), Token: p.invited.Store, Route: p.route, Identity: p.identity}
 	if fileExists(filepath.Join(p.dir("rows"), "node.json")) {
 		c.Token = "" // it has joined
 	}
@@ -206,7 +206,7 @@ func (p *process) cluster() *embed.Cluster {
 	c.Invite = func(token string) (string, error) {
 		i := invitation{Store: token}
 		if p.route != "" {
-			i.Bond = bond{Secret: p.bond.Secret, Routes: p.routes()}
+			i.Bond = bond{Routes: p.routes()}
 		}
 		return i.String(), nil
 	}

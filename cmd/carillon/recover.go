@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -163,14 +162,13 @@ func operator() string {
 	return "person:" + name
 }
 
-// breakBond changes what the NATS servers of a cluster have in common, so that those of lost nodes, should they come
-// back, do not speak with ours.
+// breakBond forgets where the NATS servers of lost nodes are: ours is the first one of its cluster again.
 func breakBond(data string) error {
 	path := filepath.Join(data, bondFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	raw, err := json.Marshal(bond{Secret: rand.Text() + rand.Text()})
+	raw, err := json.Marshal(bond{})
 	if err == nil {
 		err = os.WriteFile(path+".new", raw, 0o600)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
 	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore"
 	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/webhook"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -42,7 +43,8 @@ type process struct {
 	prepared func(*embed.Scheduler)
 	started  func(context.Context, *embed.Scheduler) error // once it leads
 	server   *embedded.Server                              // nil = NATS is elsewhere
-	bond     bond                                          // what NATS servers of several nodes have in common
+	bond     bond                                          // where the NATS servers of other nodes are
+	identity *raftstore.Identity                           // nil = this node is none of several
 	natsAddr string                                        // where it listens
 	route    string                                        // where they reach ours; "" = we have none
 	invited  invitation                                    // to join with

@@ -63,7 +63,7 @@ func newAttacked(t *testing.T) *attacked {
 		T:        t,
 		leader:   node(bus.Principal{Tenant: "default", Role: bus.Node, Name: "n1"}),
 		follower: node(followerName),
-		wire:     raw(nats.InProcessServer(s), nats.UserInfo(s.Insider())),
+		wire:     raw(nats.InProcessServer(s), nats.Token(s.Insider())),
 		worker:   raw(nats.Name("carillon worker:default/w1 of billing"), nats.Token(workerToken)),
 	}
 }

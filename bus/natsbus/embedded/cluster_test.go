@@ -2,9 +2,12 @@ package embedded_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,9 +19,58 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
 
-const between = "what only we know, and is long"
+// circle are servers that know each other by their keys.
+type circle struct {
+	t    *testing.T
+	mu   sync.Mutex
+	keys map[string]*link.Key // by the server's name
+	out  map[string]bool      // by the key's node
+}
+
+func newCircle(t *testing.T) *circle {
+	return &circle{t: t, keys: map[string]*link.Key{}, out: map[string]bool{}}
+}
+
+// tls is the configuration of a server, which is one of the circle from then on.
+func (c *circle) tls(name string) *tls.Config {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.keys[name] == nil {
+		key, err := link.NewKey()
+		must(c.t, err)
+		c.keys[name] = key
+	}
+	return c.keys[name].TLS(link.ProtocolRoute, c.member)
+}
+
+func (c *circle) member(node string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range c.keys {
+		if k.Node() == node && !c.out[node] {
+			return nil
+		}
+	}
+	return errors.New("it is not a member")
+}
+
+// remove takes a server out of the circle.
+func (c *circle) remove(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.out[c.keys[name].Node()] = true
+}
+
+// trusting is the configuration of a server of the circle that does not look at the others.
+func (c *circle) trusting(name string) *tls.Config {
+	conf := c.tls(name)
+	conf.VerifyConnection = func(tls.ConnectionState) error { return nil }
+	return conf
+}
 
 // three are the servers of a cluster, and a node in the process of each.
 type three struct {
@@ -29,6 +81,7 @@ type three struct {
 func newThree(t *testing.T) *three {
 	t.Helper()
 	var h three
+	between := newCircle(t)
 	var addrs []string
 	for range h.servers {
 		addrs = append(addrs, freeport.Address(t))
@@ -36,7 +89,7 @@ func newThree(t *testing.T) *three {
 	for i := range h.servers {
 		name := fmt.Sprintf("N%d", i)
 		var err error
-		h.servers[i], err = embedded.Start(embedded.Config{Name: name, Cluster: embedded.Cluster{Addr: addrs[i], Routes: addrs, Secret: between}})
+		h.servers[i], err = embedded.Start(embedded.Config{Name: name, Cluster: embedded.Cluster{Addr: addrs[i], Routes: addrs, TLS: between.tls(name)}})
 		must(t, err)
 		t.Cleanup(func() { must(t, h.servers[i].Stop()) })
 		h.nodes[i], err = natsbus.Connect(within(t), "", natsbus.Config{As: bus.Principal{Role: bus.Node, Name: name}, InProcess: h.servers[i]})
@@ -168,35 +221,83 @@ func TestCluster(t *testing.T) {
 	taken(t, w, queue, lane, list[0])
 }
 
-// A server that does not know what the others show each other is none of them.
-func TestClusterKeepsStrangersOut(t *testing.T) {
-	t.Parallel()
-	first, err := embedded.Start(embedded.Config{Name: "N0", Cluster: embedded.Cluster{Addr: freeport.Address(t), Secret: between}})
-	must(t, err)
-	defer func() { must(t, first.Stop()) }()
-	inside := func(secret string, patience time.Duration) bool {
-		s, err := embedded.Start(embedded.Config{Name: "N1", Cluster: embedded.Cluster{Routes: []string{first.ClusterAddr()}, Secret: secret}})
-		must(t, err)
-		defer func() { must(t, s.Stop()) }()
-		b, err := natsbus.Connect(within(t), "", natsbus.Config{As: bus.Principal{Role: bus.Node, Name: "stranger"}, InProcess: s})
-		must(t, err)
-		defer func() { must(t, b.Close()) }()
-		for began := time.Now(); time.Since(began) < patience; time.Sleep(10 * time.Millisecond) {
-			if _, err := b.Call(within(t), "who", nil); err == nil {
-				return true
-			}
-		}
-		return false
-	}
-	b, err := natsbus.Connect(within(t), "", natsbus.Config{As: node, InProcess: first})
+// hears says that a node at one server is answered by a service at another one.
+func hears(t *testing.T, at *embedded.Server, name, service string, within time.Duration) bool {
+	t.Helper()
+	b, err := natsbus.Connect(t.Context(), "", natsbus.Config{As: bus.Principal{Role: bus.Node, Name: name}, InProcess: at})
 	must(t, err)
 	defer func() { must(t, b.Close()) }()
-	must(t, b.Serve(t.Context(), "who", func(context.Context, bus.Principal, []byte) ([]byte, error) { return nil, nil }))
-	if !inside(between, 30*time.Second) {
-		t.Error("a server with the secret is not heard")
+	for began := time.Now(); time.Since(began) < within; time.Sleep(10 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // what asks while a route is closed gets no answer
+		_, err := b.Call(ctx, service, nil)
+		cancel()
+		if err == nil {
+			return true
+		}
 	}
-	if inside("let me in, let me in", 2*time.Second) || inside("", 2*time.Second) {
-		t.Error("a server without the secret is heard")
+	return false
+}
+
+// A server that is not one of the others, or not any more, is refused by them, whatever it thinks of them itself; and
+// connections that it has are closed, whoever has made them. Those of others stay, and those of clients.
+func TestClusterKeepsStrangersOut(t *testing.T) {
+	t.Parallel()
+	between := newCircle(t)
+	addrs := []string{freeport.Address(t), freeport.Address(t), freeport.Address(t)}
+	first, err := embedded.Start(embedded.Config{Name: "N0", Admit: newRegister().admit, Cluster: embedded.Cluster{Addr: addrs[0], TLS: between.tls("N0")}})
+	must(t, err)
+	defer func() { must(t, first.Stop()) }()
+	var log page
+	to := slog.New(slog.NewTextHandler(&log, nil))
+	inside, err := natsbus.Connect(within(t), "", natsbus.Config{As: node, InProcess: first, Logger: to})
+	must(t, err)
+	defer func() { must(t, inside.Close()) }()
+	must(t, inside.Serve(t.Context(), bus.ServiceStore, func(context.Context, bus.Principal, []byte) ([]byte, error) { return nil, nil }))
+	guest, err := natsbus.Connect(within(t), first.URL(), natsbus.Config{As: as("default", bus.Client, "shop"), Token: ofClient, Logger: to})
+	must(t, err)
+	defer func() { must(t, guest.Close()) }()
+
+	start := func(name, addr string, routes []string, conf *tls.Config) *embedded.Server {
+		t.Helper()
+		s, err := embedded.Start(embedded.Config{Name: name, Cluster: embedded.Cluster{Addr: addr, Routes: routes, TLS: conf}})
+		must(t, err)
+		t.Cleanup(func() { must(t, s.Stop()) })
+		return s
+	}
+	// Who stays connects to the one that goes, and that one to the first.
+	stays, goes := start("N1", addrs[1], []string{addrs[0], addrs[2]}, between.tls("N1")), start("N2", addrs[2], addrs[:1], between.trusting("N2"))
+	beside, err := natsbus.Connect(within(t), "", natsbus.Config{As: bus.Principal{Role: bus.Node, Name: "n1"}, InProcess: stays})
+	must(t, err)
+	defer func() { must(t, beside.Close()) }()
+	must(t, beside.Serve(t.Context(), "beside", func(context.Context, bus.Principal, []byte) ([]byte, error) { return nil, nil }))
+	if !hears(t, stays, "n1", bus.ServiceStore, time.Minute) || !hears(t, goes, "n2", bus.ServiceStore, time.Minute) || !hears(t, goes, "n2", "beside", time.Minute) {
+		t.Fatal("a server of the others is not heard")
+	}
+	between.remove("N2")
+	for _, service := range []string{bus.ServiceStore, "beside"} {
+		for began := time.Now(); hears(t, goes, "n2", service, 10*time.Millisecond); {
+			if time.Since(began) > time.Minute {
+				t.Fatalf("a server that was removed is heard by %s", service)
+			}
+		}
+	}
+	var all sync.WaitGroup
+	for name, conf := range map[string]*tls.Config{"N3": between.trusting("N2"), "N4": newCircle(t).trusting("N4"), "N5": nil} {
+		s := start(name, freeport.Address(t), addrs[:2], conf)
+		all.Go(func() {
+			if hears(t, s, "n3", bus.ServiceStore, time.Second) {
+				t.Errorf("%s, which is none of the others, is heard", name)
+			}
+		})
+	}
+	all.Wait()
+	if !hears(t, stays, "n1", bus.ServiceStore, time.Minute) {
+		t.Error("a server that stays is not heard")
+	}
+	_, err = guest.Call(within(t), bus.ServiceStore, nil)
+	must(t, err)
+	if n := strings.Count(log.String(), "bus connected"); n != 2 || strings.Contains(log.String(), "bus disconnected") {
+		t.Errorf("a client has lost its connection: %s", log.String())
 	}
 }
 
@@ -209,10 +310,11 @@ func TestGrowFromOne(t *testing.T) {
 		addrs = append(addrs, freeport.Address(t))
 	}
 	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
+	between := newCircle(t)
 	begin := func(i int) (*embedded.Server, *natsbus.Bus) {
 		t.Helper()
 		name := fmt.Sprintf("N%d", i)
-		s, err := embedded.Start(embedded.Config{Name: name, Dir: dirs[i], Cluster: embedded.Cluster{Addr: addrs[i], Routes: addrs[:i+1], Secret: between, First: i == 0}})
+		s, err := embedded.Start(embedded.Config{Name: name, Dir: dirs[i], Cluster: embedded.Cluster{Addr: addrs[i], Routes: addrs[:i+1], TLS: between.tls(name), First: i == 0}})
 		must(t, err)
 		t.Cleanup(func() { must(t, s.Stop()) })
 		b, err := natsbus.Connect(within(t), "", natsbus.Config{As: bus.Principal{Role: bus.Node, Name: name}, InProcess: s})

@@ -82,16 +82,13 @@ func newDoor(admit Admit, log *slog.Logger, nats *atomic.Pointer[server.Server])
 		guests: map[uint64]guest{}, looks: map[string]struct{}{}}
 }
 
-// insider is the user of our own process, and steward the one by which it speaks to the servers themselves (see
-// Server.Remove).
-const (
-	insider = "insider"
-	steward = "steward"
-)
+// steward is the user by which our own process speaks to the servers themselves (see Server.Remove).
+const steward = "steward"
 
-// ours says that a connection is our own process's, as one of these users.
-func (d *door) ours(user, from string, o *server.ClientOpts) bool {
-	return from == "" && o.Username == user && subtle.ConstantTimeCompare([]byte(o.Password), []byte(d.secret)) == 1
+// ours says that a connection is our own process's. But for the steward nobody is registered under a user's name: a server
+// that reloads its options (see closeInvalid) closes the connections of users that these do not list.
+func (d *door) ours(from, secret string) bool {
+	return from == "" && subtle.ConstantTimeCompare([]byte(secret), []byte(d.secret)) == 1
 }
 
 // Check lets a guest in, or not. The server calls it in the connection's own goroutine.
@@ -99,14 +96,16 @@ func (d *door) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
 	from := addressOf(c.RemoteAddress())
 	switch {
-	case d.ours(steward, from, o):
+	case o.Username == steward && d.ours(from, o.Password):
 		c.RegisterUser(&server.User{Username: steward, Account: d.nats.Load().SystemAccount(), Permissions: stewards})
 		return true
 	case d.admit == nil:
 		return true
-	case d.ours(insider, from, o):
-		c.RegisterUser(&server.User{Username: insider, Permissions: permissions(natsbus.Permissions(bus.Principal{Role: bus.Node}))})
+	case d.ours(from, o.Token):
+		c.RegisterUser(&server.User{Permissions: permissions(natsbus.Permissions(bus.Principal{Role: bus.Node}))})
 		return true
+	case d.inside(c.GetID()):
+		return true // the server has reloaded its options and asks again; review looks at the token
 	}
 	if !d.knocks.come(from) {
 		return false
@@ -128,9 +127,17 @@ func (d *door) Check(c server.ClientAuthentication) bool {
 	if g.as.Role == bus.Worker {
 		apps = []string{g.as.App}
 	}
-	c.RegisterUser(&server.User{Username: string(g.as.Tenant) + "/" + g.as.Actor(), Permissions: permissions(natsbus.Permissions(g.as, apps...))})
+	c.RegisterUser(&server.User{Permissions: permissions(natsbus.Permissions(g.as, apps...))}) // without a name, see ours
 	d.log.Debug("bus connection admitted", "address", from, "actor", g.as.Actor(), "tenant", g.as.Tenant, "app", g.as.App)
 	return true
+}
+
+// inside says that a connection was let in before.
+func (d *door) inside(id uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, is := d.guests[id]
+	return is
 }
 
 // ask says who a connection is, and writes it down.

@@ -195,7 +195,7 @@ func TestWhoIsNotLetIn(t *testing.T) {
 	}
 	for what, o := range map[string]nats.Option{
 		"the insider's name":             nats.UserInfo("insider", "x"),
-		"the insider's secret elsewhere": nats.UserInfo(s.Insider()),
+		"the insider's secret elsewhere": nats.Token(s.Insider()),
 		"a token as a user":              nats.UserInfo(ofBilling, ""),
 	} {
 		all.Go(func() {
@@ -210,7 +210,7 @@ func TestWhoIsNotLetIn(t *testing.T) {
 	if !strings.Contains(said, "bus connection refused") {
 		t.Errorf("the log says nothing: %s", said)
 	}
-	_, secret := s.Insider()
+	secret := s.Insider()
 	for _, s := range []string{"BILLING", "SHIPPING", "ANY", "CLIENT", "ADMIN", secret} {
 		if strings.Contains(said, s) {
 			t.Errorf("the log tells a secret (%s): %s", s, said)

@@ -77,6 +77,8 @@ type Server struct {
 	tls     bool
 	tag     string // "" = it is alone
 
+	verifier verifier // of other servers; unused without TLS between them
+
 	door *door  // nil = there is none
 	stop func() // ends the watch at the door
 	idle sync.WaitGroup
@@ -102,6 +104,9 @@ func Start(cfg Config) (*Server, error) {
 		s.door = newDoor(cfg.Admit, cfg.Logger, &s.nats)
 		options.CustomClientAuthentication = s.door
 		options.AuthTimeout = authTimeout.Seconds()
+	}
+	if options.Cluster.TLSConfig != nil {
+		options.Cluster.TLSConfig = s.verifier.remembering(options.Cluster.TLSConfig)
 	}
 	s.tls = cfg.TLS != nil
 	if !cfg.Cluster.alone() {
@@ -174,22 +179,25 @@ func (s *Server) Lock() error {
 	return s.run()
 }
 
-// guard watches the door for as long as the server runs, and says when it ends.
+// guard watches the door and the routes for as long as the server runs, and says when it ends.
 func (s *Server) guard() (ended <-chan struct{}) {
 	end := make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(end) })
 	if s.door != nil {
 		s.idle.Go(func() { s.door.watch(end) })
 	}
+	if s.cluster.TLS != nil {
+		s.idle.Go(func() { s.verifyRoutes(end) })
+	}
 	return end
 }
 
 // Insider is who our own process is to a server that lets in by tokens: natsbus.Insider.
-func (s *Server) Insider() (user, password string) {
+func (s *Server) Insider() (token string) {
 	if s.door == nil || s.door.admit == nil {
-		return "", ""
+		return ""
 	}
-	return insider, s.door.secret
+	return s.door.secret
 }
 
 // ready returns when clients can connect, or with what the server gave up for: it says that in its log only.

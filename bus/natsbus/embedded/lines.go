@@ -88,6 +88,9 @@ func (l *lines) Warnf(format string, v ...any) {
 // Errorf is for what is wrong, and for what a user tried and may not.
 func (l *lines) Errorf(format string, v ...any) {
 	level := slog.LevelError
+	if strings.Contains(format, "handshake error") { // of a server that is no member, or not yet: it tries each second while it joins
+		level = slog.LevelWarn
+	}
 	if l.door && strings.Contains(fmt.Sprintf(format, v...), server.ErrAuthentication.Error()) {
 		level = slog.LevelDebug
 	}

@@ -85,9 +85,11 @@ func TestRemove(t *testing.T) {
 	}
 	var servers [4]*embedded.Server
 	var nodes [4]*natsbus.Bus
+	between := newCircle(t)
 	begin := func(i int) {
 		t.Helper()
-		cfg := embedded.Config{Name: fmt.Sprintf("N%d", i), Cluster: embedded.Cluster{Addr: addrs[i], Routes: addrs[:max(3, i+1)], Secret: between}}
+		name := fmt.Sprintf("N%d", i)
+		cfg := embedded.Config{Name: name, Cluster: embedded.Cluster{Addr: addrs[i], Routes: addrs[:max(3, i+1)], TLS: between.tls(name)}}
 		if i < 2 {
 			cfg.Admit = nobody // the others let everybody in
 		}

@@ -2,17 +2,11 @@ package embedded
 
 import (
 	"cmp"
-	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/url"
 	"os"
@@ -34,13 +28,11 @@ type Cluster struct {
 	// First says that there are no others yet: the server does not wait for them. It means nothing where the server has
 	// been one of several before. Only one may begin so.
 	First bool
-	// Secret is what all of them know and nobody else does: what goes between them is encrypted, and whoever does not
-	// know it is let in nowhere. Default: it goes in the clear, and anybody is let in, which is for tests.
-	Secret string
+	// TLS secures what goes between them, at both ends, and its VerifyConnection refuses whoever is not one of them. A
+	// connection that is open is verified again every second, and closed when it is refused. Default: it goes in the
+	// clear, and anybody is let in, which is for tests.
+	TLS *tls.Config
 }
-
-// leastSecret is how long a secret is at least. It is made by a machine, not thought of.
-const leastSecret = 20
 
 func (c Cluster) alone() bool { return c.Addr == "" && len(c.Routes) == 0 }
 
@@ -55,14 +47,11 @@ func (c Cluster) into(o *server.Options) error {
 		return jobs.Invalid("the cluster's address %q has no number for a port", c.Addr)
 	}
 	o.Cluster.Port = cmp.Or(o.Cluster.Port, server.RANDOM_PORT)
-	if c.Secret != "" {
-		if len(c.Secret) < leastSecret {
-			return jobs.Invalid("the secret of the cluster has %d characters: %d are the least", len(c.Secret), leastSecret)
+	if c.TLS != nil {
+		if c.TLS.VerifyConnection == nil || c.TLS.ClientAuth < tls.RequireAnyClientCert {
+			return jobs.Invalid("the TLS configuration between NATS servers does not say who may connect: set ClientAuth and VerifyConnection")
 		}
-		if o.Cluster.TLSConfig, err = mutual(c.Secret); err != nil {
-			return fmt.Errorf("make the cluster's certificate: %w", err)
-		}
-		o.Cluster.TLSTimeout = 5
+		o.Cluster.TLSConfig, o.Cluster.TLSTimeout = c.TLS, 5
 	}
 	// What is kept in the cluster finds its server by a tag; tags know no capitals.
 	o.Tags.Add(placeTag + hex.EncodeToString([]byte(o.ServerName)))
@@ -77,35 +66,6 @@ func (c Cluster) into(o *server.Options) error {
 }
 
 const placeTag = "carillon:"
-
-// mutual makes of a secret a key that both ends have, and of that the certificate that each shows the other. Names and
-// dates in it mean nothing: who has the key is one of us.
-func mutual(secret string) (*tls.Config, error) {
-	seed := sha256.Sum256([]byte("carillon routes 1\n" + secret))
-	key := ed25519.NewKeyFromSeed(seed[:])
-	ours := key.Public().(ed25519.PublicKey)
-	now := time.Now()
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "carillon"}, DNSNames: []string{"carillon"},
-		NotBefore: now.Add(-24 * time.Hour), NotAfter: now.Add(100 * 365 * 24 * time.Hour)}
-	raw, err := x509.CreateCertificate(rand.Reader, template, template, ours, key)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{
-		MinVersion:         tls.VersionTLS13,
-		Certificates:       []tls.Certificate{{Certificate: [][]byte{raw}, PrivateKey: key}},
-		ClientAuth:         tls.RequireAnyClientCert,
-		InsecureSkipVerify: true, // of names and dates; the key is looked at here:
-		VerifyConnection: func(s tls.ConnectionState) error {
-			if len(s.PeerCertificates) > 0 {
-				if theirs, ok := s.PeerCertificates[0].PublicKey.(ed25519.PublicKey); ok && ours.Equal(theirs) {
-					return nil
-				}
-			}
-			return errors.New("the server at the other end does not know the secret of the cluster")
-		},
-	}, nil
-}
 
 // begin has a server that is the first of its cluster be a majority by itself. By its own account a server waits until
 // it has met a second one, whatever it is told, unless it finds written that it has been one of one.
@@ -135,7 +95,7 @@ func (s *Server) neighbour(end <-chan struct{}) error {
 	n := s.nats.Load()
 	port := s.options.Cluster
 	n2, err := server.NewServer(&server.Options{ServerName: s.options.ServerName + "-begins", NoSigs: true, NoLog: true,
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, Username: insider, Password: rand.Text(), // without a port it would have no routes
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, Username: steward, Password: rand.Text(), // without a port it would have no routes
 		Cluster: server.ClusterOpts{Name: port.Name, Host: "127.0.0.1", Port: server.RANDOM_PORT, NoAdvertise: true, TLSConfig: port.TLSConfig, TLSTimeout: port.TLSTimeout},
 		Routes:  []*url.URL{{Scheme: "nats-route", Host: net.JoinHostPort(reached(port.Host), strconv.Itoa(n.ClusterAddr().Port))}}})
 	if err != nil {

@@ -207,7 +207,7 @@ func serverWithTokens(t *testing.T) (string, func(bus.Principal) []nats.Option) 
 	t.Cleanup(func() { must(t, s.Stop()) })
 	return s.URL(), func(p bus.Principal) []nats.Option {
 		if p.Role == bus.Node {
-			return []nats.Option{nats.InProcessServer(s), nats.UserInfo(s.Insider())}
+			return []nats.Option{nats.InProcessServer(s), nats.Token(s.Insider())}
 		}
 		for who, q := range members {
 			if p == q {

@@ -143,15 +143,39 @@ func (a *asker) clusterInvite() *cobra.Command {
 
 func (a *asker) clusterRemove() *cobra.Command {
 	return &cobra.Command{Use: "remove <node>", Short: "Take a node out that does not come back", Args: one("the name of a node"),
-		Long:    "Take a node out that does not come back. It counts no more for what a majority is. The node that leads is not removed:\nhave another lead first (carillon cluster transfer).",
+		Long: "Take a node out that does not come back. It no longer counts for the majority, the others refuse it, and invitations that were\n" +
+			"made before are void. Tokens whose texts are in files of the node stay valid: they are listed, to be replaced and revoked.\n" +
+			"The node that leads is not removed: have another lead first (carillon cluster transfer).",
 		Example: lines("carillon cluster remove n3"), ValidArgsFunction: a.completeNodes,
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			got, err := a.link.do(ctx, request{method: "DELETE", path: "/cluster/nodes/" + url.PathEscape(args[0])})
 			if err != nil {
 				return err
 			}
-			return a.say(view{raw: empty(got.raw), names: args, text: func(p *page) { p.line("node %s is in the cluster no more", args[0]) }})
+			err = a.say(view{raw: empty(got.raw), names: args, text: func(p *page) { p.line("node %s is in the cluster no more", args[0]) }})
+			if err == nil && a.human() {
+				a.leftTokens(ctx, args[0])
+			}
+			return err
 		})}
+}
+
+// leftTokens lists the tokens that a node has granted by itself, whose texts it keeps in files.
+func (a *asker) leftTokens(ctx context.Context, node string) {
+	var all struct{ Items []api.Token }
+	got, err := a.link.get(ctx, "/tokens", nil)
+	if err == nil {
+		err = got.into(&all)
+	}
+	if err != nil {
+		a.remark("the tokens whose texts are in files of the node are not known: %v; see carillon tokens list", err)
+		return
+	}
+	for _, t := range all.Items {
+		if t.By == "node:"+node {
+			a.remark("token %s (%s, %s) is in a file of that node: replace it, then carillon tokens revoke %s", t.ID, clean(t.Name), t.Role, t.ID)
+		}
+	}
 }
 
 func (a *asker) clusterTransfer() *cobra.Command {
