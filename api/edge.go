@@ -28,14 +28,26 @@ func who(ctx context.Context) ops.Who {
 }
 
 // Guard stands before everything that a process serves over HTTP, the API and the pages alike: each request has a name
-// and, at debug, a line in the log; a panic becomes a problem and a line in the log; and a page of another origin cannot
-// act in a user's name.
+// and, at debug, a line in the log; a panic becomes a problem and a line in the log; a page of another origin cannot
+// act in a user's name; and nothing follows a chunked body on its connection.
 func Guard(log *slog.Logger, next http.Handler) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		problem(http.StatusForbidden, codeCrossOrigin, "the request comes from a page of another origin").write(w)
 	}))
-	return numbered(log, recovered(log, upright(origin.Handler(next))))
+	return numbered(log, recovered(log, alone(upright(origin.Handler(next)))))
+}
+
+// alone closes the connection after a request with a chunked body. One that also has a Content-Length may end elsewhere for
+// a proxy that goes by that, and package net/http drops that header before a handler sees it. So what follows the body on
+// the connection is never read as a request of its own.
+func alone(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TransferEncoding) > 0 && r.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // upright answers 404 to paths that climb: a mux would send the client to where they end.

@@ -114,6 +114,43 @@ func TestTransport(t *testing.T) {
 	}
 }
 
+// A request with two lengths ends in one place for a proxy and in another for the server. What stands between is not
+// taken for a request of its own.
+func TestNoRequestIsSmuggled(t *testing.T) {
+	smuggled := "GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	for name, body := range map[string]string{
+		"both lengths":          fmt.Sprintf("Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 12+len(smuggled)),
+		"the other order":       fmt.Sprintf("Transfer-Encoding: chunked\r\nContent-Length: %d\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 12+len(smuggled)),
+		"chunks, and no length": "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var asked []string
+				p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+				server := api.NewServer(api.Guard(newLog(io.Discard), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					body, _ := io.ReadAll(r.Body)
+					asked = append(asked, r.URL.Path+" "+string(body))
+				})), newLog(io.Discard))
+				done := make(chan struct{})
+				go func() { defer close(done); _ = server.Serve(p) }()
+				c := p.dial()
+				go func() { _, _ = io.WriteString(c, "POST /first HTTP/1.1\r\nHost: localhost\r\n"+body+smuggled) }()
+				all, err := io.ReadAll(c) // until the server hangs up
+				if n := strings.Count(string(all), "HTTP/1.1 "); err != nil || n != 1 || !strings.Contains(string(all), "Connection: close") {
+					t.Errorf("%d answers, %v: %s", n, err, all)
+				}
+				_ = c.Close()
+				_ = server.Close()
+				<-done
+				if len(asked) != 1 || asked[0] != "/first {}" {
+					t.Errorf("asked for %q", asked)
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
 // Row 3: who sends a header byte by byte is cut off, many at a time.
 func TestSlowHeaders(t *testing.T) {
 	serve(t, func(t *testing.T, _ *desk, p *pipes) {
