@@ -1,5 +1,11 @@
 package jobs
 
+import (
+	"bytes"
+	"errors"
+	"strconv"
+)
+
 // maxLevels is how deep arguments may be nested.
 const maxLevels = 64
 
@@ -118,6 +124,25 @@ func hexadecimal(c byte) bool {
 }
 
 func numeral(b []byte, p int) int {
+	end := numeralEnd(b, p)
+	if end > p && mayOverflow(b[p:end]) && overflows(string(b[p:end])) {
+		return -1
+	}
+	return end
+}
+
+// mayOverflow says that a number is written so that a float64 might not hold it.
+func mayOverflow(number []byte) bool {
+	return len(number) > 300 || bytes.ContainsAny(number, "eE")
+}
+
+// overflows says that no float64 holds a number. Most languages read numbers as such, ours among them.
+func overflows(number string) bool {
+	_, err := strconv.ParseFloat(number, 64)
+	return errors.Is(err, strconv.ErrRange)
+}
+
+func numeralEnd(b []byte, p int) int {
 	if b[p] == '-' {
 		p++
 	}

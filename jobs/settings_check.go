@@ -210,7 +210,25 @@ func CheckArgs(args []byte) error {
 	if !json.Valid(args) {
 		return Invalid("arguments are not valid JSON")
 	}
+	if n := overflowing(args); n != "" {
+		return Invalid("arguments have the number %.40s, which is beyond 1.8e308: send it as a text", n)
+	}
 	return Invalid("arguments must be a JSON object such as {\"customer\":\"c7\"}, not %.20q", args)
+}
+
+// overflowing is a number of valid JSON that no float64 holds, or "".
+func overflowing(args []byte) string {
+	d := json.NewDecoder(bytes.NewReader(args))
+	d.UseNumber()
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return ""
+		}
+		if n, is := token.(json.Number); is && overflows(string(n)) {
+			return string(n)
+		}
+	}
 }
 
 // checkHTTP says what is wrong with an HTTP job as far as rows are concerned; what its fields mean is judged by httpspec,
