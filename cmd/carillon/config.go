@@ -298,6 +298,9 @@ func jobsFrom(c *config, text string) error {
 		if u, err := url.Parse(text); err != nil || u.Host == "" || scheme != "http" && scheme != "https" {
 			return fmt.Errorf("%.100q is neither a path nor a URL with http or https", text)
 		}
+		if err := checkSource(text); err != nil {
+			return err
+		}
 	}
 	c.Jobs.From = text
 	return nil

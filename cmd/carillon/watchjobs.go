@@ -165,6 +165,15 @@ func (p *process) declare(ctx context.Context, s *embed.Scheduler, list []jobfil
 	return nil
 }
 
+// checkSource says why jobs are not read from a URL, or nil: whoever can change what comes by it decides what runs.
+func checkSource(from string) error {
+	u, err := url.Parse(from)
+	if err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		return fmt.Errorf("%s is read in the clear, so anybody on the way could change the jobs: use https", shownSource(from))
+	}
+	return err
+}
+
 // jobText is a file of jobs.
 type jobText struct {
 	name string
@@ -202,7 +211,13 @@ func download(ctx context.Context, from string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := http.DefaultClient.Do(r)
+	client := http.Client{CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		if len(via) > 3 {
+			return errors.New("more than 3 redirects")
+		}
+		return checkSource(next.URL.String())
+	}}
+	answer, err := client.Do(r)
 	if err != nil {
 		return nil, err
 	}

@@ -104,6 +104,25 @@ func TestJobsStatedAtAURL(t *testing.T) {
 	p.end()
 }
 
+// Whoever can change the jobs on their way here decides what runs: they come over TLS, or from this machine.
+func TestJobsAreNotReadInTheClear(t *testing.T) {
+	for from, taken := range map[string]bool{"http://jobs.example.com/jobs.yaml": false, "http://10.0.0.1/jobs.yaml": false, "http://token@jobs.example.com/jobs.yaml?t=token": false,
+		"http://localhost.example.com/": false, "https://jobs.example.com/jobs.yaml": true, "http://127.0.0.1:9000/jobs.yaml": true, "http://localhost/jobs.yaml": true, "http://[::1]/jobs.yaml": true, "jobs.yaml": true} {
+		var c config
+		err := jobsFrom(&c, from)
+		if (err == nil) != taken || err != nil && (!strings.Contains(err.Error(), "https") || strings.Contains(err.Error(), "token")) {
+			t.Errorf("%s: %v", from, err)
+		}
+	}
+	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://jobs.example.com/jobs.yaml", http.StatusFound)
+	}))
+	t.Cleanup(source.Close)
+	if _, err := fetchJobs(t.Context(), source.URL+"/jobs.yaml"); err == nil || !strings.Contains(err.Error(), "use https") {
+		t.Errorf("a redirect into the clear: %v", err)
+	}
+}
+
 // Who may read a source that asks for a token says so in its URL. No log, no record of a change and no message has it.
 func TestASourceKeepsItsSecret(t *testing.T) {
 	const secret = "Geheimnis"
