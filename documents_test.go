@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -225,6 +226,30 @@ func TestLibrariesHaveReasons(t *testing.T) {
 	for _, lib := range slices.Sorted(maps.Keys(doors)) {
 		if lib != module && !strings.Contains(read(t, "go.mod"), "\t"+lib) {
 			t.Errorf("the door of %s leads to nothing: go.mod does not ask for it", lib)
+		}
+	}
+}
+
+// What SECURITY.md says of linked modules is of the versions that are linked, and of etcd no more is linked than it says.
+func TestLinkedModulesAsSaid(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "SECURITY.md"), "## What is linked")
+	rows := regexp.MustCompile("(?m)^\\| `(\\S+)` (v\\S+) \\|").FindAllStringSubmatch(table, -1)
+	if len(rows) < 2 {
+		t.Fatalf("only %d modules are found in SECURITY.md", len(rows))
+	}
+	needs := read(t, "go.mod")
+	for _, m := range rows {
+		if !strings.Contains(needs, "\t"+m[1]+" "+m[2]+" ") && !strings.Contains(needs, "\t"+m[1]+" "+m[2]+"+incompatible ") {
+			t.Errorf("SECURITY.md speaks of %s %s, and go.mod does not: look at the table again", m[1], m[2])
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cmd/carillon").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(p, "github.com/coreos/etcd/") && p != "github.com/coreos/etcd/pkg/fileutil" {
+			t.Errorf("%s is linked, and SECURITY.md says that no package of etcd but pkg/fileutil is", p)
 		}
 	}
 }

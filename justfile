@@ -32,6 +32,10 @@ busy *args:
 browser *args:
     cd ui/browsertest && go test -mod=mod -count=1 -timeout 15m ./... {{args}}
 
+# known holes in what is linked, by the Go vulnerability database (vuln.go.dev); before each release
+vulns:
+    go tool -modfile=tools.mod govulncheck ./...
+
 # what CI runs
 check:
     bash .ci/run
