@@ -17,6 +17,7 @@ import (
 func TestCalendarExcludesDueTimes(t *testing.T) {
 	tests.Long(t)
 	tests.WithoutRace(t)
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		defer h.close()

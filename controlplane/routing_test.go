@@ -250,6 +250,7 @@ func TestS3_14LeastRecentAndLeastFrequent(t *testing.T) {
 func TestS3_14LeastFrequentOfADay(t *testing.T) {
 	tests.Long(t)
 	tests.WithoutRace(t)
+	t.Parallel()
 	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
 		h.fleet("ab", worker.Config{}, r.job(jobs.Options{Key: "charge", Route: jobs.RouteLeastFrequent}, 0))
 		h.ask("charge", "1")

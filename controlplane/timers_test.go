@@ -112,6 +112,7 @@ func TestS2_29Durations(t *testing.T) {
 func TestS2_29DurationsOfDays(t *testing.T) {
 	tests.Long(t)
 	tests.WithoutRace(t)
+	t.Parallel()
 	timers(t, "1d2h0m2s", schedule.Timer{DueTime: "1d2h0m2s", Period: "1d2h0m2s"}, 93602, 187204, more)
 	timers(t, "5d3s", schedule.Timer{DueTime: "5d3s", Period: "0s"}, 5*86400+3)
 }
@@ -123,6 +124,7 @@ func TestS2_30ISODurations(t *testing.T) {
 func TestS2_30ISODurationsOfDays(t *testing.T) {
 	tests.Long(t)
 	tests.WithoutRace(t)
+	t.Parallel()
 	timers(t, "P1DT1H20M10S", schedule.Timer{DueTime: "P1DT1H20M10S", Period: "PT1M"}, 91210, 91270, more)
 }
 
@@ -211,6 +213,7 @@ func TestS2_35TTLEndsTheSchedule(t *testing.T) {
 func TestS2_35TTLInDays(t *testing.T) {
 	tests.Long(t)
 	tests.WithoutRace(t)
+	t.Parallel()
 	timers(t, "ttl in days", schedule.Timer{DueTime: "1d", Period: "1d", TTL: "2d3s"}, 86400, 2*86400)
 }
 

