@@ -19,7 +19,6 @@ import (
 // Lives: long lists of random commands, many of them wrong or late, given to the store and to a model, the store in
 // memory. Both must give the same answers, byte for byte, and show the same to every question.
 
-
 // Model is the store in memory, as a harness.
 func Model() Harness {
 	clock, archive := NewClock(), memstore.NewArchive(0)
