@@ -2,7 +2,6 @@ package controlplane_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,12 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-var worlds = flag.Int("worlds", 3, "how many worlds TestSchedulesAgainstModel lives through; a night's worth is 500")
 
 // world is a house in which jobs of all policies live for some hours, while people edit them and their calendars, pause
 // and resume them, and leaders follow each other. What must become of each due time is said by what is written down
@@ -280,7 +279,7 @@ func (w *world) started(c *citizen, in *jobs.Instance, p *jobs.Policy, start tim
 // time has the one record that it must have, and each run begins when and where it must.
 func TestSchedulesAgainstModel(t *testing.T) {
 	fired, silent := 0, 0
-	for seed := range uint64(*worlds) {
+	for seed := range uint64(tests.Size(3, 10, 500)) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHouse(t)
 			defer h.close()

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -62,7 +64,7 @@ func envelopesOf(seed uint64, all ...Command) []Envelope {
 
 // No field is forgotten, whatever its value: what is written is what is read.
 func TestWireCarriesEveryField(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(tests.Size(50, 300, 300)) {
 		batch := envelopesOf(seed, commands(seed)...)
 		back, err := DecodeEnvelopes(AppendEnvelopes(nil, batch))
 		if err != nil || !reflect.DeepEqual(back, batch) {

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/membus"
 	"github.com/carillon-scheduler/carillon/client"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -85,7 +86,7 @@ func (l leaky) Offer(ctx context.Context, queue string, lane bus.Lane, lists ...
 // Answers get lost, offers come twice or never, runs are cancelled, fail and overrun: no run ever has two handlers at
 // once, no limit is exceeded, and in the end every run is over and every slot is free.
 func TestChaos(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(tests.Size(1, 4, 4)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { chaos(t, &dice{rng: rand.New(rand.NewPCG(seed, 7))}) })
 		})

@@ -65,21 +65,6 @@ func TestHeap100kDelayed(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-func TestCaptureIsQuick(t *testing.T) {
-	e := filled(t, 1000, 200_000).Engine.(*Engine)
-	quickest := time.Hour
-	for range 5 { // the machine may pause in one of them
-		began := time.Now()
-		snap := e.Capture()
-		took := time.Since(began)
-		t.Logf("a snapshot of %d rows is captured in %v", len(snap.rows), took)
-		quickest = min(quickest, took)
-	}
-	if quickest > time.Second {
-		t.Error("commits would wait too long")
-	}
-}
-
 func TestForgedCursors(t *testing.T) {
 	s := filled(t, 3, 100)
 	q := metastore.InstanceQuery{Tenant: "t", Limit: 10}

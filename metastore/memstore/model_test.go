@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -178,7 +179,7 @@ func (d *dice) row(m *model) jobs.Row {
 }
 
 func TestAgainstModel(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(tests.Size(1, 4, 4)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			d := &dice{Rand: rand.New(rand.NewPCG(seed, 1))}
 			for range 60 {
