@@ -17,7 +17,6 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-
 // world is a house in which jobs of all policies live for some hours, while people edit them and their calendars, pause
 // and resume them, and leaders follow each other. What must become of each due time is said by what is written down
 // here, in the plainest way.
