@@ -271,6 +271,33 @@ func TestWhyItWaits(t *testing.T) {
 	}
 }
 
+// Whoever removes a node is shown the tokens whose texts are in its files, and only those.
+func TestTokensOfARemovedNode(t *testing.T) {
+	list := `{"items":[{"id":"aaaa1111","name":"first admin","role":"admin","by":"node:n1"},{"id":"bbbb2222","name":"ci","role":"client","by":"person:ann"}]}`
+	env := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodDelete:
+			w.WriteHeader(http.StatusNoContent)
+		case list == "":
+			http.Error(w, `{"status":403,"detail":"an admin's token is wanted"}`, http.StatusForbidden)
+		default:
+			_, _ = w.Write([]byte(list))
+		}
+	})
+	for node, says := range map[string]string{
+		"n1": "token aaaa1111 (first admin, admin) is in a file of that node: replace it, then carillon tokens revoke aaaa1111\n",
+		"n2": "",
+	} {
+		if _, errs, code := (call{env: env}).run("cluster", "remove", node); code != 0 || errs != says {
+			t.Errorf("%s: exit code %d, it says %q, want %q", node, code, errs, says)
+		}
+	}
+	list = ""
+	if _, errs, code := (call{env: env}).run("cluster", "remove", "n1"); code != 0 || !strings.Contains(errs, "are not known") {
+		t.Errorf("exit code %d, it says %q", code, errs)
+	}
+}
+
 // A token that others may read on its way is warned of.
 func TestTokenInTheClear(t *testing.T) {
 	for _, c := range []struct {
