@@ -335,7 +335,7 @@ func jobOf(j ops.Job) Job {
 	}
 	out.Stopped = when(j.Stopped)
 	if p := j.Paused; p != nil {
-		out.Paused = &Pause{Reason: p.Reason, By: p.By, At: p.At, Until: when(p.Until)}
+		out.Paused = &Pause{Reason: p.Why(), By: p.By, At: p.At, Until: when(p.Until)}
 	}
 	return out
 }
@@ -423,7 +423,7 @@ func listed(in *jobs.Instance, now ops.Attempt) Instance {
 		Actor: in.Actor, Parent: in.Parent.String(), Unique: in.Unique, Priority: in.Priority,
 		Due: when(in.Due), Created: when(in.Created), Queued: when(in.Queued), Started: when(in.Started), Ended: when(in.Ended),
 		RetryAt: when(in.RetryAt), Attempt: in.Attempt, Retries: in.Terms.Retries, Worker: in.Worker, Waits: in.Waits,
-		Lingering: in.Lingering, Stuck: now.Stuck, Error: in.Error, Place: placeOf(in.Place),
+		Lingering: in.Lingering, Stuck: now.Stuck, Error: in.Problem(), Place: placeOf(in.Place),
 		Code: in.Code(), Opens: when(in.Opens),
 	}
 	if in.State == jobs.Processing {
@@ -440,7 +440,7 @@ func whole(in *jobs.Instance, now ops.Attempt) Instance {
 	out := listed(in, now)
 	out.Args, out.Result = object(in.Args), Value(in.Result)
 	for _, m := range in.Moves {
-		out.Moves = append(out.Moves, Move{State: m.State.String(), Cause: string(m.Cause), At: m.At, Attempt: m.Attempt, By: m.By, Text: m.Text, Code: codeOf(in, &m)})
+		out.Moves = append(out.Moves, Move{State: m.State.String(), Cause: string(m.Cause), At: m.At, Attempt: m.Attempt, By: m.By, Text: in.Says(&m), Code: codeOf(in, &m)})
 	}
 	return out
 }

@@ -215,7 +215,7 @@ func (a *API) seedChildren(ctx context.Context, asker ops.Who, run *jobs.Instanc
 }
 
 func executionOf(in *jobs.Instance) SeedExecution {
-	e := SeedExecution{ExecutionID: in.ID.String(), JobID: in.Key, ExecuteNumber: in.Due.UnixMilli(), State: in.State.String(), Error: in.Error, Datetime: in.Created}
+	e := SeedExecution{ExecutionID: in.ID.String(), JobID: in.Key, ExecuteNumber: in.Due.UnixMilli(), State: in.State.String(), Error: in.Problem(), Datetime: in.Created}
 	switch {
 	case in.State == jobs.Succeeded:
 		e.Status = "succeed"

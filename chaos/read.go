@@ -102,7 +102,7 @@ func runOf(in *jobs.Instance) judge.Run {
 		r.Parent = in.Parent.String()
 	}
 	for _, m := range in.Moves {
-		r.Moves = append(r.Moves, judge.Move{State: m.State.String(), Cause: string(m.Cause), At: m.At, Attempt: m.Attempt, By: m.By, Text: m.Text})
+		r.Moves = append(r.Moves, judge.Move{State: m.State.String(), Cause: string(m.Cause), At: m.At, Attempt: m.Attempt, By: m.By, Text: in.Says(&m)})
 	}
 	return r
 }

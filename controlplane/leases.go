@@ -100,7 +100,7 @@ func stopOf(in *jobs.Instance) *bus.Stop {
 	switch in.State {
 	case jobs.Cancelled:
 		if n := len(in.Moves); n > 0 {
-			s.By, s.Reason = in.Moves[n-1].By, in.Moves[n-1].Text
+			s.By, s.Reason = in.Moves[n-1].By, in.Says(&in.Moves[n-1])
 		}
 	default:
 		s.Timeout = in.Cause == jobs.ByTimeout

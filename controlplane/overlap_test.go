@@ -142,10 +142,10 @@ func TestS3_20SaysWhy(t *testing.T) {
 		h.enqueue("skip")
 		skipped := h.enqueue("skip")
 		time.Sleep(aWhile)
-		if m := last(h.run(old)); m.Text != "run "+newer.String()+" of the same job took its place" || m.By != "run:"+newer.String() {
+		if m := last(h.run(old)); h.run(old).Says(&m) != "run "+newer.String()+" of the same job took its place" || m.By != "run:"+newer.String() {
 			t.Errorf("the replaced run says %+v", m)
 		}
-		if m := last(h.run(skipped)); m.Text != "no free slot at "+jobs.JobGate(h.run(skipped).Job) {
+		if m := last(h.run(skipped)); m.Text != jobs.JobGate(h.run(skipped).Job) {
 			t.Errorf("the skipped run says %+v", m)
 		}
 		// The handler was told, and nothing of it counts any more: the newer run has the slot.

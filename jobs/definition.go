@@ -205,8 +205,11 @@ func (p *Policy) SameTimes(q *Policy) bool {
 
 // Held says that a job does not fire, who said so, why, and until when (zero: until resumed).
 type Held struct {
-	Reason, By string
+	Reason, By string // as whoever paused it put it; see Why
 	At, Until  time.Time
+	// Of a job that paused itself: how many runs in a row failed, and the last of them. Reason is the error of that one.
+	Failed int
+	Run    ID
 }
 
 // ByItself is who has paused a job whose runs failed again and again, see PauseAfter.

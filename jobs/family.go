@@ -26,13 +26,14 @@ type ParentRun struct {
 	Job    Key             `json:"job,omitzero"`
 	State  State           `json:"state,omitzero"`
 	Result json.RawMessage `json:"result,omitempty"` // what its handler gave as its result
-	Error  string          `json:"error,omitempty"`  // of its last attempt
+	Cause  Cause           `json:"cause,omitempty"`  // why it ended like that
+	Error  string          `json:"error,omitempty"`  // of its last attempt; none if the worker was lost
 	Code   string          `json:"code,omitempty"`   // of that error
 }
 
 // ParentOf is what the children of a run are told of it.
 func ParentOf(in *Instance) ParentRun {
-	return ParentRun{Run: in.ID, Job: in.Key, State: in.State, Result: in.Result, Error: in.Error, Code: in.Code()}
+	return ParentRun{Run: in.ID, Job: in.Key, State: in.State, Cause: in.Cause, Result: in.Result, Error: in.Error, Code: in.Code()}
 }
 
 // In is default arguments with the parent in them. What would make them too large is left out: first its result, then

@@ -52,8 +52,8 @@ type Move struct {
 	Cause   Cause
 	At      time.Time
 	Attempt uint32
-	By      string // the worker, or who asked
-	Text    string // the error or the reason, shortened
+	By      string // the worker, or who asked, or the run that brought it about
+	Text    string // the error or the reason, shortened; Skipped: the gate that had no free slot, or "". For people: Says
 }
 
 // Instance is one run of a job. A store never changes one in place; each move below answers with a new value.
@@ -97,7 +97,7 @@ type Instance struct {
 
 	Checkpoint []byte
 	Result     []byte
-	Error      string
+	Error      string // of the last attempt, as its handler or its worker put it; see Problem
 	Moves      []Move
 
 	Parent ID
@@ -242,9 +242,9 @@ func (in Instance) Enqueue(at time.Time) (Instance, error) {
 	return in.to(Enqueued, "", at, in.Actor, "")
 }
 
-// Skip ends a run that will never start.
-func (in Instance) Skip(at time.Time, why Cause, text string) (Instance, error) {
-	return in.to(Skipped, why, at, in.Actor, text)
+// Skip ends a run that will never start. gate is the one that had no free slot, or "".
+func (in Instance) Skip(at time.Time, why Cause, gate string) (Instance, error) {
+	return in.to(Skipped, why, at, in.Actor, gate)
 }
 
 // Retry makes a Failed run whose retry is due offerable.
@@ -319,10 +319,9 @@ func (in Instance) Cancel(at time.Time, by, text string) (Instance, error) {
 
 // Replace stops a run because a newer one of its job takes its place: one that has not begun never will.
 func (in Instance) Replace(at time.Time, by ID) (Instance, error) {
-	text := "run " + by.String() + " of the same job took its place"
 	if in.State == Enqueued {
-		return in.to(Skipped, ByReplaced, at, "run:"+by.String(), text)
+		return in.to(Skipped, ByReplaced, at, "run:"+by.String(), "")
 	}
 	in.Lingering, in.RetryAt = in.Lingering || in.State == Processing, time.Time{}
-	return in.to(Cancelled, ByReplaced, at, "run:"+by.String(), text)
+	return in.to(Cancelled, ByReplaced, at, "run:"+by.String(), "")
 }

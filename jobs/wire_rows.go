@@ -244,6 +244,8 @@ func wireHeld(c *coder, p *Held) {
 	text(c, &p.By)
 	c.time(&p.At)
 	c.time(&p.Until)
+	signed(c, &p.Failed)
+	c.id(&p.Run)
 }
 
 func wireDefinition(c *coder, d *Definition) {

@@ -229,6 +229,9 @@ func pausing(p *jobs.Held) fields {
 		return nil
 	}
 	f := fields{"reason": p.Reason}
+	if p.Failed > 0 {
+		f["failed"], f["run"] = p.Failed, p.Run.String()
+	}
 	if !p.Until.IsZero() {
 		f["until"] = p.Until
 	}

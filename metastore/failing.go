@@ -1,8 +1,6 @@
 package metastore
 
 import (
-	"fmt"
-
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -67,11 +65,7 @@ func (c *change) inRow(in *jobs.Instance) {
 		c.tx.Put(&d)
 		return
 	}
-	why := fmt.Sprintf("%d runs in a row failed; the last, %s: %s", d.Failing, in.ID, in.Error)
-	if len(why) > 1024 {
-		why = cut(why, 1024)
-	}
-	d.Paused = &jobs.Held{Reason: why, By: jobs.ByItself, At: c.at}
+	d.Paused = &jobs.Held{Reason: cut(in.Error, 1024), By: jobs.ByItself, At: c.at, Failed: d.Failing, Run: in.ID}
 	d.Revision++
 	d.Edited, d.Change = c.at, c.number()
 	c.tx.Put(&d)
@@ -81,10 +75,10 @@ func (c *change) inRow(in *jobs.Instance) {
 
 // cut shortens a text to at most n bytes, between characters.
 func cut(s string, n int) string {
-	for n > 0 && s[n]&0xc0 == 0x80 {
+	for n > 0 && n < len(s) && s[n]&0xc0 == 0x80 {
 		n--
 	}
-	return s[:n]
+	return s[:min(n, len(s))]
 }
 
 // appLimits lets gates of apps that are in use follow the settings.

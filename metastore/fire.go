@@ -102,7 +102,7 @@ func (c *change) ring(d *jobs.Definition, in *jobs.Instance) error {
 		return nil
 	case !in.StartBy.IsZero() && c.at.After(in.StartBy):
 		c.tally(in)
-		if *in, err = in.Skip(c.at, jobs.ByDeadline, tooLate(in)); err != nil {
+		if *in, err = in.Skip(c.at, jobs.ByDeadline, ""); err != nil {
 			return err
 		}
 		c.store(in, jobs.Enqueued)
@@ -110,10 +110,6 @@ func (c *change) ring(d *jobs.Definition, in *jobs.Instance) error {
 	}
 	c.tally(in)
 	return c.enter(in, jobs.Enqueued)
-}
-
-func tooLate(in *jobs.Instance) string {
-	return "not started by " + in.StartBy.Format("2006-01-02T15:04:05.000Z07:00")
 }
 
 // overOf notes in a job that its run is over, if its next due time counts from that: the commit that ends a run decides

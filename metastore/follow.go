@@ -1,7 +1,6 @@
 package metastore
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -60,14 +59,13 @@ func (c *change) follow(parent *jobs.Instance, next []*jobs.Definition) error {
 		if within := d.Policy.StartWithin; within > 0 {
 			in.StartBy = in.Due.Add(within)
 		}
-		why, text := c.stopped(d, in)
-		if why != "" {
+		if why := c.stopped(d, in); why != "" {
 			begun, err := in.Begin(c.at, "", c.at)
 			if err != nil {
 				return err
 			}
 			c.tally(&begun)
-			if begun, err = begun.Skip(c.at, why, text); err != nil {
+			if begun, err = begun.Skip(c.at, why, ""); err != nil {
 				return err
 			}
 			c.store(&begun, jobs.Enqueued)
@@ -89,17 +87,17 @@ func withArgs(in *jobs.Instance, args []byte) *jobs.Instance {
 }
 
 // stopped says why a run that would follow another is Skipped, or "".
-func (c *change) stopped(d *jobs.Definition, in *jobs.Instance) (jobs.Cause, string) {
+func (c *change) stopped(d *jobs.Definition, in *jobs.Instance) jobs.Cause {
 	switch p := d.Paused; {
 	case in.Depth > jobs.MaxDepth:
-		return jobs.ByDepth, fmt.Sprintf("%d runs have brought each other about, one after the other: do these jobs follow each other in a circle?", jobs.MaxDepth)
+		return jobs.ByDepth
 	case d.Policy.Disabled:
-		return jobs.ByDisabled, "the job is disabled"
+		return jobs.ByDisabled
 	case d.Kind == jobs.Triggered: // held, see there
 	case c.global().RecurringDebug.On:
-		return jobs.ByDebug, "debug mode of recurring jobs is on"
+		return jobs.ByDebug
 	case p != nil && (p.Until.IsZero() || p.Until.After(c.at)):
-		return jobs.ByPause, "the job is paused"
+		return jobs.ByPause
 	}
-	return "", ""
+	return ""
 }

@@ -165,17 +165,13 @@ func (c *change) enter(in *jobs.Instance, from jobs.State) error {
 			return err
 		}
 	}
-	full, blocked := c.full(in, !in.First), ""
-	if full != "" && !in.First {
-		blocked = c.blocked(full, in)
-	}
-	switch {
+	switch full := c.full(in, !in.First); {
 	case full == "":
 		c.take(in)
-	case blocked == "":
+	case in.First || !c.blocked(full, in):
 		c.wait(full, in)
 	default:
-		skipped, err := in.Skip(c.at, jobs.ByOverlap, blocked)
+		skipped, err := in.Skip(c.at, jobs.ByOverlap, full)
 		if err != nil {
 			return err
 		}
@@ -192,17 +188,15 @@ func (c *change) enter(in *jobs.Instance, from jobs.State) error {
 	return nil
 }
 
-// blocked says why a new run does not wait at a full gate, or "" if it does.
-func (c *change) blocked(full string, in *jobs.Instance) string {
+// blocked says that a new run does not wait at a full gate.
+func (c *change) blocked(full string, in *jobs.Instance) bool {
 	switch in.Terms.Overlap {
 	case jobs.OverlapSkip:
-		return "no free slot at " + full
+		return true
 	case jobs.OverlapQueueOne:
-		if c.crowdAt(full, in).Taken > 0 {
-			return "another run of the job waits for a slot at " + full + ", and only one may"
-		}
+		return c.crowdAt(full, in).Taken > 0
 	}
-	return ""
+	return false
 }
 
 // supersede stops the oldest runs of a job until there is a place for a new one at each of its gates. What is stopped
@@ -396,7 +390,7 @@ func (c *change) hand(ref jobs.Ref, tries int) {
 		}
 		in := *first
 		if late := !in.StartBy.IsZero() && c.at.After(in.StartBy); late && in.State == jobs.Enqueued {
-			if skipped, err := in.Skip(c.at, jobs.ByDeadline, "no free slot by its start deadline"); err == nil {
+			if skipped, err := in.Skip(c.at, jobs.ByDeadline, ref.Name); err == nil {
 				c.leave(&skipped, jobs.Enqueued)
 				continue
 			}

@@ -237,7 +237,7 @@ func (c *change) release(k jobs.Release) error {
 		}
 		c.tally(&in)
 		if !in.StartBy.IsZero() && c.at.After(in.StartBy) { // it never starts, and nobody makes room for it
-			if in, err = in.Skip(c.at, jobs.ByDeadline, tooLate(&in)); err != nil {
+			if in, err = in.Skip(c.at, jobs.ByDeadline, ""); err != nil {
 				return err
 			}
 			c.store(&in, jobs.Enqueued)
@@ -292,16 +292,16 @@ func (c *change) claim(k jobs.Claim) error {
 		return jobs.Refuse(jobs.Conflict, "run %s is a broadcast: it becomes one run for each worker first", in.ID)
 	}
 	if in.State == jobs.Enqueued {
-		why, text := jobs.Cause(""), ""
+		why := jobs.Cause("")
 		// Whatever became of the job, its runs go on. Only somebody who says that nothing runs under the key stops them.
 		if d := c.row(in.Key); d != nil && d.Policy.Disabled {
-			why, text = jobs.ByDisabled, "the job is disabled"
+			why = jobs.ByDisabled
 		} else if !in.StartBy.IsZero() && c.at.After(in.StartBy) {
-			why, text = jobs.ByDeadline, tooLate(&in)
+			why = jobs.ByDeadline
 		}
 		if why != "" {
 			in.Worker = k.Worker
-			if in, err = in.Skip(c.at, why, text); err != nil {
+			if in, err = in.Skip(c.at, why, ""); err != nil {
 				return err
 			}
 			c.leave(&in, jobs.Enqueued)
@@ -456,11 +456,11 @@ func (c *change) expire(k jobs.Expire) error {
 		return jobs.Refuse(jobs.Conflict, "run %s: attempt %d has not timed out", k.ID, k.Attempt)
 	}
 	in := *row
-	text, code := "worker "+in.Worker+" stopped answering", ""
+	code := ""
 	if k.Cause == jobs.ByTimeout {
-		in.Lingering, text, code = true, "timeout after "+in.Terms.Timeout.String(), jobs.CodeTimeout
+		in.Lingering, code = true, jobs.CodeTimeout
 	}
-	if in, err = in.Fail(c.at, k.Cause, code, text, 0, true); err != nil {
+	if in, err = in.Fail(c.at, k.Cause, code, "", 0, true); err != nil {
 		return err
 	}
 	return c.after(&in)

@@ -45,7 +45,7 @@ func (c *change) spread(k jobs.Spread) error {
 	}
 	in := *row
 	if len(k.Workers) == 0 {
-		if in, err = in.Skip(c.at, jobs.ByNobody, "no worker that may take it was there"); err != nil {
+		if in, err = in.Skip(c.at, jobs.ByNobody, ""); err != nil {
 			return err
 		}
 		c.leave(&in, jobs.Enqueued)

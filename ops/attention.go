@@ -205,7 +205,7 @@ func (l *look) jobs() {
 			l.say(Attention{Kind: Trouble, Job: d.Key, N: 1, Since: d.Edited}, "The schedule of %s cannot be read: %v.", d.Key, err)
 		}
 		if p := d.Paused; p != nil && p.By == jobs.ByItself {
-			l.say(Attention{Kind: GaveUp, Job: d.Key, N: d.Failing, Since: p.At}, "%s has paused itself: %s.", d.Key, strings.TrimSuffix(p.Reason, "."))
+			l.say(Attention{Kind: GaveUp, Job: d.Key, N: d.Failing, Since: p.At}, "%s has paused itself: %s.", d.Key, strings.TrimSuffix(p.Why(), "."))
 		} else if p != nil && p.Until.IsZero() && l.now.Sub(p.At) >= recently {
 			l.say(Attention{Kind: Paused, Job: d.Key, N: 1, Since: p.At}, "%s has been paused by %s for %s, without an end.",
 				d.Key, strings.TrimPrefix(p.By, "person:"), count(int(l.now.Sub(p.At)/recently), "day"))

@@ -90,8 +90,8 @@ func (e *Explanation) held(g *jobs.Global, now time.Time) {
 		if !p.Until.IsZero() {
 			until = "until " + clock(p.Until)
 		}
-		if p.Reason != "" {
-			why = ": " + p.Reason
+		if reason := p.Why(); reason != "" {
+			why = ": " + reason
 		}
 		e.say("It is paused by %s %s%s.", strings.TrimPrefix(p.By, "person:"), until, why)
 	}

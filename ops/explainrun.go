@@ -49,7 +49,7 @@ func (o *Ops) whyRun(ctx context.Context, who Who, in *jobs.Instance) (string, e
 	if text := CauseText(in.Cause); text != "" {
 		because = ", because " + text
 	}
-	if e := firstOf(in.Error); e != "" && !strings.Contains(because, e) {
+	if e := firstOf(in.Problem()); e != "" && !strings.Contains(because, e) {
 		because += " (" + e + ")"
 	}
 	switch {
@@ -106,8 +106,8 @@ func (o *Ops) whyPaused(ctx context.Context, who Who, in *jobs.Instance) (string
 	}
 	if err == nil && d.Paused != nil {
 		by = " by " + strings.TrimPrefix(d.Paused.By, "person:")
-		if d.Paused.Reason != "" {
-			by += " (" + d.Paused.Reason + ")"
+		if reason := d.Paused.Why(); reason != "" {
+			by += " (" + reason + ")"
 		}
 	}
 	return fmt.Sprintf("It is held, because the job is paused%s, %s.", by, until), nil

@@ -10,6 +10,7 @@ import (
 // runRow is a line of a table of runs.
 type runRow struct {
 	*jobs.Instance
+	Error    string // of the last attempt, for people
 	Why      string
 	When     time.Time     // of its latest move
 	Most     int           // attempts it may need
@@ -44,7 +45,7 @@ func (u *UI) runRows(list []*jobs.Instance) []runRow {
 }
 
 func (u *UI) runRow(in *jobs.Instance) runRow {
-	row := runRow{Instance: in, Why: causes[in.Cause], When: latest(in), Text: in.Error, Most: max(in.Terms.Retries+1, int(in.Attempt))}
+	row := runRow{Instance: in, Error: in.Problem(), Why: causes[in.Cause], When: latest(in), Text: in.Problem(), Most: max(in.Terms.Retries+1, int(in.Attempt))}
 	if in.Waits != "" {
 		row.Why = "waits for " + gate(in.Waits)
 	}

@@ -71,6 +71,7 @@ func (u *UI) runAnswer(r *http.Request, v visitor, add func(*runPage)) (answer, 
 	p := runPage{visitor: v, runRow: u.runRow(in), In: shorten(in.Args), Out: shorten(in.Result), Kept: shorten(in.Checkpoint),
 		CanStop: in.State.May(jobs.Cancelled), CanRun: in.State.Final()}
 	for i, m := range in.Moves {
+		m.Text = in.Says(&m)
 		row := moveRow{Move: m, Why: causes[m.Cause], Held: -1}
 		if i+1 < len(in.Moves) {
 			row.Held = in.Moves[i+1].At.Sub(m.At)
@@ -237,7 +238,7 @@ func attemptsOf(in *jobs.Instance, now time.Time) (list []attempt, skipped int) 
 		a := attempt{N: m.Attempt, Worker: m.By, State: jobs.Processing, Begun: m.At, Waited: m.At.Sub(since), Took: now.Sub(m.At)}
 		if i+1 < len(in.Moves) {
 			end := in.Moves[i+1]
-			a.State, a.Why, a.Error, a.Took = end.State, causes[end.Cause], end.Text, end.At.Sub(m.At)
+			a.State, a.Why, a.Error, a.Took = end.State, causes[end.Cause], in.Says(&end), end.At.Sub(m.At)
 			// An attempt that failed for good leaves two lines, at the same time.
 			if i+2 < len(in.Moves) && in.Moves[i+2].State == jobs.Terminated {
 				a.State = jobs.Terminated

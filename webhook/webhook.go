@@ -131,7 +131,7 @@ func (p *Poster) Ended(in *jobs.Instance) {
 		return
 	}
 	e := Event{ID: fmt.Sprintf("%s-%d", in.ID, in.Attempt), Event: "run.terminated", Tenant: in.Tenant, Job: in.Key, Instance: in.ID.String(),
-		Attempt: in.Attempt, Cause: string(in.Cause), Error: cut(in.Error), Ended: new(in.Ended.UTC())}
+		Attempt: in.Attempt, Cause: string(in.Cause), Error: cut(in.Problem()), Ended: new(in.Ended.UTC())}
 	if p.cfg.Page != "" {
 		e.URL = p.cfg.Page + "/runs/" + in.ID.String()
 	}
@@ -153,7 +153,7 @@ func (p *Poster) Paused(d *jobs.Definition) {
 		return
 	}
 	e := Event{ID: jobs.DerivedID(string(d.Tenant), d.UID.String(), d.Paused.At.UTC().Format(time.RFC3339Nano)).String(),
-		Event: "job.paused", Tenant: d.Tenant, Job: d.Key, Reason: d.Paused.Reason}
+		Event: "job.paused", Tenant: d.Tenant, Job: d.Key, Reason: d.Paused.Why()}
 	if p.cfg.Page != "" {
 		e.URL = p.cfg.Page + "/jobs/" + string(d.Key)
 	}

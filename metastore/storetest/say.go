@@ -171,6 +171,7 @@ func (tl *telling) definition(d *jobs.Definition) string {
 	if d.Paused != nil {
 		p.add(true, "paused by %s", d.Paused.By)
 		p.add(d.Paused.Reason != "", "because %q", d.Paused.Reason)
+		p.add(d.Paused.Failed > 0, "after %d failures in a row", d.Paused.Failed)
 		p.time("until", d.Paused.Until)
 	}
 	return strings.Join(p, ", ")
