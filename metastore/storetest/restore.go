@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -15,11 +16,11 @@ import (
 // every step of random lives: the same answers, the same rows, the same order of the runs that can be claimed. carry
 // writes an engine's rows down and reads them into a new one.
 func RestoreThenApply(t *testing.T, carry func(t *testing.T, from *memstore.Engine) *memstore.Engine) {
-	for seed := range uint64(2) {
+	for seed := range uint64(tests.Size(1, 2, 4)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			f, now, engine := newFate(seed), Start, memstore.New(memstore.Config{})
 			f.whole = true
-			for step := range lifeSpan {
+			for step := range tests.Size(60, 200, 200) {
 				before := rows{}
 				for r := range engine.Capture().Rows() {
 					before[r.Ref()] = r
