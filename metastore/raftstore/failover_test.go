@@ -183,6 +183,8 @@ type walled struct {
 	cut      atomic.Bool
 	end      chan struct{}
 	once     sync.Once
+	mu       sync.Mutex
+	deadline *time.Timer // of reading; nil = none
 }
 
 // Read waits for ever when the other side has been cut off, as it does when packets are dropped.
@@ -210,18 +212,31 @@ func (w *walled) Close() error {
 
 // SetDeadline ends what waits behind a wall, too.
 func (w *walled) SetDeadline(at time.Time) error {
-	if w.cut.Load() && !at.IsZero() {
-		time.AfterFunc(time.Until(at), func() { _ = w.Close() })
-	}
+	w.endAt(at)
 	return w.Conn.SetDeadline(at)
 }
 
 // SetReadDeadline ends what waits behind a wall, too.
 func (w *walled) SetReadDeadline(at time.Time) error {
-	if w.cut.Load() && !at.IsZero() {
-		time.AfterFunc(time.Until(at), func() { _ = w.Close() })
-	}
+	w.endAt(at)
 	return w.Conn.SetReadDeadline(at)
+}
+
+// endAt closes the connection at a time, if it is cut then.
+func (w *walled) endAt(at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.deadline != nil {
+		w.deadline.Stop()
+		w.deadline = nil
+	}
+	if !at.IsZero() {
+		w.deadline = time.AfterFunc(time.Until(at), func() {
+			if w.cut.Load() {
+				_ = w.Close()
+			}
+		})
+	}
 }
 
 func (ws *walls) dialer(from string) func(context.Context, string) (net.Conn, error) {

@@ -77,6 +77,13 @@ func (c *cluster) lag() int {
 	away := c.index(c.follower())
 	last := c.stores[away].raft.LastIndex()
 	c.stop(away)
+	c.cut(last + 1)
+	return away
+}
+
+// cut has the nodes go on until none of them has an entry in its log any more.
+func (c *cluster) cut(entry uint64) {
+	c.t.Helper()
 	for cut := false; !cut; {
 		finish(c.t, c, 100)
 		cut = true
@@ -87,10 +94,9 @@ func (c *cluster) lag() int {
 			if err := s.snapshot(); err != nil {
 				c.t.Fatal(err)
 			}
-			cut = cut && s.log.GetLog(last+1, new(raft.Log)) != nil
+			cut = cut && s.log.GetLog(entry, new(raft.Log)) != nil
 		}
 	}
-	return away
 }
 
 // A voter that has to fetch runs before it can install a snapshot votes meanwhile.
