@@ -153,6 +153,7 @@ type Create struct {
 	Pin         string // the worker that is to run it, instead of the job's pin; the route is left out then
 	// Of one shard of a broadcast that is run again alone; Shards 0 = it is none.
 	Shard, Shards uint32
+	//lint:ignore U1000 builds with the tag nextrules have a field here
 	nextCreate
 }
 

@@ -104,6 +104,7 @@ type Instance struct {
 	Unique string // the unique key it holds until it is final, or ""
 	Trace  string // W3C traceparent of who asked for it, or ""
 	Place  *Place // which worker it may go to; nil = any that has the job
+	//lint:ignore U1000 builds with the tag nextrules have a field here
 	nextInstance
 
 	Faults   []Fault   // attempts that failed with a code or by a rule, the oldest first

@@ -11,6 +11,8 @@ import (
 // rows: programs of two versions compute the same until it is raised. What is decided here is decided before a commit.
 
 // inForce says that a version of the rules is in force, or a later one. Code that a version brought asks this first.
+//
+//lint:ignore U1000 no version but the first has brought any, outside of builds with the tag nextrules
 func (c *change) inForce(version uint32) bool {
 	s := stateOf(c.tx)
 	return s.InForce() >= version
