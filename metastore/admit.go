@@ -72,29 +72,39 @@ func Sieved(batch []jobs.Envelope, check func(*jobs.Envelope) error, apply func(
 	}, apply)
 }
 
-// Archived is Finished for a store whose finished runs are where a look takes long. Most names need none: names carry
-// the time of the clock that made them, and one that is later than in the names of all runs that can have left the live
-// rows for good is new, whatever clocks are right. now is the time that the store stamps commits with.
+// MayBeFinished reports whether a run of this name can have left the live rows so long ago that the rules do not know
+// its name any more. Names carry the time of the clock that made them, and one that is later than in the names of all runs
+// that can have left the live rows for good is new, whatever clocks are right. s is the store's row before the commit, and
+// now the time that the commit is stamped with.
+func MayBeFinished(s *jobs.StoreRow, now time.Time, id jobs.ID) bool {
+	latest := s.NamedBefore
+	if Period(now) > Period(s.At) {
+		latest = max(latest, s.Named)
+	}
+	made, ok := id.Made()
+	return !ok || made.UnixMilli() <= latest
+}
+
+// Archived is Finished for a store whose finished runs are where a look takes long. Most names need none: see
+// MayBeFinished. now is the time that the store stamps commits with.
 func Archived(ctx context.Context, r interface {
 	Reader
 	State(context.Context) (jobs.StoreRow, error)
 }, now time.Time) Finished {
-	latest := int64(-1) // in the names of runs made before the NamePeriod of now; -1 = not asked for yet
+	var state *jobs.StoreRow // read when it is needed first
 	return func(tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
-		if latest < 0 {
+		if state == nil {
 			s, err := r.State(ctx)
 			if err != nil {
 				return nil, err
 			}
-			if latest = s.NamedBefore; Period(now) > Period(s.At) {
-				latest = max(latest, s.Named)
-			}
+			state = &s
 		}
-		if made, ok := id.Made(); ok && made.UnixMilli() > latest {
+		if !MayBeFinished(state, now, id) {
 			return nil, nil
 		}
 		in, err := r.Instance(ctx, tenant, id)
-		if jobs.CodeOf(err) == jobs.NotFound {
+		if jobs.CodeOf(err) == jobs.NotFound || err == nil && !in.Settled() {
 			return nil, nil
 		}
 		return in, err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // view is the rows that one commit works on: those that were loaded, with what was put since. It is the
@@ -91,9 +92,10 @@ func (v *view) Get(ref jobs.Ref) jobs.Row {
 // named says that a run that was settled when it was loaded is still known by its name.
 func (v *view) named(s *seen) bool { return periodOf(*s.settledAt) >= periodOf(v.at)-kept }
 
-// finished is a run that was settled so long ago that not even its name is known to the rules, or nil.
+// finished is a run that was settled before this commit, if the rules may not know its name any more, or nil.
 func (v *view) finished(tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
-	if s := v.runs[jobs.InstanceRef(tenant, id)]; s != nil && s.wasSet && !v.named(s) {
+	s := v.runs[jobs.InstanceRef(tenant, id)]
+	if s != nil && s.wasSet && metastore.MayBeFinished(&v.state, instant(v.now), id) {
 		return s.Instance, nil
 	}
 	return nil, nil
