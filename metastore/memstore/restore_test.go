@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -25,34 +24,23 @@ func manyJobs(n int) func(func(jobs.Row, error) bool) {
 	}
 }
 
-// A node has its jobs again in the time that reading them takes, however many there are. When each was put into its
-// place among the others as it came, a million took minutes.
+// A node has all its jobs again, in their order. When each was put into its place among the others as it came, a million
+// took minutes; bench has the figure.
 func TestRestoreOfManyJobs(t *testing.T) {
 	n := tests.Size(10_000, 250_000, 250_000)
 	var rows []jobs.Row
 	for row := range manyJobs(n) {
 		rows = append(rows, row)
 	}
-	var e *Engine
-	quickest := time.Hour
-	for range 3 { // the machine may pause in one of them
-		e = New(Config{})
-		begin := time.Now()
-		if err := e.Restore(func(yield func(jobs.Row, error) bool) {
-			for _, row := range rows {
-				if !yield(row, nil) {
-					return
-				}
+	e := New(Config{})
+	if err := e.Restore(func(yield func(jobs.Row, error) bool) {
+		for _, row := range rows {
+			if !yield(row, nil) {
+				return
 			}
-		}); err != nil {
-			t.Fatal(err)
 		}
-		if quickest = min(quickest, time.Since(begin)); quickest < 5*time.Second {
-			break
-		}
-	}
-	if quickest > 5*time.Second {
-		t.Errorf("%d jobs took %v", n, quickest)
+	}); err != nil {
+		t.Fatal(err)
 	}
 	for _, q := range []struct {
 		metastore.DefinitionQuery
