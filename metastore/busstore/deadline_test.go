@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,13 +17,36 @@ import (
 // vain, and the next one reaches somebody else.
 type holding struct {
 	bus.Calls
+	mu   sync.Mutex
 	hold bool
 	held []byte
 }
 
-func (l *holding) Call(ctx context.Context, service string, request []byte) ([]byte, error) {
-	if l.hold {
+func (l *holding) holdNext() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hold = true
+}
+
+// holds takes a request if it is to be held back.
+func (l *holding) holds(request []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := l.hold
+	if held {
 		l.hold, l.held = false, bytes.Clone(request)
+	}
+	return held
+}
+
+func (l *holding) request() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held
+}
+
+func (l *holding) Call(ctx context.Context, service string, request []byte) ([]byte, error) {
+	if l.holds(request) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -37,7 +61,7 @@ func TestLateRequests(t *testing.T) {
 		s, people := New(l, client), h.as(node)
 		late := func() error { // the frozen process goes on
 			t.Helper()
-			answer, err := l.Calls.Call(t.Context(), bus.ServiceStore, l.held)
+			answer, err := l.Calls.Call(t.Context(), bus.ServiceStore, l.request())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -52,7 +76,7 @@ func TestLateRequests(t *testing.T) {
 			return id, h.must(t, s, jobs.Create{ID: id, Key: "charge", Unique: "c7"})
 		}
 		first, _ := create(1) // from the answer, the client learns the server's time
-		l.hold = true
+		l.holdNext()
 		second, e := create(2)
 		if in := e.Instance(); in == nil || in.ID != first {
 			t.Fatalf("a second request under the key is answered with %+v", e)
@@ -71,7 +95,7 @@ func TestLateRequests(t *testing.T) {
 		l.Calls = h.hub.As(node)
 		s = New(l, node)
 		h.must(t, s, jobs.Edit{Key: "charge", Set: jobs.Settings{Priority: new(1)}})
-		l.hold = true
+		l.holdNext()
 		h.must(t, s, jobs.Edit{Key: "charge", Set: jobs.Settings{Priority: new(2)}})
 		h.must(t, people, jobs.Edit{Key: "charge", Set: jobs.Settings{Priority: new(3)}})
 		time.Sleep(attempt)
@@ -83,7 +107,7 @@ func TestLateRequests(t *testing.T) {
 		}
 
 		// One that is on its way for as long as its sender waits is executed.
-		l.hold = true
+		l.holdNext()
 		go func() {
 			time.Sleep(attempt - time.Second)
 			if err := late(); err != nil {
