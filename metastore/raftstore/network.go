@@ -82,7 +82,7 @@ func (s *Store) transport(id raft.ServerID, to logger) raft.Transport {
 		return trans
 	}
 	return s.listen(s.ctx, raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: stream{s.link.Stream(link.ForRaft), s}, MaxPool: 4, Timeout: rpcTimeout, Logger: to,
+		Stream: stream{s.link.Stream(link.ForRaft), s}, MaxPool: keptConnections, Timeout: rpcTimeout, Logger: to,
 	}))
 }
 
