@@ -3,6 +3,7 @@ package raftstore
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -49,6 +50,32 @@ func change(t *testing.T, path string, how func([]byte) []byte) {
 // flip changes a bit wherever a run's arguments stand.
 func flip(b []byte) []byte { return bytes.ReplaceAll(b, []byte("customer"), []byte("customes")) }
 
+// rename replaces a word wherever it stands.
+func rename(from, to string) func([]byte) []byte {
+	return func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(from), []byte(to)) }
+}
+
+// newestMeta changes a bit of the page that bbolt wrote last.
+func newestMeta(b []byte) []byte {
+	page := os.Getpagesize()
+	if number := func(at int) uint64 { return binary.NativeEndian.Uint64(b[at+64:]) }; number(0) > number(page) {
+		page = 0
+	}
+	b[page+24] ^= 1
+	return b
+}
+
+// circle has the branches of a bbolt file lead to themselves.
+func circle(b []byte) []byte {
+	page := os.Getpagesize()
+	for at := 0; at+page <= len(b); at += page {
+		if id := binary.NativeEndian.Uint64(b[at:]); id > 1 && binary.NativeEndian.Uint16(b[at+8:]) == 1 {
+			binary.NativeEndian.PutUint64(b[at+16+8:], id)
+		}
+	}
+	return b
+}
+
 // A damaged file is refused by its name; nothing panics, and nothing goes on without it.
 func TestDamage(t *testing.T) {
 	half := func(b []byte) []byte { return b[:len(b)/2] }
@@ -70,7 +97,14 @@ func TestDamage(t *testing.T) {
 		{"wal, its end cut", LogWAL, "wal/*.wal", func(b []byte) []byte { return b[:len(bytes.TrimRight(b, "\x00"))*3/4] }},
 		{"wal, nothing", LogWAL, "wal/*.wal", func([]byte) []byte { return nil }},
 		{"wal, index of zeros", LogWAL, "wal/wal-meta.db", func(b []byte) []byte { clear(b); return b }},
+		{"wal, its list of files", LogWAL, "wal/wal-meta.db", rename(`"NextSegmentID":`, `"NextSegmentIC":`)},
+		{"wal, a meta page", LogWAL, "wal/wal-meta.db", newestMeta},
+		{"wal, no vote", LogWAL, "wal/wal-meta.db", rename("LastVoteTerm", "LastVoteTerl")},
+		{"bolt, a meta page", LogBolt, "raft.db", newestMeta},
+		{"bolt, no vote", LogBolt, "raft.db", rename("LastVoteTerm", "LastVoteTerl")},
+		{"bolt, a circle", LogBolt, "raft.db", circle},
 		{"wal, cut", LogWAL, "wal/wal-meta.db", func(b []byte) []byte { return b[:5000] }},
+		{"archive, a meta page", LogBolt, "archive.db", newestMeta},
 		{"archive, no file of ours", LogBolt, "archive.db", func(b []byte) []byte { return bytes.Repeat([]byte("no"), 20_000) }},
 	} {
 		t.Run(test.what, func(t *testing.T) {

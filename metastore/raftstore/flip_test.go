@@ -29,11 +29,12 @@ func TestABitOfANode(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		voted, err := f.store.log.GetUint64([]byte("LastVoteTerm"))
-		if err != nil && err.Error() == "not found" {
-			err = nil
+		voted, err := f.store.log.GetUint64(keyVoteTerm)
+		if err != nil {
+			return "", err
 		}
-		return fmt.Sprint(all, term, voted), err
+		vote, err := f.store.log.Get(keyVote)
+		return fmt.Sprint(all, term, voted, vote), err
 	}
 	for _, test := range []struct {
 		kind  Log

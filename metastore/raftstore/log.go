@@ -80,10 +80,13 @@ func openLog(c *Config, fail func(error)) (*raftLog, error) {
 		if err := os.MkdirAll(l.path, 0o700); err != nil {
 			return nil, fmt.Errorf("open log: %w", err)
 		}
+		if err := disk.CheckBolt(filepath.Join(l.path, metadb.FileName), lockTimeout); err != nil {
+			return nil, fmt.Errorf("open log %s: %w", l.path, err)
+		}
 		err := disk.Guard(l.path, func() error {
 			// Segments are made at their full size and deleted whole.
 			segment := int(min(16<<20, max(1<<20, c.SnapshotAfter/4)))
-			meta := new(metadb.BoltMetaDB)
+			meta := &segments{MetaStore: new(metadb.BoltMetaDB), path: l.path}
 			w, err := wal.Open(l.path, wal.WithLogger(logger{Logger: c.Logger}), wal.WithMetaStore(meta), wal.WithSegmentSize(segment))
 			if err != nil {
 				_ = meta.Close()
@@ -97,6 +100,10 @@ func openLog(c *Config, fail func(error)) (*raftLog, error) {
 		}
 	default:
 		return nil, fmt.Errorf("log %q is neither %s nor %s", c.Log, LogBolt, LogWAL)
+	}
+	if err := l.beginStable(); err != nil {
+		_ = l.Close()
+		return nil, fmt.Errorf("open log %s: %w", l.path, err)
 	}
 	return l, nil
 }
@@ -304,8 +311,42 @@ func (l *raftLog) GetUint64(key []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(b), nil
 }
 
-// keyTerm is where raft keeps its term.
-var keyTerm = []byte("CurrentTerm")
+// Where raft keeps its term, and what it voted last.
+var (
+	keyTerm     = []byte("CurrentTerm")
+	keyVoteTerm = []byte("LastVoteTerm")
+	keyVote     = []byte("LastVoteCand")
+)
+
+// beginStable writes raft's values when a log is new, the term last: raft takes a value that is not there for none, and a
+// node that forgets its vote votes twice. So one that is not there later was damaged.
+func (l *raftLog) beginStable() error {
+	var there [3]bool
+	for i, key := range [][]byte{keyTerm, keyVoteTerm, keyVote} {
+		value, err := l.Get(key)
+		if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
+			return err
+		}
+		there[i] = value != nil
+	}
+	if there == [3]bool{true, true, true} {
+		return nil
+	}
+	last, err := l.LastIndex()
+	if err != nil {
+		return err
+	}
+	voted := uint64(0)
+	if there[1] {
+		if voted, err = l.GetUint64(keyVoteTerm); err != nil {
+			return err
+		}
+	}
+	if there[0] || last > 0 || voted > 0 {
+		return &disk.Damaged{Path: l.path, What: "it has lost its term or its vote"}
+	}
+	return errors.Join(l.SetUint64(keyVoteTerm, 0), l.Set(keyVote, nil), l.SetUint64(keyTerm, 0))
+}
 
 // GetLog reads an entry, for a node that lags mostly. What is damaged by now is not passed on.
 func (l *raftLog) GetLog(index uint64, entry *raft.Log) error {

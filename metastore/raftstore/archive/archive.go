@@ -119,6 +119,9 @@ func Open(path string, c Config) (*Archive, error) {
 	a := &Archive{path: path, cfg: c, sealAt: c.SealAt, counts: map[job]*count{}, index: newIndex(), indexed: make(chan struct{}), stop: make(chan struct{}),
 		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 	a.written.L = &a.mu
+	if err := disk.CheckBolt(path, lockTimeout); err != nil {
+		return nil, fmt.Errorf("open archive %s: %w", path, err)
+	}
 	err := disk.Guard(path, func() (err error) {
 		a.db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType, InitialMmapSize: 256 << 20})
 		if err != nil {

@@ -15,9 +15,8 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// CheckBolt walks through a bbolt file, before it is opened in earnest: without a synced freelist, bbolt then goes
-// through its pages in a goroutine of its own, where no one can catch what damage does. No file, or an empty one, is
-// fine.
+// CheckBolt looks at a bbolt file before it is opened in earnest: damage makes bbolt panic in goroutines of its own, where
+// no one can catch it, or walk in a circle for ever. No file, or an empty one, is fine.
 func CheckBolt(path string, lockTimeout time.Duration) error {
 	if err := checkLength(path); err != nil || !exists(path) {
 		return err
@@ -28,11 +27,7 @@ func CheckBolt(path string, lockTimeout time.Duration) error {
 			return Opened(path, err)
 		}
 		defer db.Close()
-		return db.View(func(tx *bbolt.Tx) error {
-			return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
-				return b.ForEach(func(key, value []byte) error { return nil })
-			})
-		})
+		return checkPages(path) // while nobody writes
 	})
 }
 
@@ -44,13 +39,38 @@ func exists(path string) bool {
 // Where a bbolt file says how long it is: in either of two meta pages, the valid one with the higher number.
 const (
 	boltMagic    = 0xED0CDAED
-	pageHead     = 16
 	metaLength   = 64
 	metaPageSize = 8
+	metaRoot     = 16
+	metaFree     = 32
 	metaPages    = 40
 	metaNumber   = 48
 	metaSum      = 56
 )
+
+// boltMeta is what a meta page says.
+type boltMeta struct {
+	valid                               bool
+	root, free, pages, number, pageSize uint64
+}
+
+func readMetas(f *os.File) (metas [2]boltMeta, err error) {
+	for i := range metas {
+		b := make([]byte, metaLength)
+		if _, err := f.ReadAt(b, int64(i*os.Getpagesize())+pageHead); err != nil && !errors.Is(err, io.EOF) {
+			return metas, err
+		}
+		sum := fnv.New64a()
+		sum.Write(b[:metaSum])
+		at := func(offset int) uint64 { return binary.NativeEndian.Uint64(b[offset:]) }
+		metas[i] = boltMeta{
+			valid: binary.NativeEndian.Uint32(b) == boltMagic && at(metaSum) == sum.Sum64(),
+			root:  at(metaRoot), free: at(metaFree), pages: at(metaPages), number: at(metaNumber),
+			pageSize: uint64(binary.NativeEndian.Uint32(b[metaPageSize:])),
+		}
+	}
+	return metas, nil
+}
 
 // checkLength says whether a bbolt file has all its pages.
 func checkLength(path string) error {
@@ -66,26 +86,24 @@ func checkLength(path string) error {
 	if err != nil || info.Size() == 0 {
 		return err
 	}
-	var newest, pages, pageSize uint64
-	for _, at := range []int64{0, int64(os.Getpagesize())} {
-		b := make([]byte, metaLength)
-		if _, err := f.ReadAt(b, at+pageHead); err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		sum := fnv.New64a()
-		sum.Write(b[:metaSum])
-		if binary.NativeEndian.Uint32(b) != boltMagic || binary.NativeEndian.Uint64(b[metaSum:]) != sum.Sum64() {
-			continue
-		}
-		if n := binary.NativeEndian.Uint64(b[metaNumber:]); n >= newest {
-			newest, pages = n, binary.NativeEndian.Uint64(b[metaPages:])
-			pageSize = uint64(binary.NativeEndian.Uint32(b[metaPageSize:]))
-		}
+	metas, err := readMetas(f)
+	if err != nil {
+		return err
 	}
-	if pages*pageSize > uint64(info.Size()) {
-		return &Damaged{Path: path, What: fmt.Sprintf("it has %d bytes and should have %d", info.Size(), pages*pageSize)}
+	newest := newestMeta(metas)
+	if newest.pages*newest.pageSize > uint64(info.Size()) {
+		return &Damaged{Path: path, What: fmt.Sprintf("it has %d bytes and should have %d", info.Size(), newest.pages*newest.pageSize)}
 	}
 	return nil // if there is no valid page, bbolt says so
+}
+
+func newestMeta(metas [2]boltMeta) (newest boltMeta) {
+	for _, meta := range metas {
+		if meta.valid && meta.number >= newest.number {
+			newest = meta
+		}
+	}
+	return newest
 }
 
 // Opened makes the damage of the error with which a file was opened. What the system refuses is none, nor that another
