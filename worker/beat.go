@@ -93,11 +93,13 @@ func (w *Worker) beat(ctx context.Context) {
 					w.log.Error("a beat is refused, the leases of runs will lapse", "err", err)
 				}
 			}
-			// Sooner than usual, so that a new leader is found soon; and at a start, sooner still.
-			pause = min(w.config.BeatEvery, time.Second)
+			// Sooner than usual, so that a new leader is found soon, and at once if the answer was waited for as long; at a
+			// start, sooner still.
+			pause = time.Until(sent.Add(min(w.config.BeatEvery, time.Second)))
 			if !known {
-				pause = min(pause, max(time.Since(w.started)/2, 50*time.Millisecond))
+				pause = min(pause, time.Since(w.started)/2)
 			}
+			pause = max(pause, 50*time.Millisecond)
 			continue
 		case answer.Unknown && !introduce:
 			introduce, pause = true, 0

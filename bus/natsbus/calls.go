@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -59,6 +60,8 @@ func (b *Bus) ask(ctx context.Context, subject string, at *answers, prefix strin
 	}
 	ctx, done := b.attempt(ctx, subject)
 	defer done()
+	doubt := time.AfterFunc(unanswered, b.doubt)
+	defer doubt.Stop()
 	m, err := at.request(ctx, b.nc, subject, prefix, request)
 	if err != nil {
 		return nil, b.reason(ctx, err)

@@ -5,3 +5,9 @@ func (b *Bus) Subscriptions() int { return b.nc.NumSubscriptions() }
 
 // Connected says whether there is a connection.
 func (b *Bus) Connected() bool { return b.link.connected() }
+
+// WithoutPings has the library never ask whether the server is there.
+func (c Config) WithoutPings() Config {
+	c.pings = 1 << 62
+	return c
+}

@@ -51,6 +51,8 @@ type Config struct {
 	Retry bool
 	// Buffer is how many bytes of signals are kept while the connection is lost. Default: none.
 	Buffer int
+
+	pings time.Duration // how often the library asks whether the server is there
 }
 
 // Server is a server that can be reached without a network.
@@ -79,6 +81,8 @@ type Bus struct {
 	end     context.CancelFunc
 	link    link
 	denials denials
+	wires   wires
+	doubted atomic.Bool // whether the server is there is being found out
 
 	// Answers to what this end asks: those that come to its inbox, and workers' to what is handed to them. Their marks
 	// differ, so that a worker that sees the one learns nothing of the other.
@@ -140,7 +144,9 @@ func (b *Bus) options(ctx context.Context, cfg Config) []nats.Option {
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, max(time.Until(deadline), time.Millisecond))
 	}
+	b.wires.dialer.Timeout = timeout
 	o := []nats.Option{
+		nats.SetCustomDialer(&b.wires),
 		nats.Name(introduction(cfg.As)),
 		nats.CustomInboxPrefix(inboxPrefix(cfg.As) + "." + rand.Text()), // for pulls, and for what the library asks JetStream
 		nats.Timeout(timeout),
@@ -149,7 +155,7 @@ func (b *Bus) options(ctx context.Context, cfg Config) []nats.Option {
 		nats.IgnoreAuthErrorAbort(), // the password may be put right while we try
 		nats.RetryOnFailedConnect(cfg.Retry),
 		nats.ReconnectBufSize(cmp.Or(cfg.Buffer, -1)),
-		nats.PingInterval(5 * time.Second), // twice unanswered: the connection is dead, even if it does not say so
+		nats.PingInterval(cmp.Or(cfg.pings, 5*time.Second)), // for those who only listen: wire.go
 		nats.ConnectHandler(b.connected),
 		nats.ReconnectHandler(b.connected),
 		nats.DisconnectErrHandler(b.disconnected),

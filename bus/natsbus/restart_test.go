@@ -1,6 +1,7 @@
 package natsbus_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
@@ -23,9 +25,10 @@ type wire struct {
 	to       string
 	work     sync.WaitGroup
 
-	mu   sync.Mutex
-	cut  bool
-	ends []net.Conn
+	mu     sync.Mutex
+	cut    bool
+	frozen chan struct{} // closed when it thaws; nil = it is not frozen
+	ends   []net.Conn
 }
 
 func newWire(t *testing.T, to string) *wire {
@@ -63,11 +66,42 @@ func (w *wire) accept() {
 		w.mu.Unlock()
 		for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
 			w.work.Go(func() {
-				_, _ = io.Copy(way[0], way[1])
+				_, _ = io.Copy(way[0], cold{way[1], w})
 				_ = way[0].Close()
 			})
 		}
 	}
+}
+
+// freeze has it carry nothing, and hang up on nobody, until it thaws.
+func (w *wire) freeze() (thaw func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	frozen := make(chan struct{})
+	w.frozen = frozen
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.frozen = nil
+		close(frozen)
+	}
+}
+
+// cold is an end of a wire that may freeze.
+type cold struct {
+	net.Conn
+	w *wire
+}
+
+func (c cold) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.w.mu.Lock()
+	frozen := c.w.frozen
+	c.w.mu.Unlock()
+	if frozen != nil {
+		<-frozen
+	}
+	return n, err
 }
 
 // set cuts all that is connected, or lets new connections through.
@@ -87,6 +121,12 @@ func wired(t *testing.T) (leader, taker *natsbus.Bus, queue string, w *wire) {
 	leader, _, queue = opened(t, s, nil)
 	w = newWire(t, s.URL()[len("nats://"):])
 	return leader, connect(t, w.url(), natsbus.Config{As: worker}), queue, w
+}
+
+func (w *wire) connections() []net.Conn {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.ends)
 }
 
 type taken struct {
@@ -213,5 +253,55 @@ func TestConnectWithoutAServer(t *testing.T) {
 	}
 	if n := log.count("bus connected"); n != 1 {
 		t.Errorf("the log says %d times that it is connected", n)
+	}
+}
+
+// A server that is frozen hangs up on nobody. Who asks it something is answered by another one: the library, which would
+// find out later, is kept from it here.
+func TestAFrozenServerIsLeft(t *testing.T) {
+	s := start(t, embedded.Config{})
+	leader := connect(t, s.URL(), natsbus.Config{As: node})
+	must(t, leader.Serve(t.Context(), bus.ServiceBeat, func(context.Context, bus.Principal, []byte) ([]byte, error) { return []byte("heard"), nil }))
+	first, second := newWire(t, s.URL()[len("nats://"):]), newWire(t, s.URL()[len("nats://"):])
+	w := connect(t, first.url()+","+second.url(), natsbus.Config{As: worker}.WithoutPings())
+	if len(first.connections()) == 0 { // the library chooses
+		first, second = second, first
+	}
+	defer first.freeze()()
+	ctx := within(t)
+	for {
+		answer, err := w.Call(ctx, bus.ServiceBeat, []byte("beat"))
+		if err == nil {
+			if string(answer) != "heard" {
+				t.Errorf("the answer is %q", answer)
+			}
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched() // without a connection nothing is asked
+	}
+	if len(second.connections()) == 0 {
+		t.Error("it was answered, and not over the other server")
+	}
+}
+
+// A slow answer is no frozen server: the connection stays.
+func TestASlowAnswerIsWaitedFor(t *testing.T) {
+	s := start(t, embedded.Config{})
+	leader := connect(t, s.URL(), natsbus.Config{As: node})
+	must(t, leader.Serve(t.Context(), bus.ServiceBeat, func(ctx context.Context, _ bus.Principal, _ []byte) ([]byte, error) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(3 * time.Second): // the server is asked after one, and has answered after two
+		}
+		return []byte("at last"), nil
+	}))
+	w := newWire(t, s.URL()[len("nats://"):])
+	c := connect(t, w.url(), natsbus.Config{As: worker})
+	answer, err := c.Call(within(t), bus.ServiceBeat, []byte("beat"))
+	if err != nil || string(answer) != "at last" {
+		t.Errorf("answer is %q, %v", answer, err)
 	}
 }

@@ -26,6 +26,7 @@ type cluster struct {
 // member is a node: where it is, and the process that it is now.
 type member struct {
 	name, http string
+	nats       string // where workers come
 	data       string
 	args       []string
 	program    string // that it is; "" = the usual one
@@ -53,13 +54,13 @@ func (c *cluster) grow() *member {
 	name := fmt.Sprintf("n%d", len(c.nodes)+1)
 	dir := c.t.TempDir()
 	n := &member{name: name, program: c.program, http: freeport.Address(c.t), data: filepath.Join(dir, name)}
-	bus := freeport.Address(c.t)
-	n.args = []string{"server", "--node", n.name, "--data", n.data, "--http", n.http, "--nats-addr", bus,
+	n.nats = freeport.Address(c.t)
+	n.args = []string{"server", "--node", n.name, "--data", n.data, "--http", n.http, "--nats-addr", n.nats,
 		"--cluster", freeport.Address(c.t), "--cluster-nats", freeport.Address(c.t)}
 	if len(c.nodes) == 0 {
-		c.nats = bus
+		c.nats = n.nats
 	} else {
-		c.nats += ",nats://" + bus
+		c.nats += ",nats://" + n.nats
 		file := filepath.Join(dir, name+".token")
 		if err := os.WriteFile(file, []byte(c.asks(c.nodes[0]).invitation()), 0o600); err != nil {
 			c.t.Fatal(err)
