@@ -23,6 +23,12 @@ type Key struct {
 	node        string
 }
 
+// String is the node's ID: a key that is printed by mistake stays secret.
+func (k Key) String() string { return k.node }
+
+// GoString is String.
+func (k Key) GoString() string { return k.node }
+
 // NewKey makes a key.
 func NewKey() (*Key, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)

@@ -2,6 +2,7 @@ package link
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -19,6 +20,11 @@ func TestKeyIsKept(t *testing.T) {
 	}
 	if other := newKey(t); other.Node() == k.Node() {
 		t.Error("two keys are one node's")
+	}
+	for _, shown := range []string{fmt.Sprint(k), fmt.Sprintf("%v %+v %#v", *k, k, *k)} {
+		if strings.ReplaceAll(strings.ReplaceAll(shown, k.Node(), ""), " ", "") != "" {
+			t.Errorf("printed, a key is %s", shown)
+		}
 	}
 	for what, c := range map[string]struct {
 		text  []byte
