@@ -10,26 +10,26 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A server that is frozen, and a machine that has vanished, hang up on nobody. The library notices after two pings
-// without an answer, 10 to 15 s, and a worker's leases last 15 s. So whoever waits for an answer for a while has the
-// server asked whether it is there, and leaves it for another one if it is not: a worker is heard again within 5 s of
-// its last heartbeat that was, a third of its lease.
+// A frozen server, or a machine that vanished, closes no connection. The library notices it after two unanswered pings,
+// 10 to 15 s, and a worker's lease lasts 15 s. So a request that gets no response within a second pings the server, and
+// the connection is closed if nothing arrives within another: the library then connects to the next server. A worker
+// reaches the leader again about 5 s after its last heartbeat, a third of its lease.
 
 const (
-	// unanswered is how long an answer may take before the server is doubted.
+	// unanswered is how long a response may take before the server is pinged.
 	unanswered = time.Second
-	// unheard is how long a server that is doubted may say nothing.
+	// unheard is how long a pinged server may send nothing.
 	unheard = time.Second
-	// slowest is how many bytes a second a connection carries at least: what was sent is given the time to get there.
+	// slowest is the lowest bandwidth of a connection, in bytes per second: large requests get the time they need.
 	slowest = 128 << 10
 )
 
-// wires makes connections to servers, one at a time.
+// wires dials servers and keeps the current connection.
 type wires struct {
 	dialer net.Dialer
 
 	mu   sync.Mutex
-	last *wire // nil = none was made: the server is in this process
+	last *wire // nil = the server is in this process
 }
 
 var _ nats.CustomDialer = (*wires)(nil)
@@ -53,11 +53,11 @@ func (w *wires) now() *wire {
 	return w.last
 }
 
-// wire is a connection that knows when something came over it, and when what was written to it has got there.
+// wire is a connection that counts what arrives, and knows when all that was written has arrived at the server.
 type wire struct {
 	net.Conn
-	heard   atomic.Uint64 // how often something came
-	carried atomic.Int64  // when the slowest connection has carried all that was written; nanoseconds
+	heard   atomic.Uint64 // number of reads
+	carried atomic.Int64  // when all that was written has arrived, at the lowest bandwidth; Unix nanoseconds
 }
 
 func (w *wire) Read(b []byte) (int, error) {
@@ -74,7 +74,7 @@ func (w *wire) Write(b []byte) (int, error) { // the library writes one at a tim
 	return w.Conn.Write(b)
 }
 
-// doubt asks the server whether it is there, in the background, and leaves it if nothing comes from it.
+// doubt pings the server in the background, and closes the connection if nothing arrives.
 func (b *Bus) doubt() {
 	w := b.wires.now()
 	if w == nil || !b.link.connected() || !b.doubted.CompareAndSwap(false, true) {
@@ -84,8 +84,8 @@ func (b *Bus) doubt() {
 		defer b.doubted.Store(false)
 		_, holds := b.link.state()
 		heard := w.heard.Load()
-		// Asking may block as long as what is to be found out: a write to a server that does not read.
-		ctx, done := context.WithTimeout(holds, time.Minute) // the library wants a deadline
+		// The ping itself may block: a frozen server reads nothing.
+		ctx, done := context.WithTimeout(holds, time.Minute) // the library requires a deadline
 		defer done()
 		go func() { _ = b.nc.FlushWithContext(ctx) }()
 		for wait := unheard; wait > 0; wait = time.Until(time.Unix(0, w.carried.Load()).Add(unheard)) {
@@ -98,7 +98,7 @@ func (b *Bus) doubt() {
 				return
 			}
 		}
-		b.log.Warn("the NATS server does not answer, another one is looked for", "server", w.RemoteAddr())
+		b.log.Warn("NATS server does not respond, connecting to another", "server", w.RemoteAddr())
 		_ = w.Close()
 	}()
 }

@@ -9,14 +9,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Raft keeps connections to a node for later questions, and learns only by asking over one that the node was started
-// again since. A candidate asks each node once and then waits for its time to be over, so that a node would miss one
-// election for each connection that others have kept to the process before it.
+// Raft pools connections to each node, and notices only on use that the process at the other end has ended. A candidate
+// asks each node once per election. So after a restart of a node, each pooled connection would cost one election.
 
-// keptConnections is how many connections to each node raft keeps.
+// keptConnections is how many idle connections to each node raft pools.
 const keptConnections = 4
 
-// again asks over the next connection what was asked over one that the other end has closed.
+// again repeats a request over the next connection if the other end had closed the one it used.
 func again(ask func() error) error {
 	for range keptConnections {
 		if err := ask(); !closed(err) {
@@ -35,7 +34,7 @@ func closed(err error) bool {
 	return false
 }
 
-// RequestVote asks a node for its vote. Asked twice for the same, it answers the same.
+// RequestVote asks a node for its vote. It is idempotent.
 func (l listening) RequestVote(id raft.ServerID, at raft.ServerAddress, ask *raft.RequestVoteRequest, answer *raft.RequestVoteResponse) error {
 	return again(func() error { return l.NetworkTransport.RequestVote(id, at, ask, answer) })
 }
