@@ -139,8 +139,10 @@ func (c *cluster) adopt(adjust func(*Config)) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	n := node{Cluster: leader.node.Cluster, Epoch: leader.node.Epoch, ID: identity.Node(),
-		Others: []other{{ID: leader.ID(), Name: leader.cfg.Node, Address: leader.Address()}}}
+	n := node{Cluster: leader.node.Cluster, Epoch: leader.node.Epoch, ID: identity.Node()}
+	for _, s := range c.stores { // all of them: one that it does not know gets no vote from it before it has a log
+		n.Others = append(n.Others, other{ID: s.ID(), Name: s.cfg.Node, Address: s.Address()})
+	}
 	if err := n.save(conf.Dir); err != nil {
 		c.t.Fatal(err)
 	}
