@@ -98,7 +98,7 @@ func (b *Bus) doubt() {
 				return
 			}
 		}
-		b.log.Warn("NATS server does not respond, connecting to another", "server", w.RemoteAddr())
+		b.log.Warn("server does not respond, connecting to another", "server", w.RemoteAddr())
 		_ = w.Close()
 	}()
 }
