@@ -168,8 +168,8 @@ func (a *API) ruled(next http.Handler) http.Handler {
 			a.refuse(r.Context(), err).write(w)
 			return
 		}
-		if wait := a.rates.take(string(asker.Tenant) + "/" + asker.Actor); wait > 0 {
-			tooMany(wait).write(w)
+		if err := a.Admit(asker); err != nil {
+			a.refuse(r.Context(), err).write(w)
 			return
 		}
 		if p := a.permit(asker, route); p != nil {

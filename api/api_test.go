@@ -24,6 +24,7 @@ type desk struct {
 	t     *testing.T
 	store metastore.Full
 	log   strings.Builder
+	api   *api.API
 	http.Handler
 }
 
@@ -40,7 +41,8 @@ func newDesk(t *testing.T) *desk {
 		d.apply(jobs.Register{App: "billing", Worker: "w1", Start: true, Job: declared})
 	}
 	log := slog.New(slog.NewTextHandler(&d.log, nil))
-	d.Handler = api.Guard(log, api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, ForecastWork: time.Minute}), Logger: log}))
+	d.api = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, ForecastWork: time.Minute}), Logger: log})
+	d.Handler = api.Guard(log, d.api)
 	return d
 }
 

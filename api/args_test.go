@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -175,6 +176,9 @@ func TestTooOften(t *testing.T) {
 		}
 		if statuses[200]+155 != 4_000 || last.problem(t).Status != 429 {
 			t.Errorf("requests: %v", statuses)
+		}
+		if err := d.api.Admit(ops.Who{Actor: "person:api"}); !errors.Is(err, jobs.Exhausted) {
+			t.Errorf("the pages of the same person: %v", err)
 		}
 		time.Sleep(time.Second)
 		if a := d.send("GET", "/api/v1/whoami", ""); a.StatusCode != 200 {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
 )
 
 // TooMany is why a request is refused that comes too soon after others. It is a kind of jobs.Exhausted.
@@ -27,6 +28,15 @@ func tooMany(after time.Duration) *Problem {
 	p := problem(http.StatusTooManyRequests, codeTooMany, "too many requests: wait as long as Retry-After says")
 	p.header = map[string]string{"Retry-After": strconv.Itoa(max(1, int(math.Ceil(after.Seconds()))))}
 	return p
+}
+
+// Admit counts a request of a token, and refuses it with a [TooMany] beyond 2,000 a second (4,000 at once). The pages ask
+// it, too, so a person has one budget for both.
+func (a *API) Admit(who ops.Who) error {
+	if wait := a.rates.take(string(who.Tenant) + "/" + who.Actor); wait > 0 {
+		return &TooMany{After: wait}
+	}
+	return nil
 }
 
 // rates are rates by name. The zero value allows nothing.

@@ -308,7 +308,7 @@ func (s *Scheduler) pages(cfg Config, rows rows) http.Handler {
 	door := api.New(api.Config{Ops: s.ops, Who: cfg.Who, Base: cfg.Base, Ready: s.Ready, Logger: cfg.Logger,
 		Memory: cfg.Limits.RequestMemory, MemoryPerToken: cfg.Limits.RequestMemoryPerToken})
 	about := ui.About{Node: cfg.Node, Store: rows.where, Version: cmp.Or(cfg.Version, worker.LibraryVersion())}
-	page := ui.New(ui.Config{Ops: s.ops, Who: cfg.Who, Access: signIn, Base: cfg.Base, Notice: cfg.Notice, About: about, Logger: cfg.Logger})
+	page := ui.New(ui.Config{Ops: s.ops, Who: cfg.Who, Admit: door.Admit, Access: signIn, Base: cfg.Base, Notice: cfg.Notice, About: about, Logger: cfg.Logger})
 	mux := http.NewServeMux()
 	meter := s.metrics(cfg, rows, func(r *http.Request) string {
 		switch _, pattern := mux.Handler(r); pattern {

@@ -134,6 +134,35 @@ func TestSignOut(t *testing.T) {
 	}
 }
 
+// Requests of one person beyond the rate that the API has are refused before anything is read or changed.
+func TestTooManyPages(t *testing.T) {
+	s, d, tokens := guarded(t)
+	left := map[string]int{"person:viewer-token": 1}
+	s.Handler = ui.New(ui.Config{Ops: d.ops, Access: d, Admit: func(who ops.Who) error {
+		if left[who.Actor]--; left[who.Actor] < 0 {
+			return jobs.Refuse(jobs.Exhausted, "too many requests: try again in 1s")
+		}
+		return nil
+	}})
+	left["person:operator-token"] = 1
+	cookie := s.signIn(tokens["viewer"])
+	for i, want := range []int{200, 429} {
+		if answer, body := s.get("/runs", "Cookie", cookie); answer.StatusCode != want || strings.Contains(body, "too many requests: try again in 1s") != (i == 1) {
+			t.Errorf("request %d: %d, want %d: %s", i, answer.StatusCode, want, body)
+		}
+	}
+	cookie = s.signIn(tokens["operator"])
+	run := s.runs[jobs.Scheduled].String()
+	left["person:operator-token"] = 0
+	if answer, _ := s.post("/runs/"+run+"/cancel", nil, "Cookie", cookie); answer.StatusCode != 429 {
+		t.Errorf("a form: %d", answer.StatusCode)
+	}
+	left["person:operator-token"] = 1
+	if _, body := s.get("/runs/"+run, "Cookie", cookie); !strings.Contains(body, "Scheduled") {
+		t.Errorf("the refused form has changed the run: %s", body)
+	}
+}
+
 // Each role may do what it may, on every route, and sees no button for more.
 func TestRoles(t *testing.T) {
 	s, _, tokens := guarded(t)

@@ -119,6 +119,9 @@ func (u *UI) door(do handler) func(http.ResponseWriter, *http.Request, visitor) 
 
 func (u *UI) visitor(r *http.Request) (visitor, error) {
 	who, err := u.who(r)
+	if err == nil && u.admit != nil {
+		err = u.admit(who)
+	}
 	return visitor{who}, err
 }
 

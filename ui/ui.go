@@ -45,6 +45,8 @@ type Config struct {
 	// Who says who sends a request; an error of jobs.Forbidden leads to the login page. Nil means a nameless person of
 	// the default tenant who may do everything.
 	Who func(*http.Request) (ops.Who, error)
+	// Admit refuses a request that comes too soon after others of the same person; nil means that none does.
+	Admit func(ops.Who) error
 	// Access lets people sign in, and then Who may be left out; nil means that nobody can.
 	Access Access
 	// Notice is a sentence that stands on top of every page, or "".
@@ -60,6 +62,7 @@ type UI struct {
 	ops       *ops.Ops
 	base      string
 	who       func(*http.Request) (ops.Who, error)
+	admit     func(ops.Who) error
 	access    Access
 	open      bool // nobody is asked who they are
 	notice    string
@@ -77,7 +80,7 @@ type UI struct {
 
 // New makes the pages.
 func New(c Config) *UI {
-	u := &UI{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, access: c.Access, notice: c.Notice, about: c.About, log: c.Logger}
+	u := &UI{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, admit: c.Admit, access: c.Access, notice: c.Notice, about: c.About, log: c.Logger}
 	if u.who == nil && c.Access != nil {
 		u.who = c.Access.Who
 	}
