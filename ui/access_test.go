@@ -3,6 +3,7 @@ package ui_test
 import (
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"regexp"
@@ -345,5 +346,76 @@ func TestAudit(t *testing.T) {
 	_, second := s.get(older, "Cookie", cookie)
 	if n := strings.Count(second, `<tr data-key=`); n != 50 || second == body {
 		t.Errorf("the second page has %d rows", n)
+	}
+}
+
+// Pages show another tenant nothing of a tenant: a run or job of it looks like one that does not exist, whether its name
+// is in the path or in a form, and nothing of it can be changed.
+func TestTenantsAreApart(t *testing.T) {
+	s, d, _ := guarded(t)
+	_, token, err := d.ops.Grant(t.Context(), ops.Who{Tenant: "other", Actor: "test"}, ops.NewToken{Name: "root", Role: jobs.RoleAdmin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cookie := s.signIn(token)
+	before := s.snapshot()
+	none := jobs.NewID(time.Now()).String()
+	busy := s.runs[jobs.Processing].String()
+	for _, path := range []string{"/runs/ID", "/runs/ID/log", "/jobs/KEY", "/jobs/KEY/run", "/jobs/KEY/edit", "/jobs/KEY/versions", "/jobs/KEY/delete", "/jobs/KEY/backfill"} {
+		theirs, shown := s.get(strings.NewReplacer("ID", busy, "KEY", "app.work").Replace(path), "Cookie", cookie)
+		nothing, want := s.get(strings.NewReplacer("ID", none, "KEY", "app.none").Replace(path), "Cookie", cookie)
+		shown = strings.NewReplacer(busy, none, "app.work", "app.none").Replace(shown)
+		if theirs.StatusCode != 404 || nothing.StatusCode != 404 || shown != want {
+			t.Errorf("%s: %d, and %d where there is nothing: %.300s", path, theirs.StatusCode, nothing.StatusCode, shown)
+		}
+	}
+	for _, path := range []string{"/runs/" + busy + "/cancel", "/runs/" + busy + "/again", "/jobs/app.work/trigger", "/jobs/app.nightly/pause", "/jobs/app.paused/resume", "/jobs/app.work/delete"} {
+		if answer, body := s.post(path, url.Values{"runs": {"cancel"}, "confirm": {"app.work"}}, "Cookie", cookie); answer.StatusCode != 404 {
+			t.Errorf("%s: %d %.300s", path, answer.StatusCode, body)
+		}
+	}
+	answer, _ := s.post("/runs/bulk", url.Values{"id": {busy}, "do": {"cancel"}}, "Cookie", cookie)
+	if to, err := url.Parse(answer.Header.Get("Location")); err != nil || to.Query().Get("n") != "0" || to.Query().Get("no") != "1" {
+		t.Errorf("a ticked run: %d, to %s", answer.StatusCode, to)
+	}
+	for _, path := range []string{"/", "/runs", "/jobs", "/audit", "/access", "/jobs?q=app", "/runs?job=app.work"} {
+		answer, body := s.get(path, "Cookie", cookie)
+		for _, theirs := range []string{busy, "app.nightly", `href="/jobs/app.work"`, "viewer-token"} {
+			if answer.StatusCode != 200 || strings.Contains(body, theirs) {
+				t.Errorf("%s: %d, with %s", path, answer.StatusCode, theirs)
+			}
+		}
+	}
+	if after := s.snapshot(); after != before {
+		t.Errorf("%s became %s", before, after)
+	}
+}
+
+// What changes something is a form that is posted: its address opened as a page changes nothing.
+func TestReadingChangesNothing(t *testing.T) {
+	source, err := os.ReadFile("ui.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`"POST (/[^"]*)"`).FindAllStringSubmatch(string(source), -1)
+	if len(list) < 20 {
+		t.Fatalf("%d routes", len(list))
+	}
+	s, _, tokens := guarded(t)
+	cookie := s.signIn(tokens["admin"])
+	before := s.snapshot()
+	for _, route := range list {
+		path := strings.NewReplacer("runs/{id}", "runs/"+s.runs[jobs.Processing].String(), "{id}", "abcdefgh", "{key}", "app.work", "{name}", "w1").Replace(route[1])
+		for _, method := range []string{"GET", "HEAD"} {
+			r := httptest.NewRequest(method, path+"?confirm=app.work&runs=cancel&on=true&kind=recurring", nil)
+			r.Header.Set("Cookie", cookie)
+			s.do(r)
+			if after := s.snapshot(); after != before {
+				t.Errorf("%s %s: %s became %s", method, path, before, after)
+			}
+		}
+	}
+	if answer, _ := s.get("/jobs/app.work/trigger", "Cookie", cookie); answer.StatusCode != 404 {
+		t.Errorf("the address of a form: %d", answer.StatusCode)
 	}
 }

@@ -3,6 +3,7 @@ package ui_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -151,6 +152,29 @@ func (s *scene) apply(k jobs.Command) {
 	if r.Err != nil {
 		s.t.Fatalf("%s: %v", k.Verb(), r.Err)
 	}
+}
+
+// snapshot is what requests could have changed: jobs and settings, tokens and the runs with their states.
+func (s *scene) snapshot() string {
+	s.t.Helper()
+	ctx := s.t.Context()
+	state, err := s.store.State(ctx)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	tokens, err := s.store.Tokens(ctx, jobs.DefaultTenant)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	page, err := s.store.Instances(ctx, metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Limit: metastore.MaxPage})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	text := fmt.Sprintf("%d changes, %d tokens", state.Changes, len(tokens))
+	for _, in := range page.Instances {
+		text += fmt.Sprintf(", %s %s", in.ID, in.State)
+	}
+	return text
 }
 
 func (s *scene) get(path string, headers ...string) (*http.Response, string) {
@@ -321,10 +345,16 @@ func TestActionsRefused(t *testing.T) {
 		{"/runs/17/cancel", nil, nil, 404, "no such run"},
 		{"/debug", url.Values{"kind": {"all"}}, nil, 422, "neither"},
 		{"/jobs/app.work/trigger", nil, []string{"Sec-Fetch-Site", "cross-site"}, 403, ""},
+		{"/jobs/app.work/trigger", nil, []string{"Sec-Fetch-Site", "same-site"}, 403, ""},
 		{"/jobs/app.work/trigger", nil, []string{"Origin", "https://evil.example"}, 403, ""},
+		{"/jobs/app.work/trigger", nil, []string{"Origin", "null"}, 403, ""},
 	} {
+		before := s.snapshot()
 		if answer, body := s.post(c.path, c.form, c.header...); answer.StatusCode != c.status || !strings.Contains(body, c.says) {
 			t.Errorf("%s %v: %d, want %d and %q: %.200s", c.path, c.form, answer.StatusCode, c.status, c.says, body)
+		}
+		if after := s.snapshot(); after != before {
+			t.Errorf("%s %v is refused, and yet %s became %s", c.path, c.form, before, after)
 		}
 	}
 }
