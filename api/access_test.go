@@ -338,9 +338,15 @@ func TestSession(t *testing.T) {
 		}
 		return r
 	}
-	cookie, until, err := g.access.SignIn(over(false), g.tokens["operator"])
+	// A session that somebody planted in the browser before the login is not the one that the login begins.
+	planted := over(false)
+	planted.AddCookie(&http.Cookie{Name: "carillon_session", Value: "default.PLANTEDPLANTEDPLANTEDPLAN"})
+	cookie, until, err := g.access.SignIn(planted, g.tokens["operator"])
 	if err != nil {
 		t.Fatal(err)
+	}
+	if a := g.send("GET", "/api/v1/whoami", "", "Cookie", "carillon_session=default.PLANTEDPLANTEDPLANTEDPLAN"); strings.Contains(cookie, "PLANTED") || a.StatusCode != 401 {
+		t.Errorf("the login takes over the planted session %q: %d", cookie, a.StatusCode)
 	}
 	if c := g.access.Cookie(over(false), cookie, until); c.Name != "carillon_session" || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure || c.Path != "/" {
 		t.Errorf("%+v", c)

@@ -291,8 +291,9 @@ func TestTroubleStaysInside(t *testing.T) {
 func TestAnswersAreJSON(t *testing.T) {
 	d := newDesk(t)
 	for _, accept := range []string{"text/html", "application/json;q=0.1, text/plain", "*/*", ""} {
-		if kind := d.send("GET", "/api/v1/jobs", "", "Accept", accept).Header.Get("Content-Type"); kind != "application/json" {
-			t.Errorf("Accept %q: %s", accept, kind)
+		h := d.send("GET", "/api/v1/jobs", "", "Accept", accept).Header
+		if kind := h.Get("Content-Type"); kind != "application/json" || h.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("Accept %q: %s, %q", accept, kind, h.Get("X-Content-Type-Options"))
 		}
 	}
 }

@@ -47,6 +47,7 @@ func TestTokens(t *testing.T) {
 		"the last character": text[:len(text)-1] + string('A'+(text[len(text)-1]-'A'+1)%26), "another case": strings.ToLower(text),
 		"another tenant": strings.Replace(text, "_default_", "_other_", 1), "a path": strings.Replace(text, "_default_", "_../x_", 1),
 		"another id": strings.Replace(text, list[0].ID, "zzzzzzzz", 1), "a megabyte": text + strings.Repeat("A", 1<<20), "NUL": text + "\x00",
+		"an unsigned JWT": "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0.eyJzdWIiOiJBbm4iLCJyb2xlIjoiYWRtaW4ifQ.",
 	} {
 		if who, err := d.Authenticate(t.Context(), wrong); !errors.Is(err, jobs.Forbidden) || who != (ops.Who{}) || err.Error() != ops.ErrNotKnown.Error() {
 			t.Errorf("%s: %+v (%v)", name, who, err)
@@ -88,6 +89,9 @@ func TestTokensRefused(t *testing.T) {
 	d.grant(ops.NewToken{Name: "Bob", Role: "admin", For: time.Hour})
 	if err := d.Revoke(t.Context(), root, list[0].ID); !errors.Is(err, jobs.Conflict) {
 		t.Errorf("the last admin without an end is revoked: %v", err)
+	}
+	if list, err := d.Tokens(t.Context(), root); err != nil || len(list) != 2 {
+		t.Errorf("after the refusal there are %d tokens (%v)", len(list), err)
 	}
 }
 
