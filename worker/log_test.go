@@ -25,7 +25,8 @@ func TestLogLines(t *testing.T) {
 			log.Info("begun")
 			log.With("customer", "c7").WithGroup("card").Warn("declined", "code", 51, "text", "no money")
 			log.Debug("msg", "msg", "kept", "level", 3, "time", "noon")
-			log.Log(ctx, slog.LevelError+2, strings.Repeat("é", 8<<10))
+			log.Info("\x00\xff\xfeend")
+			log.Log(ctx, slog.LevelError+2, strings.Repeat("é", 512<<10))
 			return nil
 		}))
 		began := time.Now()
@@ -39,6 +40,7 @@ func TestLogLines(t *testing.T) {
 			"INFO begun",
 			`WARN declined customer=c7 card.code=51 card.text="no money"`,
 			"DEBUG msg msg=kept level=3 time=noon",
+			"INFO \x00\ufffdend",
 			"ERROR " + strings.Repeat("é", 4<<10),
 		}
 		lines := s.written()

@@ -105,12 +105,17 @@ func TestHostileServers(t *testing.T) {
 		"/loop": {"connect", "3 redirects"}, "/inside": {"blocked_address", "169.254.169.254"}, "/file": {"blocked_address", "scheme file"},
 		"/endless": {"", "more than 65536 bytes"}, "/bomb": {"", "more than 65536 bytes"},
 		"/silent": {"timeout", ""}, "/drip": {"timeout", ""}, "/drip-headers": {"timeout", ""},
-		"dead": {"connect", "refused"},
+		"dead": {"connect", "refused"}, "metadata": {"blocked_address", "169.254.169.254"}, "metadata6": {"blocked_address", "fd00:ec2::254"},
 	}
 	for path := range wants {
 		at := "FAR" + path
-		if path == "dead" {
+		switch path {
+		case "dead":
 			at = "http://127.0.0.1:2/" // not one that was just closed: another test could listen there
+		case "metadata":
+			at = "http://169.254.169.254/latest/meta-data/"
+		case "metadata6":
+			at = "http://[fd00:ec2::254]/latest/meta-data/"
 		}
 		key := jobs.Key(strings.TrimPrefix(path, "/"))
 		timeout := time.Minute
