@@ -407,6 +407,26 @@ func TestPullWorkerIsRefused(t *testing.T) {
 			t.Errorf("a run of another app: %v", told)
 		}
 		ask(bank, "finish", m{"worker": "py-b2", "run": run["run"], "attempt": 1}, 403, "forbidden")
+		// Nor does one of another tenant, whose app and job have the same names.
+		foreign := o.bearer("other", ops.NewToken{Name: "shop", Role: "worker", App: "shop"})
+		ask(foreign, "finish", of, 404, "unknown_worker")
+		same := introduce("shop")
+		same["runs"] = []any{m{"run": run["run"], "attempt": 1}}
+		if told := ask(foreign, "register", same, 200, ""); !slices.Equal(stops(told), []string{"lease_lost 1"}) {
+			t.Errorf("a run of another tenant: %v", told)
+		}
+		for _, verb := range []string{"finish", "progress", "checkpoint", "logs"} {
+			body := m{"worker": "py-a1", "run": run["run"], "attempt": 1}
+			switch verb {
+			case "progress":
+				body["done"] = 1
+			case "checkpoint":
+				body["data"] = 1
+			case "logs":
+				body["lines"] = []any{m{"text": "x"}}
+			}
+			ask(foreign, verb, body, 409, "lease_lost")
+		}
 		o.want(id, jobs.Processing, "", 1)
 
 		// One that drains is given nothing more, and ends what it has.
