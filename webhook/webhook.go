@@ -28,10 +28,13 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
+// MinSecret is the least length of a secret, in bytes.
+const MinSecret = 16
+
 // Config says whom to tell. URL is required.
 type Config struct {
 	URL    string // http or https; user and password in it become basic authorization
-	Secret []byte // signs what is sent, 16 bytes at least; nil = it is not signed
+	Secret []byte // signs what is sent, MinSecret bytes at least; nil = it is not signed
 	// Interval is how long a job that has been told of is not told of again; what happens to it meanwhile is told as
 	// one event afterwards, the newest with the number of the others. 0 = each is told.
 	Interval time.Duration
@@ -111,8 +114,8 @@ func New(c Config) (*Poster, error) {
 	switch {
 	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "":
 		return nil, jobs.Invalid("the URL of the webhook must be one of http or https with a host") // it is not named: it may hold a secret
-	case c.Secret != nil && len(c.Secret) < 16:
-		return nil, jobs.Invalid("the secret of the webhook has %d bytes, it needs 16 at least", len(c.Secret))
+	case c.Secret != nil && len(c.Secret) < MinSecret:
+		return nil, jobs.Invalid("the secret of the webhook has %d bytes, it needs %d at least", len(c.Secret), MinSecret)
 	case c.Interval < 0:
 		return nil, jobs.Invalid("the interval of the webhook is %v, it must not be negative", c.Interval)
 	}

@@ -112,6 +112,7 @@ func TestConfigRefused(t *testing.T) {
 		{"no auth under a public name", "auth: off\nhttp: {hosts: 'jobs.example.com'}\n", "", nil, "http.hosts jobs.example.com can be reached"},
 		{"no auth and no fence on the bus", "auth: off\nnats: {addr: ':4222', plain: true}\n", "", nil, "nats.addr :4222 can be reached"},
 		{"tokens in the clear", "http: {addr: '10.0.0.1:8080'}\n", "", nil, "http.plain: true"},
+		{"tokens in the clear, from everywhere", "http: {addr: '0.0.0.0:8080'}\n", "", nil, "http.addr 0.0.0.0:8080 can be reached"},
 		{"tokens in the clear on the bus", "nats: {addr: '10.0.0.1:4222'}\n", "", nil, "nats.plain: true"},
 		{"tokens that are forgotten", "auth: on\nmemory: true\n", "", nil, "would be forgotten"},
 		{"memory and data", "data: /x\n", "", []string{"--memory"}, "one keeps everything, the other nothing"},

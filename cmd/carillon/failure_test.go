@@ -74,3 +74,19 @@ func TestOnFailureIsNotPrinted(t *testing.T) {
 		}
 	}
 }
+
+// A secret that can be guessed is refused by the name of its setting and of its file, and is not in the message.
+func TestOnFailureSecretIsLongEnough(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	p := &process{cfg: &config{}}
+	p.cfg.OnFailure.URL, p.cfg.OnFailure.SecretFile = "http://127.0.0.1:9/", file
+	for secret, mode := range map[string]os.FileMode{"changeme": 0o600, "default_token": 0o600, "": 0o600, "sixteen bytes or more": 0o644} {
+		if err := errors.Join(os.WriteFile(file, []byte(secret+"\n"), 0o600), os.Chmod(file, mode)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := p.onFailure("")
+		if err == nil || exitCode(err) != 2 || !strings.Contains(err.Error(), "on-failure.secret-file") || !strings.Contains(err.Error(), file) || secret != "" && strings.Contains(err.Error(), secret) {
+			t.Errorf("%q: %v", secret, err)
+		}
+	}
+}

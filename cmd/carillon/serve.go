@@ -146,8 +146,14 @@ func (p *process) onFailure(page string) (webhook.Config, error) {
 		return c, usage("on-failure.secret-file is given, and no on-failure.url")
 	}
 	secret, err := secretIn(on.SecretFile)
+	switch {
+	case err != nil:
+		return c, usage("on-failure.secret-file: %w", err)
+	case len(secret) < webhook.MinSecret:
+		return c, usage("on-failure.secret-file: the secret in %s has %d bytes: want at least %d", on.SecretFile, len(secret), webhook.MinSecret)
+	}
 	c.Secret = []byte(secret)
-	return c, err
+	return c, nil
 }
 
 // graceOf is the grace as a worker takes it: none is not the default.
