@@ -176,3 +176,32 @@ func TestRevocationReachesEveryNode(t *testing.T) {
 		}
 	}
 }
+
+// Streams carry what changes in the tenant of their token, and nothing of another.
+func TestStreamsAreOfOneTenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, embed.Config{Tokens: true})
+		own := o.bearer("", ops.NewToken{Name: "ann", Role: "viewer"})
+		crew := o.bearer("", ops.NewToken{Name: "crew", Role: "worker", App: "shop"})
+		foreign := o.bearer("other", ops.NewToken{Name: "ann", Role: "viewer"})
+		if status, told := o.post(t.Context(), "/worker/register", m{"name": "py", "start": "a1", "app": "shop", "slots": 1, "jobs": []any{m{"key": "greet", "kind": "triggered"}}}, crew...); status != 200 {
+			t.Fatal(status, told)
+		}
+		listen := func(as []string) *waiting {
+			r := httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/events", nil)
+			r.Header.Set(as[0], as[1])
+			return wait(o.Handler(), r)
+		}
+		here, there := listen(own), listen(foreign)
+		time.Sleep(5 * time.Second)
+		run := o.trigger(`{}`).String()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if body := here.Body.String(); !strings.Contains(body, run) {
+			t.Errorf("a stream of the tenant does not carry the run: %s", body)
+		}
+		if body := there.Body.String(); there.Code != 200 || strings.Contains(body, run) || strings.Contains(body, "greet") || strings.Contains(body, "event: change") {
+			t.Errorf("a stream of another tenant carries: %d %s", there.Code, body)
+		}
+	})
+}
