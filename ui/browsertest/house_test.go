@@ -158,4 +158,4 @@ func (h *house) until(what string, ok func() bool) {
 var errHostile = errors.New(hostile + "\nsecond line " + hostile)
 
 // hostile is text that wants to be markup, in every way that has worked somewhere.
-const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'"--><svg/onload=alert(3)>{{.}}</textarea></pre></title></style>javascript:alert(4)`
+const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'"--><svg/onload=alert(3)>{{.}}</textarea></pre></title></style>javascript:alert(4){{7*7}}${7*7}`
