@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -61,7 +62,7 @@ func newGuarded(t *testing.T) *guarded {
 	g.tokens["a megabyte"] = admin + strings.Repeat("A", 1<<20)
 	o := ops.New(ops.Config{Store: g.store, Now: func() time.Time { return time.Now().Add(time.Hour) }})
 	g.access = api.NewAccess(o, false)
-	log := newLog(&g.log)
+	log := slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug})) // each request has a line
 	g.Handler = hangsUp(api.Guard(log, api.New(api.Config{Ops: o, Who: g.access.Who, Logger: log})))
 	g.run = g.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"}).Instance().ID.String()
 	return g
@@ -183,6 +184,9 @@ func TestEveryRouteHasARule(t *testing.T) {
 	}
 	if after := refusing.snapshot(); after != before {
 		t.Errorf("all was refused, and yet %s became %s", before, after)
+	}
+	if !strings.Contains(refusing.log.String(), "path=/api/v1/jobs ") {
+		t.Error("requests are not logged, so the log does not show that tokens are left out")
 	}
 }
 
