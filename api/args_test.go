@@ -193,7 +193,7 @@ func TestReference(t *testing.T) {
 	a := d.send("GET", "/docs", "")
 	page := string(a.body)
 	if kind, policy := a.Header.Get("Content-Type"), a.Header.Get("Content-Security-Policy"); kind != "text/html; charset=utf-8" ||
-		!strings.HasPrefix(policy, "default-src 'none'; style-src 'self'") || strings.Contains(policy, "unsafe") {
+		!strings.HasPrefix(policy, "default-src 'none'; style-src 'self'") || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe") {
 		t.Errorf("%s, %s", kind, policy)
 	}
 	for _, foreign := range []string{"<script", "http:", "https:", " style=", "ZgotmplZ", "&lt;no value", "%!"} {
