@@ -213,11 +213,22 @@ func TestEveryRouteHasARule(t *testing.T) {
 		t.Fatalf("%d routes", len(list))
 	}
 	open := []string{"GET /events", "POST /theme", "GET /login", "POST /login", "POST /logout"} // these look for themselves
-	s, _, tokens := guarded(t)
+	s, d, tokens := guarded(t)
 	order := []string{"", "viewer", "operator", "admin"}
 	cookies := map[string]string{}
 	for _, role := range order[1:] {
 		cookies[role] = s.signIn(tokens[role])
+	}
+	// Sessions that have ended: by the logout, with their token, and one that was never begun.
+	ended := []string{s.signIn(tokens["admin"]), "", "session=default.AAAAAAAAAAAAAAAAAAAAAAAAAA"}
+	s.post("/logout", nil, "Cookie", ended[0])
+	revoked, text, err := d.ops.Grant(t.Context(), ops.Who{Actor: "test"}, ops.NewToken{Name: "revoked", Role: jobs.RoleAdmin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended[1] = s.signIn(text)
+	if err := d.ops.Revoke(t.Context(), ops.Who{Actor: "test"}, revoked.ID); err != nil {
+		t.Fatal(err)
 	}
 	for _, route := range list {
 		pattern, need := route[1], strings.ToLower(route[3])
@@ -230,6 +241,16 @@ func TestEveryRouteHasARule(t *testing.T) {
 			continue
 		}
 		path := strings.NewReplacer("{$}", "", "runs/{id}", "runs/"+s.runs[jobs.Terminated].String(), "{id}", "abcdefgh", "{key}", "app.nightly", "{name}", "w1").Replace(route[2])
+		for i, cookie := range ended {
+			before := s.snapshot()
+			answer, _ := s.get(path, "Cookie", cookie)
+			if method != "GET" {
+				answer, _ = s.post(path, url.Values{}, "Cookie", cookie)
+			}
+			if login := strings.HasPrefix(answer.Header.Get("Location"), "/login"); !login && answer.StatusCode != 401 || s.snapshot() != before {
+				t.Errorf("%s by ended session %d: %d %s", pattern, i, answer.StatusCode, answer.Header.Get("Location"))
+			}
+		}
 		for has, role := range order {
 			answer, _ := s.get(path, "Cookie", cookies[role])
 			if method != "GET" {
