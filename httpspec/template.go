@@ -107,8 +107,9 @@ func place(what string, i int) string { return fmt.Sprintf("%s[%d]", what, i) }
 var (
 	methods    = []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
 	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}$")
-	// reserved are headers that the connection needs for itself.
-	reserved = []string{"host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "proxy-authorization", "proxy-connection"}
+	// reserved are headers that the connection needs for itself, with all that begin with proxy-. Proxy is among them
+	// because CGI programs read it as their setting HTTP_PROXY.
+	reserved = []string{"host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "proxy"}
 	// placeholders are services that are found when the call is made; no value of a run is among them.
 	placeholders = []string{"{serviceName}", "{serviceGateway}"}
 )
@@ -133,7 +134,7 @@ func (c *compiler) call(where string, k *Call) (*Template, error) {
 		switch {
 		case !headerName.MatchString(name):
 			return nil, jobs.Invalid("%s.headers: %.40q is no name of a header", where, name)
-		case slices.Contains(reserved, strings.ToLower(name)):
+		case slices.Contains(reserved, strings.ToLower(name)), strings.HasPrefix(strings.ToLower(name), "proxy-"):
 			return nil, jobs.Invalid("%s: this header is set by the connection", at)
 		}
 		v, err := c.text(at, k.Headers[name])
