@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -440,5 +441,83 @@ func TestPullWorkerIsRefused(t *testing.T) {
 		o.want(next, jobs.Enqueued, "", 0)
 		ask(shop, "leave", m{"worker": "py-a1"}, 204, "")
 		ask(shop, "poll", m{"worker": "py-a1", "waitSeconds": 0}, 404, "unknown_worker")
+	})
+}
+
+// What a worker over HTTP says that makes no sense is refused with the place where it stands, and changes nothing.
+func TestPullWorkerIsRefusedNonsense(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, embed.Config{})
+		p := o.hire("a1", 4, m{})
+		id := o.trigger(`{}`)
+		run := p.one()
+		before := o.row(id)
+		attempt := func(more m) m {
+			body := m{"worker": p.name, "run": run["run"], "attempt": run["attempt"]}
+			for k, v := range more {
+				body[k] = v
+			}
+			return body
+		}
+		worker := func(change m) m {
+			body := m{"name": "py", "start": "b2", "app": "shop", "slots": 1, "jobs": p.jobs}
+			for k, v := range change {
+				body[k] = v
+			}
+			return body
+		}
+		declared := func(n int) (list []any) {
+			for i := range n {
+				list = append(list, m{"key": fmt.Sprint("k", i), "kind": "triggered"})
+			}
+			return list
+		}
+		long := strings.Repeat("x", jobs.MaxResult)
+		for _, c := range []struct {
+			verb  string
+			body  m
+			code  int
+			place string
+		}{
+			{"finish", attempt(m{"state": "Scheduled"}), 422, "body.state"},
+			{"finish", attempt(m{"attempt": 0}), 422, "body.attempt"},
+			{"finish", attempt(m{"attempt": -1}), 422, "body.attempt"},
+			{"finish", attempt(m{"attempt": 2}), 409, ""},
+			{"finish", attempt(m{"result": long}), 422, ""},
+			{"finish", attempt(m{"error": strings.Repeat("x", 1<<16+1)}), 422, "body.error"},
+			{"finish", attempt(m{"error": "x", "code": strings.Repeat("x", 65)}), 422, "body.code"},
+			{"finish", attempt(m{"error": "x", "result": 1}), 422, ""},
+			{"finish", attempt(m{"code": "x"}), 422, ""},
+			{"finish", attempt(m{"snoozeSeconds": -1}), 422, "body.snoozeSeconds"},
+			{"finish", attempt(m{"snoozeSeconds": 1e300}), 422, "body.snoozeSeconds"},
+			{"finish", attempt(m{"run": "../x"}), 422, "body.run"},
+			{"progress", attempt(m{"done": -1}), 422, "body.done"},
+			{"progress", attempt(m{"done": 1, "total": -1}), 422, "body.total"},
+			{"checkpoint", attempt(m{"data": long}), 422, ""},
+			{"logs", attempt(m{"lines": []any{}}), 422, "body.lines"},
+			{"logs", attempt(m{"lines": []any{m{"text": "x", "level": "PANIC"}}}), 422, "body.lines[0].level"},
+			{"poll", m{"worker": p.name, "want": 10_000}, 422, "body.want"},
+			{"poll", m{"worker": p.name, "waitSeconds": 1e9}, 422, "body.waitSeconds"},
+			{"register", worker(m{"slots": 1_000_000}), 422, "body.slots"},
+			{"register", worker(m{"jobs": declared(1001)}), 422, "body.jobs"},
+			{"register", worker(m{"name": "../py"}), 422, ""},
+			{"register", worker(m{"jobs": []any{m{"key": "greet", "kind": "triggered", "argsSchema": "text"}}}), 422, "body.jobs[0].argsSchema"},
+		} {
+			code, told := o.post(t.Context(), "/worker/"+c.verb, c.body)
+			place := ""
+			if list, _ := told["errors"].([]any); len(list) > 0 {
+				place, _ = list[0].(m)["location"].(string)
+			}
+			if text := fmt.Sprint(told["detail"]); code != c.code || place != c.place || text == "" || strings.Contains(text, long) {
+				t.Errorf("%s %.80s: %d at %q, want %d at %q: %.300v", c.verb, fmt.Sprint(c.body), code, place, c.code, c.place, told)
+			}
+		}
+		if in := o.want(id, jobs.Processing, "", 1); !reflect.DeepEqual(in, before) {
+			t.Errorf("the run was %+v, and is %+v", before, in)
+		}
+		p.say(200, "finish", run, m{"error": strings.Repeat("é", 1<<14)})
+		if in := o.row(id); in.State != jobs.Terminated || len(in.Error) > jobs.MaxError {
+			t.Errorf("%s with an error of %d bytes", in.State, len(in.Error))
+		}
 	})
 }
