@@ -96,6 +96,8 @@ func TestConfigRefused(t *testing.T) {
 		{"a flag twice", "", "", []string{"--node", "a", "--node", "b"}, "--node is given 2 times"},
 		{"bad auth", "auth: maybe\n", "", nil, `auth (from `},
 		{"a password in a flag", "", "", []string{"--nats", "nats://u:secret@127.0.0.1:4222"}, "nats.password-file"},
+		{"a password of the database in a flag", "", "", []string{"--store", "postgres://u:secret@127.0.0.1/d"}, "store.password-file"},
+		{"such a password as a parameter", "", "", []string{"--store", "postgres://u@127.0.0.1/d?password=secret"}, "store.password-file"},
 		{"a token in a flag", "", "", []string{"--nats", "nats://secret@127.0.0.1:4222"}, "nats.token-file"},
 		{"a bad NATS URL", "nats: {url: 'nats:/x'}\n", "", nil, "nats.url (from "},
 		{"NATS over a network in the clear", "nats: {url: 'nats://nats.example:4222'}\n", "", nil, "begin it with tls://"},

@@ -25,15 +25,21 @@ func (c *config) checkStore() {
 		c.wrong("store.url (from %s) is not understood: give a URL such as postgres://carillon@db/carillon or mariadb://carillon@db/carillon", c.values["store.url"].origin)
 		return
 	}
-	_, known := u.User.Password()
+	known := hasPassword(u)
 	switch {
 	case c.Memory:
 		c.wrong("both store.url (from %s) and memory (from %s) are given: one keeps everything, the other nothing", c.values["store.url"].origin, c.values["memory"].origin)
 	case known && c.values["store.url"].origin == "--store":
-		c.wrong("--store has a password before the @, and everybody on this machine can read what a program was called with: put it into a file, and name that by store.password-file")
+		c.wrong("--store has a password, and everybody on this machine can read what a program was called with: put it into a file, and name that by store.password-file")
 	case known && c.Password != "":
-		c.wrong("store.url has a password before the @, and store.password-file is given, too: leave one out")
+		c.wrong("store.url has a password, and store.password-file is given, too: leave one out")
 	}
+}
+
+// hasPassword reports whether the URL of a database holds a password, before the @ or as a parameter.
+func hasPassword(u *url.URL) bool {
+	_, before := u.User.Password()
+	return before || u.Query().Has("password")
 }
 
 // standsBy says that another process with the same rows may lead, and that its bus is not ours: of the NATS servers in

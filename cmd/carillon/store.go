@@ -209,8 +209,8 @@ func databaseAt(flag, where, secret string) (string, bool, error) {
 		}
 		return "", false, nil
 	}
-	if _, known := u.User.Password(); known {
-		return "", false, usage("%s has a password before the @, and everybody on this machine can read what a program was called with: put it into a file, and name that by %s-password-file", flag, flag)
+	if hasPassword(u) {
+		return "", false, usage("%s has a password, and everybody on this machine can read what a program was called with: put it into a file, and name that by %s-password-file", flag, flag)
 	}
 	if secret != "" {
 		password, err := secretIn(secret)

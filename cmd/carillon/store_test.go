@@ -255,6 +255,7 @@ func TestStoreCopyRefuses(t *testing.T) {
 		{[]string{"--from", filepath.Join(here, "x"), "--to", "y"}, 1, "cut off"},
 		{[]string{"--from", "sqlite://x", "--to", "y"}, 2, "postgres://"},
 		{[]string{"--from", "postgres://u:hush@h/d", "--to", "y"}, 2, "--from-password-file"},
+		{[]string{"--from", "postgres://u@h/d?password=hush", "--to", "y"}, 2, "--from-password-file"},
 		{[]string{"--from", "postgres://127.0.0.1:1/d", "--to", "y"}, 6, "cannot be reached"},
 	} {
 		text, code := move(t, c.args)

@@ -118,9 +118,12 @@ func TestRefusesURLs(t *testing.T) {
 		"sqlite://x":                       "postgres, mariadb and mysql are known",
 		"://":                              "cannot be read",
 		"mariadb://root:hush@h/db?ssl=yes": "only socket and tls are",
-		"postgres://carillon:hush@127.0.0.1:1/db":         "cannot be reached",
-		"mariadb://root:hush@127.0.0.1:1/db":              "cannot be reached",
-		"postgres://carillon:hush@127.0.0.1:1/db?port=-4": "",
+		"postgres://carillon:hush@127.0.0.1:1/db":                  "cannot be reached",
+		"mariadb://root:hush@127.0.0.1:1/db":                       "cannot be reached",
+		"postgres://carillon:hush@127.0.0.1:1/db?port=-4":          "",
+		"postgres://carillon@127.0.0.1:1/db?password=hush":         "cannot be reached",
+		"postgres://carillon@127.0.0.1:1/db?password=hush&port=-4": "",
+		"mariadb://root@127.0.0.1:1/db?password=hush":              "only socket and tls are",
 	} {
 		_, err := Open(t.Context(), Config{URL: url})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {
