@@ -336,3 +336,22 @@ func TestADeposedLeaderTells(t *testing.T) {
 		}
 	})
 }
+
+// A MariaDB whose default lets statements read what others have not committed shows a store committed rows only.
+func TestReadsAreCommitted(t *testing.T) {
+	url := sqltest.MariaDB.New(t)
+	db := sqltest.MariaDB.Open(t, url)
+	set := func(level string) {
+		t.Helper()
+		if _, err := db.Exec("SET GLOBAL tx_isolation = '" + level + "'"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("READ-UNCOMMITTED")
+	t.Cleanup(func() { set("REPEATABLE-READ") })
+	s := open(t, Config{URL: url})
+	var level string
+	if err := s.db.QueryRowContext(t.Context(), "SELECT @@session.tx_isolation").Scan(&level); err != nil || level != "REPEATABLE-READ" {
+		t.Errorf("connections read as %q (%v)", level, err)
+	}
+}

@@ -228,8 +228,10 @@ func mariadbConfig(u *url.URL, silence time.Duration) (*mysql.Config, error) {
 	c.Collation = "utf8mb4_bin"
 	c.MaxAllowedPacket = 0 // as the server says
 	// Its clock is asked for as a local time, and an hour of local time may come twice.
-	// MySQL has nothing like the rest, and takes the comment for one.
-	c.Params = map[string]string{"@carillon": fmt.Sprintf("1, time_zone = '+00:00' /*M! , idle_transaction_timeout = %d, in_predicate_conversion_threshold = 0 */", int(silence.Seconds()))}
+	// A server's default could let statements read what is not committed; the two have different names for that setting.
+	// MySQL has nothing like the rest, and takes the comment for one, as MariaDB does with the other.
+	c.Params = map[string]string{"@carillon": fmt.Sprintf("1, time_zone = '+00:00' /*!80000 , transaction_isolation = 'REPEATABLE-READ' */ "+
+		"/*M! , tx_isolation = 'REPEATABLE-READ', idle_transaction_timeout = %d, in_predicate_conversion_threshold = 0 */", int(silence.Seconds()))}
 	return c, nil
 }
 
