@@ -1,7 +1,10 @@
 package embedded_test
 
 import (
+	"bufio"
 	"errors"
+	"io"
+	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -244,4 +247,33 @@ func streams(t *testing.T, s *server.Server) jetstream.JetStream {
 	js, err := jetstream.New(nc)
 	must(t, err)
 	return js
+}
+
+// A server of a version that lacks what the queue needs is refused by its version.
+func TestAnOldServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { // the least that a client takes for a server
+				defer c.Close()
+				_, _ = io.WriteString(c, `INFO {"server_id":"X","server_name":"old","version":"2.9.25","proto":1,"headers":true,"max_payload":1048576,"jetstream":true}`+"\r\n")
+				for r := bufio.NewScanner(c); r.Scan(); {
+					if strings.HasPrefix(r.Text(), "PING") {
+						_, _ = io.WriteString(c, "PONG\r\n")
+					}
+				}
+			}()
+		}
+	}()
+	b, err := natsbus.Connect(within(t), "nats://"+l.Addr().String(), natsbus.Config{As: node})
+	must(t, err)
+	t.Cleanup(func() { _ = b.Close() })
+	_, err = b.Open(within(t), 7)
+	says(t, err, jobs.Unavailable, "version 2.9.25", "2.10.0")
 }
