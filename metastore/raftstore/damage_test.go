@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"go.etcd.io/bbolt"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
@@ -76,6 +77,23 @@ func circle(b []byte) []byte {
 	return b
 }
 
+// withoutEntry takes an entry out of the middle of a log.
+func withoutEntry(b []byte) []byte {
+	f := must(os.CreateTemp("", "raft"))
+	defer os.Remove(f.Name())
+	_, err := f.Write(b)
+	db := must(bbolt.Open(f.Name(), 0o600, nil))
+	err = errors.Join(err, f.Close(), db.Update(func(tx *bbolt.Tx) error {
+		entries := tx.Bucket([]byte("logs"))
+		last, _ := entries.Cursor().Last()
+		return entries.Delete(binary.BigEndian.AppendUint64(nil, binary.BigEndian.Uint64(last)-2))
+	}), db.Close())
+	if err != nil {
+		panic(err)
+	}
+	return must(os.ReadFile(f.Name()))
+}
+
 // A damaged file is refused by its name; nothing panics, and nothing goes on without it.
 func TestDamage(t *testing.T) {
 	half := func(b []byte) []byte { return b[:len(b)/2] }
@@ -89,6 +107,9 @@ func TestDamage(t *testing.T) {
 		{"snapshot, cut", LogBolt, "snapshots/*/state.bin", half},
 		{"snapshot, empty", LogBolt, "snapshots/*/state.bin", func([]byte) []byte { return nil }},
 		{"snapshot, meta", LogBolt, "snapshots/*/meta.json", half},
+		{"snapshot, no meta", LogBolt, "snapshots/*/meta.json", nil},
+		{"bolt, empty", LogBolt, "raft.db", func([]byte) []byte { return nil }},
+		{"bolt, an entry missing", LogBolt, "raft.db", withoutEntry},
 		{"bolt, a bit", LogBolt, "raft.db", flip},
 		{"bolt, cut", LogBolt, "raft.db", func(b []byte) []byte { return b[:3*4096] }},
 		{"bolt, zeros", LogBolt, "raft.db", func(b []byte) []byte { clear(b[2*4096:]); return b }},
@@ -103,6 +124,7 @@ func TestDamage(t *testing.T) {
 		{"bolt, a meta page", LogBolt, "raft.db", newestMeta},
 		{"bolt, no vote", LogBolt, "raft.db", rename("LastVoteTerm", "LastVoteTerl")},
 		{"bolt, a circle", LogBolt, "raft.db", circle},
+		{"wal, index empty", LogWAL, "wal/wal-meta.db", func([]byte) []byte { return nil }},
 		{"wal, cut", LogWAL, "wal/wal-meta.db", func(b []byte) []byte { return b[:5000] }},
 		{"archive, a meta page", LogBolt, "archive.db", newestMeta},
 		{"archive, no file of ours", LogBolt, "archive.db", func(b []byte) []byte { return bytes.Repeat([]byte("no"), 20_000) }},
@@ -113,7 +135,11 @@ func TestDamage(t *testing.T) {
 			if len(files) != 1 {
 				t.Fatalf("files are %v", files)
 			}
-			change(t, files[0], test.how)
+			if test.how != nil {
+				change(t, files[0], test.how)
+			} else if err := os.Remove(files[0]); err != nil {
+				t.Fatal(err)
+			}
 			s, err := Open(c)
 			if err == nil {
 				_ = s.Close()
@@ -124,6 +150,9 @@ func TestDamage(t *testing.T) {
 			}
 			if _, damaged := errors.AsType[*disk.Damaged](err); !damaged {
 				t.Errorf("it is not said to be damage: %v", err)
+			}
+			if strings.Contains(err.Error(), "runtime error") {
+				t.Errorf("the error does not name the damage: %v", err)
 			}
 			t.Log(err)
 		})

@@ -80,7 +80,11 @@ func openLog(c *Config, fail func(error)) (*raftLog, error) {
 		if err := os.MkdirAll(l.path, 0o700); err != nil {
 			return nil, fmt.Errorf("open log: %w", err)
 		}
-		if err := disk.CheckBolt(filepath.Join(l.path, metadb.FileName), lockTimeout); err != nil {
+		index := filepath.Join(l.path, metadb.FileName)
+		if info, err := os.Stat(index); err == nil && info.Size() == 0 { // raft-wal renames it to this name when it is whole
+			return nil, fmt.Errorf("open log %s: %w", l.path, &disk.Damaged{Path: index, What: "it is empty"})
+		}
+		if err := disk.CheckBolt(index, lockTimeout); err != nil {
 			return nil, fmt.Errorf("open log %s: %w", l.path, err)
 		}
 		err := disk.Guard(l.path, func() error {
