@@ -113,6 +113,36 @@ func TestSessionsThatAreOverAreClearedAway(t *testing.T) {
 	})
 }
 
+// A flood of idempotency keys leaves nothing behind when they have lapsed.
+func TestIdempotencyKeysAreForgotten(t *testing.T) {
+	k := newKeeper(t)
+	k.send(jobs.DefaultTenant, jobs.Register{App: "a", Worker: "w", Start: true, Job: jobs.Declaration{Key: "k", Kind: jobs.Triggered}})
+	const keys = 2500 // more than one pass asks for
+	for i := range keys {
+		k.send(jobs.DefaultTenant, jobs.Create{ID: jobs.DerivedID("run", fmt.Sprint(i)), Key: "k", Idempotency: fmt.Sprint("key", i)})
+	}
+	kept := func() int {
+		refs, err := k.st.Lapsed(t.Context(), k.at.AddDate(1, 0, 0), 1_000_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(refs)
+	}
+	begun := k.at
+	for _, c := range []struct {
+		after time.Duration
+		want  int
+	}{{jobs.IdempotencyLife - time.Second, keys}, {jobs.IdempotencyLife + time.Second, 0}} {
+		k.at = begun.Add(c.after)
+		if err := k.cp.forget(t.Context(), k.at); err != nil {
+			t.Fatal(err)
+		}
+		if n := kept(); n != c.want {
+			t.Errorf("after %v there are %d keys, want %d", c.after, n, c.want)
+		}
+	}
+}
+
 // ahead is a store whose clock is behind that of whoever asks what has lapsed. It gives up being asked.
 type ahead struct {
 	*metastore.Local
