@@ -1,0 +1,43 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// However often whoever does the work reports, a row keeps the newest reports; nothing counts after the last one.
+func TestReportsAreBounded(t *testing.T) {
+	key := make([]byte, FeedbackKey)
+	in := Instance{ID: ID{1}, State: Processing, Attempt: 1, Feedback: &Feedback{Key: key, Attempt: 1}}
+	hear := func(report string, final bool) (again bool) {
+		t.Helper()
+		next, again, err := in.Hear(Hear{ID: in.ID, Attempt: 1, Signature: in.Feedback.Sign(in.ID, 1, 0), Report: []byte(report), Final: final})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in = next
+		return again
+	}
+	for i := range 1000 {
+		hear(fmt.Sprint(i, strings.Repeat("x", i*4)), false)
+		size := 0
+		for _, r := range in.Feedback.Reports {
+			size += len(r)
+		}
+		if n := len(in.Feedback.Reports); n > keptReports || n > 1 && size > keptFeedback {
+			t.Fatalf("after %d reports the row has %d of %d bytes", i+1, n, size)
+		}
+	}
+	if !hear(string(in.Feedback.Reports[len(in.Feedback.Reports)-1]), false) || in.Feedback.Count != 1000 {
+		t.Errorf("the same report again counts: %d", in.Feedback.Count)
+	}
+	hear("the end", true)
+	if !hear("more", false) || !hear("another end", true) || in.Feedback.Count != 1001 || string(in.Feedback.Reports[len(in.Feedback.Reports)-1]) != "the end" {
+		t.Errorf("what comes after the last report counts: %d reports", in.Feedback.Count)
+	}
+	if _, _, err := in.Hear(Hear{ID: in.ID, Attempt: 1, Nonce: 1, Signature: in.Feedback.Sign(in.ID, 1, 0)}); !errors.Is(err, ErrNotSigned) {
+		t.Errorf("the signature of another request: %v", err)
+	}
+}
