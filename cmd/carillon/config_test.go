@@ -192,6 +192,15 @@ func TestPrintTellsNoSecret(t *testing.T) {
 			t.Errorf("it prints %s", said)
 		}
 	}
+	for _, url := range []string{"postgres://u:hush@127.0.0.1/d", "postgres://u@127.0.0.1/d?password=hush", "postgres://127.0.0.1/d?sslmode=disable&password=hush"} {
+		c, err := load(t, "", []string{"CARILLON_STORE_URL=" + url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := c.print(true); strings.Contains(said, "hush") || !strings.Contains(said, "postgres://***@127.0.0.1") {
+			t.Errorf("it prints %s", said)
+		}
+	}
 }
 
 // What is printed can be read again, and says the same.
