@@ -148,3 +148,19 @@ func TestHandler(t *testing.T) {
 		t.Errorf("the run is said to be at %s: %s", to, answer.Status)
 	}
 }
+
+// The public address serves no profiler, no variables of the process, and nothing of NATS's or raft's.
+func TestNoDebugRoutes(t *testing.T) {
+	s, err := embed.Open(t.Context(), embed.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/vars", "/varz", "/connz", "/jsz", "/raft", "/debug"} {
+		answer := httptest.NewRecorder()
+		s.Handler().ServeHTTP(answer, httptest.NewRequest("GET", path, http.NoBody))
+		if answer.Code != 404 {
+			t.Errorf("%s: %d %.200s", path, answer.Code, answer.Body)
+		}
+	}
+}
