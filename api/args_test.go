@@ -102,6 +102,7 @@ func TestInstancesAreFiltered(t *testing.T) {
 		"origin=api": first.ID, "origin=person": "", "origin=code": code.ID.String(), "origin=cron": "", "worker=w1": code.ID.String(), "worker=w2": "",
 		"parent=" + first.ID: again.ID, "state=Cancelled": first.ID, "state=Processing": code.ID.String(), "from=" + after: "", "to=" + between: "",
 		"origin=retry&from=" + between + "&to=" + after: again.ID, "job=billing.close-day": "",
+		"worker=%27%20OR%201=1--": "", "worker=%25": "", "worker=_1": "", "code=%27%20OR%201=1--": "",
 	} {
 		var ids []string
 		for _, in := range read[struct{ Items []api.Instance }](t, d.send("GET", many+"?"+query, "")).Items {

@@ -39,21 +39,34 @@ func TestRefused(t *testing.T) {
 		{"no such route", "GET", "/api/v1/nothing", "", nil, 404, "no_such_route"},
 		{"wrong method", "DELETE", "/api/v1/jobs", "", nil, 405, "method_not_allowed"},
 		{"not JSON by name", "POST", trigger, `{}`, []string{"Content-Type", "text/xml"}, 415, "unsupported_media_type"},
+		{"a form", "POST", trigger, "args=1", []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"},
+		{"a form in parts", "POST", trigger, "--b\r\n\r\n{}\r\n--b--\r\n", []string{"Content-Type", "multipart/form-data; boundary=b"}, 415, "unsupported_media_type"},
+		{"no Content-Type", "POST", trigger, `{}`, []string{"Content-Type", ""}, 415, "unsupported_media_type"},
+		{"no Content-Type of a bulk", "POST", many, `{"items":[{"job":"billing.charge"}]}`, []string{"Content-Type", ""}, 415, "unsupported_media_type"},
 		{"compressed", "POST", trigger, `{}`, []string{"Content-Encoding", "gzip"}, 415, "unsupported_media_type"},
 		{"another origin", "POST", trigger, `{}`, []string{"Sec-Fetch-Site", "cross-site"}, 403, "cross_origin"},
 		{"too large a body", "POST", trigger, `{"unique":"` + strings.Repeat("x", 600<<10) + `"}`, nil, 413, "too_large"},
+		{"too large an apply", "POST", "/api/v1/apply", strings.Repeat(" ", 4<<20+1), nil, 413, "4194304"},
 
 		// JSON.
 		{"truncated", "POST", trigger, `{"args":{`, nil, 400, "malformed"},
 		{"trailing data", "POST", trigger, `{} {}`, nil, 400, "malformed"},
 		{"byte order mark", "POST", trigger, "\ufeff{}", nil, 400, "malformed"},
+		{"trailing garbage", "POST", trigger, `{}x`, nil, 400, "malformed"},
+		{"truncated bulk", "POST", many, `{"items":[{"job":"billing.charge"}`, nil, 400, "malformed"},
+		{"two bulks", "POST", many, `{"items":[{"job":"billing.charge"}]} {"items":[]}`, nil, 400, "malformed"},
 		{"100000 levels", "POST", trigger, `{"args":` + strings.Repeat(`[`, 100_000) + strings.Repeat(`]`, 100_000) + `}`, nil, 400, "malformed"},
 		{"unknown field", "POST", trigger, `{"arg":{}}`, nil, 422, "body.arg: unexpected property"},
 		{"another case", "POST", trigger, `{"Args":{}}`, nil, 422, "unexpected property"},
+		{"another case in a bulk", "POST", many, `{"items":[{"Job":"billing.charge"}]}`, nil, 422, "items[0]"},
+		{"unknown field in a bulk", "POST", many, `{"items":[{"job":"billing.charge","arg":{}}]}`, nil, 422, "items[0].arg"},
+		{"unknown field beside a bulk", "POST", many, `{"items":[{"job":"billing.charge"}],"Items":[]}`, nil, 422, "body.Items"},
 		{"a key twice", "POST", trigger, `{"priority":1,"priority":2}`, nil, 422, "twice"},
 		{"a key twice, deep", "POST", trigger, `{"args":{"a":[{"b":1,"b":2}]}}`, nil, 422, "twice"},
 		{"invalid UTF-8", "POST", trigger, "{\"unique\":\"\xff\"}", nil, 422, "UTF-8"},
 		{"NUL", "POST", trigger, `{"unique":"a\u0000b"}`, nil, 422, "NUL"},
+		{"NUL in arguments", "POST", trigger, `{"args":{"a":"\u0000"}}`, nil, 422, "NUL"},
+		{"NUL as a byte", "POST", trigger, "{\"unique\":\"a\x00b\"}", nil, 400, "malformed"},
 		{"half a surrogate", "POST", trigger, `{"unique":"\ud800"}`, nil, 422, "surrogate"},
 		{"half a surrogate and more", "POST", trigger, `{"unique":"\ud800x\udc00"}`, nil, 422, "surrogate"},
 		{"text for a number", "POST", trigger, `{"priority":"high"}`, nil, 422, "body.priority"},
@@ -61,6 +74,10 @@ func TestRefused(t *testing.T) {
 		{"2^63", "POST", trigger, `{"retries":9223372036854775808}`, nil, 422, "body.retries"},
 		{"null", "POST", trigger, `{"priority":null}`, nil, 422, "null"},
 		{"1e400", "POST", trigger, `{"priority":1e400}`, nil, 400, ""},
+		{"1e400 in arguments", "POST", trigger, `{"args":{"a":1e400}}`, nil, 400, ""},
+		{"1e400 in a bulk", "POST", many, `{"items":[{"job":"billing.charge","args":{"a":1e400}}]}`, nil, 422, "number"},
+		{"2^63 in a bulk", "POST", many, `{"items":[{"job":"billing.charge","retries":9223372036854775808}]}`, nil, 422, "items[0].retries"},
+		{"a number for text", "POST", trigger, `{"unique":5}`, nil, 422, "body.unique"},
 
 		// Row 20: keys.
 		{"key: empty", "POST", many, `{"items":[{"job":""}]}`, nil, 422, "items[0]"},
@@ -69,6 +86,10 @@ func TestRefused(t *testing.T) {
 		{"key: ../x in the path", "POST", "/api/v1/jobs/..%2fx/trigger", ``, nil, 422, "dot"},
 		{"key: two dots", "POST", many, `{"items":[{"job":"a..b"}]}`, nil, 422, "items[0]"},
 		{"key: blank", "POST", many, `{"items":[{"job":"a b"}]}`, nil, 422, "items[0]"},
+		{"key: a dot first", "POST", many, `{"items":[{"job":".x"}]}`, nil, 422, "begins with a dot"},
+		{"key: * of a new job", "POST", "/api/v1/jobs", `{"key":"*","kind":"triggered","app":"billing"}`, nil, 422, "job key"},
+		{"key: ../x of a new job", "POST", "/api/v1/jobs", `{"key":"../x","kind":"triggered","app":"billing"}`, nil, 422, "dot"},
+		{"key: emoji of a new job", "POST", "/api/v1/jobs", `{"key":"\ud83d\udd14","kind":"triggered","app":"billing"}`, nil, 422, "job key"},
 		{"key: *", "GET", "/api/v1/jobs/*", ``, nil, 422, "invalid"},
 		{"key: >", "GET", "/api/v1/jobs/%3E", ``, nil, 422, "invalid"},
 		{"key: $JS", "GET", "/api/v1/jobs/$JS", ``, nil, 422, "invalid"},
@@ -83,6 +104,8 @@ func TestRefused(t *testing.T) {
 		{"args: 256 KiB + 1 in a bulk", "POST", many, items(3, `{"job":"billing.charge","args":{"x":"`+strings.Repeat("y", 256<<10-7)+`"}}`), nil, 413, "items[3]"},
 		{"args: a list", "POST", trigger, `{"args":[1]}`, nil, 422, "body.args"},
 		{"args: text", "POST", trigger, `{"args":"x"}`, nil, 422, "body.args"},
+		{"args: a list in a bulk", "POST", many, `{"items":[{"job":"billing.charge","args":[1]}]}`, nil, 422, "items[0].args"},
+		{"args: a default of 256 KiB + 1", "PATCH", edit, `{"args":{"x":"` + strings.Repeat("y", 256<<10-7) + `"}}`, nil, 413, "too_large"},
 		{"args: 65 levels", "POST", trigger, `{"args":{"a":` + strings.Repeat(`[`, 64) + strings.Repeat(`]`, 64) + `}}`, nil, 400, "malformed"},
 
 		// Row 24: texts.
@@ -101,6 +124,10 @@ func TestRefused(t *testing.T) {
 		{"sort: there is none", "GET", many + "?sort=due", "", nil, 422, "unknown query parameter"},
 		{"filter: SQL", "GET", "/api/v1/jobs?filter=%27%20OR%201=1--", "", nil, 422, "unknown query parameter"},
 		{"state: unknown", "GET", many + "?state=Running", "", nil, 422, "query.state"},
+		{"worker: a NUL", "GET", many + "?worker=a%00b", "", nil, 422, "NUL"},
+		{"worker: no UTF-8", "GET", many + "?worker=%ff", "", nil, 422, "UTF-8"},
+		{"after: a NUL", "GET", "/api/v1/jobs?after=%00", "", nil, 422, "NUL"},
+		{"jobs: a page of 1001", "GET", "/api/v1/jobs?limit=1001", "", nil, 422, "query.limit"},
 
 		// Row 27: numbers.
 		{"max concurrency: -1", "PATCH", edit, `{"maxConcurrency":-1}`, nil, 422, "body.maxConcurrency"},
@@ -112,6 +139,9 @@ func TestRefused(t *testing.T) {
 		{"timeout: 2 years", "PATCH", edit, `{"timeout":"17568h"}`, nil, 422, "timeout"},
 		{"timeout: a number", "PATCH", edit, `{"timeout":5}`, nil, 422, "body.timeout"},
 		{"timeout: no unit", "PATCH", edit, `{"timeout":"5"}`, nil, 422, "length of time"},
+		{"retry factor: 0", "PATCH", edit, `{"retryFactor":0}`, nil, 422, "body.retryFactor: expected number >= 1"},
+		{"retry factor: 1e308", "PATCH", edit, `{"retryFactor":1e308}`, nil, 422, "body.retryFactor: expected number <= 100"},
+		{"retry factor of a rule: 1e308", "PATCH", edit, `{"retryRules":[{"codes":["*"],"factor":1e308}]}`, nil, 422, "body.retryRules[0].factor: expected number <= 100"},
 		{"priority: 101", "POST", trigger, `{"priority":101}`, nil, 422, "body.priority"},
 		{"overlap: unknown", "PATCH", edit, `{"overlap":"both"}`, nil, 422, "body.overlap"},
 		{"limits: without a maximum", "PATCH", edit, `{"limits":[{"name":"db"}]}`, nil, 422, "limit db"},
@@ -130,6 +160,7 @@ func TestRefused(t *testing.T) {
 
 		// Row 30: idempotency keys.
 		{"idempotency key of 1 KiB", "POST", trigger, `{}`, []string{"Idempotency-Key", strings.Repeat("k", 1024)}, 422, "header.Idempotency-Key"},
+		{"idempotency key of 1 KiB, of a bulk", "POST", many, `{"items":[{"job":"billing.charge"}]}`, []string{"Idempotency-Key", strings.Repeat("k", 1024)}, 422, "header.Idempotency-Key"},
 
 		// Row 31: bulks.
 		{"bulk: empty", "POST", many, `{"items":[]}`, nil, 422, "body.items"},

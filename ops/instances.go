@@ -20,6 +20,9 @@ func (o *Ops) Instances(ctx context.Context, who Who, q metastore.InstanceQuery)
 			return metastore.Page{}, err
 		}
 	}
+	if err := checkText("worker", q.Worker); err != nil {
+		return metastore.Page{}, err
+	}
 	q.Tenant = who.tenant()
 	return o.store.Instances(ctx, q)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
@@ -41,6 +42,9 @@ const MaxNext = 100
 // Jobs lists jobs by key. more says that others follow after the last one.
 func (o *Ops) Jobs(ctx context.Context, who Who, q JobQuery) (list []Job, more bool, err error) {
 	if err := checkNext(q.Next); err != nil {
+		return nil, false, err
+	}
+	if err := checkText("job key", string(q.After)); err != nil {
 		return nil, false, err
 	}
 	// One row more than wanted tells whether a page follows. A search looks at all of them: jobs are few.
@@ -161,6 +165,14 @@ func mentions(d *jobs.Definition, text string) bool {
 		}
 	}
 	return false
+}
+
+// checkText refuses a name to search for that no row can have. A database would fail on it.
+func checkText(what, name string) error {
+	if !utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0 {
+		return jobs.Invalid("%s %.40q is not text in UTF-8, or holds a NUL", what, name)
+	}
+	return nil
 }
 
 func checkNext(n int) error {

@@ -22,6 +22,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
@@ -255,8 +256,14 @@ func (s *Store) failed(what string, err error) error {
 	return fmt.Errorf("%s: %w: %w", what, jobs.Refuse(jobs.Unavailable, "%s does not answer", s.dialect.name), err)
 }
 
-// query reads rows outside of a commit, until fn answers with errEnough.
+// query reads rows outside of a commit, until fn answers with errEnough. A name that PostgreSQL does not take as text is
+// refused as bad input, by every database: that the database answers no query would be wrong.
 func (s *Store) query(ctx context.Context, what string, fn func(scan func(...any) error) error, query string, args ...any) error {
+	for _, a := range args {
+		if name, ok := a.(string); ok && (!utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0) {
+			return jobs.Invalid("%s: the name %.40q is not text in UTF-8, or holds a NUL", what, name)
+		}
+	}
 	rows, err := s.db.QueryContext(ctx, s.dialect.ask(query), args...)
 	if err = each(rows, err, fn); errors.Is(err, errEnough) {
 		return nil

@@ -35,6 +35,42 @@ func refusals(t *testing.T, open func(t *testing.T) Harness) {
 			}
 		}
 	})
+	t.Run("reads by names that nothing has", func(t *testing.T) {
+		h, ctx := open(t), t.Context()
+		must(t, h, triggered("k", jobs.Settings{}))
+		must(t, h, jobs.Create{ID: jobs.ID{1}, Key: "k"})
+		must(t, h, jobs.Claim{ID: jobs.ID{1}, Worker: "w", Attempt: 1})
+		for _, name := range []string{"' OR 1=1--", `\`, "%", "_", "W", "w ", "\x00", "\xff", "w\x00"} {
+			p, err := h.Store.Instances(ctx, metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Worker: name})
+			if err != nil && !errors.Is(err, jobs.BadInput) || len(p.Instances) > 0 {
+				t.Errorf("runs of worker %q: %d, %v", name, len(p.Instances), err)
+			}
+			if _, err := h.Store.Definitions(ctx, metastore.DefinitionQuery{Tenant: jobs.DefaultTenant, After: jobs.Key(name)}); err != nil && !errors.Is(err, jobs.BadInput) {
+				t.Errorf("jobs after %q: %v", name, err)
+			}
+		}
+	})
+	t.Run("names are bytes", func(t *testing.T) {
+		h, ctx := open(t), t.Context()
+		for i, key := range []jobs.Key{"report", "Report", "REPORT"} {
+			must(t, h, triggered(key, jobs.Settings{}))
+			must(t, h, jobs.Create{ID: jobs.ID{byte(i + 1)}, Key: key})
+			p, err := h.Store.Instances(ctx, metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Job: key})
+			if err != nil || len(p.Instances) != 1 || p.Instances[0].Key != key {
+				t.Errorf("runs of %s: %+v, %v", key, p.Instances, err)
+			}
+		}
+		if _, err := h.Store.Definition(ctx, jobs.DefaultTenant, "rEPORT"); !errors.Is(err, jobs.NotFound) {
+			t.Errorf("a key in another case: %v", err)
+		}
+		// Equal in some collation: by case, accents, blanks at the end, width, and how an accent is written.
+		for i, unique := range []string{"k", "K", "\u212a", "k ", "ｋ", "é", "e\u0301", "e", "ß", "ss"} {
+			id := jobs.ID{2, byte(i + 1)}
+			if e := must(t, h, jobs.Create{ID: id, Key: "report", Unique: unique}); e.Instance().ID != id {
+				t.Errorf("unique key %q is taken for another", unique)
+			}
+		}
+	})
 	t.Run("an empty batch", func(t *testing.T) {
 		if r := open(t).Store.Apply(t.Context(), nil); len(r) != 0 {
 			t.Errorf("%d answers", len(r))
