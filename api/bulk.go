@@ -148,7 +148,7 @@ func (a *API) items(d *json.Decoder, body *counted) ([]jobs.Create, error) {
 		}
 		var item NewInstance
 		if err := json.Unmarshal(raw, &item); err != nil {
-			return nil, misfit(itemLocation(i), "does not fit the schema")
+			return nil, misfit(itemLocation(i), withoutTypes(err.Error()))
 		}
 		wish, err := item.create(item.Job, itemLocation(i))
 		if err != nil {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"time"
 
@@ -15,13 +16,15 @@ import (
 // What the API says and is told, in JSON. These are written out, and not the rows themselves, so that a row may
 // change without the API changing, and the other way round.
 
+var durationPattern = regexp.MustCompile(`^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$`)
+
 // Duration is a length of time as people write it: "90s", "1h30m".
 type Duration time.Duration
 
 // Schema describes it to clients. The name is huma's.
 func (Duration) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Description: "A length of time, such as 90s, 5m or 1h30m.", Examples: []any{"1h30m"}, MaxLength: new(40),
-		Pattern: `^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$`, PatternDescription: "a length of time such as 90s, 5m or 1h30m"}
+		Pattern: durationPattern.String(), PatternDescription: "a length of time such as 90s, 5m or 1h30m"}
 }
 
 // MarshalText writes it as Go does, without the zeros.
@@ -39,6 +42,9 @@ func (d Duration) MarshalText() ([]byte, error) {
 // UnmarshalText reads what MarshalText writes, and the rest of Go's notation.
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
+	if err != nil && durationPattern.Match(b) {
+		return jobs.Invalid("the length of time %.40q is too long: most fields take at most %.0fh", b, jobs.MaxDuration.Hours())
+	}
 	if err != nil {
 		return jobs.Invalid("%.40q is not a length of time such as 90s or 1h30m", b)
 	}

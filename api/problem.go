@@ -202,15 +202,24 @@ func problemFromHuma(status int, detail string, errs ...error) huma.StatusError 
 			continue
 		}
 		fault := Fault{Location: d.ErrorDetail().Location, Message: d.ErrorDetail().Message}
-		if strings.Contains(fault.Message, "json: ") { // speaks of our types
-			fault.Message = "does not fit the schema"
-		}
+		fault.Message = withoutTypes(fault.Message)
 		faults = append(faults, fault)
 	}
 	if len(faults) > 0 && detail == "validation failed" {
 		detail = strings.TrimPrefix(faults[0].Location+": "+faults[0].Message, ": ")
 	}
 	return problem(status, code, detail, faults...)
+}
+
+// withoutTypes is what package json says of a value that does not fit, without the names of our types.
+func withoutTypes(message string) string {
+	switch {
+	case strings.Contains(message, "json: cannot unmarshal number"): // the schema takes 1.0 and 1e1 for whole numbers
+		return "want a whole number of at most 64 bits, in digits, without a point or an exponent"
+	case strings.Contains(message, "json: "):
+		return "does not fit the schema"
+	}
+	return message
 }
 
 // teachHuma makes huma speak in Problems. Its hooks belong to the whole process: a program that embeds this package

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -73,9 +74,13 @@ func TestRefused(t *testing.T) {
 		{"a fraction for a whole number", "POST", trigger, `{"priority":0.5}`, nil, 422, "body.priority"},
 		{"2^63", "POST", trigger, `{"retries":9223372036854775808}`, nil, 422, "body.retries"},
 		{"null", "POST", trigger, `{"priority":null}`, nil, 422, "null"},
-		{"1e400", "POST", trigger, `{"priority":1e400}`, nil, 400, ""},
-		{"1e400 in arguments", "POST", trigger, `{"args":{"a":1e400}}`, nil, 400, ""},
-		{"1e400 in a bulk", "POST", many, `{"items":[{"job":"billing.charge","args":{"a":1e400}}]}`, nil, 422, "number"},
+		{"1e400", "POST", trigger, `{"priority":1e400}`, nil, 422, "the number 1e400"},
+		{"a number of 400 digits", "POST", trigger, `{"args":{"a":-` + strings.Repeat("9", 400) + `}}`, nil, 422, "the number -9999"},
+		{"a whole number with a point", "POST", trigger, `{"priority":1.0}`, nil, 422, "without a point or an exponent"},
+		{"a whole number with a point, in a bulk", "POST", many, `{"items":[{"job":"billing.charge","priority":1e1}]}`, nil, 422, "without a point or an exponent"},
+		{"-0 with a point", "POST", trigger, `{"priority":-0.0}`, nil, 422, "without a point or an exponent"},
+		{"1e400 in arguments", "POST", trigger, `{"args":{"a":1e400}}`, nil, 422, "the number 1e400"},
+		{"1e400 in a bulk", "POST", many, `{"items":[{"job":"billing.charge","args":{"a":1e400}}]}`, nil, 422, "the number 1e400"},
 		{"2^63 in a bulk", "POST", many, `{"items":[{"job":"billing.charge","retries":9223372036854775808}]}`, nil, 422, "items[0].retries"},
 		{"a number for text", "POST", trigger, `{"unique":5}`, nil, 422, "body.unique"},
 
@@ -135,7 +140,7 @@ func TestRefused(t *testing.T) {
 		{"retries: -1", "PATCH", edit, `{"retries":-1}`, nil, 422, "body.retries"},
 		{"retries: 10^6", "POST", trigger, `{"retries":1000000}`, nil, 422, "1000"},
 		{"timeout: -1 s", "PATCH", edit, `{"timeout":"-1s"}`, nil, 422, "timeout"},
-		{"timeout: 10000 years", "PATCH", edit, `{"timeout":"87600000h"}`, nil, 422, "length of time"},
+		{"timeout: 10000 years", "PATCH", edit, `{"timeout":"87600000h"}`, nil, 422, "too long"},
 		{"timeout: 2 years", "PATCH", edit, `{"timeout":"17568h"}`, nil, 422, "timeout"},
 		{"timeout: a number", "PATCH", edit, `{"timeout":5}`, nil, 422, "body.timeout"},
 		{"timeout: no unit", "PATCH", edit, `{"timeout":"5"}`, nil, 422, "length of time"},
@@ -227,6 +232,12 @@ func TestTaken(t *testing.T) {
 	}
 	if run := read[api.Instance](t, d.send("POST", trigger, `{"timeout":"0s"}`)); run.State != "Enqueued" {
 		t.Errorf("a run without a timeout is %s", run.State)
+	}
+	if run := read[api.Instance](t, d.send("POST", trigger, `{"due":"1970-01-01T00:00:00Z"}`)); run.State != "Enqueued" || time.Since(*run.Due) > time.Hour {
+		t.Errorf("a run that was due in 1970 is %s, due at %v", run.State, run.Due)
+	}
+	if run := read[api.Instance](t, d.send("POST", trigger, `{"priority":-0}`)); run.Priority != 0 {
+		t.Errorf("-0 became %d", run.Priority)
 	}
 	if job := read[api.Job](t, d.send("PATCH", edit, `{"end":"2020-01-01T00:00:00Z"}`)); len(job.Next) != 0 {
 		t.Errorf("a job that has ended is due at %v", job.Next)

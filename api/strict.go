@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -259,6 +260,9 @@ func unclear(body []byte) string {
 			continue
 		}
 		within := top >= 0 && (open[top].free || open[top].args)
+		if n, ok := token.(json.Number); ok && overflows(string(n)) {
+			return fmt.Sprintf("has the number %.40s, which is beyond 1.8e308: send it as a text", n)
+		}
 		switch token {
 		case nil:
 			if top < 0 || !open[top].free {
@@ -279,4 +283,13 @@ func unclear(body []byte) string {
 			open[top].key = true
 		}
 	}
+}
+
+// overflows says that no float64 holds a number. Most languages read numbers as such, ours among them.
+func overflows(number string) bool {
+	if len(number) <= 300 && !strings.ContainsAny(number, "eE") {
+		return false
+	}
+	_, err := strconv.ParseFloat(number, 64)
+	return errors.Is(err, strconv.ErrRange)
 }
