@@ -3,6 +3,8 @@ package api_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -312,4 +315,76 @@ func TestBodiesOfStrangers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Streams of HTTP/2 that are opened and reset at once keep only so many requests in process: a connection that opens more
+// than can wait is closed, and others are answered meanwhile.
+func TestRapidReset(t *testing.T) {
+	release := make(chan struct{})
+	var running, most atomic.Int32
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/other" {
+			return
+		}
+		n := running.Add(1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		<-release // busy, whether or not the client still waits
+		running.Add(-1)
+	})
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = api.NewServer(api.Guard(newLog(io.Discard), handler), newLog(io.Discard))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	defer close(release)
+	trust := server.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	trust.NextProtos = []string{"h2"}
+	conn, err := tls.Dial("tcp", server.Listener.Addr().String(), trust)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	frame := func(kind, flags byte, stream uint32, payload []byte) []byte {
+		head := []byte{0, 0, byte(len(payload)), kind, flags}
+		return append(binary.BigEndian.AppendUint32(head, stream), payload...)
+	}
+	const headers, reset, settings, goAway = 1, 3, 4, 7
+	request := []byte{0x82, 0x87, 0x84, 0x41, 1, 'x'} // GET https://x/, by the static table of HPACK
+	var sent []byte
+	for stream := uint32(1); stream < 2*10_000; stream += 2 {
+		sent = append(sent, frame(headers, 5, stream, request)...)          // END_STREAM, END_HEADERS
+		sent = append(sent, frame(reset, 0, stream, []byte{0, 0, 0, 8})...) // CANCEL
+	}
+	go func() { // fails when the server closes
+		_, _ = conn.Write(append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frame(settings, 0, 0, nil)...))
+		_, _ = conn.Write(sent)
+	}()
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+	closed := false
+	for in := bufio.NewReader(conn); ; {
+		var head [9]byte
+		if _, err := io.ReadFull(in, head[:]); err != nil {
+			break
+		}
+		payload := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
+		if _, err := io.ReadFull(in, payload); err != nil {
+			break
+		}
+		if head[3] == goAway {
+			const enhanceYourCalm = 11
+			if closed = true; len(payload) < 8 || binary.BigEndian.Uint32(payload[4:]) != enhanceYourCalm {
+				t.Errorf("GOAWAY %x", payload)
+			}
+			break
+		}
+	}
+	if !closed || most.Load() > 250 {
+		t.Errorf("closed %v, after %d requests in process at the same time", closed, most.Load())
+	}
+	answer, err := server.Client().Get(server.URL + "/other")
+	if err != nil || answer.StatusCode != 200 || answer.ProtoMajor != 2 {
+		t.Fatalf("another client: %+v, %v", answer, err)
+	}
+	answer.Body.Close()
 }

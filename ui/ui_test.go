@@ -284,6 +284,12 @@ func TestStaticFilesMayBeKept(t *testing.T) {
 			t.Errorf("%s is served", path)
 		}
 	}
+	folder := regexp.MustCompile(`"(/static/[0-9a-f]+/)style.css"`).FindStringSubmatch(home)[1]
+	for _, name := range []string{"../../../etc/passwd", "%2e%2e%2f%2e%2e%2fetc%2fpasswd", "..%2ftemplates%2fframe.gohtml", "..%5c..%5cgo.mod", "style.css%00", "style.css%00.js", "%00", "/etc/passwd", "C:%5cboot.ini"} {
+		if answer, body := s.get(folder + name); answer.StatusCode != 404 && (answer.StatusCode/100 != 3 || strings.HasPrefix(answer.Header.Get("Location"), "http")) || strings.Contains(body, "root:") {
+			t.Errorf("%s: %d to %q: %.100s", name, answer.StatusCode, answer.Header.Get("Location"), body)
+		}
+	}
 }
 
 func TestActions(t *testing.T) {
