@@ -135,3 +135,27 @@ func TestRequestsInProcessAreBounded(t *testing.T) {
 	items := `{"items":[` + strings.Repeat(`{"job":"billing.charge"},`, 400) + `{"job":"billing.charge"}]}`
 	refused(send("ann", strings.NewReader(items), len(items)), "limits.request-memory-per-token") // 10,000 bytes, but 401 runs
 }
+
+// The largest bulk has 64 MiB: one that goes on is refused, and the connection is closed.
+func TestBulkThatIsTooLarge(t *testing.T) {
+	d := newDesk(t)
+	before := d.snapshot()
+	r := httptest.NewRequest("POST", many, io.NopCloser(blanks{}))
+	r.ContentLength = -1
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, r)
+	if after := d.snapshot(); w.Code != 413 || !strings.Contains(w.Body.String(), "67108864") || w.Header().Get("Connection") != "close" || after != before {
+		t.Errorf("%d %s; %s became %s", w.Code, w.Body, before, after)
+	}
+}
+
+// blanks reads without end.
+type blanks struct{}
+
+func (blanks) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = ' '
+	}
+	return len(b), nil
+}

@@ -102,6 +102,11 @@ func TestTransport(t *testing.T) {
 		{"a line break in a header", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-A: a\rb\r\n\r\n", 400},
 		{"two lengths", post + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400},
 		{"a length that is none", post + "Content-Length: -1\r\n\r\n{}", 400},
+		{"a length with a sign", post + "Content-Length: +2\r\n\r\n{}", 400},
+		{"two lengths in one header", post + "Content-Length: 2, 3\r\n\r\n{}", 400},
+		{"an encoding beside chunks", post + "Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 501},
+		{"an encoding that is not known", post + "Transfer-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}", 501},
+		{"two encodings", post + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 501},
 		{"another host", "GET /livez HTTP/1.1\r\nHost: evil.com\r\nX-Forwarded-Host: localhost\r\nConnection: close\r\n\r\n", 421},
 		{"another host, in the line", "GET http://evil.com/livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 421},
 		{"no host", "GET /livez HTTP/1.1\r\n\r\n", 400},
@@ -171,6 +176,11 @@ func TestSlowHeaders(t *testing.T) {
 					time.Sleep(time.Second)
 				}
 			}()
+		}
+		time.Sleep(2 * time.Second)
+		asked := time.Now()
+		if r := raw(t, p, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"); r.StatusCode != 200 || time.Since(asked) > 0 {
+			t.Errorf("another client meanwhile: %d after %v", r.StatusCode, time.Since(asked))
 		}
 		for range 200 {
 			if after := <-cut; after > 7*time.Second {
@@ -270,6 +280,14 @@ func TestClientGoesAway(t *testing.T) {
 	d.ServeHTTP(w, r)
 	if after := d.snapshot(); after != before || w.Code != 400 || strings.Contains(d.log.String(), "ERROR") {
 		t.Errorf("%d; %s became %s; %s", w.Code, before, after, d.log.String())
+	}
+	// It sent all of its body, and does not wait for the answer.
+	w = httptest.NewRecorder()
+	r = httptest.NewRequestWithContext(ctx, "POST", trigger, strings.NewReader(`{}`))
+	r.Header.Set("Content-Type", "application/json")
+	d.ServeHTTP(w, r)
+	if after := d.snapshot(); after != before || w.Code != 503 || strings.Contains(d.log.String(), "ERROR") {
+		t.Errorf("%d %s; %s became %s; %s", w.Code, w.Body, before, after, d.log.String())
 	}
 }
 
