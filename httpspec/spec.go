@@ -8,6 +8,9 @@ package httpspec
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -77,7 +80,32 @@ type plainCall Call
 func strictly(b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	return d.Decode(v)
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	return exactly(b, reflect.TypeOf(v).Elem())
+}
+
+// exactly refuses fields in another case, which package json takes: of url and URL in one object, readers of two languages
+// would see two values.
+func exactly(b []byte, t reflect.Type) error {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(b, &given); err != nil {
+		return err
+	}
+	var names []string
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		if slices.Contains(names, key) {
+			continue
+		}
+		i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, key) })
+		return fmt.Errorf("unknown field %q: write %s", key, names[max(i, 0)])
+	}
+	return nil
 }
 
 // What a job may hold.
