@@ -258,6 +258,19 @@ func TestIdempotencyKeyWithAnotherBody(t *testing.T) {
 	if p := d.send("POST", trigger, `{"priority":2}`, "Idempotency-Key", "k").problem(t); p.Status != 409 {
 		t.Errorf("another body under the same key: %+v", p)
 	}
+	if p := d.send("POST", many, `{"items":[{"job":"billing.charge","priority":1},{"job":"billing.charge"}]}`, "Idempotency-Key", "bulk"); p.StatusCode != 201 {
+		t.Fatalf("%d %s", p.StatusCode, p.body)
+	}
+	before = d.snapshot()
+	for body, place := range map[string]string{
+		`{"items":[{"job":"billing.charge","priority":1},{"job":"billing.charge","priority":2}]}`: "body.items[1]",
+		`{"items":[{"job":"billing.charge","priority":2},{"job":"billing.charge"}]}`:              "body.items[0]",
+		`{"items":[{"job":"billing.close-day"}]}`:                                                 "body.items[0]",
+	} {
+		if p := d.send("POST", many, body, "Idempotency-Key", "bulk").problem(t); p.Status != 409 || p.Code != "conflict" || len(p.Errors) != 1 || p.Errors[0].Location != place {
+			t.Errorf("another bulk under the same key: %+v, want %s", p, place)
+		}
+	}
 	if after := d.snapshot(); after != before {
 		t.Errorf("%s became %s", before, after)
 	}

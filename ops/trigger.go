@@ -65,7 +65,7 @@ func (o *Ops) TriggerAll(ctx context.Context, who Who, wishes []jobs.Create) (_ 
 		results := o.store.Apply(ctx, batch[:n])
 		for i, r := range results {
 			if r.Err != nil {
-				if len(made) > 0 || slices.ContainsFunc(results[i+1:], func(other metastore.Result) bool { return other.Err == nil }) {
+				if partly(made, results[i+1:], jobs.CodeOf(r.Err)) {
 					r.Err = jobs.Refuse(jobs.Unknown, "some of the runs were made, and others were not: %v", r.Err)
 				}
 				return made, &ItemError{Index: len(made), Err: r.Err}
@@ -79,6 +79,14 @@ func (o *Ops) TriggerAll(ctx context.Context, who Who, wishes []jobs.Create) (_ 
 		batch = batch[n:]
 	}
 	return made, nil
+}
+
+// partly says that a bulk of which a run was refused may have made others. A conflict beside runs that were there before
+// made none: the idempotency key of the bulk was used for another.
+func partly(made []Created, others []metastore.Result, code jobs.Code) bool {
+	counts := func(existing bool) bool { return !existing || code != jobs.Conflict }
+	return slices.ContainsFunc(made, func(m Created) bool { return counts(m.Duplicate) }) ||
+		slices.ContainsFunc(others, func(other metastore.Result) bool { return other.Err == nil && counts(other.Existing) })
 }
 
 // envelopes checks all wishes and puts them into envelopes.
