@@ -355,6 +355,12 @@ func TestSession(t *testing.T) {
 	if c := g.access.Cookie(over(false), cookie, until); c.Name != "carillon_session" || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure || c.Path != "/" {
 		t.Errorf("%+v", c)
 	}
+	claims := over(false) // what a client says of its connection is not believed
+	claims.Header.Set("X-Forwarded-Proto", "https")
+	claims.Header.Set("Forwarded", "proto=https")
+	if c := g.access.Cookie(claims, cookie, until); c.Name != "carillon_session" || c.Secure {
+		t.Errorf("X-Forwarded-Proto: %+v", c)
+	}
 	if c := g.access.Cookie(over(true), cookie, until); c.Name != "__Host-carillon_session" || !c.HttpOnly || !c.Secure || c.Path != "/" || c.Domain != "" {
 		t.Errorf("over TLS: %+v", c)
 	}
