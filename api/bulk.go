@@ -22,7 +22,7 @@ func isBulk(r *http.Request) bool {
 }
 
 type bulkInput struct {
-	Idempotency string `header:"Idempotency-Key" maxLength:"200" doc:"The same key within 24 hours is answered by the runs it made."`
+	Idempotency string `header:"Idempotency-Key" maxLength:"200" doc:"The same key within 24 hours is answered by the runs it made. Items are matched by their place: a changed one is refused, and further ones at the end are started."`
 }
 
 // bulkBody is what the body looks like, for the document.

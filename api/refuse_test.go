@@ -274,6 +274,11 @@ func TestIdempotencyKeyWithAnotherBody(t *testing.T) {
 	if after := d.snapshot(); after != before {
 		t.Errorf("%s became %s", before, after)
 	}
+	// What looks like the rest of a bulk that was cut off is started.
+	longer := read[struct{ Items []api.Instance }](t, d.send("POST", many, `{"items":[{"job":"billing.charge","priority":1},{"job":"billing.charge"},{"job":"billing.charge"}]}`, "Idempotency-Key", "bulk"))
+	if len(longer.Items) != 3 || !longer.Items[0].Duplicate || !longer.Items[1].Duplicate || longer.Items[2].Duplicate {
+		t.Errorf("a longer bulk under the same key: %+v", longer)
+	}
 }
 
 // broken is a store that fails in the way that must stay inside.
