@@ -335,8 +335,8 @@ func TestBodiesOfStrangers(t *testing.T) {
 	})
 }
 
-// Streams of HTTP/2 that are opened and reset at once keep only so many requests in process: a connection that opens more
-// than can wait is closed, and others are answered meanwhile.
+// Streams of HTTP/2 that are opened and reset at once keep only so many requests in process: a connection that opens
+// more than can wait is closed, and others are answered meanwhile.
 func TestRapidReset(t *testing.T) {
 	release := make(chan struct{})
 	var running, most atomic.Int32

@@ -86,8 +86,8 @@ func strictly(b []byte, v any) error {
 	return exactly(b, reflect.TypeOf(v).Elem())
 }
 
-// exactly refuses fields in another case, which package json takes: of url and URL in one object, readers of two languages
-// would see two values.
+// exactly refuses fields in another case, which package json takes: of url and URL in one object, readers of two
+// languages would see two values.
 func exactly(b []byte, t reflect.Type) error {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(b, &given); err != nil {

@@ -81,8 +81,8 @@ func (o *Ops) TriggerAll(ctx context.Context, who Who, wishes []jobs.Create) (_ 
 	return made, nil
 }
 
-// partly says that a bulk of which a run was refused may have made others. A conflict beside runs that were there before
-// made none: the idempotency key of the bulk was used for another.
+// partly says that a bulk of which a run was refused may have made others. A conflict beside runs that were there
+// before made none: the idempotency key of the bulk was used for another.
 func partly(made []Created, others []metastore.Result, code jobs.Code) bool {
 	counts := func(existing bool) bool { return !existing || code != jobs.Conflict }
 	return slices.ContainsFunc(made, func(m Created) bool { return counts(m.Duplicate) }) ||

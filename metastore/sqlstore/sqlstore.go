@@ -256,8 +256,8 @@ func (s *Store) failed(what string, err error) error {
 	return fmt.Errorf("%s: %w: %w", what, jobs.Refuse(jobs.Unavailable, "%s does not answer", s.dialect.name), err)
 }
 
-// query reads rows outside of a commit, until fn answers with errEnough. A name that PostgreSQL does not take as text is
-// refused as bad input, by every database: that the database answers no query would be wrong.
+// query reads rows outside of a commit, until fn answers with errEnough. A name that PostgreSQL does not take as text
+// is bad input, with every database, and no outage of the database.
 func (s *Store) query(ctx context.Context, what string, fn func(scan func(...any) error) error, query string, args ...any) error {
 	for _, a := range args {
 		if name, ok := a.(string); ok && (!utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0) {
