@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -114,6 +115,22 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 	if found < 200 {
 		t.Errorf("only %d names are found: has the way in which they are written changed?", found)
+	}
+}
+
+// Each attack of docs/security-tests.md has a number, an answer, and a test or the reason why there is none.
+func TestSecurityTestsAreWhole(t *testing.T) {
+	rows := regexp.MustCompile(`(?m)^\| (\d+) \| (.+?) \| (.+) \| ([^|]+) \|$`).FindAllStringSubmatch(read(t, "docs/security-tests.md"), -1)
+	if len(rows) != 105 {
+		t.Fatalf("there are %d rows, want 105", len(rows))
+	}
+	for i, m := range rows {
+		if m[1] != strconv.Itoa(i+1) {
+			t.Fatalf("row %d has the number %s", i+1, m[1])
+		}
+		if named := testNames.MatchString(m[4]) || scriptNames.MatchString(m[4]); named == strings.HasPrefix(m[4], "none: ") {
+			t.Errorf("row %d names no test and no reason: %s", i+1, m[4])
+		}
 	}
 }
 
