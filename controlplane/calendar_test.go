@@ -53,6 +53,7 @@ func TestCalendarExcludesDueTimes(t *testing.T) {
 // A due time that was excluded when it passed does not fire because somebody edits the calendar, or the job, before a
 // leader has looked at it.
 func TestEditOfACalendarDoesNotFireThePast(t *testing.T) {
+	tests.Long(t)
 	for name, edit := range map[string]jobs.Command{
 		"the calendar": jobs.SetCalendar{Name: "holidays", Rules: []string{"12-25"}},
 		"the job":      jobs.Edit{Key: "tick", Set: jobs.Settings{Calendars: new([]string{})}},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -92,6 +93,7 @@ func TestAClockThatIsSetForTenSeconds(t *testing.T) {
 // A step that stands is followed. What it jumped over is missed, by the job's policy, and what is due for the second
 // time is not due again: the ledger is whole either way.
 func TestAClockThatIsSetForGood(t *testing.T) {
+	tests.Long(t)
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -58,6 +59,7 @@ func summers(t *testing.T, lasts time.Duration, check func(spring bool, h *house
 // When clocks change a job ran not at all, once or twice, and nobody could choose. Here the job says it, for the time
 // that does not exist and for the one that comes twice.
 func TestTemporal8205(t *testing.T) {
+	tests.Long(t)
 	const zone = "Europe/Berlin"
 	at := func(h, m float64) float64 { return h*3600 + m*60 } // since midnight, in time that passes
 	summers(t, 4*time.Hour, func(spring bool, h *house, from time.Time) {
@@ -83,6 +85,7 @@ func TestTemporal8205(t *testing.T) {
 
 // A daily job was left out in spring, ran twice in autumn, or an hour early for half a year; those by an interval, too.
 func TestGocron911(t *testing.T) {
+	tests.Long(t)
 	const zone = "Europe/Berlin"
 	summers(t, 5*time.Hour+30*time.Minute, func(spring bool, h *house, from time.Time) {
 		four, early, even := 3.0, 2.0, []float64{1, 3, 5} // hours after midnight

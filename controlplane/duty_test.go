@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -119,6 +120,7 @@ func newLimping(t *testing.T, what string, hangs, alone bool) *limping {
 // A leader that cannot do one of its duties has another node lead after a while, which can; one that is alone goes on
 // trying, and what no node can do does not have them pass leadership round.
 func TestALeaderWhoseDutyFailsStepsDown(t *testing.T) {
+	tests.Long(t)
 	for _, c := range []struct {
 		what  string
 		hangs bool

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
 )
@@ -84,6 +85,7 @@ func TestDueTimesMissedByTheControlPlaneFollowThePolicy(t *testing.T) {
 }
 
 func TestALongSilenceOfABusyJobIsCaughtUpInPasses(t *testing.T) {
+	tests.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		defer h.close()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/client"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -41,6 +42,7 @@ const aWhile = time.Minute
 // What becomes of a run that finds another one going is the same whoever asked for it: a due time, code, a person, a
 // person who runs one again, or a due time that was missed.
 func TestS3_20(t *testing.T) {
+	tests.Long(t)
 	fates := map[jobs.Overlap]string{
 		jobs.OverlapSkip:     "Succeeded Skipped(overlap) Skipped(overlap)",
 		jobs.OverlapQueue:    "Succeeded Succeeded Succeeded",
@@ -159,6 +161,7 @@ func last(in *jobs.Instance) jobs.Move { return in.Moves[len(in.Moves)-1] }
 
 // A handler that does not listen keeps its slot until it has returned: the run that replaces it waits for that.
 func TestS3_20AReplacedHandlerThatGoesOn(t *testing.T) {
+	tests.Long(t)
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var j journal
 		h.worker(worker.Config{Slots: 8}, j.work("deaf", 50*time.Minute, false, jobs.Options{MaxConcurrency: 1, Overlap: jobs.OverlapReplace}))
@@ -237,6 +240,7 @@ func TestDkron349(t *testing.T) {
 // Forbidding a second copy is decided where runs are kept: of a hundred that are asked for at once, on several workers,
 // one runs.
 func TestDkron1569(t *testing.T) {
+	tests.Long(t)
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var j journal
 		for _, name := range []string{"a", "b", "c"} {
@@ -274,6 +278,7 @@ func TestDkron1569(t *testing.T) {
 
 // Under load, ten thousand wishes make ten thousand runs: each is called once.
 func TestXXL1886(t *testing.T) {
+	tests.Long(t)
 	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
 		h.fleet("ab", worker.Config{Slots: 50}, r.job(jobs.Options{Key: "charge", MaxConcurrency: 40}, 10*time.Millisecond))
 		h.flood("charge", 10_000)

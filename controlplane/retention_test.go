@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/client"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -65,6 +66,7 @@ func (h *house) counted(key jobs.Key, state jobs.State) (n int64) {
 // ended well are not counted with the others. Their results and log lines go with them, those that live stay, and what
 // is young can be read whatever there are of it.
 func TestS0_26RunsGoByAgeAndByNumber(t *testing.T) {
+	tests.Long(t)
 	forgetting(t, func(h *house) {
 		var n atomic.Int64
 		every := func(key jobs.Key, o jobs.Options, err error) jobs.Job {
@@ -197,6 +199,7 @@ func TestS0_26RunsGoByBytes(t *testing.T) {
 
 // Counts by the hour are not touched when the runs go that they count.
 func TestS0_31CountsStayWhenRunsGo(t *testing.T) {
+	tests.Long(t)
 	forgetting(t, func(h *house) {
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 */10 * * * *", KeepSucceeded: 2}, &n))
@@ -316,6 +319,7 @@ func TestS2_08AParentGoesBeforeItsChildren(t *testing.T) {
 
 // What the page about it shows is so.
 func TestRetentionPage(t *testing.T) {
+	tests.Long(t)
 	forgetting(t, func(h *house) {
 		var n atomic.Int64
 		rows := cells(t, "retention.md", "| keepFor | keepSucceeded | it runs every | runs that are left |")

@@ -439,6 +439,7 @@ func TestS0_25PausesItselfAfterFailuresInARow(t *testing.T) {
 
 // No run stays Processing for ever: heartbeats decide that its worker is gone, however long its timeout is.
 func TestRiver1258(t *testing.T) {
+	tests.Long(t)
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var j journal
 		o := jobs.Options{Timeout: jobs.None}

@@ -97,6 +97,7 @@ func TestS2_27OneTime(t *testing.T) {
 }
 
 func TestS2_28FixedStartAndPeriod(t *testing.T) {
+	tests.Long(t)
 	timers(t, "once at a time", schedule.Timer{DueTime: "2000-01-01 00:10:01", Period: "0s"}, 600)
 	timers(t, "from a time", schedule.Timer{DueTime: "2000-01-01 00:10:01", Period: "5m"}, 600, 900, 1200, more)
 	timers(t, "after a while", schedule.Timer{DueTime: "1h", Period: "5m"}, 3600, 3900, 4200, more)
@@ -105,6 +106,7 @@ func TestS2_28FixedStartAndPeriod(t *testing.T) {
 }
 
 func TestS2_29Durations(t *testing.T) {
+	tests.Long(t)
 	timers(t, "0h0m2s", schedule.Timer{DueTime: "0h0m2s", Period: "0h0m2s"}, 2, 4, 6, more)
 	timers(t, "2h30m", schedule.Timer{DueTime: "2h30m", Period: "2h30m"}, 9000, 18000, more)
 }
@@ -118,6 +120,7 @@ func TestS2_29DurationsOfDays(t *testing.T) {
 }
 
 func TestS2_30ISODurations(t *testing.T) {
+	tests.Long(t)
 	timers(t, "PT2H30M", schedule.Timer{DueTime: "PT2H30M", Period: "PT2H30M"}, 9000, 18000, more)
 }
 
@@ -150,6 +153,7 @@ func TestS2_31RepetitionsThenFinished(t *testing.T) {
 }
 
 func TestS2_32AbsoluteTimes(t *testing.T) {
+	tests.Long(t)
 	for _, text := range []string{"2000-01-01 00:10:01", "2000-1-1 00:10:01", "2000-1-1 0:10:01", "2000-01-01T00:10:01", "2000-01-01T00:10:01Z",
 		"2000-01-01T01:10:01+01:00", "2000-01-01 08:10:01+08:00"} {
 		timers(t, text, schedule.Timer{DueTime: text, Period: "0s"}, 600)
@@ -169,6 +173,7 @@ func TestS2_32AbsoluteTimes(t *testing.T) {
 }
 
 func TestS2_33CronIgnoresTheDueTime(t *testing.T) {
+	tests.Long(t)
 	timers(t, "each minute", schedule.Timer{DueTime: "9h", Period: "0 */1 * * * ?"}, 59, 119, 179, more)
 	timers(t, "once", schedule.Timer{DueTime: "0s", Period: "1 0 9 1 1 ? 2000"}, 9*3600)
 	timers(t, "five fields", schedule.Timer{DueTime: "junk", Period: "*/2 * * * *"}, 119, 239, more)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
@@ -15,6 +16,7 @@ import (
 // A program with the database in its hands asks for runs: in a transaction of its own, and by committing to the store
 // beside the leader. They begin without a word to the leader over the bus; the log says how soon after the commit.
 func TestRunsAskedForInTheDatabase(t *testing.T) {
+	tests.Long(t)
 	for name, kind := range map[string]*sqltest.Kind{"PostgreSQL": sqltest.Postgres, "MariaDB": sqltest.MariaDB} {
 		t.Run(name, func(t *testing.T) {
 			url := kind.New(t)

@@ -24,6 +24,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
 	"github.com/carillon-scheduler/carillon/controlplane"
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -338,6 +339,7 @@ func (h *house) shows(t *testing.T, needNot func() bool, path string, words ...s
 // A node that does not lead answers everything: commands, pages, what only the leader knows, what changes. If the one
 // that leads has no time for longer than its lease the other one leads, and it is tried with two new ones.
 func TestStandbyAnswers(t *testing.T) {
+	tests.Long(t)
 	for range 5 {
 		if standbyAnswers(t) {
 			return
@@ -495,6 +497,7 @@ func takeOver(t *testing.T, h *house) {
 // While nobody leads, a node that is left answers from its copy, soon, and says how old that may be. What changes
 // something is refused.
 func TestCopyIsReadWhileNobodyLeads(t *testing.T) {
+	tests.Long(t)
 	h := newThree(t, true)
 	close(h.hold)
 	run, err := ringJob.Enqueue(t.Context(), h.standby.Client(), ring{1})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/client"
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
@@ -231,6 +232,7 @@ var wanted = []string{
 
 // One program, unchanged, on every store: the ledger says the same of it everywhere.
 func TestOneProgramOnEveryStore(t *testing.T) {
+	tests.Long(t)
 	for name, config := range map[string]func(t *testing.T) embed.Config{
 		"memory":        func(*testing.T) embed.Config { return embed.Config{} },
 		"raft of one":   func(t *testing.T) embed.Config { return embed.Config{Dir: t.TempDir()} },

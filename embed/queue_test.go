@@ -16,12 +16,14 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
 // Somebody deletes the queue of offers, again and again, while runs are asked for: each runs all the same, and once.
 func TestTheQueueIsMadeAgain(t *testing.T) {
+	tests.Long(t)
 	server, err := embedded.Start(embedded.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -289,6 +290,7 @@ func TestAFrozenServerIsLeft(t *testing.T) {
 
 // A slow answer is no frozen server: the connection stays.
 func TestASlowAnswerIsWaitedFor(t *testing.T) {
+	tests.Long(t)
 	s := start(t, embedded.Config{})
 	leader := connect(t, s.URL(), natsbus.Config{As: node})
 	must(t, leader.Serve(t.Context(), bus.ServiceBeat, func(ctx context.Context, _ bus.Principal, _ []byte) ([]byte, error) {

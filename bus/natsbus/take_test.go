@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // raw is a connection that is not ours: an operator's, or an attacker's.
@@ -220,6 +221,7 @@ func TestAnOlderLeaderMakesNoStreamAgain(t *testing.T) {
 }
 
 func TestAQueueNameIsNotTrusted(t *testing.T) {
+	tests.Long(t)
 	s := start(t, embedded.Config{})
 	_, taker, _ := opened(t, s, nil)
 	for _, queue := range []string{"", "x", "CARILLON_OFFERS_1.billing@default", "CARILLON_OFFERS_*", "a b"} {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -51,6 +52,7 @@ func startDemo(t *testing.T) (*demo, *embed.Scheduler) {
 // Whoever sees dev for the first time finds a failure to look into, whose error says what would help; the next start
 // adds none.
 func TestTheDemoHasAFailureAtOnce(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	show, s := startDemo(t)
 	for range 2 {

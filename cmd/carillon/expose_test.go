@@ -29,6 +29,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -304,6 +305,7 @@ func TestConfigInTheManual(t *testing.T) {
 
 // dev asks where it is told to, and its own worker works all the same.
 func TestDevThatAsks(t *testing.T) {
+	tests.Long(t)
 	dir := t.TempDir()
 	p := start(t, "dev", "--auth", "on", "--data", dir, "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--grace", "0s")
 	admin := p.tokenIn(filepath.Join(dir, adminFile))

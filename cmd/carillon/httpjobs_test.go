@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // A server that runs HTTP jobs: one is made over REST with a secret, a service and a variable, is asked for, and done.
@@ -70,6 +72,7 @@ func TestHTTPJobsRefused(t *testing.T) {
 // carillon dev runs HTTP jobs without being told to, lets them call this machine, and says both; and not where somebody
 // has said otherwise.
 func TestDevRunsHTTPJobs(t *testing.T) {
+	tests.Long(t)
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) }))
 	t.Cleanup(target.Close)
 	p := start(t, "dev", "--memory", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0")

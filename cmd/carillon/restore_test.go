@@ -161,6 +161,7 @@ func TestRestoreOfDamage(t *testing.T) {
 
 // With its rows in a database, a server says by which command those are backed up.
 func TestBackupOfADatabase(t *testing.T) {
+	tests.Long(t)
 	for _, kind := range storeKinds()[1:] {
 		t.Run(kind.name, func(t *testing.T) {
 			p := start(t, append([]string{"server", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0"}, kind.make(t).server...)...)

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // output is what a program prints, read while it runs.
@@ -139,6 +141,7 @@ func succeeded(n int) func(int, []byte) bool {
 
 // `carillon dev` gets ready, its jobs ring, and what it keeps is there at the next start.
 func TestDev(t *testing.T) {
+	tests.Long(t)
 	dir := t.TempDir()
 	args := []string{"dev", "--data", dir, "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--grace", "0s"}
 	p := start(t, args...)

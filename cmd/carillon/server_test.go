@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -118,6 +119,7 @@ func TestServerWithADatabase(t *testing.T) {
 
 // The defaults of the configuration hold for jobs that say nothing else, also for those that were known before.
 func TestDefaultsOfTheConfiguration(t *testing.T) {
+	tests.Long(t)
 	dir := t.TempDir()
 	args := []string{"server", "--data", dir, "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0"}
 	p := start(t, args...)

@@ -180,6 +180,7 @@ func move(t *testing.T, args ...[]string) (string, int) {
 // A system that has run goes on in any other kind of store: delayed runs start, recurring jobs keep their cursor, no
 // due time is lost or doubled, and the store that it comes from stays as it is.
 func TestStoreCopy(t *testing.T) {
+	tests.Long(t)
 	for i, from := range storeKinds() {
 		t.Run("from "+from.name, func(t *testing.T) {
 			source := from.make(t)

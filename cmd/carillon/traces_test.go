@@ -12,6 +12,8 @@ import (
 	"go.opentelemetry.io/otel"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // spans is a collector for traces, as small as can be.
@@ -44,6 +46,7 @@ func (s *spans) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // A server sends its traces where the environment says, the last ones when it ends.
 func TestServerExportsTraces(t *testing.T) {
+	tests.Long(t)
 	seen := &spans{all: map[string]string{}, from: map[string]string{}}
 	there := httptest.NewServer(seen)
 	defer there.Close()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/cmd/carillon/jobfile"
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
@@ -212,6 +213,7 @@ func TestASourceThatSaysNothingNewIsTold(t *testing.T) {
 // A watched folder states calendars and HTTP jobs as well, each where it likes: calendars are there before the jobs that
 // name them, and a job that is wrong is not made.
 func TestJobsStatedInAFolder(t *testing.T) {
+	tests.Long(t)
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"ok":true}`)) }))
 	t.Cleanup(target.Close)
 	dir := t.TempDir()

@@ -52,6 +52,7 @@ func (c *cluster) load(callers int, rest time.Duration) (stop func() int) {
 // A node that joins, and one that was away while the log was cut, get the runs that have ended from others, while more
 // end: none is lost, none is there twice.
 func TestCatchUpBySnapshot(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	// What raft-wal cuts off it can read as long as the segment is there, and no snapshot would be needed.
 	adjust := func(c *Config) { c.Log, c.Heartbeat = LogBolt, calm }
@@ -180,6 +181,7 @@ func (*sink) Cancel() error { return nil }
 
 // A snapshot taken after any entry, and the entries behind it, make the same rows and the same archive.
 func TestSnapshotAtEveryIndex(t *testing.T) {
+	tests.Long(t)
 	long := replica(t)
 	var entries []*raft.Log
 	var hashes [][sha256.Size]byte

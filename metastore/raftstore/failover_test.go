@@ -282,6 +282,7 @@ func (ws *walls) apart(addresses ...string) {
 // A leader that is cut off stops acknowledging and reading as a leader, the others go on without it, and when the wall
 // falls all are the same again. Which outcomes were not known is said.
 func TestPartition(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	ws := &walls{group: make(map[string]int), conns: make(map[*walled]struct{})}
 	c := newCluster(t, 3, func(c *Config) { c.dialer = ws.dialer(c.Listen) })

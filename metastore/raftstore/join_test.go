@@ -32,6 +32,7 @@ func invite(t *testing.T, s *Store) string {
 }
 
 func TestJoinIsRefused(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	steady := func(c *Config) { c.Heartbeat = calm }
 	c := newCluster(t, 2, steady)
@@ -278,6 +279,7 @@ func TestInvitationOutlivesLeader(t *testing.T) {
 
 // What comes to the port from elsewhere does not disturb the cluster.
 func TestStrangersChangeNoTerm(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm }) // a heartbeat that is missed is a new term, too
 	other := newCluster(t, 1, nil)
@@ -430,6 +432,7 @@ func TestGrowAndMove(t *testing.T) {
 
 // A node that lives is not removed while another is down without which those that are left would be no majority.
 func TestRemoveLeavesMajority(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
 	leader := c.leader()
@@ -480,6 +483,7 @@ func TestRemovedIsSaidByLeader(t *testing.T) {
 }
 
 func TestRemoveAndTransfer(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = 2 * time.Second }) // nobody else is elected meanwhile, and who hears nobody asks soon
 	old := c.leader()

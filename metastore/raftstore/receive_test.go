@@ -180,6 +180,7 @@ func TestBehindDoesNotLead(t *testing.T) {
 // A node that stopped between a snapshot and the deletion of the entries that the snapshot replaces follows a leader
 // that sends entries next.
 func TestStoppedWhileInstalling(t *testing.T) {
+	tests.Long(t)
 	for _, kind := range bothLogs {
 		t.Run(string(kind), func(t *testing.T) {
 			c := newCluster(t, 3, func(c *Config) { c.Log, c.Heartbeat = kind, calm })
@@ -281,6 +282,7 @@ func TestOpenWaitsForOthers(t *testing.T) {
 
 // A node whose archive is gone votes and stores entries while it fetches it, and is not whole.
 func TestOpenWithoutArchive(t *testing.T) {
+	tests.Long(t)
 	c := newCluster(t, 2, func(c *Config) { c.Heartbeat = calm })
 	do(t, c, register("k"))
 	finish(t, c, 20)
@@ -309,6 +311,7 @@ func TestOpenWithoutArchive(t *testing.T) {
 
 // Each part of the archive that comes is a sign that others are there.
 func TestFetchIsProgress(t *testing.T) {
+	tests.Long(t)
 	c := newCluster(t, 2, func(c *Config) { c.Heartbeat = calm })
 	do(t, c, register("k"))
 	finish(t, c, 20)

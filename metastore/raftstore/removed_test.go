@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
@@ -70,6 +71,7 @@ func over(t *testing.T, what string, c *link.Conn) {
 // it comes, and connections that it has are closed. The others go on meanwhile; a node that was down catches up,
 // a new one joins, and all of them start again.
 func TestRemovedNodeIsRefused(t *testing.T) {
+	tests.Long(t)
 	c := newCluster(t, 4, nil)
 	do(t, c, register("k"))
 	finish(t, c, 30)

@@ -31,6 +31,7 @@ func ended(t *testing.T, s *Store, want error) {
 
 // A node whose rows are not the leader's says so, stops, and gets them anew when it is told to.
 func TestDivergence(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.CheckEvery, c.Heartbeat = 50*time.Millisecond, calm })
 	leader := c.leader()
@@ -234,6 +235,7 @@ func TestRepairIsBrokenOff(t *testing.T) {
 
 // An archive that is gone is fetched from the others, and missed by a node that has none.
 func TestArchiveGone(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	conf := filled(t, LogWAL)
 	s := open(t, conf)
@@ -304,6 +306,7 @@ func TestLostDataDoesNotVote(t *testing.T) {
 // When a majority is lost for good, one node goes on in a new epoch, and those that come back are refused until they
 // are repaired.
 func TestForce(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t, 3, nil)
 	do(t, c, register("k"))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -56,6 +57,7 @@ func unanswered(err error) bool {
 // The version of the rules is raised when all members answer and know it, and not before; a refusal spoils no neighbour.
 // From then on a program that does not know it opens nothing, and destroys nothing.
 func TestFinalizeUpgrade(t *testing.T) {
+	tests.Long(t)
 	c := knowing(t, nil, "node-2")
 	const old = 1
 	c.lead(c.stores[0])
@@ -167,6 +169,7 @@ func digests(t *testing.T, dir string) map[string][sha256.Size]byte {
 // A member that became an older program between its answer and the raise stops at that entry, and goes on from there when
 // it is the newer one again.
 func TestTooOldFollowerStops(t *testing.T) {
+	tests.Long(t)
 	c := knowing(t, nil, "node-3")
 	const old = 2
 	c.lead(c.stores[0])
@@ -236,6 +239,7 @@ func TestSnapshotOfNewerRules(t *testing.T) {
 
 // The leader raises the version by itself, once all members have known it for a while.
 func TestUpgradeIsFinalizedAfterADay(t *testing.T) {
+	tests.Long(t)
 	c := knowing(t, func(c *Config) { c.finalizeAfter = 50 * time.Millisecond })
 	eventually(t, "all follow the newer version", func() bool {
 		for _, s := range c.stores {

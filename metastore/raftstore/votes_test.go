@@ -4,10 +4,13 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // A node that was started again is asked for its vote although connections to the process before it are still kept.
 func TestVoteAfterRestart(t *testing.T) {
+	tests.Long(t)
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
 	do(t, c.leader(), register("k"))
 	c.same()

@@ -31,6 +31,7 @@ func tell(t *testing.T, from, to *Store, a raft.AppendEntriesRequest) {
 // A node that has just begun has none of its rows until it has heard how far its log is committed, and heartbeats do not
 // say it. What it lacks it must not say is not there, nor that its copy is a moment old.
 func TestNotWholeBeforeLogIsApplied(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t, 3, nil)
 	do(t, c, register("k"))
@@ -82,6 +83,7 @@ func TestNotWholeBeforeLogIsApplied(t *testing.T) {
 
 // Runs that are over are in the archive before the log is applied that says for how long their job keeps them.
 func TestNothingIsForgottenBeforeLogIsApplied(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t, 2, nil)
 	keeps := register("k")
@@ -137,6 +139,7 @@ func TestWholeWhileMoreIsUnderWay(t *testing.T) {
 
 // What others agreed to before a leader was asked says nothing of what holds now, though they agreed a moment ago.
 func TestLeaderIsFollowedNow(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
 	leader := c.leader()

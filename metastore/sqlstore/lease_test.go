@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -24,6 +25,7 @@ func TestARenewalThatIsGivenUp(t *testing.T) {
 // A leader whose row somebody else has taken, another node or one of its own name, leads no more, leaves that one's lease
 // alone, and what it still commits as a leader is refused.
 func TestALeaseThatAnotherHasTaken(t *testing.T) {
+	tests.Long(t)
 	both(t, func(t *testing.T, url string) {
 		a, b := open(t, Config{URL: url, Node: "a", leaseTime: longLease}), open(t, Config{URL: url, Node: "b"})
 		type leading struct {

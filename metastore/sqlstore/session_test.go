@@ -87,6 +87,7 @@ func (s *Store) forever(t *testing.T) {
 
 // Who takes over from a leader that is dead does not wait for its lease: its session is gone.
 func TestADeadLeaderIsNotWaitedFor(t *testing.T) {
+	tests.Long(t)
 	both(t, func(t *testing.T, url string) {
 		a := stand(t, url, "a")
 		a.soon(t)
@@ -154,6 +155,7 @@ func TestSessionsAreOnOrOff(t *testing.T) {
 
 // Behind a pooler a session is not its leader's own: the lease alone counts.
 func TestAPoolerIsNoticed(t *testing.T) {
+	tests.Long(t)
 	u, err := url.Parse(sqltest.Postgres.New(t))
 	if err != nil {
 		t.Fatal(err)

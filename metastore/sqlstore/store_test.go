@@ -23,7 +23,7 @@ func TestPostgres(t *testing.T) { judge(t, sqltest.Postgres) }
 func TestMariaDB(t *testing.T) { judge(t, sqltest.MariaDB) }
 
 func judge(t *testing.T, kind *sqltest.Kind) {
-	storetest.Sample(t, tests.Size(24, 1, 1), func(t *testing.T) storetest.Harness {
+	storetest.Sample(t, tests.Size(40, 1, 1), func(t *testing.T) storetest.Harness {
 		return harness(t, Config{URL: kind.New(t)}, storetest.NewClock())
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -67,6 +68,7 @@ func TestSecretsStayWithTheirHosts(t *testing.T) {
 
 // Whoever is called may repeat a secret, in an answer, a failure or a report, however it is written: nobody reads it.
 func TestRepeatedSecretsAreMasked(t *testing.T) {
+	tests.Long(t)
 	const secret, inBase64, inHex = "s3cret", "czNjcmV0", "733363726574"
 	repeats := func(s string) bool {
 		return strings.Contains(s, secret) || strings.Contains(s, inBase64) || strings.Contains(strings.ToLower(s), inHex) || strings.Contains(s, "0ZW46czNjcmV0")

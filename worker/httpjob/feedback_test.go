@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -75,6 +76,7 @@ const calledBack = `{"async":true,"request":[{"method":"POST","url":"FAR/begin?c
 
 // Whoever does the work tells how far it is, and how it ended, at a URL that is good for one attempt of one run.
 func TestS2_07FeedbackEndsTheRun(t *testing.T) {
+	tests.Long(t)
 	p := newSite(t, "", func(int, seen) (int, string) { return 200, `{"ticket":7}` })
 	p.make("long", calledBack, jobs.Settings{Timeout: new(time.Hour)})
 	id := p.begin("long", "")

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // Rows 65 and 66: what is not public is not called, however it is written.
@@ -133,6 +135,7 @@ func TestRedirects(t *testing.T) {
 
 // Row 70: an answer that does not end is read up to a bound.
 func TestLargeAnswers(t *testing.T) {
+	tests.Long(t)
 	sent := map[string]*atomic.Int64{"/flood": {}, "/bomb": {}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var out io.Writer = w

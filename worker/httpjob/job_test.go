@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -221,6 +222,7 @@ func TestS2_38_39_40RetriesByStatus(t *testing.T) {
 
 // The outcome of an asynchronous job is asked for until it is told, and each answer may be passed on.
 func TestS2_43to49AsyncByCheck(t *testing.T) {
+	tests.Long(t)
 	p := newSite(t, "", func(n int, r seen) (int, string) {
 		switch {
 		case strings.HasPrefix(r.path, "/begin"):

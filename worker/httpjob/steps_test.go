@@ -5,12 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // With qos 1 a run goes on from the step at which everything was stopped, whichever that is: what was answered is never
 // asked again, what was being asked is asked once more, and nothing is left out. With qos 0 it starts over.
 func TestS2_53_54GoesOnFromEachStep(t *testing.T) {
+	tests.Long(t)
 	steps := []string{"/1", "/2", "/3", "/check"}
 	for qos := range 2 {
 		for k, held := range steps {

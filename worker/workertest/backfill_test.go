@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -237,6 +238,7 @@ func TestLargeBackfill(t *testing.T) {
 
 // Whoever ends a pause says what becomes of what has passed: nothing, the newest, or all of it, as in a backfill.
 func TestResumeSkipsRunsOnceOrReplays(t *testing.T) {
+	tests.Long(t)
 	for missed, want := range map[ops.Missed]struct {
 		runs   []string
 		ledger string

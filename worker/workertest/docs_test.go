@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -60,6 +61,7 @@ func moment(t *testing.T, text string) time.Time {
 
 // The page says what a backfill makes.
 func TestBackfillsAsTheirPageSays(t *testing.T) {
+	tests.Long(t)
 	rows := table(t, "| from | until before | replay | runs made | left out |")
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 		c.Start(worker.Config{}, nightly(&busy{}, jobs.Options{}))
@@ -82,6 +84,7 @@ func TestBackfillsAsTheirPageSays(t *testing.T) {
 
 // The page says what the end of a pause makes of what has passed.
 func TestResumesAsTheirPageSays(t *testing.T) {
+	tests.Long(t)
 	for _, row := range table(t, "| missed | due times that get their runs | those that the ledger still names |") {
 		workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 			c.Start(worker.Config{}, nightly(&busy{}, jobs.Options{}))

@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
@@ -241,6 +242,7 @@ func hears(t *testing.T, at *embedded.Server, name, service string, within time.
 // A server that is not one of the others, or not any more, is refused by them, whatever it thinks of them itself; and
 // connections that it has are closed, whoever has made them. Those of others stay, and those of clients.
 func TestClusterKeepsStrangersOut(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	between := newCircle(t)
 	addrs := []string{freeport.Address(t), freeport.Address(t), freeport.Address(t)}
@@ -304,6 +306,7 @@ func TestClusterKeepsStrangersOut(t *testing.T) {
 // The first server of a cluster needs no second one to keep a queue, and those that come later take part while it runs:
 // three then bear that it dies, and it is one of them when it comes back.
 func TestGrowFromOne(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	var addrs []string
 	for range 3 {

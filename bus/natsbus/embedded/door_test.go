@@ -23,6 +23,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -364,6 +365,7 @@ func TestAStoreThatIsStarting(t *testing.T) {
 // A token that is revoked ends its connections, and no other's; a store that is away ends none. How soon is
 // TestARevokedTokenEndsWithinASecond.
 func TestARevokedToken(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	r := newRegister()
 	s, _, _ := guarded(t, embedded.Config{Admit: r.admit})
@@ -405,6 +407,7 @@ func TestARevokedToken(t *testing.T) {
 // A worker whose token was revoked gets nothing more, neither by hand nor from the queue, however often it tries to come
 // back.
 func TestAWorkerWithARevokedTokenGetsNothing(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	r := newRegister()
 	s, leader, queue := guarded(t, embedded.Config{Admit: r.admit})
@@ -521,6 +524,7 @@ func TestTLS(t *testing.T) {
 
 // A store that does not answer is no reason to say that a token is wrong.
 func TestAStoreThatIsAway(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	r := newRegister()
 	s, _, _ := guarded(t, embedded.Config{Admit: r.admit})

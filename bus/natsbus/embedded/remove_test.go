@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -75,6 +76,7 @@ func TestRemoveInsists(t *testing.T) {
 // A server that died for good is taken out and another one comes in its place: again one of three may die. Otherwise
 // there were four, of which two are no majority.
 func TestRemove(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	var addrs []string
 	for range 4 {
@@ -132,6 +134,7 @@ func TestRemove(t *testing.T) {
 
 // With nobody there who could agree, it says why, and that it was not done.
 func TestRemoveWithoutAMajority(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	h := newThree(t)
 	decide(t, h.servers[0], 3)

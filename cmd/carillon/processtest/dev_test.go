@@ -18,6 +18,7 @@ import (
 // The first minute of somebody who tries Carillon: one command, a page within a second, jobs that ring. It ends when
 // it is told to, and begins where it left off.
 func TestDev(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	path, err := carillonProgram()
 	if err != nil {

@@ -176,6 +176,7 @@ func (c *castle) state(admin string, run jobs.ID) string {
 // A server that others can reach lets nobody in without a token, and everybody with the right one; and no longer than
 // it holds.
 func TestExposedServer(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	c := newCastle(t)
 	admin := c.file("admin.token")

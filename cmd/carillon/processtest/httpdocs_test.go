@@ -16,6 +16,7 @@ import (
 
 // docs/http-jobs.md walks through one case, and each of its commands does what the page says.
 func TestHTTPJobsPage(t *testing.T) {
+	tests.Long(t)
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		tests.Missing(t, err.Error())

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // A file with many jobs is applied whatever its size: in one request as far as the server takes it, and in parts beyond.
 func TestManyJobsAreApplied(t *testing.T) {
+	tests.Long(t)
 	h := open(t)
 	file := func(n, size int) string {
 		var b strings.Builder

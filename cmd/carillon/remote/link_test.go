@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // answering is a server that answers everything in the same way.
@@ -124,6 +126,7 @@ func TestTriggerOnce(t *testing.T) {
 
 // If that does not help, it says under which key to go on.
 func TestTriggerUnknown(t *testing.T) {
+	tests.Long(t)
 	_, errs, code := call{env: answering(t, breakOff)}.run("jobs", "trigger", "shop.pack", "--idempotency-key", "mine")
 	if code != 7 || !strings.Contains(errs, "--idempotency-key mine") {
 		t.Errorf("exit code %d: %s", code, errs)
@@ -245,6 +248,7 @@ func TestPages(t *testing.T) {
 
 // Who waits for a run that does not begin is told why, once.
 func TestWhyItWaits(t *testing.T) {
+	tests.Long(t)
 	const id = "01a1fe9e-093d-74d8-bc2f-197925d5c5e0"
 	for _, c := range []struct{ run, workers, says string }{
 		{`"job":"shop.pack"`, `{"jobs":{"shop.wait":0}}`, "it waits for a worker that serves shop.pack: none has been heard of lately\n"},

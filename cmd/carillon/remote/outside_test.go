@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
 // send is a request to the server: an API's, or a form's of a page. It answers with the status and the body.
@@ -35,6 +37,7 @@ const (
 // A worker is drained and resumed over the command line, the API and the page, each of which says so; while it is drained
 // a run waits, and it runs when the worker is resumed.
 func TestS0_07DrainFromEachSide(t *testing.T) {
+	tests.Long(t)
 	h := open(t)
 	carillon := func(args ...string) (string, int) {
 		t.Helper()

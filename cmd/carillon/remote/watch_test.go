@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/cmd/carillon/remote"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -50,6 +51,7 @@ func (h *house) background(t *testing.T, terminal bool, args ...string) (out, er
 
 // What is watched is shown again when it has changed: in its place on a terminal, else below.
 func TestWatch(t *testing.T) {
+	tests.Long(t)
 	h := open(t)
 	out, _, end := h.background(t, false, "jobs", "list", "--watch", "--search", "pack")
 	screen, _, endScreen := h.background(t, true, "jobs", "list", "--watch", "--search", "pack")

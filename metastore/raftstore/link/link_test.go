@@ -276,15 +276,15 @@ func elliptic(t *testing.T) tls.Certificate {
 // Who has proved nothing is told why he is refused, and nothing of the node or its cluster.
 func TestStrangersAreToldNothing(t *testing.T) {
 	n := newNodes(t)
-	s := n.open(Hello{Cluster: "c1", Node: "n1", Name: "one", Epoch: 2, ApplyVersion: 1})
+	s := n.open(Hello{Cluster: "ours", Node: "n1", Name: "one", Epoch: 2, ApplyVersion: 1})
 	stranger := newKey(t)
 	for reason, says := range map[string]Hello{
-		"version": {Version: version + 1, Cluster: "c1"},
-		"cluster": {Version: version, Cluster: "c2"},
-		"purpose": {Version: version, Cluster: "c1", Purpose: "gossip"},
-		"key":     {Version: version, Cluster: "c1", Purpose: ForRaft},
-		"epoch":   {Version: version, Cluster: "c1", Purpose: ForRaft, Node: stranger.Node()},
-		"member":  {Version: version, Cluster: "c1", Purpose: ForRaft, Node: stranger.Node(), Epoch: 2},
+		"version": {Version: version + 1, Cluster: "ours"},
+		"cluster": {Version: version, Cluster: "theirs"},
+		"purpose": {Version: version, Cluster: "ours", Purpose: "gossip"},
+		"key":     {Version: version, Cluster: "ours", Purpose: ForRaft},
+		"epoch":   {Version: version, Cluster: "ours", Purpose: ForRaft, Node: stranger.Node()},
+		"member":  {Version: version, Cluster: "ours", Purpose: ForRaft, Node: stranger.Node(), Epoch: 2},
 	} {
 		c, err := tls.Dial("tcp", s.Address(), stranger.TLS(ProtocolLink, anybody))
 		if err != nil {
@@ -295,7 +295,7 @@ func TestStrangersAreToldNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = c.Close()
-		if answer.Refused == "" || strings.Contains(answer.Refused, "c1") || answer != (Hello{Version: version, Refused: answer.Refused}) {
+		if answer.Refused == "" || strings.Contains(answer.Refused, "ours") || answer != (Hello{Version: version, Refused: answer.Refused}) {
 			t.Errorf("%s: it is answered %+v", reason, answer)
 		}
 		refusedFor(t, s, reason)
