@@ -258,6 +258,9 @@ func TestIdempotencyKeyWithAnotherBody(t *testing.T) {
 	if p := d.send("POST", trigger, `{"priority":2}`, "Idempotency-Key", "k").problem(t); p.Status != 409 {
 		t.Errorf("another body under the same key: %+v", p)
 	}
+	if after := d.snapshot(); after != before {
+		t.Errorf("%s became %s", before, after)
+	}
 	if p := d.send("POST", many, `{"items":[{"job":"billing.charge","priority":1},{"job":"billing.charge"}]}`, "Idempotency-Key", "bulk"); p.StatusCode != 201 {
 		t.Fatalf("%d %s", p.StatusCode, p.body)
 	}
