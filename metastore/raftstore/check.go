@@ -99,15 +99,24 @@ func (s *Store) compare(ctx context.Context) {
 		if term, _ := s.leading.now(); term == 0 || len(s.servers()) < 2 {
 			continue
 		}
-		if index, _, _ := s.machine.bounds.now(); index == last {
-			continue // nothing happened
-		}
-		if err := s.Compare(ctx); err != nil && ctx.Err() == nil {
+		var err error
+		if last, err = s.compareChanges(ctx, last); err != nil && ctx.Err() == nil {
 			s.cfg.Logger.Warn("the nodes' rows could not be compared", "err", err)
-			continue
 		}
-		last, _, _ = s.machine.bounds.now()
 	}
+}
+
+// compareChanges compares unless the commit at index last was the last one. It returns which one was when it began: the
+// mark may be in front of what is committed meanwhile.
+func (s *Store) compareChanges(ctx context.Context, last uint64) (uint64, error) {
+	now := s.machine.committed.Load()
+	if now == last {
+		return last, nil
+	}
+	if err := s.Compare(ctx); err != nil {
+		return last, err
+	}
+	return now, nil
 }
 
 // Compare has all nodes compare their rows with those of this one, which must lead. It returns when the others have

@@ -18,17 +18,18 @@ import (
 
 // machine applies the entries of the log to the rows, the same on every node.
 type machine struct {
-	engine  *memstore.Engine
-	archive *archive.Archive
-	bounds  *bounds
-	marks   *marks
-	own     own
-	knows   uint32        // the newest version of the rules that this program knows
-	version atomic.Uint32 // the one in force; see inForce
-	behind  behind
-	fail    func(error)
-	broken  atomic.Bool // an entry could not be applied: those after it must not be either
-	moment  sync.Mutex  // held while rows and archive change, so that both can be seen as they were at one moment
+	engine    *memstore.Engine
+	archive   *archive.Archive
+	bounds    *bounds
+	committed atomic.Uint64 // the last entry that was a commit, 0 if none was since the start
+	marks     *marks
+	own       own
+	knows     uint32        // the newest version of the rules that this program knows
+	version   atomic.Uint32 // the one in force; see inForce
+	behind    behind
+	fail      func(error)
+	broken    atomic.Bool // an entry could not be applied: those after it must not be either
+	moment    sync.Mutex  // held while rows and archive change, so that both can be seen as they were at one moment
 }
 
 var _ raft.BatchingFSM = (*machine)(nil)
@@ -91,6 +92,7 @@ func (m *machine) Apply(entry *raft.Log) any {
 		m.follow(tx.Get(jobs.StoreRef()))
 	})
 	m.bounds.applied(entry.Index, len(entry.Data))
+	m.committed.Store(entry.Index)
 	m.moment.Unlock()
 	return results
 }

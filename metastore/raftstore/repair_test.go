@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -68,6 +69,34 @@ func TestDivergence(t *testing.T) {
 	}
 	if aside, _ := filepath.Glob(filepath.Join(c.configs[i].Dir, damagedFolder+"*", "wal")); len(aside) != 1 {
 		t.Errorf("what was there is in %v", aside)
+	}
+}
+
+// What is committed while a comparison is under way is compared by the next one.
+func TestCommitsDuringAComparison(t *testing.T) {
+	s := open(t, Config{Dir: t.TempDir()})
+	do(t, s, register("k"))
+	last := uint64(0)
+	for round := range 30 {
+		var commits sync.WaitGroup
+		commits.Go(func() { do(t, s, creates(1)...) })
+		for done := false; !done; {
+			before := last
+			var err error
+			if last, err = s.compareChanges(ctx, before); err != nil {
+				t.Fatal(err)
+			}
+			if last == before { // it has nothing to do: then nothing is committed behind its mark, unless there is more to come
+				commits.Wait()
+				done = s.machine.committed.Load() == last
+			}
+		}
+		s.machine.marks.mu.Lock()
+		mark := s.machine.marks.taken[len(s.machine.marks.taken)-1].index
+		s.machine.marks.mu.Unlock()
+		if commit := s.machine.committed.Load(); mark < commit {
+			t.Fatalf("round %d: the commit at %d is behind the mark at %d and is never compared", round, commit, mark)
+		}
 	}
 }
 
