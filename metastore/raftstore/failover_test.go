@@ -27,6 +27,7 @@ type crowd struct {
 	nodes  func() []*Store
 	end    chan struct{}
 	wg     sync.WaitGroup
+	over   sync.Once
 	mu     sync.Mutex
 	made   map[string]jobs.ID // what each key was answered with
 	asked  int
@@ -48,6 +49,7 @@ func newCrowd(t *testing.T, programs int, nodes func() []*Store) *crowd {
 			}
 		})
 	}
+	t.Cleanup(c.stop) // before the nodes are closed, if the test ended early
 	return c
 }
 
@@ -92,7 +94,7 @@ func (c *crowd) one(key string) {
 
 // stop ends the programs, each when it has its answer.
 func (c *crowd) stop() {
-	close(c.end)
+	c.over.Do(func() { close(c.end) })
 	c.wg.Wait()
 }
 

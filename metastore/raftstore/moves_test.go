@@ -72,6 +72,9 @@ func newMoving(t *testing.T, at int) *moving {
 		close(m.steps.goOn)
 	}
 	m.cluster = newCluster(t, 3, m.adjust)
+	for _, s := range m.stores {
+		lead(s)
+	}
 	do(t, m, register("k"))
 	finish(t, m, 50)
 	m.same()
@@ -116,8 +119,22 @@ func (m *moving) nodes() []*Store {
 	return slices.DeleteFunc(slices.Clone(m.stores), func(s *Store) bool { return s == nil })
 }
 
+// lead has a node lead whenever it can, as a control plane does, until it is closed: one whose archive is not complete
+// yields.
+func lead(s *Store) {
+	go func() {
+		_ = s.Lead(ctx, func(ctx context.Context, _ uint64) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}()
+}
+
 // put notes that a node is up, or down.
 func (m *moving) put(i int, s *Store) {
+	if s != nil {
+		lead(s)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if i == len(m.stores) {
