@@ -397,7 +397,7 @@ func (c Create) Check() error {
 	if len(c.Idempotency) > 200 {
 		return Invalid("idempotency key has %d bytes, at most 200 are allowed", len(c.Idempotency))
 	}
-	if err := cmp.Or(checkText("unique key", c.Unique), checkText("idempotency key", c.Idempotency)); err != nil {
+	if err := cmp.Or(CheckText("unique key", c.Unique), CheckText("idempotency key", c.Idempotency)); err != nil {
 		return err
 	}
 	if c.Pin != "" {
@@ -565,9 +565,9 @@ func (c Hand) Check() error {
 	return nil
 }
 
-// checkText keeps out of the names of rows what not every store can hold: a database would refuse the whole commit,
-// and with it what others asked for.
-func checkText(what, s string) error {
+// CheckText refuses names that not every store can hold, with BadInput. A database would fail on them: on the commit of
+// a command, with all other commands in it, or on a search.
+func CheckText(what, s string) error {
 	if !isText(s) {
 		return Invalid("%s %.40q is not text in UTF-8, or holds a NUL: write bytes in hex or base64", what, s)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// However often whoever does the work reports, a row keeps the newest reports; nothing counts after the last one.
+// A row keeps the newest reports, however many a called service sends; reports after the final one are ignored.
 func TestReportsAreBounded(t *testing.T) {
 	key := make([]byte, FeedbackKey)
 	in := Instance{ID: ID{1}, State: Processing, Attempt: 1, Feedback: &Feedback{Key: key, Attempt: 1}}

@@ -20,7 +20,7 @@ func (o *Ops) Instances(ctx context.Context, who Who, q metastore.InstanceQuery)
 			return metastore.Page{}, err
 		}
 	}
-	if err := checkText("worker", q.Worker); err != nil {
+	if err := jobs.CheckText("worker", q.Worker); err != nil {
 		return metastore.Page{}, err
 	}
 	q.Tenant = who.tenant()

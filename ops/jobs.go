@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
@@ -44,7 +43,7 @@ func (o *Ops) Jobs(ctx context.Context, who Who, q JobQuery) (list []Job, more b
 	if err := checkNext(q.Next); err != nil {
 		return nil, false, err
 	}
-	if err := checkText("job key", string(q.After)); err != nil {
+	if err := jobs.CheckText("job key", string(q.After)); err != nil {
 		return nil, false, err
 	}
 	// One row more than wanted tells whether a page follows. A search looks at all of them: jobs are few.
@@ -165,14 +164,6 @@ func mentions(d *jobs.Definition, text string) bool {
 		}
 	}
 	return false
-}
-
-// checkText refuses a name to search for that no row can have. A database would fail on it.
-func checkText(what, name string) error {
-	if !utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0 {
-		return jobs.Invalid("%s %.40q is not text in UTF-8, or holds a NUL", what, name)
-	}
-	return nil
 }
 
 func checkNext(n int) error {

@@ -22,7 +22,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
@@ -260,8 +259,10 @@ func (s *Store) failed(what string, err error) error {
 // is bad input, with every database, and no outage of the database.
 func (s *Store) query(ctx context.Context, what string, fn func(scan func(...any) error) error, query string, args ...any) error {
 	for _, a := range args {
-		if name, ok := a.(string); ok && (!utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0) {
-			return jobs.Invalid("%s: the name %.40q is not text in UTF-8, or holds a NUL", what, name)
+		if name, ok := a.(string); ok {
+			if err := jobs.CheckText(what+": the name", name); err != nil {
+				return err
+			}
 		}
 	}
 	rows, err := s.db.QueryContext(ctx, s.dialect.ask(query), args...)
