@@ -89,7 +89,7 @@ func (m *marks) judge(v verdict) {
 func (s *Store) compare(ctx context.Context) {
 	ticker := time.NewTicker(s.cfg.CheckEvery)
 	defer ticker.Stop()
-	last := uint64(0)
+	last := ^uint64(0) // none: rows that were restored from a snapshot have not been compared either
 	for {
 		select {
 		case <-ctx.Done():
