@@ -342,7 +342,7 @@ func TestSession(t *testing.T) {
 		}
 		return r
 	}
-	// A session that somebody planted in the browser before the login is not the one that the login begins.
+	// A login begins a session of its own: one planted in the browser before is refused.
 	planted := over(false)
 	planted.AddCookie(&http.Cookie{Name: "carillon_session", Value: "default.PLANTEDPLANTEDPLANTEDPLAN"})
 	cookie, until, err := g.access.SignIn(planted, g.tokens["operator"])
