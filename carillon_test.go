@@ -116,12 +116,12 @@ func TestFromAnAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := c.Wait(ctx, run.ID)
+	r, err := c.Wait(ctx, run.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if in.State != jobs.Succeeded || string(in.Result) != `"c7 is charged"` || in.Attempt != 2 || in.Actor != "client:shop" {
-		t.Errorf("run of %s is %s after %d attempts with %s", in.Actor, in.State, in.Attempt, in.Result)
+	if r.State != jobs.Succeeded || string(r.Result) != `"c7 is charged"` || r.Attempt != 2 || r.Actor != "client:shop" {
+		t.Errorf("run of %s is %s after %d attempts with %s", r.Actor, r.State, r.Attempt, r.Result)
 	}
 
 	run, err = sleepJob.Enqueue(ctx, c, charge{"c8"})
@@ -168,7 +168,7 @@ func TestTheBusIsGoneForAWhile(t *testing.T) {
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	var runs []jobs.Run
+	var runs []jobs.Receipt
 	for len(runs) < 2 {
 		run, err := chargeJob.Enqueue(ctx, c, charge{"c7"})
 		if errors.Is(err, jobs.NotFound) {
@@ -195,12 +195,12 @@ func TestTheBusIsGoneForAWhile(t *testing.T) {
 	t.Cleanup(func() { _ = server.Stop() })
 	end <- true
 	for _, run := range runs {
-		in, err := c.Wait(ctx, run.ID)
+		r, err := c.Wait(ctx, run.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if in.State != jobs.Succeeded || in.Attempt != 1 || string(in.Result) != `"c7"` {
-			t.Errorf("run is %s after %d attempts with %s: %s", in.State, in.Attempt, in.Result, in.Error)
+		if r.State != jobs.Succeeded || r.Attempt != 1 || string(r.Result) != `"c7"` {
+			t.Errorf("run is %s after %d attempts with %s: %s", r.State, r.Attempt, r.Result, r.Error)
 		}
 	}
 	// And new work comes as before.
@@ -209,8 +209,8 @@ func TestTheBusIsGoneForAWhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	end <- true
-	if in, err := c.Wait(ctx, run.ID); err != nil || in.State != jobs.Succeeded {
-		t.Errorf("a run after the outage: %v, %v", in, err)
+	if r, err := c.Wait(ctx, run.ID); err != nil || r.State != jobs.Succeeded {
+		t.Errorf("a run after the outage: %v, %v", r, err)
 	}
 }
 

@@ -30,7 +30,7 @@
 //  5. The store has made it durable; only then is it announced (controlplane/announce.go), as an offer on the bus.
 //  6. A worker with a free slot takes the offer (worker/take.go) and claims it: Processing, attempt 1. Of several that
 //     claim, the store lets one have it. The number of the attempt fences all older ones.
-//  7. The handler runs under its deadline (worker/execute.go). A beat every three seconds keeps its lease.
+//  7. The handler runs under its deadline (worker/execute.go). A heartbeat every three seconds keeps its lease.
 //  8. The worker says how it ended: Succeeded, or Failed and, while retries are left, from step 5 again; else Terminated.
 //  9. The freed slots go, in the same commit, to the next run that waits.
 //  10. Whatever got lost on the way - a message, a worker, a leader - a sweep finds: the bus hints, the store decides.

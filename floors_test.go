@@ -58,7 +58,7 @@ var floors = []struct {
 	{5, "", nil},
 	{5, "embed", nil},
 	{5, "cmd/carillon/jobfile", nil},
-	{5, "cmd/carillon/remote", []string{"cmd/carillon/jobfile"}},
+	{5, "cmd/carillon/cli", []string{"cmd/carillon/jobfile"}},
 	{6, "cmd/carillon", nil},
 }
 
@@ -80,8 +80,8 @@ var doors = map[string][]string{
 	"github.com/google/jsonschema-go":        {"worker"},
 	"github.com/ohler55/ojg":                 {"httpspec"},
 	"github.com/sony/gobreaker/v2":           {"worker/httpjob"},
-	"github.com/spf13/cobra":                 {"cmd/carillon", "cmd/carillon/remote"},
-	"go.yaml.in/yaml/v3":                     {"cmd/carillon", "cmd/carillon/jobfile", "cmd/carillon/remote"},
+	"github.com/spf13/cobra":                 {"cmd/carillon", "cmd/carillon/cli"},
+	"go.yaml.in/yaml/v3":                     {"cmd/carillon", "cmd/carillon/jobfile", "cmd/carillon/cli"},
 	"go.opentelemetry.io/otel":               {"trace", "cmd/carillon"},
 	"github.com/prometheus/client_golang":    {"metrics"},
 	"github.com/oklog/run":                   {"controlplane", "worker", "embed", "cmd/carillon"},
@@ -179,7 +179,7 @@ func judges(dir string) bool {
 			return true
 		}
 	}
-	return strings.HasPrefix(dir, "examples/") || strings.HasPrefix(dir, "chaos/") || strings.HasPrefix(dir, "cmd/carillon/") && dir != "cmd/carillon/remote" && dir != "cmd/carillon/jobfile" || strings.Contains(dir, "/internal/")
+	return strings.HasPrefix(dir, "examples/") || strings.HasPrefix(dir, "chaos/") || strings.HasPrefix(dir, "cmd/carillon/") && dir != "cmd/carillon/cli" && dir != "cmd/carillon/jobfile" || strings.Contains(dir, "/internal/")
 }
 
 // The judge believes no package of what it judges.

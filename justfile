@@ -65,7 +65,7 @@ chaos:
     bin/chaos -store raft -due-kills 100 -faults none -for 1s -least-faults 100 -least-dues 5000
     bin/chaos -store raft -for 40m -least-faults 300 -least-dues 50000
     bin/chaos -store postgres -for 30m -least-faults 200 -least-dues 40000
-    bin/chaos -store postgres -triggering spread -for 15m -least-faults 100 -least-dues 20000
+    bin/chaos -store postgres -triggering distributed -for 15m -least-faults 100 -least-dues 20000
     bin/chaos -store mariadb -for 30m -least-faults 200 -least-dues 40000
 
 # the figures of docs/benchmarks.md, ours and those of River and asynq, in five minutes; or one scenario of ours: batch http latency delayed onekey heap flood pages

@@ -88,7 +88,7 @@ func TestOneTrace(t *testing.T) {
 	background(t, w.Run)
 
 	ctx, asking := tracer.Start(t.Context(), "a page is asked for")
-	var run jobs.Run
+	var run jobs.Receipt
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if run, err = chargeJob.Enqueue(ctx, c, charge{"c7"}); err == nil {
 			break
@@ -144,11 +144,11 @@ func TestALateRunIsLinked(t *testing.T) {
 	asking.End()
 	created := time.Now()
 	for _, late := range []bool{false, true} {
-		in := &jobs.Instance{Tenant: "default", Key: "a.b", Attempt: 1, Trace: trace.Inject(ctx), Created: created, Started: created.Add(trace.Near)}
+		run := &jobs.Run{Tenant: "default", Key: "a.b", Attempt: 1, Trace: trace.Inject(ctx), Created: created, Started: created.Add(trace.Near)}
 		if late {
-			in.Started = in.Started.Add(time.Millisecond)
+			run.Started = run.Started.Add(time.Millisecond)
 		}
-		_, span := trace.Attempt(t.Context(), in)
+		_, span := trace.Attempt(t.Context(), run)
 		span.Over(trace.Cancelled, "", time.Now())
 	}
 	got := ended(t, spans, "run a.b", 2)

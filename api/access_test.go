@@ -64,7 +64,7 @@ func newGuarded(t *testing.T) *guarded {
 	g.access = api.NewAccess(o, false)
 	log := slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug})) // each request has a line
 	g.Handler = hangsUp(api.Guard(log, api.New(api.Config{Ops: o, Who: g.access.Who, Logger: log})))
-	g.run = g.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"}).Instance().ID.String()
+	g.run = g.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"}).Run().ID.String()
 	return g
 }
 
@@ -109,7 +109,7 @@ const of = `{"worker":"w-a1","run":"01996b2a-6f00-7000-8000-000000000000","attem
 
 // bodies are what routes need to be reached at all; those that are not named take none.
 var bodies = map[string]string{
-	"PATCH /api/v1/jobs/{key}": `{"retries":1}`, "POST /api/v1/instances": `{"items":[{"job":"billing.charge"}]}`,
+	"PATCH /api/v1/jobs/{key}": `{"retries":1}`, "POST /api/v1/runs": `{"items":[{"job":"billing.charge"}]}`,
 	"PATCH /api/v1/settings": `{"recurringDebug":true}`, "POST /api/v1/tokens": `{"name":"new","role":"viewer"}`, "POST /api/v1/cluster/transfer": `{}`,
 	"POST /api/v1/jobs/{key}/rollback": `{"revision":1}`, "POST /api/v1/jobs": `{"key":"billing.new","kind":"triggered","app":"billing"}`,
 	"PUT /api/v1/calendars/{name}":   `{"rules":[]}`,
@@ -117,7 +117,7 @@ var bodies = map[string]string{
 	"POST /api/v1/jobs/{key}/backfill": `{"from":"2026-01-01T00:00:00Z"}`,
 	"POST /api/v1/apply":               `{"jobs":[{"key":"billing.charge","retries":1}]}`,
 	"POST /api/v1/worker/register":     `{"name":"w","start":"a1","app":"billing","slots":1,"jobs":[{"key":"billing.charge","kind":"triggered"}]}`,
-	"POST /api/v1/worker/poll":         `{"worker":"w-a1"}`, "POST /api/v1/worker/beat": `{"worker":"w-a1"}`, "POST /api/v1/worker/leave": `{"worker":"w-a1"}`,
+	"POST /api/v1/worker/poll":         `{"worker":"w-a1"}`, "POST /api/v1/worker/heartbeat": `{"worker":"w-a1"}`, "POST /api/v1/worker/leave": `{"worker":"w-a1"}`,
 	"POST /api/v1/worker/finish": of + `}`, "POST /api/v1/worker/progress": of + `,"done":1}`, "POST /api/v1/worker/checkpoint": of + `,"data":1}`,
 	"POST /api/v1/worker/logs": of + `,"lines":[{"text":"x"}]}`,
 }
@@ -159,7 +159,7 @@ func TestEveryRouteHasARule(t *testing.T) {
 			default:
 				g = newGuarded(t)
 			}
-			to := strings.NewReplacer("{key}", "billing.charge", "instances/{id}", "instances/"+g.run, "{id}", "zzzzzzzz", "{name}", "holidays", "{jobId}", "billing.charge").Replace(path)
+			to := strings.NewReplacer("{key}", "billing.charge", "runs/{id}", "runs/"+g.run, "{id}", "zzzzzzzz", "{name}", "holidays", "{jobId}", "billing.charge").Replace(path)
 			if path == "/api/v1/seed/jobs/{jobId}" && method == "PUT" {
 				to += "?active=1"
 			}
@@ -220,36 +220,36 @@ func TestOpenRoutes(t *testing.T) {
 // Row 48: what belongs to another tenant looks like what is not there.
 func TestTenantsAreApart(t *testing.T) {
 	g := newGuarded(t)
-	mine := g.as("admin", "GET", "/api/v1/instances/"+g.run, "")
-	theirs := g.as("another tenant", "GET", "/api/v1/instances/"+g.run, "")
-	nothing := g.as("another tenant", "GET", "/api/v1/instances/"+jobs.NewID(time.Now()).String(), "")
+	mine := g.as("admin", "GET", "/api/v1/runs/"+g.run, "")
+	theirs := g.as("another tenant", "GET", "/api/v1/runs/"+g.run, "")
+	nothing := g.as("another tenant", "GET", "/api/v1/runs/"+jobs.NewID(time.Now()).String(), "")
 	if mine.StatusCode != 200 || theirs.StatusCode != 404 || nothing.StatusCode != 404 || len(theirs.body) != len(nothing.body) {
 		t.Errorf("%d, %d %s, %d %s", mine.StatusCode, theirs.StatusCode, theirs.body, nothing.StatusCode, nothing.body)
 	}
-	for _, path := range []string{"/api/v1/jobs", "/api/v1/instances", "/api/v1/audit"} {
+	for _, path := range []string{"/api/v1/jobs", "/api/v1/runs", "/api/v1/audit"} {
 		if a := g.as("another tenant", "GET", path, ""); a.StatusCode != 200 || strings.Contains(string(a.body), "billing") || strings.Contains(string(a.body), "viewer") {
 			t.Errorf("%s shows %s", path, a.body)
 		}
 	}
 	// Row 25: nor is a cursor taken from one to the other, or from one list to another.
 	g.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"})
-	page := read[struct{ Next string }](t, g.as("viewer", "GET", "/api/v1/instances?limit=1", ""))
+	page := read[struct{ Next string }](t, g.as("viewer", "GET", "/api/v1/runs?limit=1", ""))
 	for _, c := range []struct {
 		holder, query string
 		want          int
 	}{{"viewer", "limit=1", 200}, {"viewer", "limit=7", 200}, {"another tenant", "limit=1", 400}, {"viewer", "limit=1&job=billing.charge", 400}, {"viewer", "limit=1&state=Enqueued", 400}, {"viewer", "limit=1&code=timeout", 400}} {
-		if a := g.as(c.holder, "GET", "/api/v1/instances?"+c.query+"&cursor="+page.Next, ""); page.Next == "" || a.StatusCode != c.want {
+		if a := g.as(c.holder, "GET", "/api/v1/runs?"+c.query+"&cursor="+page.Next, ""); page.Next == "" || a.StatusCode != c.want {
 			t.Errorf("%s by %s: %d, want %d: %s", c.query, c.holder, a.StatusCode, c.want, a.body)
 		}
 	}
 	forged := []byte(page.Next)
 	forged[len(forged)-2] ^= 1
-	if a := g.as("viewer", "GET", "/api/v1/instances?limit=1&cursor="+string(forged), ""); a.StatusCode != 400 {
+	if a := g.as("viewer", "GET", "/api/v1/runs?limit=1&cursor="+string(forged), ""); a.StatusCode != 400 {
 		t.Errorf("a cursor that was changed: %d", a.StatusCode)
 	}
 	// Row 30: an idempotency key is one's own.
 	g.as("another tenant", "POST", trigger, `{}`, "Idempotency-Key", "k")
-	if run := read[api.Instance](t, g.as("admin", "POST", trigger, `{}`, "Idempotency-Key", "k")); run.Duplicate {
+	if run := read[api.Run](t, g.as("admin", "POST", trigger, `{}`, "Idempotency-Key", "k")); run.Duplicate {
 		t.Error("the idempotency key of another tenant leads to a run")
 	}
 }

@@ -97,7 +97,7 @@ func New(c Config) *API {
 	a.routeDeclare()
 	a.routeVersions()
 	a.routeSeed()
-	a.routeInstances()
+	a.routeRuns()
 	a.routeFamily()
 	a.routeBackfill()
 	a.routeSystem()
@@ -261,11 +261,11 @@ func (a *API) rule(need ops.Role, op huma.Operation) huma.Operation {
 }
 
 // attempt is what is known of a run beside what is stored.
-func (a *API) attempt(in *jobs.Instance) ops.Attempt {
-	if in.State != jobs.Processing && !in.Lingering {
+func (a *API) attempt(run *jobs.Run) ops.Attempt {
+	if run.State != jobs.Processing && !run.Lingering {
 		return ops.Attempt{}
 	}
-	now, _ := a.ops.Live().Attempt(in.Tenant, in.ID)
+	now, _ := a.ops.Live().Attempt(run.Tenant, run.ID)
 	return now
 }
 

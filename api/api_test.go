@@ -104,11 +104,11 @@ func (d *desk) snapshot() string {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	page, err := d.store.Instances(ctx, metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Limit: metastore.MaxPage})
+	page, err := d.store.Runs(ctx, metastore.RunQuery{Tenant: jobs.DefaultTenant, Limit: metastore.MaxPage})
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return fmt.Sprint(state.Changes, counts.Live, len(page.Instances))
+	return fmt.Sprint(state.Changes, counts.Live, len(page.Runs))
 }
 
 func read[T any](t *testing.T, a answer) T {
@@ -170,47 +170,47 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-func TestInstances(t *testing.T) {
+func TestRuns(t *testing.T) {
 	d := newDesk(t)
-	run := read[api.Instance](t, d.send("POST", "/api/v1/jobs/billing.charge/trigger", `{"args":{"customer":"c7"},"delay":"30m"}`, "Idempotency-Key", "k1"))
+	run := read[api.Run](t, d.send("POST", "/api/v1/jobs/billing.charge/trigger", `{"args":{"customer":"c7"},"delay":"30m"}`, "Idempotency-Key", "k1"))
 	if run.State != "Scheduled" || run.Origin != "api" || string(*run.Args) != `{"customer":"c7"}` {
 		t.Fatalf("triggered: %+v", run)
 	}
-	again := read[api.Instance](t, d.send("POST", "/api/v1/jobs/billing.charge/trigger", `{"args":{"customer":"c7"},"delay":"30m"}`, "Idempotency-Key", "k1"))
+	again := read[api.Run](t, d.send("POST", "/api/v1/jobs/billing.charge/trigger", `{"args":{"customer":"c7"},"delay":"30m"}`, "Idempotency-Key", "k1"))
 	if again.ID != run.ID || !again.Duplicate {
 		t.Fatalf("sent again: %+v", again)
 	}
-	if p := d.send("POST", "/api/v1/instances/"+run.ID+"/retry", "").problem(t); p.Code != "conflict" {
+	if p := d.send("POST", "/api/v1/runs/"+run.ID+"/retry", "").problem(t); p.Code != "conflict" {
 		t.Fatalf("a run that has not ended is run again: %+v", p)
 	}
-	cancelled := read[api.Instance](t, d.send("POST", "/api/v1/instances/"+run.ID+"/cancel", `{"reason":"not needed"}`))
+	cancelled := read[api.Run](t, d.send("POST", "/api/v1/runs/"+run.ID+"/cancel", `{"reason":"not needed"}`))
 	if cancelled.State != "Cancelled" || cancelled.Moves[1].Text != "not needed" {
 		t.Fatalf("cancelled: %+v", cancelled)
 	}
-	if twice := read[api.Instance](t, d.send("POST", "/api/v1/instances/"+run.ID+"/cancel", "")); twice.State != "Cancelled" {
+	if twice := read[api.Run](t, d.send("POST", "/api/v1/runs/"+run.ID+"/cancel", "")); twice.State != "Cancelled" {
 		t.Fatalf("cancelled twice: %+v", twice)
 	}
-	if late := read[api.Instance](t, d.send("POST", "/api/v1/jobs/billing.charge/trigger", `{"args":{"customer":"c7"},"delay":"30m"}`, "Idempotency-Key", "k1")); late.ID != run.ID || late.State != "Cancelled" {
+	if late := read[api.Run](t, d.send("POST", "/api/v1/jobs/billing.charge/trigger", `{"args":{"customer":"c7"},"delay":"30m"}`, "Idempotency-Key", "k1")); late.ID != run.ID || late.State != "Cancelled" {
 		t.Fatalf("sent again after its end: %+v", late)
 	}
-	retried := read[api.Instance](t, d.send("POST", "/api/v1/instances/"+run.ID+"/retry", ""))
+	retried := read[api.Run](t, d.send("POST", "/api/v1/runs/"+run.ID+"/retry", ""))
 	if retried.Parent != run.ID || retried.Origin != "retry" || string(*retried.Args) != `{"customer":"c7"}` {
 		t.Fatalf("run again: %+v", retried)
 	}
 	type list struct {
-		Items []api.Instance
+		Items []api.Run
 		Next  string
 	}
-	if made := read[list](t, d.send("POST", "/api/v1/instances", `{"items":[{"job":"billing.charge"},{"job":"billing.close-day","priority":7}]}`)); len(made.Items) != 2 || made.Items[1].Priority != 7 {
+	if made := read[list](t, d.send("POST", "/api/v1/runs", `{"items":[{"job":"billing.charge"},{"job":"billing.close-day","priority":7}]}`)); len(made.Items) != 2 || made.Items[1].Priority != 7 {
 		t.Fatalf("many: %+v", made)
 	}
-	if some := read[list](t, d.send("GET", "/api/v1/instances?job=billing.charge&limit=2", "")); len(some.Items) != 2 || some.Next == "" {
+	if some := read[list](t, d.send("GET", "/api/v1/runs?job=billing.charge&limit=2", "")); len(some.Items) != 2 || some.Next == "" {
 		t.Fatalf("listed: %+v", some)
 	}
-	if lines := read[list](t, d.send("GET", "/api/v1/instances/"+run.ID+"/log", "")); lines.Items == nil {
+	if lines := read[list](t, d.send("GET", "/api/v1/runs/"+run.ID+"/log", "")); lines.Items == nil {
 		t.Fatal("no log is not an empty list")
 	}
-	if p := d.send("GET", "/api/v1/instances/"+jobs.NewID(time.Now()).String(), "").problem(t); p.Status != 404 || p.Code != "not_found" {
+	if p := d.send("GET", "/api/v1/runs/"+jobs.NewID(time.Now()).String(), "").problem(t); p.Status != 404 || p.Code != "not_found" {
 		t.Fatalf("an unknown run: %+v", p)
 	}
 }
@@ -240,7 +240,7 @@ func TestDebugModeNamesWhatItHolds(t *testing.T) {
 		t.Fatalf("released: %+v", s)
 	}
 	for _, id := range held {
-		if in := read[api.Instance](t, d.send("GET", "/api/v1/instances/"+id.String(), "")); in.State != "Enqueued" {
+		if in := read[api.Run](t, d.send("GET", "/api/v1/runs/"+id.String(), "")); in.State != "Enqueued" {
 			t.Errorf("a released run is %s", in.State)
 		}
 	}

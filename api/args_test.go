@@ -47,7 +47,7 @@ func TestArgumentsFitTheSchema(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := newSchooled(t)
 			if c.path == "" {
-				run := read[api.Instance](t, d.send("POST", trigger, `{"args":`+good+`}`))
+				run := read[api.Run](t, d.send("POST", trigger, `{"args":`+good+`}`))
 				d.send("POST", many+"/"+run.ID+"/cancel", "")
 				c.path = many + "/" + run.ID + "/retry"
 			}
@@ -89,12 +89,12 @@ func TestJobsAreFiltered(t *testing.T) {
 	}
 }
 
-func TestInstancesAreFiltered(t *testing.T) {
+func TestRunsAreFiltered(t *testing.T) {
 	d := newDesk(t)
-	first := read[api.Instance](t, d.send("POST", trigger, `{}`))
+	first := read[api.Run](t, d.send("POST", trigger, `{}`))
 	d.send("POST", many+"/"+first.ID+"/cancel", "")
-	again := read[api.Instance](t, d.send("POST", many+"/"+first.ID+"/retry", ""))
-	code := d.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"}).Instance()
+	again := read[api.Run](t, d.send("POST", many+"/"+first.ID+"/retry", ""))
+	code := d.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"}).Run()
 	d.apply(jobs.Claim{ID: code.ID, Worker: "w1", Attempt: 1})
 	between := url.QueryEscape(first.Created.Add(-time.Second).Format(time.RFC3339Nano))
 	after := url.QueryEscape(code.Created.Add(time.Second).Format(time.RFC3339Nano))
@@ -105,7 +105,7 @@ func TestInstancesAreFiltered(t *testing.T) {
 		"worker=%27%20OR%201=1--": "", "worker=%25": "", "worker=_1": "", "code=%27%20OR%201=1--": "",
 	} {
 		var ids []string
-		for _, in := range read[struct{ Items []api.Instance }](t, d.send("GET", many+"?"+query, "")).Items {
+		for _, in := range read[struct{ Items []api.Run }](t, d.send("GET", many+"?"+query, "")).Items {
 			ids = append(ids, in.ID)
 		}
 		if got := strings.Join(ids, " "); got != want {
@@ -130,7 +130,7 @@ func TestResumeSaysWhatItLetsGo(t *testing.T) {
 
 func TestDeleteJob(t *testing.T) {
 	d := newDesk(t)
-	run := read[api.Instance](t, d.send("POST", trigger, `{}`))
+	run := read[api.Run](t, d.send("POST", trigger, `{}`))
 	if p := d.send("DELETE", "/api/v1/jobs/billing.charge", "").problem(t); p.Status != 409 || !strings.Contains(p.Detail, "1 live run") {
 		t.Errorf("without a word: %+v", p)
 	}
@@ -141,7 +141,7 @@ func TestDeleteJob(t *testing.T) {
 	if a := d.send("GET", "/api/v1/jobs/billing.charge", ""); a.StatusCode != 404 {
 		t.Errorf("the job is there: %d", a.StatusCode)
 	}
-	if in := read[api.Instance](t, d.send("GET", many+"/"+run.ID, "")); in.State != "Cancelled" {
+	if in := read[api.Run](t, d.send("GET", many+"/"+run.ID, "")); in.State != "Cancelled" {
 		t.Errorf("its run is %s", in.State)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // A bulk of runs is read, checked and answered item by item: huma would hold the whole of it in memory several times.
 
 func isBulk(r *http.Request) bool {
-	return r.Method == http.MethodPost && r.URL.Path == Prefix+"/instances"
+	return r.Method == http.MethodPost && r.URL.Path == Prefix+"/runs"
 }
 
 type bulkInput struct {
@@ -27,16 +27,16 @@ type bulkInput struct {
 
 // bulkBody is what the body looks like, for the document.
 var bulkBody = reflect.TypeFor[struct {
-	Items []NewInstance `json:"items" minItems:"1" maxItems:"100000" nullable:"false"`
+	Items []NewRun `json:"items" minItems:"1" maxItems:"100000" nullable:"false"`
 }]()
 
 func (a *API) routeBulk() {
 	schemas := a.huma.OpenAPI().Components.Schemas
-	op := huma.Operation{OperationID: "create-instances", Method: http.MethodPost, Path: "/instances", Tags: []string{"instances"},
+	op := huma.Operation{OperationID: "create-runs", Method: http.MethodPost, Path: "/runs", Tags: []string{"runs"},
 		DefaultStatus: http.StatusCreated, Summary: "Start many runs",
 		Description: "All items are checked before the first run is made: one that is wrong is named, and nothing is stored."}
 	op.Responses = map[string]*huma.Response{"201": {Description: http.StatusText(http.StatusCreated), Content: map[string]*huma.MediaType{
-		"application/json": {Schema: schemas.Schema(reflect.TypeFor[instanceList](), true, "")}}}}
+		"application/json": {Schema: schemas.Schema(reflect.TypeFor[runList](), true, "")}}}}
 	register(a, ops.Operator, op, a.bulk)
 	// Only described: huma must not look for a body.
 	a.huma.OpenAPI().Paths[Prefix+op.Path].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
@@ -67,7 +67,7 @@ func (a *API) bulk(ctx context.Context, in *bulkInput) (*huma.StreamResponse, er
 		w := c.BodyWriter() // who has gone needs no rest
 		text := []byte(`{"items":[`)
 		for i, m := range made {
-			item := listed(m.Instance, a.attempt(m.Instance))
+			item := listed(m.Run, a.attempt(m.Run))
 			item.Duplicate = m.Duplicate
 			row, err := json.Marshal(item)
 			if err != nil {
@@ -123,7 +123,7 @@ func (a *API) items(d *json.Decoder, body *counted) ([]jobs.Create, error) {
 		return nil, misfit("body.items", validation.MsgExpectedArray)
 	}
 	schemas := a.huma.OpenAPI().Components.Schemas
-	schema := schemas.Schema(reflect.TypeFor[NewInstance](), true, "")
+	schema := schemas.Schema(reflect.TypeFor[NewRun](), true, "")
 	path, result := huma.NewPathBuffer(nil, 0), &huma.ValidateResult{}
 	var wishes []jobs.Create
 	var raw json.RawMessage
@@ -146,7 +146,7 @@ func (a *API) items(d *json.Decoder, body *counted) ([]jobs.Create, error) {
 		if huma.Validate(schemas, schema, path, huma.ModeWriteToServer, parsed, result); len(result.Errors) > 0 {
 			return nil, problemFromHuma(http.StatusUnprocessableEntity, "validation failed", result.Errors...)
 		}
-		var item NewInstance
+		var item NewRun
 		if err := json.Unmarshal(raw, &item); err != nil {
 			return nil, misfit(itemLocation(i), withoutTypes(err.Error()))
 		}

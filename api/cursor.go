@@ -19,7 +19,7 @@ import (
 const sealLen = 16
 
 // sealed is a cursor as clients see it; "" stays "".
-func (a *API) sealed(ctx context.Context, q *metastore.InstanceQuery, cursor string) (string, error) {
+func (a *API) sealed(ctx context.Context, q *metastore.RunQuery, cursor string) (string, error) {
 	if cursor == "" {
 		return "", nil
 	}
@@ -31,7 +31,7 @@ func (a *API) sealed(ctx context.Context, q *metastore.InstanceQuery, cursor str
 }
 
 // unsealed is the store's cursor within one that a client sent.
-func (a *API) unsealed(ctx context.Context, q *metastore.InstanceQuery, text string) (string, error) {
+func (a *API) unsealed(ctx context.Context, q *metastore.RunQuery, text string) (string, error) {
 	if text == "" {
 		return "", nil
 	}
@@ -47,7 +47,7 @@ func (a *API) unsealed(ctx context.Context, q *metastore.InstanceQuery, text str
 		Fault{Location: "query.cursor", Message: "pass on what came as next, with the same filters"})
 }
 
-func seal(key []byte, asker ops.Who, q *metastore.InstanceQuery, cursor string) []byte {
+func seal(key []byte, asker ops.Who, q *metastore.RunQuery, cursor string) []byte {
 	mac := hmac.New(sha256.New, key)
 	fmt.Fprintf(mac, "%q %q %d %q %s %q %d %d %q %q", asker.Tenant, q.Job, q.State, q.Worker, q.Parent, q.Origin, q.From.UnixNano(), q.To.UnixNano(), q.Code, cursor)
 	return mac.Sum(nil)[:sealLen]

@@ -89,7 +89,7 @@ type namedType struct {
 
 // The order in which somebody reads who does not know the API.
 var (
-	chapters = []string{"jobs", "instances", "system", "access"}
+	chapters = []string{"jobs", "runs", "system", "access"}
 	methods  = []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete}
 )
 

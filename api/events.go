@@ -109,14 +109,14 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) {
 			}
 		})
 	}()
-	beat := time.NewTicker(heartbeat)
-	defer beat.Stop()
+	heartbeat := time.NewTicker(heartbeat)
+	defer heartbeat.Stop()
 	for {
 		text := ": still here\n\n"
 		select {
 		case <-ctx.Done():
 			return
-		case <-beat.C:
+		case <-heartbeat.C:
 		case news := <-changed:
 			if text = resync; !news.Many {
 				text = "event: change\ndata: " + newsOf(news) + "\n\n"
@@ -134,7 +134,7 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) {
 }
 
 func newsOf(c bus.Changes) string {
-	b, err := json.Marshal(News{Jobs: c.Keys, Runs: c.Instances, Settings: c.Global})
+	b, err := json.Marshal(News{Jobs: c.Keys, Runs: c.Runs, Settings: c.Global})
 	if err != nil {
 		panic(err) // names can always be written
 	}

@@ -81,9 +81,9 @@ func TestEvents(t *testing.T) {
 		}
 		r, cancel, done := listen()
 		run := jobs.NewID(time.Now())
-		live.news <- bus.Changes{Keys: []jobs.Key{"a.b"}, Instances: []jobs.ID{run}}
+		live.news <- bus.Changes{Keys: []jobs.Key{"a.b"}, Runs: []jobs.ID{run}}
 		synctest.Wait()
-		live.news <- bus.Changes{Many: true, Instances: []jobs.ID{run}}
+		live.news <- bus.Changes{Many: true, Runs: []jobs.ID{run}}
 		time.Sleep(time.Second)
 		time.Sleep(20 * time.Second)
 		synctest.Wait()

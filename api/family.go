@@ -23,9 +23,9 @@ type childLogsInput struct {
 
 // ChildLog is the end of the log of a run that another has brought about.
 type ChildLog struct {
-	Instance Instance  `json:"instance"`
-	Lines    []LogLine `json:"lines" nullable:"false" doc:"Oldest first."`
-	Cut      bool      `json:"cut,omitempty" doc:"There are lines before them."`
+	Run   Run       `json:"run"`
+	Lines []LogLine `json:"lines" nullable:"false" doc:"Oldest first."`
+	Cut   bool      `json:"cut,omitempty" doc:"There are lines before them."`
 }
 
 type childLogList struct {
@@ -39,8 +39,8 @@ type treeInput struct {
 
 // Relative is a run in a family.
 type Relative struct {
-	Depth    int      `json:"depth" doc:"Below the first of the family."`
-	Instance Instance `json:"instance"`
+	Depth int `json:"depth" doc:"Below the first of the family."`
+	Run   Run `json:"run"`
 }
 
 // RunTree is the family of a run.
@@ -50,21 +50,21 @@ type RunTree struct {
 }
 
 func (a *API) routeFamily() {
-	tags := []string{"instances"}
-	register(a, ops.Viewer, huma.Operation{OperationID: "instance-children", Method: http.MethodGet, Path: "/instances/{id}/children", Tags: tags, Summary: "List the runs that a run has brought about",
+	tags := []string{"runs"}
+	register(a, ops.Viewer, huma.Operation{OperationID: "run-children", Method: http.MethodGet, Path: "/runs/{id}/children", Tags: tags, Summary: "List the runs that a run has brought about",
 		Description: "Those that follow it by onSuccess and onFailure, and those that its handler enqueued."}, a.children)
-	register(a, ops.Viewer, huma.Operation{OperationID: "instance-children-logs", Method: http.MethodGet, Path: "/instances/{id}/children/logs", Tags: tags, Summary: "Read what the children of a run wrote",
+	register(a, ops.Viewer, huma.Operation{OperationID: "run-children-logs", Method: http.MethodGet, Path: "/runs/{id}/children/logs", Tags: tags, Summary: "Read what the children of a run wrote",
 		Description: "The newest 50 children, with the last lines of each."}, a.childLogs)
-	register(a, ops.Viewer, huma.Operation{OperationID: "instance-tree", Method: http.MethodGet, Path: "/instances/{id}/tree", Tags: tags, Summary: "The whole family of a run",
+	register(a, ops.Viewer, huma.Operation{OperationID: "run-tree", Method: http.MethodGet, Path: "/runs/{id}/tree", Tags: tags, Summary: "The whole family of a run",
 		Description: "From the first run above it down."}, a.tree)
 }
 
-func (a *API) children(ctx context.Context, in *childrenInput) (*struct{ Body instanceList }, error) {
+func (a *API) children(ctx context.Context, in *childrenInput) (*struct{ Body runList }, error) {
 	id, err := in.run()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := a.ops.Instance(ctx, who(ctx), id); err != nil {
+	if _, err := a.ops.Run(ctx, who(ctx), id); err != nil {
 		return nil, err
 	}
 	return a.list(ctx, &listInput{Parent: in.ID, Cursor: in.Cursor, Limit: in.Limit})
@@ -81,7 +81,7 @@ func (a *API) childLogs(ctx context.Context, in *childLogsInput) (*struct{ Body 
 	}
 	out := childLogList{Items: make([]ChildLog, len(list))}
 	for i, c := range list {
-		out.Items[i] = ChildLog{Instance: listed(c.Instance, a.attempt(c.Instance)), Lines: make([]LogLine, len(c.Lines)), Cut: c.Cut}
+		out.Items[i] = ChildLog{Run: listed(c.Run, a.attempt(c.Run)), Lines: make([]LogLine, len(c.Lines)), Cut: c.Cut}
 		for n, l := range c.Lines {
 			out.Items[i].Lines[n] = logLine(l)
 		}
@@ -100,7 +100,7 @@ func (a *API) tree(ctx context.Context, in *treeInput) (*struct{ Body RunTree },
 	}
 	out := RunTree{Items: make([]Relative, len(tree)), Cut: cut}
 	for i, r := range tree {
-		out.Items[i] = Relative{Depth: r.Depth, Instance: listed(r.Instance, a.attempt(r.Instance))}
+		out.Items[i] = Relative{Depth: r.Depth, Run: listed(r.Run, a.attempt(r.Run))}
 	}
 	return &struct{ Body RunTree }{out}, nil
 }

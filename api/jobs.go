@@ -184,8 +184,8 @@ func (a *API) explain(ctx context.Context, in *explainInput) (*struct{ Body Expl
 
 // RunExplanation says why a run stands where it does.
 type RunExplanation struct {
-	Why string   `json:"why" doc:"One sentence for people."`
-	Run Instance `json:"run" doc:"The run, with all of its history."`
+	Why string `json:"why" doc:"One sentence for people."`
+	Run Run    `json:"run" doc:"The run, with all of its history."`
 }
 
 func (a *API) explainRun(ctx context.Context, in *RunPath) (*struct{ Body RunExplanation }, error) {

@@ -364,8 +364,8 @@ type Progress struct {
 	Text  string `json:"text,omitempty"`
 }
 
-// Instance is one run of a job. Lists leave out args, result and moves.
-type Instance struct {
+// Run is one run of a job. Lists leave out args, result and moves.
+type Run struct {
 	ID        string     `json:"id" format:"uuid"`
 	Job       jobs.Key   `json:"job"`
 	App       string     `json:"app,omitempty"`
@@ -409,9 +409,9 @@ type Place struct {
 	PinAway string   `json:"pinAway,omitempty"`
 	Version int      `json:"version,omitempty" doc:"The least version of the job's code."`
 	Slots   int      `json:"slots,omitempty" doc:"How many runs of the job one worker may have."`
-	Shard   uint32   `json:"shard" doc:"Of a broadcast: which of its runs this is, from 0."`
-	Shards  uint32   `json:"shards,omitempty" doc:"Of a broadcast: how many there are."`
-	Group   string   `json:"group,omitempty" format:"uuid" doc:"Of a broadcast: its shard 0, the parent of the others."`
+	Index   uint32   `json:"index" doc:"Of a broadcast: which of its runs this is, from 0."`
+	Total   uint32   `json:"total,omitempty" doc:"Of a broadcast: how many there are."`
+	Group   string   `json:"group,omitempty" format:"uuid" doc:"Of a broadcast: its part 0, the parent of the others."`
 }
 
 func placeOf(p *jobs.Place) *Place {
@@ -419,21 +419,21 @@ func placeOf(p *jobs.Place) *Place {
 		return nil
 	}
 	return &Place{Route: string(p.Route), By: p.Hash, Needs: p.Needs, Pin: p.Pin, PinAway: string(p.PinAway), Version: p.Version, Slots: p.Slots,
-		Shard: p.Shard, Shards: p.Shards, Group: p.Group.String()}
+		Index: p.Index, Total: p.Total, Group: p.Group.String()}
 }
 
 // listed is a run as lists show it.
-func listed(in *jobs.Instance, now ops.Attempt) Instance {
-	out := Instance{
-		ID: in.ID.String(), Job: in.Key, App: in.App, State: in.State.String(), Cause: string(in.Cause), Origin: string(in.Origin),
-		Actor: in.Actor, Parent: in.Parent.String(), Unique: in.Unique, Priority: in.Priority,
-		Due: when(in.Due), Created: when(in.Created), Queued: when(in.Queued), Started: when(in.Started), Ended: when(in.Ended),
-		RetryAt: when(in.RetryAt), Attempt: in.Attempt, Retries: in.Terms.Retries, Worker: in.Worker, Waits: in.Waits,
-		Lingering: in.Lingering, Stuck: now.Stuck, Error: in.Problem(), Place: placeOf(in.Place),
-		Code: in.Code(), Opens: when(in.Opens),
+func listed(run *jobs.Run, now ops.Attempt) Run {
+	out := Run{
+		ID: run.ID.String(), Job: run.Key, App: run.App, State: run.State.String(), Cause: string(run.Cause), Origin: string(run.Origin),
+		Actor: run.Actor, Parent: run.Parent.String(), Unique: run.Unique, Priority: run.Priority,
+		Due: when(run.Due), Created: when(run.Created), Queued: when(run.Queued), Started: when(run.Started), Ended: when(run.Ended),
+		RetryAt: when(run.RetryAt), Attempt: run.Attempt, Retries: run.Terms.Retries, Worker: run.Worker, Waits: run.Waits,
+		Lingering: run.Lingering, Stuck: now.Stuck, Error: run.Problem(), Place: placeOf(run.Place),
+		Code: run.Code(), Opens: when(run.Opens),
 	}
-	if in.State == jobs.Processing {
-		out.Deadline = when(in.Deadline)
+	if run.State == jobs.Processing {
+		out.Deadline = when(run.Deadline)
 		if p := now.Progress; p != nil {
 			out.Progress = &Progress{Done: p.Done, Total: p.Total, Text: p.Text}
 		}
@@ -442,21 +442,21 @@ func listed(in *jobs.Instance, now ops.Attempt) Instance {
 }
 
 // whole is a run with all that is known of it.
-func whole(in *jobs.Instance, now ops.Attempt) Instance {
-	out := listed(in, now)
-	out.Args, out.Result = object(in.Args), Value(in.Result)
-	for _, m := range in.Moves {
-		out.Moves = append(out.Moves, Move{State: m.State.String(), Cause: string(m.Cause), At: m.At, Attempt: m.Attempt, By: m.By, Text: in.Says(&m), Code: codeOf(in, &m)})
+func whole(run *jobs.Run, now ops.Attempt) Run {
+	out := listed(run, now)
+	out.Args, out.Result = object(run.Args), Value(run.Result)
+	for _, m := range run.Moves {
+		out.Moves = append(out.Moves, Move{State: m.State.String(), Cause: string(m.Cause), At: m.At, Attempt: m.Attempt, By: m.By, Text: run.Says(&m), Code: codeOf(run, &m)})
 	}
 	return out
 }
 
 // codeOf is the code that the attempt failed with which a line of a history is about.
-func codeOf(in *jobs.Instance, m *jobs.Move) string {
+func codeOf(run *jobs.Run, m *jobs.Move) string {
 	if m.State != jobs.Failed && m.State != jobs.Terminated {
 		return ""
 	}
-	return in.CodeOf(m.Attempt)
+	return run.CodeOf(m.Attempt)
 }
 
 // LogLine is one line a handler wrote.
@@ -481,7 +481,7 @@ type Debug struct {
 
 func debugOf(d jobs.Debug) Debug { return Debug{On: d.On, By: d.By, At: when(d.At)} }
 
-// Worker is a worker as its beats describe it.
+// Worker is a worker as its heartbeats describe it.
 type Worker struct {
 	Name    string              `json:"name"`
 	Label   string              `json:"label"`

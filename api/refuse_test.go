@@ -18,7 +18,7 @@ import (
 
 const (
 	trigger = "/api/v1/jobs/billing.charge/trigger"
-	many    = "/api/v1/instances"
+	many    = "/api/v1/runs"
 	edit    = "/api/v1/jobs/billing.close-day"
 )
 
@@ -223,30 +223,30 @@ func TestRefused(t *testing.T) {
 func TestTaken(t *testing.T) {
 	d := newDesk(t)
 	odd := `{"$ref":"x","__proto__":{"a":1},"constructor":null}`
-	run := read[api.Instance](t, d.send("POST", trigger, `{"args":`+odd+`}`))
+	run := read[api.Run](t, d.send("POST", trigger, `{"args":`+odd+`}`))
 	if string(*run.Args) != odd {
 		t.Errorf("arguments became %s", *run.Args)
 	}
-	if run := read[api.Instance](t, d.send("POST", trigger, `{"due":"1950-01-01T00:00:00Z"}`)); run.State != "Enqueued" {
+	if run := read[api.Run](t, d.send("POST", trigger, `{"due":"1950-01-01T00:00:00Z"}`)); run.State != "Enqueued" {
 		t.Errorf("a run that was due long ago is %s", run.State)
 	}
-	if run := read[api.Instance](t, d.send("POST", trigger, `{"timeout":"0s"}`)); run.State != "Enqueued" {
+	if run := read[api.Run](t, d.send("POST", trigger, `{"timeout":"0s"}`)); run.State != "Enqueued" {
 		t.Errorf("a run without a timeout is %s", run.State)
 	}
-	if run := read[api.Instance](t, d.send("POST", trigger, `{"due":"1970-01-01T00:00:00Z"}`)); run.State != "Enqueued" || time.Since(*run.Due) > time.Hour {
+	if run := read[api.Run](t, d.send("POST", trigger, `{"due":"1970-01-01T00:00:00Z"}`)); run.State != "Enqueued" || time.Since(*run.Due) > time.Hour {
 		t.Errorf("a run that was due in 1970 is %s, due at %v", run.State, run.Due)
 	}
-	if run := read[api.Instance](t, d.send("POST", trigger, `{"priority":-0}`)); run.Priority != 0 {
+	if run := read[api.Run](t, d.send("POST", trigger, `{"priority":-0}`)); run.Priority != 0 {
 		t.Errorf("-0 became %d", run.Priority)
 	}
 	if job := read[api.Job](t, d.send("PATCH", edit, `{"end":"2020-01-01T00:00:00Z"}`)); len(job.Next) != 0 {
 		t.Errorf("a job that has ended is due at %v", job.Next)
 	}
 	most := `{"x":"` + strings.Repeat("y", 256<<10-8) + `"}`
-	if run := read[api.Instance](t, d.send("POST", trigger, `{"args":`+most+`}`)); len(*run.Args) != 256<<10 {
+	if run := read[api.Run](t, d.send("POST", trigger, `{"args":`+most+`}`)); len(*run.Args) != 256<<10 {
 		t.Errorf("%d bytes of arguments came back", len(*run.Args))
 	}
-	if run := read[api.Instance](t, d.send("POST", trigger, `{"unique":"\ud83d\udd14"}`)); run.Unique != "\U0001f514" {
+	if run := read[api.Run](t, d.send("POST", trigger, `{"unique":"\ud83d\udd14"}`)); run.Unique != "\U0001f514" {
 		t.Errorf("a whole surrogate pair became %q", run.Unique)
 	}
 }
@@ -278,7 +278,7 @@ func TestIdempotencyKeyWithAnotherBody(t *testing.T) {
 		t.Errorf("%s became %s", before, after)
 	}
 	// What looks like the rest of a bulk that was cut off is started.
-	longer := read[struct{ Items []api.Instance }](t, d.send("POST", many, `{"items":[{"job":"billing.charge","priority":1},{"job":"billing.charge"},{"job":"billing.charge"}]}`, "Idempotency-Key", "bulk"))
+	longer := read[struct{ Items []api.Run }](t, d.send("POST", many, `{"items":[{"job":"billing.charge","priority":1},{"job":"billing.charge"},{"job":"billing.charge"}]}`, "Idempotency-Key", "bulk"))
 	if len(longer.Items) != 3 || !longer.Items[0].Duplicate || !longer.Items[1].Duplicate || longer.Items[2].Duplicate {
 		t.Errorf("a longer bulk under the same key: %+v", longer)
 	}

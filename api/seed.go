@@ -120,17 +120,17 @@ func (a *API) routeSeed() {
 			if err != nil {
 				return nil, err
 			}
-			return executionOf(made.Instance), nil
+			return executionOf(made.Run), nil
 		})
 	seedRoute(a, ops.Viewer, huma.Operation{OperationID: "seed-list-executions", Method: http.MethodGet, Path: "/main/execution", Summary: "The latest executions of a job"},
 		func(ctx context.Context, asker ops.Who, in *seedExecutionsInput) (any, error) {
-			page, err := a.ops.Instances(ctx, asker, metastore.InstanceQuery{Job: jobs.Key(in.JobID), Limit: metastore.MaxPage})
+			page, err := a.ops.Runs(ctx, asker, metastore.RunQuery{Job: jobs.Key(in.JobID), Limit: metastore.MaxPage})
 			if err != nil {
 				return nil, err
 			}
-			list := make([]SeedExecution, len(page.Instances))
-			for i, in := range page.Instances {
-				list[i] = executionOf(in)
+			list := make([]SeedExecution, len(page.Runs))
+			for i, run := range page.Runs {
+				list[i] = executionOf(run)
 			}
 			return list, nil
 		})
@@ -178,7 +178,7 @@ func (a *API) routeSeedFamilies() {
 			if err != nil {
 				return nil, err
 			}
-			run, err := a.ops.Instance(ctx, asker, id)
+			run, err := a.ops.Run(ctx, asker, id)
 			if err != nil {
 				return nil, err
 			}
@@ -199,14 +199,14 @@ func (a *API) routeSeedFamilies() {
 		})
 }
 
-func (a *API) seedChildren(ctx context.Context, asker ops.Who, run *jobs.Instance) (any, error) {
+func (a *API) seedChildren(ctx context.Context, asker ops.Who, run *jobs.Run) (any, error) {
 	list, err := a.ops.SeedChildren(ctx, asker, run, seedLines)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]SeedChildLog, len(list))
 	for i, c := range list {
-		out[i] = SeedChildLog{SeedExecution: executionOf(c.Instance), Logs: make([]LogLine, len(c.Lines))}
+		out[i] = SeedChildLog{SeedExecution: executionOf(c.Run), Logs: make([]LogLine, len(c.Lines))}
 		for n, l := range c.Lines {
 			out[i].Logs[n] = logLine(l)
 		}
@@ -214,12 +214,12 @@ func (a *API) seedChildren(ctx context.Context, asker ops.Who, run *jobs.Instanc
 	return out, nil
 }
 
-func executionOf(in *jobs.Instance) SeedExecution {
-	e := SeedExecution{ExecutionID: in.ID.String(), JobID: in.Key, ExecuteNumber: in.Due.UnixMilli(), State: in.State.String(), Error: in.Problem(), Datetime: in.Created}
+func executionOf(run *jobs.Run) SeedExecution {
+	e := SeedExecution{ExecutionID: run.ID.String(), JobID: run.Key, ExecuteNumber: run.Due.UnixMilli(), State: run.State.String(), Error: run.Problem(), Datetime: run.Created}
 	switch {
-	case in.State == jobs.Succeeded:
+	case run.State == jobs.Succeeded:
 		e.Status = "succeed"
-	case in.State.Final():
+	case run.State.Final():
 		e.Status = "failed"
 	}
 	return e

@@ -94,7 +94,7 @@ func TestTransport(t *testing.T) {
 	}{
 		{"a large body with its length", post + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(large), large), 413},
 		{"a large body without its length", post + fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(large), large), 413},
-		{"a large body where viewers read", "GET /api/v1/instances HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(large), large), 413},
+		{"a large body where viewers read", "GET /api/v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(large), large), 413},
 		{"a header of 1 MiB", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Large: " + strings.Repeat("x", 1<<20) + "\r\n\r\n", 431},
 		{"a token of 10 MB", "GET /livez HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + strings.Repeat("x", 10<<20) + "\r\n\r\n", 431},
 		{"10000 headers", "GET /livez HTTP/1.1\r\nHost: localhost\r\n" + strings.Repeat("X-Many: 1\r\n", 10_000) + "\r\n", 431},

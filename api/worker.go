@@ -68,7 +68,7 @@ type Halt struct {
 type Told struct {
 	Worker string  `json:"worker" doc:"Its name: send it along with everything."`
 	Lease  float64 `json:"leaseSeconds" doc:"How long it may be silent, at least, before its runs are given to others."`
-	Every  float64 `json:"beatSeconds" doc:"How often it should be heard while it has runs."`
+	Every  float64 `json:"heartbeatSeconds" doc:"How often it should be heard while it has runs."`
 	Stop   []Halt  `json:"stop" nullable:"false" doc:"Attempts to end: until it says that they have ended, their slots are taken."`
 	Rests  bool    `json:"drained,omitempty" doc:"Somebody has it take nothing for now."`
 }
@@ -96,8 +96,8 @@ type Work struct {
 	Deadline   *time.Time `json:"deadline,omitempty" doc:"When the attempt times out, by the server's clock."`
 	Left       float64    `json:"secondsLeft,omitempty" doc:"Until then; 0 = it does not time out."`
 	Checkpoint Value      `json:"checkpoint,omitempty" doc:"What an earlier attempt has kept."`
-	Shard      uint32     `json:"shard,omitempty" doc:"Of a broadcast: which of its runs this is, from 0."`
-	Shards     uint32     `json:"shards,omitempty" doc:"Of a broadcast: how many there are."`
+	Index      uint32     `json:"index,omitempty" doc:"Of a broadcast: which of its runs this is, from 0."`
+	Total      uint32     `json:"total,omitempty" doc:"Of a broadcast: how many there are."`
 	Trace      string     `json:"traceparent,omitempty" doc:"W3C trace context of who asked for the run."`
 }
 
@@ -117,7 +117,7 @@ type pollInput struct {
 	}
 }
 
-type beatInput struct {
+type heartbeatInput struct {
 	Body struct {
 		Worker string `json:"worker" maxLength:"300"`
 		Drain  bool   `json:"drain,omitempty" doc:"Give it nothing more from here on: it is about to leave."`
@@ -178,7 +178,7 @@ func (a *API) routeWorker() {
 	work(a, "register", "Register a worker", 0, "Say it again, in the same words, whenever a node answers 404 with the code unknown_worker: it has been started anew, or is another one.", a.registerWorker)
 	work(a, "poll", "Ask for runs", 0, "Waits until there are some. One poll at a time: the next one ends the one before.", a.pollWorker)
 	a.long["POST "+Prefix+"/worker/poll"] = true
-	work(a, "beat", "Keep the leases of a worker's runs", 0, "Every request of a worker does that, and so does a poll while it waits.", a.beatWorker)
+	work(a, "heartbeat", "Keep the leases of a worker's runs", 0, "Every request of a worker does that, and so does a poll while it waits.", a.heartbeatWorker)
 	work(a, "finish", "End an attempt", 0, "Answered when it is stored. Said again, it is answered alike. 409 with the code lease_lost: the attempt was not the worker's any more, and nothing of it counts.", a.finishWorker)
 	work(a, "progress", "Say how far an attempt is", http.StatusNoContent, "At most one a second is passed on.",
 		func(ctx context.Context, in *progressInput) (*struct{}, error) {
@@ -277,10 +277,10 @@ func (a *API) pollWorker(ctx context.Context, in *pollInput) (*struct{ Body Poll
 	}
 	out := Polled{Told: toldOf(got.PullAnswer), Batch: got.Batch, Runs: make([]Work, len(got.Runs))}
 	for i, r := range got.Runs {
-		out.Runs[i] = Work{Attempt: Attempt{r.ID.String(), r.Instance.Attempt}, Job: r.Key, Args: object(r.Args), Due: when(r.Due), Deadline: when(r.Deadline),
+		out.Runs[i] = Work{Attempt: Attempt{r.ID.String(), r.Run.Attempt}, Job: r.Key, Args: object(r.Args), Due: when(r.Due), Deadline: when(r.Deadline),
 			Left: r.Left.Seconds(), Checkpoint: Value(r.Checkpoint), Trace: r.Trace}
 		if p := r.Place; p != nil {
-			out.Runs[i].Shard, out.Runs[i].Shards = p.Shard, p.Shards
+			out.Runs[i].Index, out.Runs[i].Total = p.Index, p.Total
 		}
 	}
 	return &struct{ Body Polled }{out}, nil
@@ -288,8 +288,8 @@ func (a *API) pollWorker(ctx context.Context, in *pollInput) (*struct{ Body Poll
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-func (a *API) beatWorker(ctx context.Context, in *beatInput) (*struct{ Body Told }, error) {
-	told, err := a.ops.Pull().Beat(ctx, who(ctx), in.Body.Worker, in.Body.Drain)
+func (a *API) heartbeatWorker(ctx context.Context, in *heartbeatInput) (*struct{ Body Told }, error) {
+	told, err := a.ops.Pull().Heartbeat(ctx, who(ctx), in.Body.Worker, in.Body.Drain)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func pages(ctx context.Context, h *house) (map[string]float64, error) {
 	figures := map[string]float64{"finished": float64(finished), "delayed": float64(delayed), "server_rss_mib": h.rss()}
 	paths := map[string]string{
 		"overview": "/", "jobs": "/jobs", "job": "/jobs/bench.noop", "runs": "/runs", "runs_of_job": "/runs?job=bench.noop", "runs_succeeded": "/runs?state=Succeeded",
-		"run": "/runs/" + wish.ID.String(), "workers": "/workers", "settings": "/settings", "api_instances": "/api/v1/instances?limit=200",
+		"run": "/runs/" + wish.ID.String(), "workers": "/workers", "settings": "/settings", "api_runs": "/api/v1/runs?limit=200",
 	}
 	worst := 0.0
 	for name, path := range paths {

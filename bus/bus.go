@@ -88,7 +88,7 @@ var (
 // Offers is the leader's end of the lanes.
 type Offers interface {
 	// Open makes the shared queue of a leader's term ready, and old ones go away. It answers with the queue's name,
-	// which workers are told in their beats. It returns when the queue takes offers, or an error that says what
+	// which workers are told in their heartbeats. It returns when the queue takes offers, or an error that says what
 	// is missing or configured otherwise (no JetStream, a stream with another retention, ...).
 	Open(ctx context.Context, term uint64) (queue string, err error)
 	// Offer puts lists (1 to MaxList offers each) on an app's shared lane; each becomes one message, to one worker.
@@ -121,7 +121,7 @@ const (
 	TopicCommit  Topic = "commit"  // somebody else than the leader committed: look again
 	TopicLog     Topic = "log"     // log lines (metastore.LogLine)
 	TopicLive    Topic = "live"    // rows changed: dashboards refetch (Changes)
-	TopicNode    Topic = "node"    // among control planes: this one lives (NodeBeat)
+	TopicNode    Topic = "node"    // among control planes: this one lives (NodeHeartbeat)
 )
 
 // topics says which roles may send and receive each topic. Nodes may do both.
@@ -200,12 +200,12 @@ type Handler func(ctx context.Context, from Principal, request []byte) ([]byte, 
 
 // The services.
 const (
-	ServiceStore = "store" // busstore: apply and read
-	ServiceBeat  = "beat"  // the leader: Beat -> BeatAnswer
-	ServiceLive  = "live"  // the leader, to nodes: what only it knows
+	ServiceStore     = "store"     // busstore: apply and read
+	ServiceHeartbeat = "heartbeat" // the leader: Heartbeat -> HeartbeatAnswer
+	ServiceLive      = "live"      // the leader, to nodes: what only it knows
 	// The leader, to nodes: what they do together.
 	ServiceCluster = "cluster"
 )
 
-// ServiceNode is where the node of a name answers other nodes, with its NodeBeat.
+// ServiceNode is where the node of a name answers other nodes, with its NodeHeartbeat.
 func ServiceNode(name string) string { return "node." + name }

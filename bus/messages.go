@@ -54,12 +54,12 @@ func (i *WorkerInfo) Lacks(key jobs.Key, p *jobs.Place) string {
 	return ""
 }
 
-// Beat is what a worker says every few seconds: that it lives, and which attempts it holds.
-type Beat struct {
+// Heartbeat is what a worker says every few seconds: that it lives, and which attempts it holds.
+type Heartbeat struct {
 	Worker   string      `json:"worker"`
-	Info     *WorkerInfo `json:"info,omitempty"` // with the first beat, and when asked
+	Info     *WorkerInfo `json:"info,omitempty"` // with the first heartbeat, and when asked
 	Running  []Held      `json:"running,omitempty"`
-	More     bool        `json:"more,omitempty"` // further beats follow with other attempts
+	More     bool        `json:"more,omitempty"` // further heartbeats follow with other attempts
 	Leaving  bool        `json:"leaving,omitempty"`
 	Draining bool        `json:"draining,omitempty"`
 	Resting  bool        `json:"resting,omitempty"` // somebody has it take nothing new; it goes on living
@@ -80,13 +80,13 @@ type Progress struct {
 	Text  string `json:"text,omitempty"`
 }
 
-// BeatAnswer is what the leader answers.
-type BeatAnswer struct {
+// HeartbeatAnswer is what the leader answers.
+type HeartbeatAnswer struct {
 	Queue   string `json:"queue,omitempty"`   // where the shared lane is; "" = none now, personal lane only
 	Unknown bool   `json:"unknown,omitempty"` // send Info: this leader does not know you
 	Stop    []Stop `json:"stop,omitempty"`    // attempts to end
 	Rest    Rest   `json:"rest,omitempty"`    // take nothing new, or take runs again; "" = as you are
-	Lease   int64  `json:"lease"`             // milliseconds that the attempts are yours from when you sent the beat
+	Lease   int64  `json:"lease"`             // milliseconds that the attempts are yours from when you sent the heartbeat
 }
 
 // Rest is what a worker is to do about new runs.
@@ -110,8 +110,8 @@ type Stop struct {
 	Reason  string  `json:"reason,omitempty"`
 }
 
-// NodeBeat is what a control plane tells the others every few seconds, and when it begins or ends to lead.
-type NodeBeat struct {
+// NodeHeartbeat is what a control plane tells the others every few seconds, and when it begins or ends to lead.
+type NodeHeartbeat struct {
 	Name    string    `json:"name"`
 	Nonce   string    `json:"nonce"` // of this start
 	Address string    `json:"address,omitempty"`
@@ -145,10 +145,10 @@ type Back struct {
 
 // Changes names what changed.
 type Changes struct {
-	Keys      []jobs.Key `json:"keys,omitempty"`
-	Instances []jobs.ID  `json:"instances,omitempty"`
-	Global    bool       `json:"global,omitempty"`
-	Many      bool       `json:"many,omitempty"` // and more than can be named
+	Keys   []jobs.Key `json:"keys,omitempty"`
+	Runs   []jobs.ID  `json:"runs,omitempty"`
+	Global bool       `json:"global,omitempty"`
+	Many   bool       `json:"many,omitempty"` // and more than can be named
 }
 
 // Encode writes one of the messages above.

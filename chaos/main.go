@@ -34,7 +34,7 @@ type campaign struct {
 	gap     time.Duration
 	seed    uint64
 	faults  string
-	fires   string // triggering: one or spread
+	fires   string // triggering: leader or distributed
 	dues    int    // leaders to kill around due times
 	workers int
 	clients int
@@ -57,7 +57,7 @@ func main() {
 	flag.DurationVar(&c.gap, "gap", 3*time.Second, "time between a fault and the next, on average")
 	flag.Uint64Var(&c.seed, "seed", 1, "which faults, in which order")
 	flag.StringVar(&c.faults, "faults", "", "kinds of faults, with commas: kill, stop, cut, slow, wipe, clock, disk, roll, one by its name, or none; default all")
-	flag.StringVar(&c.fires, "triggering", "leader", "with a database: one node fires all due times, or each a share of them: leader or spread")
+	flag.StringVar(&c.fires, "triggering", "leader", "which nodes fire due times: leader, or distributed (each node a share of the jobs; needs a database)")
 	flag.IntVar(&c.dues, "due-kills", 0, "kill the leader within a second around a due time so many times, before everything else")
 	flag.IntVar(&c.workers, "workers", 3, "worker processes")
 	flag.IntVar(&c.clients, "clients", 2, "client processes")

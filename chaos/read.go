@@ -47,13 +47,13 @@ func (s *system) read(ctx context.Context, name string, keys []judge.Spec) (*jud
 	}
 	defer r.close()
 	all := &judge.Store{At: judge.Now()}
-	for q := (metastore.InstanceQuery{Limit: metastore.MaxPage}); ; {
-		page, err := again(ctx, func() (metastore.Page, error) { return r.Instances(ctx, q) })
+	for q := (metastore.RunQuery{Limit: metastore.MaxPage}); ; {
+		page, err := again(ctx, func() (metastore.Page, error) { return r.Runs(ctx, q) })
 		if err != nil {
 			return nil, fmt.Errorf("read runs: %w", err)
 		}
-		for _, in := range page.Instances {
-			all.Runs = append(all.Runs, runOf(in))
+		for _, run := range page.Runs {
+			all.Runs = append(all.Runs, runOf(run))
 		}
 		if q.Cursor = page.Next; q.Cursor == "" {
 			break
@@ -94,15 +94,15 @@ func again[A any](ctx context.Context, ask func() (A, error)) (a A, err error) {
 	return a, err
 }
 
-func runOf(in *jobs.Instance) judge.Run {
-	r := judge.Run{ID: in.ID.String(), Key: string(in.Key), State: in.State.String(), Cause: string(in.Cause), Origin: string(in.Origin),
-		Due: in.Due, Created: in.Created, Started: in.Started, Ended: in.Ended, RetryAt: in.RetryAt, Attempt: in.Attempt, Worker: in.Worker,
-		Unique: in.Unique, Error: in.Error, Result: in.Result, Revision: in.Revision}
-	if !in.Parent.IsZero() {
-		r.Parent = in.Parent.String()
+func runOf(run *jobs.Run) judge.Run {
+	r := judge.Run{ID: run.ID.String(), Key: string(run.Key), State: run.State.String(), Cause: string(run.Cause), Origin: string(run.Origin),
+		Due: run.Due, Created: run.Created, Started: run.Started, Ended: run.Ended, RetryAt: run.RetryAt, Attempt: run.Attempt, Worker: run.Worker,
+		Unique: run.Unique, Error: run.Error, Result: run.Result, Revision: run.Revision}
+	if !run.Parent.IsZero() {
+		r.Parent = run.Parent.String()
 	}
-	for _, m := range in.Moves {
-		r.Moves = append(r.Moves, judge.Move{State: m.State.String(), Cause: string(m.Cause), At: m.At, Attempt: m.Attempt, By: m.By, Text: in.Says(&m)})
+	for _, m := range run.Moves {
+		r.Moves = append(r.Moves, judge.Move{State: m.State.String(), Cause: string(m.Cause), At: m.At, Attempt: m.Attempt, By: m.By, Text: run.Says(&m)})
 	}
 	return r
 }

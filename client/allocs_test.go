@@ -15,13 +15,13 @@ import (
 // receipts is a store that takes everything.
 type receipts struct {
 	metastore.Store
-	stands jobs.Receipt
+	stands jobs.Summary
 }
 
 func (s *receipts) Apply(_ context.Context, batch []jobs.Envelope) []metastore.Result {
 	results := make([]metastore.Result, len(batch))
 	for i := range results {
-		results[i].Receipt = &s.stands
+		results[i].Summary = &s.stands
 	}
 	return results
 }
@@ -29,7 +29,7 @@ func (s *receipts) Apply(_ context.Context, batch []jobs.Envelope) []metastore.R
 // What one run of a bulk allocates, without what the store does: its arguments as JSON, and the command.
 func TestAllocationsOfABulk(t *testing.T) {
 	const n, most = 1000, 5
-	c := New(&receipts{stands: jobs.Receipt{ID: jobs.ID{1}, State: jobs.Enqueued}}, nil, Config{})
+	c := New(&receipts{stands: jobs.Summary{ID: jobs.ID{1}, State: jobs.Enqueued}}, nil, Config{})
 	type args struct {
 		Customer string `json:"customer"`
 		N        int    `json:"n"`

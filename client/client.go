@@ -52,8 +52,8 @@ func New(store metastore.Store, signals bus.Signals, cfg Config) *Client {
 }
 
 // Get is one run, as it is now. Refused as jobs.NotFound if there is none.
-func (c *Client) Get(ctx context.Context, id jobs.ID) (*jobs.Instance, error) {
-	return c.store.Instance(ctx, c.config.Tenant, id)
+func (c *Client) Get(ctx context.Context, id jobs.ID) (*jobs.Run, error) {
+	return c.store.Run(ctx, c.config.Tenant, id)
 }
 
 // Cancel stops a run. One that no worker has is over at once; of one that runs, the context is cancelled, and what

@@ -51,13 +51,13 @@ func (d *desk) open() *client.Client {
 }
 
 // do applies a command as somebody else, and tells those who listen.
-func (d *desk) do(k jobs.Command) *jobs.Instance {
+func (d *desk) do(k jobs.Command) *jobs.Run {
 	d.t.Helper()
 	r := d.Store.Apply(context.Background(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]
 	if r.Err != nil {
 		d.t.Fatal(r.Err)
 	}
-	return r.Instance()
+	return r.Run()
 }
 
 func (d *desk) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
@@ -71,7 +71,7 @@ func (d *desk) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Res
 	return apply()
 }
 
-func (d *desk) Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
+func (d *desk) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
 	d.mu.Lock()
 	d.looks++
 	down := d.down
@@ -79,7 +79,7 @@ func (d *desk) Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*j
 	if down {
 		return nil, jobs.Refuse(jobs.Unavailable, "no leader")
 	}
-	return d.Store.Instance(ctx, tenant, id)
+	return d.Store.Run(ctx, tenant, id)
 }
 
 func (d *desk) tell(c bus.Changes) {
@@ -103,9 +103,9 @@ func TestEnqueue(t *testing.T) {
 		if err != nil || second.ID != first.ID || !second.Duplicate {
 			t.Errorf("second is %+v, %v", second, err)
 		}
-		in, err := c.Get(t.Context(), first.ID)
-		if err != nil || in.Actor != "client:client" || string(in.Args) != `{"N":1}` || in.Origin != jobs.FromCode {
-			t.Errorf("the run is %+v, %v", in, err)
+		run, err := c.Get(t.Context(), first.ID)
+		if err != nil || run.Actor != "client:client" || string(run.Args) != `{"N":1}` || run.Origin != jobs.FromCode {
+			t.Errorf("the run is %+v, %v", run, err)
 		}
 		if _, err = jobs.Trigger[args]("unheard-of").Enqueue(t.Context(), c, args{}); !errors.Is(err, jobs.NotFound) {
 			t.Errorf("a job that is not there: %v", err)
@@ -158,9 +158,9 @@ func TestABulkIsCutIntoBatches(t *testing.T) {
 		if err != nil || fmt.Sprint(d.batches) != "[1000 1000 500]" {
 			t.Fatalf("batches of %v, %v", d.batches, err)
 		}
-		in, err := c.Get(t.Context(), runs[2100].ID)
-		if err != nil || string(in.Args) != `{"N":2100}` {
-			t.Errorf("run 2100 has %s, %v", in.Args, err)
+		run, err := c.Get(t.Context(), runs[2100].ID)
+		if err != nil || string(run.Args) != `{"N":2100}` {
+			t.Errorf("run 2100 has %s, %v", run.Args, err)
 		}
 		d.batches = nil
 		large := jobs.Create{Key: "j", Args: []byte(`{"x":"` + strings.Repeat("x", 200<<10) + `"}`)}
@@ -257,13 +257,13 @@ func TestLostAnswers(t *testing.T) {
 				if len(seen) != 1 || tries > 100 {
 					t.Errorf("%d tries with %d envelopes, want the same one again and again", tries, len(seen))
 				}
-				p, err := d.Instances(t.Context(), metastore.InstanceQuery{Tenant: jobs.DefaultTenant})
+				p, err := d.Runs(t.Context(), metastore.RunQuery{Tenant: jobs.DefaultTenant})
 				want := 1
 				if c.want == jobs.Unavailable {
 					want = 0
 				}
-				if err != nil || len(p.Instances) != want {
-					t.Errorf("there are %d runs, want %d", len(p.Instances), want)
+				if err != nil || len(p.Runs) != want {
+					t.Errorf("there are %d runs, want %d", len(p.Runs), want)
 				}
 			})
 		})
@@ -332,14 +332,14 @@ func TestWait(t *testing.T) {
 					over = time.Now()
 					if c.news != nil {
 						if !c.news.Many {
-							c.news.Instances = []jobs.ID{run.ID}
+							c.news.Runs = []jobs.ID{run.ID}
 						}
 						d.tell(*c.news)
 					}
 				}()
-				in, err := cl.Wait(t.Context(), run.ID)
-				if err != nil || in.State != jobs.Succeeded || string(in.Result) != "7" {
-					t.Fatalf("run is %+v, %v", in, err)
+				r, err := cl.Wait(t.Context(), run.ID)
+				if err != nil || r.State != jobs.Succeeded || string(r.Result) != "7" {
+					t.Fatalf("run is %+v, %v", r, err)
 				}
 				synctest.Wait()
 				if late := time.Since(over); late > c.most {
@@ -407,11 +407,11 @@ func TestCancel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		in, err := cl.Wait(t.Context(), run.ID) // without signals
-		if err != nil || in.State != jobs.Cancelled {
-			t.Fatalf("run is %+v, %v", in, err)
+		r, err := cl.Wait(t.Context(), run.ID) // without signals
+		if err != nil || r.State != jobs.Cancelled {
+			t.Fatalf("run is %+v, %v", r, err)
 		}
-		if last := in.Moves[len(in.Moves)-1]; last.By != "client:shop" || last.Text != "a mistake" {
+		if last := r.Moves[len(r.Moves)-1]; last.By != "client:shop" || last.Text != "a mistake" {
 			t.Errorf("it remembers %+v", last)
 		}
 		if err := cl.Cancel(t.Context(), jobs.NewID(time.Now()), ""); !errors.Is(err, jobs.NotFound) {

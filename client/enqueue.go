@@ -52,14 +52,14 @@ func (e *BulkError) places() []int {
 // The answers are in the order of the wishes. Of a bulk, some may be refused by the store (no such job): then the
 // error is a *BulkError, and the answers of those have no State. When nobody has done anything of a part of it for 30 s,
 // the parts behind are not sent, and refused as jobs.Unavailable.
-func (c *Client) Enqueue(ctx context.Context, wishes ...jobs.Create) (_ []jobs.Run, err error) {
+func (c *Client) Enqueue(ctx context.Context, wishes ...jobs.Create) (_ []jobs.Receipt, err error) {
 	ctx, span := trace.Enqueue(ctx, c.config.Tenant, wishes)
 	defer func() { span.Close(err) }()
 	batch, err := c.check(ctx, wishes, trace.Inject(ctx))
 	if err != nil {
 		return nil, err
 	}
-	runs := make([]jobs.Run, len(wishes))
+	runs := make([]jobs.Receipt, len(wishes))
 	failed := map[int]error{}
 	var unsent error // why nothing more is sent
 	for at := 0; at < len(batch); {
@@ -73,7 +73,7 @@ func (c *Client) Enqueue(ctx context.Context, wishes ...jobs.Create) (_ []jobs.R
 		}
 		for i, r := range results {
 			wish := batch[at+i].Command.(jobs.Create)
-			runs[at+i] = jobs.Run{ID: wish.ID, Key: wish.Key}
+			runs[at+i] = jobs.Receipt{ID: wish.ID, Key: wish.Key}
 			if r.Err != nil {
 				failed[at+i] = r.Err
 				continue
@@ -83,12 +83,12 @@ func (c *Client) Enqueue(ctx context.Context, wishes ...jobs.Create) (_ []jobs.R
 				continue
 			}
 			if run.State == jobs.New { // a unique key led to a run that is known by name alone: it has been archived
-				if whole, err := c.store.Instance(ctx, c.config.Tenant, run.ID); err == nil {
-					run = whole.Receipt()
+				if whole, err := c.store.Run(ctx, c.config.Tenant, run.ID); err == nil {
+					run = whole.Summary()
 				}
 			}
 			// The same run answers a Create that was sent twice: that is no duplicate.
-			runs[at+i] = jobs.Run{ID: run.ID, Key: run.Key, State: run.State, Due: run.Due, Duplicate: r.Existing && run.ID != wish.ID}
+			runs[at+i] = jobs.Receipt{ID: run.ID, Key: run.Key, State: run.State, Due: run.Due, Duplicate: r.Existing && run.ID != wish.ID}
 		}
 		at = end
 	}

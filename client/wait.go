@@ -29,17 +29,17 @@ type waiting struct {
 
 // Wait waits until a run is over and answers with it: its State says how it ended. An error means that it could not
 // be waited for, or not any longer, and says nothing about the run.
-func (c *Client) Wait(ctx context.Context, id jobs.ID) (*jobs.Instance, error) {
+func (c *Client) Wait(ctx context.Context, id jobs.ID) (*jobs.Run, error) {
 	news := make(chan bool, 1)
 	if err := c.join(id, news); err != nil {
 		return nil, err
 	}
 	defer c.leave(id, news)
 	for pause := firstLook; ; pause = min(2*pause, mostLook) {
-		in, err := c.Get(ctx, id)
+		run, err := c.Get(ctx, id)
 		switch {
-		case err == nil && in.State.Final():
-			return in, nil
+		case err == nil && run.State.Final():
+			return run, nil
 		case err != nil && ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case errors.Is(err, bus.ErrClosed):
@@ -113,7 +113,7 @@ func (c *Client) hear(s bus.Signal) {
 	if w.closed {
 		return
 	}
-	for _, id := range changes.Instances {
+	for _, id := range changes.Runs {
 		tell(w.runs[id], true)
 	}
 	if changes.Many {

@@ -29,7 +29,7 @@ func (cp *ControlPlane) announce(batch []jobs.Envelope, results []metastore.Resu
 	now := time.Now()
 	minute := cp.cfg.Clock.Now().Unix() / 60
 	var stops []bus.Signal
-	var ended []*jobs.Instance
+	var ended []*jobs.Run
 	var paused []*jobs.Definition
 	var sooner bool
 	cp.router.mu.Lock()
@@ -56,28 +56,28 @@ func (cp *ControlPlane) announce(batch []jobs.Envelope, results []metastore.Resu
 			default:
 			}
 		}
-		for n, in := range results[i].Instances {
+		for n, run := range results[i].Runs {
 			if leading {
-				if step(verb, n == 0, cp.leases.over(in), in) { // before the leases hear of it
-					cp.pulse.note(in, minute)
-					if in.State == jobs.Terminated && cp.cfg.Ended != nil {
-						ended = append(ended, in)
+				if step(verb, n == 0, cp.leases.over(run), run) { // before the leases hear of it
+					cp.pulse.note(run, minute)
+					if run.State == jobs.Terminated && cp.cfg.Ended != nil {
+						ended = append(ended, run)
 					}
 				}
-				cp.router.note(in, now)
-				cp.leases.note(in, now)
-				sooner = sooner || !in.Wake().IsZero()
+				cp.router.note(run, now)
+				cp.leases.note(run, now)
+				sooner = sooner || !run.Wake().IsZero()
 			}
-			if in.Lingering && in.Worker != "" {
-				stops = append(stops, bus.Signal{Topic: bus.TopicCancel, Tenant: in.Tenant, To: in.Worker, Data: bus.Encode(stopOf(in))})
+			if run.Lingering && run.Worker != "" {
+				stops = append(stops, bus.Signal{Topic: bus.TopicCancel, Tenant: run.Tenant, To: run.Worker, Data: bus.Encode(stopOf(run))})
 			}
 		}
 	}
 	cp.pulse.mu.Unlock()
 	cp.leases.mu.Unlock()
 	cp.router.mu.Unlock()
-	for _, in := range ended {
-		cp.cfg.Ended(in)
+	for _, run := range ended {
+		cp.cfg.Ended(run)
 	}
 	for _, d := range paused {
 		cp.cfg.Paused(d)
@@ -94,7 +94,7 @@ func (cp *ControlPlane) announce(batch []jobs.Envelope, results []metastore.Resu
 	cp.feed.note(results)
 	for _, s := range stops {
 		if err := cp.cfg.Bus.Signal(context.Background(), s); err != nil {
-			cp.log.Debug("a cancel was not signalled; the next beat tells it", "worker", s.To, "err", err)
+			cp.log.Debug("a cancel was not signalled; the next heartbeat tells it", "worker", s.To, "err", err)
 		}
 	}
 }
@@ -105,8 +105,8 @@ func gaveUp(e *jobs.Effect) (list []*jobs.Definition) {
 		if d.Paused == nil || d.Paused.By != jobs.ByItself {
 			continue
 		}
-		for _, in := range e.Instances {
-			if in.Job == d.UID && in.State == jobs.Terminated && in.Ended.Equal(d.Paused.At) {
+		for _, run := range e.Runs {
+			if run.Job == d.UID && run.State == jobs.Terminated && run.Ended.Equal(d.Paused.At) {
 				list = append(list, d)
 				break
 			}
@@ -150,12 +150,12 @@ func (cp *ControlPlane) publish(ctx context.Context) error {
 			}
 			cp.router.fill(s, ready, time.Now())
 		}
-		queue, out, spread := cp.router.ship(time.Now())
+		queue, out, expand := cp.router.ship(time.Now())
 		for _, s := range out {
 			cp.send(ctx, queue, s)
 		}
-		if len(spread) > 0 {
-			go cp.spread(ctx, spread) // a commit: others need not wait for it
+		if len(expand) > 0 {
+			go cp.expand(ctx, expand) // a commit: others need not wait for it
 		}
 	}
 }
@@ -182,8 +182,8 @@ func (cp *ControlPlane) send(ctx context.Context, queue string, s shipment) {
 	}()
 }
 
-// spread makes broadcasts one run for each worker. What fails is tried again when the offer is overdue.
-func (cp *ControlPlane) spread(ctx context.Context, list []spreading) {
+// expand makes broadcasts one run for each worker. What fails is tried again when the offer is overdue.
+func (cp *ControlPlane) expand(ctx context.Context, list []expansion) {
 	batch := make([]jobs.Envelope, len(list))
 	for i, s := range list {
 		batch[i] = cp.envelope(s.tenant, s.command)
@@ -191,9 +191,9 @@ func (cp *ControlPlane) spread(ctx context.Context, list []spreading) {
 	for i, r := range cp.store.Apply(ctx, batch) {
 		switch {
 		case r.Err != nil && ctx.Err() == nil:
-			cp.log.Warn("a broadcast was not spread yet", "instance", list[i].command.ID, "err", r.Err)
-		case r.Existing && len(r.Instances) > 0:
-			cp.router.spreadAlready(list[i].tenant, r.Instances[0])
+			cp.log.Warn("a broadcast is not expanded yet", "run", list[i].command.ID, "err", r.Err)
+		case r.Existing && len(r.Runs) > 0:
+			cp.router.expanded(list[i].tenant, r.Runs[0])
 		}
 	}
 }

@@ -64,19 +64,19 @@ func (cp *ControlPlane) readOthers(ctx context.Context) error {
 		return err
 	}
 	under := make(map[runRef]bool, len(leased))
-	for _, in := range leased {
-		under[runOf(in)] = true
+	for _, run := range leased {
+		under[runOf(run)] = true
 	}
 	cp.follow(leased...)
 	for _, gone := range cp.vanished(under, began) {
-		in, err := cp.cfg.Store.Instance(ctx, gone.tenant, gone.id)
+		run, err := cp.cfg.Store.Run(ctx, gone.tenant, gone.id)
 		switch {
 		case errors.Is(err, jobs.NotFound):
 			cp.leases.forget(gone.runRef, gone.attempt)
 		case err != nil:
 			return err
 		default:
-			cp.follow(in)
+			cp.follow(run)
 		}
 	}
 	for _, lane := range cp.router.offering() {
@@ -88,19 +88,19 @@ func (cp *ControlPlane) readOthers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, in := range ready {
-			delete(offered, in.ID)
+		for _, run := range ready {
+			delete(offered, run.ID)
 		}
 		for id := range offered {
 			if under[runRef{lane.Tenant, id}] {
 				continue
 			}
-			in, err := cp.cfg.Store.Instance(ctx, lane.Tenant, id)
+			run, err := cp.cfg.Store.Run(ctx, lane.Tenant, id)
 			if err != nil && !errors.Is(err, jobs.NotFound) {
 				return err
 			}
 			if err == nil {
-				cp.follow(in)
+				cp.follow(run)
 			}
 		}
 	}
@@ -117,39 +117,39 @@ func (cp *ControlPlane) readOthers(ctx context.Context) error {
 
 // follow takes rows as others have left them: an attempt that this node did not know of has begun, one that it knew of
 // has ended, a run that it offers is claimed.
-func (cp *ControlPlane) follow(rows ...*jobs.Instance) {
+func (cp *ControlPlane) follow(rows ...*jobs.Run) {
 	now := time.Now()
 	minute := cp.cfg.Clock.Now().Unix() / 60
-	var ended []*jobs.Instance
+	var ended []*jobs.Run
 	cp.router.mu.Lock()
 	cp.leases.mu.Lock()
 	cp.pulse.mu.Lock()
-	for _, in := range rows {
-		k := cp.leases.held[runOf(in)]
-		known := k != nil && k.attempt == in.Attempt
+	for _, run := range rows {
+		k := cp.leases.held[runOf(run)]
+		known := k != nil && k.attempt == run.Attempt
 		over := known && k.over != nil
 		switch {
-		case in.State == jobs.Processing && !known:
-			cp.pulse.note(in, minute)
-		case (in.State.Final() || in.State == jobs.Failed) && !over:
-			if !known && in.Attempt > 0 {
-				begun := *in
+		case run.State == jobs.Processing && !known:
+			cp.pulse.note(run, minute)
+		case (run.State.Final() || run.State == jobs.Failed) && !over:
+			if !known && run.Attempt > 0 {
+				begun := *run
 				begun.State = jobs.Processing
 				cp.pulse.note(&begun, minute)
 			}
-			cp.pulse.note(in, minute)
-			if in.State == jobs.Terminated && cp.cfg.Ended != nil {
-				ended = append(ended, in)
+			cp.pulse.note(run, minute)
+			if run.State == jobs.Terminated && cp.cfg.Ended != nil {
+				ended = append(ended, run)
 			}
 		}
-		cp.router.note(in, now)
-		cp.leases.note(in, now)
+		cp.router.note(run, now)
+		cp.leases.note(run, now)
 	}
 	cp.pulse.mu.Unlock()
 	cp.leases.mu.Unlock()
 	cp.router.mu.Unlock()
-	for _, in := range ended {
-		cp.cfg.Ended(in)
+	for _, run := range ended {
+		cp.cfg.Ended(run)
 	}
 }
 

@@ -23,7 +23,7 @@ func TestTheLeaderFollowsWhatOthersCommit(t *testing.T) {
 		var failed []jobs.ID
 		cp, err := controlplane.New(controlplane.Config{Node: "n1", Store: h.full, Clock: h.clock,
 			Bus:    h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}),
-			Ended:  func(in *jobs.Instance) { failed = append(failed, in.ID) },
+			Ended:  func(in *jobs.Run) { failed = append(failed, in.ID) },
 			Sweep:  time.Hour, // nothing is found by looking now and then
 			Beside: func(ctx context.Context, fn func()) error { return relay(ctx, told, fn) },
 		})

@@ -109,8 +109,8 @@ func TestJitterSpreadsStarts(t *testing.T) {
 		time.Sleep(time.Hour + time.Second)
 		waiting := 0
 		for _, key := range keys {
-			for _, in := range h.runs(key) {
-				if in.State == jobs.Scheduled && in.Cause == jobs.ByJitter {
+			for _, run := range h.runs(key) {
+				if run.State == jobs.Scheduled && run.Cause == jobs.ByJitter {
 					waiting++
 				}
 			}
@@ -122,19 +122,19 @@ func TestJitterSpreadsStarts(t *testing.T) {
 		synctest.Wait()
 		seen := map[time.Duration]bool{}
 		for _, key := range keys {
-			for _, in := range h.runs(key) {
-				if in.Due.Sub(from) != time.Hour {
+			for _, run := range h.runs(key) {
+				if run.Due.Sub(from) != time.Hour {
 					continue
 				}
 				d, _ := h.store.Definition(h.ctx, jobs.DefaultTenant, key)
-				start := d.Starts(in.Due)
-				if in.State != jobs.Succeeded || in.Started.Before(start) || in.Started.Sub(start) > time.Second {
-					t.Errorf("%s is %s, started at %v, want %v", key, in.State, in.Started, start)
+				start := d.Starts(run.Due)
+				if run.State != jobs.Succeeded || run.Started.Before(start) || run.Started.Sub(start) > time.Second {
+					t.Errorf("%s is %s, started at %v, want %v", key, run.State, run.Started, start)
 				}
-				if in.ID != jobs.DueID(in.Tenant, in.Job, in.Due, 0, 0) {
+				if run.ID != jobs.DueID(run.Tenant, run.Job, run.Due, 0, 0) {
 					t.Errorf("%s: its id does not follow from its due time", key)
 				}
-				seen[start.Sub(in.Due)] = true
+				seen[start.Sub(run.Due)] = true
 			}
 			h.covered(key, from.Add(time.Hour), time.Now(), time.Hour)
 		}
@@ -173,11 +173,11 @@ func TestS1_10TriggerWindow(t *testing.T) {
 		synctest.Wait()
 		for _, key := range []jobs.Key{"early", "plain"} {
 			var last []jobs.State
-			for _, in := range h.runs(key) {
-				if in.Due.Sub(from) == 2*time.Hour {
-					last = append(last, in.State)
-					if in.Cause != jobs.ByDeadline {
-						t.Errorf("%s: skipped by %q", key, in.Cause)
+			for _, run := range h.runs(key) {
+				if run.Due.Sub(from) == 2*time.Hour {
+					last = append(last, run.State)
+					if run.Cause != jobs.ByDeadline {
+						t.Errorf("%s: skipped by %q", key, run.Cause)
 					}
 				}
 			}

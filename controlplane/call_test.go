@@ -11,7 +11,7 @@ import (
 )
 
 // A worker whose connection went with the last leader comes within moments, and then hears soon that another one leads:
-// until it beats, nobody offers it anything. Later it is said now and then.
+// until it sends a heartbeat, it is offered nothing. Later it is said now and then.
 func TestANewLeaderCallsUntilWorkersCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)

@@ -27,10 +27,10 @@ type catalog struct {
 	changed chan struct{}        // wakes fire.go
 
 	// Where several processes fire a share of the jobs each (share.go); see assign.
-	spread bool
-	crew   []string
-	me     string
-	leads  bool
+	distributed bool
+	members     []string
+	me          string
+	leads       bool
 }
 
 // entry is one definition and its schedule.
@@ -250,7 +250,7 @@ func (c *catalog) put(d *jobs.Definition) {
 // looks a while later. The lock is held.
 func (c *catalog) plan(e *entry) {
 	d := e.def
-	e.next, e.wake, e.foreign = time.Time{}, time.Time{}, c.spread && owner(c.crew, d.UID) != c.me
+	e.next, e.wake, e.foreign = time.Time{}, time.Time{}, c.distributed && owner(c.members, d.UID) != c.me
 	if len(d.Undecided) > 0 {
 		e.next = d.Undecided[0].Until // at once
 		e.wake = e.next
@@ -278,13 +278,13 @@ func (c *catalog) rescue(tenant jobs.Tenant) time.Duration {
 }
 
 // assign says which processes fire a share of the jobs each, which of them this one is, and whether it leads.
-func (c *catalog) assign(crew []string, me string, leads bool) {
+func (c *catalog) assign(members []string, me string, leads bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.spread && c.me == me && c.leads == leads && slices.Equal(c.crew, crew) {
+	if c.distributed && c.me == me && c.leads == leads && slices.Equal(c.members, members) {
 		return
 	}
-	c.spread, c.crew, c.me, c.leads = true, slices.Clone(crew), me, leads
+	c.distributed, c.members, c.me, c.leads = true, slices.Clone(members), me, leads
 	for ref, e := range c.entries {
 		was := e.foreign
 		c.plan(e)
@@ -302,7 +302,7 @@ func (c *catalog) shares() map[string]int {
 	defer c.mu.Unlock()
 	n := map[string]int{}
 	for _, e := range c.entries {
-		n[owner(c.crew, e.def.UID)]++
+		n[owner(c.members, e.def.UID)]++
 	}
 	return n
 }

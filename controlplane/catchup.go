@@ -12,15 +12,15 @@ import (
 
 // CatchUp decides all due times up to now of all recurring jobs by one policy, whatever their own says: for a store
 // that has missed a stretch of time as a whole, such as one that was restored from a backup. Nobody may lead
-// meanwhile; the epoch is one that the store has seen. It answers with how many due times became runs and how many
+// meanwhile; the term is one that the store has seen. It answers with how many due times became runs and how many
 // are in the ledger as missed.
-func CatchUp(ctx context.Context, store metastore.Full, epoch uint64, by jobs.Misfire, now time.Time) (fired int, missed uint64, err error) {
+func CatchUp(ctx context.Context, store metastore.Full, term uint64, by jobs.Misfire, now time.Time) (fired int, missed uint64, err error) {
 	defs, err := store.Definitions(ctx, metastore.DefinitionQuery{Tenant: "*"})
 	if err != nil {
 		return 0, 0, err
 	}
 	for _, d := range defs {
-		n, m, err := catchUp(ctx, store, epoch, by, now, d)
+		n, m, err := catchUp(ctx, store, term, by, now, d)
 		fired, missed = fired+n, missed+m
 		if err != nil {
 			return fired, missed, fmt.Errorf("catch up with %s: %w", d.Key, err)
@@ -29,7 +29,7 @@ func CatchUp(ctx context.Context, store metastore.Full, epoch uint64, by jobs.Mi
 	return fired, missed, nil
 }
 
-func catchUp(ctx context.Context, store metastore.Full, epoch uint64, by jobs.Misfire, now time.Time, d *jobs.Definition) (fired int, missed uint64, err error) {
+func catchUp(ctx context.Context, store metastore.Full, term uint64, by jobs.Misfire, now time.Time, d *jobs.Definition) (fired int, missed uint64, err error) {
 	g, err := store.Global(ctx, d.Tenant)
 	if err != nil {
 		return 0, 0, err
@@ -54,7 +54,7 @@ func catchUp(ctx context.Context, store metastore.Full, epoch uint64, by jobs.Mi
 		}
 		batch := make([]jobs.Envelope, len(decided))
 		for i, f := range decided {
-			f.Epoch = epoch
+			f.Term = term
 			batch[i] = jobs.Envelope{ID: jobs.NewID(now), Tenant: d.Tenant, Actor: "leader:restore", Command: f}
 			fired += len(f.Due)
 			for _, m := range f.Missed {

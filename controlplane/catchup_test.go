@@ -20,7 +20,7 @@ func TestCatchUp(t *testing.T) {
 		now := time.Date(2026, 11, 21, 12, 0, 30, 0, time.UTC)
 		store := &metastore.Local{Engine: memstore.New(memstore.Config{}), Now: func() time.Time { return now }}
 		for i, k := range []jobs.Command{
-			jobs.Lead{Epoch: 7, Node: "restore"},
+			jobs.Lead{Term: 7, Node: "restore"},
 			jobs.Register{App: "app", Worker: "w", Start: true, Job: jobs.Declaration{Key: "each", Kind: jobs.Recurring,
 				Code: jobs.Settings{Schedule: new("0 * * * * *"), Misfire: new(jobs.MisfireSkip), MaxConcurrency: new(0)}}},
 			jobs.Register{App: "app", Worker: "w", Start: true, Job: jobs.Declaration{Key: "by-hand", Kind: jobs.Triggered}},
@@ -34,18 +34,18 @@ func TestCatchUp(t *testing.T) {
 		if err != nil || fired != c.fired || missed != c.missed {
 			t.Errorf("%s: %d fired and %d missed (%v), want %d and %d", c.by, fired, missed, err, c.fired, c.missed)
 		}
-		page, err := store.Instances(t.Context(), metastore.InstanceQuery{Tenant: "t", Job: "each", Limit: 100})
-		if err != nil || len(page.Instances) != c.fired {
-			t.Errorf("%s: there are %d runs (%v)", c.by, len(page.Instances), err)
+		page, err := store.Runs(t.Context(), metastore.RunQuery{Tenant: "t", Job: "each", Limit: 100})
+		if err != nil || len(page.Runs) != c.fired {
+			t.Errorf("%s: there are %d runs (%v)", c.by, len(page.Runs), err)
 		}
-		if c.by == jobs.MisfireOnce && len(page.Instances) == 1 && !page.Instances[0].Due.Equal(now.Truncate(time.Minute)) {
-			t.Errorf("the one that fires was due at %v, and is not the newest", page.Instances[0].Due)
+		if c.by == jobs.MisfireOnce && len(page.Runs) == 1 && !page.Runs[0].Due.Equal(now.Truncate(time.Minute)) {
+			t.Errorf("the one that fires was due at %v, and is not the newest", page.Runs[0].Due)
 		}
 		if fired, missed, err = CatchUp(t.Context(), store, 7, jobs.MisfireAll, now); fired != 0 || missed != 0 || err != nil {
 			t.Errorf("%s, a second time: %d fired and %d missed (%v)", c.by, fired, missed, err)
 		}
 		if _, _, err := CatchUp(t.Context(), store, 6, jobs.MisfireAll, now.Add(time.Hour)); err == nil {
-			t.Error("an epoch that is over decides")
+			t.Error("a term that is over decides")
 		}
 	}
 }

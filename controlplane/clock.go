@@ -35,7 +35,7 @@ func (cp *ControlPlane) watchClock(ctx context.Context) error {
 			cp.yield("its clock was set")
 		}
 		switch off := cp.ClockOff(); {
-		case off.Abs() > metastore.ClockSlack && time.Since(asked) >= nodeBeat:
+		case off.Abs() > metastore.ClockSlack && time.Since(asked) >= nodeHeartbeat:
 			if !wrong {
 				cp.log.Error("the clock of this node is not that of the others: nothing fires by it, and another node shall lead", "ahead", off)
 			}

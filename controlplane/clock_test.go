@@ -67,8 +67,8 @@ func TestAClockThatIsSetForTenSeconds(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if in := h.must(again).Instance(); time.Until(in.Due) > 11*time.Minute || time.Until(in.Due) < 9*time.Minute {
-					t.Errorf("in ten minutes is %v", in.Due)
+				if run := h.must(again).Run(); time.Until(run.Due) > 11*time.Minute || time.Until(run.Due) < 9*time.Minute {
+					t.Errorf("in ten minutes is %v", run.Due)
 				}
 				h.ahead.Store(0)
 				sleep(30 * time.Second)
@@ -76,11 +76,11 @@ func TestAClockThatIsSetForTenSeconds(t *testing.T) {
 				if yearly.Load() != 0 {
 					t.Error("a yearly job ran before its time")
 				}
-				if in := h.run(wish.ID); in.State != jobs.Scheduled {
-					t.Errorf("a run that is due in an hour is %s", in.State)
+				if run := h.run(wish.ID); run.State != jobs.Scheduled {
+					t.Errorf("a run that is due in an hour is %s", run.State)
 				}
-				if in := h.run(running); in.State != jobs.Succeeded {
-					t.Errorf("a run that was under way is %s (%s)", in.State, in.Cause)
+				if run := h.run(running); run.State != jobs.Succeeded {
+					t.Errorf("a run that was under way is %s (%s)", run.State, run.Cause)
 				}
 				if n, m := h.said.count("the clock was set"), h.said.count("the clock is followed again"); n != 1 || m != 1 {
 					t.Errorf("the alarm was raised %d times and ended %d times", n, m)
@@ -143,7 +143,7 @@ func (b *baton) Lead(ctx context.Context, lead func(context.Context, uint64) err
 		b.led.Add(1)
 		inner, cancel := context.WithCancel(ctx)
 		ended := make(chan error, 1)
-		go func() { ended <- lead(inner, s.Epoch+1) }()
+		go func() { ended <- lead(inner, s.Term+1) }()
 		select {
 		case <-b.yield:
 			cancel()
@@ -213,9 +213,9 @@ func TestAStoreWhoseClockIsBehind(t *testing.T) {
 		time.Sleep(10*time.Minute + 10*time.Second)
 		synctest.Wait()
 		runs := h.runs("tick")
-		for _, in := range runs {
-			if late := in.Created.Sub(in.Due); late < 0 || late > 300*time.Millisecond {
-				t.Errorf("the run of %v was made %v after it was due, by the store's clock", in.Due, late)
+		for _, run := range runs {
+			if late := run.Created.Sub(run.Due); late < 0 || late > 300*time.Millisecond {
+				t.Errorf("the run of %v was made %v after it was due, by the store's clock", run.Due, late)
 			}
 		}
 		if len(runs) != 11 || n.Load() != 11 {

@@ -164,8 +164,8 @@ func TestAsynq653(t *testing.T) {
 		h.rival("n3", 1300*time.Millisecond, 0)
 		time.Sleep(2*time.Minute + 2500*time.Millisecond)
 		synctest.Wait()
-		if s, _ := h.full.State(h.ctx); s.Epoch < 20 {
-			t.Errorf("only %d terms: they do not quarrel", s.Epoch)
+		if s, _ := h.full.State(h.ctx); s.Term < 20 {
+			t.Errorf("only %d terms: they do not quarrel", s.Term)
 		}
 		runs, missed := h.covered("tick", first, time.Now(), 3*time.Second)
 		if missed != 0 {
@@ -248,13 +248,13 @@ func TestXXL2841(t *testing.T) {
 		old.cut.Store(true) // its process is gone
 		h.worker(worker.Config{Name: "till", Slots: 4}, j.work("charge", time.Minute, true, o))
 		time.Sleep(40 * time.Second)
-		if in := h.run(id); in.State != jobs.Processing || in.Attempt != 2 {
-			t.Errorf("40 s after its worker was started anew, the run is %s, attempt %d", in.State, in.Attempt)
+		if run := h.run(id); run.State != jobs.Processing || run.Attempt != 2 {
+			t.Errorf("40 s after its worker was started anew, the run is %s, attempt %d", run.State, run.Attempt)
 		}
 		time.Sleep(5 * time.Minute)
 		for _, id := range []jobs.ID{id, next} {
-			if in := h.run(id); in.State != jobs.Succeeded {
-				t.Errorf("run %s is %s", id, in.State)
+			if run := h.run(id); run.State != jobs.Succeeded {
+				t.Errorf("run %s is %s", id, run.State)
 			}
 		}
 		time.Sleep(2 * time.Minute) // the handler of before

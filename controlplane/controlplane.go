@@ -46,7 +46,7 @@ type Config struct {
 	Beside func(ctx context.Context, fn func()) error
 	// Crew has this process fire a share of the jobs, whether it leads or not, as others do that write to the same store and
 	// have the same Crew. What it fires while it does not lead the leader hears of by Beside. nil: who leads fires all.
-	Crew metastore.Crew
+	Membership metastore.Membership
 	// Retain is asked now and then to forget runs that are over, as their jobs say; nil: nothing is forgotten.
 	Retain metastore.Retainer
 	// RetainBytes is how much runs that are over may take on disk: beyond, the oldest go. Default 8 GiB; below 0: any
@@ -60,14 +60,14 @@ type Config struct {
 
 	// Ended is told of each run that becomes Terminated, and Paused of jobs that have paused themselves, while this process
 	// leads; Missed of due times that nobody could fire in time, while it fires. They must not wait for anything. Default: nobody is told.
-	Ended  func(*jobs.Instance)
+	Ended  func(*jobs.Run)
 	Missed func(jobs.Tenant, jobs.Key, jobs.Missed)
 	Paused func(*jobs.Definition)
 
-	Lease     time.Duration // how long an attempt is a worker's without a beat; default 15 s
-	BeatEvery time.Duration // how often workers beat; default 3 s
-	Sweep     time.Duration // how often lost hints are looked for; default 2 s
-	Patience  time.Duration // how long an offer may go unclaimed before it is looked at again; default 10 s
+	Lease          time.Duration // how long an attempt is a worker's without a heartbeat; default 15 s
+	HeartbeatEvery time.Duration // how often workers heartbeat; default 3 s
+	Sweep          time.Duration // how often lost hints are looked for; default 2 s
+	Patience       time.Duration // how long an offer may go unclaimed before it is looked at again; default 10 s
 }
 
 func (c Config) withDefaults() Config {
@@ -90,7 +90,7 @@ func (c Config) withDefaults() Config {
 	for _, d := range []struct {
 		v   *time.Duration
 		def time.Duration
-	}{{&c.Lease, 15 * time.Second}, {&c.BeatEvery, 3 * time.Second}, {&c.Sweep, 2 * time.Second}, {&c.Patience, 10 * time.Second}} {
+	}{{&c.Lease, 15 * time.Second}, {&c.HeartbeatEvery, 3 * time.Second}, {&c.Sweep, 2 * time.Second}, {&c.Patience, 10 * time.Second}} {
 		if *d.v <= 0 {
 			*d.v = d.def
 		}
@@ -100,20 +100,20 @@ func (c Config) withDefaults() Config {
 
 // ControlPlane is one process of the control plane.
 type ControlPlane struct {
-	cfg     Config
-	log     *slog.Logger
-	store   announced
-	catalog catalog
-	router  router
-	leases  leases
-	feed    feed
-	pulse   pulse
-	nodes   nodes
-	share   standing
-	clock   offClock
-	reigns  reigns
-	beats   atomic.Uint64
-	cleaned chan struct{} // somebody has cleared runs away
+	cfg        Config
+	log        *slog.Logger
+	store      announced
+	catalog    catalog
+	router     router
+	leases     leases
+	feed       feed
+	pulse      pulse
+	nodes      nodes
+	share      standing
+	clock      offClock
+	reigns     reigns
+	heartbeats atomic.Uint64
+	cleaned    chan struct{} // somebody has cleared runs away
 
 	cleaning struct {
 		mu sync.Mutex
@@ -167,7 +167,7 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	add(&g, ctx, cp.present)
 	add(&g, ctx, cp.watchClocks)
 	add(&g, ctx, cp.retain)
-	if cp.cfg.Crew != nil {
+	if cp.cfg.Membership != nil {
 		add(&g, ctx, cp.fireShare)
 	}
 	return g.Run()

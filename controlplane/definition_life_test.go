@@ -65,7 +65,7 @@ func TestS4_12CronStartAndEnd(t *testing.T) {
 }
 
 // An edit puts an end to what the old schedule would have fired from then on: nothing of it is left lying about, neither
-// runs that wait for their time nor those that are spread behind it; and stopping a job does the same.
+// runs that wait for their time nor those that are expanded behind it; and stopping a job does the same.
 func TestS0_19AnEditEndsWhatWasPlanned(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var n atomic.Int64
@@ -154,12 +154,12 @@ func TestS0_13RegisteringAgainOverwritesNothing(t *testing.T) {
 	})
 }
 
-// A worker that falls silent is found within its lease, and what it ran goes to another; the beats of one that lives keep
+// A worker that falls silent is found within its lease, and what it ran goes to another; the heartbeats of one that lives keep
 // a run as long as it takes.
 func TestS0_08ASilentWorkerIsFound(t *testing.T) { silent(t) }
 
-// TestS3_03BeatsDecide is the same promise, as another seed has it.
-func TestS3_03BeatsDecide(t *testing.T) { silent(t) }
+// TestS3_03HeartbeatsDecide is the same promise, as another seed has it.
+func TestS3_03HeartbeatsDecide(t *testing.T) { silent(t) }
 
 func silent(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
@@ -172,20 +172,20 @@ func silent(t *testing.T) {
 		time.Sleep(10 * time.Minute) // forty leases
 		lost := -1
 		for i, id := range ids {
-			in := h.run(id)
-			if in.State != jobs.Processing || in.Attempt != 1 {
-				t.Errorf("after ten minutes run %d is %s, attempt %d", i, in.State, in.Attempt)
+			run := h.run(id)
+			if run.State != jobs.Processing || run.Attempt != 1 {
+				t.Errorf("after ten minutes run %d is %s, attempt %d", i, run.State, run.Attempt)
 			}
-			if in.Worker[:5] == "quiet" {
+			if run.Worker[:5] == "quiet" {
 				lost = i
 			}
 		}
 		quiet.cut.Store(true)
 		time.Sleep(20 * time.Second)
 		for i, id := range ids {
-			in := h.run(id)
-			if gone := in.State == jobs.Failed && in.Cause == jobs.ByLoss; gone != (i == lost) {
-				t.Errorf("20 s after a worker fell silent run %d is %s by %q", i, in.State, in.Cause)
+			run := h.run(id)
+			if gone := run.State == jobs.Failed && run.Cause == jobs.ByLoss; gone != (i == lost) {
+				t.Errorf("20 s after a worker fell silent run %d is %s by %q", i, run.State, run.Cause)
 			}
 		}
 		if w := h.cp.Workers("*"); len(w) != 1 || w[0].Name[:5] != "other" {
@@ -207,14 +207,14 @@ func TestS3_18ArgumentsOfOneRun(t *testing.T) {
 		if _, err := verbs.Edit(h.ctx, ann, jobs.Edit{Key: "charge", Set: jobs.Settings{Args: new(json.RawMessage(`{"Customer":"job"}`))}}); err != nil {
 			t.Fatal(err)
 		}
-		ask := func(args string) *jobs.Instance {
+		ask := func(args string) *jobs.Run {
 			t.Helper()
 			in, err := verbs.Trigger(h.ctx, ann, jobs.Create{Key: "charge", Origin: jobs.FromPerson, Args: []byte(args)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
-			return in.Instance
+			return in.Run
 		}
 		own := ask(`{"Customer":"run"}`)
 		ask("")

@@ -22,13 +22,13 @@ type written struct {
 }
 
 // records counts what became of each due time of a job: its runs, and the ranges of the ledger it lies in.
-func (h *house) records(key jobs.Key) (runs map[time.Time]*jobs.Instance, ranges []*jobs.Missed) {
-	runs = map[time.Time]*jobs.Instance{}
-	for _, in := range h.runs(key) {
-		if runs[in.Due] != nil {
-			h.t.Errorf("two runs are due at %v", in.Due)
+func (h *house) records(key jobs.Key) (runs map[time.Time]*jobs.Run, ranges []*jobs.Missed) {
+	runs = map[time.Time]*jobs.Run{}
+	for _, run := range h.runs(key) {
+		if runs[run.Due] != nil {
+			h.t.Errorf("two runs are due at %v", run.Due)
 		}
-		runs[in.Due] = in
+		runs[run.Due] = run
 	}
 	d, err := h.store.Definition(h.ctx, jobs.DefaultTenant, key)
 	if err != nil {
@@ -53,23 +53,23 @@ func (h *house) theory(key jobs.Key, history []written) (fired, edited int) {
 			h.t.Fatal(err)
 		}
 		for due, ok := s.Next(w.from); ok && !due.After(w.until); due, ok = s.Next(due) {
-			in, covered := runs[due], 0
+			run, covered := runs[due], 0
 			for _, m := range ranges {
 				if !due.Before(m.From) && !due.After(m.To) {
 					covered++
 				}
 			}
 			switch {
-			case in == nil && covered != 1, in != nil && covered != 0:
-				h.t.Errorf("%s of revision %d: run %v and %d ranges", due.Format(time.StampMilli), w.def.Revision, in != nil, covered)
-			case in != nil && in.Revision != w.def.Revision:
-				h.t.Errorf("%s is due by revision %d and was fired by %d", due.Format(time.StampMilli), w.def.Revision, in.Revision)
-			case in != nil && (in.Created.Before(due) || in.Created.After(w.until)):
-				h.t.Errorf("%s of revision %d, which held until %s, was fired at %s", due.Format(time.StampMilli), w.def.Revision, w.until.Format(time.StampMilli), in.Created.Format(time.StampMilli))
+			case run == nil && covered != 1, run != nil && covered != 0:
+				h.t.Errorf("%s of revision %d: run %v and %d ranges", due.Format(time.StampMilli), w.def.Revision, run != nil, covered)
+			case run != nil && run.Revision != w.def.Revision:
+				h.t.Errorf("%s is due by revision %d and was fired by %d", due.Format(time.StampMilli), w.def.Revision, run.Revision)
+			case run != nil && (run.Created.Before(due) || run.Created.After(w.until)):
+				h.t.Errorf("%s of revision %d, which held until %s, was fired at %s", due.Format(time.StampMilli), w.def.Revision, w.until.Format(time.StampMilli), run.Created.Format(time.StampMilli))
 			}
 			inRanges += covered
 			delete(runs, due)
-			if in != nil {
+			if run != nil {
 				fired++
 			}
 		}

@@ -12,7 +12,7 @@ import (
 // timeoutGrace is how long after its deadline the leader waits for a worker's own word that an attempt timed out.
 const timeoutGrace = 5 * time.Second
 
-// expire ends attempts whose worker no longer beats, and those that outlived their timeout. It first makes sure
+// expire ends attempts whose worker no longer sends heartbeats, and those that outlived their timeout. It first makes sure
 // that it can be reached itself: while the bus is away, silence says nothing about workers.
 func (cp *ControlPlane) expire(ctx context.Context, term uint64) error {
 	ticker := time.NewTicker(cp.cfg.Lease / 10)
@@ -54,12 +54,12 @@ func (cp *ControlPlane) expire(ctx context.Context, term uint64) error {
 			case r.Err == nil && r.Existing && k.Cause == jobs.ByLoss: // it was over before: its end came before its lease
 				cp.leases.forget(of, k.Attempt)
 			case r.Err == nil:
-				cp.log.Info("an attempt expired", "instance", k.ID, "attempt", k.Attempt, "cause", k.Cause)
+				cp.log.Info("an attempt expired", "run", k.ID, "attempt", k.Attempt, "cause", k.Cause)
 			case jobs.CodeOf(r.Err) == jobs.NotFound, jobs.CodeOf(r.Err) == jobs.Stale:
 				cp.leases.forget(of, k.Attempt)
 			default:
 				failed = r.Err
-				cp.log.Warn("an attempt could not be expired yet", "instance", k.ID, "err", r.Err)
+				cp.log.Warn("an attempt could not be expired yet", "run", k.ID, "err", r.Err)
 			}
 		}
 		if ctx.Err() != nil {
@@ -79,7 +79,7 @@ func stoodStill(last, now time.Time, bears time.Duration) bool { return now.Sub(
 func (cp *ControlPlane) reachable(ctx context.Context, term uint64) bool {
 	ctx, cancel := context.WithTimeout(ctx, cp.cfg.Lease/15)
 	defer cancel()
-	_, err := cp.cfg.Bus.Call(ctx, bus.ServiceIn(bus.ServiceBeat, term), bus.Encode(bus.Beat{}))
+	_, err := cp.cfg.Bus.Call(ctx, bus.ServiceIn(bus.ServiceHeartbeat, term), bus.Encode(bus.Heartbeat{}))
 	return err == nil
 }
 

@@ -65,7 +65,7 @@ func (f *feed) heard(tenant jobs.Tenant, c bus.Changes) {
 			continue
 		}
 		n := l.of(tenant)
-		for _, id := range c.Instances {
+		for _, id := range c.Runs {
 			n.run(id)
 		}
 		for _, key := range c.Keys {
@@ -87,9 +87,9 @@ func (l *listener) of(tenant jobs.Tenant) *news {
 
 func (l *listener) note(e *jobs.Effect) {
 	wants := func(t jobs.Tenant) bool { return l.tenant == t || l.tenant == "*" }
-	for _, in := range e.Instances {
-		if wants(in.Tenant) {
-			l.of(in.Tenant).run(in.ID)
+	for _, run := range e.Runs {
+		if wants(run.Tenant) {
+			l.of(run.Tenant).run(run.ID)
 		}
 	}
 	for _, d := range e.Definitions {
@@ -105,11 +105,11 @@ func (l *listener) note(e *jobs.Effect) {
 func (n *news) run(id jobs.ID) {
 	switch {
 	case n.seen[id]:
-	case len(n.Instances) >= feedMost:
+	case len(n.Runs) >= feedMost:
 		n.Many = true
 	default:
 		n.seen[id] = true
-		n.Instances = append(n.Instances, id)
+		n.Runs = append(n.Runs, id)
 	}
 }
 

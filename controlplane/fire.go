@@ -19,9 +19,9 @@ const (
 )
 
 // fire turns due times into runs: all of them under the epoch of the term in which this process leads, or, where several
-// fire a share each, its own, under whichever epoch is the store's. It sleeps until the next due time of any job, or until
+// fire a share each, its own, under whichever term is the store's. It sleeps until the next due time of any job, or until
 // a definition changes.
-func (cp *ControlPlane) fire(ctx context.Context, epoch uint64) error {
+func (cp *ControlPlane) fire(ctx context.Context, term uint64) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	d := cp.duty("fire")
@@ -48,9 +48,9 @@ func (cp *ControlPlane) fire(ctx context.Context, epoch uint64) error {
 			}
 			continue
 		}
-		if cp.cfg.Crew != nil {
+		if cp.cfg.Membership != nil {
 			var may bool
-			if epoch, may = cp.share.mayFire(); !may {
+			if term, may = cp.share.mayFire(); !may {
 				_ = d.end(nil)
 				if err := wait(ctx, memberLook); err != nil {
 					return err
@@ -67,7 +67,7 @@ func (cp *ControlPlane) fire(ctx context.Context, epoch uint64) error {
 				}
 				continue // and read them again
 			}
-			if err := cp.fireAll(ctx, d, due, epoch, now); err != nil {
+			if err := cp.fireAll(ctx, d, due, term, now); err != nil {
 				return err
 			}
 			continue
@@ -88,14 +88,14 @@ func (cp *ControlPlane) fire(ctx context.Context, epoch uint64) error {
 }
 
 // fireAll decides and commits the due times of some jobs.
-func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, epoch uint64, now time.Time) error {
+func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term uint64, now time.Time) error {
 	var batch []jobs.Envelope
 	owner := make([]int, 0, len(due))
 	for i, e := range due {
 		for _, f := range decide(e, cp.catalog.global(e.def.Tenant), cp.catalog.calendars(e.def.Tenant), now) {
-			f.Epoch = epoch
+			f.Term = term
 			envelope := cp.envelope(e.def.Tenant, f)
-			if cp.cfg.Crew != nil {
+			if cp.cfg.Membership != nil {
 				envelope.Actor = "member:" + cp.cfg.Node
 			}
 			batch = append(batch, envelope)
@@ -155,10 +155,10 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, epoc
 	}
 	if stale { // or another node leads, and this one is not told yet: no reason to ask as fast as it can
 		s, err := cp.cfg.Store.State(ctx)
-		if cp.cfg.Crew != nil && err == nil {
-			cp.share.under(s.Epoch) // whoever leads now, what is ours is ours
+		if cp.cfg.Membership != nil && err == nil {
+			cp.share.under(s.Term) // whoever leads now, what is ours is ours
 		} else {
-			pause = pause || err != nil || s.Epoch != epoch
+			pause = pause || err != nil || s.Term != term
 		}
 	}
 	if pause {

@@ -64,11 +64,11 @@ func TestForgedOffersRunNothing(t *testing.T) {
 		if n := ran.Load(); n != 1 {
 			t.Errorf("forged offers ran %d handlers", n-1)
 		}
-		if in, err := h.full.Instance(h.ctx, "acme", acme); err != nil || in.State != jobs.Enqueued {
-			t.Errorf("another tenant's run is %v, %v", in, err)
+		if run, err := h.full.Run(h.ctx, "acme", acme); err != nil || run.State != jobs.Enqueued {
+			t.Errorf("another tenant's run is %v, %v", run, err)
 		}
-		if in := h.run(later); in.State != jobs.Scheduled {
-			t.Errorf("a run that is not due is %s", in.State)
+		if run := h.run(later); run.State != jobs.Scheduled {
+			t.Errorf("a run that is not due is %s", run.State)
 		}
 	})
 }
@@ -141,9 +141,9 @@ func TestTwoWorkersOfOneName(t *testing.T) {
 		if a, b := ran[0].Load(), ran[1].Load(); a+b != 20 || a == 0 || b == 0 {
 			t.Errorf("they ran %d and %d", a, b)
 		}
-		for _, in := range h.runs("charge") {
-			if in.State != jobs.Succeeded || in.Attempt != 1 {
-				t.Errorf("run %s is %s after %d attempts", in.ID, in.State, in.Attempt)
+		for _, run := range h.runs("charge") {
+			if run.State != jobs.Succeeded || run.Attempt != 1 {
+				t.Errorf("run %s is %s after %d attempts", run.ID, run.State, run.Attempt)
 			}
 		}
 	})

@@ -34,7 +34,7 @@ func TestAFrozenLeaderSwallowsNothing(t *testing.T) {
 		h.stop()
 		frozen := h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n0"})
 		var swallowed atomic.Int64
-		for _, service := range []string{bus.ServiceStore, bus.ServiceBeat} {
+		for _, service := range []string{bus.ServiceStore, bus.ServiceHeartbeat} {
 			if err := bus.InTerm(frozen, 1).Serve(h.ctx, service, func(ctx context.Context, _ bus.Principal, _ []byte) ([]byte, error) {
 				swallowed.Add(1)
 				<-ctx.Done()

@@ -41,18 +41,18 @@ func (cp *ControlPlane) theirs(ctx context.Context, from bus.Principal, lines []
 	if err != nil {
 		return nil
 	}
-	runs := map[jobs.ID]*jobs.Instance{}
+	runs := map[jobs.ID]*jobs.Run{}
 	now := time.Now()
 	kept := lines[:0]
 	for _, l := range lines {
-		in, asked := runs[l.Run]
+		run, asked := runs[l.Run]
 		if !asked && cp.cfg.Kept { // elsewhere nobody is asked who he is
-			if in, err = cp.cfg.Store.Instance(ctx, from.Tenant, l.Run); err != nil {
-				in = nil
+			if run, err = cp.cfg.Store.Run(ctx, from.Tenant, l.Run); err != nil {
+				run = nil
 			}
-			runs[l.Run] = in
+			runs[l.Run] = run
 		}
-		if !cp.cfg.Kept || in != nil && (own == "" || in.App == own) && hadAttempt(from, in, l.Attempt) {
+		if !cp.cfg.Kept || run != nil && (own == "" || run.App == own) && hadAttempt(from, run, l.Attempt) {
 			kept = append(kept, sane(l, now))
 		}
 	}
@@ -61,16 +61,16 @@ func (cp *ControlPlane) theirs(ctx context.Context, from bus.Principal, lines []
 
 // hadAttempt is whether an attempt of a run is or was a worker's, as far as the run remembers. The next one may have
 // begun without this node having heard of it.
-func hadAttempt(worker bus.Principal, in *jobs.Instance, attempt uint32) bool {
-	if attempt == 0 || attempt > in.Next() {
+func hadAttempt(worker bus.Principal, run *jobs.Run, attempt uint32) bool {
+	if attempt == 0 || attempt > run.Next() {
 		return false
 	}
-	for _, m := range in.Moves {
+	for _, m := range run.Moves {
 		if m.State == jobs.Processing && m.Attempt == attempt {
 			return worker.SpeaksFor(m.By)
 		}
 	}
-	return attempt != in.Attempt || worker.SpeaksFor(in.Worker)
+	return attempt != run.Attempt || worker.SpeaksFor(run.Worker)
 }
 
 // What is kept of a line: see metastore.LogLine.

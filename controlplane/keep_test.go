@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
-// Who beats for a worker, keeps its leases or writes its log is that worker, of that tenant, in its own app.
+// Who sends heartbeats for a worker, keeps its leases or writes its log is that worker, of that tenant, in its own app.
 func TestNobodySpeaksForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
@@ -43,29 +43,29 @@ func TestNobodySpeaksForAnother(t *testing.T) {
 			}
 			return h.hub.As(p)
 		}
-		beat := func(b bus.Bus, worker, app string) error {
-			k := bus.Beat{Worker: worker, Running: []bus.Held{{ID: run, Attempt: 1}}}
+		heartbeat := func(b bus.Bus, worker, app string) error {
+			k := bus.Heartbeat{Worker: worker, Running: []bus.Held{{ID: run, Attempt: 1}}}
 			if app != "" {
 				k.Info = &bus.WorkerInfo{App: app}
 			}
-			_, err := b.Call(h.ctx, bus.ServiceBeat, bus.Encode(k))
+			_, err := b.Call(h.ctx, bus.ServiceHeartbeat, bus.Encode(k))
 			return err
 		}
 		line := func(n uint64) []byte {
 			return metastore.EncodeLogLines([]metastore.LogLine{{Run: run, LogPosition: metastore.LogPosition{Attempt: 1, Sequence: n}, Text: "x"}})
 		}
 		billing := as("default", bus.Worker, "billing")
-		if err := beat(billing, "billing-1", "billing"); err != nil {
-			t.Errorf("its own beat: %v", err)
+		if err := heartbeat(billing, "billing-1", "billing"); err != nil {
+			t.Errorf("its own heartbeat: %v", err)
 		}
 		for what, err := range map[string]error{
-			"another worker":     beat(as("default", bus.Worker, "shipping"), "billing-1", "shipping"),
-			"another app":        beat(billing, "billing-1", "shipping"),
-			"a client":           beat(as("default", bus.Client, "billing"), "billing-1", ""),
-			"a worker of no app": beat(as("default", bus.Worker, "nobody"), "nobody-1", "billing"),
+			"another worker":     heartbeat(as("default", bus.Worker, "shipping"), "billing-1", "shipping"),
+			"another app":        heartbeat(billing, "billing-1", "shipping"),
+			"a client":           heartbeat(as("default", bus.Client, "billing"), "billing-1", ""),
+			"a worker of no app": heartbeat(as("default", bus.Worker, "nobody"), "nobody-1", "billing"),
 		} {
 			if !errors.Is(err, jobs.Forbidden) {
-				t.Errorf("%s beats: %v", what, err)
+				t.Errorf("%s sends a heartbeat: %v", what, err)
 			}
 		}
 		namesake := h.hub.As(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "billing", App: "shipping"})
@@ -82,16 +82,16 @@ func TestNobodySpeaksForAnother(t *testing.T) {
 			t.Errorf("%d lines in the log, %v", len(lines), err)
 		}
 
-		// Neither another tenant's worker of the same name nor another app's keeps the lease; its own beats do.
+		// Neither another tenant's worker of the same name nor another app's keeps the lease; its own heartbeats do.
 		acme := as("acme", bus.Worker, "billing")
 		for range 20 {
 			time.Sleep(time.Second)
-			if err := errors.Join(beat(acme, "billing-1", "billing"), beat(namesake, "billing-1", "shipping")); err != nil {
+			if err := errors.Join(heartbeat(acme, "billing-1", "billing"), heartbeat(namesake, "billing-1", "shipping")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if in := h.run(run); in.State == jobs.Processing {
-			t.Error("another tenant's beats keep a run")
+		if r := h.run(run); r.State == jobs.Processing {
+			t.Error("another tenant's heartbeats keep a run")
 		}
 	})
 }

@@ -29,14 +29,14 @@ func (a Always) Lead(ctx context.Context, lead func(context.Context, uint64) err
 	if err != nil {
 		return fmt.Errorf("read the last term: %w", err)
 	}
-	return lead(ctx, s.Epoch+1)
+	return lead(ctx, s.Term+1)
 }
 
 // lead does the leader's duties for one term. If one of them fails all of them end, leadership is given up, to another
 // node if there is one, and the next leader starts clean: all state is the store's.
 func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
-	if before, err := cp.cfg.Store.State(ctx); err == nil && before.Epoch < term {
-		cp.reigns.note(Reign{Node: before.Leader, Term: before.Epoch})
+	if before, err := cp.cfg.Store.State(ctx); err == nil && before.Term < term {
+		cp.reigns.note(Reign{Node: before.Leader, Term: before.Term})
 		cp.newestRules(ctx, before)
 	}
 	cp.Because("")
@@ -46,13 +46,13 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 		cp.reigns.ended(cp.cfg.Node, term, err)
 	}()
 	if !sabotage.Off(sabotage.Term) {
-		r := cp.store.Apply(ctx, []jobs.Envelope{cp.envelope(jobs.DefaultTenant, jobs.Lead{Epoch: term, Node: cp.cfg.Node})})
+		r := cp.store.Apply(ctx, []jobs.Envelope{cp.envelope(jobs.DefaultTenant, jobs.Lead{Term: term, Node: cp.cfg.Node})})
 		if r[0].Err != nil {
 			return fmt.Errorf("begin term %d: %w", term, r[0].Err)
 		}
 	}
 	load := cp.catalog.load
-	if cp.cfg.Crew != nil {
+	if cp.cfg.Membership != nil {
 		load = cp.catalog.look // it is filled, and its cursors are newer than what is read here
 	}
 	if err := load(ctx, cp.cfg.Store); err != nil {
@@ -83,7 +83,7 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 	cp.duties.all = nil
 	cp.duties.mu.Unlock()
 	var g run.Group
-	if cp.cfg.Crew == nil {
+	if cp.cfg.Membership == nil {
 		add(&g, ctx, func(ctx context.Context) error { return cp.fire(ctx, term) })
 	}
 	add(&g, ctx, func(ctx context.Context) error { return cp.open(ctx, term) })
@@ -109,7 +109,7 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 // newestRules puts the newest version of the rules in force in a store in which nobody has led yet: there is no older
 // program to go back to. A refusal means that there is one all the same, and a person finalizes the upgrade.
 func (cp *ControlPlane) newestRules(ctx context.Context, before jobs.StoreRow) {
-	if before.Epoch > 0 || before.InForce() >= jobs.ApplyVersion {
+	if before.Term > 0 || before.InForce() >= jobs.ApplyVersion {
 		return
 	}
 	r := cp.store.Apply(ctx, []jobs.Envelope{cp.envelope(jobs.DefaultTenant, jobs.FinalizeUpgrade{To: jobs.ApplyVersion})})
@@ -118,8 +118,8 @@ func (cp *ControlPlane) newestRules(ctx context.Context, before jobs.StoreRow) {
 	}
 }
 
-// callWorkers tells everybody that a term has begun. Workers beat then: until they do nobody offers them anything, and by
-// themselves they may take as long as lies between two beats. Who waits for an answer of the last leader asks this one
+// callWorkers tells everybody that a term has begun. Workers send a heartbeat then: until they do nobody offers them anything, and by
+// themselves they may take as long as lies between two heartbeats. Who waits for an answer of the last leader asks this one
 // instead, and from then on it alone (busstore.Heed). It is said again for those whose connection went with the last
 // leader, and now and then for those who come later; a worker heeds it once.
 func (cp *ControlPlane) callWorkers(ctx context.Context, term uint64) error {

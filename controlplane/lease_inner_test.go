@@ -15,26 +15,26 @@ func TestLeasesOfTwoTenantsWithOneID(t *testing.T) {
 	now := time.Now()
 	l.heard = now.Add(-time.Hour)
 	id := jobs.DerivedID("invoice-17")
-	of := func(tenant jobs.Tenant) *jobs.Instance {
-		return &jobs.Instance{Tenant: tenant, ID: id, State: jobs.Processing, Attempt: 1, Worker: "w"}
+	of := func(tenant jobs.Tenant) *jobs.Run {
+		return &jobs.Run{Tenant: tenant, ID: id, State: jobs.Processing, Attempt: 1, Worker: "w"}
 	}
-	beat := func(tenant jobs.Tenant) (stop []bus.Stop, unknown []bus.Held) {
-		return l.beat(bus.Principal{Tenant: tenant, Role: bus.Worker, Name: "w"}, "w", []bus.Held{{ID: id, Attempt: 1}}, now)
+	heartbeat := func(tenant jobs.Tenant) (stop []bus.Stop, unknown []bus.Held) {
+		return l.heartbeat(bus.Principal{Tenant: tenant, Role: bus.Worker, Name: "w"}, "w", []bus.Held{{ID: id, Attempt: 1}}, now)
 	}
 	a, b := of("a"), of("b")
 	l.note(a, now)
 	l.note(b, now)
 	b.State, b.Lingering, b.Deadline = jobs.Cancelled, true, now
 	l.note(b, now)
-	if stop, unknown := beat("a"); len(stop) != 0 || len(unknown) != 0 {
+	if stop, unknown := heartbeat("a"); len(stop) != 0 || len(unknown) != 0 {
 		t.Errorf("one is told to stop because the other was cancelled: %v, %v", stop, unknown)
 	}
-	if stop, unknown := beat("b"); len(stop) != 1 || len(unknown) != 0 {
+	if stop, unknown := heartbeat("b"); len(stop) != 1 || len(unknown) != 0 {
 		t.Errorf("one that was cancelled is told %v, %v", stop, unknown)
 	}
 	b.Lingering = false
 	l.note(b, now)
-	if _, unknown := beat("b"); len(unknown) != 1 {
+	if _, unknown := heartbeat("b"); len(unknown) != 1 {
 		t.Error("one that has ended has a lease")
 	}
 	if out := l.lapsed(now.Add(2*time.Minute), now); len(out) != 1 || out[0].tenant != "a" {
@@ -48,7 +48,7 @@ func TestOlderEffectLeavesTheNextLease(t *testing.T) {
 	l.init(time.Minute)
 	now := time.Now()
 	l.heard = now.Add(-time.Hour)
-	second := &jobs.Instance{Tenant: "t", ID: jobs.DerivedID("x"), State: jobs.Processing, Attempt: 2, Worker: "w"}
+	second := &jobs.Run{Tenant: "t", ID: jobs.DerivedID("x"), State: jobs.Processing, Attempt: 2, Worker: "w"}
 	first := *second
 	first.State, first.Attempt = jobs.Failed, 1
 	l.note(second, now)

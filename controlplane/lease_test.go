@@ -170,20 +170,20 @@ func TestARunOfALostWorkerIsTakenUpAndItsLateResultRefused(t *testing.T) {
 		if took := time.Since(cut); took > 20*time.Second {
 			t.Errorf("it was taken up after %v", took)
 		}
-		if in := h.run(id); in.Attempt != 2 || in.State != jobs.Processing || in.Losses != 1 {
-			t.Fatalf("attempt %d, %s, %d losses", in.Attempt, in.State, in.Losses)
+		if run := h.run(id); run.Attempt != 2 || run.State != jobs.Processing || run.Losses != 1 {
+			t.Fatalf("attempt %d, %s, %d losses", run.Attempt, run.State, run.Losses)
 		}
 		time.Sleep(45 * time.Second) // the first attempt has come to its end
 		c1.cut.Store(false)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if in := h.run(id); in.State == jobs.Succeeded && in.Attempt != 2 {
-			t.Errorf("the late result of attempt %d was taken", in.Attempt)
+		if run := h.run(id); run.State == jobs.Succeeded && run.Attempt != 2 {
+			t.Errorf("the late result of attempt %d was taken", run.Attempt)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if in := h.run(id); in.State != jobs.Succeeded || in.Attempt != 2 {
-			t.Errorf("in the end it is %s by attempt %d", in.State, in.Attempt)
+		if run := h.run(id); run.State != jobs.Succeeded || run.Attempt != 2 {
+			t.Errorf("in the end it is %s by attempt %d", run.State, run.Attempt)
 		}
 	})
 }
@@ -211,8 +211,8 @@ func TestAnOutageOfTheBusEndsNoRun(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
 		for _, id := range ids {
-			if in := h.run(id); in.State != jobs.Succeeded || in.Attempt != 1 {
-				t.Fatalf("a run is %s after %d attempts", in.State, in.Attempt)
+			if run := h.run(id); run.State != jobs.Succeeded || run.Attempt != 1 {
+				t.Fatalf("a run is %s after %d attempts", run.State, run.Attempt)
 			}
 		}
 	})
@@ -235,14 +235,14 @@ func TestAHandlerThatIgnoresItsContextKeepsItsSlot(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				if how == "cancel" {
 					h.must(jobs.Cancel{ID: id})
-					if in := h.run(id); in.State != jobs.Cancelled {
-						t.Errorf("right after the cancel it is %s", in.State)
+					if run := h.run(id); run.State != jobs.Cancelled {
+						t.Errorf("right after the cancel it is %s", run.State)
 					}
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if in := h.run(next); in.State != jobs.Enqueued || in.Waits == "" {
-					t.Errorf("the next run is %s while the deaf handler still runs", in.State)
+				if run := h.run(next); run.State != jobs.Enqueued || run.Waits == "" {
+					t.Errorf("the next run is %s while the deaf handler still runs", run.State)
 				}
 				if a, ok := h.cp.Attempt(jobs.DefaultTenant, id); !ok || !a.Stuck || !a.Over {
 					t.Errorf("the deaf handler is not shown as stuck: %+v %v", a, ok)
@@ -255,11 +255,11 @@ func TestAHandlerThatIgnoresItsContextKeepsItsSlot(t *testing.T) {
 				if j.peak() != 1 {
 					t.Errorf("%d handlers ran at the same time, the limit is 1", j.peak())
 				}
-				if in := h.run(next); how == "cancel" && in.State != jobs.Succeeded && in.State != jobs.Processing {
-					t.Errorf("the next run is %s after the deaf handler returned", in.State)
+				if run := h.run(next); how == "cancel" && run.State != jobs.Succeeded && run.State != jobs.Processing {
+					t.Errorf("the next run is %s after the deaf handler returned", run.State)
 				}
-				if in := h.run(id); how == "timeout" && in.Attempt != 2 {
-					t.Errorf("the retry of the timed-out run has not begun: attempt %d, %s", in.Attempt, in.State)
+				if run := h.run(id); how == "timeout" && run.Attempt != 2 {
+					t.Errorf("the retry of the timed-out run has not begun: attempt %d, %s", run.Attempt, run.State)
 				}
 			})
 		})
@@ -284,8 +284,8 @@ func TestACancelReachesTheHandlerWithItsReason(t *testing.T) {
 		if len(j.ends()) != 1 || !errors.As(j.ends()[0], &c) || c.By != "person:ann" || c.Reason != "wrong customer" {
 			t.Fatalf("the handler ended with %v", j.ends())
 		}
-		if in := h.run(id); in.State != jobs.Cancelled || in.Lingering {
-			t.Errorf("it is %s, lingering %v", in.State, in.Lingering)
+		if run := h.run(id); run.State != jobs.Cancelled || run.Lingering {
+			t.Errorf("it is %s, lingering %v", run.State, run.Lingering)
 		}
 		if r := h.apply(jobs.Cancel{ID: id}); r.Err != nil || !r.Existing {
 			t.Errorf("cancelling twice: %v", r.Err)
@@ -310,8 +310,8 @@ func TestANewLeaderLosesNoRun(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		for _, id := range ids {
-			if in := h.run(id); in.State != jobs.Succeeded || in.Attempt != 1 {
-				t.Errorf("a run is %s after %d attempts", in.State, in.Attempt)
+			if run := h.run(id); run.State != jobs.Succeeded || run.Attempt != 1 {
+				t.Errorf("a run is %s after %d attempts", run.State, run.Attempt)
 			}
 		}
 		if j.peak() != 5 {
@@ -333,9 +333,9 @@ func TestADrainedWorkerHandsBack(t *testing.T) {
 		stop()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		in := h.run(id)
-		if in.State != jobs.Processing || in.Attempt != 2 || in.Failures != 0 || in.Losses != 0 {
-			t.Errorf("%v after the drain began it is %s, attempt %d, %d failures", time.Since(begin), in.State, in.Attempt, in.Failures)
+		run := h.run(id)
+		if run.State != jobs.Processing || run.Attempt != 2 || run.Failures != 0 || run.Losses != 0 {
+			t.Errorf("%v after the drain began it is %s, attempt %d, %d failures", time.Since(begin), run.State, run.Attempt, run.Failures)
 		}
 		if !errors.Is(j.ends()[0], jobs.ErrShutdown) {
 			t.Errorf("the handler was told %v", j.ends()[0])
@@ -359,8 +359,8 @@ func TestAPoisonJobIsTerminated(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if in := h.run(id); in.State != jobs.Terminated || in.Cause != jobs.ByPoison || in.Attempt != jobs.MaxLosses+1 {
-			t.Errorf("it is %s (%s) after %d attempts", in.State, in.Cause, in.Attempt)
+		if run := h.run(id); run.State != jobs.Terminated || run.Cause != jobs.ByPoison || run.Attempt != jobs.MaxLosses+1 {
+			t.Errorf("it is %s (%s) after %d attempts", run.State, run.Cause, run.Attempt)
 		}
 	})
 }

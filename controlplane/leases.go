@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// leases is the leader's memory of the attempts that are under way. It is not stored: beats keep it up, and a new
+// leases is the leader's memory of the attempts that are under way. It is not stored: heartbeats keep it up, and a new
 // leader gives every attempt a full term.
 type leases struct {
 	mu    sync.Mutex
@@ -26,7 +26,7 @@ type runRef struct {
 	id     jobs.ID
 }
 
-func runOf(in *jobs.Instance) runRef { return runRef{in.Tenant, in.ID} }
+func runOf(run *jobs.Run) runRef { return runRef{run.Tenant, run.ID} }
 
 // lease is one attempt.
 type lease struct {
@@ -54,63 +54,63 @@ func (l *leases) load(ctx context.Context, st metastore.Agenda, now time.Time) e
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held, l.heard, l.loads = make(map[runRef]*lease, len(rows)), now, nil
-	for _, in := range rows {
-		l.note(in, now)
+	for _, run := range rows {
+		l.note(run, now)
 	}
 	return nil
 }
 
 // note follows a run as a commit left it. The lock is held.
-func (l *leases) note(in *jobs.Instance, now time.Time) {
-	of := runOf(in)
+func (l *leases) note(run *jobs.Run, now time.Time) {
+	of := runOf(run)
 	k := l.held[of]
-	if k != nil && k.attempt > in.Attempt {
+	if k != nil && k.attempt > run.Attempt {
 		return // an older effect that was overtaken
 	}
-	if in.State != jobs.Processing && !in.Lingering {
+	if run.State != jobs.Processing && !run.Lingering {
 		if l.loads != nil && k != nil {
 			l.count(k, -1)
 		}
 		delete(l.held, of)
 		return
 	}
-	if k == nil || k.attempt != in.Attempt {
+	if k == nil || k.attempt != run.Attempt {
 		if k != nil {
 			l.count(k, -1)
 		}
-		k = &lease{app: in.App, key: in.Key, worker: in.Worker, attempt: in.Attempt, since: now, until: now.Add(l.term)}
+		k = &lease{app: run.App, key: run.Key, worker: run.Worker, attempt: run.Attempt, since: now, until: now.Add(l.term)}
 		l.held[of] = k
 		l.count(k, 1)
 	}
-	k.deadline = in.Deadline
-	if in.Lingering {
-		k.over, k.deadline = stopOf(in), time.Time{}
+	k.deadline = run.Deadline
+	if run.Lingering {
+		k.over, k.deadline = stopOf(run), time.Time{}
 	}
 }
 
 // over says that an attempt had ended before, and only its handler went on. The lock is held.
-func (l *leases) over(in *jobs.Instance) bool {
-	k := l.held[runOf(in)]
-	return k != nil && k.attempt == in.Attempt && k.over != nil
+func (l *leases) over(run *jobs.Run) bool {
+	k := l.held[runOf(run)]
+	return k != nil && k.attempt == run.Attempt && k.over != nil
 }
 
 // stopOf is what a worker is told about an attempt that is over.
-func stopOf(in *jobs.Instance) *bus.Stop {
-	s := &bus.Stop{ID: in.ID, Attempt: in.Attempt}
-	switch in.State {
+func stopOf(run *jobs.Run) *bus.Stop {
+	s := &bus.Stop{ID: run.ID, Attempt: run.Attempt}
+	switch run.State {
 	case jobs.Cancelled:
-		if n := len(in.Moves); n > 0 {
-			s.By, s.Reason = in.Moves[n-1].By, in.Says(&in.Moves[n-1])
+		if n := len(run.Moves); n > 0 {
+			s.By, s.Reason = run.Moves[n-1].By, run.Says(&run.Moves[n-1])
 		}
 	default:
-		s.Timeout = in.Cause == jobs.ByTimeout
+		s.Timeout = run.Cause == jobs.ByTimeout
 	}
 	return s
 }
 
-// beat renews the leases that a worker holds, of its app if it is kept to one. It answers with what to stop, and with
+// heartbeat renews the leases that a worker holds, of its app if it is kept to one. It answers with what to stop, and with
 // attempts that this leader does not know.
-func (l *leases) beat(from bus.Principal, worker string, held []bus.Held, now time.Time) (stop []bus.Stop, unknown []bus.Held) {
+func (l *leases) heartbeat(from bus.Principal, worker string, held []bus.Held, now time.Time) (stop []bus.Stop, unknown []bus.Held) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range held {

@@ -19,9 +19,9 @@ import (
 func (h *house) covered(key jobs.Key, first, last time.Time, every time.Duration) (runs, missed int) {
 	h.t.Helper()
 	seen := map[int64]int{}
-	for _, in := range h.runs(key) {
-		if in.Origin.Automatic() {
-			seen[in.Due.UnixNano()]++
+	for _, run := range h.runs(key) {
+		if run.Origin.Automatic() {
+			seen[run.Due.UnixNano()]++
 			runs++
 		}
 	}
@@ -267,13 +267,13 @@ func TestTriggeredDebugHoldsWhatNobodyAskedFor(t *testing.T) {
 		if !slices.Equal(order, []string{"by hand"}) {
 			t.Errorf("ran %v while debug mode was on", order)
 		}
-		if in := h.run(held); in.State != jobs.Scheduled || in.Cause != jobs.ByDebug {
-			t.Errorf("a held run is %s (%s)", in.State, in.Cause)
+		if run := h.run(held); run.State != jobs.Scheduled || run.Cause != jobs.ByDebug {
+			t.Errorf("a held run is %s (%s)", run.State, run.Cause)
 		}
 		h.must(jobs.Configure{TriggeredDebug: &no})
-		for _, in := range h.runs("charge") {
-			if in.Cause == jobs.ByDebug {
-				h.must(jobs.Release{ID: in.ID, Force: true})
+		for _, run := range h.runs("charge") {
+			if run.Cause == jobs.ByDebug {
+				h.must(jobs.Release{ID: run.ID, Force: true})
 			}
 		}
 		time.Sleep(time.Second)
@@ -283,8 +283,8 @@ func TestTriggeredDebugHoldsWhatNobodyAskedFor(t *testing.T) {
 		}
 		time.Sleep(20 * time.Minute)
 		synctest.Wait()
-		if in := h.run(later); in.State != jobs.Succeeded {
-			t.Errorf("a run that became due after debug mode was switched off is %s (%s)", in.State, in.Cause)
+		if run := h.run(later); run.State != jobs.Succeeded {
+			t.Errorf("a run that became due after debug mode was switched off is %s (%s)", run.State, run.Cause)
 		}
 	})
 }
@@ -328,9 +328,9 @@ func TestADeletedJobFiresNoMore(t *testing.T) {
 			// The third waited for a slot, and takes it although its job is gone.
 			close(finish)
 			time.Sleep(time.Minute)
-			for _, in := range h.runs("report") {
-				if in.State != jobs.Succeeded || in.Job != first.UID {
-					t.Errorf("run of %v is %s, of %s", in.Due, in.State, in.Job)
+			for _, run := range h.runs("report") {
+				if run.State != jobs.Succeeded || run.Job != first.UID {
+					t.Errorf("run of %v is %s, of %s", run.Due, run.State, run.Job)
 				}
 			}
 			stop()
@@ -342,10 +342,10 @@ func TestADeletedJobFiresNoMore(t *testing.T) {
 				t.Fatalf("the job that was made again is %v, %v", second, err)
 			}
 			due := map[time.Time]int{}
-			for _, in := range h.runs("report") {
-				due[in.Due]++
-				if late := in.Due.After(again); late != (in.Job == second.UID) {
-					t.Errorf("run of %v belongs to %s", in.Due, in.Job)
+			for _, run := range h.runs("report") {
+				due[run.Due]++
+				if late := run.Due.After(again); late != (run.Job == second.UID) {
+					t.Errorf("run of %v belongs to %s", run.Due, run.Job)
 				}
 			}
 			if len(due) != 3+10 {
@@ -374,8 +374,8 @@ func TestAPauseHoldsTriggeredRunsUntilItEnds(t *testing.T) {
 		h.must(jobs.Create{ID: later, Key: "work", Delay: 5 * time.Minute})
 		time.Sleep(9 * time.Minute)
 		for _, id := range []jobs.ID{now, later} {
-			if in := h.run(id); in.State != jobs.Scheduled || in.Cause != jobs.ByPause {
-				t.Errorf("a run of a paused job is %s by %q", in.State, in.Cause)
+			if run := h.run(id); run.State != jobs.Scheduled || run.Cause != jobs.ByPause {
+				t.Errorf("a run of a paused job is %s by %q", run.State, run.Cause)
 			}
 		}
 		h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "work", Origin: jobs.FromPerson})

@@ -245,32 +245,32 @@ func (w *world) judge(c *citizen) (fired, silent int) {
 const late = 20*time.Second + 5*time.Second
 
 // started says whether a run began when and where it had to, or was skipped with reason.
-func (w *world) started(c *citizen, in *jobs.Instance, p *jobs.Policy, start time.Time, complain func(time.Time, string, ...any)) {
-	ran := w.ran[in.ID]
+func (w *world) started(c *citizen, run *jobs.Run, p *jobs.Policy, start time.Time, complain func(time.Time, string, ...any)) {
+	ran := w.ran[run.ID]
 	switch {
-	case in.State == jobs.Skipped && in.Cause == jobs.ByOverlap && p.MaxConcurrency > 0:
+	case run.State == jobs.Skipped && run.Cause == jobs.ByOverlap && p.MaxConcurrency > 0:
 		if len(ran) > 0 {
-			complain(in.Due, "it was skipped, and ran %d times", len(ran))
+			complain(run.Due, "it was skipped, and ran %d times", len(ran))
 		}
-		busy := slices.ContainsFunc(w.runs(in.Key), func(o *jobs.Instance) bool {
-			return o.ID != in.ID && o.State != jobs.Skipped && !o.Created.After(in.Ended) && (o.Ended.IsZero() || !o.Ended.Before(in.Ended))
+		busy := slices.ContainsFunc(w.runs(run.Key), func(o *jobs.Run) bool {
+			return o.ID != run.ID && o.State != jobs.Skipped && !o.Created.After(run.Ended) && (o.Ended.IsZero() || !o.Ended.Before(run.Ended))
 		})
 		if !busy {
-			complain(in.Due, "it was skipped, and no other run was under way")
+			complain(run.Due, "it was skipped, and no other run was under way")
 		}
-	case in.State == jobs.Skipped && in.Cause == jobs.ByDisabled && len(ran) == 0: // between its due time and its start
+	case run.State == jobs.Skipped && run.Cause == jobs.ByDisabled && len(ran) == 0: // between its due time and its start
 		if !slices.ContainsFunc(append(c.history, written{c.held, c.from, time.Now()}), func(h written) bool {
-			return h.def.Policy.Disabled && h.from.Before(in.Ended) && !h.until.Before(in.Due)
+			return h.def.Policy.Disabled && h.from.Before(run.Ended) && !h.until.Before(run.Due)
 		}) {
-			complain(in.Due, "it was skipped as disabled at %s, and the job was not", in.Ended.Format(time.TimeOnly))
+			complain(run.Due, "it was skipped as disabled at %s, and the job was not", run.Ended.Format(time.TimeOnly))
 		}
-	case in.State == jobs.Scheduled && in.Cause == jobs.ByJitter && start.After(time.Now()):
-	case len(ran) != 1 || in.Attempt != 1 || in.State != jobs.Succeeded && in.State != jobs.Processing:
-		complain(in.Due, "it is %s by %q after %d attempts, and ran on %v", in.State, in.Cause, in.Attempt, ran)
-	case in.Started.Before(start) || in.Started.Sub(start) > late:
-		complain(in.Due, "it began at %s, and must have at %s", in.Started.Format(time.StampMilli), start.Format(time.StampMilli))
+	case run.State == jobs.Scheduled && run.Cause == jobs.ByJitter && start.After(time.Now()):
+	case len(ran) != 1 || run.Attempt != 1 || run.State != jobs.Succeeded && run.State != jobs.Processing:
+		complain(run.Due, "it is %s by %q after %d attempts, and ran on %v", run.State, run.Cause, run.Attempt, ran)
+	case run.Started.Before(start) || run.Started.Sub(start) > late:
+		complain(run.Due, "it began at %s, and must have at %s", run.Started.Format(time.StampMilli), start.Format(time.StampMilli))
 	case len(p.Needs) > 0 && ran[0] != "gpu":
-		complain(in.Due, "it needs %v and ran on %s", p.Needs, ran[0])
+		complain(run.Due, "it needs %v and ran on %s", p.Needs, ran[0])
 	}
 }
 

@@ -19,11 +19,11 @@ import (
 // elector decides who leads, and the store what holds. It is for people, and for whoever asks a node that does not lead.
 
 const (
-	nodeBeat    = 3 * time.Second  // how often a node tells of itself
-	nodeSilent  = 10 * time.Second // without a word for so long, it is offline
-	nodeForget  = time.Hour        // and for so long, it is forgotten
-	nodeAnswers = 2 * time.Second  // how long another of our name may take to say that it is there
-	mostNodes   = 64               // that are remembered
+	nodeHeartbeat = 3 * time.Second  // how often a node tells of itself
+	nodeSilent    = 10 * time.Second // without a word for so long, it is offline
+	nodeForget    = time.Hour        // and for so long, it is forgotten
+	nodeAnswers   = 2 * time.Second  // how long another of our name may take to say that it is there
+	mostNodes     = 64               // that are remembered
 )
 
 // ErrTwin says that another process has this node's name.
@@ -66,10 +66,10 @@ func (n *nodes) init() {
 	n.say, n.look, n.twin, n.known = make(chan struct{}, 1), make(chan struct{}, 1), make(chan error, 1), map[string]Node{}
 }
 
-// nodeBeat is what this node says of itself.
-func (cp *ControlPlane) nodeBeat() bus.NodeBeat {
+// nodeHeartbeat is what this node says of itself.
+func (cp *ControlPlane) nodeHeartbeat() bus.NodeHeartbeat {
 	term, since := cp.Leading()
-	b := bus.NodeBeat{Name: cp.cfg.Node, Nonce: cp.nodes.nonce, Address: cp.cfg.Address, Route: cp.cfg.Route, Version: cp.cfg.Version,
+	b := bus.NodeHeartbeat{Name: cp.cfg.Node, Nonce: cp.nodes.nonce, Address: cp.cfg.Address, Route: cp.cfg.Route, Version: cp.cfg.Version,
 		Up: time.Since(cp.nodes.started).Milliseconds(), Clock: jobs.Instant(cp.cfg.Clock.Now()), Step: cp.cfg.Clock.Step().Milliseconds(), Term: term}
 	if term > 0 {
 		b.Since = jobs.Instant(since)
@@ -86,7 +86,7 @@ func (cp *ControlPlane) meet(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, nodeAnswers)
 	defer cancel()
 	if raw, err := cp.cfg.Bus.Call(asking, service, nil); err == nil {
-		if b, err := bus.Decode[bus.NodeBeat](raw); err == nil && b.Nonce != cp.nodes.nonce {
+		if b, err := bus.Decode[bus.NodeHeartbeat](raw); err == nil && b.Nonce != cp.nodes.nonce {
 			return twin(b)
 		}
 	}
@@ -94,7 +94,7 @@ func (cp *ControlPlane) meet(ctx context.Context) error {
 		if from.Role != bus.Node {
 			return nil, jobs.Refuse(jobs.Forbidden, "%s is no node", from.Actor())
 		}
-		b := cp.nodeBeat()
+		b := cp.nodeHeartbeat()
 		b.Reigns = cp.reigns.said()
 		return bus.Encode(b), nil
 	})
@@ -102,13 +102,13 @@ func (cp *ControlPlane) meet(ctx context.Context) error {
 		return err
 	}
 	return cp.cfg.Bus.Listen(ctx, "", bus.TopicNode, "", func(s bus.Signal) {
-		if b, err := bus.Decode[bus.NodeBeat](s.Data); err == nil && s.From.Role == bus.Node && s.From.Name == b.Name {
+		if b, err := bus.Decode[bus.NodeHeartbeat](s.Data); err == nil && s.From.Role == bus.Node && s.From.Name == b.Name {
 			cp.met(b)
 		}
 	})
 }
 
-func twin(b bus.NodeBeat) error {
+func twin(b bus.NodeHeartbeat) error {
 	at := ""
 	if b.Address != "" {
 		at = " at " + b.Address
@@ -118,7 +118,7 @@ func twin(b bus.NodeBeat) error {
 
 // met notes what a node says of itself. Of two of one name the one that started later ends; the clocks of their
 // machines have no say in that.
-func (cp *ControlPlane) met(b bus.NodeBeat) {
+func (cp *ControlPlane) met(b bus.NodeHeartbeat) {
 	n := &cp.nodes
 	if b.Name == cp.cfg.Node {
 		if b.Nonce == n.nonce || b.Leaving {
@@ -151,7 +151,7 @@ func (cp *ControlPlane) met(b bus.NodeBeat) {
 		return
 	}
 	if online := known && now.Sub(old.Seen) < nodeSilent && old.Online; !online && !b.Leaving {
-		poke(n.say) // so that it need not wait for our next beat
+		poke(n.say) // so that it need not wait for our next heartbeat
 		cp.log.Info("a node is here", "node", b.Name, "address", b.Address)
 	}
 	skew := b.Clock.Sub(cp.cfg.Clock.Now()).Round(time.Millisecond)
@@ -164,10 +164,10 @@ func (cp *ControlPlane) met(b bus.NodeBeat) {
 
 // present tells of this node until ctx ends, and says goodbye.
 func (cp *ControlPlane) present(ctx context.Context) error {
-	tick := time.NewTicker(nodeBeat)
+	tick := time.NewTicker(nodeHeartbeat)
 	defer tick.Stop()
 	for {
-		cp.sayNode(ctx, cp.nodeBeat())
+		cp.sayNode(ctx, cp.nodeHeartbeat())
 		select {
 		case <-tick.C:
 			poke(cp.nodes.look)
@@ -175,7 +175,7 @@ func (cp *ControlPlane) present(ctx context.Context) error {
 		case err := <-cp.nodes.twin:
 			return err
 		case <-ctx.Done():
-			b := cp.nodeBeat()
+			b := cp.nodeHeartbeat()
 			b.Leaving, b.Term = true, 0
 			cp.sayNode(context.WithoutCancel(ctx), b)
 			return ctx.Err()
@@ -183,7 +183,7 @@ func (cp *ControlPlane) present(ctx context.Context) error {
 	}
 }
 
-func (cp *ControlPlane) sayNode(ctx context.Context, b bus.NodeBeat) {
+func (cp *ControlPlane) sayNode(ctx context.Context, b bus.NodeHeartbeat) {
 	if err := cp.cfg.Bus.Signal(ctx, bus.Signal{Topic: bus.TopicNode, Data: bus.Encode(b)}); err != nil {
 		cp.log.Debug("the other nodes were not told of this one", "err", err)
 	}
@@ -194,7 +194,7 @@ func (cp *ControlPlane) Node() string { return cp.cfg.Node }
 
 // Nodes lists the processes of the control plane by name, this one among them.
 func (cp *ControlPlane) Nodes() []Node {
-	b := cp.nodeBeat()
+	b := cp.nodeHeartbeat()
 	list := []Node{{Name: b.Name, Address: b.Address, Route: b.Route, Version: b.Version, Here: true, Online: true, Seen: time.Now(), Up: time.Duration(b.Up) * time.Millisecond,
 		Term: b.Term, Since: b.Since, Step: time.Duration(b.Step) * time.Millisecond, NATS: b.NATS}}
 	cp.nodes.mu.Lock()

@@ -19,11 +19,11 @@ import (
 func (h *house) fates(key jobs.Key) string {
 	h.t.Helper()
 	all := h.runs(key)
-	slices.SortFunc(all, func(a, b *jobs.Instance) int { return cmp.Or(a.Created.Compare(b.Created), a.Due.Compare(b.Due)) })
+	slices.SortFunc(all, func(a, b *jobs.Run) int { return cmp.Or(a.Created.Compare(b.Created), a.Due.Compare(b.Due)) })
 	words := make([]string, len(all))
-	for i, in := range all {
-		if words[i] = in.State.String(); in.Cause != "" {
-			words[i] += "(" + string(in.Cause) + ")"
+	for i, run := range all {
+		if words[i] = run.State.String(); run.Cause != "" {
+			words[i] += "(" + string(run.Cause) + ")"
 		}
 	}
 	return strings.Join(words, " ")
@@ -71,7 +71,7 @@ func TestS3_20(t *testing.T) {
 			}
 		},
 		jobs.FromRetry: func(h *house, verbs *ops.Ops) {
-			before := h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "sync", Due: time.Now().Add(time.Hour)}).Instance()
+			before := h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "sync", Due: time.Now().Add(time.Hour)}).Run()
 			h.must(jobs.Cancel{ID: before.ID})
 			for range 2 {
 				if _, err := verbs.Again(h.ctx, ops.Who{Actor: "person:ann"}, before.ID, nil, ""); err != nil {
@@ -118,8 +118,8 @@ func TestS3_20(t *testing.T) {
 						t.Errorf("runs are %s\nwant %s", got, want)
 					}
 					n := 0
-					for _, in := range h.runs("sync") {
-						if in.Origin == origin {
+					for _, run := range h.runs("sync") {
+						if run.Origin == origin {
 							n++
 						}
 					}
@@ -157,7 +157,7 @@ func TestS3_20SaysWhy(t *testing.T) {
 	})
 }
 
-func last(in *jobs.Instance) jobs.Move { return in.Moves[len(in.Moves)-1] }
+func last(run *jobs.Run) jobs.Move { return run.Moves[len(run.Moves)-1] }
 
 // A handler that does not listen keeps its slot until it has returned: the run that replaces it waits for that.
 func TestS3_20AReplacedHandlerThatGoesOn(t *testing.T) {
@@ -171,14 +171,14 @@ func TestS3_20AReplacedHandlerThatGoesOn(t *testing.T) {
 		time.Sleep(aWhile)
 		third := h.enqueue("deaf")
 		time.Sleep(aWhile)
-		if in := h.run(first); in.State != jobs.Cancelled || !in.Lingering {
-			t.Errorf("the first is %s, lingering %v", in.State, in.Lingering)
+		if run := h.run(first); run.State != jobs.Cancelled || !run.Lingering {
+			t.Errorf("the first is %s, lingering %v", run.State, run.Lingering)
 		}
-		if in := h.run(second); in.State != jobs.Skipped || in.Cause != jobs.ByReplaced || in.Attempt != 0 {
-			t.Errorf("the second is %s by %s after %d attempts: it never began", in.State, in.Cause, in.Attempt)
+		if run := h.run(second); run.State != jobs.Skipped || run.Cause != jobs.ByReplaced || run.Attempt != 0 {
+			t.Errorf("the second is %s by %s after %d attempts: it never began", run.State, run.Cause, run.Attempt)
 		}
-		if in := h.run(third); in.State != jobs.Enqueued || in.Waits == "" {
-			t.Errorf("the third is %s", in.State)
+		if run := h.run(third); run.State != jobs.Enqueued || run.Waits == "" {
+			t.Errorf("the third is %s", run.State)
 		}
 		time.Sleep(3 * time.Hour)
 		if h.fate("deaf", "Cancelled(replaced) Skipped(replaced) Succeeded"); j.peak() != 1 {
@@ -267,8 +267,8 @@ func TestDkron1569(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		n := map[jobs.State]int{}
-		for _, in := range h.runs("once") {
-			n[in.State]++
+		for _, run := range h.runs("once") {
+			n[run.State]++
 		}
 		if n[jobs.Succeeded] != 1 || n[jobs.Skipped] != 99 || j.starts() != 1 {
 			t.Errorf("%v, and %d handlers were called", n, j.starts())
@@ -342,8 +342,8 @@ func TestS3_20AppLimitAndRate(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		var at []time.Duration
-		for _, in := range h.runs("slow") {
-			at = append(at, in.Started.Sub(begin).Round(time.Second))
+		for _, run := range h.runs("slow") {
+			at = append(at, run.Started.Sub(begin).Round(time.Second))
 		}
 		slices.Sort(at)
 		// Two at once, then one each half minute.

@@ -219,7 +219,7 @@ func class(key jobs.Key, p *jobs.Place) string {
 		return string(key)
 	}
 	return strings.Join([]string{string(key), string(p.Route), p.Hash, p.Pin, string(p.PinAway), strconv.Itoa(p.Version), strconv.Itoa(p.Slots),
-		strconv.FormatBool(p.Unspread()), strings.Join(p.Needs, "\x01")}, "\x00")
+		strconv.FormatBool(p.Unexpanded()), strings.Join(p.Needs, "\x01")}, "\x00")
 }
 
 // park puts a run aside for which there is no worker now, and says whether there is a place for it.
@@ -290,14 +290,14 @@ func keysOf[V any](m map[string]V) func(func(string) bool) {
 	}
 }
 
-// place finds the worker of an offer, or notes that its run is to be spread. It says whether there is one.
+// place finds the worker of an offer, or notes that its run is to expand. It says whether there is one.
 func (r *router) place(a *app, o *outstanding, now time.Time) bool {
-	if o.place.Unspread() {
+	if o.place.Unexpanded() {
 		if now.Sub(r.since) < settling {
 			return false
 		}
 		o.to = everybody
-		r.spread = append(r.spread, spreading{a.lane.Tenant, jobs.Spread{ID: o.offer.ID, Workers: a.all(o.offer.Key, o.place)}})
+		r.expand = append(r.expand, expansion{a.lane.Tenant, jobs.Expand{ID: o.offer.ID, Workers: a.all(o.offer.Key, o.place)}})
 		return true
 	}
 	m := r.choose(a, o.offer.Key, o.place, now)
@@ -311,12 +311,12 @@ func (r *router) place(a *app, o *outstanding, now time.Time) bool {
 }
 
 // alone has a broadcast of an app without workers say so, once that is certain.
-func (r *router) alone(a *app, in *jobs.Instance, now time.Time) {
-	if a.backlog = true; now.Sub(r.since) < settling || a.out[in.ID] != nil {
+func (r *router) alone(a *app, run *jobs.Run, now time.Time) {
+	if a.backlog = true; now.Sub(r.since) < settling || a.out[run.ID] != nil {
 		return
 	}
-	o := &outstanding{offer: bus.Offer{ID: in.ID, Attempt: in.Next(), Key: in.Key}, at: now, place: in.Place}
-	a.out[in.ID] = o
+	o := &outstanding{offer: bus.Offer{ID: run.ID, Attempt: run.Next(), Key: run.Key}, at: now, place: run.Place}
+	a.out[run.ID] = o
 	r.place(a, o, now)
 }
 
@@ -333,30 +333,30 @@ func (r *router) deserted(lanes []metastore.Lane) (list []metastore.Lane) {
 }
 
 // lonely looks for broadcasts among the first runs of an app without workers.
-func (r *router) lonely(l metastore.Lane, ready []*jobs.Instance, now time.Time) {
+func (r *router) lonely(l metastore.Lane, ready []*jobs.Run, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.app(bus.Lane{Tenant: l.Tenant, App: l.App})
-	for _, in := range ready {
-		if a.window == 0 && in.Place.Unspread() {
-			r.alone(a, in, now)
+	for _, run := range ready {
+		if a.window == 0 && run.Place.Unexpanded() {
+			r.alone(a, run, now)
 		}
 	}
 }
 
-// everybody is in the place of a worker's name while a broadcast is being spread.
+// everybody is in the place of a worker's name while a broadcast is being expanded.
 const everybody = "*"
 
-// spreading is a broadcast that is to become one run for each worker.
-type spreading struct {
+// expansion is a broadcast that is to become one run for each worker.
+type expansion struct {
 	tenant  jobs.Tenant
-	command jobs.Spread
+	command jobs.Expand
 }
 
 // all are the workers that a broadcast goes to, in their order.
 func (a *app) all(key jobs.Key, p *jobs.Place) (names []string) {
 	for _, m := range a.order {
-		if m.may(key, p) && len(names) < jobs.MaxShards && (p.Pin == "" || m.info.Name == p.Pin || m.info.Label == p.Pin) {
+		if m.may(key, p) && len(names) < jobs.MaxParts && (p.Pin == "" || m.info.Name == p.Pin || m.info.Label == p.Pin) {
 			names = append(names, m.info.Name)
 		}
 	}
@@ -426,5 +426,5 @@ func (r *router) settle() {
 	poke(r.changed)
 }
 
-// unmute lets a worker have offers again that did not take some: it beats.
+// unmute lets a worker have offers again that did not take some: it has sent a heartbeat.
 func (m *member) unmute() { m.mute, m.full = false, false }

@@ -88,16 +88,16 @@ func (p *pulse) begin(term uint64, now time.Time) {
 }
 
 // note counts a step that a run has taken. The lock is held.
-func (p *pulse) note(in *jobs.Instance, at int64) {
-	p.totals.note(in)
+func (p *pulse) note(run *jobs.Run, at int64) {
+	p.totals.note(run)
 	m := p.last
-	if m == nil || m.at != at || p.of != in.Tenant {
-		if m = p.minute(in.Tenant, at); m == nil {
+	if m == nil || m.at != at || p.of != run.Tenant {
+		if m = p.minute(run.Tenant, at); m == nil {
 			return
 		}
-		p.last, p.of = m, in.Tenant
+		p.last, p.of = m, run.Tenant
 	}
-	m.note(in)
+	m.note(run)
 }
 
 // minute is the minute under way of a tenant, or nil if there are too many tenants.
@@ -136,12 +136,12 @@ func (p *pulse) drop(at int64) (some bool) {
 	return some
 }
 
-func (m *minute) note(in *jobs.Instance) {
+func (m *minute) note(run *jobs.Run) {
 	c := &m.counts
-	switch in.State {
+	switch run.State {
 	case jobs.Processing:
 		c.Started++
-		if late, first := late(in); first {
+		if late, first := late(run); first {
 			c.LateMax = max(c.LateMax, late)
 			m.late[lateBucket(late)]++
 			m.lateSum++
@@ -149,7 +149,7 @@ func (m *minute) note(in *jobs.Instance) {
 	case jobs.Succeeded:
 		c.Succeeded++
 	case jobs.Failed:
-		switch in.Cause {
+		switch run.Cause {
 		case jobs.ByError, jobs.ByTimeout, jobs.ByLoss:
 			c.Failed++
 		}
@@ -205,21 +205,21 @@ func (cp *ControlPlane) Pulse(tenant jobs.Tenant) []Minute {
 }
 
 // late is how long after its due time, or after it was asked for, a run started, for its first attempt.
-func late(in *jobs.Instance) (d time.Duration, first bool) {
-	return max(0, in.Started.Sub(in.Wanted())), in.Attempt == 1
+func late(run *jobs.Run) (d time.Duration, first bool) {
+	return max(0, run.Started.Sub(run.Wanted())), run.Attempt == 1
 }
 
 // step says whether a command made a run take a step that counts. A command answers first with the run that it names,
 // then with those it handed slots to, and these may only have been skipped. over says that the run's attempt had
 // ended before, and that only its handler has returned now.
-func step(verb jobs.Verb, first, over bool, in *jobs.Instance) bool {
-	switch in.State {
+func step(verb jobs.Verb, first, over bool, run *jobs.Run) bool {
+	switch run.State {
 	case jobs.Skipped:
 		return true
 	case jobs.Processing:
 		return first && verb == jobs.VerbClaim
 	case jobs.Cancelled:
-		replaced := in.Cause == jobs.ByReplaced && (verb == jobs.VerbCreate || verb == jobs.VerbFire || verb == jobs.VerbRelease)
+		replaced := run.Cause == jobs.ByReplaced && (verb == jobs.VerbCreate || verb == jobs.VerbFire || verb == jobs.VerbRelease)
 		return first && verb == jobs.VerbCancel || replaced
 	case jobs.Succeeded, jobs.Failed, jobs.Terminated:
 		return first && !over && (verb == jobs.VerbFinish || verb == jobs.VerbExpire)

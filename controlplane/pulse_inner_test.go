@@ -37,16 +37,16 @@ func TestPulseTenants(t *testing.T) {
 	p.begin(1, now)
 	at := now.Unix() / 60
 	for i := range pulseTenants + 10 {
-		p.note(&jobs.Instance{Tenant: jobs.Tenant(fmt.Sprint("t", i)), State: jobs.Succeeded}, at)
+		p.note(&jobs.Run{Tenant: jobs.Tenant(fmt.Sprint("t", i)), State: jobs.Succeeded}, at)
 	}
 	if len(p.tenants) != pulseTenants {
 		t.Errorf("%d tenants are counted", len(p.tenants))
 	}
-	p.note(&jobs.Instance{Tenant: "late", State: jobs.Succeeded}, at+pulseMinutes-1)
+	p.note(&jobs.Run{Tenant: "late", State: jobs.Succeeded}, at+pulseMinutes-1)
 	if p.tenants["late"] != nil {
 		t.Error("a tenant too many is counted")
 	}
-	p.note(&jobs.Instance{Tenant: "late", State: jobs.Succeeded}, at+pulseMinutes)
+	p.note(&jobs.Run{Tenant: "late", State: jobs.Succeeded}, at+pulseMinutes)
 	if p.tenants["late"] == nil || len(p.tenants) != 1 {
 		t.Errorf("an hour later %d tenants are counted", len(p.tenants))
 	}
@@ -57,7 +57,7 @@ func TestTotalsTenants(t *testing.T) {
 	var p pulse
 	p.totals.init()
 	for i := range 1000 {
-		p.note(&jobs.Instance{Tenant: jobs.Tenant(fmt.Sprint("t", i%500)), Kind: jobs.Kind(1 + i%2), State: jobs.Skipped}, 1)
+		p.note(&jobs.Run{Tenant: jobs.Tenant(fmt.Sprint("t", i%500)), Kind: jobs.Kind(1 + i%2), State: jobs.Skipped}, 1)
 	}
 	if n := len(p.totals.runs); n > 2*MaxTenants+2 {
 		t.Errorf("%d classes are counted", n)
@@ -79,19 +79,19 @@ func BenchmarkPulse(b *testing.B) {
 	at := now.Unix() / 60
 	var l leases
 	l.init(time.Second)
-	claimed := &jobs.Instance{Tenant: jobs.DefaultTenant, State: jobs.Processing, Due: now, Started: now.Add(300 * time.Microsecond), Attempt: 1}
-	ended := &jobs.Instance{Tenant: jobs.DefaultTenant, State: jobs.Succeeded, Attempt: 1}
+	claimed := &jobs.Run{Tenant: jobs.DefaultTenant, State: jobs.Processing, Due: now, Started: now.Add(300 * time.Microsecond), Attempt: 1}
+	ended := &jobs.Run{Tenant: jobs.DefaultTenant, State: jobs.Succeeded, Attempt: 1}
 	b.ReportAllocs()
 	for b.Loop() {
 		for range 1000 {
 			p.mu.Lock()
-			for _, in := range []*jobs.Instance{claimed, ended} {
+			for _, run := range []*jobs.Run{claimed, ended} {
 				verb := jobs.VerbClaim
-				if in.State != jobs.Processing {
+				if run.State != jobs.Processing {
 					verb = jobs.VerbFinish
 				}
-				if step(verb, true, l.over(in), in) {
-					p.note(in, at)
+				if step(verb, true, l.over(run), run) {
+					p.note(run, at)
 				}
 			}
 			p.mu.Unlock()
@@ -103,12 +103,12 @@ func BenchmarkPulse(b *testing.B) {
 // A run that somebody asked for after its due time had passed is late from then on: by seconds, and not by a month.
 func TestBackfilledRunsAreNotLate(t *testing.T) {
 	asked := time.Unix(1_800_000_000, 0)
-	in := &jobs.Instance{Origin: jobs.FromBackfill, Due: asked.AddDate(0, -1, 0), Created: asked, Started: asked.Add(time.Second), Attempt: 1}
-	if d, first := late(in); d != time.Second || !first {
+	run := &jobs.Run{Origin: jobs.FromBackfill, Due: asked.AddDate(0, -1, 0), Created: asked, Started: asked.Add(time.Second), Attempt: 1}
+	if d, first := late(run); d != time.Second || !first {
 		t.Errorf("it is late by %v (first attempt: %v)", d, first)
 	}
-	in.Origin = jobs.FromMisfire
-	if d, _ := late(in); d < 28*24*time.Hour {
+	run.Origin = jobs.FromMisfire
+	if d, _ := late(run); d < 28*24*time.Hour {
 		t.Errorf("a misfire is late by %v", d)
 	}
 }

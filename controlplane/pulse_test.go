@@ -86,8 +86,8 @@ func TestPulse(t *testing.T) {
 		create("deaf", 0)
 		time.Sleep(11 * time.Second)
 		look(controlplane.Minute{Started: 8, Succeeded: 3, Failed: 4, Terminated: 2, Cancelled: 1, Skipped: 1})
-		if in := h.run(slow); !in.Lingering {
-			t.Fatalf("the run is %+v", in)
+		if run := h.run(slow); !run.Lingering {
+			t.Fatalf("the run is %+v", run)
 		}
 		close(release)
 		time.Sleep(time.Second)
@@ -113,7 +113,7 @@ func TestPulse(t *testing.T) {
 		if got := all.Late[jobs.Triggered]; count(got) != 7 {
 			t.Errorf("attempts were late by %+v", got)
 		}
-		if all.Commands[jobs.VerbCreate] != 8 || all.Refused[jobs.NotFound] != 0 || all.Offered == 0 || all.Beats == 0 || all.Leases != 0 {
+		if all.Commands[jobs.VerbCreate] != 8 || all.Refused[jobs.NotFound] != 0 || all.Offered == 0 || all.Heartbeats == 0 || all.Leases != 0 {
 			t.Errorf("in all %+v", all)
 		}
 		h.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "unheard-of"})
@@ -207,7 +207,7 @@ func TestFailuresAreTold(t *testing.T) {
 		h.stop()
 		var ended []jobs.ID
 		var missed []jobs.Missed
-		h.ended = func(in *jobs.Instance) { ended = append(ended, in.ID) }
+		h.ended = func(run *jobs.Run) { ended = append(ended, run.ID) }
 		h.missed = func(tenant jobs.Tenant, key jobs.Key, m jobs.Missed) {
 			if tenant != jobs.DefaultTenant || key != "tick" {
 				t.Errorf("%s of %s was missed", key, tenant)

@@ -13,7 +13,7 @@ import (
 // Workers that take nothing new, and jobs that no worker has.
 
 // rest has a worker take nothing new, or take runs again: here at once, and there by the signal that is the answer. The
-// next beats say it again until the worker does. The lock is held.
+// next heartbeats say it again until the worker does. The lock is held.
 func (r *router) rest(tenant jobs.Tenant, k jobs.Drain) bus.Signal {
 	wish := bus.RestResume
 	if k.On {

@@ -103,12 +103,12 @@ func TestS0_26RunsGoByAgeAndByNumber(t *testing.T) {
 				t.Errorf("%s: %d runs are kept, want %d", key, got, want)
 			}
 		}
-		if _, err := h.store.Instance(h.ctx, jobs.DefaultTenant, old.ID); !errors.Is(err, jobs.NotFound) || h.lines(old.ID) != 0 {
+		if _, err := h.store.Run(h.ctx, jobs.DefaultTenant, old.ID); !errors.Is(err, jobs.NotFound) || h.lines(old.ID) != 0 {
 			t.Errorf("a run that has gone is answered with %v, and has %d lines", err, h.lines(old.ID))
 		}
-		for _, in := range h.runs("by.number") {
-			if in.State == jobs.Succeeded && h.lines(in.ID) == 0 {
-				t.Errorf("run %s is kept, and its lines have gone", in.ID)
+		for _, run := range h.runs("by.number") {
+			if run.State == jobs.Succeeded && h.lines(run.ID) == 0 {
+				t.Errorf("run %s is kept, and its lines have gone", run.ID)
 			}
 		}
 		if n.Load() != 6*ran {
@@ -163,14 +163,14 @@ func TestS0_26WhoWaitsFindsTheRun(t *testing.T) {
 		h.worker(worker.Config{}, jobs.NewTriggered(run, jobs.Options{Key: "many", KeepSucceeded: 10}))
 		var ids []jobs.ID
 		for i := range 200 {
-			in := h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "many", Args: fmt.Appendf(nil, `{"Customer":"c%d"}`, i)}).Instance()
-			ids = append(ids, in.ID)
+			r := h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "many", Args: fmt.Appendf(nil, `{"Customer":"c%d"}`, i)}).Run()
+			ids = append(ids, r.ID)
 		}
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		for i, id := range ids {
-			if in := h.run(id); in.State != jobs.Succeeded || string(in.Result) != fmt.Sprintf("%q", fmt.Sprint("c", i)) {
-				t.Fatalf("run %d is %s with %s", i, in.State, in.Result)
+			if r := h.run(id); r.State != jobs.Succeeded || string(r.Result) != fmt.Sprintf("%q", fmt.Sprint("c", i)) {
+				t.Fatalf("run %d is %s with %s", i, r.State, r.Result)
 			}
 		}
 		time.Sleep(10 * time.Minute)
@@ -184,9 +184,9 @@ func TestS0_26WhoWaitsFindsTheRun(t *testing.T) {
 // All of them together may take so many bytes: beyond, the oldest go, whosoever they are.
 func TestS0_26RunsGoByBytes(t *testing.T) {
 	archive, at := memstore.NewArchive(0), time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	var rows []*jobs.Instance
+	var rows []*jobs.Run
 	for i := range 100 {
-		rows = append(rows, &jobs.Instance{Tenant: jobs.DefaultTenant, ID: jobs.DerivedID(string(rune('a' + i))), Key: jobs.Key([]string{"a", "b"}[i%2]), State: jobs.Succeeded,
+		rows = append(rows, &jobs.Run{Tenant: jobs.DefaultTenant, ID: jobs.DerivedID(string(rune('a' + i))), Key: jobs.Key([]string{"a", "b"}[i%2]), State: jobs.Succeeded,
 			Result: make([]byte, 800), Ended: at.Add(time.Duration(i) * time.Second)})
 	}
 	archive.Append(rows)
@@ -298,11 +298,11 @@ func TestS2_08AParentGoesBeforeItsChildren(t *testing.T) {
 	forgetting(t, func(h *house) {
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("child", jobs.Options{}, &n), job("parent", jobs.Options{KeepFor: time.Hour}, &n))
-		parent := h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "parent"}).Instance()
-		child := h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "child", Parent: parent.ID, Delay: 3 * time.Hour}).Instance()
+		parent := h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "parent"}).Run()
+		child := h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "child", Parent: parent.ID, Delay: 3 * time.Hour}).Run()
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		if _, err := h.store.Instance(h.ctx, jobs.DefaultTenant, parent.ID); !errors.Is(err, jobs.NotFound) {
+		if _, err := h.store.Run(h.ctx, jobs.DefaultTenant, parent.ID); !errors.Is(err, jobs.NotFound) {
 			t.Errorf("the parent is answered with %v", err)
 		}
 		tree, _, err := ops.New(ops.Config{Store: h.store}).Tree(h.ctx, ops.Who{}, child.ID, 10)
@@ -311,8 +311,8 @@ func TestS2_08AParentGoesBeforeItsChildren(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		if in := h.run(child.ID); in.State != jobs.Succeeded || in.Parent != parent.ID {
-			t.Errorf("the child is %s, of %s", in.State, in.Parent)
+		if run := h.run(child.ID); run.State != jobs.Succeeded || run.Parent != parent.ID {
+			t.Errorf("the child is %s, of %s", run.State, run.Parent)
 		}
 	})
 }

@@ -68,18 +68,18 @@ func (f *failing) waits() string {
 }
 
 // codes are the codes of a run's attempts that failed, as its ledger has them.
-func codes(in *jobs.Instance) string {
+func codes(run *jobs.Run) string {
 	var words []string
-	for _, m := range in.Moves {
+	for _, m := range run.Moves {
 		if m.State == jobs.Failed {
-			words = append(words, in.CodeOf(m.Attempt))
+			words = append(words, run.CodeOf(m.Attempt))
 		}
 	}
 	return strings.Join(words, " ")
 }
 
 // tries runs one run of a job to its end.
-func tries(t *testing.T, o jobs.Options, how []jobs.How, ends []string, check func(in *jobs.Instance, f *failing)) {
+func tries(t *testing.T, o jobs.Options, how []jobs.How, ends []string, check func(run *jobs.Run, f *failing)) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var f failing
@@ -99,10 +99,10 @@ func retried(t *testing.T, o jobs.Options, ends []string, state jobs.State, atte
 	if o.RetryJitter == "" {
 		o.RetryJitter = jobs.JitterNone
 	}
-	tries(t, o, nil, ends, func(in *jobs.Instance, f *failing) {
+	tries(t, o, nil, ends, func(run *jobs.Run, f *failing) {
 		t.Helper()
-		if in.State != state || in.Attempt != attempts || f.waits() != waits || codes(in) != said {
-			t.Errorf("%v: it is %s after %d attempts, which waited for %q and failed with %q; want %s, %d, %q, %q", ends, in.State, in.Attempt, f.waits(), codes(in), state, attempts, waits, said)
+		if run.State != state || run.Attempt != attempts || f.waits() != waits || codes(run) != said {
+			t.Errorf("%v: it is %s after %d attempts, which waited for %q and failed with %q; want %s, %d, %q, %q", ends, run.State, run.Attempt, f.waits(), codes(run), state, attempts, waits, said)
 		}
 	})
 }
@@ -152,9 +152,9 @@ func TestS2_39(t *testing.T) {
 	retried(t, one(jobs.CodeError), always(""), jobs.Terminated, 2, "5s", " ")
 	retried(t, one("404"), always("404"), jobs.Terminated, 2, "5s", "404 404")
 	for _, end := range []string{"hang", "panic", "", "404"} { // a rule for another code leaves them alone
-		tries(t, one("500"), nil, always(end), func(in *jobs.Instance, _ *failing) {
-			if in.State != jobs.Terminated || in.Attempt != 1 {
-				t.Errorf("%q is %s after %d attempts", end, in.State, in.Attempt)
+		tries(t, one("500"), nil, always(end), func(run *jobs.Run, _ *failing) {
+			if run.State != jobs.Terminated || run.Attempt != 1 {
+				t.Errorf("%q is %s after %d attempts", end, run.State, run.Attempt)
 			}
 		})
 	}
@@ -176,20 +176,20 @@ func TestS2_40(t *testing.T) {
 
 // Given up at once, or tried again up to a number; the run says why, attempt by attempt.
 func TestS0_25(t *testing.T) {
-	tries(t, jobs.Options{}, nil, always("503"), func(in *jobs.Instance, _ *failing) {
-		if in.State != jobs.Terminated || in.Attempt != 1 || in.Error != "the other side said 503" || in.Code() != "503" {
-			t.Errorf("given up: %s after %d attempts, %q, code %q", in.State, in.Attempt, in.Error, in.Code())
+	tries(t, jobs.Options{}, nil, always("503"), func(run *jobs.Run, _ *failing) {
+		if run.State != jobs.Terminated || run.Attempt != 1 || run.Error != "the other side said 503" || run.Code() != "503" {
+			t.Errorf("given up: %s after %d attempts, %q, code %q", run.State, run.Attempt, run.Error, run.Code())
 		}
 	})
-	tries(t, jobs.Options{Retries: 5}, nil, always("503"), func(in *jobs.Instance, _ *failing) {
+	tries(t, jobs.Options{Retries: 5}, nil, always("503"), func(run *jobs.Run, _ *failing) {
 		n := 0
-		for _, m := range in.Moves {
+		for _, m := range run.Moves {
 			if m.State == jobs.Failed && m.Text == "the other side said 503" && m.Cause == jobs.ByError {
 				n++
 			}
 		}
-		if in.State != jobs.Terminated || in.Attempt != 6 || n != 6 {
-			t.Errorf("tried again: %s after %d attempts, of which %d say why", in.State, in.Attempt, n)
+		if run.State != jobs.Terminated || run.Attempt != 6 || n != 6 {
+			t.Errorf("tried again: %s after %d attempts, of which %d say why", run.State, run.Attempt, n)
 		}
 	})
 }
@@ -244,9 +244,9 @@ func TestS2_40AsThePageSays(t *testing.T) {
 			t.Fatal(err)
 		}
 		ends := strings.Fields(strings.ReplaceAll(row[2], "timeout", "hang"))
-		tries(t, jobs.Options{RetryRules: rules, Retries: retries, RetryJitter: jobs.JitterNone, Timeout: time.Minute}, nil, slices.Concat(ends, ends[len(ends)-1:]), func(in *jobs.Instance, f *failing) {
-			if in.State.String() != row[4] || f.waits() != row[3] || int(in.Attempt) != len(ends) {
-				t.Errorf("%v: it is %s after %d attempts, which waited for %q", row, in.State, in.Attempt, f.waits())
+		tries(t, jobs.Options{RetryRules: rules, Retries: retries, RetryJitter: jobs.JitterNone, Timeout: time.Minute}, nil, slices.Concat(ends, ends[len(ends)-1:]), func(run *jobs.Run, f *failing) {
+			if run.State.String() != row[4] || f.waits() != row[3] || int(run.Attempt) != len(ends) {
+				t.Errorf("%v: it is %s after %d attempts, which waited for %q", row, run.State, run.Attempt, f.waits())
 			}
 		})
 	}
@@ -294,9 +294,9 @@ func TestS3_19(t *testing.T) {
 		{jobs.Options{RetryRules: []jobs.RetryRule{{Codes: []string{"*"}, Attempts: 6}}}, []jobs.How{jobs.WithRetries(3)}, 4},
 		{jobs.Options{RetryRules: []jobs.RetryRule{{Codes: []string{"*"}, Attempts: 6}}}, []jobs.How{jobs.WithRetries(0)}, 1},
 	} {
-		tries(t, c.of, c.how, always("x"), func(in *jobs.Instance, _ *failing) {
-			if in.State != jobs.Terminated || in.Attempt != c.want {
-				t.Errorf("%d retries, %d rules and %d words for the run: %s after %d attempts, want %d", c.of.Retries, len(c.of.RetryRules), len(c.how), in.State, in.Attempt, c.want)
+		tries(t, c.of, c.how, always("x"), func(run *jobs.Run, _ *failing) {
+			if run.State != jobs.Terminated || run.Attempt != c.want {
+				t.Errorf("%d retries, %d rules and %d words for the run: %s after %d attempts, want %d", c.of.Retries, len(c.of.RetryRules), len(c.how), run.State, run.Attempt, c.want)
 			}
 		})
 	}
@@ -394,9 +394,9 @@ func (h *house) all(key jobs.Key, n int, state jobs.State) {
 	if len(runs) != n {
 		h.t.Errorf("%s has %d runs, want %d", key, len(runs), n)
 	}
-	for _, in := range runs {
-		if in.State != state {
-			h.t.Errorf("run %s is %s", in.ID, in.State)
+	for _, run := range runs {
+		if run.State != state {
+			h.t.Errorf("run %s is %s", run.ID, run.State)
 		}
 	}
 }
@@ -451,9 +451,9 @@ func TestRiver1258(t *testing.T) {
 		}
 		dead.cut.Store(true)
 		time.Sleep(time.Minute)
-		for _, in := range h.runs("long") {
-			if in.State != jobs.Failed || in.Cause != jobs.ByLoss {
-				t.Fatalf("run %s is %s by %s a minute after its worker", in.ID, in.State, in.Cause)
+		for _, run := range h.runs("long") {
+			if run.State != jobs.Failed || run.Cause != jobs.ByLoss {
+				t.Fatalf("run %s is %s by %s a minute after its worker", run.ID, run.State, run.Cause)
 			}
 		}
 		h.worker(worker.Config{Name: "alive", Slots: 50}, j.work("long", time.Hour, true, o))
@@ -472,13 +472,13 @@ func TestRiver1302(t *testing.T) {
 		w := h.cabled(worker.Config{Name: "slow"}, j.work("long", time.Minute, false, jobs.Options{}))
 		id := h.enqueue("long")
 		time.Sleep(time.Second)
-		in := h.run(id)
+		run := h.run(id)
 		time.Sleep(2 * time.Minute)
 		done := h.run(id)
 		if done.State != jobs.Succeeded {
 			t.Fatalf("it is %s", done.State)
 		}
-		h.apply(jobs.Expire{ID: id, Attempt: in.Attempt, Cause: jobs.ByLoss})
+		h.apply(jobs.Expire{ID: id, Attempt: run.Attempt, Cause: jobs.ByLoss})
 		if now := h.run(id); now.State != jobs.Succeeded || len(now.Moves) != len(done.Moves) {
 			t.Errorf("a rescue that came late made it %s", now.State)
 		}
@@ -492,7 +492,7 @@ func TestRiver1302(t *testing.T) {
 		if now := h.run(second); now.State != jobs.Processing || now.Attempt != 2 {
 			t.Errorf("after the first handler has returned it is %s, attempt %d", now.State, now.Attempt)
 		}
-		late := h.apply(jobs.Finish{ID: second, Worker: in.Worker, Attempt: 1, Outcome: jobs.OutcomeSuccess})
+		late := h.apply(jobs.Finish{ID: second, Worker: run.Worker, Attempt: 1, Outcome: jobs.OutcomeSuccess})
 		if now := h.run(second); !errors.Is(late.Err, jobs.Stale) || now.State != jobs.Processing {
 			t.Errorf("a result that came late was answered with %v, and the run is %s", late.Err, now.State)
 		}

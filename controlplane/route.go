@@ -20,7 +20,7 @@ type router struct {
 	apps     map[bus.Lane]*app
 	changed  chan struct{} // wakes publish
 	since    time.Time     // when the term began
-	spread   []spreading   // broadcasts to be spread
+	expand   []expansion   // broadcasts to expand
 	chose    bool          // a worker was chosen since the last sweep
 	loads    func(worker string, key jobs.Key) (all, same int)
 
@@ -59,13 +59,13 @@ type member struct {
 	info     bus.WorkerInfo
 	seen     time.Time
 	running  int
-	pending  int // runs listed by the parts of a beat so far
+	pending  int // runs listed by the parts of a heartbeat so far
 	leaving  bool
 	resting  bool             // somebody has it take nothing new
 	wish     bus.Rest         // what it is to do about that, until it says that it does; "" = it does
 	told     string           // the queue of which it was told last
-	mute     bool             // it did not take what it was handed; until it beats
-	full     bool             // it gave back what it was handed; until it beats, or a run of it ends
+	mute     bool             // it did not take what it was handed; until it sends a heartbeat
+	full     bool             // it gave back what it was handed; until it sends a heartbeat, or a run of it ends
 	personal int              // offers handed to its personal lane that are still out
 	handed   map[jobs.Key]int // those, by job
 }
@@ -94,7 +94,7 @@ func (r *router) init(patience, lease time.Duration) {
 func (r *router) lead(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.leading, r.queue, r.apps, r.since, r.spread = on, "", map[bus.Lane]*app{}, time.Now(), nil
+	r.leading, r.queue, r.apps, r.since, r.expand = on, "", map[bus.Lane]*app{}, time.Now(), nil
 }
 
 func (r *router) app(lane bus.Lane) *app {
@@ -110,58 +110,58 @@ func (r *router) app(lane bus.Lane) *app {
 
 // note follows a run as a commit left it: one that can be claimed is offered if there is room, one that was claimed
 // makes room. The lock is held.
-func (r *router) note(in *jobs.Instance, now time.Time) {
-	a := r.app(bus.Lane{Tenant: in.Tenant, App: in.App})
-	o := a.out[in.ID]
-	if !in.Offerable() {
+func (r *router) note(run *jobs.Run, now time.Time) {
+	a := r.app(bus.Lane{Tenant: run.Tenant, App: run.App})
+	o := a.out[run.ID]
+	if !run.Offerable() {
 		if o != nil {
-			a.gone(in.ID)
+			a.gone(run.ID)
 		}
 		if len(a.parked) > 0 {
-			a.unpark(in.ID)
+			a.unpark(run.ID)
 			a.stir = true
-			if m := a.workers[in.Worker]; m != nil {
+			if m := a.workers[run.Worker]; m != nil {
 				m.full = false
 			}
 		}
 		return
 	}
 	if len(a.parked) > 0 {
-		if p := a.parked[in.ID]; p != nil && !p.before(in) {
+		if p := a.parked[run.ID]; p != nil && !p.before(run) {
 			return
 		}
-		a.unpark(in.ID)
+		a.unpark(run.ID)
 	}
 	switch {
-	case a.window == 0 && in.Place.Unspread():
-		r.alone(a, in, now)
-	case o != nil && !o.before(in):
+	case a.window == 0 && run.Place.Unexpanded():
+		r.alone(a, run, now)
+	case o != nil && !o.before(run):
 	case a.backlog || len(a.out) >= a.window:
 		if o != nil {
-			a.gone(in.ID)
+			a.gone(run.ID)
 		}
 		a.backlog = true
 		a.turned++
 	default:
 		if o != nil {
-			a.gone(in.ID)
+			a.gone(run.ID)
 		}
-		a.offer(in, now)
+		a.offer(run, now)
 	}
 }
 
 // offer adds a run to what is to be published.
-func (a *app) offer(in *jobs.Instance, now time.Time) {
-	o := &outstanding{offer: bus.Offer{ID: in.ID, Attempt: in.Next(), Key: in.Key}, at: now, place: in.Place}
-	a.out[in.ID] = o
+func (a *app) offer(run *jobs.Run, now time.Time) {
+	o := &outstanding{offer: bus.Offer{ID: run.ID, Attempt: run.Next(), Key: run.Key}, at: now, place: run.Place}
+	a.out[run.ID] = o
 	a.fresh = append(a.fresh, o)
 }
 
 // before says that the offer is that of a run as it was before. A row that was read while commits went on may be older
 // than what they have told, and so may what a commit tells that was overtaken by the next one: attempts only grow, and a
-// broadcast is spread once.
-func (o *outstanding) before(in *jobs.Instance) bool {
-	return o.offer.Attempt < in.Next() || o.offer.Attempt == in.Next() && o.place.Unspread() && !in.Place.Unspread()
+// broadcast is expanded once.
+func (o *outstanding) before(run *jobs.Run) bool {
+	return o.offer.Attempt < run.Next() || o.offer.Attempt == run.Next() && o.place.Unexpanded() && !run.Place.Unexpanded()
 }
 
 func (a *app) gone(id jobs.ID) {
@@ -192,7 +192,7 @@ func (a *app) common(key jobs.Key) bool {
 	return shared || a.any && !named
 }
 
-// busy says that all slots of an app are taken, as far as its beats tell.
+// busy says that all slots of an app are taken, as far as its heartbeats tell.
 func (a *app) busy() bool {
 	for _, m := range a.workers {
 		if !m.off() && (m.info.Slots <= 0 || m.running < m.info.Slots) {
@@ -209,8 +209,8 @@ type shipment struct {
 }
 
 // ship takes what is to be published, in lists: the shared lane for runs that every worker of the app may take, else
-// the personal lane of the one that is chosen. It also answers with the broadcasts that are to be spread.
-func (r *router) ship(now time.Time) (queue string, out []shipment, spread []spreading) {
+// the personal lane of the one that is chosen. It also answers with the broadcasts to expand.
+func (r *router) ship(now time.Time) (queue string, out []shipment, expand []expansion) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range r.apps {
@@ -254,11 +254,11 @@ func (r *router) ship(now time.Time) (queue string, out []shipment, spread []spr
 			out = append(out, *s)
 		}
 	}
-	spread, r.spread = r.spread, nil
-	return r.queue, out, spread
+	expand, r.expand = r.expand, nil
+	return r.queue, out, expand
 }
 
-// failed gives up offers that could not be delivered. A worker that did not take them gets none until it beats.
+// failed gives up offers that could not be delivered. A worker that did not take them gets none until it sends a heartbeat.
 func (r *router) failed(s shipment) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -295,17 +295,17 @@ func (r *router) back(tenant jobs.Tenant, app string, offers []bus.Offer) {
 	}
 }
 
-// spreadAlready gives up what was noted of a broadcast that had been spread before: whoever noted it had read an older
+// expanded gives up what was noted of a broadcast that was expanded before: whoever noted it had read an older
 // row. What is there now is read anew.
-func (r *router) spreadAlready(tenant jobs.Tenant, in *jobs.Instance) {
+func (r *router) expanded(tenant jobs.Tenant, run *jobs.Run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a := r.apps[bus.Lane{Tenant: tenant, App: in.App}]
+	a := r.apps[bus.Lane{Tenant: tenant, App: run.App}]
 	if a == nil {
 		return
 	}
-	if o := a.out[in.ID]; o != nil && o.to == everybody {
-		a.gone(in.ID)
+	if o := a.out[run.ID]; o != nil && o.to == everybody {
+		a.gone(run.ID)
 		a.backlog = true
 		poke(r.changed)
 	}
@@ -331,30 +331,30 @@ func (r *router) short() (list []shortage) {
 }
 
 // fill offers what was read of an app's ready runs.
-func (r *router) fill(s shortage, ready []*jobs.Instance, now time.Time) {
+func (r *router) fill(s shortage, ready []*jobs.Run, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.app(s.lane)
 	// Whoever was turned away since the shortage was seen may be missing from what was read.
 	all := len(ready) < s.want && a.turned == s.turned
-	for _, in := range ready {
+	for _, run := range ready {
 		if len(a.out) >= a.window {
 			all = false
 			break
 		}
-		if o := a.out[in.ID]; o != nil {
-			if !o.before(in) {
+		if o := a.out[run.ID]; o != nil {
+			if !o.before(run) {
 				continue
 			}
-			a.gone(in.ID)
+			a.gone(run.ID)
 		}
-		if o := a.parked[in.ID]; o != nil {
-			if !o.before(in) {
+		if o := a.parked[run.ID]; o != nil {
+			if !o.before(run) {
 				continue
 			}
-			a.unpark(in.ID)
+			a.unpark(run.ID)
 		}
-		a.offer(in, now)
+		a.offer(run, now)
 	}
 	a.backlog = !all
 }
@@ -399,7 +399,7 @@ type overdueOffer struct {
 }
 
 // retry looks at a row again whose offer is overdue: it is offered anew if it still can be claimed.
-func (r *router) retry(o overdueOffer, in *jobs.Instance, now time.Time) {
+func (r *router) retry(o overdueOffer, run *jobs.Run, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.looked++
@@ -410,8 +410,8 @@ func (r *router) retry(o overdueOffer, in *jobs.Instance, now time.Time) {
 		}
 	}
 	a.gone(o.id)
-	if in != nil && in.Offerable() {
-		a.offer(in, now)
+	if run != nil && run.Offerable() {
+		a.offer(run, now)
 	}
 }
 

@@ -17,54 +17,54 @@ func staffed(t *testing.T, now time.Time) (*router, *app) {
 	r.lead(true)
 	r.since = now.Add(-time.Hour)
 	info := &bus.WorkerInfo{Name: "a-1", Label: "a", App: "default", Slots: 10, Keys: map[jobs.Key]int{"clean": 1}}
-	if known, err := r.beat(bus.Principal{Tenant: "t", Name: "a"}, bus.Beat{Worker: "a-1", Info: info}, now); !known {
+	if known, err := r.heartbeat(bus.Principal{Tenant: "t", Name: "a"}, bus.Heartbeat{Worker: "a-1", Info: info}, now); !known {
 		t.Fatal("the worker is not known:", err)
 	}
 	return r, r.app(bus.Lane{Tenant: "t", App: "default"})
 }
 
 // A row that was read before a commit told of the run anew does not take the place of what is offered: neither the
-// broadcast that a shard came of, nor an earlier attempt. Nor does what an earlier commit tells that was overtaken.
+// broadcast that a part came of, nor an earlier attempt. Nor does what an earlier commit tells that was overtaken.
 func TestOfferIsNotOverwrittenByAnOlderRow(t *testing.T) {
 	now := time.Now()
-	whole := &jobs.Instance{Tenant: "t", App: "default", Key: "clean", ID: jobs.DerivedID("x"), State: jobs.Enqueued, Place: &jobs.Place{Route: jobs.RouteBroadcast}}
-	shard := *whole
-	shard.Place = &jobs.Place{Route: jobs.RouteBroadcast, Shards: 2, Group: whole.ID, Pin: "a-1", PinAway: jobs.PinAny}
+	whole := &jobs.Run{Tenant: "t", App: "default", Key: "clean", ID: jobs.DerivedID("x"), State: jobs.Enqueued, Place: &jobs.Place{Route: jobs.RouteBroadcast}}
+	part := *whole
+	part.Place = &jobs.Place{Route: jobs.RouteBroadcast, Total: 2, Group: whole.ID, Pin: "a-1", PinAway: jobs.PinAny}
 	second := *whole
 	second.Place, second.Attempt = nil, 1
 	first := second
 	first.Attempt = 0
 	for _, c := range []struct {
 		name        string
-		told, older *jobs.Instance
-	}{{"a shard", &shard, whole}, {"a second attempt", &second, &first}} {
+		told, older *jobs.Run
+	}{{"a part", &part, whole}, {"a second attempt", &second, &first}} {
 		for how, hear := range map[string]func(r *router, a *app){
-			"read":       func(r *router, a *app) { r.fill(r.short1(a), []*jobs.Instance{c.older}, now) },
+			"read":       func(r *router, a *app) { r.fill(r.short1(a), []*jobs.Run{c.older}, now) },
 			"told later": func(r *router, _ *app) { r.note(c.older, now) },
 		} {
 			r, a := staffed(t, now)
 			a.backlog = false
 			r.note(c.told, now)
 			hear(r, a)
-			_, out, spread := r.ship(now)
-			if len(out) != 1 || len(spread) != 0 || len(out[0].lists) != 1 || out[0].lists[0][0].Attempt != c.told.Next() {
-				t.Errorf("%s, %s: shipped %+v, to be spread %+v", c.name, how, out, spread)
+			_, out, expand := r.ship(now)
+			if len(out) != 1 || len(expand) != 0 || len(out[0].lists) != 1 || out[0].lists[0][0].Attempt != c.told.Next() {
+				t.Errorf("%s, %s: shipped %+v, to expand %+v", c.name, how, out, expand)
 			}
 		}
 	}
 }
 
-// A broadcast that was found spread already does not keep its place among the offers: what is there now is read again.
+// A broadcast that was found expanded already does not keep its place among the offers: what is there now is read again.
 func TestBroadcastThatIsSpreadAlreadyIsReadAgain(t *testing.T) {
 	now := time.Now()
-	whole := &jobs.Instance{Tenant: "t", App: "default", Key: "clean", ID: jobs.DerivedID("x"), State: jobs.Enqueued, Place: &jobs.Place{Route: jobs.RouteBroadcast}}
+	whole := &jobs.Run{Tenant: "t", App: "default", Key: "clean", ID: jobs.DerivedID("x"), State: jobs.Enqueued, Place: &jobs.Place{Route: jobs.RouteBroadcast}}
 	r, a := staffed(t, now)
-	r.fill(r.short1(a), []*jobs.Instance{whole}, now)
-	if _, out, spread := r.ship(now); len(out) != 0 || len(spread) != 1 {
-		t.Fatalf("shipped %+v, to be spread %+v", out, spread)
+	r.fill(r.short1(a), []*jobs.Run{whole}, now)
+	if _, out, expand := r.ship(now); len(out) != 0 || len(expand) != 1 {
+		t.Fatalf("shipped %+v, to expand %+v", out, expand)
 	}
 	a.backlog = false
-	r.spreadAlready("t", whole)
+	r.expanded("t", whole)
 	if !a.backlog || len(a.out) != 0 {
 		t.Errorf("%d offers are out, and nobody reads again", len(a.out))
 	}
@@ -77,11 +77,11 @@ func (r *router) short1(a *app) shortage { return shortage{a.lane, a.window, a.t
 // that waits for long is cleared away.
 func TestNobodyWaitsBehindWhatIsGone(t *testing.T) {
 	now := time.Now()
-	waits := func(seed string) *jobs.Instance {
-		return &jobs.Instance{Tenant: "t", App: "default", Key: "clean", ID: jobs.DerivedID(seed), State: jobs.Enqueued, Place: &jobs.Place{Route: jobs.RouteLast}}
+	waits := func(seed string) *jobs.Run {
+		return &jobs.Run{Tenant: "t", App: "default", Key: "clean", ID: jobs.DerivedID(seed), State: jobs.Enqueued, Place: &jobs.Place{Route: jobs.RouteLast}}
 	}
-	gone := func(in *jobs.Instance) *jobs.Instance {
-		over := *in
+	gone := func(run *jobs.Run) *jobs.Run {
+		over := *run
 		over.State = jobs.Cancelled
 		return &over
 	}
@@ -105,10 +105,10 @@ func TestNobodyWaitsBehindWhatIsGone(t *testing.T) {
 	busy = 10
 	r.note(waits("head"), now)
 	for i := range 1_000 {
-		in := waits(strconv.Itoa(i))
-		r.note(in, now)
+		run := waits(strconv.Itoa(i))
+		r.note(run, now)
 		r.ship(now)
-		r.note(gone(in), now)
+		r.note(gone(run), now)
 		r.ship(now)
 	}
 	entries := 0

@@ -33,13 +33,13 @@ type ranHere struct {
 	key      jobs.Key
 	customer string
 	worker   string // its configured name
-	shard    string // index/total
+	part     string // index/total
 }
 
 func (r *whoRan) job(o jobs.Options, takes time.Duration) jobs.Job {
 	return jobs.NewTriggered(jobs.TriggeredFunc[charge](func(ctx context.Context, a charge) error {
 		at := jobs.Attempt(ctx)
-		index, total := jobs.Shard(ctx)
+		index, total := jobs.Part(ctx)
 		name, _, _ := strings.Cut(at.Worker, "-")
 		r.mu.Lock()
 		r.runs = append(r.runs, ranHere{at.Key, a.Customer, name, fmt.Sprintf("%d/%d", index, total)})
@@ -108,9 +108,9 @@ func (h *house) over(key jobs.Key, n int) {
 	if len(all) != n {
 		h.t.Errorf("%s has %d runs, want %d", key, len(all), n)
 	}
-	for _, in := range all {
-		if in.State != jobs.Succeeded || in.Attempt != 1 {
-			h.t.Errorf("run %s is %s after %d attempts", in.ID, in.State, in.Attempt)
+	for _, run := range all {
+		if run.State != jobs.Succeeded || run.Attempt != 1 {
+			h.t.Errorf("run %s is %s after %d attempts", run.ID, run.State, run.Attempt)
 		}
 	}
 }
@@ -378,7 +378,7 @@ func TestRoutesKeepTheirRules(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 12))
 			type done struct {
 				worker string
-				shard  int
+				part   int
 			}
 			var mu sync.Mutex
 			ran := map[jobs.ID][]done{}
@@ -399,7 +399,7 @@ func TestRoutesKeepTheirRules(t *testing.T) {
 					at := jobs.Attempt(ctx)
 					name, _, _ := strings.Cut(at.Worker, "-")
 					mu.Lock()
-					ran[at.Run] = append(ran[at.Run], done{name, at.Shard})
+					ran[at.Run] = append(ran[at.Run], done{name, at.Index})
 					mu.Unlock()
 					time.Sleep(takes)
 					return nil
@@ -437,29 +437,29 @@ func TestRoutesKeepTheirRules(t *testing.T) {
 			synctest.Wait()
 			heads := 0
 			for _, key := range keys {
-				for _, in := range h.runs(key) {
-					if in.Parent.IsZero() {
+				for _, run := range h.runs(key) {
+					if run.Parent.IsZero() {
 						heads++
 					}
-					n := ran[in.ID]
-					if in.State == jobs.Skipped && in.Cause == jobs.ByNobody && len(n) == 0 {
+					n := ran[run.ID]
+					if run.State == jobs.Skipped && run.Cause == jobs.ByNobody && len(n) == 0 {
 						continue
 					}
-					if in.State != jobs.Succeeded || len(n) != 1 {
-						t.Errorf("seed %d: run %s of %s is %s and ran %d times: %s", seed, in.ID, key, in.State, len(n), in.Place.Words())
+					if run.State != jobs.Succeeded || len(n) != 1 {
+						t.Errorf("seed %d: run %s of %s is %s and ran %d times: %s", seed, run.ID, key, run.State, len(n), run.Place.Words())
 						continue
 					}
-					if p := in.Place; p != nil {
+					if p := run.Place; p != nil {
 						for _, need := range p.Needs {
 							if !slices.Contains(tags[n[0].worker], need) {
-								t.Errorf("seed %d: run %s needs %v and ran on %s", seed, in.ID, p.Needs, n[0].worker)
+								t.Errorf("seed %d: run %s needs %v and ran on %s", seed, run.ID, p.Needs, n[0].worker)
 							}
 						}
 						if p.Pin != "" && p.PinAway == jobs.PinWait && n[0].worker != p.Pin {
-							t.Errorf("seed %d: run %s is meant for %s and ran on %s", seed, in.ID, p.Pin, n[0].worker)
+							t.Errorf("seed %d: run %s is meant for %s and ran on %s", seed, run.ID, p.Pin, n[0].worker)
 						}
-						if n[0].shard != int(p.Shard) {
-							t.Errorf("seed %d: shard %d of %s was told %d", seed, p.Shard, in.ID, n[0].shard)
+						if n[0].part != int(p.Index) {
+							t.Errorf("seed %d: part %d of %s was told %d", seed, p.Index, run.ID, n[0].part)
 						}
 					}
 				}
@@ -497,7 +497,7 @@ func TestS3_12RoutesAsTheirPageSays(t *testing.T) {
 				h.ask("charge", "1")
 				time.Sleep(100 * time.Millisecond)
 				names := r.names()
-				slices.Sort(names) // shards of a broadcast begin in any order
+				slices.Sort(names) // parts of a broadcast begin in any order
 				ran = append(ran, names...)
 			}
 			want(t, row[1], ran, row[2])

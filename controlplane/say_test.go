@@ -23,8 +23,8 @@ func TestWhatAWorkerSaysOfItself(t *testing.T) {
 		h := newHouse(t)
 		defer h.close()
 		billing := h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: "billing"})
-		beat := func(b bus.Bus, k bus.Beat) error {
-			_, err := b.Call(h.ctx, bus.ServiceBeat, bus.Encode(k))
+		heartbeat := func(b bus.Bus, k bus.Heartbeat) error {
+			_, err := b.Call(h.ctx, bus.ServiceHeartbeat, bus.Encode(k))
 			return err
 		}
 		long := strings.Repeat("x", 1<<20)
@@ -32,7 +32,7 @@ func TestWhatAWorkerSaysOfItself(t *testing.T) {
 		for i := range loud.Tags {
 			loud.Tags[i] = long[:1000]
 		}
-		if err := beat(billing, bus.Beat{Worker: "billing-0", Info: &loud}); err != nil {
+		if err := heartbeat(billing, bus.Heartbeat{Worker: "billing-0", Info: &loud}); err != nil {
 			t.Fatal(err)
 		}
 		kept := h.cp.Workers(jobs.DefaultTenant)
@@ -43,12 +43,12 @@ func TestWhatAWorkerSaysOfItself(t *testing.T) {
 		for i := range 10_001 {
 			many[jobs.Key(fmt.Sprint("k", i))] = 1
 		}
-		for what, k := range map[string]bus.Beat{
+		for what, k := range map[string]bus.Heartbeat{
 			"too many jobs":     {Worker: "billing-0", Info: &bus.WorkerInfo{App: "billing", Keys: many}},
 			"a key that is not": {Worker: "billing-0", Info: &bus.WorkerInfo{App: "billing", Keys: map[jobs.Key]int{jobs.Key(long): 1}}},
 			"too many attempts": {Worker: "billing-0", Running: make([]bus.Held, 10_001)},
 		} {
-			if err := beat(billing, k); !errors.Is(err, jobs.BadInput) {
+			if err := heartbeat(billing, k); !errors.Is(err, jobs.BadInput) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -56,7 +56,7 @@ func TestWhatAWorkerSaysOfItself(t *testing.T) {
 		// A name has many workers, but not any number of them.
 		start := func(b bus.Bus, name string, n int) (err error) {
 			for i := range n {
-				if err = beat(b, bus.Beat{Worker: fmt.Sprintf("%s-%d", name, i), Info: &bus.WorkerInfo{App: "billing"}}); err != nil {
+				if err = heartbeat(b, bus.Heartbeat{Worker: fmt.Sprintf("%s-%d", name, i), Info: &bus.WorkerInfo{App: "billing"}}); err != nil {
 					return err
 				}
 			}

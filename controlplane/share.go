@@ -28,20 +28,20 @@ const (
 
 // standing is what this process knows of the members, itself among them.
 type standing struct {
-	mu    sync.Mutex
-	until time.Time // that it is a member, in steady time
-	crew  []metastore.Member
-	epoch uint64 // under which fires are accepted
-	twin  bool   // the log was told that there is another one of this name
+	mu      sync.Mutex
+	until   time.Time // that it is a member, in steady time
+	members []metastore.Member
+	term    uint64 // under which fires are accepted
+	twin    bool   // the log was told that there is another one of this name
 
 	fired, rescued atomic.Uint64 // due times that it has made runs of, and those among them that others were to
 }
 
 // owner is the member that fires a job: when one comes or goes, only what is its own moves. "" if there is none.
-func owner(crew []string, job jobs.ID) (name string) {
+func owner(members []string, job jobs.ID) (name string) {
 	var best uint64
 	text := string(job[:])
-	for _, m := range crew {
+	for _, m := range members {
 		if w := weight(m, text); name == "" || cmp.Or(cmp.Compare(w, best), cmp.Compare(m, name)) > 0 {
 			name, best = m, w
 		}
@@ -94,7 +94,7 @@ func (cp *ControlPlane) fireShare(ctx context.Context) error {
 	}
 	cancel()
 	attending.Wait()
-	cp.leaveCrew(ctx)
+	cp.leaveMembership(ctx)
 	return err
 }
 
@@ -130,7 +130,7 @@ func (cp *ControlPlane) attendOnce(ctx context.Context, stayed time.Time) (time.
 	ctx, cancel := context.WithTimeout(ctx, memberLease-memberMargin)
 	defer cancel()
 	s := &cp.share
-	crew, err := cp.cfg.Crew.Members(ctx)
+	members, err := cp.cfg.Membership.Members(ctx)
 	if err != nil {
 		return stayed, err
 	}
@@ -138,15 +138,15 @@ func (cp *ControlPlane) attendOnce(ctx context.Context, stayed time.Time) (time.
 	if err != nil {
 		return stayed, err
 	}
-	names := make([]string, len(crew))
-	for i, m := range crew {
+	names := make([]string, len(members))
+	for i, m := range members {
 		names[i] = m.Node
 	}
 	s.mu.Lock()
-	before := s.crew
-	s.crew, s.epoch = crew, state.Epoch
+	before := s.members
+	s.members, s.term = members, state.Term
 	s.mu.Unlock()
-	if !stayed.IsZero() && slices.ContainsFunc(crew, func(m metastore.Member) bool { return m.Node == cp.cfg.Node && m.Nonce != cp.nodes.nonce }) {
+	if !stayed.IsZero() && slices.ContainsFunc(members, func(m metastore.Member) bool { return m.Node == cp.cfg.Node && m.Nonce != cp.nodes.nonce }) {
 		s.mu.Lock()
 		told := s.twin
 		s.twin = true
@@ -155,7 +155,7 @@ func (cp *ControlPlane) attendOnce(ctx context.Context, stayed time.Time) (time.
 			cp.log.Error("another process fires under this name, and both the same jobs: give each node a name of its own", "node", cp.cfg.Node)
 		}
 	}
-	if !slices.EqualFunc(before, crew, func(a, b metastore.Member) bool { return a.Node == b.Node }) {
+	if !slices.EqualFunc(before, members, func(a, b metastore.Member) bool { return a.Node == b.Node }) {
 		cp.log.Info("the jobs are fired by", "members", names)
 	}
 	term, _ := cp.Leading()
@@ -167,10 +167,10 @@ func (cp *ControlPlane) attendOnce(ctx context.Context, stayed time.Time) (time.
 	case now.Sub(stayed) < memberRenew:
 	case cp.mistimed() && cp.othersFire():
 		// By its clock it would fire too early, or too late. The others have better ones.
-		cp.leaveCrew(ctx)
+		cp.leaveMembership(ctx)
 		stayed = now
 	default:
-		if err := cp.cfg.Crew.Stay(ctx, cp.member(), memberLease); err != nil {
+		if err := cp.cfg.Membership.Stay(ctx, cp.member(), memberLease); err != nil {
 			return stayed, err
 		}
 		stayed = now
@@ -190,7 +190,7 @@ func (cp *ControlPlane) mistimed() bool {
 func (cp *ControlPlane) othersFire() bool {
 	cp.share.mu.Lock()
 	defer cp.share.mu.Unlock()
-	return slices.ContainsFunc(cp.share.crew, func(m metastore.Member) bool { return m.Node != cp.cfg.Node })
+	return slices.ContainsFunc(cp.share.members, func(m metastore.Member) bool { return m.Node != cp.cfg.Node })
 }
 
 func (cp *ControlPlane) member() metastore.Member {
@@ -198,30 +198,30 @@ func (cp *ControlPlane) member() metastore.Member {
 }
 
 // leaveCrew tells the others that this process fires nothing more.
-func (cp *ControlPlane) leaveCrew(ctx context.Context) {
+func (cp *ControlPlane) leaveMembership(ctx context.Context) {
 	cp.share.mu.Lock()
 	cp.share.until = time.Time{}
 	cp.share.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if err := cp.cfg.Crew.Leave(ctx, cp.member()); err != nil {
+	if err := cp.cfg.Membership.Leave(ctx, cp.member()); err != nil {
 		cp.log.Debug("the other members were not told that this one leaves", "err", err)
 	}
 }
 
-// mayFire says whether this process may fire its share now, and under which epoch. One that was frozen finds its time
+// mayFire says whether this process may fire its share now, and under which term. One that was frozen finds its time
 // over, and looks before it goes on.
-func (s *standing) mayFire() (epoch uint64, may bool) {
+func (s *standing) mayFire() (term uint64, may bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.epoch, time.Now().Before(s.until)
+	return s.term, time.Now().Before(s.until)
 }
 
-// under notes a newer epoch.
-func (s *standing) under(epoch uint64) {
+// under notes a newer term.
+func (s *standing) under(term uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.epoch = max(s.epoch, epoch)
+	s.term = max(s.term, term)
 }
 
 // ours are those of the entries that are due which this process is to fire. What is another member's it has read again,
@@ -261,15 +261,15 @@ type Share struct {
 
 // Shares lists the processes that fire a share of the jobs each; nil if the one that leads fires all.
 func (cp *ControlPlane) Shares() []Share {
-	if cp.cfg.Crew == nil {
+	if cp.cfg.Membership == nil {
 		return nil
 	}
 	cp.share.mu.Lock()
-	crew := cp.share.crew
+	members := cp.share.members
 	cp.share.mu.Unlock()
 	shares := cp.catalog.shares()
-	list := make([]Share, len(crew))
-	for i, m := range crew {
+	list := make([]Share, len(members))
+	for i, m := range members {
 		list[i] = Share{Node: m.Node, Here: m.Nonce == cp.nodes.nonce, Jobs: shares[m.Node], Fired: m.Fired, Since: m.Since}
 	}
 	return list

@@ -21,8 +21,8 @@ func someJobs(n int) []jobs.ID {
 func TestOwner(t *testing.T) {
 	all := someJobs(8)
 	for _, c := range []struct {
-		crew []string
-		want []string // of the first jobs
+		members []string
+		want    []string // of the first jobs
 	}{
 		{nil, []string{"", "", "", "", "", "", "", ""}},
 		{[]string{"n1"}, []string{"n1", "n1", "n1", "n1", "n1", "n1", "n1", "n1"}},
@@ -30,13 +30,13 @@ func TestOwner(t *testing.T) {
 		{[]string{"n1", "n2", "n3"}, []string{"n3", "n1", "n2", "n1", "n3", "n2", "n1", "n1"}},
 	} {
 		var got, back []string
-		turned := slices.Clone(c.crew)
+		turned := slices.Clone(c.members)
 		slices.Reverse(turned)
 		for _, id := range all {
-			got, back = append(got, owner(c.crew, id)), append(back, owner(turned, id))
+			got, back = append(got, owner(c.members, id)), append(back, owner(turned, id))
 		}
 		if !slices.Equal(got, c.want) || !slices.Equal(got, back) {
-			t.Errorf("%q: %q, want %q; in another order %q", c.crew, got, c.want, back)
+			t.Errorf("%q: %q, want %q; in another order %q", c.members, got, c.want, back)
 		}
 	}
 }
@@ -45,25 +45,25 @@ func TestOwner(t *testing.T) {
 func TestS1_07ShareOfEachMember(t *testing.T) {
 	const n = 6000
 	all := someJobs(n)
-	for members := 2; members <= 7; members++ {
-		var crew []string
-		for i := range members {
-			crew = append(crew, fmt.Sprint("carillon-", i+1))
+	for size := 2; size <= 7; size++ {
+		var members []string
+		for i := range size {
+			members = append(members, fmt.Sprint("carillon-", i+1))
 		}
 		count := map[string]int{}
 		for _, id := range all {
-			count[owner(crew, id)]++
+			count[owner(members, id)]++
 		}
-		for _, m := range crew {
-			if got, fair := float64(count[m]), float64(n)/float64(members); got < 0.85*fair || got > 1.15*fair {
-				t.Errorf("of %d members %s has %v of %d jobs, and %.0f would be fair", members, m, got, n, fair)
+		for _, m := range members {
+			if got, fair := float64(count[m]), float64(n)/float64(size); got < 0.85*fair || got > 1.15*fair {
+				t.Errorf("of %d members %s has %v of %d jobs, and %.0f would be fair", size, m, got, n, fair)
 			}
 		}
-		for i, gone := range crew {
-			rest := slices.Delete(slices.Clone(crew), i, i+1)
+		for i, gone := range members {
+			rest := slices.Delete(slices.Clone(members), i, i+1)
 			taken := map[string]int{}
 			for _, id := range all {
-				before, after := owner(crew, id), owner(rest, id)
+				before, after := owner(members, id), owner(rest, id)
 				if before != gone && before != after {
 					t.Fatalf("a job moves from %s to %s because %s goes", before, after, gone)
 				}

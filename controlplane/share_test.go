@@ -26,7 +26,7 @@ import (
 // and nothing else: each has a bus of its own, and hears of the others by what is in the store.
 type belfry struct {
 	*house
-	crew    *memstore.Crew
+	members *memstore.Membership
 	leads   chan struct{} // has one token: who holds it leads
 	told    chan struct{} // to the leader, that another has committed
 	ringers map[string]*ringer
@@ -43,14 +43,14 @@ func newBelfry(t *testing.T) *belfry {
 	t.Helper()
 	h := newHouse(t)
 	h.stop() // it fires all by itself
-	return &belfry{house: h, crew: new(memstore.Crew), leads: make(chan struct{}, 1), told: make(chan struct{}, 1), ringers: map[string]*ringer{}}
+	return &belfry{house: h, members: new(memstore.Membership), leads: make(chan struct{}, 1), told: make(chan struct{}, 1), ringers: map[string]*ringer{}}
 }
 
 // rope is the way from a process to the store: it may break for good, as when the process is killed, or hang until it is
 // thawed, as when the process is frozen; or the process does not hear what holds, and may write.
 type rope struct {
 	metastore.Full
-	*memstore.Crew
+	*memstore.Membership
 	house *belfry
 	me    *ringer
 
@@ -125,21 +125,21 @@ func (r *rope) Stay(ctx context.Context, m metastore.Member, lease time.Duration
 	if err := r.pull(ctx); err != nil {
 		return err
 	}
-	return r.Crew.Stay(ctx, m, lease)
+	return r.Membership.Stay(ctx, m, lease)
 }
 
 func (r *rope) Leave(ctx context.Context, m metastore.Member) error {
 	if err := r.pull(ctx); err != nil {
 		return err
 	}
-	return r.Crew.Leave(ctx, m)
+	return r.Membership.Leave(ctx, m)
 }
 
 func (r *rope) Members(ctx context.Context) ([]metastore.Member, error) {
 	if err := r.pull(ctx); err != nil {
 		return nil, err
 	}
-	return r.Crew.Members(ctx)
+	return r.Membership.Members(ctx)
 }
 
 // byToken leads while it holds the house's token.
@@ -159,12 +159,12 @@ func (e byToken) Lead(ctx context.Context, lead func(context.Context, uint64) er
 func (b *belfry) begin(name string) *ringer {
 	b.t.Helper()
 	g := &ringer{}
-	g.rope = &rope{Full: b.full, Crew: b.crew, house: b, me: g}
+	g.rope = &rope{Full: b.full, Membership: b.members, house: b, me: g}
 	hub := membus.New()
 	if len(b.ringers) == 0 {
 		hub = b.hub // workers are at the first one
 	}
-	cp, err := controlplane.New(controlplane.Config{Node: name, Store: g.rope, Crew: g.rope, Clock: b.clock, Elector: byToken{b},
+	cp, err := controlplane.New(controlplane.Config{Node: name, Store: g.rope, Membership: g.rope, Clock: b.clock, Elector: byToken{b},
 		Bus:    hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: name}),
 		Beside: func(ctx context.Context, fn func()) error { return relay(ctx, b.told, fn) },
 		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(&b.said, b.t.Output()), nil)).With("at", name)})
@@ -214,10 +214,10 @@ func (b *belfry) cast(n int, spec string) (keys []jobs.Key) {
 }
 
 // strokes are the runs of a job, oldest first; each due time of each second from the first one on must have one.
-func (b *belfry) strokes(key jobs.Key) []*jobs.Instance {
+func (b *belfry) strokes(key jobs.Key) []*jobs.Run {
 	b.t.Helper()
 	runs := b.runs(key)
-	slices.SortFunc(runs, func(x, y *jobs.Instance) int { return x.Due.Compare(y.Due) })
+	slices.SortFunc(runs, func(x, y *jobs.Run) int { return x.Due.Compare(y.Due) })
 	for i := 1; i < len(runs); i++ {
 		if gap := runs[i].Due.Sub(runs[i-1].Due); gap != time.Second {
 			b.t.Errorf("%s: %v after %v", key, runs[i].Due, runs[i-1].Due)
@@ -253,11 +253,11 @@ func TestS1_02EachFiresItsShare(t *testing.T) {
 			if len(runs) < 29 {
 				t.Errorf("%s has fired %d times", j.Key(), len(runs))
 			}
-			for _, in := range runs[1:] { // all have heard of it
-				if in.Moves[0].By != runs[1].Moves[0].By {
-					t.Errorf("%s was fired by %s and by %s", j.Key(), runs[1].Moves[0].By, in.Moves[0].By)
+			for _, run := range runs[1:] { // all have heard of it
+				if run.Moves[0].By != runs[1].Moves[0].By {
+					t.Errorf("%s was fired by %s and by %s", j.Key(), runs[1].Moves[0].By, run.Moves[0].By)
 				}
-				late = max(late, in.Moves[1].At.Sub(in.Due))
+				late = max(late, run.Moves[1].At.Sub(run.Due))
 			}
 			by[runs[1].Moves[0].By]++
 		}
@@ -307,9 +307,9 @@ func TestMembersComeAndGo(t *testing.T) {
 			synctest.Wait()
 			now, most, n := time.Now(), time.Duration(0), 0
 			for _, key := range keys {
-				for _, in := range b.strokes(key) {
-					if !in.Due.Before(from) {
-						n, most = n+1, max(most, in.Created.Sub(in.Due))
+				for _, run := range b.strokes(key) {
+					if !run.Due.Before(from) {
+						n, most = n+1, max(most, run.Created.Sub(run.Due))
 					}
 				}
 			}
@@ -422,8 +422,8 @@ func TestAMemberThatHasNotHeardFiresNothing(t *testing.T) {
 			t.Errorf("the ledger of a paused job: %v", m)
 		}
 		var due []int
-		for _, in := range b.runs(edited) {
-			due = append(due, in.Due.Second())
+		for _, run := range b.runs(edited) {
+			due = append(due, run.Due.Second())
 		}
 		if !slices.Equal(due, []int{30, 30, 30, 0, 0}) {
 			t.Errorf("an edited job was fired at the seconds %v, newest first", due)

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Due times come by the leader's clock, so a leader whose clock is wrong fires at the wrong moment. With every beat each
+// Due times come by the leader's clock, so a leader whose clock is wrong fires at the wrong moment. With every heartbeat each
 // node asks the others for their time, and takes half the way there and back off. Of three and more clocks the one in
 // the middle is believed: a leader that is further from it than metastore.ClockSlack does not fire, and has another lead.
 // Of two, nobody can say which is right: they are only shown.
@@ -27,7 +27,7 @@ type offClock struct {
 	off time.Duration
 }
 
-// watchClocks asks the others for their time with each beat, until ctx ends.
+// watchClocks asks the others for their time with each heartbeat, until ctx ends.
 func (cp *ControlPlane) watchClocks(ctx context.Context) error {
 	for {
 		select {
@@ -39,9 +39,9 @@ func (cp *ControlPlane) watchClocks(ctx context.Context) error {
 	}
 }
 
-// askClocks asks the nodes that are here for their time, all at once, for one beat at most.
+// askClocks asks the nodes that are here for their time, all at once, for one heartbeat at most.
 func (cp *ControlPlane) askClocks(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, nodeBeat)
+	ctx, cancel := context.WithTimeout(ctx, nodeHeartbeat)
 	defer cancel()
 	var asking sync.WaitGroup
 	for _, n := range cp.Nodes() {
@@ -62,7 +62,7 @@ func (cp *ControlPlane) askClock(ctx context.Context, name string) {
 	if err != nil || took > longestWay {
 		return
 	}
-	b, err := bus.Decode[bus.NodeBeat](raw)
+	b, err := bus.Decode[bus.NodeHeartbeat](raw)
 	if err != nil || b.Name != name || b.Nonce == cp.nodes.nonce {
 		return
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// The workers of an app, as their beats tell.
+// The workers of an app, as their heartbeats tell.
 
-// beat notes that a worker lives. It answers whether the worker is known, or that there are too many of its name.
-func (r *router) beat(from bus.Principal, b bus.Beat, now time.Time) (known bool, err error) {
+// heartbeat notes that a worker lives. It answers whether the worker is known, or that there are too many of its name.
+func (r *router) heartbeat(from bus.Principal, b bus.Heartbeat, now time.Time) (known bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if b.Info != nil {
@@ -91,7 +91,7 @@ func (r *router) spare(now time.Time) {
 	}
 }
 
-// expire forgets workers that no longer beat, and apps of which there is nothing left: what is ready brings them back.
+// expire forgets workers that no longer send heartbeats, and apps of which there is nothing left: what is ready brings them back.
 func (r *router) expire(now time.Time) (lost []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

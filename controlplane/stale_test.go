@@ -35,9 +35,9 @@ func TestAReplacedLeaderFiresNothing(t *testing.T) {
 		began := time.Now()
 		time.Sleep(time.Minute)
 		by := map[string]int{}
-		for _, in := range h.runs("tick") {
-			if in.Created.After(began) {
-				by[in.Moves[0].By]++
+		for _, run := range h.runs("tick") {
+			if run.Created.After(began) {
+				by[run.Moves[0].By]++
 			}
 		}
 		if before == 0 || len(by) != 1 || by["leader:n2"] < 59 {

@@ -49,13 +49,13 @@ func TestALoneLeaderThatWasFrozenTakesNoRunAway(t *testing.T) {
 		synctest.Wait() // it looks before it has read anything
 		c.cut.Store(false)
 		time.Sleep(20 * time.Second)
-		if in := h.run(id); in.Attempt != 1 || in.State != jobs.Processing || j.starts() != 1 {
-			t.Errorf("attempt %d, %s, begun %d times", in.Attempt, in.State, j.starts())
+		if run := h.run(id); run.Attempt != 1 || run.State != jobs.Processing || j.starts() != 1 {
+			t.Errorf("attempt %d, %s, begun %d times", run.Attempt, run.State, j.starts())
 		}
 		c.cut.Store(true) // and who falls silent then is noticed as ever
 		time.Sleep(20 * time.Second)
-		if in := h.run(id); in.Losses != 1 {
-			t.Errorf("a worker fell silent, and its run is %s after %d losses", in.State, in.Losses)
+		if run := h.run(id); run.Losses != 1 {
+			t.Errorf("a worker fell silent, and its run is %s after %d losses", run.State, run.Losses)
 		}
 	})
 }
@@ -123,9 +123,9 @@ func TestAShareIsFiredAgainAfterAnOutage(t *testing.T) {
 		synctest.Wait()
 		by := map[string]int{}
 		for _, key := range keys {
-			for _, in := range b.strokes(key) {
-				if in.Due.After(from) {
-					by[in.Moves[0].By]++
+			for _, run := range b.strokes(key) {
+				if run.Due.After(from) {
+					by[run.Moves[0].By]++
 				}
 			}
 		}

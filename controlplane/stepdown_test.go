@@ -69,7 +69,7 @@ type hurt struct {
 	all   bool
 }
 
-func (h *hurt) Leased(ctx context.Context) ([]*jobs.Instance, error) {
+func (h *hurt) Leased(ctx context.Context) ([]*jobs.Run, error) {
 	h.first.CompareAndSwap(nil, &h.node)
 	if h.all || *h.first.Load() == h.node {
 		return nil, errors.New("the disk cannot be read")

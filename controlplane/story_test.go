@@ -35,7 +35,7 @@ type house struct {
 	store metastore.Store
 	stop  func() // ends the control plane
 
-	ended   func(*jobs.Instance) // what the control plane tells of failures, or nil
+	ended   func(*jobs.Run) // what the control plane tells of failures, or nil
 	missed  func(jobs.Tenant, jobs.Key, jobs.Missed)
 	paused  func(*jobs.Definition)
 	retain  metastore.Retainer // forgets runs that are over, or nil
@@ -148,26 +148,26 @@ func (h *house) must(k jobs.Command) metastore.Result {
 	return r
 }
 
-func (h *house) run(id jobs.ID) *jobs.Instance {
+func (h *house) run(id jobs.ID) *jobs.Run {
 	h.t.Helper()
-	in, err := h.store.Instance(h.ctx, jobs.DefaultTenant, id)
+	run, err := h.store.Run(h.ctx, jobs.DefaultTenant, id)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return in
+	return run
 }
 
 // runs are all runs of a job, newest first.
-func (h *house) runs(key jobs.Key) []*jobs.Instance {
+func (h *house) runs(key jobs.Key) []*jobs.Run {
 	h.t.Helper()
-	var all []*jobs.Instance
-	q := metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Job: key, Limit: metastore.MaxPage}
+	var all []*jobs.Run
+	q := metastore.RunQuery{Tenant: jobs.DefaultTenant, Job: key, Limit: metastore.MaxPage}
 	for {
-		p, err := h.store.Instances(h.ctx, q)
+		p, err := h.store.Runs(h.ctx, q)
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		all = append(all, p.Instances...)
+		all = append(all, p.Runs...)
 		if p.Next == "" {
 			return all
 		}
@@ -175,8 +175,8 @@ func (h *house) runs(key jobs.Key) []*jobs.Instance {
 	}
 }
 
-func states(in *jobs.Instance) (s []jobs.State) {
-	for _, m := range in.Moves {
+func states(run *jobs.Run) (s []jobs.State) {
+	for _, m := range run.Moves {
 		s = append(s, m.State)
 	}
 	return s
@@ -225,29 +225,29 @@ func TestAJobGoesAllTheWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if in := h.must(wish).Instance(); in.State != jobs.Scheduled {
-			t.Fatalf("a delayed run is %s", in.State)
+		if run := h.must(wish).Run(); run.State != jobs.Scheduled {
+			t.Fatalf("a delayed run is %s", run.State)
 		}
 		time.Sleep(lasts)
 		synctest.Wait()
 
-		in := h.run(wish.ID)
+		run := h.run(wish.ID)
 		want := []jobs.State{jobs.Scheduled, jobs.Enqueued, jobs.Processing, jobs.Failed, jobs.Processing, jobs.Failed, jobs.Processing, jobs.Succeeded}
-		if s := states(in); !equal(s, want) {
+		if s := states(run); !equal(s, want) {
 			t.Errorf("the delayed run went %v, want %v", s, want)
 		}
 		if len(starts) != 3 || starts[0].Before(begin.Add(90*time.Minute)) || starts[0].After(begin.Add(90*time.Minute+10*time.Millisecond)) {
 			t.Errorf("attempts began at %v, the run was due at %v", starts, begin.Add(90*time.Minute))
 		}
-		if string(in.Result) != `{"paid":7}` || got[0] != "c7" {
-			t.Errorf("result %s, arguments %v", in.Result, got)
+		if string(run.Result) != `{"paid":7}` || got[0] != "c7" {
+			t.Errorf("result %s, arguments %v", run.Result, got)
 		}
 		if nights != wantNights {
 			t.Errorf("the nightly job ran %d times in %v", nights, lasts)
 		}
-		for _, in := range h.runs("billing.close-day") {
-			if in.State != jobs.Succeeded || in.Origin != jobs.FromCron || !in.Due.Equal(in.Created) && in.Created.Sub(in.Due) > 10*time.Millisecond {
-				t.Errorf("nightly run %s of %s: %s, %v late", in.Origin, in.Due, in.State, in.Created.Sub(in.Due))
+		for _, run := range h.runs("billing.close-day") {
+			if run.State != jobs.Succeeded || run.Origin != jobs.FromCron || !run.Due.Equal(run.Created) && run.Created.Sub(run.Due) > 10*time.Millisecond {
+				t.Errorf("nightly run %s of %s: %s, %v late", run.Origin, run.Due, run.State, run.Created.Sub(run.Due))
 			}
 		}
 	})

@@ -52,11 +52,11 @@ func (cp *ControlPlane) sweepOnce(ctx context.Context, froze bool) error {
 		cp.log.Warn("a worker fell silent", "worker", name)
 	}
 	for _, o := range cp.router.overdue(now) {
-		in, err := cp.cfg.Store.Instance(ctx, o.lane.Tenant, o.id)
+		run, err := cp.cfg.Store.Run(ctx, o.lane.Tenant, o.id)
 		if err != nil && !errors.Is(err, jobs.NotFound) {
 			return err
 		}
-		cp.router.retry(o, in, now)
+		cp.router.retry(o, run, now)
 	}
 	lanes, err := cp.cfg.Store.Lanes(ctx)
 	if err != nil {

@@ -51,8 +51,8 @@ func TestATakeoverThatNobodyWaitsFor(t *testing.T) {
 		if _, list, err := other.Poll(h.ctx, 1, "", 8*time.Second); err != nil || len(list) != 0 {
 			t.Errorf("given once more: %v (%v)", list, err)
 		}
-		if in, err := other.Finish(h.ctx, jobs.Finish{ID: id, Attempt: 1, Outcome: jobs.OutcomeSuccess}); err != nil || in.State != jobs.Succeeded {
-			t.Errorf("its end: %+v (%v)", in, err)
+		if run, err := other.Finish(h.ctx, jobs.Finish{ID: id, Attempt: 1, Outcome: jobs.OutcomeSuccess}); err != nil || run.State != jobs.Succeeded {
+			t.Errorf("its end: %+v (%v)", run, err)
 		}
 	})
 }

@@ -16,9 +16,9 @@ import (
 
 // dues are when the runs of a job's schedule were due, earliest first, as seconds since from.
 func (h *house) dues(key jobs.Key, from time.Time) (list []float64) {
-	for _, in := range h.runs(key) {
-		if in.Origin.Automatic() {
-			list = append(list, in.Due.Sub(from).Seconds())
+	for _, run := range h.runs(key) {
+		if run.Origin.Automatic() {
+			list = append(list, run.Due.Sub(from).Seconds())
 		}
 	}
 	slices.Sort(list)

@@ -15,11 +15,11 @@ type Totals struct {
 	Late map[jobs.Kind]metastore.Histogram // seconds from due to start, of first attempts
 	Took map[jobs.Kind]metastore.Histogram // seconds from an attempt's start to its end
 
-	Fired    uint64                 // due times that became runs
-	Missed   map[jobs.Reason]uint64 // due times that did not
-	Commands map[jobs.Verb]uint64   // that were applied
-	Refused  map[jobs.Code]uint64   // those that were not, by why; "" = an error inside
-	Beats    uint64
+	Fired      uint64                 // due times that became runs
+	Missed     map[jobs.Reason]uint64 // due times that did not
+	Commands   map[jobs.Verb]uint64   // that were applied
+	Refused    map[jobs.Code]uint64   // those that were not, by why; "" = an error inside
+	Heartbeats uint64
 
 	Offered  uint64 // offers sent
 	Returned uint64 // offers that workers gave back
@@ -107,12 +107,12 @@ func (t *totals) command(c jobs.Command, r *metastore.Result) {
 	}
 	switch c := c.(type) {
 	case jobs.Create, jobs.Notify:
-		if in := r.Instance(); in != nil {
-			t.class(in.Tenant, in.Kind).Created++
+		if run := r.Run(); run != nil {
+			t.class(run.Tenant, run.Kind).Created++
 		}
 	case jobs.Fire:
-		for _, in := range r.Instances {
-			t.class(in.Tenant, in.Kind).Created++
+		for _, run := range r.Runs {
+			t.class(run.Tenant, run.Kind).Created++
 			t.fired++
 		}
 		for _, m := range c.Missed {
@@ -122,19 +122,19 @@ func (t *totals) command(c jobs.Command, r *metastore.Result) {
 }
 
 // note counts a step that a run has taken.
-func (t *totals) note(in *jobs.Instance) {
-	s := t.class(in.Tenant, in.Kind)
-	switch in.State {
+func (t *totals) note(run *jobs.Run) {
+	s := t.class(run.Tenant, run.Kind)
+	switch run.State {
 	case jobs.Processing:
 		s.Started++
-		if d, first := late(in); first {
-			t.late[min(in.Kind, jobs.Triggered)].Observe(d.Seconds())
+		if d, first := late(run); first {
+			t.late[min(run.Kind, jobs.Triggered)].Observe(d.Seconds())
 		}
 		return
 	case jobs.Succeeded:
 		s.Succeeded++
 	case jobs.Failed, jobs.Terminated:
-		switch in.Cause {
+		switch run.Cause {
 		case jobs.ByTimeout:
 			s.Timeout++
 		case jobs.ByLoss, jobs.ByPoison:
@@ -146,7 +146,7 @@ func (t *totals) note(in *jobs.Instance) {
 		default:
 			s.Error++
 		}
-		if in.State == jobs.Terminated {
+		if run.State == jobs.Terminated {
 			s.Terminated++
 		}
 	case jobs.Cancelled:
@@ -156,13 +156,13 @@ func (t *totals) note(in *jobs.Instance) {
 		s.Skipped++
 		return
 	}
-	t.took[min(in.Kind, jobs.Triggered)].Observe(took(in).Seconds())
+	t.took[min(run.Kind, jobs.Triggered)].Observe(took(run).Seconds())
 }
 
 // took is how long the attempt took that has just ended.
-func took(in *jobs.Instance) time.Duration {
-	if n := len(in.Moves); n > 0 {
-		return max(0, in.Moves[n-1].At.Sub(in.Started))
+func took(run *jobs.Run) time.Duration {
+	if n := len(run.Moves); n > 0 {
+		return max(0, run.Moves[n-1].At.Sub(run.Started))
 	}
 	return 0
 }
@@ -170,7 +170,7 @@ func took(in *jobs.Instance) time.Duration {
 // Totals is what this process has counted so far.
 func (cp *ControlPlane) Totals() Totals {
 	all := Totals{Runs: map[Class]Steps{}, Late: map[jobs.Kind]metastore.Histogram{}, Took: map[jobs.Kind]metastore.Histogram{},
-		Commands: map[jobs.Verb]uint64{}, Beats: cp.beats.Load()}
+		Commands: map[jobs.Verb]uint64{}, Heartbeats: cp.heartbeats.Load()}
 	p := &cp.pulse
 	p.mu.Lock()
 	t := &p.totals

@@ -108,12 +108,12 @@ func TestRecurringOverlapIsSkipped(t *testing.T) {
 		time.Sleep(6*time.Minute + time.Second)
 		synctest.Wait()
 		skipped, ran := 0, 0
-		for _, in := range h.runs("slow") {
-			switch in.State {
+		for _, run := range h.runs("slow") {
+			switch run.State {
 			case jobs.Skipped:
 				skipped++
-				if in.Cause != jobs.ByOverlap {
-					t.Errorf("skipped by %s", in.Cause)
+				if run.Cause != jobs.ByOverlap {
+					t.Errorf("skipped by %s", run.Cause)
 				}
 			case jobs.Succeeded, jobs.Processing:
 				ran++

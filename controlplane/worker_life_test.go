@@ -16,13 +16,13 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// sharded are the shards that ran, as worker:index/total, in order.
-func (r *whoRan) sharded() string {
+// divided are the parts that ran, as worker:index/total, in order.
+func (r *whoRan) parted() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []string
 	for _, x := range r.runs {
-		list = append(list, x.worker+":"+x.shard)
+		list = append(list, x.worker+":"+x.part)
 	}
 	slices.Sort(list)
 	return strings.Join(list, " ")
@@ -34,46 +34,46 @@ func TestS0_24Broadcast(t *testing.T) {
 		stops := h.fleet("abc", worker.Config{}, r.job(jobs.Options{Key: "charge", Route: jobs.RouteBroadcast, MaxConcurrency: 1}, time.Minute))
 		time.Sleep(3 * time.Second) // a new leader asks first who is there
 		h.ask("charge", "1", "2")
-		if got := r.sharded(); got != "a:0/3 b:1/3 c:2/3" {
+		if got := r.parted(); got != "a:0/3 b:1/3 c:2/3" {
 			t.Errorf("ran %s", got)
 		}
 		time.Sleep(time.Minute) // the second one has had to wait for all of the first
 		if got := len(r.names()); got != 6 {
-			t.Errorf("%d shards have run, want 6", got)
+			t.Errorf("%d parts have run, want 6", got)
 		}
 		time.Sleep(2 * time.Minute)
 		h.over("charge", 6)
 		groups := map[jobs.ID]int{}
-		for _, in := range h.runs("charge") {
-			groups[in.Place.Group]++
-			if in.ID != in.Place.Group && in.Parent != in.Place.Group || in.Place.Shards != 3 {
-				t.Errorf("run %s is shard %d of %d of %s, and follows %s", in.ID, in.Place.Shard, in.Place.Shards, in.Place.Group, in.Parent)
+		for _, run := range h.runs("charge") {
+			groups[run.Place.Group]++
+			if run.ID != run.Place.Group && run.Parent != run.Place.Group || run.Place.Total != 3 {
+				t.Errorf("run %s is part %d of %d of %s, and follows %s", run.ID, run.Place.Index, run.Place.Total, run.Place.Group, run.Parent)
 			}
 		}
 		if len(groups) != 2 {
-			t.Errorf("the shards are of %d groups, want 2", len(groups))
+			t.Errorf("the parts are of %d groups, want 2", len(groups))
 		}
 		for _, stop := range stops {
 			stop()
 		}
 		h.ask("charge", "3")
 		time.Sleep(time.Minute)
-		if in := h.runs("charge")[0]; in.State != jobs.Skipped || in.Cause != jobs.ByNobody || len(h.runs("charge")) != 7 {
-			t.Errorf("with no worker there is a run that is %s by %s", in.State, in.Cause)
+		if run := h.runs("charge")[0]; run.State != jobs.Skipped || run.Cause != jobs.ByNobody || len(h.runs("charge")) != 7 {
+			t.Errorf("with no worker there is a run that is %s by %s", run.State, run.Cause)
 		}
 	})
 }
 
-// Due times are spread as well, by IDs that follow from them; one shard is run again alone, as the same part.
-func TestS3_17BroadcastByScheduleAndOneShardAgain(t *testing.T) {
+// Due times are expanded as well, by IDs that follow from them; one part is run again alone, as the same part.
+func TestS3_17BroadcastByScheduleAndOnePartAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
 		var failing string
 		job := jobs.NewRecurring(jobs.RecurringFunc(func(ctx context.Context) error {
 			at := jobs.Attempt(ctx)
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			i, n := jobs.Shard(ctx)
-			r.runs = append(r.runs, ranHere{worker: at.Worker[:1], shard: string(rune('0'+i)) + "/" + string(rune('0'+n))})
+			i, n := jobs.Part(ctx)
+			r.runs = append(r.runs, ranHere{worker: at.Worker[:1], part: string(rune('0'+i)) + "/" + string(rune('0'+n))})
 			if at.Worker[:1] == failing {
 				return errors.New("disk full")
 			}
@@ -82,20 +82,20 @@ func TestS3_17BroadcastByScheduleAndOneShardAgain(t *testing.T) {
 		stops := h.fleet("ab", worker.Config{}, job)
 		failing = "b"
 		time.Sleep(time.Hour + time.Second)
-		if got := r.sharded(); got != "a:0/2 b:1/2" {
+		if got := r.parted(); got != "a:0/2 b:1/2" {
 			t.Errorf("ran %s", got)
 		}
-		var failed *jobs.Instance
-		for _, in := range h.runs("clean") {
-			if want := jobs.DueID(in.Tenant, in.Job, in.Due, in.Place.Shard, 0); in.ID != want {
-				t.Errorf("shard %d has the ID %s, want %s", in.Place.Shard, in.ID, want)
+		var failed *jobs.Run
+		for _, run := range h.runs("clean") {
+			if want := jobs.DueID(run.Tenant, run.Job, run.Due, run.Place.Index, 0); run.ID != want {
+				t.Errorf("part %d has the ID %s, want %s", run.Place.Index, run.ID, want)
 			}
-			if in.State == jobs.Terminated {
-				failed = in
+			if run.State == jobs.Terminated {
+				failed = run
 			}
 		}
-		if failed == nil || failed.Place.Shard != 1 {
-			t.Fatalf("shard 1 has not failed: %+v", failed)
+		if failed == nil || failed.Place.Index != 1 {
+			t.Fatalf("part 1 has not failed: %+v", failed)
 		}
 		stops["b"]()
 		r.reset()
@@ -104,11 +104,11 @@ func TestS3_17BroadcastByScheduleAndOneShardAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if got := r.sharded(); got != "a:1/2" { // its worker is gone: another takes its part
+		if got := r.parted(); got != "a:1/2" { // its worker is gone: another takes its part
 			t.Errorf("again ran %s", got)
 		}
-		if in := h.run(again.ID); in.State != jobs.Succeeded || in.Parent != failed.ID {
-			t.Errorf("again is %s", in.State)
+		if run := h.run(again.ID); run.State != jobs.Succeeded || run.Parent != failed.ID {
+			t.Errorf("again is %s", run.State)
 		}
 	})
 }
@@ -153,9 +153,9 @@ func TestS0_09AnOfferToAWorkerThatLeavesGoesToAnother(t *testing.T) {
 		if n := len(r.names()); n != 300 {
 			t.Errorf("%d runs of 300", n)
 		}
-		for _, in := range h.runs("charge") { // one that the leaving worker had just claimed was handed back, and is in its second attempt
-			if in.State != jobs.Succeeded || in.Attempt > 2 {
-				t.Errorf("run %s is %s after %d attempts", in.ID, in.State, in.Attempt)
+		for _, run := range h.runs("charge") { // one that the leaving worker had just claimed was handed back, and is in its second attempt
+			if run.State != jobs.Succeeded || run.Attempt > 2 {
+				t.Errorf("run %s is %s after %d attempts", run.ID, run.State, run.Attempt)
 			}
 		}
 	})
@@ -436,7 +436,7 @@ func TestRunsDoNotWaitForAQueueThatNobodyKnows(t *testing.T) {
 		if handed.Load() == 0 {
 			t.Error("the worker has taken the run from a queue that it was not told of")
 		}
-		time.Sleep(400 * time.Millisecond) // it was called again, long before its next beat
+		time.Sleep(400 * time.Millisecond) // it was called again, long before its next heartbeat
 		before := handed.Load()
 		h.ask("charge", "2")
 		time.Sleep(100 * time.Millisecond)

@@ -358,13 +358,13 @@ func standbyAnswers(t *testing.T) bool {
 	eventually(t, "the standby knows who leads", func() bool { led = s.Ops().Live().Leader(); return led.Known() })
 	moved := func() bool {
 		l := s.Ops().Live().Leader()
-		return led.Node != "a" || l.Known() && l.Epoch != led.Epoch
+		return led.Node != "a" || l.Known() && l.Term != led.Term
 	}
 	sees := func(what string, ok func() bool) {
 		t.Helper()
 		eventually(t, what, func() bool { return moved() || ok() })
 	}
-	if !moved() && (led.Here || led.Epoch == 0 || led.Since.IsZero()) {
+	if !moved() && (led.Here || led.Term == 0 || led.Since.IsZero()) {
 		t.Fatalf("to the standby the leader is %+v", led)
 	}
 	sees("the standby is ready", func() bool { return s.Ready(t.Context()) == nil })
@@ -382,8 +382,8 @@ func standbyAnswers(t *testing.T) bool {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if in, err := s.Client().Wait(t.Context(), run.ID); err != nil || in.State != jobs.Succeeded {
-			t.Fatalf("%+v (%v)", in, err)
+		if r, err := s.Client().Wait(t.Context(), run.ID); err != nil || r.State != jobs.Succeeded {
+			t.Fatalf("%+v (%v)", r, err)
 		}
 		select {
 		case <-heard:
@@ -414,7 +414,7 @@ func standbyAnswers(t *testing.T) bool {
 		return len(list) == 2 && list[0].Name == "a" && list[0].Online && list[0].Term != 0 && list[0].Address == "http://a" && list[1].Here && list[1].Term == 0 &&
 			list[0].Skew.Abs() <= 2*time.Second
 	})
-	// Another of the same name is not let in, and says why: at once, or when it hears the first one's beat if that had no
+	// Another of the same name is not let in, and says why: at once, or when it hears the first one's heartbeat if that had no
 	// time to answer.
 	cfg, _, err := h.place.open()
 	if err != nil {
@@ -539,7 +539,7 @@ func TestCopyIsReadWhileNobodyLeads(t *testing.T) {
 	if err := h.third.Stop(); err != nil {
 		t.Error(err)
 	}
-	if age := ask("/api/v1/instances/" + run.ID.String()).Header().Get("Carillon-Age"); age == "" || strings.HasPrefix(age, "-") {
+	if age := ask("/api/v1/runs/" + run.ID.String()).Header().Get("Carillon-Age"); age == "" || strings.HasPrefix(age, "-") {
 		t.Errorf("while nobody leads, what is read is %q s old", age)
 	}
 	if page := ask("/jobs").Body.String(); !strings.Contains(page, "The leader does not answer.") {

@@ -30,8 +30,8 @@ func TestDatabaseKeeps(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if in, err := s.Client().Wait(t.Context(), run.ID); err != nil || in.State != jobs.Succeeded {
-				t.Fatalf("%+v (%v)", in, err)
+			if r, err := s.Client().Wait(t.Context(), run.ID); err != nil || r.State != jobs.Succeeded {
+				t.Fatalf("%+v (%v)", r, err)
 			}
 			if err := s.Stop(); err != nil {
 				t.Fatal(err)
@@ -39,8 +39,8 @@ func TestDatabaseKeeps(t *testing.T) {
 			if s, err = embed.Start(t.Context(), cfg, greet()); err != nil {
 				t.Fatal(err)
 			}
-			if in, err := s.Client().Get(t.Context(), run.ID); err != nil || string(in.Result) != `"hello Ann"` {
-				t.Errorf("%+v (%v)", in, err)
+			if r, err := s.Client().Get(t.Context(), run.ID); err != nil || string(r.Result) != `"hello Ann"` {
+				t.Errorf("%+v (%v)", r, err)
 			}
 			if err := s.Stop(); err != nil {
 				t.Error(err)

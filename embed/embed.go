@@ -109,24 +109,24 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Triggering says who fires what is due.
+// Triggering selects the nodes that fire due times.
 type Triggering string
 
-// Who may fire what is due.
+// Which nodes fire due times: the leader, or each node its share of the jobs.
 const (
-	ByLeader Triggering = "leader"
-	Spread   Triggering = "spread"
+	ByLeader    Triggering = "leader"
+	Distributed Triggering = "distributed"
 )
 
 // check refuses what cannot be.
 func (by Triggering) check(cfg Config) error {
 	switch {
-	case by == "", by == ByLeader, by == Spread && cfg.Database != "":
+	case by == "", by == ByLeader, by == Distributed && cfg.Database != "":
 		return nil
-	case by == Spread:
-		return jobs.Invalid("embed: triggering spread needs a Database, to which several processes write: with rows in a directory, or in memory, the one that leads fires all")
+	case by == Distributed:
+		return jobs.Invalid("embed: triggering distributed needs Database: without one, the leader fires all jobs")
 	}
-	return jobs.Invalid("embed: triggering %.40q is neither %s nor %s", string(by), ByLeader, Spread)
+	return jobs.Invalid("embed: triggering %.40q is neither %s nor %s", string(by), ByLeader, Distributed)
 }
 
 // Scheduler is a scheduler inside a program.
@@ -207,7 +207,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	if err != nil {
 		return nil, err
 	}
-	plane := controlplane.Config{Node: cfg.Node, Address: cfg.Address, Version: cfg.Version, NATS: cfg.NATS, Kept: cfg.Kept, Store: rows.store, Clock: rows.clock, Bus: node, Elector: rows.elector, Logs: rows.logs, Logger: cfg.Logger, Retain: rows.retain, RetainBytes: cfg.RetainBytes, KeepCounts: cfg.KeepCounts, Copy: rows.copies != nil, Beside: rows.beside, Crew: rows.crew}
+	plane := controlplane.Config{Node: cfg.Node, Address: cfg.Address, Version: cfg.Version, NATS: cfg.NATS, Kept: cfg.Kept, Store: rows.store, Clock: rows.clock, Bus: node, Elector: rows.elector, Logs: rows.logs, Logger: cfg.Logger, Retain: rows.retain, RetainBytes: cfg.RetainBytes, KeepCounts: cfg.KeepCounts, Copy: rows.copies != nil, Beside: rows.beside, Membership: rows.members}
 	if cfg.Cluster != nil {
 		plane.Route = cfg.Cluster.Route
 	}

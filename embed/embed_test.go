@@ -42,9 +42,9 @@ func TestStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, err := s.Client().Wait(t.Context(), run.ID)
-		if err != nil || in.State != jobs.Succeeded || string(in.Result) != `"hello Ann"` {
-			t.Fatalf("%v: %+v", err, in)
+		r, err := s.Client().Wait(t.Context(), run.ID)
+		if err != nil || r.State != jobs.Succeeded || string(r.Result) != `"hello Ann"` {
+			t.Fatalf("%v: %+v", err, r)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -98,8 +98,8 @@ func TestDirectoryKeeps(t *testing.T) {
 	if s, err = embed.Start(t.Context(), embed.Config{Dir: dir}, greet()); err != nil {
 		t.Fatal(err)
 	}
-	if in, err := s.Client().Get(t.Context(), later.ID); err != nil || in.State != jobs.Scheduled {
-		t.Errorf("the run became %+v (%v)", in, err)
+	if run, err := s.Client().Get(t.Context(), later.ID); err != nil || run.State != jobs.Scheduled {
+		t.Errorf("the run became %+v (%v)", run, err)
 	}
 	if err := s.Stop(); err != nil {
 		t.Error(err)

@@ -174,14 +174,14 @@ func (e elsewhere) Definitions(ctx context.Context, q metastore.DefinitionQuery)
 	})
 }
 
-func (e elsewhere) Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
-	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (*jobs.Instance, error) {
-		return r.Instance(ctx, tenant, id)
+func (e elsewhere) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (*jobs.Run, error) {
+		return r.Run(ctx, tenant, id)
 	})
 }
 
-func (e elsewhere) Instances(ctx context.Context, q metastore.InstanceQuery) (metastore.Page, error) {
-	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (metastore.Page, error) { return r.Instances(ctx, q) })
+func (e elsewhere) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Page, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (metastore.Page, error) { return r.Runs(ctx, q) })
 }
 
 func (e elsewhere) Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*jobs.Missed, error) {

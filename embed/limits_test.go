@@ -73,7 +73,7 @@ func TestHTTPWorkersWithoutAuthentication(t *testing.T) {
 func TestJobsAndWaitingRunsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t, embed.Config{Tokens: true, Limits: embed.Limits{JobsPerApp: 3, WaitingRuns: 9, WaitingRunsPerToken: 4}})
-		crew := o.bearer("", ops.NewToken{Name: "crew", Role: "worker", App: "shop"})
+		members := o.bearer("", ops.NewToken{Name: "crew", Role: "worker", App: "shop"})
 		ann, bob := o.bearer("", ops.NewToken{Name: "ann", Role: "operator"}), o.bearer("", ops.NewToken{Name: "bob", Role: "operator"})
 		refused := func(what string, status int, told m, limit string) {
 			t.Helper()
@@ -88,7 +88,7 @@ func TestJobsAndWaitingRunsAreBounded(t *testing.T) {
 				list = append(list, m{"key": key, "kind": "recurring", "settings": m{"schedule": "0 0 4 1 1 *"}})
 			}
 			list = append(list, m{"key": "greet", "kind": "triggered"})
-			return o.post(t.Context(), "/worker/register", m{"name": "py", "start": start, "app": "shop", "slots": 1, "jobs": list}, crew...)
+			return o.post(t.Context(), "/worker/register", m{"name": "py", "start": start, "app": "shop", "slots": 1, "jobs": list}, members...)
 		}
 		if status, told := register("a1", "a", "b"); status != 200 {
 			t.Fatal(status, told)

@@ -143,7 +143,7 @@ func (l *live) Leader() ops.Leader {
 	if n.Term == 0 {
 		return ops.Leader{}
 	}
-	return ops.Leader{Node: n.Name, Epoch: n.Term, Here: n.Here, Since: n.Since, Step: n.Step, Off: l.plane.OffOf(n.Name)}
+	return ops.Leader{Node: n.Name, Term: n.Term, Here: n.Here, Since: n.Since, Step: n.Step, Off: l.plane.OffOf(n.Name)}
 }
 
 // last is who leads as the rows say: somebody else, or nobody for a moment.
@@ -154,7 +154,7 @@ func (l *live) last() ops.Leader {
 	if err != nil || s.Leader == l.plane.Node() {
 		return ops.Leader{}
 	}
-	return ops.Leader{Node: s.Leader, Epoch: s.Epoch}
+	return ops.Leader{Node: s.Leader, Term: s.Term}
 }
 
 func (l *live) Shares() (list []ops.Share) {

@@ -255,7 +255,7 @@ func TestOnFailure(t *testing.T) {
 			t.Logf("nothing was told in the %v that the end took", took)
 			continue
 		}
-		if len(all) != 1 || all[0].Instance != bad.String() || all[0].Attempt != 2 || all[0].Error != "no" || all[0].URL != "http://here/runs/"+bad.String() {
+		if len(all) != 1 || all[0].Run != bad.String() || all[0].Attempt != 2 || all[0].Error != "no" || all[0].URL != "http://here/runs/"+bad.String() {
 			t.Errorf("told of %+v", all)
 		}
 		return

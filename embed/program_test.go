@@ -71,7 +71,7 @@ func plan(ctx context.Context, o *ops.Ops, first time.Time) error {
 // visit asks for runs, changes its mind about some, and returns when all of them are over.
 func visit(ctx context.Context, c *client.Client, held <-chan int) error {
 	var all []jobs.ID
-	ask := func(run jobs.Run, err error) (jobs.Run, error) {
+	ask := func(run jobs.Receipt, err error) (jobs.Receipt, error) {
 		all = append(all, run.ID)
 		return run, err
 	}
@@ -128,28 +128,28 @@ func visit(ctx context.Context, c *client.Client, held <-chan int) error {
 func ledger(ctx context.Context, o *ops.Ops, first time.Time) (lines []string, over bool, err error) {
 	over = true
 	for _, key := range []jobs.Key{"shop.bell", "shop.silent", "shop.ship", "shop.try", "shop.hold"} {
-		page, err := o.Instances(ctx, ops.Who{}, metastore.InstanceQuery{Job: key, Limit: metastore.MaxPage})
+		page, err := o.Runs(ctx, ops.Who{}, metastore.RunQuery{Job: key, Limit: metastore.MaxPage})
 		if err != nil {
 			return nil, false, err
 		}
 		var runs []string
-		for _, in := range page.Instances {
-			over = over && in.State.Final()
-			line := strings.TrimSpace(fmt.Sprintf("%s %s", key, in.Args))
-			if in.Origin == jobs.FromCron || in.Origin == jobs.FromMisfire { // on time or late: that is the machine's doing
-				line += " due +" + in.Due.Sub(first).String()
+		for _, run := range page.Runs {
+			over = over && run.State.Final()
+			line := strings.TrimSpace(fmt.Sprintf("%s %s", key, run.Args))
+			if run.Origin == jobs.FromCron || run.Origin == jobs.FromMisfire { // on time or late: that is the machine's doing
+				line += " due +" + run.Due.Sub(first).String()
 			}
-			if in.Priority != 0 {
-				line += fmt.Sprintf(", priority %d", in.Priority)
+			if run.Priority != 0 {
+				line += fmt.Sprintf(", priority %d", run.Priority)
 			}
-			if len(in.Result) > 0 {
-				line += fmt.Sprintf(", result %s", in.Result)
+			if len(run.Result) > 0 {
+				line += fmt.Sprintf(", result %s", run.Result)
 			}
-			if in.Error != "" {
-				line += fmt.Sprintf(", error %q", in.Error)
+			if run.Error != "" {
+				line += fmt.Sprintf(", error %q", run.Error)
 			}
 			var moves []string
-			for _, m := range in.Moves {
+			for _, m := range run.Moves {
 				moves = append(moves, strings.TrimSpace(fmt.Sprintf("%v %s", m.State, m.Cause)))
 			}
 			runs = append(runs, line+": "+strings.Join(moves, ", "))

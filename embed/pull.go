@@ -314,8 +314,8 @@ func (p *pull) Poll(ctx context.Context, who ops.Who, name string, q ops.PullPol
 	return work, nil
 }
 
-// Beat is ops.Pull's.
-func (p *pull) Beat(ctx context.Context, who ops.Who, name string, drain bool) (ops.PullAnswer, error) {
+// Heartbeat is ops.Pull's.
+func (p *pull) Heartbeat(ctx context.Context, who ops.Who, name string, drain bool) (ops.PullAnswer, error) {
 	g, err := p.guest(ctx, who, name)
 	if err != nil {
 		return ops.PullAnswer{}, err
@@ -327,7 +327,7 @@ func (p *pull) Beat(ctx context.Context, who ops.Who, name string, drain bool) (
 }
 
 // Finish is ops.Pull's.
-func (p *pull) Finish(ctx context.Context, who ops.Who, name string, f jobs.Finish) (*jobs.Instance, error) {
+func (p *pull) Finish(ctx context.Context, who ops.Who, name string, f jobs.Finish) (*jobs.Run, error) {
 	g, err := p.guest(ctx, who, name)
 	if err != nil {
 		return nil, err

@@ -156,27 +156,27 @@ func (o *office) trigger(args string, how ...jobs.How) jobs.ID {
 	return run.ID
 }
 
-func (o *office) row(id any) *jobs.Instance {
+func (o *office) row(id any) *jobs.Run {
 	o.t.Helper()
 	synctest.Wait()
 	run, ok := id.(jobs.ID)
 	if !ok {
 		run, _ = jobs.ParseID(id.(string))
 	}
-	found, err := o.Ops().Instance(o.t.Context(), ops.Who{}, run)
+	found, err := o.Ops().Run(o.t.Context(), ops.Who{}, run)
 	if err != nil {
 		o.t.Fatal(err)
 	}
 	return found
 }
 
-func (o *office) want(id any, state jobs.State, cause jobs.Cause, attempt uint32) *jobs.Instance {
+func (o *office) want(id any, state jobs.State, cause jobs.Cause, attempt uint32) *jobs.Run {
 	o.t.Helper()
-	in := o.row(id)
-	if in.State != state || in.Cause != cause || in.Attempt != attempt {
-		o.t.Errorf("the run is %v (%s) after %d attempts, want %v (%s) after %d; error %q", in.State, in.Cause, in.Attempt, state, cause, attempt, in.Error)
+	run := o.row(id)
+	if run.State != state || run.Cause != cause || run.Attempt != attempt {
+		o.t.Errorf("the run is %v (%s) after %d attempts, want %v (%s) after %d; error %q", run.State, run.Cause, run.Attempt, state, cause, attempt, run.Error)
 	}
-	return in
+	return run
 }
 
 func stops(told m) (list []string) {
@@ -208,7 +208,7 @@ func TestPullWorker(t *testing.T) {
 		p.say(204, "logs", run, m{"first": 2, "lines": []any{m{"text": "careful, again"}, m{"text": "bye"}}})
 		p.say(204, "checkpoint", run, m{"data": m{"at": 3, "of": nil}})
 		time.Sleep(4 * time.Second)
-		p.say(200, "beat", nil, nil)
+		p.say(200, "heartbeat", nil, nil)
 		now, _ := o.Ops().Live().Attempt(jobs.DefaultTenant, id)
 		if now.Progress == nil || now.Progress.Text != "one of three" {
 			t.Errorf("its progress is %+v", now.Progress)
@@ -227,8 +227,8 @@ func TestPullWorker(t *testing.T) {
 		if end := p.say(200, "finish", run, m{"error": "no seat", "code": "busy"}); end["state"] != "Failed" || end["retryAt"] == nil {
 			t.Errorf("its end is answered by %v", end)
 		}
-		if in := o.want(id, jobs.Failed, jobs.ByError, 1); in.Code() != "busy" || in.Error != "no seat" {
-			t.Errorf("it failed with %q, %q", in.Code(), in.Error)
+		if r := o.want(id, jobs.Failed, jobs.ByError, 1); r.Code() != "busy" || r.Error != "no seat" {
+			t.Errorf("it failed with %q, %q", r.Code(), r.Error)
 		}
 		before := time.Now()
 		run = p.one()
@@ -240,8 +240,8 @@ func TestPullWorker(t *testing.T) {
 		}
 		run = p.one()
 		p.say(200, "finish", run, m{"result": m{"hello": nil}})
-		if in := o.want(id, jobs.Succeeded, "", 3); string(in.Result) != `{"hello":null}` {
-			t.Errorf("its result is %s", in.Result)
+		if r := o.want(id, jobs.Succeeded, "", 3); string(r.Result) != `{"hello":null}` {
+			t.Errorf("its result is %s", r.Result)
 		}
 
 		id = o.trigger(`{}`)
@@ -263,20 +263,20 @@ func TestPullWorker(t *testing.T) {
 		if got := stops(told); time.Since(before) > 3*time.Second || !slices.Equal(got, []string{"cancelled 1"}) || !strings.Contains(fmt.Sprint(told["stop"]), "enough") {
 			t.Errorf("after %v: %v", time.Since(before), told)
 		}
-		if got := stops(p.say(200, "beat", nil, nil)); len(got) != 1 {
-			t.Errorf("a beat tells %v", got)
+		if got := stops(p.say(200, "heartbeat", nil, nil)); len(got) != 1 {
+			t.Errorf("a heartbeat tells %v", got)
 		}
-		if in := o.want(id, jobs.Cancelled, jobs.Cause(o.row(id).Cause), 1); !in.Lingering {
+		if r := o.want(id, jobs.Cancelled, jobs.Cause(o.row(id).Cause), 1); !r.Lingering {
 			t.Error("its slot was taken away before it had returned")
 		}
 		if end := p.say(200, "finish", run, m{"error": "I stop"}); end["state"] != "Cancelled" {
 			t.Errorf("the end of a cancelled run is answered by %v", end)
 		}
-		if in := o.row(id); in.Lingering {
+		if r := o.row(id); r.Lingering {
 			t.Error("it has returned, and its slot is still taken")
 		}
-		if got := stops(p.say(200, "beat", nil, nil)); len(got) != 0 {
-			t.Errorf("a beat tells %v", got)
+		if got := stops(p.say(200, "heartbeat", nil, nil)); len(got) != 0 {
+			t.Errorf("a heartbeat tells %v", got)
 		}
 
 		// One that takes too long is told so, and may be late.
@@ -284,17 +284,17 @@ func TestPullWorker(t *testing.T) {
 		run = p.one()
 		for range 13 {
 			time.Sleep(5 * time.Second)
-			told = p.say(200, "beat", nil, nil)
+			told = p.say(200, "heartbeat", nil, nil)
 		}
 		if got := stops(told); !slices.Equal(got, []string{"timeout 1"}) {
-			t.Errorf("a beat tells %v", got)
+			t.Errorf("a heartbeat tells %v", got)
 		}
-		if in := o.want(id, jobs.Failed, jobs.ByTimeout, 1); !in.Lingering {
+		if r := o.want(id, jobs.Failed, jobs.ByTimeout, 1); !r.Lingering {
 			t.Error("it has not returned, and its slot was taken away")
 		}
 		p.say(200, "finish", run, m{"result": 1})
-		if in := o.row(id); in.Lingering || len(in.Result) > 0 {
-			t.Errorf("late, it left the run %+v", in)
+		if r := o.row(id); r.Lingering || len(r.Result) > 0 {
+			t.Errorf("late, it left the run %+v", r)
 		}
 	})
 }
@@ -339,8 +339,8 @@ func TestPullWorkerDies(t *testing.T) {
 		}
 		o.want(id, jobs.Processing, "", 2)
 		second.say(200, "finish", again[0], m{"result": 2})
-		if in := o.want(id, jobs.Succeeded, "", 2); string(in.Result) != "2" {
-			t.Errorf("its result is %s", in.Result)
+		if r := o.want(id, jobs.Succeeded, "", 2); string(r.Result) != "2" {
+			t.Errorf("its result is %s", r.Result)
 		}
 	})
 }
@@ -392,7 +392,7 @@ func TestPullWorkerIsRefused(t *testing.T) {
 			ask(as, "finish", of, 401, "unauthorized")
 		}
 		for _, as := range [][]string{bank, viewer, client} {
-			for _, verb := range []string{"finish", "poll", "beat", "leave"} {
+			for _, verb := range []string{"finish", "poll", "heartbeat", "leave"} {
 				body := m{"worker": "py-a1"}
 				if verb == "finish" {
 					body = of
@@ -431,7 +431,7 @@ func TestPullWorkerIsRefused(t *testing.T) {
 		o.want(id, jobs.Processing, "", 1)
 
 		// One that drains is given nothing more, and ends what it has.
-		ask(shop, "beat", m{"worker": "py-a1", "drain": true}, 200, "")
+		ask(shop, "heartbeat", m{"worker": "py-a1", "drain": true}, 200, "")
 		ask(shop, "finish", of, 200, "")
 		o.want(id, jobs.Succeeded, "", 1)
 		next := o.trigger(`{}`)
@@ -512,12 +512,12 @@ func TestPullWorkerIsRefusedNonsense(t *testing.T) {
 				t.Errorf("%s %.80s: %d at %q, want %d at %q: %.300v", c.verb, fmt.Sprint(c.body), code, place, c.code, c.place, told)
 			}
 		}
-		if in := o.want(id, jobs.Processing, "", 1); !reflect.DeepEqual(in, before) {
-			t.Errorf("the run was %+v, and is %+v", before, in)
+		if r := o.want(id, jobs.Processing, "", 1); !reflect.DeepEqual(r, before) {
+			t.Errorf("the run was %+v, and is %+v", before, r)
 		}
 		p.say(200, "finish", run, m{"error": strings.Repeat("é", 1<<14)})
-		if in := o.row(id); in.State != jobs.Terminated || len(in.Error) > jobs.MaxError {
-			t.Errorf("%s with an error of %d bytes", in.State, len(in.Error))
+		if r := o.row(id); r.State != jobs.Terminated || len(r.Error) > jobs.MaxError {
+			t.Errorf("%s with an error of %d bytes", r.State, len(r.Error))
 		}
 	})
 }

@@ -81,7 +81,7 @@ func TestTheQueueIsMadeAgain(t *testing.T) {
 	}
 	const rounds, each = 5, 200
 	began := time.Now()
-	var runs []jobs.Run
+	var runs []jobs.Receipt
 	for range rounds {
 		eventually(t, "runs are asked for", func() bool { // at first the worker may not have made the job known yet
 			asked, err := greetJob.EnqueueAll(t.Context(), s.Client(), make([]greeting, each))
@@ -100,8 +100,8 @@ func TestTheQueueIsMadeAgain(t *testing.T) {
 	waiting, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, run := range runs {
-		if in, err := s.Client().Wait(waiting, run.ID); err != nil || in.State != jobs.Succeeded || in.Attempt != 1 {
-			t.Fatalf("%+v, %v", in, err)
+		if r, err := s.Client().Wait(waiting, run.ID); err != nil || r.State != jobs.Succeeded || r.Attempt != 1 {
+			t.Fatalf("%+v, %v", r, err)
 		}
 	}
 	t.Logf("%d runs ended within %v, in which the queue was deleted %d times", len(runs), time.Since(began), rounds)

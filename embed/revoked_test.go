@@ -182,9 +182,9 @@ func TestStreamsAreOfOneTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t, embed.Config{Tokens: true})
 		own := o.bearer("", ops.NewToken{Name: "ann", Role: "viewer"})
-		crew := o.bearer("", ops.NewToken{Name: "crew", Role: "worker", App: "shop"})
+		members := o.bearer("", ops.NewToken{Name: "crew", Role: "worker", App: "shop"})
 		foreign := o.bearer("other", ops.NewToken{Name: "ann", Role: "viewer"})
-		if status, told := o.post(t.Context(), "/worker/register", m{"name": "py", "start": "a1", "app": "shop", "slots": 1, "jobs": []any{m{"key": "greet", "kind": "triggered"}}}, crew...); status != 200 {
+		if status, told := o.post(t.Context(), "/worker/register", m{"name": "py", "start": "a1", "app": "shop", "slots": 1, "jobs": []any{m{"key": "greet", "kind": "triggered"}}}, members...); status != 200 {
 			t.Fatal(status, told)
 		}
 		listen := func(as []string) *waiting {

@@ -35,7 +35,7 @@ type rows struct {
 	// beside tells of commits of other processes; nil = there are none.
 	beside func(ctx context.Context, fn func()) error
 	// crew is who fires a share of the jobs each; nil = who leads fires all.
-	crew metastore.Crew
+	members metastore.Membership
 }
 
 // openRows opens the store: in a database or a directory, if one is given, in memory otherwise.
@@ -75,7 +75,7 @@ func (s *Scheduler) openRows(ctx context.Context, cfg Config) (rows, error) {
 // openDatabase opens a store in PostgreSQL or MariaDB, whose clock stamps commits.
 func (s *Scheduler) openDatabase(ctx context.Context, cfg Config, clock *metastore.Clock) (rows, error) {
 	conf := sqlstore.Config{URL: cfg.Database, Node: cfg.Node, Logger: cfg.Logger}
-	if cfg.Triggering == Spread {
+	if cfg.Triggering == Distributed {
 		conf.LookEvery = lookBeside
 	}
 	store, err := sqlstore.Open(ctx, conf)
@@ -85,8 +85,8 @@ func (s *Scheduler) openDatabase(ctx context.Context, cfg Config, clock *metasto
 	s.close = append(s.close, store.Close)
 	r := rows{store: store, clock: clock, logs: store.Logs(), elector: store, retain: store, where: store.Where(), shared: true, deliver: store.Deliver, beside: store.Beside,
 		backup: func(context.Context, io.Writer) error { return jobs.Refuse(jobs.Conflict, "%s", store.HowToBackUp()) }}
-	if cfg.Triggering == Spread {
-		r.crew = store
+	if cfg.Triggering == Distributed {
+		r.members = store
 	}
 	return r, nil
 }

@@ -15,9 +15,9 @@ func TestTriggeringRefused(t *testing.T) {
 		embed.Config
 		says string
 	}{
-		"memory":    {embed.Config{Triggering: embed.Spread}, "needs a Database"},
-		"directory": {embed.Config{Triggering: embed.Spread, Dir: t.TempDir()}, "needs a Database"},
-		"a slip":    {embed.Config{Triggering: "shared"}, `"shared" is neither leader nor spread`},
+		"memory":    {embed.Config{Triggering: embed.Distributed}, "needs Database"},
+		"directory": {embed.Config{Triggering: embed.Distributed, Dir: t.TempDir()}, "needs Database"},
+		"a slip":    {embed.Config{Triggering: "shared"}, `"shared" is neither leader nor distributed`},
 	} {
 		s, err := embed.Open(t.Context(), c.Config)
 		if err == nil {

@@ -51,7 +51,7 @@ func TestAccessChecksItself(t *testing.T) {
 		{"session by nothing", sessions(func(s *Session) { s.Token = "" }), "token id"},
 		{"sign nobody out", SignOut{}, "session id"},
 		{"delete nothing", Delete{}, "job key"},
-		{"trim runs", Trim{Refs: []Ref{{Kind: RowInstance}}}, "kind 2"},
+		{"trim runs", Trim{Refs: []Ref{{Kind: RowRun}}}, "kind 2"},
 		{"trim the record", Trim{Refs: []Ref{{Kind: RowAudit}}}, "kind 11"},
 		{"trim everything", Trim{Refs: make([]Ref, MaxTrim+1)}, "1001"},
 		{"invitation of a short name", Invite{"ABC", SecretID("s"), noon}, "8 to 40"},
@@ -91,7 +91,7 @@ func TestDigestLeavesTheTraceOut(t *testing.T) {
 	if c.Digest() == other.Digest() {
 		t.Error("which worker is meant is no part of the digest")
 	}
-	c.ID, c.Trace, c.Pin, c.Shard, c.Shards = ID{}, "", "", 0, 0
+	c.ID, c.Trace, c.Pin, c.Index, c.Total = ID{}, "", "", 0, 0
 	bytes := AppendCommand(nil, c)
 	if before := bytes[:len(bytes)-len("\x00\x00\x00\x00")]; DerivedID(string(before)) != c.Digest() {
 		t.Error("the digest is not what it was before Create had a trace")

@@ -41,17 +41,17 @@ func BenchmarkWire(b *testing.B) {
 			}
 		})
 	}
-	in := benchInstance()
-	wire := AppendRow(nil, in)
-	b.Run("instance/encode", func(b *testing.B) {
+	run := benchRun()
+	wire := AppendRow(nil, run)
+	b.Run("run/encode", func(b *testing.B) {
 		b.ReportAllocs()
 		buf := make([]byte, 0, len(wire))
 		for b.Loop() {
-			buf = AppendRow(buf[:0], in)
+			buf = AppendRow(buf[:0], run)
 		}
 		b.ReportMetric(float64(len(wire)), "wire-B/op")
 	})
-	b.Run("instance/decode", func(b *testing.B) {
+	b.Run("run/decode", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			if _, _, err := DecodeRow(wire); err != nil {
@@ -61,15 +61,15 @@ func BenchmarkWire(b *testing.B) {
 	})
 }
 
-// benchInstance is a run as most are: it has gone through its three states.
-func benchInstance() *Instance {
-	in := Instance{Tenant: DefaultTenant, ID: DerivedID("i"), Job: DerivedID("j"), Key: "billing.charge", App: "billing", Kind: Triggered, Revision: 3,
+// benchRun is a run as most are: it has gone through its three states.
+func benchRun() *Run {
+	run := Run{Tenant: DefaultTenant, ID: DerivedID("i"), Job: DerivedID("j"), Key: "billing.charge", App: "billing", Kind: Triggered, Revision: 3,
 		Origin: FromCode, Actor: "client:shop", Args: []byte(`{"customer":"c7","cents":1200}`), Due: noon,
 		Terms: Terms{Retries: 3, RetryDelay: time.Second, RetryDelayMax: time.Hour, Timeout: time.Hour, OnLost: LostRetry, LeaseLost: LeaseContinue, Overlap: OverlapQueue}}
-	in, _ = in.Begin(noon, "", time.Time{})
-	in, _ = in.Claim(noon.Add(time.Millisecond), "billing-1-5f2a")
-	in, _ = in.Succeed(noon.Add(2*time.Millisecond), []byte(`{"ok":true}`))
-	return &in
+	run, _ = run.Begin(noon, "", time.Time{})
+	run, _ = run.Claim(noon.Add(time.Millisecond), "billing-1-5f2a")
+	run, _ = run.Succeed(noon.Add(2*time.Millisecond), []byte(`{"ok":true}`))
+	return &run
 }
 
 func BenchmarkCreateCheck(b *testing.B) {

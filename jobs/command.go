@@ -61,7 +61,7 @@ const (
 	VerbInvite     Verb = 25
 	VerbJoin       Verb = 26
 	VerbMembers    Verb = 27
-	VerbSpread     Verb = 28
+	VerbExpand     Verb = 28
 
 	VerbSetCalendar  Verb = 29
 	VerbDropCalendar Verb = 30
@@ -79,7 +79,7 @@ const (
 var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create", "fire", "release", "claim", "finish", "returned",
 	"checkpoint", "expire", "cancel", "configure", "lead", "refresh", "forget", "hand",
 	"delete", "grant", "revoke", "signin", "signout", "trim", "invite", "join", "members",
-	"spread", "setcalendar", "dropcalendar", "drain", "mark", "expect", "hear", "clean", "backfill", "notify", "finalizeupgrade"}
+	"expand", "setcalendar", "dropcalendar", "drain", "mark", "expect", "hear", "clean", "backfill", "notify", "finalizeupgrade"}
 
 // NewestVerb is the highest verb that this program knows.
 const NewestVerb = Verb(len(verbNames) - 1)
@@ -151,8 +151,8 @@ type Create struct {
 	StartWithin *time.Duration
 	Trace       string // W3C traceparent of who asks, handed on to the handler
 	Pin         string // the worker that is to run it, instead of the job's pin; the route is left out then
-	// Of one shard of a broadcast that is run again alone; Shards 0 = it is none.
-	Shard, Shards uint32
+	// Of one part of a broadcast that is run again alone; Total 0 = it is none.
+	Index, Total uint32
 	//lint:ignore U1000 builds with the tag nextrules have a field here
 	nextCreate
 }
@@ -168,7 +168,7 @@ type Fire struct {
 	Job      ID
 	Revision uint64
 	Global   uint64
-	Epoch    uint64
+	Term     uint64
 	From, To time.Time
 	Due      []time.Time
 	Origin   Origin // FromCron or FromMisfire
@@ -254,10 +254,10 @@ type Configure struct {
 	RetryBudget       *Rate
 }
 
-// Lead begins a leader's term. Fires of older epochs are refused from then on.
+// Lead begins a leader's term. Fires of older terms are refused from then on.
 type Lead struct {
-	Epoch uint64
-	Node  string
+	Term uint64
+	Node string
 }
 
 // Refresh lays the owners' settings of a job over each other again, after the defaults have changed.
@@ -405,8 +405,8 @@ func (c Create) Check() error {
 			return err
 		}
 	}
-	if c.Shards > MaxShards || c.Shards > 0 && c.Shard >= c.Shards {
-		return Invalid("shard %d of %d: shards are numbered from 0, and there are at most %d", c.Shard, c.Shards, MaxShards)
+	if c.Total > MaxParts || c.Total > 0 && c.Index >= c.Total {
+		return Invalid("part %d of %d: parts are numbered from 0, and there are at most %d", c.Index, c.Total, MaxParts)
 	}
 	switch c.Origin {
 	case "", FromCode, FromPerson, FromAPI, FromRetry, FromParent:
@@ -430,7 +430,7 @@ func (c Create) Digest() ID {
 	}
 	w := coder{buf: []byte{byte(VerbCreate)}}
 	wireWish(&w, &c)
-	if c.Pin != "" || c.Shards > 0 { // nothing of it: as before there were any
+	if c.Pin != "" || c.Total > 0 { // nothing of it: as before there were any
 		wirePlacing(&w, &c)
 	}
 	return DerivedID(string(w.buf))
@@ -540,8 +540,8 @@ func (c Configure) Check() error {
 
 // Check says what is wrong with the term.
 func (c Lead) Check() error {
-	if c.Epoch == 0 {
-		return Invalid("a leader's epoch is at least 1")
+	if c.Term == 0 {
+		return Invalid("a leader's term is at least 1")
 	}
 	return nil
 }

@@ -7,9 +7,9 @@
 // Where to start:
 //   - to write a job: [RecurringJob], [TriggeredJob], [NewRecurring], [NewTriggered], [Options]
 //   - to start one from afar: [Trigger]
-//   - to see what may happen to a run: state.go (the table of states) and instance.go (the moves)
+//   - to see what may happen to a run: state.go (the table of states) and run.go (the moves)
 //   - to see what can be asked of a store: command.go, and what it answers: effect.go
 //
-// Sharp edges: a row ([Instance], [Definition], ...) is never changed in place once a store holds it; copy,
+// Sharp edges: a row ([Run], [Definition], ...) is never changed in place once a store holds it; copy,
 // change the copy, put that back. Times are UTC, without a monotonic part. Durations are time.Duration.
 package jobs

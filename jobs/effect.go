@@ -5,7 +5,7 @@ import "time"
 // Effect is what a command did: the rows as they now are. History, cache invalidation, offers to workers and the
 // live dashboard are all made of effects.
 type Effect struct {
-	Instances   []*Instance
+	Runs        []*Run
 	Definitions []*Definition
 	Missed      []*Missed
 	Global      *Global
@@ -15,11 +15,11 @@ type Effect struct {
 	Existing bool
 	// Receipt stands for the rows where the asker has no use for them: workers and programs are told over the bus how a
 	// run stands, and not what they have just said of it themselves.
-	Receipt *Receipt
+	Summary *Summary
 }
 
 // Receipt is how a run stands after a command.
-type Receipt struct {
+type Summary struct {
 	ID        ID
 	Key       Key
 	State     State
@@ -31,36 +31,36 @@ type Receipt struct {
 }
 
 // Receipt is how the run stands.
-func (in *Instance) Receipt() Receipt {
-	return Receipt{ID: in.ID, Key: in.Key, State: in.State, Cause: in.Cause, Due: in.Due, Attempt: in.Attempt, RetryAt: in.RetryAt, Lingering: in.Lingering}
+func (run *Run) Summary() Summary {
+	return Summary{ID: run.ID, Key: run.Key, State: run.State, Cause: run.Cause, Due: run.Due, Attempt: run.Attempt, RetryAt: run.RetryAt, Lingering: run.Lingering}
 }
 
-// Instance is the run that a receipt tells of, without what it does not tell.
-func (r *Receipt) Instance() *Instance {
-	return &Instance{ID: r.ID, Key: r.Key, State: r.State, Cause: r.Cause, Due: r.Due, Attempt: r.Attempt, RetryAt: r.RetryAt, Lingering: r.Lingering}
+// Run is the run that a receipt tells of, without what it does not tell.
+func (r *Summary) Run() *Run {
+	return &Run{ID: r.ID, Key: r.Key, State: r.State, Cause: r.Cause, Due: r.Due, Attempt: r.Attempt, RetryAt: r.RetryAt, Lingering: r.Lingering}
 }
 
-// Instance is the first run of the effect, or nil: what Create, Claim, Finish and Cancel answer with. Of a receipt it
+// Run is the first run of the effect, or nil: what Create, Claim, Finish and Cancel answer with. Of a receipt it
 // has what that tells.
-func (e Effect) Instance() *Instance {
+func (e Effect) Run() *Run {
 	switch {
-	case len(e.Instances) > 0:
-		return e.Instances[0]
-	case e.Receipt != nil:
-		return e.Receipt.Instance()
+	case len(e.Runs) > 0:
+		return e.Runs[0]
+	case e.Summary != nil:
+		return e.Summary.Run()
 	}
 	return nil
 }
 
 // Stands is how the first run of the effect stands, if there is one.
-func (e *Effect) Stands() (Receipt, bool) {
+func (e *Effect) Stands() (Summary, bool) {
 	switch {
-	case e.Receipt != nil:
-		return *e.Receipt, true
-	case len(e.Instances) > 0:
-		return e.Instances[0].Receipt(), true
+	case e.Summary != nil:
+		return *e.Summary, true
+	case len(e.Runs) > 0:
+		return e.Runs[0].Summary(), true
 	}
-	return Receipt{}, false
+	return Summary{}, false
 }
 
 // Definition is the first definition of the effect, or nil.

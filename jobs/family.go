@@ -32,8 +32,8 @@ type ParentRun struct {
 }
 
 // ParentOf is what the children of a run are told of it.
-func ParentOf(in *Instance) ParentRun {
-	return ParentRun{Run: in.ID, Job: in.Key, State: in.State, Cause: in.Cause, Result: in.Result, Error: in.Error, Code: in.Code()}
+func ParentOf(run *Run) ParentRun {
+	return ParentRun{Run: run.ID, Job: run.Key, State: run.State, Cause: run.Cause, Result: run.Result, Error: run.Error, Code: run.Code()}
 }
 
 // In is default arguments with the parent in them. What would make them too large is left out: first its result, then
@@ -58,7 +58,7 @@ func (p ParentRun) In(args []byte) []byte {
 }
 
 // ChildID is the ID of the run of a job that follows another run. A run ends once, and so it has one child of a job.
-func ChildID(parent *Instance, key Key) ID {
+func ChildID(parent *Run, key Key) ID {
 	return DerivedID("child", string(parent.Tenant), string(parent.ID[:]), string(key))
 }
 

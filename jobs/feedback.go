@@ -107,31 +107,31 @@ func (c Hear) Check() error {
 var ErrNotSigned = Refuse(Forbidden, "nobody waits for this")
 
 // Expect has the run's attempt wait for reports.
-func (in Instance) Expect(k Expect) Instance {
-	in.Feedback = &Feedback{Key: k.Key, Attempt: k.Attempt, Lasts: k.Lasts}
-	return in
+func (run Run) Expect(k Expect) Run {
+	run.Feedback = &Feedback{Key: k.Key, Attempt: k.Attempt, Lasts: k.Lasts}
+	return run
 }
 
 // Hear takes in a report. again: it was heard just before, or another last one was, and nothing changes.
-func (in Instance) Hear(k Hear) (_ Instance, again bool, err error) {
-	f := in.Feedback
+func (run Run) Hear(k Hear) (_ Run, again bool, err error) {
+	f := run.Feedback
 	switch {
-	case !f.Signed(in.ID, k.Attempt, k.Nonce, k.Signature):
-		return in, false, ErrNotSigned
+	case !f.Signed(run.ID, k.Attempt, k.Nonce, k.Signature):
+		return run, false, ErrNotSigned
 	case k.Attempt != f.Attempt:
-		return in, false, Refuse(Conflict, "attempt %d is over: attempt %d has begun the work anew", k.Attempt, f.Attempt)
+		return run, false, Refuse(Conflict, "attempt %d is over: attempt %d has begun the work anew", k.Attempt, f.Attempt)
 	case f.Final:
-		return in, true, nil
-	case in.State.Final():
-		return in, false, Refuse(Conflict, "the run is over: it is %s", in.State)
-	case !f.Lasts && (in.State != Processing || in.Attempt != f.Attempt):
-		return in, false, Refuse(Conflict, "attempt %d is over", k.Attempt)
+		return run, true, nil
+	case run.State.Final():
+		return run, false, Refuse(Conflict, "the run is over: it is %s", run.State)
+	case !f.Lasts && (run.State != Processing || run.Attempt != f.Attempt):
+		return run, false, Refuse(Conflict, "attempt %d is over", k.Attempt)
 	}
 	if n := len(f.Reports); !k.Final && n > 0 && string(f.Reports[n-1]) == string(k.Report) {
-		return in, true, nil // said again, it says nothing new
+		return run, true, nil // said again, it says nothing new
 	}
-	in.Feedback = f.with(k.Report, k.Final)
-	return in, false, nil
+	run.Feedback = f.with(k.Report, k.Final)
+	return run, false, nil
 }
 
 // unheard is it after a failure that is not a loss: the work will begin anew.

@@ -214,11 +214,11 @@ func TestRunningAJobHere(t *testing.T) {
 // wishes is an Enqueuer that remembers what it was asked for.
 type wishes []Create
 
-func (w *wishes) Enqueue(_ context.Context, all ...Create) ([]Run, error) {
+func (w *wishes) Enqueue(_ context.Context, all ...Create) ([]Receipt, error) {
 	*w = append(*w, all...)
-	runs := make([]Run, len(all))
+	runs := make([]Receipt, len(all))
 	for i, c := range all {
-		runs[i] = Run{ID: c.ID, Key: c.Key}
+		runs[i] = Receipt{ID: c.ID, Key: c.Key}
 	}
 	return runs, nil
 }

@@ -49,7 +49,7 @@ func checkName(what, s string, most int) error {
 	return nil
 }
 
-// ID names an instance, a definition (its uid) or an envelope. It is a UUID: version 7 for what people and
+// ID names a run, a definition (its uid) or an envelope. It is a UUID: version 7 for what people and
 // programs create, version 8 for what follows from something else (see [DueID], [DerivedID]).
 type ID [16]byte
 
@@ -72,13 +72,13 @@ func (id ID) Made() (time.Time, bool) {
 	return time.UnixMilli(int64(ms)).UTC(), true
 }
 
-// DueID is the ID of the instance that belongs to one due time of a recurring job. The same due time has the
+// DueID is the ID of the run that belongs to one due time of a recurring job. The same due time has the
 // same ID on every node, for ever: creating it twice is creating it once.
-func DueID(tenant Tenant, job ID, due time.Time, shard, replay uint32) ID {
+func DueID(tenant Tenant, job ID, due time.Time, part, replay uint32) ID {
 	var b [24 + 16]byte
 	copy(b[:], job[:])
 	binary.BigEndian.PutUint64(b[16:], uint64(due.UnixNano()))
-	binary.BigEndian.PutUint32(b[24:], shard)
+	binary.BigEndian.PutUint32(b[24:], part)
 	binary.BigEndian.PutUint32(b[28:], replay)
 	return DerivedID(string(tenant), string(b[:32]))
 }
@@ -167,7 +167,7 @@ type Code string
 const (
 	NotFound    Code = "not found"       // no such job or run
 	Conflict    Code = "conflict"        // the row is not in a state in which this can be done
-	Stale       Code = "stale"           // an older attempt, revision or epoch than the current one
+	Stale       Code = "stale"           // an older attempt, revision or term than the current one
 	BadInput    Code = "invalid"         // what was sent breaks a rule; nothing was stored
 	Forbidden   Code = "forbidden"       // this principal may not send this command
 	Unknown     Code = "outcome unknown" // it may or may not have been done: send it again, the same words

@@ -93,10 +93,10 @@ func TestDueIDGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		tenant        Tenant
-		due           time.Time
-		shard, replay uint32
-		want          string
+		tenant       Tenant
+		due          time.Time
+		part, replay uint32
+		want         string
 	}{
 		{"default", noon, 0, 0, "5a45f053-03f9-8675-9ca9-29b67621f9fb"},
 		{"default", noon.Add(1), 0, 0, "68bf288a-41b9-8041-aeab-c4582352b4b0"},
@@ -105,8 +105,8 @@ func TestDueIDGolden(t *testing.T) {
 		{"acme", noon, 0, 0, "71a075e9-3bab-8f48-ba0c-57e9b51c961c"},
 		{"default", time.Date(2199, 12, 31, 23, 59, 59, 999, time.UTC), 0, 0, "c28f6387-3cbb-86e4-9a9b-dabe8f7d535e"},
 	} {
-		if got := DueID(c.tenant, job, c.due, c.shard, c.replay).String(); got != c.want {
-			t.Errorf("%s %s shard %d replay %d: %s, want %s", c.tenant, c.due, c.shard, c.replay, got, c.want)
+		if got := DueID(c.tenant, job, c.due, c.part, c.replay).String(); got != c.want {
+			t.Errorf("%s %s part %d replay %d: %s, want %s", c.tenant, c.due, c.part, c.replay, got, c.want)
 		}
 	}
 	if got, want := DerivedID().String(), "e3b0c442-98fc-8c14-9afb-f4c8996fb924"; got != want {
@@ -127,10 +127,10 @@ func TestDueIDNamesOneDueTime(t *testing.T) {
 	for _, tenant := range []Tenant{"a", "b", "ab"} {
 		for job := range byte(5) {
 			for due := range 20 {
-				for shard := range uint32(3) {
+				for part := range uint32(3) {
 					for replay := range uint32(3) {
-						id := DueID(tenant, ID{job}, noon.Add(time.Duration(due)*time.Second), shard, replay)
-						name := fmt.Sprint(tenant, job, due, shard, replay)
+						id := DueID(tenant, ID{job}, noon.Add(time.Duration(due)*time.Second), part, replay)
+						name := fmt.Sprint(tenant, job, due, part, replay)
 						if other, ok := seen[id]; ok {
 							t.Fatalf("%s and %s are both %s", name, other, id)
 						}

@@ -7,11 +7,11 @@ package jobs
 const ApplyVersion = FirstApplyVersion
 
 type (
-	nextCreate   struct{}
-	nextInstance struct{}
+	nextCreate struct{}
+	nextRun    struct{}
 )
 
-func wireNextCreate(*coder, *Create)     {}
-func wireNextInstance(*coder, *Instance) {}
+func wireNextCreate(*coder, *Create) {}
+func wireNextRun(*coder, *Run)       {}
 
 func wireNextCommand(*coder, Verb, *Command) bool { return false }

@@ -7,8 +7,8 @@ const ApplyVersion = FirstApplyVersion + 1
 
 // A run may have a note: the new field, of the row and of the command that makes it.
 type (
-	nextCreate   struct{ Note string }
-	nextInstance struct{ Note string }
+	nextCreate struct{ Note string }
+	nextRun    struct{ Note string }
 )
 
 // VerbAnnotate is the new command's.
@@ -28,7 +28,7 @@ func (c Annotate) Check() error { return checkRun(c.ID, "-", 1) }
 
 func wireNextCreate(c *coder, k *Create) { later(c, ApplyVersion, &k.Note, text[string]) }
 
-func wireNextInstance(c *coder, in *Instance) { later(c, ApplyVersion, &in.Note, text[string]) }
+func wireNextRun(c *coder, run *Run) { later(c, ApplyVersion, &run.Note, text[string]) }
 
 func wireNextCommand(c *coder, verb Verb, v *Command) bool {
 	if verb != VerbAnnotate {

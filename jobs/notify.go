@@ -39,7 +39,7 @@ func (c Notify) ID(tenant Tenant) ID {
 }
 
 // Args are the arguments of that run: the body, beside what the sender cannot choose. of is the run that it is about.
-func (c Notify) Args(of *Instance) []byte {
+func (c Notify) Args(of *Run) []byte {
 	b := make([]byte, 0, len(c.Body)+len(of.Key)+128)
 	b = append(b, `{"run":"`+of.ID.String()+`","job":"`+string(of.Key)+`","due":`...)
 	b = strconv.AppendInt(b, of.Due.UnixMilli(), 10)

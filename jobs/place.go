@@ -59,13 +59,13 @@ type Place struct {
 	Version int // the least code version; 0 = any
 	Slots   int // how many runs of the job a worker may have at the same time; 0 = as many as it has slots
 
-	// Of a broadcast. One that has not been spread over workers yet has neither.
-	Shard, Shards uint32 // index, from 0, and total
-	Group         ID     // the run that was spread: shard 0
+	// Of a broadcast. One that has not been expanded yet has neither.
+	Index, Total uint32 // index, from 0, and total
+	Group        ID     // the run that was expanded: part 0
 }
 
-// Unspread says that the run is to become one for each worker, and has not yet.
-func (p *Place) Unspread() bool { return p != nil && p.Route == RouteBroadcast && p.Shards == 0 }
+// Unexpanded says that the run is to become one for each worker, and has not yet.
+func (p *Place) Unexpanded() bool { return p != nil && p.Route == RouteBroadcast && p.Total == 0 }
 
 // Words say where the run may go, for people.
 func (p *Place) Words() string {
@@ -75,8 +75,8 @@ func (p *Place) Words() string {
 		RouteLeastFrequent: "the free worker that had the job least often today", RouteFailover: "the first worker that lives", RouteIdle: "a worker that runs nothing",
 		RouteBroadcast: "each worker",
 	}[p.Route]
-	if p.Shards > 0 {
-		text = "shard " + strconv.Itoa(int(p.Shard)) + " of " + strconv.Itoa(int(p.Shards))
+	if p.Total > 0 {
+		text = "part " + strconv.Itoa(int(p.Index)) + " of " + strconv.Itoa(int(p.Total))
 	}
 	if p.Pin != "" {
 		text += ", on " + p.Pin
@@ -140,38 +140,38 @@ func argAt(args []byte, path string) string {
 	return string(raw)
 }
 
-// ShardID is the ID of one of the runs that a broadcast becomes; shard 0 is the run itself. That of a recurring job
+// PartID is the ID of one of the runs that a broadcast becomes; part 0 is the run itself. That of a recurring job
 // follows from its due time as its own does.
-func ShardID(in *Instance, shard uint32) ID {
-	if shard == 0 {
-		return in.ID
+func PartID(run *Run, part uint32) ID {
+	if part == 0 {
+		return run.ID
 	}
-	if in.ID == DueID(in.Tenant, in.Job, in.Due, 0, 0) {
-		return DueID(in.Tenant, in.Job, in.Due, shard, 0)
+	if run.ID == DueID(run.Tenant, run.Job, run.Due, 0, 0) {
+		return DueID(run.Tenant, run.Job, run.Due, part, 0)
 	}
-	return DerivedID("shard", string(in.Tenant), string(in.ID[:]), strconv.Itoa(int(shard)))
+	return DerivedID("shard", string(run.Tenant), string(run.ID[:]), strconv.Itoa(int(part)))
 }
 
-// ShardsGate is the name of the gate that counts the shards of a broadcast which hold its slots.
-func ShardsGate(group ID) string { return "shards/" + group.String() }
+// PartsGate is the name of the gate that counts the parts of a broadcast which hold its slots.
+func PartsGate(group ID) string { return "parts/" + group.String() }
 
-// MaxShards is how many workers a broadcast reaches: the first, in the order of their names.
-const MaxShards = 1000
+// MaxParts is how many workers a broadcast reaches: the first, in the order of their names.
+const MaxParts = 1000
 
-// Spread makes a broadcast run that can be claimed one run for each of the named workers, in their order. With no
-// workers it is Skipped, and says so. One that was spread before stays as it is.
-type Spread struct {
+// Expand makes a broadcast run that can be claimed one run for each of the named workers, in their order. With no
+// workers it is Skipped, and says so. One that was expanded before stays as it is.
+type Expand struct {
 	ID      ID
 	Workers []string
 }
 
 // Verb of the command.
-func (Spread) Verb() Verb { return VerbSpread }
+func (Expand) Verb() Verb { return VerbExpand }
 
 // Check says what is wrong with the workers.
-func (c Spread) Check() error {
-	if len(c.Workers) > MaxShards {
-		return Invalid("a broadcast to %d workers: %d are allowed", len(c.Workers), MaxShards)
+func (c Expand) Check() error {
+	if len(c.Workers) > MaxParts {
+		return Invalid("a broadcast to %d workers: %d are allowed", len(c.Workers), MaxParts)
 	}
 	for _, w := range c.Workers {
 		if err := checkRun(c.ID, w, 1); err != nil {
@@ -182,7 +182,7 @@ func (c Spread) Check() error {
 }
 
 // Drain has a worker take nothing new, or take runs again. The row of the change is its audit: the worker itself says in
-// its beats how it stands, so that any leader knows.
+// its heartbeats how it stands, so that any leader knows.
 type Drain struct {
 	Worker string // its own name, of this start
 	On     bool
@@ -214,8 +214,8 @@ func wirePlace(c *coder, p *Place) {
 	text(c, &p.PinAway)
 	signed(c, &p.Version)
 	signed(c, &p.Slots)
-	number(c, &p.Shard)
-	number(c, &p.Shards)
+	number(c, &p.Index)
+	number(c, &p.Total)
 	c.id(&p.Group)
 }
 

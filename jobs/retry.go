@@ -107,24 +107,24 @@ type Fault struct {
 const maxFaults = 64
 
 // Code is the code that the run's last attempt failed with, or "".
-func (in *Instance) Code() string { return in.CodeOf(in.Attempt) }
+func (run *Run) Code() string { return run.CodeOf(run.Attempt) }
 
 // CodeOf is the code that an attempt failed with, or "".
-func (in *Instance) CodeOf(attempt uint32) string {
-	for i := len(in.Faults) - 1; i >= 0; i-- {
-		if in.Faults[i].Attempt == attempt {
-			return in.Faults[i].Code
+func (run *Run) CodeOf(attempt uint32) string {
+	for i := len(run.Faults) - 1; i >= 0; i-- {
+		if run.Faults[i].Attempt == attempt {
+			return run.Faults[i].Code
 		}
 	}
 	return ""
 }
 
 // blame keeps how an attempt failed. What a rule was last used for is kept as long as the run.
-func (in *Instance) blame(f Fault) {
+func (run *Run) blame(f Fault) {
 	if f.Code == "" && f.Rule == 0 {
 		return
 	}
-	faults := slices.Clone(in.Faults)
+	faults := slices.Clone(run.Faults)
 	if len(faults) >= maxFaults {
 		last := map[int]int{}
 		for i := range faults {
@@ -137,28 +137,28 @@ func (in *Instance) blame(f Fault) {
 			}
 		}
 	}
-	in.Faults = append(faults, f)
+	run.Faults = append(faults, f)
 }
 
 // again says whether a run that has just failed is tried again, and how long it waits before.
-func (in *Instance) again(code string) (time.Duration, bool) {
-	t := &in.Terms
+func (run *Run) again(code string) (time.Duration, bool) {
+	t := &run.Terms
 	n := t.Failing.rule(code)
 	if n == 0 {
-		in.blame(Fault{Attempt: in.Attempt, Code: code})
+		run.blame(Fault{Attempt: run.Attempt, Code: code})
 		f, j := 2.0, JitterHalf
 		if t.Failing != nil {
 			f, j = t.Failing.Factor, t.Failing.Jitter
 		}
-		return grown(t.RetryDelay, t.RetryDelayMax, f, j, int(in.Failures), in.ID), int(in.Failures) <= t.Retries
+		return grown(t.RetryDelay, t.RetryDelayMax, f, j, int(run.Failures), run.ID), int(run.Failures) <= t.Retries
 	}
 	rule, used := &t.Failing.Rules[n-1], 1
-	for _, f := range in.Faults {
+	for _, f := range run.Faults {
 		if f.Rule == n {
 			used = f.Used + 1
 		}
 	}
-	in.blame(Fault{Attempt: in.Attempt, Code: code, Rule: n, Used: used})
+	run.blame(Fault{Attempt: run.Attempt, Code: code, Rule: n, Used: used})
 	factor, most := rule.Factor, rule.MaxDelay
 	if factor == 0 {
 		factor = t.Failing.Factor
@@ -166,8 +166,8 @@ func (in *Instance) again(code string) (time.Duration, bool) {
 	if most == 0 {
 		most = t.RetryDelayMax
 	}
-	all := t.Retries > 0 && int(in.Failures) > t.Retries
-	return grown(rule.Delay, most, factor, t.Failing.Jitter, used, in.ID), used <= rule.Attempts && !all
+	all := t.Retries > 0 && int(run.Failures) > t.Retries
+	return grown(rule.Delay, most, factor, t.Failing.Jitter, used, run.ID), used <= rule.Attempts && !all
 }
 
 // Backoff is the wait before the n-th retry (n from 1): base doubled n-1 times, at most most, less up to half of

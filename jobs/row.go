@@ -8,7 +8,7 @@ type RowKind uint8
 // The kinds of row. The numbers are part of the wire: add at the end.
 const (
 	RowDefinition RowKind = 1
-	RowInstance   RowKind = 2
+	RowRun        RowKind = 2
 	RowGate       RowKind = 3
 	RowUnique     RowKind = 4
 	RowMissed     RowKind = 5
@@ -28,7 +28,7 @@ type Ref struct {
 	State  State  // Tally
 	Tenant Tenant //
 	Name   string // Definition: its key. Gate, Unique, Calendar: their names. Token, Session: their ids.
-	ID     ID     // Instance: its id. Missed, Tally, History: the job's uid.
+	ID     ID     // Run: its id. Missed, Tally, History: the job's uid.
 	At     int64  // Missed: From, Tally: the hour; Unix nanoseconds. Audit: its number.
 }
 
@@ -101,10 +101,10 @@ type Tally struct {
 // StoreRow is the one row a store keeps about itself.
 type StoreRow struct {
 	Changes uint64    // number of the last change of a definition or of a Global
-	Epoch   uint64    // of the leader whose fires count
+	Term    uint64    // of the leader whose fires count
 	Leader  string    // its node
 	At      time.Time // time of the last commit; none is ever earlier
-	Turns   uint64    // the last Instance.Turn that was given
+	Turns   uint64    // the last Run.Turn that was given
 	// The latest time in the names of runs (ID.Made, Unix milliseconds) that were asked for: in the NamePeriod of At, and
 	// before it.
 	Named, NamedBefore int64
@@ -119,8 +119,8 @@ func (s *StoreRow) InForce() uint32 { return max(s.ApplyVersion, FirstApplyVersi
 // Ref of each row.
 func (d *Definition) Ref() Ref { return DefinitionRef(d.Tenant, d.Key) }
 
-// Ref points to the instance.
-func (in *Instance) Ref() Ref { return InstanceRef(in.Tenant, in.ID) }
+// Ref points to the run.
+func (run *Run) Ref() Ref { return RunRef(run.Tenant, run.ID) }
 
 // Ref points to the gate.
 func (g *Gate) Ref() Ref { return GateRef(g.Tenant, g.Name) }
@@ -147,8 +147,8 @@ func DefinitionRef(t Tenant, k Key) Ref {
 	return Ref{Kind: RowDefinition, Tenant: t, Name: string(k)}
 }
 
-// InstanceRef points to a run.
-func InstanceRef(t Tenant, id ID) Ref { return Ref{Kind: RowInstance, Tenant: t, ID: id} }
+// RunRef points to a run.
+func RunRef(t Tenant, id ID) Ref { return Ref{Kind: RowRun, Tenant: t, ID: id} }
 
 // GateRef points to a gate.
 func GateRef(t Tenant, name string) Ref { return Ref{Kind: RowGate, Tenant: t, Name: name} }

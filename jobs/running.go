@@ -28,16 +28,16 @@ type AttemptInfo struct {
 	Number uint32    // the fencing token: it only grows, and anything done under an older one may be refused
 	Worker string
 	// Of a broadcast: which of its runs this is, from 0, and how many there are. Otherwise 0 and 0.
-	Shard, Shards int
+	Index, Total int
 	// Revision of the job that the run was made of.
 	Revision uint64
 }
 
-// Shard says which part of the work is this run's: of a broadcast to three workers, one run is told 0 and 3, one 1 and 3,
+// Part says which part of the work is this run's: of a broadcast to three workers, one run is told 0 and 3, one 1 and 3,
 // one 2 and 3. A run that is alone, and what is no run at all, is told 0 and 1.
-func Shard(ctx context.Context) (index, total int) {
+func Part(ctx context.Context) (index, total int) {
 	a := Attempt(ctx)
-	return a.Shard, max(1, a.Shards)
+	return a.Index, max(1, a.Total)
 }
 
 type runningKey struct{}

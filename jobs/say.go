@@ -9,15 +9,15 @@ import (
 // in them are what handlers, workers and people wrote. Sentences about the rest are made here.
 
 // Says is what a line of the run's history says to people: its text, or a sentence about its cause.
-func (in *Instance) Says(m *Move) string {
+func (run *Run) Says(m *Move) string {
 	switch m.Cause {
 	case ByOverlap:
-		if in.Terms.Overlap == OverlapQueueOne {
+		if run.Terms.Overlap == OverlapQueueOne {
 			return "another run of the job waits for a slot at " + m.Text + ", and only one may"
 		}
 		return "no free slot at " + m.Text
 	case ByDeadline:
-		text := "not started by " + in.StartBy.Format("2006-01-02T15:04:05.000Z07:00")
+		text := "not started by " + run.StartBy.Format("2006-01-02T15:04:05.000Z07:00")
 		if m.Text != "" {
 			text += ": no free slot at " + m.Text
 		}
@@ -35,7 +35,7 @@ func (in *Instance) Says(m *Move) string {
 	}
 	switch m.Cause {
 	case ByTimeout:
-		return "timeout after " + in.Terms.Timeout.String()
+		return "timeout after " + run.Terms.Timeout.String()
 	case ByReplaced:
 		return "run " + strings.TrimPrefix(m.By, "run:") + " of the same job took its place"
 	case ByNobody:
@@ -70,13 +70,13 @@ func (h *Held) Why() string {
 }
 
 // Problem is how the last attempt failed, for people: its error, or a sentence about its cause; "" if it did not.
-func (in *Instance) Problem() string {
-	if in.Error != "" {
-		return in.Error
+func (run *Run) Problem() string {
+	if run.Error != "" {
+		return run.Error
 	}
-	for i := len(in.Moves) - 1; i >= 0 && in.Moves[i].Attempt == in.Attempt; i-- {
-		if m := &in.Moves[i]; m.State == Failed {
-			return in.Says(m)
+	for i := len(run.Moves) - 1; i >= 0 && run.Moves[i].Attempt == run.Attempt; i-- {
+		if m := &run.Moves[i]; m.State == Failed {
+			return run.Says(m)
 		}
 	}
 	return ""

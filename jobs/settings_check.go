@@ -22,7 +22,7 @@ const (
 	MaxRetries        = 1_000
 	MaxDuration       = 366 * 24 * time.Hour
 	MaxTTL            = 100 * 366 * 24 * time.Hour
-	MaxSpread         = 24 * time.Hour // how early a run may start, and how far starts are spread
+	MaxJitter         = 24 * time.Hour // how early a run may start, and how far starts are spread
 	MaxPriority       = 100
 	MaxTags           = 32
 	MaxLimits         = 8
@@ -100,7 +100,7 @@ func (s *Settings) Check() error {
 			return err
 		}
 	}
-	if err := errors.Join(within("ttl", s.TTL, 0, MaxTTL), within("early", s.Early, 0, MaxSpread), within("jitter", s.Jitter, 0, MaxSpread)); err != nil {
+	if err := errors.Join(within("ttl", s.TTL, 0, MaxTTL), within("early", s.Early, 0, MaxJitter), within("jitter", s.Jitter, 0, MaxJitter)); err != nil {
 		return err
 	}
 	if err := errors.Join(within("keep for", s.KeepFor, 0, MaxTTL), within("keep succeeded", s.KeepSucceeded, 0, MaxKept), within("keep others", s.KeepOthers, 0, MaxKept)); err != nil {

@@ -16,11 +16,11 @@ type Trigger[A any] Key
 // Enqueuer takes wishes for runs: a client, or an embedded control plane. The answers are in the order of the
 // wishes. All of them are checked before the first is sent; an error after that says which were not done.
 type Enqueuer interface {
-	Enqueue(ctx context.Context, wishes ...Create) ([]Run, error)
+	Enqueue(ctx context.Context, wishes ...Create) ([]Receipt, error)
 }
 
 // Run is what an enqueuer gets back: which run it is, and whether it was there before.
-type Run struct {
+type Receipt struct {
 	ID        ID
 	Key       Key
 	State     State
@@ -76,21 +76,21 @@ func (t Trigger[A]) Wish(args A, how ...How) (Create, error) {
 
 // Enqueue starts one run. The Run has its ID and key with an error, too, once the arguments and options are valid. If the
 // error is [Unknown], the run may have been made: enqueue it again with [WithID] to make sure, without a second run.
-func (t Trigger[A]) Enqueue(ctx context.Context, to Enqueuer, args A, how ...How) (Run, error) {
+func (t Trigger[A]) Enqueue(ctx context.Context, to Enqueuer, args A, how ...How) (Receipt, error) {
 	wish, err := t.Wish(args, how...)
 	if err != nil {
-		return Run{}, err
+		return Receipt{}, err
 	}
 	runs, err := to.Enqueue(ctx, wish)
 	if err != nil {
-		return Run{ID: wish.ID, Key: wish.Key}, fmt.Errorf("enqueue %s: %w", t, err)
+		return Receipt{ID: wish.ID, Key: wish.Key}, fmt.Errorf("enqueue %s: %w", t, err)
 	}
 	return runs[0], nil
 }
 
 // EnqueueAll starts a run for each of args, in as few commits as possible. With an error it returns what the Enqueuer
 // does: the runs of a client have their IDs, and its error says which of them were not made.
-func (t Trigger[A]) EnqueueAll(ctx context.Context, to Enqueuer, args []A, how ...How) ([]Run, error) {
+func (t Trigger[A]) EnqueueAll(ctx context.Context, to Enqueuer, args []A, how ...How) ([]Receipt, error) {
 	wishes := make([]Create, len(args))
 	for i, a := range args {
 		wish, err := t.Wish(a, how...)

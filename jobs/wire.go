@@ -84,7 +84,7 @@ func wireCommand(c *coder, v *Command) {
 			c.id(&f.Job)
 			number(c, &f.Revision)
 			number(c, &f.Global)
-			number(c, &f.Epoch)
+			number(c, &f.Term)
 			c.time(&f.From)
 			c.time(&f.To)
 			list(c, &f.Due, 1, (*coder).time)
@@ -138,7 +138,7 @@ func wireCommand(c *coder, v *Command) {
 			some(c, &k.RetryBudget, wireRate)
 		})
 	case VerbLead:
-		wireValue(c, v, func(c *coder, l *Lead) { number(c, &l.Epoch); text(c, &l.Node) })
+		wireValue(c, v, func(c *coder, l *Lead) { number(c, &l.Term); text(c, &l.Node) })
 	case VerbRefresh:
 		wireValue(c, v, func(c *coder, r *Refresh) { text(c, &r.Key) })
 	case VerbForget:
@@ -163,8 +163,8 @@ func wireCommand(c *coder, v *Command) {
 		wireValue(c, v, wireJoin)
 	case VerbMembers:
 		wireValue(c, v, wireMembers)
-	case VerbSpread:
-		wireValue(c, v, func(c *coder, k *Spread) { c.id(&k.ID); list(c, &k.Workers, 1, wireString) })
+	case VerbExpand:
+		wireValue(c, v, func(c *coder, k *Expand) { c.id(&k.ID); list(c, &k.Workers, 1, wireString) })
 	case VerbSetCalendar:
 		wireValue(c, v, func(c *coder, k *SetCalendar) {
 			text(c, &k.Name)
@@ -219,8 +219,8 @@ func wireCreate(c *coder, k *Create) {
 
 func wirePlacing(c *coder, k *Create) {
 	text(c, &k.Pin)
-	number(c, &k.Shard)
-	number(c, &k.Shards)
+	number(c, &k.Index)
+	number(c, &k.Total)
 }
 
 // wireWish is what the digest of a Create is made of.

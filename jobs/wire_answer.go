@@ -16,14 +16,14 @@ func wirePointer[T any](fields func(*coder, *T)) func(*coder, **T) {
 // The least bytes that rows have had since version 1. Lists of them are measured by these, so that a short message
 // cannot announce rows that take a thousand times its memory.
 const (
-	leastInstance   = 70
+	leastRun        = 70
 	leastDefinition = 60
 	leastMissed     = 24
 	leastRef        = 21 // of a Trim
 )
 
 func wireEffect(c *coder, e *Effect) {
-	list(c, &e.Instances, leastInstance, wirePointer(wireInstance))
+	list(c, &e.Runs, leastRun, wirePointer(wireRun))
 	list(c, &e.Definitions, leastDefinition, wirePointer(wireDefinition))
 	list(c, &e.Missed, leastMissed, wirePointer(wireMissed))
 	some(c, &e.Global, func(c *coder, g *Global) { c.row(func(c *coder) { wireGlobal(c, g) }) })
@@ -36,7 +36,7 @@ func wireEffect(c *coder, e *Effect) {
 	if e.Token != nil {
 		said |= 2
 	}
-	if e.Receipt != nil {
+	if e.Summary != nil {
 		said |= 4
 	}
 	c.uint(&said)
@@ -51,13 +51,13 @@ func wireEffect(c *coder, e *Effect) {
 	}
 	if said&4 != 0 && c.err == nil {
 		if c.reading {
-			e.Receipt = new(Receipt)
+			e.Summary = new(Summary)
 		}
-		c.row(func(c *coder) { wireReceipt(c, e.Receipt) })
+		c.row(func(c *coder) { wireReceipt(c, e.Summary) })
 	}
 }
 
-func wireReceipt(c *coder, r *Receipt) {
+func wireReceipt(c *coder, r *Summary) {
 	c.id(&r.ID)
 	word(c, &r.Key)
 	number(c, &r.State)

@@ -101,10 +101,10 @@ func FuzzDecodeAnswer(f *testing.F) {
 // The smallest things on the wire that become large in memory, in a list as long as a message may be.
 func TestDecodingIsBounded(t *testing.T) {
 	var zero Effect
-	zero.Instances, zero.Definitions, zero.Missed = []*Instance{{}}, []*Definition{{}}, []*Missed{{}}
+	zero.Runs, zero.Definitions, zero.Missed = []*Run{{}}, []*Definition{{}}, []*Missed{{}}
 	one := AppendAnswer(nil, &zero, nil)
 	hungry := map[string][]byte{"answer of zeros": one}
-	for what, list := range map[string]int{"instances": 1, "definitions": 2, "missed": 3} {
+	for what, list := range map[string]int{"runs": 1, "definitions": 2, "missed": 3} {
 		const n = 100_000
 		b := make([]byte, list)                           // no code, and empty lists before this one
 		b = append(b, 0x80|n&0x7f, 0x80|n>>7&0x7f, n>>14) // its length
@@ -115,9 +115,9 @@ func TestDecodingIsBounded(t *testing.T) {
 			bounded(t, len(b), func() { _, _, _, _ = DecodeAnswer(b) })
 		})
 	}
-	row := AppendRow(nil, &Instance{})
-	if len(row) < leastInstance {
-		t.Errorf("an instance of zeros has %d bytes on the wire", len(row))
+	row := AppendRow(nil, &Run{})
+	if len(row) < leastRun {
+		t.Errorf("a run of zeros has %d bytes on the wire", len(row))
 	}
 	if n := len(AppendRow(nil, &Definition{})); n < leastDefinition {
 		t.Errorf("a definition of zeros has %d bytes on the wire", n)

@@ -27,65 +27,65 @@ func wireString(c *coder, s *string) { text(c, s) }
 
 func wireStrings(c *coder, v *[]string) { list(c, v, 1, wireString) }
 
-func wireInstance(c *coder, in *Instance) {
-	word(c, &in.Tenant)
-	c.id(&in.ID)
-	c.id(&in.Job)
-	word(c, &in.Key)
-	word(c, &in.App)
-	number(c, &in.Kind)
-	number(c, &in.Revision)
-	number(c, &in.State)
-	word(c, &in.Cause)
-	word(c, &in.Origin)
-	word(c, &in.Actor)
-	bytesOf(c, &in.Args)
-	wireTerms(c, &in.Terms)
-	signed(c, &in.Priority)
-	c.time(&in.Due)
-	c.time(&in.Created)
-	c.time(&in.Queued)
-	number(c, &in.Turn)
-	c.time(&in.Started)
-	c.time(&in.Ended)
-	number(c, &in.Attempt)
-	word(c, &in.Worker)
-	c.time(&in.Deadline)
-	c.time(&in.StartBy)
-	number(c, &in.Failures)
-	number(c, &in.Losses)
-	c.time(&in.RetryAt)
-	list(c, &in.Gates, 1, wireString)
-	c.bool(&in.Holds)
-	text(c, &in.Waits)
-	c.bool(&in.First)
-	c.bool(&in.Lingering)
-	bytesOf(c, &in.Checkpoint)
-	bytesOf(c, &in.Result)
-	text(c, &in.Error)
-	list(c, &in.Moves, 6, wireMove)
-	c.id(&in.Parent)
-	text(c, &in.Unique)
-	text(c, &in.Trace)
-	some(c, &in.Place, wirePlace)
-	wireRare(c, in)
-	wireNextInstance(c, in)
+func wireRun(c *coder, run *Run) {
+	word(c, &run.Tenant)
+	c.id(&run.ID)
+	c.id(&run.Job)
+	word(c, &run.Key)
+	word(c, &run.App)
+	number(c, &run.Kind)
+	number(c, &run.Revision)
+	number(c, &run.State)
+	word(c, &run.Cause)
+	word(c, &run.Origin)
+	word(c, &run.Actor)
+	bytesOf(c, &run.Args)
+	wireTerms(c, &run.Terms)
+	signed(c, &run.Priority)
+	c.time(&run.Due)
+	c.time(&run.Created)
+	c.time(&run.Queued)
+	number(c, &run.Turn)
+	c.time(&run.Started)
+	c.time(&run.Ended)
+	number(c, &run.Attempt)
+	word(c, &run.Worker)
+	c.time(&run.Deadline)
+	c.time(&run.StartBy)
+	number(c, &run.Failures)
+	number(c, &run.Losses)
+	c.time(&run.RetryAt)
+	list(c, &run.Gates, 1, wireString)
+	c.bool(&run.Holds)
+	text(c, &run.Waits)
+	c.bool(&run.First)
+	c.bool(&run.Lingering)
+	bytesOf(c, &run.Checkpoint)
+	bytesOf(c, &run.Result)
+	text(c, &run.Error)
+	list(c, &run.Moves, 6, wireMove)
+	c.id(&run.Parent)
+	text(c, &run.Unique)
+	text(c, &run.Trace)
+	some(c, &run.Place, wirePlace)
+	wireRare(c, run)
+	wireNextRun(c, run)
 }
 
 // wireRare is what most runs have nothing of: one byte says so.
-func wireRare(c *coder, in *Instance) {
-	has := len(in.Faults) > 0 || !in.Opens.IsZero() || in.Reserved || in.Budgeted > 0 || in.Terms.Failing != nil || in.Depth > 0 || in.Feedback != nil
+func wireRare(c *coder, run *Run) {
+	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Reserved || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil
 	c.bool(&has)
 	if !has {
 		return
 	}
-	list(c, &in.Faults, 4, wireFault)
-	c.time(&in.Opens)
-	c.bool(&in.Reserved)
-	number(c, &in.Budgeted)
-	some(c, &in.Terms.Failing, wireFailing)
-	number(c, &in.Depth)
-	some(c, &in.Feedback, wireFeedback)
+	list(c, &run.Faults, 4, wireFault)
+	c.time(&run.Opens)
+	c.bool(&run.Reserved)
+	number(c, &run.Budgeted)
+	some(c, &run.Terms.Failing, wireFailing)
+	number(c, &run.Depth)
+	some(c, &run.Feedback, wireFeedback)
 }
 
 func wireFault(c *coder, f *Fault) {
@@ -355,7 +355,7 @@ func wireTally(c *coder, t *Tally) {
 
 func wireStoreRow(c *coder, s *StoreRow) {
 	number(c, &s.Changes)
-	number(c, &s.Epoch)
+	number(c, &s.Term)
 	text(c, &s.Leader)
 	c.time(&s.At)
 	number(c, &s.ApplyVersion)
@@ -374,8 +374,8 @@ func wireRow(c *coder, r *Row) {
 		switch kind {
 		case RowDefinition:
 			wireAs(c, r, wireDefinition)
-		case RowInstance:
-			wireAs(c, r, wireInstance)
+		case RowRun:
+			wireAs(c, r, wireRun)
 		case RowGate:
 			wireAs(c, r, wireGate)
 		case RowUnique:

@@ -26,7 +26,7 @@ func commands(seed uint64) []Command {
 		filled[Checkpoint](seed), filled[Expire](seed), filled[Cancel](seed), filled[Configure](seed), filled[Lead](seed),
 		filled[Refresh](seed), filled[Forget](seed), filled[Hand](seed), filled[Delete](seed), filled[Grant](seed),
 		filled[Revoke](seed), filled[SignIn](seed), filled[SignOut](seed), filled[Trim](seed),
-		filled[Invite](seed), filled[Join](seed), filled[Members](seed), filled[Spread](seed),
+		filled[Invite](seed), filled[Join](seed), filled[Members](seed), filled[Expand](seed),
 		filled[SetCalendar](seed), filled[DropCalendar](seed),
 		filled[Drain](seed), filled[Mark](seed),
 		filled[Expect](seed), filled[Hear](seed), filled[Clean](seed),
@@ -38,7 +38,7 @@ func commands(seed uint64) []Command {
 // wireRows are one row of each kind, without a zero field.
 func wireRows(seed uint64) []Row {
 	return []Row{
-		new(filled[Definition](seed)), new(filled[Instance](seed)), new(filled[Gate](seed)), new(filled[UniqueKey](seed)),
+		new(filled[Definition](seed)), new(filled[Run](seed)), new(filled[Gate](seed)), new(filled[UniqueKey](seed)),
 		new(filled[Missed](seed)), new(filled[Tally](seed)), new(filled[Global](seed)), new(filled[StoreRow](seed)),
 		new(filled[Token](seed)), new(filled[Session](seed)), new(filled[Audit](seed)), new(filled[History](seed)),
 		new(filled[Calendar](seed)),
@@ -92,7 +92,7 @@ func TestWireCarriesEveryField(t *testing.T) {
 
 // Rows of nothing but zeros come back as such.
 func TestWireCarriesZeros(t *testing.T) {
-	for _, row := range []Row{&Definition{}, &Instance{}, &Gate{}, &UniqueKey{}, &Missed{}, &Tally{}, &Global{}, &StoreRow{}, &Token{}, &Session{}, &Audit{}, &History{}} {
+	for _, row := range []Row{&Definition{}, &Run{}, &Gate{}, &UniqueKey{}, &Missed{}, &Tally{}, &Global{}, &StoreRow{}, &Token{}, &Session{}, &Audit{}, &History{}} {
 		back, rest, err := DecodeRow(AppendRow(nil, row))
 		if err != nil || len(rest) > 0 || !reflect.DeepEqual(back, row) {
 			t.Errorf("%s: %+v, %v", typeName(row), back, err)

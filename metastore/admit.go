@@ -32,7 +32,7 @@ func Period(at time.Time) int64 {
 }
 
 // Finished finds a run that has left the live rows, and may have done so long ago; nil if there is none.
-type Finished func(jobs.Tenant, jobs.ID) (*jobs.Instance, error)
+type Finished func(jobs.Tenant, jobs.ID) (*jobs.Run, error)
 
 // Admitted is Checked for whoever commits. It also answers a Create or a Notify that is repeated after its run has left the live
 // rows: whoever repeats a request a day later, from an outbox say, gets no second run either.
@@ -51,16 +51,16 @@ func Admitted(batch []jobs.Envelope, finished Finished, apply func([]jobs.Envelo
 		default:
 			return Result{}, false
 		}
-		in, err := finished(e.Tenant, id)
+		run, err := finished(e.Tenant, id)
 		switch {
 		case err != nil:
 			return Result{Err: jobs.Refuse(jobs.Unavailable, "not done: it is not known whether run %s exists: %v", id, err)}, true
-		case in == nil:
+		case run == nil:
 			return Result{}, false
-		case in.Key != key:
-			return Result{Err: jobs.Refuse(jobs.Conflict, "run %s exists and belongs to job %s, not %s", id, in.Key, key)}, true
+		case run.Key != key:
+			return Result{Err: jobs.Refuse(jobs.Conflict, "run %s exists and belongs to job %s, not %s", id, run.Key, key)}, true
 		}
-		return Result{Effect: jobs.Effect{Instances: []*jobs.Instance{in}, Existing: true}}, true
+		return Result{Effect: jobs.Effect{Runs: []*jobs.Run{run}, Existing: true}}, true
 	}, apply)
 }
 
@@ -92,7 +92,7 @@ func Archived(ctx context.Context, r interface {
 	State(context.Context) (jobs.StoreRow, error)
 }, now time.Time) Finished {
 	var state *jobs.StoreRow // read when it is needed first
-	return func(tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
+	return func(tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
 		if state == nil {
 			s, err := r.State(ctx)
 			if err != nil {
@@ -103,11 +103,11 @@ func Archived(ctx context.Context, r interface {
 		if !MayBeFinished(state, now, id) {
 			return nil, nil
 		}
-		in, err := r.Instance(ctx, tenant, id)
-		if jobs.CodeOf(err) == jobs.NotFound || err == nil && !in.Settled() {
+		run, err := r.Run(ctx, tenant, id)
+		if jobs.CodeOf(err) == jobs.NotFound || err == nil && !run.Settled() {
 			return nil, nil
 		}
-		return in, err
+		return run, err
 	}
 }
 

@@ -109,8 +109,8 @@ func (c *change) apply() error {
 		return c.join(k)
 	case jobs.Members:
 		return c.members(k)
-	case jobs.Spread:
-		return c.spread(k)
+	case jobs.Expand:
+		return c.expand(k)
 	case jobs.SetCalendar:
 		return c.setCalendar(k)
 	case jobs.DropCalendar:
@@ -132,9 +132,9 @@ func (c *change) apply() error {
 }
 
 // existing answers with a row that is there already.
-func (c *change) existing(in *jobs.Instance) error {
+func (c *change) existing(run *jobs.Run) error {
 	c.effect.Existing = true
-	c.effect.Instances = append(c.effect.Instances, in)
+	c.effect.Runs = append(c.effect.Runs, run)
 	return nil
 }
 
@@ -152,15 +152,15 @@ func (c *change) row(key jobs.Key) *jobs.Definition {
 	return d
 }
 
-func (c *change) instance(id jobs.ID) *jobs.Instance {
-	in, _ := c.tx.Get(jobs.InstanceRef(c.env.Tenant, id)).(*jobs.Instance)
-	return in
+func (c *change) live(id jobs.ID) *jobs.Run {
+	run, _ := c.tx.Get(jobs.RunRef(c.env.Tenant, id)).(*jobs.Run)
+	return run
 }
 
-// run is the instance, or the refusal that there is none.
-func (c *change) run(id jobs.ID) (*jobs.Instance, error) {
-	if in := c.instance(id); in != nil {
-		return in, nil
+// run is the run, or the refusal that there is none.
+func (c *change) run(id jobs.ID) (*jobs.Run, error) {
+	if run := c.live(id); run != nil {
+		return run, nil
 	}
 	return nil, jobs.Refuse(jobs.NotFound, "there is no live run %s", id)
 }
@@ -190,48 +190,48 @@ func stateOf(tx Tx) jobs.StoreRow {
 }
 
 // store puts a run as a command leaves it. from is the state it was in before.
-func (c *change) store(in *jobs.Instance, from jobs.State) {
-	if in.State != from {
-		c.tally(in)
-		if in.Terms.Failing != nil && in.State.Final() {
-			c.inRow(in)
+func (c *change) store(run *jobs.Run, from jobs.State) {
+	if run.State != from {
+		c.tally(run)
+		if run.Terms.Failing != nil && run.State.Final() {
+			c.inRow(run)
 		}
 	}
-	c.turn(in)
-	if crowds(in) {
-		c.crowd(in)
+	c.turn(run)
+	if crowds(run) {
+		c.crowd(run)
 	}
-	if in.State.Final() && in.Unique != "" {
-		ref := jobs.UniqueRef(in.Tenant, jobs.UniqueName(in.Key, in.Unique))
-		if u, ok := c.tx.Get(ref).(*jobs.UniqueKey); ok && u.ID == in.ID && u.Until.IsZero() {
+	if run.State.Final() && run.Unique != "" {
+		ref := jobs.UniqueRef(run.Tenant, jobs.UniqueName(run.Key, run.Unique))
+		if u, ok := c.tx.Get(ref).(*jobs.UniqueKey); ok && u.ID == run.ID && u.Until.IsZero() {
 			c.tx.Delete(ref)
 		}
 	}
-	c.tx.Put(in)
-	c.effect.Instances = append(c.effect.Instances, in)
-	if in.Kind == jobs.Recurring && in.Settled() {
-		c.overOf(in)
+	c.tx.Put(run)
+	c.effect.Runs = append(c.effect.Runs, run)
+	if run.Kind == jobs.Recurring && run.Settled() {
+		c.overOf(run)
 	}
 }
 
 // turn numbers a run that can be claimed from now on. One that could be claimed before keeps its place.
-func (c *change) turn(in *jobs.Instance) {
-	if !in.Offerable() {
-		in.Turn = 0
+func (c *change) turn(run *jobs.Run) {
+	if !run.Offerable() {
+		run.Turn = 0
 		return
 	}
-	if before := c.instance(in.ID); before != nil && before.Offerable() {
-		in.Turn = before.Turn
+	if before := c.live(run.ID); before != nil && before.Offerable() {
+		run.Turn = before.Turn
 		return
 	}
 	c.turns++
-	in.Turn = c.turns
+	run.Turn = c.turns
 }
 
 // tally counts what the dashboard's charts show: runs that became due, and how attempts and runs ended.
-func (c *change) tally(in *jobs.Instance) {
-	if in.State == jobs.Scheduled || in.State == jobs.Processing && !c.nextTally() {
+func (c *change) tally(run *jobs.Run) {
+	if run.State == jobs.Scheduled || run.State == jobs.Processing && !c.nextTally() {
 		return
 	}
-	c.tx.Put(&jobs.Tally{Tenant: in.Tenant, Job: in.Job, State: in.State, Hour: c.at.Truncate(time.Hour).UnixNano(), N: 1})
+	c.tx.Put(&jobs.Tally{Tenant: run.Tenant, Job: run.Job, State: run.State, Hour: c.at.Truncate(time.Hour).UnixNano(), N: 1})
 }

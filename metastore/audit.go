@@ -64,7 +64,7 @@ func stamp(t time.Time) string { return t.Format("2006-01-02T15:04:05Z07:00") }
 
 func jobTarget(key jobs.Key) string { return "job " + string(key) }
 
-func runTarget(in *jobs.Instance) string { return "run " + in.ID.String() + " of " + string(in.Key) }
+func runTarget(run *jobs.Run) string { return "run " + run.ID.String() + " of " + string(run.Key) }
 
 // private are settings that hold what a job works on. An audit says that they changed, and not to what.
 var private = map[string]bool{"args": true}
@@ -104,15 +104,15 @@ func (c *change) byHand() bool { return jobs.IsPerson(c.env.Actor) }
 
 // auditRun writes what a person did to a run. What he did to others of the job in the same commit is the same line: a
 // bulk of a hundred thousand must not push everything else out of the record, and each run tells who did what to it.
-func (c *change) auditRun(in *jobs.Instance, before fields) {
+func (c *change) auditRun(run *jobs.Run, before fields) {
 	var last *jobs.Audit
 	if n := c.global().Audits; n > 0 {
 		last, _ = c.tx.Get(jobs.AuditRef(c.env.Tenant, n)).(*jobs.Audit)
 	}
-	many := "runs of " + string(in.Key)
+	many := "runs of " + string(run.Key)
 	if last == nil || !last.At.Equal(c.at) || last.Verb != c.env.Command.Verb().String() || last.Actor != c.env.Actor ||
-		last.Reason != c.env.Reason || last.Target != many && !strings.HasSuffix(last.Target, " of "+string(in.Key)) {
-		c.audit(runTarget(in), before, nil)
+		last.Reason != c.env.Reason || last.Target != many && !strings.HasSuffix(last.Target, " of "+string(run.Key)) {
+		c.audit(runTarget(run), before, nil)
 		return
 	}
 	sum := struct {

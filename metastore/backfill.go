@@ -23,34 +23,34 @@ func (c *change) backfill(k jobs.Backfill) error {
 		return jobs.Refuse(jobs.Conflict, "job %s is disabled: a run of it would only be skipped; enable it first", k.Key)
 	}
 	gate, replayed := jobs.BackfillGate(k.ID, k.Parallel), 0
-	var runs, there []*jobs.Instance
+	var runs, there []*jobs.Run
 	for _, due := range k.Due {
 		if due.At.After(d.Cursor) {
 			return jobs.Refuse(jobs.Conflict, "backfill of %s: nobody has decided yet what becomes of %s", k.Key, stamp(due.At))
 		}
-		in := c.fresh(d, jobs.FromBackfill)
-		in.ID, in.Parent, in.Due, in.Args = k.Run(d.Tenant, due), k.ID, due.At, d.Policy.Args
-		if row := c.instance(in.ID); row != nil {
+		run := c.fresh(d, jobs.FromBackfill)
+		run.ID, run.Parent, run.Due, run.Args = k.Run(d.Tenant, due), k.ID, due.At, d.Policy.Args
+		if row := c.live(run.ID); row != nil {
 			if row.Parent == k.ID {
 				there = append(there, row)
 			}
 			continue
 		}
-		in.Place = placed(d, nil, in.Args)
-		in.Terms.Overlap = jobs.OverlapQueue
+		run.Place = placed(d, nil, run.Args)
+		run.Terms.Overlap = jobs.OverlapQueue
 		if k.Priority != nil {
-			in.Priority = *k.Priority
+			run.Priority = *k.Priority
 		}
-		c.gatesOf(d, in)
-		in.Gates = append(in.Gates, gate)
-		slices.Sort(in.Gates)
-		runs = append(runs, in)
+		c.gatesOf(d, run)
+		run.Gates = append(run.Gates, gate)
+		slices.Sort(run.Gates)
+		runs = append(runs, run)
 		if due.Replay {
 			replayed++
 		}
 	}
 	if len(runs) == 0 {
-		c.effect.Existing, c.effect.Instances = true, there
+		c.effect.Existing, c.effect.Runs = true, there
 		return nil
 	}
 	for _, m := range k.Take {
@@ -72,8 +72,8 @@ func (c *change) backfill(k jobs.Backfill) error {
 		now.Missed = k.Give[len(k.Give)-1].From
 		c.tx.Put(&now)
 	}
-	for _, in := range runs {
-		if err := c.begin(in, "", in.Due); err != nil {
+	for _, run := range runs {
+		if err := c.begin(run, "", run.Due); err != nil {
 			return err
 		}
 	}

@@ -21,7 +21,7 @@ type Content interface {
 	// Runs that ended within KeepFinal are among them by name alone; their Ended is when that was, about.
 	Rows(ctx context.Context) iter.Seq2[jobs.Row, error]
 	// Ended are the runs that are over, in the order in which they ended.
-	Ended(ctx context.Context) iter.Seq2[*jobs.Instance, error]
+	Ended(ctx context.Context) iter.Seq2[*jobs.Run, error]
 	// Lines are what handlers wrote. The lines of a run come together, in their order.
 	Lines(ctx context.Context) iter.Seq2[LogLine, error]
 }
@@ -30,7 +30,7 @@ type Content interface {
 // calls check with what it has written, as it can be read back.
 type Fill func(ctx context.Context, from Content, check func(Content) error) error
 
-// Carry carries content to an empty store, and compares what can be read there with what was given. The epoch is raised
+// Carry carries content to an empty store, and compares what can be read there with what was given. The term is raised
 // by one, so that no leader of the old store can fire in the new one. told, if not nil, hears now and then how many
 // rows have been read, written and read again so far.
 func Carry(ctx context.Context, from Content, fill Fill, told func(Step)) (Account, error) {
@@ -54,7 +54,7 @@ func Carry(ctx context.Context, from Content, fill Fill, told func(Step)) (Accou
 	return source.Account(), err
 }
 
-// raised is content with an epoch that is one higher, and led by nobody.
+// raised is content with a term that is one higher, and led by nobody.
 type raised struct{ Content }
 
 func (r raised) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
@@ -62,7 +62,7 @@ func (r raised) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
 		for row, err := range r.Content.Rows(ctx) {
 			if state, ok := row.(*jobs.StoreRow); ok && err == nil {
 				next := *state
-				next.Epoch, next.Leader = next.Epoch+1, ""
+				next.Term, next.Leader = next.Term+1, ""
 				row = &next
 			}
 			if !yield(row, err) {
@@ -140,7 +140,7 @@ func (a Account) Differences(b Account) string {
 
 // kindNames are the rows in words.
 var kindNames = map[jobs.RowKind]string{
-	jobs.RowDefinition: "jobs", jobs.RowInstance: "live runs", jobs.RowGate: "limits in use", jobs.RowUnique: "unique keys", jobs.RowMissed: "missed ranges",
+	jobs.RowDefinition: "jobs", jobs.RowRun: "live runs", jobs.RowGate: "limits in use", jobs.RowUnique: "unique keys", jobs.RowMissed: "missed ranges",
 	jobs.RowTally: "tallies", jobs.RowGlobal: "tenants' settings", jobs.RowToken: "tokens", jobs.RowSession: "sessions", jobs.RowAudit: "audits",
 }
 
@@ -211,10 +211,10 @@ func (c *Counted) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
 			if err == nil {
 				switch r := row.(type) {
 				case *jobs.StoreRow:
-				case *jobs.Instance:
+				case *jobs.Run:
 					if !r.Settled() {
 						b = jobs.AppendRow(b[:0], r)
-						c.note(c.rows, kindNames[jobs.RowInstance], b)
+						c.note(c.rows, kindNames[jobs.RowRun], b)
 					}
 				default:
 					b = jobs.AppendRow(b[:0], row)
@@ -237,22 +237,22 @@ func kindName(k jobs.RowKind) string {
 
 // Ended counts runs that are over; those of a tenant with their place in its history. It also counts those that are
 // left out.
-func (c *Counted) Ended(ctx context.Context) iter.Seq2[*jobs.Instance, error] {
-	return func(yield func(*jobs.Instance, error) bool) {
+func (c *Counted) Ended(ctx context.Context) iter.Seq2[*jobs.Run, error] {
+	return func(yield func(*jobs.Run, error) bool) {
 		c.ended = Account{}
 		place := map[jobs.Tenant]uint64{}
 		var b []byte
-		for in, err := range c.Content.Ended(ctx) {
+		for run, err := range c.Content.Ended(ctx) {
 			if err == nil {
-				place[in.Tenant]++
-				b = jobs.AppendRow(binary.AppendUvarint(b[:0], place[in.Tenant]), in)
+				place[run.Tenant]++
+				b = jobs.AppendRow(binary.AppendUvarint(b[:0], place[run.Tenant]), run)
 				c.note(c.ended, endedName, b)
 			}
 			lost, left := errors.AsType[*LeftOut](err)
 			if left {
 				c.note(c.ended, leftOutName, []byte(lost.Error()))
 			}
-			if !yield(in, err) || err != nil && !left {
+			if !yield(run, err) || err != nil && !left {
 				return
 			}
 		}

@@ -343,14 +343,14 @@ func configured(before, after *jobs.Global) (was, is fields) {
 
 func (c *change) lead(k jobs.Lead) error {
 	s := stateOf(c.tx)
-	if s.Epoch == k.Epoch && s.Leader == k.Node {
+	if s.Term == k.Term && s.Leader == k.Node {
 		c.effect.Existing = true
 		return nil
 	}
-	if s.Epoch >= k.Epoch {
-		return jobs.Refuse(jobs.Stale, "epoch %d of node %s is current, %d is not above it", s.Epoch, s.Leader, k.Epoch)
+	if s.Term >= k.Term {
+		return jobs.Refuse(jobs.Stale, "term %d of node %s is current, %d is not above it", s.Term, s.Leader, k.Term)
 	}
-	s.Epoch, s.Leader = k.Epoch, k.Node
+	s.Term, s.Leader = k.Term, k.Node
 	c.tx.Put(&s)
 	return nil
 }

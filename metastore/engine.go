@@ -13,7 +13,7 @@ type Tx interface {
 	// less than KeepFinal ago, it is a stub with ID, Tenant, Key, State, Attempt and Worker.
 	Get(jobs.Ref) jobs.Row
 	// First is the run that waits at the gate and goes first: retries, then by priority, due time, id. Nil if none.
-	First(gate jobs.Ref) *jobs.Instance
+	First(gate jobs.Ref) *jobs.Run
 	// Put stores a row. A Tally is added to what is there. A settled run leaves the live rows for the archive.
 	Put(jobs.Row)
 	// Delete removes a row; nothing happens if there is none.
@@ -37,9 +37,9 @@ type Full interface {
 // Archive keeps settled runs. Append is called inside a commit and must not wait for a disk.
 type Archive interface {
 	// Append adds settled runs, in the order in which they ended. The rows must not be changed afterwards.
-	Append(rows []*jobs.Instance)
+	Append(rows []*jobs.Run)
 	// Get is one run, or nil.
-	Get(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error)
+	Get(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error)
 	// List answers a query (Cursor as this archive made it), last ended first.
-	List(ctx context.Context, q InstanceQuery) (Page, error)
+	List(ctx context.Context, q RunQuery) (Page, error)
 }

@@ -9,14 +9,14 @@ import (
 // budgeted says whether a retry may begin now. Its job's budget lets it pass first, then that of all jobs; one that is
 // used up gives it the time of its turn, so that after an outage retries come one by one, and none is lost. What did not
 // fail by itself has no budget: it was lost, handed back or snoozed.
-func (c *change) budgeted(in *jobs.Instance) bool {
-	if in.Cause != jobs.ByError && in.Cause != jobs.ByTimeout {
+func (c *change) budgeted(run *jobs.Run) bool {
+	if run.Cause != jobs.ByError && run.Cause != jobs.ByTimeout {
 		return true
 	}
-	for ; in.Budgeted < 2; in.Budgeted++ {
-		of, rate := in.Job, jobs.Rate{}
-		if in.Budgeted == 0 {
-			if d := c.definition(in.Key); d != nil && d.UID == in.Job {
+	for ; run.Budgeted < 2; run.Budgeted++ {
+		of, rate := run.Job, jobs.Rate{}
+		if run.Budgeted == 0 {
+			if d := c.definition(run.Key); d != nil && d.UID == run.Job {
 				rate = d.Policy.RetryBudget
 			}
 		} else {
@@ -25,8 +25,8 @@ func (c *change) budgeted(in *jobs.Instance) bool {
 		if rate.Max == 0 {
 			continue
 		}
-		ref := jobs.GateRef(in.Tenant, jobs.RetryGate(of))
-		g := jobs.Gate{Tenant: in.Tenant, Name: ref.Name}
+		ref := jobs.GateRef(run.Tenant, jobs.RetryGate(of))
+		g := jobs.Gate{Tenant: run.Tenant, Name: ref.Name}
 		if row, ok := c.tx.Get(ref).(*jobs.Gate); ok {
 			g = *row
 		}
@@ -38,8 +38,8 @@ func (c *change) budgeted(in *jobs.Instance) bool {
 		}
 		c.tx.Put(&g)
 		if turn.After(c.at) {
-			in.RetryAt = turn
-			in.Budgeted++
+			run.RetryAt = turn
+			run.Budgeted++
 			return false
 		}
 	}
@@ -47,25 +47,25 @@ func (c *change) budgeted(in *jobs.Instance) bool {
 }
 
 // inRow counts the runs of a job that failed for good, one after the other, and pauses the job when they are too many.
-func (c *change) inRow(in *jobs.Instance) {
-	row := c.definition(in.Key)
-	if row == nil || row.UID != in.Job || row.Policy.PauseAfter == 0 {
+func (c *change) inRow(run *jobs.Run) {
+	row := c.definition(run.Key)
+	if row == nil || row.UID != run.Job || row.Policy.PauseAfter == 0 {
 		return
 	}
 	d := *row
 	switch {
-	case in.State == jobs.Succeeded && row.Failing > 0:
+	case run.State == jobs.Succeeded && row.Failing > 0:
 		d.Failing = 0
 		c.tx.Put(&d)
 		return
-	case in.State != jobs.Terminated:
+	case run.State != jobs.Terminated:
 		return
 	}
 	if d.Failing++; d.Failing < d.Policy.PauseAfter || d.Paused != nil {
 		c.tx.Put(&d)
 		return
 	}
-	d.Paused = &jobs.Held{Reason: cut(in.Error, 1024), By: jobs.ByItself, At: c.at, Failed: d.Failing, Run: in.ID}
+	d.Paused = &jobs.Held{Reason: cut(run.Error, 1024), By: jobs.ByItself, At: c.at, Failed: d.Failing, Run: run.ID}
 	d.Revision++
 	d.Edited, d.Change = c.at, c.number()
 	c.tx.Put(&d)

@@ -13,8 +13,8 @@ func (c *change) expect(k jobs.Expect) error {
 	case f != nil && f.Attempt == k.Attempt && string(f.Key) == string(k.Key):
 		return c.existing(row)
 	}
-	in := row.Expect(k)
-	c.store(&in, in.State)
+	run := row.Expect(k)
+	c.store(&run, run.State)
 	return nil
 }
 
@@ -31,8 +31,8 @@ func (c *change) notify(k jobs.Notify) error {
 		return jobs.Refuse(jobs.Forbidden, "run %s is of app %s, not %s", of.ID, of.App, k.App)
 	}
 	id := k.ID(c.env.Tenant)
-	if in := c.instance(id); in != nil {
-		return c.made(in, k.Key())
+	if run := c.live(id); run != nil {
+		return c.made(run, k.Key())
 	}
 	return c.ask(jobs.Create{ID: id, Key: k.Key(), Args: k.Args(of), Origin: jobs.FromParent, Parent: of.ID})
 }
@@ -45,13 +45,13 @@ func (c *change) hear(k jobs.Hear) error {
 	if err != nil {
 		return err
 	}
-	in, again, err := row.Hear(k)
+	run, again, err := row.Hear(k)
 	if err != nil {
 		return err
 	}
 	if again {
 		return c.existing(row)
 	}
-	c.store(&in, in.State)
+	c.store(&run, run.State)
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 // fire turns due times into runs and ledger ranges, and moves the cursor with them. Everything that the leader's
 // decision rested on is compared here, so a stale decision costs a retry and never a wrong firing.
 func (c *change) fire(k jobs.Fire) error {
-	if s := stateOf(c.tx); s.Epoch != k.Epoch && !sabotage.Off(sabotage.Epoch) {
-		return jobs.Refuse(jobs.Stale, "fire of %s by epoch %d: epoch %d leads", k.Key, k.Epoch, s.Epoch)
+	if s := stateOf(c.tx); s.Term != k.Term && !sabotage.Off(sabotage.StaleTerm) {
+		return jobs.Refuse(jobs.Stale, "fire of %s by term %d: term %d leads", k.Key, k.Term, s.Term)
 	}
 	row, err := c.job(k.Key)
 	if err != nil {
@@ -53,27 +53,27 @@ func (c *change) fire(k jobs.Fire) error {
 		c.effect.Definitions = append(c.effect.Definitions, &d)
 		return nil
 	}
-	var runs []*jobs.Instance
+	var runs []*jobs.Run
 	for _, due := range k.Due {
-		in := c.fresh(&d, k.Origin)
-		in.ID, in.Due, in.Args = jobs.DueID(d.Tenant, d.UID, due, 0, 0), due, d.Policy.Args
-		in.Place = placed(&d, nil, in.Args)
-		c.gatesOf(&d, in)
+		run := c.fresh(&d, k.Origin)
+		run.ID, run.Due, run.Args = jobs.DueID(d.Tenant, d.UID, due, 0, 0), due, d.Policy.Args
+		run.Place = placed(&d, nil, run.Args)
+		c.gatesOf(&d, run)
 		if sabotage.Off(sabotage.DueID) {
-			in.ID = jobs.DerivedID(c.env.ID.String(), due.String(), c.at.String())
+			run.ID = jobs.DerivedID(c.env.ID.String(), due.String(), c.at.String())
 		}
-		if c.instance(in.ID) != nil {
+		if c.live(run.ID) != nil {
 			continue
 		}
-		runs = append(runs, in)
+		runs = append(runs, run)
 		if d.FixedDelay() {
-			d.Running = in.ID
+			d.Running = run.ID
 		}
 	}
 	c.tx.Put(&d)
 	c.effect.Definitions = append(c.effect.Definitions, &d)
-	for _, in := range runs {
-		if err := c.ring(&d, in); err != nil {
+	for _, run := range runs {
+		if err := c.ring(&d, run); err != nil {
 			return err
 		}
 	}
@@ -82,41 +82,41 @@ func (c *change) fire(k jobs.Fire) error {
 
 // ring begins the run of a due time: at once, or when its jitter says. The start deadline counts from the due time, or
 // from a start that lies behind it. One that has passed it already never starts.
-func (c *change) ring(d *jobs.Definition, in *jobs.Instance) error {
-	start := d.Starts(in.Due)
+func (c *change) ring(d *jobs.Definition, run *jobs.Run) error {
+	start := d.Starts(run.Due)
 	if within := d.Policy.StartWithin; within > 0 {
-		in.StartBy = in.Due.Add(within)
-		if start.After(in.Due) {
-			in.StartBy = start.Add(within)
+		run.StartBy = run.Due.Add(within)
+		if start.After(run.Due) {
+			run.StartBy = start.Add(within)
 		}
 	}
-	in.Moves = make([]jobs.Move, 0, 4)
-	begun, err := in.BeginAt(c.at, start)
+	run.Moves = make([]jobs.Move, 0, 4)
+	begun, err := run.BeginAt(c.at, start)
 	if err != nil {
 		return err
 	}
-	*in = begun
+	*run = begun
 	switch {
-	case in.State == jobs.Scheduled:
-		c.store(in, jobs.New)
+	case run.State == jobs.Scheduled:
+		c.store(run, jobs.New)
 		return nil
-	case !in.StartBy.IsZero() && c.at.After(in.StartBy):
-		c.tally(in)
-		if *in, err = in.Skip(c.at, jobs.ByDeadline, ""); err != nil {
+	case !run.StartBy.IsZero() && c.at.After(run.StartBy):
+		c.tally(run)
+		if *run, err = run.Skip(c.at, jobs.ByDeadline, ""); err != nil {
 			return err
 		}
-		c.store(in, jobs.Enqueued)
+		c.store(run, jobs.Enqueued)
 		return nil
 	}
-	c.tally(in)
-	return c.enter(in, jobs.Enqueued)
+	c.tally(run)
+	return c.enter(run, jobs.Enqueued)
 }
 
 // overOf notes in a job that its run is over, if its next due time counts from that: the commit that ends a run decides
 // when the next is due, whoever leads.
-func (c *change) overOf(in *jobs.Instance) {
-	row := c.definition(in.Key)
-	if row == nil || row.UID != in.Job || row.Running != in.ID {
+func (c *change) overOf(run *jobs.Run) {
+	row := c.definition(run.Key)
+	if row == nil || row.UID != run.Job || row.Running != run.ID {
 		return
 	}
 	d := *row

@@ -13,17 +13,17 @@ import (
 
 // next are the jobs that follow a run which has just ended, and what is missing of them is told in its last move. It is
 // asked before the run is stored.
-func (c *change) next(in *jobs.Instance) []*jobs.Definition {
-	if in.State != jobs.Succeeded && in.State != jobs.Terminated {
+func (c *change) next(run *jobs.Run) []*jobs.Definition {
+	if run.State != jobs.Succeeded && run.State != jobs.Terminated {
 		return nil
 	}
-	d := c.definition(in.Key)
-	if d == nil || d.UID != in.Job {
+	d := c.definition(run.Key)
+	if d == nil || d.UID != run.Job {
 		return nil
 	}
 	var next []*jobs.Definition
 	var gone []string
-	for _, key := range d.Policy.Follow(in.State) {
+	for _, key := range d.Policy.Follow(run.State) {
 		if follower := c.definition(jobs.Key(key)); follower != nil {
 			next = append(next, follower)
 		} else {
@@ -31,7 +31,7 @@ func (c *change) next(in *jobs.Instance) []*jobs.Definition {
 		}
 	}
 	if len(gone) > 0 {
-		last := &in.Moves[len(in.Moves)-1]
+		last := &run.Moves[len(run.Moves)-1]
 		text := "nothing follows: there is no job " + strings.Join(gone, ", ")
 		if last.Text != "" {
 			text = last.Text + "; " + text
@@ -42,25 +42,25 @@ func (c *change) next(in *jobs.Instance) []*jobs.Definition {
 }
 
 // follow begins the runs that follow one which has just ended.
-func (c *change) follow(parent *jobs.Instance, next []*jobs.Definition) error {
+func (c *change) follow(parent *jobs.Run, next []*jobs.Definition) error {
 	for _, d := range next {
 		if now := c.definition(d.Key); now != nil { // the end of the parent may have paused it
 			d = now
 		}
-		in := c.fresh(d, jobs.FromParent)
-		in.ID, in.Parent, in.Depth, in.Due = jobs.ChildID(parent, d.Key), parent.ID, parent.Depth+1, c.at
-		in.Actor, in.Trace = "run:"+parent.ID.String(), parent.Trace
-		if c.instance(in.ID) != nil {
+		run := c.fresh(d, jobs.FromParent)
+		run.ID, run.Parent, run.Depth, run.Due = jobs.ChildID(parent, d.Key), parent.ID, parent.Depth+1, c.at
+		run.Actor, run.Trace = "run:"+parent.ID.String(), parent.Trace
+		if c.live(run.ID) != nil {
 			continue
 		}
-		c.gatesOf(d, withArgs(in, d.Policy.Args))
-		in.Args = jobs.ParentOf(parent).In(d.Policy.Args)
-		in.Place = placed(d, nil, in.Args)
+		c.gatesOf(d, withArgs(run, d.Policy.Args))
+		run.Args = jobs.ParentOf(parent).In(d.Policy.Args)
+		run.Place = placed(d, nil, run.Args)
 		if within := d.Policy.StartWithin; within > 0 {
-			in.StartBy = in.Due.Add(within)
+			run.StartBy = run.Due.Add(within)
 		}
-		if why := c.stopped(d, in); why != "" {
-			begun, err := in.Begin(c.at, "", c.at)
+		if why := c.stopped(d, run); why != "" {
+			begun, err := run.Begin(c.at, "", c.at)
 			if err != nil {
 				return err
 			}
@@ -71,8 +71,8 @@ func (c *change) follow(parent *jobs.Instance, next []*jobs.Definition) error {
 			c.store(&begun, jobs.Enqueued)
 			continue
 		}
-		cause, until := c.held(in, d)
-		if err := c.begin(in, cause, until); err != nil {
+		cause, until := c.held(run, d)
+		if err := c.begin(run, cause, until); err != nil {
 			return err
 		}
 	}
@@ -81,15 +81,15 @@ func (c *change) follow(parent *jobs.Instance, next []*jobs.Definition) error {
 
 // withArgs gives a run arguments. Its gates go by those of its job alone: what its parent says in them is not known
 // before the parent ends, and a database has to know what a commit may touch.
-func withArgs(in *jobs.Instance, args []byte) *jobs.Instance {
-	in.Args = args
-	return in
+func withArgs(run *jobs.Run, args []byte) *jobs.Run {
+	run.Args = args
+	return run
 }
 
 // stopped says why a run that would follow another is Skipped, or "".
-func (c *change) stopped(d *jobs.Definition, in *jobs.Instance) jobs.Cause {
+func (c *change) stopped(d *jobs.Definition, run *jobs.Run) jobs.Cause {
 	switch p := d.Paused; {
-	case in.Depth > jobs.MaxDepth:
+	case run.Depth > jobs.MaxDepth:
 		return jobs.ByDepth
 	case d.Policy.Disabled:
 		return jobs.ByDisabled

@@ -26,15 +26,15 @@ const (
 
 // gate is the row of a gate. One that was never used is made of the job's policy. Gates of arguments follow the policy
 // whenever they are used, since nobody knows which of them there are.
-func (c *change) gate(name string, in *jobs.Instance) *jobs.Gate {
-	g, ok := c.tx.Get(jobs.GateRef(in.Tenant, name)).(*jobs.Gate)
+func (c *change) gate(name string, run *jobs.Run) *jobs.Gate {
+	g, ok := c.tx.Get(jobs.GateRef(run.Tenant, name)).(*jobs.Gate)
 	if ok && !jobs.Keyed(name) {
 		return g
 	}
-	limit, known := c.bound(name, in)
+	limit, known := c.bound(name, run)
 	switch {
 	case !ok:
-		return &jobs.Gate{Tenant: in.Tenant, Name: name, Limit: limit.Max, Rate: limit.Rate}
+		return &jobs.Gate{Tenant: run.Tenant, Name: name, Limit: limit.Max, Rate: limit.Rate}
 	case known:
 		return g.Under(limit)
 	}
@@ -42,7 +42,7 @@ func (c *change) gate(name string, in *jobs.Instance) *jobs.Gate {
 }
 
 // bound is what is said now about a gate of a run, and whether there is anybody to say it.
-func (c *change) bound(name string, in *jobs.Instance) (jobs.Limit, bool) {
+func (c *change) bound(name string, run *jobs.Run) (jobs.Limit, bool) {
 	if app, ok := strings.CutPrefix(name, jobs.AppGate("")); ok {
 		return limitOfApp(c.global(), app), true
 	}
@@ -50,17 +50,17 @@ func (c *change) bound(name string, in *jobs.Instance) (jobs.Limit, bool) {
 		return jobs.Limit{Max: n}, true
 	}
 	if key, _, keyed := jobs.KeyOf(name); keyed {
-		g, ok := c.tx.Get(jobs.GateRef(in.Tenant, jobs.BoundGate(key))).(*jobs.Gate)
+		g, ok := c.tx.Get(jobs.GateRef(run.Tenant, jobs.BoundGate(key))).(*jobs.Gate)
 		if !ok {
 			return jobs.Limit{}, false
 		}
 		return g.Bound(), true
 	}
-	switch d := c.row(in.Key); {
+	switch d := c.row(run.Key); {
 	case d == nil:
-	case name == jobs.JobGate(in.Job): // of the job, or of what came after it under its key
+	case name == jobs.JobGate(run.Job): // of the job, or of what came after it under its key
 		return jobs.Limit{Max: d.Policy.MaxConcurrency, Rate: d.Policy.Rate}, true
-	case d.UID == in.Job:
+	case d.UID == run.Job:
 		for _, l := range d.Policy.Limits {
 			if l.By == "" && name == jobs.LimitGate(l.Name) {
 				return l, true
@@ -80,38 +80,38 @@ func limitOfApp(g *jobs.Global, app string) jobs.Limit {
 }
 
 // gatesOf are the gates of a new run of a job, in the order of their names.
-func (c *change) gatesOf(d *jobs.Definition, in *jobs.Instance) {
+func (c *change) gatesOf(d *jobs.Definition, run *jobs.Run) {
 	p := &d.Policy
 	if p.MaxConcurrency > 0 || p.Rate.Max > 0 {
-		in.Gates = append(in.Gates, jobs.JobGate(d.UID))
+		run.Gates = append(run.Gates, jobs.JobGate(d.UID))
 	}
 	for i := range p.Limits {
-		in.Gates = append(in.Gates, p.Limits[i].Gate(in.Args))
+		run.Gates = append(run.Gates, p.Limits[i].Gate(run.Args))
 	}
-	if g := c.global(); len(g.AppLimits) > 0 && limitOfApp(g, in.App).Name != "" {
-		in.Gates = append(in.Gates, jobs.AppGate(in.App))
+	if g := c.global(); len(g.AppLimits) > 0 && limitOfApp(g, run.App).Name != "" {
+		run.Gates = append(run.Gates, jobs.AppGate(run.App))
 	}
-	slices.Sort(in.Gates)
-	in.Gates = slices.Compact(in.Gates)
+	slices.Sort(run.Gates)
+	run.Gates = slices.Compact(run.Gates)
 }
 
 // full is the first gate at which a run finds no slot, or "". A gate at which others wait is full for newcomers.
-func (c *change) full(in *jobs.Instance, newcomer bool) string {
+func (c *change) full(run *jobs.Run, newcomer bool) string {
 	if sabotage.Off(sabotage.Gate) {
 		return ""
 	}
-	if g := c.shards(in); g != nil && g.Taken > 0 {
-		return "" // the other shards hold what it needs
+	if g := c.parts(run); g != nil && g.Taken > 0 {
+		return "" // the other parts hold what it needs
 	}
 	for _, keyed := range [...]bool{true, false} {
-		if keyed && in.Reserved {
+		if keyed && run.Reserved {
 			continue
 		}
-		for _, name := range in.Gates {
+		for _, name := range run.Gates {
 			if jobs.Keyed(name) != keyed {
 				continue
 			}
-			g := c.gate(name, in)
+			g := c.gate(name, run)
 			if !g.Free(c.at) || newcomer && c.tx.First(g.Ref()) != nil {
 				return name
 			}
@@ -121,21 +121,21 @@ func (c *change) full(in *jobs.Instance, newcomer bool) string {
 }
 
 // take gives a run its slots at all gates.
-func (c *change) take(in *jobs.Instance) {
-	reserved := in.Reserved
-	in.Holds, in.Reserved, in.Waits, in.Opens = len(in.Gates) > 0, false, "", time.Time{}
-	if c.shardIn(in) {
+func (c *change) take(run *jobs.Run) {
+	reserved := run.Reserved
+	run.Holds, run.Reserved, run.Waits, run.Opens = len(run.Gates) > 0, false, "", time.Time{}
+	if c.partIn(run) {
 		return
 	}
-	for _, name := range in.Gates {
+	for _, name := range run.Gates {
 		if !reserved || !jobs.Keyed(name) {
-			c.occupy(name, in)
+			c.occupy(name, run)
 		}
 	}
 }
 
-func (c *change) occupy(name string, in *jobs.Instance) {
-	g := *c.gate(name, in)
+func (c *change) occupy(name string, run *jobs.Run) {
+	g := *c.gate(name, run)
 	g.Taken++
 	g.Spend(c.at)
 	c.tx.Put(&g)
@@ -143,74 +143,74 @@ func (c *change) occupy(name string, in *jobs.Instance) {
 
 // wait has a run wait at a gate. What it needs of its arguments it keeps from then on, unless it is one of several that
 // need it together.
-func (c *change) wait(full string, in *jobs.Instance) {
-	in.Waits, in.Opens = full, time.Time{}
-	c.touch(full, in)
-	if jobs.Keyed(full) || in.Reserved || c.shards(in) != nil {
+func (c *change) wait(full string, run *jobs.Run) {
+	run.Waits, run.Opens = full, time.Time{}
+	c.touch(full, run)
+	if jobs.Keyed(full) || run.Reserved || c.parts(run) != nil {
 		return
 	}
-	for _, name := range in.Gates {
+	for _, name := range run.Gates {
 		if jobs.Keyed(name) {
-			c.occupy(name, in)
-			in.Reserved = true
+			c.occupy(name, run)
+			run.Reserved = true
 		}
 	}
 }
 
 // enter brings a run that has just become due to its gates, and stores it.
-func (c *change) enter(in *jobs.Instance, from jobs.State) error {
-	told := len(c.effect.Instances)
-	if in.Terms.Overlap == jobs.OverlapReplace && !in.First {
-		if err := c.supersede(in); err != nil {
+func (c *change) enter(run *jobs.Run, from jobs.State) error {
+	told := len(c.effect.Runs)
+	if run.Terms.Overlap == jobs.OverlapReplace && !run.First {
+		if err := c.supersede(run); err != nil {
 			return err
 		}
 	}
-	switch full := c.full(in, !in.First); {
+	switch full := c.full(run, !run.First); {
 	case full == "":
-		c.take(in)
-	case in.First || !c.blocked(full, in):
-		c.wait(full, in)
+		c.take(run)
+	case run.First || !c.blocked(full, run):
+		c.wait(full, run)
 	default:
-		skipped, err := in.Skip(c.at, jobs.ByOverlap, full)
+		skipped, err := run.Skip(c.at, jobs.ByOverlap, full)
 		if err != nil {
 			return err
 		}
-		*in = skipped
+		*run = skipped
 	}
-	c.store(in, from)
-	if all := c.effect.Instances[told:]; len(all) > 1 { // the run itself is told first, then those it has replaced
+	c.store(run, from)
+	if all := c.effect.Runs[told:]; len(all) > 1 { // the run itself is told first, then those it has replaced
 		copy(all[1:], all[:len(all)-1])
-		all[0] = in
+		all[0] = run
 	}
-	if in.Waits != "" {
-		c.alarm(jobs.GateRef(in.Tenant, in.Waits))
+	if run.Waits != "" {
+		c.alarm(jobs.GateRef(run.Tenant, run.Waits))
 	}
 	return nil
 }
 
 // blocked says that a new run does not wait at a full gate.
-func (c *change) blocked(full string, in *jobs.Instance) bool {
-	switch in.Terms.Overlap {
+func (c *change) blocked(full string, run *jobs.Run) bool {
+	switch run.Terms.Overlap {
 	case jobs.OverlapSkip:
 		return true
 	case jobs.OverlapQueueOne:
-		return c.crowdAt(full, in).Taken > 0
+		return c.crowdAt(full, run).Taken > 0
 	}
 	return false
 }
 
 // supersede stops the oldest runs of a job until there is a place for a new one at each of its gates. What is stopped
 // while its handler runs keeps its slots until that has returned; the new run waits for them.
-func (c *change) supersede(in *jobs.Instance) error {
-	for _, name := range in.Gates {
-		g := c.gate(name, in)
+func (c *change) supersede(r *jobs.Run) error {
+	for _, name := range r.Gates {
+		g := c.gate(name, r)
 		if g.Limit == 0 {
 			continue
 		}
 		var mine []jobs.ID // what counts as one: runs, and broadcasts
-		those := map[jobs.ID][]*jobs.Instance{}
-		for _, id := range c.crowdAt(name, in).Runs {
-			if other := c.instance(id); other != nil && !other.State.Final() {
+		those := map[jobs.ID][]*jobs.Run{}
+		for _, id := range c.crowdAt(name, r).Runs {
+			if other := c.live(id); other != nil && !other.State.Final() {
 				one := groupOf(other)
 				if those[one] == nil {
 					mine = append(mine, one)
@@ -220,10 +220,10 @@ func (c *change) supersede(in *jobs.Instance) error {
 		}
 		for ; len(mine) >= g.Limit; mine = mine[1:] {
 			for _, run := range those[mine[0]] {
-				if run = c.instance(run.ID); run == nil || run.State.Final() { // the slots of those before may have come to it
+				if run = c.live(run.ID); run == nil || run.State.Final() { // the slots of those before may have come to it
 					continue
 				}
-				old, err := run.Replace(c.at, in.ID)
+				old, err := run.Replace(c.at, r.ID)
 				if err != nil {
 					return err
 				}
@@ -239,11 +239,11 @@ func (c *change) supersede(in *jobs.Instance) error {
 }
 
 // groupOf is what a run counts as one with: itself, or its broadcast.
-func groupOf(in *jobs.Instance) jobs.ID {
-	if in.Place != nil && !in.Place.Group.IsZero() {
-		return in.Place.Group
+func groupOf(run *jobs.Run) jobs.ID {
+	if run.Place != nil && !run.Place.Group.IsZero() {
+		return run.Place.Group
 	}
-	return in.ID
+	return run.ID
 }
 
 // unlimitedCrowd bounds how many runs are listed at a gate without a number of slots: nothing is replaced there as long
@@ -251,39 +251,39 @@ func groupOf(in *jobs.Instance) jobs.ID {
 const unlimitedCrowd = 100
 
 // crowds says that a run decides what becomes of newer ones of its job.
-func crowds(in *jobs.Instance) bool {
-	return in.Terms.Overlap == jobs.OverlapQueueOne || in.Terms.Overlap == jobs.OverlapReplace
+func crowds(run *jobs.Run) bool {
+	return run.Terms.Overlap == jobs.OverlapQueueOne || run.Terms.Overlap == jobs.OverlapReplace
 }
 
 // crowdAt is the row of a CrowdGate of a run's job.
-func (c *change) crowdAt(gate string, in *jobs.Instance) jobs.Gate {
-	name := jobs.CrowdGate(gate, in.Job)
-	if g, ok := c.tx.Get(jobs.GateRef(in.Tenant, name)).(*jobs.Gate); ok {
+func (c *change) crowdAt(gate string, run *jobs.Run) jobs.Gate {
+	name := jobs.CrowdGate(gate, run.Job)
+	if g, ok := c.tx.Get(jobs.GateRef(run.Tenant, name)).(*jobs.Gate); ok {
 		return *g
 	}
-	return jobs.Gate{Tenant: in.Tenant, Name: name}
+	return jobs.Gate{Tenant: run.Tenant, Name: name}
 }
 
 // crowd brings the rows of a run's crowd gates up to date, before its own row is put.
-func (c *change) crowd(in *jobs.Instance) {
-	before := c.instance(in.ID)
-	for _, name := range in.Gates {
-		waited, waits := before != nil && before.Waits == name, in.Waits == name
-		was, is := before != nil && listed(before), listed(in)
+func (c *change) crowd(run *jobs.Run) {
+	before := c.live(run.ID)
+	for _, name := range run.Gates {
+		waited, waits := before != nil && before.Waits == name, run.Waits == name
+		was, is := before != nil && listed(before), listed(run)
 		if waited == waits && was == is {
 			continue
 		}
-		g := c.crowdAt(name, in)
+		g := c.crowdAt(name, run)
 		if waited && !waits {
 			g.Taken--
 		} else if waits && !waited {
 			g.Taken++
 		}
 		if was && !is {
-			g.Runs = slices.DeleteFunc(slices.Clone(g.Runs), func(id jobs.ID) bool { return id == in.ID })
+			g.Runs = slices.DeleteFunc(slices.Clone(g.Runs), func(id jobs.ID) bool { return id == run.ID })
 		} else if is && !was {
-			g.Runs = append(slices.Clip(g.Runs), in.ID)
-			if n := len(g.Runs); n > unlimitedCrowd && c.gate(name, in).Limit == 0 {
+			g.Runs = append(slices.Clip(g.Runs), run.ID)
+			if n := len(g.Runs); n > unlimitedCrowd && c.gate(name, run).Limit == 0 {
 				g.Runs = g.Runs[n-unlimitedCrowd:]
 			}
 		}
@@ -296,62 +296,62 @@ func (c *change) crowd(in *jobs.Instance) {
 }
 
 // listed says that a crowd gate lists a run.
-func listed(in *jobs.Instance) bool {
-	return in.Terms.Overlap == jobs.OverlapReplace && !in.State.Final() && in.State != jobs.Scheduled
+func listed(run *jobs.Run) bool {
+	return run.Terms.Overlap == jobs.OverlapReplace && !run.State.Final() && run.State != jobs.Scheduled
 }
 
 // touch makes sure that a gate somebody waits at has a row.
-func (c *change) touch(name string, in *jobs.Instance) {
-	if c.tx.Get(jobs.GateRef(in.Tenant, name)) == nil {
-		c.tx.Put(c.gate(name, in))
+func (c *change) touch(name string, run *jobs.Run) {
+	if c.tx.Get(jobs.GateRef(run.Tenant, name)) == nil {
+		c.tx.Put(c.gate(name, run))
 	}
 }
 
 // leave stores a run that gives up its slots, and hands them on.
-func (c *change) leave(in *jobs.Instance, from jobs.State) {
-	held, reserved, waited := in.Holds, in.Reserved, in.Waits
-	in.Holds, in.Reserved, in.Waits, in.Opens = false, false, "", time.Time{}
-	c.store(in, from)
-	if held && c.shardOut(in) {
+func (c *change) leave(run *jobs.Run, from jobs.State) {
+	held, reserved, waited := run.Holds, run.Reserved, run.Waits
+	run.Holds, run.Reserved, run.Waits, run.Opens = false, false, "", time.Time{}
+	c.store(run, from)
+	if held && c.partOut(run) {
 		return
 	}
-	for _, name := range in.Gates {
+	for _, name := range run.Gates {
 		if held || reserved && jobs.Keyed(name) {
-			g := *c.gate(name, in)
+			g := *c.gate(name, run)
 			g.Taken = max(0, g.Taken-1)
 			c.tx.Put(&g)
 		}
 	}
-	for _, name := range in.Gates {
+	for _, name := range run.Gates {
 		if held || reserved && jobs.Keyed(name) {
-			c.hand(jobs.GateRef(in.Tenant, name), handPerCommand)
+			c.hand(jobs.GateRef(run.Tenant, name), handPerCommand)
 		}
 	}
 	if waited != "" {
-		c.alarm(jobs.GateRef(in.Tenant, waited))
+		c.alarm(jobs.GateRef(run.Tenant, waited))
 	}
-	c.unused(in)
+	c.unused(run)
 }
 
 // unused drops gates of a run that nobody uses any more: those of its arguments and of its backfill, and that of its job
 // if the job was deleted. A run that comes later makes them anew.
-func (c *change) unused(in *jobs.Instance) {
-	if len(in.Gates) == 0 {
+func (c *change) unused(run *jobs.Run) {
+	if len(run.Gates) == 0 {
 		return // as mostly: not even a name is made
 	}
-	for _, name := range in.Gates {
+	for _, name := range run.Gates {
 		if _, backfill := jobs.BackfillOf(name); backfill || jobs.Keyed(name) {
-			c.vacant(jobs.GateRef(in.Tenant, name))
+			c.vacant(jobs.GateRef(run.Tenant, name))
 		}
 	}
-	name := jobs.JobGate(in.Job)
-	if !slices.Contains(in.Gates, name) {
+	name := jobs.JobGate(run.Job)
+	if !slices.Contains(run.Gates, name) {
 		return
 	}
-	if d := c.definition(in.Key); d != nil && d.UID == in.Job {
+	if d := c.definition(run.Key); d != nil && d.UID == run.Job {
 		return
 	}
-	c.vacant(jobs.GateRef(in.Tenant, name))
+	c.vacant(jobs.GateRef(run.Tenant, name))
 }
 
 // vacant drops a gate if nobody uses it. One whose rate remembers something stays until that is forgotten, and a key
@@ -388,21 +388,21 @@ func (c *change) hand(ref jobs.Ref, tries int) {
 		if !c.gate(ref.Name, first).Free(c.at) {
 			break
 		}
-		in := *first
-		if late := !in.StartBy.IsZero() && c.at.After(in.StartBy); late && in.State == jobs.Enqueued {
-			if skipped, err := in.Skip(c.at, jobs.ByDeadline, ref.Name); err == nil {
+		run := *first
+		if late := !run.StartBy.IsZero() && c.at.After(run.StartBy); late && run.State == jobs.Enqueued {
+			if skipped, err := run.Skip(c.at, jobs.ByDeadline, ref.Name); err == nil {
 				c.leave(&skipped, jobs.Enqueued)
 				continue
 			}
 		}
-		if full := c.full(&in, false); full != "" {
-			c.wait(full, &in)
+		if full := c.full(&run, false); full != "" {
+			c.wait(full, &run)
 		} else {
-			c.take(&in)
+			c.take(&run)
 		}
-		c.store(&in, in.State)
-		if in.Waits != "" {
-			c.alarm(jobs.GateRef(in.Tenant, in.Waits))
+		c.store(&run, run.State)
+		if run.Waits != "" {
+			c.alarm(jobs.GateRef(run.Tenant, run.Waits))
 		}
 	}
 	c.alarm(ref)
@@ -418,34 +418,34 @@ func (c *change) alarm(ref jobs.Ref) {
 	if !g.Shut(c.at) || first.Opens.Equal(g.Opens) {
 		return
 	}
-	in := *first
-	in.Opens = g.Opens
-	c.tx.Put(&in)
-	for i, told := range c.effect.Instances {
-		if told.ID == in.ID {
-			c.effect.Instances[i] = &in
+	run := *first
+	run.Opens = g.Opens
+	c.tx.Put(&run)
+	for i, told := range c.effect.Runs {
+		if told.ID == run.ID {
+			c.effect.Runs[i] = &run
 			return
 		}
 	}
-	c.effect.Instances = append(c.effect.Instances, &in)
+	c.effect.Runs = append(c.effect.Runs, &run)
 }
 
 // opened lets in who waits at a gate, because its rate lets another one start.
-func (c *change) opened(row *jobs.Instance) error {
+func (c *change) opened(row *jobs.Run) error {
 	if row.Opens.IsZero() {
 		return c.existing(row)
 	}
 	if row.Opens.After(c.at) {
 		return jobs.Refuse(jobs.Conflict, "run %s waits at %s until %s", row.ID, row.Waits, row.Opens.Format("2006-01-02T15:04:05.000Z07:00"))
 	}
-	in := *row
-	in.Opens = time.Time{}
-	c.store(&in, in.State)
-	c.hand(jobs.GateRef(in.Tenant, in.Waits), handPerCommand)
-	for i, told := range c.effect.Instances { // it may have been let in
-		if told.ID == in.ID && i > 0 {
-			c.effect.Instances[0] = told
-			c.effect.Instances = slices.Delete(c.effect.Instances, i, i+1)
+	run := *row
+	run.Opens = time.Time{}
+	c.store(&run, run.State)
+	c.hand(jobs.GateRef(run.Tenant, run.Waits), handPerCommand)
+	for i, told := range c.effect.Runs { // it may have been let in
+		if told.ID == run.ID && i > 0 {
+			c.effect.Runs[0] = told
+			c.effect.Runs = slices.Delete(c.effect.Runs, i, i+1)
 			break
 		}
 	}
@@ -454,10 +454,10 @@ func (c *change) opened(row *jobs.Instance) error {
 
 func (c *change) handOn(k jobs.Hand) error {
 	c.hand(jobs.GateRef(c.env.Tenant, k.Gate), handPerSweep)
-	if in := c.effect.Instance(); in != nil {
-		c.unused(in)
+	if run := c.effect.Run(); run != nil {
+		c.unused(run)
 	}
-	c.effect.Existing = len(c.effect.Instances) == 0
+	c.effect.Existing = len(c.effect.Runs) == 0
 	return nil
 }
 

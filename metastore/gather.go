@@ -54,7 +54,7 @@ func Gather(batch []jobs.Envelope, load func(Wants) []jobs.Row) map[jobs.Ref]job
 		}
 		for _, row := range g.have {
 			switch row := row.(type) {
-			case *jobs.Instance:
+			case *jobs.Run:
 				if row.Waits != "" {
 					g.needsOf(row)
 				}
@@ -136,7 +136,7 @@ func (g *gathering) named(e *jobs.Envelope) {
 	t := e.Tenant
 	switch k := e.Command.(type) {
 	case jobs.Create:
-		g.ref(jobs.InstanceRef(t, k.ID))
+		g.ref(jobs.RunRef(t, k.ID))
 		g.ref(jobs.UniqueRef(t, jobs.AnswerName(k.ID)))
 		g.ref(jobs.DefinitionRef(t, k.Key))
 		g.ref(jobs.GlobalRef(t))
@@ -147,38 +147,38 @@ func (g *gathering) named(e *jobs.Envelope) {
 			g.ref(jobs.UniqueRef(t, jobs.IdempotencyName(k.Idempotency)))
 		}
 	case jobs.Notify:
-		g.ref(jobs.InstanceRef(t, k.Run))
-		g.ref(jobs.InstanceRef(t, k.ID(t)))
+		g.ref(jobs.RunRef(t, k.Run))
+		g.ref(jobs.RunRef(t, k.ID(t)))
 		g.job(t, k.Key())
 	case jobs.Fire:
 		g.ref(jobs.DefinitionRef(t, k.Key))
 		g.ref(jobs.GlobalRef(t))
 		for _, due := range k.Due {
-			g.ref(jobs.InstanceRef(t, jobs.DueID(t, k.Job, due, 0, 0)))
+			g.ref(jobs.RunRef(t, jobs.DueID(t, k.Job, due, 0, 0)))
 		}
 	case jobs.Release:
 		g.ref(jobs.GlobalRef(t))
-		g.ref(jobs.InstanceRef(t, k.ID))
+		g.ref(jobs.RunRef(t, k.ID))
 	case jobs.Claim:
-		g.ref(jobs.InstanceRef(t, k.ID))
+		g.ref(jobs.RunRef(t, k.ID))
 	case jobs.Finish:
-		g.ref(jobs.InstanceRef(t, k.ID))
+		g.ref(jobs.RunRef(t, k.ID))
 		if k.Outcome != jobs.OutcomeSuccess {
 			g.ref(jobs.GlobalRef(t))
 		}
 	case jobs.Returned:
-		g.ref(jobs.InstanceRef(t, k.ID))
+		g.ref(jobs.RunRef(t, k.ID))
 	case jobs.Checkpoint:
-		g.ref(jobs.InstanceRef(t, k.ID))
+		g.ref(jobs.RunRef(t, k.ID))
 	case jobs.Expect:
-		g.ref(jobs.InstanceRef(t, k.ID))
+		g.ref(jobs.RunRef(t, k.ID))
 	case jobs.Hear:
-		g.ref(jobs.InstanceRef(t, k.ID))
+		g.ref(jobs.RunRef(t, k.ID))
 	case jobs.Expire:
-		g.ref(jobs.InstanceRef(t, k.ID))
+		g.ref(jobs.RunRef(t, k.ID))
 		g.ref(jobs.GlobalRef(t))
 	case jobs.Cancel:
-		g.ref(jobs.InstanceRef(t, k.ID))
+		g.ref(jobs.RunRef(t, k.ID))
 		g.ref(jobs.GlobalRef(t))
 	case jobs.Register:
 		g.job(t, k.Job.Key)
@@ -236,13 +236,13 @@ func (g *gathering) named(e *jobs.Envelope) {
 	case jobs.Backfill:
 		g.job(t, k.Key)
 		for _, due := range k.Due {
-			g.ref(jobs.InstanceRef(t, k.Run(t, due)))
+			g.ref(jobs.RunRef(t, k.Run(t, due)))
 		}
 		for _, m := range k.Take {
 			g.ref(jobs.MissedRef(t, k.Job, m.From))
 		}
-	case jobs.Spread:
-		g.ref(jobs.InstanceRef(t, k.ID))
+	case jobs.Expand:
+		g.ref(jobs.RunRef(t, k.ID))
 	case jobs.SetCalendar:
 		g.ref(jobs.CalendarRef(t, k.Name))
 		g.ref(jobs.GlobalRef(t))
@@ -272,9 +272,9 @@ func (g *gathering) defined(e *jobs.Envelope) {
 		g.says(t, &k.Job.Code)
 		g.moved[t] = append(g.moved[t], k.App)
 	case jobs.Finish:
-		g.ending[jobs.InstanceRef(t, k.ID)] = true
+		g.ending[jobs.RunRef(t, k.ID)] = true
 	case jobs.Expire:
-		g.ending[jobs.InstanceRef(t, k.ID)] = true
+		g.ending[jobs.RunRef(t, k.ID)] = true
 	case jobs.Delete:
 		g.deleted[jobs.DefinitionRef(t, k.Key)] = true
 	case jobs.Edit:
@@ -300,21 +300,21 @@ func (g *gathering) pointed(e *jobs.Envelope) {
 	switch k := e.Command.(type) {
 	case jobs.Create:
 		g.gatesOf(t, k.Key, k.Args, g.gate)
-		g.followers(&jobs.Instance{Tenant: t, ID: k.ID, Key: k.Key})
+		g.followers(&jobs.Run{Tenant: t, ID: k.ID, Key: k.Key})
 		for _, name := range []string{jobs.UniqueName(k.Key, k.Unique), jobs.IdempotencyName(k.Idempotency), jobs.AnswerName(k.ID)} {
 			if u, ok := g.have[jobs.UniqueRef(t, name)].(*jobs.UniqueKey); ok {
-				g.ref(jobs.InstanceRef(t, u.ID))
+				g.ref(jobs.RunRef(t, u.ID))
 			}
 		}
 	case jobs.Notify:
-		if of, ok := g.have[jobs.InstanceRef(t, k.Run)].(*jobs.Instance); ok {
+		if of, ok := g.have[jobs.RunRef(t, k.Run)].(*jobs.Run); ok {
 			g.gatesOf(t, k.Key(), k.Args(of), g.gate)
 		}
-		g.followers(&jobs.Instance{Tenant: t, ID: k.ID(t), Key: k.Key()})
+		g.followers(&jobs.Run{Tenant: t, ID: k.ID(t), Key: k.Key()})
 	case jobs.Fire:
 		g.gatesOf(t, k.Key, nil, g.gate)
 		for _, due := range k.Due {
-			g.followers(&jobs.Instance{Tenant: t, ID: jobs.DueID(t, k.Job, due, 0, 0), Key: k.Key})
+			g.followers(&jobs.Run{Tenant: t, ID: jobs.DueID(t, k.Job, due, 0, 0), Key: k.Key})
 		}
 		if d, ok := g.have[jobs.DefinitionRef(t, k.Key)].(*jobs.Definition); ok && !d.Missed.IsZero() {
 			g.ref(jobs.MissedRef(t, d.UID, d.Missed))
@@ -323,7 +323,7 @@ func (g *gathering) pointed(e *jobs.Envelope) {
 		g.gatesOf(t, k.Key, nil, g.gate)
 		g.gate(jobs.GateRef(t, jobs.BackfillGate(k.ID, k.Parallel)))
 		for _, due := range k.Due {
-			g.followers(&jobs.Instance{Tenant: t, ID: k.Run(t, due), Key: k.Key})
+			g.followers(&jobs.Run{Tenant: t, ID: k.Run(t, due), Key: k.Key})
 		}
 	case jobs.Register:
 		g.redefined(t, k.Job.Key)
@@ -358,12 +358,12 @@ func (g *gathering) pointed(e *jobs.Envelope) {
 		}
 	default:
 		if id := runOf(e.Command); !id.IsZero() {
-			if in, ok := g.have[jobs.InstanceRef(t, id)].(*jobs.Instance); ok {
-				g.ends(in)
-				g.followers(in)
-				g.shardsOf(in, e.Command)
+			if run, ok := g.have[jobs.RunRef(t, id)].(*jobs.Run); ok {
+				g.ends(run)
+				g.followers(run)
+				g.partsOf(run, e.Command)
 				if fails(e.Command) {
-					g.ref(jobs.GateRef(t, jobs.RetryGate(in.Job)))
+					g.ref(jobs.GateRef(t, jobs.RetryGate(run.Job)))
 					g.ref(jobs.GateRef(t, jobs.RetryGate(jobs.ID{})))
 				}
 			}
@@ -383,21 +383,21 @@ func fails(k jobs.Command) bool {
 }
 
 // ends wants what a run needs that may give up its slots.
-func (g *gathering) ends(in *jobs.Instance) {
-	g.needsOf(in)
-	for _, name := range in.Gates {
-		g.freed(jobs.GateRef(in.Tenant, name), handPerCommand)
+func (g *gathering) ends(run *jobs.Run) {
+	g.needsOf(run)
+	for _, name := range run.Gates {
+		g.freed(jobs.GateRef(run.Tenant, name), handPerCommand)
 	}
 }
 
 // followers are the runs that may follow one which a command of the batch may end, and what those need.
-func (g *gathering) followers(in *jobs.Instance) {
-	t := in.Tenant
-	if !g.ending[in.Ref()] {
+func (g *gathering) followers(run *jobs.Run) {
+	t := run.Tenant
+	if !g.ending[run.Ref()] {
 		return
 	}
 	keys := g.follow[t]
-	if d, ok := g.have[jobs.DefinitionRef(t, in.Key)].(*jobs.Definition); ok {
+	if d, ok := g.have[jobs.DefinitionRef(t, run.Key)].(*jobs.Definition); ok {
 		keys = slices.Concat(keys, d.Policy.OnSuccess, d.Policy.OnFailure, d.Code.Follow(), d.Edits.Follow())
 	}
 	if global, ok := g.have[jobs.GlobalRef(t)].(*jobs.Global); ok {
@@ -405,7 +405,7 @@ func (g *gathering) followers(in *jobs.Instance) {
 	}
 	for _, name := range keys {
 		key := jobs.Key(name)
-		child := &jobs.Instance{Tenant: t, ID: jobs.ChildID(in, key), Key: key}
+		child := &jobs.Run{Tenant: t, ID: jobs.ChildID(run, key), Key: key}
 		g.job(t, key)
 		g.ref(child.Ref())
 		g.gatesOf(t, key, nil, g.gate)
@@ -416,10 +416,10 @@ func (g *gathering) followers(in *jobs.Instance) {
 // crowd are the runs that a crowd gate lists: a new run may take their place.
 func (g *gathering) crowd(gate *jobs.Gate) {
 	for _, id := range gate.Runs {
-		ref := jobs.InstanceRef(gate.Tenant, id)
+		ref := jobs.RunRef(gate.Tenant, id)
 		g.ref(ref)
-		if in, ok := g.have[ref].(*jobs.Instance); ok {
-			g.ends(in)
+		if run, ok := g.have[ref].(*jobs.Run); ok {
+			g.ends(run)
 		}
 	}
 }
@@ -465,23 +465,23 @@ func runOf(k jobs.Command) jobs.ID {
 		return k.ID
 	case jobs.Checkpoint:
 		return k.ID
-	case jobs.Spread:
+	case jobs.Expand:
 		return k.ID
 	}
 	return jobs.ID{}
 }
 
-// shardsOf are the runs that a broadcast becomes, if the command spreads it.
-func (g *gathering) shardsOf(in *jobs.Instance, c jobs.Command) {
-	k, ok := c.(jobs.Spread)
-	if !ok || !in.Place.Unspread() {
+// partsOf are the runs that a broadcast becomes, if the command expands it.
+func (g *gathering) partsOf(run *jobs.Run, c jobs.Command) {
+	k, ok := c.(jobs.Expand)
+	if !ok || !run.Place.Unexpanded() {
 		return
 	}
-	g.ref(jobs.GateRef(in.Tenant, jobs.ShardsGate(in.ID))) // later commands of the batch look at it
+	g.ref(jobs.GateRef(run.Tenant, jobs.PartsGate(run.ID))) // later commands of the batch look at it
 	for n := range k.Workers {
-		shard := &jobs.Instance{Tenant: in.Tenant, ID: jobs.ShardID(in, uint32(n)), Key: in.Key}
-		g.ref(shard.Ref())
-		g.followers(shard)
+		part := &jobs.Run{Tenant: run.Tenant, ID: jobs.PartID(run, uint32(n)), Key: run.Key}
+		g.ref(part.Ref())
+		g.followers(part)
 	}
 }
 
@@ -553,26 +553,26 @@ func (g *gathering) gatesOf(t jobs.Tenant, key jobs.Key, args []byte, want func(
 }
 
 // needsOf are the gates, the job and the unique key of a run that may be let in, or be skipped instead.
-func (g *gathering) needsOf(in *jobs.Instance) {
-	g.ref(jobs.DefinitionRef(in.Tenant, in.Key))
-	if in.Unique != "" {
-		g.ref(jobs.UniqueRef(in.Tenant, jobs.UniqueName(in.Key, in.Unique)))
+func (g *gathering) needsOf(run *jobs.Run) {
+	g.ref(jobs.DefinitionRef(run.Tenant, run.Key))
+	if run.Unique != "" {
+		g.ref(jobs.UniqueRef(run.Tenant, jobs.UniqueName(run.Key, run.Unique)))
 	}
-	for _, name := range in.Gates {
-		if crowds(in) {
-			g.ref(jobs.GateRef(in.Tenant, jobs.CrowdGate(name, in.Job)))
+	for _, name := range run.Gates {
+		if crowds(run) {
+			g.ref(jobs.GateRef(run.Tenant, jobs.CrowdGate(name, run.Job)))
 		}
-		if in.Reserved && jobs.Keyed(name) {
-			g.freed(jobs.GateRef(in.Tenant, name), handPerCommand)
+		if run.Reserved && jobs.Keyed(name) {
+			g.freed(jobs.GateRef(run.Tenant, name), handPerCommand)
 		} else {
-			g.gate(jobs.GateRef(in.Tenant, name))
+			g.gate(jobs.GateRef(run.Tenant, name))
 		}
 		if strings.HasPrefix(name, jobs.AppGate("")) {
-			g.ref(jobs.GlobalRef(in.Tenant))
+			g.ref(jobs.GlobalRef(run.Tenant))
 		}
 	}
-	if p := in.Place; p != nil && !p.Group.IsZero() && len(in.Gates) > 0 {
-		g.ref(jobs.GateRef(in.Tenant, jobs.ShardsGate(p.Group)))
+	if p := run.Place; p != nil && !p.Group.IsZero() && len(run.Gates) > 0 {
+		g.ref(jobs.GateRef(run.Tenant, jobs.PartsGate(p.Group)))
 	}
 }
 

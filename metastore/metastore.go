@@ -43,10 +43,10 @@ type Reader interface {
 	// Definitions lists jobs by key, or what changed since a change number: then with those that were deleted
 	// (Definition.Gone), as long as what is left of them is kept.
 	Definitions(ctx context.Context, q DefinitionQuery) ([]*jobs.Definition, error)
-	// Instance is one run, live or archived. Refused as jobs.NotFound if there is none.
-	Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error)
-	// Instances lists runs: those that live, newest first, then those that ended, last ended first.
-	Instances(ctx context.Context, q InstanceQuery) (Page, error)
+	// Run is one run, live or archived. Refused as jobs.NotFound if there is none.
+	Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error)
+	// Runs lists runs: those that live, newest first, then those that ended, last ended first.
+	Runs(ctx context.Context, q RunQuery) (Page, error)
 	// Ledger lists the missed ranges of a job, newest first.
 	Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*jobs.Missed, error)
 	// History is what was said about a job before; empty if it was never changed.
@@ -100,8 +100,8 @@ type DefinitionQuery struct {
 	Limit  int        // 0 = all
 }
 
-// InstanceQuery asks for runs of a tenant. Empty fields do not filter.
-type InstanceQuery struct {
+// RunQuery asks for runs of a tenant. Empty fields do not filter.
+type RunQuery struct {
 	Tenant jobs.Tenant
 	Job    jobs.Key
 	State  jobs.State
@@ -121,9 +121,9 @@ const MaxPage = 200
 
 // Page is a part of a list.
 type Page struct {
-	Instances []*jobs.Instance
-	Next      string    // the cursor of what follows; "" at the end
-	Searched  time.Time // set when the walk was cut short: everything back to here was looked at; go on with Next
+	Runs     []*jobs.Run
+	Next     string    // the cursor of what follows; "" at the end
+	Searched time.Time // set when the walk was cut short: everything back to here was looked at; go on with Next
 }
 
 // CountQuery asks how many runs there are.
@@ -148,12 +148,12 @@ type Agenda interface {
 	// those (zero if there is none).
 	Waking(ctx context.Context, until time.Time, limit int) (due []Named, next time.Time, err error)
 	// Ready lists runs of an app that a worker may claim, in the order in which they should be offered: priority,
-	// then Instance.Turn. The first limit of them, those under offer included.
-	Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) ([]*jobs.Instance, error)
+	// then Run.Turn. The first limit of them, those under offer included.
+	Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) ([]*jobs.Run, error)
 	// Lanes lists the apps that have runs to claim.
 	Lanes(ctx context.Context) ([]Lane, error)
 	// Leased lists the attempts that are under way: Processing, or over but with a handler that has not returned.
-	Leased(ctx context.Context) ([]*jobs.Instance, error)
+	Leased(ctx context.Context) ([]*jobs.Run, error)
 	// Unserved lists gates that have both a free slot and somebody waiting, by the limit that holds now: a gate of an
 	// argument may not have been used since that was changed. Not those that only their rate keeps shut: there, the first
 	// who waits wakes when they open.

@@ -12,4 +12,4 @@ func (c *change) applyNext() error {
 
 func (c *change) nextTally() bool { return false }
 
-func nextCreate(*jobs.Instance, jobs.Create) {}
+func nextCreate(*jobs.Run, jobs.Create) {}

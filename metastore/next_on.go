@@ -13,10 +13,10 @@ func (c *change) applyNext() error {
 	if err != nil {
 		return err
 	}
-	in := *row
-	in.Note = k.Note
-	c.tx.Put(&in)
-	c.effect.Instances = append(c.effect.Instances, &in)
+	run := *row
+	run.Note = k.Note
+	c.tx.Put(&run)
+	c.effect.Runs = append(c.effect.Runs, &run)
 	return nil
 }
 
@@ -24,4 +24,4 @@ func (c *change) applyNext() error {
 func (c *change) nextTally() bool { return c.inForce(jobs.ApplyVersion) }
 
 // nextCreate needs no guard: a store lets no command have a note before the version is in force.
-func nextCreate(in *jobs.Instance, k jobs.Create) { in.Note = k.Note }
+func nextCreate(run *jobs.Run, k jobs.Create) { run.Note = k.Note }

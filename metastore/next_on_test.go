@@ -53,11 +53,11 @@ func TestNextRules(t *testing.T) {
 		t.Errorf("%d attempts are counted as they begin", n)
 	}
 	must(jobs.FinalizeUpgrade{To: jobs.ApplyVersion})
-	if in := must(noted).Instance(); in.Note != "first" {
-		t.Errorf("the note is %q", in.Note)
+	if run := must(noted).Run(); run.Note != "first" {
+		t.Errorf("the note is %q", run.Note)
 	}
-	if in := must(jobs.Annotate{ID: noted.ID, Note: "second"}).Instance(); in.Note != "second" {
-		t.Errorf("the note is %q", in.Note)
+	if run := must(jobs.Annotate{ID: noted.ID, Note: "second"}).Run(); run.Note != "second" {
+		t.Errorf("the note is %q", run.Note)
 	}
 	must(jobs.Claim{ID: noted.ID, Worker: "w", Attempt: 1})
 	if n := begun(); n != 1 {

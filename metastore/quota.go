@@ -123,7 +123,7 @@ func (q *Quota) create(ctx context.Context, s Store, e *jobs.Envelope, k *jobs.C
 		why = jobs.Refuse(jobs.Exhausted, "too many waiting runs: tenant %s has %d, and limits.waiting-runs is %d: try again when some have started, cancel some, or raise the limit", e.Tenant, n, q.limits.Waiting)
 	}
 	if why != nil {
-		if in, err := s.Instance(ctx, e.Tenant, k.ID); err == nil && in.Key == k.Key {
+		if run, err := s.Run(ctx, e.Tenant, k.ID); err == nil && run.Key == k.Key {
 			return nil // it is there already, and the answer says so
 		}
 	}

@@ -10,8 +10,8 @@ import (
 // What becomes of one run: the commands of enqueuers, workers and people, in the order of its life.
 
 func (c *change) create(k jobs.Create) error {
-	if in := c.instance(k.ID); in != nil {
-		return c.made(in, k.Key)
+	if run := c.live(k.ID); run != nil {
+		return c.made(run, k.Key)
 	}
 	if u := c.uniqueRow(jobs.AnswerName(k.ID), "a name"); u != nil {
 		switch {
@@ -30,11 +30,11 @@ func (c *change) create(k jobs.Create) error {
 }
 
 // made answers a request with its run, which is there already.
-func (c *change) made(in *jobs.Instance, key jobs.Key) error {
-	if in.Key != key {
-		return jobs.Refuse(jobs.Conflict, "run %s exists and belongs to job %s, not %s", in.ID, in.Key, key)
+func (c *change) made(run *jobs.Run, key jobs.Key) error {
+	if run.Key != key {
+		return jobs.Refuse(jobs.Conflict, "run %s exists and belongs to job %s, not %s", run.ID, run.Key, key)
 	}
-	return c.existing(in)
+	return c.existing(run)
 }
 
 // answered remembers the answer to a request that made no run of its own. A copy of it that comes late is answered in
@@ -68,61 +68,61 @@ func (c *change) ask(k jobs.Create) error {
 		}
 		return c.existing(c.known(unique.ID, k.Key))
 	}
-	in := c.fresh(d, k.Origin)
-	in.ID, in.Parent, in.Args, in.Trace = k.ID, k.Parent, k.Args, k.Trace
-	nextCreate(in, k)
+	run := c.fresh(d, k.Origin)
+	run.ID, run.Parent, run.Args, run.Trace = k.ID, k.Parent, k.Args, k.Trace
+	nextCreate(run, k)
 	if len(k.Args) == 0 {
-		in.Args = d.Policy.Args
+		run.Args = d.Policy.Args
 	}
-	in.Place = placed(d, &k, in.Args)
-	c.gatesOf(d, in)
-	in.Due = k.Due
-	if in.Due.IsZero() {
-		in.Due = c.at.Add(k.Delay)
+	run.Place = placed(d, &k, run.Args)
+	c.gatesOf(d, run)
+	run.Due = k.Due
+	if run.Due.IsZero() {
+		run.Due = c.at.Add(k.Delay)
 	}
-	if in.Due.Before(c.at) {
-		in.Due = c.at
+	if run.Due.Before(c.at) {
+		run.Due = c.at
 	}
-	if in.Due.Sub(c.at) > jobs.MaxDelay {
-		return jobs.Invalid("due time %s is more than 5 years ahead", stamp(in.Due))
+	if run.Due.Sub(c.at) > jobs.MaxDelay {
+		return jobs.Invalid("due time %s is more than 5 years ahead", stamp(run.Due))
 	}
 	within := d.Policy.StartWithin
-	for _, o := range []struct{ set, to *int }{{k.Priority, &in.Priority}, {k.Retries, &in.Terms.Retries}} {
+	for _, o := range []struct{ set, to *int }{{k.Priority, &run.Priority}, {k.Retries, &run.Terms.Retries}} {
 		if o.set != nil {
 			*o.to = *o.set
 		}
 	}
-	if f := in.Terms.Failing; k.Retries != nil && *k.Retries == 0 && f != nil && len(f.Rules) > 0 {
+	if f := run.Terms.Failing; k.Retries != nil && *k.Retries == 0 && f != nil && len(f.Rules) > 0 {
 		f.Rules = nil // no retry is meant, whatever its code; of a job, no number is no cap
 	}
 	if k.Timeout != nil {
-		in.Terms.Timeout = *k.Timeout
+		run.Terms.Timeout = *k.Timeout
 	}
 	if k.StartWithin != nil {
 		within = *k.StartWithin
 	}
 	if within > 0 {
-		in.StartBy = in.Due.Add(within)
+		run.StartBy = run.Due.Add(within)
 	}
 	if k.Unique != "" {
-		u := &jobs.UniqueKey{Tenant: in.Tenant, Name: jobs.UniqueName(k.Key, k.Unique), ID: in.ID}
+		u := &jobs.UniqueKey{Tenant: run.Tenant, Name: jobs.UniqueName(k.Key, k.Unique), ID: run.ID}
 		if k.UniqueFor > 0 {
 			u.Until = c.at.Add(k.UniqueFor)
 		} else {
-			in.Unique = k.Unique
+			run.Unique = k.Unique
 		}
 		c.tx.Put(u)
 	}
-	c.bind(&k, in.ID)
-	if made, ok := in.ID.Made(); ok {
+	c.bind(&k, run.ID)
+	if made, ok := run.ID.Made(); ok {
 		c.named = max(c.named, made.UnixMilli())
 	}
-	cause, until := c.held(in, d)
-	if err := c.begin(in, cause, until); err != nil {
+	cause, until := c.held(run, d)
+	if err := c.begin(run, cause, until); err != nil {
 		return err
 	}
-	if c.byHand() || in.Origin == jobs.FromPerson || in.Origin == jobs.FromAPI {
-		c.auditRun(in, nil)
+	if c.byHand() || run.Origin == jobs.FromPerson || run.Origin == jobs.FromAPI {
+		c.auditRun(run, nil)
 	}
 	return nil
 }
@@ -137,14 +137,14 @@ func (c *change) bind(k *jobs.Create, id jobs.ID) {
 
 // held says why a run that nobody started by hand has to wait now, and until when (zero: until it is released).
 // d is its job, or nil.
-func (c *change) held(in *jobs.Instance, d *jobs.Definition) (why jobs.Cause, until time.Time) {
-	if in.Kind != jobs.Triggered || in.Origin.ByHand() {
+func (c *change) held(run *jobs.Run, d *jobs.Definition) (why jobs.Cause, until time.Time) {
+	if run.Kind != jobs.Triggered || run.Origin.ByHand() {
 		return "", time.Time{}
 	}
 	if c.global().TriggeredDebug.On {
 		return jobs.ByDebug, time.Time{}
 	}
-	if d != nil && d.UID == in.Job && d.Holds(c.at) {
+	if d != nil && d.UID == run.Job && d.Holds(c.at) {
 		return jobs.ByPause, d.Paused.Until
 	}
 	return "", time.Time{}
@@ -163,43 +163,43 @@ func (c *change) uniqueRow(name, chosen string) *jobs.UniqueKey {
 }
 
 // known is a run that a unique key leads to. One that has left the live rows is known by its name alone.
-func (c *change) known(id jobs.ID, key jobs.Key) *jobs.Instance {
-	if in := c.instance(id); in != nil {
-		return in
+func (c *change) known(id jobs.ID, key jobs.Key) *jobs.Run {
+	if run := c.live(id); run != nil {
+		return run
 	}
-	return &jobs.Instance{Tenant: c.env.Tenant, ID: id, Key: key}
+	return &jobs.Run{Tenant: c.env.Tenant, ID: id, Key: key}
 }
 
 // fresh is a new run of a job, under the terms of its policy.
-func (c *change) fresh(d *jobs.Definition, origin jobs.Origin) *jobs.Instance {
+func (c *change) fresh(d *jobs.Definition, origin jobs.Origin) *jobs.Run {
 	p := &d.Policy
 	if origin == "" {
 		origin = jobs.FromCode
 	}
-	in := &jobs.Instance{
+	run := &jobs.Run{
 		Tenant: d.Tenant, Job: d.UID, Key: d.Key, App: d.App, Kind: d.Kind, Revision: d.Revision,
 		Origin: origin, Actor: c.env.Actor, Priority: p.Priority,
 		Terms: jobs.Terms{Retries: p.Retries, RetryDelay: p.RetryDelay, RetryDelayMax: p.RetryDelayMax, Timeout: p.Timeout,
 			OnLost: p.OnLost, LeaseLost: p.LeaseLost, Overlap: p.Overlap, Failing: p.Failing()},
 	}
-	return in
+	return run
 }
 
 // begin starts the life of a new run.
-func (c *change) begin(in *jobs.Instance, held jobs.Cause, until time.Time) error {
-	if !in.Due.After(c.at) {
-		in.Moves = make([]jobs.Move, 0, 4) // as many as most runs make, and soon
+func (c *change) begin(run *jobs.Run, held jobs.Cause, until time.Time) error {
+	if !run.Due.After(c.at) {
+		run.Moves = make([]jobs.Move, 0, 4) // as many as most runs make, and soon
 	}
-	begun, err := in.Begin(c.at, held, until)
+	begun, err := run.Begin(c.at, held, until)
 	if err != nil {
 		return err
 	}
-	*in = begun
-	if in.State == jobs.Enqueued {
-		c.tally(in)
-		return c.enter(in, jobs.Enqueued)
+	*run = begun
+	if run.State == jobs.Enqueued {
+		c.tally(run)
+		return c.enter(run, jobs.Enqueued)
 	}
-	c.store(in, jobs.New)
+	c.store(run, jobs.New)
 	return nil
 }
 
@@ -208,60 +208,60 @@ func (c *change) release(k jobs.Release) error {
 	if err != nil {
 		return err
 	}
-	in := *row
+	run := *row
 	switch {
-	case in.Waits != "":
+	case run.Waits != "":
 		if k.Force {
 			return c.existing(row)
 		}
 		return c.opened(row)
-	case in.State == jobs.Scheduled:
-		if start := in.Due; !k.Force {
-			if in.Cause == jobs.ByJitter {
-				start = in.RetryAt
+	case run.State == jobs.Scheduled:
+		if start := run.Due; !k.Force {
+			if run.Cause == jobs.ByJitter {
+				start = run.RetryAt
 			}
 			if start.After(c.at) && !sabotage.Off(sabotage.NotEarly) {
-				return jobs.Refuse(jobs.Conflict, "run %s is due at %s, not yet", in.ID, start.Format("2006-01-02T15:04:05.000Z07:00"))
+				return jobs.Refuse(jobs.Conflict, "run %s is due at %s, not yet", run.ID, start.Format("2006-01-02T15:04:05.000Z07:00"))
 			}
 		}
-		if why, until := c.held(&in, c.definition(in.Key)); why != "" && !k.Force {
-			if in.Cause == why && in.RetryAt.Equal(until) {
+		if why, until := c.held(&run, c.definition(run.Key)); why != "" && !k.Force {
+			if run.Cause == why && run.RetryAt.Equal(until) {
 				return c.existing(row)
 			}
-			in.Cause, in.RetryAt = why, until
-			c.store(&in, in.State)
+			run.Cause, run.RetryAt = why, until
+			c.store(&run, run.State)
 			return nil
 		}
-		if in, err = in.Enqueue(c.at); err != nil {
+		if run, err = run.Enqueue(c.at); err != nil {
 			return err
 		}
-		c.tally(&in)
-		if !in.StartBy.IsZero() && c.at.After(in.StartBy) { // it never starts, and nobody makes room for it
-			if in, err = in.Skip(c.at, jobs.ByDeadline, ""); err != nil {
+		c.tally(&run)
+		if !run.StartBy.IsZero() && c.at.After(run.StartBy) { // it never starts, and nobody makes room for it
+			if run, err = run.Skip(c.at, jobs.ByDeadline, ""); err != nil {
 				return err
 			}
-			c.store(&in, jobs.Enqueued)
-		} else if err := c.enter(&in, jobs.Enqueued); err != nil {
+			c.store(&run, jobs.Enqueued)
+		} else if err := c.enter(&run, jobs.Enqueued); err != nil {
 			return err
 		}
 		if k.Force && c.byHand() {
-			c.auditRun(&in, nil)
+			c.auditRun(&run, nil)
 		}
 		return nil
-	case in.State == jobs.Failed && !in.RetryAt.IsZero() && !in.Lingering:
-		if in.RetryAt.After(c.at) && !k.Force {
-			return jobs.Refuse(jobs.Conflict, "the retry of run %s is due at %s, not yet", in.ID, in.RetryAt.Format("2006-01-02T15:04:05.000Z07:00"))
+	case run.State == jobs.Failed && !run.RetryAt.IsZero() && !run.Lingering:
+		if run.RetryAt.After(c.at) && !k.Force {
+			return jobs.Refuse(jobs.Conflict, "the retry of run %s is due at %s, not yet", run.ID, run.RetryAt.Format("2006-01-02T15:04:05.000Z07:00"))
 		}
-		if !k.Force && !c.budgeted(&in) {
-			c.store(&in, jobs.Failed)
+		if !k.Force && !c.budgeted(&run) {
+			c.store(&run, jobs.Failed)
 			return nil
 		}
-		in = in.Retry()
-		if err := c.enter(&in, jobs.Failed); err != nil {
+		run = run.Retry()
+		if err := c.enter(&run, jobs.Failed); err != nil {
 			return err
 		}
 		if k.Force && c.byHand() {
-			c.auditRun(&in, nil)
+			c.auditRun(&run, nil)
 		}
 		return nil
 	}
@@ -273,65 +273,65 @@ func (c *change) claim(k jobs.Claim) error {
 	if err != nil {
 		return err
 	}
-	in := *row
-	if in.Worker == k.Worker && (in.State == jobs.Processing && in.Attempt == k.Attempt || in.State == jobs.Skipped && in.Next() == k.Attempt) {
+	run := *row
+	if run.Worker == k.Worker && (run.State == jobs.Processing && run.Attempt == k.Attempt || run.State == jobs.Skipped && run.Next() == k.Attempt) {
 		return c.existing(row)
 	}
-	if sabotage.Off(sabotage.Claim) && in.State == jobs.Processing {
-		in.Worker = k.Worker
-		c.store(&in, in.State)
+	if sabotage.Off(sabotage.Claim) && run.State == jobs.Processing {
+		run.Worker = k.Worker
+		c.store(&run, run.State)
 		return nil
 	}
-	if k.Attempt != in.Next() {
-		return jobs.Refuse(jobs.Stale, "run %s: attempt %d cannot begin, %d have begun", in.ID, k.Attempt, in.Attempt)
+	if k.Attempt != run.Next() {
+		return jobs.Refuse(jobs.Stale, "run %s: attempt %d cannot begin, %d have begun", run.ID, k.Attempt, run.Attempt)
 	}
-	if !in.Offerable() {
-		return jobs.Refuse(jobs.Conflict, "run %s is %s and cannot be claimed", in.ID, in.State)
+	if !run.Offerable() {
+		return jobs.Refuse(jobs.Conflict, "run %s is %s and cannot be claimed", run.ID, run.State)
 	}
-	if in.Place.Unspread() {
-		return jobs.Refuse(jobs.Conflict, "run %s is a broadcast: it becomes one run for each worker first", in.ID)
+	if run.Place.Unexpanded() {
+		return jobs.Refuse(jobs.Conflict, "run %s is a broadcast: it becomes one run for each worker first", run.ID)
 	}
-	if in.State == jobs.Enqueued {
+	if run.State == jobs.Enqueued {
 		why := jobs.Cause("")
 		// Whatever became of the job, its runs go on. Only somebody who says that nothing runs under the key stops them.
-		if d := c.row(in.Key); d != nil && d.Policy.Disabled {
+		if d := c.row(run.Key); d != nil && d.Policy.Disabled {
 			why = jobs.ByDisabled
-		} else if !in.StartBy.IsZero() && c.at.After(in.StartBy) {
+		} else if !run.StartBy.IsZero() && c.at.After(run.StartBy) {
 			why = jobs.ByDeadline
 		}
 		if why != "" {
-			in.Worker = k.Worker
-			if in, err = in.Skip(c.at, why, ""); err != nil {
+			run.Worker = k.Worker
+			if run, err = run.Skip(c.at, why, ""); err != nil {
 				return err
 			}
-			c.leave(&in, jobs.Enqueued)
+			c.leave(&run, jobs.Enqueued)
 			return nil
 		}
 	}
-	from := in.State
-	if in, err = in.Claim(c.at, k.Worker); err != nil {
+	from := run.State
+	if run, err = run.Claim(c.at, k.Worker); err != nil {
 		return err
 	}
-	c.store(&in, from)
+	c.store(&run, from)
 	return nil
 }
 
 // own is the run whose attempt a worker speaks of, if it is that worker's.
-func (c *change) own(id jobs.ID, worker string, attempt uint32) (*jobs.Instance, error) {
-	in, err := c.run(id)
+func (c *change) own(id jobs.ID, worker string, attempt uint32) (*jobs.Run, error) {
+	run, err := c.run(id)
 	if err != nil {
 		return nil, err
 	}
 	if sabotage.Off(sabotage.Fence) {
-		return in, nil
+		return run, nil
 	}
-	if in.Attempt != attempt {
-		return nil, jobs.Refuse(jobs.Stale, "run %s: attempt %d is not the current one, %d is", id, attempt, in.Attempt)
+	if run.Attempt != attempt {
+		return nil, jobs.Refuse(jobs.Stale, "run %s: attempt %d is not the current one, %d is", id, attempt, run.Attempt)
 	}
-	if in.Worker != worker {
-		return nil, jobs.Refuse(jobs.Forbidden, "run %s: attempt %d belongs to worker %s", id, attempt, in.Worker)
+	if run.Worker != worker {
+		return nil, jobs.Refuse(jobs.Forbidden, "run %s: attempt %d belongs to worker %s", id, attempt, run.Worker)
 	}
-	return in, nil
+	return run, nil
 }
 
 // endings says by which causes an attempt that ended with an outcome is remembered.
@@ -345,59 +345,59 @@ func (c *change) finish(k jobs.Finish) error {
 	if err != nil {
 		return err
 	}
-	in := *row
-	if in.State != jobs.Processing {
+	run := *row
+	if run.State != jobs.Processing {
 		if ended(row, k.Outcome) {
 			if !k.Running {
 				return c.unlinger(row) // said before while the handler was running; now it has returned
 			}
 			return c.existing(row)
 		}
-		return jobs.Refuse(jobs.Conflict, "run %s is %s: attempt %d is over", in.ID, in.State, k.Attempt)
+		return jobs.Refuse(jobs.Conflict, "run %s is %s: attempt %d is over", run.ID, run.State, k.Attempt)
 	}
 	if k.Outcome == jobs.OutcomeSuccess {
-		if in, err = in.Succeed(c.at, k.Result); err != nil {
+		if run, err = run.Succeed(c.at, k.Result); err != nil {
 			return err
 		}
-		next := c.next(&in)
-		c.leave(&in, jobs.Processing)
-		return c.follow(&in, next)
+		next := c.next(&run)
+		c.leave(&run, jobs.Processing)
+		return c.follow(&run, next)
 	}
-	in.Lingering = k.Running
+	run.Lingering = k.Running
 	code := k.Code
 	if k.Outcome == jobs.OutcomeTimeout && code == "" {
 		code = jobs.CodeTimeout
 	}
-	if in, err = in.Fail(c.at, endings[k.Outcome], code, k.Error, k.Delay, k.Outcome != jobs.OutcomeFatal); err != nil {
+	if run, err = run.Fail(c.at, endings[k.Outcome], code, k.Error, k.Delay, k.Outcome != jobs.OutcomeFatal); err != nil {
 		return err
 	}
-	return c.after(&in)
+	return c.after(&run)
 }
 
 // ended says that a run stands where an attempt with this outcome has put it: the command was sent twice.
-func ended(in *jobs.Instance, o jobs.Outcome) bool {
-	switch in.State {
+func ended(run *jobs.Run, o jobs.Outcome) bool {
+	switch run.State {
 	case jobs.Succeeded:
 		return o == jobs.OutcomeSuccess
 	case jobs.Failed, jobs.Terminated:
-		return o != jobs.OutcomeSuccess && (in.Cause == "" || in.Cause == endings[o])
+		return o != jobs.OutcomeSuccess && (run.Cause == "" || run.Cause == endings[o])
 	}
 	return false
 }
 
 // after puts a run whose attempt failed: a retry at once keeps its slots, and so does a handler that has not
 // returned; everything else frees them.
-func (c *change) after(in *jobs.Instance) error {
-	next := c.next(in)
-	if in.State == jobs.Failed && in.RetryAt.IsZero() {
-		c.budgeted(in)
+func (c *change) after(run *jobs.Run) error {
+	next := c.next(run)
+	if run.State == jobs.Failed && run.RetryAt.IsZero() {
+		c.budgeted(run)
 	}
-	if in.Lingering || in.State == jobs.Failed && in.RetryAt.IsZero() {
-		c.store(in, jobs.Processing)
+	if run.Lingering || run.State == jobs.Failed && run.RetryAt.IsZero() {
+		c.store(run, jobs.Processing)
 	} else {
-		c.leave(in, jobs.Processing)
+		c.leave(run, jobs.Processing)
 	}
-	return c.follow(in, next)
+	return c.follow(run, next)
 }
 
 func (c *change) returned(k jobs.Returned) error {
@@ -409,20 +409,20 @@ func (c *change) returned(k jobs.Returned) error {
 }
 
 // unlinger ends the time in which a handler was over for us and still ran.
-func (c *change) unlinger(row *jobs.Instance) error {
+func (c *change) unlinger(row *jobs.Run) error {
 	if !row.Lingering {
 		if row.State == jobs.Processing {
 			return jobs.Refuse(jobs.Conflict, "run %s is Processing: attempt %d is not over", row.ID, row.Attempt)
 		}
 		return c.existing(row)
 	}
-	in := *row
-	in.Lingering = false
-	if in.State == jobs.Failed && in.RetryAt.IsZero() {
-		c.store(&in, in.State)
+	run := *row
+	run.Lingering = false
+	if run.State == jobs.Failed && run.RetryAt.IsZero() {
+		c.store(&run, run.State)
 		return nil
 	}
-	c.leave(&in, in.State)
+	c.leave(&run, run.State)
 	return nil
 }
 
@@ -434,9 +434,9 @@ func (c *change) checkpoint(k jobs.Checkpoint) error {
 	if row.State != jobs.Processing {
 		return jobs.Refuse(jobs.Conflict, "run %s is %s: attempt %d is over", row.ID, row.State, k.Attempt)
 	}
-	in := *row
-	in.Checkpoint = k.Data
-	c.store(&in, in.State)
+	run := *row
+	run.Checkpoint = k.Data
+	c.store(&run, run.State)
 	return nil
 }
 
@@ -455,15 +455,15 @@ func (c *change) expire(k jobs.Expire) error {
 	case k.Cause == jobs.ByTimeout && (row.Deadline.IsZero() || row.Deadline.After(c.at)):
 		return jobs.Refuse(jobs.Conflict, "run %s: attempt %d has not timed out", k.ID, k.Attempt)
 	}
-	in := *row
+	run := *row
 	code := ""
 	if k.Cause == jobs.ByTimeout {
-		in.Lingering, code = true, jobs.CodeTimeout
+		run.Lingering, code = true, jobs.CodeTimeout
 	}
-	if in, err = in.Fail(c.at, k.Cause, code, "", 0, true); err != nil {
+	if run, err = run.Fail(c.at, k.Cause, code, "", 0, true); err != nil {
 		return err
 	}
-	return c.after(&in)
+	return c.after(&run)
 }
 
 func (c *change) cancel(k jobs.Cancel) error {
@@ -474,17 +474,17 @@ func (c *change) cancel(k jobs.Cancel) error {
 	if row.State == jobs.Cancelled {
 		return c.existing(row)
 	}
-	in, err := (*row).Cancel(c.at, c.env.Actor, c.env.Reason)
+	run, err := (*row).Cancel(c.at, c.env.Actor, c.env.Reason)
 	if err != nil {
 		return err
 	}
-	if in.Lingering {
-		c.store(&in, row.State)
+	if run.Lingering {
+		c.store(&run, row.State)
 	} else {
-		c.leave(&in, row.State)
+		c.leave(&run, row.State)
 	}
 	if c.byHand() {
-		c.auditRun(&in, fields{"state": row.State})
+		c.auditRun(&run, fields{"state": row.State})
 	}
 	return nil
 }

@@ -371,8 +371,8 @@ func (r *plainRun) String() string {
 	return fmt.Sprintf("%s(%s) attempt %d waits %q retry %s lingering %v holds %v reserved %v", r.state, r.cause, r.attempt, r.waits, r.retryAt.Format("04:05.000"), r.lingering, r.holds, r.reserved)
 }
 
-func asPlain(in *jobs.Instance) string {
-	r := plainRun{state: in.State, cause: in.Cause, attempt: int(in.Attempt), waits: in.Waits, retryAt: in.RetryAt, lingering: in.Lingering, holds: in.Holds, reserved: in.Reserved}
+func asPlain(run *jobs.Run) string {
+	r := plainRun{state: run.State, cause: run.Cause, attempt: int(run.Attempt), waits: run.Waits, retryAt: run.RetryAt, lingering: run.Lingering, holds: run.Holds, reserved: run.Reserved}
 	return r.String()
 }
 
@@ -445,7 +445,7 @@ func drive(t *testing.T, seed uint64) {
 	compare := func() {
 		t.Helper()
 		for i, run := range m.runs {
-			in, err := store.Instance(context.Background(), jobs.DefaultTenant, run.id)
+			in, err := store.Run(context.Background(), jobs.DefaultTenant, run.id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -501,7 +501,7 @@ func drive(t *testing.T, seed uint64) {
 				code, outcome, running := pick(r, "", "x", "y"), pick(r, jobs.OutcomeError, jobs.OutcomeError, jobs.OutcomeError, jobs.OutcomeFatal), r.IntN(4) == 0
 				must(jobs.Finish{ID: run.id, Worker: "w", Attempt: uint32(run.attempt), Outcome: outcome, Code: code, Error: "no", Running: running})
 				between := m.fail(run, code, false, outcome == jobs.OutcomeFatal, running)
-				in, err := store.Instance(context.Background(), jobs.DefaultTenant, run.id)
+				in, err := store.Run(context.Background(), jobs.DefaultTenant, run.id)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -535,10 +535,10 @@ func drive(t *testing.T, seed uint64) {
 		case 9: // time passes, and what is due by then comes at its time
 			to := now.Add(time.Duration(r.IntN(3000)) * time.Millisecond)
 			for {
-				var first *jobs.Instance
+				var first *jobs.Run
 				var of *plainRun
 				for _, run := range m.runs {
-					in, err := store.Instance(context.Background(), jobs.DefaultTenant, run.id)
+					in, err := store.Run(context.Background(), jobs.DefaultTenant, run.id)
 					if err != nil {
 						t.Fatal(err)
 					}

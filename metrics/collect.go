@@ -45,7 +45,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	s.gauge("ready", "1 if requests may be sent here: the store answers, and somebody leads.", truth(c.Ready == nil || c.Ready(ctx) == nil))
 	term, _ := c.Plane.Leading()
 	s.gauge("leader", "1 if this process leads.", truth(term > 0))
-	s.gauge("leader_epoch", "The term that this process leads, 0 if it does not.", float64(term))
+	s.gauge("leader_term", "The term that this process leads, 0 if it does not.", float64(term))
 
 	s.gauge("clock_off_seconds", "By how much this process's clock is ahead of the one in the middle, of three nodes or more; 0 if there are fewer.", c.Plane.ClockOff().Seconds())
 
@@ -171,7 +171,7 @@ func offers(s *sink, all *controlplane.Totals) {
 	s.counter("offers_sent_total", "Offers that the leader sent.", float64(all.Offered))
 	s.counter("offers_returned_total", "Offers that workers gave back, because they had no room.", float64(all.Returned))
 	s.counter("offers_swept_total", "Offers that nobody claimed in time, and that were looked at again.", float64(all.Again))
-	s.counter("beats_total", "Beats of workers that this process heard.", float64(all.Beats))
+	s.counter("heartbeats_total", "Heartbeats of workers that this process heard.", float64(all.Heartbeats))
 }
 
 // workers shows who works, for the first apps by name; all others are one.
@@ -201,7 +201,7 @@ func (c *collector) workers(s *sink) {
 		s.gauge("workers", "Workers that have been heard of lately, as the leader knows them.", float64(n.workers), labels...)
 		s.gauge("workers_leaving", "Workers that take nothing new because they are stopping.", float64(n.leaving), labels...)
 		s.gauge("worker_slots", "Runs that workers take at the same time; a worker without a limit counts 0.", float64(n.slots), labels...)
-		s.gauge("worker_runs", "Runs that workers hold, as their beats say.", float64(n.running), labels...)
+		s.gauge("worker_runs", "Runs that workers hold, as their heartbeats say.", float64(n.running), labels...)
 	}
 }
 

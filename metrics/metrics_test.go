@@ -58,8 +58,8 @@ func TestApps(t *testing.T) {
 		for i := range 70 {
 			name := fmt.Sprintf("w%d", i)
 			b := hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: name})
-			beat := bus.Beat{Worker: name + "-abcdefgh", Info: &bus.WorkerInfo{App: fmt.Sprintf("app%02d", i), Slots: 2}}
-			if _, err := b.Call(t.Context(), bus.ServiceBeat, bus.Encode(beat)); err != nil {
+			heartbeat := bus.Heartbeat{Worker: name + "-abcdefgh", Info: &bus.WorkerInfo{App: fmt.Sprintf("app%02d", i), Slots: 2}}
+			if _, err := b.Call(t.Context(), bus.ServiceHeartbeat, bus.Encode(heartbeat)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -68,7 +68,7 @@ func TestApps(t *testing.T) {
 			t.Errorf("%d apps are told apart", n)
 		}
 		for _, want := range []string{`carillon_workers{app="app00",tenant="default"} 1`, `carillon_workers{app="(other)",tenant="(other)"} 20`,
-			`carillon_worker_slots{app="(other)",tenant="(other)"} 40`, "carillon_beats_total 70"} {
+			`carillon_worker_slots{app="(other)",tenant="(other)"} 40`, "carillon_heartbeats_total 70"} {
 			if !strings.Contains(text, "\n"+want+"\n") {
 				t.Errorf("%s is missing", want)
 			}

@@ -249,8 +249,8 @@ func TestDelete(t *testing.T) {
 				t.Errorf("it does not say how many: %v", err)
 			}
 			for _, id := range ids {
-				if in, err := d.Instance(t.Context(), ann, id); err != nil || in.State != c.runs {
-					t.Fatalf("a run is %s (%v)", in.State, err)
+				if run, err := d.Run(t.Context(), ann, id); err != nil || run.State != c.runs {
+					t.Fatalf("a run is %s (%v)", run.State, err)
 				}
 			}
 			if _, err := d.Job(t.Context(), ann, "app.work", 0); errors.Is(err, jobs.NotFound) != (c.want == "") {
@@ -283,8 +283,8 @@ func TestPauseOfATriggeredJob(t *testing.T) {
 		if byHand, err := d.Trigger(t.Context(), ann, jobs.Create{Key: "app.work", Origin: jobs.FromPerson}); err != nil || byHand.State != jobs.Enqueued {
 			t.Errorf("a run by hand is %v (%v)", byHand, err)
 		}
-		if in, err := d.Instance(t.Context(), ann, held[0]); err != nil || in.State != jobs.Scheduled || in.Cause != jobs.ByPause {
-			t.Fatalf("%+v (%v)", in, err)
+		if run, err := d.Run(t.Context(), ann, held[0]); err != nil || run.State != jobs.Scheduled || run.Cause != jobs.ByPause {
+			t.Fatalf("%+v (%v)", run, err)
 		}
 		if _, _, err := d.Resume(t.Context(), ann, "app.work", ops.Resumption{Held: "keep"}); !errors.Is(err, jobs.BadInput) {
 			t.Errorf("another word: %v", err)
@@ -293,8 +293,8 @@ func TestPauseOfATriggeredJob(t *testing.T) {
 			t.Errorf("%q: %+v (%v)", c.held, let, err)
 		}
 		for _, id := range held {
-			if in, err := d.Instance(t.Context(), ann, id); err != nil || in.State != c.state {
-				t.Errorf("%q: a held run is %s (%v)", c.held, in.State, err)
+			if run, err := d.Run(t.Context(), ann, id); err != nil || run.State != c.state {
+				t.Errorf("%q: a held run is %s (%v)", c.held, run.State, err)
 			}
 		}
 	}

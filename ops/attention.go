@@ -82,13 +82,13 @@ func (l *look) say(a Attention, format string, args ...any) {
 }
 
 // page is the first page of runs in a state.
-func (l *look) page(state jobs.State) []*jobs.Instance {
+func (l *look) page(state jobs.State) []*jobs.Run {
 	if l.err != nil {
 		return nil
 	}
 	var page metastore.Page
-	page, l.err = l.o.store.Instances(l.ctx, metastore.InstanceQuery{Tenant: l.who.tenant(), State: state, Limit: metastore.MaxPage})
-	return page.Instances
+	page, l.err = l.o.store.Runs(l.ctx, metastore.RunQuery{Tenant: l.who.tenant(), State: state, Limit: metastore.MaxPage})
+	return page.Runs
 }
 
 // clock finds a clock that was set.
@@ -127,61 +127,61 @@ func (l *look) workers(g *jobs.Global, live map[jobs.State]int) {
 			serves[w.App+"\n"+string(key)] = true
 		}
 	}
-	for _, of := range grouped(l.page(jobs.Enqueued), func(in *jobs.Instance) bool {
-		return in.Offerable() && l.now.Sub(in.Queued) >= unserved && !any[in.App] && !serves[in.App+"\n"+string(in.Key)]
+	for _, of := range grouped(l.page(jobs.Enqueued), func(run *jobs.Run) bool {
+		return run.Offerable() && l.now.Sub(run.Queued) >= unserved && !any[run.App] && !serves[run.App+"\n"+string(run.Key)]
 	}) {
-		in, n := of[len(of)-1], len(of)
-		why := "no worker of the app " + in.App + " is running"
-		if apps[in.App] {
-			why = "no worker of the app " + in.App + " that is running has this job"
+		run, n := of[len(of)-1], len(of)
+		why := "no worker of the app " + run.App + " is running"
+		if apps[run.App] {
+			why = "no worker of the app " + run.App + " that is running has this job"
 		}
-		l.say(Attention{Kind: NoWorker, Job: in.Key, N: n, Since: in.Queued}, "%s of %s %s ready, and %s.", count(n, "run"), in.Key, is(n), why)
+		l.say(Attention{Kind: NoWorker, Job: run.Key, N: n, Since: run.Queued}, "%s of %s %s ready, and %s.", count(n, "run"), run.Key, is(n), why)
 	}
 }
 
 // runs finds runs that go wrong, or went.
 func (l *look) runs() {
 	processing, failed, cancelled, terminated := l.page(jobs.Processing), l.page(jobs.Failed), l.page(jobs.Cancelled), l.page(jobs.Terminated)
-	for _, in := range slices.Concat(processing, failed, cancelled, terminated) {
-		if in.State != jobs.Processing && !in.Lingering {
+	for _, run := range slices.Concat(processing, failed, cancelled, terminated) {
+		if run.State != jobs.Processing && !run.Lingering {
 			continue
 		}
-		if now, known := l.o.live.Attempt(in.Tenant, in.ID); known && now.Stuck {
-			l.say(Attention{Kind: Stuck, Job: in.Key, Run: in.ID, N: 1, Since: last(in)}, "A run of %s was told to stop, and its handler has not returned.", in.Key)
+		if now, known := l.o.live.Attempt(run.Tenant, run.ID); known && now.Stuck {
+			l.say(Attention{Kind: Stuck, Job: run.Key, Run: run.ID, N: 1, Since: last(run)}, "A run of %s was told to stop, and its handler has not returned.", run.Key)
 		}
 	}
-	for _, of := range grouped(processing, func(in *jobs.Instance) bool { return in.Deadline.IsZero() && l.now.Sub(in.Started) >= recently }) {
-		in := of[len(of)-1]
-		l.say(Attention{Kind: Endless, Job: in.Key, Run: in.ID, N: len(of), Since: in.Started}, "A run of %s has been going for %s, and its job has no timeout.",
-			in.Key, count(int(l.now.Sub(in.Started)/recently), "day"))
+	for _, of := range grouped(processing, func(run *jobs.Run) bool { return run.Deadline.IsZero() && l.now.Sub(run.Started) >= recently }) {
+		run := of[len(of)-1]
+		l.say(Attention{Kind: Endless, Job: run.Key, Run: run.ID, N: len(of), Since: run.Started}, "A run of %s has been going for %s, and its job has no timeout.",
+			run.Key, count(int(l.now.Sub(run.Started)/recently), "day"))
 	}
 	said := map[jobs.Key]bool{}
-	recent := func(in *jobs.Instance) bool { return l.now.Sub(in.Ended) < recently }
+	recent := func(run *jobs.Run) bool { return l.now.Sub(run.Ended) < recently }
 	for i, of := range grouped(terminated, recent) {
 		if len(of) < inARow || i >= lookedEnds || l.err != nil {
 			continue
 		}
 		key := of[0].Key
 		var good metastore.Page
-		good, l.err = l.o.store.Instances(l.ctx, metastore.InstanceQuery{Tenant: l.who.tenant(), Job: key, State: jobs.Succeeded, From: l.now.Add(-recently), Limit: 1})
-		if len(good.Instances) > 0 {
-			of = slices.DeleteFunc(of, func(in *jobs.Instance) bool { return !in.Ended.After(good.Instances[0].Ended) })
+		good, l.err = l.o.store.Runs(l.ctx, metastore.RunQuery{Tenant: l.who.tenant(), Job: key, State: jobs.Succeeded, From: l.now.Add(-recently), Limit: 1})
+		if len(good.Runs) > 0 {
+			of = slices.DeleteFunc(of, func(run *jobs.Run) bool { return !run.Ended.After(good.Runs[0].Ended) })
 		}
 		if n := len(of); n >= inARow {
 			said[key] = true
 			l.say(Attention{Kind: Failing, Job: key, Run: of[0].ID, N: n, Since: of[n-1].Ended}, "The last %d runs of %s ended badly.", n, key)
 		}
 	}
-	for _, of := range grouped(failed, func(in *jobs.Instance) bool { return in.Failures >= inARow }) {
-		if in := of[0]; !said[in.Key] {
-			l.say(Attention{Kind: Failing, Job: in.Key, Run: in.ID, N: len(of), Since: last(in)}, "A run of %s has failed %d times, and is tried again.", in.Key, in.Failures)
+	for _, of := range grouped(failed, func(run *jobs.Run) bool { return run.Failures >= inARow }) {
+		if run := of[0]; !said[run.Key] {
+			l.say(Attention{Kind: Failing, Job: run.Key, Run: run.ID, N: len(of), Since: last(run)}, "A run of %s has failed %d times, and is tried again.", run.Key, run.Failures)
 		}
 	}
-	for _, of := range grouped(terminated, func(in *jobs.Instance) bool {
-		return recent(in) && (in.Cause == jobs.ByLoss || in.Cause == jobs.ByPoison)
+	for _, of := range grouped(terminated, func(run *jobs.Run) bool {
+		return recent(run) && (run.Cause == jobs.ByLoss || run.Cause == jobs.ByPoison)
 	}) {
-		in, n := of[0], len(of)
-		l.say(Attention{Kind: Lost, Job: in.Key, Run: in.ID, N: n, Since: in.Ended}, "%s of %s ended because the worker died.", count(n, "run"), in.Key)
+		run, n := of[0], len(of)
+		l.say(Attention{Kind: Lost, Job: run.Key, Run: run.ID, N: n, Since: run.Ended}, "%s of %s ended because the worker died.", count(n, "run"), run.Key)
 	}
 }
 
@@ -239,28 +239,28 @@ func (l *look) missed(d *jobs.Definition) {
 }
 
 // grouped are the runs that are wanted, by job, in the order of the first of each.
-func grouped(list []*jobs.Instance, want func(*jobs.Instance) bool) [][]*jobs.Instance {
-	at, groups := map[jobs.ID]int{}, [][]*jobs.Instance(nil)
-	for _, in := range list {
-		if !want(in) {
+func grouped(list []*jobs.Run, want func(*jobs.Run) bool) [][]*jobs.Run {
+	at, groups := map[jobs.ID]int{}, [][]*jobs.Run(nil)
+	for _, run := range list {
+		if !want(run) {
 			continue
 		}
-		i, known := at[in.Job]
+		i, known := at[run.Job]
 		if !known {
 			i = len(groups)
-			at[in.Job], groups = i, append(groups, nil)
+			at[run.Job], groups = i, append(groups, nil)
 		}
-		groups[i] = append(groups[i], in)
+		groups[i] = append(groups[i], run)
 	}
 	return groups
 }
 
 // last is when a run last moved.
-func last(in *jobs.Instance) time.Time {
-	if n := len(in.Moves); n > 0 {
-		return in.Moves[n-1].At
+func last(run *jobs.Run) time.Time {
+	if n := len(run.Moves); n > 0 {
+		return run.Moves[n-1].At
 	}
-	return in.Created
+	return run.Created
 }
 
 func count(n int, what string) string {

@@ -13,22 +13,22 @@ import (
 )
 
 // crew is a Live that knows workers and stuck attempts.
-type crew struct {
+type members struct {
 	workers []ops.Worker
 	stuck   map[jobs.ID]bool
 	step    time.Duration
 	off     time.Duration
 }
 
-func (c *crew) Workers(jobs.Tenant) []ops.Worker { return c.workers }
-func (*crew) Shares() []ops.Share                { return nil }
-func (c *crew) Nodes() []ops.Node                { return nil }
-func (c *crew) Attempt(_ jobs.Tenant, run jobs.ID) (ops.Attempt, bool) {
+func (c *members) Workers(jobs.Tenant) []ops.Worker { return c.workers }
+func (*members) Shares() []ops.Share                { return nil }
+func (c *members) Nodes() []ops.Node                { return nil }
+func (c *members) Attempt(_ jobs.Tenant, run jobs.ID) (ops.Attempt, bool) {
 	return ops.Attempt{Stuck: c.stuck[run]}, c.stuck[run]
 }
-func (c *crew) Leader() ops.Leader                                            { return ops.Leader{Node: "n1", Step: c.step, Off: c.off} }
-func (c *crew) Pulse(jobs.Tenant) []ops.Minute                                { return nil }
-func (c *crew) Watch(ctx context.Context, _ jobs.Tenant, _ func(bus.Changes)) { <-ctx.Done() }
+func (c *members) Leader() ops.Leader                                            { return ops.Leader{Node: "n1", Step: c.step, Off: c.off} }
+func (c *members) Pulse(jobs.Tenant) []ops.Minute                                { return nil }
+func (c *members) Watch(ctx context.Context, _ jobs.Tenant, _ func(bus.Changes)) { <-ctx.Done() }
 
 func serving(app string, keys ...jobs.Key) ops.Worker {
 	w := ops.Worker{WorkerInfo: bus.WorkerInfo{App: app, Name: app + "-1", Keys: map[jobs.Key]int{}}}
@@ -54,21 +54,21 @@ func TestAttention(t *testing.T) {
 	all := []jobs.Key{"app.nightly", "app.often", "app.work"}
 	for _, c := range []struct {
 		name string
-		do   func(*desk, *crew)
+		do   func(*desk, *members)
 		want string // the kinds and how many
 		says string
 	}{
-		{"nothing to look at", func(*desk, *crew) {}, "[]", ""},
-		{"no worker at all", func(_ *desk, c *crew) { c.workers = nil }, "[no_worker:3]", "No worker is running: the 3 jobs"},
-		{"its clock is not the others'", func(_ *desk, c *crew) { c.off = -2 * time.Second }, "[clock:1]", "it is 2s off"},
-		{"its clock is nearly the others'", func(_ *desk, c *crew) { c.off = 400 * time.Millisecond }, "[]", ""},
-		{"its clock was set", func(_ *desk, c *crew) { c.step = -time.Hour }, "[clock:1]", "The clock of n1 was set back by 1h0m0s"},
-		{"none of the app", func(d *desk, c *crew) {
+		{"nothing to look at", func(*desk, *members) {}, "[]", ""},
+		{"no worker at all", func(_ *desk, c *members) { c.workers = nil }, "[no_worker:3]", "No worker is running: the 3 jobs"},
+		{"its clock is not the others'", func(_ *desk, c *members) { c.off = -2 * time.Second }, "[clock:1]", "it is 2s off"},
+		{"its clock is nearly the others'", func(_ *desk, c *members) { c.off = 400 * time.Millisecond }, "[]", ""},
+		{"its clock was set", func(_ *desk, c *members) { c.step = -time.Hour }, "[clock:1]", "The clock of n1 was set back by 1h0m0s"},
+		{"none of the app", func(d *desk, c *members) {
 			c.workers = []ops.Worker{serving("other", all...)}
 			d.apply(jobs.Create{ID: jobs.NewID(d.now), Key: "app.work"})
 			d.now = d.now.Add(time.Minute)
 		}, "[no_worker:1]", "1 run of app.work is ready, and no worker of the app app is running"},
-		{"none with the job", func(d *desk, c *crew) {
+		{"none with the job", func(d *desk, c *members) {
 			c.workers = []ops.Worker{serving("app", "app.nightly")}
 			for range 2 {
 				d.now = d.now.Add(time.Second)
@@ -76,78 +76,78 @@ func TestAttention(t *testing.T) {
 			}
 			d.now = d.now.Add(time.Minute)
 		}, "[no_worker:2]", "2 runs of app.work are ready, and no worker of the app app that is running has this job"},
-		{"one is ready since a moment", func(d *desk, c *crew) {
+		{"one is ready since a moment", func(d *desk, c *members) {
 			c.workers = []ops.Worker{serving("other")}
 			d.apply(jobs.Create{ID: jobs.NewID(d.now), Key: "app.work"})
 		}, "[]", ""},
-		{"stuck", func(d *desk, c *crew) {
+		{"stuck", func(d *desk, c *members) {
 			id := d.run("app.work", 0)
 			d.apply(jobs.Cancel{ID: id})
 			c.stuck[id] = true
 		}, "[stuck:1]", "A run of app.work was told to stop"},
-		{"going on for days", func(d *desk, _ *crew) {
+		{"going on for days", func(d *desk, _ *members) {
 			id := d.apply(jobs.Create{ID: jobs.NewID(d.now), Key: "app.work", Timeout: new(time.Duration(0))}).ID
 			d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
 			d.now = d.now.Add(50 * time.Hour)
 		}, "[endless:1]", "A run of app.work has been going for 2 days, and its job has no timeout"},
-		{"failing", func(d *desk, _ *crew) {
+		{"failing", func(d *desk, _ *members) {
 			d.run("app.work", jobs.OutcomeFatal)
 			d.run("app.work", jobs.OutcomeSuccess)
 			for range 4 {
 				d.run("app.work", jobs.OutcomeFatal)
 			}
 		}, "[failing:4]", "The last 4 runs of app.work ended badly"},
-		{"it has failed, and is well again", func(d *desk, _ *crew) {
+		{"it has failed, and is well again", func(d *desk, _ *members) {
 			for range 4 {
 				d.run("app.work", jobs.OutcomeFatal)
 			}
 			d.run("app.work", jobs.OutcomeSuccess)
 		}, "[]", ""},
-		{"it failed two days ago", func(d *desk, _ *crew) {
+		{"it failed two days ago", func(d *desk, _ *members) {
 			for range 4 {
 				d.run("app.work", jobs.OutcomeFatal)
 			}
 			d.now = d.now.Add(48 * time.Hour)
 		}, "[]", ""},
-		{"a run fails again and again", func(d *desk, _ *crew) {
+		{"a run fails again and again", func(d *desk, _ *members) {
 			id := d.apply(jobs.Create{ID: jobs.NewID(d.now), Key: "app.work", Retries: new(9)}).ID
 			for i := range uint32(4) {
 				d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: i + 1})
 				d.apply(jobs.Finish{ID: id, Worker: "w1", Attempt: i + 1, Outcome: jobs.OutcomeError, Error: "no"})
 			}
 		}, "[failing:1]", "A run of app.work has failed 4 times"},
-		{"it has paused itself", func(d *desk, _ *crew) {
+		{"it has paused itself", func(d *desk, _ *members) {
 			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{PauseAfter: new(2)}})
 			d.run("app.work", jobs.OutcomeFatal)
 			d.run("app.work", jobs.OutcomeFatal)
 		}, "[gave_up:2]", "app.work has paused itself: 2 runs in a row failed"},
-		{"lost", func(d *desk, _ *crew) {
+		{"lost", func(d *desk, _ *members) {
 			id := d.apply(jobs.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID
 			for i := range uint32(jobs.MaxLosses + 1) {
 				d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: i + 1})
 				d.apply(jobs.Expire{ID: id, Attempt: i + 1, Cause: jobs.ByLoss})
 			}
 		}, "[lost:1]", "1 run of app.work ended because the worker died"},
-		{"missed", func(d *desk, _ *crew) { d.miss("app.often", 3, jobs.MissedLate) }, "[missed:3]", "3 due times of app.often passed"},
-		{"passed on purpose", func(d *desk, _ *crew) { d.miss("app.often", 3, jobs.MissedDebug) }, "[]", ""},
-		{"missed long ago", func(d *desk, _ *crew) {
+		{"missed", func(d *desk, _ *members) { d.miss("app.often", 3, jobs.MissedLate) }, "[missed:3]", "3 due times of app.often passed"},
+		{"passed on purpose", func(d *desk, _ *members) { d.miss("app.often", 3, jobs.MissedDebug) }, "[]", ""},
+		{"missed long ago", func(d *desk, _ *members) {
 			d.miss("app.often", 3, jobs.MissedLate)
 			d.now = d.now.Add(30 * time.Hour)
 		}, "[]", ""},
-		{"a schedule that cannot be read", func(d *desk, _ *crew) {
+		{"a schedule that cannot be read", func(d *desk, _ *members) {
 			d.apply(jobs.Edit{Key: "app.nightly", Set: jobs.Settings{Schedule: new("never ever")}})
 		}, "[trouble:1]", "The schedule of app.nightly cannot be read"},
-		{"paused and forgotten", func(d *desk, _ *crew) {
+		{"paused and forgotten", func(d *desk, _ *members) {
 			if _, err := d.Pause(d.t.Context(), ann, jobs.Pause{Key: "app.nightly"}); err != nil {
 				d.t.Fatal(err)
 			}
 			d.now = d.now.Add(50 * time.Hour)
 		}, "[paused:1]", "app.nightly has been paused by ann for 2 days"},
-		{"paused until then", func(d *desk, _ *crew) {
+		{"paused until then", func(d *desk, _ *members) {
 			d.apply(jobs.Pause{Key: "app.nightly", Until: d.now.Add(100 * time.Hour)})
 			d.now = d.now.Add(50 * time.Hour)
 		}, "[]", ""},
-		{"the most urgent first", func(d *desk, c *crew) {
+		{"the most urgent first", func(d *desk, c *members) {
 			d.miss("app.often", 1, jobs.MissedLate)
 			for range 3 {
 				d.run("app.work", jobs.OutcomeFatal)
@@ -156,9 +156,9 @@ func TestAttention(t *testing.T) {
 		}, "[no_worker:3 failing:3 missed:1]", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d, crew := newDesk(t), &crew{workers: []ops.Worker{serving("app", all...)}, stuck: map[jobs.ID]bool{}}
-			d.Ops = ops.New(ops.Config{Store: d.store, Logs: d.logs, Live: crew, Now: func() time.Time { return d.now }})
-			c.do(d, crew)
+			d, members := newDesk(t), &members{workers: []ops.Worker{serving("app", all...)}, stuck: map[jobs.ID]bool{}}
+			d.Ops = ops.New(ops.Config{Store: d.store, Logs: d.logs, Live: members, Now: func() time.Time { return d.now }})
+			c.do(d, members)
 			o, err := d.Overview(t.Context(), ann)
 			if err != nil {
 				t.Fatal(err)
@@ -178,8 +178,8 @@ func TestAttention(t *testing.T) {
 // miss lets due times of a job pass.
 func (d *desk) miss(key jobs.Key, n int, why jobs.Reason) {
 	d.t.Helper()
-	if s, err := d.store.State(d.t.Context()); err != nil || s.Epoch == 0 {
-		d.apply(jobs.Lead{Epoch: 1, Node: "n1"})
+	if s, err := d.store.State(d.t.Context()); err != nil || s.Term == 0 {
+		d.apply(jobs.Lead{Term: 1, Node: "n1"})
 	}
 	def, err := d.store.Definition(d.t.Context(), jobs.DefaultTenant, key)
 	if err != nil {
@@ -191,6 +191,6 @@ func (d *desk) miss(key jobs.Key, n int, why jobs.Reason) {
 	}
 	first, last := d.now.Add(time.Minute), d.now.Add(time.Duration(n)*time.Minute)
 	d.now = last.Add(time.Second)
-	d.apply(jobs.Fire{Key: key, Job: def.UID, Revision: def.Revision, Global: global.Revision, Epoch: 1, From: def.Cursor, To: last,
+	d.apply(jobs.Fire{Key: key, Job: def.UID, Revision: def.Revision, Global: global.Revision, Term: 1, From: def.Cursor, To: last,
 		Origin: jobs.FromCron, Missed: []jobs.Missed{{From: first, To: last, Count: uint64(n), Reason: why}}})
 }

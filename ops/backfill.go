@@ -97,10 +97,10 @@ func (o *Ops) fill(ctx context.Context, who Who, parts []jobs.Backfill, done *Ba
 
 // count adds what a part has made.
 func (b *Backfilled) count(part *jobs.Backfill, e jobs.Effect) {
-	for _, in := range e.Instances {
-		if in.Parent == part.ID && in.Origin == jobs.FromBackfill {
+	for _, run := range e.Runs {
+		if run.Parent == part.ID && run.Origin == jobs.FromBackfill {
 			b.ID = part.ID
-			b.made(in.Due)
+			b.made(run.Due)
 		}
 	}
 }
@@ -210,23 +210,23 @@ func (o *Ops) beginFilling(ctx context.Context, who Who, key jobs.Key, parallel 
 // run, even if that is not kept any more.
 func (o *Ops) want(ctx context.Context, f *filling, due time.Time, replay bool) error {
 	d, one := f.job, jobs.BackfillDue{At: due}
-	in, err := o.found(ctx, d.Tenant, jobs.DueID(d.Tenant, d.UID, due, 0, 0))
+	run, err := o.found(ctx, d.Tenant, jobs.DueID(d.Tenant, d.UID, due, 0, 0))
 	if err != nil {
 		return err
 	}
-	ran := in != nil || f.missed(due) == nil && due.After(d.Anchor)
-	if ran && replay && (in == nil || in.Parent != f.id) {
+	ran := run != nil || f.missed(due) == nil && due.After(d.Anchor)
+	if ran && replay && (run == nil || run.Parent != f.id) {
 		one.Replay = true
 		k := jobs.Backfill{ID: f.id, Job: d.UID}
-		if in, err = o.found(ctx, d.Tenant, k.Run(d.Tenant, one)); err != nil {
+		if run, err = o.found(ctx, d.Tenant, k.Run(d.Tenant, one)); err != nil {
 			return err
 		}
-		ran = in != nil
+		ran = run != nil
 	}
 	switch {
 	case !ran:
 		f.due = append(f.due, one)
-	case in != nil && in.Parent == f.id:
+	case run != nil && run.Parent == f.id:
 		f.done = append(f.done, due)
 	default:
 		f.had++
@@ -235,10 +235,10 @@ func (o *Ops) want(ctx context.Context, f *filling, due time.Time, replay bool) 
 }
 
 // found is a run, or nil.
-func (o *Ops) found(ctx context.Context, t jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
-	in, err := o.store.Instance(ctx, t, id)
+func (o *Ops) found(ctx context.Context, t jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
+	run, err := o.store.Run(ctx, t, id)
 	if errors.Is(err, jobs.NotFound) {
 		return nil, nil
 	}
-	return in, err
+	return run, err
 }

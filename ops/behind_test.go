@@ -57,18 +57,18 @@ func (s *silenced) Definitions(ctx context.Context, q metastore.DefinitionQuery)
 	return s.Store.Definitions(ctx, q)
 }
 
-func (s *silenced) Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
+func (s *silenced) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
-	return s.Store.Instance(ctx, tenant, id)
+	return s.Store.Run(ctx, tenant, id)
 }
 
-func (s *silenced) Instances(ctx context.Context, q metastore.InstanceQuery) (metastore.Page, error) {
+func (s *silenced) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Page, error) {
 	if err := s.refused(); err != nil {
 		return metastore.Page{}, err
 	}
-	return s.Store.Instances(ctx, q)
+	return s.Store.Runs(ctx, q)
 }
 
 // What was done is never answered with "not done", because something could not be read afterwards: whoever hears that

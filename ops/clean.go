@@ -81,21 +81,21 @@ func (o *Ops) Clean(ctx context.Context, who Who, want Clean) (Cleaned, error) {
 // reach counts what would go, last ended first, and moves Before to where the runs that stay begin.
 func (o *Ops) reach(ctx context.Context, who Who, keep int, done *Cleaned, key jobs.Key) error {
 	stay := 0
-	q := metastore.InstanceQuery{Job: key, To: done.Before, Limit: metastore.MaxPage}
+	q := metastore.RunQuery{Job: key, To: done.Before, Limit: metastore.MaxPage}
 	for {
-		page, err := o.Instances(ctx, who, q)
+		page, err := o.Runs(ctx, who, q)
 		if err != nil {
 			return err
 		}
-		for _, in := range page.Instances {
+		for _, run := range page.Runs {
 			switch {
-			case !in.State.Final():
+			case !run.State.Final():
 			case stay < keep:
 				stay++
-				if in.Ended.Before(done.Before) {
-					done.Before = in.Ended
+				if run.Ended.Before(done.Before) {
+					done.Before = run.Ended
 				}
-			case in.Ended.Before(done.Before):
+			case run.Ended.Before(done.Before):
 				done.Runs++
 			}
 		}

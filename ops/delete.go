@@ -82,7 +82,7 @@ func (o *Ops) unhold(ctx context.Context, who Who, d *jobs.Definition) error {
 	if err != nil {
 		return err
 	}
-	rows = slices.DeleteFunc(rows, func(in *jobs.Instance) bool { return in.Job != d.UID })
+	rows = slices.DeleteFunc(rows, func(run *jobs.Run) bool { return run.Job != d.UID })
 	_, err = o.letGo(ctx, who.onBehalf("deletion"), rows, HeldRelease)
 	return err
 }
@@ -104,15 +104,15 @@ func (o *Ops) cancelAll(ctx context.Context, who Who, d *jobs.Definition) (int, 
 	who = who.onBehalf("deletion")
 	var batch []jobs.Envelope
 	for _, state := range alive {
-		q := metastore.InstanceQuery{Tenant: who.tenant(), Job: d.Key, State: state, Limit: metastore.MaxPage}
+		q := metastore.RunQuery{Tenant: who.tenant(), Job: d.Key, State: state, Limit: metastore.MaxPage}
 		for {
-			page, err := o.store.Instances(ctx, q)
+			page, err := o.store.Runs(ctx, q)
 			if err != nil {
 				return 0, err
 			}
-			for _, in := range page.Instances {
-				if in.Job == d.UID {
-					batch = append(batch, o.envelope(who, jobs.Cancel{ID: in.ID}))
+			for _, run := range page.Runs {
+				if run.Job == d.UID {
+					batch = append(batch, o.envelope(who, jobs.Cancel{ID: run.ID}))
 				}
 			}
 			if page.Next == "" {

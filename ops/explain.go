@@ -45,11 +45,11 @@ func (o *Ops) Explain(ctx context.Context, who Who, key jobs.Key) (Explanation, 
 	if err != nil {
 		return Explanation{}, err
 	}
-	queued, err := o.store.Instances(ctx, metastore.InstanceQuery{Tenant: who.tenant(), Job: key, State: jobs.Enqueued, Limit: metastore.MaxPage})
+	queued, err := o.store.Runs(ctx, metastore.RunQuery{Tenant: who.tenant(), Job: key, State: jobs.Enqueued, Limit: metastore.MaxPage})
 	if err != nil {
 		return Explanation{}, err
 	}
-	failed, err := o.store.Instances(ctx, metastore.InstanceQuery{Tenant: who.tenant(), Job: key, State: jobs.Failed, Limit: metastore.MaxPage})
+	failed, err := o.store.Runs(ctx, metastore.RunQuery{Tenant: who.tenant(), Job: key, State: jobs.Failed, Limit: metastore.MaxPage})
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -64,9 +64,9 @@ func (o *Ops) Explain(ctx context.Context, who Who, key jobs.Key) (Explanation, 
 		}
 	}
 	e.held(global, o.Now())
-	e.waiting(queued.Instances, workers)
-	e.gates(queued.Instances, global)
-	e.retries(failed.Instances, global)
+	e.waiting(queued.Runs, workers)
+	e.gates(queued.Runs, global)
+	e.retries(failed.Runs, global)
 	e.due()
 	for _, m := range e.Missed {
 		e.say("%s from %s to %s passed without a run: %s.", count(int(m.Count), "due time"), clock(m.From), clock(m.To), whys[m.Reason])
@@ -105,7 +105,7 @@ func (e *Explanation) held(g *jobs.Global, now time.Time) {
 }
 
 // waiting says what its runs wait for.
-func (e *Explanation) waiting(queued []*jobs.Instance, workers []Worker) {
+func (e *Explanation) waiting(queued []*jobs.Run, workers []Worker) {
 	if e.Job.Stopped.IsZero() {
 		e.nowhere(queued, workers)
 	} else {
@@ -117,11 +117,11 @@ func (e *Explanation) waiting(queued []*jobs.Instance, workers []Worker) {
 }
 
 // nowhere says why runs that hold their slots are offered to nobody.
-func (e *Explanation) nowhere(queued []*jobs.Instance, workers []Worker) {
+func (e *Explanation) nowhere(queued []*jobs.Run, workers []Worker) {
 	why := map[string]int{}
-	for _, in := range queued {
-		if in.Waits == "" && in.Place != nil {
-			why[Nowhere(in, workers)]++
+	for _, run := range queued {
+		if run.Waits == "" && run.Place != nil {
+			why[Nowhere(run, workers)]++
 		}
 	}
 	delete(why, "")

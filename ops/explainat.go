@@ -35,14 +35,14 @@ func (o *Ops) ExplainAt(ctx context.Context, who Who, key jobs.Key, at time.Time
 	if err != nil {
 		return "", err
 	}
-	in, err := o.store.Instance(ctx, d.Tenant, jobs.DueID(d.Tenant, d.UID, at, 0, 0))
+	run, err := o.store.Run(ctx, d.Tenant, jobs.DueID(d.Tenant, d.UID, at, 0, 0))
 	if err == nil {
-		says := fmt.Sprintf("The run of %s is %s", clock(at), in.State)
-		if why := because(in, &d.Policy, global); why != "" {
+		says := fmt.Sprintf("The run of %s is %s", clock(at), run.State)
+		if why := because(run, &d.Policy, global); why != "" {
 			says += ", because " + why
 		}
-		if in.Origin == jobs.FromBackfill {
-			says += "; " + strings.TrimPrefix(in.Actor, "person:") + " asked for it by a backfill at " + clock(in.Created)
+		if run.Origin == jobs.FromBackfill {
+			says += "; " + strings.TrimPrefix(run.Actor, "person:") + " asked for it by a backfill at " + clock(run.Created)
 		}
 		return says + ".", nil
 	}

@@ -13,94 +13,94 @@ import (
 
 // RunExplanation says why a run stands where it does.
 type RunExplanation struct {
-	Run *jobs.Instance
+	Run *jobs.Run
 	Why string // one sentence
 }
 
 // ExplainRun says why a run waits, or how it came to its end.
 func (o *Ops) ExplainRun(ctx context.Context, who Who, id jobs.ID) (RunExplanation, error) {
-	in, err := o.Instance(ctx, who, id)
+	run, err := o.Run(ctx, who, id)
 	if err != nil {
 		return RunExplanation{}, err
 	}
-	why, err := o.whyRun(ctx, who, in)
-	if whence := whence(in); err == nil && whence != "" {
+	why, err := o.whyRun(ctx, who, run)
+	if whence := whence(run); err == nil && whence != "" {
 		why += " " + whence
 	}
-	return RunExplanation{Run: in, Why: why}, err
+	return RunExplanation{Run: run, Why: why}, err
 }
 
 // whence says which run brought this one about, or who asked for it among others; "" for what needs no words.
-func whence(in *jobs.Instance) string {
-	switch in.Origin {
+func whence(run *jobs.Run) string {
+	switch run.Origin {
 	case jobs.FromParent:
-		if strings.HasPrefix(in.Actor, "run:") {
-			return fmt.Sprintf("It follows run %s, whose job says so.", in.Parent)
+		if strings.HasPrefix(run.Actor, "run:") {
+			return fmt.Sprintf("It follows run %s, whose job says so.", run.Parent)
 		}
-		return fmt.Sprintf("The handler of run %s enqueued it.", in.Parent)
+		return fmt.Sprintf("The handler of run %s enqueued it.", run.Parent)
 	case jobs.FromBackfill:
-		return fmt.Sprintf("Its due time, %s, lies behind: %s asked for it by a backfill.", clock(in.Due), strings.TrimPrefix(in.Actor, "person:"))
+		return fmt.Sprintf("Its due time, %s, lies behind: %s asked for it by a backfill.", clock(run.Due), strings.TrimPrefix(run.Actor, "person:"))
 	}
 	return ""
 }
 
-func (o *Ops) whyRun(ctx context.Context, who Who, in *jobs.Instance) (string, error) {
+func (o *Ops) whyRun(ctx context.Context, who Who, run *jobs.Run) (string, error) {
 	because := ""
-	if text := CauseText(in.Cause); text != "" {
+	if text := CauseText(run.Cause); text != "" {
 		because = ", because " + text
 	}
-	if e := firstOf(in.Problem()); e != "" && !strings.Contains(because, e) {
+	if e := firstOf(run.Problem()); e != "" && !strings.Contains(because, e) {
 		because += " (" + e + ")"
 	}
 	switch {
-	case in.State.Final() && in.Lingering:
-		return fmt.Sprintf("It is %s%s; its handler on %s has not returned yet, and keeps its slots until it does.", in.State, because, in.Worker), nil
-	case in.State.Final():
-		return fmt.Sprintf("It is %s since %s%s%s.", in.State, clock(in.Ended), because, chosen(in)), nil
-	case in.State == jobs.Processing:
-		return fmt.Sprintf("It runs on %s since %s, as attempt %d%s.", in.Worker, clock(in.Started), in.Attempt, chosen(in)), nil
-	case in.State == jobs.Scheduled && in.Cause == "":
-		return fmt.Sprintf("It waits for its due time, %s.", clock(in.Due)), nil
-	case in.State == jobs.Scheduled && in.Cause == jobs.ByJitter:
-		return fmt.Sprintf("It is due at %s, and waits until %s, because %s.", clock(in.Due), clock(in.RetryAt), CauseText(in.Cause)), nil
-	case in.State == jobs.Scheduled && in.Cause == jobs.ByPause:
-		return o.whyPaused(ctx, who, in)
-	case in.State == jobs.Scheduled:
+	case run.State.Final() && run.Lingering:
+		return fmt.Sprintf("It is %s%s; its handler on %s has not returned yet, and keeps its slots until it does.", run.State, because, run.Worker), nil
+	case run.State.Final():
+		return fmt.Sprintf("It is %s since %s%s%s.", run.State, clock(run.Ended), because, chosen(run)), nil
+	case run.State == jobs.Processing:
+		return fmt.Sprintf("It runs on %s since %s, as attempt %d%s.", run.Worker, clock(run.Started), run.Attempt, chosen(run)), nil
+	case run.State == jobs.Scheduled && run.Cause == "":
+		return fmt.Sprintf("It waits for its due time, %s.", clock(run.Due)), nil
+	case run.State == jobs.Scheduled && run.Cause == jobs.ByJitter:
+		return fmt.Sprintf("It is due at %s, and waits until %s, because %s.", clock(run.Due), clock(run.RetryAt), CauseText(run.Cause)), nil
+	case run.State == jobs.Scheduled && run.Cause == jobs.ByPause:
+		return o.whyPaused(ctx, who, run)
+	case run.State == jobs.Scheduled:
 		return fmt.Sprintf("It is held%s, until that ends.", because), nil
-	case in.Lingering:
-		return fmt.Sprintf("It is to be tried again, and waits for the handler of attempt %d on %s, which has not returned yet.", in.Attempt, in.Worker), nil
-	case in.Waits != "":
-		return o.whyWaits(ctx, who, in)
-	case in.State == jobs.Failed && in.Budgeted > 0 && !in.RetryAt.IsZero():
-		return fmt.Sprintf("Attempt %d failed%s; the next one is put off to %s by the budget of retries.", in.Attempt, because, clock(in.RetryAt)), nil
-	case in.State == jobs.Failed && in.Cause == jobs.BySnooze && !in.RetryAt.IsZero():
-		return fmt.Sprintf("Attempt %d was put off%s; the next one is due at %s.", in.Attempt, because, clock(in.RetryAt)), nil
-	case in.State == jobs.Failed && !in.RetryAt.IsZero():
-		return fmt.Sprintf("Attempt %d failed%s; the next one is due at %s.", in.Attempt, because, clock(in.RetryAt)), nil
+	case run.Lingering:
+		return fmt.Sprintf("It is to be tried again, and waits for the handler of attempt %d on %s, which has not returned yet.", run.Attempt, run.Worker), nil
+	case run.Waits != "":
+		return o.whyWaits(ctx, who, run)
+	case run.State == jobs.Failed && run.Budgeted > 0 && !run.RetryAt.IsZero():
+		return fmt.Sprintf("Attempt %d failed%s; the next one is put off to %s by the budget of retries.", run.Attempt, because, clock(run.RetryAt)), nil
+	case run.State == jobs.Failed && run.Cause == jobs.BySnooze && !run.RetryAt.IsZero():
+		return fmt.Sprintf("Attempt %d was put off%s; the next one is due at %s.", run.Attempt, because, clock(run.RetryAt)), nil
+	case run.State == jobs.Failed && !run.RetryAt.IsZero():
+		return fmt.Sprintf("Attempt %d failed%s; the next one is due at %s.", run.Attempt, because, clock(run.RetryAt)), nil
 	case !o.live.Leader().Known():
 		return "It is ready, and no node leads that could offer it to a worker.", nil
 	}
-	if why := Nowhere(in, o.Workers(ctx, who)); why != "" {
+	if why := Nowhere(run, o.Workers(ctx, who)); why != "" {
 		return fmt.Sprintf("It waits: %s.", why), nil
 	}
 	return "It is ready, and is offered to workers now.", nil
 }
 
 // chosen says why it was its worker that a run went to, as the end of a sentence; "" = any may have it, or none has.
-func chosen(in *jobs.Instance) string {
-	if in.Place == nil || in.Worker == "" {
+func chosen(run *jobs.Run) string {
+	if run.Place == nil || run.Worker == "" {
 		return ""
 	}
-	return "; " + in.Worker + " was chosen as " + in.Place.Words()
+	return "; " + run.Worker + " was chosen as " + run.Place.Words()
 }
 
-func (o *Ops) whyPaused(ctx context.Context, who Who, in *jobs.Instance) (string, error) {
+func (o *Ops) whyPaused(ctx context.Context, who Who, run *jobs.Run) (string, error) {
 	until := "until somebody resumes it"
-	if !in.RetryAt.IsZero() {
-		until = "until " + clock(in.RetryAt)
+	if !run.RetryAt.IsZero() {
+		until = "until " + clock(run.RetryAt)
 	}
 	by := ""
-	d, err := o.definition(ctx, who, in.Key)
+	d, err := o.definition(ctx, who, run.Key)
 	if err != nil && !errors.Is(err, jobs.NotFound) {
 		return "", err
 	}
@@ -114,21 +114,21 @@ func (o *Ops) whyPaused(ctx context.Context, who Who, in *jobs.Instance) (string
 }
 
 // whyWaits says what a run waits for at a gate: a slot, or its rate.
-func (o *Ops) whyWaits(ctx context.Context, who Who, in *jobs.Instance) (string, error) {
-	what := GateText(in.Waits)
-	if !in.Opens.IsZero() {
-		return fmt.Sprintf("It is the first that waits for the rate of %s, which lets it start at %s.", what, clock(in.Opens)), nil
+func (o *Ops) whyWaits(ctx context.Context, who Who, run *jobs.Run) (string, error) {
+	what := GateText(run.Waits)
+	if !run.Opens.IsZero() {
+		return fmt.Sprintf("It is the first that waits for the rate of %s, which lets it start at %s.", what, clock(run.Opens)), nil
 	}
 	global, err := o.store.Global(ctx, who.tenant())
 	if err != nil {
 		return "", err
 	}
-	d, err := o.definition(ctx, who, in.Key)
+	d, err := o.definition(ctx, who, run.Key)
 	if err != nil && !errors.Is(err, jobs.NotFound) {
 		return "", err
 	}
 	why := "others hold all of them"
-	switch l := limitAt(in, d, global); {
+	switch l := limitAt(run, d, global); {
 	case l.Max > 0 && l.Rate.Max > 0:
 		why = fmt.Sprintf("at most %d may be under way, and %s may start", l.Max, l.Rate)
 	case l.Max > 0:
@@ -140,23 +140,23 @@ func (o *Ops) whyWaits(ctx context.Context, who Who, in *jobs.Instance) (string,
 }
 
 // limitAt is what holds at the gate where a run waits, as far as its job says; d may be nil.
-func limitAt(in *jobs.Instance, d *jobs.Definition, g *jobs.Global) jobs.Limit {
-	if n, ok := jobs.BackfillOf(in.Waits); ok {
+func limitAt(run *jobs.Run, d *jobs.Definition, g *jobs.Global) jobs.Limit {
+	if n, ok := jobs.BackfillOf(run.Waits); ok {
 		return jobs.Limit{Max: n}
 	}
 	for _, l := range g.AppLimits {
-		if in.Waits == jobs.AppGate(l.Name) {
+		if run.Waits == jobs.AppGate(l.Name) {
 			return l
 		}
 	}
 	if d == nil {
 		return jobs.Limit{}
 	}
-	if in.Waits == jobs.JobGate(d.UID) {
+	if run.Waits == jobs.JobGate(d.UID) {
 		return jobs.Limit{Max: d.Policy.MaxConcurrency, Rate: d.Policy.Rate}
 	}
 	for _, l := range d.Policy.Limits {
-		if in.Waits == l.Gate(in.Args) {
+		if run.Waits == l.Gate(run.Args) {
 			return l
 		}
 	}

@@ -66,72 +66,72 @@ func TestEachCauseAndReasonHasWords(t *testing.T) {
 // One sentence says why a run stands where it does.
 func TestExplainRun(t *testing.T) {
 	for name, c := range map[string]struct {
-		do   func(*desk, *crew) jobs.ID
+		do   func(*desk, *members) jobs.ID
 		want string
 	}{
-		"due ahead": {func(d *desk, _ *crew) jobs.ID { return d.begin(jobs.Create{Due: d.now.Add(time.Hour)}) }, "It waits for its due time, 2026-11-21T13:00:00Z."},
-		"paused": {func(d *desk, _ *crew) jobs.ID {
+		"due ahead": {func(d *desk, _ *members) jobs.ID { return d.begin(jobs.Create{Due: d.now.Add(time.Hour)}) }, "It waits for its due time, 2026-11-21T13:00:00Z."},
+		"paused": {func(d *desk, _ *members) jobs.ID {
 			d.Pause(d.t.Context(), ann, jobs.Pause{Key: "app.work", Reason: "stocktaking"})
 			return d.begin(jobs.Create{})
 		}, "It is held, because the job is paused by ann (stocktaking), until somebody resumes it."},
-		"debug": {func(d *desk, _ *crew) jobs.ID {
+		"debug": {func(d *desk, _ *members) jobs.ID {
 			d.apply(jobs.Configure{TriggeredDebug: new(true)})
 			return d.begin(jobs.Create{Origin: jobs.FromCode})
 		}, "It is held, because debug mode holds it, until that ends."},
-		"no worker": {func(d *desk, c *crew) jobs.ID { c.workers = nil; return d.begin(jobs.Create{}) }, "It waits: no worker of the app app is alive."},
-		"no worker with the tag": {func(d *desk, _ *crew) jobs.ID {
+		"no worker": {func(d *desk, c *members) jobs.ID { c.workers = nil; return d.begin(jobs.Create{}) }, "It waits: no worker of the app app is alive."},
+		"no worker with the tag": {func(d *desk, _ *members) jobs.ID {
 			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Needs: &[]string{"gpu"}}})
 			return d.begin(jobs.Create{})
 		}, "It waits: no worker with the tag gpu is alive."},
-		"offered": {func(d *desk, _ *crew) jobs.ID { return d.begin(jobs.Create{}) }, "It is ready, and is offered to workers now."},
-		"a slot": {func(d *desk, _ *crew) jobs.ID {
+		"offered": {func(d *desk, _ *members) jobs.ID { return d.begin(jobs.Create{}) }, "It is ready, and is offered to workers now."},
+		"a slot": {func(d *desk, _ *members) jobs.ID {
 			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{MaxConcurrency: new(1), Overlap: new(jobs.OverlapQueue)}})
 			d.begin(jobs.Create{})
 			return d.begin(jobs.Create{})
 		}, "It waits for a slot of its job: at most 1 may be under way."},
-		"a slot of its customer": {func(d *desk, _ *crew) jobs.ID {
+		"a slot of its customer": {func(d *desk, _ *members) jobs.ID {
 			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Overlap: new(jobs.OverlapQueue), Limits: &[]jobs.Limit{{Name: "tenant", Max: 1, By: "args.customer"}}}})
 			d.begin(jobs.Create{Args: []byte(`{"customer":"c7"}`)})
 			return d.begin(jobs.Create{Args: []byte(`{"customer":"c7"}`)})
 		}, "It waits for a slot of limit tenant for c7: at most 1 may be under way."},
-		"a rate": {func(d *desk, _ *crew) jobs.ID {
+		"a rate": {func(d *desk, _ *members) jobs.ID {
 			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Overlap: new(jobs.OverlapQueue), Rate: &jobs.Rate{Max: 1, Per: time.Hour}}})
 			d.begin(jobs.Create{})
 			return d.begin(jobs.Create{})
 		}, "It is the first that waits for the rate of its job, which lets it start at 2026-11-21T13:00:00Z."},
-		"a retry": {func(d *desk, _ *crew) jobs.ID {
+		"a retry": {func(d *desk, _ *members) jobs.ID {
 			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Retries: new(3), RetryDelay: new(time.Minute), RetryJitter: new(jobs.JitterNone)}})
 			id := d.begin(jobs.Create{})
 			d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
 			d.apply(jobs.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: jobs.OutcomeError, Error: "the line is bad\nat a place"})
 			return id
 		}, "Attempt 1 failed, because its handler failed (the line is bad); the next one is due at 2026-11-21T12:01:01Z."},
-		"put off": {func(d *desk, _ *crew) jobs.ID {
+		"put off": {func(d *desk, _ *members) jobs.ID {
 			id := d.begin(jobs.Create{})
 			d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
 			d.apply(jobs.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: jobs.OutcomeSnooze, Error: "request 1: billing:80 is left alone", Code: "circuit_open", Delay: time.Minute})
 			return id
 		}, "Attempt 1 was put off, because its handler asked to be called again later (request 1: billing:80 is left alone); the next one is due at 2026-11-21T12:01:01Z."},
-		"running": {func(d *desk, _ *crew) jobs.ID {
+		"running": {func(d *desk, _ *members) jobs.ID {
 			id := d.begin(jobs.Create{})
 			d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
 			return id
 		}, "It runs on w1 since 2026-11-21T12:00:01Z, as attempt 1."},
-		"running where its route has put it": {func(d *desk, _ *crew) jobs.ID {
+		"running where its route has put it": {func(d *desk, _ *members) jobs.ID {
 			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Route: new(jobs.RouteFirst), Needs: &[]string{"gpu"}}})
 			id := d.begin(jobs.Create{})
 			d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
 			return id
 		}, "It runs on w1 since 2026-11-21T12:00:01Z, as attempt 1; w1 was chosen as the first worker that is free, with gpu."},
-		"cancelled": {func(d *desk, _ *crew) jobs.ID {
+		"cancelled": {func(d *desk, _ *members) jobs.ID {
 			id := d.begin(jobs.Create{})
 			d.apply(jobs.Cancel{ID: id})
 			return id
 		}, "It is Cancelled since 2026-11-21T12:00:01Z, because somebody asked for it."},
 	} {
-		d, crew := newDesk(t), &crew{workers: []ops.Worker{serving("app", "app.work")}}
-		d.Ops = ops.New(ops.Config{Store: d.store, Live: crew, Now: func() time.Time { return d.now }})
-		e, err := d.ExplainRun(t.Context(), ann, c.do(d, crew))
+		d, members := newDesk(t), &members{workers: []ops.Worker{serving("app", "app.work")}}
+		d.Ops = ops.New(ops.Config{Store: d.store, Live: members, Now: func() time.Time { return d.now }})
+		e, err := d.ExplainRun(t.Context(), ann, c.do(d, members))
 		if err != nil || e.Why != c.want {
 			t.Errorf("%s: %s (%v)\nwant %s", name, e.Why, err, c.want)
 		}

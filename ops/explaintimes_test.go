@@ -19,7 +19,7 @@ func TestExplainAtOfUnusualTimes(t *testing.T) {
 	} {
 		d.recurring(o)
 	}
-	d.apply(jobs.Lead{Epoch: 1, Node: "n1"})
+	d.apply(jobs.Lead{Term: 1, Node: "n1"})
 	d.now = d.now.Add(2 * time.Minute)
 	d.apply(jobs.Mark{Key: "gone", Stopped: true})
 	at := func(text string) time.Time {

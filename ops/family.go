@@ -176,15 +176,15 @@ func (o *Ops) DeleteFamily(ctx context.Context, who Who, k jobs.Delete, fate Fat
 // Children lists the runs that a run has brought about, newest first: those that follow it, and those its handler
 // enqueued.
 func (o *Ops) Children(ctx context.Context, who Who, id jobs.ID, cursor string, limit int) (metastore.Page, error) {
-	if _, err := o.store.Instance(ctx, who.tenant(), id); err != nil {
+	if _, err := o.store.Run(ctx, who.tenant(), id); err != nil {
 		return metastore.Page{}, err
 	}
-	return o.store.Instances(ctx, metastore.InstanceQuery{Tenant: who.tenant(), Parent: id, Cursor: cursor, Limit: limit})
+	return o.store.Runs(ctx, metastore.RunQuery{Tenant: who.tenant(), Parent: id, Cursor: cursor, Limit: limit})
 }
 
 // ChildLog is the end of the log of a run that another has brought about.
 type ChildLog struct {
-	*jobs.Instance
+	*jobs.Run
 	Lines []metastore.LogLine
 	Cut   bool // there are lines before them
 }
@@ -201,10 +201,10 @@ func (o *Ops) ChildrenLogs(ctx context.Context, who Who, id jobs.ID, lines int) 
 	if err != nil {
 		return nil, err
 	}
-	list := make([]ChildLog, len(page.Instances))
-	for i, in := range page.Instances {
-		list[i].Instance = in
-		if list[i].Lines, list[i].Cut, err = o.Tail(ctx, who, in.ID, lines); err != nil {
+	list := make([]ChildLog, len(page.Runs))
+	for i, run := range page.Runs {
+		list[i].Run = run
+		if list[i].Lines, list[i].Cut, err = o.Tail(ctx, who, run.ID, lines); err != nil {
 			return nil, err
 		}
 	}
@@ -213,7 +213,7 @@ func (o *Ops) ChildrenLogs(ctx context.Context, who Who, id jobs.ID, lines int) 
 
 // Relative is a run in the family of another.
 type Relative struct {
-	*jobs.Instance
+	*jobs.Run
 	Depth int // below the first of the family
 }
 
@@ -223,7 +223,7 @@ func (o *Ops) Tree(ctx context.Context, who Who, id jobs.ID, limit int) (tree []
 	if limit < 1 || limit > maxFamily {
 		return nil, false, jobs.Invalid("%d runs are asked for, it must be between 1 and %d", limit, maxFamily)
 	}
-	first, err := o.store.Instance(ctx, who.tenant(), id)
+	first, err := o.store.Run(ctx, who.tenant(), id)
 	if err != nil {
 		return nil, false, err
 	}
@@ -231,7 +231,7 @@ func (o *Ops) Tree(ctx context.Context, who Who, id jobs.ID, limit int) (tree []
 		if first.Parent.IsZero() || first.Origin == jobs.FromBackfill {
 			break
 		}
-		above, err := o.store.Instance(ctx, who.tenant(), first.Parent)
+		above, err := o.store.Run(ctx, who.tenant(), first.Parent)
 		if jobs.CodeOf(err) == jobs.NotFound {
 			break // it is too long ago
 		}
@@ -241,23 +241,23 @@ func (o *Ops) Tree(ctx context.Context, who Who, id jobs.ID, limit int) (tree []
 		first = above
 	}
 	seen := map[jobs.ID]bool{}
-	var walk func(in *jobs.Instance, depth int) error
-	walk = func(in *jobs.Instance, depth int) error {
-		if seen[in.ID] {
+	var walk func(run *jobs.Run, depth int) error
+	walk = func(run *jobs.Run, depth int) error {
+		if seen[run.ID] {
 			return nil
 		}
 		if len(tree) >= limit {
 			cut = true
 			return nil
 		}
-		seen[in.ID] = true
-		tree = append(tree, Relative{in, depth})
-		page, err := o.store.Instances(ctx, metastore.InstanceQuery{Tenant: who.tenant(), Parent: in.ID, Limit: metastore.MaxPage})
+		seen[run.ID] = true
+		tree = append(tree, Relative{run, depth})
+		page, err := o.store.Runs(ctx, metastore.RunQuery{Tenant: who.tenant(), Parent: run.ID, Limit: metastore.MaxPage})
 		if err != nil {
 			return err
 		}
 		cut = cut || page.Next != ""
-		for _, child := range slices.Backward(page.Instances) {
+		for _, child := range slices.Backward(page.Runs) {
 			if err := walk(child, depth+1); err != nil {
 				return err
 			}

@@ -11,11 +11,11 @@ import (
 // state is where a run stands, and until when it is held.
 func (d *desk) state(id jobs.ID) (jobs.State, time.Time) {
 	d.t.Helper()
-	in, err := d.store.Instance(d.t.Context(), jobs.DefaultTenant, id)
+	run, err := d.store.Run(d.t.Context(), jobs.DefaultTenant, id)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return in.State, in.RetryAt
+	return run.State, run.RetryAt
 }
 
 // Runs that a pause holds learn of another end, and wake by it.

@@ -29,11 +29,11 @@ type Live interface {
 	Watch(ctx context.Context, tenant jobs.Tenant, fn func(bus.Changes))
 }
 
-// Worker is a worker as its beats describe it.
+// Worker is a worker as its heartbeats describe it.
 type Worker struct {
 	bus.WorkerInfo
 	Running int       // attempts it holds
-	Seen    time.Time // of its last beat
+	Seen    time.Time // of its last heartbeat
 	Leaving bool      // takes nothing new: it is stopping
 	Drained bool      // takes nothing new: somebody wants it so
 }
@@ -47,7 +47,7 @@ type Attempt struct {
 // Leader is the node that fires and offers.
 type Leader struct {
 	Node  string
-	Epoch uint64
+	Term  uint64
 	Here  bool      // it is this one
 	Since time.Time // zero = not known
 	// Step is by how much somebody set its wall clock ahead (behind, if negative), while it does not follow that yet.

@@ -5,7 +5,7 @@
 // sends commands to the store, which decides.
 //
 // Where to start: [New], then the file of the verb: jobs.go (list, read), edit.go (edit, pause, resume),
-// trigger.go (one run, many, again), instances.go (list, read, cancel, log), settings.go (debug modes),
+// trigger.go (one run, many, again), runs.go (list, read, cancel, log), settings.go (debug modes),
 // overview.go. What only a running control plane knows comes through [Live].
 //
 // Sharp edges: rows inside the answers are shared with the store and must not be changed. Who asks is never

@@ -51,22 +51,22 @@ func (d *desk) declare(j jobs.Job) {
 	d.apply(jobs.Register{App: "app", Worker: "w1", Start: true, Job: declared})
 }
 
-func (d *desk) apply(k jobs.Command) *jobs.Instance {
+func (d *desk) apply(k jobs.Command) *jobs.Run {
 	d.t.Helper()
 	r := d.store.Apply(d.t.Context(), []jobs.Envelope{{ID: jobs.NewID(d.now), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}})[0]
 	if r.Err != nil {
 		d.t.Fatalf("%s: %v", k.Verb(), r.Err)
 	}
-	return r.Instance()
+	return r.Run()
 }
 
 func (d *desk) count() int {
 	d.t.Helper()
-	page, err := d.store.Instances(d.t.Context(), metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Limit: metastore.MaxPage})
+	page, err := d.store.Runs(d.t.Context(), metastore.RunQuery{Tenant: jobs.DefaultTenant, Limit: metastore.MaxPage})
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return len(page.Instances)
+	return len(page.Runs)
 }
 
 func TestJobs(t *testing.T) {
@@ -229,9 +229,9 @@ func TestCancelAndAgain(t *testing.T) {
 		t.Errorf("again before its end: %v", err)
 	}
 	for range 2 { // the second time changes nothing
-		in, err := d.Cancel(t.Context(), ann, run.ID)
-		if err != nil || in.State != jobs.Cancelled || in.Moves[len(in.Moves)-1].Text != "because" {
-			t.Errorf("%+v (%v)", in, err)
+		r, err := d.Cancel(t.Context(), ann, run.ID)
+		if err != nil || r.State != jobs.Cancelled || r.Moves[len(r.Moves)-1].Text != "because" {
+			t.Errorf("%+v (%v)", r, err)
 		}
 		d.now = d.now.Add(5 * time.Minute) // by then it has left the live rows
 	}
@@ -298,9 +298,9 @@ func TestDebugModeLetsGo(t *testing.T) {
 			t.Errorf("%s: %+v (%v)", c.held, done, err)
 		}
 		for _, id := range held {
-			in, err := d.Instance(t.Context(), ann, id)
-			if err != nil || in.State != c.state {
-				t.Fatalf("%s: a held run is %s (%v)", c.held, in.State, err)
+			run, err := d.Run(t.Context(), ann, id)
+			if err != nil || run.State != c.state {
+				t.Fatalf("%s: a held run is %s (%v)", c.held, run.State, err)
 			}
 		}
 		// The oldest went first.

@@ -52,13 +52,13 @@ func (o *Ops) Overview(ctx context.Context, who Who) (Overview, error) {
 // failedSince counts the runs that have ended badly since t, up to a page of them. They come last ended first, after
 // those that still linger.
 func (o *Ops) failedSince(ctx context.Context, who Who, t time.Time) (int, error) {
-	page, err := o.store.Instances(ctx, metastore.InstanceQuery{Tenant: who.tenant(), State: jobs.Terminated, Limit: metastore.MaxPage})
+	page, err := o.store.Runs(ctx, metastore.RunQuery{Tenant: who.tenant(), State: jobs.Terminated, Limit: metastore.MaxPage})
 	if err != nil {
 		return 0, err
 	}
 	n := 0
-	for _, in := range page.Instances {
-		if !in.Ended.Before(t) {
+	for _, run := range page.Runs {
+		if !run.Ended.Before(t) {
 			n++
 		}
 	}

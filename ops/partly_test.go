@@ -65,7 +65,7 @@ func TestWhatWasPartlyDone(t *testing.T) {
 		for _, all := range []bool{false, true} {
 			d := newDesk(t)
 			store := &refusing{Store: d.store, code: c.code, refuses: func(k jobs.Command) bool { return all || c.refuses(k) }}
-			pair := &crew{workers: []ops.Worker{{WorkerInfo: bus.WorkerInfo{Name: "w-1", Label: "w"}}, {WorkerInfo: bus.WorkerInfo{Name: "w-2", Label: "w"}}}}
+			pair := &members{workers: []ops.Worker{{WorkerInfo: bus.WorkerInfo{Name: "w-1", Label: "w"}}, {WorkerInfo: bus.WorkerInfo{Name: "w-2", Label: "w"}}}}
 			err := c.do(d, ops.New(ops.Config{Store: store, Logs: d.logs, Live: pair, Now: func() time.Time { return d.now }}))
 			want, done := jobs.Unknown, 1
 			if all {

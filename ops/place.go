@@ -36,14 +36,14 @@ func (o *Ops) Drain(ctx context.Context, who Who, name string, on bool) ([]Worke
 }
 
 // Nowhere says why no worker is offered a run that can be claimed, as far as the workers tell; "" = one is, or soon will be.
-func Nowhere(in *jobs.Instance, workers []Worker) string {
-	key, p := in.Key, in.Place
+func Nowhere(run *jobs.Run, workers []Worker) string {
+	key, p := run.Key, run.Place
 	var live, have, fit, free int // of the app; with the job; with all it takes; that take something new
 	var room bool
 	meant := false
 	lacks := map[string]int{}
 	for _, w := range workers {
-		if w.App != in.App {
+		if w.App != run.App {
 			continue
 		}
 		live++
@@ -69,7 +69,7 @@ func Nowhere(in *jobs.Instance, workers []Worker) string {
 	}
 	switch {
 	case live == 0:
-		return fmt.Sprintf("no worker of the app %s is alive", in.App)
+		return fmt.Sprintf("no worker of the app %s is alive", run.App)
 	case have == 0:
 		return "no worker that is alive has the job"
 	case fit == 0 && len(lacks) > 0 && !meant:

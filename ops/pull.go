@@ -17,10 +17,10 @@ type Pull interface {
 	Register(ctx context.Context, who Who, w PullWorker) (PullAnswer, error)
 	// Poll waits until there are runs for it, or attempts to stop, or the wait is over.
 	Poll(ctx context.Context, who Who, worker string, p PullPoll) (PullWork, error)
-	// Beat keeps its leases. With drain it is given nothing more.
-	Beat(ctx context.Context, who Who, worker string, drain bool) (PullAnswer, error)
+	// Heartbeat keeps its leases. With drain it is given nothing more.
+	Heartbeat(ctx context.Context, who Who, worker string, drain bool) (PullAnswer, error)
 	// Finish ends an attempt and answers with the run as it is then. Said again, it is answered alike.
-	Finish(ctx context.Context, who Who, worker string, f jobs.Finish) (*jobs.Instance, error)
+	Finish(ctx context.Context, who Who, worker string, f jobs.Finish) (*jobs.Run, error)
 	Progress(ctx context.Context, who Who, worker string, run jobs.ID, attempt uint32, p bus.Progress) error
 	Checkpoint(ctx context.Context, who Who, worker string, run jobs.ID, attempt uint32, data []byte) error
 	Log(ctx context.Context, who Who, worker string, run jobs.ID, attempt uint32, l PullLog) error
@@ -72,7 +72,7 @@ type PullWork struct {
 
 // PullRun is a run to be done.
 type PullRun struct {
-	*jobs.Instance
+	*jobs.Run
 	Left time.Duration // of the attempt's time; 0 = it has no end
 }
 
@@ -101,11 +101,11 @@ func (noPull) Poll(context.Context, Who, string, PullPoll) (PullWork, error) {
 	return PullWork{}, errNoPull
 }
 
-func (noPull) Beat(context.Context, Who, string, bool) (PullAnswer, error) {
+func (noPull) Heartbeat(context.Context, Who, string, bool) (PullAnswer, error) {
 	return PullAnswer{}, errNoPull
 }
 
-func (noPull) Finish(context.Context, Who, string, jobs.Finish) (*jobs.Instance, error) {
+func (noPull) Finish(context.Context, Who, string, jobs.Finish) (*jobs.Run, error) {
 	return nil, errNoPull
 }
 

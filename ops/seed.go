@@ -16,15 +16,15 @@ import (
 const mostSearched = 5_000
 
 // walk calls fn for the runs of a job ("" = of all), newest first, until it has had enough or there were many.
-func (o *Ops) walk(ctx context.Context, who Who, job jobs.Key, fn func(*jobs.Instance) (more bool)) error {
-	q := metastore.InstanceQuery{Tenant: who.tenant(), Job: job, Limit: metastore.MaxPage}
+func (o *Ops) walk(ctx context.Context, who Who, job jobs.Key, fn func(*jobs.Run) (more bool)) error {
+	q := metastore.RunQuery{Tenant: who.tenant(), Job: job, Limit: metastore.MaxPage}
 	for n := 0; n < mostSearched; {
-		page, err := o.store.Instances(ctx, q)
+		page, err := o.store.Runs(ctx, q)
 		if err != nil {
 			return err
 		}
-		for _, in := range page.Instances {
-			if n++; !fn(in) {
+		for _, run := range page.Runs {
+			if n++; !fn(run) {
 				return nil
 			}
 		}
@@ -36,13 +36,13 @@ func (o *Ops) walk(ctx context.Context, who Who, job jobs.Key, fn func(*jobs.Ins
 }
 
 // Execution finds the run of a job that was due at a time, in milliseconds since 1970.
-func (o *Ops) Execution(ctx context.Context, who Who, key jobs.Key, number int64) (found *jobs.Instance, err error) {
+func (o *Ops) Execution(ctx context.Context, who Who, key jobs.Key, number int64) (found *jobs.Run, err error) {
 	if _, err := o.definition(ctx, who, key); err != nil {
 		return nil, err
 	}
-	err = o.walk(ctx, who, key, func(in *jobs.Instance) bool {
-		if in.Due.UnixMilli() == number {
-			found = in
+	err = o.walk(ctx, who, key, func(run *jobs.Run) bool {
+		if run.Due.UnixMilli() == number {
+			found = run
 		}
 		return found == nil
 	})
@@ -57,7 +57,7 @@ const ParentExecution = "parentJobExecution="
 
 // SeedChildren are what came of one execution of a job: the runs that it has brought about, and the newest run of each job
 // that belongs to it, with the last lines of each.
-func (o *Ops) SeedChildren(ctx context.Context, who Who, run *jobs.Instance, lines int) ([]ChildLog, error) {
+func (o *Ops) SeedChildren(ctx context.Context, who Who, run *jobs.Run, lines int) ([]ChildLog, error) {
 	list, err := o.ChildrenLogs(ctx, who, run.ID, lines)
 	if err != nil {
 		return nil, err
@@ -70,16 +70,16 @@ func (o *Ops) SeedChildren(ctx context.Context, who Who, run *jobs.Instance, lin
 		if d.Policy.Parent != string(run.Key) || !slices.Contains(d.Policy.Tags, ParentExecution+strconv.FormatInt(run.Due.UnixMilli(), 10)) || len(list) >= maxChildLogs {
 			continue
 		}
-		page, err := o.store.Instances(ctx, metastore.InstanceQuery{Tenant: who.tenant(), Job: d.Key, Limit: 1})
-		if err != nil || len(page.Instances) == 0 {
+		page, err := o.store.Runs(ctx, metastore.RunQuery{Tenant: who.tenant(), Job: d.Key, Limit: 1})
+		if err != nil || len(page.Runs) == 0 {
 			return list, err
 		}
-		in := page.Instances[0]
-		if slices.ContainsFunc(list, func(c ChildLog) bool { return c.ID == in.ID }) {
+		r := page.Runs[0]
+		if slices.ContainsFunc(list, func(c ChildLog) bool { return c.ID == r.ID }) {
 			continue
 		}
-		c := ChildLog{Instance: in}
-		if c.Lines, c.Cut, err = o.Tail(ctx, who, in.ID, lines); err != nil {
+		c := ChildLog{Run: r}
+		if c.Lines, c.Cut, err = o.Tail(ctx, who, r.ID, lines); err != nil {
 			return nil, err
 		}
 		list = append(list, c)
@@ -107,13 +107,13 @@ func (o *Ops) CleanUp(ctx context.Context, who Who, app string, keep int, destro
 			continue
 		}
 		kept, first := 0, now
-		err := o.walk(ctx, who, d.Key, func(in *jobs.Instance) bool {
+		err := o.walk(ctx, who, d.Key, func(run *jobs.Run) bool {
 			switch {
-			case !in.State.Final():
-				first = earlier(first, in.Created)
+			case !run.State.Final():
+				first = earlier(first, run.Created)
 			case kept < keep:
 				kept++
-				first = earlier(first, earlier(in.Created, in.Ended))
+				first = earlier(first, earlier(run.Created, run.Ended))
 			default:
 				before[d.Key] = first
 				return false
@@ -126,9 +126,9 @@ func (o *Ops) CleanUp(ctx context.Context, who Who, app string, keep int, destro
 		oldest = earlier(oldest, first)
 	}
 	if destroyed {
-		if err := o.walk(ctx, who, "", func(in *jobs.Instance) bool {
-			if in.App == app && !there[in.Key] && in.State.Final() {
-				before[in.Key] = now
+		if err := o.walk(ctx, who, "", func(run *jobs.Run) bool {
+			if run.App == app && !there[run.Key] && run.State.Final() {
+				before[run.Key] = now
 			}
 			return true
 		}); err != nil {

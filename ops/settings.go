@@ -80,20 +80,20 @@ func (o *Ops) Configure(ctx context.Context, who Who, k jobs.Configure, held Hel
 }
 
 // heldBack lists the runs that triggered debug mode holds back, oldest first.
-func (o *Ops) heldBack(ctx context.Context, who Who) ([]*jobs.Instance, error) {
+func (o *Ops) heldBack(ctx context.Context, who Who) ([]*jobs.Run, error) {
 	return o.heldBy(ctx, who, jobs.ByDebug, "")
 }
 
 // heldBy lists the Scheduled runs that something holds back, of one job or of all, oldest first.
-func (o *Ops) heldBy(ctx context.Context, who Who, what jobs.Cause, of jobs.Key) ([]*jobs.Instance, error) {
-	var held []*jobs.Instance
-	q := metastore.InstanceQuery{Tenant: who.tenant(), Job: of, State: jobs.Scheduled, Cause: what, Limit: metastore.MaxPage}
+func (o *Ops) heldBy(ctx context.Context, who Who, what jobs.Cause, of jobs.Key) ([]*jobs.Run, error) {
+	var held []*jobs.Run
+	q := metastore.RunQuery{Tenant: who.tenant(), Job: of, State: jobs.Scheduled, Cause: what, Limit: metastore.MaxPage}
 	for {
-		page, err := o.store.Instances(ctx, q)
+		page, err := o.store.Runs(ctx, q)
 		if err != nil {
 			return nil, err
 		}
-		held = append(held, page.Instances...)
+		held = append(held, page.Runs...)
 		if page.Next == "" {
 			break
 		}
@@ -105,15 +105,15 @@ func (o *Ops) heldBy(ctx context.Context, who Who, what jobs.Cause, of jobs.Key)
 
 // letGo releases or cancels runs that were held back, on behalf of who, and says how many. Those that are held by
 // something else as well stay.
-func (o *Ops) letGo(ctx context.Context, who Who, rows []*jobs.Instance, held Held) (Let, error) {
+func (o *Ops) letGo(ctx context.Context, who Who, rows []*jobs.Run, held Held) (Let, error) {
 	now := o.Now()
 	var batch []jobs.Envelope
-	for _, in := range rows {
+	for _, run := range rows {
 		switch {
 		case held == HeldDiscard:
-			batch = append(batch, o.envelope(who, jobs.Cancel{ID: in.ID}))
-		case !in.Due.After(now):
-			batch = append(batch, o.envelope(who, jobs.Release{ID: in.ID}))
+			batch = append(batch, o.envelope(who, jobs.Cancel{ID: run.ID}))
+		case !run.Due.After(now):
+			batch = append(batch, o.envelope(who, jobs.Release{ID: run.ID}))
 		}
 	}
 	n, err := o.send(ctx, batch)

@@ -13,7 +13,7 @@ import (
 
 // Created is a run that was asked for.
 type Created struct {
-	*jobs.Instance
+	*jobs.Run
 	Duplicate bool // it was there before: its unique or idempotency key led to it
 }
 
@@ -70,11 +70,11 @@ func (o *Ops) TriggerAll(ctx context.Context, who Who, wishes []jobs.Create) (_ 
 				}
 				return made, &ItemError{Index: len(made), Err: r.Err}
 			}
-			in, err := o.whole(ctx, r.Instance())
+			run, err := o.whole(ctx, r.Run())
 			if err != nil {
 				return made, &ItemError{Index: len(made), Err: after(err)}
 			}
-			made = append(made, Created{Instance: in, Duplicate: r.Existing})
+			made = append(made, Created{Run: run, Duplicate: r.Existing})
 		}
 		batch = batch[n:]
 	}
@@ -161,34 +161,34 @@ func part(batch []jobs.Envelope) int {
 
 // whole is the run itself. A run that a key led to, and that has left the live rows, is known to the store's answer
 // by its name alone.
-func (o *Ops) whole(ctx context.Context, in *jobs.Instance) (*jobs.Instance, error) {
-	if in == nil {
+func (o *Ops) whole(ctx context.Context, run *jobs.Run) (*jobs.Run, error) {
+	if run == nil {
 		return nil, fmt.Errorf("the store answered without a run")
 	}
-	if in.State != jobs.New && !in.Created.IsZero() {
-		return in, nil
+	if run.State != jobs.New && !run.Created.IsZero() {
+		return run, nil
 	}
-	return o.store.Instance(ctx, in.Tenant, in.ID)
+	return o.store.Run(ctx, run.Tenant, run.ID)
 }
 
 // Again starts a new run with the arguments of one that has ended, or with others.
 func (o *Ops) Again(ctx context.Context, who Who, id jobs.ID, args []byte, idempotency string) (Created, error) {
-	in, err := o.store.Instance(ctx, who.tenant(), id)
+	run, err := o.store.Run(ctx, who.tenant(), id)
 	if err != nil {
 		return Created{}, err
 	}
-	if !in.State.Final() {
-		return Created{}, jobs.Refuse(jobs.Conflict, "run %s is %s: only a run that has ended can be run again", id, in.State)
+	if !run.State.Final() {
+		return Created{}, jobs.Refuse(jobs.Conflict, "run %s is %s: only a run that has ended can be run again", id, run.State)
 	}
 	switch {
 	case args == nil:
-		args = in.Args
-	case in.Key.System() && !bytes.Equal(args, in.Args):
+		args = run.Args
+	case run.Key.System() && !bytes.Equal(args, run.Args):
 		return Created{}, jobs.Refuse(jobs.Forbidden, "run %s belongs to the scheduler: it can be run again with its own arguments only", id)
 	}
-	wish := jobs.Create{Key: in.Key, Args: args, Origin: jobs.FromRetry, Parent: id, Idempotency: idempotency}
-	if p := in.Place; p != nil && p.Shards > 0 { // one shard of a broadcast: it alone, with the same part of the work
-		wish.Shard, wish.Shards, wish.Pin = p.Shard, p.Shards, in.Worker
+	wish := jobs.Create{Key: run.Key, Args: args, Origin: jobs.FromRetry, Parent: id, Idempotency: idempotency}
+	if p := run.Place; p != nil && p.Total > 0 { // one part of a broadcast: it alone, with the same part of the work
+		wish.Index, wish.Total, wish.Pin = p.Index, p.Total, run.Worker
 	}
 	return o.Trigger(ctx, who, wish)
 }

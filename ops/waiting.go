@@ -12,15 +12,15 @@ import (
 )
 
 // gates says at which gates runs of the job wait, and for what there.
-func (e *Explanation) gates(queued []*jobs.Instance, g *jobs.Global) {
+func (e *Explanation) gates(queued []*jobs.Run, g *jobs.Global) {
 	at, opens := map[string]int{}, map[string]time.Time{}
-	for _, in := range queued {
-		if in.Waits == "" {
+	for _, run := range queued {
+		if run.Waits == "" {
 			continue
 		}
-		at[in.Waits]++
-		if !in.Opens.IsZero() {
-			opens[in.Waits] = in.Opens
+		at[run.Waits]++
+		if !run.Opens.IsZero() {
+			opens[run.Waits] = run.Opens
 		}
 	}
 	own := jobs.JobGate(e.Job.UID)
@@ -77,12 +77,12 @@ func gateWords(name string, p *jobs.Policy, g *jobs.Global) (string, jobs.Limit)
 }
 
 // retries says which runs wait for their next attempt, and whether a budget makes them wait.
-func (e *Explanation) retries(failed []*jobs.Instance, g *jobs.Global) {
+func (e *Explanation) retries(failed []*jobs.Run, g *jobs.Global) {
 	var n [3]int // by delay, by the job's budget, by that of all jobs
 	var first [3]time.Time
-	for _, in := range failed {
-		if at := in.RetryAt; !at.IsZero() {
-			why := min(int(in.Budgeted), 2)
+	for _, run := range failed {
+		if at := run.RetryAt; !at.IsZero() {
+			why := min(int(run.Budgeted), 2)
 			if n[why]++; first[why].IsZero() || at.Before(first[why]) {
 				first[why] = at
 			}
@@ -96,16 +96,16 @@ func (e *Explanation) retries(failed []*jobs.Instance, g *jobs.Global) {
 }
 
 // because is why a run is where it is, in words, or "".
-func because(in *jobs.Instance, p *jobs.Policy, g *jobs.Global) string {
+func because(run *jobs.Run, p *jobs.Policy, g *jobs.Global) string {
 	switch {
-	case in.Waits != "":
-		what, _ := gateWords(in.Waits, p, g)
-		if !in.Opens.IsZero() {
-			return "so many of " + what + " have started that the next may at " + clock(in.Opens)
+	case run.Waits != "":
+		what, _ := gateWords(run.Waits, p, g)
+		if !run.Opens.IsZero() {
+			return "so many of " + what + " have started that the next may at " + clock(run.Opens)
 		}
 		return "it waits for a slot of " + what
-	case in.Cause == jobs.ByOverlap:
-		return "there was no free slot, and overlap is " + string(in.Terms.Overlap)
+	case run.Cause == jobs.ByOverlap:
+		return "there was no free slot, and overlap is " + string(run.Terms.Overlap)
 	}
-	return causes[in.Cause]
+	return causes[run.Cause]
 }

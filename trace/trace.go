@@ -102,36 +102,36 @@ func (s Span) Close(err error) {
 }
 
 // Attempt opens the span of an attempt that a worker has claimed.
-func Attempt(ctx context.Context, in *jobs.Instance) (context.Context, Span) {
+func Attempt(ctx context.Context, run *jobs.Run) (context.Context, Span) {
 	t := tracer()
 	if t == nil {
-		if in.Trace == "" || far(in) {
+		if run.Trace == "" || far(run) {
 			return ctx, Span{}
 		}
-		return Extract(ctx, in.Trace), Span{} // what the handler enqueues still belongs to who asked for this
+		return Extract(ctx, run.Trace), Span{} // what the handler enqueues still belongs to who asked for this
 	}
 	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
-		attribute.String("carillon.tenant", string(in.Tenant)),
-		attribute.String("carillon.job.key", string(in.Key)),
-		attribute.String("carillon.run.id", in.ID.String()),
-		attribute.Int("carillon.run.attempt", int(in.Attempt)),
-		attribute.String("carillon.run.origin", string(in.Origin)),
-		attribute.Float64("carillon.run.late_seconds", max(0, in.Started.Sub(in.Wanted())).Seconds()),
-		attribute.String("carillon.worker", in.Worker),
+		attribute.String("carillon.tenant", string(run.Tenant)),
+		attribute.String("carillon.job.key", string(run.Key)),
+		attribute.String("carillon.run.id", run.ID.String()),
+		attribute.Int("carillon.run.attempt", int(run.Attempt)),
+		attribute.String("carillon.run.origin", string(run.Origin)),
+		attribute.Float64("carillon.run.late_seconds", max(0, run.Started.Sub(run.Wanted())).Seconds()),
+		attribute.String("carillon.worker", run.Worker),
 	)}
-	if asked := Extract(context.Background(), in.Trace); in.Trace == "" {
+	if asked := Extract(context.Background(), run.Trace); run.Trace == "" {
 		options = append(options, trace.WithNewRoot())
-	} else if far(in) {
+	} else if far(run) {
 		options = append(options, trace.WithNewRoot(), trace.WithLinks(trace.LinkFromContext(asked)))
 	} else {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, trace.SpanContextFromContext(asked))
 	}
-	ctx, span := t.Start(ctx, "run "+string(in.Key), options...)
+	ctx, span := t.Start(ctx, "run "+string(run.Key), options...)
 	return ctx, Span{span}
 }
 
 // far says that an attempt starts too long after its run was asked for to be part of the same trace.
-func far(in *jobs.Instance) bool { return in.Started.Sub(in.Created) > Near }
+func far(run *jobs.Run) bool { return run.Started.Sub(run.Created) > Near }
 
 // outcomes are the words for how an attempt ended; one that was cancelled has none of its own.
 var outcomes = map[jobs.Outcome]string{jobs.OutcomeSuccess: "succeeded", jobs.OutcomeError: "error", jobs.OutcomeFatal: "error",

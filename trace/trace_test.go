@@ -30,13 +30,13 @@ func TestInjectAndExtract(t *testing.T) {
 // ago.
 func TestWithoutAProvider(t *testing.T) {
 	begun := time.Now()
-	in := &jobs.Instance{Trace: asked, Created: begun, Started: begun.Add(Near)}
-	ctx, span := Attempt(t.Context(), in)
+	run := &jobs.Run{Trace: asked, Created: begun, Started: begun.Add(Near)}
+	ctx, span := Attempt(t.Context(), run)
 	if span != (Span{}) || Inject(ctx) != asked {
 		t.Errorf("%v, %q", span, Inject(ctx))
 	}
-	in.Started = begun.Add(Near + 1)
-	if ctx, _ := Attempt(t.Context(), in); Inject(ctx) != "" {
+	run.Started = begun.Add(Near + 1)
+	if ctx, _ := Attempt(t.Context(), run); Inject(ctx) != "" {
 		t.Errorf("a minute later: %q", Inject(ctx))
 	}
 	ctx, span = Enqueue(Extract(t.Context(), asked), "default", []jobs.Create{{Key: "a"}})
@@ -57,15 +57,15 @@ func TestKeyOf(t *testing.T) {
 
 // What tracing costs those who do not trace.
 func BenchmarkOff(b *testing.B) {
-	in := &jobs.Instance{Created: time.Now(), Started: time.Now()}
+	run := &jobs.Run{Created: time.Now(), Started: time.Now()}
 	wishes := []jobs.Create{{Key: "a"}}
 	b.ReportAllocs()
 	for b.Loop() {
 		ctx, span := Enqueue(context.Background(), "default", wishes)
 		wishes[0].Trace = Inject(ctx)
 		span.Close(nil)
-		_, span = Attempt(ctx, in)
-		span.Over(jobs.OutcomeSuccess, "", in.Started)
+		_, span = Attempt(ctx, run)
+		span.Over(jobs.OutcomeSuccess, "", run.Started)
 	}
 }
 

@@ -123,7 +123,7 @@ type argsForm struct {
 	visitor
 	Key    jobs.Key
 	Words  string // what the job is for
-	From   *jobs.Instance
+	From   *jobs.Run
 	Fields []argField // nil: only JSON
 	AsJSON bool       // JSON is asked for
 	JSON   string
@@ -262,7 +262,7 @@ func (u *UI) argsFormOf(r *http.Request, v visitor) (*argsForm, error) {
 		if err != nil {
 			return nil, err
 		}
-		if f.From, err = u.ops.Instance(r.Context(), v.Who, id); err != nil {
+		if f.From, err = u.ops.Run(r.Context(), v.Who, id); err != nil {
 			return nil, err
 		}
 		args = f.From.Args

@@ -168,8 +168,8 @@ func (u *UI) events(w http.ResponseWriter, r *http.Request) {
 	if send("retry: 1000\nevent: change\ndata: {}\n\n") != nil {
 		return
 	}
-	beat, still := time.NewTicker(heartbeat), time.NewTicker(stillEvery)
-	defer beat.Stop()
+	heartbeat, still := time.NewTicker(heartbeat), time.NewTicker(stillEvery)
+	defer heartbeat.Stop()
 	defer still.Stop()
 	again := r.WithContext(metastore.FromCopy(r.Context()))
 	for {
@@ -184,7 +184,7 @@ func (u *UI) events(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 			continue
-		case <-beat.C:
+		case <-heartbeat.C:
 			text = ": still here\n\n"
 		case <-wake:
 			var number uint64

@@ -17,7 +17,7 @@ import (
 // has it rendered, the others get the same bytes, and who has them already hears so (304).
 
 const (
-	fragmentLife = time.Second // progress and beats change no row, so what is kept grows old by itself
+	fragmentLife = time.Second // progress and heartbeats change no row, so what is kept grows old by itself
 	maxFragments = 256
 )
 

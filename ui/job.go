@@ -141,7 +141,7 @@ func (u *UI) snippets(p *jobPage, r *http.Request) {
 	if len(args) == 0 && !p.Recurring {
 		args = []byte(example(p.Definition.Schema))
 	}
-	p.Curl = u.curl(r, &jobs.Instance{Key: p.Key, Args: args})
+	p.Curl = u.curl(r, &jobs.Run{Key: p.Key, Args: args})
 	if p.Recurring {
 		return
 	}

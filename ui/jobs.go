@@ -55,8 +55,8 @@ type jobRow struct {
 	Asks      bool       // for arguments: a run of it needs a form
 	First     time.Time  // next due time; zero = none
 	Runs      []chart.Run
-	Last      *jobs.Instance // the latest run that has begun
-	Zones     []string       // those in which a pause may end
+	Last      *jobs.Run // the latest run that has begun
+	Zones     []string  // those in which a pause may end
 	Back      string
 }
 
@@ -146,7 +146,7 @@ type sparkKey struct {
 type spark struct {
 	at   time.Time
 	runs []chart.Run
-	last *jobs.Instance
+	last *jobs.Run
 }
 
 const (
@@ -154,7 +154,7 @@ const (
 	maxSparks = 5_000
 )
 
-func (s *sparks) of(ctx context.Context, u *UI, who ops.Who, key jobs.Key) ([]chart.Run, *jobs.Instance, error) {
+func (s *sparks) of(ctx context.Context, u *UI, who ops.Who, key jobs.Key) ([]chart.Run, *jobs.Run, error) {
 	now, at := time.Now(), sparkKey{who.Tenant, key}
 	s.mu.Lock()
 	kept, ok := s.kept[at]
@@ -181,38 +181,38 @@ func (s *sparks) of(ctx context.Context, u *UI, who ops.Who, key jobs.Key) ([]ch
 
 // begun are the last runs of a job that have begun, newest first. Those that wait for their time come first in the
 // store's list and may hide all others: then each state is asked for by itself.
-func (u *UI) begun(ctx context.Context, who ops.Who, key jobs.Key) ([]*jobs.Instance, error) {
-	q := metastore.InstanceQuery{Job: key, Limit: chart.SparkRuns}
-	page, err := u.ops.Instances(ctx, who, q)
+func (u *UI) begun(ctx context.Context, who ops.Who, key jobs.Key) ([]*jobs.Run, error) {
+	q := metastore.RunQuery{Job: key, Limit: chart.SparkRuns}
+	page, err := u.ops.Runs(ctx, who, q)
 	if err != nil {
 		return nil, err
 	}
-	list := page.Instances
+	list := page.Runs
 	if page.Next != "" && slices.ContainsFunc(list, waits) {
 		list = nil
 		for _, state := range []jobs.State{jobs.Processing, jobs.Failed, jobs.Succeeded, jobs.Terminated, jobs.Cancelled, jobs.Skipped} {
 			q.State = state
-			if page, err = u.ops.Instances(ctx, who, q); err != nil {
+			if page, err = u.ops.Runs(ctx, who, q); err != nil {
 				return nil, err
 			}
-			list = append(list, page.Instances...)
+			list = append(list, page.Runs...)
 		}
 	}
 	list = slices.DeleteFunc(slices.Clone(list), waits)
-	slices.SortStableFunc(list, func(a, b *jobs.Instance) int {
+	slices.SortStableFunc(list, func(a, b *jobs.Run) int {
 		return cmp.Or(latest(b).Compare(latest(a)), slices.Compare(b.ID[:], a.ID[:]))
 	})
 	return list[:min(len(list), chart.SparkRuns)], nil
 }
 
-func waits(in *jobs.Instance) bool { return in.State == jobs.Scheduled || in.State == jobs.Enqueued }
+func waits(run *jobs.Run) bool { return run.State == jobs.Scheduled || run.State == jobs.Enqueued }
 
 // bars are runs for a spark, oldest first.
-func (u *UI) bars(list []*jobs.Instance) []chart.Run {
+func (u *UI) bars(list []*jobs.Run) []chart.Run {
 	bars := make([]chart.Run, len(list))
-	for i, in := range list {
-		row := u.runRow(in)
-		bar := chart.Run{Class: strings.ToLower(in.State.String()), Took: row.Took, Words: in.State.String(), At: row.When, Href: u.base + "/runs/" + in.ID.String()}
+	for i, run := range list {
+		row := u.runRow(run)
+		bar := chart.Run{Class: strings.ToLower(run.State.String()), Took: row.Took, Words: run.State.String(), At: row.When, Href: u.base + "/runs/" + run.ID.String()}
 		if row.Took > 0 {
 			bar.Words += " after " + long(row.Took)
 		}

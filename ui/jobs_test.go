@@ -142,7 +142,7 @@ func TestPauseForm(t *testing.T) {
 	}
 }
 
-func (s *scene) runAt(answer *http.Response, body string) *jobs.Instance {
+func (s *scene) runAt(answer *http.Response, body string) *jobs.Run {
 	s.t.Helper()
 	if answer.StatusCode != 303 {
 		s.t.Fatalf("%d: %s", answer.StatusCode, body)
@@ -151,11 +151,11 @@ func (s *scene) runAt(answer *http.Response, body string) *jobs.Instance {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	in, err := s.store.Instance(s.t.Context(), jobs.DefaultTenant, id)
+	run, err := s.store.Run(s.t.Context(), jobs.DefaultTenant, id)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return in
+	return run
 }
 
 func TestArgumentsForm(t *testing.T) {
@@ -166,15 +166,15 @@ func TestArgumentsForm(t *testing.T) {
 		t.Error("fields are not in the order of the schema")
 	}
 	form := url.Values{"mode": {"form"}, "a.who": {`<b>"ann"`}, "a.n": {"12"}, "a.share": {"2.5e3"}, "a.loud": {"on"}, "a.how": {"soft"}, "a.deep": {`{"x":[1]}`}, "delay": {"1h30m"}}
-	in := s.runAt(s.post("/jobs/app.typed/trigger", form))
-	if want := `{"who":"\u003cb\u003e\"ann\"","n":12,"share":2.5e3,"loud":true,"how":"soft","deep":{"x":[1]}}`; string(in.Args) != want {
-		t.Errorf("arguments are %s\nwant %s", in.Args, want)
+	run := s.runAt(s.post("/jobs/app.typed/trigger", form))
+	if want := `{"who":"\u003cb\u003e\"ann\"","n":12,"share":2.5e3,"loud":true,"how":"soft","deep":{"x":[1]}}`; string(run.Args) != want {
+		t.Errorf("arguments are %s\nwant %s", run.Args, want)
 	}
-	if in.State != jobs.Scheduled || in.Origin != jobs.FromPerson {
-		t.Errorf("%s, from %s", in.State, in.Origin)
+	if run.State != jobs.Scheduled || run.Origin != jobs.FromPerson {
+		t.Errorf("%s, from %s", run.State, run.Origin)
 	}
-	if in := s.runAt(s.post("/jobs/app.typed/trigger", url.Values{"mode": {"form"}, "a.who": {"x"}, "a.n": {"1"}, "a.deep": {"{}"}})); string(in.Args) != `{"who":"x","n":1,"share":0.5,"deep":{}}` && string(in.Args) != `{"who":"x","n":1,"deep":{}}` {
-		t.Errorf("what is left out: %s", in.Args)
+	if run := s.runAt(s.post("/jobs/app.typed/trigger", url.Values{"mode": {"form"}, "a.who": {"x"}, "a.n": {"1"}, "a.deep": {"{}"}})); string(run.Args) != `{"who":"x","n":1,"share":0.5,"deep":{}}` && string(run.Args) != `{"who":"x","n":1,"deep":{}}` {
+		t.Errorf("what is left out: %s", run.Args)
 	}
 	for field, wrong := range map[string]string{"a.who": "", "a.n": "1.5", "a.share": "much", "a.how": "never", "a.deep": "{", "delay": "soon"} {
 		bad := url.Values{}
@@ -189,9 +189,9 @@ func TestArgumentsForm(t *testing.T) {
 	from := s.runs[jobs.Terminated]
 	answer, body = s.get("/jobs/app.work/run?from=" + from.String())
 	s.has("again", answer, body, 200, "again", `name="from" value="`+from.String())
-	in = s.runAt(s.post("/jobs/app.work/trigger", url.Values{"mode": {"json"}, "args": {`{"x":2}`}, "from": {from.String()}}))
-	if in.Parent != from || string(in.Args) != `{"x":2}` {
-		t.Errorf("%s follows %s", in.Args, in.Parent)
+	run = s.runAt(s.post("/jobs/app.work/trigger", url.Values{"mode": {"json"}, "args": {`{"x":2}`}, "from": {from.String()}}))
+	if run.Parent != from || string(run.Args) != `{"x":2}` {
+		t.Errorf("%s follows %s", run.Args, run.Parent)
 	}
 	answer, body = s.post("/jobs/app.work/trigger", url.Values{"mode": {"json"}, "args": {`[1]`}})
 	s.has("JSON that is no object", answer, body, 422, "must be a JSON object", ">[1]</textarea>")
@@ -344,9 +344,9 @@ func TestDeleteForm(t *testing.T) {
 	if _, err := s.store.Definition(t.Context(), jobs.DefaultTenant, "app.work"); jobs.CodeOf(err) != jobs.NotFound {
 		t.Errorf("it is still there: %v", err)
 	}
-	page, err := s.store.Instances(t.Context(), metastore.InstanceQuery{Tenant: jobs.DefaultTenant, State: jobs.Scheduled})
-	if err != nil || len(page.Instances) != 0 {
-		t.Errorf("%d delayed runs are left (%v)", len(page.Instances), err)
+	page, err := s.store.Runs(t.Context(), metastore.RunQuery{Tenant: jobs.DefaultTenant, State: jobs.Scheduled})
+	if err != nil || len(page.Runs) != 0 {
+		t.Errorf("%d delayed runs are left (%v)", len(page.Runs), err)
 	}
 }
 
@@ -475,11 +475,11 @@ func TestBackfillForm(t *testing.T) {
 	s.has("again", answer, body, 200, "No run would be made", "3 have a run", "!Make 3")
 }
 
-func (s *scene) runsOf(key jobs.Key) []*jobs.Instance {
+func (s *scene) runsOf(key jobs.Key) []*jobs.Run {
 	s.t.Helper()
-	page, err := s.store.Instances(s.t.Context(), metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Job: key, Limit: metastore.MaxPage})
+	page, err := s.store.Runs(s.t.Context(), metastore.RunQuery{Tenant: jobs.DefaultTenant, Job: key, Limit: metastore.MaxPage})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return page.Instances
+	return page.Runs
 }

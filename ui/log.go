@@ -78,7 +78,7 @@ func (u *UI) logFile(r *http.Request, v visitor) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if _, err := u.ops.Instance(r.Context(), v.Who, id); err != nil {
+	if _, err := u.ops.Run(r.Context(), v.Who, id); err != nil {
 		return answer{}, err
 	}
 	return answer{write: func(w http.ResponseWriter) {

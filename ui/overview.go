@@ -87,8 +87,8 @@ func urgentOf(a ops.Attention) urgent {
 
 // latest are the newest runs in a state.
 func (u *UI) latest(ctx context.Context, who ops.Who, state jobs.State) ([]runRow, error) {
-	page, err := u.ops.Instances(ctx, who, metastore.InstanceQuery{State: state, Limit: homeRuns})
-	return u.runRows(page.Instances), err
+	page, err := u.ops.Runs(ctx, who, metastore.RunQuery{State: state, Limit: homeRuns})
+	return u.runRows(page.Runs), err
 }
 
 // draw makes the charts.

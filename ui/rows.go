@@ -9,7 +9,7 @@ import (
 
 // runRow is a line of a table of runs.
 type runRow struct {
-	*jobs.Instance
+	*jobs.Run
 	Error    string // of the last attempt, for people
 	Why      string
 	When     time.Time     // of its latest move
@@ -21,50 +21,50 @@ type runRow struct {
 	Stuck    bool
 	Text     string // its error, or how far it is
 
-	// Of a line that stands for all shards of a broadcast:
-	Group  jobs.ID
-	Of     int              // shards
-	Done   int              // of them have succeeded
-	Shards []*jobs.Instance // in their order; nil = there are too many to be told
+	// Of a line that stands for all parts of a broadcast:
+	Group jobs.ID
+	Of    int         // parts
+	Done  int         // of them have succeeded
+	Parts []*jobs.Run // in their order; nil = there are too many to be told
 }
 
 // latest is when a run last moved.
-func latest(in *jobs.Instance) time.Time {
-	if n := len(in.Moves); n > 0 {
-		return in.Moves[n-1].At
+func latest(run *jobs.Run) time.Time {
+	if n := len(run.Moves); n > 0 {
+		return run.Moves[n-1].At
 	}
-	return in.Created
+	return run.Created
 }
 
-func (u *UI) runRows(list []*jobs.Instance) []runRow {
+func (u *UI) runRows(list []*jobs.Run) []runRow {
 	rows := make([]runRow, len(list))
-	for i, in := range list {
-		rows[i] = u.runRow(in)
+	for i, run := range list {
+		rows[i] = u.runRow(run)
 	}
 	return rows
 }
 
-func (u *UI) runRow(in *jobs.Instance) runRow {
-	row := runRow{Instance: in, Error: in.Problem(), Why: causes[in.Cause], When: latest(in), Text: in.Problem(), Most: max(in.Terms.Retries+1, int(in.Attempt))}
-	if in.Waits != "" {
-		row.Why = "waits for " + gate(in.Waits)
+func (u *UI) runRow(run *jobs.Run) runRow {
+	row := runRow{Run: run, Error: run.Problem(), Why: causes[run.Cause], When: latest(run), Text: run.Problem(), Most: max(run.Terms.Retries+1, int(run.Attempt))}
+	if run.Waits != "" {
+		row.Why = "waits for " + gate(run.Waits)
 	}
-	for _, m := range in.Moves {
+	for _, m := range run.Moves {
 		if m.State == jobs.Processing {
-			row.Begun, row.Late = true, m.At.Sub(in.Wanted())
+			row.Begun, row.Late = true, m.At.Sub(run.Wanted())
 			break
 		}
 	}
 	switch {
-	case in.State == jobs.Processing:
-		row.Took = u.ops.Now().Sub(in.Started)
-	case !in.Started.IsZero():
-		row.Took = latest(in).Sub(in.Started)
+	case run.State == jobs.Processing:
+		row.Took = u.ops.Now().Sub(run.Started)
+	case !run.Started.IsZero():
+		row.Took = latest(run).Sub(run.Started)
 	}
-	if in.State != jobs.Processing && !in.Lingering {
+	if run.State != jobs.Processing && !run.Lingering {
 		return row
 	}
-	now, _ := u.ops.Live().Attempt(in.Tenant, in.ID)
+	now, _ := u.ops.Live().Attempt(run.Tenant, run.ID)
 	row.Progress, row.Stuck = now.Progress, now.Stuck
 	if row.Progress != nil {
 		row.Text = row.Progress.Text

@@ -25,7 +25,7 @@ type runPage struct {
 	Kept     text   // its checkpoint
 	Trace    string // the id under which traces are found
 	Explains string // why it stands where it does
-	Spread   bool   // it is a shard of a broadcast, and the parent of the others
+	Spread   bool   // it is a part of a broadcast, and the parent of the others
 	Children []runRow
 	More     bool // children than those
 	CanStop  bool
@@ -64,45 +64,45 @@ func (u *UI) runAnswer(r *http.Request, v visitor, add func(*runPage)) (answer, 
 	if err != nil {
 		return answer{}, err
 	}
-	in, err := u.ops.Instance(ctx, v.Who, id)
+	run, err := u.ops.Run(ctx, v.Who, id)
 	if err != nil {
 		return answer{}, err
 	}
-	p := runPage{visitor: v, runRow: u.runRow(in), In: shorten(in.Args), Out: shorten(in.Result), Kept: shorten(in.Checkpoint),
-		CanStop: in.State.May(jobs.Cancelled), CanRun: in.State.Final()}
-	for i, m := range in.Moves {
-		m.Text = in.Says(&m)
+	p := runPage{visitor: v, runRow: u.runRow(run), In: shorten(run.Args), Out: shorten(run.Result), Kept: shorten(run.Checkpoint),
+		CanStop: run.State.May(jobs.Cancelled), CanRun: run.State.Final()}
+	for i, m := range run.Moves {
+		m.Text = run.Says(&m)
 		row := moveRow{Move: m, Why: causes[m.Cause], Held: -1}
-		if i+1 < len(in.Moves) {
-			row.Held = in.Moves[i+1].At.Sub(m.At)
+		if i+1 < len(run.Moves) {
+			row.Held = run.Moves[i+1].At.Sub(m.At)
 		}
 		p.Moves = append(p.Moves, row)
 	}
-	p.Attempts, p.Skipped = attemptsOf(in, u.ops.Now())
+	p.Attempts, p.Skipped = attemptsOf(run, u.ops.Now())
 	if p.Log, err = u.logPart(r, v, id); err != nil {
 		return answer{}, err
 	}
-	children, err := u.ops.Instances(ctx, v.Who, metastore.InstanceQuery{Parent: id, Limit: runChildren})
+	children, err := u.ops.Runs(ctx, v.Who, metastore.RunQuery{Parent: id, Limit: runChildren})
 	if err != nil {
 		return answer{}, err
 	}
-	if !in.State.Final() && in.State != jobs.Processing {
+	if !run.State.Final() && run.State != jobs.Processing {
 		e, err := u.ops.ExplainRun(ctx, v.Who, id)
 		if err != nil {
 			return answer{}, err
 		}
 		p.Explains = e.Why
 	}
-	p.Spread = in.Place != nil && in.Place.Group == in.ID && !in.ID.IsZero()
-	p.Children, p.More = u.runRows(children.Instances), children.Next != ""
-	_, err = u.ops.Job(ctx, v.Who, in.Key, 0)
+	p.Spread = run.Place != nil && run.Place.Group == run.ID && !run.ID.IsZero()
+	p.Children, p.More = u.runRows(children.Runs), children.Next != ""
+	_, err = u.ops.Job(ctx, v.Who, run.Key, 0)
 	p.Known = err == nil
-	p.Curl, p.Go = u.curl(r, in), goCall(in)
-	if parts := strings.Split(in.Trace, "-"); len(parts) > 2 {
+	p.Curl, p.Go = u.curl(r, run), goCall(run)
+	if parts := strings.Split(run.Trace, "-"); len(parts) > 2 {
 		p.Trace = parts[1]
 	}
 	add(&p)
-	return answer{page: "run", title: string(in.Key), data: p}, nil
+	return answer{page: "run", title: string(run.Key), data: p}, nil
 }
 
 func runID(r *http.Request) (jobs.ID, error) {
@@ -160,13 +160,13 @@ func (u *UI) refused(r *http.Request, v visitor, err error) (answer, error) {
 }
 
 // curl is the same run by the API, for a shell.
-func (u *UI) curl(r *http.Request, in *jobs.Instance) string {
-	lines := []string{"curl -X POST " + quoted(u.origin(r)+"/api/v1/jobs/"+string(in.Key)+"/trigger")}
+func (u *UI) curl(r *http.Request, run *jobs.Run) string {
+	lines := []string{"curl -X POST " + quoted(u.origin(r)+"/api/v1/jobs/"+string(run.Key)+"/trigger")}
 	if !u.open {
 		lines = append(lines, `-H "Authorization: Bearer $CARILLON_TOKEN"`)
 	}
-	if len(in.Args) > 0 {
-		body, err := json.Marshal(map[string]json.RawMessage{"args": in.Args})
+	if len(run.Args) > 0 {
+		body, err := json.Marshal(map[string]json.RawMessage{"args": run.Args})
 		if err != nil {
 			return ""
 		}
@@ -188,12 +188,12 @@ func (u *UI) origin(r *http.Request) string {
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // goCall is the same run by a program.
-func goCall(in *jobs.Instance) string {
+func goCall(run *jobs.Run) string {
 	args := ""
-	if len(in.Args) > 0 {
-		args = ",\n\tArgs: []byte(" + goText(string(in.Args)) + ")"
+	if len(run.Args) > 0 {
+		args = ",\n\tArgs: []byte(" + goText(string(run.Args)) + ")"
 	}
-	return "runs, err := client.Enqueue(ctx, jobs.Create{\n\tKey: " + strconv.Quote(string(in.Key)) + args + ",\n})"
+	return "runs, err := client.Enqueue(ctx, jobs.Create{\n\tKey: " + strconv.Quote(string(run.Key)) + args + ",\n})"
 }
 
 func goText(s string) string {
@@ -223,9 +223,9 @@ const (
 )
 
 // attemptsOf reads the attempts of a run out of its history. Time begins when it was first due, or was asked for.
-func attemptsOf(in *jobs.Instance, now time.Time) (list []attempt, skipped int) {
+func attemptsOf(run *jobs.Run, now time.Time) (list []attempt, skipped int) {
 	var since, first time.Time // since when it waits
-	for i, m := range in.Moves {
+	for i, m := range run.Moves {
 		if m.State != jobs.Processing {
 			if m.State == jobs.Enqueued || m.State == jobs.Failed {
 				since = m.At
@@ -236,18 +236,18 @@ func attemptsOf(in *jobs.Instance, now time.Time) (list []attempt, skipped int) 
 			first = since
 		}
 		a := attempt{N: m.Attempt, Worker: m.By, State: jobs.Processing, Begun: m.At, Waited: m.At.Sub(since), Took: now.Sub(m.At)}
-		if i+1 < len(in.Moves) {
-			end := in.Moves[i+1]
-			a.State, a.Why, a.Error, a.Took = end.State, causes[end.Cause], in.Says(&end), end.At.Sub(m.At)
+		if i+1 < len(run.Moves) {
+			end := run.Moves[i+1]
+			a.State, a.Why, a.Error, a.Took = end.State, causes[end.Cause], run.Says(&end), end.At.Sub(m.At)
 			// An attempt that failed for good leaves two lines, at the same time.
-			if i+2 < len(in.Moves) && in.Moves[i+2].State == jobs.Terminated {
+			if i+2 < len(run.Moves) && run.Moves[i+2].State == jobs.Terminated {
 				a.State = jobs.Terminated
 			}
 		}
 		list = append(list, a)
 	}
-	if n := len(list); n > 0 && list[n-1].Error != "" && in.Error != "" {
-		list[n-1].Error = in.Error // the history has it shortened
+	if n := len(list); n > 0 && list[n-1].Error != "" && run.Error != "" {
+		list[n-1].Error = run.Error // the history has it shortened
 	}
 	skipped = max(0, len(list)-mostAttempts)
 	list = list[skipped:]

@@ -14,12 +14,12 @@ import (
 func TestAttempts(t *testing.T) {
 	t0 := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	at := func(s int) time.Time { return t0.Add(time.Duration(s) * time.Second) }
-	in := &jobs.Instance{State: jobs.Terminated, Error: "no, and at length", Moves: []jobs.Move{
+	run := &jobs.Run{State: jobs.Terminated, Error: "no, and at length", Moves: []jobs.Move{
 		{State: jobs.Scheduled, At: t0.Add(-time.Hour)}, {State: jobs.Enqueued, At: at(0)},
 		{State: jobs.Processing, At: at(10), Attempt: 1, By: "w1"}, {State: jobs.Failed, Cause: jobs.ByTimeout, At: at(30), Attempt: 1, Text: "late"},
 		{State: jobs.Processing, At: at(80), Attempt: 2, By: "w2"}, {State: jobs.Failed, At: at(100), Attempt: 2, Text: "no"}, {State: jobs.Terminated, At: at(100), Attempt: 2, Text: "no"},
 	}}
-	list, skipped := attemptsOf(in, at(500))
+	list, skipped := attemptsOf(run, at(500))
 	if len(list) != 2 || skipped != 0 {
 		t.Fatalf("%d attempts, %d skipped", len(list), skipped)
 	}
@@ -31,15 +31,15 @@ func TestAttempts(t *testing.T) {
 		t.Errorf("the second: %+v", b)
 	}
 	// One that is under way ends now.
-	in.State, in.Error, in.Moves = jobs.Processing, "", in.Moves[:5]
-	if list, _ := attemptsOf(in, at(90)); list[1].State != jobs.Processing || list[1].Took != 10*time.Second {
+	run.State, run.Error, run.Moves = jobs.Processing, "", run.Moves[:5]
+	if list, _ := attemptsOf(run, at(90)); list[1].State != jobs.Processing || list[1].Took != 10*time.Second {
 		t.Errorf("under way: %+v", list[1])
 	}
-	in.Moves = nil
+	run.Moves = nil
 	for i := range 40 {
-		in.Moves = append(in.Moves, jobs.Move{State: jobs.Processing, At: at(2 * i), Attempt: uint32(i + 1)}, jobs.Move{State: jobs.Failed, At: at(2*i + 1), Attempt: uint32(i + 1)})
+		run.Moves = append(run.Moves, jobs.Move{State: jobs.Processing, At: at(2 * i), Attempt: uint32(i + 1)}, jobs.Move{State: jobs.Failed, At: at(2*i + 1), Attempt: uint32(i + 1)})
 	}
-	if list, skipped := attemptsOf(in, at(500)); len(list) != mostAttempts || skipped != 10 || list[0].N != 11 || list[0].WaitX != 0 {
+	if list, skipped := attemptsOf(run, at(500)); len(list) != mostAttempts || skipped != 10 || list[0].N != 11 || list[0].WaitX != 0 {
 		t.Errorf("of many: %d, %d skipped, first %+v", len(list), skipped, list[0])
 	}
 }
@@ -47,8 +47,8 @@ func TestAttempts(t *testing.T) {
 // What is copied into a shell is one command, whatever the arguments are.
 func TestCurl(t *testing.T) {
 	u := &UI{base: "/base"}
-	in := &jobs.Instance{Key: "app.work", Args: []byte(`{"x":"'; touch /tmp/oops; '$(id)` + "`id`" + `"}`)}
-	text := u.curl(httptest.NewRequest("GET", "http://host.example:8080/runs/1", nil), in)
+	run := &jobs.Run{Key: "app.work", Args: []byte(`{"x":"'; touch /tmp/oops; '$(id)` + "`id`" + `"}`)}
+	text := u.curl(httptest.NewRequest("GET", "http://host.example:8080/runs/1", nil), run)
 	if !strings.Contains(text, "http://host.example:8080/base/api/v1/jobs/app.work/trigger") || !strings.Contains(text, "$CARILLON_TOKEN") {
 		t.Error(text)
 	}
@@ -57,10 +57,10 @@ func TestCurl(t *testing.T) {
 		tests.Missing(t, err.Error())
 	}
 	out, err := exec.CommandContext(t.Context(), shell, "-c", `curl() { for last; do :; done; printf %s "$last"; }; `+text).Output()
-	if err != nil || string(out) != `{"args":`+string(in.Args)+`}` {
+	if err != nil || string(out) != `{"args":`+string(run.Args)+`}` {
 		t.Errorf("the shell reads %s (%v)", out, err)
 	}
-	if got := goCall(in); !strings.Contains(got, `"app.work"`) || !strings.Contains(got, `\u0060`) && !strings.Contains(got, "\"{") {
+	if got := goCall(run); !strings.Contains(got, `"app.work"`) || !strings.Contains(got, `\u0060`) && !strings.Contains(got, "\"{") {
 		t.Error(got)
 	}
 }

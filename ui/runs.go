@@ -106,13 +106,13 @@ func (f runFilter) at(cursor string, back []string) string {
 }
 
 // query reads the filter. What cannot be read is told and left out.
-func (f runFilter) query() (q metastore.InstanceQuery, faults []string) {
+func (f runFilter) query() (q metastore.RunQuery, faults []string) {
 	wrong := func(err error) {
 		if refusal, ok := errors.AsType[*jobs.Refusal](err); ok {
 			faults = append(faults, refusal.Text)
 		}
 	}
-	q = metastore.InstanceQuery{Worker: f.Worker, Origin: jobs.Origin(f.Origin), Code: f.Code, Cursor: f.Cursor, Limit: runsRows}
+	q = metastore.RunQuery{Worker: f.Worker, Origin: jobs.Origin(f.Origin), Code: f.Code, Cursor: f.Cursor, Limit: runsRows}
 	var err error
 	if f.State != "" {
 		if q.State, err = jobs.ParseState(f.State); err != nil {
@@ -164,16 +164,16 @@ func (u *UI) runs(r *http.Request, v visitor) (answer, error) {
 	f := filterOf(r.URL.Query())
 	q, faults := f.query()
 	p := runsPage{visitor: v, Filter: f, Faults: faults, Origins: origins, Here: f.at(f.Cursor, f.Back), Done: doneText(r.URL.Query())}
-	page, err := u.ops.Instances(ctx, who, q)
+	page, err := u.ops.Runs(ctx, who, q)
 	if jobs.CodeOf(err) == jobs.BadInput && f.Cursor != "" {
 		// A list that was bookmarked long ago: begin at its top.
 		q.Cursor, f.Cursor, f.Back = "", "", nil
-		page, err = u.ops.Instances(ctx, who, q)
+		page, err = u.ops.Runs(ctx, who, q)
 	}
 	if err != nil {
 		return answer{}, err
 	}
-	p.Rows, p.Through = u.runRows(page.Instances), page.Searched
+	p.Rows, p.Through = u.runRows(page.Runs), page.Searched
 	if f.whole() {
 		if p.Rows, err = u.fold(ctx, who, p.Rows); err != nil {
 			return answer{}, err
@@ -206,7 +206,7 @@ func (u *UI) runs(r *http.Request, v visitor) (answer, error) {
 
 // stateTabs counts, where counting costs nothing: runs that are not over by what is kept of them, those that are by
 // the hours of the last day. Under another filter only what stands on the page is known.
-func (u *UI) stateTabs(ctx context.Context, who ops.Who, f runFilter, q metastore.InstanceQuery, page metastore.Page) ([]stateTab, error) {
+func (u *UI) stateTabs(ctx context.Context, who ops.Who, f runFilter, q metastore.RunQuery, page metastore.Page) ([]stateTab, error) {
 	narrow := f
 	narrow.Job = ""
 	var live map[jobs.State]int
@@ -233,7 +233,7 @@ func (u *UI) stateTabs(ctx context.Context, who ops.Who, f runFilter, q metastor
 		tab.Path = to.at("", nil)
 		switch {
 		case live == nil && tab.Here:
-			tab.Count, tab.Hint = strconv.Itoa(len(page.Instances)), "on this page"
+			tab.Count, tab.Hint = strconv.Itoa(len(page.Runs)), "on this page"
 			if page.Next != "" || f.Cursor != "" {
 				tab.Count += "+"
 			}

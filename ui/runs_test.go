@@ -118,18 +118,18 @@ func TestBulk(t *testing.T) {
 		t.Errorf("what was done is not said: %.3000s", body)
 	}
 	for _, state := range []jobs.State{jobs.Processing, jobs.Scheduled} {
-		in, err := s.store.Instance(t.Context(), jobs.DefaultTenant, s.runs[state])
-		if err != nil || in.State != jobs.Cancelled || in.Moves[len(in.Moves)-1].Text != "clearing up" {
-			t.Errorf("the one that was %s: %+v (%v)", state, in, err)
+		run, err := s.store.Run(t.Context(), jobs.DefaultTenant, s.runs[state])
+		if err != nil || run.State != jobs.Cancelled || run.Moves[len(run.Moves)-1].Text != "clearing up" {
+			t.Errorf("the one that was %s: %+v (%v)", state, run, err)
 		}
 	}
 	answer, _ = s.post("/runs/bulk", url.Values{"id": {ids[2], s.runs[jobs.Terminated].String()}, "do": {"again"}, "here": {"//evil.example/"}})
 	if to := answer.Header.Get("Location"); !strings.HasPrefix(to, "/?") {
 		t.Errorf("leads to %s", to)
 	}
-	page, err := s.store.Instances(t.Context(), metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Origin: jobs.FromRetry})
-	if err != nil || len(page.Instances) != 2 {
-		t.Errorf("%d runs were started again (%v)", len(page.Instances), err)
+	page, err := s.store.Runs(t.Context(), metastore.RunQuery{Tenant: jobs.DefaultTenant, Origin: jobs.FromRetry})
+	if err != nil || len(page.Runs) != 2 {
+		t.Errorf("%d runs were started again (%v)", len(page.Runs), err)
 	}
 	for _, form := range []url.Values{{"do": {"cancel"}}, {"id": ids, "do": {"burn"}}, {"id": {"17"}, "do": {"cancel"}}} {
 		if answer, _ := s.post("/runs/bulk", form); answer.StatusCode != 422 {
@@ -300,36 +300,36 @@ func TestRunsAreSearchedInParts(t *testing.T) {
 	}
 }
 
-// A broadcast is one line of the list, with how many of its shards have succeeded, and opens to all of them; who asks for
-// single shards sees them.
+// A broadcast is one line of the list, with how many of its parts have succeeded, and opens to all of them; who asks for
+// single parts sees them.
 func TestBroadcastIsOneLine(t *testing.T) {
 	s := newScene(t)
 	s.declare(jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil }), jobs.Options{Key: "app.sweep", Route: jobs.RouteBroadcast}))
 	id := jobs.NewID(time.Now())
 	s.apply(jobs.Create{ID: id, Key: "app.sweep", Origin: jobs.FromPerson})
-	s.apply(jobs.Lead{Epoch: 1, Node: "n1"})
-	s.apply(jobs.Spread{ID: id, Workers: []string{"w1", "w2", "w3"}})
-	page, err := s.store.Instances(t.Context(), metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Job: "app.sweep", Limit: 10})
-	if err != nil || len(page.Instances) != 3 {
-		t.Fatalf("%d shards, %v", len(page.Instances), err)
+	s.apply(jobs.Lead{Term: 1, Node: "n1"})
+	s.apply(jobs.Expand{ID: id, Workers: []string{"w1", "w2", "w3"}})
+	page, err := s.store.Runs(t.Context(), metastore.RunQuery{Tenant: jobs.DefaultTenant, Job: "app.sweep", Limit: 10})
+	if err != nil || len(page.Runs) != 3 {
+		t.Fatalf("%d parts, %v", len(page.Runs), err)
 	}
-	for _, in := range page.Instances[:2] {
-		s.apply(jobs.Claim{ID: in.ID, Worker: in.Place.Pin, Attempt: 1})
-		s.apply(jobs.Finish{ID: in.ID, Worker: in.Place.Pin, Attempt: 1, Outcome: jobs.OutcomeSuccess})
+	for _, run := range page.Runs[:2] {
+		s.apply(jobs.Claim{ID: run.ID, Worker: run.Place.Pin, Attempt: 1})
+		s.apply(jobs.Finish{ID: run.ID, Worker: run.Place.Pin, Attempt: 1, Outcome: jobs.OutcomeSuccess})
 	}
 	answer, body := s.get("/runs?job=app.sweep")
-	s.has("the list", answer, body, 200, "2 of 3 shards succeeded")
+	s.has("the list", answer, body, 200, "2 of 3 parts succeeded")
 	if n := strings.Count(body, "<tr data-key="); n != 1 {
 		t.Errorf("the broadcast has %d lines", n)
 	}
-	for _, in := range page.Instances {
-		if !strings.Contains(body, `href="/runs/`+in.ID.String()+`"`) {
-			t.Errorf("shard %d is not led to", in.Place.Shard)
+	for _, run := range page.Runs {
+		if !strings.Contains(body, `href="/runs/`+run.ID.String()+`"`) {
+			t.Errorf("part %d is not led to", run.Place.Index)
 		}
 	}
 	answer, body = s.get("/runs?job=app.sweep&state=Succeeded")
-	s.has("single shards", answer, body, 200)
-	if n := strings.Count(body, "<tr data-key="); n != 2 || strings.Contains(body, "of 3 shards") {
-		t.Errorf("two shards have succeeded, and the list has %d lines", n)
+	s.has("single parts", answer, body, 200)
+	if n := strings.Count(body, "<tr data-key="); n != 2 || strings.Contains(body, "of 3 parts") {
+		t.Errorf("two parts have succeeded, and the list has %d lines", n)
 	}
 }

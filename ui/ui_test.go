@@ -69,7 +69,7 @@ func (*live) Attempt(jobs.Tenant, jobs.ID) (ops.Attempt, bool) {
 }
 
 func (*live) Pulse(jobs.Tenant) []ops.Minute { return nil }
-func (*live) Leader() ops.Leader             { return ops.Leader{Node: "n1", Epoch: 1} }
+func (*live) Leader() ops.Leader             { return ops.Leader{Node: "n1", Term: 1} }
 
 func (l *live) Watch(ctx context.Context, _ jobs.Tenant, fn func(bus.Changes)) {
 	for {
@@ -166,13 +166,13 @@ func (s *scene) snapshot() string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	page, err := s.store.Instances(ctx, metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Limit: metastore.MaxPage})
+	page, err := s.store.Runs(ctx, metastore.RunQuery{Tenant: jobs.DefaultTenant, Limit: metastore.MaxPage})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	text := fmt.Sprintf("%d changes, %d tokens", state.Changes, len(tokens))
-	for _, in := range page.Instances {
-		text += fmt.Sprintf(", %s %s", in.ID, in.State)
+	for _, run := range page.Runs {
+		text += fmt.Sprintf(", %s %s", run.ID, run.State)
 	}
 	return text
 }
@@ -302,26 +302,26 @@ func TestActions(t *testing.T) {
 		}
 		return answer.Header.Get("Location")
 	}
-	run := func(path string) *jobs.Instance {
+	run := func(path string) *jobs.Run {
 		t.Helper()
 		id, err := jobs.ParseID(strings.TrimPrefix(strings.Split(path, "?")[0], "/runs/"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, err := s.store.Instance(ctx, jobs.DefaultTenant, id)
+		r, err := s.store.Run(ctx, jobs.DefaultTenant, id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return in
+		return r
 	}
-	if in := run(done(s.post("/jobs/app.work/trigger", url.Values{"args": {`{"x":1}`}}))); string(in.Args) != `{"x":1}` || in.Origin != jobs.FromPerson || in.State != jobs.Enqueued {
-		t.Errorf("run now, in spite of debug mode: %+v", in)
+	if r := run(done(s.post("/jobs/app.work/trigger", url.Values{"args": {`{"x":1}`}}))); string(r.Args) != `{"x":1}` || r.Origin != jobs.FromPerson || r.State != jobs.Enqueued {
+		t.Errorf("run now, in spite of debug mode: %+v", r)
 	}
-	if in := run(done(s.post("/runs/"+s.runs[jobs.Terminated].String()+"/again", nil))); in.Parent != s.runs[jobs.Terminated] {
-		t.Errorf("run again: %+v", in)
+	if r := run(done(s.post("/runs/"+s.runs[jobs.Terminated].String()+"/again", nil))); r.Parent != s.runs[jobs.Terminated] {
+		t.Errorf("run again: %+v", r)
 	}
-	if in := run(done(s.post("/runs/"+s.runs[jobs.Processing].String()+"/cancel", url.Values{"reason": {"enough"}}))); in.State != jobs.Cancelled || in.Moves[len(in.Moves)-1].Text != "enough" {
-		t.Errorf("cancel: %+v", in)
+	if r := run(done(s.post("/runs/"+s.runs[jobs.Processing].String()+"/cancel", url.Values{"reason": {"enough"}}))); r.State != jobs.Cancelled || r.Moves[len(r.Moves)-1].Text != "enough" {
+		t.Errorf("cancel: %+v", r)
 	}
 	done(s.post("/jobs/app.nightly/pause", url.Values{"reason": {"stocktaking"}}))
 	done(s.post("/jobs/app.paused/resume", nil))

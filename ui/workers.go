@@ -70,11 +70,11 @@ func (u *UI) workers(r *http.Request, v visitor) (answer, error) {
 			card.Serves = append(card.Serves, served{key, w.Keys[key], w.Keys[key] < newest[key]})
 		}
 		if w.Running > 0 && i < mostCards {
-			page, err := u.ops.Instances(ctx, v.Who, metastore.InstanceQuery{Worker: w.Name, State: jobs.Processing, Limit: workerRuns})
+			page, err := u.ops.Runs(ctx, v.Who, metastore.RunQuery{Worker: w.Name, State: jobs.Processing, Limit: workerRuns})
 			if err != nil {
 				return answer{}, err
 			}
-			card.Runs = u.runRows(page.Instances)
+			card.Runs = u.runRows(page.Runs)
 		}
 		card.More = max(0, w.Running-len(card.Runs))
 		app.Running += w.Running

@@ -45,7 +45,7 @@ func ExampleVerify() {
 	if err != nil {
 		panic(err)
 	}
-	poster.Ended(&jobs.Instance{Tenant: "default", ID: jobs.NewID(time.Now()), Key: "billing.charge", State: jobs.Terminated, Cause: jobs.ByError,
+	poster.Ended(&jobs.Run{Tenant: "default", ID: jobs.NewID(time.Now()), Key: "billing.charge", State: jobs.Terminated, Cause: jobs.ByError,
 		Attempt: 3, Error: "the bank said no", Ended: time.Now()})
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

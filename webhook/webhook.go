@@ -50,12 +50,12 @@ type Event struct {
 	Tenant jobs.Tenant `json:"tenant"`
 	Job    jobs.Key    `json:"job"`
 
-	Instance string     `json:"instance,omitempty"` // of run.terminated, as what follows
-	Attempt  uint32     `json:"attempt,omitempty"`
-	Cause    string     `json:"cause,omitempty"` // error, timeout, lost, poison
-	Error    string     `json:"error,omitempty"` // shortened to 2 KiB
-	Ended    *time.Time `json:"ended,omitempty"`
-	URL      string     `json:"url,omitempty"` // of the page of the run, or of the job
+	Run     string     `json:"run,omitempty"` // of run.terminated, as what follows
+	Attempt uint32     `json:"attempt,omitempty"`
+	Cause   string     `json:"cause,omitempty"` // error, timeout, lost, poison
+	Error   string     `json:"error,omitempty"` // shortened to 2 KiB
+	Ended   *time.Time `json:"ended,omitempty"`
+	URL     string     `json:"url,omitempty"` // of the page of the run, or of the job
 
 	From  *time.Time `json:"from,omitempty"` // of due.missed: the first and the last due time, and how many there are
 	To    *time.Time `json:"to,omitempty"`
@@ -129,14 +129,14 @@ func New(c Config) (*Poster, error) {
 }
 
 // Ended tells of a run that has been Terminated; others are passed over.
-func (p *Poster) Ended(in *jobs.Instance) {
-	if in.State != jobs.Terminated {
+func (p *Poster) Ended(run *jobs.Run) {
+	if run.State != jobs.Terminated {
 		return
 	}
-	e := Event{ID: fmt.Sprintf("%s-%d", in.ID, in.Attempt), Event: "run.terminated", Tenant: in.Tenant, Job: in.Key, Instance: in.ID.String(),
-		Attempt: in.Attempt, Cause: string(in.Cause), Error: cut(in.Problem()), Ended: new(in.Ended.UTC())}
+	e := Event{ID: fmt.Sprintf("%s-%d", run.ID, run.Attempt), Event: "run.terminated", Tenant: run.Tenant, Job: run.Key, Run: run.ID.String(),
+		Attempt: run.Attempt, Cause: string(run.Cause), Error: cut(run.Problem()), Ended: new(run.Ended.UTC())}
 	if p.cfg.Page != "" {
-		e.URL = p.cfg.Page + "/runs/" + in.ID.String()
+		e.URL = p.cfg.Page + "/runs/" + run.ID.String()
 	}
 	p.take(e)
 }
@@ -302,7 +302,7 @@ func (p *Poster) deliver(ctx context.Context, ending <-chan struct{}, e Event) {
 		}
 		if wait < 0 || try == tries || closed(ending) || ctx.Err() != nil {
 			p.count(func(s *Stats) { s.Failed++ })
-			p.cfg.Logger.Warn("webhook event was not taken", "address", p.host, "tenant", e.Tenant, "key", e.Job, "instance", e.Instance, "attempts", try, "err", err)
+			p.cfg.Logger.Warn("webhook event was not taken", "address", p.host, "tenant", e.Tenant, "key", e.Job, "run", e.Run, "attempts", try, "err", err)
 			return
 		}
 		select {

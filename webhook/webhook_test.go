@@ -87,8 +87,8 @@ func run(t *testing.T, c Config) (p *Poster, stop func()) {
 	return p, stop
 }
 
-func terminated(key jobs.Key) *jobs.Instance {
-	return &jobs.Instance{Tenant: "default", ID: jobs.NewID(time.Now()), Key: key, State: jobs.Terminated, Cause: jobs.ByError, Attempt: 3,
+func terminated(key jobs.Key) *jobs.Run {
+	return &jobs.Run{Tenant: "default", ID: jobs.NewID(time.Now()), Key: key, State: jobs.Terminated, Cause: jobs.ByError, Attempt: 3,
 		Error: "no " + strings.Repeat("x", 5000), Ended: time.Now()}
 }
 
@@ -101,14 +101,14 @@ func TestEvents(t *testing.T) {
 	in := terminated("a.b")
 	p.Ended(in)
 	e := r.await(t, 1)[0]
-	if e.ID != in.ID.String()+"-3" || e.Event != "run.terminated" || e.Tenant != "default" || e.Job != "a.b" || e.Instance != in.ID.String() || e.Attempt != 3 ||
+	if e.ID != in.ID.String()+"-3" || e.Event != "run.terminated" || e.Tenant != "default" || e.Job != "a.b" || e.Run != in.ID.String() || e.Attempt != 3 ||
 		e.Cause != "error" || len(e.Error) != 2048 || !e.Ended.Equal(in.Ended) || e.URL != "https://jobs.example.com/runs/"+in.ID.String() || e.From != nil {
 		t.Errorf("it says %+v", e)
 	}
 	due := time.Now().Add(-time.Hour)
 	p.Missed("default", "c.d", jobs.Missed{From: due, To: due.Add(time.Minute), Count: 2, Reason: jobs.MissedPaused})
 	p.Missed("default", "c.d", jobs.Missed{From: due, To: due.Add(time.Minute), Count: 2, Reason: jobs.MissedLate})
-	if e := r.await(t, 2)[1]; e.Event != "due.missed" || e.Job != "c.d" || e.Count != 2 || !e.From.Equal(due) || e.Instance != "" || e.ID == "" {
+	if e := r.await(t, 2)[1]; e.Event != "due.missed" || e.Job != "c.d" || e.Count != 2 || !e.From.Equal(due) || e.Run != "" || e.ID == "" {
 		t.Errorf("it says %+v", e)
 	}
 	held := &jobs.Held{By: "person:ann", Reason: "3 runs in a row failed", At: due}
@@ -182,7 +182,7 @@ func TestTries(t *testing.T) {
 func TestInterval(t *testing.T) {
 	r := newReceiver(t, nil)
 	p, stop := run(t, Config{URL: r.URL, Interval: time.Hour})
-	var last *jobs.Instance
+	var last *jobs.Run
 	for range 5 {
 		last = terminated("a.b")
 		p.Ended(last)
@@ -198,7 +198,7 @@ func TestInterval(t *testing.T) {
 	for _, e := range events {
 		byJob[e.Job] = append(byJob[e.Job], e)
 	}
-	if told := byJob["a.b"]; len(told) != 2 || told[0].More != 0 || told[1].More != 3 || told[1].Instance != last.ID.String() || len(byJob["c.d"]) != 1 {
+	if told := byJob["a.b"]; len(told) != 2 || told[0].More != 0 || told[1].More != 3 || told[1].Run != last.ID.String() || len(byJob["c.d"]) != 1 {
 		t.Errorf("told of %+v", byJob)
 	}
 	p.Ended(terminated("a.b")) // held, and told when the process ends

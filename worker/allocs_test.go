@@ -17,14 +17,14 @@ import (
 )
 
 // allStore lets everything be done. A claim is answered with a run that was made before.
-type allStore struct{ runs map[jobs.ID]*jobs.Instance }
+type allStore struct{ runs map[jobs.ID]*jobs.Run }
 
 func (s allStore) Apply(_ context.Context, batch []jobs.Envelope) []metastore.Result {
 	results := make([]metastore.Result, len(batch))
 	for i := range batch {
 		if k, is := batch[i].Command.(jobs.Claim); is {
 			s.runs[k.ID].Worker = k.Worker
-			results[i].Instances = []*jobs.Instance{s.runs[k.ID]}
+			results[i].Runs = []*jobs.Run{s.runs[k.ID]}
 		}
 	}
 	return results
@@ -34,13 +34,13 @@ func (s allStore) Apply(_ context.Context, batch []jobs.Envelope) []metastore.Re
 // do. It was 11 when this was written.
 func TestAllocationsOfAnAttempt(t *testing.T) {
 	const n, most = 500, 14
-	store := allStore{map[jobs.ID]*jobs.Instance{}}
+	store := allStore{map[jobs.ID]*jobs.Run{}}
 	list := make([]bus.Offer, n)
 	began := time.Now()
 	for i := range list {
 		id := jobs.NewID(began)
 		list[i] = bus.Offer{ID: id, Attempt: 1, Key: "j"}
-		store.runs[id] = &jobs.Instance{Tenant: jobs.DefaultTenant, ID: id, Key: "j", State: jobs.Processing, Attempt: 1, Args: []byte(`{}`),
+		store.runs[id] = &jobs.Run{Tenant: jobs.DefaultTenant, ID: id, Key: "j", State: jobs.Processing, Attempt: 1, Args: []byte(`{}`),
 			Started: began, Deadline: began.Add(time.Hour)}
 	}
 	nothing := jobs.TriggeredFunc[json.RawMessage](func(context.Context, json.RawMessage) error { return nil })
@@ -49,8 +49,8 @@ func TestAllocationsOfAnAttempt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.crew = newCrew(func(a *attempt) { w.attend(t.Context(), a) })
-	defer w.crew.dismiss()
+	w.pool = newPool(func(a *attempt) { w.attend(t.Context(), a) })
+	defer w.pool.dismiss()
 	each := testing.AllocsPerRun(20, func() {
 		w.accept(t.Context(), list, func() {})
 		if !w.held.drained(time.Minute) {

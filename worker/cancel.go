@@ -10,7 +10,7 @@ import (
 )
 
 // heed reads a signal of the leader that an attempt is to end. What a lost signal asked for comes with the next
-// beat's answer.
+// heartbeat's answer.
 func (w *Worker) heed(ctx context.Context, s bus.Signal) {
 	if s.From.Role != bus.Node {
 		return // only a control plane may stop runs
@@ -35,19 +35,19 @@ func (w *Worker) heed(ctx context.Context, s bus.Signal) {
 func (w *Worker) rest(wish bus.Rest) {
 	if wish != "" && w.held.rest(wish == bus.RestDrain) {
 		w.log.Info("worker is told about new runs", "wish", wish)
-		w.beatNow()
+		w.heartbeatNow()
 	}
 }
 
-// callSpread is over how long the workers of a new leader spread their first beats.
-const callSpread = 50 * time.Millisecond
+// callJitter is over how long the workers of a new leader spread their first heartbeats.
+const callJitter = 50 * time.Millisecond
 
-// called beats because another node leads, which does not know this worker yet: once in a term, and again while the
+// called sends a heartbeat because another node leads, which does not know this worker yet: once in a term, and again while the
 // worker has not been told where to take offers, since that may come after the first answer.
 func (w *Worker) called(term uint64) {
 	queue, _ := w.leader.current()
 	if w.term.Swap(term) != term || queue == "" {
-		time.AfterFunc(rand.N(callSpread), w.beatNow)
+		time.AfterFunc(rand.N(callJitter), w.heartbeatNow)
 	}
 }
 
@@ -70,7 +70,7 @@ func (w *Worker) stop(ctx context.Context, s bus.Stop) {
 		cause = jobs.ErrTimeout
 	}
 	if a.endedBy(cause) {
-		w.log.Info("attempt is stopped", "key", a.key, "instance", a.ID, "attempt", a.Attempt, "cause", cause)
+		w.log.Info("attempt is stopped", "key", a.key, "run", a.ID, "attempt", a.Attempt, "cause", cause)
 		w.held.count(0)
 	}
 	if s.Stale {
@@ -101,13 +101,13 @@ func (a *attempt) disown() {
 }
 
 // guard ends the context of an attempt whose job says LeaseCancel, when its lease has lapsed as far as this
-// worker can tell: nobody has answered a beat that names it for a lease less one beat. That leaves the handler as long as a
-// beat to return before another worker begins the next attempt.
+// worker can tell: nobody has answered a heartbeat that names it for a lease less one heartbeat. That leaves the handler as long as a
+// heartbeat to return before another worker begins the next attempt.
 func (w *Worker) guard(ctx context.Context, a *attempt) {
 	for {
-		left := time.Until(w.leader.until(w.held.renewed(a)).Add(-w.config.BeatEvery))
+		left := time.Until(w.leader.until(w.held.renewed(a)).Add(-w.config.HeartbeatEvery))
 		if left <= 0 {
-			w.log.Warn("lease is lost, the attempt is stopped", "key", a.key, "instance", a.ID, "attempt", a.Attempt)
+			w.log.Warn("lease is lost, the attempt is stopped", "key", a.key, "run", a.ID, "attempt", a.Attempt)
 			a.end(jobs.ErrLeaseLost)
 			return
 		}

@@ -53,7 +53,7 @@ func (f flaky) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Res
 	return f.Store.Apply(ctx, batch)
 }
 
-// leaky is a bus that loses signals and beats, and says offers twice.
+// leaky is a bus that loses signals and heartbeats, and says offers twice.
 type leaky struct {
 	bus.Bus
 	dice *dice
@@ -156,7 +156,7 @@ func chaos(t *testing.T, d *dice) {
 	}
 	time.Sleep(time.Minute)
 	c := client.New(cp.Store(), nil, client.Config{})
-	var made []jobs.Run
+	var made []jobs.Receipt
 	for i := range runs {
 		run, err := jobs.Trigger[args]("j").Enqueue(ctx, c, args{i})
 		if err != nil {
@@ -175,16 +175,16 @@ func chaos(t *testing.T, d *dice) {
 	synctest.Wait()
 	ends := map[jobs.State]int{}
 	for _, run := range made {
-		in, err := c.Get(ctx, run.ID)
+		r, err := c.Get(ctx, run.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ends[in.State]++
-		if !in.State.Final() || in.Lingering {
-			t.Errorf("run %s is %s (%s) after two hours, lingering %v, attempt %d", in.ID, in.State, in.Cause, in.Lingering, in.Attempt)
+		ends[r.State]++
+		if !r.State.Final() || r.Lingering {
+			t.Errorf("run %s is %s (%s) after two hours, lingering %v, attempt %d", r.ID, r.State, r.Cause, r.Lingering, r.Attempt)
 		}
-		if in.Cause == jobs.ByPoison {
-			t.Errorf("run %s was lost again and again, and no worker died", in.ID)
+		if r.Cause == jobs.ByPoison {
+			t.Errorf("run %s was lost again and again, and no worker died", r.ID)
 		}
 	}
 	for _, w := range workers {

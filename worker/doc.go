@@ -8,7 +8,7 @@
 //
 // Where to start: [Config], then one run's way through the files: take.go (a slot first, then an offer, then the
 // claim), execute.go (the handler, its deadline and how it may end), report.go (telling the store). Beside it go
-// beat.go (staying alive in the leader's eyes), cancel.go (being told to stop) and drain.go (leaving).
+// heartbeat.go (staying alive in the leader's eyes), cancel.go (being told to stop) and drain.go (leaving).
 //
 // Sharp edges. A handler must heed its context: nothing can stop one that does not, and it keeps its slot until
 // it returns. What it wants to keep for its next attempt when its context has ended, it saves under

@@ -10,10 +10,10 @@ import (
 const mostReporting = 5 * time.Second
 
 // drain empties the worker's hands: nothing more is taken, running handlers get their grace, then their contexts
-// end and their runs are given back. Beats go on meanwhile, so that the leases hold.
+// end and their runs are given back. Heartbeats go on meanwhile, so that the leases hold.
 func (w *Worker) drain() {
 	w.held.close()
-	w.beatNow() // the leader stops making offers
+	w.heartbeatNow() // the leader stops making offers
 	grace := max(w.config.Grace, 0)
 	w.log.Info("worker drains", "attempts", w.Stats().Running, "grace", grace)
 	if !w.held.drained(grace) {

@@ -32,12 +32,12 @@ func TestDrainWaitsForRunningHandlers(t *testing.T) {
 		synctest.Wait()
 		go func() {
 			time.Sleep(time.Millisecond)
-			if b := s.lastBeat(); !b.Draining {
+			if b := s.lastHeartbeat(); !b.Draining {
 				t.Error("the leader is not told of the drain at once")
 			}
 			time.Sleep(5 * time.Second)
-			if b := s.lastBeat(); !b.Draining || len(b.Running) != 1 {
-				t.Errorf("beat is %+v, want it to tell of the drain, and to keep the lease", b)
+			if b := s.lastHeartbeat(); !b.Draining || len(b.Running) != 1 {
+				t.Errorf("heartbeat is %+v, want it to tell of the drain, and to keep the lease", b)
 			}
 			s.set(func(s *stage) { s.quiet = true })
 			o := offerOf(s.row(s.create("j", struct{}{})))
@@ -51,8 +51,8 @@ func TestDrainWaitsForRunningHandlers(t *testing.T) {
 			t.Errorf("left after %v, want 20s", took)
 		}
 		s.wantState(id, jobs.Succeeded, "")
-		if b := s.lastBeat(); !b.Leaving {
-			t.Errorf("the last beat is %+v, want a goodbye", b)
+		if b := s.lastHeartbeat(); !b.Leaving {
+			t.Errorf("the last heartbeat is %+v, want a goodbye", b)
 		}
 		wantFinished(t, w, map[jobs.Outcome]uint64{jobs.OutcomeSuccess: 1})
 	})
@@ -89,9 +89,9 @@ func TestDrainGivesBackWhatGoesOnTooLong(t *testing.T) {
 				if took := leave(stop); took != 10*time.Second {
 					t.Errorf("left after %v, want 10s", took)
 				}
-				in := s.wantState(id, c.state, c.cause)
-				if string(in.Checkpoint) != "7" || in.Lingering {
-					t.Errorf("checkpoint is %q, lingering %v", in.Checkpoint, in.Lingering)
+				run := s.wantState(id, c.state, c.cause)
+				if string(run.Checkpoint) != "7" || run.Lingering {
+					t.Errorf("checkpoint is %q, lingering %v", run.Checkpoint, run.Lingering)
 				}
 				wantFinished(t, w, map[jobs.Outcome]uint64{c.outcome: 1})
 			})
@@ -110,7 +110,7 @@ func TestDrainLeavesHandlersThatDoNotReturn(t *testing.T) {
 		if took := leave(stop); took != time.Second {
 			t.Errorf("left after %v, want 1s", took)
 		}
-		if in := s.wantState(id, jobs.Failed, jobs.ByHandback); !in.Lingering {
+		if run := s.wantState(id, jobs.Failed, jobs.ByHandback); !run.Lingering {
 			t.Error("the store does not know that the handler runs")
 		}
 		g.open <- nil
@@ -149,8 +149,8 @@ func TestAClaimThatSucceedsTooLate(t *testing.T) {
 		s.offer(offerOf(s.row(id)))
 		synctest.Wait()
 		leave(stop)
-		if in := s.wantState(id, jobs.Failed, jobs.ByHandback); in.Lingering || g.inside() > 0 {
-			t.Errorf("%d handlers were called, lingering %v", g.inside(), in.Lingering)
+		if run := s.wantState(id, jobs.Failed, jobs.ByHandback); run.Lingering || g.inside() > 0 {
+			t.Errorf("%d handlers were called, lingering %v", g.inside(), run.Lingering)
 		}
 	})
 }

@@ -22,10 +22,10 @@ type attempt struct {
 	phase   phase         // guarded by held.mu
 	pending bool          // nobody who asks for attempts has been given it; guarded by held.mu
 	dropped chan struct{} // closed when it is forgotten, if somebody waits for that; guarded by held.mu
-	renewed time.Time     // when the last answered beat that named it was sent; zero = none was; guarded by held.mu
+	renewed time.Time     // when the last answered heartbeat that named it was sent; zero = none was; guarded by held.mu
 
-	in   *jobs.Instance // as claimed; never changed
-	sent time.Time      // when the claim was sent: the attempt's clocks begin here
+	in   *jobs.Run // as claimed; never changed
+	sent time.Time // when the claim was sent: the attempt's clocks begin here
 	// spent is what of its time was over by then: of an attempt that was begun elsewhere.
 	spent time.Duration
 	// finish is how it ended, set by who tells the store.
@@ -57,8 +57,8 @@ type attempt struct {
 	result     []byte
 	checkpoint []byte
 	log        attemptLog
-	settled    *jobs.Instance // the run as the attempt left it, once the store has said so
-	refusal    error          // why the store does not take what was said of its end
+	settled    *jobs.Run // the run as the attempt left it, once the store has said so
+	refusal    error     // why the store does not take what was said of its end
 }
 
 // deadline is when the attempt times out, on this machine's clock; zero = never. Deadline and Started are both
@@ -106,7 +106,7 @@ func (w *Worker) attend(living context.Context, a *attempt) {
 		go w.guard(a.context(), a)
 	}
 	if w.log.Enabled(living, slog.LevelDebug) { // naming the facts costs more than a run that does nothing
-		w.log.Debug("attempt begun", "key", a.key, "instance", a.ID, "attempt", a.Attempt)
+		w.log.Debug("attempt begun", "key", a.key, "run", a.ID, "attempt", a.Attempt)
 	}
 	ctx, span := trace.Attempt(handlerContext{a}, a.in)
 	a.traceBegun(span)
@@ -134,7 +134,7 @@ func (w *Worker) came(living context.Context, a *attempt, said *answer) {
 }
 
 // facts name an attempt in a line of a log.
-func (a *attempt) facts() []any { return []any{"key", a.key, "instance", a.ID, "attempt", a.Attempt} }
+func (a *attempt) facts() []any { return []any{"key", a.key, "run", a.ID, "attempt", a.Attempt} }
 
 // traceBegun keeps the span of the attempt.
 func (a *attempt) traceBegun(span trace.Span) {
@@ -173,7 +173,7 @@ func (a *attempt) isStale() bool {
 	return a.stale
 }
 
-// line is what a beat says about the attempt, and whether it is ours at all.
+// line is what a heartbeat says about the attempt, and whether it is ours at all.
 func (a *attempt) line(t token) (bus.Held, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -29,15 +29,15 @@ func TestARunGoesTheWholeWay(t *testing.T) {
 			return jobs.Result(ctx, map[string]int{"charged": 7})
 		}), jobs.Options{Key: "charge"}))
 		id := s.create("charge", order{"c7"})
-		in := s.wantState(id, jobs.Succeeded, "")
-		if string(in.Result) != `{"charged":7}` || got.Customer != "c7" {
-			t.Errorf("result %s of customer %q", in.Result, got.Customer)
+		run := s.wantState(id, jobs.Succeeded, "")
+		if string(run.Result) != `{"charged":7}` || got.Customer != "c7" {
+			t.Errorf("result %s of customer %q", run.Result, got.Customer)
 		}
-		if want := (jobs.AttemptInfo{Tenant: "default", Run: id, Key: "charge", Due: in.Due, Number: 1, Worker: w.Name(), Revision: in.Revision}); info != want || in.Due.IsZero() {
+		if want := (jobs.AttemptInfo{Tenant: "default", Run: id, Key: "charge", Due: run.Due, Number: 1, Worker: w.Name(), Revision: run.Revision}); info != want || run.Due.IsZero() {
 			t.Errorf("attempt is %+v, want %+v", info, want)
 		}
-		if in.Worker != w.Name() || !strings.HasPrefix(in.Worker, "w-") {
-			t.Errorf("claimed by %q, want the configured name and a nonce", in.Worker)
+		if run.Worker != w.Name() || !strings.HasPrefix(run.Worker, "w-") {
+			t.Errorf("claimed by %q, want the configured name and a nonce", run.Worker)
 		}
 	})
 }
@@ -105,14 +105,14 @@ func TestWhateverAHandlerDoes(t *testing.T) {
 				id := s.create("j", struct{}{})
 				beside := s.create("other", struct{}{})
 				time.Sleep(2 * time.Hour)
-				in := s.wantState(id, c.state, c.cause)
+				run := s.wantState(id, c.state, c.cause)
 				for _, says := range c.says {
-					if !strings.Contains(in.Error, says) {
-						t.Errorf("error is %.300q..., want it to say %q", in.Error, says)
+					if !strings.Contains(run.Error, says) {
+						t.Errorf("error is %.300q..., want it to say %q", run.Error, says)
 					}
 				}
-				if len(in.Error) > jobs.MaxError {
-					t.Errorf("error has %d bytes", len(in.Error))
+				if len(run.Error) > jobs.MaxError {
+					t.Errorf("error has %d bytes", len(run.Error))
 				}
 				s.wantState(beside, jobs.Succeeded, "")
 				s.wantState(s.create("other", struct{}{}), jobs.Succeeded, "")
@@ -152,9 +152,9 @@ func TestSnoozeCostsNoRetry(t *testing.T) {
 		w, _ := s.start(worker.Config{}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error {
 			return fmt.Errorf("wait: %w", jobs.Snooze(time.Minute))
 		}))
-		in := s.wantState(s.create("j", struct{}{}), jobs.Failed, jobs.BySnooze)
-		if !in.RetryAt.Equal(time.Now().UTC().Add(time.Minute)) || in.Failures != 0 {
-			t.Errorf("back at %v after %d failures", in.RetryAt, in.Failures)
+		run := s.wantState(s.create("j", struct{}{}), jobs.Failed, jobs.BySnooze)
+		if !run.RetryAt.Equal(time.Now().UTC().Add(time.Minute)) || run.Failures != 0 {
+			t.Errorf("back at %v after %d failures", run.RetryAt, run.Failures)
 		}
 		wantFinished(t, w, map[jobs.Outcome]uint64{jobs.OutcomeSnooze: 1})
 	})
@@ -169,9 +169,9 @@ func TestTheDeadlineCountsFromTheClaim(t *testing.T) {
 			results := apply()
 			if batch[0].Command.Verb() == jobs.VerbClaim {
 				time.Sleep(4 * time.Second)
-				in := *results[0].Instances[0]
-				in.Started, in.Deadline = in.Started.Add(-time.Hour), in.Deadline.Add(-time.Hour)
-				results[0].Instances = []*jobs.Instance{&in}
+				run := *results[0].Runs[0]
+				run.Started, run.Deadline = run.Started.Add(-time.Hour), run.Deadline.Add(-time.Hour)
+				results[0].Runs = []*jobs.Run{&run}
 			}
 			return results
 		})
@@ -199,7 +199,7 @@ func TestAHandlerThatOutlivesItsTimeout(t *testing.T) {
 		w, _ := s.start(worker.Config{Slots: 1}, handler(jobs.Options{Timeout: 5 * time.Second, Retries: 1}, g.run))
 		id := s.create("j", struct{}{})
 		time.Sleep(6*time.Second + time.Millisecond)
-		if in := s.wantState(id, jobs.Failed, jobs.ByTimeout); !in.Lingering || in.Offerable() {
+		if run := s.wantState(id, jobs.Failed, jobs.ByTimeout); !run.Lingering || run.Offerable() {
 			t.Error("the retry can be claimed although the handler has not returned")
 		}
 		wantErr(t, g.cause(0), jobs.ErrTimeout)
@@ -215,12 +215,12 @@ func TestAHandlerThatOutlivesItsTimeout(t *testing.T) {
 		if st := w.Stats(); st.Stuck != 1 {
 			t.Errorf("stats are %+v, want one stuck", st)
 		}
-		if b := s.lastBeat(); len(b.Running) != 1 || !b.Running[0].Stuck {
-			t.Errorf("beat is %+v, want it to tell of a stuck handler", b)
+		if b := s.lastHeartbeat(); len(b.Running) != 1 || !b.Running[0].Stuck {
+			t.Errorf("heartbeat is %+v, want it to tell of a stuck handler", b)
 		}
 		s.set(func(s *stage) { s.quiet = true })
 		g.open <- nil
-		if in := s.wantState(id, jobs.Failed, jobs.ByTimeout); in.Lingering {
+		if run := s.wantState(id, jobs.Failed, jobs.ByTimeout); run.Lingering {
 			t.Error("still waits for the handler")
 		}
 		s.offer(offerOf(s.row(id)))
@@ -233,7 +233,7 @@ func TestAHandlerThatOutlivesItsTimeout(t *testing.T) {
 	})
 }
 
-func TestManyRunsMakeSeveralBeats(t *testing.T) {
+func TestManyRunsMakeSeveralHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		g := newGate()
@@ -245,26 +245,26 @@ func TestManyRunsMakeSeveralBeats(t *testing.T) {
 		if g.inside() != n {
 			t.Fatalf("%d handlers run, want %d", g.inside(), n)
 		}
-		s.set(func(s *stage) { s.beats = nil })
+		s.set(func(s *stage) { s.heartbeats = nil })
 		time.Sleep(4 * time.Second)
 		s.mu.Lock()
 		var sizes []int
-		for i, b := range s.beats {
+		for i, b := range s.heartbeats {
 			sizes = append(sizes, len(b.Running))
-			if b.More != (i < len(s.beats)-1) {
-				t.Errorf("beat %d of %d has More %v", i, len(s.beats), b.More)
+			if b.More != (i < len(s.heartbeats)-1) {
+				t.Errorf("heartbeat %d of %d has More %v", i, len(s.heartbeats), b.More)
 			}
 		}
 		s.mu.Unlock()
 		if fmt.Sprint(sizes) != "[2000 2000 500]" {
-			t.Errorf("beats name %v runs", sizes)
+			t.Errorf("heartbeats name %v runs", sizes)
 		}
 		close(g.open)
 		synctest.Wait()
 	})
 }
 
-func TestProgressRidesInBeats(t *testing.T) {
+func TestProgressRidesInHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		g := newGate()
@@ -277,18 +277,18 @@ func TestProgressRidesInBeats(t *testing.T) {
 		}))
 		s.create("j", struct{}{})
 		synctest.Wait()
-		s.set(func(s *stage) { s.beats = nil })
+		s.set(func(s *stage) { s.heartbeats = nil })
 		time.Sleep(4 * time.Second)
-		b := s.lastBeat()
+		b := s.lastHeartbeat()
 		if len(b.Running) != 1 || b.Running[0].Progress == nil {
-			t.Fatalf("beat is %+v, want progress", b)
+			t.Fatalf("heartbeat is %+v, want progress", b)
 		}
 		if p := *b.Running[0].Progress; p.Done != 0 || p.Total != 0 || p.Text != strings.Repeat("é", 100) {
 			t.Errorf("progress is %+v, want nothing negative and at most 200 bytes", p)
 		}
 		s.set(func(s *stage) {
-			if len(s.beats) > 2 {
-				t.Errorf("%d beats in 4 s: progress must not make more", len(s.beats))
+			if len(s.heartbeats) > 2 {
+				t.Errorf("%d heartbeats in 4 s: progress must not make more", len(s.heartbeats))
 			}
 		})
 		g.open <- nil
@@ -334,9 +334,9 @@ func TestCheckpointsReachTheNextAttempt(t *testing.T) {
 // What the leader says to stop is stopped; what it says on top changes nothing.
 func TestStops(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		byBeat bool
-	}{{"by signal", false}, {"by beat", true}} {
+		name        string
+		byHeartbeat bool
+	}{{"by signal", false}, {"by heartbeat", true}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t)
@@ -344,12 +344,12 @@ func TestStops(t *testing.T) {
 				w, _ := s.start(worker.Config{}, handler(jobs.Options{}, heedful(causes)))
 				id := s.create("j", struct{}{})
 				synctest.Wait()
-				in := s.do(jobs.Cancel{ID: id})
-				if !in.Lingering {
+				run := s.do(jobs.Cancel{ID: id})
+				if !run.Lingering {
 					t.Fatal("a cancelled run must wait for its handler")
 				}
 				stop := bus.Stop{ID: id, Attempt: 1, By: "person:ann", Reason: "a mistake"}
-				if c.byBeat {
+				if c.byHeartbeat {
 					s.set(func(s *stage) { s.stops = []bus.Stop{stop, stop} })
 					time.Sleep(4 * time.Second)
 				} else {
@@ -360,7 +360,7 @@ func TestStops(t *testing.T) {
 				if err := <-causes; !errors.As(err, &cancelled) || cancelled.By != "person:ann" || cancelled.Reason != "a mistake" {
 					t.Errorf("the cause is %v", err)
 				}
-				if in := s.wantState(id, jobs.Cancelled, jobs.ByPerson); in.Lingering {
+				if run := s.wantState(id, jobs.Cancelled, jobs.ByPerson); run.Lingering {
 					t.Error("the handler has returned, and nobody knows")
 				}
 				if n := len(sent[jobs.Finish](s)); n > 0 {
@@ -385,8 +385,8 @@ func TestAStaleAttemptIsForgotten(t *testing.T) {
 		s.tell(w, bus.Stop{ID: id, Attempt: 1, Stale: true})
 		wantErr(t, g.cause(0), jobs.ErrLeaseLost)
 		time.Sleep(20 * time.Second)
-		if b := s.lastBeat(); len(b.Running) != 0 {
-			t.Errorf("the beat claims %v, which was taken away", b.Running)
+		if b := s.lastHeartbeat(); len(b.Running) != 0 {
+			t.Errorf("the heartbeat claims %v, which was taken away", b.Running)
 		}
 		if st := w.Stats(); st.Free != 0 || st.Stuck != 1 {
 			t.Errorf("stats are %+v, want the slot taken and the handler stuck", st)
@@ -412,11 +412,11 @@ func TestAStopOfWhatIsNotHere(t *testing.T) {
 		s.do(jobs.Claim{ID: id, Worker: w.Name(), Attempt: 1}) // whose answer never came
 		s.do(jobs.Cancel{ID: id})
 		s.tell(w, bus.Stop{ID: id, Attempt: 1, Stale: true})
-		if in := s.wantState(id, jobs.Cancelled, jobs.ByPerson); !in.Lingering {
+		if run := s.wantState(id, jobs.Cancelled, jobs.ByPerson); !run.Lingering {
 			t.Error("the worker spoke of an attempt that was taken away")
 		}
 		s.tell(w, bus.Stop{ID: id, Attempt: 1})
-		if in := s.wantState(id, jobs.Cancelled, jobs.ByPerson); in.Lingering {
+		if run := s.wantState(id, jobs.Cancelled, jobs.ByPerson); run.Lingering {
 			t.Error("the run waits for a handler that does not run")
 		}
 	})
@@ -434,7 +434,7 @@ func TestCancelledWhileItFinishes(t *testing.T) {
 		s.set(func(s *stage) { s.quiet = true })
 		id = s.create("j", struct{}{})
 		s.offer(offerOf(s.row(id)))
-		if in := s.wantState(id, jobs.Cancelled, jobs.ByPerson); in.Lingering {
+		if run := s.wantState(id, jobs.Cancelled, jobs.ByPerson); run.Lingering {
 			t.Error("the handler has returned, and nobody knows")
 		}
 	})

@@ -227,7 +227,7 @@ func (h *held) find(t token) *attempt {
 	return h.attempts[t]
 }
 
-// list is what a beat says: every attempt that is ours as far as we know.
+// list is what a heartbeat says: every attempt that is ours as far as we know.
 func (h *held) list() []bus.Held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -243,7 +243,7 @@ func (h *held) list() []bus.Held {
 	return list
 }
 
-// renew notes that a beat was answered which named these attempts, and when it was sent.
+// renew notes that a heartbeat was answered which named these attempts, and when it was sent.
 func (h *held) renew(list []bus.Held, sent time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -254,8 +254,8 @@ func (h *held) renew(list []bus.Held, sent time.Time) {
 	}
 }
 
-// renewed is when the attempt's lease was last asked for with success: with a beat that named it, or its claim. A
-// beat that was sent before the claim was answered did not name it, and renewed nothing.
+// renewed is when the attempt's lease was last asked for with success: with a heartbeat that named it, or its claim. A
+// heartbeat that was sent before the claim was answered did not name it, and renewed nothing.
 func (h *held) renewed(a *attempt) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()

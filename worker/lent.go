@@ -37,7 +37,7 @@ func (l *lent) Log() *slog.Logger {
 	return a.logger
 }
 
-// Progress is kept until the next beat takes the latest along.
+// Progress is kept until the next heartbeat takes the latest along.
 func (l *lent) Progress(done, total int64, text string) {
 	p := &bus.Progress{Done: max(done, 0), Total: max(total, 0), Text: cut(text, mostProgress)}
 	l.attempt.mu.Lock()
@@ -47,10 +47,10 @@ func (l *lent) Progress(done, total int64, text string) {
 
 // Attempt says which attempt this is.
 func (l *lent) Attempt() jobs.AttemptInfo {
-	in := l.attempt.in
-	info := jobs.AttemptInfo{Tenant: in.Tenant, Run: in.ID, Key: in.Key, Due: in.Due, Number: in.Attempt, Worker: l.worker.name, Revision: in.Revision}
-	if p := in.Place; p != nil {
-		info.Shard, info.Shards = int(p.Shard), int(p.Shards)
+	run := l.attempt.in
+	info := jobs.AttemptInfo{Tenant: run.Tenant, Run: run.ID, Key: run.Key, Due: run.Due, Number: run.Attempt, Worker: l.worker.name, Revision: run.Revision}
+	if p := run.Place; p != nil {
+		info.Index, info.Total = int(p.Index), int(p.Total)
 	}
 	return info
 }
@@ -64,10 +64,10 @@ func (l *lent) Last(err error) bool {
 	if errors.Is(err, jobs.ErrTimeout) {
 		cause, code = jobs.ByTimeout, jobs.CodeTimeout
 	}
-	in := *l.attempt.in
-	in.Moves = slices.Clip(in.Moves) // an embedded worker shares the row with the store, which uses the room behind it
-	in, refused := in.Fail(time.Now(), cause, code, "", 0, !jobs.IsFinal(err))
-	return refused == nil && in.State == jobs.Terminated
+	run := *l.attempt.in
+	run.Moves = slices.Clip(run.Moves) // an embedded worker shares the row with the store, which uses the room behind it
+	run, refused := run.Fail(time.Now(), cause, code, "", 0, !jobs.IsFinal(err))
+	return refused == nil && run.State == jobs.Terminated
 }
 
 // Result is kept until the handler returns; the last one counts.

@@ -11,7 +11,7 @@ import (
 func TestLastLeavesTheRowAlone(t *testing.T) {
 	history := []jobs.Move{{State: jobs.Enqueued}, {State: jobs.Processing, Attempt: 1}}
 	room := append(make([]jobs.Move, 0, 4), history...)
-	l := &lent{attempt: &attempt{in: &jobs.Instance{State: jobs.Processing, Attempt: 1, Moves: room}}}
+	l := &lent{attempt: &attempt{in: &jobs.Run{State: jobs.Processing, Attempt: 1, Moves: room}}}
 	if !l.Last(errors.New("no")) {
 		t.Error("a run without retries has an attempt after its last")
 	}

@@ -81,7 +81,7 @@ func TestEcho(t *testing.T) {
 		id := s.create("j", struct{}{})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		of := func(attempt int) string { return fmt.Sprintf("key=j instance=%s attempt=%d ", id, attempt) }
+		of := func(attempt int) string { return fmt.Sprintf("key=j run=%s attempt=%d ", id, attempt) }
 		want := "level=INFO msg=begun " + of(1) + "customer=c7\n" +
 			"level=WARN msg=\"attempt failed\" " + of(1) + "err=\"no money\"\n" +
 			"level=INFO msg=begun " + of(2) + "customer=c7\n"

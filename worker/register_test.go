@@ -42,7 +42,7 @@ func TestNewRefuses(t *testing.T) {
 		{"a bad app", worker.Config{App: "a/b"}, []jobs.Job{recurring(jobs.Options{})}, `app "a/b"`},
 		{"a bad tenant", worker.Config{Tenant: "*"}, []jobs.Job{recurring(jobs.Options{})}, `tenant "*"`},
 		{"negative slots", worker.Config{Slots: -1}, []jobs.Job{recurring(jobs.Options{})}, "slots is -1"},
-		{"a lease shorter than a beat", worker.Config{Lease: time.Second}, []jobs.Job{recurring(jobs.Options{})}, "the lease must be longer"},
+		{"a lease shorter than a heartbeat", worker.Config{Lease: time.Second}, []jobs.Job{recurring(jobs.Options{})}, "the lease must be longer"},
 		{"a bad key", worker.Config{}, []jobs.Job{recurring(jobs.Options{Key: "a b"})}, `"a b"`},
 		{"a bad cron", worker.Config{}, []jobs.Job{recurring(jobs.Options{Cron: "0 0 32 * *"})}, `job tick: schedule "0 0 32 * *": day-of-month at 4: 32`},
 		{"a bad zone", worker.Config{}, []jobs.Job{recurring(jobs.Options{Cron: "@daily", TimeZone: "Mars/Base"})}, "Mars/Base"},
@@ -88,8 +88,8 @@ func TestRegistration(t *testing.T) {
 			t.Fatalf("registered %+v", got)
 		}
 		s.mu.Lock()
-		info := s.beats[0].Info
-		for _, b := range s.beats[1:] {
+		info := s.heartbeats[0].Info
+		for _, b := range s.heartbeats[1:] {
 			if b.Info != nil {
 				t.Error("the worker introduces itself again although it is known")
 			}
@@ -100,7 +100,7 @@ func TestRegistration(t *testing.T) {
 		}
 		s.set(func(s *stage) { s.forgot = true })
 		time.Sleep(4 * time.Second)
-		if s.lastBeat().Info == nil && s.forgot {
+		if s.lastHeartbeat().Info == nil && s.forgot {
 			t.Error("a new leader was not told who the worker is")
 		}
 		if got = sent[jobs.Register](s); len(got) != 4 || got[2].Start || got[3].Start {

@@ -13,7 +13,7 @@ import (
 
 // Remote stands in for a worker elsewhere that has no bus and comes with requests: it holds towards bus and store
 // what a worker holds, and its handlers wait for what the other side says. It takes a run only while the other side
-// asks for one, and beats only while the other side is heard, so that leases lapse like those of any worker that died.
+// asks for one, and sends heartbeats only while the other side is heard, so that leases lapse like those of any worker that died.
 //
 // It may vanish without a word, with its process for example: another one of the same name and start takes over the
 // attempts that the other side names. The store decides whether they are still its own.
@@ -61,13 +61,13 @@ type turn struct {
 // ending is what became of the end of an attempt.
 type ending struct {
 	done chan struct{}
-	in   *jobs.Instance
+	in   *jobs.Run
 	err  error
 }
 
 const (
-	// quietBeats is for how many beats the other side may be silent before its worker is, too.
-	quietBeats = 2
+	// quietHeartbeats is for how many heartbeats the other side may be silent before its worker is, too.
+	quietHeartbeats = 2
 	// silentTooLong is after how long silence nothing is kept for the other side.
 	silentTooLong = time.Minute
 	// unasked is how long a run that was claimed waits for the next poll before it is handed back.
@@ -207,7 +207,7 @@ func (r *Remote) present() bool {
 		return false
 	default:
 	}
-	return r.polling != nil || time.Since(r.heard) < quietBeats*r.worker.config.BeatEvery
+	return r.polling != nil || time.Since(r.heard) < quietHeartbeats*r.worker.config.HeartbeatEvery
 }
 
 func (r *Remote) silence() time.Duration {
@@ -226,14 +226,14 @@ func (r *Remote) Touch() {
 	r.heard = time.Now()
 	r.mu.Unlock()
 	if !was {
-		r.worker.beatNow()
+		r.worker.heartbeatNow()
 	}
 }
 
 // Drain has nothing more be taken. What runs goes on.
 func (r *Remote) Drain() {
 	r.worker.held.close()
-	r.worker.beatNow()
+	r.worker.heartbeatNow()
 }
 
 // Resting says that somebody wants the worker to take nothing for now.

@@ -14,7 +14,7 @@ import (
 
 // Given is a run that the other side is given.
 type Given struct {
-	*jobs.Instance
+	*jobs.Run
 	Left time.Duration // of the attempt's time; 0 = it has no end
 }
 
@@ -89,7 +89,7 @@ func (r *Remote) next(mine chan struct{}, want int) (list []Given, batch string,
 		}
 	}
 	for _, t := range r.batch {
-		g := Given{Instance: t.attempt.in}
+		g := Given{Run: t.attempt.in}
 		if due := t.attempt.deadline(); !due.IsZero() {
 			g.Left = time.Until(due)
 		}

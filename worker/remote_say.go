@@ -57,7 +57,7 @@ func (r *Remote) Log(ctx context.Context, run jobs.ID, attempt uint32, first uin
 
 // Finish ends an attempt, as f says: its Outcome is that of a handler. It answers when the store has, with where the
 // run stands; said again, with the same. The error is jobs.Stale if the attempt was not this worker's any more.
-func (r *Remote) Finish(ctx context.Context, f jobs.Finish) (*jobs.Instance, error) {
+func (r *Remote) Finish(ctx context.Context, f jobs.Finish) (*jobs.Run, error) {
 	r.Touch()
 	if n := len(f.Result); n > jobs.MaxResult {
 		return nil, jobs.Invalid("result has %d bytes, at most %d are allowed: keep the data elsewhere and a reference here", n, jobs.MaxResult)
@@ -136,7 +136,7 @@ func (r *Remote) conclude(e *ending, k token, t *turn, f jobs.Finish) {
 // report tells the store of an end itself: of an attempt that is not in hand.
 func (r *Remote) report(ctx context.Context, e *ending, k token, f jobs.Finish) {
 	r.worker.send(ctx, []jobs.Envelope{r.worker.envelope(f)}, patience{most: answerTime - time.Second, idle: true}, func(_ int, res metastore.Result) {
-		e.in, e.err = res.Instance(), res.Err
+		e.in, e.err = res.Run(), res.Err
 	})
 	if e.err == nil {
 		return

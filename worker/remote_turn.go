@@ -120,18 +120,18 @@ func (r *Remote) turn(ctx context.Context, k token) (*turn, error) {
 	case t != nil:
 		return t, nil
 	}
-	in, err := r.own(ctx, k)
+	run, err := r.own(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	if in.State != jobs.Processing && !in.Lingering {
+	if run.State != jobs.Processing && !run.Lingering {
 		return nil, staleOf(k)
 	}
-	if r.worker.jobs[in.Key] == nil {
-		return nil, jobs.Invalid("run %s is of job %s, which this worker has not registered", k.ID, in.Key)
+	if r.worker.jobs[run.Key] == nil {
+		return nil, jobs.Invalid("run %s is of job %s, which this worker has not registered", k.ID, run.Key)
 	}
 	now := time.Now()
-	a := &attempt{token: k, key: in.Key, in: in, sent: now, spent: max(now.Sub(in.Started), time.Nanosecond)}
+	a := &attempt{token: k, key: run.Key, in: run, sent: now, spent: max(now.Sub(run.Started), time.Nanosecond)}
 	waits := make(chan *turn, 1)
 	r.mu.Lock()
 	if t := r.turns[k]; t != nil { // by another request
@@ -149,9 +149,9 @@ func (r *Remote) turn(ctx context.Context, k token) (*turn, error) {
 		defer r.mu.Unlock()
 		delete(r.awaited, k)
 	}
-	r.worker.log.Info("attempt is taken over", "key", a.key, "instance", a.ID, "attempt", a.Attempt)
-	r.worker.crew.see(a)
-	r.worker.beatNow()
+	r.worker.log.Info("attempt is taken over", "key", a.key, "run", a.ID, "attempt", a.Attempt)
+	r.worker.pool.see(a)
+	r.worker.heartbeatNow()
 	over := r.worker.held.watch(a)
 	select {
 	case t := <-waits:
@@ -173,17 +173,17 @@ func (r *Remote) turn(ctx context.Context, k token) (*turn, error) {
 }
 
 // own reads a run of which the attempt is, or was, this worker's last one.
-func (r *Remote) own(ctx context.Context, k token) (*jobs.Instance, error) {
-	in, err := r.store.Instance(ctx, r.worker.config.Tenant, k.ID)
+func (r *Remote) own(ctx context.Context, k token) (*jobs.Run, error) {
+	run, err := r.store.Run(ctx, r.worker.config.Tenant, k.ID)
 	switch {
 	case err != nil && jobs.CodeOf(err) == jobs.NotFound:
 		return nil, staleOf(k)
 	case err != nil:
 		return nil, err
-	case in.Worker != r.worker.name || in.Attempt != k.Attempt:
+	case run.Worker != r.worker.name || run.Attempt != k.Attempt:
 		return nil, staleOf(k)
 	}
-	return in, nil
+	return run, nil
 }
 
 func staleOf(k token) error {

@@ -69,7 +69,7 @@ func (w *Worker) deliver(ctx context.Context) {
 // cancelled while we were busy.
 func (w *Worker) finish(ctx context.Context, ends []*attempt, known func(a *attempt, cancelled bool)) {
 	late := time.AfterFunc(30*time.Second, func() {
-		w.log.Warn("ends of attempts are not known to the store yet, trying on", "attempts", len(ends), "instance", ends[0].ID)
+		w.log.Warn("ends of attempts are not known to the store yet, trying on", "attempts", len(ends), "run", ends[0].ID)
 	})
 	defer late.Stop()
 	batch := make([]jobs.Envelope, len(ends))
@@ -89,7 +89,7 @@ func (w *Worker) finish(ctx context.Context, ends []*attempt, known func(a *atte
 		if r.Err == nil {
 			w.held.count(f.Outcome)
 			if w.log.Enabled(ctx, slog.LevelDebug) {
-				w.log.Debug("attempt ended", "key", a.key, "instance", a.ID, "attempt", a.Attempt, "outcome", f.Outcome)
+				w.log.Debug("attempt ended", "key", a.key, "run", a.ID, "attempt", a.Attempt, "outcome", f.Outcome)
 			}
 			known(a, false)
 			return
@@ -97,7 +97,7 @@ func (w *Worker) finish(ctx context.Context, ends []*attempt, known func(a *atte
 		if !a.over() {
 			w.held.count(0)
 		}
-		facts := []any{"key", a.key, "instance", a.ID, "attempt", a.Attempt, "err", r.Err}
+		facts := []any{"key", a.key, "run", a.ID, "attempt", a.Attempt, "err", r.Err}
 		cancelled := false
 		switch jobs.CodeOf(r.Err) {
 		case jobs.Conflict:
@@ -120,7 +120,7 @@ func (w *Worker) finish(ctx context.Context, ends []*attempt, known func(a *atte
 func (a *attempt) settle(r metastore.Result) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.settled, a.refusal = r.Instance(), r.Err; r.Err != nil {
+	if a.settled, a.refusal = r.Run(), r.Err; r.Err != nil {
 		a.settled = nil
 	}
 }
@@ -137,7 +137,7 @@ func (w *Worker) sayReturned(ctx context.Context, t token) {
 	batch := []jobs.Envelope{w.envelope(jobs.Returned{ID: t.ID, Worker: w.name, Attempt: t.Attempt})}
 	w.send(ctx, batch, forReport, func(_ int, r metastore.Result) {
 		if r.Err != nil {
-			w.log.Debug("return of a handler is refused", "instance", t.ID, "attempt", t.Attempt, "err", r.Err)
+			w.log.Debug("return of a handler is refused", "run", t.ID, "attempt", t.Attempt, "err", r.Err)
 		}
 	})
 }

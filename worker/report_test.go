@@ -37,8 +37,8 @@ func TestResultsOutliveAnOutage(t *testing.T) {
 				})
 				g.open <- nil
 				time.Sleep(time.Minute)
-				if b := s.lastBeat(); len(b.Running) != 2 {
-					t.Errorf("the beat names %d attempts, want both: their leases matter", len(b.Running))
+				if b := s.lastHeartbeat(); len(b.Running) != 2 {
+					t.Errorf("the heartbeat names %d attempts, want both: their leases matter", len(b.Running))
 				}
 				if st := w.Stats(); st.Running != 1 || st.Free != 1 {
 					t.Errorf("stats are %+v, want one running and one slot free", st)
@@ -106,7 +106,7 @@ func TestBothSayTimeout(t *testing.T) {
 			}
 			return apply()
 		})
-		if in := s.wantStateAfter(time.Minute, id, jobs.Terminated, jobs.ByTimeout); in.Lingering {
+		if run := s.wantStateAfter(time.Minute, id, jobs.Terminated, jobs.ByTimeout); run.Lingering {
 			t.Error("the run waits for a handler that has returned")
 		}
 	})
@@ -127,9 +127,9 @@ func TestALateAttemptChangesNothing(t *testing.T) {
 		s.do(jobs.Expire{ID: id, Attempt: 1, Cause: jobs.ByLoss})
 		s.do(jobs.Claim{ID: id, Worker: "other-1", Attempt: 2})
 		g.open <- nil
-		in := s.wantState(id, jobs.Processing, "")
-		if in.Worker != "other-1" || in.Checkpoint != nil {
-			t.Errorf("the late attempt left its mark: %+v", in)
+		run := s.wantState(id, jobs.Processing, "")
+		if run.Worker != "other-1" || run.Checkpoint != nil {
+			t.Errorf("the late attempt left its mark: %+v", run)
 		}
 		if st := w.Stats(); st.Stopped != 1 || st.Running != 0 || len(st.Finished) != 0 {
 			t.Errorf("stats are %+v", st)
@@ -147,21 +147,21 @@ func TestALostLease(t *testing.T) {
 			handler(jobs.Options{}, g.run),
 			handler(jobs.Options{Key: "careful", LeaseLost: jobs.LeaseCancel}, heedful(causes)))
 		steady, careful := s.create("j", struct{}{}), s.create("careful", struct{}{})
-		time.Sleep(time.Minute) // beats are answered: the lease holds
+		time.Sleep(time.Minute) // heartbeats are answered: the lease holds
 		synctest.Wait()
 		if len(causes) > 0 {
-			t.Fatal("cancelled although beats are answered")
+			t.Fatal("cancelled although heartbeats are answered")
 		}
 		s.set(func(s *stage) { s.silent = true })
-		last := time.Now() // and so was the last answered beat sent
+		last := time.Now() // and so was the last answered heartbeat sent
 		wantErr(t, <-causes, jobs.ErrLeaseLost)
 		if d := time.Since(last); d < 9*time.Second || d > 12*time.Second {
-			t.Errorf("cancelled %v after the last answer, want 12 s after the beat it answered", d)
+			t.Errorf("cancelled %v after the last answer, want 12 s after the heartbeat it answered", d)
 		}
 		wantErr(t, g.cause(0), nil)
 		// The run is given back: losing the lease is no failure of its own.
-		if in := s.wantState(careful, jobs.Processing, ""); in.Failures != 0 || in.Attempt != 2 {
-			t.Errorf("attempt %d after %d failures, want a second one of no cost", in.Attempt, in.Failures)
+		if run := s.wantState(careful, jobs.Processing, ""); run.Failures != 0 || run.Attempt != 2 {
+			t.Errorf("attempt %d after %d failures, want a second one of no cost", run.Attempt, run.Failures)
 		}
 		wantErr(t, <-causes, jobs.ErrLeaseLost)
 		s.set(func(s *stage) { s.silent, s.quiet = false, true })
@@ -170,7 +170,7 @@ func TestALostLease(t *testing.T) {
 	})
 }
 
-// Beats that are answered while a claim has no answer yet do not name the attempt, and so they renew nothing: its lease
+// Heartbeats that are answered while a claim has no answer yet do not name the attempt, and so they renew nothing: its lease
 // counts from the claim.
 func TestALeaseCountsFromWhatNamedTheAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -187,11 +187,11 @@ func TestALeaseCountsFromWhatNamedTheAttempt(t *testing.T) {
 		time.Sleep(time.Second)
 		s.create("j", struct{}{})
 		claimed := time.Now()
-		time.Sleep(5500 * time.Millisecond) // two beats are answered, and no more
+		time.Sleep(5500 * time.Millisecond) // two heartbeats are answered, and no more
 		s.set(func(s *stage) { s.silent, s.quiet = true, true })
 		wantErr(t, <-causes, jobs.ErrLeaseLost)
 		if d := time.Since(claimed); d != 12*time.Second {
-			t.Errorf("cancelled %v after the claim, want 12 s: its lease is 15 s, and a beat is left to the handler", d)
+			t.Errorf("cancelled %v after the claim, want 12 s: its lease is 15 s, and a heartbeat is left to the handler", d)
 		}
 		s.set(func(s *stage) { s.silent = false })
 	})

@@ -29,18 +29,18 @@ type stage struct {
 	queue string
 	most  int // the bytes of a call that workers can make; 0 = as many as the hub carries
 
-	mu       sync.Mutex
-	silent   bool        // the leader answers no beats
-	refuses  error       // the leader refuses beats, for this
-	forgot   bool        // the leader says once that it does not know the worker
-	quiet    bool        // nothing is offered by itself
-	stops    []bus.Stop  // told with the next beat's answer
-	between  interceptor // stands between the worker and the store
-	beats    []bus.Beat
-	back     []bus.Offer
-	lines    []metastore.LogLine
-	commands []jobs.Command // that reached the store
-	at       []time.Time    // when
+	mu         sync.Mutex
+	silent     bool        // the leader answers no heartbeats
+	refuses    error       // the leader refuses heartbeats, for this
+	forgot     bool        // the leader says once that it does not know the worker
+	quiet      bool        // nothing is offered by itself
+	stops      []bus.Stop  // told with the next heartbeat's answer
+	between    interceptor // stands between the worker and the store
+	heartbeats []bus.Heartbeat
+	back       []bus.Offer
+	lines      []metastore.LogLine
+	commands   []jobs.Command // that reached the store
+	at         []time.Time    // when
 }
 
 // interceptor may answer a batch in the store's place, or say something else than the store did.
@@ -54,7 +54,7 @@ func newStage(t *testing.T) *stage {
 	if s.queue, err = s.node.Open(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	s.must(s.node.Serve(t.Context(), bus.ServiceBeat, s.answer))
+	s.must(s.node.Serve(t.Context(), bus.ServiceHeartbeat, s.answer))
 	s.must(s.node.Listen(t.Context(), "*", bus.TopicBack, "", func(sig bus.Signal) {
 		b, err := bus.Decode[bus.Back](sig.Data)
 		s.must(err)
@@ -79,20 +79,20 @@ func (s *stage) must(err error) {
 	}
 }
 
-// answer is the leader's answer to a beat.
+// answer is the leader's answer to a heartbeat.
 func (s *stage) answer(_ context.Context, _ bus.Principal, raw []byte) ([]byte, error) {
-	b, err := bus.Decode[bus.Beat](raw)
+	b, err := bus.Decode[bus.Heartbeat](raw)
 	s.must(err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.beats = append(s.beats, b)
+	s.heartbeats = append(s.heartbeats, b)
 	if s.silent {
 		return nil, jobs.Refuse(jobs.Unavailable, "no leader")
 	}
 	if s.refuses != nil {
 		return nil, s.refuses
 	}
-	a := bus.BeatAnswer{Queue: s.queue, Lease: 15_000, Unknown: s.forgot && b.Info == nil, Stop: s.stops}
+	a := bus.HeartbeatAnswer{Queue: s.queue, Lease: 15_000, Unknown: s.forgot && b.Info == nil, Stop: s.stops}
 	s.stops = nil
 	if b.Info != nil {
 		s.forgot = false
@@ -128,17 +128,17 @@ func (s *stage) apply(batch []jobs.Envelope) []metastore.Result {
 		return results
 	}
 	for _, r := range results {
-		for _, in := range r.Instances {
-			if r.Err == nil && !r.Existing && in.Offerable() {
-				s.offer(offerOf(in))
+		for _, run := range r.Runs {
+			if r.Err == nil && !r.Existing && run.Offerable() {
+				s.offer(offerOf(run))
 			}
 		}
 	}
 	return results
 }
 
-func offerOf(in *jobs.Instance) bus.Offer {
-	return bus.Offer{ID: in.ID, Attempt: in.Next(), Key: in.Key}
+func offerOf(run *jobs.Run) bus.Offer {
+	return bus.Offer{ID: run.ID, Attempt: run.Next(), Key: run.Key}
 }
 
 // offer puts a list on the shared lane.
@@ -219,13 +219,13 @@ func (s *stage) envelope(k jobs.Command) jobs.Envelope {
 }
 
 // do applies a command that is not the worker's.
-func (s *stage) do(k jobs.Command) *jobs.Instance {
+func (s *stage) do(k jobs.Command) *jobs.Run {
 	s.t.Helper()
 	r := s.apply([]jobs.Envelope{s.envelope(k)})[0]
 	if r.Err != nil {
 		s.t.Fatalf("%s: %v", k.Verb(), r.Err)
 	}
-	return r.Instance()
+	return r.Run()
 }
 
 // stop tells a worker to end an attempt, over the bus.
@@ -234,24 +234,24 @@ func (s *stage) tell(w *worker.Worker, stop bus.Stop) {
 }
 
 // row is a run as the store has it.
-func (s *stage) row(id jobs.ID) *jobs.Instance {
+func (s *stage) row(id jobs.ID) *jobs.Run {
 	s.t.Helper()
-	in, err := s.store.Instance(context.Background(), jobs.DefaultTenant, id)
+	run, err := s.store.Run(context.Background(), jobs.DefaultTenant, id)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return in
+	return run
 }
 
 // wantState waits until all that can happen now has happened, and compares a run's state.
-func (s *stage) wantState(id jobs.ID, want jobs.State, cause jobs.Cause) *jobs.Instance {
+func (s *stage) wantState(id jobs.ID, want jobs.State, cause jobs.Cause) *jobs.Run {
 	s.t.Helper()
 	synctest.Wait()
-	in := s.row(id)
-	if in.State != want || in.Cause != cause {
-		s.t.Errorf("run is %s (%s), want %s (%s); its error is %.300q", in.State, in.Cause, want, cause, in.Error)
+	run := s.row(id)
+	if run.State != want || run.Cause != cause {
+		s.t.Errorf("run is %s (%s), want %s (%s); its error is %.300q", run.State, run.Cause, want, cause, run.Error)
 	}
-	return in
+	return run
 }
 
 // sent are the commands of one kind that reached the store.
@@ -280,13 +280,13 @@ func (s *stage) set(fn func(*stage)) {
 	fn(s)
 }
 
-func (s *stage) lastBeat() bus.Beat {
+func (s *stage) lastHeartbeat() bus.Heartbeat {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.beats) == 0 {
-		return bus.Beat{}
+	if len(s.heartbeats) == 0 {
+		return bus.Heartbeat{}
 	}
-	return s.beats[len(s.beats)-1]
+	return s.heartbeats[len(s.heartbeats)-1]
 }
 
 // unavailable answers everything of one verb as not done; 0 = of all.
@@ -362,7 +362,7 @@ func wantFinished(t *testing.T, w *worker.Worker, want map[jobs.Outcome]uint64) 
 }
 
 // wantStateAfter is wantState, some time from now.
-func (s *stage) wantStateAfter(d time.Duration, id jobs.ID, want jobs.State, cause jobs.Cause) *jobs.Instance {
+func (s *stage) wantStateAfter(d time.Duration, id jobs.ID, want jobs.State, cause jobs.Cause) *jobs.Run {
 	s.t.Helper()
 	time.Sleep(d)
 	return s.wantState(id, want, cause)

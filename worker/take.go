@@ -57,7 +57,7 @@ func (w *Worker) takeFrom(here, living context.Context, queue string) error {
 		case errors.Is(err, bus.ErrClosed):
 			return err
 		case errors.Is(err, bus.ErrNobody):
-			// The queue is on its way in or out: beats will tell. Take has paced itself.
+			// The queue is on its way in or out: heartbeats will tell. Take has paced itself.
 		default:
 			w.log.Debug("no offers can be taken", "queue", queue, "err", err)
 			select {
@@ -109,22 +109,22 @@ func (w *Worker) claim(ctx context.Context, taken []*attempt) {
 	}
 	w.send(ctx, batch, forClaim, func(i int, r metastore.Result) {
 		a := taken[i]
-		in := r.Instance()
+		run := r.Run()
 		switch {
 		case r.Err != nil:
 			if jobs.CodeOf(r.Err) == jobs.Unknown {
-				w.log.Warn("outcome of a claim is unknown", "key", a.key, "instance", a.ID, "attempt", a.Attempt, "err", r.Err)
+				w.log.Warn("outcome of a claim is unknown", "key", a.key, "run", a.ID, "attempt", a.Attempt, "err", r.Err)
 			}
 			if a.over() {
 				w.returned(ctx, a) // cancelled between two sendings: its slots wait for our word
 			}
 			w.held.drop(a)
-		case in == nil || in.Worker != w.name || in.Attempt != a.Attempt || in.State != jobs.Processing:
+		case run == nil || run.Worker != w.name || run.Attempt != a.Attempt || run.State != jobs.Processing:
 			w.held.drop(a)
 		default:
-			a.in = in
+			a.in = run
 			w.held.begun(a)
-			w.crew.see(a)
+			w.pool.see(a)
 		}
 	})
 }

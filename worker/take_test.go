@@ -212,8 +212,8 @@ func TestCancelledWhileItIsClaimed(t *testing.T) {
 			return results
 		})
 		s.offer(o)
-		if in := s.wantStateAfter(3*time.Second, id, jobs.Cancelled, jobs.ByPerson); in.Lingering || g.inside() > 0 {
-			t.Errorf("lingering %v after %d calls of the handler", in.Lingering, g.inside())
+		if run := s.wantStateAfter(3*time.Second, id, jobs.Cancelled, jobs.ByPerson); run.Lingering || g.inside() > 0 {
+			t.Errorf("lingering %v after %d calls of the handler", run.Lingering, g.inside())
 		}
 	})
 }

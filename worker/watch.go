@@ -170,7 +170,7 @@ func (w *Worker) outlive(living context.Context, a *attempt, cause error, return
 			a.mu.Lock()
 			a.stuck = true
 			a.mu.Unlock()
-			w.log.Warn("handler is stuck: its context has ended and it does not return", "key", a.key, "instance", a.ID,
+			w.log.Warn("handler is stuck: its context has ended and it does not return", "key", a.key, "run", a.ID,
 				"attempt", a.Attempt, "took", stuckAfter, "cause", cause)
 		}
 	}

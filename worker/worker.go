@@ -38,9 +38,9 @@ type Config struct {
 	// for a terminal, or where a program's other lines go. Default none: both are kept with the run, and shown there.
 	Echo *slog.Logger
 
-	Grace     time.Duration // how long running handlers may go on when Run is told to end; default 30 s, negative none
-	BeatEvery time.Duration // how often the worker says that it lives; default 3 s
-	Lease     time.Duration // how long its runs stay its own without an answer, until the leader says; default 15 s
+	Grace          time.Duration // how long running handlers may go on when Run is told to end; default 30 s, negative none
+	HeartbeatEvery time.Duration // how often the worker says that it lives; default 3 s
+	Lease          time.Duration // how long its runs stay its own without an answer, until the leader says; default 15 s
 }
 
 // DefaultApp is the app of workers that name none.
@@ -72,12 +72,12 @@ type Worker struct {
 	others  Handler // of jobs that are not among them; nil = none
 
 	held    *held
-	crew    *crew // nil until Run is at work
+	pool    *pool // nil until Run is at work
 	young   young
 	reports reports
 	lines   *logbook
 	leader  leader
-	hurry   chan struct{} // asks for a beat now
+	hurry   chan struct{} // asks for a heartbeat now
 	again   chan struct{} // asks for another registration
 	term    atomic.Uint64 // whose leader has called
 	quit    chan struct{} // closed when the grace of a drain is over
@@ -149,7 +149,7 @@ func (c Config) complete() (Config, error) {
 	for _, d := range []struct {
 		v     *time.Duration
 		value time.Duration
-	}{{&c.Grace, 30 * time.Second}, {&c.BeatEvery, 3 * time.Second}, {&c.Lease, 15 * time.Second}} {
+	}{{&c.Grace, 30 * time.Second}, {&c.HeartbeatEvery, 3 * time.Second}, {&c.Lease, 15 * time.Second}} {
 		if *d.v == 0 {
 			*d.v = d.value
 		}
@@ -164,8 +164,8 @@ func (c Config) complete() (Config, error) {
 		return c, jobs.Invalid("worker name has %d characters, at most 180 are allowed: each start adds a few", len(c.Name))
 	case c.Slots < 0:
 		return c, jobs.Invalid("slots is %d: give how many runs may go on at the same time, or 0 for no limit", c.Slots)
-	case c.BeatEvery < 0 || c.Lease <= c.BeatEvery:
-		return c, jobs.Invalid("lease is %v and a beat is sent every %v: the lease must be longer", c.Lease, c.BeatEvery)
+	case c.HeartbeatEvery < 0 || c.Lease <= c.HeartbeatEvery:
+		return c, jobs.Invalid("lease is %v and a heartbeat is sent every %v: the lease must be longer", c.Lease, c.HeartbeatEvery)
 	}
 	return c, nil
 }
@@ -227,8 +227,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		return fmt.Errorf("worker: %w", err)
 	}
 	w.log.Info("worker registered", "app", w.config.App, "jobs", len(w.jobs), "slots", w.config.Slots)
-	w.crew = newCrew(func(a *attempt) { w.attend(living, a) })
-	defer w.crew.dismiss()
+	w.pool = newPool(func(a *attempt) { w.attend(living, a) })
+	defer w.pool.dismiss()
 	if err := w.listen(taking, living); err != nil {
 		return fmt.Errorf("worker: listen: %w", err)
 	}
@@ -253,7 +253,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return nil
 	})
 	add(func() error { w.keepRegistered(living); return nil })
-	add(func() error { w.beat(living); return nil })
+	add(func() error { w.heartbeat(living); return nil })
 	add(func() error { w.sendLogs(living); return nil })
 	err = group.Run()
 	w.held.drained(time.Second) // what was left has seen living end: whoever owns the bus may close it now

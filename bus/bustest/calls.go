@@ -42,7 +42,7 @@ var callCases = []Case{
 	{"a call that nobody serves says so", func(t *testing.T, h Harness) {
 		ctx, node, client := within(t), h.As(t, leader), h.As(t, caller)
 		must(t, node.Serve(ctx, bus.ServiceStore, echo), "serve")
-		_, err := client.Call(ctx, bus.ServiceBeat, nil)
+		_, err := client.Call(ctx, bus.ServiceHeartbeat, nil)
 		wantErr(t, err, bus.ErrNobody, "call")
 	}},
 	{"Serve ends with its context", func(t *testing.T, h Harness) {

@@ -262,7 +262,7 @@ func TestConnectWithoutAServer(t *testing.T) {
 func TestAFrozenServerIsLeft(t *testing.T) {
 	s := start(t, embedded.Config{})
 	leader := connect(t, s.URL(), natsbus.Config{As: node})
-	must(t, leader.Serve(t.Context(), bus.ServiceBeat, func(context.Context, bus.Principal, []byte) ([]byte, error) { return []byte("heard"), nil }))
+	must(t, leader.Serve(t.Context(), bus.ServiceHeartbeat, func(context.Context, bus.Principal, []byte) ([]byte, error) { return []byte("heard"), nil }))
 	first, second := newWire(t, s.URL()[len("nats://"):]), newWire(t, s.URL()[len("nats://"):])
 	w := connect(t, first.url()+","+second.url(), natsbus.Config{As: worker}.WithoutPings())
 	if len(first.connections()) == 0 { // the library chooses
@@ -271,7 +271,7 @@ func TestAFrozenServerIsLeft(t *testing.T) {
 	defer first.freeze()()
 	ctx := within(t)
 	for {
-		answer, err := w.Call(ctx, bus.ServiceBeat, []byte("beat"))
+		answer, err := w.Call(ctx, bus.ServiceHeartbeat, []byte("heartbeat"))
 		if err == nil {
 			if string(answer) != "heard" {
 				t.Errorf("the answer is %q", answer)
@@ -293,7 +293,7 @@ func TestASlowAnswerIsWaitedFor(t *testing.T) {
 	tests.Long(t)
 	s := start(t, embedded.Config{})
 	leader := connect(t, s.URL(), natsbus.Config{As: node})
-	must(t, leader.Serve(t.Context(), bus.ServiceBeat, func(ctx context.Context, _ bus.Principal, _ []byte) ([]byte, error) {
+	must(t, leader.Serve(t.Context(), bus.ServiceHeartbeat, func(ctx context.Context, _ bus.Principal, _ []byte) ([]byte, error) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(3 * time.Second): // the server is asked after one, and has answered after two
@@ -302,7 +302,7 @@ func TestASlowAnswerIsWaitedFor(t *testing.T) {
 	}))
 	w := newWire(t, s.URL()[len("nats://"):])
 	c := connect(t, w.url(), natsbus.Config{As: worker})
-	answer, err := c.Call(within(t), bus.ServiceBeat, []byte("beat"))
+	answer, err := c.Call(within(t), bus.ServiceHeartbeat, []byte("heartbeat"))
 	if err != nil || string(answer) != "at last" {
 		t.Errorf("answer is %q, %v", answer, err)
 	}

@@ -264,7 +264,7 @@ func (c *client) ask(op *judge.Op, method, path string, body, into any) {
 func (c *client) cancel(id string) {
 	op := judge.Op{What: judge.Cancel, Client: c.Name, Run: id, Invoked: judge.Now()}
 	var run struct{}
-	c.ask(&op, http.MethodPost, "/instances/"+id+"/cancel", struct{}{}, &run)
+	c.ask(&op, http.MethodPost, "/runs/"+id+"/cancel", struct{}{}, &run)
 	c.write(op)
 }
 
@@ -275,7 +275,7 @@ func (c *client) look(id string) {
 		State   string `json:"state"`
 		Attempt uint32 `json:"attempt"`
 	}
-	c.ask(&op, http.MethodGet, "/instances/"+id, nil, &run)
+	c.ask(&op, http.MethodGet, "/runs/"+id, nil, &run)
 	op.State, op.Attempt = run.State, run.Attempt
 	c.write(op)
 }

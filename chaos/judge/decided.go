@@ -89,11 +89,11 @@ func (j *judge) judgeDues(t *timeline, dues []due, runs map[int64][]*Run, slack 
 		for _, m := range in {
 			f.Evidence = append(f.Evidence, "range "+show(m))
 		}
-		shards := map[uint32]bool{}
+		parts := map[uint32]bool{}
 		for _, r := range runs[n] {
-			shards[r.shard()] = true
+			parts[r.part()] = true
 		}
-		twice := len(runs[n]) > len(shards)
+		twice := len(runs[n]) > len(parts)
 		switch have := min(len(runs[n]), 1) + len(in); {
 		case have == 0 && d.must:
 			f.Found = "nothing"

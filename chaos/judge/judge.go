@@ -11,10 +11,10 @@ import (
 
 // What holds if a Setup does not say otherwise.
 const (
-	defaultLease   = 15 * time.Second
-	defaultBeat    = 3 * time.Second
-	defaultSkew    = 5 * time.Millisecond
-	defaultMisfire = 30 * time.Second
+	defaultLease     = 15 * time.Second
+	defaultHeartbeat = 3 * time.Second
+	defaultSkew      = 5 * time.Millisecond
+	defaultMisfire   = 30 * time.Second
 )
 
 // aftermath is how long after its end a fault may still be felt.
@@ -27,7 +27,7 @@ func Judge(c *Case) *Verdict {
 		j.v.Counts = append(j.v.Counts, Count{Name: p.name, Promise: p.promise})
 	}
 	s := &c.Setup
-	s.Lease, s.Beat = cmp.Or(s.Lease, defaultLease), cmp.Or(s.Beat, defaultBeat)
+	s.Lease, s.Heartbeat = cmp.Or(s.Lease, defaultLease), cmp.Or(s.Heartbeat, defaultHeartbeat)
 	s.Skew, s.MisfireAfter = cmp.Or(s.Skew, defaultSkew), cmp.Or(s.MisfireAfter, defaultMisfire)
 	slices.SortStableFunc(c.Journal, func(a, b Line) int { return cmp.Compare(a.At.Mono, b.At.Mono) })
 	slices.SortStableFunc(c.History, func(a, b Op) int { return cmp.Compare(a.Invoked.Mono, b.Invoked.Mono) })
@@ -214,7 +214,7 @@ func (j *judge) bound(a *attempt, r *Run) {
 }
 
 // lapse is when an attempt's lease lapsed, or zero. The store says so, and it is believed if something had happened
-// that can have kept the worker's beats away for as long as a lease lasts.
+// that can have kept the worker's heartbeats away for as long as a lease lasts.
 func (j *judge) lapse(a *attempt, r *Run) Moment {
 	began := a.start.At
 	s := &j.c.Setup
@@ -240,8 +240,8 @@ func (j *judge) lapse(a *attempt, r *Run) Moment {
 		}
 		switch {
 		case mine && (f.Kind == Freeze || f.Kind == Cut || f.Kind == Kill || f.Kind == Term):
-			// Its last beat was at most so long before.
-			can := f.Begin.Mono + int64(s.Lease-s.Beat)
+			// Its last heartbeat was at most so long before.
+			can := f.Begin.Mono + int64(s.Lease-s.Heartbeat)
 			if !excused || can < earliest {
 				earliest, excused = can, true
 			}
@@ -250,11 +250,11 @@ func (j *judge) lapse(a *attempt, r *Run) Moment {
 				told, at = true, f.Begin.plus(s.Lease)
 			}
 		case f.Role != Worker && f.Begin.Mono <= at.Mono && end+int64(3*s.Lease) >= at.Mono:
-			// Something else was down within the last few leases: beats may have been lost on their way. The last one
+			// Something else was down within the last few leases: heartbeats may have been lost on their way. The last one
 			// that was heard came after the attempt began.
-			can := max(f.Begin.Mono, began.Mono) + int64(s.Lease-s.Beat)
+			can := max(f.Begin.Mono, began.Mono) + int64(s.Lease-s.Heartbeat)
 			if f.Begin.Mono < began.Mono {
-				can = began.Mono + int64(s.Lease-s.Beat)
+				can = began.Mono + int64(s.Lease-s.Heartbeat)
 			}
 			if !excused || can < earliest {
 				earliest, excused = can, true

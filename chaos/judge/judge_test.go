@@ -47,15 +47,15 @@ func TestHealthy(t *testing.T) {
 func TestBroadcast(t *testing.T) {
 	l := lived(3)
 	r := l.quietly(tickJob)
-	r.Place = &Place{Shard: 0, Shards: 2}
+	r.Place = &Place{Index: 0, Total: 2}
 	id := r.ID
-	l.copy(r, "shard one").Place = &Place{Shard: 1, Shards: 2}
+	l.copy(r, "part one").Place = &Place{Index: 1, Total: 2}
 	if v := Judge(l.c); !v.Pass {
 		t.Errorf("the judge names %q", v.Broken())
 	}
-	l.find("shard one").Place = l.find(id).Place
+	l.find("part one").Place = l.find(id).Place
 	if v := Judge(l.c); !slices.Contains(v.Broken(), Doubled) {
-		t.Errorf("the same shard twice: the judge names %q", v.Broken())
+		t.Errorf("the same part twice: the judge names %q", v.Broken())
 	}
 }
 

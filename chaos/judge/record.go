@@ -163,18 +163,18 @@ type Run struct {
 	Place    *Place          `json:"place,omitempty"`
 }
 
-// Place is what a run of a broadcast says of itself: a due time then has as many runs as there are shards.
+// Place is what a run of a broadcast says of itself: a due time then has as many runs as there are parts.
 type Place struct {
-	Shard  uint32 `json:"shard"`
-	Shards uint32 `json:"shards,omitempty"`
+	Index uint32 `json:"index"`
+	Total uint32 `json:"total,omitempty"`
 }
 
-// shard is which of its due time's runs this one is.
-func (r *Run) shard() uint32 {
+// part is which of its due time's runs this one is.
+func (r *Run) part() uint32 {
 	if r.Place == nil {
 		return 0
 	}
-	return r.Place.Shard
+	return r.Place.Index
 }
 
 // Token is the result that a handler gives its run: which attempt has done the work.
@@ -216,10 +216,10 @@ type Setup struct {
 	Healed Moment `json:"healed"` // nothing was done to the system after that
 	// Faults that were to be done at least; a Case with fewer is no data.
 	Faults int `json:"faults"`
-	// Lease is how long an attempt is its worker's after the worker's last beat, and Beat how often one comes.
+	// Lease is how long an attempt is its worker's after the worker's last heartbeat, and Heartbeat how often one comes.
 	// 0 = 15 s and 3 s, as they are.
-	Lease time.Duration `json:"lease,omitempty"`
-	Beat  time.Duration `json:"beat,omitempty"`
+	Lease     time.Duration `json:"lease,omitempty"`
+	Heartbeat time.Duration `json:"heartbeat,omitempty"`
 	// Skew is how far clocks of the machine's processes may be apart when nobody has set one. 0 = 5 ms.
 	Skew time.Duration `json:"skew,omitempty"`
 	// Stamps says whose clock the times of commits are: Rows (a database's own, which nobody sets), or "" (that of the

@@ -58,7 +58,7 @@ func (j *judge) judgeBeginning(r *Run, before []*attempt, a *attempt) {
 // judgeLease: an attempt is not taken from a worker that nothing has happened to.
 func (j *judge) judgeLease(r *Run, a *attempt) {
 	if a.lost && r != nil {
-		j.illegal(r, fmt.Sprintf("attempt %d is its worker's for %v after the worker's last beat", a.start.Attempt, j.c.Setup.Lease),
+		j.illegal(r, fmt.Sprintf("attempt %d is its worker's for %v after the worker's last heartbeat", a.start.Attempt, j.c.Setup.Lease),
 			"it was taken away earlier, or although nothing had happened to the worker", j.witnesses(r.ID)...)
 	}
 }

@@ -443,7 +443,7 @@ func (c *client) ask(key string, a task, in time.Duration) {
 		case try+1 < tries: // the answer gets lost
 			o.Outcome, o.Text, o.Duplicate = judge.Unknown, "no answer", false
 		default:
-			o.Run = r.Instance().ID.String()
+			o.Run = r.Run().ID.String()
 		}
 		c.h.mu.Lock()
 		c.h.c.History = append(c.h.c.History, o)
@@ -467,15 +467,15 @@ func (h *house) person(o judge.Op, k jobs.Command) {
 // read is what the store says now.
 func (h *house) read() {
 	s := judge.Store{At: h.now()}
-	for q := (metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Limit: metastore.MaxPage}); ; {
-		page, err := h.rows.Instances(h.ctx, q)
+	for q := (metastore.RunQuery{Tenant: jobs.DefaultTenant, Limit: metastore.MaxPage}); ; {
+		page, err := h.rows.Runs(h.ctx, q)
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		for _, in := range page.Instances {
-			r := judge.Run{ID: in.ID.String(), Key: string(in.Key), State: in.State.String(), Cause: string(in.Cause), Origin: string(in.Origin), Due: in.Due, Created: in.Created,
-				Started: in.Started, Ended: in.Ended, RetryAt: in.RetryAt, Attempt: in.Attempt, Worker: in.Worker, Unique: in.Unique, Error: in.Error, Result: in.Result}
-			for _, m := range in.Moves {
+		for _, run := range page.Runs {
+			r := judge.Run{ID: run.ID.String(), Key: string(run.Key), State: run.State.String(), Cause: string(run.Cause), Origin: string(run.Origin), Due: run.Due, Created: run.Created,
+				Started: run.Started, Ended: run.Ended, RetryAt: run.RetryAt, Attempt: run.Attempt, Worker: run.Worker, Unique: run.Unique, Error: run.Error, Result: run.Result}
+			for _, m := range run.Moves {
 				r.Moves = append(r.Moves, judge.Move{State: m.State.String(), Cause: string(m.Cause), At: m.At, Attempt: m.Attempt, By: m.By, Text: m.Text})
 			}
 			s.Runs = append(s.Runs, r)

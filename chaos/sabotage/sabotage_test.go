@@ -57,7 +57,7 @@ var sabotages = []struct {
 	{[]sabotage.Mechanism{sabotage.CursorCompare}, judge.Doubled, `"count"`},
 	{[]sabotage.Mechanism{sabotage.DueID, sabotage.CursorCompare}, judge.Doubled, "2 runs"},
 	{[]sabotage.Mechanism{sabotage.Cursor}, judge.Lost, "nothing"},
-	{[]sabotage.Mechanism{sabotage.Epoch}, judge.Lost, "missed"},
+	{[]sabotage.Mechanism{sabotage.StaleTerm}, judge.Lost, "missed"},
 	{[]sabotage.Mechanism{sabotage.Term}, judge.Lost, "nothing"},
 	{[]sabotage.Mechanism{sabotage.NotEarly}, judge.Early, "before"},
 	{[]sabotage.Mechanism{sabotage.FireAll}, judge.Lost, "missed"},

@@ -115,7 +115,7 @@ func TestFirstToken(t *testing.T) {
 	if files, err := filepath.Glob(filepath.Join(dir, "*.token")); err != nil || len(files) != 1 {
 		t.Errorf("the first start leaves %v, %v", files, err)
 	}
-	crew := p.worker(admin, "shop")
+	members := p.worker(admin, "shop")
 	for _, path := range []string{"/api/v1/jobs", "/api/v1/workers", "/api/v1/tokens", "/api/v1/whoami", "/metrics"} {
 		for what, token := range map[string]string{"none": "", "a wrong one": admin[:len(admin)-1] + "x", "a part": admin[:30]} {
 			if status, h, _ := p.ask("GET", path, token, ""); status != 401 && status != 429 || status == 401 && h.Get("WWW-Authenticate") == "" {
@@ -126,7 +126,7 @@ func TestFirstToken(t *testing.T) {
 			t.Errorf("%s with the admin's token: %d %s", path, status, body)
 		}
 	}
-	if status, _, _ := p.ask("GET", "/api/v1/jobs", crew, ""); status != 403 {
+	if status, _, _ := p.ask("GET", "/api/v1/jobs", members, ""); status != 403 {
 		t.Errorf("a worker's token opens the API: %d", status)
 	}
 	if status, h, _ := p.ask("GET", "/", "", ""); status != 303 || !strings.HasPrefix(h.Get("Location"), "/login") {
@@ -136,28 +136,28 @@ func TestFirstToken(t *testing.T) {
 		t.Errorf("livez: %d", status)
 	}
 
-	p.signsIn(admin, crew)
+	p.signsIn(admin, members)
 
 	tick := jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "tick", Every: time.Second})
-	for _, url := range []string{p.bus, strings.Replace(p.bus, "://", "://"+admin+"@", 1), strings.Replace(p.bus, "://", "://x:"+crew+"y@", 1)} {
+	for _, url := range []string{p.bus, strings.Replace(p.bus, "://", "://"+admin+"@", 1), strings.Replace(p.bus, "://", "://x:"+members+"y@", 1)} {
 		if _, err := carillon.NewWorker(url, worker.Config{}, tick); !errors.Is(err, jobs.Forbidden) || strings.Contains(err.Error(), admin) {
 			t.Errorf("a worker comes in: %v", err)
 		}
 	}
-	hire(t, strings.Replace(p.bus, "://", "://"+crew+"@", 1))
+	hire(t, strings.Replace(p.bus, "://", "://"+members+"@", 1))
 	for p.until(200, "/api/v1/workers", admin); !bytes.Contains(p.until(200, "/api/v1/workers", admin), []byte("shop.pack")); {
 		time.Sleep(20 * time.Millisecond)
 	}
 	if status, _, body := p.ask("POST", "/api/v1/jobs/shop.pack/trigger", admin, "{}"); status >= 300 {
 		t.Fatalf("trigger: %d %s", status, body)
 	}
-	for !bytes.Contains(p.until(200, "/api/v1/instances?job=shop.pack&state=Succeeded", admin), []byte(`"id"`)) {
+	for !bytes.Contains(p.until(200, "/api/v1/runs?job=shop.pack&state=Succeeded", admin), []byte(`"id"`)) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	if body := p.until(200, "/api/v1/audit", admin); !bytes.Contains(body, []byte("first start")) || !bytes.Contains(body, []byte(`"person:first admin"`)) {
 		t.Errorf("the audit says %s", body)
 	}
-	if out := p.out.String(); strings.Contains(out, admin) || strings.Contains(out, crew) || !strings.Contains(out, adminFile) {
+	if out := p.out.String(); strings.Contains(out, admin) || strings.Contains(out, members) || !strings.Contains(out, adminFile) {
 		t.Errorf("it says %s", out)
 	}
 	p.end()
@@ -178,7 +178,7 @@ func TestFirstToken(t *testing.T) {
 }
 
 // signsIn wants a browser to come in with an admin's token, and with no worker's, and to be out again afterwards.
-func (p *program) signsIn(admin, crew string) {
+func (p *program) signsIn(admin, members string) {
 	p.t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -193,7 +193,7 @@ func (p *program) signsIn(admin, crew string) {
 		answer.Body.Close()
 		return answer
 	}
-	if answer := post("/login", url.Values{"token": {crew}}); answer.StatusCode != 401 && answer.StatusCode != 429 { // after so many wrong ones
+	if answer := post("/login", url.Values{"token": {members}}); answer.StatusCode != 401 && answer.StatusCode != 429 { // after so many wrong ones
 		p.t.Errorf("a worker's token signs in: %d", answer.StatusCode)
 	}
 	if answer := post("/login", url.Values{"token": {admin}, "next": {"/workers"}}); answer.StatusCode != 200 || answer.Request.URL.Path != "/workers" {

@@ -21,11 +21,11 @@ func TestBackup(t *testing.T) {
 	p = start(t, append(args, dir)...)
 	hire(t, p.bus)
 	p.post("/api/v1/jobs/shop.pack/trigger", `{}`)
-	p.get("/api/v1/instances?job=shop.pack&state=Succeeded", succeeded(2))
+	p.get("/api/v1/runs?job=shop.pack&state=Succeeded", succeeded(2))
 	p.end()
 
 	p = start(t, append(args, copied)...)
 	p.get("/api/v1/jobs/shop.pack", ok)
-	p.get("/api/v1/instances?job=shop.pack&state=Succeeded", func(_ int, body []byte) bool { return strings.Count(string(body), `"id":"`) == 1 })
+	p.get("/api/v1/runs?job=shop.pack&state=Succeeded", func(_ int, body []byte) bool { return strings.Count(string(body), `"id":"`) == 1 })
 	p.end()
 }

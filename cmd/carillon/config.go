@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/carillon-scheduler/carillon/api"
-	"github.com/carillon-scheduler/carillon/cmd/carillon/remote"
+	"github.com/carillon-scheduler/carillon/cmd/carillon/cli"
 	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -154,7 +154,7 @@ var settings = []setting{
 	{"data", "data", "./.carillon", "directory in which everything is kept", textOf(func(c *config) *string { return &c.Data })},
 	{"store.url", "store", "", "a database that keeps the rows, such as postgres://carillon@db/carillon or mariadb://carillon@db/carillon", textOf(func(c *config) *string { return &c.Store })},
 	{"store.password-file", "store-password-file", "", "file with the database's password, which only its owner may read", textOf(func(c *config) *string { return &c.Password })},
-	{"triggering", "triggering", "leader", "who fires what is due: leader, or spread: with store.url, each node a share of the jobs", oneOf(func(c *config) *string { return &c.Triggering }, "leader", "spread")},
+	{"triggering", "triggering", "leader", "which nodes fire due times: leader, or distributed (each node a share of the jobs; needs store.url)", oneOf(func(c *config) *string { return &c.Triggering }, "leader", "distributed")},
 	{"memory", "memory", "false", "keep nothing: all is lost when the process ends", boolOf(func(c *config) *bool { return &c.Memory })},
 	{"node", "node", "node", "name of this process", textOf(func(c *config) *string { return &c.Node })},
 	{"debug.addr", "debug-addr", "", "address on this machine for the profiler; default: there is none", textOf(func(c *config) *string { return &c.Debug })},
@@ -497,7 +497,7 @@ func (c *config) readEnv(env map[string]string) {
 	sort.Strings(names)
 	for _, name := range names {
 		key, ok := known[name]
-		if meant, far := remote.Closest(name, known); !ok && far <= slip {
+		if meant, far := cli.Closest(name, known); !ok && far <= slip {
 			c.wrong("environment variable %s is no setting; did you mean %s?", name, meant)
 		}
 		if key != "" {
@@ -560,7 +560,7 @@ func (c *config) readNode(path, prefix string, node *yaml.Node) {
 					known[k] = ""
 				}
 			}
-			if meant, far := remote.Closest(key, known); far <= min(2*slip, len(key)/2) { // of a short word nothing may be left
+			if meant, far := cli.Closest(key, known); far <= min(2*slip, len(key)/2) { // of a short word nothing may be left
 				c.wrong("%s:%d: unknown key %s; did you mean %s?", path, name.Line, key, meant)
 				continue
 			}

@@ -118,9 +118,9 @@ func TestConfigRefused(t *testing.T) {
 		{"tokens in the clear on the bus", "nats: {addr: '10.0.0.1:4222'}\n", "", nil, "nats.plain: true"},
 		{"tokens that are forgotten", "auth: on\nmemory: true\n", "", nil, "would be forgotten"},
 		{"memory and data", "data: /x\n", "", []string{"--memory"}, "one keeps everything, the other nothing"},
-		{"shares without a database", "triggering: spread\n", "", nil, "c.yaml:1) is spread, and store.url is not given"},
-		{"shares of copies", "cluster: {addr: '127.0.0.1:7946'}\n", "CARILLON_TRIGGERING=spread", nil, "triggering (from CARILLON_TRIGGERING) is spread"},
-		{"bad triggering", "store: {url: 'postgres://h/d'}\n", "", []string{"--triggering", "all"}, `"all" is none of leader, spread`},
+		{"shares without a database", "triggering: distributed\n", "", nil, "c.yaml:1) is distributed, and store.url is not set"},
+		{"shares of copies", "cluster: {addr: '127.0.0.1:7946'}\n", "CARILLON_TRIGGERING=distributed", nil, "triggering (from CARILLON_TRIGGERING) is distributed"},
+		{"bad triggering", "store: {url: 'postgres://h/d'}\n", "", []string{"--triggering", "all"}, `"all" is none of leader, distributed`},
 		{"bad node", "", "CARILLON_NODE=a b", nil, "node"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

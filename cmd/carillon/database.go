@@ -12,8 +12,8 @@ import (
 // checkStore checks what is said about a database.
 func (c *config) checkStore() {
 	if c.Store == "" {
-		if c.Triggering == string(embed.Spread) {
-			c.wrong("triggering (from %s) is spread, and store.url is not given: without a database the node that leads fires all", c.values["triggering"].origin)
+		if c.Triggering == string(embed.Distributed) {
+			c.wrong("triggering (from %s) is distributed, and store.url is not set: distributed triggering needs a database", c.values["triggering"].origin)
 		}
 		if c.Password != "" {
 			c.wrong("store.password-file is given, and store.url is not")

@@ -176,11 +176,11 @@ func (d *demo) read(ctx context.Context, f delivery) error {
 // start sets the relay going, unless a run of it is still on its way from an earlier start. With it comes a file that
 // cannot be read as it is, so that there is something to look into within seconds.
 func (d *demo) start(ctx context.Context, s *embed.Scheduler) error {
-	page, err := s.Ops().Instances(ctx, ops.Who{}, metastore.InstanceQuery{Job: jobs.Key(relayJob), Limit: 1})
+	page, err := s.Ops().Runs(ctx, ops.Who{}, metastore.RunQuery{Job: jobs.Key(relayJob), Limit: 1})
 	if err != nil {
 		return err
 	}
-	if len(page.Instances) > 0 && !page.Instances[0].State.Final() {
+	if len(page.Runs) > 0 && !page.Runs[0].State.Final() {
 		return nil
 	}
 	lap, err := relayJob.Wish(step{Lap: 1}, jobs.After(lapDelay))

@@ -60,21 +60,21 @@ func TestTheDemoHasAFailureAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	page, err := s.Ops().Instances(t.Context(), ops.Who{}, metastore.InstanceQuery{Job: jobs.Key(importJob)})
+	page, err := s.Ops().Runs(t.Context(), ops.Who{}, metastore.RunQuery{Job: jobs.Key(importJob)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var first []jobs.ID
-	for _, in := range page.Instances { // the inbox may have brought others
-		if strings.Contains(string(in.Args), "0000") {
-			first = append(first, in.ID)
+	for _, run := range page.Runs { // the inbox may have brought others
+		if strings.Contains(string(run.Args), "0000") {
+			first = append(first, run.ID)
 		}
 	}
 	if len(first) != 1 {
 		t.Fatalf("%d files wait for who comes first, want 1", len(first))
 	}
-	in, err := s.Client().Wait(t.Context(), first[0])
-	if err != nil || in.State != jobs.Terminated || !strings.Contains(in.Error, `"decimal": ","`) {
-		t.Errorf("it is %v: %q, %v", in.State, in.Error, err)
+	run, err := s.Client().Wait(t.Context(), first[0])
+	if err != nil || run.State != jobs.Terminated || !strings.Contains(run.Error, `"decimal": ","`) {
+		t.Errorf("it is %v: %q, %v", run.State, run.Error, err)
 	}
 }

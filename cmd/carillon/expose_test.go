@@ -111,10 +111,10 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var crew struct{ Text string }
-	err = json.NewDecoder(made.Body).Decode(&crew)
+	var members struct{ Text string }
+	err = json.NewDecoder(made.Body).Decode(&members)
 	made.Body.Close()
-	token := crew.Text
+	token := members.Text
 	if err != nil || token == "" {
 		t.Fatalf("a worker's token: %s, %v", made.Status, err)
 	}
@@ -311,7 +311,7 @@ func TestDevThatAsks(t *testing.T) {
 	admin := p.tokenIn(filepath.Join(dir, adminFile))
 	p.until(401, "/api/v1/jobs", "")
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if bytes.Contains(p.until(200, "/api/v1/instances?job=demo.chime&state=Succeeded", admin), []byte(`"id"`)) {
+		if bytes.Contains(p.until(200, "/api/v1/runs?job=demo.chime&state=Succeeded", admin), []byte(`"id"`)) {
 			break
 		}
 		if time.Now().After(deadline) {

@@ -36,7 +36,7 @@ func TestServerRunsHTTPJobs(t *testing.T) {
 	if got, want := <-seen, `POST /ask?region=eu Bearer s3cr3t {"customer":"c7"}`; got != want {
 		t.Errorf("asked %s, want %s", got, want)
 	}
-	p.get("/api/v1/instances?job=billing.ask&state=Succeeded", succeeded(1))
+	p.get("/api/v1/runs?job=billing.ask&state=Succeeded", succeeded(1))
 	p.get("/api/v1/jobs/billing.ask", func(_ int, body []byte) bool { return !strings.Contains(string(body), "s3cr3t") })
 	p.end()
 }
@@ -78,7 +78,7 @@ func TestDevRunsHTTPJobs(t *testing.T) {
 	p := start(t, "dev", "--memory", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0")
 	p.post("/api/v1/jobs", `{"key":"here.ask","kind":"triggered","app":"http","http":{"request":[{"url":"`+target.URL+`"}]}}`)
 	p.post("/api/v1/jobs/here.ask/trigger", `{}`)
-	p.get("/api/v1/instances?job=here.ask&state=Succeeded", succeeded(1))
+	p.get("/api/v1/runs?job=here.ask&state=Succeeded", succeeded(1))
 	if want := "http   jobs run here; they may call what is public, and 127.0.0.0/8, ::1\n"; !strings.Contains(p.out.String(), want) {
 		t.Errorf("it does not say %q:\n%s", want, p.out)
 	}

@@ -19,7 +19,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/carillon-scheduler/carillon/cmd/carillon/remote"
+	"github.com/carillon-scheduler/carillon/cmd/carillon/cli"
 )
 
 func main() {
@@ -48,11 +48,11 @@ func (e usageError) Unwrap() error { return e.error }
 func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // interrupted is the exit code of a program that was told twice to stop: 128 and the number of SIGINT.
-const interrupted = remote.Interrupted
+const interrupted = cli.Interrupted
 
 func exitCode(err error) int {
 	if _, ok := errors.AsType[usageError](err); ok {
 		return 2
 	}
-	return remote.ExitCode(err)
+	return cli.ExitCode(err)
 }

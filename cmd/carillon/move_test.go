@@ -87,7 +87,7 @@ func newBody(t *testing.T, clock *storetest.Clock, turn int) body {
 	}
 }
 
-// moving opens a store, and moves it when it should crash. The epoch is not raised, because stories tell of it.
+// moving opens a store, and moves it when it should crash. The term is not raised, because stories tell of it.
 func moving(t *testing.T, clock *storetest.Clock, turn int, b body) storetest.Harness {
 	t.Helper()
 	s, closeStore, err := b.open()

@@ -68,7 +68,7 @@ func TestRecipesOfBackups(t *testing.T) {
 		t.Errorf("it says %s", said)
 	}
 	p = start(t, "server", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--data", filepath.Join(tmp, "restored"))
-	p.get("/api/v1/instances?job=shop.pack&state=Succeeded", succeeded(1))
+	p.get("/api/v1/runs?job=shop.pack&state=Succeeded", succeeded(1))
 	p.end()
 }
 
@@ -109,7 +109,7 @@ func TestRecipesOfDatabaseBackups(t *testing.T) {
 			p.end()
 			u.Path = "/" + restored
 			p = start(t, append(flags, u.String())...)
-			p.get("/api/v1/instances?job=shop.pack&state=Succeeded", succeeded(1))
+			p.get("/api/v1/runs?job=shop.pack&state=Succeeded", succeeded(1))
 			p.get("/api/v1/cluster", says(`"term":100`))
 			p.end()
 		})

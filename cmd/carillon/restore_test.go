@@ -47,7 +47,7 @@ func TestBackupAndRestore(t *testing.T) {
 	p.get("/readyz", ok)
 	p.patch("/api/v1/settings", `{"misfireAfter":"1s"}`)
 	leave := plant(t, p.bus)
-	p.get("/api/v1/instances?limit=200&job=shop.tick&state=Succeeded", succeeded(2))
+	p.get("/api/v1/runs?limit=200&job=shop.tick&state=Succeeded", succeeded(2))
 	p.post("/api/v1/jobs/shop.pack/trigger", `{"delay":"1h"}`)
 	text, code := say(t, "backup", file, "--server", p.page)
 	if code != 0 || !strings.Contains(text, "2 jobs") || !strings.Contains(text, "live runs") {
@@ -60,7 +60,7 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Errorf("over a file that is there: exit code %d: %s", code, text)
 	}
 	then := len(ticks(p))
-	p.get("/api/v1/instances?limit=200&job=shop.tick&state=Succeeded", succeeded(then+5))
+	p.get("/api/v1/runs?limit=200&job=shop.tick&state=Succeeded", succeeded(then+5))
 	p.post("/api/v1/jobs/shop.pack/trigger", `{"delay":"2h"}`) // which the backup does not know
 	leave()
 	p.end()
@@ -91,9 +91,9 @@ func TestBackupAndRestore(t *testing.T) {
 	p = start(t, append(flags, filepath.Join(tmp, "policy"))...)
 	p.get("/readyz", ok)
 	leave = plant(t, p.bus)
-	p.get("/api/v1/instances?limit=200&job=shop.tick&state=Succeeded", succeeded(then+5)) // its own policy fires them all
+	p.get("/api/v1/runs?limit=200&job=shop.tick&state=Succeeded", succeeded(then+5)) // its own policy fires them all
 	ticks(p)
-	if n := len(listed(p, "/api/v1/instances?limit=200&job=shop.pack")); n != 1 {
+	if n := len(listed(p, "/api/v1/runs?limit=200&job=shop.pack")); n != 1 {
 		t.Errorf("it knows %d runs of shop.pack, and the backup knew one", n)
 	}
 	leave()

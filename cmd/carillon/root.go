@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/carillon-scheduler/carillon/cmd/carillon/remote"
+	"github.com/carillon-scheduler/carillon/cmd/carillon/cli"
 )
 
 func newRoot(out, errs io.Writer) *cobra.Command {
@@ -30,7 +30,7 @@ func newRoot(out, errs io.Writer) *cobra.Command {
 		c.GroupID = "run"
 		root.AddCommand(c)
 	}
-	asking, others := remote.Commands(remote.Config{Terminal: terminal, Version: version(), Stopped: openStopped})
+	asking, others := cli.Commands(cli.Config{Terminal: terminal, Version: version(), Stopped: openStopped})
 	for _, c := range asking {
 		c.GroupID = "ask"
 		if c.Name() == "cluster" {
@@ -58,7 +58,7 @@ func newRoot(out, errs io.Writer) *cobra.Command {
 			if len(within) > 0 {
 				return usage("there is no command %q; did you mean %s?", args[0], strings.Join(within, " or "))
 			}
-			if meant, far := remote.Closest(args[0], known); far <= slip {
+			if meant, far := cli.Closest(args[0], known); far <= slip {
 				return usage("there is no command %q; did you mean %s?", args[0], meant)
 			}
 			return usage("there is no command %q; see carillon --help", args[0])

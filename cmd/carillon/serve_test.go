@@ -148,12 +148,12 @@ func TestDev(t *testing.T) {
 	p.get("/readyz", ok)
 	p.get("/api/v1/jobs", func(_ int, body []byte) bool { return bytes.Count(body, []byte(`"key":"demo.`)) == 8 })
 	p.post("/api/v1/jobs/demo.greet/trigger", `{"args":{"name":"Ann"}}`)
-	p.get("/api/v1/instances?job=demo.greet&state=Succeeded", succeeded(1))
-	p.get("/api/v1/instances?job=demo.chime&state=Succeeded", succeeded(1))
+	p.get("/api/v1/runs?job=demo.greet&state=Succeeded", succeeded(1))
+	p.get("/api/v1/runs?job=demo.chime&state=Succeeded", succeeded(1))
 	p.get("/", func(_ int, body []byte) bool { return bytes.Contains(body, []byte("demo.chime")) })
 	p.end()
 	p = start(t, args...)
-	p.get("/api/v1/instances?job=demo.greet&state=Succeeded", succeeded(1))
+	p.get("/api/v1/runs?job=demo.greet&state=Succeeded", succeeded(1))
 	p.end()
 }
 

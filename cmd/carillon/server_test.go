@@ -44,15 +44,15 @@ func packs(p *program) {
 	p.get("/api/v1/jobs/shop.pack", ok)
 	p.post("/api/v1/jobs/shop.pack/trigger", `{}`)
 	var id string
-	p.get("/api/v1/instances?job=shop.pack&state=Succeeded", func(_ int, body []byte) bool {
+	p.get("/api/v1/runs?job=shop.pack&state=Succeeded", func(_ int, body []byte) bool {
 		found := regexp.MustCompile(`"id":"([0-9a-f-]{36})"`).FindSubmatch(body)
 		if found != nil {
 			id = string(found[1])
 		}
 		return found != nil
 	})
-	p.get("/api/v1/instances/"+id+"/log", says("packing"))
-	p.get("/api/v1/instances/"+id, says(`"packed"`))
+	p.get("/api/v1/runs/"+id+"/log", says("packing"))
+	p.get("/api/v1/runs/"+id, says(`"packed"`))
 	p.get("/api/v1/workers", says("shop.pack"))
 	p.get("/runs/"+id, says("packing"))
 }
@@ -111,7 +111,7 @@ func TestServerWithADatabase(t *testing.T) {
 			packs(p)
 			p.end()
 			p = start(t, append(args, t.TempDir())...)
-			p.get("/api/v1/instances?job=shop.pack&state=Succeeded", succeeded(1))
+			p.get("/api/v1/runs?job=shop.pack&state=Succeeded", succeeded(1))
 			p.end()
 		})
 	}

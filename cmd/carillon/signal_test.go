@@ -137,7 +137,7 @@ func TestSignals(t *testing.T) {
 	c = startChild(t, append(dev, "60s")...)
 	c.until("GET", "/readyz", 200)
 	c.until("POST", "/api/v1/jobs/demo.report/trigger", 201)
-	c.shows("/api/v1/instances?job=demo.report&state=Processing", `"job":"demo.report"`)
+	c.shows("/api/v1/runs?job=demo.report&state=Processing", `"job":"demo.report"`)
 	c.until("GET", "/", 200)
 	c.signal()
 	c.until("GET", "/readyz", 503)

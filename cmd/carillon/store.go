@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/carillon-scheduler/carillon/cmd/carillon/remote"
+	"github.com/carillon-scheduler/carillon/cmd/carillon/cli"
 	"github.com/carillon-scheduler/carillon/controlplane"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -155,12 +155,12 @@ func decideGap(ctx context.Context, dir string, gap jobs.Misfire) (fired int, mi
 	if err != nil {
 		return 0, 0, err
 	}
-	now, epoch := time.Now(), state.Epoch+1
-	lead := jobs.Envelope{ID: jobs.NewID(now), Tenant: jobs.DefaultTenant, Actor: "leader:restore", Command: jobs.Lead{Epoch: epoch, Node: "restore"}}
+	now, term := time.Now(), state.Term+1
+	lead := jobs.Envelope{ID: jobs.NewID(now), Tenant: jobs.DefaultTenant, Actor: "leader:restore", Command: jobs.Lead{Term: term, Node: "restore"}}
 	if err := s.Apply(ctx, []jobs.Envelope{lead})[0].Err; err != nil {
 		return 0, 0, err
 	}
-	return controlplane.CatchUp(ctx, s, epoch, gap, now)
+	return controlplane.CatchUp(ctx, s, term, gap, now)
 }
 
 // stoppable ends what it does at a signal.
@@ -169,7 +169,7 @@ func stoppable(c *cobra.Command, do func(context.Context) error) error {
 	defer stop()
 	err := do(ctx)
 	if err != nil && ctx.Err() != nil && c.Context().Err() == nil {
-		return &remote.Exit{Code: interrupted, Text: fmt.Sprintf("stopped: %v", err)}
+		return &cli.Exit{Code: interrupted, Text: fmt.Sprintf("stopped: %v", err)}
 	}
 	return err
 }

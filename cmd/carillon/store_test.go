@@ -92,7 +92,7 @@ func plant(t *testing.T, bus string) (leave func()) {
 func ticks(p *program) (all []time.Time) {
 	p.t.Helper()
 	seen := map[time.Time]bool{}
-	for _, run := range listed(p, "/api/v1/instances?limit=200&job=shop.tick") {
+	for _, run := range listed(p, "/api/v1/runs?limit=200&job=shop.tick") {
 		if seen[run.Due] {
 			p.t.Errorf("the due time %v has two runs", run.Due)
 		}
@@ -122,8 +122,8 @@ func lived(t *testing.T, flags []string) {
 	leave := plant(t, p.bus)
 	p.get("/api/v1/jobs/shop.tick", ok)
 	p.post("/api/v1/jobs/shop.pack/trigger", `{}`)
-	p.get("/api/v1/instances?job=shop.pack&state=Succeeded", succeeded(1))
-	p.get("/api/v1/instances?job=shop.tick&state=Succeeded", succeeded(2))
+	p.get("/api/v1/runs?job=shop.pack&state=Succeeded", succeeded(1))
+	p.get("/api/v1/runs?job=shop.tick&state=Succeeded", succeeded(2))
 	leave()
 	p.post("/api/v1/jobs/shop.pack/trigger", `{"delay":"3s","unique":"later"}`)
 	p.post("/api/v1/jobs/shop.pack/trigger", `{}`)
@@ -140,13 +140,13 @@ func goesOn(t *testing.T, flags []string) {
 	p.get("/readyz", ok)
 	before := len(ticks(p))
 	leave := plant(t, p.bus)
-	p.get("/api/v1/instances?limit=200&job=shop.pack&state=Succeeded", succeeded(4)) // the one that was done, two that waited, and the delayed one
-	p.get("/api/v1/instances?limit=200&job=shop.tick&state=Succeeded", succeeded(before+2))
+	p.get("/api/v1/runs?limit=200&job=shop.pack&state=Succeeded", succeeded(4)) // the one that was done, two that waited, and the delayed one
+	p.get("/api/v1/runs?limit=200&job=shop.tick&state=Succeeded", succeeded(before+2))
 	p.get("/api/v1/settings", says(`45s`))
 	p.get("/api/v1/tokens", says(`"ann"`))
 	p.get("/api/v1/audit", says(`shop.pack`))
-	first := listed(p, "/api/v1/instances?limit=200&job=shop.tick&state=Succeeded")
-	p.get("/api/v1/instances/"+first[len(first)-1].ID+"/log", says("tick"))
+	first := listed(p, "/api/v1/runs?limit=200&job=shop.tick&state=Succeeded")
+	p.get("/api/v1/runs/"+first[len(first)-1].ID+"/log", says("tick"))
 	leave()
 	p.patch("/api/v1/settings", `{"recurringDebug":true}`) // nothing fires while they are counted
 	all := ticks(p)

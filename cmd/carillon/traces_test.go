@@ -69,7 +69,7 @@ func TestServerExportsTraces(t *testing.T) {
 		t.Fatalf("%v, %+v", err, answer)
 	}
 	answer.Body.Close()
-	p.get("/api/v1/instances?job=demo.greet&state=Succeeded", succeeded(1))
+	p.get("/api/v1/runs?job=demo.greet&state=Succeeded", succeeded(1))
 	p.end()
 
 	seen.mu.Lock()

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/cmd/carillon/cli"
 	"github.com/carillon-scheduler/carillon/cmd/carillon/jobfile"
-	"github.com/carillon-scheduler/carillon/cmd/carillon/remote"
 	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -81,7 +81,7 @@ func (p *process) applyJobs(ctx context.Context, s *embed.Scheduler, applied str
 	for _, f := range files {
 		fmt.Fprintf(sum, "%q %d ", f.name, len(f.text))
 		sum.Write(f.text)
-		one, err := jobfile.Parse(f.name, f.text, remote.IsField)
+		one, err := jobfile.Parse(f.name, f.text, cli.IsField)
 		if err != nil {
 			return applied, err
 		}

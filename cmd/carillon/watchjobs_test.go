@@ -234,7 +234,7 @@ func TestJobsStatedInAFolder(t *testing.T) {
 	p.get("/api/v1/jobs/shop.ask", says(target.URL))
 	p.get("/api/v1/calendars/weekend", says(`"shop.ask"`))
 	p.post("/api/v1/jobs/shop.ask/trigger", "")
-	p.get("/api/v1/instances?job=shop.ask&state=Succeeded", succeeded(1))
+	p.get("/api/v1/runs?job=shop.ask&state=Succeeded", succeeded(1))
 
 	state("more.yaml", "jobs:\n- {key: shop.other, kind: triggered, app: http, http: {request: [{url: '"+target.URL+"'}]}}\n")
 	state("calendars.yaml", "calendars:\n- {name: weekend, zone: Europe/Berlin, rules: [SAT, SUN, 12-25]}\n")

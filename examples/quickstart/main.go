@@ -96,17 +96,17 @@ func chargeLater(ctx context.Context, c *carillon.Client, delay time.Duration) e
 	if err != nil {
 		return err
 	}
-	slog.Info("a charge is due", "instance", later.ID, "due", later.Due)
-	in, err := c.Wait(ctx, later.ID)
+	slog.Info("a charge is due", "run", later.ID, "due", later.Due)
+	run, err := c.Wait(ctx, later.ID)
 	if err != nil {
 		return err
 	}
-	slog.Info("the charge is over", "instance", in.ID, "state", in.State, "result", string(in.Result))
+	slog.Info("the charge is over", "run", run.ID, "state", run.State, "result", string(run.Result))
 	return nil
 }
 
 // enqueue asks for a charge. On the very first start the worker may not have made the job known yet.
-func enqueue(ctx context.Context, c *carillon.Client, a ChargeArgs, delay time.Duration) (jobs.Run, error) {
+func enqueue(ctx context.Context, c *carillon.Client, a ChargeArgs, delay time.Duration) (jobs.Receipt, error) {
 	for {
 		r, err := ChargeJob.Enqueue(ctx, c, a, jobs.After(delay))
 		if !errors.Is(err, jobs.NotFound) {

@@ -51,7 +51,7 @@ func TestQuickstart(t *testing.T) {
 }
 
 // await waits for a run of a job to succeed.
-func await(t *testing.T, ctx context.Context, s *embed.Scheduler, key jobs.Key) *jobs.Instance {
+func await(t *testing.T, ctx context.Context, s *embed.Scheduler, key jobs.Key) *jobs.Run {
 	t.Helper()
 	news := make(chan struct{}, 1)
 	watching, done := context.WithCancel(ctx)
@@ -63,12 +63,12 @@ func await(t *testing.T, ctx context.Context, s *embed.Scheduler, key jobs.Key) 
 		}
 	})
 	for {
-		page, err := s.Ops().Instances(ctx, ops.Who{}, metastore.InstanceQuery{Job: key, State: jobs.Succeeded, Limit: 1})
+		page, err := s.Ops().Runs(ctx, ops.Who{}, metastore.RunQuery{Job: key, State: jobs.Succeeded, Limit: 1})
 		if err != nil {
 			t.Fatalf("%s: %v", key, err)
 		}
-		if len(page.Instances) == 1 {
-			return page.Instances[0]
+		if len(page.Runs) == 1 {
+			return page.Runs[0]
 		}
 		select {
 		case <-news:

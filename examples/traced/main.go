@@ -94,7 +94,7 @@ func run(ctx context.Context, url string) (err error) {
 	}
 	done, err := c.Wait(ctx, sent.ID)
 	if err == nil {
-		slog.Info("the invoice is out", "instance", done.ID, "state", done.State.String(), "trace", span.SpanContext().TraceID().String())
+		slog.Info("the invoice is out", "run", done.ID, "state", done.State.String(), "trace", span.SpanContext().TraceID().String())
 	}
 	return err
 }

@@ -95,14 +95,14 @@ func (w *writer) content(ctx context.Context, from metastore.Content) error {
 		}
 		w.add(jobs.AppendRow(w.begin(holdsRows), row))
 	}
-	for in, err := range from.Ended(ctx) {
+	for run, err := range from.Ended(ctx) {
 		if _, left := errors.AsType[*metastore.LeftOut](err); left { // the account counts it
 			continue
 		}
 		if err = errors.Join(err, w.err); err != nil {
 			return err
 		}
-		w.add(jobs.AppendRow(w.begin(holdsEnded), in))
+		w.add(jobs.AppendRow(w.begin(holdsEnded), run))
 	}
 	for line, err := range from.Lines(ctx) {
 		if err = errors.Join(err, w.err); err != nil {
@@ -357,14 +357,14 @@ func (f *File) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
 }
 
 // Ended are the runs that are over.
-func (f *File) Ended(ctx context.Context) iter.Seq2[*jobs.Instance, error] {
-	return part(ctx, f, holdsEnded, func(b []byte) (*jobs.Instance, []byte, error) {
+func (f *File) Ended(ctx context.Context) iter.Seq2[*jobs.Run, error] {
+	return part(ctx, f, holdsEnded, func(b []byte) (*jobs.Run, []byte, error) {
 		row, rest, err := jobs.DecodeRow(b)
-		in, ok := row.(*jobs.Instance)
+		run, ok := row.(*jobs.Run)
 		if err == nil && !ok {
 			err = errDamaged
 		}
-		return in, rest, err
+		return run, rest, err
 	})
 }
 

@@ -20,8 +20,8 @@ func (s state) Rows(context.Context) iter.Seq2[jobs.Row, error] {
 	return func(yield func(jobs.Row, error) bool) { yield(&s.StoreRow, nil) }
 }
 
-func (state) Ended(context.Context) iter.Seq2[*jobs.Instance, error] {
-	return func(func(*jobs.Instance, error) bool) {}
+func (state) Ended(context.Context) iter.Seq2[*jobs.Run, error] {
+	return func(func(*jobs.Run, error) bool) {}
 }
 
 func (state) Lines(context.Context) iter.Seq2[metastore.LogLine, error] {

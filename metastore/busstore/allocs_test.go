@@ -25,16 +25,16 @@ func (canned) Limit() int                                             { return 1
 // What a command of a large batch allocates on the asker's side: of what is answered with a receipt no more than that.
 func TestAllocationsOfACommand(t *testing.T) {
 	const n = 500
-	in := &jobs.Instance{Tenant: "default", ID: jobs.ID{1}, Key: "charge", App: "billing", State: jobs.Enqueued, Args: []byte(`{}`), Due: time.Unix(1, 0), Attempt: 1}
-	stands := in.Receipt()
+	run := &jobs.Run{Tenant: "default", ID: jobs.ID{1}, Key: "charge", App: "billing", State: jobs.Enqueued, Args: []byte(`{}`), Due: time.Unix(1, 0), Attempt: 1}
+	stands := run.Summary()
 	for name, c := range map[string]struct {
 		command jobs.Command
 		effect  jobs.Effect
 		most    float64
 	}{
-		"create": {jobs.Create{ID: in.ID, Key: in.Key, Args: in.Args}, jobs.Effect{Receipt: &stands}, 2.6},
-		"claim":  {jobs.Claim{ID: in.ID, Worker: "w", Attempt: 1}, jobs.Effect{Instances: []*jobs.Instance{in}}, 5},
-		"finish": {jobs.Finish{ID: in.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess}, jobs.Effect{Receipt: &stands}, 2.6},
+		"create": {jobs.Create{ID: run.ID, Key: run.Key, Args: run.Args}, jobs.Effect{Summary: &stands}, 2.6},
+		"claim":  {jobs.Claim{ID: run.ID, Worker: "w", Attempt: 1}, jobs.Effect{Runs: []*jobs.Run{run}}, 5},
+		"finish": {jobs.Finish{ID: run.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess}, jobs.Effect{Summary: &stands}, 2.6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := encodeAnswers(n, 1<<20, 256, func(int) (*jobs.Effect, error) { return &c.effect, nil })
@@ -45,7 +45,7 @@ func TestAllocationsOfACommand(t *testing.T) {
 			}
 			each := testing.AllocsPerRun(20, func() {
 				for _, r := range s.Apply(t.Context(), batch) {
-					if stands, ok := r.Stands(); !ok || stands.ID != in.ID {
+					if stands, ok := r.Stands(); !ok || stands.ID != run.ID {
 						t.Fatalf("%+v", r)
 					}
 				}

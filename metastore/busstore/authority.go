@@ -59,7 +59,7 @@ var mayCommand = map[jobs.Verb]roles{
 	jobs.VerbInvite:     nobody,
 	jobs.VerbJoin:       nobody,
 	jobs.VerbMembers:    nobody,
-	jobs.VerbSpread:     nobody,
+	jobs.VerbExpand:     nobody,
 
 	jobs.VerbSetCalendar:  nobody,
 	jobs.VerbDropCalendar: nobody,
@@ -79,8 +79,8 @@ var mayAsk = map[verb]roles{
 	askApply:       workers | clients,
 	askDefinition:  workers | clients,
 	askDefinitions: clients,
-	askInstance:    workers | clients,
-	askInstances:   clients,
+	askRun:         workers | clients,
+	askRuns:        clients,
 	askLedger:      clients,
 	askCounts:      clients,
 	askGlobal:      clients,
@@ -191,11 +191,11 @@ func reads(from bus.Principal, v verb, q *question) error {
 const maxKeys = 10_000
 
 // toldTo is a run as somebody may see it: a client has no use for the key by which others' words about the run are known.
-func toldTo(from bus.Principal, in *jobs.Instance) *jobs.Instance {
-	if from.Role != bus.Client || in.Feedback == nil {
-		return in
+func toldTo(from bus.Principal, run *jobs.Run) *jobs.Run {
+	if from.Role != bus.Client || run.Feedback == nil {
+		return run
 	}
-	seen := *in
+	seen := *run
 	seen.Feedback = nil
 	return &seen
 }
@@ -207,30 +207,30 @@ func toldTo(from bus.Principal, in *jobs.Instance) *jobs.Instance {
 //
 // It makes its answer in room, which serves for the next one when this one has been encoded.
 func (room *room) trim(from bus.Principal, v verb, c jobs.Command, e *jobs.Effect) *jobs.Effect {
-	if from.Role == bus.Node || len(e.Instances) == 0 {
+	if from.Role == bus.Node || len(e.Runs) == 0 {
 		return e
 	}
-	in := e.Instances[0]
+	run := e.Runs[0]
 	room.effect = *e
-	room.effect.Instances = room.list[:]
+	room.effect.Runs = room.list[:]
 	switch {
 	case c.Verb() == jobs.VerbClaim:
-		room.run = *in
+		room.run = *run
 		room.run.Moves = nil
 	case v == askBrief:
-		room.receipt = in.Receipt()
-		room.effect.Instances, room.effect.Receipt = nil, &room.receipt
+		room.receipt = run.Summary()
+		room.effect.Runs, room.effect.Summary = nil, &room.receipt
 	default:
-		room.run = jobs.Instance{Tenant: in.Tenant, ID: in.ID, Job: in.Job, Key: in.Key, App: in.App, Kind: in.Kind, State: in.State, Cause: in.Cause,
-			Due: in.Due, Created: in.Created, Attempt: in.Attempt, Worker: in.Worker, RetryAt: in.RetryAt, Lingering: in.Lingering}
+		room.run = jobs.Run{Tenant: run.Tenant, ID: run.ID, Job: run.Job, Key: run.Key, App: run.App, Kind: run.Kind, State: run.State, Cause: run.Cause,
+			Due: run.Due, Created: run.Created, Attempt: run.Attempt, Worker: run.Worker, RetryAt: run.RetryAt, Lingering: run.Lingering}
 	}
 	room.list[0] = &room.run
 	return &room.effect
 }
 
 type room struct {
-	run     jobs.Instance
-	receipt jobs.Receipt
-	list    [1]*jobs.Instance
+	run     jobs.Run
+	receipt jobs.Summary
+	list    [1]*jobs.Run
 	effect  jobs.Effect
 }

@@ -93,7 +93,7 @@ func TestAuthority(t *testing.T) {
 
 func TestReadAuthority(t *testing.T) {
 	for v, may := range map[verb]string{
-		askDefinition: "worker client", askInstance: "worker client", askDefinitions: "client", askInstances: "client",
+		askDefinition: "worker client", askRun: "worker client", askDefinitions: "client", askRuns: "client",
 		askLedger: "client", askCounts: "client", askGlobal: "client", 99: "",
 		askToken: "", askTokens: "", askSession: "", askAudits: "",
 	} {
@@ -179,15 +179,15 @@ func TestWorkerThatLies(t *testing.T) {
 	about := jobs.Notify{Run: jobs.ID{7}, App: "billing", Worker: "billing-1", Attempt: 1, N: 1, Body: []byte(`{}`)}
 	h.refused(t, w, about, jobs.NotFound)
 	run := jobs.ID{7}
-	in := h.must(t, c, jobs.Create{ID: run, Key: "charge", Args: []byte(`{"a":1}`)}).Instance()
-	if in.ID != run || in.State != jobs.Enqueued || in.Key != "charge" || in.Args != nil {
-		t.Errorf("created %+v", in)
+	r := h.must(t, c, jobs.Create{ID: run, Key: "charge", Args: []byte(`{"a":1}`)}).Run()
+	if r.ID != run || r.State != jobs.Enqueued || r.Key != "charge" || r.Args != nil {
+		t.Errorf("created %+v", r)
 	}
-	if kept, err := n.Instance(t.Context(), "default", run); err != nil || kept.Actor != "client:shop" {
+	if kept, err := n.Run(t.Context(), "default", run); err != nil || kept.Actor != "client:shop" {
 		t.Errorf("kept %+v, %v", kept, err)
 	}
 	// The ID of what will follow from something else is nobody's to take before.
-	for _, id := range []jobs.ID{jobs.ChildID(&jobs.Instance{Tenant: "default", ID: run}, "receipt"), jobs.DueID("default", in.Job, time.Now(), 0, 0)} {
+	for _, id := range []jobs.ID{jobs.ChildID(&jobs.Run{Tenant: "default", ID: run}, "receipt"), jobs.DueID("default", r.Job, time.Now(), 0, 0)} {
 		for _, s := range []metastore.Store{w, c} {
 			h.refused(t, s, jobs.Create{ID: id, Key: "charge"}, jobs.Forbidden)
 		}
@@ -197,7 +197,7 @@ func TestWorkerThatLies(t *testing.T) {
 	h.refused(t, w, jobs.Claim{ID: run, Worker: "shipping-1", Attempt: 1}, jobs.Forbidden)
 	h.refused(t, w, jobs.Claim{ID: run, Worker: "billing-1", Attempt: 2}, jobs.Stale)
 	h.refused(t, w, jobs.Claim{ID: jobs.ID{9}, Worker: "billing-1", Attempt: 1}, jobs.NotFound)
-	if got := h.must(t, w, claim).Instance(); string(got.Args) != `{"a":1}` {
+	if got := h.must(t, w, claim).Run(); string(got.Args) != `{"a":1}` {
 		t.Errorf("a claim is answered with arguments %s", got.Args)
 	}
 	for change, code := range map[*jobs.Notify]jobs.Code{{Worker: "billing-1", Attempt: 2}: jobs.Stale, {Worker: "billing-2", Attempt: 1}: jobs.Forbidden, {Worker: "shipping-1", Attempt: 1}: jobs.Forbidden} {
@@ -220,16 +220,16 @@ func TestWorkerThatLies(t *testing.T) {
 	h.refused(t, w, with(func(f *jobs.Finish) { f.Delay = -time.Second }), jobs.BadInput)
 	h.refused(t, c, finish, jobs.Forbidden)
 	// Once, twice: one result.
-	done := h.must(t, w, finish).Instance()
+	done := h.must(t, w, finish).Run()
 	again := h.must(t, w, finish)
-	if done.State != jobs.Succeeded || again.Instance().State != jobs.Succeeded || !again.Existing {
-		t.Errorf("finished %s, then %s (existing %v)", done.State, again.Instance().State, again.Existing)
+	if done.State != jobs.Succeeded || again.Run().State != jobs.Succeeded || !again.Existing {
+		t.Errorf("finished %s, then %s (existing %v)", done.State, again.Run().State, again.Existing)
 	}
 	if len(done.Args)+len(done.Result) > 0 {
 		t.Error("the answer to a finish repeats what was sent")
 	}
 	h.refused(t, w, with(func(f *jobs.Finish) { f.Outcome, f.Result = jobs.OutcomeError, nil }), jobs.Conflict)
-	if kept, err := n.Instance(t.Context(), "default", run); err != nil || string(kept.Result) != `"ok"` {
+	if kept, err := n.Run(t.Context(), "default", run); err != nil || string(kept.Result) != `"ok"` {
 		t.Errorf("kept %v, %v", kept, err)
 	}
 	// After a cancel, the attempt is over.
@@ -258,20 +258,20 @@ func TestTenantsAndActors(t *testing.T) {
 	if r[0].Err != nil {
 		t.Fatal(r[0].Err)
 	}
-	if in, err := w.Instance(t.Context(), "", r[0].Instance().ID); err != nil || in.Actor != "worker:billing" {
-		t.Errorf("a worker speaks as %+v, %v", in, err)
+	if run, err := w.Run(t.Context(), "", r[0].Run().ID); err != nil || run.Actor != "worker:billing" {
+		t.Errorf("a worker speaks as %+v, %v", run, err)
 	}
-	if r := h.as(node).Apply(t.Context(), envelope("other", "person:ann")); r[0].Err != nil || r[0].Instance().Actor != "person:ann" || r[0].Instance().Tenant != "other" {
-		t.Errorf("a node names a person: %+v, %v", r[0].Instance(), r[0].Err)
+	if r := h.as(node).Apply(t.Context(), envelope("other", "person:ann")); r[0].Err != nil || r[0].Run().Actor != "person:ann" || r[0].Run().Tenant != "other" {
+		t.Errorf("a node names a person: %+v, %v", r[0].Run(), r[0].Err)
 	}
 	h.refused(t, h.as(client), jobs.Create{ID: jobs.ID{5}, Key: "charge", Origin: jobs.FromPerson}, jobs.Forbidden)
 	if _, err := foreign.Definition(t.Context(), "default", "charge"); !errors.Is(err, jobs.Forbidden) {
 		t.Errorf("reading a foreign job: %v", err)
 	}
-	if _, err := w.Instances(t.Context(), metastore.InstanceQuery{}); !errors.Is(err, jobs.Forbidden) {
+	if _, err := w.Runs(t.Context(), metastore.RunQuery{}); !errors.Is(err, jobs.Forbidden) {
 		t.Errorf("a worker lists runs: %v", err)
 	}
-	if _, err := w.Instance(t.Context(), "", jobs.ID{42}); !errors.Is(err, jobs.NotFound) {
+	if _, err := w.Run(t.Context(), "", jobs.ID{42}); !errors.Is(err, jobs.NotFound) {
 		t.Errorf("no such run: %v", err)
 	}
 }
@@ -323,9 +323,9 @@ func TestOriginsAreTheConnections(t *testing.T) {
 			}
 			continue
 		}
-		in, err := n.Instance(t.Context(), "default", k.ID)
-		if r.Err != nil || err != nil || in.Origin != x.want || in.Actor != x.who || in.Parent != x.parent {
-			t.Errorf("%s says %q, parent %s: %v, %v, %+v", x.who, x.says, x.parent, r.Err, err, in)
+		run, err := n.Run(t.Context(), "default", k.ID)
+		if r.Err != nil || err != nil || run.Origin != x.want || run.Actor != x.who || run.Parent != x.parent {
+			t.Errorf("%s says %q, parent %s: %v, %v, %+v", x.who, x.says, x.parent, r.Err, err, run)
 		}
 	}
 }
@@ -355,9 +355,9 @@ type lookups struct {
 	runs atomic.Int64
 }
 
-func (l *lookups) Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
+func (l *lookups) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
 	l.runs.Add(1)
-	return l.Store.Instance(ctx, tenant, id)
+	return l.Store.Run(ctx, tenant, id)
 }
 
 // Where the server knows a worker's app, the worker stays in it.
@@ -376,7 +376,7 @@ func TestWorkersStayInTheirApp(t *testing.T) {
 	h.must(t, billing, jobs.Create{ID: jobs.ID{2}, Key: "charge"})
 	h.refused(t, shipping, jobs.Create{ID: jobs.ID{3}, Key: "charge"}, jobs.Forbidden)
 	h.refused(t, shipping, jobs.Claim{ID: run, Worker: "shipping", Attempt: 1}, jobs.Forbidden)
-	if _, err := shipping.Instance(t.Context(), "", run); !errors.Is(err, jobs.Forbidden) {
+	if _, err := shipping.Run(t.Context(), "", run); !errors.Is(err, jobs.Forbidden) {
 		t.Errorf("reading a run of another app: %v", err)
 	}
 	if _, err := shipping.Definition(t.Context(), "", "charge"); !errors.Is(err, jobs.Forbidden) {
@@ -394,18 +394,18 @@ func TestWorkersStayInTheirApp(t *testing.T) {
 func (h *house) sees(t *testing.T, run jobs.ID) {
 	t.Helper()
 	for as, keyed := range map[bus.Principal]bool{client: false, {Tenant: "default", Role: bus.Worker, Name: "billing", App: "billing"}: true} {
-		in, err := h.as(as).Instance(t.Context(), "", run)
-		if err != nil || (in.Feedback != nil) != keyed {
-			t.Errorf("%s sees %+v, %v", as.Role, in, err)
+		r, err := h.as(as).Run(t.Context(), "", run)
+		if err != nil || (r.Feedback != nil) != keyed {
+			t.Errorf("%s sees %+v, %v", as.Role, r, err)
 		}
 		if as.Role != bus.Client {
 			continue
 		}
-		if page, err := h.as(as).Instances(t.Context(), metastore.InstanceQuery{Job: "charge"}); err != nil || len(page.Instances) == 0 {
+		if page, err := h.as(as).Runs(t.Context(), metastore.RunQuery{Job: "charge"}); err != nil || len(page.Runs) == 0 {
 			t.Errorf("%+v, %v", page, err)
 		} else {
-			for _, in := range page.Instances {
-				if in.Feedback != nil {
+			for _, r := range page.Runs {
+				if r.Feedback != nil {
 					t.Error("a client is told a key in a list")
 				}
 			}
@@ -452,11 +452,11 @@ func TestAnswersHoldOwnRunsOnly(t *testing.T) {
 	}
 	h.must(t, w, jobs.Claim{ID: jobs.ID{1}, Worker: "billing", Attempt: 1})
 	e := h.must(t, w, jobs.Finish{ID: jobs.ID{1}, Worker: "billing", Attempt: 1, Outcome: jobs.OutcomeSuccess})
-	if len(e.Instances) != 0 || e.Receipt == nil || e.Instance().ID != (jobs.ID{1}) || e.Instance().State != jobs.Succeeded {
-		t.Errorf("%d runs in the answer, %+v", len(e.Instances), e.Receipt)
+	if len(e.Runs) != 0 || e.Summary == nil || e.Run().ID != (jobs.ID{1}) || e.Run().State != jobs.Succeeded {
+		t.Errorf("%d runs in the answer, %+v", len(e.Runs), e.Summary)
 	}
-	if in, err := h.store.Instance(t.Context(), "default", jobs.ID{2}); err != nil || !in.Holds || string(in.Args) != `{"secret":1}` {
-		t.Errorf("the slot was not handed on, or the row was trimmed: %+v, %v", in, err)
+	if run, err := h.store.Run(t.Context(), "default", jobs.ID{2}); err != nil || !run.Holds || string(run.Args) != `{"secret":1}` {
+		t.Errorf("the slot was not handed on, or the row was trimmed: %+v, %v", run, err)
 	}
 }
 

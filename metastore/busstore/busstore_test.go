@@ -348,8 +348,8 @@ func TestMessagesFit(t *testing.T) {
 	results := s.Apply(t.Context(), claims)
 	allDone(t, results)
 	for i := range results {
-		if in := results[i].Instance(); in.ID != jobs.DerivedID(fmt.Sprint("run", i)) || string(in.Args) != big || in.State != jobs.Processing {
-			t.Fatalf("answer %d is that of run %s in state %s", i, in.ID, in.State)
+		if run := results[i].Run(); run.ID != jobs.DerivedID(fmt.Sprint("run", i)) || string(run.Args) != big || run.State != jobs.Processing {
+			t.Fatalf("answer %d is that of run %s in state %s", i, run.ID, run.State)
 		}
 	}
 	// A command beyond the limit is refused without being sent, and spoils no neighbour.
@@ -363,21 +363,21 @@ func TestMessagesFit(t *testing.T) {
 	l.limit = limit
 
 	// Pages and lists come in pieces.
-	var all []*jobs.Instance
-	q := metastore.InstanceQuery{Limit: metastore.MaxPage}
+	var all []*jobs.Run
+	q := metastore.RunQuery{Limit: metastore.MaxPage}
 	for {
-		page, err := s.Instances(t.Context(), q)
+		page, err := s.Runs(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, page.Instances...)
+		all = append(all, page.Runs...)
 		if q.Cursor = page.Next; q.Cursor == "" {
 			break
 		}
 	}
 	seen := map[jobs.ID]bool{}
-	for _, in := range all {
-		seen[in.ID] = true
+	for _, run := range all {
+		seen[run.ID] = true
 	}
 	if len(all) != 42 || len(seen) != 42 {
 		t.Errorf("the pages hold %d runs, %d different ones", len(all), len(seen))
@@ -458,10 +458,10 @@ func TestReadsAreThoseOfTheStore(t *testing.T) {
 	if _, err := s.Definition(ctx, "", "none"); !errors.Is(err, jobs.NotFound) {
 		t.Errorf("a job that is not there: %v", err)
 	}
-	if _, err := s.Instance(ctx, "", jobs.ID{9}); !errors.Is(err, jobs.NotFound) {
+	if _, err := s.Run(ctx, "", jobs.ID{9}); !errors.Is(err, jobs.NotFound) {
 		t.Errorf("a run that is not there: %v", err)
 	}
-	if _, err := s.Instances(ctx, metastore.InstanceQuery{Cursor: "forged"}); !errors.Is(err, jobs.BadInput) {
+	if _, err := s.Runs(ctx, metastore.RunQuery{Cursor: "forged"}); !errors.Is(err, jobs.BadInput) {
 		t.Errorf("a forged cursor: %v", err)
 	}
 	g, err := s.Global(ctx, "")
@@ -486,7 +486,7 @@ func TestReadsAreThoseOfTheStore(t *testing.T) {
 func FuzzRequest(f *testing.F) {
 	f.Add(appendApply(nil, askApply, creates(0, 2, `{}`)))
 	f.Add(appendApply(nil, askBrief, creates(0, 2, `{}`)))
-	f.Add(encodeQuestion(askInstances, question{Cursor: "x", Limit: 1 << 60}))
+	f.Add(encodeQuestion(askRuns, question{Cursor: "x", Limit: 1 << 60}))
 	f.Add(encodeQuestion(askDefinitions, question{Skip: -1, Limit: -1}))
 	f.Add(encodeQuestion(askLedger, question{Limit: -5}))
 	f.Add([]byte{version, byte(askApply), 1, 0xff, 0xff, 0xff, 0x7f})
@@ -500,7 +500,7 @@ func FuzzRequest(f *testing.F) {
 			}
 		}
 		_, _, _ = decodeAnswers(request, 10)
-		_, _, _ = decodeRows[*jobs.Instance](request)
+		_, _, _ = decodeRows[*jobs.Run](request)
 	})
 }
 

@@ -78,7 +78,7 @@ func TestLateRequests(t *testing.T) {
 		first, _ := create(1) // from the answer, the client learns the server's time
 		l.holdNext()
 		second, e := create(2)
-		if in := e.Instance(); in == nil || in.ID != first {
+		if run := e.Run(); run == nil || run.ID != first {
 			t.Fatalf("a second request under the key is answered with %+v", e)
 		}
 		h.must(t, people, jobs.Cancel{ID: first})
@@ -87,8 +87,8 @@ func TestLateRequests(t *testing.T) {
 		if err := late(); !errors.Is(err, jobs.Unavailable) {
 			t.Errorf("a request ten minutes late is answered with %v", err)
 		}
-		if in, err := h.store.Instance(t.Context(), jobs.DefaultTenant, second); !errors.Is(err, jobs.NotFound) {
-			t.Errorf("a request ten minutes late has made %+v (%v)", in, err)
+		if run, err := h.store.Run(t.Context(), jobs.DefaultTenant, second); !errors.Is(err, jobs.NotFound) {
+			t.Errorf("a request ten minutes late has made %+v (%v)", run, err)
 		}
 
 		// A change that was repeated elsewhere does not undo what somebody else did since.

@@ -78,16 +78,16 @@ func (s *store) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([
 	}
 }
 
-// Instance is one run.
-func (s *store) Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
-	return one[*jobs.Instance](ctx, s, askInstance, question{Tenant: tenant, ID: id})
+// Run is one run.
+func (s *store) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
+	return one[*jobs.Run](ctx, s, askRun, question{Tenant: tenant, ID: id})
 }
 
-// Instances lists runs. A page may be shorter than asked for, if a full one is more than the bus carries.
-func (s *store) Instances(ctx context.Context, q metastore.InstanceQuery) (metastore.Page, error) {
-	r, rows, err := ask[*jobs.Instance](ctx, s, askInstances, question{Tenant: q.Tenant, Key: q.Job, State: q.State, Worker: q.Worker,
+// Runs lists runs. A page may be shorter than asked for, if a full one is more than the bus carries.
+func (s *store) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Page, error) {
+	r, rows, err := ask[*jobs.Run](ctx, s, askRuns, question{Tenant: q.Tenant, Key: q.Job, State: q.State, Worker: q.Worker,
 		Parent: q.Parent, Origin: q.Origin, Cause: q.Cause, Code: q.Code, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit})
-	return metastore.Page{Instances: rows, Next: r.Next, Searched: r.Searched}, err
+	return metastore.Page{Runs: rows, Next: r.Next, Searched: r.Searched}, err
 }
 
 // Ledger lists the missed ranges of a job: as many of the newest as the bus carries.

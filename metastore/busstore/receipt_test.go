@@ -23,20 +23,20 @@ func TestReceipts(t *testing.T) {
 			w, c, n := as(worker), as(client), as(node)
 			brief := func(e jobs.Effect, id jobs.ID, state jobs.State) {
 				t.Helper()
-				if (e.Receipt != nil) == older || len(e.Instances) > 0 != older || e.Instance() == nil {
+				if (e.Summary != nil) == older || len(e.Runs) > 0 != older || e.Run() == nil {
 					t.Fatalf("the answer is %+v", e)
 				}
-				if stands, ok := e.Stands(); !ok || stands.ID != id || stands.State != state || stands.Key != "charge" || stands != e.Instance().Receipt() {
+				if stands, ok := e.Stands(); !ok || stands.ID != id || stands.State != state || stands.Key != "charge" || stands != e.Run().Summary() {
 					t.Errorf("it stands %+v, want %s", stands, state)
 				}
 			}
 			w(register("billing", "billing", "charge"))
 			brief(c(jobs.Create{ID: jobs.ID{1}, Key: "charge", Args: []byte(`{"n":1}`)}), jobs.ID{1}, jobs.Enqueued)
-			if in := w(jobs.Claim{ID: jobs.ID{1}, Worker: "billing", Attempt: 1}).Instance(); in == nil || string(in.Args) != `{"n":1}` || in.Worker != "billing" {
-				t.Errorf("whoever claims is told %+v", in)
+			if run := w(jobs.Claim{ID: jobs.ID{1}, Worker: "billing", Attempt: 1}).Run(); run == nil || string(run.Args) != `{"n":1}` || run.Worker != "billing" {
+				t.Errorf("whoever claims is told %+v", run)
 			}
 			brief(w(jobs.Finish{ID: jobs.ID{1}, Worker: "billing", Attempt: 1, Outcome: jobs.OutcomeSuccess}), jobs.ID{1}, jobs.Succeeded)
-			if e := n(jobs.Create{ID: jobs.ID{2}, Key: "charge", Args: []byte(`{"n":2}`)}); e.Receipt != nil || string(e.Instance().Args) != `{"n":2}` {
+			if e := n(jobs.Create{ID: jobs.ID{2}, Key: "charge", Args: []byte(`{"n":2}`)}); e.Summary != nil || string(e.Run().Args) != `{"n":2}` {
 				t.Errorf("a node is told %+v", e)
 			}
 			times := map[verb]int{}

@@ -209,12 +209,12 @@ func (s *server) parent(ctx context.Context, from bus.Principal, e *jobs.Envelop
 	if err != nil {
 		return err
 	}
-	in, err := s.store.Instance(ctx, from.Tenant, k.Parent)
+	run, err := s.store.Run(ctx, from.Tenant, k.Parent)
 	if jobs.CodeOf(err) == jobs.NotFound {
 		return jobs.Refuse(jobs.Forbidden, "%s may not enqueue run %s as a child of run %s: there is no such run", from.Actor(), k.ID, k.Parent)
 	}
 	if err == nil {
-		err = ofApp(from, own, in)
+		err = ofApp(from, own, run)
 	}
 	if err == nil {
 		*known = k.Parent
@@ -231,11 +231,11 @@ func (s *server) ownJob(ctx context.Context, from bus.Principal, own string, key
 }
 
 func (s *server) ownRun(ctx context.Context, from bus.Principal, own string, id jobs.ID) error {
-	in, err := s.store.Instance(ctx, from.Tenant, id)
+	run, err := s.store.Run(ctx, from.Tenant, id)
 	if err != nil {
 		return err
 	}
-	return ofApp(from, own, in)
+	return ofApp(from, own, run)
 }
 
 // appOf is the app that from is kept to, "" for any.
@@ -249,9 +249,9 @@ func (s *server) appOf(from bus.Principal) (string, error) {
 	return from.App, nil
 }
 
-func ofApp(from bus.Principal, own string, in *jobs.Instance) error {
-	if own != "" && in.App != own {
-		return jobs.Refuse(jobs.Forbidden, "%s belongs to app %s: run %s is of another", from.Actor(), own, in.ID)
+func ofApp(from bus.Principal, own string, run *jobs.Run) error {
+	if own != "" && run.App != own {
+		return jobs.Refuse(jobs.Forbidden, "%s belongs to app %s: run %s is of another", from.Actor(), own, run.ID)
 	}
 	return nil
 }
@@ -270,15 +270,15 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 		return single(d, err, s.limit)
 	case askDefinitions:
 		return s.definitions(ctx, q)
-	case askInstance:
-		in, err := s.store.Instance(ctx, q.Tenant, q.ID)
+	case askRun:
+		run, err := s.store.Run(ctx, q.Tenant, q.ID)
 		if err == nil {
-			err = ofApp(from, own, in)
-			in = toldTo(from, in)
+			err = ofApp(from, own, run)
+			run = toldTo(from, run)
 		}
-		return single(in, err, s.limit)
-	case askInstances:
-		return s.instances(ctx, from, q)
+		return single(run, err, s.limit)
+	case askRuns:
+		return s.runs(ctx, from, q)
 	case askLedger:
 		rows, err := s.store.Ledger(ctx, q.Tenant, q.ID, q.Limit)
 		if err != nil {
@@ -372,25 +372,25 @@ func part[R jobs.Row](rows []R, limit int) ([]byte, error) {
 	return b, nil
 }
 
-// instances answers with a page. One that is too large is asked for again as a shorter one, because only the store
+// runs answers with a page. One that is too large is asked for again as a shorter one, because only the store
 // can say where the next begins.
-func (s *server) instances(ctx context.Context, from bus.Principal, q question) ([]byte, error) {
-	want := metastore.InstanceQuery{Tenant: q.Tenant, Job: q.Key, State: q.State, Worker: q.Worker, Parent: q.Parent,
+func (s *server) runs(ctx context.Context, from bus.Principal, q question) ([]byte, error) {
+	want := metastore.RunQuery{Tenant: q.Tenant, Job: q.Key, State: q.State, Worker: q.Worker, Parent: q.Parent,
 		Origin: q.Origin, Cause: q.Cause, Code: q.Code, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit}
 	for {
-		page, err := s.store.Instances(ctx, want)
+		page, err := s.store.Runs(ctx, want)
 		if err != nil {
 			return nil, err
 		}
-		for i, in := range page.Instances {
-			page.Instances[i] = toldTo(from, in)
+		for i, run := range page.Runs {
+			page.Runs[i] = toldTo(from, run)
 		}
-		b, n := encodeRows(reply{Next: page.Next, Searched: page.Searched}, page.Instances, s.limit)
-		if n == len(page.Instances) {
+		b, n := encodeRows(reply{Next: page.Next, Searched: page.Searched}, page.Runs, s.limit)
+		if n == len(page.Runs) {
 			return b, nil
 		}
 		if n == 0 {
-			return nil, jobs.Invalid("run %s is larger than the bus carries", page.Instances[0].ID)
+			return nil, jobs.Invalid("run %s is larger than the bus carries", page.Runs[0].ID)
 		}
 		want.Limit = n
 	}

@@ -23,8 +23,8 @@ const (
 	askApply       verb = 1
 	askDefinition  verb = 2
 	askDefinitions verb = 3
-	askInstance    verb = 4
-	askInstances   verb = 5
+	askRun         verb = 4
+	askRuns        verb = 5
 	askLedger      verb = 6
 	askCounts      verb = 7
 	askGlobal      verb = 8
@@ -37,7 +37,7 @@ const (
 	askBrief       verb = 15 // askApply, answered with receipts
 )
 
-var verbNames = [...]string{"", "apply", "definition", "definitions", "instance", "instances", "ledger", "counts", "global",
+var verbNames = [...]string{"", "apply", "definition", "definitions", "run", "runs", "ledger", "counts", "global",
 	"token", "tokens", "session", "audits", "history", "calendars", "brief"}
 
 func (v verb) String() string {
@@ -170,8 +170,8 @@ func fitting(e jobs.Effect, limit int) *jobs.Effect {
 			return &e
 		case len(e.Missed) > 0:
 			e.Missed = e.Missed[:len(e.Missed)/2]
-		case len(e.Instances) > 1:
-			e.Instances = e.Instances[:len(e.Instances)/2]
+		case len(e.Runs) > 1:
+			e.Runs = e.Runs[:len(e.Runs)/2]
 		case len(e.Definitions) > 1:
 			e.Definitions = e.Definitions[:len(e.Definitions)/2]
 		default:

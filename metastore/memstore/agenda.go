@@ -24,14 +24,14 @@ func (e *Engine) Waking(_ context.Context, until time.Time, limit int) (due []me
 }
 
 // Ready lists the first runs of an app that a worker may claim.
-func (e *Engine) Ready(_ context.Context, tenant jobs.Tenant, app string, limit int) ([]*jobs.Instance, error) {
+func (e *Engine) Ready(_ context.Context, tenant jobs.Tenant, app string, limit int) ([]*jobs.Run, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	s := e.rows.spaces[tenant]
 	if s == nil || s.lanes[app] == nil {
 		return nil, nil
 	}
-	var found []*jobs.Instance
+	var found []*jobs.Run
 	for _, r := range s.lanes[app].ready {
 		for n := r.first; n != nil && len(found) < limit; n = n.links[inReady].newer {
 			found = append(found, n.row)
@@ -58,10 +58,10 @@ func (e *Engine) Lanes(context.Context) ([]metastore.Lane, error) {
 }
 
 // Leased lists the attempts that are under way.
-func (e *Engine) Leased(context.Context) ([]*jobs.Instance, error) {
+func (e *Engine) Leased(context.Context) ([]*jobs.Run, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	found := make([]*jobs.Instance, 0, e.rows.leased.n)
+	found := make([]*jobs.Run, 0, e.rows.leased.n)
 	for n := e.rows.leased.first; n != nil; n = n.links[inLeased].newer {
 		found = append(found, n.row)
 	}

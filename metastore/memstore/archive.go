@@ -15,7 +15,7 @@ import (
 type Archive struct {
 	mu   sync.RWMutex
 	most int
-	rows []*jobs.Instance // a ring once it is full; nil = forgotten
+	rows []*jobs.Run // a ring once it is full; nil = forgotten
 	ids  map[archived]uint64
 	logs *Logs  // whose lines go with their runs; nil = none
 	next uint64 // number of the next row; rows are numbered from 1
@@ -44,27 +44,27 @@ func NewArchive(maxRows int) *Archive {
 func (a *Archive) at(number uint64) int { return int((number - 1) % uint64(a.most)) }
 
 // Append adds settled runs, in the order in which they ended.
-func (a *Archive) Append(rows []*jobs.Instance) {
+func (a *Archive) Append(rows []*jobs.Run) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, in := range rows {
+	for _, run := range rows {
 		if at := a.at(a.next); at < len(a.rows) {
 			if old := a.rows[at]; old != nil {
 				if name := (archived{old.Tenant, old.ID}); a.ids[name]+uint64(a.most) == a.next {
 					delete(a.ids, name)
 				}
 			}
-			a.rows[at] = in
+			a.rows[at] = run
 		} else {
-			a.rows = append(a.rows, in)
+			a.rows = append(a.rows, run)
 		}
-		a.ids[archived{in.Tenant, in.ID}] = a.next
+		a.ids[archived{run.Tenant, run.ID}] = a.next
 		a.next++
 	}
 }
 
 // Get is one run, or nil.
-func (a *Archive) Get(_ context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
+func (a *Archive) Get(_ context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	number, found := a.ids[archived{tenant, id}]
@@ -75,7 +75,7 @@ func (a *Archive) Get(_ context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.
 }
 
 // List answers a query, last ended first.
-func (a *Archive) List(ctx context.Context, q metastore.InstanceQuery) (page metastore.Page, err error) {
+func (a *Archive) List(ctx context.Context, q metastore.RunQuery) (page metastore.Page, err error) {
 	number := uint64(0) // of the last row looked at
 	if q.Cursor != "" {
 		if number, err = strconv.ParseUint(q.Cursor, 36, 64); err != nil || number == 0 {
@@ -100,7 +100,7 @@ func (a *Archive) List(ctx context.Context, q metastore.InstanceQuery) (page met
 
 // stretch looks at the next few rows before a number, and says whether the page is complete and, if not, when the
 // last of them ended.
-func (a *Archive) stretch(q *metastore.InstanceQuery, number *uint64, size int, page *metastore.Page) (over bool, left time.Time) {
+func (a *Archive) stretch(q *metastore.RunQuery, number *uint64, size int, page *metastore.Page) (over bool, left time.Time) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	oldest := a.next - uint64(len(a.rows))
@@ -111,25 +111,25 @@ func (a *Archive) stretch(q *metastore.InstanceQuery, number *uint64, size int, 
 		if *number <= oldest {
 			return true, left
 		}
-		in := a.rows[a.at(*number-1)]
-		if in == nil {
+		run := a.rows[a.at(*number-1)]
+		if run == nil {
 			*number--
 			continue
 		}
-		if in.Tenant == q.Tenant {
-			if q.Past(in) {
+		if run.Tenant == q.Tenant {
+			if q.Past(run) {
 				return true, left
 			}
-			if q.Matches(in) {
-				if len(page.Instances) == size {
+			if q.Matches(run) {
+				if len(page.Runs) == size {
 					page.Next = strconv.FormatUint(*number, 36)
 					return true, left
 				}
-				page.Instances = append(page.Instances, in)
+				page.Runs = append(page.Runs, run)
 			}
 		}
 		*number--
-		left = in.Ended
+		left = run.Ended
 	}
 	return false, left
 }
@@ -156,31 +156,31 @@ func (a *Archive) Retain(ctx context.Context, r metastore.Retention) (done metas
 			return done, ctx.Err()
 		}
 		a.mu.RLock()
-		in := a.rows[a.at(number)]
+		run := a.rows[a.at(number)]
 		a.mu.RUnlock()
-		if in == nil {
+		if run == nil {
 			continue
 		}
-		name := archivedJob{in.Tenant, in.Key}
+		name := archivedJob{run.Tenant, run.Key}
 		k, ok := kept[name]
 		if !ok {
-			if k, err = r.Of(in.Tenant, in.Key); err != nil {
+			if k, err = r.Of(run.Tenant, run.Key); err != nil {
 				return done, err
 			}
 			kept[name] = k
 		}
-		c := class{in.Tenant, in.Key, in.State == jobs.Succeeded}
+		c := class{run.Tenant, run.Key, run.State == jobs.Succeeded}
 		most := k.Others
 		if c.succeeded {
 			most = k.Succeeded
 		}
-		young := !k.Young.IsZero() && !in.Ended.Before(k.Young)
-		if in.Ended.Before(k.Since) || most > 0 && seen[c] >= most && !young {
+		young := !k.Young.IsZero() && !run.Ended.Before(k.Young)
+		if run.Ended.Before(k.Since) || most > 0 && seen[c] >= most && !young {
 			old = append(old, number)
 			continue
 		}
 		seen[c]++
-		if size += int64(1200 + len(in.Args) + len(in.Result) + len(in.Checkpoint)); r.Bytes > 0 && size > r.Bytes {
+		if size += int64(1200 + len(run.Args) + len(run.Result) + len(run.Checkpoint)); r.Bytes > 0 && size > r.Bytes {
 			old = append(old, number)
 			continue
 		}
@@ -193,8 +193,8 @@ func (a *Archive) Retain(ctx context.Context, r metastore.Retention) (done metas
 			if number+uint64(len(a.rows)) < a.next { // it has gone meanwhile
 				continue
 			}
-			in := a.rows[a.at(number)]
-			if name := (archived{in.Tenant, in.ID}); a.ids[name] == number {
+			run := a.rows[a.at(number)]
+			if name := (archived{run.Tenant, run.ID}); a.ids[name] == number {
 				delete(a.ids, name)
 				gone[name] = true
 			}

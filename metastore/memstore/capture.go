@@ -135,8 +135,8 @@ func (e *Engine) Restore(snapshot iter.Seq2[jobs.Row, error]) error {
 			return err
 		}
 		switch row := row.(type) {
-		case *jobs.Instance:
-			words.instance(row)
+		case *jobs.Run:
+			words.run(row)
 			if row.Settled() {
 				r.settled.restore(stubName{r.space(row.Tenant).number, row.ID}, row)
 			} else {
@@ -196,23 +196,23 @@ func intern[T ~string](w words, s *T) {
 	*s = T(one)
 }
 
-func (w words) instance(in *jobs.Instance) {
-	intern(w, &in.Tenant)
-	intern(w, &in.Key)
-	intern(w, &in.App)
-	intern(w, &in.Cause)
-	intern(w, &in.Origin)
-	intern(w, &in.Actor)
-	intern(w, &in.Terms.OnLost)
-	intern(w, &in.Terms.LeaseLost)
-	intern(w, &in.Terms.Overlap)
-	intern(w, &in.Worker)
-	intern(w, &in.Waits)
-	for i := range in.Gates {
-		intern(w, &in.Gates[i])
+func (w words) run(run *jobs.Run) {
+	intern(w, &run.Tenant)
+	intern(w, &run.Key)
+	intern(w, &run.App)
+	intern(w, &run.Cause)
+	intern(w, &run.Origin)
+	intern(w, &run.Actor)
+	intern(w, &run.Terms.OnLost)
+	intern(w, &run.Terms.LeaseLost)
+	intern(w, &run.Terms.Overlap)
+	intern(w, &run.Worker)
+	intern(w, &run.Waits)
+	for i := range run.Gates {
+		intern(w, &run.Gates[i])
 	}
-	for i := range in.Moves {
-		intern(w, &in.Moves[i].Cause)
-		intern(w, &in.Moves[i].By)
+	for i := range run.Moves {
+		intern(w, &run.Moves[i].Cause)
+		intern(w, &run.Moves[i].By)
 	}
 }

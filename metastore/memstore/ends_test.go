@@ -35,15 +35,15 @@ func TestRetriesHaveATurnWithinBounds(t *testing.T) {
 	for i := range 300 {
 		id := jobs.DerivedID("run", fmt.Sprint(i))
 		tell(jobs.Create{ID: id, Key: "k"}, jobs.Claim{ID: id, Worker: "w", Attempt: 1}, jobs.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeError})
-		in, err := st.Instance(t.Context(), jobs.DefaultTenant, id)
+		run, err := st.Run(t.Context(), jobs.DefaultTenant, id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i > 0 && in.RetryAt.Before(last) || in.RetryAt.After(st.Now().Add(jobs.MaxDelay)) {
-			t.Fatalf("retry %d has its turn at %v, the one before at %v", i, in.RetryAt, last)
+		if i > 0 && run.RetryAt.Before(last) || run.RetryAt.After(st.Now().Add(jobs.MaxDelay)) {
+			t.Fatalf("retry %d has its turn at %v, the one before at %v", i, run.RetryAt, last)
 		}
 		if i > 0 {
-			last = in.RetryAt
+			last = run.RetryAt
 		}
 	}
 }

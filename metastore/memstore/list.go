@@ -24,7 +24,7 @@ func ordered(kind int) bool { return kind <= inParent }
 
 // node is a live run with its places in the indexes.
 type node struct {
-	row   *jobs.Instance
+	row   *jobs.Run
 	space *space
 	job   *job
 	rank  uint32 // among the runs created at the same instant

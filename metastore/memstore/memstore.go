@@ -70,12 +70,12 @@ func (t tx) Get(ref jobs.Ref) jobs.Row {
 		return nil
 	}
 	switch ref.Kind {
-	case jobs.RowInstance:
+	case jobs.RowRun:
 		if n := t.rows.node(s, ref.ID); n != nil {
 			return n.row
 		}
-		if in := t.rows.settled.get(s.tenant, stubName{s.number, ref.ID}); in != nil {
-			return in
+		if run := t.rows.settled.get(s.tenant, stubName{s.number, ref.ID}); run != nil {
+			return run
 		}
 	case jobs.RowDefinition:
 		if d := s.definitions[jobs.Key(ref.Name)]; d != nil {
@@ -127,7 +127,7 @@ func (t tx) Get(ref jobs.Ref) jobs.Row {
 	return nil
 }
 
-func (t tx) First(ref jobs.Ref) *jobs.Instance {
+func (t tx) First(ref jobs.Ref) *jobs.Run {
 	if s := t.rows.spaces[ref.Tenant]; s != nil {
 		if g := s.gates[ref.Name]; g != nil && g.waiters.len() > 0 {
 			return g.waiters.first().row
@@ -139,7 +139,7 @@ func (t tx) First(ref jobs.Ref) *jobs.Instance {
 func (t tx) Put(row jobs.Row) {
 	r := t.rows
 	switch row := row.(type) {
-	case *jobs.Instance:
+	case *jobs.Run:
 		r.put(row)
 	case *jobs.Definition:
 		r.putDefinition(row)
@@ -181,7 +181,7 @@ func (t tx) Delete(ref jobs.Ref) {
 		return
 	}
 	switch ref.Kind {
-	case jobs.RowInstance:
+	case jobs.RowRun:
 		if n := s.nodes[ref.ID]; n != nil {
 			r.drop(n)
 		}

@@ -67,14 +67,14 @@ func TestHeap100kDelayed(t *testing.T) {
 
 func TestForgedCursors(t *testing.T) {
 	s := filled(t, 3, 100)
-	q := metastore.InstanceQuery{Tenant: "t", Limit: 10}
-	page, err := s.Instances(ctx, q)
+	q := metastore.RunQuery{Tenant: "t", Limit: 10}
+	page, err := s.Runs(ctx, q)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, cursor := range []string{"x", "l", "a-1", "l!!!", page.Next + "A", page.Next[:20], strings.ToUpper(page.Next) + "=", "a0", "\x00", "lé"} {
 		q.Cursor = cursor
-		if _, err := s.Instances(ctx, q); !errors.Is(err, jobs.BadInput) {
+		if _, err := s.Runs(ctx, q); !errors.Is(err, jobs.BadInput) {
 			t.Errorf("cursor %q: %v", cursor, err)
 		}
 	}
@@ -82,14 +82,14 @@ func TestForgedCursors(t *testing.T) {
 
 func FuzzCursor(f *testing.F) {
 	s := filled(f, 3, 100)
-	page, err := s.Instances(ctx, metastore.InstanceQuery{Tenant: "t", Limit: 10})
+	page, err := s.Runs(ctx, metastore.RunQuery{Tenant: "t", Limit: 10})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(page.Next)
 	f.Add("a1")
 	f.Fuzz(func(t *testing.T, cursor string) {
-		if _, err := s.Instances(ctx, metastore.InstanceQuery{Tenant: "t", Limit: 10, Cursor: cursor}); err != nil && !errors.Is(err, jobs.BadInput) {
+		if _, err := s.Runs(ctx, metastore.RunQuery{Tenant: "t", Limit: 10, Cursor: cursor}); err != nil && !errors.Is(err, jobs.BadInput) {
 			t.Error(err)
 		}
 	})
@@ -101,27 +101,27 @@ func TestLongWalk(t *testing.T) {
 	const runs = 60_000
 	e.Update(func(tx metastore.Tx) {
 		for i := range runs {
-			in := &jobs.Instance{Tenant: "t", ID: id(i), Key: "k", State: jobs.Scheduled, Created: noon.Add(time.Duration(i) * time.Second), Origin: jobs.FromCode}
+			run := &jobs.Run{Tenant: "t", ID: id(i), Key: "k", State: jobs.Scheduled, Created: noon.Add(time.Duration(i) * time.Second), Origin: jobs.FromCode}
 			if i == 10 {
-				in.Origin = jobs.FromPerson
+				run.Origin = jobs.FromPerson
 			}
-			tx.Put(in)
+			tx.Put(run)
 		}
 	})
-	q := metastore.InstanceQuery{Tenant: "t", Origin: jobs.FromPerson}
+	q := metastore.RunQuery{Tenant: "t", Origin: jobs.FromPerson}
 	for pages := 1; ; pages++ {
-		page, err := e.Instances(ctx, q)
+		page, err := e.Runs(ctx, q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(page.Instances) == 1 && page.Next == "" {
+		if len(page.Runs) == 1 && page.Next == "" {
 			if pages < 3 {
 				t.Errorf("found on page %d", pages)
 			}
 			return
 		}
 		if page.Next == "" || page.Searched.IsZero() || pages > 100 {
-			t.Fatalf("page %d: %d runs, next %q, searched to %v", pages, len(page.Instances), page.Next, page.Searched)
+			t.Fatalf("page %d: %d runs, next %q, searched to %v", pages, len(page.Runs), page.Next, page.Searched)
 		}
 		q.Cursor = page.Next
 	}
@@ -132,7 +132,7 @@ func TestWalkWhileRunsEnd(t *testing.T) {
 	e := New(Config{})
 	put := func(n int, state jobs.State) {
 		e.Update(func(tx metastore.Tx) {
-			tx.Put(&jobs.Instance{Tenant: "t", ID: id(n), Key: "k", State: state, Created: noon.Add(time.Duration(n) * time.Second)})
+			tx.Put(&jobs.Run{Tenant: "t", ID: id(n), Key: "k", State: state, Created: noon.Add(time.Duration(n) * time.Second)})
 		})
 	}
 	for n := range 3000 {
@@ -148,14 +148,14 @@ func TestWalkWhileRunsEnd(t *testing.T) {
 		}
 	}()
 	seen := map[jobs.ID]int{}
-	q := metastore.InstanceQuery{Tenant: "t", Limit: 100}
+	q := metastore.RunQuery{Tenant: "t", Limit: 100}
 	for pages := 1; ; pages++ {
-		page, err := e.Instances(ctx, q)
+		page, err := e.Runs(ctx, q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, in := range page.Instances {
-			seen[in.ID]++
+		for _, run := range page.Runs {
+			seen[run.ID]++
 		}
 		if q.Cursor = page.Next; q.Cursor == "" {
 			break
@@ -175,17 +175,17 @@ func TestWalkWhileRunsEnd(t *testing.T) {
 func TestArchiveDropsTheOldest(t *testing.T) {
 	a := NewArchive(100)
 	for n := range 1000 {
-		a.Append([]*jobs.Instance{{Tenant: "t", ID: id(n), Key: "k", State: jobs.Succeeded, Ended: noon.Add(time.Duration(n) * time.Second)}})
+		a.Append([]*jobs.Run{{Tenant: "t", ID: id(n), Key: "k", State: jobs.Succeeded, Ended: noon.Add(time.Duration(n) * time.Second)}})
 	}
-	page, err := a.List(ctx, metastore.InstanceQuery{Tenant: "t", Limit: 200})
-	if err != nil || len(page.Instances) != 100 || page.Next != "" || page.Instances[0].ID != id(999) || page.Instances[99].ID != id(900) {
-		t.Errorf("%d runs, next %q, %v", len(page.Instances), page.Next, err)
+	page, err := a.List(ctx, metastore.RunQuery{Tenant: "t", Limit: 200})
+	if err != nil || len(page.Runs) != 100 || page.Next != "" || page.Runs[0].ID != id(999) || page.Runs[99].ID != id(900) {
+		t.Errorf("%d runs, next %q, %v", len(page.Runs), page.Next, err)
 	}
-	if in, _ := a.Get(ctx, "t", id(950)); in == nil {
+	if run, _ := a.Get(ctx, "t", id(950)); run == nil {
 		t.Error("a run that is there is not found")
 	}
-	if in, _ := a.Get(ctx, "t", id(899)); in != nil || len(a.ids) != 100 {
-		t.Errorf("a dropped run is %v, %d ids are known", in, len(a.ids))
+	if run, _ := a.Get(ctx, "t", id(899)); run != nil || len(a.ids) != 100 {
+		t.Errorf("a dropped run is %v, %d ids are known", run, len(a.ids))
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 type model struct {
 	rows    map[jobs.Ref]jobs.Row
 	born    []jobs.Ref // live runs in the order of their creation
-	settled []*jobs.Instance
+	settled []*jobs.Run
 	stubs   map[jobs.Ref]time.Time // when a run settled
 	now     time.Time
 }
@@ -33,7 +33,7 @@ func newModel(now time.Time) *model {
 func (m *model) put(row jobs.Row) {
 	ref := row.Ref()
 	switch row := row.(type) {
-	case *jobs.Instance:
+	case *jobs.Run:
 		if row.Settled() {
 			m.delete(ref)
 			m.settled = append(m.settled, row)
@@ -55,7 +55,7 @@ func (m *model) put(row jobs.Row) {
 }
 
 func (m *model) delete(ref jobs.Ref) {
-	if m.rows[ref] != nil && ref.Kind == jobs.RowInstance {
+	if m.rows[ref] != nil && ref.Kind == jobs.RowRun {
 		m.born = slices.DeleteFunc(m.born, func(r jobs.Ref) bool { return r == ref })
 	}
 	delete(m.rows, ref)
@@ -71,10 +71,10 @@ func of[T jobs.Row](m *model) []T {
 	return found
 }
 
-func (m *model) live() []*jobs.Instance {
-	var found []*jobs.Instance
+func (m *model) live() []*jobs.Run {
+	var found []*jobs.Run
 	for _, ref := range m.born {
-		found = append(found, m.rows[ref].(*jobs.Instance))
+		found = append(found, m.rows[ref].(*jobs.Run))
 	}
 	return found
 }
@@ -97,48 +97,48 @@ func (d *dice) id() jobs.ID {
 
 func (d *dice) tenant() jobs.Tenant { return pick[jobs.Tenant](d, "a", "b") }
 
-func (d *dice) instance(m *model) *jobs.Instance {
+func (d *dice) run(m *model) *jobs.Run {
 	id := d.ids[d.IntN(len(d.ids))]
 	tenant := jobs.Tenant(rune('a' + id[0]&1))
-	in := &jobs.Instance{Tenant: tenant, ID: id, Key: jobs.Key(fmt.Sprintf("k%d", id[1]%5)), App: fmt.Sprintf("app%d", id[2]%2),
+	run := &jobs.Run{Tenant: tenant, ID: id, Key: jobs.Key(fmt.Sprintf("k%d", id[1]%5)), App: fmt.Sprintf("app%d", id[2]%2),
 		Created: m.now, Attempt: 1, Queued: m.now}
 	if id[3]%3 == 0 {
-		in.Parent = jobs.ID{9}
+		run.Parent = jobs.ID{9}
 	}
-	if old, ok := m.rows[in.Ref()].(*jobs.Instance); ok {
-		in.Created = old.Created
+	if old, ok := m.rows[run.Ref()].(*jobs.Run); ok {
+		run.Created = old.Created
 	}
-	in.State = pick(d, jobs.Scheduled, jobs.Enqueued, jobs.Enqueued, jobs.Processing, jobs.Failed, jobs.Cancelled, jobs.Succeeded)
-	in.Due = m.now.Add(time.Duration(d.IntN(20)) * time.Second)
-	in.Priority = d.IntN(3) - 1
-	in.Worker = pick(d, "", "w1", "w2")
-	in.Origin = pick(d, jobs.FromCode, jobs.FromPerson)
-	switch in.State {
+	run.State = pick(d, jobs.Scheduled, jobs.Enqueued, jobs.Enqueued, jobs.Processing, jobs.Failed, jobs.Cancelled, jobs.Succeeded)
+	run.Due = m.now.Add(time.Duration(d.IntN(20)) * time.Second)
+	run.Priority = d.IntN(3) - 1
+	run.Worker = pick(d, "", "w1", "w2")
+	run.Origin = pick(d, jobs.FromCode, jobs.FromPerson)
+	switch run.State {
 	case jobs.Failed:
-		in.Lingering = d.IntN(3) == 0
+		run.Lingering = d.IntN(3) == 0
 		if d.IntN(2) == 0 {
-			in.RetryAt = m.now.Add(time.Duration(d.IntN(20)) * time.Second)
+			run.RetryAt = m.now.Add(time.Duration(d.IntN(20)) * time.Second)
 		}
 		fallthrough
 	case jobs.Enqueued:
-		in.First = d.IntN(4) == 0
-		in.Waits = pick(d, "", "", "g1", "g2")
+		run.First = d.IntN(4) == 0
+		run.Waits = pick(d, "", "", "g1", "g2")
 	case jobs.Scheduled:
-		in.Cause = pick(d, "", jobs.ByDebug)
+		run.Cause = pick(d, "", jobs.ByDebug)
 	case jobs.Cancelled:
-		in.Lingering = d.IntN(2) == 0
-		in.Ended = m.now
+		run.Lingering = d.IntN(2) == 0
+		run.Ended = m.now
 	case jobs.Succeeded:
-		in.Ended = m.now
+		run.Ended = m.now
 	}
-	if in.Offerable() {
+	if run.Offerable() {
 		d.turns++
-		in.Turn = d.turns
-		if old, ok := m.rows[in.Ref()].(*jobs.Instance); ok && old.Offerable() && old.Priority == in.Priority {
-			in.Turn = old.Turn
+		run.Turn = d.turns
+		if old, ok := m.rows[run.Ref()].(*jobs.Run); ok && old.Offerable() && old.Priority == run.Priority {
+			run.Turn = old.Turn
 		}
 	}
-	return in
+	return run
 }
 
 func (d *dice) row(m *model) jobs.Row {
@@ -146,7 +146,7 @@ func (d *dice) row(m *model) jobs.Row {
 	hour := m.now.Truncate(time.Hour).Add(time.Duration(d.IntN(3)) * time.Hour)
 	switch n := d.IntN(46); {
 	case n < 28:
-		return d.instance(m)
+		return d.run(m)
 	case n < 30:
 		return &jobs.Gate{Tenant: d.tenant(), Name: pick(d, "g1", "g2"), Limit: d.IntN(3), Taken: d.IntN(3)}
 	case n < 32:
@@ -200,14 +200,14 @@ func TestAgainstModel(t *testing.T) {
 						row := d.row(m)
 						m.put(row)
 						tx.Put(row)
-						if in, ok := row.(*jobs.Instance); ok && in.Settled() { // and never comes back
-							d.ids[slices.Index(d.ids, in.ID)] = d.id()
+						if run, ok := row.(*jobs.Run); ok && run.Settled() { // and never comes back
+							d.ids[slices.Index(d.ids, run.ID)] = d.id()
 						}
-						if in, ok := row.(*jobs.Instance); !ok || !in.Settled() {
+						if run, ok := row.(*jobs.Run); !ok || !run.Settled() {
 							same(t, "Get", tx.Get(row.Ref()), m.rows[row.Ref()])
 						}
 					}
-					state := &jobs.StoreRow{Epoch: 3, At: m.now}
+					state := &jobs.StoreRow{Term: 3, At: m.now}
 					m.put(state)
 					tx.Put(state)
 				})
@@ -231,10 +231,10 @@ func same(t *testing.T, what string, got, want any) {
 }
 
 func text(v any) string {
-	if list, ok := v.([]*jobs.Instance); ok {
+	if list, ok := v.([]*jobs.Run); ok {
 		s := ""
-		for _, in := range list {
-			s += fmt.Sprintf("%x/%s/%s ", in.ID[4:5], in.State, in.Created.Format("05"))
+		for _, run := range list {
+			s += fmt.Sprintf("%x/%s/%s ", run.ID[4:5], run.State, run.Created.Format("05"))
 		}
 		return s
 	}
@@ -284,12 +284,12 @@ func (m *model) compare(t *testing.T, e *Engine, d *dice) {
 			if m.rows[ref] != nil {
 				continue
 			}
-			in, _ := tx.Get(ref).(*jobs.Instance)
-			if age := m.now.Sub(at); in == nil && age <= kept || in != nil && age > kept+period {
-				t.Errorf("%s after it settled the stub of %x is %v", age, ref.ID, in)
+			run, _ := tx.Get(ref).(*jobs.Run)
+			if age := m.now.Sub(at); run == nil && age <= kept || run != nil && age > kept+period {
+				t.Errorf("%s after it settled the stub of %x is %v", age, ref.ID, run)
 			}
-			if in != nil && (!in.Settled() || in.ID != ref.ID || in.Tenant != ref.Tenant || in.Key == "" || in.Attempt != 1) {
-				t.Errorf("stub is %+v", in)
+			if run != nil && (!run.Settled() || run.ID != ref.ID || run.Tenant != ref.Tenant || run.Key == "" || run.Attempt != 1) {
+				t.Errorf("stub is %+v", run)
 			}
 		}
 		for _, tenant := range []jobs.Tenant{"a", "b"} {
@@ -307,9 +307,9 @@ func (m *model) compare(t *testing.T, e *Engine, d *dice) {
 	for _, tenant := range []jobs.Tenant{"a", "b"} {
 		for _, key := range []jobs.Key{"", "k1"} {
 			live := map[jobs.State]int{}
-			for _, in := range m.live() {
-				if in.Tenant == tenant && (key == "" || in.Key == key) {
-					live[in.State]++
+			for _, run := range m.live() {
+				if run.Tenant == tenant && (key == "" || run.Key == key) {
+					live[run.State]++
 				}
 			}
 			c, _ := e.Counts(ctx, metastore.CountQuery{Tenant: tenant, Job: key})
@@ -350,12 +350,12 @@ func equalRow(a, b jobs.Row) bool {
 	return bytes.Equal(jobs.AppendRow(nil, a), jobs.AppendRow(nil, b))
 }
 
-func (m *model) first(tenant jobs.Tenant, gate string) *jobs.Instance {
+func (m *model) first(tenant jobs.Tenant, gate string) *jobs.Run {
 	waiters := m.waiters(tenant, gate)
 	if len(waiters) == 0 {
 		return nil
 	}
-	return slices.MinFunc(waiters, func(a, b *jobs.Instance) int {
+	return slices.MinFunc(waiters, func(a, b *jobs.Run) int {
 		if a.First != b.First {
 			if a.First {
 				return -1
@@ -366,16 +366,16 @@ func (m *model) first(tenant jobs.Tenant, gate string) *jobs.Instance {
 	})
 }
 
-func (m *model) waiters(tenant jobs.Tenant, gate string) []*jobs.Instance {
-	return slices.DeleteFunc(m.live(), func(in *jobs.Instance) bool { return in.Tenant != tenant || in.Waits != gate })
+func (m *model) waiters(tenant jobs.Tenant, gate string) []*jobs.Run {
+	return slices.DeleteFunc(m.live(), func(run *jobs.Run) bool { return run.Tenant != tenant || run.Waits != gate })
 }
 
 func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 	t.Helper()
 	until, limit := m.now.Add(time.Duration(d.IntN(20)-10)*time.Second), 1+d.IntN(10)
 	var wakes []time.Time
-	for _, in := range m.live() {
-		if at := in.Wake(); !at.IsZero() {
+	for _, run := range m.live() {
+		if at := run.Wake(); !at.IsZero() {
 			wakes = append(wakes, at)
 		}
 	}
@@ -391,17 +391,17 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 	due, got, _ := e.Waking(ctx, until, limit)
 	var at []time.Time
 	for _, name := range due {
-		at = append(at, m.rows[jobs.InstanceRef(name.Tenant, name.ID)].(*jobs.Instance).Wake())
+		at = append(at, m.rows[jobs.RunRef(name.Tenant, name.ID)].(*jobs.Run).Wake())
 	}
 	if !slices.EqualFunc(at, wakes[:n], time.Time.Equal) || !got.Equal(next) {
 		t.Errorf("Waking until %v, %d: %v and %v, want %v and %v", until, limit, at, got, wakes[:n], next)
 	}
 
-	ready := map[metastore.Lane][]*jobs.Instance{}
-	for _, in := range m.live() {
-		if in.Offerable() {
-			name := metastore.Lane{Tenant: in.Tenant, App: in.App}
-			ready[name] = append(ready[name], in)
+	ready := map[metastore.Lane][]*jobs.Run{}
+	for _, run := range m.live() {
+		if run.Offerable() {
+			name := metastore.Lane{Tenant: run.Tenant, App: run.App}
+			ready[name] = append(ready[name], run)
 		}
 	}
 	lanes, _ := e.Lanes(ctx)
@@ -410,7 +410,7 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 	}
 	for _, lane := range lanes {
 		want := ready[metastore.Lane{Tenant: lane.Tenant, App: lane.App}]
-		slices.SortFunc(want, func(a, b *jobs.Instance) int {
+		slices.SortFunc(want, func(a, b *jobs.Run) int {
 			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Turn, b.Turn))
 		})
 		if lane.Ready != len(want) {
@@ -421,8 +421,8 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 	}
 
 	leased := 0
-	for _, in := range m.live() {
-		if in.State == jobs.Processing || in.Lingering {
+	for _, run := range m.live() {
+		if run.State == jobs.Processing || run.Lingering {
 			leased++
 		}
 	}
@@ -457,9 +457,9 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 	}
 }
 
-func (m *model) sameRuns(t *testing.T, what string, got, want []*jobs.Instance) {
+func (m *model) sameRuns(t *testing.T, what string, got, want []*jobs.Run) {
 	t.Helper()
-	if !slices.EqualFunc(got, want, func(a, b *jobs.Instance) bool { return equalRow(a, b) }) {
+	if !slices.EqualFunc(got, want, func(a, b *jobs.Run) bool { return equalRow(a, b) }) {
 		t.Errorf("%s is %s, want %s", what, text(got), text(want))
 	}
 }
@@ -495,7 +495,7 @@ func (m *model) compareDefinitions(t *testing.T, e *Engine, d *dice) {
 
 func (m *model) compareList(t *testing.T, e *Engine, d *dice) {
 	t.Helper()
-	q := metastore.InstanceQuery{Tenant: d.tenant(), Limit: 1 + d.IntN(6)}
+	q := metastore.RunQuery{Tenant: d.tenant(), Limit: 1 + d.IntN(6)}
 	if d.IntN(2) == 0 {
 		q.State = pick(d, jobs.States()...)
 	}
@@ -514,32 +514,32 @@ func (m *model) compareList(t *testing.T, e *Engine, d *dice) {
 	if d.IntN(4) == 0 {
 		q.To = m.now.Add(-time.Duration(d.IntN(60)) * time.Second)
 	}
-	var want []*jobs.Instance
-	for _, in := range slices.Backward(m.live()) {
-		if in.Tenant == q.Tenant && q.Matches(in) {
-			want = append(want, in)
+	var want []*jobs.Run
+	for _, run := range slices.Backward(m.live()) {
+		if run.Tenant == q.Tenant && q.Matches(run) {
+			want = append(want, run)
 		}
 	}
-	for _, in := range slices.Backward(m.settled) {
-		if in.Tenant == q.Tenant && q.Matches(in) {
-			want = append(want, in)
+	for _, run := range slices.Backward(m.settled) {
+		if run.Tenant == q.Tenant && q.Matches(run) {
+			want = append(want, run)
 		}
 	}
-	var got []*jobs.Instance
+	var got []*jobs.Run
 	for {
-		page, err := e.Instances(ctx, q)
+		page, err := e.Runs(ctx, q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(page.Instances) > q.Limit || len(page.Instances) == 0 && page.Next != "" && page.Searched.IsZero() {
-			t.Errorf("page of %d with limit %d, next %q", len(page.Instances), q.Limit, page.Next)
+		if len(page.Runs) > q.Limit || len(page.Runs) == 0 && page.Next != "" && page.Searched.IsZero() {
+			t.Errorf("page of %d with limit %d, next %q", len(page.Runs), q.Limit, page.Next)
 		}
-		got = append(got, page.Instances...)
+		got = append(got, page.Runs...)
 		if q.Cursor = page.Next; q.Cursor == "" {
 			break
 		}
 	}
-	if !slices.EqualFunc(got, want, func(a, b *jobs.Instance) bool { return equalRow(a, b) }) {
-		t.Errorf("Instances(%+v) is\n%s, want\n%s", q, text(got), text(want))
+	if !slices.EqualFunc(got, want, func(a, b *jobs.Run) bool { return equalRow(a, b) }) {
+		t.Errorf("Runs(%+v) is\n%s, want\n%s", q, text(got), text(want))
 	}
 }

@@ -68,19 +68,19 @@ func (s *space) eachDefinition(q metastore.DefinitionQuery, take func(*jobs.Defi
 	return true
 }
 
-// Instance is one run, live or archived.
-func (e *Engine) Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
-	if in := e.live(tenant, id); in != nil {
-		return in, nil
+// Run is one run, live or archived.
+func (e *Engine) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
+	if run := e.live(tenant, id); run != nil {
+		return run, nil
 	}
-	in, err := e.archive.Get(ctx, tenant, id)
-	if err == nil && in == nil {
+	run, err := e.archive.Get(ctx, tenant, id)
+	if err == nil && run == nil {
 		err = jobs.Refuse(jobs.NotFound, "there is no run %s", id)
 	}
-	return in, err
+	return run, err
 }
 
-func (e *Engine) live(tenant jobs.Tenant, id jobs.ID) *jobs.Instance {
+func (e *Engine) live(tenant jobs.Tenant, id jobs.ID) *jobs.Run {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if s := e.rows.spaces[tenant]; s != nil {

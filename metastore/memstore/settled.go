@@ -44,17 +44,17 @@ type stub struct {
 }
 
 // settle sends a run that is over to the archive and leaves a stub. A run that a commit puts twice goes once.
-func (r *rows) settle(s *space, in *jobs.Instance) {
-	name := stubName{s.number, in.ID}
-	if known := r.settled.add(name, in); known {
+func (r *rows) settle(s *space, run *jobs.Run) {
+	name := stubName{s.number, run.ID}
+	if known := r.settled.add(name, run); known {
 		for i := len(r.ended) - 1; i >= 0; i-- {
-			if old := r.ended[i]; old.ID == in.ID && old.Tenant == in.Tenant {
-				r.ended[i] = in
+			if old := r.ended[i]; old.ID == run.ID && old.Tenant == run.Tenant {
+				r.ended[i] = run
 				return
 			}
 		}
 	}
-	r.ended = append(r.ended, in)
+	r.ended = append(r.ended, run)
 }
 
 // tick moves on to the time of a commit and drops what is too old by then. What the commit itself has settled
@@ -64,12 +64,12 @@ func (r *rows) tick(at time.Time) {
 	if now <= r.settled.period {
 		return
 	}
-	for _, in := range r.ended {
-		r.settled.remove(stubName{r.space(in.Tenant).number, in.ID})
+	for _, run := range r.ended {
+		r.settled.remove(stubName{r.space(run.Tenant).number, run.ID})
 	}
 	r.settled.move(now)
-	for _, in := range r.ended {
-		r.settled.add(stubName{r.space(in.Tenant).number, in.ID}, in)
+	for _, run := range r.ended {
+		r.settled.add(stubName{r.space(run.Tenant).number, run.ID}, run)
 	}
 }
 
@@ -93,10 +93,10 @@ func (s *settled) open() *generation {
 
 // add leaves a stub, and says whether one was in the generation that is still open: the commit under way may have left
 // it.
-func (s *settled) add(name stubName, in *jobs.Instance) (known bool) {
+func (s *settled) add(name stubName, run *jobs.Run) (known bool) {
 	g := s.open()
 	before := len(g.stubs)
-	g.stubs[name] = stub{key: g.word(string(in.Key)), worker: g.word(in.Worker), attempt: in.Attempt, state: in.State}
+	g.stubs[name] = stub{key: g.word(string(run.Key)), worker: g.word(run.Worker), attempt: run.Attempt, state: run.State}
 	return len(g.stubs) == before
 }
 
@@ -104,7 +104,7 @@ func (s *settled) add(name stubName, in *jobs.Instance) (known bool) {
 func (s *settled) remove(name stubName) { delete(s.open().stubs, name) }
 
 // get is the latest stub of a name as a row, or nil.
-func (s *settled) get(t jobs.Tenant, name stubName) *jobs.Instance {
+func (s *settled) get(t jobs.Tenant, name stubName) *jobs.Run {
 	for i := len(s.generations) - 1; i >= 0; i-- {
 		if st, ok := s.generations[i].stubs[name]; ok {
 			return s.generations[i].row(t, name.id, st)
@@ -124,8 +124,8 @@ func (g *generation) word(name string) uint32 {
 	return n
 }
 
-func (g *generation) row(t jobs.Tenant, id jobs.ID, st stub) *jobs.Instance {
-	return &jobs.Instance{Tenant: t, ID: id, Key: jobs.Key(g.names[st.key]), State: st.state, Attempt: st.attempt, Worker: g.names[st.worker]}
+func (g *generation) row(t jobs.Tenant, id jobs.ID, st stub) *jobs.Run {
+	return &jobs.Run{Tenant: t, ID: id, Key: jobs.Key(g.names[st.key]), State: st.state, Attempt: st.attempt, Worker: g.names[st.worker]}
 }
 
 // share closes all generations and answers with them: they never change again.
@@ -140,9 +140,9 @@ func (s *settled) share() []*generation {
 func (g *generation) rows(tenants []jobs.Tenant) iter.Seq[jobs.Row] {
 	return func(yield func(jobs.Row) bool) {
 		for name, st := range g.stubs {
-			in := g.row(tenants[name.space], name.id, st)
-			in.Ended = time.Unix(0, g.period*int64(period)).UTC()
-			if !yield(in) {
+			run := g.row(tenants[name.space], name.id, st)
+			run.Ended = time.Unix(0, g.period*int64(period)).UTC()
+			if !yield(run) {
 				return
 			}
 		}
@@ -150,8 +150,8 @@ func (g *generation) rows(tenants []jobs.Tenant) iter.Seq[jobs.Row] {
 }
 
 // restore puts back a stub that a snapshot carried. They come in no order of time.
-func (s *settled) restore(name stubName, in *jobs.Instance) {
-	p := metastore.Period(in.Ended)
+func (s *settled) restore(name stubName, run *jobs.Run) {
+	p := metastore.Period(run.Ended)
 	at := 0
 	for at < len(s.generations) && s.generations[at].period < p {
 		at++
@@ -162,5 +162,5 @@ func (s *settled) restore(name stubName, in *jobs.Instance) {
 		s.generations[at] = &generation{period: p, stubs: make(map[stubName]stub), number: make(map[string]uint32)}
 	}
 	g := s.generations[at]
-	g.stubs[name] = stub{key: g.word(string(in.Key)), worker: g.word(in.Worker), attempt: in.Attempt, state: in.State}
+	g.stubs[name] = stub{key: g.word(string(run.Key)), worker: g.word(run.Worker), attempt: run.Attempt, state: run.State}
 }

@@ -23,8 +23,8 @@ type rows struct {
 	defined  int                // how many definitions there are
 
 	settled settled
-	ended   []*jobs.Instance // by the commit under way, in order
-	near    *node            // that was looked up last: what a command reads it mostly puts
+	ended   []*jobs.Run // by the commit under way, in order
+	near    *node       // that was looked up last: what a command reads it mostly puts
 }
 
 // node is a live run, or nil.
@@ -150,21 +150,21 @@ func (r *rows) inOrder(t jobs.Tenant) []*space {
 
 // put stores a run and moves its node to where the new row belongs. A live run keeps its key, its parent and its
 // time of creation.
-func (r *rows) put(in *jobs.Instance) {
-	s := r.space(in.Tenant)
-	n := r.node(s, in.ID)
-	if in.Settled() {
+func (r *rows) put(run *jobs.Run) {
+	s := r.space(run.Tenant)
+	n := r.node(s, run.ID)
+	if run.Settled() {
 		if n != nil {
 			r.drop(n)
 		}
-		r.settle(s, in)
+		r.settle(s, run)
 		return
 	}
 	if n == nil {
 		n = &node{space: s}
-		s.nodes[in.ID] = n
+		s.nodes[run.ID] = n
 	}
-	r.file(n, in)
+	r.file(n, run)
 }
 
 // drop takes a run out of the live rows.
@@ -177,7 +177,7 @@ func (r *rows) drop(n *node) {
 }
 
 // file moves a node from where its old row belongs to where the new one does. Either may be missing.
-func (r *rows) file(n *node, in *jobs.Instance) {
+func (r *rows) file(n *node, run *jobs.Run) {
 	old := n.row
 	if n.wakes != 0 {
 		r.wakes.remove(n.wakes)
@@ -190,9 +190,9 @@ func (r *rows) file(n *node, in *jobs.Instance) {
 		n.space.pay(old, -1)
 	}
 	var want [kinds]*list
-	if in != nil {
-		want = r.lists(n, in)
-		n.row = in
+	if run != nil {
+		want = r.lists(n, run)
+		n.row = run
 	}
 	for kind, l := range want {
 		at := n.links[kind].list
@@ -209,30 +209,30 @@ func (r *rows) file(n *node, in *jobs.Instance) {
 			n.space.forget(kind, old)
 		}
 	}
-	if in == nil {
+	if run == nil {
 		return
 	}
 	if old == nil {
-		if older := n.links[inAll].older; older != nil && older.row.Created.Equal(in.Created) {
+		if older := n.links[inAll].older; older != nil && older.row.Created.Equal(run.Created) {
 			n.rank = older.rank + 1
 		}
 	}
-	n.job.states[in.State]++
-	n.space.pay(in, 1)
-	if at := in.Wake(); !at.IsZero() {
+	n.job.states[run.State]++
+	n.space.pay(run, 1)
+	if at := run.Wake(); !at.IsZero() {
 		r.wakes.add(waking{at.UnixNano(), n})
 	}
-	if in.Waits != "" {
+	if run.Waits != "" {
 		r.wait(n)
 	}
 }
 
 // pay counts a run that waits for whoever asked for it.
-func (s *space) pay(in *jobs.Instance, by int) {
-	if !in.Waiting() {
+func (s *space) pay(run *jobs.Run, by int) {
+	if !run.Waiting() {
 		return
 	}
-	payer := in.Payer()
+	payer := run.Payer()
 	if payer == "" {
 		return
 	}
@@ -242,38 +242,38 @@ func (s *space) pay(in *jobs.Instance, by int) {
 }
 
 // lists says in which lists a row belongs.
-func (r *rows) lists(n *node, in *jobs.Instance) (want [kinds]*list) {
+func (r *rows) lists(n *node, run *jobs.Run) (want [kinds]*list) {
 	s := n.space
 	if n.job == nil {
-		n.job = s.jobs[in.Key]
+		n.job = s.jobs[run.Key]
 		if n.job == nil {
 			n.job = new(job)
-			s.jobs[in.Key] = n.job
+			s.jobs[run.Key] = n.job
 		}
 		want[inAll], want[inJob] = &s.all, &n.job.list
-		if !in.Parent.IsZero() {
-			want[inParent] = entry(s.parents, in.Parent)
+		if !run.Parent.IsZero() {
+			want[inParent] = entry(s.parents, run.Parent)
 		}
 	} else {
 		copy(want[inAll:], []*list{n.links[inAll].list, n.links[inJob].list, n.links[inParent].list})
 	}
-	want[inState] = &s.states[in.State&15]
+	want[inState] = &s.states[run.State&15]
 	switch {
-	case in.Worker == "":
-	case n.row != nil && n.row.Worker == in.Worker:
+	case run.Worker == "":
+	case n.row != nil && n.row.Worker == run.Worker:
 		want[inWorker] = n.links[inWorker].list
 	default:
-		want[inWorker] = entry(s.workers, in.Worker)
+		want[inWorker] = entry(s.workers, run.Worker)
 	}
-	if in.Offerable() {
-		l := s.lanes[in.App]
+	if run.Offerable() {
+		l := s.lanes[run.App]
 		if l == nil {
 			l = new(lane)
-			s.lanes[in.App] = l
+			s.lanes[run.App] = l
 		}
-		want[inReady] = l.priority(in.Priority)
+		want[inReady] = l.priority(run.Priority)
 	}
-	if in.State == jobs.Processing || in.Lingering {
+	if run.State == jobs.Processing || run.Lingering {
 		want[inLeased] = &r.leased
 	}
 	return want
@@ -290,7 +290,7 @@ func entry[K comparable](lists map[K]*list, name K) *list {
 }
 
 // forget drops the name of a list that has become empty. old is the row that was the last one in it.
-func (s *space) forget(kind int, old *jobs.Instance) {
+func (s *space) forget(kind int, old *jobs.Run) {
 	switch kind {
 	case inJob:
 		delete(s.jobs, old.Key)

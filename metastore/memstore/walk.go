@@ -19,8 +19,8 @@ const (
 	shortList = 10_000 // a list of up to this many is looked through at once and sorted
 )
 
-// Instances lists runs: those that live, newest first, then those that ended, last ended first.
-func (e *Engine) Instances(ctx context.Context, q metastore.InstanceQuery) (metastore.Page, error) {
+// Runs lists runs: those that live, newest first, then those that ended, last ended first.
+func (e *Engine) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Page, error) {
 	at, err := parseCursor(q.Cursor)
 	if err != nil {
 		return metastore.Page{}, err
@@ -32,7 +32,7 @@ func (e *Engine) Instances(ctx context.Context, q metastore.InstanceQuery) (meta
 		if err := w.run(ctx); err != nil {
 			return page, err
 		}
-		page.Instances = w.found
+		page.Runs = w.found
 		if w.more {
 			page.Next, page.Searched = w.last.String(), w.searched
 			return page, nil
@@ -45,23 +45,23 @@ func (e *Engine) Instances(ctx context.Context, q metastore.InstanceQuery) (meta
 }
 
 // archived fills a page up with runs that ended.
-func (e *Engine) archived(ctx context.Context, q metastore.InstanceQuery, at cursor, page metastore.Page, size int) (metastore.Page, error) {
-	live := page.Instances
+func (e *Engine) archived(ctx context.Context, q metastore.RunQuery, at cursor, page metastore.Page, size int) (metastore.Page, error) {
+	live := page.Runs
 	q.Cursor, q.Limit = at.archive, max(1, size-len(live))
 	rest, err := e.archive.List(ctx, q)
 	if err != nil {
 		return page, err
 	}
 	if len(live) >= size { // asked only whether there is any
-		if len(rest.Instances) > 0 || rest.Next != "" {
+		if len(rest.Runs) > 0 || rest.Next != "" {
 			page.Next = cursor{phase: phaseArchive}.String()
 		}
 		return page, nil
 	}
-	for _, in := range rest.Instances {
+	for _, run := range rest.Runs {
 		// A run that has ended since the live ones were read would be here twice.
-		if !slices.ContainsFunc(live, func(l *jobs.Instance) bool { return l.ID == in.ID }) {
-			page.Instances = append(page.Instances, in)
+		if !slices.ContainsFunc(live, func(l *jobs.Run) bool { return l.ID == run.ID }) {
+			page.Runs = append(page.Runs, run)
 		}
 	}
 	if rest.Next != "" {
@@ -74,11 +74,11 @@ func (e *Engine) archived(ctx context.Context, q metastore.InstanceQuery, at cur
 // walk looks for the live runs that a query asks for.
 type walk struct {
 	engine *Engine
-	query  *metastore.InstanceQuery
+	query  *metastore.RunQuery
 	after  cursor
 	size   int
 
-	found    []*jobs.Instance
+	found    []*jobs.Run
 	last     cursor // the last run of the page, or the last one looked at if the walk was cut short
 	more     bool   // something may follow last
 	searched time.Time
@@ -86,7 +86,7 @@ type walk struct {
 
 // source chooses the list to look through: the shortest that holds all that the query asks for. A list that is
 // not in the order of creation serves only if it is short enough to be sorted.
-func (s *space) source(q *metastore.InstanceQuery) (best *list, kind int) {
+func (s *space) source(q *metastore.RunQuery) (best *list, kind int) {
 	best, kind = &s.all, inAll
 	none := new(list)
 	consider := func(l *list, k int) {
@@ -188,7 +188,7 @@ func (w *walk) look(n *node) bool {
 
 // placed is a run with its place, which may be read without the lock.
 type placed struct {
-	row *jobs.Instance
+	row *jobs.Run
 	at  cursor
 }
 

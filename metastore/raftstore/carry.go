@@ -50,7 +50,7 @@ func (c *content) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
 	}
 }
 
-func (c *content) Ended(ctx context.Context) iter.Seq2[*jobs.Instance, error] {
+func (c *content) Ended(ctx context.Context) iter.Seq2[*jobs.Run, error] {
 	return c.archive.Ended(ctx, c.ended)
 }
 
@@ -225,7 +225,7 @@ const (
 )
 
 // fillArchive writes runs that are over, and answers with the number of the last.
-func (s *Store) fillArchive(ctx context.Context, ended iter.Seq2[*jobs.Instance, error]) (last uint64, err error) {
+func (s *Store) fillArchive(ctx context.Context, ended iter.Seq2[*jobs.Run, error]) (last uint64, err error) {
 	last = firstNumber
 	var part []archive.Record
 	size := 0
@@ -234,12 +234,12 @@ func (s *Store) fillArchive(ctx context.Context, ended iter.Seq2[*jobs.Instance,
 		part, size = part[:0], 0
 		return err
 	}
-	for in, err := range ended {
+	for run, err := range ended {
 		if err != nil {
 			return 0, err
 		}
 		last++
-		r := archive.NewRecord(last, in)
+		r := archive.NewRecord(last, run)
 		part = append(part, r)
 		if size += len(r.Body); len(part) == fillRuns || size > fillBytes {
 			if err := errors.Join(flush(), ctx.Err()); err != nil {
@@ -259,7 +259,7 @@ func (s *Store) fillSnapshot(ctx context.Context, snapshots raft.SnapshotStore, 
 			return err
 		}
 		if state, ok := row.(*jobs.StoreRow); ok {
-			term, rules = max(term, state.Epoch), state.InForce()
+			term, rules = max(term, state.Term), state.InForce()
 			break
 		}
 	}

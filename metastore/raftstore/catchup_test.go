@@ -90,13 +90,13 @@ func TestCatchUpBySnapshot(t *testing.T) {
 	seen := map[jobs.ID]int{}
 	cursor := ""
 	for {
-		page, err := c.stores[away].Instances(ctx, metastore.InstanceQuery{Tenant: "t", State: jobs.Succeeded, Limit: 200, Cursor: cursor})
+		page, err := c.stores[away].Runs(ctx, metastore.RunQuery{Tenant: "t", State: jobs.Succeeded, Limit: 200, Cursor: cursor})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, in := range page.Instances {
-			if seen[in.ID]++; seen[in.ID] > 1 {
-				t.Fatalf("run %s is there twice", in.ID)
+		for _, run := range page.Runs {
+			if seen[run.ID]++; seen[run.ID] > 1 {
+				t.Fatalf("run %s is there twice", run.ID)
 			}
 		}
 		if cursor = page.Next; cursor == "" {

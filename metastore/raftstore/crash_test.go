@@ -89,10 +89,10 @@ func TestKill(t *testing.T) {
 				}
 				lost := 0
 				for id, what := range acknowledged {
-					in, err := s.Instance(ctx, "t", id)
-					if err != nil || what == "claimed" && in.Attempt == 0 || what == "finished" && in.State != jobs.Succeeded {
+					run, err := s.Run(ctx, "t", id)
+					if err != nil || what == "claimed" && run.Attempt == 0 || what == "finished" && run.State != jobs.Succeeded {
 						if lost++; lost < 5 {
-							t.Errorf("round %d: run %s was %s, and is %v, %v", round, id, what, in, err)
+							t.Errorf("round %d: run %s was %s, and is %v, %v", round, id, what, run, err)
 						}
 					}
 				}
@@ -333,10 +333,10 @@ func TestKillLeaders(t *testing.T) {
 	for _, s := range c.stores {
 		lost := 0
 		for id, what := range acknowledged {
-			in, err := s.Instance(ctx, "t", id)
-			if err != nil || what == "claimed" && in.Attempt == 0 || what == "finished" && in.State != jobs.Succeeded {
+			run, err := s.Run(ctx, "t", id)
+			if err != nil || what == "claimed" && run.Attempt == 0 || what == "finished" && run.State != jobs.Succeeded {
 				if lost++; lost < 5 {
-					t.Errorf("%s: run %s was %s, and is %v, %v", s.cfg.Node, id, what, in, err)
+					t.Errorf("%s: run %s was %s, and is %v, %v", s.cfg.Node, id, what, run, err)
 				}
 			}
 		}

@@ -69,7 +69,7 @@ func (c *crowd) one(key string) {
 		c.asked++
 		switch {
 		case r.Err == nil:
-			id := r.Instance().ID
+			id := r.Run().ID
 			if was, again := c.made[key]; again && was != id {
 				c.t.Errorf("key %s was answered with run %s and with %s", key, was, id)
 			}
@@ -110,7 +110,7 @@ func (c *crowd) judge(nodes []*Store) {
 	for _, s := range nodes {
 		lost, there := 0, 0
 		for _, id := range c.made {
-			if _, err := s.Instance(ctx, "t", id); err != nil {
+			if _, err := s.Run(ctx, "t", id); err != nil {
 				lost++
 			}
 		}

@@ -22,7 +22,7 @@ func TestOwnCommandsAreWhatOthersRead(t *testing.T) {
 	for range 5000 {
 		commands := []jobs.Command{
 			jobs.Create{ID: jobs.ID{byte(some(9))}, Key: jobs.Key(texts[some(3)]), Args: bytes[some(4)], Due: dues[some(len(dues))], Delay: time.Duration(some(9)), Unique: texts[some(3)], UniqueFor: second,
-				Idempotency: texts[some(3)], Origin: jobs.FromPerson, Parent: jobs.ID{byte(some(2))}, Priority: &five, Timeout: &second, Trace: texts[some(3)], Pin: texts[some(3)], Shards: uint32(some(2))},
+				Idempotency: texts[some(3)], Origin: jobs.FromPerson, Parent: jobs.ID{byte(some(2))}, Priority: &five, Timeout: &second, Trace: texts[some(3)], Pin: texts[some(3)], Total: uint32(some(2))},
 			jobs.Claim{ID: jobs.ID{1}, Worker: texts[some(3)], Attempt: uint32(some(3))},
 			jobs.Finish{ID: jobs.ID{1}, Worker: texts[some(3)], Attempt: 1, Outcome: jobs.Outcome(some(4)), Result: bytes[some(4)], Error: texts[some(3)], Delay: time.Duration(some(3)), Running: some(2) == 0, Code: texts[some(3)]},
 			jobs.Pause{Key: "k", Until: dues[some(len(dues))]},

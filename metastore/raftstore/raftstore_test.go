@@ -95,9 +95,9 @@ func TestReopen(t *testing.T) {
 			}
 			reopened(t, s)
 			if r := do(t, s, k)[0]; !r.Existing {
-				t.Errorf("a create that was sent twice made %v", r.Instance())
+				t.Errorf("a create that was sent twice made %v", r.Run())
 			}
-			page, err := s.Instances(ctx, metastore.InstanceQuery{Tenant: "t"})
+			page, err := s.Runs(ctx, metastore.RunQuery{Tenant: "t"})
 			if err != nil || fmt.Sprint(states(page)) != "[Enqueued Succeeded]" {
 				t.Errorf("runs are %v, %v", states(page), err)
 			}
@@ -146,8 +146,8 @@ func reopened(t *testing.T, s *Store) {
 }
 
 func states(p metastore.Page) (list []jobs.State) {
-	for _, in := range p.Instances {
-		list = append(list, in.State)
+	for _, run := range p.Runs {
+		list = append(list, run.State)
 	}
 	return list
 }
@@ -160,7 +160,7 @@ func TestStats(t *testing.T) {
 	}
 	defer s.Close()
 	before := s.Stats()
-	r := s.Apply(t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "leader:n", Command: jobs.Lead{Epoch: 1, Node: "n"}}})
+	r := s.Apply(t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "leader:n", Command: jobs.Lead{Term: 1, Node: "n"}}})
 	if r[0].Err != nil {
 		t.Fatal(r[0].Err)
 	}

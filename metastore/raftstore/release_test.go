@@ -35,9 +35,9 @@ func TestReleases(t *testing.T) {
 			if err != nil || fmt.Sprint(counts.Live) != "map[Enqueued:23 Processing:1]" {
 				t.Errorf("live runs are %v, %v", counts.Live, err)
 			}
-			page, err := s.Instances(ctx, metastore.InstanceQuery{Tenant: "t", State: jobs.Succeeded, Limit: 100})
-			if err != nil || len(page.Instances) != 12 || !bytes.Contains(page.Instances[11].Args, []byte("customer")) {
-				t.Errorf("%d runs have succeeded, %v", len(page.Instances), err)
+			page, err := s.Runs(ctx, metastore.RunQuery{Tenant: "t", State: jobs.Succeeded, Limit: 100})
+			if err != nil || len(page.Runs) != 12 || !bytes.Contains(page.Runs[11].Args, []byte("customer")) {
+				t.Errorf("%d runs have succeeded, %v", len(page.Runs), err)
 			}
 			reopened(t, s)
 			do(t, s, create("k"))

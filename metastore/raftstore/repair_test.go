@@ -174,7 +174,7 @@ func TestDamageOnOneOfThree(t *testing.T) {
 				case err = <-s.Err():
 				case <-time.After(patience):
 				}
-				if _, read := s.Instances(ctx, metastore.InstanceQuery{Tenant: "t", State: jobs.Succeeded}); read == nil {
+				if _, read := s.Runs(ctx, metastore.RunQuery{Tenant: "t", State: jobs.Succeeded}); read == nil {
 					t.Error("it serves what is damaged")
 				}
 				_ = s.Close()

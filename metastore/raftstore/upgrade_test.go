@@ -272,7 +272,7 @@ func TestUnknownFieldStopsTheStore(t *testing.T) {
 		t.Errorf("the entry is answered with %v", f.Response())
 	}
 	ended(t, s, jobs.BadInput)
-	if _, err := s.Instance(ctx, "t", k.ID); !errors.Is(err, jobs.NotFound) {
+	if _, err := s.Run(ctx, "t", k.ID); !errors.Is(err, jobs.NotFound) {
 		t.Errorf("the run is there: %v", err)
 	}
 }

@@ -30,8 +30,8 @@ func (s *Store) Waking(ctx context.Context, until time.Time, limit int) (due []m
 }
 
 // Ready lists the first runs of an app that a worker may claim.
-func (s *Store) Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) (found []*jobs.Instance, err error) {
-	err = rowsOf(ctx, s, "read what can be claimed", func(in *jobs.Instance) bool { found = append(found, in); return true },
+func (s *Store) Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) (found []*jobs.Run, err error) {
+	err = rowsOf(ctx, s, "read what can be claimed", func(run *jobs.Run) bool { found = append(found, run); return true },
 		"SELECT body FROM carillon_runs WHERE tenant = ? AND app = ? AND ready IS NOT NULL ORDER BY priority DESC, ready LIMIT ?", string(tenant), app, limit)
 	return found, err
 }
@@ -48,9 +48,9 @@ func (s *Store) Lanes(ctx context.Context) (found []metastore.Lane, err error) {
 }
 
 // Leased lists the attempts that are under way.
-func (s *Store) Leased(ctx context.Context) (found []*jobs.Instance, err error) {
-	found = []*jobs.Instance{}
-	err = rowsOf(ctx, s, "read what is under way", func(in *jobs.Instance) bool { found = append(found, in); return true },
+func (s *Store) Leased(ctx context.Context) (found []*jobs.Run, err error) {
+	found = []*jobs.Run{}
+	err = rowsOf(ctx, s, "read what is under way", func(run *jobs.Run) bool { found = append(found, run); return true },
 		"SELECT body FROM carillon_runs WHERE leased ORDER BY sequence")
 	return found, err
 }
@@ -120,9 +120,9 @@ func (s *Store) Lapsed(ctx context.Context, until time.Time, limit int) (found [
 func (s *Store) State(ctx context.Context) (state jobs.StoreRow, err error) {
 	err = s.query(ctx, "read the store's row", func(scan func(...any) error) error {
 		var at int64
-		err := scan(&at, &state.Changes, &state.Epoch, &state.Leader, &state.Turns, &state.Named, &state.NamedBefore, &state.ApplyVersion)
+		err := scan(&at, &state.Changes, &state.Term, &state.Leader, &state.Turns, &state.Named, &state.NamedBefore, &state.ApplyVersion)
 		state.At = instant(at)
 		return err
-	}, "SELECT at, changes, epoch, leader, turns, named, named_before, apply_version FROM carillon_store WHERE one = 1")
+	}, "SELECT at, changes, term, leader, turns, named, named_before, apply_version FROM carillon_store WHERE one = 1")
 	return state, err
 }

@@ -84,12 +84,12 @@ func dial(ctx context.Context, cfg Config) (*Store, error) {
 
 // alone takes the store's own row, unless somebody is at work.
 func (c *content) alone(ctx context.Context) error {
-	var at, changes, epoch, turns, until, now int64
-	err := c.tx.QueryRowContext(ctx, "SELECT at, changes, epoch, leader, turns, named, named_before, apply_version FROM carillon_store WHERE one = 1 FOR UPDATE NOWAIT").Scan(&at, &changes, &epoch, &c.state.Leader, &turns, &c.state.Named, &c.state.NamedBefore, &c.state.ApplyVersion)
+	var at, changes, term, turns, until, now int64
+	err := c.tx.QueryRowContext(ctx, "SELECT at, changes, term, leader, turns, named, named_before, apply_version FROM carillon_store WHERE one = 1 FOR UPDATE NOWAIT").Scan(&at, &changes, &term, &c.state.Leader, &turns, &c.state.Named, &c.state.NamedBefore, &c.state.ApplyVersion)
 	if err != nil {
 		return jobs.Refuse(jobs.Conflict, "somebody is writing to this %s: stop the servers and the programs that use it (%v)", c.d.name, err)
 	}
-	c.state.At, c.state.Changes, c.state.Epoch, c.state.Turns = instant(at), uint64(changes), uint64(epoch), uint64(turns)
+	c.state.At, c.state.Changes, c.state.Term, c.state.Turns = instant(at), uint64(changes), uint64(term), uint64(turns)
 	var node string
 	if err := c.tx.QueryRowContext(ctx, "SELECT node, until, "+c.d.clock+" FROM carillon_leader WHERE one = 1").Scan(&node, &until, &now); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (c *content) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
 		}
 		row = func(scan func(...any) error) (jobs.Row, error) {
 			r, err := scanRun(scan)
-			return r.Instance, err
+			return r.Run, err
 		}
 		if !stream(ctx, c, yield, "SELECT "+runs.all()+" FROM carillon_runs WHERE "+c.d.live+" ORDER BY tenant, "+c.d.liveSequence, nil, row) {
 			return
@@ -157,9 +157,9 @@ func (c *content) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
 			if err != nil {
 				return nil, err
 			}
-			in := stub(r.Instance)
-			in.Ended = time.Unix(0, periodOf(*r.settledAt)*int64(period)).UTC()
-			return in, nil
+			run := stub(r.Run)
+			run.Ended = time.Unix(0, periodOf(*r.settledAt)*int64(period)).UTC()
+			return run, nil
 		}
 		since := (periodOf(nanos(c.state.At)) - kept) * int64(period)
 		stream(ctx, c, yield, "SELECT "+runs.all()+" FROM carillon_runs WHERE settled IS NOT NULL AND settled_at >= ?", []any{since}, row)
@@ -167,12 +167,12 @@ func (c *content) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
 }
 
 // Ended are the runs that are over.
-func (c *content) Ended(ctx context.Context) iter.Seq2[*jobs.Instance, error] {
-	return func(yield func(*jobs.Instance, error) bool) {
+func (c *content) Ended(ctx context.Context) iter.Seq2[*jobs.Run, error] {
+	return func(yield func(*jobs.Run, error) bool) {
 		stream(ctx, c, yield, "SELECT "+runs.all()+" FROM carillon_runs WHERE settled IS NOT NULL ORDER BY settled_at, settled", nil,
-			func(scan func(...any) error) (*jobs.Instance, error) {
+			func(scan func(...any) error) (*jobs.Run, error) {
 				r, err := scanRun(scan)
-				return r.Instance, err
+				return r.Run, err
 			})
 	}
 }
@@ -252,9 +252,9 @@ func (f *filling) fill(ctx context.Context, from metastore.Content) error {
 	if err := f.look(ctx, from); err != nil {
 		return err
 	}
-	for in, err := range from.Ended(ctx) {
+	for run, err := range from.Ended(ctx) {
 		if err == nil {
-			err = f.over(ctx, in)
+			err = f.over(ctx, run)
 		}
 		if err != nil {
 			return err
@@ -306,8 +306,8 @@ func (f *filling) look(ctx context.Context, from metastore.Content) error {
 		if err != nil {
 			return err
 		}
-		if in, ok := row.(*jobs.Instance); ok && in.Settled() {
-			f.ended[in.Ref()] = nanos(in.Ended)
+		if run, ok := row.(*jobs.Run); ok && run.Settled() {
+			f.ended[run.Ref()] = nanos(run.Ended)
 		}
 	}
 	return nil
@@ -330,10 +330,10 @@ func (f *filling) flush(ctx context.Context, t *table) error {
 
 // over writes a run that is over. When it was settled is told by when it ended, by the period for which its name is
 // still known, and by those that were settled before it.
-func (f *filling) over(ctx context.Context, in *jobs.Instance) error {
+func (f *filling) over(ctx context.Context, in *jobs.Run) error {
 	f.sequence++
 	f.at = max(f.at, nanos(in.Ended), f.ended[in.Ref()])
-	r := run{Instance: in, sequence: f.sequence, settled: new(f.sequence), settledAt: new(f.at)}
+	r := run{Run: in, sequence: f.sequence, settled: new(f.sequence), settledAt: new(f.at)}
 	return f.put(ctx, &runs, r.values())
 }
 
@@ -348,12 +348,12 @@ func (f *filling) row(ctx context.Context, row jobs.Row) error {
 		total.ID = jobs.ID{}
 		f.tallies[total] += row.N
 		return f.put(ctx, &tallies, tally(row.Ref(), row.N))
-	case *jobs.Instance:
+	case *jobs.Run:
 		if row.Settled() {
 			return nil // it is among those that are over
 		}
 		f.sequence++
-		r := run{Instance: row, sequence: f.sequence}
+		r := run{Run: row, sequence: f.sequence}
 		count(f.counts, row, 1)
 		return f.put(ctx, &runs, r.values())
 	}

@@ -79,7 +79,7 @@ func (s *Store) transaction(ctx context.Context, batch []jobs.Envelope) (results
 	if err := s.write(ctx, tx, v); err != nil {
 		return nil, false, err
 	}
-	if term := s.leads.Load(); term == 0 || term != v.state.Epoch { // or somebody else does, and we have not heard
+	if term := s.leads.Load(); term == 0 || term != v.state.Term { // or somebody else does, and we have not heard
 		if err := s.tell(ctx, tx); err != nil {
 			return nil, false, err
 		}
@@ -101,17 +101,17 @@ func (s *Store) transaction(ctx context.Context, batch []jobs.Envelope) (results
 // lock takes the store's own row.
 func (s *Store) lock(ctx context.Context, tx *sql.Tx) (*view, time.Time, error) {
 	var state jobs.StoreRow
-	var at, changes, epoch, turns, sequence, now int64
+	var at, changes, term, turns, sequence, now int64
 	var bound string
-	err := tx.QueryRowContext(ctx, "SELECT at, changes, epoch, leader, turns, named, named_before, apply_version, sequence, "+s.dialect.clock+", "+s.dialect.bound(s.cfg.silence)+" FROM carillon_store WHERE one = 1 FOR UPDATE").
-		Scan(&at, &changes, &epoch, &state.Leader, &turns, &state.Named, &state.NamedBefore, &state.ApplyVersion, &sequence, &now, &bound)
+	err := tx.QueryRowContext(ctx, "SELECT at, changes, term, leader, turns, named, named_before, apply_version, sequence, "+s.dialect.clock+", "+s.dialect.bound(s.cfg.silence)+" FROM carillon_store WHERE one = 1 FOR UPDATE").
+		Scan(&at, &changes, &term, &state.Leader, &turns, &state.Named, &state.NamedBefore, &state.ApplyVersion, &sequence, &now, &bound)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	if err := s.readable(state); err != nil {
 		return nil, time.Time{}, err
 	}
-	state.At, state.Changes, state.Epoch, state.Turns = instant(at), uint64(changes), uint64(epoch), uint64(turns)
+	state.At, state.Changes, state.Term, state.Turns = instant(at), uint64(changes), uint64(term), uint64(turns)
 	if s.cfg.Now != nil {
 		return newView(state, sequence), s.cfg.Now(), nil
 	}
@@ -147,7 +147,7 @@ func (l *loader) load(w metastore.Wants) []jobs.Row {
 		switch ref.Kind {
 		case jobs.RowStore:
 			found = append(found, &l.v.state)
-		case jobs.RowInstance:
+		case jobs.RowRun:
 			ids = append(ids, []any{string(ref.Tenant), bytesOf(ref.ID)})
 		case jobs.RowTally:
 			sums = append(sums, tallyKey(ref))
@@ -251,8 +251,8 @@ func (s *Store) write(ctx context.Context, tx *sql.Tx, v *view) error {
 
 // note writes the store's own row.
 func (d *dialect) note(ctx context.Context, tx *sql.Tx, state jobs.StoreRow, sequence int64) error {
-	_, err := tx.ExecContext(ctx, d.ask("UPDATE carillon_store SET at = ?, changes = ?, epoch = ?, leader = ?, turns = ?, named = ?, named_before = ?, apply_version = ?, sequence = ? WHERE one = 1"),
-		nanos(state.At), int64(state.Changes), int64(state.Epoch), state.Leader, int64(state.Turns), state.Named, state.NamedBefore, int64(state.ApplyVersion), sequence)
+	_, err := tx.ExecContext(ctx, d.ask("UPDATE carillon_store SET at = ?, changes = ?, term = ?, leader = ?, turns = ?, named = ?, named_before = ?, apply_version = ?, sequence = ? WHERE one = 1"),
+		nanos(state.At), int64(state.Changes), int64(state.Term), state.Leader, int64(state.Turns), state.Named, state.NamedBefore, int64(state.ApplyVersion), sequence)
 	return err
 }
 

@@ -197,8 +197,8 @@ func TestCommitsThatFail(t *testing.T) {
 			if len(ready) > 3 {
 				t.Fatalf("%d hold one of 3 slots", len(ready))
 			}
-			for _, in := range ready {
-				for _, k := range []jobs.Command{jobs.Claim{ID: in.ID, Worker: "w", Attempt: 1}, jobs.Finish{ID: in.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess}} {
+			for _, run := range ready {
+				for _, k := range []jobs.Command{jobs.Claim{ID: run.ID, Worker: "w", Attempt: 1}, jobs.Finish{ID: run.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess}} {
 					if r := insist(t, s, k)[0]; r.Err != nil {
 						t.Fatalf("%s: %v", k.Verb(), r.Err)
 					}
@@ -216,16 +216,16 @@ func TestCommitsThatFail(t *testing.T) {
 			}
 		}
 		seen := 0
-		q := metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Limit: 50}
+		q := metastore.RunQuery{Tenant: jobs.DefaultTenant, Limit: 50}
 		for {
-			page, err := s.Instances(t.Context(), q)
+			page, err := s.Runs(t.Context(), q)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, in := range page.Instances {
+			for _, run := range page.Runs {
 				seen++
-				if !ids[in.ID] || in.State != jobs.Succeeded || in.Attempt != 1 {
-					t.Errorf("%+v", in)
+				if !ids[run.ID] || run.State != jobs.Succeeded || run.Attempt != 1 {
+					t.Errorf("%+v", run)
 				}
 			}
 			if q.Cursor = page.Next; q.Cursor == "" {
@@ -271,7 +271,7 @@ func TestWhatIsKnownOfACommit(t *testing.T) {
 			f.mu.Lock()
 			f.quiet = true
 			f.mu.Unlock()
-			_, there := s.Instance(t.Context(), jobs.DefaultTenant, k.ID)
+			_, there := s.Run(t.Context(), jobs.DefaultTenant, k.ID)
 			f.mu.Lock()
 			f.quiet = false
 			did := fmt.Sprint(f.did)
@@ -318,7 +318,7 @@ func TestTheClockKnowsNoZone(t *testing.T) {
 func TestADeposedLeaderTells(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		s := open(t, Config{URL: url})
-		do(t, s, register("k"), jobs.Lead{Node: "a", Epoch: 5})
+		do(t, s, register("k"), jobs.Lead{Node: "a", Term: 5})
 		told := func() (n int64) {
 			t.Helper()
 			if err := s.db.QueryRowContext(t.Context(), "SELECT commits FROM carillon_beside WHERE one = 1").Scan(&n); err != nil {

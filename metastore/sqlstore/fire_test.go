@@ -34,7 +34,7 @@ func BenchmarkFire(b *testing.B) {
 					batch[i] = envelope(jobs.Register{App: "app", Worker: "w", Start: true,
 						Job: jobs.Declaration{Key: jobs.Key(fmt.Sprint("k", i)), Kind: jobs.Recurring, Code: jobs.Settings{Schedule: new("* * * * * *"), MaxConcurrency: new(0)}}})
 				}
-				batch = append(batch, envelope(jobs.Lead{Epoch: 1, Node: "n"}))
+				batch = append(batch, envelope(jobs.Lead{Term: 1, Node: "n"}))
 				defs := make([]*jobs.Definition, keys)
 				for i, r := range stores[0].Apply(b.Context(), batch) {
 					if r.Err != nil {
@@ -54,7 +54,7 @@ func BenchmarkFire(b *testing.B) {
 							batch := make([]jobs.Envelope, len(mine))
 							for i, d := range mine {
 								due := d.Cursor.Add(time.Second).Truncate(time.Second)
-								batch[i] = envelope(jobs.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Epoch: 1, From: d.Cursor, To: due, Due: []time.Time{due}, Origin: jobs.FromCron})
+								batch[i] = envelope(jobs.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Term: 1, From: d.Cursor, To: due, Due: []time.Time{due}, Origin: jobs.FromCron})
 							}
 							for i, r := range s.Apply(b.Context(), batch) {
 								if r.Err != nil {

@@ -77,7 +77,7 @@ func (s *Store) take(ctx context.Context) (term uint64, err error) {
 		session, lapsed = s.dialect.server, "("+lapsed+" OR session = "+s.dialect.server+")"
 	}
 	// A term that the store has not seen, whatever became of this row.
-	done, err := s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_leader SET node = ?, term = (SELECT GREATEST(epoch, carillon_leader.term) + 1 FROM carillon_store WHERE one = 1), "+
+	done, err := s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_leader SET node = ?, term = (SELECT GREATEST(term, carillon_leader.term) + 1 FROM carillon_store WHERE one = 1), "+
 		"until = "+s.dialect.clock+" + ?, session = "+session+" WHERE one = 1 AND "+lapsed), s.cfg.Node, int64(s.cfg.leaseTime))
 	if err != nil {
 		s.let(ctx)

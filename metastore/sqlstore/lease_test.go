@@ -56,7 +56,7 @@ func TestALeaseThatAnotherHasTaken(t *testing.T) {
 				t.Fatal("a does not lead")
 			}
 			term := l.term
-			if r := a.Apply(t.Context(), []jobs.Envelope{envelope(jobs.Lead{Epoch: term, Node: "a"})}); r[0].Err != nil {
+			if r := a.Apply(t.Context(), []jobs.Envelope{envelope(jobs.Lead{Term: term, Node: "a"})}); r[0].Err != nil {
 				t.Fatal(r[0].Err)
 			}
 			taken := term + by.adds
@@ -81,11 +81,11 @@ func TestALeaseThatAnotherHasTaken(t *testing.T) {
 			if node != by.node || row != taken || until < now {
 				t.Errorf("the row of %s in term %d has become that of %s in term %d, for %v", by.node, taken, node, row, time.Duration(until-now))
 			}
-			if r := b.Apply(t.Context(), []jobs.Envelope{envelope(jobs.Lead{Epoch: term + 1, Node: by.node})}); r[0].Err != nil {
+			if r := b.Apply(t.Context(), []jobs.Envelope{envelope(jobs.Lead{Term: term + 1, Node: by.node})}); r[0].Err != nil {
 				t.Fatal(r[0].Err)
 			}
-			fire.Epoch = term
-			for _, k := range []jobs.Command{jobs.Lead{Epoch: term, Node: "a"}, fire} {
+			fire.Term = term
+			for _, k := range []jobs.Command{jobs.Lead{Term: term, Node: "a"}, fire} {
 				if r := a.Apply(t.Context(), []jobs.Envelope{envelope(k)}); !errors.Is(r[0].Err, jobs.Stale) {
 					t.Errorf("%T of the term that is over: %v", k, r[0].Err)
 				}

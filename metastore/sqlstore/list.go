@@ -16,8 +16,8 @@ import (
 // mostRows is how many rows one question may look at.
 const mostRows = 20_000
 
-// Instances lists runs.
-func (s *Store) Instances(ctx context.Context, q metastore.InstanceQuery) (metastore.Page, error) {
+// Runs lists runs.
+func (s *Store) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Page, error) {
 	at, err := parseCursor(q.Cursor)
 	if err != nil {
 		return metastore.Page{}, err
@@ -34,23 +34,23 @@ func (s *Store) Instances(ctx context.Context, q metastore.InstanceQuery) (metas
 	if q.State.Valid() && !q.State.Final() {
 		return page, nil
 	}
-	live := page.Instances
+	live := page.Runs
 	rest, err := s.walk(ctx, &q, at, max(1, size-len(live)))
 	if err != nil {
 		return page, err
 	}
 	if len(live) >= size { // asked only whether there is any
-		if len(rest.Instances) > 0 || rest.Next != "" {
+		if len(rest.Runs) > 0 || rest.Next != "" {
 			page.Next = cursor{}.String()
 		}
 		return page, nil
 	}
-	page.Instances, page.Next, page.Searched = append(live, rest.Instances...), rest.Next, rest.Searched
+	page.Runs, page.Next, page.Searched = append(live, rest.Runs...), rest.Next, rest.Searched
 	return page, nil
 }
 
 // walk reads one page of one of the two parts.
-func (s *Store) walk(ctx context.Context, q *metastore.InstanceQuery, at cursor, size int) (metastore.Page, error) {
+func (s *Store) walk(ctx context.Context, q *metastore.RunQuery, at cursor, size int) (metastore.Page, error) {
 	order, member := "settled", "settled IS NOT NULL"
 	if at.live {
 		order, member = s.dialect.liveSequence, s.dialect.live
@@ -83,31 +83,31 @@ func (s *Store) walk(ctx context.Context, q *metastore.InstanceQuery, at cursor,
 	var page metastore.Page
 	looked := 0
 	var last int64
-	var lastRun *jobs.Instance
+	var lastRun *jobs.Run
 	err := s.query(ctx, "list runs", func(scan func(...any) error) error {
 		var number int64
 		var body []byte
 		if err := scan(&number, &body); err != nil {
 			return err
 		}
-		in, err := decode[*jobs.Instance](body)
+		run, err := decode[*jobs.Run](body)
 		if err != nil {
 			return err
 		}
 		looked++
-		if !at.live && q.Past(in) {
+		if !at.live && q.Past(run) {
 			return errEnough
 		}
-		if !q.Matches(in) {
-			last, lastRun = number, in
+		if !q.Matches(run) {
+			last, lastRun = number, run
 			return nil
 		}
-		if len(page.Instances) == size {
+		if len(page.Runs) == size {
 			page.Next = cursor{live: at.live, number: last}.String()
 			return errEnough
 		}
-		page.Instances = append(page.Instances, in)
-		last, lastRun = number, in
+		page.Runs = append(page.Runs, run)
+		last, lastRun = number, run
 		return nil
 	}, inner, append(args, mostRows)...)
 	if err != nil {

@@ -113,13 +113,13 @@ func TestPlans(t *testing.T) {
 		}
 		heard := listenTo(t, s, url)
 		tenant := jobs.DefaultTenant
-		list := func(q metastore.InstanceQuery) func(context.Context) error {
+		list := func(q metastore.RunQuery) func(context.Context) error {
 			return func(ctx context.Context) error {
 				q.Tenant = tenant
-				page, err := s.Instances(ctx, q)
+				page, err := s.Runs(ctx, q)
 				if err == nil && page.Next != "" {
 					q.Cursor = page.Next
-					_, err = s.Instances(ctx, q)
+					_, err = s.Runs(ctx, q)
 				}
 				return err
 			}
@@ -129,16 +129,16 @@ func TestPlans(t *testing.T) {
 			"what can be claimed": func(ctx context.Context) error { _, err := s.Ready(ctx, tenant, "app", 10); return err },
 			"what is under way":   func(ctx context.Context) error { _, err := s.Leased(ctx); return err },
 			"a run": func(ctx context.Context) error {
-				_, err := s.Instance(ctx, tenant, jobs.ID{1})
+				_, err := s.Run(ctx, tenant, jobs.ID{1})
 				return refusedOnly(err)
 			},
-			"runs":                list(metastore.InstanceQuery{}),
-			"runs of a job":       list(metastore.InstanceQuery{Job: "other"}),
-			"runs in a state":     list(metastore.InstanceQuery{State: jobs.Processing}),
-			"runs that failed":    list(metastore.InstanceQuery{State: jobs.Terminated}),
-			"runs of a worker":    list(metastore.InstanceQuery{Worker: "w1"}),
-			"runs of another run": list(metastore.InstanceQuery{Parent: jobs.ID{1}}),
-			"runs since":          list(metastore.InstanceQuery{From: time.Now().Add(-time.Minute)}),
+			"runs":                list(metastore.RunQuery{}),
+			"runs of a job":       list(metastore.RunQuery{Job: "other"}),
+			"runs in a state":     list(metastore.RunQuery{State: jobs.Processing}),
+			"runs that failed":    list(metastore.RunQuery{State: jobs.Terminated}),
+			"runs of a worker":    list(metastore.RunQuery{Worker: "w1"}),
+			"runs of another run": list(metastore.RunQuery{Parent: jobs.ID{1}}),
+			"runs since":          list(metastore.RunQuery{From: time.Now().Add(-time.Minute)}),
 		} {
 			heard.heard = nil
 			if err := ask(t.Context()); err != nil {

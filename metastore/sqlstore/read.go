@@ -73,9 +73,9 @@ func (s *Store) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([
 	return found, rowsOf(ctx, s, "list jobs", take, query, args...)
 }
 
-// Instance is one run, live or settled.
-func (s *Store) Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (found *jobs.Instance, err error) {
-	err = rowsOf(ctx, s, "read a run", func(in *jobs.Instance) bool { found = in; return false },
+// Run is one run, live or settled.
+func (s *Store) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (found *jobs.Run, err error) {
+	err = rowsOf(ctx, s, "read a run", func(run *jobs.Run) bool { found = run; return false },
 		"SELECT body FROM carillon_runs WHERE tenant = ? AND id = ?", string(tenant), bytesOf(id))
 	if err == nil && found == nil {
 		err = jobs.Refuse(jobs.NotFound, "there is no run %s", id)

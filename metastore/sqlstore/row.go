@@ -11,10 +11,10 @@ import (
 
 // run is a run as the table holds it.
 type run struct {
-	*jobs.Instance        // nil = it is gone
-	sequence       int64  // in the order of creation
-	settled        *int64 // its place among those that are over
-	settledAt      *int64
+	*jobs.Run        // nil = it is gone
+	sequence  int64  // in the order of creation
+	settled   *int64 // its place among those that are over
+	settledAt *int64
 }
 
 // nanos is a time as a number; 0 = none.
@@ -45,7 +45,7 @@ func bytesOf(id jobs.ID) []byte { return id[:] }
 
 // values of a run, in the order of the columns.
 func (r *run) values() []any {
-	in := r.Instance
+	in := r.Run
 	var parent, waits, ready any
 	if !in.Parent.IsZero() {
 		parent = bytesOf(in.Parent)
@@ -79,8 +79,8 @@ func scanRun(scan func(...any) error) (run, error) {
 	if err := scan(into...); err != nil {
 		return r, err
 	}
-	in, err := decode[*jobs.Instance](body)
-	r.Instance = in
+	in, err := decode[*jobs.Run](body)
+	r.Run = in
 	return r, err
 }
 
@@ -99,8 +99,8 @@ func decode[R jobs.Row](body []byte) (R, error) {
 }
 
 // stub is what is still known of a run that was settled a short time ago.
-func stub(in *jobs.Instance) *jobs.Instance {
-	return &jobs.Instance{Tenant: in.Tenant, ID: in.ID, Key: in.Key, State: in.State, Attempt: in.Attempt, Worker: in.Worker}
+func stub(run *jobs.Run) *jobs.Run {
+	return &jobs.Run{Tenant: run.Tenant, ID: run.ID, Key: run.Key, State: run.State, Attempt: run.Attempt, Worker: run.Worker}
 }
 
 // Names of settled runs stay for at least two periods of envelope time, and for less than three: as in memory.

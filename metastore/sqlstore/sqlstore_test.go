@@ -83,16 +83,16 @@ func TestReopen(t *testing.T) {
 		do(t, a, jobs.Claim{ID: k.ID, Worker: "w", Attempt: 1})
 		do(t, b, jobs.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess})
 		if r := do(t, a, k)[0]; !r.Existing {
-			t.Errorf("a create that was sent twice made %+v", r.Instance())
+			t.Errorf("a create that was sent twice made %+v", r.Run())
 		}
 		for _, s := range []*Store{a, b} {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		in, err := open(t, Config{URL: url}).Instance(t.Context(), jobs.DefaultTenant, k.ID)
-		if err != nil || in.State != jobs.Succeeded || len(in.Moves) != 3 {
-			t.Errorf("%+v (%v)", in, err)
+		run, err := open(t, Config{URL: url}).Run(t.Context(), jobs.DefaultTenant, k.ID)
+		if err != nil || run.State != jobs.Succeeded || len(run.Moves) != 3 {
+			t.Errorf("%+v (%v)", run, err)
 		}
 	})
 }
@@ -106,8 +106,8 @@ func TestStampedByTheDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		do(t, s, register("k"))
-		in := do(t, s, create("k"))[0].Instance()
-		if d := in.Created.Sub(time.Unix(0, at)); d < 0 || d > time.Minute {
+		run := do(t, s, create("k"))[0].Run()
+		if d := run.Created.Sub(time.Unix(0, at)); d < 0 || d > time.Minute {
 			t.Errorf("created %v after the database's time", d)
 		}
 	})
@@ -234,7 +234,7 @@ func TestPrune(t *testing.T) {
 			t.Fatal(err)
 		}
 		for id, there := range map[jobs.ID]bool{old.ID: false, young.ID: true, live.ID: true} {
-			if _, err := s.Instance(t.Context(), jobs.DefaultTenant, id); (err == nil) != there {
+			if _, err := s.Run(t.Context(), jobs.DefaultTenant, id); (err == nil) != there {
 				t.Errorf("%s: %v", id, err)
 			}
 		}
@@ -261,7 +261,7 @@ func TestS0_26TheOldestRunsGoBeyondTheBytes(t *testing.T) {
 		live := create("k")
 		do(t, s, live)
 		there := func(id jobs.ID) bool {
-			_, err := s.Instance(t.Context(), jobs.DefaultTenant, id)
+			_, err := s.Run(t.Context(), jobs.DefaultTenant, id)
 			if err != nil && jobs.CodeOf(err) != jobs.NotFound {
 				t.Fatal(err)
 			}
@@ -427,10 +427,10 @@ func TestEnqueueTx(t *testing.T) {
 		case <-time.After(20 * time.Second):
 			t.Fatal("it was not delivered")
 		}
-		if run, err := s.Instance(ctx, jobs.DefaultTenant, id); err != nil || run.Actor != "client:shop" || run.State != jobs.Enqueued {
+		if run, err := s.Run(ctx, jobs.DefaultTenant, id); err != nil || run.Actor != "client:shop" || run.State != jobs.Enqueued {
 			t.Errorf("%+v (%v)", run, err)
 		}
-		if _, err := s.Instance(ctx, jobs.DefaultTenant, back); !errors.Is(err, jobs.NotFound) {
+		if _, err := s.Run(ctx, jobs.DefaultTenant, back); !errors.Is(err, jobs.NotFound) {
 			t.Errorf("the transaction was rolled back: %v", err)
 		}
 		// Those that cannot be read are left to a leader that can, however many they are.
@@ -496,10 +496,10 @@ func TestWishesAreRuns(t *testing.T) {
 		if err := s.deliver(t.Context(), s, map[int64]bool{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Instance(t.Context(), jobs.DefaultTenant, good.ID); err != nil {
+		if _, err := s.Run(t.Context(), jobs.DefaultTenant, good.ID); err != nil {
 			t.Errorf("a wish behind them: %v", err)
 		}
-		if _, err := s.Instance(t.Context(), jobs.DefaultTenant, again.ID); !errors.Is(err, jobs.NotFound) {
+		if _, err := s.Run(t.Context(), jobs.DefaultTenant, again.ID); !errors.Is(err, jobs.NotFound) {
 			t.Errorf("a notification was started: %v", err)
 		}
 		if list, err := s.Tokens(t.Context(), jobs.DefaultTenant); err != nil || len(list) > 0 {
@@ -522,7 +522,7 @@ func (s told) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Resu
 	results := s.Store.Apply(ctx, batch)
 	for _, r := range results {
 		if r.Err == nil {
-			s.made <- r.Instance().ID
+			s.made <- r.Run().ID
 		}
 	}
 	return results
@@ -562,10 +562,10 @@ func TestEnqueuePgx(t *testing.T) {
 	if err := s.deliver(t.Context(), s, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Instance(t.Context(), jobs.DefaultTenant, kept.ID); err != nil {
+	if _, err := s.Run(t.Context(), jobs.DefaultTenant, kept.ID); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Instance(t.Context(), jobs.DefaultTenant, dropped.ID); !errors.Is(err, jobs.NotFound) {
+	if _, err := s.Run(t.Context(), jobs.DefaultTenant, dropped.ID); !errors.Is(err, jobs.NotFound) {
 		t.Errorf("rolled back: %v", err)
 	}
 }

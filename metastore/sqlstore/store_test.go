@@ -92,11 +92,11 @@ func (s *Store) captured(t *testing.T) iter.Seq[jobs.Row] {
 		switch {
 		case err != nil:
 		case r.settled == nil:
-			all = append(all, r.Instance)
+			all = append(all, r.Run)
 		case periodOf(*r.settledAt) >= periodOf(nanos(state.At))-kept:
-			in := stub(r.Instance)
-			in.Ended = time.Unix(0, periodOf(*r.settledAt)*int64(period)).UTC()
-			all = append(all, in)
+			run := stub(r.Run)
+			run.Ended = time.Unix(0, periodOf(*r.settledAt)*int64(period)).UTC()
+			all = append(all, run)
 		}
 		return err
 	}, "SELECT "+runs.all()+" FROM carillon_runs"))

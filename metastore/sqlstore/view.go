@@ -16,8 +16,8 @@ type view struct {
 
 	rows    map[jobs.Ref]jobs.Row // all but runs
 	runs    map[jobs.Ref]*seen
-	waiters map[jobs.Ref]map[jobs.Ref]*jobs.Instance // by gate
-	more    map[jobs.Ref]bool                        // gates at which others may wait behind those that were loaded
+	waiters map[jobs.Ref]map[jobs.Ref]*jobs.Run // by gate
+	more    map[jobs.Ref]bool                   // gates at which others may wait behind those that were loaded
 
 	state   jobs.StoreRow
 	written map[jobs.Ref]bool // rows that were put or deleted
@@ -30,15 +30,15 @@ type view struct {
 // seen is a run that a commit has loaded or made.
 type seen struct {
 	run
-	was     *jobs.Instance // as it was loaded, unless it was settled by then
-	wasSet  bool           // it was settled when it was loaded
+	was     *jobs.Run // as it was loaded, unless it was settled by then
+	wasSet  bool      // it was settled when it was loaded
 	changed bool
 }
 
 func newView(state jobs.StoreRow, sequence int64) *view {
 	return &view{
 		at: nanos(state.At), sequence: sequence, state: state,
-		rows: map[jobs.Ref]jobs.Row{}, runs: map[jobs.Ref]*seen{}, waiters: map[jobs.Ref]map[jobs.Ref]*jobs.Instance{}, more: map[jobs.Ref]bool{},
+		rows: map[jobs.Ref]jobs.Row{}, runs: map[jobs.Ref]*seen{}, waiters: map[jobs.Ref]map[jobs.Ref]*jobs.Run{}, more: map[jobs.Ref]bool{},
 		written: map[jobs.Ref]bool{}, tallies: map[jobs.Ref]int64{},
 	}
 }
@@ -51,7 +51,7 @@ func (v *view) loaded(r run) jobs.Row {
 	}
 	s := &seen{run: r, wasSet: r.settled != nil}
 	if !s.wasSet {
-		s.was = r.Instance
+		s.was = r.Run
 	}
 	v.runs[ref] = s
 	v.wait(nil, s.live())
@@ -59,11 +59,11 @@ func (v *view) loaded(r run) jobs.Row {
 }
 
 // live is the run while it is not settled, or nil.
-func (s *seen) live() *jobs.Instance {
+func (s *seen) live() *jobs.Run {
 	if s == nil || s.settled != nil {
 		return nil
 	}
-	return s.Instance
+	return s.Run
 }
 
 // Get is the row as the last Put left it, or nil.
@@ -71,15 +71,15 @@ func (v *view) Get(ref jobs.Ref) jobs.Row {
 	switch ref.Kind {
 	case jobs.RowStore:
 		return &v.state
-	case jobs.RowInstance:
+	case jobs.RowRun:
 		s := v.runs[ref]
 		switch {
-		case s == nil || s.Instance == nil:
+		case s == nil || s.Run == nil:
 			return nil
 		case s.settled == nil:
-			return s.Instance
+			return s.Run
 		case !s.wasSet || v.named(s):
-			return stub(s.Instance)
+			return stub(s.Run)
 		}
 		return nil
 	}
@@ -93,26 +93,26 @@ func (v *view) Get(ref jobs.Ref) jobs.Row {
 func (v *view) named(s *seen) bool { return periodOf(*s.settledAt) >= periodOf(v.at)-kept }
 
 // finished is a run that was settled before this commit, if the rules may not know its name any more, or nil.
-func (v *view) finished(tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
-	s := v.runs[jobs.InstanceRef(tenant, id)]
+func (v *view) finished(tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
+	s := v.runs[jobs.RunRef(tenant, id)]
 	if s != nil && s.wasSet && metastore.MayBeFinished(&v.state, instant(v.now), id) {
-		return s.Instance, nil
+		return s.Run, nil
 	}
 	return nil, nil
 }
 
 // First is the run that waits at the gate and goes first, of those that were loaded.
-func (v *view) First(gate jobs.Ref) *jobs.Instance {
-	var first *jobs.Instance
-	for _, in := range v.waiters[gate] {
-		if first == nil || before(in, first) {
-			first = in
+func (v *view) First(gate jobs.Ref) *jobs.Run {
+	var first *jobs.Run
+	for _, run := range v.waiters[gate] {
+		if first == nil || before(run, first) {
+			first = run
 		}
 	}
 	return first
 }
 
-func before(a, b *jobs.Instance) bool {
+func before(a, b *jobs.Run) bool {
 	if a.First != b.First {
 		return a.First
 	}
@@ -120,14 +120,14 @@ func before(a, b *jobs.Instance) bool {
 }
 
 // wait moves a run among those who wait.
-func (v *view) wait(old, now *jobs.Instance) {
+func (v *view) wait(old, now *jobs.Run) {
 	if old != nil && old.Waits != "" {
 		delete(v.waiters[jobs.GateRef(old.Tenant, old.Waits)], old.Ref())
 	}
 	if now != nil && now.Waits != "" {
 		gate := jobs.GateRef(now.Tenant, now.Waits)
 		if v.waiters[gate] == nil {
-			v.waiters[gate] = map[jobs.Ref]*jobs.Instance{}
+			v.waiters[gate] = map[jobs.Ref]*jobs.Run{}
 		}
 		v.waiters[gate][now.Ref()] = now
 	}
@@ -146,14 +146,14 @@ func (v *view) Put(row jobs.Row) {
 		v.state = *row
 	case *jobs.Tally:
 		v.tallies[ref] += row.N
-	case *jobs.Instance:
+	case *jobs.Run:
 		v.putRun(ref, row)
 	default:
 		v.rows[ref], v.written[ref] = row, true
 	}
 }
 
-func (v *view) putRun(ref jobs.Ref, in *jobs.Instance) {
+func (v *view) putRun(ref jobs.Ref, run *jobs.Run) {
 	s := v.runs[ref]
 	if s == nil {
 		s = &seen{}
@@ -163,8 +163,8 @@ func (v *view) putRun(ref jobs.Ref, in *jobs.Instance) {
 		s.sequence = *v.next()
 	}
 	v.wait(s.live(), nil)
-	s.Instance, s.changed = in, true
-	if in.Settled() {
+	s.Run, s.changed = run, true
+	if run.Settled() {
 		if s.settled == nil || s.wasSet {
 			s.settled, s.wasSet = v.next(), false
 			v.ended = append(v.ended, s)
@@ -172,7 +172,7 @@ func (v *view) putRun(ref jobs.Ref, in *jobs.Instance) {
 		return
 	}
 	s.settled = nil
-	v.wait(nil, in)
+	v.wait(nil, run)
 }
 
 // Delete removes a row. A gate at which nobody waits any more, as far as was loaded, stays if others may wait there.
@@ -180,10 +180,10 @@ func (v *view) Delete(ref jobs.Ref) {
 	if v.more[ref] {
 		return
 	}
-	if ref.Kind == jobs.RowInstance {
+	if ref.Kind == jobs.RowRun {
 		if s := v.runs[ref]; s != nil {
 			v.wait(s.live(), nil)
-			s.Instance, s.changed = nil, true
+			s.Run, s.changed = nil, true
 		}
 		return
 	}
@@ -225,21 +225,21 @@ const (
 )
 
 // count adds what a live run counts for.
-func count(n map[counted]int64, in *jobs.Instance, by int64) {
-	if in == nil {
+func count(n map[counted]int64, run *jobs.Run, by int64) {
+	if run == nil {
 		return
 	}
-	t := string(in.Tenant)
-	n[counted{t, countState, "", in.State}] += by
-	n[counted{t, countState, string(in.Key), in.State}] += by
-	if in.Offerable() {
-		n[counted{t, countReady, in.App, 0}] += by
+	t := string(run.Tenant)
+	n[counted{t, countState, "", run.State}] += by
+	n[counted{t, countState, string(run.Key), run.State}] += by
+	if run.Offerable() {
+		n[counted{t, countReady, run.App, 0}] += by
 	}
-	if payer := in.Payer(); payer != "" && in.Waiting() {
+	if payer := run.Payer(); payer != "" && run.Waiting() {
 		n[counted{t, countPayer, payer, 0}] += by
 	}
-	if in.Waits != "" {
-		n[counted{t, countWaits, in.Waits, 0}] += by
+	if run.Waits != "" {
+		n[counted{t, countWaits, run.Waits, 0}] += by
 	}
 }
 
@@ -255,7 +255,7 @@ func (v *view) change() change {
 			continue
 		}
 		count(n, s.was, -1)
-		if s.Instance == nil {
+		if s.Run == nil {
 			c.gone = append(c.gone, []any{string(ref.Tenant), bytesOf(ref.ID)})
 			continue
 		}

@@ -17,14 +17,14 @@ import (
 //	pause KEY [because=...] [until=+1h]     resume KEY     refresh KEY
 //	create RUN KEY [delay=1h] [due=+1h] [unique=u] [for=1h] [request=idempotency key] [args={...}] [origin=person]
 //	       [priority=n] [retries=n] [timeout=1h] [startWithin=1h] [parent=RUN] [trace=...]
-//	fire KEY to=+1m [due=+30s,+1m] [missed=+10s..+20s/11/paused] [origin=misfire] [from=+0s] [rev=n] [global=n] [epoch=n]
+//	fire KEY to=+1m [due=+30s,+1m] [missed=+10s..+20s/11/paused] [origin=misfire] [from=+0s] [rev=n] [global=n] [term=n]
 //	backfill NAME KEY due=+10s,+20s! [parallel=2] [priority=n] [take=+10s..+20s/2/paused] [give=...] [job=KEY]
 //	release RUN [force]     claim RUN WORKER attempt     checkpoint RUN WORKER attempt data
 //	finish RUN WORKER attempt success|error|fatal|timeout|handback|snooze [result=json] [error=text] [code=c] [delay=1m] [running]
-//	spread RUN [WORKER ...]                                  its shards are RUN, RUN/1, RUN/2 ...
+//	expand RUN [WORKER ...]                                  its parts are RUN, RUN/1, RUN/2 ...
 //	returned RUN WORKER attempt     expire RUN attempt lost|timeout     cancel RUN
 //	configure [recurringDebug=on] [triggeredDebug=on] [misfireAfter=1m] [maxJobs=n] [retryBudget=10/s] [apps=a:2] [recurring.FIELD=value] [triggered.FIELD=value]
-//	lead EPOCH NODE     forget NAME     hand GATE     delete KEY [if=revision]
+//	lead TERM NODE     forget NAME     hand GATE     delete KEY [if=revision]
 //	grant ID NAME role [app=a] [until=+1h] [secret=s]     revoke ID
 //	invite NAME until=+15m [secret=s]     join NAME NODE address=a [secret=s]     members DID NODE
 //	signin SESSION ID until=+1h     signout SESSION     trim before=+1h [all]
@@ -222,13 +222,13 @@ func (tl *telling) command(tenant jobs.Tenant, w words) jobs.Command {
 	case "configure":
 		return tl.configure(w)
 	case "lead":
-		return jobs.Lead{Epoch: uint64(tl.number(w.name(0))), Node: w.name(1)}
+		return jobs.Lead{Term: uint64(tl.number(w.name(0))), Node: w.name(1)}
 	case "forget":
 		return jobs.Forget{Name: w.name(0)}
 	case "hand":
 		return jobs.Hand{Gate: tl.gate(w.name(0))}
-	case "spread":
-		return tl.spread(tenant, w)
+	case "expand":
+		return tl.expand(tenant, w)
 	case "delete":
 		return jobs.Delete{Key: key, IfRevision: uint64(tl.number(w.take("if")))}
 	case "grant", "revoke", "signin", "signout":
@@ -293,12 +293,12 @@ func (tl *telling) create(w words) jobs.Command {
 	return k
 }
 
-// spread names the shards of a run.
-func (tl *telling) spread(tenant jobs.Tenant, w words) jobs.Command {
-	k := jobs.Spread{ID: tl.run(w.name(0)), Workers: w.names[1:]}
-	if in, err := tl.h.Store.Instance(tl.t.Context(), tenant, k.ID); err == nil {
+// expand names the parts of a run.
+func (tl *telling) expand(tenant jobs.Tenant, w words) jobs.Command {
+	k := jobs.Expand{ID: tl.run(w.name(0)), Workers: w.names[1:]}
+	if run, err := tl.h.Store.Run(tl.t.Context(), tenant, k.ID); err == nil {
 		for n := 1; n < len(k.Workers); n++ {
-			tl.names[jobs.ShardID(in, uint32(n))] = fmt.Sprintf("%s/%d", w.name(0), n)
+			tl.names[jobs.PartID(run, uint32(n))] = fmt.Sprintf("%s/%d", w.name(0), n)
 		}
 	}
 	return k
@@ -307,7 +307,7 @@ func (tl *telling) spread(tenant jobs.Tenant, w words) jobs.Command {
 // fire is decided by what the job is now, unless the line says otherwise.
 func (tl *telling) fire(tenant jobs.Tenant, w words) jobs.Command {
 	ctx := tl.t.Context()
-	k := jobs.Fire{Key: jobs.Key(w.name(0)), Origin: jobs.Origin(or(w.take("origin"), "cron")), To: tl.at(w.take("to")), Epoch: tl.epoch}
+	k := jobs.Fire{Key: jobs.Key(w.name(0)), Origin: jobs.Origin(or(w.take("origin"), "cron")), To: tl.at(w.take("to")), Term: tl.term}
 	if d, err := tl.h.Store.Definition(ctx, tenant, k.Key); err == nil {
 		k.Job, k.Revision, k.From = d.UID, d.Revision, d.Cursor
 	}
@@ -317,7 +317,7 @@ func (tl *telling) fire(tenant jobs.Tenant, w words) jobs.Command {
 	for _, n := range []struct {
 		word string
 		to   *uint64
-	}{{"rev", &k.Revision}, {"global", &k.Global}, {"epoch", &k.Epoch}, {"calendars", &k.Calendars}} {
+	}{{"rev", &k.Revision}, {"global", &k.Global}, {"term", &k.Term}, {"calendars", &k.Calendars}} {
 		if v := w.take(n.word); v != "" {
 			*n.to = uint64(tl.number(v))
 		}

@@ -70,10 +70,10 @@ func crowdAtLimit(t *testing.T, h Harness, limit int) {
 	var left sync.WaitGroup
 	left.Add(runs)
 	offer := func(e jobs.Effect) {
-		for _, in := range e.Instances {
-			if in.State == jobs.Enqueued && in.Waits == "" {
-				ready <- in.ID
-				ready <- in.ID
+		for _, run := range e.Runs {
+			if run.State == jobs.Enqueued && run.Waits == "" {
+				ready <- run.ID
+				ready <- run.ID
 			}
 		}
 	}
@@ -81,9 +81,9 @@ func crowdAtLimit(t *testing.T, h Harness, limit int) {
 		offer(must(t, h, jobs.Create{ID: runID(fmt.Sprint(i)), Key: "crowded"}))
 	}
 	var running, most, won atomic.Int32
-	var crew sync.WaitGroup
+	var members sync.WaitGroup
 	for w := range workers {
-		crew.Go(func() {
+		members.Go(func() {
 			name := fmt.Sprint("w", w)
 			for id := range ready {
 				// Two were told of this run. If both took a claim that was not done for a lost one, nobody would run it.
@@ -104,8 +104,8 @@ func crowdAtLimit(t *testing.T, h Harness, limit int) {
 				if err != nil {
 					t.Errorf("finish: %v", err)
 				}
-				if len(e.Instances) > 0 {
-					e.Instances = e.Instances[1:] // without the one that ended
+				if len(e.Runs) > 0 {
+					e.Runs = e.Runs[1:] // without the one that ended
 				}
 				offer(e)
 				left.Done()
@@ -114,7 +114,7 @@ func crowdAtLimit(t *testing.T, h Harness, limit int) {
 	}
 	left.Wait()
 	close(ready)
-	crew.Wait()
+	members.Wait()
 	if won.Load() != runs {
 		t.Errorf("%d runs were claimed %d times", runs, won.Load())
 	}
@@ -129,18 +129,18 @@ func crowdAtEnd(t *testing.T, h Harness) {
 	id := runID("1")
 	must(t, h, jobs.Create{ID: id, Key: "ending"})
 	must(t, h, jobs.Claim{ID: id, Worker: "w", Attempt: 1})
-	var crew sync.WaitGroup
+	var members sync.WaitGroup
 	for range 16 {
-		crew.Go(func() {
+		members.Go(func() {
 			if _, err := do(t, h, jobs.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeError, Error: "no"}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	crew.Wait()
-	in, err := h.Store.Instance(t.Context(), jobs.DefaultTenant, id)
-	if err != nil || in.State != jobs.Failed || in.Failures != 1 {
-		t.Errorf("one failure, told 16 times: %+v, %v", in, err)
+	members.Wait()
+	run, err := h.Store.Run(t.Context(), jobs.DefaultTenant, id)
+	if err != nil || run.State != jobs.Failed || run.Failures != 1 {
+		t.Errorf("one failure, told 16 times: %+v, %v", run, err)
 	}
 }
 
@@ -179,11 +179,11 @@ func crowdTooLate(t *testing.T, h Harness) {
 	}
 	can := 0
 	for _, id := range last {
-		in, err := h.Store.Instance(t.Context(), jobs.DefaultTenant, id)
+		run, err := h.Store.Run(t.Context(), jobs.DefaultTenant, id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if in.Offerable() {
+		if run.Offerable() {
 			can++
 		}
 	}
@@ -234,8 +234,8 @@ func crowdOfJobs(t *testing.T, h Harness) {
 	mustAll(t, h, registers)
 	mustAll(t, h, creates)
 	for name, want := range map[string]jobs.State{"holder": jobs.Enqueued, "of 0": jobs.Enqueued, "second": jobs.Skipped} {
-		if in, err := h.Store.Instance(t.Context(), jobs.DefaultTenant, runID(name)); err != nil || in.State != want {
-			t.Errorf("%s of k0 is %+v, want %s: %v", name, in, want, err)
+		if run, err := h.Store.Run(t.Context(), jobs.DefaultTenant, runID(name)); err != nil || run.State != want {
+			t.Errorf("%s of k0 is %+v, want %s: %v", name, run, want, err)
 		}
 	}
 	invariants(t, nil, rowsOf(h))
@@ -252,12 +252,12 @@ func crowdReplaced(t *testing.T, h Harness) {
 	}
 	mustAll(t, h, batch)
 	for i := range slots + 2 {
-		in, err := h.Store.Instance(t.Context(), jobs.DefaultTenant, jobs.ID{1, byte(i)})
+		run, err := h.Store.Run(t.Context(), jobs.DefaultTenant, jobs.ID{1, byte(i)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if replaced := in.State == jobs.Skipped && in.Cause == jobs.ByReplaced; replaced != (i < 2) {
-			t.Errorf("run %d of %d is %s, by %q", i, slots, in.State, in.Cause)
+		if replaced := run.State == jobs.Skipped && run.Cause == jobs.ByReplaced; replaced != (i < 2) {
+			t.Errorf("run %d of %d is %s, by %q", i, slots, run.State, run.Cause)
 		}
 	}
 	invariants(t, nil, rowsOf(h))

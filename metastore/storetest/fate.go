@@ -62,7 +62,7 @@ func (f *fate) span(d time.Duration) time.Duration {
 // scene is what fate looks at.
 type scene struct {
 	now   time.Time
-	runs  []*jobs.Instance
+	runs  []*jobs.Run
 	defs  []*jobs.Definition
 	gates []*jobs.Gate
 	keys  []*jobs.UniqueKey
@@ -78,7 +78,7 @@ func look(all rows, now time.Time) scene {
 			s.old = append(s.old, row)
 		}
 		switch row := row.(type) {
-		case *jobs.Instance:
+		case *jobs.Run:
 			s.runs = append(s.runs, row)
 		case *jobs.Definition:
 			s.defs = append(s.defs, row)
@@ -93,7 +93,7 @@ func look(all rows, now time.Time) scene {
 		}
 	}
 	// Rows come in any order, and a life must be the same each time.
-	slices.SortFunc(s.runs, func(a, b *jobs.Instance) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
+	slices.SortFunc(s.runs, func(a, b *jobs.Run) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
 	slices.SortFunc(s.defs, func(a, b *jobs.Definition) int {
 		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Key, b.Key))
 	})
@@ -147,12 +147,12 @@ func (f *fate) command(e *jobs.Envelope, s *scene) jobs.Command {
 		return f.create(s)
 	}
 	if n < 80 && len(s.runs) > 0 {
-		in := pick(f, s.runs)
-		if in.Settled() && !f.rarely(4) {
-			in = pick(f, s.runs)
+		run := pick(f, s.runs)
+		if run.Settled() && !f.rarely(4) {
+			run = pick(f, s.runs)
 		}
-		e.Tenant = in.Tenant
-		return f.toRun(in)
+		e.Tenant = run.Tenant
+		return f.toRun(run)
 	}
 	if n < 88 {
 		d := pick(f, s.defs)
@@ -166,8 +166,8 @@ func (f *fate) command(e *jobs.Envelope, s *scene) jobs.Command {
 }
 
 // toRun is what a worker, the leader or a person may say about a run.
-func (f *fate) toRun(in *jobs.Instance) jobs.Command {
-	worker, attempt := in.Worker, in.Attempt
+func (f *fate) toRun(run *jobs.Run) jobs.Command {
+	worker, attempt := run.Worker, run.Attempt
 	if worker == "" || f.rarely(12) {
 		worker = pick(f, workers)
 	}
@@ -176,23 +176,23 @@ func (f *fate) toRun(in *jobs.Instance) jobs.Command {
 	}
 	n := f.IntN(100)
 	switch {
-	case in.State == jobs.Scheduled && n < 60:
-		return jobs.Release{ID: in.ID, Force: f.rarely(6)}
-	case in.Offerable() && n < 75:
-		next := in.Next()
+	case run.State == jobs.Scheduled && n < 60:
+		return jobs.Release{ID: run.ID, Force: f.rarely(6)}
+	case run.Offerable() && n < 75:
+		next := run.Next()
 		if f.rarely(12) {
 			next += uint32(f.IntN(3)) - 1
 		}
-		return jobs.Claim{ID: in.ID, Worker: pick(f, workers), Attempt: max(1, next)}
-	case in.State == jobs.Failed && n < 75:
-		if in.Lingering {
-			return jobs.Returned{ID: in.ID, Worker: worker, Attempt: attempt}
+		return jobs.Claim{ID: run.ID, Worker: pick(f, workers), Attempt: max(1, next)}
+	case run.State == jobs.Failed && n < 75:
+		if run.Lingering {
+			return jobs.Returned{ID: run.ID, Worker: worker, Attempt: attempt}
 		}
-		return jobs.Release{ID: in.ID, Force: f.rarely(4)}
-	case in.Lingering && n < 75:
-		return jobs.Returned{ID: in.ID, Worker: worker, Attempt: attempt}
+		return jobs.Release{ID: run.ID, Force: f.rarely(4)}
+	case run.Lingering && n < 75:
+		return jobs.Returned{ID: run.ID, Worker: worker, Attempt: attempt}
 	case n < 60:
-		k := jobs.Finish{ID: in.ID, Worker: worker, Attempt: attempt, Outcome: jobs.Outcome(1 + f.IntN(6)), Running: f.rarely(4)}
+		k := jobs.Finish{ID: run.ID, Worker: worker, Attempt: attempt, Outcome: jobs.Outcome(1 + f.IntN(6)), Running: f.rarely(4)}
 		if f.rarely(2) {
 			k.Outcome = jobs.OutcomeSuccess
 		}
@@ -206,23 +206,23 @@ func (f *fate) toRun(in *jobs.Instance) jobs.Command {
 		}
 		return k
 	case n < 68:
-		return jobs.Returned{ID: in.ID, Worker: worker, Attempt: attempt}
+		return jobs.Returned{ID: run.ID, Worker: worker, Attempt: attempt}
 	case n < 78:
-		return jobs.Expire{ID: in.ID, Attempt: attempt, Cause: pick(f, []jobs.Cause{jobs.ByLoss, jobs.ByTimeout})}
+		return jobs.Expire{ID: run.ID, Attempt: attempt, Cause: pick(f, []jobs.Cause{jobs.ByLoss, jobs.ByTimeout})}
 	case n < 88:
-		return jobs.Cancel{ID: in.ID}
+		return jobs.Cancel{ID: run.ID}
 	case n < 90:
-		return jobs.Expect{ID: in.ID, Worker: worker, Attempt: attempt, Key: feedbackKey("k"), Lasts: f.rarely(2)}
+		return jobs.Expect{ID: run.ID, Worker: worker, Attempt: attempt, Key: feedbackKey("k"), Lasts: f.rarely(2)}
 	case n < 92:
-		k := jobs.Hear{ID: in.ID, Attempt: attempt, Report: []byte(fmt.Sprint(n)), Final: f.rarely(3)}
+		k := jobs.Hear{ID: run.ID, Attempt: attempt, Report: []byte(fmt.Sprint(n)), Final: f.rarely(3)}
 		k.Signature = (&jobs.Feedback{Key: feedbackKey(pick(f, []string{"k", "k", "wrong"}))}).Sign(k.ID, k.Attempt, k.Nonce)
 		return k
 	case n < 93:
-		return jobs.Notify{Run: in.ID, App: in.App, Worker: worker, Attempt: attempt, N: uint32(f.IntN(2)), Body: []byte(`{"n":1}`)}
+		return jobs.Notify{Run: run.ID, App: run.App, Worker: worker, Attempt: attempt, N: uint32(f.IntN(2)), Body: []byte(`{"n":1}`)}
 	case n < 94:
-		return jobs.Checkpoint{ID: in.ID, Worker: worker, Attempt: attempt, Data: []byte(fmt.Sprint(n))}
+		return jobs.Checkpoint{ID: run.ID, Worker: worker, Attempt: attempt, Data: []byte(fmt.Sprint(n))}
 	}
-	return jobs.Release{ID: in.ID, Force: f.rarely(2)}
+	return jobs.Release{ID: run.ID, Force: f.rarely(2)}
 }
 
 func (f *fate) create(s *scene) jobs.Command {
@@ -266,7 +266,7 @@ func (f *fate) create(s *scene) jobs.Command {
 
 // fire decides a stretch of a recurring job, mostly as a leader would.
 func (f *fate) fire(d *jobs.Definition, s *scene) jobs.Command {
-	k := jobs.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Global: s.debug[d.Tenant], Epoch: s.store.Epoch, From: d.Cursor, Origin: jobs.FromCron}
+	k := jobs.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Global: s.debug[d.Tenant], Term: s.store.Term, From: d.Cursor, Origin: jobs.FromCron}
 	if f.rarely(3) {
 		k.Origin = jobs.FromMisfire
 	}
@@ -289,7 +289,7 @@ func (f *fate) fire(d *jobs.Definition, s *scene) jobs.Command {
 	case 1:
 		k.Global++
 	case 2:
-		k.Epoch++
+		k.Term++
 	case 3:
 		k.From = k.From.Add(-time.Second)
 	case 4:
@@ -477,5 +477,5 @@ func (f *fate) rare(e *jobs.Envelope, s *scene) jobs.Command {
 			return jobs.Hand{Gate: g.Name}
 		}
 	}
-	return jobs.Lead{Epoch: s.store.Epoch + uint64(f.IntN(2)), Node: pick(f, []string{"n1", "n2"})}
+	return jobs.Lead{Term: s.store.Term + uint64(f.IntN(2)), Node: pick(f, []string{"n1", "n2"})}
 }

@@ -153,9 +153,9 @@ func impatient(t *testing.T, h Harness) {
 		}
 		return errors.New("no answer came")
 	}
-	var crew sync.WaitGroup
+	var members sync.WaitGroup
 	for c := range callers {
-		crew.Go(func() {
+		members.Go(func() {
 			rnd := rand.New(rand.NewPCG(uint64(c), 20261121))
 			for i := range each {
 				id := runID(fmt.Sprint(c, "-", i))
@@ -171,7 +171,7 @@ func impatient(t *testing.T, h Harness) {
 			}
 		})
 	}
-	crew.Wait()
+	members.Wait()
 	if left.Load() == 0 {
 		t.Error("nobody left")
 	}

@@ -40,8 +40,8 @@ func TestGatheredDeletedAndMadeAgain(t *testing.T) {
 		}
 	}
 	for id, waits := range map[jobs.ID]bool{{2}: false, {3}: true} {
-		if in, err := h.Store.Instance(t.Context(), "default", id); err != nil || (in.Waits != "") != waits {
-			t.Errorf("run %s waits at %q: %v", id, in.Waits, err)
+		if run, err := h.Store.Run(t.Context(), "default", id); err != nil || (run.Waits != "") != waits {
+			t.Errorf("run %s waits at %q: %v", id, run.Waits, err)
 		}
 	}
 	invariants(t, nil, rowsOf(h))
@@ -109,28 +109,28 @@ func (v *view) load(w metastore.Wants) []jobs.Row {
 		}
 		all := waiters(v.tx, gate, n)
 		v.first[gate], v.more[gate] = n, len(all) == n
-		for _, in := range all {
-			found = append(found, in)
+		for _, run := range all {
+			found = append(found, run)
 		}
 	}
 	return found
 }
 
 // waiters are the first n who wait at a gate: each is put aside to see the next, and put back.
-func waiters(tx metastore.Tx, gate jobs.Ref, n int) []*jobs.Instance {
-	var found []*jobs.Instance
+func waiters(tx metastore.Tx, gate jobs.Ref, n int) []*jobs.Run {
+	var found []*jobs.Run
 	for len(found) < n {
-		in := tx.First(gate)
-		if in == nil {
+		run := tx.First(gate)
+		if run == nil {
 			break
 		}
-		found = append(found, in)
-		aside := *in
+		found = append(found, run)
+		aside := *run
 		aside.Waits = ""
 		tx.Put(&aside)
 	}
-	for _, in := range found {
-		tx.Put(in)
+	for _, run := range found {
+		tx.Put(run)
 	}
 	return found
 }
@@ -145,16 +145,16 @@ func (v *view) Get(ref jobs.Ref) jobs.Row {
 
 // First is the first of those that are here. If all that were asked for have gone in, others may wait behind them,
 // whom nobody has loaded.
-func (v *view) First(gate jobs.Ref) *jobs.Instance {
+func (v *view) First(gate jobs.Ref) *jobs.Run {
 	n, ok := v.first[gate]
 	if !ok {
 		panic(fmt.Sprintf("the first at %+v was not gathered", gate))
 	}
-	var first *jobs.Instance
+	var first *jobs.Run
 	for _, row := range v.rows {
-		in, ok := row.(*jobs.Instance)
-		if ok && in.Waits != "" && jobs.GateRef(in.Tenant, in.Waits) == gate && (first == nil || before(in, first)) {
-			first = in
+		run, ok := row.(*jobs.Run)
+		if ok && run.Waits != "" && jobs.GateRef(run.Tenant, run.Waits) == gate && (first == nil || before(run, first)) {
+			first = run
 		}
 	}
 	real := v.tx.First(gate)
@@ -168,7 +168,7 @@ func (v *view) First(gate jobs.Ref) *jobs.Instance {
 }
 
 // before is the order in which runs wait, as metastore.Tx promises it.
-func before(a, b *jobs.Instance) bool {
+func before(a, b *jobs.Run) bool {
 	if a.First != b.First {
 		return a.First
 	}
@@ -181,7 +181,7 @@ func (v *view) Put(row jobs.Row) {
 		return
 	}
 	ref := row.Ref()
-	if in, ok := row.(*jobs.Instance); ok && in.Settled() {
+	if run, ok := row.(*jobs.Run); ok && run.Settled() {
 		v.rows[ref] = v.tx.Get(ref) // the stub
 		return
 	}

@@ -60,7 +60,7 @@ func equal(a, b jobs.Row) bool {
 
 func say(r jobs.Row) string {
 	switch r := r.(type) {
-	case *jobs.Instance:
+	case *jobs.Run:
 		return fmt.Sprintf("run %+v", *r)
 	case *jobs.Definition:
 		return fmt.Sprintf("job %s revision %d cursor %v", r.Key, r.Revision, r.Cursor)
@@ -81,18 +81,18 @@ func invariants(t *testing.T, before, after rows) {
 	at := timeOf(after)
 	for ref, row := range after {
 		switch row := row.(type) {
-		case *jobs.Instance:
+		case *jobs.Run:
 			sound(t, row)
 			gates(t, row, after, taken, waiting)
-			if old, ok := before[ref].(*jobs.Instance); ok {
+			if old, ok := before[ref].(*jobs.Run); ok {
 				grown(t, old, row)
 			}
 		case *jobs.UniqueKey:
 			if strings.HasPrefix(row.Name, jobs.TokenName("")) {
 				continue // see access
 			}
-			in, ok := after[jobs.InstanceRef(row.Tenant, row.ID)].(*jobs.Instance)
-			if row.Until.IsZero() && (!ok || in.Unique == "" || in.State.Final()) {
+			run, ok := after[jobs.RunRef(row.Tenant, row.ID)].(*jobs.Run)
+			if row.Until.IsZero() && (!ok || run.Unique == "" || run.State.Final()) {
 				t.Errorf("unique key %s is held by run %s, which is over", row.Name, row.ID)
 			}
 		case *jobs.Definition:
@@ -107,7 +107,7 @@ func invariants(t *testing.T, before, after rows) {
 				decided = e.Until
 			}
 		case *jobs.StoreRow:
-			if old, ok := before[ref].(*jobs.StoreRow); ok && (row.At.Before(old.At) || row.Changes < old.Changes || row.Epoch < old.Epoch) {
+			if old, ok := before[ref].(*jobs.StoreRow); ok && (row.At.Before(old.At) || row.Changes < old.Changes || row.Term < old.Term) {
 				t.Errorf("the store went back from %+v to %+v", *old, *row)
 			}
 		}
@@ -154,7 +154,7 @@ func timeOf(all rows) time.Time {
 func waitersAt(all rows, gate jobs.Ref) int {
 	n := 0
 	for _, row := range all {
-		if in, ok := row.(*jobs.Instance); ok && in.Waits != "" && jobs.GateRef(in.Tenant, in.Waits) == gate {
+		if run, ok := row.(*jobs.Run); ok && run.Waits != "" && jobs.GateRef(run.Tenant, run.Waits) == gate {
 			n++
 		}
 	}
@@ -162,86 +162,86 @@ func waitersAt(all rows, gate jobs.Ref) int {
 }
 
 // sound checks a run by itself.
-func sound(t *testing.T, in *jobs.Instance) {
+func sound(t *testing.T, run *jobs.Run) {
 	t.Helper()
-	bad := func(what string) { t.Errorf("run %s (%s) %s: %+v", in.ID, in.State, what, *in) }
+	bad := func(what string) { t.Errorf("run %s (%s) %s: %+v", run.ID, run.State, what, *run) }
 	switch {
-	case !in.State.Valid():
+	case !run.State.Valid():
 		bad("is in no state")
-	case in.Offerable() != (in.Turn > 0):
+	case run.Offerable() != (run.Turn > 0):
 		bad("can be claimed and has no turn, or the other way round")
-	case in.Settled():
+	case run.Settled():
 		return // a stub: it knows little
-	case in.Reserved && (in.Holds || in.Waits == "" || jobs.Keyed(in.Waits)):
+	case run.Reserved && (run.Holds || run.Waits == "" || jobs.Keyed(run.Waits)):
 		bad("keeps slots of its arguments while it waits for nothing else")
-	case !in.Opens.IsZero() && in.Waits == "":
+	case !run.Opens.IsZero() && run.Waits == "":
 		bad("wakes for a gate at which it does not wait")
-	case in.Holds && in.Waits != "":
+	case run.Holds && run.Waits != "":
 		bad("holds its slots and waits for them")
-	case in.Waits != "" && in.State != jobs.Enqueued && in.State != jobs.Failed:
+	case run.Waits != "" && run.State != jobs.Enqueued && run.State != jobs.Failed:
 		bad("waits")
-	case in.Offerable() && !in.Holds && len(in.Gates) > 0:
+	case run.Offerable() && !run.Holds && len(run.Gates) > 0:
 		bad("is offered without its slots")
-	case in.State == jobs.Scheduled && in.Holds:
+	case run.State == jobs.Scheduled && run.Holds:
 		bad("holds slots")
-	case in.State == jobs.Failed && !in.RetryAt.IsZero() && in.Holds && !in.Lingering:
+	case run.State == jobs.Failed && !run.RetryAt.IsZero() && run.Holds && !run.Lingering:
 		bad("keeps its slots while it waits for its retry")
-	case !in.RetryAt.IsZero() && in.State != jobs.Failed && in.Cause != jobs.ByPause && in.Cause != jobs.ByJitter:
+	case !run.RetryAt.IsZero() && run.State != jobs.Failed && run.Cause != jobs.ByPause && run.Cause != jobs.ByJitter:
 		bad("waits for a time that it no longer waits for")
-	case in.State == jobs.Processing && (in.Worker == "" || in.Attempt == 0):
+	case run.State == jobs.Processing && (run.Worker == "" || run.Attempt == 0):
 		bad("runs nowhere")
-	case in.State == jobs.Processing && !in.Holds && len(in.Gates) > 0:
+	case run.State == jobs.Processing && !run.Holds && len(run.Gates) > 0:
 		bad("runs without its slots")
-	case in.State.Final() && in.Ended.IsZero():
+	case run.State.Final() && run.Ended.IsZero():
 		bad("never ended")
-	case in.Lingering && in.Worker == "":
+	case run.Lingering && run.Worker == "":
 		bad("lingers nowhere")
 	}
 	last := jobs.New
-	for i, m := range in.Moves {
-		if i > 0 && !last.May(m.State) && len(in.Moves) < 100 { // long histories leave out their middle
-			t.Errorf("run %s went from %s to %s", in.ID, last, m.State)
+	for i, m := range run.Moves {
+		if i > 0 && !last.May(m.State) && len(run.Moves) < 100 { // long histories leave out their middle
+			t.Errorf("run %s went from %s to %s", run.ID, last, m.State)
 		}
 		last = m.State
 	}
-	if last != in.State {
-		t.Errorf("run %s is %s, its history ends with %s", in.ID, in.State, last)
+	if last != run.State {
+		t.Errorf("run %s is %s, its history ends with %s", run.ID, run.State, last)
 	}
 }
 
 // gates counts what a run holds and waits for.
-func gates(t *testing.T, in *jobs.Instance, all rows, taken, waiting map[jobs.Ref]int) {
+func gates(t *testing.T, run *jobs.Run, all rows, taken, waiting map[jobs.Ref]int) {
 	t.Helper()
-	if in.Settled() {
+	if run.Settled() {
 		return
 	}
-	if in.Waits != "" {
-		if o := in.Terms.Overlap; o == jobs.OverlapQueueOne || o == jobs.OverlapReplace {
-			taken[jobs.GateRef(in.Tenant, jobs.CrowdGate(in.Waits, in.Job))]++
+	if run.Waits != "" {
+		if o := run.Terms.Overlap; o == jobs.OverlapQueueOne || o == jobs.OverlapReplace {
+			taken[jobs.GateRef(run.Tenant, jobs.CrowdGate(run.Waits, run.Job))]++
 		}
-		ref := jobs.GateRef(in.Tenant, in.Waits)
+		ref := jobs.GateRef(run.Tenant, run.Waits)
 		waiting[ref]++
-		if !slices.Contains(in.Gates, in.Waits) || all[ref] == nil {
-			t.Errorf("run %s waits at %s, which is none of its gates or has no row", in.ID, in.Waits)
+		if !slices.Contains(run.Gates, run.Waits) || all[ref] == nil {
+			t.Errorf("run %s waits at %s, which is none of its gates or has no row", run.ID, run.Waits)
 		}
 	}
-	if in.Holds {
-		if p := in.Place; p != nil && !p.Group.IsZero() && len(in.Gates) > 0 {
-			shards := jobs.GateRef(in.Tenant, jobs.ShardsGate(p.Group))
-			if taken[shards]++; taken[shards] > 1 {
+	if run.Holds {
+		if p := run.Place; p != nil && !p.Group.IsZero() && len(run.Gates) > 0 {
+			parts := jobs.GateRef(run.Tenant, jobs.PartsGate(p.Group))
+			if taken[parts]++; taken[parts] > 1 {
 				return // a broadcast counts once
 			}
 		}
 	}
-	for _, name := range in.Gates {
-		if in.Holds || in.Reserved && jobs.Keyed(name) {
-			taken[jobs.GateRef(in.Tenant, name)]++
+	for _, name := range run.Gates {
+		if run.Holds || run.Reserved && jobs.Keyed(name) {
+			taken[jobs.GateRef(run.Tenant, name)]++
 		}
 	}
 }
 
 // grown checks what became of a run.
-func grown(t *testing.T, old, now *jobs.Instance) {
+func grown(t *testing.T, old, now *jobs.Run) {
 	t.Helper()
 	switch {
 	case now.Attempt < old.Attempt || now.Attempt > old.Attempt+8: // a batch may hold several claims

@@ -13,15 +13,15 @@ func limited(t *testing.T, before, after rows, at time.Time) {
 	t.Helper()
 	alarmed := map[jobs.Ref]bool{}
 	for _, row := range after {
-		in, ok := row.(*jobs.Instance)
-		if !ok || in.Settled() {
+		run, ok := row.(*jobs.Run)
+		if !ok || run.Settled() {
 			continue
 		}
-		if in.Waits != "" && !in.Opens.IsZero() {
-			alarmed[jobs.GateRef(in.Tenant, in.Waits)] = true
+		if run.Waits != "" && !run.Opens.IsZero() {
+			alarmed[jobs.GateRef(run.Tenant, run.Waits)] = true
 		}
-		for _, name := range in.Gates {
-			listed(t, in, name, after)
+		for _, name := range run.Gates {
+			listed(t, run, name, after)
 		}
 	}
 	for ref, row := range after {
@@ -52,16 +52,16 @@ func crowded(t *testing.T, before, after rows, g *jobs.Gate) {
 	}
 	ones := map[jobs.ID]bool{} // runs, and broadcasts
 	for _, run := range g.Runs {
-		in, ok := after[jobs.InstanceRef(g.Tenant, run)].(*jobs.Instance)
-		if !ok || in.State.Final() || in.Job.String() != id {
+		r, ok := after[jobs.RunRef(g.Tenant, run)].(*jobs.Run)
+		if !ok || r.State.Final() || r.Job.String() != id {
 			t.Errorf("%s lists run %s, which is over or of another job", g.Name, run)
 			continue
 		}
-		one := in.ID
-		if in.Place != nil && !in.Place.Group.IsZero() {
-			one = in.Place.Group
+		one := r.ID
+		if r.Place != nil && !r.Place.Group.IsZero() {
+			one = r.Place.Group
 		}
-		if !in.First {
+		if !r.First {
 			ones[one] = true
 		}
 	}
@@ -70,7 +70,7 @@ func crowded(t *testing.T, before, after rows, g *jobs.Gate) {
 	}
 	waits := 0
 	for _, row := range after {
-		if in, ok := row.(*jobs.Instance); ok && in.Tenant == g.Tenant && in.Waits == name && in.Job.String() == id && in.Terms.Overlap == jobs.OverlapQueueOne && !in.First {
+		if r, ok := row.(*jobs.Run); ok && r.Tenant == g.Tenant && r.Waits == name && r.Job.String() == id && r.Terms.Overlap == jobs.OverlapQueueOne && !r.First {
 			waits++
 		}
 	}
@@ -94,11 +94,11 @@ func under(all rows, g *jobs.Gate) *jobs.Gate {
 func movedHere(before, after rows, gate jobs.Ref, job string) int {
 	n := 0
 	for ref, row := range before {
-		was, ok := row.(*jobs.Instance)
+		was, ok := row.(*jobs.Run)
 		if !ok || was.Waits == "" || was.Job.String() != job {
 			continue
 		}
-		if is, ok := after[ref].(*jobs.Instance); ok && is.Waits != "" && jobs.GateRef(is.Tenant, is.Waits) == gate {
+		if is, ok := after[ref].(*jobs.Run); ok && is.Waits != "" && jobs.GateRef(is.Tenant, is.Waits) == gate {
 			n++
 		}
 	}
@@ -106,18 +106,18 @@ func movedHere(before, after rows, gate jobs.Ref, job string) int {
 }
 
 // listed checks that a crowd gate lists the runs that decide about others.
-func listed(t *testing.T, in *jobs.Instance, gate string, all rows) {
+func listed(t *testing.T, run *jobs.Run, gate string, all rows) {
 	t.Helper()
-	want := in.Terms.Overlap == jobs.OverlapReplace && !in.State.Final() && in.State != jobs.Scheduled
+	want := run.Terms.Overlap == jobs.OverlapReplace && !run.State.Final() && run.State != jobs.Scheduled
 	has := 0
-	if g, ok := all[jobs.GateRef(in.Tenant, jobs.CrowdGate(gate, in.Job))].(*jobs.Gate); ok {
+	if g, ok := all[jobs.GateRef(run.Tenant, jobs.CrowdGate(gate, run.Job))].(*jobs.Gate); ok {
 		for _, id := range g.Runs {
-			if id == in.ID {
+			if id == run.ID {
 				has++
 			}
 		}
 	}
 	if has > 1 || (has == 1) != want {
-		t.Errorf("gate %s lists run %s (%s, %s) %d times", gate, in.ID, in.State, in.Terms.Overlap, has)
+		t.Errorf("gate %s lists run %s (%s, %s) %d times", gate, run.ID, run.State, run.Terms.Overlap, has)
 	}
 }

@@ -110,8 +110,8 @@ func answer(r metastore.Result) string {
 		return r.Err.Error()
 	}
 	text := fmt.Sprintf("existing %v", r.Existing)
-	for _, in := range r.Instances {
-		text += fmt.Sprintf(" run %+v", *in)
+	for _, run := range r.Runs {
+		text += fmt.Sprintf(" run %+v", *run)
 	}
 	for _, d := range r.Definitions {
 		text += fmt.Sprintf(" job %+v", *d)
@@ -186,7 +186,7 @@ func dump(t *testing.T, h Harness) []string {
 			s, err := h.Store.Session(ctx, tenant, sessionID(fmt.Sprint(i)))
 			note("session", s, without(err, jobs.NotFound))
 		}
-		for _, q := range []metastore.InstanceQuery{
+		for _, q := range []metastore.RunQuery{
 			{Cause: jobs.ByPause}, {State: jobs.Failed, Cause: jobs.ByError}, {Cause: jobs.ByTimeout}, {State: jobs.Terminated, Cause: jobs.ByPoison},
 			{}, {State: jobs.Failed}, {State: jobs.Terminated}, {State: jobs.Succeeded}, {Job: "free"}, {Job: "shared"}, {Worker: "w1"},
 			{Job: "single", State: jobs.Enqueued}, {Origin: jobs.FromCron}, {From: Start.Add(time.Minute)}, {Parent: runID("0")}, {To: now.Add(-time.Minute), State: jobs.Skipped},
@@ -199,20 +199,20 @@ func dump(t *testing.T, h Harness) []string {
 }
 
 // pages are the runs of all pages of a query.
-func pages(t *testing.T, s metastore.Store, q metastore.InstanceQuery) []string {
+func pages(t *testing.T, s metastore.Store, q metastore.RunQuery) []string {
 	t.Helper()
 	lines := []string{fmt.Sprintf("runs %+v", q)}
 	for {
-		page, err := s.Instances(t.Context(), q)
+		page, err := s.Runs(t.Context(), q)
 		if err != nil {
 			t.Errorf("%+v: %v", q, err)
 			return lines
 		}
-		if len(page.Instances) > q.Limit {
-			t.Errorf("%+v: a page of %d", q, len(page.Instances))
+		if len(page.Runs) > q.Limit {
+			t.Errorf("%+v: a page of %d", q, len(page.Runs))
 		}
-		for _, in := range page.Instances {
-			lines = append(lines, "  run "+in.ID.String()+" "+in.State.String()+" "+digest(in))
+		for _, run := range page.Runs {
+			lines = append(lines, "  run "+run.ID.String()+" "+run.State.String()+" "+digest(run))
 		}
 		if q.Cursor = page.Next; q.Cursor == "" {
 			return lines
@@ -242,8 +242,8 @@ func dumpAgenda(t *testing.T, h Harness) []string {
 	}
 	due, next, err := a.Waking(ctx, now, 1000)
 	slices.SortStableFunc(due, func(x, y metastore.Named) int { // those that wake at the same time, by name
-		one, _ := h.Store.Instance(ctx, x.Tenant, x.ID)
-		other, _ := h.Store.Instance(ctx, y.Tenant, y.ID)
+		one, _ := h.Store.Run(ctx, x.Tenant, x.ID)
+		other, _ := h.Store.Run(ctx, y.Tenant, y.ID)
 		if one == nil || other == nil || !one.Wake().Equal(other.Wake()) {
 			return 0
 		}
@@ -253,14 +253,14 @@ func dumpAgenda(t *testing.T, h Harness) []string {
 	for _, tenant := range tenants {
 		list, err := a.Ready(ctx, tenant, "app", 1000)
 		lines = append(lines, note("ready", len(list), err))
-		for _, in := range inTurn(t, list) {
-			lines = append(lines, note("ready", in.ID, nil))
+		for _, run := range inTurn(t, list) {
+			lines = append(lines, note("ready", run.ID, nil))
 		}
 	}
 	var unordered []string
 	leased, err := a.Leased(ctx)
-	for _, in := range leased {
-		unordered = append(unordered, note("leased", in.ID, err))
+	for _, run := range leased {
+		unordered = append(unordered, note("leased", run.ID, err))
 	}
 	lanes, err := a.Lanes(ctx)
 	for _, l := range lanes {

@@ -29,7 +29,7 @@ func isNew(e jobs.Effect) bool { return !e.Existing }
 
 var races = []contest{
 	{name: "a run is claimed by one", refused: []jobs.Code{jobs.Stale, jobs.Conflict},
-		wins: func(e jobs.Effect) bool { return e.Instance().State == jobs.Processing },
+		wins: func(e jobs.Effect) bool { return e.Run().State == jobs.Processing },
 		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
 			must(t, h, triggered("k", jobs.Settings{}))
 			must(t, h, jobs.Create{ID: runID("1"), Key: "k"})
@@ -53,7 +53,7 @@ var races = []contest{
 			must(t, h, triggered("k", jobs.Settings{}))
 			return func(i int) jobs.Command { return jobs.Create{ID: runID(fmt.Sprint(i)), Key: "k", Idempotency: "only"} }
 		}},
-	{name: "a slot goes to one", wins: func(e jobs.Effect) bool { return e.Instance().State == jobs.Enqueued },
+	{name: "a slot goes to one", wins: func(e jobs.Effect) bool { return e.Run().State == jobs.Enqueued },
 		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
 			must(t, h, triggered("k", jobs.Settings{MaxConcurrency: new(1), Overlap: new(jobs.OverlapSkip)}))
 			return func(i int) jobs.Command { return jobs.Create{ID: runID(fmt.Sprint(i)), Key: "k"} }
@@ -80,18 +80,18 @@ var races = []contest{
 			r := triggered("k", jobs.Settings{Schedule: new("* * * * * *")})
 			r.Job.Kind = jobs.Recurring
 			d := must(t, h, r).Definition()
-			must(t, h, jobs.Lead{Epoch: 1, Node: "n"})
+			must(t, h, jobs.Lead{Term: 1, Node: "n"})
 			h.Clock.Advance(jobs.DefaultMisfireAfter)
 			return func(i int) jobs.Command {
 				to := d.Cursor.Add(jobs.DefaultMisfireAfter)
-				f := jobs.Fire{Key: "k", Job: d.UID, Revision: d.Revision, Epoch: 1, From: d.Cursor, To: to, Origin: jobs.FromCron}
+				f := jobs.Fire{Key: "k", Job: d.UID, Revision: d.Revision, Term: 1, From: d.Cursor, To: to, Origin: jobs.FromCron}
 				f.Due = append(f.Due, to)
 				return f
 			}
 		}},
 	{name: "a term has one leader", refused: []jobs.Code{jobs.Stale},
 		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
-			return func(i int) jobs.Command { return jobs.Lead{Epoch: 5, Node: fmt.Sprint("n", i)} }
+			return func(i int) jobs.Command { return jobs.Lead{Term: 5, Node: fmt.Sprint("n", i)} }
 		}},
 	{name: "a token's name is taken by one", refused: []jobs.Code{jobs.Conflict},
 		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
@@ -108,11 +108,11 @@ func race(t *testing.T, h Harness, c contest) {
 	}
 	command := c.begin(t, h)
 	var won atomic.Int32
-	var crew sync.WaitGroup
+	var members sync.WaitGroup
 	ready := make(chan struct{})
 	for i := range racers {
 		k := command(i)
-		crew.Go(func() {
+		members.Go(func() {
 			<-ready
 			e, err := do(t, h, k)
 			switch {
@@ -124,7 +124,7 @@ func race(t *testing.T, h Harness, c contest) {
 		})
 	}
 	close(ready)
-	crew.Wait()
+	members.Wait()
 	if n := won.Load(); n != 1 {
 		t.Errorf("%d won", n)
 	}

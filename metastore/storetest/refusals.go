@@ -17,20 +17,20 @@ func refusals(t *testing.T, open func(t *testing.T) Harness) {
 		if _, err := h.Store.Definition(ctx, "nobody", "none"); !errors.Is(err, jobs.NotFound) {
 			t.Errorf("a job: %v", err)
 		}
-		if _, err := h.Store.Instance(ctx, "nobody", jobs.ID{1}); !errors.Is(err, jobs.NotFound) {
+		if _, err := h.Store.Run(ctx, "nobody", jobs.ID{1}); !errors.Is(err, jobs.NotFound) {
 			t.Errorf("a run: %v", err)
 		}
 		if g, err := h.Store.Global(ctx, "nobody"); err != nil || g == nil {
 			t.Errorf("what holds for a tenant without rows: %v, %v", g, err)
 		}
-		if p, err := h.Store.Instances(ctx, metastore.InstanceQuery{Tenant: "nobody"}); err != nil || len(p.Instances) > 0 || p.Next != "" {
+		if p, err := h.Store.Runs(ctx, metastore.RunQuery{Tenant: "nobody"}); err != nil || len(p.Runs) > 0 || p.Next != "" {
 			t.Errorf("a list: %+v, %v", p, err)
 		}
 		if l, err := h.Store.Ledger(ctx, "nobody", jobs.ID{1}, 10); err != nil || len(l) > 0 {
 			t.Errorf("a ledger: %v, %v", l, err)
 		}
 		for _, forged := range []string{"x", "00000000", "../../etc/passwd", "' OR 1=1--"} {
-			if _, err := h.Store.Instances(ctx, metastore.InstanceQuery{Tenant: "nobody", Cursor: forged}); !errors.Is(err, jobs.BadInput) {
+			if _, err := h.Store.Runs(ctx, metastore.RunQuery{Tenant: "nobody", Cursor: forged}); !errors.Is(err, jobs.BadInput) {
 				t.Errorf("the forged cursor %q: %v", forged, err)
 			}
 		}
@@ -41,9 +41,9 @@ func refusals(t *testing.T, open func(t *testing.T) Harness) {
 		must(t, h, jobs.Create{ID: jobs.ID{1}, Key: "k"})
 		must(t, h, jobs.Claim{ID: jobs.ID{1}, Worker: "w", Attempt: 1})
 		for _, name := range []string{"' OR 1=1--", `\`, "%", "_", "W", "w ", "\x00", "\xff", "w\x00"} {
-			p, err := h.Store.Instances(ctx, metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Worker: name})
-			if err != nil && !errors.Is(err, jobs.BadInput) || len(p.Instances) > 0 {
-				t.Errorf("runs of worker %q: %d, %v", name, len(p.Instances), err)
+			p, err := h.Store.Runs(ctx, metastore.RunQuery{Tenant: jobs.DefaultTenant, Worker: name})
+			if err != nil && !errors.Is(err, jobs.BadInput) || len(p.Runs) > 0 {
+				t.Errorf("runs of worker %q: %d, %v", name, len(p.Runs), err)
 			}
 			if _, err := h.Store.Definitions(ctx, metastore.DefinitionQuery{Tenant: jobs.DefaultTenant, After: jobs.Key(name)}); err != nil && !errors.Is(err, jobs.BadInput) {
 				t.Errorf("jobs after %q: %v", name, err)
@@ -55,9 +55,9 @@ func refusals(t *testing.T, open func(t *testing.T) Harness) {
 		for i, key := range []jobs.Key{"report", "Report", "REPORT"} {
 			must(t, h, triggered(key, jobs.Settings{}))
 			must(t, h, jobs.Create{ID: jobs.ID{byte(i + 1)}, Key: key})
-			p, err := h.Store.Instances(ctx, metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Job: key})
-			if err != nil || len(p.Instances) != 1 || p.Instances[0].Key != key {
-				t.Errorf("runs of %s: %+v, %v", key, p.Instances, err)
+			p, err := h.Store.Runs(ctx, metastore.RunQuery{Tenant: jobs.DefaultTenant, Job: key})
+			if err != nil || len(p.Runs) != 1 || p.Runs[0].Key != key {
+				t.Errorf("runs of %s: %+v, %v", key, p.Runs, err)
 			}
 		}
 		if _, err := h.Store.Definition(ctx, jobs.DefaultTenant, "rEPORT"); !errors.Is(err, jobs.NotFound) {
@@ -66,7 +66,7 @@ func refusals(t *testing.T, open func(t *testing.T) Harness) {
 		// Equal in some collation: by case, accents, blanks at the end, width, and how an accent is written.
 		for i, unique := range []string{"k", "K", "\u212a", "k ", "ｋ", "é", "e\u0301", "e", "ß", "ss"} {
 			id := jobs.ID{2, byte(i + 1)}
-			if e := must(t, h, jobs.Create{ID: id, Key: "report", Unique: unique}); e.Instance().ID != id {
+			if e := must(t, h, jobs.Create{ID: id, Key: "report", Unique: unique}); e.Run().ID != id {
 				t.Errorf("unique key %q is taken for another", unique)
 			}
 		}

@@ -59,8 +59,8 @@ func (tl *telling) result(r metastore.Result) string {
 	for _, m := range r.Missed {
 		lines = append(lines, missed(m))
 	}
-	for _, in := range r.Instances {
-		lines = append(lines, tl.instance(in))
+	for _, run := range r.Runs {
+		lines = append(lines, tl.sayRun(run))
 	}
 	if r.Global != nil {
 		lines = append(lines, global(r.Global))
@@ -89,44 +89,44 @@ func (p *phrase) time(what string, at time.Time) {
 	}
 }
 
-func (tl *telling) instance(in *jobs.Instance) string {
-	if in.State == jobs.New {
-		return tl.named(in.ID.String() + " is known by its name alone")
+func (tl *telling) sayRun(run *jobs.Run) string {
+	if run.State == jobs.New {
+		return tl.named(run.ID.String() + " is known by its name alone")
 	}
-	p := phrase{in.ID.String() + " " + in.State.String()}
-	p.add(in.Cause != "", "by %s", in.Cause)
-	p.add(in.Tenant != jobs.DefaultTenant, "of %s", in.Tenant)
-	p.add(in.State == jobs.Scheduled && in.Cause == "", "due %s", since(in.Due))
-	if in.Cause == jobs.ByPause {
-		p.time("until", in.RetryAt)
+	p := phrase{run.ID.String() + " " + run.State.String()}
+	p.add(run.Cause != "", "by %s", run.Cause)
+	p.add(run.Tenant != jobs.DefaultTenant, "of %s", run.Tenant)
+	p.add(run.State == jobs.Scheduled && run.Cause == "", "due %s", since(run.Due))
+	if run.Cause == jobs.ByPause {
+		p.time("until", run.RetryAt)
 	}
-	p.add(in.Attempt > 0, "attempt %d of %s", in.Attempt, in.Worker)
-	if in.State == jobs.Failed {
-		p.time("retry", in.RetryAt)
+	p.add(run.Attempt > 0, "attempt %d of %s", run.Attempt, run.Worker)
+	if run.State == jobs.Failed {
+		p.time("retry", run.RetryAt)
 	}
-	if in.State == jobs.Processing {
-		p.time("until", in.Deadline)
+	if run.State == jobs.Processing {
+		p.time("until", run.Deadline)
 	}
-	if at := in.Place; at != nil {
-		p.add(at.Shards > 0, "shard %d of %d", at.Shard, at.Shards)
-		p.add(at.Shards == 0, "route %s", at.Route)
+	if at := run.Place; at != nil {
+		p.add(at.Total > 0, "part %d of %d", at.Index, at.Total)
+		p.add(at.Total == 0, "route %s", at.Route)
 		p.add(at.Pin != "", "to %s", at.Pin)
 		p.add(len(at.Needs) > 0, "needs %s", strings.Join(at.Needs, " "))
 		p.add(at.Hash != "", "by %q", at.Hash)
 	}
-	p.add(in.Failures > 0, "failures %d", in.Failures)
-	p.add(in.Losses > 0, "losses %d", in.Losses)
-	p.add(in.First, "first")
-	p.add(in.Waits != "", "waits at %s", in.Waits)
-	p.time("which opens", in.Opens)
-	p.add(in.Reserved, "keeps its slots by argument")
-	p.add(in.Holds, "holds %s", strings.Join(in.Gates, " "))
-	p.add(in.Lingering, "lingering")
-	p.add(in.Code() != "", "code %s", in.Code())
-	p.add(in.Error != "", "error %q", in.Error)
-	p.add(len(in.Result) > 0, "result %s", in.Result)
-	p.add(len(in.Checkpoint) > 0, "checkpoint %s", in.Checkpoint)
-	if f := in.Feedback; f != nil {
+	p.add(run.Failures > 0, "failures %d", run.Failures)
+	p.add(run.Losses > 0, "losses %d", run.Losses)
+	p.add(run.First, "first")
+	p.add(run.Waits != "", "waits at %s", run.Waits)
+	p.time("which opens", run.Opens)
+	p.add(run.Reserved, "keeps its slots by argument")
+	p.add(run.Holds, "holds %s", strings.Join(run.Gates, " "))
+	p.add(run.Lingering, "lingering")
+	p.add(run.Code() != "", "code %s", run.Code())
+	p.add(run.Error != "", "error %q", run.Error)
+	p.add(len(run.Result) > 0, "result %s", run.Result)
+	p.add(len(run.Checkpoint) > 0, "checkpoint %s", run.Checkpoint)
+	if f := run.Feedback; f != nil {
 		said, _ := f.Since(0)
 		p.add(true, "heard %q of attempt %d", said, f.Attempt)
 		p.add(f.Lasts, "lasting")
@@ -136,12 +136,12 @@ func (tl *telling) instance(in *jobs.Instance) string {
 }
 
 // history is all lines of a run's history.
-func (tl *telling) history(in *jobs.Instance) string {
-	lines := []string{fmt.Sprintf("%s of %s, origin %s, by %s, priority %d, args %s", in.ID, in.Key, in.Origin, in.Actor, in.Priority, in.Args)}
-	if in.Trace != "" {
-		lines[0] += ", trace " + in.Trace
+func (tl *telling) history(run *jobs.Run) string {
+	lines := []string{fmt.Sprintf("%s of %s, origin %s, by %s, priority %d, args %s", run.ID, run.Key, run.Origin, run.Actor, run.Priority, run.Args)}
+	if run.Trace != "" {
+		lines[0] += ", trace " + run.Trace
 	}
-	for _, m := range in.Moves {
+	for _, m := range run.Moves {
 		p := phrase{"  " + since(m.At) + " " + m.State.String()}
 		p.add(m.Cause != "", "by %s", m.Cause)
 		p.add(m.Attempt > 0, "attempt %d", m.Attempt)

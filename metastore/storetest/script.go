@@ -158,7 +158,7 @@ type telling struct {
 	way   way
 	count int // of commands
 	names map[jobs.ID]string
-	epoch uint64
+	term  uint64
 }
 
 func tell(t *testing.T, h Harness, s script, w way) script {
@@ -229,23 +229,23 @@ func (tl *telling) learn(e jobs.Effect, c jobs.Command) {
 		}
 	}
 	if k, ok := c.(jobs.Fire); ok {
-		for _, in := range e.Instances {
-			if slices.ContainsFunc(k.Due, in.Due.Equal) {
-				tl.names[in.ID] = string(in.Key) + "@" + since(in.Due)
+		for _, run := range e.Runs {
+			if slices.ContainsFunc(k.Due, run.Due.Equal) {
+				tl.names[run.ID] = string(run.Key) + "@" + since(run.Due)
 			}
 		}
 	}
-	for _, in := range e.Instances {
-		if parent, ok := tl.names[in.Parent]; ok && in.ID == jobs.ChildID(&jobs.Instance{Tenant: in.Tenant, ID: in.Parent}, in.Key) {
+	for _, run := range e.Runs {
+		if parent, ok := tl.names[run.Parent]; ok && run.ID == jobs.ChildID(&jobs.Run{Tenant: run.Tenant, ID: run.Parent}, run.Key) {
 			first, _, _ := strings.Cut(parent, ">")
-			tl.names[in.ID] = first + ">" + string(in.Key)
-			if in.Depth > 1 {
-				tl.names[in.ID] += fmt.Sprint(".", in.Depth)
+			tl.names[run.ID] = first + ">" + string(run.Key)
+			if run.Depth > 1 {
+				tl.names[run.ID] += fmt.Sprint(".", run.Depth)
 			}
 		}
 	}
 	if k, ok := c.(jobs.Lead); ok {
-		tl.epoch = k.Epoch
+		tl.term = k.Term
 	}
 }
 
@@ -311,7 +311,7 @@ func sameAnswer(t *testing.T, c jobs.Command, first, second metastore.Result) {
 		t.Errorf("%s, sent twice, is answered with %v, then with %v", c.Verb(), first.Err, second.Err)
 		return
 	}
-	a, b := first.Instance(), second.Instance()
+	a, b := first.Run(), second.Run()
 	byName := second.Existing && b != nil && b.State == jobs.New // of a run that has long been over, only the name is known
 	if a != nil && b != nil && !byName && (a.ID != b.ID || a.State != b.State || a.Attempt != b.Attempt) {
 		t.Errorf("%s, sent twice, is answered with %s %s, then with %s %s", c.Verb(), a.ID, a.State, b.ID, b.State)

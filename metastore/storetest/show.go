@@ -42,32 +42,32 @@ func tenantOf(w words) jobs.Tenant {
 func refusedRead(err error) string { return fmt.Sprintf("refused, %s", jobs.CodeOf(err)) }
 
 func showRun(tl *telling, w words) string {
-	in, err := tl.h.Store.Instance(tl.t.Context(), tenantOf(w), tl.run(w.name(0)))
+	run, err := tl.h.Store.Run(tl.t.Context(), tenantOf(w), tl.run(w.name(0)))
 	if err != nil {
 		return refusedRead(err)
 	}
-	return tl.instance(in)
+	return tl.sayRun(run)
 }
 
 func showHistory(tl *telling, w words) string {
-	in, err := tl.h.Store.Instance(tl.t.Context(), tenantOf(w), tl.run(w.name(0)))
+	run, err := tl.h.Store.Run(tl.t.Context(), tenantOf(w), tl.run(w.name(0)))
 	if err != nil {
 		return refusedRead(err)
 	}
-	return tl.history(in)
+	return tl.history(run)
 }
 
 func showRuns(tl *telling, w words) string {
-	q := metastore.InstanceQuery{Tenant: tenantOf(w), Job: jobs.Key(w.name(0))}
+	q := metastore.RunQuery{Tenant: tenantOf(w), Job: jobs.Key(w.name(0))}
 	q.Cause = jobs.Cause(w.value["cause"])
 	if s := w.value["state"]; s != "" {
 		q.State, _ = jobs.ParseState(s)
 	}
-	page, err := tl.h.Store.Instances(tl.t.Context(), q)
+	page, err := tl.h.Store.Runs(tl.t.Context(), q)
 	if err != nil {
 		return refusedRead(err)
 	}
-	return several(page.Instances, tl.instance)
+	return several(page.Runs, tl.sayRun)
 }
 
 // showJob shows a job, and the fields of what holds for it that are named.
@@ -185,15 +185,15 @@ func showReady(tl *telling, w words) string {
 	if err != nil {
 		return refusedRead(err)
 	}
-	return several(inTurn(tl.t, list), tl.instance)
+	return several(inTurn(tl.t, list), tl.sayRun)
 }
 
 // inTurn checks that runs are offered by priority, and then by their turn.
-func inTurn(t *testing.T, list []*jobs.Instance) []*jobs.Instance {
+func inTurn(t *testing.T, list []*jobs.Run) []*jobs.Run {
 	t.Helper()
-	for i, in := range list {
-		if in.Turn == 0 || i > 0 && (in.Priority > list[i-1].Priority || in.Priority == list[i-1].Priority && in.Turn <= list[i-1].Turn) {
-			t.Errorf("run %s, with priority %d and turn %d, is out of turn", in.ID, in.Priority, in.Turn)
+	for i, run := range list {
+		if run.Turn == 0 || i > 0 && (run.Priority > list[i-1].Priority || run.Priority == list[i-1].Priority && run.Turn <= list[i-1].Turn) {
+			t.Errorf("run %s, with priority %d and turn %d, is out of turn", run.ID, run.Priority, run.Turn)
 		}
 	}
 	return list
@@ -205,8 +205,8 @@ func showLeased(tl *telling, _ words) string {
 		return refusedRead(err)
 	}
 	lines := make([]string, len(list))
-	for i, in := range list {
-		lines[i] = tl.instance(in)
+	for i, run := range list {
+		lines[i] = tl.sayRun(run)
 	}
 	return sorted(lines)
 }

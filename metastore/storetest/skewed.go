@@ -45,8 +45,8 @@ func skewed(t *testing.T, h Harness) {
 			jobs.Create{ID: id(offset), Key: "k", Unique: key, UniqueFor: hold, Idempotency: key}})
 	}
 	for _, c := range clients {
-		if in := apply(c.delayed).Instance(); !in.Due.Equal(now.Add(wait)) || !in.Created.Equal(now) {
-			t.Errorf("a run that is to wait for %v, made by a clock %v ahead, is due at %v, want %v", wait, c.offset, in.Due, now.Add(wait))
+		if run := apply(c.delayed).Run(); !run.Due.Equal(now.Add(wait)) || !run.Created.Equal(now) {
+			t.Errorf("a run that is to wait for %v, made by a clock %v ahead, is due at %v, want %v", wait, c.offset, run.Due, now.Add(wait))
 		}
 		for _, k := range []jobs.Create{c.plain, c.unique} {
 			apply(k)
@@ -60,8 +60,8 @@ func skewed(t *testing.T, h Harness) {
 		for _, c := range clients {
 			for what, k := range map[string]jobs.Create{"plain": c.plain, "unique": c.unique} {
 				e := apply(k)
-				if in := e.Instance(); !e.Existing || in.ID != k.ID || in.State != jobs.Succeeded && in.State != jobs.New {
-					t.Errorf("after %v, the same request (%s) of a client whose clock is %v ahead is answered with %s %s, existing %v", at, what, c.offset, in.ID, in.State, e.Existing)
+				if run := e.Run(); !e.Existing || run.ID != k.ID || run.State != jobs.Succeeded && run.State != jobs.New {
+					t.Errorf("after %v, the same request (%s) of a client whose clock is %v ahead is answered with %s %s, existing %v", at, what, c.offset, run.ID, run.State, e.Existing)
 				}
 			}
 			if at > 2*hold {

@@ -84,7 +84,7 @@ func TestCancel(t *testing.T) {
 	h.becomes(run.ID, jobs.Processing)
 	b := h.newTab(true)
 	b.open("/runs/" + run.ID.String())
-	b.sees("box ") // its progress, with the next beat
+	b.sees("box ") // its progress, with the next heartbeat
 	b.unfold(`//summary[normalize-space()="Cancel"]`)
 	b.write("#cancel-reason", "the lorry is full")
 	b.leads(button("Cancel this run"))
@@ -138,7 +138,7 @@ func TestRunAgain(t *testing.T) {
 
 func TestTickedRuns(t *testing.T) {
 	h := open(t)
-	var packs []*jobs.Instance
+	var packs []*jobs.Run
 	for range 3 {
 		pack := h.start("shop.pack", "")
 		h.becomes(pack.ID, jobs.Processing) // so that no row moves while boxes are ticked

@@ -105,7 +105,7 @@ func pack(ctx context.Context, _ struct{}) error {
 }
 
 // start starts a run.
-func (h *house) start(key jobs.Key, args string) *jobs.Instance {
+func (h *house) start(key jobs.Key, args string) *jobs.Run {
 	h.t.Helper()
 	wish := jobs.Create{Key: key, Origin: jobs.FromPerson}
 	if args != "" {
@@ -115,29 +115,29 @@ func (h *house) start(key jobs.Key, args string) *jobs.Instance {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return made.Instance
+	return made.Run
 }
 
 // becomes waits until a run is in a state.
-func (h *house) becomes(id jobs.ID, state jobs.State) *jobs.Instance {
+func (h *house) becomes(id jobs.ID, state jobs.State) *jobs.Run {
 	h.t.Helper()
-	var in *jobs.Instance
+	var in *jobs.Run
 	h.until(fmt.Sprintf("run %s is %s", id, state), func() bool {
 		var err error
-		in, err = h.Ops().Instance(h.t.Context(), ann, id)
+		in, err = h.Ops().Run(h.t.Context(), ann, id)
 		return err == nil && in.State == state
 	})
 	return in
 }
 
 // runs lists the latest runs of a job.
-func (h *house) runs(key jobs.Key) []*jobs.Instance {
+func (h *house) runs(key jobs.Key) []*jobs.Run {
 	h.t.Helper()
-	page, err := h.Ops().Instances(h.t.Context(), ann, metastore.InstanceQuery{Job: key, Limit: metastore.MaxPage})
+	page, err := h.Ops().Runs(h.t.Context(), ann, metastore.RunQuery{Job: key, Limit: metastore.MaxPage})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return page.Instances
+	return page.Runs
 }
 
 // patience is how long anything may take before a test gives up. Nothing is measured by it.

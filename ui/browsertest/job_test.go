@@ -47,8 +47,8 @@ func TestEdit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fires := func() []*jobs.Instance { // but that of the code's schedule, which may come at just this time of the day
-		return slices.DeleteFunc(h.runs("shop.close-day"), func(in *jobs.Instance) bool {
+	fires := func() []*jobs.Run { // but that of the code's schedule, which may come at just this time of the day
+		return slices.DeleteFunc(h.runs("shop.close-day"), func(in *jobs.Run) bool {
 			return in.Revision == before.Revision && in.Due.In(berlin).Format(time.TimeOnly) == "02:30:00"
 		})
 	}

@@ -134,7 +134,7 @@ func fetch(ctx context.Context) error {
 }
 
 // busyDay makes things happen for as long as is asked, and answers with a run that failed for good.
-func (h *house) busyDay() *jobs.Instance {
+func (h *house) busyDay() *jobs.Run {
 	h.t.Helper()
 	ctx := h.t.Context()
 	h.start("billing.invoices", `{"month":"2026-10"}`)
@@ -148,7 +148,7 @@ func (h *house) busyDay() *jobs.Instance {
 		}
 	}
 	began := time.Now()
-	var bad *jobs.Instance
+	var bad *jobs.Run
 	for i := 0; bad == nil || time.Since(began) < *long; i++ {
 		minutes := time.Since(began).Minutes()
 		wave := 5 + 4*math.Sin(minutes/2.1) + 2*math.Sin(minutes*1.3)
@@ -162,17 +162,17 @@ func (h *house) busyDay() *jobs.Instance {
 			h.start("shop.charge", fmt.Sprintf(`{"customer":"c%d","cents":%d}`, i, 990+i%50*315))
 		}
 		time.Sleep(time.Second)
-		page, err := h.Ops().Instances(ctx, ann, metastore.InstanceQuery{Job: "mail.send", State: jobs.Terminated, Limit: 1})
+		page, err := h.Ops().Runs(ctx, ann, metastore.RunQuery{Job: "mail.send", State: jobs.Terminated, Limit: 1})
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		if len(page.Instances) > 0 {
-			bad = page.Instances[0]
+		if len(page.Runs) > 0 {
+			bad = page.Runs[0]
 		}
 	}
 	h.start("shop.charge", `{"customer":"c77","cents":-5}`)
 	h.start("shop.pack", "")
 	packing := time.Now()
-	h.until("a beat has told how far they are", func() bool { return time.Since(packing) > 7*time.Second })
+	h.until("a heartbeat has told how far they are", func() bool { return time.Since(packing) > 7*time.Second })
 	return bad
 }

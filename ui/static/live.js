@@ -138,7 +138,7 @@ if (button) {
   button.addEventListener("click", hold);
 }
 
-// Progress comes with the workers' beats, which change no row: look now and then while something runs.
+// Progress comes with the workers' heartbeats, which change no row: look now and then while something runs.
 setInterval(() => { if (document.querySelector("#page :is(progress, .badge.processing)")) refresh(); }, 3000);
 // Nor do lines of a log.
 setInterval(() => { if (document.querySelector("#page [data-follow]")) refresh(); }, 1000);

@@ -94,17 +94,17 @@ func TestRepeatedSecretsAreMasked(t *testing.T) {
 	if answers.State != jobs.Succeeded || fails.State != jobs.Terminated || reports.State != jobs.Succeeded {
 		t.Errorf("%s, %s %s, %s", answers.State, fails.State, fails.Error, reports.State)
 	}
-	for _, in := range []*jobs.Instance{answers, fails, reports} {
-		if raw, err := json.Marshal(in); err != nil || repeats(string(raw)) || repeats(string(in.Result)) || repeats(in.Error) {
-			t.Errorf("%s: %s %s %v", in.Key, in.Result, in.Error, err)
+	for _, run := range []*jobs.Run{answers, fails, reports} {
+		if raw, err := json.Marshal(run); err != nil || repeats(string(raw)) || repeats(string(run.Result)) || repeats(run.Error) {
+			t.Errorf("%s: %s %s %v", run.Key, run.Result, run.Error, err)
 		}
-		lines, err := p.s.Ops().Log(t.Context(), ops.Who{}, in.ID, metastore.LogPosition{}, 1000)
+		lines, err := p.s.Ops().Log(t.Context(), ops.Who{}, run.ID, metastore.LogPosition{}, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, line := range lines {
 			if repeats(line.Text) {
-				t.Errorf("%s logs %s", in.Key, line.Text)
+				t.Errorf("%s logs %s", run.Key, line.Text)
 			}
 		}
 	}

@@ -37,11 +37,11 @@ func (w *work) expect(ctx context.Context) error {
 	}
 	at := jobs.Attempt(ctx)
 	if begun := w.state.Awaits; begun > 0 {
-		in, err := w.store.Instance(ctx, at.Tenant, at.Run)
+		run, err := w.store.Run(ctx, at.Tenant, at.Run)
 		if err != nil {
 			return again(ctx, fmt.Errorf("read what others have said: %w", err))
 		}
-		if f := in.Feedback; f != nil && f.Attempt == begun && f.Lasts {
+		if f := run.Feedback; f != nil && f.Attempt == begun && f.Lasts {
 			w.heard = f
 			return nil
 		}
@@ -105,16 +105,16 @@ func (w *work) listen(ctx context.Context) error {
 		most = time.Duration(s) * time.Second
 	}
 	for pause := lookFirst; ; {
-		in, err := w.store.Instance(ctx, at.Tenant, at.Run)
+		run, err := w.store.Run(ctx, at.Tenant, at.Run)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
 			jobs.Log(ctx).Warn("what others said cannot be read", "err", err.Error())
-		case in.Feedback == nil || in.Feedback.Attempt != w.heard.Attempt:
+		case run.Feedback == nil || run.Feedback.Attempt != w.heard.Attempt:
 			return errors.New("another attempt has begun the work anew")
 		default:
-			reports, n := in.Feedback.Since(w.state.Heard)
+			reports, n := run.Feedback.Since(w.state.Heard)
 			if n > w.state.Heard {
 				w.state.Heard, pause = n, lookFirst
 			}

@@ -106,8 +106,8 @@ func TestS2_07FeedbackEndsTheRun(t *testing.T) {
 	}
 
 	p.mustCallBack(to, `{"status":"succeed","data":{"rows":3}}`, 200)
-	if in := p.end(id); in.State != jobs.Succeeded || in.Attempt != 1 || string(in.Result) != `{"rows":3}` {
-		t.Errorf("%s %s %s", in.State, in.Error, in.Result)
+	if run := p.end(id); run.State != jobs.Succeeded || run.Attempt != 1 || string(run.Result) != `{"rows":3}` {
+		t.Errorf("%s %s %s", run.State, run.Error, run.Result)
 	}
 	// What is said again is answered as it was, and changes nothing.
 	p.mustCallBack(to, `{"status":"succeed","data":{"rows":3}}`, 200)
@@ -147,8 +147,8 @@ func TestS2_39FeedbackDrivesRetries(t *testing.T) {
 	second := p.callbacks(2)[1]
 	p.mustCallBack(first, `{"status":"succeed"}`, 401) // signed by the key of another attempt
 	p.mustCallBack(second, `{"status":"succeed"}`, 200)
-	if in := p.end(id); in.State != jobs.Succeeded || in.Attempt != 2 || in.CodeOf(1) != "error1" {
-		t.Errorf("%s %s after %d attempts: %+v", in.State, in.Error, in.Attempt, in.Faults)
+	if run := p.end(id); run.State != jobs.Succeeded || run.Attempt != 2 || run.CodeOf(1) != "error1" {
+		t.Errorf("%s %s after %d attempts: %+v", run.State, run.Error, run.Attempt, run.Faults)
 	}
 }
 
@@ -158,8 +158,8 @@ func TestFeedbackNeedsAURL(t *testing.T) {
 	p.serve()
 	t.Cleanup(p.start(""))
 	p.make("long", calledBack, jobs.Settings{Retries: new(5)})
-	if in := p.run("long", ""); in.State != jobs.Terminated || in.Attempt != 1 || !strings.Contains(in.Error, "http-jobs.feedback-url") {
-		t.Errorf("%s after %d: %s", in.State, in.Attempt, in.Error)
+	if run := p.run("long", ""); run.State != jobs.Terminated || run.Attempt != 1 || !strings.Contains(run.Error, "http-jobs.feedback-url") {
+		t.Errorf("%s after %d: %s", run.State, run.Attempt, run.Error)
 	}
 	if len(p.got()) > 0 && p.got()[0].path != "/told" {
 		t.Errorf("the request was made: %+v", p.got()[0])
@@ -180,8 +180,8 @@ func TestS2_54FeedbackOutlivesTheWorker(t *testing.T) {
 			p.mustCallBack(to, `{"progress":"1/2"}`, 200)
 			if qos == "1" { // the answer to the request is kept
 				p.until("the step is kept", func() bool {
-					in, err := p.s.Ops().Instance(context.Background(), ops.Who{}, id)
-					return err == nil && strings.Contains(string(in.Checkpoint), `"step":1`)
+					run, err := p.s.Ops().Run(context.Background(), ops.Who{}, id)
+					return err == nil && strings.Contains(string(run.Checkpoint), `"step":1`)
 				})
 			}
 			stop()
@@ -190,8 +190,8 @@ func TestS2_54FeedbackOutlivesTheWorker(t *testing.T) {
 			to = p.callbacks(asked)[asked-1]
 			p.until("somebody leads", func() bool { return p.s.Ready(t.Context()) == nil })
 			p.mustCallBack(to, `{"status":"succeed","data":{"rows":3}}`, 200)
-			if in := p.end(id); in.State != jobs.Succeeded || string(in.Result) != `{"rows":3}` || in.Attempt != 2 {
-				t.Errorf("%s %s after %d: %s", in.State, in.Error, in.Attempt, in.Result)
+			if run := p.end(id); run.State != jobs.Succeeded || string(run.Result) != `{"rows":3}` || run.Attempt != 2 {
+				t.Errorf("%s %s after %d: %s", run.State, run.Error, run.Attempt, run.Result)
 			}
 			if n := len(p.callbacks(asked)); n != asked {
 				t.Errorf("asked %d times, want %d", n, asked)

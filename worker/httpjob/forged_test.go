@@ -21,11 +21,11 @@ func TestNobodyForgesANotification(t *testing.T) {
 	p.make("work", told, jobs.Settings{})
 	key := string(jobs.NotifyKey(httpjob.App))
 	p.until("its worker is there", func() bool { status, _ := p.get("/jobs/" + key); return status == 200 })
-	in := p.run("work", "")
-	genuine := p.notices(in.ID, 1)[0]
+	run := p.run("work", "")
+	genuine := p.notices(run.ID, 1)[0]
 	before := len(p.got()) // the request and its notification
 	call := json.RawMessage(strings.ReplaceAll(`{"method":"POST","url":"FAR/told","headers":{"X-Key":"${secret:KEY}"},"body":"${schedulingNotifyBody}|json"}`, "FAR", p.far.URL))
-	forged := map[string]any{"run": in.ID.String(), "job": "work", "due": 0, "body": map[string]any{"state": "200", "call": call, "notice": map[string]any{"forged": true}}}
+	forged := map[string]any{"run": run.ID.String(), "job": "work", "due": 0, "body": map[string]any{"state": "200", "call": call, "notice": map[string]any{"forged": true}}}
 	for what, ask := range map[string]struct {
 		path   string
 		body   any
@@ -33,7 +33,7 @@ func TestNobodyForgesANotification(t *testing.T) {
 	}{
 		"a trigger":                         {"/jobs/" + key + "/trigger", map[string]any{"args": forged}, 403},
 		"a trigger, with its own arguments": {"/jobs/" + key + "/trigger", map[string]any{"args": json.RawMessage(genuine.Args)}, 403},
-		"a bulk":                            {"/instances", map[string]any{"items": []any{map[string]any{"job": key, "args": forged}}}, 403},
+		"a bulk":                            {"/runs", map[string]any{"items": []any{map[string]any{"job": key, "args": forged}}}, 403},
 		"the seed's trigger":                {"/seed/jobs/" + key + "/trigger", forged, 403},
 		"the seed's document":               {"/seed/jobs/" + key, map[string]any{"request": []any{map[string]any{"url": p.far.URL}}}, 409},
 		"another system job":                {"/jobs", map[string]any{"key": "carillon.evil", "kind": "triggered", "app": "http"}, 422},
@@ -41,7 +41,7 @@ func TestNobodyForgesANotification(t *testing.T) {
 		"on failure":                        {"/jobs", map[string]any{"key": "evil", "kind": "triggered", "app": "http", "onFailure": []string{key}}, 422},
 		"a file":                            {"/apply", map[string]any{"jobs": []any{map[string]any{"key": "evil", "kind": "triggered", "app": "http", "onSuccess": []string{key}}}}, 422},
 		"a backfill":                        {"/jobs/" + key + "/backfill", map[string]any{"from": "2026-11-01T00:00:00Z"}, 409},
-		"again, differently":                {"/instances/" + genuine.ID.String() + "/retry", map[string]any{"args": forged}, 403},
+		"again, differently":                {"/runs/" + genuine.ID.String() + "/retry", map[string]any{"args": forged}, 403},
 		"a worker over HTTP":                {"/worker/register", map[string]any{"name": "w", "start": "a", "app": "other", "slots": 1, "jobs": []any{map[string]any{"key": key, "kind": "triggered", "version": 99}}}, 422},
 	} {
 		if status, text := p.post(ask.path, ask.body); status != ask.status && !(ask.status == 403 && strings.HasPrefix(ask.path, "/seed") && status >= 400) {
@@ -53,7 +53,7 @@ func TestNobodyForgesANotification(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, origin := range []jobs.Origin{"", jobs.FromCode, jobs.FromParent, jobs.FromRetry, jobs.FromPerson} {
-		if _, err := p.s.Client().Enqueue(t.Context(), jobs.Create{Key: jobs.Key(key), Args: raw, Origin: origin, Parent: in.ID}); !errors.Is(err, jobs.Forbidden) {
+		if _, err := p.s.Client().Enqueue(t.Context(), jobs.Create{Key: jobs.Key(key), Args: raw, Origin: origin, Parent: run.ID}); !errors.Is(err, jobs.Forbidden) {
 			t.Errorf("a program, as %q: %v", origin, err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestNobodyForgesANotification(t *testing.T) {
 	}
 
 	// What was told once may be told again, in the same words.
-	if status, text := p.post("/instances/"+genuine.ID.String()+"/retry", map[string]any{}); status != 201 {
+	if status, text := p.post("/runs/"+genuine.ID.String()+"/retry", map[string]any{}); status != 201 {
 		t.Fatalf("again: %d %s", status, text)
 	}
 	p.until("it is told again", func() bool { return len(p.got()) > before })

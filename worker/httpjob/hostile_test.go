@@ -126,17 +126,17 @@ func TestHostileServers(t *testing.T) {
 		runs[path] = p.begin(key, "")
 	}
 	for path, want := range wants {
-		in := p.end(runs[path])
-		code := in.Code()
-		if in.Cause == jobs.ByTimeout {
+		run := p.end(runs[path])
+		code := run.Code()
+		if run.Cause == jobs.ByTimeout {
 			code = "timeout"
 		}
-		if in.State != jobs.Terminated || code != want.code || !strings.Contains(in.Error, want.says) {
-			t.Errorf("%s: %s by %s, code %q: %s", path, in.State, in.Cause, code, in.Error)
+		if run.State != jobs.Terminated || code != want.code || !strings.Contains(run.Error, want.says) {
+			t.Errorf("%s: %s by %s, code %q: %s", path, run.State, run.Cause, code, run.Error)
 		}
 	}
 	p.make("html", `{"request":[{"url":"FAR/html"}]}`, jobs.Settings{})
-	if in := p.run("html", ""); in.State != jobs.Succeeded || string(in.Result) != `"\u003cb\u003eok\u003c/b\u003e"` {
-		t.Errorf("what is no JSON is a text: %s %s %s", in.State, in.Error, in.Result)
+	if run := p.run("html", ""); run.State != jobs.Succeeded || string(run.Result) != `"\u003cb\u003eok\u003c/b\u003e"` {
+		t.Errorf("what is no JSON is a text: %s %s %s", run.State, run.Error, run.Result)
 	}
 }

@@ -127,7 +127,7 @@ func (p *site) make(key jobs.Key, spec string, more jobs.Settings) {
 }
 
 // run runs a job and waits until that is over.
-func (p *site) run(key jobs.Key, args string) *jobs.Instance {
+func (p *site) run(key jobs.Key, args string) *jobs.Run {
 	p.t.Helper()
 	return p.end(p.begin(key, args))
 }
@@ -145,26 +145,26 @@ func (p *site) begin(key jobs.Key, args string) jobs.ID {
 	return id
 }
 
-func (p *site) end(id jobs.ID) (in *jobs.Instance) {
+func (p *site) end(id jobs.ID) (run *jobs.Run) {
 	p.t.Helper()
 	p.until("the run is over", func() bool {
 		var err error
-		in, err = p.s.Ops().Instance(p.t.Context(), ops.Who{}, id)
-		return err == nil && in.State.Final()
+		run, err = p.s.Ops().Run(p.t.Context(), ops.Who{}, id)
+		return err == nil && run.State.Final()
 	})
-	return in
+	return run
 }
 
 // notices are the notifications of a run, once there are so many and all are over: state and what was told.
-func (p *site) notices(of jobs.ID, n int) []*jobs.Instance {
+func (p *site) notices(of jobs.ID, n int) []*jobs.Run {
 	p.t.Helper()
-	var list []*jobs.Instance
+	var list []*jobs.Run
 	p.until(fmt.Sprintf("%d notifications", n), func() bool {
-		page, err := p.s.Ops().Instances(p.t.Context(), ops.Who{}, metastore.InstanceQuery{Parent: of, Limit: 100})
-		list = page.Instances
+		page, err := p.s.Ops().Runs(p.t.Context(), ops.Who{}, metastore.RunQuery{Parent: of, Limit: 100})
+		list = page.Runs
 		over := 0
-		for _, in := range list {
-			if in.State.Final() {
+		for _, run := range list {
+			if run.State.Final() {
 				over++
 			}
 		}
@@ -189,16 +189,16 @@ func TestS2_36RequestsInOrder(t *testing.T) {
 	p.make("chain", `{"request":[{"url":"FAR/first","respEnvName":"ONE"},
 		{"method":"POST","url":"service://far/second?q=${responses[0].a.b}&r=${REGION}","headers":{"Authorization":"Bearer ${secret:KEY}"},
 		 "body":{"all":"${ONE}|json","n":"${$.n}|json","who":"${$.who}","job":"${jobId}","count":"${schedulingRequestCounts}|json"}}]}`, jobs.Settings{})
-	in := p.run("chain", `{"who":"c\"7"}`)
-	if in.State != jobs.Succeeded || string(in.Result) != `{"done":true}` {
-		t.Fatalf("%s %s %s", in.State, in.Error, in.Result)
+	run := p.run("chain", `{"who":"c\"7"}`)
+	if run.State != jobs.Succeeded || string(run.Result) != `{"done":true}` {
+		t.Fatalf("%s %s %s", run.State, run.Error, run.Result)
 	}
 	got := p.got()
 	if len(got) != 2 || got[0].path != "/first" || got[1].path != "/second?q=x+y&r=eu" || got[1].header.Get("Authorization") != "Bearer s3cret" ||
 		got[1].body != `{"all":{"a":{"b":"x y"},"n":12345678901234567890},"n":12345678901234567890,"who":"c\"7","job":"chain","count":2}` {
 		t.Errorf("%+v", got)
 	}
-	if key := got[1].header.Get("Idempotency-Key"); key != in.ID.String()+"-2" {
+	if key := got[1].header.Get("Idempotency-Key"); key != run.ID.String()+"-2" {
 		t.Errorf("key %s", key)
 	}
 }
@@ -211,12 +211,12 @@ func TestS2_38_39_40RetriesByStatus(t *testing.T) {
 	})
 	rules := []jobs.RetryRule{{Codes: []string{"500"}, Attempts: 2, Delay: 10 * time.Millisecond}, {Codes: []string{"404"}, Attempts: 1, Delay: 10 * time.Millisecond}}
 	p.make("flaky", `{"request":[{"url":"FAR/flaky"}]}`, jobs.Settings{RetryRules: &rules, Retries: new(5)})
-	if in := p.run("flaky", ""); in.State != jobs.Succeeded || in.Attempt != 4 || in.CodeOf(1) != "500" || in.CodeOf(2) != "404" || in.CodeOf(3) != "500" {
-		t.Errorf("%s after %d attempts: %+v", in.State, in.Attempt, in.Faults)
+	if run := p.run("flaky", ""); run.State != jobs.Succeeded || run.Attempt != 4 || run.CodeOf(1) != "500" || run.CodeOf(2) != "404" || run.CodeOf(3) != "500" {
+		t.Errorf("%s after %d attempts: %+v", run.State, run.Attempt, run.Faults)
 	}
 	p.make("capped", `{"request":[{"url":"FAR/flaky2"}]}`, jobs.Settings{RetryRules: &rules, Retries: new(1)})
-	if in := p.run("capped", ""); in.State != jobs.Terminated || in.Attempt != 2 || in.Code() != "404" || !strings.Contains(in.Error, "busy") {
-		t.Errorf("%s after %d attempts: %+v %s", in.State, in.Attempt, in.Faults, in.Error)
+	if run := p.run("capped", ""); run.State != jobs.Terminated || run.Attempt != 2 || run.Code() != "404" || !strings.Contains(run.Error, "busy") {
+		t.Errorf("%s after %d attempts: %+v %s", run.State, run.Attempt, run.Faults, run.Error)
 	}
 }
 
@@ -245,12 +245,12 @@ func TestS2_43to49AsyncByCheck(t *testing.T) {
 			{"method":"POST","url":"FAR/end","stateEquals":"finalSucceed","body":"${schedulingNotifyBody}|json"},
 			{"method":"POST","url":"FAR/never","stateEquals":"finalFailed"}]}`,
 		jobs.Settings{RetryRules: &[]jobs.RetryRule{{Codes: []string{"error1"}, Attempts: 1, Delay: 10 * time.Millisecond}}, Retries: new(5), Timeout: new(time.Minute)})
-	in := p.run("long", "")
-	if in.State != jobs.Succeeded || in.Attempt != 2 || in.CodeOf(1) != "error1" || string(in.Result) != `{"rows":3}` {
-		t.Fatalf("%s %s after %d attempts: %+v %s", in.State, in.Error, in.Attempt, in.Faults, in.Result)
+	run := p.run("long", "")
+	if run.State != jobs.Succeeded || run.Attempt != 2 || run.CodeOf(1) != "error1" || string(run.Result) != `{"rows":3}` {
+		t.Fatalf("%s %s after %d attempts: %+v %s", run.State, run.Error, run.Attempt, run.Faults, run.Result)
 	}
 	// in progress, failed, succeed, finalSucceed for all; one each for the others.
-	p.notices(in.ID, 6)
+	p.notices(run.ID, 6)
 	count := map[string]int{}
 	for _, r := range p.got() {
 		path, _, _ := strings.Cut(r.path, "?")
@@ -268,7 +268,7 @@ func TestS2_43to49AsyncByCheck(t *testing.T) {
 				t.Errorf("told %s", r.body)
 			}
 		}
-		if path == "/check/long" && r.path != fmt.Sprintf("/check/long?executeNumber=%d&ticket=7", in.Due.UnixMilli()) {
+		if path == "/check/long" && r.path != fmt.Sprintf("/check/long?executeNumber=%d&ticket=7", run.Due.UnixMilli()) {
 			t.Errorf("asked %s", r.path)
 		}
 	}
@@ -287,14 +287,14 @@ func TestS2_44FinalFailedOnce(t *testing.T) {
 	})
 	p.make("bad", `{"request":[{"url":"FAR/bad"}],"notification":[{"method":"POST","url":"FAR/end","stateEquals":"finalFailed","body":"${schedulingNotifyBody}|json"}]}`,
 		jobs.Settings{Retries: new(2), RetryDelay: new(time.Duration(0))})
-	in := p.run("bad", "")
-	if in.State != jobs.Terminated || in.Attempt != 3 {
-		t.Fatalf("%s after %d", in.State, in.Attempt)
+	run := p.run("bad", "")
+	if run.State != jobs.Terminated || run.Attempt != 3 {
+		t.Fatalf("%s after %d", run.State, run.Attempt)
 	}
-	p.notices(in.ID, 1)
+	p.notices(run.ID, 1)
 	p.make("blocked", `{"request":[{"url":"http://10.0.0.1/"}]}`, jobs.Settings{Retries: new(5)})
-	if in := p.run("blocked", ""); in.State != jobs.Terminated || in.Attempt != 1 || in.Code() != httpjob.CodeBlocked {
-		t.Errorf("%s after %d: %s %s", in.State, in.Attempt, in.Code(), in.Error)
+	if run := p.run("blocked", ""); run.State != jobs.Terminated || run.Attempt != 1 || run.Code() != httpjob.CodeBlocked {
+		t.Errorf("%s after %d: %s %s", run.State, run.Attempt, run.Code(), run.Error)
 	}
 	ends := 0
 	for _, r := range p.got() {

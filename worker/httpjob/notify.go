@@ -95,14 +95,14 @@ const (
 // has it: another attempt may have followed.
 func (r *Runner) ends(ctx context.Context, tenant jobs.Tenant, n *notification) (bool, error) {
 	for begun := time.Now(); ; {
-		in, err := r.store.Instance(ctx, tenant, n.Run)
+		run, err := r.store.Run(ctx, tenant, n.Run)
 		switch {
 		case jobs.CodeOf(err) == jobs.NotFound && err != nil:
 			return false, jobs.NoRetry(errors.New("the run that it tells of is not kept any more"))
 		case err != nil:
 			return false, err
-		case in.State.Final():
-			return (in.State == jobs.Succeeded) == (n.Body.State == httpspec.StatusFinalSucceed), nil
+		case run.State.Final():
+			return (run.State == jobs.Succeeded) == (n.Body.State == httpspec.StatusFinalSucceed), nil
 		case time.Since(begun) > lookMost:
 			return false, jobs.Snooze(lookMost)
 		}

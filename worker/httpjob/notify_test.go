@@ -26,16 +26,16 @@ func TestS2_45NotificationsAreSentUntilDelivered(t *testing.T) {
 		p := &site{t: t, far: far, door: door}
 		defer p.start("")()
 		p.make("work", `{"request":[{"url":"FAR/x"}],"notification":[{"method":"POST","url":"FAR/told","stateEquals":"finalSucceed","body":"${schedulingNotifyBody}|json"}]}`, jobs.Settings{})
-		in := p.run("work", "")
-		if in.State != jobs.Succeeded {
-			t.Fatalf("%s %s", in.State, in.Error)
+		run := p.run("work", "")
+		if run.State != jobs.Succeeded {
+			t.Fatalf("%s %s", run.State, run.Error)
 		}
 		time.Sleep(time.Hour)
-		page, err := p.s.Ops().Instances(t.Context(), ops.Who{}, metastore.InstanceQuery{Parent: in.ID, Limit: 10})
-		if err != nil || len(page.Instances) != 1 {
+		page, err := p.s.Ops().Runs(t.Context(), ops.Who{}, metastore.RunQuery{Parent: run.ID, Limit: 10})
+		if err != nil || len(page.Runs) != 1 {
 			t.Fatalf("%+v, %v", page, err)
 		}
-		told, err := p.s.Ops().Instance(t.Context(), ops.Who{}, page.Instances[0].ID)
+		told, err := p.s.Ops().Run(t.Context(), ops.Who{}, page.Runs[0].ID)
 		if err != nil || told.State != jobs.Succeeded || told.Attempt != 7 {
 			t.Fatalf("%+v, %v", told, err)
 		}

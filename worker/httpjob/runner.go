@@ -21,7 +21,7 @@ const App = "http"
 type Store interface {
 	metastore.Applier
 	Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*jobs.Definition, error)
-	Instance(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error)
+	Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error)
 }
 
 // Config says what HTTP jobs may do where they run. The zero value calls what is public, and knows no names.

@@ -92,8 +92,8 @@ func TestTheSeedsLongExampleRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if in := p.end(id); in.State != jobs.Succeeded || string(in.Result) != `{"pupils":2}` {
-		t.Fatalf("%s %s %s", in.State, in.Error, in.Result)
+	if run := p.end(id); run.State != jobs.Succeeded || string(run.Result) != `{"pupils":2}` {
+		t.Fatalf("%s %s %s", run.State, run.Error, run.Result)
 	}
 	told := p.notices(id, 2) // succeed, finalSucceed
 	if told[0].State != jobs.Succeeded || told[1].State != jobs.Succeeded {
@@ -141,8 +141,8 @@ func TestS2_08to12FamiliesAndCleaning(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if in := p.end(id); in.State != jobs.Succeeded {
-			t.Fatalf("%s %s", in.State, in.Error)
+		if run := p.end(id); run.State != jobs.Succeeded {
+			t.Fatalf("%s %s", run.State, run.Error)
 		}
 		return e
 	}

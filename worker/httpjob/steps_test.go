@@ -49,8 +49,8 @@ func stopAt(t *testing.T, qos int, held, want string) {
 	close(hold)
 	stop = p.start(dir)
 	defer stop()
-	if in := p.end(id); in.State != jobs.Succeeded || string(in.Result) != `{"path":"/1"}` || in.Attempt != 2 {
-		t.Errorf("%s %s after %d: %s", in.State, in.Error, in.Attempt, in.Result)
+	if run := p.end(id); run.State != jobs.Succeeded || string(run.Result) != `{"path":"/1"}` || run.Attempt != 2 {
+		t.Errorf("%s %s after %d: %s", run.State, run.Error, run.Attempt, run.Result)
 	}
 	var paths []string
 	for _, r := range p.got() {

@@ -40,8 +40,8 @@ func TestS2_57RunsArePutOff(t *testing.T) {
 		defer p.start("")()
 		const spec = `{"request":[{"url":"FAR/x"}],"notification":[{"method":"POST","url":"FAR/told","stateEquals":"finalFailed"},{"method":"POST","url":"FAR/told","stateEquals":"circuit_open"}]}`
 		p.make("first", spec, jobs.Settings{Retries: new(4), RetryDelay: new(time.Duration(0))})
-		if in := p.run("first", ""); in.State != jobs.Terminated || in.Attempt != 5 {
-			t.Fatalf("%s after %d", in.State, in.Attempt)
+		if run := p.run("first", ""); run.State != jobs.Terminated || run.Attempt != 5 {
+			t.Fatalf("%s after %d", run.State, run.Attempt)
 		}
 		p.make("second", spec, jobs.Settings{Retries: new(0)})
 		id := p.begin("second", "")
@@ -50,21 +50,21 @@ func TestS2_57RunsArePutOff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, target := e.Run, strings.TrimPrefix(far.URL, "http://")
-		if in.State != jobs.Failed || in.Cause != jobs.BySnooze || in.Code() != httpjob.CodeCircuitOpen || in.Attempt != 1 || !strings.Contains(in.Error, target+" did not answer") {
-			t.Errorf("%s by %s, attempt %d: put off by %q, %q", in.State, in.Cause, in.Attempt, in.Code(), in.Error)
+		run, target := e.Run, strings.TrimPrefix(far.URL, "http://")
+		if run.State != jobs.Failed || run.Cause != jobs.BySnooze || run.Code() != httpjob.CodeCircuitOpen || run.Attempt != 1 || !strings.Contains(run.Error, target+" did not answer") {
+			t.Errorf("%s by %s, attempt %d: put off by %q, %q", run.State, run.Cause, run.Attempt, run.Code(), run.Error)
 		}
 		if !strings.Contains(e.Why, "was put off") || !strings.Contains(e.Why, target) {
 			t.Errorf("explained: %s", e.Why)
 		}
-		begun := in.Started
+		begun := run.Started
 		time.Sleep(90 * time.Second)
-		in = p.end(id)
-		if in.State != jobs.Succeeded || in.Failures != 0 || in.Started.Sub(begun) < 119*time.Second || in.Started.Sub(begun) > 3*time.Minute {
-			t.Errorf("%s %s, %d failures, after %v", in.State, in.Error, in.Failures, in.Started.Sub(begun))
+		run = p.end(id)
+		if run.State != jobs.Succeeded || run.Failures != 0 || run.Started.Sub(begun) < 119*time.Second || run.Started.Sub(begun) > 3*time.Minute {
+			t.Errorf("%s %s, %d failures, after %v", run.State, run.Error, run.Failures, run.Started.Sub(begun))
 		}
-		page, err := p.s.Ops().Instances(t.Context(), ops.Who{}, metastore.InstanceQuery{Parent: id, Limit: 10})
-		if err != nil || len(page.Instances) != 0 {
+		page, err := p.s.Ops().Runs(t.Context(), ops.Who{}, metastore.RunQuery{Parent: id, Limit: 10})
+		if err != nil || len(page.Runs) != 0 {
 			t.Errorf("somebody was told that it failed: %+v, %v", page, err)
 		}
 	})
@@ -83,9 +83,9 @@ func TestFeedbackAfterTheTimeout(t *testing.T) {
 		p := &site{t: t, far: far, door: door}
 		defer p.start("")()
 		p.make("short", calledBack, jobs.Settings{Timeout: new(10 * time.Second), Retries: new(0)})
-		in := p.run("short", "")
-		if in.State != jobs.Terminated || in.Cause != jobs.ByTimeout || in.Ended.Sub(in.Started) > 15*time.Second || callback.Load() == nil {
-			t.Fatalf("%s by %s after %v", in.State, in.Cause, in.Ended.Sub(in.Started))
+		run := p.run("short", "")
+		if run.State != jobs.Terminated || run.Cause != jobs.ByTimeout || run.Ended.Sub(run.Started) > 15*time.Second || callback.Load() == nil {
+			t.Fatalf("%s by %s after %v", run.State, run.Cause, run.Ended.Sub(run.Started))
 		}
 		r := httptest.NewRequest("POST", *callback.Load(), strings.NewReader(`{"status":"succeed"}`))
 		r.Header.Set("Content-Type", "application/json")
@@ -113,9 +113,9 @@ func TestS2_19CheckRate(t *testing.T) {
 			p := &site{t: t, far: far, door: door}
 			defer p.start("")()
 			p.make("rated", `{`+rate+`"async":true,"request":[{"url":"FAR/x"}],"checkUrl":"FAR/check"}`, jobs.Settings{})
-			in := p.run("rated", "")
-			if d := in.Ended.Sub(in.Started); in.State != jobs.Succeeded || d < took[0] || d > took[1] {
-				t.Errorf("%s %s %s after %v", rate, in.State, in.Error, d)
+			run := p.run("rated", "")
+			if d := run.Ended.Sub(run.Started); run.State != jobs.Succeeded || d < took[0] || d > took[1] {
+				t.Errorf("%s %s %s after %v", rate, run.State, run.Error, d)
 			}
 		})
 	}
@@ -135,7 +135,7 @@ func TestS2_52InnerAndOuterURLs(t *testing.T) {
 		t.Errorf("outer %s, inner %s", outer, inner)
 	}
 	p.mustCallBack(outer, `{"status":"succeed"}`, 200)
-	if in := p.end(id); in.State != jobs.Succeeded {
-		t.Errorf("%s %s", in.State, in.Error)
+	if run := p.end(id); run.State != jobs.Succeeded {
+		t.Errorf("%s %s", run.State, run.Error)
 	}
 }

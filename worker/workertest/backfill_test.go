@@ -50,9 +50,9 @@ func (b *busy) seen() (runs, most int) {
 // day is a due time of the first days of the bubble's life.
 func day(n int) time.Time { return time.Date(2000, 1, n, 0, 0, 0, 0, time.UTC) }
 
-func dues(runs []*jobs.Instance) (list []string) {
-	for _, in := range runs {
-		list = append(list, fmt.Sprintf("%s %s %s", in.Due.Format("02T15"), in.Origin, in.State))
+func dues(runs []*jobs.Run) (list []string) {
+	for _, run := range runs {
+		list = append(list, fmt.Sprintf("%s %s %s", run.Due.Format("02T15"), run.Origin, run.State))
 	}
 	return list
 }
@@ -106,9 +106,9 @@ func TestBackfillOfWhatWasMissed(t *testing.T) {
 		if got := ranges(c.Missed("nightly")); got != "01T07..01T10 4 paused" {
 			t.Errorf("the ledger says %q", got)
 		}
-		for _, in := range c.Runs("nightly")[1:] {
-			if in.Parent != did.ID || in.Actor != person.Actor || in.Priority != -1 {
-				t.Errorf("run of %s has parent %s, actor %s and priority %d", in.Due, in.Parent, in.Actor, in.Priority)
+		for _, run := range c.Runs("nightly")[1:] {
+			if run.Parent != did.ID || run.Actor != person.Actor || run.Priority != -1 {
+				t.Errorf("run of %s has parent %s, actor %s and priority %d", run.Due, run.Parent, run.Actor, run.Priority)
 			}
 		}
 		// Asking again changes nothing; replaying runs each once more, and asking for that twice, once.
@@ -125,9 +125,9 @@ func TestBackfillOfWhatWasMissed(t *testing.T) {
 		if called, _ := b.seen(); len(c.Runs("nightly")) != 12 || called != 12 {
 			t.Errorf("%d runs, %d handlers called; want 12", len(c.Runs("nightly")), called)
 		}
-		gone, err := c.Store.Instances(t.Context(), metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Parent: did.ID, Limit: 50})
-		if err != nil || len(gone.Instances) != 6 {
-			t.Errorf("%d runs belong to the replay (%v)", len(gone.Instances), err)
+		gone, err := c.Store.Runs(t.Context(), metastore.RunQuery{Tenant: jobs.DefaultTenant, Parent: did.ID, Limit: 50})
+		if err != nil || len(gone.Runs) != 6 {
+			t.Errorf("%d runs belong to the replay (%v)", len(gone.Runs), err)
 		}
 		says, err := o.ExplainAt(t.Context(), person, "nightly", day(1).Add(3*time.Hour))
 		if err != nil || says != "The run of 2000-01-01T03:00:00Z is Succeeded; ann asked for it by a backfill at 2000-01-01T10:30:00Z." {
@@ -150,9 +150,9 @@ func TestBackfillKeepsToTheLimitsOfItsJob(t *testing.T) {
 		}
 		c.Pass(time.Second)
 		waits := ""
-		for _, in := range c.Runs("nightly") {
-			if in.Waits != "" {
-				e, err := o.ExplainRun(t.Context(), person, in.ID)
+		for _, run := range c.Runs("nightly") {
+			if run.Waits != "" {
+				e, err := o.ExplainRun(t.Context(), person, run.ID)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -166,9 +166,9 @@ func TestBackfillKeepsToTheLimitsOfItsJob(t *testing.T) {
 		if runs, most := b.seen(); runs != 5 || most != 1 {
 			t.Errorf("%d runs, at most %d at once; want 5 and 1", runs, most)
 		}
-		for _, in := range c.Runs("nightly") {
-			if in.State != jobs.Succeeded {
-				t.Errorf("the run of %s is %s, %s", in.Due, in.State, in.Cause)
+		for _, run := range c.Runs("nightly") {
+			if run.State != jobs.Succeeded {
+				t.Errorf("the run of %s is %s, %s", run.Due, run.State, run.Cause)
 			}
 		}
 		if left := c.Missed("nightly"); len(left) != 0 {
@@ -316,7 +316,7 @@ func TestS0_19EditsNeverFireByThemselves(t *testing.T) {
 // forgetful is a store that keeps no run that has ended.
 type forgetful struct{ metastore.Store }
 
-func (forgetful) Instance(context.Context, jobs.Tenant, jobs.ID) (*jobs.Instance, error) {
+func (forgetful) Run(context.Context, jobs.Tenant, jobs.ID) (*jobs.Run, error) {
 	return nil, jobs.Refuse(jobs.NotFound, "it is not kept any more")
 }
 

@@ -34,8 +34,8 @@ type Carillon struct {
 // In virtual time nobody dies and no message is lost, so that watching over them may be leisurely. It makes days
 // pass faster.
 const (
-	beatEvery = 30 * time.Second
-	lease     = 5 * beatEvery
+	heartbeatEvery = 30 * time.Second
+	lease          = 5 * heartbeatEvery
 )
 
 // Bubble calls fn in a bubble of virtual time (see testing/synctest), which begins at midnight UTC of 2000-01-01 and
@@ -47,7 +47,7 @@ func Bubble(t *testing.T, fn func(t *testing.T, c *Carillon)) {
 		c := &Carillon{t: t, hub: membus.New(), logs: memstore.NewLogs(0)}
 		node := c.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "node"})
 		cp, err := controlplane.New(controlplane.Config{Store: memstore.Open(memstore.Config{}), Bus: node, Logs: c.logs,
-			BeatEvery: beatEvery, Lease: lease, Sweep: beatEvery})
+			HeartbeatEvery: heartbeatEvery, Lease: lease, Sweep: heartbeatEvery})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,8 +69,8 @@ func Bubble(t *testing.T, fn func(t *testing.T, c *Carillon)) {
 func (c *Carillon) Start(cfg worker.Config, js ...jobs.Job) (stop func()) {
 	c.t.Helper()
 	c.begin()
-	if cfg.BeatEvery == 0 && cfg.Lease == 0 {
-		cfg.BeatEvery, cfg.Lease = beatEvery, lease
+	if cfg.HeartbeatEvery == 0 && cfg.Lease == 0 {
+		cfg.HeartbeatEvery, cfg.Lease = heartbeatEvery, lease
 	}
 	as, err := cfg.Principal()
 	if err != nil {
@@ -125,22 +125,22 @@ func (c *Carillon) Do(k jobs.Command) jobs.Effect {
 }
 
 // Runs are all runs of a job, by due time.
-func (c *Carillon) Runs(key jobs.Key) []*jobs.Instance {
+func (c *Carillon) Runs(key jobs.Key) []*jobs.Run {
 	c.t.Helper()
-	var all []*jobs.Instance
-	q := metastore.InstanceQuery{Tenant: jobs.DefaultTenant, Job: key, Limit: metastore.MaxPage}
+	var all []*jobs.Run
+	q := metastore.RunQuery{Tenant: jobs.DefaultTenant, Job: key, Limit: metastore.MaxPage}
 	for {
-		p, err := c.Store.Instances(c.t.Context(), q)
+		p, err := c.Store.Runs(c.t.Context(), q)
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		all = append(all, p.Instances...)
+		all = append(all, p.Runs...)
 		if p.Next == "" {
 			break
 		}
 		q.Cursor = p.Next
 	}
-	slices.SortStableFunc(all, func(a, b *jobs.Instance) int { return a.Due.Compare(b.Due) })
+	slices.SortStableFunc(all, func(a, b *jobs.Run) int { return a.Due.Compare(b.Due) })
 	return all
 }
 

@@ -96,8 +96,8 @@ func TestResumesAsTheirPageSays(t *testing.T) {
 			}
 			c.Pass(time.Minute)
 			var made []string
-			for _, in := range c.Runs("nightly")[1:] {
-				made = append(made, in.Due.Format("15:04"))
+			for _, run := range c.Runs("nightly")[1:] {
+				made = append(made, run.Due.Format("15:04"))
 			}
 			if len(made) == 0 {
 				made = []string{"none"}

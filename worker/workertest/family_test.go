@@ -63,11 +63,11 @@ func TestS2_25ParentsAndChildren(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, in := range page.Instances {
-				if in.Origin != jobs.FromParent || in.State != jobs.Succeeded {
-					t.Errorf("child %s of %s is %s of origin %s", in.ID, in.Key, in.State, in.Origin)
+			for _, run := range page.Runs {
+				if run.Origin != jobs.FromParent || run.State != jobs.Succeeded {
+					t.Errorf("child %s of %s is %s of origin %s", run.ID, run.Key, run.State, run.Origin)
 				}
-				keys = append(keys, string(in.Key))
+				keys = append(keys, string(run.Key))
 			}
 			slices.Sort(keys)
 			return keys
@@ -87,13 +87,13 @@ func TestS2_25ParentsAndChildren(t *testing.T) {
 		}) {
 			t.Errorf("the children were told %+v", seen)
 		}
-		for id, says := range map[jobs.ID]string{jobs.ChildID(&jobs.Instance{Tenant: "default", ID: bad.ID}, "clean"): " It follows run " + bad.ID.String() + ", whose job says so.",
+		for id, says := range map[jobs.ID]string{jobs.ChildID(&jobs.Run{Tenant: "default", ID: bad.ID}, "clean"): " It follows run " + bad.ID.String() + ", whose job says so.",
 			enqueued(t, c, good.ID): " The handler of run " + good.ID.String() + " enqueued it."} {
 			if e, err := opsOf(c).ExplainRun(t.Context(), person, id); err != nil || !strings.HasSuffix(e.Why, says) {
 				t.Errorf("%s is explained by %q (%v)", e.Run.Key, e.Why, err)
 			}
 		}
-		tree, cut, err := opsOf(c).Tree(t.Context(), person, jobs.ChildID(&jobs.Instance{Tenant: "default", ID: bad.ID}, "clean"), 10)
+		tree, cut, err := opsOf(c).Tree(t.Context(), person, jobs.ChildID(&jobs.Run{Tenant: "default", ID: bad.ID}, "clean"), 10)
 		if err != nil || cut || len(tree) != 3 || tree[0].ID != bad.ID || tree[1].Depth != 1 || tree[2].Depth != 1 {
 			t.Errorf("the tree is %v (%v, %v)", tree, cut, err)
 		}
@@ -103,9 +103,9 @@ func TestS2_25ParentsAndChildren(t *testing.T) {
 // enqueued is the child of a run that its handler enqueued.
 func enqueued(t *testing.T, c *workertest.Carillon, id jobs.ID) jobs.ID {
 	t.Helper()
-	for _, in := range c.Runs("audit") {
-		if in.Parent == id {
-			return in.ID
+	for _, run := range c.Runs("audit") {
+		if run.Parent == id {
+			return run.ID
 		}
 	}
 	t.Fatalf("no child of %s was enqueued", id)
@@ -159,8 +159,8 @@ func TestS2_12DestroyAFamily(t *testing.T) {
 			t.Errorf("%d jobs are left (%v)", len(left), err)
 		}
 		c.Pass(time.Second)
-		if in, err := c.Get(t.Context(), run.ID); err != nil || in.State != jobs.Cancelled || in.Lingering {
-			t.Errorf("the run of the family is %+v (%v)", in, err)
+		if r, err := c.Get(t.Context(), run.ID); err != nil || r.State != jobs.Cancelled || r.Lingering {
+			t.Errorf("the run of the family is %+v (%v)", r, err)
 		}
 	})
 }
@@ -180,8 +180,8 @@ func TestCircleIsToldAndEnds(t *testing.T) {
 		c.Pass(time.Minute)
 		all := append(c.Runs("a"), c.Runs("b")...)
 		skipped := 0
-		for _, in := range all {
-			if in.State == jobs.Skipped && in.Cause == jobs.ByDepth {
+		for _, run := range all {
+			if run.State == jobs.Skipped && run.Cause == jobs.ByDepth {
 				skipped++
 			}
 		}

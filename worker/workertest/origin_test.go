@@ -48,9 +48,9 @@ func TestS3_10ARunKnowsWhatTriggeredIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		byAPI := call[api.Instance](t, a, "POST", "/api/v1/jobs/second/trigger", `{}`)
+		byAPI := call[api.Run](t, a, "POST", "/api/v1/jobs/second/trigger", `{}`)
 		c.Pass(time.Second)
-		again := call[api.Instance](t, a, "POST", "/api/v1/instances/"+byAPI.ID+"/retry", `{}`)
+		again := call[api.Run](t, a, "POST", "/api/v1/runs/"+byAPI.ID+"/retry", `{}`)
 		filled := call[api.Backfill](t, a, "POST", "/api/v1/jobs/nightly/backfill", `{"from":"1999-12-31T22:00:00Z","to":"1999-12-31T23:00:00Z"}`)
 		if filled.Runs != 1 || filled.Had != 0 {
 			t.Fatalf("the backfill made %+v", filled)
@@ -64,7 +64,7 @@ func TestS3_10ARunKnowsWhatTriggeredIt(t *testing.T) {
 			{jobs.FromAPI, byAPI.ID, "second", ""}, {jobs.FromRetry, again.ID, "second", byAPI.ID},
 			{jobs.FromParent, "", "second", byCode.ID.String()}, {jobs.FromBackfill, "", "nightly", filled.ID},
 		} {
-			list := call[struct{ Items []api.Instance }](t, a, "GET", "/api/v1/instances?origin="+string(x.origin), "")
+			list := call[struct{ Items []api.Run }](t, a, "GET", "/api/v1/runs?origin="+string(x.origin), "")
 			if len(list.Items) != 1 {
 				t.Errorf("%d runs are of origin %s", len(list.Items), x.origin)
 				continue

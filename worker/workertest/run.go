@@ -28,8 +28,8 @@ type Options struct {
 	Due        time.Time       // of the run; default now
 	Checkpoint any             // what an earlier attempt saved
 	Tenant     jobs.Tenant     // default jobs.DefaultTenant
-	Shard      int             // of a broadcast to Shards workers
-	Shards     int
+	Index      int             // of a broadcast to Parts workers
+	Total      int
 }
 
 // Attempt is what a handler left behind.
@@ -63,7 +63,7 @@ func Run(t testing.TB, job jobs.Job, args any, o Options) Attempt {
 	}
 	r := &recorder{info: jobs.AttemptInfo{
 		Tenant: o.Tenant, Run: jobs.DerivedID(t.Name(), string(job.Key())), Key: job.Key(), Due: jobs.Instant(o.Due), Number: max(o.Number, 1), Worker: "test",
-		Shard: o.Shard, Shards: o.Shards,
+		Index: o.Index, Total: o.Total,
 	}}
 	if o.Tenant == "" {
 		r.info.Tenant = jobs.DefaultTenant

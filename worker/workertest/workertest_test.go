@@ -77,9 +77,9 @@ func TestAScheduleOverDays(t *testing.T) {
 		if got := strings.Join(rang, ", "); got != want {
 			t.Errorf("rang at %s", got)
 		}
-		for _, in := range c.Runs("close-day") {
-			if in.State != jobs.Succeeded || in.Started.Sub(in.Due) > 10*time.Millisecond || in.Started.Before(in.Due) {
-				t.Errorf("run due at %v was started at %v and is %s", in.Due, in.Started, in.State)
+		for _, run := range c.Runs("close-day") {
+			if run.State != jobs.Succeeded || run.Started.Sub(run.Due) > 10*time.Millisecond || run.Started.Before(run.Due) {
+				t.Errorf("run due at %v was started at %v and is %s", run.Due, run.Started, run.State)
 			}
 		}
 	})
@@ -96,9 +96,9 @@ func TestRetriesAndPausesInVirtualTime(t *testing.T) {
 		}
 		c.Pass(90 * time.Minute)
 		job.declines["c8"] = false
-		in, err := c.Wait(t.Context(), run.ID)
-		if err != nil || in.State != jobs.Succeeded || string(in.Result) != `"paid in try 2"` {
-			t.Errorf("run is %s with %s: %v", in.State, in.Result, err)
+		r, err := c.Wait(t.Context(), run.ID)
+		if err != nil || r.State != jobs.Succeeded || string(r.Result) != `"paid in try 2"` {
+			t.Errorf("run is %s with %s: %v", r.State, r.Result, err)
 		}
 		if log := c.Log(run.ID); len(log) != 1 || log[0] != "WARN card declined customer=c8 try=1" {
 			t.Errorf("logged %q", log)

@@ -29,12 +29,12 @@ func walk(url string) error {
 	if err != nil || made.JSON201 == nil {
 		return fmt.Errorf("trigger: %v %s", err, made.Body)
 	}
-	for run := made.JSON201; run.State != InstanceStateSucceeded; {
-		read, err := c.GetInstanceWithResponse(ctx, run.Id)
+	for run := made.JSON201; run.State != RunStateSucceeded; {
+		read, err := c.GetRunWithResponse(ctx, run.Id)
 		if err != nil || read.JSON200 == nil {
 			return fmt.Errorf("read: %v", err)
 		}
-		if run = read.JSON200; run.State == InstanceStateSucceeded && run.Result != "charged c7" {
+		if run = read.JSON200; run.State == RunStateSucceeded && run.Result != "charged c7" {
 			return fmt.Errorf("the result is %v", run.Result)
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -64,11 +64,11 @@ func walk(url string) error {
 	args["customer"] = "c8"
 	delay := "1h"
 	later, err := c.TriggerJobWithResponse(ctx, "billing.charge", nil, Wish{Args: &args, Delay: &delay})
-	if err != nil || later.JSON201 == nil || later.JSON201.State != InstanceStateScheduled {
+	if err != nil || later.JSON201 == nil || later.JSON201.State != RunStateScheduled {
 		return fmt.Errorf("trigger: %v %s", err, later.Body)
 	}
-	cancelled, err := c.CancelInstanceWithResponse(ctx, later.JSON201.Id, CancelInstanceJSONRequestBody{})
-	if err != nil || cancelled.JSON200 == nil || cancelled.JSON200.State != InstanceStateCancelled {
+	cancelled, err := c.CancelRunWithResponse(ctx, later.JSON201.Id, CancelRunJSONRequestBody{})
+	if err != nil || cancelled.JSON200 == nil || cancelled.JSON200.State != RunStateCancelled {
 		return fmt.Errorf("cancel: %v %s", err, cancelled.Body)
 	}
 	return nil

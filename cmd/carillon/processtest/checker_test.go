@@ -16,7 +16,7 @@ type history struct {
 	began, read time.Time
 	asked       []asked // in order of time
 	lines       []line  // in order of time
-	runs        []*jobs.Instance
+	runs        []*jobs.Run
 	ledger      []*jobs.Missed
 
 	jobs   []*jobs.Definition // those that are due by themselves
@@ -103,10 +103,10 @@ func (h *history) evidence(name string) *judge.Case {
 		c.Journal = append(c.Journal, judge.Line{What: what, Key: string(l.Key), Run: l.Run.String(), Due: l.Due.UnixNano(), Attempt: l.Attempt, PID: l.PID, At: moment(l.At), Outcome: outcome})
 	}
 	s := judge.Store{At: moment(h.read)}
-	for _, in := range h.runs {
-		r := judge.Run{ID: in.ID.String(), Key: string(in.Key), State: in.State.String(), Cause: string(in.Cause), Origin: string(in.Origin), Due: in.Due, Created: in.Created,
-			Ended: in.Ended, RetryAt: in.RetryAt, Attempt: in.Attempt, Worker: in.Worker, Unique: in.Unique, Error: in.Error, Result: in.Result}
-		for _, m := range in.Moves {
+	for _, run := range h.runs {
+		r := judge.Run{ID: run.ID.String(), Key: string(run.Key), State: run.State.String(), Cause: string(run.Cause), Origin: string(run.Origin), Due: run.Due, Created: run.Created,
+			Ended: run.Ended, RetryAt: run.RetryAt, Attempt: run.Attempt, Worker: run.Worker, Unique: run.Unique, Error: run.Error, Result: run.Result}
+		for _, m := range run.Moves {
 			r.Moves = append(r.Moves, judge.Move{State: m.State.String(), Cause: string(m.Cause), At: m.At, Attempt: m.Attempt, By: m.By})
 		}
 		s.Runs = append(s.Runs, r)

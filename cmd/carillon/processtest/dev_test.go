@@ -40,7 +40,7 @@ func TestDev(t *testing.T) {
 	// What runs when it is told to stop is waited for, within the grace, and handed back after it. The schedule may have
 	// begun a report just now, so two of them must be allowed.
 	h.do(http.MethodPatch, "/api/v1/jobs/demo.report", `{"maxConcurrency":0}`)
-	report := decode[api.Instance](t, h.do(http.MethodPost, "/api/v1/jobs/demo.report/trigger", ""))
+	report := decode[api.Run](t, h.do(http.MethodPost, "/api/v1/jobs/demo.report/trigger", ""))
 	id, err := jobs.ParseID(report.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestDev(t *testing.T) {
 	}
 	h.rang("demo.chime", 2)
 	if !tests.Rough() { // the long form is as long as the report
-		h.do(http.MethodPost, "/api/v1/instances/"+report.ID+"/cancel", "")
+		h.do(http.MethodPost, "/api/v1/runs/"+report.ID+"/cancel", "")
 	}
 	h.pause("demo.chime", "demo.report", "demo.flaky")
 
@@ -82,9 +82,9 @@ func (h *house) recorded(key jobs.Key, every time.Duration) {
 	h.t.Helper()
 	y := h.history(key)
 	records := map[time.Time]int{}
-	for _, in := range y.runs {
-		if in.Key == key && in.Origin.Automatic() {
-			records[in.Due.UTC()]++
+	for _, run := range y.runs {
+		if run.Key == key && run.Origin.Automatic() {
+			records[run.Due.UTC()]++
 		}
 	}
 	dues := 0
@@ -122,6 +122,6 @@ func (h *house) develop(path string, args []string) *process {
 func (h *house) rang(key string, times int) {
 	h.t.Helper()
 	await(h.t, key+" rings", func() bool {
-		return len(get[list[api.Instance]](h, "/api/v1/instances?state=Succeeded&job="+key).Items) >= times
+		return len(get[list[api.Run]](h, "/api/v1/runs?state=Succeeded&job="+key).Items) >= times
 	})
 }

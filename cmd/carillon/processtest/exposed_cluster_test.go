@@ -188,7 +188,7 @@ func TestExposedCluster(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
 	f := newFortress(t)
-	crew := f.grant(1, `{"name":"crew","role":"worker","app":"process"}`)
+	members := f.grant(1, `{"name":"crew","role":"worker","app":"process"}`)
 	thief := f.grant(2, `{"name":"thief","role":"worker","app":"thieves"}`)
 	shop := f.grant(0, `{"name":"shop","role":"client"}`)
 
@@ -198,7 +198,7 @@ func TestExposedCluster(t *testing.T) {
 	}
 	journals := t.TempDir()
 	for i := range 3 { // each is at home at another node
-		raw, err := json.Marshal(hands{URL: f.url(crew, i), Name: fmt.Sprint("h", i), Journal: journals, Slots: 4})
+		raw, err := json.Marshal(hands{URL: f.url(members, i), Name: fmt.Sprint("h", i), Journal: journals, Slots: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +211,7 @@ func TestExposedCluster(t *testing.T) {
 	defer client.Close()
 	work := func(what string) {
 		t.Helper()
-		var runs []jobs.Run
+		var runs []jobs.Receipt
 		await(t, what+": runs are asked for", func() bool {
 			var err error
 			runs, err = plainJob.EnqueueAll(t.Context(), client, make([]task, 30))
@@ -219,8 +219,8 @@ func TestExposedCluster(t *testing.T) {
 		})
 		for _, r := range runs {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			if in, err := client.Wait(ctx, r.ID); err != nil || in.State != jobs.Succeeded {
-				t.Errorf("%s: run %s is %v (%v)", what, r.ID, in, err)
+			if run, err := client.Wait(ctx, r.ID); err != nil || run.State != jobs.Succeeded {
+				t.Errorf("%s: run %s is %v (%v)", what, r.ID, run, err)
 			}
 			cancel()
 		}
@@ -260,7 +260,7 @@ func TestExposedCluster(t *testing.T) {
 				t.Errorf("the thief at n%d sends %s: %v", i+1, k.Verb(), r[0].Err)
 			}
 		}
-		if _, err := rows.Instance(t.Context(), "", held.ID); !errors.Is(err, jobs.Forbidden) {
+		if _, err := rows.Run(t.Context(), "", held.ID); !errors.Is(err, jobs.Forbidden) {
 			t.Errorf("the thief at n%d reads another app's run: %v", i+1, err)
 		}
 		other := as
@@ -285,7 +285,7 @@ func TestExposedCluster(t *testing.T) {
 	revoked := time.Now()
 	for i, b := range guests {
 		await(t, fmt.Sprintf("n%d closes the connection of a revoked token", i+1), func() bool {
-			_, err := b.Call(t.Context(), bus.ServiceBeat, bus.Encode(bus.Beat{}))
+			_, err := b.Call(t.Context(), bus.ServiceHeartbeat, bus.Encode(bus.Heartbeat{}))
 			return errors.Is(err, bus.ErrNobody) // there is no connection, nor will there be
 		})
 		if w, err := carillon.NewWorker(f.door(thief, i), worker.Config{App: "thieves", Name: "again"}); !errors.Is(err, jobs.Forbidden) {

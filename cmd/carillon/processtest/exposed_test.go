@@ -166,11 +166,11 @@ func (c *castle) url(token string) string { return "tls://" + token + "@" + c.bu
 // state is where a run stands.
 func (c *castle) state(admin string, run jobs.ID) string {
 	c.t.Helper()
-	status, answer, _ := c.ask(http.MethodGet, "/api/v1/instances/"+run.String(), admin, "")
+	status, answer, _ := c.ask(http.MethodGet, "/api/v1/runs/"+run.String(), admin, "")
 	if status != http.StatusOK {
 		c.t.Fatalf("run %s: %d %s", run, status, answer)
 	}
-	return decode[api.Instance](c.t, answer).State
+	return decode[api.Run](c.t, answer).State
 }
 
 // A server that others can reach lets nobody in without a token, and everybody with the right one; and no longer than
@@ -184,7 +184,7 @@ func TestExposedServer(t *testing.T) {
 	if status != http.StatusCreated {
 		t.Fatalf("a token for workers: %d %s", status, answer)
 	}
-	crew := decode[struct{ Text string }](t, answer).Text
+	members := decode[struct{ Text string }](t, answer).Text
 
 	for what, token := range map[string]string{"none": "", "a wrong one": admin[:len(admin)-1] + "!"} {
 		for _, path := range []string{"/api/v1/jobs", "/metrics"} {
@@ -205,7 +205,7 @@ func TestExposedServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := json.Marshal(hands{URL: c.url(crew), Name: "h1", Journal: t.TempDir(), Slots: 4})
+	raw, err := json.Marshal(hands{URL: c.url(members), Name: "h1", Journal: t.TempDir(), Slots: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestExposedServer(t *testing.T) {
 
 	// Wrong keys, and keys for other doors.
 	for what, url := range map[string]string{
-		"a wrong token": c.url(shop[:len(shop)-1] + "x"), "a worker's token": c.url(crew), "an admin's token": c.url(admin), "none": "tls://" + c.bus + "?ca=" + c.cert,
+		"a wrong token": c.url(shop[:len(shop)-1] + "x"), "a worker's token": c.url(members), "an admin's token": c.url(admin), "none": "tls://" + c.bus + "?ca=" + c.cert,
 	} {
 		if other, err := carillon.Dial(url); !errors.Is(err, jobs.Forbidden) {
 			t.Errorf("a client with %s: %v", what, err)

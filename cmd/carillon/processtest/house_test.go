@@ -183,13 +183,13 @@ func decode[T any](t *testing.T, raw []byte) (out T) {
 }
 
 // run is a run as the API shows it.
-func (h *house) run(id fmt.Stringer) api.Instance {
+func (h *house) run(id fmt.Stringer) api.Run {
 	h.t.Helper()
-	return get[api.Instance](h, "/api/v1/instances/"+id.String())
+	return get[api.Run](h, "/api/v1/runs/"+id.String())
 }
 
 // enqueue asks for one run; it must go well.
-func (h *house) enqueue(job jobs.Trigger[task], a task, how ...jobs.How) jobs.Run {
+func (h *house) enqueue(job jobs.Trigger[task], a task, how ...jobs.How) jobs.Receipt {
 	h.t.Helper()
 	r, err := job.Enqueue(h.t.Context(), h.client, a, how...)
 	if err != nil {
@@ -258,12 +258,12 @@ func (h *house) pause(keys ...jobs.Key) {
 func (h *house) history(recurring ...jobs.Key) *history {
 	h.t.Helper()
 	y := &history{began: h.began, read: time.Now(), gone: h.frozen, paused: h.paused}
-	for q := (metastore.InstanceQuery{Limit: metastore.MaxPage}); ; {
-		page, err := h.rows.Instances(h.t.Context(), q)
+	for q := (metastore.RunQuery{Limit: metastore.MaxPage}); ; {
+		page, err := h.rows.Runs(h.t.Context(), q)
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		y.runs = append(y.runs, page.Instances...)
+		y.runs = append(y.runs, page.Runs...)
 		if q.Cursor = page.Next; q.Cursor == "" {
 			break
 		}

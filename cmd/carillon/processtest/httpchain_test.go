@@ -39,8 +39,8 @@ func TestHTTPChainSurvivesKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the last answer is kept", func() bool {
-		in, err := h.rows.Instance(t.Context(), jobs.DefaultTenant, run)
-		return err == nil && strings.Contains(string(in.Checkpoint), `"step":3`)
+		r, err := h.rows.Run(t.Context(), jobs.DefaultTenant, run)
+		return err == nil && strings.Contains(string(r.Checkpoint), `"step":3`)
 	})
 	worker.kill()
 	if third.callback == "" {

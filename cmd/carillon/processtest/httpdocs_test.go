@@ -85,7 +85,7 @@ func TestHTTPJobsPage(t *testing.T) {
 		}
 	}
 	await(t, "the notification of the page is delivered", func() bool {
-		return len(get[list[struct{ ID string }]](h, "/api/v1/instances?job=carillon.notify.http&state=Succeeded").Items) == 1
+		return len(get[list[struct{ ID string }]](h, "/api/v1/runs?job=carillon.notify.http&state=Succeeded").Items) == 1
 	})
 	if began < 5 {
 		t.Errorf("only %d blocks of commands are found", began)

@@ -99,9 +99,9 @@ func TestOutageOfNATS(t *testing.T) {
 		y.asked = append(y.asked, asked{at: asking, wish: jobs.Create{ID: r.ID, Key: r.Key}, run: r.ID})
 	}
 	y.check(t)
-	for _, in := range y.runs {
-		if in.State != jobs.Succeeded || in.Attempt != 1 {
-			t.Errorf("run %s is %v in attempt %d", in.ID, in.State, in.Attempt)
+	for _, run := range y.runs {
+		if run.State != jobs.Succeeded || run.Attempt != 1 {
+			t.Errorf("run %s is %v in attempt %d", run.ID, run.State, run.Attempt)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func TestFrozenNode(t *testing.T) {
 		})
 		t.Logf("%s froze, and the worker was heard %v later", whom, time.Since(froze))
 		create(t, over)
-		var in api.Instance
+		var in api.Run
 		await(t, "the run is over", func() bool {
 			in = c.run(run.ID)
 			return in.State == jobs.Succeeded.String()

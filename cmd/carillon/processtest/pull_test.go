@@ -39,18 +39,18 @@ func (h *house) pull(program, script, urls string, slots int) *process {
 // greet asks for a run of the job that those programs have.
 func (h *house) greet(args string) string {
 	h.t.Helper()
-	return decode[api.Instance](h.t, h.do(http.MethodPost, "/api/v1/jobs/greet/trigger", `{"args":`+args+`}`)).ID
+	return decode[api.Run](h.t, h.do(http.MethodPost, "/api/v1/jobs/greet/trigger", `{"args":`+args+`}`)).ID
 }
 
 // reaches waits until a run is in a state, and fails if that comes in another attempt.
-func (h *house) reaches(id, state string, attempt uint32) (in api.Instance) {
+func (h *house) reaches(id, state string, attempt uint32) (in api.Run) {
 	h.t.Helper()
 	await(h.t, "run "+id+" reaches "+state, func() bool {
-		status, raw, err := h.ask(http.MethodGet, "/api/v1/instances/"+id, "")
+		status, raw, err := h.ask(http.MethodGet, "/api/v1/runs/"+id, "")
 		if err != nil || status != http.StatusOK { // nobody leads just now
 			return false
 		}
-		in = decode[api.Instance](h.t, raw)
+		in = decode[api.Run](h.t, raw)
 		return in.State == state
 	})
 	if in.Attempt != attempt {
@@ -83,10 +83,10 @@ func TestPullExamples(t *testing.T) {
 
 			id := h.greet(`{"name":"Bob","seconds":600}`)
 			h.reaches(id, "Processing", 1)
-			h.do(http.MethodPost, "/api/v1/instances/"+id+"/cancel", `{}`)
+			h.do(http.MethodPost, "/api/v1/runs/"+id+"/cancel", `{}`)
 			h.reaches(id, "Cancelled", 1)
 			await(t, "the cancelled handler returns", func() bool {
-				return !get[api.Instance](h, "/api/v1/instances/"+id).Lingering
+				return !get[api.Run](h, "/api/v1/runs/"+id).Lingering
 			})
 
 			h.reaches(h.greet(`{"name":"Cid","failFirst":true}`), "Succeeded", 2)
@@ -115,7 +115,7 @@ func TestPullExamples(t *testing.T) {
 func (h *house) has(id string) {
 	h.t.Helper()
 	await(h.t, "the worker of run "+id+" says that it has it", func() bool {
-		status, raw, err := h.ask(http.MethodGet, "/api/v1/instances/"+id+"/log", "")
+		status, raw, err := h.ask(http.MethodGet, "/api/v1/runs/"+id+"/log", "")
 		return err == nil && status == http.StatusOK && len(decode[list[api.LogLine]](h.t, raw).Items) > 0
 	})
 }

@@ -26,7 +26,7 @@ func TestReadme(t *testing.T) {
 	w := start(t, "the README's worker", buildReadme(t, "nats://"+h.nats), nil)
 	h.known(w)
 
-	close := decode[api.Instance](t, h.do(http.MethodPost, "/api/v1/jobs/billing.close-day/trigger", ""))
+	close := decode[api.Run](t, h.do(http.MethodPost, "/api/v1/jobs/billing.close-day/trigger", ""))
 	h.becomes(close.ID, "Succeeded")
 	h.logged(close.ID, "closing the day")
 
@@ -40,17 +40,17 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := h.client.Wait(t.Context(), r.ID)
+	run, err := h.client.Wait(t.Context(), r.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if in.State != jobs.Succeeded || string(in.Result) != `{"charged":990}` {
-		t.Errorf("it is %v with the result %s", in.State, in.Result)
+	if run.State != jobs.Succeeded || string(run.Result) != `{"charged":990}` {
+		t.Errorf("it is %v with the result %s", run.State, run.Result)
 	}
-	if in.Started.Before(sent.Add(delay)) || in.Started.Before(in.Due) {
-		t.Errorf("sent at %v, due at %v, begun at %v", sent, in.Due, in.Started)
+	if run.Started.Before(sent.Add(delay)) || run.Started.Before(run.Due) {
+		t.Errorf("sent at %v, due at %v, begun at %v", sent, run.Due, run.Started)
 	}
-	t.Logf("it began %v after it was due", in.Started.Sub(in.Due))
+	t.Logf("it began %v after it was due", run.Started.Sub(run.Due))
 	h.logged(r.ID.String(), "charging customer=c7 cents=990")
 	w.stop(t, syscall.SIGINT)
 }
@@ -92,7 +92,7 @@ func buildReadme(t *testing.T, url string) string {
 func (h *house) becomes(id, state string) {
 	h.t.Helper()
 	await(h.t, "run "+id+" is "+state, func() bool {
-		return get[api.Instance](h, "/api/v1/instances/"+id).State == state
+		return get[api.Run](h, "/api/v1/runs/"+id).State == state
 	})
 }
 
@@ -100,7 +100,7 @@ func (h *house) becomes(id, state string) {
 func (h *house) logged(id, words string) {
 	h.t.Helper()
 	await(h.t, fmt.Sprintf("run %s has logged %q", id, words), func() bool {
-		for _, l := range get[list[api.LogLine]](h, "/api/v1/instances/"+id+"/log").Items {
+		for _, l := range get[list[api.LogLine]](h, "/api/v1/runs/"+id+"/log").Items {
 			if strings.Contains(l.Text, words) {
 				return true
 			}

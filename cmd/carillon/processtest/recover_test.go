@@ -40,9 +40,9 @@ func (c *cluster) done() (ids []string) {
 	c.t.Helper()
 	for cursor := ""; ; {
 		page := get[struct {
-			Items []api.Instance
+			Items []api.Run
 			Next  string
-		}](c.house, "/api/v1/instances?state=Succeeded&limit=200&cursor="+cursor)
+		}](c.house, "/api/v1/runs?state=Succeeded&limit=200&cursor="+cursor)
 		for _, in := range page.Items {
 			ids = append(ids, in.ID)
 		}

@@ -51,8 +51,8 @@ func TestStorm(t *testing.T) {
 	y.check(t)
 	y.count(t)
 	again := 0
-	for _, in := range y.runs {
-		if in.Attempt > 1 {
+	for _, run := range y.runs {
+		if run.Attempt > 1 {
 			again++
 		}
 	}

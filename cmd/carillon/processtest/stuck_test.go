@@ -24,12 +24,12 @@ func TestStuck(t *testing.T) {
 
 	cancelled := h.enqueue(oneJob, task{Until: over, Stubborn: true})
 	timed := h.enqueue(hastyJob, task{Until: over, Stubborn: true}, jobs.WithRetries(0))
-	stuck := []jobs.Run{cancelled, timed}
+	stuck := []jobs.Receipt{cancelled, timed}
 	for _, r := range stuck {
 		h.wrote(began, r.ID, 1)
 	}
-	next := []jobs.Run{h.enqueue(oneJob, task{}), h.enqueue(hastyJob, task{})}
-	h.do(http.MethodPost, "/api/v1/instances/"+cancelled.ID.String()+"/cancel", `{"reason":"to see whether it heeds"}`)
+	next := []jobs.Receipt{h.enqueue(oneJob, task{}), h.enqueue(hastyJob, task{})}
+	h.do(http.MethodPost, "/api/v1/runs/"+cancelled.ID.String()+"/cancel", `{"reason":"to see whether it heeds"}`)
 	told := time.Now()
 
 	for i, r := range stuck {
@@ -44,7 +44,7 @@ func TestStuck(t *testing.T) {
 			t.Errorf("the next run is %s and waits at %q", in.State, in.Waits)
 		}
 	}
-	if page := get[list[api.Instance]](h, "/api/v1/instances?job="+string(oneJob)).Items; len(page) != 2 || !page[0].Stuck && !page[1].Stuck {
+	if page := get[list[api.Run]](h, "/api/v1/runs?job="+string(oneJob)).Items; len(page) != 2 || !page[0].Stuck && !page[1].Stuck {
 		t.Errorf("the list shows %+v", page)
 	}
 

@@ -189,11 +189,11 @@ func TestTwoVersionsOfTheRules(t *testing.T) {
 	l.stop()
 	c.pause(tickAllJob, tickOneJob)
 	for _, id := range made {
-		c.do(http.MethodPost, "/api/v1/instances/"+id.String()+"/cancel", "")
+		c.do(http.MethodPost, "/api/v1/runs/"+id.String()+"/cancel", "")
 	}
 	c.quiet()
 	y := c.history(tickAllJob, tickOneJob)
-	y.runs = slices.DeleteFunc(y.runs, func(in *jobs.Instance) bool { return slices.Contains(made, in.ID) })
+	y.runs = slices.DeleteFunc(y.runs, func(run *jobs.Run) bool { return slices.Contains(made, run.ID) })
 	y.asked, y.once = l.told(), true
 	y.check(t)
 	y.count(t)

@@ -36,9 +36,9 @@ func TestKilledWorker(t *testing.T) {
 		t.Error("by the worker that had died")
 	}
 	create(t, over)
-	in := h.wait(run.ID)
-	if in.State != jobs.Succeeded || in.Attempt != 2 || in.Losses != 1 || in.Failures != 0 {
-		t.Errorf("the run is %v in attempt %d, with %d losses and %d failures", in.State, in.Attempt, in.Losses, in.Failures)
+	r := h.wait(run.ID)
+	if r.State != jobs.Succeeded || r.Attempt != 2 || r.Losses != 1 || r.Failures != 0 {
+		t.Errorf("the run is %v in attempt %d, with %d losses and %d failures", r.State, r.Attempt, r.Losses, r.Failures)
 	}
 	y := h.history()
 	y.asked = []asked{{at: run.Due, wish: jobs.Create{ID: run.ID, Key: run.Key}, run: run.ID}}
@@ -63,7 +63,7 @@ func TestFrozenWorker(t *testing.T) {
 	froze := time.Now()
 	h.frozen[one.pid()] = froze
 	two := h.hire(hands{Name: "two", Slots: 4})
-	for _, r := range []jobs.Run{heeding, late} {
+	for _, r := range []jobs.Receipt{heeding, late} {
 		l := h.wrote(began, r.ID, 2)
 		t.Logf("a run was taken up %v after its worker had frozen", l.At.Sub(froze))
 		if l.PID != two.pid() {
@@ -82,8 +82,8 @@ func TestFrozenWorker(t *testing.T) {
 			t.Errorf("%v of attempt 1 is answered with %v", words.Verb(), err)
 		}
 	}
-	if in := h.get(late.ID); in.State != jobs.Processing || in.Attempt != 2 || len(in.Result) > 0 {
-		t.Errorf("after late words, the run is %v in attempt %d with the result %s", in.State, in.Attempt, in.Result)
+	if run := h.get(late.ID); run.State != jobs.Processing || run.Attempt != 2 || len(run.Result) > 0 {
+		t.Errorf("after late words, the run is %v in attempt %d with the result %s", run.State, run.Attempt, run.Result)
 	}
 
 	create(t, awake)
@@ -101,24 +101,24 @@ func TestFrozenWorker(t *testing.T) {
 	await(t, "the late result is refused", func() bool {
 		return strings.Contains(one.out.String(), "run was taken from this worker") || strings.Contains(one.out.String(), "attempt is stopped")
 	})
-	if in := h.get(late.ID); in.State != jobs.Processing || in.Attempt != 2 || len(in.Result) > 0 {
-		t.Errorf("after the late result, the run is %v in attempt %d with the result %s", in.State, in.Attempt, in.Result)
+	if run := h.get(late.ID); run.State != jobs.Processing || run.Attempt != 2 || len(run.Result) > 0 {
+		t.Errorf("after the late result, the run is %v in attempt %d with the result %s", run.State, run.Attempt, run.Result)
 	}
 
 	create(t, over)
-	for _, r := range []jobs.Run{heeding, late} {
-		if in := h.wait(r.ID); in.State != jobs.Succeeded || in.Attempt != 2 || !strings.HasPrefix(in.Worker, "two-") {
-			t.Errorf("a run is %v in attempt %d, by %s", in.State, in.Attempt, in.Worker)
+	for _, r := range []jobs.Receipt{heeding, late} {
+		if run := h.wait(r.ID); run.State != jobs.Succeeded || run.Attempt != 2 || !strings.HasPrefix(run.Worker, "two-") {
+			t.Errorf("a run is %v in attempt %d, by %s", run.State, run.Attempt, run.Worker)
 		}
 	}
 	// The worker that woke is as good as any other.
 	two.kill()
 	again := h.enqueue(plainJob, task{})
-	if in := h.wait(again.ID); in.State != jobs.Succeeded {
-		t.Errorf("a run after that is %v", in.State)
+	if run := h.wait(again.ID); run.State != jobs.Succeeded {
+		t.Errorf("a run after that is %v", run.State)
 	}
 	y := h.history()
-	for _, r := range []jobs.Run{heeding, late, again} {
+	for _, r := range []jobs.Receipt{heeding, late, again} {
 		y.asked = append(y.asked, asked{at: r.Due, wish: jobs.Create{ID: r.ID, Key: r.Key}, run: r.ID})
 	}
 	y.check(t)
@@ -147,23 +147,23 @@ func (h *house) hireTwo() map[int]*process {
 	return workers
 }
 
-func (h *house) get(id jobs.ID) *jobs.Instance {
+func (h *house) get(id jobs.ID) *jobs.Run {
 	h.t.Helper()
-	in, err := h.client.Get(h.t.Context(), id)
+	run, err := h.client.Get(h.t.Context(), id)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return in
+	return run
 }
 
 // wait waits until a run is over.
-func (h *house) wait(id jobs.ID) (in *jobs.Instance) {
+func (h *house) wait(id jobs.ID) (run *jobs.Run) {
 	h.t.Helper()
 	await(h.t, "run "+id.String()+" is over", func() bool {
-		in = h.get(id)
-		return in.Settled()
+		run = h.get(id)
+		return run.Settled()
 	})
-	return in
+	return run
 }
 
 // create makes a file for which handlers wait.

@@ -45,7 +45,7 @@ async function work({ run, attempt, args }, key, signal) {
 }
 process.on("SIGTERM", () => (leaving = true));
 await register();
-const beats = setInterval(() => send("beat", { worker, drain: leaving }).then(heed, console.error), 3000);
+const heartbeats = setInterval(() => send("heartbeat", { worker, drain: leaving }).then(heed, console.error), 3000);
 for (let got = ""; !leaving || mine.size > 0; ) { // a full one waits, and so does one that leaves
   if (leaving || mine.size === slots) { await sleep(5); continue; }
   const answer = await send("poll", { worker, want: slots - mine.size, got, waitSeconds: 2 });
@@ -56,5 +56,5 @@ for (let got = ""; !leaving || mine.size > 0; ) { // a full one waits, and so do
     if (!mine.has(key)) { mine.set(key, stop); work(r, key, stop.signal); }
   }
 }
-clearInterval(beats);
+clearInterval(heartbeats);
 await send("leave", { worker });

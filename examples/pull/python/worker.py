@@ -38,13 +38,13 @@ def work(run, key, stop):
         send("finish", **of, **greet(run["args"], of, stop))
     finally:  # an error is lease_lost: the run is somebody else's
         del mine[key]
-def beat():
+def heartbeat():
     while not leaving.wait(3) or mine:
-        heed(send("beat", worker=worker, drain=leaving.is_set()))
+        heed(send("heartbeat", worker=worker, drain=leaving.is_set()))
 
 signal.signal(signal.SIGTERM, lambda *_: leaving.set())
 register()
-threading.Thread(target=beat, daemon=True).start()
+threading.Thread(target=heartbeat, daemon=True).start()
 while not leaving.is_set() or mine:  # a full one waits, and so does one that leaves
     if leaving.is_set() or len(mine) == slots:
         time.sleep(0.01)

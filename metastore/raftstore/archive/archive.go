@@ -92,7 +92,7 @@ func (c *count) add(state jobs.State, n int) {
 // pending is a run that is not in the file yet.
 type pending struct {
 	number uint64
-	row    *jobs.Instance
+	row    *jobs.Run
 }
 
 var _ metastore.Archive = (*Archive)(nil)
@@ -220,10 +220,10 @@ const positionBits = 24
 func (a *Archive) Begin(entry uint64) { a.entry, a.position = entry, 0 }
 
 // Append adds settled runs, in the order in which they ended. It waits only when the buffer is full.
-func (a *Archive) Append(rows []*jobs.Instance) {
+func (a *Archive) Append(rows []*jobs.Run) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, in := range rows {
+	for _, run := range rows {
 		a.position++
 		number := a.entry<<positionBits | a.position
 		if number <= a.last {
@@ -233,10 +233,10 @@ func (a *Archive) Append(rows []*jobs.Instance) {
 			notify(a.hurry)
 			a.written.Wait()
 		}
-		a.buffer, a.last = append(a.buffer, pending{number, in}), number
-		a.size += sizeOf(in)
+		a.buffer, a.last = append(a.buffer, pending{number, run}), number
+		a.size += sizeOf(run)
 		if a.isIndexed() {
-			l := labelOf(in)
+			l := labelOf(run)
 			a.index.add(number, &l)
 		}
 	}
@@ -244,8 +244,8 @@ func (a *Archive) Append(rows []*jobs.Instance) {
 }
 
 // sizeOf is about how much memory a run takes.
-func sizeOf(in *jobs.Instance) int64 {
-	return int64(1200 + len(in.Args) + len(in.Result) + len(in.Checkpoint) + len(in.Error) + 160*len(in.Moves))
+func sizeOf(run *jobs.Run) int64 {
+	return int64(1200 + len(run.Args) + len(run.Result) + len(run.Checkpoint) + len(run.Error) + 160*len(run.Moves))
 }
 
 func notify(c chan struct{}) {

@@ -36,8 +36,8 @@ func open(t testing.TB, path string, c Config) *Archive {
 	return a
 }
 
-func run(n int, rng *rand.Rand) *jobs.Instance {
-	in := &jobs.Instance{
+func run(n int, rng *rand.Rand) *jobs.Run {
+	r := &jobs.Run{
 		Tenant: jobs.Tenant(fmt.Sprint("t", rng.IntN(2))), ID: jobs.ID{byte(n >> 16), byte(n >> 8), byte(n), 1},
 		Key: jobs.Key(fmt.Sprint("k", rng.IntN(3))), Args: []byte(`{"n":1}`),
 		State:   []jobs.State{jobs.Succeeded, jobs.Succeeded, jobs.Terminated, jobs.Cancelled}[rng.IntN(4)],
@@ -45,16 +45,16 @@ func run(n int, rng *rand.Rand) *jobs.Instance {
 		Created: noon.Add(time.Duration(n) * time.Second), Ended: noon.Add(time.Duration(n+1) * time.Second),
 	}
 	if rng.IntN(3) > 0 {
-		in.Worker = fmt.Sprint("w", rng.IntN(2))
+		r.Worker = fmt.Sprint("w", rng.IntN(2))
 	}
 	if rng.IntN(4) == 0 {
-		in.Parent = jobs.ID{9}
+		r.Parent = jobs.ID{9}
 	}
-	in.Cause = map[jobs.State]jobs.Cause{jobs.Terminated: []jobs.Cause{jobs.ByError, jobs.ByTimeout}[rng.IntN(2)], jobs.Cancelled: jobs.ByPerson}[in.State]
-	return in
+	r.Cause = map[jobs.State]jobs.Cause{jobs.Terminated: []jobs.Cause{jobs.ByError, jobs.ByTimeout}[rng.IntN(2)], jobs.Cancelled: jobs.ByPerson}[r.State]
+	return r
 }
 
-func same(a, b *jobs.Instance) bool {
+func same(a, b *jobs.Run) bool {
 	return bytes.Equal(jobs.AppendRow(nil, a), jobs.AppendRow(nil, b))
 }
 
@@ -65,10 +65,10 @@ func TestAgainstModel(t *testing.T) {
 	a := open(t, path, conf)
 	type commit struct {
 		entry uint64
-		runs  []*jobs.Instance
+		runs  []*jobs.Run
 	}
 	var commits []commit
-	var model, gone []*jobs.Instance
+	var model, gone []*jobs.Run
 	made := 0
 	for step := range 400 {
 		c := commit{entry: uint64(10 + 2*step)}
@@ -117,7 +117,7 @@ func TestAgainstModel(t *testing.T) {
 			}
 		}
 		for range 3 {
-			q := metastore.InstanceQuery{Tenant: "t1", Limit: 1 + rng.IntN(9)}
+			q := metastore.RunQuery{Tenant: "t1", Limit: 1 + rng.IntN(9)}
 			if rng.IntN(2) == 0 {
 				q.State = []jobs.State{jobs.Succeeded, jobs.Terminated, jobs.Cancelled, jobs.Skipped}[rng.IntN(4)]
 			}
@@ -167,7 +167,7 @@ func TestAgainstModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	a = open(t, path, conf)
-	check(t, a, metastore.InstanceQuery{Tenant: "t0", Worker: "w0"}, model)
+	check(t, a, metastore.RunQuery{Tenant: "t0", Worker: "w0"}, model)
 	if n, _, err := a.Len(ctx); err != nil || n != len(model) {
 		t.Errorf("%d runs are left, %v, want %d", n, err, len(model))
 	}
@@ -182,34 +182,34 @@ type retention map[jobs.Key]jobs.Kept
 func (r retention) of(_ jobs.Tenant, key jobs.Key) (jobs.Kept, error) { return r[key], nil }
 
 // model is what is left of runs, oldest first.
-func (r retention) model(runs []*jobs.Instance) (left []*jobs.Instance) {
+func (r retention) model(runs []*jobs.Run) (left []*jobs.Run) {
 	type class struct {
 		tenant    jobs.Tenant
 		key       jobs.Key
 		succeeded bool
 	}
 	seen := map[class]int{}
-	for _, in := range slices.Backward(runs) {
-		k, c := r[in.Key], class{in.Tenant, in.Key, in.State == jobs.Succeeded}
+	for _, run := range slices.Backward(runs) {
+		k, c := r[run.Key], class{run.Tenant, run.Key, run.State == jobs.Succeeded}
 		most := k.Others
 		if c.succeeded {
 			most = k.Succeeded
 		}
-		young := !k.Young.IsZero() && !in.Ended.Before(k.Young)
-		if seen[c]++; (most == 0 || seen[c] <= most || young) && !in.Ended.Before(k.Since) {
-			left = append(left, in)
+		young := !k.Young.IsZero() && !run.Ended.Before(k.Young)
+		if seen[c]++; (most == 0 || seen[c] <= most || young) && !run.Ended.Before(k.Since) {
+			left = append(left, run)
 		}
 	}
 	slices.Reverse(left)
 	return left
 }
 
-func check(t *testing.T, a *Archive, q metastore.InstanceQuery, model []*jobs.Instance) {
+func check(t *testing.T, a *Archive, q metastore.RunQuery, model []*jobs.Run) {
 	t.Helper()
-	var got, want []*jobs.Instance
-	for _, in := range slices.Backward(model) {
-		if in.Tenant == q.Tenant && q.Matches(in) {
-			want = append(want, in)
+	var got, want []*jobs.Run
+	for _, run := range slices.Backward(model) {
+		if run.Tenant == q.Tenant && q.Matches(run) {
+			want = append(want, run)
 		}
 	}
 	for {
@@ -217,7 +217,7 @@ func check(t *testing.T, a *Archive, q metastore.InstanceQuery, model []*jobs.In
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, page.Instances...)
+		got = append(got, page.Runs...)
 		if q.Cursor = page.Next; q.Cursor == "" {
 			break
 		}
@@ -231,7 +231,7 @@ func TestForgedCursor(t *testing.T) {
 	a := open(t, filepath.Join(t.TempDir(), "a.db"), Config{})
 	defer a.Close()
 	for _, cursor := range []string{"0", "-1", "zzzzzzzzzzzzzzzzzzzzz", "é", "1 "} {
-		if _, err := a.List(ctx, metastore.InstanceQuery{Tenant: "t0", Cursor: cursor}); !errors.Is(err, jobs.BadInput) {
+		if _, err := a.List(ctx, metastore.RunQuery{Tenant: "t0", Cursor: cursor}); !errors.Is(err, jobs.BadInput) {
 			t.Errorf("cursor %q: %v", cursor, err)
 		}
 	}
@@ -243,7 +243,7 @@ func TestDamage(t *testing.T) {
 	a := open(t, path, Config{})
 	for i := range 2000 {
 		a.Begin(uint64(i + 1))
-		a.Append([]*jobs.Instance{run(i, rng)})
+		a.Append([]*jobs.Run{run(i, rng)})
 	}
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
@@ -301,12 +301,12 @@ func BenchmarkOpen(b *testing.B) {
 	began := time.Now()
 	for i := range 1000 {
 		a.Begin(uint64(i + 1))
-		var rows []*jobs.Instance
+		var rows []*jobs.Run
 		for j := range 1000 {
-			in := run(1000*i+j, rng)
-			in.Args = bytes.Repeat([]byte("x"), 100)
-			in.Moves = make([]jobs.Move, 3)
-			rows = append(rows, in)
+			r := run(1000*i+j, rng)
+			r.Args = bytes.Repeat([]byte("x"), 100)
+			r.Moves = make([]jobs.Move, 3)
+			rows = append(rows, r)
 		}
 		a.Append(rows)
 	}

@@ -18,7 +18,7 @@ func TestS0_26TheOldestFilesGoBeyondTheBytes(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "archive.db")
 	a := open(t, path, Config{SealAt: 50_000})
-	rng, rows := rand.New(rand.NewPCG(3, 5)), make([]*jobs.Instance, all)
+	rng, rows := rand.New(rand.NewPCG(3, 5)), make([]*jobs.Run, all)
 	for i := range rows {
 		rows[i] = run(i, rng)
 		rows[i].Tenant, rows[i].Key, rows[i].State = "t0", "k0", jobs.Succeeded
@@ -41,8 +41,8 @@ func TestS0_26TheOldestFilesGoBeyondTheBytes(t *testing.T) {
 	}
 	left := func(a *Archive, dropped int) {
 		t.Helper()
-		for i, in := range rows {
-			if got, err := a.Get(ctx, in.Tenant, in.ID); err != nil || (got != nil) != (i >= dropped) {
+		for i, r := range rows {
+			if got, err := a.Get(ctx, r.Tenant, r.ID); err != nil || (got != nil) != (i >= dropped) {
 				t.Fatalf("run %d of %d, of which the first %d are gone: %v, %v", i, all, dropped, got, err)
 			}
 		}
@@ -79,7 +79,7 @@ func TestMergeThatFails(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 5))
 	for i := range 300 {
 		a.Begin(uint64(i + 1))
-		a.Append([]*jobs.Instance{run(i, rng)})
+		a.Append([]*jobs.Run{run(i, rng)})
 		if i%20 == 19 {
 			if err := a.Sync(); err != nil {
 				t.Fatal(err)
@@ -128,7 +128,7 @@ func TestSealSyncsItsFolder(t *testing.T) {
 	dir := t.TempDir()
 	a := open(t, filepath.Join(dir, "archive.db"), Config{SealAt: 1})
 	a.Begin(1)
-	a.Append([]*jobs.Instance{run(1, rand.New(rand.NewPCG(3, 5)))})
+	a.Append([]*jobs.Run{run(1, rand.New(rand.NewPCG(3, 5)))})
 	if err := errors.Join(a.Sync(), a.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -178,22 +178,22 @@ func (a *Archive) Fill(ctx context.Context, records []Record, last uint64) error
 }
 
 // NewRecord is a run as the file has it, under a number.
-func NewRecord(number uint64, in *jobs.Instance) Record {
-	return Record{Number: number, Body: appendRecord(nil, number, in)}
+func NewRecord(number uint64, run *jobs.Run) Record {
+	return Record{Number: number, Body: appendRecord(nil, number, run)}
 }
 
 // Ended are the runs up to a number, in the order in which they ended. A run that does not read as it was written is a
 // [metastore.LeftOut] in its place; the runs after it follow if the caller goes on.
-func (a *Archive) Ended(ctx context.Context, upTo uint64) iter.Seq2[*jobs.Instance, error] {
-	return func(yield func(*jobs.Instance, error) bool) {
+func (a *Archive) Ended(ctx context.Context, upTo uint64) iter.Seq2[*jobs.Run, error] {
+	return func(yield func(*jobs.Run, error) bool) {
 		err := a.Copy(ctx, 0, upTo, func(part []Record) error {
 			for _, r := range part {
 				if r.Damaged == nil {
-					in, err := decode(r.Number, r.Body)
+					run, err := decode(r.Number, r.Body)
 					if err != nil {
 						return damagedRun(a.path, r.Number, err)
 					}
-					if !yield(in, nil) {
+					if !yield(run, nil) {
 						return errEnough
 					}
 				} else if !yield(nil, &metastore.LeftOut{Err: r.Damaged}) {

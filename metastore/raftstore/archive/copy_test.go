@@ -25,7 +25,7 @@ func TestCopyWhileRunsEnd(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 10))
 		from.Begin(1)
 		for i := range runs / 10 {
-			var some []*jobs.Instance
+			var some []*jobs.Run
 			for j := range 10 {
 				some = append(some, run(10*i+j, rng))
 			}

@@ -32,22 +32,22 @@ func contentOf(path string) (content string, err error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "up to %d\n", a.Last())
-	for in, err := range a.Ended(ctx, a.Last()) {
+	for run, err := range a.Ended(ctx, a.Last()) {
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&b, "%x\n", jobs.AppendRow(nil, in))
-		if got, err := a.Get(ctx, in.Tenant, in.ID); err != nil || got == nil || !same(got, in) {
-			return "", fmt.Errorf("run %v is another by its ID, %w", in.ID, err)
+		fmt.Fprintf(&b, "%x\n", jobs.AppendRow(nil, run))
+		if got, err := a.Get(ctx, run.Tenant, run.ID); err != nil || got == nil || !same(got, run) {
+			return "", fmt.Errorf("run %v is another by its ID, %w", run.ID, err)
 		}
 	}
 	for _, tenant := range []jobs.Tenant{"t0", "t1"} {
-		page, err := a.List(ctx, metastore.InstanceQuery{Tenant: tenant, Limit: 500})
+		page, err := a.List(ctx, metastore.RunQuery{Tenant: tenant, Limit: 500})
 		if err != nil {
 			return "", err
 		}
-		for _, in := range page.Instances {
-			fmt.Fprintln(&b, in.ID)
+		for _, run := range page.Runs {
+			fmt.Fprintln(&b, run.ID)
 		}
 	}
 	return b.String(), failed
@@ -61,7 +61,7 @@ func sample(t *testing.T) (dir string) {
 	a := open(t, filepath.Join(dir, "archive.db"), Config{SealAt: 8 << 10})
 	for i := range 130 {
 		a.Begin(uint64(i + 1))
-		a.Append([]*jobs.Instance{run(i, rng)})
+		a.Append([]*jobs.Run{run(i, rng)})
 		if i%10 == 9 {
 			if err := a.Sync(); err != nil {
 				t.Fatal(err)

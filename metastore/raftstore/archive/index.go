@@ -112,7 +112,7 @@ func push[K comparable](lists map[K]*places, name K, place uint32) {
 }
 
 // find chooses the shortest list that holds all that a query asks for, up to but without the run of a number.
-func (x *index) find(q *metastore.InstanceQuery, before uint64) places {
+func (x *index) find(q *metastore.RunQuery, before uint64) places {
 	s := x.shelves[string(q.Tenant)]
 	if s == nil {
 		return nil

@@ -54,19 +54,19 @@ type label struct {
 }
 
 // appendRecord appends the record of a run with a number to b.
-func appendRecord(b []byte, number uint64, in *jobs.Instance) []byte {
+func appendRecord(b []byte, number uint64, run *jobs.Run) []byte {
 	at := len(b)
 	b = append(b, 0, 0, 0, 0)
-	for _, s := range [...]string{string(in.Tenant), string(in.Key), in.Worker, string(in.Origin)} {
+	for _, s := range [...]string{string(run.Tenant), string(run.Key), run.Worker, string(run.Origin)} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
-	b = append(b, in.ID[:]...)
-	b = append(b, in.Parent[:]...)
-	b = append(b, byte(in.State))
-	b = binary.LittleEndian.AppendUint64(b, uint64(nanos(in.Created)))
-	b = binary.LittleEndian.AppendUint64(b, uint64(nanos(in.Ended)))
-	b = jobs.AppendRow(b, in)
+	b = append(b, run.ID[:]...)
+	b = append(b, run.Parent[:]...)
+	b = append(b, byte(run.State))
+	b = binary.LittleEndian.AppendUint64(b, uint64(nanos(run.Created)))
+	b = binary.LittleEndian.AppendUint64(b, uint64(nanos(run.Ended)))
+	b = jobs.AppendRow(b, run)
 	binary.LittleEndian.PutUint32(b[at:], checksum(number, b[at:]))
 	return b
 }
@@ -103,26 +103,26 @@ func readLabel(number uint64, record []byte) (l label, row []byte, err error) {
 }
 
 // sketch is the run as far as filters look at it.
-func (l *label) sketch() *jobs.Instance {
-	in := &jobs.Instance{Tenant: jobs.Tenant(l.tenant), ID: l.id, Key: jobs.Key(l.key), State: l.state,
+func (l *label) sketch() *jobs.Run {
+	run := &jobs.Run{Tenant: jobs.Tenant(l.tenant), ID: l.id, Key: jobs.Key(l.key), State: l.state,
 		Worker: string(l.worker), Origin: jobs.Origin(l.origin), Parent: l.parent}
 	if l.created != 0 {
-		in.Created = time.Unix(0, l.created).UTC()
+		run.Created = time.Unix(0, l.created).UTC()
 	}
 	if l.ended != 0 {
-		in.Ended = time.Unix(0, l.ended).UTC()
+		run.Ended = time.Unix(0, l.ended).UTC()
 	}
-	return in
+	return run
 }
 
 // labelOf is the label of a row that is not in the file yet.
-func labelOf(in *jobs.Instance) label {
-	return label{tenant: []byte(in.Tenant), key: []byte(in.Key), worker: []byte(in.Worker), id: in.ID, parent: in.Parent, state: in.State,
-		ended: nanos(in.Ended)}
+func labelOf(run *jobs.Run) label {
+	return label{tenant: []byte(run.Tenant), key: []byte(run.Key), worker: []byte(run.Worker), id: run.ID, parent: run.Parent, state: run.State,
+		ended: nanos(run.Ended)}
 }
 
 // decode reads the row of the record with a number.
-func decode(number uint64, record []byte) (*jobs.Instance, error) {
+func decode(number uint64, record []byte) (*jobs.Run, error) {
 	_, row, err := readLabel(number, record)
 	if err != nil {
 		return nil, err
@@ -131,9 +131,9 @@ func decode(number uint64, record []byte) (*jobs.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, ok := r.(*jobs.Instance)
+	run, ok := r.(*jobs.Run)
 	if !ok {
 		return nil, errRecord
 	}
-	return in, nil
+	return run, nil
 }

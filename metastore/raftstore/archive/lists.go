@@ -133,7 +133,7 @@ func (f *finder) list(h uint32) filed {
 }
 
 // find chooses the shortest list that holds all that a query asks for, up to but without the run of a number (0 = all).
-func (f *finder) find(q *metastore.InstanceQuery, before uint64) filed {
+func (f *finder) find(q *metastore.RunQuery, before uint64) filed {
 	tenant := []byte(q.Tenant)
 	best := f.list(hashOf(f.salt, byTenant, tenant, nil))
 	consider := func(kind byte, name []byte) {

@@ -26,7 +26,7 @@ const (
 // found is a run by its number in the file, or itself if it is not there yet.
 type found struct {
 	number uint64
-	row    *jobs.Instance
+	row    *jobs.Run
 }
 
 // at is the run at a place. mu must be held.
@@ -39,26 +39,26 @@ func (a *Archive) at(place uint32) found {
 }
 
 // Get is one run, or nil.
-func (a *Archive) Get(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
+func (a *Archive) Get(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
 	if err := a.ready(ctx); err != nil {
 		return nil, err
 	}
 	a.files.RLock()
 	defer a.files.RUnlock()
-	in, err := a.getOpen(tenant, id)
-	if in != nil || err != nil {
-		return in, err
+	run, err := a.getOpen(tenant, id)
+	if run != nil || err != nil {
+		return run, err
 	}
 	for _, s := range slices.Backward(a.sealed) {
-		if in, err := s.get(tenant, id); in != nil || err != nil {
-			return in, err
+		if run, err := s.get(tenant, id); run != nil || err != nil {
+			return run, err
 		}
 	}
 	return nil, nil
 }
 
 // getOpen is one run of the open file or the buffer, or nil.
-func (a *Archive) getOpen(tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error) {
+func (a *Archive) getOpen(tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
 	a.mu.RLock()
 	place, known := a.index.ids[a.index.hash([]byte(tenant), id)]
 	var f found
@@ -69,11 +69,11 @@ func (a *Archive) getOpen(tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error
 	if f.number == 0 {
 		return nil, nil
 	}
-	in := f.row
-	if in == nil {
+	run := f.row
+	if run == nil {
 		err := a.view(func(runs *bbolt.Bucket) (err error) {
 			if record := runs.Get(keyOf(f.number)); record != nil {
-				in, err = decode(f.number, record)
+				run, err = decode(f.number, record)
 			}
 			return err
 		})
@@ -81,10 +81,10 @@ func (a *Archive) getOpen(tenant jobs.Tenant, id jobs.ID) (*jobs.Instance, error
 			return nil, err
 		}
 	}
-	if in == nil || in.ID != id || in.Tenant != tenant {
+	if run == nil || run.ID != id || run.Tenant != tenant {
 		return nil, nil
 	}
-	return in, nil
+	return run, nil
 }
 
 // view reads the file.
@@ -99,7 +99,7 @@ func (a *Archive) view(fn func(runs *bbolt.Bucket) error) error {
 }
 
 // List answers a query, last ended first.
-func (a *Archive) List(ctx context.Context, q metastore.InstanceQuery) (metastore.Page, error) {
+func (a *Archive) List(ctx context.Context, q metastore.RunQuery) (metastore.Page, error) {
 	w := walk{query: &q, size: q.Size(), deadline: time.Now().Add(mostTime)}
 	before := uint64(0)
 	if q.Cursor != "" {
@@ -121,7 +121,7 @@ func (a *Archive) List(ctx context.Context, q metastore.InstanceQuery) (metastor
 		}
 		if w.looked >= mostRows || time.Now().After(w.deadline) {
 			w.page.Next = strconv.FormatUint(w.last, 36)
-			if len(w.page.Instances) < w.size {
+			if len(w.page.Runs) < w.size {
 				w.page.Searched = w.ended
 			}
 			return w.page, nil
@@ -179,7 +179,7 @@ func (a *Archive) step(w *walk, before *uint64) (over bool, err error) {
 
 // walk looks for the runs that a query asks for.
 type walk struct {
-	query    *metastore.InstanceQuery
+	query    *metastore.RunQuery
 	size     int
 	deadline time.Time
 
@@ -210,7 +210,7 @@ func (w *walk) look(batch []found, runs *bbolt.Bucket) (over bool, err error) {
 		if w.query.Past(sketch) {
 			return true, nil
 		}
-		full := len(w.page.Instances) == w.size
+		full := len(w.page.Runs) == w.size
 		row, err := w.match(sketch, f.number, record)
 		if err != nil {
 			return false, err
@@ -220,7 +220,7 @@ func (w *walk) look(batch []found, runs *bbolt.Bucket) (over bool, err error) {
 				w.page.Next = strconv.FormatUint(w.last, 36)
 				return true, nil
 			}
-			w.page.Instances = append(w.page.Instances, row)
+			w.page.Runs = append(w.page.Runs, row)
 		}
 		if !full {
 			w.last, w.ended = f.number, sketch.Ended
@@ -231,7 +231,7 @@ func (w *walk) look(batch []found, runs *bbolt.Bucket) (over bool, err error) {
 
 // match is the run if it is asked for, or nil. The label answers for all filters but the cause and the code, for which the row of a
 // run that passes the others is decoded.
-func (w *walk) match(sketch *jobs.Instance, number uint64, record []byte) (*jobs.Instance, error) {
+func (w *walk) match(sketch *jobs.Run, number uint64, record []byte) (*jobs.Run, error) {
 	q := *w.query
 	if record != nil {
 		q.Cause, q.Code = "", ""

@@ -23,12 +23,12 @@ func BenchmarkRetain(b *testing.B) {
 		before := heap()
 		a := open(b, path, Config{})
 		made := 0
-		some := func(n int) (rows []*jobs.Instance) {
+		some := func(n int) (rows []*jobs.Run) {
 			for range n {
-				in := run(made, rng)
-				in.Key = jobs.Key(fmt.Sprint("k", made%100))
-				in.Args, in.Moves = bytes.Repeat([]byte("x"), 100), make([]jobs.Move, 3)
-				rows = append(rows, in)
+				r := run(made, rng)
+				r.Key = jobs.Key(fmt.Sprint("k", made%100))
+				r.Args, r.Moves = bytes.Repeat([]byte("x"), 100), make([]jobs.Move, 3)
+				rows = append(rows, r)
 				made++
 			}
 			return rows

@@ -285,7 +285,7 @@ func (s *sealed) each(after uint64, fn func(number uint64, record []byte) (goOn 
 }
 
 // get is the run of an id, or nil.
-func (s *sealed) get(tenant jobs.Tenant, id jobs.ID) (in *jobs.Instance, err error) {
+func (s *sealed) get(tenant jobs.Tenant, id jobs.ID) (run *jobs.Run, err error) {
 	err = s.view(func(runs *bbolt.Bucket, f *finder) error {
 		l := f.list(hashOf(f.salt, byID, []byte(tenant), id[:]))
 		for i := range l.len() {
@@ -298,12 +298,12 @@ func (s *sealed) get(tenant jobs.Tenant, id jobs.ID) (in *jobs.Instance, err err
 				return damagedRun(s.path, number, err)
 			}
 			if row.ID == id && row.Tenant == tenant {
-				in = row
+				run = row
 			}
 		}
 		return nil
 	})
-	return in, err
+	return run, err
 }
 
 // unfinished is the name of a sealed file that is being written.

@@ -3,7 +3,7 @@ CREATE TABLE IF NOT EXISTS carillon_store (
     one      smallint PRIMARY KEY,
     at       bigint NOT NULL DEFAULT 0, -- of the last commit, Unix nanoseconds
     changes  bigint NOT NULL DEFAULT 0,
-    epoch    bigint NOT NULL DEFAULT 0,
+    term    bigint NOT NULL DEFAULT 0,
     leader   varbinary(300) NOT NULL DEFAULT '',
     turns    bigint NOT NULL DEFAULT 0, -- given to runs that can be claimed
     named    bigint NOT NULL DEFAULT 0, -- the latest time in the names of runs, of this period and before

@@ -3,7 +3,7 @@ CREATE TABLE carillon_store (
     one      smallint PRIMARY KEY CHECK (one = 1),
     at       bigint NOT NULL DEFAULT 0, -- of the last commit, Unix nanoseconds
     changes  bigint NOT NULL DEFAULT 0,
-    epoch    bigint NOT NULL DEFAULT 0,
+    term    bigint NOT NULL DEFAULT 0,
     leader   text   NOT NULL DEFAULT '',
     turns    bigint NOT NULL DEFAULT 0, -- given to runs that can be claimed
     named    bigint NOT NULL DEFAULT 0, -- the latest time in the names of runs, of this period and before

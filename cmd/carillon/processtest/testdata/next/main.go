@@ -58,7 +58,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	in, err := store.Instance(ctx, jobs.DefaultTenant, id)
+	in, err := store.Run(ctx, jobs.DefaultTenant, id)
 	if err != nil {
 		return err
 	}

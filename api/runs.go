@@ -1,0 +1,267 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// Wish is how a run should be. Fields that are left out are as the job says.
+type Wish struct {
+	Args        *Object    `json:"args,omitempty" doc:"Left out: the job's default arguments."`
+	Due         *time.Time `json:"due,omitempty" doc:"When it should start; a time that has passed means now. At most 5 years ahead."`
+	Delay       *Duration  `json:"delay,omitempty" doc:"Or: how long from now."`
+	Unique      string     `json:"unique,omitempty" maxLength:"200" doc:"At most one run of the job that is not over holds this key; a second is answered by the first."`
+	UniqueFor   *Duration  `json:"uniqueFor,omitempty" doc:"The key holds for this long instead."`
+	Priority    *int       `json:"priority,omitempty" minimum:"-100" maximum:"100"`
+	Retries     *int       `json:"retries,omitempty" minimum:"0" maximum:"1000"`
+	Timeout     *Duration  `json:"timeout,omitempty"`
+	StartWithin *Duration  `json:"startWithin,omitempty"`
+	Pin         string     `json:"pin,omitempty" maxLength:"200" doc:"The worker that is to run it, by name, whatever the job's route is."`
+}
+
+// NewRun is a run that should be, and of which job.
+type NewRun struct {
+	Job jobs.Key `json:"job" maxLength:"200"`
+	Wish
+}
+
+func itemLocation(i int) string { return fmt.Sprintf("body.items[%d]", i) }
+
+// tooLarge is the problem of arguments that are too large, or nil.
+func tooLarge(args *Object, location string) *Problem {
+	if args == nil || len(*args) <= jobs.MaxArgs {
+		return nil
+	}
+	return problem(http.StatusRequestEntityTooLarge, codeTooLarge, "the arguments are too large: pass a reference to the data instead",
+		Fault{Location: location, Message: fmt.Sprintf("has %d bytes, at most %d are allowed", len(*args), jobs.MaxArgs)})
+}
+
+// create is the wish as a command.
+func (w *Wish) create(key jobs.Key, location string) (jobs.Create, error) {
+	c := jobs.Create{Key: key, Origin: jobs.FromAPI, Unique: w.Unique, Priority: w.Priority, Retries: w.Retries,
+		Timeout: (*time.Duration)(w.Timeout), StartWithin: (*time.Duration)(w.StartWithin), Pin: w.Pin}
+	if w.Args != nil {
+		if p := tooLarge(w.Args, location+".args"); p != nil {
+			return c, p
+		}
+		c.Args = []byte(*w.Args)
+	}
+	if w.Due != nil && w.Delay != nil {
+		return c, jobs.Invalid("both due and delay are given: give one of them")
+	}
+	if w.Due != nil {
+		// A time before rows can hold it has passed as well.
+		if c.Due = jobs.Instant(*w.Due); c.Due.Before(time.Unix(0, 0)) {
+			c.Due = time.Unix(0, 0).UTC()
+		}
+	}
+	if w.Delay != nil {
+		c.Delay = time.Duration(*w.Delay)
+	}
+	if w.UniqueFor != nil {
+		c.UniqueFor = time.Duration(*w.UniqueFor)
+	}
+	return c, nil
+}
+
+// RunPath names a run in a path.
+type RunPath struct {
+	ID string `path:"id" format:"uuid"`
+}
+
+func (p *RunPath) run() (jobs.ID, error) { return jobs.ParseID(p.ID) }
+
+type triggerInput struct {
+	JobPath
+	Idempotency string `header:"Idempotency-Key" maxLength:"200" doc:"The same key within 24 hours is answered by the run it made."`
+	Reason      string `header:"Carillon-Reason" maxLength:"1024" doc:"Why; kept with the run."`
+	Body        *Wish
+}
+
+type runList struct {
+	Items    []Run      `json:"items" nullable:"false"`
+	Next     string     `json:"next,omitempty" doc:"Pass it as cursor to go on; missing at the end."`
+	Searched *time.Time `json:"searched,omitempty" doc:"The search was cut short: everything back to here was looked at; go on with next."`
+}
+
+type listInput struct {
+	Job    string    `query:"job" maxLength:"200"`
+	State  string    `query:"state" enum:"Scheduled,Enqueued,Processing,Succeeded,Failed,Terminated,Cancelled,Skipped"`
+	Worker string    `query:"worker" maxLength:"300"`
+	Parent string    `query:"parent" format:"uuid"`
+	Origin string    `query:"origin" enum:"cron,misfire,code,person,api,retry,parent,backfill"`
+	Code   string    `query:"code" maxLength:"64" doc:"That the last attempt failed with."`
+	From   time.Time `query:"from" doc:"Created at or after."`
+	To     time.Time `query:"to" doc:"Created before."`
+	Cursor string    `query:"cursor" maxLength:"1000" doc:"The next of the page before."`
+	Limit  int       `query:"limit" minimum:"1" maximum:"200" default:"50"`
+}
+
+type logInput struct {
+	RunPath
+	AfterAttempt  uint32 `query:"attempt" doc:"Go on after this attempt and sequence."`
+	AfterSequence uint64 `query:"sequence"`
+	Limit         int    `query:"limit" minimum:"1" maximum:"1000" default:"200"`
+}
+
+type logAnswer struct {
+	Body struct {
+		Items []LogLine `json:"items" nullable:"false"`
+	}
+}
+
+type cancelInput struct {
+	RunPath
+	Body *struct {
+		Reason string `json:"reason,omitempty" maxLength:"1024"`
+	}
+}
+
+type retryInput struct {
+	RunPath
+	Idempotency string `header:"Idempotency-Key" maxLength:"200"`
+	Body        *struct {
+		Args *Object `json:"args,omitempty" doc:"Other arguments than the run had."`
+	}
+}
+
+type runAnswer struct {
+	Location string `header:"Location"`
+	Body     Run
+}
+
+func (a *API) routeRuns() {
+	tags := []string{"runs"}
+	register(a, ops.Viewer, huma.Operation{OperationID: "explain-run", Method: http.MethodGet, Path: "/runs/{id}/explain", Tags: tags, Summary: "Why a run stands where it does",
+		Description: "One sentence for people, and the run with its history."}, a.explainRun)
+	register(a, ops.Operator, huma.Operation{OperationID: "trigger-job", Method: http.MethodPost, Path: "/jobs/{key}/trigger", Tags: []string{"jobs"},
+		DefaultStatus: http.StatusCreated, Summary: "Start a run of a job"}, a.trigger)
+	a.routeBulk()
+	register(a, ops.Viewer, huma.Operation{OperationID: "list-runs", Method: http.MethodGet, Path: "/runs", Tags: tags, Summary: "List runs",
+		Description: "Those that live, newest first, then those that ended, last ended first."}, a.list)
+	register(a, ops.Viewer, huma.Operation{OperationID: "get-run", Method: http.MethodGet, Path: "/runs/{id}", Tags: tags, Summary: "Read a run"},
+		func(ctx context.Context, in *RunPath) (*runAnswer, error) {
+			id, err := in.run()
+			if err != nil {
+				return nil, err
+			}
+			return a.answer(a.ops.Run(ctx, who(ctx), id))
+		})
+	register(a, ops.Operator, huma.Operation{OperationID: "cancel-run", Method: http.MethodPost, Path: "/runs/{id}/cancel", Tags: tags, Summary: "Stop a run"},
+		func(ctx context.Context, in *cancelInput) (*runAnswer, error) {
+			id, err := in.run()
+			if err != nil {
+				return nil, err
+			}
+			asker := who(ctx)
+			if in.Body != nil {
+				asker.Reason = in.Body.Reason
+			}
+			return a.answer(a.ops.Cancel(ctx, asker, id))
+		})
+	register(a, ops.Operator, huma.Operation{OperationID: "retry-run", Method: http.MethodPost, Path: "/runs/{id}/retry", Tags: tags,
+		DefaultStatus: http.StatusCreated, Summary: "Run again, as a new run"}, a.retry)
+	register(a, ops.Viewer, huma.Operation{OperationID: "run-log", Method: http.MethodGet, Path: "/runs/{id}/log", Tags: tags, Summary: "Read what a run wrote, oldest first"}, a.readLog)
+}
+
+func (a *API) answer(run *jobs.Run, err error) (*runAnswer, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &runAnswer{Body: whole(run, a.attempt(run))}, nil
+}
+
+func (a *API) created(made ops.Created, err error) (*runAnswer, error) {
+	out, err := a.answer(made.Run, err)
+	if err != nil {
+		return nil, err
+	}
+	out.Location = a.base + Prefix + "/runs/" + made.ID.String()
+	out.Body.Duplicate = made.Duplicate
+	return out, nil
+}
+
+func (a *API) trigger(ctx context.Context, in *triggerInput) (*runAnswer, error) {
+	if in.Body == nil {
+		in.Body = new(Wish)
+	}
+	wish, err := in.Body.create(jobs.Key(in.Key), "body")
+	if err != nil {
+		return nil, err
+	}
+	wish.Idempotency = in.Idempotency
+	asker := who(ctx)
+	asker.Reason = in.Reason
+	return a.created(a.ops.Trigger(ctx, asker, wish))
+}
+
+func (a *API) list(ctx context.Context, in *listInput) (*struct{ Body runList }, error) {
+	q := metastore.RunQuery{Job: jobs.Key(in.Job), Worker: in.Worker, Origin: jobs.Origin(in.Origin), Code: in.Code,
+		From: jobs.Instant(in.From), To: jobs.Instant(in.To), Limit: in.Limit}
+	var err error
+	if in.State != "" {
+		if q.State, err = jobs.ParseState(in.State); err != nil {
+			return nil, err
+		}
+	}
+	if in.Parent != "" {
+		if q.Parent, err = jobs.ParseID(in.Parent); err != nil {
+			return nil, err
+		}
+	}
+	if q.Cursor, err = a.unsealed(ctx, &q, in.Cursor); err != nil {
+		return nil, err
+	}
+	page, err := a.ops.Runs(ctx, who(ctx), q)
+	if err != nil {
+		return nil, err
+	}
+	out := runList{Items: make([]Run, len(page.Runs)), Searched: when(page.Searched)}
+	if out.Next, err = a.sealed(ctx, &q, page.Next); err != nil {
+		return nil, err
+	}
+	for i, row := range page.Runs {
+		out.Items[i] = listed(row, a.attempt(row))
+	}
+	return &struct{ Body runList }{out}, nil
+}
+
+func (a *API) retry(ctx context.Context, in *retryInput) (*runAnswer, error) {
+	id, err := in.run()
+	if err != nil {
+		return nil, err
+	}
+	var args []byte
+	if in.Body != nil && in.Body.Args != nil {
+		if p := tooLarge(in.Body.Args, "body.args"); p != nil {
+			return nil, p
+		}
+		args = []byte(*in.Body.Args)
+	}
+	return a.created(a.ops.Again(ctx, who(ctx), id, args, in.Idempotency))
+}
+
+func (a *API) readLog(ctx context.Context, in *logInput) (*logAnswer, error) {
+	id, err := in.run()
+	if err != nil {
+		return nil, err
+	}
+	lines, err := a.ops.Log(ctx, who(ctx), id, metastore.LogPosition{Attempt: in.AfterAttempt, Sequence: in.AfterSequence}, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &logAnswer{}
+	out.Body.Items = make([]LogLine, len(lines))
+	for i, l := range lines {
+		out.Body.Items[i] = logLine(l)
+	}
+	return out, nil
+}

@@ -1,0 +1,407 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/cmd/carillon/jobfile"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+const fileForm = `A file is YAML with a list of jobs. Each has a key, and the fields that are to hold, by the names that "carillon jobs show -o yaml"
+prints; kind and app are needed of a job that no worker has brought yet:
+
+  jobs:
+    - key: billing.close-day
+      schedule: "0 30 2 * * *"
+      zone: Europe/Berlin
+      retries: 3
+    - key: billing.report
+      kind: recurring
+      app: billing
+      schedule: "@every 1h"
+
+What a file says wins over the code, as an edit does. Fields that it does not name stay as they are; with --exact they follow
+the code again. Calendars may stand beside the jobs, and are written first:
+
+` + calendarForm
+
+func (a *asker) applyCommand() *cobra.Command {
+	var files []string
+	var reason string
+	var exact, dry bool
+	c := &cobra.Command{Use: "apply", Short: "Make what files say about jobs hold", Args: none,
+		Long: "Make what files say about jobs hold: edit those that are there, make those that are not. All of it is looked at before anything\n" +
+			"is done, and it is done at once; more than 1,000 jobs, or 4 MiB, in parts. Applied again, it changes nothing.\n\n" + fileForm,
+		Example: lines("carillon apply -f jobs.yaml", "carillon apply -f jobs/ --exact --reason 'release 12'", "carillon export | carillon apply -f -"),
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			_, err := a.applyFiles(ctx, files, exact, dry, reason)
+			return err
+		})}
+	c.Flags().StringArrayVarP(&files, "file", "f", nil, "a file, a folder, or - for what is piped in; may be given more than once")
+	c.Flags().StringVar(&reason, "reason", "", "why; kept with each change")
+	c.Flags().BoolVar(&exact, "exact", false, "fields that people have set and that the files do not name follow the code again")
+	c.Flags().BoolVar(&dry, "dry-run", false, "show what would change, and store nothing")
+	return c
+}
+
+func (a *asker) diffCommand() *cobra.Command {
+	var files []string
+	var exact bool
+	c := &cobra.Command{Use: "diff", Short: "Show what applying files would change", Args: none,
+		Long:    "Show what \"carillon apply\" with the same files would change, with the due times before and after. The exit code is 1 if anything would.\n\n" + fileForm,
+		Example: lines("carillon diff -f jobs.yaml", "carillon diff -f jobs/ --exact"),
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			differs, err := a.applyFiles(ctx, files, exact, true, "")
+			if err == nil && differs {
+				return &Exit{Code: Failed}
+			}
+			return err
+		})}
+	c.Flags().StringArrayVarP(&files, "file", "f", nil, "a file, a folder, or - for what is piped in; may be given more than once")
+	c.Flags().BoolVar(&exact, "exact", false, "as apply --exact would do it")
+	return c
+}
+
+// stated are the jobs of files, and the calendars beside them.
+func (a *asker) stated(paths []string) (list []jobfile.Stated, calendars []jobfile.Calendar, err error) {
+	for _, path := range paths {
+		names := []string{path}
+		if path != jobfile.Piped {
+			if names, err = jobfile.Files(path); err != nil {
+				return nil, nil, err
+			}
+		}
+		for _, name := range names {
+			raw, err := jobfile.Read(name, a.in)
+			if err != nil {
+				return nil, nil, err
+			}
+			one, err := jobfile.Parse(name, raw, IsField)
+			if err != nil {
+				return nil, nil, err
+			}
+			list = append(list, one...)
+			also, err := jobfile.Calendars(name, raw)
+			if err != nil {
+				return nil, nil, err
+			}
+			calendars = append(calendars, also...)
+		}
+	}
+	if len(list) == 0 && len(calendars) == 0 {
+		return nil, nil, jobs.Invalid("%s: no jobs are stated there: a file has a list \"jobs:\", each with a key", strings.Join(paths, ", "))
+	}
+	return list, calendars, nil
+}
+
+// IsField says what is wrong with the name of a field of a job, or nil.
+func IsField(name string) error {
+	f, err := fieldOf(name)
+	if err == nil && f.name != name {
+		err = jobs.Invalid("the field is called %s", f.name)
+	}
+	return err
+}
+
+var statedPlace = regexp.MustCompile(`^body\.jobs\[(\d+)\]\.?([A-Za-z]*)`)
+
+// placed says of what a server found wrong where that stands in the files.
+func placed(err error, list []jobfile.Stated) error {
+	r, ok := errors.AsType[*refused](err)
+	if !ok {
+		return err
+	}
+	var says []string
+	for _, f := range r.Errors {
+		m := statedPlace.FindStringSubmatch(f.Location)
+		if m == nil {
+			continue
+		}
+		n, convErr := strconv.Atoi(m[1])
+		if convErr != nil || n >= len(list) {
+			continue
+		}
+		says = append(says, list[n].Place(m[2])+": "+clean(list[n].Key)+": "+clean(strings.TrimSpace(m[2]+" "+f.Message)))
+	}
+	if len(says) > 0 {
+		return jobs.Refuse(r.code, "%s", strings.Join(says, "\n"))
+	}
+	for _, s := range list {
+		if strings.Contains(r.says, "job "+s.Key+" ") || strings.Contains(r.says, "job "+s.Key+":") {
+			return jobs.Refuse(r.code, "%s: %s", s.Place(""), r.says)
+		}
+	}
+	return err
+}
+
+// mostWanted is how many jobs are sent at once.
+const mostWanted = 1000
+
+// plan is the answer of a server that was asked to apply files.
+type plan struct {
+	Items     []api.Planned         `json:"items"`
+	Calendars []api.PlannedCalendar `json:"calendars,omitempty"`
+}
+
+// partsOf cuts jobs into parts that a server takes at once, at least one. The calendars go with each.
+func partsOf(list []jobfile.Stated, calendars []jobfile.Calendar) (parts [][]jobfile.Stated, err error) {
+	raw, err := json.Marshal(calendars)
+	if err != nil {
+		return nil, err
+	}
+	room := api.MaxApply - len(raw) - 1<<10 // and what else there is to a body
+	from, size := 0, 0
+	for i := range list {
+		one, err := json.Marshal(list[i].Body)
+		if err != nil {
+			return nil, err
+		}
+		n := len(one) + 1
+		if n > room {
+			return nil, jobs.Invalid("%s: job %s has %d bytes, at most %d are taken", list[i].Place(""), clean(list[i].Key), len(one), max(room-1, 0))
+		}
+		if i-from == mostWanted || size+n > room {
+			parts, from, size = append(parts, list[from:i]), i, 0
+		}
+		size += n
+	}
+	return append(parts, list[from:]), nil
+}
+
+// applyFiles applies files, or looks at what that would do, and says whether it does anything.
+func (a *asker) applyFiles(ctx context.Context, files []string, exact, dry bool, reason string) (differs bool, err error) {
+	if len(files) == 0 {
+		return false, jobs.Invalid("say which files, as in -f jobs.yaml")
+	}
+	list, calendars, err := a.stated(files)
+	if err != nil {
+		return false, err
+	}
+	if err := jobfile.Distinct(list); err != nil {
+		return false, err
+	}
+	if len(calendars) > mostWanted {
+		return false, jobs.Invalid("%d calendars are stated, at most %d are taken at once", len(calendars), mostWanted)
+	}
+	parts, err := partsOf(list, calendars)
+	if err != nil {
+		return false, err
+	}
+	var all plan
+	// What is sent in parts is looked at whole before the first part is done.
+	for _, look := range []bool{true, dry} {
+		all = plan{Items: []api.Planned{}}
+		for i, part := range parts {
+			bodies := make([]map[string]any, len(part))
+			for i, s := range part {
+				bodies[i] = s.Body
+			}
+			body := map[string]any{"jobs": bodies, "exact": exact, "dryRun": look}
+			if len(calendars) > 0 && (look || i == 0) { // they are there by the second part
+				body["calendars"] = calendars
+			}
+			got, err := a.link.do(ctx, request{method: "POST", path: "/apply", reason: reason, body: body})
+			if err != nil {
+				return false, placedCalendar(placed(err, part), calendars)
+			}
+			var one plan
+			if err := got.into(&one); err != nil {
+				return false, err
+			}
+			all.Items = append(all.Items, one.Items...)
+			if i == 0 {
+				all.Calendars = one.Calendars
+			}
+		}
+		if dry {
+			break
+		}
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return false, err
+	}
+	v := view{raw: raw, text: func(p *page) {
+		calendarPlanPage(p, all.Calendars, dry)
+		if len(list) > 0 {
+			planPage(p, all.Items, dry)
+		}
+	}}
+	for _, one := range all.Items {
+		if one.Does != "nothing" {
+			differs, v.names = true, append(v.names, string(one.Key))
+		}
+	}
+	differs = differs || slices.ContainsFunc(all.Calendars, func(c api.PlannedCalendar) bool { return c.Does != "nothing" })
+	return differs, a.say(v)
+}
+
+// placedCalendar says of what a server found wrong with a calendar where that stands in the files.
+func placedCalendar(err error, list []jobfile.Calendar) error {
+	r, ok := errors.AsType[*refused](err)
+	if !ok {
+		return err
+	}
+	for _, c := range list {
+		if strings.Contains(r.says, "calendar "+c.Name+",") || strings.Contains(r.says, "calendar "+c.Name+":") || strings.Contains(r.says, "calendar "+c.Name+" ") {
+			return jobs.Refuse(r.code, "%s: %s", c.Place, r.says)
+		}
+	}
+	return err
+}
+
+// calendarPlanPage says what becomes of calendars, and which due times that will cost.
+func calendarPlanPage(p *page, list []api.PlannedCalendar, dry bool) {
+	for _, c := range list {
+		switch {
+		case c.Does == "nothing":
+			continue
+		case dry:
+			p.line("%s calendar %s", p.paint(map[string]string{"create": green, "edit": yellow}[c.Does], c.Does), c.Name)
+		default:
+			p.line("calendar %s is written", c.Name)
+		}
+		differencePage(p, c.Differ)
+		for i := range c.Next {
+			p.line("  %s", p.paint(faint, fmt.Sprintf("no run of %s %s (%s)", c.Next[i].Job, moments([]time.Time{c.Next[i].At}), clean(c.Next[i].Rule))))
+		}
+	}
+}
+
+func planPage(p *page, plans []api.Planned, dry bool) {
+	count := map[string]int{}
+	for _, one := range plans {
+		count[one.Does]++
+		if one.Does == "nothing" {
+			continue
+		}
+		p.line("%s %s", p.paint(map[string]string{"create": green, "edit": yellow}[one.Does], one.Does), one.Key)
+		differencePage(p, one.Differ)
+		if !slices.EqualFunc(one.NextBefore, one.NextThen, time.Time.Equal) {
+			p.line("  %s", p.paint(faint, "next was  "+moments(one.NextBefore)))
+			p.line("  %s", p.paint(faint, "next is   "+moments(one.NextThen)))
+		}
+	}
+	word := "made %d, edited %d, left %d as they are"
+	if dry {
+		word = "would make %d, edit %d, leave %d as they are"
+	}
+	p.line(word, count["create"], count["edit"], count["nothing"])
+}
+
+// differencePage lists fields before and after.
+func differencePage(p *page, list []api.Difference) {
+	var rows [][]string
+	for _, d := range list {
+		rows = append(rows, []string{"  " + d.Field, p.paint(red, or(said(d.Field, d.Old), "(nothing)")), "->", p.paint(green, or(said(d.Field, d.New), "(nothing)"))})
+	}
+	p.columns(rows, "")
+}
+
+// said is a field's value as people write it.
+func said(field string, v any) string {
+	if v == nil {
+		return ""
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return fieldText(field, raw)
+}
+
+func moments(list []time.Time) string {
+	if len(list) == 0 {
+		return "never"
+	}
+	texts := make([]string, len(list))
+	for i, t := range list {
+		texts[i] = t.Format("2006-01-02 15:04:05Z07:00")
+	}
+	return strings.Join(texts, ", ")
+}
+
+func (a *asker) exportCommand() *cobra.Command {
+	var app string
+	var whole bool
+	c := &cobra.Command{Use: "export [key ...]", Short: "Write what people have set as a file for apply",
+		Long:    "Write what people have set for jobs, as YAML that \"carillon apply\" takes; with --all what holds, whoever said so.",
+		Example: lines("carillon export > jobs.yaml", "carillon export billing.close-day --all", "carillon export --app billing"),
+		RunE: a.does(func(ctx context.Context, keys []string) error {
+			list, err := a.exported(ctx, keys, app)
+			if err != nil {
+				return err
+			}
+			var items, names []string
+			for _, j := range list {
+				if whole || len(j.Edited) > 0 || len(keys) > 0 {
+					item, err := statement(j, whole)
+					if err != nil {
+						return err
+					}
+					items, names = append(items, item), append(names, string(j.Key))
+				}
+			}
+			raw := []byte(`{"jobs":[` + strings.Join(items, ",") + `]}`)
+			if a.format == "" {
+				a.format = "yaml"
+			}
+			return a.say(view{raw: raw, names: names})
+		}), ValidArgsFunction: a.completeKeys}
+	c.Flags().StringVar(&app, "app", "", "only of this worker group")
+	c.Flags().BoolVar(&whole, "all", false, "what holds, and not only what people have set")
+	return c
+}
+
+// statement is a job as a file states it: the fields that people have set, or all, in the order in which people read them.
+func statement(j api.Job, whole bool) (string, error) {
+	raw, err := json.Marshal(j.Policy)
+	if err != nil {
+		return "", err
+	}
+	policy := map[string]json.RawMessage{}
+	if err := json.Unmarshal(raw, &policy); err != nil {
+		return "", err
+	}
+	parts := []string{fmt.Sprintf(`"key":%q,"kind":%q,"app":%q`, j.Key, j.Kind, j.App)}
+	for _, f := range fields {
+		if v, ok := policy[f.name]; ok && (whole || slices.Contains(j.Edited, f.name)) {
+			parts = append(parts, fmt.Sprintf("%q:%s", f.name, v))
+		}
+	}
+	return "{" + strings.Join(parts, ",") + "}", nil
+}
+
+// exported are the jobs that are named, or all.
+func (a *asker) exported(ctx context.Context, keys []string, app string) ([]api.Job, error) {
+	if len(keys) > 0 {
+		list := make([]api.Job, len(keys))
+		for i, key := range keys {
+			j, _, err := a.job(ctx, key)
+			if err != nil {
+				return nil, err
+			}
+			list[i] = j
+		}
+		return list, nil
+	}
+	q := url.Values{}
+	set(q, "app", app)
+	all, err := a.pages(ctx, "/jobs", q, "after", 0, 1000)
+	if err != nil {
+		return nil, err
+	}
+	return decoded[api.Job](all.Items)
+}

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/backup"
+)
+
+func (a *asker) backupCommand() *cobra.Command {
+	var dir string
+	c := &cobra.Command{Use: "backup <file>", Short: "Back up all that a scheduler holds", Args: one("the file to write"),
+		Long: "Back up all that a scheduler holds, while it runs: jobs, runs that wait and that are over, the record of changes, tokens, logs.\n" +
+			"The file is there when all of it came and is on disk; it is never written over. Keep it like the store itself.\n" +
+			"With --data, of a server that does not run.\n\n" +
+			"A scheduler with its rows in a database says by which command that is backed up.",
+		Example: lines("carillon backup /var/backups/carillon-2026-11-21.backup", "carillon backup --data /var/lib/carillon now.backup"),
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			write := func(to io.Writer) error { return a.link.download(ctx, "/backup", to) }
+			if dir != "" {
+				if a.Stopped == nil {
+					return jobs.Invalid("--data is not known here")
+				}
+				content, done, err := a.Stopped(dir)
+				if err != nil {
+					return err
+				}
+				write = func(to io.Writer) error {
+					_, err := backup.Write(ctx, to, backup.Head{At: a.Now().UTC(), Version: a.Version, From: "directory " + dir}, content)
+					return errors.Join(err, done.Close())
+				}
+			}
+			f, err := backup.Save(ctx, args[0], write)
+			if err != nil {
+				return err
+			}
+			var size int64
+			if info, err := os.Stat(args[0]); err == nil {
+				size = info.Size()
+			}
+			counts := map[string]int64{}
+			for what, sum := range f.Account {
+				counts[what] = sum.Count
+			}
+			raw, err := json.Marshal(map[string]any{"file": args[0], "bytes": size, "at": f.At, "from": f.From, "holds": counts})
+			if err != nil {
+				return err
+			}
+			return a.say(view{raw: raw, names: args, text: func(p *page) {
+				p.line("%s: %s, as of %s", args[0], bytesText(size), f.At.Local().Format(time.DateTime))
+				p.line("%s", f.Account)
+			}})
+		})}
+	c.Flags().StringVar(&dir, "data", "", "the data directory of a server that does not run, instead of asking one that does")
+	return c
+}

@@ -1,0 +1,191 @@
+// Package cli has the client commands of carillon: one for each verb, sent over HTTP.
+//
+// Where to start: [Commands]. A file holds the commands of one thing (jobs.go, runs.go, settings.go ...); link.go is
+// the only place that speaks HTTP, output.go the only one that knows tables, JSON and YAML, exit.go says how a
+// command ends.
+//
+// Sharp edges: what is printed with -o json is the API's own answer, whatever this program knows of it. Texts of
+// others (errors, log lines, reasons) are printed without their control characters.
+package cli
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Config is what the commands stand on. The zero value works.
+type Config struct {
+	// Terminal says that a person reads what is written there, or writes what is read; nil means never.
+	Terminal func(stream any) bool
+	// Now is the clock that relative times are counted from; nil means time.Now.
+	Now func() time.Time
+	// Stopped opens the data directory of a server that does not run, for a backup; nil means that only one that runs is
+	// backed up.
+	Stopped func(dir string) (metastore.Content, io.Closer, error)
+	// Version is the program's.
+	Version string
+	// Getenv reads the environment; nil means os.Getenv.
+	Getenv func(string) string
+}
+
+// Where a scheduler is looked for, and the variables that say otherwise.
+const (
+	defaultServer = "http://127.0.0.1:8080"
+	envServer     = "CARILLON_SERVER"
+	envToken      = "CARILLON_TOKEN"
+	envTokenFile  = "CARILLON_TOKEN_FILE"
+	envNoColor    = "NO_COLOR"
+)
+
+// asker is one call of the program: whom it asks, and how it says what it hears.
+type asker struct {
+	Config
+	server, tokenFile, caFile, token string
+	timeout                          time.Duration // of one request
+	format                           string        // "" = a table
+	quiet                            bool
+
+	in        io.Reader
+	out, errs io.Writer
+	answers   *bufio.Reader // what is read of in, once a question has been asked
+	link      *link         // once it is open
+}
+
+// Commands are the verbs, and what goes with them (completion, help): to be put beside the others of the program.
+func Commands(c Config) (verbs, others []*cobra.Command) {
+	if c.Terminal == nil {
+		c.Terminal = func(any) bool { return false }
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Getenv == nil {
+		c.Getenv = os.Getenv
+	}
+	a := &asker{Config: c}
+	verbs = []*cobra.Command{a.overviewCommand(), a.jobsCommand(), a.runsCommand(), a.workersCommand(), a.calendarsCommand(), a.forecastCommand(), a.explainCommand(), a.settingsCommand(), a.cleanCommand(),
+		a.tokensCommand(), a.auditCommand(), a.clusterCommand(), a.backupCommand(), a.whoamiCommand(),
+		a.applyCommand(), a.diffCommand(), a.exportCommand(), a.importCommand()}
+	for _, c := range verbs {
+		a.addFlags(c)
+		c.SetFlagErrorFunc(wrongFlag)
+	}
+	return verbs, []*cobra.Command{completionCommand(), exitCodesTopic()}
+}
+
+// addFlags gives a command, and those under it, the flags that all of them have.
+func (a *asker) addFlags(c *cobra.Command) {
+	f := c.PersistentFlags()
+	f.StringVar(&a.server, "server", "", "URL of the scheduler (default $"+envServer+", else "+defaultServer+")")
+	f.StringVar(&a.tokenFile, "token-file", "", "file that holds the token (default: what $"+envToken+" or the file $"+envTokenFile+" holds)")
+	f.StringVar(&a.caFile, "ca-file", "", "certificates in PEM that vouch for the server, instead of the machine's")
+	f.DurationVar(&a.timeout, "request-timeout", 10*time.Second, "how long one request may take")
+	f.StringVarP(&a.format, "output", "o", "", "json, yaml or name, instead of a table")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "print nothing: the exit code says it")
+	f.StringVar(&a.token, "token", "", "")
+	must(f.MarkHidden("token")) // it is there to be refused with the reason
+	complete(c, "output", words("json", "yaml", "name"))
+}
+
+// does makes a command's body of fn: it reads the common flags first, and ends when the program is told to.
+func (a *asker) does(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		a.in, a.out, a.errs = c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()
+		if !slices.Contains([]string{"", "json", "yaml", "name"}, a.format) {
+			return jobs.Invalid("-o %.20q is none of json, yaml, name", a.format)
+		}
+		if err := a.open(); err != nil {
+			return err
+		}
+		if a.link.inTheClear() {
+			a.remark("warning: the token goes to %s in the clear: use https if you can", a.link.base)
+		}
+		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		err := fn(ctx, args)
+		if err != nil && ctx.Err() != nil {
+			return &Exit{Code: Interrupted}
+		}
+		return err
+	}
+}
+
+var flagName = regexp.MustCompile(`(?m)^.{0,6}--([a-z-]+)`)
+
+// wrongFlag says what is wrong with a flag, and which one may have been meant.
+func wrongFlag(c *cobra.Command, err error) error {
+	if name, is := strings.CutPrefix(err.Error(), "unknown flag: --"); is {
+		known := map[string]string{}
+		for _, f := range flagName.FindAllStringSubmatch(c.Flags().FlagUsages(), -1) { // without the hidden ones
+			known[f[1]] = ""
+		}
+		if meant, far := Closest(name, known); far <= slip {
+			return jobs.Invalid("%s has no flag --%s; did you mean --%s?", c.CommandPath(), name, meant)
+		}
+		return jobs.Invalid("%s has no flag --%s; see %s --help", c.CommandPath(), name, c.CommandPath())
+	}
+	text, _, _ := strings.Cut(err.Error(), ": strconv.")
+	return jobs.Invalid("%s; see %s --help", text, c.CommandPath())
+}
+
+// group is a command that only holds others.
+func group(use, short, example string, subs ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Example: example,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return c.Help()
+			}
+			known := map[string]string{}
+			for _, sub := range c.Commands() {
+				known[sub.Name()] = ""
+			}
+			if meant, far := Closest(args[0], known); far <= slip {
+				return jobs.Invalid("there is no command %q; did you mean %s %s?", c.CommandPath()+" "+args[0], c.CommandPath(), meant)
+			}
+			return jobs.Invalid("there is no command %q; see %s --help", c.CommandPath()+" "+args[0], c.CommandPath())
+		}}
+	c.AddCommand(subs...)
+	return c
+}
+
+// one wants one word after the command, none wants no word.
+func one(what string) cobra.PositionalArgs { return counted(what, 1, 1) }
+
+func none(c *cobra.Command, args []string) error { return counted("", 0, 0)(c, args) }
+
+func counted(what string, least, most int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return jobs.Invalid("%s needs %s; see %s --help", c.CommandPath(), what, c.CommandPath())
+		case most == 0 && len(args) > 0:
+			return jobs.Invalid("%s takes no arguments, but %q is given", c.CommandPath(), args[0])
+		case most > 0 && len(args) > most:
+			return jobs.Invalid("%s takes %s, but %q is given as well", c.CommandPath(), what, args[most])
+		}
+		return nil
+	}
+}
+
+// lines are the examples of a command.
+func lines(examples ...string) string { return "  " + strings.Join(examples, "\n  ") }
+
+// must is for what only a mistake in this program can bring about.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

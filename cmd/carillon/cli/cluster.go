@@ -1,0 +1,235 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-scheduler/carillon/api"
+)
+
+func (a *asker) clusterCommand() *cobra.Command {
+	return group("cluster", "Look at the nodes, let one join, have another lead", lines("carillon cluster status", "carillon cluster invite > join.token"),
+		a.clusterStatus(), a.clusterInvite(), a.clusterRemove(), a.clusterTransfer(), a.clusterFinalize())
+}
+
+func (a *asker) clusterStatus() *cobra.Command {
+	var every watch
+	c := &cobra.Command{Use: "status", Short: "Who the nodes are, and how they are", Args: none,
+		Example: lines("carillon cluster status", "carillon cluster status --watch", "carillon cluster status -o json"),
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			return a.watched(ctx, every, func(ctx context.Context) (view, error) {
+				got, err := a.link.get(ctx, "/cluster", nil)
+				if err != nil {
+					return view{}, err
+				}
+				var all api.Cluster
+				if err := got.into(&all); err != nil {
+					return view{}, err
+				}
+				v := view{raw: got.raw, text: func(p *page) { clusterTable(p, &all) }}
+				for _, n := range all.Nodes {
+					v.names = append(v.names, n.Name)
+				}
+				return v, nil
+			})
+		})}
+	every.addFlag(c)
+	return c
+}
+
+func clusterTable(p *page, c *api.Cluster) {
+	var rows [][]string
+	for _, n := range c.Nodes {
+		state := "offline"
+		switch {
+		case n.Leads:
+			state = fmt.Sprintf("leads, term %d", n.Term)
+		case n.Online && n.Copy != nil && !n.Copy.Voter:
+			state = "catches up"
+		case n.Online && n.Share != nil:
+			state = "fires"
+		case n.Online:
+			state = "stands by"
+		}
+		if n.Online && n.Share != nil {
+			state += fmt.Sprintf(", %d jobs", n.Share.Jobs)
+		}
+		if n.Here {
+			state += ", answers"
+		}
+		commit, size, archive := "-", "-", "-"
+		if n.Copy != nil && n.Copy.Reached {
+			commit, size, archive = fmt.Sprint(n.Copy.Applied), bytesText(n.Copy.LogBytes), bytesText(n.Copy.ArchiveBytes)
+		}
+		skew := time.Duration(n.Skew * float64(time.Second)).Round(time.Millisecond)
+		rows = append(rows, []string{clean(n.Name), state, or(p.ago(n.Seen), "-"), commit, size, archive, skew.String(), or(clean(n.Address), "-")})
+	}
+	p.table([]string{"NODE", "STATE", "HEARD", "COMMIT", "LOG", "ARCHIVE", "CLOCK", "PAGES"}, rows)
+	says := c.Says
+	if c.Tolerates == 0 {
+		says = p.paint(yellow, says)
+	}
+	p.line("%s", says)
+	if known := knownByAll(c); known > c.ApplyVersion && c.ApplyVersion > 0 {
+		p.line("%s", p.paint(yellow, fmt.Sprintf("version %d of the rules is in force, all nodes know version %d: carillon cluster finalize-upgrade", c.ApplyVersion, known)))
+	}
+	rows = nil
+	for _, e := range c.Elections[:min(len(c.Elections), shownElections)] {
+		rows = append(rows, []string{fmt.Sprint(e.Term), clean(e.Node), or(p.ago(e.Since), "-"), or(p.ago(e.Until), "-"), or(clean(e.Why), "-")})
+	}
+	if len(rows) > 0 {
+		p.line("")
+		p.table([]string{"TERM", "LED", "FROM", "TO", "ENDED BECAUSE"}, rows)
+	}
+}
+
+// knownByAll is the newest version of the rules that all nodes know, 0 if one has not said.
+func knownByAll(c *api.Cluster) (known uint32) {
+	for i, n := range c.Nodes {
+		switch {
+		case n.Copy == nil:
+			return 0
+		case i == 0 || n.Copy.ApplyVersion < known:
+			known = n.Copy.ApplyVersion
+		}
+	}
+	return known
+}
+
+// shownElections is how many terms a table shows; JSON has all.
+const shownElections = 5
+
+// bytesText is a number of bytes for people.
+func bytesText(n int64) string {
+	const unit = 1024
+	v, i := float64(n), 0
+	for ; v >= unit && i < 4; i++ {
+		v /= unit
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %ciB", v, "KMGT"[i-1])
+}
+
+func (a *asker) clusterInvite() *cobra.Command {
+	return &cobra.Command{Use: "invite", Short: "Let one new node join", Args: none,
+		Long: "Let one new node join, once, within a quarter of an hour. The invitation is printed once and kept nowhere. Who has it becomes\n" +
+			"a node, and nodes may do everything: hand it over as you would a password. On the new machine:\n\n" +
+			"  carillon cluster join join.token --node n2 --data /var/lib/carillon --cluster n2.example.com:7946",
+		Example: lines("carillon cluster invite > join.token"),
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			got, err := a.link.do(ctx, request{method: "POST", path: "/cluster/invitations", body: map[string]any{}})
+			if err != nil {
+				return err
+			}
+			var i api.Invitation
+			if err := got.into(&i); err != nil {
+				return err
+			}
+			if a.human() {
+				a.remark("an invitation for one node, until %s. It is shown this once:", i.Until.Local().Format("15:04"))
+			}
+			quiet := a.quiet
+			a.quiet = false // the secret is the one thing that is never kept back
+			defer func() { a.quiet = quiet }()
+			return a.say(view{raw: got.raw, names: []string{i.Token}, text: func(p *page) { p.line("%s", i.Token) }})
+		})}
+}
+
+func (a *asker) clusterRemove() *cobra.Command {
+	return &cobra.Command{Use: "remove <node>", Short: "Take a node out that does not come back", Args: one("the name of a node"),
+		Long: "Take a node out that does not come back. It no longer counts for the majority, the others refuse it, and invitations that were\n" +
+			"made before are void. Tokens whose texts are in files of the node stay valid: they are listed, to be replaced and revoked.\n" +
+			"The node that leads is not removed: have another lead first (carillon cluster transfer).",
+		Example: lines("carillon cluster remove n3"), ValidArgsFunction: a.completeNodes,
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			got, err := a.link.do(ctx, request{method: "DELETE", path: "/cluster/nodes/" + url.PathEscape(args[0])})
+			if err != nil {
+				return err
+			}
+			err = a.say(view{raw: empty(got.raw), names: args, text: func(p *page) { p.line("node %s is in the cluster no more", args[0]) }})
+			if err == nil && a.human() {
+				a.leftTokens(ctx, args[0])
+			}
+			return err
+		})}
+}
+
+// leftTokens lists the tokens that a node has granted by itself, whose texts it keeps in files.
+func (a *asker) leftTokens(ctx context.Context, node string) {
+	var all struct{ Items []api.Token }
+	got, err := a.link.get(ctx, "/tokens", nil)
+	if err == nil {
+		err = got.into(&all)
+	}
+	if err != nil {
+		a.remark("the tokens whose texts are in files of the node are not known: %v; see carillon tokens list", err)
+		return
+	}
+	for _, t := range all.Items {
+		if t.By == "node:"+node {
+			a.remark("token %s (%s, %s) is in a file of that node: replace it, then carillon tokens revoke %s", t.ID, clean(t.Name), t.Role, t.ID)
+		}
+	}
+}
+
+func (a *asker) clusterTransfer() *cobra.Command {
+	return &cobra.Command{Use: "transfer [node]", Short: "Have another node lead", Args: counted("the name of a node, or nothing", 0, 1),
+		Example: lines("carillon cluster transfer", "carillon cluster transfer n2"), ValidArgsFunction: a.completeNodes,
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			body := map[string]any{}
+			if len(args) > 0 {
+				body["to"] = args[0]
+			}
+			got, err := a.link.do(ctx, request{method: "POST", path: "/cluster/transfer", body: body})
+			if err != nil {
+				return err
+			}
+			return a.say(view{raw: empty(got.raw), names: args, text: func(p *page) { p.line("another node leads") }})
+		})}
+}
+
+func (a *asker) clusterFinalize() *cobra.Command {
+	return &cobra.Command{Use: "finalize-upgrade", Short: "Put the newest rules that all nodes know in force", Args: none,
+		Long: "Put the newest version of the rules that the nodes know in force, after the program of each node has been replaced.\n" +
+			"There is no way back: older programs can no longer be nodes. Until then they can, and what is new is refused. All nodes\n" +
+			"must answer and know the version. Without this command the leader does the same after a day.",
+		Example: lines("carillon cluster finalize-upgrade"),
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			got, err := a.link.do(ctx, request{method: "POST", path: "/cluster/finalize-upgrade", body: map[string]any{}})
+			if err != nil {
+				return err
+			}
+			var done api.FinalizedUpgrade
+			if err := got.into(&done); err != nil {
+				return err
+			}
+			version := fmt.Sprint(done.ApplyVersion)
+			return a.say(view{raw: got.raw, names: []string{version}, text: func(p *page) { p.line("version %s of the rules is in force", version) }})
+		})}
+}
+
+// empty is an answer without a body as JSON.
+func empty(raw []byte) []byte {
+	if len(raw) == 0 {
+		return []byte("{}")
+	}
+	return raw
+}
+
+func (a *asker) completeNodes(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var all api.Cluster
+	if len(args) > 0 || !a.asked(c, "/cluster", nil, &all) {
+		return nil, noFiles
+	}
+	var names []string
+	for _, n := range all.Nodes {
+		names = append(names, n.Name)
+	}
+	return names, noFiles
+}

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// How the program ends. Scripts rely on these; exitCodes says them to people.
+const (
+	OK          = 0
+	Failed      = 1
+	Usage       = 2
+	NotFound    = 3
+	Conflict    = 4
+	NotAllowed  = 5
+	Unavailable = 6
+	Unknown     = 7
+
+	RunFailed    = 10
+	RunCancelled = 11
+	RunSkipped   = 12
+
+	TimedOut    = 124
+	Interrupted = 130 // 128 and the number of SIGINT
+)
+
+var exitCodes = []struct {
+	code  int
+	means string
+}{
+	{OK, "done; with --wait and --follow: the run succeeded"},
+	{Failed, "failed, in a way that no other code tells"},
+	{Usage, "the command, its input or the configuration is wrong; nothing was done"},
+	{NotFound, "there is no such job, run or token"},
+	{Conflict, "it cannot be done as things stand, or somebody changed it meanwhile"},
+	{NotAllowed, "the token is missing, not known, over, or may not do this"},
+	{Unavailable, "not done: the scheduler cannot be reached, or cannot answer now; try again"},
+	{Unknown, "it may or may not have been done: look"},
+	{RunFailed, "with --wait and --follow: the run failed for good (Terminated)"},
+	{RunCancelled, "with --wait and --follow: the run was cancelled"},
+	{RunSkipped, "with --wait and --follow: the run was skipped"},
+	{TimedOut, "--wait-timeout was over before the run was; it goes on"},
+	{Interrupted, "told to stop (Ctrl-C); a run that was waited for goes on. It is also how --watch ends"},
+}
+
+// Exit ends the program with a code. Text is what is said about it; "" = nothing, or all of it has been said.
+type Exit struct {
+	Code int
+	Text string
+}
+
+func (e *Exit) Error() string { return e.Text }
+
+// ExitCode is the code that tells of an error; 0 of none.
+func ExitCode(err error) int {
+	if err == nil {
+		return OK
+	}
+	if exit, ok := errors.AsType[*Exit](err); ok {
+		return exit.Code
+	}
+	for _, c := range []struct {
+		is   jobs.Code
+		exit int
+	}{
+		{jobs.BadInput, Usage}, {jobs.NotFound, NotFound}, {jobs.Conflict, Conflict}, {jobs.Stale, Conflict},
+		{jobs.Forbidden, NotAllowed}, {jobs.Unavailable, Unavailable}, {jobs.Unknown, Unknown},
+	} {
+		if errors.Is(err, c.is) {
+			return c.exit
+		}
+	}
+	return Failed
+}
+
+// endOf is how a command ends that waited for a run, or nil.
+func endOf(state string) error {
+	switch state {
+	case jobs.Terminated.String():
+		return &Exit{Code: RunFailed}
+	case jobs.Cancelled.String():
+		return &Exit{Code: RunCancelled}
+	case jobs.Skipped.String():
+		return &Exit{Code: RunSkipped}
+	}
+	return nil
+}
+
+// exitCodesTopic is the page of help about them.
+func exitCodesTopic() *cobra.Command {
+	var b strings.Builder
+	b.WriteString("What the exit code says:\n\n")
+	for _, c := range exitCodes {
+		fmt.Fprintf(&b, "  %3d  %s\n", c.code, c.means)
+	}
+	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes say", Long: strings.TrimSuffix(b.String(), "\n"),
+		Example: lines("carillon help exit-codes"), Args: none,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+}

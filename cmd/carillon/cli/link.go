@@ -1,0 +1,355 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// link is the way to one scheduler.
+type link struct {
+	base    string // without a slash at the end
+	token   string
+	http    *http.Client
+	timeout time.Duration
+}
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 64 << 20
+
+// open finds out whom to ask, and as whom. It sends nothing.
+func (a *asker) open() error {
+	if a.token != "" {
+		return jobs.Invalid("--token is refused: what stands on a command line can be read by other users of the machine, and is kept in the "+
+			"shell's history; put the token into $%s, or into a file and name that with --token-file", envToken)
+	}
+	base := a.server
+	if base == "" {
+		base = a.Getenv(envServer)
+	}
+	if base == "" {
+		base = defaultServer
+	}
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return jobs.Invalid("server %.100q: give a URL such as %s", redacted(base), defaultServer)
+	}
+	token, err := a.readToken()
+	if err != nil {
+		return err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if a.caFile != "" {
+		pem, err := os.ReadFile(a.caFile)
+		if err != nil {
+			return jobs.Invalid("--ca-file: %v", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return jobs.Invalid("--ca-file %s holds no certificate in PEM", a.caFile)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
+	}
+	a.link = &link{base: strings.TrimRight(base, "/"), token: token, timeout: a.timeout,
+		// A token goes where it was meant to go and nowhere else, so no redirect is followed.
+		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return nil
+}
+
+// inTheClear says that a token would go over a network that others may read along.
+func (l *link) inTheClear() bool {
+	u, err := url.Parse(l.base)
+	if err != nil || l.token == "" || u.Scheme != "http" || u.Hostname() == "localhost" {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return ip == nil || !ip.IsLoopback()
+}
+
+// redacted is a URL that may be shown.
+func redacted(text string) string {
+	if at := strings.LastIndexByte(text, '@'); at >= 0 {
+		return "..." + text[at:]
+	}
+	return text
+}
+
+// readToken is the token to come in with, or "".
+func (a *asker) readToken() (string, error) {
+	path, from := a.tokenFile, "--token-file"
+	if path == "" {
+		if token := strings.TrimSpace(a.Getenv(envToken)); token != "" {
+			return token, checkToken(token, "$"+envToken)
+		}
+		path, from = a.Getenv(envTokenFile), "$"+envTokenFile
+	}
+	if path == "" {
+		return "", nil
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return "", jobs.Invalid("%s: %v", from, err)
+	}
+	token := strings.TrimSpace(string(raw))
+	if token == "" {
+		return "", jobs.Invalid("%s: %s is empty", from, path)
+	}
+	return token, checkToken(token, from)
+}
+
+func checkToken(token, from string) error {
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return jobs.Invalid("%s does not hold a token: it has characters that no token has", from)
+	}
+	return nil
+}
+
+// request is one question.
+type request struct {
+	method string
+	path   string // below api.Prefix
+	query  url.Values
+	match  string // If-Match
+	key    string // Idempotency-Key
+	reason string
+	body   any // nil = none
+}
+
+// answer is what came back: the body as it was sent, and the ETag.
+type answer struct {
+	raw  []byte
+	etag string
+}
+
+// into reads the body.
+func (r answer) into(v any) error {
+	if err := json.Unmarshal(r.raw, v); err != nil {
+		return fmt.Errorf("the server's answer is not understood: %w", err)
+	}
+	return nil
+}
+
+func (l *link) get(ctx context.Context, path string, query url.Values) (answer, error) {
+	return l.do(ctx, request{method: http.MethodGet, path: path, query: query})
+}
+
+// do asks once. Whether something was done that was not answered is told by jobs.Unknown.
+func (l *link) do(ctx context.Context, r request) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	q, err := l.compose(ctx, r)
+	if err != nil {
+		return answer{}, err
+	}
+	response, err := l.http.Do(q)
+	if err != nil {
+		return answer{}, l.silence(ctx, r, err)
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return answer{}, l.silence(ctx, r, err)
+	}
+	if response.StatusCode >= 300 {
+		return answer{}, l.refusal(r, response, raw)
+	}
+	return answer{raw: raw, etag: response.Header.Get("ETag")}, nil
+}
+
+// download passes on an answer as it comes, however long that takes.
+func (l *link) download(ctx context.Context, path string, to io.Writer) error {
+	r := request{method: http.MethodGet, path: path}
+	q, err := l.compose(ctx, r)
+	if err != nil {
+		return err
+	}
+	response, err := l.http.Do(q)
+	if err != nil {
+		return l.silence(ctx, r, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		raw, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+		if err != nil {
+			return l.silence(ctx, r, err)
+		}
+		return l.refusal(r, response, raw)
+	}
+	if _, err := io.Copy(to, response.Body); err != nil {
+		return fmt.Errorf("the answer of %s broke off: %w", l.base, err)
+	}
+	return nil
+}
+
+// compose makes an HTTP request of a question.
+func (l *link) compose(ctx context.Context, r request) (*http.Request, error) {
+	target := l.base + api.Prefix + r.path
+	if len(r.query) > 0 {
+		target += "?" + r.query.Encode()
+	}
+	var body io.Reader
+	if r.body != nil {
+		raw, err := json.Marshal(r.body)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(raw)
+	}
+	q, err := http.NewRequestWithContext(ctx, r.method, target, body)
+	if err != nil {
+		return nil, err
+	}
+	if r.body != nil {
+		q.Header.Set("Content-Type", "application/json")
+	}
+	for name, text := range map[string]string{"If-Match": r.match, "Idempotency-Key": r.key, "Carillon-Reason": r.reason} {
+		if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			return nil, jobs.Invalid("%s %.40q has a character that cannot be sent, such as a line break", name, text)
+		}
+		if text != "" {
+			q.Header.Set(name, text)
+		}
+	}
+	if l.token != "" {
+		q.Header.Set("Authorization", "Bearer "+l.token)
+	}
+	q.Header.Set("User-Agent", "carillon")
+	return q, nil
+}
+
+// silence is what is said when no answer came.
+func (l *link) silence(ctx context.Context, r request, err error) error {
+	if parent := context.Cause(ctx); parent == context.Canceled {
+		return parent
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return jobs.Refuse(jobs.Unavailable, "nothing answers at %s (%v): is a server running? \"carillon dev\" starts one; --server or $%s names another", l.base, cause(err), envServer)
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return jobs.Refuse(jobs.Unavailable, "%s cannot prove who it is (%v): name the certificate that vouches for it with --ca-file", l.base, cause(err))
+	}
+	if wrong, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return jobs.Refuse(jobs.Unavailable, "%s does not speak TLS (%v): is it http instead of https?", l.base, wrong.Msg)
+	}
+	what := fmt.Sprintf("no answer from %s (%v)", l.base, cause(err))
+	if ctx.Err() != nil {
+		what = fmt.Sprintf("no answer from %s within %v (--request-timeout)", l.base, l.timeout)
+	}
+	if r.method == http.MethodGet {
+		return jobs.Refuse(jobs.Unavailable, "%s", what)
+	}
+	return jobs.Refuse(jobs.Unknown, "%s: it may or may not have been done; look before you do it again", what)
+}
+
+// cause is the innermost reason of a network error, without the URL that it was for.
+func cause(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Err != nil {
+		return op.Err
+	}
+	return err
+}
+
+// refused is a problem that the server answered with.
+type refused struct {
+	api.Problem
+	code jobs.Code
+	says string
+}
+
+func (r *refused) Error() string { return r.says }
+
+// Unwrap makes errors.Is(err, jobs.NotFound) work.
+func (r *refused) Unwrap() error { return r.code }
+
+// codes says which refusal a problem is. Those that are missing are told by the status.
+var codes = map[string]jobs.Code{
+	"not_found": jobs.NotFound, "conflict": jobs.Conflict, "stale": jobs.Stale, "invalid": jobs.BadInput, "malformed": jobs.BadInput,
+	"too_large": jobs.BadInput, "forbidden": jobs.Forbidden, "outcome_unknown": jobs.Unknown, "unavailable": jobs.Unavailable,
+	"not_ready": jobs.Unavailable, "exhausted": jobs.Conflict, "no_such_route": "",
+}
+
+var statusCodes = map[int]jobs.Code{
+	http.StatusUnauthorized: jobs.Forbidden, http.StatusForbidden: jobs.Forbidden, http.StatusNotFound: jobs.NotFound, http.StatusConflict: jobs.Conflict,
+	http.StatusPreconditionFailed: jobs.Stale, http.StatusTooManyRequests: jobs.Unavailable, http.StatusServiceUnavailable: jobs.Unavailable,
+	http.StatusBadRequest: jobs.BadInput, http.StatusUnprocessableEntity: jobs.BadInput, http.StatusMisdirectedRequest: jobs.Forbidden,
+	http.StatusBadGateway: jobs.Unknown, http.StatusGatewayTimeout: jobs.Unknown,
+}
+
+// refusal is what is said when the answer is no.
+func (l *link) refusal(r request, response *http.Response, raw []byte) error {
+	e := &refused{code: statusCodes[response.StatusCode]}
+	media, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if media != "application/problem+json" || json.Unmarshal(raw, &e.Problem) != nil || e.Code == "" {
+		if e.code == jobs.Unknown && r.method == http.MethodGet {
+			e.code = jobs.Unavailable
+		}
+		if e.code == jobs.NotFound || e.code == jobs.BadInput { // of whatever it is that answers there
+			e.code = ""
+		}
+		e.says = fmt.Sprintf("%s answers %q, and not as Carillon does: is it the right --server?", l.base, response.Status)
+		if at := response.Header.Get("Location"); at != "" && response.StatusCode < 400 {
+			e.says = fmt.Sprintf("%s sends elsewhere, to %s: if you trust that, name it with --server", l.base, clean(at))
+		}
+		return e
+	}
+	if code, known := codes[e.Code]; known {
+		e.code = code
+	}
+	e.says = clean(strings.TrimPrefix(strings.TrimPrefix(e.Detail, "body."), "query."))
+	switch {
+	case e.Code == "no_such_route":
+		e.says = fmt.Sprintf("%s does not know %s %s: its version of Carillon is another than this one's", l.base, r.method, api.Prefix+r.path)
+	case response.StatusCode == http.StatusUnauthorized && l.token == "":
+		e.says = fmt.Sprintf("%s wants to know who you are: put a token into $%s, or name its file with --token-file (a server leaves its first one, admin.token, in its data directory)", l.base, envToken)
+	case response.StatusCode == http.StatusUnauthorized:
+		e.says = fmt.Sprintf("%s does not take this token: it is not known there, or its time is over", l.base)
+	case e.code == jobs.BadInput:
+		for _, f := range e.Errors[min(1, len(e.Errors)):] { // the first is in the detail
+			e.says += "; " + clean(strings.TrimPrefix(strings.TrimPrefix(f.Location, "body.")+": "+f.Message, ": "))
+		}
+	}
+	return e
+}
+
+// Pauses between the tries of a request that may be repeated.
+var tries = []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond}
+
+// repeat asks until it is known what became of it: r has an Idempotency-Key, under which it is done once however
+// often it is sent. A server that is not there at all is not waited for.
+func (l *link) repeat(ctx context.Context, r request) (answer, error) {
+	unknown := false // whether an earlier try may have done it
+	for try := 0; ; try++ {
+		got, err := l.do(ctx, r)
+		unclear := errors.Is(err, jobs.Unknown)
+		unknown = unknown || unclear
+		if !unclear && !(unknown && errors.Is(err, jobs.Unavailable)) {
+			return got, err
+		}
+		if try == len(tries) {
+			return got, jobs.Refuse(jobs.Unknown, "%v; sending it again with --idempotency-key %s does it once at most", err, r.key)
+		}
+		select {
+		case <-ctx.Done():
+			return got, ctx.Err()
+		case <-time.After(tries[try]):
+		}
+	}
+}

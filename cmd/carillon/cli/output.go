@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// page is what a person reads: lines and tables, in colours if they are wanted.
+type page struct {
+	strings.Builder
+	colour bool
+	now    time.Time
+}
+
+// view is an answer in all its forms.
+type view struct {
+	raw   []byte      // JSON, as the API has it
+	names []string    // for -o name
+	text  func(*page) // for people; nil = nothing to say
+}
+
+func (a *asker) newPage() *page {
+	return &page{colour: a.Terminal(a.out) && a.Getenv(envNoColor) == "" && a.Getenv("TERM") != "dumb", now: a.Now()}
+}
+
+// say prints a view in the form that was asked for.
+func (a *asker) say(v view) error {
+	text, err := a.form(v)
+	if err != nil || a.quiet {
+		return err
+	}
+	_, err = io.WriteString(a.out, text)
+	return err
+}
+
+// form is a view in the form that was asked for.
+func (a *asker) form(v view) (string, error) {
+	switch a.format {
+	case "json":
+		var b bytes.Buffer
+		if err := json.Indent(&b, v.raw, "", "  "); err != nil {
+			return "", fmt.Errorf("the server's answer is not JSON: %w", err)
+		}
+		return strings.TrimRight(b.String(), "\n") + "\n", nil
+	case "yaml":
+		return toYAML(v.raw)
+	case "name":
+		if len(v.names) == 0 {
+			return "", nil
+		}
+		return strings.Join(v.names, "\n") + "\n", nil
+	}
+	p := a.newPage()
+	if v.text != nil {
+		v.text(p)
+	}
+	return p.String(), nil
+}
+
+// remark tells a person something beside the output.
+func (a *asker) remark(format string, args ...any) {
+	if !a.quiet {
+		fmt.Fprintf(a.errs, format+"\n", args...)
+	}
+}
+
+// human says that the output is for a person, and not one document for a program.
+func (a *asker) human() bool { return a.format == "" && !a.quiet }
+
+// toYAML is JSON as YAML, in its own order.
+func toYAML(raw []byte) (string, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	node, err := yamlNode(d)
+	if err != nil {
+		return "", fmt.Errorf("the server's answer is not JSON: %w", err)
+	}
+	var b strings.Builder
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(node); err != nil {
+		return "", err
+	}
+	return b.String(), e.Close()
+}
+
+// yamlNode reads the next value. JSON is nearly YAML, but not in its escapes, so it is read as what it is.
+func yamlNode(d *json.Decoder) (*yaml.Node, error) {
+	t, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch t := t.(type) {
+	case json.Delim:
+		n := &yaml.Node{Kind: yaml.SequenceNode}
+		if t == '{' {
+			n.Kind = yaml.MappingNode
+		}
+		for d.More() {
+			child, err := yamlNode(d)
+			if err != nil {
+				return nil, err
+			}
+			n.Content = append(n.Content, child)
+			if n.Kind == yaml.MappingNode && len(n.Content)%2 == 1 {
+				continue // the key; its value follows
+			}
+		}
+		if len(n.Content) == 0 {
+			n.Style = yaml.FlowStyle
+		}
+		_, err := d.Token() // the end of it
+		return n, err
+	case string:
+		n := new(yaml.Node)
+		n.SetString(t)
+		return n, nil
+	case json.Number:
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: t.String()}, nil
+	case bool:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(t)}, nil
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
+}
+
+// The colours that states and warnings have.
+const (
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+	cyan   = "36"
+	bold   = "1"
+	faint  = "2"
+)
+
+var stateColours = map[string]string{
+	jobs.Succeeded.String(): green, jobs.Processing.String(): cyan, jobs.Failed.String(): yellow, jobs.Terminated.String(): red,
+	jobs.Cancelled.String(): faint, jobs.Skipped.String(): faint,
+	"paused": yellow, "disabled": faint, "trouble": red, "leaving": yellow, "silent": yellow,
+	"ERROR": red, "WARN": yellow, "DEBUG": faint,
+}
+
+// paint is text in a colour, if colours are wanted.
+func (p *page) paint(colour, text string) string {
+	if !p.colour || colour == "" || text == "" {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}
+
+// state is a word in its own colour.
+func (p *page) state(word string) string { return p.paint(stateColours[word], word) }
+
+func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
+
+// table prints rows under their heads, aligned. The last cell of a row is as long as it is.
+func (p *page) table(head []string, rows [][]string) {
+	painted := make([]string, len(head))
+	for i, h := range head {
+		painted[i] = p.paint(bold, h)
+	}
+	p.columns(append([][]string{painted}, rows...), "")
+}
+
+// facts prints names and values, one a line; those without a value are left out.
+func (p *page) facts(pairs ...string) {
+	var rows [][]string
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			rows = append(rows, []string{p.paint(faint, pairs[i]), pairs[i+1]})
+		}
+	}
+	p.columns(rows, "")
+}
+
+func (p *page) columns(rows [][]string, indent string) {
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			if i < len(row)-1 {
+				widths[i] = max(widths[i], width(cell))
+			}
+		}
+	}
+	for _, row := range rows {
+		var b strings.Builder
+		for i, cell := range row {
+			b.WriteString(cell)
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", widths[i]-width(cell)+2))
+			}
+		}
+		p.WriteString(indent + strings.TrimRight(b.String(), " ") + "\n")
+	}
+}
+
+// width is how many places a cell takes, without its colours.
+func width(cell string) int {
+	n, escaped := 0, false
+	for _, r := range cell {
+		switch {
+		case r == '\x1b':
+			escaped = true
+		case escaped:
+			escaped = r != 'm'
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+// clean is a text of somebody else as it may be shown: what steers a terminal is taken out, and it is one line.
+func clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			return ' '
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError:
+			return '\uFFFD'
+		}
+		return r
+	}, text)
+}
+
+// longest is how long a text in a table may be; all of it is shown where one thing is shown.
+const longest = 60
+
+// short is the beginning of a text.
+func short(text string) string {
+	text = clean(text)
+	if r := []rune(text); len(r) > longest {
+		return string(r[:longest-1]) + "…"
+	}
+	return text
+}
+
+// or is the first text that says something.
+func or(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+func yes(b bool, word string) string {
+	if b {
+		return word
+	}
+	return ""
+}
+
+// compact is JSON on one line.
+func compact(raw []byte) string {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return clean(string(raw))
+	}
+	return clean(b.String())
+}

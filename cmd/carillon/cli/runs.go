@@ -1,0 +1,334 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+func (a *asker) runsCommand() *cobra.Command {
+	c := group("runs", "Look at runs, cancel them, follow their logs", lines("carillon runs list --state Terminated", "carillon runs follow demo.report"),
+		a.runsList(), a.runsShow(), a.runsCancel(), a.runsAgain(), a.runsLog(), a.runsFollow(), a.runsWait(), a.runsTree())
+	c.Aliases = []string{"run"}
+	return c
+}
+
+// states are the states of a run by name, in any case.
+var states = func() []string {
+	var names []string
+	for _, s := range jobs.States() {
+		names = append(names, s.String())
+	}
+	return names
+}()
+
+// stateOf is a state as the API spells it.
+func stateOf(text string) (string, error) {
+	for _, s := range states {
+		if strings.EqualFold(s, text) {
+			return s, nil
+		}
+	}
+	if text == "" {
+		return "", nil
+	}
+	return "", jobs.Invalid("--state %.40q is none of %s", text, strings.Join(states, ", "))
+}
+
+func (a *asker) runsList() *cobra.Command {
+	var job, state, worker, origin, code, parent, since, cursor string
+	var limit int
+	var every watch
+	c := &cobra.Command{Use: "list", Short: "List runs: those that live, newest first, then those that ended, last ended first", Args: none,
+		Example: lines("carillon runs list", "carillon runs list --job demo.flaky --state terminated --since 24h", "carillon runs list -o name -n 1000", "carillon runs list --watch"),
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			if limit < 1 {
+				return jobs.Invalid("-n is %d, it must be at least 1", limit)
+			}
+			state, err := stateOf(state)
+			if err != nil {
+				return err
+			}
+			q := url.Values{}
+			for name, text := range map[string]string{"job": job, "state": state, "worker": worker, "origin": origin, "code": code, "parent": parent, "cursor": cursor} {
+				set(q, name, text)
+			}
+			if since != "" {
+				d, err := readSpan("--since", since)
+				if err != nil {
+					return err
+				}
+				q.Set("from", a.Now().Add(-d).UTC().Format("2006-01-02T15:04:05Z"))
+			}
+			return a.watched(ctx, every, func(ctx context.Context) (view, error) {
+				mine := url.Values{}
+				for name, texts := range q {
+					mine[name] = texts
+				}
+				all, err := a.pages(ctx, "/runs", mine, "cursor", limit, 200)
+				if err != nil {
+					return view{}, err
+				}
+				runs, err := decoded[api.Run](all.Items)
+				if err != nil {
+					return view{}, err
+				}
+				v := view{text: func(p *page) { runTable(p, runs, all, every.on) }}
+				v.raw, err = json.Marshal(all)
+				for _, r := range runs {
+					v.names = append(v.names, r.ID)
+				}
+				return v, err
+			})
+		})}
+	f := c.Flags()
+	f.StringVar(&job, "job", "", "only of this job")
+	f.StringVar(&state, "state", "", "only in this state, such as Processing or Terminated")
+	f.StringVar(&worker, "worker", "", "only on this worker")
+	f.StringVar(&code, "code", "", "only those whose last attempt failed with this code")
+	f.StringVar(&origin, "origin", "", "only of this origin: cron, misfire, code, api, person, retry, parent or backfill")
+	f.StringVar(&parent, "parent", "", "only those that came of this run")
+	f.StringVar(&since, "since", "", "only those made within this time, such as 24h or 7d")
+	f.StringVar(&cursor, "cursor", "", "go on where an earlier list ended")
+	f.IntVarP(&limit, "limit", "n", 20, "how many at most")
+	complete(c, "job", a.completeKeys)
+	complete(c, "state", words(states...))
+	complete(c, "worker", a.completeWorkers)
+	complete(c, "origin", words("cron", "misfire", "code", "person", "api", "retry", "parent", "backfill"))
+	every.addFlag(c)
+	return c
+}
+
+func runTable(p *page, runs []api.Run, all many, watching bool) {
+	if len(runs) == 0 {
+		p.line("There are no such runs.")
+	} else {
+		var rows [][]string
+		for i := range runs {
+			r := &runs[i]
+			rows = append(rows, []string{r.ID, string(r.Job), p.state(r.State), attempts(r), or(p.ago(whenOf(r)), "-"), lasted(p, r), r.Origin, or(runRemark(r), "-")})
+		}
+		p.table([]string{"RUN", "JOB", "STATE", "TRIES", "WHEN", "TOOK", "ORIGIN", "REMARK"}, rows)
+	}
+	if watching {
+		return
+	}
+	if all.Searched != nil {
+		p.line("%s", p.paint(faint, "looked back to "+p.moment(all.Searched)+"; go on with --cursor "+all.next()))
+	} else if all.next() != "" {
+		p.line("%s", p.paint(faint, "there are more: say -n with a larger number, or --cursor "+all.next()))
+	}
+}
+
+// attempts is how many attempts there were, of how many there may be.
+func attempts(r *api.Run) string {
+	if r.Retries == 0 {
+		return strconv.Itoa(int(r.Attempt))
+	}
+	return strconv.Itoa(int(r.Attempt)) + "/" + strconv.Itoa(r.Retries+1)
+}
+
+// whenOf is the time that says most about a run as it stands.
+func whenOf(r *api.Run) *time.Time {
+	switch {
+	case r.Ended != nil:
+		return r.Ended
+	case r.RetryAt != nil:
+		return r.RetryAt
+	case r.Started != nil && r.State == jobs.Processing.String():
+		return r.Started
+	case r.Due != nil:
+		return r.Due
+	}
+	return r.Created
+}
+
+// lasted is how long a run has taken so far.
+func lasted(p *page, r *api.Run) string {
+	if r.Started == nil {
+		return "-"
+	}
+	begun, end := *r.Started, p.now
+	for _, m := range r.Moves { // of its first attempt, where that is known
+		if m.State == jobs.Processing.String() {
+			begun = m.At
+			break
+		}
+	}
+	if r.Ended != nil {
+		end = *r.Ended
+	}
+	return span(end.Sub(begun))
+}
+
+// runRemark is what else there is to say of a run on one line.
+func runRemark(r *api.Run) string {
+	switch {
+	case r.Stuck:
+		return "stuck: told to stop, and has not"
+	case r.Progress != nil:
+		return progressText(r.Progress)
+	case r.Error != "":
+		return short(r.Error)
+	case r.Waits != "":
+		return "waits for a slot of " + short(r.Waits)
+	case r.State != jobs.Succeeded.String():
+		return r.Cause
+	}
+	return ""
+}
+
+func progressText(p *api.Progress) string {
+	text := strconv.FormatInt(p.Done, 10)
+	if p.Total > 0 {
+		text += "/" + strconv.FormatInt(p.Total, 10)
+	}
+	if p.Text != "" {
+		text += " " + short(p.Text)
+	}
+	return text
+}
+
+// runID checks that a word can be a run, before anything is asked.
+func runID(text string) (string, error) {
+	id, err := jobs.ParseID(text)
+	if err != nil {
+		return "", jobs.Invalid("%.60q is not the ID of a run; carillon runs list -o name shows them", text)
+	}
+	return id.String(), nil
+}
+
+// someRun is a run by its ID, or the latest of a job by the job's key.
+func (a *asker) someRun(ctx context.Context, word string) (string, error) {
+	if id, err := jobs.ParseID(word); err == nil {
+		return id.String(), nil
+	}
+	key := jobs.Key(word)
+	if err := key.Check(); err != nil {
+		return "", jobs.Invalid("%.60q is neither the ID of a run nor the key of a job", word)
+	}
+	got, err := a.link.get(ctx, "/runs", url.Values{"job": {word}, "limit": {"1"}})
+	if err != nil {
+		return "", err
+	}
+	var all struct{ Items []api.Run }
+	if err := got.into(&all); err != nil {
+		return "", err
+	}
+	if len(all.Items) == 0 {
+		if _, _, err := a.job(ctx, word); err != nil { // it says what was meant
+			return "", err
+		}
+		return "", jobs.Refuse(jobs.NotFound, "%s has no runs", word)
+	}
+	return all.Items[0].ID, nil
+}
+
+const someRunHelp = "Instead of an ID, the key of a job means its latest run: one that is not over, else the one that ended last."
+
+func (a *asker) run(ctx context.Context, id string) (r api.Run, got answer, err error) {
+	if got, err = a.link.get(ctx, "/runs/"+id, nil); err != nil {
+		return r, got, err
+	}
+	return r, got, got.into(&r)
+}
+
+func (a *asker) runsShow() *cobra.Command {
+	var every watch
+	c := &cobra.Command{Use: "show <run>", Short: "Show a run with its history", Args: one("the ID of a run, or the key of a job"),
+		Long:              "Show a run with its history. " + someRunHelp,
+		Example:           lines("carillon runs show demo.report", "carillon runs show 0193a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b -o json"),
+		ValidArgsFunction: a.completeRuns(false),
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			id, err := a.someRun(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.watched(ctx, every, func(ctx context.Context) (view, error) {
+				r, got, err := a.run(ctx, id)
+				return runView(&r, got.raw, func(p *page) { runPage(p, &r) }), err
+			})
+		})}
+	every.addFlag(c)
+	return c
+}
+
+func runView(r *api.Run, raw []byte, text func(*page)) view {
+	return view{raw: raw, names: []string{r.ID}, text: text}
+}
+
+func runPage(p *page, r *api.Run) {
+	state := p.state(r.State)
+	if r.Cause != "" {
+		state += " (" + r.Cause + ")"
+	}
+	args := ""
+	if r.Args != nil {
+		args = compact(*r.Args)
+	}
+	progress := ""
+	if r.Progress != nil {
+		progress = progressText(r.Progress)
+	}
+	p.facts("run", r.ID, "job", string(r.Job), "state", state, "stuck", p.paint(red, yes(r.Stuck, "its handler was told to stop and has not returned")),
+		"lingering", p.paint(yellow, yes(r.Lingering && !r.Stuck, "over, but its handler has not returned yet")), "origin", strings.TrimSpace(r.Origin+" "+clean(r.Actor)),
+		"parent", r.Parent, "unique", clean(r.Unique), "priority", strconv.Itoa(r.Priority), "attempts", attempts(r), "worker", clean(r.Worker), "waits for", clean(r.Waits),
+		"due", p.moment(r.Due), "created", p.moment(r.Created), "started", p.moment(r.Started), "ended", p.moment(r.Ended), "retry at", p.moment(r.RetryAt),
+		"times out", p.moment(r.Deadline), "took", yes(r.Started != nil, lasted(p, r)), "progress", progress, "args", args, "result", compact(r.Result), "error", p.paint(red, clean(r.Error)))
+	if len(r.Moves) == 0 {
+		return
+	}
+	p.line("")
+	movesTable(p, r.Moves)
+}
+
+func movesTable(p *page, moves []api.Move) {
+	var rows [][]string
+	for _, m := range moves {
+		rows = append(rows, []string{m.At.Local().Format("15:04:05.000"), p.state(m.State), or(m.Cause, "-"), strconv.Itoa(int(m.Attempt)), or(clean(m.By), "-"), or(clean(m.Text), "-")})
+	}
+	p.table([]string{"AT", "STATE", "CAUSE", "TRY", "BY", "TEXT"}, rows)
+}
+
+func (a *asker) runsCancel() *cobra.Command {
+	var reason string
+	c := &cobra.Command{Use: "cancel <run>...", Short: "Stop runs", Args: counted("the ID of a run", 1, 1000),
+		Long:    "Stop runs. A run that a worker has is Cancelled at once, and its handler is told to stop. All of those that are named are tried.",
+		Example: lines("carillon runs cancel 0193a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b --reason 'wrong customer'", "carillon runs list --job demo.relay --state scheduled -o name | xargs carillon runs cancel"),
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			for _, word := range args {
+				if _, err := runID(word); err != nil {
+					return err
+				}
+			}
+			var errs []error
+			for _, id := range args {
+				body := map[string]string{}
+				if reason != "" {
+					body["reason"] = reason
+				}
+				got, err := a.link.do(ctx, request{method: "POST", path: "/runs/" + id + "/cancel", body: body})
+				if err == nil {
+					var r api.Run
+					if err = got.into(&r); err == nil {
+						err = a.say(runView(&r, got.raw, func(p *page) {
+							p.line("run %s of %s: %s%s", r.ID, r.Job, p.state(r.State), yes(r.Lingering, ", its handler has been told to stop"))
+						}))
+					}
+				}
+				errs = append(errs, err)
+			}
+			return errors.Join(errs...)
+		}), ValidArgsFunction: a.completeRuns(false)}
+	c.Flags().StringVar(&reason, "reason", "", "why; kept with the runs")
+	return c
+}

@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/schedule"
+)
+
+// span is a length of time as a person would say it: the two largest units of it, or one of a long time.
+func span(d time.Duration) string {
+	d = max(d, -d)
+	switch {
+	case d < time.Millisecond:
+		return "<1ms"
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return units(int(d.Minutes()), "m", int(d.Seconds())%60, "s")
+	case d < 24*time.Hour:
+		return units(int(d.Hours()), "h", int(d.Minutes())%60, "m")
+	case d < 7*24*time.Hour:
+		return units(int(d.Hours())/24, "d", int(d.Hours())%24, "h")
+	}
+	return fmt.Sprintf("%dd", int(d.Hours())/24)
+}
+
+func units(a int, of string, b int, small string) string {
+	if b == 0 {
+		return fmt.Sprintf("%d%s", a, of)
+	}
+	return fmt.Sprintf("%d%s%d%s", a, of, b, small)
+}
+
+// ago says when t is, as seen from now.
+func (p *page) ago(t *time.Time) string {
+	if t == nil || t.IsZero() {
+		return ""
+	}
+	d := t.Sub(p.now)
+	switch {
+	case d > -time.Second && d < time.Second:
+		return "now"
+	case d < 0:
+		return span(d) + " ago"
+	}
+	return "in " + span(d)
+}
+
+// moment is a time in full, and when that is.
+func (p *page) moment(t *time.Time) string {
+	if t == nil || t.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s)", t.Local().Format("Mon 2006-01-02 15:04:05 -07:00"), p.ago(t))
+}
+
+// in is a time in the time zone of a job, whatever zones this machine knows, and what is odd about it there.
+func in(t time.Time, j *api.Job) string {
+	spec := schedule.Spec{Expr: value(j.Schedule), Zone: value(j.Zone), Anchor: j.Created, Key: "default/" + string(j.Key)}
+	err := errors.Join(spec.Gap.UnmarshalText([]byte(value(j.Gap))), spec.Overlap.UnmarshalText([]byte(value(j.Twice))))
+	when, parseErr := schedule.Parse(spec)
+	if err != nil || parseErr != nil {
+		return t.UTC().Format("Mon 2006-01-02 15:04:05 -07:00")
+	}
+	text := when.In(t).Format("Mon 2006-01-02 15:04:05 -07:00")
+	if remark := when.Remark(t); remark != "" {
+		text += "   " + remark
+	}
+	return text
+}
+
+// value is what a field says, or nothing.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+var (
+	daysAhead = regexp.MustCompile(`^(\d{1,4})(d|w)$`)
+	clockTime = regexp.MustCompile(`^([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?$`)
+)
+
+// A moment can be said in many ways; all of them are in help.
+const momentHelp = "2h, 3d, 18:00, tomorrow, monday, 'monday 09:30', 2026-12-01, '2026-12-01 09:00' (all in local time), or RFC 3339"
+
+// readMoment reads a time ahead, as people say it. A day without a time of day begins at midnight; the name of a day
+// is the next one that is not today.
+func readMoment(flag, text string, now time.Time) (time.Time, error) {
+	wrong := func() (time.Time, error) {
+		return time.Time{}, jobs.Invalid("%s %.40q is no time: give %s", flag, text, momentHelp)
+	}
+	t, ok := momentOf(strings.Join(strings.Fields(text), " "), now)
+	if !ok {
+		return wrong()
+	}
+	if !t.After(now) {
+		return time.Time{}, jobs.Invalid("%s %s: that was %s, %s ago", flag, text, t.Format("Mon 2006-01-02 15:04:05 -07:00"), span(now.Sub(t)))
+	}
+	return t, nil
+}
+
+func momentOf(text string, now time.Time) (t time.Time, ok bool) {
+	if d, err := time.ParseDuration(text); err == nil {
+		return now.Add(d), d > 0
+	}
+	if m := daysAhead.FindStringSubmatch(strings.ToLower(text)); m != nil {
+		n, _ := strconv.Atoi(m[1])
+		if m[2] == "w" {
+			n *= 7
+		}
+		return now.AddDate(0, 0, n), n > 0
+	}
+	// Strict: time.Parse forgives much.
+	if t.UnmarshalText([]byte(text)) == nil {
+		return t, true
+	}
+	day, clock, timed := strings.Cut(text, " ")
+	if clockTime.MatchString(day) && !timed { // today, or tomorrow if that has passed
+		t := at(now, 0, day)
+		if !t.After(now) {
+			t = at(now, 1, day)
+		}
+		return t, true
+	}
+	if timed && !clockTime.MatchString(clock) {
+		return t, false
+	}
+	if !timed {
+		clock = "00:00"
+	}
+	if date, err := time.ParseInLocation(time.DateOnly, day, now.Location()); err == nil {
+		return at(date, 0, clock), true
+	}
+	switch day = strings.ToLower(day); day {
+	case "today":
+		return at(now, 0, clock), timed
+	case "tomorrow":
+		return at(now, 1, clock), true
+	}
+	for n := 1; n <= 7; n++ {
+		if name := strings.ToLower(now.AddDate(0, 0, n).Weekday().String()); day == name || day == name[:3] {
+			return at(now, n, clock), true
+		}
+	}
+	return t, false
+}
+
+// at is a time of day, so many days after the day of t.
+func at(t time.Time, days int, clock string) time.Time {
+	m := clockTime.FindStringSubmatch(clock)
+	hour, _ := strconv.Atoi(m[1])
+	minute, _ := strconv.Atoi(m[2])
+	second, _ := strconv.Atoi(m[3])
+	return time.Date(t.Year(), t.Month(), t.Day()+days, hour, minute, second, 0, t.Location())
+}
+
+// readSpan reads a length of time, with days and weeks of 24 hours.
+func readSpan(flag, text string) (time.Duration, error) {
+	if m := daysAhead.FindStringSubmatch(strings.ToLower(text)); m != nil {
+		n, _ := strconv.Atoi(m[1])
+		if m[2] == "w" {
+			n *= 7
+		}
+		return time.Duration(n) * 24 * time.Hour, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, jobs.Invalid("%s %.40q is not a length of time such as 90s, 1h30m or 7d", flag, text)
+	}
+	return d, nil
+}

@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+func (a *asker) workersCommand() *cobra.Command {
+	return group("workers", "Look at workers, drain and resume them", lines("carillon workers list", "carillon workers drain shop.till-1"),
+		a.workersList(), a.workersRest("drain", "Have a worker take nothing new", "drained: takes nothing new, finishes what it runs"),
+		a.workersRest("resume", "Have a drained worker take runs again", "takes runs again"))
+}
+
+func (a *asker) workersList() *cobra.Command {
+	var every watch
+	c := &cobra.Command{Use: "list", Short: "List the workers that have been heard of lately", Args: none,
+		Example: lines("carillon workers list", "carillon workers list --watch", "carillon workers list -o json"),
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			return a.watched(ctx, every, func(ctx context.Context) (view, error) {
+				got, err := a.link.get(ctx, "/workers", nil)
+				if err != nil {
+					return view{}, err
+				}
+				var all struct{ Items []api.Worker }
+				if err := got.into(&all); err != nil {
+					return view{}, err
+				}
+				v := view{raw: got.raw, text: func(p *page) { workerTable(p, all.Items) }}
+				for _, w := range all.Items {
+					v.names = append(v.names, w.Name)
+				}
+				return v, nil
+			})
+		})}
+	every.addFlag(c)
+	return c
+}
+
+// workersRest is drain or resume.
+func (a *asker) workersRest(verb, short, does string) *cobra.Command {
+	var reason string
+	c := &cobra.Command{Use: verb + " <name>", Short: short, Args: one("the name of a worker"),
+		Long:    short + ": the one of this name, or all starts of a configured name. It stays registered, and lives on.",
+		Example: lines("carillon workers " + verb + " shop.till-1 --reason 'new disk'"),
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			got, err := a.link.do(ctx, request{method: "POST", path: "/workers/" + url.PathEscape(args[0]) + "/" + verb, reason: reason})
+			if err != nil {
+				return err
+			}
+			var all struct{ Items []api.Worker }
+			if err := got.into(&all); err != nil {
+				return err
+			}
+			v := view{raw: got.raw, text: func(p *page) {
+				for _, w := range all.Items {
+					p.line("%s %s", clean(w.Name), does)
+				}
+			}}
+			for _, w := range all.Items {
+				v.names = append(v.names, w.Name)
+			}
+			return a.say(v)
+		})}
+	c.Flags().StringVar(&reason, "reason", "", "why; kept with the change")
+	return c
+}
+
+func workerTable(p *page, list []api.Worker) {
+	if len(list) == 0 {
+		p.line("No worker has been heard of lately: runs will wait for one.")
+		return
+	}
+	var rows [][]string
+	for _, w := range list {
+		keys := make([]string, 0, len(w.Jobs))
+		for key := range w.Jobs {
+			keys = append(keys, string(key))
+		}
+		slices.Sort(keys)
+		state, slots := "ready", strconv.Itoa(w.Slots)
+		if w.Leaving {
+			state = "leaving"
+		} else if w.Drained {
+			state = "drained"
+		}
+		if w.Slots == 0 {
+			slots = "any"
+		}
+		rows = append(rows, []string{clean(or(w.Label, w.Name)), w.App, clean(w.Host), p.state(state), fmt.Sprintf("%d/%s", w.Running, slots),
+			span(p.now.Sub(w.Started)), p.ago(&w.Seen), short(strings.Join(keys, " "))})
+	}
+	p.table([]string{"WORKER", "APP", "HOST", "STATE", "RUNNING", "UP", "HEARD", "JOBS"}, rows)
+}
+
+func (a *asker) overviewCommand() *cobra.Command {
+	var every watch
+	c := &cobra.Command{Use: "overview", Aliases: []string{"status"}, Short: "The first look: what goes on, and what needs attention", Args: none,
+		Example: lines("carillon overview", "carillon overview --watch", "carillon overview -o json"),
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			return a.watched(ctx, every, func(ctx context.Context) (view, error) {
+				got, err := a.link.get(ctx, "/overview", nil)
+				if err != nil {
+					return view{}, err
+				}
+				var o api.Overview
+				if err := got.into(&o); err != nil {
+					return view{}, err
+				}
+				return view{raw: got.raw, text: func(p *page) { overviewPage(p, a.link.base, &o) }}, nil
+			})
+		})}
+	every.addFlag(c)
+	return c
+}
+
+// late says how late runs started in the last minute in which any did.
+func late(pulse []api.Minute) string {
+	for _, m := range slices.Backward(pulse) {
+		if m.Started > 0 {
+			return fmt.Sprintf("%s (median), %s (99 of 100)", seconds(m.LateP50), seconds(m.LateP99))
+		}
+	}
+	return ""
+}
+
+func seconds(s float64) string { return span(time.Duration(s * float64(time.Second))) }
+
+// firedBy says which nodes fire how many of the jobs; "" = the leader fires all.
+func firedBy(all []api.Share) string {
+	var list []string
+	for _, f := range all {
+		list = append(list, fmt.Sprintf("%s (%d jobs)", clean(f.Node), f.Jobs))
+	}
+	return strings.Join(list, ", ")
+}
+
+func overviewPage(p *page, base string, o *api.Overview) {
+	var live []string
+	for _, s := range jobs.States() {
+		if n := o.Runs[s.String()]; n > 0 {
+			live = append(live, fmt.Sprintf("%d %s", n, p.state(s.String())))
+		}
+	}
+	debug := strings.TrimPrefix(yes(o.RecurringDebug, ", recurring jobs do not fire")+yes(o.TriggeredDebug, ", triggered runs are held back"), ", ")
+	failed := strconv.Itoa(o.FailedLastHour)
+	if o.FailedLastHour > 0 {
+		failed = p.paint(red, failed)
+	}
+	day := map[string]int64{}
+	for _, h := range o.Hours {
+		day[h.State] += h.Runs
+	}
+	var ended []string
+	for _, s := range jobs.States() {
+		if n := day[s.String()]; n > 0 && s.Final() {
+			ended = append(ended, fmt.Sprintf("%d %s", n, p.state(s.String())))
+		}
+	}
+	p.facts("server", base, "leader", or(clean(o.Leader), p.paint(red, "nobody leads")), "fired by", firedBy(o.Shares), "workers", strconv.Itoa(o.Workers), "debug mode", p.paint(yellow, debug),
+		"runs now", or(strings.Join(live, ", "), "none"), "last 24 hours", or(strings.Join(ended, ", "), "no run ended"), "failed in the last hour", failed, "starts after due time", late(o.Pulse))
+	if len(o.Attention) == 0 {
+		return
+	}
+	p.line("")
+	var rows [][]string
+	for _, l := range o.Attention {
+		rows = append(rows, []string{p.paint(yellow, l.Kind), or(p.ago(l.Since), "-"), clean(l.Text)})
+	}
+	p.table([]string{"LOOK AT", "SINCE", "WHAT"}, rows)
+}

@@ -1,0 +1,143 @@
+package metastore
+
+import (
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Broadcasts. A run of a broadcast passes its gates as one, and when it can be claimed the leader names the workers, of
+// which only it knows: then it becomes one run for each. Its slots are held until the last of those has given them up;
+// a row counts how many have not.
+
+// placed says which worker a new run may go to.
+func placed(d *jobs.Definition, k *jobs.Create, args []byte) *jobs.Place {
+	at := jobs.PlaceOf(d, args)
+	if k == nil || k.Pin == "" && k.Total == 0 {
+		return at
+	}
+	p := jobs.Place{Route: jobs.RouteAny, PinAway: jobs.PinWait}
+	if at != nil {
+		p = *at
+	}
+	switch {
+	case k.Total > 0:
+		p.Route, p.Index, p.Total, p.PinAway = jobs.RouteBroadcast, k.Index, k.Total, jobs.PinAny
+	case p.Route == jobs.RouteBroadcast:
+		p.Route = jobs.RouteAny // somebody wants it on this worker alone
+	}
+	if k.Pin != "" {
+		p.Pin = k.Pin
+	}
+	return &p
+}
+
+func (c *change) expand(k jobs.Expand) error {
+	row, err := c.run(k.ID)
+	if err != nil {
+		return err
+	}
+	if !row.Place.Unexpanded() {
+		return c.existing(row)
+	}
+	if !row.Offerable() {
+		return jobs.Refuse(jobs.Conflict, "run %s is %s and cannot be expanded", row.ID, row.State)
+	}
+	run := *row
+	if len(k.Workers) == 0 {
+		if run, err = run.Skip(c.at, jobs.ByNobody, ""); err != nil {
+			return err
+		}
+		c.leave(&run, jobs.Enqueued)
+		return nil
+	}
+	part := func(n int) *jobs.Place {
+		p := *row.Place
+		p.Index, p.Total, p.Group, p.Pin, p.PinAway = uint32(n), uint32(len(k.Workers)), row.ID, k.Workers[n], jobs.PinAny
+		return &p
+	}
+	run.Place = part(0)
+	c.store(&run, jobs.Enqueued)
+	holding := 1
+	for n := 1; n < len(k.Workers); n++ {
+		s := *row
+		s.ID, s.Place, s.Parent, s.Unique = jobs.PartID(row, uint32(n)), part(n), row.ID, ""
+		if c.live(s.ID) != nil {
+			continue
+		}
+		s.State, s.Moves, s.Created = jobs.New, nil, c.at
+		if s, err = s.Enqueue(c.at); err != nil {
+			return err
+		}
+		c.store(&s, jobs.New)
+		holding++
+	}
+	if row.Holds {
+		c.tx.Put(&jobs.Gate{Tenant: row.Tenant, Name: jobs.PartsGate(row.ID), Taken: holding})
+	}
+	return nil
+}
+
+// parts is how many parts of a run's broadcast hold its slots; nil = it is no part, or its job has no gates.
+func (c *change) parts(run *jobs.Run) *jobs.Gate {
+	if run.Place == nil || run.Place.Group.IsZero() || len(run.Gates) == 0 {
+		return nil
+	}
+	name := jobs.PartsGate(run.Place.Group)
+	if g, ok := c.tx.Get(jobs.GateRef(run.Tenant, name)).(*jobs.Gate); ok {
+		return new(*g)
+	}
+	return &jobs.Gate{Tenant: run.Tenant, Name: name}
+}
+
+// partIn counts a part that gets slots, and says whether the others hold them already.
+func (c *change) partIn(run *jobs.Run) bool {
+	g := c.parts(run)
+	if g == nil {
+		return false
+	}
+	g.Taken++
+	c.tx.Put(g)
+	return g.Taken > 1
+}
+
+// partOut counts a part that gives up its slots, and says whether others go on holding them.
+func (c *change) partOut(run *jobs.Run) bool {
+	g := c.parts(run)
+	if g == nil {
+		return false
+	}
+	if g.Taken--; g.Taken > 0 {
+		c.tx.Put(g)
+		return true
+	}
+	c.tx.Delete(g.Ref())
+	return false
+}
+
+// drain writes who had a worker take nothing new. How it stands, it says itself.
+func (c *change) drain(k jobs.Drain) error {
+	c.audit("worker "+k.Worker, fields{"drained": !k.On}, fields{"drained": k.On})
+	return nil
+}
+
+// mark notes that no worker has a job any more, or that one has it again. What holds for it stays as it is.
+func (c *change) mark(k jobs.Mark) error {
+	row, err := c.job(k.Key)
+	if err != nil {
+		return err
+	}
+	if row.Stopped.IsZero() != k.Stopped {
+		return c.same(row)
+	}
+	d := *row
+	d.Stopped = time.Time{}
+	if k.Stopped {
+		d.Stopped = c.at
+	}
+	d.Change = c.number()
+	c.tx.Put(&d)
+	c.effect.Definitions = append(c.effect.Definitions, &d)
+	c.audit(jobTarget(k.Key), fields{"stopped": !k.Stopped}, fields{"stopped": k.Stopped})
+	return nil
+}

@@ -1,0 +1,83 @@
+package ui
+
+import (
+	"context"
+	"slices"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+// mostParts is how many parts of a broadcast a line of a list opens to. Of larger ones it tells how many there are.
+const mostParts = 100
+
+// whole says that a filter asks for runs, and not for single parts of broadcasts.
+func (f runFilter) whole() bool {
+	return f.State == "" && f.Worker == "" && f.Parent == "" && f.Code == ""
+}
+
+// fold makes one line of all parts of a broadcast, in the place of the first of them.
+func (u *UI) fold(ctx context.Context, who ops.Who, rows []runRow) ([]runRow, error) {
+	of := map[jobs.ID][]*jobs.Run{}
+	for _, r := range rows {
+		if group := groupOf(r.Run); !group.IsZero() {
+			of[group] = append(of[group], r.Run)
+		}
+	}
+	if len(of) == 0 {
+		return rows, nil
+	}
+	var folded []runRow
+	seen := map[jobs.ID]bool{}
+	for _, r := range rows {
+		group := groupOf(r.Run)
+		if group.IsZero() {
+			folded = append(folded, r)
+			continue
+		}
+		if seen[group] {
+			continue
+		}
+		seen[group] = true
+		list, total := of[group], int(r.Place.Total)
+		if len(list) < total && total <= mostParts { // the others are on other pages
+			page, err := u.ops.Runs(ctx, who, metastore.RunQuery{Parent: group, Limit: mostParts})
+			if err != nil {
+				return nil, err
+			}
+			for _, run := range page.Runs {
+				if groupOf(run) == group && !slices.ContainsFunc(list, func(o *jobs.Run) bool { return o.ID == run.ID }) {
+					list = append(list, run)
+				}
+			}
+			head, err := u.ops.Run(ctx, who, group)
+			if err != nil && jobs.CodeOf(err) != jobs.NotFound {
+				return nil, err
+			}
+			if err == nil && !slices.ContainsFunc(list, func(o *jobs.Run) bool { return o.ID == group }) {
+				list = append(list, head)
+			}
+		}
+		r.Group, r.Of = group, total
+		if total <= mostParts {
+			slices.SortFunc(list, func(a, b *jobs.Run) int { return int(a.Place.Index) - int(b.Place.Index) })
+			r.Parts = list
+			for _, run := range list {
+				if run.State == jobs.Succeeded {
+					r.Done++
+				}
+			}
+		}
+		folded = append(folded, r)
+	}
+	return folded, nil
+}
+
+// groupOf is the broadcast that a run is a part of, or zero.
+func groupOf(run *jobs.Run) jobs.ID {
+	if run.Place == nil || run.Place.Total < 2 {
+		return jobs.ID{}
+	}
+	return run.Place.Group
+}

@@ -1,0 +1,261 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+const (
+	// mostHeld is how many attempts one heartbeat names; a worker with more sends several.
+	mostHeld = 2000
+	// heartbeatFrame is more than a heartbeat has beside what it names: the worker's name and a few flags.
+	heartbeatFrame = 512
+	// heldFrame is more than an attempt without its progress takes in a heartbeat.
+	heldFrame = 120
+)
+
+// leader is what a worker knows of its leader, from the answers to its heartbeats.
+type leader struct {
+	mu    sync.Mutex
+	lease time.Duration
+	queue string
+	moved chan struct{} // closed when the queue is another
+}
+
+// current is the queue to take offers from ("" = none), and a channel that is closed when it is another one.
+func (l *leader) current() (string, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.queue, l.moved
+}
+
+// until is when a lease lapses, on this machine's clock, that was asked for at some time (see held.renewed): the leader
+// counts from when it heard that, which is never earlier.
+func (l *leader) until(asked time.Time) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return asked.Add(l.lease)
+}
+
+func (l *leader) heard(a bus.HeartbeatAnswer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a.Lease > 0 {
+		l.lease = time.Duration(a.Lease) * time.Millisecond
+	}
+	if a.Queue != l.queue {
+		l.queue = a.Queue
+		close(l.moved)
+		l.moved = make(chan struct{})
+	}
+}
+
+// heartbeat says every few seconds that the worker lives and what it holds, and does what the answers ask for. It
+// ends with a last heartbeat that says goodbye.
+func (w *Worker) heartbeat(ctx context.Context) {
+	var silent time.Time // since when nobody answers; zero = somebody does
+	introduce, known := true, false
+	pause := time.Duration(0)
+	for {
+		select {
+		case <-ctx.Done():
+			w.sayGoodbye(context.WithoutCancel(ctx))
+			return
+		case <-w.hurry:
+		case <-time.After(pause):
+		}
+		if w.absent() {
+			pause = w.config.HeartbeatEvery
+			continue
+		}
+		sent := time.Now()
+		list := w.held.list()
+		answer, err := w.sayHeartbeat(ctx, list, introduce)
+		switch {
+		case ctx.Err() != nil:
+			continue
+		case err != nil:
+			if silent.IsZero() {
+				silent = sent
+				switch jobs.CodeOf(err) {
+				case jobs.Unknown, jobs.Unavailable:
+					w.log.Warn("no control plane answers, runs go on", "err", err)
+				default:
+					w.log.Error("a heartbeat is refused, the leases of runs will lapse", "err", err)
+				}
+			}
+			// Sooner than usual, so that a new leader is found soon, and at once if the answer was waited for as long; at a
+			// start, sooner still.
+			pause = time.Until(sent.Add(min(w.config.HeartbeatEvery, time.Second)))
+			if !known {
+				pause = min(pause, time.Since(w.started)/2)
+			}
+			pause = max(pause, 50*time.Millisecond)
+			continue
+		case answer.Unknown && !introduce:
+			introduce, pause = true, 0
+			continue
+		}
+		if !silent.IsZero() {
+			w.log.Info("a control plane answers again", "took", time.Since(silent))
+		}
+		if known && (introduce || !silent.IsZero()) {
+			w.registerAgain()
+		}
+		silent, introduce, known = time.Time{}, false, true
+		w.leader.heard(answer)
+		w.held.renew(list, sent)
+		w.rest(answer.Rest)
+		for _, s := range answer.Stop {
+			w.stop(ctx, s)
+		}
+		pause = time.Until(sent.Add(w.config.HeartbeatEvery))
+	}
+}
+
+// sayHeartbeat sends one round of heartbeats about what is held: mostly one, more if that is very much. Its answer is that of all of
+// them together; if one stays without an answer, so does the round.
+func (w *Worker) sayHeartbeat(ctx context.Context, list []bus.Held, introduce bool) (bus.HeartbeatAnswer, error) {
+	var all bus.HeartbeatAnswer
+	var info *bus.WorkerInfo
+	most := w.bus.Limit() - heartbeatFrame
+	first := most
+	if introduce {
+		info = w.info()
+		first -= len(bus.Encode(info))
+	}
+	parts := cutHeld(list, first, most)
+	for i, part := range parts {
+		b := bus.Heartbeat{Worker: w.name, Running: part, More: i < len(parts)-1, Draining: w.held.isClosed(), Resting: w.held.isResting()}
+		if i == 0 {
+			b.Info = info
+		}
+		try, cancel := context.WithTimeout(ctx, w.config.HeartbeatEvery)
+		raw, err := w.bus.Call(try, bus.ServiceHeartbeat, bus.Encode(b))
+		cancel()
+		if err != nil {
+			return all, err
+		}
+		answer, err := bus.Decode[bus.HeartbeatAnswer](raw)
+		if err != nil {
+			return all, err
+		}
+		answer.Stop = append(all.Stop, answer.Stop...)
+		answer.Unknown = answer.Unknown || all.Unknown
+		all = answer
+	}
+	return all, nil
+}
+
+// cutHeld divides what is held among heartbeats, at least one, so that none outgrows a message: how many bytes the first and
+// the others have for it. The words of a progress are up to six times as long in JSON.
+func cutHeld(list []bus.Held, first, most int) (parts [][]bus.Held) {
+	room, at := first, 0
+	for i, h := range list {
+		size := heldFrame
+		if h.Progress != nil {
+			size += len(bus.Encode(h.Progress))
+		}
+		if size > room || i-at == mostHeld {
+			parts = append(parts, list[at:i])
+			room, at = most, i
+		}
+		room -= size
+	}
+	return append(parts, list[at:])
+}
+
+// checkInfo says whether the bus carries who this worker is.
+func (w *Worker) checkInfo() error {
+	if n, most := len(bus.Encode(w.info())), w.bus.Limit()-heartbeatFrame; n > most {
+		return fmt.Errorf("the names of %d jobs and what else the worker says of itself have %d bytes, and the bus carries %d: divide the jobs among several workers",
+			len(w.jobs), n, most)
+	}
+	return nil
+}
+
+// absent says that nobody is there for whom the worker could speak: of one whose handlers run elsewhere.
+func (w *Worker) absent() bool { return w.remote != nil && !w.remote.present() }
+
+// sayGoodbye tells the leader not to wait for this worker. If it does not hear, the lease tells it.
+func (w *Worker) sayGoodbye(ctx context.Context) {
+	if w.absent() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if _, err := w.bus.Call(ctx, bus.ServiceHeartbeat, bus.Encode(bus.Heartbeat{Worker: w.name, Leaving: true})); err != nil {
+		w.log.Debug("nobody heard the goodbye", "err", err)
+	}
+}
+
+func (w *Worker) registerAgain() {
+	select {
+	case w.again <- struct{}{}:
+	default:
+	}
+}
+
+// heartbeatNow asks for a heartbeat before its time.
+func (w *Worker) heartbeatNow() {
+	select {
+	case w.hurry <- struct{}{}:
+	default:
+	}
+}
+
+// info is who this worker is.
+func (w *Worker) info() *bus.WorkerInfo {
+	host, _ := os.Hostname()
+	i := bus.WorkerInfo{
+		Tenant: w.config.Tenant, App: w.config.App, Name: w.name, Label: w.config.Name, Host: host, PID: os.Getpid(),
+		Tags: w.config.Tags, Slots: w.config.Slots, Keys: make(map[jobs.Key]int, len(w.jobs)),
+		Started: jobs.Instant(w.started), Version: LibraryVersion(), Any: w.others != nil,
+	}
+	if r := w.remote; r != nil {
+		i.Host, i.PID, i.Version = r.about.Host, r.about.PID, r.about.Version
+	}
+	for key := range maps.Keys(w.jobs) {
+		i.Keys[key] = w.jobs[key].declaration.Version
+	}
+	// Of the faults, as many as there is room for: the log has them all.
+	room := w.bus.Limit() - heartbeatFrame - len(bus.Encode(&i))
+	for _, key := range slices.Sorted(maps.Keys(w.faults)) {
+		fault := map[jobs.Key]string{key: w.faults[key]}
+		if room -= len(bus.Encode(fault)); room < 0 {
+			break
+		}
+		if i.Faults == nil {
+			i.Faults = map[jobs.Key]string{}
+		}
+		i.Faults[key] = w.faults[key]
+	}
+	return &i
+}
+
+// LibraryVersion is the version of this module that the program was built with.
+func LibraryVersion() string {
+	const module = "github.com/carillon-scheduler/carillon"
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	if build.Main.Path == module {
+		return build.Main.Version
+	}
+	for _, m := range build.Deps {
+		if m.Path == module {
+			return m.Version
+		}
+	}
+	return ""
+}

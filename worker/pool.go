@@ -1,0 +1,103 @@
+package worker
+
+import "sync"
+
+// pool calls the handlers of attempts, on goroutines that stay for the next one: their stacks have grown by then.
+//
+// A member goes on with what waits until nothing does. Before it calls a handler, which may take its time, it makes
+// sure that somebody else is on the way to the next one; but no more than one is at any time. So handlers that block
+// each have a goroutine of their own within microseconds, and a thousand that return at once are called by two or
+// three, without a switch from one goroutine to another for each.
+type pool struct {
+	attend func(*attempt)
+	wake   chan struct{} // gets a token for a member who waits
+	gone   chan struct{} // closed when nobody need wait any longer
+
+	mu     sync.Mutex
+	queue  []*attempt
+	first  int  // of those in the queue that wait
+	coming bool // somebody is on the way to the queue; always true while it holds anything
+	idle   int  // members who wait
+	over   bool // nobody waits any longer
+}
+
+// mostIdle bounds the goroutines that wait for work.
+const mostIdle = 512
+
+func newPool(attend func(*attempt)) *pool {
+	return &pool{attend: attend, wake: make(chan struct{}, mostIdle), gone: make(chan struct{})}
+}
+
+// see has an attempt attended at once, whatever others do.
+func (c *pool) see(a *attempt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.first > 0 && c.first >= len(c.queue)-c.first { // a queue that is never empty does not grow for ever
+		n := copy(c.queue, c.queue[c.first:])
+		clear(c.queue[n:])
+		c.queue, c.first = c.queue[:n], 0
+	}
+	c.queue = append(c.queue, a)
+	c.summon()
+}
+
+// summon makes sure that somebody comes if anything waits. The lock is held.
+func (c *pool) summon() {
+	if c.first == len(c.queue) || c.coming {
+		return
+	}
+	c.coming = true
+	if c.idle > 0 {
+		c.idle--
+		c.wake <- struct{}{} // there is room: no more than mostIdle wait
+		return
+	}
+	go c.member()
+}
+
+// next is the first attempt in the queue, or nil. The lock is held.
+func (c *pool) next() *attempt {
+	if c.first == len(c.queue) {
+		c.queue, c.first = c.queue[:0], 0
+		return nil
+	}
+	a := c.queue[c.first]
+	c.queue[c.first] = nil
+	c.first++
+	return a
+}
+
+// member attends to what waits, then waits itself, until the pool is dismissed. A handler that ends its goroutine
+// ends the member, too.
+func (c *pool) member() {
+	for {
+		c.mu.Lock()
+		c.coming = false
+		for a := c.next(); a != nil; a = c.next() {
+			c.summon()
+			c.mu.Unlock()
+			c.attend(a)
+			c.mu.Lock()
+		}
+		stay := c.idle < mostIdle && !c.over
+		if stay {
+			c.idle++
+		}
+		c.mu.Unlock()
+		if !stay {
+			return
+		}
+		select {
+		case <-c.wake:
+		case <-c.gone: // once more, should there have been a token
+		}
+	}
+}
+
+// dismiss sends home those who wait for work, and whoever comes to wait.
+func (c *pool) dismiss() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over, c.idle = true, 0
+	close(c.gone)
+}
