@@ -14,7 +14,7 @@ const (
 	DueID         Mechanism = "due-id"         // a due time has one run, because the run's ID follows from it
 	CursorCompare Mechanism = "cursor-compare" // a fire is refused if its job's cursor is not where it was decided from
 	Cursor        Mechanism = "cursor"         // the cursor moves in the commit that makes the runs
-	StaleTerm     Mechanism = "term"           // a fire of a leader that is none any more is refused
+	StaleTerm     Mechanism = "stale-term"     // a fire of a leader that is none any more is refused
 	Term          Mechanism = "term"           // a leader's term is committed before its duties begin
 	NotEarly      Mechanism = "not-early"      // the store refuses to fire or to release before its own clock says so
 	FireAll       Mechanism = "fire-all"       // due times that were missed fire, if their job says so
