@@ -34,7 +34,7 @@ func newDesk(t *testing.T) *desk {
 		jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil }), jobs.Options{Key: "billing.charge"}),
 		jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "billing.close-day", Cron: "0 30 2 * * *"}),
 	} {
-		declared, err := j.Declare()
+		declared, err := jobs.Declare(j)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ import (
 func newSchooled(t *testing.T) *desk {
 	d := newDesk(t)
 	j := jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil }), jobs.Options{Key: "billing.charge", Version: 2})
-	declared, err := j.Declare()
+	declared, err := jobs.Declare(j)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestCalendars(t *testing.T) {
 		t.Errorf("another revision: %+v", p)
 	}
 	j := jobs.NewRecurring(jobs.RecurringFunc(nil), jobs.Options{Key: "tick", Cron: "@hourly", Calendars: []string{"weekend", "nowhere"}})
-	declared, err := j.Declare()
+	declared, err := jobs.Declare(j)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestExplainAt(t *testing.T) {
 	d := newDesk(t)
 	d.send("PUT", "/api/v1/calendars/christmas", `{"rules":["12-25"]}`)
 	j := jobs.NewRecurring(jobs.RecurringFunc(nil), jobs.Options{Key: "tick", Cron: "@hourly", Calendars: []string{"christmas"}})
-	declared, err := j.Declare()
+	declared, err := jobs.Declare(j)
 	if err != nil {
 		t.Fatal(err)
 	}

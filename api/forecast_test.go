@@ -13,7 +13,7 @@ func TestForecast(t *testing.T) {
 	d := newDated(t) // at three o'clock of a real day, the next crowd is a minute too far away
 	for i := range 9 {
 		j := jobs.NewRecurring(jobs.RecurringFunc(nil), jobs.Options{Key: jobs.Key(fmt.Sprintf("report-%d", i)), Cron: "0 3 * * *"})
-		declared, err := j.Declare()
+		declared, err := jobs.Declare(j)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -78,11 +78,11 @@ func (o *ours) one(ctx context.Context, a noArgs) error {
 }
 
 func (o *ours) later(ctx context.Context, due []time.Time) error {
-	wishes := make([]jobs.Create, len(due))
+	wishes := make([]jobs.Request, len(due))
 	for i, at := range due {
 		a := hundredOf(i)
 		a.Tell = true
-		wish, err := noop.Wish(a, jobs.At(at))
+		wish, err := noop.Request(a, jobs.At(at))
 		if err != nil {
 			return err
 		}

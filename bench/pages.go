@@ -33,9 +33,9 @@ func pages(ctx context.Context, h *house) (map[string]float64, error) {
 	if err := h.define(ctx, 1000, daily); err != nil { // now: some of them may be due, and nobody serves them
 		return nil, err
 	}
-	wishes := make([]jobs.Create, 0, 10_000)
+	wishes := make([]jobs.Request, 0, 10_000)
 	for i := range delayed {
-		wish, err := noop.Wish(hundred, jobs.After(24*time.Hour+time.Duration(i)*time.Millisecond))
+		wish, err := noop.Request(hundred, jobs.After(24*time.Hour+time.Duration(i)*time.Millisecond))
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +46,7 @@ func pages(ctx context.Context, h *house) (map[string]float64, error) {
 			wishes = wishes[:0]
 		}
 	}
-	wish, err := noop.Wish(hundred)
+	wish, err := noop.Request(hundred)
 	if err != nil {
 		return nil, err
 	}

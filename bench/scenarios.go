@@ -141,7 +141,7 @@ func latency(ctx context.Context, h *house) (map[string]float64, error) {
 	for range n + 200 {
 		<-tick.C
 		wg.Go(func() {
-			wish, err := noop.Wish(tell)
+			wish, err := noop.Request(tell)
 			if err != nil {
 				return
 			}
@@ -177,10 +177,10 @@ func delayed(ctx context.Context, h *house) (map[string]float64, error) {
 	tell.Tell = true
 	first := time.Now().Add(3 * time.Second)
 	due := make(map[jobs.ID]time.Time, n)
-	wishes := make([]jobs.Create, n)
+	wishes := make([]jobs.Request, n)
 	for i := range wishes {
 		at := first.Add(time.Duration(i) * 5 * time.Millisecond)
-		wish, err := noop.Wish(tell, jobs.At(at))
+		wish, err := noop.Request(tell, jobs.At(at))
 		if err != nil {
 			return nil, err
 		}
@@ -237,7 +237,7 @@ func flood(ctx context.Context, h *house) (map[string]float64, error) {
 	published := h.offers.Load()
 	tell := hundred
 	tell.Tell = true
-	wish, err := noop.Wish(tell, jobs.WithPriority(50))
+	wish, err := noop.Request(tell, jobs.WithPriority(50))
 	if err != nil {
 		return nil, err
 	}
@@ -266,9 +266,9 @@ func heap(ctx context.Context, h *house) (map[string]float64, error) {
 	if err := h.define(ctx, defs, daily); err != nil {
 		return nil, err
 	}
-	wishes := make([]jobs.Create, n)
+	wishes := make([]jobs.Request, n)
 	for i := range wishes {
-		wish, err := noop.Wish(hundred, jobs.After(24*time.Hour+time.Duration(i)*time.Millisecond))
+		wish, err := noop.Request(hundred, jobs.After(24*time.Hour+time.Duration(i)*time.Millisecond))
 		if err != nil {
 			return nil, err
 		}
@@ -294,7 +294,7 @@ func heap(ctx context.Context, h *house) (map[string]float64, error) {
 	figures["ready_s"] = time.Since(begin).Seconds()
 	tell := hundred
 	tell.Tell = true
-	wish, err := noop.Wish(tell)
+	wish, err := noop.Request(tell)
 	if err != nil {
 		return nil, err
 	}

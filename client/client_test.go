@@ -110,7 +110,7 @@ func TestEnqueue(t *testing.T) {
 		if _, err = jobs.Trigger[args]("unheard-of").Enqueue(t.Context(), c, args{}); !errors.Is(err, jobs.NotFound) {
 			t.Errorf("a job that is not there: %v", err)
 		}
-		runs, err := c.Enqueue(t.Context(), jobs.Create{Key: "j"})
+		runs, err := c.Enqueue(t.Context(), jobs.Request{Key: "j"})
 		if err != nil || runs[0].ID.IsZero() {
 			t.Errorf("a wish without an ID: %+v, %v", runs, err)
 		}
@@ -163,7 +163,7 @@ func TestABulkIsCutIntoBatches(t *testing.T) {
 			t.Errorf("run 2100 has %s, %v", run.Args, err)
 		}
 		d.batches = nil
-		large := jobs.Create{Key: "j", Args: []byte(`{"x":"` + strings.Repeat("x", 200<<10) + `"}`)}
+		large := jobs.Request{Key: "j", Args: []byte(`{"x":"` + strings.Repeat("x", 200<<10) + `"}`)}
 		if _, err := c.Enqueue(t.Context(), large, large, large, large, large); err != nil || fmt.Sprint(d.batches) != "[2 2 1]" {
 			t.Errorf("large ones went in batches of %v, %v", d.batches, err)
 		}
@@ -175,20 +175,20 @@ func TestABadBulkIsRefusedWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		c := d.open()
-		wishes := make([]jobs.Create, 1500)
+		wishes := make([]jobs.Request, 1500)
 		for i := range wishes {
-			wishes[i] = jobs.Create{Key: "j"}
+			wishes[i] = jobs.Request{Key: "j"}
 		}
 		wishes[1234].Args = []byte("7")
 		_, err := c.Enqueue(t.Context(), wishes...)
 		if !errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), "number 1234") || len(d.batches) > 0 {
 			t.Errorf("error is %v, %d batches were sent", err, len(d.batches))
 		}
-		_, err = c.Enqueue(t.Context(), make([]jobs.Create, jobs.MaxBulk+1)...)
+		_, err = c.Enqueue(t.Context(), make([]jobs.Request, jobs.MaxBulk+1)...)
 		if !errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), "100001") {
 			t.Errorf("too many: %v", err)
 		}
-		_, err = c.Enqueue(t.Context(), jobs.Create{Key: "a b"})
+		_, err = c.Enqueue(t.Context(), jobs.Request{Key: "a b"})
 		if !errors.Is(err, jobs.BadInput) || strings.Contains(err.Error(), "number 0") {
 			t.Errorf("a single one: %v", err)
 		}
@@ -199,7 +199,7 @@ func TestABadBulkIsRefusedWhole(t *testing.T) {
 func TestABulkIsDoneInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newDesk(t).open()
-		runs, err := c.Enqueue(t.Context(), jobs.Create{Key: "j"}, jobs.Create{Key: "unheard-of"}, jobs.Create{Key: "j"}, jobs.Create{Key: "unheard-of"})
+		runs, err := c.Enqueue(t.Context(), jobs.Request{Key: "j"}, jobs.Request{Key: "unheard-of"}, jobs.Request{Key: "j"}, jobs.Request{Key: "unheard-of"})
 		var bulk *client.BulkError
 		if !errors.As(err, &bulk) || bulk.Total != 4 || len(bulk.Failed) != 2 || !errors.Is(bulk.Failed[3], jobs.NotFound) || !errors.Is(err, jobs.NotFound) {
 			t.Fatalf("error is %v", err)

@@ -48,18 +48,22 @@ func (e *BulkError) places() []int {
 	return places
 }
 
-// Enqueue asks for runs. What a handler asks for is a child of its run. All wishes are checked before the first is sent; the error of a bad one names its place.
-// The answers are in the order of the wishes. Of a bulk, some may be refused by the store (no such job): then the
-// error is a *BulkError, and the answers of those have no State. When nobody has done anything of a part of it for 30 s,
-// the parts behind are not sent, and refused as jobs.Unavailable.
-func (c *Client) Enqueue(ctx context.Context, wishes ...jobs.Create) (_ []jobs.Receipt, err error) {
-	ctx, span := trace.Enqueue(ctx, c.config.Tenant, wishes)
+// Enqueue sends requests for runs, and returns a receipt for each, in their order. A request that a handler sends makes a
+// child of the handler's run. All requests are checked before the first is sent. Of several, the store may refuse some (no
+// such job): then the error is a *BulkError, and the receipts of those have no State. When no control plane answers a
+// commit's requests for 30 s, the requests behind it are not sent, and refused as jobs.Unavailable.
+func (c *Client) Enqueue(ctx context.Context, requests ...jobs.Request) (_ []jobs.Receipt, err error) {
+	creates := make([]jobs.Create, len(requests))
+	for i, r := range requests {
+		creates[i] = jobs.CreateOf(r)
+	}
+	ctx, span := trace.Enqueue(ctx, c.config.Tenant, creates)
 	defer func() { span.Close(err) }()
-	batch, err := c.check(ctx, wishes, trace.Inject(ctx))
+	batch, err := c.check(ctx, creates, trace.Inject(ctx))
 	if err != nil {
 		return nil, err
 	}
-	runs := make([]jobs.Receipt, len(wishes))
+	runs := make([]jobs.Receipt, len(creates))
 	failed := map[int]error{}
 	var unsent error // why nothing more is sent
 	for at := 0; at < len(batch); {
@@ -72,8 +76,8 @@ func (c *Client) Enqueue(ctx context.Context, wishes ...jobs.Create) (_ []jobs.R
 			unsent = jobs.Refuse(jobs.Unavailable, "not sent, the runs before it had no answer: %v", results[0].Err)
 		}
 		for i, r := range results {
-			wish := batch[at+i].Command.(jobs.Create)
-			runs[at+i] = jobs.Receipt{ID: wish.ID, Key: wish.Key}
+			create := batch[at+i].Command.(jobs.Create)
+			runs[at+i] = jobs.Receipt{ID: create.ID, Key: create.Key}
 			if r.Err != nil {
 				failed[at+i] = r.Err
 				continue
@@ -88,17 +92,17 @@ func (c *Client) Enqueue(ctx context.Context, wishes ...jobs.Create) (_ []jobs.R
 				}
 			}
 			// The same run answers a Create that was sent twice: that is no duplicate.
-			runs[at+i] = jobs.Receipt{ID: run.ID, Key: run.Key, State: run.State, Due: run.Due, Duplicate: r.Existing && run.ID != wish.ID}
+			runs[at+i] = jobs.Receipt{ID: run.ID, Key: run.Key, State: run.State, Due: run.Due, Duplicate: r.Existing && run.ID != create.ID}
 		}
 		at = end
 	}
 	switch {
 	case len(failed) == 0:
 		return runs, nil
-	case len(wishes) == 1:
+	case len(creates) == 1:
 		return runs, failed[0]
 	}
-	return runs, &BulkError{Total: len(wishes), Failed: failed}
+	return runs, &BulkError{Total: len(creates), Failed: failed}
 }
 
 // answered says that a store has decided.
@@ -107,30 +111,27 @@ func answered(r metastore.Result) bool {
 	return r.Err == nil || code != jobs.Unknown && code != jobs.Unavailable
 }
 
-// check makes envelopes of wishes, all or none.
-func (c *Client) check(ctx context.Context, wishes []jobs.Create, traced string) ([]jobs.Envelope, error) {
-	if len(wishes) > jobs.MaxBulk {
-		return nil, jobs.Invalid("a bulk of %d runs: at most %d are allowed", len(wishes), jobs.MaxBulk)
+// check makes envelopes of creates, all or none.
+func (c *Client) check(ctx context.Context, creates []jobs.Create, traced string) ([]jobs.Envelope, error) {
+	if len(creates) > jobs.MaxBulk {
+		return nil, jobs.Invalid("a bulk of %d runs: at most %d are allowed", len(creates), jobs.MaxBulk)
 	}
-	batch := make([]jobs.Envelope, len(wishes))
-	for i, wish := range wishes {
-		if wish.ID.IsZero() {
-			wish.ID = jobs.NewID(time.Now())
+	batch := make([]jobs.Envelope, len(creates))
+	for i, create := range creates {
+		if create.ID.IsZero() {
+			create.ID = jobs.NewID(time.Now())
 		}
-		if wish.Origin == "" {
-			wish.Origin = jobs.FromCode
+		create.Under(ctx, c.config.Tenant)
+		if create.Trace == "" {
+			create.Trace = traced
 		}
-		wish.Under(ctx, c.config.Tenant)
-		if wish.Trace == "" {
-			wish.Trace = traced
-		}
-		batch[i] = c.envelope(wish)
+		batch[i] = c.envelope(create)
 		err := batch[i].Check()
-		if err == nil && wish.Key.System() {
-			err = jobs.Refuse(jobs.Forbidden, "runs of %s are started by the scheduler only", wish.Key)
+		if err == nil && jobs.SystemKey(create.Key) {
+			err = jobs.Refuse(jobs.Forbidden, "runs of %s are started by the scheduler only", create.Key)
 		}
 		if err != nil {
-			if len(wishes) > 1 {
+			if len(creates) > 1 {
 				err = fmt.Errorf("run number %d of the bulk: %w", i, err)
 			}
 			return nil, err

@@ -40,11 +40,11 @@ func TestAClockThatIsSetForTenSeconds(t *testing.T) {
 				h.worker(worker.Config{}, job("tick", jobs.Options{Every: time.Second, MaxConcurrency: jobs.None}, &ticks),
 					job("yearly", jobs.Options{Cron: "0 0 0 1 6 *"}, &yearly), long)
 				running := h.enqueue("long")
-				wish, err := jobs.Trigger[charge]("long").Wish(charge{"c7"}, jobs.After(time.Hour))
+				wish, err := jobs.Trigger[charge]("long").Request(charge{"c7"}, jobs.After(time.Hour))
 				if err != nil {
 					t.Fatal(err)
 				}
-				h.must(wish)
+				h.must(jobs.CreateOf(wish))
 				sleep := func(d time.Duration) {
 					t.Helper()
 					for range int(d / time.Second) {
@@ -63,11 +63,11 @@ func TestAClockThatIsSetForTenSeconds(t *testing.T) {
 				if got := h.cp.ClockStep(); got != step {
 					t.Errorf("the control plane says that its clock was set by %v", got)
 				}
-				again, err := jobs.Trigger[charge]("long").Wish(charge{"c8"}, jobs.After(10*time.Minute))
+				again, err := jobs.Trigger[charge]("long").Request(charge{"c8"}, jobs.After(10*time.Minute))
 				if err != nil {
 					t.Fatal(err)
 				}
-				if run := h.must(again).Run(); time.Until(run.Due) > 11*time.Minute || time.Until(run.Due) < 9*time.Minute {
+				if run := h.must(jobs.CreateOf(again)).Run(); time.Until(run.Due) > 11*time.Minute || time.Until(run.Due) < 9*time.Minute {
 					t.Errorf("in ten minutes is %v", run.Due)
 				}
 				h.ahead.Store(0)

@@ -143,13 +143,13 @@ func (j *journal) work(key jobs.Key, d time.Duration, polite bool, o jobs.Option
 	}), o)
 }
 
-func (h *house) enqueue(key jobs.Key, how ...jobs.How) jobs.ID {
+func (h *house) enqueue(key jobs.Key, how ...jobs.EnqueueOption) jobs.ID {
 	h.t.Helper()
-	w, err := jobs.Trigger[charge](key).Wish(charge{"c7"}, how...)
+	w, err := jobs.Trigger[charge](key).Request(charge{"c7"}, how...)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.must(w)
+	h.must(jobs.CreateOf(w))
 	return w.ID
 }
 

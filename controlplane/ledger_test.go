@@ -248,20 +248,19 @@ func TestTriggeredDebugHoldsWhatNobodyAskedFor(t *testing.T) {
 			return nil
 		}), jobs.Options{Key: "charge", MaxConcurrency: 1}))
 		yes, no := true, false
-		trigger := func(customer string, how ...jobs.How) jobs.ID {
-			w, err := jobs.Trigger[charge]("charge").Wish(charge{customer}, how...)
+		trigger := func(customer string, how ...jobs.EnqueueOption) jobs.ID {
+			w, err := jobs.Trigger[charge]("charge").Request(charge{customer}, how...)
 			if err != nil {
 				t.Fatal(err)
 			}
-			h.must(w)
+			h.must(jobs.CreateOf(w))
 			return w.ID
 		}
 		trigger("delayed", jobs.After(time.Minute))
 		h.must(jobs.Configure{TriggeredDebug: &yes})
 		held := trigger("held")
 		later := trigger("due when debug mode is off", jobs.After(20*time.Minute))
-		person := func(c *jobs.Create) { c.Origin = jobs.FromPerson }
-		trigger("by hand", person)
+		h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "charge", Args: []byte(`{"customer":"by hand"}`), Origin: jobs.FromPerson})
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		if !slices.Equal(order, []string{"by hand"}) {

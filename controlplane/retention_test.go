@@ -253,7 +253,7 @@ func TestS2_08CleanByHand(t *testing.T) {
 		}
 		enqueue := func(key jobs.Key, n int) {
 			for range n {
-				if _, err := c.Enqueue(h.ctx, jobs.Create{Key: key}); err != nil {
+				if _, err := c.Enqueue(h.ctx, jobs.Request{Key: key}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Second)

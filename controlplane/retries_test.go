@@ -79,7 +79,7 @@ func codes(run *jobs.Run) string {
 }
 
 // tries runs one run of a job to its end.
-func tries(t *testing.T, o jobs.Options, how []jobs.How, ends []string, check func(run *jobs.Run, f *failing)) {
+func tries(t *testing.T, o jobs.Options, how []jobs.EnqueueOption, ends []string, check func(run *jobs.Run, f *failing)) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var f failing
@@ -284,15 +284,15 @@ func TestS3_20AsThePageSays(t *testing.T) {
 func TestS3_19(t *testing.T) {
 	for _, c := range []struct {
 		of   jobs.Options
-		how  []jobs.How
+		how  []jobs.EnqueueOption
 		want uint32
 	}{
 		{jobs.Options{Retries: 2}, nil, 3},
-		{jobs.Options{Retries: 2}, []jobs.How{jobs.WithRetries(4)}, 5},
-		{jobs.Options{Retries: 2}, []jobs.How{jobs.WithRetries(0)}, 1},
+		{jobs.Options{Retries: 2}, []jobs.EnqueueOption{jobs.WithRetries(4)}, 5},
+		{jobs.Options{Retries: 2}, []jobs.EnqueueOption{jobs.WithRetries(0)}, 1},
 		{jobs.Options{RetryRules: []jobs.RetryRule{{Codes: []string{"*"}, Attempts: 6}}}, nil, 7},
-		{jobs.Options{RetryRules: []jobs.RetryRule{{Codes: []string{"*"}, Attempts: 6}}}, []jobs.How{jobs.WithRetries(3)}, 4},
-		{jobs.Options{RetryRules: []jobs.RetryRule{{Codes: []string{"*"}, Attempts: 6}}}, []jobs.How{jobs.WithRetries(0)}, 1},
+		{jobs.Options{RetryRules: []jobs.RetryRule{{Codes: []string{"*"}, Attempts: 6}}}, []jobs.EnqueueOption{jobs.WithRetries(3)}, 4},
+		{jobs.Options{RetryRules: []jobs.RetryRule{{Codes: []string{"*"}, Attempts: 6}}}, []jobs.EnqueueOption{jobs.WithRetries(0)}, 1},
 	} {
 		tries(t, c.of, c.how, always("x"), func(run *jobs.Run, _ *failing) {
 			if run.State != jobs.Terminated || run.Attempt != c.want {

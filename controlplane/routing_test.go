@@ -327,8 +327,8 @@ func TestS3_04PinnedToAWorker(t *testing.T) {
 		time.Sleep(time.Second)
 		want(t, "pinned, b is back", r.names(), "bbab")
 		// One run may name another worker.
-		wish, _ := jobs.Trigger[charge]("waits").Wish(charge{"3"}, jobs.OnWorker("a"))
-		h.must(wish)
+		wish, _ := jobs.Trigger[charge]("waits").Request(charge{"3"}, jobs.OnWorker("a"))
+		h.must(jobs.CreateOf(wish))
 		time.Sleep(time.Second)
 		want(t, "on a", r.names(), "bbaba")
 		h.over("waits", 3)

@@ -221,11 +221,11 @@ func TestAJobGoesAllTheWay(t *testing.T) {
 		h.worker(worker.Config{Slots: 4}, chargeJob, nightly)
 
 		begin := time.Now()
-		wish, err := jobs.Trigger[charge]("billing.charge").Wish(charge{"c7"}, jobs.After(90*time.Minute))
+		wish, err := jobs.Trigger[charge]("billing.charge").Request(charge{"c7"}, jobs.After(90*time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if run := h.must(wish).Run(); run.State != jobs.Scheduled {
+		if run := h.must(jobs.CreateOf(wish)).Run(); run.State != jobs.Scheduled {
 			t.Fatalf("a delayed run is %s", run.State)
 		}
 		time.Sleep(lasts)

@@ -18,7 +18,7 @@ func TestATakeoverThatNobodyWaitsFor(t *testing.T) {
 		h := newHouse(t)
 		defer h.close()
 		var j journal
-		declared, err := j.work("slow", time.Minute, true, jobs.Options{}).Declare()
+		declared, err := jobs.Declare(j.work("slow", time.Minute, true, jobs.Options{}))
 		if err != nil {
 			t.Fatal(err)
 		}

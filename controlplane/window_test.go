@@ -139,8 +139,8 @@ func TestPriorityGoesFirst(t *testing.T) {
 			name     string
 			priority int
 		}{{"first", 0}, {"low", -5}, {"normal", 0}, {"high", 9}} {
-			w, _ := jobs.Trigger[charge]("charge").Wish(charge{p.name}, jobs.WithPriority(p.priority))
-			h.must(w)
+			w, _ := jobs.Trigger[charge]("charge").Request(charge{p.name}, jobs.WithPriority(p.priority))
+			h.must(jobs.CreateOf(w))
 			synctest.Wait()
 		}
 		time.Sleep(10 * time.Second)

@@ -195,8 +195,8 @@ func TestS0_07DrainAndResumeFromOutside(t *testing.T) {
 			t.Errorf("resuming nobody: %v", err)
 		}
 		time.Sleep(time.Second)
-		wish, _ := jobs.Trigger[charge]("charge").Wish(charge{"6"}, jobs.OnWorker("a"))
-		h.must(wish)
+		wish, _ := jobs.Trigger[charge]("charge").Request(charge{"6"}, jobs.OnWorker("a"))
+		h.must(jobs.CreateOf(wish))
 		time.Sleep(2 * time.Minute)
 		want(t, "a is resumed", r.names(), "abbbba")
 		h.over("charge", 6)

@@ -63,7 +63,7 @@ func TestRunsAskedForInTheDatabase(t *testing.T) {
 					return err
 				}
 				defer func() { _ = tx.Rollback() }() // does nothing after a commit
-				wish, err := ringJob.Wish(ring{})
+				wish, err := ringJob.Request(ring{})
 				if err == nil {
 					err = store.EnqueueTx(t.Context(), tx, jobs.DefaultTenant, "client:shop", wish)
 				}
@@ -73,11 +73,11 @@ func TestRunsAskedForInTheDatabase(t *testing.T) {
 				return tx.Commit()
 			})
 			start("beside the leader", func() error {
-				wish, err := ringJob.Wish(ring{})
+				wish, err := ringJob.Request(ring{})
 				if err != nil {
 					return err
 				}
-				return store.Apply(t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:shop", Command: wish}})[0].Err
+				return store.Apply(t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:shop", Command: jobs.CreateOf(wish)}})[0].Err
 			})
 		})
 	}

@@ -92,7 +92,7 @@ func busy(t *testing.T) (s *embed.Scheduler, url string) {
 			t.Error(err)
 		}
 	})
-	for _, wish := range []jobs.Create{{Key: "demo.greet", Args: []byte(`{"Name":"Ann"}`)}, {Key: "demo.bad"}} {
+	for _, wish := range []jobs.Request{{Key: "demo.greet", Args: []byte(`{"Name":"Ann"}`)}, {Key: "demo.bad"}} {
 		runs, err := s.Client().Enqueue(t.Context(), wish)
 		if err != nil {
 			t.Fatal(err)
@@ -101,7 +101,7 @@ func busy(t *testing.T) (s *embed.Scheduler, url string) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Client().Enqueue(t.Context(), jobs.Create{Key: "demo.greet", Delay: time.Hour}); err != nil {
+	if _, err := s.Client().Enqueue(t.Context(), jobs.Request{Key: "demo.greet", Delay: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(s.Handler())
@@ -282,7 +282,7 @@ func toldOf(t *testing.T) (all []webhook.Event, id jobs.ID, took time.Duration) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, wish := range []jobs.Create{{Key: "demo.greet", Args: []byte(`{"Name":"Ann"}`)}, {Key: "demo.bad"}} {
+	for _, wish := range []jobs.Request{{Key: "demo.greet", Args: []byte(`{"Name":"Ann"}`)}, {Key: "demo.bad"}} {
 		runs, err := s.Client().Enqueue(t.Context(), wish)
 		if err != nil {
 			t.Fatal(err)

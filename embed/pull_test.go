@@ -147,7 +147,7 @@ func (p *puller) one() m {
 	return list[0]
 }
 
-func (o *office) trigger(args string, how ...jobs.How) jobs.ID {
+func (o *office) trigger(args string, how ...jobs.EnqueueOption) jobs.ID {
 	o.t.Helper()
 	run, err := jobs.Trigger[json.RawMessage]("greet").Enqueue(o.t.Context(), o.Client(), json.RawMessage(args), how...)
 	if err != nil {

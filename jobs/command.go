@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
 // Command is one wish to change what a store holds. Each is applied whole or refused without a trace, and each
@@ -525,7 +526,7 @@ func (c Configure) Check() error {
 		}
 	}
 	if c.RetryBudget != nil {
-		if err := c.RetryBudget.check("retry budget"); err != nil {
+		if err := checkRate(*c.RetryBudget, "retry budget"); err != nil {
 			return err
 		}
 	}
@@ -568,19 +569,17 @@ func (c Hand) Check() error {
 // CheckText refuses names that not every store can hold, with BadInput. A database would fail on them: on the commit of
 // a command, with all other commands in it, or on a search.
 func CheckText(what, s string) error {
-	if !isText(s) {
+	if !plain.Is(s) {
 		return Invalid("%s %.40q is not text in UTF-8, or holds a NUL: write bytes in hex or base64", what, s)
 	}
 	return nil
 }
 
-func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
-
 func checkRun(id ID, worker string, attempt uint32) error {
 	switch {
 	case id.IsZero():
 		return Invalid("no run is named")
-	case worker == "" || len(worker) > 300 || !isText(worker):
+	case worker == "" || len(worker) > 300 || !plain.Is(worker):
 		return Invalid("worker %.40q: a worker's name has 1 to 300 bytes of text", worker)
 	case attempt == 0:
 		return Invalid("attempts are numbered from 1")

@@ -92,7 +92,7 @@ func ExampleSave() {
 		log.Fatal(err)
 	}
 	defer s.Stop()
-	run, err := s.Client().Enqueue(ctx, jobs.Create{Key: "letters"}) // not waiting for a leap day
+	run, err := s.Client().Enqueue(ctx, jobs.Request{Key: "letters"}) // not waiting for a leap day
 	if err != nil {
 		log.Fatal(err)
 	}

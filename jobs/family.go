@@ -26,19 +26,19 @@ type ParentRun struct {
 	Job    Key             `json:"job,omitzero"`
 	State  State           `json:"state,omitzero"`
 	Result json.RawMessage `json:"result,omitempty"` // what its handler gave as its result
-	Cause  Cause           `json:"cause,omitempty"`  // why it ended like that
+	Cause  string          `json:"cause,omitempty"`  // why it ended like that
 	Error  string          `json:"error,omitempty"`  // of its last attempt; none if the worker was lost
 	Code   string          `json:"code,omitempty"`   // of that error
 }
 
 // ParentOf is what the children of a run are told of it.
 func ParentOf(run *Run) ParentRun {
-	return ParentRun{Run: run.ID, Job: run.Key, State: run.State, Cause: run.Cause, Result: run.Result, Error: run.Error, Code: run.Code()}
+	return ParentRun{Run: run.ID, Job: run.Key, State: run.State, Cause: string(run.Cause), Result: run.Result, Error: run.Error, Code: run.Code()}
 }
 
-// In is default arguments with the parent in them. What would make them too large is left out: first its result, then
+// WithParent is default arguments with the parent in them. What would make them too large is left out: first its result, then
 // its error.
-func (p ParentRun) In(args []byte) []byte {
+func WithParent(args []byte, p ParentRun) []byte {
 	with := map[string]json.RawMessage{}
 	if len(args) > 0 && json.Unmarshal(args, &with) != nil {
 		return args // they were checked when they were written
@@ -96,10 +96,10 @@ func (s *Settings) checkFamily() error {
 			return Invalid("%s: %d jobs are given, at most %d are allowed", l.name, len(*l.keys), MaxChildren)
 		}
 		for i, key := range *l.keys {
-			if err := checkName(l.name, key, 200); err != nil {
+			if err := CheckName(l.name, key); err != nil {
 				return err
 			}
-			if Key(key).System() {
+			if SystemKey(Key(key)) {
 				return Invalid("%s: runs of %s are started by the scheduler only", l.name, key)
 			}
 			if slices.Contains((*l.keys)[:i], key) {
@@ -108,7 +108,7 @@ func (s *Settings) checkFamily() error {
 		}
 	}
 	if s.Parent != nil && *s.Parent != "" {
-		return checkName("parent", *s.Parent, 200)
+		return CheckName("parent", *s.Parent)
 	}
 	return nil
 }

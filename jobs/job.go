@@ -7,6 +7,9 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/fastjson"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
 // RecurringJob is work that is done by a schedule. What it needs is in its fields:
@@ -100,19 +103,16 @@ type Options struct {
 // Job is a job that a worker can run: made by NewRecurring or NewTriggered, handed to a worker.
 type Job struct {
 	key     Key
-	kind    Kind
 	options Options
 	args    reflect.Type
 	run     func(ctx context.Context, args []byte) error
 	value   any
 	err     error
-	// declared is what somebody else's code says about it; nil: what options say.
-	declared *Declaration
 }
 
 // NewRecurring makes a Job of a recurring one. What is wrong with it is told when a worker is made of it.
 func NewRecurring(j RecurringJob, o Options) Job {
-	job := Job{value: j, kind: Recurring, options: o, key: keyOf(j, o), err: missing(j, o)}
+	job := Job{value: j, options: o, key: keyOf(j, o), err: missing(j, o)}
 	job.run = func(ctx context.Context, _ []byte) error { return j.Run(ctx) }
 	return job
 }
@@ -120,11 +120,11 @@ func NewRecurring(j RecurringJob, o Options) Job {
 // NewTriggered makes a Job of a triggered one; A is inferred from its Run. It is the only place that knows A:
 // behind it, arguments are bytes.
 func NewTriggered[A any](j TriggeredJob[A], o Options) Job {
-	job := Job{value: j, kind: Triggered, options: o, key: keyOf(j, o), args: reflect.TypeFor[A](), err: missing(j, o)}
-	reader := readerOf(reflect.TypeFor[A]())
+	job := Job{value: j, options: o, key: keyOf(j, o), args: reflect.TypeFor[A](), err: missing(j, o)}
+	reader := fastjson.ReaderOf(reflect.TypeFor[A]())
 	job.run = func(ctx context.Context, raw []byte) error {
 		var a A
-		if len(raw) > 0 && !reader.read(raw, reflect.ValueOf(&a).Elem()) {
+		if len(raw) > 0 && !reader.Read(raw, reflect.ValueOf(&a).Elem()) {
 			a = *new(A)
 			if err := json.Unmarshal(raw, &a); err != nil {
 				return NoRetry(fmt.Errorf("arguments do not fit %T: %w", a, err))
@@ -133,19 +133,7 @@ func NewTriggered[A any](j TriggeredJob[A], o Options) Job {
 		return j.Run(ctx, a)
 	}
 	if job.err == nil && (o.Cron != "" || o.Every != 0) {
-		job.err = Invalid("job %s: a triggered job has no schedule; make it a recurring one, or trigger it from one", job.key)
-	}
-	return job
-}
-
-// NewDeclared makes a Job of what code elsewhere says about it: of a worker in another language, for which run stands in.
-func NewDeclared(d Declaration, run func(ctx context.Context, args []byte) error) Job {
-	job := Job{key: d.Key, kind: d.Kind, run: run, declared: &d}
-	switch {
-	case d.Kind != Recurring && d.Kind != Triggered:
-		job.err = Invalid("job %s is neither recurring nor triggered", d.Key)
-	case d.Kind == Triggered && d.Code.Schedule != nil && *d.Code.Schedule != "":
-		job.err = Invalid("job %s: a triggered job has no schedule; make it a recurring one, or trigger it from one", d.Key)
+		job.err = invalid("job %s: a triggered job has no schedule; make it a recurring one, or trigger it from one", job.key)
 	}
 	return job
 }
@@ -153,11 +141,14 @@ func NewDeclared(d Declaration, run func(ctx context.Context, args []byte) error
 // Key of the job.
 func (j Job) Key() Key { return j.key }
 
-// Kind of the job.
-func (j Job) Kind() Kind { return j.kind }
+// Options the job was made with.
+func (j Job) Options() Options { return j.options }
 
-// Args is the type of the job's arguments, or nil.
+// Args is the type of a triggered job's arguments; nil for a recurring job.
 func (j Job) Args() reflect.Type { return j.args }
+
+// Err is what is wrong with the job, or nil. A worker that is made with the job returns it.
+func (j Job) Err() error { return j.err }
 
 // Run runs the job once, here, with arguments as JSON.
 func (j Job) Run(ctx context.Context, args []byte) error { return j.run(ctx, args) }
@@ -179,140 +170,13 @@ func (j Job) Close() error {
 	return nil
 }
 
-// Declare is what a worker registers. The schema of the arguments is added by the worker.
-func (j Job) Declare() (Declaration, error) {
-	if j.err != nil {
-		return Declaration{}, j.err
-	}
-	if err := j.key.Check(); err != nil {
-		return Declaration{}, err
-	}
-	var d Declaration
-	if j.declared != nil {
-		d = *j.declared
-	} else {
-		code, err := j.options.settings()
-		if err != nil {
-			return Declaration{}, fmt.Errorf("job %s: %w", j.key, err)
-		}
-		d = Declaration{Key: j.key, Kind: j.kind, Version: j.options.Version, Code: code}
-	}
-	if err := d.Code.Check(); err != nil {
-		return Declaration{}, fmt.Errorf("job %s: %w", j.key, err)
-	}
-	if d.Version < 0 {
-		return Declaration{}, Invalid("job %s: version is %d, it must not be negative", j.key, d.Version)
-	}
-	return d, nil
-}
-
-func given[T comparable](v T) *T {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return &v
-}
-
-// unbounded is what is given of a bound of which None says that there is none.
-func unbounded[T ~int | ~int64](v T) *T {
-	if v == None {
-		return new(T)
-	}
-	return given(v)
-}
-
-// settings turns zero fields into "says nothing" and None into 0.
-func (o Options) settings() (Settings, error) {
-	s := Settings{
-		Name: given(o.Name), Description: given(o.Description), Zone: given(o.TimeZone),
-		Gap: given(o.Gap), Twice: given(o.Twice),
-		MaxConcurrency: given(o.MaxConcurrency), Overlap: given(o.Overlap), Retries: given(o.Retries),
-		RetryDelay: given(o.RetryDelay), RetryDelayMax: given(o.RetryDelayMax), Timeout: given(o.Timeout),
-		OnLost: given(o.OnLost), LeaseLost: given(o.LeaseLost), Misfire: given(o.Misfire), Priority: given(o.Priority),
-		StartWithin: given(o.StartWithin), Disabled: given(o.Disabled),
-		Route: given(o.Route), RouteBy: given(o.RouteBy), Pin: given(o.Pin), PinAway: given(o.PinAway), CodeVersion: given(o.CodeVersion), Slots: given(o.Slots),
-		TTL: given(o.TTL), Early: given(o.Early), Jitter: given(o.Jitter),
-	}
-	if len(o.Needs) > 0 {
-		s.Needs = &o.Needs
-	}
-	s.Rate, s.RetryFactor, s.RetryJitter = given(o.Rate), given(o.RetryFactor), given(o.RetryJitter)
-	s.RetryBudget, s.PauseAfter = given(o.RetryBudget), given(o.PauseAfter)
-	s.Parent = given(o.Parent)
-	if len(o.OnSuccess) > 0 {
-		s.OnSuccess = &o.OnSuccess
-	}
-	if len(o.OnFailure) > 0 {
-		s.OnFailure = &o.OnFailure
-	}
-	s.KeepFor, s.KeepSucceeded, s.KeepOthers = unbounded(o.KeepFor), unbounded(o.KeepSucceeded), unbounded(o.KeepOthers)
-	if o.RetryBudget.Max == None {
-		s.RetryBudget = new(Rate)
-	}
-	if o.PauseAfter == None {
-		*s.PauseAfter = 0
-	}
-	if len(o.RetryRules) > 0 {
-		s.RetryRules = new(explicit(o.RetryRules))
-	}
-	if o.MaxConcurrency == None {
-		*s.MaxConcurrency = 0
-	}
-	if o.Timeout == None {
-		*s.Timeout = 0
-	}
-	if o.Retries == None {
-		*s.Retries = 0
-	}
-	if len(o.Tags) > 0 {
-		s.Tags = &o.Tags
-	}
-	if len(o.Limits) > 0 {
-		s.Limits = &o.Limits
-	}
-	if !o.Start.IsZero() {
-		s.Start = new(Instant(o.Start))
-	}
-	if !o.End.IsZero() {
-		s.End = new(Instant(o.End))
-	}
-	if !o.First.IsZero() {
-		s.First = new(Instant(o.First))
-	}
-	if len(o.Calendars) > 0 {
-		s.Calendars = &o.Calendars
-	}
-	switch {
-	case o.AfterEnd && o.Every == 0:
-		return s, Invalid("AfterEnd is set, but Every is not: only an interval can count from the end of a run")
-	case o.Cron != "" && o.Every != 0:
-		return s, Invalid("both Cron %q and Every %v are set: give one of them", o.Cron, o.Every)
-	case o.Cron != "":
-		s.Schedule = &o.Cron
-	case o.Every != 0:
-		s.Schedule = new("@every " + o.Every.String())
-		if o.AfterEnd {
-			*s.Schedule += afterEnd
-		}
-	}
-	if o.Args != nil {
-		raw, err := json.Marshal(o.Args)
-		if err != nil {
-			return s, Invalid("default arguments cannot be written as JSON: %v", err)
-		}
-		s.Args = new(json.RawMessage(raw))
-	}
-	return s, nil
-}
-
 // missing is what a job cannot do without: something to run, and a name for it.
 func missing(j any, o Options) error {
 	switch t := reflect.TypeOf(j); {
 	case t == nil:
-		return Invalid("job %q is nil", o.Key)
+		return invalid("job %q is nil", o.Key)
 	case t.Kind() == reflect.Func && o.Key == "":
-		return Invalid("a job that is a function has no name of its own: set Options.Key")
+		return invalid("a job that is a function has no name of its own: set Options.Key")
 	}
 	return nil
 }
@@ -329,7 +193,7 @@ func keyOf(j any, o Options) Key {
 	}
 	name := strings.ReplaceAll(t.PkgPath(), "/", ".") + "." + t.Name()
 	return Key(strings.Map(func(r rune) rune {
-		if r < 0x80 && checkName("", "a"+string(r), 2) == nil || r == '.' {
+		if r < 0x80 && plain.Name("", "a"+string(r), 2) == nil || r == '.' {
 			return r
 		}
 		return '-'

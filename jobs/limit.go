@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
 // Rate is how often something may happen: Max times at once, and Max times per Per in the long run. Zero is no limit.
@@ -25,14 +27,21 @@ var rateUnits = []struct {
 	d    time.Duration
 }{{"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour}}
 
-// ParseRate reads what String writes. Nothing means none.
-func ParseRate(text string) (Rate, error) {
-	text = strings.TrimSpace(text)
-	if text == "" || text == "none" {
+// ParseRate reads what String writes, and checks it. An empty text means none.
+func ParseRate(text string) (r Rate, err error) {
+	if err = r.UnmarshalText([]byte(text)); err == nil {
+		err = checkRate(r, "rate")
+	}
+	return r, err
+}
+
+func parseRate(s string) (Rate, error) {
+	s = strings.TrimSpace(s)
+	if s == "" || s == "none" {
 		return Rate{}, nil
 	}
-	wrong := Invalid("rate %.40q is not so many per time, such as 10/s, 100/m or 5/30s", text)
-	n, per, ok := strings.Cut(text, "/")
+	wrong := invalid("rate %.40q is not so many per time, such as 10/s, 100/m or 5/30s", s)
+	n, per, ok := strings.Cut(s, "/")
 	r := Rate{}
 	var err error
 	if r.Max, err = strconv.Atoi(strings.TrimSpace(n)); !ok || err != nil {
@@ -52,7 +61,7 @@ func ParseRate(text string) (Rate, error) {
 	if r == (Rate{}) {
 		return Rate{}, wrong
 	}
-	return r, r.check("rate")
+	return r, nil
 }
 
 func (r Rate) String() string {
@@ -72,12 +81,12 @@ func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // UnmarshalText is the reverse of MarshalText.
 func (r *Rate) UnmarshalText(b []byte) error {
-	v, err := ParseRate(string(b))
+	v, err := parseRate(string(b))
 	*r = v
 	return err
 }
 
-func (r Rate) check(what string) error {
+func checkRate(r Rate, what string) error {
 	switch {
 	case r == Rate{}:
 		return nil
@@ -89,18 +98,18 @@ func (r Rate) check(what string) error {
 	return nil
 }
 
-// step is the time after which one more may happen, when all that may happen at once has.
-func (r Rate) step() time.Duration {
+// rateStep is the time after which one more may happen, when all that may happen at once has.
+func rateStep(r Rate) time.Duration {
 	return (r.Per + time.Duration(r.Max) - 1) / time.Duration(r.Max)
 }
 
-// spend is when the next one may happen after one has happened at a time. opens is when that one might: the rate is a
+// rateSpend is when the next one may happen after one has happened at a time. opens is when that one might: the rate is a
 // bucket of Max tokens, of which this single time tells how full it is.
-func (r Rate) spend(opens, at time.Time) time.Time {
-	if full := at.Add(r.step() - r.Per); opens.Before(full) {
+func rateSpend(r Rate, opens, at time.Time) time.Time {
+	if full := at.Add(rateStep(r) - r.Per); opens.Before(full) {
 		opens = full
 	}
-	return opens.Add(r.step())
+	return opens.Add(rateStep(r))
 }
 
 // Under is the gate as it holds to a limit: itself, or a copy with that limit. What an old rate remembered means nothing
@@ -135,7 +144,7 @@ func (g *Gate) Spend(at time.Time) time.Time {
 	if g.Opens.After(at) {
 		at = g.Opens
 	}
-	g.Opens = g.Rate.spend(g.Opens, at)
+	g.Opens = rateSpend(g.Rate, g.Opens, at)
 	return at
 }
 
@@ -144,7 +153,7 @@ func (g *Gate) Full() time.Time {
 	if g.Rate.Max == 0 {
 		return time.Time{}
 	}
-	return g.Opens.Add(g.Rate.Per - g.Rate.step())
+	return g.Opens.Add(g.Rate.Per - rateStep(g.Rate))
 }
 
 // Names of gates. A run's gates stand in the order of their names.
@@ -176,7 +185,7 @@ const keyGate = "key/"
 
 // KeyGate is the name of the gate of one value of a limit by argument.
 func KeyGate(name, value string) string {
-	if len(value) > 64 || !isText(value) || strings.ContainsFunc(value, unicode.IsControl) || strings.HasPrefix(value, "#") {
+	if len(value) > 64 || !plain.Is(value) || strings.ContainsFunc(value, unicode.IsControl) || strings.HasPrefix(value, "#") {
 		value = "#" + DerivedID("gate", value).String()
 	}
 	return keyGate + name + "/" + value
@@ -204,8 +213,8 @@ func KeyOf(gate string) (limit, value string, ok bool) {
 	return limit, value, ok
 }
 
-// Gate is the name of the gate at which a run with these arguments is held to the limit.
-func (l *Limit) Gate(args []byte) string {
+// GateOf is the name of the gate at which a run with these arguments is held to a limit.
+func GateOf(l *Limit, args []byte) string {
 	if l.By == "" {
 		return LimitGate(l.Name)
 	}
@@ -223,9 +232,9 @@ func argument(args []byte, by string) string {
 		}
 		raw = object[name]
 	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return text
+	var plainText string
+	if json.Unmarshal(raw, &plainText) == nil {
+		return plainText
 	}
 	var plain bytes.Buffer
 	if json.Compact(&plain, raw) != nil {
@@ -250,7 +259,7 @@ func CheckAppLimits(limits []Limit) error {
 		return Invalid("app limits: %d given, at most 1000 are allowed", len(limits))
 	}
 	for i := range limits {
-		if err := limits[i].check("app limit"); err != nil {
+		if err := checkLimit(&limits[i], "app limit"); err != nil {
 			return err
 		}
 	}
@@ -262,15 +271,15 @@ func checkLimits(what string, limits []Limit) error {
 		return Invalid("limits: %d given, at most %d are allowed", len(limits), MaxLimits)
 	}
 	for i := range limits {
-		if err := limits[i].check(what); err != nil {
+		if err := checkLimit(&limits[i], what); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *Limit) check(what string) error {
-	if err := checkName(what+" name", l.Name, 200); err != nil {
+func checkLimit(l *Limit, what string) error {
+	if err := CheckName(what+" name", l.Name); err != nil {
 		return err
 	}
 	if l.Max == 0 && l.Rate.Max == 0 {
@@ -281,9 +290,9 @@ func (l *Limit) check(what string) error {
 	}
 	if l.By != "" {
 		path, ok := strings.CutPrefix(l.By, "args.")
-		if !ok || path == "" || len(path) > 200 || !isText(path) || strings.Contains("."+path+".", "..") {
+		if !ok || path == "" || len(path) > 200 || !plain.Is(path) || strings.Contains("."+path+".", "..") {
 			return Invalid("%s %s is by %.40q: it must name an argument, such as args.customer_id", what, l.Name, l.By)
 		}
 	}
-	return l.Rate.check("rate of " + what + " " + l.Name)
+	return checkRate(l.Rate, "rate of "+what+" "+l.Name)
 }

@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
 // Tenant separates the jobs of one customer from those of another. It is part of every key.
@@ -19,32 +21,18 @@ const DefaultTenant Tenant = "default"
 type Key string
 
 // Check says what is wrong with a key, or nil.
-func (k Key) Check() error { return checkName("job key", string(k), 200) }
+func (k Key) Check() error {
+	if err := plain.Name("job key", string(k), 200); err != nil {
+		return invalid("%v", err)
+	}
+	return nil
+}
 
 // CheckName says what is wrong with the name of a thing (an app, a worker, a tenant), or nil. Names follow the
 // rule of keys, because they end up in subjects and paths.
-func CheckName(what, name string) error { return checkName(what, name, 200) }
-
-func checkName(what, s string, most int) error {
-	switch {
-	case s == "":
-		return Invalid("%s is empty: give 1 to %d characters of A-Z a-z 0-9 . _ -", what, most)
-	case len(s) > most:
-		return Invalid("%s has %d characters, at most %d are allowed", what, len(s), most)
-	case s[0] == '.':
-		return Invalid("%s %q begins with a dot", what, s)
-	}
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-':
-		case c == '.':
-			if s[i-1] == '.' {
-				return Invalid("%s %q has two dots in a row at byte %d", what, s, i)
-			}
-		default:
-			return Invalid("%s %q has a character that is not one of A-Z a-z 0-9 . _ - at byte %d", what, s, i)
-		}
+func CheckName(what, name string) error {
+	if err := plain.Name(what, name, 200); err != nil {
+		return Invalid("%v", err)
 	}
 	return nil
 }
@@ -60,11 +48,13 @@ func NewID(now time.Time) ID {
 	ms := uint64(now.UnixMilli())
 	binary.BigEndian.PutUint16(id[0:], uint16(ms>>32))
 	binary.BigEndian.PutUint32(id[2:], uint32(ms))
-	return id.version(7)
+	id[6] = id[6]&0x0f | 7<<4
+	id[8] = id[8]&0x3f | 0x80
+	return id
 }
 
-// Made is when NewID made the ID, to a millisecond, by the clock it was given; false if something else made it.
-func (id ID) Made() (time.Time, bool) {
+// MadeAt is when NewID made an ID, to a millisecond, by the clock it was given; false if something else made it.
+func MadeAt(id ID) (time.Time, bool) {
 	if id[6]>>4 != 7 {
 		return time.Time{}, false
 	}
@@ -94,17 +84,13 @@ func DerivedID(words ...string) ID {
 	}
 	var id ID
 	copy(id[:], h.Sum(nil))
-	return id.version(8)
-}
-
-func (id ID) version(v byte) ID {
-	id[6] = id[6]&0x0f | v<<4
+	id[6] = id[6]&0x0f | 8<<4
 	id[8] = id[8]&0x3f | 0x80
 	return id
 }
 
-// Derived says that an ID follows from something else: from a due time, a parent, words.
-func (id ID) Derived() bool { return id[6]>>4 == 8 }
+// IsDerived reports whether an ID follows from something else: from a due time, a parent, words.
+func IsDerived(id ID) bool { return id[6]>>4 == 8 }
 
 // IsZero says that no ID was given.
 func (id ID) IsZero() bool { return id == ID{} }
@@ -128,10 +114,10 @@ func (id ID) String() string {
 func ParseID(s string) (ID, error) {
 	var id ID
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
-		return ID{}, Invalid("id %.50q is not a UUID such as 0190a3e5-7c2b-7d11-8f3a-5d0c9be0a001", s)
+		return ID{}, invalid("id %.50q is not a UUID such as 0190a3e5-7c2b-7d11-8f3a-5d0c9be0a001", s)
 	}
 	if _, err := hex.Decode(id[:], []byte(s[0:8]+s[9:13]+s[14:18]+s[19:23]+s[24:36])); err != nil {
-		return ID{}, Invalid("id %q is not a UUID: %v", s, err)
+		return ID{}, invalid("id %q is not a UUID: %v", s, err)
 	}
 	return id, nil
 }
@@ -187,6 +173,11 @@ func (r *Refusal) Error() string { return r.Text }
 
 // Unwrap makes errors.Is(err, jobs.Stale) work.
 func (r *Refusal) Unwrap() error { return r.Code }
+
+// invalid makes a Refusal with BadInput.
+func invalid(format string, args ...any) error {
+	return &Refusal{Code: BadInput, Text: fmt.Sprintf(format, args...)}
+}
 
 // Refuse makes a Refusal.
 func Refuse(c Code, format string, args ...any) error {

@@ -11,7 +11,7 @@ import (
 const systemJobs = "carillon."
 
 // System says that the key is that of a system job.
-func (k Key) System() bool { return strings.HasPrefix(string(k), systemJobs) }
+func SystemKey(k Key) bool { return strings.HasPrefix(string(k), systemJobs) }
 
 // NotifyKey is the system job that delivers the notifications of HTTP jobs of an app.
 func NotifyKey(app string) Key { return Key(systemJobs + "notify." + app) }
@@ -76,7 +76,7 @@ func wireNotify(c *coder, k *Notify) {
 // checkSystem says why a job may not be registered under the key of a system job, or nil. A worker may serve those of its
 // own app.
 func (c Register) checkSystem() error {
-	if !c.Job.Key.System() || c.Job.Key == NotifyKey(c.App) && c.Job.Kind == Triggered && c.Worker != Nobody {
+	if !SystemKey(c.Job.Key) || c.Job.Key == NotifyKey(c.App) && c.Job.Kind == Triggered && c.Worker != Nobody {
 		return nil
 	}
 	return Invalid("job key %q: keys that begin with %q belong to the scheduler: choose another key", c.Job.Key, systemJobs)
@@ -84,7 +84,7 @@ func (c Register) checkSystem() error {
 
 // checkSystem says why a run of a system job may not be created, or nil. One that was started may be run again.
 func (c Create) checkSystem() error {
-	if c.Key.System() && c.Origin != FromRetry {
+	if SystemKey(c.Key) && c.Origin != FromRetry {
 		return Refuse(Forbidden, "runs of %s are started by the scheduler only", c.Key)
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+
+	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
 // Route says which of the workers that may take a run is offered it.
@@ -224,7 +226,7 @@ func (s *Settings) checkPlace() error {
 	if err := oneOf("route", s.Route, Routes()...); err != nil {
 		return err
 	}
-	if s.RouteBy != nil && (len(*s.RouteBy) > 200 || !isText(*s.RouteBy)) {
+	if s.RouteBy != nil && (len(*s.RouteBy) > 200 || !plain.Is(*s.RouteBy)) {
 		return Invalid("route by %.40q: a path of arguments such as customer.id has at most 200 bytes of text", *s.RouteBy)
 	}
 	if s.Needs != nil {
@@ -232,7 +234,7 @@ func (s *Settings) checkPlace() error {
 			return Invalid("needs: %d given, at most %d are allowed", len(*s.Needs), MaxTags)
 		}
 		for _, t := range *s.Needs {
-			if t == "" || len(t) > 200 || !isText(t) {
+			if t == "" || len(t) > 200 || !plain.Is(t) {
 				return Invalid("needs %.120q: a tag of a worker, or key=value, has 1 to 200 bytes", t)
 			}
 		}

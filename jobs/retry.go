@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
+
+	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
 // Jitter says how much is taken off a retry's delay.
@@ -245,7 +245,7 @@ func Fail(code string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return coded{cleanCode(code), err}
+	return coded{plain.Code(code), err}
 }
 
 // FailCode is the code that err, or what it wraps, got from Fail; or "".
@@ -257,19 +257,8 @@ func FailCode(err error) string {
 	return ""
 }
 
-// cleanCode makes a code of whatever a handler gave: it is for lists and rules, and must not fail the report of a failure.
-func cleanCode(code string) string {
-	code = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == unicode.ReplacementChar {
-			return -1
-		}
-		return r
-	}, code)
-	return cutText(code, MaxCode)
-}
-
 func checkCode(what, code string) error {
-	if len(code) > MaxCode || code != cleanCode(code) {
+	if len(code) > MaxCode || code != plain.Code(code) {
 		return Invalid("%s %.80q: an error code has at most %d bytes of plain text", what, code, MaxCode)
 	}
 	return nil
@@ -278,12 +267,12 @@ func checkCode(what, code string) error {
 // checkRetries says what is wrong with what the settings say about failures.
 func (s *Settings) checkRetries() error {
 	if s.Rate != nil {
-		if err := s.Rate.check("rate"); err != nil {
+		if err := checkRate(*s.Rate, "rate"); err != nil {
 			return err
 		}
 	}
 	if s.RetryBudget != nil {
-		if err := s.RetryBudget.check("retry budget"); err != nil {
+		if err := checkRate(*s.RetryBudget, "retry budget"); err != nil {
 			return err
 		}
 	}
@@ -303,14 +292,14 @@ func (s *Settings) checkRetries() error {
 		return Invalid("retry rules: %d given, at most %d are allowed", len(*s.RetryRules), MaxRetryRules)
 	}
 	for i := range *s.RetryRules {
-		if err := (*s.RetryRules)[i].check(i + 1); err != nil {
+		if err := checkRule(&(*s.RetryRules)[i], i+1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *RetryRule) check(n int) error {
+func checkRule(r *RetryRule, n int) error {
 	if len(r.Codes) == 0 || len(r.Codes) > 32 {
 		return Invalid("retry rule %d has %d codes, it must have 1 to 32; \"*\" stands for any", n, len(r.Codes))
 	}

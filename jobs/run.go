@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
 // Origin says where a run came from.
@@ -183,7 +185,7 @@ func (run *Run) Next() uint32 { return run.Attempt + 1 }
 
 // to is the only place that sets a state.
 func (run Run) to(s State, cause Cause, at time.Time, by, text string) (Run, error) {
-	if !run.State.May(s) {
+	if !May(run.State, s) {
 		return run, Refuse(Conflict, "run %s is %s and cannot become %s", run.ID, run.State, s)
 	}
 	run.State, run.Cause = s, cause
@@ -192,7 +194,7 @@ func (run Run) to(s State, cause Cause, at time.Time, by, text string) (Run, err
 		run.Feedback = run.Feedback.settled()
 	}
 	if len(text) > 1024 {
-		text = cutText(text, 1024)
+		text = plain.Cut(text, 1024)
 	}
 	if len(run.Moves) >= maxMoves {
 		kept := append([]Move(nil), run.Moves[:maxMoves/4]...)
@@ -203,14 +205,6 @@ func (run Run) to(s State, cause Cause, at time.Time, by, text string) (Run, err
 	}
 	run.Moves = append(run.Moves, Move{State: s, Cause: cause, At: at, Attempt: run.Attempt, By: by, Text: text})
 	return run, nil
-}
-
-// cutText shortens s to at most n bytes on a rune boundary.
-func cutText(s string, n int) string {
-	for n > 0 && n < len(s) && s[n]&0xc0 == 0x80 {
-		n--
-	}
-	return s[:min(n, len(s))]
 }
 
 // Begin makes a new run Scheduled (due ahead, or held by debug mode or a pause until a time) or Enqueued. One that is

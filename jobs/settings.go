@@ -94,7 +94,7 @@ func (s *Settings) Changed(t *Settings) []string {
 func (s *Settings) Said(name string) any {
 	if i := slices.Index(fieldNames, name); i >= 0 {
 		if f := reflect.ValueOf(s).Elem().Field(i); !f.IsNil() {
-			return plain(f.Elem().Interface())
+			return plainText(f.Elem().Interface())
 		}
 	}
 	return nil
@@ -103,13 +103,13 @@ func (s *Settings) Said(name string) any {
 // Field is what holds for a field, as people read it.
 func (p *Policy) Field(name string) any {
 	if i := slices.Index(fieldNames, name); i >= 0 {
-		return plain(reflect.ValueOf(p).Elem().FieldByName(settingsType.Field(i).Name).Interface())
+		return plainText(reflect.ValueOf(p).Elem().FieldByName(settingsType.Field(i).Name).Interface())
 	}
 	return nil
 }
 
 // plain is a value as people read it: durations as text, and nothing in the place of a time or a list that says nothing.
-func plain(v any) any {
+func plainText(v any) any {
 	switch v := v.(type) {
 	case time.Time:
 		if v.IsZero() {

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/fastjson"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
 // What the numbers of a job may be.
@@ -27,7 +30,7 @@ const (
 	MaxTags           = 32
 	MaxLimits         = 8
 	MaxRetryRules     = 16
-	MaxCode           = 64                       // bytes of an error code
+	MaxCode           = plain.MaxCode            // bytes of an error code
 	MaxRetryFactor    = 100                      // what a delay may grow by
 	MaxDelay          = 5 * 366 * 24 * time.Hour // how far ahead a run may be due
 	MaxBulk           = 100_000                  // runs in one bulk
@@ -186,7 +189,7 @@ func CheckArgs(args []byte) error {
 	if len(args) > MaxArgs {
 		return Invalid("arguments have %d bytes, at most %d are allowed: pass a reference to the data instead", len(args), MaxArgs)
 	}
-	if plainObject(args) {
+	if fastjson.Object(args) {
 		return nil
 	}
 	depth, deepest, inText := 0, 0, false
@@ -204,31 +207,16 @@ func CheckArgs(args []byte) error {
 			depth--
 		}
 	}
-	if deepest > maxLevels {
-		return Invalid("arguments are nested %d deep, at most %d levels are allowed", deepest, maxLevels)
+	if deepest > fastjson.MaxLevels {
+		return Invalid("arguments are nested %d deep, at most %d levels are allowed", deepest, fastjson.MaxLevels)
 	}
 	if !json.Valid(args) {
 		return Invalid("arguments are not valid JSON")
 	}
-	if n := overflowing(args); n != "" {
+	if n := fastjson.Overflowing(args); n != "" {
 		return Invalid("arguments have the number %.40s, which is beyond 1.8e308: send it as a text", n)
 	}
 	return Invalid("arguments must be a JSON object such as {\"customer\":\"c7\"}, not %.20q", args)
-}
-
-// overflowing is a number of valid JSON that no float64 holds, or "".
-func overflowing(args []byte) string {
-	d := json.NewDecoder(bytes.NewReader(args))
-	d.UseNumber()
-	for {
-		token, err := d.Token()
-		if err != nil {
-			return ""
-		}
-		if n, is := token.(json.Number); is && overflows(string(n)) {
-			return string(n)
-		}
-	}
 }
 
 // checkHTTP says what is wrong with an HTTP job as far as rows are concerned; what its fields mean is judged by httpspec,

@@ -5,18 +5,20 @@ import "slices"
 // State is where a run stands. docs/states.md draws the table below; a test compares the two.
 type State uint8
 
-// The states of a run. New is that of a run which does not exist yet.
+// The states of a run.
 const (
-	New        State = iota
-	Scheduled        // waits for its due time
-	Enqueued         // due; waits for a slot, then for a worker
-	Processing       // a worker runs it
-	Succeeded        // done
-	Failed           // an attempt failed; another follows
-	Terminated       // failed for good
-	Cancelled        // somebody stopped it
-	Skipped          // never started, and never will
+	Scheduled  State = iota + 1 // waits for its due time
+	Enqueued                    // due; waits for a slot, then for a worker
+	Processing                  // a worker runs it
+	Succeeded                   // done
+	Failed                      // an attempt failed; another follows
+	Terminated                  // failed for good; others call it dead or discarded
+	Cancelled                   // stopped by a person or a program
+	Skipped                     // never started, and never will
 )
+
+// New is the state of a run that does not exist yet.
+const New State = 0
 
 var stateNames = [...]string{"New", "Scheduled", "Enqueued", "Processing", "Succeeded", "Failed", "Terminated", "Cancelled", "Skipped"}
 
@@ -38,22 +40,24 @@ func States() []State {
 	return []State{Scheduled, Enqueued, Processing, Succeeded, Failed, Terminated, Cancelled, Skipped}
 }
 
-// Next lists the states that can follow s.
-func (s State) Next() []State {
+// NextStates lists the states that can follow s.
+func NextStates(s State) []State {
 	if int(s) >= len(edges) {
 		return nil
 	}
 	return slices.Clone(edges[s])
 }
 
-// May says whether a run may go from s to t in one step.
-func (s State) May(t State) bool { return int(s) < len(edges) && slices.Contains(edges[s], t) }
+// May reports whether a run may go from s to t in one step.
+func May(s, t State) bool { return int(s) < len(edges) && slices.Contains(edges[s], t) }
 
-// Final says that there is no way out of s.
-func (s State) Final() bool { return s != New && int(s) < len(edges) && len(edges[s]) == 0 }
+// Final reports whether a run in s is finished: it Succeeded, was Terminated, Cancelled or Skipped.
+func (s State) Final() bool {
+	return s == Succeeded || s == Terminated || s == Cancelled || s == Skipped
+}
 
-// Valid says that s is one of the eight states.
-func (s State) Valid() bool { return s > New && int(s) < len(edges) }
+// ValidState reports whether s is one of the eight states.
+func ValidState(s State) bool { return s > New && int(s) < len(edges) }
 
 func (s State) String() string {
 	if int(s) < len(stateNames) {
@@ -63,11 +67,16 @@ func (s State) String() string {
 }
 
 // ParseState reads the name of a state, as String writes it.
-func ParseState(name string) (State, error) {
+func ParseState(name string) (s State, err error) {
+	err = s.UnmarshalText([]byte(name))
+	return s, err
+}
+
+func parseState(name string) (State, error) {
 	if i := slices.Index(stateNames[:], name); i > 0 {
 		return State(i), nil
 	}
-	return New, Invalid("state %.40q is none of Scheduled, Enqueued, Processing, Succeeded, Failed, Terminated, Cancelled, Skipped", name)
+	return 0, invalid("state %.40q is none of Scheduled, Enqueued, Processing, Succeeded, Failed, Terminated, Cancelled, Skipped", name)
 }
 
 // MarshalText carries a state by its name.
@@ -75,7 +84,7 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText is the reverse of MarshalText.
 func (s *State) UnmarshalText(b []byte) error {
-	v, err := ParseState(string(b))
+	v, err := parseState(string(b))
 	*s = v
 	return err
 }

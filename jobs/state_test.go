@@ -163,7 +163,7 @@ func TestStateNames(t *testing.T) {
 		if err := json.Unmarshal(text, &back); err != nil || back != s {
 			t.Errorf("%s reads back from JSON as %v, %v", text, back, err)
 		}
-		if !s.Valid() {
+		if !ValidState(s) {
 			t.Errorf("%s is not valid", s)
 		}
 	}
@@ -174,7 +174,7 @@ func TestStateNames(t *testing.T) {
 	}
 	// A state from a newer version, or a forged one, is harmless.
 	for _, s := range []State{9, 200, 255} {
-		if s.Valid() || s.Final() || s.May(Enqueued) || s.Next() != nil || s.String() != "?" {
+		if ValidState(s) || s.Final() || May(s, Enqueued) || NextStates(s) != nil || s.String() != "?" {
 			t.Errorf("state %d is taken for a real one", uint8(s))
 		}
 	}
@@ -182,8 +182,8 @@ func TestStateNames(t *testing.T) {
 
 // Next hands out a copy: nobody can change the table.
 func TestNextIsACopy(t *testing.T) {
-	Enqueued.Next()[0] = Terminated
-	if !Enqueued.May(Processing) {
+	NextStates(Enqueued)[0] = Terminated
+	if !May(Enqueued, Processing) {
 		t.Fatal("the table was changed from outside")
 	}
 }

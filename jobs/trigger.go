@@ -7,101 +7,118 @@ import (
 	"time"
 )
 
-// Trigger starts runs of a triggered job from afar, typed by the job's arguments:
+// Trigger enqueues runs of a triggered job from any program, typed by the job's arguments:
 //
 //	var ChargeJob = jobs.Trigger[ChargeArgs]("billing.charge")
-//	run, err := ChargeJob.Enqueue(ctx, c, ChargeArgs{Customer: "c7"}, jobs.After(time.Hour))
+//	receipt, err := ChargeJob.Enqueue(ctx, c, ChargeArgs{Customer: "c7"}, jobs.After(time.Hour))
 type Trigger[A any] Key
 
-// Enqueuer takes wishes for runs: a client, or an embedded control plane. The answers are in the order of the
-// wishes. All of them are checked before the first is sent; an error after that says which were not done.
+// Enqueuer sends requests for runs to a control plane: a client of package client is one. The receipts are in the order of
+// the requests. All requests are checked before the first is sent; a later error names the requests that were not stored.
 type Enqueuer interface {
-	Enqueue(ctx context.Context, wishes ...Create) ([]Receipt, error)
+	Enqueue(ctx context.Context, requests ...Request) ([]Receipt, error)
 }
 
-// Run is what an enqueuer gets back: which run it is, and whether it was there before.
+// Request asks for one run. [Trigger.Request] makes one; a program that has only a job's key fills it in itself.
+type Request struct {
+	ID          ID // made by NewID; zero = the Enqueuer makes one. A request that is sent again under its ID makes no second run.
+	Key         Key
+	Args        json.RawMessage // a JSON object; nil = the job's default arguments
+	Due         time.Time       // zero = now
+	Delay       time.Duration   // after the time at which the request is stored; used when Due is zero
+	Unique      string          // at most one run of the job that is not final has this key
+	UniqueFor   time.Duration   // the unique key is kept for this long from the request on, instead of until the run is final
+	Idempotency string          // a second request with this key, within 24 h, is answered with the first one's run
+	Priority    *int            // nil = the job's; so are the others
+	Retries     *int
+	Timeout     *time.Duration
+	StartWithin *time.Duration
+	Worker      string // the worker that runs it, by its configured name; the job's route is ignored then
+}
+
+// Receipt is what an Enqueuer returns for a request: which run it is, and whether it existed before.
 type Receipt struct {
 	ID        ID
 	Key       Key
-	State     State
+	State     State // zero if the request was refused
 	Due       time.Time
-	Duplicate bool // a unique or idempotency key led to a run that was there before
+	Duplicate bool // a unique or idempotency key led to a run that existed before
 }
 
-// How shapes one run: when, how urgent, under which unique key.
-type How func(*Create)
+// EnqueueOption sets a field of a Request.
+type EnqueueOption func(*Request)
 
 // After makes the run due after d, counted by the store's clock.
-func After(d time.Duration) How { return func(c *Create) { c.Delay = d } }
+func After(d time.Duration) EnqueueOption { return func(r *Request) { r.Delay = d } }
 
-// At makes the run due at t. A time that has passed means now.
-func At(t time.Time) How { return func(c *Create) { c.Due = Instant(t) } }
+// At makes the run due at t. A time in the past means now.
+func At(t time.Time) EnqueueOption { return func(r *Request) { r.Due = t } }
 
-// Unique lets at most one run of the job with this key exist that is not final. A second one is answered by the first.
-func Unique(key string) How { return func(c *Create) { c.Unique = key } }
+// Unique allows at most one run of the job with this key that is not final. A second request gets the first one's run.
+func Unique(key string) EnqueueOption { return func(r *Request) { r.Unique = key } }
 
-// UniqueFor lets at most one run of the job with this key begin within d.
-func UniqueFor(key string, d time.Duration) How {
-	return func(c *Create) { c.Unique, c.UniqueFor = key, d }
+// UniqueFor allows at most one run of the job with this key within d.
+func UniqueFor(key string, d time.Duration) EnqueueOption {
+	return func(r *Request) { r.Unique, r.UniqueFor = key, d }
 }
 
-// WithPriority is the run's own priority.
-func WithPriority(p int) How { return func(c *Create) { c.Priority = &p } }
+// WithPriority sets the run's own priority, -100 to 100.
+func WithPriority(p int) EnqueueOption { return func(r *Request) { r.Priority = &p } }
 
-// WithRetries is the run's own number of retries; of 0 there are none, whatever rules say.
-func WithRetries(n int) How { return func(c *Create) { c.Retries = &n } }
+// WithRetries sets the run's own number of retries; 0 means none, even if a retry rule matches.
+func WithRetries(n int) EnqueueOption { return func(r *Request) { r.Retries = &n } }
 
-// WithTimeout is the run's own timeout for an attempt.
-func WithTimeout(d time.Duration) How { return func(c *Create) { c.Timeout = &d } }
+// WithTimeout sets the run's own timeout of one attempt.
+func WithTimeout(d time.Duration) EnqueueOption { return func(r *Request) { r.Timeout = &d } }
 
-// OnWorker has a worker run it, by its configured name, whatever the job's route is.
-func OnWorker(name string) How { return func(c *Create) { c.Pin = name } }
+// OnWorker selects the worker that runs it, by its configured name, whatever the job's route is.
+func OnWorker(name string) EnqueueOption { return func(r *Request) { r.Worker = name } }
 
-// WithID is the run's own ID, made by [NewID]. Enqueueing it again under its ID makes no second run: after an error that
-// leaves the outcome open, pass the ID of the Run that was returned with it.
-func WithID(id ID) How { return func(c *Create) { c.ID = id } }
+// WithID sets the run's ID, made by [NewID]. A request that is sent again under its ID makes no second run: after an error
+// that leaves the outcome open, pass the ID of the Receipt that was returned with it.
+func WithID(id ID) EnqueueOption { return func(r *Request) { r.ID = id } }
 
-// Wish is the Create for one run, for those who send it themselves.
-func (t Trigger[A]) Wish(args A, how ...How) (Create, error) {
+// Request makes the request for one run, for programs that send several of different jobs at once.
+func (t Trigger[A]) Request(args A, options ...EnqueueOption) (Request, error) {
 	raw, err := json.Marshal(args)
 	if err != nil {
-		return Create{}, Invalid("arguments of %s cannot be written as JSON: %v", t, err)
+		return Request{}, invalid("arguments of %s cannot be written as JSON: %v", t, err)
 	}
-	c := Create{ID: NewID(time.Now()), Key: Key(t), Args: raw, Origin: FromCode}
-	for _, h := range how {
-		h(&c)
+	r := Request{ID: NewID(time.Now()), Key: Key(t), Args: raw}
+	for _, o := range options {
+		o(&r)
 	}
-	return c, c.Check()
+	return r, nil
 }
 
-// Enqueue starts one run. The Run has its ID and key with an error, too, once the arguments and options are valid. If the
-// error is [Unknown], the run may have been made: enqueue it again with [WithID] to make sure, without a second run.
-func (t Trigger[A]) Enqueue(ctx context.Context, to Enqueuer, args A, how ...How) (Receipt, error) {
-	wish, err := t.Wish(args, how...)
+// Enqueue asks for one run. The receipt has the run's ID and key even with an error, unless args cannot be written as
+// JSON. If the error is [Unknown], the run may have been stored: enqueue it again with [WithID] to make sure.
+func (t Trigger[A]) Enqueue(ctx context.Context, to Enqueuer, args A, options ...EnqueueOption) (Receipt, error) {
+	r, err := t.Request(args, options...)
 	if err != nil {
 		return Receipt{}, err
 	}
-	runs, err := to.Enqueue(ctx, wish)
+	receipts, err := to.Enqueue(ctx, r)
 	if err != nil {
-		return Receipt{ID: wish.ID, Key: wish.Key}, fmt.Errorf("enqueue %s: %w", t, err)
+		return Receipt{ID: r.ID, Key: r.Key}, fmt.Errorf("enqueue %s: %w", t, err)
 	}
-	return runs[0], nil
+	return receipts[0], nil
 }
 
-// EnqueueAll starts a run for each of args, in as few commits as possible. With an error it returns what the Enqueuer
-// does: the runs of a client have their IDs, and its error says which of them were not made.
-func (t Trigger[A]) EnqueueAll(ctx context.Context, to Enqueuer, args []A, how ...How) ([]Receipt, error) {
-	wishes := make([]Create, len(args))
+// EnqueueAll asks for a run for each of args, in as few commits as possible. It returns what the Enqueuer returns: a client's
+// receipts have the runs' IDs even with an error, and its *client.BulkError names the runs that were not stored.
+func (t Trigger[A]) EnqueueAll(ctx context.Context, to Enqueuer, args []A, options ...EnqueueOption) ([]Receipt, error) {
+	requests := make([]Request, len(args))
 	for i, a := range args {
-		wish, err := t.Wish(a, how...)
+		r, err := t.Request(a, options...)
 		if err != nil {
 			return nil, fmt.Errorf("item %d: %w", i, err)
 		}
-		wishes[i] = wish
+		requests[i] = r
 	}
-	runs, err := to.Enqueue(ctx, wishes...)
+	receipts, err := to.Enqueue(ctx, requests...)
 	if err != nil {
-		return runs, fmt.Errorf("enqueue %d of %s: %w", len(args), t, err)
+		return receipts, fmt.Errorf("enqueue %d of %s: %w", len(args), t, err)
 	}
-	return runs, nil
+	return receipts, nil
 }

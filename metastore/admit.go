@@ -81,7 +81,7 @@ func MayBeFinished(s *jobs.StoreRow, now time.Time, id jobs.ID) bool {
 	if Period(now) > Period(s.At) {
 		latest = max(latest, s.Named)
 	}
-	made, ok := id.Made()
+	made, ok := jobs.MadeAt(id)
 	return !ok || made.UnixMilli() <= latest
 }
 

@@ -54,7 +54,7 @@ func (c *change) follow(parent *jobs.Run, next []*jobs.Definition) error {
 			continue
 		}
 		c.gatesOf(d, withArgs(run, d.Policy.Args))
-		run.Args = jobs.ParentOf(parent).In(d.Policy.Args)
+		run.Args = jobs.WithParent(d.Policy.Args, jobs.ParentOf(parent))
 		run.Place = placed(d, nil, run.Args)
 		if within := d.Policy.StartWithin; within > 0 {
 			run.StartBy = run.Due.Add(within)

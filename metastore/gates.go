@@ -86,7 +86,7 @@ func (c *change) gatesOf(d *jobs.Definition, run *jobs.Run) {
 		run.Gates = append(run.Gates, jobs.JobGate(d.UID))
 	}
 	for i := range p.Limits {
-		run.Gates = append(run.Gates, p.Limits[i].Gate(run.Args))
+		run.Gates = append(run.Gates, jobs.GateOf(&p.Limits[i], run.Args))
 	}
 	if g := c.global(); len(g.AppLimits) > 0 && limitOfApp(g, run.App).Name != "" {
 		run.Gates = append(run.Gates, jobs.AppGate(run.App))

@@ -536,7 +536,7 @@ func (g *gathering) gatesOf(t jobs.Tenant, key jobs.Key, args []byte, want func(
 	for _, s := range owners {
 		for _, l := range valueOr(s.Limits) {
 			for _, args := range said {
-				names[l.Gate(args)] = true
+				names[jobs.GateOf(&l, args)] = true
 			}
 		}
 	}

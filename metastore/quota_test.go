@@ -37,7 +37,7 @@ func TestQuotas(t *testing.T) {
 			return effects
 		}
 		job := func(app, worker string, key jobs.Key) jobs.Command {
-			declared, err := jobs.NewTriggered(jobs.TriggeredFunc[struct{}](nil), jobs.Options{Key: key}).Declare()
+			declared, err := jobs.Declare(jobs.NewTriggered(jobs.TriggeredFunc[struct{}](nil), jobs.Options{Key: key}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -114,7 +114,7 @@ func (c *change) ask(k jobs.Create) error {
 		c.tx.Put(u)
 	}
 	c.bind(&k, run.ID)
-	if made, ok := run.ID.Made(); ok {
+	if made, ok := jobs.MadeAt(run.ID); ok {
 		c.named = max(c.named, made.UnixMilli())
 	}
 	cause, until := c.held(run, d)

@@ -156,7 +156,7 @@ func limitAt(run *jobs.Run, d *jobs.Definition, g *jobs.Global) jobs.Limit {
 		return jobs.Limit{Max: d.Policy.MaxConcurrency, Rate: d.Policy.Rate}
 	}
 	for _, l := range d.Policy.Limits {
-		if run.Waits == l.Gate(run.Args) {
+		if run.Waits == jobs.GateOf(&l, run.Args) {
 			return l
 		}
 	}

@@ -44,7 +44,7 @@ func newDesk(t testing.TB) *desk {
 
 func (d *desk) declare(j jobs.Job) {
 	d.t.Helper()
-	declared, err := j.Declare()
+	declared, err := jobs.Declare(j)
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -183,7 +183,7 @@ func (o *Ops) Again(ctx context.Context, who Who, id jobs.ID, args []byte, idemp
 	switch {
 	case args == nil:
 		args = run.Args
-	case run.Key.System() && !bytes.Equal(args, run.Args):
+	case jobs.SystemKey(run.Key) && !bytes.Equal(args, run.Args):
 		return Created{}, jobs.Refuse(jobs.Forbidden, "run %s belongs to the scheduler: it can be run again with its own arguments only", id)
 	}
 	wish := jobs.Create{Key: run.Key, Args: args, Origin: jobs.FromRetry, Parent: id, Idempotency: idempotency}

@@ -69,7 +69,7 @@ func (u *UI) runAnswer(r *http.Request, v visitor, add func(*runPage)) (answer, 
 		return answer{}, err
 	}
 	p := runPage{visitor: v, runRow: u.runRow(run), In: shorten(run.Args), Out: shorten(run.Result), Kept: shorten(run.Checkpoint),
-		CanStop: run.State.May(jobs.Cancelled), CanRun: run.State.Final()}
+		CanStop: jobs.May(run.State, jobs.Cancelled), CanRun: run.State.Final()}
 	for i, m := range run.Moves {
 		m.Text = run.Says(&m)
 		row := moveRow{Move: m, Why: causes[m.Cause], Held: -1}
@@ -193,7 +193,7 @@ func goCall(run *jobs.Run) string {
 	if len(run.Args) > 0 {
 		args = ",\n\tArgs: []byte(" + goText(string(run.Args)) + ")"
 	}
-	return "runs, err := client.Enqueue(ctx, jobs.Create{\n\tKey: " + strconv.Quote(string(run.Key)) + args + ",\n})"
+	return "runs, err := client.Enqueue(ctx, jobs.Request{\n\tKey: " + strconv.Quote(string(run.Key)) + args + ",\n})"
 }
 
 func goText(s string) string {

@@ -139,7 +139,7 @@ func newScene(t *testing.T) *scene {
 
 func (s *scene) declare(j jobs.Job) {
 	s.t.Helper()
-	declared, err := j.Declare()
+	declared, err := jobs.Declare(j)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -52,9 +52,9 @@ func BenchmarkEmptyRuns(b *testing.B) {
 	b.ResetTimer()
 	runs.Add(b.N)
 	for left := b.N; left > 0; left -= 1000 {
-		wishes := make([]jobs.Create, min(left, 1000))
+		wishes := make([]jobs.Request, min(left, 1000))
 		for i := range wishes {
-			wishes[i] = jobs.Create{Key: "empty"}
+			wishes[i] = jobs.Request{Key: "empty"}
 		}
 		if _, err := c.Enqueue(ctx, wishes...); err != nil {
 			b.Fatal(err)

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -14,12 +15,43 @@ import (
 type job struct {
 	declaration jobs.Declaration
 	handler     Handler
-	source      jobs.Job
+	source      source
+}
+
+// source is where a job comes from: a jobs.Job, or declared.
+type source interface {
+	Key() jobs.Key
+	Args() reflect.Type
+	Run(ctx context.Context, args []byte) error
+	Init(ctx context.Context) error
+	Close() error
+}
+
+// declared is a job that another program declares and runs: run passes its attempts on.
+type declared struct {
+	declaration jobs.Declaration
+	run         Handler
+}
+
+func (d declared) Key() jobs.Key                              { return d.declaration.Key }
+func (d declared) Args() reflect.Type                         { return nil }
+func (d declared) Run(ctx context.Context, args []byte) error { return d.run(ctx, args) }
+func (d declared) Init(context.Context) error                 { return nil }
+func (d declared) Close() error                               { return nil }
+
+func declare(j source) (jobs.Declaration, error) {
+	switch j := j.(type) {
+	case jobs.Job:
+		return jobs.Declare(j)
+	case declared:
+		return j.declaration, j.declaration.Check()
+	}
+	panic(fmt.Sprintf("worker: a job is a %T", j))
 }
 
 // prepare checks a job, describes its arguments and wraps its handler.
-func (w *Worker) prepare(j jobs.Job) (*job, error) {
-	d, err := j.Declare()
+func (w *Worker) prepare(j source) (*job, error) {
+	d, err := declare(j)
 	if err != nil {
 		return nil, err
 	}

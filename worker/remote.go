@@ -80,7 +80,7 @@ const (
 
 // NewRemote makes one. start tells this start of the other side from others, in letters and digits: it is part of the
 // worker's name. Nothing is sent before Run.
-func NewRemote(cfg Config, start string, about About, store metastore.Store, b Bus, declared ...jobs.Declaration) (*Remote, error) {
+func NewRemote(cfg Config, start string, about About, store metastore.Store, b Bus, declarations ...jobs.Declaration) (*Remote, error) {
 	if err := jobs.CheckName("start", start); err != nil {
 		return nil, err
 	}
@@ -89,12 +89,12 @@ func NewRemote(cfg Config, start string, about About, store metastore.Store, b B
 	}
 	r := &Remote{store: store, about: about, leaving: make(chan struct{}), gone: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{}),
 		turns: map[token]*turn{}, awaited: map[token]chan *turn{}, ends: map[token]*ending{}, rang: make(chan struct{}), heard: time.Now()}
-	js := make([]jobs.Job, len(declared))
-	for i, d := range declared {
-		js[i] = jobs.NewDeclared(d, r.handle)
+	sources := make([]source, len(declarations))
+	for i, d := range declarations {
+		sources[i] = declared{d, r.handle}
 	}
 	var err error
-	if r.worker, err = New(cfg, store, b, js...); err != nil {
+	if r.worker, err = newWorker(cfg, store, b, sources); err != nil {
 		return nil, err
 	}
 	r.worker.name = r.worker.config.Name + "-" + start

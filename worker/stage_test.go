@@ -201,13 +201,13 @@ func (s *stage) start(cfg worker.Config, js ...jobs.Job) (w *worker.Worker, stop
 }
 
 // create makes a run, which is offered unless the stage is quiet.
-func (s *stage) create(key jobs.Key, args any, how ...jobs.How) jobs.ID {
+func (s *stage) create(key jobs.Key, args any, how ...jobs.EnqueueOption) jobs.ID {
 	s.t.Helper()
-	wish, err := jobs.Trigger[any](key).Wish(args, how...)
+	wish, err := jobs.Trigger[any](key).Request(args, how...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r := s.apply([]jobs.Envelope{s.envelope(wish)})[0]
+	r := s.apply([]jobs.Envelope{s.envelope(jobs.CreateOf(wish))})[0]
 	if r.Err != nil {
 		s.t.Fatal(r.Err)
 	}

@@ -283,7 +283,7 @@ func TestClaimsThatFail(t *testing.T) {
 		s.set(func(s *stage) { s.quiet = true })
 		taken := s.create("j", struct{}{})
 		gone := bus.Offer{ID: jobs.NewID(time.Now()), Attempt: 1, Key: "j"}
-		late := s.create("j", struct{}{}, func(c *jobs.Create) { c.StartWithin = new(time.Second) })
+		late := s.create("j", struct{}{}, func(c *jobs.Request) { c.StartWithin = new(time.Second) })
 		offers := []bus.Offer{offerOf(s.row(taken)), gone, offerOf(s.row(late))}
 		s.do(jobs.Claim{ID: taken, Worker: "other-1", Attempt: 1})
 		time.Sleep(2 * time.Second)

@@ -67,7 +67,7 @@ type Worker struct {
 	log     *slog.Logger
 	jobs    map[jobs.Key]*job
 	order   []jobs.Key // of registration: as they were given
-	begun   []jobs.Job // that were initialised, in that order
+	begun   []source   // that were initialised, in that order
 	faults  map[jobs.Key]string
 	others  Handler // of jobs that are not among them; nil = none
 
@@ -88,6 +88,14 @@ type Worker struct {
 // New makes a worker of its parts and checks all that can be checked here: names, the jobs' settings, their
 // schedules. What it refuses it explains. Nothing is sent before Run.
 func New(cfg Config, store metastore.Applier, b Bus, js ...jobs.Job) (*Worker, error) {
+	sources := make([]source, len(js))
+	for i, j := range js {
+		sources[i] = j
+	}
+	return newWorker(cfg, store, b, sources)
+}
+
+func newWorker(cfg Config, store metastore.Applier, b Bus, js []source) (*Worker, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
 		return nil, fmt.Errorf("worker: %w", err)

@@ -181,7 +181,7 @@ func (c *client) write(op judge.Op) {
 }
 
 func (c *client) overBus(op *judge.Op, t task) {
-	wish, err := jobs.Trigger[task](op.Key).Wish(t)
+	wish, err := jobs.Trigger[task](op.Key).Request(t)
 	if err != nil {
 		op.Outcome, op.Text = judge.Refused, err.Error()
 		return

@@ -183,11 +183,11 @@ func (d *demo) start(ctx context.Context, s *embed.Scheduler) error {
 	if len(page.Runs) > 0 && !page.Runs[0].State.Final() {
 		return nil
 	}
-	lap, err := relayJob.Wish(step{Lap: 1}, jobs.After(lapDelay))
+	lap, err := relayJob.Request(step{Lap: 1}, jobs.After(lapDelay))
 	if err != nil {
 		return err
 	}
-	file, err := importJob.Wish(delivery{File: "bestellungen-0000.csv"})
+	file, err := importJob.Request(delivery{File: "bestellungen-0000.csv"})
 	if err != nil {
 		return err
 	}

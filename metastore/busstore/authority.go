@@ -135,7 +135,7 @@ func programs(actor string, k *jobs.Create) error {
 	default:
 		return jobs.Refuse(jobs.Forbidden, "%s may not enqueue run %s with origin %.20q: runs that programs enqueue have the origin code or parent", actor, k.ID, string(k.Origin))
 	}
-	if k.Key.System() {
+	if jobs.SystemKey(k.Key) {
 		return jobs.Refuse(jobs.Forbidden, "%s may not enqueue run %s of %s: only the scheduler starts system jobs", actor, k.ID, k.Key)
 	}
 	k.Origin = jobs.FromCode
@@ -143,7 +143,7 @@ func programs(actor string, k *jobs.Create) error {
 		k.Origin = jobs.FromParent
 	}
 	// Whoever knows a job, or a run, can reckon the IDs of what follows from it, and would take them before it is there.
-	if k.ID.Derived() {
+	if jobs.IsDerived(k.ID) {
 		return jobs.Refuse(jobs.Forbidden, "%s may not make run %s: an ID of version 8 is one that follows from something else; name runs with jobs.NewID, and ask once with an idempotency key", actor, k.ID)
 	}
 	return nil

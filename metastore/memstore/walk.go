@@ -38,7 +38,7 @@ func (e *Engine) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Page
 			return page, nil
 		}
 	}
-	if q.State.Valid() && !q.State.Final() {
+	if jobs.ValidState(q.State) && !q.State.Final() {
 		return page, nil
 	}
 	return e.archived(ctx, q, at, page, size)
@@ -107,7 +107,7 @@ func (s *space) source(q *metastore.RunQuery) (best *list, kind int) {
 	if !q.Parent.IsZero() {
 		consider(s.parents[q.Parent], inParent)
 	}
-	if q.State.Valid() {
+	if jobs.ValidState(q.State) {
 		consider(&s.states[q.State], inState)
 	}
 	if q.Worker != "" {

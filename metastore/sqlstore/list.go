@@ -31,7 +31,7 @@ func (s *Store) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Page,
 		}
 		at = cursor{}
 	}
-	if q.State.Valid() && !q.State.Final() {
+	if jobs.ValidState(q.State) && !q.State.Final() {
 		return page, nil
 	}
 	live := page.Runs
@@ -68,7 +68,7 @@ func (s *Store) walk(ctx context.Context, q *metastore.RunQuery, at cursor, size
 		where, args = append(where, "parent = ?"), append(args, bytesOf(q.Parent))
 	case q.Worker != "":
 		where, args = append(where, "worker = ?"), append(args, q.Worker)
-	case q.State.Valid() && (at.live || q.State != jobs.Succeeded):
+	case jobs.ValidState(q.State) && (at.live || q.State != jobs.Succeeded):
 		where, args = append(where, "state = ?"), append(args, int64(q.State))
 		if !at.live {
 			where = append(where, "state <> 4")

@@ -18,40 +18,43 @@ import (
 // long as the program's transaction takes. Whoever leads brings it to the store right after.
 
 // EnqueueTx asks for runs inside tx. They begin after tx commits: on PostgreSQL at once, on MariaDB within half a
-// second. A job that is not known is refused here; tenant "" means the default one. Wishes are made by
-// jobs.Trigger.Wish, and sending one twice is no second run.
-func (s *Store) EnqueueTx(ctx context.Context, tx *sql.Tx, tenant jobs.Tenant, actor string, wishes ...jobs.Create) error {
-	return s.enqueue(ctx, tenant, actor, wishes, func(query string, args ...any) error {
+// second. A job that is not known is refused here; tenant "" means the default one. A request that is sent twice under its
+// ID makes no second run.
+func (s *Store) EnqueueTx(ctx context.Context, tx *sql.Tx, tenant jobs.Tenant, actor string, requests ...jobs.Request) error {
+	return s.enqueue(ctx, tenant, actor, requests, func(query string, args ...any) error {
 		_, err := tx.ExecContext(ctx, query, args...)
 		return err
 	})
 }
 
 // EnqueuePgx is EnqueueTx for a transaction of pgx.
-func (s *Store) EnqueuePgx(ctx context.Context, tx pgx.Tx, tenant jobs.Tenant, actor string, wishes ...jobs.Create) error {
-	return s.enqueue(ctx, tenant, actor, wishes, func(query string, args ...any) error {
+func (s *Store) EnqueuePgx(ctx context.Context, tx pgx.Tx, tenant jobs.Tenant, actor string, requests ...jobs.Request) error {
+	return s.enqueue(ctx, tenant, actor, requests, func(query string, args ...any) error {
 		_, err := tx.Exec(ctx, query, args...)
 		return err
 	})
 }
 
-func (s *Store) enqueue(ctx context.Context, tenant jobs.Tenant, actor string, wishes []jobs.Create, exec func(query string, args ...any) error) error {
+func (s *Store) enqueue(ctx context.Context, tenant jobs.Tenant, actor string, requests []jobs.Request, exec func(query string, args ...any) error) error {
 	if tenant == "" {
 		tenant = jobs.DefaultTenant
 	}
-	for _, k := range wishes {
-		e := jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: tenant, Actor: actor, Command: k}
+	for _, r := range requests {
+		if r.ID.IsZero() {
+			r.ID = jobs.NewID(time.Now())
+		}
+		e := jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: tenant, Actor: actor, Command: jobs.CreateOf(r)}
 		if err := cmp.Or(e.Check(), wished(&e)); err != nil {
 			return err
 		}
-		if _, err := s.Definition(ctx, tenant, k.Key); err != nil {
+		if _, err := s.Definition(ctx, tenant, r.Key); err != nil {
 			return err
 		}
 		if err := exec(s.dialect.ask("INSERT INTO carillon_outbox (envelope) VALUES (?)"), jobs.AppendEnvelopes(nil, []jobs.Envelope{e})); err != nil {
 			return err
 		}
 	}
-	if s.dialect == postgres && len(wishes) > 0 {
+	if s.dialect == postgres && len(requests) > 0 {
 		return exec("SELECT pg_notify('carillon_outbox', '')")
 	}
 	return nil
@@ -64,7 +67,7 @@ func wished(e *jobs.Envelope) error {
 	switch {
 	case !ok:
 		return jobs.Refuse(jobs.Forbidden, "a wish asks for a run, this is a %s", e.Command.Verb())
-	case k.Key.System():
+	case jobs.SystemKey(k.Key):
 		return jobs.Refuse(jobs.Forbidden, "runs of %s are started by the scheduler only", k.Key)
 	}
 	return nil

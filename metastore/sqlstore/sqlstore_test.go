@@ -397,7 +397,7 @@ func TestEnqueueTx(t *testing.T) {
 			if _, err := tx.Exec("INSERT INTO orders VALUES (1)"); err != nil {
 				t.Fatal(err)
 			}
-			k := create(key)
+			k := jobs.Request{ID: jobs.NewID(time.Now()), Key: key}
 			if err := s.EnqueueTx(ctx, tx, "", "client:shop", k); err != nil {
 				return k.ID, err
 			}
@@ -481,10 +481,8 @@ func TestWishesAreRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = tx.Rollback() }()
-		for _, k := range []jobs.Create{create(key), again} {
-			if err := s.EnqueueTx(t.Context(), tx, "", "client:shop", k); !errors.Is(err, jobs.Forbidden) {
-				t.Errorf("a wish for a notification: %v", err)
-			}
+		if err := s.EnqueueTx(t.Context(), tx, "", "client:shop", jobs.Request{Key: key}); !errors.Is(err, jobs.Forbidden) {
+			t.Errorf("a request for a notification: %v", err)
 		}
 		good := create("k")
 		grant := jobs.Grant{Token: jobs.Token{ID: "aaaa1111", Name: "eve", Role: jobs.RoleAdmin, Hash: make([]byte, 32)}}
@@ -542,8 +540,8 @@ func TestEnqueuePgx(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	kept, dropped := create("k"), create("k")
-	for _, k := range []jobs.Create{dropped, kept} {
+	kept, dropped := jobs.Request{ID: jobs.NewID(time.Now()), Key: "k"}, jobs.Request{ID: jobs.NewID(time.Now()), Key: "k"}
+	for _, k := range []jobs.Request{dropped, kept} {
 		tx, err := c.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -182,7 +182,7 @@ func TestDebugModes(t *testing.T) {
 	h.until("shop.count fires again", func() bool { return h.runs("shop.count")[0].Due.After(global.RecurringDebug.At) })
 
 	b.leads(button("Hold triggered jobs"))
-	held, err := h.Client().Enqueue(t.Context(), jobs.Create{Key: "shop.charge"})
+	held, err := h.Client().Enqueue(t.Context(), jobs.Request{Key: "shop.charge"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -154,7 +154,7 @@ func (h *house) busyDay() *jobs.Run {
 		wave := 5 + 4*math.Sin(minutes/2.1) + 2*math.Sin(minutes*1.3)
 		for range int(wave) {
 			n := rand.IntN(9_000)
-			if _, err := h.Client().Enqueue(ctx, jobs.Create{Key: "mail.send", Args: fmt.Appendf(nil, `{"to":"customer-%d@example.com","template":"order-shipped"}`, 1_000+n)}); err != nil {
+			if _, err := h.Client().Enqueue(ctx, jobs.Request{Key: "mail.send", Args: fmt.Appendf(nil, `{"to":"customer-%d@example.com","template":"order-shipped"}`, 1_000+n)}); err != nil {
 				h.t.Fatal(err)
 			}
 		}

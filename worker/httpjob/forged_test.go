@@ -52,10 +52,8 @@ func TestNobodyForgesANotification(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, origin := range []jobs.Origin{"", jobs.FromCode, jobs.FromParent, jobs.FromRetry, jobs.FromPerson} {
-		if _, err := p.s.Client().Enqueue(t.Context(), jobs.Create{Key: jobs.Key(key), Args: raw, Origin: origin, Parent: run.ID}); !errors.Is(err, jobs.Forbidden) {
-			t.Errorf("a program, as %q: %v", origin, err)
-		}
+	if _, err := p.s.Client().Enqueue(t.Context(), jobs.Request{Key: jobs.Key(key), Args: raw}); !errors.Is(err, jobs.Forbidden) {
+		t.Errorf("a program: %v", err)
 	}
 	if all := p.got(); len(all) != before {
 		t.Errorf("called %+v", all[before:])

@@ -28,7 +28,7 @@ type history struct {
 // asked is one wish of the client, and what it was told.
 type asked struct {
 	at        time.Time
-	wish      jobs.Create
+	wish      jobs.Request
 	run       jobs.ID // that was answered
 	duplicate bool
 	err       error // it may or may not have been done

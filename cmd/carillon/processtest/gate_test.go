@@ -29,7 +29,7 @@ func TestOneAtATime(t *testing.T) {
 	y := h.history()
 	y.once = true
 	for _, r := range runs {
-		y.asked = append(y.asked, asked{at: asking, wish: jobs.Create{ID: r.ID, Key: r.Key}, run: r.ID})
+		y.asked = append(y.asked, asked{at: asking, wish: jobs.Request{ID: r.ID, Key: r.Key}, run: r.ID})
 	}
 	y.check(t)
 }

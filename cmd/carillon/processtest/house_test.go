@@ -189,7 +189,7 @@ func (h *house) run(id fmt.Stringer) api.Run {
 }
 
 // enqueue asks for one run; it must go well.
-func (h *house) enqueue(job jobs.Trigger[task], a task, how ...jobs.How) jobs.Receipt {
+func (h *house) enqueue(job jobs.Trigger[task], a task, how ...jobs.EnqueueOption) jobs.Receipt {
 	h.t.Helper()
 	r, err := job.Enqueue(h.t.Context(), h.client, a, how...)
 	if err != nil {

@@ -167,7 +167,7 @@ func TestKilledLeader(t *testing.T) {
 		dead.process.kill()
 		died := time.Now()
 		first := c.enqueue(plainJob, task{})
-		l.add(asked{at: died, wish: jobs.Create{ID: first.ID, Key: first.Key}, run: first.ID})
+		l.add(asked{at: died, wish: jobs.Request{ID: first.ID, Key: first.Key}, run: first.ID})
 		begun := c.wrote(began, first.ID, 1)
 		fired := time.Time{}
 		await(t, "a due time after the leader's death fires", func() bool {

@@ -53,7 +53,7 @@ func (h *house) press(perSecond int) *load {
 }
 
 // ask asks for one run. The client sends the same words again for half a minute, while nobody answers.
-func (l *load) ask(w jobs.Create) {
+func (l *load) ask(w jobs.Request) {
 	at := time.Now()
 	runs, err := l.house.client.Enqueue(context.Background(), w)
 	a := asked{at: at, wish: w, err: err}
@@ -108,8 +108,8 @@ func (l *load) repeat(most int) (repeated int) {
 
 // mixture is what the client of a busy system asks for: most runs at once, some later, some under a key that others
 // use as well, some that must wait for each other, some that take long.
-func (l *load) mixture(n int) (jobs.Create, error) {
-	var how []jobs.How
+func (l *load) mixture(n int) (jobs.Request, error) {
+	var how []jobs.EnqueueOption
 	job, millis := plainJob, l.random.IntN(20)
 	switch n % 10 {
 	case 1:
@@ -121,7 +121,7 @@ func (l *load) mixture(n int) (jobs.Create, error) {
 	case 9:
 		millis = 200 + l.random.IntN(800)
 	}
-	w, err := job.Wish(task{Number: n, Millis: millis}, how...)
+	w, err := job.Request(task{Number: n, Millis: millis}, how...)
 	if n%10 == 7 {
 		// Two wishes within a moment are one: the same key, and the same words.
 		w.Idempotency, w.Args = fmt.Sprintf("i%d", n/20), []byte(`{}`)

@@ -94,9 +94,9 @@ func TestOutageOfNATS(t *testing.T) {
 
 	y := h.history()
 	y.once = true
-	y.asked = []asked{{at: back, wish: jobs.Create{ID: after.ID, Key: after.Key}, run: after.ID}}
+	y.asked = []asked{{at: back, wish: jobs.Request{ID: after.ID, Key: after.Key}, run: after.ID}}
 	for _, r := range runs {
-		y.asked = append(y.asked, asked{at: asking, wish: jobs.Create{ID: r.ID, Key: r.Key}, run: r.ID})
+		y.asked = append(y.asked, asked{at: asking, wish: jobs.Request{ID: r.ID, Key: r.Key}, run: r.ID})
 	}
 	y.check(t)
 	for _, run := range y.runs {
@@ -130,7 +130,7 @@ func TestWipedNATS(t *testing.T) {
 		for range 10 { // one after the other
 			at := time.Now()
 			r := h.enqueue(plainJob, task{})
-			l.add(asked{at: at, wish: jobs.Create{ID: r.ID, Key: r.Key}, run: r.ID})
+			l.add(asked{at: at, wish: jobs.Request{ID: r.ID, Key: r.Key}, run: r.ID})
 			begun := h.wrote(began, r.ID, 1)
 			t.Logf("%v after NATS was back without its data, a run began after %v", time.Since(back), begun.At.Sub(at))
 		}

@@ -112,7 +112,7 @@ func TestTwoOnADatabase(t *testing.T) {
 					dead.process.stop(t, syscall.SIGTERM)
 				}
 				first := p.enqueue(plainJob, task{})
-				l.add(asked{at: gone, wish: jobs.Create{ID: first.ID, Key: first.Key}, run: first.ID})
+				l.add(asked{at: gone, wish: jobs.Request{ID: first.ID, Key: first.Key}, run: first.ID})
 				begun := p.wrote(began, first.ID, 1)
 				if now, _ := p.leader(); now != other {
 					t.Errorf("%s leads", now.name)

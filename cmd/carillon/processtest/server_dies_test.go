@@ -31,7 +31,7 @@ func TestKilledServer(t *testing.T) {
 		started := time.Now()
 		took := h.serve()
 		first := h.enqueue(plainJob, task{})
-		l.add(asked{at: started, wish: jobs.Create{ID: first.ID, Key: first.Key}, run: first.ID})
+		l.add(asked{at: started, wish: jobs.Request{ID: first.ID, Key: first.Key}, run: first.ID})
 		begun := h.wrote(began, first.ID, 1)
 		t.Logf("round %d: ready %v after its start, and a run began after %v", round+1, took, begun.At.Sub(started))
 		if n := l.repeat(20); n == 0 {

@@ -41,7 +41,7 @@ func TestKilledWorker(t *testing.T) {
 		t.Errorf("the run is %v in attempt %d, with %d losses and %d failures", r.State, r.Attempt, r.Losses, r.Failures)
 	}
 	y := h.history()
-	y.asked = []asked{{at: run.Due, wish: jobs.Create{ID: run.ID, Key: run.Key}, run: run.ID}}
+	y.asked = []asked{{at: run.Due, wish: jobs.Request{ID: run.ID, Key: run.Key}, run: run.ID}}
 	y.check(t)
 }
 
@@ -119,7 +119,7 @@ func TestFrozenWorker(t *testing.T) {
 	}
 	y := h.history()
 	for _, r := range []jobs.Receipt{heeding, late, again} {
-		y.asked = append(y.asked, asked{at: r.Due, wish: jobs.Create{ID: r.ID, Key: r.Key}, run: r.ID})
+		y.asked = append(y.asked, asked{at: r.Due, wish: jobs.Request{ID: r.ID, Key: r.Key}, run: r.ID})
 	}
 	y.check(t)
 }

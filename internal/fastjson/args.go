@@ -1,4 +1,4 @@
-package jobs
+package fastjson
 
 import (
 	"encoding"
@@ -7,27 +7,29 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
-// argsReader reads arguments into a struct of plain fields: texts, numbers, yes and no. Such are most arguments, and package
+// Reader reads arguments into a struct of plain fields: texts, numbers, yes and no. Such are most arguments, and package
 // encoding/json, which goes over them twice and finds its way by the types of values anew each time, was a fifth of
 // what a run that does nothing costs a worker. Nil reads nothing.
 //
 // It reads what needs no judgement. Names in other letters, null, escapes, numbers that do not fit and whatever is wrong
 // it leaves to encoding/json, which has the last word on what arguments mean.
-type argsReader struct{ fields []argsField }
+type Reader struct{ fields []column }
 
-type argsField struct {
+type column struct {
 	name  string
 	index int
 }
 
-// readerOf makes a reader for a type, or nil.
-func readerOf(t reflect.Type) *argsReader {
+// ReaderOf makes a reader for a type, or nil.
+func ReaderOf(t reflect.Type) *Reader {
 	if t.Kind() != reflect.Struct || reads(t) {
 		return nil
 	}
-	r := &argsReader{}
+	r := &Reader{}
 	known := map[string]bool{}
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -42,11 +44,11 @@ func readerOf(t reflect.Type) *argsReader {
 		if name == "" {
 			name = f.Name
 		}
-		if CheckName("", name) != nil || known[name] || strings.Contains(options, "string") || !settable(f.Type) {
+		if plain.Name("", name, 200) != nil || known[name] || strings.Contains(options, "string") || !settable(f.Type) {
 			return nil
 		}
 		known[name] = true
-		r.fields = append(r.fields, argsField{name, i})
+		r.fields = append(r.fields, column{name, i})
 	}
 	return r
 }
@@ -69,7 +71,7 @@ func reads(t reflect.Type) bool {
 }
 
 // read sets the fields of to, and says whether that was all there is to it. If not, some may be set already.
-func (r *argsReader) read(b []byte, to reflect.Value) bool {
+func (r *Reader) Read(b []byte, to reflect.Value) bool {
 	if r == nil {
 		return false
 	}
@@ -107,7 +109,7 @@ func (r *argsReader) read(b []byte, to reflect.Value) bool {
 }
 
 // find is the field of a name, or less than 0.
-func (r *argsReader) find(name []byte) int {
+func (r *Reader) find(name []byte) int {
 	for i := range r.fields {
 		if r.fields[i].name == string(name) {
 			return r.fields[i].index

@@ -1,8 +1,8 @@
-package jobs
+package fastjson
 
 import (
-	"context"
 	"encoding/json"
+	"net/netip"
 	"reflect"
 	"testing"
 	"time"
@@ -36,10 +36,10 @@ func FuzzReadArgs(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	reader := readerOf(reflect.TypeFor[plainArgs]())
+	reader := ReaderOf(reflect.TypeFor[plainArgs]())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var got, want plainArgs
-		if !reader.read(b, reflect.ValueOf(&got).Elem()) {
+		if !reader.Read(b, reflect.ValueOf(&got).Elem()) {
 			return
 		}
 		if err := json.Unmarshal(b, &want); err != nil || got != want {
@@ -48,53 +48,30 @@ func FuzzReadArgs(f *testing.F) {
 	})
 }
 
-// What is plain is read; what is not goes to encoding/json, and comes from there as if nothing had been read before.
+// Plain fields of every kind are read.
 func TestReadArgs(t *testing.T) {
-	reader := readerOf(reflect.TypeFor[plainArgs]())
+	reader := ReaderOf(reflect.TypeFor[plainArgs]())
 	var got plainArgs
 	const all = ` {"text":"ä","word":"w","Yes":true,"n":-5,"small":-128,"wait":1000,"u":5,"byte":255,"ratio":1.5e3,"less":0.25} `
 	want := plainArgs{"ä", "w", true, -5, -128, 1000, 5, 255, 1500, 0.25, "", ""}
-	if !reader.read([]byte(all), reflect.ValueOf(&got).Elem()) || got != want {
+	if !reader.Read([]byte(all), reflect.ValueOf(&got).Elem()) || got != want {
 		t.Errorf("read %+v", got)
-	}
-	for raw, want := range map[string]plainArgs{
-		`{"text":"a","n":null}`:       {Text: "a"},
-		`{"text":"a","TEXT":"b"}`:     {Text: "b"},
-		`{"text":"\u00e4","more":[]}`: {Text: "ä"},
-	} {
-		job := NewTriggered(TriggeredFunc[plainArgs](func(_ context.Context, a plainArgs) error { got = a; return nil }), Options{Key: "j"})
-		if err := job.Run(t.Context(), []byte(raw)); err != nil || got != want {
-			t.Errorf("%s: %+v, %v", raw, got, err)
-		}
-	}
-	err := NewTriggered(TriggeredFunc[plainArgs](func(context.Context, plainArgs) error { return nil }), Options{Key: "j"}).Run(t.Context(), []byte(`{"text":"a","n":"b"}`))
-	if !IsFinal(err) {
-		t.Errorf("arguments that do not fit: %v", err)
-	}
-}
-
-// What reading arguments allocates beside the arguments: nothing.
-func TestAllocationsOfReadingArgs(t *testing.T) {
-	job := NewTriggered(TriggeredFunc[plainArgs](func(context.Context, plainArgs) error { return nil }), Options{Key: "j"})
-	raw := []byte(`{"n":5,"Yes":true,"ratio":1.5,"wait":1000}`)
-	if n := testing.AllocsPerRun(100, func() { _ = job.Run(t.Context(), raw) }); n > 1 {
-		t.Errorf("%v allocations, want one", n)
 	}
 }
 
 // Types of which the meaning of JSON is not plain have no reader.
 func TestNoReader(t *testing.T) {
 	for _, of := range []reflect.Type{
-		reflect.TypeFor[string](), reflect.TypeFor[json.RawMessage](), reflect.TypeFor[map[string]string](), reflect.TypeFor[ID](), reflect.TypeFor[time.Time](),
-		reflect.TypeFor[struct{ plainArgs }](), reflect.TypeFor[struct{ At time.Time }](), reflect.TypeFor[struct{ ID ID }](), reflect.TypeFor[struct{ P *int }](),
+		reflect.TypeFor[string](), reflect.TypeFor[json.RawMessage](), reflect.TypeFor[map[string]string](), reflect.TypeFor[netip.Addr](), reflect.TypeFor[time.Time](),
+		reflect.TypeFor[struct{ plainArgs }](), reflect.TypeFor[struct{ At time.Time }](), reflect.TypeFor[struct{ A netip.Addr }](), reflect.TypeFor[struct{ P *int }](),
 		reflect.TypeFor[struct{ L []int }](), reflect.TypeFor[struct{ N json.Number }](), reflect.TypeFor[struct {
 			N int `json:"n,string"`
 		}](), reflect.TypeFor[struct {
 			A int `json:"ä"`
-		}](), reflect.TypeFor[struct{ S State }](),
+		}](),
 		reflect.StructOf([]reflect.StructField{{Name: "A", Type: reflect.TypeFor[int](), Tag: `json:"a"`}, {Name: "B", Type: reflect.TypeFor[int](), Tag: `json:"a"`}}),
 	} {
-		if readerOf(of) != nil {
+		if ReaderOf(of) != nil {
 			t.Errorf("%v has a reader", of)
 		}
 	}
@@ -102,9 +79,9 @@ func TestNoReader(t *testing.T) {
 
 func BenchmarkReadArgs(b *testing.B) {
 	raw := []byte(`{"text":"arguments of about a hundred bytes, as everybody measures it","word":"c7","n":12345}`)
-	reader := readerOf(reflect.TypeFor[plainArgs]())
+	reader := ReaderOf(reflect.TypeFor[plainArgs]())
 	for name, read := range map[string]func(*plainArgs) bool{
-		"reader": func(a *plainArgs) bool { return reader.read(raw, reflect.ValueOf(a).Elem()) },
+		"reader": func(a *plainArgs) bool { return reader.Read(raw, reflect.ValueOf(a).Elem()) },
 		"json":   func(a *plainArgs) bool { return json.Unmarshal(raw, a) == nil },
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -1,4 +1,4 @@
-package jobs
+package fastjson
 
 import (
 	"bytes"
@@ -22,8 +22,8 @@ func FuzzPlainObject(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		trimmed := bytes.TrimLeft(b, " \t\r\n")
-		want := json.Valid(b) && trimmed[0] == '{' && levels(b) <= maxLevels && overflowing(b) == ""
-		if got := plainObject(b); got != want {
+		want := json.Valid(b) && trimmed[0] == '{' && levels(b) <= MaxLevels && Overflowing(b) == ""
+		if got := Object(b); got != want {
 			t.Errorf("%q: %t, want %t", b, got, want)
 		}
 	})
