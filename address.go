@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -54,15 +55,15 @@ func read(address string, cfg *natsbus.Config) ([]*url.URL, error) {
 		u, err := url.Parse(strings.TrimSpace(one))
 		switch {
 		case !strings.Contains(one, "://"):
-			return nil, jobs.Invalid("the address is not a URL that begins with nats:// or tls://: give one such as nats://127.0.0.1:4222")
+			return nil, kernel.Invalid("the address is not a URL that begins with nats:// or tls://: give one such as nats://127.0.0.1:4222")
 		case err != nil:
 			return nil, withoutURL(err)
 		case u.Scheme != "nats" && u.Scheme != "tls":
-			return nil, jobs.Invalid("the address begins with %.20q and is not one of a bus: it begins with nats:// or tls://", u.Scheme)
+			return nil, kernel.Invalid("the address begins with %.20q and is not one of a bus: it begins with nats:// or tls://", u.Scheme)
 		case u.Host == "":
-			return nil, jobs.Invalid("the address names no host: give one such as nats://127.0.0.1:4222")
+			return nil, kernel.Invalid("the address names no host: give one such as nats://127.0.0.1:4222")
 		case strings.Trim(u.Path, "/") != "" || u.Fragment != "":
-			return nil, jobs.Invalid("the address of %s has something behind its port: leave that out", u.Host)
+			return nil, kernel.Invalid("the address of %s has something behind its port: leave that out", u.Host)
 		}
 		if err := settle(u, cfg); err != nil {
 			return nil, fmt.Errorf("the address of %s: %w", u.Host, err)
@@ -71,10 +72,10 @@ func read(address string, cfg *natsbus.Config) ([]*url.URL, error) {
 	}
 	for _, u := range servers {
 		if cfg.Token != "" && u.User != nil {
-			return nil, jobs.Invalid("the address of %s has a user before the @, and token-file is given, too: leave one out", u.Host)
+			return nil, kernel.Invalid("the address of %s has a user before the @, and token-file is given, too: leave one out", u.Host)
 		}
 		if cfg.TLS != nil && u.Scheme != "tls" {
-			return nil, jobs.Invalid("ca is given, but the address of %s does not begin with tls://", u.Host)
+			return nil, kernel.Invalid("ca is given, but the address of %s does not begin with tls://", u.Host)
 		}
 	}
 	return servers, nil
@@ -84,13 +85,13 @@ func read(address string, cfg *natsbus.Config) ([]*url.URL, error) {
 func settle(u *url.URL, cfg *natsbus.Config) error {
 	said, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return jobs.Invalid("what is behind the ? cannot be read")
+		return kernel.Invalid("what is behind the ? cannot be read")
 	}
 	for key, values := range said {
 		path := values[0]
 		switch {
 		case len(values) > 1 || path == "":
-			return jobs.Invalid("%.20q needs one value", key)
+			return kernel.Invalid("%.20q needs one value", key)
 		case key == "token-file":
 			if cfg.Token, err = secretIn(path); err != nil {
 				return err
@@ -102,11 +103,11 @@ func settle(u *url.URL, cfg *natsbus.Config) error {
 			}
 			pool := x509.NewCertPool()
 			if !pool.AppendCertsFromPEM(raw) {
-				return jobs.Invalid("%s holds no certificates in PEM", path)
+				return kernel.Invalid("%s holds no certificates in PEM", path)
 			}
 			cfg.TLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 		default:
-			return jobs.Invalid("%.20q is not known: token-file and ca are", key)
+			return kernel.Invalid("%.20q is not known: token-file and ca are", key)
 		}
 	}
 	return nil
@@ -119,7 +120,7 @@ func secretIn(path string) (string, error) {
 		return "", err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return "", jobs.Invalid("%s can be read by others than its owner (%v): chmod 600 it, and think of the token in it as known", path, mode)
+		return "", kernel.Invalid("%s can be read by others than its owner (%v): chmod 600 it, and think of the token in it as known", path, mode)
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -127,7 +128,7 @@ func secretIn(path string) (string, error) {
 	}
 	secret := strings.TrimSpace(string(raw))
 	if secret == "" || strings.ContainsAny(secret, " \t\r\n") {
-		return "", jobs.Invalid("%s holds no token", path)
+		return "", kernel.Invalid("%s holds no token", path)
 	}
 	return secret, nil
 }

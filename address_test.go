@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon"
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
 )
@@ -23,7 +24,7 @@ func TestTokensInAddresses(t *testing.T) {
 	const token = "carillon_default_abcdefgh_SECRET"
 	server, err := embedded.Start(embedded.Config{Admit: func(_ context.Context, said string) (bus.Principal, string, error) {
 		if said != token {
-			return bus.Principal{}, "", jobs.Refuse(jobs.Forbidden, "the token is not known")
+			return bus.Principal{}, "", kernel.Refuse(jobs.Forbidden, "the token is not known")
 		}
 		return bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker}, "billing", nil
 	}})

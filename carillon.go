@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/client"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -81,7 +82,7 @@ func DialAs(url string, cfg client.Config) (*Client, error) {
 		as.Name = strings.TrimPrefix(cfg.Actor, string(bus.Client)+":")
 	}
 	cfg.Actor = as.Actor()
-	if err := jobs.CheckName("client name", as.Name); err != nil {
+	if err := kernel.CheckName("client name", as.Name); err != nil {
 		return nil, fmt.Errorf("carillon: %w", err)
 	}
 	b, err := connect(url, natsbus.Config{As: as})

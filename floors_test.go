@@ -20,9 +20,12 @@ var floors = []struct {
 	dir   string   // of this module; "" is the root package
 	may   []string // imports of the same floor that are allowed all the same
 }{
-	{0, "jobs", nil},
-	{0, "jobs/schedule", []string{"jobs"}},
-	{0, "jobs/sabotage", nil},
+	{0, "internal/plain", nil},
+	{0, "internal/fastjson", []string{"internal/plain"}},
+	{0, "jobs", []string{"internal/plain", "internal/fastjson"}},
+	{0, "internal/kernel", []string{"jobs", "internal/plain", "internal/fastjson"}},
+	{0, "jobs/schedule", []string{"jobs", "internal/kernel"}},
+	{0, "internal/sabotage", nil},
 
 	{1, "metastore", nil},
 	{1, "bus", nil},

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/carillon-scheduler/carillon"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/trace"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -144,7 +145,7 @@ func TestALateRunIsLinked(t *testing.T) {
 	asking.End()
 	created := time.Now()
 	for _, late := range []bool{false, true} {
-		run := &jobs.Run{Tenant: "default", Key: "a.b", Attempt: 1, Trace: trace.Inject(ctx), Created: created, Started: created.Add(trace.Near)}
+		run := &kernel.Run{Tenant: "default", Key: "a.b", Attempt: 1, Trace: trace.Inject(ctx), Created: created, Started: created.Add(trace.Near)}
 		if late {
 			run.Started = run.Started.Add(time.Millisecond)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -64,7 +65,7 @@ func newGuarded(t *testing.T) *guarded {
 	g.access = api.NewAccess(o, false)
 	log := slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug})) // each request has a line
 	g.Handler = hangsUp(api.Guard(log, api.New(api.Config{Ops: o, Who: g.access.Who, Logger: log})))
-	g.run = g.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"}).Run().ID.String()
+	g.run = g.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"}).Run().ID.String()
 	return g
 }
 
@@ -232,7 +233,7 @@ func TestTenantsAreApart(t *testing.T) {
 		}
 	}
 	// Row 25: nor is a cursor taken from one to the other, or from one list to another.
-	g.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"})
+	g.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"})
 	page := read[struct{ Next string }](t, g.as("viewer", "GET", "/api/v1/runs?limit=1", ""))
 	for _, c := range []struct {
 		holder, query string

@@ -22,6 +22,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -261,7 +262,7 @@ func (a *API) rule(need ops.Role, op huma.Operation) huma.Operation {
 }
 
 // attempt is what is known of a run beside what is stored.
-func (a *API) attempt(run *jobs.Run) ops.Attempt {
+func (a *API) attempt(run *kernel.Run) ops.Attempt {
 	if run.State != jobs.Processing && !run.Lingering {
 		return ops.Attempt{}
 	}

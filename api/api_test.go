@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -34,11 +35,11 @@ func newDesk(t *testing.T) *desk {
 		jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil }), jobs.Options{Key: "billing.charge"}),
 		jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "billing.close-day", Cron: "0 30 2 * * *"}),
 	} {
-		declared, err := jobs.Declare(j)
+		declared, err := kernel.Declare(j)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.apply(jobs.Register{App: "billing", Worker: "w1", Start: true, Job: declared})
+		d.apply(kernel.Register{App: "billing", Worker: "w1", Start: true, Job: declared})
 	}
 	log := slog.New(slog.NewTextHandler(&d.log, nil))
 	d.api = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, ForecastWork: time.Minute}), Logger: log})
@@ -46,9 +47,9 @@ func newDesk(t *testing.T) *desk {
 	return d
 }
 
-func (d *desk) apply(k jobs.Command) jobs.Effect {
+func (d *desk) apply(k kernel.Command) kernel.Effect {
 	d.t.Helper()
-	r := d.store.Apply(d.t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}})[0]
+	r := d.store.Apply(d.t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}})[0]
 	if r.Err != nil {
 		d.t.Fatal(r.Err)
 	}
@@ -229,7 +230,7 @@ func TestDebugModeNamesWhatItHolds(t *testing.T) {
 	var held []jobs.ID
 	for range 3 {
 		id := jobs.NewID(time.Now())
-		d.apply(jobs.Create{ID: id, Key: "billing.charge"})
+		d.apply(kernel.Create{ID: id, Key: "billing.charge"})
 		held = append(held, id)
 	}
 	p := d.send("PATCH", "/api/v1/settings", `{"triggeredDebug":false}`).problem(t)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -21,13 +22,13 @@ import (
 func newSchooled(t *testing.T) *desk {
 	d := newDesk(t)
 	j := jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil }), jobs.Options{Key: "billing.charge", Version: 2})
-	declared, err := jobs.Declare(j)
+	declared, err := kernel.Declare(j)
 	if err != nil {
 		t.Fatal(err)
 	}
 	declared.Schema = []byte(`{"type":"object","required":["customer"],"additionalProperties":false,
 		"properties":{"customer":{"type":"string"},"items":{"type":"array","items":{"type":"object","properties":{"price":{"type":"number"}}}}}}`)
-	d.apply(jobs.Register{App: "billing", Worker: "w1", Start: true, Job: declared})
+	d.apply(kernel.Register{App: "billing", Worker: "w1", Start: true, Job: declared})
 	d.Handler = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, CheckArgs: worker.ArgsChecker})})
 	return d
 }
@@ -94,8 +95,8 @@ func TestRunsAreFiltered(t *testing.T) {
 	first := read[api.Run](t, d.send("POST", trigger, `{}`))
 	d.send("POST", many+"/"+first.ID+"/cancel", "")
 	again := read[api.Run](t, d.send("POST", many+"/"+first.ID+"/retry", ""))
-	code := d.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"}).Run()
-	d.apply(jobs.Claim{ID: code.ID, Worker: "w1", Attempt: 1})
+	code := d.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"}).Run()
+	d.apply(kernel.Claim{ID: code.ID, Worker: "w1", Attempt: 1})
 	between := url.QueryEscape(first.Created.Add(-time.Second).Format(time.RFC3339Nano))
 	after := url.QueryEscape(code.Created.Add(time.Second).Format(time.RFC3339Nano))
 	for query, want := range map[string]string{
@@ -120,7 +121,7 @@ func TestResumeSaysWhatItLetsGo(t *testing.T) {
 		d := newDesk(t)
 		d.send("POST", "/api/v1/jobs/billing.charge/pause", `{"reason":"stocktaking"}`)
 		for range 3 {
-			d.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"})
+			d.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"})
 		}
 		if j := read[api.ResumedJob](t, d.send("POST", "/api/v1/jobs/billing.charge/resume", body)); j.Released != want[0] || j.Discarded != want[1] || j.Paused != nil {
 			t.Errorf("%s: %+v", body, j)

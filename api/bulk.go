@@ -11,7 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/validation"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
@@ -54,7 +54,7 @@ func (a *API) bulk(ctx context.Context, in *bulkInput) (*huma.StreamResponse, er
 	}
 	if in.Idempotency != "" {
 		for i := range wishes { // each run has a key of its own, which follows from the request's
-			wishes[i].Idempotency = jobs.DerivedID("bulk", in.Idempotency, fmt.Sprint(i)).String()
+			wishes[i].Idempotency = kernel.DerivedID("bulk", in.Idempotency, fmt.Sprint(i)).String()
 		}
 	}
 	made, err := a.ops.TriggerAll(ctx, who(ctx), wishes)
@@ -88,12 +88,12 @@ func (a *API) bulk(ctx context.Context, in *bulkInput) (*huma.StreamResponse, er
 }
 
 // wishes reads the items of a bulk. strict has checked that the body is one JSON document.
-func (a *API) wishes(body *counted) ([]jobs.Create, error) {
+func (a *API) wishes(body *counted) ([]kernel.Create, error) {
 	d := json.NewDecoder(bytes.NewReader(body.bulk))
 	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
 		return nil, misfit("body", validation.MsgExpectedObject)
 	}
-	var wishes []jobs.Create
+	var wishes []kernel.Create
 	found := false
 	for d.More() {
 		key, err := d.Token()
@@ -118,18 +118,18 @@ func (a *API) wishes(body *counted) ([]jobs.Create, error) {
 }
 
 // items reads an array of items.
-func (a *API) items(d *json.Decoder, body *counted) ([]jobs.Create, error) {
+func (a *API) items(d *json.Decoder, body *counted) ([]kernel.Create, error) {
 	if begin, err := d.Token(); err != nil || begin != json.Delim('[') {
 		return nil, misfit("body.items", validation.MsgExpectedArray)
 	}
 	schemas := a.huma.OpenAPI().Components.Schemas
 	schema := schemas.Schema(reflect.TypeFor[NewRun](), true, "")
 	path, result := huma.NewPathBuffer(nil, 0), &huma.ValidateResult{}
-	var wishes []jobs.Create
+	var wishes []kernel.Create
 	var raw json.RawMessage
 	for i := 0; d.More(); i++ {
-		if i == jobs.MaxBulk {
-			return nil, misfit("body.items", fmt.Sprintf(validation.MsgExpectedMaxItems, jobs.MaxBulk))
+		if i == kernel.MaxBulk {
+			return nil, misfit("body.items", fmt.Sprintf(validation.MsgExpectedMaxItems, kernel.MaxBulk))
 		}
 		if err := d.Decode(&raw); err != nil {
 			return nil, err

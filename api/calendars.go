@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -98,12 +99,12 @@ func (a *API) routeCalendars() {
 			}
 			asker := who(ctx)
 			asker.Reason = in.Reason
-			return answerCalendar(a.ops.SetCalendar(ctx, asker, jobs.SetCalendar{Name: in.Name, Description: in.Body.Description, Zone: in.Body.Zone,
+			return answerCalendar(a.ops.SetCalendar(ctx, asker, kernel.SetCalendar{Name: in.Name, Description: in.Body.Description, Zone: in.Body.Zone,
 				Rules: in.Body.Rules, IfRevision: in.Body.Revision}))
 		})
 	register(a, ops.Admin, huma.Operation{OperationID: "delete-calendar", Method: http.MethodDelete, Path: "/calendars/{name}", Tags: tags, DefaultStatus: http.StatusNoContent,
 		Summary: "Take a calendar away", Description: "Refused while a job uses it."},
 		func(ctx context.Context, in *CalendarPath) (*struct{}, error) {
-			return nil, a.ops.DropCalendar(ctx, who(ctx), jobs.DropCalendar{Name: in.Name})
+			return nil, a.ops.DropCalendar(ctx, who(ctx), kernel.DropCalendar{Name: in.Name})
 		})
 }

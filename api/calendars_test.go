@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -23,11 +24,11 @@ func TestCalendars(t *testing.T) {
 		t.Errorf("another revision: %+v", p)
 	}
 	j := jobs.NewRecurring(jobs.RecurringFunc(nil), jobs.Options{Key: "tick", Cron: "@hourly", Calendars: []string{"weekend", "nowhere"}})
-	declared, err := jobs.Declare(j)
+	declared, err := kernel.Declare(j)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.apply(jobs.Register{App: "billing", Worker: "w1", Start: true, Job: declared})
+	d.apply(kernel.Register{App: "billing", Worker: "w1", Start: true, Job: declared})
 	c = read[api.Calendar](t, d.send("GET", path, ""))
 	if len(c.Jobs) != 1 || c.Jobs[0] != "tick" || len(c.Next) != 10 {
 		t.Errorf("shown: %+v", c)
@@ -51,7 +52,7 @@ func TestCalendars(t *testing.T) {
 	if p := d.send("DELETE", path, "").problem(t); p.Status != 409 || !strings.Contains(p.Detail, "tick") {
 		t.Errorf("it is used: %+v", p)
 	}
-	d.apply(jobs.Edit{Key: "tick", Set: jobs.Settings{Calendars: new([]string{})}})
+	d.apply(kernel.Edit{Key: "tick", Set: kernel.Settings{Calendars: new([]string{})}})
 	if a := d.send("DELETE", path, ""); a.StatusCode != 204 {
 		t.Errorf("%d", a.StatusCode)
 	}
@@ -65,11 +66,11 @@ func TestExplainAt(t *testing.T) {
 	d := newDesk(t)
 	d.send("PUT", "/api/v1/calendars/christmas", `{"rules":["12-25"]}`)
 	j := jobs.NewRecurring(jobs.RecurringFunc(nil), jobs.Options{Key: "tick", Cron: "@hourly", Calendars: []string{"christmas"}})
-	declared, err := jobs.Declare(j)
+	declared, err := kernel.Declare(j)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.apply(jobs.Register{App: "billing", Worker: "w1", Start: true, Job: declared})
+	d.apply(kernel.Register{App: "billing", Worker: "w1", Start: true, Job: declared})
 	for at, want := range map[string]string{
 		"2150-12-25T12:00:00Z": "The calendar christmas excludes 2150-12-25T12:00:00Z (12-25).",
 		"2150-12-26T12:00:00Z": "It is due at 2150-12-26T12:00:00Z.",

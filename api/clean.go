@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -22,7 +23,7 @@ type Kept struct {
 	Before    *time.Time `json:"before,omitempty" doc:"Up to when runs of all jobs were cleared away by hand."`
 }
 
-func keptOf(c ops.Cleaning, g *jobs.Global) *Kept {
+func keptOf(c ops.Cleaning, g *kernel.Global) *Kept {
 	return &Kept{Bytes: c.Bytes, MaxBytes: c.Most, CountsFor: Duration(c.Counts), CheckedAt: when(c.Looked), CleanedAt: when(c.At), Cleaned: c.Runs, Before: when(g.Cleaned)}
 }
 

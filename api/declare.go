@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -24,17 +25,17 @@ type Wanted struct {
 func (w *Wanted) Wanted() (ops.Wanted, error) {
 	kind := kindOf(w.Kind)
 	if kind == 0 && w.Kind != "" {
-		return ops.Wanted{}, jobs.Invalid("kind is %.20q, it must be recurring or triggered", w.Kind)
+		return ops.Wanted{}, kernel.Invalid("kind is %.20q, it must be recurring or triggered", w.Kind)
 	}
 	return ops.Wanted{Key: w.Key, Kind: kind, App: w.App, Set: w.settings()}, nil
 }
 
-func kindOf(text string) jobs.Kind {
+func kindOf(text string) kernel.Kind {
 	switch text {
-	case jobs.Recurring.String():
-		return jobs.Recurring
-	case jobs.Triggered.String():
-		return jobs.Triggered
+	case kernel.Recurring.String():
+		return kernel.Recurring
+	case kernel.Triggered.String():
+		return kernel.Triggered
 	}
 	return 0
 }
@@ -139,12 +140,12 @@ func (a *API) applyJobs(ctx context.Context, in *applyInput) (*struct{ Body appl
 	}
 	asker := who(ctx)
 	asker.Reason = in.Reason
-	calendars := make([]jobs.SetCalendar, len(in.Body.Calendars))
+	calendars := make([]kernel.SetCalendar, len(in.Body.Calendars))
 	for i, c := range in.Body.Calendars {
-		calendars[i] = jobs.SetCalendar{Name: c.Name, Description: c.Description, Zone: c.Zone, Rules: c.Rules}
+		calendars[i] = kernel.SetCalendar{Name: c.Name, Description: c.Description, Zone: c.Zone, Rules: c.Rules}
 	}
 	if len(wanted)+len(calendars) == 0 {
-		return nil, jobs.Invalid("neither jobs nor calendars are given")
+		return nil, kernel.Invalid("neither jobs nor calendars are given")
 	}
 	written, plans, err := a.ops.DeclareAll(ctx, asker, calendars, wanted, ops.How{Exact: in.Body.Exact, Dry: in.Body.DryRun})
 	if err != nil {

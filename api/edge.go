@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
@@ -130,7 +130,7 @@ type requestKey struct{}
 func numbered(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(requestID)
-		if len(id) > 64 || jobs.CheckName("request", id) != nil {
+		if len(id) > 64 || kernel.CheckName("request", id) != nil {
 			id = rand.Text()
 		}
 		w.Header().Set(requestID, id)

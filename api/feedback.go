@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -49,16 +50,16 @@ func (a *API) feedback(w http.ResponseWriter, r *http.Request) {
 func (a *API) hear(r *http.Request) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return jobs.Invalid("the body cannot be read")
+		return kernel.Invalid("the body cannot be read")
 	}
 	query := r.URL.Query()
-	k := jobs.Hear{}
+	k := kernel.Hear{}
 	attempt, err1 := strconv.ParseUint(query.Get("attempt"), 10, 32)
 	nonce, err2 := strconv.ParseUint(r.PathValue("requestCounts"), 10, 64)
 	signature, err3 := base64.RawURLEncoding.DecodeString(query.Get("token"))
 	run, err4 := jobs.ParseID(query.Get("run"))
 	if err1 != nil || err2 != nil || err3 != nil || err4 != nil || attempt == 0 || run.IsZero() {
-		return jobs.ErrNotSigned
+		return kernel.ErrNotSigned
 	}
 	k.ID, k.Attempt, k.Nonce, k.Signature = run, uint32(attempt), nonce, signature
 	tenant, key := jobs.Tenant(query.Get("tenant")), jobs.Key(r.PathValue("jobId"))
@@ -68,7 +69,7 @@ func (a *API) hear(r *http.Request) error {
 	// Only who may speak is told what is wrong with the words.
 	report, err := httpspec.ReadReport(body)
 	if err != nil {
-		return jobs.Invalid("the body: %v", err)
+		return kernel.Invalid("the body: %v", err)
 	}
 	if k.Report, err = json.Marshal(report); err != nil {
 		return err

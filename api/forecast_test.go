@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -13,11 +14,11 @@ func TestForecast(t *testing.T) {
 	d := newDated(t) // at three o'clock of a real day, the next crowd is a minute too far away
 	for i := range 9 {
 		j := jobs.NewRecurring(jobs.RecurringFunc(nil), jobs.Options{Key: jobs.Key(fmt.Sprintf("report-%d", i)), Cron: "0 3 * * *"})
-		declared, err := jobs.Declare(j)
+		declared, err := kernel.Declare(j)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.apply(jobs.Register{App: "billing", Worker: "w1", Start: true, Job: declared})
+		d.apply(kernel.Register{App: "billing", Worker: "w1", Start: true, Job: declared})
 	}
 	f := read[api.Forecast](t, d.send("GET", "/api/v1/forecast", ""))
 	if len(f.Fires) != 1440 || len(f.Crowded) != 1 || f.Crowded[0].At.Format("15:04") != "03:00" || f.Crowded[0].Fires < 9 {

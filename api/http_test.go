@@ -6,7 +6,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/httpspec"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
@@ -28,7 +28,7 @@ func TestHTTPJobsAreReadWhenSaved(t *testing.T) {
 		{"unknown", "PATCH", "/api/v1/jobs/ping", `{"http":{"requests":[]}}`, "body.http"},
 		{"made", "POST", "/api/v1/jobs", `{"key":"pong","kind":"triggered","app":"http","http":{"request":[{"url":"https://a.example/"}],"checkUrl":{"url":"https://a.example/"},"qos":2}}`, "body.http.qos"},
 		{"applied", "POST", "/api/v1/apply", `{"jobs":[{"key":"pong","kind":"triggered","app":"http","http":{"request":[{"url":"https://{x}.example/"}],"async":true,"checkUrl":"https://${x}/"}}]}`, "body.http.request[0].url"},
-		{"too much", "PATCH", "/api/v1/jobs/ping", `{"http":{"request":[{"url":"https://a.example/","body":"` + strings.Repeat("x", jobs.MaxHTTP) + `"}]}}`, ""},
+		{"too much", "PATCH", "/api/v1/jobs/ping", `{"http":{"request":[{"url":"https://a.example/","body":"` + strings.Repeat("x", kernel.MaxHTTP) + `"}]}}`, ""},
 	} {
 		p := d.send(c.method, c.path, c.body).problem(t)
 		location := ""

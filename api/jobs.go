@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -126,11 +127,11 @@ func (a *API) routeJobs() {
 			if err := a.often(ctx, in.Key); err != nil {
 				return nil, err
 			}
-			pause := jobs.Pause{Key: jobs.Key(in.Key)}
+			pause := kernel.Pause{Key: jobs.Key(in.Key)}
 			if in.Body != nil {
 				pause.Reason = in.Body.Reason
 				if in.Body.Until != nil {
-					pause.Until = jobs.Instant(*in.Body.Until)
+					pause.Until = kernel.Instant(*in.Body.Until)
 				}
 			}
 			return answerJob(a.ops.Pause(ctx, who(ctx), pause))
@@ -166,7 +167,7 @@ func (a *API) explain(ctx context.Context, in *explainInput) (*struct{ Body Expl
 		return nil, err
 	}
 	if !in.At.IsZero() {
-		at, err := a.ops.ExplainAt(ctx, who(ctx), jobs.Key(in.Key), jobs.Instant(in.At))
+		at, err := a.ops.ExplainAt(ctx, who(ctx), jobs.Key(in.Key), kernel.Instant(in.At))
 		if err != nil {
 			return nil, err
 		}
@@ -226,7 +227,7 @@ func (a *API) deleteJob(ctx context.Context, in *deleteInput) (*struct{ Body Del
 	if in.Family {
 		return a.deleteFamily(ctx, asker, in, revision)
 	}
-	done, err := a.ops.Delete(ctx, asker, jobs.Delete{Key: jobs.Key(in.Key), IfRevision: revision}, ops.Fate(in.Runs))
+	done, err := a.ops.Delete(ctx, asker, kernel.Delete{Key: jobs.Key(in.Key), IfRevision: revision}, ops.Fate(in.Runs))
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +304,7 @@ func (a *API) often(ctx context.Context, key string) error {
 }
 
 func (a *API) editJob(ctx context.Context, in *editInput) (*jobAnswer, error) {
-	edit := jobs.Edit{Key: jobs.Key(in.Key), Set: in.Body.settings(), Clear: in.Body.Clear}
+	edit := kernel.Edit{Key: jobs.Key(in.Key), Set: in.Body.settings(), Clear: in.Body.Clear}
 	if p := tooLarge(in.Body.Args, "body.args"); p != nil {
 		return nil, p
 	}
@@ -320,7 +321,7 @@ func (a *API) editJob(ctx context.Context, in *editInput) (*jobAnswer, error) {
 }
 
 func (a *API) nextFires(ctx context.Context, in *nextInput) (*struct{ Body nextFires }, error) {
-	edit := jobs.Edit{Key: jobs.Key(in.Key)}
+	edit := kernel.Edit{Key: jobs.Key(in.Key)}
 	if in.Schedule != "" {
 		edit.Set.Schedule = &in.Schedule
 	}
@@ -334,10 +335,10 @@ func (a *API) nextFires(ctx context.Context, in *nextInput) (*struct{ Body nextF
 		edit.Set.Twice = (*jobs.Twice)(&in.Twice)
 	}
 	if !in.Start.IsZero() {
-		edit.Set.Start = new(jobs.Instant(in.Start))
+		edit.Set.Start = new(kernel.Instant(in.Start))
 	}
 	if !in.End.IsZero() {
-		edit.Set.End = new(jobs.Instant(in.End))
+		edit.Set.End = new(kernel.Instant(in.End))
 	}
 	job, err := a.ops.Preview(ctx, who(ctx), edit, in.N)
 	if at, ok := errors.AsType[*schedule.Error](err); ok {

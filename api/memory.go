@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // What the requests that are in process take in memory is estimated from their bodies, as measured: a body takes a
@@ -20,7 +20,7 @@ const (
 	maxBulkBody = 64 << 20
 
 	// LeastMemory is the least that the memory for requests may be bounded to: the largest request needs it.
-	LeastMemory = perBulkByte*maxBulkBody + perItem*jobs.MaxBulk
+	LeastMemory = perBulkByte*maxBulkBody + perItem*kernel.MaxBulk
 
 	defaultMemory         = 1 << 30
 	defaultMemoryPerToken = 512 << 20

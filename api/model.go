@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -43,10 +44,10 @@ func (d Duration) MarshalText() ([]byte, error) {
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	if err != nil && durationPattern.Match(b) {
-		return jobs.Invalid("the length of time %.40q is too long: most fields take at most %.0fh", b, jobs.MaxDuration.Hours())
+		return kernel.Invalid("the length of time %.40q is too long: most fields take at most %.0fh", b, kernel.MaxDuration.Hours())
 	}
 	if err != nil {
-		return jobs.Invalid("%.40q is not a length of time such as 90s or 1h30m", b)
+		return kernel.Invalid("%.40q is not a length of time such as 90s or 1h30m", b)
 	}
 	*d = Duration(v)
 	return nil
@@ -129,7 +130,7 @@ func LimitsOf(list []jobs.Limit) []Limit {
 func Rules(list []RetryRule) []jobs.RetryRule {
 	rules := make([]jobs.RetryRule, len(list))
 	for i, r := range list {
-		rules[i] = jobs.RetryRule{Codes: r.Codes, Attempts: jobs.DefaultRuleAttempts, Delay: jobs.DefaultRuleDelay, Factor: r.Factor}
+		rules[i] = jobs.RetryRule{Codes: r.Codes, Attempts: kernel.DefaultRuleAttempts, Delay: kernel.DefaultRuleDelay, Factor: r.Factor}
 		if r.Attempts != nil {
 			rules[i].Attempts = *r.Attempts
 		}
@@ -210,8 +211,8 @@ type Policy struct {
 }
 
 // settings is what the policy says, in the words of a command.
-func (p *Policy) settings() jobs.Settings {
-	s := jobs.Settings{
+func (p *Policy) settings() kernel.Settings {
+	s := kernel.Settings{
 		Name: p.Name, Description: p.Description, Tags: p.Tags, Schedule: p.Schedule, Zone: p.Zone,
 		Start: instant(p.Start), End: instant(p.End), Gap: (*jobs.Gap)(p.Gap), Twice: (*jobs.Twice)(p.Twice),
 		MaxConcurrency: p.MaxConcurrency, Retries: p.Retries, Priority: p.Priority, Disabled: p.Disabled,
@@ -239,11 +240,11 @@ func instant(t *time.Time) *time.Time {
 	if t == nil {
 		return nil
 	}
-	return new(jobs.Instant(*t))
+	return new(kernel.Instant(*t))
 }
 
 // policy is what holds for a job.
-func policy(p *jobs.Policy) Policy {
+func policy(p *kernel.Policy) Policy {
 	limits, rules := LimitsOf(p.Limits), RulesOf(p.RetryRules)
 	tags := p.Tags
 	if tags == nil {
@@ -414,7 +415,7 @@ type Place struct {
 	Group   string   `json:"group,omitempty" format:"uuid" doc:"Of a broadcast: its part 0, the parent of the others."`
 }
 
-func placeOf(p *jobs.Place) *Place {
+func placeOf(p *kernel.Place) *Place {
 	if p == nil {
 		return nil
 	}
@@ -423,7 +424,7 @@ func placeOf(p *jobs.Place) *Place {
 }
 
 // listed is a run as lists show it.
-func listed(run *jobs.Run, now ops.Attempt) Run {
+func listed(run *kernel.Run, now ops.Attempt) Run {
 	out := Run{
 		ID: run.ID.String(), Job: run.Key, App: run.App, State: run.State.String(), Cause: string(run.Cause), Origin: string(run.Origin),
 		Actor: run.Actor, Parent: run.Parent.String(), Unique: run.Unique, Priority: run.Priority,
@@ -442,7 +443,7 @@ func listed(run *jobs.Run, now ops.Attempt) Run {
 }
 
 // whole is a run with all that is known of it.
-func whole(run *jobs.Run, now ops.Attempt) Run {
+func whole(run *kernel.Run, now ops.Attempt) Run {
 	out := listed(run, now)
 	out.Args, out.Result = object(run.Args), Value(run.Result)
 	for _, m := range run.Moves {
@@ -452,7 +453,7 @@ func whole(run *jobs.Run, now ops.Attempt) Run {
 }
 
 // codeOf is the code that the attempt failed with which a line of a history is about.
-func codeOf(run *jobs.Run, m *jobs.Move) string {
+func codeOf(run *kernel.Run, m *kernel.Move) string {
 	if m.State != jobs.Failed && m.State != jobs.Terminated {
 		return ""
 	}
@@ -479,7 +480,7 @@ type Debug struct {
 	At *time.Time `json:"at,omitempty"`
 }
 
-func debugOf(d jobs.Debug) Debug { return Debug{On: d.On, By: d.By, At: when(d.At)} }
+func debugOf(d kernel.Debug) Debug { return Debug{On: d.On, By: d.By, At: when(d.At)} }
 
 // Worker is a worker as its heartbeats describe it.
 type Worker struct {

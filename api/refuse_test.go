@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -292,7 +293,7 @@ type broken struct {
 
 const secret = "dsn=postgres://u:hunter2@db"
 
-func (b broken) Definitions(context.Context, metastore.DefinitionQuery) ([]*jobs.Definition, error) {
+func (b broken) Definitions(context.Context, metastore.DefinitionQuery) ([]*kernel.Definition, error) {
 	if b.panics {
 		panic(secret)
 	}
@@ -318,12 +319,12 @@ func TestInternalErrorsStayInside(t *testing.T) {
 // What the store says about its own trouble stays inside, too.
 type away struct{ metastore.Store }
 
-func (away) Apply(_ context.Context, batch []jobs.Envelope) []metastore.Result {
-	return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "outcome unknown: dial tcp 10.1.2.3:4222"))
+func (away) Apply(_ context.Context, batch []kernel.Envelope) []metastore.Result {
+	return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "outcome unknown: dial tcp 10.1.2.3:4222"))
 }
 
-func (away) Global(context.Context, jobs.Tenant) (*jobs.Global, error) {
-	return nil, jobs.Refuse(jobs.Unavailable, "not done: dial tcp 10.1.2.3:4222")
+func (away) Global(context.Context, jobs.Tenant) (*kernel.Global, error) {
+	return nil, kernel.Refuse(jobs.Unavailable, "not done: dial tcp 10.1.2.3:4222")
 }
 
 func TestTroubleStaysInside(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -37,16 +38,16 @@ func itemLocation(i int) string { return fmt.Sprintf("body.items[%d]", i) }
 
 // tooLarge is the problem of arguments that are too large, or nil.
 func tooLarge(args *Object, location string) *Problem {
-	if args == nil || len(*args) <= jobs.MaxArgs {
+	if args == nil || len(*args) <= kernel.MaxArgs {
 		return nil
 	}
 	return problem(http.StatusRequestEntityTooLarge, codeTooLarge, "the arguments are too large: pass a reference to the data instead",
-		Fault{Location: location, Message: fmt.Sprintf("has %d bytes, at most %d are allowed", len(*args), jobs.MaxArgs)})
+		Fault{Location: location, Message: fmt.Sprintf("has %d bytes, at most %d are allowed", len(*args), kernel.MaxArgs)})
 }
 
 // create is the wish as a command.
-func (w *Wish) create(key jobs.Key, location string) (jobs.Create, error) {
-	c := jobs.Create{Key: key, Origin: jobs.FromAPI, Unique: w.Unique, Priority: w.Priority, Retries: w.Retries,
+func (w *Wish) create(key jobs.Key, location string) (kernel.Create, error) {
+	c := kernel.Create{Key: key, Origin: kernel.FromAPI, Unique: w.Unique, Priority: w.Priority, Retries: w.Retries,
 		Timeout: (*time.Duration)(w.Timeout), StartWithin: (*time.Duration)(w.StartWithin), Pin: w.Pin}
 	if w.Args != nil {
 		if p := tooLarge(w.Args, location+".args"); p != nil {
@@ -55,11 +56,11 @@ func (w *Wish) create(key jobs.Key, location string) (jobs.Create, error) {
 		c.Args = []byte(*w.Args)
 	}
 	if w.Due != nil && w.Delay != nil {
-		return c, jobs.Invalid("both due and delay are given: give one of them")
+		return c, kernel.Invalid("both due and delay are given: give one of them")
 	}
 	if w.Due != nil {
 		// A time before rows can hold it has passed as well.
-		if c.Due = jobs.Instant(*w.Due); c.Due.Before(time.Unix(0, 0)) {
+		if c.Due = kernel.Instant(*w.Due); c.Due.Before(time.Unix(0, 0)) {
 			c.Due = time.Unix(0, 0).UTC()
 		}
 	}
@@ -172,7 +173,7 @@ func (a *API) routeRuns() {
 	register(a, ops.Viewer, huma.Operation{OperationID: "run-log", Method: http.MethodGet, Path: "/runs/{id}/log", Tags: tags, Summary: "Read what a run wrote, oldest first"}, a.readLog)
 }
 
-func (a *API) answer(run *jobs.Run, err error) (*runAnswer, error) {
+func (a *API) answer(run *kernel.Run, err error) (*runAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -204,11 +205,11 @@ func (a *API) trigger(ctx context.Context, in *triggerInput) (*runAnswer, error)
 }
 
 func (a *API) list(ctx context.Context, in *listInput) (*struct{ Body runList }, error) {
-	q := metastore.RunQuery{Job: jobs.Key(in.Job), Worker: in.Worker, Origin: jobs.Origin(in.Origin), Code: in.Code,
-		From: jobs.Instant(in.From), To: jobs.Instant(in.To), Limit: in.Limit}
+	q := metastore.RunQuery{Job: jobs.Key(in.Job), Worker: in.Worker, Origin: kernel.Origin(in.Origin), Code: in.Code,
+		From: kernel.Instant(in.From), To: kernel.Instant(in.To), Limit: in.Limit}
 	var err error
 	if in.State != "" {
-		if q.State, err = jobs.ParseState(in.State); err != nil {
+		if q.State, err = kernel.ParseState(in.State); err != nil {
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -106,13 +107,13 @@ func (a *API) routeSeed() {
 		seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-delete" + map[bool]string{true: "-jobs", false: "-job"}[path == "/jobs/{jobId}"], Method: http.MethodDelete, Path: path,
 			Summary: "Take a job away, and cancel what of it goes on"},
 			func(ctx context.Context, asker ops.Who, in *SeedJobPath) (any, error) {
-				_, err := a.ops.Delete(ctx, asker, jobs.Delete{Key: jobs.Key(in.JobID)}, ops.FateCancel)
+				_, err := a.ops.Delete(ctx, asker, kernel.Delete{Key: jobs.Key(in.JobID)}, ops.FateCancel)
 				return nil, err
 			})
 	}
 	seedRoute(a, ops.Operator, huma.Operation{OperationID: "seed-trigger-job", Method: http.MethodPost, Path: "/jobs/{jobId}/trigger", Summary: "Run a job once, with parameters"},
 		func(ctx context.Context, asker ops.Who, in *seedTriggerInput) (any, error) {
-			wish := jobs.Create{Key: jobs.Key(in.JobID), Origin: jobs.FromPerson}
+			wish := kernel.Create{Key: jobs.Key(in.JobID), Origin: kernel.FromPerson}
 			if in.Body != nil {
 				wish.Args = *in.Body
 			}
@@ -186,7 +187,7 @@ func (a *API) routeSeedFamilies() {
 		})
 	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-destroy-family", Method: http.MethodDelete, Path: "/main/destroyByParentJob", Summary: "Take a job away with all that belong to it"},
 		func(ctx context.Context, asker ops.Who, in *seedFamilyInput) (any, error) {
-			done, err := a.ops.DeleteFamily(ctx, asker, jobs.Delete{Key: jobs.Key(in.ParentJobID)}, ops.FateCancel)
+			done, err := a.ops.DeleteFamily(ctx, asker, kernel.Delete{Key: jobs.Key(in.ParentJobID)}, ops.FateCancel)
 			if err != nil {
 				return nil, err
 			}
@@ -195,11 +196,11 @@ func (a *API) routeSeedFamilies() {
 	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-clean", Method: http.MethodDelete, Path: "/main/schedule/clean", Summary: "Clear executions away that are over",
 		Description: "Of jobs that this interface made, and others of their worker group. Notifications go with the executions that they told of."},
 		func(ctx context.Context, asker ops.Who, in *seedCleanInput) (any, error) {
-			return a.ops.CleanUp(ctx, asker, seedApp, in.RetainExecutionCount, in.CleanDestroyJob, jobs.NotifyKey(seedApp))
+			return a.ops.CleanUp(ctx, asker, seedApp, in.RetainExecutionCount, in.CleanDestroyJob, kernel.NotifyKey(seedApp))
 		})
 }
 
-func (a *API) seedChildren(ctx context.Context, asker ops.Who, run *jobs.Run) (any, error) {
+func (a *API) seedChildren(ctx context.Context, asker ops.Who, run *kernel.Run) (any, error) {
 	list, err := a.ops.SeedChildren(ctx, asker, run, seedLines)
 	if err != nil {
 		return nil, err
@@ -214,7 +215,7 @@ func (a *API) seedChildren(ctx context.Context, asker ops.Who, run *jobs.Run) (a
 	return out, nil
 }
 
-func executionOf(run *jobs.Run) SeedExecution {
+func executionOf(run *kernel.Run) SeedExecution {
 	e := SeedExecution{ExecutionID: run.ID.String(), JobID: run.Key, ExecuteNumber: run.Due.UnixMilli(), State: run.State.String(), Error: run.Problem(), Datetime: run.Created}
 	switch {
 	case run.State == jobs.Succeeded:
@@ -234,7 +235,7 @@ func (a *API) seedDeclare(ctx context.Context, asker ops.Who, in *seedDocumentIn
 		return err
 	}
 	if d.JobID != "" && d.JobID != in.JobID {
-		return jobs.Invalid("the document is of job %.60q, and the path of %.60q", d.JobID, in.JobID)
+		return kernel.Invalid("the document is of job %.60q, and the path of %.60q", d.JobID, in.JobID)
 	}
 	s, err := d.Settings(a.ops.Now())
 	if err != nil {
@@ -244,21 +245,21 @@ func (a *API) seedDeclare(ctx context.Context, asker ops.Who, in *seedDocumentIn
 	if err := a.often(ctx, in.JobID); err != nil {
 		return err
 	}
-	if _, err := a.ops.Declare(ctx, asker, []ops.Wanted{{Key: key, Kind: jobs.Recurring, App: seedApp, Set: s}}, how); err != nil {
+	if _, err := a.ops.Declare(ctx, asker, []ops.Wanted{{Key: key, Kind: kernel.Recurring, App: seedApp, Set: s}}, how); err != nil {
 		return err
 	}
 	if d.Active == nil {
 		return nil
 	}
 	if err := a.seedActivate(ctx, asker, key, *d.Active); err != nil {
-		return jobs.Refuse(jobs.Unknown, "the job was written, and whether it fires (active) was not: %v", err)
+		return kernel.Refuse(jobs.Unknown, "the job was written, and whether it fires (active) was not: %v", err)
 	}
 	return nil
 }
 
 func (a *API) seedActivate(ctx context.Context, asker ops.Who, key jobs.Key, active int) error {
 	if active == 0 {
-		_, err := a.ops.Pause(ctx, asker, jobs.Pause{Key: key, Reason: "active is 0"})
+		_, err := a.ops.Pause(ctx, asker, kernel.Pause{Key: key, Reason: "active is 0"})
 		return err
 	}
 	_, _, err := a.ops.Resume(ctx, asker, key, ops.Resumption{})

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 var inBackquotes = regexp.MustCompile("`([^`]*)`")
@@ -66,7 +66,7 @@ func TestSettingsPage(t *testing.T) {
 			}
 		}
 	}
-	want := jobs.Fields()
+	want := kernel.Fields()
 	slices.Sort(want)
 	slices.Sort(named)
 	if !slices.Equal(named, want) {

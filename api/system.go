@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -28,9 +29,9 @@ type Settings struct {
 	Discarded    int      `json:"discarded,omitempty" doc:"Held runs that this change cancelled."`
 }
 
-func settingsOf(g *jobs.Global) Settings {
+func settingsOf(g *kernel.Global) Settings {
 	return Settings{Recurring: debugOf(g.RecurringDebug), Triggered: debugOf(g.TriggeredDebug), MisfireAfter: Duration(g.Late()),
-		NewJobs: string(cmp.Or(g.NewJobs, jobs.NewEnabled)), MaxJobs: g.Quota(), Jobs: g.Jobs, Revision: g.Revision,
+		NewJobs: string(cmp.Or(g.NewJobs, kernel.NewEnabled)), MaxJobs: g.Quota(), Jobs: g.Jobs, Revision: g.Revision,
 		AppLimits: LimitsOf(g.AppLimits), RetryBudget: Rate(g.Budget())}
 }
 
@@ -159,8 +160,8 @@ func (a *API) routeSystem() {
 
 func (a *API) configure(ctx context.Context, in *configureInput) (*struct{ Body Settings }, error) {
 	b := &in.Body
-	k := jobs.Configure{RecurringDebug: b.RecurringDebug, TriggeredDebug: b.TriggeredDebug, MisfireAfter: (*time.Duration)(b.MisfireAfter),
-		MaxJobs: b.MaxJobs, NewJobs: (*jobs.NewJobs)(b.NewJobs), RetryBudget: (*jobs.Rate)(b.RetryBudget)}
+	k := kernel.Configure{RecurringDebug: b.RecurringDebug, TriggeredDebug: b.TriggeredDebug, MisfireAfter: (*time.Duration)(b.MisfireAfter),
+		MaxJobs: b.MaxJobs, NewJobs: (*kernel.NewJobs)(b.NewJobs), RetryBudget: (*jobs.Rate)(b.RetryBudget)}
 	if b.AppLimits != nil {
 		k.AppLimits = new(Limits(*b.AppLimits))
 	}

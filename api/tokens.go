@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -24,7 +25,7 @@ type Token struct {
 	Until   *time.Time `json:"until,omitempty" doc:"When its time is over; missing: when it is revoked."`
 }
 
-func tokenOf(t *jobs.Token) Token {
+func tokenOf(t *kernel.Token) Token {
 	return Token{ID: t.ID, Name: t.Name, Role: t.Role, App: t.App, By: t.By, Created: t.Created, Until: when(t.Until)}
 }
 

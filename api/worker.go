@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -36,7 +37,7 @@ type Attempt struct {
 func (a *Attempt) id() (jobs.ID, error) {
 	id, err := jobs.ParseID(a.Run)
 	if err != nil {
-		return id, jobs.Invalid("run is %.50q, which is no ID", a.Run)
+		return id, kernel.Invalid("run is %.50q, which is no ID", a.Run)
 	}
 	return id, nil
 }
@@ -243,7 +244,7 @@ func (a *API) registerWorker(ctx context.Context, in *registerInput) (*struct{ B
 	b := &in.Body
 	w := ops.PullWorker{App: b.App, Name: b.Name, Start: b.Start, Slots: b.Slots, Tags: b.Tags, Host: b.Host, PID: b.PID, Version: b.Version}
 	for _, j := range b.Jobs {
-		d := jobs.Declaration{Key: j.Key, Kind: kindOf(j.Kind), Version: j.Version}
+		d := kernel.Declaration{Key: j.Key, Kind: kindOf(j.Kind), Version: j.Version}
 		if j.Args != nil {
 			d.Schema = []byte(*j.Args)
 		}
@@ -302,19 +303,19 @@ func (a *API) finishWorker(ctx context.Context, in *finishInput) (*struct{ Body 
 	if err != nil {
 		return nil, err
 	}
-	f := jobs.Finish{ID: id, Attempt: b.Attempt.Attempt, Outcome: jobs.OutcomeSuccess, Result: b.Result, Error: b.Error, Code: b.Code}
+	f := kernel.Finish{ID: id, Attempt: b.Attempt.Attempt, Outcome: kernel.OutcomeSuccess, Result: b.Result, Error: b.Error, Code: b.Code}
 	failed := b.Error != "" || b.Code != "" || b.NoRetry
 	switch {
 	case b.Snooze != nil && (failed || len(b.Result) > 0), failed && len(b.Result) > 0:
-		return nil, jobs.Invalid("an attempt ends in one way: give a result, an error, or snoozeSeconds")
+		return nil, kernel.Invalid("an attempt ends in one way: give a result, an error, or snoozeSeconds")
 	case b.Snooze != nil:
-		f.Outcome, f.Delay = jobs.OutcomeSnooze, seconds(*b.Snooze)
+		f.Outcome, f.Delay = kernel.OutcomeSnooze, seconds(*b.Snooze)
 	case failed && b.Error == "":
-		return nil, jobs.Invalid("code and noRetry are about an error: say which, in error")
+		return nil, kernel.Invalid("code and noRetry are about an error: say which, in error")
 	case b.NoRetry:
-		f.Outcome = jobs.OutcomeFatal
+		f.Outcome = kernel.OutcomeFatal
 	case failed:
-		f.Outcome = jobs.OutcomeError
+		f.Outcome = kernel.OutcomeError
 	}
 	run, err := a.ops.Pull().Finish(ctx, who(ctx), b.Worker, f)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
 )
@@ -69,11 +70,11 @@ func (h *house) define(ctx context.Context, n int, days string) error {
 	}
 	defer b.Close()
 	store := busstore.New(b, p)
-	batch := make([]jobs.Envelope, 0, 1000)
+	batch := make([]kernel.Envelope, 0, 1000)
 	for i := range n {
 		cron := fmt.Sprintf("%d %d %d %s", i%60, i/60%60, i%24, days)
-		batch = append(batch, jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: p.Tenant, Actor: p.Actor(), Command: jobs.Register{App: "bench", Worker: "bench",
-			Start: true, Job: jobs.Declaration{Key: jobs.Key(fmt.Sprintf("bench.daily-%d", i)), Kind: jobs.Recurring, Code: jobs.Settings{Schedule: &cron}}}})
+		batch = append(batch, kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: p.Tenant, Actor: p.Actor(), Command: kernel.Register{App: "bench", Worker: "bench",
+			Start: true, Job: kernel.Declaration{Key: jobs.Key(fmt.Sprintf("bench.daily-%d", i)), Kind: kernel.Recurring, Code: kernel.Settings{Schedule: &cron}}}})
 		if len(batch) == cap(batch) || i == n-1 {
 			for _, r := range store.Apply(ctx, batch) {
 				if r.Err != nil {

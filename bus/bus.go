@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -147,7 +148,7 @@ func (t Topic) MayReceive(r Role) bool { return r == Node || slices.Contains(top
 // CheckListen refuses a principal that may not listen to the topic.
 func (t Topic) CheckListen(as Principal) error {
 	if !t.MayReceive(as.Role) {
-		return jobs.Refuse(jobs.Forbidden, "%s may not listen to %s", as.Actor(), t)
+		return kernel.Refuse(jobs.Forbidden, "%s may not listen to %s", as.Actor(), t)
 	}
 	return nil
 }
@@ -165,9 +166,9 @@ type Signal struct {
 func (s *Signal) Check(as Principal, limit int) error {
 	switch n := len(s.Data); {
 	case !s.Topic.MaySend(as.Role):
-		return jobs.Refuse(jobs.Forbidden, "%s may not signal %s", as.Actor(), s.Topic)
+		return kernel.Refuse(jobs.Forbidden, "%s may not signal %s", as.Actor(), s.Topic)
 	case n == 0 || n > limit:
-		return jobs.Invalid("signal %s of %d bytes: it has 1 to %d", s.Topic, n, limit)
+		return kernel.Invalid("signal %s of %d bytes: it has 1 to %d", s.Topic, n, limit)
 	}
 	return nil
 }
@@ -184,7 +185,7 @@ type Signals interface {
 
 // Calls are questions to the one who knows: mostly the leader.
 type Calls interface {
-	// Call asks a service and waits for the answer until ctx ends. An error made with jobs.Refuse arrives as such.
+	// Call asks a service and waits for the answer until ctx ends. An error made with kernel.Refuse arrives as such.
 	// ErrNobody: no one serves it now, and nothing was done. Any other error: the outcome is unknown.
 	Call(ctx context.Context, service string, request []byte) ([]byte, error)
 	// Serve answers calls of a service, each in its own goroutine, until ctx ends. It returns once it serves. Only nodes

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -36,7 +37,7 @@ type WorkerInfo struct {
 
 // Lacks says what a worker lacks for a run of a job, in a few words ("the tag gpu"), or "". Which worker is meant, and
 // whether it has room, is another matter.
-func (i *WorkerInfo) Lacks(key jobs.Key, p *jobs.Place) string {
+func (i *WorkerInfo) Lacks(key jobs.Key, p *kernel.Place) string {
 	version, has := i.Keys[key]
 	switch {
 	case !has && !i.Any:
@@ -164,7 +165,7 @@ func Encode(v any) []byte {
 func Decode[T any](b []byte) (T, error) {
 	var v T
 	if err := json.Unmarshal(b, &v); err != nil {
-		return v, jobs.Invalid("bus: message is not understood: %v", err)
+		return v, kernel.Invalid("bus: message is not understood: %v", err)
 	}
 	return v, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/chaos/judge"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
@@ -60,12 +61,12 @@ func (s *system) read(ctx context.Context, name string, keys []judge.Spec) (*jud
 		}
 	}
 	for _, spec := range keys {
-		d, err := again(ctx, func() (*jobs.Definition, error) { return r.Definition(ctx, "", jobs.Key(spec.Key)) })
+		d, err := again(ctx, func() (*kernel.Definition, error) { return r.Definition(ctx, "", jobs.Key(spec.Key)) })
 		if err != nil {
 			return nil, fmt.Errorf("read job %s: %w", spec.Key, err)
 		}
 		all.Definitions = append(all.Definitions, judge.Definition{Key: string(d.Key), Schedule: d.Policy.Schedule, Created: d.Created, Revision: d.Revision})
-		missed, err := again(ctx, func() ([]*jobs.Missed, error) { return r.Ledger(ctx, "", d.UID, 10_000) })
+		missed, err := again(ctx, func() ([]*kernel.Missed, error) { return r.Ledger(ctx, "", d.UID, 10_000) })
 		if err != nil {
 			return nil, fmt.Errorf("read the ledger of %s: %w", spec.Key, err)
 		}
@@ -94,7 +95,7 @@ func again[A any](ctx context.Context, ask func() (A, error)) (a A, err error) {
 	return a, err
 }
 
-func runOf(run *jobs.Run) judge.Run {
+func runOf(run *kernel.Run) judge.Run {
 	r := judge.Run{ID: run.ID.String(), Key: string(run.Key), State: run.State.String(), Cause: string(run.Cause), Origin: string(run.Origin),
 		Due: run.Due, Created: run.Created, Started: run.Started, Ended: run.Ended, RetryAt: run.RetryAt, Attempt: run.Attempt, Worker: run.Worker,
 		Unique: run.Unique, Error: run.Error, Result: run.Result, Revision: run.Revision}

@@ -77,7 +77,7 @@ type node struct {
 // programs are what is run.
 type programs struct{ carillon, worker, client, nats string }
 
-// saboteur names mechanisms that the programs are to do without, to try the judge: see jobs/sabotage.
+// saboteur names mechanisms that the programs are to do without, to try the judge: see internal/sabotage.
 const saboteur = "CARILLON_SABOTAGE"
 
 // build builds all programs, those of the scheduler with a clock that can be set.

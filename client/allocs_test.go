@@ -8,6 +8,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -15,10 +16,10 @@ import (
 // receipts is a store that takes everything.
 type receipts struct {
 	metastore.Store
-	stands jobs.Summary
+	stands kernel.Summary
 }
 
-func (s *receipts) Apply(_ context.Context, batch []jobs.Envelope) []metastore.Result {
+func (s *receipts) Apply(_ context.Context, batch []kernel.Envelope) []metastore.Result {
 	results := make([]metastore.Result, len(batch))
 	for i := range results {
 		results[i].Summary = &s.stands
@@ -29,7 +30,7 @@ func (s *receipts) Apply(_ context.Context, batch []jobs.Envelope) []metastore.R
 // What one run of a bulk allocates, without what the store does: its arguments as JSON, and the command.
 func TestAllocationsOfABulk(t *testing.T) {
 	const n, most = 1000, 5
-	c := New(&receipts{stands: jobs.Summary{ID: jobs.ID{1}, State: jobs.Enqueued}}, nil, Config{})
+	c := New(&receipts{stands: kernel.Summary{ID: jobs.ID{1}, State: jobs.Enqueued}}, nil, Config{})
 	type args struct {
 		Customer string `json:"customer"`
 		N        int    `json:"n"`

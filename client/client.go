@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -52,7 +53,7 @@ func New(store metastore.Store, signals bus.Signals, cfg Config) *Client {
 }
 
 // Get is one run, as it is now. Refused as jobs.NotFound if there is none.
-func (c *Client) Get(ctx context.Context, id jobs.ID) (*jobs.Run, error) {
+func (c *Client) Get(ctx context.Context, id jobs.ID) (*kernel.Run, error) {
 	return c.store.Run(ctx, c.config.Tenant, id)
 }
 
@@ -60,9 +61,9 @@ func (c *Client) Get(ctx context.Context, id jobs.ID) (*jobs.Run, error) {
 // it still does counts for nothing. A run that was cancelled before is no error; one that ended otherwise is refused
 // as jobs.Conflict.
 func (c *Client) Cancel(ctx context.Context, id jobs.ID, reason string) error {
-	e := c.envelope(jobs.Cancel{ID: id})
+	e := c.envelope(kernel.Cancel{ID: id})
 	e.Reason = reason
-	r := c.send(ctx, []jobs.Envelope{e})[0]
+	r := c.send(ctx, []kernel.Envelope{e})[0]
 	if r.Err != nil {
 		return fmt.Errorf("cancel %s: %w", id, r.Err)
 	}
@@ -75,6 +76,6 @@ func (c *Client) Close() error {
 	return nil
 }
 
-func (c *Client) envelope(k jobs.Command) jobs.Envelope {
-	return jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: c.config.Tenant, Actor: c.config.Actor, Command: k}
+func (c *Client) envelope(k kernel.Command) kernel.Envelope {
+	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: c.config.Tenant, Actor: c.config.Actor, Command: k}
 }

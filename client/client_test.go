@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/membus"
 	"github.com/carillon-scheduler/carillon/client"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -26,7 +27,7 @@ type desk struct {
 	bus  bus.Bus
 
 	mu      sync.Mutex
-	between func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result
+	between func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result
 	batches []int // sizes
 	looks   int   // at single runs
 	down    bool  // reads are refused
@@ -40,7 +41,7 @@ func newDesk(t *testing.T) *desk {
 		bus:  hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Client, Name: "shop"}),
 	}
 	t.Cleanup(func() { _, _ = d.node.Close(), d.bus.Close() })
-	d.do(jobs.Register{App: "default", Worker: "w-1", Start: true, Job: jobs.Declaration{Key: "j", Kind: jobs.Triggered}})
+	d.do(kernel.Register{App: "default", Worker: "w-1", Start: true, Job: kernel.Declaration{Key: "j", Kind: kernel.Triggered}})
 	return d
 }
 
@@ -51,16 +52,16 @@ func (d *desk) open() *client.Client {
 }
 
 // do applies a command as somebody else, and tells those who listen.
-func (d *desk) do(k jobs.Command) *jobs.Run {
+func (d *desk) do(k kernel.Command) *kernel.Run {
 	d.t.Helper()
-	r := d.Store.Apply(context.Background(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]
+	r := d.Store.Apply(context.Background(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]
 	if r.Err != nil {
 		d.t.Fatal(r.Err)
 	}
 	return r.Run()
 }
 
-func (d *desk) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (d *desk) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.batches = append(d.batches, len(batch))
@@ -71,13 +72,13 @@ func (d *desk) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Res
 	return apply()
 }
 
-func (d *desk) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
+func (d *desk) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
 	d.mu.Lock()
 	d.looks++
 	down := d.down
 	d.mu.Unlock()
 	if down {
-		return nil, jobs.Refuse(jobs.Unavailable, "no leader")
+		return nil, kernel.Refuse(jobs.Unavailable, "no leader")
 	}
 	return d.Store.Run(ctx, tenant, id)
 }
@@ -104,7 +105,7 @@ func TestEnqueue(t *testing.T) {
 			t.Errorf("second is %+v, %v", second, err)
 		}
 		run, err := c.Get(t.Context(), first.ID)
-		if err != nil || run.Actor != "client:client" || string(run.Args) != `{"N":1}` || run.Origin != jobs.FromCode {
+		if err != nil || run.Actor != "client:client" || string(run.Args) != `{"N":1}` || run.Origin != kernel.FromCode {
 			t.Errorf("the run is %+v, %v", run, err)
 		}
 		if _, err = jobs.Trigger[args]("unheard-of").Enqueue(t.Context(), c, args{}); !errors.Is(err, jobs.NotFound) {
@@ -125,12 +126,12 @@ func TestEnqueueAgainUnderItsID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		c := d.open()
-		d.between = func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+		d.between = func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
 			apply()
-			return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "no answer"))
+			return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "no answer"))
 		}
 		lost, err := job.Enqueue(t.Context(), c, args{1})
-		if !errors.Is(err, jobs.Unknown) || lost.ID.IsZero() || lost.Key != "j" || lost.State != jobs.New {
+		if !errors.Is(err, jobs.Unknown) || lost.ID.IsZero() || lost.Key != "j" || lost.State != kernel.New {
 			t.Fatalf("without an answer: %+v, %v", lost, err)
 		}
 		d.between = nil
@@ -184,7 +185,7 @@ func TestABadBulkIsRefusedWhole(t *testing.T) {
 		if !errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), "number 1234") || len(d.batches) > 0 {
 			t.Errorf("error is %v, %d batches were sent", err, len(d.batches))
 		}
-		_, err = c.Enqueue(t.Context(), make([]jobs.Request, jobs.MaxBulk+1)...)
+		_, err = c.Enqueue(t.Context(), make([]jobs.Request, kernel.MaxBulk+1)...)
 		if !errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), "100001") {
 			t.Errorf("too many: %v", err)
 		}
@@ -207,7 +208,7 @@ func TestABulkIsDoneInPart(t *testing.T) {
 		if !strings.Contains(err.Error(), "2 of 4 runs were not enqueued, the first is number 1") {
 			t.Errorf("error is %v", err)
 		}
-		if runs[0].State != jobs.Enqueued || runs[1].State != jobs.New || runs[2].State != jobs.Enqueued {
+		if runs[0].State != jobs.Enqueued || runs[1].State != kernel.New || runs[2].State != jobs.Enqueued {
 			t.Errorf("runs are %+v", runs)
 		}
 	})
@@ -233,13 +234,13 @@ func TestLostAnswers(t *testing.T) {
 				cl := d.open()
 				tries := 0
 				seen := map[jobs.ID]bool{}
-				d.between = func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+				d.between = func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
 					seen[batch[0].ID] = true
 					if tries++; tries <= c.lost {
 						if c.done {
 							apply()
 						}
-						return metastore.Refused(batch, jobs.Refuse(c.code, "no answer"))
+						return metastore.Refused(batch, kernel.Refuse(c.code, "no answer"))
 					}
 					return apply()
 				}
@@ -278,12 +279,12 @@ func TestABulkThatNobodyAnswers(t *testing.T) {
 				d := newDesk(t)
 				c := d.open()
 				first := true
-				d.between = func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+				d.between = func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
 					if first { // what was done before stays done
 						first = false
 						return apply()
 					}
-					return metastore.Refused(batch, jobs.Refuse(code, "no answer"))
+					return metastore.Refused(batch, kernel.Refuse(code, "no answer"))
 				}
 				began := time.Now()
 				runs, err := job.EnqueueAll(t.Context(), c, make([]args, 4500))
@@ -327,8 +328,8 @@ func TestWait(t *testing.T) {
 				var over time.Time
 				go func() {
 					time.Sleep(time.Hour)
-					d.do(jobs.Claim{ID: run.ID, Worker: "w-1", Attempt: 1})
-					d.do(jobs.Finish{ID: run.ID, Worker: "w-1", Attempt: 1, Outcome: jobs.OutcomeSuccess, Result: []byte("7")})
+					d.do(kernel.Claim{ID: run.ID, Worker: "w-1", Attempt: 1})
+					d.do(kernel.Finish{ID: run.ID, Worker: "w-1", Attempt: 1, Outcome: kernel.OutcomeSuccess, Result: []byte("7")})
 					over = time.Now()
 					if c.news != nil {
 						if !c.news.Many {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/trace"
@@ -53,9 +54,9 @@ func (e *BulkError) places() []int {
 // such job): then the error is a *BulkError, and the receipts of those have no State. When no control plane answers a
 // commit's requests for 30 s, the requests behind it are not sent, and refused as jobs.Unavailable.
 func (c *Client) Enqueue(ctx context.Context, requests ...jobs.Request) (_ []jobs.Receipt, err error) {
-	creates := make([]jobs.Create, len(requests))
+	creates := make([]kernel.Create, len(requests))
 	for i, r := range requests {
-		creates[i] = jobs.CreateOf(r)
+		creates[i] = kernel.CreateOf(r)
 	}
 	ctx, span := trace.Enqueue(ctx, c.config.Tenant, creates)
 	defer func() { span.Close(err) }()
@@ -73,10 +74,10 @@ func (c *Client) Enqueue(ctx context.Context, requests ...jobs.Request) (_ []job
 			results = metastore.Refused(batch[at:end], unsent)
 		} else if results = c.send(ctx, batch[at:end]); !slices.ContainsFunc(results, answered) {
 			// Nobody is there: each batch behind would wait as long, one after the other.
-			unsent = jobs.Refuse(jobs.Unavailable, "not sent, the runs before it had no answer: %v", results[0].Err)
+			unsent = kernel.Refuse(jobs.Unavailable, "not sent, the runs before it had no answer: %v", results[0].Err)
 		}
 		for i, r := range results {
-			create := batch[at+i].Command.(jobs.Create)
+			create := batch[at+i].Command.(kernel.Create)
 			runs[at+i] = jobs.Receipt{ID: create.ID, Key: create.Key}
 			if r.Err != nil {
 				failed[at+i] = r.Err
@@ -86,7 +87,7 @@ func (c *Client) Enqueue(ctx context.Context, requests ...jobs.Request) (_ []job
 			if !some {
 				continue
 			}
-			if run.State == jobs.New { // a unique key led to a run that is known by name alone: it has been archived
+			if run.State == kernel.New { // a unique key led to a run that is known by name alone: it has been archived
 				if whole, err := c.store.Run(ctx, c.config.Tenant, run.ID); err == nil {
 					run = whole.Summary()
 				}
@@ -112,11 +113,11 @@ func answered(r metastore.Result) bool {
 }
 
 // check makes envelopes of creates, all or none.
-func (c *Client) check(ctx context.Context, creates []jobs.Create, traced string) ([]jobs.Envelope, error) {
-	if len(creates) > jobs.MaxBulk {
-		return nil, jobs.Invalid("a bulk of %d runs: at most %d are allowed", len(creates), jobs.MaxBulk)
+func (c *Client) check(ctx context.Context, creates []kernel.Create, traced string) ([]kernel.Envelope, error) {
+	if len(creates) > kernel.MaxBulk {
+		return nil, kernel.Invalid("a bulk of %d runs: at most %d are allowed", len(creates), kernel.MaxBulk)
 	}
-	batch := make([]jobs.Envelope, len(creates))
+	batch := make([]kernel.Envelope, len(creates))
 	for i, create := range creates {
 		if create.ID.IsZero() {
 			create.ID = jobs.NewID(time.Now())
@@ -127,8 +128,8 @@ func (c *Client) check(ctx context.Context, creates []jobs.Create, traced string
 		}
 		batch[i] = c.envelope(create)
 		err := batch[i].Check()
-		if err == nil && jobs.SystemKey(create.Key) {
-			err = jobs.Refuse(jobs.Forbidden, "runs of %s are started by the scheduler only", create.Key)
+		if err == nil && kernel.SystemKey(create.Key) {
+			err = kernel.Refuse(jobs.Forbidden, "runs of %s are started by the scheduler only", create.Key)
 		}
 		if err != nil {
 			if len(creates) > 1 {
@@ -141,10 +142,10 @@ func (c *Client) check(ctx context.Context, creates []jobs.Create, traced string
 }
 
 // cutBatch says where the commit that begins at a place ends.
-func cutBatch(batch []jobs.Envelope, at int) int {
+func cutBatch(batch []kernel.Envelope, at int) int {
 	size := 0
 	for end := at; end < len(batch); end++ {
-		size += len(batch[end].Command.(jobs.Create).Args) + 256
+		size += len(batch[end].Command.(kernel.Create).Args) + 256
 		if end > at && (size > mostBatchBytes || end-at == mostBatch) {
 			return end
 		}
@@ -154,7 +155,7 @@ func cutBatch(batch []jobs.Envelope, at int) int {
 
 // send applies a batch, and sends again, in the same words, what has no answer or could not be done yet. After 30 s
 // it gives up: whoever was asked remembers the words for a minute, and not longer.
-func (c *Client) send(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (c *Client) send(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var results []metastore.Result
@@ -163,7 +164,7 @@ func (c *Client) send(ctx context.Context, batch []jobs.Envelope) []metastore.Re
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		words := batch
 		if open != nil {
-			words = make([]jobs.Envelope, len(open))
+			words = make([]kernel.Envelope, len(open))
 			for at, i := range open {
 				words[at] = batch[i]
 			}
@@ -205,7 +206,7 @@ func (c *Client) send(ctx context.Context, batch []jobs.Envelope) []metastore.Re
 			if doubtful[i] {
 				code, what = jobs.Unknown, "outcome unknown, it may or may not have been done"
 			}
-			results[i].Err = jobs.Refuse(code, "%s: %v", what, results[i].Err)
+			results[i].Err = kernel.Refuse(code, "%s: %v", what, results[i].Err)
 		}
 		return results
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -29,7 +30,7 @@ type waiting struct {
 
 // Wait waits until a run is over and answers with it: its State says how it ended. An error means that it could not
 // be waited for, or not any longer, and says nothing about the run.
-func (c *Client) Wait(ctx context.Context, id jobs.ID) (*jobs.Run, error) {
+func (c *Client) Wait(ctx context.Context, id jobs.ID) (*kernel.Run, error) {
 	news := make(chan bool, 1)
 	if err := c.join(id, news); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -18,19 +19,19 @@ type announced struct {
 }
 
 // Apply applies and announces.
-func (a announced) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (a announced) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	results := a.Full.Apply(ctx, batch)
 	a.cp.announce(batch, results)
 	return results
 }
 
 // announce passes effects on. It does not wait for the bus.
-func (cp *ControlPlane) announce(batch []jobs.Envelope, results []metastore.Result) {
+func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Result) {
 	now := time.Now()
 	minute := cp.cfg.Clock.Now().Unix() / 60
 	var stops []bus.Signal
-	var ended []*jobs.Run
-	var paused []*jobs.Definition
+	var ended []*kernel.Run
+	var paused []*kernel.Definition
 	var sooner bool
 	cp.router.mu.Lock()
 	cp.leases.mu.Lock()
@@ -42,15 +43,15 @@ func (cp *ControlPlane) announce(batch []jobs.Envelope, results []metastore.Resu
 			continue
 		}
 		verb := batch[i].Command.Verb()
-		if verb == jobs.VerbDrain && leading {
-			if k, ok := batch[i].Command.(jobs.Drain); ok {
+		if verb == kernel.VerbDrain && leading {
+			if k, ok := batch[i].Command.(kernel.Drain); ok {
 				stops = append(stops, cp.router.rest(batch[i].Tenant, k))
 			}
 		}
 		if leading && cp.cfg.Paused != nil {
 			paused = append(paused, gaveUp(&results[i].Effect)...)
 		}
-		if verb == jobs.VerbClean {
+		if verb == kernel.VerbClean {
 			select {
 			case cp.cleaned <- struct{}{}:
 			default:
@@ -100,9 +101,9 @@ func (cp *ControlPlane) announce(batch []jobs.Envelope, results []metastore.Resu
 }
 
 // gaveUp are the jobs that have paused themselves in a command: when they did is when a run of it ended.
-func gaveUp(e *jobs.Effect) (list []*jobs.Definition) {
+func gaveUp(e *kernel.Effect) (list []*kernel.Definition) {
 	for _, d := range e.Definitions {
-		if d.Paused == nil || d.Paused.By != jobs.ByItself {
+		if d.Paused == nil || d.Paused.By != kernel.ByItself {
 			continue
 		}
 		for _, run := range e.Runs {
@@ -116,9 +117,9 @@ func gaveUp(e *jobs.Effect) (list []*jobs.Definition) {
 }
 
 // remember leaves pending-update keys for what an effect changed, here and, for edits, at other nodes.
-func (cp *ControlPlane) remember(verb jobs.Verb, e *jobs.Effect) {
+func (cp *ControlPlane) remember(verb kernel.Verb, e *kernel.Effect) {
 	for _, d := range e.Definitions {
-		if verb == jobs.VerbFire {
+		if verb == kernel.VerbFire {
 			continue // its cursor moved, and fire.go knows
 		}
 		cp.catalog.mark(d.Tenant, d.Key)
@@ -184,7 +185,7 @@ func (cp *ControlPlane) send(ctx context.Context, queue string, s shipment) {
 
 // expand makes broadcasts one run for each worker. What fails is tried again when the offer is overdue.
 func (cp *ControlPlane) expand(ctx context.Context, list []expansion) {
-	batch := make([]jobs.Envelope, len(list))
+	batch := make([]kernel.Envelope, len(list))
 	for i, s := range list {
 		batch[i] = cp.envelope(s.tenant, s.command)
 	}

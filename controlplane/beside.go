@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -117,10 +118,10 @@ func (cp *ControlPlane) readOthers(ctx context.Context) error {
 
 // follow takes rows as others have left them: an attempt that this node did not know of has begun, one that it knew of
 // has ended, a run that it offers is claimed.
-func (cp *ControlPlane) follow(rows ...*jobs.Run) {
+func (cp *ControlPlane) follow(rows ...*kernel.Run) {
 	now := time.Now()
 	minute := cp.cfg.Clock.Now().Unix() / 60
-	var ended []*jobs.Run
+	var ended []*kernel.Run
 	cp.router.mu.Lock()
 	cp.leases.mu.Lock()
 	cp.pulse.mu.Lock()

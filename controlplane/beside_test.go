@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
 )
@@ -23,7 +24,7 @@ func TestTheLeaderFollowsWhatOthersCommit(t *testing.T) {
 		var failed []jobs.ID
 		cp, err := controlplane.New(controlplane.Config{Node: "n1", Store: h.full, Clock: h.clock,
 			Bus:    h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}),
-			Ended:  func(in *jobs.Run) { failed = append(failed, in.ID) },
+			Ended:  func(in *kernel.Run) { failed = append(failed, in.ID) },
 			Sweep:  time.Hour, // nothing is found by looking now and then
 			Beside: func(ctx context.Context, fn func()) error { return relay(ctx, told, fn) },
 		})
@@ -33,9 +34,9 @@ func TestTheLeaderFollowsWhatOthersCommit(t *testing.T) {
 		h.cp, h.store = cp, cp.Store()
 		h.stop = h.spawn(cp.Run)
 		synctest.Wait()
-		others := func(k jobs.Command) {
+		others := func(k kernel.Command) {
 			t.Helper()
-			r := h.full.Apply(h.ctx, []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "node:n2", Command: k}})
+			r := h.full.Apply(h.ctx, []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "node:n2", Command: k}})
 			if r[0].Err != nil {
 				t.Fatal(r[0].Err)
 			}
@@ -51,28 +52,28 @@ func TestTheLeaderFollowsWhatOthersCommit(t *testing.T) {
 		time.Sleep(time.Second)
 
 		run := jobs.NewID(time.Now())
-		others(jobs.Create{ID: run, Key: "ring"})
+		others(kernel.Create{ID: run, Key: "ring"})
 		if in := h.run(run); in.State != jobs.Succeeded {
 			t.Errorf("a run that others asked for is %v", in.State)
 		}
 		// A job that is changed elsewhere, and fires.
-		others(jobs.Register{App: "bells", Worker: "x", Start: true, Job: jobs.Declaration{Key: "tick", Kind: jobs.Recurring, Code: jobs.Settings{Schedule: new("* * * * * *")}}})
+		others(kernel.Register{App: "bells", Worker: "x", Start: true, Job: kernel.Declaration{Key: "tick", Kind: kernel.Recurring, Code: kernel.Settings{Schedule: new("* * * * * *")}}})
 		time.Sleep(2 * time.Second)
 		if page := h.runs("tick"); len(page) == 0 {
 			t.Error("a job that others made does not fire")
 		}
 		// Claimed elsewhere, by one who dies.
-		others(jobs.Register{App: "far", Worker: "y", Start: true, Job: jobs.Declaration{Key: "far", Kind: jobs.Triggered}})
+		others(kernel.Register{App: "far", Worker: "y", Start: true, Job: kernel.Declaration{Key: "far", Kind: kernel.Triggered}})
 		lost, bad := jobs.NewID(time.Now()), jobs.NewID(time.Now())
-		others(jobs.Create{ID: lost, Key: "far"})
-		others(jobs.Create{ID: bad, Key: "far"})
-		others(jobs.Claim{ID: lost, Worker: "y", Attempt: 1})
+		others(kernel.Create{ID: lost, Key: "far"})
+		others(kernel.Create{ID: bad, Key: "far"})
+		others(kernel.Claim{ID: lost, Worker: "y", Attempt: 1})
 		time.Sleep(40 * time.Second)
 		if in := h.run(lost); in.State == jobs.Processing {
 			t.Error("an attempt that others began has no lease")
 		}
-		others(jobs.Claim{ID: bad, Worker: "y", Attempt: 1})
-		others(jobs.Finish{ID: bad, Worker: "y", Attempt: 1, Outcome: jobs.OutcomeError, Error: "x"})
+		others(kernel.Claim{ID: bad, Worker: "y", Attempt: 1})
+		others(kernel.Finish{ID: bad, Worker: "y", Attempt: 1, Outcome: kernel.OutcomeError, Error: "x"})
 		if len(failed) != 1 || failed[0] != bad {
 			t.Errorf("who is told of failures hears of %v", failed)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -21,7 +22,7 @@ func TestCalendarExcludesDueTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		defer h.close()
-		h.must(jobs.SetCalendar{Name: "weekend", Rules: []string{"SAT,SUN # closed"}})
+		h.must(kernel.SetCalendar{Name: "weekend", Rules: []string{"SAT,SUN # closed"}})
 		first := time.Now().Add(time.Hour)
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "@hourly", Calendars: []string{"weekend"}, MaxConcurrency: jobs.None}, &n))
@@ -31,16 +32,16 @@ func TestCalendarExcludesDueTimes(t *testing.T) {
 			t.Errorf("it ran %d times at the weekend and once after it", n.Load())
 		}
 		ranges := h.ledger("tick")
-		if len(ranges) != 1 || ranges[0].Reason != jobs.MissedCalendar || ranges[0].Count != 47 || !ranges[0].From.Equal(first) {
+		if len(ranges) != 1 || ranges[0].Reason != kernel.MissedCalendar || ranges[0].Count != 47 || !ranges[0].From.Equal(first) {
 			t.Errorf("the ledger is %+v, want one range of 47", ranges)
 		}
-		h.must(jobs.SetCalendar{Name: "weekend", Rules: []string{"SAT,SUN", "MON 06:00-12:00"}})
+		h.must(kernel.SetCalendar{Name: "weekend", Rules: []string{"SAT,SUN", "MON 06:00-12:00"}})
 		time.Sleep(12 * time.Hour) // Monday, 12:30
 		synctest.Wait()
 		if n.Load() != 7 {
 			t.Errorf("it ran %d times, want 7: at 0 to 5 and at 12", n.Load())
 		}
-		h.must(jobs.DropCalendar{Name: "weekend"})
+		h.must(kernel.DropCalendar{Name: "weekend"})
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
 		if n.Load() != 7+24 {
@@ -54,15 +55,15 @@ func TestCalendarExcludesDueTimes(t *testing.T) {
 // leader has looked at it.
 func TestEditOfACalendarDoesNotFireThePast(t *testing.T) {
 	tests.Long(t)
-	for name, edit := range map[string]jobs.Command{
-		"the calendar": jobs.SetCalendar{Name: "holidays", Rules: []string{"12-25"}},
-		"the job":      jobs.Edit{Key: "tick", Set: jobs.Settings{Calendars: new([]string{})}},
+	for name, edit := range map[string]kernel.Command{
+		"the calendar": kernel.SetCalendar{Name: "holidays", Rules: []string{"12-25"}},
+		"the job":      kernel.Edit{Key: "tick", Set: kernel.Settings{Calendars: new([]string{})}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHouse(t)
 				defer h.close()
-				h.must(jobs.SetCalendar{Name: "holidays", Rules: []string{"2000-01-01 03:00-04:00"}})
+				h.must(kernel.SetCalendar{Name: "holidays", Rules: []string{"2000-01-01 03:00-04:00"}})
 				var n atomic.Int64
 				first := time.Now().Add(time.Hour)
 				h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "@hourly", Calendars: []string{"holidays"}, Misfire: jobs.MisfireAll}, &n))
@@ -84,7 +85,7 @@ func TestEditOfACalendarDoesNotFireThePast(t *testing.T) {
 					t.Errorf("it ran %d times afterwards, want 2", n.Load()-before)
 				}
 				ranges := h.ledger("tick")
-				if len(ranges) != 1 || ranges[0].Count != 1 || ranges[0].Reason != jobs.MissedCalendar {
+				if len(ranges) != 1 || ranges[0].Count != 1 || ranges[0].Reason != kernel.MissedCalendar {
 					t.Errorf("the ledger is %+v, want one due time that the calendar excluded", ranges)
 				}
 				h.covered("tick", first, time.Now(), time.Hour)
@@ -110,7 +111,7 @@ func TestJitterSpreadsStarts(t *testing.T) {
 		waiting := 0
 		for _, key := range keys {
 			for _, run := range h.runs(key) {
-				if run.State == jobs.Scheduled && run.Cause == jobs.ByJitter {
+				if run.State == jobs.Scheduled && run.Cause == kernel.ByJitter {
 					waiting++
 				}
 			}
@@ -131,7 +132,7 @@ func TestJitterSpreadsStarts(t *testing.T) {
 				if run.State != jobs.Succeeded || run.Started.Before(start) || run.Started.Sub(start) > time.Second {
 					t.Errorf("%s is %s, started at %v, want %v", key, run.State, run.Started, start)
 				}
-				if run.ID != jobs.DueID(run.Tenant, run.Job, run.Due, 0, 0) {
+				if run.ID != kernel.DueID(run.Tenant, run.Job, run.Due, 0, 0) {
 					t.Errorf("%s: its id does not follow from its due time", key)
 				}
 				seen[start.Sub(run.Due)] = true
@@ -176,7 +177,7 @@ func TestS1_10TriggerWindow(t *testing.T) {
 			for _, run := range h.runs(key) {
 				if run.Due.Sub(from) == 2*time.Hour {
 					last = append(last, run.State)
-					if run.Cause != jobs.ByDeadline {
+					if run.Cause != kernel.ByDeadline {
 						t.Errorf("%s: skipped by %q", key, run.Cause)
 					}
 				}
@@ -199,7 +200,7 @@ func TestEarlyRunIsNotMadeTwice(t *testing.T) {
 		from := time.Now()
 		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "@hourly", Early: 30 * time.Minute}, &n))
 		time.Sleep(35 * time.Minute)
-		h.must(jobs.Edit{Key: "tick", Set: jobs.Settings{Schedule: new("0 0 * * * *")}})
+		h.must(kernel.Edit{Key: "tick", Set: kernel.Settings{Schedule: new("0 0 * * * *")}})
 		time.Sleep(45 * time.Minute) // 01:20
 		synctest.Wait()
 		if got, want := h.dues("tick", from), []float64{3600}; !slices.Equal(got, want) || n.Load() != 1 {
@@ -228,7 +229,7 @@ func TestS0_22ExpiredRunsNeverStart(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		runs := h.runs("tick")
-		if len(runs) != 1 || runs[0].State != jobs.Skipped || runs[0].Cause != jobs.ByDeadline || n.Load() != 0 {
+		if len(runs) != 1 || runs[0].State != jobs.Skipped || runs[0].Cause != kernel.ByDeadline || n.Load() != 0 {
 			t.Errorf("%d runs; the first is %v", len(runs), runs[0].State)
 		}
 		h.covered("tick", first, time.Now(), time.Hour)

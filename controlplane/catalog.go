@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -17,10 +18,10 @@ import (
 // lost is caught by asking for what changed since the last change number that was seen.
 type catalog struct {
 	mu      sync.Mutex
-	entries map[jobs.Ref]*entry
+	entries map[kernel.Ref]*entry
 	due     schedule.Agenda[*entry]
-	pending map[jobs.Ref]bool
-	globals map[jobs.Tenant]*jobs.Global
+	pending map[kernel.Ref]bool
+	globals map[jobs.Tenant]*kernel.Global
 	closed  map[jobs.Tenant]*schedule.Calendars
 	stale   map[jobs.Tenant]bool // globals to reload
 	changes uint64               // the last change number seen
@@ -35,7 +36,7 @@ type catalog struct {
 
 // entry is one definition and its schedule.
 type entry struct {
-	def      *jobs.Definition
+	def      *kernel.Definition
 	schedule *schedule.Schedule
 	next     time.Time // due next, whatever calendars say; zero = never
 	wake     time.Time // when to decide about that; zero = never
@@ -49,8 +50,8 @@ func (c *catalog) init() {
 }
 
 func (c *catalog) reset() {
-	c.entries, c.pending = map[jobs.Ref]*entry{}, map[jobs.Ref]bool{}
-	c.globals, c.stale = map[jobs.Tenant]*jobs.Global{}, map[jobs.Tenant]bool{}
+	c.entries, c.pending = map[kernel.Ref]*entry{}, map[kernel.Ref]bool{}
+	c.globals, c.stale = map[jobs.Tenant]*kernel.Global{}, map[jobs.Tenant]bool{}
 	c.closed = map[jobs.Tenant]*schedule.Calendars{}
 	c.due, c.changes = schedule.Agenda[*entry]{}, 0
 }
@@ -59,7 +60,7 @@ func (c *catalog) reset() {
 func (c *catalog) mark(tenant jobs.Tenant, keys ...jobs.Key) {
 	c.mu.Lock()
 	for _, k := range keys {
-		c.pending[jobs.DefinitionRef(tenant, k)] = true
+		c.pending[kernel.DefinitionRef(tenant, k)] = true
 	}
 	c.mu.Unlock()
 	poke(c.changed)
@@ -106,7 +107,7 @@ func (c *catalog) look(ctx context.Context, st metastore.Full) error {
 }
 
 // lookSince is look for one who has just read the store's row.
-func (c *catalog) lookSince(ctx context.Context, st metastore.Full, state jobs.StoreRow) error {
+func (c *catalog) lookSince(ctx context.Context, st metastore.Full, state kernel.StoreRow) error {
 	c.mu.Lock()
 	since := c.changes
 	c.mu.Unlock()
@@ -138,7 +139,7 @@ const reloadAtOnce = 1000
 func (c *catalog) reload(ctx context.Context, st metastore.Reader) error {
 	c.mu.Lock()
 	pending, stale := c.pending, c.stale
-	c.pending, c.stale = map[jobs.Ref]bool{}, map[jobs.Tenant]bool{}
+	c.pending, c.stale = map[kernel.Ref]bool{}, map[jobs.Tenant]bool{}
 	c.mu.Unlock()
 	if len(pending) == 0 && len(stale) == 0 {
 		return nil
@@ -170,7 +171,7 @@ func (c *catalog) reload(ctx context.Context, st metastore.Reader) error {
 			keys[ref.Tenant] = append(keys[ref.Tenant], jobs.Key(ref.Name))
 		}
 		for tenant, list := range keys {
-			var defs []*jobs.Definition
+			var defs []*kernel.Definition
 			for some := range slices.Chunk(list, reloadAtOnce) {
 				found, err := st.Definitions(ctx, metastore.DefinitionQuery{Tenant: tenant, Keys: some})
 				if err != nil {
@@ -217,7 +218,7 @@ func (c *catalog) reload(ctx context.Context, st metastore.Reader) error {
 
 // put remembers a definition, unless a newer one is known. One that was deleted, or began a new life as a triggered job,
 // is forgotten. The lock is held.
-func (c *catalog) put(d *jobs.Definition) {
+func (c *catalog) put(d *kernel.Definition) {
 	ref := d.Ref()
 	e := c.entries[ref]
 	switch {
@@ -228,7 +229,7 @@ func (c *catalog) put(d *jobs.Definition) {
 		(e.def.Cursor.After(d.Cursor) || e.def.Ended.After(d.Ended))):
 		return
 	}
-	if d.Gone() || d.Kind != jobs.Recurring {
+	if d.Gone() || d.Kind != kernel.Recurring {
 		c.drop(ref)
 		return
 	}
@@ -272,7 +273,7 @@ func (c *catalog) plan(e *entry) {
 func (c *catalog) rescue(tenant jobs.Tenant) time.Duration {
 	g := c.globals[tenant]
 	if g == nil {
-		g = &jobs.Global{}
+		g = &kernel.Global{}
 	}
 	return min(rescueAfter, g.Late()/2)
 }
@@ -308,7 +309,7 @@ func (c *catalog) shares() map[string]int {
 }
 
 // again reads jobs of other processes that were due a while ago, and takes those off the agenda that still are.
-func (c *catalog) again(ctx context.Context, st metastore.Reader, late []jobs.Ref, now time.Time) (still []*entry, err error) {
+func (c *catalog) again(ctx context.Context, st metastore.Reader, late []kernel.Ref, now time.Time) (still []*entry, err error) {
 	c.mu.Lock()
 	for _, ref := range late {
 		c.pending[ref] = true
@@ -335,7 +336,7 @@ func (c *catalog) again(ctx context.Context, st metastore.Reader, late []jobs.Re
 	return still, nil
 }
 
-func (c *catalog) drop(ref jobs.Ref) {
+func (c *catalog) drop(ref kernel.Ref) {
 	if e := c.entries[ref]; e != nil {
 		e.next, e.wake = time.Time{}, time.Time{}
 		c.place(e)
@@ -395,7 +396,7 @@ func (c *catalog) dueBy(now time.Time, limit int) (due []*entry, next time.Time)
 }
 
 // back puts entries on the agenda again after a fire: with the definition as it now is, or to be reloaded.
-func (c *catalog) back(e *entry, now *jobs.Definition) {
+func (c *catalog) back(e *entry, now *kernel.Definition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now != nil {
@@ -409,13 +410,13 @@ func (c *catalog) back(e *entry, now *jobs.Definition) {
 	}
 }
 
-func (c *catalog) global(tenant jobs.Tenant) *jobs.Global {
+func (c *catalog) global(tenant jobs.Tenant) *kernel.Global {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if g := c.globals[tenant]; g != nil {
 		return g
 	}
-	return &jobs.Global{Tenant: tenant}
+	return &kernel.Global{Tenant: tenant}
 }
 
 // calendars are those of a tenant; nil = none.

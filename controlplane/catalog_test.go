@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -17,7 +18,7 @@ func TestTheCatalogKnowsWhatIsDue(t *testing.T) {
 	var c catalog
 	c.init()
 	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-	model := map[jobs.Key]*jobs.Definition{}
+	model := map[jobs.Key]*kernel.Definition{}
 	most := 0
 	for step := range 20_000 {
 		key := jobs.Key(fmt.Sprint("job", random.IntN(40)))
@@ -49,7 +50,7 @@ func TestTheCatalogKnowsWhatIsDue(t *testing.T) {
 			delete(model, key)
 			c.drop(d.Ref())
 		default: // made anew, or edited
-			edited := jobs.Definition{Tenant: jobs.DefaultTenant, Key: key, Kind: jobs.Recurring, Revision: uint64(step) + 1}
+			edited := kernel.Definition{Tenant: jobs.DefaultTenant, Key: key, Kind: kernel.Recurring, Revision: uint64(step) + 1}
 			edited.Cursor, edited.Anchor = now, now
 			if random.IntN(5) > 0 {
 				edited.Policy.Schedule = fmt.Sprintf("PT%dS", 1+random.IntN(1<<random.IntN(20)))
@@ -65,7 +66,7 @@ func TestTheCatalogKnowsWhatIsDue(t *testing.T) {
 }
 
 // seconds is the interval of a schedule that counts from the cursor on.
-func seconds(d *jobs.Definition) time.Duration {
+func seconds(d *kernel.Definition) time.Duration {
 	var n int
 	_, _ = fmt.Sscanf(d.Policy.Schedule, "PT%dS", &n)
 	return time.Duration(n) * time.Second

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -29,7 +30,7 @@ func CatchUp(ctx context.Context, store metastore.Full, term uint64, by jobs.Mis
 	return fired, missed, nil
 }
 
-func catchUp(ctx context.Context, store metastore.Full, term uint64, by jobs.Misfire, now time.Time, d *jobs.Definition) (fired int, missed uint64, err error) {
+func catchUp(ctx context.Context, store metastore.Full, term uint64, by jobs.Misfire, now time.Time, d *kernel.Definition) (fired int, missed uint64, err error) {
 	g, err := store.Global(ctx, d.Tenant)
 	if err != nil {
 		return 0, 0, err
@@ -52,10 +53,10 @@ func catchUp(ctx context.Context, store metastore.Full, term uint64, by jobs.Mis
 		if len(decided) == 0 {
 			return fired, missed, nil
 		}
-		batch := make([]jobs.Envelope, len(decided))
+		batch := make([]kernel.Envelope, len(decided))
 		for i, f := range decided {
 			f.Term = term
-			batch[i] = jobs.Envelope{ID: jobs.NewID(now), Tenant: d.Tenant, Actor: "leader:restore", Command: f}
+			batch[i] = kernel.Envelope{ID: jobs.NewID(now), Tenant: d.Tenant, Actor: "leader:restore", Command: f}
 			fired += len(f.Due)
 			for _, m := range f.Missed {
 				missed += m.Count

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -19,13 +20,13 @@ func TestCatchUp(t *testing.T) {
 	}{{jobs.MisfireSkip, 0, 10}, {jobs.MisfireOnce, 1, 9}, {jobs.MisfireAll, 10, 0}} {
 		now := time.Date(2026, 11, 21, 12, 0, 30, 0, time.UTC)
 		store := &metastore.Local{Engine: memstore.New(memstore.Config{}), Now: func() time.Time { return now }}
-		for i, k := range []jobs.Command{
-			jobs.Lead{Term: 7, Node: "restore"},
-			jobs.Register{App: "app", Worker: "w", Start: true, Job: jobs.Declaration{Key: "each", Kind: jobs.Recurring,
-				Code: jobs.Settings{Schedule: new("0 * * * * *"), Misfire: new(jobs.MisfireSkip), MaxConcurrency: new(0)}}},
-			jobs.Register{App: "app", Worker: "w", Start: true, Job: jobs.Declaration{Key: "by-hand", Kind: jobs.Triggered}},
+		for i, k := range []kernel.Command{
+			kernel.Lead{Term: 7, Node: "restore"},
+			kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: "each", Kind: kernel.Recurring,
+				Code: kernel.Settings{Schedule: new("0 * * * * *"), Misfire: new(jobs.MisfireSkip), MaxConcurrency: new(0)}}},
+			kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: "by-hand", Kind: kernel.Triggered}},
 		} {
-			if r := store.Apply(t.Context(), []jobs.Envelope{{ID: jobs.ID{byte(i + 1)}, Tenant: "t", Actor: "test", Command: k}})[0]; r.Err != nil {
+			if r := store.Apply(t.Context(), []kernel.Envelope{{ID: jobs.ID{byte(i + 1)}, Tenant: "t", Actor: "test", Command: k}})[0]; r.Err != nil {
 				t.Fatal(r.Err)
 			}
 		}

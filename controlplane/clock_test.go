@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -44,7 +45,7 @@ func TestAClockThatIsSetForTenSeconds(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				h.must(jobs.CreateOf(wish))
+				h.must(kernel.CreateOf(wish))
 				sleep := func(d time.Duration) {
 					t.Helper()
 					for range int(d / time.Second) {
@@ -67,7 +68,7 @@ func TestAClockThatIsSetForTenSeconds(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if run := h.must(jobs.CreateOf(again)).Run(); time.Until(run.Due) > 11*time.Minute || time.Until(run.Due) < 9*time.Minute {
+				if run := h.must(kernel.CreateOf(again)).Run(); time.Until(run.Due) > 11*time.Minute || time.Until(run.Due) < 9*time.Minute {
 					t.Errorf("in ten minutes is %v", run.Due)
 				}
 				h.ahead.Store(0)

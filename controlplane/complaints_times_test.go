@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
@@ -131,7 +132,7 @@ func TestHangfire529(t *testing.T) {
 		h.worker(worker.Config{}, c.job(jobs.Options{Key: "bad", Cron: "0 * * * * *"}), c.job(jobs.Options{Key: "good", Cron: "0 * * * * *"}))
 		time.Sleep(5*time.Minute + time.Second)
 		// Past those who would have refused it: an edition of the time zones that this program does not know.
-		h.must(jobs.Edit{Key: "bad", Set: jobs.Settings{Zone: new("Europe/Nowhere")}})
+		h.must(kernel.Edit{Key: "bad", Set: kernel.Settings{Zone: new("Europe/Nowhere")}})
 		time.Sleep(5 * time.Minute)
 		h.stop()
 		h.start() // who reads it from the start
@@ -140,7 +141,7 @@ func TestHangfire529(t *testing.T) {
 		if err != nil || !strings.Contains(strings.Join(e.Says, " "), "Its schedule cannot be read") {
 			t.Errorf("it says %q, %v", e.Says, err)
 		}
-		h.must(jobs.Edit{Key: "bad", Set: jobs.Settings{Zone: new("UTC")}})
+		h.must(kernel.Edit{Key: "bad", Set: kernel.Settings{Zone: new("UTC")}})
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		good, missed := h.covered("good", first, time.Now(), time.Minute)
@@ -163,20 +164,20 @@ func TestHangfire366(t *testing.T) {
 		h.worker(worker.Config{}, c.job(jobs.Options{Key: "report", Cron: "0 40 0 * * *"}))
 		verbs := ops.New(ops.Config{Store: h.store})
 		ann := ops.Who{Actor: "person:ann"}
-		edit := func(set jobs.Settings) {
+		edit := func(set kernel.Settings) {
 			t.Helper()
-			if _, err := verbs.Edit(h.ctx, ann, jobs.Edit{Key: "report", Set: set}); err != nil {
+			if _, err := verbs.Edit(h.ctx, ann, kernel.Edit{Key: "report", Set: set}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(20 * time.Second)
 		}
-		edits := []jobs.Settings{{Schedule: new("0 5 0 * * *")}, {Schedule: new("0 45 0 * * *")}, {Zone: new("Asia/Shanghai")}, {Zone: new("UTC")},
+		edits := []kernel.Settings{{Schedule: new("0 5 0 * * *")}, {Schedule: new("0 45 0 * * *")}, {Zone: new("Asia/Shanghai")}, {Zone: new("UTC")},
 			{Retries: new(3)}, {Start: new(from.Add(-48 * time.Hour))}, {Misfire: new(jobs.MisfireAll)}, {Schedule: new("0 1 * * * *")}, {Schedule: new("0 50 0 * * *")}}
 		time.Sleep(10 * time.Minute)
 		for _, set := range edits {
 			edit(set)
 		}
-		if _, err := verbs.Pause(h.ctx, ann, jobs.Pause{Key: "report"}); err != nil {
+		if _, err := verbs.Pause(h.ctx, ann, kernel.Pause{Key: "report"}); err != nil {
 			t.Fatal(err)
 		}
 		for _, set := range edits {
@@ -224,8 +225,8 @@ func TestHangfire1929(t *testing.T) {
 			t.Fatal(err)
 		}
 		due := time.Date(2000, 2, 1, 0, 0, 0, 0, time.UTC)
-		fire := jobs.Fire{Key: "monthly", Job: d.UID, Revision: d.Revision, Global: g.Revision, Term: s.Term, From: d.Cursor, To: due, Due: []time.Time{due}, Origin: jobs.FromCron}
-		if r := h.full.Apply(h.ctx, []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "node:n1", Command: fire}})[0]; jobs.CodeOf(r.Err) != jobs.Conflict {
+		fire := kernel.Fire{Key: "monthly", Job: d.UID, Revision: d.Revision, Global: g.Revision, Term: s.Term, From: d.Cursor, To: due, Due: []time.Time{due}, Origin: kernel.FromCron}
+		if r := h.full.Apply(h.ctx, []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "node:n1", Command: fire}})[0]; jobs.CodeOf(r.Err) != jobs.Conflict {
 			t.Errorf("a fire of %v at %v is answered with %v", due, time.Now(), r.Err)
 		}
 		if n := len(h.runs("monthly")); n != 0 {
@@ -287,7 +288,7 @@ func TestTemporal8087(t *testing.T) {
 		h.stop()
 		told := map[jobs.Key]uint64{}
 		var mu sync.Mutex
-		h.missed = func(_ jobs.Tenant, key jobs.Key, m jobs.Missed) {
+		h.missed = func(_ jobs.Tenant, key jobs.Key, m kernel.Missed) {
 			mu.Lock()
 			defer mu.Unlock()
 			told[key] += m.Count

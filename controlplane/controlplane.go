@@ -17,6 +17,7 @@ import (
 	"github.com/oklog/run"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -53,16 +54,16 @@ type Config struct {
 	// number.
 	RetainBytes int64
 	// KeepCounts is how long counts by the hour, missed due times and what is left of deleted jobs are kept. Default, and
-	// least: jobs.KeepHistory.
+	// least: kernel.KeepHistory.
 	KeepCounts time.Duration
 	// Copy says that the rows are a copy of this process's own, which it prunes whether it leads or not.
 	Copy bool
 
 	// Ended is told of each run that becomes Terminated, and Paused of jobs that have paused themselves, while this process
 	// leads; Missed of due times that nobody could fire in time, while it fires. They must not wait for anything. Default: nobody is told.
-	Ended  func(*jobs.Run)
-	Missed func(jobs.Tenant, jobs.Key, jobs.Missed)
-	Paused func(*jobs.Definition)
+	Ended  func(*kernel.Run)
+	Missed func(jobs.Tenant, jobs.Key, kernel.Missed)
+	Paused func(*kernel.Definition)
 
 	Lease          time.Duration // how long an attempt is a worker's without a heartbeat; default 15 s
 	HeartbeatEvery time.Duration // how often workers heartbeat; default 3 s
@@ -77,7 +78,7 @@ func (c Config) withDefaults() Config {
 	if c.RetainBytes == 0 {
 		c.RetainBytes = 8 << 30
 	}
-	c.KeepCounts = max(c.KeepCounts, jobs.KeepHistory)
+	c.KeepCounts = max(c.KeepCounts, kernel.KeepHistory)
 	if c.Elector == nil {
 		c.Elector = Always{Store: c.Store}
 	}
@@ -132,7 +133,7 @@ type ControlPlane struct {
 // New makes a control plane.
 func New(c Config) (*ControlPlane, error) {
 	if c.Store == nil || c.Bus == nil {
-		return nil, jobs.Invalid("a control plane needs a store and a bus")
+		return nil, kernel.Invalid("a control plane needs a store and a bus")
 	}
 	c = c.withDefaults()
 	cp := &ControlPlane{cfg: c, log: c.Logger, wake: make(chan struct{}, 1), cleaned: make(chan struct{}, 1), reopen: make(chan struct{}, 1)}
@@ -223,8 +224,8 @@ func (cp *ControlPlane) listen(ctx context.Context) error {
 }
 
 // leader is how the leader's own commands are signed.
-func (cp *ControlPlane) envelope(tenant jobs.Tenant, k jobs.Command) jobs.Envelope {
-	return jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: tenant, Actor: "leader:" + cp.cfg.Node, Command: k}
+func (cp *ControlPlane) envelope(tenant jobs.Tenant, k kernel.Command) kernel.Envelope {
+	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: tenant, Actor: "leader:" + cp.cfg.Node, Command: k}
 }
 
 // poke lets a loop that waits on ch look again.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/client"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -44,10 +45,10 @@ func TestS4_12CronStartAndEnd(t *testing.T) {
 			t.Errorf("after its end it is finished: %v, %v", j.Finished, err)
 		}
 		ann := ops.Who{Actor: "person:ann"}
-		if _, err := verbs.Edit(h.ctx, ann, jobs.Edit{Key: "shop", Set: jobs.Settings{End: new(from.Add(9*step + step/2))}}); err != nil {
+		if _, err := verbs.Edit(h.ctx, ann, kernel.Edit{Key: "shop", Set: kernel.Settings{End: new(from.Add(9*step + step/2))}}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := verbs.Edit(h.ctx, ann, jobs.Edit{Key: "ever", Set: jobs.Settings{Start: new(from.Add(9 * step))}}); err != nil {
+		if _, err := verbs.Edit(h.ctx, ann, kernel.Edit{Key: "ever", Set: kernel.Settings{Start: new(from.Add(9 * step))}}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * step)
@@ -74,11 +75,11 @@ func TestS0_19AnEditEndsWhatWasPlanned(t *testing.T) {
 		verbs := ops.New(ops.Config{Store: h.store})
 		ann := ops.Who{Actor: "person:ann"}
 		time.Sleep(19*time.Minute + 59*time.Second)
-		if _, err := verbs.Edit(h.ctx, ann, jobs.Edit{Key: "tick", Set: jobs.Settings{Schedule: new("0 5 * * * *")}}); err != nil {
+		if _, err := verbs.Edit(h.ctx, ann, kernel.Edit{Key: "tick", Set: kernel.Settings{Schedule: new("0 5 * * * *")}}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour) // 01:19:59
-		if _, err := verbs.Edit(h.ctx, ann, jobs.Edit{Key: "tick", Set: jobs.Settings{Disabled: new(true)}}); err != nil {
+		if _, err := verbs.Edit(h.ctx, ann, kernel.Edit{Key: "tick", Set: kernel.Settings{Disabled: new(true)}}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Hour)
@@ -87,7 +88,7 @@ func TestS0_19AnEditEndsWhatWasPlanned(t *testing.T) {
 			t.Errorf("due at %v, %d runs, want %v", got, n.Load(), want)
 		}
 		h.all("tick", 2, jobs.Succeeded)
-		if ranges := h.ledger("tick"); len(ranges) != 1 || ranges[0].Reason != jobs.MissedDisabled || ranges[0].Count != 2 {
+		if ranges := h.ledger("tick"); len(ranges) != 1 || ranges[0].Reason != kernel.MissedDisabled || ranges[0].Count != 2 {
 			t.Errorf("the ledger is %+v, want two due times while it was disabled", ranges)
 		}
 	})
@@ -107,7 +108,7 @@ func TestS0_10WorkersBringAllTheirJobs(t *testing.T) {
 		if n.Load() != 4 {
 			t.Errorf("%d runs in the first minute", n.Load())
 		}
-		h.must(jobs.Delete{Key: "b"})
+		h.must(kernel.Delete{Key: "b"})
 		h.stop()
 		h.start()
 		time.Sleep(time.Minute)
@@ -134,7 +135,7 @@ func TestS0_13RegisteringAgainOverwritesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ops.New(ops.Config{Store: h.store}).Edit(h.ctx, ops.Who{Actor: "person:ann"}, jobs.Edit{Key: "tick", Set: jobs.Settings{Timeout: new(7 * time.Minute)}}); err != nil {
+		if _, err := ops.New(ops.Config{Store: h.store}).Edit(h.ctx, ops.Who{Actor: "person:ann"}, kernel.Edit{Key: "tick", Set: kernel.Settings{Timeout: new(7 * time.Minute)}}); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 5 {
@@ -184,7 +185,7 @@ func silent(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		for i, id := range ids {
 			run := h.run(id)
-			if gone := run.State == jobs.Failed && run.Cause == jobs.ByLoss; gone != (i == lost) {
+			if gone := run.State == jobs.Failed && run.Cause == kernel.ByLoss; gone != (i == lost) {
 				t.Errorf("20 s after a worker fell silent run %d is %s by %q", i, run.State, run.Cause)
 			}
 		}
@@ -204,12 +205,12 @@ func TestS3_18ArgumentsOfOneRun(t *testing.T) {
 		h.worker(worker.Config{}, jobs.NewTriggered(work, jobs.Options{Key: "charge"}))
 		verbs := ops.New(ops.Config{Store: h.store})
 		ann := ops.Who{Actor: "person:ann"}
-		if _, err := verbs.Edit(h.ctx, ann, jobs.Edit{Key: "charge", Set: jobs.Settings{Args: new(json.RawMessage(`{"Customer":"job"}`))}}); err != nil {
+		if _, err := verbs.Edit(h.ctx, ann, kernel.Edit{Key: "charge", Set: kernel.Settings{Args: new(json.RawMessage(`{"Customer":"job"}`))}}); err != nil {
 			t.Fatal(err)
 		}
-		ask := func(args string) *jobs.Run {
+		ask := func(args string) *kernel.Run {
 			t.Helper()
-			in, err := verbs.Trigger(h.ctx, ann, jobs.Create{Key: "charge", Origin: jobs.FromPerson, Args: []byte(args)})
+			in, err := verbs.Trigger(h.ctx, ann, kernel.Create{Key: "charge", Origin: kernel.FromPerson, Args: []byte(args)})
 			if err != nil {
 				t.Fatal(err)
 			}

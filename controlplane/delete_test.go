@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -14,24 +15,24 @@ import (
 func TestTheCatalogLearnsOfADeletion(t *testing.T) {
 	ctx, st := t.Context(), memstore.Open(memstore.Config{})
 	n := 0
-	send := func(k jobs.Command) {
+	send := func(k kernel.Command) {
 		t.Helper()
 		n++
-		if r := st.Apply(ctx, []jobs.Envelope{{ID: jobs.DerivedID(fmt.Sprint(n)), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]; r.Err != nil {
+		if r := st.Apply(ctx, []kernel.Envelope{{ID: kernel.DerivedID(fmt.Sprint(n)), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]; r.Err != nil {
 			t.Fatal(r.Err)
 		}
 	}
-	register := func(kind jobs.Kind) {
+	register := func(kind kernel.Kind) {
 		t.Helper()
-		k := jobs.Register{App: "a", Worker: "w", Start: true, Job: jobs.Declaration{Key: "report", Kind: kind}}
-		if kind == jobs.Recurring {
+		k := kernel.Register{App: "a", Worker: "w", Start: true, Job: kernel.Declaration{Key: "report", Kind: kind}}
+		if kind == kernel.Recurring {
 			k.Job.Code.Schedule = new("@every 1m")
 		}
 		send(k)
 	}
 	var c catalog
 	c.init()
-	look := func(want int) *jobs.Definition {
+	look := func(want int) *kernel.Definition {
 		t.Helper()
 		if err := c.look(ctx, st); err != nil {
 			t.Fatal(err)
@@ -44,25 +45,25 @@ func TestTheCatalogLearnsOfADeletion(t *testing.T) {
 		}
 		return nil
 	}
-	register(jobs.Recurring)
+	register(kernel.Recurring)
 	if err := c.load(ctx, st); err != nil {
 		t.Fatal(err)
 	}
 	first := look(1)
-	send(jobs.Delete{Key: "report"})
+	send(kernel.Delete{Key: "report"})
 	look(0)
-	register(jobs.Recurring)
+	register(kernel.Recurring)
 	second := look(1)
 	if second.UID == first.UID {
 		t.Error("a job that was deleted and made again is the same")
 	}
 	// Two changes are seen as one.
-	send(jobs.Delete{Key: "report"})
+	send(kernel.Delete{Key: "report"})
 	gone, err := st.Definitions(ctx, metastore.DefinitionQuery{Tenant: "*", Since: second.Change})
 	if err != nil || len(gone) != 1 {
 		t.Fatalf("what changed is %v, %v", gone, err)
 	}
-	register(jobs.Recurring)
+	register(kernel.Recurring)
 	third := look(1)
 	if third.UID == second.UID {
 		t.Error("the catalog has missed a life of the job")
@@ -73,14 +74,14 @@ func TestTheCatalogLearnsOfADeletion(t *testing.T) {
 	if now := look(1); now.UID != third.UID {
 		t.Error("the catalog went back to an earlier life of the job")
 	}
-	send(jobs.Delete{Key: "report"})
-	register(jobs.Triggered)
+	send(kernel.Delete{Key: "report"})
+	register(kernel.Triggered)
 	look(0)
-	send(jobs.Delete{Key: "report"})
-	register(jobs.Recurring)
+	send(kernel.Delete{Key: "report"})
+	register(kernel.Recurring)
 	look(1)
 	c.mark(jobs.DefaultTenant, "report")
-	send(jobs.Delete{Key: "report"})
+	send(kernel.Delete{Key: "report"})
 	if err := c.reload(ctx, st); err != nil {
 		t.Fatal(err)
 	}

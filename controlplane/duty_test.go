@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -24,7 +25,7 @@ type lame struct {
 	hangs  bool // instead of an error nothing comes
 }
 
-var errLame = jobs.Refuse(jobs.Unavailable, "the disk cannot be read")
+var errLame = kernel.Refuse(jobs.Unavailable, "the disk cannot be read")
 
 func (l *lame) fails(ctx context.Context, what string) error {
 	if !l.broken.Load() || what != l.what {
@@ -51,22 +52,22 @@ func (l *lame) Lanes(ctx context.Context) ([]metastore.Lane, error) {
 	return l.Full.Lanes(ctx)
 }
 
-func (l *lame) Lapsed(ctx context.Context, now time.Time, limit int) ([]jobs.Ref, error) {
+func (l *lame) Lapsed(ctx context.Context, now time.Time, limit int) ([]kernel.Ref, error) {
 	if err := l.fails(ctx, "prune"); err != nil {
 		return nil, err
 	}
 	return l.Full.Lapsed(ctx, now, limit)
 }
 
-func (l *lame) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (l *lame) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	for _, e := range batch {
 		what := ""
 		switch e.Command.(type) {
-		case jobs.Fire:
+		case kernel.Fire:
 			what = "fire"
-		case jobs.Release:
+		case kernel.Release:
 			what = "release"
-		case jobs.Expire:
+		case kernel.Expire:
 			what = "expire"
 		}
 		if err := l.fails(ctx, what); err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -17,13 +18,13 @@ import (
 
 // written is a schedule as it held from one edit to the next.
 type written struct {
-	def         *jobs.Definition
+	def         *kernel.Definition
 	from, until time.Time // due times in (from, until] are its own
 }
 
 // records counts what became of each due time of a job: its runs, and the ranges of the ledger it lies in.
-func (h *house) records(key jobs.Key) (runs map[time.Time]*jobs.Run, ranges []*jobs.Missed) {
-	runs = map[time.Time]*jobs.Run{}
+func (h *house) records(key jobs.Key) (runs map[time.Time]*kernel.Run, ranges []*kernel.Missed) {
+	runs = map[time.Time]*kernel.Run{}
 	for _, run := range h.runs(key) {
 		if runs[run.Due] != nil {
 			h.t.Errorf("two runs are due at %v", run.Due)
@@ -80,7 +81,7 @@ func (h *house) theory(key jobs.Key, history []written) (fired, edited int) {
 	total := 0
 	for _, m := range ranges {
 		total += int(m.Count)
-		if m.Reason == jobs.MissedEdited {
+		if m.Reason == kernel.MissedEdited {
 			edited += int(m.Count)
 		}
 	}
@@ -94,8 +95,8 @@ func (h *house) theory(key jobs.Key, history []written) (fired, edited int) {
 // is committed.
 type slow struct{ metastore.Full }
 
-func (s slow) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
-	if len(batch) > 0 && batch[0].Command.Verb() == jobs.VerbFire {
+func (s slow) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
+	if len(batch) > 0 && batch[0].Command.Verb() == kernel.VerbFire {
 		time.Sleep(time.Duration(4+8*(time.Now().Unix()%2)) * time.Millisecond)
 	}
 	return s.Full.Apply(ctx, batch)
@@ -122,7 +123,7 @@ func TestAHundredEditsASecond(t *testing.T) {
 		for i := range 500 {
 			// Intervals count from the edit, so that due times fall everywhere; cron's are on whole seconds.
 			expr := []string{"* * * * * *", "*/2 * * * * *", "@every 1s", "PT1S", ""}[(i+1)%5]
-			d := h.must(jobs.Edit{Key: "tick", Set: jobs.Settings{Schedule: &expr}}).Definition()
+			d := h.must(kernel.Edit{Key: "tick", Set: kernel.Settings{Schedule: &expr}}).Definition()
 			if held.Policy.Schedule != "" {
 				history = append(history, written{held, from, d.Edited})
 			}
@@ -133,7 +134,7 @@ func TestAHundredEditsASecond(t *testing.T) {
 			}
 		}
 		every := "* * * * * *"
-		held = h.must(jobs.Edit{Key: "tick", Set: jobs.Settings{Schedule: &every}}).Definition()
+		held = h.must(kernel.Edit{Key: "tick", Set: kernel.Settings{Schedule: &every}}).Definition()
 		time.Sleep(5*time.Second + 500*time.Millisecond)
 		synctest.Wait()
 		history = append(history, written{held, held.Edited, time.Now()})
@@ -166,8 +167,8 @@ func TestEditsWhileNobodyLeads(t *testing.T) {
 		time.Sleep(10*time.Minute + time.Second)
 		h.stop()
 		edit := func(expr string) error {
-			r := h.full.Apply(h.ctx, []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann",
-				Command: jobs.Edit{Key: "tick", Set: jobs.Settings{Schedule: &expr}}}})
+			r := h.full.Apply(h.ctx, []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann",
+				Command: kernel.Edit{Key: "tick", Set: kernel.Settings{Schedule: &expr}}}})
 			return r[0].Err
 		}
 		var history []written
@@ -196,7 +197,7 @@ func TestEditsWhileNobodyLeads(t *testing.T) {
 		}
 
 		h.stop()
-		for i := range jobs.MaxUndecided {
+		for i := range kernel.MaxUndecided {
 			time.Sleep(time.Second)
 			if err := edit(fmt.Sprintf("@every %ds", i+1)); err != nil {
 				t.Fatal(err)

@@ -5,8 +5,9 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/sabotage"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/jobs/sabotage"
 )
 
 // timeoutGrace is how long after its deadline the leader waits for a worker's own word that an attempt timed out.
@@ -42,7 +43,7 @@ func (cp *ControlPlane) expire(ctx context.Context, term uint64) error {
 		if len(lapsed) == 0 {
 			continue
 		}
-		batch := make([]jobs.Envelope, len(lapsed))
+		batch := make([]kernel.Envelope, len(lapsed))
 		for i, l := range lapsed {
 			batch[i] = cp.envelope(l.tenant, l.expire)
 		}
@@ -51,7 +52,7 @@ func (cp *ControlPlane) expire(ctx context.Context, term uint64) error {
 		for i, r := range cp.store.Apply(ctx, batch) {
 			k, of := lapsed[i].expire, runRef{lapsed[i].tenant, lapsed[i].expire.ID}
 			switch {
-			case r.Err == nil && r.Existing && k.Cause == jobs.ByLoss: // it was over before: its end came before its lease
+			case r.Err == nil && r.Existing && k.Cause == kernel.ByLoss: // it was over before: its end came before its lease
 				cp.leases.forget(of, k.Attempt)
 			case r.Err == nil:
 				cp.log.Info("an attempt expired", "run", k.ID, "attempt", k.Attempt, "cause", k.Cause)

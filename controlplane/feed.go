@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -85,7 +86,7 @@ func (l *listener) of(tenant jobs.Tenant) *news {
 	return n
 }
 
-func (l *listener) note(e *jobs.Effect) {
+func (l *listener) note(e *kernel.Effect) {
 	wants := func(t jobs.Tenant) bool { return l.tenant == t || l.tenant == "*" }
 	for _, run := range e.Runs {
 		if wants(run.Tenant) {

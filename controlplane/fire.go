@@ -5,8 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/sabotage"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/jobs/sabotage"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
@@ -89,7 +90,7 @@ func (cp *ControlPlane) fire(ctx context.Context, term uint64) error {
 
 // fireAll decides and commits the due times of some jobs.
 func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term uint64, now time.Time) error {
-	var batch []jobs.Envelope
+	var batch []kernel.Envelope
 	owner := make([]int, 0, len(due))
 	for i, e := range due {
 		for _, f := range decide(e, cp.catalog.global(e.def.Tenant), cp.catalog.calendars(e.def.Tenant), now) {
@@ -105,7 +106,7 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term
 	if sabotage.Off(sabotage.Cursor) {
 		cp.store.Apply(ctx, batch)
 	}
-	latest := make([]*jobs.Definition, len(due))
+	latest := make([]*kernel.Definition, len(due))
 	refused := make([]bool, len(due))
 	pause, stale := false, false
 	var failed error
@@ -114,7 +115,7 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term
 		case r.Err == nil:
 			latest[owner[i]] = r.Definition()
 			cp.late(r.Effect, now)
-			f, ok := batch[i].Command.(jobs.Fire)
+			f, ok := batch[i].Command.(kernel.Fire)
 			if !ok || r.Existing {
 				continue
 			}
@@ -124,7 +125,7 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term
 			}
 			if cp.cfg.Missed != nil {
 				for _, m := range f.Missed { // what this commit added; the ledger's range may be longer
-					if m.Reason == jobs.MissedLate {
+					if m.Reason == kernel.MissedLate {
 						cp.cfg.Missed(e.def.Tenant, e.def.Key, m)
 					}
 				}
@@ -168,16 +169,16 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term
 }
 
 // decide says what becomes of the due times of a job up to now: the rules of misfire, pause and debug mode.
-func decide(e *entry, g *jobs.Global, c *schedule.Calendars, now time.Time) []jobs.Fire {
+func decide(e *entry, g *kernel.Global, c *schedule.Calendars, now time.Time) []kernel.Fire {
 	d := e.def
 	if len(d.Undecided) > 0 {
-		return []jobs.Fire{settle(d, g, c)}
+		return []kernel.Fire{settle(d, g, c)}
 	}
 	f := fireOf(d, g, c)
 	calendars, _ := c.Named(d.Policy.Calendars)
 	by := now.Add(d.Policy.Early)
 	late := f
-	late.Origin, f.Origin = jobs.FromMisfire, jobs.FromCron
+	late.Origin, f.Origin = kernel.FromMisfire, kernel.FromCron
 	due, ok := e.next, !e.next.IsZero()
 	var previous, last time.Time // the two due times looked at last
 	for looked := 0; ok && !due.After(by) && looked < fireLook && len(f.Due)+len(late.Due) < fireRuns; looked++ {
@@ -203,7 +204,7 @@ func decide(e *entry, g *jobs.Global, c *schedule.Calendars, now time.Time) []jo
 			if len(late.Due) > 0 {
 				return fires(late, f)
 			}
-			miss(&late, due, jobs.MissedLate)
+			miss(&late, due, kernel.MissedLate)
 		}
 		if len(f.Due) == 0 {
 			late.To = due
@@ -217,7 +218,7 @@ func decide(e *entry, g *jobs.Global, c *schedule.Calendars, now time.Time) []jo
 	// fire_once: the newest due time that came too late fires after all. It is known to be the newest if a due time
 	// that is not late follows it, or none.
 	if n := len(late.Missed); n > 0 && d.Policy.Misfire == jobs.MisfireOnce && !(d.FixedDelay() && len(f.Due) > 0) {
-		if m := &late.Missed[n-1]; m.Reason == jobs.MissedLate && (len(f.Due) > 0 || !ok || due.After(by)) {
+		if m := &late.Missed[n-1]; m.Reason == kernel.MissedLate && (len(f.Due) > 0 || !ok || due.After(by)) {
 			late.Due = append(late.Due, m.To)
 			if m.Count--; m.Count == 0 {
 				late.Missed = late.Missed[:n-1]
@@ -230,8 +231,8 @@ func decide(e *entry, g *jobs.Global, c *schedule.Calendars, now time.Time) []jo
 }
 
 // fireOf is a fire that decides nothing yet.
-func fireOf(d *jobs.Definition, g *jobs.Global, c *schedule.Calendars) jobs.Fire {
-	f := jobs.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Global: g.Revision, From: d.Cursor, To: d.Cursor, Origin: jobs.FromCron}
+func fireOf(d *kernel.Definition, g *kernel.Global, c *schedule.Calendars) kernel.Fire {
+	f := kernel.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Global: g.Revision, From: d.Cursor, To: d.Cursor, Origin: kernel.FromCron}
 	if c != nil {
 		f.Calendars = c.Revision
 	}
@@ -239,17 +240,17 @@ func fireOf(d *jobs.Definition, g *jobs.Global, c *schedule.Calendars) jobs.Fire
 }
 
 // silence says why a due time becomes part of a ledger range, or "".
-func silence(d *jobs.Definition, g *jobs.Global, calendars []*schedule.Calendar, due time.Time) jobs.Reason {
+func silence(d *kernel.Definition, g *kernel.Global, calendars []*schedule.Calendar, due time.Time) kernel.Reason {
 	for _, c := range calendars {
 		if _, _, is := c.Excludes(due); is {
-			return jobs.MissedCalendar
+			return kernel.MissedCalendar
 		}
 	}
 	return d.Silent(g, due)
 }
 
 // settle puts due times of earlier schedules into the ledger that were undecided when those were changed.
-func settle(d *jobs.Definition, g *jobs.Global, c *schedule.Calendars) jobs.Fire {
+func settle(d *kernel.Definition, g *kernel.Global, c *schedule.Calendars) kernel.Fire {
 	f := fireOf(d, g, c)
 	looked := 0
 	for _, earlier := range d.Undecided {
@@ -261,7 +262,7 @@ func settle(d *jobs.Definition, g *jobs.Global, c *schedule.Calendars) jobs.Fire
 				if looked++; looked > fireLook {
 					return f
 				}
-				why := jobs.MissedEdited
+				why := kernel.MissedEdited
 				if silent := silence(d, g, calendars, due); silent != "" {
 					why = silent
 				}
@@ -275,8 +276,8 @@ func settle(d *jobs.Definition, g *jobs.Global, c *schedule.Calendars) jobs.Fire
 }
 
 // fires are the commands of a decision: first what was late or silent, then what is on time.
-func fires(late, f jobs.Fire) []jobs.Fire {
-	var out []jobs.Fire
+func fires(late, f kernel.Fire) []kernel.Fire {
+	var out []kernel.Fire
 	if late.To.After(late.From) {
 		out = append(out, late)
 		f.From = late.To
@@ -288,18 +289,18 @@ func fires(late, f jobs.Fire) []jobs.Fire {
 }
 
 // miss adds a due time to the ranges of a fire.
-func miss(f *jobs.Fire, due time.Time, why jobs.Reason) {
+func miss(f *kernel.Fire, due time.Time, why kernel.Reason) {
 	if n := len(f.Missed); n > 0 && f.Missed[n-1].Reason == why {
 		f.Missed[n-1].To, f.Missed[n-1].Count = due, f.Missed[n-1].Count+1
 		return
 	}
-	f.Missed = append(f.Missed, jobs.Missed{From: due, To: due, Count: 1, Reason: why})
+	f.Missed = append(f.Missed, kernel.Missed{From: due, To: due, Count: 1, Reason: why})
 }
 
 // late tells the log about due times that passed without a run.
-func (cp *ControlPlane) late(e jobs.Effect, now time.Time) {
+func (cp *ControlPlane) late(e kernel.Effect, now time.Time) {
 	for _, m := range e.Missed {
-		if m.Reason == jobs.MissedLate {
+		if m.Reason == kernel.MissedLate {
 			cp.log.Warn("due times were missed", "key", m.Key, "first", m.From, "last", m.To, "count", m.Count)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -24,21 +25,21 @@ func TestForgedOffersRunNothing(t *testing.T) {
 		var ran atomic.Int32
 		count := jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { ran.Add(1); return nil })
 		h.worker(worker.Config{App: "billing", Name: "w1"}, jobs.NewTriggered(count, jobs.Options{Key: "charge"}))
-		h.must(jobs.Register{App: "other", Worker: "w9", Start: true, Job: jobs.Declaration{Key: "foreign", Kind: jobs.Triggered}})
+		h.must(kernel.Register{App: "other", Worker: "w9", Start: true, Job: kernel.Declaration{Key: "foreign", Kind: kernel.Triggered}})
 		over := jobs.NewID(time.Now())
-		h.must(jobs.Create{ID: over, Key: "charge"})
+		h.must(kernel.Create{ID: over, Key: "charge"})
 		time.Sleep(5 * time.Second)
 		if n := ran.Load(); n != 1 {
 			t.Fatalf("the one that was asked for ran %d times", n)
 		}
 		acme := jobs.NewID(time.Now())
 		waiting := jobs.NewID(time.Now()) // of an app that this worker is not of
-		h.must(jobs.Create{ID: waiting, Key: "foreign"})
+		h.must(kernel.Create{ID: waiting, Key: "foreign"})
 		later := jobs.NewID(time.Now())
-		h.must(jobs.Create{ID: later, Key: "charge", Delay: time.Hour})
-		for _, r := range h.full.Apply(h.ctx, []jobs.Envelope{
-			{ID: jobs.NewID(time.Now()), Tenant: "acme", Actor: "person:ann", Command: jobs.Register{App: "billing", Worker: "w1", Start: true, Job: jobs.Declaration{Key: "charge", Kind: jobs.Triggered}}},
-			{ID: jobs.NewID(time.Now()), Tenant: "acme", Actor: "person:ann", Command: jobs.Create{ID: acme, Key: "charge"}},
+		h.must(kernel.Create{ID: later, Key: "charge", Delay: time.Hour})
+		for _, r := range h.full.Apply(h.ctx, []kernel.Envelope{
+			{ID: jobs.NewID(time.Now()), Tenant: "acme", Actor: "person:ann", Command: kernel.Register{App: "billing", Worker: "w1", Start: true, Job: kernel.Declaration{Key: "charge", Kind: kernel.Triggered}}},
+			{ID: jobs.NewID(time.Now()), Tenant: "acme", Actor: "person:ann", Command: kernel.Create{ID: acme, Key: "charge"}},
 		}) {
 			if r.Err != nil {
 				t.Fatal(r.Err)
@@ -79,12 +80,12 @@ type reads struct {
 	definitions atomic.Int64
 }
 
-func (r *reads) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*jobs.Definition, error) {
+func (r *reads) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*kernel.Definition, error) {
 	r.definitions.Add(1)
 	return r.Full.Definition(ctx, tenant, key)
 }
 
-func (r *reads) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*jobs.Definition, error) {
+func (r *reads) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*kernel.Definition, error) {
 	r.definitions.Add(int64(len(q.Keys)))
 	return r.Full.Definitions(ctx, q)
 }
@@ -135,7 +136,7 @@ func TestTwoWorkersOfOneName(t *testing.T) {
 			t.Fatalf("workers %+v", here)
 		}
 		for range 20 {
-			h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "charge"})
+			h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "charge"})
 		}
 		time.Sleep(time.Minute)
 		if a, b := ran[0].Load(), ran[1].Load(); a+b != 20 || a == 0 || b == 0 {

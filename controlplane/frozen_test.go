@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
@@ -78,7 +79,7 @@ func TestAFrozenLeaderSwallowsNothing(t *testing.T) {
 		ask := func(args string, within time.Duration) (name string, took time.Duration) {
 			t.Helper()
 			at := time.Now()
-			h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "ring", Args: []byte(args)})
+			h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "ring", Args: []byte(args)})
 			select {
 			case name = <-began:
 			case <-time.After(within):

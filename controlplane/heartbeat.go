@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -89,14 +90,14 @@ func (cp *ControlPlane) judge(ctx context.Context, from bus.Principal, worker st
 
 // checkHeartbeat keeps a worker from speaking for another, and from claims that make no sense.
 func checkHeartbeat(from bus.Principal, b *bus.Heartbeat) error {
-	if err := jobs.CheckName("worker", b.Worker); err != nil {
+	if err := kernel.CheckName("worker", b.Worker); err != nil {
 		return err
 	}
 	if from.Role != bus.Worker || !from.SpeaksFor(b.Worker) {
-		return jobs.Refuse(jobs.Forbidden, "%s may not send heartbeats for worker %s", from.Actor(), b.Worker)
+		return kernel.Refuse(jobs.Forbidden, "%s may not send heartbeats for worker %s", from.Actor(), b.Worker)
 	}
 	if len(b.Running) > mostHeld {
-		return jobs.Invalid("worker %s: a heartbeat with %d attempts: %d are allowed, and more go into further heartbeats", b.Worker, len(b.Running), mostHeld)
+		return kernel.Invalid("worker %s: a heartbeat with %d attempts: %d are allowed, and more go into further heartbeats", b.Worker, len(b.Running), mostHeld)
 	}
 	for i := range b.Running {
 		if p := b.Running[i].Progress; p != nil {
@@ -121,7 +122,7 @@ const (
 
 func checkInfo(i *bus.WorkerInfo) error {
 	if i.Slots < 0 || len(i.Keys) > bus.MostJobs {
-		return jobs.Invalid("worker %s: %d slots and %d keys: slots are not negative, and at most %d keys are allowed", i.Name, i.Slots, len(i.Keys), bus.MostJobs)
+		return kernel.Invalid("worker %s: %d slots and %d keys: slots are not negative, and at most %d keys are allowed", i.Name, i.Slots, len(i.Keys), bus.MostJobs)
 	}
 	for k := range i.Keys {
 		if err := k.Check(); err != nil {
@@ -129,18 +130,18 @@ func checkInfo(i *bus.WorkerInfo) error {
 		}
 	}
 	i.Slots = min(i.Slots, mostSlots)
-	i.Tags = slices.Clone(i.Tags[:min(len(i.Tags), jobs.MaxTags)])
+	i.Tags = slices.Clone(i.Tags[:min(len(i.Tags), kernel.MaxTags)])
 	for n := range i.Tags {
 		i.Tags[n] = cut(i.Tags[n], mostWords)
 	}
 	for k, why := range i.Faults {
 		if k.Check() != nil || len(i.Faults) > bus.MostJobs {
-			return jobs.Invalid("worker %s says of %.40q that it is not served: that is no key, or there are too many", i.Name, k)
+			return kernel.Invalid("worker %s says of %.40q that it is not served: that is no key, or there are too many", i.Name, k)
 		}
 		i.Faults[k] = cut(why, mostWords)
 	}
 	i.Label, i.Host, i.Version = cut(i.Label, mostWords), cut(i.Host, mostWords), cut(i.Version, mostWords)
-	return jobs.CheckName("app", i.App)
+	return kernel.CheckName("app", i.App)
 }
 
 // cut shortens s to at most n bytes, in memory of its own.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -15,7 +16,7 @@ import (
 func (cp *ControlPlane) keeps(from bus.Principal, app string) error {
 	own, err := cp.ownApp(from)
 	if err == nil && own != "" && own != app {
-		err = jobs.Refuse(jobs.Forbidden, "%s belongs to app %s and may not speak for app %.60q", from.Actor(), own, app)
+		err = kernel.Refuse(jobs.Forbidden, "%s belongs to app %s and may not speak for app %.60q", from.Actor(), own, app)
 	}
 	return err
 }
@@ -23,10 +24,10 @@ func (cp *ControlPlane) keeps(from bus.Principal, app string) error {
 // ownApp is the app that a worker is kept to, "" for any. Others than workers have none.
 func (cp *ControlPlane) ownApp(from bus.Principal) (string, error) {
 	if from.Role != bus.Worker {
-		return "", jobs.Refuse(jobs.Forbidden, "%s is no worker", from.Actor())
+		return "", kernel.Refuse(jobs.Forbidden, "%s is no worker", from.Actor())
 	}
 	if cp.cfg.Kept && from.App == "" {
-		return "", jobs.Refuse(jobs.Forbidden, "%s does not say of which app it is", from.Actor())
+		return "", kernel.Refuse(jobs.Forbidden, "%s does not say of which app it is", from.Actor())
 	}
 	if !cp.cfg.Kept {
 		return "", nil
@@ -41,7 +42,7 @@ func (cp *ControlPlane) theirs(ctx context.Context, from bus.Principal, lines []
 	if err != nil {
 		return nil
 	}
-	runs := map[jobs.ID]*jobs.Run{}
+	runs := map[jobs.ID]*kernel.Run{}
 	now := time.Now()
 	kept := lines[:0]
 	for _, l := range lines {
@@ -61,7 +62,7 @@ func (cp *ControlPlane) theirs(ctx context.Context, from bus.Principal, lines []
 
 // hadAttempt is whether an attempt of a run is or was a worker's, as far as the run remembers. The next one may have
 // begun without this node having heard of it.
-func hadAttempt(worker bus.Principal, run *jobs.Run, attempt uint32) bool {
+func hadAttempt(worker bus.Principal, run *kernel.Run, attempt uint32) bool {
 	if attempt == 0 || attempt > run.Next() {
 		return false
 	}
@@ -88,7 +89,7 @@ func sane(l metastore.LogLine, now time.Time) metastore.LogLine {
 		l.Level = "INFO"
 	}
 	if l.At.Year() < 1970 || l.At.After(now.Add(mostAhead)) {
-		l.At = jobs.Instant(now)
+		l.At = kernel.Instant(now)
 	}
 	return l
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -31,10 +32,10 @@ func TestNobodySpeaksForAnother(t *testing.T) {
 		h.stop = h.spawn(cp.Run)
 		synctest.Wait()
 
-		h.must(jobs.Register{App: "billing", Worker: "billing-1", Start: true, Job: jobs.Declaration{Key: "charge", Kind: jobs.Triggered}})
+		h.must(kernel.Register{App: "billing", Worker: "billing-1", Start: true, Job: kernel.Declaration{Key: "charge", Kind: kernel.Triggered}})
 		run := jobs.NewID(time.Now())
-		h.must(jobs.Create{ID: run, Key: "charge"})
-		h.must(jobs.Claim{ID: run, Worker: "billing-1", Attempt: 1})
+		h.must(kernel.Create{ID: run, Key: "charge"})
+		h.must(kernel.Claim{ID: run, Worker: "billing-1", Attempt: 1})
 
 		as := func(tenant jobs.Tenant, role bus.Role, name string) bus.Bus {
 			p := bus.Principal{Tenant: tenant, Role: role, Name: name}

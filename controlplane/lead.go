@@ -9,8 +9,9 @@ import (
 	"github.com/oklog/run"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/sabotage"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/jobs/sabotage"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
@@ -46,7 +47,7 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 		cp.reigns.ended(cp.cfg.Node, term, err)
 	}()
 	if !sabotage.Off(sabotage.Term) {
-		r := cp.store.Apply(ctx, []jobs.Envelope{cp.envelope(jobs.DefaultTenant, jobs.Lead{Term: term, Node: cp.cfg.Node})})
+		r := cp.store.Apply(ctx, []kernel.Envelope{cp.envelope(jobs.DefaultTenant, kernel.Lead{Term: term, Node: cp.cfg.Node})})
 		if r[0].Err != nil {
 			return fmt.Errorf("begin term %d: %w", term, r[0].Err)
 		}
@@ -108,11 +109,11 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 
 // newestRules puts the newest version of the rules in force in a store in which nobody has led yet: there is no older
 // program to go back to. A refusal means that there is one all the same, and a person finalizes the upgrade.
-func (cp *ControlPlane) newestRules(ctx context.Context, before jobs.StoreRow) {
-	if before.Term > 0 || before.InForce() >= jobs.ApplyVersion {
+func (cp *ControlPlane) newestRules(ctx context.Context, before kernel.StoreRow) {
+	if before.Term > 0 || before.InForce() >= kernel.ApplyVersion {
 		return
 	}
-	r := cp.store.Apply(ctx, []jobs.Envelope{cp.envelope(jobs.DefaultTenant, jobs.FinalizeUpgrade{To: jobs.ApplyVersion})})
+	r := cp.store.Apply(ctx, []kernel.Envelope{cp.envelope(jobs.DefaultTenant, kernel.FinalizeUpgrade{To: kernel.ApplyVersion})})
 	if err := r[0].Err; err != nil {
 		cp.log.Info("a new store begins with older rules", "rules", before.InForce(), "err", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -14,9 +15,9 @@ func TestLeasesOfTwoTenantsWithOneID(t *testing.T) {
 	l.init(time.Minute)
 	now := time.Now()
 	l.heard = now.Add(-time.Hour)
-	id := jobs.DerivedID("invoice-17")
-	of := func(tenant jobs.Tenant) *jobs.Run {
-		return &jobs.Run{Tenant: tenant, ID: id, State: jobs.Processing, Attempt: 1, Worker: "w"}
+	id := kernel.DerivedID("invoice-17")
+	of := func(tenant jobs.Tenant) *kernel.Run {
+		return &kernel.Run{Tenant: tenant, ID: id, State: jobs.Processing, Attempt: 1, Worker: "w"}
 	}
 	heartbeat := func(tenant jobs.Tenant) (stop []bus.Stop, unknown []bus.Held) {
 		return l.heartbeat(bus.Principal{Tenant: tenant, Role: bus.Worker, Name: "w"}, "w", []bus.Held{{ID: id, Attempt: 1}}, now)
@@ -48,7 +49,7 @@ func TestOlderEffectLeavesTheNextLease(t *testing.T) {
 	l.init(time.Minute)
 	now := time.Now()
 	l.heard = now.Add(-time.Hour)
-	second := &jobs.Run{Tenant: "t", ID: jobs.DerivedID("x"), State: jobs.Processing, Attempt: 2, Worker: "w"}
+	second := &kernel.Run{Tenant: "t", ID: kernel.DerivedID("x"), State: jobs.Processing, Attempt: 2, Worker: "w"}
 	first := *second
 	first.State, first.Attempt = jobs.Failed, 1
 	l.note(second, now)

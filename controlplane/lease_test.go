@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -60,9 +61,9 @@ type cutStore struct {
 	c *cable
 }
 
-func (s cutStore) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (s cutStore) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	if s.c.cut.Load() {
-		return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "the cable is cut"))
+		return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "the cable is cut"))
 	}
 	return s.Store.Apply(ctx, batch)
 }
@@ -149,7 +150,7 @@ func (h *house) enqueue(key jobs.Key, how ...jobs.EnqueueOption) jobs.ID {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.must(jobs.CreateOf(w))
+	h.must(kernel.CreateOf(w))
 	return w.ID
 }
 
@@ -234,7 +235,7 @@ func TestAHandlerThatIgnoresItsContextKeepsItsSlot(t *testing.T) {
 				next := h.enqueue("deaf")
 				time.Sleep(2 * time.Second)
 				if how == "cancel" {
-					h.must(jobs.Cancel{ID: id})
+					h.must(kernel.Cancel{ID: id})
 					if run := h.run(id); run.State != jobs.Cancelled {
 						t.Errorf("right after the cancel it is %s", run.State)
 					}
@@ -274,8 +275,8 @@ func TestACancelReachesTheHandlerWithItsReason(t *testing.T) {
 		h.worker(worker.Config{}, j.work("slow", time.Hour, true, jobs.Options{}))
 		id := h.enqueue("slow")
 		time.Sleep(time.Second)
-		e := jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Reason: "wrong customer", Command: jobs.Cancel{ID: id}}
-		if r := h.store.Apply(h.ctx, []jobs.Envelope{e}); r[0].Err != nil {
+		e := kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Reason: "wrong customer", Command: kernel.Cancel{ID: id}}
+		if r := h.store.Apply(h.ctx, []kernel.Envelope{e}); r[0].Err != nil {
 			t.Fatal(r[0].Err)
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -287,7 +288,7 @@ func TestACancelReachesTheHandlerWithItsReason(t *testing.T) {
 		if run := h.run(id); run.State != jobs.Cancelled || run.Lingering {
 			t.Errorf("it is %s, lingering %v", run.State, run.Lingering)
 		}
-		if r := h.apply(jobs.Cancel{ID: id}); r.Err != nil || !r.Existing {
+		if r := h.apply(kernel.Cancel{ID: id}); r.Err != nil || !r.Existing {
 			t.Errorf("cancelling twice: %v", r.Err)
 		}
 	})
@@ -359,7 +360,7 @@ func TestAPoisonJobIsTerminated(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if run := h.run(id); run.State != jobs.Terminated || run.Cause != jobs.ByPoison || run.Attempt != jobs.MaxLosses+1 {
+		if run := h.run(id); run.State != jobs.Terminated || run.Cause != kernel.ByPoison || run.Attempt != kernel.MaxLosses+1 {
 			t.Errorf("it is %s (%s) after %d attempts", run.State, run.Cause, run.Attempt)
 		}
 	})

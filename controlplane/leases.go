@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -26,7 +27,7 @@ type runRef struct {
 	id     jobs.ID
 }
 
-func runOf(run *jobs.Run) runRef { return runRef{run.Tenant, run.ID} }
+func runOf(run *kernel.Run) runRef { return runRef{run.Tenant, run.ID} }
 
 // lease is one attempt.
 type lease struct {
@@ -61,7 +62,7 @@ func (l *leases) load(ctx context.Context, st metastore.Agenda, now time.Time) e
 }
 
 // note follows a run as a commit left it. The lock is held.
-func (l *leases) note(run *jobs.Run, now time.Time) {
+func (l *leases) note(run *kernel.Run, now time.Time) {
 	of := runOf(run)
 	k := l.held[of]
 	if k != nil && k.attempt > run.Attempt {
@@ -89,13 +90,13 @@ func (l *leases) note(run *jobs.Run, now time.Time) {
 }
 
 // over says that an attempt had ended before, and only its handler went on. The lock is held.
-func (l *leases) over(run *jobs.Run) bool {
+func (l *leases) over(run *kernel.Run) bool {
 	k := l.held[runOf(run)]
 	return k != nil && k.attempt == run.Attempt && k.over != nil
 }
 
 // stopOf is what a worker is told about an attempt that is over.
-func stopOf(run *jobs.Run) *bus.Stop {
+func stopOf(run *kernel.Run) *bus.Stop {
 	s := &bus.Stop{ID: run.ID, Attempt: run.Attempt}
 	switch run.State {
 	case jobs.Cancelled:
@@ -103,7 +104,7 @@ func stopOf(run *jobs.Run) *bus.Stop {
 			s.By, s.Reason = run.Moves[n-1].By, run.Says(&run.Moves[n-1])
 		}
 	default:
-		s.Timeout = run.Cause == jobs.ByTimeout
+		s.Timeout = run.Cause == kernel.ByTimeout
 	}
 	return s
 }
@@ -140,9 +141,9 @@ func (l *leases) lapsed(now, overdue time.Time) (out []expiry) {
 	for of, k := range l.held {
 		switch {
 		case sure && now.After(k.until):
-			out = append(out, expiry{of.tenant, jobs.Expire{ID: of.id, Attempt: k.attempt, Cause: jobs.ByLoss}})
+			out = append(out, expiry{of.tenant, kernel.Expire{ID: of.id, Attempt: k.attempt, Cause: kernel.ByLoss}})
 		case !k.deadline.IsZero() && overdue.After(k.deadline):
-			out = append(out, expiry{of.tenant, jobs.Expire{ID: of.id, Attempt: k.attempt, Cause: jobs.ByTimeout}})
+			out = append(out, expiry{of.tenant, kernel.Expire{ID: of.id, Attempt: k.attempt, Cause: kernel.ByTimeout}})
 		}
 	}
 	return out
@@ -150,7 +151,7 @@ func (l *leases) lapsed(now, overdue time.Time) (out []expiry) {
 
 type expiry struct {
 	tenant jobs.Tenant
-	expire jobs.Expire
+	expire kernel.Expire
 }
 
 // reach notes whether the bus has just answered.

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -100,7 +101,7 @@ func TestALongSilenceOfABusyJobIsCaughtUpInPasses(t *testing.T) {
 		synctest.Wait()
 		last := time.Now()
 		ranges := h.ledger("tick")
-		if len(ranges) != 1 || ranges[0].Reason != jobs.MissedLate {
+		if len(ranges) != 1 || ranges[0].Reason != kernel.MissedLate {
 			t.Fatalf("the ledger has %d ranges, want one that was extended in place", len(ranges))
 		}
 		d, _ := h.store.Definition(h.ctx, jobs.DefaultTenant, "tick")
@@ -114,12 +115,12 @@ func TestALongSilenceOfABusyJobIsCaughtUpInPasses(t *testing.T) {
 func TestPausedAndDisabledAndDebugLeaveRanges(t *testing.T) {
 	yes, no := true, false
 	for _, tt := range []struct {
-		why     jobs.Reason
-		off, on jobs.Command
+		why     kernel.Reason
+		off, on kernel.Command
 	}{
-		{jobs.MissedPaused, jobs.Pause{Key: "tick", Reason: "holiday"}, jobs.Resume{Key: "tick"}},
-		{jobs.MissedDisabled, jobs.Edit{Key: "tick", Set: jobs.Settings{Disabled: &yes}}, jobs.Edit{Key: "tick", Set: jobs.Settings{Disabled: &no}}},
-		{jobs.MissedDebug, jobs.Configure{RecurringDebug: &yes}, jobs.Configure{RecurringDebug: &no}},
+		{kernel.MissedPaused, kernel.Pause{Key: "tick", Reason: "holiday"}, kernel.Resume{Key: "tick"}},
+		{kernel.MissedDisabled, kernel.Edit{Key: "tick", Set: kernel.Settings{Disabled: &yes}}, kernel.Edit{Key: "tick", Set: kernel.Settings{Disabled: &no}}},
+		{kernel.MissedDebug, kernel.Configure{RecurringDebug: &yes}, kernel.Configure{RecurringDebug: &no}},
 	} {
 		t.Run(string(tt.why), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -135,8 +136,8 @@ func TestPausedAndDisabledAndDebugLeaveRanges(t *testing.T) {
 				if n.Load() != 3 {
 					t.Errorf("ran %d times, and not one more than 3 was allowed", n.Load())
 				}
-				if tt.why != jobs.MissedDisabled { // by hand, always
-					h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "tick", Origin: jobs.FromPerson})
+				if tt.why != kernel.MissedDisabled { // by hand, always
+					h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "tick", Origin: kernel.FromPerson})
 					time.Sleep(time.Second)
 					if n.Load() != 4 {
 						t.Error("a person could not run it by hand")
@@ -167,7 +168,7 @@ func TestPauseEndsByItself(t *testing.T) {
 		first := time.Now().Add(time.Minute)
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 * * * * *"}, &n))
-		h.must(jobs.Pause{Key: "tick", Until: time.Now().Add(5*time.Minute + time.Second)})
+		h.must(kernel.Pause{Key: "tick", Until: time.Now().Add(5*time.Minute + time.Second)})
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if _, missed := h.covered("tick", first, time.Now(), time.Minute); missed != 5 || n.Load() != 5 {
@@ -186,9 +187,9 @@ func TestAnEditIsObeyedByTheVeryNextFire(t *testing.T) {
 				h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 * * * * *"}, &n))
 				time.Sleep(2*time.Minute + 59*time.Second + 999*time.Millisecond) // a millisecond before the third
 				cron := "30 * * * * *"
-				edit := jobs.Edit{Key: "tick", Set: jobs.Settings{Schedule: &cron}}
+				edit := kernel.Edit{Key: "tick", Set: kernel.Settings{Schedule: &cron}}
 				if quiet { // another process writes to the store, and nobody is told
-					r := h.full.Apply(h.ctx, []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: edit}})
+					r := h.full.Apply(h.ctx, []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: edit}})
 					if r[0].Err != nil {
 						t.Fatal(r[0].Err)
 					}
@@ -226,7 +227,7 @@ func TestAPauseThatWasNotSignalledHolds(t *testing.T) {
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 * * * * *"}, &n))
 		time.Sleep(2*time.Minute + 59*time.Second + 999*time.Millisecond)
-		r := h.full.Apply(h.ctx, []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: jobs.Pause{Key: "tick"}}})
+		r := h.full.Apply(h.ctx, []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: kernel.Pause{Key: "tick"}}})
 		if r[0].Err != nil {
 			t.Fatal(r[0].Err)
 		}
@@ -253,26 +254,26 @@ func TestTriggeredDebugHoldsWhatNobodyAskedFor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h.must(jobs.CreateOf(w))
+			h.must(kernel.CreateOf(w))
 			return w.ID
 		}
 		trigger("delayed", jobs.After(time.Minute))
-		h.must(jobs.Configure{TriggeredDebug: &yes})
+		h.must(kernel.Configure{TriggeredDebug: &yes})
 		held := trigger("held")
 		later := trigger("due when debug mode is off", jobs.After(20*time.Minute))
-		h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "charge", Args: []byte(`{"customer":"by hand"}`), Origin: jobs.FromPerson})
+		h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "charge", Args: []byte(`{"customer":"by hand"}`), Origin: kernel.FromPerson})
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		if !slices.Equal(order, []string{"by hand"}) {
 			t.Errorf("ran %v while debug mode was on", order)
 		}
-		if run := h.run(held); run.State != jobs.Scheduled || run.Cause != jobs.ByDebug {
+		if run := h.run(held); run.State != jobs.Scheduled || run.Cause != kernel.ByDebug {
 			t.Errorf("a held run is %s (%s)", run.State, run.Cause)
 		}
-		h.must(jobs.Configure{TriggeredDebug: &no})
+		h.must(kernel.Configure{TriggeredDebug: &no})
 		for _, run := range h.runs("charge") {
-			if run.Cause == jobs.ByDebug {
-				h.must(jobs.Release{ID: run.ID, Force: true})
+			if run.Cause == kernel.ByDebug {
+				h.must(kernel.Release{ID: run.ID, Force: true})
 			}
 		}
 		time.Sleep(time.Second)
@@ -312,12 +313,12 @@ func TestADeletedJobFiresNoMore(t *testing.T) {
 			if err != nil || n.Load() != 2 {
 				t.Fatalf("%d runs began: %v", n.Load(), err)
 			}
-			gone := jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: jobs.Delete{Key: "report"}}
+			gone := kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: kernel.Delete{Key: "report"}}
 			st := h.store
 			if !signalled {
 				st = h.full
 			}
-			if r := st.Apply(h.ctx, []jobs.Envelope{gone})[0]; r.Err != nil {
+			if r := st.Apply(h.ctx, []kernel.Envelope{gone})[0]; r.Err != nil {
 				t.Fatal(r.Err)
 			}
 			time.Sleep(30 * time.Minute)
@@ -367,22 +368,22 @@ func TestAPauseHoldsTriggeredRunsUntilItEnds(t *testing.T) {
 		var n atomic.Int64
 		work := jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { n.Add(1); return nil }), jobs.Options{Key: "work"})
 		h.worker(worker.Config{Slots: 4}, work)
-		h.must(jobs.Pause{Key: "work", Until: time.Now().Add(10 * time.Minute)})
+		h.must(kernel.Pause{Key: "work", Until: time.Now().Add(10 * time.Minute)})
 		now, later := jobs.NewID(time.Now()), jobs.NewID(time.Now())
-		h.must(jobs.Create{ID: now, Key: "work"})
-		h.must(jobs.Create{ID: later, Key: "work", Delay: 5 * time.Minute})
+		h.must(kernel.Create{ID: now, Key: "work"})
+		h.must(kernel.Create{ID: later, Key: "work", Delay: 5 * time.Minute})
 		time.Sleep(9 * time.Minute)
 		for _, id := range []jobs.ID{now, later} {
-			if run := h.run(id); run.State != jobs.Scheduled || run.Cause != jobs.ByPause {
+			if run := h.run(id); run.State != jobs.Scheduled || run.Cause != kernel.ByPause {
 				t.Errorf("a run of a paused job is %s by %q", run.State, run.Cause)
 			}
 		}
-		h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "work", Origin: jobs.FromPerson})
+		h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "work", Origin: kernel.FromPerson})
 		time.Sleep(time.Second)
 		if n.Load() != 1 {
 			t.Errorf("%d runs began, want the one that a person asked for", n.Load())
 		}
-		h.must(jobs.Pause{Key: "work", Until: time.Now().Add(10 * time.Minute)})
+		h.must(kernel.Pause{Key: "work", Until: time.Now().Add(10 * time.Minute)})
 		time.Sleep(9 * time.Minute)
 		if n.Load() != 1 {
 			t.Errorf("%d runs began while the pause was put off", n.Load())

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
@@ -35,7 +36,7 @@ type world struct {
 // citizen is a job with all that it has been.
 type citizen struct {
 	key     jobs.Key
-	held    *jobs.Definition
+	held    *kernel.Definition
 	from    time.Time
 	history []written
 }
@@ -48,7 +49,7 @@ type closing struct {
 
 func (w *world) job(i int) jobs.Job {
 	key := jobs.Key(fmt.Sprint("job-", i))
-	o := jobs.Options{Key: key, Misfire: jobs.MisfireAll, MaxConcurrency: jobs.None, Timeout: jobs.None, Route: jobs.Routes()[w.rnd.IntN(5)]}
+	o := jobs.Options{Key: key, Misfire: jobs.MisfireAll, MaxConcurrency: jobs.None, Timeout: jobs.None, Route: kernel.Routes()[w.rnd.IntN(5)]}
 	if o.Cron = w.schedule(); w.rnd.IntN(3) == 0 {
 		o.MaxConcurrency, o.Overlap = 1, jobs.OverlapSkip
 	}
@@ -103,7 +104,7 @@ func (w *world) write(name string) {
 		c.spans = append(c.spans, [2]int{from, to})
 		rules = append(rules, fmt.Sprintf("%02d:%02d-%02d:%02d", from/60, from%60, to/60, to%60))
 	}
-	w.must(jobs.SetCalendar{Name: name, Rules: rules})
+	w.must(kernel.SetCalendar{Name: name, Rules: rules})
 	c.since = time.Now()
 	w.calendars[name] = append(w.calendars[name], c)
 }
@@ -121,7 +122,7 @@ func (w *world) excludes(name string, as, due time.Time) bool {
 }
 
 // became notes that a job is another from now on.
-func (c *citizen) became(d *jobs.Definition) {
+func (c *citizen) became(d *kernel.Definition) {
 	now := time.Now()
 	c.history = append(c.history, written{c.held, c.from, now})
 	c.held, c.from = d, now
@@ -148,20 +149,20 @@ func (w *world) calm() {
 // act does something that people do.
 func (w *world) act() {
 	c := w.list[w.rnd.IntN(len(w.list))]
-	var k jobs.Command
+	var k kernel.Command
 	switch w.rnd.IntN(8) {
 	case 0, 1:
-		if k = jobs.Pause(jobs.Pause{Key: c.key}); c.held.Paused != nil {
-			k = jobs.Resume{Key: c.key}
+		if k = kernel.Pause(kernel.Pause{Key: c.key}); c.held.Paused != nil {
+			k = kernel.Resume{Key: c.key}
 		}
 	case 2:
-		k = jobs.Edit{Key: c.key, Set: jobs.Settings{Disabled: new(!c.held.Policy.Disabled)}}
+		k = kernel.Edit{Key: c.key, Set: kernel.Settings{Disabled: new(!c.held.Policy.Disabled)}}
 	case 3:
-		k = jobs.Edit{Key: c.key, Set: jobs.Settings{Schedule: new(w.schedule())}}
+		k = kernel.Edit{Key: c.key, Set: kernel.Settings{Schedule: new(w.schedule())}}
 	case 4:
-		k = jobs.Edit{Key: c.key, Set: jobs.Settings{Calendars: new([][]string{{}, {"a"}, {"b"}, {"b", "a"}}[w.rnd.IntN(4)])}}
+		k = kernel.Edit{Key: c.key, Set: kernel.Settings{Calendars: new([][]string{{}, {"a"}, {"b"}, {"b", "a"}}[w.rnd.IntN(4)])}}
 	case 5:
-		k = jobs.Edit{Key: c.key, Set: jobs.Settings{Jitter: new(time.Duration(w.rnd.IntN(60)) * time.Second)}}
+		k = kernel.Edit{Key: c.key, Set: kernel.Settings{Jitter: new(time.Duration(w.rnd.IntN(60)) * time.Second)}}
 	case 6:
 		w.write([]string{"a", "b"}[w.rnd.IntN(2)])
 		return
@@ -189,19 +190,19 @@ func (w *world) judge(c *citizen) (fired, silent int) {
 		}
 		p := &h.def.Policy
 		for due, ok := s.Next(h.from); ok && !due.After(h.until); due, ok = s.Next(due) {
-			var why []jobs.Reason
+			var why []kernel.Reason
 			if h.def.Paused != nil {
-				why = append(why, jobs.MissedPaused)
+				why = append(why, kernel.MissedPaused)
 			}
 			if p.Disabled {
-				why = append(why, jobs.MissedDisabled)
+				why = append(why, kernel.MissedDisabled)
 			}
 			for _, name := range p.Calendars {
 				if w.excludes(name, due, due) {
-					why = append(why, jobs.MissedCalendar)
+					why = append(why, kernel.MissedCalendar)
 				}
 			}
-			var in []*jobs.Missed
+			var in []*kernel.Missed
 			for _, m := range ranges {
 				if !due.Before(m.From) && !due.After(m.To) {
 					in = append(in, m)
@@ -245,26 +246,26 @@ func (w *world) judge(c *citizen) (fired, silent int) {
 const late = 20*time.Second + 5*time.Second
 
 // started says whether a run began when and where it had to, or was skipped with reason.
-func (w *world) started(c *citizen, run *jobs.Run, p *jobs.Policy, start time.Time, complain func(time.Time, string, ...any)) {
+func (w *world) started(c *citizen, run *kernel.Run, p *kernel.Policy, start time.Time, complain func(time.Time, string, ...any)) {
 	ran := w.ran[run.ID]
 	switch {
-	case run.State == jobs.Skipped && run.Cause == jobs.ByOverlap && p.MaxConcurrency > 0:
+	case run.State == jobs.Skipped && run.Cause == kernel.ByOverlap && p.MaxConcurrency > 0:
 		if len(ran) > 0 {
 			complain(run.Due, "it was skipped, and ran %d times", len(ran))
 		}
-		busy := slices.ContainsFunc(w.runs(run.Key), func(o *jobs.Run) bool {
+		busy := slices.ContainsFunc(w.runs(run.Key), func(o *kernel.Run) bool {
 			return o.ID != run.ID && o.State != jobs.Skipped && !o.Created.After(run.Ended) && (o.Ended.IsZero() || !o.Ended.Before(run.Ended))
 		})
 		if !busy {
 			complain(run.Due, "it was skipped, and no other run was under way")
 		}
-	case run.State == jobs.Skipped && run.Cause == jobs.ByDisabled && len(ran) == 0: // between its due time and its start
+	case run.State == jobs.Skipped && run.Cause == kernel.ByDisabled && len(ran) == 0: // between its due time and its start
 		if !slices.ContainsFunc(append(c.history, written{c.held, c.from, time.Now()}), func(h written) bool {
 			return h.def.Policy.Disabled && h.from.Before(run.Ended) && !h.until.Before(run.Due)
 		}) {
 			complain(run.Due, "it was skipped as disabled at %s, and the job was not", run.Ended.Format(time.TimeOnly))
 		}
-	case run.State == jobs.Scheduled && run.Cause == jobs.ByJitter && start.After(time.Now()):
+	case run.State == jobs.Scheduled && run.Cause == kernel.ByJitter && start.After(time.Now()):
 	case len(ran) != 1 || run.Attempt != 1 || run.State != jobs.Succeeded && run.State != jobs.Processing:
 		complain(run.Due, "it is %s by %q after %d attempts, and ran on %v", run.State, run.Cause, run.Attempt, ran)
 	case run.Started.Before(start) || run.Started.Sub(start) > late:

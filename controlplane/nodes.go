@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -70,9 +71,9 @@ func (n *nodes) init() {
 func (cp *ControlPlane) nodeHeartbeat() bus.NodeHeartbeat {
 	term, since := cp.Leading()
 	b := bus.NodeHeartbeat{Name: cp.cfg.Node, Nonce: cp.nodes.nonce, Address: cp.cfg.Address, Route: cp.cfg.Route, Version: cp.cfg.Version,
-		Up: time.Since(cp.nodes.started).Milliseconds(), Clock: jobs.Instant(cp.cfg.Clock.Now()), Step: cp.cfg.Clock.Step().Milliseconds(), Term: term}
+		Up: time.Since(cp.nodes.started).Milliseconds(), Clock: kernel.Instant(cp.cfg.Clock.Now()), Step: cp.cfg.Clock.Step().Milliseconds(), Term: term}
 	if term > 0 {
-		b.Since = jobs.Instant(since)
+		b.Since = kernel.Instant(since)
 	}
 	if cp.cfg.NATS != nil {
 		b.NATS = cp.cfg.NATS()
@@ -92,7 +93,7 @@ func (cp *ControlPlane) meet(ctx context.Context) error {
 	}
 	err := cp.cfg.Bus.Serve(ctx, service, func(_ context.Context, from bus.Principal, _ []byte) ([]byte, error) {
 		if from.Role != bus.Node {
-			return nil, jobs.Refuse(jobs.Forbidden, "%s is no node", from.Actor())
+			return nil, kernel.Refuse(jobs.Forbidden, "%s is no node", from.Actor())
 		}
 		b := cp.nodeHeartbeat()
 		b.Reigns = cp.reigns.said()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/client"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -19,7 +20,7 @@ import (
 func (h *house) fates(key jobs.Key) string {
 	h.t.Helper()
 	all := h.runs(key)
-	slices.SortFunc(all, func(a, b *jobs.Run) int { return cmp.Or(a.Created.Compare(b.Created), a.Due.Compare(b.Due)) })
+	slices.SortFunc(all, func(a, b *kernel.Run) int { return cmp.Or(a.Created.Compare(b.Created), a.Due.Compare(b.Due)) })
 	words := make([]string, len(all))
 	for i, run := range all {
 		if words[i] = run.State.String(); run.Cause != "" {
@@ -50,9 +51,9 @@ func TestS3_20(t *testing.T) {
 		jobs.OverlapReplace:  "Cancelled(replaced) Cancelled(replaced) Succeeded",
 	}
 	// Two more wishes while the first run goes.
-	origins := map[jobs.Origin]func(h *house, verbs *ops.Ops){
-		jobs.FromCron: func(h *house, _ *ops.Ops) { time.Sleep(10 * time.Minute) },
-		jobs.FromCode: func(h *house, _ *ops.Ops) {
+	origins := map[kernel.Origin]func(h *house, verbs *ops.Ops){
+		kernel.FromCron: func(h *house, _ *ops.Ops) { time.Sleep(10 * time.Minute) },
+		kernel.FromCode: func(h *house, _ *ops.Ops) {
 			c := client.New(h.store, h.hub.As(clientOf), client.Config{Actor: "client:test"})
 			defer c.Close()
 			for range 2 {
@@ -62,17 +63,17 @@ func TestS3_20(t *testing.T) {
 				time.Sleep(aWhile)
 			}
 		},
-		jobs.FromPerson: func(h *house, verbs *ops.Ops) {
+		kernel.FromPerson: func(h *house, verbs *ops.Ops) {
 			for range 2 {
-				if _, err := verbs.Trigger(h.ctx, ops.Who{Actor: "person:ann"}, jobs.Create{Key: "sync", Origin: jobs.FromPerson}); err != nil {
+				if _, err := verbs.Trigger(h.ctx, ops.Who{Actor: "person:ann"}, kernel.Create{Key: "sync", Origin: kernel.FromPerson}); err != nil {
 					h.t.Fatal(err)
 				}
 				time.Sleep(aWhile)
 			}
 		},
-		jobs.FromRetry: func(h *house, verbs *ops.Ops) {
-			before := h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "sync", Due: time.Now().Add(time.Hour)}).Run()
-			h.must(jobs.Cancel{ID: before.ID})
+		kernel.FromRetry: func(h *house, verbs *ops.Ops) {
+			before := h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "sync", Due: time.Now().Add(time.Hour)}).Run()
+			h.must(kernel.Cancel{ID: before.ID})
 			for range 2 {
 				if _, err := verbs.Again(h.ctx, ops.Who{Actor: "person:ann"}, before.ID, nil, ""); err != nil {
 					h.t.Fatal(err)
@@ -80,7 +81,7 @@ func TestS3_20(t *testing.T) {
 				time.Sleep(aWhile)
 			}
 		},
-		jobs.FromMisfire: func(h *house, _ *ops.Ops) {
+		kernel.FromMisfire: func(h *house, _ *ops.Ops) {
 			h.stop()
 			time.Sleep(10*time.Minute + aWhile)
 			h.start()
@@ -92,7 +93,7 @@ func TestS3_20(t *testing.T) {
 			t.Run(string(overlap)+"/"+string(origin), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 					last := 5 * time.Minute
-					if origin == jobs.FromCron || origin == jobs.FromMisfire {
+					if origin == kernel.FromCron || origin == kernel.FromMisfire {
 						last = 15 * time.Minute
 					}
 					var j journal
@@ -110,7 +111,7 @@ func TestS3_20(t *testing.T) {
 					ask(h, ops.New(ops.Config{Store: h.store}))
 					time.Sleep(45 * time.Minute)
 					want := want
-					if origin == jobs.FromMisfire && overlap == jobs.OverlapReplace {
+					if origin == kernel.FromMisfire && overlap == jobs.OverlapReplace {
 						want = "Cancelled(replaced) Skipped(replaced) Succeeded" // both in one commit: the first of them never began
 					}
 					got := strings.Join(strings.Fields(strings.Replace(h.fates("sync"), "Cancelled(request)", "", 1)), " ")
@@ -147,7 +148,7 @@ func TestS3_20SaysWhy(t *testing.T) {
 		if m := last(h.run(old)); h.run(old).Says(&m) != "run "+newer.String()+" of the same job took its place" || m.By != "run:"+newer.String() {
 			t.Errorf("the replaced run says %+v", m)
 		}
-		if m := last(h.run(skipped)); m.Text != jobs.JobGate(h.run(skipped).Job) {
+		if m := last(h.run(skipped)); m.Text != kernel.JobGate(h.run(skipped).Job) {
 			t.Errorf("the skipped run says %+v", m)
 		}
 		// The handler was told, and nothing of it counts any more: the newer run has the slot.
@@ -157,7 +158,7 @@ func TestS3_20SaysWhy(t *testing.T) {
 	})
 }
 
-func last(run *jobs.Run) jobs.Move { return run.Moves[len(run.Moves)-1] }
+func last(run *kernel.Run) kernel.Move { return run.Moves[len(run.Moves)-1] }
 
 // A handler that does not listen keeps its slot until it has returned: the run that replaces it waits for that.
 func TestS3_20AReplacedHandlerThatGoesOn(t *testing.T) {
@@ -174,7 +175,7 @@ func TestS3_20AReplacedHandlerThatGoesOn(t *testing.T) {
 		if run := h.run(first); run.State != jobs.Cancelled || !run.Lingering {
 			t.Errorf("the first is %s, lingering %v", run.State, run.Lingering)
 		}
-		if run := h.run(second); run.State != jobs.Skipped || run.Cause != jobs.ByReplaced || run.Attempt != 0 {
+		if run := h.run(second); run.State != jobs.Skipped || run.Cause != kernel.ByReplaced || run.Attempt != 0 {
 			t.Errorf("the second is %s by %s after %d attempts: it never began", run.State, run.Cause, run.Attempt)
 		}
 		if run := h.run(third); run.State != jobs.Enqueued || run.Waits == "" {
@@ -230,7 +231,7 @@ func TestDkron349(t *testing.T) {
 		h.worker(worker.Config{Name: "alive"}, j.work("once", time.Second, false, o))
 		second := h.enqueue("once")
 		time.Sleep(time.Minute)
-		if a, b := h.run(first), h.run(second); a.State != jobs.Terminated || a.Cause != jobs.ByLoss || b.State != jobs.Succeeded {
+		if a, b := h.run(first), h.run(second); a.State != jobs.Terminated || a.Cause != kernel.ByLoss || b.State != jobs.Succeeded {
 			t.Errorf("the lost run is %s by %s, the next one is %s", a.State, a.Cause, b.State)
 		}
 		time.Sleep(time.Hour)
@@ -321,7 +322,7 @@ func TestS3_20FairByArgument(t *testing.T) {
 // Runs of one app are held to the app's limit, whichever job they are of, and start no more often than a rate lets.
 func TestS3_20AppLimitAndRate(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
-		h.must(jobs.Configure{AppLimits: &[]jobs.Limit{{Name: "default", Max: 3}}})
+		h.must(kernel.Configure{AppLimits: &[]jobs.Limit{{Name: "default", Max: 3}}})
 		var both journal
 		h.worker(worker.Config{Slots: 20}, both.work("a", time.Minute, true, jobs.Options{}), both.work("b", time.Minute, true, jobs.Options{}))
 		for range 5 {

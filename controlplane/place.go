@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -55,12 +56,12 @@ func (m *member) rank() rank { return rank{m.info.Label, m.info.Started, m.info.
 func (m *member) off() bool { return m.leaving || m.resting }
 
 // may says that a worker may be offered a run, whether it has room or not.
-func (m *member) may(key jobs.Key, p *jobs.Place) bool {
+func (m *member) may(key jobs.Key, p *kernel.Place) bool {
 	return !m.off() && !m.mute && m.info.Lacks(key, p) == ""
 }
 
 // room is how many more runs of a job fit on a worker.
-func (r *router) room(m *member, key jobs.Key, p *jobs.Place) int {
+func (r *router) room(m *member, key jobs.Key, p *kernel.Place) int {
 	all, same := r.loads(m.info.Name, key)
 	n := m.info.Slots
 	if n <= 0 {
@@ -82,7 +83,7 @@ func (r *router) room(m *member, key jobs.Key, p *jobs.Place) int {
 }
 
 // choose is the worker that a run is offered to now, or nil.
-func (r *router) choose(a *app, key jobs.Key, p *jobs.Place, now time.Time) *member {
+func (r *router) choose(a *app, key jobs.Key, p *kernel.Place, now time.Time) *member {
 	r.chose = true
 	var able []*member
 	for _, m := range a.order {
@@ -149,7 +150,7 @@ func byName(able []*member, key jobs.Key) []*member {
 }
 
 // pinned leaves those that a run names, if it names one; nil = it waits for that one.
-func pinned(able []*member, p *jobs.Place) []*member {
+func pinned(able []*member, p *kernel.Place) []*member {
 	if p.Pin == "" {
 		return able
 	}
@@ -214,7 +215,7 @@ func (a *app) forgetTurns(now time.Time) {
 }
 
 // class is what runs have in common that wait for the same worker.
-func class(key jobs.Key, p *jobs.Place) string {
+func class(key jobs.Key, p *kernel.Place) string {
 	if p == nil {
 		return string(key)
 	}
@@ -297,7 +298,7 @@ func (r *router) place(a *app, o *outstanding, now time.Time) bool {
 			return false
 		}
 		o.to = everybody
-		r.expand = append(r.expand, expansion{a.lane.Tenant, jobs.Expand{ID: o.offer.ID, Workers: a.all(o.offer.Key, o.place)}})
+		r.expand = append(r.expand, expansion{a.lane.Tenant, kernel.Expand{ID: o.offer.ID, Workers: a.all(o.offer.Key, o.place)}})
 		return true
 	}
 	m := r.choose(a, o.offer.Key, o.place, now)
@@ -311,7 +312,7 @@ func (r *router) place(a *app, o *outstanding, now time.Time) bool {
 }
 
 // alone has a broadcast of an app without workers say so, once that is certain.
-func (r *router) alone(a *app, run *jobs.Run, now time.Time) {
+func (r *router) alone(a *app, run *kernel.Run, now time.Time) {
 	if a.backlog = true; now.Sub(r.since) < settling || a.out[run.ID] != nil {
 		return
 	}
@@ -333,7 +334,7 @@ func (r *router) deserted(lanes []metastore.Lane) (list []metastore.Lane) {
 }
 
 // lonely looks for broadcasts among the first runs of an app without workers.
-func (r *router) lonely(l metastore.Lane, ready []*jobs.Run, now time.Time) {
+func (r *router) lonely(l metastore.Lane, ready []*kernel.Run, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.app(bus.Lane{Tenant: l.Tenant, App: l.App})
@@ -350,13 +351,13 @@ const everybody = "*"
 // expansion is a broadcast that is to become one run for each worker.
 type expansion struct {
 	tenant  jobs.Tenant
-	command jobs.Expand
+	command kernel.Expand
 }
 
 // all are the workers that a broadcast goes to, in their order.
-func (a *app) all(key jobs.Key, p *jobs.Place) (names []string) {
+func (a *app) all(key jobs.Key, p *kernel.Place) (names []string) {
 	for _, m := range a.order {
-		if m.may(key, p) && len(names) < jobs.MaxParts && (p.Pin == "" || m.info.Name == p.Pin || m.info.Label == p.Pin) {
+		if m.may(key, p) && len(names) < kernel.MaxParts && (p.Pin == "" || m.info.Name == p.Pin || m.info.Label == p.Pin) {
 			names = append(names, m.info.Name)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -117,9 +118,9 @@ func (cp *ControlPlane) forget(ctx context.Context, now time.Time) error {
 		if err != nil || len(refs) == 0 {
 			return err
 		}
-		batch := make([]jobs.Envelope, len(refs))
+		batch := make([]kernel.Envelope, len(refs))
 		for i, r := range refs {
-			batch[i] = cp.envelope(r.Tenant, jobs.Forget{Name: r.Name})
+			batch[i] = cp.envelope(r.Tenant, kernel.Forget{Name: r.Name})
 		}
 		left := 0
 		for _, r := range cp.store.Apply(ctx, batch) {
@@ -145,17 +146,17 @@ const mostTrims = 100
 func (cp *ControlPlane) trim(ctx context.Context, now time.Time) error {
 	before := now.Add(-cp.cfg.KeepCounts)
 	for range mostTrims {
-		refs, err := cp.cfg.Store.Aged(ctx, before, jobs.MaxTrim)
+		refs, err := cp.cfg.Store.Aged(ctx, before, kernel.MaxTrim)
 		if err != nil || len(refs) == 0 {
 			return err
 		}
-		rows := map[jobs.Tenant][]jobs.Ref{}
+		rows := map[jobs.Tenant][]kernel.Ref{}
 		for _, r := range refs {
 			rows[r.Tenant] = append(rows[r.Tenant], r)
 		}
-		batch := make([]jobs.Envelope, 0, len(rows))
+		batch := make([]kernel.Envelope, 0, len(rows))
 		for tenant, of := range rows {
-			batch = append(batch, cp.envelope(tenant, jobs.Trim{Refs: of, Before: before}))
+			batch = append(batch, cp.envelope(tenant, kernel.Trim{Refs: of, Before: before}))
 		}
 		for _, r := range cp.store.Apply(ctx, batch) {
 			if r.Err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/membus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -37,10 +38,10 @@ func newKeeper(t *testing.T) *keeper {
 	return k
 }
 
-func (k *keeper) send(tenant jobs.Tenant, c jobs.Command) {
+func (k *keeper) send(tenant jobs.Tenant, c kernel.Command) {
 	k.t.Helper()
 	k.n++
-	if r := k.st.Apply(k.t.Context(), []jobs.Envelope{{ID: jobs.DerivedID(fmt.Sprint(k.n)), Tenant: tenant, Actor: "person:ann", Command: c}})[0]; r.Err != nil {
+	if r := k.st.Apply(k.t.Context(), []kernel.Envelope{{ID: kernel.DerivedID(fmt.Sprint(k.n)), Tenant: tenant, Actor: "person:ann", Command: c}})[0]; r.Err != nil {
 		k.t.Fatal(r.Err)
 	}
 }
@@ -66,19 +67,19 @@ func TestHistoryIsClearedAway(t *testing.T) {
 	for _, tenant := range []jobs.Tenant{jobs.DefaultTenant, "other"} {
 		for i := range each {
 			key := jobs.Key(fmt.Sprint("job", i))
-			k.send(tenant, jobs.Register{App: "a", Worker: "w", Start: true, Job: jobs.Declaration{Key: key, Kind: jobs.Triggered}})
-			k.send(tenant, jobs.Create{ID: jobs.DerivedID(string(tenant), string(key)), Key: key})
+			k.send(tenant, kernel.Register{App: "a", Worker: "w", Start: true, Job: kernel.Declaration{Key: key, Kind: kernel.Triggered}})
+			k.send(tenant, kernel.Create{ID: kernel.DerivedID(string(tenant), string(key)), Key: key})
 		}
 	}
 	k.at = k.at.Add(2 * time.Hour)
 	for i := range each {
-		k.send("other", jobs.Delete{Key: jobs.Key(fmt.Sprint("job", i))})
+		k.send("other", kernel.Delete{Key: jobs.Key(fmt.Sprint("job", i))})
 	}
 	const tallies, gone = 2 * each, each
 	if left := k.trim(0); left != tallies+gone {
 		t.Fatalf("%d rows will be history, want %d tallies and %d deleted jobs", left, tallies, gone)
 	}
-	if left := k.trim(jobs.KeepHistory - 2*time.Hour); left != tallies+gone {
+	if left := k.trim(kernel.KeepHistory - 2*time.Hour); left != tallies+gone {
 		t.Errorf("%d rows are left before their time, want %d", left, tallies+gone)
 	}
 	if left := k.trim(90 * time.Minute); left != gone {
@@ -99,9 +100,9 @@ func TestSessionsThatAreOverAreClearedAway(t *testing.T) {
 		k.st.Now = time.Now
 		k.at = time.Now()
 		go func() { _ = k.cp.Run(t.Context()) }()
-		session := jobs.Session{ID: strings.Repeat("a", 64), Token: "aaaa1111", Until: k.at.Add(10 * time.Minute)}
-		k.send(jobs.DefaultTenant, jobs.Grant{Token: jobs.Token{ID: session.Token, Name: "ann", Role: jobs.RoleAdmin, Hash: make([]byte, 32)}})
-		k.send(jobs.DefaultTenant, jobs.SignIn{Session: session})
+		session := kernel.Session{ID: strings.Repeat("a", 64), Token: "aaaa1111", Until: k.at.Add(10 * time.Minute)}
+		k.send(jobs.DefaultTenant, kernel.Grant{Token: kernel.Token{ID: session.Token, Name: "ann", Role: kernel.RoleAdmin, Hash: make([]byte, 32)}})
+		k.send(jobs.DefaultTenant, kernel.SignIn{Session: session})
 		time.Sleep(9 * time.Minute)
 		if _, err := k.st.Session(t.Context(), jobs.DefaultTenant, session.ID); err != nil {
 			t.Errorf("a session that is not over: %v", err)
@@ -116,10 +117,10 @@ func TestSessionsThatAreOverAreClearedAway(t *testing.T) {
 // A flood of idempotency keys leaves nothing behind when they have lapsed.
 func TestIdempotencyKeysAreForgotten(t *testing.T) {
 	k := newKeeper(t)
-	k.send(jobs.DefaultTenant, jobs.Register{App: "a", Worker: "w", Start: true, Job: jobs.Declaration{Key: "k", Kind: jobs.Triggered}})
+	k.send(jobs.DefaultTenant, kernel.Register{App: "a", Worker: "w", Start: true, Job: kernel.Declaration{Key: "k", Kind: kernel.Triggered}})
 	const keys = 2500 // more than one pass asks for
 	for i := range keys {
-		k.send(jobs.DefaultTenant, jobs.Create{ID: jobs.DerivedID("run", fmt.Sprint(i)), Key: "k", Idempotency: fmt.Sprint("key", i)})
+		k.send(jobs.DefaultTenant, kernel.Create{ID: kernel.DerivedID("run", fmt.Sprint(i)), Key: "k", Idempotency: fmt.Sprint("key", i)})
 	}
 	kept := func() int {
 		refs, err := k.st.Lapsed(t.Context(), k.at.AddDate(1, 0, 0), 1_000_000)
@@ -132,7 +133,7 @@ func TestIdempotencyKeysAreForgotten(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
 		want  int
-	}{{jobs.IdempotencyLife - time.Second, keys}, {jobs.IdempotencyLife + time.Second, 0}} {
+	}{{kernel.IdempotencyLife - time.Second, keys}, {kernel.IdempotencyLife + time.Second, 0}} {
 		k.at = begun.Add(c.after)
 		if err := k.cp.forget(t.Context(), k.at); err != nil {
 			t.Fatal(err)
@@ -149,7 +150,7 @@ type ahead struct {
 	asked int
 }
 
-func (a *ahead) Lapsed(ctx context.Context, now time.Time, limit int) ([]jobs.Ref, error) {
+func (a *ahead) Lapsed(ctx context.Context, now time.Time, limit int) ([]kernel.Ref, error) {
 	if a.asked++; a.asked > 3 {
 		return nil, errors.New("asked for the same ones again and again")
 	}
@@ -161,8 +162,8 @@ func TestForgetWaitsForTheStoresClock(t *testing.T) {
 	k := newKeeper(t)
 	st := &ahead{Local: k.st}
 	k.cp.cfg.Store = st
-	k.send(jobs.DefaultTenant, jobs.Register{App: "a", Worker: "w", Start: true, Job: jobs.Declaration{Key: "k", Kind: jobs.Triggered}})
-	k.send(jobs.DefaultTenant, jobs.Create{ID: jobs.DerivedID("once"), Key: "k", Unique: "once", UniqueFor: time.Minute})
+	k.send(jobs.DefaultTenant, kernel.Register{App: "a", Worker: "w", Start: true, Job: kernel.Declaration{Key: "k", Kind: kernel.Triggered}})
+	k.send(jobs.DefaultTenant, kernel.Create{ID: kernel.DerivedID("once"), Key: "k", Unique: "once", UniqueFor: time.Minute})
 	if err := k.cp.forget(t.Context(), k.at.Add(2*time.Minute)); err != nil || st.asked != 1 {
 		t.Errorf("asked %d times: %v", st.asked, err)
 	}
@@ -180,8 +181,8 @@ func TestHistoryIsToldByTheStoresClock(t *testing.T) {
 		k.cp.cfg.Clock = &metastore.Clock{Wall: func() time.Time { return time.Now().AddDate(-1, 0, 0) }}
 		k.cp.cfg.KeepCounts = 400 * 24 * time.Hour
 		k.st.Now = func() time.Time { return k.cp.cfg.Clock.Now().AddDate(0, 0, -100) }
-		k.send(jobs.DefaultTenant, jobs.Register{App: "a", Worker: "w", Start: true, Job: jobs.Declaration{Key: "k", Kind: jobs.Triggered}})
-		k.send(jobs.DefaultTenant, jobs.Create{ID: jobs.DerivedID("one"), Key: "k"})
+		k.send(jobs.DefaultTenant, kernel.Register{App: "a", Worker: "w", Start: true, Job: kernel.Declaration{Key: "k", Kind: kernel.Triggered}})
+		k.send(jobs.DefaultTenant, kernel.Create{ID: kernel.DerivedID("one"), Key: "k"})
 		k.st.Now = k.cp.cfg.Clock.Now
 		go func() { _ = k.cp.Run(t.Context()) }()
 		time.Sleep(3 * pruneEvery)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -88,7 +89,7 @@ func (p *pulse) begin(term uint64, now time.Time) {
 }
 
 // note counts a step that a run has taken. The lock is held.
-func (p *pulse) note(run *jobs.Run, at int64) {
+func (p *pulse) note(run *kernel.Run, at int64) {
 	p.totals.note(run)
 	m := p.last
 	if m == nil || m.at != at || p.of != run.Tenant {
@@ -136,7 +137,7 @@ func (p *pulse) drop(at int64) (some bool) {
 	return some
 }
 
-func (m *minute) note(run *jobs.Run) {
+func (m *minute) note(run *kernel.Run) {
 	c := &m.counts
 	switch run.State {
 	case jobs.Processing:
@@ -150,7 +151,7 @@ func (m *minute) note(run *jobs.Run) {
 		c.Succeeded++
 	case jobs.Failed:
 		switch run.Cause {
-		case jobs.ByError, jobs.ByTimeout, jobs.ByLoss:
+		case kernel.ByError, kernel.ByTimeout, kernel.ByLoss:
 			c.Failed++
 		}
 	case jobs.Terminated:
@@ -205,24 +206,24 @@ func (cp *ControlPlane) Pulse(tenant jobs.Tenant) []Minute {
 }
 
 // late is how long after its due time, or after it was asked for, a run started, for its first attempt.
-func late(run *jobs.Run) (d time.Duration, first bool) {
+func late(run *kernel.Run) (d time.Duration, first bool) {
 	return max(0, run.Started.Sub(run.Wanted())), run.Attempt == 1
 }
 
 // step says whether a command made a run take a step that counts. A command answers first with the run that it names,
 // then with those it handed slots to, and these may only have been skipped. over says that the run's attempt had
 // ended before, and that only its handler has returned now.
-func step(verb jobs.Verb, first, over bool, run *jobs.Run) bool {
+func step(verb kernel.Verb, first, over bool, run *kernel.Run) bool {
 	switch run.State {
 	case jobs.Skipped:
 		return true
 	case jobs.Processing:
-		return first && verb == jobs.VerbClaim
+		return first && verb == kernel.VerbClaim
 	case jobs.Cancelled:
-		replaced := run.Cause == jobs.ByReplaced && (verb == jobs.VerbCreate || verb == jobs.VerbFire || verb == jobs.VerbRelease)
-		return first && verb == jobs.VerbCancel || replaced
+		replaced := run.Cause == kernel.ByReplaced && (verb == kernel.VerbCreate || verb == kernel.VerbFire || verb == kernel.VerbRelease)
+		return first && verb == kernel.VerbCancel || replaced
 	case jobs.Succeeded, jobs.Failed, jobs.Terminated:
-		return first && !over && (verb == jobs.VerbFinish || verb == jobs.VerbExpire)
+		return first && !over && (verb == kernel.VerbFinish || verb == kernel.VerbExpire)
 	}
 	return false
 }

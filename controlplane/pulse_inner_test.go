@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -37,16 +38,16 @@ func TestPulseTenants(t *testing.T) {
 	p.begin(1, now)
 	at := now.Unix() / 60
 	for i := range pulseTenants + 10 {
-		p.note(&jobs.Run{Tenant: jobs.Tenant(fmt.Sprint("t", i)), State: jobs.Succeeded}, at)
+		p.note(&kernel.Run{Tenant: jobs.Tenant(fmt.Sprint("t", i)), State: jobs.Succeeded}, at)
 	}
 	if len(p.tenants) != pulseTenants {
 		t.Errorf("%d tenants are counted", len(p.tenants))
 	}
-	p.note(&jobs.Run{Tenant: "late", State: jobs.Succeeded}, at+pulseMinutes-1)
+	p.note(&kernel.Run{Tenant: "late", State: jobs.Succeeded}, at+pulseMinutes-1)
 	if p.tenants["late"] != nil {
 		t.Error("a tenant too many is counted")
 	}
-	p.note(&jobs.Run{Tenant: "late", State: jobs.Succeeded}, at+pulseMinutes)
+	p.note(&kernel.Run{Tenant: "late", State: jobs.Succeeded}, at+pulseMinutes)
 	if p.tenants["late"] == nil || len(p.tenants) != 1 {
 		t.Errorf("an hour later %d tenants are counted", len(p.tenants))
 	}
@@ -57,7 +58,7 @@ func TestTotalsTenants(t *testing.T) {
 	var p pulse
 	p.totals.init()
 	for i := range 1000 {
-		p.note(&jobs.Run{Tenant: jobs.Tenant(fmt.Sprint("t", i%500)), Kind: jobs.Kind(1 + i%2), State: jobs.Skipped}, 1)
+		p.note(&kernel.Run{Tenant: jobs.Tenant(fmt.Sprint("t", i%500)), Kind: kernel.Kind(1 + i%2), State: jobs.Skipped}, 1)
 	}
 	if n := len(p.totals.runs); n > 2*MaxTenants+2 {
 		t.Errorf("%d classes are counted", n)
@@ -66,7 +67,7 @@ func TestTotalsTenants(t *testing.T) {
 	for _, s := range p.totals.runs {
 		sum += s.Skipped
 	}
-	if sum != 1000 || p.totals.runs[Class{OtherTenants, jobs.Recurring}] == nil || jobs.CheckName("tenant", string(OtherTenants)) == nil {
+	if sum != 1000 || p.totals.runs[Class{OtherTenants, kernel.Recurring}] == nil || kernel.CheckName("tenant", string(OtherTenants)) == nil {
 		t.Errorf("%d were counted", sum)
 	}
 }
@@ -79,16 +80,16 @@ func BenchmarkPulse(b *testing.B) {
 	at := now.Unix() / 60
 	var l leases
 	l.init(time.Second)
-	claimed := &jobs.Run{Tenant: jobs.DefaultTenant, State: jobs.Processing, Due: now, Started: now.Add(300 * time.Microsecond), Attempt: 1}
-	ended := &jobs.Run{Tenant: jobs.DefaultTenant, State: jobs.Succeeded, Attempt: 1}
+	claimed := &kernel.Run{Tenant: jobs.DefaultTenant, State: jobs.Processing, Due: now, Started: now.Add(300 * time.Microsecond), Attempt: 1}
+	ended := &kernel.Run{Tenant: jobs.DefaultTenant, State: jobs.Succeeded, Attempt: 1}
 	b.ReportAllocs()
 	for b.Loop() {
 		for range 1000 {
 			p.mu.Lock()
-			for _, run := range []*jobs.Run{claimed, ended} {
-				verb := jobs.VerbClaim
+			for _, run := range []*kernel.Run{claimed, ended} {
+				verb := kernel.VerbClaim
 				if run.State != jobs.Processing {
-					verb = jobs.VerbFinish
+					verb = kernel.VerbFinish
 				}
 				if step(verb, true, l.over(run), run) {
 					p.note(run, at)
@@ -103,11 +104,11 @@ func BenchmarkPulse(b *testing.B) {
 // A run that somebody asked for after its due time had passed is late from then on: by seconds, and not by a month.
 func TestBackfilledRunsAreNotLate(t *testing.T) {
 	asked := time.Unix(1_800_000_000, 0)
-	run := &jobs.Run{Origin: jobs.FromBackfill, Due: asked.AddDate(0, -1, 0), Created: asked, Started: asked.Add(time.Second), Attempt: 1}
+	run := &kernel.Run{Origin: kernel.FromBackfill, Due: asked.AddDate(0, -1, 0), Created: asked, Started: asked.Add(time.Second), Attempt: 1}
 	if d, first := late(run); d != time.Second || !first {
 		t.Errorf("it is late by %v (first attempt: %v)", d, first)
 	}
-	run.Origin = jobs.FromMisfire
+	run.Origin = kernel.FromMisfire
 	if d, _ := late(run); d < 28*24*time.Hour {
 		t.Errorf("a misfire is late by %v", d)
 	}

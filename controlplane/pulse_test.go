@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -52,7 +53,7 @@ func TestPulse(t *testing.T) {
 				jobs.Options{Key: "one", MaxConcurrency: 1, Overlap: jobs.OverlapSkip}))
 		create := func(key jobs.Key, after time.Duration) jobs.ID {
 			id := jobs.NewID(time.Now())
-			h.must(jobs.Create{ID: id, Key: key, Delay: after})
+			h.must(kernel.Create{ID: id, Key: key, Delay: after})
 			synctest.Wait()
 			return id
 		}
@@ -76,8 +77,8 @@ func TestPulse(t *testing.T) {
 
 		first := create("one", 0)
 		create("one", 0)
-		h.must(jobs.Cancel{ID: first})
-		h.must(jobs.Cancel{ID: first}) // said twice
+		h.must(kernel.Cancel{ID: first})
+		h.must(kernel.Cancel{ID: first}) // said twice
 		time.Sleep(3 * time.Second)
 		look(controlplane.Minute{Started: 7, Succeeded: 3, Failed: 3, Terminated: 1, Cancelled: 1, Skipped: 1})
 
@@ -103,20 +104,20 @@ func TestPulse(t *testing.T) {
 
 		// The totals tell the same, by tenant and kind.
 		all := h.cp.Totals()
-		if got := all.Runs[controlplane.Class{Tenant: jobs.DefaultTenant, Kind: jobs.Triggered}]; got != (controlplane.Steps{Created: 8, Started: 9,
+		if got := all.Runs[controlplane.Class{Tenant: jobs.DefaultTenant, Kind: kernel.Triggered}]; got != (controlplane.Steps{Created: 8, Started: 9,
 			Succeeded: 4, Error: 3, Timeout: 1, Terminated: 2, Cancelled: 1, Skipped: 1}) {
 			t.Errorf("in all %+v", got)
 		}
-		if got := all.Took[jobs.Triggered]; got.Sum < 10 || got.Sum > 12 || count(got) != 8 {
+		if got := all.Took[kernel.Triggered]; got.Sum < 10 || got.Sum > 12 || count(got) != 8 {
 			t.Errorf("attempts took %+v", got)
 		}
-		if got := all.Late[jobs.Triggered]; count(got) != 7 {
+		if got := all.Late[kernel.Triggered]; count(got) != 7 {
 			t.Errorf("attempts were late by %+v", got)
 		}
-		if all.Commands[jobs.VerbCreate] != 8 || all.Refused[jobs.NotFound] != 0 || all.Offered == 0 || all.Heartbeats == 0 || all.Leases != 0 {
+		if all.Commands[kernel.VerbCreate] != 8 || all.Refused[jobs.NotFound] != 0 || all.Offered == 0 || all.Heartbeats == 0 || all.Leases != 0 {
 			t.Errorf("in all %+v", all)
 		}
-		h.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "unheard-of"})
+		h.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "unheard-of"})
 		if all = h.cp.Totals(); all.Refused[jobs.NotFound] != 1 {
 			t.Errorf("refused %v", all.Refused)
 		}
@@ -144,7 +145,7 @@ func TestPulseOfATerm(t *testing.T) {
 		h := newHouse(t)
 		defer h.close()
 		h.worker(worker.Config{}, jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error { return nil }), jobs.Options{Key: "good"}))
-		h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "good"})
+		h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "good"})
 		synctest.Wait()
 		h.stop()
 		if seen := h.cp.Pulse(jobs.DefaultTenant); seen != nil {
@@ -165,10 +166,10 @@ func TestPulseCountsAnEndOnce(t *testing.T) {
 		defer h.close()
 		h.worker(worker.Config{}, jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error { return nil }), jobs.Options{Key: "good", Retries: 3}))()
 		id := jobs.NewID(time.Now())
-		h.must(jobs.Create{ID: id, Key: "good"})
-		h.must(jobs.Claim{ID: id, Worker: "w9", Attempt: 1})
-		h.must(jobs.Checkpoint{ID: id, Worker: "w9", Attempt: 1, Data: []byte("1")})
-		end := jobs.Finish{ID: id, Worker: "w9", Attempt: 1, Outcome: jobs.OutcomeTimeout, Running: true}
+		h.must(kernel.Create{ID: id, Key: "good"})
+		h.must(kernel.Claim{ID: id, Worker: "w9", Attempt: 1})
+		h.must(kernel.Checkpoint{ID: id, Worker: "w9", Attempt: 1, Data: []byte("1")})
+		end := kernel.Finish{ID: id, Worker: "w9", Attempt: 1, Outcome: kernel.OutcomeTimeout, Running: true}
 		h.must(end)
 		h.must(end)
 		end.Running = false
@@ -189,11 +190,11 @@ func TestTotalsOfDueTimes(t *testing.T) {
 		h.worker(worker.Config{}, jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "tick", Cron: "0 * * * * *"}))
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
-		h.must(jobs.Pause{Key: "tick"})
+		h.must(kernel.Pause{Key: "tick"})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		all := h.cp.Totals()
-		if all.Fired != 3 || all.Missed[jobs.MissedPaused] != 2 || all.Runs[controlplane.Class{Tenant: jobs.DefaultTenant, Kind: jobs.Recurring}].Created != 3 {
+		if all.Fired != 3 || all.Missed[kernel.MissedPaused] != 2 || all.Runs[controlplane.Class{Tenant: jobs.DefaultTenant, Kind: kernel.Recurring}].Created != 3 {
 			t.Errorf("fired %d, missed %v, created %+v", all.Fired, all.Missed, all.Runs)
 		}
 	})
@@ -206,9 +207,9 @@ func TestFailuresAreTold(t *testing.T) {
 		defer h.close()
 		h.stop()
 		var ended []jobs.ID
-		var missed []jobs.Missed
-		h.ended = func(run *jobs.Run) { ended = append(ended, run.ID) }
-		h.missed = func(tenant jobs.Tenant, key jobs.Key, m jobs.Missed) {
+		var missed []kernel.Missed
+		h.ended = func(run *kernel.Run) { ended = append(ended, run.ID) }
+		h.missed = func(tenant jobs.Tenant, key jobs.Key, m kernel.Missed) {
 			if tenant != jobs.DefaultTenant || key != "tick" {
 				t.Errorf("%s of %s was missed", key, tenant)
 			}
@@ -219,7 +220,7 @@ func TestFailuresAreTold(t *testing.T) {
 			jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return errors.New("no") }), jobs.Options{Key: "bad", Retries: 1}),
 			jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "tick", Cron: "0 * * * * *", Misfire: jobs.MisfireSkip}))
 		id := jobs.NewID(time.Now())
-		h.must(jobs.Create{ID: id, Key: "bad"})
+		h.must(kernel.Create{ID: id, Key: "bad"})
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if len(ended) != 1 || ended[0] != id {

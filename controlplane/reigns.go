@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // Who led when, and why it ended, for people who ask what happened last night. Each node remembers what it did itself and
@@ -109,10 +109,10 @@ func (r *reigns) said() []bus.Reign {
 	for i, k := range r.known {
 		list[i] = bus.Reign{Node: k.Node, Term: k.Term, Why: k.Why}
 		if !k.Since.IsZero() {
-			list[i].Since = jobs.Instant(k.Since)
+			list[i].Since = kernel.Instant(k.Since)
 		}
 		if !k.Until.IsZero() {
-			list[i].Until = jobs.Instant(k.Until)
+			list[i].Until = kernel.Instant(k.Until)
 		}
 	}
 	return list

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -40,9 +41,9 @@ func (cp *ControlPlane) release(ctx context.Context) error {
 			continue
 		}
 		if len(due) > 0 {
-			batch := make([]jobs.Envelope, len(due))
+			batch := make([]kernel.Envelope, len(due))
 			for i, n := range due {
-				batch[i] = cp.envelope(n.Tenant, jobs.Release{ID: n.ID})
+				batch[i] = cp.envelope(n.Tenant, kernel.Release{ID: n.ID})
 			}
 			var failed error
 			moved := false

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -14,7 +15,7 @@ import (
 
 // rest has a worker take nothing new, or take runs again: here at once, and there by the signal that is the answer. The
 // next heartbeats say it again until the worker does. The lock is held.
-func (r *router) rest(tenant jobs.Tenant, k jobs.Drain) bus.Signal {
+func (r *router) rest(tenant jobs.Tenant, k kernel.Drain) bus.Signal {
 	wish := bus.RestResume
 	if k.On {
 		wish = bus.RestDrain
@@ -64,7 +65,7 @@ const (
 
 // missing is the leader's memory of jobs that no worker has.
 type missing struct {
-	since   map[jobs.Ref]time.Time
+	since   map[kernel.Ref]time.Time
 	looked  time.Time
 	fleet   uint64 // of all apps, when it was looked
 	changes uint64
@@ -78,8 +79,8 @@ type served struct {
 }
 
 // has says that one of the workers runs a job.
-func (s *served) has(d *jobs.Definition) bool {
-	return s.keys[d.Key] || s.any && !jobs.NoHTTP(d.Policy.HTTP)
+func (s *served) has(d *kernel.Definition) bool {
+	return s.keys[d.Key] || s.any && !kernel.NoHTTP(d.Policy.HTTP)
 }
 
 // fleets are the workers of each app, and a number that changes when they do.
@@ -109,7 +110,7 @@ func (cp *ControlPlane) markStopped(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	if m.since == nil {
-		m.since = map[jobs.Ref]time.Time{}
+		m.since = map[kernel.Ref]time.Time{}
 	}
 	apps, fleet := cp.router.fleets()
 	state, err := cp.cfg.Store.State(ctx)
@@ -125,8 +126,8 @@ func (cp *ControlPlane) markStopped(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	known := map[jobs.Ref]time.Time{}
-	var batch []jobs.Envelope
+	known := map[kernel.Ref]time.Time{}
+	var batch []kernel.Envelope
 	for _, d := range defs {
 		if d.Gone() {
 			continue
@@ -134,7 +135,7 @@ func (cp *ControlPlane) markStopped(ctx context.Context, now time.Time) error {
 		s := apps[bus.Lane{Tenant: d.Tenant, App: d.App}]
 		switch {
 		case s.has(d) && !d.Stopped.IsZero():
-			batch = append(batch, cp.envelope(d.Tenant, jobs.Mark{Key: d.Key}))
+			batch = append(batch, cp.envelope(d.Tenant, kernel.Mark{Key: d.Key}))
 		case s.has(d) || s.workers == 0 || !d.Stopped.IsZero():
 		default:
 			since, ok := m.since[d.Ref()]
@@ -142,7 +143,7 @@ func (cp *ControlPlane) markStopped(ctx context.Context, now time.Time) error {
 				since = now
 			}
 			if known[d.Ref()] = since; now.Sub(since) >= stoppedAfter {
-				batch = append(batch, cp.envelope(d.Tenant, jobs.Mark{Key: d.Key, Stopped: true}))
+				batch = append(batch, cp.envelope(d.Tenant, kernel.Mark{Key: d.Key, Stopped: true}))
 			}
 		}
 	}
@@ -150,7 +151,7 @@ func (cp *ControlPlane) markStopped(ctx context.Context, now time.Time) error {
 	for len(batch) > 0 {
 		n := min(len(batch), 1000)
 		for i, r := range cp.store.Apply(ctx, batch[:n]) {
-			k := batch[i].Command.(jobs.Mark)
+			k := batch[i].Command.(kernel.Mark)
 			switch {
 			case r.Err == nil && k.Stopped:
 				cp.log.Warn("a job is stopped: no worker has it any more", "key", k.Key)

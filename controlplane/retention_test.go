@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/client"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -85,8 +86,8 @@ func TestS0_26RunsGoByAgeAndByNumber(t *testing.T) {
 			every("both", jobs.Options{KeepFor: 2 * time.Hour, KeepSucceeded: 5}, nil),
 			every("all", jobs.Options{KeepFor: jobs.None, KeepSucceeded: jobs.None}, nil),
 			every("edited", jobs.Options{}, nil))
-		h.must(jobs.Edit{Key: "edited", Set: jobs.Settings{KeepSucceeded: new(3)}})
-		h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "by.number", Delay: 30 * time.Hour})
+		h.must(kernel.Edit{Key: "edited", Set: kernel.Settings{KeepSucceeded: new(3)}})
+		h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "by.number", Delay: 30 * time.Hour})
 		time.Sleep(15 * time.Minute)
 		synctest.Wait()
 		first := h.runs("by.number")
@@ -163,7 +164,7 @@ func TestS0_26WhoWaitsFindsTheRun(t *testing.T) {
 		h.worker(worker.Config{}, jobs.NewTriggered(run, jobs.Options{Key: "many", KeepSucceeded: 10}))
 		var ids []jobs.ID
 		for i := range 200 {
-			r := h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "many", Args: fmt.Appendf(nil, `{"Customer":"c%d"}`, i)}).Run()
+			r := h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "many", Args: fmt.Appendf(nil, `{"Customer":"c%d"}`, i)}).Run()
 			ids = append(ids, r.ID)
 		}
 		time.Sleep(5 * time.Minute)
@@ -184,13 +185,13 @@ func TestS0_26WhoWaitsFindsTheRun(t *testing.T) {
 // All of them together may take so many bytes: beyond, the oldest go, whosoever they are.
 func TestS0_26RunsGoByBytes(t *testing.T) {
 	archive, at := memstore.NewArchive(0), time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	var rows []*jobs.Run
+	var rows []*kernel.Run
 	for i := range 100 {
-		rows = append(rows, &jobs.Run{Tenant: jobs.DefaultTenant, ID: jobs.DerivedID(string(rune('a' + i))), Key: jobs.Key([]string{"a", "b"}[i%2]), State: jobs.Succeeded,
+		rows = append(rows, &kernel.Run{Tenant: jobs.DefaultTenant, ID: kernel.DerivedID(string(rune('a' + i))), Key: jobs.Key([]string{"a", "b"}[i%2]), State: jobs.Succeeded,
 			Result: make([]byte, 800), Ended: at.Add(time.Duration(i) * time.Second)})
 	}
 	archive.Append(rows)
-	all := func(jobs.Tenant, jobs.Key) (jobs.Kept, error) { return jobs.Kept{}, nil }
+	all := func(jobs.Tenant, jobs.Key) (kernel.Kept, error) { return kernel.Kept{}, nil }
 	done, err := archive.Retain(t.Context(), metastore.Retention{Of: all, Bytes: 60_500})
 	if err != nil || done.Dropped != 70 || done.Bytes != 60_000 {
 		t.Errorf("%+v, %v: 30 runs of 2,000 bytes fit", done, err)
@@ -211,7 +212,7 @@ func TestS0_31CountsStayWhenRunsGo(t *testing.T) {
 		if got := h.counted("tick", jobs.Succeeded); got != n.Load() || got != 6*4+1 {
 			t.Errorf("by the counts %d runs succeeded, %d did", got, n.Load())
 		}
-		h.must(jobs.Clean{Before: time.Now()})
+		h.must(kernel.Clean{Before: time.Now()})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if got := len(h.runs("tick")); got != 0 {
@@ -266,7 +267,7 @@ func TestS2_08CleanByHand(t *testing.T) {
 		enqueue("bin", 15)
 		enqueue("stay", 4)
 		enqueue("old", 3)
-		h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "bin", Delay: 240 * time.Hour})
+		h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "bin", Delay: 240 * time.Hour})
 		time.Sleep(2 * time.Minute)
 
 		before := `"before":"` + noon.UTC().Format(time.RFC3339Nano) + `"`
@@ -278,7 +279,7 @@ func TestS2_08CleanByHand(t *testing.T) {
 		left("bin", 11)
 		ask(`{"keep":10}`, 422, "say of which job")
 		ask(`{"job":"none"}`, 404, "nothing is left of one")
-		h.must(jobs.Delete{Key: "old"})
+		h.must(kernel.Delete{Key: "old"})
 		left("old", 3)
 		ask(`{"job":"old"}`, 200, `"runs":3`)
 		left("old", 0)
@@ -298,8 +299,8 @@ func TestS2_08AParentGoesBeforeItsChildren(t *testing.T) {
 	forgetting(t, func(h *house) {
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("child", jobs.Options{}, &n), job("parent", jobs.Options{KeepFor: time.Hour}, &n))
-		parent := h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "parent"}).Run()
-		child := h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "child", Parent: parent.ID, Delay: 3 * time.Hour}).Run()
+		parent := h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "parent"}).Run()
+		child := h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "child", Parent: parent.ID, Delay: 3 * time.Hour}).Run()
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		if _, err := h.store.Run(h.ctx, jobs.DefaultTenant, parent.ID); !errors.Is(err, jobs.NotFound) {

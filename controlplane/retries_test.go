@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -68,7 +69,7 @@ func (f *failing) waits() string {
 }
 
 // codes are the codes of a run's attempts that failed, as its ledger has them.
-func codes(run *jobs.Run) string {
+func codes(run *kernel.Run) string {
 	var words []string
 	for _, m := range run.Moves {
 		if m.State == jobs.Failed {
@@ -79,7 +80,7 @@ func codes(run *jobs.Run) string {
 }
 
 // tries runs one run of a job to its end.
-func tries(t *testing.T, o jobs.Options, how []jobs.EnqueueOption, ends []string, check func(run *jobs.Run, f *failing)) {
+func tries(t *testing.T, o jobs.Options, how []jobs.EnqueueOption, ends []string, check func(run *kernel.Run, f *failing)) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var f failing
@@ -99,7 +100,7 @@ func retried(t *testing.T, o jobs.Options, ends []string, state jobs.State, atte
 	if o.RetryJitter == "" {
 		o.RetryJitter = jobs.JitterNone
 	}
-	tries(t, o, nil, ends, func(run *jobs.Run, f *failing) {
+	tries(t, o, nil, ends, func(run *kernel.Run, f *failing) {
 		t.Helper()
 		if run.State != state || run.Attempt != attempts || f.waits() != waits || codes(run) != said {
 			t.Errorf("%v: it is %s after %d attempts, which waited for %q and failed with %q; want %s, %d, %q, %q", ends, run.State, run.Attempt, f.waits(), codes(run), state, attempts, waits, said)
@@ -147,12 +148,12 @@ func TestS2_39(t *testing.T) {
 	one := func(code string) jobs.Options {
 		return jobs.Options{RetryRules: []jobs.RetryRule{{Codes: []string{code}, Attempts: 1, Delay: 5 * time.Second}}, Timeout: time.Minute}
 	}
-	retried(t, one(jobs.CodeTimeout), always("hang"), jobs.Terminated, 2, "1m5s", "timeout timeout")
-	retried(t, one(jobs.CodePanic), always("panic"), jobs.Terminated, 2, "5s", "panic panic")
-	retried(t, one(jobs.CodeError), always(""), jobs.Terminated, 2, "5s", " ")
+	retried(t, one(kernel.CodeTimeout), always("hang"), jobs.Terminated, 2, "1m5s", "timeout timeout")
+	retried(t, one(kernel.CodePanic), always("panic"), jobs.Terminated, 2, "5s", "panic panic")
+	retried(t, one(kernel.CodeError), always(""), jobs.Terminated, 2, "5s", " ")
 	retried(t, one("404"), always("404"), jobs.Terminated, 2, "5s", "404 404")
 	for _, end := range []string{"hang", "panic", "", "404"} { // a rule for another code leaves them alone
-		tries(t, one("500"), nil, always(end), func(run *jobs.Run, _ *failing) {
+		tries(t, one("500"), nil, always(end), func(run *kernel.Run, _ *failing) {
 			if run.State != jobs.Terminated || run.Attempt != 1 {
 				t.Errorf("%q is %s after %d attempts", end, run.State, run.Attempt)
 			}
@@ -176,15 +177,15 @@ func TestS2_40(t *testing.T) {
 
 // Given up at once, or tried again up to a number; the run says why, attempt by attempt.
 func TestS0_25(t *testing.T) {
-	tries(t, jobs.Options{}, nil, always("503"), func(run *jobs.Run, _ *failing) {
+	tries(t, jobs.Options{}, nil, always("503"), func(run *kernel.Run, _ *failing) {
 		if run.State != jobs.Terminated || run.Attempt != 1 || run.Error != "the other side said 503" || run.Code() != "503" {
 			t.Errorf("given up: %s after %d attempts, %q, code %q", run.State, run.Attempt, run.Error, run.Code())
 		}
 	})
-	tries(t, jobs.Options{Retries: 5}, nil, always("503"), func(run *jobs.Run, _ *failing) {
+	tries(t, jobs.Options{Retries: 5}, nil, always("503"), func(run *kernel.Run, _ *failing) {
 		n := 0
 		for _, m := range run.Moves {
-			if m.State == jobs.Failed && m.Text == "the other side said 503" && m.Cause == jobs.ByError {
+			if m.State == jobs.Failed && m.Text == "the other side said 503" && m.Cause == kernel.ByError {
 				n++
 			}
 		}
@@ -227,7 +228,7 @@ func TestS2_40AsThePageSays(t *testing.T) {
 		t.Errorf("the page has %d runs", len(rows))
 	}
 	for _, row := range rows {
-		rules, err := jobs.ParseRules(row[0])
+		rules, err := kernel.ParseRules(row[0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +245,7 @@ func TestS2_40AsThePageSays(t *testing.T) {
 			t.Fatal(err)
 		}
 		ends := strings.Fields(strings.ReplaceAll(row[2], "timeout", "hang"))
-		tries(t, jobs.Options{RetryRules: rules, Retries: retries, RetryJitter: jobs.JitterNone, Timeout: time.Minute}, nil, slices.Concat(ends, ends[len(ends)-1:]), func(run *jobs.Run, f *failing) {
+		tries(t, jobs.Options{RetryRules: rules, Retries: retries, RetryJitter: jobs.JitterNone, Timeout: time.Minute}, nil, slices.Concat(ends, ends[len(ends)-1:]), func(run *kernel.Run, f *failing) {
 			if run.State.String() != row[4] || f.waits() != row[3] || int(run.Attempt) != len(ends) {
 				t.Errorf("%v: it is %s after %d attempts, which waited for %q", row, run.State, run.Attempt, f.waits())
 			}
@@ -274,7 +275,7 @@ func TestS3_20AsThePageSays(t *testing.T) {
 		})
 	}
 	for _, row := range cells(t, "limits-and-retries.md", "| limit | means |") {
-		if l, err := jobs.ParseLimits(row[0]); err != nil || len(l) != 1 || jobs.LimitsText(l) != row[0] || l[0].Name == "" {
+		if l, err := kernel.ParseLimits(row[0]); err != nil || len(l) != 1 || kernel.LimitsText(l) != row[0] || l[0].Name == "" {
 			t.Errorf("%s is read as %+v, %v", row[0], l, err)
 		}
 	}
@@ -294,7 +295,7 @@ func TestS3_19(t *testing.T) {
 		{jobs.Options{RetryRules: []jobs.RetryRule{{Codes: []string{"*"}, Attempts: 6}}}, []jobs.EnqueueOption{jobs.WithRetries(3)}, 4},
 		{jobs.Options{RetryRules: []jobs.RetryRule{{Codes: []string{"*"}, Attempts: 6}}}, []jobs.EnqueueOption{jobs.WithRetries(0)}, 1},
 	} {
-		tries(t, c.of, c.how, always("x"), func(run *jobs.Run, _ *failing) {
+		tries(t, c.of, c.how, always("x"), func(run *kernel.Run, _ *failing) {
 			if run.State != jobs.Terminated || run.Attempt != c.want {
 				t.Errorf("%d retries, %d rules and %d words for the run: %s after %d attempts, want %d", c.of.Retries, len(c.of.RetryRules), len(c.how), run.State, run.Attempt, c.want)
 			}
@@ -355,7 +356,7 @@ func TestS4_07(t *testing.T) {
 // all jobs together as often as the tenant's.
 func TestS2_38NoStormAfterAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
-		h.must(jobs.Configure{RetryBudget: &jobs.Rate{Max: 5, Per: time.Second}})
+		h.must(kernel.Configure{RetryBudget: &jobs.Rate{Max: 5, Per: time.Second}})
 		var mu sync.Mutex
 		second := map[int64]int{}
 		again := func(key jobs.Key) jobs.Job {
@@ -407,7 +408,7 @@ func TestS0_25PausesItselfAfterFailuresInARow(t *testing.T) {
 		var good atomic.Bool
 		h.stop()
 		var told []jobs.Key
-		h.paused = func(d *jobs.Definition) { told = append(told, d.Key) }
+		h.paused = func(d *kernel.Definition) { told = append(told, d.Key) }
 		h.start()
 		h.worker(worker.Config{}, jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error {
 			if good.Load() {
@@ -421,11 +422,11 @@ func TestS0_25PausesItselfAfterFailuresInARow(t *testing.T) {
 		if err != nil || d.Paused == nil || !strings.Contains(d.Paused.Why(), "3 runs in a row failed") || d.Paused.Reason != "disk full" {
 			t.Fatalf("it is paused by %+v, %v", d.Paused, err)
 		}
-		if missed := h.ledger("sync"); len(missed) != 1 || missed[0].Reason != jobs.MissedPaused || missed[0].Count != 7 {
+		if missed := h.ledger("sync"); len(missed) != 1 || missed[0].Reason != kernel.MissedPaused || missed[0].Count != 7 {
 			t.Errorf("missed are %+v", missed)
 		}
 		good.Store(true)
-		h.must(jobs.Resume{Key: "sync"})
+		h.must(kernel.Resume{Key: "sync"})
 		time.Sleep(20 * time.Minute)
 		good.Store(false)
 		time.Sleep(20 * time.Minute)
@@ -452,7 +453,7 @@ func TestRiver1258(t *testing.T) {
 		dead.cut.Store(true)
 		time.Sleep(time.Minute)
 		for _, run := range h.runs("long") {
-			if run.State != jobs.Failed || run.Cause != jobs.ByLoss {
+			if run.State != jobs.Failed || run.Cause != kernel.ByLoss {
 				t.Fatalf("run %s is %s by %s a minute after its worker", run.ID, run.State, run.Cause)
 			}
 		}
@@ -478,7 +479,7 @@ func TestRiver1302(t *testing.T) {
 		if done.State != jobs.Succeeded {
 			t.Fatalf("it is %s", done.State)
 		}
-		h.apply(jobs.Expire{ID: id, Attempt: run.Attempt, Cause: jobs.ByLoss})
+		h.apply(kernel.Expire{ID: id, Attempt: run.Attempt, Cause: kernel.ByLoss})
 		if now := h.run(id); now.State != jobs.Succeeded || len(now.Moves) != len(done.Moves) {
 			t.Errorf("a rescue that came late made it %s", now.State)
 		}
@@ -492,7 +493,7 @@ func TestRiver1302(t *testing.T) {
 		if now := h.run(second); now.State != jobs.Processing || now.Attempt != 2 {
 			t.Errorf("after the first handler has returned it is %s, attempt %d", now.State, now.Attempt)
 		}
-		late := h.apply(jobs.Finish{ID: second, Worker: run.Worker, Attempt: 1, Outcome: jobs.OutcomeSuccess})
+		late := h.apply(kernel.Finish{ID: second, Worker: run.Worker, Attempt: 1, Outcome: kernel.OutcomeSuccess})
 		if now := h.run(second); !errors.Is(late.Err, jobs.Stale) || now.State != jobs.Processing {
 			t.Errorf("a result that came late was answered with %v, and the run is %s", late.Err, now.State)
 		}

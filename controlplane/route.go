@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -75,7 +76,7 @@ type outstanding struct {
 	offer bus.Offer
 	at    time.Time
 	to    string // the worker it was handed to; "" = the shared lane
-	place *jobs.Place
+	place *kernel.Place
 }
 
 // The window of an app: twice its slots, within bounds. A worker without a limit counts for so many slots.
@@ -110,7 +111,7 @@ func (r *router) app(lane bus.Lane) *app {
 
 // note follows a run as a commit left it: one that can be claimed is offered if there is room, one that was claimed
 // makes room. The lock is held.
-func (r *router) note(run *jobs.Run, now time.Time) {
+func (r *router) note(run *kernel.Run, now time.Time) {
 	a := r.app(bus.Lane{Tenant: run.Tenant, App: run.App})
 	o := a.out[run.ID]
 	if !run.Offerable() {
@@ -151,7 +152,7 @@ func (r *router) note(run *jobs.Run, now time.Time) {
 }
 
 // offer adds a run to what is to be published.
-func (a *app) offer(run *jobs.Run, now time.Time) {
+func (a *app) offer(run *kernel.Run, now time.Time) {
 	o := &outstanding{offer: bus.Offer{ID: run.ID, Attempt: run.Next(), Key: run.Key}, at: now, place: run.Place}
 	a.out[run.ID] = o
 	a.fresh = append(a.fresh, o)
@@ -160,7 +161,7 @@ func (a *app) offer(run *jobs.Run, now time.Time) {
 // before says that the offer is that of a run as it was before. A row that was read while commits went on may be older
 // than what they have told, and so may what a commit tells that was overtaken by the next one: attempts only grow, and a
 // broadcast is expanded once.
-func (o *outstanding) before(run *jobs.Run) bool {
+func (o *outstanding) before(run *kernel.Run) bool {
 	return o.offer.Attempt < run.Next() || o.offer.Attempt == run.Next() && o.place.Unexpanded() && !run.Place.Unexpanded()
 }
 
@@ -297,7 +298,7 @@ func (r *router) back(tenant jobs.Tenant, app string, offers []bus.Offer) {
 
 // expanded gives up what was noted of a broadcast that was expanded before: whoever noted it had read an older
 // row. What is there now is read anew.
-func (r *router) expanded(tenant jobs.Tenant, run *jobs.Run) {
+func (r *router) expanded(tenant jobs.Tenant, run *kernel.Run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.apps[bus.Lane{Tenant: tenant, App: run.App}]
@@ -331,7 +332,7 @@ func (r *router) short() (list []shortage) {
 }
 
 // fill offers what was read of an app's ready runs.
-func (r *router) fill(s shortage, ready []*jobs.Run, now time.Time) {
+func (r *router) fill(s shortage, ready []*kernel.Run, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.app(s.lane)
@@ -399,7 +400,7 @@ type overdueOffer struct {
 }
 
 // retry looks at a row again whose offer is overdue: it is offered anew if it still can be claimed.
-func (r *router) retry(o overdueOffer, run *jobs.Run, now time.Time) {
+func (r *router) retry(o overdueOffer, run *kernel.Run, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.looked++

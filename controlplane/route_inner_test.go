@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -27,19 +28,19 @@ func staffed(t *testing.T, now time.Time) (*router, *app) {
 // broadcast that a part came of, nor an earlier attempt. Nor does what an earlier commit tells that was overtaken.
 func TestOfferIsNotOverwrittenByAnOlderRow(t *testing.T) {
 	now := time.Now()
-	whole := &jobs.Run{Tenant: "t", App: "default", Key: "clean", ID: jobs.DerivedID("x"), State: jobs.Enqueued, Place: &jobs.Place{Route: jobs.RouteBroadcast}}
+	whole := &kernel.Run{Tenant: "t", App: "default", Key: "clean", ID: kernel.DerivedID("x"), State: jobs.Enqueued, Place: &kernel.Place{Route: jobs.RouteBroadcast}}
 	part := *whole
-	part.Place = &jobs.Place{Route: jobs.RouteBroadcast, Total: 2, Group: whole.ID, Pin: "a-1", PinAway: jobs.PinAny}
+	part.Place = &kernel.Place{Route: jobs.RouteBroadcast, Total: 2, Group: whole.ID, Pin: "a-1", PinAway: jobs.PinAny}
 	second := *whole
 	second.Place, second.Attempt = nil, 1
 	first := second
 	first.Attempt = 0
 	for _, c := range []struct {
 		name        string
-		told, older *jobs.Run
+		told, older *kernel.Run
 	}{{"a part", &part, whole}, {"a second attempt", &second, &first}} {
 		for how, hear := range map[string]func(r *router, a *app){
-			"read":       func(r *router, a *app) { r.fill(r.short1(a), []*jobs.Run{c.older}, now) },
+			"read":       func(r *router, a *app) { r.fill(r.short1(a), []*kernel.Run{c.older}, now) },
 			"told later": func(r *router, _ *app) { r.note(c.older, now) },
 		} {
 			r, a := staffed(t, now)
@@ -57,9 +58,9 @@ func TestOfferIsNotOverwrittenByAnOlderRow(t *testing.T) {
 // A broadcast that was found expanded already does not keep its place among the offers: what is there now is read again.
 func TestBroadcastThatIsSpreadAlreadyIsReadAgain(t *testing.T) {
 	now := time.Now()
-	whole := &jobs.Run{Tenant: "t", App: "default", Key: "clean", ID: jobs.DerivedID("x"), State: jobs.Enqueued, Place: &jobs.Place{Route: jobs.RouteBroadcast}}
+	whole := &kernel.Run{Tenant: "t", App: "default", Key: "clean", ID: kernel.DerivedID("x"), State: jobs.Enqueued, Place: &kernel.Place{Route: jobs.RouteBroadcast}}
 	r, a := staffed(t, now)
-	r.fill(r.short1(a), []*jobs.Run{whole}, now)
+	r.fill(r.short1(a), []*kernel.Run{whole}, now)
 	if _, out, expand := r.ship(now); len(out) != 0 || len(expand) != 1 {
 		t.Fatalf("shipped %+v, to expand %+v", out, expand)
 	}
@@ -77,10 +78,10 @@ func (r *router) short1(a *app) shortage { return shortage{a.lane, a.window, a.t
 // that waits for long is cleared away.
 func TestNobodyWaitsBehindWhatIsGone(t *testing.T) {
 	now := time.Now()
-	waits := func(seed string) *jobs.Run {
-		return &jobs.Run{Tenant: "t", App: "default", Key: "clean", ID: jobs.DerivedID(seed), State: jobs.Enqueued, Place: &jobs.Place{Route: jobs.RouteLast}}
+	waits := func(seed string) *kernel.Run {
+		return &kernel.Run{Tenant: "t", App: "default", Key: "clean", ID: kernel.DerivedID(seed), State: jobs.Enqueued, Place: &kernel.Place{Route: jobs.RouteLast}}
 	}
-	gone := func(run *jobs.Run) *jobs.Run {
+	gone := func(run *kernel.Run) *kernel.Run {
 		over := *run
 		over.State = jobs.Cancelled
 		return &over

@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/client"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -328,7 +329,7 @@ func TestS3_04PinnedToAWorker(t *testing.T) {
 		want(t, "pinned, b is back", r.names(), "bbab")
 		// One run may name another worker.
 		wish, _ := jobs.Trigger[charge]("waits").Request(charge{"3"}, jobs.OnWorker("a"))
-		h.must(jobs.CreateOf(wish))
+		h.must(kernel.CreateOf(wish))
 		time.Sleep(time.Second)
 		want(t, "on a", r.names(), "bbaba")
 		h.over("waits", 3)
@@ -357,7 +358,7 @@ func (p planeLive) Watch(ctx context.Context, _ jobs.Tenant, _ func(bus.Changes)
 }
 
 // audits are the lines of the record about targets that begin with a text, newest first.
-func (h *house) audits(target string) (list []*jobs.Audit) {
+func (h *house) audits(target string) (list []*kernel.Audit) {
 	h.t.Helper()
 	all, err := h.store.Audits(h.ctx, metastore.AuditQuery{Tenant: jobs.DefaultTenant, Limit: 100})
 	if err != nil {
@@ -386,7 +387,7 @@ func TestRoutesKeepTheirRules(t *testing.T) {
 			var js []jobs.Job
 			var keys []jobs.Key
 			for i := range 12 {
-				o := jobs.Options{Key: jobs.Key(fmt.Sprintf("j%d", i)), Route: jobs.Routes()[rnd.IntN(len(jobs.Routes()))], RouteBy: "Customer", Slots: rnd.IntN(3)}
+				o := jobs.Options{Key: jobs.Key(fmt.Sprintf("j%d", i)), Route: kernel.Routes()[rnd.IntN(len(kernel.Routes()))], RouteBy: "Customer", Slots: rnd.IntN(3)}
 				if rnd.IntN(2) == 0 {
 					o.Needs = [][]string{{"gpu"}, {"eu"}, {"gpu", "eu"}}[rnd.IntN(3)]
 				}
@@ -442,7 +443,7 @@ func TestRoutesKeepTheirRules(t *testing.T) {
 						heads++
 					}
 					n := ran[run.ID]
-					if run.State == jobs.Skipped && run.Cause == jobs.ByNobody && len(n) == 0 {
+					if run.State == jobs.Skipped && run.Cause == kernel.ByNobody && len(n) == 0 {
 						continue
 					}
 					if run.State != jobs.Succeeded || len(n) != 1 {
@@ -478,12 +479,12 @@ func TestS3_12RoutesAsTheirPageSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| .+ \\| (?:`([abc]+)`)? ?\\|$").FindAllStringSubmatch(string(page), -1)
-	if len(rows) != len(jobs.Routes()) {
-		t.Errorf("the page has %d routes, there are %d", len(rows), len(jobs.Routes()))
+	if len(rows) != len(kernel.Routes()) {
+		t.Errorf("the page has %d routes, there are %d", len(rows), len(kernel.Routes()))
 	}
 	for i, row := range rows {
-		if i < len(jobs.Routes()) && row[1] != string(jobs.Routes()[i]) {
-			t.Errorf("route %d of the page is %s, it is %s", i, row[1], jobs.Routes()[i])
+		if i < len(kernel.Routes()) && row[1] != string(kernel.Routes()[i]) {
+			t.Errorf("route %d of the page is %s, it is %s", i, row[1], kernel.Routes()[i])
 		}
 		if row[2] == "" {
 			continue

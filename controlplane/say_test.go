@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -36,7 +37,7 @@ func TestWhatAWorkerSaysOfItself(t *testing.T) {
 			t.Fatal(err)
 		}
 		kept := h.cp.Workers(jobs.DefaultTenant)
-		if len(kept) != 1 || len(kept[0].Label) > 200 || len(kept[0].Host) > 200 || len(kept[0].Version) > 200 || len(kept[0].Tags) > jobs.MaxTags || len(kept[0].Tags[0]) > 200 || kept[0].Slots > 1_000_000 {
+		if len(kept) != 1 || len(kept[0].Label) > 200 || len(kept[0].Host) > 200 || len(kept[0].Version) > 200 || len(kept[0].Tags) > kernel.MaxTags || len(kept[0].Tags[0]) > 200 || kept[0].Slots > 1_000_000 {
 			t.Errorf("what is kept is as loud as what was said")
 		}
 		many := map[jobs.Key]int{}
@@ -99,13 +100,13 @@ func TestLogLinesOfOthers(t *testing.T) {
 		h.cp, h.store = cp, cp.Store()
 		h.stop = h.spawn(cp.Run)
 		synctest.Wait()
-		h.must(jobs.Register{App: "billing", Worker: "b-1", Start: true, Job: jobs.Declaration{Key: "charge", Kind: jobs.Triggered, Code: jobs.Settings{Retries: new(3), RetryDelay: new(time.Millisecond)}}})
+		h.must(kernel.Register{App: "billing", Worker: "b-1", Start: true, Job: kernel.Declaration{Key: "charge", Kind: kernel.Triggered, Code: kernel.Settings{Retries: new(3), RetryDelay: new(time.Millisecond)}}})
 		run := jobs.NewID(time.Now())
-		h.must(jobs.Create{ID: run, Key: "charge"})
-		h.must(jobs.Claim{ID: run, Worker: "b-1", Attempt: 1})
-		h.must(jobs.Finish{ID: run, Worker: "b-1", Attempt: 1, Outcome: jobs.OutcomeError, Error: "x"})
+		h.must(kernel.Create{ID: run, Key: "charge"})
+		h.must(kernel.Claim{ID: run, Worker: "b-1", Attempt: 1})
+		h.must(kernel.Finish{ID: run, Worker: "b-1", Attempt: 1, Outcome: kernel.OutcomeError, Error: "x"})
 		time.Sleep(time.Second)
-		h.must(jobs.Claim{ID: run, Worker: "c-1", Attempt: 2})
+		h.must(kernel.Claim{ID: run, Worker: "c-1", Attempt: 2})
 		say := func(name string, l metastore.LogLine) {
 			t.Helper()
 			worker := h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: name, App: "billing"})

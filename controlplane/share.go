@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -227,7 +228,7 @@ func (s *standing) under(term uint64) {
 // ours are those of the entries that are due which this process is to fire. What is another member's it has read again,
 // since the other one has moved its cursor if all is well.
 func (cp *ControlPlane) ours(ctx context.Context, due []*entry, now time.Time) ([]*entry, error) {
-	var late []jobs.Ref
+	var late []kernel.Ref
 	due = slices.DeleteFunc(due, func(e *entry) bool {
 		if e.foreign {
 			late = append(late, e.def.Ref())

@@ -5,13 +5,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 func someJobs(n int) []jobs.ID {
 	ids := make([]jobs.ID, n)
 	for i := range ids {
-		ids[i] = jobs.DerivedID("share", fmt.Sprint(i))
+		ids[i] = kernel.DerivedID("share", fmt.Sprint(i))
 	}
 	return ids
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/membus"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -60,7 +61,7 @@ type rope struct {
 	ice        chan struct{} // nil = it is not frozen
 }
 
-var errRope = jobs.Refuse(jobs.Unavailable, "the rope is broken")
+var errRope = kernel.Refuse(jobs.Unavailable, "the rope is broken")
 
 func (r *rope) pull(ctx context.Context) error {
 	r.mu.Lock()
@@ -88,13 +89,13 @@ func (r *rope) thaw() {
 	r.ice = nil
 }
 
-func (r *rope) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (r *rope) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	if err := r.pull(ctx); err != nil {
 		return metastore.Refused(batch, err)
 	}
 	results := r.Full.Apply(ctx, batch)
 	for i := range results {
-		if _, is := batch[i].Command.(jobs.Fire); is && results[i].Existing {
+		if _, is := batch[i].Command.(kernel.Fire); is && results[i].Existing {
 			r.wasted.Add(1)
 		}
 	}
@@ -107,14 +108,14 @@ func (r *rope) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Res
 	return results
 }
 
-func (r *rope) State(ctx context.Context) (jobs.StoreRow, error) {
+func (r *rope) State(ctx context.Context) (kernel.StoreRow, error) {
 	if err := r.pull(ctx); err != nil || r.deaf.Load() {
-		return jobs.StoreRow{}, errRope
+		return kernel.StoreRow{}, errRope
 	}
 	return r.Full.State(ctx)
 }
 
-func (r *rope) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*jobs.Definition, error) {
+func (r *rope) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*kernel.Definition, error) {
 	if err := r.pull(ctx); err != nil || r.deaf.Load() {
 		return nil, errRope
 	}
@@ -206,18 +207,18 @@ func (b *belfry) cast(n int, spec string) (keys []jobs.Key) {
 	b.t.Helper()
 	for i := range n {
 		key := jobs.Key(fmt.Sprintf("bell-%02d", i))
-		b.must(jobs.Register{App: "bells", Worker: "w", Start: true, Job: jobs.Declaration{Key: key, Kind: jobs.Recurring,
-			Code: jobs.Settings{Schedule: &spec, MaxConcurrency: new(0), Misfire: new(jobs.MisfireAll)}}})
+		b.must(kernel.Register{App: "bells", Worker: "w", Start: true, Job: kernel.Declaration{Key: key, Kind: kernel.Recurring,
+			Code: kernel.Settings{Schedule: &spec, MaxConcurrency: new(0), Misfire: new(jobs.MisfireAll)}}})
 		keys = append(keys, key)
 	}
 	return keys
 }
 
 // strokes are the runs of a job, oldest first; each due time of each second from the first one on must have one.
-func (b *belfry) strokes(key jobs.Key) []*jobs.Run {
+func (b *belfry) strokes(key jobs.Key) []*kernel.Run {
 	b.t.Helper()
 	runs := b.runs(key)
-	slices.SortFunc(runs, func(x, y *jobs.Run) int { return x.Due.Compare(y.Due) })
+	slices.SortFunc(runs, func(x, y *kernel.Run) int { return x.Due.Compare(y.Due) })
 	for i := 1; i < len(runs); i++ {
 		if gap := runs[i].Due.Sub(runs[i-1].Due); gap != time.Second {
 			b.t.Errorf("%s: %v after %v", key, runs[i].Due, runs[i-1].Due)
@@ -401,8 +402,8 @@ func TestAMemberThatHasNotHeardFiresNothing(t *testing.T) {
 		n2 := b.ringers["n2"].rope
 		n2.deaf.Store(true)
 		paused, edited := theirs[0], theirs[1]
-		b.must(jobs.Pause{Key: paused})
-		b.must(jobs.Edit{Key: edited, Set: jobs.Settings{Schedule: new("30 * * * * *")}})
+		b.must(kernel.Pause{Key: paused})
+		b.must(kernel.Edit{Key: edited, Set: kernel.Settings{Schedule: new("30 * * * * *")}})
 		time.Sleep(time.Second + 500*time.Millisecond)
 		synctest.Wait()
 		for _, key := range theirs[2:] {
@@ -418,7 +419,7 @@ func TestAMemberThatHasNotHeardFiresNothing(t *testing.T) {
 		if runs := b.runs(paused); len(runs) != 2 {
 			t.Errorf("a paused job has %d runs, and had 2", len(runs))
 		}
-		if m := b.ledger(paused); len(m) != 1 || m[0].Reason != jobs.MissedPaused || m[0].Count != 4 {
+		if m := b.ledger(paused); len(m) != 1 || m[0].Reason != kernel.MissedPaused || m[0].Count != 4 {
 			t.Errorf("the ledger of a paused job: %v", m)
 		}
 		var due []int

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -22,7 +23,7 @@ func (r *router) heartbeat(from bus.Principal, b bus.Heartbeat, now time.Time) (
 		m := a.workers[b.Worker]
 		if m == nil {
 			if a.starts(from.Name) >= mostStarts {
-				return false, jobs.Refuse(jobs.Exhausted, "%d workers of the name %s are at work: give others another name", mostStarts, from.Name)
+				return false, kernel.Refuse(jobs.Exhausted, "%d workers of the name %s are at work: give others another name", mostStarts, from.Name)
 			}
 			m = &member{of: from.Name, handed: map[jobs.Key]int{}}
 			a.workers[b.Worker] = m

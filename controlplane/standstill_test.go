@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -66,8 +67,8 @@ type lookedAt struct {
 	releases atomic.Int64
 }
 
-func (l *lookedAt) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
-	if _, is := batch[0].Command.(jobs.Release); is && l.releases.Add(1) > 5_000 {
+func (l *lookedAt) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
+	if _, is := batch[0].Command.(kernel.Release); is && l.releases.Add(1) > 5_000 {
 		<-ctx.Done()
 	}
 	return l.Full.Apply(ctx, batch)
@@ -86,8 +87,8 @@ func TestAPauseEndsByTheStoresClock(t *testing.T) {
 		h.start()
 		var n atomic.Int64
 		h.worker(worker.Config{Slots: 1}, jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { n.Add(1); return nil }), jobs.Options{Key: "work"}))
-		h.must(jobs.Pause{Key: "work", Until: time.Now().Add(time.Minute)})
-		h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "work"})
+		h.must(kernel.Pause{Key: "work", Until: time.Now().Add(time.Minute)})
+		h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "work"})
 		time.Sleep(time.Minute - time.Second)
 		if n.Load() != 0 {
 			t.Fatal("it ran during the pause")

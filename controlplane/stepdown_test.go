@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -69,7 +70,7 @@ type hurt struct {
 	all   bool
 }
 
-func (h *hurt) Leased(ctx context.Context) ([]*jobs.Run, error) {
+func (h *hurt) Leased(ctx context.Context) ([]*kernel.Run, error) {
 	h.first.CompareAndSwap(nil, &h.node)
 	if h.all || *h.first.Load() == h.node {
 		return nil, errors.New("the disk cannot be read")

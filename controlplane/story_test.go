@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/membus"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -35,9 +36,9 @@ type house struct {
 	store metastore.Store
 	stop  func() // ends the control plane
 
-	ended   func(*jobs.Run) // what the control plane tells of failures, or nil
-	missed  func(jobs.Tenant, jobs.Key, jobs.Missed)
-	paused  func(*jobs.Definition)
+	ended   func(*kernel.Run) // what the control plane tells of failures, or nil
+	missed  func(jobs.Tenant, jobs.Key, kernel.Missed)
+	paused  func(*kernel.Definition)
 	retain  metastore.Retainer // forgets runs that are over, or nil
 	logs    metastore.Logs
 	archive *memstore.Archive
@@ -133,13 +134,13 @@ func (h *house) close() {
 }
 
 // apply applies one command as a person.
-func (h *house) apply(k jobs.Command) metastore.Result {
+func (h *house) apply(k kernel.Command) metastore.Result {
 	h.t.Helper()
-	r := h.store.Apply(h.ctx, []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]
+	r := h.store.Apply(h.ctx, []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]
 	return r
 }
 
-func (h *house) must(k jobs.Command) metastore.Result {
+func (h *house) must(k kernel.Command) metastore.Result {
 	h.t.Helper()
 	r := h.apply(k)
 	if r.Err != nil {
@@ -148,7 +149,7 @@ func (h *house) must(k jobs.Command) metastore.Result {
 	return r
 }
 
-func (h *house) run(id jobs.ID) *jobs.Run {
+func (h *house) run(id jobs.ID) *kernel.Run {
 	h.t.Helper()
 	run, err := h.store.Run(h.ctx, jobs.DefaultTenant, id)
 	if err != nil {
@@ -158,9 +159,9 @@ func (h *house) run(id jobs.ID) *jobs.Run {
 }
 
 // runs are all runs of a job, newest first.
-func (h *house) runs(key jobs.Key) []*jobs.Run {
+func (h *house) runs(key jobs.Key) []*kernel.Run {
 	h.t.Helper()
-	var all []*jobs.Run
+	var all []*kernel.Run
 	q := metastore.RunQuery{Tenant: jobs.DefaultTenant, Job: key, Limit: metastore.MaxPage}
 	for {
 		p, err := h.store.Runs(h.ctx, q)
@@ -175,14 +176,14 @@ func (h *house) runs(key jobs.Key) []*jobs.Run {
 	}
 }
 
-func states(run *jobs.Run) (s []jobs.State) {
+func states(run *kernel.Run) (s []jobs.State) {
 	for _, m := range run.Moves {
 		s = append(s, m.State)
 	}
 	return s
 }
 
-func (h *house) ledger(key jobs.Key) []*jobs.Missed {
+func (h *house) ledger(key jobs.Key) []*kernel.Missed {
 	h.t.Helper()
 	d, err := h.store.Definition(h.ctx, jobs.DefaultTenant, key)
 	if err != nil {
@@ -225,7 +226,7 @@ func TestAJobGoesAllTheWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if run := h.must(jobs.CreateOf(wish)).Run(); run.State != jobs.Scheduled {
+		if run := h.must(kernel.CreateOf(wish)).Run(); run.State != jobs.Scheduled {
 			t.Fatalf("a delayed run is %s", run.State)
 		}
 		time.Sleep(lasts)
@@ -246,7 +247,7 @@ func TestAJobGoesAllTheWay(t *testing.T) {
 			t.Errorf("the nightly job ran %d times in %v", nights, lasts)
 		}
 		for _, run := range h.runs("billing.close-day") {
-			if run.State != jobs.Succeeded || run.Origin != jobs.FromCron || !run.Due.Equal(run.Created) && run.Created.Sub(run.Due) > 10*time.Millisecond {
+			if run.State != jobs.Succeeded || run.Origin != kernel.FromCron || !run.Due.Equal(run.Created) && run.Created.Sub(run.Due) > 10*time.Millisecond {
 				t.Errorf("nightly run %s of %s: %s, %v late", run.Origin, run.Due, run.State, run.Created.Sub(run.Due))
 			}
 		}

@@ -6,8 +6,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/sabotage"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/jobs/sabotage"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
@@ -85,9 +86,9 @@ func (cp *ControlPlane) sweepRows(ctx context.Context) error {
 		return err
 	}
 	if len(gates) > 0 {
-		batch := make([]jobs.Envelope, len(gates))
+		batch := make([]kernel.Envelope, len(gates))
 		for i, g := range gates {
-			batch[i] = cp.envelope(g.Tenant, jobs.Hand{Gate: g.Name})
+			batch[i] = cp.envelope(g.Tenant, kernel.Hand{Gate: g.Name})
 		}
 		for _, r := range cp.store.Apply(ctx, batch) {
 			if r.Err != nil {
@@ -112,7 +113,7 @@ func (cp *ControlPlane) refresh(ctx context.Context) error {
 		return err
 	}
 	globals := map[jobs.Tenant]uint64{}
-	var batch []jobs.Envelope
+	var batch []kernel.Envelope
 	for _, d := range defs {
 		rev, ok := globals[d.Tenant]
 		if !ok {
@@ -124,7 +125,7 @@ func (cp *ControlPlane) refresh(ctx context.Context) error {
 			globals[d.Tenant] = rev
 		}
 		if d.Defaults != rev {
-			batch = append(batch, cp.envelope(d.Tenant, jobs.Refresh{Key: d.Key}))
+			batch = append(batch, cp.envelope(d.Tenant, kernel.Refresh{Key: d.Key}))
 		}
 	}
 	for len(batch) > 0 {

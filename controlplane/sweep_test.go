@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
@@ -18,14 +18,14 @@ type unmarked struct {
 
 var errUnmarked = errors.New("no state")
 
-func (u *unmarked) State(ctx context.Context) (jobs.StoreRow, error) {
+func (u *unmarked) State(ctx context.Context) (kernel.StoreRow, error) {
 	if u.asked++; u.asked == 1 {
-		return jobs.StoreRow{}, errUnmarked
+		return kernel.StoreRow{}, errUnmarked
 	}
 	return u.Local.State(ctx)
 }
 
-func (u *unmarked) Unserved(ctx context.Context, limit int) ([]jobs.Ref, error) {
+func (u *unmarked) Unserved(ctx context.Context, limit int) ([]kernel.Ref, error) {
 	u.unserved++
 	return u.Local.Unserved(ctx, limit)
 }

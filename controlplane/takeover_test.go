@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
 )
@@ -18,7 +19,7 @@ func TestATakeoverThatNobodyWaitsFor(t *testing.T) {
 		h := newHouse(t)
 		defer h.close()
 		var j journal
-		declared, err := jobs.Declare(j.work("slow", time.Minute, true, jobs.Options{}))
+		declared, err := kernel.Declare(j.work("slow", time.Minute, true, jobs.Options{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +52,7 @@ func TestATakeoverThatNobodyWaitsFor(t *testing.T) {
 		if _, list, err := other.Poll(h.ctx, 1, "", 8*time.Second); err != nil || len(list) != 0 {
 			t.Errorf("given once more: %v (%v)", list, err)
 		}
-		if run, err := other.Finish(h.ctx, jobs.Finish{ID: id, Attempt: 1, Outcome: jobs.OutcomeSuccess}); err != nil || run.State != jobs.Succeeded {
+		if run, err := other.Finish(h.ctx, kernel.Finish{ID: id, Attempt: 1, Outcome: kernel.OutcomeSuccess}); err != nil || run.State != jobs.Succeeded {
 			t.Errorf("its end: %+v (%v)", run, err)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
@@ -33,7 +34,7 @@ func (h *house) timer(n *atomic.Int64, tm schedule.Timer) {
 	if err != nil {
 		h.t.Fatalf("%+v: %v", tm, err)
 	}
-	h.must(jobs.Edit{Key: "tick", Set: set})
+	h.must(kernel.Edit{Key: "tick", Set: set})
 }
 
 // timers are the forms of a timer and when they are due, in seconds after they were written; more follow if the last
@@ -190,7 +191,7 @@ func TestS2_34External(t *testing.T) {
 			t.Errorf("it ran %d times by itself", n.Load())
 		}
 		for range 3 {
-			h.must(jobs.Create{ID: jobs.NewID(time.Now()), Key: "tick", Origin: jobs.FromPerson})
+			h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "tick", Origin: kernel.FromPerson})
 			time.Sleep(time.Second)
 		}
 		if synctest.Wait(); n.Load() != 3 {
@@ -263,13 +264,13 @@ func TestFixedDelayPausedAndSkipped(t *testing.T) {
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("tick", jobs.Options{Every: time.Minute, AfterEnd: true}, &n))
 		time.Sleep(90 * time.Second)
-		h.must(jobs.Pause{Key: "tick"})
+		h.must(kernel.Pause{Key: "tick"})
 		time.Sleep(5 * time.Minute)
-		h.must(jobs.Resume{Key: "tick"})
+		h.must(kernel.Resume{Key: "tick"})
 		time.Sleep(5*time.Minute + 10*time.Second)
 		synctest.Wait()
 		ranges := h.ledger("tick")
-		if len(ranges) != 1 || ranges[0].Count != 5 || ranges[0].Reason != jobs.MissedPaused {
+		if len(ranges) != 1 || ranges[0].Count != 5 || ranges[0].Reason != kernel.MissedPaused {
 			t.Errorf("the ledger is %+v, want one range of 5", ranges)
 		}
 		if got := n.Load(); got != 6 {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -12,13 +13,13 @@ import (
 // counted while it leads, commands whenever they pass.
 type Totals struct {
 	Runs map[Class]Steps
-	Late map[jobs.Kind]metastore.Histogram // seconds from due to start, of first attempts
-	Took map[jobs.Kind]metastore.Histogram // seconds from an attempt's start to its end
+	Late map[kernel.Kind]metastore.Histogram // seconds from due to start, of first attempts
+	Took map[kernel.Kind]metastore.Histogram // seconds from an attempt's start to its end
 
-	Fired      uint64                 // due times that became runs
-	Missed     map[jobs.Reason]uint64 // due times that did not
-	Commands   map[jobs.Verb]uint64   // that were applied
-	Refused    map[jobs.Code]uint64   // those that were not, by why; "" = an error inside
+	Fired      uint64                   // due times that became runs
+	Missed     map[kernel.Reason]uint64 // due times that did not
+	Commands   map[kernel.Verb]uint64   // that were applied
+	Refused    map[jobs.Code]uint64     // those that were not, by why; "" = an error inside
 	Heartbeats uint64
 
 	Offered  uint64 // offers sent
@@ -34,7 +35,7 @@ type Totals struct {
 // Class is what runs are counted by. Jobs are not in it: there may be a million of them.
 type Class struct {
 	Tenant jobs.Tenant // OtherTenants for those beyond the first MaxTenants
-	Kind   jobs.Kind
+	Kind   kernel.Kind
 }
 
 // How many tenants are told apart, and what the others are called. No tenant can have that name.
@@ -55,9 +56,9 @@ type Steps struct {
 // totals keeps Totals. It stands under the lock of pulse.
 type totals struct {
 	runs       map[Class]*Steps
-	late, took [jobs.Triggered + 1]metastore.Histogram
+	late, took [kernel.Triggered + 1]metastore.Histogram
 	fired      uint64
-	missed     map[jobs.Reason]uint64
+	missed     map[kernel.Reason]uint64
 	commands   [256]uint64
 	refused    map[jobs.Code]uint64
 
@@ -66,7 +67,7 @@ type totals struct {
 }
 
 func (t *totals) init() {
-	t.runs, t.missed, t.refused = map[Class]*Steps{}, map[jobs.Reason]uint64{}, map[jobs.Code]uint64{}
+	t.runs, t.missed, t.refused = map[Class]*Steps{}, map[kernel.Reason]uint64{}, map[jobs.Code]uint64{}
 	for k := range t.late {
 		t.late[k] = metastore.NewHistogram(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 		t.took[k] = metastore.NewHistogram(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 3600, 21600)
@@ -74,7 +75,7 @@ func (t *totals) init() {
 }
 
 // class is where the runs of a tenant and a kind are counted.
-func (t *totals) class(tenant jobs.Tenant, kind jobs.Kind) *Steps {
+func (t *totals) class(tenant jobs.Tenant, kind kernel.Kind) *Steps {
 	of := Class{tenant, kind}
 	if t.last != nil && t.of == of {
 		return t.last
@@ -96,7 +97,7 @@ func (t *totals) class(tenant jobs.Tenant, kind jobs.Kind) *Steps {
 }
 
 // command counts a command and what it did besides moving runs.
-func (t *totals) command(c jobs.Command, r *metastore.Result) {
+func (t *totals) command(c kernel.Command, r *metastore.Result) {
 	if r.Err != nil {
 		t.refused[jobs.CodeOf(r.Err)]++
 		return
@@ -106,11 +107,11 @@ func (t *totals) command(c jobs.Command, r *metastore.Result) {
 		return
 	}
 	switch c := c.(type) {
-	case jobs.Create, jobs.Notify:
+	case kernel.Create, kernel.Notify:
 		if run := r.Run(); run != nil {
 			t.class(run.Tenant, run.Kind).Created++
 		}
-	case jobs.Fire:
+	case kernel.Fire:
 		for _, run := range r.Runs {
 			t.class(run.Tenant, run.Kind).Created++
 			t.fired++
@@ -122,26 +123,26 @@ func (t *totals) command(c jobs.Command, r *metastore.Result) {
 }
 
 // note counts a step that a run has taken.
-func (t *totals) note(run *jobs.Run) {
+func (t *totals) note(run *kernel.Run) {
 	s := t.class(run.Tenant, run.Kind)
 	switch run.State {
 	case jobs.Processing:
 		s.Started++
 		if d, first := late(run); first {
-			t.late[min(run.Kind, jobs.Triggered)].Observe(d.Seconds())
+			t.late[min(run.Kind, kernel.Triggered)].Observe(d.Seconds())
 		}
 		return
 	case jobs.Succeeded:
 		s.Succeeded++
 	case jobs.Failed, jobs.Terminated:
 		switch run.Cause {
-		case jobs.ByTimeout:
+		case kernel.ByTimeout:
 			s.Timeout++
-		case jobs.ByLoss, jobs.ByPoison:
+		case kernel.ByLoss, kernel.ByPoison:
 			s.Lost++
-		case jobs.ByHandback:
+		case kernel.ByHandback:
 			s.Handback++
-		case jobs.BySnooze:
+		case kernel.BySnooze:
 			s.Snooze++
 		default:
 			s.Error++
@@ -156,11 +157,11 @@ func (t *totals) note(run *jobs.Run) {
 		s.Skipped++
 		return
 	}
-	t.took[min(run.Kind, jobs.Triggered)].Observe(took(run).Seconds())
+	t.took[min(run.Kind, kernel.Triggered)].Observe(took(run).Seconds())
 }
 
 // took is how long the attempt took that has just ended.
-func took(run *jobs.Run) time.Duration {
+func took(run *kernel.Run) time.Duration {
 	if n := len(run.Moves); n > 0 {
 		return max(0, run.Moves[n-1].At.Sub(run.Started))
 	}
@@ -169,20 +170,20 @@ func took(run *jobs.Run) time.Duration {
 
 // Totals is what this process has counted so far.
 func (cp *ControlPlane) Totals() Totals {
-	all := Totals{Runs: map[Class]Steps{}, Late: map[jobs.Kind]metastore.Histogram{}, Took: map[jobs.Kind]metastore.Histogram{},
-		Commands: map[jobs.Verb]uint64{}, Heartbeats: cp.heartbeats.Load()}
+	all := Totals{Runs: map[Class]Steps{}, Late: map[kernel.Kind]metastore.Histogram{}, Took: map[kernel.Kind]metastore.Histogram{},
+		Commands: map[kernel.Verb]uint64{}, Heartbeats: cp.heartbeats.Load()}
 	p := &cp.pulse
 	p.mu.Lock()
 	t := &p.totals
 	for class, s := range t.runs {
 		all.Runs[class] = *s
 	}
-	for _, kind := range []jobs.Kind{jobs.Recurring, jobs.Triggered} {
+	for _, kind := range []kernel.Kind{kernel.Recurring, kernel.Triggered} {
 		all.Late[kind], all.Took[kind] = t.late[kind].Copy(), t.took[kind].Copy()
 	}
 	for verb, n := range t.commands {
 		if n > 0 {
-			all.Commands[jobs.Verb(verb)] = n
+			all.Commands[kernel.Verb(verb)] = n
 		}
 	}
 	all.Fired, all.Missed, all.Refused = t.fired, maps.Clone(t.missed), maps.Clone(t.refused)

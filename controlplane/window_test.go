@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -31,10 +32,10 @@ func (c *counted) Hand(ctx context.Context, lane bus.Lane, list []bus.Offer) err
 
 func (h *house) flood(key jobs.Key, n int) {
 	h.t.Helper()
-	batch := make([]jobs.Envelope, n)
+	batch := make([]kernel.Envelope, n)
 	for i := range batch {
-		batch[i] = jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:test",
-			Command: jobs.Create{ID: jobs.NewID(time.Now()), Key: key, Args: []byte(`{"Customer":"c7"}`)}}
+		batch[i] = kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:test",
+			Command: kernel.Create{ID: jobs.NewID(time.Now()), Key: key, Args: []byte(`{"Customer":"c7"}`)}}
 	}
 	for _, r := range h.store.Apply(h.ctx, batch) {
 		if r.Err != nil {
@@ -112,7 +113,7 @@ func TestRecurringOverlapIsSkipped(t *testing.T) {
 			switch run.State {
 			case jobs.Skipped:
 				skipped++
-				if run.Cause != jobs.ByOverlap {
+				if run.Cause != kernel.ByOverlap {
 					t.Errorf("skipped by %s", run.Cause)
 				}
 			case jobs.Succeeded, jobs.Processing:
@@ -140,7 +141,7 @@ func TestPriorityGoesFirst(t *testing.T) {
 			priority int
 		}{{"first", 0}, {"low", -5}, {"normal", 0}, {"high", 9}} {
 			w, _ := jobs.Trigger[charge]("charge").Request(charge{p.name}, jobs.WithPriority(p.priority))
-			h.must(jobs.CreateOf(w))
+			h.must(kernel.CreateOf(w))
 			synctest.Wait()
 		}
 		time.Sleep(10 * time.Second)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -58,7 +59,7 @@ func TestS0_24Broadcast(t *testing.T) {
 		}
 		h.ask("charge", "3")
 		time.Sleep(time.Minute)
-		if run := h.runs("charge")[0]; run.State != jobs.Skipped || run.Cause != jobs.ByNobody || len(h.runs("charge")) != 7 {
+		if run := h.runs("charge")[0]; run.State != jobs.Skipped || run.Cause != kernel.ByNobody || len(h.runs("charge")) != 7 {
 			t.Errorf("with no worker there is a run that is %s by %s", run.State, run.Cause)
 		}
 	})
@@ -85,9 +86,9 @@ func TestS3_17BroadcastByScheduleAndOnePartAgain(t *testing.T) {
 		if got := r.parted(); got != "a:0/2 b:1/2" {
 			t.Errorf("ran %s", got)
 		}
-		var failed *jobs.Run
+		var failed *kernel.Run
 		for _, run := range h.runs("clean") {
-			if want := jobs.DueID(run.Tenant, run.Job, run.Due, run.Place.Index, 0); run.ID != want {
+			if want := kernel.DueID(run.Tenant, run.Job, run.Due, run.Place.Index, 0); run.ID != want {
 				t.Errorf("part %d has the ID %s, want %s", run.Place.Index, run.ID, want)
 			}
 			if run.State == jobs.Terminated {
@@ -196,7 +197,7 @@ func TestS0_07DrainAndResumeFromOutside(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		wish, _ := jobs.Trigger[charge]("charge").Request(charge{"6"}, jobs.OnWorker("a"))
-		h.must(jobs.CreateOf(wish))
+		h.must(kernel.CreateOf(wish))
 		time.Sleep(2 * time.Minute)
 		want(t, "a is resumed", r.names(), "abbbba")
 		h.over("charge", 6)
@@ -252,14 +253,14 @@ func TestS0_11AJobThatNoWorkerHasIsStopped(t *testing.T) {
 
 func TestS0_12NewJobsWaitToBeStarted(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
-		h.must(jobs.Configure{NewJobs: new(jobs.NewDisabled)})
+		h.must(kernel.Configure{NewJobs: new(kernel.NewDisabled)})
 		tick := jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "tick", Every: time.Minute})
 		h.worker(worker.Config{}, tick)
 		time.Sleep(10*time.Minute + time.Second)
-		if all, missed := h.runs("tick"), h.ledger("tick"); len(all) != 0 || len(missed) != 1 || missed[0].Reason != jobs.MissedDisabled {
+		if all, missed := h.runs("tick"), h.ledger("tick"); len(all) != 0 || len(missed) != 1 || missed[0].Reason != kernel.MissedDisabled {
 			t.Errorf("before it was started there are %d runs and %+v", len(all), missed)
 		}
-		h.must(jobs.Edit{Key: "tick", Set: jobs.Settings{Disabled: new(false)}})
+		h.must(kernel.Edit{Key: "tick", Set: kernel.Settings{Disabled: new(false)}})
 		time.Sleep(5 * time.Minute)
 		if n := len(h.runs("tick")); n != 5 {
 			t.Errorf("%d runs in five minutes", n)

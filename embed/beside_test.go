@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
@@ -77,7 +78,7 @@ func TestRunsAskedForInTheDatabase(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				return store.Apply(t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:shop", Command: jobs.CreateOf(wish)}})[0].Err
+				return store.Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:shop", Command: kernel.CreateOf(wish)}})[0].Err
 			})
 		})
 	}

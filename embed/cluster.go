@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -74,7 +75,7 @@ const partPatience = 6 * time.Second
 func (c *cluster) serve(ctx context.Context, calls bus.Calls) error {
 	return calls.Serve(ctx, bus.ServiceCluster, func(_ context.Context, from bus.Principal, request []byte) ([]byte, error) {
 		if from.Role != bus.Node {
-			return nil, jobs.Refuse(jobs.Forbidden, "%s is no node", from.Actor())
+			return nil, kernel.Refuse(jobs.Forbidden, "%s is no node", from.Actor())
 		}
 		w, err := bus.Decode[wish](request)
 		if err != nil {
@@ -94,7 +95,7 @@ func (c *cluster) serve(ctx context.Context, calls bus.Calls) error {
 // here does what was asked for, at the leader.
 func (c *cluster) here(ctx context.Context, w wish) (any, error) {
 	if c.store == nil && w.What != wishStatus {
-		return nil, jobs.Refuse(jobs.Conflict, "the rows are in a database: a node joins by being started with it, and leadership passes on when the leader is stopped")
+		return nil, kernel.Refuse(jobs.Conflict, "the rows are in a database: a node joins by being started with it, and leadership passes on when the leader is stopped")
 	}
 	switch w.What {
 	case wishStatus:
@@ -104,7 +105,7 @@ func (c *cluster) here(ctx context.Context, w wish) (any, error) {
 		if err == nil && c.invite != nil {
 			token, err = c.invite(token)
 		}
-		return ops.Invitation{Token: token, Until: jobs.Instant(time.Now().Add(raftstore.InvitationTime))}, err
+		return ops.Invitation{Token: token, Until: kernel.Instant(time.Now().Add(raftstore.InvitationTime))}, err
 	case wishRemove:
 		return nil, c.remove(ctx, w)
 	case wishTransfer:
@@ -115,7 +116,7 @@ func (c *cluster) here(ctx context.Context, w wish) (any, error) {
 		}
 		return nil, err
 	}
-	return nil, jobs.Invalid("%.40q is nothing that a cluster does in this version", w.What)
+	return nil, kernel.Invalid("%.40q is nothing that a cluster does in this version", w.What)
 }
 
 // remove takes a node out: first its bus out of those of the others, which may have to agree while it is still there, and
@@ -137,7 +138,7 @@ func (c *cluster) remove(ctx context.Context, w wish) error {
 	}
 	none := jobs.CodeOf(parted) == jobs.NotFound
 	if there && parted != nil && !none {
-		return jobs.Refuse(jobs.Conflict, "not done: %v", parted)
+		return kernel.Refuse(jobs.Conflict, "not done: %v", parted)
 	}
 	switch err := c.store.Remove(ctx, w.by(), w.Node); {
 	case jobs.CodeOf(err) == jobs.NotFound && parted == nil:
@@ -145,7 +146,7 @@ func (c *cluster) remove(ctx context.Context, w wish) error {
 	case err != nil || parted == nil || none:
 		return err
 	}
-	return jobs.Refuse(jobs.Conflict, "node %s is no member any more, but its NATS server still counts among those of the others: %v; "+
+	return kernel.Refuse(jobs.Conflict, "node %s is no member any more, but its NATS server still counts among those of the others: %v; "+
 		"ask for the same again", name, parted)
 }
 
@@ -245,12 +246,12 @@ func asked[A any](ctx context.Context, c *cluster, w wish) (answer A, err error)
 	raw, err := c.calls.Call(ctx, bus.ServiceCluster, bus.Encode(w))
 	switch {
 	case errors.Is(err, bus.ErrNobody), err != nil && jobs.CodeOf(err) == jobs.Unknown && w.What == wishStatus: // nothing was done
-		return answer, jobs.Refuse(jobs.Unavailable, "the leader does not answer: %v", err)
+		return answer, kernel.Refuse(jobs.Unavailable, "the leader does not answer: %v", err)
 	case err != nil:
 		return answer, err
 	}
 	if err := json.Unmarshal(raw, &answer); err != nil {
-		return answer, jobs.Invalid("the leader's answer is not understood: %v", err)
+		return answer, kernel.Invalid("the leader's answer is not understood: %v", err)
 	}
 	return answer, nil
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/membus"
 	"github.com/carillon-scheduler/carillon/client"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
@@ -124,9 +125,9 @@ func (by Triggering) check(cfg Config) error {
 	case by == "", by == ByLeader, by == Distributed && cfg.Database != "":
 		return nil
 	case by == Distributed:
-		return jobs.Invalid("embed: triggering distributed needs Database: without one, the leader fires all jobs")
+		return kernel.Invalid("embed: triggering distributed needs Database: without one, the leader fires all jobs")
 	}
-	return jobs.Invalid("embed: triggering %.40q is neither %s nor %s", string(by), ByLeader, Distributed)
+	return kernel.Invalid("embed: triggering %.40q is neither %s nor %s", string(by), ByLeader, Distributed)
 }
 
 // Scheduler is a scheduler inside a program.
@@ -178,14 +179,14 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 		}
 	}()
 	if cfg.Tokens && cfg.Who != nil {
-		return nil, jobs.Invalid("embed: both Who and Tokens are given: either the program knows who asks, or tokens say so")
+		return nil, kernel.Invalid("embed: both Who and Tokens are given: either the program knows who asks, or tokens say so")
 	}
 	if err := cfg.Triggering.check(cfg); err != nil {
 		return nil, err
 	}
 	shared := cfg.Bus != nil
 	if cfg.Cluster != nil && (cfg.Dir == "" || cfg.Database != "" || !shared) {
-		return nil, jobs.Invalid("embed: a Cluster keeps its rows in a Dir and shares a Bus")
+		return nil, kernel.Invalid("embed: a Cluster keeps its rows in a Dir and shares a Bus")
 	}
 	if !shared {
 		hub := membus.New()
@@ -197,7 +198,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	}
 	if cfg.Open != nil {
 		if !rows.shared {
-			return nil, jobs.Invalid("embed: Open is for processes with a Database in common")
+			return nil, kernel.Invalid("embed: Open is for processes with a Database in common")
 		}
 		rows.elector = doorkeeper{rows.elector, cfg.Open}
 	}
@@ -368,7 +369,7 @@ func (s *Scheduler) Handler() http.Handler { return s.handler }
 // Ready says why requests should not come here, or nil: the store answers, and somebody leads, here or at another node.
 func (s *Scheduler) Ready(ctx context.Context) error {
 	if s.stopping.Load() {
-		return jobs.Refuse(jobs.Unavailable, "stopping")
+		return kernel.Refuse(jobs.Unavailable, "stopping")
 	}
 	if err := s.store.ready(ctx); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore"
@@ -40,7 +41,7 @@ func (l *led) leads() bool {
 
 // Apply has the leader apply the batch. What this node was leading too briefly for is asked for again elsewhere, in
 // the same words, so that it is done once.
-func (l *led) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (l *led) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	if l.apart {
 		return l.here.Apply(ctx, batch)
 	}
@@ -57,7 +58,7 @@ func (l *led) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Resu
 	if len(open) == 0 || l.leads() || ctx.Err() != nil {
 		return results
 	}
-	rest := make([]jobs.Envelope, len(open))
+	rest := make([]kernel.Envelope, len(open))
 	for k, i := range open {
 		rest[k] = batch[i]
 	}
@@ -82,9 +83,9 @@ func (l *led) wishes() metastore.Applier {
 // leaders refuses what comes while this process does not lead, because the one that does is brought the same.
 type leaders struct{ *led }
 
-func (l leaders) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (l leaders) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	if !l.leads() {
-		return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "this node does not lead"))
+		return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "this node does not lead"))
 	}
 	return l.led.Apply(ctx, batch)
 }
@@ -107,16 +108,16 @@ func (l *led) ready(ctx context.Context) error {
 		return nil
 	}
 	if l.apart {
-		return jobs.Refuse(jobs.Unavailable, "this node stands by: another one leads, or will in a moment this one")
+		return kernel.Refuse(jobs.Unavailable, "this node stands by: another one leads, or will in a moment this one")
 	}
 	leader := l.plane.Leader()
 	if leader.Term == 0 {
-		return jobs.Refuse(jobs.Unavailable, "no node leads yet")
+		return kernel.Refuse(jobs.Unavailable, "no node leads yet")
 	}
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
 	if _, err := l.there.Global(ctx, jobs.DefaultTenant); err != nil {
-		return jobs.Refuse(jobs.Unavailable, "node %s leads and does not answer", leader.Name)
+		return kernel.Refuse(jobs.Unavailable, "node %s leads and does not answer", leader.Name)
 	}
 	return nil
 }
@@ -156,26 +157,26 @@ func read[A any](ctx context.Context, e elsewhere, ask func(context.Context, met
 		}
 	}
 	if !e.copies.Whole() { // it may lack everything
-		return answer, jobs.Refuse(jobs.Unavailable, "the leader does not answer, and the copy of this node is not whole since it was started")
+		return answer, kernel.Refuse(jobs.Unavailable, "the leader does not answer, and the copy of this node is not whole since it was started")
 	}
 	metastore.NoteAge(ctx, max(e.copies.Age(), time.Millisecond))
 	return ask(ctx, e.here)
 }
 
-func (e elsewhere) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*jobs.Definition, error) {
-	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (*jobs.Definition, error) {
+func (e elsewhere) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*kernel.Definition, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (*kernel.Definition, error) {
 		return r.Definition(ctx, tenant, key)
 	})
 }
 
-func (e elsewhere) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*jobs.Definition, error) {
-	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*jobs.Definition, error) {
+func (e elsewhere) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*kernel.Definition, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.Definition, error) {
 		return r.Definitions(ctx, q)
 	})
 }
 
-func (e elsewhere) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
-	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (*jobs.Run, error) {
+func (e elsewhere) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (*kernel.Run, error) {
 		return r.Run(ctx, tenant, id)
 	})
 }
@@ -184,8 +185,8 @@ func (e elsewhere) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Pa
 	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (metastore.Page, error) { return r.Runs(ctx, q) })
 }
 
-func (e elsewhere) Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*jobs.Missed, error) {
-	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*jobs.Missed, error) {
+func (e elsewhere) Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*kernel.Missed, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.Missed, error) {
 		return r.Ledger(ctx, tenant, job, limit)
 	})
 }
@@ -194,38 +195,38 @@ func (e elsewhere) Counts(ctx context.Context, q metastore.CountQuery) (metastor
 	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (metastore.Counts, error) { return r.Counts(ctx, q) })
 }
 
-func (e elsewhere) Global(ctx context.Context, tenant jobs.Tenant) (*jobs.Global, error) {
-	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (*jobs.Global, error) { return r.Global(ctx, tenant) })
+func (e elsewhere) Global(ctx context.Context, tenant jobs.Tenant) (*kernel.Global, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (*kernel.Global, error) { return r.Global(ctx, tenant) })
 }
 
-func (e elsewhere) Token(ctx context.Context, tenant jobs.Tenant, id string) (*jobs.Token, error) {
-	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (*jobs.Token, error) { return r.Token(ctx, tenant, id) })
+func (e elsewhere) Token(ctx context.Context, tenant jobs.Tenant, id string) (*kernel.Token, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (*kernel.Token, error) { return r.Token(ctx, tenant, id) })
 }
 
-func (e elsewhere) Tokens(ctx context.Context, tenant jobs.Tenant) ([]*jobs.Token, error) {
-	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*jobs.Token, error) { return r.Tokens(ctx, tenant) })
+func (e elsewhere) Tokens(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Token, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.Token, error) { return r.Tokens(ctx, tenant) })
 }
 
-func (e elsewhere) Session(ctx context.Context, tenant jobs.Tenant, id string) (*jobs.Session, error) {
-	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (*jobs.Session, error) {
+func (e elsewhere) Session(ctx context.Context, tenant jobs.Tenant, id string) (*kernel.Session, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (*kernel.Session, error) {
 		return r.Session(ctx, tenant, id)
 	})
 }
 
-func (e elsewhere) History(ctx context.Context, tenant jobs.Tenant, job jobs.ID) (*jobs.History, error) {
-	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (*jobs.History, error) {
+func (e elsewhere) History(ctx context.Context, tenant jobs.Tenant, job jobs.ID) (*kernel.History, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (*kernel.History, error) {
 		return r.History(ctx, tenant, job)
 	})
 }
 
-func (e elsewhere) Calendars(ctx context.Context, tenant jobs.Tenant) ([]*jobs.Calendar, error) {
-	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*jobs.Calendar, error) {
+func (e elsewhere) Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Calendar, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.Calendar, error) {
 		return r.Calendars(ctx, tenant)
 	})
 }
 
-func (e elsewhere) Audits(ctx context.Context, q metastore.AuditQuery) ([]*jobs.Audit, error) {
-	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*jobs.Audit, error) { return r.Audits(ctx, q) })
+func (e elsewhere) Audits(ctx context.Context, q metastore.AuditQuery) ([]*kernel.Audit, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.Audit, error) { return r.Audits(ctx, q) })
 }
 
 // doorkeeper opens the bus of a process to others for as long as it leads.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -64,7 +65,7 @@ func (l *live) view(tenant jobs.Tenant) view {
 func (l *live) serve(ctx context.Context, calls bus.Calls) error {
 	return calls.Serve(ctx, bus.ServiceLive, func(_ context.Context, from bus.Principal, request []byte) ([]byte, error) {
 		if from.Role != bus.Node {
-			return nil, jobs.Refuse(jobs.Forbidden, "%s is no node", from.Actor())
+			return nil, kernel.Refuse(jobs.Forbidden, "%s is no node", from.Actor())
 		}
 		v := l.view(jobs.Tenant(request))
 		v.Attempts = map[jobs.ID]ops.Attempt{}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/client"
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -60,8 +61,8 @@ func shop(held chan<- int) []jobs.Job {
 // plan has the recurring jobs be due three times from first on, and then never again.
 func plan(ctx context.Context, o *ops.Ops, first time.Time) error {
 	for _, key := range []jobs.Key{"shop.bell", "shop.silent"} {
-		set := jobs.Settings{Schedule: new("@every 1s"), First: &first, End: new(first.Add(2500 * time.Millisecond))}
-		if _, err := o.Edit(ctx, ops.Who{Actor: "person:ann"}, jobs.Edit{Key: key, Set: set}); err != nil {
+		set := kernel.Settings{Schedule: new("@every 1s"), First: &first, End: new(first.Add(2500 * time.Millisecond))}
+		if _, err := o.Edit(ctx, ops.Who{Actor: "person:ann"}, kernel.Edit{Key: key, Set: set}); err != nil {
 			return err
 		}
 	}
@@ -136,7 +137,7 @@ func ledger(ctx context.Context, o *ops.Ops, first time.Time) (lines []string, o
 		for _, run := range page.Runs {
 			over = over && run.State.Final()
 			line := strings.TrimSpace(fmt.Sprintf("%s %s", key, run.Args))
-			if run.Origin == jobs.FromCron || run.Origin == jobs.FromMisfire { // on time or late: that is the machine's doing
+			if run.Origin == kernel.FromCron || run.Origin == kernel.FromMisfire { // on time or late: that is the machine's doing
 				line += " due +" + run.Due.Sub(first).String()
 			}
 			if run.Priority != 0 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -83,13 +84,13 @@ func (p *pull) close() {
 }
 
 // declared are declarations as bytes that are the same if they say the same.
-func declared(list []jobs.Declaration) []byte {
+func declared(list []kernel.Declaration) []byte {
 	list = slices.Clone(list)
-	slices.SortFunc(list, func(a, b jobs.Declaration) int { return bytes.Compare([]byte(a.Key), []byte(b.Key)) })
+	slices.SortFunc(list, func(a, b kernel.Declaration) int { return bytes.Compare([]byte(a.Key), []byte(b.Key)) })
 	var all []byte
 	for _, d := range list {
 		all = fmt.Appendf(all, "%q %v %d %q ", d.Key, d.Kind, d.Version, d.Schema)
-		all = jobs.AppendSettings(all, &d.Code)
+		all = kernel.AppendSettings(all, &d.Code)
 	}
 	return all
 }
@@ -131,7 +132,7 @@ func (p *pull) Register(ctx context.Context, who ops.Who, w ops.PullWorker) (ops
 // keeps says why somebody may not speak for a worker group, or nil.
 func keeps(who ops.Who, app string) error {
 	if who.App != "" && app != who.App {
-		return jobs.Refuse(jobs.Forbidden, "the token is for workers of app %s, and not of app %.60q", who.App, app)
+		return kernel.Refuse(jobs.Forbidden, "the token is for workers of app %s, and not of app %.60q", who.App, app)
 	}
 	return nil
 }
@@ -140,11 +141,11 @@ func keeps(who ops.Who, app string) error {
 func (p *pull) full(by holder) error {
 	switch {
 	case p.tokens[by] >= p.perToken:
-		return jobs.Refuse(jobs.Exhausted, "too many HTTP workers: this token has %d at this node, and limits.http-workers-per-token is %d: register at another node, or raise the limit", p.tokens[by], p.perToken)
+		return kernel.Refuse(jobs.Exhausted, "too many HTTP workers: this token has %d at this node, and limits.http-workers-per-token is %d: register at another node, or raise the limit", p.tokens[by], p.perToken)
 	case p.tenants[by.tenant] >= p.perTenant:
-		return jobs.Refuse(jobs.Exhausted, "too many HTTP workers: tenant %s has %d at this node, and limits.http-workers-per-tenant is %d: register at another node, or raise the limit", by.tenant, p.tenants[by.tenant], p.perTenant)
+		return kernel.Refuse(jobs.Exhausted, "too many HTTP workers: tenant %s has %d at this node, and limits.http-workers-per-tenant is %d: register at another node, or raise the limit", by.tenant, p.tenants[by.tenant], p.perTenant)
 	case len(p.guests) >= p.all:
-		return jobs.Refuse(jobs.Exhausted, "too many HTTP workers: this node has %d, and limits.http-workers is %d: register at another node, or raise the limit", len(p.guests), p.all)
+		return kernel.Refuse(jobs.Exhausted, "too many HTTP workers: this node has %d, and limits.http-workers is %d: register at another node, or raise the limit", len(p.guests), p.all)
 	}
 	return nil
 }
@@ -177,7 +178,7 @@ func (p *pull) admit(ctx context.Context, by holder, w ops.PullWorker) (*guest, 
 	switch {
 	case p.ended:
 		p.mu.Unlock()
-		return nil, jobs.Refuse(jobs.Unavailable, "this node is stopping: register at another one, or here again in a moment")
+		return nil, kernel.Refuse(jobs.Unavailable, "this node is stopping: register at another one, or here again in a moment")
 	case g == nil:
 		if err := p.full(by); err != nil {
 			p.mu.Unlock()
@@ -189,7 +190,7 @@ func (p *pull) admit(ctx context.Context, by holder, w ops.PullWorker) (*guest, 
 		go p.host(key, g, w)
 	case g.app != w.App || g.slots != w.Slots || !bytes.Equal(g.jobs, said):
 		p.mu.Unlock()
-		return nil, jobs.Refuse(jobs.Conflict, "worker %s has registered otherwise: give each start of the program a start of its own", key.worker)
+		return nil, kernel.Refuse(jobs.Conflict, "worker %s has registered otherwise: give each start of the program a start of its own", key.worker)
 	}
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, openTime)
@@ -197,7 +198,7 @@ func (p *pull) admit(ctx context.Context, by holder, w ops.PullWorker) (*guest, 
 	select {
 	case <-g.made:
 	case <-ctx.Done():
-		return nil, jobs.Refuse(jobs.Unavailable, "the worker could not be registered in time: try again")
+		return nil, kernel.Refuse(jobs.Unavailable, "the worker could not be registered in time: try again")
 	}
 	if g.err != nil {
 		return nil, g.err
@@ -207,7 +208,7 @@ func (p *pull) admit(ctx context.Context, by holder, w ops.PullWorker) (*guest, 
 	}
 	select {
 	case <-g.remote.Ended():
-		return nil, jobs.Refuse(jobs.Unavailable, "worker %s has just left: try again", key.worker)
+		return nil, kernel.Refuse(jobs.Unavailable, "worker %s has just left: try again", key.worker)
 	default:
 		return g, nil
 	}
@@ -242,7 +243,7 @@ func (p *pull) open(tenant jobs.Tenant, g *guest, w ops.PullWorker) (shut func()
 	b, err := p.connect(ctx, as)
 	if err != nil {
 		p.log.Error("no bus for a worker over HTTP", "worker", w.Name, "err", err)
-		return nil, jobs.Refuse(jobs.Unavailable, "this node has no bus for the worker now")
+		return nil, kernel.Refuse(jobs.Unavailable, "this node has no bus for the worker now")
 	}
 	about := worker.About{Host: w.Host, PID: w.PID, Version: w.Version}
 	heeding := busstore.Heed(b, as)
@@ -288,7 +289,7 @@ func (p *pull) guest(ctx context.Context, who ops.Who, name string) (*guest, err
 }
 
 func errUnknown(name string) error {
-	return jobs.Refuse(jobs.NotFound, "this node does not know worker %.80q: register, with the runs that it has", name)
+	return kernel.Refuse(jobs.NotFound, "this node does not know worker %.80q: register, with the runs that it has", name)
 }
 
 func (g *guest) answer() ops.PullAnswer {
@@ -327,7 +328,7 @@ func (p *pull) Heartbeat(ctx context.Context, who ops.Who, name string, drain bo
 }
 
 // Finish is ops.Pull's.
-func (p *pull) Finish(ctx context.Context, who ops.Who, name string, f jobs.Finish) (*jobs.Run, error) {
+func (p *pull) Finish(ctx context.Context, who ops.Who, name string, f kernel.Finish) (*kernel.Run, error) {
 	g, err := p.guest(ctx, who, name)
 	if err != nil {
 		return nil, err
@@ -363,7 +364,7 @@ func (p *pull) Log(ctx context.Context, who ops.Who, name string, run jobs.ID, a
 	for i, one := range l.Lines {
 		lines[i].Text = one.Text
 		if err := lines[i].Level.UnmarshalText([]byte(one.Level)); err != nil {
-			return jobs.Invalid("level of a line is %.20q, it must be one of DEBUG, INFO, WARN, ERROR", one.Level)
+			return kernel.Invalid("level of a line is %.20q, it must be one of DEBUG, INFO, WARN, ERROR", one.Level)
 		}
 	}
 	return g.remote.Log(ctx, run, attempt, l.First, lines)

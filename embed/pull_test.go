@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -156,7 +157,7 @@ func (o *office) trigger(args string, how ...jobs.EnqueueOption) jobs.ID {
 	return run.ID
 }
 
-func (o *office) row(id any) *jobs.Run {
+func (o *office) row(id any) *kernel.Run {
 	o.t.Helper()
 	synctest.Wait()
 	run, ok := id.(jobs.ID)
@@ -170,7 +171,7 @@ func (o *office) row(id any) *jobs.Run {
 	return found
 }
 
-func (o *office) want(id any, state jobs.State, cause jobs.Cause, attempt uint32) *jobs.Run {
+func (o *office) want(id any, state jobs.State, cause kernel.Cause, attempt uint32) *kernel.Run {
 	o.t.Helper()
 	run := o.row(id)
 	if run.State != state || run.Cause != cause || run.Attempt != attempt {
@@ -227,7 +228,7 @@ func TestPullWorker(t *testing.T) {
 		if end := p.say(200, "finish", run, m{"error": "no seat", "code": "busy"}); end["state"] != "Failed" || end["retryAt"] == nil {
 			t.Errorf("its end is answered by %v", end)
 		}
-		if r := o.want(id, jobs.Failed, jobs.ByError, 1); r.Code() != "busy" || r.Error != "no seat" {
+		if r := o.want(id, jobs.Failed, kernel.ByError, 1); r.Code() != "busy" || r.Error != "no seat" {
 			t.Errorf("it failed with %q, %q", r.Code(), r.Error)
 		}
 		before := time.Now()
@@ -247,7 +248,7 @@ func TestPullWorker(t *testing.T) {
 		id = o.trigger(`{}`)
 		run = p.one()
 		p.say(200, "finish", run, m{"error": "never", "noRetry": true})
-		o.want(id, jobs.Terminated, jobs.ByError, 1)
+		o.want(id, jobs.Terminated, kernel.ByError, 1)
 
 		// A cancel ends an open poll, and is told until the attempt has ended.
 		id = o.trigger(`{}`)
@@ -266,7 +267,7 @@ func TestPullWorker(t *testing.T) {
 		if got := stops(p.say(200, "heartbeat", nil, nil)); len(got) != 1 {
 			t.Errorf("a heartbeat tells %v", got)
 		}
-		if r := o.want(id, jobs.Cancelled, jobs.Cause(o.row(id).Cause), 1); !r.Lingering {
+		if r := o.want(id, jobs.Cancelled, kernel.Cause(o.row(id).Cause), 1); !r.Lingering {
 			t.Error("its slot was taken away before it had returned")
 		}
 		if end := p.say(200, "finish", run, m{"error": "I stop"}); end["state"] != "Cancelled" {
@@ -289,7 +290,7 @@ func TestPullWorker(t *testing.T) {
 		if got := stops(told); !slices.Equal(got, []string{"timeout 1"}) {
 			t.Errorf("a heartbeat tells %v", got)
 		}
-		if r := o.want(id, jobs.Failed, jobs.ByTimeout, 1); !r.Lingering {
+		if r := o.want(id, jobs.Failed, kernel.ByTimeout, 1); !r.Lingering {
 			t.Error("it has not returned, and its slot was taken away")
 		}
 		p.say(200, "finish", run, m{"result": 1})
@@ -472,7 +473,7 @@ func TestPullWorkerIsRefusedNonsense(t *testing.T) {
 			}
 			return list
 		}
-		long := strings.Repeat("x", jobs.MaxResult)
+		long := strings.Repeat("x", kernel.MaxResult)
 		for _, c := range []struct {
 			verb  string
 			body  m
@@ -516,7 +517,7 @@ func TestPullWorkerIsRefusedNonsense(t *testing.T) {
 			t.Errorf("the run was %+v, and is %+v", before, r)
 		}
 		p.say(200, "finish", run, m{"error": strings.Repeat("é", 1<<14)})
-		if r := o.row(id); r.State != jobs.Terminated || len(r.Error) > jobs.MaxError {
+		if r := o.row(id); r.State != jobs.Terminated || len(r.Error) > kernel.MaxError {
 			t.Errorf("%s with an error of %d bytes", r.State, len(r.Error))
 		}
 	})

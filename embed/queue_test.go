@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -89,7 +90,7 @@ func TestTheQueueIsMadeAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, run := range asked {
-				if run.State != jobs.New { // those that were refused have none
+				if run.State != kernel.New { // those that were refused have none
 					runs = append(runs, run)
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/backup"
@@ -84,7 +85,7 @@ func (s *Scheduler) openDatabase(ctx context.Context, cfg Config, clock *metasto
 	}
 	s.close = append(s.close, store.Close)
 	r := rows{store: store, clock: clock, logs: store.Logs(), elector: store, retain: store, where: store.Where(), shared: true, deliver: store.Deliver, beside: store.Beside,
-		backup: func(context.Context, io.Writer) error { return jobs.Refuse(jobs.Conflict, "%s", store.HowToBackUp()) }}
+		backup: func(context.Context, io.Writer) error { return kernel.Refuse(jobs.Conflict, "%s", store.HowToBackUp()) }}
 	if cfg.Triggering == Distributed {
 		r.members = store
 	}
@@ -101,7 +102,7 @@ const oldest = 10 * time.Second
 func writeBackup(ctx context.Context, to io.Writer, cfg Config, store *raftstore.Store) error {
 	if err := store.Linearizable(ctx); err != nil {
 		if age := store.Age(); age > oldest {
-			return jobs.Refuse(jobs.Unavailable, "what this node has may be %v old, and it cannot reach the others: ask one that leads", age.Round(time.Second))
+			return kernel.Refuse(jobs.Unavailable, "what this node has may be %v old, and it cannot reach the others: ask one that leads", age.Round(time.Second))
 		}
 	}
 	_, err := backup.Write(ctx, to, backup.Head{At: time.Now().UTC(), Version: cfg.Version, From: "node " + cfg.Node}, store.Content())

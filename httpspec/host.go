@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // notHTTP are ports at which other protocols are known to listen, which must not be reached by way of a job: those that
@@ -21,9 +21,9 @@ var notHTTP = []int{1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43,
 func HTTPPort(port int) error {
 	switch {
 	case port < 1 || port > 65535:
-		return jobs.Invalid("port %d must be between 1 and 65535", port)
+		return kernel.Invalid("port %d must be between 1 and 65535", port)
 	case slices.Contains(notHTTP, port):
-		return jobs.Invalid("port %d belongs to another protocol than HTTP", port)
+		return kernel.Invalid("port %d belongs to another protocol than HTTP", port)
 	}
 	return nil
 }
@@ -44,20 +44,20 @@ func checkHost(s string) error {
 	if inner, is := strings.CutPrefix(s, "["); is {
 		address, after, closed := strings.Cut(inner, "]")
 		if a, err := netip.ParseAddr(address); err != nil || !closed || !a.Is6() || a.Zone() != "" {
-			return jobs.Invalid("%.80q is no host: want an IPv6 address in brackets, such as [2001:db8::1]", s)
+			return kernel.Invalid("%.80q is no host: want an IPv6 address in brackets, such as [2001:db8::1]", s)
 		}
 		rest = "x" + after
 	}
 	host, port, has := strings.Cut(rest, ":")
 	if !hostName.MatchString(host) {
-		return jobs.Invalid("%.80q is no host: want letters, digits, dots and hyphens", s)
+		return kernel.Invalid("%.80q is no host: want letters, digits, dots and hyphens", s)
 	}
 	if !has {
 		return nil
 	}
 	n, err := strconv.Atoi(port)
 	if err != nil || port[0] == '+' {
-		return jobs.Invalid("%.80q is no host: its port is not a number", s)
+		return kernel.Invalid("%.80q is no host: its port is not a number", s)
 	}
 	return HTTPPort(n)
 }

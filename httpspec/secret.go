@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -23,15 +24,15 @@ func (s Secrets) Check() error {
 	for id, secret := range s {
 		switch {
 		case !name.MatchString(id):
-			return jobs.Invalid("secret %.60q: a secret is named by letters, digits and _, and begins with no digit", id)
+			return kernel.Invalid("secret %.60q: a secret is named by letters, digits and _, and begins with no digit", id)
 		case secret.Value == "":
-			return jobs.Invalid("secret %s is empty", id)
+			return kernel.Invalid("secret %s is empty", id)
 		case len(secret.Hosts) == 0:
-			return jobs.Invalid("secret %s names no host: say which hosts it may be sent to", id)
+			return kernel.Invalid("secret %s names no host: say which hosts it may be sent to", id)
 		}
 		for _, host := range secret.Hosts {
 			if err := checkHost(host); err != nil {
-				return jobs.Invalid("secret %s: %v", id, err)
+				return kernel.Invalid("secret %s: %v", id, err)
 			}
 		}
 	}
@@ -60,7 +61,7 @@ func (s Secrets) values(names []string) (values []string) {
 func (s Secrets) mayGo(names []string, to string) error {
 	u, err := url.Parse(to)
 	if err != nil {
-		return jobs.Invalid("that is no URL to call")
+		return kernel.Invalid("that is no URL to call")
 	}
 	port := u.Port()
 	if port == "" {
@@ -69,10 +70,10 @@ func (s Secrets) mayGo(names []string, to string) error {
 	for _, id := range names {
 		secret, ok := s[id]
 		if !ok {
-			return jobs.Invalid("there is no secret %s where this job runs", id)
+			return kernel.Invalid("there is no secret %s where this job runs", id)
 		}
 		if !secret.mayGo(u.Hostname(), port) {
-			return jobs.Refuse(jobs.Forbidden, "secret %s may not be sent to %.100s: its hosts are %s", id, u.Host, strings.Join(secret.Hosts, ", "))
+			return kernel.Refuse(jobs.Forbidden, "secret %s may not be sent to %.100s: its hosts are %s", id, u.Host, strings.Join(secret.Hosts, ", "))
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
@@ -54,15 +55,15 @@ const (
 func ParseDocument(raw []byte) (*Document, error) {
 	var d Document
 	if err := strictly(raw, &d); err != nil {
-		return nil, jobs.Invalid("the job: %v", strings.TrimPrefix(err.Error(), "json: "))
+		return nil, kernel.Invalid("the job: %v", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return &d, nil
 }
 
 // Settings are what the document says, in our words; now is when it was written. Jobs of the seed are recurring ones: a
 // timer that is "external" leaves them without a schedule. What they fail with is tried again by their rules alone.
-func (d *Document) Settings(now time.Time) (jobs.Settings, error) {
-	none := jobs.Settings{}
+func (d *Document) Settings(now time.Time) (kernel.Settings, error) {
+	none := kernel.Settings{}
 	raw, err := json.Marshal(d.Job)
 	if err != nil {
 		return none, err
@@ -76,7 +77,7 @@ func (d *Document) Settings(now time.Time) (jobs.Settings, error) {
 	}
 	s, err := timer.Settings(now, "")
 	if at, ok := errors.AsType[*schedule.Error](err); ok {
-		return none, jobs.Invalid("timer.%v", at)
+		return none, kernel.Invalid("timer.%v", at)
 	}
 	if err != nil {
 		return none, err
@@ -111,20 +112,20 @@ func (d *Document) tags() (tags []string) {
 }
 
 // retries turns the rules into ours. A synchronous job that takes too long fails with 500, as the seed has it.
-func (d *Document) retries(s *jobs.Settings) error {
+func (d *Document) retries(s *kernel.Settings) error {
 	s.Retries = new(valueOr(d.MaxRetries, seedMaxRetries))
 	rules := make([]jobs.RetryRule, 0, len(d.Retry)+1)
 	for i, r := range d.Retry {
 		if r.ErrorEquals == "" {
-			return jobs.Invalid("retry[%d].errorEquals is missing", i)
+			return kernel.Invalid("retry[%d].errorEquals is missing", i)
 		}
 		interval, rate := valueOr(r.IntervalSeconds, seedInterval), valueOr(r.BackoffRate, seedBackoff)
-		if interval < 0 || interval > jobs.MaxDuration.Seconds() {
-			return jobs.Invalid("retry[%d].intervalSeconds is %v, it must be between 0 and %v", i, interval, jobs.MaxDuration.Seconds())
+		if interval < 0 || interval > kernel.MaxDuration.Seconds() {
+			return kernel.Invalid("retry[%d].intervalSeconds is %v, it must be between 0 and %v", i, interval, kernel.MaxDuration.Seconds())
 		}
 		rule := jobs.RetryRule{Codes: []string{r.ErrorEquals}, Attempts: valueOr(r.MaxAttempts, seedMaxAttempts), Delay: time.Duration(interval * float64(time.Second)), Factor: rate}
 		if r.ErrorEquals == "500" && !d.Async {
-			rule.Codes = append(rule.Codes, jobs.CodeTimeout)
+			rule.Codes = append(rule.Codes, kernel.CodeTimeout)
 		}
 		rules = append(rules, rule)
 	}
@@ -143,7 +144,7 @@ func valueOr[T any](v *T, otherwise T) T {
 }
 
 // DocumentOf is a job as the second seed writes it, as far as it has words for it.
-func DocumentOf(d *jobs.Definition, active bool) (*Document, error) {
+func DocumentOf(d *kernel.Definition, active bool) (*Document, error) {
 	p := &d.Policy
 	out := &Document{JobID: string(d.Key), JobName: p.Name, JobDescription: p.Description, TimeoutSeconds: new(int(p.Timeout / time.Second)), MaxRetries: &p.Retries, Active: new(0)}
 	if active {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -28,7 +29,7 @@ const long = `{
 
 var written = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func settingsOf(t *testing.T, doc string) (*httpspec.Document, jobs.Settings) {
+func settingsOf(t *testing.T, doc string) (*httpspec.Document, kernel.Settings) {
 	t.Helper()
 	d, err := httpspec.ParseDocument([]byte(doc))
 	if err != nil {
@@ -73,8 +74,8 @@ func TestS2_39SynchronousTimeoutsAre500(t *testing.T) {
 // What is written as a document, kept and read again says the same.
 func TestDocumentsComeBack(t *testing.T) {
 	_, s := settingsOf(t, long)
-	d := &jobs.Definition{Key: "20220125", Kind: jobs.Recurring, Edits: s}
-	d.Policy = d.Resolve(&jobs.Global{})
+	d := &kernel.Definition{Key: "20220125", Kind: kernel.Recurring, Edits: s}
+	d.Policy = d.Resolve(&kernel.Global{})
 	doc, err := httpspec.DocumentOf(d, true)
 	if err != nil || doc.Creator != "001" || doc.CreatorName != "service-client" || *doc.Active != 1 || *doc.TimeoutSeconds != 15 || len(doc.Request) != 2 || len(doc.Retry) != 3 ||
 		doc.Timer.Period != "0 0/5 * * * ?" || doc.CheckURL.URL == "" || len(doc.Notification) != 1 {

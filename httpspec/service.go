@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // Gateway is the name under which a table of services has the one that leads to all others.
@@ -18,10 +18,10 @@ func (s Services) Check() error {
 	for name, base := range s {
 		u, err := url.Parse(base)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-			return jobs.Invalid("service %.60q is at %.100q: it must be a URL such as http://billing:8080/api", name, base)
+			return kernel.Invalid("service %.60q is at %.100q: it must be a URL such as http://billing:8080/api", name, base)
 		}
 		if err := checkHost(u.Host); err != nil {
-			return jobs.Invalid("service %.60q is at %.100q: %v", name, base, err)
+			return kernel.Invalid("service %.60q is at %.100q: %v", name, base, err)
 		}
 	}
 	return nil
@@ -63,7 +63,7 @@ func (s Services) find(to, own string) (string, error) {
 	}
 	base, ok := s[name]
 	if !ok {
-		return "", jobs.Invalid("there is no service %.60q where this job runs: http-jobs.services names those that there are", name)
+		return "", kernel.Invalid("there is no service %.60q where this job runs: http-jobs.services names those that there are", name)
 	}
 	return strings.TrimSuffix(base, "/") + rest, nil
 }

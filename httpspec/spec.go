@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // Job is what an HTTP job is to do, as people write it.
@@ -143,7 +143,7 @@ func (p *Plan) Fits(services Services, secrets Secrets) error {
 			err = secrets.mayGo(t.secrets, to)
 		}
 		if err != nil {
-			return jobs.Invalid("%s.url: %v", t.where, err)
+			return kernel.Invalid("%s.url: %v", t.where, err)
 		}
 	}
 	return nil
@@ -163,27 +163,27 @@ var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
 // Parse reads a job and checks all that can be checked before it runs. The error says where: request[1].url.
 func Parse(raw []byte) (*Plan, error) {
 	if len(raw) > MaxBytes {
-		return nil, jobs.Invalid("an HTTP job has at most %d bytes, this has %d", MaxBytes, len(raw))
+		return nil, kernel.Invalid("an HTTP job has at most %d bytes, this has %d", MaxBytes, len(raw))
 	}
 	p := &Plan{}
 	if err := strictly(raw, &p.Job); err != nil {
-		return nil, jobs.Invalid("HTTP job: %v", strings.TrimPrefix(err.Error(), "json: "))
+		return nil, kernel.Invalid("HTTP job: %v", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	switch {
 	case len(p.Request) == 0:
-		return nil, jobs.Invalid("an HTTP job needs a request")
+		return nil, kernel.Invalid("an HTTP job needs a request")
 	case len(p.Request) > MaxRequests:
-		return nil, jobs.Invalid("request: %d are given, at most %d are allowed", len(p.Request), MaxRequests)
+		return nil, kernel.Invalid("request: %d are given, at most %d are allowed", len(p.Request), MaxRequests)
 	case len(p.Notification) > MaxNotifications:
-		return nil, jobs.Invalid("notification: %d are given, at most %d are allowed", len(p.Notification), MaxNotifications)
+		return nil, kernel.Invalid("notification: %d are given, at most %d are allowed", len(p.Notification), MaxNotifications)
 	case p.QoS != 0 && p.QoS != 1:
-		return nil, jobs.Invalid("qos is %d, it must be 0 or 1", p.QoS)
+		return nil, kernel.Invalid("qos is %d, it must be 0 or 1", p.QoS)
 	case p.CheckRateSeconds < 0 || p.CheckRateSeconds > MaxCheckRate:
-		return nil, jobs.Invalid("checkRateSeconds is %d, it must be between 1 and %d", p.CheckRateSeconds, MaxCheckRate)
+		return nil, kernel.Invalid("checkRateSeconds is %d, it must be between 1 and %d", p.CheckRateSeconds, MaxCheckRate)
 	case p.CheckURL != nil && !p.Async:
-		return nil, jobs.Invalid("checkUrl is asked for the outcome of asynchronous jobs, and async is not set")
+		return nil, kernel.Invalid("checkUrl is asked for the outcome of asynchronous jobs, and async is not set")
 	case p.CheckURL != nil && p.CheckURL.Method != "" && p.CheckURL.Method != "GET":
-		return nil, jobs.Invalid("checkUrl is asked with GET, not with %.20q", p.CheckURL.Method)
+		return nil, kernel.Invalid("checkUrl is asked with GET, not with %.20q", p.CheckURL.Method)
 	}
 	if err := p.compile(); err != nil {
 		return nil, err
@@ -232,11 +232,11 @@ func (p *Plan) compile() error {
 		}
 		switch {
 		case !name.MatchString(r.RespEnvName):
-			return jobs.Invalid("%s.respEnvName %.40q: a name has letters, digits and _, and begins with no digit", where, r.RespEnvName)
+			return kernel.Invalid("%s.respEnvName %.40q: a name has letters, digits and _, and begins with no digit", where, r.RespEnvName)
 		case slices.Contains(system, r.RespEnvName):
-			return jobs.Invalid("%s.respEnvName %s is a name that the system gives", where, r.RespEnvName)
+			return kernel.Invalid("%s.respEnvName %s is a name that the system gives", where, r.RespEnvName)
 		case slices.Contains(c.named, r.RespEnvName):
-			return jobs.Invalid("%s.respEnvName %s is given to two answers", where, r.RespEnvName)
+			return kernel.Invalid("%s.respEnvName %s is given to two answers", where, r.RespEnvName)
 		}
 		c.named = append(c.named, r.RespEnvName)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ohler55/ojg/jp"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // The names that the system gives.
@@ -121,7 +121,7 @@ func (c *compiler) call(where string, k *Call) (*Template, error) {
 	}
 	c.secrets = nil
 	if !slices.Contains(methods, t.method) {
-		return nil, jobs.Invalid("%s.method is %.20q, it must be one of %s", where, k.Method, strings.Join(methods, ", "))
+		return nil, kernel.Invalid("%s.method is %.20q, it must be one of %s", where, k.Method, strings.Join(methods, ", "))
 	}
 	if t.own == "" {
 		t.own = c.plan.ServiceName
@@ -133,9 +133,9 @@ func (c *compiler) call(where string, k *Call) (*Template, error) {
 		at := where + ".headers." + name
 		switch {
 		case !headerName.MatchString(name):
-			return nil, jobs.Invalid("%s.headers: %.40q is no name of a header", where, name)
+			return nil, kernel.Invalid("%s.headers: %.40q is no name of a header", where, name)
 		case slices.Contains(reserved, strings.ToLower(name)), strings.HasPrefix(strings.ToLower(name), "proxy-"):
-			return nil, jobs.Invalid("%s: this header is set by the connection", at)
+			return nil, kernel.Invalid("%s: this header is set by the connection", at)
 		}
 		v, err := c.text(at, k.Headers[name])
 		if err != nil {
@@ -143,7 +143,7 @@ func (c *compiler) call(where string, k *Call) (*Template, error) {
 		}
 		for _, p := range v {
 			if strings.ContainsFunc(p.literal, notInHeader) {
-				return nil, jobs.Invalid("%s: the value has a line break, or another character that no header has", at)
+				return nil, kernel.Invalid("%s: the value has a line break, or another character that no header has", at)
 			}
 		}
 		t.headers[name] = v
@@ -164,13 +164,13 @@ func (c *compiler) url(where string, t *Template, raw string) error {
 	scheme, rest, ok := strings.Cut(raw, ":")
 	switch {
 	case raw == "":
-		return jobs.Invalid("%s is missing", where)
+		return kernel.Invalid("%s is missing", where)
 	case len(raw) > MaxURL:
-		return jobs.Invalid("%s has %d bytes, at most %d are allowed", where, len(raw), MaxURL)
+		return kernel.Invalid("%s has %d bytes, at most %d are allowed", where, len(raw), MaxURL)
 	case strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		return jobs.Invalid("%s %.80q has a blank or a character that no URL has", where, raw)
+		return kernel.Invalid("%s %.80q has a blank or a character that no URL has", where, raw)
 	case !ok || scheme != "http" && scheme != "https" && scheme != "service":
-		return jobs.Invalid("%s %.80q must begin with http://, https:// or service:, which no value can give", where, raw)
+		return kernel.Invalid("%s %.80q must begin with http://, https:// or service:, which no value can give", where, raw)
 	}
 	rest, _, _ = strings.Cut(rest, "#") // a fragment is never sent
 	host := ""
@@ -185,27 +185,27 @@ func (c *compiler) url(where string, t *Template, raw string) error {
 			break
 		}
 		if strings.ContainsAny(host, "${}") {
-			return jobs.Invalid("%s: the host %.80q must be written out: it is never made of values (service://name is looked up in a table)", where, host)
+			return kernel.Invalid("%s: the host %.80q must be written out: it is never made of values (service://name is looked up in a table)", where, host)
 		}
 		switch err := checkHost(host); {
 		case host == "":
-			return jobs.Invalid("%s %.80q has no host", where, raw)
+			return kernel.Invalid("%s %.80q has no host", where, raw)
 		case strings.Contains(host, "@"):
-			return jobs.Invalid("%s: %.80q has a user or a password, which belong into a header", where, host)
+			return kernel.Invalid("%s: %.80q has a user or a password, which belong into a header", where, host)
 		case strings.ContainsFunc(host, func(r rune) bool { return r > '~' }):
-			return jobs.Invalid("%s: the host %.80q has letters that no host has: write it in its xn-- form", where, host)
+			return kernel.Invalid("%s: the host %.80q has letters that no host has: write it in its xn-- form", where, host)
 		case err != nil:
-			return jobs.Invalid("%s: %v", where, err)
+			return kernel.Invalid("%s: %v", where, err)
 		}
 	case scheme != "service" || !strings.HasPrefix(rest, "/"):
-		return jobs.Invalid("%s %.80q has no host", where, raw)
+		return kernel.Invalid("%s %.80q has no host", where, raw)
 	}
 	t.fixed = scheme + "://" + host
 	if host == "" {
 		t.fixed = "service:"
 	}
 	if (host == "" || host == "{serviceName}") && t.own == "" {
-		return jobs.Invalid("%s means the job's own service: say which, with serviceName", where)
+		return kernel.Invalid("%s means the job's own service: say which, with serviceName", where)
 	}
 	path, query, has := cutQuery(rest)
 	var err error
@@ -247,7 +247,7 @@ func (c *compiler) text(where, s string) (text, error) {
 		}
 		end := strings.IndexByte(s[i:], '}')
 		if end < 0 {
-			return nil, jobs.Invalid("%s: %.40q has no }", where, s[i:])
+			return nil, kernel.Invalid("%s: %.40q has no }", where, s[i:])
 		}
 		r, err := c.ref(where, s[i+2:i+end])
 		if err != nil {
@@ -263,7 +263,7 @@ func (c *compiler) ref(where, s string) (*ref, error) {
 	r := &ref{source: "${" + s + "}"}
 	if secret, is := strings.CutPrefix(s, "secret:"); is {
 		if r.secret = secret; !name.MatchString(secret) {
-			return nil, jobs.Invalid("%s: %.60s: a secret is named by letters, digits and _", where, r.source)
+			return nil, kernel.Invalid("%s: %.60s: a secret is named by letters, digits and _", where, r.source)
 		}
 		c.secrets = append(c.secrets, secret)
 		return r, nil
@@ -275,7 +275,7 @@ func (c *compiler) ref(where, s string) (*ref, error) {
 		return r, nil
 	}
 	if inner, is := strings.CutSuffix(s, splice); is {
-		return nil, jobs.Invalid("%s: %.60s: write \"${%s}%s\", with %s behind the brace", where, r.source, inner, splice, splice)
+		return nil, kernel.Invalid("%s: %.60s: write \"${%s}%s\", with %s behind the brace", where, r.source, inner, splice, splice)
 	}
 	path := s
 	if !strings.HasPrefix(path, "$") {
@@ -283,13 +283,13 @@ func (c *compiler) ref(where, s string) (*ref, error) {
 	}
 	x, err := jp.ParseString(path)
 	if err != nil {
-		return nil, jobs.Invalid("%s: %.60s is neither a name nor a path such as $.a.b or responses[0].a: %v", where, r.source, err)
+		return nil, kernel.Invalid("%s: %.60s is neither a name nor a path such as $.a.b or responses[0].a: %v", where, r.source, err)
 	}
 	for _, part := range x {
 		switch part.(type) {
 		case jp.Root, jp.Child, jp.Nth:
 		default:
-			return nil, jobs.Invalid("%s: %.60s: a path leads to one value, by names and numbers: $.a.b[0]", where, r.source)
+			return nil, kernel.Invalid("%s: %.60s: a path leads to one value, by names and numbers: $.a.b[0]", where, r.source)
 		}
 	}
 	r.path = x
@@ -315,7 +315,7 @@ func (c *compiler) body(where string, t *Template, raw json.RawMessage) error {
 func (c *compiler) node(where string, d *json.Decoder) (node, error) {
 	tok, err := d.Token()
 	if err != nil {
-		return node{}, jobs.Invalid("%s: %v", where, err)
+		return node{}, kernel.Invalid("%s: %v", where, err)
 	}
 	switch v := tok.(type) {
 	case json.Delim:
@@ -329,7 +329,7 @@ func (c *compiler) node(where string, d *json.Decoder) (node, error) {
 			if n.kind == 'o' {
 				key, err := d.Token()
 				if err != nil {
-					return n, jobs.Invalid("%s: %v", where, err)
+					return n, kernel.Invalid("%s: %v", where, err)
 				}
 				name, _ = key.(string)
 				at = where + "." + name
@@ -362,9 +362,9 @@ func (c *compiler) leaf(where, s string) (node, error) {
 		t, err = c.text(where, s)
 		return node{kind: 't', text: t}, err
 	case spliced > 1:
-		return node{}, jobs.Invalid("%s: %.60q: a value takes one %s at most", where, s, splice)
+		return node{}, kernel.Invalid("%s: %.60q: a value takes one %s at most", where, s, splice)
 	case len(t) != 1 || t[0].ref == nil:
-		return node{}, jobs.Invalid("%s: %.60q: with %s, nothing stands beside the reference: \"${X}%s\"", where, s, splice, splice)
+		return node{}, kernel.Invalid("%s: %.60q: with %s, nothing stands beside the reference: \"${X}%s\"", where, s, splice, splice)
 	}
 	return node{kind: 's', splice: t[0].ref}, nil
 }

@@ -1,15 +1,10 @@
-// Package jobs says what a job is: its definition, its runs, and the moves a run may make.
+// Package jobs is what the author of a job writes and calls: jobs and their options, requests for runs, and what a handler
+// can do while it runs.
 //
-// It is the ground floor. Nothing here opens a file, a socket or a goroutine, and nothing reads a clock: time
-// comes in as an argument, already agreed upon by whoever commits. So one list of commands gives the same
-// rows on every machine, which is what the stores rest on.
+// Start with [RecurringJob] and [TriggeredJob], which a type of yours implements; [NewRecurring] and [NewTriggered], which
+// make a [Job] of it for a worker; and [Trigger], which enqueues runs from any program. In a handler, [Log], [Progress],
+// [Save], [Load], [Result] and [Attempt] take its context.
 //
-// Where to start:
-//   - to write a job: [RecurringJob], [TriggeredJob], [NewRecurring], [NewTriggered], [Options]
-//   - to start one from afar: [Trigger]
-//   - to see what may happen to a run: state.go (the table of states) and run.go (the moves)
-//   - to see what can be asked of a store: command.go, and what it answers: effect.go
-//
-// Sharp edges: a row ([Run], [Definition], ...) is never changed in place once a store holds it; copy,
-// change the copy, put that back. Times are UTC, without a monotonic part. Durations are time.Duration.
+// Sharp edges: a handler can be called again after a crash, so it must be idempotent or check [Attempt]; its context ends
+// with a cause, see [ErrTimeout]; a zero field of [Options] means "the default", and [None] means "none".
 package jobs

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -28,15 +27,6 @@ func (k Key) Check() error {
 	return nil
 }
 
-// CheckName says what is wrong with the name of a thing (an app, a worker, a tenant), or nil. Names follow the
-// rule of keys, because they end up in subjects and paths.
-func CheckName(what, name string) error {
-	if err := plain.Name(what, name, 200); err != nil {
-		return Invalid("%v", err)
-	}
-	return nil
-}
-
 // ID names a run, a definition (its uid) or an envelope. It is a UUID: version 7 for what people and
 // programs create, version 8 for what follows from something else (see [DueID], [DerivedID]).
 type ID [16]byte
@@ -52,45 +42,6 @@ func NewID(now time.Time) ID {
 	id[8] = id[8]&0x3f | 0x80
 	return id
 }
-
-// MadeAt is when NewID made an ID, to a millisecond, by the clock it was given; false if something else made it.
-func MadeAt(id ID) (time.Time, bool) {
-	if id[6]>>4 != 7 {
-		return time.Time{}, false
-	}
-	ms := uint64(binary.BigEndian.Uint16(id[0:]))<<32 | uint64(binary.BigEndian.Uint32(id[2:]))
-	return time.UnixMilli(int64(ms)).UTC(), true
-}
-
-// DueID is the ID of the run that belongs to one due time of a recurring job. The same due time has the
-// same ID on every node, for ever: creating it twice is creating it once.
-func DueID(tenant Tenant, job ID, due time.Time, part, replay uint32) ID {
-	var b [24 + 16]byte
-	copy(b[:], job[:])
-	binary.BigEndian.PutUint64(b[16:], uint64(due.UnixNano()))
-	binary.BigEndian.PutUint32(b[24:], part)
-	binary.BigEndian.PutUint32(b[28:], replay)
-	return DerivedID(string(tenant), string(b[:32]))
-}
-
-// DerivedID is an ID of version 8 that follows from words alone.
-func DerivedID(words ...string) ID {
-	h := sha256.New()
-	var n [8]byte
-	for _, w := range words {
-		binary.BigEndian.PutUint64(n[:], uint64(len(w)))
-		h.Write(n[:])
-		h.Write([]byte(w))
-	}
-	var id ID
-	copy(id[:], h.Sum(nil))
-	id[6] = id[6]&0x0f | 8<<4
-	id[8] = id[8]&0x3f | 0x80
-	return id
-}
-
-// IsDerived reports whether an ID follows from something else: from a due time, a parent, words.
-func IsDerived(id ID) bool { return id[6]>>4 == 8 }
 
 // IsZero says that no ID was given.
 func (id ID) IsZero() bool { return id == ID{} }
@@ -136,14 +87,6 @@ func (id *ID) UnmarshalText(b []byte) error {
 	return err
 }
 
-// Instant is t as rows hold it: UTC, no monotonic part. The zero time stays zero.
-func Instant(t time.Time) time.Time {
-	if t.IsZero() {
-		return time.Time{}
-	}
-	return t.Round(0).UTC()
-}
-
 // Code is why a command was refused. It survives every courier, and errors.Is finds it:
 //
 //	if errors.Is(err, jobs.Stale) { ... } // another attempt has taken over
@@ -178,11 +121,3 @@ func (r *Refusal) Unwrap() error { return r.Code }
 func invalid(format string, args ...any) error {
 	return &Refusal{Code: BadInput, Text: fmt.Sprintf(format, args...)}
 }
-
-// Refuse makes a Refusal.
-func Refuse(c Code, format string, args ...any) error {
-	return &Refusal{Code: c, Text: fmt.Sprintf(format, args...)}
-}
-
-// Invalid is Refuse with BadInput.
-func Invalid(format string, args ...any) error { return Refuse(BadInput, format, args...) }

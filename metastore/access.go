@@ -1,69 +1,70 @@
 package metastore
 
 import (
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // Who may come in: tokens, and the sessions of browsers that came in with one. How many masters there are is a number
 // in the tenant's Global, and a name is held by a unique key, so that nobody ever looks through all tokens.
 
-func (c *change) token(id string) *jobs.Token {
-	t, _ := c.tx.Get(jobs.TokenRef(c.env.Tenant, id)).(*jobs.Token)
+func (c *change) token(id string) *kernel.Token {
+	t, _ := c.tx.Get(kernel.TokenRef(c.env.Tenant, id)).(*kernel.Token)
 	return t
 }
 
-func (c *change) grant(k jobs.Grant) error {
+func (c *change) grant(k kernel.Grant) error {
 	t := k.Token
 	t.Tenant, t.By, t.Created = c.env.Tenant, c.env.Actor, c.at
 	if row := c.token(t.ID); row != nil {
 		if !row.Same(&t) {
-			return jobs.Refuse(jobs.Conflict, "token id %s is taken: draw another", t.ID)
+			return kernel.Refuse(jobs.Conflict, "token id %s is taken: draw another", t.ID)
 		}
 		c.effect.Existing, c.effect.Token = true, row
 		return nil
 	}
 	if !t.Live(c.at) {
-		return jobs.Invalid("token %s would end at %s: that time has passed", t.Name, stamp(t.Until))
+		return kernel.Invalid("token %s would end at %s: that time has passed", t.Name, stamp(t.Until))
 	}
-	name := jobs.TokenName(t.Name)
+	name := kernel.TokenName(t.Name)
 	if c.uniqueRow(name, t.Name) != nil {
-		return jobs.Refuse(jobs.Conflict, "there is a token called %q: choose another name, or revoke it first", t.Name)
+		return kernel.Refuse(jobs.Conflict, "there is a token called %q: choose another name, or revoke it first", t.Name)
 	}
-	c.tx.Put(&jobs.UniqueKey{Tenant: t.Tenant, Name: name, ID: jobs.TokenKey(t.ID), Until: t.Until})
+	c.tx.Put(&kernel.UniqueKey{Tenant: t.Tenant, Name: name, ID: kernel.TokenKey(t.ID), Until: t.Until})
 	c.tx.Put(&t)
 	if t.Master() {
-		c.count(func(g *jobs.Global) { g.Admins++ })
+		c.count(func(g *kernel.Global) { g.Admins++ })
 	}
 	c.effect.Token = &t
 	c.audit(tokenTarget(&t), nil, said(&t))
 	return nil
 }
 
-func (c *change) revoke(k jobs.Revoke) error {
+func (c *change) revoke(k kernel.Revoke) error {
 	t := c.token(k.ID)
 	if t == nil {
 		c.effect.Existing = true
 		return nil
 	}
 	if t.Master() && c.global().Admins < 2 {
-		return jobs.Refuse(jobs.Conflict, "token %s (%s) is the last of an admin without an end: grant another such token first", t.ID, t.Name)
+		return kernel.Refuse(jobs.Conflict, "token %s (%s) is the last of an admin without an end: grant another such token first", t.ID, t.Name)
 	}
-	ref := jobs.UniqueRef(t.Tenant, jobs.TokenName(t.Name))
-	if u, ok := c.tx.Get(ref).(*jobs.UniqueKey); ok && u.ID == jobs.TokenKey(t.ID) {
+	ref := kernel.UniqueRef(t.Tenant, kernel.TokenName(t.Name))
+	if u, ok := c.tx.Get(ref).(*kernel.UniqueKey); ok && u.ID == kernel.TokenKey(t.ID) {
 		c.tx.Delete(ref)
 	}
 	c.tx.Delete(t.Ref())
 	if t.Master() {
-		c.count(func(g *jobs.Global) { g.Admins-- })
+		c.count(func(g *kernel.Global) { g.Admins-- })
 	}
 	c.audit(tokenTarget(t), said(t), nil)
 	return nil
 }
 
-func tokenTarget(t *jobs.Token) string { return "token " + t.ID + " (" + t.Name + ")" }
+func tokenTarget(t *kernel.Token) string { return "token " + t.ID + " (" + t.Name + ")" }
 
 // said is what an audit says of a token: never its hash.
-func said(t *jobs.Token) fields {
+func said(t *kernel.Token) fields {
 	f := fields{"name": t.Name, "role": t.Role}
 	if t.App != "" {
 		f["app"] = t.App
@@ -74,37 +75,37 @@ func said(t *jobs.Token) fields {
 	return f
 }
 
-func (c *change) session(id string) *jobs.Session {
-	s, _ := c.tx.Get(jobs.SessionRef(c.env.Tenant, id)).(*jobs.Session)
+func (c *change) session(id string) *kernel.Session {
+	s, _ := c.tx.Get(kernel.SessionRef(c.env.Tenant, id)).(*kernel.Session)
 	return s
 }
 
-func (c *change) signIn(k jobs.SignIn) error {
+func (c *change) signIn(k kernel.SignIn) error {
 	s := k.Session
 	s.Tenant, s.Created = c.env.Tenant, c.at
 	if row := c.session(s.ID); row != nil {
 		if row.Token != s.Token {
-			return jobs.Refuse(jobs.Conflict, "the session exists and came in with another token")
+			return kernel.Refuse(jobs.Conflict, "the session exists and came in with another token")
 		}
 		c.effect.Existing = true
 		return nil
 	}
 	t := c.token(s.Token)
 	if t == nil || !t.Live(c.at) {
-		return jobs.Refuse(jobs.NotFound, "there is no token %s, or its time is over", s.Token)
+		return kernel.Refuse(jobs.NotFound, "there is no token %s, or its time is over", s.Token)
 	}
 	if !t.Until.IsZero() && s.Until.After(t.Until) {
 		s.Until = t.Until
 	}
 	if !s.Until.After(c.at) {
-		return jobs.Invalid("the session would end at %s: that time has passed", stamp(s.Until))
+		return kernel.Invalid("the session would end at %s: that time has passed", stamp(s.Until))
 	}
 	c.tx.Put(&s)
 	c.audit(tokenTarget(t), nil, nil)
 	return nil
 }
 
-func (c *change) signOut(k jobs.SignOut) error {
+func (c *change) signOut(k kernel.SignOut) error {
 	s := c.session(k.ID)
 	if s == nil {
 		c.effect.Existing = true

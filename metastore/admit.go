@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -12,7 +13,7 @@ import (
 
 // Checked keeps envelopes that are wrong by themselves away from apply, which gets a copy of the others, and puts
 // the answers together again.
-func Checked(batch []jobs.Envelope, apply func([]jobs.Envelope) []Result) []Result {
+func Checked(batch []kernel.Envelope, apply func([]kernel.Envelope) []Result) []Result {
 	return sieve(batch, checked, apply)
 }
 
@@ -32,21 +33,21 @@ func Period(at time.Time) int64 {
 }
 
 // Finished finds a run that has left the live rows, and may have done so long ago; nil if there is none.
-type Finished func(jobs.Tenant, jobs.ID) (*jobs.Run, error)
+type Finished func(jobs.Tenant, jobs.ID) (*kernel.Run, error)
 
 // Admitted is Checked for whoever commits. It also answers a Create or a Notify that is repeated after its run has left the live
 // rows: whoever repeats a request a day later, from an outbox say, gets no second run either.
-func Admitted(batch []jobs.Envelope, finished Finished, apply func([]jobs.Envelope) []Result) []Result {
-	return sieve(batch, func(e *jobs.Envelope) (Result, bool) {
+func Admitted(batch []kernel.Envelope, finished Finished, apply func([]kernel.Envelope) []Result) []Result {
+	return sieve(batch, func(e *kernel.Envelope) (Result, bool) {
 		if answer, done := checked(e); done {
 			return answer, true
 		}
 		var id jobs.ID
 		var key jobs.Key
 		switch k := e.Command.(type) {
-		case jobs.Create:
+		case kernel.Create:
 			id, key = k.ID, k.Key
-		case jobs.Notify:
+		case kernel.Notify:
 			id, key = k.ID(e.Tenant), k.Key()
 		default:
 			return Result{}, false
@@ -54,19 +55,19 @@ func Admitted(batch []jobs.Envelope, finished Finished, apply func([]jobs.Envelo
 		run, err := finished(e.Tenant, id)
 		switch {
 		case err != nil:
-			return Result{Err: jobs.Refuse(jobs.Unavailable, "not done: it is not known whether run %s exists: %v", id, err)}, true
+			return Result{Err: kernel.Refuse(jobs.Unavailable, "not done: it is not known whether run %s exists: %v", id, err)}, true
 		case run == nil:
 			return Result{}, false
 		case run.Key != key:
-			return Result{Err: jobs.Refuse(jobs.Conflict, "run %s exists and belongs to job %s, not %s", id, run.Key, key)}, true
+			return Result{Err: kernel.Refuse(jobs.Conflict, "run %s exists and belongs to job %s, not %s", id, run.Key, key)}, true
 		}
-		return Result{Effect: jobs.Effect{Runs: []*jobs.Run{run}, Existing: true}}, true
+		return Result{Effect: kernel.Effect{Runs: []*kernel.Run{run}, Existing: true}}, true
 	}, apply)
 }
 
 // Sieved answers envelopes that check refuses, passes a copy of the others to apply, and puts the answers together again.
-func Sieved(batch []jobs.Envelope, check func(*jobs.Envelope) error, apply func([]jobs.Envelope) []Result) []Result {
-	return sieve(batch, func(e *jobs.Envelope) (Result, bool) {
+func Sieved(batch []kernel.Envelope, check func(*kernel.Envelope) error, apply func([]kernel.Envelope) []Result) []Result {
+	return sieve(batch, func(e *kernel.Envelope) (Result, bool) {
 		err := check(e)
 		return Result{Err: err}, err != nil
 	}, apply)
@@ -76,12 +77,12 @@ func Sieved(batch []jobs.Envelope, check func(*jobs.Envelope) error, apply func(
 // its name any more. Names carry the time of the clock that made them, and one that is later than in the names of all runs
 // that can have left the live rows for good is new, whatever clocks are right. s is the store's row before the commit, and
 // now the time that the commit is stamped with.
-func MayBeFinished(s *jobs.StoreRow, now time.Time, id jobs.ID) bool {
+func MayBeFinished(s *kernel.StoreRow, now time.Time, id jobs.ID) bool {
 	latest := s.NamedBefore
 	if Period(now) > Period(s.At) {
 		latest = max(latest, s.Named)
 	}
-	made, ok := jobs.MadeAt(id)
+	made, ok := kernel.MadeAt(id)
 	return !ok || made.UnixMilli() <= latest
 }
 
@@ -89,10 +90,10 @@ func MayBeFinished(s *jobs.StoreRow, now time.Time, id jobs.ID) bool {
 // MayBeFinished. now is the time that the store stamps commits with.
 func Archived(ctx context.Context, r interface {
 	Reader
-	State(context.Context) (jobs.StoreRow, error)
+	State(context.Context) (kernel.StoreRow, error)
 }, now time.Time) Finished {
-	var state *jobs.StoreRow // read when it is needed first
-	return func(tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
+	var state *kernel.StoreRow // read when it is needed first
+	return func(tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
 		if state == nil {
 			s, err := r.State(ctx)
 			if err != nil {
@@ -111,14 +112,14 @@ func Archived(ctx context.Context, r interface {
 	}
 }
 
-func checked(e *jobs.Envelope) (Result, bool) {
+func checked(e *kernel.Envelope) (Result, bool) {
 	err := e.Check()
 	return Result{Err: err}, err != nil
 }
 
 // sieve answers what settled can answer, passes a copy of the rest to apply, and puts the answers together.
-func sieve(batch []jobs.Envelope, settled func(*jobs.Envelope) (Result, bool), apply func([]jobs.Envelope) []Result) []Result {
-	rest := make([]jobs.Envelope, 0, len(batch))
+func sieve(batch []kernel.Envelope, settled func(*kernel.Envelope) (Result, bool), apply func([]kernel.Envelope) []Result) []Result {
+	rest := make([]kernel.Envelope, 0, len(batch))
 	var places []int // of the rest, once something was answered
 	var results []Result
 	for i := range batch {

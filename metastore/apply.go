@@ -3,6 +3,7 @@ package metastore
 import (
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -10,7 +11,7 @@ import (
 // what a command means. It has no clock, no random source and no other input than its arguments, so that every replica
 // computes the same. A command is refused before it puts anything. The envelopes have been checked (Envelope.Check) and
 // stamped by whoever commits.
-func ApplyBatch(tx Tx, batch []jobs.Envelope) []Result {
+func ApplyBatch(tx Tx, batch []kernel.Envelope) []Result {
 	results := make([]Result, len(batch))
 	if len(batch) == 0 {
 		return results
@@ -34,7 +35,7 @@ func ApplyBatch(tx Tx, batch []jobs.Envelope) []Result {
 	return results
 }
 
-// numbers are what a commit counts in the store's row: see jobs.StoreRow.
+// numbers are what a commit counts in the store's row: see kernel.StoreRow.
 type numbers struct {
 	turns         uint64
 	named, before int64
@@ -43,103 +44,103 @@ type numbers struct {
 // change is one command under way.
 type change struct {
 	tx  Tx
-	env *jobs.Envelope
+	env *kernel.Envelope
 	at  time.Time
 	*numbers
-	effect jobs.Effect
+	effect kernel.Effect
 }
 
 func (c *change) apply() error {
 	switch k := c.env.Command.(type) {
-	case jobs.Create:
+	case kernel.Create:
 		return c.create(k)
-	case jobs.Claim:
+	case kernel.Claim:
 		return c.claim(k)
-	case jobs.Finish:
+	case kernel.Finish:
 		return c.finish(k)
-	case jobs.Fire:
+	case kernel.Fire:
 		return c.fire(k)
-	case jobs.Release:
+	case kernel.Release:
 		return c.release(k)
-	case jobs.Returned:
+	case kernel.Returned:
 		return c.returned(k)
-	case jobs.Checkpoint:
+	case kernel.Checkpoint:
 		return c.checkpoint(k)
-	case jobs.Expect:
+	case kernel.Expect:
 		return c.expect(k)
-	case jobs.Hear:
+	case kernel.Hear:
 		return c.hear(k)
-	case jobs.Expire:
+	case kernel.Expire:
 		return c.expire(k)
-	case jobs.Cancel:
+	case kernel.Cancel:
 		return c.cancel(k)
-	case jobs.Hand:
+	case kernel.Hand:
 		return c.handOn(k)
-	case jobs.Forget:
+	case kernel.Forget:
 		return c.forget(k)
-	case jobs.Register:
+	case kernel.Register:
 		return c.register(k)
-	case jobs.Edit:
+	case kernel.Edit:
 		return c.edit(k)
-	case jobs.Pause:
+	case kernel.Pause:
 		return c.pause(k)
-	case jobs.Resume:
+	case kernel.Resume:
 		return c.resume(k)
-	case jobs.Refresh:
+	case kernel.Refresh:
 		return c.refresh(k)
-	case jobs.Configure:
+	case kernel.Configure:
 		return c.configure(k)
-	case jobs.Lead:
+	case kernel.Lead:
 		return c.lead(k)
-	case jobs.Delete:
+	case kernel.Delete:
 		return c.delete(k)
-	case jobs.Grant:
+	case kernel.Grant:
 		return c.grant(k)
-	case jobs.Revoke:
+	case kernel.Revoke:
 		return c.revoke(k)
-	case jobs.SignIn:
+	case kernel.SignIn:
 		return c.signIn(k)
-	case jobs.SignOut:
+	case kernel.SignOut:
 		return c.signOut(k)
-	case jobs.Trim:
+	case kernel.Trim:
 		return c.trim(k)
-	case jobs.Invite:
+	case kernel.Invite:
 		return c.invite(k)
-	case jobs.Join:
+	case kernel.Join:
 		return c.join(k)
-	case jobs.Members:
+	case kernel.Members:
 		return c.members(k)
-	case jobs.Expand:
+	case kernel.Expand:
 		return c.expand(k)
-	case jobs.SetCalendar:
+	case kernel.SetCalendar:
 		return c.setCalendar(k)
-	case jobs.DropCalendar:
+	case kernel.DropCalendar:
 		return c.dropCalendar(k)
-	case jobs.Drain:
+	case kernel.Drain:
 		return c.drain(k)
-	case jobs.Mark:
+	case kernel.Mark:
 		return c.mark(k)
-	case jobs.Clean:
+	case kernel.Clean:
 		return c.clean(k)
-	case jobs.Backfill:
+	case kernel.Backfill:
 		return c.backfill(k)
-	case jobs.Notify:
+	case kernel.Notify:
 		return c.notify(k)
-	case jobs.FinalizeUpgrade:
+	case kernel.FinalizeUpgrade:
 		return c.finalizeUpgrade(k)
 	}
 	return c.applyNext()
 }
 
 // existing answers with a row that is there already.
-func (c *change) existing(run *jobs.Run) error {
+func (c *change) existing(run *kernel.Run) error {
 	c.effect.Existing = true
 	c.effect.Runs = append(c.effect.Runs, run)
 	return nil
 }
 
 // definition is a job that is there, or nil.
-func (c *change) definition(key jobs.Key) *jobs.Definition {
+func (c *change) definition(key jobs.Key) *kernel.Definition {
 	if d := c.row(key); d != nil && !d.Gone() {
 		return d
 	}
@@ -147,50 +148,50 @@ func (c *change) definition(key jobs.Key) *jobs.Definition {
 }
 
 // row is the row under a job's key: the job, or what is left of one that was deleted, or nil.
-func (c *change) row(key jobs.Key) *jobs.Definition {
-	d, _ := c.tx.Get(jobs.DefinitionRef(c.env.Tenant, key)).(*jobs.Definition)
+func (c *change) row(key jobs.Key) *kernel.Definition {
+	d, _ := c.tx.Get(kernel.DefinitionRef(c.env.Tenant, key)).(*kernel.Definition)
 	return d
 }
 
-func (c *change) live(id jobs.ID) *jobs.Run {
-	run, _ := c.tx.Get(jobs.RunRef(c.env.Tenant, id)).(*jobs.Run)
+func (c *change) live(id jobs.ID) *kernel.Run {
+	run, _ := c.tx.Get(kernel.RunRef(c.env.Tenant, id)).(*kernel.Run)
 	return run
 }
 
 // run is the run, or the refusal that there is none.
-func (c *change) run(id jobs.ID) (*jobs.Run, error) {
+func (c *change) run(id jobs.ID) (*kernel.Run, error) {
 	if run := c.live(id); run != nil {
 		return run, nil
 	}
-	return nil, jobs.Refuse(jobs.NotFound, "there is no live run %s", id)
+	return nil, kernel.Refuse(jobs.NotFound, "there is no live run %s", id)
 }
 
 // job is the definition, or the refusal that there is none.
-func (c *change) job(key jobs.Key) (*jobs.Definition, error) {
+func (c *change) job(key jobs.Key) (*kernel.Definition, error) {
 	if d := c.definition(key); d != nil {
 		return d, nil
 	}
-	return nil, jobs.Refuse(jobs.NotFound, "there is no job %q: has a worker that serves it been started?", key)
+	return nil, kernel.Refuse(jobs.NotFound, "there is no job %q: has a worker that serves it been started?", key)
 }
 
-var noGlobal = jobs.Global{}
+var noGlobal = kernel.Global{}
 
-func (c *change) global() *jobs.Global {
-	if g, ok := c.tx.Get(jobs.GlobalRef(c.env.Tenant)).(*jobs.Global); ok {
+func (c *change) global() *kernel.Global {
+	if g, ok := c.tx.Get(kernel.GlobalRef(c.env.Tenant)).(*kernel.Global); ok {
 		return g
 	}
 	return &noGlobal
 }
 
-func stateOf(tx Tx) jobs.StoreRow {
-	if s, ok := tx.Get(jobs.StoreRef()).(*jobs.StoreRow); ok {
+func stateOf(tx Tx) kernel.StoreRow {
+	if s, ok := tx.Get(kernel.StoreRef()).(*kernel.StoreRow); ok {
 		return *s
 	}
-	return jobs.StoreRow{}
+	return kernel.StoreRow{}
 }
 
 // store puts a run as a command leaves it. from is the state it was in before.
-func (c *change) store(run *jobs.Run, from jobs.State) {
+func (c *change) store(run *kernel.Run, from jobs.State) {
 	if run.State != from {
 		c.tally(run)
 		if run.Terms.Failing != nil && run.State.Final() {
@@ -202,20 +203,20 @@ func (c *change) store(run *jobs.Run, from jobs.State) {
 		c.crowd(run)
 	}
 	if run.State.Final() && run.Unique != "" {
-		ref := jobs.UniqueRef(run.Tenant, jobs.UniqueName(run.Key, run.Unique))
-		if u, ok := c.tx.Get(ref).(*jobs.UniqueKey); ok && u.ID == run.ID && u.Until.IsZero() {
+		ref := kernel.UniqueRef(run.Tenant, kernel.UniqueName(run.Key, run.Unique))
+		if u, ok := c.tx.Get(ref).(*kernel.UniqueKey); ok && u.ID == run.ID && u.Until.IsZero() {
 			c.tx.Delete(ref)
 		}
 	}
 	c.tx.Put(run)
 	c.effect.Runs = append(c.effect.Runs, run)
-	if run.Kind == jobs.Recurring && run.Settled() {
+	if run.Kind == kernel.Recurring && run.Settled() {
 		c.overOf(run)
 	}
 }
 
 // turn numbers a run that can be claimed from now on. One that could be claimed before keeps its place.
-func (c *change) turn(run *jobs.Run) {
+func (c *change) turn(run *kernel.Run) {
 	if !run.Offerable() {
 		run.Turn = 0
 		return
@@ -229,9 +230,9 @@ func (c *change) turn(run *jobs.Run) {
 }
 
 // tally counts what the dashboard's charts show: runs that became due, and how attempts and runs ended.
-func (c *change) tally(run *jobs.Run) {
+func (c *change) tally(run *kernel.Run) {
 	if run.State == jobs.Scheduled || run.State == jobs.Processing && !c.nextTally() {
 		return
 	}
-	c.tx.Put(&jobs.Tally{Tenant: run.Tenant, Job: run.Job, State: run.State, Hour: c.at.Truncate(time.Hour).UnixNano(), N: 1})
+	c.tx.Put(&kernel.Tally{Tenant: run.Tenant, Job: run.Job, State: run.State, Hour: c.at.Truncate(time.Hour).UnixNano(), N: 1})
 }

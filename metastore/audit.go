@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -34,15 +35,15 @@ func (c *change) auditBy(actor, verb, target string, before, after fields) {
 	g.Tenant = c.env.Tenant
 	g.Audits++
 	c.tx.Put(&g)
-	c.tx.Put(&jobs.Audit{Tenant: g.Tenant, N: g.Audits, At: c.at, Actor: actor, Reason: reason,
+	c.tx.Put(&kernel.Audit{Tenant: g.Tenant, N: g.Audits, At: c.at, Actor: actor, Reason: reason,
 		Verb: verb, Target: target, Before: before.json(), After: after.json()})
-	if g.Audits > jobs.MaxAudits {
-		c.tx.Delete(jobs.AuditRef(g.Tenant, g.Audits-jobs.MaxAudits))
+	if g.Audits > kernel.MaxAudits {
+		c.tx.Delete(kernel.AuditRef(g.Tenant, g.Audits-kernel.MaxAudits))
 	}
 }
 
 // count changes what the tenant's Global counts.
-func (c *change) count(change func(*jobs.Global)) {
+func (c *change) count(change func(*kernel.Global)) {
 	g := *c.global()
 	g.Tenant = c.env.Tenant
 	change(&g)
@@ -64,7 +65,7 @@ func stamp(t time.Time) string { return t.Format("2006-01-02T15:04:05Z07:00") }
 
 func jobTarget(key jobs.Key) string { return "job " + string(key) }
 
-func runTarget(run *jobs.Run) string { return "run " + run.ID.String() + " of " + string(run.Key) }
+func runTarget(run *kernel.Run) string { return "run " + run.ID.String() + " of " + string(run.Key) }
 
 // private are settings that hold what a job works on. An audit says that they changed, and not to what.
 var private = map[string]bool{"args": true}
@@ -82,7 +83,7 @@ func put(was, is fields, name string, before, after any) {
 }
 
 // held are the named fields as they held before a change and hold now, whoever said so.
-func held(names []string, before, after *jobs.Policy) (was, is fields) {
+func held(names []string, before, after *kernel.Policy) (was, is fields) {
 	was, is = fields{}, fields{}
 	for _, name := range names {
 		put(was, is, name, before.Field(name), after.Field(name))
@@ -91,7 +92,7 @@ func held(names []string, before, after *jobs.Policy) (was, is fields) {
 }
 
 // defaults are what the defaults of a kind of job say before and after a change, as far as it differs.
-func defaults(before, after *jobs.Settings) (was, is fields) {
+func defaults(before, after *kernel.Settings) (was, is fields) {
 	was, is = fields{}, fields{}
 	for _, name := range before.Changed(after) {
 		put(was, is, name, before.Said(name), after.Said(name))
@@ -100,14 +101,14 @@ func defaults(before, after *jobs.Settings) (was, is fields) {
 }
 
 // byHand says that a person asked for what happens to a run. What programs and duties do is told by the runs.
-func (c *change) byHand() bool { return jobs.IsPerson(c.env.Actor) }
+func (c *change) byHand() bool { return kernel.IsPerson(c.env.Actor) }
 
 // auditRun writes what a person did to a run. What he did to others of the job in the same commit is the same line: a
 // bulk of a hundred thousand must not push everything else out of the record, and each run tells who did what to it.
-func (c *change) auditRun(run *jobs.Run, before fields) {
-	var last *jobs.Audit
+func (c *change) auditRun(run *kernel.Run, before fields) {
+	var last *kernel.Audit
 	if n := c.global().Audits; n > 0 {
-		last, _ = c.tx.Get(jobs.AuditRef(c.env.Tenant, n)).(*jobs.Audit)
+		last, _ = c.tx.Get(kernel.AuditRef(c.env.Tenant, n)).(*kernel.Audit)
 	}
 	many := "runs of " + string(run.Key)
 	if last == nil || !last.At.Equal(c.at) || last.Verb != c.env.Command.Verb().String() || last.Actor != c.env.Actor ||
@@ -128,9 +129,9 @@ func (c *change) auditRun(run *jobs.Run, before fields) {
 
 // trim drops rows that are old enough. What commands still need of them they do without: a range that is gone is not
 // extended, a session that is over lets nobody in.
-func (c *change) trim(k jobs.Trim) error {
+func (c *change) trim(k kernel.Trim) error {
 	before := k.Before
-	if oldest := c.at.Add(-jobs.KeepHistory); before.After(oldest) {
+	if oldest := c.at.Add(-kernel.KeepHistory); before.After(oldest) {
 		before = oldest
 	}
 	c.effect.Existing = true
@@ -148,17 +149,17 @@ func (c *change) trim(k jobs.Trim) error {
 
 // DoneAt is when a row became history, or false if it has not. A session that is over is of no interest to anybody: it
 // counts as if it had been history for as long as history is kept.
-func DoneAt(row jobs.Row) (time.Time, bool) {
+func DoneAt(row kernel.Row) (time.Time, bool) {
 	switch row := row.(type) {
-	case *jobs.Tally:
+	case *kernel.Tally:
 		return time.Unix(0, row.Hour).UTC().Add(time.Hour), true
-	case *jobs.Missed:
+	case *kernel.Missed:
 		return row.To, true
-	case *jobs.Session:
-		return row.Until.Add(-jobs.KeepHistory), true
-	case *jobs.Token:
+	case *kernel.Session:
+		return row.Until.Add(-kernel.KeepHistory), true
+	case *kernel.Token:
 		return row.Until, !row.Until.IsZero()
-	case *jobs.Definition:
+	case *kernel.Definition:
 		return row.Edited, row.Gone()
 	}
 	return time.Time{}, false

@@ -3,32 +3,33 @@ package metastore
 import (
 	"slices"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // backfill makes runs of due times that have been decided: the cursor stays where it is, and nothing but the ledger
 // changes of what was said about them. What a person asks for runs whether the job is paused or not, and whatever its
 // start deadline says, which counts from a time that lies behind.
-func (c *change) backfill(k jobs.Backfill) error {
+func (c *change) backfill(k kernel.Backfill) error {
 	d, err := c.job(k.Key)
 	if err != nil {
 		return err
 	}
 	switch {
 	case d.UID != k.Job:
-		return jobs.Refuse(jobs.Stale, "backfill of %s: the job has been deleted, and another one is under its key", k.Key)
-	case d.Kind != jobs.Recurring:
-		return jobs.Refuse(jobs.Conflict, "job %s is triggered: it has no due times", k.Key)
+		return kernel.Refuse(jobs.Stale, "backfill of %s: the job has been deleted, and another one is under its key", k.Key)
+	case d.Kind != kernel.Recurring:
+		return kernel.Refuse(jobs.Conflict, "job %s is triggered: it has no due times", k.Key)
 	case d.Policy.Disabled:
-		return jobs.Refuse(jobs.Conflict, "job %s is disabled: a run of it would only be skipped; enable it first", k.Key)
+		return kernel.Refuse(jobs.Conflict, "job %s is disabled: a run of it would only be skipped; enable it first", k.Key)
 	}
-	gate, replayed := jobs.BackfillGate(k.ID, k.Parallel), 0
-	var runs, there []*jobs.Run
+	gate, replayed := kernel.BackfillGate(k.ID, k.Parallel), 0
+	var runs, there []*kernel.Run
 	for _, due := range k.Due {
 		if due.At.After(d.Cursor) {
-			return jobs.Refuse(jobs.Conflict, "backfill of %s: nobody has decided yet what becomes of %s", k.Key, stamp(due.At))
+			return kernel.Refuse(jobs.Conflict, "backfill of %s: nobody has decided yet what becomes of %s", k.Key, stamp(due.At))
 		}
-		run := c.fresh(d, jobs.FromBackfill)
+		run := c.fresh(d, kernel.FromBackfill)
 		run.ID, run.Parent, run.Due, run.Args = k.Run(d.Tenant, due), k.ID, due.At, d.Policy.Args
 		if row := c.live(run.ID); row != nil {
 			if row.Parent == k.ID {
@@ -54,13 +55,13 @@ func (c *change) backfill(k jobs.Backfill) error {
 		return nil
 	}
 	for _, m := range k.Take {
-		row, _ := c.tx.Get(jobs.MissedRef(d.Tenant, d.UID, m.From)).(*jobs.Missed)
+		row, _ := c.tx.Get(kernel.MissedRef(d.Tenant, d.UID, m.From)).(*kernel.Missed)
 		if row == nil || !row.To.Equal(m.To) || row.Count != m.Count || row.Reason != m.Reason {
-			return jobs.Refuse(jobs.Stale, "backfill of %s: the ledger from %s has changed: look again", k.Key, stamp(m.From))
+			return kernel.Refuse(jobs.Stale, "backfill of %s: the ledger from %s has changed: look again", k.Key, stamp(m.From))
 		}
 	}
 	for _, m := range k.Take {
-		c.tx.Delete(jobs.MissedRef(d.Tenant, d.UID, m.From))
+		c.tx.Delete(kernel.MissedRef(d.Tenant, d.UID, m.From))
 	}
 	for _, m := range k.Give {
 		m.Tenant, m.Job, m.Key = d.Tenant, d.UID, d.Key

@@ -1,20 +1,21 @@
 package metastore
 
 import (
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // Calendars: named sets of times at which jobs are not due. What their rules mean is not known here; that they changed
 // is counted in the tenant's Global, so that no due time is decided by rules that hold no more.
 
-func (c *change) calendar(name string) *jobs.Calendar {
-	row, _ := c.tx.Get(jobs.CalendarRef(c.env.Tenant, name)).(*jobs.Calendar)
+func (c *change) calendar(name string) *kernel.Calendar {
+	row, _ := c.tx.Get(kernel.CalendarRef(c.env.Tenant, name)).(*kernel.Calendar)
 	return row
 }
 
-func (c *change) setCalendar(k jobs.SetCalendar) error {
+func (c *change) setCalendar(k kernel.SetCalendar) error {
 	row := c.calendar(k.Name)
-	want := &jobs.Calendar{Tenant: c.env.Tenant, Name: k.Name, Description: k.Description, Zone: k.Zone, Rules: k.Rules,
+	want := &kernel.Calendar{Tenant: c.env.Tenant, Name: k.Name, Description: k.Description, Zone: k.Zone, Rules: k.Rules,
 		By: c.env.Actor, Created: c.at, Edited: c.at, Revision: 1}
 	if row != nil {
 		next := row.Edit(want, c.at, c.env.Actor)
@@ -27,8 +28,8 @@ func (c *change) setCalendar(k jobs.SetCalendar) error {
 	if k.IfRevision != 0 && (row == nil || k.IfRevision != row.Revision) {
 		return staleCalendar(k.Name, row, k.IfRevision)
 	}
-	if row == nil && c.global().CalendarCount >= jobs.MaxCalendarsOfTenant {
-		return jobs.Refuse(jobs.Exhausted, "calendar %s would be one too many: %d are allowed", k.Name, jobs.MaxCalendarsOfTenant)
+	if row == nil && c.global().CalendarCount >= kernel.MaxCalendarsOfTenant {
+		return kernel.Refuse(jobs.Exhausted, "calendar %s would be one too many: %d are allowed", k.Name, kernel.MaxCalendarsOfTenant)
 	}
 	c.tx.Put(want)
 	c.calendarsChanged(row == nil, false)
@@ -36,7 +37,7 @@ func (c *change) setCalendar(k jobs.SetCalendar) error {
 	return nil
 }
 
-func (c *change) dropCalendar(k jobs.DropCalendar) error {
+func (c *change) dropCalendar(k kernel.DropCalendar) error {
 	row := c.calendar(k.Name)
 	if row == nil {
 		c.effect.Existing, c.effect.Global = true, c.global()
@@ -51,18 +52,18 @@ func (c *change) dropCalendar(k jobs.DropCalendar) error {
 	return nil
 }
 
-func staleCalendar(name string, row *jobs.Calendar, want uint64) error {
+func staleCalendar(name string, row *kernel.Calendar, want uint64) error {
 	is := uint64(0)
 	if row != nil {
 		is = row.Revision
 	}
-	return jobs.Refuse(jobs.Stale, "calendar %s has revision %d, the change was made for %d: look again", name, is, want)
+	return kernel.Refuse(jobs.Stale, "calendar %s has revision %d, the change was made for %d: look again", name, is, want)
 }
 
 // calendarsChanged has the leader look at calendars anew.
 func (c *change) calendarsChanged(added, dropped bool) {
 	c.number()
-	c.count(func(g *jobs.Global) {
+	c.count(func(g *kernel.Global) {
 		g.Calendars++
 		switch {
 		case added:
@@ -75,7 +76,7 @@ func (c *change) calendarsChanged(added, dropped bool) {
 }
 
 // calendarSays is what an audit says of a calendar.
-func calendarSays(k *jobs.Calendar) fields {
+func calendarSays(k *kernel.Calendar) fields {
 	if k == nil {
 		return nil
 	}

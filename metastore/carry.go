@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -19,9 +20,9 @@ import (
 type Content interface {
 	// Rows are all rows but those of runs that are over. The live runs of a tenant come in the order of their creation.
 	// Runs that ended within KeepFinal are among them by name alone; their Ended is when that was, about.
-	Rows(ctx context.Context) iter.Seq2[jobs.Row, error]
+	Rows(ctx context.Context) iter.Seq2[kernel.Row, error]
 	// Ended are the runs that are over, in the order in which they ended.
-	Ended(ctx context.Context) iter.Seq2[*jobs.Run, error]
+	Ended(ctx context.Context) iter.Seq2[*kernel.Run, error]
 	// Lines are what handlers wrote. The lines of a run come together, in their order.
 	Lines(ctx context.Context) iter.Seq2[LogLine, error]
 }
@@ -57,10 +58,10 @@ func Carry(ctx context.Context, from Content, fill Fill, told func(Step)) (Accou
 // raised is content with a term that is one higher, and led by nobody.
 type raised struct{ Content }
 
-func (r raised) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
-	return func(yield func(jobs.Row, error) bool) {
+func (r raised) Rows(ctx context.Context) iter.Seq2[kernel.Row, error] {
+	return func(yield func(kernel.Row, error) bool) {
 		for row, err := range r.Content.Rows(ctx) {
-			if state, ok := row.(*jobs.StoreRow); ok && err == nil {
+			if state, ok := row.(*kernel.StoreRow); ok && err == nil {
 				next := *state
 				next.Term, next.Leader = next.Term+1, ""
 				row = &next
@@ -139,9 +140,9 @@ func (a Account) Differences(b Account) string {
 }
 
 // kindNames are the rows in words.
-var kindNames = map[jobs.RowKind]string{
-	jobs.RowDefinition: "jobs", jobs.RowRun: "live runs", jobs.RowGate: "limits in use", jobs.RowUnique: "unique keys", jobs.RowMissed: "missed ranges",
-	jobs.RowTally: "tallies", jobs.RowGlobal: "tenants' settings", jobs.RowToken: "tokens", jobs.RowSession: "sessions", jobs.RowAudit: "audits",
+var kindNames = map[kernel.RowKind]string{
+	kernel.RowDefinition: "jobs", kernel.RowRun: "live runs", kernel.RowGate: "limits in use", kernel.RowUnique: "unique keys", kernel.RowMissed: "missed ranges",
+	kernel.RowTally: "tallies", kernel.RowGlobal: "tenants' settings", kernel.RowToken: "tokens", kernel.RowSession: "sessions", kernel.RowAudit: "audits",
 }
 
 const (
@@ -203,21 +204,21 @@ func (c *Counted) read(ctx context.Context) error {
 }
 
 // Rows counts all rows but what a store keeps about itself, and names of runs that are over.
-func (c *Counted) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
-	return func(yield func(jobs.Row, error) bool) {
+func (c *Counted) Rows(ctx context.Context) iter.Seq2[kernel.Row, error] {
+	return func(yield func(kernel.Row, error) bool) {
 		c.rows = Account{}
 		var b []byte
 		for row, err := range c.Content.Rows(ctx) {
 			if err == nil {
 				switch r := row.(type) {
-				case *jobs.StoreRow:
-				case *jobs.Run:
+				case *kernel.StoreRow:
+				case *kernel.Run:
 					if !r.Settled() {
-						b = jobs.AppendRow(b[:0], r)
-						c.note(c.rows, kindNames[jobs.RowRun], b)
+						b = kernel.AppendRow(b[:0], r)
+						c.note(c.rows, kindNames[kernel.RowRun], b)
 					}
 				default:
-					b = jobs.AppendRow(b[:0], row)
+					b = kernel.AppendRow(b[:0], row)
 					c.note(c.rows, kindName(row.Ref().Kind), b)
 				}
 			}
@@ -228,7 +229,7 @@ func (c *Counted) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
 	}
 }
 
-func kindName(k jobs.RowKind) string {
+func kindName(k kernel.RowKind) string {
 	if name, ok := kindNames[k]; ok {
 		return name
 	}
@@ -237,15 +238,15 @@ func kindName(k jobs.RowKind) string {
 
 // Ended counts runs that are over; those of a tenant with their place in its history. It also counts those that are
 // left out.
-func (c *Counted) Ended(ctx context.Context) iter.Seq2[*jobs.Run, error] {
-	return func(yield func(*jobs.Run, error) bool) {
+func (c *Counted) Ended(ctx context.Context) iter.Seq2[*kernel.Run, error] {
+	return func(yield func(*kernel.Run, error) bool) {
 		c.ended = Account{}
 		place := map[jobs.Tenant]uint64{}
 		var b []byte
 		for run, err := range c.Content.Ended(ctx) {
 			if err == nil {
 				place[run.Tenant]++
-				b = jobs.AppendRow(binary.AppendUvarint(b[:0], place[run.Tenant]), run)
+				b = kernel.AppendRow(binary.AppendUvarint(b[:0], place[run.Tenant]), run)
 				c.note(c.ended, endedName, b)
 			}
 			lost, left := errors.AsType[*LeftOut](err)

@@ -3,12 +3,13 @@ package metastore
 import (
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // clean notes up to when runs that are over are cleared away. The runs themselves are no rows: whoever keeps them goes
 // by what is noted here (see Retention).
-func (c *change) clean(k jobs.Clean) error {
+func (c *change) clean(k kernel.Clean) error {
 	before := k.Before
 	if before.After(c.at) {
 		before = c.at
@@ -29,7 +30,7 @@ func (c *change) clean(k jobs.Clean) error {
 	}
 	row := c.row(k.Key)
 	if row == nil {
-		return jobs.Refuse(jobs.NotFound, "there is no job %q, and nothing is left of one", k.Key)
+		return kernel.Refuse(jobs.NotFound, "there is no job %q, and nothing is left of one", k.Key)
 	}
 	if !before.After(row.Cleaned) {
 		return c.same(row)

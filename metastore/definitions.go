@@ -6,13 +6,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // What becomes of definitions and of what holds for a whole tenant.
 
 // changed puts a definition after a change and numbers it.
-func (c *change) changed(d *jobs.Definition, before *jobs.Definition) {
+func (c *change) changed(d *kernel.Definition, before *kernel.Definition) {
 	g := c.global()
 	d.Policy, d.Defaults = d.Resolve(g), g.Revision
 	if before != nil && !d.Policy.SameTimes(&before.Policy) {
@@ -27,18 +28,18 @@ func (c *change) changed(d *jobs.Definition, before *jobs.Definition) {
 }
 
 // remember keeps what was said about a job before a change.
-func (c *change) remember(before *jobs.Definition) {
-	h, ok := c.tx.Get(jobs.HistoryRef(before.Tenant, before.UID)).(*jobs.History)
+func (c *change) remember(before *kernel.Definition) {
+	h, ok := c.tx.Get(kernel.HistoryRef(before.Tenant, before.UID)).(*kernel.History)
 	if !ok {
-		h = &jobs.History{Tenant: before.Tenant, Job: before.UID}
+		h = &kernel.History{Tenant: before.Tenant, Job: before.UID}
 	}
-	c.tx.Put(h.And(jobs.Version{Revision: before.Revision, App: before.App, Number: before.Version, Code: before.Code, Edits: before.Edits,
+	c.tx.Put(h.And(kernel.Version{Revision: before.Revision, App: before.App, Number: before.Version, Code: before.Code, Edits: before.Edits,
 		Until: c.at, Verb: c.env.Command.Verb(), By: c.env.Actor, Reason: c.env.Reason}))
 }
 
 // reschedule begins a new schedule, which says nothing about the past. Due times of the old one that nobody has decided
 // yet are the leader's to put into the ledger: this code knows no schedules.
-func (c *change) reschedule(d, before *jobs.Definition) {
+func (c *change) reschedule(d, before *kernel.Definition) {
 	d.Anchor = c.at
 	if since := before.Since(); before.Policy.Schedule != "" && since.Before(c.at) {
 		d.Undecided = append(slices.Clip(before.Undecided), before.Earlier(c.at))
@@ -56,13 +57,13 @@ func (c *change) number() uint64 {
 	return s.Changes
 }
 
-func (c *change) same(d *jobs.Definition) error {
+func (c *change) same(d *kernel.Definition) error {
 	c.effect.Existing = true
 	c.effect.Definitions = append(c.effect.Definitions, d)
 	return nil
 }
 
-func (c *change) register(k jobs.Register) error {
+func (c *change) register(k kernel.Register) error {
 	job := &k.Job
 	row := c.definition(job.Key)
 	if row == nil {
@@ -70,9 +71,9 @@ func (c *change) register(k jobs.Register) error {
 	}
 	switch {
 	case row.Kind != job.Kind:
-		return jobs.Refuse(jobs.Conflict, "job %s is registered as a %s job; a key never changes its kind: choose another key", job.Key, row.Kind)
+		return kernel.Refuse(jobs.Conflict, "job %s is registered as a %s job; a key never changes its kind: choose another key", job.Key, row.Kind)
 	case row.App != k.App && job.Version <= row.Version:
-		return jobs.Refuse(jobs.Conflict, "job %s belongs to app %s: to move it to app %s, register it with a Version above %d", job.Key, row.App, k.App, row.Version)
+		return kernel.Refuse(jobs.Conflict, "job %s belongs to app %s: to move it to app %s, register it with a Version above %d", job.Key, row.App, k.App, row.Version)
 	case !k.Start || job.Version < row.Version:
 		return c.same(row)
 	case row.App == k.App && row.Version == job.Version && row.Code.Equal(&job.Code) && bytes.Equal(row.Schema, job.Schema):
@@ -96,9 +97,9 @@ func (c *change) register(k jobs.Register) error {
 
 // registerNew makes a job. One that was deleted is not brought back by a worker that went on serving it. What is made
 // under its key is another job, but its revision goes on, so that an edit meant for the old one does not fit it.
-func (c *change) registerNew(k jobs.Register) error {
+func (c *change) registerNew(k kernel.Register) error {
 	job := &k.Job
-	d := &jobs.Definition{Tenant: c.env.Tenant, Key: job.Key, Kind: job.Kind, App: k.App, Version: job.Version,
+	d := &kernel.Definition{Tenant: c.env.Tenant, Key: job.Key, Kind: job.Kind, App: k.App, Version: job.Version,
 		Code: job.Code, Schema: job.Schema, Created: c.at, Cursor: c.at, Anchor: c.at,
 		UID: definitionID(c.env, job.Key)}
 	if gone := c.remains(job.Key); gone != nil {
@@ -108,20 +109,20 @@ func (c *change) registerNew(k jobs.Register) error {
 		d.Revision, d.Cleaned = gone.Revision, gone.Cleaned // a node that was away has yet to clear away what that says
 	}
 	if g := c.global(); g.Jobs >= g.Quota() {
-		return jobs.Refuse(jobs.Exhausted, "job %s would be one too many: there are %d, and %d are allowed; delete some, or raise maxJobs in the settings", job.Key, g.Jobs, g.Quota())
+		return kernel.Refuse(jobs.Exhausted, "job %s would be one too many: there are %d, and %d are allowed; delete some, or raise maxJobs in the settings", job.Key, g.Jobs, g.Quota())
 	}
-	if c.global().NewJobs == jobs.NewDisabled && k.Worker != jobs.Nobody {
+	if c.global().NewJobs == kernel.NewDisabled && k.Worker != kernel.Nobody {
 		d.Edits.Disabled = new(true) // whoever starts it says so by an edit
 	}
 	c.changed(d, nil)
-	c.count(func(g *jobs.Global) { g.Jobs++ })
+	c.count(func(g *kernel.Global) { g.Jobs++ })
 	c.audit(jobTarget(d.Key), nil, fields{"version": d.Version, "app": d.App, "kind": d.Kind.String(), "registered": true})
 	return nil
 }
 
 // missed answers a worker that serves a deleted job. What is left of the job stays for as long as there are such
 // workers: once a day, one of them is noted.
-func (c *change) missed(gone *jobs.Definition) error {
+func (c *change) missed(gone *kernel.Definition) error {
 	if c.at.Sub(gone.Edited) > 24*time.Hour {
 		d := *gone
 		d.Edited = c.at
@@ -132,7 +133,7 @@ func (c *change) missed(gone *jobs.Definition) error {
 }
 
 // remains is what is left of a deleted job, or nil.
-func (c *change) remains(key jobs.Key) *jobs.Definition {
+func (c *change) remains(key jobs.Key) *kernel.Definition {
 	if d := c.row(key); d != nil && d.Gone() {
 		return d
 	}
@@ -140,7 +141,7 @@ func (c *change) remains(key jobs.Key) *jobs.Definition {
 }
 
 // delete takes a job away and leaves what tells others so.
-func (c *change) delete(k jobs.Delete) error {
+func (c *change) delete(k kernel.Delete) error {
 	if gone := c.remains(k.Key); gone != nil {
 		return c.same(gone)
 	}
@@ -149,21 +150,21 @@ func (c *change) delete(k jobs.Delete) error {
 		return err
 	}
 	if k.IfRevision != 0 && k.IfRevision != row.Revision {
-		return jobs.Refuse(jobs.Stale, "job %s has revision %d, the delete was made for %d: look again", k.Key, row.Revision, k.IfRevision)
+		return kernel.Refuse(jobs.Stale, "job %s has revision %d, the delete was made for %d: look again", k.Key, row.Revision, k.IfRevision)
 	}
 	d := *row
 	d.Deleted, d.Edited = c.at, c.at
-	d.Schema, d.Code, d.Edits, d.Paused, d.Undecided = nil, jobs.Settings{}, jobs.Settings{}, nil, nil
+	d.Schema, d.Code, d.Edits, d.Paused, d.Undecided = nil, kernel.Settings{}, kernel.Settings{}, nil, nil
 	d.Revision++
 	d.Change = c.number()
 	c.tx.Put(&d)
 	c.effect.Definitions = append(c.effect.Definitions, &d)
-	c.count(func(g *jobs.Global) { g.Jobs = max(0, g.Jobs-1) })
-	c.vacant(jobs.GateRef(d.Tenant, jobs.JobGate(d.UID)))
-	c.tx.Delete(jobs.HistoryRef(d.Tenant, d.UID))
-	c.tx.Delete(jobs.GateRef(d.Tenant, jobs.RetryGate(d.UID)))
+	c.count(func(g *kernel.Global) { g.Jobs = max(0, g.Jobs-1) })
+	c.vacant(kernel.GateRef(d.Tenant, kernel.JobGate(d.UID)))
+	c.tx.Delete(kernel.HistoryRef(d.Tenant, d.UID))
+	c.tx.Delete(kernel.GateRef(d.Tenant, kernel.RetryGate(d.UID)))
 	was := fields{"version": row.Version, "app": row.App, "kind": row.Kind.String()}
-	for _, name := range jobs.Fields() {
+	for _, name := range kernel.Fields() {
 		if v := row.Policy.Field(name); v != nil && !private[name] && !reflect.ValueOf(v).IsZero() && v != "0s" {
 			was[name] = v
 		}
@@ -173,11 +174,11 @@ func (c *change) delete(k jobs.Delete) error {
 }
 
 // definitionID is the uid of a job that an envelope makes.
-func definitionID(e *jobs.Envelope, key jobs.Key) jobs.ID {
-	return jobs.DerivedID("definition", string(e.Tenant), string(key), string(e.ID[:]))
+func definitionID(e *kernel.Envelope, key jobs.Key) jobs.ID {
+	return kernel.DerivedID("definition", string(e.Tenant), string(key), string(e.ID[:]))
 }
 
-func (c *change) edit(k jobs.Edit) error {
+func (c *change) edit(k kernel.Edit) error {
 	row, err := c.job(k.Key)
 	if err != nil {
 		return err
@@ -187,16 +188,16 @@ func (c *change) edit(k jobs.Edit) error {
 		return c.same(row)
 	}
 	if k.IfRevision != 0 && k.IfRevision != row.Revision {
-		return jobs.Refuse(jobs.Stale, "job %s has revision %d, the edit was made for %d: look again", k.Key, row.Revision, k.IfRevision)
+		return kernel.Refuse(jobs.Stale, "job %s has revision %d, the edit was made for %d: look again", k.Key, row.Revision, k.IfRevision)
 	}
 	d := *row
 	d.Edits = edits
 	p := d.Resolve(c.global())
-	if len(row.Undecided) >= jobs.MaxUndecided && !p.SameTimes(&row.Policy) {
-		return jobs.Refuse(jobs.Conflict, "job %s: its schedule was changed %d times, and no leader has looked at it yet: try again when one has", k.Key, jobs.MaxUndecided)
+	if len(row.Undecided) >= kernel.MaxUndecided && !p.SameTimes(&row.Policy) {
+		return kernel.Refuse(jobs.Conflict, "job %s: its schedule was changed %d times, and no leader has looked at it yet: try again when one has", k.Key, kernel.MaxUndecided)
 	}
 	if !p.Start.IsZero() && !p.End.IsZero() && p.Start.After(p.End) {
-		return jobs.Invalid("job %s: start %s would be after end %s", k.Key, stamp(p.Start), stamp(p.End))
+		return kernel.Invalid("job %s: start %s would be after end %s", k.Key, stamp(p.Start), stamp(p.End))
 	}
 	c.changed(&d, row)
 	c.remember(row)
@@ -205,7 +206,7 @@ func (c *change) edit(k jobs.Edit) error {
 	return nil
 }
 
-func (c *change) pause(k jobs.Pause) error {
+func (c *change) pause(k kernel.Pause) error {
 	row, err := c.job(k.Key)
 	if err != nil {
 		return err
@@ -214,17 +215,17 @@ func (c *change) pause(k jobs.Pause) error {
 		return c.same(row)
 	}
 	if !k.Until.IsZero() && !k.Until.After(c.at) {
-		return jobs.Invalid("pause of %s until %s: that time has passed", k.Key, stamp(k.Until))
+		return kernel.Invalid("pause of %s until %s: that time has passed", k.Key, stamp(k.Until))
 	}
 	d := *row
-	d.Paused = &jobs.Held{Reason: k.Reason, By: c.env.Actor, At: c.at, Until: k.Until}
+	d.Paused = &kernel.Held{Reason: k.Reason, By: c.env.Actor, At: c.at, Until: k.Until}
 	c.changed(&d, row)
 	c.audit(jobTarget(k.Key), pausing(row.Paused), pausing(d.Paused))
 	return nil
 }
 
 // pausing is what an audit says of a pause.
-func pausing(p *jobs.Held) fields {
+func pausing(p *kernel.Held) fields {
 	if p == nil {
 		return nil
 	}
@@ -238,7 +239,7 @@ func pausing(p *jobs.Held) fields {
 	return f
 }
 
-func (c *change) resume(k jobs.Resume) error {
+func (c *change) resume(k kernel.Resume) error {
 	row, err := c.job(k.Key)
 	if err != nil {
 		return err
@@ -253,7 +254,7 @@ func (c *change) resume(k jobs.Resume) error {
 	return nil
 }
 
-func (c *change) refresh(k jobs.Refresh) error {
+func (c *change) refresh(k kernel.Refresh) error {
 	row, err := c.job(k.Key)
 	if err != nil {
 		return err
@@ -266,16 +267,16 @@ func (c *change) refresh(k jobs.Refresh) error {
 	return nil
 }
 
-func (c *change) configure(k jobs.Configure) error {
+func (c *change) configure(k kernel.Configure) error {
 	row := c.global()
 	g := *row
 	g.Tenant = c.env.Tenant
 	for _, m := range []struct {
 		want *bool
-		mode *jobs.Debug
+		mode *kernel.Debug
 	}{{k.RecurringDebug, &g.RecurringDebug}, {k.TriggeredDebug, &g.TriggeredDebug}} {
 		if m.want != nil && *m.want != m.mode.On {
-			*m.mode = jobs.Debug{On: *m.want, By: c.env.Actor, At: c.at}
+			*m.mode = kernel.Debug{On: *m.want, By: c.env.Actor, At: c.at}
 		}
 	}
 	if k.RecurringDefaults != nil {
@@ -316,7 +317,7 @@ func (c *change) configure(k jobs.Configure) error {
 }
 
 // configured is what an audit says of settings: what differs.
-func configured(before, after *jobs.Global) (was, is fields) {
+func configured(before, after *kernel.Global) (was, is fields) {
 	was, is = fields{}, fields{}
 	say := func(name string, x, y any) {
 		if !reflect.DeepEqual(x, y) {
@@ -332,7 +333,7 @@ func configured(before, after *jobs.Global) (was, is fields) {
 	say("retryBudget", before.Budget().String(), after.Budget().String())
 	for _, k := range []struct {
 		name          string
-		before, after *jobs.Settings
+		before, after *kernel.Settings
 	}{{"recurringDefaults", &before.RecurringDefaults, &after.RecurringDefaults}, {"triggeredDefaults", &before.TriggeredDefaults, &after.TriggeredDefaults}} {
 		if x, y := defaults(k.before, k.after); len(y) > 0 {
 			was[k.name], is[k.name] = x, y
@@ -341,14 +342,14 @@ func configured(before, after *jobs.Global) (was, is fields) {
 	return was, is
 }
 
-func (c *change) lead(k jobs.Lead) error {
+func (c *change) lead(k kernel.Lead) error {
 	s := stateOf(c.tx)
 	if s.Term == k.Term && s.Leader == k.Node {
 		c.effect.Existing = true
 		return nil
 	}
 	if s.Term >= k.Term {
-		return jobs.Refuse(jobs.Stale, "term %d of node %s is current, %d is not above it", s.Term, s.Leader, k.Term)
+		return kernel.Refuse(jobs.Stale, "term %d of node %s is current, %d is not above it", s.Term, s.Leader, k.Term)
 	}
 	s.Term, s.Leader = k.Term, k.Node
 	c.tx.Put(&s)

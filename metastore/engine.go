@@ -3,6 +3,7 @@ package metastore
 import (
 	"context"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -11,13 +12,13 @@ import (
 type Tx interface {
 	// Get is the row, as the last Put of this batch left it, or nil. Of a settled run that has left the live rows
 	// less than KeepFinal ago, it is a stub with ID, Tenant, Key, State, Attempt and Worker.
-	Get(jobs.Ref) jobs.Row
+	Get(kernel.Ref) kernel.Row
 	// First is the run that waits at the gate and goes first: retries, then by priority, due time, id. Nil if none.
-	First(gate jobs.Ref) *jobs.Run
+	First(gate kernel.Ref) *kernel.Run
 	// Put stores a row. A Tally is added to what is there. A settled run leaves the live rows for the archive.
-	Put(jobs.Row)
+	Put(kernel.Row)
 	// Delete removes a row; nothing happens if there is none.
-	Delete(jobs.Ref)
+	Delete(kernel.Ref)
 }
 
 // Engine keeps rows. A Store is made of one by whoever commits: Local in memory, a raft log, a database.
@@ -37,9 +38,9 @@ type Full interface {
 // Archive keeps settled runs. Append is called inside a commit and must not wait for a disk.
 type Archive interface {
 	// Append adds settled runs, in the order in which they ended. The rows must not be changed afterwards.
-	Append(rows []*jobs.Run)
+	Append(rows []*kernel.Run)
 	// Get is one run, or nil.
-	Get(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error)
+	Get(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error)
 	// List answers a query (Cursor as this archive made it), last ended first.
 	List(ctx context.Context, q RunQuery) (Page, error)
 }

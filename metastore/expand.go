@@ -3,6 +3,7 @@ package metastore
 import (
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -11,12 +12,12 @@ import (
 // a row counts how many have not.
 
 // placed says which worker a new run may go to.
-func placed(d *jobs.Definition, k *jobs.Create, args []byte) *jobs.Place {
-	at := jobs.PlaceOf(d, args)
+func placed(d *kernel.Definition, k *kernel.Create, args []byte) *kernel.Place {
+	at := kernel.PlaceOf(d, args)
 	if k == nil || k.Pin == "" && k.Total == 0 {
 		return at
 	}
-	p := jobs.Place{Route: jobs.RouteAny, PinAway: jobs.PinWait}
+	p := kernel.Place{Route: jobs.RouteAny, PinAway: jobs.PinWait}
 	if at != nil {
 		p = *at
 	}
@@ -32,7 +33,7 @@ func placed(d *jobs.Definition, k *jobs.Create, args []byte) *jobs.Place {
 	return &p
 }
 
-func (c *change) expand(k jobs.Expand) error {
+func (c *change) expand(k kernel.Expand) error {
 	row, err := c.run(k.ID)
 	if err != nil {
 		return err
@@ -41,17 +42,17 @@ func (c *change) expand(k jobs.Expand) error {
 		return c.existing(row)
 	}
 	if !row.Offerable() {
-		return jobs.Refuse(jobs.Conflict, "run %s is %s and cannot be expanded", row.ID, row.State)
+		return kernel.Refuse(jobs.Conflict, "run %s is %s and cannot be expanded", row.ID, row.State)
 	}
 	run := *row
 	if len(k.Workers) == 0 {
-		if run, err = run.Skip(c.at, jobs.ByNobody, ""); err != nil {
+		if run, err = run.Skip(c.at, kernel.ByNobody, ""); err != nil {
 			return err
 		}
 		c.leave(&run, jobs.Enqueued)
 		return nil
 	}
-	part := func(n int) *jobs.Place {
+	part := func(n int) *kernel.Place {
 		p := *row.Place
 		p.Index, p.Total, p.Group, p.Pin, p.PinAway = uint32(n), uint32(len(k.Workers)), row.ID, k.Workers[n], jobs.PinAny
 		return &p
@@ -61,37 +62,37 @@ func (c *change) expand(k jobs.Expand) error {
 	holding := 1
 	for n := 1; n < len(k.Workers); n++ {
 		s := *row
-		s.ID, s.Place, s.Parent, s.Unique = jobs.PartID(row, uint32(n)), part(n), row.ID, ""
+		s.ID, s.Place, s.Parent, s.Unique = kernel.PartID(row, uint32(n)), part(n), row.ID, ""
 		if c.live(s.ID) != nil {
 			continue
 		}
-		s.State, s.Moves, s.Created = jobs.New, nil, c.at
+		s.State, s.Moves, s.Created = kernel.New, nil, c.at
 		if s, err = s.Enqueue(c.at); err != nil {
 			return err
 		}
-		c.store(&s, jobs.New)
+		c.store(&s, kernel.New)
 		holding++
 	}
 	if row.Holds {
-		c.tx.Put(&jobs.Gate{Tenant: row.Tenant, Name: jobs.PartsGate(row.ID), Taken: holding})
+		c.tx.Put(&kernel.Gate{Tenant: row.Tenant, Name: kernel.PartsGate(row.ID), Taken: holding})
 	}
 	return nil
 }
 
 // parts is how many parts of a run's broadcast hold its slots; nil = it is no part, or its job has no gates.
-func (c *change) parts(run *jobs.Run) *jobs.Gate {
+func (c *change) parts(run *kernel.Run) *kernel.Gate {
 	if run.Place == nil || run.Place.Group.IsZero() || len(run.Gates) == 0 {
 		return nil
 	}
-	name := jobs.PartsGate(run.Place.Group)
-	if g, ok := c.tx.Get(jobs.GateRef(run.Tenant, name)).(*jobs.Gate); ok {
+	name := kernel.PartsGate(run.Place.Group)
+	if g, ok := c.tx.Get(kernel.GateRef(run.Tenant, name)).(*kernel.Gate); ok {
 		return new(*g)
 	}
-	return &jobs.Gate{Tenant: run.Tenant, Name: name}
+	return &kernel.Gate{Tenant: run.Tenant, Name: name}
 }
 
 // partIn counts a part that gets slots, and says whether the others hold them already.
-func (c *change) partIn(run *jobs.Run) bool {
+func (c *change) partIn(run *kernel.Run) bool {
 	g := c.parts(run)
 	if g == nil {
 		return false
@@ -102,7 +103,7 @@ func (c *change) partIn(run *jobs.Run) bool {
 }
 
 // partOut counts a part that gives up its slots, and says whether others go on holding them.
-func (c *change) partOut(run *jobs.Run) bool {
+func (c *change) partOut(run *kernel.Run) bool {
 	g := c.parts(run)
 	if g == nil {
 		return false
@@ -116,13 +117,13 @@ func (c *change) partOut(run *jobs.Run) bool {
 }
 
 // drain writes who had a worker take nothing new. How it stands, it says itself.
-func (c *change) drain(k jobs.Drain) error {
+func (c *change) drain(k kernel.Drain) error {
 	c.audit("worker "+k.Worker, fields{"drained": !k.On}, fields{"drained": k.On})
 	return nil
 }
 
 // mark notes that no worker has a job any more, or that one has it again. What holds for it stays as it is.
-func (c *change) mark(k jobs.Mark) error {
+func (c *change) mark(k kernel.Mark) error {
 	row, err := c.job(k.Key)
 	if err != nil {
 		return err

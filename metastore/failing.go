@@ -1,6 +1,7 @@
 package metastore
 
 import (
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -9,8 +10,8 @@ import (
 // budgeted says whether a retry may begin now. Its job's budget lets it pass first, then that of all jobs; one that is
 // used up gives it the time of its turn, so that after an outage retries come one by one, and none is lost. What did not
 // fail by itself has no budget: it was lost, handed back or snoozed.
-func (c *change) budgeted(run *jobs.Run) bool {
-	if run.Cause != jobs.ByError && run.Cause != jobs.ByTimeout {
+func (c *change) budgeted(run *kernel.Run) bool {
+	if run.Cause != kernel.ByError && run.Cause != kernel.ByTimeout {
 		return true
 	}
 	for ; run.Budgeted < 2; run.Budgeted++ {
@@ -25,15 +26,15 @@ func (c *change) budgeted(run *jobs.Run) bool {
 		if rate.Max == 0 {
 			continue
 		}
-		ref := jobs.GateRef(run.Tenant, jobs.RetryGate(of))
-		g := jobs.Gate{Tenant: run.Tenant, Name: ref.Name}
-		if row, ok := c.tx.Get(ref).(*jobs.Gate); ok {
+		ref := kernel.GateRef(run.Tenant, kernel.RetryGate(of))
+		g := kernel.Gate{Tenant: run.Tenant, Name: ref.Name}
+		if row, ok := c.tx.Get(ref).(*kernel.Gate); ok {
 			g = *row
 		}
 		g = *g.Under(jobs.Limit{Rate: rate})
 		turn := g.Spend(c.at)
 		// Each retry moves the next one's turn, and the sum has no end, but times have: what they are kept as has none beyond 2262.
-		if most := c.at.Add(jobs.MaxDelay); turn.After(most) {
+		if most := c.at.Add(kernel.MaxDelay); turn.After(most) {
 			turn, g.Opens = most, most
 		}
 		c.tx.Put(&g)
@@ -47,7 +48,7 @@ func (c *change) budgeted(run *jobs.Run) bool {
 }
 
 // inRow counts the runs of a job that failed for good, one after the other, and pauses the job when they are too many.
-func (c *change) inRow(run *jobs.Run) {
+func (c *change) inRow(run *kernel.Run) {
 	row := c.definition(run.Key)
 	if row == nil || row.UID != run.Job || row.Policy.PauseAfter == 0 {
 		return
@@ -65,12 +66,12 @@ func (c *change) inRow(run *jobs.Run) {
 		c.tx.Put(&d)
 		return
 	}
-	d.Paused = &jobs.Held{Reason: cut(run.Error, 1024), By: jobs.ByItself, At: c.at, Failed: d.Failing, Run: run.ID}
+	d.Paused = &kernel.Held{Reason: cut(run.Error, 1024), By: kernel.ByItself, At: c.at, Failed: d.Failing, Run: run.ID}
 	d.Revision++
 	d.Edited, d.Change = c.at, c.number()
 	c.tx.Put(&d)
 	c.effect.Definitions = append(c.effect.Definitions, &d)
-	c.auditBy(jobs.ByItself, jobs.VerbPause.String(), jobTarget(d.Key), nil, pausing(d.Paused))
+	c.auditBy(kernel.ByItself, kernel.VerbPause.String(), jobTarget(d.Key), nil, pausing(d.Paused))
 }
 
 // cut shortens a text to at most n bytes, between characters.
@@ -82,10 +83,10 @@ func cut(s string, n int) string {
 }
 
 // appLimits lets gates of apps that are in use follow the settings.
-func (c *change) appLimits(before, after *jobs.Global) {
+func (c *change) appLimits(before, after *kernel.Global) {
 	for _, list := range [][]jobs.Limit{before.AppLimits, after.AppLimits} {
 		for _, l := range list {
-			c.limit(after.Tenant, jobs.AppGate(l.Name), limitOfApp(after, l.Name))
+			c.limit(after.Tenant, kernel.AppGate(l.Name), limitOfApp(after, l.Name))
 		}
 	}
 }

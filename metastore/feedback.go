@@ -1,15 +1,18 @@
 package metastore
 
-import "github.com/carillon-scheduler/carillon/jobs"
+import (
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
 
-func (c *change) expect(k jobs.Expect) error {
+func (c *change) expect(k kernel.Expect) error {
 	row, err := c.own(k.ID, k.Worker, k.Attempt)
 	if err != nil {
 		return err
 	}
 	switch f := row.Feedback; {
 	case row.State != jobs.Processing:
-		return jobs.Refuse(jobs.Conflict, "run %s is %s: attempt %d is over", row.ID, row.State, k.Attempt)
+		return kernel.Refuse(jobs.Conflict, "run %s is %s: attempt %d is over", row.ID, row.State, k.Attempt)
 	case f != nil && f.Attempt == k.Attempt && string(f.Key) == string(k.Key):
 		return c.existing(row)
 	}
@@ -19,28 +22,28 @@ func (c *change) expect(k jobs.Expect) error {
 }
 
 // notify begins the run that delivers a notification. It is the only way to a run of a system job.
-func (c *change) notify(k jobs.Notify) error {
+func (c *change) notify(k kernel.Notify) error {
 	of, err := c.own(k.Run, k.Worker, k.Attempt)
 	if err != nil {
 		return err
 	}
 	if of.Settled() { // what is left of it would not do
-		return jobs.Refuse(jobs.Conflict, "run %s is %s: its notifications come before its end", of.ID, of.State)
+		return kernel.Refuse(jobs.Conflict, "run %s is %s: its notifications come before its end", of.ID, of.State)
 	}
 	if of.App != k.App {
-		return jobs.Refuse(jobs.Forbidden, "run %s is of app %s, not %s", of.ID, of.App, k.App)
+		return kernel.Refuse(jobs.Forbidden, "run %s is of app %s, not %s", of.ID, of.App, k.App)
 	}
 	id := k.ID(c.env.Tenant)
 	if run := c.live(id); run != nil {
 		return c.made(run, k.Key())
 	}
-	return c.ask(jobs.Create{ID: id, Key: k.Key(), Args: k.Args(of), Origin: jobs.FromParent, Parent: of.ID})
+	return c.ask(kernel.Create{ID: id, Key: k.Key(), Args: k.Args(of), Origin: kernel.FromParent, Parent: of.ID})
 }
 
-func (c *change) hear(k jobs.Hear) error {
+func (c *change) hear(k kernel.Hear) error {
 	row, err := c.run(k.ID)
 	if jobs.CodeOf(err) == jobs.NotFound && err != nil {
-		return jobs.ErrNotSigned // who may not speak is not told which runs there are
+		return kernel.ErrNotSigned // who may not speak is not told which runs there are
 	}
 	if err != nil {
 		return err

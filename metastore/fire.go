@@ -1,15 +1,16 @@
 package metastore
 
 import (
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/sabotage"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/jobs/sabotage"
 )
 
 // fire turns due times into runs and ledger ranges, and moves the cursor with them. Everything that the leader's
 // decision rested on is compared here, so a stale decision costs a retry and never a wrong firing.
-func (c *change) fire(k jobs.Fire) error {
+func (c *change) fire(k kernel.Fire) error {
 	if s := stateOf(c.tx); s.Term != k.Term && !sabotage.Off(sabotage.StaleTerm) {
-		return jobs.Refuse(jobs.Stale, "fire of %s by term %d: term %d leads", k.Key, k.Term, s.Term)
+		return kernel.Refuse(jobs.Stale, "fire of %s by term %d: term %d leads", k.Key, k.Term, s.Term)
 	}
 	row, err := c.job(k.Key)
 	if err != nil {
@@ -26,19 +27,19 @@ func (c *change) fire(k jobs.Fire) error {
 		return c.same(row) // sent twice
 	}
 	if row.UID != k.Job || row.Revision != k.Revision || !from || c.global().Revision != k.Global {
-		return jobs.Refuse(jobs.Stale, "fire of %s: the job has changed since it was decided", k.Key)
+		return kernel.Refuse(jobs.Stale, "fire of %s: the job has changed since it was decided", k.Key)
 	}
 	if len(row.Policy.Calendars) > 0 && c.global().Calendars != k.Calendars {
-		return jobs.Refuse(jobs.Stale, "fire of %s: a calendar has changed since it was decided", k.Key)
+		return kernel.Refuse(jobs.Stale, "fire of %s: a calendar has changed since it was decided", k.Key)
 	}
 	if row.FixedDelay() && (row.Waits() || len(k.Due) > 1) {
-		return jobs.Refuse(jobs.Stale, "fire of %s: its next due time counts from the end of a run that is not over", k.Key)
+		return kernel.Refuse(jobs.Stale, "fire of %s: its next due time counts from the end of a run that is not over", k.Key)
 	}
 	if k.To.After(c.at.Add(row.Policy.Early)) && !sabotage.Off(sabotage.NotEarly) {
-		return jobs.Refuse(jobs.Conflict, "fire of %s: %v is ahead of %v", k.Key, k.To, c.at)
+		return kernel.Refuse(jobs.Conflict, "fire of %s: %v is ahead of %v", k.Key, k.To, c.at)
 	}
 	if len(k.Due) > 0 && !k.Due[0].After(row.Anchor) {
-		return jobs.Refuse(jobs.Conflict, "fire of %s: %v is a due time of an earlier schedule, which was changed at %v", k.Key, k.Due[0], row.Anchor)
+		return kernel.Refuse(jobs.Conflict, "fire of %s: %v is a due time of an earlier schedule, which was changed at %v", k.Key, k.Due[0], row.Anchor)
 	}
 	d := *row
 	for i := range k.Missed {
@@ -53,14 +54,14 @@ func (c *change) fire(k jobs.Fire) error {
 		c.effect.Definitions = append(c.effect.Definitions, &d)
 		return nil
 	}
-	var runs []*jobs.Run
+	var runs []*kernel.Run
 	for _, due := range k.Due {
 		run := c.fresh(&d, k.Origin)
-		run.ID, run.Due, run.Args = jobs.DueID(d.Tenant, d.UID, due, 0, 0), due, d.Policy.Args
+		run.ID, run.Due, run.Args = kernel.DueID(d.Tenant, d.UID, due, 0, 0), due, d.Policy.Args
 		run.Place = placed(&d, nil, run.Args)
 		c.gatesOf(&d, run)
 		if sabotage.Off(sabotage.DueID) {
-			run.ID = jobs.DerivedID(c.env.ID.String(), due.String(), c.at.String())
+			run.ID = kernel.DerivedID(c.env.ID.String(), due.String(), c.at.String())
 		}
 		if c.live(run.ID) != nil {
 			continue
@@ -82,7 +83,7 @@ func (c *change) fire(k jobs.Fire) error {
 
 // ring begins the run of a due time: at once, or when its jitter says. The start deadline counts from the due time, or
 // from a start that lies behind it. One that has passed it already never starts.
-func (c *change) ring(d *jobs.Definition, run *jobs.Run) error {
+func (c *change) ring(d *kernel.Definition, run *kernel.Run) error {
 	start := d.Starts(run.Due)
 	if within := d.Policy.StartWithin; within > 0 {
 		run.StartBy = run.Due.Add(within)
@@ -90,7 +91,7 @@ func (c *change) ring(d *jobs.Definition, run *jobs.Run) error {
 			run.StartBy = start.Add(within)
 		}
 	}
-	run.Moves = make([]jobs.Move, 0, 4)
+	run.Moves = make([]kernel.Move, 0, 4)
 	begun, err := run.BeginAt(c.at, start)
 	if err != nil {
 		return err
@@ -98,11 +99,11 @@ func (c *change) ring(d *jobs.Definition, run *jobs.Run) error {
 	*run = begun
 	switch {
 	case run.State == jobs.Scheduled:
-		c.store(run, jobs.New)
+		c.store(run, kernel.New)
 		return nil
 	case !run.StartBy.IsZero() && c.at.After(run.StartBy):
 		c.tally(run)
-		if *run, err = run.Skip(c.at, jobs.ByDeadline, ""); err != nil {
+		if *run, err = run.Skip(c.at, kernel.ByDeadline, ""); err != nil {
 			return err
 		}
 		c.store(run, jobs.Enqueued)
@@ -114,7 +115,7 @@ func (c *change) ring(d *jobs.Definition, run *jobs.Run) error {
 
 // overOf notes in a job that its run is over, if its next due time counts from that: the commit that ends a run decides
 // when the next is due, whoever leads.
-func (c *change) overOf(run *jobs.Run) {
+func (c *change) overOf(run *kernel.Run) {
 	row := c.definition(run.Key)
 	if row == nil || row.UID != run.Job || row.Running != run.ID {
 		return
@@ -133,10 +134,10 @@ func (c *change) overOf(run *jobs.Run) {
 }
 
 // miss writes a range to the ledger. One that follows right after the last, for the same reason, extends it.
-func (c *change) miss(d *jobs.Definition, m jobs.Missed) {
+func (c *change) miss(d *kernel.Definition, m kernel.Missed) {
 	m.Tenant, m.Job, m.Key = d.Tenant, d.UID, d.Key
 	if !d.Missed.IsZero() {
-		last, _ := c.tx.Get(jobs.MissedRef(d.Tenant, d.UID, d.Missed)).(*jobs.Missed)
+		last, _ := c.tx.Get(kernel.MissedRef(d.Tenant, d.UID, d.Missed)).(*kernel.Missed)
 		if last != nil && last.Reason == m.Reason && last.To.Equal(d.Cursor) {
 			m.From, m.Count = last.From, m.Count+last.Count
 		}

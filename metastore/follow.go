@@ -3,6 +3,7 @@ package metastore
 import (
 	"strings"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -13,7 +14,7 @@ import (
 
 // next are the jobs that follow a run which has just ended, and what is missing of them is told in its last move. It is
 // asked before the run is stored.
-func (c *change) next(run *jobs.Run) []*jobs.Definition {
+func (c *change) next(run *kernel.Run) []*kernel.Definition {
 	if run.State != jobs.Succeeded && run.State != jobs.Terminated {
 		return nil
 	}
@@ -21,7 +22,7 @@ func (c *change) next(run *jobs.Run) []*jobs.Definition {
 	if d == nil || d.UID != run.Job {
 		return nil
 	}
-	var next []*jobs.Definition
+	var next []*kernel.Definition
 	var gone []string
 	for _, key := range d.Policy.Follow(run.State) {
 		if follower := c.definition(jobs.Key(key)); follower != nil {
@@ -42,19 +43,19 @@ func (c *change) next(run *jobs.Run) []*jobs.Definition {
 }
 
 // follow begins the runs that follow one which has just ended.
-func (c *change) follow(parent *jobs.Run, next []*jobs.Definition) error {
+func (c *change) follow(parent *kernel.Run, next []*kernel.Definition) error {
 	for _, d := range next {
 		if now := c.definition(d.Key); now != nil { // the end of the parent may have paused it
 			d = now
 		}
-		run := c.fresh(d, jobs.FromParent)
-		run.ID, run.Parent, run.Depth, run.Due = jobs.ChildID(parent, d.Key), parent.ID, parent.Depth+1, c.at
+		run := c.fresh(d, kernel.FromParent)
+		run.ID, run.Parent, run.Depth, run.Due = kernel.ChildID(parent, d.Key), parent.ID, parent.Depth+1, c.at
 		run.Actor, run.Trace = "run:"+parent.ID.String(), parent.Trace
 		if c.live(run.ID) != nil {
 			continue
 		}
 		c.gatesOf(d, withArgs(run, d.Policy.Args))
-		run.Args = jobs.WithParent(d.Policy.Args, jobs.ParentOf(parent))
+		run.Args = kernel.WithParent(d.Policy.Args, kernel.ParentOf(parent))
 		run.Place = placed(d, nil, run.Args)
 		if within := d.Policy.StartWithin; within > 0 {
 			run.StartBy = run.Due.Add(within)
@@ -81,23 +82,23 @@ func (c *change) follow(parent *jobs.Run, next []*jobs.Definition) error {
 
 // withArgs gives a run arguments. Its gates go by those of its job alone: what its parent says in them is not known
 // before the parent ends, and a database has to know what a commit may touch.
-func withArgs(run *jobs.Run, args []byte) *jobs.Run {
+func withArgs(run *kernel.Run, args []byte) *kernel.Run {
 	run.Args = args
 	return run
 }
 
 // stopped says why a run that would follow another is Skipped, or "".
-func (c *change) stopped(d *jobs.Definition, run *jobs.Run) jobs.Cause {
+func (c *change) stopped(d *kernel.Definition, run *kernel.Run) kernel.Cause {
 	switch p := d.Paused; {
-	case run.Depth > jobs.MaxDepth:
-		return jobs.ByDepth
+	case run.Depth > kernel.MaxDepth:
+		return kernel.ByDepth
 	case d.Policy.Disabled:
-		return jobs.ByDisabled
-	case d.Kind == jobs.Triggered: // held, see there
+		return kernel.ByDisabled
+	case d.Kind == kernel.Triggered: // held, see there
 	case c.global().RecurringDebug.On:
-		return jobs.ByDebug
+		return kernel.ByDebug
 	case p != nil && (p.Until.IsZero() || p.Until.After(c.at)):
-		return jobs.ByPause
+		return kernel.ByPause
 	}
 	return ""
 }

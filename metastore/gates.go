@@ -6,8 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/sabotage"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/jobs/sabotage"
 )
 
 // Slots. A run takes one at each of its gates when it becomes Enqueued, all or none; where a gate is full its
@@ -26,15 +27,15 @@ const (
 
 // gate is the row of a gate. One that was never used is made of the job's policy. Gates of arguments follow the policy
 // whenever they are used, since nobody knows which of them there are.
-func (c *change) gate(name string, run *jobs.Run) *jobs.Gate {
-	g, ok := c.tx.Get(jobs.GateRef(run.Tenant, name)).(*jobs.Gate)
-	if ok && !jobs.Keyed(name) {
+func (c *change) gate(name string, run *kernel.Run) *kernel.Gate {
+	g, ok := c.tx.Get(kernel.GateRef(run.Tenant, name)).(*kernel.Gate)
+	if ok && !kernel.Keyed(name) {
 		return g
 	}
 	limit, known := c.bound(name, run)
 	switch {
 	case !ok:
-		return &jobs.Gate{Tenant: run.Tenant, Name: name, Limit: limit.Max, Rate: limit.Rate}
+		return &kernel.Gate{Tenant: run.Tenant, Name: name, Limit: limit.Max, Rate: limit.Rate}
 	case known:
 		return g.Under(limit)
 	}
@@ -42,15 +43,15 @@ func (c *change) gate(name string, run *jobs.Run) *jobs.Gate {
 }
 
 // bound is what is said now about a gate of a run, and whether there is anybody to say it.
-func (c *change) bound(name string, run *jobs.Run) (jobs.Limit, bool) {
-	if app, ok := strings.CutPrefix(name, jobs.AppGate("")); ok {
+func (c *change) bound(name string, run *kernel.Run) (jobs.Limit, bool) {
+	if app, ok := strings.CutPrefix(name, kernel.AppGate("")); ok {
 		return limitOfApp(c.global(), app), true
 	}
-	if n, ok := jobs.BackfillOf(name); ok {
+	if n, ok := kernel.BackfillOf(name); ok {
 		return jobs.Limit{Max: n}, true
 	}
-	if key, _, keyed := jobs.KeyOf(name); keyed {
-		g, ok := c.tx.Get(jobs.GateRef(run.Tenant, jobs.BoundGate(key))).(*jobs.Gate)
+	if key, _, keyed := kernel.KeyOf(name); keyed {
+		g, ok := c.tx.Get(kernel.GateRef(run.Tenant, kernel.BoundGate(key))).(*kernel.Gate)
 		if !ok {
 			return jobs.Limit{}, false
 		}
@@ -58,11 +59,11 @@ func (c *change) bound(name string, run *jobs.Run) (jobs.Limit, bool) {
 	}
 	switch d := c.row(run.Key); {
 	case d == nil:
-	case name == jobs.JobGate(run.Job): // of the job, or of what came after it under its key
+	case name == kernel.JobGate(run.Job): // of the job, or of what came after it under its key
 		return jobs.Limit{Max: d.Policy.MaxConcurrency, Rate: d.Policy.Rate}, true
 	case d.UID == run.Job:
 		for _, l := range d.Policy.Limits {
-			if l.By == "" && name == jobs.LimitGate(l.Name) {
+			if l.By == "" && name == kernel.LimitGate(l.Name) {
 				return l, true
 			}
 		}
@@ -70,7 +71,7 @@ func (c *change) bound(name string, run *jobs.Run) (jobs.Limit, bool) {
 	return jobs.Limit{}, false
 }
 
-func limitOfApp(g *jobs.Global, app string) jobs.Limit {
+func limitOfApp(g *kernel.Global, app string) jobs.Limit {
 	for _, l := range g.AppLimits {
 		if l.Name == app {
 			return l
@@ -80,23 +81,23 @@ func limitOfApp(g *jobs.Global, app string) jobs.Limit {
 }
 
 // gatesOf are the gates of a new run of a job, in the order of their names.
-func (c *change) gatesOf(d *jobs.Definition, run *jobs.Run) {
+func (c *change) gatesOf(d *kernel.Definition, run *kernel.Run) {
 	p := &d.Policy
 	if p.MaxConcurrency > 0 || p.Rate.Max > 0 {
-		run.Gates = append(run.Gates, jobs.JobGate(d.UID))
+		run.Gates = append(run.Gates, kernel.JobGate(d.UID))
 	}
 	for i := range p.Limits {
-		run.Gates = append(run.Gates, jobs.GateOf(&p.Limits[i], run.Args))
+		run.Gates = append(run.Gates, kernel.GateOf(&p.Limits[i], run.Args))
 	}
 	if g := c.global(); len(g.AppLimits) > 0 && limitOfApp(g, run.App).Name != "" {
-		run.Gates = append(run.Gates, jobs.AppGate(run.App))
+		run.Gates = append(run.Gates, kernel.AppGate(run.App))
 	}
 	slices.Sort(run.Gates)
 	run.Gates = slices.Compact(run.Gates)
 }
 
 // full is the first gate at which a run finds no slot, or "". A gate at which others wait is full for newcomers.
-func (c *change) full(run *jobs.Run, newcomer bool) string {
+func (c *change) full(run *kernel.Run, newcomer bool) string {
 	if sabotage.Off(sabotage.Gate) {
 		return ""
 	}
@@ -108,7 +109,7 @@ func (c *change) full(run *jobs.Run, newcomer bool) string {
 			continue
 		}
 		for _, name := range run.Gates {
-			if jobs.Keyed(name) != keyed {
+			if kernel.Keyed(name) != keyed {
 				continue
 			}
 			g := c.gate(name, run)
@@ -121,20 +122,20 @@ func (c *change) full(run *jobs.Run, newcomer bool) string {
 }
 
 // take gives a run its slots at all gates.
-func (c *change) take(run *jobs.Run) {
+func (c *change) take(run *kernel.Run) {
 	reserved := run.Reserved
 	run.Holds, run.Reserved, run.Waits, run.Opens = len(run.Gates) > 0, false, "", time.Time{}
 	if c.partIn(run) {
 		return
 	}
 	for _, name := range run.Gates {
-		if !reserved || !jobs.Keyed(name) {
+		if !reserved || !kernel.Keyed(name) {
 			c.occupy(name, run)
 		}
 	}
 }
 
-func (c *change) occupy(name string, run *jobs.Run) {
+func (c *change) occupy(name string, run *kernel.Run) {
 	g := *c.gate(name, run)
 	g.Taken++
 	g.Spend(c.at)
@@ -143,14 +144,14 @@ func (c *change) occupy(name string, run *jobs.Run) {
 
 // wait has a run wait at a gate. What it needs of its arguments it keeps from then on, unless it is one of several that
 // need it together.
-func (c *change) wait(full string, run *jobs.Run) {
+func (c *change) wait(full string, run *kernel.Run) {
 	run.Waits, run.Opens = full, time.Time{}
 	c.touch(full, run)
-	if jobs.Keyed(full) || run.Reserved || c.parts(run) != nil {
+	if kernel.Keyed(full) || run.Reserved || c.parts(run) != nil {
 		return
 	}
 	for _, name := range run.Gates {
-		if jobs.Keyed(name) {
+		if kernel.Keyed(name) {
 			c.occupy(name, run)
 			run.Reserved = true
 		}
@@ -158,7 +159,7 @@ func (c *change) wait(full string, run *jobs.Run) {
 }
 
 // enter brings a run that has just become due to its gates, and stores it.
-func (c *change) enter(run *jobs.Run, from jobs.State) error {
+func (c *change) enter(run *kernel.Run, from jobs.State) error {
 	told := len(c.effect.Runs)
 	if run.Terms.Overlap == jobs.OverlapReplace && !run.First {
 		if err := c.supersede(run); err != nil {
@@ -171,7 +172,7 @@ func (c *change) enter(run *jobs.Run, from jobs.State) error {
 	case run.First || !c.blocked(full, run):
 		c.wait(full, run)
 	default:
-		skipped, err := run.Skip(c.at, jobs.ByOverlap, full)
+		skipped, err := run.Skip(c.at, kernel.ByOverlap, full)
 		if err != nil {
 			return err
 		}
@@ -183,13 +184,13 @@ func (c *change) enter(run *jobs.Run, from jobs.State) error {
 		all[0] = run
 	}
 	if run.Waits != "" {
-		c.alarm(jobs.GateRef(run.Tenant, run.Waits))
+		c.alarm(kernel.GateRef(run.Tenant, run.Waits))
 	}
 	return nil
 }
 
 // blocked says that a new run does not wait at a full gate.
-func (c *change) blocked(full string, run *jobs.Run) bool {
+func (c *change) blocked(full string, run *kernel.Run) bool {
 	switch run.Terms.Overlap {
 	case jobs.OverlapSkip:
 		return true
@@ -201,14 +202,14 @@ func (c *change) blocked(full string, run *jobs.Run) bool {
 
 // supersede stops the oldest runs of a job until there is a place for a new one at each of its gates. What is stopped
 // while its handler runs keeps its slots until that has returned; the new run waits for them.
-func (c *change) supersede(r *jobs.Run) error {
+func (c *change) supersede(r *kernel.Run) error {
 	for _, name := range r.Gates {
 		g := c.gate(name, r)
 		if g.Limit == 0 {
 			continue
 		}
 		var mine []jobs.ID // what counts as one: runs, and broadcasts
-		those := map[jobs.ID][]*jobs.Run{}
+		those := map[jobs.ID][]*kernel.Run{}
 		for _, id := range c.crowdAt(name, r).Runs {
 			if other := c.live(id); other != nil && !other.State.Final() {
 				one := groupOf(other)
@@ -239,7 +240,7 @@ func (c *change) supersede(r *jobs.Run) error {
 }
 
 // groupOf is what a run counts as one with: itself, or its broadcast.
-func groupOf(run *jobs.Run) jobs.ID {
+func groupOf(run *kernel.Run) jobs.ID {
 	if run.Place != nil && !run.Place.Group.IsZero() {
 		return run.Place.Group
 	}
@@ -251,21 +252,21 @@ func groupOf(run *jobs.Run) jobs.ID {
 const unlimitedCrowd = 100
 
 // crowds says that a run decides what becomes of newer ones of its job.
-func crowds(run *jobs.Run) bool {
+func crowds(run *kernel.Run) bool {
 	return run.Terms.Overlap == jobs.OverlapQueueOne || run.Terms.Overlap == jobs.OverlapReplace
 }
 
 // crowdAt is the row of a CrowdGate of a run's job.
-func (c *change) crowdAt(gate string, run *jobs.Run) jobs.Gate {
-	name := jobs.CrowdGate(gate, run.Job)
-	if g, ok := c.tx.Get(jobs.GateRef(run.Tenant, name)).(*jobs.Gate); ok {
+func (c *change) crowdAt(gate string, run *kernel.Run) kernel.Gate {
+	name := kernel.CrowdGate(gate, run.Job)
+	if g, ok := c.tx.Get(kernel.GateRef(run.Tenant, name)).(*kernel.Gate); ok {
 		return *g
 	}
-	return jobs.Gate{Tenant: run.Tenant, Name: name}
+	return kernel.Gate{Tenant: run.Tenant, Name: name}
 }
 
 // crowd brings the rows of a run's crowd gates up to date, before its own row is put.
-func (c *change) crowd(run *jobs.Run) {
+func (c *change) crowd(run *kernel.Run) {
 	before := c.live(run.ID)
 	for _, name := range run.Gates {
 		waited, waits := before != nil && before.Waits == name, run.Waits == name
@@ -296,19 +297,19 @@ func (c *change) crowd(run *jobs.Run) {
 }
 
 // listed says that a crowd gate lists a run.
-func listed(run *jobs.Run) bool {
+func listed(run *kernel.Run) bool {
 	return run.Terms.Overlap == jobs.OverlapReplace && !run.State.Final() && run.State != jobs.Scheduled
 }
 
 // touch makes sure that a gate somebody waits at has a row.
-func (c *change) touch(name string, run *jobs.Run) {
-	if c.tx.Get(jobs.GateRef(run.Tenant, name)) == nil {
+func (c *change) touch(name string, run *kernel.Run) {
+	if c.tx.Get(kernel.GateRef(run.Tenant, name)) == nil {
 		c.tx.Put(c.gate(name, run))
 	}
 }
 
 // leave stores a run that gives up its slots, and hands them on.
-func (c *change) leave(run *jobs.Run, from jobs.State) {
+func (c *change) leave(run *kernel.Run, from jobs.State) {
 	held, reserved, waited := run.Holds, run.Reserved, run.Waits
 	run.Holds, run.Reserved, run.Waits, run.Opens = false, false, "", time.Time{}
 	c.store(run, from)
@@ -316,53 +317,53 @@ func (c *change) leave(run *jobs.Run, from jobs.State) {
 		return
 	}
 	for _, name := range run.Gates {
-		if held || reserved && jobs.Keyed(name) {
+		if held || reserved && kernel.Keyed(name) {
 			g := *c.gate(name, run)
 			g.Taken = max(0, g.Taken-1)
 			c.tx.Put(&g)
 		}
 	}
 	for _, name := range run.Gates {
-		if held || reserved && jobs.Keyed(name) {
-			c.hand(jobs.GateRef(run.Tenant, name), handPerCommand)
+		if held || reserved && kernel.Keyed(name) {
+			c.hand(kernel.GateRef(run.Tenant, name), handPerCommand)
 		}
 	}
 	if waited != "" {
-		c.alarm(jobs.GateRef(run.Tenant, waited))
+		c.alarm(kernel.GateRef(run.Tenant, waited))
 	}
 	c.unused(run)
 }
 
 // unused drops gates of a run that nobody uses any more: those of its arguments and of its backfill, and that of its job
 // if the job was deleted. A run that comes later makes them anew.
-func (c *change) unused(run *jobs.Run) {
+func (c *change) unused(run *kernel.Run) {
 	if len(run.Gates) == 0 {
 		return // as mostly: not even a name is made
 	}
 	for _, name := range run.Gates {
-		if _, backfill := jobs.BackfillOf(name); backfill || jobs.Keyed(name) {
-			c.vacant(jobs.GateRef(run.Tenant, name))
+		if _, backfill := kernel.BackfillOf(name); backfill || kernel.Keyed(name) {
+			c.vacant(kernel.GateRef(run.Tenant, name))
 		}
 	}
-	name := jobs.JobGate(run.Job)
+	name := kernel.JobGate(run.Job)
 	if !slices.Contains(run.Gates, name) {
 		return
 	}
 	if d := c.definition(run.Key); d != nil && d.UID == run.Job {
 		return
 	}
-	c.vacant(jobs.GateRef(run.Tenant, name))
+	c.vacant(kernel.GateRef(run.Tenant, name))
 }
 
 // vacant drops a gate if nobody uses it. One whose rate remembers something stays until that is forgotten, and a key
 // lapses then.
-func (c *change) vacant(ref jobs.Ref) {
-	g, _ := c.tx.Get(ref).(*jobs.Gate)
+func (c *change) vacant(ref kernel.Ref) {
+	g, _ := c.tx.Get(ref).(*kernel.Gate)
 	if g == nil || g.Taken > 0 || c.tx.First(ref) != nil {
 		return
 	}
-	if full := g.Full(); jobs.Keyed(ref.Name) && full.After(c.at) {
-		c.tx.Put(&jobs.UniqueKey{Tenant: ref.Tenant, Name: idleName(ref.Name), Until: full})
+	if full := g.Full(); kernel.Keyed(ref.Name) && full.After(c.at) {
+		c.tx.Put(&kernel.UniqueKey{Tenant: ref.Tenant, Name: idleName(ref.Name), Until: full})
 		return
 	}
 	c.tx.Delete(ref)
@@ -376,7 +377,7 @@ func idleGate(key string) (string, bool) { return strings.CutPrefix(key, "gate/"
 
 // hand gives the free slots of a gate to those who wait at it: at most tries of them. One for whom another gate is
 // full moves there.
-func (c *change) hand(ref jobs.Ref, tries int) {
+func (c *change) hand(ref kernel.Ref, tries int) {
 	if sabotage.Off(sabotage.HandOver) {
 		return
 	}
@@ -390,7 +391,7 @@ func (c *change) hand(ref jobs.Ref, tries int) {
 		}
 		run := *first
 		if late := !run.StartBy.IsZero() && c.at.After(run.StartBy); late && run.State == jobs.Enqueued {
-			if skipped, err := run.Skip(c.at, jobs.ByDeadline, ref.Name); err == nil {
+			if skipped, err := run.Skip(c.at, kernel.ByDeadline, ref.Name); err == nil {
 				c.leave(&skipped, jobs.Enqueued)
 				continue
 			}
@@ -402,14 +403,14 @@ func (c *change) hand(ref jobs.Ref, tries int) {
 		}
 		c.store(&run, run.State)
 		if run.Waits != "" {
-			c.alarm(jobs.GateRef(run.Tenant, run.Waits))
+			c.alarm(kernel.GateRef(run.Tenant, run.Waits))
 		}
 	}
 	c.alarm(ref)
 }
 
 // alarm has the first who waits at a gate which only its rate keeps shut wake when it opens.
-func (c *change) alarm(ref jobs.Ref) {
+func (c *change) alarm(ref kernel.Ref) {
 	first := c.tx.First(ref)
 	if first == nil {
 		return
@@ -431,17 +432,17 @@ func (c *change) alarm(ref jobs.Ref) {
 }
 
 // opened lets in who waits at a gate, because its rate lets another one start.
-func (c *change) opened(row *jobs.Run) error {
+func (c *change) opened(row *kernel.Run) error {
 	if row.Opens.IsZero() {
 		return c.existing(row)
 	}
 	if row.Opens.After(c.at) {
-		return jobs.Refuse(jobs.Conflict, "run %s waits at %s until %s", row.ID, row.Waits, row.Opens.Format("2006-01-02T15:04:05.000Z07:00"))
+		return kernel.Refuse(jobs.Conflict, "run %s waits at %s until %s", row.ID, row.Waits, row.Opens.Format("2006-01-02T15:04:05.000Z07:00"))
 	}
 	run := *row
 	run.Opens = time.Time{}
 	c.store(&run, run.State)
-	c.hand(jobs.GateRef(run.Tenant, run.Waits), handPerCommand)
+	c.hand(kernel.GateRef(run.Tenant, run.Waits), handPerCommand)
 	for i, told := range c.effect.Runs { // it may have been let in
 		if told.ID == run.ID && i > 0 {
 			c.effect.Runs[0] = told
@@ -452,8 +453,8 @@ func (c *change) opened(row *jobs.Run) error {
 	return nil
 }
 
-func (c *change) handOn(k jobs.Hand) error {
-	c.hand(jobs.GateRef(c.env.Tenant, k.Gate), handPerSweep)
+func (c *change) handOn(k kernel.Hand) error {
+	c.hand(kernel.GateRef(c.env.Tenant, k.Gate), handPerSweep)
 	if run := c.effect.Run(); run != nil {
 		c.unused(run)
 	}
@@ -463,28 +464,28 @@ func (c *change) handOn(k jobs.Hand) error {
 
 // limits lets gates that are in use follow a job's policy. Those of arguments follow when they are used, or when the
 // sweep finds that the new limit has room for runs that wait (see Agenda.Unserved): nobody here knows which there are.
-func (c *change) limits(d, before *jobs.Definition) {
-	c.limit(d.Tenant, jobs.JobGate(d.UID), jobs.Limit{Max: d.Policy.MaxConcurrency, Rate: d.Policy.Rate})
+func (c *change) limits(d, before *kernel.Definition) {
+	c.limit(d.Tenant, kernel.JobGate(d.UID), jobs.Limit{Max: d.Policy.MaxConcurrency, Rate: d.Policy.Rate})
 	// Several jobs may name one limit, and who says something new of it wins. To pause a job says nothing of its limits.
 	anew := before == nil || !reflect.DeepEqual(d.Code.Limits, before.Code.Limits) || !reflect.DeepEqual(d.Edits.Limits, before.Edits.Limits)
 	for _, l := range d.Policy.Limits {
 		said := anew || !slices.Contains(before.Policy.Limits, l)
 		if l.By == "" {
 			if said {
-				c.limit(d.Tenant, jobs.LimitGate(l.Name), l)
+				c.limit(d.Tenant, kernel.LimitGate(l.Name), l)
 			}
 			continue
 		}
-		bound := &jobs.Gate{Tenant: d.Tenant, Name: jobs.BoundGate(l.Name), Limit: l.Max, Rate: l.Rate}
-		if g, ok := c.tx.Get(bound.Ref()).(*jobs.Gate); !ok || said && (g.Limit != l.Max || g.Rate != l.Rate) {
+		bound := &kernel.Gate{Tenant: d.Tenant, Name: kernel.BoundGate(l.Name), Limit: l.Max, Rate: l.Rate}
+		if g, ok := c.tx.Get(bound.Ref()).(*kernel.Gate); !ok || said && (g.Limit != l.Max || g.Rate != l.Rate) {
 			c.tx.Put(bound)
 		}
 	}
 }
 
 func (c *change) limit(tenant jobs.Tenant, name string, l jobs.Limit) {
-	ref := jobs.GateRef(tenant, name)
-	g, _ := c.tx.Get(ref).(*jobs.Gate)
+	ref := kernel.GateRef(tenant, name)
+	g, _ := c.tx.Get(ref).(*kernel.Gate)
 	if g == nil || g.Under(l) == g {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -14,22 +15,22 @@ import (
 
 // Wants is what an engine should load in one round.
 type Wants struct {
-	Refs []jobs.Ref
+	Refs []kernel.Ref
 	// First says how many of those who wait at a gate, first ones first, are wanted as well. It can be said again of
 	// a gate, with a higher number.
-	First map[jobs.Ref]int
+	First map[kernel.Ref]int
 }
 
 // Gather calls load, round by round, with what a batch may touch and was not asked for before, and collects the
 // rows that load found.
-func Gather(batch []jobs.Envelope, load func(Wants) []jobs.Row) map[jobs.Ref]jobs.Row {
+func Gather(batch []kernel.Envelope, load func(Wants) []kernel.Row) map[kernel.Ref]kernel.Row {
 	g := gathering{
-		have: map[jobs.Ref]jobs.Row{}, asked: map[jobs.Ref]bool{}, firsts: map[jobs.Ref]int{},
-		uids: map[jobs.Ref][]jobs.ID{}, limits: map[jobs.Tenant][]jobs.Limit{},
+		have: map[kernel.Ref]kernel.Row{}, asked: map[kernel.Ref]bool{}, firsts: map[kernel.Ref]int{},
+		uids: map[kernel.Ref][]jobs.ID{}, limits: map[jobs.Tenant][]jobs.Limit{},
 		args: map[jobs.Tenant][]json.RawMessage{}, apps: map[jobs.Tenant][]string{}, moved: map[jobs.Tenant][]string{},
-		deleted: map[jobs.Ref]bool{}, ending: map[jobs.Ref]bool{}, follow: map[jobs.Tenant][]string{},
+		deleted: map[kernel.Ref]bool{}, ending: map[kernel.Ref]bool{}, follow: map[jobs.Tenant][]string{},
 	}
-	g.ref(jobs.StoreRef())
+	g.ref(kernel.StoreRef())
 	for i := range batch {
 		g.named(&batch[i])
 		g.defined(&batch[i])
@@ -45,7 +46,7 @@ func Gather(batch []jobs.Envelope, load func(Wants) []jobs.Row) map[jobs.Ref]job
 				g.asked[row.Ref()] = true
 			}
 		}
-		g.waiters = map[jobs.Ref]int{}
+		g.waiters = map[kernel.Ref]int{}
 		for _, ref := range g.gates {
 			g.gate(ref)
 		}
@@ -54,11 +55,11 @@ func Gather(batch []jobs.Envelope, load func(Wants) []jobs.Row) map[jobs.Ref]job
 		}
 		for _, row := range g.have {
 			switch row := row.(type) {
-			case *jobs.Run:
+			case *kernel.Run:
 				if row.Waits != "" {
 					g.needsOf(row)
 				}
-			case *jobs.Gate:
+			case *kernel.Gate:
 				g.crowd(row)
 			}
 		}
@@ -66,24 +67,24 @@ func Gather(batch []jobs.Envelope, load func(Wants) []jobs.Row) map[jobs.Ref]job
 }
 
 type gathering struct {
-	have    map[jobs.Ref]jobs.Row
-	asked   map[jobs.Ref]bool
-	refs    []jobs.Ref       // wanted in the next round
-	waiters map[jobs.Ref]int // by gate, how many the whole batch may look at, as far as is known
-	firsts  map[jobs.Ref]int // by gate, how many were asked for
+	have    map[kernel.Ref]kernel.Row
+	asked   map[kernel.Ref]bool
+	refs    []kernel.Ref       // wanted in the next round
+	waiters map[kernel.Ref]int // by gate, how many the whole batch may look at, as far as is known
+	firsts  map[kernel.Ref]int // by gate, how many were asked for
 
 	// What earlier commands of a batch may define for later ones: jobs, by their place, and limits.
-	uids   map[jobs.Ref][]jobs.ID
+	uids   map[kernel.Ref][]jobs.ID
 	limits map[jobs.Tenant][]jobs.Limit
 	args   map[jobs.Tenant][]json.RawMessage
 	apps   map[jobs.Tenant][]string // that get a limit
 	moved  map[jobs.Tenant][]string // that get a job
-	gates  []jobs.Ref               // of commands that name one
+	gates  []kernel.Ref             // of commands that name one
 	// deleted are jobs that a command of the batch takes away.
-	deleted map[jobs.Ref]bool
+	deleted map[kernel.Ref]bool
 	// ending are runs that a command of the batch may end, and follow are jobs that may follow one, as far as earlier
 	// commands say so.
-	ending map[jobs.Ref]bool
+	ending map[kernel.Ref]bool
 	follow map[jobs.Tenant][]string
 }
 
@@ -93,7 +94,7 @@ const likely = 16 * handPerCommand
 
 // round is what is wanted and was not asked for.
 func (g *gathering) round() Wants {
-	w := Wants{Refs: g.refs, First: map[jobs.Ref]int{}}
+	w := Wants{Refs: g.refs, First: map[kernel.Ref]int{}}
 	g.refs = nil
 	for gate, n := range g.waiters {
 		n = min(n, likely+n/handPerCommand) + 1 // and one more, whom a newcomer must not overtake
@@ -104,7 +105,7 @@ func (g *gathering) round() Wants {
 	return w
 }
 
-func (g *gathering) ref(r jobs.Ref) {
+func (g *gathering) ref(r kernel.Ref) {
 	if !g.asked[r] {
 		g.asked[r] = true
 		g.refs = append(g.refs, r)
@@ -112,144 +113,144 @@ func (g *gathering) ref(r jobs.Ref) {
 }
 
 // gate wants a gate, and to know whether anybody waits there.
-func (g *gathering) gate(ref jobs.Ref) {
+func (g *gathering) gate(ref kernel.Ref) {
 	g.bounded(ref)
 	g.waiters[ref] += 0
 }
 
 // freed wants a gate at which a command may let n in.
-func (g *gathering) freed(ref jobs.Ref, n int) {
+func (g *gathering) freed(ref kernel.Ref, n int) {
 	g.bounded(ref)
 	g.waiters[ref] += n
 }
 
 // bounded wants a gate, and what holds for it if that stands elsewhere.
-func (g *gathering) bounded(ref jobs.Ref) {
+func (g *gathering) bounded(ref kernel.Ref) {
 	g.ref(ref)
-	if limit, _, keyed := jobs.KeyOf(ref.Name); keyed {
-		g.ref(jobs.GateRef(ref.Tenant, jobs.BoundGate(limit)))
+	if limit, _, keyed := kernel.KeyOf(ref.Name); keyed {
+		g.ref(kernel.GateRef(ref.Tenant, kernel.BoundGate(limit)))
 	}
 }
 
 // named are the rows that a command names.
-func (g *gathering) named(e *jobs.Envelope) {
+func (g *gathering) named(e *kernel.Envelope) {
 	t := e.Tenant
 	switch k := e.Command.(type) {
-	case jobs.Create:
-		g.ref(jobs.RunRef(t, k.ID))
-		g.ref(jobs.UniqueRef(t, jobs.AnswerName(k.ID)))
-		g.ref(jobs.DefinitionRef(t, k.Key))
-		g.ref(jobs.GlobalRef(t))
+	case kernel.Create:
+		g.ref(kernel.RunRef(t, k.ID))
+		g.ref(kernel.UniqueRef(t, kernel.AnswerName(k.ID)))
+		g.ref(kernel.DefinitionRef(t, k.Key))
+		g.ref(kernel.GlobalRef(t))
 		if k.Unique != "" {
-			g.ref(jobs.UniqueRef(t, jobs.UniqueName(k.Key, k.Unique)))
+			g.ref(kernel.UniqueRef(t, kernel.UniqueName(k.Key, k.Unique)))
 		}
 		if k.Idempotency != "" {
-			g.ref(jobs.UniqueRef(t, jobs.IdempotencyName(k.Idempotency)))
+			g.ref(kernel.UniqueRef(t, kernel.IdempotencyName(k.Idempotency)))
 		}
-	case jobs.Notify:
-		g.ref(jobs.RunRef(t, k.Run))
-		g.ref(jobs.RunRef(t, k.ID(t)))
+	case kernel.Notify:
+		g.ref(kernel.RunRef(t, k.Run))
+		g.ref(kernel.RunRef(t, k.ID(t)))
 		g.job(t, k.Key())
-	case jobs.Fire:
-		g.ref(jobs.DefinitionRef(t, k.Key))
-		g.ref(jobs.GlobalRef(t))
+	case kernel.Fire:
+		g.ref(kernel.DefinitionRef(t, k.Key))
+		g.ref(kernel.GlobalRef(t))
 		for _, due := range k.Due {
-			g.ref(jobs.RunRef(t, jobs.DueID(t, k.Job, due, 0, 0)))
+			g.ref(kernel.RunRef(t, kernel.DueID(t, k.Job, due, 0, 0)))
 		}
-	case jobs.Release:
-		g.ref(jobs.GlobalRef(t))
-		g.ref(jobs.RunRef(t, k.ID))
-	case jobs.Claim:
-		g.ref(jobs.RunRef(t, k.ID))
-	case jobs.Finish:
-		g.ref(jobs.RunRef(t, k.ID))
-		if k.Outcome != jobs.OutcomeSuccess {
-			g.ref(jobs.GlobalRef(t))
+	case kernel.Release:
+		g.ref(kernel.GlobalRef(t))
+		g.ref(kernel.RunRef(t, k.ID))
+	case kernel.Claim:
+		g.ref(kernel.RunRef(t, k.ID))
+	case kernel.Finish:
+		g.ref(kernel.RunRef(t, k.ID))
+		if k.Outcome != kernel.OutcomeSuccess {
+			g.ref(kernel.GlobalRef(t))
 		}
-	case jobs.Returned:
-		g.ref(jobs.RunRef(t, k.ID))
-	case jobs.Checkpoint:
-		g.ref(jobs.RunRef(t, k.ID))
-	case jobs.Expect:
-		g.ref(jobs.RunRef(t, k.ID))
-	case jobs.Hear:
-		g.ref(jobs.RunRef(t, k.ID))
-	case jobs.Expire:
-		g.ref(jobs.RunRef(t, k.ID))
-		g.ref(jobs.GlobalRef(t))
-	case jobs.Cancel:
-		g.ref(jobs.RunRef(t, k.ID))
-		g.ref(jobs.GlobalRef(t))
-	case jobs.Register:
+	case kernel.Returned:
+		g.ref(kernel.RunRef(t, k.ID))
+	case kernel.Checkpoint:
+		g.ref(kernel.RunRef(t, k.ID))
+	case kernel.Expect:
+		g.ref(kernel.RunRef(t, k.ID))
+	case kernel.Hear:
+		g.ref(kernel.RunRef(t, k.ID))
+	case kernel.Expire:
+		g.ref(kernel.RunRef(t, k.ID))
+		g.ref(kernel.GlobalRef(t))
+	case kernel.Cancel:
+		g.ref(kernel.RunRef(t, k.ID))
+		g.ref(kernel.GlobalRef(t))
+	case kernel.Register:
 		g.job(t, k.Job.Key)
-	case jobs.Edit:
+	case kernel.Edit:
 		g.job(t, k.Key)
-	case jobs.Pause:
+	case kernel.Pause:
 		g.job(t, k.Key)
-	case jobs.Resume:
+	case kernel.Resume:
 		g.job(t, k.Key)
-	case jobs.Refresh:
+	case kernel.Refresh:
 		g.job(t, k.Key)
-	case jobs.Configure, jobs.FinalizeUpgrade:
-		g.ref(jobs.GlobalRef(t))
-	case jobs.Forget:
-		g.ref(jobs.UniqueRef(t, k.Name))
+	case kernel.Configure, kernel.FinalizeUpgrade:
+		g.ref(kernel.GlobalRef(t))
+	case kernel.Forget:
+		g.ref(kernel.UniqueRef(t, k.Name))
 		if gate, ok := idleGate(k.Name); ok {
-			g.gates = append(g.gates, jobs.GateRef(t, gate))
+			g.gates = append(g.gates, kernel.GateRef(t, gate))
 		}
-	case jobs.Hand:
-		g.ref(jobs.GateRef(t, k.Gate))
-	case jobs.Delete:
+	case kernel.Hand:
+		g.ref(kernel.GateRef(t, k.Gate))
+	case kernel.Delete:
 		g.job(t, k.Key)
-	case jobs.Grant:
-		g.ref(jobs.TokenRef(t, k.Token.ID))
-		g.ref(jobs.UniqueRef(t, jobs.TokenName(k.Token.Name)))
-		g.ref(jobs.GlobalRef(t))
-	case jobs.Revoke:
-		g.ref(jobs.TokenRef(t, k.ID))
-		g.ref(jobs.GlobalRef(t))
-	case jobs.Invite:
-		g.ref(jobs.UniqueRef(t, jobs.InvitationName(k.Name)))
-		g.ref(jobs.GlobalRef(t))
-	case jobs.Join:
-		g.ref(jobs.UniqueRef(t, jobs.InvitationName(k.Name)))
-		g.ref(jobs.GlobalRef(t))
-	case jobs.Members:
-		g.ref(jobs.UniqueRef(t, jobs.MembersName(k.ID)))
-		g.ref(jobs.GlobalRef(t))
-	case jobs.SignIn:
-		g.ref(jobs.SessionRef(t, k.Session.ID))
-		g.ref(jobs.TokenRef(t, k.Session.Token))
-		g.ref(jobs.GlobalRef(t))
-	case jobs.SignOut:
-		g.ref(jobs.SessionRef(t, k.ID))
-		g.ref(jobs.GlobalRef(t))
-	case jobs.Drain:
-		g.ref(jobs.GlobalRef(t))
-	case jobs.Mark:
+	case kernel.Grant:
+		g.ref(kernel.TokenRef(t, k.Token.ID))
+		g.ref(kernel.UniqueRef(t, kernel.TokenName(k.Token.Name)))
+		g.ref(kernel.GlobalRef(t))
+	case kernel.Revoke:
+		g.ref(kernel.TokenRef(t, k.ID))
+		g.ref(kernel.GlobalRef(t))
+	case kernel.Invite:
+		g.ref(kernel.UniqueRef(t, kernel.InvitationName(k.Name)))
+		g.ref(kernel.GlobalRef(t))
+	case kernel.Join:
+		g.ref(kernel.UniqueRef(t, kernel.InvitationName(k.Name)))
+		g.ref(kernel.GlobalRef(t))
+	case kernel.Members:
+		g.ref(kernel.UniqueRef(t, kernel.MembersName(k.ID)))
+		g.ref(kernel.GlobalRef(t))
+	case kernel.SignIn:
+		g.ref(kernel.SessionRef(t, k.Session.ID))
+		g.ref(kernel.TokenRef(t, k.Session.Token))
+		g.ref(kernel.GlobalRef(t))
+	case kernel.SignOut:
+		g.ref(kernel.SessionRef(t, k.ID))
+		g.ref(kernel.GlobalRef(t))
+	case kernel.Drain:
+		g.ref(kernel.GlobalRef(t))
+	case kernel.Mark:
 		g.job(t, k.Key)
-	case jobs.Clean:
-		g.ref(jobs.GlobalRef(t))
+	case kernel.Clean:
+		g.ref(kernel.GlobalRef(t))
 		if k.Key != "" {
 			g.job(t, k.Key)
 		}
-	case jobs.Backfill:
+	case kernel.Backfill:
 		g.job(t, k.Key)
 		for _, due := range k.Due {
-			g.ref(jobs.RunRef(t, k.Run(t, due)))
+			g.ref(kernel.RunRef(t, k.Run(t, due)))
 		}
 		for _, m := range k.Take {
-			g.ref(jobs.MissedRef(t, k.Job, m.From))
+			g.ref(kernel.MissedRef(t, k.Job, m.From))
 		}
-	case jobs.Expand:
-		g.ref(jobs.RunRef(t, k.ID))
-	case jobs.SetCalendar:
-		g.ref(jobs.CalendarRef(t, k.Name))
-		g.ref(jobs.GlobalRef(t))
-	case jobs.DropCalendar:
-		g.ref(jobs.CalendarRef(t, k.Name))
-		g.ref(jobs.GlobalRef(t))
-	case jobs.Trim:
+	case kernel.Expand:
+		g.ref(kernel.RunRef(t, k.ID))
+	case kernel.SetCalendar:
+		g.ref(kernel.CalendarRef(t, k.Name))
+		g.ref(kernel.GlobalRef(t))
+	case kernel.DropCalendar:
+		g.ref(kernel.CalendarRef(t, k.Name))
+		g.ref(kernel.GlobalRef(t))
+	case kernel.Trim:
 		for _, ref := range k.Refs {
 			ref.Tenant = t
 			g.ref(ref)
@@ -258,29 +259,29 @@ func (g *gathering) named(e *jobs.Envelope) {
 }
 
 func (g *gathering) job(t jobs.Tenant, key jobs.Key) {
-	g.ref(jobs.DefinitionRef(t, key))
-	g.ref(jobs.GlobalRef(t))
+	g.ref(kernel.DefinitionRef(t, key))
+	g.ref(kernel.GlobalRef(t))
 }
 
 // defined is what a command may define for those that follow in the batch.
-func (g *gathering) defined(e *jobs.Envelope) {
+func (g *gathering) defined(e *kernel.Envelope) {
 	t := e.Tenant
 	switch k := e.Command.(type) {
-	case jobs.Register:
-		ref := jobs.DefinitionRef(t, k.Job.Key)
+	case kernel.Register:
+		ref := kernel.DefinitionRef(t, k.Job.Key)
 		g.uids[ref] = append(g.uids[ref], definitionID(e, k.Job.Key))
 		g.says(t, &k.Job.Code)
 		g.moved[t] = append(g.moved[t], k.App)
-	case jobs.Finish:
-		g.ending[jobs.RunRef(t, k.ID)] = true
-	case jobs.Expire:
-		g.ending[jobs.RunRef(t, k.ID)] = true
-	case jobs.Delete:
-		g.deleted[jobs.DefinitionRef(t, k.Key)] = true
-	case jobs.Edit:
+	case kernel.Finish:
+		g.ending[kernel.RunRef(t, k.ID)] = true
+	case kernel.Expire:
+		g.ending[kernel.RunRef(t, k.ID)] = true
+	case kernel.Delete:
+		g.deleted[kernel.DefinitionRef(t, k.Key)] = true
+	case kernel.Edit:
 		g.says(t, &k.Set)
-	case jobs.Configure:
-		for _, s := range []*jobs.Settings{k.RecurringDefaults, k.TriggeredDefaults} {
+	case kernel.Configure:
+		for _, s := range []*kernel.Settings{k.RecurringDefaults, k.TriggeredDefaults} {
 			if s != nil {
 				g.says(t, s)
 			}
@@ -292,79 +293,79 @@ func (g *gathering) defined(e *jobs.Envelope) {
 }
 
 // pointed are the rows that those a command names point to.
-func (g *gathering) pointed(e *jobs.Envelope) {
+func (g *gathering) pointed(e *kernel.Envelope) {
 	t := e.Tenant
-	if global, ok := g.have[jobs.GlobalRef(t)].(*jobs.Global); ok && manual(e) {
-		g.ref(jobs.AuditRef(t, global.Audits))
+	if global, ok := g.have[kernel.GlobalRef(t)].(*kernel.Global); ok && manual(e) {
+		g.ref(kernel.AuditRef(t, global.Audits))
 	}
 	switch k := e.Command.(type) {
-	case jobs.Create:
+	case kernel.Create:
 		g.gatesOf(t, k.Key, k.Args, g.gate)
-		g.followers(&jobs.Run{Tenant: t, ID: k.ID, Key: k.Key})
-		for _, name := range []string{jobs.UniqueName(k.Key, k.Unique), jobs.IdempotencyName(k.Idempotency), jobs.AnswerName(k.ID)} {
-			if u, ok := g.have[jobs.UniqueRef(t, name)].(*jobs.UniqueKey); ok {
-				g.ref(jobs.RunRef(t, u.ID))
+		g.followers(&kernel.Run{Tenant: t, ID: k.ID, Key: k.Key})
+		for _, name := range []string{kernel.UniqueName(k.Key, k.Unique), kernel.IdempotencyName(k.Idempotency), kernel.AnswerName(k.ID)} {
+			if u, ok := g.have[kernel.UniqueRef(t, name)].(*kernel.UniqueKey); ok {
+				g.ref(kernel.RunRef(t, u.ID))
 			}
 		}
-	case jobs.Notify:
-		if of, ok := g.have[jobs.RunRef(t, k.Run)].(*jobs.Run); ok {
+	case kernel.Notify:
+		if of, ok := g.have[kernel.RunRef(t, k.Run)].(*kernel.Run); ok {
 			g.gatesOf(t, k.Key(), k.Args(of), g.gate)
 		}
-		g.followers(&jobs.Run{Tenant: t, ID: k.ID(t), Key: k.Key()})
-	case jobs.Fire:
+		g.followers(&kernel.Run{Tenant: t, ID: k.ID(t), Key: k.Key()})
+	case kernel.Fire:
 		g.gatesOf(t, k.Key, nil, g.gate)
 		for _, due := range k.Due {
-			g.followers(&jobs.Run{Tenant: t, ID: jobs.DueID(t, k.Job, due, 0, 0), Key: k.Key})
+			g.followers(&kernel.Run{Tenant: t, ID: kernel.DueID(t, k.Job, due, 0, 0), Key: k.Key})
 		}
-		if d, ok := g.have[jobs.DefinitionRef(t, k.Key)].(*jobs.Definition); ok && !d.Missed.IsZero() {
-			g.ref(jobs.MissedRef(t, d.UID, d.Missed))
+		if d, ok := g.have[kernel.DefinitionRef(t, k.Key)].(*kernel.Definition); ok && !d.Missed.IsZero() {
+			g.ref(kernel.MissedRef(t, d.UID, d.Missed))
 		}
-	case jobs.Backfill:
+	case kernel.Backfill:
 		g.gatesOf(t, k.Key, nil, g.gate)
-		g.gate(jobs.GateRef(t, jobs.BackfillGate(k.ID, k.Parallel)))
+		g.gate(kernel.GateRef(t, kernel.BackfillGate(k.ID, k.Parallel)))
 		for _, due := range k.Due {
-			g.followers(&jobs.Run{Tenant: t, ID: k.Run(t, due), Key: k.Key})
+			g.followers(&kernel.Run{Tenant: t, ID: k.Run(t, due), Key: k.Key})
 		}
-	case jobs.Register:
+	case kernel.Register:
 		g.redefined(t, k.Job.Key)
-	case jobs.Edit:
+	case kernel.Edit:
 		g.redefined(t, k.Key)
-	case jobs.Pause:
+	case kernel.Pause:
 		g.redefined(t, k.Key)
-	case jobs.Resume:
+	case kernel.Resume:
 		g.redefined(t, k.Key)
-	case jobs.Refresh:
+	case kernel.Refresh:
 		g.redefined(t, k.Key)
-	case jobs.Delete:
+	case kernel.Delete:
 		g.redefined(t, k.Key)
-	case jobs.Revoke:
-		if row, ok := g.have[jobs.TokenRef(t, k.ID)].(*jobs.Token); ok {
-			g.ref(jobs.UniqueRef(t, jobs.TokenName(row.Name)))
+	case kernel.Revoke:
+		if row, ok := g.have[kernel.TokenRef(t, k.ID)].(*kernel.Token); ok {
+			g.ref(kernel.UniqueRef(t, kernel.TokenName(row.Name)))
 		}
-	case jobs.SignOut:
-		if row, ok := g.have[jobs.SessionRef(t, k.ID)].(*jobs.Session); ok {
-			g.ref(jobs.TokenRef(t, row.Token))
+	case kernel.SignOut:
+		if row, ok := g.have[kernel.SessionRef(t, k.ID)].(*kernel.Session); ok {
+			g.ref(kernel.TokenRef(t, row.Token))
 		}
-	case jobs.Hand:
-		g.freed(jobs.GateRef(t, k.Gate), handPerSweep)
-	case jobs.Configure:
-		if global, ok := g.have[jobs.GlobalRef(t)].(*jobs.Global); ok && k.AppLimits != nil {
+	case kernel.Hand:
+		g.freed(kernel.GateRef(t, k.Gate), handPerSweep)
+	case kernel.Configure:
+		if global, ok := g.have[kernel.GlobalRef(t)].(*kernel.Global); ok && k.AppLimits != nil {
 			for _, l := range global.AppLimits {
-				g.freed(jobs.GateRef(t, jobs.AppGate(l.Name)), handPerCommand)
+				g.freed(kernel.GateRef(t, kernel.AppGate(l.Name)), handPerCommand)
 			}
 		}
 		for _, l := range valueOr(k.AppLimits) {
-			g.freed(jobs.GateRef(t, jobs.AppGate(l.Name)), handPerCommand)
+			g.freed(kernel.GateRef(t, kernel.AppGate(l.Name)), handPerCommand)
 		}
 	default:
 		if id := runOf(e.Command); !id.IsZero() {
-			if run, ok := g.have[jobs.RunRef(t, id)].(*jobs.Run); ok {
+			if run, ok := g.have[kernel.RunRef(t, id)].(*kernel.Run); ok {
 				g.ends(run)
 				g.followers(run)
 				g.partsOf(run, e.Command)
 				if fails(e.Command) {
-					g.ref(jobs.GateRef(t, jobs.RetryGate(run.Job)))
-					g.ref(jobs.GateRef(t, jobs.RetryGate(jobs.ID{})))
+					g.ref(kernel.GateRef(t, kernel.RetryGate(run.Job)))
+					g.ref(kernel.GateRef(t, kernel.RetryGate(jobs.ID{})))
 				}
 			}
 		}
@@ -372,40 +373,40 @@ func (g *gathering) pointed(e *jobs.Envelope) {
 }
 
 // fails says that a command may end an attempt badly, or begin the next one.
-func fails(k jobs.Command) bool {
+func fails(k kernel.Command) bool {
 	switch k := k.(type) {
-	case jobs.Finish:
-		return k.Outcome != jobs.OutcomeSuccess
-	case jobs.Expire, jobs.Release:
+	case kernel.Finish:
+		return k.Outcome != kernel.OutcomeSuccess
+	case kernel.Expire, kernel.Release:
 		return true
 	}
 	return false
 }
 
 // ends wants what a run needs that may give up its slots.
-func (g *gathering) ends(run *jobs.Run) {
+func (g *gathering) ends(run *kernel.Run) {
 	g.needsOf(run)
 	for _, name := range run.Gates {
-		g.freed(jobs.GateRef(run.Tenant, name), handPerCommand)
+		g.freed(kernel.GateRef(run.Tenant, name), handPerCommand)
 	}
 }
 
 // followers are the runs that may follow one which a command of the batch may end, and what those need.
-func (g *gathering) followers(run *jobs.Run) {
+func (g *gathering) followers(run *kernel.Run) {
 	t := run.Tenant
 	if !g.ending[run.Ref()] {
 		return
 	}
 	keys := g.follow[t]
-	if d, ok := g.have[jobs.DefinitionRef(t, run.Key)].(*jobs.Definition); ok {
+	if d, ok := g.have[kernel.DefinitionRef(t, run.Key)].(*kernel.Definition); ok {
 		keys = slices.Concat(keys, d.Policy.OnSuccess, d.Policy.OnFailure, d.Code.Follow(), d.Edits.Follow())
 	}
-	if global, ok := g.have[jobs.GlobalRef(t)].(*jobs.Global); ok {
+	if global, ok := g.have[kernel.GlobalRef(t)].(*kernel.Global); ok {
 		keys = slices.Concat(keys, global.RecurringDefaults.Follow(), global.TriggeredDefaults.Follow())
 	}
 	for _, name := range keys {
 		key := jobs.Key(name)
-		child := &jobs.Run{Tenant: t, ID: jobs.ChildID(run, key), Key: key}
+		child := &kernel.Run{Tenant: t, ID: kernel.ChildID(run, key), Key: key}
 		g.job(t, key)
 		g.ref(child.Ref())
 		g.gatesOf(t, key, nil, g.gate)
@@ -414,18 +415,18 @@ func (g *gathering) followers(run *jobs.Run) {
 }
 
 // crowd are the runs that a crowd gate lists: a new run may take their place.
-func (g *gathering) crowd(gate *jobs.Gate) {
+func (g *gathering) crowd(gate *kernel.Gate) {
 	for _, id := range gate.Runs {
-		ref := jobs.RunRef(gate.Tenant, id)
+		ref := kernel.RunRef(gate.Tenant, id)
 		g.ref(ref)
-		if run, ok := g.have[ref].(*jobs.Run); ok {
+		if run, ok := g.have[ref].(*kernel.Run); ok {
 			g.ends(run)
 		}
 	}
 }
 
 // says notes what settings may mean for commands that follow in the batch.
-func (g *gathering) says(t jobs.Tenant, s *jobs.Settings) {
+func (g *gathering) says(t jobs.Tenant, s *kernel.Settings) {
 	g.limits[t] = append(g.limits[t], valueOr(s.Limits)...)
 	g.follow[t] = append(g.follow[t], s.Follow()...)
 	if s.Args != nil {
@@ -434,52 +435,52 @@ func (g *gathering) says(t jobs.Tenant, s *jobs.Settings) {
 }
 
 // manual says that a person did something to a run, which is audited, perhaps in one line with what he did before.
-func manual(e *jobs.Envelope) bool {
+func manual(e *kernel.Envelope) bool {
 	switch k := e.Command.(type) {
-	case jobs.Create:
-		return jobs.IsPerson(e.Actor) || k.Origin == jobs.FromPerson || k.Origin == jobs.FromAPI
-	case jobs.Release, jobs.Cancel:
-		return jobs.IsPerson(e.Actor)
+	case kernel.Create:
+		return kernel.IsPerson(e.Actor) || k.Origin == kernel.FromPerson || k.Origin == kernel.FromAPI
+	case kernel.Release, kernel.Cancel:
+		return kernel.IsPerson(e.Actor)
 	}
 	return false
 }
 
 // runOf is the run that a command of a worker, a person or a duty is about.
-func runOf(k jobs.Command) jobs.ID {
+func runOf(k kernel.Command) jobs.ID {
 	switch k := k.(type) {
-	case jobs.Release:
+	case kernel.Release:
 		return k.ID
-	case jobs.Claim:
+	case kernel.Claim:
 		return k.ID
-	case jobs.Finish:
+	case kernel.Finish:
 		return k.ID
-	case jobs.Returned:
+	case kernel.Returned:
 		return k.ID
-	case jobs.Expire:
+	case kernel.Expire:
 		return k.ID
-	case jobs.Cancel:
+	case kernel.Cancel:
 		return k.ID
-	case jobs.Expect:
+	case kernel.Expect:
 		return k.ID
-	case jobs.Hear:
+	case kernel.Hear:
 		return k.ID
-	case jobs.Checkpoint:
+	case kernel.Checkpoint:
 		return k.ID
-	case jobs.Expand:
+	case kernel.Expand:
 		return k.ID
 	}
 	return jobs.ID{}
 }
 
 // partsOf are the runs that a broadcast becomes, if the command expands it.
-func (g *gathering) partsOf(run *jobs.Run, c jobs.Command) {
-	k, ok := c.(jobs.Expand)
+func (g *gathering) partsOf(run *kernel.Run, c kernel.Command) {
+	k, ok := c.(kernel.Expand)
 	if !ok || !run.Place.Unexpanded() {
 		return
 	}
-	g.ref(jobs.GateRef(run.Tenant, jobs.PartsGate(run.ID))) // later commands of the batch look at it
+	g.ref(kernel.GateRef(run.Tenant, kernel.PartsGate(run.ID))) // later commands of the batch look at it
 	for n := range k.Workers {
-		part := &jobs.Run{Tenant: run.Tenant, ID: jobs.PartID(run, uint32(n)), Key: run.Key}
+		part := &kernel.Run{Tenant: run.Tenant, ID: kernel.PartID(run, uint32(n)), Key: run.Key}
 		g.ref(part.Ref())
 		g.followers(part)
 	}
@@ -487,40 +488,40 @@ func (g *gathering) partsOf(run *jobs.Run, c jobs.Command) {
 
 // redefined are the gates of a job whose policy a command lays anew, and its history.
 func (g *gathering) redefined(t jobs.Tenant, key jobs.Key) {
-	g.gatesOf(t, key, nil, func(ref jobs.Ref) { g.freed(ref, handPerCommand) })
-	ref := jobs.DefinitionRef(t, key)
-	if d, ok := g.have[ref].(*jobs.Definition); ok {
-		g.ref(jobs.HistoryRef(t, d.UID))
+	g.gatesOf(t, key, nil, func(ref kernel.Ref) { g.freed(ref, handPerCommand) })
+	ref := kernel.DefinitionRef(t, key)
+	if d, ok := g.have[ref].(*kernel.Definition); ok {
+		g.ref(kernel.HistoryRef(t, d.UID))
 	}
 	for _, uid := range g.uids[ref] {
-		g.ref(jobs.HistoryRef(t, uid))
+		g.ref(kernel.HistoryRef(t, uid))
 	}
 }
 
 // gatesOf are the gates that a job's policy names, or may name by the time its turn comes: limits of any owner,
 // because a change of one shows another, and what earlier commands of the batch may define.
-func (g *gathering) gatesOf(t jobs.Tenant, key jobs.Key, args []byte, want func(jobs.Ref)) {
+func (g *gathering) gatesOf(t jobs.Tenant, key jobs.Key, args []byte, want func(kernel.Ref)) {
 	names, again, app := map[string]bool{}, true, "" // another job may begin under the key
-	ref := jobs.DefinitionRef(t, key)
-	owners := []*jobs.Settings{{Limits: new(g.limits[t])}}
+	ref := kernel.DefinitionRef(t, key)
+	owners := []*kernel.Settings{{Limits: new(g.limits[t])}}
 	for _, app := range g.apps[t] {
-		names[jobs.AppGate(app)] = true
+		names[kernel.AppGate(app)] = true
 	}
-	if d, ok := g.have[ref].(*jobs.Definition); ok {
-		names[jobs.JobGate(d.UID)], app = true, d.App
-		owners = append(owners, &d.Code, &d.Edits, &jobs.Settings{Limits: &d.Policy.Limits, Args: &d.Policy.Args})
+	if d, ok := g.have[ref].(*kernel.Definition); ok {
+		names[kernel.JobGate(d.UID)], app = true, d.App
+		owners = append(owners, &d.Code, &d.Edits, &kernel.Settings{Limits: &d.Policy.Limits, Args: &d.Policy.Args})
 		again = d.Gone() || g.deleted[ref]
 	}
 	if again {
 		for _, uid := range g.uids[ref] {
-			names[jobs.JobGate(uid)] = true
+			names[kernel.JobGate(uid)] = true
 		}
 	}
-	if global, ok := g.have[jobs.GlobalRef(t)].(*jobs.Global); ok {
+	if global, ok := g.have[kernel.GlobalRef(t)].(*kernel.Global); ok {
 		owners = append(owners, &global.RecurringDefaults, &global.TriggeredDefaults)
 		for _, l := range global.AppLimits {
 			if l.Name == app || slices.Contains(g.moved[t], l.Name) {
-				names[jobs.AppGate(l.Name)] = true
+				names[kernel.AppGate(l.Name)] = true
 			}
 		}
 	}
@@ -536,43 +537,43 @@ func (g *gathering) gatesOf(t jobs.Tenant, key jobs.Key, args []byte, want func(
 	for _, s := range owners {
 		for _, l := range valueOr(s.Limits) {
 			for _, args := range said {
-				names[jobs.GateOf(&l, args)] = true
+				names[kernel.GateOf(&l, args)] = true
 			}
 		}
 	}
 	uids := g.uids[ref]
-	if d, ok := g.have[ref].(*jobs.Definition); ok {
+	if d, ok := g.have[ref].(*kernel.Definition); ok {
 		uids = append(slices.Clip(uids), d.UID)
 	}
 	for name := range names {
-		want(jobs.GateRef(t, name))
+		want(kernel.GateRef(t, name))
 		for _, uid := range uids {
-			g.ref(jobs.GateRef(t, jobs.CrowdGate(name, uid)))
+			g.ref(kernel.GateRef(t, kernel.CrowdGate(name, uid)))
 		}
 	}
 }
 
 // needsOf are the gates, the job and the unique key of a run that may be let in, or be skipped instead.
-func (g *gathering) needsOf(run *jobs.Run) {
-	g.ref(jobs.DefinitionRef(run.Tenant, run.Key))
+func (g *gathering) needsOf(run *kernel.Run) {
+	g.ref(kernel.DefinitionRef(run.Tenant, run.Key))
 	if run.Unique != "" {
-		g.ref(jobs.UniqueRef(run.Tenant, jobs.UniqueName(run.Key, run.Unique)))
+		g.ref(kernel.UniqueRef(run.Tenant, kernel.UniqueName(run.Key, run.Unique)))
 	}
 	for _, name := range run.Gates {
 		if crowds(run) {
-			g.ref(jobs.GateRef(run.Tenant, jobs.CrowdGate(name, run.Job)))
+			g.ref(kernel.GateRef(run.Tenant, kernel.CrowdGate(name, run.Job)))
 		}
-		if run.Reserved && jobs.Keyed(name) {
-			g.freed(jobs.GateRef(run.Tenant, name), handPerCommand)
+		if run.Reserved && kernel.Keyed(name) {
+			g.freed(kernel.GateRef(run.Tenant, name), handPerCommand)
 		} else {
-			g.gate(jobs.GateRef(run.Tenant, name))
+			g.gate(kernel.GateRef(run.Tenant, name))
 		}
-		if strings.HasPrefix(name, jobs.AppGate("")) {
-			g.ref(jobs.GlobalRef(run.Tenant))
+		if strings.HasPrefix(name, kernel.AppGate("")) {
+			g.ref(kernel.GlobalRef(run.Tenant))
 		}
 	}
 	if p := run.Place; p != nil && !p.Group.IsZero() && len(run.Gates) > 0 {
-		g.ref(jobs.GateRef(run.Tenant, jobs.PartsGate(p.Group)))
+		g.ref(kernel.GateRef(run.Tenant, kernel.PartsGate(p.Group)))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -14,7 +15,7 @@ import (
 // A caller alone on an idle store waits for nobody. Only what is large already sets out beside a commit that is in
 // flight: more small ones at once would each be smaller, and cost more together.
 type Group struct {
-	commit   func([]jobs.Envelope) []Result
+	commit   func([]kernel.Envelope) []Result
 	most     int
 	inFlight int // commits that may be under way at once
 
@@ -33,14 +34,14 @@ const maxQueued = 16
 
 // share is one caller's part of a commit.
 type share struct {
-	batch   []jobs.Envelope
+	batch   []kernel.Envelope
 	results []Result
 	done    chan struct{}
 }
 
 // NewGroup makes a Group whose commits hold at most most commands (a larger batch goes alone), with inFlight of
 // them under way at once. Envelopes are passed on as they are: who commits them checks them first (see Checked).
-func NewGroup(most, inFlight int, commit func([]jobs.Envelope) []Result) *Group {
+func NewGroup(most, inFlight int, commit func([]kernel.Envelope) []Result) *Group {
 	return &Group{commit: commit, most: max(1, most), inFlight: max(1, inFlight), stats: Stats{
 		Sizes:   NewHistogram(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000),
 		Seconds: NewHistogram(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
@@ -58,19 +59,19 @@ func (g *Group) Stats() Stats {
 
 // Apply puts a batch into the next commit and waits for its answers. When ctx ends first, the batch is taken back if it
 // still waits, and else its outcome is unknown. While as many commands wait as may, it is refused as Exhausted.
-func (g *Group) Apply(ctx context.Context, batch []jobs.Envelope) []Result {
+func (g *Group) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 	if len(batch) == 0 {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
-		return Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %v", err))
+		return Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: %v", err))
 	}
 	s := &share{batch: batch, done: make(chan struct{})}
 	g.mu.Lock()
 	if limit := maxQueued * g.most; g.size >= limit {
 		waiting := g.size
 		g.mu.Unlock()
-		return Refused(batch, jobs.Refuse(jobs.Exhausted, "not done: %d commands wait to be committed, the limit is %d: the store is slow or stands still; try again", waiting, limit))
+		return Refused(batch, kernel.Refuse(jobs.Exhausted, "not done: %d commands wait to be committed, the limit is %d: the store is slow or stands still; try again", waiting, limit))
 	}
 	g.waiting = append(g.waiting, s)
 	g.size += len(batch)
@@ -84,9 +85,9 @@ func (g *Group) Apply(ctx context.Context, batch []jobs.Envelope) []Result {
 		return s.results
 	case <-ctx.Done():
 		if g.takeBack(s) {
-			return Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %v", ctx.Err()))
+			return Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: %v", ctx.Err()))
 		}
-		return Refused(batch, jobs.Refuse(jobs.Unknown, "outcome unknown: %v before the answer came", ctx.Err()))
+		return Refused(batch, kernel.Refuse(jobs.Unknown, "outcome unknown: %v before the answer came", ctx.Err()))
 	}
 }
 
@@ -127,7 +128,7 @@ func (g *Group) run() {
 
 		all := shares[0].batch
 		if n > 1 {
-			all = make([]jobs.Envelope, 0, size)
+			all = make([]kernel.Envelope, 0, size)
 			for _, s := range shares {
 				all = append(all, s.batch...)
 			}

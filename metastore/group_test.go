@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -18,7 +19,7 @@ type slow struct {
 	running, peak int
 }
 
-func (s *slow) commit(batch []jobs.Envelope) []Result {
+func (s *slow) commit(batch []kernel.Envelope) []Result {
 	<-s.enter
 	s.sizes = append(s.sizes, len(batch))
 	s.running++
@@ -30,7 +31,7 @@ func (s *slow) commit(batch []jobs.Envelope) []Result {
 	s.enter <- struct{}{}
 	results := make([]Result, len(batch))
 	for i := range batch { // answers tell whose they are
-		results[i].Err = jobs.Refuse(jobs.Conflict, "%s", batch[i].Actor)
+		results[i].Err = kernel.Refuse(jobs.Conflict, "%s", batch[i].Actor)
 	}
 	return results
 }
@@ -41,8 +42,8 @@ func newSlow() *slow {
 	return s
 }
 
-func letters(actor string, n int) []jobs.Envelope {
-	batch := make([]jobs.Envelope, n)
+func letters(actor string, n int) []kernel.Envelope {
+	batch := make([]kernel.Envelope, n)
 	for i := range batch {
 		batch[i].Actor = actor
 	}
@@ -114,7 +115,7 @@ func TestGroupIsBounded(t *testing.T) {
 		const most = 10
 		hangs := make(chan struct{})
 		var committed []string
-		g := NewGroup(most, 1, func(batch []jobs.Envelope) []Result {
+		g := NewGroup(most, 1, func(batch []kernel.Envelope) []Result {
 			<-hangs
 			for _, e := range batch {
 				committed = append(committed, e.Actor)

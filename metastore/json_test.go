@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -35,19 +36,19 @@ func TestJSONThatApplyDependsOn(t *testing.T) {
 	limit := jobs.Limit{Name: "n", By: "args.x"}
 	for _, v := range values {
 		args := []byte(`{ "x": ` + v.json + ` }`)
-		if gate, want := jobs.GateOf(&limit, args), jobs.KeyGate("n", v.gate); gate != want {
+		if gate, want := kernel.GateOf(&limit, args), kernel.KeyGate("n", v.gate); gate != want {
 			t.Errorf("with %s a run waits at %q, not at %q", args, gate, want)
 		}
-		d := &jobs.Definition{}
+		d := &kernel.Definition{}
 		d.Policy.Route, d.Policy.RouteBy = jobs.RouteHash, "x"
-		if p := jobs.PlaceOf(d, args); p == nil || p.Hash != v.route {
+		if p := kernel.PlaceOf(d, args); p == nil || p.Hash != v.route {
 			t.Errorf("with %s a run goes to %+v, not by %q", args, p, v.route)
 		}
 	}
 
-	p := jobs.ParentRun{Run: jobs.DerivedID("parent"), Job: "k", State: jobs.Succeeded, Result: json.RawMessage(`{ "s" : "<\u0041` + lone + `>" }`), Error: html + "\u2028\xff"}
+	p := jobs.ParentRun{Run: kernel.DerivedID("parent"), Job: "k", State: jobs.Succeeded, Result: json.RawMessage(`{ "s" : "<\u0041` + lone + `>" }`), Error: html + "\u2028\xff"}
 	parent := `{"run":"` + p.Run.String() + `","job":"k","state":"Succeeded","result":{"s":"\u003c\u0041\ud800\u003e"},"error":"\u003ca href=\"x\"\u003e\u0026amp;\u003c/a\u003e\u2028\ufffd"}`
-	if got, want := string(jobs.WithParent([]byte(`{"z": [ 1 ], "a": "<", "z": 1.0}`), p)), `{"a":"\u003c","parent":`+parent+`,"z":1.0}`; got != want {
+	if got, want := string(kernel.WithParent([]byte(`{"z": [ 1 ], "a": "<", "z": 1.0}`), p)), `{"a":"\u003c","parent":`+parent+`,"z":1.0}`; got != want {
 		t.Errorf("a run that follows has the arguments\n%s, not\n%s", got, want)
 	}
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -20,30 +21,30 @@ type Local struct {
 }
 
 // Apply applies a batch in one Update.
-func (l *Local) Apply(ctx context.Context, batch []jobs.Envelope) []Result {
+func (l *Local) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 	now := time.Now
 	if l.Now != nil {
 		now = l.Now
 	}
-	return Admitted(batch, Archived(ctx, l, now()), func(batch []jobs.Envelope) (results []Result) {
+	return Admitted(batch, Archived(ctx, l, now()), func(batch []kernel.Envelope) (results []Result) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if err := ctx.Err(); err != nil {
-			return Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %v", err))
+			return Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: %v", err))
 		}
 		l.last = Stamp(batch, now(), l.last)
 		l.Update(func(tx Tx) {
 			state := stateOf(tx)
-			rules := Rules{Known: jobs.ApplyVersion, InForce: func(uint32) (uint32, error) { return state.InForce(), nil }}
-			results = rules.Allowed(batch, func(batch []jobs.Envelope) []Result { return ApplyBatch(tx, batch) })
+			rules := Rules{Known: kernel.ApplyVersion, InForce: func(uint32) (uint32, error) { return state.InForce(), nil }}
+			results = rules.Allowed(batch, func(batch []kernel.Envelope) []Result { return ApplyBatch(tx, batch) })
 		})
 		return results
 	})
 }
 
 // Stamp gives a commit its time: now, but never before the last commit's. It answers with the time given.
-func Stamp(batch []jobs.Envelope, now, last time.Time) time.Time {
-	at := jobs.Instant(now)
+func Stamp(batch []kernel.Envelope, now, last time.Time) time.Time {
+	at := kernel.Instant(now)
 	if at.Before(last) {
 		at = last
 	}
@@ -54,7 +55,7 @@ func Stamp(batch []jobs.Envelope, now, last time.Time) time.Time {
 }
 
 // Refused answers a whole batch with one error.
-func Refused(batch []jobs.Envelope, err error) []Result {
+func Refused(batch []kernel.Envelope, err error) []Result {
 	results := make([]Result, len(batch))
 	for i := range results {
 		results[i].Err = err

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -66,18 +67,18 @@ func DecodeLogLine(b []byte) (l LogLine, rest []byte, err error) {
 	}
 	l.Tenant = jobs.Tenant(text())
 	if bad || len(b) < len(l.Run) {
-		return l, nil, jobs.Invalid("a log line is cut off")
+		return l, nil, kernel.Invalid("a log line is cut off")
 	}
 	b = b[copy(l.Run[:], b):]
 	l.Attempt, l.Sequence = uint32(number()), number()
 	at, size := binary.Varint(b)
 	if bad || size <= 0 {
-		return l, nil, jobs.Invalid("a log line is cut off")
+		return l, nil, kernel.Invalid("a log line is cut off")
 	}
 	b = b[size:]
 	l.At = time.Unix(0, at).UTC()
 	if l.Level, l.Text = text(), text(); bad {
-		return l, nil, jobs.Invalid("a log line is cut off")
+		return l, nil, kernel.Invalid("a log line is cut off")
 	}
 	return l, b, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -50,7 +51,7 @@ func EncodeLogLines(lines []LogLine) []byte {
 func DecodeLogLines(b []byte) ([]LogLine, error) {
 	var lines []LogLine
 	if err := json.Unmarshal(b, &lines); err != nil {
-		return nil, jobs.Invalid("log lines are not understood: %v", err)
+		return nil, kernel.Invalid("log lines are not understood: %v", err)
 	}
 	return lines, nil
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -27,44 +28,44 @@ type Applier interface {
 	// durable as the store promises. It stamps Envelope.At itself. An answer of jobs.Unknown means that the
 	// command may or may not have been done: send it again, the same words get the same answer. jobs.Unavailable
 	// means that it was not done. Concurrent callers share commits.
-	Apply(ctx context.Context, batch []jobs.Envelope) []Result
+	Apply(ctx context.Context, batch []kernel.Envelope) []Result
 }
 
 // Result is what became of one command: an effect, or the error that refused it (see jobs.Code).
 type Result struct {
-	jobs.Effect
+	kernel.Effect
 	Err error
 }
 
 // Reader reads for people and programs. Rows that it answers with are shared: they must not be changed.
 type Reader interface {
 	// Definition is one job. Refused as jobs.NotFound if there is none.
-	Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*jobs.Definition, error)
+	Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*kernel.Definition, error)
 	// Definitions lists jobs by key, or what changed since a change number: then with those that were deleted
 	// (Definition.Gone), as long as what is left of them is kept.
-	Definitions(ctx context.Context, q DefinitionQuery) ([]*jobs.Definition, error)
+	Definitions(ctx context.Context, q DefinitionQuery) ([]*kernel.Definition, error)
 	// Run is one run, live or archived. Refused as jobs.NotFound if there is none.
-	Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error)
+	Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error)
 	// Runs lists runs: those that live, newest first, then those that ended, last ended first.
 	Runs(ctx context.Context, q RunQuery) (Page, error)
 	// Ledger lists the missed ranges of a job, newest first.
-	Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*jobs.Missed, error)
+	Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*kernel.Missed, error)
 	// History is what was said about a job before; empty if it was never changed.
-	History(ctx context.Context, tenant jobs.Tenant, job jobs.ID) (*jobs.History, error)
+	History(ctx context.Context, tenant jobs.Tenant, job jobs.ID) (*kernel.History, error)
 	// Counts says how many runs are in each state now (live states), and how many entered each state per hour.
 	Counts(ctx context.Context, q CountQuery) (Counts, error)
 	// Global is what holds for the whole tenant; never nil without an error.
-	Global(ctx context.Context, tenant jobs.Tenant) (*jobs.Global, error)
+	Global(ctx context.Context, tenant jobs.Tenant) (*kernel.Global, error)
 	// Token is one token, whether its time is over or not. Refused as jobs.NotFound if there is none.
-	Token(ctx context.Context, tenant jobs.Tenant, id string) (*jobs.Token, error)
+	Token(ctx context.Context, tenant jobs.Tenant, id string) (*kernel.Token, error)
 	// Tokens lists the tokens of a tenant by name; of tenant "*", those of all tenants.
-	Tokens(ctx context.Context, tenant jobs.Tenant) ([]*jobs.Token, error)
+	Tokens(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Token, error)
 	// Session is one session, whether its time is over or not. Refused as jobs.NotFound if there is none.
-	Session(ctx context.Context, tenant jobs.Tenant, id string) (*jobs.Session, error)
+	Session(ctx context.Context, tenant jobs.Tenant, id string) (*kernel.Session, error)
 	// Calendars lists the calendars of a tenant by name.
-	Calendars(ctx context.Context, tenant jobs.Tenant) ([]*jobs.Calendar, error)
+	Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Calendar, error)
 	// Audits lists who changed what, newest first.
-	Audits(ctx context.Context, q AuditQuery) ([]*jobs.Audit, error)
+	Audits(ctx context.Context, q AuditQuery) ([]*kernel.Audit, error)
 }
 
 // AuditQuery asks for audits of a tenant. Empty fields do not filter.
@@ -77,7 +78,7 @@ type AuditQuery struct {
 }
 
 // Matches says whether an audit of the query's tenant passes its filters.
-func (q *AuditQuery) Matches(a *jobs.Audit) bool {
+func (q *AuditQuery) Matches(a *kernel.Audit) bool {
 	return (q.Target == "" || a.Target == q.Target) && (q.Actor == "" || a.Actor == q.Actor) && (q.Before == 0 || a.N < q.Before)
 }
 
@@ -107,8 +108,8 @@ type RunQuery struct {
 	State  jobs.State
 	Worker string
 	Parent jobs.ID
-	Origin jobs.Origin
-	Cause  jobs.Cause
+	Origin kernel.Origin
+	Cause  kernel.Cause
 	Code   string    // that the last attempt failed with
 	From   time.Time // created at or after
 	To     time.Time // created before
@@ -121,7 +122,7 @@ const MaxPage = 200
 
 // Page is a part of a list.
 type Page struct {
-	Runs     []*jobs.Run
+	Runs     []*kernel.Run
 	Next     string    // the cursor of what follows; "" at the end
 	Searched time.Time // set when the walk was cut short: everything back to here was looked at; go on with Next
 }
@@ -130,14 +131,14 @@ type Page struct {
 type CountQuery struct {
 	Tenant   jobs.Tenant
 	Job      jobs.Key  // "" = all jobs
-	Payer    string    // who Waiting is about (see jobs.Payer)
+	Payer    string    // who Waiting is about (see kernel.Payer)
 	From, To time.Time // of the hours; zero = none are wanted
 }
 
 // Counts answers a CountQuery.
 type Counts struct {
 	Live  map[jobs.State]int // runs that are not settled, by state
-	Hours []jobs.Tally       // by hour and state, oldest first; of all jobs together if no job was named
+	Hours []kernel.Tally     // by hour and state, oldest first; of all jobs together if no job was named
 
 	Waiting int // runs of the tenant that wait and count for CountQuery.Payer; 0 if none was named
 }
@@ -149,21 +150,21 @@ type Agenda interface {
 	Waking(ctx context.Context, until time.Time, limit int) (due []Named, next time.Time, err error)
 	// Ready lists runs of an app that a worker may claim, in the order in which they should be offered: priority,
 	// then Run.Turn. The first limit of them, those under offer included.
-	Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) ([]*jobs.Run, error)
+	Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) ([]*kernel.Run, error)
 	// Lanes lists the apps that have runs to claim.
 	Lanes(ctx context.Context) ([]Lane, error)
 	// Leased lists the attempts that are under way: Processing, or over but with a handler that has not returned.
-	Leased(ctx context.Context) ([]*jobs.Run, error)
+	Leased(ctx context.Context) ([]*kernel.Run, error)
 	// Unserved lists gates that have both a free slot and somebody waiting, by the limit that holds now: a gate of an
 	// argument may not have been used since that was changed. Not those that only their rate keeps shut: there, the first
 	// who waits wakes when they open.
-	Unserved(ctx context.Context, limit int) ([]jobs.Ref, error)
+	Unserved(ctx context.Context, limit int) ([]kernel.Ref, error)
 	// Lapsed lists unique keys whose time was over at or before until.
-	Lapsed(ctx context.Context, until time.Time, limit int) ([]jobs.Ref, error)
+	Lapsed(ctx context.Context, until time.Time, limit int) ([]kernel.Ref, error)
 	// Aged lists rows that became history before a time (see DoneAt), the oldest first: what Trim is for.
-	Aged(ctx context.Context, before time.Time, limit int) ([]jobs.Ref, error)
+	Aged(ctx context.Context, before time.Time, limit int) ([]kernel.Ref, error)
 	// State is the row the store keeps about itself.
-	State(ctx context.Context) (jobs.StoreRow, error)
+	State(ctx context.Context) (kernel.StoreRow, error)
 }
 
 // Named is a run by its name alone.

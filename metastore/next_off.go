@@ -2,14 +2,14 @@
 
 package metastore
 
-import "github.com/carillon-scheduler/carillon/jobs"
+import "github.com/carillon-scheduler/carillon/internal/kernel"
 
 // What a build with the tag nextrules does otherwise, to test upgrades: see next_on.go, and package jobs.
 
 func (c *change) applyNext() error {
-	return jobs.Invalid("command %T is unknown to this program, which knows version %d of the rules", c.env.Command, jobs.ApplyVersion)
+	return kernel.Invalid("command %T is unknown to this program, which knows version %d of the rules", c.env.Command, kernel.ApplyVersion)
 }
 
 func (c *change) nextTally() bool { return false }
 
-func nextCreate(*jobs.Run, jobs.Create) {}
+func nextCreate(*kernel.Run, kernel.Create) {}

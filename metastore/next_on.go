@@ -2,12 +2,12 @@
 
 package metastore
 
-import "github.com/carillon-scheduler/carillon/jobs"
+import "github.com/carillon-scheduler/carillon/internal/kernel"
 
 func (c *change) applyNext() error {
-	k, ok := c.env.Command.(jobs.Annotate)
+	k, ok := c.env.Command.(kernel.Annotate)
 	if !ok {
-		return jobs.Invalid("command %T is unknown to this program, which knows version %d of the rules", c.env.Command, jobs.ApplyVersion)
+		return kernel.Invalid("command %T is unknown to this program, which knows version %d of the rules", c.env.Command, kernel.ApplyVersion)
 	}
 	row, err := c.run(k.ID)
 	if err != nil {
@@ -21,7 +21,7 @@ func (c *change) applyNext() error {
 }
 
 // nextTally is the changed rule: attempts that begin are counted, too.
-func (c *change) nextTally() bool { return c.inForce(jobs.ApplyVersion) }
+func (c *change) nextTally() bool { return c.inForce(kernel.ApplyVersion) }
 
 // nextCreate needs no guard: a store lets no command have a note before the version is in force.
-func nextCreate(run *jobs.Run, k jobs.Create) { run.Note = k.Note }
+func nextCreate(run *kernel.Run, k kernel.Create) { run.Note = k.Note }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -15,11 +16,11 @@ import (
 // The new field, command and rule of the next version do nothing before that is in force, and work from then on.
 func TestNextRules(t *testing.T) {
 	s := memstore.Open(memstore.Config{})
-	do := func(k jobs.Command) (jobs.Effect, error) {
-		r := s.Apply(t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}})
+	do := func(k kernel.Command) (kernel.Effect, error) {
+		r := s.Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}})
 		return r[0].Effect, r[0].Err
 	}
-	must := func(k jobs.Command) jobs.Effect {
+	must := func(k kernel.Command) kernel.Effect {
 		t.Helper()
 		e, err := do(k)
 		if err != nil {
@@ -39,12 +40,12 @@ func TestNextRules(t *testing.T) {
 		}
 		return n
 	}
-	must(jobs.Register{App: "app", Worker: "w", Start: true, Job: jobs.Declaration{Key: "k", Kind: jobs.Triggered}})
-	plain, noted := jobs.Create{ID: jobs.NewID(time.Now()), Key: "k"}, jobs.Create{ID: jobs.NewID(time.Now()), Key: "k"}
+	must(kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: "k", Kind: kernel.Triggered}})
+	plain, noted := kernel.Create{ID: jobs.NewID(time.Now()), Key: "k"}, kernel.Create{ID: jobs.NewID(time.Now()), Key: "k"}
 	noted.Note = "first"
 	must(plain)
-	must(jobs.Claim{ID: plain.ID, Worker: "w", Attempt: 1})
-	for _, k := range []jobs.Command{noted, jobs.Annotate{ID: plain.ID, Note: "x"}} {
+	must(kernel.Claim{ID: plain.ID, Worker: "w", Attempt: 1})
+	for _, k := range []kernel.Command{noted, kernel.Annotate{ID: plain.ID, Note: "x"}} {
 		if _, err := do(k); !errors.Is(err, jobs.Conflict) {
 			t.Errorf("%T before the version is in force: %v", k, err)
 		}
@@ -52,14 +53,14 @@ func TestNextRules(t *testing.T) {
 	if n := begun(); n != 0 {
 		t.Errorf("%d attempts are counted as they begin", n)
 	}
-	must(jobs.FinalizeUpgrade{To: jobs.ApplyVersion})
+	must(kernel.FinalizeUpgrade{To: kernel.ApplyVersion})
 	if run := must(noted).Run(); run.Note != "first" {
 		t.Errorf("the note is %q", run.Note)
 	}
-	if run := must(jobs.Annotate{ID: noted.ID, Note: "second"}).Run(); run.Note != "second" {
+	if run := must(kernel.Annotate{ID: noted.ID, Note: "second"}).Run(); run.Note != "second" {
 		t.Errorf("the note is %q", run.Note)
 	}
-	must(jobs.Claim{ID: noted.ID, Worker: "w", Attempt: 1})
+	must(kernel.Claim{ID: noted.ID, Worker: "w", Attempt: 1})
 	if n := begun(); n != 1 {
 		t.Errorf("%d attempts are counted as they begin, want 1", n)
 	}

@@ -3,43 +3,44 @@ package metastore
 import (
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // Whom somebody has invited to be a node: a unique key with the digest of a secret. Once it is used it holds the node's
 // id until it lapses, so that the same node may ask again and no other can.
 
-func (c *change) invitation(name string) *jobs.UniqueKey {
-	return c.uniqueRow(jobs.InvitationName(name), name)
+func (c *change) invitation(name string) *kernel.UniqueKey {
+	return c.uniqueRow(kernel.InvitationName(name), name)
 }
 
-func (c *change) invite(k jobs.Invite) error {
-	u := &jobs.UniqueKey{Tenant: c.env.Tenant, Name: jobs.InvitationName(k.Name), Digest: k.Secret, Until: k.Until}
+func (c *change) invite(k kernel.Invite) error {
+	u := &kernel.UniqueKey{Tenant: c.env.Tenant, Name: kernel.InvitationName(k.Name), Digest: k.Secret, Until: k.Until}
 	if row := c.invitation(k.Name); row != nil {
 		if row.Digest != k.Secret {
-			return jobs.Refuse(jobs.Conflict, "there is an invitation %s: draw another name", k.Name)
+			return kernel.Refuse(jobs.Conflict, "there is an invitation %s: draw another name", k.Name)
 		}
 		c.effect.Existing = true
 		return nil
 	}
-	if !k.Until.After(c.at) || k.Until.Sub(c.at) > jobs.MaxInvitation {
-		return jobs.Invalid("invitation until %s: it is good for %v at most, and ends after now", stamp(k.Until), jobs.MaxInvitation)
+	if !k.Until.After(c.at) || k.Until.Sub(c.at) > kernel.MaxInvitation {
+		return kernel.Invalid("invitation until %s: it is good for %v at most, and ends after now", stamp(k.Until), kernel.MaxInvitation)
 	}
 	c.tx.Put(u)
 	c.audit("invitation "+k.Name, nil, fields{"until": k.Until})
 	return nil
 }
 
-func (c *change) join(k jobs.Join) error {
+func (c *change) join(k kernel.Join) error {
 	row := c.invitation(k.Name)
 	switch {
 	case row == nil || row.Digest != k.Secret:
-		return jobs.Refuse(jobs.Forbidden, "the invitation is not known, or its time is over: ask for a new one")
+		return kernel.Refuse(jobs.Forbidden, "the invitation is not known, or its time is over: ask for a new one")
 	case row.ID == k.Node:
 		c.effect.Existing = true
 		return nil
 	case !row.ID.IsZero():
-		return jobs.Refuse(jobs.Forbidden, "the invitation was used, by another node: ask for a new one")
+		return kernel.Refuse(jobs.Forbidden, "the invitation was used, by another node: ask for a new one")
 	}
 	used := *row
 	used.ID = k.Node
@@ -51,13 +52,13 @@ func (c *change) join(k jobs.Join) error {
 // keepMembers is how long what was noted is not noted again: longer than anybody repeats himself.
 const keepMembers = 5 * time.Minute
 
-func (c *change) members(k jobs.Members) error {
-	name := jobs.MembersName(k.ID)
+func (c *change) members(k kernel.Members) error {
+	name := kernel.MembersName(k.ID)
 	if c.uniqueRow(name, k.Did) != nil {
 		c.effect.Existing = true
 		return nil
 	}
-	c.tx.Put(&jobs.UniqueKey{Tenant: c.env.Tenant, Name: name, ID: k.ID, Until: c.at.Add(keepMembers)})
+	c.tx.Put(&kernel.UniqueKey{Tenant: c.env.Tenant, Name: name, ID: k.ID, Until: c.at.Add(keepMembers)})
 	c.auditAs(k.Did, nodeTarget(k.Node), nil, nil)
 	return nil
 }
@@ -70,7 +71,7 @@ func nodeTarget(name string) string {
 }
 
 // Invited says whether an invitation is good for a node at a time. It is a look ahead of the command, which decides.
-func Invited(tx Tx, k jobs.Join, tenant jobs.Tenant, at time.Time) bool {
-	row, _ := tx.Get(jobs.UniqueRef(tenant, jobs.InvitationName(k.Name))).(*jobs.UniqueKey)
+func Invited(tx Tx, k kernel.Join, tenant jobs.Tenant, at time.Time) bool {
+	row, _ := tx.Get(kernel.UniqueRef(tenant, kernel.InvitationName(k.Name))).(*kernel.UniqueKey)
 	return row != nil && row.Digest == k.Secret && row.Until.After(at) && (row.ID.IsZero() || row.ID == k.Node)
 }

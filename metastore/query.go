@@ -1,10 +1,13 @@
 package metastore
 
-import "github.com/carillon-scheduler/carillon/jobs"
+import (
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
 
 // Matches says whether a run of the query's tenant passes its filters.
-func (q *RunQuery) Matches(run *jobs.Run) bool {
-	return (q.State == jobs.New || run.State == q.State) &&
+func (q *RunQuery) Matches(run *kernel.Run) bool {
+	return (q.State == kernel.New || run.State == q.State) &&
 		(q.Job == "" || run.Key == q.Job) &&
 		(q.Worker == "" || run.Worker == q.Worker) &&
 		(q.Parent.IsZero() || run.Parent == q.Parent) &&
@@ -17,7 +20,7 @@ func (q *RunQuery) Matches(run *jobs.Run) bool {
 
 // Past says that a list of ended runs, last ended first, holds no match behind this run: what ended earlier was
 // created earlier. Only causes that end at once tell, because a cancelled run may settle long after its end.
-func (q *RunQuery) Past(run *jobs.Run) bool {
+func (q *RunQuery) Past(run *kernel.Run) bool {
 	return !q.From.IsZero() && run.Ended.Before(q.From) && (run.State == jobs.Succeeded || run.State == jobs.Skipped)
 }
 

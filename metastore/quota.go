@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -13,7 +14,7 @@ import (
 // for all. They are no exact promise: requests at the same moment may go beyond them together.
 type Quotas struct {
 	Waiting         int // runs of a tenant that have not started
-	WaitingPerPayer int // of these, runs that count for one payer (see jobs.Payer)
+	WaitingPerPayer int // of these, runs that count for one payer (see kernel.Payer)
 	JobsPerApp      int // jobs of an app, beyond which workers register no more
 }
 
@@ -29,7 +30,7 @@ type Quota struct {
 func NewQuota(limits Quotas) *Quota { return &Quota{limits: limits, tallies: map[purse]tally{}} }
 
 // Bound is a store whose Apply refuses, as jobs.Exhausted, runs and jobs beyond the quotas. What the system makes by
-// itself is not bounded, and jobs that people make only by the quota of their tenant (jobs.Global).
+// itself is not bounded, and jobs that people make only by the quota of their tenant (kernel.Global).
 func (q *Quota) Bound(s Store) Store { return &bounded{s, q} }
 
 type bounded struct {
@@ -38,7 +39,7 @@ type bounded struct {
 }
 
 // Apply answers what is beyond a quota and passes on the rest.
-func (b *bounded) Apply(ctx context.Context, batch []jobs.Envelope) []Result {
+func (b *bounded) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 	var refused map[jobs.ID]error
 	for i := range batch {
 		if err := b.quota.judge(ctx, b.Store, &batch[i]); err != nil {
@@ -51,10 +52,10 @@ func (b *bounded) Apply(ctx context.Context, batch []jobs.Envelope) []Result {
 	if refused == nil {
 		return b.Store.Apply(ctx, batch)
 	}
-	return sieve(batch, func(e *jobs.Envelope) (Result, bool) {
+	return sieve(batch, func(e *kernel.Envelope) (Result, bool) {
 		err := refused[e.ID]
 		return Result{Err: err}, err != nil
-	}, func(rest []jobs.Envelope) []Result { return b.Store.Apply(ctx, rest) })
+	}, func(rest []kernel.Envelope) []Result { return b.Store.Apply(ctx, rest) })
 }
 
 // purse is what is counted together.
@@ -87,17 +88,17 @@ const (
 
 // judge says why a command is beyond a quota, or nil. What cannot be read is not refused: it may be refused by whoever
 // has the rows.
-func (q *Quota) judge(ctx context.Context, s Store, e *jobs.Envelope) error {
+func (q *Quota) judge(ctx context.Context, s Store, e *kernel.Envelope) error {
 	switch k := e.Command.(type) {
-	case jobs.Create:
+	case kernel.Create:
 		return q.create(ctx, s, e, &k)
-	case jobs.Register:
+	case kernel.Register:
 		return q.register(ctx, s, e, &k)
 	}
 	return nil
 }
 
-func (q *Quota) create(ctx context.Context, s Store, e *jobs.Envelope, k *jobs.Create) error {
+func (q *Quota) create(ctx context.Context, s Store, e *kernel.Envelope, k *kernel.Create) error {
 	app := ""
 	if strings.HasPrefix(e.Actor, "worker:") {
 		d, err := s.Definition(ctx, e.Tenant, k.Key)
@@ -106,7 +107,7 @@ func (q *Quota) create(ctx context.Context, s Store, e *jobs.Envelope, k *jobs.C
 		}
 		app = d.App
 	}
-	payer := jobs.Payer(e.Actor, app)
+	payer := kernel.Payer(e.Actor, app)
 	if payer == "" {
 		return nil
 	}
@@ -115,12 +116,12 @@ func (q *Quota) create(ctx context.Context, s Store, e *jobs.Envelope, k *jobs.C
 		c, err := s.Counts(ctx, CountQuery{Tenant: e.Tenant, Payer: payer})
 		return c.Waiting, err
 	}); full {
-		why = jobs.Refuse(jobs.Exhausted, "too many waiting runs: %s has %d, and limits.waiting-runs-per-token is %d: try again when some have started, cancel some, or raise the limit", payer, n, q.limits.WaitingPerPayer)
+		why = kernel.Refuse(jobs.Exhausted, "too many waiting runs: %s has %d, and limits.waiting-runs-per-token is %d: try again when some have started, cancel some, or raise the limit", payer, n, q.limits.WaitingPerPayer)
 	} else if n, full := q.one(purse{e.Tenant, waitingOfTenant, ""}, q.limits.Waiting, func() (int, error) {
 		c, err := s.Counts(ctx, CountQuery{Tenant: e.Tenant})
 		return c.Live[jobs.Scheduled] + c.Live[jobs.Enqueued], err
 	}); full {
-		why = jobs.Refuse(jobs.Exhausted, "too many waiting runs: tenant %s has %d, and limits.waiting-runs is %d: try again when some have started, cancel some, or raise the limit", e.Tenant, n, q.limits.Waiting)
+		why = kernel.Refuse(jobs.Exhausted, "too many waiting runs: tenant %s has %d, and limits.waiting-runs is %d: try again when some have started, cancel some, or raise the limit", e.Tenant, n, q.limits.Waiting)
 	}
 	if why != nil {
 		if run, err := s.Run(ctx, e.Tenant, k.ID); err == nil && run.Key == k.Key {
@@ -130,8 +131,8 @@ func (q *Quota) create(ctx context.Context, s Store, e *jobs.Envelope, k *jobs.C
 	return why
 }
 
-func (q *Quota) register(ctx context.Context, s Store, e *jobs.Envelope, k *jobs.Register) error {
-	if k.Worker == jobs.Nobody {
+func (q *Quota) register(ctx context.Context, s Store, e *kernel.Envelope, k *kernel.Register) error {
+	if k.Worker == kernel.Nobody {
 		return nil
 	}
 	if _, err := s.Definition(ctx, e.Tenant, k.Job.Key); jobs.CodeOf(err) != jobs.NotFound {
@@ -141,7 +142,7 @@ func (q *Quota) register(ctx context.Context, s Store, e *jobs.Envelope, k *jobs
 		list, err := s.Definitions(ctx, DefinitionQuery{Tenant: e.Tenant, App: k.App})
 		return len(list), err
 	}); full {
-		return jobs.Refuse(jobs.Exhausted, "too many jobs: app %s has %d, and limits.jobs-per-app is %d: delete some, or raise the limit", k.App, n, q.limits.JobsPerApp)
+		return kernel.Refuse(jobs.Exhausted, "too many jobs: app %s has %d, and limits.jobs-per-app is %d: delete some, or raise the limit", k.App, n, q.limits.JobsPerApp)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -18,11 +19,11 @@ func TestQuotas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows := memstore.Open(memstore.Config{})
 		store := metastore.NewQuota(metastore.Quotas{Waiting: 5, WaitingPerPayer: 3, JobsPerApp: 2}).Bound(rows)
-		apply := func(limit, actor string, commands ...jobs.Command) (effects []metastore.Result) {
+		apply := func(limit, actor string, commands ...kernel.Command) (effects []metastore.Result) {
 			t.Helper()
-			batch := make([]jobs.Envelope, len(commands))
+			batch := make([]kernel.Envelope, len(commands))
 			for i, k := range commands {
-				batch[i] = jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: actor, Command: k}
+				batch[i] = kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: actor, Command: k}
 			}
 			effects = store.Apply(t.Context(), batch)
 			for i, r := range effects[:len(effects)-1] {
@@ -36,20 +37,20 @@ func TestQuotas(t *testing.T) {
 			}
 			return effects
 		}
-		job := func(app, worker string, key jobs.Key) jobs.Command {
-			declared, err := jobs.Declare(jobs.NewTriggered(jobs.TriggeredFunc[struct{}](nil), jobs.Options{Key: key}))
+		job := func(app, worker string, key jobs.Key) kernel.Command {
+			declared, err := kernel.Declare(jobs.NewTriggered(jobs.TriggeredFunc[struct{}](nil), jobs.Options{Key: key}))
 			if err != nil {
 				t.Fatal(err)
 			}
-			return jobs.Register{App: app, Worker: worker, Start: true, Job: declared}
+			return kernel.Register{App: app, Worker: worker, Start: true, Job: declared}
 		}
-		run := func() jobs.Create { return jobs.Create{ID: jobs.NewID(time.Now()), Key: "a"} }
+		run := func() kernel.Create { return kernel.Create{ID: jobs.NewID(time.Now()), Key: "a"} }
 
 		apply("", "worker:w1", job("shop", "w1", "a"), job("shop", "w1", "b"))
 		apply("limits.jobs-per-app", "worker:w2", job("shop", "w2", "c"))
-		apply("", "worker:w2", job("shop", "w2", "a"))         // it is there
-		apply("", "worker:w2", job("bank", "w2", "c"))         // another app
-		apply("", "person:ann", job("shop", jobs.Nobody, "d")) // a person
+		apply("", "worker:w2", job("shop", "w2", "a"))           // it is there
+		apply("", "worker:w2", job("bank", "w2", "c"))           // another app
+		apply("", "person:ann", job("shop", kernel.Nobody, "d")) // a person
 
 		first := run()
 		apply("limits.waiting-runs-per-token", "client:one", first, run(), run(), run())
@@ -63,7 +64,7 @@ func TestQuotas(t *testing.T) {
 		apply("limits.waiting-runs", "person:ann", run(), run())
 		apply("", "leader:n1", run()) // the system
 
-		apply("", "person:bob", jobs.Cancel{ID: first.ID}, jobs.Cancel{ID: later.ID})
+		apply("", "person:bob", kernel.Cancel{ID: first.ID}, kernel.Cancel{ID: later.ID})
 		time.Sleep(2 * time.Second) // a full purse is counted again
 		apply("limits.waiting-runs", "person:bob", run(), run())
 	})
@@ -74,7 +75,7 @@ func TestQuotaRemembersFew(t *testing.T) {
 	rows := memstore.Open(memstore.Config{})
 	q := metastore.NewQuota(metastore.Quotas{Waiting: 5, WaitingPerPayer: 3, JobsPerApp: 2})
 	for i := range 20_001 {
-		q.Bound(rows).Apply(t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: fmt.Sprint("person:", i), Command: jobs.Create{ID: jobs.NewID(time.Now()), Key: "none"}}})
+		q.Bound(rows).Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: fmt.Sprint("person:", i), Command: kernel.Create{ID: jobs.NewID(time.Now()), Key: "none"}}})
 	}
 	if n := q.Remembered(); n > 10_000 {
 		t.Errorf("%d names are remembered", n)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -13,7 +14,7 @@ type Retention struct {
 	// Now is the time by which their age is told.
 	Now time.Time
 	// Of says what is kept of a job's runs. It is asked once for each job in a pass, and may read the store.
-	Of func(jobs.Tenant, jobs.Key) (jobs.Kept, error)
+	Of func(jobs.Tenant, jobs.Key) (kernel.Kept, error)
 	// Bytes is how much all of them may take on disk: beyond, the oldest go; 0 = any number.
 	Bytes int64
 	// Logs is how long log lines are kept at most; 0 = for ever. Those of a run that is forgotten go with it, or a few
@@ -38,15 +39,15 @@ type Retainer interface {
 var ErrNotWhole = errors.New("nothing is forgotten before the rows are complete")
 
 // KeptBy says what is kept at a time, by the rows of a store.
-func KeptBy(ctx context.Context, rows Reader, now time.Time) func(jobs.Tenant, jobs.Key) (jobs.Kept, error) {
-	globals := map[jobs.Tenant]*jobs.Global{}
-	gone := map[jobs.Tenant]map[jobs.Key]*jobs.Definition{} // read once somebody asks for one
-	return func(t jobs.Tenant, key jobs.Key) (jobs.Kept, error) {
+func KeptBy(ctx context.Context, rows Reader, now time.Time) func(jobs.Tenant, jobs.Key) (kernel.Kept, error) {
+	globals := map[jobs.Tenant]*kernel.Global{}
+	gone := map[jobs.Tenant]map[jobs.Key]*kernel.Definition{} // read once somebody asks for one
+	return func(t jobs.Tenant, key jobs.Key) (kernel.Kept, error) {
 		g := globals[t]
 		if g == nil {
 			var err error
 			if g, err = rows.Global(ctx, t); err != nil {
-				return jobs.Kept{}, err
+				return kernel.Kept{}, err
 			}
 			globals[t] = g
 		}
@@ -54,23 +55,23 @@ func KeptBy(ctx context.Context, rows Reader, now time.Time) func(jobs.Tenant, j
 		if errors.Is(err, jobs.NotFound) {
 			if gone[t] == nil {
 				if gone[t], err = deleted(ctx, rows, t); err != nil {
-					return jobs.Kept{}, err
+					return kernel.Kept{}, err
 				}
 			}
 			if d = gone[t][key]; d == nil {
 				return g.Kept(now), nil
 			}
 		} else if err != nil {
-			return jobs.Kept{}, err
+			return kernel.Kept{}, err
 		}
 		return d.Kept(g, now), nil
 	}
 }
 
 // deleted are the jobs of which only that is left.
-func deleted(ctx context.Context, rows Reader, t jobs.Tenant) (map[jobs.Key]*jobs.Definition, error) {
+func deleted(ctx context.Context, rows Reader, t jobs.Tenant) (map[jobs.Key]*kernel.Definition, error) {
 	changed, err := rows.Definitions(ctx, DefinitionQuery{Tenant: t, Since: 1}) // the first change makes a job
-	all := map[jobs.Key]*jobs.Definition{}
+	all := map[jobs.Key]*kernel.Definition{}
 	for _, d := range changed {
 		if d.Gone() {
 			all[d.Key] = d

@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// The rules have a version (jobs.ApplyVersion). A change of them is guarded by the one in force, which is part of the
+// The rules have a version (kernel.ApplyVersion). A change of them is guarded by the one in force, which is part of the
 // rows: programs of two versions compute the same until it is raised. What is decided here is decided before a commit.
 
 // inForce says that a version of the rules is in force, or a later one. Code that a version brought asks this first.
@@ -18,7 +19,7 @@ func (c *change) inForce(version uint32) bool {
 	return s.InForce() >= version
 }
 
-func (c *change) finalizeUpgrade(k jobs.FinalizeUpgrade) error {
+func (c *change) finalizeUpgrade(k kernel.FinalizeUpgrade) error {
 	s := stateOf(c.tx)
 	was := s.InForce()
 	if k.To <= was {
@@ -42,10 +43,10 @@ type Rules struct {
 
 // Allowed keeps away from apply what may not be written under the version in force, passes on the rest, and puts the
 // answers together. An older program could not read it, and would have to stop.
-func (r Rules) Allowed(batch []jobs.Envelope, apply func([]jobs.Envelope) []Result) []Result {
+func (r Rules) Allowed(batch []kernel.Envelope, apply func([]kernel.Envelope) []Result) []Result {
 	for i := range batch {
 		if r.refuse(batch[i].Command) != nil {
-			return sieve(batch, func(e *jobs.Envelope) (Result, bool) {
+			return sieve(batch, func(e *kernel.Envelope) (Result, bool) {
 				err := r.refuse(e.Command)
 				return Result{Err: err}, err != nil
 			}, apply)
@@ -54,26 +55,26 @@ func (r Rules) Allowed(batch []jobs.Envelope, apply func([]jobs.Envelope) []Resu
 	return apply(batch)
 }
 
-func (r Rules) refuse(k jobs.Command) error {
-	if k, ok := k.(jobs.FinalizeUpgrade); ok {
+func (r Rules) refuse(k kernel.Command) error {
+	if k, ok := k.(kernel.FinalizeUpgrade); ok {
 		switch {
 		case r.MayRaise != nil:
 			return r.MayRaise(k.To)
 		case k.To > r.Known:
-			return jobs.Refuse(jobs.Conflict, "not done: this program knows version %d of the rules, not version %d: start a newer program", r.Known, k.To)
+			return kernel.Refuse(jobs.Conflict, "not done: this program knows version %d of the rules, not version %d: start a newer program", r.Known, k.To)
 		}
 		return nil
 	}
-	inForce, err := r.InForce(jobs.FirstApplyVersion)
+	inForce, err := r.InForce(kernel.FirstApplyVersion)
 	if err != nil || inForce >= r.Known {
 		return err
 	}
-	needed := jobs.Needs(k)
+	needed := kernel.Needs(k)
 	if inForce < needed {
 		inForce, err = r.InForce(needed)
 	}
 	if err == nil && inForce < needed {
-		err = jobs.Refuse(jobs.Conflict, "not done: %s needs version %d of the rules, and version %d is in force until the upgrade of all nodes is finalized (carillon cluster finalize-upgrade)", k.Verb(), needed, inForce)
+		err = kernel.Refuse(jobs.Conflict, "not done: %s needs version %d of the rules, and version %d is in force until the upgrade of all nodes is finalized (carillon cluster finalize-upgrade)", k.Verb(), needed, inForce)
 	}
 	return err
 }

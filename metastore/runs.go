@@ -3,22 +3,23 @@ package metastore
 import (
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/sabotage"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/jobs/sabotage"
 )
 
 // What becomes of one run: the commands of enqueuers, workers and people, in the order of its life.
 
-func (c *change) create(k jobs.Create) error {
+func (c *change) create(k kernel.Create) error {
 	if run := c.live(k.ID); run != nil {
 		return c.made(run, k.Key)
 	}
-	if u := c.uniqueRow(jobs.AnswerName(k.ID), "a name"); u != nil {
+	if u := c.uniqueRow(kernel.AnswerName(k.ID), "a name"); u != nil {
 		switch {
 		case u.Digest != k.Digest():
-			return jobs.Refuse(jobs.Conflict, "request %s was for something else: send this one under an ID of its own", k.ID)
+			return kernel.Refuse(jobs.Conflict, "request %s was for something else: send this one under an ID of its own", k.ID)
 		case u.Code != "":
-			return jobs.Refuse(u.Code, "request %s was refused less than %v ago: send it under another ID", k.ID, KeepFinal)
+			return kernel.Refuse(u.Code, "request %s was refused less than %v ago: send it under another ID", k.ID, KeepFinal)
 		}
 		return c.existing(c.known(u.ID, k.Key))
 	}
@@ -30,29 +31,29 @@ func (c *change) create(k jobs.Create) error {
 }
 
 // made answers a request with its run, which is there already.
-func (c *change) made(run *jobs.Run, key jobs.Key) error {
+func (c *change) made(run *kernel.Run, key jobs.Key) error {
 	if run.Key != key {
-		return jobs.Refuse(jobs.Conflict, "run %s exists and belongs to job %s, not %s", run.ID, run.Key, key)
+		return kernel.Refuse(jobs.Conflict, "run %s exists and belongs to job %s, not %s", run.ID, run.Key, key)
 	}
 	return c.existing(run)
 }
 
 // answered remembers the answer to a request that made no run of its own. A copy of it that comes late is answered in
 // the same way, whatever would be answered to a new one by then.
-func (c *change) answered(k *jobs.Create, run jobs.ID, refused jobs.Code) {
-	c.tx.Put(&jobs.UniqueKey{Tenant: c.env.Tenant, Name: jobs.AnswerName(k.ID), ID: run, Digest: k.Digest(), Until: c.at.Add(KeepFinal), Code: refused})
+func (c *change) answered(k *kernel.Create, run jobs.ID, refused jobs.Code) {
+	c.tx.Put(&kernel.UniqueKey{Tenant: c.env.Tenant, Name: kernel.AnswerName(k.ID), ID: run, Digest: k.Digest(), Until: c.at.Add(KeepFinal), Code: refused})
 }
 
 // ask makes the run that is asked for, unless one of its keys leads to another.
-func (c *change) ask(k jobs.Create) error {
+func (c *change) ask(k kernel.Create) error {
 	d, err := c.job(k.Key)
 	if err != nil {
 		return err
 	}
-	idempotency, unique := c.uniqueRow(jobs.IdempotencyName(k.Idempotency), k.Idempotency), c.uniqueRow(jobs.UniqueName(k.Key, k.Unique), k.Unique)
+	idempotency, unique := c.uniqueRow(kernel.IdempotencyName(k.Idempotency), k.Idempotency), c.uniqueRow(kernel.UniqueName(k.Key, k.Unique), k.Unique)
 	if idempotency != nil && !sabotage.Off(sabotage.Idempotency) {
 		if idempotency.Digest != k.Digest() {
-			return jobs.Refuse(jobs.Conflict, "idempotency key %q was used for another request within the last 24 h", k.Idempotency)
+			return kernel.Refuse(jobs.Conflict, "idempotency key %q was used for another request within the last 24 h", k.Idempotency)
 		}
 		if idempotency.Until.Sub(c.at) < KeepFinal {
 			c.answered(&k, idempotency.ID, "")
@@ -83,8 +84,8 @@ func (c *change) ask(k jobs.Create) error {
 	if run.Due.Before(c.at) {
 		run.Due = c.at
 	}
-	if run.Due.Sub(c.at) > jobs.MaxDelay {
-		return jobs.Invalid("due time %s is more than 5 years ahead", stamp(run.Due))
+	if run.Due.Sub(c.at) > kernel.MaxDelay {
+		return kernel.Invalid("due time %s is more than 5 years ahead", stamp(run.Due))
 	}
 	within := d.Policy.StartWithin
 	for _, o := range []struct{ set, to *int }{{k.Priority, &run.Priority}, {k.Retries, &run.Terms.Retries}} {
@@ -105,7 +106,7 @@ func (c *change) ask(k jobs.Create) error {
 		run.StartBy = run.Due.Add(within)
 	}
 	if k.Unique != "" {
-		u := &jobs.UniqueKey{Tenant: run.Tenant, Name: jobs.UniqueName(k.Key, k.Unique), ID: run.ID}
+		u := &kernel.UniqueKey{Tenant: run.Tenant, Name: kernel.UniqueName(k.Key, k.Unique), ID: run.ID}
 		if k.UniqueFor > 0 {
 			u.Until = c.at.Add(k.UniqueFor)
 		} else {
@@ -114,48 +115,48 @@ func (c *change) ask(k jobs.Create) error {
 		c.tx.Put(u)
 	}
 	c.bind(&k, run.ID)
-	if made, ok := jobs.MadeAt(run.ID); ok {
+	if made, ok := kernel.MadeAt(run.ID); ok {
 		c.named = max(c.named, made.UnixMilli())
 	}
 	cause, until := c.held(run, d)
 	if err := c.begin(run, cause, until); err != nil {
 		return err
 	}
-	if c.byHand() || run.Origin == jobs.FromPerson || run.Origin == jobs.FromAPI {
+	if c.byHand() || run.Origin == kernel.FromPerson || run.Origin == kernel.FromAPI {
 		c.auditRun(run, nil)
 	}
 	return nil
 }
 
 // bind keeps which run a request was answered with, under its idempotency key.
-func (c *change) bind(k *jobs.Create, id jobs.ID) {
+func (c *change) bind(k *kernel.Create, id jobs.ID) {
 	if k.Idempotency != "" {
-		c.tx.Put(&jobs.UniqueKey{Tenant: c.env.Tenant, Name: jobs.IdempotencyName(k.Idempotency), ID: id,
-			Digest: k.Digest(), Until: c.at.Add(jobs.IdempotencyLife)})
+		c.tx.Put(&kernel.UniqueKey{Tenant: c.env.Tenant, Name: kernel.IdempotencyName(k.Idempotency), ID: id,
+			Digest: k.Digest(), Until: c.at.Add(kernel.IdempotencyLife)})
 	}
 }
 
 // held says why a run that nobody started by hand has to wait now, and until when (zero: until it is released).
 // d is its job, or nil.
-func (c *change) held(run *jobs.Run, d *jobs.Definition) (why jobs.Cause, until time.Time) {
-	if run.Kind != jobs.Triggered || run.Origin.ByHand() {
+func (c *change) held(run *kernel.Run, d *kernel.Definition) (why kernel.Cause, until time.Time) {
+	if run.Kind != kernel.Triggered || run.Origin.ByHand() {
 		return "", time.Time{}
 	}
 	if c.global().TriggeredDebug.On {
-		return jobs.ByDebug, time.Time{}
+		return kernel.ByDebug, time.Time{}
 	}
 	if d != nil && d.UID == run.Job && d.Holds(c.at) {
-		return jobs.ByPause, d.Paused.Until
+		return kernel.ByPause, d.Paused.Until
 	}
 	return "", time.Time{}
 }
 
 // uniqueRow is the row that holds a name now, or nil.
-func (c *change) uniqueRow(name, chosen string) *jobs.UniqueKey {
+func (c *change) uniqueRow(name, chosen string) *kernel.UniqueKey {
 	if chosen == "" {
 		return nil
 	}
-	u, _ := c.tx.Get(jobs.UniqueRef(c.env.Tenant, name)).(*jobs.UniqueKey)
+	u, _ := c.tx.Get(kernel.UniqueRef(c.env.Tenant, name)).(*kernel.UniqueKey)
 	if u == nil || !u.Until.IsZero() && !u.Until.After(c.at) {
 		return nil
 	}
@@ -163,32 +164,32 @@ func (c *change) uniqueRow(name, chosen string) *jobs.UniqueKey {
 }
 
 // known is a run that a unique key leads to. One that has left the live rows is known by its name alone.
-func (c *change) known(id jobs.ID, key jobs.Key) *jobs.Run {
+func (c *change) known(id jobs.ID, key jobs.Key) *kernel.Run {
 	if run := c.live(id); run != nil {
 		return run
 	}
-	return &jobs.Run{Tenant: c.env.Tenant, ID: id, Key: key}
+	return &kernel.Run{Tenant: c.env.Tenant, ID: id, Key: key}
 }
 
 // fresh is a new run of a job, under the terms of its policy.
-func (c *change) fresh(d *jobs.Definition, origin jobs.Origin) *jobs.Run {
+func (c *change) fresh(d *kernel.Definition, origin kernel.Origin) *kernel.Run {
 	p := &d.Policy
 	if origin == "" {
-		origin = jobs.FromCode
+		origin = kernel.FromCode
 	}
-	run := &jobs.Run{
+	run := &kernel.Run{
 		Tenant: d.Tenant, Job: d.UID, Key: d.Key, App: d.App, Kind: d.Kind, Revision: d.Revision,
 		Origin: origin, Actor: c.env.Actor, Priority: p.Priority,
-		Terms: jobs.Terms{Retries: p.Retries, RetryDelay: p.RetryDelay, RetryDelayMax: p.RetryDelayMax, Timeout: p.Timeout,
+		Terms: kernel.Terms{Retries: p.Retries, RetryDelay: p.RetryDelay, RetryDelayMax: p.RetryDelayMax, Timeout: p.Timeout,
 			OnLost: p.OnLost, LeaseLost: p.LeaseLost, Overlap: p.Overlap, Failing: p.Failing()},
 	}
 	return run
 }
 
 // begin starts the life of a new run.
-func (c *change) begin(run *jobs.Run, held jobs.Cause, until time.Time) error {
+func (c *change) begin(run *kernel.Run, held kernel.Cause, until time.Time) error {
 	if !run.Due.After(c.at) {
-		run.Moves = make([]jobs.Move, 0, 4) // as many as most runs make, and soon
+		run.Moves = make([]kernel.Move, 0, 4) // as many as most runs make, and soon
 	}
 	begun, err := run.Begin(c.at, held, until)
 	if err != nil {
@@ -199,11 +200,11 @@ func (c *change) begin(run *jobs.Run, held jobs.Cause, until time.Time) error {
 		c.tally(run)
 		return c.enter(run, jobs.Enqueued)
 	}
-	c.store(run, jobs.New)
+	c.store(run, kernel.New)
 	return nil
 }
 
-func (c *change) release(k jobs.Release) error {
+func (c *change) release(k kernel.Release) error {
 	row, err := c.run(k.ID)
 	if err != nil {
 		return err
@@ -217,11 +218,11 @@ func (c *change) release(k jobs.Release) error {
 		return c.opened(row)
 	case run.State == jobs.Scheduled:
 		if start := run.Due; !k.Force {
-			if run.Cause == jobs.ByJitter {
+			if run.Cause == kernel.ByJitter {
 				start = run.RetryAt
 			}
 			if start.After(c.at) && !sabotage.Off(sabotage.NotEarly) {
-				return jobs.Refuse(jobs.Conflict, "run %s is due at %s, not yet", run.ID, start.Format("2006-01-02T15:04:05.000Z07:00"))
+				return kernel.Refuse(jobs.Conflict, "run %s is due at %s, not yet", run.ID, start.Format("2006-01-02T15:04:05.000Z07:00"))
 			}
 		}
 		if why, until := c.held(&run, c.definition(run.Key)); why != "" && !k.Force {
@@ -237,7 +238,7 @@ func (c *change) release(k jobs.Release) error {
 		}
 		c.tally(&run)
 		if !run.StartBy.IsZero() && c.at.After(run.StartBy) { // it never starts, and nobody makes room for it
-			if run, err = run.Skip(c.at, jobs.ByDeadline, ""); err != nil {
+			if run, err = run.Skip(c.at, kernel.ByDeadline, ""); err != nil {
 				return err
 			}
 			c.store(&run, jobs.Enqueued)
@@ -250,7 +251,7 @@ func (c *change) release(k jobs.Release) error {
 		return nil
 	case run.State == jobs.Failed && !run.RetryAt.IsZero() && !run.Lingering:
 		if run.RetryAt.After(c.at) && !k.Force {
-			return jobs.Refuse(jobs.Conflict, "the retry of run %s is due at %s, not yet", run.ID, run.RetryAt.Format("2006-01-02T15:04:05.000Z07:00"))
+			return kernel.Refuse(jobs.Conflict, "the retry of run %s is due at %s, not yet", run.ID, run.RetryAt.Format("2006-01-02T15:04:05.000Z07:00"))
 		}
 		if !k.Force && !c.budgeted(&run) {
 			c.store(&run, jobs.Failed)
@@ -268,7 +269,7 @@ func (c *change) release(k jobs.Release) error {
 	return c.existing(row)
 }
 
-func (c *change) claim(k jobs.Claim) error {
+func (c *change) claim(k kernel.Claim) error {
 	row, err := c.run(k.ID)
 	if err != nil {
 		return err
@@ -283,21 +284,21 @@ func (c *change) claim(k jobs.Claim) error {
 		return nil
 	}
 	if k.Attempt != run.Next() {
-		return jobs.Refuse(jobs.Stale, "run %s: attempt %d cannot begin, %d have begun", run.ID, k.Attempt, run.Attempt)
+		return kernel.Refuse(jobs.Stale, "run %s: attempt %d cannot begin, %d have begun", run.ID, k.Attempt, run.Attempt)
 	}
 	if !run.Offerable() {
-		return jobs.Refuse(jobs.Conflict, "run %s is %s and cannot be claimed", run.ID, run.State)
+		return kernel.Refuse(jobs.Conflict, "run %s is %s and cannot be claimed", run.ID, run.State)
 	}
 	if run.Place.Unexpanded() {
-		return jobs.Refuse(jobs.Conflict, "run %s is a broadcast: it becomes one run for each worker first", run.ID)
+		return kernel.Refuse(jobs.Conflict, "run %s is a broadcast: it becomes one run for each worker first", run.ID)
 	}
 	if run.State == jobs.Enqueued {
-		why := jobs.Cause("")
+		why := kernel.Cause("")
 		// Whatever became of the job, its runs go on. Only somebody who says that nothing runs under the key stops them.
 		if d := c.row(run.Key); d != nil && d.Policy.Disabled {
-			why = jobs.ByDisabled
+			why = kernel.ByDisabled
 		} else if !run.StartBy.IsZero() && c.at.After(run.StartBy) {
-			why = jobs.ByDeadline
+			why = kernel.ByDeadline
 		}
 		if why != "" {
 			run.Worker = k.Worker
@@ -317,7 +318,7 @@ func (c *change) claim(k jobs.Claim) error {
 }
 
 // own is the run whose attempt a worker speaks of, if it is that worker's.
-func (c *change) own(id jobs.ID, worker string, attempt uint32) (*jobs.Run, error) {
+func (c *change) own(id jobs.ID, worker string, attempt uint32) (*kernel.Run, error) {
 	run, err := c.run(id)
 	if err != nil {
 		return nil, err
@@ -326,21 +327,21 @@ func (c *change) own(id jobs.ID, worker string, attempt uint32) (*jobs.Run, erro
 		return run, nil
 	}
 	if run.Attempt != attempt {
-		return nil, jobs.Refuse(jobs.Stale, "run %s: attempt %d is not the current one, %d is", id, attempt, run.Attempt)
+		return nil, kernel.Refuse(jobs.Stale, "run %s: attempt %d is not the current one, %d is", id, attempt, run.Attempt)
 	}
 	if run.Worker != worker {
-		return nil, jobs.Refuse(jobs.Forbidden, "run %s: attempt %d belongs to worker %s", id, attempt, run.Worker)
+		return nil, kernel.Refuse(jobs.Forbidden, "run %s: attempt %d belongs to worker %s", id, attempt, run.Worker)
 	}
 	return run, nil
 }
 
 // endings says by which causes an attempt that ended with an outcome is remembered.
-var endings = map[jobs.Outcome]jobs.Cause{
-	jobs.OutcomeError: jobs.ByError, jobs.OutcomeFatal: jobs.ByError, jobs.OutcomeTimeout: jobs.ByTimeout,
-	jobs.OutcomeHandback: jobs.ByHandback, jobs.OutcomeSnooze: jobs.BySnooze,
+var endings = map[kernel.Outcome]kernel.Cause{
+	kernel.OutcomeError: kernel.ByError, kernel.OutcomeFatal: kernel.ByError, kernel.OutcomeTimeout: kernel.ByTimeout,
+	kernel.OutcomeHandback: kernel.ByHandback, kernel.OutcomeSnooze: kernel.BySnooze,
 }
 
-func (c *change) finish(k jobs.Finish) error {
+func (c *change) finish(k kernel.Finish) error {
 	row, err := c.own(k.ID, k.Worker, k.Attempt)
 	if err != nil {
 		return err
@@ -353,9 +354,9 @@ func (c *change) finish(k jobs.Finish) error {
 			}
 			return c.existing(row)
 		}
-		return jobs.Refuse(jobs.Conflict, "run %s is %s: attempt %d is over", run.ID, run.State, k.Attempt)
+		return kernel.Refuse(jobs.Conflict, "run %s is %s: attempt %d is over", run.ID, run.State, k.Attempt)
 	}
-	if k.Outcome == jobs.OutcomeSuccess {
+	if k.Outcome == kernel.OutcomeSuccess {
 		if run, err = run.Succeed(c.at, k.Result); err != nil {
 			return err
 		}
@@ -365,29 +366,29 @@ func (c *change) finish(k jobs.Finish) error {
 	}
 	run.Lingering = k.Running
 	code := k.Code
-	if k.Outcome == jobs.OutcomeTimeout && code == "" {
-		code = jobs.CodeTimeout
+	if k.Outcome == kernel.OutcomeTimeout && code == "" {
+		code = kernel.CodeTimeout
 	}
-	if run, err = run.Fail(c.at, endings[k.Outcome], code, k.Error, k.Delay, k.Outcome != jobs.OutcomeFatal); err != nil {
+	if run, err = run.Fail(c.at, endings[k.Outcome], code, k.Error, k.Delay, k.Outcome != kernel.OutcomeFatal); err != nil {
 		return err
 	}
 	return c.after(&run)
 }
 
 // ended says that a run stands where an attempt with this outcome has put it: the command was sent twice.
-func ended(run *jobs.Run, o jobs.Outcome) bool {
+func ended(run *kernel.Run, o kernel.Outcome) bool {
 	switch run.State {
 	case jobs.Succeeded:
-		return o == jobs.OutcomeSuccess
+		return o == kernel.OutcomeSuccess
 	case jobs.Failed, jobs.Terminated:
-		return o != jobs.OutcomeSuccess && (run.Cause == "" || run.Cause == endings[o])
+		return o != kernel.OutcomeSuccess && (run.Cause == "" || run.Cause == endings[o])
 	}
 	return false
 }
 
 // after puts a run whose attempt failed: a retry at once keeps its slots, and so does a handler that has not
 // returned; everything else frees them.
-func (c *change) after(run *jobs.Run) error {
+func (c *change) after(run *kernel.Run) error {
 	next := c.next(run)
 	if run.State == jobs.Failed && run.RetryAt.IsZero() {
 		c.budgeted(run)
@@ -400,7 +401,7 @@ func (c *change) after(run *jobs.Run) error {
 	return c.follow(run, next)
 }
 
-func (c *change) returned(k jobs.Returned) error {
+func (c *change) returned(k kernel.Returned) error {
 	row, err := c.own(k.ID, k.Worker, k.Attempt)
 	if err != nil {
 		return err
@@ -409,10 +410,10 @@ func (c *change) returned(k jobs.Returned) error {
 }
 
 // unlinger ends the time in which a handler was over for us and still ran.
-func (c *change) unlinger(row *jobs.Run) error {
+func (c *change) unlinger(row *kernel.Run) error {
 	if !row.Lingering {
 		if row.State == jobs.Processing {
-			return jobs.Refuse(jobs.Conflict, "run %s is Processing: attempt %d is not over", row.ID, row.Attempt)
+			return kernel.Refuse(jobs.Conflict, "run %s is Processing: attempt %d is not over", row.ID, row.Attempt)
 		}
 		return c.existing(row)
 	}
@@ -426,13 +427,13 @@ func (c *change) unlinger(row *jobs.Run) error {
 	return nil
 }
 
-func (c *change) checkpoint(k jobs.Checkpoint) error {
+func (c *change) checkpoint(k kernel.Checkpoint) error {
 	row, err := c.own(k.ID, k.Worker, k.Attempt)
 	if err != nil {
 		return err
 	}
 	if row.State != jobs.Processing {
-		return jobs.Refuse(jobs.Conflict, "run %s is %s: attempt %d is over", row.ID, row.State, k.Attempt)
+		return kernel.Refuse(jobs.Conflict, "run %s is %s: attempt %d is over", row.ID, row.State, k.Attempt)
 	}
 	run := *row
 	run.Checkpoint = k.Data
@@ -440,25 +441,25 @@ func (c *change) checkpoint(k jobs.Checkpoint) error {
 	return nil
 }
 
-func (c *change) expire(k jobs.Expire) error {
+func (c *change) expire(k kernel.Expire) error {
 	row, err := c.run(k.ID)
 	if err != nil {
 		return err
 	}
 	switch {
 	case row.Attempt != k.Attempt:
-		return jobs.Refuse(jobs.Stale, "run %s: attempt %d is not the current one, %d is", k.ID, k.Attempt, row.Attempt)
-	case row.Lingering && k.Cause == jobs.ByLoss:
+		return kernel.Refuse(jobs.Stale, "run %s: attempt %d is not the current one, %d is", k.ID, k.Attempt, row.Attempt)
+	case row.Lingering && k.Cause == kernel.ByLoss:
 		return c.unlinger(row)
 	case row.State != jobs.Processing:
 		return c.existing(row)
-	case k.Cause == jobs.ByTimeout && (row.Deadline.IsZero() || row.Deadline.After(c.at)):
-		return jobs.Refuse(jobs.Conflict, "run %s: attempt %d has not timed out", k.ID, k.Attempt)
+	case k.Cause == kernel.ByTimeout && (row.Deadline.IsZero() || row.Deadline.After(c.at)):
+		return kernel.Refuse(jobs.Conflict, "run %s: attempt %d has not timed out", k.ID, k.Attempt)
 	}
 	run := *row
 	code := ""
-	if k.Cause == jobs.ByTimeout {
-		run.Lingering, code = true, jobs.CodeTimeout
+	if k.Cause == kernel.ByTimeout {
+		run.Lingering, code = true, kernel.CodeTimeout
 	}
 	if run, err = run.Fail(c.at, k.Cause, code, "", 0, true); err != nil {
 		return err
@@ -466,7 +467,7 @@ func (c *change) expire(k jobs.Expire) error {
 	return c.after(&run)
 }
 
-func (c *change) cancel(k jobs.Cancel) error {
+func (c *change) cancel(k kernel.Cancel) error {
 	row, err := c.run(k.ID)
 	if err != nil {
 		return err
@@ -489,16 +490,16 @@ func (c *change) cancel(k jobs.Cancel) error {
 	return nil
 }
 
-func (c *change) forget(k jobs.Forget) error {
-	ref := jobs.UniqueRef(c.env.Tenant, k.Name)
-	u, _ := c.tx.Get(ref).(*jobs.UniqueKey)
+func (c *change) forget(k kernel.Forget) error {
+	ref := kernel.UniqueRef(c.env.Tenant, k.Name)
+	u, _ := c.tx.Get(ref).(*kernel.UniqueKey)
 	if u == nil || u.Until.IsZero() || u.Until.After(c.at) {
 		c.effect.Existing = true
 		return nil
 	}
 	c.tx.Delete(ref)
 	if gate, ok := idleGate(k.Name); ok {
-		c.vacant(jobs.GateRef(c.env.Tenant, gate))
+		c.vacant(kernel.GateRef(c.env.Tenant, gate))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -31,7 +32,7 @@ type plain struct {
 
 type plainJob struct {
 	uid jobs.ID
-	p   jobs.Policy
+	p   kernel.Policy
 }
 
 type plainRun struct {
@@ -41,7 +42,7 @@ type plainRun struct {
 	priority  int
 	due       time.Time
 	state     jobs.State
-	cause     jobs.Cause
+	cause     kernel.Cause
 	attempt   int
 	failures  int
 	losses    int
@@ -187,7 +188,7 @@ func (m *plain) enter(r *plainRun) {
 				} else {
 					o.state = jobs.Cancelled
 				}
-				o.cause, o.retryAt = jobs.ByReplaced, time.Time{}
+				o.cause, o.retryAt = kernel.ByReplaced, time.Time{}
 				if !o.lingering {
 					m.leave(o)
 				}
@@ -209,7 +210,7 @@ func (m *plain) enter(r *plainRun) {
 		}
 	}
 	if skip && !r.retry {
-		r.state, r.cause = jobs.Skipped, jobs.ByOverlap
+		r.state, r.cause = jobs.Skipped, kernel.ByOverlap
 		return
 	}
 	m.wait(r, full)
@@ -259,14 +260,14 @@ func (m *plain) own(r *plainRun, gate string) int {
 func (m *plain) fail(r *plainRun, code string, lost, final, running bool) (between [2]time.Duration) {
 	r.state, r.lingering, r.retryAt, r.budgets = jobs.Failed, running, time.Time{}, 0
 	if lost {
-		r.cause = jobs.ByLoss
+		r.cause = kernel.ByLoss
 		if r.losses++; r.losses > 3 {
-			r.state, r.cause = jobs.Terminated, jobs.ByPoison
+			r.state, r.cause = jobs.Terminated, kernel.ByPoison
 			m.leave(r)
 		}
 		return
 	}
-	r.cause = jobs.ByError
+	r.cause = kernel.ByError
 	r.failures++
 	p := &r.job.p
 	delay, most, factor, again, n := p.RetryDelay, p.RetryDelayMax, p.RetryFactor, r.failures <= p.Retries, r.failures
@@ -356,7 +357,7 @@ func (m *plain) release(r *plainRun) {
 		r.state = jobs.Enqueued
 		m.enter(r)
 	case r.state == jobs.Failed && !r.retryAt.IsZero() && !r.lingering:
-		if r.cause == jobs.ByError {
+		if r.cause == kernel.ByError {
 			if turn := m.budgeted(r); turn.After(m.now) {
 				r.retryAt = turn
 				return
@@ -371,7 +372,7 @@ func (r *plainRun) String() string {
 	return fmt.Sprintf("%s(%s) attempt %d waits %q retry %s lingering %v holds %v reserved %v", r.state, r.cause, r.attempt, r.waits, r.retryAt.Format("04:05.000"), r.lingering, r.holds, r.reserved)
 }
 
-func asPlain(run *jobs.Run) string {
+func asPlain(run *kernel.Run) string {
 	r := plainRun{state: run.State, cause: run.Cause, attempt: int(run.Attempt), waits: run.Waits, retryAt: run.RetryAt, lingering: run.Lingering, holds: run.Holds, reserved: run.Reserved}
 	return r.String()
 }
@@ -394,12 +395,12 @@ func drive(t *testing.T, seed uint64) {
 	store := &metastore.Local{Engine: memstore.New(memstore.Config{}), Now: func() time.Time { return now }}
 	m := &plain{now: now, jobs: map[jobs.Key]*plainJob{}, starts: map[string][]time.Time{}}
 	var log []string
-	send := func(k jobs.Command) metastore.Result {
-		res := store.Apply(context.Background(), []jobs.Envelope{{ID: jobs.DerivedID(fmt.Sprint(seed, len(log))), Tenant: jobs.DefaultTenant, Actor: "worker:w", Command: k}})[0]
+	send := func(k kernel.Command) metastore.Result {
+		res := store.Apply(context.Background(), []kernel.Envelope{{ID: kernel.DerivedID(fmt.Sprint(seed, len(log))), Tenant: jobs.DefaultTenant, Actor: "worker:w", Command: k}})[0]
 		log = append(log, fmt.Sprintf("%s %T%+v -> %v", now.Format("04:05.000"), k, k, res.Err))
 		return res
 	}
-	must := func(k jobs.Command) metastore.Result {
+	must := func(k kernel.Command) metastore.Result {
 		t.Helper()
 		res := send(k)
 		if res.Err != nil {
@@ -412,7 +413,7 @@ func drive(t *testing.T, seed uint64) {
 	}
 	m.all = pick(r, jobs.Rate{Max: 100, Per: time.Second}, jobs.Rate{Max: 2, Per: 4 * time.Second})
 	m.app = pick(r, jobs.Limit{}, jobs.Limit{Name: "app", Max: 1 + r.IntN(4), Rate: rate()})
-	change := jobs.Configure{RetryBudget: &m.all}
+	change := kernel.Configure{RetryBudget: &m.all}
 	if m.app.Name != "" {
 		change.AppLimits = &[]jobs.Limit{m.app}
 	}
@@ -421,7 +422,7 @@ func drive(t *testing.T, seed uint64) {
 	keyed := jobs.Limit{Name: "customer", Max: 1 + r.IntN(2), By: "args.c", Rate: rate()}
 	keys := []jobs.Key{"a", "b", "c"}
 	for _, key := range keys {
-		s := jobs.Settings{MaxConcurrency: new(r.IntN(4)), Overlap: new(pick(r, jobs.OverlapSkip, jobs.OverlapQueue, jobs.OverlapQueue, jobs.OverlapQueueOne, jobs.OverlapReplace)), Rate: new(rate()),
+		s := kernel.Settings{MaxConcurrency: new(r.IntN(4)), Overlap: new(pick(r, jobs.OverlapSkip, jobs.OverlapQueue, jobs.OverlapQueue, jobs.OverlapQueueOne, jobs.OverlapReplace)), Rate: new(rate()),
 			Retries: new(r.IntN(5)), RetryDelay: new(pick(r, 0, time.Second, 4*time.Second)), RetryDelayMax: new(pick(r, 5*time.Second, time.Hour)),
 			RetryFactor: new(pick(r, 1.0, 2.0, 3.0)), RetryJitter: new(pick(r, jobs.JitterNone, jobs.JitterHalf, jobs.JitterFull)), RetryBudget: new(rate())}
 		limits := []jobs.Limit{}
@@ -439,7 +440,7 @@ func drive(t *testing.T, seed uint64) {
 			}
 		}
 		s.RetryRules = &rules
-		d := must(jobs.Register{App: "app", Worker: "w", Start: true, Job: jobs.Declaration{Key: key, Kind: jobs.Triggered, Code: s}}).Definition()
+		d := must(kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: key, Kind: kernel.Triggered, Code: s}}).Definition()
 		m.jobs[key] = &plainJob{uid: d.UID, p: d.Policy}
 	}
 	compare := func() {
@@ -471,8 +472,8 @@ func drive(t *testing.T, seed uint64) {
 		switch r.IntN(10) {
 		case 0, 1, 2: // a new run
 			key := pick(r, keys...)
-			run := &plainRun{id: jobs.DerivedID("run", fmt.Sprint(seed, len(m.runs))), job: m.jobs[key], customer: pick(r, "u", "v"), used: map[int]int{}, state: jobs.Enqueued, due: now, priority: r.IntN(2)}
-			k := jobs.Create{ID: run.id, Key: key, Args: fmt.Appendf(nil, `{"c":%q}`, run.customer), Priority: &run.priority, Origin: pick(r, jobs.FromCode, jobs.FromPerson, jobs.FromParent)}
+			run := &plainRun{id: kernel.DerivedID("run", fmt.Sprint(seed, len(m.runs))), job: m.jobs[key], customer: pick(r, "u", "v"), used: map[int]int{}, state: jobs.Enqueued, due: now, priority: r.IntN(2)}
+			k := kernel.Create{ID: run.id, Key: key, Args: fmt.Appendf(nil, `{"c":%q}`, run.customer), Priority: &run.priority, Origin: pick(r, kernel.FromCode, kernel.FromPerson, kernel.FromParent)}
 			if r.IntN(4) == 0 {
 				k.Delay = time.Second
 				run.due, run.state = now.Add(k.Delay), jobs.Scheduled
@@ -486,21 +487,21 @@ func drive(t *testing.T, seed uint64) {
 			if run := some(func(run *plainRun) bool {
 				return run.holdsOrFree(m) && !run.lingering && (run.state == jobs.Enqueued || run.state == jobs.Failed && run.retryAt.IsZero()) && run.waits == ""
 			}); run != nil {
-				must(jobs.Claim{ID: run.id, Worker: "w", Attempt: uint32(run.attempt + 1)})
+				must(kernel.Claim{ID: run.id, Worker: "w", Attempt: uint32(run.attempt + 1)})
 				run.state, run.cause, run.retry, run.budgets = jobs.Processing, "", false, 0
 				run.attempt++
 			}
 		case 6: // it is done, or fails
 			if run := some(processing); run != nil {
 				if r.IntN(3) == 0 {
-					must(jobs.Finish{ID: run.id, Worker: "w", Attempt: uint32(run.attempt), Outcome: jobs.OutcomeSuccess})
+					must(kernel.Finish{ID: run.id, Worker: "w", Attempt: uint32(run.attempt), Outcome: kernel.OutcomeSuccess})
 					run.state = jobs.Succeeded
 					m.leave(run)
 					break
 				}
-				code, outcome, running := pick(r, "", "x", "y"), pick(r, jobs.OutcomeError, jobs.OutcomeError, jobs.OutcomeError, jobs.OutcomeFatal), r.IntN(4) == 0
-				must(jobs.Finish{ID: run.id, Worker: "w", Attempt: uint32(run.attempt), Outcome: outcome, Code: code, Error: "no", Running: running})
-				between := m.fail(run, code, false, outcome == jobs.OutcomeFatal, running)
+				code, outcome, running := pick(r, "", "x", "y"), pick(r, kernel.OutcomeError, kernel.OutcomeError, kernel.OutcomeError, kernel.OutcomeFatal), r.IntN(4) == 0
+				must(kernel.Finish{ID: run.id, Worker: "w", Attempt: uint32(run.attempt), Outcome: outcome, Code: code, Error: "no", Running: running})
+				between := m.fail(run, code, false, outcome == kernel.OutcomeFatal, running)
 				in, err := store.Run(context.Background(), jobs.DefaultTenant, run.id)
 				if err != nil {
 					t.Fatal(err)
@@ -514,10 +515,10 @@ func drive(t *testing.T, seed uint64) {
 			}
 		case 7: // its worker is gone; or a handler returns at last
 			if run := some(processing); run != nil && r.IntN(2) == 0 {
-				must(jobs.Expire{ID: run.id, Attempt: uint32(run.attempt), Cause: jobs.ByLoss})
+				must(kernel.Expire{ID: run.id, Attempt: uint32(run.attempt), Cause: kernel.ByLoss})
 				m.fail(run, "", true, false, false)
 			} else if run := some(func(run *plainRun) bool { return run.lingering }); run != nil {
-				must(jobs.Returned{ID: run.id, Worker: "w", Attempt: uint32(run.attempt)})
+				must(kernel.Returned{ID: run.id, Worker: "w", Attempt: uint32(run.attempt)})
 				run.lingering = false
 				if run.state != jobs.Failed || !run.retryAt.IsZero() {
 					m.leave(run)
@@ -525,9 +526,9 @@ func drive(t *testing.T, seed uint64) {
 			}
 		case 8: // somebody cancels one
 			if run := some(func(run *plainRun) bool { return !run.state.Final() }); run != nil && r.IntN(2) == 0 {
-				must(jobs.Cancel{ID: run.id})
+				must(kernel.Cancel{ID: run.id})
 				run.lingering = run.lingering || run.state == jobs.Processing
-				run.state, run.cause, run.retryAt = jobs.Cancelled, jobs.ByPerson, time.Time{}
+				run.state, run.cause, run.retryAt = jobs.Cancelled, kernel.ByPerson, time.Time{}
 				if !run.lingering {
 					m.leave(run)
 				}
@@ -535,7 +536,7 @@ func drive(t *testing.T, seed uint64) {
 		case 9: // time passes, and what is due by then comes at its time
 			to := now.Add(time.Duration(r.IntN(3000)) * time.Millisecond)
 			for {
-				var first *jobs.Run
+				var first *kernel.Run
 				var of *plainRun
 				for _, run := range m.runs {
 					in, err := store.Run(context.Background(), jobs.DefaultTenant, run.id)
@@ -553,7 +554,7 @@ func drive(t *testing.T, seed uint64) {
 					now = first.Wake()
 				}
 				m.now = now
-				must(jobs.Release{ID: of.id})
+				must(kernel.Release{ID: of.id})
 				m.release(of)
 				compare()
 			}

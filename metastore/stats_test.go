@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 func TestHistogram(t *testing.T) {
@@ -25,15 +25,15 @@ func TestHistogram(t *testing.T) {
 // A group counts what its commits held and how long they took.
 func TestGroupStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := NewGroup(100, 1, func(batch []jobs.Envelope) []Result {
+		g := NewGroup(100, 1, func(batch []kernel.Envelope) []Result {
 			time.Sleep(20 * time.Millisecond)
 			return make([]Result, len(batch))
 		})
 		for range 2 { // the first goes alone, those after it share the next
-			go g.Apply(context.Background(), make([]jobs.Envelope, 3))
+			go g.Apply(context.Background(), make([]kernel.Envelope, 3))
 			synctest.Wait()
 		}
-		g.Apply(context.Background(), make([]jobs.Envelope, 4))
+		g.Apply(context.Background(), make([]kernel.Envelope, 4))
 		synctest.Wait()
 		s := g.Stats()
 		if s.Commits != 2 || s.Commands != 10 || s.Sizes.Sum != 10 || s.Seconds.Sum < 0.04 || s.Seconds.Sum > 0.041 {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -83,7 +84,7 @@ func truth(b bool) float64 {
 }
 
 // kinds are those of jobs.
-var kinds = []jobs.Kind{jobs.Recurring, jobs.Triggered}
+var kinds = []kernel.Kind{kernel.Recurring, kernel.Triggered}
 
 // runs shows what has happened to runs.
 func (c *collector) runs(s *sink, all *controlplane.Totals) {
@@ -115,7 +116,7 @@ func (c *collector) runs(s *sink, all *controlplane.Totals) {
 		s.histogram("attempt_seconds", "How long attempts took that ended by themselves, by a timeout or by the loss of their worker.", all.Took[kind], "kind", kind.String())
 	}
 	s.counter("due_times_fired_total", "Due times of recurring jobs that became runs.", float64(all.Fired))
-	for _, why := range []jobs.Reason{jobs.MissedLate, jobs.MissedPaused, jobs.MissedDisabled, jobs.MissedDebug} {
+	for _, why := range []kernel.Reason{kernel.MissedLate, kernel.MissedPaused, kernel.MissedDisabled, kernel.MissedDebug} {
 		s.counter("due_times_missed_total", "Due times of recurring jobs that passed without a run, by why: missed means that nobody could fire them in time.",
 			float64(all.Missed[why]), "reason", word(string(why)))
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -20,7 +21,7 @@ import (
 // SHA-256 of the secret, which has 130 random bits, so that a slow hash would only cost.
 
 // ErrNotKnown is all that anybody learns whose token or cookie is not taken. It is jobs.Forbidden.
-var ErrNotKnown = jobs.Refuse(jobs.Forbidden, "the token is not known, or its time is over")
+var ErrNotKnown = kernel.Refuse(jobs.Forbidden, "the token is not known, or its time is over")
 
 const (
 	tokenPrefix = "carillon_"
@@ -54,8 +55,8 @@ func (o *Ops) SignIn(ctx context.Context, token string) (cookie string, until ti
 	if !t.Until.IsZero() && t.Until.Before(until) {
 		until = t.Until
 	}
-	session := jobs.Session{Tenant: t.Tenant, ID: sessionID(secret), Token: t.ID, Until: until}
-	if _, err := o.apply(ctx, who, jobs.SignIn{Session: session}); err != nil {
+	session := kernel.Session{Tenant: t.Tenant, ID: sessionID(secret), Token: t.ID, Until: until}
+	if _, err := o.apply(ctx, who, kernel.SignIn{Session: session}); err != nil {
 		if errors.Is(err, jobs.NotFound) { // the token has gone meanwhile
 			err = ErrNotKnown
 		}
@@ -92,7 +93,7 @@ func (o *Ops) SignOut(ctx context.Context, cookie string) error {
 		return err
 	}
 	_, secret := cutCookie(cookie)
-	if _, err = o.apply(ctx, who, jobs.SignOut{ID: sessionID(secret)}); errors.Is(err, jobs.NotFound) {
+	if _, err = o.apply(ctx, who, kernel.SignOut{ID: sessionID(secret)}); errors.Is(err, jobs.NotFound) {
 		return nil
 	}
 	return err
@@ -125,7 +126,7 @@ func (o *Ops) Seal(ctx context.Context, who Who) ([]byte, error) {
 	sum := sha256.New()
 	sum.Write([]byte("carillon seal " + who.tenant()))
 	if len(list) > 0 {
-		oldest := slices.MinFunc(list, func(a, b *jobs.Token) int {
+		oldest := slices.MinFunc(list, func(a, b *kernel.Token) int {
 			return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 		})
 		sum.Write(oldest.Hash)
@@ -134,9 +135,9 @@ func (o *Ops) Seal(ctx context.Context, who Who) ([]byte, error) {
 }
 
 // holder finds the row of a token. Whatever is wrong with it, the answer is the same, and takes as long.
-func (o *Ops) holder(ctx context.Context, text string) (*jobs.Token, error) {
+func (o *Ops) holder(ctx context.Context, text string) (*kernel.Token, error) {
 	tenant, id, secret, ok := cutToken(text)
-	var row *jobs.Token
+	var row *kernel.Token
 	if ok {
 		t, err := o.store.Token(ctx, tenant, id)
 		if err != nil && !errors.Is(err, jobs.NotFound) {
@@ -166,9 +167,9 @@ func (o *Ops) unknown(ctx context.Context, missing bool) error {
 	return ErrNotKnown
 }
 
-func (o *Ops) session(ctx context.Context, cookie string) (*jobs.Session, error) {
+func (o *Ops) session(ctx context.Context, cookie string) (*kernel.Session, error) {
 	tenant, secret := cutCookie(cookie)
-	if len(cookie) > maxToken || jobs.CheckName("tenant", string(tenant)) != nil {
+	if len(cookie) > maxToken || kernel.CheckName("tenant", string(tenant)) != nil {
 		return nil, ErrNotKnown
 	}
 	s, err := o.store.Session(ctx, tenant, sessionID(secret))
@@ -183,10 +184,10 @@ func (o *Ops) session(ctx context.Context, cookie string) (*jobs.Session, error)
 	return s, nil
 }
 
-func whoOf(t *jobs.Token) Who {
+func whoOf(t *kernel.Token) Who {
 	role, _ := ParseRole(t.Role) // none, if it is one of the bus
 	who := Who{Tenant: t.Tenant, Actor: "person:" + t.Name, Role: role}
-	if t.Role == jobs.RoleWorker {
+	if t.Role == kernel.RoleWorker {
 		who.Worker, who.App = true, t.App
 	}
 	return who
@@ -205,7 +206,7 @@ func cutToken(text string) (tenant jobs.Tenant, id, secret string, ok bool) {
 	}
 	tenant, id = jobs.Tenant(rest[:i]), rest[i+1:]
 	// What cannot be an ID is not looked up: a database would rather complain than find nothing.
-	return tenant, id, secret, jobs.Revoke{ID: id}.Check() == nil && jobs.CheckName("tenant", string(tenant)) == nil
+	return tenant, id, secret, kernel.Revoke{ID: id}.Check() == nil && kernel.CheckName("tenant", string(tenant)) == nil
 }
 
 // cutCookie takes a cookie apart; there may be dots in a tenant's name.

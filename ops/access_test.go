@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -16,7 +17,7 @@ import (
 
 var root = ops.Who{Actor: "person:root", Role: ops.Admin}
 
-func (d *desk) grant(want ops.NewToken) (*jobs.Token, string) {
+func (d *desk) grant(want ops.NewToken) (*kernel.Token, string) {
 	d.t.Helper()
 	token, text, err := d.Grant(d.t.Context(), root, want)
 	if err != nil {
@@ -98,8 +99,8 @@ func TestTokensRefused(t *testing.T) {
 // picky is a store that cannot be asked for what is no ID, as databases cannot be asked for bytes that are no text.
 type picky struct{ metastore.Store }
 
-func (p picky) Token(ctx context.Context, tenant jobs.Tenant, id string) (*jobs.Token, error) {
-	if (jobs.Revoke{ID: id}).Check() != nil {
+func (p picky) Token(ctx context.Context, tenant jobs.Tenant, id string) (*kernel.Token, error) {
+	if (kernel.Revoke{ID: id}).Check() != nil {
 		return nil, errors.New("the database complains")
 	}
 	return p.Store.Token(ctx, tenant, id)
@@ -221,25 +222,25 @@ func TestSealFollowsTheOldestToken(t *testing.T) {
 func TestDelete(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		k    jobs.Delete
+		k    kernel.Delete
 		fate ops.Fate
 		want jobs.Code // "" = deleted
 		runs jobs.State
 		n    int
 	}{
-		{"without a word", jobs.Delete{Key: "app.work"}, "", jobs.Conflict, jobs.Enqueued, 0},
-		{"an old revision", jobs.Delete{Key: "app.work", IfRevision: 7}, ops.FateCancel, jobs.Stale, jobs.Enqueued, 0},
-		{"another word", jobs.Delete{Key: "app.work"}, "keep", jobs.BadInput, jobs.Enqueued, 0},
-		{"unknown", jobs.Delete{Key: "app.nothing"}, ops.FateCancel, jobs.NotFound, jobs.Enqueued, 0},
-		{"cancel", jobs.Delete{Key: "app.work", IfRevision: 1}, ops.FateCancel, "", jobs.Cancelled, 300},
-		{"finish", jobs.Delete{Key: "app.work"}, ops.FateFinish, "", jobs.Enqueued, 0},
+		{"without a word", kernel.Delete{Key: "app.work"}, "", jobs.Conflict, jobs.Enqueued, 0},
+		{"an old revision", kernel.Delete{Key: "app.work", IfRevision: 7}, ops.FateCancel, jobs.Stale, jobs.Enqueued, 0},
+		{"another word", kernel.Delete{Key: "app.work"}, "keep", jobs.BadInput, jobs.Enqueued, 0},
+		{"unknown", kernel.Delete{Key: "app.nothing"}, ops.FateCancel, jobs.NotFound, jobs.Enqueued, 0},
+		{"cancel", kernel.Delete{Key: "app.work", IfRevision: 1}, ops.FateCancel, "", jobs.Cancelled, 300},
+		{"finish", kernel.Delete{Key: "app.work"}, ops.FateFinish, "", jobs.Enqueued, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDesk(t)
 			var ids []jobs.ID
 			for range 300 { // more than a page
 				d.now = d.now.Add(time.Millisecond)
-				ids = append(ids, d.apply(jobs.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID)
+				ids = append(ids, d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID)
 			}
 			done, err := d.Delete(t.Context(), ann, c.k, c.fate)
 			if done.Cancelled != c.n || (err == nil) != (c.want == "") || err != nil && !errors.Is(err, c.want) {
@@ -272,18 +273,18 @@ func TestPauseOfATriggeredJob(t *testing.T) {
 		let   ops.Let
 	}{{"", jobs.Enqueued, ops.Let{Released: 3}}, {ops.HeldRelease, jobs.Enqueued, ops.Let{Released: 3}}, {ops.HeldDiscard, jobs.Cancelled, ops.Let{Discarded: 3}}} {
 		d := newDesk(t)
-		if _, err := d.Pause(t.Context(), ann, jobs.Pause{Key: "app.work"}); err != nil {
+		if _, err := d.Pause(t.Context(), ann, kernel.Pause{Key: "app.work"}); err != nil {
 			t.Fatal(err)
 		}
 		var held []jobs.ID
 		for range 3 {
 			d.now = d.now.Add(time.Millisecond)
-			held = append(held, d.apply(jobs.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID)
+			held = append(held, d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID)
 		}
-		if byHand, err := d.Trigger(t.Context(), ann, jobs.Create{Key: "app.work", Origin: jobs.FromPerson}); err != nil || byHand.State != jobs.Enqueued {
+		if byHand, err := d.Trigger(t.Context(), ann, kernel.Create{Key: "app.work", Origin: kernel.FromPerson}); err != nil || byHand.State != jobs.Enqueued {
 			t.Errorf("a run by hand is %v (%v)", byHand, err)
 		}
-		if run, err := d.Run(t.Context(), ann, held[0]); err != nil || run.State != jobs.Scheduled || run.Cause != jobs.ByPause {
+		if run, err := d.Run(t.Context(), ann, held[0]); err != nil || run.State != jobs.Scheduled || run.Cause != kernel.ByPause {
 			t.Fatalf("%+v (%v)", run, err)
 		}
 		if _, _, err := d.Resume(t.Context(), ann, "app.work", ops.Resumption{Held: "keep"}); !errors.Is(err, jobs.BadInput) {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -54,7 +55,7 @@ const (
 
 // attention looks for what a person should look at. All it asks for is a page of something, so that a store of any
 // size answers at once; what is beyond a page is not seen.
-func (o *Ops) attention(ctx context.Context, who Who, g *jobs.Global, live map[jobs.State]int) ([]Attention, error) {
+func (o *Ops) attention(ctx context.Context, who Who, g *kernel.Global, live map[jobs.State]int) ([]Attention, error) {
 	l := look{o: o, ctx: ctx, who: who, now: o.Now()}
 	l.clock()
 	l.workers(g, live)
@@ -82,7 +83,7 @@ func (l *look) say(a Attention, format string, args ...any) {
 }
 
 // page is the first page of runs in a state.
-func (l *look) page(state jobs.State) []*jobs.Run {
+func (l *look) page(state jobs.State) []*kernel.Run {
 	if l.err != nil {
 		return nil
 	}
@@ -108,7 +109,7 @@ func (l *look) clock() {
 }
 
 // workers finds jobs that nobody is there to run.
-func (l *look) workers(g *jobs.Global, live map[jobs.State]int) {
+func (l *look) workers(g *kernel.Global, live map[jobs.State]int) {
 	workers := l.o.live.Workers(l.who.tenant())
 	if len(workers) == 0 {
 		if g.Jobs > 0 {
@@ -127,7 +128,7 @@ func (l *look) workers(g *jobs.Global, live map[jobs.State]int) {
 			serves[w.App+"\n"+string(key)] = true
 		}
 	}
-	for _, of := range grouped(l.page(jobs.Enqueued), func(run *jobs.Run) bool {
+	for _, of := range grouped(l.page(jobs.Enqueued), func(run *kernel.Run) bool {
 		return run.Offerable() && l.now.Sub(run.Queued) >= unserved && !any[run.App] && !serves[run.App+"\n"+string(run.Key)]
 	}) {
 		run, n := of[len(of)-1], len(of)
@@ -150,13 +151,13 @@ func (l *look) runs() {
 			l.say(Attention{Kind: Stuck, Job: run.Key, Run: run.ID, N: 1, Since: last(run)}, "A run of %s was told to stop, and its handler has not returned.", run.Key)
 		}
 	}
-	for _, of := range grouped(processing, func(run *jobs.Run) bool { return run.Deadline.IsZero() && l.now.Sub(run.Started) >= recently }) {
+	for _, of := range grouped(processing, func(run *kernel.Run) bool { return run.Deadline.IsZero() && l.now.Sub(run.Started) >= recently }) {
 		run := of[len(of)-1]
 		l.say(Attention{Kind: Endless, Job: run.Key, Run: run.ID, N: len(of), Since: run.Started}, "A run of %s has been going for %s, and its job has no timeout.",
 			run.Key, count(int(l.now.Sub(run.Started)/recently), "day"))
 	}
 	said := map[jobs.Key]bool{}
-	recent := func(run *jobs.Run) bool { return l.now.Sub(run.Ended) < recently }
+	recent := func(run *kernel.Run) bool { return l.now.Sub(run.Ended) < recently }
 	for i, of := range grouped(terminated, recent) {
 		if len(of) < inARow || i >= lookedEnds || l.err != nil {
 			continue
@@ -165,20 +166,20 @@ func (l *look) runs() {
 		var good metastore.Page
 		good, l.err = l.o.store.Runs(l.ctx, metastore.RunQuery{Tenant: l.who.tenant(), Job: key, State: jobs.Succeeded, From: l.now.Add(-recently), Limit: 1})
 		if len(good.Runs) > 0 {
-			of = slices.DeleteFunc(of, func(run *jobs.Run) bool { return !run.Ended.After(good.Runs[0].Ended) })
+			of = slices.DeleteFunc(of, func(run *kernel.Run) bool { return !run.Ended.After(good.Runs[0].Ended) })
 		}
 		if n := len(of); n >= inARow {
 			said[key] = true
 			l.say(Attention{Kind: Failing, Job: key, Run: of[0].ID, N: n, Since: of[n-1].Ended}, "The last %d runs of %s ended badly.", n, key)
 		}
 	}
-	for _, of := range grouped(failed, func(run *jobs.Run) bool { return run.Failures >= inARow }) {
+	for _, of := range grouped(failed, func(run *kernel.Run) bool { return run.Failures >= inARow }) {
 		if run := of[0]; !said[run.Key] {
 			l.say(Attention{Kind: Failing, Job: run.Key, Run: run.ID, N: len(of), Since: last(run)}, "A run of %s has failed %d times, and is tried again.", run.Key, run.Failures)
 		}
 	}
-	for _, of := range grouped(terminated, func(run *jobs.Run) bool {
-		return recent(run) && (run.Cause == jobs.ByLoss || run.Cause == jobs.ByPoison)
+	for _, of := range grouped(terminated, func(run *kernel.Run) bool {
+		return recent(run) && (run.Cause == kernel.ByLoss || run.Cause == kernel.ByPoison)
 	}) {
 		run, n := of[0], len(of)
 		l.say(Attention{Kind: Lost, Job: run.Key, Run: run.ID, N: n, Since: run.Ended}, "%s of %s ended because the worker died.", count(n, "run"), run.Key)
@@ -190,7 +191,7 @@ func (l *look) jobs() {
 	if l.err != nil {
 		return
 	}
-	var list, late []*jobs.Definition
+	var list, late []*kernel.Definition
 	list, l.err = l.o.store.Definitions(l.ctx, metastore.DefinitionQuery{Tenant: l.who.tenant(), Limit: lookedJobs})
 	if l.err != nil {
 		return
@@ -204,7 +205,7 @@ func (l *look) jobs() {
 		if _, err := l.o.next(d, global, l.now); err != nil {
 			l.say(Attention{Kind: Trouble, Job: d.Key, N: 1, Since: d.Edited}, "The schedule of %s cannot be read: %v.", d.Key, err)
 		}
-		if p := d.Paused; p != nil && p.By == jobs.ByItself {
+		if p := d.Paused; p != nil && p.By == kernel.ByItself {
 			l.say(Attention{Kind: GaveUp, Job: d.Key, N: d.Failing, Since: p.At}, "%s has paused itself: %s.", d.Key, strings.TrimSuffix(p.Why(), "."))
 		} else if p != nil && p.Until.IsZero() && l.now.Sub(p.At) >= recently {
 			l.say(Attention{Kind: Paused, Job: d.Key, N: 1, Since: p.At}, "%s has been paused by %s for %s, without an end.",
@@ -214,22 +215,22 @@ func (l *look) jobs() {
 			late = append(late, d)
 		}
 	}
-	slices.SortStableFunc(late, func(a, b *jobs.Definition) int { return b.Missed.Compare(a.Missed) })
+	slices.SortStableFunc(late, func(a, b *kernel.Definition) int { return b.Missed.Compare(a.Missed) })
 	for _, d := range late[:min(len(late), lookedLedger)] {
 		l.missed(d)
 	}
 }
 
 // missed finds due times of a job that nobody could fire. Those that were meant to pass are none.
-func (l *look) missed(d *jobs.Definition) {
+func (l *look) missed(d *kernel.Definition) {
 	if l.err != nil {
 		return
 	}
-	var ranges []*jobs.Missed
+	var ranges []*kernel.Missed
 	ranges, l.err = l.o.store.Ledger(l.ctx, d.Tenant, d.UID, 10)
 	n, since := 0, time.Time{}
 	for _, m := range ranges {
-		if m.Reason == jobs.MissedLate && l.now.Sub(m.To) < recently {
+		if m.Reason == kernel.MissedLate && l.now.Sub(m.To) < recently {
 			n, since = n+int(m.Count), m.From
 		}
 	}
@@ -239,8 +240,8 @@ func (l *look) missed(d *jobs.Definition) {
 }
 
 // grouped are the runs that are wanted, by job, in the order of the first of each.
-func grouped(list []*jobs.Run, want func(*jobs.Run) bool) [][]*jobs.Run {
-	at, groups := map[jobs.ID]int{}, [][]*jobs.Run(nil)
+func grouped(list []*kernel.Run, want func(*kernel.Run) bool) [][]*kernel.Run {
+	at, groups := map[jobs.ID]int{}, [][]*kernel.Run(nil)
 	for _, run := range list {
 		if !want(run) {
 			continue
@@ -256,7 +257,7 @@ func grouped(list []*jobs.Run, want func(*jobs.Run) bool) [][]*jobs.Run {
 }
 
 // last is when a run last moved.
-func last(run *jobs.Run) time.Time {
+func last(run *kernel.Run) time.Time {
 	if n := len(run.Moves); n > 0 {
 		return run.Moves[n-1].At
 	}

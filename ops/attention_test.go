@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -39,13 +40,13 @@ func serving(app string, keys ...jobs.Key) ops.Worker {
 }
 
 // run makes a run of a job and lets it end.
-func (d *desk) run(key jobs.Key, outcome jobs.Outcome) jobs.ID {
+func (d *desk) run(key jobs.Key, outcome kernel.Outcome) jobs.ID {
 	d.t.Helper()
 	d.now = d.now.Add(time.Second)
-	id := d.apply(jobs.Create{ID: jobs.NewID(d.now), Key: key}).ID
-	d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
+	id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: key}).ID
+	d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
 	if outcome != 0 {
-		d.apply(jobs.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: outcome, Error: "no"})
+		d.apply(kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: outcome, Error: "no"})
 	}
 	return id
 }
@@ -65,92 +66,92 @@ func TestAttention(t *testing.T) {
 		{"its clock was set", func(_ *desk, c *members) { c.step = -time.Hour }, "[clock:1]", "The clock of n1 was set back by 1h0m0s"},
 		{"none of the app", func(d *desk, c *members) {
 			c.workers = []ops.Worker{serving("other", all...)}
-			d.apply(jobs.Create{ID: jobs.NewID(d.now), Key: "app.work"})
+			d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"})
 			d.now = d.now.Add(time.Minute)
 		}, "[no_worker:1]", "1 run of app.work is ready, and no worker of the app app is running"},
 		{"none with the job", func(d *desk, c *members) {
 			c.workers = []ops.Worker{serving("app", "app.nightly")}
 			for range 2 {
 				d.now = d.now.Add(time.Second)
-				d.apply(jobs.Create{ID: jobs.NewID(d.now), Key: "app.work"})
+				d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"})
 			}
 			d.now = d.now.Add(time.Minute)
 		}, "[no_worker:2]", "2 runs of app.work are ready, and no worker of the app app that is running has this job"},
 		{"one is ready since a moment", func(d *desk, c *members) {
 			c.workers = []ops.Worker{serving("other")}
-			d.apply(jobs.Create{ID: jobs.NewID(d.now), Key: "app.work"})
+			d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"})
 		}, "[]", ""},
 		{"stuck", func(d *desk, c *members) {
 			id := d.run("app.work", 0)
-			d.apply(jobs.Cancel{ID: id})
+			d.apply(kernel.Cancel{ID: id})
 			c.stuck[id] = true
 		}, "[stuck:1]", "A run of app.work was told to stop"},
 		{"going on for days", func(d *desk, _ *members) {
-			id := d.apply(jobs.Create{ID: jobs.NewID(d.now), Key: "app.work", Timeout: new(time.Duration(0))}).ID
-			d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
+			id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work", Timeout: new(time.Duration(0))}).ID
+			d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
 			d.now = d.now.Add(50 * time.Hour)
 		}, "[endless:1]", "A run of app.work has been going for 2 days, and its job has no timeout"},
 		{"failing", func(d *desk, _ *members) {
-			d.run("app.work", jobs.OutcomeFatal)
-			d.run("app.work", jobs.OutcomeSuccess)
+			d.run("app.work", kernel.OutcomeFatal)
+			d.run("app.work", kernel.OutcomeSuccess)
 			for range 4 {
-				d.run("app.work", jobs.OutcomeFatal)
+				d.run("app.work", kernel.OutcomeFatal)
 			}
 		}, "[failing:4]", "The last 4 runs of app.work ended badly"},
 		{"it has failed, and is well again", func(d *desk, _ *members) {
 			for range 4 {
-				d.run("app.work", jobs.OutcomeFatal)
+				d.run("app.work", kernel.OutcomeFatal)
 			}
-			d.run("app.work", jobs.OutcomeSuccess)
+			d.run("app.work", kernel.OutcomeSuccess)
 		}, "[]", ""},
 		{"it failed two days ago", func(d *desk, _ *members) {
 			for range 4 {
-				d.run("app.work", jobs.OutcomeFatal)
+				d.run("app.work", kernel.OutcomeFatal)
 			}
 			d.now = d.now.Add(48 * time.Hour)
 		}, "[]", ""},
 		{"a run fails again and again", func(d *desk, _ *members) {
-			id := d.apply(jobs.Create{ID: jobs.NewID(d.now), Key: "app.work", Retries: new(9)}).ID
+			id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work", Retries: new(9)}).ID
 			for i := range uint32(4) {
-				d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: i + 1})
-				d.apply(jobs.Finish{ID: id, Worker: "w1", Attempt: i + 1, Outcome: jobs.OutcomeError, Error: "no"})
+				d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: i + 1})
+				d.apply(kernel.Finish{ID: id, Worker: "w1", Attempt: i + 1, Outcome: kernel.OutcomeError, Error: "no"})
 			}
 		}, "[failing:1]", "A run of app.work has failed 4 times"},
 		{"it has paused itself", func(d *desk, _ *members) {
-			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{PauseAfter: new(2)}})
-			d.run("app.work", jobs.OutcomeFatal)
-			d.run("app.work", jobs.OutcomeFatal)
+			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{PauseAfter: new(2)}})
+			d.run("app.work", kernel.OutcomeFatal)
+			d.run("app.work", kernel.OutcomeFatal)
 		}, "[gave_up:2]", "app.work has paused itself: 2 runs in a row failed"},
 		{"lost", func(d *desk, _ *members) {
-			id := d.apply(jobs.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID
-			for i := range uint32(jobs.MaxLosses + 1) {
-				d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: i + 1})
-				d.apply(jobs.Expire{ID: id, Attempt: i + 1, Cause: jobs.ByLoss})
+			id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID
+			for i := range uint32(kernel.MaxLosses + 1) {
+				d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: i + 1})
+				d.apply(kernel.Expire{ID: id, Attempt: i + 1, Cause: kernel.ByLoss})
 			}
 		}, "[lost:1]", "1 run of app.work ended because the worker died"},
-		{"missed", func(d *desk, _ *members) { d.miss("app.often", 3, jobs.MissedLate) }, "[missed:3]", "3 due times of app.often passed"},
-		{"passed on purpose", func(d *desk, _ *members) { d.miss("app.often", 3, jobs.MissedDebug) }, "[]", ""},
+		{"missed", func(d *desk, _ *members) { d.miss("app.often", 3, kernel.MissedLate) }, "[missed:3]", "3 due times of app.often passed"},
+		{"passed on purpose", func(d *desk, _ *members) { d.miss("app.often", 3, kernel.MissedDebug) }, "[]", ""},
 		{"missed long ago", func(d *desk, _ *members) {
-			d.miss("app.often", 3, jobs.MissedLate)
+			d.miss("app.often", 3, kernel.MissedLate)
 			d.now = d.now.Add(30 * time.Hour)
 		}, "[]", ""},
 		{"a schedule that cannot be read", func(d *desk, _ *members) {
-			d.apply(jobs.Edit{Key: "app.nightly", Set: jobs.Settings{Schedule: new("never ever")}})
+			d.apply(kernel.Edit{Key: "app.nightly", Set: kernel.Settings{Schedule: new("never ever")}})
 		}, "[trouble:1]", "The schedule of app.nightly cannot be read"},
 		{"paused and forgotten", func(d *desk, _ *members) {
-			if _, err := d.Pause(d.t.Context(), ann, jobs.Pause{Key: "app.nightly"}); err != nil {
+			if _, err := d.Pause(d.t.Context(), ann, kernel.Pause{Key: "app.nightly"}); err != nil {
 				d.t.Fatal(err)
 			}
 			d.now = d.now.Add(50 * time.Hour)
 		}, "[paused:1]", "app.nightly has been paused by ann for 2 days"},
 		{"paused until then", func(d *desk, _ *members) {
-			d.apply(jobs.Pause{Key: "app.nightly", Until: d.now.Add(100 * time.Hour)})
+			d.apply(kernel.Pause{Key: "app.nightly", Until: d.now.Add(100 * time.Hour)})
 			d.now = d.now.Add(50 * time.Hour)
 		}, "[]", ""},
 		{"the most urgent first", func(d *desk, c *members) {
-			d.miss("app.often", 1, jobs.MissedLate)
+			d.miss("app.often", 1, kernel.MissedLate)
 			for range 3 {
-				d.run("app.work", jobs.OutcomeFatal)
+				d.run("app.work", kernel.OutcomeFatal)
 			}
 			c.workers = nil
 		}, "[no_worker:3 failing:3 missed:1]", ""},
@@ -176,10 +177,10 @@ func TestAttention(t *testing.T) {
 }
 
 // miss lets due times of a job pass.
-func (d *desk) miss(key jobs.Key, n int, why jobs.Reason) {
+func (d *desk) miss(key jobs.Key, n int, why kernel.Reason) {
 	d.t.Helper()
 	if s, err := d.store.State(d.t.Context()); err != nil || s.Term == 0 {
-		d.apply(jobs.Lead{Term: 1, Node: "n1"})
+		d.apply(kernel.Lead{Term: 1, Node: "n1"})
 	}
 	def, err := d.store.Definition(d.t.Context(), jobs.DefaultTenant, key)
 	if err != nil {
@@ -191,6 +192,6 @@ func (d *desk) miss(key jobs.Key, n int, why jobs.Reason) {
 	}
 	first, last := d.now.Add(time.Minute), d.now.Add(time.Duration(n)*time.Minute)
 	d.now = last.Add(time.Second)
-	d.apply(jobs.Fire{Key: key, Job: def.UID, Revision: def.Revision, Global: global.Revision, Term: 1, From: def.Cursor, To: last,
-		Origin: jobs.FromCron, Missed: []jobs.Missed{{From: first, To: last, Count: uint64(n), Reason: why}}})
+	d.apply(kernel.Fire{Key: key, Job: def.UID, Revision: def.Revision, Global: global.Revision, Term: 1, From: def.Cursor, To: last,
+		Origin: kernel.FromCron, Missed: []kernel.Missed{{From: first, To: last, Count: uint64(n), Reason: why}}})
 }

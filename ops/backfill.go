@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
@@ -84,9 +85,9 @@ func (b *Backfilled) made(due time.Time) {
 }
 
 // fill sends the parts of a backfill, a commit each.
-func (o *Ops) fill(ctx context.Context, who Who, parts []jobs.Backfill, done *Backfilled) error {
+func (o *Ops) fill(ctx context.Context, who Who, parts []kernel.Backfill, done *Backfilled) error {
 	for _, part := range parts {
-		r := o.store.Apply(ctx, []jobs.Envelope{o.envelope(who, part)})[0]
+		r := o.store.Apply(ctx, []kernel.Envelope{o.envelope(who, part)})[0]
 		if r.Err != nil {
 			return r.Err
 		}
@@ -96,9 +97,9 @@ func (o *Ops) fill(ctx context.Context, who Who, parts []jobs.Backfill, done *Ba
 }
 
 // count adds what a part has made.
-func (b *Backfilled) count(part *jobs.Backfill, e jobs.Effect) {
+func (b *Backfilled) count(part *kernel.Backfill, e kernel.Effect) {
 	for _, run := range e.Runs {
-		if run.Parent == part.ID && run.Origin == jobs.FromBackfill {
+		if run.Parent == part.ID && run.Origin == kernel.FromBackfill {
 			b.ID = part.ID
 			b.made(run.Due)
 		}
@@ -108,14 +109,14 @@ func (b *Backfilled) count(part *jobs.Backfill, e jobs.Effect) {
 // filling is a backfill that is decided and not done.
 type filling struct {
 	id       jobs.ID
-	job      *jobs.Definition
+	job      *kernel.Definition
 	plan     *schedule.Plan
-	due      []jobs.BackfillDue
+	due      []kernel.BackfillDue
 	done     []time.Time // due times whose runs it has made before
 	all, had int
 	parallel int
 	priority int
-	ledger   []*jobs.Missed // oldest first
+	ledger   []*kernel.Missed // oldest first
 }
 
 // before is what the backfill has made so far.
@@ -135,17 +136,17 @@ func (o *Ops) planBackfill(ctx context.Context, who Who, b *Backfill) (*filling,
 		return nil, err
 	}
 	now := o.Now()
-	from, to := jobs.Instant(b.From), jobs.Instant(b.To)
+	from, to := kernel.Instant(b.From), kernel.Instant(b.To)
 	switch {
 	case from.IsZero():
-		return nil, jobs.Invalid("from is missing: say from which time on due times are meant")
+		return nil, kernel.Invalid("from is missing: say from which time on due times are meant")
 	case to.IsZero():
 		to = now
 	case to.After(now):
-		return nil, jobs.Invalid("to is %s, which lies ahead: due times ahead become runs by themselves", clock(to))
+		return nil, kernel.Invalid("to is %s, which lies ahead: due times ahead become runs by themselves", clock(to))
 	}
 	if !from.Before(to) {
-		return nil, jobs.Invalid("from %s is not before to %s", clock(from), clock(to))
+		return nil, kernel.Invalid("from %s is not before to %s", clock(from), clock(to))
 	}
 	f.id = jobs.NewID(o.now())
 	if b.Request != "" {
@@ -153,11 +154,11 @@ func (o *Ops) planBackfill(ctx context.Context, who Who, b *Backfill) (*filling,
 		for _, t := range []time.Time{b.From, b.To} {
 			words = append(words, strconv.FormatInt(t.UnixNano(), 10))
 		}
-		f.id = jobs.DerivedID(words...)
+		f.id = kernel.DerivedID(words...)
 	}
 	for due, ok := f.plan.Next(from.Add(-1)); ok && due.Before(to) && !due.After(f.job.Cursor); due, ok = f.plan.Next(due) {
 		if f.all++; f.all > MaxBackfill {
-			return nil, jobs.Invalid("from %s to %s there are more than %d due times: at most so many may be asked for at once, such as those before %s", clock(from), clock(to), MaxBackfill, clock(due))
+			return nil, kernel.Invalid("from %s to %s there are more than %d due times: at most so many may be asked for at once, such as those before %s", clock(from), clock(to), MaxBackfill, clock(due))
 		}
 		if err := o.want(ctx, f, due, b.Replay); err != nil {
 			return nil, err
@@ -177,19 +178,19 @@ func (o *Ops) beginFilling(ctx context.Context, who Who, key jobs.Key, parallel 
 		return nil, err
 	}
 	switch {
-	case d.Kind != jobs.Recurring:
-		return nil, jobs.Refuse(jobs.Conflict, "job %s is triggered: it has no due times", key)
+	case d.Kind != kernel.Recurring:
+		return nil, kernel.Refuse(jobs.Conflict, "job %s is triggered: it has no due times", key)
 	case d.Policy.Disabled:
-		return nil, jobs.Refuse(jobs.Conflict, "job %s is disabled: a run of it would only be skipped; enable it first", key)
+		return nil, kernel.Refuse(jobs.Conflict, "job %s is disabled: a run of it would only be skipped; enable it first", key)
 	case d.FixedDelay():
-		return nil, jobs.Refuse(jobs.Conflict, "job %s is due a while after each of its runs has ended: there are no due times that it has missed", key)
+		return nil, kernel.Refuse(jobs.Conflict, "job %s is due a while after each of its runs has ended: there are no due times that it has missed", key)
 	}
-	f := &filling{job: d, parallel: max(parallel, 1), priority: max(d.Policy.Priority-1, -jobs.MaxPriority)}
-	if parallel < 0 || parallel > jobs.MaxParallel {
-		return nil, jobs.Invalid("parallel is %d, it must be between 1 and %d", parallel, jobs.MaxParallel)
+	f := &filling{job: d, parallel: max(parallel, 1), priority: max(d.Policy.Priority-1, -kernel.MaxPriority)}
+	if parallel < 0 || parallel > kernel.MaxParallel {
+		return nil, kernel.Invalid("parallel is %d, it must be between 1 and %d", parallel, kernel.MaxParallel)
 	}
 	if priority != nil {
-		if err := (&jobs.Settings{Priority: priority}).Check(); err != nil {
+		if err := (&kernel.Settings{Priority: priority}).Check(); err != nil {
 			return nil, err
 		}
 		f.priority = *priority
@@ -198,7 +199,7 @@ func (o *Ops) beginFilling(ctx context.Context, who Who, key jobs.Key, parallel 
 		return nil, fmt.Errorf("read the schedule of %s: %w", key, err)
 	}
 	if f.plan == nil {
-		return nil, jobs.Refuse(jobs.Conflict, "job %s has no schedule, and so no due times", key)
+		return nil, kernel.Refuse(jobs.Conflict, "job %s has no schedule, and so no due times", key)
 	}
 	if f.ledger, err = o.ledger(ctx, d); err != nil {
 		return nil, err
@@ -209,15 +210,15 @@ func (o *Ops) beginFilling(ctx context.Context, who Who, key jobs.Key, parallel 
 // want notes what is to become of a due time. What the ledger does not name and today's schedule was there for has had a
 // run, even if that is not kept any more.
 func (o *Ops) want(ctx context.Context, f *filling, due time.Time, replay bool) error {
-	d, one := f.job, jobs.BackfillDue{At: due}
-	run, err := o.found(ctx, d.Tenant, jobs.DueID(d.Tenant, d.UID, due, 0, 0))
+	d, one := f.job, kernel.BackfillDue{At: due}
+	run, err := o.found(ctx, d.Tenant, kernel.DueID(d.Tenant, d.UID, due, 0, 0))
 	if err != nil {
 		return err
 	}
 	ran := run != nil || f.missed(due) == nil && due.After(d.Anchor)
 	if ran && replay && (run == nil || run.Parent != f.id) {
 		one.Replay = true
-		k := jobs.Backfill{ID: f.id, Job: d.UID}
+		k := kernel.Backfill{ID: f.id, Job: d.UID}
 		if run, err = o.found(ctx, d.Tenant, k.Run(d.Tenant, one)); err != nil {
 			return err
 		}
@@ -235,7 +236,7 @@ func (o *Ops) want(ctx context.Context, f *filling, due time.Time, replay bool) 
 }
 
 // found is a run, or nil.
-func (o *Ops) found(ctx context.Context, t jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
+func (o *Ops) found(ctx context.Context, t jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
 	run, err := o.store.Run(ctx, t, id)
 	if errors.Is(err, jobs.NotFound) {
 		return nil, nil

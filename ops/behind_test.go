@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -17,7 +18,7 @@ type silenced struct {
 	done int // commands
 }
 
-func (s *silenced) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (s *silenced) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	s.done += len(batch)
 	return s.Store.Apply(ctx, batch)
 }
@@ -26,38 +27,38 @@ func (s *silenced) refused() error {
 	if s.done == 0 {
 		return nil
 	}
-	return jobs.Refuse(jobs.Unavailable, "the leader does not answer")
+	return kernel.Refuse(jobs.Unavailable, "the leader does not answer")
 }
 
-func (s *silenced) Global(ctx context.Context, tenant jobs.Tenant) (*jobs.Global, error) {
+func (s *silenced) Global(ctx context.Context, tenant jobs.Tenant) (*kernel.Global, error) {
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
 	return s.Store.Global(ctx, tenant)
 }
 
-func (s *silenced) Calendars(ctx context.Context, tenant jobs.Tenant) ([]*jobs.Calendar, error) {
+func (s *silenced) Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Calendar, error) {
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
 	return s.Store.Calendars(ctx, tenant)
 }
 
-func (s *silenced) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*jobs.Definition, error) {
+func (s *silenced) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*kernel.Definition, error) {
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
 	return s.Store.Definition(ctx, tenant, key)
 }
 
-func (s *silenced) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*jobs.Definition, error) {
+func (s *silenced) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*kernel.Definition, error) {
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
 	return s.Store.Definitions(ctx, q)
 }
 
-func (s *silenced) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
+func (s *silenced) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
 	if err := s.refused(); err != nil {
 		return nil, err
 	}
@@ -74,17 +75,17 @@ func (s *silenced) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Pa
 // What was done is never answered with "not done", because something could not be read afterwards: whoever hears that
 // does it again, or believes that a job is still paused.
 func TestWhatWasDoneIsNotSaidToHaveFailed(t *testing.T) {
-	weekly := jobs.Settings{Schedule: new("0 0 3 * * 1")}
+	weekly := kernel.Settings{Schedule: new("0 0 3 * * 1")}
 	for name, c := range map[string]struct {
 		do      func(d *desk, o *ops.Ops) error
 		unknown bool // more was meant than that
 	}{
 		"an edit": {do: func(d *desk, o *ops.Ops) error {
-			_, err := o.Edit(d.t.Context(), ann, jobs.Edit{Key: "app.nightly", Set: weekly})
+			_, err := o.Edit(d.t.Context(), ann, kernel.Edit{Key: "app.nightly", Set: weekly})
 			return err
 		}},
 		"a pause": {do: func(d *desk, o *ops.Ops) error {
-			_, err := o.Pause(d.t.Context(), ann, jobs.Pause{Key: "app.nightly"})
+			_, err := o.Pause(d.t.Context(), ann, kernel.Pause{Key: "app.nightly"})
 			return err
 		}},
 		"a resume": {do: func(d *desk, o *ops.Ops) error {
@@ -92,7 +93,7 @@ func TestWhatWasDoneIsNotSaidToHaveFailed(t *testing.T) {
 			return err
 		}},
 		"a trigger": {do: func(d *desk, o *ops.Ops) error {
-			_, err := o.Trigger(d.t.Context(), ann, jobs.Create{Key: "app.work"})
+			_, err := o.Trigger(d.t.Context(), ann, kernel.Create{Key: "app.work"})
 			return err
 		}},
 		"a resume that lets runs go": {unknown: true, do: func(d *desk, o *ops.Ops) error {
@@ -100,20 +101,20 @@ func TestWhatWasDoneIsNotSaidToHaveFailed(t *testing.T) {
 			return err
 		}},
 		"a second pause, of other runs": {unknown: true, do: func(d *desk, o *ops.Ops) error {
-			d.apply(jobs.Pause{Key: "app.work"})
-			_, err := o.Pause(d.t.Context(), ann, jobs.Pause{Key: "app.work"})
+			d.apply(kernel.Pause{Key: "app.work"})
+			_, err := o.Pause(d.t.Context(), ann, kernel.Pause{Key: "app.work"})
 			return err
 		}},
 		"settings that let runs go": {unknown: true, do: func(d *desk, o *ops.Ops) error {
-			_, err := o.Configure(d.t.Context(), ann, jobs.Configure{TriggeredDebug: new(false)}, ops.HeldRelease)
+			_, err := o.Configure(d.t.Context(), ann, kernel.Configure{TriggeredDebug: new(false)}, ops.HeldRelease)
 			return err
 		}},
 		"a calendar": {unknown: true, do: func(d *desk, o *ops.Ops) error {
-			_, err := o.SetCalendar(d.t.Context(), ann, jobs.SetCalendar{Name: "holidays", Zone: "UTC", Rules: []string{"01-01"}})
+			_, err := o.SetCalendar(d.t.Context(), ann, kernel.SetCalendar{Name: "holidays", Zone: "UTC", Rules: []string{"01-01"}})
 			return err
 		}},
 		"a deletion": {unknown: true, do: func(d *desk, o *ops.Ops) error {
-			_, err := o.Delete(d.t.Context(), ann, jobs.Delete{Key: "app.nightly"}, ops.FateFinish)
+			_, err := o.Delete(d.t.Context(), ann, kernel.Delete{Key: "app.nightly"}, ops.FateFinish)
 			return err
 		}},
 	} {

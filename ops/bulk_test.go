@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -16,13 +17,13 @@ type choosy struct {
 	refuses map[string]jobs.Code
 }
 
-func (c *choosy) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (c *choosy) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	results := make([]metastore.Result, len(batch))
 	for i, e := range batch {
-		if code := c.refuses[string(e.Command.(jobs.Create).Args)]; code != "" {
-			results[i] = metastore.Result{Err: jobs.Refuse(code, "not this one")}
+		if code := c.refuses[string(e.Command.(kernel.Create).Args)]; code != "" {
+			results[i] = metastore.Result{Err: kernel.Refuse(code, "not this one")}
 		} else {
-			results[i] = c.Store.Apply(ctx, []jobs.Envelope{e})[0]
+			results[i] = c.Store.Apply(ctx, []kernel.Envelope{e})[0]
 		}
 	}
 	return results
@@ -43,9 +44,9 @@ func TestBulkThatWasPartlyDone(t *testing.T) {
 	} {
 		d := newDesk(t)
 		o := ops.New(ops.Config{Store: &choosy{d.store, map[string]jobs.Code{b: c.refused}}})
-		var wishes []jobs.Create
+		var wishes []kernel.Create
 		for _, args := range c.args {
-			wishes = append(wishes, jobs.Create{Key: "app.work", Args: []byte(args)})
+			wishes = append(wishes, kernel.Create{Key: "app.work", Args: []byte(args)})
 		}
 		_, err := o.TriggerAll(t.Context(), ann, wishes)
 		if item, ok := errors.AsType[*ops.ItemError](err); !ok || jobs.CodeOf(err) != c.want || c.args[item.Index] != b {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -13,7 +14,7 @@ import (
 
 // Calendar is a calendar as people want to see it: what it says, who uses it, and what it is about to keep from firing.
 type Calendar struct {
-	*jobs.Calendar
+	*kernel.Calendar
 	Jobs []jobs.Key // that use it
 	Next []Excluded // the next due times of these that it excludes, soonest first
 }
@@ -33,7 +34,7 @@ const (
 )
 
 // Calendars lists the calendars of a tenant by name.
-func (o *Ops) Calendars(ctx context.Context, who Who) ([]*jobs.Calendar, error) {
+func (o *Ops) Calendars(ctx context.Context, who Who) ([]*kernel.Calendar, error) {
 	return o.store.Calendars(ctx, who.tenant())
 }
 
@@ -43,14 +44,14 @@ func (o *Ops) Calendar(ctx context.Context, who Who, name string) (Calendar, err
 	if err != nil {
 		return Calendar{}, err
 	}
-	i := slices.IndexFunc(list, func(c *jobs.Calendar) bool { return c.Name == name })
+	i := slices.IndexFunc(list, func(c *kernel.Calendar) bool { return c.Name == name })
 	if i < 0 {
-		return Calendar{}, jobs.Refuse(jobs.NotFound, "there is no calendar %.60q", name)
+		return Calendar{}, kernel.Refuse(jobs.NotFound, "there is no calendar %.60q", name)
 	}
 	return o.previewCalendar(ctx, who, list[i])
 }
 
-func (o *Ops) previewCalendar(ctx context.Context, who Who, row *jobs.Calendar) (Calendar, error) {
+func (o *Ops) previewCalendar(ctx context.Context, who Who, row *kernel.Calendar) (Calendar, error) {
 	defs, err := o.store.Definitions(ctx, metastore.DefinitionQuery{Tenant: who.tenant()})
 	if err != nil {
 		return Calendar{}, err
@@ -81,7 +82,7 @@ func (o *Ops) previewCalendar(ctx context.Context, who Who, row *jobs.Calendar) 
 }
 
 // SetCalendar writes a calendar whole. Rules that cannot be read are refused as a *ScheduleError.
-func (o *Ops) SetCalendar(ctx context.Context, who Who, k jobs.SetCalendar) (Calendar, error) {
+func (o *Ops) SetCalendar(ctx context.Context, who Who, k kernel.SetCalendar) (Calendar, error) {
 	if err := checkCalendar(k); err != nil {
 		return Calendar{}, err
 	}
@@ -94,7 +95,7 @@ func (o *Ops) SetCalendar(ctx context.Context, who Who, k jobs.SetCalendar) (Cal
 
 // DropCalendar takes a calendar away that no job uses. A job that begins to use it at that very moment is due as if the
 // calendar were empty, and says so.
-func (o *Ops) DropCalendar(ctx context.Context, who Who, k jobs.DropCalendar) error {
+func (o *Ops) DropCalendar(ctx context.Context, who Who, k kernel.DropCalendar) error {
 	if err := k.Check(); err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (o *Ops) DropCalendar(ctx context.Context, who Who, k jobs.DropCalendar) er
 		return err
 	}
 	if n := len(c.Jobs); n > 0 {
-		return jobs.Refuse(jobs.Conflict, "calendar %s is used by %s, such as %s: take it out of their calendars first", k.Name, count(n, "job"), c.Jobs[0])
+		return kernel.Refuse(jobs.Conflict, "calendar %s is used by %s, such as %s: take it out of their calendars first", k.Name, count(n, "job"), c.Jobs[0])
 	}
 	_, err = o.apply(ctx, who, k)
 	return err
@@ -119,7 +120,7 @@ type closed struct {
 const calendarsWithin = 2 * time.Second
 
 // dueBy is the schedule of a job with its calendars, or nil if it has none.
-func (o *Ops) dueBy(d *jobs.Definition, g *jobs.Global) (*schedule.Plan, error) {
+func (o *Ops) dueBy(d *kernel.Definition, g *kernel.Global) (*schedule.Plan, error) {
 	if len(d.Policy.Calendars) == 0 {
 		return schedule.PlanOf(d, nil)
 	}

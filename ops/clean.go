@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -53,17 +54,17 @@ const (
 // by the hour stay.
 func (o *Ops) Clean(ctx context.Context, who Who, want Clean) (Cleaned, error) {
 	if want.Keep < 0 || want.Keep > mostKept {
-		return Cleaned{}, jobs.Invalid("keep is %d, it must be between 0 and %d", want.Keep, mostKept)
+		return Cleaned{}, kernel.Invalid("keep is %d, it must be between 0 and %d", want.Keep, mostKept)
 	}
 	if want.Keep > 0 && want.Key == "" {
-		return Cleaned{}, jobs.Invalid("keep says how many runs of a job are to stay: say of which job")
+		return Cleaned{}, kernel.Invalid("keep says how many runs of a job are to stay: say of which job")
 	}
 	now := o.Now()
-	done := Cleaned{Before: jobs.Instant(want.Before)}
+	done := Cleaned{Before: kernel.Instant(want.Before)}
 	if want.Before.IsZero() || done.Before.After(now) {
 		done.Before = now
 	}
-	k := jobs.Clean{Key: want.Key, Before: done.Before}
+	k := kernel.Clean{Key: want.Key, Before: done.Before}
 	if err := k.Check(); err != nil {
 		return Cleaned{}, err
 	}

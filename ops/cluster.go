@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -108,19 +109,19 @@ func (o *Ops) Transfer(ctx context.Context, who Who, node string) error {
 // cannot be nodes any more. It is refused while a node does not know that version.
 func (o *Ops) FinalizeUpgrade(ctx context.Context, who Who) (version uint32, err error) {
 	if who.tenant() != jobs.DefaultTenant {
-		return 0, jobs.Refuse(jobs.Forbidden, "tenant %s may not finalize an upgrade: all tenants share the nodes", who.tenant())
+		return 0, kernel.Refuse(jobs.Forbidden, "tenant %s may not finalize an upgrade: all tenants share the nodes", who.tenant())
 	}
-	_, err = o.apply(ctx, who, jobs.FinalizeUpgrade{To: jobs.ApplyVersion})
-	return jobs.ApplyVersion, err
+	_, err = o.apply(ctx, who, kernel.FinalizeUpgrade{To: kernel.ApplyVersion})
+	return kernel.ApplyVersion, err
 }
 
 // several refuses what takes a cluster; and all but the default tenant, since nodes are everybody's.
 func (o *Ops) several(who Who) error {
 	if who.tenant() != jobs.DefaultTenant {
-		return jobs.Refuse(jobs.Forbidden, "the nodes are not tenant %s's", who.tenant())
+		return kernel.Refuse(jobs.Forbidden, "the nodes are not tenant %s's", who.tenant())
 	}
 	if o.cluster == nil {
-		return jobs.Refuse(jobs.Conflict, "this scheduler is one process, and no other can join: start it with cluster.addr")
+		return kernel.Refuse(jobs.Conflict, "this scheduler is one process, and no other can join: start it with cluster.addr")
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -14,9 +15,9 @@ import (
 // Wanted is what a file, or a person, wants to hold for a job. A job that is not there is made.
 type Wanted struct {
 	Key  jobs.Key
-	Kind jobs.Kind // of a job that is there: the same, or 0
-	App  string    // the worker group that is to run it; of a job that is there: the same, or ""
-	Set  jobs.Settings
+	Kind kernel.Kind // of a job that is there: the same, or 0
+	App  string      // the worker group that is to run it; of a job that is there: the same, or ""
+	Set  kernel.Settings
 }
 
 // Planned is what becomes of a job that is wanted.
@@ -57,9 +58,9 @@ func (o *Ops) Declare(ctx context.Context, who Who, wanted []Wanted, how How) ([
 
 // DeclareAll is Declare with calendars, which come first: jobs may name them. Next due times are told as they would be
 // with these.
-func (o *Ops) DeclareAll(ctx context.Context, who Who, calendars []jobs.SetCalendar, wanted []Wanted, how How) ([]PlannedCalendar, []Planned, error) {
+func (o *Ops) DeclareAll(ctx context.Context, who Who, calendars []kernel.SetCalendar, wanted []Wanted, how How) ([]PlannedCalendar, []Planned, error) {
 	if len(wanted) > MaxWanted {
-		return nil, nil, jobs.Invalid("%d jobs are given, at most %d are taken at once", len(wanted), MaxWanted)
+		return nil, nil, kernel.Invalid("%d jobs are given, at most %d are taken at once", len(wanted), MaxWanted)
 	}
 	s, err := o.planCalendars(ctx, who, calendars)
 	if err != nil {
@@ -70,14 +71,14 @@ func (o *Ops) DeclareAll(ctx context.Context, who Who, calendars []jobs.SetCalen
 		return nil, nil, err
 	}
 	plans := make([]Planned, len(wanted))
-	var batch []jobs.Envelope
+	var batch []kernel.Envelope
 	for _, k := range s.batch {
 		batch = append(batch, o.envelope(who, k))
 	}
 	seen := map[jobs.Key]bool{}
 	for i, w := range wanted {
 		if seen[w.Key] {
-			return nil, nil, jobs.Invalid("job %s is given twice", w.Key)
+			return nil, nil, kernel.Invalid("job %s is given twice", w.Key)
 		}
 		seen[w.Key] = true
 		commands, err := o.plan(ctx, who, global, w, how, s.all, &plans[i])
@@ -96,7 +97,7 @@ func (o *Ops) DeclareAll(ctx context.Context, who Who, calendars []jobs.SetCalen
 		if r.Err != nil {
 			err = fmt.Errorf("%s: %w", about(batch[i].Command), r.Err)
 			if slices.ContainsFunc(results, func(other metastore.Result) bool { return other.Err == nil }) {
-				err = jobs.Refuse(jobs.Unknown, "a part of it was written, and another was not: %v", err)
+				err = kernel.Refuse(jobs.Unknown, "a part of it was written, and another was not: %v", err)
 			}
 			break
 		}
@@ -112,37 +113,37 @@ func (o *Ops) DeclareAll(ctx context.Context, who Who, calendars []jobs.SetCalen
 }
 
 // plan says what a wanted job needs.
-func (o *Ops) plan(ctx context.Context, who Who, g *jobs.Global, w Wanted, how How, calendars *schedule.Calendars, p *Planned) ([]jobs.Command, error) {
-	edit := jobs.Edit{Key: w.Key, Set: w.Set}
+func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how How, calendars *schedule.Calendars, p *Planned) ([]kernel.Command, error) {
+	edit := kernel.Edit{Key: w.Key, Set: w.Set}
 	if err := edit.Check(); err != nil {
 		return nil, err
 	}
 	d, err := o.definition(ctx, who, w.Key)
-	var commands []jobs.Command
+	var commands []kernel.Command
 	switch {
 	case jobs.CodeOf(err) == jobs.NotFound:
-		register := jobs.Register{App: w.App, Worker: jobs.Nobody, Start: true, Job: jobs.Declaration{Key: w.Key, Kind: w.Kind}}
+		register := kernel.Register{App: w.App, Worker: kernel.Nobody, Start: true, Job: kernel.Declaration{Key: w.Key, Kind: w.Kind}}
 		switch {
 		case w.Kind == 0:
-			return nil, jobs.Invalid("there is no job %s yet: to make it, say its kind, recurring or triggered", w.Key)
+			return nil, kernel.Invalid("there is no job %s yet: to make it, say its kind, recurring or triggered", w.Key)
 		case w.App == "":
-			return nil, jobs.Invalid("there is no job %s yet: to make it, say the app whose workers are to run it", w.Key)
+			return nil, kernel.Invalid("there is no job %s yet: to make it, say the app whose workers are to run it", w.Key)
 		}
 		if err := register.Check(); err != nil {
 			return nil, err
 		}
-		d = &jobs.Definition{Tenant: who.tenant(), Key: w.Key, Kind: w.Kind, App: w.App, Created: o.Now(), Anchor: o.Now(), Cursor: o.Now()}
+		d = &kernel.Definition{Tenant: who.tenant(), Key: w.Key, Kind: w.Kind, App: w.App, Created: o.Now(), Anchor: o.Now(), Cursor: o.Now()}
 		d.Policy = d.Resolve(g)
 		commands = append(commands, register)
 		p.Does = DoesCreate
 	case err != nil:
 		return nil, err
 	case how.Fresh:
-		return nil, jobs.Refuse(jobs.Conflict, "there is a job %s already", w.Key)
+		return nil, kernel.Refuse(jobs.Conflict, "there is a job %s already", w.Key)
 	case w.Kind != 0 && w.Kind != d.Kind:
-		return nil, jobs.Refuse(jobs.Conflict, "job %s is %s, and a key never changes its kind: choose another key", w.Key, d.Kind)
+		return nil, kernel.Refuse(jobs.Conflict, "job %s is %s, and a key never changes its kind: choose another key", w.Key, d.Kind)
 	case w.App != "" && w.App != d.App:
-		return nil, jobs.Refuse(jobs.Conflict, "job %s belongs to app %s, and only its code can move it to another", w.Key, d.App)
+		return nil, kernel.Refuse(jobs.Conflict, "job %s belongs to app %s, and only its code can move it to another", w.Key, d.App)
 	default:
 		edit.IfRevision = d.Revision
 		p.NextBefore = o.job(d, g, planNext).Next

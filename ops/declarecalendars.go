@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
@@ -20,18 +20,18 @@ type PlannedCalendar struct {
 // stated are the calendars of a tenant as they would be: those that are there, and in their places those that are wanted.
 type stated struct {
 	plans []PlannedCalendar
-	batch []jobs.Command
+	batch []kernel.Command
 	all   *schedule.Calendars // nil = as they are
 }
 
 // planCalendars says what wanted calendars need.
-func (o *Ops) planCalendars(ctx context.Context, who Who, wanted []jobs.SetCalendar) (stated, error) {
+func (o *Ops) planCalendars(ctx context.Context, who Who, wanted []kernel.SetCalendar) (stated, error) {
 	var s stated
 	if len(wanted) == 0 {
 		return s, nil
 	}
 	if len(wanted) > MaxWanted {
-		return s, jobs.Invalid("%d calendars are given, at most %d are taken at once", len(wanted), MaxWanted)
+		return s, kernel.Invalid("%d calendars are given, at most %d are taken at once", len(wanted), MaxWanted)
 	}
 	rows, err := o.Calendars(ctx, who)
 	if err != nil {
@@ -41,16 +41,16 @@ func (o *Ops) planCalendars(ctx context.Context, who Who, wanted []jobs.SetCalen
 	seen := map[string]bool{}
 	for _, k := range wanted {
 		if seen[k.Name] {
-			return s, jobs.Invalid("calendar %s is given twice", k.Name)
+			return s, kernel.Invalid("calendar %s is given twice", k.Name)
 		}
 		seen[k.Name] = true
 		if err := checkCalendar(k); err != nil {
 			return s, err
 		}
-		row := &jobs.Calendar{Tenant: who.tenant(), Name: k.Name, Description: k.Description, Zone: k.Zone, Rules: k.Rules}
+		row := &kernel.Calendar{Tenant: who.tenant(), Name: k.Name, Description: k.Description, Zone: k.Zone, Rules: k.Rules}
 		p := PlannedCalendar{Name: k.Name, Does: DoesCreate}
-		was := &jobs.Calendar{}
-		if i := slices.IndexFunc(rows, func(c *jobs.Calendar) bool { return c.Name == k.Name }); i < 0 {
+		was := &kernel.Calendar{}
+		if i := slices.IndexFunc(rows, func(c *kernel.Calendar) bool { return c.Name == k.Name }); i < 0 {
 			rows = append(rows, row)
 		} else {
 			was, p.Does = rows[i], DoesEdit
@@ -84,19 +84,19 @@ func (o *Ops) planCalendars(ctx context.Context, who Who, wanted []jobs.SetCalen
 }
 
 // checkCalendar refuses rules that cannot be read.
-func checkCalendar(k jobs.SetCalendar) error {
+func checkCalendar(k kernel.SetCalendar) error {
 	if err := k.Check(); err != nil {
 		return err
 	}
 	_, err := schedule.ParseCalendar(k.Name, k.Zone, k.Rules)
 	if at, ok := errors.AsType[*schedule.Error](err); ok {
-		return jobs.Invalid("calendar %s, %s", k.Name, at.Error())
+		return kernel.Invalid("calendar %s, %s", k.Name, at.Error())
 	}
 	return err
 }
 
 // excluding is a plan's next due times with calendars that are not written yet.
-func (o *Ops) excluding(d *jobs.Definition, p *Planned, all *schedule.Calendars) error {
+func (o *Ops) excluding(d *kernel.Definition, p *Planned, all *schedule.Calendars) error {
 	if all == nil || len(d.Policy.Calendars) == 0 || d.Waits() {
 		return nil
 	}
@@ -109,13 +109,13 @@ func (o *Ops) excluding(d *jobs.Definition, p *Planned, all *schedule.Calendars)
 }
 
 // about names what a command is about.
-func about(k jobs.Command) string {
+func about(k kernel.Command) string {
 	switch k := k.(type) {
-	case jobs.SetCalendar:
+	case kernel.SetCalendar:
 		return "calendar " + k.Name
-	case jobs.Register:
+	case kernel.Register:
 		return "job " + string(k.Job.Key)
-	case jobs.Edit:
+	case kernel.Edit:
 		return "job " + string(k.Key)
 	}
 	return k.Verb().String()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -26,16 +27,16 @@ var alive = []jobs.State{jobs.Scheduled, jobs.Enqueued, jobs.Processing, jobs.Fa
 
 // Delete takes a definition away. Saying it again goes on where an earlier attempt was broken off. A worker that still
 // has the job makes it known again when it starts.
-func (o *Ops) Delete(ctx context.Context, who Who, k jobs.Delete, fate Fate) (Deleted, error) {
+func (o *Ops) Delete(ctx context.Context, who Who, k kernel.Delete, fate Fate) (Deleted, error) {
 	if fate != "" && fate != FateCancel && fate != FateFinish {
-		return Deleted{}, jobs.Invalid("runs is %.20q, it must be one of %q", string(fate), []Fate{FateCancel, FateFinish})
+		return Deleted{}, kernel.Invalid("runs is %.20q, it must be one of %q", string(fate), []Fate{FateCancel, FateFinish})
 	}
 	d, err := o.definition(ctx, who, k.Key)
 	if err != nil {
 		return Deleted{}, err
 	}
 	if k.IfRevision != 0 && k.IfRevision != d.Revision {
-		return Deleted{}, jobs.Refuse(jobs.Stale, "job %s has revision %d, the deletion was meant for %d: look again", k.Key, d.Revision, k.IfRevision)
+		return Deleted{}, kernel.Refuse(jobs.Stale, "job %s has revision %d, the deletion was meant for %d: look again", k.Key, d.Revision, k.IfRevision)
 	}
 	if fate == "" {
 		n, err := o.living(ctx, who, k.Key)
@@ -43,7 +44,7 @@ func (o *Ops) Delete(ctx context.Context, who Who, k jobs.Delete, fate Fate) (De
 			return Deleted{}, err
 		}
 		if n > 0 {
-			return Deleted{}, jobs.Refuse(jobs.Conflict, "job %s has %d live runs: say whether to cancel them or to let them finish", k.Key, n)
+			return Deleted{}, kernel.Refuse(jobs.Conflict, "job %s has %d live runs: say whether to cancel them or to let them finish", k.Key, n)
 		}
 	}
 	var done Deleted
@@ -77,12 +78,12 @@ func (d Deleted) after(err error) error {
 }
 
 // unhold lets runs go on that a pause of a deleted job held: nobody can end it any more.
-func (o *Ops) unhold(ctx context.Context, who Who, d *jobs.Definition) error {
-	rows, err := o.heldBy(ctx, who, jobs.ByPause, d.Key)
+func (o *Ops) unhold(ctx context.Context, who Who, d *kernel.Definition) error {
+	rows, err := o.heldBy(ctx, who, kernel.ByPause, d.Key)
 	if err != nil {
 		return err
 	}
-	rows = slices.DeleteFunc(rows, func(run *jobs.Run) bool { return run.Job != d.UID })
+	rows = slices.DeleteFunc(rows, func(run *kernel.Run) bool { return run.Job != d.UID })
 	_, err = o.letGo(ctx, who.onBehalf("deletion"), rows, HeldRelease)
 	return err
 }
@@ -100,9 +101,9 @@ func (o *Ops) living(ctx context.Context, who Who, key jobs.Key) (int, error) {
 }
 
 // cancelAll cancels the runs of a job, but not those of another job that has its key by now.
-func (o *Ops) cancelAll(ctx context.Context, who Who, d *jobs.Definition) (int, error) {
+func (o *Ops) cancelAll(ctx context.Context, who Who, d *kernel.Definition) (int, error) {
 	who = who.onBehalf("deletion")
-	var batch []jobs.Envelope
+	var batch []kernel.Envelope
 	for _, state := range alive {
 		q := metastore.RunQuery{Tenant: who.tenant(), Job: d.Key, State: state, Limit: metastore.MaxPage}
 		for {
@@ -112,7 +113,7 @@ func (o *Ops) cancelAll(ctx context.Context, who Who, d *jobs.Definition) (int, 
 			}
 			for _, run := range page.Runs {
 				if run.Job == d.UID {
-					batch = append(batch, o.envelope(who, jobs.Cancel{ID: run.ID}))
+					batch = append(batch, o.envelope(who, kernel.Cancel{ID: run.ID}))
 				}
 			}
 			if page.Next == "" {
@@ -126,7 +127,7 @@ func (o *Ops) cancelAll(ctx context.Context, who Who, d *jobs.Definition) (int, 
 
 // send applies commands in parts and counts those that did something: somebody else may have been faster. Where some
 // did, an error does not say that nothing was done.
-func (o *Ops) send(ctx context.Context, batch []jobs.Envelope) (int, error) {
+func (o *Ops) send(ctx context.Context, batch []kernel.Envelope) (int, error) {
 	n := 0
 	for some := range slices.Chunk(batch, partCommands) {
 		var failed error
@@ -139,7 +140,7 @@ func (o *Ops) send(ctx context.Context, batch []jobs.Envelope) (int, error) {
 			}
 		}
 		if failed != nil && n > 0 {
-			failed = jobs.Refuse(jobs.Unknown, "%d of %d were done, and then: %v", n, len(batch), failed)
+			failed = kernel.Refuse(jobs.Unknown, "%d of %d were done, and then: %v", n, len(batch), failed)
 		}
 		if failed != nil {
 			return n, failed

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
@@ -22,7 +23,7 @@ func (e *ScheduleError) Unwrap() []error { return []error{jobs.BadInput, e.At} }
 
 // Edit sets what a person wants to hold for a job, or lets fields follow the code again. The schedule is read
 // here, before a command is made of it: one that is wrong, or never fires, is refused as a *ScheduleError.
-func (o *Ops) Edit(ctx context.Context, who Who, k jobs.Edit) (Job, error) {
+func (o *Ops) Edit(ctx context.Context, who Who, k kernel.Edit) (Job, error) {
 	if err := k.Check(); err != nil {
 		return Job{}, err
 	}
@@ -48,7 +49,7 @@ func (o *Ops) Edit(ctx context.Context, who Who, k jobs.Edit) (Job, error) {
 }
 
 // Preview is the job as an edit would leave it, with its next due times. Nothing is stored.
-func (o *Ops) Preview(ctx context.Context, who Who, k jobs.Edit, next int) (Job, error) {
+func (o *Ops) Preview(ctx context.Context, who Who, k kernel.Edit, next int) (Job, error) {
 	if err := errors.Join(k.Check(), checkNext(next)); err != nil {
 		return Job{}, err
 	}
@@ -71,7 +72,7 @@ func (o *Ops) Preview(ctx context.Context, who Who, k jobs.Edit, next int) (Job,
 }
 
 // edited is the definition as an edit leaves it.
-func (o *Ops) edited(d *jobs.Definition, g *jobs.Global, k jobs.Edit) *jobs.Definition {
+func (o *Ops) edited(d *kernel.Definition, g *kernel.Global, k kernel.Edit) *kernel.Definition {
 	after := *d
 	after.Edits = k.Set.Over(d.Edits.Without(k.Clear))
 	after.Policy = after.Resolve(g)
@@ -82,7 +83,7 @@ func (o *Ops) edited(d *jobs.Definition, g *jobs.Global, k jobs.Edit) *jobs.Defi
 }
 
 // checkSchedule reads the schedule that an edit would leave, if it touches it.
-func (o *Ops) checkSchedule(ctx context.Context, who Who, d *jobs.Definition, k jobs.Edit) error {
+func (o *Ops) checkSchedule(ctx context.Context, who Who, d *kernel.Definition, k kernel.Edit) error {
 	global, err := o.store.Global(ctx, who.tenant())
 	if err != nil {
 		return err
@@ -92,8 +93,8 @@ func (o *Ops) checkSchedule(ctx context.Context, who Who, d *jobs.Definition, k 
 	switch {
 	case p.SameTimes(&d.Policy):
 		return nil
-	case d.Kind == jobs.Triggered && p.Schedule != "":
-		return jobs.Refuse(jobs.Conflict, "job %s is triggered: it has no schedule", d.Key)
+	case d.Kind == kernel.Triggered && p.Schedule != "":
+		return kernel.Refuse(jobs.Conflict, "job %s is triggered: it has no schedule", d.Key)
 	}
 	err = schedule.Check(after)
 	if at, ok := errors.AsType[*schedule.Error](err); ok {
@@ -104,16 +105,16 @@ func (o *Ops) checkSchedule(ctx context.Context, who Who, d *jobs.Definition, k 
 
 // Pause stops a job from running by itself: due times become part of the ledger, and runs that programs ask for are
 // held back. Those that an earlier pause of the job holds follow this one, and wake when it ends.
-func (o *Ops) Pause(ctx context.Context, who Who, k jobs.Pause) (Job, error) {
+func (o *Ops) Pause(ctx context.Context, who Who, k kernel.Pause) (Job, error) {
 	before, err := o.definition(ctx, who, k.Key)
 	if err != nil {
 		return Job{}, err
 	}
 	job, err := o.change(ctx, who, k)
-	if err != nil || job.Kind != jobs.Triggered || before.Paused == nil {
+	if err != nil || job.Kind != kernel.Triggered || before.Paused == nil {
 		return job, err
 	}
-	rows, err := o.heldBy(ctx, who, jobs.ByPause, k.Key)
+	rows, err := o.heldBy(ctx, who, kernel.ByPause, k.Key)
 	if err == nil {
 		_, err = o.letGo(ctx, who.onBehalf("pause"), rows, HeldRelease)
 	}
@@ -121,7 +122,7 @@ func (o *Ops) Pause(ctx context.Context, who Who, k jobs.Pause) (Job, error) {
 }
 
 // change sends a command that answers with a definition.
-func (o *Ops) change(ctx context.Context, who Who, c jobs.Command) (Job, error) {
+func (o *Ops) change(ctx context.Context, who Who, c kernel.Command) (Job, error) {
 	global, err := o.store.Global(ctx, who.tenant()) // before, so that what was done is not said to have failed
 	if err != nil {
 		return Job{}, err

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -16,7 +17,7 @@ import (
 type Explanation struct {
 	Job     Job
 	Says    []string
-	Missed  []*jobs.Missed     // the latest due times that have no run, newest first
+	Missed  []*kernel.Missed   // the latest due times that have no run, newest first
 	Live    map[jobs.State]int // its runs that are not over
 	Workers int                // that have the job
 }
@@ -25,10 +26,10 @@ type Explanation struct {
 const explained = 5
 
 // whys are the reasons for which due times have no run.
-var whys = map[jobs.Reason]string{
-	jobs.MissedLate: "nobody could fire them in time", jobs.MissedPaused: "the job was paused",
-	jobs.MissedDisabled: "the job was disabled", jobs.MissedDebug: "debug mode was on",
-	jobs.MissedEdited: "the schedule was changed before anybody could fire them", jobs.MissedCalendar: "a calendar of the job excludes them",
+var whys = map[kernel.Reason]string{
+	kernel.MissedLate: "nobody could fire them in time", kernel.MissedPaused: "the job was paused",
+	kernel.MissedDisabled: "the job was disabled", kernel.MissedDebug: "debug mode was on",
+	kernel.MissedEdited: "the schedule was changed before anybody could fire them", kernel.MissedCalendar: "a calendar of the job excludes them",
 }
 
 // Explain looks for all that keeps a job from running.
@@ -81,7 +82,7 @@ func (e *Explanation) say(format string, args ...any) {
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // held says what people have decided that keeps the job from running.
-func (e *Explanation) held(g *jobs.Global, now time.Time) {
+func (e *Explanation) held(g *kernel.Global, now time.Time) {
 	if e.Job.Policy.Disabled {
 		e.say("It is disabled: every run of it is skipped.")
 	}
@@ -96,7 +97,7 @@ func (e *Explanation) held(g *jobs.Global, now time.Time) {
 		e.say("It is paused by %s %s%s.", strings.TrimPrefix(p.By, "person:"), until, why)
 	}
 	debug := g.TriggeredDebug
-	if e.Job.Kind == jobs.Recurring {
+	if e.Job.Kind == kernel.Recurring {
 		debug = g.RecurringDebug
 	}
 	if debug.On {
@@ -105,7 +106,7 @@ func (e *Explanation) held(g *jobs.Global, now time.Time) {
 }
 
 // waiting says what its runs wait for.
-func (e *Explanation) waiting(queued []*jobs.Run, workers []Worker) {
+func (e *Explanation) waiting(queued []*kernel.Run, workers []Worker) {
 	if e.Job.Stopped.IsZero() {
 		e.nowhere(queued, workers)
 	} else {
@@ -117,7 +118,7 @@ func (e *Explanation) waiting(queued []*jobs.Run, workers []Worker) {
 }
 
 // nowhere says why runs that hold their slots are offered to nobody.
-func (e *Explanation) nowhere(queued []*jobs.Run, workers []Worker) {
+func (e *Explanation) nowhere(queued []*kernel.Run, workers []Worker) {
 	why := map[string]int{}
 	for _, run := range queued {
 		if run.Waits == "" && run.Place != nil {
@@ -142,7 +143,7 @@ func (e *Explanation) due() {
 	switch j := e.Job; {
 	case j.Trouble != "":
 		e.say("Its schedule cannot be read: %s.", j.Trouble)
-	case j.Kind == jobs.Triggered:
+	case j.Kind == kernel.Triggered:
 		e.say("It runs when somebody asks for it.")
 	case j.Policy.Schedule == "":
 		e.say("It has no schedule: it runs when somebody asks for it.")

@@ -6,20 +6,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
 // causes say in words why a run is where it is. A cause that is new is added here.
-var causes = map[jobs.Cause]string{
-	jobs.ByError: "its handler failed", jobs.ByTimeout: "an attempt took longer than its timeout", jobs.ByLoss: "its worker stopped answering",
-	jobs.ByPoison: "its workers were lost once too often", jobs.ByHandback: "its worker was stopping and gave it back",
-	jobs.BySnooze: "its handler asked to be called again later", jobs.ByOverlap: "there was no free slot, and its overlap says that it does not wait",
-	jobs.ByReplaced: "a newer run of the job took its place",
-	jobs.ByDeadline: "it could not start in time", jobs.ByDisabled: "the job was disabled", jobs.ByDebug: "debug mode holds it",
-	jobs.ByPause: "the job is paused", jobs.ByPerson: "somebody asked for it", jobs.ByJitter: "starts of the job are spread",
-	jobs.ByDepth:  "too many runs have brought each other about",
-	jobs.ByNobody: "no worker was there that may take it",
+var causes = map[kernel.Cause]string{
+	kernel.ByError: "its handler failed", kernel.ByTimeout: "an attempt took longer than its timeout", kernel.ByLoss: "its worker stopped answering",
+	kernel.ByPoison: "its workers were lost once too often", kernel.ByHandback: "its worker was stopping and gave it back",
+	kernel.BySnooze: "its handler asked to be called again later", kernel.ByOverlap: "there was no free slot, and its overlap says that it does not wait",
+	kernel.ByReplaced: "a newer run of the job took its place",
+	kernel.ByDeadline: "it could not start in time", kernel.ByDisabled: "the job was disabled", kernel.ByDebug: "debug mode holds it",
+	kernel.ByPause: "the job is paused", kernel.ByPerson: "somebody asked for it", kernel.ByJitter: "starts of the job are spread",
+	kernel.ByDepth:  "too many runs have brought each other about",
+	kernel.ByNobody: "no worker was there that may take it",
 }
 
 // ledgerLook is how many ranges of a job's ledger are searched for a time.
@@ -35,13 +36,13 @@ func (o *Ops) ExplainAt(ctx context.Context, who Who, key jobs.Key, at time.Time
 	if err != nil {
 		return "", err
 	}
-	run, err := o.store.Run(ctx, d.Tenant, jobs.DueID(d.Tenant, d.UID, at, 0, 0))
+	run, err := o.store.Run(ctx, d.Tenant, kernel.DueID(d.Tenant, d.UID, at, 0, 0))
 	if err == nil {
 		says := fmt.Sprintf("The run of %s is %s", clock(at), run.State)
 		if why := because(run, &d.Policy, global); why != "" {
 			says += ", because " + why
 		}
-		if run.Origin == jobs.FromBackfill {
+		if run.Origin == kernel.FromBackfill {
 			says += "; " + strings.TrimPrefix(run.Actor, "person:") + " asked for it by a backfill at " + clock(run.Created)
 		}
 		return says + ".", nil

@@ -8,12 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // RunExplanation says why a run stands where it does.
 type RunExplanation struct {
-	Run *jobs.Run
+	Run *kernel.Run
 	Why string // one sentence
 }
 
@@ -31,20 +32,20 @@ func (o *Ops) ExplainRun(ctx context.Context, who Who, id jobs.ID) (RunExplanati
 }
 
 // whence says which run brought this one about, or who asked for it among others; "" for what needs no words.
-func whence(run *jobs.Run) string {
+func whence(run *kernel.Run) string {
 	switch run.Origin {
-	case jobs.FromParent:
+	case kernel.FromParent:
 		if strings.HasPrefix(run.Actor, "run:") {
 			return fmt.Sprintf("It follows run %s, whose job says so.", run.Parent)
 		}
 		return fmt.Sprintf("The handler of run %s enqueued it.", run.Parent)
-	case jobs.FromBackfill:
+	case kernel.FromBackfill:
 		return fmt.Sprintf("Its due time, %s, lies behind: %s asked for it by a backfill.", clock(run.Due), strings.TrimPrefix(run.Actor, "person:"))
 	}
 	return ""
 }
 
-func (o *Ops) whyRun(ctx context.Context, who Who, run *jobs.Run) (string, error) {
+func (o *Ops) whyRun(ctx context.Context, who Who, run *kernel.Run) (string, error) {
 	because := ""
 	if text := CauseText(run.Cause); text != "" {
 		because = ", because " + text
@@ -61,9 +62,9 @@ func (o *Ops) whyRun(ctx context.Context, who Who, run *jobs.Run) (string, error
 		return fmt.Sprintf("It runs on %s since %s, as attempt %d%s.", run.Worker, clock(run.Started), run.Attempt, chosen(run)), nil
 	case run.State == jobs.Scheduled && run.Cause == "":
 		return fmt.Sprintf("It waits for its due time, %s.", clock(run.Due)), nil
-	case run.State == jobs.Scheduled && run.Cause == jobs.ByJitter:
+	case run.State == jobs.Scheduled && run.Cause == kernel.ByJitter:
 		return fmt.Sprintf("It is due at %s, and waits until %s, because %s.", clock(run.Due), clock(run.RetryAt), CauseText(run.Cause)), nil
-	case run.State == jobs.Scheduled && run.Cause == jobs.ByPause:
+	case run.State == jobs.Scheduled && run.Cause == kernel.ByPause:
 		return o.whyPaused(ctx, who, run)
 	case run.State == jobs.Scheduled:
 		return fmt.Sprintf("It is held%s, until that ends.", because), nil
@@ -73,7 +74,7 @@ func (o *Ops) whyRun(ctx context.Context, who Who, run *jobs.Run) (string, error
 		return o.whyWaits(ctx, who, run)
 	case run.State == jobs.Failed && run.Budgeted > 0 && !run.RetryAt.IsZero():
 		return fmt.Sprintf("Attempt %d failed%s; the next one is put off to %s by the budget of retries.", run.Attempt, because, clock(run.RetryAt)), nil
-	case run.State == jobs.Failed && run.Cause == jobs.BySnooze && !run.RetryAt.IsZero():
+	case run.State == jobs.Failed && run.Cause == kernel.BySnooze && !run.RetryAt.IsZero():
 		return fmt.Sprintf("Attempt %d was put off%s; the next one is due at %s.", run.Attempt, because, clock(run.RetryAt)), nil
 	case run.State == jobs.Failed && !run.RetryAt.IsZero():
 		return fmt.Sprintf("Attempt %d failed%s; the next one is due at %s.", run.Attempt, because, clock(run.RetryAt)), nil
@@ -87,14 +88,14 @@ func (o *Ops) whyRun(ctx context.Context, who Who, run *jobs.Run) (string, error
 }
 
 // chosen says why it was its worker that a run went to, as the end of a sentence; "" = any may have it, or none has.
-func chosen(run *jobs.Run) string {
+func chosen(run *kernel.Run) string {
 	if run.Place == nil || run.Worker == "" {
 		return ""
 	}
 	return "; " + run.Worker + " was chosen as " + run.Place.Words()
 }
 
-func (o *Ops) whyPaused(ctx context.Context, who Who, run *jobs.Run) (string, error) {
+func (o *Ops) whyPaused(ctx context.Context, who Who, run *kernel.Run) (string, error) {
 	until := "until somebody resumes it"
 	if !run.RetryAt.IsZero() {
 		until = "until " + clock(run.RetryAt)
@@ -114,7 +115,7 @@ func (o *Ops) whyPaused(ctx context.Context, who Who, run *jobs.Run) (string, er
 }
 
 // whyWaits says what a run waits for at a gate: a slot, or its rate.
-func (o *Ops) whyWaits(ctx context.Context, who Who, run *jobs.Run) (string, error) {
+func (o *Ops) whyWaits(ctx context.Context, who Who, run *kernel.Run) (string, error) {
 	what := GateText(run.Waits)
 	if !run.Opens.IsZero() {
 		return fmt.Sprintf("It is the first that waits for the rate of %s, which lets it start at %s.", what, clock(run.Opens)), nil
@@ -140,23 +141,23 @@ func (o *Ops) whyWaits(ctx context.Context, who Who, run *jobs.Run) (string, err
 }
 
 // limitAt is what holds at the gate where a run waits, as far as its job says; d may be nil.
-func limitAt(run *jobs.Run, d *jobs.Definition, g *jobs.Global) jobs.Limit {
-	if n, ok := jobs.BackfillOf(run.Waits); ok {
+func limitAt(run *kernel.Run, d *kernel.Definition, g *kernel.Global) jobs.Limit {
+	if n, ok := kernel.BackfillOf(run.Waits); ok {
 		return jobs.Limit{Max: n}
 	}
 	for _, l := range g.AppLimits {
-		if run.Waits == jobs.AppGate(l.Name) {
+		if run.Waits == kernel.AppGate(l.Name) {
 			return l
 		}
 	}
 	if d == nil {
 		return jobs.Limit{}
 	}
-	if run.Waits == jobs.JobGate(d.UID) {
+	if run.Waits == kernel.JobGate(d.UID) {
 		return jobs.Limit{Max: d.Policy.MaxConcurrency, Rate: d.Policy.Rate}
 	}
 	for _, l := range d.Policy.Limits {
-		if run.Waits == jobs.GateOf(&l, run.Args) {
+		if run.Waits == kernel.GateOf(&l, run.Args) {
 			return l
 		}
 	}
@@ -165,26 +166,26 @@ func limitAt(run *jobs.Run, d *jobs.Definition, g *jobs.Global) jobs.Limit {
 
 // GateText is what a gate holds to, by its name.
 func GateText(name string) string {
-	if limit, ok := strings.CutPrefix(name, jobs.LimitGate("")); ok {
+	if limit, ok := strings.CutPrefix(name, kernel.LimitGate("")); ok {
 		return "limit " + limit
 	}
-	if app, ok := strings.CutPrefix(name, jobs.AppGate("")); ok {
+	if app, ok := strings.CutPrefix(name, kernel.AppGate("")); ok {
 		return "app " + app
 	}
-	if _, ok := jobs.BackfillOf(name); ok {
+	if _, ok := kernel.BackfillOf(name); ok {
 		return "its backfill"
 	}
-	if limit, value, ok := jobs.KeyOf(name); ok {
+	if limit, value, ok := kernel.KeyOf(name); ok {
 		return "limit " + limit + " for " + cmp.Or(value, "runs that name nobody")
 	}
 	return "its job"
 }
 
 // CauseText is a cause as the end of a sentence that says where a run stands; "" where the state says it all.
-func CauseText(c jobs.Cause) string { return causes[c] }
+func CauseText(c kernel.Cause) string { return causes[c] }
 
 // ReasonText is why due times have no run, as the end of a sentence.
-func ReasonText(r jobs.Reason) string { return whys[r] }
+func ReasonText(r kernel.Reason) string { return whys[r] }
 
 func firstOf(text string) string {
 	text, _, _ = strings.Cut(text, "\n")

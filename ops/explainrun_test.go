@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -17,7 +18,7 @@ import (
 // named are the constants of a type in package jobs, as its source has them.
 func named(t *testing.T, of string) (values []string) {
 	t.Helper()
-	entries, err := os.ReadDir("../jobs")
+	entries, err := os.ReadDir("../internal/kernel")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +26,7 @@ func named(t *testing.T, of string) (values []string) {
 		if !strings.HasSuffix(e.Name(), ".go") || strings.HasSuffix(e.Name(), "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), "../jobs/"+e.Name(), nil, 0)
+		file, err := parser.ParseFile(token.NewFileSet(), "../internal/kernel/"+e.Name(), nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,12 +53,12 @@ func TestEachCauseAndReasonHasWords(t *testing.T) {
 		t.Fatalf("%d causes and %d reasons", len(causes), len(reasons))
 	}
 	for _, c := range causes {
-		if ops.CauseText(jobs.Cause(c)) == "" {
+		if ops.CauseText(kernel.Cause(c)) == "" {
 			t.Errorf("nobody is told what %q means", c)
 		}
 	}
 	for _, r := range reasons {
-		if ops.ReasonText(jobs.Reason(r)) == "" {
+		if ops.ReasonText(kernel.Reason(r)) == "" {
 			t.Errorf("nobody is told what %q means", r)
 		}
 	}
@@ -69,63 +70,63 @@ func TestExplainRun(t *testing.T) {
 		do   func(*desk, *members) jobs.ID
 		want string
 	}{
-		"due ahead": {func(d *desk, _ *members) jobs.ID { return d.begin(jobs.Create{Due: d.now.Add(time.Hour)}) }, "It waits for its due time, 2026-11-21T13:00:00Z."},
+		"due ahead": {func(d *desk, _ *members) jobs.ID { return d.begin(kernel.Create{Due: d.now.Add(time.Hour)}) }, "It waits for its due time, 2026-11-21T13:00:00Z."},
 		"paused": {func(d *desk, _ *members) jobs.ID {
-			d.Pause(d.t.Context(), ann, jobs.Pause{Key: "app.work", Reason: "stocktaking"})
-			return d.begin(jobs.Create{})
+			d.Pause(d.t.Context(), ann, kernel.Pause{Key: "app.work", Reason: "stocktaking"})
+			return d.begin(kernel.Create{})
 		}, "It is held, because the job is paused by ann (stocktaking), until somebody resumes it."},
 		"debug": {func(d *desk, _ *members) jobs.ID {
-			d.apply(jobs.Configure{TriggeredDebug: new(true)})
-			return d.begin(jobs.Create{Origin: jobs.FromCode})
+			d.apply(kernel.Configure{TriggeredDebug: new(true)})
+			return d.begin(kernel.Create{Origin: kernel.FromCode})
 		}, "It is held, because debug mode holds it, until that ends."},
-		"no worker": {func(d *desk, c *members) jobs.ID { c.workers = nil; return d.begin(jobs.Create{}) }, "It waits: no worker of the app app is alive."},
+		"no worker": {func(d *desk, c *members) jobs.ID { c.workers = nil; return d.begin(kernel.Create{}) }, "It waits: no worker of the app app is alive."},
 		"no worker with the tag": {func(d *desk, _ *members) jobs.ID {
-			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Needs: &[]string{"gpu"}}})
-			return d.begin(jobs.Create{})
+			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Needs: &[]string{"gpu"}}})
+			return d.begin(kernel.Create{})
 		}, "It waits: no worker with the tag gpu is alive."},
-		"offered": {func(d *desk, _ *members) jobs.ID { return d.begin(jobs.Create{}) }, "It is ready, and is offered to workers now."},
+		"offered": {func(d *desk, _ *members) jobs.ID { return d.begin(kernel.Create{}) }, "It is ready, and is offered to workers now."},
 		"a slot": {func(d *desk, _ *members) jobs.ID {
-			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{MaxConcurrency: new(1), Overlap: new(jobs.OverlapQueue)}})
-			d.begin(jobs.Create{})
-			return d.begin(jobs.Create{})
+			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{MaxConcurrency: new(1), Overlap: new(jobs.OverlapQueue)}})
+			d.begin(kernel.Create{})
+			return d.begin(kernel.Create{})
 		}, "It waits for a slot of its job: at most 1 may be under way."},
 		"a slot of its customer": {func(d *desk, _ *members) jobs.ID {
-			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Overlap: new(jobs.OverlapQueue), Limits: &[]jobs.Limit{{Name: "tenant", Max: 1, By: "args.customer"}}}})
-			d.begin(jobs.Create{Args: []byte(`{"customer":"c7"}`)})
-			return d.begin(jobs.Create{Args: []byte(`{"customer":"c7"}`)})
+			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Overlap: new(jobs.OverlapQueue), Limits: &[]jobs.Limit{{Name: "tenant", Max: 1, By: "args.customer"}}}})
+			d.begin(kernel.Create{Args: []byte(`{"customer":"c7"}`)})
+			return d.begin(kernel.Create{Args: []byte(`{"customer":"c7"}`)})
 		}, "It waits for a slot of limit tenant for c7: at most 1 may be under way."},
 		"a rate": {func(d *desk, _ *members) jobs.ID {
-			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Overlap: new(jobs.OverlapQueue), Rate: &jobs.Rate{Max: 1, Per: time.Hour}}})
-			d.begin(jobs.Create{})
-			return d.begin(jobs.Create{})
+			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Overlap: new(jobs.OverlapQueue), Rate: &jobs.Rate{Max: 1, Per: time.Hour}}})
+			d.begin(kernel.Create{})
+			return d.begin(kernel.Create{})
 		}, "It is the first that waits for the rate of its job, which lets it start at 2026-11-21T13:00:00Z."},
 		"a retry": {func(d *desk, _ *members) jobs.ID {
-			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Retries: new(3), RetryDelay: new(time.Minute), RetryJitter: new(jobs.JitterNone)}})
-			id := d.begin(jobs.Create{})
-			d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
-			d.apply(jobs.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: jobs.OutcomeError, Error: "the line is bad\nat a place"})
+			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Retries: new(3), RetryDelay: new(time.Minute), RetryJitter: new(jobs.JitterNone)}})
+			id := d.begin(kernel.Create{})
+			d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+			d.apply(kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: kernel.OutcomeError, Error: "the line is bad\nat a place"})
 			return id
 		}, "Attempt 1 failed, because its handler failed (the line is bad); the next one is due at 2026-11-21T12:01:01Z."},
 		"put off": {func(d *desk, _ *members) jobs.ID {
-			id := d.begin(jobs.Create{})
-			d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
-			d.apply(jobs.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: jobs.OutcomeSnooze, Error: "request 1: billing:80 is left alone", Code: "circuit_open", Delay: time.Minute})
+			id := d.begin(kernel.Create{})
+			d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+			d.apply(kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: kernel.OutcomeSnooze, Error: "request 1: billing:80 is left alone", Code: "circuit_open", Delay: time.Minute})
 			return id
 		}, "Attempt 1 was put off, because its handler asked to be called again later (request 1: billing:80 is left alone); the next one is due at 2026-11-21T12:01:01Z."},
 		"running": {func(d *desk, _ *members) jobs.ID {
-			id := d.begin(jobs.Create{})
-			d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
+			id := d.begin(kernel.Create{})
+			d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
 			return id
 		}, "It runs on w1 since 2026-11-21T12:00:01Z, as attempt 1."},
 		"running where its route has put it": {func(d *desk, _ *members) jobs.ID {
-			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Route: new(jobs.RouteFirst), Needs: &[]string{"gpu"}}})
-			id := d.begin(jobs.Create{})
-			d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
+			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Route: new(jobs.RouteFirst), Needs: &[]string{"gpu"}}})
+			id := d.begin(kernel.Create{})
+			d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
 			return id
 		}, "It runs on w1 since 2026-11-21T12:00:01Z, as attempt 1; w1 was chosen as the first worker that is free, with gpu."},
 		"cancelled": {func(d *desk, _ *members) jobs.ID {
-			id := d.begin(jobs.Create{})
-			d.apply(jobs.Cancel{ID: id})
+			id := d.begin(kernel.Create{})
+			d.apply(kernel.Cancel{ID: id})
 			return id
 		}, "It is Cancelled since 2026-11-21T12:00:01Z, because somebody asked for it."},
 	} {
@@ -139,7 +140,7 @@ func TestExplainRun(t *testing.T) {
 }
 
 // begin makes a run of app.work, a second after what was before.
-func (d *desk) begin(k jobs.Create) jobs.ID {
+func (d *desk) begin(k kernel.Create) jobs.ID {
 	d.t.Helper()
 	k.ID, k.Key = jobs.NewID(d.now), "app.work"
 	d.apply(k)

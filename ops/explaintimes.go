@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
 // afterEnd says when a job is due whose due times count from the end of its last run, and about none but the next one.
-func (o *Ops) afterEnd(d *jobs.Definition, when *schedule.Plan, at time.Time) (says string, whole bool) {
+func (o *Ops) afterEnd(d *kernel.Definition, when *schedule.Plan, at time.Time) (says string, whole bool) {
 	if d.Waits() {
 		return fmt.Sprintf("Its due times count from the end of its last run, and run %s is not over: when it is due next is not known yet.", d.Running), true
 	}
@@ -34,7 +34,7 @@ func finished(when *schedule.Plan, at time.Time) string {
 }
 
 // startsAround says of which due time a run may start at a time that is none itself, because starts are early or spread.
-func startsAround(d *jobs.Definition, when *schedule.Plan, at time.Time) string {
+func startsAround(d *kernel.Definition, when *schedule.Plan, at time.Time) string {
 	p := &d.Policy
 	if p.Jitter == 0 && p.Early == 0 {
 		return ""

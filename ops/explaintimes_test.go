@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -19,9 +20,9 @@ func TestExplainAtOfUnusualTimes(t *testing.T) {
 	} {
 		d.recurring(o)
 	}
-	d.apply(jobs.Lead{Term: 1, Node: "n1"})
+	d.apply(kernel.Lead{Term: 1, Node: "n1"})
 	d.now = d.now.Add(2 * time.Minute)
-	d.apply(jobs.Mark{Key: "gone", Stopped: true})
+	d.apply(kernel.Mark{Key: "gone", Stopped: true})
 	at := func(text string) time.Time {
 		t.Helper()
 		when, err := time.Parse("15:04:05", text)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -15,10 +16,10 @@ const maxFamily = 1000
 
 // circle finds a way on which a job, as it would be, follows itself: the keys on it, or nil. Jobs that are not there
 // are named, too: nothing follows where they stand.
-func (o *Ops) circle(ctx context.Context, after *jobs.Definition) (circle, missing []string, err error) {
-	follows := func(d *jobs.Definition) []string { return slices.Concat(d.Policy.OnSuccess, d.Policy.OnFailure) }
+func (o *Ops) circle(ctx context.Context, after *kernel.Definition) (circle, missing []string, err error) {
+	follows := func(d *kernel.Definition) []string { return slices.Concat(d.Policy.OnSuccess, d.Policy.OnFailure) }
 	type step struct {
-		d    *jobs.Definition
+		d    *kernel.Definition
 		path []string
 	}
 	self := string(after.Key)
@@ -60,7 +61,7 @@ func (o *Ops) warnFamily(ctx context.Context, j *Job) error {
 		return err
 	}
 	if circle != nil {
-		j.Warnings = append(j.Warnings, fmt.Sprintf("these jobs follow each other in a circle: %s; after %d runs the next one is skipped", strings.Join(circle, " > "), jobs.MaxDepth))
+		j.Warnings = append(j.Warnings, fmt.Sprintf("these jobs follow each other in a circle: %s; after %d runs the next one is skipped", strings.Join(circle, " > "), kernel.MaxDepth))
 	}
 	for _, key := range missing {
 		j.Warnings = append(j.Warnings, fmt.Sprintf("there is no job %s: nothing follows in its place", key))
@@ -69,7 +70,7 @@ func (o *Ops) warnFamily(ctx context.Context, j *Job) error {
 }
 
 // checkParent refuses a parent under which a job would belong to itself.
-func (o *Ops) checkParent(ctx context.Context, d *jobs.Definition, k jobs.Edit) error {
+func (o *Ops) checkParent(ctx context.Context, d *kernel.Definition, k kernel.Edit) error {
 	if k.Set.Parent == nil || *k.Set.Parent == "" {
 		return nil
 	}
@@ -77,7 +78,7 @@ func (o *Ops) checkParent(ctx context.Context, d *jobs.Definition, k jobs.Edit) 
 	for up := *k.Set.Parent; up != "" && len(path) < maxFamily; {
 		path = append(path, up)
 		if up == string(d.Key) {
-			return jobs.Refuse(jobs.Conflict, "job %s would belong to itself: %s", d.Key, strings.Join(path, " > "))
+			return kernel.Refuse(jobs.Conflict, "job %s would belong to itself: %s", d.Key, strings.Join(path, " > "))
 		}
 		above, err := o.store.Definition(ctx, d.Tenant, jobs.Key(up))
 		if jobs.CodeOf(err) == jobs.NotFound {
@@ -92,7 +93,7 @@ func (o *Ops) checkParent(ctx context.Context, d *jobs.Definition, k jobs.Edit) 
 }
 
 // Family lists a job and those that belong to it, and to those, the ones below first.
-func (o *Ops) Family(ctx context.Context, who Who, key jobs.Key) ([]*jobs.Definition, error) {
+func (o *Ops) Family(ctx context.Context, who Who, key jobs.Key) ([]*kernel.Definition, error) {
 	head, err := o.definition(ctx, who, key)
 	if err != nil {
 		return nil, err
@@ -101,13 +102,13 @@ func (o *Ops) Family(ctx context.Context, who Who, key jobs.Key) ([]*jobs.Defini
 	if err != nil {
 		return nil, err
 	}
-	below := map[string][]*jobs.Definition{}
+	below := map[string][]*kernel.Definition{}
 	for _, d := range all {
 		if p := d.Policy.Parent; p != "" {
 			below[p] = append(below[p], d)
 		}
 	}
-	family, seen := []*jobs.Definition{head}, map[jobs.Key]bool{key: true}
+	family, seen := []*kernel.Definition{head}, map[jobs.Key]bool{key: true}
 	for i := 0; i < len(family); i++ {
 		for _, d := range below[string(family[i].Key)] {
 			if !seen[d.Key] {
@@ -129,14 +130,14 @@ type DeletedFamily struct {
 // DeleteFamily takes a job away with all that belong to it, those below first. Unless fate says what becomes of their
 // live runs, it is refused while there are any, and nothing is done. Saying it again goes on where an earlier attempt
 // was broken off.
-func (o *Ops) DeleteFamily(ctx context.Context, who Who, k jobs.Delete, fate Fate) (DeletedFamily, error) {
+func (o *Ops) DeleteFamily(ctx context.Context, who Who, k kernel.Delete, fate Fate) (DeletedFamily, error) {
 	var done DeletedFamily
 	family, err := o.Family(ctx, who, k.Key)
 	if err != nil {
 		return done, err
 	}
 	if head := family[len(family)-1]; k.IfRevision != 0 && k.IfRevision != head.Revision {
-		return done, jobs.Refuse(jobs.Stale, "job %s has revision %d, the deletion was meant for %d: look again", k.Key, head.Revision, k.IfRevision)
+		return done, kernel.Refuse(jobs.Stale, "job %s has revision %d, the deletion was meant for %d: look again", k.Key, head.Revision, k.IfRevision)
 	}
 	if fate == "" {
 		var busy []string
@@ -151,11 +152,11 @@ func (o *Ops) DeleteFamily(ctx context.Context, who Who, k jobs.Delete, fate Fat
 			}
 		}
 		if total > 0 {
-			return done, jobs.Refuse(jobs.Conflict, "the family of %s has %d live runs (of %s): say whether to cancel them or to let them finish", k.Key, total, strings.Join(busy, ", "))
+			return done, kernel.Refuse(jobs.Conflict, "the family of %s has %d live runs (of %s): say whether to cancel them or to let them finish", k.Key, total, strings.Join(busy, ", "))
 		}
 	}
 	for _, d := range family {
-		del := jobs.Delete{Key: d.Key}
+		del := kernel.Delete{Key: d.Key}
 		if d.Key == k.Key {
 			del.IfRevision = k.IfRevision
 		}
@@ -164,7 +165,7 @@ func (o *Ops) DeleteFamily(ctx context.Context, who Who, k jobs.Delete, fate Fat
 		if err != nil {
 			err = fmt.Errorf("delete %s of the family of %s: %w", d.Key, k.Key, err)
 			if n := len(done.Jobs); n > 0 {
-				err = jobs.Refuse(jobs.Unknown, "%d of %d jobs are deleted, and then: %v", n, len(family), err)
+				err = kernel.Refuse(jobs.Unknown, "%d of %d jobs are deleted, and then: %v", n, len(family), err)
 			}
 			return done, err
 		}
@@ -184,7 +185,7 @@ func (o *Ops) Children(ctx context.Context, who Who, id jobs.ID, cursor string, 
 
 // ChildLog is the end of the log of a run that another has brought about.
 type ChildLog struct {
-	*jobs.Run
+	*kernel.Run
 	Lines []metastore.LogLine
 	Cut   bool // there are lines before them
 }
@@ -195,7 +196,7 @@ const maxChildLogs = 50
 // ChildrenLogs lists the children of a run, newest first, with the last lines of each.
 func (o *Ops) ChildrenLogs(ctx context.Context, who Who, id jobs.ID, lines int) ([]ChildLog, error) {
 	if lines < 1 || lines > MaxLines {
-		return nil, jobs.Invalid("%d lines of each are asked for, it must be between 1 and %d", lines, MaxLines)
+		return nil, kernel.Invalid("%d lines of each are asked for, it must be between 1 and %d", lines, MaxLines)
 	}
 	page, err := o.Children(ctx, who, id, "", maxChildLogs)
 	if err != nil {
@@ -213,7 +214,7 @@ func (o *Ops) ChildrenLogs(ctx context.Context, who Who, id jobs.ID, lines int) 
 
 // Relative is a run in the family of another.
 type Relative struct {
-	*jobs.Run
+	*kernel.Run
 	Depth int // below the first of the family
 }
 
@@ -221,14 +222,14 @@ type Relative struct {
 // says that there are more.
 func (o *Ops) Tree(ctx context.Context, who Who, id jobs.ID, limit int) (tree []Relative, cut bool, err error) {
 	if limit < 1 || limit > maxFamily {
-		return nil, false, jobs.Invalid("%d runs are asked for, it must be between 1 and %d", limit, maxFamily)
+		return nil, false, kernel.Invalid("%d runs are asked for, it must be between 1 and %d", limit, maxFamily)
 	}
 	first, err := o.store.Run(ctx, who.tenant(), id)
 	if err != nil {
 		return nil, false, err
 	}
 	for range maxFamily {
-		if first.Parent.IsZero() || first.Origin == jobs.FromBackfill {
+		if first.Parent.IsZero() || first.Origin == kernel.FromBackfill {
 			break
 		}
 		above, err := o.store.Run(ctx, who.tenant(), first.Parent)
@@ -241,8 +242,8 @@ func (o *Ops) Tree(ctx context.Context, who Who, id jobs.ID, limit int) (tree []
 		first = above
 	}
 	seen := map[jobs.ID]bool{}
-	var walk func(run *jobs.Run, depth int) error
-	walk = func(run *jobs.Run, depth int) error {
+	var walk func(run *kernel.Run, depth int) error
+	walk = func(run *kernel.Run, depth int) error {
 		if seen[run.ID] {
 			return nil
 		}

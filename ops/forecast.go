@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
@@ -52,7 +53,7 @@ const (
 
 // cohort is jobs that are due at the same times.
 type cohort struct {
-	defs []*jobs.Definition
+	defs []*kernel.Definition
 	in   [(forecastFor + 63) / 64]uint64 // bit n: due in minute n
 	most int                             // fires of one job in a minute
 }
@@ -64,7 +65,7 @@ type outlook struct {
 	Forecast
 	o       *Ops
 	now     time.Time
-	global  *jobs.Global
+	global  *kernel.Global
 	cohorts []*cohort
 	counted int           // of them
 	plan    []int         // Fires, with what has been proposed
@@ -82,7 +83,7 @@ type sameTimes struct {
 }
 
 // gather puts jobs together that are due at the same times: in large houses most of them are.
-func (l *outlook) gather(rows []*jobs.Definition) {
+func (l *outlook) gather(rows []*kernel.Definition) {
 	known := map[sameTimes]*cohort{}
 	for _, d := range rows {
 		p := &d.Policy
@@ -103,7 +104,7 @@ func (l *outlook) gather(rows []*jobs.Definition) {
 }
 
 // each calls fn with the minutes of a job's fires and how many there are in them. False: it would take too long.
-func (l *outlook) each(d *jobs.Definition, fn func(minute, n int)) bool {
+func (l *outlook) each(d *kernel.Definition, fn func(minute, n int)) bool {
 	when, err := l.o.dueBy(d, l.global)
 	if err != nil || when == nil {
 		return true // its page says why
@@ -207,7 +208,7 @@ func (l *outlook) name(c *Crowd, least int, moved map[jobs.Key]Firing) {
 }
 
 // move looks for the minute of the hour at which a job would be least in the way of others, and puts it there.
-func (l *outlook) move(d *jobs.Definition, crowded int, p *Firing) bool {
+func (l *outlook) move(d *kernel.Definition, crowded int, p *Firing) bool {
 	l.tried++
 	spread, others := schedule.Moves(d.Policy.Schedule)
 	if spread == "" || d.Policy.Jitter != 0 || d.Policy.Early != 0 {
@@ -246,7 +247,7 @@ func (l *outlook) move(d *jobs.Definition, crowded int, p *Firing) bool {
 	return true
 }
 
-func (l *outlook) minutes(d *jobs.Definition) (list []int) {
+func (l *outlook) minutes(d *kernel.Definition) (list []int) {
 	l.each(d, func(minute, _ int) { list = append(list, minute) })
 	return list
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -35,7 +36,7 @@ func (d *desk) forecast() ops.Forecast {
 func TestForecastCountsWhatIsDue(t *testing.T) {
 	d := newDesk(t)
 	d.now = d.now.Add(90*time.Second + 300*time.Millisecond) // in the middle of a minute
-	if _, err := d.SetCalendar(t.Context(), ann, jobs.SetCalendar{Name: "night", Rules: []string{"22:00-06:00"}}); err != nil {
+	if _, err := d.SetCalendar(t.Context(), ann, kernel.SetCalendar{Name: "night", Rules: []string{"22:00-06:00"}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range []jobs.Options{
@@ -46,8 +47,8 @@ func TestForecastCountsWhatIsDue(t *testing.T) {
 	} {
 		d.recurring(o)
 	}
-	d.apply(jobs.Pause{Key: "held"})
-	d.apply(jobs.Pause{Key: "later", Until: d.now.Add(23 * time.Hour)})
+	d.apply(kernel.Pause{Key: "held"})
+	d.apply(kernel.Pause{Key: "later", Until: d.now.Add(23 * time.Hour)})
 	got := d.forecast()
 	want := make([]int, len(got.Fires))
 	rows, err := d.Calendars(t.Context(), ann)
@@ -121,7 +122,7 @@ func TestForecastProposesQuieterMinutes(t *testing.T) {
 				t.Errorf("%+v", p)
 			}
 		}
-		if _, err := d.Edit(t.Context(), ann, jobs.Edit{Key: p.Key, Set: jobs.Settings{Schedule: &p.Instead}}); err != nil {
+		if _, err := d.Edit(t.Context(), ann, kernel.Edit{Key: p.Key, Set: kernel.Settings{Schedule: &p.Instead}}); err != nil {
 			t.Errorf("%s: %v", p.Key, err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -23,13 +24,13 @@ func TestAPauseThatIsSaidAgainMovesWhatItHolds(t *testing.T) {
 	d := newDesk(t)
 	pause := func(until time.Time) {
 		t.Helper()
-		if _, err := d.Pause(t.Context(), ann, jobs.Pause{Key: "app.work", Reason: "holidays", Until: until}); err != nil {
+		if _, err := d.Pause(t.Context(), ann, kernel.Pause{Key: "app.work", Reason: "holidays", Until: until}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	id := jobs.NewID(d.now)
 	pause(time.Time{})
-	d.apply(jobs.Create{ID: id, Key: "app.work"})
+	d.apply(kernel.Create{ID: id, Key: "app.work"})
 	for _, until := range []time.Time{d.now.Add(time.Hour), d.now.Add(time.Minute), {}, d.now.Add(2 * time.Hour)} {
 		pause(until)
 		if state, at := d.state(id); state != jobs.Scheduled || !at.Equal(until) {
@@ -45,12 +46,12 @@ func TestAPauseThatIsSaidAgainMovesWhatItHolds(t *testing.T) {
 // A pause of a job that is deleted can be ended by nobody: its runs go on.
 func TestADeletedJobHoldsNothing(t *testing.T) {
 	d := newDesk(t)
-	if _, err := d.Pause(t.Context(), ann, jobs.Pause{Key: "app.work"}); err != nil {
+	if _, err := d.Pause(t.Context(), ann, kernel.Pause{Key: "app.work"}); err != nil {
 		t.Fatal(err)
 	}
 	id := jobs.NewID(d.now)
-	d.apply(jobs.Create{ID: id, Key: "app.work"})
-	if _, err := d.Delete(t.Context(), ann, jobs.Delete{Key: "app.work"}, ops.FateFinish); err != nil {
+	d.apply(kernel.Create{ID: id, Key: "app.work"})
+	if _, err := d.Delete(t.Context(), ann, kernel.Delete{Key: "app.work"}, ops.FateFinish); err != nil {
 		t.Fatal(err)
 	}
 	if state, _ := d.state(id); state != jobs.Enqueued {

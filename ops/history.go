@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -11,15 +12,15 @@ import (
 // History is what a job has done lately.
 type History struct {
 	Live   map[jobs.State]int // runs that are not over, by state
-	Hours  []jobs.Tally       // of the last 24 hours, by state, oldest first
-	Missed []*jobs.Missed     // due times without a run, newest first
+	Hours  []kernel.Tally     // of the last 24 hours, by state, oldest first
+	Missed []*kernel.Missed   // due times without a run, newest first
 }
 
 // MaxMissed is how many ranges of due times without a run History tells of.
 const MaxMissed = 20
 
 // History looks back at a job.
-func (o *Ops) History(ctx context.Context, who Who, d *jobs.Definition) (History, error) {
+func (o *Ops) History(ctx context.Context, who Who, d *kernel.Definition) (History, error) {
 	now := o.Now()
 	counts, err := o.store.Counts(ctx, metastore.CountQuery{Tenant: who.tenant(), Job: d.Key, From: now.Truncate(time.Hour).Add(-23 * time.Hour), To: now.Add(time.Hour)})
 	if err != nil {

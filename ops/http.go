@@ -3,7 +3,7 @@ package ops
 import (
 	"fmt"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // HTTPError says that what an HTTP job is to do is not understood, and at which place in it.
@@ -26,8 +26,8 @@ func (e *HTTPError) Error() string { return fmt.Sprintf("http: %v", e.Err) }
 func (e *HTTPError) Unwrap() error { return e.Err }
 
 // checkHTTP reads what settings of a job of an app say about an HTTP job, if they say something.
-func (o *Ops) checkHTTP(app string, s *jobs.Settings) error {
-	if o.http == nil || s.HTTP == nil || jobs.NoHTTP(*s.HTTP) {
+func (o *Ops) checkHTTP(app string, s *kernel.Settings) error {
+	if o.http == nil || s.HTTP == nil || kernel.NoHTTP(*s.HTTP) {
 		return nil
 	}
 	if place, err := o.http(app, *s.HTTP); err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -14,25 +15,25 @@ import (
 
 // Job is a job as people want to see it: what holds, when it comes next, and why it may not.
 type Job struct {
-	*jobs.Definition
-	Words    string      // its schedule in plain words; "" if it has none
-	Next     []time.Time // due times ahead
-	Silent   jobs.Reason // why those would not become runs, as things stand; "" = they would
-	Trouble  string      // why its schedule cannot be read, or ""
-	Warnings []string    // what the schedule may mean that its writer did not
-	Finished bool        // its schedule has no due time left
+	*kernel.Definition
+	Words    string        // its schedule in plain words; "" if it has none
+	Next     []time.Time   // due times ahead
+	Silent   kernel.Reason // why those would not become runs, as things stand; "" = they would
+	Trouble  string        // why its schedule cannot be read, or ""
+	Warnings []string      // what the schedule may mean that its writer did not
+	Finished bool          // its schedule has no due time left
 }
 
 // JobQuery asks for jobs; empty fields do not filter.
 type JobQuery struct {
 	App    string
-	Text   string    // part of the key, the name, the description or a tag, whatever its case
-	Tag    string    // one of its tags
-	Kind   jobs.Kind // 0 = both
-	Paused *bool     // only those that are paused now, or only the others
-	After  jobs.Key  // page: keys after this one
-	Limit  int       // 0 = all
-	Next   int       // how many due times of each to look up
+	Text   string      // part of the key, the name, the description or a tag, whatever its case
+	Tag    string      // one of its tags
+	Kind   kernel.Kind // 0 = both
+	Paused *bool       // only those that are paused now, or only the others
+	After  jobs.Key    // page: keys after this one
+	Limit  int         // 0 = all
+	Next   int         // how many due times of each to look up
 }
 
 // MaxNext is the most due times that are looked up at once.
@@ -43,7 +44,7 @@ func (o *Ops) Jobs(ctx context.Context, who Who, q JobQuery) (list []Job, more b
 	if err := checkNext(q.Next); err != nil {
 		return nil, false, err
 	}
-	if err := jobs.CheckText("job key", string(q.After)); err != nil {
+	if err := kernel.CheckText("job key", string(q.After)); err != nil {
 		return nil, false, err
 	}
 	// One row more than wanted tells whether a page follows. A search looks at all of them: jobs are few.
@@ -86,7 +87,7 @@ func (o *Ops) Job(ctx context.Context, who Who, key jobs.Key, next int) (Job, er
 }
 
 // definition reads a row by a key that came from outside.
-func (o *Ops) definition(ctx context.Context, who Who, key jobs.Key) (*jobs.Definition, error) {
+func (o *Ops) definition(ctx context.Context, who Who, key jobs.Key) (*kernel.Definition, error) {
 	if err := key.Check(); err != nil {
 		return nil, err
 	}
@@ -94,7 +95,7 @@ func (o *Ops) definition(ctx context.Context, who Who, key jobs.Key) (*jobs.Defi
 }
 
 // shown is a definition as people want to see it.
-func (o *Ops) shown(ctx context.Context, who Who, d *jobs.Definition, next int) (Job, error) {
+func (o *Ops) shown(ctx context.Context, who Who, d *kernel.Definition, next int) (Job, error) {
 	global, err := o.store.Global(ctx, who.tenant())
 	if err != nil {
 		return Job{}, err
@@ -103,10 +104,10 @@ func (o *Ops) shown(ctx context.Context, who Who, d *jobs.Definition, next int) 
 	return job, o.warnFamily(ctx, &job)
 }
 
-func (o *Ops) job(d *jobs.Definition, g *jobs.Global, next int) Job {
+func (o *Ops) job(d *kernel.Definition, g *kernel.Global, next int) Job {
 	job := Job{Definition: d}
 	if d.Policy.Disabled {
-		job.Silent = jobs.MissedDisabled // of a triggered job, too
+		job.Silent = kernel.MissedDisabled // of a triggered job, too
 	}
 	when, err := o.dueBy(d, g)
 	switch {
@@ -152,11 +153,11 @@ func ahead(when *schedule.Plan, after time.Time, n int) []time.Time {
 }
 
 // paused says that a job is paused at a time.
-func paused(d *jobs.Definition, at time.Time) bool {
+func paused(d *kernel.Definition, at time.Time) bool {
 	return d.Paused != nil && (d.Paused.Until.IsZero() || at.Before(d.Paused.Until))
 }
 
-func mentions(d *jobs.Definition, text string) bool {
+func mentions(d *kernel.Definition, text string) bool {
 	text = strings.ToLower(text)
 	for _, s := range append([]string{string(d.Key), d.Policy.Name, d.Policy.Description}, d.Policy.Tags...) {
 		if strings.Contains(strings.ToLower(s), text) {
@@ -168,7 +169,7 @@ func mentions(d *jobs.Definition, text string) bool {
 
 func checkNext(n int) error {
 	if n < 0 || n > MaxNext {
-		return jobs.Invalid("%d due times are asked for, it must be between 0 and %d", n, MaxNext)
+		return kernel.Invalid("%d due times are asked for, it must be between 0 and %d", n, MaxNext)
 	}
 	return nil
 }

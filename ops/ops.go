@@ -18,6 +18,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -112,7 +113,7 @@ func (w Who) onBehalf(of string) Who {
 }
 
 // Now is the time by which the verbs judge what is ahead.
-func (o *Ops) Now() time.Time { return jobs.Instant(o.now()) }
+func (o *Ops) Now() time.Time { return kernel.Instant(o.now()) }
 
 // Live is what only the running parts know.
 func (o *Ops) Live() Live { return o.live }
@@ -120,33 +121,33 @@ func (o *Ops) Live() Live { return o.live }
 // Ready says, in words for anybody, why nothing can be done here yet, or nil.
 func (o *Ops) Ready(ctx context.Context) error {
 	if _, err := o.store.Global(ctx, jobs.DefaultTenant); err != nil {
-		return jobs.Refuse(jobs.Unavailable, "the store does not answer")
+		return kernel.Refuse(jobs.Unavailable, "the store does not answer")
 	}
 	if !o.live.Leader().Known() {
-		return jobs.Refuse(jobs.Unavailable, "no node leads yet")
+		return kernel.Refuse(jobs.Unavailable, "no node leads yet")
 	}
 	return nil
 }
 
 // envelope puts a command into the words of who asks.
-func (o *Ops) envelope(who Who, c jobs.Command) jobs.Envelope {
-	return jobs.Envelope{ID: jobs.NewID(o.now()), Tenant: who.tenant(), Actor: who.Actor, Reason: who.Reason, Command: c}
+func (o *Ops) envelope(who Who, c kernel.Command) kernel.Envelope {
+	return kernel.Envelope{ID: jobs.NewID(o.now()), Tenant: who.tenant(), Actor: who.Actor, Reason: who.Reason, Command: c}
 }
 
 // after is what an error means that came behind a commit: that something cannot be read does not say that nothing was
 // done.
 func after(err error) error {
 	if jobs.CodeOf(err) == jobs.Unavailable {
-		return jobs.Refuse(jobs.Unknown, "it was done, as far as it got; what it came to is not known: %v", err)
+		return kernel.Refuse(jobs.Unknown, "it was done, as far as it got; what it came to is not known: %v", err)
 	}
 	return err
 }
 
 // apply sends one command.
-func (o *Ops) apply(ctx context.Context, who Who, c jobs.Command) (jobs.Effect, error) {
-	results := o.store.Apply(ctx, []jobs.Envelope{o.envelope(who, c)})
+func (o *Ops) apply(ctx context.Context, who Who, c kernel.Command) (kernel.Effect, error) {
+	results := o.store.Apply(ctx, []kernel.Envelope{o.envelope(who, c)})
 	if len(results) != 1 {
-		return jobs.Effect{}, fmt.Errorf("%s: %d answers to one command", c.Verb(), len(results))
+		return kernel.Effect{}, fmt.Errorf("%s: %d answers to one command", c.Verb(), len(results))
 	}
 	return results[0].Effect, results[0].Err
 }

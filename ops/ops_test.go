@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -44,16 +45,16 @@ func newDesk(t testing.TB) *desk {
 
 func (d *desk) declare(j jobs.Job) {
 	d.t.Helper()
-	declared, err := jobs.Declare(j)
+	declared, err := kernel.Declare(j)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	d.apply(jobs.Register{App: "app", Worker: "w1", Start: true, Job: declared})
+	d.apply(kernel.Register{App: "app", Worker: "w1", Start: true, Job: declared})
 }
 
-func (d *desk) apply(k jobs.Command) *jobs.Run {
+func (d *desk) apply(k kernel.Command) *kernel.Run {
 	d.t.Helper()
-	r := d.store.Apply(d.t.Context(), []jobs.Envelope{{ID: jobs.NewID(d.now), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}})[0]
+	r := d.store.Apply(d.t.Context(), []kernel.Envelope{{ID: jobs.NewID(d.now), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}})[0]
 	if r.Err != nil {
 		d.t.Fatalf("%s: %v", k.Verb(), r.Err)
 	}
@@ -109,16 +110,16 @@ func TestJobSaysWhenAndWhyNot(t *testing.T) {
 	if len(job.Next) != 2 || job.Next[0] != want[0] || job.Next[1] != want[1] || !strings.Contains(job.Words, "Berlin") || job.Silent != "" {
 		t.Errorf("%v %q %q", job.Next, job.Words, job.Silent)
 	}
-	if job, err = d.Pause(t.Context(), ann, jobs.Pause{Key: "app.nightly", Reason: "stocktaking"}); err != nil || job.Silent != jobs.MissedPaused || job.Paused.By != "person:ann" {
+	if job, err = d.Pause(t.Context(), ann, kernel.Pause{Key: "app.nightly", Reason: "stocktaking"}); err != nil || job.Silent != kernel.MissedPaused || job.Paused.By != "person:ann" {
 		t.Errorf("paused: %+v (%v)", job, err)
 	}
 	if job, _, err = d.Resume(t.Context(), ann, "app.nightly", ops.Resumption{}); err != nil || job.Silent != "" {
 		t.Errorf("resumed: %+v (%v)", job, err)
 	}
-	if _, err = d.Configure(t.Context(), ann, jobs.Configure{RecurringDebug: new(true)}, ""); err != nil {
+	if _, err = d.Configure(t.Context(), ann, kernel.Configure{RecurringDebug: new(true)}, ""); err != nil {
 		t.Fatal(err)
 	}
-	if job, err = d.Job(t.Context(), ann, "app.nightly", 1); err != nil || job.Silent != jobs.MissedDebug {
+	if job, err = d.Job(t.Context(), ann, "app.nightly", 1); err != nil || job.Silent != kernel.MissedDebug {
 		t.Errorf("in debug mode: %+v (%v)", job, err)
 	}
 	for _, n := range []int{-1, 101} {
@@ -131,7 +132,7 @@ func TestJobSaysWhenAndWhyNot(t *testing.T) {
 func TestEditReadsTheSchedule(t *testing.T) {
 	d := newDesk(t)
 	edit := func(expr string) (ops.Job, error) {
-		return d.Edit(t.Context(), ann, jobs.Edit{Key: "app.nightly", Set: jobs.Settings{Schedule: &expr}})
+		return d.Edit(t.Context(), ann, kernel.Edit{Key: "app.nightly", Set: kernel.Settings{Schedule: &expr}})
 	}
 	for expr, offset := range map[string]int{"0 61 * * * *": 2, "0 0 30 2 *": 0} {
 		_, err := edit(expr)
@@ -145,7 +146,7 @@ func TestEditReadsTheSchedule(t *testing.T) {
 		t.Errorf("%+v (%v)", job, err)
 	}
 	// A look ahead changes nothing.
-	preview, err := d.Preview(t.Context(), ann, jobs.Edit{Key: "app.nightly", Set: jobs.Settings{Schedule: new("0 0 * * *"), Zone: new("Asia/Tokyo")}}, 1)
+	preview, err := d.Preview(t.Context(), ann, kernel.Edit{Key: "app.nightly", Set: kernel.Settings{Schedule: new("0 0 * * *"), Zone: new("Asia/Tokyo")}}, 1)
 	if err != nil || preview.Next[0] != time.Date(2026, 11, 21, 15, 0, 0, 0, time.UTC) {
 		t.Errorf("%+v (%v)", preview, err)
 	}
@@ -153,13 +154,13 @@ func TestEditReadsTheSchedule(t *testing.T) {
 		t.Errorf("%+v (%v)", job, err)
 	}
 	// What has no schedule cannot be given one, and other fields do not ask for it.
-	if _, err := d.Edit(t.Context(), ann, jobs.Edit{Key: "app.work", Set: jobs.Settings{Schedule: new("@daily")}}); !errors.Is(err, jobs.Conflict) {
+	if _, err := d.Edit(t.Context(), ann, kernel.Edit{Key: "app.work", Set: kernel.Settings{Schedule: new("@daily")}}); !errors.Is(err, jobs.Conflict) {
 		t.Errorf("a schedule for a triggered job: %v", err)
 	}
-	if _, err := d.Edit(t.Context(), ann, jobs.Edit{Key: "app.work", Set: jobs.Settings{Retries: new(3)}}); err != nil {
+	if _, err := d.Edit(t.Context(), ann, kernel.Edit{Key: "app.work", Set: kernel.Settings{Retries: new(3)}}); err != nil {
 		t.Error(err)
 	}
-	if _, err := d.Edit(t.Context(), ann, jobs.Edit{Key: "app.nightly", Set: jobs.Settings{Retries: new(3)}, IfRevision: 1}); !errors.Is(err, jobs.Stale) {
+	if _, err := d.Edit(t.Context(), ann, kernel.Edit{Key: "app.nightly", Set: kernel.Settings{Retries: new(3)}, IfRevision: 1}); !errors.Is(err, jobs.Stale) {
 		t.Errorf("an edit of an old revision: %v", err)
 	}
 }
@@ -168,17 +169,17 @@ func TestBulkIsCheckedWhole(t *testing.T) {
 	d := newDesk(t)
 	for _, c := range []struct {
 		name string
-		bad  jobs.Create
+		bad  kernel.Create
 		code jobs.Code
 	}{
-		{"no such job", jobs.Create{Key: "app.nope"}, jobs.NotFound},
-		{"bad key", jobs.Create{Key: "a b"}, jobs.BadInput},
-		{"bad arguments", jobs.Create{Key: "app.work", Args: []byte(`[1]`)}, jobs.BadInput},
-		{"too far ahead", jobs.Create{Key: "app.work", Due: d.now.AddDate(6, 0, 0)}, jobs.BadInput},
+		{"no such job", kernel.Create{Key: "app.nope"}, jobs.NotFound},
+		{"bad key", kernel.Create{Key: "a b"}, jobs.BadInput},
+		{"bad arguments", kernel.Create{Key: "app.work", Args: []byte(`[1]`)}, jobs.BadInput},
+		{"too far ahead", kernel.Create{Key: "app.work", Due: d.now.AddDate(6, 0, 0)}, jobs.BadInput},
 	} {
-		wishes := make([]jobs.Create, 2_000)
+		wishes := make([]kernel.Create, 2_000)
 		for i := range wishes {
-			wishes[i] = jobs.Create{Key: "app.work"}
+			wishes[i] = kernel.Create{Key: "app.work"}
 		}
 		wishes[1_500] = c.bad
 		made, err := d.TriggerAll(t.Context(), ann, wishes)
@@ -187,15 +188,15 @@ func TestBulkIsCheckedWhole(t *testing.T) {
 			t.Errorf("%s: %v, %d made, %d stored", c.name, err, len(made), d.count())
 		}
 	}
-	for _, n := range []int{0, jobs.MaxBulk + 1} {
-		if _, err := d.TriggerAll(t.Context(), ann, make([]jobs.Create, n)); !errors.Is(err, jobs.BadInput) {
+	for _, n := range []int{0, kernel.MaxBulk + 1} {
+		if _, err := d.TriggerAll(t.Context(), ann, make([]kernel.Create, n)); !errors.Is(err, jobs.BadInput) {
 			t.Errorf("%d at once: %v", n, err)
 		}
 	}
 	// More than fits into one commit, by number and by size.
-	wishes := make([]jobs.Create, 1_500)
+	wishes := make([]kernel.Create, 1_500)
 	for i := range wishes {
-		wishes[i] = jobs.Create{Key: "app.work", Args: fmt.Appendf(nil, `{"n":%d,"pad":"%02000d"}`, i, 0)}
+		wishes[i] = kernel.Create{Key: "app.work", Args: fmt.Appendf(nil, `{"n":%d,"pad":"%02000d"}`, i, 0)}
 	}
 	made, err := d.TriggerAll(t.Context(), ann, wishes)
 	if err != nil || len(made) != len(wishes) {
@@ -211,17 +212,17 @@ func TestBulkIsCheckedWhole(t *testing.T) {
 
 func TestTriggerOfADisabledJob(t *testing.T) {
 	d := newDesk(t)
-	if _, err := d.Edit(t.Context(), ann, jobs.Edit{Key: "app.work", Set: jobs.Settings{Disabled: new(true)}}); err != nil {
+	if _, err := d.Edit(t.Context(), ann, kernel.Edit{Key: "app.work", Set: kernel.Settings{Disabled: new(true)}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Trigger(t.Context(), ann, jobs.Create{Key: "app.work"}); !errors.Is(err, jobs.Conflict) {
+	if _, err := d.Trigger(t.Context(), ann, kernel.Create{Key: "app.work"}); !errors.Is(err, jobs.Conflict) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestCancelAndAgain(t *testing.T) {
 	d := newDesk(t)
-	run, err := d.Trigger(t.Context(), ann, jobs.Create{Key: "app.work", Args: []byte(`{"n":1}`)})
+	run, err := d.Trigger(t.Context(), ann, kernel.Create{Key: "app.work", Args: []byte(`{"n":1}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,11 +237,11 @@ func TestCancelAndAgain(t *testing.T) {
 		d.now = d.now.Add(5 * time.Minute) // by then it has left the live rows
 	}
 	again, err := d.Again(t.Context(), ann, run.ID, nil, "")
-	if err != nil || again.Parent != run.ID || again.Origin != jobs.FromRetry || string(again.Args) != `{"n":1}` {
+	if err != nil || again.Parent != run.ID || again.Origin != kernel.FromRetry || string(again.Args) != `{"n":1}` {
 		t.Fatalf("%+v (%v)", again, err)
 	}
-	d.apply(jobs.Claim{ID: again.ID, Worker: "w1", Attempt: 1})
-	d.apply(jobs.Finish{ID: again.ID, Worker: "w1", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+	d.apply(kernel.Claim{ID: again.ID, Worker: "w1", Attempt: 1})
+	d.apply(kernel.Finish{ID: again.ID, Worker: "w1", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 	if _, err := d.Cancel(t.Context(), ann, again.ID); !errors.Is(err, jobs.Conflict) || !strings.Contains(err.Error(), "Succeeded") {
 		t.Errorf("cancel of a run that has ended: %v", err)
 	}
@@ -254,7 +255,7 @@ func TestCancelAndAgain(t *testing.T) {
 
 func TestIdempotencyKeyLeadsToTheRun(t *testing.T) {
 	d := newDesk(t)
-	wish := jobs.Create{Key: "app.work", Idempotency: "k"}
+	wish := kernel.Create{Key: "app.work", Idempotency: "k"}
 	first, err := d.Trigger(t.Context(), ann, wish)
 	if err != nil {
 		t.Fatal(err)
@@ -277,19 +278,19 @@ func TestDebugModeLetsGo(t *testing.T) {
 		discarded int
 	}{{ops.HeldRelease, jobs.Enqueued, 300, 0}, {ops.HeldDiscard, jobs.Cancelled, 0, 300}} {
 		d := newDesk(t)
-		if _, err := d.Configure(t.Context(), ann, jobs.Configure{TriggeredDebug: new(true)}, ""); err != nil {
+		if _, err := d.Configure(t.Context(), ann, kernel.Configure{TriggeredDebug: new(true)}, ""); err != nil {
 			t.Fatal(err)
 		}
 		var held []jobs.ID
 		for range 300 { // more than a page
 			d.now = d.now.Add(time.Millisecond)
-			held = append(held, d.apply(jobs.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID)
+			held = append(held, d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID)
 		}
-		byHand, err := d.Trigger(t.Context(), ann, jobs.Create{Key: "app.work", Origin: jobs.FromPerson})
+		byHand, err := d.Trigger(t.Context(), ann, kernel.Create{Key: "app.work", Origin: kernel.FromPerson})
 		if err != nil || byHand.State != jobs.Enqueued {
 			t.Errorf("a run by hand is %s (%v)", byHand.State, err)
 		}
-		off := jobs.Configure{TriggeredDebug: new(false)}
+		off := kernel.Configure{TriggeredDebug: new(false)}
 		if _, err := d.Configure(t.Context(), ann, off, ""); !errors.Is(err, jobs.Conflict) || !strings.Contains(err.Error(), "300") {
 			t.Errorf("switched off without a word: %v", err)
 		}
@@ -315,7 +316,7 @@ func TestDebugModeLetsGo(t *testing.T) {
 
 func TestTail(t *testing.T) {
 	d := newDesk(t)
-	run, err := d.Trigger(t.Context(), ann, jobs.Create{Key: "app.work"})
+	run, err := d.Trigger(t.Context(), ann, kernel.Create{Key: "app.work"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,14 +338,14 @@ func TestTail(t *testing.T) {
 func TestOverview(t *testing.T) {
 	d := newDesk(t)
 	for i := range 3 {
-		id := d.apply(jobs.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID
-		d.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
+		id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID
+		d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
 		if i > 0 {
-			d.apply(jobs.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: jobs.OutcomeFatal, Error: "no"})
+			d.apply(kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: kernel.OutcomeFatal, Error: "no"})
 		}
 		d.now = d.now.Add(40 * time.Minute)
 	}
-	d.apply(jobs.Create{ID: jobs.NewID(d.now), Key: "app.work", Delay: time.Hour})
+	d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work", Delay: time.Hour})
 	o, err := d.Overview(t.Context(), ann)
 	if err != nil || o.Live[jobs.Processing] != 1 || o.Live[jobs.Scheduled] != 1 || o.Failed != 1 || o.Leader.Known() {
 		t.Errorf("%+v (%v)", o, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -12,13 +13,13 @@ import (
 type Overview struct {
 	Now       time.Time
 	Leader    Leader
-	Shares    []Share    // nodes that fire a share of the jobs each; none if the leader fires all
-	Recurring jobs.Debug // debug mode of recurring jobs
-	Triggered jobs.Debug // and of triggered ones
+	Shares    []Share      // nodes that fire a share of the jobs each; none if the leader fires all
+	Recurring kernel.Debug // debug mode of recurring jobs
+	Triggered kernel.Debug // and of triggered ones
 	Workers   int
 	Live      map[jobs.State]int // runs that are not over, by state
 	Failed    int                // runs that ended badly within the last hour, up to metastore.MaxPage
-	Hours     []jobs.Tally       // of the last 24 hours, by state, oldest first
+	Hours     []kernel.Tally     // of the last 24 hours, by state, oldest first
 	Pulse     []Minute           // of the last hour, as the leading node saw it, oldest first
 	Attention []Attention        // what somebody should look at, most urgent first
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -15,18 +16,18 @@ import (
 type refusing struct {
 	metastore.Store
 	code    jobs.Code
-	refuses func(jobs.Command) bool
+	refuses func(kernel.Command) bool
 	done    int // of the others
 }
 
-func (s *refusing) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (s *refusing) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	results := make([]metastore.Result, len(batch))
 	for i, e := range batch {
 		if s.refuses(e.Command) {
-			results[i] = metastore.Result{Err: jobs.Refuse(s.code, "not this one")}
+			results[i] = metastore.Result{Err: kernel.Refuse(s.code, "not this one")}
 			continue
 		}
-		results[i] = s.Store.Apply(ctx, []jobs.Envelope{e})[0]
+		results[i] = s.Store.Apply(ctx, []kernel.Envelope{e})[0]
 		s.done++
 	}
 	return results
@@ -36,35 +37,35 @@ func (s *refusing) Apply(ctx context.Context, batch []jobs.Envelope) []metastore
 func TestWhatWasPartlyDone(t *testing.T) {
 	for name, c := range map[string]struct {
 		code    jobs.Code
-		refuses func(jobs.Command) bool // one of two
+		refuses func(kernel.Command) bool // one of two
 		do      func(*desk, *ops.Ops) error
 	}{
-		"a family": {jobs.Unavailable, func(k jobs.Command) bool { return k == jobs.Delete{Key: "app.nightly"} }, func(d *desk, o *ops.Ops) error {
-			d.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Parent: new("app.nightly")}})
-			_, err := o.DeleteFamily(d.t.Context(), ann, jobs.Delete{Key: "app.nightly"}, ops.FateFinish)
+		"a family": {jobs.Unavailable, func(k kernel.Command) bool { return k == kernel.Delete{Key: "app.nightly"} }, func(d *desk, o *ops.Ops) error {
+			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Parent: new("app.nightly")}})
+			_, err := o.DeleteFamily(d.t.Context(), ann, kernel.Delete{Key: "app.nightly"}, ops.FateFinish)
 			return err
 		}},
-		"workers of a label": {jobs.Unavailable, func(k jobs.Command) bool { return k == jobs.Drain{Worker: "w-2", On: true} }, func(d *desk, o *ops.Ops) error {
+		"workers of a label": {jobs.Unavailable, func(k kernel.Command) bool { return k == kernel.Drain{Worker: "w-2", On: true} }, func(d *desk, o *ops.Ops) error {
 			_, err := o.Drain(d.t.Context(), ann, "w", true)
 			return err
 		}},
-		"a cleaning": {jobs.Unavailable, func(k jobs.Command) bool { return k.(jobs.Clean).Key == "app.work" }, func(d *desk, o *ops.Ops) error {
+		"a cleaning": {jobs.Unavailable, func(k kernel.Command) bool { return k.(kernel.Clean).Key == "app.work" }, func(d *desk, o *ops.Ops) error {
 			for _, key := range []jobs.Key{"app.nightly", "app.work"} {
 				id := jobs.NewID(d.now)
-				d.apply(jobs.Create{ID: id, Key: key})
-				d.apply(jobs.Cancel{ID: id})
+				d.apply(kernel.Create{ID: id, Key: key})
+				d.apply(kernel.Cancel{ID: id})
 			}
 			_, err := o.CleanUp(d.t.Context(), ann, "app", 0, false, "")
 			return err
 		}},
-		"jobs of a file": {jobs.Stale, func(k jobs.Command) bool { return k.(jobs.Edit).Key == "app.often" }, func(d *desk, o *ops.Ops) error {
-			_, err := o.Declare(d.t.Context(), ann, []ops.Wanted{{Key: "app.often", Set: jobs.Settings{Retries: new(3)}}, {Key: "app.work", Set: jobs.Settings{Retries: new(3)}}}, ops.How{})
+		"jobs of a file": {jobs.Stale, func(k kernel.Command) bool { return k.(kernel.Edit).Key == "app.often" }, func(d *desk, o *ops.Ops) error {
+			_, err := o.Declare(d.t.Context(), ann, []ops.Wanted{{Key: "app.often", Set: kernel.Settings{Retries: new(3)}}, {Key: "app.work", Set: kernel.Settings{Retries: new(3)}}}, ops.How{})
 			return err
 		}},
 	} {
 		for _, all := range []bool{false, true} {
 			d := newDesk(t)
-			store := &refusing{Store: d.store, code: c.code, refuses: func(k jobs.Command) bool { return all || c.refuses(k) }}
+			store := &refusing{Store: d.store, code: c.code, refuses: func(k kernel.Command) bool { return all || c.refuses(k) }}
 			pair := &members{workers: []ops.Worker{{WorkerInfo: bus.WorkerInfo{Name: "w-1", Label: "w"}}, {WorkerInfo: bus.WorkerInfo{Name: "w-2", Label: "w"}}}}
 			err := c.do(d, ops.New(ops.Config{Store: store, Logs: d.logs, Live: pair, Now: func() time.Time { return d.now }}))
 			want, done := jobs.Unknown, 1

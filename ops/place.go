@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -17,10 +18,10 @@ func (o *Ops) Drain(ctx context.Context, who Who, name string, on bool) ([]Worke
 			continue
 		}
 		if w.Drained != on {
-			if _, err := o.apply(ctx, who, jobs.Drain{Worker: w.Name, On: on}); err != nil {
+			if _, err := o.apply(ctx, who, kernel.Drain{Worker: w.Name, On: on}); err != nil {
 				err = fmt.Errorf("worker %s: %w", w.Name, err)
 				if n > 0 {
-					err = jobs.Refuse(jobs.Unknown, "%d of the workers were told, and then: %v", n, err)
+					err = kernel.Refuse(jobs.Unknown, "%d of the workers were told, and then: %v", n, err)
 				}
 				return told, err
 			}
@@ -30,13 +31,13 @@ func (o *Ops) Drain(ctx context.Context, who Who, name string, on bool) ([]Worke
 		told = append(told, w)
 	}
 	if len(told) == 0 {
-		return nil, jobs.Refuse(jobs.NotFound, "there is no worker %.60q that has been heard of lately", name)
+		return nil, kernel.Refuse(jobs.NotFound, "there is no worker %.60q that has been heard of lately", name)
 	}
 	return told, nil
 }
 
 // Nowhere says why no worker is offered a run that can be claimed, as far as the workers tell; "" = one is, or soon will be.
-func Nowhere(run *jobs.Run, workers []Worker) string {
+func Nowhere(run *kernel.Run, workers []Worker) string {
 	key, p := run.Key, run.Place
 	var live, have, fit, free int // of the app; with the job; with all it takes; that take something new
 	var room bool

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -20,7 +21,7 @@ type Pull interface {
 	// Heartbeat keeps its leases. With drain it is given nothing more.
 	Heartbeat(ctx context.Context, who Who, worker string, drain bool) (PullAnswer, error)
 	// Finish ends an attempt and answers with the run as it is then. Said again, it is answered alike.
-	Finish(ctx context.Context, who Who, worker string, f jobs.Finish) (*jobs.Run, error)
+	Finish(ctx context.Context, who Who, worker string, f kernel.Finish) (*kernel.Run, error)
 	Progress(ctx context.Context, who Who, worker string, run jobs.ID, attempt uint32, p bus.Progress) error
 	Checkpoint(ctx context.Context, who Who, worker string, run jobs.ID, attempt uint32, data []byte) error
 	Log(ctx context.Context, who Who, worker string, run jobs.ID, attempt uint32, l PullLog) error
@@ -37,7 +38,7 @@ type PullWorker struct {
 	Host      string
 	PID       int
 	Version   string
-	Jobs      []jobs.Declaration
+	Jobs      []kernel.Declaration
 	Has       []PullAttempt // what it has in hand, given by another process or before this one was started
 }
 
@@ -72,7 +73,7 @@ type PullWork struct {
 
 // PullRun is a run to be done.
 type PullRun struct {
-	*jobs.Run
+	*kernel.Run
 	Left time.Duration // of the attempt's time; 0 = it has no end
 }
 
@@ -91,7 +92,7 @@ func (o *Ops) Pull() Pull { return o.pull }
 // noPull is the Pull of a process that gives out no work.
 type noPull struct{}
 
-var errNoPull = jobs.Refuse(jobs.Unavailable, "this process gives out no work over HTTP")
+var errNoPull = kernel.Refuse(jobs.Unavailable, "this process gives out no work over HTTP")
 
 func (noPull) Register(context.Context, Who, PullWorker) (PullAnswer, error) {
 	return PullAnswer{}, errNoPull
@@ -105,7 +106,7 @@ func (noPull) Heartbeat(context.Context, Who, string, bool) (PullAnswer, error) 
 	return PullAnswer{}, errNoPull
 }
 
-func (noPull) Finish(context.Context, Who, string, jobs.Finish) (*jobs.Run, error) {
+func (noPull) Finish(context.Context, Who, string, kernel.Finish) (*kernel.Run, error) {
 	return nil, errNoPull
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -31,7 +32,7 @@ func (r *Resumption) check() error {
 	case "", MissedSkip, MissedOnce, MissedReplay:
 		return r.Held.check()
 	}
-	return jobs.Invalid("missed is %.20q, it must be one of %q", string(r.Missed), []Missed{MissedSkip, MissedOnce, MissedReplay})
+	return kernel.Invalid("missed is %.20q, it must be one of %q", string(r.Missed), []Missed{MissedSkip, MissedOnce, MissedReplay})
 }
 
 // Let says what became of runs that were held back, and of due times that passed.
@@ -50,12 +51,12 @@ func (o *Ops) Resume(ctx context.Context, who Who, key jobs.Key, r Resumption) (
 	if r.Missed == MissedOnce || r.Missed == MissedReplay {
 		return o.resumeMissed(ctx, who, key, r)
 	}
-	job, err := o.change(ctx, who, jobs.Resume{Key: key})
-	if err != nil || job.Kind != jobs.Triggered {
+	job, err := o.change(ctx, who, kernel.Resume{Key: key})
+	if err != nil || job.Kind != kernel.Triggered {
 		return job, let, err
 	}
 	// The pause is over by now, so that no further run is held while we walk.
-	rows, err := o.heldBy(ctx, who, jobs.ByPause, key)
+	rows, err := o.heldBy(ctx, who, kernel.ByPause, key)
 	if err != nil {
 		return job, let, after(err)
 	}
@@ -79,7 +80,7 @@ func (o *Ops) resumeMissed(ctx context.Context, who Who, key jobs.Key, r Resumpt
 	if err != nil {
 		return Job{}, let, err
 	}
-	batch := []jobs.Envelope{o.envelope(who, jobs.Resume{Key: key})}
+	batch := []kernel.Envelope{o.envelope(who, kernel.Resume{Key: key})}
 	let.Backfilled = f.before()
 	parts := f.commands()
 	if len(parts) > 0 {
@@ -108,22 +109,22 @@ func (o *Ops) resumeMissed(ctx context.Context, who Who, key jobs.Key, r Resumpt
 
 // planMissed looks which due times have passed since a job was paused. Those of a schedule that it had before an edit are
 // left out: an edit never fires for the past. Without a pause, none have.
-func (o *Ops) planMissed(ctx context.Context, who Who, d *jobs.Definition, r Resumption) (*filling, error) {
-	if d.Kind == jobs.Triggered {
-		return nil, jobs.Refuse(jobs.Conflict, "job %s is triggered: no due times pass, and runs that waited go on", d.Key)
+func (o *Ops) planMissed(ctx context.Context, who Who, d *kernel.Definition, r Resumption) (*filling, error) {
+	if d.Kind == kernel.Triggered {
+		return nil, kernel.Refuse(jobs.Conflict, "job %s is triggered: no due times pass, and runs that waited go on", d.Key)
 	}
 	f, err := o.beginFilling(ctx, who, d.Key, r.Parallel, nil)
 	if err != nil || d.Paused == nil {
 		return f, err
 	}
-	f.id = jobs.DerivedID("resume", string(d.Tenant), string(d.UID[:]), strconv.FormatInt(d.Paused.At.UnixNano(), 10))
+	f.id = kernel.DerivedID("resume", string(d.Tenant), string(d.UID[:]), strconv.FormatInt(d.Paused.At.UnixNano(), 10))
 	since := d.Paused.At
 	if f.job.Anchor.After(since) {
 		since = f.job.Anchor
 	}
 	var due []time.Time
 	for _, m := range f.ledger {
-		if m.Reason != jobs.MissedPaused || !m.To.After(since) {
+		if m.Reason != kernel.MissedPaused || !m.To.After(since) {
 			continue
 		}
 		from := since
@@ -135,7 +136,7 @@ func (o *Ops) planMissed(ctx context.Context, who Who, d *jobs.Definition, r Res
 				due = due[1:]
 			}
 			if len(due) > MaxBackfill {
-				return nil, jobs.Invalid("more than %d due times have passed since %s: resume with missed skip, and backfill parts of them", MaxBackfill, clock(since))
+				return nil, kernel.Invalid("more than %d due times have passed since %s: resume with missed skip, and backfill parts of them", MaxBackfill, clock(since))
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 package ops
 
-import "github.com/carillon-scheduler/carillon/jobs"
+import "github.com/carillon-scheduler/carillon/internal/kernel"
 
 // Role is what somebody may do. Roles are ordered: each may do all that those before it may.
 type Role uint8
@@ -32,5 +32,5 @@ func ParseRole(name string) (Role, error) {
 			return r, nil
 		}
 	}
-	return NoRole, jobs.Invalid("role %.20q is none of viewer, operator, admin", name)
+	return NoRole, kernel.Invalid("role %.20q is none of viewer, operator, admin", name)
 }

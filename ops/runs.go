@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -13,14 +14,14 @@ import (
 // query is that of who asks.
 func (o *Ops) Runs(ctx context.Context, who Who, q metastore.RunQuery) (metastore.Page, error) {
 	if q.Limit < 0 || q.Limit > metastore.MaxPage {
-		return metastore.Page{}, jobs.Invalid("page size is %d, it must be between 1 and %d", q.Limit, metastore.MaxPage)
+		return metastore.Page{}, kernel.Invalid("page size is %d, it must be between 1 and %d", q.Limit, metastore.MaxPage)
 	}
 	if q.Job != "" {
 		if err := q.Job.Check(); err != nil {
 			return metastore.Page{}, err
 		}
 	}
-	if err := jobs.CheckText("worker", q.Worker); err != nil {
+	if err := kernel.CheckText("worker", q.Worker); err != nil {
 		return metastore.Page{}, err
 	}
 	q.Tenant = who.tenant()
@@ -39,13 +40,13 @@ func (o *Ops) Counts(ctx context.Context, who Who, q metastore.CountQuery) (meta
 }
 
 // Run reads one run.
-func (o *Ops) Run(ctx context.Context, who Who, id jobs.ID) (*jobs.Run, error) {
+func (o *Ops) Run(ctx context.Context, who Who, id jobs.ID) (*kernel.Run, error) {
 	return o.store.Run(ctx, who.tenant(), id)
 }
 
 // Cancel stops a run. Cancelling it again changes nothing; a run that has ended otherwise cannot be cancelled.
-func (o *Ops) Cancel(ctx context.Context, who Who, id jobs.ID) (*jobs.Run, error) {
-	effect, err := o.apply(ctx, who, jobs.Cancel{ID: id})
+func (o *Ops) Cancel(ctx context.Context, who Who, id jobs.ID) (*kernel.Run, error) {
+	effect, err := o.apply(ctx, who, kernel.Cancel{ID: id})
 	if err == nil {
 		run, err := o.whole(ctx, effect.Run())
 		return run, after(err)
@@ -61,7 +62,7 @@ func (o *Ops) Cancel(ctx context.Context, who Who, id jobs.ID) (*jobs.Run, error
 	case run.State == jobs.Cancelled:
 		return run, nil
 	case run.State.Final():
-		return nil, jobs.Refuse(jobs.Conflict, "run %s is %s: it has ended", id, run.State)
+		return nil, kernel.Refuse(jobs.Conflict, "run %s is %s: it has ended", id, run.State)
 	}
 	return nil, err
 }
@@ -72,7 +73,7 @@ const MaxLines = 1_000
 // Log lists the lines of a run after a position, oldest first.
 func (o *Ops) Log(ctx context.Context, who Who, id jobs.ID, after metastore.LogPosition, limit int) ([]metastore.LogLine, error) {
 	if limit < 1 || limit > MaxLines {
-		return nil, jobs.Invalid("%d lines are asked for, it must be between 1 and %d", limit, MaxLines)
+		return nil, kernel.Invalid("%d lines are asked for, it must be between 1 and %d", limit, MaxLines)
 	}
 	if _, err := o.store.Run(ctx, who.tenant(), id); err != nil {
 		return nil, err

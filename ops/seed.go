@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -16,7 +17,7 @@ import (
 const mostSearched = 5_000
 
 // walk calls fn for the runs of a job ("" = of all), newest first, until it has had enough or there were many.
-func (o *Ops) walk(ctx context.Context, who Who, job jobs.Key, fn func(*jobs.Run) (more bool)) error {
+func (o *Ops) walk(ctx context.Context, who Who, job jobs.Key, fn func(*kernel.Run) (more bool)) error {
 	q := metastore.RunQuery{Tenant: who.tenant(), Job: job, Limit: metastore.MaxPage}
 	for n := 0; n < mostSearched; {
 		page, err := o.store.Runs(ctx, q)
@@ -36,18 +37,18 @@ func (o *Ops) walk(ctx context.Context, who Who, job jobs.Key, fn func(*jobs.Run
 }
 
 // Execution finds the run of a job that was due at a time, in milliseconds since 1970.
-func (o *Ops) Execution(ctx context.Context, who Who, key jobs.Key, number int64) (found *jobs.Run, err error) {
+func (o *Ops) Execution(ctx context.Context, who Who, key jobs.Key, number int64) (found *kernel.Run, err error) {
 	if _, err := o.definition(ctx, who, key); err != nil {
 		return nil, err
 	}
-	err = o.walk(ctx, who, key, func(run *jobs.Run) bool {
+	err = o.walk(ctx, who, key, func(run *kernel.Run) bool {
 		if run.Due.UnixMilli() == number {
 			found = run
 		}
 		return found == nil
 	})
 	if err == nil && found == nil {
-		err = jobs.Refuse(jobs.NotFound, "job %s has no execution %d among its latest", key, number)
+		err = kernel.Refuse(jobs.NotFound, "job %s has no execution %d among its latest", key, number)
 	}
 	return found, err
 }
@@ -57,7 +58,7 @@ const ParentExecution = "parentJobExecution="
 
 // SeedChildren are what came of one execution of a job: the runs that it has brought about, and the newest run of each job
 // that belongs to it, with the last lines of each.
-func (o *Ops) SeedChildren(ctx context.Context, who Who, run *jobs.Run, lines int) ([]ChildLog, error) {
+func (o *Ops) SeedChildren(ctx context.Context, who Who, run *kernel.Run, lines int) ([]ChildLog, error) {
 	list, err := o.ChildrenLogs(ctx, who, run.ID, lines)
 	if err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func (o *Ops) SeedChildren(ctx context.Context, who Who, run *jobs.Run, lines in
 // at; the others go by what their jobs keep.
 func (o *Ops) CleanUp(ctx context.Context, who Who, app string, keep int, destroyed bool, beside jobs.Key) ([]jobs.Key, error) {
 	if keep < 0 || keep > metastore.MaxPage {
-		return nil, jobs.Invalid("%d executions are to be kept, it must be between 0 and %d", keep, metastore.MaxPage)
+		return nil, kernel.Invalid("%d executions are to be kept, it must be between 0 and %d", keep, metastore.MaxPage)
 	}
 	now := o.Now()
 	all, err := o.store.Definitions(ctx, metastore.DefinitionQuery{Tenant: who.tenant(), App: app})
@@ -107,7 +108,7 @@ func (o *Ops) CleanUp(ctx context.Context, who Who, app string, keep int, destro
 			continue
 		}
 		kept, first := 0, now
-		err := o.walk(ctx, who, d.Key, func(run *jobs.Run) bool {
+		err := o.walk(ctx, who, d.Key, func(run *kernel.Run) bool {
 			switch {
 			case !run.State.Final():
 				first = earlier(first, run.Created)
@@ -126,7 +127,7 @@ func (o *Ops) CleanUp(ctx context.Context, who Who, app string, keep int, destro
 		oldest = earlier(oldest, first)
 	}
 	if destroyed {
-		if err := o.walk(ctx, who, "", func(run *jobs.Run) bool {
+		if err := o.walk(ctx, who, "", func(run *kernel.Run) bool {
 			if run.App == app && !there[run.Key] && run.State.Final() {
 				before[run.Key] = now
 			}
@@ -138,11 +139,11 @@ func (o *Ops) CleanUp(ctx context.Context, who Who, app string, keep int, destro
 	if there[beside] {
 		before[beside] = oldest
 	}
-	var batch []jobs.Envelope
+	var batch []kernel.Envelope
 	var keys []jobs.Key
 	for key, at := range before {
 		keys = append(keys, key)
-		batch = append(batch, o.envelope(who, jobs.Clean{Key: key, Before: at}))
+		batch = append(batch, o.envelope(who, kernel.Clean{Key: key, Before: at}))
 	}
 	slices.Sort(keys)
 	_, err = o.send(ctx, batch)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -22,17 +23,17 @@ func (h Held) check() error {
 	case "", HeldRelease, HeldDiscard:
 		return nil
 	}
-	return jobs.Invalid("held is %.20q, it must be one of %q", string(h), []Held{HeldRelease, HeldDiscard})
+	return kernel.Invalid("held is %.20q, it must be one of %q", string(h), []Held{HeldRelease, HeldDiscard})
 }
 
 // Configured is what a change of the settings did.
 type Configured struct {
-	*jobs.Global
+	*kernel.Global
 	Let
 }
 
 // Settings are what holds for all jobs of the tenant.
-func (o *Ops) Settings(ctx context.Context, who Who) (*jobs.Global, error) {
+func (o *Ops) Settings(ctx context.Context, who Who) (*kernel.Global, error) {
 	return o.store.Global(ctx, who.tenant())
 }
 
@@ -45,7 +46,7 @@ func (o *Ops) HeldBack(ctx context.Context, who Who) (int, error) {
 // Configure changes what holds for all jobs of the tenant. Who switches triggered debug mode off says what becomes
 // of the runs it holds: without a word it is refused, with their number. Saying it again goes on where an earlier
 // attempt was broken off.
-func (o *Ops) Configure(ctx context.Context, who Who, k jobs.Configure, held Held) (Configured, error) {
+func (o *Ops) Configure(ctx context.Context, who Who, k kernel.Configure, held Held) (Configured, error) {
 	if err := k.Check(); err != nil {
 		return Configured{}, err
 	}
@@ -59,7 +60,7 @@ func (o *Ops) Configure(ctx context.Context, who Who, k jobs.Configure, held Hel
 			return Configured{}, err
 		}
 		if n > 0 {
-			return Configured{}, jobs.Refuse(jobs.Conflict, "debug mode holds %d runs back: say whether to release or to discard them", n)
+			return Configured{}, kernel.Refuse(jobs.Conflict, "debug mode holds %d runs back: say whether to release or to discard them", n)
 		}
 	}
 	effect, err := o.apply(ctx, who, k)
@@ -80,13 +81,13 @@ func (o *Ops) Configure(ctx context.Context, who Who, k jobs.Configure, held Hel
 }
 
 // heldBack lists the runs that triggered debug mode holds back, oldest first.
-func (o *Ops) heldBack(ctx context.Context, who Who) ([]*jobs.Run, error) {
-	return o.heldBy(ctx, who, jobs.ByDebug, "")
+func (o *Ops) heldBack(ctx context.Context, who Who) ([]*kernel.Run, error) {
+	return o.heldBy(ctx, who, kernel.ByDebug, "")
 }
 
 // heldBy lists the Scheduled runs that something holds back, of one job or of all, oldest first.
-func (o *Ops) heldBy(ctx context.Context, who Who, what jobs.Cause, of jobs.Key) ([]*jobs.Run, error) {
-	var held []*jobs.Run
+func (o *Ops) heldBy(ctx context.Context, who Who, what kernel.Cause, of jobs.Key) ([]*kernel.Run, error) {
+	var held []*kernel.Run
 	q := metastore.RunQuery{Tenant: who.tenant(), Job: of, State: jobs.Scheduled, Cause: what, Limit: metastore.MaxPage}
 	for {
 		page, err := o.store.Runs(ctx, q)
@@ -105,15 +106,15 @@ func (o *Ops) heldBy(ctx context.Context, who Who, what jobs.Cause, of jobs.Key)
 
 // letGo releases or cancels runs that were held back, on behalf of who, and says how many. Those that are held by
 // something else as well stay.
-func (o *Ops) letGo(ctx context.Context, who Who, rows []*jobs.Run, held Held) (Let, error) {
+func (o *Ops) letGo(ctx context.Context, who Who, rows []*kernel.Run, held Held) (Let, error) {
 	now := o.Now()
-	var batch []jobs.Envelope
+	var batch []kernel.Envelope
 	for _, run := range rows {
 		switch {
 		case held == HeldDiscard:
-			batch = append(batch, o.envelope(who, jobs.Cancel{ID: run.ID}))
+			batch = append(batch, o.envelope(who, kernel.Cancel{ID: run.ID}))
 		case !run.Due.After(now):
-			batch = append(batch, o.envelope(who, jobs.Release{ID: run.ID}))
+			batch = append(batch, o.envelope(who, kernel.Release{ID: run.ID}))
 		}
 	}
 	n, err := o.send(ctx, batch)

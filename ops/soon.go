@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -31,7 +32,7 @@ type due struct {
 const maxDues = 100_000
 
 // next is when a job is due after now, and why its schedule cannot be read; zero = never.
-func (o *Ops) next(d *jobs.Definition, g *jobs.Global, now time.Time) (time.Time, error) {
+func (o *Ops) next(d *kernel.Definition, g *kernel.Global, now time.Time) (time.Time, error) {
 	if d.Waits() {
 		return time.Time{}, nil
 	}
@@ -67,7 +68,7 @@ func (o *Ops) Soon(ctx context.Context, who Who, n int) (soon []Job, all int, er
 	}
 	type candidate struct {
 		at time.Time
-		*jobs.Definition
+		*kernel.Definition
 	}
 	var list []candidate
 	now := o.Now()

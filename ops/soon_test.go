@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -17,17 +18,17 @@ func TestSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.Open(memstore.Config{})
 		o := ops.New(ops.Config{Store: store})
-		apply := func(c jobs.Command) {
+		apply := func(c kernel.Command) {
 			t.Helper()
-			if r := store.Apply(t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: c}}); r[0].Err != nil {
+			if r := store.Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: c}}); r[0].Err != nil {
 				t.Fatal(r[0].Err)
 			}
 		}
 		for minute := range 5 {
-			apply(jobs.Register{App: "app", Worker: "w1", Start: true, Job: jobs.Declaration{Key: jobs.Key(fmt.Sprintf("at.%d", minute)), Kind: jobs.Recurring,
-				Code: jobs.Settings{Schedule: new(fmt.Sprintf("0 %d * * * *", minute*10+5))}}})
+			apply(kernel.Register{App: "app", Worker: "w1", Start: true, Job: kernel.Declaration{Key: jobs.Key(fmt.Sprintf("at.%d", minute)), Kind: kernel.Recurring,
+				Code: kernel.Settings{Schedule: new(fmt.Sprintf("0 %d * * * *", minute*10+5))}}})
 		}
-		apply(jobs.Register{App: "app", Worker: "w1", Start: true, Job: jobs.Declaration{Key: "asked", Kind: jobs.Triggered}})
+		apply(kernel.Register{App: "app", Worker: "w1", Start: true, Job: kernel.Declaration{Key: "asked", Kind: kernel.Triggered}})
 		soon := func(want ...string) {
 			t.Helper()
 			list, all, err := o.Soon(t.Context(), ops.Who{}, 3)
@@ -45,15 +46,15 @@ func TestSoon(t *testing.T) {
 		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour))) // synctest begins at midnight
 		soon("at.0 01:05", "at.1 01:15", "at.2 01:25")
 		soon("at.0 01:05", "at.1 01:15", "at.2 01:25")
-		apply(jobs.Pause{Key: "at.1"})
+		apply(kernel.Pause{Key: "at.1"})
 		soon("at.0 01:05", "at.2 01:25", "at.3 01:35")
-		apply(jobs.Edit{Key: "at.4", Set: jobs.Settings{Schedule: new("0 1 * * * *")}})
+		apply(kernel.Edit{Key: "at.4", Set: kernel.Settings{Schedule: new("0 1 * * * *")}})
 		soon("at.4 01:01", "at.0 01:05", "at.2 01:25")
 		time.Sleep(10 * time.Minute)
 		soon("at.2 01:25", "at.3 01:35", "at.4 02:01")
-		apply(jobs.Resume{Key: "at.1"})
+		apply(kernel.Resume{Key: "at.1"})
 		soon("at.1 01:15", "at.2 01:25", "at.3 01:35")
-		apply(jobs.Configure{RecurringDebug: new(true)})
+		apply(kernel.Configure{RecurringDebug: new(true)})
 		soon()
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"sort"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // What a backfill does to the ledger: a due time that gets a run after all is no missed one any more.
@@ -19,7 +19,7 @@ const (
 )
 
 // ledger lists the missed ranges of a job, oldest first.
-func (o *Ops) ledger(ctx context.Context, d *jobs.Definition) ([]*jobs.Missed, error) {
+func (o *Ops) ledger(ctx context.Context, d *kernel.Definition) ([]*kernel.Missed, error) {
 	list, err := o.store.Ledger(ctx, d.Tenant, d.UID, ledgerMost)
 	list = slices.Clone(list)
 	slices.Reverse(list)
@@ -27,7 +27,7 @@ func (o *Ops) ledger(ctx context.Context, d *jobs.Definition) ([]*jobs.Missed, e
 }
 
 // missed is the range of the ledger in which a due time lies, or nil.
-func (f *filling) missed(due time.Time) *jobs.Missed {
+func (f *filling) missed(due time.Time) *kernel.Missed {
 	i := sort.Search(len(f.ledger), func(i int) bool { return f.ledger[i].From.After(due) })
 	if i == 0 || f.ledger[i-1].To.Before(due) {
 		return nil
@@ -37,10 +37,10 @@ func (f *filling) missed(due time.Time) *jobs.Missed {
 
 // commands are the parts of the backfill, each with what it changes in the ledger: the next part takes what this one
 // leaves of a range.
-func (f *filling) commands() (list []jobs.Backfill) {
+func (f *filling) commands() (list []kernel.Backfill) {
 	var open *taking
 	for part := range slices.Chunk(f.due, f.part()) {
-		k := jobs.Backfill{ID: f.id, Key: f.job.Key, Job: f.job.UID, Due: part, Parallel: f.parallel, Priority: &f.priority}
+		k := kernel.Backfill{ID: f.id, Key: f.job.Key, Job: f.job.UID, Due: part, Parallel: f.parallel, Priority: &f.priority}
 		if open != nil {
 			open.took = false
 		}
@@ -66,19 +66,19 @@ func (f *filling) commands() (list []jobs.Backfill) {
 
 // part is how many due times go together: the answer holds their runs, and has to fit into a message.
 func (f *filling) part() int {
-	return min(max(partBytes/2/(len(f.job.Policy.Args)+700), 1), jobs.MaxBackfill)
+	return min(max(partBytes/2/(len(f.job.Policy.Args)+700), 1), kernel.MaxBackfill)
 }
 
 // taking is a range of the ledger from which due times are taken.
 type taking struct {
-	m    *jobs.Missed
+	m    *kernel.Missed
 	due  []time.Time // what is left of it, oldest first; none = it stays as it is
 	took bool        // by the command that is being made
 }
 
 // take counts the due times of a range by today's schedule. If they are others than those that were missed, nothing can
 // be said of it, and it stays.
-func (f *filling) take(m *jobs.Missed) *taking {
+func (f *filling) take(m *kernel.Missed) *taking {
 	t := &taking{m: m}
 	if m.Count > takeMost {
 		return t
@@ -97,7 +97,7 @@ func (f *filling) take(m *jobs.Missed) *taking {
 }
 
 // out takes a due time out of what is left, and gives back what lies before it.
-func (t *taking) out(k *jobs.Backfill, due time.Time) {
+func (t *taking) out(k *kernel.Backfill, due time.Time) {
 	i, ok := slices.BinarySearchFunc(t.due, due, time.Time.Compare)
 	if !ok {
 		return
@@ -113,12 +113,12 @@ func (t *taking) out(k *jobs.Backfill, due time.Time) {
 }
 
 // end gives back what a command leaves of the range.
-func (t *taking) end(k *jobs.Backfill) {
+func (t *taking) end(k *kernel.Backfill) {
 	if t != nil && t.took && len(t.due) > 0 {
 		k.Give = append(k.Give, t.rangeOf(t.due))
 	}
 }
 
-func (t *taking) rangeOf(due []time.Time) jobs.Missed {
-	return jobs.Missed{From: due[0], To: due[len(due)-1], Count: uint64(len(due)), Reason: t.m.Reason}
+func (t *taking) rangeOf(due []time.Time) kernel.Missed {
+	return kernel.Missed{From: due[0], To: due[len(due)-1], Count: uint64(len(due)), Reason: t.m.Reason}
 }

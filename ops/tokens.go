@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -14,13 +15,13 @@ import (
 // NewToken is a token that should be.
 type NewToken struct {
 	Name string        // whose it is; the tenant's live tokens have different ones
-	Role string        // one of jobs.Roles()
+	Role string        // one of kernel.Roles()
 	App  string        // of a worker: the only worker group that it may serve; "" = any
 	For  time.Duration // how long it is good; 0 = until it is revoked
 }
 
 // Grant makes a token. Its text is answered here and never again.
-func (o *Ops) Grant(ctx context.Context, who Who, want NewToken) (*jobs.Token, string, error) {
+func (o *Ops) Grant(ctx context.Context, who Who, want NewToken) (*kernel.Token, string, error) {
 	text := TokenText(who.tenant())
 	t, err := o.Adopt(ctx, who, want, text)
 	if err != nil {
@@ -31,25 +32,25 @@ func (o *Ops) Grant(ctx context.Context, who Who, want NewToken) (*jobs.Token, s
 
 // TokenText is the text of a token that nobody has yet.
 func TokenText(tenant jobs.Tenant) string {
-	return tokenPrefix + string(tenant) + "_" + strings.ToLower(rand.Text()[:jobs.TokenIDLen]) + "_" + rand.Text()
+	return tokenPrefix + string(tenant) + "_" + strings.ToLower(rand.Text()[:kernel.TokenIDLen]) + "_" + rand.Text()
 }
 
 // Adopt is Grant of a token whose text was made before (by TokenText) and is where it belongs already, such as in a
 // file: so that nothing is granted whose text is then lost. The same words twice are one token.
-func (o *Ops) Adopt(ctx context.Context, who Who, want NewToken, text string) (*jobs.Token, error) {
-	if want.For < 0 || want.For > jobs.MaxDelay {
-		return nil, jobs.Invalid("a token is good for %v: it must be between 0, which is until it is revoked, and %v", want.For, jobs.MaxDelay)
+func (o *Ops) Adopt(ctx context.Context, who Who, want NewToken, text string) (*kernel.Token, error) {
+	if want.For < 0 || want.For > kernel.MaxDelay {
+		return nil, kernel.Invalid("a token is good for %v: it must be between 0, which is until it is revoked, and %v", want.For, kernel.MaxDelay)
 	}
 	tenant, id, secret, ok := cutToken(text)
 	if !ok || tenant != who.tenant() || len(secret) < leastSecret {
-		return nil, jobs.Invalid("this is not the text of a token of tenant %s", who.tenant())
+		return nil, kernel.Invalid("this is not the text of a token of tenant %s", who.tenant())
 	}
 	sum := sha256.Sum256([]byte(secret))
-	t := jobs.Token{Tenant: tenant, ID: id, Name: want.Name, Role: want.Role, App: want.App, Hash: sum[:]}
+	t := kernel.Token{Tenant: tenant, ID: id, Name: want.Name, Role: want.Role, App: want.App, Hash: sum[:]}
 	if want.For > 0 {
 		t.Until = o.Now().Add(want.For)
 	}
-	effect, err := o.apply(ctx, who, jobs.Grant{Token: t})
+	effect, err := o.apply(ctx, who, kernel.Grant{Token: t})
 	if err != nil {
 		return nil, err
 	}
@@ -61,19 +62,19 @@ const leastSecret = 26
 
 // Revoke ends a token, and the sessions that were begun with it. The last one of an admin stays.
 func (o *Ops) Revoke(ctx context.Context, who Who, id string) error {
-	_, err := o.apply(ctx, who, jobs.Revoke{ID: id})
+	_, err := o.apply(ctx, who, kernel.Revoke{ID: id})
 	return err
 }
 
 // Tokens lists the tenant's tokens by name.
-func (o *Ops) Tokens(ctx context.Context, who Who) ([]*jobs.Token, error) {
+func (o *Ops) Tokens(ctx context.Context, who Who) ([]*kernel.Token, error) {
 	return o.store.Tokens(ctx, who.tenant())
 }
 
 // Audits lists what was changed, newest first. The tenant of the query is that of who asks.
-func (o *Ops) Audits(ctx context.Context, who Who, q metastore.AuditQuery) ([]*jobs.Audit, error) {
+func (o *Ops) Audits(ctx context.Context, who Who, q metastore.AuditQuery) ([]*kernel.Audit, error) {
 	if q.Limit < 1 || q.Limit > metastore.MaxPage {
-		return nil, jobs.Invalid("page size is %d, it must be between 1 and %d", q.Limit, metastore.MaxPage)
+		return nil, kernel.Invalid("page size is %d, it must be between 1 and %d", q.Limit, metastore.MaxPage)
 	}
 	q.Tenant = who.tenant()
 	return o.store.Audits(ctx, q)

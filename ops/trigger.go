@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/trace"
@@ -13,7 +14,7 @@ import (
 
 // Created is a run that was asked for.
 type Created struct {
-	*jobs.Run
+	*kernel.Run
 	Duplicate bool // it was there before: its unique or idempotency key led to it
 }
 
@@ -35,8 +36,8 @@ const (
 )
 
 // Trigger starts one run. A wish without an ID is given one.
-func (o *Ops) Trigger(ctx context.Context, who Who, wish jobs.Create) (Created, error) {
-	made, err := o.TriggerAll(ctx, who, []jobs.Create{wish})
+func (o *Ops) Trigger(ctx context.Context, who Who, wish kernel.Create) (Created, error) {
+	made, err := o.TriggerAll(ctx, who, []kernel.Create{wish})
 	if item, ok := err.(*ItemError); ok {
 		err = item.Err
 	}
@@ -49,9 +50,9 @@ func (o *Ops) Trigger(ctx context.Context, who Who, wish jobs.Create) (Created, 
 // TriggerAll starts a run for each wish, in order. All of them are checked before the first is sent: one that is
 // wrong is named by an *ItemError, and nothing was done. Should the store fail in the middle, the answer holds the
 // runs that were made before, and the *ItemError names the first that was not.
-func (o *Ops) TriggerAll(ctx context.Context, who Who, wishes []jobs.Create) (_ []Created, err error) {
-	if len(wishes) == 0 || len(wishes) > jobs.MaxBulk {
-		return nil, jobs.Invalid("%d runs are asked for at once, it must be between 1 and %d", len(wishes), jobs.MaxBulk)
+func (o *Ops) TriggerAll(ctx context.Context, who Who, wishes []kernel.Create) (_ []Created, err error) {
+	if len(wishes) == 0 || len(wishes) > kernel.MaxBulk {
+		return nil, kernel.Invalid("%d runs are asked for at once, it must be between 1 and %d", len(wishes), kernel.MaxBulk)
 	}
 	ctx, span := trace.Enqueue(ctx, who.tenant(), wishes)
 	defer func() { span.Close(err) }()
@@ -66,7 +67,7 @@ func (o *Ops) TriggerAll(ctx context.Context, who Who, wishes []jobs.Create) (_ 
 		for i, r := range results {
 			if r.Err != nil {
 				if partly(made, results[i+1:], jobs.CodeOf(r.Err)) {
-					r.Err = jobs.Refuse(jobs.Unknown, "some of the runs were made, and others were not: %v", r.Err)
+					r.Err = kernel.Refuse(jobs.Unknown, "some of the runs were made, and others were not: %v", r.Err)
 				}
 				return made, &ItemError{Index: len(made), Err: r.Err}
 			}
@@ -90,10 +91,10 @@ func partly(made []Created, others []metastore.Result, code jobs.Code) bool {
 }
 
 // envelopes checks all wishes and puts them into envelopes.
-func (o *Ops) envelopes(ctx context.Context, who Who, wishes []jobs.Create) ([]jobs.Envelope, error) {
+func (o *Ops) envelopes(ctx context.Context, who Who, wishes []kernel.Create) ([]kernel.Envelope, error) {
 	known := map[jobs.Key]target{}
 	traced := trace.Inject(ctx)
-	batch := make([]jobs.Envelope, len(wishes))
+	batch := make([]kernel.Envelope, len(wishes))
 	for i, wish := range wishes {
 		if wish.ID.IsZero() {
 			wish.ID = jobs.NewID(o.now())
@@ -104,8 +105,8 @@ func (o *Ops) envelopes(ctx context.Context, who Who, wishes []jobs.Create) ([]j
 		if err := wish.Check(); err != nil {
 			return nil, &ItemError{Index: i, Err: err}
 		}
-		if ahead := wish.Due.Sub(o.Now()); ahead > jobs.MaxDelay {
-			return nil, &ItemError{Index: i, Err: jobs.Invalid("due time %s is more than 5 years ahead", wish.Due.Format("2006-01-02T15:04:05Z07:00"))}
+		if ahead := wish.Due.Sub(o.Now()); ahead > kernel.MaxDelay {
+			return nil, &ItemError{Index: i, Err: kernel.Invalid("due time %s is more than 5 years ahead", wish.Due.Format("2006-01-02T15:04:05Z07:00"))}
 		}
 		of, looked := known[wish.Key]
 		if !looked {
@@ -132,7 +133,7 @@ func (o *Ops) target(ctx context.Context, who Who, key jobs.Key) target {
 		return target{refused: err}
 	}
 	if d.Policy.Disabled {
-		return target{refused: jobs.Refuse(jobs.Conflict, "job %s is disabled: a run of it would only be skipped; enable it first", key)}
+		return target{refused: kernel.Refuse(jobs.Conflict, "job %s is disabled: a run of it would only be skipped; enable it first", key)}
 	}
 	return target{check: o.args.of(d.Schema)}
 }
@@ -146,10 +147,10 @@ func (t target) takes(args []byte) error {
 }
 
 // part is how many envelopes of a batch go together.
-func part(batch []jobs.Envelope) int {
+func part(batch []kernel.Envelope) int {
 	size := 0
 	for i := range min(len(batch), partCommands) {
-		if c, ok := batch[i].Command.(jobs.Create); ok {
+		if c, ok := batch[i].Command.(kernel.Create); ok {
 			size += len(c.Args)
 		}
 		if size > partBytes && i > 0 {
@@ -161,11 +162,11 @@ func part(batch []jobs.Envelope) int {
 
 // whole is the run itself. A run that a key led to, and that has left the live rows, is known to the store's answer
 // by its name alone.
-func (o *Ops) whole(ctx context.Context, run *jobs.Run) (*jobs.Run, error) {
+func (o *Ops) whole(ctx context.Context, run *kernel.Run) (*kernel.Run, error) {
 	if run == nil {
 		return nil, fmt.Errorf("the store answered without a run")
 	}
-	if run.State != jobs.New && !run.Created.IsZero() {
+	if run.State != kernel.New && !run.Created.IsZero() {
 		return run, nil
 	}
 	return o.store.Run(ctx, run.Tenant, run.ID)
@@ -178,15 +179,15 @@ func (o *Ops) Again(ctx context.Context, who Who, id jobs.ID, args []byte, idemp
 		return Created{}, err
 	}
 	if !run.State.Final() {
-		return Created{}, jobs.Refuse(jobs.Conflict, "run %s is %s: only a run that has ended can be run again", id, run.State)
+		return Created{}, kernel.Refuse(jobs.Conflict, "run %s is %s: only a run that has ended can be run again", id, run.State)
 	}
 	switch {
 	case args == nil:
 		args = run.Args
-	case jobs.SystemKey(run.Key) && !bytes.Equal(args, run.Args):
-		return Created{}, jobs.Refuse(jobs.Forbidden, "run %s belongs to the scheduler: it can be run again with its own arguments only", id)
+	case kernel.SystemKey(run.Key) && !bytes.Equal(args, run.Args):
+		return Created{}, kernel.Refuse(jobs.Forbidden, "run %s belongs to the scheduler: it can be run again with its own arguments only", id)
 	}
-	wish := jobs.Create{Key: run.Key, Args: args, Origin: jobs.FromRetry, Parent: id, Idempotency: idempotency}
+	wish := kernel.Create{Key: run.Key, Args: args, Origin: kernel.FromRetry, Parent: id, Idempotency: idempotency}
 	if p := run.Place; p != nil && p.Total > 0 { // one part of a broadcast: it alone, with the same part of the work
 		wish.Index, wish.Total, wish.Pin = p.Index, p.Total, run.Worker
 	}

@@ -7,15 +7,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // Version is what held for a job for a time, with today's defaults where neither code nor people said anything.
 type Version struct {
 	Revision uint64 // the last one that the job had with it
-	Policy   jobs.Policy
+	Policy   kernel.Policy
 	Edited   []string // fields that people had set
-	Edits    jobs.Settings
+	Edits    kernel.Settings
 	From     time.Time // when it began; zero if that is older than what is remembered
 	Until    time.Time // when it ended; zero: it holds now
 	By       string    // who made it; "" if that is not remembered
@@ -47,9 +48,9 @@ const (
 
 // past is a job with what was said about it before, oldest first; the last of said is what is said now.
 type past struct {
-	job    *jobs.Definition
-	global *jobs.Global
-	said   []jobs.Version
+	job    *kernel.Definition
+	global *kernel.Global
+	said   []kernel.Version
 }
 
 func (o *Ops) past(ctx context.Context, who Who, key jobs.Key) (past, error) {
@@ -65,12 +66,12 @@ func (o *Ops) past(ctx context.Context, who Who, key jobs.Key) (past, error) {
 	if err != nil {
 		return past{}, err
 	}
-	now := jobs.Version{Revision: d.Revision, App: d.App, Number: d.Version, Code: d.Code, Edits: d.Edits}
+	now := kernel.Version{Revision: d.Revision, App: d.App, Number: d.Version, Code: d.Code, Edits: d.Edits}
 	return past{job: d, global: global, said: append(slices.Clip(h.Versions), now)}, nil
 }
 
 // as is the job as it was with the i-th of what was said about it.
-func (p *past) as(i int) *jobs.Definition {
+func (p *past) as(i int) *kernel.Definition {
 	was := *p.job
 	was.App, was.Version, was.Code, was.Edits = p.said[i].App, p.said[i].Number, p.said[i].Code, p.said[i].Edits
 	was.Policy = was.Resolve(p.global)
@@ -82,7 +83,7 @@ func (p *past) at(revision uint64) int {
 	if revision == 0 || revision > p.job.Revision {
 		return -1
 	}
-	return slices.IndexFunc(p.said, func(v jobs.Version) bool { return revision <= v.Revision })
+	return slices.IndexFunc(p.said, func(v kernel.Version) bool { return revision <= v.Revision })
 }
 
 func (p *past) version(i int) Version {
@@ -99,9 +100,9 @@ func (p *past) version(i int) Version {
 }
 
 // differences are the fields that do not hold alike.
-func differences(before, after *jobs.Policy) []Difference {
+func differences(before, after *kernel.Policy) []Difference {
 	var list []Difference
-	for _, name := range jobs.Fields() {
+	for _, name := range kernel.Fields() {
 		if was, is := before.Field(name), after.Field(name); !reflect.DeepEqual(was, is) {
 			list = append(list, Difference{name, was, is})
 		}
@@ -156,25 +157,25 @@ func (p *past) find(revision uint64) (int, error) {
 	if i := p.at(revision); i >= 0 {
 		return i, nil
 	}
-	return 0, jobs.Refuse(jobs.NotFound, "job %s has revision %d, and no revision %d", p.job.Key, p.job.Revision, revision)
+	return 0, kernel.Refuse(jobs.NotFound, "job %s has revision %d, and no revision %d", p.job.Key, p.job.Revision, revision)
 }
 
 // RolledBack is an edit that says about a job what people said at an earlier revision. What the code says is not
 // taken back: a field that nobody had edited follows the code as it is now.
-func (o *Ops) RolledBack(ctx context.Context, who Who, key jobs.Key, to uint64) (jobs.Edit, error) {
+func (o *Ops) RolledBack(ctx context.Context, who Who, key jobs.Key, to uint64) (kernel.Edit, error) {
 	p, err := o.past(ctx, who, key)
 	if err != nil {
-		return jobs.Edit{}, err
+		return kernel.Edit{}, err
 	}
 	i := p.at(to)
 	switch {
 	case i < 0:
-		return jobs.Edit{}, jobs.Refuse(jobs.NotFound, "job %s has revision %d, and no revision %d to go back to", key, p.job.Revision, to)
-	case i == 0 && p.said[0].Revision > jobs.MaxVersions && to < p.said[0].Revision:
-		return jobs.Edit{}, jobs.Refuse(jobs.NotFound, "job %s: revision %d is older than what is remembered, which begins with %d", key, to, p.said[0].Revision)
+		return kernel.Edit{}, kernel.Refuse(jobs.NotFound, "job %s has revision %d, and no revision %d to go back to", key, p.job.Revision, to)
+	case i == 0 && p.said[0].Revision > kernel.MaxVersions && to < p.said[0].Revision:
+		return kernel.Edit{}, kernel.Refuse(jobs.NotFound, "job %s: revision %d is older than what is remembered, which begins with %d", key, to, p.said[0].Revision)
 	}
 	then := p.said[i].Edits
-	e := jobs.Edit{Key: key, Set: then}
+	e := kernel.Edit{Key: key, Set: then}
 	for _, name := range p.job.Edits.Given() {
 		if !slices.Contains(then.Given(), name) {
 			e.Clear = append(e.Clear, name)
@@ -204,7 +205,7 @@ func (o *Ops) Owners(ctx context.Context, who Who, key jobs.Key) (map[string]Own
 		return nil, err
 	}
 	defaults := &p.global.TriggeredDefaults
-	if p.job.Kind == jobs.Recurring {
+	if p.job.Kind == kernel.Recurring {
 		defaults = &p.global.RecurringDefaults
 	}
 	owners := map[string]Owner{}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -18,11 +19,11 @@ func edited(t *testing.T) *desk {
 	d := newDesk(t)
 	for _, e := range []struct {
 		who  ops.Who
-		edit jobs.Edit
+		edit kernel.Edit
 	}{
-		{ann, jobs.Edit{Key: "app.often", Set: jobs.Settings{Retries: new(3)}}},
-		{bob, jobs.Edit{Key: "app.often", Set: jobs.Settings{Retries: new(5), Schedule: new("@every 1h")}}},
-		{ann, jobs.Edit{Key: "app.often", Clear: []string{"retries"}}},
+		{ann, kernel.Edit{Key: "app.often", Set: kernel.Settings{Retries: new(3)}}},
+		{bob, kernel.Edit{Key: "app.often", Set: kernel.Settings{Retries: new(5), Schedule: new("@every 1h")}}},
+		{ann, kernel.Edit{Key: "app.often", Clear: []string{"retries"}}},
 	} {
 		d.now = d.now.Add(time.Hour)
 		if _, err := d.Edit(t.Context(), e.who, e.edit); err != nil {
@@ -105,7 +106,7 @@ func TestRollback(t *testing.T) {
 
 func TestOwners(t *testing.T) {
 	d := edited(t)
-	if _, err := d.Configure(t.Context(), ann, jobs.Configure{RecurringDefaults: &jobs.Settings{Timeout: new(time.Minute)}}, ""); err != nil {
+	if _, err := d.Configure(t.Context(), ann, kernel.Configure{RecurringDefaults: &kernel.Settings{Timeout: new(time.Minute)}}, ""); err != nil {
 		t.Fatal(err)
 	}
 	owners, err := d.Owners(t.Context(), ann, "app.often")
@@ -125,9 +126,9 @@ func TestOwners(t *testing.T) {
 func TestDeclare(t *testing.T) {
 	d := newDesk(t)
 	wanted := []ops.Wanted{
-		{Key: "app.often", Set: jobs.Settings{Schedule: new("@every 5m"), Retries: new(2)}},
-		{Key: "app.new", Kind: jobs.Recurring, App: "app", Set: jobs.Settings{Schedule: new("0 0 4 * * *"), Zone: new("Europe/Berlin")}},
-		{Key: "app.work", Set: jobs.Settings{}},
+		{Key: "app.often", Set: kernel.Settings{Schedule: new("@every 5m"), Retries: new(2)}},
+		{Key: "app.new", Kind: kernel.Recurring, App: "app", Set: kernel.Settings{Schedule: new("0 0 4 * * *"), Zone: new("Europe/Berlin")}},
+		{Key: "app.work", Set: kernel.Settings{}},
 	}
 	shown := func(plans []ops.Planned) (s string) {
 		for _, p := range plans {
@@ -153,7 +154,7 @@ func TestDeclare(t *testing.T) {
 	if job, err := d.Job(t.Context(), ann, "app.new", 1); err != nil || job.App != "app" || job.Policy.Zone != "Europe/Berlin" || len(job.Next) != 1 {
 		t.Errorf("what was made: %+v, %v", job, err)
 	}
-	if _, err := d.Edit(t.Context(), bob, jobs.Edit{Key: "app.often", Set: jobs.Settings{Timeout: new(time.Minute)}}); err != nil {
+	if _, err := d.Edit(t.Context(), bob, kernel.Edit{Key: "app.often", Set: kernel.Settings{Timeout: new(time.Minute)}}); err != nil {
 		t.Fatal(err)
 	}
 	if plans, err = d.Declare(t.Context(), ann, wanted[:1], ops.How{Exact: true}); err != nil || shown(plans) != "edit app.often timeout 3->3\n" {
@@ -162,7 +163,7 @@ func TestDeclare(t *testing.T) {
 }
 
 func TestDeclareRefuses(t *testing.T) {
-	good := ops.Wanted{Key: "app.often", Set: jobs.Settings{Retries: new(7)}}
+	good := ops.Wanted{Key: "app.often", Set: kernel.Settings{Retries: new(7)}}
 	for _, c := range []struct {
 		name, want string
 		code       jobs.Code
@@ -170,12 +171,12 @@ func TestDeclareRefuses(t *testing.T) {
 		wanted     ops.Wanted
 	}{
 		{"no kind", "say its kind", jobs.BadInput, ops.How{}, ops.Wanted{Key: "app.none", App: "app"}},
-		{"no app", "say the app", jobs.BadInput, ops.How{}, ops.Wanted{Key: "app.none", Kind: jobs.Recurring}},
-		{"another kind", "never changes its kind", jobs.Conflict, ops.How{}, ops.Wanted{Key: "app.nightly", Kind: jobs.Triggered}},
+		{"no app", "say the app", jobs.BadInput, ops.How{}, ops.Wanted{Key: "app.none", Kind: kernel.Recurring}},
+		{"another kind", "never changes its kind", jobs.Conflict, ops.How{}, ops.Wanted{Key: "app.nightly", Kind: kernel.Triggered}},
 		{"another app", "belongs to app", jobs.Conflict, ops.How{}, ops.Wanted{Key: "app.nightly", App: "other"}},
-		{"a bad schedule", "job app.nightly: schedule", jobs.BadInput, ops.How{}, ops.Wanted{Key: "app.nightly", Set: jobs.Settings{Schedule: new("every blue moon")}}},
-		{"a bad number", "retries", jobs.BadInput, ops.How{}, ops.Wanted{Key: "app.nightly", Set: jobs.Settings{Retries: new(-1)}}},
-		{"a bad key", "key", jobs.BadInput, ops.How{}, ops.Wanted{Key: "no spaces", Kind: jobs.Triggered, App: "app"}},
+		{"a bad schedule", "job app.nightly: schedule", jobs.BadInput, ops.How{}, ops.Wanted{Key: "app.nightly", Set: kernel.Settings{Schedule: new("every blue moon")}}},
+		{"a bad number", "retries", jobs.BadInput, ops.How{}, ops.Wanted{Key: "app.nightly", Set: kernel.Settings{Retries: new(-1)}}},
+		{"a bad key", "key", jobs.BadInput, ops.How{}, ops.Wanted{Key: "no spaces", Kind: kernel.Triggered, App: "app"}},
 		{"twice", "twice", jobs.BadInput, ops.How{}, good},
 		{"there already", "already", jobs.Conflict, ops.How{Fresh: true}, ops.Wanted{Key: "app.nightly"}},
 	} {

@@ -8,11 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // gates says at which gates runs of the job wait, and for what there.
-func (e *Explanation) gates(queued []*jobs.Run, g *jobs.Global) {
+func (e *Explanation) gates(queued []*kernel.Run, g *kernel.Global) {
 	at, opens := map[string]int{}, map[string]time.Time{}
 	for _, run := range queued {
 		if run.Waits == "" {
@@ -23,7 +24,7 @@ func (e *Explanation) gates(queued []*jobs.Run, g *jobs.Global) {
 			opens[run.Waits] = run.Opens
 		}
 	}
-	own := jobs.JobGate(e.Job.UID)
+	own := kernel.JobGate(e.Job.UID)
 	names := slices.SortedFunc(maps.Keys(at), func(a, b string) int {
 		if (a == own) != (b == own) {
 			return map[bool]int{true: -1, false: 1}[a == own]
@@ -47,37 +48,37 @@ func (e *Explanation) gates(queued []*jobs.Run, g *jobs.Global) {
 }
 
 // gateWords are what a gate stands for, and what holds there as far as the job or the settings say.
-func gateWords(name string, p *jobs.Policy, g *jobs.Global) (string, jobs.Limit) {
-	if app, ok := strings.CutPrefix(name, jobs.AppGate("")); ok {
+func gateWords(name string, p *kernel.Policy, g *kernel.Global) (string, jobs.Limit) {
+	if app, ok := strings.CutPrefix(name, kernel.AppGate("")); ok {
 		i := slices.IndexFunc(g.AppLimits, func(l jobs.Limit) bool { return l.Name == app })
 		if i < 0 {
 			return "the app " + app, jobs.Limit{}
 		}
 		return "the app " + app, g.AppLimits[i]
 	}
-	if n, ok := jobs.BackfillOf(name); ok {
+	if n, ok := kernel.BackfillOf(name); ok {
 		return "a backfill", jobs.Limit{Max: n}
 	}
-	limit, value, keyed := jobs.KeyOf(name)
+	limit, value, keyed := kernel.KeyOf(name)
 	for _, l := range p.Limits {
 		switch {
 		case keyed && l.Name == limit && l.By != "":
 			return fmt.Sprintf("the limit %s for %s %q", l.Name, strings.TrimPrefix(l.By, "args."), value), l
-		case !keyed && l.By == "" && name == jobs.LimitGate(l.Name):
+		case !keyed && l.By == "" && name == kernel.LimitGate(l.Name):
 			return "the limit " + l.Name, l
 		}
 	}
-	if strings.HasPrefix(name, jobs.JobGate(jobs.ID{})[:4]) {
+	if strings.HasPrefix(name, kernel.JobGate(jobs.ID{})[:4]) {
 		return "the job", jobs.Limit{Max: p.MaxConcurrency, Rate: p.Rate}
 	}
 	if keyed {
 		return fmt.Sprintf("the limit %s for %q", limit, value), jobs.Limit{}
 	}
-	return "the limit " + strings.TrimPrefix(name, jobs.LimitGate("")), jobs.Limit{}
+	return "the limit " + strings.TrimPrefix(name, kernel.LimitGate("")), jobs.Limit{}
 }
 
 // retries says which runs wait for their next attempt, and whether a budget makes them wait.
-func (e *Explanation) retries(failed []*jobs.Run, g *jobs.Global) {
+func (e *Explanation) retries(failed []*kernel.Run, g *kernel.Global) {
 	var n [3]int // by delay, by the job's budget, by that of all jobs
 	var first [3]time.Time
 	for _, run := range failed {
@@ -96,7 +97,7 @@ func (e *Explanation) retries(failed []*jobs.Run, g *jobs.Global) {
 }
 
 // because is why a run is where it is, in words, or "".
-func because(run *jobs.Run, p *jobs.Policy, g *jobs.Global) string {
+func because(run *kernel.Run, p *kernel.Policy, g *kernel.Global) string {
 	switch {
 	case run.Waits != "":
 		what, _ := gateWords(run.Waits, p, g)
@@ -104,7 +105,7 @@ func because(run *jobs.Run, p *jobs.Policy, g *jobs.Global) string {
 			return "so many of " + what + " have started that the next may at " + clock(run.Opens)
 		}
 		return "it waits for a slot of " + what
-	case run.Cause == jobs.ByOverlap:
+	case run.Cause == kernel.ByOverlap:
 		return "there was no free slot, and overlap is " + string(run.Terms.Overlap)
 	}
 	return causes[run.Cause]

@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -64,7 +65,7 @@ func Extract(ctx context.Context, traceparent string) context.Context {
 type Span struct{ span trace.Span }
 
 // Enqueue opens the span of asking for runs.
-func Enqueue(ctx context.Context, tenant jobs.Tenant, wishes []jobs.Create) (context.Context, Span) {
+func Enqueue(ctx context.Context, tenant jobs.Tenant, wishes []kernel.Create) (context.Context, Span) {
 	t := tracer()
 	if t == nil {
 		return ctx, Span{}
@@ -79,7 +80,7 @@ func Enqueue(ctx context.Context, tenant jobs.Tenant, wishes []jobs.Create) (con
 }
 
 // keyOf is the job that all wishes are for, or "".
-func keyOf(wishes []jobs.Create) (key jobs.Key) {
+func keyOf(wishes []kernel.Create) (key jobs.Key) {
 	for i, wish := range wishes {
 		if i > 0 && wish.Key != key {
 			return ""
@@ -102,7 +103,7 @@ func (s Span) Close(err error) {
 }
 
 // Attempt opens the span of an attempt that a worker has claimed.
-func Attempt(ctx context.Context, run *jobs.Run) (context.Context, Span) {
+func Attempt(ctx context.Context, run *kernel.Run) (context.Context, Span) {
 	t := tracer()
 	if t == nil {
 		if run.Trace == "" || far(run) {
@@ -131,23 +132,23 @@ func Attempt(ctx context.Context, run *jobs.Run) (context.Context, Span) {
 }
 
 // far says that an attempt starts too long after its run was asked for to be part of the same trace.
-func far(run *jobs.Run) bool { return run.Started.Sub(run.Created) > Near }
+func far(run *kernel.Run) bool { return run.Started.Sub(run.Created) > Near }
 
 // outcomes are the words for how an attempt ended; one that was cancelled has none of its own.
-var outcomes = map[jobs.Outcome]string{jobs.OutcomeSuccess: "succeeded", jobs.OutcomeError: "error", jobs.OutcomeFatal: "error",
-	jobs.OutcomeTimeout: "timeout", jobs.OutcomeHandback: "handback", jobs.OutcomeSnooze: "snooze", Cancelled: "cancelled"}
+var outcomes = map[kernel.Outcome]string{kernel.OutcomeSuccess: "succeeded", kernel.OutcomeError: "error", kernel.OutcomeFatal: "error",
+	kernel.OutcomeTimeout: "timeout", kernel.OutcomeHandback: "handback", kernel.OutcomeSnooze: "snooze", Cancelled: "cancelled"}
 
 // Cancelled is the outcome of an attempt that the store ended while its handler ran.
-const Cancelled jobs.Outcome = 0
+const Cancelled kernel.Outcome = 0
 
 // Over ends the span of an attempt: how it ended, the text of its error or "", and when.
-func (s Span) Over(outcome jobs.Outcome, text string, at time.Time) {
+func (s Span) Over(outcome kernel.Outcome, text string, at time.Time) {
 	if s.span == nil {
 		return
 	}
 	s.span.SetAttributes(attribute.String("carillon.run.outcome", outcomes[outcome]))
 	switch outcome {
-	case jobs.OutcomeError, jobs.OutcomeFatal, jobs.OutcomeTimeout:
+	case kernel.OutcomeError, kernel.OutcomeFatal, kernel.OutcomeTimeout:
 		s.span.AddEvent("exception", trace.WithTimestamp(at), trace.WithAttributes(attribute.String("exception.message", text)))
 		s.span.SetStatus(codes.Error, firstLine(text))
 	}

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -30,7 +31,7 @@ func TestInjectAndExtract(t *testing.T) {
 // ago.
 func TestWithoutAProvider(t *testing.T) {
 	begun := time.Now()
-	run := &jobs.Run{Trace: asked, Created: begun, Started: begun.Add(Near)}
+	run := &kernel.Run{Trace: asked, Created: begun, Started: begun.Add(Near)}
 	ctx, span := Attempt(t.Context(), run)
 	if span != (Span{}) || Inject(ctx) != asked {
 		t.Errorf("%v, %q", span, Inject(ctx))
@@ -39,16 +40,16 @@ func TestWithoutAProvider(t *testing.T) {
 	if ctx, _ := Attempt(t.Context(), run); Inject(ctx) != "" {
 		t.Errorf("a minute later: %q", Inject(ctx))
 	}
-	ctx, span = Enqueue(Extract(t.Context(), asked), "default", []jobs.Create{{Key: "a"}})
+	ctx, span = Enqueue(Extract(t.Context(), asked), "default", []kernel.Create{{Key: "a"}})
 	if span != (Span{}) || Inject(ctx) != asked {
 		t.Errorf("%v, %q", span, Inject(ctx))
 	}
 	span.Close(context.Canceled)
-	span.Over(jobs.OutcomeError, "no", begun)
+	span.Over(kernel.OutcomeError, "no", begun)
 }
 
 func TestKeyOf(t *testing.T) {
-	for want, wishes := range map[jobs.Key][]jobs.Create{"a": {{Key: "a"}, {Key: "a"}}, "": {{Key: "a"}, {Key: "b"}}} {
+	for want, wishes := range map[jobs.Key][]kernel.Create{"a": {{Key: "a"}, {Key: "a"}}, "": {{Key: "a"}, {Key: "b"}}} {
 		if got := keyOf(wishes); got != want {
 			t.Errorf("%v: %q", wishes, got)
 		}
@@ -57,15 +58,15 @@ func TestKeyOf(t *testing.T) {
 
 // What tracing costs those who do not trace.
 func BenchmarkOff(b *testing.B) {
-	run := &jobs.Run{Created: time.Now(), Started: time.Now()}
-	wishes := []jobs.Create{{Key: "a"}}
+	run := &kernel.Run{Created: time.Now(), Started: time.Now()}
+	wishes := []kernel.Create{{Key: "a"}}
 	b.ReportAllocs()
 	for b.Loop() {
 		ctx, span := Enqueue(context.Background(), "default", wishes)
 		wishes[0].Trace = Inject(ctx)
 		span.Close(nil)
 		_, span = Attempt(ctx, run)
-		span.Over(jobs.OutcomeSuccess, "", run.Started)
+		span.Over(kernel.OutcomeSuccess, "", run.Started)
 	}
 }
 

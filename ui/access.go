@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
@@ -23,7 +23,7 @@ type accessPage struct {
 
 // tokenRow is a token in the list.
 type tokenRow struct {
-	*jobs.Token
+	*kernel.Token
 	Over bool // its time is over
 }
 
@@ -41,11 +41,11 @@ type madeToken struct {
 }
 
 var roleChoices = []roleChoice{
-	{jobs.RoleViewer, "reads everything"},
-	{jobs.RoleOperator, "also starts, cancels, pauses and resumes"},
-	{jobs.RoleAdmin, "also edits jobs and settings, and gives out tokens"},
-	{jobs.RoleWorker, "runs jobs, over the bus"},
-	{jobs.RoleClient, "starts runs, over the bus"},
+	{kernel.RoleViewer, "reads everything"},
+	{kernel.RoleOperator, "also starts, cancels, pauses and resumes"},
+	{kernel.RoleAdmin, "also edits jobs and settings, and gives out tokens"},
+	{kernel.RoleWorker, "runs jobs, over the bus"},
+	{kernel.RoleClient, "starts runs, over the bus"},
 }
 
 func (u *UI) tokens(r *http.Request, v visitor) (answer, error) {
@@ -57,7 +57,7 @@ func (u *UI) accessAnswer(r *http.Request, v visitor, add func(*accessPage)) (an
 	if err != nil {
 		return answer{}, err
 	}
-	p := accessPage{visitor: v, Roles: roleChoices, Form: tokenForm{Role: jobs.RoleViewer, Days: "90"}, Open: u.open}
+	p := accessPage{visitor: v, Roles: roleChoices, Form: tokenForm{Role: kernel.RoleViewer, Days: "90"}, Open: u.open}
 	for _, t := range list {
 		p.Tokens = append(p.Tokens, tokenRow{t, !t.Live(u.ops.Now())})
 	}
@@ -83,12 +83,12 @@ func (u *UI) grant(r *http.Request, v visitor) (answer, error) {
 	return u.accessAnswer(r, v, func(p *accessPage) { p.Made = u.howToUse(r, made, text) })
 }
 
-func (u *UI) makeToken(r *http.Request, v visitor, form tokenForm) (*jobs.Token, string, error) {
+func (u *UI) makeToken(r *http.Request, v visitor, form tokenForm) (*kernel.Token, string, error) {
 	want := ops.NewToken{Name: form.Name, Role: form.Role, App: form.App}
 	if form.Days != "" {
 		days, err := strconv.Atoi(form.Days)
 		if err != nil || days < 1 {
-			return nil, "", jobs.Invalid("%.20q is not a number of days; leave it empty for a token that is good until it is revoked", form.Days)
+			return nil, "", kernel.Invalid("%.20q is not a number of days; leave it empty for a token that is good until it is revoked", form.Days)
 		}
 		want.For = time.Duration(min(days, 100_000)) * 24 * time.Hour
 	}
@@ -96,10 +96,10 @@ func (u *UI) makeToken(r *http.Request, v visitor, form tokenForm) (*jobs.Token,
 }
 
 // howToUse says what to do with a new token.
-func (u *UI) howToUse(r *http.Request, t *jobs.Token, text string) *madeToken {
+func (u *UI) howToUse(r *http.Request, t *kernel.Token, text string) *madeToken {
 	m := &madeToken{Name: t.Name, Text: text}
 	switch t.Role {
-	case jobs.RoleWorker, jobs.RoleClient:
+	case kernel.RoleWorker, kernel.RoleClient:
 		m.How = "Put it into a file that only the program may read, and name the file in the address of the bus:"
 		m.Use = "umask 077; printf %s '" + text + "' > carillon.token\n# nats://HOST:4222?token-file=carillon.token"
 	default:

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/ui"
@@ -52,7 +53,7 @@ func guarded(t *testing.T) (s *scene, d *door, tokens map[string]string) {
 	o := ops.New(ops.Config{Store: s.store, Logs: s.logs, Live: s.live})
 	d = &door{ops: o}
 	tokens = map[string]string{}
-	for _, role := range jobs.Roles() {
+	for _, role := range kernel.Roles() {
 		_, text, err := o.Grant(t.Context(), ops.Who{Actor: "test"}, ops.NewToken{Name: role + "-token", Role: role})
 		if err != nil {
 			t.Fatal(err)
@@ -141,7 +142,7 @@ func TestTooManyPages(t *testing.T) {
 	left := map[string]int{"person:viewer-token": 1}
 	s.Handler = ui.New(ui.Config{Ops: d.ops, Access: d, Admit: func(who ops.Who) error {
 		if left[who.Actor]--; left[who.Actor] < 0 {
-			return jobs.Refuse(jobs.Exhausted, "too many requests: try again in 1s")
+			return kernel.Refuse(jobs.Exhausted, "too many requests: try again in 1s")
 		}
 		return nil
 	}})
@@ -222,7 +223,7 @@ func TestEveryRouteHasARule(t *testing.T) {
 	// Sessions that have ended: by the logout, with their token, and one that was never begun.
 	ended := []string{s.signIn(tokens["admin"]), "", "session=default.AAAAAAAAAAAAAAAAAAAAAAAAAA"}
 	s.post("/logout", nil, "Cookie", ended[0])
-	revoked, text, err := d.ops.Grant(t.Context(), ops.Who{Actor: "test"}, ops.NewToken{Name: "revoked", Role: jobs.RoleAdmin})
+	revoked, text, err := d.ops.Grant(t.Context(), ops.Who{Actor: "test"}, ops.NewToken{Name: "revoked", Role: kernel.RoleAdmin})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,8 +354,8 @@ func TestAudit(t *testing.T) {
 		t.Error("a target that is none")
 	}
 	for range 60 {
-		s.apply(jobs.Pause{Key: "app.nightly", Reason: hostile})
-		s.apply(jobs.Resume{Key: "app.nightly"})
+		s.apply(kernel.Pause{Key: "app.nightly", Reason: hostile})
+		s.apply(kernel.Resume{Key: "app.nightly"})
 	}
 	_, body = s.get("/audit", "Cookie", cookie)
 	older := linkOf(body, `rel="next"`)
@@ -374,7 +375,7 @@ func TestAudit(t *testing.T) {
 // is in the path or in a form, and nothing of it can be changed.
 func TestTenantsAreApart(t *testing.T) {
 	s, d, _ := guarded(t)
-	_, token, err := d.ops.Grant(t.Context(), ops.Who{Tenant: "other", Actor: "test"}, ops.NewToken{Name: "root", Role: jobs.RoleAdmin})
+	_, token, err := d.ops.Grant(t.Context(), ops.Who{Tenant: "other", Actor: "test"}, ops.NewToken{Name: "root", Role: kernel.RoleAdmin})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -123,7 +124,7 @@ type argsForm struct {
 	visitor
 	Key    jobs.Key
 	Words  string // what the job is for
-	From   *jobs.Run
+	From   *kernel.Run
 	Fields []argField // nil: only JSON
 	AsJSON bool       // JSON is asked for
 	JSON   string
@@ -173,7 +174,7 @@ func (f *argsForm) fill(args []byte) {
 func (f *argsForm) read(form url.Values) (args []byte, ok bool) {
 	if f.AsJSON = form.Get("mode") == "json" || f.Fields == nil; f.AsJSON {
 		f.JSON = form.Get("args")
-		if err := jobs.CheckArgs([]byte(f.JSON)); err != nil {
+		if err := kernel.CheckArgs([]byte(f.JSON)); err != nil {
 			f.Fault = said(err)
 			return nil, false
 		}
@@ -320,9 +321,9 @@ func (u *UI) trigger(r *http.Request, v visitor) (answer, error) {
 
 // start makes the run: a new one, or one that follows another.
 func (u *UI) start(r *http.Request, v visitor, f *argsForm, args []byte, delay time.Duration) (jobs.ID, error) {
-	wish := jobs.Create{Key: f.Key, Args: args, Delay: delay, Origin: jobs.FromPerson}
+	wish := kernel.Create{Key: f.Key, Args: args, Delay: delay, Origin: kernel.FromPerson}
 	if f.From != nil {
-		wish.Origin, wish.Parent = jobs.FromRetry, f.From.ID
+		wish.Origin, wish.Parent = kernel.FromRetry, f.From.ID
 	}
 	made, err := u.ops.Trigger(r.Context(), v.Who, wish)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -24,7 +25,7 @@ type auditPage struct {
 
 // auditRow is a change.
 type auditRow struct {
-	*jobs.Audit
+	*kernel.Audit
 	Name    string // of who did it
 	Job     jobs.Key
 	Run, Of string // a run and its job, or ""

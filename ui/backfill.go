@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -73,7 +74,7 @@ func (f *backfillForm) read(wish *ops.Backfill) string {
 	}
 	n, err := strconv.Atoi(f.Parallel)
 	if err != nil || n < 1 {
-		return said(jobs.Invalid("parallel is %.20q, it must be between 1 and %d", f.Parallel, jobs.MaxParallel))
+		return said(kernel.Invalid("parallel is %.20q, it must be between 1 and %d", f.Parallel, kernel.MaxParallel))
 	}
 	wish.Parallel = n
 	return ""
@@ -118,5 +119,5 @@ func (u *UI) backfill(r *http.Request, v visitor) (answer, error) {
 	if f.Fault, err = faultOf(err); f.Fault != "" {
 		return f.answer(), nil
 	}
-	return goTo("/runs?job="+string(f.Key)+"&origin="+string(jobs.FromBackfill), "backfilled"), err
+	return goTo("/runs?job="+string(f.Key)+"&origin="+string(kernel.FromBackfill), "backfilled"), err
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -13,7 +14,7 @@ import (
 // calendarsPage lists the calendars.
 type calendarsPage struct {
 	visitor
-	List []*jobs.Calendar
+	List []*kernel.Calendar
 }
 
 // calendarPage is a calendar with what it excludes, and its form.
@@ -35,7 +36,7 @@ func (p calendarPage) answer(status int) answer {
 }
 
 func (u *UI) newCalendar(_ *http.Request, v visitor) (answer, error) {
-	return calendarPage{visitor: v, Is: ops.Calendar{Calendar: &jobs.Calendar{}}, New: true}.answer(0), nil
+	return calendarPage{visitor: v, Is: ops.Calendar{Calendar: &kernel.Calendar{}}, New: true}.answer(0), nil
 }
 
 func (u *UI) calendar(r *http.Request, v visitor) (answer, error) {
@@ -48,7 +49,7 @@ func (u *UI) calendar(r *http.Request, v visitor) (answer, error) {
 
 // setCalendar writes a calendar, or shows its form again with what is wrong.
 func (u *UI) setCalendar(r *http.Request, v visitor) (answer, error) {
-	k := jobs.SetCalendar{Name: r.PathValue("name"), Description: normal(r.PostFormValue("description")), Zone: normal(r.PostFormValue("zone"))}
+	k := kernel.SetCalendar{Name: r.PathValue("name"), Description: normal(r.PostFormValue("description")), Zone: normal(r.PostFormValue("zone"))}
 	isNew := k.Name == ""
 	if isNew {
 		k.Name = normal(r.PostFormValue("name"))
@@ -64,7 +65,7 @@ func (u *UI) setCalendar(r *http.Request, v visitor) (answer, error) {
 	var err error
 	if isNew {
 		if _, found := u.ops.Calendar(ctx, v.Who, k.Name); found == nil {
-			err = jobs.Refuse(jobs.Conflict, "there is a calendar %s already", k.Name)
+			err = kernel.Refuse(jobs.Conflict, "there is a calendar %s already", k.Name)
 		}
 	}
 	if err == nil {
@@ -75,7 +76,7 @@ func (u *UI) setCalendar(r *http.Request, v visitor) (answer, error) {
 		if found != nil || isNew {
 			c = ops.Calendar{}
 		}
-		shown := jobs.Calendar{Name: k.Name, Description: k.Description, Zone: k.Zone}
+		shown := kernel.Calendar{Name: k.Name, Description: k.Description, Zone: k.Zone}
 		if c.Calendar != nil {
 			shown.Revision = c.Revision
 		}
@@ -86,5 +87,5 @@ func (u *UI) setCalendar(r *http.Request, v visitor) (answer, error) {
 }
 
 func (u *UI) dropCalendar(r *http.Request, v visitor) (answer, error) {
-	return goTo("/calendars", "deleted"), u.ops.DropCalendar(r.Context(), v.Who, jobs.DropCalendar{Name: r.PathValue("name")})
+	return goTo("/calendars", "deleted"), u.ops.DropCalendar(r.Context(), v.Who, kernel.DropCalendar{Name: r.PathValue("name")})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -34,7 +35,7 @@ func TestCalendarPages(t *testing.T) {
 	s.has("of another revision", answer, body, 409, "SUN")
 	answer, body = s.post("/calendars/weekend/delete", nil)
 	s.has("while it is used", answer, body, 409, "app.hourly")
-	s.apply(jobs.Edit{Key: "app.hourly", Set: jobs.Settings{Calendars: new([]string{})}})
+	s.apply(kernel.Edit{Key: "app.hourly", Set: kernel.Settings{Calendars: new([]string{})}})
 	answer, body = s.post("/calendars/weekend/delete", nil)
 	s.has("deleted", answer, body, 303)
 	answer, body = s.get("/calendars/weekend")

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -76,7 +77,7 @@ func editFormOf(job ops.Job, v visitor) *editForm {
 
 // take puts what was sent over what holds. Where somebody else has edited a field that was not written in, theirs
 // stays; where both did, what was written stays, and theirs is told beside it.
-func (f *editForm) take(r *http.Request, now *jobs.Policy) {
+func (f *editForm) take(r *http.Request, now *kernel.Policy) {
 	base, _ := strconv.ParseUint(r.PostFormValue("revision"), 10, 64)
 	f.Stale = base != f.Revision
 	clear := r.PostForm["clear"]
@@ -98,8 +99,8 @@ func (f *editForm) take(r *http.Request, now *jobs.Policy) {
 func normal(text string) string { return strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n")) }
 
 // command is the edit that the form asks for; faults are put beside their fields, and then ok is false.
-func (f *editForm) command() (k jobs.Edit, ok bool) {
-	k, ok = jobs.Edit{Key: f.Key, IfRevision: f.Revision}, true
+func (f *editForm) command() (k kernel.Edit, ok bool) {
+	k, ok = kernel.Edit{Key: f.Key, IfRevision: f.Revision}, true
 	zone := ""
 	for field := range f.fields {
 		if field.Name == "zone" {
@@ -114,7 +115,7 @@ func (f *editForm) command() (k jobs.Edit, ok bool) {
 		if normal(field.Text) == normal(field.Was) {
 			continue
 		}
-		var one jobs.Settings
+		var one kernel.Settings
 		err := field.read(&one, field.Text, zone)
 		if err == nil {
 			err = one.Check()
@@ -217,7 +218,7 @@ func (u *UI) edit(r *http.Request, v visitor) (answer, error) {
 }
 
 // look fills the preview: what the job would be, and what differs from what it is.
-func (f *editForm) look(after ops.Job, before *jobs.Definition) {
+func (f *editForm) look(after ops.Job, before *kernel.Definition) {
 	if before == nil {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -87,7 +88,7 @@ func (u *UI) fragment(w http.ResponseWriter, r *http.Request, v visitor, do hand
 func (u *UI) renderPart(part *fragment, r *http.Request, v visitor, do handler) {
 	a, err := do(r, v)
 	if err == nil && a.page == "" {
-		err = jobs.Refuse(jobs.NotFound, "there is no such page")
+		err = kernel.Refuse(jobs.NotFound, "there is no such page")
 	}
 	if err != nil {
 		a = u.failed(r.Context(), r.URL.Path, err)

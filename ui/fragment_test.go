@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -64,7 +65,7 @@ func TestFragmentsAreShared(t *testing.T) {
 	if answer, body := s.get("/jobs/app.nightly", "X-Fragment", "1", "If-None-Match", tag); answer.StatusCode != http.StatusNotModified || body != "" {
 		t.Errorf("nothing has changed: %d", answer.StatusCode)
 	}
-	s.apply(jobs.Pause{Key: "app.nightly", Reason: "the new words"})
+	s.apply(kernel.Pause{Key: "app.nightly", Reason: "the new words"})
 	s.live.changes <- bus.Changes{}
 	next()
 	if answer, body := s.get("/jobs/app.nightly", "X-Fragment", "1", "If-None-Match", tag); answer.StatusCode != 200 || !strings.Contains(body, "the new words") {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -70,7 +71,7 @@ func (u *UI) route(need ops.Role, do handler) http.HandlerFunc {
 			return
 		}
 		if !v.Who.Role.Covers(need) {
-			u.fail(w, r, v, jobs.Refuse(jobs.Forbidden, "this needs the role %s, and yours is %s", need, v.Who.Role))
+			u.fail(w, r, v, kernel.Refuse(jobs.Forbidden, "this needs the role %s, and yours is %s", need, v.Who.Role))
 			return
 		}
 		admitted(w, r, v)
@@ -90,9 +91,9 @@ func (u *UI) anyone(do handler) http.HandlerFunc {
 func (u *UI) door(do handler) func(http.ResponseWriter, *http.Request, visitor) {
 	return func(w http.ResponseWriter, r *http.Request, v visitor) {
 		if r.Method == http.MethodPost {
-			r.Body = http.MaxBytesReader(w, r.Body, 2*jobs.MaxArgs)
+			r.Body = http.MaxBytesReader(w, r.Body, 2*kernel.MaxArgs)
 			if err := r.ParseForm(); err != nil {
-				u.fail(w, r, v, jobs.Invalid("the form cannot be read, or is too large"))
+				u.fail(w, r, v, kernel.Invalid("the form cannot be read, or is too large"))
 				return
 			}
 		}
@@ -290,7 +291,7 @@ func local(path string) string {
 // debugBanner says that a debug mode is on.
 type debugBanner struct {
 	Kind string
-	jobs.Debug
+	kernel.Debug
 	Held int // runs that are held back
 }
 

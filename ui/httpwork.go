@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/carillon-scheduler/carillon/httpspec"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // httpWork is what an HTTP job calls, as its page shows it.
@@ -24,7 +24,7 @@ type httpCall struct {
 
 // httpWorkOf is nil for a job that calls nothing.
 func httpWorkOf(raw json.RawMessage) *httpWork {
-	if jobs.NoHTTP(raw) {
+	if kernel.NoHTTP(raw) {
 		return nil
 	}
 	w := &httpWork{JSON: pretty(raw)}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/ui/chart"
@@ -26,7 +27,7 @@ type jobPage struct {
 	Day                   chart.Stack
 	Busy, Waiting         int
 	Succeeded, Terminated int // in the last 24 hours
-	Missed                []*jobs.Missed
+	Missed                []*kernel.Missed
 	Options               []option  // that say something about this job
 	Defaults              []option  // what else holds
 	HTTP                  *httpWork // what it calls; nil = its work is code
@@ -38,9 +39,9 @@ type jobPage struct {
 // fire is a due time ahead.
 type fire struct {
 	At     time.Time
-	Wall   string      // what clocks in the job's zone show
-	Remark string      // what a change of the clocks did to it
-	Silent jobs.Reason // why it does not become a run, as things stand; "" = it does
+	Wall   string        // what clocks in the job's zone show
+	Remark string        // what a change of the clocks did to it
+	Silent kernel.Reason // why it does not become a run, as things stand; "" = it does
 }
 
 // option is what holds for a job, and who said so.
@@ -91,7 +92,7 @@ func (u *UI) job(r *http.Request, v visitor) (answer, error) {
 }
 
 // fires are due times as people in the job's zone see them.
-func fires(d *jobs.Definition, next []time.Time) []fire {
+func fires(d *kernel.Definition, next []time.Time) []fire {
 	when, err := schedule.Of(d)
 	if err != nil || when == nil {
 		return nil
@@ -107,10 +108,10 @@ func fires(d *jobs.Definition, next []time.Time) []fire {
 // essential are the settings that people look for, also when nobody has said anything about them.
 var essential = []string{"schedule", "zone", "maxConcurrency", "overlap", "timeout", "retries"}
 
-func options(d *jobs.Definition) (said, defaults []option) {
+func options(d *kernel.Definition) (said, defaults []option) {
 	code := *d
-	code.Edits = jobs.Settings{}
-	policy := code.Resolve(&jobs.Global{})
+	code.Edits = kernel.Settings{}
+	policy := code.Resolve(&kernel.Global{})
 	edited, coded := d.Edits.Given(), d.Code.Given()
 	for _, s := range settings {
 		if !s.For(d.Kind) || s.Name == "description" || s.Name == "name" {
@@ -141,7 +142,7 @@ func (u *UI) snippets(p *jobPage, r *http.Request) {
 	if len(args) == 0 && !p.Recurring {
 		args = []byte(example(p.Definition.Schema))
 	}
-	p.Curl = u.curl(r, &jobs.Run{Key: p.Key, Args: args})
+	p.Curl = u.curl(r, &kernel.Run{Key: p.Key, Args: args})
 	if p.Recurring {
 		return
 	}
@@ -178,6 +179,6 @@ func example(schema []byte) string {
 // follow lets a field follow the code again.
 func (u *UI) follow(r *http.Request, v visitor) (answer, error) {
 	key := jobs.Key(r.PathValue("key"))
-	_, err := u.ops.Edit(r.Context(), v.Who, jobs.Edit{Key: key, Clear: []string{r.PostFormValue("field")}})
+	_, err := u.ops.Edit(r.Context(), v.Who, kernel.Edit{Key: key, Clear: []string{r.PostFormValue("field")}})
 	return goTo("/jobs/"+string(key), "follows"), err
 }

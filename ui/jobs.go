@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -51,12 +52,12 @@ type jobRow struct {
 	ops.Job
 	visitor
 	Recurring bool
-	Paused    *jobs.Held // now
-	Asks      bool       // for arguments: a run of it needs a form
-	First     time.Time  // next due time; zero = none
+	Paused    *kernel.Held // now
+	Asks      bool         // for arguments: a run of it needs a form
+	First     time.Time    // next due time; zero = none
 	Runs      []chart.Run
-	Last      *jobs.Run // the latest run that has begun
-	Zones     []string  // those in which a pause may end
+	Last      *kernel.Run // the latest run that has begun
+	Zones     []string    // those in which a pause may end
 	Back      string
 }
 
@@ -72,18 +73,18 @@ func (u *UI) jobs(r *http.Request, v visitor) (answer, error) {
 	switch f.Kind {
 	case "":
 	case "recurring":
-		q.Kind = jobs.Recurring
+		q.Kind = kernel.Recurring
 	case "triggered":
-		q.Kind = jobs.Triggered
+		q.Kind = kernel.Triggered
 	default:
-		return answer{}, jobs.Invalid("kind %.20q is neither recurring nor triggered", f.Kind)
+		return answer{}, kernel.Invalid("kind %.20q is neither recurring nor triggered", f.Kind)
 	}
 	switch f.State {
 	case "":
 	case "paused", "active":
 		q.Paused = new(f.State == "paused")
 	default:
-		return answer{}, jobs.Invalid("state %.20q is neither paused nor active", f.State)
+		return answer{}, kernel.Invalid("state %.20q is neither paused nor active", f.State)
 	}
 	list, more, err := u.ops.Jobs(ctx, v.Who, q)
 	if err != nil {
@@ -114,7 +115,7 @@ func (u *UI) jobs(r *http.Request, v visitor) (answer, error) {
 }
 
 func (u *UI) jobRow(j ops.Job, v visitor, back string) jobRow {
-	row := jobRow{Job: j, visitor: v, Recurring: j.Kind == jobs.Recurring, Asks: j.Kind == jobs.Triggered, Zones: zones(j.Definition.Policy.Zone), Back: back}
+	row := jobRow{Job: j, visitor: v, Recurring: j.Kind == kernel.Recurring, Asks: j.Kind == kernel.Triggered, Zones: zones(j.Definition.Policy.Zone), Back: back}
 	if len(j.Next) > 0 {
 		row.First = j.Next[0]
 	}
@@ -146,7 +147,7 @@ type sparkKey struct {
 type spark struct {
 	at   time.Time
 	runs []chart.Run
-	last *jobs.Run
+	last *kernel.Run
 }
 
 const (
@@ -154,7 +155,7 @@ const (
 	maxSparks = 5_000
 )
 
-func (s *sparks) of(ctx context.Context, u *UI, who ops.Who, key jobs.Key) ([]chart.Run, *jobs.Run, error) {
+func (s *sparks) of(ctx context.Context, u *UI, who ops.Who, key jobs.Key) ([]chart.Run, *kernel.Run, error) {
 	now, at := time.Now(), sparkKey{who.Tenant, key}
 	s.mu.Lock()
 	kept, ok := s.kept[at]
@@ -181,7 +182,7 @@ func (s *sparks) of(ctx context.Context, u *UI, who ops.Who, key jobs.Key) ([]ch
 
 // begun are the last runs of a job that have begun, newest first. Those that wait for their time come first in the
 // store's list and may hide all others: then each state is asked for by itself.
-func (u *UI) begun(ctx context.Context, who ops.Who, key jobs.Key) ([]*jobs.Run, error) {
+func (u *UI) begun(ctx context.Context, who ops.Who, key jobs.Key) ([]*kernel.Run, error) {
 	q := metastore.RunQuery{Job: key, Limit: chart.SparkRuns}
 	page, err := u.ops.Runs(ctx, who, q)
 	if err != nil {
@@ -199,16 +200,16 @@ func (u *UI) begun(ctx context.Context, who ops.Who, key jobs.Key) ([]*jobs.Run,
 		}
 	}
 	list = slices.DeleteFunc(slices.Clone(list), waits)
-	slices.SortStableFunc(list, func(a, b *jobs.Run) int {
+	slices.SortStableFunc(list, func(a, b *kernel.Run) int {
 		return cmp.Or(latest(b).Compare(latest(a)), slices.Compare(b.ID[:], a.ID[:]))
 	})
 	return list[:min(len(list), chart.SparkRuns)], nil
 }
 
-func waits(run *jobs.Run) bool { return run.State == jobs.Scheduled || run.State == jobs.Enqueued }
+func waits(run *kernel.Run) bool { return run.State == jobs.Scheduled || run.State == jobs.Enqueued }
 
 // bars are runs for a spark, oldest first.
-func (u *UI) bars(list []*jobs.Run) []chart.Run {
+func (u *UI) bars(list []*kernel.Run) []chart.Run {
 	bars := make([]chart.Run, len(list))
 	for i, run := range list {
 		row := u.runRow(run)

@@ -11,13 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-func (s *scene) definition(key jobs.Key) *jobs.Definition {
+func (s *scene) definition(key jobs.Key) *kernel.Definition {
 	s.t.Helper()
 	d, err := s.store.Definition(s.t.Context(), jobs.DefaultTenant, key)
 	if err != nil {
@@ -68,7 +69,7 @@ func TestJobList(t *testing.T) {
 		}
 	}
 	for i := range 60 {
-		s.apply(jobs.Register{App: "many", Worker: "w1", Start: true, Job: jobs.Declaration{Key: jobs.Key(fmt.Sprintf("m.%02d", i)), Kind: jobs.Triggered}})
+		s.apply(kernel.Register{App: "many", Worker: "w1", Start: true, Job: kernel.Declaration{Key: jobs.Key(fmt.Sprintf("m.%02d", i)), Kind: kernel.Triggered}})
 	}
 	first := keys("/jobs?app=many")
 	if len(first) != 50 || first[49] != "m.49" {
@@ -85,7 +86,7 @@ func TestJobList(t *testing.T) {
 func TestSparkBehindDelayedRuns(t *testing.T) {
 	s := newScene(t)
 	for range 30 {
-		s.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "app.work", Delay: time.Hour})
+		s.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "app.work", Delay: time.Hour})
 	}
 	answer, body := s.get("/jobs/app.work")
 	s.has("the job", answer, body, 200, `<rect class="terminated"`, `<rect class="succeeded"`)
@@ -142,7 +143,7 @@ func TestPauseForm(t *testing.T) {
 	}
 }
 
-func (s *scene) runAt(answer *http.Response, body string) *jobs.Run {
+func (s *scene) runAt(answer *http.Response, body string) *kernel.Run {
 	s.t.Helper()
 	if answer.StatusCode != 303 {
 		s.t.Fatalf("%d: %s", answer.StatusCode, body)
@@ -170,7 +171,7 @@ func TestArgumentsForm(t *testing.T) {
 	if want := `{"who":"\u003cb\u003e\"ann\"","n":12,"share":2.5e3,"loud":true,"how":"soft","deep":{"x":[1]}}`; string(run.Args) != want {
 		t.Errorf("arguments are %s\nwant %s", run.Args, want)
 	}
-	if run.State != jobs.Scheduled || run.Origin != jobs.FromPerson {
+	if run.State != jobs.Scheduled || run.Origin != kernel.FromPerson {
 		t.Errorf("%s, from %s", run.State, run.Origin)
 	}
 	if run := s.runAt(s.post("/jobs/app.typed/trigger", url.Values{"mode": {"form"}, "a.who": {"x"}, "a.n": {"1"}, "a.deep": {"{}"}})); string(run.Args) != `{"who":"x","n":1,"share":0.5,"deep":{}}` && string(run.Args) != `{"who":"x","n":1,"deep":{}}` {
@@ -356,7 +357,7 @@ func TestVersionsPage(t *testing.T) {
 	o := ops.New(ops.Config{Store: s.store})
 	for _, n := range []int{3, 5} {
 		who := ops.Who{Actor: "person:ann", Reason: fmt.Sprintf("<b>%d</b> are better", n)}
-		if _, err := o.Edit(t.Context(), who, jobs.Edit{Key: "app.nightly", Set: jobs.Settings{Retries: new(n)}}); err != nil {
+		if _, err := o.Edit(t.Context(), who, kernel.Edit{Key: "app.nightly", Set: kernel.Settings{Retries: new(n)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -468,14 +469,14 @@ func TestBackfillForm(t *testing.T) {
 		t.Errorf("made: %d, to %s: %.200s", answer.StatusCode, answer.Header.Get("Location"), body)
 	}
 	runs := s.runsOf("app.nightly")
-	if len(runs) != 3 || runs[0].Origin != jobs.FromBackfill {
+	if len(runs) != 3 || runs[0].Origin != kernel.FromBackfill {
 		t.Errorf("%d runs were made", len(runs))
 	}
 	answer, body = s.get("/jobs/app.nightly/backfill?" + words.Encode())
 	s.has("again", answer, body, 200, "No run would be made", "3 have a run", "!Make 3")
 }
 
-func (s *scene) runsOf(key jobs.Key) []*jobs.Run {
+func (s *scene) runsOf(key jobs.Key) []*kernel.Run {
 	s.t.Helper()
 	page, err := s.store.Runs(s.t.Context(), metastore.RunQuery{Tenant: jobs.DefaultTenant, Job: key, Limit: metastore.MaxPage})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -65,7 +66,7 @@ func (u *UI) newHTTP(r *http.Request, v visitor) (answer, error) {
 	if r.PostFormValue("do") != "try" {
 		return goTo("/jobs/"+f.Key, "saved"), nil
 	}
-	made, err := u.ops.Trigger(r.Context(), who, jobs.Create{Key: jobs.Key(f.Key), Origin: jobs.FromPerson})
+	made, err := u.ops.Trigger(r.Context(), who, kernel.Create{Key: jobs.Key(f.Key), Origin: kernel.FromPerson})
 	if err != nil {
 		return u.untried(r, v, f.Key, err)
 	}
@@ -79,7 +80,7 @@ func (u *UI) untried(r *http.Request, v visitor, key string, err error) (answer,
 	f, unread := u.argsFormOf(r, v)
 	refusal, ok := errors.AsType[*jobs.Refusal](err)
 	if unread != nil || !ok || refusal.Code == jobs.Unknown {
-		return answer{}, jobs.Refuse(jobs.Unknown, "the job %s was made; whether it was run is not known", key)
+		return answer{}, kernel.Refuse(jobs.Unknown, "the job %s was made; whether it was run is not known", key)
 	}
 	f.Fault = "The job was made; it was not run: " + refusal.Text
 	return f.answer(statusOf(err)), nil
@@ -87,9 +88,9 @@ func (u *UI) untried(r *http.Request, v visitor, key string, err error) (answer,
 
 // wanted is the job that the form asks for.
 func (f *newHTTPForm) wanted() (ops.Wanted, error) {
-	w := ops.Wanted{Key: jobs.Key(f.Key), Kind: jobs.Triggered, App: f.App}
+	w := ops.Wanted{Key: jobs.Key(f.Key), Kind: kernel.Triggered, App: f.App}
 	if f.Schedule != "" {
-		w.Kind, w.Set.Schedule = jobs.Recurring, &f.Schedule
+		w.Kind, w.Set.Schedule = kernel.Recurring, &f.Schedule
 		if f.Zone != "" {
 			w.Set.Zone = &f.Zone
 		}
@@ -103,7 +104,7 @@ func (f *newHTTPForm) wanted() (ops.Wanted, error) {
 	}
 	retries, err := strconv.Atoi(f.Retries)
 	if err != nil {
-		return w, jobs.Invalid("retries: %.20q is not a whole number", f.Retries)
+		return w, kernel.Invalid("retries: %.20q is not a whole number", f.Retries)
 	}
 	w.Set.Timeout, w.Set.Retries = &timeout, &retries
 	raw, err := f.spec()
@@ -121,7 +122,7 @@ func (f *newHTTPForm) wanted() (ops.Wanted, error) {
 func (f *newHTTPForm) spec() ([]byte, error) {
 	if f.JSON != "" {
 		if !json.Valid([]byte(f.JSON)) {
-			return nil, jobs.Invalid("what stands under “All of it as JSON” is not JSON")
+			return nil, kernel.Invalid("what stands under “All of it as JSON” is not JSON")
 		}
 		return []byte(f.JSON), nil
 	}
@@ -132,7 +133,7 @@ func (f *newHTTPForm) spec() ([]byte, error) {
 		}
 		name, value, ok := strings.Cut(line, ":")
 		if !ok {
-			return nil, jobs.Invalid("header %.60q: write it as Name: value", line)
+			return nil, kernel.Invalid("header %.60q: write it as Name: value", line)
 		}
 		if c.Headers == nil {
 			c.Headers = map[string]string{}

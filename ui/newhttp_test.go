@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -34,7 +35,7 @@ func TestNewHTTPJob(t *testing.T) {
 		t.Fatalf("it leads to %q", to)
 	}
 	d, err := s.store.Definition(t.Context(), jobs.DefaultTenant, "app.ping")
-	if err != nil || d.Kind != jobs.Recurring || d.Policy.Retries != 3 || d.Policy.Zone != "Europe/Berlin" {
+	if err != nil || d.Kind != kernel.Recurring || d.Policy.Retries != 3 || d.Policy.Zone != "Europe/Berlin" {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	want := `{"request":[{"method":"POST","url":"https://example.com/?day=${$.day}","headers":{"Authorization":"Bearer ${secret:T}","X-A":"b"},"body":{"a":"${$.a}"}}]}`
@@ -96,9 +97,9 @@ func TestNewHTTPJobThatIsNotTried(t *testing.T) {
 		jobs.Conflict: {"The job was made; it was not run: nobody is there", `action="/jobs/app.conflict/trigger"`, "!Not done"},
 		jobs.Unknown:  {"Not known", "the job app.outcome was made; whether it was run is not known", "!Not done"},
 	} {
-		s.breaks(func(k jobs.Command) error {
-			if _, ok := k.(jobs.Create); ok {
-				return jobs.Refuse(code, "nobody is there")
+		s.breaks(func(k kernel.Command) error {
+			if _, ok := k.(kernel.Create); ok {
+				return kernel.Refuse(code, "nobody is there")
 			}
 			return nil
 		})

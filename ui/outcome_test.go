@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -16,10 +17,10 @@ import (
 // faulty is a store that has an answer of its own to some commands.
 type faulty struct {
 	metastore.Full
-	err func(jobs.Command) error
+	err func(kernel.Command) error
 }
 
-func (f *faulty) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (f *faulty) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	for _, e := range batch {
 		if err := f.err(e.Command); err != nil {
 			return metastore.Refused(batch, err)
@@ -29,19 +30,19 @@ func (f *faulty) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.R
 }
 
 // breaks has the store answer commands with an error, where there is one.
-func (s *scene) breaks(err func(jobs.Command) error) {
+func (s *scene) breaks(err func(kernel.Command) error) {
 	s.Handler = ui.New(ui.Config{Ops: ops.New(ops.Config{Store: &faulty{s.store, err}, Logs: s.logs, Live: s.live}), Logger: slog.New(slog.NewTextHandler(s.t.Output(), nil))})
 }
 
-var errDoubt error = jobs.Refuse(jobs.Unknown, "outcome unknown: the answer has not come")
+var errDoubt error = kernel.Refuse(jobs.Unknown, "outcome unknown: the answer has not come")
 
 // What may have been done is not said not to have been: whoever hears that does it again.
 func TestOutcomeThatIsNotKnown(t *testing.T) {
 	s := newScene(t)
-	s.breaks(func(jobs.Command) error { return errDoubt })
+	s.breaks(func(kernel.Command) error { return errDoubt })
 	answer, body := s.post("/jobs/app.work/trigger", nil)
 	s.has("a run that may have been made", answer, body, 504, "<h1>Not known</h1>", "<title>Not known", "the answer has not come", "look before you do it again", "!Not done")
-	s.breaks(func(jobs.Command) error { return errors.New("the disk is on fire") })
+	s.breaks(func(kernel.Command) error { return errors.New("the disk is on fire") })
 	answer, body = s.post("/jobs/app.work/trigger", nil)
 	s.has("an error inside", answer, body, 500, "<h1>Not done</h1>", "Something went wrong on our side", "!disk", "!look before")
 }
@@ -51,8 +52,8 @@ func TestBulkOfWhichAnOutcomeIsNotKnown(t *testing.T) {
 	s := newScene(t)
 	first, second := s.runs[jobs.Processing], s.runs[jobs.Scheduled]
 	says := errDoubt
-	s.breaks(func(k jobs.Command) error {
-		if cancel, ok := k.(jobs.Cancel); ok && cancel.ID == second {
+	s.breaks(func(k kernel.Command) error {
+		if cancel, ok := k.(kernel.Cancel); ok && cancel.ID == second {
 			return says
 		}
 		return nil

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -145,7 +146,7 @@ func minutes(pulse []ops.Minute, now time.Time) (chart.Stack, chart.Band) {
 }
 
 // hours are how runs ended in the last day.
-func hours(counts []jobs.Tally, now time.Time) chart.Stack {
+func hours(counts []kernel.Tally, now time.Time) chart.Stack {
 	at := columns(chartHours, time.Hour, now)
 	series := map[jobs.State]int{jobs.Succeeded: 0, jobs.Skipped: 1, jobs.Cancelled: 2, jobs.Terminated: 3}
 	stack := chart.Stack{Title: "Ended by hour", At: at, Series: []chart.Series{

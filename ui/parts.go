@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -19,7 +20,7 @@ func (f runFilter) whole() bool {
 
 // fold makes one line of all parts of a broadcast, in the place of the first of them.
 func (u *UI) fold(ctx context.Context, who ops.Who, rows []runRow) ([]runRow, error) {
-	of := map[jobs.ID][]*jobs.Run{}
+	of := map[jobs.ID][]*kernel.Run{}
 	for _, r := range rows {
 		if group := groupOf(r.Run); !group.IsZero() {
 			of[group] = append(of[group], r.Run)
@@ -47,7 +48,7 @@ func (u *UI) fold(ctx context.Context, who ops.Who, rows []runRow) ([]runRow, er
 				return nil, err
 			}
 			for _, run := range page.Runs {
-				if groupOf(run) == group && !slices.ContainsFunc(list, func(o *jobs.Run) bool { return o.ID == run.ID }) {
+				if groupOf(run) == group && !slices.ContainsFunc(list, func(o *kernel.Run) bool { return o.ID == run.ID }) {
 					list = append(list, run)
 				}
 			}
@@ -55,13 +56,13 @@ func (u *UI) fold(ctx context.Context, who ops.Who, rows []runRow) ([]runRow, er
 			if err != nil && jobs.CodeOf(err) != jobs.NotFound {
 				return nil, err
 			}
-			if err == nil && !slices.ContainsFunc(list, func(o *jobs.Run) bool { return o.ID == group }) {
+			if err == nil && !slices.ContainsFunc(list, func(o *kernel.Run) bool { return o.ID == group }) {
 				list = append(list, head)
 			}
 		}
 		r.Group, r.Of = group, total
 		if total <= mostParts {
-			slices.SortFunc(list, func(a, b *jobs.Run) int { return int(a.Place.Index) - int(b.Place.Index) })
+			slices.SortFunc(list, func(a, b *kernel.Run) int { return int(a.Place.Index) - int(b.Place.Index) })
 			r.Parts = list
 			for _, run := range list {
 				if run.State == jobs.Succeeded {
@@ -75,7 +76,7 @@ func (u *UI) fold(ctx context.Context, who ops.Who, rows []runRow) ([]runRow, er
 }
 
 // groupOf is the broadcast that a run is a part of, or zero.
-func groupOf(run *jobs.Run) jobs.ID {
+func groupOf(run *kernel.Run) jobs.ID {
 	if run.Place == nil || run.Place.Total < 2 {
 		return jobs.ID{}
 	}

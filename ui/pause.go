@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -46,7 +47,7 @@ func (u *UI) pause(r *http.Request, v visitor) (answer, error) {
 	}
 	until, err := pauseEnd(f.Until, f.At, f.Zone, u.ops.Now())
 	if err == nil {
-		_, err = u.ops.Pause(r.Context(), v.Who, jobs.Pause{Key: f.Key, Reason: f.Reason, Until: until})
+		_, err = u.ops.Pause(r.Context(), v.Who, kernel.Pause{Key: f.Key, Reason: f.Reason, Until: until})
 	}
 	if jobs.CodeOf(err) == jobs.BadInput {
 		f.Fault = said(err)
@@ -71,13 +72,13 @@ func pauseEnd(word, at, zone string, now time.Time) (time.Time, error) {
 	}
 	local := now.In(location(zone))
 	morning := func(days int) (time.Time, error) {
-		return jobs.Instant(time.Date(local.Year(), local.Month(), local.Day()+days, 9, 0, 0, 0, local.Location())), nil
+		return kernel.Instant(time.Date(local.Year(), local.Month(), local.Day()+days, 9, 0, 0, 0, local.Location())), nil
 	}
 	switch word {
 	case "", "resumed":
 		return time.Time{}, nil
 	case "hour":
-		return jobs.Instant(now.Add(time.Hour)), nil
+		return kernel.Instant(now.Add(time.Hour)), nil
 	case "tomorrow":
 		return morning(1)
 	case "monday":
@@ -85,11 +86,11 @@ func pauseEnd(word, at, zone string, now time.Time) (time.Time, error) {
 	case "at":
 		t, err := parseWall(at, zone)
 		if err == nil && !t.After(now) {
-			err = jobs.Invalid("the pause would end at %s, which has passed", t.In(location(zone)).Format("2006-01-02 15:04"))
+			err = kernel.Invalid("the pause would end at %s, which has passed", t.In(location(zone)).Format("2006-01-02 15:04"))
 		}
 		return t, err
 	}
-	return time.Time{}, jobs.Invalid("%.20q is none of resumed, hour, tomorrow, monday, at", word)
+	return time.Time{}, kernel.Invalid("%.20q is none of resumed, hour, tomorrow, monday, at", word)
 }
 
 func (u *UI) resume(r *http.Request, v visitor) (answer, error) {

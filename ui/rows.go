@@ -4,12 +4,13 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // runRow is a line of a table of runs.
 type runRow struct {
-	*jobs.Run
+	*kernel.Run
 	Error    string // of the last attempt, for people
 	Why      string
 	When     time.Time     // of its latest move
@@ -23,20 +24,20 @@ type runRow struct {
 
 	// Of a line that stands for all parts of a broadcast:
 	Group jobs.ID
-	Of    int         // parts
-	Done  int         // of them have succeeded
-	Parts []*jobs.Run // in their order; nil = there are too many to be told
+	Of    int           // parts
+	Done  int           // of them have succeeded
+	Parts []*kernel.Run // in their order; nil = there are too many to be told
 }
 
 // latest is when a run last moved.
-func latest(run *jobs.Run) time.Time {
+func latest(run *kernel.Run) time.Time {
 	if n := len(run.Moves); n > 0 {
 		return run.Moves[n-1].At
 	}
 	return run.Created
 }
 
-func (u *UI) runRows(list []*jobs.Run) []runRow {
+func (u *UI) runRows(list []*kernel.Run) []runRow {
 	rows := make([]runRow, len(list))
 	for i, run := range list {
 		rows[i] = u.runRow(run)
@@ -44,7 +45,7 @@ func (u *UI) runRows(list []*jobs.Run) []runRow {
 	return rows
 }
 
-func (u *UI) runRow(run *jobs.Run) runRow {
+func (u *UI) runRow(run *kernel.Run) runRow {
 	row := runRow{Run: run, Error: run.Problem(), Why: causes[run.Cause], When: latest(run), Text: run.Problem(), Most: max(run.Terms.Retries+1, int(run.Attempt))}
 	if run.Waits != "" {
 		row.Why = "waits for " + gate(run.Waits)

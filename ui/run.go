@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -37,7 +38,7 @@ type runPage struct {
 
 // moveRow is one line of the history, with how long the run stayed there.
 type moveRow struct {
-	jobs.Move
+	kernel.Move
 	Why  string
 	Held time.Duration // until the next move; negative = it is still there
 }
@@ -69,7 +70,7 @@ func (u *UI) runAnswer(r *http.Request, v visitor, add func(*runPage)) (answer, 
 		return answer{}, err
 	}
 	p := runPage{visitor: v, runRow: u.runRow(run), In: shorten(run.Args), Out: shorten(run.Result), Kept: shorten(run.Checkpoint),
-		CanStop: jobs.May(run.State, jobs.Cancelled), CanRun: run.State.Final()}
+		CanStop: kernel.May(run.State, jobs.Cancelled), CanRun: run.State.Final()}
 	for i, m := range run.Moves {
 		m.Text = run.Says(&m)
 		row := moveRow{Move: m, Why: causes[m.Cause], Held: -1}
@@ -108,7 +109,7 @@ func (u *UI) runAnswer(r *http.Request, v visitor, add func(*runPage)) (answer, 
 func runID(r *http.Request) (jobs.ID, error) {
 	id, err := jobs.ParseID(r.PathValue("id"))
 	if err != nil {
-		return id, jobs.Refuse(jobs.NotFound, "there is no such run")
+		return id, kernel.Refuse(jobs.NotFound, "there is no such run")
 	}
 	return id, nil
 }
@@ -160,7 +161,7 @@ func (u *UI) refused(r *http.Request, v visitor, err error) (answer, error) {
 }
 
 // curl is the same run by the API, for a shell.
-func (u *UI) curl(r *http.Request, run *jobs.Run) string {
+func (u *UI) curl(r *http.Request, run *kernel.Run) string {
 	lines := []string{"curl -X POST " + quoted(u.origin(r)+"/api/v1/jobs/"+string(run.Key)+"/trigger")}
 	if !u.open {
 		lines = append(lines, `-H "Authorization: Bearer $CARILLON_TOKEN"`)
@@ -188,7 +189,7 @@ func (u *UI) origin(r *http.Request) string {
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // goCall is the same run by a program.
-func goCall(run *jobs.Run) string {
+func goCall(run *kernel.Run) string {
 	args := ""
 	if len(run.Args) > 0 {
 		args = ",\n\tArgs: []byte(" + goText(string(run.Args)) + ")"
@@ -223,7 +224,7 @@ const (
 )
 
 // attemptsOf reads the attempts of a run out of its history. Time begins when it was first due, or was asked for.
-func attemptsOf(run *jobs.Run, now time.Time) (list []attempt, skipped int) {
+func attemptsOf(run *kernel.Run, now time.Time) (list []attempt, skipped int) {
 	var since, first time.Time // since when it waits
 	for i, m := range run.Moves {
 		if m.State != jobs.Processing {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -14,9 +15,9 @@ import (
 func TestAttempts(t *testing.T) {
 	t0 := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	at := func(s int) time.Time { return t0.Add(time.Duration(s) * time.Second) }
-	run := &jobs.Run{State: jobs.Terminated, Error: "no, and at length", Moves: []jobs.Move{
+	run := &kernel.Run{State: jobs.Terminated, Error: "no, and at length", Moves: []kernel.Move{
 		{State: jobs.Scheduled, At: t0.Add(-time.Hour)}, {State: jobs.Enqueued, At: at(0)},
-		{State: jobs.Processing, At: at(10), Attempt: 1, By: "w1"}, {State: jobs.Failed, Cause: jobs.ByTimeout, At: at(30), Attempt: 1, Text: "late"},
+		{State: jobs.Processing, At: at(10), Attempt: 1, By: "w1"}, {State: jobs.Failed, Cause: kernel.ByTimeout, At: at(30), Attempt: 1, Text: "late"},
 		{State: jobs.Processing, At: at(80), Attempt: 2, By: "w2"}, {State: jobs.Failed, At: at(100), Attempt: 2, Text: "no"}, {State: jobs.Terminated, At: at(100), Attempt: 2, Text: "no"},
 	}}
 	list, skipped := attemptsOf(run, at(500))
@@ -37,7 +38,7 @@ func TestAttempts(t *testing.T) {
 	}
 	run.Moves = nil
 	for i := range 40 {
-		run.Moves = append(run.Moves, jobs.Move{State: jobs.Processing, At: at(2 * i), Attempt: uint32(i + 1)}, jobs.Move{State: jobs.Failed, At: at(2*i + 1), Attempt: uint32(i + 1)})
+		run.Moves = append(run.Moves, kernel.Move{State: jobs.Processing, At: at(2 * i), Attempt: uint32(i + 1)}, kernel.Move{State: jobs.Failed, At: at(2*i + 1), Attempt: uint32(i + 1)})
 	}
 	if list, skipped := attemptsOf(run, at(500)); len(list) != mostAttempts || skipped != 10 || list[0].N != 11 || list[0].WaitX != 0 {
 		t.Errorf("of many: %d, %d skipped, first %+v", len(list), skipped, list[0])
@@ -47,7 +48,7 @@ func TestAttempts(t *testing.T) {
 // What is copied into a shell is one command, whatever the arguments are.
 func TestCurl(t *testing.T) {
 	u := &UI{base: "/base"}
-	run := &jobs.Run{Key: "app.work", Args: []byte(`{"x":"'; touch /tmp/oops; '$(id)` + "`id`" + `"}`)}
+	run := &kernel.Run{Key: "app.work", Args: []byte(`{"x":"'; touch /tmp/oops; '$(id)` + "`id`" + `"}`)}
 	text := u.curl(httptest.NewRequest("GET", "http://host.example:8080/runs/1", nil), run)
 	if !strings.Contains(text, "http://host.example:8080/base/api/v1/jobs/app.work/trigger") || !strings.Contains(text, "$CARILLON_TOKEN") {
 		t.Error(text)

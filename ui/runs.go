@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -32,7 +33,7 @@ type runsPage struct {
 	Done    string    // what a form has just done
 	Keys    []jobs.Key
 	Workers []string
-	Origins []jobs.Origin
+	Origins []kernel.Origin
 }
 
 // runFilter is what the URL asks for, as it was typed.
@@ -112,10 +113,10 @@ func (f runFilter) query() (q metastore.RunQuery, faults []string) {
 			faults = append(faults, refusal.Text)
 		}
 	}
-	q = metastore.RunQuery{Worker: f.Worker, Origin: jobs.Origin(f.Origin), Code: f.Code, Cursor: f.Cursor, Limit: runsRows}
+	q = metastore.RunQuery{Worker: f.Worker, Origin: kernel.Origin(f.Origin), Code: f.Code, Cursor: f.Cursor, Limit: runsRows}
 	var err error
 	if f.State != "" {
-		if q.State, err = jobs.ParseState(f.State); err != nil {
+		if q.State, err = kernel.ParseState(f.State); err != nil {
 			wrong(err)
 		}
 	}
@@ -132,7 +133,7 @@ func (f runFilter) query() (q metastore.RunQuery, faults []string) {
 		}
 	}
 	if f.Origin != "" && !slices.Contains(origins, q.Origin) {
-		wrong(jobs.Invalid("origin %.40q is none of %q", f.Origin, origins))
+		wrong(kernel.Invalid("origin %.40q is none of %q", f.Origin, origins))
 		q.Origin = ""
 	}
 	if q.From, err = timeOf(f.From); err != nil {
@@ -144,7 +145,7 @@ func (f runFilter) query() (q metastore.RunQuery, faults []string) {
 	return q, faults
 }
 
-var origins = jobs.Origins()
+var origins = kernel.Origins()
 
 // timeOf reads a time of a form; "" is none.
 func timeOf(text string) (time.Time, error) {
@@ -156,7 +157,7 @@ func timeOf(text string) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, jobs.Invalid("time %.40q is not understood: write it as 2026-11-21T14:30, in UTC", text)
+	return time.Time{}, kernel.Invalid("time %.40q is not understood: write it as 2026-11-21T14:30, in UTC", text)
 }
 
 func (u *UI) runs(r *http.Request, v visitor) (answer, error) {
@@ -223,11 +224,11 @@ func (u *UI) stateTabs(ctx context.Context, who ops.Who, f runFilter, q metastor
 		}
 	}
 	var tabs []stateTab
-	for _, state := range append([]jobs.State{jobs.New}, jobs.States()...) {
+	for _, state := range append([]jobs.State{kernel.New}, kernel.States()...) {
 		tab := stateTab{State: state, Name: state.String(), Here: state == q.State}
 		to := f
 		to.State = tab.Name
-		if state == jobs.New {
+		if state == kernel.New {
 			tab.Name, to.State = "All", ""
 		}
 		tab.Path = to.at("", nil)
@@ -237,7 +238,7 @@ func (u *UI) stateTabs(ctx context.Context, who ops.Who, f runFilter, q metastor
 			if page.Next != "" || f.Cursor != "" {
 				tab.Count += "+"
 			}
-		case live == nil || state == jobs.New:
+		case live == nil || state == kernel.New:
 		case state.Final():
 			tab.Count, tab.Hint = counted(ended[state]), "in the last 24 hours"
 		default:
@@ -262,10 +263,10 @@ func (u *UI) bulk(r *http.Request, v visitor) (answer, error) {
 	who.Reason = r.PostFormValue("reason")
 	ticked := r.PostForm["id"]
 	if len(ticked) == 0 {
-		return answer{}, jobs.Invalid("no run is ticked: tick those that you mean")
+		return answer{}, kernel.Invalid("no run is ticked: tick those that you mean")
 	}
 	if len(ticked) > metastore.MaxPage {
-		return answer{}, jobs.Invalid("%d runs are ticked, at most %d can be handled at once", len(ticked), metastore.MaxPage)
+		return answer{}, kernel.Invalid("%d runs are ticked, at most %d can be handled at once", len(ticked), metastore.MaxPage)
 	}
 	ids := make([]jobs.ID, len(ticked))
 	for i, text := range ticked {
@@ -284,19 +285,19 @@ func (u *UI) bulk(r *http.Request, v visitor) (answer, error) {
 		case "again":
 			_, err = u.ops.Again(ctx, who, id, nil, "")
 		default:
-			return answer{}, jobs.Invalid("do is %.20q, it must be cancel or again", what)
+			return answer{}, kernel.Invalid("do is %.20q, it must be cancel or again", what)
 		}
 		refusal, ok := errors.AsType[*jobs.Refusal](err)
 		switch {
 		case err == nil:
 			did++
 		case ok && refusal.Code == jobs.Unknown: // not to be told with those that were not
-			return answer{}, jobs.Refuse(jobs.Unknown, "of %s it was done, and of run %s it is not known: look at the runs before you ask again", plural(did, "run"), id)
+			return answer{}, kernel.Refuse(jobs.Unknown, "of %s it was done, and of run %s it is not known: look at the runs before you ask again", plural(did, "run"), id)
 		case ok && refusal.Code != jobs.Forbidden && (refusal.Code != jobs.Unavailable || did > 0):
 			refused++
 			first = cmp.Or(first, refusal.Text)
 		case did > 0:
-			err = errors.Join(jobs.Refuse(jobs.Unknown, "of %s it was done, and then it broke off: look at the runs before you ask again", plural(did, "run")), err)
+			err = errors.Join(kernel.Refuse(jobs.Unknown, "of %s it was done, and then it broke off: look at the runs before you ask again", plural(did, "run")), err)
 			return answer{}, err
 		default:
 			return answer{}, err

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -37,7 +38,7 @@ func TestRunsAreFiltered(t *testing.T) {
 func TestRunsArePaged(t *testing.T) {
 	s := newScene(t)
 	for range 120 {
-		s.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "app.work"})
+		s.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "app.work"})
 	}
 	seen := map[string]bool{}
 	var places []string
@@ -127,7 +128,7 @@ func TestBulk(t *testing.T) {
 	if to := answer.Header.Get("Location"); !strings.HasPrefix(to, "/?") {
 		t.Errorf("leads to %s", to)
 	}
-	page, err := s.store.Runs(t.Context(), metastore.RunQuery{Tenant: jobs.DefaultTenant, Origin: jobs.FromRetry})
+	page, err := s.store.Runs(t.Context(), metastore.RunQuery{Tenant: jobs.DefaultTenant, Origin: kernel.FromRetry})
 	if err != nil || len(page.Runs) != 2 {
 		t.Errorf("%d runs were started again (%v)", len(page.Runs), err)
 	}
@@ -141,12 +142,12 @@ func TestBulk(t *testing.T) {
 // What was typed into a form that is refused is there again, beside the reason.
 func TestRefusedFormsKeepWhatWasTyped(t *testing.T) {
 	s := newScene(t)
-	s.apply(jobs.Edit{Key: "app.work", Set: jobs.Settings{Disabled: new(true)}})
+	s.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Disabled: new(true)}})
 	failed := "/runs/" + s.runs[jobs.Terminated].String()
 	if answer, body := s.post(failed+"/again", nil); answer.StatusCode != 409 || !strings.Contains(body, "is disabled") || !strings.Contains(body, "Attempts") {
 		t.Errorf("run again: %d", answer.StatusCode)
 	}
-	s.apply(jobs.Edit{Key: "app.work", Clear: []string{"disabled"}})
+	s.apply(kernel.Edit{Key: "app.work", Clear: []string{"disabled"}})
 	if answer, body := s.post("/runs/"+s.runs[jobs.Succeeded].String()+"/cancel", nil); answer.StatusCode != 409 || !strings.Contains(body, "it has ended") || !strings.Contains(body, "Arguments") {
 		t.Errorf("cancel: %d", answer.StatusCode)
 	}
@@ -155,7 +156,7 @@ func TestRefusedFormsKeepWhatWasTyped(t *testing.T) {
 			t.Errorf("settings %s: %d", typed, answer.StatusCode)
 		}
 	}
-	s.apply(jobs.Create{ID: jobs.NewID(time.Now()), Key: "app.work"}) // is held
+	s.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "app.work"}) // is held
 	if answer, body := s.post("/debug", url.Values{"kind": {"triggered"}, "on": {"false"}}); answer.StatusCode != 409 || !strings.Contains(body, "say whether to release or to discard") || !strings.Contains(body, "discard 1") {
 		t.Errorf("debug off: %d", answer.StatusCode)
 	}
@@ -218,8 +219,8 @@ func TestSettingsOfTwoPeople(t *testing.T) {
 	if answer, body := s.post("/settings", second); answer.StatusCode != 303 {
 		t.Fatalf("%d %s", answer.StatusCode, body)
 	}
-	if g, err := s.store.Global(t.Context(), jobs.DefaultTenant); err != nil || jobs.LimitsText(g.AppLimits) != "mail=5" || g.Budget().String() != "50/s" {
-		t.Errorf("the limits are %s, and the budget %s (%v)", jobs.LimitsText(g.AppLimits), g.Budget(), err)
+	if g, err := s.store.Global(t.Context(), jobs.DefaultTenant); err != nil || kernel.LimitsText(g.AppLimits) != "mail=5" || g.Budget().String() != "50/s" {
+		t.Errorf("the limits are %s, and the budget %s (%v)", kernel.LimitsText(g.AppLimits), g.Budget(), err)
 	}
 	none := form()
 	none.Set("limits", "")
@@ -227,7 +228,7 @@ func TestSettingsOfTwoPeople(t *testing.T) {
 		t.Fatalf("%d %s", answer.StatusCode, body)
 	}
 	if g, err := s.store.Global(t.Context(), jobs.DefaultTenant); err != nil || len(g.AppLimits) != 0 || g.Budget().String() != "50/s" {
-		t.Errorf("the limits are %s, and the budget %s (%v)", jobs.LimitsText(g.AppLimits), g.Budget(), err)
+		t.Errorf("the limits are %s, and the budget %s (%v)", kernel.LimitsText(g.AppLimits), g.Budget(), err)
 	}
 }
 
@@ -278,9 +279,9 @@ func TestLog(t *testing.T) {
 func TestRunsAreSearchedInParts(t *testing.T) {
 	s := newScene(t)
 	for range 45 {
-		batch := make([]jobs.Envelope, 1_000)
+		batch := make([]kernel.Envelope, 1_000)
 		for i := range batch {
-			batch[i] = jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: jobs.Create{ID: jobs.NewID(time.Now()), Key: "app.work"}}
+			batch[i] = kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: kernel.Create{ID: jobs.NewID(time.Now()), Key: "app.work"}}
 		}
 		s.store.Apply(t.Context(), batch)
 	}
@@ -306,16 +307,16 @@ func TestBroadcastIsOneLine(t *testing.T) {
 	s := newScene(t)
 	s.declare(jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil }), jobs.Options{Key: "app.sweep", Route: jobs.RouteBroadcast}))
 	id := jobs.NewID(time.Now())
-	s.apply(jobs.Create{ID: id, Key: "app.sweep", Origin: jobs.FromPerson})
-	s.apply(jobs.Lead{Term: 1, Node: "n1"})
-	s.apply(jobs.Expand{ID: id, Workers: []string{"w1", "w2", "w3"}})
+	s.apply(kernel.Create{ID: id, Key: "app.sweep", Origin: kernel.FromPerson})
+	s.apply(kernel.Lead{Term: 1, Node: "n1"})
+	s.apply(kernel.Expand{ID: id, Workers: []string{"w1", "w2", "w3"}})
 	page, err := s.store.Runs(t.Context(), metastore.RunQuery{Tenant: jobs.DefaultTenant, Job: "app.sweep", Limit: 10})
 	if err != nil || len(page.Runs) != 3 {
 		t.Fatalf("%d parts, %v", len(page.Runs), err)
 	}
 	for _, run := range page.Runs[:2] {
-		s.apply(jobs.Claim{ID: run.ID, Worker: run.Place.Pin, Attempt: 1})
-		s.apply(jobs.Finish{ID: run.ID, Worker: run.Place.Pin, Attempt: 1, Outcome: jobs.OutcomeSuccess})
+		s.apply(kernel.Claim{ID: run.ID, Worker: run.Place.Pin, Attempt: 1})
+		s.apply(kernel.Finish{ID: run.ID, Worker: run.Place.Pin, Attempt: 1, Outcome: kernel.OutcomeSuccess})
 	}
 	answer, body := s.get("/runs?job=app.sweep")
 	s.has("the list", answer, body, 200, "2 of 3 parts succeeded")

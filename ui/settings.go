@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -29,7 +30,7 @@ type settingsPage struct {
 	Limits                        string // of apps, as typed, or as they hold
 	Budget                        string // of retries, as typed, or as it holds
 	WasLimits, WasBudget          string // what stood there when the form was made
-	NewJobs                       jobs.NewJobs
+	NewJobs                       kernel.NewJobs
 	Fault                         string
 	Field                         string // which form was refused: misfire, limits, newJobs, recurring, triggered
 	Defaults                      []defaultRow
@@ -45,7 +46,7 @@ type settingsPage struct {
 // debugMode is one of the two debug modes.
 type debugMode struct {
 	Kind string
-	jobs.Debug
+	kernel.Debug
 	Held  int // runs that it holds back
 	Does  string
 	Fault string
@@ -67,7 +68,7 @@ func (u *UI) settingsAnswer(ctx context.Context, v visitor, add func(*settingsPa
 	if err != nil {
 		return answer{}, err
 	}
-	p := settingsPage{visitor: v, Misfire: shortDuration(global.Late()), Default: shortDuration(jobs.DefaultMisfireAfter), Limits: jobs.LimitsText(global.AppLimits), Budget: global.Budget().String(), NewJobs: cmp.Or(global.NewJobs, jobs.NewEnabled), Defaults: defaultRows(global),
+	p := settingsPage{visitor: v, Misfire: shortDuration(global.Late()), Default: shortDuration(kernel.DefaultMisfireAfter), Limits: kernel.LimitsText(global.AppLimits), Budget: global.Budget().String(), NewJobs: cmp.Or(global.NewJobs, kernel.NewEnabled), Defaults: defaultRows(global),
 		About: u.about, Cleaning: u.ops.Cleaning(), Cleaned: global.Cleaned, Leader: u.ops.Live().Leader(), Go: runtime.Version(), Revision: global.Revision,
 		Modes: []debugMode{
 			{Kind: "recurring", Debug: global.RecurringDebug, Does: "No recurring job fires by itself. Its due times are kept in its ledger and do not run later."},
@@ -90,7 +91,7 @@ func (u *UI) configure(r *http.Request, v visitor) (answer, error) {
 	}
 	if r.PostForm.Has("newJobs") {
 		v.Who.Reason = r.PostFormValue("reason")
-		if _, err := u.ops.Configure(r.Context(), v.Who, jobs.Configure{NewJobs: new(jobs.NewJobs(r.PostFormValue("newJobs")))}, ""); err != nil {
+		if _, err := u.ops.Configure(r.Context(), v.Who, kernel.Configure{NewJobs: new(kernel.NewJobs(r.PostFormValue("newJobs")))}, ""); err != nil {
 			return u.unsettled(r, v, "newJobs", err)
 		}
 		return goTo("/settings", "settings"), nil
@@ -98,10 +99,10 @@ func (u *UI) configure(r *http.Request, v visitor) (answer, error) {
 	typed := strings.TrimSpace(r.PostFormValue("misfire"))
 	late, err := time.ParseDuration(typed)
 	if err != nil {
-		err = jobs.Invalid("%.40q is not a length of time: write it as 30s, 5m or 1h30m", typed)
+		err = kernel.Invalid("%.40q is not a length of time: write it as 30s, 5m or 1h30m", typed)
 	} else {
 		v.Who.Reason = r.PostFormValue("reason")
-		_, err = u.ops.Configure(r.Context(), v.Who, jobs.Configure{MisfireAfter: &late}, "")
+		_, err = u.ops.Configure(r.Context(), v.Who, kernel.Configure{MisfireAfter: &late}, "")
 	}
 	if err != nil {
 		return u.unsettled(r, v, "misfire", err)
@@ -114,7 +115,7 @@ func (u *UI) clean(r *http.Request, v visitor) (answer, error) {
 	job, age, dry := strings.TrimSpace(r.PostFormValue("job")), strings.TrimSpace(r.PostFormValue("age")), r.PostFormValue("dry") == "true"
 	d, err := time.ParseDuration(age)
 	if err != nil || d < 0 {
-		return u.unsettled(r, v, "clean", jobs.Invalid("%.40q is not a length of time: write it as 120h, 30m or 0s", age))
+		return u.unsettled(r, v, "clean", kernel.Invalid("%.40q is not a length of time: write it as 120h, 30m or 0s", age))
 	}
 	v.Who.Reason = r.PostFormValue("reason")
 	done, err := u.ops.Clean(r.Context(), v.Who, ops.Clean{Key: jobs.Key(job), Before: u.ops.Now().Add(-d), Dry: dry})
@@ -135,10 +136,10 @@ func (u *UI) clean(r *http.Request, v visitor) (answer, error) {
 // configureLimits changes what holds for all jobs together. A field that was not written in is left as it is by now:
 // somebody else may have changed it meanwhile.
 func (u *UI) configureLimits(r *http.Request, v visitor) (answer, error) {
-	limits, err := jobs.ParseLimits(r.PostFormValue("limits"))
-	budget, wrong := jobs.ParseRate(r.PostFormValue("budget"))
+	limits, err := kernel.ParseLimits(r.PostFormValue("limits"))
+	budget, wrong := kernel.ParseRate(r.PostFormValue("budget"))
 	if err = cmp.Or(err, wrong); err == nil {
-		var k jobs.Configure
+		var k kernel.Configure
 		if r.PostFormValue("limits") != r.PostFormValue("was.limits") {
 			k.AppLimits = &limits
 		}
@@ -157,7 +158,7 @@ func (u *UI) configureLimits(r *http.Request, v visitor) (answer, error) {
 // debug switches a debug mode, and leads back to where the switch was.
 func (u *UI) debug(r *http.Request, v visitor) (answer, error) {
 	on := r.PostFormValue("on") == "true"
-	var k jobs.Configure
+	var k kernel.Configure
 	kind := r.PostFormValue("kind")
 	switch kind {
 	case "recurring":
@@ -165,7 +166,7 @@ func (u *UI) debug(r *http.Request, v visitor) (answer, error) {
 	case "triggered":
 		k.TriggeredDebug = &on
 	default:
-		return answer{}, jobs.Invalid("kind %.20q is neither recurring nor triggered", kind)
+		return answer{}, kernel.Invalid("kind %.20q is neither recurring nor triggered", kind)
 	}
 	v.Who.Reason = r.PostFormValue("reason")
 	if _, err := u.ops.Configure(r.Context(), v.Who, k, ops.Held(r.PostFormValue("held"))); err != nil {
@@ -202,9 +203,9 @@ func (u *UI) unsettled(r *http.Request, v visitor, field string, err error) (ans
 }
 
 // defaultRows are what a job without a word of its own follows.
-func defaultRows(g *jobs.Global) []defaultRow {
-	show := func(kind jobs.Kind) map[string]string {
-		p := (&jobs.Definition{Kind: kind}).Resolve(g)
+func defaultRows(g *kernel.Global) []defaultRow {
+	show := func(kind kernel.Kind) map[string]string {
+		p := (&kernel.Definition{Kind: kind}).Resolve(g)
 		limit := "no limit"
 		if p.MaxConcurrency > 0 {
 			limit = count(p.MaxConcurrency)
@@ -218,7 +219,7 @@ func defaultRows(g *jobs.Global) []defaultRow {
 			"keepFor": cmp.Or(zeroAs(p.KeepFor, "for ever"), shortDuration(p.KeepFor)), "keepSucceeded": all(p.KeepSucceeded), "keepOthers": all(p.KeepOthers),
 		}
 	}
-	recurring, triggered := show(jobs.Recurring), show(jobs.Triggered)
+	recurring, triggered := show(kernel.Recurring), show(kernel.Triggered)
 	saidR, saidT := map[string]bool{}, map[string]bool{}
 	for _, name := range g.RecurringDefaults.Given() {
 		saidR[name] = true
@@ -227,7 +228,7 @@ func defaultRows(g *jobs.Global) []defaultRow {
 		saidT[name] = true
 	}
 	var rows []defaultRow
-	for _, name := range jobs.Fields() {
+	for _, name := range kernel.Fields() {
 		if _, ok := recurring[name]; ok {
 			rows = append(rows, defaultRow{name, recurring[name], triggered[name], saidR[name], saidT[name]})
 		}

@@ -24,6 +24,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -153,7 +154,7 @@ func New(c Config) *UI {
 		{"POST /access/{id}/revoke", ops.Admin, u.revoke},
 		{"GET /audit", ops.Admin, u.audit},
 		{"GET /", ops.Viewer, func(*http.Request, visitor) (answer, error) {
-			return answer{}, jobs.Refuse(jobs.NotFound, "there is no such page")
+			return answer{}, kernel.Refuse(jobs.NotFound, "there is no such page")
 		}},
 	} {
 		mux.HandleFunc(r.pattern, u.route(r.need, r.do))

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -95,13 +96,13 @@ func newScene(t *testing.T) *scene {
 	}
 	s.declare(jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil }),
 		jobs.Options{Key: "app.work", Args: args, Retries: 1, RetryDelay: time.Hour}))
-	s.apply(jobs.Pause{Key: "app.paused", Reason: hostile})
-	s.apply(jobs.Register{App: "app", Worker: "w1", Start: true, Job: jobs.Declaration{Key: "app.typed", Kind: jobs.Triggered, Schema: []byte(typedSchema)}})
+	s.apply(kernel.Pause{Key: "app.paused", Reason: hostile})
+	s.apply(kernel.Register{App: "app", Worker: "w1", Start: true, Job: kernel.Declaration{Key: "app.typed", Kind: kernel.Triggered, Schema: []byte(typedSchema)}})
 
-	for _, state := range jobs.States() {
+	for _, state := range kernel.States() {
 		id := jobs.NewID(time.Now())
 		s.runs[state] = id
-		wish := jobs.Create{ID: id, Key: "app.work"}
+		wish := kernel.Create{ID: id, Key: "app.work"}
 		if state == jobs.Scheduled {
 			wish.Delay = time.Hour
 		}
@@ -112,26 +113,26 @@ func newScene(t *testing.T) *scene {
 			wish.StartWithin = new(time.Nanosecond)
 		}
 		s.apply(wish)
-		finish := jobs.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: jobs.OutcomeError, Code: "card<b>", Error: hostile}
+		finish := kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: kernel.OutcomeError, Code: "card<b>", Error: hostile}
 		switch state {
 		case jobs.Processing, jobs.Skipped:
-			s.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
+			s.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
 		case jobs.Succeeded:
-			s.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
-			finish.Outcome, finish.Result, finish.Error, finish.Code = jobs.OutcomeSuccess, []byte(`{"done":"</pre><b>x</b>"}`), "", ""
+			s.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+			finish.Outcome, finish.Result, finish.Error, finish.Code = kernel.OutcomeSuccess, []byte(`{"done":"</pre><b>x</b>"}`), "", ""
 			s.apply(finish)
 		case jobs.Failed, jobs.Terminated:
-			s.apply(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
+			s.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
 			s.apply(finish)
 		case jobs.Cancelled:
-			s.apply(jobs.Cancel{ID: id})
+			s.apply(kernel.Cancel{ID: id})
 		}
 		line := metastore.LogLine{Tenant: jobs.DefaultTenant, Run: id, LogPosition: metastore.LogPosition{Attempt: 1, Sequence: 1}, At: time.Now(), Level: "WARN", Text: hostile}
 		if err := logs.Append(t.Context(), []metastore.LogLine{line}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.apply(jobs.Configure{RecurringDebug: new(true), TriggeredDebug: new(true)})
+	s.apply(kernel.Configure{RecurringDebug: new(true), TriggeredDebug: new(true)})
 	s.Handler = ui.New(ui.Config{Ops: ops.New(ops.Config{Store: s.store, Logs: logs, Live: s.live, ForecastWork: time.Minute}), Notice: hostile,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	return s
@@ -139,16 +140,16 @@ func newScene(t *testing.T) *scene {
 
 func (s *scene) declare(j jobs.Job) {
 	s.t.Helper()
-	declared, err := jobs.Declare(j)
+	declared, err := kernel.Declare(j)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.apply(jobs.Register{App: "app", Worker: "w1", Start: true, Job: declared})
+	s.apply(kernel.Register{App: "app", Worker: "w1", Start: true, Job: declared})
 }
 
-func (s *scene) apply(k jobs.Command) {
+func (s *scene) apply(k kernel.Command) {
 	s.t.Helper()
-	r := s.store.Apply(s.t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}})[0]
+	r := s.store.Apply(s.t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}})[0]
 	if r.Err != nil {
 		s.t.Fatalf("%s: %v", k.Verb(), r.Err)
 	}
@@ -302,7 +303,7 @@ func TestActions(t *testing.T) {
 		}
 		return answer.Header.Get("Location")
 	}
-	run := func(path string) *jobs.Run {
+	run := func(path string) *kernel.Run {
 		t.Helper()
 		id, err := jobs.ParseID(strings.TrimPrefix(strings.Split(path, "?")[0], "/runs/"))
 		if err != nil {
@@ -314,7 +315,7 @@ func TestActions(t *testing.T) {
 		}
 		return r
 	}
-	if r := run(done(s.post("/jobs/app.work/trigger", url.Values{"args": {`{"x":1}`}}))); string(r.Args) != `{"x":1}` || r.Origin != jobs.FromPerson || r.State != jobs.Enqueued {
+	if r := run(done(s.post("/jobs/app.work/trigger", url.Values{"args": {`{"x":1}`}}))); string(r.Args) != `{"x":1}` || r.Origin != kernel.FromPerson || r.State != jobs.Enqueued {
 		t.Errorf("run now, in spite of debug mode: %+v", r)
 	}
 	if r := run(done(s.post("/runs/"+s.runs[jobs.Terminated].String()+"/again", nil))); r.Parent != s.runs[jobs.Terminated] {

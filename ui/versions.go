@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -55,7 +56,7 @@ func (u *UI) versionsAnswer(r *http.Request, v visitor, fault string, status int
 	return answer{page: "versions", title: "Versions of " + string(key), data: p, status: status}, nil
 }
 
-func alterations(list []ops.Difference, before, after *jobs.Policy) []altered {
+func alterations(list []ops.Difference, before, after *kernel.Policy) []altered {
 	var out []altered
 	for _, d := range list {
 		c := altered{Label: d.Field}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/webhook"
 )
@@ -45,7 +46,7 @@ func ExampleVerify() {
 	if err != nil {
 		panic(err)
 	}
-	poster.Ended(&jobs.Run{Tenant: "default", ID: jobs.NewID(time.Now()), Key: "billing.charge", State: jobs.Terminated, Cause: jobs.ByError,
+	poster.Ended(&kernel.Run{Tenant: "default", ID: jobs.NewID(time.Now()), Key: "billing.charge", State: jobs.Terminated, Cause: kernel.ByError,
 		Attempt: 3, Error: "the bank said no", Ended: time.Now()})
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

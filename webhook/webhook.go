@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -113,11 +114,11 @@ func New(c Config) (*Poster, error) {
 	to, err := url.Parse(c.URL)
 	switch {
 	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "":
-		return nil, jobs.Invalid("the URL of the webhook must be one of http or https with a host") // it is not named: it may hold a secret
+		return nil, kernel.Invalid("the URL of the webhook must be one of http or https with a host") // it is not named: it may hold a secret
 	case c.Secret != nil && len(c.Secret) < MinSecret:
-		return nil, jobs.Invalid("the secret of the webhook has %d bytes, it needs %d at least", len(c.Secret), MinSecret)
+		return nil, kernel.Invalid("the secret of the webhook has %d bytes, it needs %d at least", len(c.Secret), MinSecret)
 	case c.Interval < 0:
-		return nil, jobs.Invalid("the interval of the webhook is %v, it must not be negative", c.Interval)
+		return nil, kernel.Invalid("the interval of the webhook is %v, it must not be negative", c.Interval)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -129,7 +130,7 @@ func New(c Config) (*Poster, error) {
 }
 
 // Ended tells of a run that has been Terminated; others are passed over.
-func (p *Poster) Ended(run *jobs.Run) {
+func (p *Poster) Ended(run *kernel.Run) {
 	if run.State != jobs.Terminated {
 		return
 	}
@@ -142,20 +143,20 @@ func (p *Poster) Ended(run *jobs.Run) {
 }
 
 // Missed tells of due times that passed without a run because nobody could fire them in time; others are passed over.
-func (p *Poster) Missed(tenant jobs.Tenant, key jobs.Key, m jobs.Missed) {
-	if m.Reason != jobs.MissedLate {
+func (p *Poster) Missed(tenant jobs.Tenant, key jobs.Key, m kernel.Missed) {
+	if m.Reason != kernel.MissedLate {
 		return
 	}
-	p.take(Event{ID: jobs.DerivedID(string(tenant), string(key), m.From.UTC().Format(time.RFC3339Nano), m.To.UTC().Format(time.RFC3339Nano)).String(),
+	p.take(Event{ID: kernel.DerivedID(string(tenant), string(key), m.From.UTC().Format(time.RFC3339Nano), m.To.UTC().Format(time.RFC3339Nano)).String(),
 		Event: "due.missed", Tenant: tenant, Job: key, From: new(m.From.UTC()), To: new(m.To.UTC()), Count: m.Count})
 }
 
 // Paused tells of a job that has paused itself, because its runs failed; others are passed over.
-func (p *Poster) Paused(d *jobs.Definition) {
-	if d.Paused == nil || d.Paused.By != jobs.ByItself {
+func (p *Poster) Paused(d *kernel.Definition) {
+	if d.Paused == nil || d.Paused.By != kernel.ByItself {
 		return
 	}
-	e := Event{ID: jobs.DerivedID(string(d.Tenant), d.UID.String(), d.Paused.At.UTC().Format(time.RFC3339Nano)).String(),
+	e := Event{ID: kernel.DerivedID(string(d.Tenant), d.UID.String(), d.Paused.At.UTC().Format(time.RFC3339Nano)).String(),
 		Event: "job.paused", Tenant: d.Tenant, Job: d.Key, Reason: d.Paused.Why()}
 	if p.cfg.Page != "" {
 		e.URL = p.cfg.Page + "/jobs/" + string(d.Key)

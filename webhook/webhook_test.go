@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -87,8 +88,8 @@ func run(t *testing.T, c Config) (p *Poster, stop func()) {
 	return p, stop
 }
 
-func terminated(key jobs.Key) *jobs.Run {
-	return &jobs.Run{Tenant: "default", ID: jobs.NewID(time.Now()), Key: key, State: jobs.Terminated, Cause: jobs.ByError, Attempt: 3,
+func terminated(key jobs.Key) *kernel.Run {
+	return &kernel.Run{Tenant: "default", ID: jobs.NewID(time.Now()), Key: key, State: jobs.Terminated, Cause: kernel.ByError, Attempt: 3,
 		Error: "no " + strings.Repeat("x", 5000), Ended: time.Now()}
 }
 
@@ -106,15 +107,15 @@ func TestEvents(t *testing.T) {
 		t.Errorf("it says %+v", e)
 	}
 	due := time.Now().Add(-time.Hour)
-	p.Missed("default", "c.d", jobs.Missed{From: due, To: due.Add(time.Minute), Count: 2, Reason: jobs.MissedPaused})
-	p.Missed("default", "c.d", jobs.Missed{From: due, To: due.Add(time.Minute), Count: 2, Reason: jobs.MissedLate})
+	p.Missed("default", "c.d", kernel.Missed{From: due, To: due.Add(time.Minute), Count: 2, Reason: kernel.MissedPaused})
+	p.Missed("default", "c.d", kernel.Missed{From: due, To: due.Add(time.Minute), Count: 2, Reason: kernel.MissedLate})
 	if e := r.await(t, 2)[1]; e.Event != "due.missed" || e.Job != "c.d" || e.Count != 2 || !e.From.Equal(due) || e.Run != "" || e.ID == "" {
 		t.Errorf("it says %+v", e)
 	}
-	held := &jobs.Held{By: "person:ann", Reason: "3 runs in a row failed", At: due}
-	d := &jobs.Definition{Tenant: "default", Key: "e.f", Paused: held}
+	held := &kernel.Held{By: "person:ann", Reason: "3 runs in a row failed", At: due}
+	d := &kernel.Definition{Tenant: "default", Key: "e.f", Paused: held}
 	p.Paused(d)
-	held.By = jobs.ByItself
+	held.By = kernel.ByItself
 	p.Paused(d)
 	if e := r.await(t, 3)[2]; e.Event != "job.paused" || e.Job != "e.f" || e.Reason != held.Reason || e.URL != "https://jobs.example.com/jobs/e.f" || e.ID == "" {
 		t.Errorf("it says %+v", e)
@@ -182,7 +183,7 @@ func TestTries(t *testing.T) {
 func TestInterval(t *testing.T) {
 	r := newReceiver(t, nil)
 	p, stop := run(t, Config{URL: r.URL, Interval: time.Hour})
-	var last *jobs.Run
+	var last *kernel.Run
 	for range 5 {
 		last = terminated("a.b")
 		p.Ended(last)

@@ -12,19 +12,20 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/membus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // allStore lets everything be done. A claim is answered with a run that was made before.
-type allStore struct{ runs map[jobs.ID]*jobs.Run }
+type allStore struct{ runs map[jobs.ID]*kernel.Run }
 
-func (s allStore) Apply(_ context.Context, batch []jobs.Envelope) []metastore.Result {
+func (s allStore) Apply(_ context.Context, batch []kernel.Envelope) []metastore.Result {
 	results := make([]metastore.Result, len(batch))
 	for i := range batch {
-		if k, is := batch[i].Command.(jobs.Claim); is {
+		if k, is := batch[i].Command.(kernel.Claim); is {
 			s.runs[k.ID].Worker = k.Worker
-			results[i].Runs = []*jobs.Run{s.runs[k.ID]}
+			results[i].Runs = []*kernel.Run{s.runs[k.ID]}
 		}
 	}
 	return results
@@ -34,13 +35,13 @@ func (s allStore) Apply(_ context.Context, batch []jobs.Envelope) []metastore.Re
 // do. It was 11 when this was written.
 func TestAllocationsOfAnAttempt(t *testing.T) {
 	const n, most = 500, 14
-	store := allStore{map[jobs.ID]*jobs.Run{}}
+	store := allStore{map[jobs.ID]*kernel.Run{}}
 	list := make([]bus.Offer, n)
 	began := time.Now()
 	for i := range list {
 		id := jobs.NewID(began)
 		list[i] = bus.Offer{ID: id, Attempt: 1, Key: "j"}
-		store.runs[id] = &jobs.Run{Tenant: jobs.DefaultTenant, ID: id, Key: "j", State: jobs.Processing, Attempt: 1, Args: []byte(`{}`),
+		store.runs[id] = &kernel.Run{Tenant: jobs.DefaultTenant, ID: id, Key: "j", State: jobs.Processing, Attempt: 1, Args: []byte(`{}`),
 			Started: began, Deadline: began.Add(time.Hour)}
 	}
 	nothing := jobs.TriggeredFunc[json.RawMessage](func(context.Context, json.RawMessage) error { return nil })
@@ -57,7 +58,7 @@ func TestAllocationsOfAnAttempt(t *testing.T) {
 			t.Fatal("some are still under way")
 		}
 	}) / n
-	if s := w.Stats(); s.Claimed != 21*n || s.Finished[jobs.OutcomeSuccess] != 21*n {
+	if s := w.Stats(); s.Claimed != 21*n || s.Finished[kernel.OutcomeSuccess] != 21*n {
 		t.Errorf("stats are %+v", s)
 	}
 	t.Logf("%.1f allocations", each)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // ArgsChecker reads a JSON Schema and makes a check of arguments of it. The check answers with the place of what is
@@ -37,14 +37,14 @@ func ArgsChecker(schema []byte) (check func(args []byte) (place string, err erro
 		var v any
 		d := json.NewDecoder(bytes.NewReader(args))
 		if err := d.Decode(&v); err != nil {
-			return "", jobs.Invalid("arguments are not valid JSON")
+			return "", kernel.Invalid("arguments are not valid JSON")
 		}
 		err := whole.Validate(v)
 		if err == nil {
 			return "", nil
 		}
 		place, why := search{}.locate(&s, v, "", err)
-		return place, jobs.Invalid("%s", plain(why))
+		return place, kernel.Invalid("%s", plain(why))
 	}
 }
 

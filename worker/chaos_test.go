@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/membus"
 	"github.com/carillon-scheduler/carillon/client"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -39,16 +40,16 @@ type flaky struct {
 	dice *dice
 }
 
-func (f flaky) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (f flaky) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	time.Sleep(time.Duration(f.dice.below(200)) * time.Millisecond)
 	switch f.dice.below(10) {
 	case 0:
-		return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "no leader"))
+		return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "no leader"))
 	case 1, 2:
-		return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "lost on the way there"))
+		return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "lost on the way there"))
 	case 3, 4:
 		f.Store.Apply(ctx, batch)
-		return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "lost on the way back"))
+		return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "lost on the way back"))
 	}
 	return f.Store.Apply(ctx, batch)
 }
@@ -183,7 +184,7 @@ func chaos(t *testing.T, d *dice) {
 		if !r.State.Final() || r.Lingering {
 			t.Errorf("run %s is %s (%s) after two hours, lingering %v, attempt %d", r.ID, r.State, r.Cause, r.Lingering, r.Attempt)
 		}
-		if r.Cause == jobs.ByPoison {
+		if r.Cause == kernel.ByPoison {
 			t.Errorf("run %s was lost again and again, and no worker died", r.ID)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
 )
@@ -56,7 +57,7 @@ func TestAHandlersContext(t *testing.T) {
 						return ctx.Err()
 					}))
 					id := s.create("j", struct{}{})
-					s.wantStateAfter(timeout, id, jobs.Terminated, jobs.ByTimeout)
+					s.wantStateAfter(timeout, id, jobs.Terminated, kernel.ByTimeout)
 					wantErr(t, cause, jobs.ErrTimeout)
 				})
 			})
@@ -102,7 +103,7 @@ func TestAHandlerThatNeverLooks(t *testing.T) {
 		slow := s.create("slow", struct{}{})
 		s.create("quick", struct{}{})
 		s.wantStateAfter(10*time.Second+900*time.Millisecond, slow, jobs.Processing, "")
-		s.wantStateAfter(200*time.Millisecond, slow, jobs.Terminated, jobs.ByTimeout)
+		s.wantStateAfter(200*time.Millisecond, slow, jobs.Terminated, kernel.ByTimeout)
 		wantErr(t, g.cause(0), jobs.ErrTimeout)
 		g.open <- nil
 	})

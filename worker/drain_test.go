@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -43,7 +44,7 @@ func TestDrainWaitsForRunningHandlers(t *testing.T) {
 			o := offerOf(s.row(s.create("j", struct{}{})))
 			s.must(s.node.Offer(context.Background(), s.queue, bus.Lane{Tenant: jobs.DefaultTenant, App: "default"}, []bus.Offer{o}))
 			synctest.Wait()
-			if n := len(sent[jobs.Claim](s)); n != 1 {
+			if n := len(sent[kernel.Claim](s)); n != 1 {
 				t.Errorf("%d claims: one was made while draining", n)
 			}
 		}()
@@ -54,7 +55,7 @@ func TestDrainWaitsForRunningHandlers(t *testing.T) {
 		if b := s.lastHeartbeat(); !b.Leaving {
 			t.Errorf("the last heartbeat is %+v, want a goodbye", b)
 		}
-		wantFinished(t, w, map[jobs.Outcome]uint64{jobs.OutcomeSuccess: 1})
+		wantFinished(t, w, map[kernel.Outcome]uint64{kernel.OutcomeSuccess: 1})
 	})
 }
 
@@ -64,15 +65,15 @@ func TestDrainGivesBackWhatGoesOnTooLong(t *testing.T) {
 		name    string
 		says    error // what the handler says when its context ends
 		state   jobs.State
-		cause   jobs.Cause
-		outcome jobs.Outcome
+		cause   kernel.Cause
+		outcome kernel.Outcome
 	}{
-		{"the context's error", context.Canceled, jobs.Failed, jobs.ByHandback, jobs.OutcomeHandback},
-		{"an error", errBusy, jobs.Failed, jobs.ByHandback, jobs.OutcomeHandback},
-		{"NoRetry of the context's error", jobs.NoRetry(context.Canceled), jobs.Failed, jobs.ByHandback, jobs.OutcomeHandback},
-		{"NoRetry of its own", jobs.NoRetry(errBusy), jobs.Terminated, jobs.ByError, jobs.OutcomeFatal},
-		{"nil", nil, jobs.Succeeded, "", jobs.OutcomeSuccess},
-		{"snooze", jobs.Snooze(time.Hour), jobs.Failed, jobs.BySnooze, jobs.OutcomeSnooze},
+		{"the context's error", context.Canceled, jobs.Failed, kernel.ByHandback, kernel.OutcomeHandback},
+		{"an error", errBusy, jobs.Failed, kernel.ByHandback, kernel.OutcomeHandback},
+		{"NoRetry of the context's error", jobs.NoRetry(context.Canceled), jobs.Failed, kernel.ByHandback, kernel.OutcomeHandback},
+		{"NoRetry of its own", jobs.NoRetry(errBusy), jobs.Terminated, kernel.ByError, kernel.OutcomeFatal},
+		{"nil", nil, jobs.Succeeded, "", kernel.OutcomeSuccess},
+		{"snooze", jobs.Snooze(time.Hour), jobs.Failed, kernel.BySnooze, kernel.OutcomeSnooze},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -93,7 +94,7 @@ func TestDrainGivesBackWhatGoesOnTooLong(t *testing.T) {
 				if string(run.Checkpoint) != "7" || run.Lingering {
 					t.Errorf("checkpoint is %q, lingering %v", run.Checkpoint, run.Lingering)
 				}
-				wantFinished(t, w, map[jobs.Outcome]uint64{c.outcome: 1})
+				wantFinished(t, w, map[kernel.Outcome]uint64{c.outcome: 1})
 			})
 		})
 	}
@@ -110,7 +111,7 @@ func TestDrainLeavesHandlersThatDoNotReturn(t *testing.T) {
 		if took := leave(stop); took != time.Second {
 			t.Errorf("left after %v, want 1s", took)
 		}
-		if run := s.wantState(id, jobs.Failed, jobs.ByHandback); !run.Lingering {
+		if run := s.wantState(id, jobs.Failed, kernel.ByHandback); !run.Lingering {
 			t.Error("the store does not know that the handler runs")
 		}
 		g.open <- nil
@@ -122,7 +123,7 @@ func TestDrainWithoutAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		_, stop := s.start(worker.Config{Grace: 10 * time.Second}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error { return nil }))
-		s.intercept(unavailable(jobs.VerbFinish))
+		s.intercept(unavailable(kernel.VerbFinish))
 		s.create("j", struct{}{})
 		synctest.Wait()
 		s.set(func(s *stage) { s.silent = true })
@@ -139,8 +140,8 @@ func TestAClaimThatSucceedsTooLate(t *testing.T) {
 		g := newGate()
 		_, stop := s.start(worker.Config{}, handler(jobs.Options{}, g.run))
 		s.set(func(s *stage) { s.quiet = true })
-		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
-			if batch[0].Command.Verb() == jobs.VerbClaim {
+		s.intercept(func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
+			if batch[0].Command.Verb() == kernel.VerbClaim {
 				time.Sleep(time.Second)
 			}
 			return apply()
@@ -149,7 +150,7 @@ func TestAClaimThatSucceedsTooLate(t *testing.T) {
 		s.offer(offerOf(s.row(id)))
 		synctest.Wait()
 		leave(stop)
-		if run := s.wantState(id, jobs.Failed, jobs.ByHandback); run.Lingering || g.inside() > 0 {
+		if run := s.wantState(id, jobs.Failed, kernel.ByHandback); run.Lingering || g.inside() > 0 {
 			t.Errorf("%d handlers were called, lingering %v", g.inside(), run.Lingering)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/trace"
 )
@@ -24,12 +25,12 @@ type attempt struct {
 	dropped chan struct{} // closed when it is forgotten, if somebody waits for that; guarded by held.mu
 	renewed time.Time     // when the last answered heartbeat that named it was sent; zero = none was; guarded by held.mu
 
-	in   *jobs.Run // as claimed; never changed
-	sent time.Time // when the claim was sent: the attempt's clocks begin here
+	in   *kernel.Run // as claimed; never changed
+	sent time.Time   // when the claim was sent: the attempt's clocks begin here
 	// spent is what of its time was over by then: of an attempt that was begun elsewhere.
 	spent time.Duration
 	// finish is how it ended, set by who tells the store.
-	finish jobs.Finish
+	finish kernel.Finish
 
 	// Of those that have a deadline and no timer; guarded by young.mu.
 	young        bool
@@ -57,8 +58,8 @@ type attempt struct {
 	result     []byte
 	checkpoint []byte
 	log        attemptLog
-	settled    *jobs.Run // the run as the attempt left it, once the store has said so
-	refusal    error     // why the store does not take what was said of its end
+	settled    *kernel.Run // the run as the attempt left it, once the store has said so
+	refusal    error       // why the store does not take what was said of its end
 }
 
 // deadline is when the attempt times out, on this machine's clock; zero = never. Deadline and Started are both
@@ -74,9 +75,9 @@ func (a *attempt) deadline() time.Time {
 // answer is what a handler said, and when.
 type answer struct {
 	at      time.Time
-	outcome jobs.Outcome // as the handler has it: Success, Error, Fatal or Snooze
-	text    string       // of the error
-	code    string       // of the error, as jobs.Fail gave it
+	outcome kernel.Outcome // as the handler has it: Success, Error, Fatal or Snooze
+	text    string         // of the error
+	code    string         // of the error, as jobs.Fail gave it
 	delay   time.Duration
 	// echo: the error is that of a context which ended, and so nothing that the handler found out by itself.
 	echo bool
@@ -95,7 +96,7 @@ func (w *Worker) attend(living context.Context, a *attempt) {
 		return
 	case told != nil || w.held.isClosed():
 		// The worker is leaving: better another one begins this than this one breaks it off.
-		a.finish = jobs.Finish{Outcome: jobs.OutcomeHandback, Error: jobs.ErrShutdown.Error()}
+		a.finish = kernel.Finish{Outcome: kernel.OutcomeHandback, Error: jobs.ErrShutdown.Error()}
 		w.conclude(living, a)
 		return
 	}
@@ -110,7 +111,7 @@ func (w *Worker) attend(living context.Context, a *attempt) {
 	}
 	ctx, span := trace.Attempt(handlerContext{a}, a.in)
 	a.traceBegun(span)
-	said := answer{outcome: jobs.OutcomeError}
+	said := answer{outcome: kernel.OutcomeError}
 	defer w.came(living, a, &said) // deferred, because a handler may end its goroutine
 	call(jobs.WithRunning(ctx, &lent{w, a}), a, w.handler(a.key), &said)
 }
@@ -144,7 +145,7 @@ func (a *attempt) traceBegun(span trace.Span) {
 }
 
 // traceOver ends the span of an attempt.
-func (a *attempt) traceOver(f jobs.Finish, at time.Time) {
+func (a *attempt) traceOver(f kernel.Finish, at time.Time) {
 	a.mu.Lock()
 	span, over := a.span, a.ended != nil
 	a.mu.Unlock()
@@ -187,23 +188,23 @@ func call(ctx context.Context, a *attempt, h Handler, said *answer) {
 	defer func() {
 		said.at, said.cause = time.Now(), a.cause()
 		if !done {
-			*said = answer{at: said.at, cause: said.cause, outcome: jobs.OutcomeError}
+			*said = answer{at: said.at, cause: said.cause, outcome: kernel.OutcomeError}
 			if p := recover(); p != nil {
-				said.code = jobs.CodePanic
+				said.code = kernel.CodePanic
 				said.text = fmt.Sprintf("panic: %v\n\n%s", p, debug.Stack())
 			} else {
 				said.text = fmt.Sprintf("the handler ended its goroutine (runtime.Goexit)\n\n%s", debug.Stack())
 			}
 		}
 		if said.text != "" {
-			said.text = cut(said.text, jobs.MaxError)
+			said.text = cut(said.text, kernel.MaxError)
 		}
 	}()
 	err := h(ctx, a.in.Args)
 	if err == nil {
-		said.outcome = jobs.OutcomeSuccess
+		said.outcome = kernel.OutcomeSuccess
 	} else if delay, ok := jobs.Snoozed(err); ok {
-		said.outcome, said.delay = jobs.OutcomeSnooze, min(max(delay, 0), jobs.MaxDelay)
+		said.outcome, said.delay = kernel.OutcomeSnooze, min(max(delay, 0), kernel.MaxDelay)
 		if said.code = jobs.FailCode(err); said.code != "" { // it says why
 			said.text = err.Error()
 		}
@@ -211,7 +212,7 @@ func call(ctx context.Context, a *attempt, h Handler, said *answer) {
 		said.text, said.code = err.Error(), jobs.FailCode(err)
 		said.echo = errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx))
 		if jobs.IsFinal(err) {
-			said.outcome = jobs.OutcomeFatal
+			said.outcome = kernel.OutcomeFatal
 		}
 	}
 	done = true
@@ -227,22 +228,22 @@ func call(ctx context.Context, a *attempt, h Handler, said *answer) {
 //   - Otherwise it is what the handler said. A nil counts in spite of an ended context: the work is done.
 //
 // Of a run that was cancelled, nothing is said but that its handler has returned; see report.
-func (a *attempt) verdict(said *answer) jobs.Finish {
-	f := jobs.Finish{Outcome: said.outcome, Error: said.text, Code: said.code, Delay: said.delay}
+func (a *attempt) verdict(said *answer) kernel.Finish {
+	f := kernel.Finish{Outcome: said.outcome, Error: said.text, Code: said.code, Delay: said.delay}
 	due := a.deadline()
 	switch {
 	case !due.IsZero() && !said.at.Before(due):
-		f = jobs.Finish{Outcome: jobs.OutcomeTimeout, Error: a.timeoutText()}
+		f = kernel.Finish{Outcome: kernel.OutcomeTimeout, Error: a.timeoutText()}
 		if said.text != "" && !said.echo {
-			f.Error = cut(f.Error+"; then the handler returned: "+said.text, jobs.MaxError)
+			f.Error = cut(f.Error+"; then the handler returned: "+said.text, kernel.MaxError)
 		}
-	case said.outcome == jobs.OutcomeSuccess:
+	case said.outcome == kernel.OutcomeSuccess:
 		a.mu.Lock()
 		f.Result = a.result
 		a.mu.Unlock()
-	case said.outcome == jobs.OutcomeError || said.outcome == jobs.OutcomeFatal && said.echo:
+	case said.outcome == kernel.OutcomeError || said.outcome == kernel.OutcomeFatal && said.echo:
 		if errors.Is(said.cause, jobs.ErrShutdown) || errors.Is(said.cause, jobs.ErrLeaseLost) {
-			f.Outcome = jobs.OutcomeHandback
+			f.Outcome = kernel.OutcomeHandback
 		}
 	}
 	return f

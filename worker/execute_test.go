@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -55,21 +56,21 @@ func TestWhateverAHandlerDoes(t *testing.T) {
 		name    string
 		run     func(ctx context.Context, args json.RawMessage) error
 		state   jobs.State
-		cause   jobs.Cause
+		cause   kernel.Cause
 		says    []string // in the run's error
-		outcome jobs.Outcome
+		outcome kernel.Outcome
 	}{
-		{"returns nil", func(context.Context, json.RawMessage) error { return nil }, jobs.Succeeded, "", nil, jobs.OutcomeSuccess},
-		{"fails", func(context.Context, json.RawMessage) error { return errors.New("no money") }, jobs.Terminated, jobs.ByError, []string{"no money"}, jobs.OutcomeError},
-		{"fails for good", func(context.Context, json.RawMessage) error { return jobs.NoRetry(errors.New("no such customer")) }, jobs.Terminated, jobs.ByError, []string{"no such customer"}, jobs.OutcomeFatal},
-		{"panics", func(context.Context, json.RawMessage) error { panic("ouch") }, jobs.Terminated, jobs.ByError, []string{"panic: ouch", "execute_test.go"}, jobs.OutcomeError},
-		{"panics with nil", func(context.Context, json.RawMessage) error { panic(nil) }, jobs.Terminated, jobs.ByError, []string{"panic: panic called with nil"}, jobs.OutcomeError},
-		{"writes to a nil map", func(context.Context, json.RawMessage) error { nilMap["a"] = 1; return nil }, jobs.Terminated, jobs.ByError, []string{"nil map", "execute_test.go"}, jobs.OutcomeError},
-		{"ends its goroutine", func(context.Context, json.RawMessage) error { runtime.Goexit(); return nil }, jobs.Terminated, jobs.ByError, []string{"runtime.Goexit", "execute_test.go"}, jobs.OutcomeError},
+		{"returns nil", func(context.Context, json.RawMessage) error { return nil }, jobs.Succeeded, "", nil, kernel.OutcomeSuccess},
+		{"fails", func(context.Context, json.RawMessage) error { return errors.New("no money") }, jobs.Terminated, kernel.ByError, []string{"no money"}, kernel.OutcomeError},
+		{"fails for good", func(context.Context, json.RawMessage) error { return jobs.NoRetry(errors.New("no such customer")) }, jobs.Terminated, kernel.ByError, []string{"no such customer"}, kernel.OutcomeFatal},
+		{"panics", func(context.Context, json.RawMessage) error { panic("ouch") }, jobs.Terminated, kernel.ByError, []string{"panic: ouch", "execute_test.go"}, kernel.OutcomeError},
+		{"panics with nil", func(context.Context, json.RawMessage) error { panic(nil) }, jobs.Terminated, kernel.ByError, []string{"panic: panic called with nil"}, kernel.OutcomeError},
+		{"writes to a nil map", func(context.Context, json.RawMessage) error { nilMap["a"] = 1; return nil }, jobs.Terminated, kernel.ByError, []string{"nil map", "execute_test.go"}, kernel.OutcomeError},
+		{"ends its goroutine", func(context.Context, json.RawMessage) error { runtime.Goexit(); return nil }, jobs.Terminated, kernel.ByError, []string{"runtime.Goexit", "execute_test.go"}, kernel.OutcomeError},
 		{"overflows with text", func(context.Context, json.RawMessage) error {
 			return errors.New(strings.Repeat("\xff", 100<<10))
-		}, jobs.Terminated, jobs.ByError, []string{"\uFFFD"}, jobs.OutcomeError},
-		{"returns an error that panics", func(context.Context, json.RawMessage) error { return unspeakable{} }, jobs.Terminated, jobs.ByError, []string{"panic: no words"}, jobs.OutcomeError},
+		}, jobs.Terminated, kernel.ByError, []string{"\uFFFD"}, kernel.OutcomeError},
+		{"returns an error that panics", func(context.Context, json.RawMessage) error { return unspeakable{} }, jobs.Terminated, kernel.ByError, []string{"panic: no words"}, kernel.OutcomeError},
 		{"starts many goroutines", func(context.Context, json.RawMessage) error {
 			var wg sync.WaitGroup
 			for range 20_000 {
@@ -77,24 +78,24 @@ func TestWhateverAHandlerDoes(t *testing.T) {
 			}
 			wg.Wait()
 			return nil
-		}, jobs.Succeeded, "", nil, jobs.OutcomeSuccess},
+		}, jobs.Succeeded, "", nil, kernel.OutcomeSuccess},
 		{"writes 10 MB of log lines", func(ctx context.Context, _ json.RawMessage) error {
 			for range 1000 {
 				jobs.Log(ctx).Info(strings.Repeat("x", 10<<10))
 			}
 			return nil
-		}, jobs.Succeeded, "", nil, jobs.OutcomeSuccess},
-		{"ignores its deadline", func(context.Context, json.RawMessage) error { time.Sleep(time.Hour); return nil }, jobs.Terminated, jobs.ByTimeout, []string{"timeout of 1m0s"}, jobs.OutcomeTimeout},
-		{"returns at its deadline", func(ctx context.Context, _ json.RawMessage) error { <-ctx.Done(); return ctx.Err() }, jobs.Terminated, jobs.ByTimeout, []string{"timeout of 1m0s"}, jobs.OutcomeTimeout},
-		{"returns nil after its deadline", func(ctx context.Context, _ json.RawMessage) error { <-ctx.Done(); return nil }, jobs.Terminated, jobs.ByTimeout, []string{"timeout of 1m0s"}, jobs.OutcomeTimeout},
-		{"complains after its deadline", func(ctx context.Context, _ json.RawMessage) error { <-ctx.Done(); return errors.New("half done") }, jobs.Terminated, jobs.ByTimeout, []string{"then the handler returned: half done"}, jobs.OutcomeTimeout},
-		{"returns nil just before its deadline", func(context.Context, json.RawMessage) error { time.Sleep(time.Minute - time.Nanosecond); return nil }, jobs.Succeeded, "", nil, jobs.OutcomeSuccess},
+		}, jobs.Succeeded, "", nil, kernel.OutcomeSuccess},
+		{"ignores its deadline", func(context.Context, json.RawMessage) error { time.Sleep(time.Hour); return nil }, jobs.Terminated, kernel.ByTimeout, []string{"timeout of 1m0s"}, kernel.OutcomeTimeout},
+		{"returns at its deadline", func(ctx context.Context, _ json.RawMessage) error { <-ctx.Done(); return ctx.Err() }, jobs.Terminated, kernel.ByTimeout, []string{"timeout of 1m0s"}, kernel.OutcomeTimeout},
+		{"returns nil after its deadline", func(ctx context.Context, _ json.RawMessage) error { <-ctx.Done(); return nil }, jobs.Terminated, kernel.ByTimeout, []string{"timeout of 1m0s"}, kernel.OutcomeTimeout},
+		{"complains after its deadline", func(ctx context.Context, _ json.RawMessage) error { <-ctx.Done(); return errors.New("half done") }, jobs.Terminated, kernel.ByTimeout, []string{"then the handler returned: half done"}, kernel.OutcomeTimeout},
+		{"returns nil just before its deadline", func(context.Context, json.RawMessage) error { time.Sleep(time.Minute - time.Nanosecond); return nil }, jobs.Succeeded, "", nil, kernel.OutcomeSuccess},
 		{"has a deadline of its own", func(ctx context.Context, _ json.RawMessage) error {
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			<-ctx.Done()
 			return ctx.Err()
-		}, jobs.Terminated, jobs.ByError, []string{"deadline exceeded"}, jobs.OutcomeError},
+		}, jobs.Terminated, kernel.ByError, []string{"deadline exceeded"}, kernel.OutcomeError},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -111,12 +112,12 @@ func TestWhateverAHandlerDoes(t *testing.T) {
 						t.Errorf("error is %.300q..., want it to say %q", run.Error, says)
 					}
 				}
-				if len(run.Error) > jobs.MaxError {
+				if len(run.Error) > kernel.MaxError {
 					t.Errorf("error has %d bytes", len(run.Error))
 				}
 				s.wantState(beside, jobs.Succeeded, "")
 				s.wantState(s.create("other", struct{}{}), jobs.Succeeded, "")
-				want := map[jobs.Outcome]uint64{jobs.OutcomeSuccess: 2}
+				want := map[kernel.Outcome]uint64{kernel.OutcomeSuccess: 2}
 				want[c.outcome]++
 				wantFinished(t, w, want)
 				if st := w.Stats(); st.Running != 0 || st.Free != 4 || st.Stuck != 0 {
@@ -152,11 +153,11 @@ func TestSnoozeCostsNoRetry(t *testing.T) {
 		w, _ := s.start(worker.Config{}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error {
 			return fmt.Errorf("wait: %w", jobs.Snooze(time.Minute))
 		}))
-		run := s.wantState(s.create("j", struct{}{}), jobs.Failed, jobs.BySnooze)
+		run := s.wantState(s.create("j", struct{}{}), jobs.Failed, kernel.BySnooze)
 		if !run.RetryAt.Equal(time.Now().UTC().Add(time.Minute)) || run.Failures != 0 {
 			t.Errorf("back at %v after %d failures", run.RetryAt, run.Failures)
 		}
-		wantFinished(t, w, map[jobs.Outcome]uint64{jobs.OutcomeSnooze: 1})
+		wantFinished(t, w, map[kernel.Outcome]uint64{kernel.OutcomeSnooze: 1})
 	})
 }
 
@@ -165,13 +166,13 @@ func TestSnoozeCostsNoRetry(t *testing.T) {
 func TestTheDeadlineCountsFromTheClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+		s.intercept(func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
 			results := apply()
-			if batch[0].Command.Verb() == jobs.VerbClaim {
+			if batch[0].Command.Verb() == kernel.VerbClaim {
 				time.Sleep(4 * time.Second)
 				run := *results[0].Runs[0]
 				run.Started, run.Deadline = run.Started.Add(-time.Hour), run.Deadline.Add(-time.Hour)
-				results[0].Runs = []*jobs.Run{&run}
+				results[0].Runs = []*kernel.Run{&run}
 			}
 			return results
 		})
@@ -199,13 +200,13 @@ func TestAHandlerThatOutlivesItsTimeout(t *testing.T) {
 		w, _ := s.start(worker.Config{Slots: 1}, handler(jobs.Options{Timeout: 5 * time.Second, Retries: 1}, g.run))
 		id := s.create("j", struct{}{})
 		time.Sleep(6*time.Second + time.Millisecond)
-		if run := s.wantState(id, jobs.Failed, jobs.ByTimeout); !run.Lingering || run.Offerable() {
+		if run := s.wantState(id, jobs.Failed, kernel.ByTimeout); !run.Lingering || run.Offerable() {
 			t.Error("the retry can be claimed although the handler has not returned")
 		}
 		wantErr(t, g.cause(0), jobs.ErrTimeout)
 		s.tell(w, bus.Stop{ID: id, Attempt: 1, Timeout: true}) // the leader says the same
 		synctest.Wait()
-		if st := w.Stats(); st.Stopped != 0 || st.Finished[jobs.OutcomeTimeout] != 1 {
+		if st := w.Stats(); st.Stopped != 0 || st.Finished[kernel.OutcomeTimeout] != 1 {
 			t.Errorf("stats are %+v, want one timeout and nothing else", st)
 		}
 		if st := w.Stats(); st.Free != 0 || st.Running != 1 || st.Stuck != 0 {
@@ -220,7 +221,7 @@ func TestAHandlerThatOutlivesItsTimeout(t *testing.T) {
 		}
 		s.set(func(s *stage) { s.quiet = true })
 		g.open <- nil
-		if run := s.wantState(id, jobs.Failed, jobs.ByTimeout); run.Lingering {
+		if run := s.wantState(id, jobs.Failed, kernel.ByTimeout); run.Lingering {
 			t.Error("still waits for the handler")
 		}
 		s.offer(offerOf(s.row(id)))
@@ -304,10 +305,10 @@ func TestCheckpointsReachTheNextAttempt(t *testing.T) {
 			var at place
 			ok, err := jobs.Load(ctx, &at)
 			found = append(found, fmt.Sprint(ok, at.Page, err))
-			if err := jobs.Save(ctx, strings.Repeat("x", jobs.MaxCheckpoint)); err == nil || !errors.Is(err, jobs.BadInput) {
+			if err := jobs.Save(ctx, strings.Repeat("x", kernel.MaxCheckpoint)); err == nil || !errors.Is(err, jobs.BadInput) {
 				t.Errorf("a checkpoint that is too large: %v", err)
 			}
-			if err := jobs.Result(ctx, strings.Repeat("x", jobs.MaxResult)); err == nil || !errors.Is(err, jobs.BadInput) {
+			if err := jobs.Result(ctx, strings.Repeat("x", kernel.MaxResult)); err == nil || !errors.Is(err, jobs.BadInput) {
 				t.Errorf("a result that is too large: %v", err)
 			}
 			if err := jobs.Result(ctx, func() {}); err == nil {
@@ -344,7 +345,7 @@ func TestStops(t *testing.T) {
 				w, _ := s.start(worker.Config{}, handler(jobs.Options{}, heedful(causes)))
 				id := s.create("j", struct{}{})
 				synctest.Wait()
-				run := s.do(jobs.Cancel{ID: id})
+				run := s.do(kernel.Cancel{ID: id})
 				if !run.Lingering {
 					t.Fatal("a cancelled run must wait for its handler")
 				}
@@ -360,10 +361,10 @@ func TestStops(t *testing.T) {
 				if err := <-causes; !errors.As(err, &cancelled) || cancelled.By != "person:ann" || cancelled.Reason != "a mistake" {
 					t.Errorf("the cause is %v", err)
 				}
-				if run := s.wantState(id, jobs.Cancelled, jobs.ByPerson); run.Lingering {
+				if run := s.wantState(id, jobs.Cancelled, kernel.ByPerson); run.Lingering {
 					t.Error("the handler has returned, and nobody knows")
 				}
-				if n := len(sent[jobs.Finish](s)); n > 0 {
+				if n := len(sent[kernel.Finish](s)); n > 0 {
 					t.Errorf("%d results of a cancelled run were sent", n)
 				}
 				if st := w.Stats(); st.Stopped != 1 || st.Running != 0 {
@@ -393,7 +394,7 @@ func TestAStaleAttemptIsForgotten(t *testing.T) {
 		}
 		g.open <- nil
 		synctest.Wait()
-		if f, r := sent[jobs.Finish](s), sent[jobs.Returned](s); len(f)+len(r) > 0 {
+		if f, r := sent[kernel.Finish](s), sent[kernel.Returned](s); len(f)+len(r) > 0 {
 			t.Errorf("sent %v %v of an attempt that was taken away", f, r)
 		}
 		if st := w.Stats(); st.Free != 1 {
@@ -409,14 +410,14 @@ func TestAStopOfWhatIsNotHere(t *testing.T) {
 		w, _ := s.start(worker.Config{}, handler(jobs.Options{}, nil))
 		s.set(func(s *stage) { s.quiet = true })
 		id := s.create("j", struct{}{})
-		s.do(jobs.Claim{ID: id, Worker: w.Name(), Attempt: 1}) // whose answer never came
-		s.do(jobs.Cancel{ID: id})
+		s.do(kernel.Claim{ID: id, Worker: w.Name(), Attempt: 1}) // whose answer never came
+		s.do(kernel.Cancel{ID: id})
 		s.tell(w, bus.Stop{ID: id, Attempt: 1, Stale: true})
-		if run := s.wantState(id, jobs.Cancelled, jobs.ByPerson); !run.Lingering {
+		if run := s.wantState(id, jobs.Cancelled, kernel.ByPerson); !run.Lingering {
 			t.Error("the worker spoke of an attempt that was taken away")
 		}
 		s.tell(w, bus.Stop{ID: id, Attempt: 1})
-		if run := s.wantState(id, jobs.Cancelled, jobs.ByPerson); run.Lingering {
+		if run := s.wantState(id, jobs.Cancelled, kernel.ByPerson); run.Lingering {
 			t.Error("the run waits for a handler that does not run")
 		}
 	})
@@ -428,13 +429,13 @@ func TestCancelledWhileItFinishes(t *testing.T) {
 		s := newStage(t)
 		var id jobs.ID
 		s.start(worker.Config{}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error {
-			s.do(jobs.Cancel{ID: id})
+			s.do(kernel.Cancel{ID: id})
 			return nil
 		}))
 		s.set(func(s *stage) { s.quiet = true })
 		id = s.create("j", struct{}{})
 		s.offer(offerOf(s.row(id)))
-		if run := s.wantState(id, jobs.Cancelled, jobs.ByPerson); run.Lingering {
+		if run := s.wantState(id, jobs.Cancelled, kernel.ByPerson); run.Lingering {
 			t.Error("the handler has returned, and nobody knows")
 		}
 	})

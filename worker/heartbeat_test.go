@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
 )
@@ -118,7 +119,7 @@ func TestARefusedHeartbeatIsLogged(t *testing.T) {
 		s := newStage(t)
 		var log bytes.Buffer
 		_, stop := s.start(worker.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, handler(jobs.Options{}, nil))
-		s.set(func(s *stage) { s.refuses = jobs.Invalid("a name like no other") })
+		s.set(func(s *stage) { s.refuses = kernel.Invalid("a name like no other") })
 		time.Sleep(4 * time.Second)
 		s.set(func(s *stage) { s.refuses = nil })
 		stop()

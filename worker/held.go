@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -48,13 +49,13 @@ type held struct {
 	claimed  uint64
 	stopped  uint64
 	returned uint64
-	finished map[jobs.Outcome]uint64
+	finished map[kernel.Outcome]uint64
 }
 
 func newHeld(slots int) *held {
 	return &held{
 		slots: slots, freed: make(chan struct{}, 1),
-		attempts: map[token]*attempt{}, slotOf: map[jobs.ID]*attempt{}, finished: map[jobs.Outcome]uint64{},
+		attempts: map[token]*attempt{}, slotOf: map[jobs.ID]*attempt{}, finished: map[kernel.Outcome]uint64{},
 	}
 }
 
@@ -328,7 +329,7 @@ func (h *held) drained(most time.Duration) bool {
 }
 
 // count notes how an attempt ended.
-func (h *held) count(o jobs.Outcome) {
+func (h *held) count(o kernel.Outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if o == 0 {

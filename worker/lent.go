@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -60,9 +61,9 @@ func (l *lent) Last(err error) bool {
 	if _, put := jobs.Snoozed(err); put {
 		return false
 	}
-	cause, code := jobs.ByError, jobs.FailCode(err)
+	cause, code := kernel.ByError, jobs.FailCode(err)
 	if errors.Is(err, jobs.ErrTimeout) {
-		cause, code = jobs.ByTimeout, jobs.CodeTimeout
+		cause, code = kernel.ByTimeout, kernel.CodeTimeout
 	}
 	run := *l.attempt.in
 	run.Moves = slices.Clip(run.Moves) // an embedded worker shares the row with the store, which uses the room behind it
@@ -72,7 +73,7 @@ func (l *lent) Last(err error) bool {
 
 // Result is kept until the handler returns; the last one counts.
 func (l *lent) Result(v any) error {
-	raw, err := encode("result", v, jobs.MaxResult)
+	raw, err := encode("result", v, kernel.MaxResult)
 	if err != nil {
 		return err
 	}
@@ -84,13 +85,13 @@ func (l *lent) Result(v any) error {
 
 // Save stores a checkpoint, as long as the attempt is still this worker's.
 func (l *lent) Save(ctx context.Context, v any) error {
-	raw, err := encode("checkpoint", v, jobs.MaxCheckpoint)
+	raw, err := encode("checkpoint", v, kernel.MaxCheckpoint)
 	if err != nil {
 		return err
 	}
 	a, w := l.attempt, l.worker
-	words := jobs.Checkpoint{ID: a.ID, Worker: w.name, Attempt: a.Attempt, Data: raw}
-	w.send(ctx, []jobs.Envelope{w.envelope(words)}, forSave, func(_ int, r metastore.Result) { err = r.Err })
+	words := kernel.Checkpoint{ID: a.ID, Worker: w.name, Attempt: a.Attempt, Data: raw}
+	w.send(ctx, []kernel.Envelope{w.envelope(words)}, forSave, func(_ int, r metastore.Result) { err = r.Err })
 	if err != nil {
 		return fmt.Errorf("save checkpoint: %w", err)
 	}
@@ -121,10 +122,10 @@ func (l *lent) Load(v any) (bool, error) {
 func encode(what string, v any, most int) ([]byte, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		return nil, jobs.Invalid("%s cannot be written as JSON: %v", what, err)
+		return nil, kernel.Invalid("%s cannot be written as JSON: %v", what, err)
 	}
 	if len(raw) > most {
-		return nil, jobs.Invalid("%s has %d bytes, at most %d are allowed: keep the data elsewhere and a reference here", what, len(raw), most)
+		return nil, kernel.Invalid("%s has %d bytes, at most %d are allowed: keep the data elsewhere and a reference here", what, len(raw), most)
 	}
 	return raw, nil
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
@@ -60,7 +60,7 @@ func (b *logbook) append(a *attempt, level, text string) {
 	a.log.sequence++
 	b.lines = append(b.lines, metastore.LogLine{
 		Tenant: a.in.Tenant, Run: a.ID, LogPosition: metastore.LogPosition{Attempt: a.Attempt, Sequence: a.log.sequence},
-		At: jobs.Instant(time.Now()), Level: level, Text: text,
+		At: kernel.Instant(time.Now()), Level: level, Text: text,
 	})
 	if b.size == 0 {
 		ring(b.first)

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -13,7 +14,7 @@ import (
 
 // job is a job as this worker runs it.
 type job struct {
-	declaration jobs.Declaration
+	declaration kernel.Declaration
 	handler     Handler
 	source      source
 }
@@ -29,7 +30,7 @@ type source interface {
 
 // declared is a job that another program declares and runs: run passes its attempts on.
 type declared struct {
-	declaration jobs.Declaration
+	declaration kernel.Declaration
 	run         Handler
 }
 
@@ -39,10 +40,10 @@ func (d declared) Run(ctx context.Context, args []byte) error { return d.run(ctx
 func (d declared) Init(context.Context) error                 { return nil }
 func (d declared) Close() error                               { return nil }
 
-func declare(j source) (jobs.Declaration, error) {
+func declare(j source) (kernel.Declaration, error) {
 	switch j := j.(type) {
 	case jobs.Job:
-		return jobs.Declare(j)
+		return kernel.Declare(j)
 	case declared:
 		return j.declaration, j.declaration.Check()
 	}
@@ -89,9 +90,9 @@ func (w *Worker) handler(key jobs.Key) Handler {
 
 // checkSchedule reads the schedule once, so that a mistake in it stops the program that makes it and points to
 // the place. One that has run out is no mistake: an old program may be started again.
-func (w *Worker) checkSchedule(d jobs.Declaration) error {
-	def := jobs.Definition{Tenant: w.config.Tenant, Key: d.Key, Kind: d.Kind, Code: d.Code}
-	def.Policy = def.Resolve(&jobs.Global{})
+func (w *Worker) checkSchedule(d kernel.Declaration) error {
+	def := kernel.Definition{Tenant: w.config.Tenant, Key: d.Key, Kind: d.Kind, Code: d.Code}
+	def.Policy = def.Resolve(&kernel.Global{})
 	if def.Policy.Schedule == "" {
 		def.Policy.Schedule = "@daily" // nothing to check but the zone, which waits for a schedule from elsewhere
 		if err := schedule.Check(&def); err != nil {
@@ -114,9 +115,9 @@ func (w *Worker) register(ctx context.Context, start bool) error {
 	var refused error
 	for at := 0; at < len(w.order) && refused == nil; at += mostRegistered {
 		keys := w.order[at:min(at+mostRegistered, len(w.order))]
-		batch := make([]jobs.Envelope, len(keys))
+		batch := make([]kernel.Envelope, len(keys))
 		for i, key := range keys {
-			batch[i] = w.envelope(jobs.Register{App: w.config.App, Worker: w.name, Start: start, Job: w.jobs[key].declaration})
+			batch[i] = w.envelope(kernel.Register{App: w.config.App, Worker: w.name, Start: start, Job: w.jobs[key].declaration})
 		}
 		w.send(ctx, batch, forEver, func(i int, r metastore.Result) {
 			if r.Err != nil && refused == nil {

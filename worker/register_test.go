@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -83,7 +84,7 @@ func TestRegistration(t *testing.T) {
 		time.Sleep(20 * time.Second) // no store: the worker waits for it
 		s.intercept(nil)
 		time.Sleep(10 * time.Second)
-		got := sent[jobs.Register](s)
+		got := sent[kernel.Register](s)
 		if len(got) != 2 || !got[0].Start || got[0].App != "billing" || got[0].Worker != w.Name() || got[0].Job.Version != 4 {
 			t.Fatalf("registered %+v", got)
 		}
@@ -103,14 +104,14 @@ func TestRegistration(t *testing.T) {
 		if s.lastHeartbeat().Info == nil && s.forgot {
 			t.Error("a new leader was not told who the worker is")
 		}
-		if got = sent[jobs.Register](s); len(got) != 4 || got[2].Start || got[3].Start {
+		if got = sent[kernel.Register](s); len(got) != 4 || got[2].Start || got[3].Start {
 			t.Errorf("%d registrations, the last of start %v", len(got), got[len(got)-1].Start)
 		}
 		s.set(func(s *stage) { s.silent = true })
 		time.Sleep(10 * time.Second)
 		s.set(func(s *stage) { s.silent = false })
 		time.Sleep(4 * time.Second)
-		if got = sent[jobs.Register](s); len(got) != 6 {
+		if got = sent[kernel.Register](s); len(got) != 6 {
 			t.Errorf("%d registrations after an outage, want 6", len(got))
 		}
 		cancel()
@@ -141,8 +142,8 @@ func TestARefusedRegistrationEndsTheStart(t *testing.T) {
 func TestNoStoreEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		s.intercept(func(batch []jobs.Envelope, _ func() []metastore.Result) []metastore.Result {
-			return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "no answer"))
+		s.intercept(func(batch []kernel.Envelope, _ func() []metastore.Result) []metastore.Result {
+			return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "no answer"))
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()

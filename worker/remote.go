@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -61,7 +62,7 @@ type turn struct {
 // ending is what became of the end of an attempt.
 type ending struct {
 	done chan struct{}
-	in   *jobs.Run
+	in   *kernel.Run
 	err  error
 }
 
@@ -80,12 +81,12 @@ const (
 
 // NewRemote makes one. start tells this start of the other side from others, in letters and digits: it is part of the
 // worker's name. Nothing is sent before Run.
-func NewRemote(cfg Config, start string, about About, store metastore.Store, b Bus, declarations ...jobs.Declaration) (*Remote, error) {
-	if err := jobs.CheckName("start", start); err != nil {
+func NewRemote(cfg Config, start string, about About, store metastore.Store, b Bus, declarations ...kernel.Declaration) (*Remote, error) {
+	if err := kernel.CheckName("start", start); err != nil {
 		return nil, err
 	}
 	if len(start) > 64 || strings.ContainsAny(start, "-.") {
-		return nil, jobs.Invalid("start is %.80q: at most 64 letters and digits, no dash and no dot", start)
+		return nil, kernel.Invalid("start is %.80q: at most 64 letters and digits, no dash and no dot", start)
 	}
 	r := &Remote{store: store, about: about, leaving: make(chan struct{}), gone: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{}),
 		turns: map[token]*turn{}, awaited: map[token]chan *turn{}, ends: map[token]*ending{}, rang: make(chan struct{}), heard: time.Now()}
@@ -150,7 +151,7 @@ func (r *Remote) Begun(ctx context.Context) error {
 	case <-r.ended:
 		return cmp.Or(r.err, errGone)
 	case <-ctx.Done():
-		return jobs.Refuse(jobs.Unavailable, "the jobs could not be registered in time: nobody leads, most likely; try again")
+		return kernel.Refuse(jobs.Unavailable, "the jobs could not be registered in time: nobody leads, most likely; try again")
 	}
 }
 
@@ -158,7 +159,7 @@ func (r *Remote) Begun(ctx context.Context) error {
 func (r *Remote) Ended() <-chan struct{} { return r.ended }
 
 // errGone is what the other side hears that comes to one who is leaving.
-var errGone = jobs.Refuse(jobs.Unavailable, "the worker is not kept here any more: register again, here or at another node")
+var errGone = kernel.Refuse(jobs.Unavailable, "the worker is not kept here any more: register again, here or at another node")
 
 // abandon lets go of everything without a word, but for runs that nobody has been given: those go back.
 func (r *Remote) abandon() {
@@ -194,7 +195,7 @@ func (r *Remote) Leave(ctx context.Context) error {
 	case <-r.ended:
 		return nil
 	case <-ctx.Done():
-		return jobs.Refuse(jobs.Unavailable, "it is not known yet whether the worker has left: try again")
+		return kernel.Refuse(jobs.Unavailable, "it is not known yet whether the worker has left: try again")
 	}
 }
 

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // Given is a run that the other side is given.
 type Given struct {
-	*jobs.Run
+	*kernel.Run
 	Left time.Duration // of the attempt's time; 0 = it has no end
 }
 

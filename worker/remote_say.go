@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -57,12 +58,12 @@ func (r *Remote) Log(ctx context.Context, run jobs.ID, attempt uint32, first uin
 
 // Finish ends an attempt, as f says: its Outcome is that of a handler. It answers when the store has, with where the
 // run stands; said again, with the same. The error is jobs.Stale if the attempt was not this worker's any more.
-func (r *Remote) Finish(ctx context.Context, f jobs.Finish) (*jobs.Run, error) {
+func (r *Remote) Finish(ctx context.Context, f kernel.Finish) (*kernel.Run, error) {
 	r.Touch()
-	if n := len(f.Result); n > jobs.MaxResult {
-		return nil, jobs.Invalid("result has %d bytes, at most %d are allowed: keep the data elsewhere and a reference here", n, jobs.MaxResult)
+	if n := len(f.Result); n > kernel.MaxResult {
+		return nil, kernel.Invalid("result has %d bytes, at most %d are allowed: keep the data elsewhere and a reference here", n, kernel.MaxResult)
 	}
-	f.Error, f.Worker = cut(f.Error, jobs.MaxError), r.worker.name
+	f.Error, f.Worker = cut(f.Error, kernel.MaxError), r.worker.name
 	k := token{f.ID, f.Attempt}
 	r.mu.Lock()
 	e := r.ends[k]
@@ -78,18 +79,18 @@ func (r *Remote) Finish(ctx context.Context, f jobs.Finish) (*jobs.Run, error) {
 	case <-time.After(answerTime):
 	case <-ctx.Done():
 	}
-	return nil, jobs.Refuse(jobs.Unavailable, "the end of run %s is not known to the store yet: say it again", f.ID)
+	return nil, kernel.Refuse(jobs.Unavailable, "the end of run %s is not known to the store yet: say it again", f.ID)
 }
 
 // conclude sees the end of an attempt through: by its handler, or, if there is none here, by the store itself.
-func (r *Remote) conclude(e *ending, k token, t *turn, f jobs.Finish) {
+func (r *Remote) conclude(e *ending, k token, t *turn, f kernel.Finish) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	if t == nil {
 		r.report(ctx, e, k, f)
 	} else {
 		dropped := r.worker.held.watch(t.attempt)
-		if f.Outcome == jobs.OutcomeSuccess && len(f.Result) > 0 {
+		if f.Outcome == kernel.OutcomeSuccess && len(f.Result) > 0 {
 			t.attempt.mu.Lock()
 			t.attempt.result = f.Result
 			t.attempt.mu.Unlock()
@@ -134,8 +135,8 @@ func (r *Remote) conclude(e *ending, k token, t *turn, f jobs.Finish) {
 }
 
 // report tells the store of an end itself: of an attempt that is not in hand.
-func (r *Remote) report(ctx context.Context, e *ending, k token, f jobs.Finish) {
-	r.worker.send(ctx, []jobs.Envelope{r.worker.envelope(f)}, patience{most: answerTime - time.Second, idle: true}, func(_ int, res metastore.Result) {
+func (r *Remote) report(ctx context.Context, e *ending, k token, f kernel.Finish) {
+	r.worker.send(ctx, []kernel.Envelope{r.worker.envelope(f)}, patience{most: answerTime - time.Second, idle: true}, func(_ int, res metastore.Result) {
 		e.in, e.err = res.Run(), res.Err
 	})
 	if e.err == nil {
@@ -149,18 +150,18 @@ func (r *Remote) report(ctx context.Context, e *ending, k token, f jobs.Finish) 
 }
 
 // errorOf is what a handler would have returned for an attempt to end so.
-func errorOf(f jobs.Finish) error {
-	if f.Outcome == jobs.OutcomeSuccess {
+func errorOf(f kernel.Finish) error {
+	if f.Outcome == kernel.OutcomeSuccess {
 		return nil
 	}
-	if f.Outcome == jobs.OutcomeSnooze {
+	if f.Outcome == kernel.OutcomeSnooze {
 		return jobs.Snooze(f.Delay)
 	}
 	err := errors.New(f.Error)
 	if f.Code != "" {
 		err = jobs.Fail(f.Code, err)
 	}
-	if f.Outcome == jobs.OutcomeFatal {
+	if f.Outcome == kernel.OutcomeFatal {
 		err = jobs.NoRetry(err)
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -128,7 +129,7 @@ func (r *Remote) turn(ctx context.Context, k token) (*turn, error) {
 		return nil, staleOf(k)
 	}
 	if r.worker.jobs[run.Key] == nil {
-		return nil, jobs.Invalid("run %s is of job %s, which this worker has not registered", k.ID, run.Key)
+		return nil, kernel.Invalid("run %s is of job %s, which this worker has not registered", k.ID, run.Key)
 	}
 	now := time.Now()
 	a := &attempt{token: k, key: run.Key, in: run, sent: now, spent: max(now.Sub(run.Started), time.Nanosecond)}
@@ -140,7 +141,7 @@ func (r *Remote) turn(ctx context.Context, k token) (*turn, error) {
 	}
 	if !r.worker.held.adopt(a) {
 		r.mu.Unlock()
-		return nil, jobs.Refuse(jobs.Unavailable, "run %s: attempt %d is just being looked at: try again", k.ID, k.Attempt)
+		return nil, kernel.Refuse(jobs.Unavailable, "run %s: attempt %d is just being looked at: try again", k.ID, k.Attempt)
 	}
 	r.awaited[k] = waits
 	r.mu.Unlock()
@@ -173,7 +174,7 @@ func (r *Remote) turn(ctx context.Context, k token) (*turn, error) {
 }
 
 // own reads a run of which the attempt is, or was, this worker's last one.
-func (r *Remote) own(ctx context.Context, k token) (*jobs.Run, error) {
+func (r *Remote) own(ctx context.Context, k token) (*kernel.Run, error) {
 	run, err := r.store.Run(ctx, r.worker.config.Tenant, k.ID)
 	switch {
 	case err != nil && jobs.CodeOf(err) == jobs.NotFound:
@@ -187,5 +188,5 @@ func (r *Remote) own(ctx context.Context, k token) (*jobs.Run, error) {
 }
 
 func staleOf(k token) error {
-	return jobs.Refuse(jobs.Stale, "attempt %d of run %s is not this worker's any more: what it says of it does not count", k.Attempt, k.ID)
+	return kernel.Refuse(jobs.Stale, "attempt %d of run %s is not this worker's any more: what it says of it does not count", k.Attempt, k.ID)
 }

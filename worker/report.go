@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -72,7 +73,7 @@ func (w *Worker) finish(ctx context.Context, ends []*attempt, known func(a *atte
 		w.log.Warn("ends of attempts are not known to the store yet, trying on", "attempts", len(ends), "run", ends[0].ID)
 	})
 	defer late.Stop()
-	batch := make([]jobs.Envelope, len(ends))
+	batch := make([]kernel.Envelope, len(ends))
 	for i, a := range ends {
 		a.finish.ID, a.finish.Worker, a.finish.Attempt = a.ID, w.name, a.Attempt
 		batch[i] = w.envelope(a.finish)
@@ -134,7 +135,7 @@ func (w *Worker) returned(ctx context.Context, a *attempt) {
 }
 
 func (w *Worker) sayReturned(ctx context.Context, t token) {
-	batch := []jobs.Envelope{w.envelope(jobs.Returned{ID: t.ID, Worker: w.name, Attempt: t.Attempt})}
+	batch := []kernel.Envelope{w.envelope(kernel.Returned{ID: t.ID, Worker: w.name, Attempt: t.Attempt})}
 	w.send(ctx, batch, forReport, func(_ int, r metastore.Result) {
 		if r.Err != nil {
 			w.log.Debug("return of a handler is refused", "run", t.ID, "attempt", t.Attempt, "err", r.Err)

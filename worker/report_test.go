@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -31,9 +32,9 @@ func TestResultsOutliveAnOutage(t *testing.T) {
 				g.inside()
 				var tries atomic.Int64
 				s.set(func(s *stage) { s.silent = true })
-				s.intercept(func(batch []jobs.Envelope, _ func() []metastore.Result) []metastore.Result {
+				s.intercept(func(batch []kernel.Envelope, _ func() []metastore.Result) []metastore.Result {
 					tries.Add(1)
-					return metastore.Refused(batch, jobs.Refuse(code, "nobody answers"))
+					return metastore.Refused(batch, kernel.Refuse(code, "nobody answers"))
 				})
 				g.open <- nil
 				time.Sleep(time.Minute)
@@ -59,7 +60,7 @@ func TestResultsOutliveAnOutage(t *testing.T) {
 				wantErr(t, g.cause(1), nil)
 				g.open <- nil
 				s.wantState(left.ID, jobs.Succeeded, "")
-				if n := len(sent[jobs.Finish](s)); n != 2 {
+				if n := len(sent[kernel.Finish](s)); n != 2 {
 					t.Errorf("%d reports reached the store", n)
 				}
 			})
@@ -73,21 +74,21 @@ func TestAReportWhoseAnswerIsLost(t *testing.T) {
 		s := newStage(t)
 		w, _ := s.start(worker.Config{}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error { return errors.New("no money") }))
 		var ids []jobs.ID
-		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+		s.intercept(func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
 			results := apply()
-			if batch[0].Command.Verb() == jobs.VerbFinish {
+			if batch[0].Command.Verb() == kernel.VerbFinish {
 				if ids = append(ids, batch[0].ID); len(ids) == 1 {
-					return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "no answer"))
+					return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "no answer"))
 				}
 			}
 			return results
 		})
 		id := s.create("j", struct{}{})
-		s.wantStateAfter(time.Second, id, jobs.Terminated, jobs.ByError)
+		s.wantStateAfter(time.Second, id, jobs.Terminated, kernel.ByError)
 		if len(ids) != 2 || ids[0] != ids[1] {
 			t.Errorf("envelopes %v, want the same twice", ids)
 		}
-		wantFinished(t, w, map[jobs.Outcome]uint64{jobs.OutcomeError: 1})
+		wantFinished(t, w, map[kernel.Outcome]uint64{kernel.OutcomeError: 1})
 	})
 }
 
@@ -100,13 +101,13 @@ func TestBothSayTimeout(t *testing.T) {
 			return ctx.Err()
 		}))
 		id := s.create("j", struct{}{})
-		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
-			if batch[0].Command.Verb() == jobs.VerbFinish {
-				s.do(jobs.Expire{ID: id, Attempt: 1, Cause: jobs.ByTimeout})
+		s.intercept(func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
+			if batch[0].Command.Verb() == kernel.VerbFinish {
+				s.do(kernel.Expire{ID: id, Attempt: 1, Cause: kernel.ByTimeout})
 			}
 			return apply()
 		})
-		if run := s.wantStateAfter(time.Minute, id, jobs.Terminated, jobs.ByTimeout); run.Lingering {
+		if run := s.wantStateAfter(time.Minute, id, jobs.Terminated, kernel.ByTimeout); run.Lingering {
 			t.Error("the run waits for a handler that has returned")
 		}
 	})
@@ -124,8 +125,8 @@ func TestALateAttemptChangesNothing(t *testing.T) {
 		id := s.create("j", struct{}{})
 		g.inside()
 		s.set(func(s *stage) { s.quiet = true })
-		s.do(jobs.Expire{ID: id, Attempt: 1, Cause: jobs.ByLoss})
-		s.do(jobs.Claim{ID: id, Worker: "other-1", Attempt: 2})
+		s.do(kernel.Expire{ID: id, Attempt: 1, Cause: kernel.ByLoss})
+		s.do(kernel.Claim{ID: id, Worker: "other-1", Attempt: 2})
 		g.open <- nil
 		run := s.wantState(id, jobs.Processing, "")
 		if run.Worker != "other-1" || run.Checkpoint != nil {
@@ -177,9 +178,9 @@ func TestALeaseCountsFromWhatNamedTheAttempt(t *testing.T) {
 		s := newStage(t)
 		causes := make(chan error, 1)
 		s.start(worker.Config{}, handler(jobs.Options{LeaseLost: jobs.LeaseCancel}, heedful(causes)))
-		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+		s.intercept(func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
 			results := apply()
-			if batch[0].Command.Verb() == jobs.VerbClaim {
+			if batch[0].Command.Verb() == kernel.VerbClaim {
 				time.Sleep(6 * time.Second)
 			}
 			return results

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // describe is the JSON Schema of a type of arguments, from which pages make forms and programs learn what to
@@ -46,7 +46,7 @@ func checkObject(t reflect.Type) error {
 	case reflect.Struct, reflect.Map, reflect.Interface:
 		return nil
 	}
-	return jobs.Invalid("arguments of type %s: they must be a struct or a map, so that they are a JSON object", t)
+	return kernel.Invalid("arguments of type %s: they must be a struct or a map, so that they are a JSON object", t)
 }
 
 // collect finds the types within t that JSON does not write by their kind, which is all that the library goes by.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -32,14 +33,14 @@ var (
 const mostTry = 35 * time.Second
 
 // envelope puts a command into words that can be repeated.
-func (w *Worker) envelope(c jobs.Command) jobs.Envelope {
-	return jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: w.config.Tenant, Actor: w.actor, Command: c}
+func (w *Worker) envelope(c kernel.Command) kernel.Envelope {
+	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: w.config.Tenant, Actor: w.actor, Command: c}
 }
 
 // send applies a batch and calls answer once for each of its commands, in no certain order. What has no answer
 // yet, or may not have been done, is sent again after a pause that grows; when patience is over, the last error
 // is the answer.
-func (w *Worker) send(ctx context.Context, batch []jobs.Envelope, p patience, answer func(i int, r metastore.Result)) {
+func (w *Worker) send(ctx context.Context, batch []kernel.Envelope, p patience, answer func(i int, r metastore.Result)) {
 	var giveUp <-chan time.Time
 	if p.most > 0 {
 		timer := time.NewTimer(p.most)
@@ -52,7 +53,7 @@ func (w *Worker) send(ctx context.Context, batch []jobs.Envelope, p patience, an
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		words := batch
 		if open != nil && len(open) < len(batch) {
-			words = make([]jobs.Envelope, len(open))
+			words = make([]kernel.Envelope, len(open))
 			for at, i := range open {
 				words[at] = batch[i]
 			}

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -16,10 +17,10 @@ type weather struct {
 	tries int
 }
 
-func (w *weather) Apply(_ context.Context, batch []jobs.Envelope) []metastore.Result {
+func (w *weather) Apply(_ context.Context, batch []kernel.Envelope) []metastore.Result {
 	code := w.says[min(w.tries, len(w.says)-1)]
 	w.tries++
-	return metastore.Refused(batch, jobs.Refuse(code, "try %d", w.tries))
+	return metastore.Refused(batch, kernel.Refuse(code, "try %d", w.tries))
 }
 
 // When patience is over, what may have been done by one of the tries is not said not to have been.
@@ -37,7 +38,7 @@ func TestDoubtOutlastsLaterRefusals(t *testing.T) {
 			way := &weather{says: c.says}
 			w := &Worker{store: way}
 			var got []jobs.Code
-			w.send(t.Context(), []jobs.Envelope{w.envelope(jobs.Checkpoint{})}, patience{most: 10 * time.Second, idle: true}, func(_ int, r metastore.Result) {
+			w.send(t.Context(), []kernel.Envelope{w.envelope(kernel.Checkpoint{})}, patience{most: 10 * time.Second, idle: true}, func(_ int, r metastore.Result) {
 				got = append(got, jobs.CodeOf(r.Err))
 			})
 			if len(got) != 1 || got[0] != c.want {

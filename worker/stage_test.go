@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/membus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -39,12 +40,12 @@ type stage struct {
 	heartbeats []bus.Heartbeat
 	back       []bus.Offer
 	lines      []metastore.LogLine
-	commands   []jobs.Command // that reached the store
-	at         []time.Time    // when
+	commands   []kernel.Command // that reached the store
+	at         []time.Time      // when
 }
 
 // interceptor may answer a batch in the store's place, or say something else than the store did.
-type interceptor func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result
+type interceptor func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result
 
 func newStage(t *testing.T) *stage {
 	s := &stage{t: t, hub: membus.New(), store: memstore.Open(memstore.Config{})}
@@ -87,7 +88,7 @@ func (s *stage) answer(_ context.Context, _ bus.Principal, raw []byte) ([]byte, 
 	defer s.mu.Unlock()
 	s.heartbeats = append(s.heartbeats, b)
 	if s.silent {
-		return nil, jobs.Refuse(jobs.Unavailable, "no leader")
+		return nil, kernel.Refuse(jobs.Unavailable, "no leader")
 	}
 	if s.refuses != nil {
 		return nil, s.refuses
@@ -101,9 +102,9 @@ func (s *stage) answer(_ context.Context, _ bus.Principal, raw []byte) ([]byte, 
 }
 
 // Apply is the store as the worker has it.
-func (s *stage) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (s *stage) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	if err := ctx.Err(); err != nil {
-		return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "%v", err))
+		return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "%v", err))
 	}
 	s.mu.Lock()
 	between := s.between
@@ -116,7 +117,7 @@ func (s *stage) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Re
 }
 
 // apply applies, remembers, and offers what can be claimed.
-func (s *stage) apply(batch []jobs.Envelope) []metastore.Result {
+func (s *stage) apply(batch []kernel.Envelope) []metastore.Result {
 	results := s.store.Apply(context.Background(), batch)
 	s.mu.Lock()
 	for _, e := range batch {
@@ -137,7 +138,7 @@ func (s *stage) apply(batch []jobs.Envelope) []metastore.Result {
 	return results
 }
 
-func offerOf(run *jobs.Run) bus.Offer {
+func offerOf(run *kernel.Run) bus.Offer {
 	return bus.Offer{ID: run.ID, Attempt: run.Next(), Key: run.Key}
 }
 
@@ -179,7 +180,7 @@ func (n narrow) Limit() int { return n.most }
 
 func (n narrow) Call(ctx context.Context, service string, request []byte) ([]byte, error) {
 	if len(request) > n.most {
-		return nil, jobs.Invalid("a request of %d bytes: %d are the most", len(request), n.most)
+		return nil, kernel.Invalid("a request of %d bytes: %d are the most", len(request), n.most)
 	}
 	return n.Bus.Call(ctx, service, request)
 }
@@ -207,21 +208,21 @@ func (s *stage) create(key jobs.Key, args any, how ...jobs.EnqueueOption) jobs.I
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r := s.apply([]jobs.Envelope{s.envelope(jobs.CreateOf(wish))})[0]
+	r := s.apply([]kernel.Envelope{s.envelope(kernel.CreateOf(wish))})[0]
 	if r.Err != nil {
 		s.t.Fatal(r.Err)
 	}
 	return wish.ID
 }
 
-func (s *stage) envelope(k jobs.Command) jobs.Envelope {
-	return jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}
+func (s *stage) envelope(k kernel.Command) kernel.Envelope {
+	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}
 }
 
 // do applies a command that is not the worker's.
-func (s *stage) do(k jobs.Command) *jobs.Run {
+func (s *stage) do(k kernel.Command) *kernel.Run {
 	s.t.Helper()
-	r := s.apply([]jobs.Envelope{s.envelope(k)})[0]
+	r := s.apply([]kernel.Envelope{s.envelope(k)})[0]
 	if r.Err != nil {
 		s.t.Fatalf("%s: %v", k.Verb(), r.Err)
 	}
@@ -234,7 +235,7 @@ func (s *stage) tell(w *worker.Worker, stop bus.Stop) {
 }
 
 // row is a run as the store has it.
-func (s *stage) row(id jobs.ID) *jobs.Run {
+func (s *stage) row(id jobs.ID) *kernel.Run {
 	s.t.Helper()
 	run, err := s.store.Run(context.Background(), jobs.DefaultTenant, id)
 	if err != nil {
@@ -244,7 +245,7 @@ func (s *stage) row(id jobs.ID) *jobs.Run {
 }
 
 // wantState waits until all that can happen now has happened, and compares a run's state.
-func (s *stage) wantState(id jobs.ID, want jobs.State, cause jobs.Cause) *jobs.Run {
+func (s *stage) wantState(id jobs.ID, want jobs.State, cause kernel.Cause) *kernel.Run {
 	s.t.Helper()
 	synctest.Wait()
 	run := s.row(id)
@@ -255,7 +256,7 @@ func (s *stage) wantState(id jobs.ID, want jobs.State, cause jobs.Cause) *jobs.R
 }
 
 // sent are the commands of one kind that reached the store.
-func sent[T jobs.Command](s *stage) (list []T) {
+func sent[T kernel.Command](s *stage) (list []T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range s.commands {
@@ -290,10 +291,10 @@ func (s *stage) lastHeartbeat() bus.Heartbeat {
 }
 
 // unavailable answers everything of one verb as not done; 0 = of all.
-func unavailable(v jobs.Verb) interceptor {
-	return func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+func unavailable(v kernel.Verb) interceptor {
+	return func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
 		if v == 0 || batch[0].Command.Verb() == v {
-			return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "the store is away"))
+			return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "the store is away"))
 		}
 		return apply()
 	}
@@ -354,7 +355,7 @@ func wantErr(t *testing.T, err, want error) {
 	}
 }
 
-func wantFinished(t *testing.T, w *worker.Worker, want map[jobs.Outcome]uint64) {
+func wantFinished(t *testing.T, w *worker.Worker, want map[kernel.Outcome]uint64) {
 	t.Helper()
 	if got := w.Stats().Finished; !maps.Equal(got, want) {
 		t.Errorf("finished %v, want %v", got, want)
@@ -362,7 +363,7 @@ func wantFinished(t *testing.T, w *worker.Worker, want map[jobs.Outcome]uint64) 
 }
 
 // wantStateAfter is wantState, some time from now.
-func (s *stage) wantStateAfter(d time.Duration, id jobs.ID, want jobs.State, cause jobs.Cause) *jobs.Run {
+func (s *stage) wantStateAfter(d time.Duration, id jobs.ID, want jobs.State, cause kernel.Cause) *kernel.Run {
 	s.t.Helper()
 	time.Sleep(d)
 	return s.wantState(id, want, cause)

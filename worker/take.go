@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -102,10 +103,10 @@ func (w *Worker) giveBack(ctx context.Context, offers []bus.Offer) {
 // forgotten without a word: the store decides.
 func (w *Worker) claim(ctx context.Context, taken []*attempt) {
 	sent := time.Now()
-	batch := make([]jobs.Envelope, len(taken))
+	batch := make([]kernel.Envelope, len(taken))
 	for i, a := range taken {
 		a.sent = sent
-		batch[i] = w.envelope(jobs.Claim{ID: a.ID, Worker: w.name, Attempt: a.Attempt})
+		batch[i] = w.envelope(kernel.Claim{ID: a.ID, Worker: w.name, Attempt: a.Attempt})
 	}
 	w.send(ctx, batch, forClaim, func(i int, r metastore.Result) {
 		a := taken[i]

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -54,8 +55,8 @@ func TestManySlotsAreFilled(t *testing.T) {
 		s := newStage(t)
 		g := newGate()
 		s.start(worker.Config{Slots: slots}, handler(jobs.Options{}, g.run))
-		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
-			if batch[0].Command.Verb() == jobs.VerbClaim {
+		s.intercept(func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
+			if batch[0].Command.Verb() == kernel.VerbClaim {
 				time.Sleep(time.Second) // so that as many as may be are under way together
 			}
 			return apply()
@@ -90,7 +91,7 @@ func TestWhatDoesNotFitGoesBack(t *testing.T) {
 		if n := len(s.cameBack()); n != 4 {
 			t.Errorf("%d offers came back, want the handed one too", n)
 		}
-		if n := len(sent[jobs.Claim](s)); n != 2 {
+		if n := len(sent[kernel.Claim](s)); n != 2 {
 			t.Errorf("%d claims were sent, want 2", n)
 		}
 		close(g.open)
@@ -107,8 +108,8 @@ func TestAListIsClaimedInOneBatch(t *testing.T) {
 		s := newStage(t)
 		var sizes []int
 		s.start(worker.Config{}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error { return nil }))
-		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
-			if batch[0].Command.Verb() == jobs.VerbClaim {
+		s.intercept(func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
+			if batch[0].Command.Verb() == kernel.VerbClaim {
 				sizes = append(sizes, len(batch))
 			}
 			return apply()
@@ -137,7 +138,7 @@ func TestAnOfferThatComesAgainIsIgnored(t *testing.T) {
 		s.set(func(s *stage) { s.quiet = true })
 		id := s.create("j", struct{}{})
 		o := offerOf(s.row(id))
-		s.intercept(func(_ []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+		s.intercept(func(_ []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
 			time.Sleep(time.Second)
 			return apply()
 		})
@@ -145,7 +146,7 @@ func TestAnOfferThatComesAgainIsIgnored(t *testing.T) {
 		s.hand(w, o) // while the claim is under way
 		time.Sleep(2 * time.Second)
 		s.hand(w, o) // while it runs
-		s.intercept(unavailable(jobs.VerbFinish))
+		s.intercept(unavailable(kernel.VerbFinish))
 		g.open <- nil
 		synctest.Wait()
 		s.hand(w, o) // while its report has no answer
@@ -171,7 +172,7 @@ func TestTheNextAttemptWaitsForTheHandler(t *testing.T) {
 		w, _ := s.start(worker.Config{}, handler(jobs.Options{}, g.run))
 		id := s.create("j", struct{}{})
 		g.inside()
-		s.do(jobs.Expire{ID: id, Attempt: 1, Cause: jobs.ByLoss}) // and it is offered again
+		s.do(kernel.Expire{ID: id, Attempt: 1, Cause: kernel.ByLoss}) // and it is offered again
 		if n := g.inside(); n != 1 {
 			t.Errorf("%d handlers of one run", n)
 		}
@@ -200,19 +201,19 @@ func TestCancelledWhileItIsClaimed(t *testing.T) {
 		id := s.create("j", struct{}{})
 		o := offerOf(s.row(id))
 		first := true
-		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+		s.intercept(func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
 			results := apply()
-			if batch[0].Command.Verb() == jobs.VerbClaim && first {
+			if batch[0].Command.Verb() == kernel.VerbClaim && first {
 				first = false
-				s.do(jobs.Cancel{ID: id})
+				s.do(kernel.Cancel{ID: id})
 				s.tell(w, bus.Stop{ID: id, Attempt: 1})
 				time.Sleep(time.Second)
-				return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "no answer"))
+				return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "no answer"))
 			}
 			return results
 		})
 		s.offer(o)
-		if run := s.wantStateAfter(3*time.Second, id, jobs.Cancelled, jobs.ByPerson); run.Lingering || g.inside() > 0 {
+		if run := s.wantStateAfter(3*time.Second, id, jobs.Cancelled, kernel.ByPerson); run.Lingering || g.inside() > 0 {
 			t.Errorf("lingering %v after %d calls of the handler", run.Lingering, g.inside())
 		}
 	})
@@ -225,11 +226,11 @@ func TestAClaimWhoseAnswerIsLost(t *testing.T) {
 		g := newGate()
 		s.start(worker.Config{}, handler(jobs.Options{Timeout: time.Minute}, g.run))
 		lost := 0
-		s.intercept(func(batch []jobs.Envelope, apply func() []metastore.Result) []metastore.Result {
+		s.intercept(func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
 			results := apply()
-			if batch[0].Command.Verb() == jobs.VerbClaim && lost < 3 {
+			if batch[0].Command.Verb() == kernel.VerbClaim && lost < 3 {
 				lost++
-				return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "no answer"))
+				return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "no answer"))
 			}
 			return results
 		})
@@ -255,9 +256,9 @@ func TestAClaimThatIsNeverAnswered(t *testing.T) {
 		g := newGate()
 		w, _ := s.start(worker.Config{Slots: 1}, handler(jobs.Options{}, g.run))
 		tries := 0
-		s.intercept(func(batch []jobs.Envelope, _ func() []metastore.Result) []metastore.Result {
+		s.intercept(func(batch []kernel.Envelope, _ func() []metastore.Result) []metastore.Result {
 			tries++
-			return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "no answer"))
+			return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "no answer"))
 		})
 		s.create("j", struct{}{})
 		time.Sleep(29 * time.Second)
@@ -285,17 +286,17 @@ func TestClaimsThatFail(t *testing.T) {
 		gone := bus.Offer{ID: jobs.NewID(time.Now()), Attempt: 1, Key: "j"}
 		late := s.create("j", struct{}{}, func(c *jobs.Request) { c.StartWithin = new(time.Second) })
 		offers := []bus.Offer{offerOf(s.row(taken)), gone, offerOf(s.row(late))}
-		s.do(jobs.Claim{ID: taken, Worker: "other-1", Attempt: 1})
+		s.do(kernel.Claim{ID: taken, Worker: "other-1", Attempt: 1})
 		time.Sleep(2 * time.Second)
 		s.offer(offers...)
-		s.wantState(late, jobs.Skipped, jobs.ByDeadline)
+		s.wantState(late, jobs.Skipped, kernel.ByDeadline)
 		if st := w.Stats(); st.Free != 3 || st.Claimed != 0 || g.inside() != 0 {
 			t.Errorf("stats are %+v, want nothing in hand", st)
 		}
 		tries := 0
-		s.intercept(func(batch []jobs.Envelope, _ func() []metastore.Result) []metastore.Result {
+		s.intercept(func(batch []kernel.Envelope, _ func() []metastore.Result) []metastore.Result {
 			tries++
-			return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "no leader"))
+			return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "no leader"))
 		})
 		s.offer(offerOf(s.row(s.create("j", struct{}{}))))
 		synctest.Wait()

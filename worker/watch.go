@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -177,9 +178,9 @@ func (w *Worker) outlive(living context.Context, a *attempt, cause error, return
 }
 
 // cutOff is how an attempt ends whose context has ended and whose handler goes on.
-func (a *attempt) cutOff(cause error) jobs.Finish {
+func (a *attempt) cutOff(cause error) kernel.Finish {
 	if errors.Is(cause, jobs.ErrTimeout) {
-		return jobs.Finish{Outcome: jobs.OutcomeTimeout, Error: a.timeoutText(), Running: true}
+		return kernel.Finish{Outcome: kernel.OutcomeTimeout, Error: a.timeoutText(), Running: true}
 	}
-	return jobs.Finish{Outcome: jobs.OutcomeHandback, Error: cause.Error(), Running: true}
+	return kernel.Finish{Outcome: kernel.OutcomeHandback, Error: cause.Error(), Running: true}
 }

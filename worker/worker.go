@@ -14,6 +14,7 @@ import (
 	"github.com/oklog/run"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -163,17 +164,17 @@ func (c Config) complete() (Config, error) {
 		}
 	}
 	for _, n := range []struct{ what, name string }{{"tenant", string(c.Tenant)}, {"app", c.App}, {"worker name", c.Name}} {
-		if err := jobs.CheckName(n.what, n.name); err != nil {
+		if err := kernel.CheckName(n.what, n.name); err != nil {
 			return c, err
 		}
 	}
 	switch {
 	case len(c.Name) > 180:
-		return c, jobs.Invalid("worker name has %d characters, at most 180 are allowed: each start adds a few", len(c.Name))
+		return c, kernel.Invalid("worker name has %d characters, at most 180 are allowed: each start adds a few", len(c.Name))
 	case c.Slots < 0:
-		return c, jobs.Invalid("slots is %d: give how many runs may go on at the same time, or 0 for no limit", c.Slots)
+		return c, kernel.Invalid("slots is %d: give how many runs may go on at the same time, or 0 for no limit", c.Slots)
 	case c.HeartbeatEvery < 0 || c.Lease <= c.HeartbeatEvery:
-		return c, jobs.Invalid("lease is %v and a heartbeat is sent every %v: the lease must be longer", c.Lease, c.HeartbeatEvery)
+		return c, kernel.Invalid("lease is %v and a heartbeat is sent every %v: the lease must be longer", c.Lease, c.HeartbeatEvery)
 	}
 	return c, nil
 }
@@ -193,13 +194,13 @@ func (c Config) principal() bus.Principal {
 func hostName() string {
 	host, _ := os.Hostname()
 	name := strings.Map(func(r rune) rune {
-		if r == '.' || jobs.CheckName("", string(r)) == nil {
+		if r == '.' || kernel.CheckName("", string(r)) == nil {
 			return r
 		}
 		return '-'
 	}, host)
 	name = strings.Trim(name[:min(len(name), 180)], ".")
-	if jobs.CheckName("", name) != nil {
+	if kernel.CheckName("", name) != nil {
 		return "worker"
 	}
 	return name
@@ -284,10 +285,10 @@ type Stats struct {
 	Free    int // free slots; -1 if there is no limit
 	Stuck   int // handlers that were told to stop and have not returned 10 s later
 
-	Claimed  uint64                  // attempts begun
-	Finished map[jobs.Outcome]uint64 // attempts ended, as this worker saw it
-	Stopped  uint64                  // attempts ended by somebody else: cancelled, or taken away
-	Returned uint64                  // offers given back because there was no slot for them
+	Claimed  uint64                    // attempts begun
+	Finished map[kernel.Outcome]uint64 // attempts ended, as this worker saw it
+	Stopped  uint64                    // attempts ended by somebody else: cancelled, or taken away
+	Returned uint64                    // offers given back because there was no slot for them
 }
 
 // Stats says what the worker is doing.

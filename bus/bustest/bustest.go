@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -130,7 +131,7 @@ func offers(name string, n int) []bus.Offer {
 	list := make([]bus.Offer, n)
 	for i := range list {
 		list[i] = bus.Offer{
-			ID:      jobs.DerivedID(name, fmt.Sprint(i)),
+			ID:      kernel.DerivedID(name, fmt.Sprint(i)),
 			Attempt: uint32(i + 1),
 			Key:     jobs.Key(fmt.Sprintf("billing.job-%d", i%3)),
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -70,10 +71,10 @@ var callCases = []Case{
 	{"a refusal arrives as one", func(t *testing.T, h Harness) {
 		ctx, node, client := within(t), h.As(t, leader), h.As(t, caller)
 		refusals := map[string]error{
-			"made by Refuse":    jobs.Refuse(jobs.Stale, "attempt 3 has\nbeen taken over: \x00 %%"),
-			"wrapped":           fmt.Errorf("finish: %w", jobs.Refuse(jobs.NotFound, "no such run")),
+			"made by Refuse":    kernel.Refuse(jobs.Stale, "attempt 3 has\nbeen taken over: \x00 %%"),
+			"wrapped":           fmt.Errorf("finish: %w", kernel.Refuse(jobs.NotFound, "no such run")),
 			"a bare code":       jobs.Conflict,
-			"with a long story": jobs.Refuse(jobs.BadInput, "%s", strings.Repeat("long ", 500)),
+			"with a long story": kernel.Refuse(jobs.BadInput, "%s", strings.Repeat("long ", 500)),
 		}
 		must(t, node.Serve(ctx, bus.ServiceStore, func(_ context.Context, _ bus.Principal, request []byte) ([]byte, error) {
 			return []byte("not seen"), refusals[string(request)]

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // pace is how long a caller is held who asks for a queue that is not there: he will ask again at once.
@@ -163,7 +163,7 @@ func (e *end) Receive(ctx context.Context, lane bus.Lane, fn func(list []bus.Off
 		return err
 	}
 	if lane.Worker == "" {
-		return jobs.Invalid("a personal lane names its worker")
+		return kernel.Invalid("a personal lane names its worker")
 	}
 	h := e.hub
 	r := &receiver{end: e, hands: make(chan hand)}
@@ -248,7 +248,7 @@ func (h *Hub) receiver(lane bus.Lane) *receiver {
 
 func checkList(l []bus.Offer) error {
 	if len(l) == 0 || len(l) > bus.MaxList {
-		return jobs.Invalid("a list of %d offers: 1 to %d are allowed", len(l), bus.MaxList)
+		return kernel.Invalid("a list of %d offers: 1 to %d are allowed", len(l), bus.MaxList)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -76,7 +77,7 @@ func (e *end) may(t jobs.Tenant, what string) error {
 	if e.as.Role == bus.Node || e.as.Tenant == t {
 		return nil
 	}
-	return jobs.Refuse(jobs.Forbidden, "%s of tenant %q may not %s tenant %q", e.as.Actor(), e.as.Tenant, what, t)
+	return kernel.Refuse(jobs.Forbidden, "%s of tenant %q may not %s tenant %q", e.as.Actor(), e.as.Tenant, what, t)
 }
 
 // leads refuses all but nodes.
@@ -84,7 +85,7 @@ func (e *end) leads(what string) error {
 	if e.as.Role == bus.Node {
 		return nil
 	}
-	return jobs.Refuse(jobs.Forbidden, "%s may not %s: nodes may", e.as.Actor(), what)
+	return kernel.Refuse(jobs.Forbidden, "%s may not %s: nodes may", e.as.Actor(), what)
 }
 
 // lasting is a context for what goes on until ctx ends or this end is closed; then forget is called. What looks

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -17,7 +18,7 @@ import (
 func Ask(ctx context.Context, of Server, user, password, subject string, request []byte) ([]byte, error) {
 	nc, err := nats.Connect("", nats.InProcessServer(of), nats.UserInfo(user, password), nats.NoReconnect())
 	if err != nil {
-		return nil, jobs.Refuse(jobs.Unavailable, "connect to the NATS server in this process: %v", refusedBy(err))
+		return nil, kernel.Refuse(jobs.Unavailable, "connect to the NATS server in this process: %v", refusedBy(err))
 	}
 	defer nc.Close()
 	m, err := nc.RequestWithContext(ctx, subject, request)

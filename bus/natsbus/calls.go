@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -35,7 +36,7 @@ func (b *Bus) Call(ctx context.Context, service string, request []byte) ([]byte,
 		return nil, err
 	}
 	if most := b.Limit(); len(request) > most {
-		return nil, jobs.Invalid("call %s: a request of %d bytes: %d are the most", service, len(request), most)
+		return nil, kernel.Invalid("call %s: a request of %d bytes: %d are the most", service, len(request), most)
 	}
 	answer, err := b.ask(ctx, callSubject(b.as, service), b.inbox, inboxPrefix(b.as), request)
 	var said said
@@ -138,7 +139,7 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 // and not its kind: what the handler met (nobody, a context's end) is not what the caller has met.
 func (b *Bus) answer(m *nats.Msg, data []byte, err error) {
 	if most := b.Limit(); err == nil && len(data) > most {
-		err = jobs.Invalid("the answer has %d bytes: %d are the most", len(data), most)
+		err = kernel.Invalid("the answer has %d bytes: %d are the most", len(data), most)
 	}
 	reply := &nats.Msg{Subject: m.Reply, Data: data}
 	if err != nil {

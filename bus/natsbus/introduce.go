@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -35,12 +36,12 @@ func Introduced(connection string) (as bus.Principal, ok bool) {
 	}
 	role, rest, _ := strings.Cut(words[1], ":")
 	tenant, name, _ := strings.Cut(rest, "/")
-	if jobs.CheckName("tenant", tenant) != nil || jobs.CheckName("name", name) != nil {
+	if kernel.CheckName("tenant", tenant) != nil || kernel.CheckName("name", name) != nil {
 		return bus.Principal{}, false
 	}
 	app := ""
 	if len(words) == 4 {
-		if app = words[3]; jobs.CheckName("app", app) != nil {
+		if app = words[3]; kernel.CheckName("app", app) != nil {
 			return bus.Principal{}, false
 		}
 	}
@@ -50,11 +51,11 @@ func Introduced(connection string) (as bus.Principal, ok bool) {
 // refusedBy makes a refusal of what a server says that does not let us in.
 func refusedBy(err error) error {
 	if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) {
-		return jobs.Refuse(jobs.Forbidden, "%v: the server does not let this token or user in: it is missing or wrong, "+
+		return kernel.Refuse(jobs.Forbidden, "%v: the server does not let this token or user in: it is missing or wrong, "+
 			"its time is over, it was revoked, or it is for another app", err)
 	}
 	if errors.Is(err, nats.ErrNoServers) {
-		return jobs.Refuse(jobs.Unavailable, "nothing answers (%v)", err)
+		return kernel.Refuse(jobs.Unavailable, "nothing answers (%v)", err)
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -21,7 +22,7 @@ type ended struct{ error }
 func (e ended) Unwrap() error { return e.error }
 
 // errLost is what becomes of an exchange when its connection breaks: it may have been done.
-var errLost = ended{jobs.Refuse(jobs.Unknown, "the connection to NATS was lost before the answer came")}
+var errLost = ended{kernel.Refuse(jobs.Unknown, "the connection to NATS was lost before the answer came")}
 
 // link is whether there is a connection.
 type link struct {
@@ -136,7 +137,7 @@ func deniedSubject(err error) (string, bool) {
 }
 
 func forbidden(subject string) error {
-	return jobs.Refuse(jobs.Forbidden, "the NATS server's permissions refuse this user the subject %s", subject)
+	return kernel.Refuse(jobs.Forbidden, "the NATS server's permissions refuse this user the subject %s", subject)
 }
 
 // api stands for all subjects of JetStream's API in [denials].
@@ -213,7 +214,7 @@ func (b *Bus) briefly(ctx context.Context, subject string, d time.Duration) (con
 // server that is at fault.
 func (b *Bus) why(ctx, limited context.Context, err error) error {
 	if ctx.Err() == nil && errors.Is(context.Cause(limited), context.DeadlineExceeded) && b.life.Err() == nil {
-		return jobs.Refuse(jobs.Unavailable, "JetStream on NATS server %s does not answer", b.nc.ConnectedServerName())
+		return kernel.Refuse(jobs.Unavailable, "JetStream on NATS server %s does not answer", b.nc.ConnectedServerName())
 	}
 	return b.reason(limited, err)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -26,7 +27,7 @@ const maxKey = 200
 // appendList writes a list behind b.
 func appendList(b []byte, list []bus.Offer) ([]byte, error) {
 	if len(list) == 0 || len(list) > bus.MaxList {
-		return b, jobs.Invalid("a list of %d offers: 1 to %d are allowed", len(list), bus.MaxList)
+		return b, kernel.Invalid("a list of %d offers: 1 to %d are allowed", len(list), bus.MaxList)
 	}
 	var places [bus.MaxList]byte
 	var table [bus.MaxList]jobs.Key
@@ -35,7 +36,7 @@ func appendList(b []byte, list []bus.Offer) ([]byte, error) {
 		place := slices.Index(keys, o.Key)
 		if place < 0 {
 			if len(o.Key) > maxKey {
-				return b, jobs.Invalid("an offer's key has %d bytes: %d are the most", len(o.Key), maxKey)
+				return b, kernel.Invalid("an offer's key has %d bytes: %d are the most", len(o.Key), maxKey)
 			}
 			place = len(keys)
 			keys = append(keys, o.Key)

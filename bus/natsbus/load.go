@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -30,7 +31,7 @@ func (l *load) take(from bus.Principal, n int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.of[from]+n > loadOfOne || l.all+n > loadOfAll {
-		return jobs.Refuse(jobs.Unavailable, "%d bytes of requests of %s are being answered, and %d of all: send less at once", l.of[from], from.Actor(), l.all)
+		return kernel.Refuse(jobs.Unavailable, "%d bytes of requests of %s are being answered, and %d of all: send less at once", l.of[from], from.Actor(), l.all)
 	}
 	if l.of == nil {
 		l.of = map[bus.Principal]int{}

@@ -26,6 +26,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -237,7 +238,7 @@ func (b *Bus) may(t jobs.Tenant, what string) error {
 	if b.as.Role == bus.Node || b.as.Tenant == t {
 		return nil
 	}
-	return jobs.Refuse(jobs.Forbidden, "%s of tenant %q may not %s tenant %q", b.as.Actor(), b.as.Tenant, what, t)
+	return kernel.Refuse(jobs.Forbidden, "%s of tenant %q may not %s tenant %q", b.as.Actor(), b.as.Tenant, what, t)
 }
 
 // leads refuses all but nodes.
@@ -245,7 +246,7 @@ func (b *Bus) leads(what string) error {
 	if b.as.Role == bus.Node {
 		return nil
 	}
-	return jobs.Refuse(jobs.Forbidden, "%s may not %s: nodes may", b.as.Actor(), what)
+	return kernel.Refuse(jobs.Forbidden, "%s may not %s: nodes may", b.as.Actor(), what)
 }
 
 // errNoConnection says that nothing was sent.

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -125,14 +126,14 @@ func (b *Bus) deleteStream(ctx context.Context, name string) error {
 // available says what is missing for streams to be made at all.
 func (b *Bus) available(ctx context.Context) error {
 	if v := b.nc.ConnectedServerVersion(); olderThan(v, oldest) {
-		return jobs.Refuse(jobs.Unavailable, "the NATS server is of version %s: %s is the oldest that will do", v, oldest)
+		return kernel.Refuse(jobs.Unavailable, "the NATS server is of version %s: %s is the oldest that will do", v, oldest)
 	}
 	_, err := b.js.AccountInfo(ctx)
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return jobs.Refuse(jobs.Unavailable, "JetStream is not enabled for this user's account on NATS server %s: enable it there", b.nc.ConnectedServerName())
+		return kernel.Refuse(jobs.Unavailable, "JetStream is not enabled for this user's account on NATS server %s: enable it there", b.nc.ConnectedServerName())
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
-		return jobs.Refuse(jobs.Unavailable, "JetStream is not enabled on NATS server %s: start it with -js, or jetstream {} in its configuration", b.nc.ConnectedServerName())
+		return kernel.Refuse(jobs.Unavailable, "JetStream is not enabled on NATS server %s: start it with -js, or jetstream {} in its configuration", b.nc.ConnectedServerName())
 	case err != nil:
 		return fmt.Errorf("ask for JetStream: %w", err)
 	}
@@ -172,7 +173,7 @@ func (b *Bus) makeStream(ctx context.Context, term uint64) error {
 		}
 		return differences(want, stream.CachedInfo().Config)
 	case errors.As(err, &refused) && refused.ErrorCode == errCodeOverlap:
-		return jobs.Refuse(jobs.Conflict, "subjects %s belong to %s already: delete it, or take its subjects away",
+		return kernel.Refuse(jobs.Conflict, "subjects %s belong to %s already: delete it, or take its subjects away",
 			want.Subjects[0], b.owners(ctx, want.Subjects[0]))
 	}
 	return fmt.Errorf("make the stream: %w", err)
@@ -219,7 +220,7 @@ func differences(want, got jetstream.StreamConfig) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return jobs.Refuse(jobs.Conflict, "stream %s is there, but %s: delete it", got.Name, strings.Join(all, "; "))
+	return kernel.Refuse(jobs.Conflict, "stream %s is there, but %s: delete it", got.Name, strings.Join(all, "; "))
 }
 
 // ensure makes an app's consumer, unless it was there a moment ago.

@@ -2,7 +2,7 @@ package natsbus
 
 import (
 	"github.com/carillon-scheduler/carillon/bus"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // AnyName is the name of a principal that may take any name of its role and tenant: many workers that share a user.
@@ -120,11 +120,11 @@ func (g Grant) Permission() Permission { return Permissions(g.As, g.Apps...) }
 func (g Grant) Check() error {
 	switch {
 	case g.User == "" || g.Password == "":
-		return jobs.Invalid("user %q: a user and a password are needed", g.User)
+		return kernel.Invalid("user %q: a user and a password are needed", g.User)
 	case g.As.Role != bus.Node && g.As.Role != bus.Worker && g.As.Role != bus.Client:
-		return jobs.Invalid("user %q has the role %q: node, worker and client are roles", g.User, g.As.Role)
+		return kernel.Invalid("user %q has the role %q: node, worker and client are roles", g.User, g.As.Role)
 	case g.As.Name == "":
-		return jobs.Invalid("user %q has no name: give one, or %q for any", g.User, AnyName)
+		return kernel.Invalid("user %q has no name: give one, or %q for any", g.User, AnyName)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/carillon-scheduler/carillon/bus"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // handTime is how long a worker has to take what is handed to it.
@@ -45,7 +45,7 @@ func (b *Bus) Receive(ctx context.Context, lane bus.Lane, fn func(list []bus.Off
 		return err
 	}
 	if lane.Worker == "" {
-		return jobs.Invalid("a personal lane names its worker")
+		return kernel.Invalid("a personal lane names its worker")
 	}
 	subject, answers := handSubject(lane), answerPrefix(lane)+"."
 	err := b.subscribe(ctx, subject, func(ctx context.Context) (*nats.Subscription, error) {
@@ -57,7 +57,7 @@ func (b *Bus) Receive(ctx context.Context, lane bus.Lane, fn func(list []bus.Off
 			list, err := decodeList(m.Data)
 			if err != nil {
 				b.senseless(subject, err)
-				b.answer(m, nil, jobs.Invalid("the list of offers makes no sense: %v", err))
+				b.answer(m, nil, kernel.Invalid("the list of offers makes no sense: %v", err))
 				return
 			}
 			if ctx.Err() != nil {

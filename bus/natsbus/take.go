@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -231,7 +232,7 @@ func (t *taking) judge(end *nats.Msg) error {
 	case status == "503", status == "409" && text == "Consumer Deleted":
 		return bus.ErrNobody
 	}
-	return jobs.Refuse(jobs.Unavailable, "NATS says %s %s", status, text)
+	return kernel.Refuse(jobs.Unavailable, "NATS says %s %s", status, text)
 }
 
 // done says that the messages can be forgotten.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon"
 	"github.com/carillon-scheduler/carillon/chaos/judge"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -188,7 +189,7 @@ func (c *client) overBus(op *judge.Op, t task) {
 	}
 	wish.Idempotency, wish.Unique = op.Idempotency, op.Unique
 	if op.Due != 0 {
-		wish.Due = jobs.Instant(time.Unix(0, op.Due))
+		wish.Due = kernel.Instant(time.Unix(0, op.Due))
 	}
 	op.Wish = wish.ID.String()
 	runs, err := c.bus.Enqueue(context.Background(), wish)

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/membus"
 	"github.com/carillon-scheduler/carillon/chaos/judge"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
@@ -187,16 +188,16 @@ type shaky struct {
 	n *atomic.Uint64
 }
 
-func (s shaky) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
-	if !slices.ContainsFunc(batch, func(e jobs.Envelope) bool { _, fire := e.Command.(jobs.Fire); return fire }) {
+func (s shaky) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
+	if !slices.ContainsFunc(batch, func(e kernel.Envelope) bool { _, fire := e.Command.(kernel.Fire); return fire }) {
 		return s.Full.Apply(ctx, batch)
 	}
 	switch s.n.Add(1) % 8 {
 	case 2:
-		return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "the store has a cold"))
+		return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "the store has a cold"))
 	case 4:
 		s.Full.Apply(ctx, slices.Clone(batch))
-		return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "no answer"))
+		return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "no answer"))
 	case 6:
 		s.Full.Apply(ctx, slices.Clone(batch))
 		time.Sleep(time.Millisecond)
@@ -420,10 +421,10 @@ func (c *client) ask(key string, a task, in time.Duration) {
 		return
 	}
 	c.n++
-	k := jobs.Create{Key: jobs.Key(key), Args: raw, Idempotency: fmt.Sprint("request ", c.n)}
+	k := kernel.Create{Key: jobs.Key(key), Args: raw, Idempotency: fmt.Sprint("request ", c.n)}
 	o := judge.Op{What: judge.Create, Client: "client", Key: key, Idempotency: k.Idempotency}
 	if in > 0 {
-		k.Due = jobs.Instant(time.Now().Add(in))
+		k.Due = kernel.Instant(time.Now().Add(in))
 		o.Due = k.Due.UnixNano()
 	}
 	tries := 1
@@ -433,7 +434,7 @@ func (c *client) ask(key string, a task, in time.Duration) {
 	for try := range tries {
 		k.ID = jobs.NewID(time.Now())
 		o.Wish, o.Invoked = k.ID.String(), c.h.now()
-		r := c.rows.Apply(c.h.ctx, []jobs.Envelope{{ID: jobs.NewID(time.Now()), Command: k}})[0]
+		r := c.rows.Apply(c.h.ctx, []kernel.Envelope{{ID: jobs.NewID(time.Now()), Command: k}})[0]
 		o.Returned, o.Outcome, o.Run, o.Duplicate = c.h.now(), judge.OK, "", r.Existing
 		switch {
 		case r.Err != nil && (jobs.CodeOf(r.Err) == jobs.Unknown || jobs.CodeOf(r.Err) == jobs.Unavailable):
@@ -452,9 +453,9 @@ func (c *client) ask(key string, a task, in time.Duration) {
 }
 
 // person does what only people do, through the store itself.
-func (h *house) person(o judge.Op, k jobs.Command) {
+func (h *house) person(o judge.Op, k kernel.Command) {
 	o.Invoked = h.now()
-	r := h.rows.Apply(h.ctx, []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]
+	r := h.rows.Apply(h.ctx, []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]
 	if r.Err != nil {
 		h.t.Fatal(r.Err)
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/chaos/judge"
+	"github.com/carillon-scheduler/carillon/internal/sabotage"
 	"github.com/carillon-scheduler/carillon/internal/tests"
-	"github.com/carillon-scheduler/carillon/jobs/sabotage"
 )
 
 // caseVariable names the directory into which a saboteur writes what its house has seen.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/chaos/judge"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -95,7 +96,7 @@ func story(t *testing.T) (c *judge.Case) {
 		h.until(212*time.Second + 500*time.Millisecond)
 		for i := range specs {
 			if key := specs[i].Key; specs[i].Schedule != "" {
-				h.person(judge.Op{What: judge.Pause, Key: key}, jobs.Pause{Key: jobs.Key(key)})
+				h.person(judge.Op{What: judge.Pause, Key: key}, kernel.Pause{Key: jobs.Key(key)})
 			}
 		}
 		h.until(290 * time.Second)

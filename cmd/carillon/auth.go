@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -26,7 +27,7 @@ const adminFile = "admin.token"
 func (p *process) admit(ctx context.Context, token string) (bus.Principal, string, error) {
 	o := p.ops.Load()
 	if o == nil {
-		return bus.Principal{}, "", jobs.Refuse(jobs.Unavailable, "the store is not open yet")
+		return bus.Principal{}, "", kernel.Refuse(jobs.Unavailable, "the store is not open yet")
 	}
 	return o.Admit(ctx, token)
 }
@@ -52,7 +53,7 @@ func (p *process) firstToken(ctx context.Context, s *embed.Scheduler) error {
 		return fmt.Errorf("first token: %w", err)
 	}
 	for _, t := range all {
-		if t.Role == jobs.RoleAdmin {
+		if t.Role == kernel.RoleAdmin {
 			return nil
 		}
 	}
@@ -72,9 +73,9 @@ func (p *process) grant(ctx context.Context, o *ops.Ops, who ops.Who, file strin
 	if text, err = keepSecret(path, text); err != nil {
 		return "", fmt.Errorf("first token: %w", err)
 	}
-	_, err = o.Adopt(ctx, who, ops.NewToken{Name: "first admin", Role: jobs.RoleAdmin}, text)
+	_, err = o.Adopt(ctx, who, ops.NewToken{Name: "first admin", Role: kernel.RoleAdmin}, text)
 	if errors.Is(err, jobs.Conflict) { // another token has this name
-		_, err = o.Adopt(ctx, who, ops.NewToken{Name: "admin " + id, Role: jobs.RoleAdmin}, text)
+		_, err = o.Adopt(ctx, who, ops.NewToken{Name: "admin " + id, Role: kernel.RoleAdmin}, text)
 	}
 	if err != nil {
 		return "", fmt.Errorf("grant the token in %s: %w", path, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/cmd/carillon/cli"
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -70,7 +71,7 @@ type config struct {
 	DebugTriggered *bool
 	MaxConcurrency *int
 	Overlap        *jobs.Overlap
-	NewJobs        *jobs.NewJobs
+	NewJobs        *kernel.NewJobs
 	Keep           keeps
 
 	Limits limitsConfig
@@ -325,12 +326,12 @@ func setMaxConcurrency(c *config, text string) error {
 		return fmt.Errorf("%q is not a whole number", text)
 	}
 	c.MaxConcurrency = &n
-	return (&jobs.Settings{MaxConcurrency: &n}).Check()
+	return (&kernel.Settings{MaxConcurrency: &n}).Check()
 }
 
 func setNewJobs(c *config, text string) error {
-	c.NewJobs = new(jobs.NewJobs(text))
-	return jobs.Configure{NewJobs: c.NewJobs}.Check()
+	c.NewJobs = new(kernel.NewJobs(text))
+	return kernel.Configure{NewJobs: c.NewJobs}.Check()
 }
 
 func setKeepFor(c *config, text string) error {
@@ -339,7 +340,7 @@ func setKeepFor(c *config, text string) error {
 		return fmt.Errorf("%q is not a length of time such as 120h", text)
 	}
 	c.Keep.For = &d
-	return (&jobs.Settings{KeepFor: &d}).Check()
+	return (&kernel.Settings{KeepFor: &d}).Check()
 }
 
 func setKept(at func(*keeps) **int) func(*config, string) error {
@@ -349,7 +350,7 @@ func setKept(at func(*keeps) **int) func(*config, string) error {
 			return fmt.Errorf("%q is not a whole number", text)
 		}
 		*at(&c.Keep) = &n
-		return (&jobs.Settings{KeepOthers: &n}).Check()
+		return (&kernel.Settings{KeepOthers: &n}).Check()
 	}
 }
 
@@ -364,7 +365,7 @@ func setRetainBytes(c *config, text string) error {
 
 func setOverlap(c *config, text string) error {
 	c.Overlap = new(jobs.Overlap(text))
-	return (&jobs.Settings{Overlap: c.Overlap}).Check()
+	return (&kernel.Settings{Overlap: c.Overlap}).Check()
 }
 
 // addFlags gives a command the flags of the table, but not those named.

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // Who can reach this process, and what must hold then. On this machine only, nobody is asked who he is; as soon as
@@ -21,7 +21,7 @@ import (
 
 // check says what is wrong with settings that are right one by one.
 func (c *config) check() {
-	if err := jobs.CheckName("node", c.Node); err != nil {
+	if err := kernel.CheckName("node", c.Node); err != nil {
 		c.wrong("%v", err)
 	}
 	if c.Memory && c.values["data"].origin != "default" {

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -124,7 +125,7 @@ func outside(where string, err error) error {
 	if errors.Is(err, jobs.Forbidden) {
 		return fmt.Errorf("NATS server %s: %w; see nats.user, nats.token-file and nats.creds-file", where, err)
 	}
-	return jobs.Refuse(jobs.Unavailable, "NATS server %s cannot be reached: %v", where, err)
+	return kernel.Refuse(jobs.Unavailable, "NATS server %s cannot be reached: %v", where, err)
 }
 
 // probe refuses a NATS server elsewhere that others can reach and that lets anybody in: whoever reaches it could

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -50,18 +51,18 @@ func newNATSConfig() *cobra.Command {
 
 // grantsOf are the users that are asked for, and the node.
 func grantsOf(tenant string, workers, clients []string) ([]natsbus.Grant, error) {
-	if err := jobs.CheckName("tenant", tenant); err != nil {
+	if err := kernel.CheckName("tenant", tenant); err != nil {
 		return nil, err
 	}
 	grants := []natsbus.Grant{{User: "node", As: bus.Principal{Tenant: jobs.Tenant(tenant), Role: bus.Node, Name: natsbus.AnyName}}}
 	for _, w := range workers {
 		app, name, one := strings.Cut(w, "/")
 		g := natsbus.Grant{User: "worker-" + app, As: bus.Principal{Tenant: jobs.Tenant(tenant), Role: bus.Worker, Name: natsbus.AnyName}, Apps: []string{app}}
-		if err := jobs.CheckName("app of --worker", app); err != nil {
+		if err := kernel.CheckName("app of --worker", app); err != nil {
 			return nil, err
 		}
 		if one {
-			if err := jobs.CheckName("name of --worker", name); err != nil {
+			if err := kernel.CheckName("name of --worker", name); err != nil {
 				return nil, err
 			}
 			g.User, g.As.Name = g.User+"-"+name, name
@@ -69,7 +70,7 @@ func grantsOf(tenant string, workers, clients []string) ([]natsbus.Grant, error)
 		grants = append(grants, g)
 	}
 	for _, name := range clients {
-		if err := jobs.CheckName("name of --client", name); err != nil {
+		if err := kernel.CheckName("name of --client", name); err != nil {
 			return nil, err
 		}
 		grants = append(grants, natsbus.Grant{User: name, As: bus.Principal{Tenant: jobs.Tenant(tenant), Role: bus.Client, Name: name}})
@@ -77,7 +78,7 @@ func grantsOf(tenant string, workers, clients []string) ([]natsbus.Grant, error)
 	seen := map[string]bool{}
 	for _, g := range grants {
 		if v := natsbus.PasswordVariable(g.User); seen[v] {
-			return nil, jobs.Invalid("two users would have their password in %s: choose another name for one", v)
+			return nil, kernel.Invalid("two users would have their password in %s: choose another name for one", v)
 		} else {
 			seen[v] = true
 		}

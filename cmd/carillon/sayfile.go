@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -20,18 +21,18 @@ import (
 
 // said is what the configuration says about the scheduler.
 type said struct {
-	Recurring      *bool         `json:"recurring,omitempty"`
-	Triggered      *bool         `json:"triggered,omitempty"`
-	MaxConcurrency *int          `json:"maxConcurrency,omitempty"`
-	Overlap        *jobs.Overlap `json:"overlap,omitempty"`
-	NewJobs        *jobs.NewJobs `json:"newJobs,omitempty"`
-	Keep           keeps         `json:"keep,omitzero"`
-	Jobs           string        `json:"jobs,omitempty"` // fingerprint of the watched jobs that were applied last
+	Recurring      *bool           `json:"recurring,omitempty"`
+	Triggered      *bool           `json:"triggered,omitempty"`
+	MaxConcurrency *int            `json:"maxConcurrency,omitempty"`
+	Overlap        *jobs.Overlap   `json:"overlap,omitempty"`
+	NewJobs        *kernel.NewJobs `json:"newJobs,omitempty"`
+	Keep           keeps           `json:"keep,omitzero"`
+	Jobs           string          `json:"jobs,omitempty"` // fingerprint of the watched jobs that were applied last
 }
 
 // command is what is new in now; false if nothing is.
-func (before said) command(now said) (jobs.Configure, bool) {
-	var k jobs.Configure
+func (before said) command(now said) (kernel.Configure, bool) {
+	var k kernel.Configure
 	if news(before.Recurring, now.Recurring) {
 		k.RecurringDebug = now.Recurring
 	}
@@ -43,11 +44,11 @@ func (before said) command(now said) (jobs.Configure, bool) {
 	}
 	defaults := now.MaxConcurrency != nil || now.Overlap != nil || now.Keep.said()
 	if defaults && (!same(before.MaxConcurrency, now.MaxConcurrency) || !same(before.Overlap, now.Overlap) || !before.Keep.same(&now.Keep)) {
-		k.RecurringDefaults = &jobs.Settings{MaxConcurrency: now.MaxConcurrency, Overlap: now.Overlap,
+		k.RecurringDefaults = &kernel.Settings{MaxConcurrency: now.MaxConcurrency, Overlap: now.Overlap,
 			KeepFor: now.Keep.For, KeepSucceeded: now.Keep.Succeeded, KeepOthers: now.Keep.Others}
 		k.TriggeredDefaults = k.RecurringDefaults
 	}
-	return k, k != jobs.Configure{}
+	return k, k != kernel.Configure{}
 }
 
 // news says that something is said now, and that it is not what was said before.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/cmd/carillon/cli"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/backup"
@@ -156,8 +157,8 @@ func decideGap(ctx context.Context, dir string, gap jobs.Misfire) (fired int, mi
 		return 0, 0, err
 	}
 	now, term := time.Now(), state.Term+1
-	lead := jobs.Envelope{ID: jobs.NewID(now), Tenant: jobs.DefaultTenant, Actor: "leader:restore", Command: jobs.Lead{Term: term, Node: "restore"}}
-	if err := s.Apply(ctx, []jobs.Envelope{lead})[0].Err; err != nil {
+	lead := kernel.Envelope{ID: jobs.NewID(now), Tenant: jobs.DefaultTenant, Actor: "leader:restore", Command: kernel.Lead{Term: term, Node: "restore"}}
+	if err := s.Apply(ctx, []kernel.Envelope{lead})[0].Err; err != nil {
 		return 0, 0, err
 	}
 	return controlplane.CatchUp(ctx, s, term, gap, now)
@@ -282,7 +283,7 @@ func fillOf(flag, where, secret string) (metastore.Fill, error) {
 	}
 	for _, f := range files {
 		if !strings.HasPrefix(f.Name(), rowsFolder+".") { // what an earlier try may have left
-			return nil, jobs.Refuse(jobs.Conflict, "directory %s is not empty: name one that is, or is not there yet", where)
+			return nil, kernel.Refuse(jobs.Conflict, "directory %s is not empty: name one that is, or is not there yet", where)
 		}
 	}
 	return func(ctx context.Context, from metastore.Content, check func(metastore.Content) error) error {

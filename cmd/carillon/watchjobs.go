@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-scheduler/carillon/cmd/carillon/cli"
 	"github.com/carillon-scheduler/carillon/cmd/carillon/jobfile"
 	"github.com/carillon-scheduler/carillon/embed"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
@@ -123,16 +123,16 @@ func (p *process) declare(ctx context.Context, s *embed.Scheduler, list []jobfil
 		d := json.NewDecoder(bytes.NewReader(raw))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&w); err != nil {
-			return jobs.Invalid("%s: job %s: %v", stated.Place(""), stated.Key, strings.TrimPrefix(err.Error(), "json: "))
+			return kernel.Invalid("%s: job %s: %v", stated.Place(""), stated.Key, strings.TrimPrefix(err.Error(), "json: "))
 		}
 		if wanted[i], err = w.Wanted(); err != nil {
-			return jobs.Invalid("%s: job %s: %v", stated.Place("kind"), stated.Key, err)
+			return kernel.Invalid("%s: job %s: %v", stated.Place("kind"), stated.Key, err)
 		}
 	}
 	who := ops.Who{Actor: "config:" + p.cfg.Node, Reason: "stated in " + p.source()}
-	closed := make([]jobs.SetCalendar, len(calendars))
+	closed := make([]kernel.SetCalendar, len(calendars))
 	for i, c := range calendars {
-		closed[i] = jobs.SetCalendar{Name: c.Name, Description: c.Description, Zone: c.Zone, Rules: c.Rules}
+		closed[i] = kernel.SetCalendar{Name: c.Name, Description: c.Description, Zone: c.Zone, Rules: c.Rules}
 	}
 	// All parts are looked at before the first is done.
 	var made, edited int

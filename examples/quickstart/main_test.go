@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -51,7 +52,7 @@ func TestQuickstart(t *testing.T) {
 }
 
 // await waits for a run of a job to succeed.
-func await(t *testing.T, ctx context.Context, s *embed.Scheduler, key jobs.Key) *jobs.Run {
+func await(t *testing.T, ctx context.Context, s *embed.Scheduler, key jobs.Key) *kernel.Run {
 	t.Helper()
 	news := make(chan struct{}, 1)
 	watching, done := context.WithCancel(ctx)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // Calendar is a checked set of times at which jobs are not due. It never
@@ -70,7 +70,7 @@ func ParseCalendar(name, zone string, rules []string) (*Calendar, error) {
 
 // CalendarOf is a calendar as the store remembers it. Rules that cannot be read
 // exclude nothing; they were checked when they were written.
-func CalendarOf(row *jobs.Calendar) *Calendar {
+func CalendarOf(row *kernel.Calendar) *Calendar {
 	c := &Calendar{name: row.Name}
 	c.now, _ = readRules(row.Zone, row.Rules)
 	for _, e := range row.Earlier {

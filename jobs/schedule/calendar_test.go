@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // The page about calendars says what its rules exclude.
@@ -70,12 +70,12 @@ func TestPlanAgainstAWalk(t *testing.T) {
 	rules := []string{"SAT,SUN", "12-25", "22:00-06:00", "MON 00:00-12:00", "2026-03-20..2026-04-10", "easter", "easter+1", "11-01..02-01", "02:00-03:00", "10-25", "00:00-24:00", "FRI-MON 23:00-01:00"}
 	zones := []string{"UTC", "Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "Asia/Shanghai"}
 	for range 300 {
-		d := &jobs.Definition{Tenant: "default", Key: "k", Anchor: time.Date(2026, 3, 1+r.IntN(250), r.IntN(24), r.IntN(60), 0, 0, time.UTC)}
+		d := &kernel.Definition{Tenant: "default", Key: "k", Anchor: time.Date(2026, 3, 1+r.IntN(250), r.IntN(24), r.IntN(60), 0, 0, time.UTC)}
 		d.Policy.Schedule = pick("*/10 * * * *", "30 2 * * *", "@hourly", "7m30s", "0 0 * * *", "P1D", "@every 1h after end", "15 */3 * * MON-FRI")
 		d.Policy.Zone = pick(zones...)
-		rows := []*jobs.Calendar{}
+		rows := []*kernel.Calendar{}
 		for _, name := range []string{"a", "b"} {
-			row := &jobs.Calendar{Name: name, Zone: pick(zones...)}
+			row := &kernel.Calendar{Name: name, Zone: pick(zones...)}
 			for range 1 + r.IntN(3) {
 				row.Rules = append(row.Rules, pick(rules...))
 			}
@@ -113,12 +113,12 @@ func TestPlanAgainstAWalk(t *testing.T) {
 
 // Jitter is the same for the same job and due time, within its bound, and spread.
 func TestScatter(t *testing.T) {
-	id, due := jobs.DerivedID("job"), time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	id, due := kernel.DerivedID("job"), time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	var buckets [10]int
 	for i := range 10_000 {
 		at := due.Add(time.Duration(i) * time.Minute)
-		d := jobs.Scatter(id, at, 30*time.Second)
-		if d < 0 || d >= 30*time.Second || d != jobs.Scatter(id, at, 30*time.Second) {
+		d := kernel.Scatter(id, at, 30*time.Second)
+		if d < 0 || d >= 30*time.Second || d != kernel.Scatter(id, at, 30*time.Second) {
 			t.Fatalf("%v", d)
 		}
 		buckets[d/(3*time.Second)]++
@@ -128,7 +128,7 @@ func TestScatter(t *testing.T) {
 			t.Errorf("of 10,000 starts, %d lie in the %d. tenth", n, i+1)
 		}
 	}
-	if jobs.Scatter(id, due, 0) != 0 {
+	if kernel.Scatter(id, due, 0) != 0 {
 		t.Error("no jitter moves a start")
 	}
 }

@@ -3,12 +3,12 @@ package schedule
 import (
 	"errors"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // Of is the schedule of a job as the store remembers it, or nil if it has none. A schedule that has run out since
 // it was written is no error: it is finished.
-func Of(d *jobs.Definition) (*Schedule, error) {
+func Of(d *kernel.Definition) (*Schedule, error) {
 	if d.Policy.Schedule == "" {
 		return nil, nil
 	}
@@ -20,7 +20,7 @@ func Of(d *jobs.Definition) (*Schedule, error) {
 }
 
 // Check says what is wrong with the schedule of a job that is about to be written at d.Anchor, or nil.
-func Check(d *jobs.Definition) error {
+func Check(d *kernel.Definition) error {
 	if d.Policy.Schedule == "" {
 		return nil
 	}
@@ -32,7 +32,7 @@ func Check(d *jobs.Definition) error {
 	return err
 }
 
-func specOf(d *jobs.Definition) (Spec, error) {
+func specOf(d *kernel.Definition) (Spec, error) {
 	p := &d.Policy
 	s := Spec{Expr: p.Schedule, Zone: p.Zone, Start: p.Start, End: p.End, Anchor: d.Anchor, Key: string(d.Tenant) + "/" + string(d.Key), Due: p.First, Ended: d.Ended}
 	if began := later(p.Start, d.Anchor); p.TTL > 0 && !began.IsZero() {

@@ -4,29 +4,30 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // TestOfDefinition shows that each setting of a job that makes up its schedule arrives there.
 func TestOfDefinition(t *testing.T) {
 	for _, c := range []struct {
-		set    jobs.Settings
+		set    kernel.Settings
 		anchor string
 		want   string
 	}{
-		{jobs.Settings{Schedule: new("30 2 * * *")}, "2026-03-29T00:00:00Z", "2026-03-29T02:30:00Z"},
-		{jobs.Settings{Schedule: new("30 2 * * *"), Zone: new("Europe/Berlin")}, "2026-03-29T00:00:00Z", "2026-03-29T01:00:00Z"},
-		{jobs.Settings{Schedule: new("30 2 * * *"), Zone: new("Europe/Berlin"), Gap: new(jobs.GapBefore)}, "2026-03-29T00:00:00Z", "2026-03-29T00:59:59Z"},
-		{jobs.Settings{Schedule: new("30 2 * * *"), Zone: new("Europe/Berlin"), Gap: new(jobs.GapSkip)}, "2026-03-29T00:00:00Z", "2026-03-30T00:30:00Z"},
-		{jobs.Settings{Schedule: new("30 2 * * *"), Zone: new("Europe/Berlin")}, "2026-10-25T00:00:00Z", "2026-10-25T00:30:00Z"},
-		{jobs.Settings{Schedule: new("30 2 * * *"), Zone: new("Europe/Berlin"), Twice: new(jobs.TwiceSecond)}, "2026-10-25T00:00:00Z", "2026-10-25T01:30:00Z"},
-		{jobs.Settings{Schedule: new("30 2 * * *"), Zone: new("Europe/Berlin"), Twice: new(jobs.TwiceBoth)}, "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"},
-		{jobs.Settings{Schedule: new("30 2 * * *"), Start: new(at(t, "2027-01-01T00:00:00Z"))}, "2026-03-29T00:00:00Z", "2027-01-01T02:30:00Z"},
-		{jobs.Settings{Schedule: new("@every 90s")}, "2026-03-29T00:00:00Z", "2026-03-29T00:01:30Z"},
-		{jobs.Settings{Schedule: new("H H(0-5) * * *")}, "2026-11-21T00:00:00Z", "2026-11-21T03:11:00Z"},
+		{kernel.Settings{Schedule: new("30 2 * * *")}, "2026-03-29T00:00:00Z", "2026-03-29T02:30:00Z"},
+		{kernel.Settings{Schedule: new("30 2 * * *"), Zone: new("Europe/Berlin")}, "2026-03-29T00:00:00Z", "2026-03-29T01:00:00Z"},
+		{kernel.Settings{Schedule: new("30 2 * * *"), Zone: new("Europe/Berlin"), Gap: new(jobs.GapBefore)}, "2026-03-29T00:00:00Z", "2026-03-29T00:59:59Z"},
+		{kernel.Settings{Schedule: new("30 2 * * *"), Zone: new("Europe/Berlin"), Gap: new(jobs.GapSkip)}, "2026-03-29T00:00:00Z", "2026-03-30T00:30:00Z"},
+		{kernel.Settings{Schedule: new("30 2 * * *"), Zone: new("Europe/Berlin")}, "2026-10-25T00:00:00Z", "2026-10-25T00:30:00Z"},
+		{kernel.Settings{Schedule: new("30 2 * * *"), Zone: new("Europe/Berlin"), Twice: new(jobs.TwiceSecond)}, "2026-10-25T00:00:00Z", "2026-10-25T01:30:00Z"},
+		{kernel.Settings{Schedule: new("30 2 * * *"), Zone: new("Europe/Berlin"), Twice: new(jobs.TwiceBoth)}, "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"},
+		{kernel.Settings{Schedule: new("30 2 * * *"), Start: new(at(t, "2027-01-01T00:00:00Z"))}, "2026-03-29T00:00:00Z", "2027-01-01T02:30:00Z"},
+		{kernel.Settings{Schedule: new("@every 90s")}, "2026-03-29T00:00:00Z", "2026-03-29T00:01:30Z"},
+		{kernel.Settings{Schedule: new("H H(0-5) * * *")}, "2026-11-21T00:00:00Z", "2026-11-21T03:11:00Z"},
 	} {
-		d := &jobs.Definition{Tenant: "default", Key: "report", Kind: jobs.Recurring, Code: c.set, Anchor: at(t, c.anchor)}
-		d.Policy = d.Resolve(&jobs.Global{})
+		d := &kernel.Definition{Tenant: "default", Key: "report", Kind: kernel.Recurring, Code: c.set, Anchor: at(t, c.anchor)}
+		d.Policy = d.Resolve(&kernel.Global{})
 		s, err := Of(d)
 		if err := errors.Join(err, Check(d)); err != nil {
 			t.Errorf("%v: %v", c.set.Given(), err)
@@ -36,18 +37,18 @@ func TestOfDefinition(t *testing.T) {
 			t.Errorf("%s, %v: due at %v, want %s", *c.set.Schedule, c.set.Given(), due, c.want)
 		}
 	}
-	ended := &jobs.Definition{Anchor: at(t, "2026-03-29T00:00:00Z"), Policy: jobs.Policy{Schedule: "@daily", End: at(t, "2026-03-29T12:00:00Z")}}
+	ended := &kernel.Definition{Anchor: at(t, "2026-03-29T00:00:00Z"), Policy: kernel.Policy{Schedule: "@daily", End: at(t, "2026-03-29T12:00:00Z")}}
 	if s, err := Of(ended); err != nil {
 		t.Error(err)
 	} else if due, ok := s.Next(ended.Anchor); ok {
 		t.Errorf("after its end it is due at %v", due)
 	}
-	if s, err := Of(&jobs.Definition{}); s != nil || err != nil {
+	if s, err := Of(&kernel.Definition{}); s != nil || err != nil {
 		t.Errorf("a job without a schedule has %v, %v", s, err)
 	}
 	// What an unknown word means nobody can say, so such a job is not due at a guess.
-	for _, p := range []jobs.Policy{{Schedule: "@daily", Gap: "x"}, {Schedule: "@daily", Twice: "x"}} {
-		if s, err := Of(&jobs.Definition{Policy: p}); s != nil || err == nil {
+	for _, p := range []kernel.Policy{{Schedule: "@daily", Gap: "x"}, {Schedule: "@daily", Twice: "x"}} {
+		if s, err := Of(&kernel.Definition{Policy: p}); s != nil || err == nil {
 			t.Errorf("%+v is read", p)
 		}
 	}

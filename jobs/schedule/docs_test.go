@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // TestDocs holds the program to the tables of docs/schedules.md.
@@ -87,7 +87,7 @@ func checkExample(t *testing.T, cells []string) {
 func checkSettings(t *testing.T, cells []string) {
 	t.Helper()
 	written := at(t, "2026-11-21T00:00:00Z")
-	d := &jobs.Definition{Tenant: "default", Key: "report", Kind: jobs.Recurring, Anchor: written}
+	d := &kernel.Definition{Tenant: "default", Key: "report", Kind: kernel.Recurring, Anchor: written}
 	for _, setting := range strings.Split(cells[0], "; ") {
 		name, value, _ := strings.Cut(setting, ": ")
 		span, _ := time.ParseDuration(value)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // pace is what all intervals share: where counting begins, which counts are
@@ -27,7 +27,7 @@ const unlimited = 1 << 40
 
 func paceOf(spec Spec, z *zone, times int64) pace {
 	p := pace{anchor: spec.Anchor, first: 1}
-	_, p.afterEnd = jobs.AfterEnd(spec.Expr)
+	_, p.afterEnd = kernel.AfterEnd(spec.Expr)
 	switch {
 	case p.afterEnd && !spec.Ended.IsZero():
 		p.anchor = spec.Ended

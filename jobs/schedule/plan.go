@@ -3,7 +3,7 @@ package schedule
 import (
 	"time"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // Calendars are the calendars of a tenant by name. Nil has none.
@@ -14,7 +14,7 @@ type Calendars struct {
 }
 
 // CalendarsOf compiles what the store remembers.
-func CalendarsOf(revision uint64, rows []*jobs.Calendar) *Calendars {
+func CalendarsOf(revision uint64, rows []*kernel.Calendar) *Calendars {
 	c := &Calendars{Revision: revision, byName: make(map[string]*Calendar, len(rows))}
 	for _, row := range rows {
 		c.byName[row.Name] = CalendarOf(row)
@@ -46,7 +46,7 @@ type Plan struct {
 
 // PlanOf is the plan of a job as the store remembers it, or nil if it has no
 // schedule.
-func PlanOf(d *jobs.Definition, c *Calendars) (*Plan, error) {
+func PlanOf(d *kernel.Definition, c *Calendars) (*Plan, error) {
 	s, err := Of(d)
 	if s == nil || err != nil {
 		return nil, err

@@ -4,11 +4,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // Timer is a schedule as two words say it: when it is due first, and how often
-// from then on. It is another way of writing what [jobs.Settings] say.
+// from then on. It is another way of writing what [kernel.Settings] say.
 type Timer struct {
 	// DueTime is a length of time from now ("1h", "PT1H", "1d2h0m2s") or a time
 	// ("2023-10-01 09:00:01", with or without zeros and an offset).
@@ -32,13 +32,13 @@ const soon = time.Second
 // in a zone ("" = UTC). If one of the two words is missing, the job is due once,
 // about a second after it has been stored. What is wrong is an *[Error] whose
 // field is dueTime, period or ttl.
-func (t Timer) Settings(now time.Time, zone string) (jobs.Settings, error) {
+func (t Timer) Settings(now time.Time, zone string) (kernel.Settings, error) {
 	z, bad := loadZone(zone)
 	if bad != nil {
-		return jobs.Settings{}, bad
+		return kernel.Settings{}, bad
 	}
 	dueTime, period := strings.TrimSpace(t.DueTime), strings.TrimSpace(t.Period)
-	s := jobs.Settings{Schedule: new(period)}
+	s := kernel.Settings{Schedule: new(period)}
 	if zone != "" {
 		s.Zone = &zone
 	}
@@ -47,7 +47,7 @@ func (t Timer) Settings(now time.Time, zone string) (jobs.Settings, error) {
 		if err != nil {
 			return s, err
 		}
-		s.End = new(jobs.Instant(end))
+		s.End = new(kernel.Instant(end))
 	}
 	isCron := len(strings.Fields(period)) >= 5 || strings.HasPrefix(period, "@")
 	switch {
@@ -71,7 +71,7 @@ func (t Timer) Settings(now time.Time, zone string) (jobs.Settings, error) {
 		s.Schedule = new(first.UTC().Format(time.RFC3339Nano))
 		return s, nil
 	}
-	s.First = new(jobs.Instant(first))
+	s.First = new(kernel.Instant(first))
 	return s, readable("period", Spec{Expr: period, Zone: zone, Anchor: now, Due: first})
 }
 

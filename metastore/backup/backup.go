@@ -23,6 +23,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -55,12 +56,12 @@ type Head struct {
 // all but finished runs that the store cannot read any more, which the account counts as left out.
 func Write(ctx context.Context, to io.Writer, head Head, c metastore.Content) (metastore.Account, error) {
 	w := &writer{to: to, sum: sha256.New()}
-	head.ApplyVersion = jobs.FirstApplyVersion
+	head.ApplyVersion = kernel.FirstApplyVersion
 	for row, err := range c.Rows(ctx) {
 		if err != nil {
 			return nil, fmt.Errorf("write backup: %w", err)
 		}
-		if state, ok := row.(*jobs.StoreRow); ok {
+		if state, ok := row.(*kernel.StoreRow); ok {
 			head.ApplyVersion = state.InForce()
 			break
 		}
@@ -93,7 +94,7 @@ func (w *writer) content(ctx context.Context, from metastore.Content) error {
 		if err = errors.Join(err, w.err); err != nil {
 			return err
 		}
-		w.add(jobs.AppendRow(w.begin(holdsRows), row))
+		w.add(kernel.AppendRow(w.begin(holdsRows), row))
 	}
 	for run, err := range from.Ended(ctx) {
 		if _, left := errors.AsType[*metastore.LeftOut](err); left { // the account counts it
@@ -102,7 +103,7 @@ func (w *writer) content(ctx context.Context, from metastore.Content) error {
 		if err = errors.Join(err, w.err); err != nil {
 			return err
 		}
-		w.add(jobs.AppendRow(w.begin(holdsEnded), run))
+		w.add(kernel.AppendRow(w.begin(holdsEnded), run))
 	}
 	for line, err := range from.Lines(ctx) {
 		if err = errors.Join(err, w.err); err != nil {
@@ -162,7 +163,7 @@ func (w *writer) flush() {
 // the whole of it reads as a backup, and it is on disk.
 func Save(ctx context.Context, path string, write func(io.Writer) error) (f *File, err error) {
 	if _, err := os.Lstat(path); err == nil {
-		return nil, jobs.Refuse(jobs.Conflict, "%s is there already: a backup is never written over", path)
+		return nil, kernel.Refuse(jobs.Conflict, "%s is there already: a backup is never written over", path)
 	}
 	to, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".unfinished-*") // readable to its owner only
 	if err != nil {
@@ -245,7 +246,7 @@ func (f *File) read(ctx context.Context, block func(kind byte, b []byte) (goOn b
 	if err := r.json(&head); err != nil {
 		return err
 	}
-	if err := metastore.Readable("it", head.ApplyVersion, jobs.ApplyVersion); err != nil {
+	if err := metastore.Readable("it", head.ApplyVersion, kernel.ApplyVersion); err != nil {
 		return err
 	}
 	for {
@@ -352,15 +353,15 @@ func part[R any](ctx context.Context, f *File, kind byte, decode func([]byte) (R
 }
 
 // Rows are all rows but those of runs that are over.
-func (f *File) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
-	return part(ctx, f, holdsRows, jobs.DecodeRow)
+func (f *File) Rows(ctx context.Context) iter.Seq2[kernel.Row, error] {
+	return part(ctx, f, holdsRows, kernel.DecodeRow)
 }
 
 // Ended are the runs that are over.
-func (f *File) Ended(ctx context.Context) iter.Seq2[*jobs.Run, error] {
-	return part(ctx, f, holdsEnded, func(b []byte) (*jobs.Run, []byte, error) {
-		row, rest, err := jobs.DecodeRow(b)
-		run, ok := row.(*jobs.Run)
+func (f *File) Ended(ctx context.Context) iter.Seq2[*kernel.Run, error] {
+	return part(ctx, f, holdsEnded, func(b []byte) (*kernel.Run, []byte, error) {
+		row, rest, err := kernel.DecodeRow(b)
+		run, ok := row.(*kernel.Run)
 		if err == nil && !ok {
 			err = errDamaged
 		}

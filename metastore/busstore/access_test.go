@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/bus/membus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -15,16 +16,16 @@ import (
 func TestOnlyNodesDecideWhoComesIn(t *testing.T) {
 	h := newHouse(t, Config{})
 	n := h.as(node)
-	token := jobs.Token{ID: "aaaa1111", Name: "ann", Role: jobs.RoleAdmin, Hash: make([]byte, 32)}
+	token := kernel.Token{ID: "aaaa1111", Name: "ann", Role: kernel.RoleAdmin, Hash: make([]byte, 32)}
 	h.must(t, n, register("billing", "billing-1", "charge"))
-	if got := h.must(t, n, jobs.Grant{Token: token}).Token; got == nil || got.By != "node:n1" || len(got.Hash) != 32 {
+	if got := h.must(t, n, kernel.Grant{Token: token}).Token; got == nil || got.By != "node:n1" || len(got.Hash) != 32 {
 		t.Errorf("granted %+v", got)
 	}
 	for _, p := range []metastore.Store{h.as(worker), h.as(client)} {
 		other := token
 		other.ID, other.Name = "bbbb2222", "eve"
-		for _, k := range []jobs.Command{jobs.Grant{Token: other}, jobs.Revoke{ID: token.ID}, jobs.SignOut{ID: fmt.Sprintf("%064d", 1)},
-			jobs.Delete{Key: "charge"}, jobs.Trim{}} {
+		for _, k := range []kernel.Command{kernel.Grant{Token: other}, kernel.Revoke{ID: token.ID}, kernel.SignOut{ID: fmt.Sprintf("%064d", 1)},
+			kernel.Delete{Key: "charge"}, kernel.Trim{}} {
 			h.refused(t, p, k, jobs.Forbidden)
 		}
 		if k, err := p.Token(t.Context(), "", token.ID); !errors.Is(err, jobs.Forbidden) || k != nil {
@@ -56,8 +57,8 @@ func TestTokensAndAuditsFit(t *testing.T) {
 	s := New(l, node)
 	const all = 500
 	for i := range all {
-		k := jobs.Grant{Token: jobs.Token{ID: fmt.Sprintf("t%07d", i), Name: fmt.Sprint("token ", i), Role: jobs.RoleViewer, Hash: make([]byte, 32)}}
-		allDone(t, st.Apply(t.Context(), []jobs.Envelope{{ID: jobs.ID{byte(i), byte(i >> 8)}, Tenant: "default", Actor: "person:ann", Command: k}}))
+		k := kernel.Grant{Token: kernel.Token{ID: fmt.Sprintf("t%07d", i), Name: fmt.Sprint("token ", i), Role: kernel.RoleViewer, Hash: make([]byte, 32)}}
+		allDone(t, st.Apply(t.Context(), []kernel.Envelope{{ID: jobs.ID{byte(i), byte(i >> 8)}, Tenant: "default", Actor: "person:ann", Command: k}}))
 	}
 	before := l.calls.Load()
 	list, err := s.Tokens(t.Context(), "")

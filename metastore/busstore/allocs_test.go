@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -25,23 +26,23 @@ func (canned) Limit() int                                             { return 1
 // What a command of a large batch allocates on the asker's side: of what is answered with a receipt no more than that.
 func TestAllocationsOfACommand(t *testing.T) {
 	const n = 500
-	run := &jobs.Run{Tenant: "default", ID: jobs.ID{1}, Key: "charge", App: "billing", State: jobs.Enqueued, Args: []byte(`{}`), Due: time.Unix(1, 0), Attempt: 1}
+	run := &kernel.Run{Tenant: "default", ID: jobs.ID{1}, Key: "charge", App: "billing", State: jobs.Enqueued, Args: []byte(`{}`), Due: time.Unix(1, 0), Attempt: 1}
 	stands := run.Summary()
 	for name, c := range map[string]struct {
-		command jobs.Command
-		effect  jobs.Effect
+		command kernel.Command
+		effect  kernel.Effect
 		most    float64
 	}{
-		"create": {jobs.Create{ID: run.ID, Key: run.Key, Args: run.Args}, jobs.Effect{Summary: &stands}, 2.6},
-		"claim":  {jobs.Claim{ID: run.ID, Worker: "w", Attempt: 1}, jobs.Effect{Runs: []*jobs.Run{run}}, 5},
-		"finish": {jobs.Finish{ID: run.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess}, jobs.Effect{Summary: &stands}, 2.6},
+		"create": {kernel.Create{ID: run.ID, Key: run.Key, Args: run.Args}, kernel.Effect{Summary: &stands}, 2.6},
+		"claim":  {kernel.Claim{ID: run.ID, Worker: "w", Attempt: 1}, kernel.Effect{Runs: []*kernel.Run{run}}, 5},
+		"finish": {kernel.Finish{ID: run.ID, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess}, kernel.Effect{Summary: &stands}, 2.6},
 	} {
 		t.Run(name, func(t *testing.T) {
-			answer := encodeAnswers(n, 1<<20, 256, func(int) (*jobs.Effect, error) { return &c.effect, nil })
+			answer := encodeAnswers(n, 1<<20, 256, func(int) (*kernel.Effect, error) { return &c.effect, nil })
 			s := New(canned{answer: answer}, worker)
-			batch := make([]jobs.Envelope, n)
+			batch := make([]kernel.Envelope, n)
 			for i := range batch {
-				batch[i] = jobs.Envelope{ID: jobs.ID{byte(i)}, Tenant: "default", Actor: "worker:w", Command: c.command}
+				batch[i] = kernel.Envelope{ID: jobs.ID{byte(i)}, Tenant: "default", Actor: "worker:w", Command: c.command}
 			}
 			each := testing.AllocsPerRun(20, func() {
 				for _, r := range s.Apply(t.Context(), batch) {

@@ -2,6 +2,7 @@ package busstore
 
 import (
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -31,47 +32,47 @@ func (r roles) have(role bus.Role) bool {
 }
 
 // mayCommand has a row for each command: a verb that is not in it is refused to all but nodes, and a test fails.
-var mayCommand = map[jobs.Verb]roles{
-	jobs.VerbRegister:   workers,
-	jobs.VerbEdit:       nobody,
-	jobs.VerbPause:      nobody,
-	jobs.VerbResume:     nobody,
-	jobs.VerbCreate:     workers | clients,
-	jobs.VerbFire:       nobody,
-	jobs.VerbRelease:    nobody,
-	jobs.VerbClaim:      workers,
-	jobs.VerbFinish:     workers,
-	jobs.VerbReturned:   workers,
-	jobs.VerbCheckpoint: workers,
-	jobs.VerbExpire:     nobody,
-	jobs.VerbCancel:     clients,
-	jobs.VerbConfigure:  nobody,
-	jobs.VerbLead:       nobody,
-	jobs.VerbRefresh:    nobody,
-	jobs.VerbForget:     nobody,
-	jobs.VerbHand:       nobody,
-	jobs.VerbDelete:     nobody,
-	jobs.VerbGrant:      nobody,
-	jobs.VerbRevoke:     nobody,
-	jobs.VerbSignIn:     nobody,
-	jobs.VerbSignOut:    nobody,
-	jobs.VerbTrim:       nobody,
-	jobs.VerbInvite:     nobody,
-	jobs.VerbJoin:       nobody,
-	jobs.VerbMembers:    nobody,
-	jobs.VerbExpand:     nobody,
+var mayCommand = map[kernel.Verb]roles{
+	kernel.VerbRegister:   workers,
+	kernel.VerbEdit:       nobody,
+	kernel.VerbPause:      nobody,
+	kernel.VerbResume:     nobody,
+	kernel.VerbCreate:     workers | clients,
+	kernel.VerbFire:       nobody,
+	kernel.VerbRelease:    nobody,
+	kernel.VerbClaim:      workers,
+	kernel.VerbFinish:     workers,
+	kernel.VerbReturned:   workers,
+	kernel.VerbCheckpoint: workers,
+	kernel.VerbExpire:     nobody,
+	kernel.VerbCancel:     clients,
+	kernel.VerbConfigure:  nobody,
+	kernel.VerbLead:       nobody,
+	kernel.VerbRefresh:    nobody,
+	kernel.VerbForget:     nobody,
+	kernel.VerbHand:       nobody,
+	kernel.VerbDelete:     nobody,
+	kernel.VerbGrant:      nobody,
+	kernel.VerbRevoke:     nobody,
+	kernel.VerbSignIn:     nobody,
+	kernel.VerbSignOut:    nobody,
+	kernel.VerbTrim:       nobody,
+	kernel.VerbInvite:     nobody,
+	kernel.VerbJoin:       nobody,
+	kernel.VerbMembers:    nobody,
+	kernel.VerbExpand:     nobody,
 
-	jobs.VerbSetCalendar:  nobody,
-	jobs.VerbDropCalendar: nobody,
-	jobs.VerbDrain:        nobody,
-	jobs.VerbMark:         nobody,
-	jobs.VerbExpect:       workers,
-	jobs.VerbHear:         nobody,
-	jobs.VerbClean:        nobody,
-	jobs.VerbBackfill:     nobody,
-	jobs.VerbNotify:       workers,
+	kernel.VerbSetCalendar:  nobody,
+	kernel.VerbDropCalendar: nobody,
+	kernel.VerbDrain:        nobody,
+	kernel.VerbMark:         nobody,
+	kernel.VerbExpect:       workers,
+	kernel.VerbHear:         nobody,
+	kernel.VerbClean:        nobody,
+	kernel.VerbBackfill:     nobody,
+	kernel.VerbNotify:       workers,
 
-	jobs.VerbFinalizeUpgrade: nobody,
+	kernel.VerbFinalizeUpgrade: nobody,
 }
 
 // mayAsk has a row for each question. A worker reads the run it works on and the job it belongs to.
@@ -95,7 +96,7 @@ var mayAsk = map[verb]roles{
 
 // authorize refuses a command that from may not send, and signs one that it may: tenant, actor and origin are those of the
 // connection, whatever the envelope says. Actor is from's, named once for many commands.
-func authorize(from bus.Principal, actor string, e *jobs.Envelope) error {
+func authorize(from bus.Principal, actor string, e *kernel.Envelope) error {
 	if from.Role == bus.Node {
 		if e.Actor == "" {
 			e.Actor = actor
@@ -103,16 +104,16 @@ func authorize(from bus.Principal, actor string, e *jobs.Envelope) error {
 		return nil
 	}
 	if e.Command == nil {
-		return jobs.Invalid("envelope %s carries no command", e.ID)
+		return kernel.Invalid("envelope %s carries no command", e.ID)
 	}
 	if v := e.Command.Verb(); !mayCommand[v].have(from.Role) {
-		return jobs.Refuse(jobs.Forbidden, "%s may not send %s", actor, v)
+		return kernel.Refuse(jobs.Forbidden, "%s may not send %s", actor, v)
 	}
 	if e.Tenant != from.Tenant {
-		return jobs.Refuse(jobs.Forbidden, "%s of tenant %s may not speak for tenant %.40q", actor, from.Tenant, e.Tenant)
+		return kernel.Refuse(jobs.Forbidden, "%s of tenant %s may not speak for tenant %.40q", actor, from.Tenant, e.Tenant)
 	}
 	e.Actor = actor
-	if k, ok := e.Command.(jobs.Create); ok {
+	if k, ok := e.Command.(kernel.Create); ok {
 		origin := k.Origin
 		if err := programs(actor, &k); err != nil {
 			return err
@@ -122,49 +123,49 @@ func authorize(from bus.Principal, actor string, e *jobs.Envelope) error {
 		}
 	}
 	if name := workerOf(e.Command); name != "" && !from.SpeaksFor(name) {
-		return jobs.Refuse(jobs.Forbidden, "%s may not speak for worker %.60q", actor, name)
+		return kernel.Refuse(jobs.Forbidden, "%s may not speak for worker %.60q", actor, name)
 	}
 	return nil
 }
 
 // programs makes a wish one of a program: it comes from code, or from a run that it names as its parent (see
 // server.parent). What people ask for, and runs that are made of others, come from nodes.
-func programs(actor string, k *jobs.Create) error {
+func programs(actor string, k *kernel.Create) error {
 	switch k.Origin {
-	case "", jobs.FromCode, jobs.FromParent:
+	case "", kernel.FromCode, kernel.FromParent:
 	default:
-		return jobs.Refuse(jobs.Forbidden, "%s may not enqueue run %s with origin %.20q: runs that programs enqueue have the origin code or parent", actor, k.ID, string(k.Origin))
+		return kernel.Refuse(jobs.Forbidden, "%s may not enqueue run %s with origin %.20q: runs that programs enqueue have the origin code or parent", actor, k.ID, string(k.Origin))
 	}
-	if jobs.SystemKey(k.Key) {
-		return jobs.Refuse(jobs.Forbidden, "%s may not enqueue run %s of %s: only the scheduler starts system jobs", actor, k.ID, k.Key)
+	if kernel.SystemKey(k.Key) {
+		return kernel.Refuse(jobs.Forbidden, "%s may not enqueue run %s of %s: only the scheduler starts system jobs", actor, k.ID, k.Key)
 	}
-	k.Origin = jobs.FromCode
+	k.Origin = kernel.FromCode
 	if !k.Parent.IsZero() {
-		k.Origin = jobs.FromParent
+		k.Origin = kernel.FromParent
 	}
 	// Whoever knows a job, or a run, can reckon the IDs of what follows from it, and would take them before it is there.
-	if jobs.IsDerived(k.ID) {
-		return jobs.Refuse(jobs.Forbidden, "%s may not make run %s: an ID of version 8 is one that follows from something else; name runs with jobs.NewID, and ask once with an idempotency key", actor, k.ID)
+	if kernel.IsDerived(k.ID) {
+		return kernel.Refuse(jobs.Forbidden, "%s may not make run %s: an ID of version 8 is one that follows from something else; name runs with jobs.NewID, and ask once with an idempotency key", actor, k.ID)
 	}
 	return nil
 }
 
 // workerOf is the worker that a command speaks for, or "".
-func workerOf(c jobs.Command) string {
+func workerOf(c kernel.Command) string {
 	switch k := c.(type) {
-	case jobs.Register:
+	case kernel.Register:
 		return k.Worker
-	case jobs.Claim:
+	case kernel.Claim:
 		return k.Worker
-	case jobs.Finish:
+	case kernel.Finish:
 		return k.Worker
-	case jobs.Returned:
+	case kernel.Returned:
 		return k.Worker
-	case jobs.Checkpoint:
+	case kernel.Checkpoint:
 		return k.Worker
-	case jobs.Expect:
+	case kernel.Expect:
 		return k.Worker
-	case jobs.Notify:
+	case kernel.Notify:
 		return k.Worker
 	}
 	return ""
@@ -177,11 +178,11 @@ func reads(from bus.Principal, v verb, q *question) error {
 	}
 	switch {
 	case !mayAsk[v].have(from.Role):
-		return jobs.Refuse(jobs.Forbidden, "%s may not read %s", from.Actor(), v)
+		return kernel.Refuse(jobs.Forbidden, "%s may not read %s", from.Actor(), v)
 	case from.Role != bus.Node && q.Tenant != from.Tenant:
-		return jobs.Refuse(jobs.Forbidden, "%s of tenant %s may not read tenant %.40q", from.Actor(), from.Tenant, q.Tenant)
+		return kernel.Refuse(jobs.Forbidden, "%s of tenant %s may not read tenant %.40q", from.Actor(), from.Tenant, q.Tenant)
 	case from.Role != bus.Node && len(q.Keys) > maxKeys:
-		return jobs.Invalid("%d keys are asked for at once, at most %d are allowed", len(q.Keys), maxKeys)
+		return kernel.Invalid("%d keys are asked for at once, at most %d are allowed", len(q.Keys), maxKeys)
 	}
 	return nil
 }
@@ -191,7 +192,7 @@ func reads(from bus.Principal, v verb, q *question) error {
 const maxKeys = 10_000
 
 // toldTo is a run as somebody may see it: a client has no use for the key by which others' words about the run are known.
-func toldTo(from bus.Principal, run *jobs.Run) *jobs.Run {
+func toldTo(from bus.Principal, run *kernel.Run) *kernel.Run {
 	if from.Role != bus.Client || run.Feedback == nil {
 		return run
 	}
@@ -206,7 +207,7 @@ func toldTo(from bus.Principal, run *jobs.Run) *jobs.Run {
 // than the command. Who wants to see it reads it.
 //
 // It makes its answer in room, which serves for the next one when this one has been encoded.
-func (room *room) trim(from bus.Principal, v verb, c jobs.Command, e *jobs.Effect) *jobs.Effect {
+func (room *room) trim(from bus.Principal, v verb, c kernel.Command, e *kernel.Effect) *kernel.Effect {
 	if from.Role == bus.Node || len(e.Runs) == 0 {
 		return e
 	}
@@ -214,14 +215,14 @@ func (room *room) trim(from bus.Principal, v verb, c jobs.Command, e *jobs.Effec
 	room.effect = *e
 	room.effect.Runs = room.list[:]
 	switch {
-	case c.Verb() == jobs.VerbClaim:
+	case c.Verb() == kernel.VerbClaim:
 		room.run = *run
 		room.run.Moves = nil
 	case v == askBrief:
 		room.receipt = run.Summary()
 		room.effect.Runs, room.effect.Summary = nil, &room.receipt
 	default:
-		room.run = jobs.Run{Tenant: run.Tenant, ID: run.ID, Job: run.Job, Key: run.Key, App: run.App, Kind: run.Kind, State: run.State, Cause: run.Cause,
+		room.run = kernel.Run{Tenant: run.Tenant, ID: run.ID, Job: run.Job, Key: run.Key, App: run.App, Kind: run.Kind, State: run.State, Cause: run.Cause,
 			Due: run.Due, Created: run.Created, Attempt: run.Attempt, Worker: run.Worker, RetryAt: run.RetryAt, Lingering: run.Lingering}
 	}
 	room.list[0] = &room.run
@@ -229,8 +230,8 @@ func (room *room) trim(from bus.Principal, v verb, c jobs.Command, e *jobs.Effec
 }
 
 type room struct {
-	run     jobs.Run
-	receipt jobs.Summary
-	list    [1]*jobs.Run
-	effect  jobs.Effect
+	run     kernel.Run
+	receipt kernel.Summary
+	list    [1]*kernel.Run
+	effect  kernel.Effect
 }

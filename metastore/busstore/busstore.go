@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -60,12 +61,12 @@ func New(calls bus.Calls, as bus.Principal) metastore.Store {
 // Apply sends the batch to whoever serves the store, and repeats it until it is answered, ctx ends or half a minute
 // is over. Commands that nobody took are then refused as jobs.Unavailable; of those that may have been taken, the
 // outcome is jobs.Unknown.
-func (s *store) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
-	return metastore.Checked(s.signed(batch), func(batch []jobs.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
+func (s *store) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
+	return metastore.Checked(s.signed(batch), func(batch []kernel.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
 }
 
 // signed fills in who asks, in a copy if need be.
-func (s *store) signed(batch []jobs.Envelope) []jobs.Envelope {
+func (s *store) signed(batch []kernel.Envelope) []kernel.Envelope {
 	whole := true
 	for i := range batch {
 		whole = whole && batch[i].Tenant != "" && batch[i].Actor != ""
@@ -73,7 +74,7 @@ func (s *store) signed(batch []jobs.Envelope) []jobs.Envelope {
 	if whole {
 		return batch
 	}
-	batch = append([]jobs.Envelope(nil), batch...)
+	batch = append([]kernel.Envelope(nil), batch...)
 	for i := range batch {
 		if batch[i].Tenant == "" {
 			batch[i].Tenant = s.as.Tenant
@@ -87,7 +88,7 @@ func (s *store) signed(batch []jobs.Envelope) []jobs.Envelope {
 
 // commit carries one commit's commands until each has its answer. It outlives the callers, who may lose patience
 // earlier: their commands are under way all the same.
-func (s *store) commit(batch []jobs.Envelope) []metastore.Result {
+func (s *store) commit(batch []kernel.Envelope) []metastore.Result {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	n := len(batch)
@@ -102,7 +103,7 @@ func (s *store) commit(batch []jobs.Envelope) []metastore.Result {
 // delivery is a commit's commands on their way.
 type delivery struct {
 	store   *store
-	batch   []jobs.Envelope
+	batch   []kernel.Envelope
 	results []metastore.Result // nil until there is one
 	open    []int              // those without a final answer, in order
 	maybe   []bool             // by command: it may have been done
@@ -137,7 +138,7 @@ func (d *delivery) round(ctx context.Context, tries int) {
 		plain := d.store.plain.Load()
 		request, n := d.request(open, plain)
 		if n == 0 {
-			d.result(open[0]).Err = jobs.Invalid("the command has %d bytes on the wire, the bus carries %d", len(request), d.store.calls.Limit())
+			d.result(open[0]).Err = kernel.Invalid("the command has %d bytes on the wire, the bus carries %d", len(request), d.store.calls.Limit())
 			open = open[1:]
 			continue
 		}
@@ -155,9 +156,9 @@ func (d *delivery) round(ctx context.Context, tries int) {
 			if err = d.answered(asked, answers, asking); err == nil {
 				continue
 			}
-			d.doubtful(asked, jobs.Refuse(jobs.Unknown, "outcome unknown: %v", err))
+			d.doubtful(asked, kernel.Refuse(jobs.Unknown, "outcome unknown: %v", err))
 		case errors.Is(err, bus.ErrNobody), code == jobs.Unavailable:
-			d.undone(asked, jobs.Refuse(jobs.Unavailable, "not done: %v", err))
+			d.undone(asked, kernel.Refuse(jobs.Unavailable, "not done: %v", err))
 		case code != jobs.Unknown: // the server's word about the whole request
 			for _, i := range asked {
 				d.result(i).Err = err
@@ -165,9 +166,9 @@ func (d *delivery) round(ctx context.Context, tries int) {
 			continue
 		default:
 			d.closed = errors.Is(err, bus.ErrClosed)
-			d.doubtful(asked, jobs.Refuse(jobs.Unknown, "outcome unknown: %v", err))
+			d.doubtful(asked, kernel.Refuse(jobs.Unknown, "outcome unknown: %v", err))
 		}
-		d.undone(open, jobs.Refuse(jobs.Unavailable, "not done: %v", err))
+		d.undone(open, kernel.Refuse(jobs.Unavailable, "not done: %v", err))
 		return
 	}
 }
@@ -182,7 +183,7 @@ func (d *delivery) request(open []int, plain bool) ([]byte, int) {
 	for {
 		part := d.batch
 		if n < len(d.batch) {
-			part = make([]jobs.Envelope, n)
+			part = make([]kernel.Envelope, n)
 			for i := range part {
 				part[i] = d.batch[open[i]]
 			}
@@ -220,7 +221,7 @@ func (d *delivery) answered(asked []int, answers []byte, asking time.Time) error
 			*d.result(i) = r
 		}
 	}
-	d.doubtful(asked[len(results):], jobs.Refuse(jobs.Unknown, "outcome unknown: the answer has not come"))
+	d.doubtful(asked[len(results):], kernel.Refuse(jobs.Unknown, "outcome unknown: the answer has not come"))
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/membus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -59,11 +60,11 @@ func (l *line) Call(ctx context.Context, service string, request []byte) ([]byte
 
 var errLost = errors.New("connection reset")
 
-func creates(from, n int, args string) []jobs.Envelope {
-	batch := make([]jobs.Envelope, n)
+func creates(from, n int, args string) []kernel.Envelope {
+	batch := make([]kernel.Envelope, n)
 	for i := range batch {
 		name := fmt.Sprint("run", from+i)
-		batch[i] = jobs.Envelope{ID: jobs.DerivedID("e", name), Command: jobs.Create{ID: jobs.DerivedID(name), Key: "charge", Args: []byte(args)}}
+		batch[i] = kernel.Envelope{ID: kernel.DerivedID("e", name), Command: kernel.Create{ID: kernel.DerivedID(name), Key: "charge", Args: []byte(args)}}
 	}
 	return batch
 }
@@ -160,10 +161,10 @@ func TestPatienceEnds(t *testing.T) {
 	}{
 		{"answers lost", errLost, nil, jobs.Unknown, patience},
 		{"nobody there", nil, fmt.Errorf("call: %w", bus.ErrNobody), jobs.Unavailable, patience},
-		{"store has no leader", nil, jobs.Refuse(jobs.Unavailable, "no leader"), jobs.Unavailable, patience},
-		{"server left", nil, jobs.Refuse(jobs.Unknown, "has left"), jobs.Unknown, patience},
+		{"store has no leader", nil, kernel.Refuse(jobs.Unavailable, "no leader"), jobs.Unavailable, patience},
+		{"server left", nil, kernel.Refuse(jobs.Unknown, "has left"), jobs.Unknown, patience},
 		{"own end closed", nil, bus.ErrClosed, jobs.Unknown, 0},
-		{"all of it forbidden", nil, jobs.Refuse(jobs.Forbidden, "no"), jobs.Forbidden, 0},
+		{"all of it forbidden", nil, kernel.Refuse(jobs.Forbidden, "no"), jobs.Forbidden, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -230,7 +231,7 @@ func TestServerComesLater(t *testing.T) {
 			}
 		})
 		began := time.Now()
-		r := s.Apply(t.Context(), []jobs.Envelope{{Command: register("billing", "billing", "charge")}})
+		r := s.Apply(t.Context(), []kernel.Envelope{{Command: register("billing", "billing", "charge")}})
 		allDone(t, r)
 		if d, err := s.Definition(t.Context(), "", "charge"); err != nil || d.App != "billing" {
 			t.Errorf("%+v, %v", d, err)
@@ -248,7 +249,7 @@ func TestReadsOfWhatHolds(t *testing.T) {
 		hub, began := membus.New(), time.Now()
 		sure := func(context.Context) error {
 			if time.Since(began) < time.Second {
-				return jobs.Refuse(jobs.Unavailable, "somebody else may lead")
+				return kernel.Refuse(jobs.Unavailable, "somebody else may lead")
 			}
 			return nil
 		}
@@ -256,7 +257,7 @@ func TestReadsOfWhatHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := New(hub.As(node), node)
-		allDone(t, s.Apply(t.Context(), []jobs.Envelope{{Command: register("billing", "billing", "charge")}}))
+		allDone(t, s.Apply(t.Context(), []kernel.Envelope{{Command: register("billing", "billing", "charge")}}))
 		if took := time.Since(began); took >= time.Second {
 			t.Errorf("a command took %v", took)
 		}
@@ -266,8 +267,8 @@ func TestReadsOfWhatHolds(t *testing.T) {
 		}
 		// Whether a run is of a worker's app is looked up, too, and not there is only what is sure not to be there.
 		began = time.Now()
-		late := jobs.Finish{ID: jobs.ID{7}, Worker: "billing", Attempt: 1, Outcome: jobs.OutcomeSuccess}
-		r := New(hub.As(worker), worker).Apply(t.Context(), []jobs.Envelope{{Command: late}})[0]
+		late := kernel.Finish{ID: jobs.ID{7}, Worker: "billing", Attempt: 1, Outcome: kernel.OutcomeSuccess}
+		r := New(hub.As(worker), worker).Apply(t.Context(), []kernel.Envelope{{Command: late}})[0]
 		if took := time.Since(began); jobs.CodeOf(r.Err) != jobs.NotFound || took < time.Second {
 			t.Errorf("after %v: %v", took, r.Err)
 		}
@@ -302,7 +303,7 @@ type moody struct {
 	sizes []int
 }
 
-func (m *moody) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (m *moody) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	m.sizes = append(m.sizes, len(batch))
 	if m.mood == 0 {
 		return m.Store.Apply(ctx, batch)
@@ -315,9 +316,9 @@ func (m *moody) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Re
 			results[i] = m.Store.Apply(ctx, batch[i:i+1])[0]
 		case 1:
 			m.Store.Apply(ctx, batch[i:i+1])
-			results[i].Err = jobs.Refuse(jobs.Unknown, "lost leadership")
+			results[i].Err = kernel.Refuse(jobs.Unknown, "lost leadership")
 		case 2:
-			results[i].Err = jobs.Refuse(jobs.Unavailable, "no leader")
+			results[i].Err = kernel.Refuse(jobs.Unavailable, "no leader")
 		}
 	}
 	return results
@@ -333,7 +334,7 @@ func TestMessagesFit(t *testing.T) {
 	}
 	l := &line{Calls: hub.As(node), limit: limit}
 	s := New(l, node)
-	allDone(t, s.Apply(t.Context(), []jobs.Envelope{{Command: register("billing", "billing", "charge")}}))
+	allDone(t, s.Apply(t.Context(), []kernel.Envelope{{Command: register("billing", "billing", "charge")}}))
 
 	big := `{"x":"` + strings.Repeat("x", 100_000) + `"}`
 	allDone(t, s.Apply(t.Context(), creates(0, 40, big)))
@@ -341,21 +342,21 @@ func TestMessagesFit(t *testing.T) {
 		t.Errorf("a message of %d bytes", most)
 	}
 	// Small requests, large answers: what does not fit is asked for again.
-	claims := make([]jobs.Envelope, 40)
+	claims := make([]kernel.Envelope, 40)
 	for i := range claims {
-		claims[i].Command = jobs.Claim{ID: jobs.DerivedID(fmt.Sprint("run", i)), Worker: "w", Attempt: 1}
+		claims[i].Command = kernel.Claim{ID: kernel.DerivedID(fmt.Sprint("run", i)), Worker: "w", Attempt: 1}
 	}
 	results := s.Apply(t.Context(), claims)
 	allDone(t, results)
 	for i := range results {
-		if run := results[i].Run(); run.ID != jobs.DerivedID(fmt.Sprint("run", i)) || string(run.Args) != big || run.State != jobs.Processing {
+		if run := results[i].Run(); run.ID != kernel.DerivedID(fmt.Sprint("run", i)) || string(run.Args) != big || run.State != jobs.Processing {
 			t.Fatalf("answer %d is that of run %s in state %s", i, run.ID, run.State)
 		}
 	}
 	// A command beyond the limit is refused without being sent, and spoils no neighbour.
-	huge := jobs.Register{App: "a", Worker: "w", Job: jobs.Declaration{Key: "huge", Kind: jobs.Triggered, Schema: make([]byte, 200<<10)}}
+	huge := kernel.Register{App: "a", Worker: "w", Job: kernel.Declaration{Key: "huge", Kind: kernel.Triggered, Schema: make([]byte, 200<<10)}}
 	l.limit = 150 << 10
-	results = s.Apply(t.Context(), append([]jobs.Envelope{{Command: huge}}, creates(100, 2, "")...))
+	results = s.Apply(t.Context(), append([]kernel.Envelope{{Command: huge}}, creates(100, 2, "")...))
 	if !errors.Is(results[0].Err, jobs.BadInput) || !strings.Contains(results[0].Err.Error(), "bus carries") {
 		t.Errorf("a command beyond the limit: %v", results[0].Err)
 	}
@@ -363,7 +364,7 @@ func TestMessagesFit(t *testing.T) {
 	l.limit = limit
 
 	// Pages and lists come in pieces.
-	var all []*jobs.Run
+	var all []*kernel.Run
 	q := metastore.RunQuery{Limit: metastore.MaxPage}
 	for {
 		page, err := s.Runs(t.Context(), q)
@@ -382,11 +383,11 @@ func TestMessagesFit(t *testing.T) {
 	if len(all) != 42 || len(seen) != 42 {
 		t.Errorf("the pages hold %d runs, %d different ones", len(all), len(seen))
 	}
-	schemas := make([]jobs.Envelope, 30)
+	schemas := make([]kernel.Envelope, 30)
 	for i := range schemas {
 		r := register("billing", "billing", jobs.Key(fmt.Sprintf("job%02d", i)))
 		r.Job.Schema = []byte(`"` + strings.Repeat("s", 100_000) + `"`)
-		schemas[i] = jobs.Envelope{ID: jobs.DerivedID(fmt.Sprint("j", i)), Command: r}
+		schemas[i] = kernel.Envelope{ID: kernel.DerivedID(fmt.Sprint("j", i)), Command: r}
 	}
 	allDone(t, s.Apply(t.Context(), schemas))
 	for _, c := range []struct {
@@ -500,7 +501,7 @@ func FuzzRequest(f *testing.F) {
 			}
 		}
 		_, _, _ = decodeAnswers(request, 10)
-		_, _, _ = decodeRows[*jobs.Run](request)
+		_, _, _ = decodeRows[*kernel.Run](request)
 	})
 }
 
@@ -527,7 +528,7 @@ func BenchmarkApply(b *testing.B) {
 				b.Fatal(err)
 			}
 			s := New(hub.As(node), node)
-			s.Apply(b.Context(), []jobs.Envelope{{Command: register("billing", "billing", "charge")}})
+			s.Apply(b.Context(), []kernel.Envelope{{Command: register("billing", "billing", "charge")}})
 			b.ReportAllocs()
 			b.ResetTimer()
 			var next atomic.Int64

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -71,9 +72,9 @@ func TestLateRequests(t *testing.T) {
 			}
 			return results[0].Err
 		}
-		create := func(n byte) (jobs.ID, jobs.Effect) {
+		create := func(n byte) (jobs.ID, kernel.Effect) {
 			id := jobs.ID{n}
-			return id, h.must(t, s, jobs.Create{ID: id, Key: "charge", Unique: "c7"})
+			return id, h.must(t, s, kernel.Create{ID: id, Key: "charge", Unique: "c7"})
 		}
 		first, _ := create(1) // from the answer, the client learns the server's time
 		l.holdNext()
@@ -81,9 +82,9 @@ func TestLateRequests(t *testing.T) {
 		if run := e.Run(); run == nil || run.ID != first {
 			t.Fatalf("a second request under the key is answered with %+v", e)
 		}
-		h.must(t, people, jobs.Cancel{ID: first})
+		h.must(t, people, kernel.Cancel{ID: first})
 		time.Sleep(10 * time.Minute) // no memory of the answer lasts so long
-		h.must(t, people, jobs.Pause{Key: "charge", Reason: "a rest"})
+		h.must(t, people, kernel.Pause{Key: "charge", Reason: "a rest"})
 		if err := late(); !errors.Is(err, jobs.Unavailable) {
 			t.Errorf("a request ten minutes late is answered with %v", err)
 		}
@@ -94,10 +95,10 @@ func TestLateRequests(t *testing.T) {
 		// A change that was repeated elsewhere does not undo what somebody else did since.
 		l.Calls = h.hub.As(node)
 		s = New(l, node)
-		h.must(t, s, jobs.Edit{Key: "charge", Set: jobs.Settings{Priority: new(1)}})
+		h.must(t, s, kernel.Edit{Key: "charge", Set: kernel.Settings{Priority: new(1)}})
 		l.holdNext()
-		h.must(t, s, jobs.Edit{Key: "charge", Set: jobs.Settings{Priority: new(2)}})
-		h.must(t, people, jobs.Edit{Key: "charge", Set: jobs.Settings{Priority: new(3)}})
+		h.must(t, s, kernel.Edit{Key: "charge", Set: kernel.Settings{Priority: new(2)}})
+		h.must(t, people, kernel.Edit{Key: "charge", Set: kernel.Settings{Priority: new(3)}})
 		time.Sleep(attempt)
 		if err := late(); !errors.Is(err, jobs.Unavailable) {
 			t.Errorf("an edit that comes late is answered with %v", err)
@@ -114,7 +115,7 @@ func TestLateRequests(t *testing.T) {
 				t.Errorf("a request in time is answered with %v", err)
 			}
 		}()
-		h.must(t, s, jobs.Edit{Key: "charge", Set: jobs.Settings{Priority: new(4)}})
+		h.must(t, s, kernel.Edit{Key: "charge", Set: kernel.Settings{Priority: new(4)}})
 	})
 }
 

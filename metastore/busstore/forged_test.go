@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/membus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
@@ -93,7 +94,7 @@ func TestForgedAnswerToATokenCheck(t *testing.T) {
 	// What a leader would answer that knows the forger's token as an administrator's.
 	theirs, forgery := memstore.Open(memstore.Config{}), membus.New()
 	text := ops.TokenText(jobs.DefaultTenant)
-	if _, err := ops.New(ops.Config{Store: theirs}).Adopt(t.Context(), ops.Who{Actor: "person:eve", Role: ops.Admin}, ops.NewToken{Name: "eve", Role: jobs.RoleAdmin}, text); err != nil {
+	if _, err := ops.New(ops.Config{Store: theirs}).Adopt(t.Context(), ops.Who{Actor: "person:eve", Role: ops.Admin}, ops.NewToken{Name: "eve", Role: kernel.RoleAdmin}, text); err != nil {
 		t.Fatal(err)
 	}
 	if err := busstore.Serve(t.Context(), forgery.As(followerName), theirs, busstore.Config{}); err != nil {
@@ -103,7 +104,7 @@ func TestForgedAnswerToATokenCheck(t *testing.T) {
 	free := make(chan struct{})
 	if err := a.leader.Serve(t.Context(), bus.ServiceStore, func(context.Context, bus.Principal, []byte) ([]byte, error) {
 		<-free
-		return nil, jobs.Refuse(jobs.NotFound, "no such token")
+		return nil, kernel.Refuse(jobs.NotFound, "no such token")
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
@@ -48,7 +49,7 @@ func TestStoreBehindNATS(t *testing.T) {
 			Store:  busstore.Patient(busstore.New(connect(), node)),
 			Agenda: local,
 			Clock:  clock,
-			Rows:   func() iter.Seq[jobs.Row] { return engine.Capture().Rows() },
+			Rows:   func() iter.Seq[kernel.Row] { return engine.Capture().Rows() },
 		}
 	})
 }
@@ -73,7 +74,7 @@ func BenchmarkApplyBehindNATS(b *testing.B) {
 		b.Fatal(err)
 	}
 	s := busstore.New(connect(), node)
-	s.Apply(b.Context(), []jobs.Envelope{{Command: jobs.Register{App: "app", Worker: "w", Start: true, Job: jobs.Declaration{Key: "charge", Kind: jobs.Triggered}}}})
+	s.Apply(b.Context(), []kernel.Envelope{{Command: kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: "charge", Kind: kernel.Triggered}}}})
 	for _, callers := range []int{1, 16, 256} {
 		b.Run(fmt.Sprint(callers, " callers"), func(b *testing.B) {
 			b.ReportAllocs()
@@ -83,7 +84,7 @@ func BenchmarkApplyBehindNATS(b *testing.B) {
 				done.Go(func() {
 					for next.Add(1) <= int64(b.N) {
 						id := jobs.NewID(time.Now())
-						s.Apply(b.Context(), []jobs.Envelope{{ID: id, Command: jobs.Create{ID: id, Key: "charge", Args: []byte(`{"customer":"c7"}`)}}})
+						s.Apply(b.Context(), []kernel.Envelope{{ID: id, Command: kernel.Create{ID: id, Key: "charge", Args: []byte(`{"customer":"c7"}`)}}})
 					}
 				})
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -12,7 +13,7 @@ import (
 // The client's reads. Each may be asked again without harm, so all that fails on the way is.
 
 // ask puts a question until it is answered, ctx ends or half a minute is over.
-func ask[R jobs.Row](ctx context.Context, s *store, v verb, q question) (reply, []R, error) {
+func ask[R kernel.Row](ctx context.Context, s *store, v verb, q question) (reply, []R, error) {
 	if q.Tenant == "" {
 		q.Tenant = s.as.Tenant
 	}
@@ -29,16 +30,16 @@ func ask[R jobs.Row](ctx context.Context, s *store, v verb, q question) (reply, 
 			return reply{}, nil, err
 		}
 		if errors.Is(err, bus.ErrClosed) || !p.wait(ctx) {
-			return reply{}, nil, jobs.Refuse(jobs.Unavailable, "read %s: %v", v, err)
+			return reply{}, nil, kernel.Refuse(jobs.Unavailable, "read %s: %v", v, err)
 		}
 	}
 }
 
 // one is the only row of an answer.
-func one[R jobs.Row](ctx context.Context, s *store, v verb, q question) (row R, err error) {
+func one[R kernel.Row](ctx context.Context, s *store, v verb, q question) (row R, err error) {
 	_, rows, err := ask[R](ctx, s, v, q)
 	if err == nil && len(rows) != 1 {
-		err = jobs.Invalid("busstore: %d rows in the answer, want one", len(rows))
+		err = kernel.Invalid("busstore: %d rows in the answer, want one", len(rows))
 	}
 	if err != nil {
 		return row, err
@@ -47,16 +48,16 @@ func one[R jobs.Row](ctx context.Context, s *store, v verb, q question) (row R, 
 }
 
 // Definition is one job.
-func (s *store) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*jobs.Definition, error) {
-	return one[*jobs.Definition](ctx, s, askDefinition, question{Tenant: tenant, Key: key})
+func (s *store) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*kernel.Definition, error) {
+	return one[*kernel.Definition](ctx, s, askDefinition, question{Tenant: tenant, Key: key})
 }
 
 // Definitions lists jobs, in as many answers as it takes.
-func (s *store) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*jobs.Definition, error) {
+func (s *store) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*kernel.Definition, error) {
 	next := question{Tenant: q.Tenant, Keys: q.Keys, App: q.App, Since: q.Since, After: q.After, Limit: q.Limit}
-	var all []*jobs.Definition
+	var all []*kernel.Definition
 	for {
-		r, rows, err := ask[*jobs.Definition](ctx, s, askDefinitions, next)
+		r, rows, err := ask[*kernel.Definition](ctx, s, askDefinitions, next)
 		if err != nil {
 			return nil, err
 		}
@@ -79,26 +80,26 @@ func (s *store) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([
 }
 
 // Run is one run.
-func (s *store) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
-	return one[*jobs.Run](ctx, s, askRun, question{Tenant: tenant, ID: id})
+func (s *store) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
+	return one[*kernel.Run](ctx, s, askRun, question{Tenant: tenant, ID: id})
 }
 
 // Runs lists runs. A page may be shorter than asked for, if a full one is more than the bus carries.
 func (s *store) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Page, error) {
-	r, rows, err := ask[*jobs.Run](ctx, s, askRuns, question{Tenant: q.Tenant, Key: q.Job, State: q.State, Worker: q.Worker,
+	r, rows, err := ask[*kernel.Run](ctx, s, askRuns, question{Tenant: q.Tenant, Key: q.Job, State: q.State, Worker: q.Worker,
 		Parent: q.Parent, Origin: q.Origin, Cause: q.Cause, Code: q.Code, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit})
 	return metastore.Page{Runs: rows, Next: r.Next, Searched: r.Searched}, err
 }
 
 // Ledger lists the missed ranges of a job: as many of the newest as the bus carries.
-func (s *store) Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*jobs.Missed, error) {
-	_, rows, err := ask[*jobs.Missed](ctx, s, askLedger, question{Tenant: tenant, ID: job, Limit: limit})
+func (s *store) Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*kernel.Missed, error) {
+	_, rows, err := ask[*kernel.Missed](ctx, s, askLedger, question{Tenant: tenant, ID: job, Limit: limit})
 	return rows, err
 }
 
 // Counts says how many runs there are.
 func (s *store) Counts(ctx context.Context, q metastore.CountQuery) (metastore.Counts, error) {
-	r, rows, err := ask[*jobs.Tally](ctx, s, askCounts, question{Tenant: q.Tenant, Key: q.Job, Name: q.Payer, From: q.From, To: q.To})
+	r, rows, err := ask[*kernel.Tally](ctx, s, askCounts, question{Tenant: q.Tenant, Key: q.Job, Name: q.Payer, From: q.From, To: q.To})
 	c := metastore.Counts{Live: r.Live, Waiting: r.Waiting}
 	if c.Live == nil {
 		c.Live = map[jobs.State]int{}
@@ -110,20 +111,20 @@ func (s *store) Counts(ctx context.Context, q metastore.CountQuery) (metastore.C
 }
 
 // Global is what holds for the whole tenant.
-func (s *store) Global(ctx context.Context, tenant jobs.Tenant) (*jobs.Global, error) {
-	return one[*jobs.Global](ctx, s, askGlobal, question{Tenant: tenant})
+func (s *store) Global(ctx context.Context, tenant jobs.Tenant) (*kernel.Global, error) {
+	return one[*kernel.Global](ctx, s, askGlobal, question{Tenant: tenant})
 }
 
 // Token is one token.
-func (s *store) Token(ctx context.Context, tenant jobs.Tenant, id string) (*jobs.Token, error) {
-	return one[*jobs.Token](ctx, s, askToken, question{Tenant: tenant, Name: id})
+func (s *store) Token(ctx context.Context, tenant jobs.Tenant, id string) (*kernel.Token, error) {
+	return one[*kernel.Token](ctx, s, askToken, question{Tenant: tenant, Name: id})
 }
 
 // Tokens lists the tokens of a tenant, or of all, in as many answers as it takes.
-func (s *store) Tokens(ctx context.Context, tenant jobs.Tenant) ([]*jobs.Token, error) {
-	var all []*jobs.Token
+func (s *store) Tokens(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Token, error) {
+	var all []*kernel.Token
 	for {
-		r, rows, err := ask[*jobs.Token](ctx, s, askTokens, question{Tenant: tenant, Skip: len(all)})
+		r, rows, err := ask[*kernel.Token](ctx, s, askTokens, question{Tenant: tenant, Skip: len(all)})
 		if err != nil {
 			return nil, err
 		}
@@ -135,10 +136,10 @@ func (s *store) Tokens(ctx context.Context, tenant jobs.Tenant) ([]*jobs.Token, 
 }
 
 // Calendars lists the calendars of a tenant, in as many answers as it takes.
-func (s *store) Calendars(ctx context.Context, tenant jobs.Tenant) ([]*jobs.Calendar, error) {
-	var all []*jobs.Calendar
+func (s *store) Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Calendar, error) {
+	var all []*kernel.Calendar
 	for {
-		r, rows, err := ask[*jobs.Calendar](ctx, s, askCalendars, question{Tenant: tenant, Skip: len(all)})
+		r, rows, err := ask[*kernel.Calendar](ctx, s, askCalendars, question{Tenant: tenant, Skip: len(all)})
 		if err != nil {
 			return nil, err
 		}
@@ -150,17 +151,17 @@ func (s *store) Calendars(ctx context.Context, tenant jobs.Tenant) ([]*jobs.Cale
 }
 
 // Session is one session.
-func (s *store) Session(ctx context.Context, tenant jobs.Tenant, id string) (*jobs.Session, error) {
-	return one[*jobs.Session](ctx, s, askSession, question{Tenant: tenant, Name: id})
+func (s *store) Session(ctx context.Context, tenant jobs.Tenant, id string) (*kernel.Session, error) {
+	return one[*kernel.Session](ctx, s, askSession, question{Tenant: tenant, Name: id})
 }
 
 // History is what was said about a job before.
-func (s *store) History(ctx context.Context, tenant jobs.Tenant, job jobs.ID) (*jobs.History, error) {
-	return one[*jobs.History](ctx, s, askHistory, question{Tenant: tenant, ID: job})
+func (s *store) History(ctx context.Context, tenant jobs.Tenant, job jobs.ID) (*kernel.History, error) {
+	return one[*kernel.History](ctx, s, askHistory, question{Tenant: tenant, ID: job})
 }
 
 // Audits lists who changed what. There may be fewer than asked for, if those are more than the bus carries.
-func (s *store) Audits(ctx context.Context, q metastore.AuditQuery) ([]*jobs.Audit, error) {
-	_, rows, err := ask[*jobs.Audit](ctx, s, askAudits, question{Tenant: q.Tenant, Target: q.Target, Actor: q.Actor, Before: q.Before, Limit: q.Limit})
+func (s *store) Audits(ctx context.Context, q metastore.AuditQuery) ([]*kernel.Audit, error) {
+	_, rows, err := ask[*kernel.Audit](ctx, s, askAudits, question{Tenant: q.Tenant, Target: q.Target, Actor: q.Actor, Before: q.Before, Limit: q.Limit})
 	return rows, err
 }

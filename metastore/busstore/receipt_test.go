@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -16,12 +17,12 @@ func TestReceipts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, Config{})
 			var asked []verb
-			as := func(p bus.Principal) func(jobs.Command) jobs.Effect {
+			as := func(p bus.Principal) func(kernel.Command) kernel.Effect {
 				s := Patient(New(listening{h.hub.As(p), &asked, older}, p))
-				return func(c jobs.Command) jobs.Effect { t.Helper(); return h.must(t, s, c) }
+				return func(c kernel.Command) kernel.Effect { t.Helper(); return h.must(t, s, c) }
 			}
 			w, c, n := as(worker), as(client), as(node)
-			brief := func(e jobs.Effect, id jobs.ID, state jobs.State) {
+			brief := func(e kernel.Effect, id jobs.ID, state jobs.State) {
 				t.Helper()
 				if (e.Summary != nil) == older || len(e.Runs) > 0 != older || e.Run() == nil {
 					t.Fatalf("the answer is %+v", e)
@@ -31,12 +32,12 @@ func TestReceipts(t *testing.T) {
 				}
 			}
 			w(register("billing", "billing", "charge"))
-			brief(c(jobs.Create{ID: jobs.ID{1}, Key: "charge", Args: []byte(`{"n":1}`)}), jobs.ID{1}, jobs.Enqueued)
-			if run := w(jobs.Claim{ID: jobs.ID{1}, Worker: "billing", Attempt: 1}).Run(); run == nil || string(run.Args) != `{"n":1}` || run.Worker != "billing" {
+			brief(c(kernel.Create{ID: jobs.ID{1}, Key: "charge", Args: []byte(`{"n":1}`)}), jobs.ID{1}, jobs.Enqueued)
+			if run := w(kernel.Claim{ID: jobs.ID{1}, Worker: "billing", Attempt: 1}).Run(); run == nil || string(run.Args) != `{"n":1}` || run.Worker != "billing" {
 				t.Errorf("whoever claims is told %+v", run)
 			}
-			brief(w(jobs.Finish{ID: jobs.ID{1}, Worker: "billing", Attempt: 1, Outcome: jobs.OutcomeSuccess}), jobs.ID{1}, jobs.Succeeded)
-			if e := n(jobs.Create{ID: jobs.ID{2}, Key: "charge", Args: []byte(`{"n":2}`)}); e.Summary != nil || string(e.Run().Args) != `{"n":2}` {
+			brief(w(kernel.Finish{ID: jobs.ID{1}, Worker: "billing", Attempt: 1, Outcome: kernel.OutcomeSuccess}), jobs.ID{1}, jobs.Succeeded)
+			if e := n(kernel.Create{ID: jobs.ID{2}, Key: "charge", Args: []byte(`{"n":2}`)}); e.Summary != nil || string(e.Run().Args) != `{"n":2}` {
 				t.Errorf("a node is told %+v", e)
 			}
 			times := map[verb]int{}
@@ -77,11 +78,11 @@ func (l listening) Call(ctx context.Context, service string, request []byte) ([]
 func TestARequestThatIsWrong(t *testing.T) {
 	h := newHouse(t, Config{})
 	s := New(refusing{h.hub.As(client)}, client)
-	h.refused(t, s, jobs.Create{ID: jobs.ID{1}, Key: "charge"}, jobs.BadInput)
+	h.refused(t, s, kernel.Create{ID: jobs.ID{1}, Key: "charge"}, jobs.BadInput)
 }
 
 type refusing struct{ bus.Calls }
 
 func (refusing) Call(context.Context, string, []byte) ([]byte, error) {
-	return nil, jobs.Invalid("it is wrong: %v", errors.ErrUnsupported)
+	return nil, kernel.Invalid("it is wrong: %v", errors.ErrUnsupported)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -94,14 +95,14 @@ func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []b
 	var answers []metastore.Result
 	late := s.clock.late(deadline)
 	if late > 0 {
-		answers = metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: the request came %v after its sender had stopped waiting for an answer", late.Round(time.Millisecond)))
+		answers = metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: the request came %v after its sender had stopped waiting for an answer", late.Round(time.Millisecond)))
 	} else {
 		if late < 0 { // whoever it is handed on to has no longer
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, -late)
 			defer cancel()
 		}
-		var allowed []jobs.Envelope
+		var allowed []kernel.Envelope
 		if refusals, allowed = s.judge(ctx, from, batch); len(allowed) > 0 {
 			answers = s.store.Apply(ctx, allowed)
 		}
@@ -109,10 +110,10 @@ func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []b
 	var room room
 	next := 0
 	likely := &s.likely
-	if v == askBrief && len(batch) > 0 && batch[0].Command.Verb() != jobs.VerbClaim {
+	if v == askBrief && len(batch) > 0 && batch[0].Command.Verb() != kernel.VerbClaim {
 		likely = &s.likelyBrief
 	}
-	b := encodeAnswers(len(batch), s.limit, int(likely.Load()), func(i int) (*jobs.Effect, error) {
+	b := encodeAnswers(len(batch), s.limit, int(likely.Load()), func(i int) (*kernel.Effect, error) {
 		if refusals != nil && refusals[i] != nil {
 			return nil, refusals[i]
 		}
@@ -129,7 +130,7 @@ func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []b
 
 // judge answers with the commands that from may send, and with why it may not send which others; with no refusals if
 // there are none.
-func (s *server) judge(ctx context.Context, from bus.Principal, batch []jobs.Envelope) (refusals []error, allowed []jobs.Envelope) {
+func (s *server) judge(ctx context.Context, from bus.Principal, batch []kernel.Envelope) (refusals []error, allowed []kernel.Envelope) {
 	actor := from.Actor()
 	var last, old error
 	var parent jobs.ID // the last that was looked up: most of a batch have the same
@@ -166,33 +167,33 @@ func (s *server) judge(ctx context.Context, from bus.Principal, batch []jobs.Env
 }
 
 // ownApp refuses what a worker wants in an app that is not its own.
-func (s *server) ownApp(ctx context.Context, from bus.Principal, e *jobs.Envelope) error {
+func (s *server) ownApp(ctx context.Context, from bus.Principal, e *kernel.Envelope) error {
 	own, err := s.appOf(from)
 	if err != nil || own == "" {
 		return err
 	}
 	switch k := e.Command.(type) {
-	case jobs.Register:
+	case kernel.Register:
 		if k.App != own {
-			return jobs.Refuse(jobs.Forbidden, "%s belongs to app %s and may not register jobs of app %.60q", from.Actor(), own, k.App)
+			return kernel.Refuse(jobs.Forbidden, "%s belongs to app %s and may not register jobs of app %.60q", from.Actor(), own, k.App)
 		}
 		// A higher Version moves a job from app to app; who may only act in one may not take from others.
 		if err := s.ownJob(ctx, from, own, k.Job.Key); jobs.CodeOf(err) != jobs.NotFound {
 			return err
 		}
-	case jobs.Create:
+	case kernel.Create:
 		return s.ownJob(ctx, from, own, k.Key)
-	case jobs.Claim:
+	case kernel.Claim:
 		return s.ownRun(ctx, from, own, k.ID)
-	case jobs.Finish:
+	case kernel.Finish:
 		return s.ownRun(ctx, from, own, k.ID)
-	case jobs.Returned:
+	case kernel.Returned:
 		return s.ownRun(ctx, from, own, k.ID)
-	case jobs.Checkpoint:
+	case kernel.Checkpoint:
 		return s.ownRun(ctx, from, own, k.ID)
-	case jobs.Expect:
+	case kernel.Expect:
 		return s.ownRun(ctx, from, own, k.ID)
-	case jobs.Notify:
+	case kernel.Notify:
 		return s.ownRun(ctx, from, own, k.Run)
 	}
 	return nil
@@ -200,8 +201,8 @@ func (s *server) ownApp(ctx context.Context, from bus.Principal, e *jobs.Envelop
 
 // parent refuses a run whose parent cannot have enqueued it: a run that is not there, or one of another app than the
 // worker's. A client may name any run of its tenant, since handlers enqueue through clients, too.
-func (s *server) parent(ctx context.Context, from bus.Principal, e *jobs.Envelope, known *jobs.ID) error {
-	k, ok := e.Command.(jobs.Create)
+func (s *server) parent(ctx context.Context, from bus.Principal, e *kernel.Envelope, known *jobs.ID) error {
+	k, ok := e.Command.(kernel.Create)
 	if !ok || from.Role == bus.Node || k.Parent.IsZero() || k.Parent == *known {
 		return nil
 	}
@@ -211,7 +212,7 @@ func (s *server) parent(ctx context.Context, from bus.Principal, e *jobs.Envelop
 	}
 	run, err := s.store.Run(ctx, from.Tenant, k.Parent)
 	if jobs.CodeOf(err) == jobs.NotFound {
-		return jobs.Refuse(jobs.Forbidden, "%s may not enqueue run %s as a child of run %s: there is no such run", from.Actor(), k.ID, k.Parent)
+		return kernel.Refuse(jobs.Forbidden, "%s may not enqueue run %s as a child of run %s: there is no such run", from.Actor(), k.ID, k.Parent)
 	}
 	if err == nil {
 		err = ofApp(from, own, run)
@@ -225,7 +226,7 @@ func (s *server) parent(ctx context.Context, from bus.Principal, e *jobs.Envelop
 func (s *server) ownJob(ctx context.Context, from bus.Principal, own string, key jobs.Key) error {
 	d, err := s.store.Definition(ctx, from.Tenant, key)
 	if err == nil && d.App != own {
-		err = jobs.Refuse(jobs.Forbidden, "%s belongs to app %s: job %s is of another", from.Actor(), own, key)
+		err = kernel.Refuse(jobs.Forbidden, "%s belongs to app %s: job %s is of another", from.Actor(), own, key)
 	}
 	return err
 }
@@ -244,14 +245,14 @@ func (s *server) appOf(from bus.Principal) (string, error) {
 		return "", nil
 	}
 	if from.App == "" {
-		return "", jobs.Refuse(jobs.Forbidden, "%s does not say of which app it is", from.Actor())
+		return "", kernel.Refuse(jobs.Forbidden, "%s does not say of which app it is", from.Actor())
 	}
 	return from.App, nil
 }
 
-func ofApp(from bus.Principal, own string, run *jobs.Run) error {
+func ofApp(from bus.Principal, own string, run *kernel.Run) error {
 	if own != "" && run.App != own {
-		return jobs.Refuse(jobs.Forbidden, "%s belongs to app %s: run %s is of another", from.Actor(), own, run.ID)
+		return kernel.Refuse(jobs.Forbidden, "%s belongs to app %s: run %s is of another", from.Actor(), own, run.ID)
 	}
 	return nil
 }
@@ -265,7 +266,7 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 	case askDefinition:
 		d, err := s.store.Definition(ctx, q.Tenant, q.Key)
 		if err == nil && own != "" && d.App != own {
-			err = jobs.Refuse(jobs.Forbidden, "%s belongs to app %s: job %s is of another", from.Actor(), own, q.Key)
+			err = kernel.Refuse(jobs.Forbidden, "%s belongs to app %s: job %s is of another", from.Actor(), own, q.Key)
 		}
 		return single(d, err, s.limit)
 	case askDefinitions:
@@ -291,13 +292,13 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 		if err != nil {
 			return nil, err
 		}
-		hours := make([]*jobs.Tally, len(c.Hours))
+		hours := make([]*kernel.Tally, len(c.Hours))
 		for i := range c.Hours {
 			hours[i] = &c.Hours[i]
 		}
 		b, n := encodeRows(reply{Live: c.Live, Waiting: c.Waiting}, hours, s.limit)
 		if n < len(hours) {
-			return nil, jobs.Invalid("counts of %d hours and states are more than the bus carries: ask for a shorter time", len(hours))
+			return nil, kernel.Invalid("counts of %d hours and states are more than the bus carries: ask for a shorter time", len(hours))
 		}
 		return b, nil
 	case askGlobal:
@@ -331,17 +332,17 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 		}
 		return part(rows, s.limit)
 	}
-	return nil, jobs.Invalid("busstore: question %d is not known to this version", v)
+	return nil, kernel.Invalid("busstore: question %d is not known to this version", v)
 }
 
 // single answers with one row.
-func single[R jobs.Row](row R, err error, limit int) ([]byte, error) {
+func single[R kernel.Row](row R, err error, limit int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
 	b, n := encodeRows(reply{}, []R{row}, limit)
 	if n == 0 {
-		return nil, jobs.Invalid("the row is larger than the bus carries")
+		return nil, kernel.Invalid("the row is larger than the bus carries")
 	}
 	return b, nil
 }
@@ -359,7 +360,7 @@ func (s *server) definitions(ctx context.Context, q question) ([]byte, error) {
 }
 
 // part answers with as many of the rows as fit, and says whether there are more.
-func part[R jobs.Row](rows []R, limit int) ([]byte, error) {
+func part[R kernel.Row](rows []R, limit int) ([]byte, error) {
 	b, n := encodeRows(reply{}, rows, limit)
 	if n == len(rows) {
 		return b, nil
@@ -367,7 +368,7 @@ func part[R jobs.Row](rows []R, limit int) ([]byte, error) {
 	const spare = 64 // what "more" takes in the head
 	b, n = encodeRows(reply{More: true}, rows, limit-spare)
 	if n == 0 {
-		return nil, jobs.Invalid("%s is larger than the bus carries", rows[0].Ref().Name)
+		return nil, kernel.Invalid("%s is larger than the bus carries", rows[0].Ref().Name)
 	}
 	return b, nil
 }
@@ -390,7 +391,7 @@ func (s *server) runs(ctx context.Context, from bus.Principal, q question) ([]by
 			return b, nil
 		}
 		if n == 0 {
-			return nil, jobs.Invalid("run %s is larger than the bus carries", page.Runs[0].ID)
+			return nil, kernel.Invalid("run %s is larger than the bus carries", page.Runs[0].ID)
 		}
 		want.Limit = n
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/bus/membus"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 	"github.com/carillon-scheduler/carillon/metastore/storetest"
@@ -23,7 +23,7 @@ func TestStoreBehindMembus(t *testing.T) {
 			Store:  Patient(New(hub.As(node), node)),
 			Agenda: local,
 			Clock:  clock,
-			Rows:   func() iter.Seq[jobs.Row] { return engine.Capture().Rows() },
+			Rows:   func() iter.Seq[kernel.Row] { return engine.Capture().Rows() },
 		}
 	})
 }

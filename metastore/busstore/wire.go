@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -52,28 +53,28 @@ func (v verb) commands() bool { return v == askApply || v == askBrief }
 
 // question is all that reads ask with; each uses its part.
 type question struct {
-	Tenant jobs.Tenant `json:"tenant,omitzero"`
-	Key    jobs.Key    `json:"key,omitzero"`
-	Keys   []jobs.Key  `json:"keys,omitzero"`
-	App    string      `json:"app,omitzero"`
-	Since  uint64      `json:"since,omitzero"`
-	After  jobs.Key    `json:"after,omitzero"`
-	Skip   int         `json:"skip,omitzero"` // definitions that an earlier answer had
-	Limit  int         `json:"limit,omitzero"`
-	ID     jobs.ID     `json:"id,omitzero"`
-	State  jobs.State  `json:"state,omitzero"`
-	Worker string      `json:"worker,omitzero"`
-	Parent jobs.ID     `json:"parent,omitzero"`
-	Origin jobs.Origin `json:"origin,omitzero"`
-	From   time.Time   `json:"from,omitzero"`
-	To     time.Time   `json:"to,omitzero"`
-	Cursor string      `json:"cursor,omitzero"`
-	Cause  jobs.Cause  `json:"cause,omitzero"`
-	Code   string      `json:"code,omitzero"`
-	Name   string      `json:"name,omitzero"` // the id of a token or a session, or a payer
-	Target string      `json:"target,omitzero"`
-	Actor  string      `json:"actor,omitzero"`
-	Before uint64      `json:"before,omitzero"`
+	Tenant jobs.Tenant   `json:"tenant,omitzero"`
+	Key    jobs.Key      `json:"key,omitzero"`
+	Keys   []jobs.Key    `json:"keys,omitzero"`
+	App    string        `json:"app,omitzero"`
+	Since  uint64        `json:"since,omitzero"`
+	After  jobs.Key      `json:"after,omitzero"`
+	Skip   int           `json:"skip,omitzero"` // definitions that an earlier answer had
+	Limit  int           `json:"limit,omitzero"`
+	ID     jobs.ID       `json:"id,omitzero"`
+	State  jobs.State    `json:"state,omitzero"`
+	Worker string        `json:"worker,omitzero"`
+	Parent jobs.ID       `json:"parent,omitzero"`
+	Origin kernel.Origin `json:"origin,omitzero"`
+	From   time.Time     `json:"from,omitzero"`
+	To     time.Time     `json:"to,omitzero"`
+	Cursor string        `json:"cursor,omitzero"`
+	Cause  kernel.Cause  `json:"cause,omitzero"`
+	Code   string        `json:"code,omitzero"`
+	Name   string        `json:"name,omitzero"` // the id of a token or a session, or a payer
+	Target string        `json:"target,omitzero"`
+	Actor  string        `json:"actor,omitzero"`
+	Before uint64        `json:"before,omitzero"`
 }
 
 // reply is what an answer to a question says beside its rows.
@@ -86,8 +87,8 @@ type reply struct {
 }
 
 // appendApply leaves room for the moment, which is known when the request is sent.
-func appendApply(b []byte, v verb, batch []jobs.Envelope) []byte {
-	return jobs.AppendEnvelopes(append(append(b, version, byte(v)), make([]byte, momentBytes)...), batch)
+func appendApply(b []byte, v verb, batch []kernel.Envelope) []byte {
+	return kernel.AppendEnvelopes(append(append(b, version, byte(v)), make([]byte, momentBytes)...), batch)
 }
 
 func encodeQuestion(v verb, q question) []byte {
@@ -100,7 +101,7 @@ func encodeQuestion(v verb, q question) []byte {
 
 func decodeQuestion(b []byte) (q question, err error) {
 	if err := json.Unmarshal(b, &q); err != nil {
-		return q, jobs.Invalid("busstore: question is not understood: %v", err)
+		return q, kernel.Invalid("busstore: question is not understood: %v", err)
 	}
 	return q, nil
 }
@@ -109,28 +110,28 @@ func decodeQuestion(b []byte) (q question, err error) {
 func opened(request []byte) (verb, []byte, error) {
 	switch {
 	case len(request) < 2:
-		return 0, nil, jobs.Invalid("busstore: request of %d bytes", len(request))
+		return 0, nil, kernel.Invalid("busstore: request of %d bytes", len(request))
 	case request[0] != version:
-		return 0, nil, jobs.Invalid("busstore: request of version %d, this program reads version %d", request[0], version)
+		return 0, nil, kernel.Invalid("busstore: request of version %d, this program reads version %d", request[0], version)
 	}
 	return verb(request[1]), request[2:], nil
 }
 
 // decodeCommands reads the deadline and the envelopes of a request, once their number is known to be bearable. Of workers
 // and clients fields that this program does not know are ignored; a node that set one would lose what a person asked it for.
-func decodeCommands(b []byte, from bus.Role) (moment, []jobs.Envelope, error) {
+func decodeCommands(b []byte, from bus.Role) (moment, []kernel.Envelope, error) {
 	if len(b) < momentBytes {
-		return moment{}, nil, jobs.Invalid("busstore: request of %d bytes", len(b))
+		return moment{}, nil, kernel.Invalid("busstore: request of %d bytes", len(b))
 	}
 	deadline := momentOf(b)
 	b = b[momentBytes:]
 	_, skip := binary.Uvarint(b) // the version of their form
 	if n, k := binary.Uvarint(b[max(0, skip):]); k > 0 && n > maxCommands {
-		return deadline, nil, jobs.Invalid("busstore: %d commands in a request, at most %d are allowed", n, maxCommands)
+		return deadline, nil, kernel.Invalid("busstore: %d commands in a request, at most %d are allowed", n, maxCommands)
 	}
-	decode := jobs.DecodeSentEnvelopes
+	decode := kernel.DecodeSentEnvelopes
 	if from == bus.Node {
-		decode = jobs.DecodeEnvelopes
+		decode = kernel.DecodeEnvelopes
 	}
 	batch, err := decode(b)
 	return deadline, batch, err
@@ -141,16 +142,16 @@ const answersHead = 1 + momentBytes + 4
 
 // encodeAnswers writes as many of n answers as fit, in order: their number, then each. The first always fits: an
 // effect that is too large by itself loses rows, which whoever needs them can read. Likely is how long one may be.
-func encodeAnswers(n, limit, likely int, answer func(i int) (*jobs.Effect, error)) []byte {
+func encodeAnswers(n, limit, likely int, answer func(i int) (*kernel.Effect, error)) []byte {
 	b := make([]byte, answersHead, answersHead+min(likely*n, limit))
 	b[0] = version
 	written := 0
 	for ; written < n; written++ {
 		at := len(b)
 		effect, err := answer(written)
-		b = jobs.AppendAnswer(b, effect, err)
+		b = kernel.AppendAnswer(b, effect, err)
 		if len(b) > limit && written == 0 && err == nil {
-			b = jobs.AppendAnswer(b[:at], fitting(*effect, limit-at), nil)
+			b = kernel.AppendAnswer(b[:at], fitting(*effect, limit-at), nil)
 		}
 		if len(b) > limit {
 			b = b[:at]
@@ -163,10 +164,10 @@ func encodeAnswers(n, limit, likely int, answer func(i int) (*jobs.Effect, error
 
 // fitting is an effect without the rows that make it longer than limit. The run that the command was about is
 // first, and fits in any message.
-func fitting(e jobs.Effect, limit int) *jobs.Effect {
+func fitting(e kernel.Effect, limit int) *kernel.Effect {
 	for {
 		switch {
-		case len(jobs.AppendAnswer(nil, &e, nil)) <= limit:
+		case len(kernel.AppendAnswer(nil, &e, nil)) <= limit:
 			return &e
 		case len(e.Missed) > 0:
 			e.Missed = e.Missed[:len(e.Missed)/2]
@@ -183,28 +184,28 @@ func fitting(e jobs.Effect, limit int) *jobs.Effect {
 // decodeAnswers reads the answers to the first of asked commands, and the server's moment.
 func decodeAnswers(b []byte, asked int) ([]metastore.Result, moment, error) {
 	if len(b) < answersHead || b[0] != version {
-		return nil, moment{}, jobs.Invalid("busstore: answer of %d bytes is not understood", len(b))
+		return nil, moment{}, kernel.Invalid("busstore: answer of %d bytes is not understood", len(b))
 	}
 	now, n := momentOf(b[1:]), int(binary.LittleEndian.Uint32(b[answersHead-4:]))
 	if n > asked {
-		return nil, now, jobs.Invalid("busstore: %d answers to %d commands", n, asked)
+		return nil, now, kernel.Invalid("busstore: %d answers to %d commands", n, asked)
 	}
 	results := make([]metastore.Result, n)
 	b = b[answersHead:]
 	for i := range results {
 		var bad error
-		if results[i].Effect, results[i].Err, b, bad = jobs.DecodeAnswer(b); bad != nil {
+		if results[i].Effect, results[i].Err, b, bad = kernel.DecodeAnswer(b); bad != nil {
 			return nil, now, bad
 		}
 	}
 	if len(b) > 0 {
-		return nil, now, jobs.Invalid("busstore: %d bytes behind the answers", len(b))
+		return nil, now, kernel.Invalid("busstore: %d bytes behind the answers", len(b))
 	}
 	return results, now, nil
 }
 
 // encodeRows writes a reply and as many of the rows as fit, and reports how many that were.
-func encodeRows[R jobs.Row](r reply, rows []R, limit int) ([]byte, int) {
+func encodeRows[R kernel.Row](r reply, rows []R, limit int) ([]byte, int) {
 	head, err := json.Marshal(r)
 	if err != nil {
 		panic(err) // a reply can always be written
@@ -213,7 +214,7 @@ func encodeRows[R jobs.Row](r reply, rows []R, limit int) ([]byte, int) {
 	b = append(b, head...)
 	for i, row := range rows {
 		at := len(b)
-		if b = jobs.AppendRow(b, row); len(b) > limit {
+		if b = kernel.AppendRow(b, row); len(b) > limit {
 			return b[:at], i
 		}
 	}
@@ -221,26 +222,26 @@ func encodeRows[R jobs.Row](r reply, rows []R, limit int) ([]byte, int) {
 }
 
 // decodeRows reads what encodeRows wrote. All rows are of kind R.
-func decodeRows[R jobs.Row](b []byte) (r reply, rows []R, err error) {
+func decodeRows[R kernel.Row](b []byte) (r reply, rows []R, err error) {
 	if len(b) < 2 || b[0] != version {
-		return r, nil, jobs.Invalid("busstore: answer of %d bytes is not understood", len(b))
+		return r, nil, kernel.Invalid("busstore: answer of %d bytes is not understood", len(b))
 	}
 	n, k := binary.Uvarint(b[1:])
 	if k <= 0 || n > uint64(len(b)-1-k) {
-		return r, nil, jobs.Invalid("busstore: answer without a head")
+		return r, nil, kernel.Invalid("busstore: answer without a head")
 	}
 	head := b[1+k : 1+k+int(n)]
 	if err := json.Unmarshal(head, &r); err != nil {
-		return r, nil, jobs.Invalid("busstore: answer is not understood: %v", err)
+		return r, nil, kernel.Invalid("busstore: answer is not understood: %v", err)
 	}
 	for b = b[1+k+int(n):]; len(b) > 0; {
-		var row jobs.Row
-		if row, b, err = jobs.DecodeSentRow(b); err != nil {
+		var row kernel.Row
+		if row, b, err = kernel.DecodeSentRow(b); err != nil {
 			return r, nil, err
 		}
 		one, ok := row.(R)
 		if !ok {
-			return r, nil, jobs.Invalid("busstore: a row of another kind in the answer")
+			return r, nil, kernel.Invalid("busstore: a row of another kind in the answer")
 		}
 		rows = append(rows, one)
 	}

@@ -6,11 +6,12 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // Token is one token.
-func (e *Engine) Token(_ context.Context, tenant jobs.Tenant, id string) (*jobs.Token, error) {
+func (e *Engine) Token(_ context.Context, tenant jobs.Tenant, id string) (*kernel.Token, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if s := e.rows.spaces[tenant]; s != nil {
@@ -18,26 +19,26 @@ func (e *Engine) Token(_ context.Context, tenant jobs.Tenant, id string) (*jobs.
 			return t.row, nil
 		}
 	}
-	return nil, jobs.Refuse(jobs.NotFound, "there is no token %.20q", id)
+	return nil, kernel.Refuse(jobs.NotFound, "there is no token %.20q", id)
 }
 
 // Tokens lists the tokens of a tenant, or of all, by name.
-func (e *Engine) Tokens(_ context.Context, tenant jobs.Tenant) ([]*jobs.Token, error) {
+func (e *Engine) Tokens(_ context.Context, tenant jobs.Tenant) ([]*kernel.Token, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	var found []*jobs.Token
+	var found []*kernel.Token
 	for _, s := range e.rows.inOrder(tenant) {
 		from := len(found)
 		for _, t := range s.tokens {
 			found = append(found, t.row)
 		}
-		slices.SortFunc(found[from:], func(a, b *jobs.Token) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+		slices.SortFunc(found[from:], func(a, b *kernel.Token) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	}
 	return found, nil
 }
 
 // Session is one session.
-func (e *Engine) Session(_ context.Context, tenant jobs.Tenant, id string) (*jobs.Session, error) {
+func (e *Engine) Session(_ context.Context, tenant jobs.Tenant, id string) (*kernel.Session, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if s := e.rows.spaces[tenant]; s != nil {
@@ -45,43 +46,43 @@ func (e *Engine) Session(_ context.Context, tenant jobs.Tenant, id string) (*job
 			return found.row, nil
 		}
 	}
-	return nil, jobs.Refuse(jobs.NotFound, "there is no such session")
+	return nil, kernel.Refuse(jobs.NotFound, "there is no such session")
 }
 
 // History is what was said about a job before.
-func (e *Engine) History(_ context.Context, tenant jobs.Tenant, job jobs.ID) (*jobs.History, error) {
+func (e *Engine) History(_ context.Context, tenant jobs.Tenant, job jobs.ID) (*kernel.History, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if s := e.rows.spaces[tenant]; s != nil {
-		if h, ok := s.plain[jobs.HistoryRef(tenant, job)].(*jobs.History); ok {
+		if h, ok := s.plain[kernel.HistoryRef(tenant, job)].(*kernel.History); ok {
 			return h, nil
 		}
 	}
-	return &jobs.History{Tenant: tenant, Job: job}, nil
+	return &kernel.History{Tenant: tenant, Job: job}, nil
 }
 
 // Calendars lists the calendars of a tenant by name.
-func (e *Engine) Calendars(_ context.Context, tenant jobs.Tenant) ([]*jobs.Calendar, error) {
+func (e *Engine) Calendars(_ context.Context, tenant jobs.Tenant) ([]*kernel.Calendar, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	s := e.rows.spaces[tenant]
 	if s == nil {
 		return nil, nil
 	}
-	return slices.SortedFunc(maps.Values(s.calendars), func(a, b *jobs.Calendar) int { return cmp.Compare(a.Name, b.Name) }), nil
+	return slices.SortedFunc(maps.Values(s.calendars), func(a, b *kernel.Calendar) int { return cmp.Compare(a.Name, b.Name) }), nil
 }
 
 type token struct {
-	row   *jobs.Token
+	row   *kernel.Token
 	elder elder
 }
 
 type session struct {
-	row   *jobs.Session
+	row   *kernel.Session
 	elder elder
 }
 
-func (r *rows) putToken(row *jobs.Token) {
+func (r *rows) putToken(row *kernel.Token) {
 	s := r.space(row.Tenant)
 	t := s.tokens[row.ID]
 	if t == nil {
@@ -99,7 +100,7 @@ func (r *rows) dropToken(s *space, id string) {
 	}
 }
 
-func (r *rows) putSession(row *jobs.Session) {
+func (r *rows) putSession(row *kernel.Session) {
 	s := r.space(row.Tenant)
 	found := s.sessions[row.ID]
 	if found == nil {

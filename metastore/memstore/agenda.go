@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -24,14 +25,14 @@ func (e *Engine) Waking(_ context.Context, until time.Time, limit int) (due []me
 }
 
 // Ready lists the first runs of an app that a worker may claim.
-func (e *Engine) Ready(_ context.Context, tenant jobs.Tenant, app string, limit int) ([]*jobs.Run, error) {
+func (e *Engine) Ready(_ context.Context, tenant jobs.Tenant, app string, limit int) ([]*kernel.Run, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	s := e.rows.spaces[tenant]
 	if s == nil || s.lanes[app] == nil {
 		return nil, nil
 	}
-	var found []*jobs.Run
+	var found []*kernel.Run
 	for _, r := range s.lanes[app].ready {
 		for n := r.first; n != nil && len(found) < limit; n = n.links[inReady].newer {
 			found = append(found, n.row)
@@ -58,10 +59,10 @@ func (e *Engine) Lanes(context.Context) ([]metastore.Lane, error) {
 }
 
 // Leased lists the attempts that are under way.
-func (e *Engine) Leased(context.Context) ([]*jobs.Run, error) {
+func (e *Engine) Leased(context.Context) ([]*kernel.Run, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	found := make([]*jobs.Run, 0, e.rows.leased.n)
+	found := make([]*kernel.Run, 0, e.rows.leased.n)
 	for n := e.rows.leased.first; n != nil; n = n.links[inLeased].newer {
 		found = append(found, n.row)
 	}
@@ -70,10 +71,10 @@ func (e *Engine) Leased(context.Context) ([]*jobs.Run, error) {
 
 // Unserved lists gates that have both a free slot and somebody waiting. Who waits at one that its rate keeps shut wakes
 // when it opens.
-func (e *Engine) Unserved(_ context.Context, limit int) ([]jobs.Ref, error) {
+func (e *Engine) Unserved(_ context.Context, limit int) ([]kernel.Ref, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	var found []jobs.Ref
+	var found []kernel.Ref
 	for g := range e.rows.unserved {
 		if len(found) >= limit {
 			break
@@ -86,10 +87,10 @@ func (e *Engine) Unserved(_ context.Context, limit int) ([]jobs.Ref, error) {
 }
 
 // Lapsed lists unique keys whose time was over at or before until.
-func (e *Engine) Lapsed(_ context.Context, until time.Time, limit int) ([]jobs.Ref, error) {
+func (e *Engine) Lapsed(_ context.Context, until time.Time, limit int) ([]kernel.Ref, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	var found []jobs.Ref
+	var found []kernel.Ref
 	e.rows.lapses.inOrder(func(u *unique) bool {
 		if len(found) >= limit || u.row.Until.After(until) {
 			return false
@@ -101,11 +102,11 @@ func (e *Engine) Lapsed(_ context.Context, until time.Time, limit int) ([]jobs.R
 }
 
 // State is the row the store keeps about itself.
-func (e *Engine) State(context.Context) (jobs.StoreRow, error) {
+func (e *Engine) State(context.Context) (kernel.StoreRow, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if e.rows.store == nil {
-		return jobs.StoreRow{}, nil
+		return kernel.StoreRow{}, nil
 	}
 	return *e.rows.store, nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -15,7 +16,7 @@ import (
 type Archive struct {
 	mu   sync.RWMutex
 	most int
-	rows []*jobs.Run // a ring once it is full; nil = forgotten
+	rows []*kernel.Run // a ring once it is full; nil = forgotten
 	ids  map[archived]uint64
 	logs *Logs  // whose lines go with their runs; nil = none
 	next uint64 // number of the next row; rows are numbered from 1
@@ -44,7 +45,7 @@ func NewArchive(maxRows int) *Archive {
 func (a *Archive) at(number uint64) int { return int((number - 1) % uint64(a.most)) }
 
 // Append adds settled runs, in the order in which they ended.
-func (a *Archive) Append(rows []*jobs.Run) {
+func (a *Archive) Append(rows []*kernel.Run) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, run := range rows {
@@ -64,7 +65,7 @@ func (a *Archive) Append(rows []*jobs.Run) {
 }
 
 // Get is one run, or nil.
-func (a *Archive) Get(_ context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
+func (a *Archive) Get(_ context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	number, found := a.ids[archived{tenant, id}]
@@ -79,7 +80,7 @@ func (a *Archive) List(ctx context.Context, q metastore.RunQuery) (page metastor
 	number := uint64(0) // of the last row looked at
 	if q.Cursor != "" {
 		if number, err = strconv.ParseUint(q.Cursor, 36, 64); err != nil || number == 0 {
-			return page, jobs.Invalid("cursor %.60q is not one that this list has given", q.Cursor)
+			return page, kernel.Invalid("cursor %.60q is not one that this list has given", q.Cursor)
 		}
 	}
 	size, deadline := q.Size(), time.Now().Add(mostTime)
@@ -146,7 +147,7 @@ func (a *Archive) Retain(ctx context.Context, r metastore.Retention) (done metas
 		key       jobs.Key
 		succeeded bool
 	}
-	seen, kept, size := map[class]int{}, map[archivedJob]jobs.Kept{}, int64(0)
+	seen, kept, size := map[class]int{}, map[archivedJob]kernel.Kept{}, int64(0)
 	a.mu.RLock()
 	next, n := a.next, len(a.rows)
 	a.mu.RUnlock()

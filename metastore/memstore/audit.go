@@ -6,12 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // Audits lists who changed what, newest first.
-func (e *Engine) Audits(_ context.Context, q metastore.AuditQuery) ([]*jobs.Audit, error) {
+func (e *Engine) Audits(_ context.Context, q metastore.AuditQuery) ([]*kernel.Audit, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	s := e.rows.spaces[q.Tenant]
@@ -22,7 +22,7 @@ func (e *Engine) Audits(_ context.Context, q metastore.AuditQuery) ([]*jobs.Audi
 	if q.Before > 0 {
 		end, _ = findAudit(s.audits, q.Before)
 	}
-	var found []*jobs.Audit
+	var found []*kernel.Audit
 	for _, a := range slices.Backward(s.audits[:end]) {
 		if len(found) == q.Size() {
 			break
@@ -35,7 +35,7 @@ func (e *Engine) Audits(_ context.Context, q metastore.AuditQuery) ([]*jobs.Audi
 }
 
 // putAudit keeps audits in the order of their numbers: a new one is mostly the last.
-func (s *space) putAudit(a *jobs.Audit) {
+func (s *space) putAudit(a *kernel.Audit) {
 	i, found := findAudit(s.audits, a.N)
 	if found {
 		s.audits[i] = a
@@ -56,19 +56,19 @@ func (s *space) dropAudit(n uint64) {
 	}
 }
 
-func findAudit(list []*jobs.Audit, n uint64) (int, bool) {
-	return slices.BinarySearchFunc(list, n, func(a *jobs.Audit, n uint64) int { return cmp.Compare(a.N, n) })
+func findAudit(list []*kernel.Audit, n uint64) (int, bool) {
+	return slices.BinarySearchFunc(list, n, func(a *kernel.Audit, n uint64) int { return cmp.Compare(a.N, n) })
 }
 
 // elder is something that becomes history: a row, or all tallies or missed ranges of a job, of which the oldest counts.
 type elder struct {
-	at    int64    // when it did, or will
-	row   jobs.Ref // the row; of tallies and missed ranges, the kind, the tenant and the job
+	at    int64      // when it did, or will
+	row   kernel.Ref // the row; of tallies and missed ranges, the kind, the tenant and the job
 	place int32
 }
 
 // age brings the order of elders up to date after row was put, or dropped (nil).
-func (r *rows) age(e *elder, row jobs.Row) {
+func (r *rows) age(e *elder, row kernel.Row) {
 	at, ok := time.Time{}, false
 	if row != nil {
 		at, ok = metastore.DoneAt(row)
@@ -86,11 +86,11 @@ func (r *rows) age(e *elder, row jobs.Row) {
 }
 
 // Aged lists rows that became history before a time.
-func (e *Engine) Aged(_ context.Context, before time.Time, limit int) ([]jobs.Ref, error) {
+func (e *Engine) Aged(_ context.Context, before time.Time, limit int) ([]kernel.Ref, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	var found []jobs.Ref
-	take := func(row jobs.Row) bool {
+	var found []kernel.Ref
+	take := func(row kernel.Row) bool {
 		at, _ := metastore.DoneAt(row)
 		if len(found) >= limit || !at.Before(before) {
 			return false
@@ -104,13 +104,13 @@ func (e *Engine) Aged(_ context.Context, before time.Time, limit int) ([]jobs.Re
 		}
 		s := e.rows.spaces[old.row.Tenant]
 		switch old.row.Kind {
-		case jobs.RowTally:
+		case kernel.RowTally:
 			for _, c := range s.tallies[old.row.ID].counts {
-				if !take(&jobs.Tally{Tenant: s.tenant, Job: old.row.ID, State: c.state, Hour: c.hour}) {
+				if !take(&kernel.Tally{Tenant: s.tenant, Job: old.row.ID, State: c.state, Hour: c.hour}) {
 					break
 				}
 			}
-		case jobs.RowMissed:
+		case kernel.RowMissed:
 			for _, m := range s.missed[old.row.ID].list {
 				if !take(m) {
 					break

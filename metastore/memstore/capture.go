@@ -8,13 +8,14 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // Snapshot is the rows as they were at one moment. It shares them with the engine, because rows never change.
 type Snapshot struct {
-	rows    []jobs.Row
+	rows    []kernel.Row
 	stubs   []*generation
 	tenants []jobs.Tenant
 }
@@ -31,8 +32,8 @@ func (r *rows) capture() *Snapshot {
 	for _, s := range r.spaces {
 		size += len(s.nodes) + len(s.definitions) + len(s.gates) + len(s.uniques) + len(s.tokens) + len(s.sessions) + len(s.audits) + len(s.plain) + len(s.calendars) + 1
 	}
-	snap := &Snapshot{rows: make([]jobs.Row, 0, size), stubs: r.settled.share(), tenants: make([]jobs.Tenant, len(r.spaces))}
-	put := func(row jobs.Row) { snap.rows = append(snap.rows, row) }
+	snap := &Snapshot{rows: make([]kernel.Row, 0, size), stubs: r.settled.share(), tenants: make([]jobs.Tenant, len(r.spaces))}
+	put := func(row kernel.Row) { snap.rows = append(snap.rows, row) }
 	if r.store != nil {
 		put(r.store)
 	}
@@ -74,7 +75,7 @@ func (r *rows) capture() *Snapshot {
 		}
 		for job, of := range s.tallies {
 			for _, c := range of.counts {
-				put(&jobs.Tally{Tenant: s.tenant, Job: job, State: c.state, Hour: c.hour, N: c.n})
+				put(&kernel.Tally{Tenant: s.tenant, Job: job, State: c.state, Hour: c.hour, N: c.n})
 			}
 		}
 		for n := s.all.first; n != nil; n = n.links[inAll].newer {
@@ -86,8 +87,8 @@ func (r *rows) capture() *Snapshot {
 
 // Rows goes through the snapshot: live runs in the order of their creation, and stubs of settled runs as rows of
 // settled runs. This is what Restore takes.
-func (s *Snapshot) Rows() iter.Seq[jobs.Row] {
-	return func(yield func(jobs.Row) bool) {
+func (s *Snapshot) Rows() iter.Seq[kernel.Row] {
+	return func(yield func(kernel.Row) bool) {
 		for _, row := range s.rows {
 			if !yield(row) {
 				return
@@ -112,7 +113,7 @@ func (s *Snapshot) Hash() [sha256.Size]byte {
 	var sum [sha256.Size / 8]uint64
 	var buf []byte
 	for row := range s.Rows() {
-		buf = jobs.AppendRow(buf[:0], row)
+		buf = kernel.AppendRow(buf[:0], row)
 		h := sha256.Sum256(buf)
 		for i := range sum {
 			sum[i] += binary.LittleEndian.Uint64(h[8*i:])
@@ -128,27 +129,27 @@ func (s *Snapshot) Hash() [sha256.Size]byte {
 // Restore replaces all rows by those of a snapshot, or leaves them as they are and answers with the error among
 // them. The rows must come fresh from their wire form and belong to the engine from then on: strings that repeat
 // are made one.
-func (e *Engine) Restore(snapshot iter.Seq2[jobs.Row, error]) error {
+func (e *Engine) Restore(snapshot iter.Seq2[kernel.Row, error]) error {
 	r, words := newRows(), words{}
 	for row, err := range snapshot {
 		if err != nil {
 			return err
 		}
 		switch row := row.(type) {
-		case *jobs.Run:
+		case *kernel.Run:
 			words.run(row)
 			if row.Settled() {
 				r.settled.restore(stubName{r.space(row.Tenant).number, row.ID}, row)
 			} else {
 				r.put(row)
 			}
-		case *jobs.StoreRow:
+		case *kernel.StoreRow:
 			r.store, r.settled.period = row, metastore.Period(row.At)
-		case *jobs.Definition:
+		case *kernel.Definition:
 			if err := r.restoreDefinition(row); err != nil {
 				return err
 			}
-		case jobs.Row:
+		case kernel.Row:
 			tx{r}.Put(row)
 		default:
 			return fmt.Errorf("restore: a row of no kind")
@@ -196,7 +197,7 @@ func intern[T ~string](w words, s *T) {
 	*s = T(one)
 }
 
-func (w words) run(run *jobs.Run) {
+func (w words) run(run *kernel.Run) {
 	intern(w, &run.Tenant)
 	intern(w, &run.Key)
 	intern(w, &run.App)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
@@ -12,27 +13,27 @@ import (
 // BenchmarkCycle is the whole life of a run without disk and bus: create, claim and finish, 1,000 to a commit.
 func BenchmarkCycle(b *testing.B) {
 	st := memstore.Open(memstore.Config{})
-	apply := func(batch []jobs.Envelope) {
+	apply := func(batch []kernel.Envelope) {
 		for _, r := range st.Apply(context.Background(), batch) {
 			if r.Err != nil {
 				b.Fatal(r.Err)
 			}
 		}
 	}
-	say := func(k jobs.Command) jobs.Envelope {
-		return jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:bench", Command: k}
+	say := func(k kernel.Command) kernel.Envelope {
+		return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:bench", Command: k}
 	}
-	apply([]jobs.Envelope{say(jobs.Register{App: "bench", Worker: "w1", Start: true, Job: jobs.Declaration{Key: "noop", Kind: jobs.Triggered}})})
+	apply([]kernel.Envelope{say(kernel.Register{App: "bench", Worker: "w1", Start: true, Job: kernel.Declaration{Key: "noop", Kind: kernel.Triggered}})})
 	args := []byte(`{"customer":"c7","cents":990,"note":"a hundred bytes of arguments, more or less, as everybody measures it"}`)
 	const size = 1000
-	creates, claims, finishes := make([]jobs.Envelope, size), make([]jobs.Envelope, size), make([]jobs.Envelope, size)
+	creates, claims, finishes := make([]kernel.Envelope, size), make([]kernel.Envelope, size), make([]kernel.Envelope, size)
 	b.ReportAllocs()
 	for n := 0; n < b.N; n += size {
 		for i := range size {
 			id := jobs.NewID(time.Now())
-			creates[i] = say(jobs.Create{ID: id, Key: "noop", Args: args})
-			claims[i] = say(jobs.Claim{ID: id, Worker: "w1", Attempt: 1})
-			finishes[i] = say(jobs.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+			creates[i] = say(kernel.Create{ID: id, Key: "noop", Args: args})
+			claims[i] = say(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+			finishes[i] = say(kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 		}
 		apply(creates)
 		apply(claims)

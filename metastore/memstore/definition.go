@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // definition is a job's row, or what is left of one that was deleted; nil once that is dropped, too.
 type definition struct {
-	row   *jobs.Definition
+	row   *kernel.Definition
 	elder elder
 }
 
@@ -23,7 +24,7 @@ type change struct {
 func (c change) void() bool { return c.of.row == nil || c.of.row.Change != c.number }
 
 // putDefinition files a row. byKey holds those that are there, not what is left of others.
-func (r *rows) putDefinition(d *jobs.Definition) {
+func (r *rows) putDefinition(d *kernel.Definition) {
 	s := r.space(d.Tenant)
 	def := s.definitions[d.Key]
 	if def == nil {
@@ -47,7 +48,7 @@ func (r *rows) putDefinition(d *jobs.Definition) {
 
 // restoreDefinition files a row as putDefinition does, but in no order: with a million of them, each in its place at
 // once would take minutes. sortDefinitions puts them there.
-func (r *rows) restoreDefinition(d *jobs.Definition) error {
+func (r *rows) restoreDefinition(d *kernel.Definition) error {
 	s := r.space(d.Tenant)
 	if s.definitions[d.Key] != nil {
 		return fmt.Errorf("restore: job %s of tenant %s is there twice", d.Key, d.Tenant)

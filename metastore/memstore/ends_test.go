@@ -5,20 +5,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
 // teller sends commands to a store whose clock stands.
-func teller(t *testing.T) (*metastore.Local, func(...jobs.Command)) {
+func teller(t *testing.T) (*metastore.Local, func(...kernel.Command)) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	st, n := &metastore.Local{Engine: memstore.New(memstore.Config{}), Now: func() time.Time { return at }}, 0
-	return st, func(all ...jobs.Command) {
+	return st, func(all ...kernel.Command) {
 		t.Helper()
 		for _, k := range all {
 			n++
-			if r := st.Apply(t.Context(), []jobs.Envelope{{ID: jobs.DerivedID("e", fmt.Sprint(n)), Tenant: jobs.DefaultTenant, Actor: "worker:w", Command: k}})[0]; r.Err != nil {
+			if r := st.Apply(t.Context(), []kernel.Envelope{{ID: kernel.DerivedID("e", fmt.Sprint(n)), Tenant: jobs.DefaultTenant, Actor: "worker:w", Command: k}})[0]; r.Err != nil {
 				t.Fatal(r.Err)
 			}
 		}
@@ -29,17 +30,17 @@ func teller(t *testing.T) (*metastore.Local, func(...jobs.Command)) {
 // end, in 2262, and what is kept beyond it comes back as long ago.
 func TestRetriesHaveATurnWithinBounds(t *testing.T) {
 	st, tell := teller(t)
-	rate := jobs.Rate{Max: 1, Per: jobs.MaxDuration}
-	tell(jobs.Register{App: "a", Worker: "w", Start: true, Job: jobs.Declaration{Key: "k", Kind: jobs.Triggered, Code: jobs.Settings{Retries: new(1), RetryBudget: &rate}}})
+	rate := jobs.Rate{Max: 1, Per: kernel.MaxDuration}
+	tell(kernel.Register{App: "a", Worker: "w", Start: true, Job: kernel.Declaration{Key: "k", Kind: kernel.Triggered, Code: kernel.Settings{Retries: new(1), RetryBudget: &rate}}})
 	last := time.Time{}
 	for i := range 300 {
-		id := jobs.DerivedID("run", fmt.Sprint(i))
-		tell(jobs.Create{ID: id, Key: "k"}, jobs.Claim{ID: id, Worker: "w", Attempt: 1}, jobs.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeError})
+		id := kernel.DerivedID("run", fmt.Sprint(i))
+		tell(kernel.Create{ID: id, Key: "k"}, kernel.Claim{ID: id, Worker: "w", Attempt: 1}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeError})
 		run, err := st.Run(t.Context(), jobs.DefaultTenant, id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i > 0 && run.RetryAt.Before(last) || run.RetryAt.After(st.Now().Add(jobs.MaxDelay)) {
+		if i > 0 && run.RetryAt.Before(last) || run.RetryAt.After(st.Now().Add(kernel.MaxDelay)) {
 			t.Fatalf("retry %d has its turn at %v, the one before at %v", i, run.RetryAt, last)
 		}
 		if i > 0 {
@@ -52,8 +53,8 @@ func TestRetriesHaveATurnWithinBounds(t *testing.T) {
 // a node that was away meanwhile.
 func TestWhatWasCleanedStaysSo(t *testing.T) {
 	st, tell := teller(t)
-	register := jobs.Register{App: "a", Worker: "w", Start: true, Job: jobs.Declaration{Key: "k", Kind: jobs.Triggered}}
-	tell(register, jobs.Clean{Key: "k", Before: st.Now()}, jobs.Delete{Key: "k"}, register)
+	register := kernel.Register{App: "a", Worker: "w", Start: true, Job: kernel.Declaration{Key: "k", Kind: kernel.Triggered}}
+	tell(register, kernel.Clean{Key: "k", Before: st.Now()}, kernel.Delete{Key: "k"}, register)
 	if d, err := st.Definition(t.Context(), jobs.DefaultTenant, "k"); err != nil || !d.Cleaned.Equal(st.Now()) {
 		t.Errorf("%+v, %v", d, err)
 	}

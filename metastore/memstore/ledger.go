@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -47,11 +48,11 @@ func (t *tallies) drop(hour int64, state jobs.State) {
 	}
 }
 
-func (r *rows) putTally(t *jobs.Tally) {
+func (r *rows) putTally(t *kernel.Tally) {
 	s := r.space(t.Tenant)
 	of := s.tallies[t.Job]
 	if of == nil {
-		of = &tallies{elder: elder{row: jobs.Ref{Kind: jobs.RowTally, Tenant: s.tenant, ID: t.Job}}}
+		of = &tallies{elder: elder{row: kernel.Ref{Kind: kernel.RowTally, Tenant: s.tenant, ID: t.Job}}}
 		s.tallies[t.Job] = of
 	}
 	of.add(t.Hour, t.State, t.N)
@@ -65,11 +66,11 @@ func (r *rows) ageTallies(of *tallies) {
 	case len(of.counts) == 0:
 		r.age(&of.elder, nil)
 	case of.elder.place == 0 || of.elder.at != of.counts[0].hour+int64(time.Hour):
-		r.age(&of.elder, &jobs.Tally{Hour: of.counts[0].hour})
+		r.age(&of.elder, &kernel.Tally{Hour: of.counts[0].hour})
 	}
 }
 
-func (r *rows) dropTally(s *space, ref jobs.Ref) {
+func (r *rows) dropTally(s *space, ref kernel.Ref) {
 	of := s.tallies[ref.ID]
 	if of == nil {
 		return
@@ -87,15 +88,15 @@ func (r *rows) dropTally(s *space, ref jobs.Ref) {
 
 // ledger is a job's missed ranges in the order of their first due times, which is also that of their last.
 type ledger struct {
-	list  []*jobs.Missed
+	list  []*kernel.Missed
 	elder elder
 }
 
-func (r *rows) putMissed(m *jobs.Missed) {
+func (r *rows) putMissed(m *kernel.Missed) {
 	s := r.space(m.Tenant)
 	of := s.missed[m.Job]
 	if of == nil {
-		of = &ledger{elder: elder{row: jobs.Ref{Kind: jobs.RowMissed, Tenant: s.tenant, ID: m.Job}}}
+		of = &ledger{elder: elder{row: kernel.Ref{Kind: kernel.RowMissed, Tenant: s.tenant, ID: m.Job}}}
 		s.missed[m.Job] = of
 	}
 	i, found := findMissed(of.list, m.From)
@@ -108,7 +109,7 @@ func (r *rows) putMissed(m *jobs.Missed) {
 	r.age(&of.elder, of.list[0])
 }
 
-func (r *rows) dropMissed(s *space, ref jobs.Ref) {
+func (r *rows) dropMissed(s *space, ref kernel.Ref) {
 	of := s.missed[ref.ID]
 	if of == nil {
 		return
@@ -126,6 +127,6 @@ func (r *rows) dropMissed(s *space, ref jobs.Ref) {
 	r.age(&of.elder, of.list[0])
 }
 
-func findMissed(list []*jobs.Missed, from time.Time) (int, bool) {
-	return slices.BinarySearchFunc(list, from, func(m *jobs.Missed, t time.Time) int { return m.From.Compare(t) })
+func findMissed(list []*kernel.Missed, from time.Time) (int, bool) {
+	return slices.BinarySearchFunc(list, from, func(m *kernel.Missed, t time.Time) int { return m.From.Compare(t) })
 }

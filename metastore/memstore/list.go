@@ -3,7 +3,7 @@ package memstore
 import (
 	"time"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // A live run is a node that hangs in several lists at once. Each list is one of these kinds.
@@ -24,7 +24,7 @@ func ordered(kind int) bool { return kind <= inParent }
 
 // node is a live run with its places in the indexes.
 type node struct {
-	row   *jobs.Run
+	row   *kernel.Run
 	space *space
 	job   *job
 	rank  uint32 // among the runs created at the same instant

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -58,8 +59,8 @@ func (e *Engine) Update(fn func(metastore.Tx)) {
 // tx is the rows as a commit sees them.
 type tx struct{ rows *rows }
 
-func (t tx) Get(ref jobs.Ref) jobs.Row {
-	if ref.Kind == jobs.RowStore {
+func (t tx) Get(ref kernel.Ref) kernel.Row {
+	if ref.Kind == kernel.RowStore {
 		if t.rows.store == nil {
 			return nil
 		}
@@ -70,54 +71,54 @@ func (t tx) Get(ref jobs.Ref) jobs.Row {
 		return nil
 	}
 	switch ref.Kind {
-	case jobs.RowRun:
+	case kernel.RowRun:
 		if n := t.rows.node(s, ref.ID); n != nil {
 			return n.row
 		}
 		if run := t.rows.settled.get(s.tenant, stubName{s.number, ref.ID}); run != nil {
 			return run
 		}
-	case jobs.RowDefinition:
+	case kernel.RowDefinition:
 		if d := s.definitions[jobs.Key(ref.Name)]; d != nil {
 			return d.row
 		}
-	case jobs.RowGate:
+	case kernel.RowGate:
 		if g := s.gates[ref.Name]; g != nil && g.row != nil {
 			return g.row
 		}
-	case jobs.RowUnique:
+	case kernel.RowUnique:
 		if u := s.uniques[ref.Name]; u != nil {
 			return u.row
 		}
-	case jobs.RowMissed:
+	case kernel.RowMissed:
 		if of := s.missed[ref.ID]; of != nil {
 			if i, found := findMissed(of.list, time.Unix(0, ref.At)); found {
 				return of.list[i]
 			}
 		}
-	case jobs.RowTally:
+	case kernel.RowTally:
 		if of := s.tallies[ref.ID]; of != nil {
 			if _, found := of.find(ref.At, ref.State); found {
-				return &jobs.Tally{Tenant: s.tenant, Job: ref.ID, State: ref.State, Hour: ref.At, N: of.get(ref.At, ref.State)}
+				return &kernel.Tally{Tenant: s.tenant, Job: ref.ID, State: ref.State, Hour: ref.At, N: of.get(ref.At, ref.State)}
 			}
 		}
-	case jobs.RowGlobal:
+	case kernel.RowGlobal:
 		if s.global != nil {
 			return s.global
 		}
-	case jobs.RowToken:
+	case kernel.RowToken:
 		if t := s.tokens[ref.Name]; t != nil {
 			return t.row
 		}
-	case jobs.RowSession:
+	case kernel.RowSession:
 		if found := s.sessions[ref.Name]; found != nil {
 			return found.row
 		}
-	case jobs.RowCalendar:
+	case kernel.RowCalendar:
 		if c := s.calendars[ref.Name]; c != nil {
 			return c
 		}
-	case jobs.RowAudit:
+	case kernel.RowAudit:
 		if i, found := findAudit(s.audits, uint64(ref.At)); found {
 			return s.audits[i]
 		}
@@ -127,7 +128,7 @@ func (t tx) Get(ref jobs.Ref) jobs.Row {
 	return nil
 }
 
-func (t tx) First(ref jobs.Ref) *jobs.Run {
+func (t tx) First(ref kernel.Ref) *kernel.Run {
 	if s := t.rows.spaces[ref.Tenant]; s != nil {
 		if g := s.gates[ref.Name]; g != nil && g.waiters.len() > 0 {
 			return g.waiters.first().row
@@ -136,32 +137,32 @@ func (t tx) First(ref jobs.Ref) *jobs.Run {
 	return nil
 }
 
-func (t tx) Put(row jobs.Row) {
+func (t tx) Put(row kernel.Row) {
 	r := t.rows
 	switch row := row.(type) {
-	case *jobs.Run:
+	case *kernel.Run:
 		r.put(row)
-	case *jobs.Definition:
+	case *kernel.Definition:
 		r.putDefinition(row)
-	case *jobs.Gate:
+	case *kernel.Gate:
 		r.putGate(row)
-	case *jobs.UniqueKey:
+	case *kernel.UniqueKey:
 		r.putUnique(row)
-	case *jobs.Missed:
+	case *kernel.Missed:
 		r.putMissed(row)
-	case *jobs.Tally:
+	case *kernel.Tally:
 		r.putTally(row)
-	case *jobs.Global:
+	case *kernel.Global:
 		r.space(row.Tenant).global = row
-	case *jobs.Token:
+	case *kernel.Token:
 		r.putToken(row)
-	case *jobs.Session:
+	case *kernel.Session:
 		r.putSession(row)
-	case *jobs.Calendar:
+	case *kernel.Calendar:
 		r.space(row.Tenant).calendars[row.Name] = row
-	case *jobs.Audit:
+	case *kernel.Audit:
 		r.space(row.Tenant).putAudit(row)
-	case *jobs.StoreRow:
+	case *kernel.StoreRow:
 		r.store = row
 		r.tick(row.At)
 	default:
@@ -170,9 +171,9 @@ func (t tx) Put(row jobs.Row) {
 	}
 }
 
-func (t tx) Delete(ref jobs.Ref) {
+func (t tx) Delete(ref kernel.Ref) {
 	r := t.rows
-	if ref.Kind == jobs.RowStore {
+	if ref.Kind == kernel.RowStore {
 		r.store = nil
 		return
 	}
@@ -181,32 +182,32 @@ func (t tx) Delete(ref jobs.Ref) {
 		return
 	}
 	switch ref.Kind {
-	case jobs.RowRun:
+	case kernel.RowRun:
 		if n := s.nodes[ref.ID]; n != nil {
 			r.drop(n)
 		}
-	case jobs.RowDefinition:
+	case kernel.RowDefinition:
 		r.dropDefinition(s, jobs.Key(ref.Name))
-	case jobs.RowGate:
+	case kernel.RowGate:
 		if g := s.gates[ref.Name]; g != nil {
 			g.row = nil
 			r.served(g)
 		}
-	case jobs.RowUnique:
+	case kernel.RowUnique:
 		r.dropUnique(s, ref.Name)
-	case jobs.RowMissed:
+	case kernel.RowMissed:
 		r.dropMissed(s, ref)
-	case jobs.RowTally:
+	case kernel.RowTally:
 		r.dropTally(s, ref)
-	case jobs.RowGlobal:
+	case kernel.RowGlobal:
 		s.global = nil
-	case jobs.RowToken:
+	case kernel.RowToken:
 		r.dropToken(s, ref.Name)
-	case jobs.RowSession:
+	case kernel.RowSession:
 		r.dropSession(s, ref.Name)
-	case jobs.RowCalendar:
+	case kernel.RowCalendar:
 		delete(s.calendars, ref.Name)
-	case jobs.RowAudit:
+	case kernel.RowAudit:
 		s.dropAudit(uint64(ref.At))
 	default:
 		delete(s.plain, ref)

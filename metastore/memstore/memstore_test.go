@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -20,26 +21,26 @@ func id(n int) jobs.ID { return jobs.ID{byte(n >> 24), byte(n >> 16), byte(n >> 
 func filled(t testing.TB, definitions, runs int) *metastore.Local {
 	t.Helper()
 	s := &metastore.Local{Engine: New(Config{})}
-	apply := func(batch []jobs.Envelope) {
+	apply := func(batch []kernel.Envelope) {
 		for _, r := range s.Apply(ctx, batch) {
 			if r.Err != nil {
 				t.Fatal(r.Err)
 			}
 		}
 	}
-	var batch []jobs.Envelope
-	add := func(n int, k jobs.Command) {
-		batch = append(batch, jobs.Envelope{ID: id(n), Tenant: "t", Actor: "test", Command: k})
+	var batch []kernel.Envelope
+	add := func(n int, k kernel.Command) {
+		batch = append(batch, kernel.Envelope{ID: id(n), Tenant: "t", Actor: "test", Command: k})
 		if len(batch) == 1000 {
 			apply(batch)
 			batch = batch[:0]
 		}
 	}
 	for i := range definitions {
-		add(i, jobs.Register{App: "app", Worker: "w", Start: true, Job: jobs.Declaration{Key: jobs.Key(fmt.Sprint("billing.some-job-", i)), Kind: jobs.Triggered}})
+		add(i, kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: jobs.Key(fmt.Sprint("billing.some-job-", i)), Kind: kernel.Triggered}})
 	}
 	for i := range runs {
-		add(i, jobs.Create{ID: id(i), Key: jobs.Key(fmt.Sprint("billing.some-job-", i%definitions)), Delay: time.Hour,
+		add(i, kernel.Create{ID: id(i), Key: jobs.Key(fmt.Sprint("billing.some-job-", i%definitions)), Delay: time.Hour,
 			Args: []byte(`{"customer":"c-1234567890","amount":1200,"currency":"EUR","note":"a hundred bytes or so of arguments"}`)})
 	}
 	apply(batch)
@@ -101,14 +102,14 @@ func TestLongWalk(t *testing.T) {
 	const runs = 60_000
 	e.Update(func(tx metastore.Tx) {
 		for i := range runs {
-			run := &jobs.Run{Tenant: "t", ID: id(i), Key: "k", State: jobs.Scheduled, Created: noon.Add(time.Duration(i) * time.Second), Origin: jobs.FromCode}
+			run := &kernel.Run{Tenant: "t", ID: id(i), Key: "k", State: jobs.Scheduled, Created: noon.Add(time.Duration(i) * time.Second), Origin: kernel.FromCode}
 			if i == 10 {
-				run.Origin = jobs.FromPerson
+				run.Origin = kernel.FromPerson
 			}
 			tx.Put(run)
 		}
 	})
-	q := metastore.RunQuery{Tenant: "t", Origin: jobs.FromPerson}
+	q := metastore.RunQuery{Tenant: "t", Origin: kernel.FromPerson}
 	for pages := 1; ; pages++ {
 		page, err := e.Runs(ctx, q)
 		if err != nil {
@@ -132,7 +133,7 @@ func TestWalkWhileRunsEnd(t *testing.T) {
 	e := New(Config{})
 	put := func(n int, state jobs.State) {
 		e.Update(func(tx metastore.Tx) {
-			tx.Put(&jobs.Run{Tenant: "t", ID: id(n), Key: "k", State: state, Created: noon.Add(time.Duration(n) * time.Second)})
+			tx.Put(&kernel.Run{Tenant: "t", ID: id(n), Key: "k", State: state, Created: noon.Add(time.Duration(n) * time.Second)})
 		})
 	}
 	for n := range 3000 {
@@ -175,7 +176,7 @@ func TestWalkWhileRunsEnd(t *testing.T) {
 func TestArchiveDropsTheOldest(t *testing.T) {
 	a := NewArchive(100)
 	for n := range 1000 {
-		a.Append([]*jobs.Run{{Tenant: "t", ID: id(n), Key: "k", State: jobs.Succeeded, Ended: noon.Add(time.Duration(n) * time.Second)}})
+		a.Append([]*kernel.Run{{Tenant: "t", ID: id(n), Key: "k", State: jobs.Succeeded, Ended: noon.Add(time.Duration(n) * time.Second)}})
 	}
 	page, err := a.List(ctx, metastore.RunQuery{Tenant: "t", Limit: 200})
 	if err != nil || len(page.Runs) != 100 || page.Next != "" || page.Runs[0].ID != id(999) || page.Runs[99].ID != id(900) {

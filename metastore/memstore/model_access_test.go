@@ -6,59 +6,60 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // door makes a row of what has to do with who may come in.
-func (d *dice) door(m *model) jobs.Row {
+func (d *dice) door(m *model) kernel.Row {
 	until := m.now.Add(time.Duration(d.IntN(200)-100) * time.Second)
 	switch d.IntN(7) {
 	case 0, 1:
-		k := &jobs.Token{Tenant: d.tenant(), ID: pick(d, "t1", "t2", "t3"), Name: pick(d, "ann", "bob"), Role: jobs.RoleAdmin}
+		k := &kernel.Token{Tenant: d.tenant(), ID: pick(d, "t1", "t2", "t3"), Name: pick(d, "ann", "bob"), Role: kernel.RoleAdmin}
 		if d.IntN(2) == 0 {
 			k.Until = until
 		}
 		return k
 	case 2, 3:
-		return &jobs.Session{Tenant: d.tenant(), ID: pick(d, "s1", "s2", "s3"), Token: pick(d, "t1", "t2"), Until: until}
+		return &kernel.Session{Tenant: d.tenant(), ID: pick(d, "s1", "s2", "s3"), Token: pick(d, "t1", "t2"), Until: until}
 	case 4, 5:
-		return &jobs.Audit{Tenant: d.tenant(), N: 1 + d.Uint64N(30), Actor: pick(d, "ann", "bob"), Target: pick(d, "job a", "job b")}
+		return &kernel.Audit{Tenant: d.tenant(), N: 1 + d.Uint64N(30), Actor: pick(d, "ann", "bob"), Target: pick(d, "job a", "job b")}
 	}
-	return &jobs.Global{Tenant: d.tenant(), Revision: d.Uint64()}
+	return &kernel.Global{Tenant: d.tenant(), Revision: d.Uint64()}
 }
 
 func (m *model) compareDoor(t *testing.T, e *Engine, d *dice) {
 	t.Helper()
 	tenant := pick[jobs.Tenant](d, "a", "b")
-	tokens := slices.DeleteFunc(of[*jobs.Token](m), func(k *jobs.Token) bool { return k.Tenant != tenant })
-	slices.SortFunc(tokens, func(a, b *jobs.Token) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	tokens := slices.DeleteFunc(of[*kernel.Token](m), func(k *kernel.Token) bool { return k.Tenant != tenant })
+	slices.SortFunc(tokens, func(a, b *kernel.Token) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	got, _ := e.Tokens(ctx, tenant)
-	if !slices.EqualFunc(got, tokens, func(a, b *jobs.Token) bool { return equalRow(a, b) }) {
+	if !slices.EqualFunc(got, tokens, func(a, b *kernel.Token) bool { return equalRow(a, b) }) {
 		t.Errorf("Tokens are %v, want %v", got, tokens)
 	}
 	for _, id := range []string{"t1", "s1"} {
 		k, err := e.Token(ctx, tenant, id)
-		if row, ok := m.rows[jobs.TokenRef(tenant, id)].(*jobs.Token); ok != (err == nil) || ok && !equalRow(k, row) {
+		if row, ok := m.rows[kernel.TokenRef(tenant, id)].(*kernel.Token); ok != (err == nil) || ok && !equalRow(k, row) {
 			t.Errorf("Token(%s) is %v, %v, want %v", id, k, err, row)
 		}
 		s, err := e.Session(ctx, tenant, id)
-		if row, ok := m.rows[jobs.SessionRef(tenant, id)].(*jobs.Session); ok != (err == nil) || ok && !equalRow(s, row) {
+		if row, ok := m.rows[kernel.SessionRef(tenant, id)].(*kernel.Session); ok != (err == nil) || ok && !equalRow(s, row) {
 			t.Errorf("Session(%s) is %v, %v, want %v", id, s, err, row)
 		}
 	}
 	q := metastore.AuditQuery{Tenant: tenant, Target: pick(d, "", "", "job a"), Actor: pick(d, "", "", "bob"), Before: d.Uint64N(40), Limit: d.IntN(4)}
-	audits := slices.DeleteFunc(of[*jobs.Audit](m), func(a *jobs.Audit) bool { return a.Tenant != tenant || !q.Matches(a) })
-	slices.SortFunc(audits, func(a, b *jobs.Audit) int { return cmp.Compare(b.N, a.N) })
+	audits := slices.DeleteFunc(of[*kernel.Audit](m), func(a *kernel.Audit) bool { return a.Tenant != tenant || !q.Matches(a) })
+	slices.SortFunc(audits, func(a, b *kernel.Audit) int { return cmp.Compare(b.N, a.N) })
 	lines, _ := e.Audits(ctx, q)
-	if want := audits[:min(q.Size(), len(audits))]; !slices.EqualFunc(lines, want, func(a, b *jobs.Audit) bool { return equalRow(a, b) }) {
+	if want := audits[:min(q.Size(), len(audits))]; !slices.EqualFunc(lines, want, func(a, b *kernel.Audit) bool { return equalRow(a, b) }) {
 		t.Errorf("Audits(%+v) is %v, want %v", q, lines, want)
 	}
 	before := m.now.Add(time.Duration(d.IntN(400)-200) * time.Second)
 	if d.IntN(3) == 0 {
-		before = before.Add(-jobs.KeepHistory)
+		before = before.Add(-kernel.KeepHistory)
 	}
-	var old []jobs.Ref
+	var old []kernel.Ref
 	for ref, row := range m.rows {
 		if at, ok := metastore.DoneAt(row); ok && at.Before(before) {
 			old = append(old, ref)

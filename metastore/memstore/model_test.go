@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -19,21 +20,21 @@ import (
 
 // model is what an engine should hold, kept in the plainest way: every question walks all of it.
 type model struct {
-	rows    map[jobs.Ref]jobs.Row
-	born    []jobs.Ref // live runs in the order of their creation
-	settled []*jobs.Run
-	stubs   map[jobs.Ref]time.Time // when a run settled
+	rows    map[kernel.Ref]kernel.Row
+	born    []kernel.Ref // live runs in the order of their creation
+	settled []*kernel.Run
+	stubs   map[kernel.Ref]time.Time // when a run settled
 	now     time.Time
 }
 
 func newModel(now time.Time) *model {
-	return &model{rows: map[jobs.Ref]jobs.Row{}, stubs: map[jobs.Ref]time.Time{}, now: now}
+	return &model{rows: map[kernel.Ref]kernel.Row{}, stubs: map[kernel.Ref]time.Time{}, now: now}
 }
 
-func (m *model) put(row jobs.Row) {
+func (m *model) put(row kernel.Row) {
 	ref := row.Ref()
 	switch row := row.(type) {
-	case *jobs.Run:
+	case *kernel.Run:
 		if row.Settled() {
 			m.delete(ref)
 			m.settled = append(m.settled, row)
@@ -43,8 +44,8 @@ func (m *model) put(row jobs.Row) {
 		if m.rows[ref] == nil {
 			m.born = append(m.born, ref)
 		}
-	case *jobs.Tally:
-		if old, ok := m.rows[ref].(*jobs.Tally); ok {
+	case *kernel.Tally:
+		if old, ok := m.rows[ref].(*kernel.Tally); ok {
 			sum := *row
 			sum.N += old.N
 			m.rows[ref] = &sum
@@ -54,14 +55,14 @@ func (m *model) put(row jobs.Row) {
 	m.rows[ref] = row
 }
 
-func (m *model) delete(ref jobs.Ref) {
-	if m.rows[ref] != nil && ref.Kind == jobs.RowRun {
-		m.born = slices.DeleteFunc(m.born, func(r jobs.Ref) bool { return r == ref })
+func (m *model) delete(ref kernel.Ref) {
+	if m.rows[ref] != nil && ref.Kind == kernel.RowRun {
+		m.born = slices.DeleteFunc(m.born, func(r kernel.Ref) bool { return r == ref })
 	}
 	delete(m.rows, ref)
 }
 
-func of[T jobs.Row](m *model) []T {
+func of[T kernel.Row](m *model) []T {
 	var found []T
 	for _, row := range m.rows {
 		if t, ok := row.(T); ok {
@@ -71,10 +72,10 @@ func of[T jobs.Row](m *model) []T {
 	return found
 }
 
-func (m *model) live() []*jobs.Run {
-	var found []*jobs.Run
+func (m *model) live() []*kernel.Run {
+	var found []*kernel.Run
 	for _, ref := range m.born {
-		found = append(found, m.rows[ref].(*jobs.Run))
+		found = append(found, m.rows[ref].(*kernel.Run))
 	}
 	return found
 }
@@ -97,22 +98,22 @@ func (d *dice) id() jobs.ID {
 
 func (d *dice) tenant() jobs.Tenant { return pick[jobs.Tenant](d, "a", "b") }
 
-func (d *dice) run(m *model) *jobs.Run {
+func (d *dice) run(m *model) *kernel.Run {
 	id := d.ids[d.IntN(len(d.ids))]
 	tenant := jobs.Tenant(rune('a' + id[0]&1))
-	run := &jobs.Run{Tenant: tenant, ID: id, Key: jobs.Key(fmt.Sprintf("k%d", id[1]%5)), App: fmt.Sprintf("app%d", id[2]%2),
+	run := &kernel.Run{Tenant: tenant, ID: id, Key: jobs.Key(fmt.Sprintf("k%d", id[1]%5)), App: fmt.Sprintf("app%d", id[2]%2),
 		Created: m.now, Attempt: 1, Queued: m.now}
 	if id[3]%3 == 0 {
 		run.Parent = jobs.ID{9}
 	}
-	if old, ok := m.rows[run.Ref()].(*jobs.Run); ok {
+	if old, ok := m.rows[run.Ref()].(*kernel.Run); ok {
 		run.Created = old.Created
 	}
 	run.State = pick(d, jobs.Scheduled, jobs.Enqueued, jobs.Enqueued, jobs.Processing, jobs.Failed, jobs.Cancelled, jobs.Succeeded)
 	run.Due = m.now.Add(time.Duration(d.IntN(20)) * time.Second)
 	run.Priority = d.IntN(3) - 1
 	run.Worker = pick(d, "", "w1", "w2")
-	run.Origin = pick(d, jobs.FromCode, jobs.FromPerson)
+	run.Origin = pick(d, kernel.FromCode, kernel.FromPerson)
 	switch run.State {
 	case jobs.Failed:
 		run.Lingering = d.IntN(3) == 0
@@ -124,7 +125,7 @@ func (d *dice) run(m *model) *jobs.Run {
 		run.First = d.IntN(4) == 0
 		run.Waits = pick(d, "", "", "g1", "g2")
 	case jobs.Scheduled:
-		run.Cause = pick(d, "", jobs.ByDebug)
+		run.Cause = pick(d, "", kernel.ByDebug)
 	case jobs.Cancelled:
 		run.Lingering = d.IntN(2) == 0
 		run.Ended = m.now
@@ -134,46 +135,46 @@ func (d *dice) run(m *model) *jobs.Run {
 	if run.Offerable() {
 		d.turns++
 		run.Turn = d.turns
-		if old, ok := m.rows[run.Ref()].(*jobs.Run); ok && old.Offerable() && old.Priority == run.Priority {
+		if old, ok := m.rows[run.Ref()].(*kernel.Run); ok && old.Offerable() && old.Priority == run.Priority {
 			run.Turn = old.Turn
 		}
 	}
 	return run
 }
 
-func (d *dice) row(m *model) jobs.Row {
+func (d *dice) row(m *model) kernel.Row {
 	job := jobs.ID{byte(d.IntN(3)), 1}
 	hour := m.now.Truncate(time.Hour).Add(time.Duration(d.IntN(3)) * time.Hour)
 	switch n := d.IntN(46); {
 	case n < 28:
 		return d.run(m)
 	case n < 30:
-		return &jobs.Gate{Tenant: d.tenant(), Name: pick(d, "g1", "g2"), Limit: d.IntN(3), Taken: d.IntN(3)}
+		return &kernel.Gate{Tenant: d.tenant(), Name: pick(d, "g1", "g2"), Limit: d.IntN(3), Taken: d.IntN(3)}
 	case n < 32:
-		u := &jobs.UniqueKey{Tenant: d.tenant(), Name: pick(d, "u1", "u2", "u3", "u4")}
+		u := &kernel.UniqueKey{Tenant: d.tenant(), Name: pick(d, "u1", "u2", "u3", "u4")}
 		if d.IntN(3) > 0 {
 			u.Until = m.now.Add(time.Duration(d.IntN(100)) * time.Second)
 		}
 		return u
 	case n < 35:
-		def := &jobs.Definition{Tenant: d.tenant(), UID: job, Key: jobs.Key(fmt.Sprintf("k%d", d.IntN(9))), App: pick(d, "x", "y")}
+		def := &kernel.Definition{Tenant: d.tenant(), UID: job, Key: jobs.Key(fmt.Sprintf("k%d", d.IntN(9))), App: pick(d, "x", "y")}
 		if d.seq++; d.IntN(3) > 0 {
 			def.Change = d.seq
-		} else if old, ok := m.rows[def.Ref()].(*jobs.Definition); ok {
+		} else if old, ok := m.rows[def.Ref()].(*kernel.Definition); ok {
 			def.Change = old.Change // a moved cursor is no change
 		} else {
 			def.Change = d.seq
 		}
-		if old, ok := m.rows[def.Ref()].(*jobs.Definition); ok && old.Change == def.Change {
+		if old, ok := m.rows[def.Ref()].(*kernel.Definition); ok && old.Change == def.Change {
 			def.Deleted, def.Edited = old.Deleted, old.Edited // to delete it would be a change
 		} else if d.IntN(3) == 0 {
 			def.Deleted, def.Edited = m.now, m.now
 		}
 		return def
 	case n < 37:
-		return &jobs.Missed{Tenant: d.tenant(), Job: job, From: hour, To: hour, Count: d.Uint64N(9)}
+		return &kernel.Missed{Tenant: d.tenant(), Job: job, From: hour, To: hour, Count: d.Uint64N(9)}
 	case n < 39:
-		return &jobs.Tally{Tenant: d.tenant(), Job: job, State: pick(d, jobs.Enqueued, jobs.Succeeded), Hour: hour.UnixNano(), N: 1 + d.Int64N(3)}
+		return &kernel.Tally{Tenant: d.tenant(), Job: job, State: pick(d, jobs.Enqueued, jobs.Succeeded), Hour: hour.UnixNano(), N: 1 + d.Int64N(3)}
 	}
 	return d.door(m)
 }
@@ -200,14 +201,14 @@ func TestAgainstModel(t *testing.T) {
 						row := d.row(m)
 						m.put(row)
 						tx.Put(row)
-						if run, ok := row.(*jobs.Run); ok && run.Settled() { // and never comes back
+						if run, ok := row.(*kernel.Run); ok && run.Settled() { // and never comes back
 							d.ids[slices.Index(d.ids, run.ID)] = d.id()
 						}
-						if run, ok := row.(*jobs.Run); !ok || !run.Settled() {
+						if run, ok := row.(*kernel.Run); !ok || !run.Settled() {
 							same(t, "Get", tx.Get(row.Ref()), m.rows[row.Ref()])
 						}
 					}
-					state := &jobs.StoreRow{Term: 3, At: m.now}
+					state := &kernel.StoreRow{Term: 3, At: m.now}
 					m.put(state)
 					tx.Put(state)
 				})
@@ -231,7 +232,7 @@ func same(t *testing.T, what string, got, want any) {
 }
 
 func text(v any) string {
-	if list, ok := v.([]*jobs.Run); ok {
+	if list, ok := v.([]*kernel.Run); ok {
 		s := ""
 		for _, run := range list {
 			s += fmt.Sprintf("%x/%s/%s ", run.ID[4:5], run.State, run.Created.Format("05"))
@@ -246,7 +247,7 @@ func (m *model) restored(t *testing.T, e *Engine) *Engine {
 	t.Helper()
 	var wire []byte
 	for row := range e.Capture().Rows() {
-		wire = jobs.AppendRow(wire, row)
+		wire = kernel.AppendRow(wire, row)
 	}
 	fresh := New(Config{Archive: e.archive})
 	if err := fresh.Restore(decoded(wire)); err != nil {
@@ -258,10 +259,10 @@ func (m *model) restored(t *testing.T, e *Engine) *Engine {
 	return fresh
 }
 
-func decoded(wire []byte) iter.Seq2[jobs.Row, error] {
-	return func(yield func(jobs.Row, error) bool) {
+func decoded(wire []byte) iter.Seq2[kernel.Row, error] {
+	return func(yield func(kernel.Row, error) bool) {
 		for len(wire) > 0 {
-			row, rest, err := jobs.DecodeRow(wire)
+			row, rest, err := kernel.DecodeRow(wire)
 			if !yield(row, err) || err != nil {
 				return
 			}
@@ -284,7 +285,7 @@ func (m *model) compare(t *testing.T, e *Engine, d *dice) {
 			if m.rows[ref] != nil {
 				continue
 			}
-			run, _ := tx.Get(ref).(*jobs.Run)
+			run, _ := tx.Get(ref).(*kernel.Run)
 			if age := m.now.Sub(at); run == nil && age <= kept || run != nil && age > kept+period {
 				t.Errorf("%s after it settled the stub of %x is %v", age, ref.ID, run)
 			}
@@ -294,7 +295,7 @@ func (m *model) compare(t *testing.T, e *Engine, d *dice) {
 		}
 		for _, tenant := range []jobs.Tenant{"a", "b"} {
 			for _, gate := range []string{"g1", "g2"} {
-				same(t, "First", tx.First(jobs.GateRef(tenant, gate)), m.first(tenant, gate))
+				same(t, "First", tx.First(kernel.GateRef(tenant, gate)), m.first(tenant, gate))
 			}
 		}
 	})
@@ -317,7 +318,7 @@ func (m *model) compare(t *testing.T, e *Engine, d *dice) {
 		}
 		c, _ := e.Counts(ctx, metastore.CountQuery{Tenant: tenant, From: time.Unix(1, 0)})
 		sums := map[string]int64{}
-		for _, row := range of[*jobs.Tally](m) {
+		for _, row := range of[*kernel.Tally](m) {
 			if row.Tenant == tenant {
 				sums[fmt.Sprint(row.Hour, row.State)] += row.N
 			}
@@ -328,13 +329,13 @@ func (m *model) compare(t *testing.T, e *Engine, d *dice) {
 		}
 		same(t, "hours", got, sums)
 		job := jobs.ID{1, 1}
-		var want []*jobs.Missed
-		for _, row := range of[*jobs.Missed](m) {
+		var want []*kernel.Missed
+		for _, row := range of[*kernel.Missed](m) {
 			if row.Tenant == tenant && row.Job == job {
 				want = append(want, row)
 			}
 		}
-		slices.SortFunc(want, func(a, b *jobs.Missed) int { return b.From.Compare(a.From) })
+		slices.SortFunc(want, func(a, b *kernel.Missed) int { return b.From.Compare(a.From) })
 		ledger, _ := e.Ledger(ctx, tenant, job, 2)
 		if len(ledger) != min(2, len(want)) || len(ledger) > 0 && !equalRow(ledger[0], want[0]) {
 			t.Errorf("Ledger is %v, want the first of %v", ledger, want)
@@ -343,19 +344,19 @@ func (m *model) compare(t *testing.T, e *Engine, d *dice) {
 }
 
 // equalRow compares by wire form, which is what a row is.
-func equalRow(a, b jobs.Row) bool {
+func equalRow(a, b kernel.Row) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return bytes.Equal(jobs.AppendRow(nil, a), jobs.AppendRow(nil, b))
+	return bytes.Equal(kernel.AppendRow(nil, a), kernel.AppendRow(nil, b))
 }
 
-func (m *model) first(tenant jobs.Tenant, gate string) *jobs.Run {
+func (m *model) first(tenant jobs.Tenant, gate string) *kernel.Run {
 	waiters := m.waiters(tenant, gate)
 	if len(waiters) == 0 {
 		return nil
 	}
-	return slices.MinFunc(waiters, func(a, b *jobs.Run) int {
+	return slices.MinFunc(waiters, func(a, b *kernel.Run) int {
 		if a.First != b.First {
 			if a.First {
 				return -1
@@ -366,8 +367,8 @@ func (m *model) first(tenant jobs.Tenant, gate string) *jobs.Run {
 	})
 }
 
-func (m *model) waiters(tenant jobs.Tenant, gate string) []*jobs.Run {
-	return slices.DeleteFunc(m.live(), func(run *jobs.Run) bool { return run.Tenant != tenant || run.Waits != gate })
+func (m *model) waiters(tenant jobs.Tenant, gate string) []*kernel.Run {
+	return slices.DeleteFunc(m.live(), func(run *kernel.Run) bool { return run.Tenant != tenant || run.Waits != gate })
 }
 
 func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
@@ -391,13 +392,13 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 	due, got, _ := e.Waking(ctx, until, limit)
 	var at []time.Time
 	for _, name := range due {
-		at = append(at, m.rows[jobs.RunRef(name.Tenant, name.ID)].(*jobs.Run).Wake())
+		at = append(at, m.rows[kernel.RunRef(name.Tenant, name.ID)].(*kernel.Run).Wake())
 	}
 	if !slices.EqualFunc(at, wakes[:n], time.Time.Equal) || !got.Equal(next) {
 		t.Errorf("Waking until %v, %d: %v and %v, want %v and %v", until, limit, at, got, wakes[:n], next)
 	}
 
-	ready := map[metastore.Lane][]*jobs.Run{}
+	ready := map[metastore.Lane][]*kernel.Run{}
 	for _, run := range m.live() {
 		if run.Offerable() {
 			name := metastore.Lane{Tenant: run.Tenant, App: run.App}
@@ -410,7 +411,7 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 	}
 	for _, lane := range lanes {
 		want := ready[metastore.Lane{Tenant: lane.Tenant, App: lane.App}]
-		slices.SortFunc(want, func(a, b *jobs.Run) int {
+		slices.SortFunc(want, func(a, b *kernel.Run) int {
 			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Turn, b.Turn))
 		})
 		if lane.Ready != len(want) {
@@ -434,7 +435,7 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 	unserved := 0
 	for _, tenant := range []jobs.Tenant{"a", "b"} {
 		for _, gate := range []string{"g1", "g2"} {
-			row, _ := m.rows[jobs.GateRef(tenant, gate)].(*jobs.Gate)
+			row, _ := m.rows[kernel.GateRef(tenant, gate)].(*kernel.Gate)
 			if len(m.waiters(tenant, gate)) > 0 && (row == nil || row.Limit == 0 || row.Taken < row.Limit) {
 				unserved++
 			}
@@ -446,7 +447,7 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 	}
 
 	lapsed := 0
-	for _, u := range of[*jobs.UniqueKey](m) {
+	for _, u := range of[*kernel.UniqueKey](m) {
 		if !u.Until.IsZero() && !u.Until.After(until) {
 			lapsed++
 		}
@@ -457,9 +458,9 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 	}
 }
 
-func (m *model) sameRuns(t *testing.T, what string, got, want []*jobs.Run) {
+func (m *model) sameRuns(t *testing.T, what string, got, want []*kernel.Run) {
 	t.Helper()
-	if !slices.EqualFunc(got, want, func(a, b *jobs.Run) bool { return equalRow(a, b) }) {
+	if !slices.EqualFunc(got, want, func(a, b *kernel.Run) bool { return equalRow(a, b) }) {
 		t.Errorf("%s is %s, want %s", what, text(got), text(want))
 	}
 }
@@ -467,19 +468,19 @@ func (m *model) sameRuns(t *testing.T, what string, got, want []*jobs.Run) {
 func (m *model) compareDefinitions(t *testing.T, e *Engine, d *dice) {
 	t.Helper()
 	q := metastore.DefinitionQuery{Tenant: pick[jobs.Tenant](d, "a", "b", "*"), App: pick(d, "", "x"), Limit: pick(d, 0, 0, 2)}
-	order := func(a, b *jobs.Definition) int {
+	order := func(a, b *kernel.Definition) int {
 		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Key, b.Key))
 	}
 	switch d.IntN(4) {
 	case 0:
 		q.Since = 1 + d.Uint64N(d.seq+1)
-		order = func(a, b *jobs.Definition) int { return cmp.Compare(a.Change, b.Change) }
+		order = func(a, b *kernel.Definition) int { return cmp.Compare(a.Change, b.Change) }
 	case 1:
 		q.After = "k3"
 	case 2:
 		q.Keys = []jobs.Key{"k4", "k1", "nobody"}
 	}
-	want := slices.DeleteFunc(of[*jobs.Definition](m), func(def *jobs.Definition) bool {
+	want := slices.DeleteFunc(of[*kernel.Definition](m), func(def *kernel.Definition) bool {
 		return q.Tenant != "*" && def.Tenant != q.Tenant || q.App != "" && def.App != q.App || def.Change <= q.Since || def.Gone() && q.Since == 0 ||
 			def.Key <= q.After || q.Keys != nil && !slices.Contains(q.Keys, def.Key)
 	})
@@ -488,7 +489,7 @@ func (m *model) compareDefinitions(t *testing.T, e *Engine, d *dice) {
 		want = want[:q.Limit]
 	}
 	got, _ := e.Definitions(ctx, q)
-	if !slices.EqualFunc(got, want, func(a, b *jobs.Definition) bool { return equalRow(a, b) }) {
+	if !slices.EqualFunc(got, want, func(a, b *kernel.Definition) bool { return equalRow(a, b) }) {
 		t.Errorf("Definitions(%+v) is %v, want %v", q, got, want)
 	}
 }
@@ -497,7 +498,7 @@ func (m *model) compareList(t *testing.T, e *Engine, d *dice) {
 	t.Helper()
 	q := metastore.RunQuery{Tenant: d.tenant(), Limit: 1 + d.IntN(6)}
 	if d.IntN(2) == 0 {
-		q.State = pick(d, jobs.States()...)
+		q.State = pick(d, kernel.States()...)
 	}
 	if d.IntN(3) == 0 {
 		q.Job = "k1"
@@ -514,7 +515,7 @@ func (m *model) compareList(t *testing.T, e *Engine, d *dice) {
 	if d.IntN(4) == 0 {
 		q.To = m.now.Add(-time.Duration(d.IntN(60)) * time.Second)
 	}
-	var want []*jobs.Run
+	var want []*kernel.Run
 	for _, run := range slices.Backward(m.live()) {
 		if run.Tenant == q.Tenant && q.Matches(run) {
 			want = append(want, run)
@@ -525,7 +526,7 @@ func (m *model) compareList(t *testing.T, e *Engine, d *dice) {
 			want = append(want, run)
 		}
 	}
-	var got []*jobs.Run
+	var got []*kernel.Run
 	for {
 		page, err := e.Runs(ctx, q)
 		if err != nil {
@@ -539,7 +540,7 @@ func (m *model) compareList(t *testing.T, e *Engine, d *dice) {
 			break
 		}
 	}
-	if !slices.EqualFunc(got, want, func(a, b *jobs.Run) bool { return equalRow(a, b) }) {
+	if !slices.EqualFunc(got, want, func(a, b *kernel.Run) bool { return equalRow(a, b) }) {
 		t.Errorf("Runs(%+v) is\n%s, want\n%s", q, text(got), text(want))
 	}
 }

@@ -5,12 +5,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // Definition is one job.
-func (e *Engine) Definition(_ context.Context, tenant jobs.Tenant, key jobs.Key) (*jobs.Definition, error) {
+func (e *Engine) Definition(_ context.Context, tenant jobs.Tenant, key jobs.Key) (*kernel.Definition, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if s := e.rows.spaces[tenant]; s != nil {
@@ -18,16 +19,16 @@ func (e *Engine) Definition(_ context.Context, tenant jobs.Tenant, key jobs.Key)
 			return d.row, nil
 		}
 	}
-	return nil, jobs.Refuse(jobs.NotFound, "there is no job %q", key)
+	return nil, kernel.Refuse(jobs.NotFound, "there is no job %q", key)
 }
 
 // Definitions lists jobs: those that are named, those that changed, or all by key.
-func (e *Engine) Definitions(_ context.Context, q metastore.DefinitionQuery) ([]*jobs.Definition, error) {
+func (e *Engine) Definitions(_ context.Context, q metastore.DefinitionQuery) ([]*kernel.Definition, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	var found []*jobs.Definition
+	var found []*kernel.Definition
 	// take says whether there is room for more.
-	take := func(d *jobs.Definition) bool {
+	take := func(d *kernel.Definition) bool {
 		if (q.App == "" || d.App == q.App) && d.Change > q.Since && (len(q.Keys) == 0 || slices.Contains(q.Keys, d.Key)) && d.Key > q.After {
 			found = append(found, d)
 		}
@@ -50,7 +51,7 @@ func (e *Engine) Definitions(_ context.Context, q metastore.DefinitionQuery) ([]
 }
 
 // eachDefinition goes through those that a query can mean, by key, until take is false.
-func (s *space) eachDefinition(q metastore.DefinitionQuery, take func(*jobs.Definition) bool) bool {
+func (s *space) eachDefinition(q metastore.DefinitionQuery, take func(*kernel.Definition) bool) bool {
 	if len(q.Keys) > 0 {
 		for _, key := range slices.Compact(slices.Sorted(slices.Values(q.Keys))) {
 			if d := s.definitions[key]; d != nil && !d.row.Gone() && !take(d.row) {
@@ -69,18 +70,18 @@ func (s *space) eachDefinition(q metastore.DefinitionQuery, take func(*jobs.Defi
 }
 
 // Run is one run, live or archived.
-func (e *Engine) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
+func (e *Engine) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
 	if run := e.live(tenant, id); run != nil {
 		return run, nil
 	}
 	run, err := e.archive.Get(ctx, tenant, id)
 	if err == nil && run == nil {
-		err = jobs.Refuse(jobs.NotFound, "there is no run %s", id)
+		err = kernel.Refuse(jobs.NotFound, "there is no run %s", id)
 	}
 	return run, err
 }
 
-func (e *Engine) live(tenant jobs.Tenant, id jobs.ID) *jobs.Run {
+func (e *Engine) live(tenant jobs.Tenant, id jobs.ID) *kernel.Run {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if s := e.rows.spaces[tenant]; s != nil {
@@ -92,7 +93,7 @@ func (e *Engine) live(tenant jobs.Tenant, id jobs.ID) *jobs.Run {
 }
 
 // Ledger lists the missed ranges of a job, newest first.
-func (e *Engine) Ledger(_ context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*jobs.Missed, error) {
+func (e *Engine) Ledger(_ context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*kernel.Missed, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	s := e.rows.spaces[tenant]
@@ -148,18 +149,18 @@ func (e *Engine) Counts(_ context.Context, q metastore.CountQuery) (metastore.Co
 	for _, n := range hours.counts {
 		begins := time.Unix(0, n.hour)
 		if begins.Add(time.Hour).After(q.From) && (q.To.IsZero() || begins.Before(q.To)) {
-			c.Hours = append(c.Hours, jobs.Tally{Tenant: s.tenant, Job: job, State: n.state, Hour: n.hour, N: n.n})
+			c.Hours = append(c.Hours, kernel.Tally{Tenant: s.tenant, Job: job, State: n.state, Hour: n.hour, N: n.n})
 		}
 	}
 	return c, nil
 }
 
 // Global is what holds for the whole tenant.
-func (e *Engine) Global(_ context.Context, tenant jobs.Tenant) (*jobs.Global, error) {
+func (e *Engine) Global(_ context.Context, tenant jobs.Tenant) (*kernel.Global, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if s := e.rows.spaces[tenant]; s != nil && s.global != nil {
 		return s.global, nil
 	}
-	return &jobs.Global{Tenant: tenant}, nil
+	return &kernel.Global{Tenant: tenant}, nil
 }

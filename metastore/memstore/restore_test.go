@@ -5,19 +5,20 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // manyJobs yields rows of n jobs, whose names and change numbers are in no order, as a snapshot has them.
-func manyJobs(n int) func(func(jobs.Row, error) bool) {
-	return func(yield func(jobs.Row, error) bool) {
+func manyJobs(n int) func(func(kernel.Row, error) bool) {
+	return func(yield func(kernel.Row, error) bool) {
 		random := rand.New(rand.NewPCG(1, 2))
 		names, changes := random.Perm(n), random.Perm(n)
 		for i := range n {
 			key := jobs.Key(fmt.Sprintf("job-%07d", names[i]))
-			if !yield(&jobs.Definition{Tenant: "t", Key: key, UID: jobs.DerivedID("t", string(key)), Change: uint64(changes[i] + 1)}, nil) {
+			if !yield(&kernel.Definition{Tenant: "t", Key: key, UID: kernel.DerivedID("t", string(key)), Change: uint64(changes[i] + 1)}, nil) {
 				return
 			}
 		}
@@ -28,12 +29,12 @@ func manyJobs(n int) func(func(jobs.Row, error) bool) {
 // took minutes; bench has the figure.
 func TestRestoreOfManyJobs(t *testing.T) {
 	n := tests.Size(10_000, 250_000, 250_000)
-	var rows []jobs.Row
+	var rows []kernel.Row
 	for row := range manyJobs(n) {
 		rows = append(rows, row)
 	}
 	e := New(Config{})
-	if err := e.Restore(func(yield func(jobs.Row, error) bool) {
+	if err := e.Restore(func(yield func(kernel.Row, error) bool) {
 		for _, row := range rows {
 			if !yield(row, nil) {
 				return
@@ -60,9 +61,9 @@ func TestRestoreOfManyJobs(t *testing.T) {
 			}
 		}
 	}
-	twice := func(yield func(jobs.Row, error) bool) {
+	twice := func(yield func(kernel.Row, error) bool) {
 		for range 2 {
-			if !yield(&jobs.Definition{Key: "k"}, nil) {
+			if !yield(&kernel.Definition{Key: "k"}, nil) {
 				return
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -44,7 +45,7 @@ type stub struct {
 }
 
 // settle sends a run that is over to the archive and leaves a stub. A run that a commit puts twice goes once.
-func (r *rows) settle(s *space, run *jobs.Run) {
+func (r *rows) settle(s *space, run *kernel.Run) {
 	name := stubName{s.number, run.ID}
 	if known := r.settled.add(name, run); known {
 		for i := len(r.ended) - 1; i >= 0; i-- {
@@ -93,7 +94,7 @@ func (s *settled) open() *generation {
 
 // add leaves a stub, and says whether one was in the generation that is still open: the commit under way may have left
 // it.
-func (s *settled) add(name stubName, run *jobs.Run) (known bool) {
+func (s *settled) add(name stubName, run *kernel.Run) (known bool) {
 	g := s.open()
 	before := len(g.stubs)
 	g.stubs[name] = stub{key: g.word(string(run.Key)), worker: g.word(run.Worker), attempt: run.Attempt, state: run.State}
@@ -104,7 +105,7 @@ func (s *settled) add(name stubName, run *jobs.Run) (known bool) {
 func (s *settled) remove(name stubName) { delete(s.open().stubs, name) }
 
 // get is the latest stub of a name as a row, or nil.
-func (s *settled) get(t jobs.Tenant, name stubName) *jobs.Run {
+func (s *settled) get(t jobs.Tenant, name stubName) *kernel.Run {
 	for i := len(s.generations) - 1; i >= 0; i-- {
 		if st, ok := s.generations[i].stubs[name]; ok {
 			return s.generations[i].row(t, name.id, st)
@@ -124,8 +125,8 @@ func (g *generation) word(name string) uint32 {
 	return n
 }
 
-func (g *generation) row(t jobs.Tenant, id jobs.ID, st stub) *jobs.Run {
-	return &jobs.Run{Tenant: t, ID: id, Key: jobs.Key(g.names[st.key]), State: st.state, Attempt: st.attempt, Worker: g.names[st.worker]}
+func (g *generation) row(t jobs.Tenant, id jobs.ID, st stub) *kernel.Run {
+	return &kernel.Run{Tenant: t, ID: id, Key: jobs.Key(g.names[st.key]), State: st.state, Attempt: st.attempt, Worker: g.names[st.worker]}
 }
 
 // share closes all generations and answers with them: they never change again.
@@ -137,8 +138,8 @@ func (s *settled) share() []*generation {
 }
 
 // rows is the stubs as rows of settled runs that ended when the generation began: how a snapshot carries them.
-func (g *generation) rows(tenants []jobs.Tenant) iter.Seq[jobs.Row] {
-	return func(yield func(jobs.Row) bool) {
+func (g *generation) rows(tenants []jobs.Tenant) iter.Seq[kernel.Row] {
+	return func(yield func(kernel.Row) bool) {
 		for name, st := range g.stubs {
 			run := g.row(tenants[name.space], name.id, st)
 			run.Ended = time.Unix(0, g.period*int64(period)).UTC()
@@ -150,7 +151,7 @@ func (g *generation) rows(tenants []jobs.Tenant) iter.Seq[jobs.Row] {
 }
 
 // restore puts back a stub that a snapshot carried. They come in no order of time.
-func (s *settled) restore(name stubName, run *jobs.Run) {
+func (s *settled) restore(name stubName, run *kernel.Run) {
 	p := metastore.Period(run.Ended)
 	at := 0
 	for at < len(s.generations) && s.generations[at].period < p {

@@ -6,13 +6,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // rows is all that an engine holds.
 type rows struct {
 	spaces map[jobs.Tenant]*space
-	store  *jobs.StoreRow // nil until it is put
+	store  *kernel.StoreRow // nil until it is put
 
 	leased   list // attempts under way
 	wakes    heap[waking]
@@ -23,8 +24,8 @@ type rows struct {
 	defined  int                // how many definitions there are
 
 	settled settled
-	ended   []*jobs.Run // by the commit under way, in order
-	near    *node       // that was looked up last: what a command reads it mostly puts
+	ended   []*kernel.Run // by the commit under way, in order
+	near    *node         // that was looked up last: what a command reads it mostly puts
 }
 
 // node is a live run, or nil.
@@ -60,12 +61,12 @@ type space struct {
 	missed      map[jobs.ID]*ledger
 	tallies     map[jobs.ID]*tallies
 	total       tallies // of all jobs
-	global      *jobs.Global
+	global      *kernel.Global
 	tokens      map[string]*token
 	sessions    map[string]*session
-	audits      []*jobs.Audit         // by number
-	plain       map[jobs.Ref]jobs.Row // of kinds that are only ever read by name
-	calendars   map[string]*jobs.Calendar
+	audits      []*kernel.Audit           // by number
+	plain       map[kernel.Ref]kernel.Row // of kinds that are only ever read by name
+	calendars   map[string]*kernel.Calendar
 }
 
 // job is the live runs of a job, and how many of them are in each state.
@@ -92,13 +93,13 @@ type ready struct {
 
 // gate is a gate's row, if it has one, and the runs that wait there.
 type gate struct {
-	ref     jobs.Ref
-	row     *jobs.Gate
+	ref     kernel.Ref
+	row     *kernel.Gate
 	waiters heap[*node]
 }
 
 type unique struct {
-	row   *jobs.UniqueKey
+	row   *kernel.UniqueKey
 	place int32 // among those that lapse
 }
 
@@ -129,8 +130,8 @@ func (r *rows) space(t jobs.Tenant) *space {
 			waiting: make(map[string]int), workers: make(map[string]*list), lanes: make(map[string]*lane),
 			definitions: make(map[jobs.Key]*definition), gates: make(map[string]*gate), uniques: make(map[string]*unique),
 			missed: make(map[jobs.ID]*ledger), tallies: make(map[jobs.ID]*tallies),
-			tokens: make(map[string]*token), sessions: make(map[string]*session), plain: make(map[jobs.Ref]jobs.Row),
-			calendars: make(map[string]*jobs.Calendar),
+			tokens: make(map[string]*token), sessions: make(map[string]*session), plain: make(map[kernel.Ref]kernel.Row),
+			calendars: make(map[string]*kernel.Calendar),
 		}
 		r.spaces[t] = s
 	}
@@ -150,7 +151,7 @@ func (r *rows) inOrder(t jobs.Tenant) []*space {
 
 // put stores a run and moves its node to where the new row belongs. A live run keeps its key, its parent and its
 // time of creation.
-func (r *rows) put(run *jobs.Run) {
+func (r *rows) put(run *kernel.Run) {
 	s := r.space(run.Tenant)
 	n := r.node(s, run.ID)
 	if run.Settled() {
@@ -177,7 +178,7 @@ func (r *rows) drop(n *node) {
 }
 
 // file moves a node from where its old row belongs to where the new one does. Either may be missing.
-func (r *rows) file(n *node, run *jobs.Run) {
+func (r *rows) file(n *node, run *kernel.Run) {
 	old := n.row
 	if n.wakes != 0 {
 		r.wakes.remove(n.wakes)
@@ -228,7 +229,7 @@ func (r *rows) file(n *node, run *jobs.Run) {
 }
 
 // pay counts a run that waits for whoever asked for it.
-func (s *space) pay(run *jobs.Run, by int) {
+func (s *space) pay(run *kernel.Run, by int) {
 	if !run.Waiting() {
 		return
 	}
@@ -242,7 +243,7 @@ func (s *space) pay(run *jobs.Run, by int) {
 }
 
 // lists says in which lists a row belongs.
-func (r *rows) lists(n *node, run *jobs.Run) (want [kinds]*list) {
+func (r *rows) lists(n *node, run *kernel.Run) (want [kinds]*list) {
 	s := n.space
 	if n.job == nil {
 		n.job = s.jobs[run.Key]
@@ -290,7 +291,7 @@ func entry[K comparable](lists map[K]*list, name K) *list {
 }
 
 // forget drops the name of a list that has become empty. old is the row that was the last one in it.
-func (s *space) forget(kind int, old *jobs.Run) {
+func (s *space) forget(kind int, old *kernel.Run) {
 	switch kind {
 	case inJob:
 		delete(s.jobs, old.Key)
@@ -320,7 +321,7 @@ func (l *lane) priority(p int) *list {
 func (s *space) gate(name string) *gate {
 	g := s.gates[name]
 	if g == nil {
-		g = &gate{ref: jobs.GateRef(s.tenant, name)}
+		g = &gate{ref: kernel.GateRef(s.tenant, name)}
 		g.waiters = heap[*node]{before: first, place: func(n *node) *int32 { return &n.waits }}
 		s.gates[name] = g
 	}
@@ -354,25 +355,25 @@ func (r *rows) unwait(n *node) {
 }
 
 // now is a gate's row as it holds to the limit of its argument; nil = it has none.
-func (s *space) now(g *gate) *jobs.Gate {
-	limit, _, keyed := jobs.KeyOf(g.ref.Name)
+func (s *space) now(g *gate) *kernel.Gate {
+	limit, _, keyed := kernel.KeyOf(g.ref.Name)
 	if g.row == nil || !keyed {
 		return g.row
 	}
-	if b := s.gates[jobs.BoundGate(limit)]; b != nil && b.row != nil {
+	if b := s.gates[kernel.BoundGate(limit)]; b != nil && b.row != nil {
 		return g.row.Under(b.row.Bound())
 	}
 	return g.row
 }
 
-func (r *rows) putGate(row *jobs.Gate) {
+func (r *rows) putGate(row *kernel.Gate) {
 	s := r.space(row.Tenant)
 	g := s.gate(row.Name)
 	g.row = row
 	r.served(g)
-	if limit, bound := jobs.BoundOf(row.Name); bound {
+	if limit, bound := kernel.BoundOf(row.Name); bound {
 		for _, of := range s.gates {
-			if name, _, keyed := jobs.KeyOf(of.ref.Name); keyed && name == limit {
+			if name, _, keyed := kernel.KeyOf(of.ref.Name); keyed && name == limit {
 				r.served(of)
 			}
 		}
@@ -396,7 +397,7 @@ func (r *rows) served(g *gate) {
 	}
 }
 
-func (r *rows) putUnique(u *jobs.UniqueKey) {
+func (r *rows) putUnique(u *kernel.UniqueKey) {
 	s := r.space(u.Tenant)
 	r.dropUnique(s, u.Name)
 	k := &unique{row: u}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -38,7 +39,7 @@ func (e *Engine) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Page
 			return page, nil
 		}
 	}
-	if jobs.ValidState(q.State) && !q.State.Final() {
+	if kernel.ValidState(q.State) && !q.State.Final() {
 		return page, nil
 	}
 	return e.archived(ctx, q, at, page, size)
@@ -60,7 +61,7 @@ func (e *Engine) archived(ctx context.Context, q metastore.RunQuery, at cursor, 
 	}
 	for _, run := range rest.Runs {
 		// A run that has ended since the live ones were read would be here twice.
-		if !slices.ContainsFunc(live, func(l *jobs.Run) bool { return l.ID == run.ID }) {
+		if !slices.ContainsFunc(live, func(l *kernel.Run) bool { return l.ID == run.ID }) {
 			page.Runs = append(page.Runs, run)
 		}
 	}
@@ -78,7 +79,7 @@ type walk struct {
 	after  cursor
 	size   int
 
-	found    []*jobs.Run
+	found    []*kernel.Run
 	last     cursor // the last run of the page, or the last one looked at if the walk was cut short
 	more     bool   // something may follow last
 	searched time.Time
@@ -107,7 +108,7 @@ func (s *space) source(q *metastore.RunQuery) (best *list, kind int) {
 	if !q.Parent.IsZero() {
 		consider(s.parents[q.Parent], inParent)
 	}
-	if jobs.ValidState(q.State) {
+	if kernel.ValidState(q.State) {
 		consider(&s.states[q.State], inState)
 	}
 	if q.Worker != "" {
@@ -188,7 +189,7 @@ func (w *walk) look(n *node) bool {
 
 // placed is a run with its place, which may be read without the lock.
 type placed struct {
-	row *jobs.Run
+	row *kernel.Run
 	at  cursor
 }
 
@@ -263,5 +264,5 @@ func parseCursor(s string) (cursor, error) {
 			return c, nil
 		}
 	}
-	return cursor{}, jobs.Invalid("cursor %.60q is not one that this list has given", s)
+	return cursor{}, kernel.Invalid("cursor %.60q is not one that this list has given", s)
 }

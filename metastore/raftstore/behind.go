@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
@@ -27,7 +28,7 @@ type behind struct {
 	first, last uint64     // of the entries that were put off; 0 = none was
 }
 
-var errBehind = jobs.Refuse(jobs.Unavailable, "not done: this node is fetching the archive from another one")
+var errBehind = kernel.Refuse(jobs.Unavailable, "not done: this node is fetching the archive from another one")
 
 // isBehind says that entries which raft has committed are not applied yet.
 func (m *machine) isBehind() bool { return m.behind.until.Load() > 0 }

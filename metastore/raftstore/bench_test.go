@@ -4,7 +4,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // BenchmarkApply shows what commits cost: go test -run '^$' -bench Apply -benchtime 3s ./metastore/raftstore
@@ -45,8 +45,8 @@ func each(b *testing.B, goroutines, size int, fn func(n int)) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 }
 
-func creates(n int) []jobs.Command {
-	list := make([]jobs.Command, n)
+func creates(n int) []kernel.Command {
+	list := make([]kernel.Command, n)
 	for i := range list {
 		list[i] = create("k")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -40,8 +41,8 @@ func (s *Store) content() *content {
 	return &content{rows: s.machine.engine.Capture(), archive: s.archive, ended: s.machine.ended(), logs: s.logs}
 }
 
-func (c *content) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
-	return func(yield func(jobs.Row, error) bool) {
+func (c *content) Rows(ctx context.Context) iter.Seq2[kernel.Row, error] {
+	return func(yield func(kernel.Row, error) bool) {
 		for row := range c.rows.Rows() {
 			if err := ctx.Err(); !yield(row, err) || err != nil {
 				return
@@ -50,7 +51,7 @@ func (c *content) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
 	}
 }
 
-func (c *content) Ended(ctx context.Context) iter.Seq2[*jobs.Run, error] {
+func (c *content) Ended(ctx context.Context) iter.Seq2[*kernel.Run, error] {
 	return c.archive.Ended(ctx, c.ended)
 }
 
@@ -76,7 +77,7 @@ func Freeze(c Config) (_ *Frozen, err error) {
 	if err := s.freeze(); err != nil {
 		_ = s.Close()
 		if errors.Is(err, berrors.ErrTimeout) {
-			return nil, jobs.Refuse(jobs.Conflict, "directory %s is in use by another process: stop the server first", c.Dir)
+			return nil, kernel.Refuse(jobs.Conflict, "directory %s is in use by another process: stop the server first", c.Dir)
 		}
 		return nil, fmt.Errorf("read store: %w", err)
 	}
@@ -88,7 +89,7 @@ func (s *Store) freeze() (err error) {
 		return err
 	}
 	if s.node == nil || s.node.Rejoin {
-		return jobs.Refuse(jobs.NotFound, "directory %s holds no store", s.cfg.Dir)
+		return kernel.Refuse(jobs.NotFound, "directory %s holds no store", s.cfg.Dir)
 	}
 	snapshots, _, err := s.openFiles(logger{Logger: s.cfg.Logger})
 	if err != nil {
@@ -144,7 +145,7 @@ func Fill(ctx context.Context, c Config, from metastore.Content, check func(meta
 	if files, err := os.ReadDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	} else if len(files) > 0 {
-		return jobs.Refuse(jobs.Conflict, "directory %s is not empty: name one that is, or is not there yet", dir)
+		return kernel.Refuse(jobs.Conflict, "directory %s is not empty: name one that is, or is not there yet", dir)
 	}
 	c.Dir = filepath.Clean(dir) + unfinished
 	if err := clearUnfinished(c.Dir); err != nil {
@@ -178,7 +179,7 @@ func clearUnfinished(dir string) error {
 	}
 	a, err := archive.Open(filepath.Join(dir, "archive.db"), archive.Config{})
 	if errors.Is(err, berrors.ErrTimeout) {
-		return jobs.Refuse(jobs.Conflict, "another process is filling %s", dir)
+		return kernel.Refuse(jobs.Conflict, "another process is filling %s", dir)
 	}
 	if err == nil {
 		_ = a.Close()
@@ -225,7 +226,7 @@ const (
 )
 
 // fillArchive writes runs that are over, and answers with the number of the last.
-func (s *Store) fillArchive(ctx context.Context, ended iter.Seq2[*jobs.Run, error]) (last uint64, err error) {
+func (s *Store) fillArchive(ctx context.Context, ended iter.Seq2[*kernel.Run, error]) (last uint64, err error) {
 	last = firstNumber
 	var part []archive.Record
 	size := 0
@@ -253,12 +254,12 @@ func (s *Store) fillArchive(ctx context.Context, ended iter.Seq2[*jobs.Run, erro
 // fillSnapshot writes all other rows as the snapshot that the log begins behind. Its term is the epoch of what was
 // carried: the first leader has a higher one.
 func (s *Store) fillSnapshot(ctx context.Context, snapshots raft.SnapshotStore, last uint64, from metastore.Content) error {
-	term, rules := uint64(1), jobs.FirstApplyVersion
+	term, rules := uint64(1), kernel.FirstApplyVersion
 	for row, err := range from.Rows(ctx) {
 		if err != nil {
 			return err
 		}
-		if state, ok := row.(*jobs.StoreRow); ok {
+		if state, ok := row.(*kernel.StoreRow); ok {
 			term, rules = max(term, state.Term), state.InForce()
 			break
 		}
@@ -275,7 +276,7 @@ func (s *Store) fillSnapshot(ctx context.Context, snapshots raft.SnapshotStore, 
 		return err
 	}
 	var broken error
-	_, err = writeSnapshot(sink, head, func(yield func(jobs.Row) bool) {
+	_, err = writeSnapshot(sink, head, func(yield func(kernel.Row) bool) {
 		for row, err := range from.Rows(ctx) {
 			if broken = err; err != nil || !yield(row) {
 				return

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -203,24 +204,24 @@ func TestSnapshotAtEveryIndex(t *testing.T) {
 	}
 	var live []jobs.ID
 	for i := range 60 {
-		var batch []jobs.Command
+		var batch []kernel.Command
 		switch {
 		case i == 0:
 			batch = append(batch, register("k"))
 		case i%7 == 3:
-			batch = append(batch, jobs.Pause{Key: "k", Reason: "r"}, jobs.Resume{Key: "k"})
+			batch = append(batch, kernel.Pause{Key: "k", Reason: "r"}, kernel.Resume{Key: "k"})
 		case i%3 == 2 && len(live) > 2:
 			for _, id := range live[:2] {
-				batch = append(batch, jobs.Claim{ID: id, Worker: "w", Attempt: 1}, jobs.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+				batch = append(batch, kernel.Claim{ID: id, Worker: "w", Attempt: 1}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 			}
 			live = live[2:]
 		default:
 			for _, k := range creates(3) {
 				batch = append(batch, k)
-				live = append(live, k.(jobs.Create).ID)
+				live = append(live, k.(kernel.Create).ID)
 			}
 		}
-		envelopes := make([]jobs.Envelope, len(batch))
+		envelopes := make([]kernel.Envelope, len(batch))
 		for j, k := range batch {
 			envelopes[j] = envelope(k)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -190,7 +191,7 @@ func hazy(err error) bool { return errors.Is(err, jobs.Unavailable) || errors.Is
 
 // Apply has whoever leads apply a batch, and sends the same words again until they are answered, as programs do: a leader
 // that stands still for a heartbeat leads no longer. It is for tests that do not care who leads.
-func (c *cluster) Apply(ctx context.Context, batch []jobs.Envelope) (results []metastore.Result) {
+func (c *cluster) Apply(ctx context.Context, batch []kernel.Envelope) (results []metastore.Result) {
 	c.t.Helper()
 	for end := time.Now().Add(patience); ; {
 		results = c.leader().Apply(ctx, batch)
@@ -292,11 +293,11 @@ func archived(t testing.TB, s *Store) string {
 func finish(t testing.TB, s metastore.Applier, n int) {
 	t.Helper()
 	begin := creates(n)
-	claim, finish := make([]jobs.Command, n), make([]jobs.Command, n)
+	claim, finish := make([]kernel.Command, n), make([]kernel.Command, n)
 	for i, k := range begin {
-		id := k.(jobs.Create).ID
-		claim[i] = jobs.Claim{ID: id, Worker: "w", Attempt: 1}
-		finish[i] = jobs.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess}
+		id := k.(kernel.Create).ID
+		claim[i] = kernel.Claim{ID: id, Worker: "w", Attempt: 1}
+		finish[i] = kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess}
 	}
 	do(t, s, begin...)
 	do(t, s, claim...)
@@ -318,7 +319,7 @@ func TestThreeNodes(t *testing.T) {
 		return !slices.ContainsFunc(members, func(m Member) bool { return !m.Reached })
 	})
 	for i, m := range members {
-		if m.Name != c.configs[i].Node || m.Address != c.configs[i].Listen || !m.Voter || !m.Reached || m.LastContact.IsZero() || m.ApplyVersion != jobs.ApplyVersion {
+		if m.Name != c.configs[i].Node || m.Address != c.configs[i].Listen || !m.Voter || !m.Reached || m.LastContact.IsZero() || m.ApplyVersion != kernel.ApplyVersion {
 			t.Errorf("member %d is %+v", i, m)
 		}
 	}
@@ -336,7 +337,7 @@ func TestThreeNodes(t *testing.T) {
 	if _, err := f.Invite(ctx, by); !errors.Is(err, jobs.Unavailable) {
 		t.Errorf("a follower invites: %v", err)
 	}
-	if r := f.Apply(ctx, []jobs.Envelope{envelope(register("x"))}); !errors.Is(r[0].Err, jobs.Unavailable) {
+	if r := f.Apply(ctx, []kernel.Envelope{envelope(register("x"))}); !errors.Is(r[0].Err, jobs.Unavailable) {
 		t.Errorf("a follower applies: %v", r[0].Err)
 	}
 	eventually(t, "a follower is up to date", func() bool { return f.Age() < time.Second })

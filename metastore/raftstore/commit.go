@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -17,24 +18,24 @@ import (
 const enqueueTimeout = 10 * time.Second
 
 // Apply applies a batch of commands. Concurrent callers share entries of the log.
-func (s *Store) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
-	return metastore.Admitted(batch, metastore.Archived(ctx, s, s.cfg.Now()), func(batch []jobs.Envelope) []metastore.Result {
-		return s.allowed(ctx, batch, func(batch []jobs.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
+func (s *Store) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
+	return metastore.Admitted(batch, metastore.Archived(ctx, s, s.cfg.Now()), func(batch []kernel.Envelope) []metastore.Result {
+		return s.allowed(ctx, batch, func(batch []kernel.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
 	})
 }
 
 // proposed is a part of a batch that raft has been given.
 type proposed struct {
-	batch  []jobs.Envelope
+	batch  []kernel.Envelope
 	entry  []byte
 	future raft.ApplyFuture
 }
 
 // commit stamps a batch, logs it and answers when it is applied. Of two at once, the one that is stamped first is
 // logged first.
-func (s *Store) commit(batch []jobs.Envelope) []metastore.Result {
+func (s *Store) commit(batch []kernel.Envelope) []metastore.Result {
 	if err := s.leading.over(); err != nil {
-		return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %v", err))
+		return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: %v", err))
 	}
 	if s.machine.isBehind() {
 		return metastore.Refused(batch, errBehind)
@@ -54,7 +55,7 @@ func (s *Store) commit(batch []jobs.Envelope) []metastore.Result {
 }
 
 // propose gives a batch to raft, in as few entries as their limit allows.
-func (s *Store) propose(parts []proposed, batch []jobs.Envelope) []proposed {
+func (s *Store) propose(parts []proposed, batch []kernel.Envelope) []proposed {
 	if len(batch) <= maxCommands {
 		s.room = appendEntry(s.room[:0], s.machine.inForce(), batch)
 		if len(s.room) <= maxEntry || len(batch) == 1 {
@@ -77,9 +78,9 @@ func (s *Store) answer(p proposed) []metastore.Result {
 	case []metastore.Result:
 		return r
 	case error:
-		return metastore.Refused(p.batch, jobs.Refuse(jobs.Unknown, "outcome unknown: %v", r))
+		return metastore.Refused(p.batch, kernel.Refuse(jobs.Unknown, "outcome unknown: %v", r))
 	}
-	return metastore.Refused(p.batch, jobs.Refuse(jobs.Unknown, "outcome unknown: no answer to the log entry"))
+	return metastore.Refused(p.batch, kernel.Refuse(jobs.Unknown, "outcome unknown: no answer to the log entry"))
 }
 
 // outcome says what an error of raft means for a command. Only what certainly did not get into the log is
@@ -87,7 +88,7 @@ func (s *Store) answer(p proposed) []metastore.Result {
 func outcome(err error) error {
 	switch {
 	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):
-		return jobs.Refuse(jobs.Unavailable, "not done: %v", err)
+		return kernel.Refuse(jobs.Unavailable, "not done: %v", err)
 	}
-	return jobs.Refuse(jobs.Unknown, "outcome unknown: %v", fmt.Errorf("commit: %w", err))
+	return kernel.Refuse(jobs.Unknown, "outcome unknown: %v", fmt.Errorf("commit: %w", err))
 }

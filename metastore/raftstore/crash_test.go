@@ -16,6 +16,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -50,8 +51,8 @@ func writeUntilKilled(c Config) {
 		os.Exit(1)
 	}
 	var out sync.Mutex
-	apply := func(what string, id jobs.ID, k jobs.Command) {
-		if r := s.Apply(ctx, []jobs.Envelope{envelope(k)})[0]; r.Err != nil {
+	apply := func(what string, id jobs.ID, k kernel.Command) {
+		if r := s.Apply(ctx, []kernel.Envelope{envelope(k)})[0]; r.Err != nil {
 			fmt.Fprintln(os.Stderr, r.Err)
 			os.Exit(1)
 		}
@@ -66,8 +67,8 @@ func writeUntilKilled(c Config) {
 				k := create("k")
 				apply("created", k.ID, k)
 				if n++; n%10 > 0 {
-					apply("claimed", k.ID, jobs.Claim{ID: k.ID, Worker: "w", Attempt: 1})
-					apply("finished", k.ID, jobs.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+					apply("claimed", k.ID, kernel.Claim{ID: k.ID, Worker: "w", Attempt: 1})
+					apply("finished", k.ID, kernel.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 				}
 			}
 		}()
@@ -167,12 +168,12 @@ func TestBoundedAndReopened(t *testing.T) {
 				written += 40 * 300
 				if len(live) > 400 {
 					for _, id := range live[:60] {
-						batch = append(batch, jobs.Claim{ID: id, Worker: "w", Attempt: 1}, jobs.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+						batch = append(batch, kernel.Claim{ID: id, Worker: "w", Attempt: 1}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 					}
 					live = live[60:]
 				}
 				for _, k := range batch {
-					if k, ok := k.(jobs.Create); ok {
+					if k, ok := k.(kernel.Create); ok {
 						live = append(live, k.ID)
 					}
 				}
@@ -205,7 +206,7 @@ func TestBoundedAndReopened(t *testing.T) {
 func TestRestartTime(t *testing.T) {
 	c := Config{Dir: t.TempDir()}
 	s := open(t, c)
-	var batch []jobs.Command
+	var batch []kernel.Command
 	for i := range 10_000 {
 		batch = append(batch, register(fmt.Sprint("job-", i)))
 	}
@@ -358,13 +359,13 @@ func writeWhileLeading(c Config) {
 				k := create("k")
 				for _, step := range []struct {
 					what string
-					k    jobs.Command
+					k    kernel.Command
 				}{
 					{"created", k},
-					{"claimed", jobs.Claim{ID: k.ID, Worker: "w", Attempt: 1}},
-					{"finished", jobs.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess}},
+					{"claimed", kernel.Claim{ID: k.ID, Worker: "w", Attempt: 1}},
+					{"finished", kernel.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess}},
 				} {
-					if s.Apply(ctx, []jobs.Envelope{envelope(step.k)})[0].Err != nil {
+					if s.Apply(ctx, []kernel.Envelope{envelope(step.k)})[0].Err != nil {
 						time.Sleep(10 * time.Millisecond)
 						break
 					}

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
@@ -228,7 +229,7 @@ func TestLeadEndsWithTheStore(t *testing.T) {
 	if err := <-s.Err(); err == nil || !strings.Contains(err.Error(), "disk is gone") {
 		t.Errorf("Err is %v", err)
 	}
-	if r := s.Apply(context.Background(), []jobs.Envelope{envelope(register("k"))}); !errors.Is(r[0].Err, jobs.Unknown) && !errors.Is(r[0].Err, jobs.Unavailable) {
+	if r := s.Apply(context.Background(), []kernel.Envelope{envelope(register("k"))}); !errors.Is(r[0].Err, jobs.Unknown) && !errors.Is(r[0].Err, jobs.Unavailable) {
 		t.Errorf("a failed store answers %v", r[0].Err)
 	}
 }
@@ -266,14 +267,14 @@ func TestFailedWriteIsNotRepeated(t *testing.T) {
 type rotten struct{ raft.LogStore }
 
 func (rotten) GetLog(index uint64, entry *raft.Log) error {
-	*entry = raft.Log{Index: index, Type: raft.LogCommand, Data: flip(encodeEntry([]jobs.Envelope{envelope(create("k"))}))}
+	*entry = raft.Log{Index: index, Type: raft.LogCommand, Data: flip(encodeEntry([]kernel.Envelope{envelope(create("k"))}))}
 	return nil
 }
 
 // An entry that rots while the store is open is not passed on to a node that lags.
 func TestRottenEntryIsNotPassedOn(t *testing.T) {
 	var told error
-	l := &raftLog{LogStore: rotten{}, path: "/data/wal", knows: jobs.ApplyVersion, fail: func(err error) { told = err }}
+	l := &raftLog{LogStore: rotten{}, path: "/data/wal", knows: kernel.ApplyVersion, fail: func(err error) { told = err }}
 	if err := l.GetLog(7, new(raft.Log)); err == nil || told == nil || !strings.Contains(told.Error(), "/data/wal") || !strings.Contains(told.Error(), "entry 7") {
 		t.Errorf("it is read with %v; told was %v", err, told)
 	}

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"hash/crc32"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
@@ -39,14 +39,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // appendEntry encodes a commit into memory that is there, and empty. rules is the version in force; a node that does not
 // know a version stops at the entry that puts it in force, not behind it.
-func appendEntry(b []byte, rules uint32, batch []jobs.Envelope) []byte {
+func appendEntry(b []byte, rules uint32, batch []kernel.Envelope) []byte {
 	b = append(b, make([]byte, entryHead)...)
 	for i := range batch {
-		if k, ok := batch[i].Command.(jobs.FinalizeUpgrade); ok {
+		if k, ok := batch[i].Command.(kernel.FinalizeUpgrade); ok {
 			rules = max(rules, k.To)
 		}
 	}
-	return sealEntry(jobs.AppendEnvelopes(b, batch), entryCommit, rules)
+	return sealEntry(kernel.AppendEnvelopes(b, batch), entryCommit, rules)
 }
 
 // sealEntry fills the head of an entry.
@@ -58,7 +58,7 @@ func sealEntry(b []byte, kind entryKind, rules uint32) []byte {
 }
 
 func encodeMark() []byte {
-	return sealEntry(make([]byte, entryHead), entryMark, jobs.FirstApplyVersion)
+	return sealEntry(make([]byte, entryHead), entryMark, kernel.FirstApplyVersion)
 }
 
 // verdict is what the leader's rows were at a mark.
@@ -69,7 +69,7 @@ type verdict struct {
 
 func (v verdict) encode() []byte {
 	b := binary.LittleEndian.AppendUint64(make([]byte, entryHead), v.index)
-	return sealEntry(append(b, v.hash[:]...), entryVerdict, jobs.FirstApplyVersion)
+	return sealEntry(append(b, v.hash[:]...), entryVerdict, kernel.FirstApplyVersion)
 }
 
 func decodeVerdict(body []byte) (v verdict, err error) {

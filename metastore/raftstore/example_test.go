@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore"
 )
@@ -41,8 +42,8 @@ func Example_cluster() {
 		defer node.Close()
 	}
 
-	hello := jobs.Register{App: "demo", Worker: "w", Start: true, Job: jobs.Declaration{Key: "hello", Kind: jobs.Triggered}}
-	for _, r := range first.Apply(ctx, []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "example", Command: hello}}) {
+	hello := kernel.Register{App: "demo", Worker: "w", Start: true, Job: kernel.Declaration{Key: "hello", Kind: kernel.Triggered}}
+	for _, r := range first.Apply(ctx, []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "example", Command: hello}}) {
 		fmt.Println("registered:", r.Err == nil)
 	}
 	members, err := first.Members(ctx)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -63,7 +64,7 @@ func (c *crowd) one(key string) {
 		end = end.Add(time.Since(asked)) // that somebody else is busy with the nodes does not count
 		s := nodes[c.random.IntN(len(nodes))]
 		wait, cancel := context.WithTimeout(ctx, 2*time.Second)
-		r := s.Apply(wait, []jobs.Envelope{e})[0]
+		r := s.Apply(wait, []kernel.Envelope{e})[0]
 		cancel()
 		c.mu.Lock()
 		c.asked++

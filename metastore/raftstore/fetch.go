@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/archive"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
@@ -151,7 +152,7 @@ func (s *Store) fetchFrom(ctx context.Context, m other, upTo uint64) error {
 		return err
 	}
 	if o.Refused != "" {
-		return jobs.Refuse(jobs.Unavailable, "%s", o.Refused)
+		return kernel.Refuse(jobs.Unavailable, "%s", o.Refused)
 	}
 	in := &summed{from: c, sum: sha256.New()}
 	var part []archive.Record

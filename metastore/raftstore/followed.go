@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -19,7 +20,7 @@ func (s *Store) followed(ctx context.Context, term uint64, since time.Time) erro
 		news := s.agreed.next()
 		agreed := !s.agreedAt(term).Before(since)
 		if s.raft.State() != raft.Leader || s.raft.CurrentTerm() != term {
-			return jobs.Refuse(jobs.Unavailable, "this node leads no longer")
+			return kernel.Refuse(jobs.Unavailable, "this node leads no longer")
 		}
 		if agreed {
 			return nil
@@ -28,7 +29,7 @@ func (s *Store) followed(ctx context.Context, term uint64, since time.Time) erro
 		case <-news:
 		case <-time.After(s.cfg.Heartbeat / 10): // nobody tells of the end of a term
 		case <-ctx.Done():
-			return jobs.Refuse(jobs.Unavailable, "whether this node still leads is not known: %v", context.Cause(ctx))
+			return kernel.Refuse(jobs.Unavailable, "whether this node still leads is not known: %v", context.Cause(ctx))
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
@@ -106,7 +107,7 @@ func (i *Identity) Member(node string) error {
 	if at, is := i.introduced[node]; is && time.Since(at) < introduction {
 		return nil
 	}
-	return jobs.Refuse(jobs.Forbidden, "node %.60q is not a member of this cluster", node)
+	return kernel.Refuse(jobs.Forbidden, "node %.60q is not a member of this cluster", node)
 }
 
 // others are the members without this node. A list that has changed is newer than what anybody was introduced by. The

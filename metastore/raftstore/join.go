@@ -16,6 +16,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
@@ -46,7 +47,7 @@ func (i invitation) ids() (ids []string) {
 // seal is what is kept of a token: a digest of its secret and of the members that it names. It is good for as long as all
 // of these are members, because one that was removed may have kept it.
 func seal(secret string, members []string) jobs.ID {
-	return jobs.SecretID(strings.Join(append([]string{secret}, members...), " "))
+	return kernel.SecretID(strings.Join(append([]string{secret}, members...), " "))
 }
 
 // By says who wants something, and why, for the record.
@@ -78,13 +79,13 @@ func (s *Store) Invite(ctx context.Context, by By) (token string, err error) {
 	if token, err = i.token(); err != nil {
 		return "", err
 	}
-	return token, s.note(ctx, by, jobs.Invite{Name: i.Name, Secret: seal(i.Secret, i.ids()), Until: s.cfg.Now().Add(InvitationTime)})
+	return token, s.note(ctx, by, kernel.Invite{Name: i.Name, Secret: seal(i.Secret, i.ids()), Until: s.cfg.Now().Add(InvitationTime)})
 }
 
 // note applies a command that has to do with nodes. They are the default tenant's, as the record of them is.
-func (s *Store) note(ctx context.Context, by By, k jobs.Command) error {
-	e := jobs.Envelope{ID: jobs.NewID(s.cfg.Now()), Tenant: jobs.DefaultTenant, Actor: cmp.Or(by.Actor, "node:"+s.cfg.Node), Reason: by.Reason, Command: k}
-	return s.Apply(ctx, []jobs.Envelope{e})[0].Err
+func (s *Store) note(ctx context.Context, by By, k kernel.Command) error {
+	e := kernel.Envelope{ID: jobs.NewID(s.cfg.Now()), Tenant: jobs.DefaultTenant, Actor: cmp.Or(by.Actor, "node:"+s.cfg.Node), Reason: by.Reason, Command: k}
+	return s.Apply(ctx, []kernel.Envelope{e})[0].Err
 }
 
 func (i invitation) token() (string, error) {
@@ -99,7 +100,7 @@ func readToken(token string) (i invitation, err error) {
 		err = json.Unmarshal(b, &i)
 	}
 	if !ok || err != nil || i.Cluster == "" || len(i.Members) == 0 || i.Secret == "" {
-		return i, jobs.Invalid("this is no token to join with: it begins with %s and is taken over whole", tokenTitle)
+		return i, kernel.Invalid("this is no token to join with: it begins with %s and is taken over whole", tokenTitle)
 	}
 	return i, nil
 }
@@ -134,15 +135,15 @@ func (s *Store) welcome(q *call, from *link.Hello) reply {
 		return refusal(err)
 	}
 	node, _ := jobs.ParseID(from.Node)
-	join := jobs.Join{Name: q.Invite, Secret: seal(q.Secret, q.Members), Node: node, Called: from.Name, Address: from.Address}
+	join := kernel.Join{Name: q.Invite, Secret: seal(q.Secret, q.Members), Node: node, Called: from.Name, Address: from.Address}
 	if !s.invites(join) { // who has no token learns nothing of the members
-		return refusal(jobs.Refuse(jobs.Forbidden, "the token is not known here: it was used, is older than %v, or belongs to another cluster; ask for a new one", InvitationTime))
+		return refusal(kernel.Refuse(jobs.Forbidden, "the token is not known here: it was used, is older than %v, or belongs to another cluster; ask for a new one", InvitationTime))
 	}
 	s.changes.Lock()
 	defer s.changes.Unlock()
 	for _, id := range q.Members {
 		if s.identity.Member(id) != nil {
-			return refusal(jobs.Refuse(jobs.Forbidden, "the token was made before node %s was removed, which may have kept it: ask for a new one", id))
+			return refusal(kernel.Refuse(jobs.Forbidden, "the token was made before node %s was removed, which may have kept it: ask for a new one", id))
 		}
 	}
 	if err := s.acceptable(from); err != nil {
@@ -167,31 +168,31 @@ func (s *Store) welcome(q *call, from *link.Hello) reply {
 // acceptable says why a node cannot join.
 func (s *Store) acceptable(from *link.Hello) error {
 	if from.Node == "" || from.Address == "" || len(from.Node) > 100 || len(from.Name) > 200 {
-		return jobs.Invalid("a node that joins says its id and its address")
+		return kernel.Invalid("a node that joins says its id and its address")
 	}
 	if skew := time.Until(from.Now); skew.Abs() > mostSkew {
-		return jobs.Refuse(jobs.Conflict, "the clock of the node is off by %v: set it right first", skew.Round(time.Second))
+		return kernel.Refuse(jobs.Conflict, "the clock of the node is off by %v: set it right first", skew.Round(time.Second))
 	}
 	if inForce := s.machine.inForce(); from.ApplyVersion < inForce {
-		return jobs.Refuse(jobs.Conflict, "the node knows version %d of the rules, and version %d is in force here: start a newer program there", from.ApplyVersion, inForce)
+		return kernel.Refuse(jobs.Conflict, "the node knows version %d of the rules, and version %d is in force here: start a newer program there", from.ApplyVersion, inForce)
 	}
 	for _, is := range s.servers() {
 		m := s.member(is)
 		switch {
 		case m.ID == from.Node && !m.Voter && m.Address == from.Address && (m.Name == "" || m.Name == from.Name): // it asks again: the answer was lost
 		case m.ID == from.Node:
-			return jobs.Refuse(jobs.Conflict, "node id %s is in use, by the node %s at %s: a directory must not be copied to make a second node", m.ID, m.Name, m.Address)
+			return kernel.Refuse(jobs.Conflict, "node id %s is in use, by the node %s at %s: a directory must not be copied to make a second node", m.ID, m.Name, m.Address)
 		case m.Address == from.Address:
-			return jobs.Refuse(jobs.Conflict, "address %s is in use, by node %s: remove that one first if it is no more", m.Address, cmp.Or(m.Name, m.ID))
+			return kernel.Refuse(jobs.Conflict, "address %s is in use, by node %s: remove that one first if it is no more", m.Address, cmp.Or(m.Name, m.ID))
 		case m.Name != "" && m.Name == from.Name:
-			return jobs.Refuse(jobs.Conflict, "a node is called %.80q already, at %s", m.Name, m.Address)
+			return kernel.Refuse(jobs.Conflict, "a node is called %.80q already, at %s", m.Name, m.Address)
 		}
 	}
 	return nil
 }
 
 // invites says whether an invitation is good for a node now.
-func (s *Store) invites(k jobs.Join) (good bool) {
+func (s *Store) invites(k kernel.Join) (good bool) {
 	s.machine.engine.Update(func(tx metastore.Tx) { good = metastore.Invited(tx, k, jobs.DefaultTenant, s.cfg.Now()) })
 	return good
 }
@@ -214,9 +215,9 @@ func Join(ctx context.Context, c Config, token string) (*Store, error) {
 	case c.Listen == "":
 		return nil, errNoNetwork
 	case n != nil && n.Cluster != i.Cluster:
-		return nil, jobs.Refuse(jobs.Conflict, "directory %s holds the data of another cluster, %s; a node joins with an empty one", c.Dir, n.Cluster)
+		return nil, kernel.Refuse(jobs.Conflict, "directory %s holds the data of another cluster, %s; a node joins with an empty one", c.Dir, n.Cluster)
 	case n == nil && hasData(c.Dir):
-		return nil, jobs.Refuse(jobs.Conflict, "directory %s holds data already; a node joins with an empty one", c.Dir)
+		return nil, kernel.Refuse(jobs.Conflict, "directory %s holds data already; a node joins with an empty one", c.Dir)
 	case n == nil:
 		if c.Identity == nil {
 			if c.Identity, err = Identify(c.Dir); err != nil {
@@ -294,7 +295,7 @@ func elsewhere(err error) bool {
 
 // askAround asks members, and whom they name, until one answers as the leader. The error is of the last that did not.
 func askAround(ctx context.Context, at []contact, key *link.Key, hello link.Hello, q call) (r reply, err error) {
-	err = jobs.Refuse(jobs.Unavailable, "no node says that it leads")
+	err = kernel.Refuse(jobs.Unavailable, "no node says that it leads")
 	for _, whom := range at {
 		for range 3 {
 			conn, failed := link.DialFirst(ctx, whom.Address, key, whom.is, hello)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -74,10 +75,10 @@ func TestJoinIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.Name = "LAPSES22"
-	if err := leader.note(ctx, by, jobs.Invite{Name: i.Name, Secret: seal(i.Secret, i.ids()), Until: time.Now().Add(2 * time.Second)}); err != nil {
+	if err := leader.note(ctx, by, kernel.Invite{Name: i.Name, Secret: seal(i.Secret, i.ids()), Until: time.Now().Add(2 * time.Second)}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an invitation lapses", func() bool { return !leader.invites(jobs.Join{Name: i.Name, Secret: seal(i.Secret, i.ids())}) })
+	eventually(t, "an invitation lapses", func() bool { return !leader.invites(kernel.Join{Name: i.Name, Secret: seal(i.Secret, i.ids())}) })
 	refusedToken := func(i invitation) string {
 		t.Helper()
 		token, err := i.token()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/archive"
@@ -58,7 +58,7 @@ func (m *machine) Apply(entry *raft.Log) any {
 		return errBroken
 	}
 	kind, body, err := openEntry(entry.Data, m.knows)
-	var batch []jobs.Envelope
+	var batch []kernel.Envelope
 	switch {
 	case err != nil:
 	case kind == entryMark:
@@ -70,7 +70,7 @@ func (m *machine) Apply(entry *raft.Log) any {
 		}
 	default:
 		if batch = m.own.take(entry.Data); batch == nil {
-			batch, err = jobs.DecodeEnvelopes(body)
+			batch, err = kernel.DecodeEnvelopes(body)
 		}
 	}
 	if err != nil {
@@ -89,7 +89,7 @@ func (m *machine) Apply(entry *raft.Log) any {
 	m.engine.Update(func(tx metastore.Tx) {
 		notBefore(tx, batch)
 		results = metastore.ApplyBatch(tx, batch)
-		m.follow(tx.Get(jobs.StoreRef()))
+		m.follow(tx.Get(kernel.StoreRef()))
 	})
 	m.bounds.applied(entry.Index, len(entry.Data))
 	m.committed.Store(entry.Index)
@@ -98,8 +98,8 @@ func (m *machine) Apply(entry *raft.Log) any {
 }
 
 // notBefore keeps a commit from being earlier than the last one, whose leader may have had another clock.
-func notBefore(tx metastore.Tx, batch []jobs.Envelope) {
-	s, ok := tx.Get(jobs.StoreRef()).(*jobs.StoreRow)
+func notBefore(tx metastore.Tx, batch []kernel.Envelope) {
+	s, ok := tx.Get(kernel.StoreRef()).(*kernel.StoreRow)
 	if !ok {
 		return
 	}
@@ -111,11 +111,11 @@ func notBefore(tx metastore.Tx, batch []jobs.Envelope) {
 }
 
 // inForce is the version of the rules that is in force.
-func (m *machine) inForce() uint32 { return max(m.version.Load(), jobs.FirstApplyVersion) }
+func (m *machine) inForce() uint32 { return max(m.version.Load(), kernel.FirstApplyVersion) }
 
 // follow notes the version of the rules that rows say is in force.
-func (m *machine) follow(row jobs.Row) {
-	if state, ok := row.(*jobs.StoreRow); ok {
+func (m *machine) follow(row kernel.Row) {
+	if state, ok := row.(*kernel.StoreRow); ok {
 		m.version.Store(state.InForce())
 	}
 }

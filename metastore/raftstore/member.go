@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
@@ -71,7 +72,7 @@ func Removable(members []Member, id string) error {
 	if !votes || there > left/2 {
 		return nil
 	}
-	return jobs.Refuse(jobs.Conflict, "not done: of the %d nodes that would be left %d answer, and nobody could lead them: first remove those that do not answer (%s)",
+	return kernel.Refuse(jobs.Conflict, "not done: of the %d nodes that would be left %d answer, and nobody could lead them: first remove those that do not answer (%s)",
 		left, there, strings.Join(silent, ", "))
 }
 
@@ -176,7 +177,7 @@ func (s *Store) find(idOrName string) (m Member, err error) {
 			return m, nil
 		}
 	}
-	return m, jobs.Refuse(jobs.NotFound, "there is no member %.80q", idOrName)
+	return m, kernel.Refuse(jobs.NotFound, "there is no member %.80q", idOrName)
 }
 
 // leads refuses what only the leader can do.
@@ -185,9 +186,9 @@ func (s *Store) leads() error {
 		return nil
 	}
 	if m, ok := s.Leader(); ok {
-		return jobs.Refuse(jobs.Unavailable, "not done: node %s leads, at %s; ask there", cmp.Or(m.Name, m.ID), m.Address)
+		return kernel.Refuse(jobs.Unavailable, "not done: node %s leads, at %s; ask there", cmp.Or(m.Name, m.ID), m.Address)
 	}
-	return jobs.Refuse(jobs.Unavailable, "not done: nobody leads at the moment")
+	return kernel.Refuse(jobs.Unavailable, "not done: nobody leads at the moment")
 }
 
 // changed says what became of a change of members.
@@ -217,7 +218,7 @@ func (s *Store) Remove(ctx context.Context, by By, idOrName string) error {
 		return err
 	}
 	if m.Self {
-		return jobs.Refuse(jobs.Conflict, "this node leads: have another one lead before it is removed")
+		return kernel.Refuse(jobs.Conflict, "this node leads: have another one lead before it is removed")
 	}
 	s.changes.Lock()
 	defer s.changes.Unlock()
@@ -228,7 +229,7 @@ func (s *Store) Remove(ctx context.Context, by By, idOrName string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.note(ctx, by, jobs.Members{ID: jobs.NewID(s.cfg.Now()), Did: jobs.NodeRemoved, Node: cmp.Or(m.Name, m.ID)}); err != nil {
+	if err := s.note(ctx, by, kernel.Members{ID: jobs.NewID(s.cfg.Now()), Did: kernel.NodeRemoved, Node: cmp.Or(m.Name, m.ID)}); err != nil {
 		return err // what cannot be recorded is not done
 	}
 	if err := changed("remove "+m.ID, s.raft.RemoveServer(raft.ServerID(m.ID), 0, within(ctx))); err != nil {
@@ -245,7 +246,7 @@ func (s *Store) Transfer(ctx context.Context, by By, idOrName string) error {
 		if err := s.leads(); err != nil {
 			return err
 		}
-		if err := s.note(ctx, by, jobs.Members{ID: jobs.NewID(s.cfg.Now()), Did: jobs.NodeTransferred}); err != nil {
+		if err := s.note(ctx, by, kernel.Members{ID: jobs.NewID(s.cfg.Now()), Did: kernel.NodeTransferred}); err != nil {
 			return err
 		}
 		return s.Yield()
@@ -261,9 +262,9 @@ func (s *Store) Transfer(ctx context.Context, by By, idOrName string) error {
 	case m.Self:
 		return nil
 	case !m.Voter:
-		return jobs.Refuse(jobs.Conflict, "node %s has not caught up yet and cannot lead", m.ID)
+		return kernel.Refuse(jobs.Conflict, "node %s has not caught up yet and cannot lead", m.ID)
 	}
-	if err := s.note(ctx, by, jobs.Members{ID: jobs.NewID(s.cfg.Now()), Did: jobs.NodeTransferred, Node: cmp.Or(m.Name, m.ID)}); err != nil {
+	if err := s.note(ctx, by, kernel.Members{ID: jobs.NewID(s.cfg.Now()), Did: kernel.NodeTransferred, Node: cmp.Or(m.Name, m.ID)}); err != nil {
 		return err
 	}
 	if err := s.raft.LeadershipTransferToServer(raft.ServerID(m.ID), raft.ServerAddress(m.Address)).Error(); err != nil {
@@ -293,7 +294,7 @@ func (s *Store) moved(from *link.Hello) error {
 	if err := s.Linearizable(ctx); err != nil {
 		return err
 	}
-	return jobs.Refuse(jobs.NotFound, "node %s was removed from the cluster; it can join again with a token, as a new node", from.Node)
+	return kernel.Refuse(jobs.NotFound, "node %s was removed from the cluster; it can join again with a token, as a new node", from.Node)
 }
 
 // rejoined takes the vote from a member whose data is gone: what it had promised, it no longer knows. It gets it back

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
@@ -173,12 +174,12 @@ func exchange(ctx context.Context, c *link.Conn, q call) (r reply, err error) {
 		return r, errors.Join(context.Cause(ctx), err)
 	}
 	if r.Refused != "" {
-		return r, jobs.Refuse(r.Code, "%s", r.Refused)
+		return r, kernel.Refuse(r.Code, "%s", r.Refused)
 	}
 	return r, nil
 }
 
-var errNoNetwork = jobs.Refuse(jobs.Unavailable, "this node listens for no others: say at which address it should")
+var errNoNetwork = kernel.Refuse(jobs.Unavailable, "this node listens for no others: say at which address it should")
 
 // askLeader puts a question to the leader, wherever it is, until it is answered or ctx ends.
 func (s *Store) askLeader(ctx context.Context, q call) (reply, error) {
@@ -240,7 +241,7 @@ func (s *Store) reply(q *call, from *link.Hello) reply {
 	case q.Rejoin:
 		err = s.rejoined(from)
 	default:
-		err = jobs.Invalid("the question is not known to this version")
+		err = kernel.Invalid("the question is not known to this version")
 	}
 	return refusal(err)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -20,28 +21,28 @@ func TestOwnCommandsAreWhatOthersRead(t *testing.T) {
 	some := func(n int) int { return rng.IntN(n) }
 	kept, all := 0, 0
 	for range 5000 {
-		commands := []jobs.Command{
-			jobs.Create{ID: jobs.ID{byte(some(9))}, Key: jobs.Key(texts[some(3)]), Args: bytes[some(4)], Due: dues[some(len(dues))], Delay: time.Duration(some(9)), Unique: texts[some(3)], UniqueFor: second,
-				Idempotency: texts[some(3)], Origin: jobs.FromPerson, Parent: jobs.ID{byte(some(2))}, Priority: &five, Timeout: &second, Trace: texts[some(3)], Pin: texts[some(3)], Total: uint32(some(2))},
-			jobs.Claim{ID: jobs.ID{1}, Worker: texts[some(3)], Attempt: uint32(some(3))},
-			jobs.Finish{ID: jobs.ID{1}, Worker: texts[some(3)], Attempt: 1, Outcome: jobs.Outcome(some(4)), Result: bytes[some(4)], Error: texts[some(3)], Delay: time.Duration(some(3)), Running: some(2) == 0, Code: texts[some(3)]},
-			jobs.Pause{Key: "k", Until: dues[some(len(dues))]},
+		commands := []kernel.Command{
+			kernel.Create{ID: jobs.ID{byte(some(9))}, Key: jobs.Key(texts[some(3)]), Args: bytes[some(4)], Due: dues[some(len(dues))], Delay: time.Duration(some(9)), Unique: texts[some(3)], UniqueFor: second,
+				Idempotency: texts[some(3)], Origin: kernel.FromPerson, Parent: jobs.ID{byte(some(2))}, Priority: &five, Timeout: &second, Trace: texts[some(3)], Pin: texts[some(3)], Total: uint32(some(2))},
+			kernel.Claim{ID: jobs.ID{1}, Worker: texts[some(3)], Attempt: uint32(some(3))},
+			kernel.Finish{ID: jobs.ID{1}, Worker: texts[some(3)], Attempt: 1, Outcome: kernel.Outcome(some(4)), Result: bytes[some(4)], Error: texts[some(3)], Delay: time.Duration(some(3)), Running: some(2) == 0, Code: texts[some(3)]},
+			kernel.Pause{Key: "k", Until: dues[some(len(dues))]},
 		}
 		rng.Shuffle(len(commands), func(i, j int) { commands[i], commands[j] = commands[j], commands[i] })
-		var batch []jobs.Envelope
+		var batch []kernel.Envelope
 		for _, k := range commands[:1+some(2)] {
-			batch = append(batch, jobs.Envelope{ID: jobs.ID{2}, Tenant: "default", Actor: texts[some(3)], Reason: texts[some(3)], At: noon, Command: k})
+			batch = append(batch, kernel.Envelope{ID: jobs.ID{2}, Tenant: "default", Actor: texts[some(3)], Reason: texts[some(3)], At: noon, Command: k})
 		}
 		all++
 		if !readsBack(batch) {
 			continue
 		}
 		kept++
-		_, body, err := openEntry(encodeEntry(batch), jobs.ApplyVersion)
+		_, body, err := openEntry(encodeEntry(batch), kernel.ApplyVersion)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if read, err := jobs.DecodeEnvelopes(body); err != nil || !reflect.DeepEqual(read, batch) {
+		if read, err := kernel.DecodeEnvelopes(body); err != nil || !reflect.DeepEqual(read, batch) {
 			t.Fatalf("others read %+v, %v,\nand this node would apply %+v", read, err, batch)
 		}
 	}
@@ -62,7 +63,7 @@ func TestOwnCommandsAreTakenOnce(t *testing.T) {
 	}
 	var o own
 	entry := []byte{1}
-	o.note(entry, []jobs.Envelope{{Command: jobs.Claim{}}})
+	o.note(entry, []kernel.Envelope{{Command: kernel.Claim{}}})
 	if len(o.take(entry)) != 1 || o.take(entry) != nil {
 		t.Error("they were not there, or not just once")
 	}

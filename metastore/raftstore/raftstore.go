@@ -26,6 +26,7 @@ import (
 	"github.com/hashicorp/raft"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -98,7 +99,7 @@ func (c Config) withDefaults() Config {
 		c.CheckEvery = checkEvery
 	}
 	if c.knows == 0 {
-		c.knows = jobs.ApplyVersion
+		c.knows = kernel.ApplyVersion
 	}
 	if c.finalizeAfter <= 0 {
 		c.finalizeAfter = finalizeAfter
@@ -385,7 +386,7 @@ func (s *Store) Retain(ctx context.Context, r metastore.Retention) (metastore.Re
 		return metastore.Retained{}, metastore.ErrNotWhole
 	}
 	of, before := r.Of, r.Now
-	r.Of = func(t jobs.Tenant, key jobs.Key) (jobs.Kept, error) {
+	r.Of = func(t jobs.Tenant, key jobs.Key) (kernel.Kept, error) {
 		kept, err := of(t, key)
 		if kept.Since.Before(before) {
 			before = kept.Since
@@ -441,4 +442,4 @@ func (s *Store) shutRaft() raft.Future {
 	return s.shut
 }
 
-var errClosed = jobs.Refuse(jobs.Unavailable, "the store is closed")
+var errClosed = kernel.Refuse(jobs.Unavailable, "the store is closed")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -34,14 +35,14 @@ func open(t testing.TB, c Config) *Store {
 	return s
 }
 
-func envelope(k jobs.Command) jobs.Envelope {
-	return jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: "t", Actor: "test", Command: k}
+func envelope(k kernel.Command) kernel.Envelope {
+	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: "t", Actor: "test", Command: k}
 }
 
 // do applies commands and fails the test if one is refused.
-func do(t testing.TB, s metastore.Applier, commands ...jobs.Command) []metastore.Result {
+func do(t testing.TB, s metastore.Applier, commands ...kernel.Command) []metastore.Result {
 	t.Helper()
-	batch := make([]jobs.Envelope, len(commands))
+	batch := make([]kernel.Envelope, len(commands))
 	for i, k := range commands {
 		batch[i] = envelope(k)
 	}
@@ -54,12 +55,12 @@ func do(t testing.TB, s metastore.Applier, commands ...jobs.Command) []metastore
 	return results
 }
 
-func register(key string) jobs.Register {
-	return jobs.Register{App: "app", Worker: "w", Start: true, Job: jobs.Declaration{Key: jobs.Key(key), Kind: jobs.Triggered}}
+func register(key string) kernel.Register {
+	return kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: jobs.Key(key), Kind: kernel.Triggered}}
 }
 
-func create(key string) jobs.Create {
-	return jobs.Create{ID: jobs.NewID(time.Now()), Key: jobs.Key(key), Args: []byte(`{"customer":"c-1234567890","amount":1200,"currency":"EUR","note":"a hundred bytes or so of arguments"}`)}
+func create(key string) kernel.Create {
+	return kernel.Create{ID: jobs.NewID(time.Now()), Key: jobs.Key(key), Args: []byte(`{"customer":"c-1234567890","amount":1200,"currency":"EUR","note":"a hundred bytes or so of arguments"}`)}
 }
 
 func TestReopen(t *testing.T) {
@@ -70,15 +71,15 @@ func TestReopen(t *testing.T) {
 			do(t, s, register("k"))
 			k := create("k")
 			do(t, s, k)
-			do(t, s, jobs.Claim{ID: k.ID, Worker: "w", Attempt: 1})
-			do(t, s, jobs.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+			do(t, s, kernel.Claim{ID: k.ID, Worker: "w", Attempt: 1})
+			do(t, s, kernel.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 			waiting := create("k")
 			do(t, s, waiting)
 			door(t, s)
 			if err := s.raft.Snapshot().Error(); err != nil {
 				t.Fatal(err)
 			}
-			do(t, s, jobs.Revoke{ID: "bbbb2222"}, jobs.Configure{MaxJobs: new(9)}) // behind the snapshot, in the log
+			do(t, s, kernel.Revoke{ID: "bbbb2222"}, kernel.Configure{MaxJobs: new(9)}) // behind the snapshot, in the log
 			hash := s.machine.engine.Hash()
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
@@ -109,11 +110,11 @@ func TestReopen(t *testing.T) {
 func door(t *testing.T, s *Store) {
 	t.Helper()
 	for _, id := range []string{"aaaa1111", "bbbb2222"} {
-		do(t, s, jobs.Grant{Token: jobs.Token{ID: id, Name: id, Role: jobs.RoleAdmin, Hash: make([]byte, 32)}})
+		do(t, s, kernel.Grant{Token: kernel.Token{ID: id, Name: id, Role: kernel.RoleAdmin, Hash: make([]byte, 32)}})
 	}
-	do(t, s, jobs.SignIn{Session: jobs.Session{ID: strings.Repeat("a", 64), Token: "aaaa1111", Until: time.Now().Add(time.Hour)}})
-	do(t, s, register("gone"), jobs.Pause{Key: "k", Reason: "holidays"})
-	do(t, s, jobs.Delete{Key: "gone"})
+	do(t, s, kernel.SignIn{Session: kernel.Session{ID: strings.Repeat("a", 64), Token: "aaaa1111", Until: time.Now().Add(time.Hour)}})
+	do(t, s, register("gone"), kernel.Pause{Key: "k", Reason: "holidays"})
+	do(t, s, kernel.Delete{Key: "gone"})
 }
 
 // reopened looks at what door has left.
@@ -140,7 +141,7 @@ func reopened(t *testing.T, s *Store) {
 	if g, err := s.Global(ctx, "t"); err != nil || g.Jobs != 1 || g.Admins != 1 || g.MaxJobs != 9 {
 		t.Errorf("what holds is %+v, %v", g, err)
 	}
-	if r := s.Apply(ctx, []jobs.Envelope{envelope(jobs.Revoke{ID: "aaaa1111"})})[0]; !errors.Is(r.Err, jobs.Conflict) {
+	if r := s.Apply(ctx, []kernel.Envelope{envelope(kernel.Revoke{ID: "aaaa1111"})})[0]; !errors.Is(r.Err, jobs.Conflict) {
 		t.Errorf("the last admin is revoked: %v", r.Err)
 	}
 }
@@ -160,7 +161,7 @@ func TestStats(t *testing.T) {
 	}
 	defer s.Close()
 	before := s.Stats()
-	r := s.Apply(t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "leader:n", Command: jobs.Lead{Term: 1, Node: "n"}}})
+	r := s.Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "leader:n", Command: kernel.Lead{Term: 1, Node: "n"}}})
 	if r[0].Err != nil {
 		t.Fatal(r[0].Err)
 	}

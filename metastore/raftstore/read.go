@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -15,7 +16,7 @@ import (
 // jobs.Unavailable and say who leads.
 func (s *Store) Linearizable(ctx context.Context) error {
 	if err := s.leading.over(); err != nil {
-		return jobs.Refuse(jobs.Unavailable, "%v", err)
+		return kernel.Refuse(jobs.Unavailable, "%v", err)
 	}
 	if err := s.leads(); err != nil {
 		return err
@@ -35,13 +36,13 @@ func (s *Store) Linearizable(ctx context.Context) error {
 	select {
 	case err := <-done:
 		if err != nil {
-			return jobs.Refuse(jobs.Unavailable, "whether this node still leads is not known: %v", err)
+			return kernel.Refuse(jobs.Unavailable, "whether this node still leads is not known: %v", err)
 		}
 		if s.machine.isBehind() {
 			return errBehind
 		}
 	case <-ctx.Done():
-		return jobs.Refuse(jobs.Unavailable, "whether this node still leads is not known: %v", context.Cause(ctx))
+		return kernel.Refuse(jobs.Unavailable, "whether this node still leads is not known: %v", context.Cause(ctx))
 	}
 	if settled {
 		return s.followed(ctx, term, asked)
@@ -224,7 +225,7 @@ func (s *Store) Await(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return jobs.Refuse(jobs.Unavailable, "no leader was heard: %v", context.Cause(ctx))
+			return kernel.Refuse(jobs.Unavailable, "no leader was heard: %v", context.Cause(ctx))
 		case <-s.failed:
 			return s.leading.over()
 		case <-time.After(s.cfg.Heartbeat / 5):

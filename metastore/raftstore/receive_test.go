@@ -15,8 +15,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
-	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // onLog is a logger that calls a function with each message, where it is written: what logs waits for it.
@@ -159,7 +159,7 @@ func TestBehindDoesNotLead(t *testing.T) {
 			elected = behind.raft.State() == raft.Leader
 		}
 	}
-	if r := behind.Apply(ctx, []jobs.Envelope{envelope(create("k"))}); !hazy(r[0].Err) {
+	if r := behind.Apply(ctx, []kernel.Envelope{envelope(create("k"))}); !hazy(r[0].Err) {
 		t.Errorf("a node that is behind applies commands: %v", r[0].Err)
 	}
 	if err := behind.Linearizable(ctx); err == nil {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -57,19 +58,19 @@ func releaseDirectory(t *testing.T) string {
 		begun := creates(18)
 		do(t, s, begun...)
 		for _, k := range begun[:6] {
-			id := k.(jobs.Create).ID
-			do(t, s, jobs.Claim{ID: id, Worker: "w", Attempt: 1}, jobs.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+			id := k.(kernel.Create).ID
+			do(t, s, kernel.Claim{ID: id, Worker: "w", Attempt: 1}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 		}
 		if part == 0 {
 			if err := s.snapshot(); err != nil {
 				t.Fatal(err)
 			}
 		} else {
-			do(t, s, jobs.Claim{ID: begun[6].(jobs.Create).ID, Worker: "w", Attempt: 1})
+			do(t, s, kernel.Claim{ID: begun[6].(kernel.Create).ID, Worker: "w", Attempt: 1})
 		}
 	}
 	door(t, s)
-	do(t, s, jobs.Revoke{ID: "bbbb2222"}, jobs.Configure{MaxJobs: new(9)})
+	do(t, s, kernel.Revoke{ID: "bbbb2222"}, kernel.Configure{MaxJobs: new(9)})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

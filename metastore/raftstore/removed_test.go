@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
@@ -50,7 +51,7 @@ func steal(t *testing.T, dir string) *thief {
 // dial connects for a purpose, in the name of some node, and believes whoever answers.
 func (f *thief) dial(to *Store, as string, p link.Purpose) (*link.Conn, error) {
 	f.t.Helper()
-	h := link.Hello{Cluster: f.n.Cluster, Epoch: f.n.Epoch, Node: as, Name: "thief", Address: "127.0.0.1:1", Purpose: p, ApplyVersion: jobs.ApplyVersion}
+	h := link.Hello{Cluster: f.n.Cluster, Epoch: f.n.Epoch, Node: as, Name: "thief", Address: "127.0.0.1:1", Purpose: p, ApplyVersion: kernel.ApplyVersion}
 	c, err := link.DialFirst(ctx, to.Address(), f.key, func(string) error { return nil }, h)
 	if err == nil {
 		f.t.Cleanup(func() { _ = c.Close() })

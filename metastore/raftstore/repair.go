@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/archive"
 )
@@ -29,11 +30,11 @@ func (s *Store) setAside() error {
 func (n *node) setAside(dir string) (to string, err error) {
 	switch {
 	case n == nil:
-		return "", jobs.Refuse(jobs.Conflict, "directory %s is not that of a member: there is nothing that others could give back; join with a token", dir)
+		return "", kernel.Refuse(jobs.Conflict, "directory %s is not that of a member: there is nothing that others could give back; join with a token", dir)
 	case n.Rejoin && n.Moving == "":
 		return "", nil // what is there now comes from the others
 	case len(n.Others) == 0 && n.Moving == "":
-		return "", jobs.Refuse(jobs.Conflict, "this node knows of no others that it could take its data from: restore it from a backup")
+		return "", kernel.Refuse(jobs.Conflict, "this node knows of no others that it could take its data from: restore it from a backup")
 	}
 	// Another process may be at work in the directory.
 	a, err := archive.Open(filepath.Join(dir, "archive.db"), archive.Config{})
@@ -63,7 +64,7 @@ func Repair(dir string) (to string, err error) {
 }
 
 func errInUse(dir string) error {
-	return jobs.Refuse(jobs.Conflict, "directory %s is in use by another process: stop it first", dir)
+	return kernel.Refuse(jobs.Conflict, "directory %s is in use by another process: stop it first", dir)
 }
 
 // Known is what a directory knows of its cluster, while no process has it open.
@@ -93,7 +94,7 @@ func (s *Store) look(k *Known) (err error) {
 		return err
 	}
 	if s.node == nil {
-		return jobs.Refuse(jobs.NotFound, "directory %s is that of no node", s.cfg.Dir)
+		return kernel.Refuse(jobs.NotFound, "directory %s is that of no node", s.cfg.Dir)
 	}
 	k.Cluster, k.Node, k.Epoch = s.node.Cluster, s.node.ID, s.node.Epoch
 	for _, o := range s.node.Others {
@@ -233,8 +234,8 @@ func (s *Store) tellForced(ctx context.Context) error {
 	if s.node.Forced == nil {
 		return nil
 	}
-	id := jobs.DerivedID("forced", s.node.Cluster, s.node.ID, fmt.Sprint(s.node.Epoch))
-	if err := s.note(ctx, *s.node.Forced, jobs.Members{ID: id, Did: jobs.NodeRecovered, Node: s.cfg.Node}); err != nil {
+	id := kernel.DerivedID("forced", s.node.Cluster, s.node.ID, fmt.Sprint(s.node.Epoch))
+	if err := s.note(ctx, *s.node.Forced, kernel.Members{ID: id, Did: kernel.NodeRecovered, Node: s.cfg.Node}); err != nil {
 		return err
 	}
 	s.nodeMu.Lock()

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -48,11 +49,11 @@ func TestDivergence(t *testing.T) {
 	i := c.index(wrong)
 	// Memory that has rotted, a bug: one row more than the others have.
 	wrong.machine.engine.Update(func(tx metastore.Tx) {
-		tx.Put(&jobs.Gate{Tenant: "t", Name: jobs.LimitGate("nobody"), Limit: 3, Taken: 1})
+		tx.Put(&kernel.Gate{Tenant: "t", Name: kernel.LimitGate("nobody"), Limit: 3, Taken: 1})
 	})
 	do(t, leader, creates(3)...) // the next comparison comes by itself
 	ended(t, wrong, ErrDiverged)
-	if r := wrong.Apply(ctx, []jobs.Envelope{envelope(register("x"))}); r[0].Err == nil {
+	if r := wrong.Apply(ctx, []kernel.Envelope{envelope(register("x"))}); r[0].Err == nil {
 		t.Error("it goes on")
 	}
 	_ = wrong.Close()
@@ -359,7 +360,7 @@ func TestForce(t *testing.T) {
 	}
 	s := c.start(left)
 	lines, err := s.Audits(ctx, metastore.AuditQuery{Tenant: jobs.DefaultTenant, Limit: 1})
-	if err != nil || len(lines) != 1 || lines[0].Verb != jobs.NodeRecovered || lines[0].Actor != by.Actor {
+	if err != nil || len(lines) != 1 || lines[0].Verb != kernel.NodeRecovered || lines[0].Actor != by.Actor {
 		t.Errorf("the record says %v, %v", lines, err)
 	}
 	if r := do(t, s, creates(1)...); r[0].Err != nil {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
@@ -38,7 +38,7 @@ type snapshotHead struct {
 }
 
 // writeSnapshot writes rows and says how many bytes they took.
-func writeSnapshot(to io.Writer, head snapshotHead, rows iter.Seq[jobs.Row]) (size int64, err error) {
+func writeSnapshot(to io.Writer, head snapshotHead, rows iter.Seq[kernel.Row]) (size int64, err error) {
 	sum := sha256.New()
 	w := io.MultiWriter(to, sum)
 	write := func(b []byte) {
@@ -57,7 +57,7 @@ func writeSnapshot(to io.Writer, head snapshotHead, rows iter.Seq[jobs.Row]) (si
 		block = block[:4]
 	}
 	for row := range rows {
-		block = jobs.AppendRow(block, row)
+		block = kernel.AppendRow(block, row)
 		if len(block) >= blockSize {
 			flush()
 		}
@@ -79,16 +79,16 @@ var errSnapshot = errors.New("its checksum is wrong")
 
 // readSnapshot is the rows of a snapshot. The last thing it yields is an error if the file is not as it was
 // written, or if a program that knows the rules up to a version cannot read it. The head is there when all rows were read.
-func readSnapshot(from io.Reader, knows uint32) (*snapshotHead, iter.Seq2[jobs.Row, error]) {
+func readSnapshot(from io.Reader, knows uint32) (*snapshotHead, iter.Seq2[kernel.Row, error]) {
 	head := new(snapshotHead)
-	return head, func(yield func(jobs.Row, error) bool) {
+	return head, func(yield func(kernel.Row, error) bool) {
 		if err := readBlocks(from, knows, head, yield); err != nil {
 			yield(nil, err)
 		}
 	}
 }
 
-func readBlocks(from io.Reader, knows uint32, is *snapshotHead, yield func(jobs.Row, error) bool) error {
+func readBlocks(from io.Reader, knows uint32, is *snapshotHead, yield func(kernel.Row, error) bool) error {
 	sum := sha256.New()
 	in := bufio.NewReaderSize(from, blockSize)
 	read := func(b []byte) error {
@@ -130,7 +130,7 @@ func readBlocks(from io.Reader, knows uint32, is *snapshotHead, yield func(jobs.
 			return err
 		}
 		for len(block) > 0 {
-			row, rest, err := jobs.DecodeRow(block)
+			row, rest, err := kernel.DecodeRow(block)
 			if err != nil {
 				return err
 			}

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 	"github.com/carillon-scheduler/carillon/metastore/storetest"
 )
@@ -13,11 +13,11 @@ import (
 func TestRestoreThenApply(t *testing.T) {
 	storetest.RestoreThenApply(t, func(t *testing.T, from *memstore.Engine) *memstore.Engine {
 		var file bytes.Buffer
-		if _, err := writeSnapshot(&file, snapshotHead{rules: jobs.FirstApplyVersion}, from.Capture().Rows()); err != nil {
+		if _, err := writeSnapshot(&file, snapshotHead{rules: kernel.FirstApplyVersion}, from.Capture().Rows()); err != nil {
 			t.Fatal(err)
 		}
 		restored := memstore.New(memstore.Config{})
-		_, rows := readSnapshot(&file, jobs.ApplyVersion)
+		_, rows := readSnapshot(&file, kernel.ApplyVersion)
 		if err := restored.Restore(rows); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -31,7 +32,7 @@ func harness(t *testing.T, c Config, clock *storetest.Clock) storetest.Harness {
 	return storetest.Harness{
 		Store: s,
 		Clock: clock,
-		Rows:  func() iter.Seq[jobs.Row] { return s.machine.engine.Capture().Rows() },
+		Rows:  func() iter.Seq[kernel.Row] { return s.machine.engine.Capture().Rows() },
 		Crash: func(t *testing.T) storetest.Harness {
 			t.Helper()
 			left := c
@@ -97,7 +98,7 @@ func (r roving) Retain(ctx context.Context, what metastore.Retention) (done meta
 	return done, nil
 }
 
-func (r roving) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (r roving) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	for {
 		leader := r.cluster.leader()
 		results := leader.Apply(ctx, batch)
@@ -121,7 +122,7 @@ func harnessOfThree(t *testing.T, c *cluster, clock *storetest.Clock, random *ra
 	return storetest.Harness{
 		Store: roving{s, c},
 		Clock: clock,
-		Rows:  func() iter.Seq[jobs.Row] { return s.machine.engine.Capture().Rows() },
+		Rows:  func() iter.Seq[kernel.Row] { return s.machine.engine.Capture().Rows() },
 		Crash: func(t *testing.T) storetest.Harness {
 			t.Helper()
 			i := random.IntN(len(c.stores))

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -26,8 +27,8 @@ const finalizeAfter = 24 * time.Hour
 func (s *Store) ApplyVersion() uint32 { return s.machine.inForce() }
 
 // allowed keeps back what the version of the rules in force does not allow.
-func (s *Store) allowed(ctx context.Context, batch []jobs.Envelope, apply func([]jobs.Envelope) []metastore.Result) []metastore.Result {
-	if slices.ContainsFunc(batch, func(e jobs.Envelope) bool { return e.Command.Verb() == jobs.VerbFinalizeUpgrade }) {
+func (s *Store) allowed(ctx context.Context, batch []kernel.Envelope, apply func([]kernel.Envelope) []metastore.Result) []metastore.Result {
+	if slices.ContainsFunc(batch, func(e kernel.Envelope) bool { return e.Command.Verb() == kernel.VerbFinalizeUpgrade }) {
 		s.changes.Lock() // no node joins meanwhile
 		defer s.changes.Unlock()
 	}
@@ -67,7 +68,7 @@ func (s *Store) mayRaise(ctx context.Context, to uint32) error {
 		}
 	}
 	if len(late) > 0 {
-		return jobs.Refuse(jobs.Conflict, "not done: all nodes must know version %d of the rules: %s; start a newer program there, or remove the node", to, strings.Join(late, ", "))
+		return kernel.Refuse(jobs.Conflict, "not done: all nodes must know version %d of the rules: %s; start a newer program there, or remove the node", to, strings.Join(late, ", "))
 	}
 	return nil
 }
@@ -96,7 +97,7 @@ func (s *Store) finalize(ctx context.Context) {
 		if time.Since(since) < s.cfg.finalizeAfter {
 			continue
 		}
-		switch err := s.note(ctx, By{Reason: fmt.Sprintf("all nodes have known it for %v", s.cfg.finalizeAfter)}, jobs.FinalizeUpgrade{To: s.cfg.knows}); {
+		switch err := s.note(ctx, By{Reason: fmt.Sprintf("all nodes have known it for %v", s.cfg.finalizeAfter)}, kernel.FinalizeUpgrade{To: s.cfg.knows}); {
 		case err == nil:
 			s.cfg.Logger.Info("upgrade finalized", "rules", s.cfg.knows)
 		case ctx.Err() == nil && !errors.Is(err, jobs.Conflict):

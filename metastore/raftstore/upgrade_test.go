@@ -17,6 +17,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -26,13 +27,13 @@ import (
 // commands is for cmd/carillon/processtest, which builds both.
 
 // encodeEntry encodes a commit under the first version of the rules.
-func encodeEntry(batch []jobs.Envelope) []byte {
-	return appendEntry(nil, jobs.FirstApplyVersion, batch)
+func encodeEntry(batch []kernel.Envelope) []byte {
+	return appendEntry(nil, kernel.FirstApplyVersion, batch)
 }
 
-const newer = jobs.ApplyVersion + 1
+const newer = kernel.ApplyVersion + 1
 
-func raise() []jobs.Envelope { return []jobs.Envelope{envelope(jobs.FinalizeUpgrade{To: newer})} }
+func raise() []kernel.Envelope { return []kernel.Envelope{envelope(kernel.FinalizeUpgrade{To: newer})} }
 
 // knowing is a cluster of three whose nodes know the newer rules, but for those named.
 func knowing(t *testing.T, adjust func(*Config), but ...string) *cluster {
@@ -40,7 +41,7 @@ func knowing(t *testing.T, adjust func(*Config), but ...string) *cluster {
 		c.Heartbeat, c.knows = calm, newer
 		for _, name := range but {
 			if c.Node == name {
-				c.knows = jobs.ApplyVersion
+				c.knows = kernel.ApplyVersion
 			}
 		}
 		if adjust != nil {
@@ -79,14 +80,14 @@ func TestFinalizeUpgrade(t *testing.T) {
 			}
 		}
 	}
-	refused(c.stores[0], fmt.Sprintf("node node-2 knows version %d", jobs.ApplyVersion), fmt.Sprintf("version %d of the rules", newer), "start a newer program")
+	refused(c.stores[0], fmt.Sprintf("node node-2 knows version %d", kernel.ApplyVersion), fmt.Sprintf("version %d of the rules", newer), "start a newer program")
 	c.stop(old)
 	refused(c.stores[0], "node node-2 does not answer", "or remove the node")
 	c.start(old)
 	c.lead(c.stores[old])
-	refused(c.stores[old], fmt.Sprintf("node node-2 knows version %d", jobs.ApplyVersion))
+	refused(c.stores[old], fmt.Sprintf("node node-2 knows version %d", kernel.ApplyVersion))
 	for i, s := range c.stores {
-		if v := s.ApplyVersion(); v != jobs.FirstApplyVersion {
+		if v := s.ApplyVersion(); v != kernel.FirstApplyVersion {
 			t.Errorf("node %d follows version %d", i+1, v)
 		}
 	}
@@ -116,7 +117,7 @@ func TestFinalizeUpgrade(t *testing.T) {
 		t.Errorf("the record has %+v, %v", audits, err)
 	}
 
-	conf := nodeConfig(t, 8, func(c *Config) { c.knows = jobs.ApplyVersion })
+	conf := nodeConfig(t, 8, func(c *Config) { c.knows = kernel.ApplyVersion })
 	if _, err := Join(ctx, conf, invite(t, c.leader())); !errors.Is(err, jobs.Conflict) || !strings.Contains(err.Error(), fmt.Sprintf("version %d is in force here", newer)) {
 		t.Errorf("an older program joins: %v", err)
 	}
@@ -132,13 +133,13 @@ func TestFinalizeUpgrade(t *testing.T) {
 func tooOld(t *testing.T, c Config) {
 	t.Helper()
 	before := digests(t, c.Dir)
-	c.knows = jobs.ApplyVersion
+	c.knows = kernel.ApplyVersion
 	s, err := Open(c)
 	if err == nil {
 		_ = s.Close()
 		t.Fatal("a program that is too old opens the directory")
 	}
-	if want := fmt.Sprintf("written under version %d of the rules, and this program knows version %d", newer, jobs.ApplyVersion); !errors.Is(err, metastore.ErrTooOld) || !strings.Contains(err.Error(), want) {
+	if want := fmt.Sprintf("written under version %d of the rules, and this program knows version %d", newer, kernel.ApplyVersion); !errors.Is(err, metastore.ErrTooOld) || !strings.Contains(err.Error(), want) {
 		t.Errorf("it says %v", err)
 	}
 	for path, sum := range digests(t, c.Dir) {
@@ -179,7 +180,7 @@ func TestTooOldFollowerStops(t *testing.T) {
 	leader := c.leader()
 	batch := raise()
 	metastore.Stamp(batch, time.Now(), time.Time{})
-	if err := leader.raft.Apply(appendEntry(nil, jobs.FirstApplyVersion, batch), patience).Error(); err != nil {
+	if err := leader.raft.Apply(appendEntry(nil, kernel.FirstApplyVersion, batch), patience).Error(); err != nil {
 		t.Fatal(err)
 	}
 	stopped := c.stores[old]
@@ -199,7 +200,7 @@ func TestSnapshotOfNewerRules(t *testing.T) {
 	s := open(t, c)
 	do(t, s, register("k"))
 	do(t, s, creates(3)...)
-	do(t, s, jobs.FinalizeUpgrade{To: newer})
+	do(t, s, kernel.FinalizeUpgrade{To: newer})
 	if err := s.snapshot(); err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +226,7 @@ func TestSnapshotOfNewerRules(t *testing.T) {
 	var told error
 	m := replica(t)
 	m.fail = func(err error) { told = cmp.Or(told, err) }
-	if r, ok := m.Apply(&raft.Log{Index: 1, Type: raft.LogCommand, Data: encodeEntry([]jobs.Envelope{envelope(register("other"))})}).([]metastore.Result); !ok || r[0].Err != nil {
+	if r, ok := m.Apply(&raft.Log{Index: 1, Type: raft.LogCommand, Data: encodeEntry([]kernel.Envelope{envelope(register("other"))})}).([]metastore.Result); !ok || r[0].Err != nil {
 		t.Fatal(r)
 	}
 	before := m.engine.Hash()
@@ -260,11 +261,11 @@ func TestUnknownFieldStopsTheStore(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
 	do(t, s, register("k"))
 	k := create("k")
-	b := encodeEntry([]jobs.Envelope{envelope(k)})
-	frame := len(b) - len(jobs.AppendCommand(nil, k)) - 4 // the last command's length
+	b := encodeEntry([]kernel.Envelope{envelope(k)})
+	frame := len(b) - len(kernel.AppendCommand(nil, k)) - 4 // the last command's length
 	b = append(b, 1)
 	binary.LittleEndian.PutUint32(b[frame:], uint32(len(b)-frame-4))
-	f := s.raft.Apply(sealEntry(b, entryCommit, jobs.FirstApplyVersion), patience)
+	f := s.raft.Apply(sealEntry(b, entryCommit, kernel.FirstApplyVersion), patience)
 	if err := f.Error(); err != nil {
 		t.Fatal(err)
 	}
@@ -287,16 +288,16 @@ func TestEntryOfNewerProgram(t *testing.T) {
 		"a kind": {func(b []byte) []byte { return sealEntry(b, entryVerdict+1, 1) }, errEntryVersion},
 		"a form": {func(b []byte) []byte { b[0] = entryVersion + 1; return b }, errEntryVersion},
 	} {
-		b := test.spoil(encodeEntry([]jobs.Envelope{envelope(register("k"))}))
-		if err := checkEntry(b, jobs.ApplyVersion); !errors.Is(err, test.want) {
+		b := test.spoil(encodeEntry([]kernel.Envelope{envelope(register("k"))}))
+		if err := checkEntry(b, kernel.ApplyVersion); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	b := encodeEntry([]jobs.Envelope{envelope(register("k"))})
+	b := encodeEntry([]kernel.Envelope{envelope(register("k"))})
 	for i := range b {
 		hurt := bytes.Clone(b)
 		hurt[i] ^= 1
-		if checkEntry(hurt, jobs.ApplyVersion) == nil {
+		if checkEntry(hurt, kernel.ApplyVersion) == nil {
 			t.Errorf("a bit of byte %d may change", i)
 		}
 	}
@@ -306,7 +307,7 @@ func TestEntryOfNewerProgram(t *testing.T) {
 func TestFillWithNewerRules(t *testing.T) {
 	from := open(t, Config{Dir: t.TempDir(), knows: newer})
 	do(t, from, register("k"))
-	do(t, from, jobs.FinalizeUpgrade{To: newer})
+	do(t, from, kernel.FinalizeUpgrade{To: newer})
 	dir := filepath.Join(t.TempDir(), "new")
 	check := func(metastore.Content) error { return nil }
 	if err := Fill(ctx, Config{Dir: dir}, from.Content(), check); !errors.Is(err, metastore.ErrTooOld) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -30,8 +31,8 @@ func (s *Store) Waking(ctx context.Context, until time.Time, limit int) (due []m
 }
 
 // Ready lists the first runs of an app that a worker may claim.
-func (s *Store) Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) (found []*jobs.Run, err error) {
-	err = rowsOf(ctx, s, "read what can be claimed", func(run *jobs.Run) bool { found = append(found, run); return true },
+func (s *Store) Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) (found []*kernel.Run, err error) {
+	err = rowsOf(ctx, s, "read what can be claimed", func(run *kernel.Run) bool { found = append(found, run); return true },
 		"SELECT body FROM carillon_runs WHERE tenant = ? AND app = ? AND ready IS NOT NULL ORDER BY priority DESC, ready LIMIT ?", string(tenant), app, limit)
 	return found, err
 }
@@ -48,18 +49,18 @@ func (s *Store) Lanes(ctx context.Context) (found []metastore.Lane, err error) {
 }
 
 // Leased lists the attempts that are under way.
-func (s *Store) Leased(ctx context.Context) (found []*jobs.Run, err error) {
-	found = []*jobs.Run{}
-	err = rowsOf(ctx, s, "read what is under way", func(run *jobs.Run) bool { found = append(found, run); return true },
+func (s *Store) Leased(ctx context.Context) (found []*kernel.Run, err error) {
+	found = []*kernel.Run{}
+	err = rowsOf(ctx, s, "read what is under way", func(run *kernel.Run) bool { found = append(found, run); return true },
 		"SELECT body FROM carillon_runs WHERE leased ORDER BY sequence")
 	return found, err
 }
 
 // Unserved lists gates that have both a free slot and somebody waiting.
-func (s *Store) Unserved(ctx context.Context, limit int) (found []jobs.Ref, err error) {
-	var waiting []jobs.Ref
+func (s *Store) Unserved(ctx context.Context, limit int) (found []kernel.Ref, err error) {
+	var waiting []kernel.Ref
 	err = s.query(ctx, "read who waits", func(scan func(...any) error) error {
-		ref := jobs.Ref{Kind: jobs.RowGate}
+		ref := kernel.Ref{Kind: kernel.RowGate}
 		err := scan(&ref.Tenant, &ref.Name)
 		waiting = append(waiting, ref)
 		return err
@@ -71,14 +72,14 @@ func (s *Store) Unserved(ctx context.Context, limit int) (found []jobs.Ref, err 
 	if err != nil {
 		return nil, err
 	}
-	gates := map[jobs.Ref]*jobs.Gate{}
+	gates := map[kernel.Ref]*kernel.Gate{}
 	var keys [][]any
-	bounds := map[jobs.Ref]jobs.Ref{} // of gates of arguments: the rows of their limits
-	asked := map[jobs.Ref]bool{}
+	bounds := map[kernel.Ref]kernel.Ref{} // of gates of arguments: the rows of their limits
+	asked := map[kernel.Ref]bool{}
 	for _, ref := range waiting {
 		keys = append(keys, key(ref))
-		if limit, _, keyed := jobs.KeyOf(ref.Name); keyed {
-			bound := jobs.GateRef(ref.Tenant, jobs.BoundGate(limit))
+		if limit, _, keyed := kernel.KeyOf(ref.Name); keyed {
+			bound := kernel.GateRef(ref.Tenant, kernel.BoundGate(limit))
 			bounds[ref] = bound
 			if !asked[bound] {
 				asked[bound] = true
@@ -88,7 +89,7 @@ func (s *Store) Unserved(ctx context.Context, limit int) (found []jobs.Ref, err 
 	}
 	err = s.dialect.get(ctx, s.db, &others, keys, func(scan func(...any) error) error {
 		row, err := scanOther(scan)
-		if g, ok := row.(*jobs.Gate); ok {
+		if g, ok := row.(*kernel.Gate); ok {
 			gates[g.Ref()] = g
 		}
 		return err
@@ -106,18 +107,18 @@ func (s *Store) Unserved(ctx context.Context, limit int) (found []jobs.Ref, err 
 }
 
 // Lapsed lists unique keys whose time was over at or before until.
-func (s *Store) Lapsed(ctx context.Context, until time.Time, limit int) (found []jobs.Ref, err error) {
+func (s *Store) Lapsed(ctx context.Context, until time.Time, limit int) (found []kernel.Ref, err error) {
 	err = s.query(ctx, "read what has lapsed", func(scan func(...any) error) error {
-		ref := jobs.Ref{Kind: jobs.RowUnique}
+		ref := kernel.Ref{Kind: kernel.RowUnique}
 		err := scan(&ref.Tenant, &ref.Name)
 		found = append(found, ref)
 		return err
-	}, "SELECT tenant, name FROM carillon_rows WHERE kind = ? AND lapse <= ? ORDER BY lapse LIMIT ?", int64(jobs.RowUnique), nanos(until), limit)
+	}, "SELECT tenant, name FROM carillon_rows WHERE kind = ? AND lapse <= ? ORDER BY lapse LIMIT ?", int64(kernel.RowUnique), nanos(until), limit)
 	return found, err
 }
 
 // State is the row the store keeps about itself.
-func (s *Store) State(ctx context.Context) (state jobs.StoreRow, err error) {
+func (s *Store) State(ctx context.Context) (state kernel.StoreRow, err error) {
 	err = s.query(ctx, "read the store's row", func(scan func(...any) error) error {
 		var at int64
 		err := scan(&at, &state.Changes, &state.Term, &state.Leader, &state.Turns, &state.Named, &state.NamedBefore, &state.ApplyVersion)

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -25,7 +26,7 @@ type Frozen struct {
 type content struct {
 	d     *dialect
 	tx    *sql.Tx
-	state jobs.StoreRow
+	state kernel.StoreRow
 }
 
 // Freeze opens a database for reading, and keeps everybody from writing to it until it is closed. It is refused while
@@ -47,16 +48,16 @@ func Freeze(ctx context.Context, cfg Config) (_ *Frozen, err error) {
 	}
 	var version int
 	if err := s.db.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM carillon_versions").Scan(&version); err != nil {
-		return nil, jobs.Refuse(jobs.NotFound, "there is no store in this %s: %s", s.dialect.name, quiet(err, cfg.URL))
+		return nil, kernel.Refuse(jobs.NotFound, "there is no store in this %s: %s", s.dialect.name, quiet(err, cfg.URL))
 	}
 	if version != len(known) {
-		return nil, jobs.Refuse(jobs.Conflict, "the tables have version %d, and this program's have %d: start its server with them once, and stop it", version, len(known))
+		return nil, kernel.Refuse(jobs.Conflict, "the tables have version %d, and this program's have %d: start its server with them once, and stop it", version, len(known))
 	}
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	if err != nil {
 		return nil, err
 	}
-	c := &content{s.dialect, tx, jobs.StoreRow{}}
+	c := &content{s.dialect, tx, kernel.StoreRow{}}
 	if err := c.alone(ctx); err != nil {
 		return nil, errors.Join(err, tx.Rollback())
 	}
@@ -77,7 +78,7 @@ func dial(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	if err := s.db.PingContext(ctx); err != nil {
 		_ = s.db.Close()
-		return nil, jobs.Refuse(jobs.Unavailable, "%s cannot be reached: %s", s.dialect.name, quiet(err, cfg.URL))
+		return nil, kernel.Refuse(jobs.Unavailable, "%s cannot be reached: %s", s.dialect.name, quiet(err, cfg.URL))
 	}
 	return s, nil
 }
@@ -87,7 +88,7 @@ func (c *content) alone(ctx context.Context) error {
 	var at, changes, term, turns, until, now int64
 	err := c.tx.QueryRowContext(ctx, "SELECT at, changes, term, leader, turns, named, named_before, apply_version FROM carillon_store WHERE one = 1 FOR UPDATE NOWAIT").Scan(&at, &changes, &term, &c.state.Leader, &turns, &c.state.Named, &c.state.NamedBefore, &c.state.ApplyVersion)
 	if err != nil {
-		return jobs.Refuse(jobs.Conflict, "somebody is writing to this %s: stop the servers and the programs that use it (%v)", c.d.name, err)
+		return kernel.Refuse(jobs.Conflict, "somebody is writing to this %s: stop the servers and the programs that use it (%v)", c.d.name, err)
 	}
 	c.state.At, c.state.Changes, c.state.Term, c.state.Turns = instant(at), uint64(changes), uint64(term), uint64(turns)
 	var node string
@@ -95,21 +96,21 @@ func (c *content) alone(ctx context.Context) error {
 		return err
 	}
 	if until > now {
-		return jobs.Refuse(jobs.Conflict, "node %s leads, or did so until a moment ago: stop it, and try again in %v", node, leaseTime)
+		return kernel.Refuse(jobs.Conflict, "node %s leads, or did so until a moment ago: stop it, and try again in %v", node, leaseTime)
 	}
 	var members int
 	if err := c.tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM carillon_members WHERE until > "+c.d.clock).Scan(&members); err != nil {
 		return err
 	}
 	if members > 0 {
-		return jobs.Refuse(jobs.Conflict, "%d nodes fire here, or did so until a moment ago: stop them, and try again in %v", members, leaseTime)
+		return kernel.Refuse(jobs.Conflict, "%d nodes fire here, or did so until a moment ago: stop them, and try again in %v", members, leaseTime)
 	}
 	var wishes int
 	if err := c.tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM carillon_outbox WHERE refused IS NULL").Scan(&wishes); err != nil {
 		return err
 	}
 	if wishes > 0 {
-		return jobs.Refuse(jobs.Conflict, "%d runs that programs asked for in transactions of their own have not been begun: start the server, which does it at once, and stop it", wishes)
+		return kernel.Refuse(jobs.Conflict, "%d runs that programs asked for in transactions of their own have not been begun: start the server, which does it at once, and stop it", wishes)
 	}
 	return nil
 }
@@ -132,27 +133,27 @@ func stream[R any](ctx context.Context, c *content, yield func(R, error) bool, q
 }
 
 // Rows are all rows but those of runs that are over, and those by name.
-func (c *content) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
-	return func(yield func(jobs.Row, error) bool) {
-		if c.state != (jobs.StoreRow{}) && !yield(&c.state, nil) {
+func (c *content) Rows(ctx context.Context) iter.Seq2[kernel.Row, error] {
+	return func(yield func(kernel.Row, error) bool) {
+		if c.state != (kernel.StoreRow{}) && !yield(&c.state, nil) {
 			return
 		}
-		row := func(scan func(...any) error) (jobs.Row, error) { return scanOther(scan) }
+		row := func(scan func(...any) error) (kernel.Row, error) { return scanOther(scan) }
 		if !stream(ctx, c, yield, "SELECT "+others.all()+" FROM carillon_rows", nil, row) {
 			return
 		}
-		row = func(scan func(...any) error) (jobs.Row, error) { return scanTally(scan) }
+		row = func(scan func(...any) error) (kernel.Row, error) { return scanTally(scan) }
 		if !stream(ctx, c, yield, "SELECT "+tallies.all()+" FROM carillon_tallies WHERE job <> ?", []any{make([]byte, 16)}, row) {
 			return
 		}
-		row = func(scan func(...any) error) (jobs.Row, error) {
+		row = func(scan func(...any) error) (kernel.Row, error) {
 			r, err := scanRun(scan)
 			return r.Run, err
 		}
 		if !stream(ctx, c, yield, "SELECT "+runs.all()+" FROM carillon_runs WHERE "+c.d.live+" ORDER BY tenant, "+c.d.liveSequence, nil, row) {
 			return
 		}
-		row = func(scan func(...any) error) (jobs.Row, error) {
+		row = func(scan func(...any) error) (kernel.Row, error) {
 			r, err := scanRun(scan)
 			if err != nil {
 				return nil, err
@@ -167,10 +168,10 @@ func (c *content) Rows(ctx context.Context) iter.Seq2[jobs.Row, error] {
 }
 
 // Ended are the runs that are over.
-func (c *content) Ended(ctx context.Context) iter.Seq2[*jobs.Run, error] {
-	return func(yield func(*jobs.Run, error) bool) {
+func (c *content) Ended(ctx context.Context) iter.Seq2[*kernel.Run, error] {
+	return func(yield func(*kernel.Run, error) bool) {
 		stream(ctx, c, yield, "SELECT "+runs.all()+" FROM carillon_runs WHERE settled IS NOT NULL ORDER BY settled_at, settled", nil,
-			func(scan func(...any) error) (*jobs.Run, error) {
+			func(scan func(...any) error) (*kernel.Run, error) {
 				r, err := scanRun(scan)
 				return r.Run, err
 			})
@@ -211,7 +212,7 @@ func (s *Store) fill(ctx context.Context, from metastore.Content, check func(met
 	if err != nil {
 		return err
 	}
-	f := &filling{content: &content{s.dialect, tx, jobs.StoreRow{}}, counts: map[counted]int64{}, tallies: map[jobs.Ref]int64{}}
+	f := &filling{content: &content{s.dialect, tx, kernel.StoreRow{}}, counts: map[counted]int64{}, tallies: map[kernel.Ref]int64{}}
 	if err = f.fill(ctx, from); err == nil {
 		err = errors.Join(s.readable(f.state), check(f.content))
 	}
@@ -235,9 +236,9 @@ type filling struct {
 	sequence int64
 	at       int64 // when the last run that is over was settled
 	counts   map[counted]int64
-	tallies  map[jobs.Ref]int64 // of all jobs together
-	ended    map[jobs.Ref]int64 // when runs ended that are known by name as well
-	waiting  map[*table][][]any // rows that are written together
+	tallies  map[kernel.Ref]int64 // of all jobs together
+	ended    map[kernel.Ref]int64 // when runs ended that are known by name as well
+	waiting  map[*table][][]any   // rows that are written together
 	logged   struct {
 		attempt
 		size int
@@ -284,7 +285,7 @@ func (f *filling) empty(ctx context.Context) error {
 	if err := f.alone(ctx); err != nil {
 		return err
 	}
-	full := f.state != (jobs.StoreRow{})
+	full := f.state != (kernel.StoreRow{})
 	for _, t := range []string{"carillon_runs", "carillon_rows", "carillon_tallies", "carillon_counts", "carillon_logs", "carillon_outbox"} {
 		var one int
 		err := f.tx.QueryRowContext(ctx, "SELECT 1 FROM "+t+" LIMIT 1").Scan(&one)
@@ -294,19 +295,19 @@ func (f *filling) empty(ctx context.Context) error {
 		full = full || err == nil
 	}
 	if full {
-		return jobs.Refuse(jobs.Conflict, "there is a store in this %s already: name a database of its own for the new one", f.d.name)
+		return kernel.Refuse(jobs.Conflict, "there is a store in this %s already: name a database of its own for the new one", f.d.name)
 	}
 	return nil
 }
 
 // look goes through the rows for what has to be known before any is written.
 func (f *filling) look(ctx context.Context, from metastore.Content) error {
-	f.ended = map[jobs.Ref]int64{}
+	f.ended = map[kernel.Ref]int64{}
 	for row, err := range from.Rows(ctx) {
 		if err != nil {
 			return err
 		}
-		if run, ok := row.(*jobs.Run); ok && run.Settled() {
+		if run, ok := row.(*kernel.Run); ok && run.Settled() {
 			f.ended[run.Ref()] = nanos(run.Ended)
 		}
 	}
@@ -330,7 +331,7 @@ func (f *filling) flush(ctx context.Context, t *table) error {
 
 // over writes a run that is over. When it was settled is told by when it ended, by the period for which its name is
 // still known, and by those that were settled before it.
-func (f *filling) over(ctx context.Context, in *jobs.Run) error {
+func (f *filling) over(ctx context.Context, in *kernel.Run) error {
 	f.sequence++
 	f.at = max(f.at, nanos(in.Ended), f.ended[in.Ref()])
 	r := run{Run: in, sequence: f.sequence, settled: new(f.sequence), settledAt: new(f.at)}
@@ -338,17 +339,17 @@ func (f *filling) over(ctx context.Context, in *jobs.Run) error {
 }
 
 // row writes any other row.
-func (f *filling) row(ctx context.Context, row jobs.Row) error {
+func (f *filling) row(ctx context.Context, row kernel.Row) error {
 	switch row := row.(type) {
-	case *jobs.StoreRow:
+	case *kernel.StoreRow:
 		f.state = *row
 		return nil
-	case *jobs.Tally:
+	case *kernel.Tally:
 		total := row.Ref()
 		total.ID = jobs.ID{}
 		f.tallies[total] += row.N
 		return f.put(ctx, &tallies, tally(row.Ref(), row.N))
-	case *jobs.Run:
+	case *kernel.Run:
 		if row.Settled() {
 			return nil // it is among those that are over
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -27,12 +28,12 @@ const commitTime = 30 * time.Second
 const silence = 4 * time.Second
 
 // Apply applies a batch in one transaction.
-func (s *Store) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
-	return metastore.Checked(batch, func(batch []jobs.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
+func (s *Store) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
+	return metastore.Checked(batch, func(batch []kernel.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
 }
 
 // commit applies a batch. Once the database was told to commit and did not answer, nobody knows.
-func (s *Store) commit(batch []jobs.Envelope) []metastore.Result {
+func (s *Store) commit(batch []kernel.Envelope) []metastore.Result {
 	ctx, cancel := context.WithTimeout(s.ctx, commitTime)
 	defer cancel()
 	results, told, err := s.transaction(ctx, batch)
@@ -41,18 +42,18 @@ func (s *Store) commit(batch []jobs.Envelope) []metastore.Result {
 		return results
 	case told:
 		s.log.Warn("it is not known whether a commit was done", "err", err)
-		return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "outcome unknown: %s did not say whether it has committed", s.dialect.name))
+		return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "outcome unknown: %s did not say whether it has committed", s.dialect.name))
 	}
 	s.log.Warn("nothing was committed", "err", err)
 	if errors.Is(err, metastore.ErrTooOld) {
 		s.outdated(err)
-		return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %v", err))
+		return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: %v", err))
 	}
-	return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %s does not answer as it should", s.dialect.name))
+	return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: %s does not answer as it should", s.dialect.name))
 }
 
 // transaction says, beside its results, whether the database was told to commit.
-func (s *Store) transaction(ctx context.Context, batch []jobs.Envelope) (results []metastore.Result, told bool, err error) {
+func (s *Store) transaction(ctx context.Context, batch []kernel.Envelope) (results []metastore.Result, told bool, err error) {
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return nil, false, err
@@ -73,8 +74,8 @@ func (s *Store) transaction(ctx context.Context, batch []jobs.Envelope) (results
 		return nil, false, loading.err
 	}
 	rules := metastore.Rules{Known: s.cfg.knows, InForce: func(uint32) (uint32, error) { return v.state.InForce(), nil }}
-	results = metastore.Admitted(batch, v.finished, func(batch []jobs.Envelope) []metastore.Result {
-		return rules.Allowed(batch, func(batch []jobs.Envelope) []metastore.Result { return metastore.ApplyBatch(v, batch) })
+	results = metastore.Admitted(batch, v.finished, func(batch []kernel.Envelope) []metastore.Result {
+		return rules.Allowed(batch, func(batch []kernel.Envelope) []metastore.Result { return metastore.ApplyBatch(v, batch) })
 	})
 	if err := s.write(ctx, tx, v); err != nil {
 		return nil, false, err
@@ -100,7 +101,7 @@ func (s *Store) transaction(ctx context.Context, batch []jobs.Envelope) (results
 
 // lock takes the store's own row.
 func (s *Store) lock(ctx context.Context, tx *sql.Tx) (*view, time.Time, error) {
-	var state jobs.StoreRow
+	var state kernel.StoreRow
 	var at, changes, term, turns, sequence, now int64
 	var bound string
 	err := tx.QueryRowContext(ctx, "SELECT at, changes, term, leader, turns, named, named_before, apply_version, sequence, "+s.dialect.clock+", "+s.dialect.bound(s.cfg.silence)+" FROM carillon_store WHERE one = 1 FOR UPDATE").
@@ -119,7 +120,7 @@ func (s *Store) lock(ctx context.Context, tx *sql.Tx) (*view, time.Time, error) 
 }
 
 // readable says why this program cannot read what the store holds. Other processes may have raised the version.
-func (s *Store) readable(state jobs.StoreRow) error {
+func (s *Store) readable(state kernel.StoreRow) error {
 	return metastore.Readable("the store in this "+s.dialect.name, state.InForce(), s.cfg.knows)
 }
 
@@ -140,16 +141,16 @@ type loader struct {
 	err error
 }
 
-func (l *loader) load(w metastore.Wants) []jobs.Row {
-	var found []jobs.Row
+func (l *loader) load(w metastore.Wants) []kernel.Row {
+	var found []kernel.Row
 	var ids, keys, sums [][]any
 	for _, ref := range w.Refs {
 		switch ref.Kind {
-		case jobs.RowStore:
+		case kernel.RowStore:
 			found = append(found, &l.v.state)
-		case jobs.RowRun:
+		case kernel.RowRun:
 			ids = append(ids, []any{string(ref.Tenant), bytesOf(ref.ID)})
-		case jobs.RowTally:
+		case kernel.RowTally:
 			sums = append(sums, tallyKey(ref))
 		default:
 			keys = append(keys, key(ref))
@@ -200,16 +201,16 @@ func (l *loader) load(w metastore.Wants) []jobs.Row {
 		l.do("read who waits", func() error {
 			query, args := l.s.dialect.firsts(some)
 			rows, err := l.tx.QueryContext(l.ctx, query, args...)
-			n := map[jobs.Ref]int{}
+			n := map[kernel.Ref]int{}
 			err = each(rows, err, func(scan func(...any) error) error {
 				r, err := takeRun(scan)
 				if err == nil {
-					n[jobs.GateRef(r.Tenant, r.Waits)]++
+					n[kernel.GateRef(r.Tenant, r.Waits)]++
 				}
 				return err
 			})
 			for _, g := range some {
-				ref := jobs.GateRef(jobs.Tenant(g.tenant), g.gate)
+				ref := kernel.GateRef(jobs.Tenant(g.tenant), g.gate)
 				l.v.more[ref] = n[ref] == g.n
 			}
 			return err
@@ -250,14 +251,14 @@ func (s *Store) write(ctx context.Context, tx *sql.Tx, v *view) error {
 }
 
 // note writes the store's own row.
-func (d *dialect) note(ctx context.Context, tx *sql.Tx, state jobs.StoreRow, sequence int64) error {
+func (d *dialect) note(ctx context.Context, tx *sql.Tx, state kernel.StoreRow, sequence int64) error {
 	_, err := tx.ExecContext(ctx, d.ask("UPDATE carillon_store SET at = ?, changes = ?, term = ?, leader = ?, turns = ?, named = ?, named_before = ?, apply_version = ?, sequence = ? WHERE one = 1"),
 		nanos(state.At), int64(state.Changes), int64(state.Term), state.Leader, int64(state.Turns), state.Named, state.NamedBefore, int64(state.ApplyVersion), sequence)
 	return err
 }
 
 // untally deletes tallies, and takes what they counted from the sums over all jobs.
-func (s *Store) untally(ctx context.Context, tx *sql.Tx, refs []jobs.Ref) error {
+func (s *Store) untally(ctx context.Context, tx *sql.Tx, refs []kernel.Ref) error {
 	if len(refs) == 0 {
 		return nil
 	}

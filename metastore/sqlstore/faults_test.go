@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
@@ -145,9 +146,9 @@ func faulty(t *testing.T, s *Store, url string) *faults {
 }
 
 // insist sends the same words until they are answered, as couriers do.
-func insist(t *testing.T, s *Store, commands ...jobs.Command) []metastore.Result {
+func insist(t *testing.T, s *Store, commands ...kernel.Command) []metastore.Result {
 	t.Helper()
-	batch := make([]jobs.Envelope, len(commands))
+	batch := make([]kernel.Envelope, len(commands))
 	for i, k := range commands {
 		batch[i] = envelope(k)
 	}
@@ -168,13 +169,13 @@ func insist(t *testing.T, s *Store, commands ...jobs.Command) []metastore.Result
 func TestCommitsThatFail(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		s := open(t, Config{URL: url})
-		do(t, s, jobs.Register{App: "app", Worker: "w", Start: true, Job: jobs.Declaration{Key: "k", Kind: jobs.Triggered,
-			Code: jobs.Settings{MaxConcurrency: new(3), Overlap: new(jobs.OverlapQueue)}}})
+		do(t, s, kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: "k", Kind: kernel.Triggered,
+			Code: kernel.Settings{MaxConcurrency: new(3), Overlap: new(jobs.OverlapQueue)}}})
 		f := faulty(t, s, url)
 		const n = 120
 		ids := map[jobs.ID]bool{}
 		for range n / 6 {
-			var wishes []jobs.Command
+			var wishes []kernel.Command
 			for range 6 {
 				k := create("k")
 				ids[k.ID] = true
@@ -198,7 +199,7 @@ func TestCommitsThatFail(t *testing.T) {
 				t.Fatalf("%d hold one of 3 slots", len(ready))
 			}
 			for _, run := range ready {
-				for _, k := range []jobs.Command{jobs.Claim{ID: run.ID, Worker: "w", Attempt: 1}, jobs.Finish{ID: run.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess}} {
+				for _, k := range []kernel.Command{kernel.Claim{ID: run.ID, Worker: "w", Attempt: 1}, kernel.Finish{ID: run.ID, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess}} {
 					if r := insist(t, s, k)[0]; r.Err != nil {
 						t.Fatalf("%s: %v", k.Verb(), r.Err)
 					}
@@ -246,7 +247,7 @@ func TestCommitsThatFail(t *testing.T) {
 			t.Errorf("%d were counted as Succeeded", succeeded)
 		}
 		for row := range s.captured(t) {
-			if g, ok := row.(*jobs.Gate); ok && g.Taken != 0 {
+			if g, ok := row.(*kernel.Gate); ok && g.Taken != 0 {
 				t.Errorf("%+v", g)
 			}
 		}
@@ -267,7 +268,7 @@ func TestWhatIsKnownOfACommit(t *testing.T) {
 			f.mu.Lock()
 			clear(f.did)
 			f.mu.Unlock()
-			err := s.Apply(t.Context(), []jobs.Envelope{envelope(k)})[0].Err
+			err := s.Apply(t.Context(), []kernel.Envelope{envelope(k)})[0].Err
 			f.mu.Lock()
 			f.quiet = true
 			f.mu.Unlock()
@@ -297,7 +298,7 @@ func TestACommitThatHangs(t *testing.T) {
 		defer cancel()
 		// Its time is over once it hangs, and not while the database still works on what comes before.
 		f.quiet, f.hang, f.hung = true, make(chan struct{}), cancel
-		_, told, err := s.transaction(ctx, []jobs.Envelope{envelope(create("k"))}) // returns although the COMMIT hangs
+		_, told, err := s.transaction(ctx, []kernel.Envelope{envelope(create("k"))}) // returns although the COMMIT hangs
 		if err == nil || !told {
 			t.Errorf("told %v, %v", told, err)
 		}
@@ -318,7 +319,7 @@ func TestTheClockKnowsNoZone(t *testing.T) {
 func TestADeposedLeaderTells(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		s := open(t, Config{URL: url})
-		do(t, s, register("k"), jobs.Lead{Node: "a", Term: 5})
+		do(t, s, register("k"), kernel.Lead{Node: "a", Term: 5})
 		told := func() (n int64) {
 			t.Helper()
 			if err := s.db.QueryRowContext(t.Context(), "SELECT commits FROM carillon_beside WHERE one = 1").Scan(&n); err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 )
@@ -29,13 +30,13 @@ func BenchmarkFire(b *testing.B) {
 					defer s.Close()
 					stores[i] = s
 				}
-				batch := make([]jobs.Envelope, keys)
+				batch := make([]kernel.Envelope, keys)
 				for i := range batch {
-					batch[i] = envelope(jobs.Register{App: "app", Worker: "w", Start: true,
-						Job: jobs.Declaration{Key: jobs.Key(fmt.Sprint("k", i)), Kind: jobs.Recurring, Code: jobs.Settings{Schedule: new("* * * * * *"), MaxConcurrency: new(0)}}})
+					batch[i] = envelope(kernel.Register{App: "app", Worker: "w", Start: true,
+						Job: kernel.Declaration{Key: jobs.Key(fmt.Sprint("k", i)), Kind: kernel.Recurring, Code: kernel.Settings{Schedule: new("* * * * * *"), MaxConcurrency: new(0)}}})
 				}
-				batch = append(batch, envelope(jobs.Lead{Term: 1, Node: "n"}))
-				defs := make([]*jobs.Definition, keys)
+				batch = append(batch, envelope(kernel.Lead{Term: 1, Node: "n"}))
+				defs := make([]*kernel.Definition, keys)
 				for i, r := range stores[0].Apply(b.Context(), batch) {
 					if r.Err != nil {
 						b.Fatal(r.Err)
@@ -51,10 +52,10 @@ func BenchmarkFire(b *testing.B) {
 					mine := defs[m*keys/members : (m+1)*keys/members]
 					all.Go(func() {
 						for range b.N {
-							batch := make([]jobs.Envelope, len(mine))
+							batch := make([]kernel.Envelope, len(mine))
 							for i, d := range mine {
 								due := d.Cursor.Add(time.Second).Truncate(time.Second)
-								batch[i] = envelope(jobs.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Term: 1, From: d.Cursor, To: due, Due: []time.Time{due}, Origin: jobs.FromCron})
+								batch[i] = envelope(kernel.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Term: 1, From: d.Cursor, To: due, Due: []time.Time{due}, Origin: kernel.FromCron})
 							}
 							for i, r := range s.Apply(b.Context(), batch) {
 								if r.Err != nil {

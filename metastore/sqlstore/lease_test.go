@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -32,8 +33,8 @@ func TestALeaseThatAnotherHasTaken(t *testing.T) {
 			term uint64
 			lost chan struct{} // closed when it is over
 		}
-		from := jobs.Instant(time.Now())
-		fire := jobs.Fire{Key: "k", Job: jobs.NewID(from), Revision: 1, From: from, To: from.Add(time.Second), Due: []time.Time{from.Add(time.Second)}, Origin: jobs.FromCron}
+		from := kernel.Instant(time.Now())
+		fire := kernel.Fire{Key: "k", Job: jobs.NewID(from), Revision: 1, From: from, To: from.Add(time.Second), Due: []time.Time{from.Add(time.Second)}, Origin: kernel.FromCron}
 		for _, by := range []struct {
 			node string
 			adds uint64 // to the term
@@ -56,7 +57,7 @@ func TestALeaseThatAnotherHasTaken(t *testing.T) {
 				t.Fatal("a does not lead")
 			}
 			term := l.term
-			if r := a.Apply(t.Context(), []jobs.Envelope{envelope(jobs.Lead{Term: term, Node: "a"})}); r[0].Err != nil {
+			if r := a.Apply(t.Context(), []kernel.Envelope{envelope(kernel.Lead{Term: term, Node: "a"})}); r[0].Err != nil {
 				t.Fatal(r[0].Err)
 			}
 			taken := term + by.adds
@@ -81,12 +82,12 @@ func TestALeaseThatAnotherHasTaken(t *testing.T) {
 			if node != by.node || row != taken || until < now {
 				t.Errorf("the row of %s in term %d has become that of %s in term %d, for %v", by.node, taken, node, row, time.Duration(until-now))
 			}
-			if r := b.Apply(t.Context(), []jobs.Envelope{envelope(jobs.Lead{Term: term + 1, Node: by.node})}); r[0].Err != nil {
+			if r := b.Apply(t.Context(), []kernel.Envelope{envelope(kernel.Lead{Term: term + 1, Node: by.node})}); r[0].Err != nil {
 				t.Fatal(r[0].Err)
 			}
 			fire.Term = term
-			for _, k := range []jobs.Command{jobs.Lead{Term: term, Node: "a"}, fire} {
-				if r := a.Apply(t.Context(), []jobs.Envelope{envelope(k)}); !errors.Is(r[0].Err, jobs.Stale) {
+			for _, k := range []kernel.Command{kernel.Lead{Term: term, Node: "a"}, fire} {
+				if r := a.Apply(t.Context(), []kernel.Envelope{envelope(k)}); !errors.Is(r[0].Err, jobs.Stale) {
 					t.Errorf("%T of the term that is over: %v", k, r[0].Err)
 				}
 			}

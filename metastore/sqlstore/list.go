@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -31,7 +32,7 @@ func (s *Store) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Page,
 		}
 		at = cursor{}
 	}
-	if jobs.ValidState(q.State) && !q.State.Final() {
+	if kernel.ValidState(q.State) && !q.State.Final() {
 		return page, nil
 	}
 	live := page.Runs
@@ -68,7 +69,7 @@ func (s *Store) walk(ctx context.Context, q *metastore.RunQuery, at cursor, size
 		where, args = append(where, "parent = ?"), append(args, bytesOf(q.Parent))
 	case q.Worker != "":
 		where, args = append(where, "worker = ?"), append(args, q.Worker)
-	case jobs.ValidState(q.State) && (at.live || q.State != jobs.Succeeded):
+	case kernel.ValidState(q.State) && (at.live || q.State != jobs.Succeeded):
 		where, args = append(where, "state = ?"), append(args, int64(q.State))
 		if !at.live {
 			where = append(where, "state <> 4")
@@ -83,14 +84,14 @@ func (s *Store) walk(ctx context.Context, q *metastore.RunQuery, at cursor, size
 	var page metastore.Page
 	looked := 0
 	var last int64
-	var lastRun *jobs.Run
+	var lastRun *kernel.Run
 	err := s.query(ctx, "list runs", func(scan func(...any) error) error {
 		var number int64
 		var body []byte
 		if err := scan(&number, &body); err != nil {
 			return err
 		}
-		run, err := decode[*jobs.Run](body)
+		run, err := decode[*kernel.Run](body)
 		if err != nil {
 			return err
 		}
@@ -142,7 +143,7 @@ func parseCursor(text string) (cursor, error) {
 	}
 	n, err := strconv.ParseInt(text[1:], 36, 64)
 	if err != nil || n < 0 || text[0] != 'l' && text[0] != 'a' {
-		return cursor{}, jobs.Invalid("cursor %.60q is not one that this list has given", text)
+		return cursor{}, kernel.Invalid("cursor %.60q is not one that this list has given", text)
 	}
 	return cursor{live: text[0] == 'l', number: n}, nil
 }

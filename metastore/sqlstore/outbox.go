@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -43,14 +44,14 @@ func (s *Store) enqueue(ctx context.Context, tenant jobs.Tenant, actor string, r
 		if r.ID.IsZero() {
 			r.ID = jobs.NewID(time.Now())
 		}
-		e := jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: tenant, Actor: actor, Command: jobs.CreateOf(r)}
+		e := kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: tenant, Actor: actor, Command: kernel.CreateOf(r)}
 		if err := cmp.Or(e.Check(), wished(&e)); err != nil {
 			return err
 		}
 		if _, err := s.Definition(ctx, tenant, r.Key); err != nil {
 			return err
 		}
-		if err := exec(s.dialect.ask("INSERT INTO carillon_outbox (envelope) VALUES (?)"), jobs.AppendEnvelopes(nil, []jobs.Envelope{e})); err != nil {
+		if err := exec(s.dialect.ask("INSERT INTO carillon_outbox (envelope) VALUES (?)"), kernel.AppendEnvelopes(nil, []kernel.Envelope{e})); err != nil {
 			return err
 		}
 	}
@@ -62,13 +63,13 @@ func (s *Store) enqueue(ctx context.Context, tenant jobs.Tenant, actor string, r
 
 // wished says why an envelope is no wish of a program, or nil. Whoever can write to the table of wishes may ask for runs,
 // and for nothing else.
-func wished(e *jobs.Envelope) error {
-	k, ok := e.Command.(jobs.Create)
+func wished(e *kernel.Envelope) error {
+	k, ok := e.Command.(kernel.Create)
 	switch {
 	case !ok:
-		return jobs.Refuse(jobs.Forbidden, "a wish asks for a run, this is a %s", e.Command.Verb())
-	case jobs.SystemKey(k.Key):
-		return jobs.Refuse(jobs.Forbidden, "runs of %s are started by the scheduler only", k.Key)
+		return kernel.Refuse(jobs.Forbidden, "a wish asks for a run, this is a %s", e.Command.Verb())
+	case kernel.SystemKey(k.Key):
+		return kernel.Refuse(jobs.Forbidden, "runs of %s are started by the scheduler only", k.Key)
 	}
 	return nil
 }
@@ -107,14 +108,14 @@ func (s *Store) deliver(ctx context.Context, to metastore.Applier, unread map[in
 	for last := int64(0); ; {
 		n := 0
 		var ids []int64
-		var batch []jobs.Envelope
+		var batch []kernel.Envelope
 		err := s.query(ctx, "read the outbox", func(scan func(...any) error) error {
 			var b []byte
 			if err := scan(&last, &b); err != nil {
 				return err
 			}
 			n++
-			one, err := jobs.DecodeSentEnvelopes(b)
+			one, err := kernel.DecodeSentEnvelopes(b)
 			if err == nil && len(one) != 1 {
 				err = fmt.Errorf("%d envelopes in one wish", len(one))
 			}
@@ -137,8 +138,8 @@ func (s *Store) deliver(ctx context.Context, to metastore.Applier, unread map[in
 }
 
 // bring brings wishes to a store, and clears away those that were made or refused.
-func (s *Store) bring(ctx context.Context, to metastore.Applier, ids []int64, batch []jobs.Envelope) (err error) {
-	for i, r := range metastore.Sieved(batch, wished, func(batch []jobs.Envelope) []metastore.Result { return to.Apply(ctx, batch) }) {
+func (s *Store) bring(ctx context.Context, to metastore.Applier, ids []int64, batch []kernel.Envelope) (err error) {
+	for i, r := range metastore.Sieved(batch, wished, func(batch []kernel.Envelope) []metastore.Result { return to.Apply(ctx, batch) }) {
 		switch code := jobs.CodeOf(r.Err); {
 		case r.Err == nil:
 			_, err = s.db.ExecContext(ctx, s.dialect.ask("DELETE FROM carillon_outbox WHERE id = ?"), ids[i])

@@ -14,6 +14,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -89,7 +90,7 @@ func TestPlans(t *testing.T) {
 		s := open(t, Config{URL: url})
 		do(t, s, register("k"))
 		for range 3 {
-			batch := make([]jobs.Command, 1000)
+			batch := make([]kernel.Command, 1000)
 			for i := range batch {
 				k := create("k")
 				if i%2 == 0 {
@@ -98,9 +99,9 @@ func TestPlans(t *testing.T) {
 				batch[i] = k
 			}
 			do(t, s, batch...)
-			var over []jobs.Command
+			var over []kernel.Command
 			for _, k := range batch[:500] {
-				over = append(over, jobs.Cancel{ID: k.(jobs.Create).ID})
+				over = append(over, kernel.Cancel{ID: k.(kernel.Create).ID})
 			}
 			do(t, s, over...)
 		}
@@ -176,7 +177,7 @@ func TestPlanOfManyRuns(t *testing.T) {
 		do(t, s, register("k"))
 		var keys [][]any
 		for range 2 {
-			batch := make([]jobs.Command, part)
+			batch := make([]kernel.Command, part)
 			for i := range batch {
 				k := create("k")
 				batch[i] = k

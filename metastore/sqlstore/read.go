@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -16,7 +17,7 @@ import (
 var errEnough = errors.New("enough")
 
 // rowsOf reads rows of a kind, until take is false.
-func rowsOf[R jobs.Row](ctx context.Context, s *Store, what string, take func(R) bool, query string, args ...any) error {
+func rowsOf[R kernel.Row](ctx context.Context, s *Store, what string, take func(R) bool, query string, args ...any) error {
 	return s.query(ctx, what, func(scan func(...any) error) error {
 		var body []byte
 		if err := scan(&body); err != nil {
@@ -31,31 +32,31 @@ func rowsOf[R jobs.Row](ctx context.Context, s *Store, what string, take func(R)
 }
 
 // one reads the row that a Ref points to; nil if there is none.
-func one[R jobs.Row](ctx context.Context, s *Store, what string, ref jobs.Ref) (found R, ok bool, err error) {
+func one[R kernel.Row](ctx context.Context, s *Store, what string, ref kernel.Ref) (found R, ok bool, err error) {
 	err = rowsOf(ctx, s, what, func(row R) bool { found, ok = row, true; return false },
 		"SELECT body FROM carillon_rows WHERE kind = ? AND tenant = ? AND name = ? AND id = ? AND at = ?", key(ref)...)
 	return found, ok, err
 }
 
 // Definition is one job.
-func (s *Store) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*jobs.Definition, error) {
-	d, ok, err := one[*jobs.Definition](ctx, s, "read a job", jobs.DefinitionRef(tenant, key))
+func (s *Store) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*kernel.Definition, error) {
+	d, ok, err := one[*kernel.Definition](ctx, s, "read a job", kernel.DefinitionRef(tenant, key))
 	if err == nil && (!ok || d.Gone()) {
-		err = jobs.Refuse(jobs.NotFound, "there is no job %q", key)
+		err = kernel.Refuse(jobs.NotFound, "there is no job %q", key)
 	}
 	return d, err
 }
 
 // Definitions lists jobs: those that are named, those that changed, or all by key.
-func (s *Store) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*jobs.Definition, error) {
-	var found []*jobs.Definition
-	take := func(d *jobs.Definition) bool {
+func (s *Store) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*kernel.Definition, error) {
+	var found []*kernel.Definition
+	take := func(d *kernel.Definition) bool {
 		if (q.Since > 0 || !d.Gone()) && (q.App == "" || d.App == q.App) && (len(q.Keys) == 0 || slices.Contains(q.Keys, d.Key)) && d.Key > q.After {
 			found = append(found, d)
 		}
 		return q.Limit <= 0 || len(found) < q.Limit
 	}
-	query, args := "SELECT body FROM carillon_rows WHERE kind = ?", []any{int64(jobs.RowDefinition)}
+	query, args := "SELECT body FROM carillon_rows WHERE kind = ?", []any{int64(kernel.RowDefinition)}
 	if q.Tenant != "*" {
 		query, args = query+" AND tenant = ?", append(args, string(q.Tenant))
 	}
@@ -74,21 +75,21 @@ func (s *Store) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([
 }
 
 // Run is one run, live or settled.
-func (s *Store) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (found *jobs.Run, err error) {
-	err = rowsOf(ctx, s, "read a run", func(run *jobs.Run) bool { found = run; return false },
+func (s *Store) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (found *kernel.Run, err error) {
+	err = rowsOf(ctx, s, "read a run", func(run *kernel.Run) bool { found = run; return false },
 		"SELECT body FROM carillon_runs WHERE tenant = ? AND id = ?", string(tenant), bytesOf(id))
 	if err == nil && found == nil {
-		err = jobs.Refuse(jobs.NotFound, "there is no run %s", id)
+		err = kernel.Refuse(jobs.NotFound, "there is no run %s", id)
 	}
 	return found, err
 }
 
 // Ledger lists the missed ranges of a job, newest first.
-func (s *Store) Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) (found []*jobs.Missed, err error) {
-	err = rowsOf(ctx, s, "read the ledger", func(m *jobs.Missed) bool {
+func (s *Store) Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) (found []*kernel.Missed, err error) {
+	err = rowsOf(ctx, s, "read the ledger", func(m *kernel.Missed) bool {
 		found = append(found, m)
 		return limit <= 0 || len(found) < limit
-	}, "SELECT body FROM carillon_rows WHERE kind = ? AND tenant = ? AND name = '' AND id = ? ORDER BY at DESC", int64(jobs.RowMissed), string(tenant), bytesOf(job))
+	}, "SELECT body FROM carillon_rows WHERE kind = ? AND tenant = ? AND name = '' AND id = ? ORDER BY at DESC", int64(kernel.RowMissed), string(tenant), bytesOf(job))
 	return found, err
 }
 
@@ -133,10 +134,10 @@ func (s *Store) Counts(ctx context.Context, q metastore.CountQuery) (metastore.C
 }
 
 // Global is what holds for the whole tenant.
-func (s *Store) Global(ctx context.Context, tenant jobs.Tenant) (*jobs.Global, error) {
-	g, ok, err := one[*jobs.Global](ctx, s, "read the settings", jobs.GlobalRef(tenant))
+func (s *Store) Global(ctx context.Context, tenant jobs.Tenant) (*kernel.Global, error) {
+	g, ok, err := one[*kernel.Global](ctx, s, "read the settings", kernel.GlobalRef(tenant))
 	if err == nil && !ok {
-		g = &jobs.Global{Tenant: tenant}
+		g = &kernel.Global{Tenant: tenant}
 	}
 	return g, err
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -20,10 +21,10 @@ const repeated = time.Minute
 
 // retaining is what a pass remembers for the next one.
 type retaining struct {
-	mu     sync.Mutex              // one pass at a time
-	jobs   map[[2]string]jobs.Kept // that have runs that are over, and what the last pass kept of them
-	young  map[[2]string]bool      // that have too many of them, which are too young yet to go
-	up     int64                   // place of the last settled run that was looked at
+	mu     sync.Mutex                // one pass at a time
+	jobs   map[[2]string]kernel.Kept // that have runs that are over, and what the last pass kept of them
+	young  map[[2]string]bool        // that have too many of them, which are too young yet to go
+	up     int64                     // place of the last settled run that was looked at
 	passes int
 }
 
@@ -46,7 +47,7 @@ func (s *Store) retain(ctx context.Context, r metastore.Retention) (dropped int,
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.jobs == nil {
-		p.jobs = map[[2]string]jobs.Kept{}
+		p.jobs = map[[2]string]kernel.Kept{}
 	}
 	up := p.up
 	if err := s.query(ctx, "look for runs that are over", func(scan func(...any) error) error { return scan(&up) },
@@ -58,12 +59,12 @@ func (s *Store) retain(ctx context.Context, r metastore.Retention) (dropped int,
 		return 0, err
 	}
 	newest := int64(0)
-	kept := map[[2]string]jobs.Kept{}
+	kept := map[[2]string]kernel.Kept{}
 	grown := map[[2]string]bool{}
 	for _, name := range active {
 		grown[name] = true
 		if _, known := p.jobs[name]; !known {
-			p.jobs[name] = jobs.Kept{}
+			p.jobs[name] = kernel.Kept{}
 		}
 	}
 	for name, was := range p.jobs {

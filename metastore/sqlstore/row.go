@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -11,10 +12,10 @@ import (
 
 // run is a run as the table holds it.
 type run struct {
-	*jobs.Run        // nil = it is gone
-	sequence  int64  // in the order of creation
-	settled   *int64 // its place among those that are over
-	settledAt *int64
+	*kernel.Run        // nil = it is gone
+	sequence    int64  // in the order of creation
+	settled     *int64 // its place among those that are over
+	settledAt   *int64
 }
 
 // nanos is a time as a number; 0 = none.
@@ -62,7 +63,7 @@ func (r *run) values() []any {
 	return []any{
 		string(in.Tenant), bytesOf(in.ID), r.sequence, string(in.Key), in.App, int64(in.State), in.Worker, parent, string(in.Origin), string(in.Cause),
 		nanos(in.Created), int64(in.Priority), nanos(in.Due), wake, waits, in.First, ready,
-		r.settled == nil && (in.State == jobs.Processing || in.Lingering), some(r.settled), some(r.settledAt), jobs.AppendRow(nil, in),
+		r.settled == nil && (in.State == jobs.Processing || in.Lingering), some(r.settled), some(r.settledAt), kernel.AppendRow(nil, in),
 	}
 }
 
@@ -79,28 +80,28 @@ func scanRun(scan func(...any) error) (run, error) {
 	if err := scan(into...); err != nil {
 		return r, err
 	}
-	in, err := decode[*jobs.Run](body)
+	in, err := decode[*kernel.Run](body)
 	r.Run = in
 	return r, err
 }
 
 // decode reads a row from its wire form.
-func decode[R jobs.Row](body []byte) (R, error) {
+func decode[R kernel.Row](body []byte) (R, error) {
 	var none R
-	row, _, err := jobs.DecodeRow(body)
+	row, _, err := kernel.DecodeRow(body)
 	if err != nil {
 		return none, err
 	}
 	r, ok := row.(R)
 	if !ok {
-		return none, jobs.Invalid("a row of kind %d lies where another should be", row.Ref().Kind)
+		return none, kernel.Invalid("a row of kind %d lies where another should be", row.Ref().Kind)
 	}
 	return r, nil
 }
 
 // stub is what is still known of a run that was settled a short time ago.
-func stub(run *jobs.Run) *jobs.Run {
-	return &jobs.Run{Tenant: run.Tenant, ID: run.ID, Key: run.Key, State: run.State, Attempt: run.Attempt, Worker: run.Worker}
+func stub(run *kernel.Run) *kernel.Run {
+	return &kernel.Run{Tenant: run.Tenant, ID: run.ID, Key: run.Key, State: run.State, Attempt: run.Attempt, Worker: run.Worker}
 }
 
 // Names of settled runs stay for at least two periods of envelope time, and for less than three: as in memory.
@@ -112,51 +113,51 @@ const (
 func periodOf(nano int64) int64 { return nano / int64(period) }
 
 // key of a row that is not a run.
-func key(ref jobs.Ref) []any {
+func key(ref kernel.Ref) []any {
 	return []any{int64(ref.Kind), string(ref.Tenant), ref.Name, bytesOf(ref.ID), ref.At}
 }
 
 // lapses says when the time of a unique key is over, or nil.
-func lapses(row jobs.Row) any {
-	if u, ok := row.(*jobs.UniqueKey); ok {
+func lapses(row kernel.Row) any {
+	if u, ok := row.(*kernel.UniqueKey); ok {
 		return when(u.Until)
 	}
 	return nil
 }
 
 // other are the values of a row that is not a run.
-func other(row jobs.Row) []any {
+func other(row kernel.Row) []any {
 	var changed any
-	if d, ok := row.(*jobs.Definition); ok {
+	if d, ok := row.(*kernel.Definition); ok {
 		changed = int64(d.Change)
 	}
 	var aged any
 	if at, done := metastore.DoneAt(row); done {
 		aged = at.UnixNano()
 	}
-	return append(key(row.Ref()), lapses(row), changed, aged, jobs.AppendRow(nil, row))
+	return append(key(row.Ref()), lapses(row), changed, aged, kernel.AppendRow(nil, row))
 }
 
 // scanOther reads a row that is not a run from all columns of its table.
-func scanOther(scan func(...any) error) (jobs.Row, error) {
+func scanOther(scan func(...any) error) (kernel.Row, error) {
 	var skip any
 	var body []byte
 	if err := scan(&skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &body); err != nil {
 		return nil, err
 	}
-	row, _, err := jobs.DecodeRow(body)
+	row, _, err := kernel.DecodeRow(body)
 	return row, err
 }
 
-func tallyKey(ref jobs.Ref) []any {
+func tallyKey(ref kernel.Ref) []any {
 	return []any{string(ref.Tenant), bytesOf(ref.ID), ref.At, int64(ref.State)}
 }
 
 // tally are the values of a tally.
-func tally(ref jobs.Ref, n int64) []any { return append(tallyKey(ref), n) }
+func tally(ref kernel.Ref, n int64) []any { return append(tallyKey(ref), n) }
 
-func scanTally(scan func(...any) error) (*jobs.Tally, error) {
-	var t jobs.Tally
+func scanTally(scan func(...any) error) (*kernel.Tally, error) {
+	var t kernel.Tally
 	var job []byte
 	err := scan(&t.Tenant, &job, &t.Hour, &t.State, &t.N)
 	copy(t.Job[:], job)

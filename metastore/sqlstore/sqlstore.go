@@ -26,6 +26,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -47,7 +48,7 @@ type Config struct {
 	// Now is the clock that commits are stamped by; nil means the database's, which all processes share.
 	Now func() time.Time
 
-	knows     uint32        // the newest version of the rules that this program knows; default: jobs.ApplyVersion
+	knows     uint32        // the newest version of the rules that this program knows; default: kernel.ApplyVersion
 	leaseTime time.Duration // how long a lease of leadership lasts; default: leaseTime
 	silence   time.Duration // how long a commit may say nothing; default: silence
 }
@@ -102,11 +103,11 @@ func prepared(cfg Config) (*Store, error) {
 	if cfg.LookEvery <= 0 {
 		cfg.LookEvery = besidePoll
 	}
-	cfg.knows = cmp.Or(cfg.knows, jobs.ApplyVersion)
+	cfg.knows = cmp.Or(cfg.knows, kernel.ApplyVersion)
 	cfg.leaseTime, cfg.silence = cmp.Or(cfg.leaseTime, leaseTime), cmp.Or(cfg.silence, silence)
 	direct, off, err := withoutSessions(cfg.URL)
 	if err != nil {
-		return nil, jobs.Invalid("the URL of the database says %v: it is on or off", err)
+		return nil, kernel.Invalid("the URL of the database says %v: it is on or off", err)
 	}
 	cfg.URL = direct
 	s := &Store{cfg: cfg, log: cfg.Logger, leasesOnly: off}
@@ -125,7 +126,7 @@ func prepared(cfg Config) (*Store, error) {
 
 func (s *Store) begin(ctx context.Context) error {
 	if err := s.db.PingContext(ctx); err != nil {
-		return jobs.Refuse(jobs.Unavailable, "%s cannot be reached: %s", s.dialect.name, quiet(err, s.cfg.URL))
+		return kernel.Refuse(jobs.Unavailable, "%s cannot be reached: %s", s.dialect.name, quiet(err, s.cfg.URL))
 	}
 	var err error
 	if s.durability, err = s.dialect.examine(ctx, s.db); err != nil {
@@ -179,13 +180,13 @@ func connect(cfg Config) (*dialect, *sql.DB, error) {
 	raw := cfg.URL
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, nil, jobs.Invalid("the URL of the database cannot be read: it should be like postgres://user:password@host/database")
+		return nil, nil, kernel.Invalid("the URL of the database cannot be read: it should be like postgres://user:password@host/database")
 	}
 	switch u.Scheme {
 	case "postgres", "postgresql":
 		db, err := sql.Open("pgx", raw)
 		if err != nil {
-			return nil, nil, jobs.Invalid("the URL of the database: %s", quiet(err, raw))
+			return nil, nil, kernel.Invalid("the URL of the database: %s", quiet(err, raw))
 		}
 		return postgres, db, nil
 	case "mariadb", "mysql":
@@ -195,11 +196,11 @@ func connect(cfg Config) (*dialect, *sql.DB, error) {
 		}
 		connector, err := mysql.NewConnector(c)
 		if err != nil {
-			return nil, nil, jobs.Invalid("the URL of the database: %s", quiet(err, raw))
+			return nil, nil, kernel.Invalid("the URL of the database: %s", quiet(err, raw))
 		}
 		return mariadb, sql.OpenDB(connector), nil
 	}
-	return nil, nil, jobs.Invalid("the URL of the database begins with %.20q: postgres, mariadb and mysql are known", u.Scheme)
+	return nil, nil, kernel.Invalid("the URL of the database begins with %.20q: postgres, mariadb and mysql are known", u.Scheme)
 }
 
 // mariadbConfig is what the driver wants to know, from a URL.
@@ -211,7 +212,7 @@ func mariadbConfig(u *url.URL, silence time.Duration) (*mysql.Config, error) {
 		query.Del(name)
 	}
 	if len(query) > 0 {
-		return nil, jobs.Invalid("the URL of the database has parameters that are not known: only socket and tls are")
+		return nil, kernel.Invalid("the URL of the database has parameters that are not known: only socket and tls are")
 	}
 	c := mysql.NewConfig()
 	c.User, c.DBName = u.User.Username(), strings.TrimPrefix(u.Path, "/")
@@ -252,7 +253,7 @@ func (s *Store) failed(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %w: %w", what, jobs.Refuse(jobs.Unavailable, "%s does not answer", s.dialect.name), err)
+	return fmt.Errorf("%s: %w: %w", what, kernel.Refuse(jobs.Unavailable, "%s does not answer", s.dialect.name), err)
 }
 
 // query reads rows outside of a commit, until fn answers with errEnough. A name that PostgreSQL does not take as text
@@ -260,7 +261,7 @@ func (s *Store) failed(what string, err error) error {
 func (s *Store) query(ctx context.Context, what string, fn func(scan func(...any) error) error, query string, args ...any) error {
 	for _, a := range args {
 		if name, ok := a.(string); ok {
-			if err := jobs.CheckText(what+": the name", name); err != nil {
+			if err := kernel.CheckText(what+": the name", name); err != nil {
 				return err
 			}
 		}

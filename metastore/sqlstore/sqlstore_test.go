@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -24,13 +25,13 @@ func both(t *testing.T, fn func(t *testing.T, url string)) {
 	t.Run("MariaDB", func(t *testing.T) { fn(t, sqltest.MariaDB.New(t)) })
 }
 
-func envelope(k jobs.Command) jobs.Envelope {
-	return jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}
+func envelope(k kernel.Command) kernel.Envelope {
+	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}
 }
 
-func do(t *testing.T, s metastore.Applier, commands ...jobs.Command) []metastore.Result {
+func do(t *testing.T, s metastore.Applier, commands ...kernel.Command) []metastore.Result {
 	t.Helper()
-	batch := make([]jobs.Envelope, len(commands))
+	batch := make([]kernel.Envelope, len(commands))
 	for i, k := range commands {
 		batch[i] = envelope(k)
 	}
@@ -43,11 +44,11 @@ func do(t *testing.T, s metastore.Applier, commands ...jobs.Command) []metastore
 	return results
 }
 
-func register(key jobs.Key) jobs.Register {
-	return jobs.Register{App: "app", Worker: "w", Start: true, Job: jobs.Declaration{Key: key, Kind: jobs.Triggered}}
+func register(key jobs.Key) kernel.Register {
+	return kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: key, Kind: kernel.Triggered}}
 }
 
-func create(key jobs.Key) jobs.Create { return jobs.Create{ID: jobs.NewID(time.Now()), Key: key} }
+func create(key jobs.Key) kernel.Create { return kernel.Create{ID: jobs.NewID(time.Now()), Key: key} }
 
 // What a database cannot take as text is refused by itself, and does not take down what is committed along with it.
 func TestNamesThatAreNoText(t *testing.T) {
@@ -55,11 +56,11 @@ func TestNamesThatAreNoText(t *testing.T) {
 		s := open(t, Config{URL: url})
 		do(t, s, register("k"))
 		ours := create("k")
-		var batch []jobs.Envelope
+		var batch []kernel.Envelope
 		for _, text := range []string{"a\x00b", "\xff\xfe", "\xed\xa0\x80"} {
 			u, i := create("k"), create("k")
 			u.Unique, i.Idempotency = text, text
-			batch = append(batch, envelope(u), envelope(i), envelope(jobs.Claim{ID: ours.ID, Worker: "w-" + text, Attempt: 1}))
+			batch = append(batch, envelope(u), envelope(i), envelope(kernel.Claim{ID: ours.ID, Worker: "w-" + text, Attempt: 1}))
 		}
 		results := s.Apply(t.Context(), append(batch, envelope(ours)))
 		for i, r := range results[:len(batch)] {
@@ -80,8 +81,8 @@ func TestReopen(t *testing.T) {
 		do(t, a, register("k"))
 		k := create("k")
 		do(t, b, k)
-		do(t, a, jobs.Claim{ID: k.ID, Worker: "w", Attempt: 1})
-		do(t, b, jobs.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess})
+		do(t, a, kernel.Claim{ID: k.ID, Worker: "w", Attempt: 1})
+		do(t, b, kernel.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 		if r := do(t, a, k)[0]; !r.Existing {
 			t.Errorf("a create that was sent twice made %+v", r.Run())
 		}
@@ -225,11 +226,11 @@ func TestPrune(t *testing.T) {
 		do(t, s, register("k"))
 		old, young, live := create("k"), create("k"), create("k")
 		do(t, s, old, young, live)
-		do(t, s, jobs.Cancel{ID: old.ID})
+		do(t, s, kernel.Cancel{ID: old.ID})
 		now = now.Add(time.Hour)
-		do(t, s, jobs.Cancel{ID: young.ID})
-		if _, err := s.Retain(t.Context(), metastore.Retention{Now: now, Logs: time.Hour, Of: func(jobs.Tenant, jobs.Key) (jobs.Kept, error) {
-			return jobs.Kept{Since: now.Add(-time.Minute)}, nil
+		do(t, s, kernel.Cancel{ID: young.ID})
+		if _, err := s.Retain(t.Context(), metastore.Retention{Now: now, Logs: time.Hour, Of: func(jobs.Tenant, jobs.Key) (kernel.Kept, error) {
+			return kernel.Kept{Since: now.Add(-time.Minute)}, nil
 		}}); err != nil {
 			t.Fatal(err)
 		}
@@ -248,12 +249,12 @@ func TestS0_26TheOldestRunsGoBeyondTheBytes(t *testing.T) {
 		do(t, s, register("k"))
 		const all = 1_200
 		ids := make([]jobs.ID, all)
-		var batch []jobs.Command
+		var batch []kernel.Command
 		for i := range ids {
 			k := create("k")
 			k.Args = fmt.Appendf(nil, `{"text":"%x"}`, noise(i)) // which no database makes much shorter
 			ids[i] = k.ID
-			if batch = append(batch, k, jobs.Cancel{ID: k.ID}); len(batch) == 200 {
+			if batch = append(batch, k, kernel.Cancel{ID: k.ID}); len(batch) == 200 {
 				do(t, s, batch...)
 				batch = nil
 			}
@@ -270,7 +271,7 @@ func TestS0_26TheOldestRunsGoBeyondTheBytes(t *testing.T) {
 		if _, err := s.db.ExecContext(t.Context(), s.dialect.analyze+"carillon_runs"); err != nil { // MariaDB counts now and then
 			t.Fatal(err)
 		}
-		done, err := s.Retain(t.Context(), metastore.Retention{Now: time.Now(), Bytes: 1_000_000, Of: func(jobs.Tenant, jobs.Key) (jobs.Kept, error) { return jobs.Kept{}, nil }})
+		done, err := s.Retain(t.Context(), metastore.Retention{Now: time.Now(), Bytes: 1_000_000, Of: func(jobs.Tenant, jobs.Key) (kernel.Kept, error) { return kernel.Kept{}, nil }})
 		if err != nil || done.Dropped < 600 || done.Dropped > 900 { // each has a little more than 2,000 bytes
 			t.Fatalf("%+v, %v", done, err)
 		}
@@ -452,8 +453,8 @@ func TestEnqueueTx(t *testing.T) {
 			t.Fatal(err)
 		}
 		// One that is refused after all stays where people find it, and holds up nobody.
-		do(t, s, jobs.Delete{Key: "k"})
-		if _, err := s.db.Exec(s.dialect.ask("INSERT INTO carillon_outbox (envelope) VALUES (?)"), jobs.AppendEnvelopes(nil, []jobs.Envelope{envelope(create("k"))})); err != nil {
+		do(t, s, kernel.Delete{Key: "k"})
+		if _, err := s.db.Exec(s.dialect.ask("INSERT INTO carillon_outbox (envelope) VALUES (?)"), kernel.AppendEnvelopes(nil, []kernel.Envelope{envelope(create("k"))})); err != nil {
 			t.Fatal(err)
 		}
 		refused := sql.NullString{}
@@ -472,10 +473,10 @@ func TestEnqueueTx(t *testing.T) {
 func TestWishesAreRuns(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		s := open(t, Config{URL: url})
-		key := jobs.NotifyKey("app")
+		key := kernel.NotifyKey("app")
 		do(t, s, register("k"), register(key))
 		again := create(key)
-		again.Origin = jobs.FromRetry
+		again.Origin = kernel.FromRetry
 		tx, err := s.db.Begin()
 		if err != nil {
 			t.Fatal(err)
@@ -485,9 +486,9 @@ func TestWishesAreRuns(t *testing.T) {
 			t.Errorf("a request for a notification: %v", err)
 		}
 		good := create("k")
-		grant := jobs.Grant{Token: jobs.Token{ID: "aaaa1111", Name: "eve", Role: jobs.RoleAdmin, Hash: make([]byte, 32)}}
-		for _, list := range [][]jobs.Envelope{{envelope(grant)}, {envelope(again)}, {envelope(create("k")), envelope(create("k"))}, {envelope(good)}} {
-			if _, err := s.db.Exec(s.dialect.ask("INSERT INTO carillon_outbox (envelope) VALUES (?)"), jobs.AppendEnvelopes(nil, list)); err != nil {
+		grant := kernel.Grant{Token: kernel.Token{ID: "aaaa1111", Name: "eve", Role: kernel.RoleAdmin, Hash: make([]byte, 32)}}
+		for _, list := range [][]kernel.Envelope{{envelope(grant)}, {envelope(again)}, {envelope(create("k")), envelope(create("k"))}, {envelope(good)}} {
+			if _, err := s.db.Exec(s.dialect.ask("INSERT INTO carillon_outbox (envelope) VALUES (?)"), kernel.AppendEnvelopes(nil, list)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -516,7 +517,7 @@ type told struct {
 	made chan<- jobs.ID
 }
 
-func (s told) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (s told) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	results := s.Store.Apply(ctx, batch)
 	for _, r := range results {
 		if r.Err == nil {

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
-	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 	"github.com/carillon-scheduler/carillon/metastore/storetest"
 )
@@ -36,7 +36,7 @@ func harness(t *testing.T, c Config, clock *storetest.Clock) storetest.Harness {
 	return storetest.Harness{
 		Store: s,
 		Clock: clock,
-		Rows:  func() iter.Seq[jobs.Row] { return s.captured(t) },
+		Rows:  func() iter.Seq[kernel.Row] { return s.captured(t) },
 		Crash: func(t *testing.T) storetest.Harness {
 			if err := s.Close(); err != nil {
 				t.Error(err)
@@ -67,12 +67,12 @@ func open(t testing.TB, c Config) *Store {
 }
 
 // captured are all rows as an engine in memory would capture them.
-func (s *Store) captured(t *testing.T) iter.Seq[jobs.Row] {
+func (s *Store) captured(t *testing.T) iter.Seq[kernel.Row] {
 	t.Helper()
 	ctx := context.Background()
-	var all []jobs.Row
+	var all []kernel.Row
 	state, err := s.State(ctx)
-	if state != (jobs.StoreRow{}) {
+	if state != (kernel.StoreRow{}) {
 		all = append(all, &state)
 	}
 	err = errors.Join(err, s.query(ctx, "capture", func(scan func(...any) error) error {
@@ -103,7 +103,7 @@ func (s *Store) captured(t *testing.T) iter.Seq[jobs.Row] {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(yield func(jobs.Row) bool) {
+	return func(yield func(kernel.Row) bool) {
 		for _, row := range all {
 			if !yield(row) {
 				return

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -15,12 +16,12 @@ import (
 // The version of the rules is a column of the store's own row. A program that does not know it neither opens the
 // database nor commits to it, and one that leads ends.
 func TestNewerRulesAreRefused(t *testing.T) {
-	const newer = jobs.ApplyVersion + 1
+	const newer = kernel.ApplyVersion + 1
 	both(t, func(t *testing.T, url string) {
 		old, s := open(t, Config{URL: url, Node: "old"}), open(t, Config{URL: url, knows: newer})
 		do(t, s, register("k"))
 		do(t, old, create("k"))
-		raise := []jobs.Envelope{envelope(jobs.FinalizeUpgrade{To: newer}), envelope(create("k"))}
+		raise := []kernel.Envelope{envelope(kernel.FinalizeUpgrade{To: newer}), envelope(create("k"))}
 		if r := old.Apply(t.Context(), raise); !errors.Is(r[0].Err, jobs.Conflict) || r[1].Err != nil {
 			t.Errorf("a program raises the version to one that it does not know: %v, %v", r[0].Err, r[1].Err)
 		}
@@ -33,12 +34,12 @@ func TestNewerRulesAreRefused(t *testing.T) {
 			})
 		}()
 		<-leads
-		do(t, s, jobs.FinalizeUpgrade{To: newer}, create("k"))
+		do(t, s, kernel.FinalizeUpgrade{To: newer}, create("k"))
 		if state, err := s.State(t.Context()); err != nil || state.InForce() != newer {
 			t.Errorf("version %d is in force, %v", state.InForce(), err)
 		}
-		says := fmt.Sprintf("version %d of the rules, and this program knows version %d", newer, jobs.ApplyVersion)
-		if r := old.Apply(t.Context(), []jobs.Envelope{envelope(create("k"))}); !errors.Is(r[0].Err, jobs.Unavailable) || !strings.Contains(r[0].Err.Error(), says) {
+		says := fmt.Sprintf("version %d of the rules, and this program knows version %d", newer, kernel.ApplyVersion)
+		if r := old.Apply(t.Context(), []kernel.Envelope{envelope(create("k"))}); !errors.Is(r[0].Err, jobs.Unavailable) || !strings.Contains(r[0].Err.Error(), says) {
 			t.Errorf("an older program commits: %v", r[0].Err)
 		}
 		select {

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"cmp"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -14,37 +15,37 @@ type view struct {
 	sequence int64 // the last that was given out
 	now      int64 // time of this commit
 
-	rows    map[jobs.Ref]jobs.Row // all but runs
-	runs    map[jobs.Ref]*seen
-	waiters map[jobs.Ref]map[jobs.Ref]*jobs.Run // by gate
-	more    map[jobs.Ref]bool                   // gates at which others may wait behind those that were loaded
+	rows    map[kernel.Ref]kernel.Row // all but runs
+	runs    map[kernel.Ref]*seen
+	waiters map[kernel.Ref]map[kernel.Ref]*kernel.Run // by gate
+	more    map[kernel.Ref]bool                       // gates at which others may wait behind those that were loaded
 
-	state   jobs.StoreRow
-	written map[jobs.Ref]bool // rows that were put or deleted
-	tallies map[jobs.Ref]int64
+	state   kernel.StoreRow
+	written map[kernel.Ref]bool // rows that were put or deleted
+	tallies map[kernel.Ref]int64
 	ended   []*seen // runs that this commit has settled, in order
 
-	untallied []jobs.Ref // tallies that were deleted
+	untallied []kernel.Ref // tallies that were deleted
 }
 
 // seen is a run that a commit has loaded or made.
 type seen struct {
 	run
-	was     *jobs.Run // as it was loaded, unless it was settled by then
-	wasSet  bool      // it was settled when it was loaded
+	was     *kernel.Run // as it was loaded, unless it was settled by then
+	wasSet  bool        // it was settled when it was loaded
 	changed bool
 }
 
-func newView(state jobs.StoreRow, sequence int64) *view {
+func newView(state kernel.StoreRow, sequence int64) *view {
 	return &view{
 		at: nanos(state.At), sequence: sequence, state: state,
-		rows: map[jobs.Ref]jobs.Row{}, runs: map[jobs.Ref]*seen{}, waiters: map[jobs.Ref]map[jobs.Ref]*jobs.Run{}, more: map[jobs.Ref]bool{},
-		written: map[jobs.Ref]bool{}, tallies: map[jobs.Ref]int64{},
+		rows: map[kernel.Ref]kernel.Row{}, runs: map[kernel.Ref]*seen{}, waiters: map[kernel.Ref]map[kernel.Ref]*kernel.Run{}, more: map[kernel.Ref]bool{},
+		written: map[kernel.Ref]bool{}, tallies: map[kernel.Ref]int64{},
 	}
 }
 
 // loaded takes a run that was read. One that was loaded before stays as it is.
-func (v *view) loaded(r run) jobs.Row {
+func (v *view) loaded(r run) kernel.Row {
 	ref := r.Ref()
 	if known := v.runs[ref]; known != nil {
 		return v.Get(ref)
@@ -59,7 +60,7 @@ func (v *view) loaded(r run) jobs.Row {
 }
 
 // live is the run while it is not settled, or nil.
-func (s *seen) live() *jobs.Run {
+func (s *seen) live() *kernel.Run {
 	if s == nil || s.settled != nil {
 		return nil
 	}
@@ -67,11 +68,11 @@ func (s *seen) live() *jobs.Run {
 }
 
 // Get is the row as the last Put left it, or nil.
-func (v *view) Get(ref jobs.Ref) jobs.Row {
+func (v *view) Get(ref kernel.Ref) kernel.Row {
 	switch ref.Kind {
-	case jobs.RowStore:
+	case kernel.RowStore:
 		return &v.state
-	case jobs.RowRun:
+	case kernel.RowRun:
 		s := v.runs[ref]
 		switch {
 		case s == nil || s.Run == nil:
@@ -93,8 +94,8 @@ func (v *view) Get(ref jobs.Ref) jobs.Row {
 func (v *view) named(s *seen) bool { return periodOf(*s.settledAt) >= periodOf(v.at)-kept }
 
 // finished is a run that was settled before this commit, if the rules may not know its name any more, or nil.
-func (v *view) finished(tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
-	s := v.runs[jobs.RunRef(tenant, id)]
+func (v *view) finished(tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
+	s := v.runs[kernel.RunRef(tenant, id)]
 	if s != nil && s.wasSet && metastore.MayBeFinished(&v.state, instant(v.now), id) {
 		return s.Run, nil
 	}
@@ -102,8 +103,8 @@ func (v *view) finished(tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
 }
 
 // First is the run that waits at the gate and goes first, of those that were loaded.
-func (v *view) First(gate jobs.Ref) *jobs.Run {
-	var first *jobs.Run
+func (v *view) First(gate kernel.Ref) *kernel.Run {
+	var first *kernel.Run
 	for _, run := range v.waiters[gate] {
 		if first == nil || before(run, first) {
 			first = run
@@ -112,7 +113,7 @@ func (v *view) First(gate jobs.Ref) *jobs.Run {
 	return first
 }
 
-func before(a, b *jobs.Run) bool {
+func before(a, b *kernel.Run) bool {
 	if a.First != b.First {
 		return a.First
 	}
@@ -120,14 +121,14 @@ func before(a, b *jobs.Run) bool {
 }
 
 // wait moves a run among those who wait.
-func (v *view) wait(old, now *jobs.Run) {
+func (v *view) wait(old, now *kernel.Run) {
 	if old != nil && old.Waits != "" {
-		delete(v.waiters[jobs.GateRef(old.Tenant, old.Waits)], old.Ref())
+		delete(v.waiters[kernel.GateRef(old.Tenant, old.Waits)], old.Ref())
 	}
 	if now != nil && now.Waits != "" {
-		gate := jobs.GateRef(now.Tenant, now.Waits)
+		gate := kernel.GateRef(now.Tenant, now.Waits)
 		if v.waiters[gate] == nil {
-			v.waiters[gate] = map[jobs.Ref]*jobs.Run{}
+			v.waiters[gate] = map[kernel.Ref]*kernel.Run{}
 		}
 		v.waiters[gate][now.Ref()] = now
 	}
@@ -139,21 +140,21 @@ func (v *view) next() *int64 {
 }
 
 // Put stores a row. A Tally is added to what is there.
-func (v *view) Put(row jobs.Row) {
+func (v *view) Put(row kernel.Row) {
 	ref := row.Ref()
 	switch row := row.(type) {
-	case *jobs.StoreRow:
+	case *kernel.StoreRow:
 		v.state = *row
-	case *jobs.Tally:
+	case *kernel.Tally:
 		v.tallies[ref] += row.N
-	case *jobs.Run:
+	case *kernel.Run:
 		v.putRun(ref, row)
 	default:
 		v.rows[ref], v.written[ref] = row, true
 	}
 }
 
-func (v *view) putRun(ref jobs.Ref, run *jobs.Run) {
+func (v *view) putRun(ref kernel.Ref, run *kernel.Run) {
 	s := v.runs[ref]
 	if s == nil {
 		s = &seen{}
@@ -176,18 +177,18 @@ func (v *view) putRun(ref jobs.Ref, run *jobs.Run) {
 }
 
 // Delete removes a row. A gate at which nobody waits any more, as far as was loaded, stays if others may wait there.
-func (v *view) Delete(ref jobs.Ref) {
+func (v *view) Delete(ref kernel.Ref) {
 	if v.more[ref] {
 		return
 	}
-	if ref.Kind == jobs.RowRun {
+	if ref.Kind == kernel.RowRun {
 		if s := v.runs[ref]; s != nil {
 			v.wait(s.live(), nil)
 			s.Run, s.changed = nil, true
 		}
 		return
 	}
-	if ref.Kind == jobs.RowTally {
+	if ref.Kind == kernel.RowTally {
 		if v.rows[ref] != nil {
 			v.untallied = append(v.untallied, ref)
 		}
@@ -225,7 +226,7 @@ const (
 )
 
 // count adds what a live run counts for.
-func count(n map[counted]int64, run *jobs.Run, by int64) {
+func count(n map[counted]int64, run *kernel.Run, by int64) {
 	if run == nil {
 		return
 	}
@@ -269,7 +270,7 @@ func (v *view) change() change {
 			c.dropped = append(c.dropped, key(ref))
 		}
 	}
-	total := map[jobs.Ref]int64{}
+	total := map[kernel.Ref]int64{}
 	for ref, k := range v.tallies {
 		c.tallies = append(c.tallies, tally(ref, k))
 		ref.ID = jobs.ID{}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -23,22 +24,22 @@ func secretOf(s string) []byte {
 // sessionID is the id of a session by its name in the story.
 func sessionID(name string) string { return hex.EncodeToString(secretOf("session " + name)) }
 
-func (tl *telling) access(w words) jobs.Command {
+func (tl *telling) access(w words) kernel.Command {
 	switch w.verb {
 	case "grant":
-		return jobs.Grant{Token: jobs.Token{ID: w.name(0), Name: w.name(1), Role: w.name(2), App: w.take("app"), Until: tl.at(w.take("until")),
+		return kernel.Grant{Token: kernel.Token{ID: w.name(0), Name: w.name(1), Role: w.name(2), App: w.take("app"), Until: tl.at(w.take("until")),
 			Hash: secretOf(or(w.take("secret"), "secret"))}}
 	case "revoke":
-		return jobs.Revoke{ID: w.name(0)}
+		return kernel.Revoke{ID: w.name(0)}
 	case "signin":
-		return jobs.SignIn{Session: jobs.Session{ID: sessionID(w.name(0)), Token: w.name(1), Until: tl.at(w.take("until"))}}
+		return kernel.SignIn{Session: kernel.Session{ID: sessionID(w.name(0)), Token: w.name(1), Until: tl.at(w.take("until"))}}
 	}
-	return jobs.SignOut{ID: sessionID(w.name(0))}
+	return kernel.SignOut{ID: sessionID(w.name(0))}
 }
 
 // trim names what the leader is shown as history before a time, or whatever will ever be history.
-func (tl *telling) trim(w words) jobs.Command {
-	k := jobs.Trim{Before: tl.at(w.take("before"))}
+func (tl *telling) trim(w words) kernel.Command {
+	k := kernel.Trim{Before: tl.at(w.take("before"))}
 	for _, row := range tl.rows() {
 		if at, ok := metastore.DoneAt(row); ok && (at.Before(k.Before) || w.has("all")) {
 			k.Refs = append(k.Refs, row.Ref())
@@ -48,21 +49,21 @@ func (tl *telling) trim(w words) jobs.Command {
 }
 
 // rows are those that a leader is shown as history, or will be, sorted by what they say.
-func (tl *telling) rows() []jobs.Row {
+func (tl *telling) rows() []kernel.Row {
 	if tl.h.Rows == nil {
 		tl.t.Skip("this story looks at rows, and the store shows none")
 	}
-	var found []jobs.Row
+	var found []kernel.Row
 	for row := range tl.h.Rows() {
 		if _, ok := metastore.DoneAt(row); ok {
 			found = append(found, row)
 		}
 	}
-	slices.SortFunc(found, func(a, b jobs.Row) int { return strings.Compare(tl.aged(a.Ref()), tl.aged(b.Ref())) })
+	slices.SortFunc(found, func(a, b kernel.Row) int { return strings.Compare(tl.aged(a.Ref()), tl.aged(b.Ref())) })
 	return found
 }
 
-func token(k *jobs.Token) string {
+func token(k *kernel.Token) string {
 	p := phrase{fmt.Sprintf("token %s %q, %s", k.ID, k.Name, k.Role)}
 	p.add(k.App != "", "app %s", k.App)
 	p.add(true, "by %s", k.By)
@@ -89,7 +90,7 @@ func showCalendars(tl *telling, w words) string {
 	if err != nil {
 		return refusedRead(err)
 	}
-	return several(list, func(c *jobs.Calendar) string {
+	return several(list, func(c *kernel.Calendar) string {
 		p := phrase{fmt.Sprintf("calendar %s %q", c.Name, c.Rules)}
 		p.add(c.Zone != "", "in %s", c.Zone)
 		p.add(c.Description != "", "%s", c.Description)
@@ -115,7 +116,7 @@ func showAudits(tl *telling, w words) string {
 	if err != nil {
 		return refusedRead(err)
 	}
-	return several(list, func(a *jobs.Audit) string {
+	return several(list, func(a *kernel.Audit) string {
 		p := phrase{fmt.Sprintf("%d %s %s %s, %s", a.N, since(a.At), a.Actor, a.Verb, a.Target)}
 		p.add(a.Reason != "", "because %q", a.Reason)
 		p.add(a.Before != nil, "was %s", a.Before)
@@ -149,15 +150,15 @@ func showAged(tl *telling, w words) string {
 }
 
 // aged is how a row that is history reads.
-func (tl *telling) aged(ref jobs.Ref) string {
+func (tl *telling) aged(ref kernel.Ref) string {
 	switch ref.Kind {
-	case jobs.RowTally:
+	case kernel.RowTally:
 		return tl.named(fmt.Sprintf("tally of %s, %s in the hour from %s", ref.ID, ref.State, since(time.Unix(0, ref.At))))
-	case jobs.RowMissed:
+	case kernel.RowMissed:
 		return tl.named(fmt.Sprintf("missed of %s from %s", ref.ID, since(time.Unix(0, ref.At))))
-	case jobs.RowSession:
+	case kernel.RowSession:
 		return "session"
-	case jobs.RowToken:
+	case kernel.RowToken:
 		return "token " + ref.Name
 	}
 	return "job " + ref.Name
@@ -176,45 +177,45 @@ func access(t *testing.T, all rows) {
 	}
 	for _, row := range all {
 		switch row := row.(type) {
-		case *jobs.Definition:
+		case *kernel.Definition:
 			if !row.Gone() {
 				of(row.Tenant).jobs++
 			}
-		case *jobs.Audit:
+		case *kernel.Audit:
 			of(row.Tenant).audits++
-		case *jobs.Token:
+		case *kernel.Token:
 			if row.Master() {
 				of(row.Tenant).admins++
 			}
-			name, ok := all[jobs.UniqueRef(row.Tenant, jobs.TokenName(row.Name))].(*jobs.UniqueKey)
-			if row.Until.IsZero() && (!ok || name.ID != jobs.TokenKey(row.ID)) {
+			name, ok := all[kernel.UniqueRef(row.Tenant, kernel.TokenName(row.Name))].(*kernel.UniqueKey)
+			if row.Until.IsZero() && (!ok || name.ID != kernel.TokenKey(row.ID)) {
 				t.Errorf("token %s does not hold its name %q", row.ID, row.Name)
 			}
-		case *jobs.UniqueKey:
-			if !strings.HasPrefix(row.Name, jobs.TokenName("")) || !row.Until.IsZero() {
+		case *kernel.UniqueKey:
+			if !strings.HasPrefix(row.Name, kernel.TokenName("")) || !row.Until.IsZero() {
 				continue
 			}
-			if !slices.ContainsFunc(valuesOf(all), func(r jobs.Row) bool {
-				k, ok := r.(*jobs.Token)
-				return ok && k.Tenant == row.Tenant && jobs.TokenKey(k.ID) == row.ID
+			if !slices.ContainsFunc(valuesOf(all), func(r kernel.Row) bool {
+				k, ok := r.(*kernel.Token)
+				return ok && k.Tenant == row.Tenant && kernel.TokenKey(k.ID) == row.ID
 			}) {
 				t.Errorf("the name %s is held by a token that is gone", row.Name)
 			}
 		}
 	}
 	for tenant, n := range counted {
-		g, _ := all[jobs.GlobalRef(tenant)].(*jobs.Global)
+		g, _ := all[kernel.GlobalRef(tenant)].(*kernel.Global)
 		if g == nil {
-			g = &jobs.Global{}
+			g = &kernel.Global{}
 		}
-		if g.Jobs != n.jobs || g.Admins != n.admins || min(g.Audits, jobs.MaxAudits) != uint64(n.audits) {
+		if g.Jobs != n.jobs || g.Admins != n.admins || min(g.Audits, kernel.MaxAudits) != uint64(n.audits) {
 			t.Errorf("%s counts %d jobs, %d admins and %d audits: there are %+v", tenant, g.Jobs, g.Admins, g.Audits, *n)
 		}
 	}
 }
 
-func valuesOf(all rows) []jobs.Row {
-	var list []jobs.Row
+func valuesOf(all rows) []kernel.Row {
+	var list []kernel.Row
 	for _, row := range all {
 		list = append(list, row)
 	}
@@ -222,21 +223,21 @@ func valuesOf(all rows) []jobs.Row {
 }
 
 // kept checks that of a deleted job no gate is left that nobody uses.
-func kept(t *testing.T, all rows, waiting map[jobs.Ref]int) {
+func kept(t *testing.T, all rows, waiting map[kernel.Ref]int) {
 	t.Helper()
 	alive := map[string]bool{}
 	for _, row := range all {
-		if d, ok := row.(*jobs.Definition); ok && !d.Gone() {
-			alive[jobs.JobGate(d.UID)] = true
+		if d, ok := row.(*kernel.Definition); ok && !d.Gone() {
+			alive[kernel.JobGate(d.UID)] = true
 		}
 	}
 	for ref, row := range all {
-		g, ok := row.(*jobs.Gate)
+		g, ok := row.(*kernel.Gate)
 		if ok && strings.HasPrefix(g.Name, "job/") && !alive[g.Name] && g.Taken == 0 && waiting[ref] == 0 {
 			t.Errorf("%s is left of a job that was deleted, and nobody uses it", g.Name)
 		}
-		_, backfill := jobs.BackfillOf(ref.Name)
-		if ok && (backfill || jobs.Keyed(g.Name)) && g.Taken == 0 && waiting[ref] == 0 && all[jobs.UniqueRef(g.Tenant, "gate/"+g.Name)] == nil {
+		_, backfill := kernel.BackfillOf(ref.Name)
+		if ok && (backfill || kernel.Keyed(g.Name)) && g.Taken == 0 && waiting[ref] == 0 && all[kernel.UniqueRef(g.Tenant, "gate/"+g.Name)] == nil {
 			t.Errorf("%s is left, and nobody uses it", g.Name)
 		}
 	}
@@ -257,12 +258,12 @@ func record(t *testing.T, open func(t *testing.T) Harness) {
 	h := open(t)
 	const beyond, part = 50, 503
 	n := 0
-	for n < jobs.MaxAudits+beyond {
-		batch := make([]jobs.Envelope, min(part, jobs.MaxAudits+beyond-n))
+	for n < kernel.MaxAudits+beyond {
+		batch := make([]kernel.Envelope, min(part, kernel.MaxAudits+beyond-n))
 		for i := range batch {
 			n++
-			batch[i] = jobs.Envelope{ID: jobs.DerivedID("record", fmt.Sprint(n)), Tenant: "default", Actor: "person:ann",
-				Command: jobs.Configure{MaxJobs: new(n)}}
+			batch[i] = kernel.Envelope{ID: kernel.DerivedID("record", fmt.Sprint(n)), Tenant: "default", Actor: "person:ann",
+				Command: kernel.Configure{MaxJobs: new(n)}}
 		}
 		for tries := 0; ; tries++ {
 			err := failed(h.Store.Apply(t.Context(), batch))
@@ -292,8 +293,8 @@ func record(t *testing.T, open func(t *testing.T) Harness) {
 		}
 		next = list[len(list)-1].N
 	}
-	if seen != jobs.MaxAudits {
-		t.Errorf("%d audits are kept, want %d", seen, jobs.MaxAudits)
+	if seen != kernel.MaxAudits {
+		t.Errorf("%d audits are kept, want %d", seen, kernel.MaxAudits)
 	}
 	if h.Crash != nil {
 		h = h.Crash(t)

@@ -5,14 +5,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // backfill is decided by what the job is now. A due time with an exclamation mark is replayed.
-func (tl *telling) backfill(tenant jobs.Tenant, w words) jobs.Command {
-	k := jobs.Backfill{ID: tl.run(w.name(0)), Key: jobs.Key(w.name(1)), Parallel: tl.number(or(w.take("parallel"), "1")),
+func (tl *telling) backfill(tenant jobs.Tenant, w words) kernel.Command {
+	k := kernel.Backfill{ID: tl.run(w.name(0)), Key: jobs.Key(w.name(1)), Parallel: tl.number(or(w.take("parallel"), "1")),
 		Take: tl.ranges(w.take("take")), Give: tl.ranges(w.take("give"))}
-	k.Job = jobs.DerivedID("none")
+	k.Job = kernel.DerivedID("none")
 	if d, err := tl.h.Store.Definition(tl.t.Context(), tenant, k.Key); err == nil {
 		k.Job = d.UID
 	}
@@ -25,7 +26,7 @@ func (tl *telling) backfill(tenant jobs.Tenant, w words) jobs.Command {
 	}
 	for due := range strings.SplitSeq(w.take("due"), ",") {
 		at, replay := strings.CutSuffix(due, "!")
-		one := jobs.BackfillDue{At: tl.at(at), Replay: replay}
+		one := kernel.BackfillDue{At: tl.at(at), Replay: replay}
 		k.Due = append(k.Due, one)
 		name := w.name(1) + "@" + at
 		if replay {
@@ -39,14 +40,14 @@ func (tl *telling) backfill(tenant jobs.Tenant, w words) jobs.Command {
 }
 
 // ranges reads +10s..+20s/11/paused, with commas between them.
-func (tl *telling) ranges(text string) (list []jobs.Missed) {
+func (tl *telling) ranges(text string) (list []kernel.Missed) {
 	if text == "" {
 		return nil
 	}
 	for m := range strings.SplitSeq(text, ",") {
 		part := strings.Split(m, "/")
 		from, to, _ := strings.Cut(part[0], "..")
-		list = append(list, jobs.Missed{From: tl.at(from), To: tl.at(to), Count: uint64(tl.number(part[1])), Reason: jobs.Reason(part[2])})
+		list = append(list, kernel.Missed{From: tl.at(from), To: tl.at(to), Count: uint64(tl.number(part[1])), Reason: kernel.Reason(part[2])})
 	}
 	return list
 }
@@ -54,17 +55,17 @@ func (tl *telling) ranges(text string) (list []jobs.Missed) {
 // backfill wants runs of a recurring job for some seconds that lie behind: the first one of a range that was missed, which
 // it mostly takes out of the ledger, and others once more. What has run and is not known any more it does not ask for as
 // if it had not: ops looks before it does.
-func (f *fate) backfill(d *jobs.Definition, s *scene) jobs.Command {
-	k := jobs.Backfill{ID: runID(fmt.Sprint("backfill", f.made)), Key: d.Key, Job: d.UID, Parallel: 1 + f.IntN(2)}
+func (f *fate) backfill(d *kernel.Definition, s *scene) kernel.Command {
+	k := kernel.Backfill{ID: runID(fmt.Sprint("backfill", f.made)), Key: d.Key, Job: d.UID, Parallel: 1 + f.IntN(2)}
 	if f.rarely(3) {
 		k.Priority = new(f.IntN(5) - 2)
 	}
 	for _, row := range s.old {
-		if m, ok := row.(*jobs.Missed); ok && m.Tenant == d.Tenant && m.Job == d.UID && !f.rarely(4) {
-			k.Take = []jobs.Missed{*m}
-			k.Due = []jobs.BackfillDue{{At: m.From}}
+		if m, ok := row.(*kernel.Missed); ok && m.Tenant == d.Tenant && m.Job == d.UID && !f.rarely(4) {
+			k.Take = []kernel.Missed{*m}
+			k.Due = []kernel.BackfillDue{{At: m.From}}
 			if m.Count > 1 && m.To.Sub(m.From) >= time.Second {
-				k.Give = []jobs.Missed{{From: m.From.Add(time.Second), To: m.To, Count: m.Count - 1, Reason: m.Reason}}
+				k.Give = []kernel.Missed{{From: m.From.Add(time.Second), To: m.To, Count: m.Count - 1, Reason: m.Reason}}
 			}
 			break
 		}
@@ -75,7 +76,7 @@ func (f *fate) backfill(d *jobs.Definition, s *scene) jobs.Command {
 	at := d.Cursor.Add(-time.Duration(f.IntN(6)) * time.Second)
 	for range 1 + f.IntN(3) {
 		if n := len(k.Due); n == 0 || at.After(k.Due[n-1].At) {
-			k.Due = append(k.Due, jobs.BackfillDue{At: at, Replay: true})
+			k.Due = append(k.Due, kernel.BackfillDue{At: at, Replay: true})
 		}
 		at = at.Add(time.Second)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -98,7 +99,7 @@ func (w words) take(name string) string {
 	return v
 }
 
-func runID(name string) jobs.ID { return jobs.DerivedID("run", name) }
+func runID(name string) jobs.ID { return kernel.DerivedID("run", name) }
 
 // run is the id of a run by its name in the story.
 func (tl *telling) run(name string) jobs.ID {
@@ -141,9 +142,9 @@ func (tl *telling) number(text string) int {
 	return n
 }
 
-func (tl *telling) envelope(w words) jobs.Envelope {
+func (tl *telling) envelope(w words) kernel.Envelope {
 	tl.t.Helper()
-	e := jobs.Envelope{ID: jobs.DerivedID("envelope", fmt.Sprint(tl.count)), Tenant: jobs.DefaultTenant, Actor: "client:shop", Reason: w.take("reason")}
+	e := kernel.Envelope{ID: kernel.DerivedID("envelope", fmt.Sprint(tl.count)), Tenant: jobs.DefaultTenant, Actor: "client:shop", Reason: w.take("reason")}
 	if t := w.take("tenant"); t != "" {
 		e.Tenant = jobs.Tenant(t)
 	}
@@ -157,39 +158,39 @@ func (tl *telling) envelope(w words) jobs.Envelope {
 	return e
 }
 
-var outcomes = map[string]jobs.Outcome{"success": jobs.OutcomeSuccess, "error": jobs.OutcomeError, "fatal": jobs.OutcomeFatal,
-	"timeout": jobs.OutcomeTimeout, "handback": jobs.OutcomeHandback, "snooze": jobs.OutcomeSnooze}
+var outcomes = map[string]kernel.Outcome{"success": kernel.OutcomeSuccess, "error": kernel.OutcomeError, "fatal": kernel.OutcomeFatal,
+	"timeout": kernel.OutcomeTimeout, "handback": kernel.OutcomeHandback, "snooze": kernel.OutcomeSnooze}
 
 // feedbackKey is a key that signs what others say of a run.
 func feedbackKey(name string) []byte {
-	return []byte((name + strings.Repeat(".", jobs.FeedbackKey))[:jobs.FeedbackKey])
+	return []byte((name + strings.Repeat(".", kernel.FeedbackKey))[:kernel.FeedbackKey])
 }
 
-func (tl *telling) command(tenant jobs.Tenant, w words) jobs.Command {
+func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 	key := jobs.Key(w.name(0))
 	attempt := func(i int) uint32 { return uint32(tl.number(w.name(i))) }
 	switch w.verb {
 	case "register":
-		k := jobs.Register{App: or(w.take("app"), "app"), Worker: or(w.take("worker"), "w1"), Start: !w.has("again"),
-			Job: jobs.Declaration{Key: key, Kind: jobs.Triggered, Version: tl.number(w.take("version"))}}
+		k := kernel.Register{App: or(w.take("app"), "app"), Worker: or(w.take("worker"), "w1"), Start: !w.has("again"),
+			Job: kernel.Declaration{Key: key, Kind: kernel.Triggered, Version: tl.number(w.take("version"))}}
 		if w.has("recurring") {
-			k.Job.Kind = jobs.Recurring
+			k.Job.Kind = kernel.Recurring
 		}
 		k.Job.Code = tl.settings(w, "")
 		return k
 	case "edit":
-		k := jobs.Edit{Key: key, IfRevision: uint64(tl.number(w.take("if")))}
+		k := kernel.Edit{Key: key, IfRevision: uint64(tl.number(w.take("if")))}
 		if c := w.take("clear"); c != "" {
 			k.Clear = strings.Split(c, ",")
 		}
 		k.Set = tl.settings(w, "")
 		return k
 	case "pause":
-		return jobs.Pause{Key: key, Reason: w.take("because"), Until: tl.at(w.take("until"))}
+		return kernel.Pause{Key: key, Reason: w.take("because"), Until: tl.at(w.take("until"))}
 	case "resume":
-		return jobs.Resume{Key: key}
+		return kernel.Resume{Key: key}
 	case "refresh":
-		return jobs.Refresh{Key: key}
+		return kernel.Refresh{Key: key}
 	case "create":
 		return tl.create(w)
 	case "fire":
@@ -197,62 +198,62 @@ func (tl *telling) command(tenant jobs.Tenant, w words) jobs.Command {
 	case "backfill":
 		return tl.backfill(tenant, w)
 	case "release":
-		return jobs.Release{ID: tl.run(w.name(0)), Force: w.has("force")}
+		return kernel.Release{ID: tl.run(w.name(0)), Force: w.has("force")}
 	case "claim":
-		return jobs.Claim{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2)}
+		return kernel.Claim{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2)}
 	case "checkpoint":
-		return jobs.Checkpoint{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Data: []byte(w.name(3))}
+		return kernel.Checkpoint{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Data: []byte(w.name(3))}
 	case "expect":
-		return jobs.Expect{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Key: feedbackKey(w.name(3)), Lasts: w.has("lasts")}
+		return kernel.Expect{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Key: feedbackKey(w.name(3)), Lasts: w.has("lasts")}
 	case "notify":
-		return jobs.Notify{Run: tl.run(w.name(0)), App: or(w.take("app"), "app"), Worker: w.name(1), Attempt: attempt(2), N: attempt(3), Body: raw(or(w.take("body"), `{"state":"200"}`))}
+		return kernel.Notify{Run: tl.run(w.name(0)), App: or(w.take("app"), "app"), Worker: w.name(1), Attempt: attempt(2), N: attempt(3), Body: raw(or(w.take("body"), `{"state":"200"}`))}
 	case "hear":
-		k := jobs.Hear{ID: tl.run(w.name(0)), Attempt: attempt(1), Nonce: 1, Report: []byte(w.name(3)), Final: w.has("final")}
-		k.Signature = (&jobs.Feedback{Key: feedbackKey(w.name(2))}).Sign(k.ID, k.Attempt, k.Nonce)
+		k := kernel.Hear{ID: tl.run(w.name(0)), Attempt: attempt(1), Nonce: 1, Report: []byte(w.name(3)), Final: w.has("final")}
+		k.Signature = (&kernel.Feedback{Key: feedbackKey(w.name(2))}).Sign(k.ID, k.Attempt, k.Nonce)
 		return k
 	case "finish":
-		return jobs.Finish{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Outcome: outcomes[w.name(3)], Result: raw(w.take("result")),
+		return kernel.Finish{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Outcome: outcomes[w.name(3)], Result: raw(w.take("result")),
 			Error: w.take("error"), Code: w.take("code"), Delay: tl.duration(w.take("delay")), Running: w.has("running")}
 	case "returned":
-		return jobs.Returned{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2)}
+		return kernel.Returned{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2)}
 	case "expire":
-		return jobs.Expire{ID: tl.run(w.name(0)), Attempt: attempt(1), Cause: jobs.Cause(w.name(2))}
+		return kernel.Expire{ID: tl.run(w.name(0)), Attempt: attempt(1), Cause: kernel.Cause(w.name(2))}
 	case "cancel":
-		return jobs.Cancel{ID: tl.run(w.name(0))}
+		return kernel.Cancel{ID: tl.run(w.name(0))}
 	case "configure":
 		return tl.configure(w)
 	case "lead":
-		return jobs.Lead{Term: uint64(tl.number(w.name(0))), Node: w.name(1)}
+		return kernel.Lead{Term: uint64(tl.number(w.name(0))), Node: w.name(1)}
 	case "forget":
-		return jobs.Forget{Name: w.name(0)}
+		return kernel.Forget{Name: w.name(0)}
 	case "hand":
-		return jobs.Hand{Gate: tl.gate(w.name(0))}
+		return kernel.Hand{Gate: tl.gate(w.name(0))}
 	case "expand":
 		return tl.expand(tenant, w)
 	case "delete":
-		return jobs.Delete{Key: key, IfRevision: uint64(tl.number(w.take("if")))}
+		return kernel.Delete{Key: key, IfRevision: uint64(tl.number(w.take("if")))}
 	case "grant", "revoke", "signin", "signout":
 		return tl.access(w)
 	case "calendar":
-		k := jobs.SetCalendar{Name: w.name(0), Zone: w.take("zone"), Description: w.take("description"), IfRevision: uint64(tl.number(w.take("if")))}
+		k := kernel.SetCalendar{Name: w.name(0), Zone: w.take("zone"), Description: w.take("description"), IfRevision: uint64(tl.number(w.take("if")))}
 		if rules := w.take("rules"); rules != "" {
 			k.Rules = strings.Split(rules, ";")
 		}
 		return k
 	case "nocalendar":
-		return jobs.DropCalendar{Name: w.name(0), IfRevision: uint64(tl.number(w.take("if")))}
+		return kernel.DropCalendar{Name: w.name(0), IfRevision: uint64(tl.number(w.take("if")))}
 	case "clean":
-		return jobs.Clean{Key: key, Before: tl.at(w.take("before"))}
+		return kernel.Clean{Key: key, Before: tl.at(w.take("before"))}
 	case "trim":
 		return tl.trim(w)
 	case "invite":
-		return jobs.Invite{Name: w.name(0), Secret: jobs.SecretID(or(w.take("secret"), "secret")), Until: tl.at(w.take("until"))}
+		return kernel.Invite{Name: w.name(0), Secret: kernel.SecretID(or(w.take("secret"), "secret")), Until: tl.at(w.take("until"))}
 	case "join":
-		return jobs.Join{Name: w.name(0), Secret: jobs.SecretID(or(w.take("secret"), "secret")), Node: jobs.DerivedID(w.name(1)), Called: w.name(1), Address: w.take("address")}
+		return kernel.Join{Name: w.name(0), Secret: kernel.SecretID(or(w.take("secret"), "secret")), Node: kernel.DerivedID(w.name(1)), Called: w.name(1), Address: w.take("address")}
 	case "finalize":
-		return jobs.FinalizeUpgrade{To: uint32(tl.number(w.name(0)))}
+		return kernel.FinalizeUpgrade{To: uint32(tl.number(w.name(0)))}
 	case "members":
-		return jobs.Members{ID: jobs.DerivedID(w.name(0), w.name(1)), Did: w.name(0), Node: w.name(1)}
+		return kernel.Members{ID: kernel.DerivedID(w.name(0), w.name(1)), Did: w.name(0), Node: w.name(1)}
 	}
 	tl.t.Fatalf("there is no command %q", w.verb)
 	return nil
@@ -275,15 +276,15 @@ func raw(s string) []byte {
 // gate is a gate's name, with the id of its job.
 func (tl *telling) gate(name string) string {
 	if key, ok := strings.CutPrefix(name, "job/"); ok {
-		return jobs.JobGate(tl.run(key))
+		return kernel.JobGate(tl.run(key))
 	}
 	return name
 }
 
-func (tl *telling) create(w words) jobs.Command {
-	k := jobs.Create{ID: tl.run(w.name(0)), Key: jobs.Key(w.name(1)), Args: raw(w.take("args")), Due: tl.at(w.take("due")),
+func (tl *telling) create(w words) kernel.Command {
+	k := kernel.Create{ID: tl.run(w.name(0)), Key: jobs.Key(w.name(1)), Args: raw(w.take("args")), Due: tl.at(w.take("due")),
 		Delay: tl.duration(w.take("delay")), Unique: w.take("unique"), UniqueFor: tl.duration(w.take("for")),
-		Idempotency: w.take("request"), Origin: jobs.Origin(w.take("origin"))}
+		Idempotency: w.take("request"), Origin: kernel.Origin(w.take("origin"))}
 	k.Trace = w.take("trace")
 	if p := w.take("parent"); p != "" {
 		k.Parent = tl.run(p)
@@ -294,20 +295,20 @@ func (tl *telling) create(w words) jobs.Command {
 }
 
 // expand names the parts of a run.
-func (tl *telling) expand(tenant jobs.Tenant, w words) jobs.Command {
-	k := jobs.Expand{ID: tl.run(w.name(0)), Workers: w.names[1:]}
+func (tl *telling) expand(tenant jobs.Tenant, w words) kernel.Command {
+	k := kernel.Expand{ID: tl.run(w.name(0)), Workers: w.names[1:]}
 	if run, err := tl.h.Store.Run(tl.t.Context(), tenant, k.ID); err == nil {
 		for n := 1; n < len(k.Workers); n++ {
-			tl.names[jobs.PartID(run, uint32(n))] = fmt.Sprintf("%s/%d", w.name(0), n)
+			tl.names[kernel.PartID(run, uint32(n))] = fmt.Sprintf("%s/%d", w.name(0), n)
 		}
 	}
 	return k
 }
 
 // fire is decided by what the job is now, unless the line says otherwise.
-func (tl *telling) fire(tenant jobs.Tenant, w words) jobs.Command {
+func (tl *telling) fire(tenant jobs.Tenant, w words) kernel.Command {
 	ctx := tl.t.Context()
-	k := jobs.Fire{Key: jobs.Key(w.name(0)), Origin: jobs.Origin(or(w.take("origin"), "cron")), To: tl.at(w.take("to")), Term: tl.term}
+	k := kernel.Fire{Key: jobs.Key(w.name(0)), Origin: kernel.Origin(or(w.take("origin"), "cron")), To: tl.at(w.take("to")), Term: tl.term}
 	if d, err := tl.h.Store.Definition(ctx, tenant, k.Key); err == nil {
 		k.Job, k.Revision, k.From = d.UID, d.Revision, d.Cursor
 	}
@@ -334,8 +335,8 @@ func (tl *telling) fire(tenant jobs.Tenant, w words) jobs.Command {
 	return k
 }
 
-func (tl *telling) configure(w words) jobs.Command {
-	var k jobs.Configure
+func (tl *telling) configure(w words) kernel.Command {
+	var k kernel.Configure
 	for word, to := range map[string]**bool{"recurringDebug": &k.RecurringDebug, "triggeredDebug": &k.TriggeredDebug} {
 		if v := w.take(word); v != "" {
 			*to = new(v == "on")
@@ -356,7 +357,7 @@ func (tl *telling) configure(w words) jobs.Command {
 			*k.AppLimits = append(*k.AppLimits, tl.limit(l))
 		}
 	}
-	for word, to := range map[string]**jobs.Settings{"recurring.": &k.RecurringDefaults, "triggered.": &k.TriggeredDefaults} {
+	for word, to := range map[string]**kernel.Settings{"recurring.": &k.RecurringDefaults, "triggered.": &k.TriggeredDefaults} {
 		if s := tl.settings(w, word); len(s.Given()) > 0 {
 			*to = &s
 		}
@@ -373,7 +374,7 @@ func (tl *telling) limit(text string) jobs.Limit {
 }
 
 func (tl *telling) rate(text string) jobs.Rate {
-	r, err := jobs.ParseRate(text)
+	r, err := kernel.ParseRate(text)
 	if err != nil {
 		tl.t.Fatal(err)
 	}
@@ -389,9 +390,9 @@ func (tl *telling) rule(text string) jobs.RetryRule {
 }
 
 // settings are the values whose words are fields of the settings, after a prefix.
-func (tl *telling) settings(w words, prefix string) jobs.Settings {
+func (tl *telling) settings(w words, prefix string) kernel.Settings {
 	fields := map[string]any{}
-	for _, f := range jobs.Fields() {
+	for _, f := range kernel.Fields() {
 		if _, ok := w.value[prefix+f]; !ok {
 			continue
 		}
@@ -435,7 +436,7 @@ func (tl *telling) settings(w words, prefix string) jobs.Settings {
 	if err != nil {
 		tl.t.Fatal(err)
 	}
-	var s jobs.Settings
+	var s kernel.Settings
 	if err := json.Unmarshal(b, &s); err != nil {
 		tl.t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -27,18 +28,18 @@ func crowds(t *testing.T, open func(t *testing.T) Harness) {
 	t.Run("a finish counts once", func(t *testing.T) { crowdAtEnd(t, open(t)) })
 }
 
-func envelope(id jobs.ID, c jobs.Command) []jobs.Envelope {
-	return []jobs.Envelope{{ID: id, Tenant: jobs.DefaultTenant, Actor: "worker:w", Command: c}}
+func envelope(id jobs.ID, c kernel.Command) []kernel.Envelope {
+	return []kernel.Envelope{{ID: id, Tenant: jobs.DefaultTenant, Actor: "worker:w", Command: c}}
 }
 
 // do applies one command and answers with its effect.
-func do(t *testing.T, h Harness, c jobs.Command) (jobs.Effect, error) {
-	r := h.Store.Apply(t.Context(), envelope(jobs.DerivedID(fmt.Sprintf("%s %+v", c.Verb(), c)), c))[0]
+func do(t *testing.T, h Harness, c kernel.Command) (kernel.Effect, error) {
+	r := h.Store.Apply(t.Context(), envelope(kernel.DerivedID(fmt.Sprintf("%s %+v", c.Verb(), c)), c))[0]
 	return r.Effect, r.Err
 }
 
 // insist sends a command again for as long as it was not done, or nobody knows whether it was, as couriers do.
-func insist(t *testing.T, h Harness, c jobs.Command) (e jobs.Effect, err error) {
+func insist(t *testing.T, h Harness, c kernel.Command) (e kernel.Effect, err error) {
 	for range 100 {
 		e, err = do(t, h, c)
 		if !errors.Is(err, jobs.Unknown) && !errors.Is(err, jobs.Unavailable) {
@@ -48,7 +49,7 @@ func insist(t *testing.T, h Harness, c jobs.Command) (e jobs.Effect, err error) 
 	return e, err
 }
 
-func must(t *testing.T, h Harness, c jobs.Command) jobs.Effect {
+func must(t *testing.T, h Harness, c kernel.Command) kernel.Effect {
 	t.Helper()
 	e, err := do(t, h, c)
 	if err != nil {
@@ -57,19 +58,19 @@ func must(t *testing.T, h Harness, c jobs.Command) jobs.Effect {
 	return e
 }
 
-func triggered(key jobs.Key, s jobs.Settings) jobs.Register {
-	return jobs.Register{App: "app", Worker: "w1", Start: true, Job: jobs.Declaration{Key: key, Kind: jobs.Triggered, Code: s}}
+func triggered(key jobs.Key, s kernel.Settings) kernel.Register {
+	return kernel.Register{App: "app", Worker: "w1", Start: true, Job: kernel.Declaration{Key: key, Kind: kernel.Triggered, Code: s}}
 }
 
 // crowdAtLimit has twelve workers run thirty runs of a job with a limit. Whoever is told of a slot by an effect
 // tells two of them.
 func crowdAtLimit(t *testing.T, h Harness, limit int) {
 	const runs, workers = 30, 12
-	must(t, h, triggered("crowded", jobs.Settings{MaxConcurrency: &limit}))
+	must(t, h, triggered("crowded", kernel.Settings{MaxConcurrency: &limit}))
 	ready := make(chan jobs.ID, 2*runs)
 	var left sync.WaitGroup
 	left.Add(runs)
-	offer := func(e jobs.Effect) {
+	offer := func(e kernel.Effect) {
 		for _, run := range e.Runs {
 			if run.State == jobs.Enqueued && run.Waits == "" {
 				ready <- run.ID
@@ -78,7 +79,7 @@ func crowdAtLimit(t *testing.T, h Harness, limit int) {
 		}
 	}
 	for i := range runs {
-		offer(must(t, h, jobs.Create{ID: runID(fmt.Sprint(i)), Key: "crowded"}))
+		offer(must(t, h, kernel.Create{ID: runID(fmt.Sprint(i)), Key: "crowded"}))
 	}
 	var running, most, won atomic.Int32
 	var members sync.WaitGroup
@@ -87,7 +88,7 @@ func crowdAtLimit(t *testing.T, h Harness, limit int) {
 			name := fmt.Sprint("w", w)
 			for id := range ready {
 				// Two were told of this run. If both took a claim that was not done for a lost one, nobody would run it.
-				if _, err := insist(t, h, jobs.Claim{ID: id, Worker: name, Attempt: 1}); err != nil {
+				if _, err := insist(t, h, kernel.Claim{ID: id, Worker: name, Attempt: 1}); err != nil {
 					if c := jobs.CodeOf(err); c != jobs.Stale && c != jobs.Conflict && c != jobs.NotFound {
 						t.Errorf("a lost claim: %v", err)
 					}
@@ -100,7 +101,7 @@ func crowdAtLimit(t *testing.T, h Harness, limit int) {
 					}
 				}
 				running.Add(-1)
-				e, err := do(t, h, jobs.Finish{ID: id, Worker: name, Attempt: 1, Outcome: jobs.OutcomeSuccess})
+				e, err := do(t, h, kernel.Finish{ID: id, Worker: name, Attempt: 1, Outcome: kernel.OutcomeSuccess})
 				if err != nil {
 					t.Errorf("finish: %v", err)
 				}
@@ -125,14 +126,14 @@ func crowdAtLimit(t *testing.T, h Harness, limit int) {
 }
 
 func crowdAtEnd(t *testing.T, h Harness) {
-	must(t, h, triggered("ending", jobs.Settings{Retries: new(5)}))
+	must(t, h, triggered("ending", kernel.Settings{Retries: new(5)}))
 	id := runID("1")
-	must(t, h, jobs.Create{ID: id, Key: "ending"})
-	must(t, h, jobs.Claim{ID: id, Worker: "w", Attempt: 1})
+	must(t, h, kernel.Create{ID: id, Key: "ending"})
+	must(t, h, kernel.Claim{ID: id, Worker: "w", Attempt: 1})
 	var members sync.WaitGroup
 	for range 16 {
 		members.Go(func() {
-			if _, err := do(t, h, jobs.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeError, Error: "no"}); err != nil {
+			if _, err := do(t, h, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeError, Error: "no"}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -151,14 +152,14 @@ func crowdTooLate(t *testing.T, h Harness) {
 	if h.Clock == nil || h.agenda() == nil {
 		t.Skip("the store's clock cannot be set, or nobody can lead it")
 	}
-	must(t, h, triggered("crowded", jobs.Settings{Limits: &[]jobs.Limit{{Name: "customer", Max: slots, By: "args.c"}}}))
+	must(t, h, triggered("crowded", kernel.Settings{Limits: &[]jobs.Limit{{Name: "customer", Max: slots, By: "args.c"}}}))
 	made := 0
 	create := func(n int, within *time.Duration) (ids []jobs.ID) {
-		batch := make([]jobs.Envelope, n)
+		batch := make([]kernel.Envelope, n)
 		for i := range batch {
 			made++
 			ids = append(ids, jobs.ID{1, byte(made >> 8), byte(made)}) // of two that are due at the same time, the lower goes first
-			batch[i] = envelope(ids[i], jobs.Create{ID: ids[i], Key: "crowded", Args: []byte(`{"c":"7"}`), StartWithin: within})[0]
+			batch[i] = envelope(ids[i], kernel.Create{ID: ids[i], Key: "crowded", Args: []byte(`{"c":"7"}`), StartWithin: within})[0]
 		}
 		mustAll(t, h, batch)
 		return ids
@@ -166,10 +167,10 @@ func crowdTooLate(t *testing.T, h Harness) {
 	holders := create(slots, nil)
 	create(late, new(time.Second))
 	last := create(timely, nil)
-	var claims, ends []jobs.Envelope
+	var claims, ends []kernel.Envelope
 	for i, id := range holders {
-		claims = append(claims, envelope(jobs.ID{2, byte(i)}, jobs.Claim{ID: id, Worker: "w", Attempt: 1})...)
-		ends = append(ends, envelope(jobs.ID{3, byte(i)}, jobs.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess})...)
+		claims = append(claims, envelope(jobs.ID{2, byte(i)}, kernel.Claim{ID: id, Worker: "w", Attempt: 1})...)
+		ends = append(ends, envelope(jobs.ID{3, byte(i)}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})...)
 	}
 	mustAll(t, h, claims)
 	h.Clock.Advance(5 * time.Second)
@@ -200,14 +201,14 @@ func sweepGates(t *testing.T, h Harness) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var hands []jobs.Envelope
+	var hands []kernel.Envelope
 	for _, g := range gates {
-		hands = append(hands, jobs.Envelope{ID: jobs.NewID(Start), Tenant: g.Tenant, Actor: "leader", Command: jobs.Hand{Gate: g.Name}})
+		hands = append(hands, kernel.Envelope{ID: jobs.NewID(Start), Tenant: g.Tenant, Actor: "leader", Command: kernel.Hand{Gate: g.Name}})
 	}
 	mustAll(t, h, hands)
 }
 
-func mustAll(t *testing.T, h Harness, batch []jobs.Envelope) {
+func mustAll(t *testing.T, h Harness, batch []kernel.Envelope) {
 	t.Helper()
 	for i, r := range h.Store.Apply(t.Context(), batch) {
 		if r.Err != nil {
@@ -219,14 +220,14 @@ func mustAll(t *testing.T, h Harness, batch []jobs.Envelope) {
 // crowdOfJobs has more jobs share a limit than a row could list: of each, one run waits.
 func crowdOfJobs(t *testing.T, h Harness) {
 	const jobsThere = 130
-	var registers, creates []jobs.Envelope
+	var registers, creates []kernel.Envelope
 	create := func(name string, i int) {
 		id := runID(name)
-		creates = append(creates, envelope(id, jobs.Create{ID: id, Key: jobs.Key(fmt.Sprint("k", i))})...)
+		creates = append(creates, envelope(id, kernel.Create{ID: id, Key: jobs.Key(fmt.Sprint("k", i))})...)
 	}
 	create("holder", 0)
 	for i := range jobsThere {
-		k := triggered(jobs.Key(fmt.Sprint("k", i)), jobs.Settings{Limits: &[]jobs.Limit{{Name: "db", Max: 1}}, Overlap: new(jobs.OverlapQueueOne)})
+		k := triggered(jobs.Key(fmt.Sprint("k", i)), kernel.Settings{Limits: &[]jobs.Limit{{Name: "db", Max: 1}}, Overlap: new(jobs.OverlapQueueOne)})
 		registers = append(registers, envelope(jobs.ID{1, byte(i)}, k)...)
 		create(fmt.Sprint("of ", i), i)
 	}
@@ -244,11 +245,11 @@ func crowdOfJobs(t *testing.T, h Harness) {
 // crowdReplaced has a job with more slots than a row used to list, all of them taken: one more run replaces the oldest.
 func crowdReplaced(t *testing.T, h Harness) {
 	const slots = 130
-	must(t, h, triggered("k", jobs.Settings{MaxConcurrency: new(slots), Overlap: new(jobs.OverlapReplace)}))
-	var batch []jobs.Envelope
+	must(t, h, triggered("k", kernel.Settings{MaxConcurrency: new(slots), Overlap: new(jobs.OverlapReplace)}))
+	var batch []kernel.Envelope
 	for i := range slots + 2 {
 		id := jobs.ID{1, byte(i)}
-		batch = append(batch, envelope(id, jobs.Create{ID: id, Key: "k"})...)
+		batch = append(batch, envelope(id, kernel.Create{ID: id, Key: "k"})...)
 	}
 	mustAll(t, h, batch)
 	for i := range slots + 2 {
@@ -256,7 +257,7 @@ func crowdReplaced(t *testing.T, h Harness) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if replaced := run.State == jobs.Skipped && run.Cause == jobs.ByReplaced; replaced != (i < 2) {
+		if replaced := run.State == jobs.Skipped && run.Cause == kernel.ByReplaced; replaced != (i < 2) {
 			t.Errorf("run %d of %d is %s, by %q", i, slots, run.State, run.Cause)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -19,7 +20,7 @@ type fate struct {
 	made int
 	// whole says that it also makes up what has to do with access, deletion and history.
 	whole bool
-	said  []jobs.Envelope // some that were sent before, to be sent again
+	said  []kernel.Envelope // some that were sent before, to be sent again
 }
 
 func newFate(seed uint64) *fate { return &fate{Rand: rand.New(rand.NewPCG(seed, 20261121))} }
@@ -46,7 +47,7 @@ func (f *fate) pause() time.Duration {
 	case 9:
 		if f.rarely(5) {
 			if f.whole && f.rarely(3) {
-				return jobs.KeepHistory
+				return kernel.KeepHistory
 			}
 			return 25 * time.Hour
 		}
@@ -62,12 +63,12 @@ func (f *fate) span(d time.Duration) time.Duration {
 // scene is what fate looks at.
 type scene struct {
 	now   time.Time
-	runs  []*jobs.Run
-	defs  []*jobs.Definition
-	gates []*jobs.Gate
-	keys  []*jobs.UniqueKey
-	store jobs.StoreRow
-	old   []jobs.Row             // what may become history
+	runs  []*kernel.Run
+	defs  []*kernel.Definition
+	gates []*kernel.Gate
+	keys  []*kernel.UniqueKey
+	store kernel.StoreRow
+	old   []kernel.Row           // what may become history
 	debug map[jobs.Tenant]uint64 // revision of the tenant's Global
 }
 
@@ -78,46 +79,46 @@ func look(all rows, now time.Time) scene {
 			s.old = append(s.old, row)
 		}
 		switch row := row.(type) {
-		case *jobs.Run:
+		case *kernel.Run:
 			s.runs = append(s.runs, row)
-		case *jobs.Definition:
+		case *kernel.Definition:
 			s.defs = append(s.defs, row)
-		case *jobs.Gate:
+		case *kernel.Gate:
 			s.gates = append(s.gates, row)
-		case *jobs.UniqueKey:
+		case *kernel.UniqueKey:
 			s.keys = append(s.keys, row)
-		case *jobs.StoreRow:
+		case *kernel.StoreRow:
 			s.store = *row
-		case *jobs.Global:
+		case *kernel.Global:
 			s.debug[row.Tenant] = row.Revision
 		}
 	}
 	// Rows come in any order, and a life must be the same each time.
-	slices.SortFunc(s.runs, func(a, b *jobs.Run) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
-	slices.SortFunc(s.defs, func(a, b *jobs.Definition) int {
+	slices.SortFunc(s.runs, func(a, b *kernel.Run) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
+	slices.SortFunc(s.defs, func(a, b *kernel.Definition) int {
 		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Key, b.Key))
 	})
-	slices.SortFunc(s.gates, func(a, b *jobs.Gate) int {
+	slices.SortFunc(s.gates, func(a, b *kernel.Gate) int {
 		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
 	})
-	slices.SortFunc(s.keys, func(a, b *jobs.UniqueKey) int {
+	slices.SortFunc(s.keys, func(a, b *kernel.UniqueKey) int {
 		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
 	})
-	slices.SortFunc(s.old, func(a, b jobs.Row) int {
+	slices.SortFunc(s.old, func(a, b kernel.Row) int {
 		return strings.Compare(fmt.Sprint(a.Ref()), fmt.Sprint(b.Ref()))
 	})
 	return s
 }
 
-func (f *fate) batch(all rows, now time.Time) []jobs.Envelope {
+func (f *fate) batch(all rows, now time.Time) []kernel.Envelope {
 	s := look(all, now)
-	batch := make([]jobs.Envelope, 1+f.IntN(8))
-	unserved := slices.DeleteFunc(slices.Clone(s.gates), func(g *jobs.Gate) bool { return !g.Free(now) || waitersAt(all, g.Ref()) == 0 })
+	batch := make([]kernel.Envelope, 1+f.IntN(8))
+	unserved := slices.DeleteFunc(slices.Clone(s.gates), func(g *kernel.Gate) bool { return !g.Free(now) || waitersAt(all, g.Ref()) == 0 })
 	for i := range batch {
 		if i < len(unserved) && f.rarely(2) { // as the leader's sweep does
 			g := unserved[i]
 			f.made++
-			batch[i] = jobs.Envelope{ID: jobs.DerivedID("fate", fmt.Sprint(f.made)), Tenant: g.Tenant, Actor: "leader", Command: jobs.Hand{Gate: g.Name}}
+			batch[i] = kernel.Envelope{ID: kernel.DerivedID("fate", fmt.Sprint(f.made)), Tenant: g.Tenant, Actor: "leader", Command: kernel.Hand{Gate: g.Name}}
 			continue
 		}
 		if len(f.said) > 0 && f.rarely(25) {
@@ -125,7 +126,7 @@ func (f *fate) batch(all rows, now time.Time) []jobs.Envelope {
 			continue
 		}
 		f.made++
-		e := jobs.Envelope{ID: jobs.DerivedID("fate", fmt.Sprint(f.made)), Tenant: "default", Actor: pick(f, []string{"person:ann", "worker:w1", "leader"})}
+		e := kernel.Envelope{ID: kernel.DerivedID("fate", fmt.Sprint(f.made)), Tenant: "default", Actor: pick(f, []string{"person:ann", "worker:w1", "leader"})}
 		if f.rarely(12) {
 			e.Tenant = "other"
 		}
@@ -138,7 +139,7 @@ func (f *fate) batch(all rows, now time.Time) []jobs.Envelope {
 	return batch
 }
 
-func (f *fate) command(e *jobs.Envelope, s *scene) jobs.Command {
+func (f *fate) command(e *kernel.Envelope, s *scene) kernel.Command {
 	if len(s.defs) < 5 {
 		return f.register()
 	}
@@ -157,7 +158,7 @@ func (f *fate) command(e *jobs.Envelope, s *scene) jobs.Command {
 	if n < 88 {
 		d := pick(f, s.defs)
 		e.Tenant = d.Tenant
-		if d.Kind == jobs.Recurring && f.rarely(5) {
+		if d.Kind == kernel.Recurring && f.rarely(5) {
 			return f.backfill(d, s)
 		}
 		return f.fire(d, s)
@@ -166,7 +167,7 @@ func (f *fate) command(e *jobs.Envelope, s *scene) jobs.Command {
 }
 
 // toRun is what a worker, the leader or a person may say about a run.
-func (f *fate) toRun(run *jobs.Run) jobs.Command {
+func (f *fate) toRun(run *kernel.Run) kernel.Command {
 	worker, attempt := run.Worker, run.Attempt
 	if worker == "" || f.rarely(12) {
 		worker = pick(f, workers)
@@ -177,57 +178,57 @@ func (f *fate) toRun(run *jobs.Run) jobs.Command {
 	n := f.IntN(100)
 	switch {
 	case run.State == jobs.Scheduled && n < 60:
-		return jobs.Release{ID: run.ID, Force: f.rarely(6)}
+		return kernel.Release{ID: run.ID, Force: f.rarely(6)}
 	case run.Offerable() && n < 75:
 		next := run.Next()
 		if f.rarely(12) {
 			next += uint32(f.IntN(3)) - 1
 		}
-		return jobs.Claim{ID: run.ID, Worker: pick(f, workers), Attempt: max(1, next)}
+		return kernel.Claim{ID: run.ID, Worker: pick(f, workers), Attempt: max(1, next)}
 	case run.State == jobs.Failed && n < 75:
 		if run.Lingering {
-			return jobs.Returned{ID: run.ID, Worker: worker, Attempt: attempt}
+			return kernel.Returned{ID: run.ID, Worker: worker, Attempt: attempt}
 		}
-		return jobs.Release{ID: run.ID, Force: f.rarely(4)}
+		return kernel.Release{ID: run.ID, Force: f.rarely(4)}
 	case run.Lingering && n < 75:
-		return jobs.Returned{ID: run.ID, Worker: worker, Attempt: attempt}
+		return kernel.Returned{ID: run.ID, Worker: worker, Attempt: attempt}
 	case n < 60:
-		k := jobs.Finish{ID: run.ID, Worker: worker, Attempt: attempt, Outcome: jobs.Outcome(1 + f.IntN(6)), Running: f.rarely(4)}
+		k := kernel.Finish{ID: run.ID, Worker: worker, Attempt: attempt, Outcome: kernel.Outcome(1 + f.IntN(6)), Running: f.rarely(4)}
 		if f.rarely(2) {
-			k.Outcome = jobs.OutcomeSuccess
+			k.Outcome = kernel.OutcomeSuccess
 		}
-		if k.Outcome == jobs.OutcomeSuccess {
+		if k.Outcome == kernel.OutcomeSuccess {
 			k.Result, k.Running = []byte(`{"ok":true}`), false
 		} else {
 			k.Error, k.Code = "it went wrong", pick(f, []string{"", "a", "b"})
 		}
-		if k.Outcome == jobs.OutcomeSnooze || f.rarely(6) {
+		if k.Outcome == kernel.OutcomeSnooze || f.rarely(6) {
 			k.Delay = f.span(5 * time.Second)
 		}
 		return k
 	case n < 68:
-		return jobs.Returned{ID: run.ID, Worker: worker, Attempt: attempt}
+		return kernel.Returned{ID: run.ID, Worker: worker, Attempt: attempt}
 	case n < 78:
-		return jobs.Expire{ID: run.ID, Attempt: attempt, Cause: pick(f, []jobs.Cause{jobs.ByLoss, jobs.ByTimeout})}
+		return kernel.Expire{ID: run.ID, Attempt: attempt, Cause: pick(f, []kernel.Cause{kernel.ByLoss, kernel.ByTimeout})}
 	case n < 88:
-		return jobs.Cancel{ID: run.ID}
+		return kernel.Cancel{ID: run.ID}
 	case n < 90:
-		return jobs.Expect{ID: run.ID, Worker: worker, Attempt: attempt, Key: feedbackKey("k"), Lasts: f.rarely(2)}
+		return kernel.Expect{ID: run.ID, Worker: worker, Attempt: attempt, Key: feedbackKey("k"), Lasts: f.rarely(2)}
 	case n < 92:
-		k := jobs.Hear{ID: run.ID, Attempt: attempt, Report: []byte(fmt.Sprint(n)), Final: f.rarely(3)}
-		k.Signature = (&jobs.Feedback{Key: feedbackKey(pick(f, []string{"k", "k", "wrong"}))}).Sign(k.ID, k.Attempt, k.Nonce)
+		k := kernel.Hear{ID: run.ID, Attempt: attempt, Report: []byte(fmt.Sprint(n)), Final: f.rarely(3)}
+		k.Signature = (&kernel.Feedback{Key: feedbackKey(pick(f, []string{"k", "k", "wrong"}))}).Sign(k.ID, k.Attempt, k.Nonce)
 		return k
 	case n < 93:
-		return jobs.Notify{Run: run.ID, App: run.App, Worker: worker, Attempt: attempt, N: uint32(f.IntN(2)), Body: []byte(`{"n":1}`)}
+		return kernel.Notify{Run: run.ID, App: run.App, Worker: worker, Attempt: attempt, N: uint32(f.IntN(2)), Body: []byte(`{"n":1}`)}
 	case n < 94:
-		return jobs.Checkpoint{ID: run.ID, Worker: worker, Attempt: attempt, Data: []byte(fmt.Sprint(n))}
+		return kernel.Checkpoint{ID: run.ID, Worker: worker, Attempt: attempt, Data: []byte(fmt.Sprint(n))}
 	}
-	return jobs.Release{ID: run.ID, Force: f.rarely(2)}
+	return kernel.Release{ID: run.ID, Force: f.rarely(2)}
 }
 
-func (f *fate) create(s *scene) jobs.Command {
+func (f *fate) create(s *scene) kernel.Command {
 	f.made++
-	k := jobs.Create{ID: runID(fmt.Sprint(f.made)), Key: pick(f, triggers), Args: pick(f, [][]byte{[]byte(`{"n":1}`), []byte(`{"c":"x"}`), []byte(`{"c":"y"}`), []byte(`{"c":"z"}`), nil})}
+	k := kernel.Create{ID: runID(fmt.Sprint(f.made)), Key: pick(f, triggers), Args: pick(f, [][]byte{[]byte(`{"n":1}`), []byte(`{"c":"x"}`), []byte(`{"c":"y"}`), []byte(`{"c":"z"}`), nil})}
 	if f.rarely(20) && len(s.runs) > 0 {
 		k.ID = pick(f, s.runs).ID
 	}
@@ -249,7 +250,7 @@ func (f *fate) create(s *scene) jobs.Command {
 		k.Idempotency = pick(f, []string{"i1", "i2"})
 	}
 	if f.rarely(6) {
-		k.Origin = pick(f, []jobs.Origin{jobs.FromPerson, jobs.FromRetry, jobs.FromParent})
+		k.Origin = pick(f, []kernel.Origin{kernel.FromPerson, kernel.FromRetry, kernel.FromParent})
 		k.Parent = runID("0")
 	}
 	if f.rarely(5) {
@@ -265,17 +266,17 @@ func (f *fate) create(s *scene) jobs.Command {
 }
 
 // fire decides a stretch of a recurring job, mostly as a leader would.
-func (f *fate) fire(d *jobs.Definition, s *scene) jobs.Command {
-	k := jobs.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Global: s.debug[d.Tenant], Term: s.store.Term, From: d.Cursor, Origin: jobs.FromCron}
+func (f *fate) fire(d *kernel.Definition, s *scene) kernel.Command {
+	k := kernel.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Global: s.debug[d.Tenant], Term: s.store.Term, From: d.Cursor, Origin: kernel.FromCron}
 	if f.rarely(3) {
-		k.Origin = jobs.FromMisfire
+		k.Origin = kernel.FromMisfire
 	}
 	at := k.From
 	if !f.rarely(5) {
 		at = d.Since() // after what is left of earlier schedules
 	}
 	if f.rarely(3) {
-		m := jobs.Missed{From: at.Add(time.Second), To: at.Add(3 * time.Second), Count: 3, Reason: pick(f, []jobs.Reason{jobs.MissedLate, jobs.MissedPaused})}
+		m := kernel.Missed{From: at.Add(time.Second), To: at.Add(3 * time.Second), Count: 3, Reason: pick(f, []kernel.Reason{kernel.MissedLate, kernel.MissedPaused})}
 		k.Missed, at = append(k.Missed, m), m.To
 	}
 	for range f.IntN(3) {
@@ -298,8 +299,8 @@ func (f *fate) fire(d *jobs.Definition, s *scene) jobs.Command {
 	return k
 }
 
-func (f *fate) settings() jobs.Settings {
-	var s jobs.Settings
+func (f *fate) settings() kernel.Settings {
+	var s kernel.Settings
 	for range 1 + f.IntN(3) {
 		switch f.IntN(15) {
 		case 14:
@@ -340,9 +341,9 @@ func (f *fate) settings() jobs.Settings {
 	return s
 }
 
-func (f *fate) register() jobs.Command {
-	k := jobs.Register{App: "app", Worker: pick(f, workers), Start: !f.rarely(4)}
-	k.Job = jobs.Declaration{Key: pick(f, triggers), Kind: jobs.Triggered, Version: f.IntN(3), Code: f.settings()}
+func (f *fate) register() kernel.Command {
+	k := kernel.Register{App: "app", Worker: pick(f, workers), Start: !f.rarely(4)}
+	k.Job = kernel.Declaration{Key: pick(f, triggers), Kind: kernel.Triggered, Version: f.IntN(3), Code: f.settings()}
 	switch k.Job.Key {
 	case "single", "skipping":
 		k.Job.Code.MaxConcurrency = new(1)
@@ -355,10 +356,10 @@ func (f *fate) register() jobs.Command {
 		k.Job.Code.Overlap = new(jobs.OverlapSkip)
 	}
 	if f.rarely(4) {
-		k.Job.Key, k.Job.Kind = pick(f, recurring), jobs.Recurring
+		k.Job.Key, k.Job.Kind = pick(f, recurring), kernel.Recurring
 	}
 	if f.rarely(20) {
-		k.Job.Key, k.Job.Kind = jobs.NotifyKey(k.App), jobs.Triggered
+		k.Job.Key, k.Job.Kind = kernel.NotifyKey(k.App), kernel.Triggered
 	}
 	if f.rarely(30) {
 		k.App = "moved"
@@ -367,33 +368,33 @@ func (f *fate) register() jobs.Command {
 }
 
 // keeper is what has to do with who may come in, and with what goes and what stays.
-func (f *fate) keeper(e *jobs.Envelope, d *jobs.Definition, s *scene) jobs.Command {
+func (f *fate) keeper(e *kernel.Envelope, d *kernel.Definition, s *scene) kernel.Command {
 	id := fmt.Sprintf("token00%d", f.IntN(6))
 	switch f.IntN(10) {
 	case 0, 1:
-		k := jobs.Delete{Key: d.Key}
+		k := kernel.Delete{Key: d.Key}
 		if f.rarely(3) {
 			k.IfRevision = d.Revision
 		}
 		return k
 	case 2, 3:
-		k := jobs.Grant{Token: jobs.Token{ID: id, Name: pick(f, []string{"ann", "bob", "host"}), Role: pick(f, jobs.Roles()), Hash: secretOf(id)}}
+		k := kernel.Grant{Token: kernel.Token{ID: id, Name: pick(f, []string{"ann", "bob", "host"}), Role: pick(f, kernel.Roles()), Hash: secretOf(id)}}
 		if f.rarely(3) {
 			k.Token.Until = s.now.Add(f.span(time.Hour) - time.Minute)
 		}
 		return k
 	case 4:
-		return jobs.Revoke{ID: id}
+		return kernel.Revoke{ID: id}
 	case 5:
-		return jobs.SignIn{Session: jobs.Session{ID: sessionID(fmt.Sprint(f.IntN(3))), Token: id, Until: s.now.Add(f.span(10 * time.Minute))}}
+		return kernel.SignIn{Session: kernel.Session{ID: sessionID(fmt.Sprint(f.IntN(3))), Token: id, Until: s.now.Add(f.span(10 * time.Minute))}}
 	case 6:
-		return jobs.SignOut{ID: sessionID(fmt.Sprint(f.IntN(3)))}
+		return kernel.SignOut{ID: sessionID(fmt.Sprint(f.IntN(3)))}
 	case 7:
-		return jobs.Configure{MaxJobs: new(f.IntN(10))}
+		return kernel.Configure{MaxJobs: new(f.IntN(10))}
 	case 8:
 		return f.host(s)
 	}
-	k := jobs.Trim{Before: s.now.Add(-jobs.KeepHistory).Add(f.span(2*time.Hour) - time.Hour)}
+	k := kernel.Trim{Before: s.now.Add(-kernel.KeepHistory).Add(f.span(2*time.Hour) - time.Hour)}
 	for range 1 + f.IntN(20) {
 		if len(s.old) > 0 {
 			row := pick(f, s.old)
@@ -405,20 +406,20 @@ func (f *fate) keeper(e *jobs.Envelope, d *jobs.Definition, s *scene) jobs.Comma
 }
 
 // host is what has to do with nodes.
-func (f *fate) host(s *scene) jobs.Command {
-	name, secret := fmt.Sprintf("INVITED%d", f.IntN(3)), jobs.SecretID(fmt.Sprint(f.IntN(2)))
+func (f *fate) host(s *scene) kernel.Command {
+	name, secret := fmt.Sprintf("INVITED%d", f.IntN(3)), kernel.SecretID(fmt.Sprint(f.IntN(2)))
 	switch f.IntN(3) {
 	case 0:
-		return jobs.Invite{Name: name, Secret: secret, Until: s.now.Add(f.span(20*time.Minute) - time.Minute)}
+		return kernel.Invite{Name: name, Secret: secret, Until: s.now.Add(f.span(20*time.Minute) - time.Minute)}
 	case 1:
 		node := pick(f, []string{"n1", "n2"})
-		return jobs.Join{Name: name, Secret: secret, Node: jobs.DerivedID(node), Called: node, Address: "10.0.0.1:7946"}
+		return kernel.Join{Name: name, Secret: secret, Node: kernel.DerivedID(node), Called: node, Address: "10.0.0.1:7946"}
 	}
-	return jobs.Members{ID: jobs.DerivedID(fmt.Sprint(f.IntN(5))), Did: pick(f, jobs.MembersDid()), Node: "n1"}
+	return kernel.Members{ID: kernel.DerivedID(fmt.Sprint(f.IntN(5))), Did: pick(f, kernel.MembersDid()), Node: "n1"}
 }
 
 // rare is what people, files and duties say now and then.
-func (f *fate) rare(e *jobs.Envelope, s *scene) jobs.Command {
+func (f *fate) rare(e *kernel.Envelope, s *scene) kernel.Command {
 	d := pick(f, s.defs)
 	e.Tenant = d.Tenant
 	if f.whole && f.rarely(3) {
@@ -428,54 +429,54 @@ func (f *fate) rare(e *jobs.Envelope, s *scene) jobs.Command {
 	case 0, 1:
 		return f.register()
 	case 2, 3:
-		k := jobs.Edit{Key: d.Key, Set: f.settings()}
+		k := kernel.Edit{Key: d.Key, Set: f.settings()}
 		if f.rarely(3) {
-			k.Set, k.Clear = jobs.Settings{}, []string{pick(f, jobs.Fields()), "maxConcurrency", "limits"}
+			k.Set, k.Clear = kernel.Settings{}, []string{pick(f, kernel.Fields()), "maxConcurrency", "limits"}
 		}
 		if f.rarely(4) {
 			k.IfRevision = d.Revision - uint64(f.IntN(2))
 		}
 		return k
 	case 4:
-		if i := slices.IndexFunc(s.defs, func(d *jobs.Definition) bool { return d.Kind == jobs.Recurring }); i >= 0 && !f.rarely(4) {
+		if i := slices.IndexFunc(s.defs, func(d *kernel.Definition) bool { return d.Kind == kernel.Recurring }); i >= 0 && !f.rarely(4) {
 			d = s.defs[i]
 			e.Tenant = d.Tenant
 		}
-		if d.Kind == jobs.Recurring && f.rarely(2) {
+		if d.Kind == kernel.Recurring && f.rarely(2) {
 			return f.backfill(d, s)
 		}
-		k := jobs.Pause{Key: d.Key, Reason: "a rest"}
+		k := kernel.Pause{Key: d.Key, Reason: "a rest"}
 		if f.rarely(2) {
 			k.Until = s.now.Add(f.span(time.Minute) - 10*time.Second)
 		}
 		return k
 	case 5:
-		return jobs.Resume{Key: d.Key}
+		return kernel.Resume{Key: d.Key}
 	case 6:
 		switch f.IntN(4) {
 		case 0:
-			return jobs.Configure{RecurringDebug: new(f.rarely(2))}
+			return kernel.Configure{RecurringDebug: new(f.rarely(2))}
 		case 1:
-			return jobs.Configure{TriggeredDebug: new(f.rarely(3))}
+			return kernel.Configure{TriggeredDebug: new(f.rarely(3))}
 		case 2:
-			return jobs.Configure{AppLimits: new([]jobs.Limit{{Name: "app", Max: 3 + f.IntN(4), Rate: jobs.Rate{Max: 5, Per: time.Second}}}[f.IntN(2):]), RetryBudget: new(jobs.Rate{Max: 3, Per: time.Second})}
+			return kernel.Configure{AppLimits: new([]jobs.Limit{{Name: "app", Max: 3 + f.IntN(4), Rate: jobs.Rate{Max: 5, Per: time.Second}}}[f.IntN(2):]), RetryBudget: new(jobs.Rate{Max: 3, Per: time.Second})}
 		}
 		defaults := f.settings()
-		return jobs.Configure{TriggeredDefaults: &defaults}
+		return kernel.Configure{TriggeredDefaults: &defaults}
 	case 7, 8:
-		return jobs.Refresh{Key: d.Key}
+		return kernel.Refresh{Key: d.Key}
 	case 9:
 		if len(s.keys) > 0 {
 			u := pick(f, s.keys)
 			e.Tenant = u.Tenant
-			return jobs.Forget{Name: u.Name}
+			return kernel.Forget{Name: u.Name}
 		}
 	case 10:
 		if len(s.gates) > 0 {
 			g := pick(f, s.gates)
 			e.Tenant = g.Tenant
-			return jobs.Hand{Gate: g.Name}
+			return kernel.Hand{Gate: g.Name}
 		}
 	}
-	return jobs.Lead{Term: s.store.Term + uint64(f.IntN(2)), Node: pick(f, []string{"n1", "n2"})}
+	return kernel.Lead{Term: s.store.Term + uint64(f.IntN(2)), Node: pick(f, []string{"n1", "n2"})}
 }

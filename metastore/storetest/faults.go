@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -56,13 +57,13 @@ func (f *Failing) Last() []metastore.Result {
 }
 
 // Apply applies a batch, or does not.
-func (f *Failing) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
+func (f *Failing) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	f.mu.Lock()
 	fault := f.plan(f.n)
 	f.n++
 	f.last = nil
 	f.mu.Unlock()
-	do := func(batch []jobs.Envelope) []metastore.Result {
+	do := func(batch []kernel.Envelope) []metastore.Result {
 		results := f.Store.Apply(context.WithoutCancel(ctx), batch)
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -71,7 +72,7 @@ func (f *Failing) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.
 	}
 	switch fault {
 	case Before:
-		return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: a test says so"))
+		return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: a test says so"))
 	case After, HangAfter:
 		do(batch)
 	case Part:
@@ -83,12 +84,12 @@ func (f *Failing) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.
 		f.Hung <- struct{}{}
 		<-ctx.Done()
 	}
-	return metastore.Refused(batch, jobs.Refuse(jobs.Unknown, "outcome unknown: a test says so"))
+	return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "outcome unknown: a test says so"))
 }
 
 // insist sends a batch that goes wrong, and then the same words again until they are answered, as couriers do. The
 // answer is that of the time when it was done.
-func (tl *telling) insist(batch []jobs.Envelope, before rows) []metastore.Result {
+func (tl *telling) insist(batch []kernel.Envelope, before rows) []metastore.Result {
 	tl.t.Helper()
 	fault := faultsInTurn[tl.count%len(faultsInTurn)]
 	s := Faulty(tl.h.Store, func(n int) Fault {
@@ -131,10 +132,10 @@ func (tl *telling) insist(batch []jobs.Envelope, before rows) []metastore.Result
 // answered. What they wanted is done once, whatever they were told when they left.
 func impatient(t *testing.T, h Harness) {
 	const callers, each = 8, 10
-	must(t, h, triggered("wanted", jobs.Settings{MaxConcurrency: new(0)}))
+	must(t, h, triggered("wanted", kernel.Settings{MaxConcurrency: new(0)}))
 	var left atomic.Int32
-	insist := func(rnd *rand.Rand, k jobs.Command) error {
-		e := envelope(jobs.DerivedID(fmt.Sprintf("%s %+v", k.Verb(), k)), k)
+	insist := func(rnd *rand.Rand, k kernel.Command) error {
+		e := envelope(kernel.DerivedID(fmt.Sprintf("%s %+v", k.Verb(), k)), k)
 		for range 1000 {
 			ctx, cancel := context.WithCancel(t.Context())
 			switch stay := rnd.IntN(4); stay {
@@ -159,10 +160,10 @@ func impatient(t *testing.T, h Harness) {
 			rnd := rand.New(rand.NewPCG(uint64(c), 20261121))
 			for i := range each {
 				id := runID(fmt.Sprint(c, "-", i))
-				for _, k := range []jobs.Command{
-					jobs.Create{ID: id, Key: "wanted", Idempotency: fmt.Sprint(c, "-", i)},
-					jobs.Claim{ID: id, Worker: "w", Attempt: 1},
-					jobs.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: jobs.OutcomeSuccess},
+				for _, k := range []kernel.Command{
+					kernel.Create{ID: id, Key: "wanted", Idempotency: fmt.Sprint(c, "-", i)},
+					kernel.Claim{ID: id, Worker: "w", Attempt: 1},
+					kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess},
 				} {
 					if err := insist(rnd, k); err != nil {
 						t.Errorf("%s: %v", k.Verb(), err)

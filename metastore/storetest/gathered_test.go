@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -27,12 +28,12 @@ func TestGatheredNewcomer(t *testing.T) { live(t, openGathered(), newFate(1029),
 // A job that is deleted and made again within a batch needs the gates of both.
 func TestGatheredDeletedAndMadeAgain(t *testing.T) {
 	h := openGathered()
-	limited := triggered("print", jobs.Settings{MaxConcurrency: new(1)})
+	limited := triggered("print", kernel.Settings{MaxConcurrency: new(1)})
 	must(t, h, limited)
-	var batch []jobs.Envelope
-	for i, k := range []jobs.Command{jobs.Create{ID: jobs.ID{1}, Key: "print"}, jobs.Delete{Key: "print"}, limited, jobs.Create{ID: jobs.ID{2}, Key: "print"},
-		jobs.Cancel{ID: jobs.ID{1}}, jobs.Create{ID: jobs.ID{3}, Key: "print"}} {
-		batch = append(batch, jobs.Envelope{ID: jobs.ID{100, byte(i)}, Tenant: "default", Actor: "a", Command: k})
+	var batch []kernel.Envelope
+	for i, k := range []kernel.Command{kernel.Create{ID: jobs.ID{1}, Key: "print"}, kernel.Delete{Key: "print"}, limited, kernel.Create{ID: jobs.ID{2}, Key: "print"},
+		kernel.Cancel{ID: jobs.ID{1}}, kernel.Create{ID: jobs.ID{3}, Key: "print"}} {
+		batch = append(batch, kernel.Envelope{ID: jobs.ID{100, byte(i)}, Tenant: "default", Actor: "a", Command: k})
 	}
 	for i, r := range h.Store.Apply(t.Context(), batch) {
 		if r.Err != nil {
@@ -52,7 +53,7 @@ func openGathered() Harness {
 	return Harness{
 		Store: &gathered{Engine: engine, now: clock.Now},
 		Clock: clock,
-		Rows:  func() iter.Seq[jobs.Row] { return engine.Capture().Rows() },
+		Rows:  func() iter.Seq[kernel.Row] { return engine.Capture().Rows() },
 	}
 }
 
@@ -63,16 +64,16 @@ type gathered struct {
 	last time.Time
 }
 
-func (g *gathered) Apply(ctx context.Context, batch []jobs.Envelope) []metastore.Result {
-	return metastore.Admitted(batch, metastore.Archived(ctx, g, g.now()), func(batch []jobs.Envelope) (results []metastore.Result) {
+func (g *gathered) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
+	return metastore.Admitted(batch, metastore.Archived(ctx, g, g.now()), func(batch []kernel.Envelope) (results []metastore.Result) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if err := ctx.Err(); err != nil {
-			return metastore.Refused(batch, jobs.Refuse(jobs.Unavailable, "not done: %v", err))
+			return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: %v", err))
 		}
 		g.last = metastore.Stamp(batch, g.now(), g.last)
 		g.Update(func(tx metastore.Tx) {
-			view := &view{tx: tx, asked: map[jobs.Ref]bool{}, first: map[jobs.Ref]int{}, more: map[jobs.Ref]bool{}, rows: map[jobs.Ref]jobs.Row{}}
+			view := &view{tx: tx, asked: map[kernel.Ref]bool{}, first: map[kernel.Ref]int{}, more: map[kernel.Ref]bool{}, rows: map[kernel.Ref]kernel.Row{}}
 			for ref, row := range metastore.Gather(batch, view.load) {
 				view.rows[ref] = row
 			}
@@ -85,15 +86,15 @@ func (g *gathered) Apply(ctx context.Context, batch []jobs.Envelope) []metastore
 // view is the rows that were gathered, with what was put since.
 type view struct {
 	tx    metastore.Tx
-	asked map[jobs.Ref]bool
-	first map[jobs.Ref]int  // how many waiters of a gate were asked for
-	more  map[jobs.Ref]bool // as many were found: others may wait behind them
-	rows  map[jobs.Ref]jobs.Row
+	asked map[kernel.Ref]bool
+	first map[kernel.Ref]int  // how many waiters of a gate were asked for
+	more  map[kernel.Ref]bool // as many were found: others may wait behind them
+	rows  map[kernel.Ref]kernel.Row
 }
 
 // load is one round of questions to the database.
-func (v *view) load(w metastore.Wants) []jobs.Row {
-	var found []jobs.Row
+func (v *view) load(w metastore.Wants) []kernel.Row {
+	var found []kernel.Row
 	for _, ref := range w.Refs {
 		if v.asked[ref] {
 			panic(fmt.Sprintf("%+v is asked for twice", ref))
@@ -117,8 +118,8 @@ func (v *view) load(w metastore.Wants) []jobs.Row {
 }
 
 // waiters are the first n who wait at a gate: each is put aside to see the next, and put back.
-func waiters(tx metastore.Tx, gate jobs.Ref, n int) []*jobs.Run {
-	var found []*jobs.Run
+func waiters(tx metastore.Tx, gate kernel.Ref, n int) []*kernel.Run {
+	var found []*kernel.Run
 	for len(found) < n {
 		run := tx.First(gate)
 		if run == nil {
@@ -135,7 +136,7 @@ func waiters(tx metastore.Tx, gate jobs.Ref, n int) []*jobs.Run {
 	return found
 }
 
-func (v *view) Get(ref jobs.Ref) jobs.Row {
+func (v *view) Get(ref kernel.Ref) kernel.Row {
 	row, ok := v.rows[ref]
 	if !ok && !v.asked[ref] {
 		panic(fmt.Sprintf("%+v was not gathered", ref))
@@ -145,15 +146,15 @@ func (v *view) Get(ref jobs.Ref) jobs.Row {
 
 // First is the first of those that are here. If all that were asked for have gone in, others may wait behind them,
 // whom nobody has loaded.
-func (v *view) First(gate jobs.Ref) *jobs.Run {
+func (v *view) First(gate kernel.Ref) *kernel.Run {
 	n, ok := v.first[gate]
 	if !ok {
 		panic(fmt.Sprintf("the first at %+v was not gathered", gate))
 	}
-	var first *jobs.Run
+	var first *kernel.Run
 	for _, row := range v.rows {
-		run, ok := row.(*jobs.Run)
-		if ok && run.Waits != "" && jobs.GateRef(run.Tenant, run.Waits) == gate && (first == nil || before(run, first)) {
+		run, ok := row.(*kernel.Run)
+		if ok && run.Waits != "" && kernel.GateRef(run.Tenant, run.Waits) == gate && (first == nil || before(run, first)) {
 			first = run
 		}
 	}
@@ -168,27 +169,27 @@ func (v *view) First(gate jobs.Ref) *jobs.Run {
 }
 
 // before is the order in which runs wait, as metastore.Tx promises it.
-func before(a, b *jobs.Run) bool {
+func before(a, b *kernel.Run) bool {
 	if a.First != b.First {
 		return a.First
 	}
 	return cmp.Or(-cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due), cmp.Compare(string(a.ID[:]), string(b.ID[:]))) < 0
 }
 
-func (v *view) Put(row jobs.Row) {
+func (v *view) Put(row kernel.Row) {
 	v.tx.Put(row)
-	if row.Ref().Kind == jobs.RowTally {
+	if row.Ref().Kind == kernel.RowTally {
 		return
 	}
 	ref := row.Ref()
-	if run, ok := row.(*jobs.Run); ok && run.Settled() {
+	if run, ok := row.(*kernel.Run); ok && run.Settled() {
 		v.rows[ref] = v.tx.Get(ref) // the stub
 		return
 	}
 	v.rows[ref] = row
 }
 
-func (v *view) Delete(ref jobs.Ref) {
+func (v *view) Delete(ref kernel.Ref) {
 	if v.more[ref] {
 		return
 	}

@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // rows are all rows of a store by their place; nil if they cannot be seen.
-type rows map[jobs.Ref]jobs.Row
+type rows map[kernel.Ref]kernel.Row
 
 func rowsOf(h Harness) rows {
 	if h.Rows == nil {
@@ -37,34 +38,34 @@ func differences(a, b rows) []string {
 	for ref, row := range a {
 		if other, ok := b[ref]; !ok {
 			found = append(found, fmt.Sprintf("%s is gone", say(row)))
-		} else if ref.Kind != jobs.RowStore && !equal(row, other) {
+		} else if ref.Kind != kernel.RowStore && !equal(row, other) {
 			found = append(found, fmt.Sprintf("%s\n became %s", say(row), say(other)))
-		} else if s, ok := row.(*jobs.StoreRow); ok {
-			now := *other.(*jobs.StoreRow)
+		} else if s, ok := row.(*kernel.StoreRow); ok {
+			now := *other.(*kernel.StoreRow)
 			if now.At = s.At; now != *s {
 				found = append(found, fmt.Sprintf("%+v became %+v", *s, now))
 			}
 		}
 	}
 	for ref, row := range b {
-		if _, ok := a[ref]; !ok && ref.Kind != jobs.RowStore {
+		if _, ok := a[ref]; !ok && ref.Kind != kernel.RowStore {
 			found = append(found, fmt.Sprintf("%s is new", say(row)))
 		}
 	}
 	return found
 }
 
-func equal(a, b jobs.Row) bool {
-	return string(jobs.AppendRow(nil, a)) == string(jobs.AppendRow(nil, b))
+func equal(a, b kernel.Row) bool {
+	return string(kernel.AppendRow(nil, a)) == string(kernel.AppendRow(nil, b))
 }
 
-func say(r jobs.Row) string {
+func say(r kernel.Row) string {
 	switch r := r.(type) {
-	case *jobs.Run:
+	case *kernel.Run:
 		return fmt.Sprintf("run %+v", *r)
-	case *jobs.Definition:
+	case *kernel.Definition:
 		return fmt.Sprintf("job %s revision %d cursor %v", r.Key, r.Revision, r.Cursor)
-	case *jobs.Gate:
+	case *kernel.Gate:
 		return fmt.Sprintf("gate %s %d of %d", r.Name, r.Taken, r.Limit)
 	}
 	return fmt.Sprintf("%+v", r)
@@ -77,26 +78,26 @@ const crowd = 8
 // invariants are what holds after every commit, whatever was in it. before is the state one commit earlier.
 func invariants(t *testing.T, before, after rows) {
 	t.Helper()
-	taken, waiting := map[jobs.Ref]int{}, map[jobs.Ref]int{}
+	taken, waiting := map[kernel.Ref]int{}, map[kernel.Ref]int{}
 	at := timeOf(after)
 	for ref, row := range after {
 		switch row := row.(type) {
-		case *jobs.Run:
+		case *kernel.Run:
 			sound(t, row)
 			gates(t, row, after, taken, waiting)
-			if old, ok := before[ref].(*jobs.Run); ok {
+			if old, ok := before[ref].(*kernel.Run); ok {
 				grown(t, old, row)
 			}
-		case *jobs.UniqueKey:
-			if strings.HasPrefix(row.Name, jobs.TokenName("")) {
+		case *kernel.UniqueKey:
+			if strings.HasPrefix(row.Name, kernel.TokenName("")) {
 				continue // see access
 			}
-			run, ok := after[jobs.RunRef(row.Tenant, row.ID)].(*jobs.Run)
+			run, ok := after[kernel.RunRef(row.Tenant, row.ID)].(*kernel.Run)
 			if row.Until.IsZero() && (!ok || run.Unique == "" || run.State.Final()) {
 				t.Errorf("unique key %s is held by run %s, which is over", row.Name, row.ID)
 			}
-		case *jobs.Definition:
-			if old, ok := before[ref].(*jobs.Definition); ok && (row.Revision < old.Revision || row.Change < old.Change || row.UID != old.UID && row.Revision == old.Revision) {
+		case *kernel.Definition:
+			if old, ok := before[ref].(*kernel.Definition); ok && (row.Revision < old.Revision || row.Change < old.Change || row.UID != old.UID && row.Revision == old.Revision) {
 				t.Errorf("job %s went from revision %d to %d, change %d to %d", row.Key, old.Revision, row.Revision, old.Change, row.Change)
 			}
 			decided := row.Cursor
@@ -106,30 +107,30 @@ func invariants(t *testing.T, before, after rows) {
 				}
 				decided = e.Until
 			}
-		case *jobs.StoreRow:
-			if old, ok := before[ref].(*jobs.StoreRow); ok && (row.At.Before(old.At) || row.Changes < old.Changes || row.Term < old.Term) {
+		case *kernel.StoreRow:
+			if old, ok := before[ref].(*kernel.StoreRow); ok && (row.At.Before(old.At) || row.Changes < old.Changes || row.Term < old.Term) {
 				t.Errorf("the store went back from %+v to %+v", *old, *row)
 			}
 		}
 	}
 	for ref, row := range after {
-		g, ok := row.(*jobs.Gate)
+		g, ok := row.(*kernel.Gate)
 		if !ok {
 			continue
 		}
 		if g.Taken != taken[ref] {
 			t.Errorf("gate %s counts %d slots, %d are held", g.Name, g.Taken, taken[ref])
 		}
-		if limit, _, keyed := jobs.KeyOf(g.Name); keyed {
-			bound := jobs.GateRef(g.Tenant, jobs.BoundGate(limit))
-			if old, ok := before[ref].(*jobs.Gate); ok && old.Limit != g.Limit || before[bound] != after[bound] {
+		if limit, _, keyed := kernel.KeyOf(g.Name); keyed {
+			bound := kernel.GateRef(g.Tenant, kernel.BoundGate(limit))
+			if old, ok := before[ref].(*kernel.Gate); ok && old.Limit != g.Limit || before[bound] != after[bound] {
 				continue // it has just heard of a new limit; the next who leaves hands on
 			}
 			if !under(after, g).Free(at) {
 				continue
 			}
 		}
-		if waiting[ref] > 0 && g.Free(at) && !(waitersAt(before, ref) > 0 && before[ref].(*jobs.Gate).Free(at)) && waitersAt(before, ref) <= crowd {
+		if waiting[ref] > 0 && g.Free(at) && !(waitersAt(before, ref) > 0 && before[ref].(*kernel.Gate).Free(at)) && waitersAt(before, ref) <= crowd {
 			t.Errorf("gate %s has a free slot (%d of %d) and %d waiting", g.Name, g.Taken, g.Limit, waiting[ref])
 		}
 	}
@@ -145,16 +146,16 @@ func invariants(t *testing.T, before, after rows) {
 
 // timeOf is the time of the last commit.
 func timeOf(all rows) time.Time {
-	if s, ok := all[jobs.StoreRef()].(*jobs.StoreRow); ok {
+	if s, ok := all[kernel.StoreRef()].(*kernel.StoreRow); ok {
 		return s.At
 	}
 	return time.Time{}
 }
 
-func waitersAt(all rows, gate jobs.Ref) int {
+func waitersAt(all rows, gate kernel.Ref) int {
 	n := 0
 	for _, row := range all {
-		if run, ok := row.(*jobs.Run); ok && run.Waits != "" && jobs.GateRef(run.Tenant, run.Waits) == gate {
+		if run, ok := row.(*kernel.Run); ok && run.Waits != "" && kernel.GateRef(run.Tenant, run.Waits) == gate {
 			n++
 		}
 	}
@@ -162,17 +163,17 @@ func waitersAt(all rows, gate jobs.Ref) int {
 }
 
 // sound checks a run by itself.
-func sound(t *testing.T, run *jobs.Run) {
+func sound(t *testing.T, run *kernel.Run) {
 	t.Helper()
 	bad := func(what string) { t.Errorf("run %s (%s) %s: %+v", run.ID, run.State, what, *run) }
 	switch {
-	case !jobs.ValidState(run.State):
+	case !kernel.ValidState(run.State):
 		bad("is in no state")
 	case run.Offerable() != (run.Turn > 0):
 		bad("can be claimed and has no turn, or the other way round")
 	case run.Settled():
 		return // a stub: it knows little
-	case run.Reserved && (run.Holds || run.Waits == "" || jobs.Keyed(run.Waits)):
+	case run.Reserved && (run.Holds || run.Waits == "" || kernel.Keyed(run.Waits)):
 		bad("keeps slots of its arguments while it waits for nothing else")
 	case !run.Opens.IsZero() && run.Waits == "":
 		bad("wakes for a gate at which it does not wait")
@@ -186,7 +187,7 @@ func sound(t *testing.T, run *jobs.Run) {
 		bad("holds slots")
 	case run.State == jobs.Failed && !run.RetryAt.IsZero() && run.Holds && !run.Lingering:
 		bad("keeps its slots while it waits for its retry")
-	case !run.RetryAt.IsZero() && run.State != jobs.Failed && run.Cause != jobs.ByPause && run.Cause != jobs.ByJitter:
+	case !run.RetryAt.IsZero() && run.State != jobs.Failed && run.Cause != kernel.ByPause && run.Cause != kernel.ByJitter:
 		bad("waits for a time that it no longer waits for")
 	case run.State == jobs.Processing && (run.Worker == "" || run.Attempt == 0):
 		bad("runs nowhere")
@@ -197,9 +198,9 @@ func sound(t *testing.T, run *jobs.Run) {
 	case run.Lingering && run.Worker == "":
 		bad("lingers nowhere")
 	}
-	last := jobs.New
+	last := kernel.New
 	for i, m := range run.Moves {
-		if i > 0 && !jobs.May(last, m.State) && len(run.Moves) < 100 { // long histories leave out their middle
+		if i > 0 && !kernel.May(last, m.State) && len(run.Moves) < 100 { // long histories leave out their middle
 			t.Errorf("run %s went from %s to %s", run.ID, last, m.State)
 		}
 		last = m.State
@@ -210,16 +211,16 @@ func sound(t *testing.T, run *jobs.Run) {
 }
 
 // gates counts what a run holds and waits for.
-func gates(t *testing.T, run *jobs.Run, all rows, taken, waiting map[jobs.Ref]int) {
+func gates(t *testing.T, run *kernel.Run, all rows, taken, waiting map[kernel.Ref]int) {
 	t.Helper()
 	if run.Settled() {
 		return
 	}
 	if run.Waits != "" {
 		if o := run.Terms.Overlap; o == jobs.OverlapQueueOne || o == jobs.OverlapReplace {
-			taken[jobs.GateRef(run.Tenant, jobs.CrowdGate(run.Waits, run.Job))]++
+			taken[kernel.GateRef(run.Tenant, kernel.CrowdGate(run.Waits, run.Job))]++
 		}
-		ref := jobs.GateRef(run.Tenant, run.Waits)
+		ref := kernel.GateRef(run.Tenant, run.Waits)
 		waiting[ref]++
 		if !slices.Contains(run.Gates, run.Waits) || all[ref] == nil {
 			t.Errorf("run %s waits at %s, which is none of its gates or has no row", run.ID, run.Waits)
@@ -227,21 +228,21 @@ func gates(t *testing.T, run *jobs.Run, all rows, taken, waiting map[jobs.Ref]in
 	}
 	if run.Holds {
 		if p := run.Place; p != nil && !p.Group.IsZero() && len(run.Gates) > 0 {
-			parts := jobs.GateRef(run.Tenant, jobs.PartsGate(p.Group))
+			parts := kernel.GateRef(run.Tenant, kernel.PartsGate(p.Group))
 			if taken[parts]++; taken[parts] > 1 {
 				return // a broadcast counts once
 			}
 		}
 	}
 	for _, name := range run.Gates {
-		if run.Holds || run.Reserved && jobs.Keyed(name) {
-			taken[jobs.GateRef(run.Tenant, name)]++
+		if run.Holds || run.Reserved && kernel.Keyed(name) {
+			taken[kernel.GateRef(run.Tenant, name)]++
 		}
 	}
 }
 
 // grown checks what became of a run.
-func grown(t *testing.T, old, now *jobs.Run) {
+func grown(t *testing.T, old, now *kernel.Run) {
 	t.Helper()
 	switch {
 	case now.Attempt < old.Attempt || now.Attempt > old.Attempt+8: // a batch may hold several claims

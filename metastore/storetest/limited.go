@@ -5,27 +5,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // limited checks what overlap, limits and rates promise of all runs together, by counting runs and not by what gates say.
 func limited(t *testing.T, before, after rows, at time.Time) {
 	t.Helper()
-	alarmed := map[jobs.Ref]bool{}
+	alarmed := map[kernel.Ref]bool{}
 	for _, row := range after {
-		run, ok := row.(*jobs.Run)
+		run, ok := row.(*kernel.Run)
 		if !ok || run.Settled() {
 			continue
 		}
 		if run.Waits != "" && !run.Opens.IsZero() {
-			alarmed[jobs.GateRef(run.Tenant, run.Waits)] = true
+			alarmed[kernel.GateRef(run.Tenant, run.Waits)] = true
 		}
 		for _, name := range run.Gates {
 			listed(t, run, name, after)
 		}
 	}
 	for ref, row := range after {
-		g, ok := row.(*jobs.Gate)
+		g, ok := row.(*kernel.Gate)
 		if !ok {
 			continue
 		}
@@ -37,22 +38,22 @@ func limited(t *testing.T, before, after rows, at time.Time) {
 }
 
 // crowded checks that a crowd gate lists what is there, and that no more are there than may be.
-func crowded(t *testing.T, before, after rows, g *jobs.Gate) {
+func crowded(t *testing.T, before, after rows, g *kernel.Gate) {
 	t.Helper()
 	rest, ok := strings.CutPrefix(g.Name, "crowd/")
 	if !ok {
 		return
 	}
 	id, name, _ := strings.Cut(rest, "/")
-	gate, _ := after[jobs.GateRef(g.Tenant, name)].(*jobs.Gate)
-	was, _ := before[jobs.GateRef(g.Tenant, name)].(*jobs.Gate)
-	old, _ := before[g.Ref()].(*jobs.Gate)
+	gate, _ := after[kernel.GateRef(g.Tenant, name)].(*kernel.Gate)
+	was, _ := before[kernel.GateRef(g.Tenant, name)].(*kernel.Gate)
+	old, _ := before[g.Ref()].(*kernel.Gate)
 	if g.Taken == 0 && len(g.Runs) == 0 {
 		t.Errorf("%s is left, and nobody uses it", g.Name)
 	}
 	ones := map[jobs.ID]bool{} // runs, and broadcasts
 	for _, run := range g.Runs {
-		r, ok := after[jobs.RunRef(g.Tenant, run)].(*jobs.Run)
+		r, ok := after[kernel.RunRef(g.Tenant, run)].(*kernel.Run)
 		if !ok || r.State.Final() || r.Job.String() != id {
 			t.Errorf("%s lists run %s, which is over or of another job", g.Name, run)
 			continue
@@ -70,20 +71,20 @@ func crowded(t *testing.T, before, after rows, g *jobs.Gate) {
 	}
 	waits := 0
 	for _, row := range after {
-		if r, ok := row.(*jobs.Run); ok && r.Tenant == g.Tenant && r.Waits == name && r.Job.String() == id && r.Terms.Overlap == jobs.OverlapQueueOne && !r.First {
+		if r, ok := row.(*kernel.Run); ok && r.Tenant == g.Tenant && r.Waits == name && r.Job.String() == id && r.Terms.Overlap == jobs.OverlapQueueOne && !r.First {
 			waits++
 		}
 	}
 	// One that waited elsewhere may be moved here, where another waits already.
-	if waits > 1 && old != nil && !jobs.Keyed(name) && waits > 1+movedHere(before, after, jobs.GateRef(g.Tenant, name), id) {
+	if waits > 1 && old != nil && !kernel.Keyed(name) && waits > 1+movedHere(before, after, kernel.GateRef(g.Tenant, name), id) {
 		t.Errorf("%d runs of job %s wait at %s, one may", waits, id, name)
 	}
 }
 
 // under is a gate as it holds to the limit of its argument. Its row follows when it is used.
-func under(all rows, g *jobs.Gate) *jobs.Gate {
-	if limit, _, keyed := jobs.KeyOf(g.Name); keyed {
-		if b, ok := all[jobs.GateRef(g.Tenant, jobs.BoundGate(limit))].(*jobs.Gate); ok {
+func under(all rows, g *kernel.Gate) *kernel.Gate {
+	if limit, _, keyed := kernel.KeyOf(g.Name); keyed {
+		if b, ok := all[kernel.GateRef(g.Tenant, kernel.BoundGate(limit))].(*kernel.Gate); ok {
 			return g.Under(b.Bound())
 		}
 	}
@@ -91,14 +92,14 @@ func under(all rows, g *jobs.Gate) *jobs.Gate {
 }
 
 // movedHere counts runs of a job that waited at another gate before, or here already.
-func movedHere(before, after rows, gate jobs.Ref, job string) int {
+func movedHere(before, after rows, gate kernel.Ref, job string) int {
 	n := 0
 	for ref, row := range before {
-		was, ok := row.(*jobs.Run)
+		was, ok := row.(*kernel.Run)
 		if !ok || was.Waits == "" || was.Job.String() != job {
 			continue
 		}
-		if is, ok := after[ref].(*jobs.Run); ok && is.Waits != "" && jobs.GateRef(is.Tenant, is.Waits) == gate {
+		if is, ok := after[ref].(*kernel.Run); ok && is.Waits != "" && kernel.GateRef(is.Tenant, is.Waits) == gate {
 			n++
 		}
 	}
@@ -106,11 +107,11 @@ func movedHere(before, after rows, gate jobs.Ref, job string) int {
 }
 
 // listed checks that a crowd gate lists the runs that decide about others.
-func listed(t *testing.T, run *jobs.Run, gate string, all rows) {
+func listed(t *testing.T, run *kernel.Run, gate string, all rows) {
 	t.Helper()
 	want := run.Terms.Overlap == jobs.OverlapReplace && !run.State.Final() && run.State != jobs.Scheduled
 	has := 0
-	if g, ok := all[jobs.GateRef(run.Tenant, jobs.CrowdGate(gate, run.Job))].(*jobs.Gate); ok {
+	if g, ok := all[kernel.GateRef(run.Tenant, kernel.CrowdGate(gate, run.Job))].(*kernel.Gate); ok {
 		for _, id := range g.Runs {
 			if id == run.ID {
 				has++

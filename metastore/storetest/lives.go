@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -27,7 +28,7 @@ func Model() Harness {
 		Retain: archive,
 		Store:  &metastore.Local{Engine: engine, Now: clock.Now},
 		Clock:  clock,
-		Rows:   func() iter.Seq[jobs.Row] { return engine.Capture().Rows() },
+		Rows:   func() iter.Seq[kernel.Row] { return engine.Capture().Rows() },
 	}
 }
 
@@ -85,21 +86,21 @@ func live(t *testing.T, h Harness, f *fate, span int) {
 		}
 	}
 	// A life in which a verb never succeeds, or never fails, shows nothing about it.
-	for v := jobs.Verb(1); v.String() != "?" && testing.Verbose(); v++ {
+	for v := kernel.Verb(1); v.String() != "?" && testing.Verbose(); v++ {
 		t.Logf("%-10s %5d done, %5d refused", v, did[v.String()], did[v.String()+" refused"])
 	}
 }
 
-func outcomeOf(c jobs.Command, err error) string {
+func outcomeOf(c kernel.Command, err error) string {
 	if err != nil {
 		return c.Verb().String() + " refused"
 	}
 	return c.Verb().String()
 }
 
-func sameResult(t *testing.T, e jobs.Envelope, got, want metastore.Result) {
+func sameResult(t *testing.T, e kernel.Envelope, got, want metastore.Result) {
 	t.Helper()
-	a, b := jobs.AppendAnswer(nil, &got.Effect, got.Err), jobs.AppendAnswer(nil, &want.Effect, want.Err)
+	a, b := kernel.AppendAnswer(nil, &got.Effect, got.Err), kernel.AppendAnswer(nil, &want.Effect, want.Err)
 	if !bytes.Equal(a, b) {
 		t.Errorf("%s %+v\nis answered with %s\nthe model says  %s", e.Command.Verb(), e.Command, answer(got), answer(want))
 	}
@@ -187,9 +188,9 @@ func dump(t *testing.T, h Harness) []string {
 			note("session", s, without(err, jobs.NotFound))
 		}
 		for _, q := range []metastore.RunQuery{
-			{Cause: jobs.ByPause}, {State: jobs.Failed, Cause: jobs.ByError}, {Cause: jobs.ByTimeout}, {State: jobs.Terminated, Cause: jobs.ByPoison},
+			{Cause: kernel.ByPause}, {State: jobs.Failed, Cause: kernel.ByError}, {Cause: kernel.ByTimeout}, {State: jobs.Terminated, Cause: kernel.ByPoison},
 			{}, {State: jobs.Failed}, {State: jobs.Terminated}, {State: jobs.Succeeded}, {Job: "free"}, {Job: "shared"}, {Worker: "w1"},
-			{Job: "single", State: jobs.Enqueued}, {Origin: jobs.FromCron}, {From: Start.Add(time.Minute)}, {Parent: runID("0")}, {To: now.Add(-time.Minute), State: jobs.Skipped},
+			{Job: "single", State: jobs.Enqueued}, {Origin: kernel.FromCron}, {From: Start.Add(time.Minute)}, {Parent: runID("0")}, {To: now.Add(-time.Minute), State: jobs.Skipped},
 		} {
 			q.Tenant, q.Limit = tenant, 7
 			lines = append(lines, pages(t, h.Store, q)...)
@@ -224,7 +225,9 @@ func pages(t *testing.T, s metastore.Store, q metastore.RunQuery) []string {
 }
 
 // digest stands for all fields of a row.
-func digest(row jobs.Row) string { return jobs.DerivedID(string(jobs.AppendRow(nil, row))).String() }
+func digest(row kernel.Row) string {
+	return kernel.DerivedID(string(kernel.AppendRow(nil, row))).String()
+}
 
 // dumpAgenda is what a leader sees.
 func dumpAgenda(t *testing.T, h Harness) []string {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -18,86 +19,92 @@ const racers = 32
 type contest struct {
 	name string
 	// begin brings the store to where the race begins, and answers with what each racer says.
-	begin func(t *testing.T, h Harness) func(i int) jobs.Command
+	begin func(t *testing.T, h Harness) func(i int) kernel.Command
 	// wins says that an answer without an error is that of the winner; nil: each is.
-	wins func(e jobs.Effect) bool
+	wins func(e kernel.Effect) bool
 	// refused is how losers are answered; none: without an error.
 	refused []jobs.Code
 }
 
-func isNew(e jobs.Effect) bool { return !e.Existing }
+func isNew(e kernel.Effect) bool { return !e.Existing }
 
 var races = []contest{
 	{name: "a run is claimed by one", refused: []jobs.Code{jobs.Stale, jobs.Conflict},
-		wins: func(e jobs.Effect) bool { return e.Run().State == jobs.Processing },
-		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
-			must(t, h, triggered("k", jobs.Settings{}))
-			must(t, h, jobs.Create{ID: runID("1"), Key: "k"})
-			return func(i int) jobs.Command { return jobs.Claim{ID: runID("1"), Worker: fmt.Sprint("w", i), Attempt: 1} }
+		wins: func(e kernel.Effect) bool { return e.Run().State == jobs.Processing },
+		begin: func(t *testing.T, h Harness) func(int) kernel.Command {
+			must(t, h, triggered("k", kernel.Settings{}))
+			must(t, h, kernel.Create{ID: runID("1"), Key: "k"})
+			return func(i int) kernel.Command {
+				return kernel.Claim{ID: runID("1"), Worker: fmt.Sprint("w", i), Attempt: 1}
+			}
 		}},
 	{name: "a retry is claimed by one", refused: []jobs.Code{jobs.Stale, jobs.Conflict},
-		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
-			must(t, h, triggered("k", jobs.Settings{Retries: new(3)}))
-			must(t, h, jobs.Create{ID: runID("1"), Key: "k"})
-			must(t, h, jobs.Claim{ID: runID("1"), Worker: "w", Attempt: 1})
-			must(t, h, jobs.Finish{ID: runID("1"), Worker: "w", Attempt: 1, Outcome: jobs.OutcomeError, Error: "no"})
-			return func(i int) jobs.Command { return jobs.Claim{ID: runID("1"), Worker: fmt.Sprint("w", i), Attempt: 2} }
+		begin: func(t *testing.T, h Harness) func(int) kernel.Command {
+			must(t, h, triggered("k", kernel.Settings{Retries: new(3)}))
+			must(t, h, kernel.Create{ID: runID("1"), Key: "k"})
+			must(t, h, kernel.Claim{ID: runID("1"), Worker: "w", Attempt: 1})
+			must(t, h, kernel.Finish{ID: runID("1"), Worker: "w", Attempt: 1, Outcome: kernel.OutcomeError, Error: "no"})
+			return func(i int) kernel.Command {
+				return kernel.Claim{ID: runID("1"), Worker: fmt.Sprint("w", i), Attempt: 2}
+			}
 		}},
 	{name: "a unique key has one run", wins: isNew,
-		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
-			must(t, h, triggered("k", jobs.Settings{}))
-			return func(i int) jobs.Command { return jobs.Create{ID: runID(fmt.Sprint(i)), Key: "k", Unique: "only"} }
+		begin: func(t *testing.T, h Harness) func(int) kernel.Command {
+			must(t, h, triggered("k", kernel.Settings{}))
+			return func(i int) kernel.Command { return kernel.Create{ID: runID(fmt.Sprint(i)), Key: "k", Unique: "only"} }
 		}},
 	{name: "an idempotency key has one run", wins: isNew,
-		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
-			must(t, h, triggered("k", jobs.Settings{}))
-			return func(i int) jobs.Command { return jobs.Create{ID: runID(fmt.Sprint(i)), Key: "k", Idempotency: "only"} }
+		begin: func(t *testing.T, h Harness) func(int) kernel.Command {
+			must(t, h, triggered("k", kernel.Settings{}))
+			return func(i int) kernel.Command {
+				return kernel.Create{ID: runID(fmt.Sprint(i)), Key: "k", Idempotency: "only"}
+			}
 		}},
-	{name: "a slot goes to one", wins: func(e jobs.Effect) bool { return e.Run().State == jobs.Enqueued },
-		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
-			must(t, h, triggered("k", jobs.Settings{MaxConcurrency: new(1), Overlap: new(jobs.OverlapSkip)}))
-			return func(i int) jobs.Command { return jobs.Create{ID: runID(fmt.Sprint(i)), Key: "k"} }
+	{name: "a slot goes to one", wins: func(e kernel.Effect) bool { return e.Run().State == jobs.Enqueued },
+		begin: func(t *testing.T, h Harness) func(int) kernel.Command {
+			must(t, h, triggered("k", kernel.Settings{MaxConcurrency: new(1), Overlap: new(jobs.OverlapSkip)}))
+			return func(i int) kernel.Command { return kernel.Create{ID: runID(fmt.Sprint(i)), Key: "k"} }
 		}},
 	{name: "a job is edited as it was seen by one", refused: []jobs.Code{jobs.Stale},
-		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
-			seen := must(t, h, triggered("k", jobs.Settings{})).Definition().Revision
-			return func(i int) jobs.Command {
-				return jobs.Edit{Key: "k", Set: jobs.Settings{Priority: new(i + 1)}, IfRevision: seen}
+		begin: func(t *testing.T, h Harness) func(int) kernel.Command {
+			seen := must(t, h, triggered("k", kernel.Settings{})).Definition().Revision
+			return func(i int) kernel.Command {
+				return kernel.Edit{Key: "k", Set: kernel.Settings{Priority: new(i + 1)}, IfRevision: seen}
 			}
 		}},
 	{name: "a job is deleted by one", refused: []jobs.Code{jobs.Stale, jobs.NotFound}, wins: isNew,
-		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
-			seen := must(t, h, triggered("k", jobs.Settings{})).Definition().Revision
-			return func(i int) jobs.Command {
+		begin: func(t *testing.T, h Harness) func(int) kernel.Command {
+			seen := must(t, h, triggered("k", kernel.Settings{})).Definition().Revision
+			return func(i int) kernel.Command {
 				if i%2 == 0 {
-					return jobs.Edit{Key: "k", Set: jobs.Settings{Priority: new(i + 1)}, IfRevision: seen}
+					return kernel.Edit{Key: "k", Set: kernel.Settings{Priority: new(i + 1)}, IfRevision: seen}
 				}
-				return jobs.Delete{Key: "k", IfRevision: seen}
+				return kernel.Delete{Key: "k", IfRevision: seen}
 			}
 		}},
 	{name: "a due time is fired by one", wins: isNew, refused: []jobs.Code{jobs.Stale},
-		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
-			r := triggered("k", jobs.Settings{Schedule: new("* * * * * *")})
-			r.Job.Kind = jobs.Recurring
+		begin: func(t *testing.T, h Harness) func(int) kernel.Command {
+			r := triggered("k", kernel.Settings{Schedule: new("* * * * * *")})
+			r.Job.Kind = kernel.Recurring
 			d := must(t, h, r).Definition()
-			must(t, h, jobs.Lead{Term: 1, Node: "n"})
-			h.Clock.Advance(jobs.DefaultMisfireAfter)
-			return func(i int) jobs.Command {
-				to := d.Cursor.Add(jobs.DefaultMisfireAfter)
-				f := jobs.Fire{Key: "k", Job: d.UID, Revision: d.Revision, Term: 1, From: d.Cursor, To: to, Origin: jobs.FromCron}
+			must(t, h, kernel.Lead{Term: 1, Node: "n"})
+			h.Clock.Advance(kernel.DefaultMisfireAfter)
+			return func(i int) kernel.Command {
+				to := d.Cursor.Add(kernel.DefaultMisfireAfter)
+				f := kernel.Fire{Key: "k", Job: d.UID, Revision: d.Revision, Term: 1, From: d.Cursor, To: to, Origin: kernel.FromCron}
 				f.Due = append(f.Due, to)
 				return f
 			}
 		}},
 	{name: "a term has one leader", refused: []jobs.Code{jobs.Stale},
-		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
-			return func(i int) jobs.Command { return jobs.Lead{Term: 5, Node: fmt.Sprint("n", i)} }
+		begin: func(t *testing.T, h Harness) func(int) kernel.Command {
+			return func(i int) kernel.Command { return kernel.Lead{Term: 5, Node: fmt.Sprint("n", i)} }
 		}},
 	{name: "a token's name is taken by one", refused: []jobs.Code{jobs.Conflict},
-		begin: func(t *testing.T, h Harness) func(int) jobs.Command {
-			return func(i int) jobs.Command {
+		begin: func(t *testing.T, h Harness) func(int) kernel.Command {
+			return func(i int) kernel.Command {
 				id := fmt.Sprintf("token%03d", i)
-				return jobs.Grant{Token: jobs.Token{ID: id, Name: "ann", Role: "viewer", Hash: secretOf(id)}}
+				return kernel.Grant{Token: kernel.Token{ID: id, Name: "ann", Role: "viewer", Hash: secretOf(id)}}
 			}
 		}},
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -37,9 +38,9 @@ func refusals(t *testing.T, open func(t *testing.T) Harness) {
 	})
 	t.Run("reads by names that nothing has", func(t *testing.T) {
 		h, ctx := open(t), t.Context()
-		must(t, h, triggered("k", jobs.Settings{}))
-		must(t, h, jobs.Create{ID: jobs.ID{1}, Key: "k"})
-		must(t, h, jobs.Claim{ID: jobs.ID{1}, Worker: "w", Attempt: 1})
+		must(t, h, triggered("k", kernel.Settings{}))
+		must(t, h, kernel.Create{ID: jobs.ID{1}, Key: "k"})
+		must(t, h, kernel.Claim{ID: jobs.ID{1}, Worker: "w", Attempt: 1})
 		for _, name := range []string{"' OR 1=1--", `\`, "%", "_", "W", "w ", "\x00", "\xff", "w\x00"} {
 			p, err := h.Store.Runs(ctx, metastore.RunQuery{Tenant: jobs.DefaultTenant, Worker: name})
 			if err != nil && !errors.Is(err, jobs.BadInput) || len(p.Runs) > 0 {
@@ -53,8 +54,8 @@ func refusals(t *testing.T, open func(t *testing.T) Harness) {
 	t.Run("names are bytes", func(t *testing.T) {
 		h, ctx := open(t), t.Context()
 		for i, key := range []jobs.Key{"report", "Report", "REPORT"} {
-			must(t, h, triggered(key, jobs.Settings{}))
-			must(t, h, jobs.Create{ID: jobs.ID{byte(i + 1)}, Key: key})
+			must(t, h, triggered(key, kernel.Settings{}))
+			must(t, h, kernel.Create{ID: jobs.ID{byte(i + 1)}, Key: key})
 			p, err := h.Store.Runs(ctx, metastore.RunQuery{Tenant: jobs.DefaultTenant, Job: key})
 			if err != nil || len(p.Runs) != 1 || p.Runs[0].Key != key {
 				t.Errorf("runs of %s: %+v, %v", key, p.Runs, err)
@@ -66,7 +67,7 @@ func refusals(t *testing.T, open func(t *testing.T) Harness) {
 		// Equal in some collation: by case, accents, blanks at the end, width, and how an accent is written.
 		for i, unique := range []string{"k", "K", "\u212a", "k ", "ｋ", "é", "e\u0301", "e", "ß", "ss"} {
 			id := jobs.ID{2, byte(i + 1)}
-			if e := must(t, h, jobs.Create{ID: id, Key: "report", Unique: unique}); e.Run().ID != id {
+			if e := must(t, h, kernel.Create{ID: id, Key: "report", Unique: unique}); e.Run().ID != id {
 				t.Errorf("unique key %q is taken for another", unique)
 			}
 		}
@@ -80,14 +81,14 @@ func refusals(t *testing.T, open func(t *testing.T) Harness) {
 		h := open(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		r := h.Store.Apply(ctx, envelope(jobs.ID{1}, triggered("k", jobs.Settings{})))
+		r := h.Store.Apply(ctx, envelope(jobs.ID{1}, triggered("k", kernel.Settings{})))
 		if c := jobs.CodeOf(r[0].Err); r[0].Err == nil || c != jobs.Unavailable && c != jobs.Unknown {
 			t.Errorf("got %v", r[0].Err)
 		}
 	})
 	t.Run("the sender's clock is ignored", func(t *testing.T) {
 		h := open(t)
-		e := envelope(jobs.ID{1}, triggered("k", jobs.Settings{}))
+		e := envelope(jobs.ID{1}, triggered("k", kernel.Settings{}))
 		e[0].At = Start.AddDate(-20, 0, 0)
 		r := h.Store.Apply(t.Context(), e)
 		if r[0].Err != nil || r[0].Definition().Created.Equal(e[0].At) {
@@ -99,16 +100,16 @@ func refusals(t *testing.T, open func(t *testing.T) Harness) {
 	})
 	t.Run("each has its own answer", func(t *testing.T) {
 		h := open(t)
-		must(t, h, triggered("k", jobs.Settings{}))
-		batch := []jobs.Envelope{
-			{ID: jobs.ID{1}, Tenant: "default", Actor: "a", Command: jobs.Create{ID: jobs.ID{1}, Key: "k"}},
-			{ID: jobs.ID{2}, Tenant: "default", Actor: "a", Command: jobs.Create{ID: jobs.ID{2}, Key: "none"}},
-			{ID: jobs.ID{3}, Tenant: "default", Actor: "a", Command: jobs.Create{Key: "k"}},
+		must(t, h, triggered("k", kernel.Settings{}))
+		batch := []kernel.Envelope{
+			{ID: jobs.ID{1}, Tenant: "default", Actor: "a", Command: kernel.Create{ID: jobs.ID{1}, Key: "k"}},
+			{ID: jobs.ID{2}, Tenant: "default", Actor: "a", Command: kernel.Create{ID: jobs.ID{2}, Key: "none"}},
+			{ID: jobs.ID{3}, Tenant: "default", Actor: "a", Command: kernel.Create{Key: "k"}},
 			{ID: jobs.ID{4}, Tenant: "default", Actor: "a"},
-			{ID: jobs.ID{5}, Tenant: "default", Command: jobs.Create{ID: jobs.ID{5}, Key: "k"}},
-			{ID: jobs.ID{6}, Tenant: "default", Actor: "a", Command: jobs.Claim{ID: jobs.ID{1}, Worker: "w", Attempt: 2}},
-			{ID: jobs.ID{7}, Tenant: "default", Actor: "a", Command: jobs.Claim{ID: jobs.ID{1}, Worker: "w", Attempt: 1}},
-			{ID: jobs.ID{8}, Tenant: "other", Actor: "a", Command: jobs.Cancel{ID: jobs.ID{1}}},
+			{ID: jobs.ID{5}, Tenant: "default", Command: kernel.Create{ID: jobs.ID{5}, Key: "k"}},
+			{ID: jobs.ID{6}, Tenant: "default", Actor: "a", Command: kernel.Claim{ID: jobs.ID{1}, Worker: "w", Attempt: 2}},
+			{ID: jobs.ID{7}, Tenant: "default", Actor: "a", Command: kernel.Claim{ID: jobs.ID{1}, Worker: "w", Attempt: 1}},
+			{ID: jobs.ID{8}, Tenant: "other", Actor: "a", Command: kernel.Cancel{ID: jobs.ID{1}}},
 		}
 		want := []jobs.Code{"", jobs.NotFound, jobs.BadInput, jobs.BadInput, jobs.BadInput, jobs.Stale, "", jobs.NotFound}
 		if batch[4].Actor == "" && !signs(h) {
@@ -124,6 +125,6 @@ func refusals(t *testing.T, open func(t *testing.T) Harness) {
 
 // signs says whether the store refuses an envelope without an actor. A courier may fill it in instead.
 func signs(h Harness) bool {
-	r := h.Store.Apply(context.Background(), []jobs.Envelope{{ID: jobs.ID{9}, Tenant: "default", Command: jobs.Forget{Name: "x"}}})
+	r := h.Store.Apply(context.Background(), []kernel.Envelope{{ID: jobs.ID{9}, Tenant: "default", Command: kernel.Forget{Name: "x"}}})
 	return r[0].Err != nil
 }

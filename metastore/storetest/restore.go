@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
-	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
@@ -27,7 +27,7 @@ func RestoreThenApply(t *testing.T, carry func(t *testing.T, from *memstore.Engi
 				}
 				now = now.Add(f.pause())
 				restored := carry(t, engine)
-				metastore.Checked(f.batch(before, now), func(batch []jobs.Envelope) []metastore.Result {
+				metastore.Checked(f.batch(before, now), func(batch []kernel.Envelope) []metastore.Result {
 					metastore.Stamp(batch, now, timeOf(before))
 					want, got := applied(engine, batch), applied(restored, batch)
 					for i := range batch {
@@ -47,7 +47,7 @@ func RestoreThenApply(t *testing.T, carry func(t *testing.T, from *memstore.Engi
 	}
 }
 
-func applied(e *memstore.Engine, batch []jobs.Envelope) (results []metastore.Result) {
+func applied(e *memstore.Engine, batch []kernel.Envelope) (results []metastore.Result) {
 	e.Update(func(tx metastore.Tx) { results = metastore.ApplyBatch(tx, batch) })
 	return results
 }
@@ -66,7 +66,7 @@ func sameTurns(t *testing.T, got, want *memstore.Engine) {
 			t.Fatalf("%d runs of %s can be claimed, want %d: %v, %v", len(a), l.App, len(b), err, other)
 		}
 		for i := range a {
-			if !bytes.Equal(jobs.AppendRow(nil, a[i]), jobs.AppendRow(nil, b[i])) {
+			if !bytes.Equal(kernel.AppendRow(nil, a[i]), kernel.AppendRow(nil, b[i])) {
 				t.Errorf("run %d of %s that can be claimed is %s of %s, want %s of %s", i, l.App, a[i].ID, a[i].Queued.Format(time.StampMilli), b[i].ID, b[i].Queued.Format(time.StampMilli))
 				return
 			}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -89,15 +90,15 @@ func (p *phrase) time(what string, at time.Time) {
 	}
 }
 
-func (tl *telling) sayRun(run *jobs.Run) string {
-	if run.State == jobs.New {
+func (tl *telling) sayRun(run *kernel.Run) string {
+	if run.State == kernel.New {
 		return tl.named(run.ID.String() + " is known by its name alone")
 	}
 	p := phrase{run.ID.String() + " " + run.State.String()}
 	p.add(run.Cause != "", "by %s", run.Cause)
 	p.add(run.Tenant != jobs.DefaultTenant, "of %s", run.Tenant)
 	p.add(run.State == jobs.Scheduled && run.Cause == "", "due %s", since(run.Due))
-	if run.Cause == jobs.ByPause {
+	if run.Cause == kernel.ByPause {
 		p.time("until", run.RetryAt)
 	}
 	p.add(run.Attempt > 0, "attempt %d of %s", run.Attempt, run.Worker)
@@ -136,7 +137,7 @@ func (tl *telling) sayRun(run *jobs.Run) string {
 }
 
 // history is all lines of a run's history.
-func (tl *telling) history(run *jobs.Run) string {
+func (tl *telling) history(run *kernel.Run) string {
 	lines := []string{fmt.Sprintf("%s of %s, origin %s, by %s, priority %d, args %s", run.ID, run.Key, run.Origin, run.Actor, run.Priority, run.Args)}
 	if run.Trace != "" {
 		lines[0] += ", trace " + run.Trace
@@ -152,7 +153,7 @@ func (tl *telling) history(run *jobs.Run) string {
 	return tl.named(strings.Join(lines, "\n"))
 }
 
-func (tl *telling) definition(d *jobs.Definition) string {
+func (tl *telling) definition(d *kernel.Definition) string {
 	p := phrase{fmt.Sprintf("job %s revision %d, change %d", d.Key, d.Revision, d.Change)}
 	if d.Gone() {
 		p.add(true, "deleted")
@@ -162,7 +163,7 @@ func (tl *telling) definition(d *jobs.Definition) string {
 	p.add(d.Version > 0, "version %d", d.Version)
 	p.add(len(d.Code.Given()) > 0, "code %s", strings.Join(d.Code.Given(), " "))
 	p.add(len(d.Edits.Given()) > 0, "edits %s", strings.Join(d.Edits.Given(), " "))
-	if d.Kind == jobs.Recurring {
+	if d.Kind == kernel.Recurring {
 		p.time("cursor", d.Cursor)
 		p.add(d.Waits(), "waits for the end of %s", d.Running)
 		p.time("counts from", d.Ended)
@@ -177,11 +178,11 @@ func (tl *telling) definition(d *jobs.Definition) string {
 	return strings.Join(p, ", ")
 }
 
-func missed(m *jobs.Missed) string {
+func missed(m *kernel.Missed) string {
 	return fmt.Sprintf("missed %s %s to %s, %d of them, %s", m.Key, since(m.From), since(m.To), m.Count, m.Reason)
 }
 
-func global(g *jobs.Global) string {
+func global(g *kernel.Global) string {
 	p := phrase{fmt.Sprintf("global revision %d", g.Revision)}
 	p.add(g.RecurringDebug.On, "recurring debug by %s", g.RecurringDebug.By)
 	p.add(g.TriggeredDebug.On, "triggered debug by %s", g.TriggeredDebug.By)

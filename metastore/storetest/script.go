@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -208,27 +209,27 @@ func (tl *telling) step(line string) string {
 }
 
 // withoutAnswers are rows as they would be without the remembered answers to a command, and to nonsense beside it.
-func withoutAnswers(all rows, c jobs.Command) rows {
-	names := []string{jobs.AnswerName(nonsenseID(2))}
-	if k, ok := c.(jobs.Create); ok {
-		names = append(names, jobs.AnswerName(k.ID))
+func withoutAnswers(all rows, c kernel.Command) rows {
+	names := []string{kernel.AnswerName(nonsenseID(2))}
+	if k, ok := c.(kernel.Create); ok {
+		names = append(names, kernel.AnswerName(k.ID))
 	}
 	all = maps.Clone(all)
-	maps.DeleteFunc(all, func(ref jobs.Ref, _ jobs.Row) bool {
-		return ref.Kind == jobs.RowUnique && slices.Contains(names, ref.Name)
+	maps.DeleteFunc(all, func(ref kernel.Ref, _ kernel.Row) bool {
+		return ref.Kind == kernel.RowUnique && slices.Contains(names, ref.Name)
 	})
 	return all
 }
 
 // learn remembers the names of what an effect holds.
-func (tl *telling) learn(e jobs.Effect, c jobs.Command) {
+func (tl *telling) learn(e kernel.Effect, c kernel.Command) {
 	for _, d := range e.Definitions {
 		tl.names[d.UID] = string(d.Key)
 		if d.Tenant != jobs.DefaultTenant {
 			tl.names[d.UID] = string(d.Tenant) + "/" + string(d.Key)
 		}
 	}
-	if k, ok := c.(jobs.Fire); ok {
+	if k, ok := c.(kernel.Fire); ok {
 		for _, run := range e.Runs {
 			if slices.ContainsFunc(k.Due, run.Due.Equal) {
 				tl.names[run.ID] = string(run.Key) + "@" + since(run.Due)
@@ -236,7 +237,7 @@ func (tl *telling) learn(e jobs.Effect, c jobs.Command) {
 		}
 	}
 	for _, run := range e.Runs {
-		if parent, ok := tl.names[run.Parent]; ok && run.ID == jobs.ChildID(&jobs.Run{Tenant: run.Tenant, ID: run.Parent}, run.Key) {
+		if parent, ok := tl.names[run.Parent]; ok && run.ID == kernel.ChildID(&kernel.Run{Tenant: run.Tenant, ID: run.Parent}, run.Key) {
 			first, _, _ := strings.Cut(parent, ">")
 			tl.names[run.ID] = first + ">" + string(run.Key)
 			if run.Depth > 1 {
@@ -244,18 +245,18 @@ func (tl *telling) learn(e jobs.Effect, c jobs.Command) {
 			}
 		}
 	}
-	if k, ok := c.(jobs.Lead); ok {
+	if k, ok := c.(kernel.Lead); ok {
 		tl.term = k.Term
 	}
 }
 
 // apply sends a command the way the story is told, and watches what else happens.
-func (tl *telling) apply(e jobs.Envelope) metastore.Result {
+func (tl *telling) apply(e kernel.Envelope) metastore.Result {
 	tl.t.Helper()
 	ctx := tl.t.Context()
 	tl.count++
 	before := rowsOf(tl.h)
-	apply := func(batch []jobs.Envelope) []metastore.Result {
+	apply := func(batch []kernel.Envelope) []metastore.Result {
 		if tl.way.faults {
 			return tl.insist(batch, before)
 		}
@@ -263,7 +264,7 @@ func (tl *telling) apply(e jobs.Envelope) metastore.Result {
 	}
 	var result metastore.Result
 	if tl.way.beside {
-		batch := []jobs.Envelope{nonsense(e, 1), e, nonsense(e, 2), nonsense(e, 3)}
+		batch := []kernel.Envelope{nonsense(e, 1), e, nonsense(e, 2), nonsense(e, 3)}
 		results := apply(batch)
 		for _, i := range []int{0, 2, 3} {
 			if results[i].Err == nil {
@@ -272,7 +273,7 @@ func (tl *telling) apply(e jobs.Envelope) metastore.Result {
 		}
 		result = results[1]
 	} else {
-		result = apply([]jobs.Envelope{e})[0]
+		result = apply([]kernel.Envelope{e})[0]
 	}
 	after := rowsOf(tl.h)
 	if result.Err != nil {
@@ -280,39 +281,39 @@ func (tl *telling) apply(e jobs.Envelope) metastore.Result {
 	}
 	invariants(tl.t, before, after)
 	if tl.way.twice {
-		again := tl.h.Store.Apply(ctx, []jobs.Envelope{e})[0]
+		again := tl.h.Store.Apply(ctx, []kernel.Envelope{e})[0]
 		sameAnswer(tl.t, e.Command, result, again)
 		same(tl.t, "a command that was sent twice did more than once", after, rowsOf(tl.h))
 	}
 	return result
 }
 
-func nonsenseID(kind int) jobs.ID { return jobs.DerivedID("nonsense", fmt.Sprint(kind)) }
+func nonsenseID(kind int) jobs.ID { return kernel.DerivedID("nonsense", fmt.Sprint(kind)) }
 
 // nonsense is a command that every store refuses, each in its way.
-func nonsense(e jobs.Envelope, kind int) jobs.Envelope {
+func nonsense(e kernel.Envelope, kind int) kernel.Envelope {
 	id := nonsenseID(kind)
 	e.ID = id
 	switch kind {
 	case 1:
-		e.Command = jobs.Claim{ID: id, Worker: "nobody", Attempt: 1} // no such run
+		e.Command = kernel.Claim{ID: id, Worker: "nobody", Attempt: 1} // no such run
 	case 2:
-		e.Command = jobs.Create{ID: id, Key: "no.such.job"}
+		e.Command = kernel.Create{ID: id, Key: "no.such.job"}
 	case 3:
-		e.Command = jobs.Create{ID: id, Key: "../x"} // wrong by itself
+		e.Command = kernel.Create{ID: id, Key: "../x"} // wrong by itself
 	}
 	return e
 }
 
 // sameAnswer checks that the second answer says what the first said.
-func sameAnswer(t *testing.T, c jobs.Command, first, second metastore.Result) {
+func sameAnswer(t *testing.T, c kernel.Command, first, second metastore.Result) {
 	t.Helper()
 	if (first.Err == nil) != (second.Err == nil) || first.Err != nil && jobs.CodeOf(first.Err) != jobs.CodeOf(second.Err) {
 		t.Errorf("%s, sent twice, is answered with %v, then with %v", c.Verb(), first.Err, second.Err)
 		return
 	}
 	a, b := first.Run(), second.Run()
-	byName := second.Existing && b != nil && b.State == jobs.New // of a run that has long been over, only the name is known
+	byName := second.Existing && b != nil && b.State == kernel.New // of a run that has long been over, only the name is known
 	if a != nil && b != nil && !byName && (a.ID != b.ID || a.State != b.State || a.Attempt != b.Attempt) {
 		t.Errorf("%s, sent twice, is answered with %s %s, then with %s %s", c.Verb(), a.ID, a.State, b.ID, b.State)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -59,9 +60,9 @@ func showHistory(tl *telling, w words) string {
 
 func showRuns(tl *telling, w words) string {
 	q := metastore.RunQuery{Tenant: tenantOf(w), Job: jobs.Key(w.name(0))}
-	q.Cause = jobs.Cause(w.value["cause"])
+	q.Cause = kernel.Cause(w.value["cause"])
 	if s := w.value["state"]; s != "" {
-		q.State, _ = jobs.ParseState(s)
+		q.State, _ = kernel.ParseState(s)
 	}
 	page, err := tl.h.Store.Runs(tl.t.Context(), q)
 	if err != nil {
@@ -128,7 +129,7 @@ func showCounts(tl *telling, w words) string {
 		return refusedRead(err)
 	}
 	var lines []string
-	for _, s := range jobs.States() {
+	for _, s := range kernel.States() {
 		if n := c.Live[s]; n > 0 {
 			lines = append(lines, fmt.Sprintf("now %s %d", s, n))
 		}
@@ -189,7 +190,7 @@ func showReady(tl *telling, w words) string {
 }
 
 // inTurn checks that runs are offered by priority, and then by their turn.
-func inTurn(t *testing.T, list []*jobs.Run) []*jobs.Run {
+func inTurn(t *testing.T, list []*kernel.Run) []*kernel.Run {
 	t.Helper()
 	for i, run := range list {
 		if run.Turn == 0 || i > 0 && (run.Priority > list[i-1].Priority || run.Priority == list[i-1].Priority && run.Turn <= list[i-1].Turn) {
@@ -230,7 +231,7 @@ func showLapsed(tl *telling, _ words) string {
 	}
 	var lines []string
 	for _, ref := range list {
-		if ref.Name != jobs.AnswerName(nonsenseID(2)) { // the story tells nothing of that one
+		if ref.Name != kernel.AnswerName(nonsenseID(2)) { // the story tells nothing of that one
 			lines = append(lines, tl.named(ref.Name))
 		}
 	}

@@ -21,8 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
-	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
@@ -36,7 +36,7 @@ type Harness struct {
 	// Clock is the clock that the store stamps its commits by; nil: it goes by another, and no story is told.
 	Clock *Clock
 	// Rows are all rows as an engine in memory would capture them, in any order; nil: they cannot be seen.
-	Rows func() iter.Seq[jobs.Row]
+	Rows func() iter.Seq[kernel.Row]
 	// Retain forgets runs that are over; nil: Store does, or nobody can.
 	Retain metastore.Retainer
 	// Crash ends the store without warning and opens it again from what it left behind. It goes by the same clock.

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
@@ -37,7 +37,7 @@ func TestRestored(t *testing.T) {
 
 func restored(clock *Clock, archive *memstore.Archive) Harness {
 	engine := memstore.New(memstore.Config{Archive: archive})
-	rows := func() iter.Seq[jobs.Row] { return engine.Capture().Rows() }
+	rows := func() iter.Seq[kernel.Row] { return engine.Capture().Rows() }
 	return Harness{
 		Store:  &metastore.Local{Engine: engine, Now: clock.Now},
 		Clock:  clock,
@@ -46,7 +46,7 @@ func restored(clock *Clock, archive *memstore.Archive) Harness {
 		Crash: func(t *testing.T) Harness {
 			var b []byte
 			for row := range rows() {
-				b = jobs.AppendRow(b, row)
+				b = kernel.AppendRow(b, row)
 			}
 			h := restored(clock, archive)
 			if err := h.Store.(*metastore.Local).Engine.(*memstore.Engine).Restore(decoded(b)); err != nil {
@@ -58,10 +58,10 @@ func restored(clock *Clock, archive *memstore.Archive) Harness {
 }
 
 // decoded are the rows of a snapshot.
-func decoded(b []byte) iter.Seq2[jobs.Row, error] {
-	return func(yield func(jobs.Row, error) bool) {
+func decoded(b []byte) iter.Seq2[kernel.Row, error] {
+	return func(yield func(kernel.Row, error) bool) {
 		for len(b) > 0 {
-			row, rest, err := jobs.DecodeRow(b)
+			row, rest, err := kernel.DecodeRow(b)
 			if b = rest; !yield(row, err) || err != nil {
 				return
 			}
@@ -73,7 +73,7 @@ func TestRestoreThenApply(t *testing.T) {
 	RestoreThenApply(t, func(t *testing.T, from *memstore.Engine) *memstore.Engine {
 		var b []byte
 		for row := range from.Capture().Rows() {
-			b = jobs.AppendRow(b, row)
+			b = kernel.AppendRow(b, row)
 		}
 		restored := memstore.New(memstore.Config{})
 		if err := restored.Restore(decoded(b)); err != nil {

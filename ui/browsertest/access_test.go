@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/embed"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
@@ -13,7 +13,7 @@ import (
 // holder sees no more than its role.
 func TestAccess(t *testing.T) {
 	h := build(t, embed.Config{Tokens: true}, shop()...)
-	_, admin, err := h.Ops().Grant(t.Context(), ann, ops.NewToken{Name: "ann", Role: jobs.RoleAdmin})
+	_, admin, err := h.Ops().Grant(t.Context(), ann, ops.NewToken{Name: "ann", Role: kernel.RoleAdmin})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -138,7 +139,7 @@ func TestRunAgain(t *testing.T) {
 
 func TestTickedRuns(t *testing.T) {
 	h := open(t)
-	var packs []*jobs.Run
+	var packs []*kernel.Run
 	for range 3 {
 		pack := h.start("shop.pack", "")
 		h.becomes(pack.ID, jobs.Processing) // so that no row moves while boxes are ticked
@@ -204,7 +205,7 @@ func TestWritingIsLeftAlone(t *testing.T) {
 	b.streams()
 	b.unfold(`//summary[normalize-space()="Cancel"]`)
 	b.write("#cancel-reason", "half a sen")
-	child, err := h.Ops().Trigger(t.Context(), ann, jobs.Create{Key: "shop.charge", Parent: run.ID}) // shows on this very page
+	child, err := h.Ops().Trigger(t.Context(), ann, kernel.Create{Key: "shop.charge", Parent: run.ID}) // shows on this very page
 	if err != nil {
 		t.Fatal(err)
 	}

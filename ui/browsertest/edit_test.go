@@ -3,11 +3,12 @@ package browsertest
 import (
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-func (h *house) definition(key jobs.Key) *jobs.Definition {
+func (h *house) definition(key jobs.Key) *kernel.Definition {
 	h.t.Helper()
 	list, err := h.Ops().Job(h.t.Context(), ops.Who{}, key, 0)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -40,16 +41,16 @@ func TestHostileText(t *testing.T) {
 	if _, err := h.Ops().Cancel(ctx, mean, cancelled.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Ops().Pause(ctx, mean, jobs.Pause{Key: "shop.tick", Reason: hostile, Until: time.Now().Add(time.Hour)}); err != nil {
+	if _, err := h.Ops().Pause(ctx, mean, kernel.Pause{Key: "shop.tick", Reason: hostile, Until: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := h.Ops().Grant(ctx, mean, ops.NewToken{Name: hostile[:60], Role: jobs.RoleViewer}); err != nil {
+	if _, _, err := h.Ops().Grant(ctx, mean, ops.NewToken{Name: hostile[:60], Role: kernel.RoleViewer}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Ops().SetCalendar(ctx, mean, jobs.SetCalendar{Name: "holidays", Description: hostile, Rules: []string{"12-25 # " + hostile}}); err != nil {
+	if _, err := h.Ops().SetCalendar(ctx, mean, kernel.SetCalendar{Name: "holidays", Description: hostile, Rules: []string{"12-25 # " + hostile}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Ops().Edit(ctx, mean, jobs.Edit{Key: "shop.tick", Set: jobs.Settings{Calendars: new([]string{"holidays"}), Description: new(hostile + "!")}}); err != nil {
+	if _, err := h.Ops().Edit(ctx, mean, kernel.Edit{Key: "shop.tick", Set: kernel.Settings{Calendars: new([]string{"holidays"}), Description: new(hostile + "!")}}); err != nil {
 		t.Fatal(err)
 	}
 

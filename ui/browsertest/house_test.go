@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -105,9 +106,9 @@ func pack(ctx context.Context, _ struct{}) error {
 }
 
 // start starts a run.
-func (h *house) start(key jobs.Key, args string) *jobs.Run {
+func (h *house) start(key jobs.Key, args string) *kernel.Run {
 	h.t.Helper()
-	wish := jobs.Create{Key: key, Origin: jobs.FromPerson}
+	wish := kernel.Create{Key: key, Origin: kernel.FromPerson}
 	if args != "" {
 		wish.Args = []byte(args)
 	}
@@ -119,9 +120,9 @@ func (h *house) start(key jobs.Key, args string) *jobs.Run {
 }
 
 // becomes waits until a run is in a state.
-func (h *house) becomes(id jobs.ID, state jobs.State) *jobs.Run {
+func (h *house) becomes(id jobs.ID, state jobs.State) *kernel.Run {
 	h.t.Helper()
-	var in *jobs.Run
+	var in *kernel.Run
 	h.until(fmt.Sprintf("run %s is %s", id, state), func() bool {
 		var err error
 		in, err = h.Ops().Run(h.t.Context(), ann, id)
@@ -131,7 +132,7 @@ func (h *house) becomes(id jobs.ID, state jobs.State) *jobs.Run {
 }
 
 // runs lists the latest runs of a job.
-func (h *house) runs(key jobs.Key) []*jobs.Run {
+func (h *house) runs(key jobs.Key) []*kernel.Run {
 	h.t.Helper()
 	page, err := h.Ops().Runs(h.t.Context(), ann, metastore.RunQuery{Job: key, Limit: metastore.MaxPage})
 	if err != nil {

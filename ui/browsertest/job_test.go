@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -47,8 +48,8 @@ func TestEdit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fires := func() []*jobs.Run { // but that of the code's schedule, which may come at just this time of the day
-		return slices.DeleteFunc(h.runs("shop.close-day"), func(in *jobs.Run) bool {
+	fires := func() []*kernel.Run { // but that of the code's schedule, which may come at just this time of the day
+		return slices.DeleteFunc(h.runs("shop.close-day"), func(in *kernel.Run) bool {
 			return in.Revision == before.Revision && in.Due.In(berlin).Format(time.TimeOnly) == "02:30:00"
 		})
 	}
@@ -95,7 +96,7 @@ func TestRunNowInDebugMode(t *testing.T) {
 	byHand := 0
 	runs := h.runs("shop.close-day")
 	for _, in := range runs { // one of its own may have come before the jobs were held
-		if in.Origin == jobs.FromPerson {
+		if in.Origin == kernel.FromPerson {
 			byHand++
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -134,21 +135,21 @@ func fetch(ctx context.Context) error {
 }
 
 // busyDay makes things happen for as long as is asked, and answers with a run that failed for good.
-func (h *house) busyDay() *jobs.Run {
+func (h *house) busyDay() *kernel.Run {
 	h.t.Helper()
 	ctx := h.t.Context()
 	h.start("billing.invoices", `{"month":"2026-10"}`)
-	if _, err := h.Ops().Trigger(ctx, ann, jobs.Create{Key: "mail.send", Delay: 3 * time.Hour, Args: []byte(`{"to":"later@example.com","template":"reminder"}`)}); err != nil {
+	if _, err := h.Ops().Trigger(ctx, ann, kernel.Create{Key: "mail.send", Delay: 3 * time.Hour, Args: []byte(`{"to":"later@example.com","template":"reminder"}`)}); err != nil {
 		h.t.Fatal(err)
 	}
 	// What ticks every second would hide the rest.
-	for _, p := range []jobs.Pause{{Key: "shop.newsletter", Reason: "the designer is on holiday", Until: time.Now().Add(72 * time.Hour)}, {Key: "shop.count"}} {
+	for _, p := range []kernel.Pause{{Key: "shop.newsletter", Reason: "the designer is on holiday", Until: time.Now().Add(72 * time.Hour)}, {Key: "shop.count"}} {
 		if _, err := h.Ops().Pause(ctx, ann, p); err != nil {
 			h.t.Fatal(err)
 		}
 	}
 	began := time.Now()
-	var bad *jobs.Run
+	var bad *kernel.Run
 	for i := 0; bad == nil || time.Since(began) < *long; i++ {
 		minutes := time.Since(began).Minutes()
 		wave := 5 + 4*math.Sin(minutes/2.1) + 2*math.Sin(minutes*1.3)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // A calendar that is written in the browser says which jobs use it; what a job was before it used one is one of its
@@ -27,7 +27,7 @@ func TestCalendarForecastAndVersions(t *testing.T) {
 	b.sees("Planned fires")
 	b.sees("a minute usually has 60") // that of each second
 	b.until("it is drawn", `document.querySelectorAll("#page figure svg").length > 0`)
-	if _, err := h.Ops().Edit(t.Context(), ann, jobs.Edit{Key: "shop.count", Set: jobs.Settings{Calendars: new([]string{"always"})}}); err != nil {
+	if _, err := h.Ops().Edit(t.Context(), ann, kernel.Edit{Key: "shop.count", Set: kernel.Settings{Calendars: new([]string{"always"})}}); err != nil {
 		t.Fatal(err)
 	}
 	b.open("/calendars/always")

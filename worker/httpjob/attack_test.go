@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -43,7 +44,7 @@ func TestWorkersRegisterNoHTTPJobs(t *testing.T) {
 	if status != http.StatusUnprocessableEntity || !strings.Contains(text, "http") || !strings.Contains(text, "innocent") {
 		t.Errorf("the registration is answered with %d %s", status, text)
 	}
-	if _, err := p.s.Ops().Trigger(t.Context(), ops.Who{Actor: "person:ann"}, jobs.Create{Key: "innocent"}); err == nil {
+	if _, err := p.s.Ops().Trigger(t.Context(), ops.Who{Actor: "person:ann"}, kernel.Create{Key: "innocent"}); err == nil {
 		p.until("the request is made", func() bool { return len(p.got()) > 0 })
 		t.Errorf("the server sent %v", p.got()[0].header["X-Stolen"])
 	}
@@ -81,9 +82,9 @@ func TestRepeatedSecretsAreMasked(t *testing.T) {
 		return map[bool]int{true: 500, false: 200}[strings.HasPrefix(r.path, "/fails")], all
 	})
 	with := `"headers":{"Authorization":"Bearer ${secret:KEY}"}`
-	p.make("answers", `{"request":[{"url":"FAR/answers",`+with+`}]}`, jobs.Settings{})
-	p.make("fails", `{"request":[{"url":"FAR/fails",`+with+`}]}`, jobs.Settings{})
-	p.make("reports", `{"async":true,"request":[{"url":"FAR/reports?callback=${schedulingFeedbackUrl}",`+with+`}]}`, jobs.Settings{})
+	p.make("answers", `{"request":[{"url":"FAR/answers",`+with+`}]}`, kernel.Settings{})
+	p.make("fails", `{"request":[{"url":"FAR/fails",`+with+`}]}`, kernel.Settings{})
+	p.make("reports", `{"async":true,"request":[{"url":"FAR/reports?callback=${schedulingFeedbackUrl}",`+with+`}]}`, kernel.Settings{})
 	answers, fails := p.run("answers", ""), p.run("fails", "")
 	id := p.begin("reports", "")
 	to := p.callbacks(1)[0]
@@ -94,7 +95,7 @@ func TestRepeatedSecretsAreMasked(t *testing.T) {
 	if answers.State != jobs.Succeeded || fails.State != jobs.Terminated || reports.State != jobs.Succeeded {
 		t.Errorf("%s, %s %s, %s", answers.State, fails.State, fails.Error, reports.State)
 	}
-	for _, run := range []*jobs.Run{answers, fails, reports} {
+	for _, run := range []*kernel.Run{answers, fails, reports} {
 		if raw, err := json.Marshal(run); err != nil || repeats(string(raw)) || repeats(string(run.Result)) || repeats(run.Error) {
 			t.Errorf("%s: %s %s %v", run.Key, run.Result, run.Error, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -32,7 +33,7 @@ func TestS2_57CircuitsOpenHalfOpenAndClose(t *testing.T) {
 		}
 		for range 100 { // none of these says anything about the target
 			_ = ask(to, nil, ErrBlocked)
-			_ = ask(to, nil, jobs.Invalid("no URL"))
+			_ = ask(to, nil, kernel.Invalid("no URL"))
 		}
 		for range 10 { // it is there, whatever it says
 			_ = ask(other, &Answer{Status: 500}, nil)

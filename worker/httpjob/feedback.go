@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -47,13 +48,13 @@ func (w *work) expect(ctx context.Context) error {
 		}
 		w.state = state{} // nobody can answer any more
 	}
-	k := jobs.Expect{ID: at.Run, Worker: at.Worker, Attempt: at.Number, Key: make([]byte, jobs.FeedbackKey), Lasts: w.plan.QoS == 1}
+	k := kernel.Expect{ID: at.Run, Worker: at.Worker, Attempt: at.Number, Key: make([]byte, kernel.FeedbackKey), Lasts: w.plan.QoS == 1}
 	_, _ = rand.Read(k.Key) // it never fails
-	e := jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: at.Tenant, Actor: "worker:" + at.Worker, Command: k}
-	if err := w.store.Apply(ctx, []jobs.Envelope{e})[0].Err; err != nil {
+	e := kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: at.Tenant, Actor: "worker:" + at.Worker, Command: k}
+	if err := w.store.Apply(ctx, []kernel.Envelope{e})[0].Err; err != nil {
 		return again(ctx, fmt.Errorf("wait for others: %w", err))
 	}
-	w.heard, w.state.Awaits = &jobs.Feedback{Key: k.Key, Attempt: k.Attempt}, at.Number
+	w.heard, w.state.Awaits = &kernel.Feedback{Key: k.Key, Attempt: k.Attempt}, at.Number
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -78,7 +79,7 @@ const calledBack = `{"async":true,"request":[{"method":"POST","url":"FAR/begin?c
 func TestS2_07FeedbackEndsTheRun(t *testing.T) {
 	tests.Long(t)
 	p := newSite(t, "", func(int, seen) (int, string) { return 200, `{"ticket":7}` })
-	p.make("long", calledBack, jobs.Settings{Timeout: new(time.Hour)})
+	p.make("long", calledBack, kernel.Settings{Timeout: new(time.Hour)})
 	id := p.begin("long", "")
 	to := p.callbacks(1)[0]
 	if !strings.HasPrefix(to, p.door.URL+"/api/v1/seed/jobs/long/feedback/1?") {
@@ -140,7 +141,7 @@ func mustQuery(t *testing.T, at string) url.Values {
 // A failure has the code that others give it; the next attempt has a URL of its own, and the older one is over.
 func TestS2_39FeedbackDrivesRetries(t *testing.T) {
 	p := newSite(t, "", func(int, seen) (int, string) { return 200, `` })
-	p.make("long", calledBack, jobs.Settings{RetryRules: &[]jobs.RetryRule{{Codes: []string{"error1"}, Attempts: 1, Delay: 10 * time.Millisecond}}, Retries: new(5)})
+	p.make("long", calledBack, kernel.Settings{RetryRules: &[]jobs.RetryRule{{Codes: []string{"error1"}, Attempts: 1, Delay: 10 * time.Millisecond}}, Retries: new(5)})
 	id := p.begin("long", "")
 	first := p.callbacks(1)[0]
 	p.mustCallBack(first, `{"status":"failed","error":"error1","message":"the disk is full"}`, 200)
@@ -157,7 +158,7 @@ func TestFeedbackNeedsAURL(t *testing.T) {
 	p := &site{t: t, times: map[string]int{}, quiet: true, answers: func(int, seen) (int, string) { return 200, "" }}
 	p.serve()
 	t.Cleanup(p.start(""))
-	p.make("long", calledBack, jobs.Settings{Retries: new(5)})
+	p.make("long", calledBack, kernel.Settings{Retries: new(5)})
 	if run := p.run("long", ""); run.State != jobs.Terminated || run.Attempt != 1 || !strings.Contains(run.Error, "http-jobs.feedback-url") {
 		t.Errorf("%s after %d: %s", run.State, run.Attempt, run.Error)
 	}
@@ -174,7 +175,7 @@ func TestS2_54FeedbackOutlivesTheWorker(t *testing.T) {
 			p := &site{t: t, times: map[string]int{}, answers: func(int, seen) (int, string) { return 200, "" }}
 			p.serve()
 			stop := p.start(dir)
-			p.make("long", strings.Replace(calledBack, `{"async"`, `{"qos":`+qos+`,"async"`, 1), jobs.Settings{})
+			p.make("long", strings.Replace(calledBack, `{"async"`, `{"qos":`+qos+`,"async"`, 1), kernel.Settings{})
 			id := p.begin("long", "")
 			to := p.callbacks(1)[0]
 			p.mustCallBack(to, `{"progress":"1/2"}`, 200)

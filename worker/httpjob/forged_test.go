@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker/httpjob"
 )
@@ -18,8 +19,8 @@ const told = `{"request":[{"url":"FAR/x"}],"notification":[{"method":"POST","url
 // worker that has the run.
 func TestNobodyForgesANotification(t *testing.T) {
 	p := newSite(t, "", func(int, seen) (int, string) { return 200, `{}` })
-	p.make("work", told, jobs.Settings{})
-	key := string(jobs.NotifyKey(httpjob.App))
+	p.make("work", told, kernel.Settings{})
+	key := string(kernel.NotifyKey(httpjob.App))
 	p.until("its worker is there", func() bool { status, _ := p.get("/jobs/" + key); return status == 200 })
 	run := p.run("work", "")
 	genuine := p.notices(run.ID, 1)[0]

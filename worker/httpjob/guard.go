@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/httpspec"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // Guard says which addresses may be called. The zero value lets through what is public, at ports 80 and 443.
@@ -165,7 +165,7 @@ type Answer struct {
 func call(ctx context.Context, client *http.Client, method, to string, header map[string]string, body []byte, isJSON bool) (*Answer, error) {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
-		return nil, jobs.Invalid("that is no URL to call")
+		return nil, kernel.Invalid("that is no URL to call")
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, CallTimeout, errCallTimeout)
 	defer cancel()
@@ -175,7 +175,7 @@ func call(ctx context.Context, client *http.Client, method, to string, header ma
 	}
 	r, err := http.NewRequestWithContext(ctx, method, to, content)
 	if err != nil {
-		return nil, jobs.Invalid("that is no URL to call")
+		return nil, kernel.Invalid("that is no URL to call")
 	}
 	r.Header.Set("User-Agent", "carillon")
 	r.Header.Set("Accept", "application/json, */*")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker/httpjob"
 )
@@ -122,20 +123,20 @@ func TestHostileServers(t *testing.T) {
 		if wants[path].code == "timeout" {
 			timeout = time.Second
 		}
-		p.make(key, `{"request":[{"url":"`+at+`"}]}`, jobs.Settings{Retries: new(0), Timeout: &timeout})
+		p.make(key, `{"request":[{"url":"`+at+`"}]}`, kernel.Settings{Retries: new(0), Timeout: &timeout})
 		runs[path] = p.begin(key, "")
 	}
 	for path, want := range wants {
 		run := p.end(runs[path])
 		code := run.Code()
-		if run.Cause == jobs.ByTimeout {
+		if run.Cause == kernel.ByTimeout {
 			code = "timeout"
 		}
 		if run.State != jobs.Terminated || code != want.code || !strings.Contains(run.Error, want.says) {
 			t.Errorf("%s: %s by %s, code %q: %s", path, run.State, run.Cause, code, run.Error)
 		}
 	}
-	p.make("html", `{"request":[{"url":"FAR/html"}]}`, jobs.Settings{})
+	p.make("html", `{"request":[{"url":"FAR/html"}]}`, kernel.Settings{})
 	if run := p.run("html", ""); run.State != jobs.Succeeded || string(run.Result) != `"\u003cb\u003eok\u003c/b\u003e"` {
 		t.Errorf("what is no JSON is a text: %s %s %s", run.State, run.Error, run.Result)
 	}

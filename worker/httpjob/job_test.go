@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -117,17 +118,17 @@ func (p *site) until(what string, fn func() bool) {
 }
 
 // make makes a triggered job of the app http.
-func (p *site) make(key jobs.Key, spec string, more jobs.Settings) {
+func (p *site) make(key jobs.Key, spec string, more kernel.Settings) {
 	p.t.Helper()
 	more.HTTP = new(json.RawMessage(strings.ReplaceAll(spec, "FAR", p.far.URL)))
 	p.until("somebody leads", func() bool { return p.s.Ready(p.t.Context()) == nil })
-	if _, err := p.s.Ops().Create(p.t.Context(), ops.Who{Actor: "person:ann"}, ops.Wanted{Key: key, Kind: jobs.Triggered, App: httpjob.App, Set: more}); err != nil {
+	if _, err := p.s.Ops().Create(p.t.Context(), ops.Who{Actor: "person:ann"}, ops.Wanted{Key: key, Kind: kernel.Triggered, App: httpjob.App, Set: more}); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
 // run runs a job and waits until that is over.
-func (p *site) run(key jobs.Key, args string) *jobs.Run {
+func (p *site) run(key jobs.Key, args string) *kernel.Run {
 	p.t.Helper()
 	return p.end(p.begin(key, args))
 }
@@ -135,7 +136,7 @@ func (p *site) run(key jobs.Key, args string) *jobs.Run {
 func (p *site) begin(key jobs.Key, args string) jobs.ID {
 	p.t.Helper()
 	id := jobs.NewID(time.Now())
-	k := jobs.Create{ID: id, Key: key, Origin: jobs.FromPerson}
+	k := kernel.Create{ID: id, Key: key, Origin: kernel.FromPerson}
 	if args != "" {
 		k.Args = []byte(args)
 	}
@@ -145,7 +146,7 @@ func (p *site) begin(key jobs.Key, args string) jobs.ID {
 	return id
 }
 
-func (p *site) end(id jobs.ID) (run *jobs.Run) {
+func (p *site) end(id jobs.ID) (run *kernel.Run) {
 	p.t.Helper()
 	p.until("the run is over", func() bool {
 		var err error
@@ -156,9 +157,9 @@ func (p *site) end(id jobs.ID) (run *jobs.Run) {
 }
 
 // notices are the notifications of a run, once there are so many and all are over: state and what was told.
-func (p *site) notices(of jobs.ID, n int) []*jobs.Run {
+func (p *site) notices(of jobs.ID, n int) []*kernel.Run {
 	p.t.Helper()
-	var list []*jobs.Run
+	var list []*kernel.Run
 	p.until(fmt.Sprintf("%d notifications", n), func() bool {
 		page, err := p.s.Ops().Runs(p.t.Context(), ops.Who{}, metastore.RunQuery{Parent: of, Limit: 100})
 		list = page.Runs
@@ -188,7 +189,7 @@ func TestS2_36RequestsInOrder(t *testing.T) {
 	})
 	p.make("chain", `{"request":[{"url":"FAR/first","respEnvName":"ONE"},
 		{"method":"POST","url":"service://far/second?q=${responses[0].a.b}&r=${REGION}","headers":{"Authorization":"Bearer ${secret:KEY}"},
-		 "body":{"all":"${ONE}|json","n":"${$.n}|json","who":"${$.who}","job":"${jobId}","count":"${schedulingRequestCounts}|json"}}]}`, jobs.Settings{})
+		 "body":{"all":"${ONE}|json","n":"${$.n}|json","who":"${$.who}","job":"${jobId}","count":"${schedulingRequestCounts}|json"}}]}`, kernel.Settings{})
 	run := p.run("chain", `{"who":"c\"7"}`)
 	if run.State != jobs.Succeeded || string(run.Result) != `{"done":true}` {
 		t.Fatalf("%s %s %s", run.State, run.Error, run.Result)
@@ -210,11 +211,11 @@ func TestS2_38_39_40RetriesByStatus(t *testing.T) {
 		return map[int]int{1: 500, 2: 404, 3: 500}[n] + map[bool]int{true: 200}[n > 3], `"busy"`
 	})
 	rules := []jobs.RetryRule{{Codes: []string{"500"}, Attempts: 2, Delay: 10 * time.Millisecond}, {Codes: []string{"404"}, Attempts: 1, Delay: 10 * time.Millisecond}}
-	p.make("flaky", `{"request":[{"url":"FAR/flaky"}]}`, jobs.Settings{RetryRules: &rules, Retries: new(5)})
+	p.make("flaky", `{"request":[{"url":"FAR/flaky"}]}`, kernel.Settings{RetryRules: &rules, Retries: new(5)})
 	if run := p.run("flaky", ""); run.State != jobs.Succeeded || run.Attempt != 4 || run.CodeOf(1) != "500" || run.CodeOf(2) != "404" || run.CodeOf(3) != "500" {
 		t.Errorf("%s after %d attempts: %+v", run.State, run.Attempt, run.Faults)
 	}
-	p.make("capped", `{"request":[{"url":"FAR/flaky2"}]}`, jobs.Settings{RetryRules: &rules, Retries: new(1)})
+	p.make("capped", `{"request":[{"url":"FAR/flaky2"}]}`, kernel.Settings{RetryRules: &rules, Retries: new(1)})
 	if run := p.run("capped", ""); run.State != jobs.Terminated || run.Attempt != 2 || run.Code() != "404" || !strings.Contains(run.Error, "busy") {
 		t.Errorf("%s after %d attempts: %+v %s", run.State, run.Attempt, run.Faults, run.Error)
 	}
@@ -244,7 +245,7 @@ func TestS2_43to49AsyncByCheck(t *testing.T) {
 			{"method":"POST","url":"FAR/error1","stateEquals":"error1","body":{"told":"${schedulingNotifyBody}|json","of":"${schedulingJobId}"}},
 			{"method":"POST","url":"FAR/end","stateEquals":"finalSucceed","body":"${schedulingNotifyBody}|json"},
 			{"method":"POST","url":"FAR/never","stateEquals":"finalFailed"}]}`,
-		jobs.Settings{RetryRules: &[]jobs.RetryRule{{Codes: []string{"error1"}, Attempts: 1, Delay: 10 * time.Millisecond}}, Retries: new(5), Timeout: new(time.Minute)})
+		kernel.Settings{RetryRules: &[]jobs.RetryRule{{Codes: []string{"error1"}, Attempts: 1, Delay: 10 * time.Millisecond}}, Retries: new(5), Timeout: new(time.Minute)})
 	run := p.run("long", "")
 	if run.State != jobs.Succeeded || run.Attempt != 2 || run.CodeOf(1) != "error1" || string(run.Result) != `{"rows":3}` {
 		t.Fatalf("%s %s after %d attempts: %+v %s", run.State, run.Error, run.Attempt, run.Faults, run.Result)
@@ -286,13 +287,13 @@ func TestS2_44FinalFailedOnce(t *testing.T) {
 		return 503, "no"
 	})
 	p.make("bad", `{"request":[{"url":"FAR/bad"}],"notification":[{"method":"POST","url":"FAR/end","stateEquals":"finalFailed","body":"${schedulingNotifyBody}|json"}]}`,
-		jobs.Settings{Retries: new(2), RetryDelay: new(time.Duration(0))})
+		kernel.Settings{Retries: new(2), RetryDelay: new(time.Duration(0))})
 	run := p.run("bad", "")
 	if run.State != jobs.Terminated || run.Attempt != 3 {
 		t.Fatalf("%s after %d", run.State, run.Attempt)
 	}
 	p.notices(run.ID, 1)
-	p.make("blocked", `{"request":[{"url":"http://10.0.0.1/"}]}`, jobs.Settings{Retries: new(5)})
+	p.make("blocked", `{"request":[{"url":"http://10.0.0.1/"}]}`, kernel.Settings{Retries: new(5)})
 	if run := p.run("blocked", ""); run.State != jobs.Terminated || run.Attempt != 1 || run.Code() != httpjob.CodeBlocked {
 		t.Errorf("%s after %d: %s %s", run.State, run.Attempt, run.Code(), run.Error)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -67,11 +68,11 @@ func TestAnswersAreMaskedHoweverTheyAreWritten(t *testing.T) {
 // rows is a store that has one job.
 type rows struct{ Store }
 
-func (rows) Definition(_ context.Context, _ jobs.Tenant, key jobs.Key) (*jobs.Definition, error) {
+func (rows) Definition(_ context.Context, _ jobs.Tenant, key jobs.Key) (*kernel.Definition, error) {
 	if key != "work" {
-		return nil, jobs.Refuse(jobs.NotFound, "there is no job %s", key)
+		return nil, kernel.Refuse(jobs.NotFound, "there is no job %s", key)
 	}
-	return &jobs.Definition{Key: key, Policy: jobs.Policy{HTTP: []byte(`{"request":[{"url":"http://127.0.0.1:2/x"}],"notification":[{"method":"POST","url":"http://127.0.0.1:2/told","stateEquals":"200"}]}`)}}, nil
+	return &kernel.Definition{Key: key, Policy: kernel.Policy{HTTP: []byte(`{"request":[{"url":"http://127.0.0.1:2/x"}],"notification":[{"method":"POST","url":"http://127.0.0.1:2/told","stateEquals":"200"}]}`)}}, nil
 }
 
 // A worker that has a run may tell what it likes of it, but only to those whom the job names: not with the secrets of
@@ -89,7 +90,7 @@ func TestNotificationsThatNoJobHas(t *testing.T) {
 		"no call":            `"x"`,
 		"of a job's request": `{"url":"http://127.0.0.1:2/x"}`,
 	} {
-		for _, of := range []jobs.Key{"work", "nobody", jobs.NotifyKey(App)} {
+		for _, of := range []jobs.Key{"work", "nobody", kernel.NotifyKey(App)} {
 			err := r.deliver(t.Context(), notification{Job: of, Body: note{State: "200", Call: []byte(call), Notice: []byte(`{}`)}})
 			if err == nil || !jobs.IsFinal(err) || jobs.FailCode(err) != "" {
 				t.Errorf("%s, of %s: %v", what, of, err)

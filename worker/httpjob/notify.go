@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // Notifications are runs of a system job: durable, visible as children of the run that they tell of, and tried until they
-// are delivered. Only the worker that has a run starts them ([jobs.Notify]), and the store writes which run it is.
+// are delivered. Only the worker that has a run starts them ([kernel.Notify]), and the store writes which run it is.
 
 // Codes that a notification fails with that was not taken: for the tries that follow soon, and for all others.
 const (
@@ -29,7 +30,7 @@ const (
 // Jobs are what a worker of HTTP jobs serves by name.
 func (r *Runner) Jobs() []jobs.Job {
 	return []jobs.Job{jobs.NewTriggered(jobs.TriggeredFunc[notification](r.deliver), jobs.Options{
-		Key: jobs.NotifyKey(r.cfg.App), Name: "Notifications", Description: "Tells others of runs of HTTP jobs, until they have taken it.",
+		Key: kernel.NotifyKey(r.cfg.App), Name: "Notifications", Description: "Tells others of runs of HTTP jobs, until they have taken it.",
 		Timeout: 2 * CallTimeout, RetryJitter: jobs.JitterNone, RetryDelayMax: time.Hour,
 		RetryRules: []jobs.RetryRule{
 			{Codes: []string{codeUndelivered}, Attempts: soonTries, Delay: 20 * time.Second, Factor: 1},
@@ -78,9 +79,9 @@ func (w *work) tell(ctx context.Context, word string, status int, r httpspec.Rep
 				*v.to = asJSON(v.is)
 			}
 		}
-		k := jobs.Notify{Run: at.Run, App: w.cfg.App, Worker: at.Worker, Attempt: at.Number, N: uint32(w.told), Body: asJSON(n)}
-		e := jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: at.Tenant, Actor: "worker:" + at.Worker, Command: k}
-		if err := w.store.Apply(ctx, []jobs.Envelope{e})[0].Err; err != nil {
+		k := kernel.Notify{Run: at.Run, App: w.cfg.App, Worker: at.Worker, Attempt: at.Number, N: uint32(w.told), Body: asJSON(n)}
+		e := kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: at.Tenant, Actor: "worker:" + at.Worker, Command: k}
+		if err := w.store.Apply(ctx, []kernel.Envelope{e})[0].Err; err != nil {
 			jobs.Log(ctx).Warn("a notification cannot be sent", "notification", i, "state", word, "err", err.Error())
 		}
 	}
@@ -125,7 +126,7 @@ func (r *Runner) meant(ctx context.Context, tenant jobs.Tenant, n *notification)
 		return nil, err
 	}
 	none := jobs.NoRetry(fmt.Errorf("job %.200s does not tell anybody this, or not any more", n.Job))
-	if jobs.NoHTTP(d.Policy.HTTP) {
+	if kernel.NoHTTP(d.Policy.HTTP) {
 		return nil, none
 	}
 	plan, err := httpspec.Parse(d.Policy.HTTP)

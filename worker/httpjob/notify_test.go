@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -25,7 +26,7 @@ func TestS2_45NotificationsAreSentUntilDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &site{t: t, far: far, door: door}
 		defer p.start("")()
-		p.make("work", `{"request":[{"url":"FAR/x"}],"notification":[{"method":"POST","url":"FAR/told","stateEquals":"finalSucceed","body":"${schedulingNotifyBody}|json"}]}`, jobs.Settings{})
+		p.make("work", `{"request":[{"url":"FAR/x"}],"notification":[{"method":"POST","url":"FAR/told","stateEquals":"finalSucceed","body":"${schedulingNotifyBody}|json"}]}`, kernel.Settings{})
 		run := p.run("work", "")
 		if run.State != jobs.Succeeded {
 			t.Fatalf("%s %s", run.State, run.Error)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -30,10 +31,10 @@ type work struct {
 	plan  *httpspec.Plan
 	args  map[string]any
 	state state
-	calls int            // requests and checks that this attempt made
-	told  int            // notifications that it sent
-	heard *jobs.Feedback // by what others are known who call back; nil = nobody does
-	mask  *httpspec.Mask // of secrets: any answer may repeat them
+	calls int              // requests and checks that this attempt made
+	told  int              // notifications that it sent
+	heard *kernel.Feedback // by what others are known who call back; nil = nobody does
+	mask  *httpspec.Mask   // of secrets: any answer may repeat them
 }
 
 // CodeConnect is the code that a run fails with whose call was not answered at all.
@@ -76,7 +77,7 @@ func (w *work) last() json.RawMessage {
 	if len(w.state.Responses) == 0 {
 		return nil
 	}
-	if raw := asJSON(w.state.Responses[len(w.state.Responses)-1]); len(raw) <= jobs.MaxResult {
+	if raw := asJSON(w.state.Responses[len(w.state.Responses)-1]); len(raw) <= kernel.MaxResult {
 		return raw
 	}
 	return nil
@@ -327,7 +328,7 @@ func (w *work) failed(ctx context.Context, err error) error {
 		// The run's own context is over; what it tells now has a moment of its own.
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 800*time.Millisecond)
 		defer cancel()
-		ctx, err, code, message = last, cause, jobs.CodeTimeout, "it took longer than it may"
+		ctx, err, code, message = last, cause, kernel.CodeTimeout, "it took longer than it may"
 		if w.plan.Async {
 			_ = w.over(ctx, nil)
 		}

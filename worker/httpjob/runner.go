@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -20,8 +21,8 @@ const App = "http"
 // Store is the part of a store that HTTP jobs need.
 type Store interface {
 	metastore.Applier
-	Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*jobs.Definition, error)
-	Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error)
+	Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*kernel.Definition, error)
+	Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error)
 }
 
 // Config says what HTTP jobs may do where they run. The zero value calls what is public, and knows no names.
@@ -67,7 +68,7 @@ func New(store Store, c Config) (*Runner, error) {
 	}
 	for _, base := range []string{c.FeedbackURL, c.InnerFeedbackURL} {
 		if u, err := url.Parse(base); base != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil) {
-			return nil, jobs.Invalid("feedback URL %.100q: it must be a URL such as https://jobs.example.com", base)
+			return nil, kernel.Invalid("feedback URL %.100q: it must be a URL such as https://jobs.example.com", base)
 		}
 	}
 	c.App = cmp.Or(c.App, App)
@@ -113,7 +114,7 @@ func (r *Runner) plan(ctx context.Context, at jobs.AttemptInfo) (known, error) {
 		return k, fmt.Errorf("read what the job is to do: %w", err)
 	}
 	k = known{revision: d.Revision}
-	if !jobs.NoHTTP(d.Policy.HTTP) {
+	if !kernel.NoHTTP(d.Policy.HTTP) {
 		if k.plan, k.err = httpspec.Parse(d.Policy.HTTP); k.err != nil {
 			k.err = jobs.NoRetry(k.err)
 		} else {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -42,7 +43,7 @@ func stopAt(t *testing.T, qos int, held, want string) {
 	p.serve()
 	stop := p.start(dir)
 	p.make("steps", fmt.Sprintf(`{"qos":%d,"async":true,"request":[{"url":"FAR/1","respEnvName":"A"},{"url":"FAR/2"},{"url":"FAR/3","headers":{"X-Second":"${responses[1].path}"}}],
-		"checkUrl":{"url":"FAR/check","headers":{"X-First":"${A}"}}}`, qos), jobs.Settings{})
+		"checkUrl":{"url":"FAR/check","headers":{"X-First":"${A}"}}}`, qos), kernel.Settings{})
 	id := p.begin("steps", "")
 	<-reached
 	stop()

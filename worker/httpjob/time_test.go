@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -39,11 +40,11 @@ func TestS2_57RunsArePutOff(t *testing.T) {
 		p := &site{t: t, far: far, door: door}
 		defer p.start("")()
 		const spec = `{"request":[{"url":"FAR/x"}],"notification":[{"method":"POST","url":"FAR/told","stateEquals":"finalFailed"},{"method":"POST","url":"FAR/told","stateEquals":"circuit_open"}]}`
-		p.make("first", spec, jobs.Settings{Retries: new(4), RetryDelay: new(time.Duration(0))})
+		p.make("first", spec, kernel.Settings{Retries: new(4), RetryDelay: new(time.Duration(0))})
 		if run := p.run("first", ""); run.State != jobs.Terminated || run.Attempt != 5 {
 			t.Fatalf("%s after %d", run.State, run.Attempt)
 		}
-		p.make("second", spec, jobs.Settings{Retries: new(0)})
+		p.make("second", spec, kernel.Settings{Retries: new(0)})
 		id := p.begin("second", "")
 		time.Sleep(time.Minute)
 		e, err := p.s.Ops().ExplainRun(t.Context(), ops.Who{}, id)
@@ -51,7 +52,7 @@ func TestS2_57RunsArePutOff(t *testing.T) {
 			t.Fatal(err)
 		}
 		run, target := e.Run, strings.TrimPrefix(far.URL, "http://")
-		if run.State != jobs.Failed || run.Cause != jobs.BySnooze || run.Code() != httpjob.CodeCircuitOpen || run.Attempt != 1 || !strings.Contains(run.Error, target+" did not answer") {
+		if run.State != jobs.Failed || run.Cause != kernel.BySnooze || run.Code() != httpjob.CodeCircuitOpen || run.Attempt != 1 || !strings.Contains(run.Error, target+" did not answer") {
 			t.Errorf("%s by %s, attempt %d: put off by %q, %q", run.State, run.Cause, run.Attempt, run.Code(), run.Error)
 		}
 		if !strings.Contains(e.Why, "was put off") || !strings.Contains(e.Why, target) {
@@ -82,9 +83,9 @@ func TestFeedbackAfterTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &site{t: t, far: far, door: door}
 		defer p.start("")()
-		p.make("short", calledBack, jobs.Settings{Timeout: new(10 * time.Second), Retries: new(0)})
+		p.make("short", calledBack, kernel.Settings{Timeout: new(10 * time.Second), Retries: new(0)})
 		run := p.run("short", "")
-		if run.State != jobs.Terminated || run.Cause != jobs.ByTimeout || run.Ended.Sub(run.Started) > 15*time.Second || callback.Load() == nil {
+		if run.State != jobs.Terminated || run.Cause != kernel.ByTimeout || run.Ended.Sub(run.Started) > 15*time.Second || callback.Load() == nil {
 			t.Fatalf("%s by %s after %v", run.State, run.Cause, run.Ended.Sub(run.Started))
 		}
 		r := httptest.NewRequest("POST", *callback.Load(), strings.NewReader(`{"status":"succeed"}`))
@@ -112,7 +113,7 @@ func TestS2_19CheckRate(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := &site{t: t, far: far, door: door}
 			defer p.start("")()
-			p.make("rated", `{`+rate+`"async":true,"request":[{"url":"FAR/x"}],"checkUrl":"FAR/check"}`, jobs.Settings{})
+			p.make("rated", `{`+rate+`"async":true,"request":[{"url":"FAR/x"}],"checkUrl":"FAR/check"}`, kernel.Settings{})
 			run := p.run("rated", "")
 			if d := run.Ended.Sub(run.Started); run.State != jobs.Succeeded || d < took[0] || d > took[1] {
 				t.Errorf("%s %s %s after %v", rate, run.State, run.Error, d)
@@ -126,7 +127,7 @@ func TestS2_52InnerAndOuterURLs(t *testing.T) {
 	p := &site{t: t, times: map[string]int{}, inner: "http://inner.example:7070/base/", answers: func(int, seen) (int, string) { return 200, "" }}
 	p.serve()
 	t.Cleanup(p.start(""))
-	p.make("both", `{"async":true,"request":[{"url":"FAR/x?callback=${schedulingFeedbackUrl}&inner=${schedulingInnerFeedbackUrl}"}]}`, jobs.Settings{})
+	p.make("both", `{"async":true,"request":[{"url":"FAR/x?callback=${schedulingFeedbackUrl}&inner=${schedulingInnerFeedbackUrl}"}]}`, kernel.Settings{})
 	id := p.begin("both", "")
 	outer := p.callbacks(1)[0]
 	inner := mustQuery(t, p.got()[0].path).Get("inner")

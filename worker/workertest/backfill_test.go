@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -50,14 +51,14 @@ func (b *busy) seen() (runs, most int) {
 // day is a due time of the first days of the bubble's life.
 func day(n int) time.Time { return time.Date(2000, 1, n, 0, 0, 0, 0, time.UTC) }
 
-func dues(runs []*jobs.Run) (list []string) {
+func dues(runs []*kernel.Run) (list []string) {
 	for _, run := range runs {
 		list = append(list, fmt.Sprintf("%s %s %s", run.Due.Format("02T15"), run.Origin, run.State))
 	}
 	return list
 }
 
-func ranges(list []*jobs.Missed) string {
+func ranges(list []*kernel.Missed) string {
 	var text []string
 	for _, m := range list {
 		text = append(text, fmt.Sprintf("%s..%s %d %s", m.From.Format("02T15"), m.To.Format("02T15"), m.Count, m.Reason))
@@ -77,7 +78,7 @@ func TestBackfillOfWhatWasMissed(t *testing.T) {
 		c.Start(worker.Config{}, nightly(b, jobs.Options{MaxConcurrency: 10}))
 		o := opsOf(c)
 		c.Pass(90 * time.Minute) // one run, at one o'clock
-		c.Do(jobs.Pause{Key: "nightly", Reason: "holiday"})
+		c.Do(kernel.Pause{Key: "nightly", Reason: "holiday"})
 		c.PassUntil(day(1).Add(10*time.Hour + 30*time.Minute)) // from two to ten, it is paused
 		if got := ranges(c.Missed("nightly")); got != "01T02..01T10 9 paused" {
 			t.Fatalf("the ledger says %q", got)
@@ -141,7 +142,7 @@ func TestBackfillKeepsToTheLimitsOfItsJob(t *testing.T) {
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 		b := &busy{takes: time.Minute}
 		c.Start(worker.Config{}, nightly(b, jobs.Options{StartWithin: time.Second})) // one at a time, overlap skip
-		c.Do(jobs.Pause{Key: "nightly"})
+		c.Do(kernel.Pause{Key: "nightly"})
 		c.PassUntil(day(1).Add(5*time.Hour + time.Minute))
 		o := opsOf(c)
 		did, err := o.Backfill(t.Context(), person, ops.Backfill{Key: "nightly", From: day(1).Add(time.Hour), Parallel: 5})
@@ -185,7 +186,7 @@ func TestBackfillsThatAreRefused(t *testing.T) {
 			jobs.NewRecurring(&busy{}, jobs.Options{Key: "often", Cron: "* * * * * *", Disabled: true}),
 			jobs.NewRecurring(&busy{}, jobs.Options{Key: "after", Cron: "@every 1h after end"}))
 		c.Pass(4 * time.Hour)
-		c.Do(jobs.Edit{Key: "often", Set: jobs.Settings{Disabled: new(false)}})
+		c.Do(kernel.Edit{Key: "often", Set: kernel.Settings{Disabled: new(false)}})
 		before := len(c.Runs("nightly"))
 		from, o := day(1).Add(time.Hour), opsOf(c)
 		for _, x := range []struct {
@@ -199,7 +200,7 @@ func TestBackfillsThatAreRefused(t *testing.T) {
 			{ops.Backfill{Key: "nightly"}, jobs.BadInput, "from is missing"},
 			{ops.Backfill{Key: "nightly", From: from, To: from}, jobs.BadInput, "not before"},
 			{ops.Backfill{Key: "nightly", From: from, To: day(3)}, jobs.BadInput, "lies ahead"},
-			{ops.Backfill{Key: "nightly", From: from, Parallel: jobs.MaxParallel + 1}, jobs.BadInput, "parallel is 1001"},
+			{ops.Backfill{Key: "nightly", From: from, Parallel: kernel.MaxParallel + 1}, jobs.BadInput, "parallel is 1001"},
 			{ops.Backfill{Key: "nightly", From: from, Priority: new(101)}, jobs.BadInput, "priority"},
 			{ops.Backfill{Key: "often", From: from, Replay: true}, jobs.BadInput, "more than 10000 due times: at most so many may be asked for at once, such as those before 2000-01-01T03:46:40Z"},
 		} {
@@ -219,7 +220,7 @@ func TestLargeBackfill(t *testing.T) {
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 		b := &busy{}
 		c.Start(worker.Config{}, jobs.NewRecurring(b, jobs.Options{Key: "second", Cron: "* * * * * *", MaxConcurrency: 100}))
-		c.Do(jobs.Pause{Key: "second"})
+		c.Do(kernel.Pause{Key: "second"})
 		c.Pass(time.Hour)
 		did, err := opsOf(c).Backfill(t.Context(), person, ops.Backfill{Key: "second", From: day(1).Add(10 * time.Minute), To: day(1).Add(50 * time.Minute), Parallel: 100})
 		if err != nil || did.Runs != 2400 {
@@ -253,7 +254,7 @@ func TestResumeSkipsRunsOnceOrReplays(t *testing.T) {
 				b := &busy{takes: time.Second}
 				c.Start(worker.Config{}, nightly(b, jobs.Options{}))
 				c.Pass(90 * time.Minute)
-				c.Do(jobs.Pause{Key: "nightly"})
+				c.Do(kernel.Pause{Key: "nightly"})
 				c.PassUntil(day(1).Add(5*time.Hour + 30*time.Minute))
 				for i := range 2 { // said twice, it is done once
 					job, let, err := opsOf(c).Resume(t.Context(), person, "nightly", ops.Resumption{Missed: missed})
@@ -285,16 +286,16 @@ func TestS0_19EditsNeverFireByThemselves(t *testing.T) {
 		c.Start(worker.Config{}, nightly(&busy{}, jobs.Options{}))
 		o := opsOf(c)
 		c.Pass(90 * time.Minute)
-		if _, err := o.Edit(t.Context(), person, jobs.Edit{Key: "nightly", Set: jobs.Settings{Schedule: new("0 */5 * * * *")}}); err != nil {
+		if _, err := o.Edit(t.Context(), person, kernel.Edit{Key: "nightly", Set: kernel.Settings{Schedule: new("0 */5 * * * *")}}); err != nil {
 			t.Fatal(err)
 		}
 		c.Pass(time.Minute)
 		if got := dues(c.Runs("nightly")); !slices.Equal(got, []string{"01T01 cron Succeeded"}) {
 			t.Fatalf("after an edit, the runs are %q", got)
 		}
-		c.Do(jobs.Pause{Key: "nightly"})
+		c.Do(kernel.Pause{Key: "nightly"})
 		c.PassUntil(day(1).Add(3*time.Hour + 2*time.Minute)) // 18 due times of every five minutes pass
-		if _, err := o.Edit(t.Context(), person, jobs.Edit{Key: "nightly", Set: jobs.Settings{Schedule: new("0 30 * * * *")}}); err != nil {
+		if _, err := o.Edit(t.Context(), person, kernel.Edit{Key: "nightly", Set: kernel.Settings{Schedule: new("0 30 * * * *")}}); err != nil {
 			t.Fatal(err)
 		}
 		c.PassUntil(day(1).Add(5 * time.Hour)) // two of the newest schedule
@@ -316,8 +317,8 @@ func TestS0_19EditsNeverFireByThemselves(t *testing.T) {
 // forgetful is a store that keeps no run that has ended.
 type forgetful struct{ metastore.Store }
 
-func (forgetful) Run(context.Context, jobs.Tenant, jobs.ID) (*jobs.Run, error) {
-	return nil, jobs.Refuse(jobs.NotFound, "it is not kept any more")
+func (forgetful) Run(context.Context, jobs.Tenant, jobs.ID) (*kernel.Run, error) {
+	return nil, kernel.Refuse(jobs.NotFound, "it is not kept any more")
 }
 
 // A due time whose run is not kept any more has had one, and is not made up for.

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/membus"
 	"github.com/carillon-scheduler/carillon/client"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
@@ -113,10 +114,10 @@ func (c *Carillon) Pass(d time.Duration) {
 // PassUntil is Pass until a time.
 func (c *Carillon) PassUntil(at time.Time) { c.Pass(time.Until(at)) }
 
-// Do applies a command as a person would: jobs.Pause, jobs.Edit, jobs.Configure and so on. A refusal fails the test.
-func (c *Carillon) Do(k jobs.Command) jobs.Effect {
+// Do applies a command as a person would: kernel.Pause, kernel.Edit, kernel.Configure and so on. A refusal fails the test.
+func (c *Carillon) Do(k kernel.Command) kernel.Effect {
 	c.t.Helper()
-	r := c.Store.Apply(c.t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:test", Command: k}})[0]
+	r := c.Store.Apply(c.t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:test", Command: k}})[0]
 	if r.Err != nil {
 		c.t.Fatalf("%s: %v", k.Verb(), r.Err)
 	}
@@ -125,9 +126,9 @@ func (c *Carillon) Do(k jobs.Command) jobs.Effect {
 }
 
 // Runs are all runs of a job, by due time.
-func (c *Carillon) Runs(key jobs.Key) []*jobs.Run {
+func (c *Carillon) Runs(key jobs.Key) []*kernel.Run {
 	c.t.Helper()
-	var all []*jobs.Run
+	var all []*kernel.Run
 	q := metastore.RunQuery{Tenant: jobs.DefaultTenant, Job: key, Limit: metastore.MaxPage}
 	for {
 		p, err := c.Store.Runs(c.t.Context(), q)
@@ -140,12 +141,12 @@ func (c *Carillon) Runs(key jobs.Key) []*jobs.Run {
 		}
 		q.Cursor = p.Next
 	}
-	slices.SortStableFunc(all, func(a, b *jobs.Run) int { return a.Due.Compare(b.Due) })
+	slices.SortStableFunc(all, func(a, b *kernel.Run) int { return a.Due.Compare(b.Due) })
 	return all
 }
 
 // Missed are the due times of a job that have no run, as ranges, oldest first.
-func (c *Carillon) Missed(key jobs.Key) []*jobs.Missed {
+func (c *Carillon) Missed(key jobs.Key) []*kernel.Missed {
 	c.t.Helper()
 	d, err := c.Store.Definition(c.t.Context(), jobs.DefaultTenant, key)
 	if err != nil {

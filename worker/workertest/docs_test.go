@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -66,9 +67,9 @@ func TestBackfillsAsTheirPageSays(t *testing.T) {
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 		c.Start(worker.Config{}, nightly(&busy{}, jobs.Options{}))
 		c.Pass(90 * time.Minute)
-		c.Do(jobs.Pause{Key: "nightly"})
+		c.Do(kernel.Pause{Key: "nightly"})
 		c.PassUntil(day(1).Add(10*time.Hour + 30*time.Minute))
-		c.Do(jobs.Resume{Key: "nightly"})
+		c.Do(kernel.Resume{Key: "nightly"})
 		for _, row := range rows {
 			done, err := opsOf(c).Backfill(t.Context(), person, ops.Backfill{Key: "nightly", From: moment(t, row[0]), To: moment(t, row[1]), Replay: row[2] == "yes"})
 			if err != nil {
@@ -89,7 +90,7 @@ func TestResumesAsTheirPageSays(t *testing.T) {
 		workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 			c.Start(worker.Config{}, nightly(&busy{}, jobs.Options{}))
 			c.Pass(90 * time.Minute)
-			c.Do(jobs.Pause{Key: "nightly"})
+			c.Do(kernel.Pause{Key: "nightly"})
 			c.PassUntil(day(1).Add(5*time.Hour + 30*time.Minute))
 			if _, _, err := opsOf(c).Resume(t.Context(), person, "nightly", ops.Resumption{Missed: ops.Missed(row[0])}); err != nil {
 				t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -64,7 +65,7 @@ func TestS2_25ParentsAndChildren(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, run := range page.Runs {
-				if run.Origin != jobs.FromParent || run.State != jobs.Succeeded {
+				if run.Origin != kernel.FromParent || run.State != jobs.Succeeded {
 					t.Errorf("child %s of %s is %s of origin %s", run.ID, run.Key, run.State, run.Origin)
 				}
 				keys = append(keys, string(run.Key))
@@ -87,13 +88,13 @@ func TestS2_25ParentsAndChildren(t *testing.T) {
 		}) {
 			t.Errorf("the children were told %+v", seen)
 		}
-		for id, says := range map[jobs.ID]string{jobs.ChildID(&jobs.Run{Tenant: "default", ID: bad.ID}, "clean"): " It follows run " + bad.ID.String() + ", whose job says so.",
+		for id, says := range map[jobs.ID]string{kernel.ChildID(&kernel.Run{Tenant: "default", ID: bad.ID}, "clean"): " It follows run " + bad.ID.String() + ", whose job says so.",
 			enqueued(t, c, good.ID): " The handler of run " + good.ID.String() + " enqueued it."} {
 			if e, err := opsOf(c).ExplainRun(t.Context(), person, id); err != nil || !strings.HasSuffix(e.Why, says) {
 				t.Errorf("%s is explained by %q (%v)", e.Run.Key, e.Why, err)
 			}
 		}
-		tree, cut, err := opsOf(c).Tree(t.Context(), person, jobs.ChildID(&jobs.Run{Tenant: "default", ID: bad.ID}, "clean"), 10)
+		tree, cut, err := opsOf(c).Tree(t.Context(), person, kernel.ChildID(&kernel.Run{Tenant: "default", ID: bad.ID}, "clean"), 10)
 		if err != nil || cut || len(tree) != 3 || tree[0].ID != bad.ID || tree[1].Depth != 1 || tree[2].Depth != 1 {
 			t.Errorf("the tree is %v (%v, %v)", tree, cut, err)
 		}
@@ -144,13 +145,13 @@ func TestS2_12DestroyAFamily(t *testing.T) {
 		}
 		c.Pass(time.Second)
 		o := opsOf(c)
-		if _, err := o.Edit(t.Context(), person, jobs.Edit{Key: "house", Set: jobs.Settings{Parent: new("desk")}}); !errors.Is(err, jobs.Conflict) {
+		if _, err := o.Edit(t.Context(), person, kernel.Edit{Key: "house", Set: kernel.Settings{Parent: new("desk")}}); !errors.Is(err, jobs.Conflict) {
 			t.Errorf("a job may belong to itself: %v", err)
 		}
-		if _, err := o.DeleteFamily(t.Context(), person, jobs.Delete{Key: "house"}, ""); !errors.Is(err, jobs.Conflict) {
+		if _, err := o.DeleteFamily(t.Context(), person, kernel.Delete{Key: "house"}, ""); !errors.Is(err, jobs.Conflict) {
 			t.Errorf("a family with a live run is deleted unasked: %v", err)
 		}
-		gone, err := o.DeleteFamily(t.Context(), person, jobs.Delete{Key: "house"}, ops.FateCancel)
+		gone, err := o.DeleteFamily(t.Context(), person, kernel.Delete{Key: "house"}, ops.FateCancel)
 		if err != nil || gone.Cancelled != 1 || !slices.Equal(gone.Jobs, []jobs.Key{"desk", "room", "house"}) {
 			t.Errorf("the deletion did %+v (%v)", gone, err)
 		}
@@ -170,7 +171,7 @@ func TestCircleIsToldAndEnds(t *testing.T) {
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 		nothing := jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil })
 		c.Start(worker.Config{}, jobs.NewTriggered(nothing, jobs.Options{Key: "a", OnSuccess: []string{"b"}}), jobs.NewTriggered(nothing, jobs.Options{Key: "b"}))
-		job, err := opsOf(c).Edit(t.Context(), person, jobs.Edit{Key: "b", Set: jobs.Settings{OnSuccess: new([]string{"a"})}})
+		job, err := opsOf(c).Edit(t.Context(), person, kernel.Edit{Key: "b", Set: kernel.Settings{OnSuccess: new([]string{"a"})}})
 		if err != nil || len(job.Warnings) != 1 {
 			t.Fatalf("the warnings are %q (%v)", job.Warnings, err)
 		}
@@ -181,12 +182,12 @@ func TestCircleIsToldAndEnds(t *testing.T) {
 		all := append(c.Runs("a"), c.Runs("b")...)
 		skipped := 0
 		for _, run := range all {
-			if run.State == jobs.Skipped && run.Cause == jobs.ByDepth {
+			if run.State == jobs.Skipped && run.Cause == kernel.ByDepth {
 				skipped++
 			}
 		}
-		if len(all) != jobs.MaxDepth+2 || skipped != 1 {
-			t.Errorf("%d runs, %d skipped; want %d and 1", len(all), skipped, jobs.MaxDepth+2)
+		if len(all) != kernel.MaxDepth+2 || skipped != 1 {
+			t.Errorf("%d runs, %d skipped; want %d and 1", len(all), skipped, kernel.MaxDepth+2)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
 	"github.com/carillon-scheduler/carillon/worker/workertest"
@@ -44,7 +45,7 @@ func TestS3_10ARunKnowsWhatTriggeredIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		byPerson, err := o.Trigger(t.Context(), person, jobs.Create{Key: "second", Origin: jobs.FromPerson}) // as a page does
+		byPerson, err := o.Trigger(t.Context(), person, kernel.Create{Key: "second", Origin: kernel.FromPerson}) // as a page does
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,12 +58,12 @@ func TestS3_10ARunKnowsWhatTriggeredIt(t *testing.T) {
 		}
 		c.Pass(time.Minute)
 		for _, x := range []struct {
-			origin          jobs.Origin
+			origin          kernel.Origin
 			id, job, parent string
 		}{
-			{jobs.FromCron, "", "nightly", ""}, {jobs.FromCode, byCode.ID.String(), "first", ""}, {jobs.FromPerson, byPerson.ID.String(), "second", ""},
-			{jobs.FromAPI, byAPI.ID, "second", ""}, {jobs.FromRetry, again.ID, "second", byAPI.ID},
-			{jobs.FromParent, "", "second", byCode.ID.String()}, {jobs.FromBackfill, "", "nightly", filled.ID},
+			{kernel.FromCron, "", "nightly", ""}, {kernel.FromCode, byCode.ID.String(), "first", ""}, {kernel.FromPerson, byPerson.ID.String(), "second", ""},
+			{kernel.FromAPI, byAPI.ID, "second", ""}, {kernel.FromRetry, again.ID, "second", byAPI.ID},
+			{kernel.FromParent, "", "second", byCode.ID.String()}, {kernel.FromBackfill, "", "nightly", filled.ID},
 		} {
 			list := call[struct{ Items []api.Run }](t, a, "GET", "/api/v1/runs?origin="+string(x.origin), "")
 			if len(list.Items) != 1 {
@@ -75,7 +76,7 @@ func TestS3_10ARunKnowsWhatTriggeredIt(t *testing.T) {
 			}
 		}
 		// The words of a resume are the same here.
-		c.Do(jobs.Pause{Key: "nightly"})
+		c.Do(kernel.Pause{Key: "nightly"})
 		c.Pass(2 * time.Hour)
 		resumed := call[api.ResumedJob](t, a, "POST", "/api/v1/jobs/nightly/resume", `{"missed":"once"}`)
 		if resumed.Backfill == nil || resumed.Backfill.Runs != 1 {

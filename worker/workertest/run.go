@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -52,7 +53,7 @@ type Progress struct {
 func Run(t testing.TB, job jobs.Job, args any, o Options) Attempt {
 	t.Helper()
 	raw := encode(t, "arguments", args)
-	if err := jobs.CheckArgs(raw); err != nil {
+	if err := kernel.CheckArgs(raw); err != nil {
 		t.Fatalf("job %s: %v", job.Key(), err)
 	}
 	if o.Context == nil {
@@ -62,7 +63,7 @@ func Run(t testing.TB, job jobs.Job, args any, o Options) Attempt {
 		o.Due = time.Now()
 	}
 	r := &recorder{info: jobs.AttemptInfo{
-		Tenant: o.Tenant, Run: jobs.DerivedID(t.Name(), string(job.Key())), Key: job.Key(), Due: jobs.Instant(o.Due), Number: max(o.Number, 1), Worker: "test",
+		Tenant: o.Tenant, Run: kernel.DerivedID(t.Name(), string(job.Key())), Key: job.Key(), Due: kernel.Instant(o.Due), Number: max(o.Number, 1), Worker: "test",
 		Index: o.Index, Total: o.Total,
 	}}
 	if o.Tenant == "" {
@@ -121,22 +122,22 @@ func (r *recorder) Progress(done, total int64, text string) {
 	r.left.Progress = append(r.left.Progress, Progress{done, total, text})
 }
 
-func (r *recorder) Result(v any) error { return r.keep("result", v, jobs.MaxResult, &r.left.Result) }
+func (r *recorder) Result(v any) error { return r.keep("result", v, kernel.MaxResult, &r.left.Result) }
 
 func (r *recorder) Save(ctx context.Context, v any) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("save checkpoint: %w", err)
 	}
-	return r.keep("checkpoint", v, jobs.MaxCheckpoint, &r.left.Checkpoint)
+	return r.keep("checkpoint", v, kernel.MaxCheckpoint, &r.left.Checkpoint)
 }
 
 func (r *recorder) keep(what string, v any, most int, to *json.RawMessage) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		return jobs.Invalid("%s cannot be written as JSON: %v", what, err)
+		return kernel.Invalid("%s cannot be written as JSON: %v", what, err)
 	}
 	if len(raw) > most {
-		return jobs.Invalid("%s has %d bytes, at most %d are allowed", what, len(raw), most)
+		return kernel.Invalid("%s has %d bytes, at most %d are allowed", what, len(raw), most)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

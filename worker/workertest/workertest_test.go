@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -103,14 +104,14 @@ func TestRetriesAndPausesInVirtualTime(t *testing.T) {
 		if log := c.Log(run.ID); len(log) != 1 || log[0] != "WARN card declined customer=c8 try=1" {
 			t.Errorf("logged %q", log)
 		}
-		c.Do(jobs.Pause{Key: "tick", Reason: "holidays"})
+		c.Do(kernel.Pause{Key: "tick", Reason: "holidays"})
 		before := len(c.Runs("tick"))
 		c.Pass(10 * time.Hour)
 		if after := len(c.Runs("tick")); after != before {
 			t.Errorf("%d runs during the pause", after-before)
 		}
 		missed := c.Missed("tick")
-		if len(missed) != 1 || missed[0].Count != 10 || missed[0].Reason != jobs.MissedPaused {
+		if len(missed) != 1 || missed[0].Count != 10 || missed[0].Reason != kernel.MissedPaused {
 			t.Errorf("missed %+v", missed)
 		}
 		stop()

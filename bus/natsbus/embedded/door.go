@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -147,7 +148,7 @@ func (d *door) ask(id uint64, from string, o *server.ClientOpts) (guest, error) 
 		token = o.Password
 	}
 	if token == "" {
-		return guest{}, jobs.Refuse(jobs.Forbidden, "no token is given")
+		return guest{}, kernel.Refuse(jobs.Forbidden, "no token is given")
 	}
 	as, app, err := d.believe(token)
 	if err != nil {
@@ -156,29 +157,29 @@ func (d *door) ask(id uint64, from string, o *server.ClientOpts) (guest, error) 
 	self, said := natsbus.Introduced(o.Name)
 	switch {
 	case said && self.Role != as.Role:
-		return guest{}, jobs.Refuse(jobs.Forbidden, "a token for a %s cannot be used by a %.20s", as.Role, self.Role)
+		return guest{}, kernel.Refuse(jobs.Forbidden, "a token for a %s cannot be used by a %.20s", as.Role, self.Role)
 	case said && self.Tenant != as.Tenant:
-		return guest{}, jobs.Refuse(jobs.Forbidden, "a token of tenant %s cannot be used in tenant %.40s", as.Tenant, self.Tenant)
+		return guest{}, kernel.Refuse(jobs.Forbidden, "a token of tenant %s cannot be used in tenant %.40s", as.Tenant, self.Tenant)
 	case said:
 		as.Name = self.Name
 	default:
 		as.Name = o.Username // some other program's connection
 	}
 	if as.Role != bus.Worker && as.Role != bus.Client {
-		return guest{}, jobs.Refuse(jobs.Forbidden, "a token of role %s does not open the bus: workers and clients have theirs", as.Role)
+		return guest{}, kernel.Refuse(jobs.Forbidden, "a token of role %s does not open the bus: workers and clients have theirs", as.Role)
 	}
-	if err := jobs.CheckName("name of the connection", as.Name); err != nil {
-		return guest{}, jobs.Refuse(jobs.Forbidden, "%v", err)
+	if err := kernel.CheckName("name of the connection", as.Name); err != nil {
+		return guest{}, kernel.Refuse(jobs.Forbidden, "%v", err)
 	}
 	if as.Role == bus.Worker {
 		switch {
 		case app == "":
 			app = self.App
 		case self.App != "" && self.App != app:
-			return guest{}, jobs.Refuse(jobs.Forbidden, "the token is for workers of app %s, and this one is of %s", app, self.App)
+			return guest{}, kernel.Refuse(jobs.Forbidden, "the token is for workers of app %s, and this one is of %s", app, self.App)
 		}
 		if app == "" {
-			return guest{}, jobs.Refuse(jobs.Forbidden, "the connection does not say of which app the worker is, and the token is for any")
+			return guest{}, kernel.Refuse(jobs.Forbidden, "the connection does not say of which app the worker is, and the token is for any")
 		}
 		as.App = app
 	}

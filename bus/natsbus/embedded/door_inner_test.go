@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -46,7 +47,7 @@ func TestARevokedTokenEndsWithinASecond(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if revoked[token] {
-					return bus.Principal{}, "", jobs.Refuse(jobs.Forbidden, "revoked")
+					return bus.Principal{}, "", kernel.Refuse(jobs.Forbidden, "revoked")
 				}
 				return bus.Principal{}, "", nil
 			}, nil, nil)

@@ -23,6 +23,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -65,11 +66,11 @@ func (r *register) admit(_ context.Context, token string) (bus.Principal, string
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.away {
-		return bus.Principal{}, "", jobs.Refuse(jobs.Unavailable, "the store does not answer")
+		return bus.Principal{}, "", kernel.Refuse(jobs.Unavailable, "the store does not answer")
 	}
 	e, known := r.tokens[token]
 	if !known {
-		return bus.Principal{}, "", jobs.Refuse(jobs.Forbidden, "the token is not known, or its time is over")
+		return bus.Principal{}, "", kernel.Refuse(jobs.Forbidden, "the token is not known, or its time is over")
 	}
 	return e.as, e.app, nil
 }

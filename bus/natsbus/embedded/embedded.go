@@ -23,7 +23,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // MaxPayload is the most bytes of a message, if the Config does not say otherwise.
@@ -234,7 +234,7 @@ func (cfg Config) options() (*server.Options, error) {
 		DisableJetStreamBanner: true,
 	}
 	if cfg.Admit != nil && len(cfg.Users) > 0 {
-		return nil, jobs.Invalid("both users and tokens are given: a server lets in by the one or by the other")
+		return nil, kernel.Invalid("both users and tokens are given: a server lets in by the one or by the other")
 	}
 	if cfg.TLS != nil {
 		o.TLSConfig, o.TLS, o.TLSTimeout = cfg.TLS, true, 5

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -35,11 +36,11 @@ const oneAsk = 2 * time.Second
 func (s *Server) Remove(ctx context.Context, name string) error {
 	switch {
 	case s.cluster.alone():
-		return jobs.Refuse(jobs.Conflict, "the NATS server of this node is alone")
+		return kernel.Refuse(jobs.Conflict, "the NATS server of this node is alone")
 	case s.door == nil:
-		return jobs.Refuse(jobs.Conflict, "the NATS server of this node has users of its own, of whom none may take another server out")
+		return kernel.Refuse(jobs.Conflict, "the NATS server of this node has users of its own, of whom none may take another server out")
 	case name == s.options.ServerName:
-		return jobs.Refuse(jobs.Conflict, "the NATS server of this node cannot take itself out")
+		return kernel.Refuse(jobs.Conflict, "the NATS server of this node cannot take itself out")
 	}
 	raw, err := json.Marshal(server.JSApiMetaServerRemoveRequest{Peer: peer(name)})
 	if err != nil {
@@ -77,7 +78,7 @@ func (s *Server) remove(ctx context.Context, request []byte) error {
 	defer cancel()
 	raw, err := natsbus.Ask(ctx, s, steward, s.door.secret, server.JSApiRemoveServer, request)
 	if errors.Is(err, bus.ErrNobody) {
-		return jobs.Refuse(jobs.Unavailable, "nobody decides for the NATS servers: most of them must be there")
+		return kernel.Refuse(jobs.Unavailable, "nobody decides for the NATS servers: most of them must be there")
 	}
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func (s *Server) remove(ctx context.Context, request []byte) error {
 	case answer.Error == nil:
 		return nil
 	case answer.Error.ErrCode == uint16(server.JSClusterServerNotMemberErr):
-		return jobs.Refuse(jobs.NotFound, "it is none of those that decide")
+		return kernel.Refuse(jobs.NotFound, "it is none of those that decide")
 	}
 	return answer.Error
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -43,8 +44,8 @@ func notThere(t *testing.T, s *embedded.Server, name string) {
 
 // What an answer says depends on whether one was lost before: that one may have been that it was done.
 func TestRemoveInsists(t *testing.T) {
-	nobody := jobs.Refuse(jobs.Unavailable, "nobody decides")
-	none := jobs.Refuse(jobs.NotFound, "it is none of those that decide")
+	nobody := kernel.Refuse(jobs.Unavailable, "nobody decides")
+	none := kernel.Refuse(jobs.NotFound, "it is none of those that decide")
 	lost := context.DeadlineExceeded
 	for what, c := range map[string]struct {
 		answers []error
@@ -83,7 +84,7 @@ func TestRemove(t *testing.T) {
 		addrs = append(addrs, freeport.Address(t))
 	}
 	nobody := func(context.Context, string) (bus.Principal, string, error) {
-		return bus.Principal{}, "", jobs.Refuse(jobs.Forbidden, "nobody comes in")
+		return bus.Principal{}, "", kernel.Refuse(jobs.Forbidden, "nobody comes in")
 	}
 	var servers [4]*embedded.Server
 	var nodes [4]*natsbus.Bus

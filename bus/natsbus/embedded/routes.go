@@ -16,7 +16,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // Cluster is how servers find each other. It takes part in none if Routes and Addr are empty. A queue of offers can be
@@ -40,16 +40,16 @@ func (c Cluster) alone() bool { return c.Addr == "" && len(c.Routes) == 0 }
 func (c Cluster) into(o *server.Options) error {
 	host, port, err := net.SplitHostPort(cmp.Or(c.Addr, "127.0.0.1:0"))
 	if err != nil {
-		return jobs.Invalid("the cluster's address %q is not like host:port", c.Addr)
+		return kernel.Invalid("the cluster's address %q is not like host:port", c.Addr)
 	}
 	o.Cluster = server.ClusterOpts{Name: cmp.Or(c.Name, "carillon"), Host: host, NoAdvertise: true, ConnectRetries: -1}
 	if o.Cluster.Port, err = strconv.Atoi(port); err != nil {
-		return jobs.Invalid("the cluster's address %q has no number for a port", c.Addr)
+		return kernel.Invalid("the cluster's address %q has no number for a port", c.Addr)
 	}
 	o.Cluster.Port = cmp.Or(o.Cluster.Port, server.RANDOM_PORT)
 	if c.TLS != nil {
 		if c.TLS.VerifyConnection == nil || c.TLS.ClientAuth < tls.RequireAnyClientCert {
-			return jobs.Invalid("the TLS configuration between NATS servers does not say who may connect: set ClientAuth and VerifyConnection")
+			return kernel.Invalid("the TLS configuration between NATS servers does not say who may connect: set ClientAuth and VerifyConnection")
 		}
 		o.Cluster.TLSConfig, o.Cluster.TLSTimeout = c.TLS, 5
 	}

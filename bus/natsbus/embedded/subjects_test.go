@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -199,7 +200,7 @@ func serverWithTokens(t *testing.T) (string, func(bus.Principal) []nats.Option) 
 	s, err := embedded.Start(embedded.Config{Admit: func(_ context.Context, token string) (bus.Principal, string, error) {
 		p, ok := members[token]
 		if !ok {
-			return p, "", jobs.Refuse(jobs.Forbidden, "the token is not known")
+			return p, "", kernel.Refuse(jobs.Forbidden, "the token is not known")
 		}
 		return bus.Principal{Tenant: p.Tenant, Role: p.Role}, p.App, nil
 	}})

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/api"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 func (a *asker) tokensCommand() *cobra.Command {
@@ -132,7 +132,7 @@ func (a *asker) auditCommand() *cobra.Command {
 	c := &cobra.Command{Use: "audit", Short: "Who changed what, newest first", Args: none, Example: lines("carillon audit", "carillon audit --target 'job demo.chime' -n 100", "carillon audit --actor person:ann -o json"),
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			if limit < 1 {
-				return jobs.Invalid("-n is %d, it must be at least 1", limit)
+				return kernel.Invalid("-n is %d, it must be at least 1", limit)
 			}
 			q := url.Values{}
 			set(q, "target", target)

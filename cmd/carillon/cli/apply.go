@@ -16,7 +16,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/cmd/carillon/jobfile"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 const fileForm = `A file is YAML with a list of jobs. Each has a key, and the fields that are to hold, by the names that "carillon jobs show -o yaml"
@@ -101,7 +101,7 @@ func (a *asker) stated(paths []string) (list []jobfile.Stated, calendars []jobfi
 		}
 	}
 	if len(list) == 0 && len(calendars) == 0 {
-		return nil, nil, jobs.Invalid("%s: no jobs are stated there: a file has a list \"jobs:\", each with a key", strings.Join(paths, ", "))
+		return nil, nil, kernel.Invalid("%s: no jobs are stated there: a file has a list \"jobs:\", each with a key", strings.Join(paths, ", "))
 	}
 	return list, calendars, nil
 }
@@ -110,7 +110,7 @@ func (a *asker) stated(paths []string) (list []jobfile.Stated, calendars []jobfi
 func IsField(name string) error {
 	f, err := fieldOf(name)
 	if err == nil && f.name != name {
-		err = jobs.Invalid("the field is called %s", f.name)
+		err = kernel.Invalid("the field is called %s", f.name)
 	}
 	return err
 }
@@ -136,11 +136,11 @@ func placed(err error, list []jobfile.Stated) error {
 		says = append(says, list[n].Place(m[2])+": "+clean(list[n].Key)+": "+clean(strings.TrimSpace(m[2]+" "+f.Message)))
 	}
 	if len(says) > 0 {
-		return jobs.Refuse(r.code, "%s", strings.Join(says, "\n"))
+		return kernel.Refuse(r.code, "%s", strings.Join(says, "\n"))
 	}
 	for _, s := range list {
 		if strings.Contains(r.says, "job "+s.Key+" ") || strings.Contains(r.says, "job "+s.Key+":") {
-			return jobs.Refuse(r.code, "%s: %s", s.Place(""), r.says)
+			return kernel.Refuse(r.code, "%s: %s", s.Place(""), r.says)
 		}
 	}
 	return err
@@ -170,7 +170,7 @@ func partsOf(list []jobfile.Stated, calendars []jobfile.Calendar) (parts [][]job
 		}
 		n := len(one) + 1
 		if n > room {
-			return nil, jobs.Invalid("%s: job %s has %d bytes, at most %d are taken", list[i].Place(""), clean(list[i].Key), len(one), max(room-1, 0))
+			return nil, kernel.Invalid("%s: job %s has %d bytes, at most %d are taken", list[i].Place(""), clean(list[i].Key), len(one), max(room-1, 0))
 		}
 		if i-from == mostWanted || size+n > room {
 			parts, from, size = append(parts, list[from:i]), i, 0
@@ -183,7 +183,7 @@ func partsOf(list []jobfile.Stated, calendars []jobfile.Calendar) (parts [][]job
 // applyFiles applies files, or looks at what that would do, and says whether it does anything.
 func (a *asker) applyFiles(ctx context.Context, files []string, exact, dry bool, reason string) (differs bool, err error) {
 	if len(files) == 0 {
-		return false, jobs.Invalid("say which files, as in -f jobs.yaml")
+		return false, kernel.Invalid("say which files, as in -f jobs.yaml")
 	}
 	list, calendars, err := a.stated(files)
 	if err != nil {
@@ -193,7 +193,7 @@ func (a *asker) applyFiles(ctx context.Context, files []string, exact, dry bool,
 		return false, err
 	}
 	if len(calendars) > mostWanted {
-		return false, jobs.Invalid("%d calendars are stated, at most %d are taken at once", len(calendars), mostWanted)
+		return false, kernel.Invalid("%d calendars are stated, at most %d are taken at once", len(calendars), mostWanted)
 	}
 	parts, err := partsOf(list, calendars)
 	if err != nil {
@@ -256,7 +256,7 @@ func placedCalendar(err error, list []jobfile.Calendar) error {
 	}
 	for _, c := range list {
 		if strings.Contains(r.says, "calendar "+c.Name+",") || strings.Contains(r.says, "calendar "+c.Name+":") || strings.Contains(r.says, "calendar "+c.Name+" ") {
-			return jobs.Refuse(r.code, "%s: %s", c.Place, r.says)
+			return kernel.Refuse(r.code, "%s: %s", c.Place, r.says)
 		}
 	}
 	return err

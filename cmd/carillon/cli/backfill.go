@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/api"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 func (a *asker) jobsBackfill() *cobra.Command {
@@ -34,7 +34,7 @@ func (a *asker) jobsBackfill() *cobra.Command {
 	f.StringVar(&idempotency, "idempotency-key", "", "the same words under the same key make nothing twice (default: a new one)")
 	c.RunE = a.does(func(ctx context.Context, args []string) error {
 		if from == "" {
-			return jobs.Invalid("say --from which time on due times are meant: %s", pastHelp)
+			return kernel.Invalid("say --from which time on due times are meant: %s", pastHelp)
 		}
 		now := a.Now() // both ends are said from the same moment
 		start, err := readPast("--from", from, now)
@@ -112,5 +112,5 @@ func readPast(flag, text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, jobs.Invalid("%s %.40q is no time: give %s", flag, text, pastHelp)
+	return time.Time{}, kernel.Invalid("%s %.40q is no time: give %s", flag, text, pastHelp)
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/metastore/backup"
 )
 
@@ -26,7 +26,7 @@ func (a *asker) backupCommand() *cobra.Command {
 			write := func(to io.Writer) error { return a.link.download(ctx, "/backup", to) }
 			if dir != "" {
 				if a.Stopped == nil {
-					return jobs.Invalid("--data is not known here")
+					return kernel.Invalid("--data is not known here")
 				}
 				content, done, err := a.Stopped(dir)
 				if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/cmd/carillon/jobfile"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -107,11 +108,11 @@ func (a *asker) calendarsSet() *cobra.Command {
 	c.RunE = a.does(func(ctx context.Context, args []string) error {
 		switch {
 		case file != "" && (len(args) > 0 || len(rules) > 0):
-			return jobs.Invalid("say either a name and rules, or a file")
+			return kernel.Invalid("say either a name and rules, or a file")
 		case file != "":
 			return a.setCalendarsOf(ctx, file, reason)
 		case len(args) == 0:
-			return jobs.Invalid("%s needs the name of a calendar, or a file; see %s --help", c.CommandPath(), c.CommandPath())
+			return kernel.Invalid("%s needs the name of a calendar, or a file; see %s --help", c.CommandPath(), c.CommandPath())
 		}
 		got, err := a.setCalendar(ctx, jobfile.Calendar{Name: args[0], Description: description, Zone: zone, Rules: rules}, reason)
 		if err != nil {
@@ -140,7 +141,7 @@ func (a *asker) setCalendarsOf(ctx context.Context, file, reason string) error {
 		return err
 	}
 	if len(list) == 0 {
-		return jobs.Invalid("%s: no calendars are stated there: a file has a list \"calendars:\", each with a name", file)
+		return kernel.Invalid("%s: no calendars are stated there: a file has a list \"calendars:\", each with a name", file)
 	}
 	set, err := a.writeCalendars(ctx, list, reason)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/api"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 func (a *asker) cleanCommand() *cobra.Command {
@@ -30,7 +30,7 @@ func (a *asker) cleanCommand() *cobra.Command {
 	complete(c, "job", a.completeKeys)
 	c.RunE = a.does(func(ctx context.Context, _ []string) error {
 		if (job == "") != all {
-			return jobs.Invalid("say of which job (--job %s), or --all", cmp.Or(job, "KEY"))
+			return kernel.Invalid("say of which job (--job %s), or --all", cmp.Or(job, "KEY"))
 		}
 		body := map[string]any{"dryRun": dry}
 		if job != "" {
@@ -96,7 +96,7 @@ func readAge(flag, text string, now time.Time) (time.Time, error) {
 	}
 	at, ok := momentOf(text, now)
 	if !ok || at.After(now) {
-		return at, jobs.Invalid("%s %.40q is neither an age such as 5d nor a time that has passed, such as 2026-11-01 or '2026-11-01 09:00'", flag, text)
+		return at, kernel.Invalid("%s %.40q is neither an age such as 5d nor a time that has passed, such as 2026-11-01 or '2026-11-01 09:00'", flag, text)
 	}
 	return at, nil
 }

@@ -22,7 +22,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
@@ -105,7 +105,7 @@ func (a *asker) does(fn func(ctx context.Context, args []string) error) func(*co
 	return func(c *cobra.Command, args []string) error {
 		a.in, a.out, a.errs = c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()
 		if !slices.Contains([]string{"", "json", "yaml", "name"}, a.format) {
-			return jobs.Invalid("-o %.20q is none of json, yaml, name", a.format)
+			return kernel.Invalid("-o %.20q is none of json, yaml, name", a.format)
 		}
 		if err := a.open(); err != nil {
 			return err
@@ -133,12 +133,12 @@ func wrongFlag(c *cobra.Command, err error) error {
 			known[f[1]] = ""
 		}
 		if meant, far := Closest(name, known); far <= slip {
-			return jobs.Invalid("%s has no flag --%s; did you mean --%s?", c.CommandPath(), name, meant)
+			return kernel.Invalid("%s has no flag --%s; did you mean --%s?", c.CommandPath(), name, meant)
 		}
-		return jobs.Invalid("%s has no flag --%s; see %s --help", c.CommandPath(), name, c.CommandPath())
+		return kernel.Invalid("%s has no flag --%s; see %s --help", c.CommandPath(), name, c.CommandPath())
 	}
 	text, _, _ := strings.Cut(err.Error(), ": strconv.")
-	return jobs.Invalid("%s; see %s --help", text, c.CommandPath())
+	return kernel.Invalid("%s; see %s --help", text, c.CommandPath())
 }
 
 // group is a command that only holds others.
@@ -153,9 +153,9 @@ func group(use, short, example string, subs ...*cobra.Command) *cobra.Command {
 				known[sub.Name()] = ""
 			}
 			if meant, far := Closest(args[0], known); far <= slip {
-				return jobs.Invalid("there is no command %q; did you mean %s %s?", c.CommandPath()+" "+args[0], c.CommandPath(), meant)
+				return kernel.Invalid("there is no command %q; did you mean %s %s?", c.CommandPath()+" "+args[0], c.CommandPath(), meant)
 			}
-			return jobs.Invalid("there is no command %q; see %s --help", c.CommandPath()+" "+args[0], c.CommandPath())
+			return kernel.Invalid("there is no command %q; see %s --help", c.CommandPath()+" "+args[0], c.CommandPath())
 		}}
 	c.AddCommand(subs...)
 	return c
@@ -170,11 +170,11 @@ func counted(what string, least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) < least:
-			return jobs.Invalid("%s needs %s; see %s --help", c.CommandPath(), what, c.CommandPath())
+			return kernel.Invalid("%s needs %s; see %s --help", c.CommandPath(), what, c.CommandPath())
 		case most == 0 && len(args) > 0:
-			return jobs.Invalid("%s takes no arguments, but %q is given", c.CommandPath(), args[0])
+			return kernel.Invalid("%s takes no arguments, but %q is given", c.CommandPath(), args[0])
 		case most > 0 && len(args) > most:
-			return jobs.Invalid("%s takes %s, but %q is given as well", c.CommandPath(), what, args[most])
+			return kernel.Invalid("%s takes %s, but %q is given as well", c.CommandPath(), what, args[most])
 		}
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/api"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
@@ -124,7 +124,7 @@ func completeZones(_ *cobra.Command, _ []string, begun string) ([]string, cobra.
 // completeSet completes the field of field=value.
 func completeSet(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	var names []string
-	for _, name := range jobs.Fields() {
+	for _, name := range kernel.Fields() {
 		if strings.HasPrefix(name, begun) {
 			names = append(names, name+"=")
 		}
@@ -150,7 +150,7 @@ func completionCommand() *cobra.Command {
 				"fish": func(w io.Writer) error { return root.GenFishCompletion(w, true) }, "powershell": root.GenPowerShellCompletionWithDesc,
 			}[args[0]]
 			if !known {
-				return jobs.Invalid("there is no completion for %.20q: say bash, zsh, fish or powershell", args[0])
+				return kernel.Invalid("there is no completion for %.20q: say bash, zsh, fish or powershell", args[0])
 			}
 			return write(out)
 		}}

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/cmd/carillon/jobfile"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
@@ -105,9 +105,9 @@ func readCrontab(text, app string, system bool) (list []entry, wrong []string) {
 			complain("%.60q has no command after %d words", line, words)
 			continue
 		}
-		e := entry{Kind: jobs.Recurring.String(), App: app, Zone: zone, Schedule: strings.Join(parts[:timing], " "), Description: parts[words]}
-		if len(e.Description) > jobs.MaxDescription {
-			complain("its command is longer than a description may be (%d bytes)", jobs.MaxDescription)
+		e := entry{Kind: kernel.Recurring.String(), App: app, Zone: zone, Schedule: strings.Join(parts[:timing], " "), Description: parts[words]}
+		if len(e.Description) > kernel.MaxDescription {
+			complain("its command is longer than a description may be (%d bytes)", kernel.MaxDescription)
 			continue
 		}
 		if e.Schedule == "@reboot" {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -47,7 +48,7 @@ func (a *asker) editCommand() *cobra.Command {
 	c.Flags().StringArrayVar(&clear, "clear", nil, "a field that follows the code again; may be given more than once")
 	c.Flags().StringVar(&reason, "reason", "", "why; kept with the change")
 	c.Flags().BoolVar(&dry, "dry-run", false, "show what would change, and store nothing")
-	complete(c, "clear", words(jobs.Fields()...))
+	complete(c, "clear", words(kernel.Fields()...))
 	complete(c, "set", completeSet)
 	c.RunE = a.does(func(ctx context.Context, args []string) error {
 		for _, f := range fields {
@@ -60,7 +61,7 @@ func (a *asker) editCommand() *cobra.Command {
 			return err
 		}
 		if len(e.set) == 0 && len(e.clear) == 0 {
-			return jobs.Invalid("nothing is to be changed: say what, as in %s %s --retries 3; see %s --help", c.CommandPath(), args[0], c.CommandPath())
+			return kernel.Invalid("nothing is to be changed: say what, as in %s %s --retries 3; see %s --help", c.CommandPath(), args[0], c.CommandPath())
 		}
 		before, got, err := a.job(ctx, args[0])
 		if err != nil {
@@ -80,14 +81,14 @@ func (a *asker) readEdit(pairs, clear []string) (edit, error) {
 	for _, pair := range pairs {
 		name, text, ok := strings.Cut(pair, "=")
 		if !ok {
-			return e, jobs.Invalid("--set %.40q is not field=value, such as retries=3", pair)
+			return e, kernel.Invalid("--set %.40q is not field=value, such as retries=3", pair)
 		}
 		f, err := fieldOf(name)
 		if err != nil {
 			return e, err
 		}
 		if _, twice := e.set[f.name]; twice {
-			return e, jobs.Invalid("%s is set twice", f.name)
+			return e, kernel.Invalid("%s is set twice", f.name)
 		}
 		if e.set[f.name], err = f.read(text, a.Now()); err != nil {
 			return e, err
@@ -100,7 +101,7 @@ func (a *asker) readEdit(pairs, clear []string) (edit, error) {
 				return e, err
 			}
 			if _, both := e.set[f.name]; both {
-				return e, jobs.Invalid("%s is both set and cleared", f.name)
+				return e, kernel.Invalid("%s is both set and cleared", f.name)
 			}
 			e.clear = append(e.clear, f.name)
 		}
@@ -124,7 +125,7 @@ func (e edit) body() map[string]any {
 func (a *asker) edit(ctx context.Context, before api.Job, etag string, e edit, reason string) error {
 	got, err := a.link.do(ctx, request{method: "PATCH", path: jobPath(string(before.Key)), match: etag, reason: reason, body: e.body()})
 	if errors.Is(err, jobs.Stale) {
-		return jobs.Refuse(jobs.Stale, "somebody changed %s meanwhile (it was revision %d), so nothing was done: look, and do it again if it still makes sense", before.Key, before.Revision)
+		return kernel.Refuse(jobs.Stale, "somebody changed %s meanwhile (it was revision %d), so nothing was done: look, and do it again if it still makes sense", before.Key, before.Revision)
 	}
 	if err != nil {
 		return pointed(err, textOf(e.set["schedule"]), textOf(e.set["zone"]))

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -22,7 +23,7 @@ func (a *asker) explainCommand() *cobra.Command {
 	c.RunE = a.does(func(ctx context.Context, args []string) error {
 		if _, err := jobs.ParseID(args[0]); err == nil {
 			if at != "" {
-				return jobs.Invalid("--at is for jobs; a run is explained as it stands")
+				return kernel.Invalid("--at is for jobs; a run is explained as it stands")
 			}
 			return a.explainRun(ctx, args[0])
 		}
@@ -30,7 +31,7 @@ func (a *asker) explainCommand() *cobra.Command {
 		if at != "" {
 			t, ok := momentOf(at, a.Now())
 			if !ok {
-				return jobs.Invalid("--at %.40q is no time: give %s", at, momentHelp)
+				return kernel.Invalid("--at %.40q is no time: give %s", at, momentHelp)
 			}
 			q.Set("at", t.UTC().Format(time.RFC3339Nano))
 		}

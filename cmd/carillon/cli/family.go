@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/api"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 func (a *asker) runsTree() *cobra.Command {
@@ -20,7 +20,7 @@ func (a *asker) runsTree() *cobra.Command {
 		ValidArgsFunction: a.completeRuns(false),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			if limit < 1 || limit > 1000 {
-				return jobs.Invalid("-n is %d, it must be between 1 and 1000", limit)
+				return kernel.Invalid("-n is %d, it must be between 1 and 1000", limit)
 			}
 			id, err := a.someRun(ctx, args[0])
 			if err != nil {

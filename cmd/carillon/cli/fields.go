@@ -13,7 +13,7 @@ import (
 	"unicode"
 
 	"github.com/carillon-scheduler/carillon/api"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // field is a setting of a job that people can change. The table is read off api.Policy, so that a setting that the
@@ -73,14 +73,14 @@ func fieldOf(name string) (field, error) {
 		known[f.name] = ""
 	}
 	if meant, far := Closest(name, known); far <= slip {
-		return field{}, jobs.Invalid("there is no field %.40q; did you mean %s?", name, meant)
+		return field{}, kernel.Invalid("there is no field %.40q; did you mean %s?", name, meant)
 	}
-	return field{}, jobs.Invalid("there is no field %.40q; the fields are %s", name, strings.Join(jobs.Fields(), ", "))
+	return field{}, kernel.Invalid("there is no field %.40q; the fields are %s", name, strings.Join(kernel.Fields(), ", "))
 }
 
 // read makes JSON of what was typed.
 func (f field) read(text string, now time.Time) (json.RawMessage, error) {
-	wrong := func(must string) error { return jobs.Invalid("%s %.40q: it must be %s", f.name, text, must) }
+	wrong := func(must string) error { return kernel.Invalid("%s %.40q: it must be %s", f.name, text, must) }
 	var v any
 	switch f.kind {
 	case reflect.TypeFor[string]():
@@ -112,19 +112,19 @@ func (f field) read(text string, now time.Time) (json.RawMessage, error) {
 	case reflect.TypeFor[[]string]():
 		v = list(text)
 	case reflect.TypeFor[[]api.Limit]():
-		limits, err := jobs.ParseLimits(text)
+		limits, err := kernel.ParseLimits(text)
 		if err != nil {
 			return nil, err
 		}
 		v = api.LimitsOf(limits)
 	case reflect.TypeFor[[]api.RetryRule]():
-		rules, err := jobs.ParseRules(text)
+		rules, err := kernel.ParseRules(text)
 		if err != nil {
 			return nil, err
 		}
 		v = api.RulesOf(rules)
 	case reflect.TypeFor[api.Rate]():
-		r, err := jobs.ParseRate(text)
+		r, err := kernel.ParseRate(text)
 		if err != nil {
 			return nil, err
 		}
@@ -162,21 +162,21 @@ func readObject(what string, text []byte) (json.RawMessage, error) {
 	if err == nil {
 		rest := d.InputOffset()
 		if _, more := d.Token(); more != io.EOF {
-			return nil, jobs.Invalid("%s: something follows the JSON object, %s", what, place(text, rest+1))
+			return nil, kernel.Invalid("%s: something follows the JSON object, %s", what, place(text, rest+1))
 		}
 	}
 	wrong, isSyntax := errors.AsType[*json.SyntaxError](err)
 	switch {
 	case err == io.EOF:
-		return nil, jobs.Invalid(`%s: there is nothing; give a JSON object such as {"customer":"c7"}`, what)
+		return nil, kernel.Invalid(`%s: there is nothing; give a JSON object such as {"customer":"c7"}`, what)
 	case err == io.ErrUnexpectedEOF:
-		return nil, jobs.Invalid("%s is not JSON: it ends too early, %s", what, place(text, int64(len(text))))
+		return nil, kernel.Invalid("%s is not JSON: it ends too early, %s", what, place(text, int64(len(text))))
 	case isSyntax:
-		return nil, jobs.Invalid("%s is not JSON: %v, %s", what, wrong, place(text, wrong.Offset))
+		return nil, kernel.Invalid("%s is not JSON: %v, %s", what, wrong, place(text, wrong.Offset))
 	case err != nil:
-		return nil, jobs.Invalid("%s: %v", what, err)
+		return nil, kernel.Invalid("%s: %v", what, err)
 	case v[0] != '{':
-		return nil, jobs.Invalid(`%s must be a JSON object, such as {"customer":"c7"}, but it is %.40s`, what, clean(string(v)))
+		return nil, kernel.Invalid(`%s must be a JSON object, such as {"customer":"c7"}, but it is %.40s`, what, clean(string(v)))
 	}
 	return v, nil
 }

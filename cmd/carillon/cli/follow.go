@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -136,7 +137,7 @@ func (a *asker) explain(ctx context.Context, r *api.Run) {
 }
 
 func final(state string) bool {
-	s, err := jobs.ParseState(state)
+	s, err := kernel.ParseState(state)
 	return err == nil && s.Final()
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
@@ -195,9 +196,9 @@ func (a *asker) meant(ctx context.Context, key string, err error) error {
 		parts = append([]string{best}, parts...)
 	}
 	if len(parts) == 0 {
-		return jobs.Refuse(jobs.NotFound, "there is no job %q; carillon jobs list shows those that workers have brought", key)
+		return kernel.Refuse(jobs.NotFound, "there is no job %q; carillon jobs list shows those that workers have brought", key)
 	}
-	return jobs.Refuse(jobs.NotFound, "there is no job %q; did you mean %s?", key, parts[0])
+	return kernel.Refuse(jobs.NotFound, "there is no job %q; did you mean %s?", key, parts[0])
 }
 
 // jobView shows a job as it has been answered.
@@ -295,9 +296,9 @@ func fieldText(name string, raw json.RawMessage) string {
 	case (name == "tags" || name == "needs") && json.Unmarshal(raw, &words) == nil:
 		return clean(strings.Join(words, ","))
 	case name == "limits" && json.Unmarshal(raw, &limits) == nil:
-		return clean(jobs.LimitsText(api.Limits(limits)))
+		return clean(kernel.LimitsText(api.Limits(limits)))
 	case name == "retryRules" && json.Unmarshal(raw, &rules) == nil:
-		return clean(jobs.RulesText(api.Rules(rules)))
+		return clean(kernel.RulesText(api.Rules(rules)))
 	}
 	return compact(raw)
 }
@@ -385,11 +386,11 @@ func pointed(err error, expr, zone string) error {
 				known[name] = ""
 			}
 			if meant, far := Closest(zone, known); far <= slip {
-				return jobs.Refuse(r.code, "%s; did you mean %s?", r.says, meant)
+				return kernel.Refuse(r.code, "%s; did you mean %s?", r.says, meant)
 			}
 		}
 		if plain && strings.HasSuffix(f.Location, ".schedule") && f.Offset != nil && *f.Offset <= len(expr) {
-			return jobs.Refuse(r.code, "%s\n  %s\n  %s^", r.says, expr, strings.Repeat(" ", *f.Offset))
+			return kernel.Refuse(r.code, "%s\n  %s\n  %s^", r.says, expr, strings.Repeat(" ", *f.Offset))
 		}
 	}
 	return err
@@ -500,7 +501,7 @@ func (a *asker) jobsDelete() *cobra.Command {
 			got, err = a.link.do(ctx, r)
 			if fate == "" && errors.Is(err, jobs.Conflict) {
 				if !a.Terminal(a.in) || sure {
-					return jobs.Refuse(jobs.Conflict, "%v (--runs cancel, or --runs finish)", err)
+					return kernel.Refuse(jobs.Conflict, "%v (--runs cancel, or --runs finish)", err)
 				}
 				word, askErr := a.ask(fmt.Sprintf("%v.\nWhat becomes of them: cancel or finish?", err))
 				if askErr != nil {
@@ -540,7 +541,7 @@ func (a *asker) ask(question string) (string, error) {
 	}
 	line, err := a.answers.ReadString('\n')
 	if err != nil && line == "" {
-		return "", jobs.Invalid("no answer, so nothing was done; where nobody can be asked, say --yes")
+		return "", kernel.Invalid("no answer, so nothing was done; where nobody can be asked, say --yes")
 	}
 	return strings.ToLower(strings.TrimSpace(line)), nil
 }
@@ -548,7 +549,7 @@ func (a *asker) ask(question string) (string, error) {
 // confirm wants a yes from a terminal; where there is none, it has to be said beforehand.
 func (a *asker) confirm(question string) error {
 	if !a.Terminal(a.in) {
-		return jobs.Invalid("%s Nobody can be asked here, so nothing was done: say --yes", question)
+		return kernel.Invalid("%s Nobody can be asked here, so nothing was done: say --yes", question)
 	}
 	word, err := a.ask(question + " [y/N]")
 	if err == nil && word != "y" && word != "yes" {

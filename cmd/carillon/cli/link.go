@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -35,7 +36,7 @@ const maxAnswer = 64 << 20
 // open finds out whom to ask, and as whom. It sends nothing.
 func (a *asker) open() error {
 	if a.token != "" {
-		return jobs.Invalid("--token is refused: what stands on a command line can be read by other users of the machine, and is kept in the "+
+		return kernel.Invalid("--token is refused: what stands on a command line can be read by other users of the machine, and is kept in the "+
 			"shell's history; put the token into $%s, or into a file and name that with --token-file", envToken)
 	}
 	base := a.server
@@ -47,7 +48,7 @@ func (a *asker) open() error {
 	}
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return jobs.Invalid("server %.100q: give a URL such as %s", redacted(base), defaultServer)
+		return kernel.Invalid("server %.100q: give a URL such as %s", redacted(base), defaultServer)
 	}
 	token, err := a.readToken()
 	if err != nil {
@@ -57,11 +58,11 @@ func (a *asker) open() error {
 	if a.caFile != "" {
 		pem, err := os.ReadFile(a.caFile)
 		if err != nil {
-			return jobs.Invalid("--ca-file: %v", err)
+			return kernel.Invalid("--ca-file: %v", err)
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem) {
-			return jobs.Invalid("--ca-file %s holds no certificate in PEM", a.caFile)
+			return kernel.Invalid("--ca-file %s holds no certificate in PEM", a.caFile)
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
 	}
@@ -103,18 +104,18 @@ func (a *asker) readToken() (string, error) {
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return "", jobs.Invalid("%s: %v", from, err)
+		return "", kernel.Invalid("%s: %v", from, err)
 	}
 	token := strings.TrimSpace(string(raw))
 	if token == "" {
-		return "", jobs.Invalid("%s: %s is empty", from, path)
+		return "", kernel.Invalid("%s: %s is empty", from, path)
 	}
 	return token, checkToken(token, from)
 }
 
 func checkToken(token, from string) error {
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return jobs.Invalid("%s does not hold a token: it has characters that no token has", from)
+		return kernel.Invalid("%s does not hold a token: it has characters that no token has", from)
 	}
 	return nil
 }
@@ -219,7 +220,7 @@ func (l *link) compose(ctx context.Context, r request) (*http.Request, error) {
 	}
 	for name, text := range map[string]string{"If-Match": r.match, "Idempotency-Key": r.key, "Carillon-Reason": r.reason} {
 		if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return nil, jobs.Invalid("%s %.40q has a character that cannot be sent, such as a line break", name, text)
+			return nil, kernel.Invalid("%s %.40q has a character that cannot be sent, such as a line break", name, text)
 		}
 		if text != "" {
 			q.Header.Set(name, text)
@@ -238,22 +239,22 @@ func (l *link) silence(ctx context.Context, r request, err error) error {
 		return parent
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return jobs.Refuse(jobs.Unavailable, "nothing answers at %s (%v): is a server running? \"carillon dev\" starts one; --server or $%s names another", l.base, cause(err), envServer)
+		return kernel.Refuse(jobs.Unavailable, "nothing answers at %s (%v): is a server running? \"carillon dev\" starts one; --server or $%s names another", l.base, cause(err), envServer)
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return jobs.Refuse(jobs.Unavailable, "%s cannot prove who it is (%v): name the certificate that vouches for it with --ca-file", l.base, cause(err))
+		return kernel.Refuse(jobs.Unavailable, "%s cannot prove who it is (%v): name the certificate that vouches for it with --ca-file", l.base, cause(err))
 	}
 	if wrong, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-		return jobs.Refuse(jobs.Unavailable, "%s does not speak TLS (%v): is it http instead of https?", l.base, wrong.Msg)
+		return kernel.Refuse(jobs.Unavailable, "%s does not speak TLS (%v): is it http instead of https?", l.base, wrong.Msg)
 	}
 	what := fmt.Sprintf("no answer from %s (%v)", l.base, cause(err))
 	if ctx.Err() != nil {
 		what = fmt.Sprintf("no answer from %s within %v (--request-timeout)", l.base, l.timeout)
 	}
 	if r.method == http.MethodGet {
-		return jobs.Refuse(jobs.Unavailable, "%s", what)
+		return kernel.Refuse(jobs.Unavailable, "%s", what)
 	}
-	return jobs.Refuse(jobs.Unknown, "%s: it may or may not have been done; look before you do it again", what)
+	return kernel.Refuse(jobs.Unknown, "%s: it may or may not have been done; look before you do it again", what)
 }
 
 // cause is the innermost reason of a network error, without the URL that it was for.
@@ -344,7 +345,7 @@ func (l *link) repeat(ctx context.Context, r request) (answer, error) {
 			return got, err
 		}
 		if try == len(tries) {
-			return got, jobs.Refuse(jobs.Unknown, "%v; sending it again with --idempotency-key %s does it once at most", err, r.key)
+			return got, kernel.Refuse(jobs.Unknown, "%v; sending it again with --idempotency-key %s does it once at most", err, r.key)
 		}
 		select {
 		case <-ctx.Done():

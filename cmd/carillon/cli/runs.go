@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -25,7 +26,7 @@ func (a *asker) runsCommand() *cobra.Command {
 // states are the states of a run by name, in any case.
 var states = func() []string {
 	var names []string
-	for _, s := range jobs.States() {
+	for _, s := range kernel.States() {
 		names = append(names, s.String())
 	}
 	return names
@@ -41,7 +42,7 @@ func stateOf(text string) (string, error) {
 	if text == "" {
 		return "", nil
 	}
-	return "", jobs.Invalid("--state %.40q is none of %s", text, strings.Join(states, ", "))
+	return "", kernel.Invalid("--state %.40q is none of %s", text, strings.Join(states, ", "))
 }
 
 func (a *asker) runsList() *cobra.Command {
@@ -52,7 +53,7 @@ func (a *asker) runsList() *cobra.Command {
 		Example: lines("carillon runs list", "carillon runs list --job demo.flaky --state terminated --since 24h", "carillon runs list -o name -n 1000", "carillon runs list --watch"),
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			if limit < 1 {
-				return jobs.Invalid("-n is %d, it must be at least 1", limit)
+				return kernel.Invalid("-n is %d, it must be at least 1", limit)
 			}
 			state, err := stateOf(state)
 			if err != nil {
@@ -202,7 +203,7 @@ func progressText(p *api.Progress) string {
 func runID(text string) (string, error) {
 	id, err := jobs.ParseID(text)
 	if err != nil {
-		return "", jobs.Invalid("%.60q is not the ID of a run; carillon runs list -o name shows them", text)
+		return "", kernel.Invalid("%.60q is not the ID of a run; carillon runs list -o name shows them", text)
 	}
 	return id.String(), nil
 }
@@ -214,7 +215,7 @@ func (a *asker) someRun(ctx context.Context, word string) (string, error) {
 	}
 	key := jobs.Key(word)
 	if err := key.Check(); err != nil {
-		return "", jobs.Invalid("%.60q is neither the ID of a run nor the key of a job", word)
+		return "", kernel.Invalid("%.60q is neither the ID of a run nor the key of a job", word)
 	}
 	got, err := a.link.get(ctx, "/runs", url.Values{"job": {word}, "limit": {"1"}})
 	if err != nil {
@@ -228,7 +229,7 @@ func (a *asker) someRun(ctx context.Context, word string) (string, error) {
 		if _, _, err := a.job(ctx, word); err != nil { // it says what was meant
 			return "", err
 		}
-		return "", jobs.Refuse(jobs.NotFound, "%s has no runs", word)
+		return "", kernel.Refuse(jobs.NotFound, "%s has no runs", word)
 	}
 	return all.Items[0].ID, nil
 }

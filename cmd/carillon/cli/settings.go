@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -38,7 +39,7 @@ func (a *asker) saySettings(got answer) error {
 		p.facts("debug mode of recurring jobs", debugText(p, s.Recurring, "their due times become no runs"), "debug mode of triggered jobs", debugText(p, s.Triggered, "their runs are held back"),
 			"a due time is missed after", string(after), "jobs", fmt.Sprintf("%d, at most %d", s.Jobs, s.MaxJobs),
 			"new jobs are", newJobsText(s.NewJobs),
-			"limits of apps", cmp.Or(jobs.LimitsText(api.Limits(s.AppLimits)), "none"), "retries of all jobs", budgetText(jobs.Rate(s.RetryBudget)), "revision", strconv.FormatUint(s.Revision, 10))
+			"limits of apps", cmp.Or(kernel.LimitsText(api.Limits(s.AppLimits)), "none"), "retries of all jobs", budgetText(jobs.Rate(s.RetryBudget)), "revision", strconv.FormatUint(s.Revision, 10))
 		if s.Kept != nil {
 			p.facts("runs that are over take", keptText(p, s.Kept))
 		}
@@ -49,7 +50,7 @@ func (a *asker) saySettings(got answer) error {
 }
 
 func newJobsText(how string) string {
-	if how == string(jobs.NewDisabled) {
+	if how == string(kernel.NewDisabled) {
 		return how + " until somebody starts them"
 	}
 	return how
@@ -85,7 +86,7 @@ func (a *asker) settingsDebug() *cobra.Command {
 		},
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			if args[0] != "on" && args[0] != "off" {
-				return jobs.Invalid("debug is %.20q, it must be on or off", args[0])
+				return kernel.Invalid("debug is %.20q, it must be on or off", args[0])
 			}
 			which := "all"
 			if len(args) == 2 {
@@ -100,7 +101,7 @@ func (a *asker) settingsDebug() *cobra.Command {
 			case "all":
 				body["recurringDebug"], body["triggeredDebug"] = args[0] == "on", args[0] == "on"
 			default:
-				return jobs.Invalid("there is no debug mode of %.20q: say recurring, triggered or all", which)
+				return kernel.Invalid("there is no debug mode of %.20q: say recurring, triggered or all", which)
 			}
 			if held != "" {
 				body["held"] = held
@@ -116,7 +117,7 @@ func (a *asker) settingsDebug() *cobra.Command {
 func (a *asker) configure(ctx context.Context, body map[string]any, held string) error {
 	got, err := a.link.do(ctx, request{method: "PATCH", path: "/settings", body: body})
 	if held == "" && ExitCode(err) == Conflict {
-		return jobs.Refuse(jobs.Conflict, "%v (--held release, or --held discard)", err)
+		return kernel.Refuse(jobs.Conflict, "%v (--held release, or --held discard)", err)
 	}
 	if err != nil {
 		return err
@@ -134,24 +135,24 @@ func (a *asker) settingsSet() *cobra.Command {
 	c.Flags().StringVar(&limits, "app-limits", "", "all limits of apps, such as billing=20:100/s,mail=5: runs under way, and how often they start")
 	c.Flags().StringVar(&budget, "retry-budget", "", "how often runs of all jobs may be tried again, such as 100/s; none = as often as like")
 	c.Flags().StringVar(&news, "new-jobs", "", "how a job begins that a worker registers for the first time: enabled, or disabled until somebody starts it")
-	complete(c, "new-jobs", words(string(jobs.NewEnabled), string(jobs.NewDisabled)))
+	complete(c, "new-jobs", words(string(kernel.NewEnabled), string(kernel.NewDisabled)))
 	c.RunE = a.does(func(ctx context.Context, _ []string) error {
 		body := map[string]any{}
 		if news != "" {
-			if err := (jobs.Configure{NewJobs: (*jobs.NewJobs)(&news)}).Check(); err != nil {
+			if err := (kernel.Configure{NewJobs: (*kernel.NewJobs)(&news)}).Check(); err != nil {
 				return err
 			}
 			body["newJobs"] = news
 		}
 		if c.Flags().Changed("app-limits") {
-			list, err := jobs.ParseLimits(limits)
+			list, err := kernel.ParseLimits(limits)
 			if err != nil {
 				return err
 			}
 			body["appLimits"] = api.LimitsOf(list)
 		}
 		if budget != "" {
-			r, err := jobs.ParseRate(budget)
+			r, err := kernel.ParseRate(budget)
 			if err != nil {
 				return err
 			}
@@ -168,7 +169,7 @@ func (a *asker) settingsSet() *cobra.Command {
 			body["maxJobs"] = most
 		}
 		if len(body) == 0 {
-			return jobs.Invalid("nothing is to be changed: say what, as in %s --misfire-after 1m", c.CommandPath())
+			return kernel.Invalid("nothing is to be changed: say what, as in %s --misfire-after 1m", c.CommandPath())
 		}
 		return a.configure(ctx, body, "")
 	})

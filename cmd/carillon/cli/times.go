@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
@@ -100,14 +100,14 @@ const momentHelp = "2h, 3d, 18:00, tomorrow, monday, 'monday 09:30', 2026-12-01,
 // is the next one that is not today.
 func readMoment(flag, text string, now time.Time) (time.Time, error) {
 	wrong := func() (time.Time, error) {
-		return time.Time{}, jobs.Invalid("%s %.40q is no time: give %s", flag, text, momentHelp)
+		return time.Time{}, kernel.Invalid("%s %.40q is no time: give %s", flag, text, momentHelp)
 	}
 	t, ok := momentOf(strings.Join(strings.Fields(text), " "), now)
 	if !ok {
 		return wrong()
 	}
 	if !t.After(now) {
-		return time.Time{}, jobs.Invalid("%s %s: that was %s, %s ago", flag, text, t.Format("Mon 2006-01-02 15:04:05 -07:00"), span(now.Sub(t)))
+		return time.Time{}, kernel.Invalid("%s %s: that was %s, %s ago", flag, text, t.Format("Mon 2006-01-02 15:04:05 -07:00"), span(now.Sub(t)))
 	}
 	return t, nil
 }
@@ -178,7 +178,7 @@ func readSpan(flag, text string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		return 0, jobs.Invalid("%s %.40q is not a length of time such as 90s, 1h30m or 7d", flag, text)
+		return 0, kernel.Invalid("%s %.40q is not a length of time such as 90s, 1h30m or 7d", flag, text)
 	}
 	return d, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -78,9 +79,9 @@ func (a *asker) wishOf(w wish, argsGiven bool) (map[string]any, error) {
 	var err error
 	switch {
 	case w.in != "" && w.at != "":
-		return nil, jobs.Invalid("both --in and --at are given: say one of them")
+		return nil, kernel.Invalid("both --in and --at are given: say one of them")
 	case argsGiven && w.argsFile != "":
-		return nil, jobs.Invalid("both --args and --args-file are given: say one of them")
+		return nil, kernel.Invalid("both --args and --args-file are given: say one of them")
 	case w.args == "-":
 		text, err = io.ReadAll(io.LimitReader(a.in, 1<<20))
 		from = "the input"
@@ -92,7 +93,7 @@ func (a *asker) wishOf(w wish, argsGiven bool) (map[string]any, error) {
 		from, argsGiven = w.argsFile, true
 	}
 	if err != nil {
-		return nil, jobs.Invalid("read the arguments: %v", err)
+		return nil, kernel.Invalid("read the arguments: %v", err)
 	}
 	if argsGiven {
 		if body["args"], err = readObject(from, text); err != nil {
@@ -219,10 +220,10 @@ func (w *waiting) check() (err error) {
 		return nil
 	}
 	if !w.wanted() {
-		return jobs.Invalid("--wait-timeout without --wait or --follow waits for nothing")
+		return kernel.Invalid("--wait-timeout without --wait or --follow waits for nothing")
 	}
 	if w.limit, err = readSpan("--wait-timeout", w.most); err == nil && w.limit == 0 {
-		err = jobs.Invalid("--wait-timeout is 0: leave it out to wait as long as it takes")
+		err = kernel.Invalid("--wait-timeout is 0: leave it out to wait as long as it takes")
 	}
 	return err
 }

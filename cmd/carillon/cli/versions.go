@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/api"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 func (a *asker) jobsVersions() *cobra.Command {
@@ -97,7 +97,7 @@ func (a *asker) jobsRollback() *cobra.Command {
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			to, err := strconv.ParseUint(args[1], 10, 64)
 			if err != nil || to == 0 {
-				return jobs.Invalid("%.40q is not the number of a revision; carillon jobs versions %s lists them", args[1], args[0])
+				return kernel.Invalid("%.40q is not the number of a revision; carillon jobs versions %s lists them", args[1], args[0])
 			}
 			before, got, err := a.job(ctx, args[0])
 			if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/cmd/carillon/cli"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
-	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
@@ -62,7 +62,7 @@ func TestWatch(t *testing.T) {
 	if strings.Contains(out.String()+screen.String(), "disabled") {
 		t.Fatal("it is disabled before it is")
 	}
-	if _, err := h.Ops().Edit(t.Context(), ops.Who{Actor: "person:test", Role: ops.Admin}, jobs.Edit{Key: "shop.pack", Set: jobs.Settings{Disabled: new(true)}}); err != nil {
+	if _, err := h.Ops().Edit(t.Context(), ops.Who{Actor: "person:test", Role: ops.Admin}, kernel.Edit{Key: "shop.pack", Set: kernel.Settings{Disabled: new(true)}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []*shared{out, screen} {
@@ -73,7 +73,7 @@ func TestWatch(t *testing.T) {
 	// What changes elsewhere is no reason to say it again.
 	all, _, endAll := h.background(t, false, "jobs", "list", "--watch")
 	until(t, "all are there", func() bool { return strings.Contains(all.String(), "shop.wait") })
-	if _, err := h.Ops().Edit(t.Context(), ops.Who{Actor: "person:test", Role: ops.Admin}, jobs.Edit{Key: "shop.wait", Set: jobs.Settings{Name: new("seen")}}); err != nil {
+	if _, err := h.Ops().Edit(t.Context(), ops.Who{Actor: "person:test", Role: ops.Admin}, kernel.Edit{Key: "shop.wait", Set: kernel.Settings{Name: new("seen")}}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "they have looked again", func() bool { return h.asked.Load() > seen+6 })

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/api"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 func (a *asker) workersCommand() *cobra.Command {
@@ -146,7 +146,7 @@ func firedBy(all []api.Share) string {
 
 func overviewPage(p *page, base string, o *api.Overview) {
 	var live []string
-	for _, s := range jobs.States() {
+	for _, s := range kernel.States() {
 		if n := o.Runs[s.String()]; n > 0 {
 			live = append(live, fmt.Sprintf("%d %s", n, p.state(s.String())))
 		}
@@ -161,7 +161,7 @@ func overviewPage(p *page, base string, o *api.Overview) {
 		day[h.State] += h.Runs
 	}
 	var ended []string
-	for _, s := range jobs.States() {
+	for _, s := range kernel.States() {
 		if n := day[s.String()]; n > 0 && s.Final() {
 			ended = append(ended, fmt.Sprintf("%d %s", n, p.state(s.String())))
 		}

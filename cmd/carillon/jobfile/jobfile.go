@@ -17,7 +17,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // Stated is a job as a file states it, with the place where it stands.
@@ -44,7 +44,7 @@ const Piped = "-"
 func Files(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, jobs.Invalid("%v", err)
+		return nil, kernel.Invalid("%v", err)
 	}
 	if !info.IsDir() {
 		return []string{path}, nil
@@ -67,14 +67,14 @@ func Read(name string, in io.Reader) ([]byte, error) {
 	if name != Piped {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, jobs.Invalid("%v", err)
+			return nil, kernel.Invalid("%v", err)
 		}
 		defer f.Close()
 		in = f
 	}
 	raw, err := io.ReadAll(io.LimitReader(in, MaxBytes+1))
 	if err == nil && len(raw) > MaxBytes {
-		err = jobs.Invalid("%s is larger than %d MiB", name, MaxBytes>>20)
+		err = kernel.Invalid("%s is larger than %d MiB", name, MaxBytes>>20)
 	}
 	return raw, err
 }
@@ -93,7 +93,7 @@ func Parse(file string, raw []byte, field func(name string) error) ([]Stated, er
 			return list, nil
 		}
 		if err != nil {
-			return nil, jobs.Invalid("%s: %s", file, strings.TrimPrefix(err.Error(), "yaml: "))
+			return nil, kernel.Invalid("%s: %s", file, strings.TrimPrefix(err.Error(), "yaml: "))
 		}
 		if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
 			continue
@@ -124,7 +124,7 @@ func Parse(file string, raw []byte, field func(name string) error) ([]Stated, er
 }
 
 func misread(file string, n *yaml.Node, format string, args ...any) error {
-	return jobs.Invalid("%s:%d: %v", file, n.Line, jobs.Invalid(format, args...))
+	return kernel.Invalid("%s:%d: %v", file, n.Line, kernel.Invalid(format, args...))
 }
 
 // parseJob reads one job, and refuses fields that are not known where they stand.
@@ -163,7 +163,7 @@ func Distinct(list []Stated) error {
 	seen := map[string]Stated{}
 	for _, s := range list {
 		if first, twice := seen[s.Key]; twice {
-			return jobs.Invalid("%s: job %.60q stands in %s already", s.Place(""), s.Key, first.Place(""))
+			return kernel.Invalid("%s: job %.60q stands in %s already", s.Place(""), s.Key, first.Place(""))
 		}
 		seen[s.Key] = s
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/chaos/judge"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -16,10 +17,10 @@ type history struct {
 	began, read time.Time
 	asked       []asked // in order of time
 	lines       []line  // in order of time
-	runs        []*jobs.Run
-	ledger      []*jobs.Missed
+	runs        []*kernel.Run
+	ledger      []*kernel.Missed
 
-	jobs   []*jobs.Definition // those that are due by themselves
+	jobs   []*kernel.Definition // those that are due by themselves
 	paused []judge.Op
 	gone   map[int]time.Time // processes that were killed or frozen
 	once   bool              // nothing has happened that excuses a second attempt

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -60,7 +61,7 @@ func TestDev(t *testing.T) {
 	switch {
 	case tests.Rough() && (in.State != "Succeeded" || in.Attempt != 1):
 		t.Errorf("the report was waited for and is %s in attempt %d", in.State, in.Attempt)
-	case !tests.Rough() && !slices.ContainsFunc(in.Moves, func(m api.Move) bool { return m.Cause == string(jobs.ByHandback) }):
+	case !tests.Rough() && !slices.ContainsFunc(in.Moves, func(m api.Move) bool { return m.Cause == string(kernel.ByHandback) }):
 		t.Errorf("the report was not handed back: %+v", in.Moves)
 	}
 	if now := get[api.Job](h, "/api/v1/jobs/demo.report"); *now.MaxConcurrency != 0 {

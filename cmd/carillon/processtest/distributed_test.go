@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -80,11 +81,11 @@ func TestS3_26ThreeFireAShareEach(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = store.Close() })
-			batch := make([]jobs.Envelope, shareJobs)
+			batch := make([]kernel.Envelope, shareJobs)
 			for i := range batch {
-				batch[i] = jobs.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:test", Command: jobs.Register{App: "bells", Worker: "w", Start: true,
-					Job: jobs.Declaration{Key: jobs.Key(fmt.Sprintf("bell-%03d", i)), Kind: jobs.Recurring,
-						Code: jobs.Settings{Schedule: new("* * * * * *"), MaxConcurrency: new(0), Misfire: new(jobs.MisfireAll), Timeout: new(time.Hour)}}}}
+				batch[i] = kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:test", Command: kernel.Register{App: "bells", Worker: "w", Start: true,
+					Job: kernel.Declaration{Key: jobs.Key(fmt.Sprintf("bell-%03d", i)), Kind: kernel.Recurring,
+						Code: kernel.Settings{Schedule: new("* * * * * *"), MaxConcurrency: new(0), Misfire: new(jobs.MisfireAll), Timeout: new(time.Hour)}}}}
 			}
 			for _, r := range store.Apply(t.Context(), batch) {
 				if r.Err != nil {

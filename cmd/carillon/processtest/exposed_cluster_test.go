@@ -23,6 +23,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
@@ -251,11 +252,11 @@ func TestExposedCluster(t *testing.T) {
 			t.Fatalf("the thief in its own name at n%d, of which n%d leads: %v", i+1, lead+1, err)
 		}
 		rows := busstore.New(b, as)
-		for _, k := range []jobs.Command{
-			jobs.Claim{ID: held.ID, Worker: "h0", Attempt: 1}, jobs.Finish{ID: held.ID, Worker: "h0", Attempt: 1, Outcome: jobs.OutcomeSuccess}, jobs.Create{ID: jobs.NewID(time.Now()), Key: jobs.Key(plainJob)},
-			jobs.Register{App: "process", Worker: "h0", Start: true, Job: jobs.Declaration{Key: jobs.Key(plainJob), Kind: jobs.Triggered, Version: 99}},
+		for _, k := range []kernel.Command{
+			kernel.Claim{ID: held.ID, Worker: "h0", Attempt: 1}, kernel.Finish{ID: held.ID, Worker: "h0", Attempt: 1, Outcome: kernel.OutcomeSuccess}, kernel.Create{ID: jobs.NewID(time.Now()), Key: jobs.Key(plainJob)},
+			kernel.Register{App: "process", Worker: "h0", Start: true, Job: kernel.Declaration{Key: jobs.Key(plainJob), Kind: kernel.Triggered, Version: 99}},
 		} {
-			r := rows.Apply(t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: as.Actor(), Command: k}})
+			r := rows.Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: as.Actor(), Command: k}})
 			if !errors.Is(r[0].Err, jobs.Forbidden) {
 				t.Errorf("the thief at n%d sends %s: %v", i+1, k.Verb(), r[0].Err)
 			}

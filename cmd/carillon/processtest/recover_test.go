@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
-	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // says runs a command of the program to its end.
@@ -114,7 +114,7 @@ func TestRecoverLostMajority(t *testing.T) {
 	}
 	lines := get[list[struct{ Verb, Target, Reason, Actor string }]](c.house, "/api/v1/audit?limit=5").Items
 	if !slices.ContainsFunc(lines, func(l struct{ Verb, Target, Reason, Actor string }) bool {
-		return l.Verb == jobs.NodeRecovered && l.Target == "node n1" && l.Reason == "two disks burnt" && strings.HasPrefix(l.Actor, "person:")
+		return l.Verb == kernel.NodeRecovered && l.Target == "node n1" && l.Reason == "two disks burnt" && strings.HasPrefix(l.Actor, "person:")
 	}) {
 		t.Errorf("the record says %+v", lines)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
@@ -74,7 +75,7 @@ func TestRemovedNodeIsKeptOut(t *testing.T) {
 	grants := func(o *ops.Ops, name string) bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		_, err := o.Adopt(ctx, ops.Who{Actor: "node:" + names[gone], Role: ops.Admin}, ops.NewToken{Name: name, Role: jobs.RoleAdmin}, ops.TokenText(jobs.DefaultTenant))
+		_, err := o.Adopt(ctx, ops.Who{Actor: "node:" + names[gone], Role: ops.Admin}, ops.NewToken{Name: name, Role: kernel.RoleAdmin}, ops.TokenText(jobs.DefaultTenant))
 		return err == nil
 	}
 	inside := thief("inside")

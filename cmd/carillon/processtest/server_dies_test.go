@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -54,7 +55,7 @@ func TestKilledServer(t *testing.T) {
 	}
 	late := map[jobs.Key]int{}
 	for _, m := range y.ledger {
-		if m.Reason == jobs.MissedLate {
+		if m.Reason == kernel.MissedLate {
 			late[m.Key] += int(m.Count)
 		}
 	}

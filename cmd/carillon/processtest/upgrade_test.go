@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -193,7 +194,7 @@ func TestTwoVersionsOfTheRules(t *testing.T) {
 	}
 	c.quiet()
 	y := c.history(tickAllJob, tickOneJob)
-	y.runs = slices.DeleteFunc(y.runs, func(run *jobs.Run) bool { return slices.Contains(made, run.ID) })
+	y.runs = slices.DeleteFunc(y.runs, func(run *kernel.Run) bool { return slices.Contains(made, run.ID) })
 	y.asked, y.once = l.told(), true
 	y.check(t)
 	y.count(t)

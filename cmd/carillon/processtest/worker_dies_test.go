@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
@@ -72,11 +73,11 @@ func TestFrozenWorker(t *testing.T) {
 	}
 
 	// A worker that wakes is mostly told by the leader before it can say anything. The store does not rely on that.
-	for _, words := range []jobs.Command{
-		jobs.Finish{ID: late.ID, Worker: claimant, Attempt: 1, Outcome: jobs.OutcomeSuccess, Result: []byte(`{"attempt":1}`)},
-		jobs.Finish{ID: late.ID, Worker: claimant, Attempt: 1, Outcome: jobs.OutcomeFatal, Error: "late"},
-		jobs.Checkpoint{ID: late.ID, Worker: claimant, Attempt: 1, Data: []byte(`{}`)},
-		jobs.Returned{ID: late.ID, Worker: claimant, Attempt: 1},
+	for _, words := range []kernel.Command{
+		kernel.Finish{ID: late.ID, Worker: claimant, Attempt: 1, Outcome: kernel.OutcomeSuccess, Result: []byte(`{"attempt":1}`)},
+		kernel.Finish{ID: late.ID, Worker: claimant, Attempt: 1, Outcome: kernel.OutcomeFatal, Error: "late"},
+		kernel.Checkpoint{ID: late.ID, Worker: claimant, Attempt: 1, Data: []byte(`{}`)},
+		kernel.Returned{ID: late.ID, Worker: claimant, Attempt: 1},
 	} {
 		if err := h.sayAs("one", words); !errors.Is(err, jobs.Stale) {
 			t.Errorf("%v of attempt 1 is answered with %v", words.Verb(), err)
@@ -125,7 +126,7 @@ func TestFrozenWorker(t *testing.T) {
 }
 
 // sayAs says something to the store in the name of a worker.
-func (h *house) sayAs(name string, words jobs.Command) error {
+func (h *house) sayAs(name string, words kernel.Command) error {
 	h.t.Helper()
 	as := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: name}
 	b, err := natsbus.Connect(h.t.Context(), "nats://"+h.nats, natsbus.Config{As: as})
@@ -133,7 +134,7 @@ func (h *house) sayAs(name string, words jobs.Command) error {
 		h.t.Fatal(err)
 	}
 	defer b.Close()
-	return busstore.New(b, as).Apply(h.t.Context(), []jobs.Envelope{{ID: jobs.NewID(time.Now()), Command: words}})[0].Err
+	return busstore.New(b, as).Apply(h.t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Command: words}})[0].Err
 }
 
 // hireTwo hires two workers, and answers with them by process.
@@ -147,7 +148,7 @@ func (h *house) hireTwo() map[int]*process {
 	return workers
 }
 
-func (h *house) get(id jobs.ID) *jobs.Run {
+func (h *house) get(id jobs.ID) *kernel.Run {
 	h.t.Helper()
 	run, err := h.client.Get(h.t.Context(), id)
 	if err != nil {
@@ -157,7 +158,7 @@ func (h *house) get(id jobs.ID) *jobs.Run {
 }
 
 // wait waits until a run is over.
-func (h *house) wait(id jobs.ID) (run *jobs.Run) {
+func (h *house) wait(id jobs.ID) (run *kernel.Run) {
 	h.t.Helper()
 	await(h.t, "run "+id.String()+" is over", func() bool {
 		run = h.get(id)

@@ -21,6 +21,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
@@ -92,7 +93,7 @@ func (c *count) add(state jobs.State, n int) {
 // pending is a run that is not in the file yet.
 type pending struct {
 	number uint64
-	row    *jobs.Run
+	row    *kernel.Run
 }
 
 var _ metastore.Archive = (*Archive)(nil)
@@ -220,7 +221,7 @@ const positionBits = 24
 func (a *Archive) Begin(entry uint64) { a.entry, a.position = entry, 0 }
 
 // Append adds settled runs, in the order in which they ended. It waits only when the buffer is full.
-func (a *Archive) Append(rows []*jobs.Run) {
+func (a *Archive) Append(rows []*kernel.Run) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, run := range rows {
@@ -244,7 +245,7 @@ func (a *Archive) Append(rows []*jobs.Run) {
 }
 
 // sizeOf is about how much memory a run takes.
-func sizeOf(run *jobs.Run) int64 {
+func sizeOf(run *kernel.Run) int64 {
 	return int64(1200 + len(run.Args) + len(run.Result) + len(run.Checkpoint) + len(run.Error) + 160*len(run.Moves))
 }
 

@@ -15,6 +15,7 @@ import (
 
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -36,12 +37,12 @@ func open(t testing.TB, path string, c Config) *Archive {
 	return a
 }
 
-func run(n int, rng *rand.Rand) *jobs.Run {
-	r := &jobs.Run{
+func run(n int, rng *rand.Rand) *kernel.Run {
+	r := &kernel.Run{
 		Tenant: jobs.Tenant(fmt.Sprint("t", rng.IntN(2))), ID: jobs.ID{byte(n >> 16), byte(n >> 8), byte(n), 1},
 		Key: jobs.Key(fmt.Sprint("k", rng.IntN(3))), Args: []byte(`{"n":1}`),
 		State:   []jobs.State{jobs.Succeeded, jobs.Succeeded, jobs.Terminated, jobs.Cancelled}[rng.IntN(4)],
-		Origin:  []jobs.Origin{jobs.FromCode, jobs.FromPerson}[rng.IntN(2)],
+		Origin:  []kernel.Origin{kernel.FromCode, kernel.FromPerson}[rng.IntN(2)],
 		Created: noon.Add(time.Duration(n) * time.Second), Ended: noon.Add(time.Duration(n+1) * time.Second),
 	}
 	if rng.IntN(3) > 0 {
@@ -50,12 +51,12 @@ func run(n int, rng *rand.Rand) *jobs.Run {
 	if rng.IntN(4) == 0 {
 		r.Parent = jobs.ID{9}
 	}
-	r.Cause = map[jobs.State]jobs.Cause{jobs.Terminated: []jobs.Cause{jobs.ByError, jobs.ByTimeout}[rng.IntN(2)], jobs.Cancelled: jobs.ByPerson}[r.State]
+	r.Cause = map[jobs.State]kernel.Cause{jobs.Terminated: []kernel.Cause{kernel.ByError, kernel.ByTimeout}[rng.IntN(2)], jobs.Cancelled: kernel.ByPerson}[r.State]
 	return r
 }
 
-func same(a, b *jobs.Run) bool {
-	return bytes.Equal(jobs.AppendRow(nil, a), jobs.AppendRow(nil, b))
+func same(a, b *kernel.Run) bool {
+	return bytes.Equal(kernel.AppendRow(nil, a), kernel.AppendRow(nil, b))
 }
 
 func TestAgainstModel(t *testing.T) {
@@ -65,10 +66,10 @@ func TestAgainstModel(t *testing.T) {
 	a := open(t, path, conf)
 	type commit struct {
 		entry uint64
-		runs  []*jobs.Run
+		runs  []*kernel.Run
 	}
 	var commits []commit
-	var model, gone []*jobs.Run
+	var model, gone []*kernel.Run
 	made := 0
 	for step := range 400 {
 		c := commit{entry: uint64(10 + 2*step)}
@@ -84,7 +85,7 @@ func TestAgainstModel(t *testing.T) {
 		case 2, 3:
 			r := retention{}
 			for i := range 3 {
-				r[jobs.Key(fmt.Sprint("k", i))] = jobs.Kept{Succeeded: rng.IntN(60), Others: rng.IntN(60), Since: noon.Add(time.Duration(rng.IntN(1+len(model)/2)) * time.Second)}
+				r[jobs.Key(fmt.Sprint("k", i))] = kernel.Kept{Succeeded: rng.IntN(60), Others: rng.IntN(60), Since: noon.Add(time.Duration(rng.IntN(1+len(model)/2)) * time.Second)}
 				if k := jobs.Key(fmt.Sprint("k", i)); rng.IntN(2) == 0 {
 					young := r[k]
 					young.Young = noon.Add(time.Duration(made-rng.IntN(80)) * time.Second)
@@ -131,10 +132,10 @@ func TestAgainstModel(t *testing.T) {
 				q.Parent = jobs.ID{9}
 			}
 			if rng.IntN(3) == 0 {
-				q.Origin = jobs.FromPerson
+				q.Origin = kernel.FromPerson
 			}
 			if rng.IntN(4) == 0 {
-				q.Cause = jobs.ByError
+				q.Cause = kernel.ByError
 			}
 			if rng.IntN(3) == 0 {
 				q.From = noon.Add(time.Duration(rng.IntN(400)) * time.Second)
@@ -177,12 +178,12 @@ func TestAgainstModel(t *testing.T) {
 }
 
 // retention says what is kept by key.
-type retention map[jobs.Key]jobs.Kept
+type retention map[jobs.Key]kernel.Kept
 
-func (r retention) of(_ jobs.Tenant, key jobs.Key) (jobs.Kept, error) { return r[key], nil }
+func (r retention) of(_ jobs.Tenant, key jobs.Key) (kernel.Kept, error) { return r[key], nil }
 
 // model is what is left of runs, oldest first.
-func (r retention) model(runs []*jobs.Run) (left []*jobs.Run) {
+func (r retention) model(runs []*kernel.Run) (left []*kernel.Run) {
 	type class struct {
 		tenant    jobs.Tenant
 		key       jobs.Key
@@ -204,9 +205,9 @@ func (r retention) model(runs []*jobs.Run) (left []*jobs.Run) {
 	return left
 }
 
-func check(t *testing.T, a *Archive, q metastore.RunQuery, model []*jobs.Run) {
+func check(t *testing.T, a *Archive, q metastore.RunQuery, model []*kernel.Run) {
 	t.Helper()
-	var got, want []*jobs.Run
+	var got, want []*kernel.Run
 	for _, run := range slices.Backward(model) {
 		if run.Tenant == q.Tenant && q.Matches(run) {
 			want = append(want, run)
@@ -243,7 +244,7 @@ func TestDamage(t *testing.T) {
 	a := open(t, path, Config{})
 	for i := range 2000 {
 		a.Begin(uint64(i + 1))
-		a.Append([]*jobs.Run{run(i, rng)})
+		a.Append([]*kernel.Run{run(i, rng)})
 	}
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
@@ -301,11 +302,11 @@ func BenchmarkOpen(b *testing.B) {
 	began := time.Now()
 	for i := range 1000 {
 		a.Begin(uint64(i + 1))
-		var rows []*jobs.Run
+		var rows []*kernel.Run
 		for j := range 1000 {
 			r := run(1000*i+j, rng)
 			r.Args = bytes.Repeat([]byte("x"), 100)
-			r.Moves = make([]jobs.Move, 3)
+			r.Moves = make([]kernel.Move, 3)
 			rows = append(rows, r)
 		}
 		a.Append(rows)

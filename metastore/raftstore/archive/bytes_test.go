@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -18,7 +19,7 @@ func TestS0_26TheOldestFilesGoBeyondTheBytes(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "archive.db")
 	a := open(t, path, Config{SealAt: 50_000})
-	rng, rows := rand.New(rand.NewPCG(3, 5)), make([]*jobs.Run, all)
+	rng, rows := rand.New(rand.NewPCG(3, 5)), make([]*kernel.Run, all)
 	for i := range rows {
 		rows[i] = run(i, rng)
 		rows[i].Tenant, rows[i].Key, rows[i].State = "t0", "k0", jobs.Succeeded
@@ -79,7 +80,7 @@ func TestMergeThatFails(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 5))
 	for i := range 300 {
 		a.Begin(uint64(i + 1))
-		a.Append([]*jobs.Run{run(i, rng)})
+		a.Append([]*kernel.Run{run(i, rng)})
 		if i%20 == 19 {
 			if err := a.Sync(); err != nil {
 				t.Fatal(err)
@@ -128,7 +129,7 @@ func TestSealSyncsItsFolder(t *testing.T) {
 	dir := t.TempDir()
 	a := open(t, filepath.Join(dir, "archive.db"), Config{SealAt: 1})
 	a.Begin(1)
-	a.Append([]*jobs.Run{run(1, rand.New(rand.NewPCG(3, 5)))})
+	a.Append([]*kernel.Run{run(1, rand.New(rand.NewPCG(3, 5)))})
 	if err := errors.Join(a.Sync(), a.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
@@ -178,14 +178,14 @@ func (a *Archive) Fill(ctx context.Context, records []Record, last uint64) error
 }
 
 // NewRecord is a run as the file has it, under a number.
-func NewRecord(number uint64, run *jobs.Run) Record {
+func NewRecord(number uint64, run *kernel.Run) Record {
 	return Record{Number: number, Body: appendRecord(nil, number, run)}
 }
 
 // Ended are the runs up to a number, in the order in which they ended. A run that does not read as it was written is a
 // [metastore.LeftOut] in its place; the runs after it follow if the caller goes on.
-func (a *Archive) Ended(ctx context.Context, upTo uint64) iter.Seq2[*jobs.Run, error] {
-	return func(yield func(*jobs.Run, error) bool) {
+func (a *Archive) Ended(ctx context.Context, upTo uint64) iter.Seq2[*kernel.Run, error] {
+	return func(yield func(*kernel.Run, error) bool) {
 		err := a.Copy(ctx, 0, upTo, func(part []Record) error {
 			for _, r := range part {
 				if r.Damaged == nil {

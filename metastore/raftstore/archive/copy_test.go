@@ -2,13 +2,14 @@ package archive
 
 import (
 	"bytes"
-	"github.com/carillon-scheduler/carillon/metastore"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // A copy that is made while runs end has every run up to the number that it was said to go to.
@@ -25,7 +26,7 @@ func TestCopyWhileRunsEnd(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 10))
 		from.Begin(1)
 		for i := range runs / 10 {
-			var some []*jobs.Run
+			var some []*kernel.Run
 			for j := range 10 {
 				some = append(some, run(10*i+j, rng))
 			}
@@ -96,7 +97,9 @@ func TestFill(t *testing.T) {
 	if n, _, err := a.Len(ctx); n != 9 || err != nil || a.Last() != 20 {
 		t.Errorf("%d runs, %v, up to %d", n, err, a.Last())
 	}
-	all := func(jobs.Tenant, jobs.Key) (jobs.Kept, error) { return jobs.Kept{Since: noon.AddDate(1, 0, 0)}, nil }
+	all := func(jobs.Tenant, jobs.Key) (kernel.Kept, error) {
+		return kernel.Kept{Since: noon.AddDate(1, 0, 0)}, nil
+	}
 	if n, err := a.Retain(ctx, metastore.Retention{Of: all}); n.Dropped != 9 || err != nil {
 		t.Errorf("%d are forgotten, %v", n.Dropped, err)
 	}

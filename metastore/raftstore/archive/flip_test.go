@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -36,7 +37,7 @@ func contentOf(path string) (content string, err error) {
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&b, "%x\n", jobs.AppendRow(nil, run))
+		fmt.Fprintf(&b, "%x\n", kernel.AppendRow(nil, run))
 		if got, err := a.Get(ctx, run.Tenant, run.ID); err != nil || got == nil || !same(got, run) {
 			return "", fmt.Errorf("run %v is another by its ID, %w", run.ID, err)
 		}
@@ -61,7 +62,7 @@ func sample(t *testing.T) (dir string) {
 	a := open(t, filepath.Join(dir, "archive.db"), Config{SealAt: 8 << 10})
 	for i := range 130 {
 		a.Begin(uint64(i + 1))
-		a.Append([]*jobs.Run{run(i, rng)})
+		a.Append([]*kernel.Run{run(i, rng)})
 		if i%10 == 9 {
 			if err := a.Sync(); err != nil {
 				t.Fatal(err)
@@ -70,7 +71,7 @@ func sample(t *testing.T) (dir string) {
 		if i == 20 || i == 128 {
 			kept := retention{}
 			for _, k := range []string{"k0", "k1", "k2"} {
-				kept[jobs.Key(k)] = jobs.Kept{Since: noon.Add(-1000 * 1000 * 1000), Succeeded: 18}
+				kept[jobs.Key(k)] = kernel.Kept{Since: noon.Add(-1000 * 1000 * 1000), Succeeded: 18}
 			}
 			if _, err := a.Retain(ctx, metastore.Retention{Now: noon, Of: kept.of}); err != nil {
 				t.Fatal(err)
@@ -173,7 +174,7 @@ func TestARunThatIsDamaged(t *testing.T) {
 	}
 	kept := retention{}
 	for _, k := range []string{"k0", "k1", "k2"} {
-		kept[jobs.Key(k)] = jobs.Kept{Since: noon.Add(-1000 * 1000 * 1000), Succeeded: 3, Others: 3}
+		kept[jobs.Key(k)] = kernel.Kept{Since: noon.Add(-1000 * 1000 * 1000), Succeeded: 3, Others: 3}
 	}
 	for range 4 { // the first that meets it says so
 		_, _ = a.Retain(ctx, metastore.Retention{Now: noon, Of: kept.of})

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"sort"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -138,7 +139,7 @@ func (x *index) find(q *metastore.RunQuery, before uint64) places {
 	if !q.Parent.IsZero() {
 		consider(s.parents[q.Parent])
 	}
-	if q.State != jobs.New && q.State != jobs.Succeeded {
+	if q.State != kernel.New && q.State != jobs.Succeeded {
 		consider(&s.states[q.State&15])
 	}
 	if before > 0 {

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
@@ -54,7 +55,7 @@ type label struct {
 }
 
 // appendRecord appends the record of a run with a number to b.
-func appendRecord(b []byte, number uint64, run *jobs.Run) []byte {
+func appendRecord(b []byte, number uint64, run *kernel.Run) []byte {
 	at := len(b)
 	b = append(b, 0, 0, 0, 0)
 	for _, s := range [...]string{string(run.Tenant), string(run.Key), run.Worker, string(run.Origin)} {
@@ -66,7 +67,7 @@ func appendRecord(b []byte, number uint64, run *jobs.Run) []byte {
 	b = append(b, byte(run.State))
 	b = binary.LittleEndian.AppendUint64(b, uint64(nanos(run.Created)))
 	b = binary.LittleEndian.AppendUint64(b, uint64(nanos(run.Ended)))
-	b = jobs.AppendRow(b, run)
+	b = kernel.AppendRow(b, run)
 	binary.LittleEndian.PutUint32(b[at:], checksum(number, b[at:]))
 	return b
 }
@@ -103,9 +104,9 @@ func readLabel(number uint64, record []byte) (l label, row []byte, err error) {
 }
 
 // sketch is the run as far as filters look at it.
-func (l *label) sketch() *jobs.Run {
-	run := &jobs.Run{Tenant: jobs.Tenant(l.tenant), ID: l.id, Key: jobs.Key(l.key), State: l.state,
-		Worker: string(l.worker), Origin: jobs.Origin(l.origin), Parent: l.parent}
+func (l *label) sketch() *kernel.Run {
+	run := &kernel.Run{Tenant: jobs.Tenant(l.tenant), ID: l.id, Key: jobs.Key(l.key), State: l.state,
+		Worker: string(l.worker), Origin: kernel.Origin(l.origin), Parent: l.parent}
 	if l.created != 0 {
 		run.Created = time.Unix(0, l.created).UTC()
 	}
@@ -116,22 +117,22 @@ func (l *label) sketch() *jobs.Run {
 }
 
 // labelOf is the label of a row that is not in the file yet.
-func labelOf(run *jobs.Run) label {
+func labelOf(run *kernel.Run) label {
 	return label{tenant: []byte(run.Tenant), key: []byte(run.Key), worker: []byte(run.Worker), id: run.ID, parent: run.Parent, state: run.State,
 		ended: nanos(run.Ended)}
 }
 
 // decode reads the row of the record with a number.
-func decode(number uint64, record []byte) (*jobs.Run, error) {
+func decode(number uint64, record []byte) (*kernel.Run, error) {
 	_, row, err := readLabel(number, record)
 	if err != nil {
 		return nil, err
 	}
-	r, _, err := jobs.DecodeRow(row)
+	r, _, err := kernel.DecodeRow(row)
 	if err != nil {
 		return nil, err
 	}
-	run, ok := r.(*jobs.Run)
+	run, ok := r.(*kernel.Run)
 	if !ok {
 		return nil, errRecord
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -150,7 +151,7 @@ func (f *finder) find(q *metastore.RunQuery, before uint64) filed {
 	if !q.Parent.IsZero() {
 		consider(byParent, q.Parent[:])
 	}
-	if q.State != jobs.New && q.State != jobs.Succeeded {
+	if q.State != kernel.New && q.State != jobs.Succeeded {
 		consider(byState, []byte{byte(q.State)})
 	}
 	if before > 0 {

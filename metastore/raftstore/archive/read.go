@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
@@ -26,7 +27,7 @@ const (
 // found is a run by its number in the file, or itself if it is not there yet.
 type found struct {
 	number uint64
-	row    *jobs.Run
+	row    *kernel.Run
 }
 
 // at is the run at a place. mu must be held.
@@ -39,7 +40,7 @@ func (a *Archive) at(place uint32) found {
 }
 
 // Get is one run, or nil.
-func (a *Archive) Get(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
+func (a *Archive) Get(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
 	if err := a.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -58,7 +59,7 @@ func (a *Archive) Get(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*job
 }
 
 // getOpen is one run of the open file or the buffer, or nil.
-func (a *Archive) getOpen(tenant jobs.Tenant, id jobs.ID) (*jobs.Run, error) {
+func (a *Archive) getOpen(tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
 	a.mu.RLock()
 	place, known := a.index.ids[a.index.hash([]byte(tenant), id)]
 	var f found
@@ -105,7 +106,7 @@ func (a *Archive) List(ctx context.Context, q metastore.RunQuery) (metastore.Pag
 	if q.Cursor != "" {
 		var err error
 		if before, err = strconv.ParseUint(q.Cursor, 36, 64); err != nil || before == 0 {
-			return w.page, jobs.Invalid("cursor %.60q is not one that this list has given", q.Cursor)
+			return w.page, kernel.Invalid("cursor %.60q is not one that this list has given", q.Cursor)
 		}
 	}
 	if err := a.ready(ctx); err != nil {
@@ -231,7 +232,7 @@ func (w *walk) look(batch []found, runs *bbolt.Bucket) (over bool, err error) {
 
 // match is the run if it is asked for, or nil. The label answers for all filters but the cause and the code, for which the row of a
 // run that passes the others is decoded.
-func (w *walk) match(sketch *jobs.Run, number uint64, record []byte) (*jobs.Run, error) {
+func (w *walk) match(sketch *kernel.Run, number uint64, record []byte) (*kernel.Run, error) {
 	q := *w.query
 	if record != nil {
 		q.Cause, q.Code = "", ""

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -23,11 +24,11 @@ func BenchmarkRetain(b *testing.B) {
 		before := heap()
 		a := open(b, path, Config{})
 		made := 0
-		some := func(n int) (rows []*jobs.Run) {
+		some := func(n int) (rows []*kernel.Run) {
 			for range n {
 				r := run(made, rng)
 				r.Key = jobs.Key(fmt.Sprint("k", made%100))
-				r.Args, r.Moves = bytes.Repeat([]byte("x"), 100), make([]jobs.Move, 3)
+				r.Args, r.Moves = bytes.Repeat([]byte("x"), 100), make([]kernel.Move, 3)
 				rows = append(rows, r)
 				made++
 			}
@@ -64,7 +65,7 @@ func BenchmarkRetain(b *testing.B) {
 			}
 		}()
 		began := time.Now()
-		done, err := a.Retain(ctx, metastore.Retention{Of: func(jobs.Tenant, jobs.Key) (jobs.Kept, error) { return jobs.Kept{Succeeded: 100, Others: 100}, nil }})
+		done, err := a.Retain(ctx, metastore.Retention{Of: func(jobs.Tenant, jobs.Key) (kernel.Kept, error) { return kernel.Kept{Succeeded: 100, Others: 100}, nil }})
 		took := time.Since(began)
 		close(stop)
 		all := <-waits

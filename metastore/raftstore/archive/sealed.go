@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
@@ -285,7 +286,7 @@ func (s *sealed) each(after uint64, fn func(number uint64, record []byte) (goOn 
 }
 
 // get is the run of an id, or nil.
-func (s *sealed) get(tenant jobs.Tenant, id jobs.ID) (run *jobs.Run, err error) {
+func (s *sealed) get(tenant jobs.Tenant, id jobs.ID) (run *kernel.Run, err error) {
 	err = s.view(func(runs *bbolt.Bucket, f *finder) error {
 		l := f.list(hashOf(f.salt, byID, []byte(tenant), id[:]))
 		for i := range l.len() {

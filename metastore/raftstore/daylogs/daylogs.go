@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -132,7 +133,7 @@ func (l *Logs) Append(_ context.Context, lines []metastore.LogLine) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil || l.closed {
-		return cmp.Or(l.err, jobs.Refuse(jobs.Unavailable, "the logs are closed"))
+		return cmp.Or(l.err, kernel.Refuse(jobs.Unavailable, "the logs are closed"))
 	}
 	now := l.now()
 	d, err := l.today(now)
@@ -310,7 +311,7 @@ func (l *Logs) indexAll() error {
 		l.mu.Lock()
 		if l.closed {
 			l.mu.Unlock()
-			return jobs.Refuse(jobs.Unavailable, "the logs are closed")
+			return kernel.Refuse(jobs.Unavailable, "the logs are closed")
 		}
 		for _, d := range l.days {
 			d.used = l.now()

@@ -10,6 +10,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -57,7 +58,7 @@ func introduce(c *Conn, h Hello) error {
 		return err
 	}
 	if c.Peer.Removed {
-		return jobs.Refuse(jobs.NotFound, "%s", c.Peer.Refused)
+		return kernel.Refuse(jobs.NotFound, "%s", c.Peer.Refused)
 	}
 	if c.Peer.Refused != "" {
 		return fmt.Errorf("%w: %s", ErrRefused, c.Peer.Refused)

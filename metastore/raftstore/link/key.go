@@ -12,7 +12,7 @@ import (
 	"math/big"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // Key is what a node proves its identity with: an Ed25519 key of its own, which never leaves it. The ID of a node is a
@@ -84,7 +84,9 @@ func (k *Key) PEM() ([]byte, error) {
 // Node is the ID of the node that holds the key.
 func (k *Key) Node() string { return k.node }
 
-func nodeOf(public ed25519.PublicKey) string { return jobs.DerivedID("node", string(public)).String() }
+func nodeOf(public ed25519.PublicKey) string {
+	return kernel.DerivedID("node", string(public)).String()
+}
 
 // Protocols of connections between nodes, by which TLS keeps them apart.
 const (

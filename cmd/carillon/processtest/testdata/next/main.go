@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
@@ -49,11 +50,11 @@ func run(args []string) error {
 	}
 	switch args[1] {
 	case "make":
-		k := jobs.Create{ID: id, Key: "process.plain", Delay: 24 * time.Hour}
+		k := kernel.Create{ID: id, Key: "process.plain", Delay: 24 * time.Hour}
 		k.Note = args[2]
 		err = apply(ctx, store, k)
 	case "change":
-		err = apply(ctx, store, jobs.Annotate{ID: id, Note: args[3]})
+		err = apply(ctx, store, kernel.Annotate{ID: id, Note: args[3]})
 	}
 	if err != nil {
 		return err
@@ -66,6 +67,6 @@ func run(args []string) error {
 	return nil
 }
 
-func apply(ctx context.Context, s metastore.Store, k jobs.Command) error {
-	return s.Apply(ctx, []jobs.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:next", Command: k}})[0].Err
+func apply(ctx context.Context, s metastore.Store, k kernel.Command) error {
+	return s.Apply(ctx, []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:next", Command: k}})[0].Err
 }

@@ -1,0 +1,589 @@
+package kernel
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/plain"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Command is one wish to change what a store holds. Each is applied whole or refused without a trace, and each
+// may be sent twice: the same words get the same answer.
+type Command interface {
+	// Verb is the command's number on the wire and in the table of who may send it.
+	Verb() Verb
+	// Check says what is wrong with the command by itself, before any row is looked at.
+	Check() error
+}
+
+// Envelope carries a command to a store. The sender fills everything but At, which the store stamps: never
+// before the last commit's time, and never from the sender's clock.
+type Envelope struct {
+	ID      jobs.ID     // names this sending; new things made by the command get IDs derived from it
+	Tenant  jobs.Tenant //
+	Actor   string      // who asks, such as "worker:w1", "person:ann", "leader"
+	Reason  string      // why, in the asker's words; kept with the change
+	At      time.Time
+	Command Command
+}
+
+// Verb numbers the commands. The numbers are part of the wire: add at the end.
+type Verb uint8
+
+// The verbs.
+const (
+	VerbRegister   Verb = 1
+	VerbEdit       Verb = 2
+	VerbPause      Verb = 3
+	VerbResume     Verb = 4
+	VerbCreate     Verb = 5
+	VerbFire       Verb = 6
+	VerbRelease    Verb = 7
+	VerbClaim      Verb = 8
+	VerbFinish     Verb = 9
+	VerbReturned   Verb = 10
+	VerbCheckpoint Verb = 11
+	VerbExpire     Verb = 12
+	VerbCancel     Verb = 13
+	VerbConfigure  Verb = 14
+	VerbLead       Verb = 15
+	VerbRefresh    Verb = 16
+	VerbForget     Verb = 17
+	VerbHand       Verb = 18
+	VerbDelete     Verb = 19
+	VerbGrant      Verb = 20
+	VerbRevoke     Verb = 21
+	VerbSignIn     Verb = 22
+	VerbSignOut    Verb = 23
+	VerbTrim       Verb = 24
+	VerbInvite     Verb = 25
+	VerbJoin       Verb = 26
+	VerbMembers    Verb = 27
+	VerbExpand     Verb = 28
+
+	VerbSetCalendar  Verb = 29
+	VerbDropCalendar Verb = 30
+	VerbDrain        Verb = 31
+	VerbMark         Verb = 32
+	VerbExpect       Verb = 33
+	VerbHear         Verb = 34
+	VerbClean        Verb = 35
+	VerbBackfill     Verb = 36
+	VerbNotify       Verb = 37
+
+	VerbFinalizeUpgrade Verb = 38
+)
+
+var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create", "fire", "release", "claim", "finish", "returned",
+	"checkpoint", "expire", "cancel", "configure", "lead", "refresh", "forget", "hand",
+	"delete", "grant", "revoke", "signin", "signout", "trim", "invite", "join", "members",
+	"expand", "setcalendar", "dropcalendar", "drain", "mark", "expect", "hear", "clean", "backfill", "notify", "finalizeupgrade"}
+
+// NewestVerb is the highest verb that this program knows.
+const NewestVerb = Verb(len(verbNames) - 1)
+
+func (v Verb) String() string {
+	if int(v) < len(verbNames) {
+		return verbNames[v]
+	}
+	return "?"
+}
+
+// Declaration is a job as its code describes it.
+type Declaration struct {
+	Key     jobs.Key
+	Kind    Kind
+	Version int // Options.Version
+	Code    Settings
+	Schema  []byte // JSON Schema of the arguments, or nil
+}
+
+// Nobody is the Worker of a Register by which a person makes a job that no worker has brought.
+const Nobody = "nobody"
+
+// Register makes a worker's jobs known. The first registration of a worker's start (Start) lets what nobody
+// edited follow the code, unless a higher version has registered; later ones only add jobs that are missing.
+type Register struct {
+	App    string
+	Worker string
+	Start  bool
+	Job    Declaration
+}
+
+// Edit is what a person (or a file) wants to hold for a job. Fields of Set win over the code for ever; Clear
+// names fields that follow the code again.
+type Edit struct {
+	Key        jobs.Key
+	Set        Settings
+	Clear      []string
+	IfRevision uint64 // refused as Stale if the job has another; 0 = whatever it has
+}
+
+// Pause stops a job from running by itself, until a time or until resumed: due times of a recurring one become ledger
+// ranges, new runs of a triggered one wait. What a person starts by hand runs all the same.
+type Pause struct {
+	Key    jobs.Key
+	Reason string
+	Until  time.Time
+}
+
+// Resume ends a pause. Due times that passed meanwhile stay in the ledger as a paused range; runs that waited are
+// released by name.
+type Resume struct{ Key jobs.Key }
+
+// Create asks for one run.
+type Create struct {
+	ID          jobs.ID // chosen by the sender; sending it again is no second run
+	Key         jobs.Key
+	Args        []byte        // JSON object; nil = the job's default arguments
+	Due         time.Time     // zero = now
+	Delay       time.Duration // after the store's now; used when Due is zero
+	Unique      string        // at most one run of the job that is not final holds it
+	UniqueFor   time.Duration // the key holds for this long from creation instead, final or not
+	Idempotency string        // the same key within 24 h is answered by the run it made
+	Origin      Origin        // FromCode if empty
+	Parent      jobs.ID
+	Priority    *int
+	Retries     *int
+	Timeout     *time.Duration
+	StartWithin *time.Duration
+	Trace       string // W3C traceparent of who asks, handed on to the handler
+	Pin         string // the worker that is to run it, instead of the job's pin; the route is left out then
+	// Of one part of a broadcast that is run again alone; Total 0 = it is none.
+	Index, Total uint32
+	//lint:ignore U1000 builds with the tag nextrules have a field here
+	nextCreate
+}
+
+// IdempotencyLife is how long an idempotency key is remembered.
+const IdempotencyLife = 24 * time.Hour
+
+// Fire decides due times of a recurring job: some become runs, others ledger ranges, and the cursor moves from
+// From to To with them. It is refused as Stale when the job, its revision, its cursor, the tenant's Global or
+// the leader has changed since the decision.
+type Fire struct {
+	Key      jobs.Key
+	Job      jobs.ID
+	Revision uint64
+	Global   uint64
+	Term     uint64
+	From, To time.Time
+	Due      []time.Time
+	Origin   Origin // FromCron or FromMisfire
+	Missed   []Missed
+	// Calendars is Global.Calendars as the decision saw it; it matters to jobs that use calendars.
+	Calendars uint64
+}
+
+// Release does what a run's wake time is for: Scheduled becomes Enqueued, a Failed one queues for its retry.
+type Release struct {
+	ID    jobs.ID
+	Force bool // also one that debug mode or a pause holds, or that is not due yet: a person wants it
+}
+
+// Claim begins attempt number Attempt of a run for a worker.
+type Claim struct {
+	ID      jobs.ID
+	Worker  string
+	Attempt uint32
+}
+
+// Outcome is how an attempt ended.
+type Outcome uint8
+
+// The outcomes. The numbers are part of the wire.
+const (
+	OutcomeSuccess  Outcome = 1
+	OutcomeError    Outcome = 2
+	OutcomeFatal    Outcome = 3 // an error after which no retry follows
+	OutcomeTimeout  Outcome = 4
+	OutcomeHandback Outcome = 5 // the worker is stopping
+	OutcomeSnooze   Outcome = 6 // the handler asked to be called again after Delay
+)
+
+// Finish ends an attempt.
+type Finish struct {
+	ID      jobs.ID
+	Worker  string
+	Attempt uint32
+	Outcome Outcome
+	Result  []byte
+	Error   string
+	Delay   time.Duration
+	Running bool   // the handler has not returned yet; Returned follows
+	Code    string // of the error, as Fail gave it
+}
+
+// Returned says that the handler of an attempt that was over has returned at last: its slots are free.
+type Returned struct {
+	ID      jobs.ID
+	Worker  string
+	Attempt uint32
+}
+
+// Checkpoint keeps what a handler wants to find again in its next attempt.
+type Checkpoint struct {
+	ID      jobs.ID
+	Worker  string
+	Attempt uint32
+	Data    []byte
+}
+
+// Expire ends an attempt whose worker no longer answers (ByLoss), or that outlived its timeout (ByTimeout).
+type Expire struct {
+	ID      jobs.ID
+	Attempt uint32
+	Cause   Cause
+}
+
+// Cancel stops a run.
+type Cancel struct{ ID jobs.ID }
+
+// Configure changes what holds for a whole tenant. Nil says nothing.
+type Configure struct {
+	RecurringDebug    *bool
+	TriggeredDebug    *bool
+	RecurringDefaults *Settings
+	TriggeredDefaults *Settings
+	MisfireAfter      *time.Duration
+	MaxJobs           *int // 0 = DefaultMaxJobs
+	NewJobs           *NewJobs
+	AppLimits         *[]jobs.Limit
+	RetryBudget       *jobs.Rate
+}
+
+// Lead begins a leader's term. Fires of older terms are refused from then on.
+type Lead struct {
+	Term uint64
+	Node string
+}
+
+// Refresh lays the owners' settings of a job over each other again, after the defaults have changed.
+type Refresh struct{ Key jobs.Key }
+
+// Forget drops a unique key whose time is over.
+type Forget struct{ Name string }
+
+// Hand gives free slots of a gate to those who wait at it, after more became free than one command could hand on.
+type Hand struct{ Gate string }
+
+// Verb of each command.
+func (Register) Verb() Verb   { return VerbRegister }
+func (Edit) Verb() Verb       { return VerbEdit }
+func (Pause) Verb() Verb      { return VerbPause }
+func (Resume) Verb() Verb     { return VerbResume }
+func (Create) Verb() Verb     { return VerbCreate }
+func (Fire) Verb() Verb       { return VerbFire }
+func (Release) Verb() Verb    { return VerbRelease }
+func (Claim) Verb() Verb      { return VerbClaim }
+func (Finish) Verb() Verb     { return VerbFinish }
+func (Returned) Verb() Verb   { return VerbReturned }
+func (Checkpoint) Verb() Verb { return VerbCheckpoint }
+func (Expire) Verb() Verb     { return VerbExpire }
+func (Cancel) Verb() Verb     { return VerbCancel }
+func (Configure) Verb() Verb  { return VerbConfigure }
+func (Lead) Verb() Verb       { return VerbLead }
+func (Refresh) Verb() Verb    { return VerbRefresh }
+func (Forget) Verb() Verb     { return VerbForget }
+func (Hand) Verb() Verb       { return VerbHand }
+
+// Check of the envelope: its tenant, its actor and its command.
+func (e *Envelope) Check() error {
+	if e.Command == nil {
+		return Invalid("envelope %s carries no command", e.ID)
+	}
+	if err := CheckName("tenant", string(e.Tenant)); err != nil {
+		return err
+	}
+	if e.Actor == "" || len(e.Actor) > 300 {
+		return Invalid("actor %.40q: an envelope says who asks, in 1 to 300 bytes", e.Actor)
+	}
+	if len(e.Reason) > 1024 {
+		return Invalid("reason has %d bytes, at most 1024 are allowed", len(e.Reason))
+	}
+	return e.Command.Check()
+}
+
+// Check says what is wrong with the registration.
+func (c Register) Check() error {
+	if err := c.Job.Key.Check(); err != nil {
+		return err
+	}
+	if err := CheckName("app", c.App); err != nil {
+		return err
+	}
+	if err := CheckName("worker", c.Worker); err != nil {
+		return err
+	}
+	if c.Job.Kind != Recurring && c.Job.Kind != Triggered {
+		return Invalid("job %s is neither recurring nor triggered", c.Job.Key)
+	}
+	if c.Job.Version < 0 {
+		return Invalid("job %s has version %d, it must not be negative", c.Job.Key, c.Job.Version)
+	}
+	if len(c.Job.Schema) > 256<<10 {
+		return Invalid("job %s: the schema of its arguments has %d bytes, at most 256 KiB are allowed", c.Job.Key, len(c.Job.Schema))
+	}
+	if err := c.checkSystem(); err != nil {
+		return err
+	}
+	if c.Job.Code.HTTP != nil { // a worker's word must not make a server send its secrets
+		return Invalid("job %s: a registration may not hold http settings: create HTTP jobs with carillon apply or POST /api/v1/jobs", c.Job.Key)
+	}
+	return c.Job.Code.Check()
+}
+
+// Check says what is wrong with the edit.
+func (c Edit) Check() error {
+	if err := c.Key.Check(); err != nil {
+		return err
+	}
+	for _, name := range c.Clear {
+		if !slices.Contains(Fields(), name) {
+			return Invalid("there is no field %.60q to clear: the fields are %s", name, strings.Join(Fields(), ", "))
+		}
+	}
+	return c.Set.Check()
+}
+
+// Check says what is wrong with the pause.
+func (c Pause) Check() error {
+	if len(c.Reason) > 1024 {
+		return Invalid("reason has %d bytes, at most 1024 are allowed", len(c.Reason))
+	}
+	if err := checkTime("end of the pause", c.Until); err != nil {
+		return err
+	}
+	return c.Key.Check()
+}
+
+// Check says what is wrong with the key.
+func (c Resume) Check() error { return c.Key.Check() }
+
+// Check says what is wrong with the wish for a run.
+func (c Create) Check() error {
+	if c.ID.IsZero() {
+		return Invalid("a new run needs an id")
+	}
+	if err := c.Key.Check(); err != nil {
+		return err
+	}
+	if err := c.checkSystem(); err != nil {
+		return err
+	}
+	if err := CheckArgs(c.Args); err != nil {
+		return err
+	}
+	if err := checkTime("due time", c.Due); err != nil {
+		return err
+	}
+	if err := checkTrace(c.Trace); err != nil {
+		return err
+	}
+	if c.Delay < 0 || c.Delay > MaxDelay {
+		return Invalid("delay is %v, it must be between 0 and %v", c.Delay, MaxDelay)
+	}
+	if c.UniqueFor < 0 || c.UniqueFor > MaxDuration {
+		return Invalid("unique for %v: it must be between 0 and %v", c.UniqueFor, MaxDuration)
+	}
+	if c.UniqueFor > 0 && c.Unique == "" {
+		return Invalid("unique for %v, but no unique key is given", c.UniqueFor)
+	}
+	if len(c.Unique) > 200 {
+		return Invalid("unique key has %d bytes, at most 200 are allowed", len(c.Unique))
+	}
+	if len(c.Idempotency) > 200 {
+		return Invalid("idempotency key has %d bytes, at most 200 are allowed", len(c.Idempotency))
+	}
+	if err := cmp.Or(CheckText("unique key", c.Unique), CheckText("idempotency key", c.Idempotency)); err != nil {
+		return err
+	}
+	if c.Pin != "" {
+		if err := CheckName("pin", c.Pin); err != nil {
+			return err
+		}
+	}
+	if c.Total > MaxParts || c.Total > 0 && c.Index >= c.Total {
+		return Invalid("part %d of %d: parts are numbered from 0, and there are at most %d", c.Index, c.Total, MaxParts)
+	}
+	switch c.Origin {
+	case "", FromCode, FromPerson, FromAPI, FromRetry, FromParent:
+	default:
+		return Invalid("origin %.20q is none of code, person, api, retry, parent", c.Origin)
+	}
+	if c.Priority == nil && c.Retries == nil && c.Timeout == nil && c.StartWithin == nil {
+		return nil // as mostly: this is on every run's way, more than once
+	}
+	own := Settings{Priority: c.Priority, Retries: c.Retries, Timeout: c.Timeout, StartWithin: c.StartWithin}
+	return own.Check()
+}
+
+// Digest is a fingerprint of what is asked for, leaving out the run's ID and the trace, which another try has of its
+// own: two requests under one idempotency key must agree on it. It is kept in rows, so it stays what it is when Create
+// gains a field.
+func (c Create) Digest() jobs.ID {
+	c.ID = jobs.ID{}
+	if c.Origin == FromParent { // whichever run asks for the same, it is the same
+		c.Origin, c.Parent = FromCode, jobs.ID{}
+	}
+	w := coder{buf: []byte{byte(VerbCreate)}}
+	wireWish(&w, &c)
+	if c.Pin != "" || c.Total > 0 { // nothing of it: as before there were any
+		wirePlacing(&w, &c)
+	}
+	return DerivedID(string(w.buf))
+}
+
+// Check says what is wrong with the fire.
+func (c Fire) Check() error {
+	if c.Origin != FromCron && c.Origin != FromMisfire {
+		return Invalid("fire of %s: origin %.20q is neither cron nor misfire", c.Key, c.Origin)
+	}
+	if !c.To.After(c.From) {
+		return Invalid("fire of %s: the cursor would move from %v to %v", c.Key, c.From, c.To)
+	}
+	last := c.From
+	for _, d := range c.Due {
+		if !d.After(last) || d.After(c.To) {
+			return Invalid("fire of %s: due time %v is outside (%v, %v] or out of order", c.Key, d, last, c.To)
+		}
+		last = d
+	}
+	for _, m := range c.Missed {
+		if m.Count == 0 || m.To.Before(m.From) || !m.From.After(c.From) || m.To.After(c.To) {
+			return Invalid("fire of %s: missed range %v to %v of %d is not within (%v, %v]", c.Key, m.From, m.To, m.Count, c.From, c.To)
+		}
+	}
+	return c.Key.Check()
+}
+
+// Check says what is wrong with the release.
+func (c Release) Check() error { return checkRun(c.ID, "-", 1) }
+
+// Check says what is wrong with the claim.
+func (c Claim) Check() error { return checkRun(c.ID, c.Worker, c.Attempt) }
+
+// Check says what is wrong with the end of an attempt.
+func (c Finish) Check() error {
+	if c.Outcome < OutcomeSuccess || c.Outcome > OutcomeSnooze {
+		return Invalid("outcome %d is not known", c.Outcome)
+	}
+	if len(c.Result) > MaxResult {
+		return Invalid("result has %d bytes, at most %d are allowed", len(c.Result), MaxResult)
+	}
+	if len(c.Result) > 0 && !json.Valid(c.Result) {
+		return Invalid("result is not valid JSON")
+	}
+	if len(c.Error) > MaxError {
+		return Invalid("error text has %d bytes, at most %d are allowed", len(c.Error), MaxError)
+	}
+	if c.Delay < 0 || c.Delay > MaxDelay {
+		return Invalid("delay is %v, it must be between 0 and %v", c.Delay, MaxDelay)
+	}
+	if err := checkCode("code", c.Code); err != nil {
+		return err
+	}
+	return checkRun(c.ID, c.Worker, c.Attempt)
+}
+
+// Check says what is wrong with the return.
+func (c Returned) Check() error { return checkRun(c.ID, c.Worker, c.Attempt) }
+
+// Check says what is wrong with the checkpoint.
+func (c Checkpoint) Check() error {
+	if len(c.Data) > MaxCheckpoint {
+		return Invalid("checkpoint has %d bytes, at most %d are allowed", len(c.Data), MaxCheckpoint)
+	}
+	return checkRun(c.ID, c.Worker, c.Attempt)
+}
+
+// Check says what is wrong with the expiry.
+func (c Expire) Check() error {
+	if c.Cause != ByLoss && c.Cause != ByTimeout {
+		return Invalid("an attempt expires by loss or by timeout, not by %.20q", c.Cause)
+	}
+	return checkRun(c.ID, "-", c.Attempt)
+}
+
+// Check says what is wrong with the cancel.
+func (c Cancel) Check() error { return checkRun(c.ID, "-", 1) }
+
+// Check says what is wrong with the settings.
+func (c Configure) Check() error {
+	for _, s := range []*Settings{c.RecurringDefaults, c.TriggeredDefaults} {
+		if s != nil {
+			if err := s.Check(); err != nil {
+				return err
+			}
+		}
+	}
+	if c.AppLimits != nil {
+		if err := CheckAppLimits(*c.AppLimits); err != nil {
+			return err
+		}
+	}
+	if c.RetryBudget != nil {
+		if err := checkRate(*c.RetryBudget, "retry budget"); err != nil {
+			return err
+		}
+	}
+	if err := within("max jobs", c.MaxJobs, 0, 100*DefaultMaxJobs); err != nil {
+		return err
+	}
+	if err := oneOf("new jobs", c.NewJobs, NewEnabled, NewDisabled); err != nil {
+		return err
+	}
+	return within("misfire after", c.MisfireAfter, time.Second, MaxDuration)
+}
+
+// Check says what is wrong with the term.
+func (c Lead) Check() error {
+	if c.Term == 0 {
+		return Invalid("a leader's term is at least 1")
+	}
+	return nil
+}
+
+// Check says what is wrong with the key.
+func (c Refresh) Check() error { return c.Key.Check() }
+
+// Check says what is wrong with the name.
+func (c Forget) Check() error {
+	if c.Name == "" {
+		return Invalid("forget: no name")
+	}
+	return nil
+}
+
+// Check says what is wrong with the gate's name.
+func (c Hand) Check() error {
+	if c.Gate == "" {
+		return Invalid("hand: no gate")
+	}
+	return nil
+}
+
+// CheckText refuses names that not every store can hold, with BadInput. A database would fail on them: on the commit of
+// a command, with all other commands in it, or on a search.
+func CheckText(what, s string) error {
+	if !plain.Is(s) {
+		return Invalid("%s %.40q is not text in UTF-8, or holds a NUL: write bytes in hex or base64", what, s)
+	}
+	return nil
+}
+
+func checkRun(id jobs.ID, worker string, attempt uint32) error {
+	switch {
+	case id.IsZero():
+		return Invalid("no run is named")
+	case worker == "" || len(worker) > 300 || !plain.Is(worker):
+		return Invalid("worker %.40q: a worker's name has 1 to 300 bytes of text", worker)
+	case attempt == 0:
+		return Invalid("attempts are numbered from 1")
+	}
+	return nil
+}

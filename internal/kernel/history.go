@@ -1,0 +1,75 @@
+package kernel
+
+import (
+	"slices"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Version is what was said about a job up to a change of it.
+type Version struct {
+	Revision uint64 // that the job had
+	App      string
+	Number   int // Definition.Version
+	Code     Settings
+	Edits    Settings
+	Until    time.Time // when it was changed
+	Verb     Verb      // of the command that changed it
+	By       string    // whose command it was
+	Reason   string
+}
+
+// History is what was said about a job before, oldest first. What is said now stands in its Definition, so a job that
+// was never changed has no history.
+type History struct {
+	Tenant   jobs.Tenant
+	Job      jobs.ID
+	Versions []Version
+}
+
+// How much of a job's past is kept: the newest versions, within both bounds. Edits are rare, and what is older stands in
+// the audit.
+const (
+	MaxVersions     = 50
+	maxHistoryBytes = 256 << 10
+)
+
+// And is the history with one more version; the oldest go where it would be too much.
+func (h *History) And(v Version) *History {
+	next := *h
+	next.Versions = append(slices.Clip(h.Versions), v)
+	size := 0
+	for i, v := range slices.Backward(next.Versions) {
+		size += len(AppendSettings(AppendSettings(nil, &v.Code), &v.Edits))
+		if kept := len(next.Versions) - i; kept > MaxVersions || kept > 1 && size > maxHistoryBytes {
+			next.Versions = next.Versions[i+1:]
+			break
+		}
+	}
+	return &next
+}
+
+// Ref points to the history.
+func (h *History) Ref() Ref { return HistoryRef(h.Tenant, h.Job) }
+
+// HistoryRef points to the history of a job.
+func HistoryRef(t jobs.Tenant, job jobs.ID) Ref { return Ref{Kind: RowHistory, Tenant: t, ID: job} }
+
+func wireHistory(c *coder, h *History) {
+	text(c, &h.Tenant)
+	c.id(&h.Job)
+	list(c, &h.Versions, 10, wireVersion)
+}
+
+func wireVersion(c *coder, v *Version) {
+	number(c, &v.Revision)
+	text(c, &v.App)
+	signed(c, &v.Number)
+	c.row(func(c *coder) { wireSettings(c, &v.Code) })
+	c.row(func(c *coder) { wireSettings(c, &v.Edits) })
+	c.time(&v.Until)
+	number(c, &v.Verb)
+	text(c, &v.By)
+	text(c, &v.Reason)
+}

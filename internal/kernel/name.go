@@ -1,0 +1,75 @@
+package kernel
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/plain"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// CheckName says what is wrong with the name of a thing (an app, a worker, a tenant), or nil. Names follow the
+// rule of keys, because they end up in subjects and paths.
+func CheckName(what, name string) error {
+	if err := plain.Name(what, name, 200); err != nil {
+		return Invalid("%v", err)
+	}
+	return nil
+}
+
+// MadeAt is when NewID made an ID, to a millisecond, by the clock it was given; false if something else made it.
+func MadeAt(id jobs.ID) (time.Time, bool) {
+	if id[6]>>4 != 7 {
+		return time.Time{}, false
+	}
+	ms := uint64(binary.BigEndian.Uint16(id[0:]))<<32 | uint64(binary.BigEndian.Uint32(id[2:]))
+	return time.UnixMilli(int64(ms)).UTC(), true
+}
+
+// DueID is the ID of the run that belongs to one due time of a recurring job. The same due time has the
+// same ID on every node, for ever: creating it twice is creating it once.
+func DueID(tenant jobs.Tenant, job jobs.ID, due time.Time, part, replay uint32) jobs.ID {
+	var b [24 + 16]byte
+	copy(b[:], job[:])
+	binary.BigEndian.PutUint64(b[16:], uint64(due.UnixNano()))
+	binary.BigEndian.PutUint32(b[24:], part)
+	binary.BigEndian.PutUint32(b[28:], replay)
+	return DerivedID(string(tenant), string(b[:32]))
+}
+
+// DerivedID is an ID of version 8 that follows from words alone.
+func DerivedID(words ...string) jobs.ID {
+	h := sha256.New()
+	var n [8]byte
+	for _, w := range words {
+		binary.BigEndian.PutUint64(n[:], uint64(len(w)))
+		h.Write(n[:])
+		h.Write([]byte(w))
+	}
+	var id jobs.ID
+	copy(id[:], h.Sum(nil))
+	id[6] = id[6]&0x0f | 8<<4
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}
+
+// IsDerived reports whether an ID follows from something else: from a due time, a parent, words.
+func IsDerived(id jobs.ID) bool { return id[6]>>4 == 8 }
+
+// Instant is t as rows hold it: UTC, no monotonic part. The zero time stays zero.
+func Instant(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.Round(0).UTC()
+}
+
+// Refuse makes a Refusal.
+func Refuse(c jobs.Code, format string, args ...any) error {
+	return &jobs.Refusal{Code: c, Text: fmt.Sprintf(format, args...)}
+}
+
+// Invalid is Refuse with BadInput.
+func Invalid(format string, args ...any) error { return Refuse(jobs.BadInput, format, args...) }

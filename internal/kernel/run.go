@@ -1,0 +1,323 @@
+package kernel
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/plain"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Origin says where a run came from.
+type Origin string
+
+// The origins of a run.
+const (
+	FromCron    Origin = "cron"    // its job's schedule
+	FromMisfire Origin = "misfire" // its job's schedule, late, by the misfire policy
+	FromCode    Origin = "code"    // a program
+	FromPerson  Origin = "person"  // a person, on a page
+	FromRetry   Origin = "retry"   // "run again" of a final run
+	FromParent  Origin = "parent"  // another run, which it follows or whose handler enqueued it
+	FromAPI     Origin = "api"     // somebody who asked the API, such as the command line
+
+	FromBackfill Origin = "backfill" // somebody who asked for the runs of a stretch of time
+)
+
+// Origins lists all origins of a run.
+func Origins() []Origin {
+	return []Origin{FromCron, FromMisfire, FromCode, FromPerson, FromAPI, FromRetry, FromParent, FromBackfill}
+}
+
+// ByHand says that somebody wants this very run now: no pause and no debug mode holds it.
+func (o Origin) ByHand() bool { return o == FromPerson || o == FromAPI || o == FromBackfill }
+
+// Automatic says that nobody asked for this very run. Debug modes hold such runs, and those from programs.
+func (o Origin) Automatic() bool { return o == FromCron || o == FromMisfire }
+
+// Terms are the conditions a run is under, fixed when it is created: the job's policy of that revision, with
+// what the enqueuer said about this one run.
+type Terms struct {
+	Retries       int
+	RetryDelay    time.Duration
+	RetryDelayMax time.Duration
+	Timeout       time.Duration // 0 = none
+	OnLost        jobs.OnLost
+	LeaseLost     jobs.LeaseLost
+	Overlap       jobs.Overlap
+	Failing       *Failing // what else is said about failures; nil = nothing. Shared, never changed
+}
+
+// Move is one line of a run's history.
+type Move struct {
+	State   jobs.State
+	Cause   Cause
+	At      time.Time
+	Attempt uint32
+	By      string // the worker, or who asked, or the run that brought it about
+	Text    string // the error or the reason, shortened; Skipped: the gate that had no free slot, or "". For people: Says
+}
+
+// Run is one run of a job. A store never changes one in place; each move below answers with a new value.
+type Run struct {
+	Tenant   jobs.Tenant
+	ID       jobs.ID
+	Job      jobs.ID // uid of the definition
+	Key      jobs.Key
+	App      string
+	Revision uint64 // of the definition that made it
+
+	Kind   Kind
+	State  jobs.State
+	Cause  Cause
+	Origin Origin
+	Actor  string // who asked for it
+	Args   []byte // JSON object, or nil
+	Terms  Terms
+
+	Priority int
+	Due      time.Time // when it should start
+	Created  time.Time
+	Queued   time.Time // when it last became Enqueued
+	Turn     uint64    // its place among the runs of its priority that can be claimed, the lowest first; 0 = it cannot be
+	Started  time.Time // of the current or last attempt
+	Ended    time.Time // when it became final
+
+	Attempt  uint32    // attempts begun so far; the number of the current one is its fencing token
+	Worker   string    // of the current or last attempt
+	Deadline time.Time // when the current attempt times out; zero = never
+	StartBy  time.Time // not started by then: Skipped; zero = no start deadline
+	Failures uint32    // attempts that used up a retry
+	Losses   uint32    // attempts whose worker was lost
+	RetryAt  time.Time // Failed: when the retry is due; zero = at once. Held by a pause: when that ends; zero = when resumed. Spread: when it may start
+
+	Gates     []string // the gates at which it needs a slot, in key order
+	Holds     bool     // it holds its slots
+	Waits     string   // the full gate it waits at, or ""
+	First     bool     // it goes before others at a gate (a retry)
+	Lingering bool     // the attempt is over for us, but its handler has not returned; it keeps its slots
+
+	Checkpoint []byte
+	Result     []byte
+	Error      string // of the last attempt, as its handler or its worker put it; see Problem
+	Moves      []Move
+
+	Parent jobs.ID
+	Unique string // the unique key it holds until it is final, or ""
+	Trace  string // W3C traceparent of who asked for it, or ""
+	Place  *Place // which worker it may go to; nil = any that has the job
+	//lint:ignore U1000 builds with the tag nextrules have a field here
+	nextRun
+
+	Faults   []Fault   // attempts that failed with a code or by a rule, the oldest first
+	Opens    time.Time // when the gate it waits at opens by its rate; set on the first who waits there
+	Reserved bool      // it waits, and holds its slots at the gates of its arguments meanwhile
+	Depth    uint8     // how many runs have brought it about, each following the one before; see MaxDepth
+	Budgeted uint8     // of the retry that it waits for: how many budgets have let it pass, the job's and the tenant's
+	Feedback *Feedback // what others say of it; nil = nobody is asked to. Shared, never changed
+}
+
+// MaxLosses is how many times a run is taken up again after its worker was lost. The next loss is taken for
+// the run's own doing: it is Terminated as poison.
+const MaxLosses = 3
+
+// maxMoves bounds a run's history: the first lines and the latest are kept.
+const maxMoves = 128
+
+// Wanted is since when the run could have started: its due time, or, if that lay behind when somebody asked for the run,
+// when that was.
+func (run *Run) Wanted() time.Time {
+	if run.Origin == FromBackfill {
+		return run.Created
+	}
+	return run.Due
+}
+
+// Waiting says that the run has not started: it waits for its time, or for a worker.
+func (run *Run) Waiting() bool { return run.State == jobs.Scheduled || run.State == jobs.Enqueued }
+
+// Payer is in whose quota of waiting runs the run counts; "" = in nobody's: the system made it.
+func (run *Run) Payer() string { return Payer(run.Actor, run.App) }
+
+// Payer is in whose quota what an actor asks for counts, of jobs of an app. Workers count together with all of their app,
+// and clients with all of their tenant: they choose their own names.
+func Payer(actor, app string) string {
+	switch role, _, _ := strings.Cut(actor, ":"); role {
+	case "worker":
+		return "app:" + app
+	case "client":
+		return "clients"
+	case "person":
+		return actor
+	}
+	return ""
+}
+
+// Settled says that nothing can happen to the run any more: it is final and its handler has returned.
+func (run *Run) Settled() bool { return run.State.Final() && !run.Lingering }
+
+// Offerable says that a worker may claim the run now.
+func (run *Run) Offerable() bool {
+	if run.Lingering || run.Waits != "" {
+		return false
+	}
+	return run.State == jobs.Enqueued || run.State == jobs.Failed && run.RetryAt.IsZero()
+}
+
+// Wake is when the run needs the control plane next: a delayed one at its due time, a failed one at its retry, one
+// that a pause holds at the end of the pause. Zero means that it does not.
+func (run *Run) Wake() time.Time {
+	switch {
+	case run.Waits != "":
+		return run.Opens
+	case run.State == jobs.Scheduled && run.Cause == "":
+		return run.Due
+	case run.State == jobs.Scheduled && (run.Cause == ByPause || run.Cause == ByJitter):
+		return run.RetryAt
+	case run.State == jobs.Failed && !run.Lingering:
+		return run.RetryAt
+	}
+	return time.Time{}
+}
+
+// Next is the number of the attempt that a claim would begin.
+func (run *Run) Next() uint32 { return run.Attempt + 1 }
+
+// to is the only place that sets a state.
+func (run Run) to(s jobs.State, cause Cause, at time.Time, by, text string) (Run, error) {
+	if !May(run.State, s) {
+		return run, Refuse(jobs.Conflict, "run %s is %s and cannot become %s", run.ID, run.State, s)
+	}
+	run.State, run.Cause = s, cause
+	if s.Final() {
+		run.Ended = at
+		run.Feedback = run.Feedback.settled()
+	}
+	if len(text) > 1024 {
+		text = plain.Cut(text, 1024)
+	}
+	if len(run.Moves) >= maxMoves {
+		kept := append([]Move(nil), run.Moves[:maxMoves/4]...)
+		run.Moves = append(kept, run.Moves[maxMoves/4+maxMoves/8:]...)
+	}
+	if n := len(run.Moves); n < cap(run.Moves) && run.Moves[:n+1][n] != (Move{}) {
+		run.Moves = slices.Clip(run.Moves) // another move from this row has used the room behind its history
+	}
+	run.Moves = append(run.Moves, Move{State: s, Cause: cause, At: at, Attempt: run.Attempt, By: by, Text: text})
+	return run, nil
+}
+
+// Begin makes a new run Scheduled (due ahead, or held by debug mode or a pause until a time) or Enqueued. One that is
+// due ahead is held only if that still holds when its time comes.
+func (run Run) Begin(at time.Time, held Cause, until time.Time) (Run, error) {
+	run.Created = at
+	switch {
+	case run.Due.After(at):
+		return run.to(jobs.Scheduled, "", at, run.Actor, "")
+	case held != "":
+		run.RetryAt = until
+		return run.to(jobs.Scheduled, held, at, run.Actor, "")
+	}
+	return run.Enqueue(at)
+}
+
+// BeginAt makes a new run of a schedule Scheduled until start, or Enqueued: its due time may lie before that, or after.
+func (run Run) BeginAt(at, start time.Time) (Run, error) {
+	run.Created = at
+	if start.After(at) {
+		run.RetryAt = start
+		return run.to(jobs.Scheduled, ByJitter, at, run.Actor, "")
+	}
+	return run.Enqueue(at)
+}
+
+// Enqueue makes a new or a Scheduled run Enqueued. Whether it holds slots is the caller's business.
+func (run Run) Enqueue(at time.Time) (Run, error) {
+	run.Queued, run.RetryAt = at, time.Time{}
+	return run.to(jobs.Enqueued, "", at, run.Actor, "")
+}
+
+// Skip ends a run that will never start. gate is the one that had no free slot, or "".
+func (run Run) Skip(at time.Time, why Cause, gate string) (Run, error) {
+	return run.to(jobs.Skipped, why, at, run.Actor, gate)
+}
+
+// Retry makes a Failed run whose retry is due offerable.
+func (run Run) Retry() Run {
+	run.RetryAt, run.First, run.Budgeted = time.Time{}, true, 0
+	return run
+}
+
+// Claim begins an attempt. The number of the attempt is the token that fences all older ones.
+func (run Run) Claim(at time.Time, worker string) (Run, error) {
+	run.Attempt++
+	run.Worker, run.Started, run.Deadline = worker, at, time.Time{}
+	if run.Terms.Timeout > 0 {
+		run.Deadline = at.Add(run.Terms.Timeout)
+	}
+	run.RetryAt, run.First, run.Error, run.Budgeted = time.Time{}, false, "", 0
+	return run.to(jobs.Processing, "", at, worker, "")
+}
+
+// Succeed ends a run well.
+func (run Run) Succeed(at time.Time, result []byte) (Run, error) {
+	run.Result = result
+	return run.to(jobs.Succeeded, "", at, run.Worker, "")
+}
+
+// Fail ends an attempt badly: the run becomes Failed, and goes on to Terminated when the budget of its cause is
+// used up. Errors and timeouts count as retries, losses have a budget of their own, handback and snooze cost
+// nothing. A positive delay is when the next attempt is due; otherwise a failure of the handler waits as its
+// terms say, by its code or without one, and everything else goes at once.
+func (run Run) Fail(at time.Time, cause Cause, code, text string, delay time.Duration, retry bool) (Run, error) {
+	run.Error = text
+	next, err := run.to(jobs.Failed, cause, at, run.Worker, text)
+	if err != nil {
+		return run, err
+	}
+	end := Cause("")
+	switch cause {
+	case ByError, ByTimeout:
+		next.Failures++
+		next.Feedback = next.Feedback.unheard()
+		wait, again := next.again(code)
+		if !again || !retry {
+			end = cause
+		} else if delay <= 0 {
+			delay = wait
+		}
+	case BySnooze:
+		next.blame(Fault{Attempt: next.Attempt, Code: code})
+	case ByLoss:
+		next.Losses++
+		switch {
+		case next.Terms.OnLost == jobs.LostFail:
+			end = ByLoss
+		case next.Losses > MaxLosses:
+			end = ByPoison
+		}
+	}
+	if end != "" {
+		return next.to(jobs.Terminated, end, at, next.Worker, text)
+	}
+	if delay > 0 {
+		next.RetryAt = at.Add(delay)
+	}
+	return next, nil
+}
+
+// Cancel stops a run. One that is Processing keeps its slots until its handler has returned.
+func (run Run) Cancel(at time.Time, by, text string) (Run, error) {
+	run.Lingering, run.RetryAt = run.Lingering || run.State == jobs.Processing, time.Time{}
+	return run.to(jobs.Cancelled, ByPerson, at, by, text)
+}
+
+// Replace stops a run because a newer one of its job takes its place: one that has not begun never will.
+func (run Run) Replace(at time.Time, by jobs.ID) (Run, error) {
+	if run.State == jobs.Enqueued {
+		return run.to(jobs.Skipped, ByReplaced, at, "run:"+by.String(), "")
+	}
+	run.Lingering, run.RetryAt = run.Lingering || run.State == jobs.Processing, time.Time{}
+	return run.to(jobs.Cancelled, ByReplaced, at, "run:"+by.String(), "")
+}

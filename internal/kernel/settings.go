@@ -1,0 +1,141 @@
+package kernel
+
+import (
+	"bytes"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Settings and Policy have the same fields under the same names, in the one as pointers and in the other as
+// values; what follows walks them by reflection, so that a new setting is added in two places and not in six.
+// Definitions change rarely: this is never on a job's way.
+
+var settingsType = reflect.TypeFor[Settings]()
+
+// fieldNames are the JSON names of the settings, in the order of the fields.
+var fieldNames = func() []string {
+	names := make([]string, settingsType.NumField())
+	for i := range names {
+		names[i], _, _ = strings.Cut(settingsType.Field(i).Tag.Get("json"), ",")
+	}
+	return names
+}()
+
+// Fields are the names of the settings, as people and JSON spell them.
+func Fields() []string { return slices.Clone(fieldNames) }
+
+// lay puts what s says over what holds so far.
+func (s *Settings) lay(p *Policy) {
+	from, to := reflect.ValueOf(s).Elem(), reflect.ValueOf(p).Elem()
+	for i := range from.NumField() {
+		if f := from.Field(i); !f.IsNil() {
+			to.FieldByName(settingsType.Field(i).Name).Set(f.Elem())
+		}
+	}
+}
+
+// Over is s laid over t: what s says wins.
+func (s Settings) Over(t Settings) Settings {
+	from, to := reflect.ValueOf(&s).Elem(), reflect.ValueOf(&t).Elem()
+	for i := range from.NumField() {
+		if f := from.Field(i); !f.IsNil() {
+			to.Field(i).Set(f)
+		}
+	}
+	return t
+}
+
+// Without is s without the named fields.
+func (s Settings) Without(names []string) Settings {
+	v := reflect.ValueOf(&s).Elem()
+	for i, name := range fieldNames {
+		if slices.Contains(names, name) {
+			v.Field(i).SetZero()
+		}
+	}
+	return s
+}
+
+// Given are the names of the fields that s says something about.
+func (s *Settings) Given() []string {
+	var names []string
+	v := reflect.ValueOf(s).Elem()
+	for i, name := range fieldNames {
+		if !v.Field(i).IsNil() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Equal says that s and t say the same.
+func (s *Settings) Equal(t *Settings) bool {
+	return bytes.Equal(AppendSettings(nil, s), AppendSettings(nil, t))
+}
+
+// Changed are the names of the fields about which s and t do not say the same.
+func (s *Settings) Changed(t *Settings) []string {
+	var names []string
+	v, w := reflect.ValueOf(s).Elem(), reflect.ValueOf(t).Elem()
+	for i, name := range fieldNames {
+		one, other := reflect.New(settingsType).Elem(), reflect.New(settingsType).Elem()
+		one.Field(i).Set(v.Field(i))
+		other.Field(i).Set(w.Field(i))
+		if !one.Addr().Interface().(*Settings).Equal(other.Addr().Interface().(*Settings)) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Said is what s says about a field, as people read it, or nil.
+func (s *Settings) Said(name string) any {
+	if i := slices.Index(fieldNames, name); i >= 0 {
+		if f := reflect.ValueOf(s).Elem().Field(i); !f.IsNil() {
+			return plainText(f.Elem().Interface())
+		}
+	}
+	return nil
+}
+
+// Field is what holds for a field, as people read it.
+func (p *Policy) Field(name string) any {
+	if i := slices.Index(fieldNames, name); i >= 0 {
+		return plainText(reflect.ValueOf(p).Elem().FieldByName(settingsType.Field(i).Name).Interface())
+	}
+	return nil
+}
+
+// plain is a value as people read it: durations as text, and nothing in the place of a time or a list that says nothing.
+func plainText(v any) any {
+	switch v := v.(type) {
+	case time.Time:
+		if v.IsZero() {
+			return nil
+		}
+	case time.Duration:
+		return v.String()
+	case []string:
+		if len(v) == 0 {
+			return nil
+		}
+	case []jobs.Limit:
+		if len(v) == 0 {
+			return nil
+		}
+	case []jobs.RetryRule:
+		if len(v) == 0 {
+			return nil
+		}
+	case jobs.Rate:
+		if v == (jobs.Rate{}) {
+			return nil
+		}
+		return v.String()
+	}
+	return v
+}

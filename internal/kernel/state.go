@@ -1,0 +1,71 @@
+package kernel
+
+import (
+	"slices"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// New is the state of a run that does not exist yet.
+const New jobs.State = 0
+
+// edges holds every step a run may take. Final states are those without a way out.
+var edges = [...][]jobs.State{
+	New:             {jobs.Scheduled, jobs.Enqueued},
+	jobs.Scheduled:  {jobs.Enqueued, jobs.Cancelled},
+	jobs.Enqueued:   {jobs.Processing, jobs.Skipped, jobs.Cancelled},
+	jobs.Processing: {jobs.Succeeded, jobs.Failed, jobs.Cancelled},
+	jobs.Failed:     {jobs.Processing, jobs.Terminated, jobs.Cancelled},
+	jobs.Succeeded:  nil,
+	jobs.Terminated: nil,
+	jobs.Cancelled:  nil,
+	jobs.Skipped:    nil,
+}
+
+// States lists all states but New, in the order of the table.
+func States() []jobs.State {
+	return []jobs.State{jobs.Scheduled, jobs.Enqueued, jobs.Processing, jobs.Succeeded, jobs.Failed, jobs.Terminated, jobs.Cancelled, jobs.Skipped}
+}
+
+// NextStates lists the states that can follow s.
+func NextStates(s jobs.State) []jobs.State {
+	if int(s) >= len(edges) {
+		return nil
+	}
+	return slices.Clone(edges[s])
+}
+
+// May reports whether a run may go from s to t in one step.
+func May(s, t jobs.State) bool { return int(s) < len(edges) && slices.Contains(edges[s], t) }
+
+// ValidState reports whether s is one of the eight states.
+func ValidState(s jobs.State) bool { return s > New && int(s) < len(edges) }
+
+// ParseState reads the name of a state, as String writes it.
+func ParseState(name string) (s jobs.State, err error) {
+	err = s.UnmarshalText([]byte(name))
+	return s, err
+}
+
+// Cause says why a run is in its state, in a word. Most states need none.
+type Cause string
+
+// The causes.
+const (
+	ByError    Cause = "error"          // Failed, Terminated: the handler returned an error or panicked
+	ByTimeout  Cause = "timeout"        // Failed, Terminated: the attempt took longer than its timeout
+	ByLoss     Cause = "lost"           // Failed, Terminated: the worker stopped answering
+	ByPoison   Cause = "poison"         // Terminated: lost once too often
+	ByHandback Cause = "handback"       // Failed: the worker is stopping and gave the run back
+	BySnooze   Cause = "snooze"         // Failed: the handler asked to be called later
+	ByOverlap  Cause = "overlap"        // Skipped: no free slot, and overlap is skip
+	ByDeadline Cause = "start deadline" // Skipped: not started in time
+	ByDisabled Cause = "disabled"       // Skipped: the job is disabled
+	ByDebug    Cause = "debug"          // Scheduled: held until debug mode ends
+	ByPause    Cause = "paused"         // Scheduled: held until the job is resumed
+	ByPerson   Cause = "request"        // Cancelled: somebody asked
+	ByNobody   Cause = "no worker"      // Skipped: a broadcast, and no worker was there that may take it
+	ByJitter   Cause = "jitter"         // Scheduled: due, and its start is spread
+	ByReplaced Cause = "replaced"       // Cancelled, Skipped: a newer run of the job took its place
+	ByDepth    Cause = "depth"          // Skipped: too many runs have brought each other about
+)
