@@ -17,7 +17,7 @@ type goal struct {
 	factor           float64 // beside a peer: how many times as good, at least
 	most             float64 // by itself: at most this in each round
 	least            float64 // by itself, if not 0: at least this instead
-	stretch          float64 // what would be better still, of factor or most or least; 0 = nothing is said
+	stretch          float64 // the goal after this one, in the unit of factor, most or least; 0 = none
 }
 
 // goals are checked by every run that measures them.
@@ -168,16 +168,16 @@ func digits(f float64) string {
 	return strconv.FormatFloat(f, 'g', 4, 64)
 }
 
-// judge compares what was reached with the goal, and with what would be better still.
+// judge compares what was reached with the goal, and with the stretch goal.
 func (g goal) judge(what, said string, reached, bound float64, more bool) verdict {
 	enough := func(bound float64) bool { return more && reached >= bound || !more && reached <= bound }
 	v := verdict{what, said, "**missed**"}
 	if g.stretch > 0 {
-		v.goal += fmt.Sprintf(" (better still: %s)", number3(g.stretch))
+		v.goal += fmt.Sprintf(" (stretch: %s)", number3(g.stretch))
 	}
 	switch {
 	case g.stretch > 0 && enough(g.stretch):
-		v.met = "met, and better still"
+		v.met = "met, stretch too"
 	case enough(bound):
 		v.met = "met"
 	}

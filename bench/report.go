@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// document is where the figures are written.
-const document = "../docs/benchmarks.md"
+// document is the generated page; docs/benchmarks.md explains it.
+const document = "../docs/benchmarks-tables.md"
 
 // write puts the results between the two comment lines of a plan, and the plots beside the document.
 func (r results) write(path, plan string) error {
@@ -51,7 +51,7 @@ func shown(scenario string) []string {
 	return []string{"early", "late_p50_ms", "late_p99_ms", "late_max_ms", "cpu_us_per_job"}
 }
 
-// markdown is all that is said about a plan: the goals, and then what was measured, by parts.
+// markdown is the section of a plan: the goals, then the measurements by part.
 func (r results) markdown(plan string) string {
 	var b strings.Builder
 	for _, d := range r.doubts() {
@@ -95,7 +95,7 @@ func (r results) part(b *strings.Builder, where string) string {
 			}
 			fmt.Fprintf(b, "The load of the machine was %.1f before it began", l.Run.Load)
 			if l.Run.Load > 1 {
-				b.WriteString(": **others were using it, so these figures are too low and their spread is large**")
+				b.WriteString(": **other programs used it, so these figures are low and vary widely**")
 			}
 			b.WriteString(".\n")
 		}
@@ -140,7 +140,7 @@ func (r results) table(b *strings.Builder, m measure) {
 		case !ok || e.name == systems[0].name:
 			rows.WriteString(" |\n")
 		case early > 0:
-			rows.WriteString(" it starts early |\n")
+			rows.WriteString(" (starts early) |\n")
 		default:
 			fmt.Fprintf(&rows, " %.2f |\n", ratio)
 		}
@@ -148,7 +148,7 @@ func (r results) table(b *strings.Builder, m measure) {
 	if rows.Len() == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n**%s**: %s.\n\n| | %s | ours is so many times as good |\n|---|%s---|\n%s", m.name, m.about, strings.Join(columns, " | "), strings.Repeat("---|", len(columns)), rows.String())
+	fmt.Fprintf(b, "\n**%s**: %s.\n\n| | %s | advantage of Carillon |\n|---|%s---|\n%s", m.name, m.about, strings.Join(columns, " | "), strings.Repeat("---|", len(columns)), rows.String())
 }
 
 // number3 has three digits that count, with commas between thousands.
@@ -213,7 +213,7 @@ func (r results) alone(b *strings.Builder) {
 		}
 	}
 	if rows.Len() > 0 {
-		fmt.Fprintf(b, "\nOurs alone, once each:\n\n| scenario | | figures |\n|---|---|---|\n%s", rows.String())
+		fmt.Fprintf(b, "\nCarillon alone, once each:\n\n| scenario | | figures |\n|---|---|---|\n%s", rows.String())
 	}
 }
 
