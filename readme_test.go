@@ -8,23 +8,36 @@ import (
 	"testing"
 )
 
-// The README's first program is one: whoever copies it has a worker.
-func TestTheFirstWorkerCompiles(t *testing.T) {
+// The programs in the README and in the tutorial compile as a reader would copy them, and the tutorial's tests pass.
+func TestProgramsInTheDocuments(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(page), "```go\n// worker.go\n")
-	program, _, found := strings.Cut(rest, "\n```")
-	if !found {
-		t.Fatal("README.md has no worker.go")
-	}
-	file := filepath.Join(t.TempDir(), "worker.go")
-	if err := os.WriteFile(file, []byte(program+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	for _, c := range []struct {
+		page, verb string
+		files      []string
+	}{
+		{"README.md", "vet", []string{"worker.go"}},
+		{"docs/tutorial.md", "test", []string{"main.go", "main_test.go"}},
+		{"docs/tutorial.md", "vet", []string{"enqueue/main.go"}},
+	} {
+		page, err := os.ReadFile(c.page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir, args := t.TempDir(), []string{c.verb}
+		for _, name := range c.files {
+			_, rest, _ := strings.Cut(string(page), "```go\n// "+name+"\n")
+			program, _, found := strings.Cut(rest, "\n```")
+			if !found {
+				t.Fatalf("%s has no %s", c.page, name)
+			}
+			file := filepath.Join(dir, filepath.Base(name))
+			if err := os.WriteFile(file, []byte(program+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args = append(args, file)
+		}
+		if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
+			t.Errorf("%s, %s: %v\n%s", c.page, c.files, err, out)
+		}
 	}
 }
