@@ -292,7 +292,7 @@ func (r results) trends(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "\n%s runs in %v, %s a second", number3(l.Figures["runs"]), time.Duration(l.Figures["hours"]*float64(time.Hour)).Round(time.Second), number3(l.Figures["runs_per_s"]))
 		if f := l.Figures["measured_per_s"]; f > 0 {
-			fmt.Fprintf(b, ": half of the %s that went through just before", number3(f))
+			fmt.Fprintf(b, ": half of the %s measured just before", number3(f))
 		}
 		b.WriteString(".\n\n| | median | an hour | |\n|---|---|---|---|\n")
 		for _, t := range l.Trends {
