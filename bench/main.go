@@ -7,8 +7,8 @@
 //	go run . full        everything, in about an hour and a half; writes docs/benchmarks-tables.md
 //	go run . full peers  one part of it, within a quarter of an hour; the other parts keep what was measured before
 //	go run . peers       -systems "carillon,river tuned" -measures x1,second1000 -rounds 3
-//	go run . soak        half of what goes through, for an hour or -for: whether anything grows; writes docs/benchmarks-tables.md
-//	go run . table full  writes docs/benchmarks-tables.md again, from the lines of earlier runs
+//	go run . soak        half of the peak load for an hour or -for: what grows; writes docs/benchmarks-tables.md
+//	go run . table full  writes docs/benchmarks-tables.md from the lines of earlier runs
 //
 // Ours alone:
 //
