@@ -29,7 +29,7 @@ func (f figure) String() string {
 // window is how long after a fault due times are looked at.
 const window = 3 * time.Second
 
-// figures are those that docs/guarantees.md has.
+// figures are those of chaos/README.md.
 func figures(c *judge.Case) []figure {
 	m := measure{Case: c, schedules: map[string]bool{}}
 	for i := range c.History {
