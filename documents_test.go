@@ -19,68 +19,50 @@ import (
 	"unicode"
 )
 
-// seeds are the features that docs/seeds.md answers for: how many there are of each group, numbered from 1.
-var seeds = []struct {
-	group string
+// features are those that docs/requirements.md answers for: how many there are of each text, numbered from 1.
+var features = []struct {
+	text  string
 	count int
 }{{"S0", 31}, {"S1", 15}, {"S2", 63}, {"S3", 31}, {"S4", 28}}
 
-// answers are what a line of docs/seeds.md may begin with; "" is the name of a test.
+// answers are what a row of docs/requirements.md may begin with; "" is the name of a test.
 var answers = []string{"", "in part: ", "by other means: ", "not yet"}
 
-// Each feature has one line; what it says is shown is shown by a test; the numbers in the text are those of the lines.
-func TestSeeds(t *testing.T) {
-	page := read(t, "docs/seeds.md")
-	var ids []string
-	var all [4]int
-	for _, part := range strings.Split(page, "\n## ")[1:] {
-		group, _, _ := strings.Cut(part, ":")
-		var kinds [4]int
-		for _, row := range regexp.MustCompile(`(?m)^\| (S\d-\d\d) \| (.+?) \| (.+) \|$`).FindAllStringSubmatch(part, -1) {
-			id, answer := row[1], row[3]
-			ids = append(ids, id)
-			if !strings.HasPrefix(id, group) {
-				t.Errorf("%s stands among %s", id, group)
-			}
-			kind := slices.IndexFunc(answers, func(a string) bool { return a != "" && strings.HasPrefix(answer, a) })
-			kind = max(kind, 0)
-			named := len(testNames.FindAllString(answer, -1)) + len(scriptNames.FindAllString(answer, -1))
-			switch {
-			case kind == 0 && !strings.HasPrefix(answer, "`"):
-				t.Errorf("%s: %q begins neither with a test nor with any of %q", id, answer, answers[1:])
-			case kind < 3 && named == 0:
-				t.Errorf("%s: %q names no test", id, answer)
-			case kind == 3 && named > 0:
-				t.Errorf("%s: %q is not there, and names a test", id, answer)
-			}
-			kinds[kind]++
-			all[kind]++
+// Each feature has one row; a row that claims a feature names a test; the numbers in the text are those of the rows.
+func TestRequirements(t *testing.T) {
+	page := read(t, "docs/requirements.md")
+	var refs []string
+	var kinds [4]int
+	for _, row := range regexp.MustCompile(`(?m)^\| (.+?) \| (S\d-\d\d(?:, S\d-\d\d)*) \| (.+) \|$`).FindAllStringSubmatch(page, -1) {
+		ids, answer := strings.Split(row[2], ", "), row[3]
+		refs = append(refs, ids...)
+		kind := slices.IndexFunc(answers, func(a string) bool { return a != "" && strings.HasPrefix(answer, a) })
+		kind = max(kind, 0)
+		named := len(testNames.FindAllString(answer, -1)) + len(scriptNames.FindAllString(answer, -1))
+		switch {
+		case kind == 0 && !strings.HasPrefix(answer, "`"):
+			t.Errorf("%s: %q begins neither with a test nor with any of %q", ids, answer, answers[1:])
+		case kind < 3 && named == 0:
+			t.Errorf("%s: %q names no test", ids, answer)
+		case kind == 3 && named > 0:
+			t.Errorf("%s: %q is missing, and names a test", ids, answer)
 		}
-		if want := sums("", kinds); !strings.Contains(part, want) {
-			t.Errorf("%s: the text does not say %q", group, want)
-		}
+		kinds[kind] += len(ids)
 	}
-	if want := sums("All together, ", all); !strings.Contains(page, want) {
-		t.Errorf("the text does not say %q", want)
+	if want := fmt.Sprintf("All together, %d features: %d shown, %d in part, %d by other means, %d not yet.",
+		len(refs), kinds[0], kinds[1], kinds[2], kinds[3]); !strings.Contains(page, want) {
+		t.Errorf("the text does not contain %q", want)
 	}
 	var want []string
-	for _, s := range seeds {
-		for n := range s.count {
-			want = append(want, fmt.Sprintf("%s-%02d", s.group, n+1))
+	for _, f := range features {
+		for n := range f.count {
+			want = append(want, fmt.Sprintf("%s-%02d", f.text, n+1))
 		}
 	}
-	slices.Sort(ids)
-	if !slices.Equal(ids, want) {
-		t.Errorf("there are lines for\n%v, want\n%v", ids, want)
+	slices.Sort(refs)
+	if !slices.Equal(refs, want) {
+		t.Errorf("there are rows for\n%v, want\n%v", refs, want)
 	}
-}
-
-func sums(before string, kinds [4]int) string {
-	total := 0
-	for _, n := range kinds {
-		total += n
-	}
-	return fmt.Sprintf("%s%d features: %d shown, %d in part, %d by other means, %d not yet.", before, total, kinds[0], kinds[1], kinds[2], kinds[3])
 }
 
 var (
@@ -161,11 +143,15 @@ var tests = func() func(t *testing.T) map[string][]string {
 // The README's numbers are those of what it speaks of.
 func TestReadmeCounts(t *testing.T) {
 	page := read(t, "README.md")
-	features := 0
-	for _, s := range seeds {
-		features += s.count
+	m := regexp.MustCompile(`(?s)// worker\.go.*?\nfunc main\(\) \{\n(.*?\n)\}\n`).FindStringSubmatch(page)
+	if words := "the eleven lines of `main`"; m == nil || strings.Count(m[1], "\n") != 11 || !strings.Contains(page, words) {
+		t.Errorf("README.md says %q of %q", words, m)
 	}
-	if words := fmt.Sprintf("%d features", features); !strings.Contains(page, words) {
+	sum := 0
+	for _, f := range features {
+		sum += f.count
+	}
+	if words := fmt.Sprintf("%d features", sum); !strings.Contains(page, words) {
 		t.Errorf("README.md does not say %q", words)
 	}
 }
