@@ -6,7 +6,7 @@ import (
 )
 
 // The wire form of commands, effects and rows, for the log, the bus and snapshots. It is written by hand: JSON
-// would cost more than all the rest of a job's way (docs/design.md has the figures).
+// would cost more than all the rest of a job's way (DESIGN.md has the figures).
 //
 // Each type has one function that names its fields in order, and a coder (coder.go) either writes or reads them, so
 // that the two directions cannot drift apart. Numbers are varints, texts and lists carry their length, times are

@@ -22,7 +22,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
-// Log chooses what keeps the raft log. docs/design-raftstore.md has the figures.
+// Log chooses what keeps the raft log. DESIGN.md has the figures.
 type Log string
 
 // The logs.

@@ -7,7 +7,7 @@
 //
 // Where to start: Open and Join, then commit.go for the way of a command and machine.go for what a replica does;
 // member.go is the cluster. A directory holds node.json, node.key, raft.db (or wal), snapshots, archive.db, archive.sealed and logs.
-// docs/design-raftstore.md has the figures.
+// DESIGN.md has the figures.
 package raftstore
 
 import (

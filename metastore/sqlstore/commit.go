@@ -14,7 +14,7 @@ import (
 
 // A commit takes the store's own row first and keeps it locked to its end, so that there is one at a time, whoever
 // makes it: the time never goes back, sequences have no holes that fill later, and no two commits can wait for each
-// other. What many ask for at the same time shares a commit, so this costs little; see docs/design.md.
+// other. What many ask for at the same time shares a commit, so this costs little; see DESIGN.md.
 
 // maxCommands is the most commands in a commit.
 const maxCommands = 2_000
