@@ -19,9 +19,9 @@ import (
 	"unicode"
 )
 
-// features are those that docs/requirements.md answers for: how many there are of each text, numbered from 1.
-var features = []struct {
-	text  string
+// seeds are the texts whose features docs/requirements.md lists: how many features each has, numbered from 1.
+var seeds = []struct {
+	group string
 	count int
 }{{"S0", 31}, {"S1", 15}, {"S2", 63}, {"S3", 31}, {"S4", 28}}
 
@@ -54,9 +54,9 @@ func TestRequirements(t *testing.T) {
 		t.Errorf("the text does not contain %q", want)
 	}
 	var want []string
-	for _, f := range features {
-		for n := range f.count {
-			want = append(want, fmt.Sprintf("%s-%02d", f.text, n+1))
+	for _, s := range seeds {
+		for n := range s.count {
+			want = append(want, fmt.Sprintf("%s-%02d", s.group, n+1))
 		}
 	}
 	slices.Sort(refs)
@@ -147,11 +147,11 @@ func TestReadmeCounts(t *testing.T) {
 	if words := "the eleven lines of `main`"; m == nil || strings.Count(m[1], "\n") != 11 || !strings.Contains(page, words) {
 		t.Errorf("README.md says %q of %q", words, m)
 	}
-	sum := 0
-	for _, f := range features {
-		sum += f.count
+	features := 0
+	for _, s := range seeds {
+		features += s.count
 	}
-	if words := fmt.Sprintf("%d features", sum); !strings.Contains(page, words) {
+	if words := fmt.Sprintf("%d features", features); !strings.Contains(page, words) {
 		t.Errorf("README.md does not say %q", words)
 	}
 }
