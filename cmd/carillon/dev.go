@@ -48,8 +48,8 @@ func newServer() *cobra.Command {
 		Use:   "server",
 		Short: "Run a control plane with its store and its pages",
 		Long: "Run a control plane with its store and its pages, and a NATS server for the workers, unless --nats names one. It runs no\n" +
-			"jobs itself, unless --http-jobs says so: workers do. On this machine only, nobody is asked who he is. As soon as others can come, everybody needs a token:\n" +
-			"the first start leaves one for an admin and one for workers in the data directory. docs/operations.md says the rest.",
+			"jobs itself, unless --http-jobs is set: workers do. Loopback needs no authentication. Any other address requires TLS and\n" +
+			"tokens: the first start writes an admin token to the data directory. See docs/install.md.",
 		Example: "  carillon server --data /var/lib/carillon\n  carillon server --nats nats://127.0.0.1:4222\n" +
 			"  carillon server --http 0.0.0.0:8443 --http-tls-cert host.pem --http-tls-key host.key --nats-addr 0.0.0.0:4222 --nats-tls-cert host.pem --nats-tls-key host.key",
 		Args: noArgs,

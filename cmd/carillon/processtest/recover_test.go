@@ -59,7 +59,7 @@ func (c *cluster) asks(n *member) *cluster {
 	return c
 }
 
-// TestRecoverLostMajority is the recipe of docs/operations.md, word for word, on real directories: two of three nodes
+// TestRecoverLostMajority is the recipe of docs/cluster.md, word for word, on real directories: two of three nodes
 // lose their disks, the third goes on alone with all that was acknowledged, and two new ones join it. A node of the old
 // cluster that comes back all the same is let in nowhere.
 func TestRecoverLostMajority(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
-// TestRepairNode is "repair a node" of docs/operations.md: a node of three whose files are damaged names what is and does
+// TestRepairNode is "repair a node" of docs/cluster.md: a node of three whose files are damaged names what is and does
 // not start, the others go on, and it takes everything from them when it is told to.
 func TestRepairNode(t *testing.T) {
 	tests.Long(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
-// TestRollingUpgrade is "upgrade without a stop" of docs/operations.md: each of three nodes is stopped and started
+// TestRollingUpgrade is "upgrade without a stop" of docs/cluster.md: each of three nodes is stopped and started
 // again, one after the other, under load. Nothing is lost, doubled or early, and every wish is answered.
 func TestRollingUpgrade(t *testing.T) {
 	tests.Long(t)
