@@ -140,10 +140,10 @@ func literal(e ast.Expr) string {
 	return s
 }
 
-// Log lines have constant messages, and attributes with the names that docs/observability.md lists, so that they can be
+// Log lines have constant messages, and attributes with the names that docs/metrics.md lists, so that they can be
 // searched.
 func TestLogLines(t *testing.T) {
-	page, err := os.ReadFile("docs/observability.md")
+	page, err := os.ReadFile("docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestLogLines(t *testing.T) {
 		}
 		for _, key := range l.keys {
 			if _, there := known[key]; !there {
-				t.Errorf("%s: %q: the attribute %q is not among the names in docs/observability.md", l.where, l.message, key)
+				t.Errorf("%s: %q: the attribute %q is not among the names in docs/metrics.md", l.where, l.message, key)
 				continue
 			}
 			known[key] = true
@@ -176,7 +176,7 @@ func TestLogLines(t *testing.T) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(known)) {
 		if !known[key] {
-			t.Errorf("docs/observability.md lists %q, and no line has it", key)
+			t.Errorf("docs/metrics.md lists %q, and no line has it", key)
 		}
 	}
 }

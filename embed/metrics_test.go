@@ -164,12 +164,12 @@ func TestMetrics(t *testing.T) {
 // rare are the metrics that need not be there.
 var rare = []string{"carillon_raft_snapshot_timestamp_seconds"}
 
-// docs/observability.md lists what there is, with type and labels, and nothing else; deploy/alerts.yml speaks of what
+// docs/metrics.md lists what there is, with type and labels, and nothing else; deploy/alerts.yml speaks of what
 // there is.
 func TestMetricsAreDocumented(t *testing.T) {
 	_, url := busy(t)
 	all := scrape(t, url)
-	page, err := os.ReadFile("../docs/observability.md")
+	page, err := os.ReadFile("../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

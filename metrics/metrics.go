@@ -1,7 +1,7 @@
 // Package metrics shows the state and the work of one process to Prometheus.
 //
 // Nothing is counted here but requests: the parts count for themselves, in plain numbers, and are read when somebody
-// asks. docs/observability.md lists every metric; a test compares the list with what is exposed.
+// asks. docs/metrics.md lists every metric; a test compares the list with what is exposed.
 //
 // Where to start: [New], then collect.go. Sharp edges: labels have few values. A job's key is never one, because a
 // million jobs would be a million time series; which jobs fail is shown by the page and the API, which can page.
