@@ -3,8 +3,7 @@
 // It is a module of its own, so that what drives the browser never reaches those who import Carillon.
 //
 // Where to start: house_test.go (the scheduler and its jobs) and tab_test.go (the browser, and what no page may do).
-// walk_test.go looks
-// at every page; action_test.go presses the buttons; job_test.go counts the clicks of a first visit;
+// walk_test.go looks at every page; action_test.go presses the buttons; job_test.go counts the clicks of a first visit;
 // picture_test.go makes the pictures in docs.
 //
 // The suite fails on errors on the console, policy violations, requests to other servers, dialogs, content that overflows
