@@ -33,19 +33,19 @@ var exitCodes = []struct {
 	code  int
 	means string
 }{
-	{OK, "done; with --wait and --follow: the run succeeded"},
-	{Failed, "failed, in a way that no other code tells"},
-	{Usage, "the command, its input or the configuration is wrong; nothing was done"},
-	{NotFound, "there is no such job, run or token"},
-	{Conflict, "it cannot be done as things stand, or somebody changed it meanwhile"},
-	{NotAllowed, "the token is missing, not known, over, or may not do this"},
-	{Unavailable, "not done: the scheduler cannot be reached, or cannot answer now; try again"},
-	{Unknown, "it may or may not have been done: look"},
+	{OK, "success; with --wait and --follow: the run succeeded"},
+	{Failed, "failure without a code of its own"},
+	{Usage, "invalid command, input or configuration; nothing was done"},
+	{NotFound, "no such job, run or token"},
+	{Conflict, "conflict: the current state does not allow it, or it changed meanwhile"},
+	{NotAllowed, "authentication failed, or the role does not allow it"},
+	{Unavailable, "not done: the scheduler is unavailable; try again"},
+	{Unknown, "unknown outcome: check whether it was done"},
 	{RunFailed, "with --wait and --follow: the run failed for good (Terminated)"},
 	{RunCancelled, "with --wait and --follow: the run was cancelled"},
 	{RunSkipped, "with --wait and --follow: the run was skipped"},
-	{TimedOut, "--wait-timeout was over before the run was; it goes on"},
-	{Interrupted, "told to stop (Ctrl-C); a run that was waited for goes on. It is also how --watch ends"},
+	{TimedOut, "--wait-timeout expired; the run continues"},
+	{Interrupted, "interrupted (Ctrl-C), also the end of --watch; a run that was waited for continues"},
 }
 
 // Exit ends the program with a code. Text is what is said about it; "" = nothing, or all of it has been said.
