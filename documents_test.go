@@ -231,7 +231,7 @@ func TestLibrariesHaveReasons(t *testing.T) {
 
 // What SECURITY.md says of linked modules is of the versions that are linked, and of etcd no more is linked than it says.
 func TestLinkedModulesAsSaid(t *testing.T) {
-	_, table, _ := strings.Cut(read(t, "SECURITY.md"), "## What is linked")
+	_, table, _ := strings.Cut(read(t, "SECURITY.md"), "## Linked modules")
 	rows := regexp.MustCompile("(?m)^\\| `(\\S+)` (v\\S+) \\|").FindAllStringSubmatch(table, -1)
 	if len(rows) < 2 {
 		t.Fatalf("only %d modules are found in SECURITY.md", len(rows))
