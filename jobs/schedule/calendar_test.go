@@ -10,9 +10,28 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// The page about calendars says what its rules exclude.
+// The examples of calendar rules, and the rules in the table of docs/schedules.md.
 func TestCalendarsPage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/calendars.md")
+	documented, err := os.ReadFile("../../docs/schedules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, listed, _ := strings.Cut(string(documented), "| rule | excludes |\n")
+	listed, _, _ = strings.Cut(listed, "\n\n")
+	valid := 0
+	for i, part := range strings.Split(listed, "`") {
+		if i%2 == 0 {
+			continue
+		}
+		if _, err := ParseCalendar("c", "", []string{part}); err != nil {
+			t.Errorf("docs/schedules.md lists %q: %v", part, err)
+		}
+		valid++
+	}
+	if valid < 8 {
+		t.Errorf("docs/schedules.md lists %d calendar rules", valid)
+	}
+	page, err := os.ReadFile("testdata/examples.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,14 +13,23 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// TestDocs holds the program to the tables of docs/schedules.md.
+// TestDocs checks the tables of docs/schedules.md and of testdata/examples.md.
 func TestDocs(t *testing.T) {
-	page, err := os.ReadFile("../../docs/schedules.md")
-	if err != nil {
-		t.Fatal(err)
+	for path, least := range map[string]int{"../../docs/schedules.md": 7, "testdata/examples.md": 70} {
+		page, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rows := checkTables(t, string(page)); rows < least {
+			t.Errorf("%s has %d examples, want %d", path, rows, least)
+		}
 	}
-	table, rows := "", 0
-	for line := range strings.Lines(string(page)) {
+}
+
+func checkTables(t *testing.T, page string) (rows int) {
+	t.Helper()
+	table := ""
+	for line := range strings.Lines(page) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
 		for i := range cells {
 			cells[i] = strings.Trim(cells[i], " `")
@@ -34,6 +43,9 @@ func TestDocs(t *testing.T) {
 		case table == "expression":
 			rows++
 			checkExample(t, cells)
+		case table == "example":
+			rows++
+			checkDue(t, Spec{Expr: cells[0], Zone: cells[1], Anchor: at(t, cells[2])}, cells[3])
 		case table == "settings":
 			rows++
 			checkSettings(t, cells)
@@ -42,9 +54,7 @@ func TestDocs(t *testing.T) {
 			checkRefusal(t, cells)
 		}
 	}
-	if rows < 60 {
-		t.Errorf("only %d examples are found", rows)
-	}
+	return rows
 }
 
 func checkExample(t *testing.T, cells []string) {
@@ -62,25 +72,31 @@ func checkExample(t *testing.T, cells []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if s := checkDue(t, spec, want); s != nil && s.Words() != words {
+		t.Errorf("%q:\n got %s\nwant %s", expr, s.Words(), words)
+	}
+}
+
+// checkDue compares the first three due times after a schedule's anchor. It returns nil if the schedule is refused.
+func checkDue(t *testing.T, spec Spec, want string) *Schedule {
+	t.Helper()
 	s, err := Parse(spec)
 	if err != nil {
-		t.Errorf("%q: %v", expr, err)
-		return
+		t.Errorf("%q: %v", spec.Expr, err)
+		return nil
 	}
-	location := locationOf(zone)
+	location := locationOf(spec.Zone)
 	var got []string
-	for _, due := range walk(s, after, 3) {
+	for _, due := range walk(s, spec.Anchor, 3) {
 		got = append(got, due.In(location).Format(time.RFC3339))
 	}
 	if len(got) < 3 {
 		got = append(got, "finished")
 	}
 	if got := strings.Join(got, "<br>"); got != want {
-		t.Errorf("%q in %s after %v:\n got %s\nwant %s", expr, zone, after, got, want)
+		t.Errorf("%q in %s after %v:\n got %s\nwant %s", spec.Expr, spec.Zone, spec.Anchor, got, want)
 	}
-	if s.Words() != words {
-		t.Errorf("%q:\n got %s\nwant %s", expr, s.Words(), words)
-	}
+	return s
 }
 
 // checkSettings compares a row "settings | due | its run may start" with what a job of these settings does.

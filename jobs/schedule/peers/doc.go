@@ -2,7 +2,7 @@
 //
 // It is all tests, in a module of its own, so that the program does not depend on what it is compared with. Where the
 // rules coincide, all engines must answer alike (agree_test.go); where they do not, each difference is shown with its
-// reason (differ_test.go). The figures in docs/schedules.md come from figures_test.go:
+// reason (differ_test.go). figures_test.go prints the tables of figures.md:
 //
 //	go test -run TestFigures -figures -v
 //

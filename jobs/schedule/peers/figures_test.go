@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
-var figures = flag.Bool("figures", false, "print the table of docs/schedules.md")
+var figures = flag.Bool("figures", false, "print the tables of figures.md")
 
 // walks are expressions to take one due time after another of, in the dialect of each engine.
 var walks = []struct{ name, zone, crontab, quartz string }{
@@ -150,8 +150,8 @@ func BenchmarkQueue(b *testing.B) {
 	}
 }
 
-// TestFigures prints the table of docs/schedules.md: our time, and how many times longer the others take, all measured
-// in this run.
+// TestFigures prints the tables of figures.md: our time, and how many times longer the others take, all measured in
+// this run.
 func TestFigures(t *testing.T) {
 	if !*figures {
 		t.Skip("-figures is not given")
