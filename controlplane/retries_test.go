@@ -221,10 +221,10 @@ func cells(t *testing.T, page, head string) (rows [][]string) {
 	return rows
 }
 
-// What the page of limits and retries shows is so.
+// The page about limits shows what happens.
 func TestS2_40AsThePageSays(t *testing.T) {
-	rows := cells(t, "limits-and-retries.md", "| rules | retries | its attempts end with | waits | it is |")
-	if len(rows) < 8 {
+	rows := cells(t, "limits.md", "| rules | retries | its attempts end with | waits | it is |")
+	if len(rows) < 6 {
 		t.Errorf("the page has %d runs", len(rows))
 	}
 	for _, row := range rows {
@@ -255,7 +255,7 @@ func TestS2_40AsThePageSays(t *testing.T) {
 
 func TestS3_20AsThePageSays(t *testing.T) {
 	tests.Long(t)
-	rows := cells(t, "limits-and-retries.md", "| overlap | they end as |")
+	rows := cells(t, "limits.md", "| overlap | the new run | final states |")
 	if len(rows) != 4 {
 		t.Errorf("the page has %d ways", len(rows))
 	}
@@ -269,13 +269,13 @@ func TestS3_20AsThePageSays(t *testing.T) {
 			}
 			time.Sleep(3*time.Hour + 30*time.Minute)
 			got := regexp.MustCompile(`\([a-z ]+\)`).ReplaceAllString(h.fates("sync"), "")
-			if got != strings.ReplaceAll(row[1], ",", "") {
+			if got != strings.ReplaceAll(row[2], ",", "") {
 				t.Errorf("%s: %s", row[0], got)
 			}
 		})
 	}
-	for _, row := range cells(t, "limits-and-retries.md", "| limit | means |") {
-		if l, err := kernel.ParseLimits(row[0]); err != nil || len(l) != 1 || kernel.LimitsText(l) != row[0] || l[0].Name == "" {
+	for _, row := range cells(t, "limits.md", "| limit | means |") {
+		if l, err := jobs.ParseLimits(row[0]); err != nil || len(l) != 1 || jobs.LimitsText(l) != row[0] || l[0].Name == "" {
 			t.Errorf("%s is read as %+v, %v", row[0], l, err)
 		}
 	}

@@ -474,7 +474,7 @@ func TestRoutesKeepTheirRules(t *testing.T) {
 
 // What the page of routes says of five runs is so.
 func TestS3_12RoutesAsTheirPageSays(t *testing.T) {
-	page, err := os.ReadFile("../docs/routing.md")
+	page, err := os.ReadFile("../docs/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
