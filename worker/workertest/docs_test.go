@@ -16,10 +16,10 @@ import (
 	"github.com/carillon-scheduler/carillon/worker/workertest"
 )
 
-// table reads the rows of a table of docs/families-and-backfill.md, by its head.
+// table reads the rows of a table of docs/retention.md, by its head.
 func table(t *testing.T, head string) (rows [][]string) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/families-and-backfill.md")
+	page, err := os.ReadFile("../../docs/retention.md")
 	if err != nil {
 		t.Fatal(err)
 	}
