@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// The routes of workers in other languages: docs/pull-workers.md tells the whole story.
+// The routes of workers in other languages: docs/http.md describes them.
 
 // longestPoll is how long a poll may wait; a server's limit on answers is twice that.
 const longestPoll = 30 * time.Second

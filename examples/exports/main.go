@@ -1,5 +1,5 @@
 // Command exports is a service as HTTP jobs call it: an export is begun by a request, takes a while, and says how far it
-// is when it is asked. docs/http-jobs.md walks through it.
+// is when it is asked. docs/http.md walks through it.
 package main
 
 import (

@@ -14,18 +14,18 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
-// docs/http-jobs.md walks through one case, and each of its commands does what the page says.
+// TestHTTPJobsPage runs the commands of the example in docs/http.md.
 func TestHTTPJobsPage(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		tests.Missing(t, err.Error())
 	}
-	page, err := os.ReadFile("../../../docs/http-jobs.md")
+	page, err := os.ReadFile("../../../docs/http.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(page), "\n## From curl to the dashboard\n")
+	_, section, _ := strings.Cut(string(page), "\n## An example\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(section, -1)
 	path, err := carillonProgram()
