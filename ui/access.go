@@ -41,11 +41,11 @@ type madeToken struct {
 }
 
 var roleChoices = []roleChoice{
-	{kernel.RoleViewer, "reads everything"},
-	{kernel.RoleOperator, "also starts, cancels, pauses and resumes"},
-	{kernel.RoleAdmin, "also edits jobs and settings, and gives out tokens"},
-	{kernel.RoleWorker, "runs jobs, over the bus"},
-	{kernel.RoleClient, "starts runs, over the bus"},
+	{jobs.RoleViewer, "reads everything"},
+	{jobs.RoleOperator, "also starts, cancels, pauses and resumes"},
+	{jobs.RoleAdmin, "also edits jobs and settings, and creates tokens"},
+	{jobs.RoleWorker, "runs jobs, over the bus"},
+	{jobs.RoleClient, "starts runs, over the bus"},
 }
 
 func (u *UI) tokens(r *http.Request, v visitor) (answer, error) {
@@ -88,7 +88,7 @@ func (u *UI) makeToken(r *http.Request, v visitor, form tokenForm) (*kernel.Toke
 	if form.Days != "" {
 		days, err := strconv.Atoi(form.Days)
 		if err != nil || days < 1 {
-			return nil, "", kernel.Invalid("%.20q is not a number of days; leave it empty for a token that is good until it is revoked", form.Days)
+			return nil, "", jobs.Invalid("invalid number of days %.20q: leave it empty for a token that does not expire", form.Days)
 		}
 		want.For = time.Duration(min(days, 100_000)) * 24 * time.Hour
 	}
@@ -99,11 +99,11 @@ func (u *UI) makeToken(r *http.Request, v visitor, form tokenForm) (*kernel.Toke
 func (u *UI) howToUse(r *http.Request, t *kernel.Token, text string) *madeToken {
 	m := &madeToken{Name: t.Name, Text: text}
 	switch t.Role {
-	case kernel.RoleWorker, kernel.RoleClient:
-		m.How = "Put it into a file that only the program may read, and name the file in the address of the bus:"
+	case jobs.RoleWorker, jobs.RoleClient:
+		m.How = "Store it in a file that only the program can read, and name the file in the bus address:"
 		m.Use = "umask 077; printf %s '" + text + "' > carillon.token\n# nats://HOST:4222?token-file=carillon.token"
 	default:
-		m.How = "Sign in with it here, or use it for the API and the command line:"
+		m.How = "Use it to sign in here, or for the API and the command line:"
 		m.Use = "export CARILLON_TOKEN='" + text + "'\ncurl -H \"Authorization: Bearer $CARILLON_TOKEN\" " + quoted(u.origin(r)+"/api/v1/whoami")
 	}
 	return m

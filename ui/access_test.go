@@ -86,12 +86,12 @@ func TestSignIn(t *testing.T) {
 		t.Errorf("a stranger's form: %d", answer.StatusCode)
 	}
 	_, body := s.get("/login?next=%2Fruns")
-	if !strings.Contains(body, `name="next" value="/runs"`) || strings.Contains(body, `aria-label="Main"`) || strings.Contains(body, "leads") || strings.Contains(body, "live.js") {
+	if !strings.Contains(body, `name="next" value="/runs"`) || strings.Contains(body, `aria-label="Main"`) || strings.Contains(body, "Leader") || strings.Contains(body, "live.js") {
 		t.Error("the login page tells strangers about the house, or forgets where they were going")
 	}
 	for _, wrong := range []string{"", "x", tokens["viewer"] + "x", tokens["worker"], tokens["client"], hostile} {
 		answer, body := s.post("/login", url.Values{"token": {wrong}, "next": {"/runs"}})
-		if answer.StatusCode != 401 || !strings.Contains(body, "not known, or its time is over") || !strings.Contains(body, `name="next" value="/runs"`) || len(answer.Cookies()) > 0 {
+		if answer.StatusCode != 401 || !strings.Contains(body, "Invalid or expired token") || !strings.Contains(body, `name="next" value="/runs"`) || len(answer.Cookies()) > 0 {
 			t.Errorf("token %.20q: %d", wrong, answer.StatusCode)
 		}
 		if wrong != "" && wrong != "x" && strings.Contains(body, wrong) {
@@ -109,7 +109,7 @@ func TestSignIn(t *testing.T) {
 		}
 	}
 	d.err = &jobs.Refusal{Code: jobs.Exhausted, Text: "wait"}
-	if answer, body := s.post("/login", url.Values{"token": {"x"}}); answer.StatusCode != 429 || !strings.Contains(body, "Too many sign-ins with this token, or wrong tries from your address") {
+	if answer, body := s.post("/login", url.Values{"token": {"x"}}); answer.StatusCode != 429 || !strings.Contains(body, "Too many sign-in attempts with this token or from this address") {
 		t.Errorf("too many tries: %d", answer.StatusCode)
 	}
 	d.err = errors.New("the disk is on fire")
@@ -312,7 +312,7 @@ func TestTokens(t *testing.T) {
 		{url.Values{"name": {"<b>x"}, "role": {"viewer"}}, 200, "&lt;b&gt;x"},
 		{url.Values{"name": {""}, "role": {"viewer"}}, 422, "name"},
 		{url.Values{"name": {"bob"}, "role": {"king"}}, 422, "king"},
-		{url.Values{"name": {"bob"}, "role": {"viewer"}, "days": {"soon"}}, 422, "not a number of days"},
+		{url.Values{"name": {"bob"}, "role": {"viewer"}, "days": {"soon"}}, 422, "invalid number of days"},
 		{url.Values{"name": {"bob"}, "role": {"viewer"}, "app": {"shop"}}, 422, "only a worker"},
 	} {
 		if answer, body := s.post("/access", c.form, "Cookie", cookie); answer.StatusCode != c.status || !strings.Contains(body, c.says) || strings.Contains(body, "<b>x") {
@@ -350,7 +350,7 @@ func TestAudit(t *testing.T) {
 	if n := strings.Count(body, "<del>"); n != 2 && n != 3 || !strings.Contains(body, "<ins>3m") || strings.Contains(body, "token") && strings.Contains(body, "(viewer-token)") {
 		t.Errorf("%d changes of settings: %s", n, body)
 	}
-	if _, body := s.get("/audit?target="+url.QueryEscape(hostile), "Cookie", cookie); !strings.Contains(body, "Nothing matches") {
+	if _, body := s.get("/audit?target="+url.QueryEscape(hostile), "Cookie", cookie); !strings.Contains(body, "No matches") {
 		t.Error("a target that is none")
 	}
 	for range 60 {

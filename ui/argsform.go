@@ -218,34 +218,34 @@ func (f *argField) value() (value []byte, fault string) {
 	case "text", "choice":
 		if f.Text == "" {
 			if f.Required {
-				return nil, "This is needed."
+				return nil, "Required."
 			}
 			return nil, ""
 		}
 		if f.Input == "choice" && !slices.Contains(f.Choices, f.Text) {
-			return nil, "This is none of " + strings.Join(f.Choices, ", ") + "."
+			return nil, "Want one of " + strings.Join(f.Choices, ", ") + "."
 		}
 		value, _ = json.Marshal(f.Text)
 		return value, ""
 	}
 	if text == "" {
 		if f.Required {
-			return nil, "This is needed."
+			return nil, "Required."
 		}
 		return nil, ""
 	}
 	switch f.Input {
 	case "integer":
 		if _, err := strconv.ParseInt(text, 10, 64); err != nil {
-			return nil, "This is not a whole number."
+			return nil, "Want a whole number."
 		}
 	case "number":
 		if n := json.Number(text); !json.Valid([]byte(text)) || func() bool { _, err := n.Float64(); return err != nil }() {
-			return nil, "This is not a number."
+			return nil, "Want a number."
 		}
 	default:
 		if !json.Valid([]byte(text)) {
-			return nil, "This is not JSON."
+			return nil, "Want valid JSON."
 		}
 	}
 	return []byte(text), ""

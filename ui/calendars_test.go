@@ -15,7 +15,7 @@ import (
 func TestCalendarPages(t *testing.T) {
 	s := newScene(t)
 	answer, body := s.get("/calendars")
-	s.has("no calendar", answer, body, 200, "There is no calendar.")
+	s.has("no calendar", answer, body, 200, "No calendars yet.")
 	answer, body = s.post("/calendars", url.Values{"name": {"weekend"}, "rules": {"SAT,SUN # closed\r\n2026-02-30"}})
 	s.has("a day that does not exist", answer, body, 422, "rule 2", "SAT,SUN # closed\n2026-02-30")
 	answer, body = s.post("/calendars", url.Values{"name": {"weekend"}, "rules": {"SAT,SUN # " + hostile}, "zone": {"Europe/Berlin"}})
@@ -27,7 +27,7 @@ func TestCalendarPages(t *testing.T) {
 	s.has("a second one of the name", answer, body, 409, "already")
 	s.declare(jobs.NewRecurring(jobs.RecurringFunc(nil), jobs.Options{Key: "app.hourly", Cron: "@hourly", Calendars: []string{"weekend"}}))
 	answer, body = s.get("/calendars/weekend")
-	s.has("shown", answer, body, 200, "app.hourly", "SAT,SUN # &#34;&gt;&lt;script&gt;", "While jobs use it")
+	s.has("shown", answer, body, 200, "app.hourly", "SAT,SUN # &#34;&gt;&lt;script&gt;", "A calendar in use cannot be deleted")
 	if strings.Count(body, "SAT,SUN") < 11 {
 		t.Errorf("ten excluded due times are not shown: %s", body)
 	}
@@ -46,7 +46,7 @@ func TestCalendarPages(t *testing.T) {
 func TestForecastPage(t *testing.T) {
 	s := newScene(t)
 	answer, body := s.get("/forecast")
-	s.has("nothing crowded", answer, body, 200, "No minute is crowded.")
+	s.has("nothing crowded", answer, body, 200, "No crowded minutes.")
 	// All in an hour that is far away: of the minute that it is now, the next crowd is a minute too far.
 	daily := fmt.Sprintf("0 %d * * *", time.Now().UTC().Add(12*time.Hour).Hour())
 	for i := range 9 {
@@ -65,7 +65,7 @@ func TestForecastPage(t *testing.T) {
 		t.Fatalf("no proposal: %s", body)
 	}
 	answer, body = s.get("/jobs/report-0/edit?schedule=" + link)
-	s.has("the edit", answer, body, 200, `name="was.schedule" value="`+daily+`"`, "The next ten fires would be", "<del class=\"dim\">"+daily+"</del>")
+	s.has("the edit", answer, body, 200, `name="was.schedule" value="`+daily+`"`, "Next ten fires", "<del class=\"dim\">"+daily+"</del>")
 	answer, body = s.get("/jobs/report-0/edit?schedule=99+99+*+*+*")
 	s.has("a proposal that cannot be", answer, body, 422)
 	if d := s.definition("report-0"); d.Policy.Schedule != daily {

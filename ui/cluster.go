@@ -40,13 +40,13 @@ func (u *UI) cluster(r *http.Request, v visitor) (answer, error) {
 		n := nodeRow{Member: m, State: "offline", Tone: "bad"}
 		switch {
 		case m.Term > 0:
-			n.State, n.Tone = "leads", "good"
+			n.State, n.Tone = "leader", "good"
 		case m.Online && m.Copies && !m.Voter:
-			n.State, n.Tone = "catches up", "warn"
+			n.State, n.Tone = "catching up", "warn"
 		case m.Online && m.Share != nil:
-			n.State, n.Tone = "fires", "good"
+			n.State, n.Tone = "triggering", "good"
 		case m.Online:
-			n.State, n.Tone = "stands by", ""
+			n.State, n.Tone = "follower", ""
 			n.CanBeTheFirst = m.Copies && v.Admin()
 		}
 		if m.Copies {

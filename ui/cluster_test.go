@@ -9,8 +9,8 @@ import (
 func TestClusterPage(t *testing.T) {
 	s := newScene(t)
 	_, page := s.get("/cluster")
-	for _, want := range []string{"3 nodes: no fault tolerance.", `<span class="tag good">leads</span>`, "term 7", `<span class="tag bad">offline</span>`,
-		`<span class="tag bad">5s</span>`, "this one", `<span class="tag good">fires</span><span class="sub">149 jobs</span>`} {
+	for _, want := range []string{"3 nodes: no fault tolerance.", `<span class="tag good">leader</span>`, "term 7", `<span class="tag bad">offline</span>`,
+		`<span class="tag bad">5s</span>`, "this node", `<span class="tag good">triggering</span><span class="sub">149 jobs</span>`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is missing", want)
 		}

@@ -37,7 +37,7 @@ func (p forecastPage) UsualText() string {
 		return "so far"
 	}
 	if p.Usual == 0 {
-		return "most minutes have none"
+		return "the median minute has none"
 	}
-	return fmt.Sprintf("a minute usually has %s", count(p.Usual))
+	return fmt.Sprintf("the median minute has %s", count(p.Usual))
 }

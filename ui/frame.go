@@ -57,8 +57,8 @@ func withDid(path, did string) string {
 
 // toasts are what a page says after something was done, by the word in its URL.
 var toasts = map[string]string{
-	"paused": "Paused.", "drained": "It takes nothing new.", "resumed": "Resumed.", "backfilled": "The runs are made.", "saved": "Saved.", "started": "Started.", "cancelled": "Cancelled.", "deleted": "Deleted.",
-	"follows": "It follows the code again.", "debug": "Debug mode was switched.", "transfer": "Another node leads.", "revoked": "The token was revoked.", "settings": "Settings were saved.", "cleaned": "They are being cleared away.",
+	"paused": "Paused.", "drained": "The worker takes no new runs.", "resumed": "Resumed.", "backfilled": "Runs created.", "saved": "Saved.", "started": "Started.", "cancelled": "Cancelled.", "deleted": "Deleted.",
+	"follows": "The setting follows the code again.", "debug": "Debug mode changed.", "transfer": "Leadership transferred.", "revoked": "Token revoked.", "settings": "Settings saved.", "cleaned": "Purge started.",
 }
 
 // route asks who comes, whether their role is enough, and lets do answer.
@@ -71,7 +71,7 @@ func (u *UI) route(need ops.Role, do handler) http.HandlerFunc {
 			return
 		}
 		if !v.Who.Role.Covers(need) {
-			u.fail(w, r, v, kernel.Refuse(jobs.Forbidden, "this needs the role %s, and yours is %s", need, v.Who.Role))
+			u.fail(w, r, v, jobs.Refuse(jobs.Forbidden, "this requires the role %s, yours is %s", need, v.Who.Role))
 			return
 		}
 		admitted(w, r, v)
@@ -93,7 +93,7 @@ func (u *UI) door(do handler) func(http.ResponseWriter, *http.Request, visitor) 
 		if r.Method == http.MethodPost {
 			r.Body = http.MaxBytesReader(w, r.Body, 2*kernel.MaxArgs)
 			if err := r.ParseForm(); err != nil {
-				u.fail(w, r, v, kernel.Invalid("the form cannot be read, or is too large"))
+				u.fail(w, r, v, jobs.Invalid("the form is invalid or too large"))
 				return
 			}
 		}
@@ -186,7 +186,7 @@ func (u *UI) render(w http.ResponseWriter, r *http.Request, v visitor, a answer)
 	var out bytes.Buffer
 	if err := u.pages[a.page].ExecuteTemplate(&out, "page", u.frameOf(r, v, a)); err != nil {
 		u.log.ErrorContext(r.Context(), "page cannot be rendered", "page", a.page, "err", err)
-		http.Error(w, "something went wrong on our side; it has been logged", http.StatusInternalServerError)
+		http.Error(w, "internal error; the server log has details", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -196,10 +196,18 @@ func (u *UI) render(w http.ResponseWriter, r *http.Request, v visitor, a answer)
 	_, _ = w.Write(out.Bytes()) // the browser may have gone
 }
 
-// failure is the page that says what is wrong.
+// failure is the page for an error.
 type failure struct {
+	Title   string
 	Text    string
-	Unknown bool // it may have been done, or a part of it
+	Unknown bool // the request may have succeeded, fully or in part
+}
+
+// titles name the statuses of failures.
+var titles = map[int]string{
+	http.StatusNotFound: "404: not found", http.StatusUnprocessableEntity: "422: invalid input", http.StatusConflict: "409: conflict",
+	http.StatusForbidden: "403: not allowed", http.StatusTooManyRequests: "429: limit reached", http.StatusServiceUnavailable: "503: unavailable",
+	http.StatusGatewayTimeout: "504: outcome unknown", http.StatusInternalServerError: "500: internal error",
 }
 
 // fail says why not. Only refusals carry their text out.
@@ -208,21 +216,22 @@ func (u *UI) fail(w http.ResponseWriter, r *http.Request, v visitor, err error) 
 }
 
 func (u *UI) failed(ctx context.Context, path string, err error) answer {
-	a := answer{page: "failure", title: "Not done", status: statusOf(err), data: failure{Text: said(err)}}
+	status := statusOf(err)
+	page := failure{Title: titles[status], Text: said(err)}
 	switch {
-	case a.status == http.StatusServiceUnavailable:
+	case status == http.StatusServiceUnavailable:
 		u.log.WarnContext(ctx, "page could not be answered", "path", path, "err", err)
-		a.data = failure{Text: "The scheduler cannot answer now. Try again in a moment."}
-	case a.status == http.StatusGatewayTimeout: // who hears "not done" does it again
+		page.Text = "The scheduler is unavailable. Try again shortly."
+	case status == http.StatusGatewayTimeout: // a reader of "failed" would send the request again
 		u.log.WarnContext(ctx, "outcome is not known", "path", path, "err", err)
-		a.title, a.data = "Not known", failure{Text: said(err), Unknown: true}
-	case a.status == http.StatusInternalServerError:
+		page.Unknown = true
+	case status == http.StatusInternalServerError:
 		if !errors.Is(err, context.Canceled) {
 			u.log.ErrorContext(ctx, "page failed", "path", path, "err", err)
 		}
-		a.data = failure{Text: "Something went wrong on our side; it has been logged."}
+		page.Text = "Internal error. The server log has details."
 	}
-	return a
+	return answer{page: "failure", title: page.Title, status: status, data: page}
 }
 
 // said is the text of an error that somebody made by what they wrote.

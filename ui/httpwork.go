@@ -42,21 +42,21 @@ func httpWorkOf(raw json.RawMessage) *httpWork {
 	for i := range plan.Request {
 		r, note := &plan.Request[i], ""
 		if r.RespEnvName != "" {
-			note = "its answer is ${" + r.RespEnvName + "}"
+			note = "response stored as ${" + r.RespEnvName + "}"
 		}
 		add("request "+strconv.Itoa(i+1), &r.Call, note)
 	}
 	switch {
 	case plan.Async && plan.CheckURL != nil:
-		add("check", plan.CheckURL, fmt.Sprintf("every %d s, until it is over", max(1, plan.CheckRateSeconds)))
+		add("check", plan.CheckURL, fmt.Sprintf("every %d s until the work is finished", max(1, plan.CheckRateSeconds)))
 	case plan.Async:
-		w.Calls = append(w.Calls, httpCall{What: "feedback", Note: "the other side calls back when it is over"})
+		w.Calls = append(w.Calls, httpCall{What: "feedback", Note: "the service calls back when the work is finished"})
 	}
 	for i := range plan.Notification {
 		n := &plan.Notification[i]
-		note := "tells of every state"
+		note := "for every state"
 		if n.StateEquals != "" {
-			note = "tells of " + n.StateEquals
+			note = "for " + n.StateEquals
 		}
 		add("notification", &n.Call, note)
 	}

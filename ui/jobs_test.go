@@ -95,12 +95,12 @@ func TestSparkBehindDelayedRuns(t *testing.T) {
 func TestJobPage(t *testing.T) {
 	s := newScene(t)
 	answer, body := s.get("/jobs/app.nightly")
-	s.has("recurring", answer, body, 200, "at 02:30", "Europe/Berlin", "02:30:00 CE", "Each due time so far", "/jobs/app.nightly/trigger", "0 30 2 * * *", "!Resume", "/api/v1/jobs/app.nightly/trigger", "!&#34;args&#34;")
+	s.has("recurring", answer, body, 200, "at 02:30", "Europe/Berlin", "02:30:00 CE", "Every due time so far", "/jobs/app.nightly/trigger", "0 30 2 * * *", "!Resume", "/api/v1/jobs/app.nightly/trigger", "!&#34;args&#34;")
 	if n := strings.Count(body, `data-label="In the job’s zone"`); n != 10 {
 		t.Errorf("%d due times ahead, want 10", n)
 	}
 	answer, body = s.get("/jobs/app.paused")
-	s.has("paused", answer, body, 200, "Paused by test", "until somebody resumes it", "/jobs/app.paused/resume")
+	s.has("paused", answer, body, 200, "Paused by test", "until it is resumed", "/jobs/app.paused/resume")
 	answer, body = s.get("/jobs/app.typed")
 	s.has("triggered", answer, body, 200, "held by debug mode", "jobs.Trigger[Args]", "curl -X POST &#39;http://example.com/api/v1/jobs/app.typed/trigger&#39;", "Dial(&#34;nats://127.0.0.1:4222&#34;)", "/jobs/app.typed/run", "!Next fires", `{&#34;deep&#34;:{},&#34;n&#34;:0,&#34;who&#34;:&#34;…&#34;}`)
 	answer, body = s.get("/jobs/nope")
@@ -110,7 +110,7 @@ func TestJobPage(t *testing.T) {
 func TestPauseForm(t *testing.T) {
 	s := newScene(t)
 	answer, body := s.post("/jobs/app.nightly/pause", url.Values{"until": {"at"}, "at": {"2020-01-01T10:00"}, "zone": {"Europe/Berlin"}, "reason": {"the typed words"}})
-	s.has("a time that has passed", answer, body, 422, "has passed", `value="the typed words"`, `value="2020-01-01T10:00"`, `value="at" checked`)
+	s.has("a time that has passed", answer, body, 422, "in the past", `value="the typed words"`, `value="2020-01-01T10:00"`, `value="at" checked`)
 	answer, body = s.post("/jobs/app.nightly/pause", url.Values{"until": {"hour"}, "zone": {"Mars/Base"}})
 	s.has("a zone that is none", answer, body, 422, "Mars/Base")
 	answer, body = s.post("/jobs/app.nightly/pause", url.Values{"until": {"never"}})
@@ -134,7 +134,7 @@ func TestPauseForm(t *testing.T) {
 		t.Errorf("paused until %s", at)
 	}
 	answer, body = s.get("/jobs/app.nightly")
-	s.has("its page", answer, body, 200, "moving house", "It goes on")
+	s.has("its page", answer, body, 200, "moving house", "It resumes")
 	for _, evil := range []string{"https://evil.example/", "//evil.example", `/\evil.example`} {
 		answer, _ := s.post("/jobs/app.nightly/resume", url.Values{"back": {evil}})
 		if to := answer.Header.Get("Location"); to != "/?did=resumed" {
@@ -162,7 +162,7 @@ func (s *scene) runAt(answer *http.Response, body string) *kernel.Run {
 func TestArgumentsForm(t *testing.T) {
 	s := newScene(t)
 	answer, body := s.get("/jobs/app.typed/run")
-	s.has("the form", answer, body, 200, `name="a.who"`, `name="a.n"`, `value="0.5"`, `type="checkbox" name="a.loud"`, "<option>soft</option>", `<textarea id="arg-5" name="a.deep"`, "Write JSON instead")
+	s.has("the form", answer, body, 200, `name="a.who"`, `name="a.n"`, `value="0.5"`, `type="checkbox" name="a.loud"`, "<option>soft</option>", `<textarea id="arg-5" name="a.deep"`, "Use JSON")
 	if strings.Index(body, "a.who") > strings.Index(body, "a.deep") {
 		t.Error("fields are not in the order of the schema")
 	}
@@ -217,7 +217,7 @@ func TestEditForm(t *testing.T) {
 	}
 	// Sent as it is, it changes nothing: what nobody wrote in goes on following the code.
 	answer, body := s.post("/jobs/app.nightly/edit", with("do", "preview"))
-	s.has("unchanged", answer, body, 200, "Nothing would change")
+	s.has("unchanged", answer, body, 200, "No changes.")
 	revision := s.definition("app.nightly").Revision
 
 	answer, body = s.post("/jobs/app.nightly/edit", with("do", "preview", "schedule", "0 0 3 29 MAR *", "timeout", "90s"))
@@ -226,8 +226,8 @@ func TestEditForm(t *testing.T) {
 		t.Error("a preview has changed the job")
 	}
 	for field, c := range map[string][2]string{
-		"schedule": {"61 * * * *", "minute at 0"}, "zone": {"Mars/Base", "Mars/Base"}, "retries": {"some", "not a whole number"}, "timeout": {"-1s", "must be between"},
-		"start": {"soon", "is not a time"}, "args": {"[", "not valid JSON"}, "priority": {"500", "must be between"},
+		"schedule": {"61 * * * *", "minute at 0"}, "zone": {"Mars/Base", "Mars/Base"}, "retries": {"some", "want a whole number"}, "timeout": {"-1s", "must be between"},
+		"start": {"soon", "invalid time"}, "args": {"[", "not valid JSON"}, "priority": {"500", "must be between"},
 	} {
 		answer, body := s.post("/jobs/app.nightly/edit", with("do", "save", field, c[0], "description", "half a page of words"))
 		s.has(field, answer, body, 422, "half a page of words", c[1])
@@ -247,7 +247,7 @@ func TestEditForm(t *testing.T) {
 
 	// The old form again, with a change of its own and one of the same field: nothing is saved, nothing is lost.
 	answer, body = s.post("/jobs/app.nightly/edit", with("do", "save", "timeout", "5m", "retries", "7"))
-	s.has("a stale form", answer, body, 409, "Somebody else has edited", `name="timeout" value="5m"`, "somebody else made it: 1m30s", `name="retries" value="7"`, `name="tags" value="a, b"`)
+	s.has("a stale form", answer, body, 409, "Another user edited", `name="timeout" value="5m"`, "current value: 1m30s", `name="retries" value="7"`, `name="tags" value="a, b"`)
 	if got := s.definition("app.nightly").Policy; got.Timeout != 90*time.Second || got.Retries != 0 {
 		t.Errorf("a stale form has changed the job: %+v", got)
 	}
@@ -261,7 +261,7 @@ func TestEditForm(t *testing.T) {
 	}
 
 	answer, body = s.get("/jobs/app.nightly")
-	s.has("its page", answer, body, 200, "follow the code again", "In the code it is: 1h")
+	s.has("its page", answer, body, 200, "follow the code again", "Value in code: 1h")
 	answer, body = s.post("/jobs/app.nightly/follow", url.Values{"field": {"timeout"}})
 	s.has("follow", answer, body, 303)
 	_, body = s.get("/jobs/app.nightly/edit")
@@ -333,7 +333,7 @@ func attribute(tag, name string) string {
 func TestDeleteForm(t *testing.T) {
 	s := newScene(t)
 	answer, body := s.get("/jobs/app.work/delete")
-	s.has("the form", answer, body, 200, "are not over", `value="finish"`, `value="cancel"`)
+	s.has("the form", answer, body, 200, "live run", `value="finish"`, `value="cancel"`)
 	answer, body = s.post("/jobs/app.work/delete", nil)
 	s.has("without a word about its runs", answer, body, 409, "say whether to cancel them or to let them finish")
 	answer, body = s.post("/jobs/app.work/delete", url.Values{"runs": {"cancel"}, "revision": {"17"}})
@@ -368,7 +368,7 @@ func TestVersionsPage(t *testing.T) {
 	answer, body := s.get("/jobs/app.nightly")
 	s.has("the way there", answer, body, 200, "/jobs/app.nightly/versions")
 	answer, body = s.get("/jobs/app.nightly/versions")
-	s.has("versions", answer, body, 200, "holds now", "ann", "&lt;b&gt;5&lt;/b&gt; are better", "<del>3</del>", fmt.Sprintf("Go back to revision %d", d.Revision-1))
+	s.has("versions", answer, body, 200, ">current<", "ann", "&lt;b&gt;5&lt;/b&gt; are better", "<del>3</del>", fmt.Sprintf("Roll back to revision %d", d.Revision-1))
 	answer, body = s.post("/jobs/app.nightly/rollback", url.Values{"to": {fmt.Sprint(d.Revision - 1)}, "revision": {"1"}})
 	s.has("for another revision", answer, body, 409, "look again")
 	answer, _ = s.post("/jobs/app.nightly/rollback", url.Values{"to": {fmt.Sprint(d.Revision - 1)}, "revision": {fmt.Sprint(d.Revision)}})
@@ -447,17 +447,17 @@ func TestTheme(t *testing.T) {
 func TestBackfillForm(t *testing.T) {
 	s := newScene(t)
 	answer, body := s.get("/jobs/app.nightly/backfill")
-	s.has("empty", answer, body, 200, `name="from"`, `value="1"`, "Count them", "!would be made")
+	s.has("empty", answer, body, 200, `name="from"`, `value="1"`, ">Preview<", "!in parallel")
 	words := url.Values{"from": {"2026-01-01T00:00"}, "to": {"2026-01-04T00:00"}, "zone": {"Europe/Berlin"}, "parallel": {"2"}}
 	answer, body = s.get("/jobs/app.nightly/backfill?" + words.Encode())
-	s.has("counted", answer, body, 200, "3 runs</strong> of 3 due times would be made, at most 2 at once", "2026-01-01", "Make 3 runs")
+	s.has("counted", answer, body, 200, "3 runs</strong> for 3 due times from", "at most 2 in parallel", "2026-01-01", "Create 3 runs")
 	wrong := url.Values{"from": {"2026-01-04T00:00"}, "to": {"2026-01-01T00:00"}, "zone": {"Europe/Berlin"}}
 	for name, send := range map[string]func() (*http.Response, string){
 		"asked":  func() (*http.Response, string) { return s.get("/jobs/app.nightly/backfill?" + wrong.Encode()) },
 		"posted": func() (*http.Response, string) { return s.post("/jobs/app.nightly/backfill", wrong) },
 	} {
 		answer, body = send()
-		s.has("the wrong way round, "+name, answer, body, 422, "is not before", `value="2026-01-04T00:00"`, "!would be made")
+		s.has("the wrong way round, "+name, answer, body, 422, "is not before", `value="2026-01-04T00:00"`, "!in parallel")
 	}
 	answer, body = s.get("/jobs/app.work/backfill?" + words.Encode())
 	s.has("a triggered job", answer, body, 422, "is triggered: it has no due times")
@@ -473,7 +473,7 @@ func TestBackfillForm(t *testing.T) {
 		t.Errorf("%d runs were made", len(runs))
 	}
 	answer, body = s.get("/jobs/app.nightly/backfill?" + words.Encode())
-	s.has("again", answer, body, 200, "No run would be made", "3 have a run", "!Make 3")
+	s.has("again", answer, body, 200, "No runs to create", "3 with a run", "!Create 3")
 }
 
 func (s *scene) runsOf(key jobs.Key) []*kernel.Run {

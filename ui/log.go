@@ -90,7 +90,7 @@ func (u *UI) logFile(r *http.Request, v visitor) (answer, error) {
 			return err
 		})
 		if err != nil {
-			_, _ = fmt.Fprintln(out, "the log could not be read to its end")
+			_, _ = fmt.Fprintln(out, "the log is incomplete: it could not be read to its end")
 		}
 		_ = out.Flush() // the browser may have gone
 	}}, nil

@@ -45,10 +45,10 @@ func (u *UI) signIn(r *http.Request, _ visitor) (answer, error) {
 	switch {
 	case errors.Is(err, jobs.Forbidden):
 		return answer{page: "login", title: "Sign in", status: http.StatusUnauthorized,
-			data: loginPage{Next: next, Fault: "This token is not known, or its time is over. Tokens of workers and clients do not sign in here."}}, nil
+			data: loginPage{Next: next, Fault: "Invalid or expired token. Worker and client tokens cannot sign in here."}}, nil
 	case errors.Is(err, jobs.Exhausted):
 		return answer{page: "login", title: "Sign in", status: http.StatusTooManyRequests,
-			data: loginPage{Next: next, Fault: "Too many sign-ins with this token, or wrong tries from your address. Wait a minute, then try again."}}, nil
+			data: loginPage{Next: next, Fault: "Too many sign-in attempts with this token or from this address. Try again in a minute."}}, nil
 	case err != nil:
 		return answer{}, err
 	}

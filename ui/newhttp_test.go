@@ -16,12 +16,12 @@ func TestNewHTTPJob(t *testing.T) {
 	answer, body := s.get("/jobs")
 	s.has("the way there", answer, body, 200, `href="/new"`)
 	answer, body = s.get("/new")
-	s.has("the form", answer, body, 200, "New HTTP job", "Save and try it")
+	s.has("the form", answer, body, 200, "New HTTP job", "Save and run")
 
 	good := url.Values{"key": {"app.ping"}, "app": {"http"}, "method": {"POST"}, "url": {"https://example.com/?day=${$.day}"}, "headers": {"Authorization: Bearer ${secret:T}\r\nX-A: b"},
 		"body": {`{"a": "${$.a}"}`}, "schedule": {"0 30 2 * * *"}, "zone": {"Europe/Berlin"}, "timeout": {"90s"}, "retries": {"3"}}
 	for field, wrong := range map[string][2]string{"url": {"ftp://x/", "must begin with"}, "key": {"no spaces", "job key"}, "schedule": {"0 0 25 * * *", "hour"},
-		"timeout": {"long", "long"}, "retries": {"many", "whole number"}, "headers": {"nonsense", "Name: value"}, "json": {"{", "not JSON"}} {
+		"timeout": {"long", "long"}, "retries": {"many", "whole number"}, "headers": {"nonsense", "Name: value"}, "json": {"{", "invalid JSON"}} {
 		form := url.Values{}
 		for k, v := range good {
 			form[k] = v
@@ -66,8 +66,8 @@ func TestWhatAnHTTPJobCalls(t *testing.T) {
 		t.Fatalf("%d %s", answer.StatusCode, body)
 	}
 	answer, body := s.get("/jobs/app.chain")
-	s.has("the chain", answer, body, 200, "What it calls", "request 1", "<code>POST http://example.com/begin?day=${$.day}</code>", "its answer is ${FIRST}",
-		"request 2", "<code>GET service://far/&lt;b&gt;</code>", "check", "<code>GET http://example.com/${responses[0].id}</code>", "every 7 s", "<code>PUT http://example.com/told</code>", "tells of finalFailed")
+	s.has("the chain", answer, body, 200, "<h2>Requests</h2>", "request 1", "<code>POST http://example.com/begin?day=${$.day}</code>", "response stored as ${FIRST}",
+		"request 2", "<code>GET service://far/&lt;b&gt;</code>", "check", "<code>GET http://example.com/${responses[0].id}</code>", "every 7 s", "<code>PUT http://example.com/told</code>", "for finalFailed")
 
 	form.Set("key", "app.back")
 	form.Set("json", `{"request":[{"url":"http://example.com/?to=${schedulingFeedbackUrl}"}],"async":true}`)
@@ -75,8 +75,8 @@ func TestWhatAnHTTPJobCalls(t *testing.T) {
 		t.Fatalf("%d %s", answer.StatusCode, body)
 	}
 	answer, body = s.get("/jobs/app.back")
-	s.has("a call back", answer, body, 200, "feedback", "the other side calls back")
-	if answer, body = s.get("/jobs/billing.charge"); strings.Contains(body, "What it calls") {
+	s.has("a call back", answer, body, 200, "feedback", "the service calls back")
+	if answer, body = s.get("/jobs/billing.charge"); strings.Contains(body, "<h2>Requests</h2>") {
 		t.Errorf("%d: a job of code calls something", answer.StatusCode)
 	}
 }
@@ -94,8 +94,8 @@ func TestNewHTTPJobThatIsNotTried(t *testing.T) {
 	}
 
 	for code, says := range map[jobs.Code][]string{
-		jobs.Conflict: {"The job was made; it was not run: nobody is there", `action="/jobs/app.conflict/trigger"`, "!Not done"},
-		jobs.Unknown:  {"Not known", "the job app.outcome was made; whether it was run is not known", "!Not done"},
+		jobs.Conflict: {"The job was created, but not run: nobody is there", `action="/jobs/app.conflict/trigger"`, "!409:"},
+		jobs.Unknown:  {"outcome unknown", "job app.outcome was created; whether its run started is unknown"},
 	} {
 		s.breaks(func(k kernel.Command) error {
 			if _, ok := k.(kernel.Create); ok {

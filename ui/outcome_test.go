@@ -41,10 +41,10 @@ func TestOutcomeThatIsNotKnown(t *testing.T) {
 	s := newScene(t)
 	s.breaks(func(kernel.Command) error { return errDoubt })
 	answer, body := s.post("/jobs/app.work/trigger", nil)
-	s.has("a run that may have been made", answer, body, 504, "<h1>Not known</h1>", "<title>Not known", "the answer has not come", "look before you do it again", "!Not done")
-	s.breaks(func(kernel.Command) error { return errors.New("the disk is on fire") })
+	s.has("a run that may have been made", answer, body, 504, "<h1>504: outcome unknown</h1>", "<title>504: outcome unknown", "the answer has not come", "Check before you repeat it")
+	s.breaks(func(jobs.Command) error { return errors.New("the disk is on fire") })
 	answer, body = s.post("/jobs/app.work/trigger", nil)
-	s.has("an error inside", answer, body, 500, "<h1>Not done</h1>", "Something went wrong on our side", "!disk", "!look before")
+	s.has("an error inside", answer, body, 500, "<h1>500: internal error</h1>", "The server log has details", "!disk", "!Check before")
 }
 
 // Of several runs, it is said of which the outcome is not known, and what was done of the others.
@@ -59,11 +59,11 @@ func TestBulkOfWhichAnOutcomeIsNotKnown(t *testing.T) {
 		return nil
 	})
 	answer, body := s.post("/runs/bulk", url.Values{"id": {first.String(), second.String()}, "do": {"cancel"}, "here": {"/runs"}})
-	s.has("the second one", answer, body, 504, "<h1>Not known</h1>", "of 1 run it was done, and of run "+second.String()+" it is not known")
+	s.has("the second one", answer, body, 504, "<h1>504: outcome unknown</h1>", "completed for 1 run; the outcome for run "+second.String()+" is unknown")
 	third := s.runs[jobs.Failed]
 	says = errors.New("the disk is on fire")
 	answer, body = s.post("/runs/bulk", url.Values{"id": {third.String(), second.String()}, "do": {"cancel"}, "here": {"/runs"}})
-	s.has("an error inside", answer, body, 504, "<h1>Not known</h1>", "of 1 run it was done, and then it broke off", "!disk")
+	s.has("an error inside", answer, body, 504, "<h1>504: outcome unknown</h1>", "completed for 1 run, then interrupted", "!disk")
 	answer, body = s.post("/runs/bulk", url.Values{"id": {second.String(), "17"}, "do": {"cancel"}, "here": {"/runs"}})
-	s.has("what is no run", answer, body, 422, "!broke off")
+	s.has("what is no run", answer, body, 422, "!interrupted")
 }

@@ -71,8 +71,8 @@ type urgent struct {
 // urgentOf leads to the run, or the job, or the list where somebody can do something about it.
 func urgentOf(a ops.Attention) urgent {
 	w := urgent{Attention: a, Tone: "bad", Path: "/workers"}
-	w.Word = map[ops.AttentionKind]string{ops.NoWorker: "no worker", ops.Stuck: "stuck", ops.Failing: "failing", ops.GaveUp: "paused itself", ops.Lost: "worker lost",
-		ops.Clock: "clock", ops.Endless: "endless",
+	w.Word = map[ops.AttentionKind]string{ops.NoWorker: "no worker", ops.Stuck: "stuck", ops.Failing: "failing", ops.GaveUp: "paused automatically", ops.Lost: "worker lost",
+		ops.Clock: "clock", ops.Endless: "long-running",
 		ops.Unfired: "missed", ops.Trouble: "schedule", ops.Paused: "paused"}[a.Kind]
 	if a.Kind == ops.Paused || a.Kind == ops.Unfired {
 		w.Tone = "warn"
@@ -97,7 +97,7 @@ func (p *overview) draw(base string) {
 	live := p.Live
 	p.Busy, p.Waiting, p.Delayed = live[jobs.Processing], live[jobs.Enqueued]+live[jobs.Failed], live[jobs.Scheduled]
 	link := func(s jobs.State) string { return base + "/runs?state=" + s.String() }
-	p.Now = chart.Share{Title: "Runs that are not over", Parts: []chart.Part{
+	p.Now = chart.Share{Title: "Live runs", Parts: []chart.Part{
 		{Name: "running", Class: "processing", N: live[jobs.Processing], Href: link(jobs.Processing)},
 		{Name: "waiting for a worker or a slot", Class: "enqueued", N: live[jobs.Enqueued], Href: link(jobs.Enqueued)},
 		{Name: "waiting for a retry", Class: "failed", N: live[jobs.Failed], Href: link(jobs.Failed)},
@@ -124,12 +124,12 @@ func columns(n int, step time.Duration, now time.Time) []time.Time {
 // minutes are how many runs ended, and how late they began, in the last hour.
 func minutes(pulse []ops.Minute, now time.Time) (chart.Stack, chart.Band) {
 	at := columns(chartMinutes, time.Minute, now)
-	stack := chart.Stack{Title: "Ended by minute", At: at, Series: []chart.Series{
+	stack := chart.Stack{Title: "Finished per minute", At: at, Series: []chart.Series{
 		{Name: "succeeded", Class: "succeeded"}, {Name: "skipped or cancelled", Class: "skipped"}, {Name: "attempts failed", Class: "failed"}, {Name: "terminated", Class: "terminated"}}}
 	for i := range stack.Series {
 		stack.Series[i].Values = make([]int64, len(at))
 	}
-	band := chart.Band{Title: "Late by minute", At: at, LowName: "half below (p50)", HighName: "99 of 100 below (p99)",
+	band := chart.Band{Title: "Delay per minute", At: at, LowName: "median (p50)", HighName: "99th percentile (p99)",
 		Low: make([]time.Duration, len(at)), High: make([]time.Duration, len(at)), Known: make([]bool, len(at))}
 	for _, m := range pulse {
 		i := int(m.At.Sub(at[0]) / time.Minute)
@@ -149,7 +149,7 @@ func minutes(pulse []ops.Minute, now time.Time) (chart.Stack, chart.Band) {
 func hours(counts []kernel.Tally, now time.Time) chart.Stack {
 	at := columns(chartHours, time.Hour, now)
 	series := map[jobs.State]int{jobs.Succeeded: 0, jobs.Skipped: 1, jobs.Cancelled: 2, jobs.Terminated: 3}
-	stack := chart.Stack{Title: "Ended by hour", At: at, Series: []chart.Series{
+	stack := chart.Stack{Title: "Finished per hour", At: at, Series: []chart.Series{
 		{Name: "succeeded", Class: "succeeded"}, {Name: "skipped", Class: "wait"}, {Name: "cancelled", Class: "cancelled"}, {Name: "terminated", Class: "terminated"}}}
 	for i := range stack.Series {
 		stack.Series[i].Values = make([]int64, len(at))

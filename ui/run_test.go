@@ -25,7 +25,7 @@ func TestAttempts(t *testing.T) {
 		t.Fatalf("%d attempts, %d skipped", len(list), skipped)
 	}
 	a, b := list[0], list[1]
-	if a.State != jobs.Failed || a.Waited != 10*time.Second || a.Took != 20*time.Second || a.WaitX != 0 || a.WaitW != 100 || a.RunX != 100 || a.RunW != 200 || a.Why != "took too long" {
+	if a.State != jobs.Failed || a.Waited != 10*time.Second || a.Took != 20*time.Second || a.WaitX != 0 || a.WaitW != 100 || a.RunX != 100 || a.RunW != 200 || a.Why != "timeout" {
 		t.Errorf("the first: %+v", a)
 	}
 	if b.State != jobs.Terminated || b.Waited != 50*time.Second || b.WaitX != 300 || b.WaitW != 500 || b.RunX != 800 || b.RunW != 200 || b.Error != "no, and at length" || b.Worker != "w2" {

@@ -26,7 +26,7 @@ func TestRunsAreFiltered(t *testing.T) {
 		}
 	}
 	for query, says := range map[string]string{
-		"?state=Broken": "state &#34;Broken&#34; is none of", "?from=yesterday": "is not understood", "?parent=17": "not a UUID", "?origin=heaven": "is none of", "?job=a+b": "a b",
+		"?state=Broken": "state &#34;Broken&#34; is none of", "?from=yesterday": "invalid time", "?parent=17": "not a UUID", "?origin=heaven": "is none of", "?job=a+b": "a b",
 	} {
 		if answer, body := s.get("/runs" + query); answer.StatusCode != 200 || !strings.Contains(body, says) {
 			t.Errorf("/runs%s does not say %s: %d", query, says, answer.StatusCode)
@@ -151,7 +151,7 @@ func TestRefusedFormsKeepWhatWasTyped(t *testing.T) {
 	if answer, body := s.post("/runs/"+s.runs[jobs.Succeeded].String()+"/cancel", nil); answer.StatusCode != 409 || !strings.Contains(body, "it has ended") || !strings.Contains(body, "Arguments") {
 		t.Errorf("cancel: %d", answer.StatusCode)
 	}
-	for typed, says := range map[string]string{"soon": "is not a length of time", "10ms": "misfire after"} {
+	for typed, says := range map[string]string{"soon": "invalid duration", "10ms": "misfire after"} {
 		if answer, body := s.post("/settings", url.Values{"misfire": {typed}}); answer.StatusCode != 422 || !strings.Contains(body, `value="`+typed+`"`) || !strings.Contains(body, says) {
 			t.Errorf("settings %s: %d", typed, answer.StatusCode)
 		}
@@ -175,17 +175,17 @@ func TestSettings(t *testing.T) {
 	if answer, _ := s.post("/settings", url.Values{"limits": {"billing=20:100/s, mail=5"}, "budget": {"50/s"}}); answer.StatusCode != 303 {
 		t.Fatal(answer.StatusCode)
 	}
-	if answer, body := s.post("/clean", url.Values{"job": {"app.work"}, "age": {"soon"}}); answer.StatusCode != 422 || !strings.Contains(body, "is not a length of time") || !strings.Contains(body, `value="soon"`) {
+	if answer, body := s.post("/clean", url.Values{"job": {"app.work"}, "age": {"soon"}}); answer.StatusCode != 422 || !strings.Contains(body, "invalid duration") || !strings.Contains(body, `value="soon"`) {
 		t.Errorf("clean: %d", answer.StatusCode)
 	}
-	if answer, body := s.post("/clean", url.Values{"age": {"0s"}, "dry": {"true"}}); answer.StatusCode != 200 || !strings.Contains(body, " would go.") {
+	if answer, body := s.post("/clean", url.Values{"age": {"0s"}, "dry": {"true"}}); answer.StatusCode != 200 || !strings.Contains(body, " would be purged.") {
 		t.Errorf("clean, dry: %d", answer.StatusCode)
 	}
 	if answer, _ := s.post("/clean", url.Values{"age": {"120h"}}); answer.StatusCode != 303 {
 		t.Errorf("clean: %d", answer.StatusCode)
 	}
 	_, body := s.get("/settings")
-	for _, want := range []string{`value="1m30s"`, `value="billing=20:100/s,mail=5"`, `value="50/s"`, "Without a word it is 30s", "Switched on by", "maxConcurrency", "Let recurring jobs go", "n1, term 1"} {
+	for _, want := range []string{`value="1m30s"`, `value="billing=20:100/s,mail=5"`, `value="50/s"`, "Default: 30s", "Switched on by", "maxConcurrency", "Release recurring jobs", "n1, term 1"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %q", want)
 		}
@@ -292,7 +292,7 @@ func TestRunsAreSearchedInParts(t *testing.T) {
 			t.Fatalf("%s: %d after %d pages", path, answer.StatusCode, pages)
 		}
 		path = linkOf(body, `rel="next"`)
-		if further := strings.Contains(body, "Searched back to") && strings.Contains(body, "Nothing matches so far") && strings.Contains(body, "Continue"); further != (path != "") {
+		if further := strings.Contains(body, "Searched back to") && strings.Contains(body, "No matches so far") && strings.Contains(body, "Continue"); further != (path != "") {
 			t.Fatalf("page %d: goes on: %v, says so: %v", pages, path != "", further)
 		}
 	}
@@ -319,7 +319,7 @@ func TestBroadcastIsOneLine(t *testing.T) {
 		s.apply(kernel.Finish{ID: run.ID, Worker: run.Place.Pin, Attempt: 1, Outcome: kernel.OutcomeSuccess})
 	}
 	answer, body := s.get("/runs?job=app.sweep")
-	s.has("the list", answer, body, 200, "2 of 3 parts succeeded")
+	s.has("the list", answer, body, 200, "2 of 3 runs succeeded")
 	if n := strings.Count(body, "<tr data-key="); n != 1 {
 		t.Errorf("the broadcast has %d lines", n)
 	}

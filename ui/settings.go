@@ -71,8 +71,8 @@ func (u *UI) settingsAnswer(ctx context.Context, v visitor, add func(*settingsPa
 	p := settingsPage{visitor: v, Misfire: shortDuration(global.Late()), Default: shortDuration(kernel.DefaultMisfireAfter), Limits: kernel.LimitsText(global.AppLimits), Budget: global.Budget().String(), NewJobs: cmp.Or(global.NewJobs, kernel.NewEnabled), Defaults: defaultRows(global),
 		About: u.about, Cleaning: u.ops.Cleaning(), Cleaned: global.Cleaned, Leader: u.ops.Live().Leader(), Go: runtime.Version(), Revision: global.Revision,
 		Modes: []debugMode{
-			{Kind: "recurring", Debug: global.RecurringDebug, Does: "No recurring job fires by itself. Its due times are kept in its ledger and do not run later."},
-			{Kind: "triggered", Debug: global.TriggeredDebug, Does: "What programs ask for is accepted and held back until the mode is switched off."},
+			{Kind: "recurring", Debug: global.RecurringDebug, Does: "Recurring jobs do not fire. Its due times go to the ledger and do not run later."},
+			{Kind: "triggered", Debug: global.TriggeredDebug, Does: "Runs enqueued by code are accepted and held until the mode is switched off."},
 		}}
 	if global.TriggeredDebug.On {
 		if p.Modes[1].Held, err = u.ops.HeldBack(ctx, v.Who); err != nil {
@@ -99,7 +99,7 @@ func (u *UI) configure(r *http.Request, v visitor) (answer, error) {
 	typed := strings.TrimSpace(r.PostFormValue("misfire"))
 	late, err := time.ParseDuration(typed)
 	if err != nil {
-		err = kernel.Invalid("%.40q is not a length of time: write it as 30s, 5m or 1h30m", typed)
+		err = jobs.Invalid("invalid duration %.40q: want 30s, 5m or 1h30m", typed)
 	} else {
 		v.Who.Reason = r.PostFormValue("reason")
 		_, err = u.ops.Configure(r.Context(), v.Who, kernel.Configure{MisfireAfter: &late}, "")
@@ -115,7 +115,7 @@ func (u *UI) clean(r *http.Request, v visitor) (answer, error) {
 	job, age, dry := strings.TrimSpace(r.PostFormValue("job")), strings.TrimSpace(r.PostFormValue("age")), r.PostFormValue("dry") == "true"
 	d, err := time.ParseDuration(age)
 	if err != nil || d < 0 {
-		return u.unsettled(r, v, "clean", kernel.Invalid("%.40q is not a length of time: write it as 120h, 30m or 0s", age))
+		return u.unsettled(r, v, "clean", jobs.Invalid("invalid duration %.40q: want 120h, 30m or 0s", age))
 	}
 	v.Who.Reason = r.PostFormValue("reason")
 	done, err := u.ops.Clean(r.Context(), v.Who, ops.Clean{Key: jobs.Key(job), Before: u.ops.Now().Add(-d), Dry: dry})
@@ -126,7 +126,7 @@ func (u *UI) clean(r *http.Request, v visitor) (answer, error) {
 		return goTo("/settings", "cleaned"), nil
 	}
 	return u.settingsAnswer(r.Context(), v, func(p *settingsPage) {
-		p.CleanJob, p.CleanAge, p.CleanSays = job, age, plural(done.Runs, "run")+" would go."
+		p.CleanJob, p.CleanAge, p.CleanSays = job, age, plural(done.Runs, "run")+" would be purged."
 		if done.More {
 			p.CleanSays = "More than " + p.CleanSays
 		}

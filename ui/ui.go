@@ -154,7 +154,7 @@ func New(c Config) *UI {
 		{"POST /access/{id}/revoke", ops.Admin, u.revoke},
 		{"GET /audit", ops.Admin, u.audit},
 		{"GET /", ops.Viewer, func(*http.Request, visitor) (answer, error) {
-			return answer{}, kernel.Refuse(jobs.NotFound, "there is no such page")
+			return answer{}, jobs.Refuse(jobs.NotFound, "page not found")
 		}},
 	} {
 		mux.HandleFunc(r.pattern, u.route(r.need, r.do))

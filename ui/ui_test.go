@@ -261,7 +261,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	_, home := s.get("/")
-	for _, want := range []string{"app.work", "n1 leads", "Debug mode: recurring", "Debug mode: triggered", "stuck"} {
+	for _, want := range []string{"app.work", "Leader: n1", "Debug mode: recurring", "Debug mode: triggered", "stuck"} {
 		if !strings.Contains(home, want) {
 			t.Errorf("the first page does not show %s", want)
 		}
@@ -349,7 +349,7 @@ func TestActionsRefused(t *testing.T) {
 		{"/jobs/app.work/trigger", url.Values{"args": {"{"}}, nil, 422, "not valid JSON"},
 		{"/jobs/nope/trigger", nil, nil, 404, "there is no job"},
 		{"/runs/" + s.runs[jobs.Succeeded].String() + "/cancel", nil, nil, 409, "Succeeded"},
-		{"/runs/17/cancel", nil, nil, 404, "no such run"},
+		{"/runs/17/cancel", nil, nil, 404, "run not found"},
 		{"/debug", url.Values{"kind": {"all"}}, nil, 422, "neither"},
 		{"/jobs/app.work/trigger", nil, []string{"Sec-Fetch-Site", "cross-site"}, 403, ""},
 		{"/jobs/app.work/trigger", nil, []string{"Sec-Fetch-Site", "same-site"}, 403, ""},

@@ -26,24 +26,24 @@ func TestAccess(t *testing.T) {
 	b.inOrder("/login")
 	b.write("#token", "carillon_default_nonsense")
 	b.leads(button("Sign in"))
-	b.sees("This token is not known, or its time is over.")
+	b.sees("Invalid or expired token.")
 	b.write("#token", admin)
 	b.leads(button("Sign in"))
-	b.sees("Who may come in, and as what.")
+	b.sees("Only a hash of each token is stored.")
 	if path := b.path(); path != "/access" {
 		t.Errorf("signed in, one is led to %s", path)
 	}
 	b.streams() // the cookie is good for the events, too
 
 	b.write("#t-name", "bob")
-	b.leads(button("Make the token"))
-	b.sees("It is shown this once.")
+	b.leads(button("Create token"))
+	b.sees("Shown only once.")
 	b.inOrder("/access with a new token")
 	text := ask[string](b, `document.querySelector("#made pre").textContent`)
 	if !strings.HasPrefix(text, "carillon_default_") {
 		t.Fatalf("the token is %q", text)
 	}
-	b.leads(button("Done, I have it"))
+	b.leads(button("Done"))
 	b.sees("bob")
 	if strings.Contains(ask[string](b, "document.documentElement.outerHTML"), text) {
 		t.Error("the token is shown again")
@@ -76,8 +76,8 @@ func TestAccess(t *testing.T) {
 	b.open("/access")
 	b.unfold(`//summary[contains(normalize-space(), "Revoke") and contains(., "bob")]`)
 	other.expect("401") // its page may look again before it is opened anew
-	b.leads(button("Revoke the token of bob"))
-	b.sees("The token was revoked.")
+	b.leads(button("Revoke token bob"))
+	b.sees("Token revoked.")
 	if other.open("/runs"); !strings.HasPrefix(other.path(), "/login") {
 		t.Errorf("whose token is revoked still sees %s", other.path())
 	}

@@ -21,7 +21,7 @@ func TestRowsAppearByThemselves(t *testing.T) {
 	h := open(t)
 	b := h.newTab(true)
 	b.open("/runs?job=shop.charge")
-	b.sees("Nothing matches")
+	b.sees("No matches")
 	b.streams()
 	asked := time.Now()
 	h.api("POST", "/api/v1/jobs/shop.charge/trigger", `{"args":{"customer":"c1","cents":100}}`)
@@ -126,13 +126,13 @@ func TestRunAgain(t *testing.T) {
 	b.write(field("a.cents"), "five")
 	b.write(field("a.customer"), "c10")
 	b.expect("422") // Chromium reports the answer to the form
-	b.leads(button("Start the run"))
-	b.sees("This is not a whole number.")
+	b.leads(button("Start run"))
+	b.sees("Want a whole number.")
 	if typed := ask[string](b, `document.querySelector("[name='a.customer']").value`); typed != "c10" {
 		t.Errorf("what was typed is gone: %q", typed)
 	}
 	b.write(field("a.cents"), "500")
-	b.leads(button("Start the run"))
+	b.leads(button("Start run"))
 	b.sees("R-c10") // its result, without a reload
 	b.sees(bad.ID.String())
 }
@@ -154,7 +154,7 @@ func TestTickedRuns(t *testing.T) {
 	other := h.start("shop.pack", "") // rows come and go, ticks stay
 	b.until("the new row", `!!document.querySelector('input[value="`+other.ID.String()+`"]')`)
 	b.until("both ticks", `document.querySelectorAll('input[name="id"]:checked').length === 2`)
-	b.leads(button("Cancel ticked"))
+	b.leads(button("Cancel selected"))
 	b.sees("2 runs were cancelled.")
 	for i, state := range []jobs.State{jobs.Cancelled, jobs.Processing, jobs.Cancelled} {
 		h.becomes(packs[i].ID, state)
@@ -168,7 +168,7 @@ func TestDebugModes(t *testing.T) {
 
 	b.open("/settings")
 	b.leads(button("Hold recurring jobs"))
-	b.sees("Debug mode: recurring jobs do not run by themselves.")
+	b.sees("Debug mode: recurring jobs do not start automatically.")
 	global, err := h.Ops().Settings(t.Context(), ann)
 	if err != nil || !global.RecurringDebug.On {
 		t.Fatalf("%+v (%v)", global, err)
@@ -179,7 +179,7 @@ func TestDebugModes(t *testing.T) {
 			t.Errorf("a run was due %v after debug mode began", in.Due.Sub(global.RecurringDebug.At))
 		}
 	}
-	b.leads(button("Let recurring jobs go"))
+	b.leads(button("Release recurring jobs"))
 	h.until("shop.count fires again", func() bool { return h.runs("shop.count")[0].Due.After(global.RecurringDebug.At) })
 
 	b.leads(button("Hold triggered jobs"))
@@ -190,7 +190,7 @@ func TestDebugModes(t *testing.T) {
 	byHand := h.start("shop.charge", "")
 	h.becomes(byHand.ID, jobs.Succeeded)
 	h.becomes(held[0].ID, jobs.Scheduled)
-	b.sees("1 run is held back")
+	b.sees("1 run is held")
 	b.leads(`//main//section[@id="debugmode"]` + button("Switch off, release 1"))
 	h.becomes(held[0].ID, jobs.Succeeded)
 }
@@ -233,12 +233,12 @@ func TestWithoutScript(t *testing.T) {
 	}
 	b.open("/runs?job=shop.charge")
 	b.tick(`input[value="` + bad.ID.String() + `"]`)
-	b.leads(button("Run ticked again"))
+	b.leads(button("Run selected again"))
 	b.sees("1 run was started again.")
 	b.open("/runs/" + bad.ID.String())
 	b.leads(button("Run with other arguments"))
 	b.write(field("a.cents"), "500")
-	b.leads(button("Start the run"))
+	b.leads(button("Start run"))
 	id, err := jobs.ParseID(strings.TrimPrefix(strings.SplitN(b.path(), "?", 2)[0], "/runs/"))
 	if err != nil {
 		t.Fatal(err)

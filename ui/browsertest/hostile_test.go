@@ -83,7 +83,7 @@ func TestHostileText(t *testing.T) {
 	b.until("the page has changed", `!!document.querySelector("#children a")`)
 	b.open("/jobs/shop.hostile/run?from=" + bad.ID.String())
 	b.write("#args", hostile)
-	b.leads(button("Start the run"))
+	b.leads(button("Start run"))
 	b.sees("not valid JSON")
 	if typed := ask[string](b, `document.querySelector("#args").value`); typed != hostile {
 		t.Errorf("typed again is %q", typed)

@@ -35,14 +35,14 @@ func TestHTTPJobIsTried(t *testing.T) {
 		b.write(field("url"), target.URL+"/orders/that/have/a/long/name/so/that/lines/have/to/be/broken/somewhere/${jobId}")
 		b.write(field("body"), body)
 		b.write(field("retries"), "0")
-		b.leads(button("Save and try it"))
+		b.leads(button("Save and run"))
 	}
 	try("shop.pay", `{"order": 17}`)
 	b.sees("seventeen bells")
 	b.sees("status=200")
 	b.inOrder("the run")
 	b.open("/jobs/shop.pay")
-	b.sees("What it calls")
+	b.sees("Requests")
 	b.sees("POST " + target.URL)
 	b.inOrder("the job")
 

@@ -13,19 +13,19 @@ func TestCalendarForecastAndVersions(t *testing.T) {
 	h := open(t)
 	b := h.newTab(true)
 	b.open("/calendars")
-	b.sees("There is no calendar")
+	b.sees("No calendars yet")
 	b.leads(`//main//a[contains(@href, "/calendars/new")]`)
 	b.write(field("name"), "always")
 	b.write(field("rules"), "SUN-SAT # closed for good")
 	b.leads(`//main//button[normalize-space()="Save"]`)
-	b.sees("No job names it")
+	b.sees("No job uses it")
 	if list, err := h.Ops().Calendars(t.Context(), ann); err != nil || len(list) != 1 || !slices.Equal(list[0].Rules, []string{"SUN-SAT # closed for good"}) {
 		t.Errorf("calendars are %+v, %v", list, err)
 	}
 
 	b.open("/forecast")
 	b.sees("Planned fires")
-	b.sees("a minute usually has 60") // that of each second
+	b.sees("the median minute has 60") // that of each second
 	b.until("it is drawn", `document.querySelectorAll("#page figure svg").length > 0`)
 	if _, err := h.Ops().Edit(t.Context(), ann, kernel.Edit{Key: "shop.count", Set: kernel.Settings{Calendars: new([]string{"always"})}}); err != nil {
 		t.Fatal(err)
@@ -34,16 +34,16 @@ func TestCalendarForecastAndVersions(t *testing.T) {
 	b.sees("shop.count")
 
 	b.open("/jobs/shop.count/versions")
-	b.sees("holds now")
+	b.sees("Revision 2 current")
 	b.sees("always")
-	b.leads(`//main//button[starts-with(normalize-space(), "Go back to revision")]`)
+	b.leads(`//main//button[starts-with(normalize-space(), "Roll back to revision")]`)
 	h.until("the job is as it was", func() bool {
 		job, err := h.Ops().Job(t.Context(), ann, "shop.count", 0)
 		return err == nil && !slices.Contains(job.Policy.Calendars, "always")
 	})
 	b.open("/calendars/always")
-	b.sees("No job names it")
+	b.sees("No job uses it")
 	b.leads(`//main//button[contains(normalize-space(), "Delete this calendar")]`)
 	b.open("/calendars")
-	b.sees("There is no calendar")
+	b.sees("No calendars yet")
 }

@@ -75,7 +75,7 @@ func TestWalkBelowAPath(t *testing.T) {
 	run := h.start("shop.pack", "")
 	b.until("the row is there", `document.querySelectorAll("#page tbody tr").length === 1`)
 	b.tick(`input[value="` + run.ID.String() + `"]`)
-	b.leads(button("Cancel ticked"))
+	b.leads(button("Cancel selected"))
 	b.sees("1 run was cancelled.")
 	if path := b.path(); !strings.HasPrefix(path, "/tools/jobs/runs?") {
 		t.Errorf("the form leads to %s", path)

@@ -69,7 +69,7 @@ func (b Band) HTML() template.HTML {
 		from = to
 	}
 	for i, at := range b.At {
-		tip := "nothing was started"
+		tip := "no starts"
 		if b.Known[i] {
 			tip = fmt.Sprintf("%s %s\n%s %s", length(b.Low[i]), b.LowName, length(b.High[i]), b.HighName)
 		}

@@ -50,7 +50,7 @@ func (h Heat) HTML() template.HTML {
 	for row := range rows {
 		p.clock(first.Add(time.Duration(row) * time.Hour))
 	}
-	p.f(`</div><svg viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s">`, wide, rows*(heatRow+heatGap), fmt.Sprintf("%s: %d in all, %d in the fullest minute", h.Title, sum, most))
+	p.f(`</div><svg viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s">`, wide, rows*(heatRow+heatGap), fmt.Sprintf("%s: %d in total, at most %d in a minute", h.Title, sum, most))
 	const pitch = wide / 60
 	for i := 0; i < len(h.Minutes); {
 		n, from := h.Minutes[i], i
@@ -76,6 +76,6 @@ func (h Heat) HTML() template.HTML {
 		row := (before + i) / 60
 		sums[row], tops[row] = sums[row]+n, max(tops[row], n)
 	}
-	p.table(at, []string{h.What, "fullest minute"}, func(column, row int) string { return fmt.Sprint([][]int{sums, tops}[column][row]) })
+	p.table(at, []string{h.What, "maximum per minute"}, func(column, row int) string { return fmt.Sprint([][]int{sums, tops}[column][row]) })
 	return p.html()
 }

@@ -64,7 +64,7 @@ function show(next) {
   state = next;
   document.body.dataset.stream = held ? "held" : next;
   const word = button?.querySelector("[data-stream]");
-  if (word) word.textContent = held ? "Held" : next === "off" ? "Reconnecting" : "Live";
+  if (word) word.textContent = held ? "Paused" : next === "off" ? "Reconnecting" : "Live";
 }
 
 channel.addEventListener("message", ({ data }) => {
