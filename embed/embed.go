@@ -98,6 +98,8 @@ type Config struct {
 	// Address is where the pages are, as people who see this process from another one of the cluster know it; default:
 	// nothing is said.
 	Address string
+	// BusAddress is where workers and clients reach the bus, for the code that the pages show; default: the default port.
+	BusAddress string
 	// NATS says in a few words how this process's end of the bus is, for the page of the cluster; default: nothing is said.
 	NATS func() string
 	// Base is the path under which Handler is mounted, such as "/jobs"; default: the root.
@@ -309,7 +311,7 @@ func (s *Scheduler) pages(cfg Config, rows rows) http.Handler {
 	door := api.New(api.Config{Ops: s.ops, Who: cfg.Who, Base: cfg.Base, Ready: s.Ready, Logger: cfg.Logger,
 		Memory: cfg.Limits.RequestMemory, MemoryPerToken: cfg.Limits.RequestMemoryPerToken})
 	about := ui.About{Node: cfg.Node, Store: rows.where, Version: cmp.Or(cfg.Version, worker.LibraryVersion())}
-	page := ui.New(ui.Config{Ops: s.ops, Who: cfg.Who, Admit: door.Admit, Access: signIn, Base: cfg.Base, Notice: cfg.Notice, About: about, Logger: cfg.Logger})
+	page := ui.New(ui.Config{Ops: s.ops, Who: cfg.Who, Admit: door.Admit, Access: signIn, Base: cfg.Base, Notice: cfg.Notice, Bus: cfg.BusAddress, About: about, Logger: cfg.Logger})
 	mux := http.NewServeMux()
 	meter := s.metrics(cfg, rows, func(r *http.Request) string {
 		switch _, pattern := mux.Handler(r); pattern {

@@ -101,7 +101,7 @@ func (u *UI) howToUse(r *http.Request, t *kernel.Token, text string) *madeToken 
 	switch t.Role {
 	case jobs.RoleWorker, jobs.RoleClient:
 		m.How = "Store it in a file that only the program can read, and name the file in the bus address:"
-		m.Use = "umask 077; printf %s '" + text + "' > carillon.token\n# nats://HOST:4222?token-file=carillon.token"
+		m.Use = "umask 077; printf %s '" + text + "' > carillon.token\n# " + u.busAddress(r, "carillon.token")
 	default:
 		m.How = "Use it to sign in here, or for the API and the command line:"
 		m.Use = "export CARILLON_TOKEN='" + text + "'\ncurl -H \"Authorization: Bearer $CARILLON_TOKEN\" " + quoted(u.origin(r)+"/api/v1/whoami")

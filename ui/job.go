@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -146,11 +147,30 @@ func (u *UI) snippets(p *jobPage, r *http.Request) {
 	if p.Recurring {
 		return
 	}
-	bus := "nats://127.0.0.1:4222"
-	if !u.open {
-		bus = "tls://" + net.JoinHostPort((&url.URL{Host: r.Host}).Hostname(), "4222") + "?token-file=client.token"
+	p.Go = fmt.Sprintf("var Job = jobs.Trigger[Args](%q)\n\nc, err := carillon.Dial(%q)\nrun, err := Job.Enqueue(ctx, c, Args{}, jobs.After(10*time.Minute))", p.Key, u.busAddress(r, "client.token"))
+}
+
+const defaultBus = "nats://127.0.0.1:4222"
+
+// busAddress is the address of the bus for code to copy, with a token file where tokens are required. A server that
+// listens on all addresses is named as the browser names this page.
+func (u *UI) busAddress(r *http.Request, token string) string {
+	here := (&url.URL{Host: r.Host}).Hostname()
+	text, _, _ := strings.Cut(u.bus, ",") // the first of several servers
+	bus, err := url.Parse(text)
+	switch {
+	case err != nil || bus.Host == "":
+		text = defaultBus
+		if !u.open {
+			text = "tls://" + net.JoinHostPort(here, "4222")
+		}
+	case here != "" && net.ParseIP(bus.Hostname()).IsUnspecified():
+		text = bus.Scheme + "://" + net.JoinHostPort(here, bus.Port())
 	}
-	p.Go = fmt.Sprintf("var Job = jobs.Trigger[Args](%q)\n\nc, err := carillon.Dial(%q)\nrun, err := Job.Enqueue(ctx, c, Args{}, jobs.After(10*time.Minute))", p.Key, bus)
+	if !u.open {
+		text += "?token-file=" + token
+	}
+	return text
 }
 
 // origin is where the browser reached this page.

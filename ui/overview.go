@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -25,7 +26,8 @@ type overview struct {
 	Now        chart.Share
 	Day        chart.Stack
 	Jobs       int    // in all
-	Curl       string // how the first job is run by hand, while there is none
+	Curl       string // triggers the first job, while there is none
+	Worker     string // the code of a first worker
 	Running    []runRow
 	Next       []ops.Job // those that fire next, soonest first
 	Failures   []runRow
@@ -40,6 +42,7 @@ const (
 func (u *UI) overview(r *http.Request, v visitor) (answer, error) {
 	ctx := r.Context()
 	p := overview{visitor: v, Workers: u.ops.Workers(ctx, v.Who), Curl: "curl -X POST " + origin(r) + u.base + "/api/v1/jobs/hello/trigger"}
+	p.Worker = strings.ReplaceAll(welcomeWorker, defaultBus, u.busAddress(r, "worker.token"))
 	var err error
 	if p.Overview, err = u.ops.Overview(ctx, v.Who); err != nil {
 		return answer{}, err

@@ -52,6 +52,8 @@ type Config struct {
 	Access Access
 	// Notice is a sentence that stands on top of every page, or "".
 	Notice string
+	// Bus is the NATS address that the pages put into code to copy; "" = the default port.
+	Bus string
 	// About is what the page of settings says about this process.
 	About About
 	// Logger gets what went wrong inside; nil means discard.
@@ -67,6 +69,7 @@ type UI struct {
 	access    Access
 	open      bool // nobody is asked who they are
 	notice    string
+	bus       string
 	about     About
 	log       *slog.Logger
 	pages     map[string]*template.Template // by the name of the page
@@ -81,7 +84,7 @@ type UI struct {
 
 // New makes the pages.
 func New(c Config) *UI {
-	u := &UI{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, admit: c.Admit, access: c.Access, notice: c.Notice, about: c.About, log: c.Logger}
+	u := &UI{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, admit: c.Admit, access: c.Access, notice: c.Notice, bus: c.Bus, about: c.About, log: c.Logger}
 	if u.who == nil && c.Access != nil {
 		u.who = c.Access.Who
 	}

@@ -36,8 +36,6 @@ func (u *UI) functions() template.FuncMap {
 		"short":  shortDuration,
 		"nav":    nav,
 		"actor":  actorOf,
-
-		"welcomeWorker": func() string { return welcomeWorker },
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -49,7 +50,7 @@ const (
 
 func (u *UI) workers(r *http.Request, v visitor) (answer, error) {
 	ctx := r.Context()
-	p := workersPage{visitor: v, First: firstWorker}
+	p := workersPage{visitor: v, First: strings.ReplaceAll(firstWorker, defaultBus, u.busAddress(r, "worker.token"))}
 	list := u.ops.Workers(ctx, v.Who)
 	p.N = len(list)
 	newest := map[jobs.Key]int{}

@@ -100,7 +100,7 @@ func (p *process) serve(ctx context.Context) (err error) {
 	p.greet(page, where)
 
 	cfg := embed.Config{
-		Dir: p.dir("rows"), Database: database, Node: p.cfg.Node, Bus: connect, Notice: p.notice(), Version: version(), Logger: p.log,
+		Dir: p.dir("rows"), Database: database, Node: p.cfg.Node, Bus: connect, BusAddress: where, Notice: p.notice(), Version: version(), Logger: p.log,
 		Worker: worker.Config{App: p.app, Name: p.cfg.Node + "-" + p.name, Grace: graceOf(p.cfg.Grace)},
 		Tokens: p.cfg.asks(), Secure: p.cfg.secure(), Address: cmp.Or(p.cfg.Public, address), Cluster: p.cluster(), Kept: p.cfg.asks(),
 		Limits: p.cfg.Limits.Limits, Triggering: embed.Triggering(p.cfg.Triggering), RetainBytes: p.cfg.RetainBytes, KeepCounts: p.cfg.KeepCounts,
