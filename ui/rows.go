@@ -1,11 +1,14 @@
 package ui
 
 import (
+	"cmp"
+	"context"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
 )
 
 // runRow is a line of a table of runs.
@@ -45,7 +48,30 @@ func (u *UI) runRows(list []*kernel.Run) []runRow {
 	return rows
 }
 
-func (u *UI) runRow(run *kernel.Run) runRow {
+// unplaced adds to ready runs the reason why no worker gets them.
+func (u *UI) unplaced(ctx context.Context, who ops.Who, rows []runRow) {
+	var workers []ops.Worker
+	reasons := map[jobs.Key]string{} // of runs that any worker with the job may take
+	for i := range rows {
+		run := rows[i].Run
+		if run.State != jobs.Enqueued || run.Waits != "" || run.Lingering {
+			continue
+		}
+		if workers == nil {
+			workers = u.ops.Workers(ctx, who)
+		}
+		why, known := reasons[run.Key]
+		if run.Place != nil || !known {
+			why = ops.Nowhere(run, workers)
+		}
+		if run.Place == nil {
+			reasons[run.Key] = why
+		}
+		rows[i].Why = cmp.Or(why, rows[i].Why)
+	}
+}
+
+func (u *UI) runRow(run *jobs.Run) runRow {
 	row := runRow{Run: run, Error: run.Problem(), Why: causes[run.Cause], When: latest(run), Text: run.Problem(), Most: max(run.Terms.Retries+1, int(run.Attempt))}
 	if run.Waits != "" {
 		row.Why = "waits for " + gate(run.Waits)

@@ -180,6 +180,7 @@ func (u *UI) runs(r *http.Request, v visitor) (answer, error) {
 			return answer{}, err
 		}
 	}
+	u.unplaced(ctx, who, p.Rows)
 	if page.Next != "" {
 		p.Older = f.at(page.Next, append(slices.Clone(f.Back), f.Cursor))
 	}

@@ -260,6 +260,9 @@ func TestPages(t *testing.T) {
 			}
 		}
 	}
+	if _, list := s.get("/runs?state=Enqueued"); !strings.Contains(list, "each worker that may take it is drained or stopping") {
+		t.Error("the list of runs does not show why a ready run has no worker")
+	}
 	_, home := s.get("/")
 	for _, want := range []string{"app.work", "Leader: n1", "Debug mode: recurring", "Debug mode: triggered", "stuck"} {
 		if !strings.Contains(home, want) {
