@@ -152,4 +152,8 @@ if (here.searchParams.has("did")) {
 listen();
 times();
 setInterval(times, 1000);
+// On a narrow screen the navigation scrolls: the link of this page is in sight.
+const nav = document.querySelector(".nav");
+const current = nav?.querySelector("[aria-current]");
+if (current && nav.scrollWidth > nav.clientWidth) nav.scrollLeft = current.offsetLeft - nav.offsetLeft - (nav.clientWidth - current.offsetWidth) / 2;
 for (const tail of document.querySelectorAll("[data-tail]")) tail.scrollTop = tail.scrollHeight;
