@@ -47,6 +47,32 @@ type editField struct {
 // difference is a line of what a save would do.
 type difference struct{ Label, From, To string }
 
+// common are the settings that the form shows at once; the others of a group are folded.
+var common = []string{"schedule", "zone", "calendars", "maxConcurrency", "overlap", "timeout", "retries", "retryDelay", "route", "needs", "keepFor",
+	"name", "tags", "description", "args", "disabled"}
+
+// Common are the fields of a group that are shown at once.
+func (g editGroup) Common() []*editField { return g.are(true) }
+
+// Rare are the others.
+func (g editGroup) Rare() []*editField { return g.are(false) }
+
+func (g editGroup) are(often bool) (list []*editField) {
+	for _, f := range g.Fields {
+		if slices.Contains(common, f.Name) == often {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// Open says that folded fields need to be seen: one of them was edited, changed or refused.
+func (f *editForm) Open(list []*editField) bool {
+	return slices.ContainsFunc(list, func(e *editField) bool {
+		return e.Edited || e.Clear || e.Fault != "" || e.Theirs != "" || normal(e.Text) != normal(e.Was)
+	})
+}
+
 func (f *editForm) fields(yield func(*editField) bool) {
 	for _, g := range f.Groups {
 		for _, field := range g.Fields {

@@ -48,6 +48,8 @@ async function preview(form) {
     }
     for (const fault of form.querySelectorAll("[data-fault]")) {
       fault.textContent = fresh.querySelector(`[data-fault="${CSS.escape(fault.dataset.fault)}"]`)?.textContent ?? "";
+      const folded = fault.closest("details");
+      if (folded && fault.textContent) folded.open = true;
     }
     times();
   } catch {
