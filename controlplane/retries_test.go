@@ -275,7 +275,7 @@ func TestS3_20AsThePageSays(t *testing.T) {
 		})
 	}
 	for _, row := range cells(t, "limits.md", "| limit | means |") {
-		if l, err := jobs.ParseLimits(row[0]); err != nil || len(l) != 1 || jobs.LimitsText(l) != row[0] || l[0].Name == "" {
+		if l, err := kernel.ParseLimits(row[0]); err != nil || len(l) != 1 || kernel.LimitsText(l) != row[0] || l[0].Name == "" {
 			t.Errorf("%s is read as %+v, %v", row[0], l, err)
 		}
 	}

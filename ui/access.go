@@ -41,11 +41,11 @@ type madeToken struct {
 }
 
 var roleChoices = []roleChoice{
-	{jobs.RoleViewer, "reads everything"},
-	{jobs.RoleOperator, "also starts, cancels, pauses and resumes"},
-	{jobs.RoleAdmin, "also edits jobs and settings, and creates tokens"},
-	{jobs.RoleWorker, "runs jobs, over the bus"},
-	{jobs.RoleClient, "starts runs, over the bus"},
+	{kernel.RoleViewer, "reads everything"},
+	{kernel.RoleOperator, "also starts, cancels, pauses and resumes"},
+	{kernel.RoleAdmin, "also edits jobs and settings, and creates tokens"},
+	{kernel.RoleWorker, "runs jobs, over the bus"},
+	{kernel.RoleClient, "starts runs, over the bus"},
 }
 
 func (u *UI) tokens(r *http.Request, v visitor) (answer, error) {
@@ -88,7 +88,7 @@ func (u *UI) makeToken(r *http.Request, v visitor, form tokenForm) (*kernel.Toke
 	if form.Days != "" {
 		days, err := strconv.Atoi(form.Days)
 		if err != nil || days < 1 {
-			return nil, "", jobs.Invalid("invalid number of days %.20q: leave it empty for a token that does not expire", form.Days)
+			return nil, "", kernel.Invalid("invalid number of days %.20q: leave it empty for a token that does not expire", form.Days)
 		}
 		want.For = time.Duration(min(days, 100_000)) * 24 * time.Hour
 	}
@@ -99,7 +99,7 @@ func (u *UI) makeToken(r *http.Request, v visitor, form tokenForm) (*kernel.Toke
 func (u *UI) howToUse(r *http.Request, t *kernel.Token, text string) *madeToken {
 	m := &madeToken{Name: t.Name, Text: text}
 	switch t.Role {
-	case jobs.RoleWorker, jobs.RoleClient:
+	case kernel.RoleWorker, kernel.RoleClient:
 		m.How = "Store it in a file that only the program can read, and name the file in the bus address:"
 		m.Use = "umask 077; printf %s '" + text + "' > carillon.token\n# " + u.busAddress(r, "carillon.token")
 	default:

@@ -65,7 +65,7 @@ func (u *UI) setCalendar(r *http.Request, v visitor) (answer, error) {
 	var err error
 	if isNew {
 		if _, found := u.ops.Calendar(ctx, v.Who, k.Name); found == nil {
-			err = jobs.Refuse(jobs.Conflict, "calendar %s already exists", k.Name)
+			err = kernel.Refuse(jobs.Conflict, "calendar %s already exists", k.Name)
 		}
 	}
 	if err == nil {

@@ -71,7 +71,7 @@ func (u *UI) route(need ops.Role, do handler) http.HandlerFunc {
 			return
 		}
 		if !v.Who.Role.Covers(need) {
-			u.fail(w, r, v, jobs.Refuse(jobs.Forbidden, "this requires the role %s, yours is %s", need, v.Who.Role))
+			u.fail(w, r, v, kernel.Refuse(jobs.Forbidden, "this requires the role %s, yours is %s", need, v.Who.Role))
 			return
 		}
 		admitted(w, r, v)
@@ -93,7 +93,7 @@ func (u *UI) door(do handler) func(http.ResponseWriter, *http.Request, visitor) 
 		if r.Method == http.MethodPost {
 			r.Body = http.MaxBytesReader(w, r.Body, 2*kernel.MaxArgs)
 			if err := r.ParseForm(); err != nil {
-				u.fail(w, r, v, jobs.Invalid("the form is invalid or too large"))
+				u.fail(w, r, v, kernel.Invalid("the form is invalid or too large"))
 				return
 			}
 		}

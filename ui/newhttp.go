@@ -80,7 +80,7 @@ func (u *UI) untried(r *http.Request, v visitor, key string, err error) (answer,
 	f, unread := u.argsFormOf(r, v)
 	refusal, ok := errors.AsType[*jobs.Refusal](err)
 	if unread != nil || !ok || refusal.Code == jobs.Unknown {
-		return answer{}, jobs.Refuse(jobs.Unknown, "job %s was created; whether its run started is unknown", key)
+		return answer{}, kernel.Refuse(jobs.Unknown, "job %s was created; whether its run started is unknown", key)
 	}
 	f.Fault = "The job was created, but not run: " + refusal.Text
 	return f.answer(statusOf(err)), nil
@@ -104,7 +104,7 @@ func (f *newHTTPForm) wanted() (ops.Wanted, error) {
 	}
 	retries, err := strconv.Atoi(f.Retries)
 	if err != nil {
-		return w, jobs.Invalid("invalid retries %.20q: want a whole number", f.Retries)
+		return w, kernel.Invalid("invalid retries %.20q: want a whole number", f.Retries)
 	}
 	w.Set.Timeout, w.Set.Retries = &timeout, &retries
 	raw, err := f.spec()
@@ -122,7 +122,7 @@ func (f *newHTTPForm) wanted() (ops.Wanted, error) {
 func (f *newHTTPForm) spec() ([]byte, error) {
 	if f.JSON != "" {
 		if !json.Valid([]byte(f.JSON)) {
-			return nil, jobs.Invalid("“Full JSON” is invalid JSON")
+			return nil, kernel.Invalid("“Full JSON” is invalid JSON")
 		}
 		return []byte(f.JSON), nil
 	}
@@ -133,7 +133,7 @@ func (f *newHTTPForm) spec() ([]byte, error) {
 		}
 		name, value, ok := strings.Cut(line, ":")
 		if !ok {
-			return nil, jobs.Invalid("invalid header %.60q: want Name: value", line)
+			return nil, kernel.Invalid("invalid header %.60q: want Name: value", line)
 		}
 		if c.Headers == nil {
 			c.Headers = map[string]string{}

@@ -42,7 +42,7 @@ func TestOutcomeThatIsNotKnown(t *testing.T) {
 	s.breaks(func(kernel.Command) error { return errDoubt })
 	answer, body := s.post("/jobs/app.work/trigger", nil)
 	s.has("a run that may have been made", answer, body, 504, "<h1>504: outcome unknown</h1>", "<title>504: outcome unknown", "the answer has not come", "Check before you repeat it")
-	s.breaks(func(jobs.Command) error { return errors.New("the disk is on fire") })
+	s.breaks(func(kernel.Command) error { return errors.New("the disk is on fire") })
 	answer, body = s.post("/jobs/app.work/trigger", nil)
 	s.has("an error inside", answer, body, 500, "<h1>500: internal error</h1>", "The server log has details", "!disk", "!Check before")
 }

@@ -86,7 +86,7 @@ func pauseEnd(word, at, zone string, now time.Time) (time.Time, error) {
 	case "at":
 		t, err := parseWall(at, zone)
 		if err == nil && !t.After(now) {
-			err = jobs.Invalid("the pause would end in the past, at %s", t.In(location(zone)).Format("2006-01-02 15:04"))
+			err = kernel.Invalid("the pause would end in the past, at %s", t.In(location(zone)).Format("2006-01-02 15:04"))
 		}
 		return t, err
 	}

@@ -71,7 +71,7 @@ func (u *UI) unplaced(ctx context.Context, who ops.Who, rows []runRow) {
 	}
 }
 
-func (u *UI) runRow(run *jobs.Run) runRow {
+func (u *UI) runRow(run *kernel.Run) runRow {
 	row := runRow{Run: run, Error: run.Problem(), Why: causes[run.Cause], When: latest(run), Text: run.Problem(), Most: max(run.Terms.Retries+1, int(run.Attempt))}
 	if run.Waits != "" {
 		row.Why = "waits for " + gate(run.Waits)

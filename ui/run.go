@@ -109,7 +109,7 @@ func (u *UI) runAnswer(r *http.Request, v visitor, add func(*runPage)) (answer, 
 func runID(r *http.Request) (jobs.ID, error) {
 	id, err := jobs.ParseID(r.PathValue("id"))
 	if err != nil {
-		return id, jobs.Refuse(jobs.NotFound, "run not found")
+		return id, kernel.Refuse(jobs.NotFound, "run not found")
 	}
 	return id, nil
 }

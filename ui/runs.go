@@ -157,7 +157,7 @@ func timeOf(text string) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, jobs.Invalid("invalid time %.40q: want 2026-11-21T14:30 in UTC", text)
+	return time.Time{}, kernel.Invalid("invalid time %.40q: want 2026-11-21T14:30 in UTC", text)
 }
 
 func (u *UI) runs(r *http.Request, v visitor) (answer, error) {
@@ -264,10 +264,10 @@ func (u *UI) bulk(r *http.Request, v visitor) (answer, error) {
 	who.Reason = r.PostFormValue("reason")
 	ticked := r.PostForm["id"]
 	if len(ticked) == 0 {
-		return answer{}, jobs.Invalid("no runs selected")
+		return answer{}, kernel.Invalid("no runs selected")
 	}
 	if len(ticked) > metastore.MaxPage {
-		return answer{}, jobs.Invalid("%d runs selected, at most %d allowed", len(ticked), metastore.MaxPage)
+		return answer{}, kernel.Invalid("%d runs selected, at most %d allowed", len(ticked), metastore.MaxPage)
 	}
 	ids := make([]jobs.ID, len(ticked))
 	for i, text := range ticked {
@@ -293,12 +293,12 @@ func (u *UI) bulk(r *http.Request, v visitor) (answer, error) {
 		case err == nil:
 			did++
 		case ok && refusal.Code == jobs.Unknown: // not to be told with those that were not
-			return answer{}, jobs.Refuse(jobs.Unknown, "completed for %s; the outcome for run %s is unknown: check the runs before you repeat the request", plural(did, "run"), id)
+			return answer{}, kernel.Refuse(jobs.Unknown, "completed for %s; the outcome for run %s is unknown: check the runs before you repeat the request", plural(did, "run"), id)
 		case ok && refusal.Code != jobs.Forbidden && (refusal.Code != jobs.Unavailable || did > 0):
 			refused++
 			first = cmp.Or(first, refusal.Text)
 		case did > 0:
-			err = errors.Join(jobs.Refuse(jobs.Unknown, "completed for %s, then interrupted: check the runs before you repeat the request", plural(did, "run")), err)
+			err = errors.Join(kernel.Refuse(jobs.Unknown, "completed for %s, then interrupted: check the runs before you repeat the request", plural(did, "run")), err)
 			return answer{}, err
 		default:
 			return answer{}, err

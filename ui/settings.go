@@ -99,7 +99,7 @@ func (u *UI) configure(r *http.Request, v visitor) (answer, error) {
 	typed := strings.TrimSpace(r.PostFormValue("misfire"))
 	late, err := time.ParseDuration(typed)
 	if err != nil {
-		err = jobs.Invalid("invalid duration %.40q: want 30s, 5m or 1h30m", typed)
+		err = kernel.Invalid("invalid duration %.40q: want 30s, 5m or 1h30m", typed)
 	} else {
 		v.Who.Reason = r.PostFormValue("reason")
 		_, err = u.ops.Configure(r.Context(), v.Who, kernel.Configure{MisfireAfter: &late}, "")
@@ -115,7 +115,7 @@ func (u *UI) clean(r *http.Request, v visitor) (answer, error) {
 	job, age, dry := strings.TrimSpace(r.PostFormValue("job")), strings.TrimSpace(r.PostFormValue("age")), r.PostFormValue("dry") == "true"
 	d, err := time.ParseDuration(age)
 	if err != nil || d < 0 {
-		return u.unsettled(r, v, "clean", jobs.Invalid("invalid duration %.40q: want 120h, 30m or 0s", age))
+		return u.unsettled(r, v, "clean", kernel.Invalid("invalid duration %.40q: want 120h, 30m or 0s", age))
 	}
 	v.Who.Reason = r.PostFormValue("reason")
 	done, err := u.ops.Clean(r.Context(), v.Who, ops.Clean{Key: jobs.Key(job), Before: u.ops.Now().Add(-d), Dry: dry})

@@ -157,7 +157,7 @@ func New(c Config) *UI {
 		{"POST /access/{id}/revoke", ops.Admin, u.revoke},
 		{"GET /audit", ops.Admin, u.audit},
 		{"GET /", ops.Viewer, func(*http.Request, visitor) (answer, error) {
-			return answer{}, jobs.Refuse(jobs.NotFound, "page not found")
+			return answer{}, kernel.Refuse(jobs.NotFound, "page not found")
 		}},
 	} {
 		mux.HandleFunc(r.pattern, u.route(r.need, r.do))

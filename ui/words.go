@@ -163,10 +163,10 @@ func count(n int) string {
 func gate(name string) string { return "a slot of " + ops.GateText(name) }
 
 // causes says in words why a run is in its state; the others speak for themselves.
-var causes = map[jobs.Cause]string{
-	jobs.ByTimeout: "timeout", jobs.ByLoss: "worker lost", jobs.ByPoison: "lost too often", jobs.ByHandback: "handed back",
-	jobs.BySnooze: "snoozed", jobs.ByOverlap: "no free slot", jobs.ByDeadline: "not started in time", jobs.ByDisabled: "job disabled", jobs.ByNobody: "no worker",
-	jobs.ByReplaced: "replaced by a newer run", jobs.ByDebug: "held by debug mode", jobs.ByPerson: "on request",
+var causes = map[kernel.Cause]string{
+	kernel.ByTimeout: "timeout", kernel.ByLoss: "worker lost", kernel.ByPoison: "lost too often", kernel.ByHandback: "handed back",
+	kernel.BySnooze: "snoozed", kernel.ByOverlap: "no free slot", kernel.ByDeadline: "not started in time", kernel.ByDisabled: "job disabled", kernel.ByNobody: "no worker",
+	kernel.ByReplaced: "replaced by a newer run", kernel.ByDebug: "held by debug mode", kernel.ByPerson: "on request",
 }
 
 // welcomeWorker is the shortest worker there is.
