@@ -21,8 +21,9 @@ var floors = []struct {
 	may   []string // imports of the same floor that are allowed all the same
 }{
 	{0, "internal/plain", nil},
+	{0, "internal/outcome", nil},
 	{0, "internal/fastjson", []string{"internal/plain"}},
-	{0, "jobs", []string{"internal/plain", "internal/fastjson"}},
+	{0, "jobs", []string{"internal/plain", "internal/outcome", "internal/fastjson"}},
 	{0, "internal/kernel", []string{"jobs", "internal/plain", "internal/fastjson"}},
 	{0, "jobs/schedule", []string{"jobs", "internal/kernel"}},
 	{0, "internal/sabotage", nil},

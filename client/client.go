@@ -1,14 +1,14 @@
-// Package client starts runs from afar, waits for them and cancels them.
+// Package client enqueues runs from any program, waits for them and cancels them.
 //
 //	var ChargeJob = jobs.Trigger[ChargeArgs]("billing.charge")
-//	run, err := ChargeJob.Enqueue(ctx, c, ChargeArgs{Customer: "c7"})
-//	in, err := c.Wait(ctx, run.ID) // in.State, in.Result, in.Error
+//	receipt, err := ChargeJob.Enqueue(ctx, c, ChargeArgs{Customer: "c7"})
+//	run, err := c.Wait(ctx, receipt.ID) // a *jobs.RunError if it did not succeed
 //
-// A Client is a [jobs.Enqueuer]. It stands on a store, which is mostly a busstore behind a URL (see carillon.Dial),
-// and on the bus's signals, which only make Wait quicker.
+// carillon.Dial connects a [Client] to a server, and [From] returns the one of a handler's worker. A Client is a
+// [jobs.Caller].
 //
-// Sharp edges: what is said to be enqueued is durable; what came back as jobs.Unknown may or may not be, and may be
-// sent again with the same ID within a minute. A bulk is checked whole before the first run is sent, but it is not one
+// Sharp edges: an acknowledged run is durable. A request whose error is jobs.Unknown may have been stored; send it again
+// under the same ID within a minute. A bulk is checked whole before its first request is sent, but it is not one
 // transaction: see [BulkError].
 package client
 
@@ -37,7 +37,7 @@ type Client struct {
 	waiting waiting
 }
 
-var _ jobs.Enqueuer = (*Client)(nil)
+var _ jobs.Caller = (*Client)(nil)
 
 // New makes a client. Without signals (nil), Wait only looks now and then.
 func New(store metastore.Store, signals bus.Signals, cfg Config) *Client {
@@ -52,9 +52,13 @@ func New(store metastore.Store, signals bus.Signals, cfg Config) *Client {
 	return c
 }
 
-// Get is one run, as it is now. Refused as jobs.NotFound if there is none.
-func (c *Client) Get(ctx context.Context, id jobs.ID) (*kernel.Run, error) {
-	return c.store.Run(ctx, c.config.Tenant, id)
+// Get returns a run as it is now. The error is jobs.NotFound if there is no such run.
+func (c *Client) Get(ctx context.Context, id jobs.ID) (jobs.Run, error) {
+	run, err := c.store.Run(ctx, c.config.Tenant, id)
+	if err != nil {
+		return jobs.Run{}, err
+	}
+	return run.View(), nil
 }
 
 // Cancel stops a run. One that no worker has is over at once; of one that runs, the context is cancelled, and what

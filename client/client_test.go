@@ -105,7 +105,7 @@ func TestEnqueue(t *testing.T) {
 			t.Errorf("second is %+v, %v", second, err)
 		}
 		run, err := c.Get(t.Context(), first.ID)
-		if err != nil || run.Actor != "client:client" || string(run.Args) != `{"N":1}` || run.Origin != kernel.FromCode {
+		if err != nil || run.Actor != "client:client" || string(run.Args) != `{"N":1}` {
 			t.Errorf("the run is %+v, %v", run, err)
 		}
 		if _, err = jobs.Trigger[args]("unheard-of").Enqueue(t.Context(), c, args{}); !errors.Is(err, jobs.NotFound) {
@@ -409,11 +409,9 @@ func TestCancel(t *testing.T) {
 			}
 		}
 		r, err := cl.Wait(t.Context(), run.ID) // without signals
-		if err != nil || r.State != jobs.Cancelled {
+		if failed, ok := errors.AsType[*jobs.RunError](err); !ok || r.State != jobs.Cancelled || failed.Run.ID != run.ID ||
+			!strings.HasSuffix(err.Error(), " of j is Cancelled: cancelled by client:shop: a mistake") {
 			t.Fatalf("run is %+v, %v", r, err)
-		}
-		if last := r.Moves[len(r.Moves)-1]; last.By != "client:shop" || last.Text != "a mistake" {
-			t.Errorf("it remembers %+v", last)
 		}
 		if err := cl.Cancel(t.Context(), jobs.NewID(time.Now()), ""); !errors.Is(err, jobs.NotFound) {
 			t.Errorf("a run that is not there: %v", err)

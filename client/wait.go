@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
-	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -28,32 +27,34 @@ type waiting struct {
 	closed bool
 }
 
-// Wait waits until a run is over and answers with it: its State says how it ended. An error means that it could not
-// be waited for, or not any longer, and says nothing about the run.
-func (c *Client) Wait(ctx context.Context, id jobs.ID) (*kernel.Run, error) {
+// Wait waits until a run is finished, and returns it. The error is a *jobs.RunError if the run did not succeed; any other
+// error means that the client could not wait any longer, and says nothing about the run.
+func (c *Client) Wait(ctx context.Context, id jobs.ID) (jobs.Run, error) {
 	news := make(chan bool, 1)
 	if err := c.join(id, news); err != nil {
-		return nil, err
+		return jobs.Run{}, err
 	}
 	defer c.leave(id, news)
 	for pause := firstLook; ; pause = min(2*pause, mostLook) {
 		run, err := c.Get(ctx, id)
 		switch {
-		case err == nil && run.State.Final():
+		case err == nil && run.State == jobs.Succeeded:
 			return run, nil
+		case err == nil && run.State.Final():
+			return run, &jobs.RunError{Run: run}
 		case err != nil && ctx.Err() != nil:
-			return nil, context.Cause(ctx)
+			return jobs.Run{}, context.Cause(ctx)
 		case errors.Is(err, bus.ErrClosed):
-			return nil, err
+			return jobs.Run{}, err
 		case err != nil && jobs.CodeOf(err) != jobs.Unavailable && jobs.CodeOf(err) != jobs.Unknown:
-			return nil, err
+			return jobs.Run{}, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return jobs.Run{}, context.Cause(ctx)
 		case named, open := <-news:
 			if !open {
-				return nil, ErrClosed
+				return jobs.Run{}, ErrClosed
 			}
 			if pause = firstLook; named {
 				continue

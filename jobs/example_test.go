@@ -41,15 +41,15 @@ func ExampleTrigger() {
 	c := s.Client() // or carillon.Dial, from another program
 
 	for _, cents := range []int{990, -5} {
-		run, err := ChargeJob.Enqueue(ctx, c, ChargeArgs{Customer: "c7", Cents: cents})
+		receipt, err := ChargeJob.Enqueue(ctx, c, ChargeArgs{Customer: "c7", Cents: cents})
 		if err != nil {
 			log.Fatal(err)
 		}
-		done, err := c.Wait(ctx, run.ID)
-		if err != nil {
+		run, err := c.Wait(ctx, receipt.ID)
+		if err != nil && !errors.As(err, new(*jobs.RunError)) {
 			log.Fatal(err)
 		}
-		fmt.Printf("%v after attempt %d: %s%s\n", done.State, done.Attempt, done.Result, done.Error)
+		fmt.Printf("%v after attempt %d: %s%s\n", run.State, run.Attempt, run.Result, run.Error)
 	}
 	for range 2 {
 		later, err := ChargeJob.Enqueue(ctx, c, ChargeArgs{Customer: "c7", Cents: 990}, jobs.After(time.Hour), jobs.Unique("c7-2026-11"))
@@ -117,4 +117,31 @@ func ExampleErrTimeout() {
 		}
 		return context.Cause(ctx)
 	}
+}
+
+// Charged is the result of a charge.
+type Charged struct {
+	Charged int `json:"charged"`
+}
+
+// A typed result, and the error of a run that failed for good.
+func ExampleCall() {
+	ctx := context.Background()
+	charge := jobs.Call[ChargeArgs, Charged]("billing.charge")
+	s, err := embed.Start(ctx, embed.Config{}, jobs.NewTriggered(Charge{}, jobs.Options{Key: jobs.Key(charge)}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Stop()
+
+	result, err := charge.Do(ctx, s.Client(), ChargeArgs{Customer: "c7", Cents: 990})
+	fmt.Println(result.Charged, err)
+
+	_, err = charge.Do(ctx, s.Client(), ChargeArgs{Customer: "c7", Cents: -5})
+	if failed, ok := errors.AsType[*jobs.RunError](err); ok {
+		fmt.Println(failed.Run.State, "after attempt", failed.Run.Attempt, "with", failed.Run.Error)
+	}
+	// Output:
+	// 990 <nil>
+	// Terminated after attempt 1 with cannot charge -5 cents
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/outcome"
 )
 
 type closeDay struct{ ran *int }
@@ -63,7 +65,7 @@ func TestRunningAJobHere(t *testing.T) {
 		t.Errorf("ran with %q", got)
 	}
 	// Arguments that do not fit will not fit the next time either.
-	if err := job.Run(t.Context(), []byte(`{"customer":7}`)); !IsFinal(err) || !strings.Contains(err.Error(), "customer") {
+	if err := job.Run(t.Context(), []byte(`{"customer":7}`)); !outcome.IsFinal(err) || !strings.Contains(err.Error(), "customer") {
 		t.Errorf("arguments that do not fit: %v", err)
 	}
 	if job.Args() != reflect.TypeFor[chargeArgs]() {

@@ -4,22 +4,21 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
-// Tenant separates the jobs of one customer from those of another. It is part of every key.
+// Tenant separates the jobs of one customer from those of another. A key is unique within its tenant.
 type Tenant string
 
-// DefaultTenant is meant when no tenant is named.
+// DefaultTenant is used where no tenant is given.
 const DefaultTenant Tenant = "default"
 
 // Key names a job within its tenant. It never changes: 1 to 200 of A-Z a-z 0-9 . _ - and no dot at the front.
 type Key string
 
-// Check says what is wrong with a key, or nil.
+// Check returns what is wrong with a key, or nil.
 func (k Key) Check() error {
 	if err := plain.Name("job key", string(k), 200); err != nil {
 		return invalid("%v", err)
@@ -27,11 +26,10 @@ func (k Key) Check() error {
 	return nil
 }
 
-// ID names a run, a definition (its uid) or an envelope. It is a UUID: version 7 for what people and
-// programs create, version 8 for what follows from something else (see [DueID], [DerivedID]).
+// ID is the ID of a run: a UUID of version 7 if a request made the run, of version 8 if a due time or another run did.
 type ID [16]byte
 
-// NewID makes an ID of version 7: random, and sorted by the time it is given, to a millisecond.
+// NewID makes a random ID of version 7. IDs sort by now, to a millisecond.
 func NewID(now time.Time) ID {
 	var id ID
 	_, _ = rand.Read(id[6:]) // never fails: it stops the program instead
@@ -43,10 +41,10 @@ func NewID(now time.Time) ID {
 	return id
 }
 
-// IsZero says that no ID was given.
+// IsZero reports whether id is the zero ID.
 func (id ID) IsZero() bool { return id == ID{} }
 
-// String is the usual text of a UUID, or "" for the zero ID.
+// String returns the text of a UUID, such as 0190a3e5-7c2b-7d11-8f3a-5d0c9be0a001; "" for the zero ID.
 func (id ID) String() string {
 	if id.IsZero() {
 		return ""
@@ -61,7 +59,7 @@ func (id ID) String() string {
 	return string(b[:])
 }
 
-// ParseID reads the text of a UUID.
+// ParseID is the reverse of String, but refuses an empty text.
 func ParseID(s string) (ID, error) {
 	var id ID
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
@@ -73,7 +71,7 @@ func ParseID(s string) (ID, error) {
 	return id, nil
 }
 
-// MarshalText and UnmarshalText carry an ID as its text in JSON and YAML.
+// MarshalText writes an ID as its String, in JSON and YAML.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
 // UnmarshalText is the reverse of MarshalText; an empty text is the zero ID.
@@ -85,39 +83,4 @@ func (id *ID) UnmarshalText(b []byte) error {
 	v, err := ParseID(string(b))
 	*id = v
 	return err
-}
-
-// Code is why a command was refused. It survives every courier, and errors.Is finds it:
-//
-//	if errors.Is(err, jobs.Stale) { ... } // another attempt has taken over
-type Code string
-
-// The reasons for which a command is refused.
-const (
-	NotFound    Code = "not found"       // no such job or run
-	Conflict    Code = "conflict"        // the row is not in a state in which this can be done
-	Stale       Code = "stale"           // an older attempt, revision or term than the current one
-	BadInput    Code = "invalid"         // what was sent breaks a rule; nothing was stored
-	Forbidden   Code = "forbidden"       // this principal may not send this command
-	Unknown     Code = "outcome unknown" // it may or may not have been done: send it again, the same words
-	Unavailable Code = "unavailable"     // not done, and could be later (no leader, no connection)
-	Exhausted   Code = "exhausted"       // a quota is used up
-)
-
-func (c Code) Error() string { return string(c) }
-
-// Refusal is a Code with the sentence that explains it.
-type Refusal struct {
-	Code Code
-	Text string
-}
-
-func (r *Refusal) Error() string { return r.Text }
-
-// Unwrap makes errors.Is(err, jobs.Stale) work.
-func (r *Refusal) Unwrap() error { return r.Code }
-
-// invalid makes a Refusal with BadInput.
-func invalid(format string, args ...any) error {
-	return &Refusal{Code: BadInput, Text: fmt.Sprintf(format, args...)}
 }

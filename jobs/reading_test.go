@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/outcome"
 )
 
 type plainArgs struct {
@@ -28,7 +30,7 @@ func TestReadArgs(t *testing.T) {
 			t.Errorf("%s: %+v, %v", raw, got, err)
 		}
 	}
-	if err := job.Run(t.Context(), []byte(`{"text":"a","n":"b"}`)); !IsFinal(err) {
+	if err := job.Run(t.Context(), []byte(`{"text":"a","n":"b"}`)); !outcome.IsFinal(err) {
 		t.Errorf("arguments that do not fit: %v", err)
 	}
 }

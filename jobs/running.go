@@ -2,14 +2,12 @@ package jobs
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"time"
 )
 
-// Running is what a worker lends to a handler through its context. Handlers use the functions below.
+// Running is what a worker provides to a handler through its context. Handlers call the functions below instead.
 type Running interface {
 	Log() *slog.Logger
 	Progress(done, total int64, text string)
@@ -19,22 +17,22 @@ type Running interface {
 	Load(v any) (bool, error)
 }
 
-// AttemptInfo says which attempt of which run a handler is.
+// AttemptInfo describes the attempt that a handler runs.
 type AttemptInfo struct {
 	Tenant Tenant
 	Run    ID
 	Key    Key
-	Due    time.Time // the due time that the run stands for, however late it is
-	Number uint32    // the fencing token: it only grows, and anything done under an older one may be refused
+	Due    time.Time // the due time of the run, however late it starts
+	Number uint32    // from 1; a fencing token: it only grows, so a resource can refuse an older one
 	Worker string
-	// Of a broadcast: which of its runs this is, from 0, and how many there are. Otherwise 0 and 0.
+	// Of a broadcast: the index of this run, from 0, and the total. Otherwise 0 and 0.
 	Index, Total int
-	// Revision of the job that the run was made of.
+	// Revision of the job when the run was created.
 	Revision uint64
 }
 
-// Part says which part of the work is this run's: of a broadcast to three workers, one run is told 0 and 3, one 1 and 3,
-// one 2 and 3. A run that is alone, and what is no run at all, is told 0 and 1.
+// Part returns which part of a broadcast's work is this run's: the runs of a broadcast to three workers get 0 and 3, 1 and
+// 3, and 2 and 3. Other runs, and callers outside a run, get 0 and 1.
 func Part(ctx context.Context) (index, total int) {
 	a := Attempt(ctx)
 	return a.Index, max(1, a.Total)
@@ -42,7 +40,7 @@ func Part(ctx context.Context) (index, total int) {
 
 type runningKey struct{}
 
-// WithRunning lends r to the handler that gets the context. For workers, and for tests of handlers.
+// WithRunning returns a context for a handler. Workers call it, and tests of handlers that need more than workertest.
 func WithRunning(ctx context.Context, r Running) context.Context {
 	return context.WithValue(ctx, runningKey{}, r)
 }
@@ -52,7 +50,7 @@ func running(ctx context.Context) Running {
 	return r
 }
 
-// Log is a logger whose lines appear on the run's page while it runs. Outside a run it discards.
+// Log returns a logger whose lines appear on the run's page while it runs. Outside a run it discards them.
 func Log(ctx context.Context) *slog.Logger {
 	if r := running(ctx); r != nil {
 		return r.Log()
@@ -60,23 +58,22 @@ func Log(ctx context.Context) *slog.Logger {
 	return slog.New(slog.NewTextHandler(io.Discard, nil))
 }
 
-// Last says whether err, if a handler returned it now, would be the end of its run: no attempt follows. It is asked for by
-// those who tell others how runs end. The store decides in the end: a worker that dies before it has reported may be
-// followed by another attempt all the same.
+// Last reports whether err, if the handler returned it now, would end the run: no attempt follows. It is a forecast: if the
+// worker dies before it reports, another attempt may follow all the same. Handlers that notify others of failures use it.
 func Last(ctx context.Context, err error) bool {
 	r, ok := running(ctx).(interface{ Last(err error) bool })
 	return ok && r.Last(err)
 }
 
-// Progress shows how far a run is: done of total (0 = unknown), and a few words. It costs next to nothing; at most
-// one a second is passed on.
+// Progress reports how far a run is: done of total (0 = unknown), and a short text. It is cheap: the worker sends at most one
+// report a second.
 func Progress(ctx context.Context, done, total int64, text string) {
 	if r := running(ctx); r != nil {
 		r.Progress(done, total, text)
 	}
 }
 
-// Attempt says which attempt of which run this is. Outside a run it is zero.
+// Attempt describes the attempt of ctx. Outside a run it is zero.
 func Attempt(ctx context.Context) AttemptInfo {
 	if r := running(ctx); r != nil {
 		return r.Attempt()
@@ -84,10 +81,7 @@ func Attempt(ctx context.Context) AttemptInfo {
 	return AttemptInfo{}
 }
 
-// ErrNotRunning is returned by Result, Save and Load outside a run.
-var ErrNotRunning = errors.New("jobs: this context does not belong to a run")
-
-// Result is what the run will be remembered by, if it succeeds: anything JSON can carry, up to 64 KiB.
+// Result sets the result of the run, which is stored if it succeeds: any v that JSON can carry, up to 64 KiB.
 func Result(ctx context.Context, v any) error {
 	if r := running(ctx); r != nil {
 		return r.Result(v)
@@ -95,7 +89,7 @@ func Result(ctx context.Context, v any) error {
 	return ErrNotRunning
 }
 
-// Save keeps v (up to 64 KiB as JSON) for the next attempt of this run. It has been stored when Save returns nil.
+// Save stores v (up to 64 KiB as JSON) for the next attempt of this run. It is durable when Save returns nil.
 func Save(ctx context.Context, v any) error {
 	if r := running(ctx); r != nil {
 		return r.Save(ctx, v)
@@ -103,27 +97,10 @@ func Save(ctx context.Context, v any) error {
 	return ErrNotRunning
 }
 
-// Load reads what an earlier attempt saved into v, and says whether there was anything.
+// Load reads into v what an earlier attempt saved, and reports whether there was anything.
 func Load(ctx context.Context, v any) (bool, error) {
 	if r := running(ctx); r != nil {
 		return r.Load(v)
 	}
 	return false, ErrNotRunning
-}
-
-// Why a run's context ended, as context.Cause tells it. Use errors.Is, and errors.As for *CancelledError.
-var (
-	ErrTimeout   = errors.New("the attempt took longer than its timeout")
-	ErrLeaseLost = errors.New("the lease was lost: another attempt may be running")
-	ErrShutdown  = errors.New("the worker is stopping")
-)
-
-// CancelledError is the cause when somebody cancelled the run.
-type CancelledError struct{ By, Reason string }
-
-func (e *CancelledError) Error() string {
-	if e.Reason == "" {
-		return fmt.Sprintf("cancelled by %s", e.By)
-	}
-	return fmt.Sprintf("cancelled by %s: %s", e.By, e.Reason)
 }

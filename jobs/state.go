@@ -2,7 +2,7 @@ package jobs
 
 import "slices"
 
-// State is where a run stands. docs/states.md draws the table below; a test compares the two.
+// State is the state of a run. docs/states.md draws how one follows another.
 type State uint8
 
 // The states of a run.
@@ -19,11 +19,12 @@ const (
 
 var stateNames = [...]string{"New", "Scheduled", "Enqueued", "Processing", "Succeeded", "Failed", "Terminated", "Cancelled", "Skipped"}
 
-// Final reports whether a run in s is finished: it Succeeded, was Terminated, Cancelled or Skipped.
+// Final reports whether a run in s is finished: Succeeded, Terminated, Cancelled or Skipped.
 func (s State) Final() bool {
 	return s == Succeeded || s == Terminated || s == Cancelled || s == Skipped
 }
 
+// String is the name of a state.
 func (s State) String() string {
 	if int(s) < len(stateNames) {
 		return stateNames[s]
@@ -35,10 +36,10 @@ func parseState(name string) (State, error) {
 	if i := slices.Index(stateNames[:], name); i > 0 {
 		return State(i), nil
 	}
-	return 0, invalid("state %.40q is none of Scheduled, Enqueued, Processing, Succeeded, Failed, Terminated, Cancelled, Skipped", name)
+	return 0, invalid("state %.40q is unknown: want Scheduled, Enqueued, Processing, Succeeded, Failed, Terminated, Cancelled or Skipped", name)
 }
 
-// MarshalText carries a state by its name.
+// MarshalText writes a state as its name.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText is the reverse of MarshalText.

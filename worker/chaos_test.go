@@ -176,7 +176,7 @@ func chaos(t *testing.T, d *dice) {
 	synctest.Wait()
 	ends := map[jobs.State]int{}
 	for _, run := range made {
-		r, err := c.Get(ctx, run.ID)
+		r, err := cp.Store().Run(ctx, jobs.DefaultTenant, run.ID)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/outcome"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/trace"
 )
@@ -203,15 +204,15 @@ func call(ctx context.Context, a *attempt, h Handler, said *answer) {
 	err := h(ctx, a.in.Args)
 	if err == nil {
 		said.outcome = kernel.OutcomeSuccess
-	} else if delay, ok := jobs.Snoozed(err); ok {
+	} else if delay, ok := outcome.Snoozed(err); ok {
 		said.outcome, said.delay = kernel.OutcomeSnooze, min(max(delay, 0), kernel.MaxDelay)
-		if said.code = jobs.FailCode(err); said.code != "" { // it says why
+		if said.code = outcome.CodeOf(err); said.code != "" { // it says why
 			said.text = err.Error()
 		}
 	} else {
-		said.text, said.code = err.Error(), jobs.FailCode(err)
+		said.text, said.code = err.Error(), outcome.CodeOf(err)
 		said.echo = errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx))
-		if jobs.IsFinal(err) {
+		if outcome.IsFinal(err) {
 			said.outcome = kernel.OutcomeFatal
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/outcome"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -58,16 +59,16 @@ func (l *lent) Attempt() jobs.AttemptInfo {
 
 // Last says that no attempt follows one that fails with err, by the terms of the run as it was claimed.
 func (l *lent) Last(err error) bool {
-	if _, put := jobs.Snoozed(err); put {
+	if _, put := outcome.Snoozed(err); put {
 		return false
 	}
-	cause, code := kernel.ByError, jobs.FailCode(err)
+	cause, code := kernel.ByError, outcome.CodeOf(err)
 	if errors.Is(err, jobs.ErrTimeout) {
 		cause, code = kernel.ByTimeout, kernel.CodeTimeout
 	}
 	run := *l.attempt.in
 	run.Moves = slices.Clip(run.Moves) // an embedded worker shares the row with the store, which uses the room behind it
-	run, refused := run.Fail(time.Now(), cause, code, "", 0, !jobs.IsFinal(err))
+	run, refused := run.Fail(time.Now(), cause, code, "", 0, !outcome.IsFinal(err))
 	return refused == nil && run.State == jobs.Terminated
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +75,7 @@ func TestTheDemoHasAFailureAtOnce(t *testing.T) {
 		t.Fatalf("%d files wait for who comes first, want 1", len(first))
 	}
 	run, err := s.Client().Wait(t.Context(), first[0])
-	if err != nil || run.State != jobs.Terminated || !strings.Contains(run.Error, `"decimal": ","`) {
+	if _, ok := errors.AsType[*jobs.RunError](err); !ok || run.State != jobs.Terminated || !strings.Contains(run.Error, `"decimal": ","`) {
 		t.Errorf("it is %v: %q, %v", run.State, run.Error, err)
 	}
 }

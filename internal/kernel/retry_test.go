@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/outcome"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -81,16 +82,16 @@ func TestBackoffGolden(t *testing.T) {
 func TestWhatHandlersReturn(t *testing.T) {
 	boom := errors.New("boom")
 	wrapped := fmt.Errorf("charge: %w", jobs.NoRetry(boom))
-	if !jobs.IsFinal(wrapped) || !errors.Is(wrapped, boom) || wrapped.Error() != "charge: boom" {
-		t.Errorf("NoRetry: final %v, text %q", jobs.IsFinal(wrapped), wrapped)
+	if !outcome.IsFinal(wrapped) || !errors.Is(wrapped, boom) || wrapped.Error() != "charge: boom" {
+		t.Errorf("NoRetry: final %v, text %q", outcome.IsFinal(wrapped), wrapped)
 	}
-	if jobs.NoRetry(nil) != nil || jobs.IsFinal(boom) || jobs.IsFinal(nil) {
+	if jobs.NoRetry(nil) != nil || outcome.IsFinal(boom) || outcome.IsFinal(nil) {
 		t.Error("an error is final that nobody made so")
 	}
-	if d, ok := jobs.Snoozed(fmt.Errorf("later: %w", jobs.Snooze(time.Minute))); !ok || d != time.Minute {
+	if d, ok := outcome.Snoozed(fmt.Errorf("later: %w", jobs.Snooze(time.Minute))); !ok || d != time.Minute {
 		t.Errorf("Snoozed: %v, %v", d, ok)
 	}
-	if _, ok := jobs.Snoozed(boom); ok {
+	if _, ok := outcome.Snoozed(boom); ok {
 		t.Error("an error is taken for a snooze")
 	}
 }

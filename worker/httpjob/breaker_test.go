@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/outcome"
 )
 
 // Five failures in a row and a target is left alone for two minutes; then one call at a time tries it.
@@ -49,7 +49,7 @@ func TestS2_57CircuitsOpenHalfOpenAndClose(t *testing.T) {
 		for range 50 {
 			err := ask(to, fine, nil)
 			var put *circuitOpen
-			wait, snoozed := jobs.Snoozed(err)
+			wait, snoozed := outcome.Snoozed(err)
 			if !errors.As(err, &put) || !snoozed || put.target != "a.example:80" || !put.until.Equal(begun.Add(2*time.Minute)) ||
 				wait < 2*time.Minute || wait > 3*time.Minute {
 				t.Fatalf("%v, put off for %v", err, wait)
@@ -67,13 +67,13 @@ func TestS2_57CircuitsOpenHalfOpenAndClose(t *testing.T) {
 		if err := ask(to, nil, dead); !errors.Is(err, dead) {
 			t.Errorf("the probe: %v", err)
 		}
-		if _, put := jobs.Snoozed(ask(to, fine, nil)); !put {
+		if _, put := outcome.Snoozed(ask(to, fine, nil)); !put {
 			t.Error("it is called again after a probe that failed")
 		}
 		time.Sleep(2*time.Minute + time.Second)
 		// While one call tries it, others wait a little.
 		_, err := b.pass(t.Context(), to, func() (*Answer, error) {
-			wait, put := jobs.Snoozed(ask(to, fine, nil))
+			wait, put := outcome.Snoozed(ask(to, fine, nil))
 			if !put || wait > 3*time.Second {
 				t.Errorf("a second probe at once, put off %v for %v", put, wait)
 			}
@@ -115,7 +115,7 @@ func TestBreakerForgets(t *testing.T) {
 	}
 	off := newBreakers(Breaker{Off: true})
 	for range 20 {
-		if _, err := off.pass(t.Context(), "http://a/", func() (*Answer, error) { return nil, errors.New("refused") }); jobs.FailCode(err) != "" {
+		if _, err := off.pass(t.Context(), "http://a/", func() (*Answer, error) { return nil, errors.New("refused") }); outcome.CodeOf(err) != "" {
 			t.Errorf("switched off, and %v", err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/httpspec"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/outcome"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -33,7 +34,7 @@ func TestNoCallCarriesASecretElsewhere(t *testing.T) {
 		if n := reached.Load(); n != calls || (err == nil) != (calls == 1) {
 			t.Errorf("for %s: %d calls, %v", host, n, err)
 		}
-		if err != nil && (jobs.FailCode(err) != CodeBlocked || !jobs.IsFinal(err) || strings.Contains(err.Error(), "s3cret")) {
+		if err != nil && (outcome.CodeOf(err) != CodeBlocked || !outcome.IsFinal(err) || strings.Contains(err.Error(), "s3cret")) {
 			t.Errorf("for %s: %v", host, err)
 		}
 	}
@@ -92,14 +93,14 @@ func TestNotificationsThatNoJobHas(t *testing.T) {
 	} {
 		for _, of := range []jobs.Key{"work", "nobody", kernel.NotifyKey(App)} {
 			err := r.deliver(t.Context(), notification{Job: of, Body: note{State: "200", Call: []byte(call), Notice: []byte(`{}`)}})
-			if err == nil || !jobs.IsFinal(err) || jobs.FailCode(err) != "" {
+			if err == nil || !outcome.IsFinal(err) || outcome.CodeOf(err) != "" {
 				t.Errorf("%s, of %s: %v", what, of, err)
 			}
 		}
 	}
 	// What the job says is called: nobody listens there.
 	err = r.deliver(t.Context(), notification{Job: "work", Body: note{State: "200", Call: []byte(`{"method":"POST","url":"http://127.0.0.1:2/told"}`), Notice: []byte(`{}`)}})
-	if jobs.FailCode(err) != codeUndelivered {
+	if outcome.CodeOf(err) != codeUndelivered {
 		t.Errorf("what the job says: %v", err)
 	}
 }

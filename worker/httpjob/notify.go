@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/httpspec"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/outcome"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -172,7 +173,7 @@ func (r *Runner) deliver(ctx context.Context, n notification) error {
 	if err == nil && a.Status >= 300 {
 		err = fmt.Errorf("it was answered with %d: %.300s", a.Status, a.Body)
 	}
-	if err == nil || jobs.IsFinal(err) || jobs.FailCode(err) == CodeCircuitOpen {
+	if err == nil || outcome.IsFinal(err) || outcome.CodeOf(err) == CodeCircuitOpen {
 		return err
 	}
 	code := codeUndelivered

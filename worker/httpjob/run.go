@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/httpspec"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/outcome"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -122,7 +123,7 @@ func (w *work) step(ctx context.Context) error {
 	i := w.state.Step
 	a, err := w.ask(ctx, w.plan.Steps[i], fmt.Sprintf("request %d", i+1), "-"+strconv.Itoa(i+1))
 	if err != nil {
-		if code := jobs.FailCode(err); code != "" && code != CodeCircuitOpen {
+		if code := outcome.CodeOf(err); code != "" && code != CodeCircuitOpen {
 			w.tell(ctx, code, 0, httpspec.Report{Status: httpspec.StatusFailed, Error: code, Message: err.Error()})
 		}
 		return err
@@ -192,10 +193,10 @@ func (w *work) check(ctx context.Context) error {
 			}
 		}
 		if err != nil {
-			if jobs.IsFinal(err) || ctx.Err() != nil {
+			if outcome.IsFinal(err) || ctx.Err() != nil {
 				return err
 			}
-			if jobs.FailCode(err) == CodeCircuitOpen {
+			if outcome.CodeOf(err) == CodeCircuitOpen {
 				continue // it is asked again when it may be
 			}
 			if silent++; silent >= mostSilent {
@@ -320,7 +321,7 @@ func (w *work) values(ctx context.Context) httpspec.Values {
 
 // failed tells of a failure, and of the end of the run if no attempt follows.
 func (w *work) failed(ctx context.Context, err error) error {
-	code, message := jobs.FailCode(err), err.Error()
+	code, message := outcome.CodeOf(err), err.Error()
 	if cause := context.Cause(ctx); cause != nil {
 		if !errors.Is(cause, jobs.ErrTimeout) {
 			return cause // somebody else ended it, and knows

@@ -160,7 +160,7 @@ func TestS2_12DestroyAFamily(t *testing.T) {
 			t.Errorf("%d jobs are left (%v)", len(left), err)
 		}
 		c.Pass(time.Second)
-		if r, err := c.Get(t.Context(), run.ID); err != nil || r.State != jobs.Cancelled || r.Lingering {
+		if r, err := c.Store.Run(t.Context(), jobs.DefaultTenant, run.ID); err != nil || r.State != jobs.Cancelled || r.Lingering {
 			t.Errorf("the run of the family is %+v (%v)", r, err)
 		}
 	})

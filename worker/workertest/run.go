@@ -19,25 +19,29 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/outcome"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Options say what a handler finds. The zero value is the first attempt of a run.
+// Options describe the attempt. The zero value is the first attempt of a run.
 type Options struct {
 	Context    context.Context // default t.Context()
 	Number     uint32          // of the attempt; default 1
 	Due        time.Time       // of the run; default now
 	Checkpoint any             // what an earlier attempt saved
 	Tenant     jobs.Tenant     // default jobs.DefaultTenant
-	Index      int             // of a broadcast to Parts workers
+	Index      int             // of a broadcast to Total workers, from 0
 	Total      int
 }
 
-// Attempt is what a handler left behind.
+// Attempt is what a handler returned and reported.
 type Attempt struct {
 	Err        error           // what it returned
-	Result     json.RawMessage // what it gave to jobs.Result last
-	Checkpoint json.RawMessage // what it gave to jobs.Save last, or found
+	Final      bool            // Err was wrapped in jobs.NoRetry
+	Code       string          // of Err, as jobs.Fail set it
+	Snoozed    time.Duration   // Err came from jobs.Snooze
+	Result     json.RawMessage // what it passed to jobs.Result last
+	Checkpoint json.RawMessage // what it passed to jobs.Save last, or found
 	Progress   []Progress      // each call, in order
 	Log        string          // what it logged, a line each: level=INFO msg="card declined" code=51
 }
@@ -48,8 +52,8 @@ type Progress struct {
 	Text        string
 }
 
-// Run runs a job's handler once, in the test's own goroutine. Its arguments go through JSON, as they would on their
-// way to a worker; nil is none. A panic is the test's.
+// Run runs a job's handler once, in the test's own goroutine. Arguments are written as JSON and read again, as on their way
+// to a worker; nil means none. A panic of the handler fails the test.
 func Run(t testing.TB, job jobs.Job, args any, o Options) Attempt {
 	t.Helper()
 	raw := encode(t, "arguments", args)
@@ -75,6 +79,8 @@ func Run(t testing.TB, job jobs.Job, args any, o Options) Attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.left.Err, r.left.Log = err, r.text.String()
+	r.left.Final, r.left.Code = outcome.IsFinal(err), outcome.CodeOf(err)
+	r.left.Snoozed, _ = outcome.Snoozed(err)
 	return r.left
 }
 

@@ -150,7 +150,7 @@ func (h *house) hireTwo() map[int]*process {
 
 func (h *house) get(id jobs.ID) *kernel.Run {
 	h.t.Helper()
-	run, err := h.client.Get(h.t.Context(), id)
+	run, err := h.rows.Run(h.t.Context(), jobs.DefaultTenant, id)
 	if err != nil {
 		h.t.Fatal(err)
 	}

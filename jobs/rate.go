@@ -8,7 +8,7 @@ import (
 )
 
 // Rate is how often something may happen: Max times at once, and Max times per Per in the long run. Zero is no limit.
-// People write it 10/s, 100/m, 5/30s, or none.
+// Its text is 10/s, 100/m, 5/30s, or none.
 type Rate struct {
 	Max int
 	Per time.Duration
@@ -24,7 +24,7 @@ func parseRate(s string) (Rate, error) {
 	if s == "" || s == "none" {
 		return Rate{}, nil
 	}
-	wrong := invalid("rate %.40q is not so many per time, such as 10/s, 100/m or 5/30s", s)
+	wrong := invalid("rate %.40q is invalid: want count/time, such as 10/s, 100/m or 5/30s", s)
 	n, per, ok := strings.Cut(s, "/")
 	r := Rate{}
 	var err error
@@ -48,6 +48,7 @@ func parseRate(s string) (Rate, error) {
 	return r, nil
 }
 
+// String is the text of a rate, such as 10/s; "none" for no limit.
 func (r Rate) String() string {
 	if r.Max == 0 {
 		return "none"
@@ -60,7 +61,7 @@ func (r Rate) String() string {
 	return fmt.Sprintf("%d/%s", r.Max, r.Per)
 }
 
-// MarshalText writes a rate as people do.
+// MarshalText writes a rate as its String.
 func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // UnmarshalText is the reverse of MarshalText.

@@ -1,0 +1,93 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/outcome"
+	"github.com/carillon-scheduler/carillon/internal/plain"
+)
+
+// NoRetry wraps a handler's error: the run is Terminated, whatever retries are left. NoRetry(nil) is nil.
+func NoRetry(err error) error {
+	if err == nil {
+		return nil
+	}
+	return outcome.Final{Err: err}
+}
+
+// Fail gives a handler's error a code, such as "502" or "card_declined". Retry rules choose by the code, and lists of runs
+// are filtered by it. Fail(code, nil) is nil. It can be wrapped in NoRetry.
+func Fail(code string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return outcome.Coded{Code: plain.Code(code), Err: err}
+}
+
+// Snooze, returned by a handler, has it called again after d. It uses up no retry.
+func Snooze(d time.Duration) error { return outcome.Snooze{For: d} }
+
+// Why a run's context ended, as context.Cause returns it. Use errors.Is, and errors.As for *CancelledError.
+var (
+	ErrTimeout   = errors.New("the attempt took longer than its timeout")
+	ErrLeaseLost = errors.New("the lease was lost: another attempt may be running")
+	ErrShutdown  = errors.New("the worker is stopping")
+)
+
+// CancelledError is the cause of a context whose run was cancelled by a person or a program.
+type CancelledError struct{ By, Reason string }
+
+func (e *CancelledError) Error() string {
+	if e.Reason == "" {
+		return fmt.Sprintf("cancelled by %s", e.By)
+	}
+	return fmt.Sprintf("cancelled by %s: %s", e.By, e.Reason)
+}
+
+// ErrNotRunning is returned by Result, Save and Load outside a run.
+var ErrNotRunning = errors.New("jobs: this context does not belong to a run")
+
+// Code is why a request was refused. Errors of clients, stores and the API have one:
+//
+//	if errors.Is(err, jobs.Unknown) { ... } // send it again under the same ID
+type Code string
+
+// The reasons for which a request is refused.
+const (
+	NotFound    Code = "not found"       // no such job or run
+	Conflict    Code = "conflict"        // not possible in the present state
+	Stale       Code = "stale"           // an older attempt, revision or term than the current one
+	BadInput    Code = "invalid"         // the request breaks a rule; nothing was stored
+	Forbidden   Code = "forbidden"       // the sender may not send this request
+	Unknown     Code = "outcome unknown" // it may or may not have been stored: send it again under the same ID
+	Unavailable Code = "unavailable"     // not stored; possible later (no leader, no connection)
+	Exhausted   Code = "exhausted"       // a quota is used up
+)
+
+func (c Code) Error() string { return string(c) }
+
+// CodeOf returns the code of a refusal. Any other error is Unknown: it does not tell whether the request was stored.
+func CodeOf(err error) Code {
+	if c, ok := errors.AsType[Code](err); ok {
+		return c
+	}
+	return Unknown
+}
+
+// Refusal is a Code with the sentence that explains it.
+type Refusal struct {
+	Code Code
+	Text string
+}
+
+func (r *Refusal) Error() string { return r.Text }
+
+// Unwrap makes errors.Is(err, jobs.Stale) work.
+func (r *Refusal) Unwrap() error { return r.Code }
+
+// invalid makes a Refusal with BadInput.
+func invalid(format string, args ...any) error {
+	return &Refusal{Code: BadInput, Text: fmt.Sprintf(format, args...)}
+}
