@@ -14,26 +14,26 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// Worker is a worker that has its own connection to the bus.
+// Worker is a worker with a connection of its own.
 type Worker struct {
 	*worker.Worker
-	bus bus.Bus
+	bus    bus.Bus
+	client *client.Client
 }
 
-// NewWorker connects to a bus and makes a worker there. The url says where, by which token, and whom to trust:
+// NewWorker connects to a server and makes a worker. The URL has the address, the token and the certificates to trust:
 //
-//	nats://127.0.0.1:4222                               one that asks nobody
+//	nats://127.0.0.1:4222                               without authentication
 //	tls://carillon_default_..._...@bus.example:4222     a token before the @
-//	tls://bus.example:4222?token-file=/run/token        a token in a file, which only its owner may read
-//	tls://bus.example:4222?ca=/etc/carillon/ca.pem      certificates that the system does not know
+//	tls://bus.example:4222?token-file=/run/token        a token in a file that only its owner can read
+//	tls://bus.example:4222?ca=/etc/carillon/ca.pem      certificates that the system does not trust
 //
-// User and password before the @ are for NATS servers with users of their own. Several servers are named with commas
-// between them; what is asked for behind the ? of one holds for all. It is an error if none of them answers now; a
-// connection that is lost later is taken up again, for as long as it takes. A token goes over nats:// in the clear if
-// the server does not insist on TLS; tls:// insists on it.
+// NATS servers with users of their own take user and password before the @. Commas separate the URLs of several servers;
+// a parameter of one holds for all. The error is not nil if none of them answers now; a connection that is lost later is
+// restored for as long as it takes. A token is sent over nats:// in the clear unless the server requires TLS; tls://
+// requires it.
 //
-// What an address cannot say (credential files, client certificates, another store) is said by making the parts
-// oneself: natsbus.Connect, busstore.New, worker.New.
+// For credential files and client certificates, make the parts yourself: natsbus.Connect, busstore.New, worker.New.
 func NewWorker(url string, cfg worker.Config, js ...jobs.Job) (*Worker, error) {
 	as, err := cfg.Principal()
 	if err != nil {
@@ -44,36 +44,32 @@ func NewWorker(url string, cfg worker.Config, js ...jobs.Job) (*Worker, error) {
 		return nil, err
 	}
 	heeding := busstore.Heed(b, as)
-	w, err := worker.New(cfg, busstore.New(heeding, as), heeding, js...)
+	store := busstore.New(heeding, as)
+	c := client.New(store, b, client.Config{Tenant: as.Tenant, Actor: as.Actor(), Closed: b.Close})
+	cfg.Middleware = append([]func(worker.Handler) worker.Handler{client.Wrap[worker.Handler](c)}, cfg.Middleware...)
+	w, err := worker.New(cfg, store, heeding, js...)
 	if err != nil {
-		_ = b.Close()
+		_ = c.Close()
 		return nil, err
 	}
-	return &Worker{Worker: w, bus: b}, nil
+	return &Worker{Worker: w, client: c}, nil
 }
 
 // Run works until ctx ends, drains, and closes the connection. See worker.Worker.Run.
 func (w *Worker) Run(ctx context.Context) error {
-	defer w.bus.Close()
+	defer w.client.Close()
 	return w.Worker.Run(ctx)
 }
 
-// Close closes the connection of a worker that is not run.
-func (w *Worker) Close() error { return w.bus.Close() }
+// Close closes the connection of a worker that does not run.
+func (w *Worker) Close() error { return w.client.Close() }
 
-// Client is a client that has its own connection to the bus.
-type Client struct {
-	*client.Client
-	bus bus.Bus
-}
+// Dial connects to a server and makes a client for the default tenant. The URL is that of NewWorker. The client's name is
+// the URL's user, if it has a password; otherwise it is "client".
+func Dial(url string) (*client.Client, error) { return DialAs(url, client.Config{}) }
 
-// Dial connects to a bus and makes a client there, for the default tenant. The url is as for NewWorker. The client's
-// name is the url's user, if there is one that has a password; otherwise it is "client".
-func Dial(url string) (*Client, error) { return DialAs(url, client.Config{}) }
-
-// DialAs is Dial for another tenant or under another name: an Actor "client:shop" is the client "shop" to the
-// server.
-func DialAs(url string, cfg client.Config) (*Client, error) {
+// DialAs is Dial for another tenant or under another name: the Actor "client:shop" is the client "shop".
+func DialAs(url string, cfg client.Config) (*client.Client, error) {
 	as := bus.Principal{Tenant: cfg.Tenant, Role: bus.Client, Name: userOf(url)}
 	if as.Tenant == "" {
 		as.Tenant = jobs.DefaultTenant
@@ -89,11 +85,10 @@ func DialAs(url string, cfg client.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{Client: client.New(busstore.New(busstore.Heed(b, as), as), b, cfg), bus: b}, nil
+	cfg.Closed = b.Close
+	return client.New(busstore.New(busstore.Heed(b, as), as), b, cfg), nil
 }
 
-// Close ends what waits, and the connection.
-func (c *Client) Close() error {
-	_ = c.Client.Close()
-	return c.bus.Close()
-}
+// ClientFrom returns the client of the worker that runs the handler of ctx. Runs that it enqueues are children of the
+// handler's run. Outside a worker it returns a client that refuses every call with jobs.ErrNotRunning.
+func ClientFrom(ctx context.Context) *client.Client { return client.From(ctx) }

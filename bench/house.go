@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon"
+	"github.com/carillon-scheduler/carillon/client"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
 )
@@ -38,7 +39,7 @@ type house struct {
 	buses   []string    // their NATS servers
 	bus     *exec.Cmd   // NATS outside the server; nil = inside
 	workers []*exec.Cmd
-	client  *carillon.Client
+	client  *client.Client
 	offers  atomic.Int64 // messages of offers, once they are counted
 
 	looked sync.WaitGroup // looks of the server at itself

@@ -23,13 +23,14 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Config says for whom a client speaks. The zero value works.
+// Config configures a client. The zero value works.
 type Config struct {
-	Tenant jobs.Tenant // default jobs.DefaultTenant
-	Actor  string      // who asks, as runs remember it; default "client:client"
+	Tenant jobs.Tenant  // default jobs.DefaultTenant
+	Actor  string       // recorded in runs and the audit; default "client:client"
+	Closed func() error // called at the end of Close
 }
 
-// Client enqueues, cancels and waits. All methods may be called at the same time.
+// Client enqueues runs, cancels them and waits for them. Its methods may be called concurrently.
 type Client struct {
 	store   metastore.Store
 	signals bus.Signals
@@ -39,7 +40,7 @@ type Client struct {
 
 var _ jobs.Caller = (*Client)(nil)
 
-// New makes a client. Without signals (nil), Wait only looks now and then.
+// New makes a client on a store. Without signals (nil), Wait polls.
 func New(store metastore.Store, signals bus.Signals, cfg Config) *Client {
 	if cfg.Tenant == "" {
 		cfg.Tenant = jobs.DefaultTenant
@@ -54,6 +55,9 @@ func New(store metastore.Store, signals bus.Signals, cfg Config) *Client {
 
 // Get returns a run as it is now. The error is jobs.NotFound if there is no such run.
 func (c *Client) Get(ctx context.Context, id jobs.ID) (jobs.Run, error) {
+	if c.store == nil {
+		return jobs.Run{}, jobs.ErrNotRunning
+	}
 	run, err := c.store.Run(ctx, c.config.Tenant, id)
 	if err != nil {
 		return jobs.Run{}, err
@@ -61,10 +65,12 @@ func (c *Client) Get(ctx context.Context, id jobs.ID) (jobs.Run, error) {
 	return run.View(), nil
 }
 
-// Cancel stops a run. One that no worker has is over at once; of one that runs, the context is cancelled, and what
-// it still does counts for nothing. A run that was cancelled before is no error; one that ended otherwise is refused
-// as jobs.Conflict.
+// Cancel cancels a run. If no worker has the run, it is finished at once; otherwise the handler's context ends, and its
+// result is discarded. Cancelling a run twice is no error; the error for a run that ended otherwise is jobs.Conflict.
 func (c *Client) Cancel(ctx context.Context, id jobs.ID, reason string) error {
+	if c.store == nil {
+		return jobs.ErrNotRunning
+	}
 	e := c.envelope(kernel.Cancel{ID: id})
 	e.Reason = reason
 	r := c.send(ctx, []kernel.Envelope{e})[0]
@@ -74,9 +80,12 @@ func (c *Client) Cancel(ctx context.Context, id jobs.ID, reason string) error {
 	return nil
 }
 
-// Close ends what waits. The store and the bus are not closed: whoever opened them does that.
+// Close ends waiting calls. A client of carillon.Dial closes its connection, too.
 func (c *Client) Close() error {
 	c.waiting.close()
+	if c.config.Closed != nil {
+		return c.config.Closed()
+	}
 	return nil
 }
 

@@ -54,6 +54,9 @@ func (e *BulkError) places() []int {
 // such job): then the error is a *BulkError, and the receipts of those have no State. When no control plane answers a
 // commit's requests for 30 s, the requests behind it are not sent, and refused as jobs.Unavailable.
 func (c *Client) Enqueue(ctx context.Context, requests ...jobs.Request) (_ []jobs.Receipt, err error) {
+	if c.store == nil {
+		return nil, jobs.ErrNotRunning
+	}
 	creates := make([]kernel.Create, len(requests))
 	for i, r := range requests {
 		creates[i] = kernel.CreateOf(r)

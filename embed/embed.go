@@ -292,6 +292,7 @@ func (s *Scheduler) openWorker(ctx context.Context, cfg Config, js []jobs.Job) e
 	if err != nil {
 		return err
 	}
+	cfg.Worker.Middleware = append([]func(worker.Handler) worker.Handler{client.Wrap[worker.Handler](client.New(s.store, b, client.Config{Tenant: as.Tenant, Actor: as.Actor()}))}, cfg.Worker.Middleware...)
 	if s.worker, err = worker.New(cfg.Worker, s.store, busstore.Heed(b, as), js...); err != nil {
 		return err
 	}

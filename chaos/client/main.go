@@ -54,9 +54,12 @@ func main() {
 type client struct {
 	orders
 	history *judge.Writer
-	bus     *carillon.Client
-	http    *http.Client
-	asking  sync.WaitGroup
+	bus     interface {
+		jobs.Caller
+		Close() error
+	}
+	http   *http.Client
+	asking sync.WaitGroup
 
 	mu     sync.Mutex
 	random *rand.Rand

@@ -293,7 +293,7 @@ func newDemoWorker() *cobra.Command {
 				return err
 			}
 			defer caller.Close()
-			show := &demo{client: caller.Client}
+			show := &demo{client: caller}
 			w, err := carillon.NewWorker(nats, worker.Config{App: "demo", Name: name, Slots: 8, Logger: newLogger(&config{LogLevel: "info", LogJSON: "text"}, os.Stderr)}, show.jobs()...)
 			if err != nil {
 				return err

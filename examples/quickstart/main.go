@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon"
+	"github.com/carillon-scheduler/carillon/client"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
 )
@@ -91,7 +92,7 @@ func run(ctx context.Context, url string, delay time.Duration) error {
 }
 
 // chargeLater asks for a run after a delay, and waits for its result.
-func chargeLater(ctx context.Context, c *carillon.Client, delay time.Duration) error {
+func chargeLater(ctx context.Context, c *client.Client, delay time.Duration) error {
 	later, err := enqueue(ctx, c, ChargeArgs{Customer: "c7", Cents: 990}, delay)
 	if err != nil {
 		return err
@@ -106,7 +107,7 @@ func chargeLater(ctx context.Context, c *carillon.Client, delay time.Duration) e
 }
 
 // enqueue asks for a charge. On the very first start the worker may not have made the job known yet.
-func enqueue(ctx context.Context, c *carillon.Client, a ChargeArgs, delay time.Duration) (jobs.Receipt, error) {
+func enqueue(ctx context.Context, c *client.Client, a ChargeArgs, delay time.Duration) (jobs.Receipt, error) {
 	for {
 		r, err := ChargeJob.Enqueue(ctx, c, a, jobs.After(delay))
 		if !errors.Is(err, jobs.NotFound) {

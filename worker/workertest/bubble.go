@@ -78,6 +78,8 @@ func (c *Carillon) Start(cfg worker.Config, js ...jobs.Job) (stop func()) {
 		c.t.Fatal(err)
 	}
 	end := c.hub.As(as)
+	mine := client.New(c.Store, end, client.Config{Tenant: as.Tenant, Actor: as.Actor()})
+	cfg.Middleware = append([]func(worker.Handler) worker.Handler{client.Wrap[worker.Handler](mine)}, cfg.Middleware...)
 	w, err := worker.New(cfg, c.Store, end, js...)
 	if err != nil {
 		c.t.Fatal(err)
@@ -85,6 +87,7 @@ func (c *Carillon) Start(cfg worker.Config, js ...jobs.Job) (stop func()) {
 	drain := c.spawn(w.Run)
 	stop = sync.OnceFunc(func() {
 		drain()
+		_ = mine.Close()
 		_ = end.Close()
 	})
 	c.t.Cleanup(stop)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/client"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -42,7 +43,7 @@ func TestS2_25ParentsAndChildren(t *testing.T) {
 			if a.Fail {
 				return jobs.NoRetry(errors.New("card refused"))
 			}
-			if _, err := jobs.Trigger[told]("audit").Enqueue(ctx, c.Client, told{}); err != nil {
+			if _, err := jobs.Trigger[told]("audit").Enqueue(ctx, client.From(ctx), told{}); err != nil {
 				return err
 			}
 			return jobs.Result(ctx, map[string]int{"paid": 7})

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon"
+	"github.com/carillon-scheduler/carillon/client"
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
@@ -327,10 +328,10 @@ func believes(t *testing.T, raw []byte) *tls.Config {
 }
 
 // comes dials the nodes that live, until one of them lets it in.
-func (f *fortress) comes(token string, dead int) (*carillon.Client, error) {
+func (f *fortress) comes(token string, dead int) (*client.Client, error) {
 	var err error
 	for began := time.Now(); time.Since(began) < 30*time.Second; {
-		var c *carillon.Client
+		var c *client.Client
 		if c, err = carillon.Dial(f.url(token, (dead+1)%3)); err == nil {
 			return c, nil
 		}

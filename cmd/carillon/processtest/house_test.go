@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon"
+	"github.com/carillon-scheduler/carillon/client"
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
@@ -37,7 +38,7 @@ type house struct {
 	args     []string // of the server
 
 	server *process
-	client *carillon.Client
+	client *client.Client
 	rows   metastore.Reader // the store, as programs see it
 	began  time.Time
 	frozen map[int]time.Time
