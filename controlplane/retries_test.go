@@ -303,10 +303,10 @@ func TestS3_19(t *testing.T) {
 	}
 }
 
-// No retries unless somebody says so; then at once, and within the limit: the retry keeps its slot, newcomers are skipped.
+// Without settings there are no retries. A retry backs off from 1 s and keeps its slot; newcomers are skipped.
 func TestS4_07(t *testing.T) {
 	retried(t, jobs.Options{}, always("x"), jobs.Terminated, 1, "", "x")
-	retried(t, jobs.Options{Retries: 3}, always("x"), jobs.Terminated, 4, "0s 0s 0s", "x x x x")
+	retried(t, jobs.Options{Retries: 3}, always("x"), jobs.Terminated, 4, "1s 2s 4s", "x x x x")
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var j journal
 		h.worker(worker.Config{Slots: 8}, jobs.NewTriggered(jobs.TriggeredFunc[charge](func(ctx context.Context, _ charge) error {

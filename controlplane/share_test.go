@@ -383,7 +383,7 @@ func TestAMemberThatHasNotHeardFiresNothing(t *testing.T) {
 		defer b.close()
 		b.begin("n1")
 		b.begin("n2")
-		keys := b.cast(12, "0 * * * * *")
+		keys := b.cast(24, "0 * * * * *")
 		time.Sleep(2*time.Minute + 59*time.Second)
 		synctest.Wait()
 		var theirs []jobs.Key

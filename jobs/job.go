@@ -62,8 +62,8 @@ type Options struct {
 	Limits         []Limit       // slots shared with other jobs, by name
 	Overlap        Overlap       // what becomes of a run that finds no slot; default skip if recurring, queue if triggered
 	Retries        int           // attempts after the first; None = none; default 0
-	RetryDelay     time.Duration // before the first retry, doubled each time; default: at once
-	RetryDelayMax  time.Duration // default 1 h
+	RetryDelay     time.Duration // before the first retry, doubled each time; None = none; default 1 s
+	RetryDelayMax  time.Duration // default 10 min
 	Timeout        time.Duration // of one attempt; None = none; default 1 h
 	OnLost         OnLost        // when its worker has died; default retry
 	LeaseLost      LeaseLost     // while no control plane answers its worker; default continue

@@ -115,6 +115,8 @@ func TestAttention(t *testing.T) {
 			for i := range uint32(4) {
 				d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: i + 1})
 				d.apply(kernel.Finish{ID: id, Worker: "w1", Attempt: i + 1, Outcome: kernel.OutcomeError, Error: "no"})
+				d.now = d.now.Add(time.Minute) // its retry is due
+				d.apply(kernel.Release{ID: id})
 			}
 		}, "[failing:1]", "A run of app.work has failed 4 times"},
 		{"it has paused itself", func(d *desk, _ *members) {

@@ -305,6 +305,9 @@ func handler(o jobs.Options, fn func(ctx context.Context, args json.RawMessage) 
 	if o.Key == "" {
 		o.Key = "j"
 	}
+	if o.RetryDelay == 0 { // the stage has no clock that releases retries
+		o.RetryDelay = jobs.None
+	}
 	return jobs.NewTriggered(jobs.TriggeredFunc[json.RawMessage](fn), o)
 }
 

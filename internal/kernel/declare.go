@@ -64,7 +64,7 @@ func settingsOf(o jobs.Options) (Settings, error) {
 		Name: given(o.Name), Description: given(o.Description), Zone: given(o.TimeZone),
 		Gap: given(o.Gap), Twice: given(o.Twice),
 		MaxConcurrency: given(o.MaxConcurrency), Overlap: given(o.Overlap), Retries: given(o.Retries),
-		RetryDelay: given(o.RetryDelay), RetryDelayMax: given(o.RetryDelayMax), Timeout: given(o.Timeout),
+		RetryDelay: unbounded(o.RetryDelay), RetryDelayMax: given(o.RetryDelayMax), Timeout: given(o.Timeout),
 		OnLost: given(o.OnLost), LeaseLost: given(o.LeaseLost), Misfire: given(o.Misfire), Priority: given(o.Priority),
 		StartWithin: given(o.StartWithin), Disabled: given(o.Disabled),
 		Route: given(o.Route), RouteBy: given(o.RouteBy), Pin: given(o.Pin), PinAway: given(o.PinAway), CodeVersion: given(o.CodeVersion), Slots: given(o.Slots),

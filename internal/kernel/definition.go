@@ -333,7 +333,7 @@ func (g *Global) Late() time.Duration {
 // builtin is what holds when nobody says anything.
 func builtin(k Kind) Policy {
 	p := Policy{Gap: jobs.GapAfter, Twice: jobs.TwiceFirst, Overlap: jobs.OverlapQueue, Timeout: time.Hour, OnLost: jobs.LostRetry,
-		LeaseLost: jobs.LeaseContinue, Misfire: jobs.MisfireOnce, RetryDelayMax: time.Hour, Route: jobs.RouteAny, PinAway: jobs.PinWait, CodeVersion: jobs.CodeAny,
+		LeaseLost: jobs.LeaseContinue, Misfire: jobs.MisfireOnce, RetryDelay: time.Second, RetryDelayMax: 10 * time.Minute, Route: jobs.RouteAny, PinAway: jobs.PinWait, CodeVersion: jobs.CodeAny,
 		RetryFactor: 2, RetryJitter: jobs.JitterHalf, RetryBudget: jobs.Rate{Max: 10, Per: time.Second},
 		KeepFor: 5 * 24 * time.Hour, KeepSucceeded: 1_000, KeepOthers: 10_000}
 	if k == Recurring {

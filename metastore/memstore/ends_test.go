@@ -31,7 +31,7 @@ func teller(t *testing.T) (*metastore.Local, func(...kernel.Command)) {
 func TestRetriesHaveATurnWithinBounds(t *testing.T) {
 	st, tell := teller(t)
 	rate := jobs.Rate{Max: 1, Per: kernel.MaxDuration}
-	tell(kernel.Register{App: "a", Worker: "w", Start: true, Job: kernel.Declaration{Key: "k", Kind: kernel.Triggered, Code: kernel.Settings{Retries: new(1), RetryBudget: &rate}}})
+	tell(kernel.Register{App: "a", Worker: "w", Start: true, Job: kernel.Declaration{Key: "k", Kind: kernel.Triggered, Code: kernel.Settings{Retries: new(1), RetryDelay: new(time.Duration(0)), RetryBudget: &rate}}})
 	last := time.Time{}
 	for i := range 300 {
 		id := kernel.DerivedID("run", fmt.Sprint(i))

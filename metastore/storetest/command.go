@@ -177,6 +177,9 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 			k.Job.Kind = kernel.Recurring
 		}
 		k.Job.Code = tl.settings(w, "")
+		if k.Job.Code.RetryDelay == nil { // stories tell their times in full
+			k.Job.Code.RetryDelay = new(time.Duration(0))
+		}
 		return k
 	case "edit":
 		k := kernel.Edit{Key: key, IfRevision: uint64(tl.number(w.take("if")))}
