@@ -24,7 +24,7 @@ var floors = []struct {
 	{0, "internal/outcome", nil},
 	{0, "internal/fastjson", []string{"internal/plain"}},
 	{0, "jobs", []string{"internal/plain", "internal/outcome", "internal/fastjson"}},
-	{0, "internal/kernel", []string{"jobs", "internal/plain", "internal/fastjson"}},
+	{0, "internal/kernel", []string{"jobs", "internal/outcome", "internal/plain", "internal/fastjson"}},
 	{0, "jobs/schedule", []string{"jobs", "internal/kernel"}},
 	{0, "internal/sabotage", nil},
 

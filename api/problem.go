@@ -11,6 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -141,7 +142,7 @@ func problemOf(ctx context.Context, log *slog.Logger, err error) *Problem {
 	if at, ok := errors.AsType[*schedule.Error](err); ok {
 		return badSchedule("body", err, at)
 	}
-	if refusal, ok := errors.AsType[*jobs.Refusal](err); ok {
+	if refusal, ok := errors.AsType[*kernel.Refusal](err); ok {
 		if r, known := refusals[refusal.Code]; known {
 			if r.says == "" {
 				r.says = refusal.Text
@@ -176,7 +177,7 @@ func badSchedule(in string, err error, at *schedule.Error) *Problem {
 
 // text is what may be told of an error in a list of faults.
 func text(err error) string {
-	if refusal, ok := errors.AsType[*jobs.Refusal](err); ok && refusals[refusal.Code].says == "" {
+	if refusal, ok := errors.AsType[*kernel.Refusal](err); ok && refusals[refusal.Code].says == "" {
 		return refusal.Text
 	}
 	return "failed"

@@ -229,7 +229,7 @@ const roleWorker = "worker"
 
 // workersProblem gives the two refusals that a worker has to tell apart codes of their own.
 func workersProblem(err error) error {
-	if refusal, ok := errors.AsType[*jobs.Refusal](err); ok {
+	if refusal, ok := errors.AsType[*kernel.Refusal](err); ok {
 		switch refusal.Code {
 		case jobs.NotFound:
 			return problem(http.StatusNotFound, "unknown_worker", refusal.Text)

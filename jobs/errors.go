@@ -76,18 +76,7 @@ func CodeOf(err error) Code {
 	return Unknown
 }
 
-// Refusal is a Code with the sentence that explains it.
-type Refusal struct {
-	Code Code
-	Text string
-}
-
-func (r *Refusal) Error() string { return r.Text }
-
-// Unwrap makes errors.Is(err, jobs.Stale) work.
-func (r *Refusal) Unwrap() error { return r.Code }
-
-// invalid makes a Refusal with BadInput.
+// invalid makes a refusal with BadInput.
 func invalid(format string, args ...any) error {
-	return &Refusal{Code: BadInput, Text: fmt.Sprintf(format, args...)}
+	return &outcome.Refusal[Code]{Code: BadInput, Text: fmt.Sprintf(format, args...)}
 }

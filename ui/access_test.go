@@ -108,7 +108,7 @@ func TestSignIn(t *testing.T) {
 			t.Errorf("next %q leads to %q", evil, to)
 		}
 	}
-	d.err = &jobs.Refusal{Code: jobs.Exhausted, Text: "wait"}
+	d.err = &kernel.Refusal{Code: jobs.Exhausted, Text: "wait"}
 	if answer, body := s.post("/login", url.Values{"token": {"x"}}); answer.StatusCode != 429 || !strings.Contains(body, "Too many sign-in attempts with this token or from this address") {
 		t.Errorf("too many tries: %d", answer.StatusCode)
 	}

@@ -236,7 +236,7 @@ func (u *UI) failed(ctx context.Context, path string, err error) answer {
 
 // said is the text of an error that somebody made by what they wrote.
 func said(err error) string {
-	if refusal, ok := errors.AsType[*jobs.Refusal](err); ok {
+	if refusal, ok := errors.AsType[*kernel.Refusal](err); ok {
 		return refusal.Text
 	}
 	return err.Error()
@@ -257,7 +257,7 @@ func statusOf(err error) int {
 	case jobs.Unavailable:
 		return http.StatusServiceUnavailable
 	case jobs.Unknown:
-		if _, ok := errors.AsType[*jobs.Refusal](err); ok { // of any other error CodeOf says so, too
+		if _, ok := errors.AsType[*kernel.Refusal](err); ok { // of any other error CodeOf says so, too
 			return http.StatusGatewayTimeout
 		}
 	}

@@ -78,7 +78,7 @@ func (u *UI) untried(r *http.Request, v visitor, key string, err error) (answer,
 	u.log.WarnContext(r.Context(), "a new job was not tried", "key", key, "err", err)
 	r.SetPathValue("key", key)
 	f, unread := u.argsFormOf(r, v)
-	refusal, ok := errors.AsType[*jobs.Refusal](err)
+	refusal, ok := errors.AsType[*kernel.Refusal](err)
 	if unread != nil || !ok || refusal.Code == jobs.Unknown {
 		return answer{}, kernel.Refuse(jobs.Unknown, "job %s was created; whether its run started is unknown", key)
 	}

@@ -109,7 +109,7 @@ func (f runFilter) at(cursor string, back []string) string {
 // query reads the filter. What cannot be read is told and left out.
 func (f runFilter) query() (q metastore.RunQuery, faults []string) {
 	wrong := func(err error) {
-		if refusal, ok := errors.AsType[*jobs.Refusal](err); ok {
+		if refusal, ok := errors.AsType[*kernel.Refusal](err); ok {
 			faults = append(faults, refusal.Text)
 		}
 	}
@@ -288,7 +288,7 @@ func (u *UI) bulk(r *http.Request, v visitor) (answer, error) {
 		default:
 			return answer{}, kernel.Invalid("do is %.20q, it must be cancel or again", what)
 		}
-		refusal, ok := errors.AsType[*jobs.Refusal](err)
+		refusal, ok := errors.AsType[*kernel.Refusal](err)
 		switch {
 		case err == nil:
 			did++

@@ -84,7 +84,7 @@ var callCases = []Case{
 			var code jobs.Code
 			errors.As(want, &code)
 			wantErr(t, err, code, name)
-			var refusal *jobs.Refusal
+			var refusal *kernel.Refusal
 			if !errors.As(err, &refusal) || err.Error() != want.Error() {
 				t.Fatalf("%s: %q (%T) arrived, not %q", name, err, err, want)
 			}

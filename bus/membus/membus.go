@@ -106,15 +106,15 @@ func (e *end) lasts(ctx context.Context) bool { return ctx.Err() == nil && e.lif
 // carried is err as it looks after a journey: a refusal stays one, of anything else only the text arrives. So no
 // caller sees an error (bus.ErrNobody, a context's end) that the handler met and takes it for its own.
 func carried(err error) error {
-	var refusal *jobs.Refusal
+	var refusal *kernel.Refusal
 	var code jobs.Code
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &refusal):
-		return &jobs.Refusal{Code: refusal.Code, Text: err.Error()}
+		return &kernel.Refusal{Code: refusal.Code, Text: err.Error()}
 	case errors.As(err, &code):
-		return &jobs.Refusal{Code: code, Text: err.Error()}
+		return &kernel.Refusal{Code: code, Text: err.Error()}
 	}
 	return errors.New(err.Error())
 }

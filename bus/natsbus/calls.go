@@ -75,7 +75,7 @@ func (b *Bus) ask(ctx context.Context, subject string, at *answers, prefix strin
 		case plainError:
 			return nil, said{errors.New(string(m.Data))}
 		default:
-			return nil, said{&jobs.Refusal{Code: jobs.Code(code), Text: string(m.Data)}}
+			return nil, said{&kernel.Refusal{Code: jobs.Code(code), Text: string(m.Data)}}
 		}
 	}
 	return m.Data, nil
@@ -159,7 +159,7 @@ func (b *Bus) gone(m *nats.Msg) {
 }
 
 func codeOf(err error) string {
-	var refusal *jobs.Refusal
+	var refusal *kernel.Refusal
 	var code jobs.Code
 	switch {
 	case errors.As(err, &refusal):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/outcome"
 	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -66,9 +67,12 @@ func Instant(t time.Time) time.Time {
 	return t.Round(0).UTC()
 }
 
+// Refusal is a code with the sentence that explains it. errors.Is finds the code.
+type Refusal = outcome.Refusal[jobs.Code]
+
 // Refuse makes a Refusal.
 func Refuse(c jobs.Code, format string, args ...any) error {
-	return &jobs.Refusal{Code: c, Text: fmt.Sprintf(format, args...)}
+	return &Refusal{Code: c, Text: fmt.Sprintf(format, args...)}
 }
 
 // Invalid is Refuse with BadInput.

@@ -97,7 +97,7 @@ func DecodeAnswer(b []byte) (e Effect, err error, rest []byte, bad error) {
 	if code != "" {
 		var say string
 		text(&c, &say)
-		return e, &jobs.Refusal{Code: code, Text: say}, c.buf, c.err
+		return e, &Refusal{Code: code, Text: say}, c.buf, c.err
 	}
 	wireEffect(&c, &e)
 	return e, nil, c.buf, c.err

@@ -44,3 +44,14 @@ func Snoozed(err error) (time.Duration, bool) {
 	ok := errors.As(err, &s)
 	return s.For, ok
 }
+
+// Refusal is a code with the sentence that explains it. Its code is a jobs.Code everywhere; package jobs cannot be named here.
+type Refusal[C error] struct {
+	Code C
+	Text string
+}
+
+func (r *Refusal[C]) Error() string { return r.Text }
+
+// Unwrap makes errors.Is(err, code) work.
+func (r *Refusal[C]) Unwrap() error { return r.Code }
