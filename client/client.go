@@ -55,8 +55,8 @@ func New(store metastore.Store, signals bus.Signals, cfg Config) *Client {
 
 // Get returns a run as it is now. The error is jobs.NotFound if there is no such run.
 func (c *Client) Get(ctx context.Context, id jobs.ID) (jobs.Run, error) {
-	if c.store == nil {
-		return jobs.Run{}, jobs.ErrNotRunning
+	if err := c.ready(id); err != nil {
+		return jobs.Run{}, err
 	}
 	run, err := c.store.Run(ctx, c.config.Tenant, id)
 	if err != nil {
@@ -68,8 +68,8 @@ func (c *Client) Get(ctx context.Context, id jobs.ID) (jobs.Run, error) {
 // Cancel cancels a run. If no worker has the run, it is finished at once; otherwise the handler's context ends, and its
 // result is discarded. Cancelling a run twice is no error; the error for a run that ended otherwise is jobs.Conflict.
 func (c *Client) Cancel(ctx context.Context, id jobs.ID, reason string) error {
-	if c.store == nil {
-		return jobs.ErrNotRunning
+	if err := c.ready(id); err != nil {
+		return err
 	}
 	e := c.envelope(kernel.Cancel{ID: id})
 	e.Reason = reason
@@ -85,6 +85,17 @@ func (c *Client) Close() error {
 	c.waiting.close()
 	if c.config.Closed != nil {
 		return c.config.Closed()
+	}
+	return nil
+}
+
+// ready reports why nothing can be done with a run, or nil.
+func (c *Client) ready(id jobs.ID) error {
+	switch {
+	case c.store == nil:
+		return jobs.ErrNotRunning
+	case id.IsZero():
+		return kernel.Invalid("the ID of the run is empty: pass the ID of a receipt, or one of jobs.ParseID")
 	}
 	return nil
 }

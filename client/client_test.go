@@ -362,6 +362,9 @@ func TestWaitEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if _, err := cl.Wait(t.Context(), jobs.ID{}); !errors.Is(err, jobs.BadInput) {
+			t.Errorf("an empty ID: %v", err)
+		}
 		if _, err := cl.Wait(t.Context(), jobs.NewID(time.Now())); !errors.Is(err, jobs.NotFound) {
 			t.Errorf("a run that is not there: %v", err)
 		}

@@ -205,9 +205,9 @@ func (c *Client) send(ctx context.Context, batch []kernel.Envelope) []metastore.
 			continue
 		}
 		for _, i := range open {
-			code, what := jobs.Unavailable, "not done in time"
+			code, what := jobs.Unavailable, "not stored in time"
 			if doubtful[i] {
-				code, what = jobs.Unknown, "outcome unknown, it may or may not have been done"
+				code, what = jobs.Unknown, "no response in time, it may or may not have been stored"
 			}
 			results[i].Err = kernel.Refuse(code, "%s: %v", what, results[i].Err)
 		}
