@@ -14,9 +14,9 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// ArgsChecker reads a JSON Schema and makes a check of arguments of it. The check answers with the place of what is
-// wrong, such as items[2].price ("" = the arguments as a whole), and why. A schema that cannot be read, or that would
-// take too long (see effort), checks nothing: the handler will have the last word.
+// ArgsChecker compiles a JSON Schema into a check of arguments. The check returns the place of the error, such as
+// items[2].price ("" = the arguments as a whole), and the error. An invalid schema, or one that is too expensive (see
+// effort), checks nothing: then only the handler can reject arguments.
 func ArgsChecker(schema []byte) (check func(args []byte) (place string, err error)) {
 	var s jsonschema.Schema
 	if err := json.Unmarshal(schema, &s); err != nil {
@@ -119,7 +119,7 @@ func join(place, name string) string {
 	return place + "." + name
 }
 
-// plain is what the library says about the value, without where in the schema it says so, and not at any length.
+// plain shortens the library's error: no location in the schema, and a bounded length.
 func plain(err error) string {
 	text := err.Error()
 	for strings.HasPrefix(text, "validating ") {

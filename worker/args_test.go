@@ -54,8 +54,8 @@ func TestArgsChecker(t *testing.T) {
 	}
 }
 
-// Schemas come from whoever registers jobs, and are judged by in the server. These would end it, or keep it busy for as
-// long as their author likes.
+// Any user who registers a job supplies a schema, and the server evaluates it. These would crash it, or keep it busy
+// forever.
 func TestHostileSchemas(t *testing.T) {
 	doubling := func(n int) string {
 		var b strings.Builder

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// beginJobs initialises the jobs, one after the other. One that fails is not served by this worker, which says so in its
-// log and on the page of workers; the others are. It is an error if none is left.
+// beginJobs initialises the jobs, one after the other. A job that fails is not served by this worker, which shows that
+// in its log and on the page of workers; the others are served. It is an error if none is left.
 func (w *Worker) beginJobs(ctx context.Context) error {
 	var first error
 	for _, key := range slices.Clone(w.order) {

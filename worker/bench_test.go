@@ -52,11 +52,11 @@ func BenchmarkEmptyRuns(b *testing.B) {
 	b.ResetTimer()
 	runs.Add(b.N)
 	for left := b.N; left > 0; left -= 1000 {
-		wishes := make([]jobs.Request, min(left, 1000))
-		for i := range wishes {
-			wishes[i] = jobs.Request{Key: "empty"}
+		requests := make([]jobs.Request, min(left, 1000))
+		for i := range requests {
+			requests[i] = jobs.Request{Key: "empty"}
 		}
-		if _, err := c.Enqueue(ctx, wishes...); err != nil {
+		if _, err := c.Enqueue(ctx, requests...); err != nil {
 			b.Fatal(err)
 		}
 	}

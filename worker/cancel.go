@@ -31,19 +31,19 @@ func (w *Worker) heed(ctx context.Context, s bus.Signal) {
 	w.stop(ctx, stop)
 }
 
-// rest takes nothing new, or takes runs again, and says so.
-func (w *Worker) rest(wish bus.Rest) {
-	if wish != "" && w.held.rest(wish == bus.RestDrain) {
-		w.log.Info("worker is told about new runs", "wish", wish)
+// rest pauses or resumes taking new runs, and logs the change.
+func (w *Worker) rest(request bus.Rest) {
+	if request != "" && w.held.rest(request == bus.RestDrain) {
+		w.log.Info("worker is asked to pause or resume new runs", "wish", request)
 		w.heartbeatNow()
 	}
 }
 
-// callJitter is over how long the workers of a new leader spread their first heartbeats.
+// callJitter is the time over which the workers of a new leader spread their first heartbeats.
 const callJitter = 50 * time.Millisecond
 
-// called sends a heartbeat because another node leads, which does not know this worker yet: once in a term, and again while the
-// worker has not been told where to take offers, since that may come after the first answer.
+// called sends a heartbeat because another node leads, which does not know this worker yet: once in a term, and again
+// while no answer has named the queue to take offers from, since that may come after the first answer.
 func (w *Worker) called(term uint64) {
 	queue, _ := w.leader.current()
 	if w.term.Swap(term) != term || queue == "" {
@@ -51,13 +51,13 @@ func (w *Worker) called(term uint64) {
 	}
 }
 
-// stop ends an attempt because the leader says so.
+// stop ends an attempt because the leader asked for it.
 func (w *Worker) stop(ctx context.Context, s bus.Stop) {
 	t := token{s.ID, s.Attempt}
 	a := w.held.find(t)
 	if a == nil {
 		if !s.Stale {
-			// We hold no such attempt, so its handler does not run: whoever waits for that may go on.
+			// This worker holds no such attempt, so its handler does not run: report that, so that its slots are freed.
 			go w.sayReturned(ctx, t)
 		}
 		return
@@ -79,7 +79,7 @@ func (w *Worker) stop(ctx context.Context, s bus.Stop) {
 	a.end(cause)
 }
 
-// endedBy notes that the attempt is over without our doing, and says whether that is news.
+// endedBy records that the attempt was ended elsewhere, and reports whether that is new.
 func (a *attempt) endedBy(cause error) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,9 +100,9 @@ func (a *attempt) disown() {
 	}
 }
 
-// guard ends the context of an attempt whose job says LeaseCancel, when its lease has lapsed as far as this
-// worker can tell: nobody has answered a heartbeat that names it for a lease less one heartbeat. That leaves the handler as long as a
-// heartbeat to return before another worker begins the next attempt.
+// guard ends the context of an attempt whose job has LeaseCancel when its lease has expired as far as this worker can
+// know: no heartbeat that names it was answered for a lease less one heartbeat. The handler then has one heartbeat's
+// time to return before another worker starts the next attempt.
 func (w *Worker) guard(ctx context.Context, a *attempt) {
 	for {
 		left := time.Until(w.leader.until(w.held.renewed(a)).Add(-w.config.HeartbeatEvery))

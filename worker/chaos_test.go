@@ -84,8 +84,8 @@ func (l leaky) Offer(ctx context.Context, queue string, lane bus.Lane, lists ...
 	return l.Bus.Offer(ctx, queue, lane, lists...)
 }
 
-// Answers get lost, offers come twice or never, runs are cancelled, fail and overrun: no run ever has two handlers at
-// once, no limit is exceeded, and in the end every run is over and every slot is free.
+// Answers get lost, offers come twice or never, runs are cancelled, fail and time out: no run ever has two handlers at
+// once, no limit is exceeded, and in the end every run has ended and every slot is free.
 func TestChaos(t *testing.T) {
 	for seed := range uint64(tests.Size(1, 4, 4)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -128,7 +128,7 @@ func chaos(t *testing.T, d *dice) {
 		}()
 		switch d.below(8) {
 		case 0:
-			time.Sleep(15 * time.Second) // beyond the timeout, whatever the context says
+			time.Sleep(15 * time.Second) // beyond the timeout, and deaf to its context
 		case 1:
 			<-ctx.Done()
 			return ctx.Err()

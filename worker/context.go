@@ -9,9 +9,9 @@ import (
 
 // handlerContext is the context of a handler: it ends when the attempt is to end, with the cause for it.
 //
-// A context that can end, with its timer, costs more than a run that does nothing, and a handler that is done in a
-// moment mostly asks for neither. So the real one is made when somebody looks at it for the first time, or when it is
-// to end. (It is the real one that answers for values, too: package context finds by one whose end to follow.)
+// A context that can end, with its timer, costs more than an empty run, and most short handlers use neither. So the
+// real context is made on the first use, or when it is to end. (The real one answers for values, too: package context
+// uses a value to find the parent whose end to follow.)
 type handlerContext struct{ a *attempt }
 
 // Deadline is known without a context.
@@ -24,13 +24,13 @@ func (c handlerContext) Done() <-chan struct{} { return c.a.context().Done() }
 func (c handlerContext) Err() error            { return c.a.context().Err() }
 func (c handlerContext) Value(key any) any     { return c.a.context().Value(key) }
 
-// begin lets the attempt have a context, and answers with what it was told to end for before that. ended is called, on
-// a goroutine of its own, when the context ends before the handler has returned.
+// begin allows the attempt to have a context, and returns the cause if the attempt was stopped before. ended is called,
+// on a goroutine of its own, when the context ends before the handler has returned.
 func (a *attempt) begin(living context.Context, ended func()) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.living, a.onEnd = living, ended
-	return a.told
+	return a.endCause
 }
 
 // context is the handler's real context.
@@ -50,10 +50,10 @@ func (a *attempt) real() context.Context {
 		a.ctx, a.release = context.WithDeadlineCause(a.ctx, due, jobs.ErrTimeout)
 	}
 	switch {
-	case a.back: // somebody has kept the context for longer than the handler ran
+	case a.back: // the context outlives its handler
 		a.free()
-	case a.told != nil:
-		a.cancel(a.told)
+	case a.endCause != nil:
+		a.cancel(a.endCause)
 		fallthrough
 	default:
 		a.forgo = context.AfterFunc(a.ctx, a.onEnd)
@@ -76,8 +76,8 @@ func (a *attempt) free() {
 func (a *attempt) end(cause error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.told == nil {
-		a.told = cause
+	if a.endCause == nil {
+		a.endCause = cause
 	}
 	if a.living != nil && !a.back {
 		a.real()

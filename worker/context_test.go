@@ -31,7 +31,7 @@ func TestAHandlersContext(t *testing.T) {
 		},
 		"its error first": func(ctx context.Context) (context.Context, context.CancelFunc) {
 			if ctx.Err() != nil || context.Cause(ctx) != nil || ctx.Value(contextKey{}) != nil {
-				panic("it has ended, or knows what it was not told")
+				panic("it has ended, or has a cause too early")
 			}
 			return ctx, func() {}
 		},

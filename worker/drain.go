@@ -9,8 +9,8 @@ import (
 // mostReporting is how long a worker that leaves waits for the store to answer its last reports.
 const mostReporting = 5 * time.Second
 
-// drain empties the worker's hands: nothing more is taken, running handlers get their grace, then their contexts
-// end and their runs are given back. Heartbeats go on meanwhile, so that the leases hold.
+// drain ends all work: it takes nothing more, gives running handlers their grace, then ends their contexts and gives
+// their runs back. Heartbeats continue meanwhile, so that the leases are renewed.
 func (w *Worker) drain() {
 	w.held.close()
 	w.heartbeatNow() // the leader stops making offers

@@ -34,11 +34,11 @@ func TestDrainWaitsForRunningHandlers(t *testing.T) {
 		go func() {
 			time.Sleep(time.Millisecond)
 			if b := s.lastHeartbeat(); !b.Draining {
-				t.Error("the leader is not told of the drain at once")
+				t.Error("the drain is not reported to the leader at once")
 			}
 			time.Sleep(5 * time.Second)
 			if b := s.lastHeartbeat(); !b.Draining || len(b.Running) != 1 {
-				t.Errorf("heartbeat is %+v, want it to tell of the drain, and to keep the lease", b)
+				t.Errorf("heartbeat is %+v, want it to report the drain, and to keep the lease", b)
 			}
 			s.set(func(s *stage) { s.quiet = true })
 			o := offerOf(s.row(s.create("j", struct{}{})))

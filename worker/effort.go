@@ -10,9 +10,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// A schema comes from whoever registers a job, and is judged by in the server, which other people need as well. One
-// that refers to itself makes the library go down until the program dies; one whose parts refer to two others each, or
-// with a pattern that is many, takes as long as its author likes.
+// A schema comes from any user who registers a job, and is evaluated in the server that all share. A schema that refers
+// to itself makes the library recurse until the program dies; one whose parts refer to two others each, or with a
+// pattern that does, takes unbounded time.
 
 const (
 	// maxParts is how many parts a schema may have to be judged by, those that it refers to counted as often.
@@ -23,8 +23,8 @@ const (
 	endless = math.MaxInt32
 )
 
-// effort is how many parts of a schema a value may be held against, all that they refer to included; endless if they
-// go in circles, or if it cannot be told.
+// effort is how many parts of a schema a value may be checked against, references included; endless if they are cyclic,
+// or if it cannot be computed.
 func effort(s *jsonschema.Schema) int {
 	text, err := json.Marshal(s) // with all names as the library understands them
 	if err != nil {
@@ -63,7 +63,7 @@ func (m *measure) node(v any) int {
 	return sum
 }
 
-// member is what a member of an object adds: words add nothing, but for those that point elsewhere and patterns.
+// member is what one keyword of a schema object adds: nothing, but for references and patterns.
 func (m *measure) member(name string, v any) int {
 	text, is := v.(string)
 	switch {

@@ -17,20 +17,20 @@ import (
 	"github.com/carillon-scheduler/carillon/trace"
 )
 
-// attempt is one attempt of a run, in this worker's hand.
+// attempt is one attempt of a run that this worker holds.
 type attempt struct {
 	token
 	key     jobs.Key
 	phase   phase         // guarded by held.mu
-	pending bool          // nobody who asks for attempts has been given it; guarded by held.mu
-	dropped chan struct{} // closed when it is forgotten, if somebody waits for that; guarded by held.mu
+	pending bool          // not yet given to a poll; guarded by held.mu
+	dropped chan struct{} // closed when it is forgotten; nil = no waiter; guarded by held.mu
 	renewed time.Time     // when the last answered heartbeat that named it was sent; zero = none was; guarded by held.mu
 
 	in   *kernel.Run // as claimed; never changed
 	sent time.Time   // when the claim was sent: the attempt's clocks begin here
-	// spent is what of its time was over by then: of an attempt that was begun elsewhere.
+	// spent is how much of its time had passed before: of an attempt that was begun elsewhere.
 	spent time.Duration
-	// finish is how it ended, set by who tells the store.
+	// finish is how it ended; set by the code that reports it to the store.
 	finish kernel.Finish
 
 	// Of those that have a deadline and no timer; guarded by young.mu.
@@ -41,18 +41,18 @@ type attempt struct {
 	mu       sync.Mutex
 	living   context.Context // of the worker; nil until the attempt has begun
 	onEnd    func()          // called when the handler's context has ended
-	ctx      context.Context // of the handler; nil until somebody wants it (see handlerContext)
+	ctx      context.Context // of the handler; nil until first used (see handlerContext)
 	cancel   context.CancelCauseFunc
-	release  func()        // of the timer of its deadline; nil = there is none
+	release  func()        // of the timer of its deadline; nil = no deadline
 	forgo    func() bool   // of onEnd
 	back     bool          // the handler has returned
 	left     bool          // the attempt has gone on without it
-	returned chan struct{} // closed when the handler returns, if somebody waits for that
+	returned chan struct{} // closed when the handler returns; nil = no waiter
 	span     trace.Span
 
-	told       error // why the handler's context was ended, or is to be
-	ended      error // why the attempt is over without our doing (the store knows already), or nil
-	stale      bool  // it is not ours any more: nothing that we say of it counts
+	endCause   error // why the handler's context was ended, or is to be
+	ended      error // why the attempt was ended elsewhere (the store knows already), or nil
+	stale      bool  // not ours any more: our reports about it are ignored
 	stuck      bool
 	logger     *slog.Logger
 	progress   *bus.Progress
@@ -63,9 +63,9 @@ type attempt struct {
 	refusal    error       // why the store does not take what was said of its end
 }
 
-// deadline is when the attempt times out, on this machine's clock; zero = never. Deadline and Started are both
-// the store's times, so their difference is right whatever the clocks say; and the attempt began after the claim
-// was sent, so this is never late.
+// deadline is when the attempt times out, on this machine's clock; zero = never. Deadline and Started are both the
+// store's times, so their difference is right even if the clocks differ; and the attempt began after the claim was
+// sent, so this is never late.
 func (a *attempt) deadline() time.Time {
 	if a.in.Deadline.IsZero() {
 		return time.Time{}
@@ -89,13 +89,13 @@ type answer struct {
 // attend sees one attempt through, on the goroutine that calls it, and forgets it, or leaves that to the report that is
 // on its way. A handler that goes on when its context has ended is left to others (see overdue).
 func (w *Worker) attend(living context.Context, a *attempt) {
-	told := a.begin(living, func() { w.overdue(living, a) })
+	cause := a.begin(living, func() { w.overdue(living, a) })
 	switch {
 	case a.over():
 		w.returned(living, a) // cancelled before it began
 		w.held.drop(a)
 		return
-	case told != nil || w.held.isClosed():
+	case cause != nil || w.held.isClosed():
 		// The worker is leaving: better another one begins this than this one breaks it off.
 		a.finish = kernel.Finish{Outcome: kernel.OutcomeHandback, Error: jobs.ErrShutdown.Error()}
 		w.conclude(living, a)
@@ -156,7 +156,7 @@ func (a *attempt) traceOver(f kernel.Finish, at time.Time) {
 	span.Over(f.Outcome, f.Error, at)
 }
 
-// over says that the store knows already that the attempt is over.
+// over reports whether the store already knows that the attempt has ended.
 func (a *attempt) over() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -175,15 +175,15 @@ func (a *attempt) isStale() bool {
 	return a.stale
 }
 
-// line is what a heartbeat says about the attempt, and whether it is ours at all.
+// line returns the attempt's entry in a heartbeat, and whether the attempt is ours at all.
 func (a *attempt) line(t token) (bus.Held, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return bus.Held{ID: t.ID, Attempt: t.Attempt, Stuck: a.stuck, Progress: a.progress}, !a.stale
 }
 
-// call calls a handler, whatever it does: return, panic, or end its goroutine. What it answers is judged here
-// too, because errors are code of the user as well.
+// call calls a handler and survives a panic or runtime.Goexit. It also classifies the handler's error, because errors
+// are user code as well.
 func call(ctx context.Context, a *attempt, h Handler, said *answer) {
 	done := false
 	defer func() {
@@ -206,7 +206,7 @@ func call(ctx context.Context, a *attempt, h Handler, said *answer) {
 		said.outcome = kernel.OutcomeSuccess
 	} else if delay, ok := outcome.Snoozed(err); ok {
 		said.outcome, said.delay = kernel.OutcomeSnooze, min(max(delay, 0), kernel.MaxDelay)
-		if said.code = outcome.CodeOf(err); said.code != "" { // it says why
+		if said.code = outcome.CodeOf(err); said.code != "" { // a code was given
 			said.text = err.Error()
 		}
 	} else {
@@ -219,16 +219,16 @@ func call(ctx context.Context, a *attempt, h Handler, said *answer) {
 	done = true
 }
 
-// verdict turns what a handler said into how its attempt ended:
+// verdict turns a handler's result into how its attempt ended:
 //
-//   - It returned at or after its deadline: Timeout, whatever it said. Before: what it said, even if nobody has
-//     looked at it until later.
+//   - It returned at or after its deadline: Timeout, with any result. Before: its result, even if that was not looked
+//     at until later.
 //   - Its context had been ended because the worker is stopping or its lease was lost, and it returned an error: the run
-//     is handed back, because that is no failure of its own. (An error from jobs.NoRetry that is more than the
+//     is given back, because that is no failure of its own. (An error from jobs.NoRetry that is more than the
 //     context's own stays what it is.)
-//   - Otherwise it is what the handler said. A nil counts in spite of an ended context: the work is done.
+//   - Otherwise it is the handler's result. A nil counts in spite of an ended context: the work is done.
 //
-// Of a run that was cancelled, nothing is said but that its handler has returned; see report.
+// Of a cancelled run, only the handler's return is reported; see report.
 func (a *attempt) verdict(said *answer) kernel.Finish {
 	f := kernel.Finish{Outcome: said.outcome, Error: said.text, Code: said.code, Delay: said.delay}
 	due := a.deadline()

@@ -48,10 +48,10 @@ type unspeakable struct{}
 
 var nilMap map[string]int
 
-func (unspeakable) Error() string { panic("no words") }
+func (unspeakable) Error() string { panic("no text") }
 
-// Whatever a handler does, its attempt ends as it should, and the worker goes on.
-func TestWhateverAHandlerDoes(t *testing.T) {
+// However a handler ends, its attempt ends as it should, and the worker continues.
+func TestHoweverAHandlerEnds(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		run     func(ctx context.Context, args json.RawMessage) error
@@ -70,7 +70,7 @@ func TestWhateverAHandlerDoes(t *testing.T) {
 		{"overflows with text", func(context.Context, json.RawMessage) error {
 			return errors.New(strings.Repeat("\xff", 100<<10))
 		}, jobs.Terminated, kernel.ByError, []string{"\uFFFD"}, kernel.OutcomeError},
-		{"returns an error that panics", func(context.Context, json.RawMessage) error { return unspeakable{} }, jobs.Terminated, kernel.ByError, []string{"panic: no words"}, kernel.OutcomeError},
+		{"returns an error that panics", func(context.Context, json.RawMessage) error { return unspeakable{} }, jobs.Terminated, kernel.ByError, []string{"panic: no text"}, kernel.OutcomeError},
 		{"starts many goroutines", func(context.Context, json.RawMessage) error {
 			var wg sync.WaitGroup
 			for range 20_000 {
@@ -191,7 +191,7 @@ func TestTheDeadlineCountsFromTheClaim(t *testing.T) {
 	})
 }
 
-// A handler that ignores its timeout: the attempt is over for the store at once, the slot is not free until it
+// A handler that ignores its timeout: the store ends the attempt at once, the slot is not free until the handler
 // returns, and it is shown as stuck.
 func TestAHandlerThatOutlivesItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestAHandlerThatOutlivesItsTimeout(t *testing.T) {
 			t.Error("the retry can be claimed although the handler has not returned")
 		}
 		wantErr(t, g.cause(0), jobs.ErrTimeout)
-		s.tell(w, bus.Stop{ID: id, Attempt: 1, Timeout: true}) // the leader says the same
+		s.stop(w, bus.Stop{ID: id, Attempt: 1, Timeout: true}) // the leader times it out, too
 		synctest.Wait()
 		if st := w.Stats(); st.Stopped != 0 || st.Finished[kernel.OutcomeTimeout] != 1 {
 			t.Errorf("stats are %+v, want one timeout and nothing else", st)
@@ -217,7 +217,7 @@ func TestAHandlerThatOutlivesItsTimeout(t *testing.T) {
 			t.Errorf("stats are %+v, want one stuck", st)
 		}
 		if b := s.lastHeartbeat(); len(b.Running) != 1 || !b.Running[0].Stuck {
-			t.Errorf("heartbeat is %+v, want it to tell of a stuck handler", b)
+			t.Errorf("heartbeat is %+v, want it to report a stuck handler", b)
 		}
 		s.set(func(s *stage) { s.quiet = true })
 		g.open <- nil
@@ -354,15 +354,15 @@ func TestStops(t *testing.T) {
 					s.set(func(s *stage) { s.stops = []bus.Stop{stop, stop} })
 					time.Sleep(4 * time.Second)
 				} else {
-					s.tell(w, stop)
-					s.tell(w, stop)
+					s.stop(w, stop)
+					s.stop(w, stop)
 				}
 				var cancelled *jobs.CancelledError
 				if err := <-causes; !errors.As(err, &cancelled) || cancelled.By != "person:ann" || cancelled.Reason != "a mistake" {
 					t.Errorf("the cause is %v", err)
 				}
 				if run := s.wantState(id, jobs.Cancelled, kernel.ByPerson); run.Lingering {
-					t.Error("the handler has returned, and nobody knows")
+					t.Error("the return of the handler is not reported")
 				}
 				if n := len(sent[kernel.Finish](s)); n > 0 {
 					t.Errorf("%d results of a cancelled run were sent", n)
@@ -383,7 +383,7 @@ func TestAStaleAttemptIsForgotten(t *testing.T) {
 		w, _ := s.start(worker.Config{Slots: 1}, handler(jobs.Options{}, g.run))
 		id := s.create("j", struct{}{})
 		synctest.Wait()
-		s.tell(w, bus.Stop{ID: id, Attempt: 1, Stale: true})
+		s.stop(w, bus.Stop{ID: id, Attempt: 1, Stale: true})
 		wantErr(t, g.cause(0), jobs.ErrLeaseLost)
 		time.Sleep(20 * time.Second)
 		if b := s.lastHeartbeat(); len(b.Running) != 0 {
@@ -403,7 +403,8 @@ func TestAStaleAttemptIsForgotten(t *testing.T) {
 	})
 }
 
-// An attempt that this worker does not have is to stop: then its handler does not run, and nobody need wait for it.
+// An attempt that this worker does not have is to stop: then its handler does not run, and the leader need not wait for
+// it.
 func TestAStopOfWhatIsNotHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -412,11 +413,11 @@ func TestAStopOfWhatIsNotHere(t *testing.T) {
 		id := s.create("j", struct{}{})
 		s.do(kernel.Claim{ID: id, Worker: w.Name(), Attempt: 1}) // whose answer never came
 		s.do(kernel.Cancel{ID: id})
-		s.tell(w, bus.Stop{ID: id, Attempt: 1, Stale: true})
+		s.stop(w, bus.Stop{ID: id, Attempt: 1, Stale: true})
 		if run := s.wantState(id, jobs.Cancelled, kernel.ByPerson); !run.Lingering {
 			t.Error("the worker spoke of an attempt that was taken away")
 		}
-		s.tell(w, bus.Stop{ID: id, Attempt: 1})
+		s.stop(w, bus.Stop{ID: id, Attempt: 1})
 		if run := s.wantState(id, jobs.Cancelled, kernel.ByPerson); run.Lingering {
 			t.Error("the run waits for a handler that does not run")
 		}
@@ -436,7 +437,7 @@ func TestCancelledWhileItFinishes(t *testing.T) {
 		id = s.create("j", struct{}{})
 		s.offer(offerOf(s.row(id)))
 		if run := s.wantState(id, jobs.Cancelled, kernel.ByPerson); run.Lingering {
-			t.Error("the handler has returned, and nobody knows")
+			t.Error("the return of the handler is not reported")
 		}
 	})
 }

@@ -39,15 +39,15 @@ func (l *leader) current() (string, <-chan struct{}) {
 	return l.queue, l.moved
 }
 
-// until is when a lease lapses, on this machine's clock, that was asked for at some time (see held.renewed): the leader
-// counts from when it heard that, which is never earlier.
+// until is when a lease expires, on this machine's clock, that was requested at some time (see held.renewed): the
+// leader counts from when it received the request, which is never earlier.
 func (l *leader) until(asked time.Time) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return asked.Add(l.lease)
 }
 
-func (l *leader) heard(a bus.HeartbeatAnswer) {
+func (l *leader) answered(a bus.HeartbeatAnswer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a.Lease > 0 {
@@ -60,10 +60,10 @@ func (l *leader) heard(a bus.HeartbeatAnswer) {
 	}
 }
 
-// heartbeat says every few seconds that the worker lives and what it holds, and does what the answers ask for. It
-// ends with a last heartbeat that says goodbye.
+// heartbeat reports every few seconds what the worker holds, and does what the answers ask for. It ends with a last
+// heartbeat, the goodbye.
 func (w *Worker) heartbeat(ctx context.Context) {
-	var silent time.Time // since when nobody answers; zero = somebody does
+	var silent time.Time // since when no leader answers; zero = one does
 	introduce, known := true, false
 	pause := time.Duration(0)
 	for {
@@ -113,7 +113,7 @@ func (w *Worker) heartbeat(ctx context.Context) {
 			w.registerAgain()
 		}
 		silent, introduce, known = time.Time{}, false, true
-		w.leader.heard(answer)
+		w.leader.answered(answer)
 		w.held.renew(list, sent)
 		w.rest(answer.Rest)
 		for _, s := range answer.Stop {
@@ -157,8 +157,8 @@ func (w *Worker) sayHeartbeat(ctx context.Context, list []bus.Held, introduce bo
 	return all, nil
 }
 
-// cutHeld divides what is held among heartbeats, at least one, so that none outgrows a message: how many bytes the first and
-// the others have for it. The words of a progress are up to six times as long in JSON.
+// cutHeld divides what is held among heartbeats, at least one, so that none exceeds a message: first and most are the
+// bytes for it in the first and in the others. The text of a progress may be six times as long in JSON.
 func cutHeld(list []bus.Held, first, most int) (parts [][]bus.Held) {
 	room, at := first, 0
 	for i, h := range list {
@@ -175,19 +175,19 @@ func cutHeld(list []bus.Held, first, most int) (parts [][]bus.Held) {
 	return append(parts, list[at:])
 }
 
-// checkInfo says whether the bus carries who this worker is.
+// checkInfo fails if the worker's description exceeds a message of the bus.
 func (w *Worker) checkInfo() error {
 	if n, most := len(bus.Encode(w.info())), w.bus.Limit()-heartbeatFrame; n > most {
-		return fmt.Errorf("the names of %d jobs and what else the worker says of itself have %d bytes, and the bus carries %d: divide the jobs among several workers",
+		return fmt.Errorf("description of the worker with %d jobs has %d bytes, the bus carries %d: divide the jobs among several workers",
 			len(w.jobs), n, most)
 	}
 	return nil
 }
 
-// absent says that nobody is there for whom the worker could speak: of one whose handlers run elsewhere.
+// absent reports whether the worker must not send: its handlers run elsewhere, and that side is silent.
 func (w *Worker) absent() bool { return w.remote != nil && !w.remote.present() }
 
-// sayGoodbye tells the leader not to wait for this worker. If it does not hear, the lease tells it.
+// sayGoodbye asks the leader not to wait for this worker. If the message is lost, the lease expires.
 func (w *Worker) sayGoodbye(ctx context.Context) {
 	if w.absent() {
 		return
@@ -195,7 +195,7 @@ func (w *Worker) sayGoodbye(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if _, err := w.bus.Call(ctx, bus.ServiceHeartbeat, bus.Encode(bus.Heartbeat{Worker: w.name, Leaving: true})); err != nil {
-		w.log.Debug("nobody heard the goodbye", "err", err)
+		w.log.Debug("the goodbye got no answer", "err", err)
 	}
 }
 

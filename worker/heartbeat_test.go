@@ -17,8 +17,8 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// What a worker holds is told in as many heartbeats as it takes on a bus that carries little, whatever words its handlers
-// say: a heartbeat that cannot be sent costs every lease.
+// What a worker holds is divided among as many heartbeats as a bus with small messages needs, for any progress text: a
+// heartbeat that cannot be sent costs every lease.
 func TestHeartbeatsFitTheBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const runs = 300
@@ -49,7 +49,7 @@ func TestHeartbeatsFitTheBus(t *testing.T) {
 			for _, h := range b.Running {
 				named[h.ID]++
 				if h.Progress == nil || len(h.Progress.Text) != 200 {
-					t.Fatalf("an attempt is told as %+v", h)
+					t.Fatalf("an attempt is reported as %+v", h)
 				}
 			}
 			if b.Info != nil {
@@ -71,7 +71,7 @@ func TestHeartbeatsFitTheBus(t *testing.T) {
 	})
 }
 
-// A worker that the bus cannot introduce says so instead of waiting for a leader that never hears of it.
+// A worker whose description exceeds a message of the bus fails at once, instead of waiting for a leader.
 func TestTooManyJobsForTheBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -96,7 +96,7 @@ func (broken) Run(context.Context, json.RawMessage) error { return nil }
 
 func (broken) Init(context.Context) error { return errors.New(strings.Repeat("<", 200)) }
 
-// Many jobs that could not be initialised do not keep the worker from being known: the faults that fit are told.
+// Many jobs that could not be initialised do not keep the worker from being known: the faults that fit are reported.
 func TestFaultsFitTheBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -113,7 +113,7 @@ func TestFaultsFitTheBus(t *testing.T) {
 	})
 }
 
-// A heartbeat that is refused is not logged as if nobody were there.
+// A refused heartbeat is not logged like an unanswered one.
 func TestARefusedHeartbeatIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)

@@ -29,8 +29,8 @@ const (
 // mostClaiming bounds the offers whose claims are under way, and is how much a worker without a limit asks for.
 const mostClaiming = 2048
 
-// held is what a worker has in hand: its attempts, from the offer on until the store knows how they ended, and
-// the slots that they take, from the offer on until the handler has returned.
+// held is what a worker holds: its attempts, from the offer on until the store knows how they ended, and the slots that
+// they take, from the offer on until the handler has returned.
 type held struct {
 	slots int           // 0 = no limit
 	freed chan struct{} // gets a token when an offer may fit again
@@ -40,11 +40,11 @@ type held struct {
 	slotOf   map[jobs.ID]*attempt // those that take a slot: one attempt of a run at most
 	claiming int
 	closed   bool          // takes nothing more
-	resting  bool          // takes nothing for now: somebody wants it so
+	resting  bool          // asked to take nothing for now
 	onDemand bool          // takes only what is asked for
 	asked    int           // how many attempts are asked for
-	pending  int           // attempts in hand that whoever asks has not been given
-	empty    chan struct{} // closed when nothing is held; made when somebody asks
+	pending  int           // attempts held that no poll was given yet
+	empty    chan struct{} // closed when nothing is held; made on request
 
 	claimed  uint64
 	stopped  uint64
@@ -74,7 +74,7 @@ func (h *held) room() int {
 	return free
 }
 
-// await waits until an offer would fit, and says how many would. It answers 0 when ctx ends.
+// await waits until an offer would fit, and returns how many would. It returns 0 when ctx ends.
 func (h *held) await(ctx context.Context) int {
 	for ctx.Err() == nil {
 		h.mu.Lock()
@@ -91,9 +91,9 @@ func (h *held) await(ctx context.Context) int {
 	return 0
 }
 
-// admit takes what fits into hand, and says which offers go back. What is neither is known already: a second
-// offer of an attempt in hand, or of a run that is still running here under an older attempt. The latter goes back
-// where nothing fits: somebody else may take it at once, and a worker without room asks for no more.
+// admit takes what fits, and returns which offers go back. What is neither is known already: a second offer of an
+// attempt that is held, or of a run that is still running here under an older attempt. The latter goes back where
+// nothing fits: another worker may take it at once, and a worker without room asks for no more.
 func (h *held) admit(list []bus.Offer, serves func(jobs.Key) bool) (taken []*attempt, back []bus.Offer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,7 +118,7 @@ func (h *held) admit(list []bus.Offer, serves func(jobs.Key) bool) (taken []*att
 	return taken, back
 }
 
-// begun says that the claim succeeded: the run is ours.
+// begun records that the claim succeeded: the run is ours.
 func (h *held) begun(a *attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,7 +130,7 @@ func (h *held) begun(a *attempt) {
 	h.claimed++
 }
 
-// left says that the attempt's handler has returned, or never began: its slot is free.
+// left records that the attempt's handler has returned, or never began: its slot is free.
 func (h *held) left(a *attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -169,7 +169,7 @@ func (h *held) vacate(a *attempt) {
 	h.ring()
 }
 
-// ask says how many attempts are asked for now, of a worker that takes only what is.
+// ask sets how many attempts are asked for now, for a worker that takes only those.
 func (h *held) ask(n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -177,7 +177,7 @@ func (h *held) ask(n int) {
 	h.ring()
 }
 
-// given says that whoever asks for attempts has been given this one.
+// given records that a poll was given this attempt.
 func (h *held) given(a *attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -187,7 +187,7 @@ func (h *held) given(a *attempt) {
 	}
 }
 
-// adopt takes an attempt into hand that is this worker's already. It says whether that is news.
+// adopt takes over an attempt that is this worker's already. It reports whether that is new.
 func (h *held) adopt(a *attempt) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -221,14 +221,14 @@ func (h *held) ring() {
 	}
 }
 
-// find is the attempt in hand with this name, or nil.
+// find returns the held attempt of this token, or nil.
 func (h *held) find(t token) *attempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.attempts[t]
 }
 
-// list is what a heartbeat says: every attempt that is ours as far as we know.
+// list returns what a heartbeat names: every attempt that is ours as far as we know.
 func (h *held) list() []bus.Held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -266,7 +266,7 @@ func (h *held) renewed(a *attempt) time.Time {
 	return a.renewed
 }
 
-// all is every attempt in hand.
+// all returns every held attempt.
 func (h *held) all() []*attempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -284,7 +284,7 @@ func (h *held) close() {
 	h.closed = true
 }
 
-// rest makes the worker take nothing for now, or take runs again. It says whether that is news.
+// rest pauses taking runs, or resumes it. It reports whether that is a change.
 func (h *held) rest(on bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -308,7 +308,7 @@ func (h *held) isClosed() bool {
 	return h.closed
 }
 
-// drained waits until nothing is in hand, at most for a time, and says whether it came to that.
+// drained waits until nothing is held, at most for a time, and reports whether it came to that.
 func (h *held) drained(most time.Duration) bool {
 	h.mu.Lock()
 	if len(h.attempts) == 0 {

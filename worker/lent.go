@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// mostProgress bounds the words beside a progress.
+// mostProgress bounds the text of a progress.
 const mostProgress = 200
 
 // lent is what a handler gets through its context: jobs.Running.
@@ -47,7 +47,7 @@ func (l *lent) Progress(done, total int64, text string) {
 	l.attempt.progress = p
 }
 
-// Attempt says which attempt this is.
+// Attempt returns which attempt this is.
 func (l *lent) Attempt() jobs.AttemptInfo {
 	run := l.attempt.in
 	info := jobs.AttemptInfo{Tenant: run.Tenant, Run: run.ID, Key: run.Key, Due: run.Due, Number: run.Attempt, Worker: l.worker.name, Revision: run.Revision}
@@ -57,7 +57,7 @@ func (l *lent) Attempt() jobs.AttemptInfo {
 	return info
 }
 
-// Last says that no attempt follows one that fails with err, by the terms of the run as it was claimed.
+// Last reports whether no attempt follows one that fails with err, by the policy of the run when it was claimed.
 func (l *lent) Last(err error) bool {
 	if _, put := outcome.Snoozed(err); put {
 		return false
@@ -91,8 +91,8 @@ func (l *lent) Save(ctx context.Context, v any) error {
 		return err
 	}
 	a, w := l.attempt, l.worker
-	words := kernel.Checkpoint{ID: a.ID, Worker: w.name, Attempt: a.Attempt, Data: raw}
-	w.send(ctx, []kernel.Envelope{w.envelope(words)}, forSave, func(_ int, r metastore.Result) { err = r.Err })
+	command := kernel.Checkpoint{ID: a.ID, Worker: w.name, Attempt: a.Attempt, Data: raw}
+	w.send(ctx, []kernel.Envelope{w.envelope(command)}, forSave, func(_ int, r metastore.Result) { err = r.Err })
 	if err != nil {
 		return fmt.Errorf("save checkpoint: %w", err)
 	}

@@ -18,7 +18,7 @@ func TestLastLeavesTheRowAlone(t *testing.T) {
 	}
 	for i, m := range room[:cap(room)][len(room):] {
 		if m != (kernel.Move{}) {
-			t.Errorf("behind the history of the store's row stands move %d now: %+v", i, m)
+			t.Errorf("behind the history of the store's row is move %d now: %+v", i, m)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func newLogbook() *logbook {
 	return &logbook{first: make(chan struct{}, 1), full: make(chan struct{}, 1)}
 }
 
-// append adds a line of an attempt. Beyond metastore.MaxLog a last line says that the rest is missing.
+// append adds a line of an attempt. Beyond metastore.MaxLog a last line marks that the rest is missing.
 func (b *logbook) append(a *attempt, level, text string) {
 	text = cut(text, logLine)
 	b.mu.Lock()
@@ -70,8 +70,8 @@ func (b *logbook) append(a *attempt, level, text string) {
 	}
 }
 
-// number has the next line of an attempt be the n-th, and says how many lines that begin there are known already. n is
-// 0 if whoever writes does not count; then a log that was begun elsewhere goes on behind whatever is there.
+// number makes the next line of an attempt the n-th, and returns how many lines from there on are known already. n = 0
+// means unnumbered: the lines of a log that was begun elsewhere are then appended.
 func (b *logbook) number(a *attempt, n uint64) (known uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,7 +86,7 @@ func (b *logbook) number(a *attempt, n uint64) (known uint64) {
 	return 0
 }
 
-// ended says that the attempt has written all that is kept of it.
+// ended reports whether the attempt's log is full.
 func (b *logbook) ended(a *attempt) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,7 +102,7 @@ func (b *logbook) take() (lines []metastore.LogLine, dropped int) {
 	return lines, dropped
 }
 
-// ring leaves a token where nobody has to wait for it.
+// ring leaves a token in the channel, without blocking.
 func ring(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -179,7 +179,7 @@ func TestLinesThatCannotBeSentAreDropped(t *testing.T) {
 			t.Errorf("%d bytes of 18 MB were kept, want about 4 MiB", size)
 		}
 		if !strings.Contains(out.String(), "lines are dropped") {
-			t.Error("nobody was told of the rest")
+			t.Error("the cut is not marked")
 		}
 	})
 }

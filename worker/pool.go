@@ -4,21 +4,21 @@ import "sync"
 
 // pool calls the handlers of attempts, on goroutines that stay for the next one: their stacks have grown by then.
 //
-// A member goes on with what waits until nothing does. Before it calls a handler, which may take its time, it makes
-// sure that somebody else is on the way to the next one; but no more than one is at any time. So handlers that block
-// each have a goroutine of their own within microseconds, and a thousand that return at once are called by two or
-// three, without a switch from one goroutine to another for each.
+// A goroutine takes attempts until none waits. Before it calls a handler, which may block, it makes sure that another
+// goroutine is on its way to the next one; never more than one. So handlers that block each have a goroutine of their
+// own within microseconds, and a thousand that return at once are called by two or three, without a switch from one
+// goroutine to another for each.
 type pool struct {
 	attend func(*attempt)
 	wake   chan struct{} // gets a token for a member who waits
-	gone   chan struct{} // closed when nobody need wait any longer
+	gone   chan struct{} // closed when idle goroutines are to end
 
 	mu     sync.Mutex
 	queue  []*attempt
 	first  int  // of those in the queue that wait
-	coming bool // somebody is on the way to the queue; always true while it holds anything
+	coming bool // a goroutine is on its way to the queue; always true while it holds anything
 	idle   int  // members who wait
-	over   bool // nobody waits any longer
+	over   bool // idle goroutines end
 }
 
 // mostIdle bounds the goroutines that wait for work.
@@ -28,7 +28,7 @@ func newPool(attend func(*attempt)) *pool {
 	return &pool{attend: attend, wake: make(chan struct{}, mostIdle), gone: make(chan struct{})}
 }
 
-// see has an attempt attended at once, whatever others do.
+// see starts an attempt at once, even if all goroutines are busy.
 func (c *pool) see(a *attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,7 +41,7 @@ func (c *pool) see(a *attempt) {
 	c.summon()
 }
 
-// summon makes sure that somebody comes if anything waits. The lock is held.
+// summon makes sure that a goroutine comes if anything waits. The lock is held.
 func (c *pool) summon() {
 	if c.first == len(c.queue) || c.coming {
 		return
@@ -94,7 +94,7 @@ func (c *pool) member() {
 	}
 }
 
-// dismiss sends home those who wait for work, and whoever comes to wait.
+// dismiss ends the goroutines that are idle, or become so.
 func (c *pool) dismiss() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

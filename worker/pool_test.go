@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 )
 
-// However many handlers block, the next one is called; those that return at once are called by few; and one that ends
-// its goroutine takes nobody's turn.
+// Any number of handlers may block, the next one is called; those that return at once are called by few goroutines; and
+// one that ends its goroutine costs no other its turn.
 func TestPool(t *testing.T) {
 	const n = 1000
 	for name, handle := range map[string]func(called func(), open <-chan struct{}){
@@ -60,7 +60,7 @@ func TestPool(t *testing.T) {
 // A queue that is never empty does not grow for ever.
 func TestPoolQueueIsReused(t *testing.T) {
 	c := newPool(func(*attempt) {})
-	c.coming = true // nobody comes
+	c.coming = true // no goroutine comes
 	for range 10_000 {
 		c.see(&attempt{})
 		c.mu.Lock()

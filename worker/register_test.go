@@ -52,7 +52,7 @@ func TestNewRefuses(t *testing.T) {
 		{"bad settings", worker.Config{}, []jobs.Job{recurring(jobs.Options{Retries: -7})}, "job tick: retries is -7"},
 		{"arguments that are no object", worker.Config{}, []jobs.Job{jobs.NewTriggered(jobs.TriggeredFunc[int](func(context.Context, int) error { return nil }), jobs.Options{Key: "n"})}, "job n: arguments of type int"},
 		{"default arguments of another type", worker.Config{}, []jobs.Job{jobs.NewTriggered(jobs.TriggeredFunc[struct{ Cents int }](nil), jobs.Options{Key: "n", Args: map[string]string{"Cents": "many"}})}, "job n: default arguments: Cents: "},
-		{"default arguments that nobody knows", worker.Config{}, []jobs.Job{jobs.NewTriggered(jobs.TriggeredFunc[struct{ Cents int }](nil), jobs.Options{Key: "n", Args: map[string]int{"Cents": 1, "Cent": 1}})}, "job n: default arguments: Cent: unexpected property"},
+		{"unknown default arguments", worker.Config{}, []jobs.Job{jobs.NewTriggered(jobs.TriggeredFunc[struct{ Cents int }](nil), jobs.Options{Key: "n", Args: map[string]int{"Cents": 1, "Cent": 1}})}, "job n: default arguments: Cent: unexpected property"},
 		{"a triggered job with a schedule", worker.Config{}, []jobs.Job{handler(jobs.Options{Cron: "@daily"}, nil)}, "job j: a triggered job has no schedule"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 	_, err := worker.New(worker.Config{}, nil, nil, recurring(jobs.Options{Cron: "0 0 32 * *"}))
 	if bad := new(schedule.Error); !errors.As(err, &bad) || bad.Offset != 4 {
-		t.Errorf("%v does not tell the place", err)
+		t.Errorf("%v does not name the place", err)
 	}
 	if _, err := worker.New(worker.Config{}, nil, nil, recurring(jobs.Options{Cron: "2020-01-01T00:00:00Z"})); err != nil {
 		t.Errorf("a schedule that has run out keeps an old program from starting: %v", err)
@@ -102,7 +102,7 @@ func TestRegistration(t *testing.T) {
 		s.set(func(s *stage) { s.forgot = true })
 		time.Sleep(4 * time.Second)
 		if s.lastHeartbeat().Info == nil && s.forgot {
-			t.Error("a new leader was not told who the worker is")
+			t.Error("the worker was not introduced to a new leader")
 		}
 		if got = sent[kernel.Register](s); len(got) != 4 || got[2].Start || got[3].Start {
 			t.Errorf("%d registrations, the last of start %v", len(got), got[len(got)-1].Start)
@@ -138,7 +138,7 @@ func TestARefusedRegistrationEndsTheStart(t *testing.T) {
 	})
 }
 
-// A worker that is told to end before it could begin ends.
+// A worker that is stopped before it could begin ends.
 func TestNoStoreEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)

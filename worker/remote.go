@@ -12,19 +12,19 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Remote stands in for a worker elsewhere that has no bus and comes with requests: it holds towards bus and store
-// what a worker holds, and its handlers wait for what the other side says. It takes a run only while the other side
-// asks for one, and sends heartbeats only while the other side is heard, so that leases lapse like those of any worker that died.
+// Remote stands in for an HTTP worker, which has no bus: it holds towards bus and store what a worker holds, and its
+// handlers wait for what the HTTP worker reports. It takes a run only while a poll asks for one, and sends heartbeats
+// only while requests arrive, so that leases expire like those of any worker that died.
 //
-// It may vanish without a word, with its process for example: another one of the same name and start takes over the
-// attempts that the other side names. The store decides whether they are still its own.
+// It may vanish without notice, with its process for example: another one of the same name and start takes over the
+// attempts that the HTTP worker names. The store decides whether they are still its own.
 type Remote struct {
 	worker *Worker
 	store  metastore.Store
 	about  About
 
 	leaving chan struct{} // closed by Leave
-	gone    chan struct{} // closed when nobody waits for the other side any more
+	gone    chan struct{} // closed when it has ended
 	begun   chan struct{} // closed when Run is at work
 	ended   chan struct{} // closed when Run has returned
 	err     error         // of Run
@@ -35,10 +35,10 @@ type Remote struct {
 	batch   []*turn       // what the last poll was answered with
 	number  string        // of that batch
 	polling chan struct{} // of the poll that is open, closed when another one comes; nil = none is
-	rang    chan struct{} // closed when there may be something to tell
+	rang    chan struct{} // closed when there may be something to answer
 	awaited map[token]chan *turn
 	ends    map[token]*ending
-	heard   time.Time // when the other side said something last
+	seen    time.Time // when the last request arrived
 	left    bool      // it has said that it leaves, or is given up
 }
 
@@ -53,10 +53,10 @@ type About struct {
 type turn struct {
 	attempt *attempt
 	ctx     context.Context // of the handler: it belongs to the run
-	said    chan error      // how it ended, as the other side says
+	said    chan error      // how it ended, as the HTTP worker reports
 	given   bool            // the other side has it, as far as was said
 	stop    error           // why it is to end; nil = it is not
-	told    bool            // the other side has been told so
+	sent    bool            // a poll was answered with the stop
 }
 
 // ending is what became of the end of an attempt.
@@ -71,16 +71,16 @@ const (
 	quietHeartbeats = 2
 	// silentTooLong is after how long silence nothing is kept for the other side.
 	silentTooLong = time.Minute
-	// unasked is how long a run that was claimed waits for the next poll before it is handed back.
+	// unasked is how long a claimed run waits for the next poll before it is given back.
 	unasked = 5 * time.Second
-	// keepEnds is how long a repeated word about an end gets the same answer.
+	// keepEnds is how long a repeated Finish gets the same answer.
 	keepEnds = 2 * time.Minute
 	// answerTime is how long an answer may take before the other side is to ask again.
 	answerTime = 20 * time.Second
 )
 
-// NewRemote makes one. start tells this start of the other side from others, in letters and digits: it is part of the
-// worker's name. Nothing is sent before Run.
+// NewRemote makes one. start distinguishes this start of the HTTP worker from others, in letters and digits: it is part
+// of the worker's name. Nothing is sent before Run.
 func NewRemote(cfg Config, start string, about About, store metastore.Store, b Bus, declarations ...kernel.Declaration) (*Remote, error) {
 	if err := kernel.CheckName("start", start); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func NewRemote(cfg Config, start string, about About, store metastore.Store, b B
 		return nil, kernel.Invalid("start is %.80q: at most 64 letters and digits, no dash and no dot", start)
 	}
 	r := &Remote{store: store, about: about, leaving: make(chan struct{}), gone: make(chan struct{}), begun: make(chan struct{}), ended: make(chan struct{}),
-		turns: map[token]*turn{}, awaited: map[token]chan *turn{}, ends: map[token]*ending{}, rang: make(chan struct{}), heard: time.Now()}
+		turns: map[token]*turn{}, awaited: map[token]chan *turn{}, ends: map[token]*ending{}, rang: make(chan struct{}), seen: time.Now()}
 	sources := make([]source, len(declarations))
 	for i, d := range declarations {
 		sources[i] = declared{d, r.handle}
@@ -107,8 +107,8 @@ func NewRemote(cfg Config, start string, about About, store metastore.Store, b B
 // Name is the name under which runs are claimed.
 func (r *Remote) Name() string { return r.worker.name }
 
-// Run registers the jobs and works until the other side has left, or was silent for a minute, or ctx ends. After the
-// last two it says nothing about the attempts that the other side has: another Remote may take them over.
+// Run registers the jobs and works until the HTTP worker has left, or was silent for a minute, or ctx ends. After the
+// last two it reports nothing about the attempts that the HTTP worker has: another Remote may take them over.
 func (r *Remote) Run(ctx context.Context) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -143,7 +143,7 @@ func (r *Remote) start() {
 	close(r.begun)
 }
 
-// Begun waits until Run is at work, and says why it did not come to that.
+// Begun waits until Run is at work, and returns why it did not come to that.
 func (r *Remote) Begun(ctx context.Context) error {
 	select {
 	case <-r.begun:
@@ -151,17 +151,17 @@ func (r *Remote) Begun(ctx context.Context) error {
 	case <-r.ended:
 		return cmp.Or(r.err, errGone)
 	case <-ctx.Done():
-		return kernel.Refuse(jobs.Unavailable, "the jobs could not be registered in time: nobody leads, most likely; try again")
+		return kernel.Refuse(jobs.Unavailable, "the jobs could not be registered in time: there may be no leader, try again")
 	}
 }
 
 // Ended is closed when Run has returned.
 func (r *Remote) Ended() <-chan struct{} { return r.ended }
 
-// errGone is what the other side hears that comes to one who is leaving.
+// errGone is the answer to requests for a worker that is leaving.
 var errGone = kernel.Refuse(jobs.Unavailable, "the worker is not kept here any more: register again, here or at another node")
 
-// abandon lets go of everything without a word, but for runs that nobody has been given: those go back.
+// abandon drops everything silently, but for runs that no poll was given: those go back.
 func (r *Remote) abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,14 +179,14 @@ func (r *Remote) abandon() {
 	close(r.gone)
 }
 
-// Leave hands back what the other side still has, says goodbye, and waits until that is done.
+// Leave gives back what the HTTP worker still has, sends the goodbye, and waits until that is done.
 func (r *Remote) Leave(ctx context.Context) error {
 	r.mu.Lock()
 	if !r.left {
 		r.left = true
 		for _, t := range r.turns {
 			t.attempt.end(jobs.ErrShutdown)
-			t.say(jobs.ErrShutdown)
+			t.end(jobs.ErrShutdown)
 		}
 		close(r.leaving)
 	}
@@ -199,7 +199,7 @@ func (r *Remote) Leave(ctx context.Context) error {
 	}
 }
 
-// present says whether the worker may speak for the other side: it was heard of lately, or it waits for an answer.
+// present reports whether the worker may send heartbeats for the HTTP worker: a request came lately, or a poll waits.
 func (r *Remote) present() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,7 +208,7 @@ func (r *Remote) present() bool {
 		return false
 	default:
 	}
-	return r.polling != nil || time.Since(r.heard) < quietHeartbeats*r.worker.config.HeartbeatEvery
+	return r.polling != nil || time.Since(r.seen) < quietHeartbeats*r.worker.config.HeartbeatEvery
 }
 
 func (r *Remote) silence() time.Duration {
@@ -217,14 +217,14 @@ func (r *Remote) silence() time.Duration {
 	if r.polling != nil {
 		return 0
 	}
-	return time.Since(r.heard)
+	return time.Since(r.seen)
 }
 
-// Touch notes that the other side was heard.
+// Touch records a request of the HTTP worker.
 func (r *Remote) Touch() {
 	was := r.present()
 	r.mu.Lock()
-	r.heard = time.Now()
+	r.seen = time.Now()
 	r.mu.Unlock()
 	if !was {
 		r.worker.heartbeatNow()
@@ -237,10 +237,10 @@ func (r *Remote) Drain() {
 	r.worker.heartbeatNow()
 }
 
-// Resting says that somebody wants the worker to take nothing for now.
+// Resting reports whether the worker was asked to take nothing for now.
 func (r *Remote) Resting() bool { return r.worker.held.isResting() }
 
-// Lease is how long the other side may be silent without losing its runs, at least, and how often it should be heard.
+// Lease returns how long the HTTP worker may be silent without losing its runs, at least, and how often it should send.
 func (r *Remote) Lease() (lease, every time.Duration) {
 	r.worker.leader.mu.Lock()
 	defer r.worker.leader.mu.Unlock()

@@ -19,9 +19,9 @@ type Given struct {
 	Left time.Duration // of the attempt's time; 0 = it has no end
 }
 
-// Poll waits until there are runs, at most want, or something to tell (see Stops), or wait is over. batch names what it
-// answers with: until the next poll says that it got that, it is answered with the same runs, so that none is lost with
-// an answer. A poll ends the one before: there is one at a time.
+// Poll waits until there are runs, at most want, or stops to report (see Stops), or wait has passed. batch names the
+// answer: until the next poll confirms it, the same runs are returned, so that none is lost with an answer. A poll ends
+// the one before: there is one at a time.
 func (r *Remote) Poll(ctx context.Context, want int, got string, wait time.Duration) (batch string, list []Given, err error) {
 	r.Touch()
 	mine := make(chan struct{})
@@ -42,7 +42,7 @@ func (r *Remote) Poll(ctx context.Context, want int, got string, wait time.Durat
 			r.worker.held.ask(0)
 		}
 		if err == nil {
-			r.heard = time.Now()
+			r.seen = time.Now()
 		}
 	}()
 	timeout := time.NewTimer(wait)
@@ -68,8 +68,8 @@ func (r *Remote) Poll(ctx context.Context, want int, got string, wait time.Durat
 	}
 }
 
-// next is what a poll can be answered with now; over says that it is to be answered in any case. Otherwise rang is
-// closed when there may be more.
+// next returns what a poll can be answered with now; over means that it is to be answered in any case. Otherwise rang
+// is closed when there may be more.
 func (r *Remote) next(mine chan struct{}, want int) (list []Given, batch string, rang <-chan struct{}, over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +77,7 @@ func (r *Remote) next(mine chan struct{}, want int) (list []Given, batch string,
 		return nil, r.number, nil, true
 	}
 	for _, t := range r.turns {
-		over = over || t.stop != nil && t.given && !t.told
+		over = over || t.stop != nil && t.given && !t.sent
 	}
 	r.batch = slices.DeleteFunc(r.batch, func(t *turn) bool { return r.turns[t.attempt.token] != t || t.stop != nil })
 	if len(r.batch) == 0 && len(r.queue) > 0 {
@@ -110,7 +110,7 @@ func (r *Remote) Stops() (list []bus.Stop) {
 		if turn.stop == nil || !turn.given {
 			continue
 		}
-		turn.told = true
+		turn.sent = true
 		s := bus.Stop{ID: t.ID, Attempt: t.Attempt, Timeout: errors.Is(turn.stop, jobs.ErrTimeout), Stale: errors.Is(turn.stop, jobs.ErrLeaseLost)}
 		if by, ok := errors.AsType[*jobs.CancelledError](turn.stop); ok {
 			s.By, s.Reason = by.By, by.Reason

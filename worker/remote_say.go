@@ -56,8 +56,8 @@ func (r *Remote) Log(ctx context.Context, run jobs.ID, attempt uint32, first uin
 	return nil
 }
 
-// Finish ends an attempt, as f says: its Outcome is that of a handler. It answers when the store has, with where the
-// run stands; said again, with the same. The error is jobs.Stale if the attempt was not this worker's any more.
+// Finish ends an attempt with the outcome f of a handler. It returns when the store has stored that, with the state of
+// the run; a repeated call returns the same. The error is jobs.Stale if the attempt was not this worker's any more.
 func (r *Remote) Finish(ctx context.Context, f kernel.Finish) (*kernel.Run, error) {
 	r.Touch()
 	if n := len(f.Result); n > kernel.MaxResult {
@@ -79,10 +79,10 @@ func (r *Remote) Finish(ctx context.Context, f kernel.Finish) (*kernel.Run, erro
 	case <-time.After(answerTime):
 	case <-ctx.Done():
 	}
-	return nil, kernel.Refuse(jobs.Unavailable, "the end of run %s is not known to the store yet: say it again", f.ID)
+	return nil, kernel.Refuse(jobs.Unavailable, "the end of run %s is not stored yet: send it again", f.ID)
 }
 
-// conclude sees the end of an attempt through: by its handler, or, if there is none here, by the store itself.
+// conclude completes the end of an attempt through its handler, or, if it has none here, through the store itself.
 func (r *Remote) conclude(e *ending, k token, t *turn, f kernel.Finish) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
@@ -95,7 +95,7 @@ func (r *Remote) conclude(e *ending, k token, t *turn, f kernel.Finish) {
 			t.attempt.result = f.Result
 			t.attempt.mu.Unlock()
 		}
-		t.say(errorOf(f))
+		t.end(errorOf(f))
 		<-dropped
 		a := t.attempt
 		a.mu.Lock()
@@ -107,13 +107,13 @@ func (r *Remote) conclude(e *ending, k token, t *turn, f kernel.Finish) {
 		case stale && refusal == nil:
 			e.err = staleOf(k)
 			select {
-			case <-r.gone: // it may be somebody else's here, and is the other side's all the same
+			case <-r.gone: // it may be another Remote's here, and is still the HTTP worker's
 				e.err = errGone
 			default:
 			}
 		case refusal != nil && jobs.CodeOf(refusal) != jobs.Conflict:
 			e.err = refusal
-		default: // it was over before
+		default: // it had ended before
 			e.in, e.err = r.own(ctx, k)
 		}
 	}
@@ -134,7 +134,7 @@ func (r *Remote) conclude(e *ending, k token, t *turn, f kernel.Finish) {
 	close(e.done)
 }
 
-// report tells the store of an end itself: of an attempt that is not in hand.
+// report sends an end to the store itself: of an attempt that is not held.
 func (r *Remote) report(ctx context.Context, e *ending, k token, f kernel.Finish) {
 	r.worker.send(ctx, []kernel.Envelope{r.worker.envelope(f)}, patience{most: answerTime - time.Second, idle: true}, func(_ int, res metastore.Result) {
 		e.in, e.err = res.Run(), res.Err
@@ -143,7 +143,7 @@ func (r *Remote) report(ctx context.Context, e *ending, k token, f kernel.Finish
 		return
 	}
 	e.in = nil
-	if jobs.CodeOf(e.err) == jobs.Conflict { // it was over before, and its slots wait for the word that it has returned
+	if jobs.CodeOf(e.err) == jobs.Conflict { // it had ended before, and its slots wait for its return
 		r.worker.sayReturned(ctx, k)
 		e.in, e.err = r.own(ctx, k)
 	}

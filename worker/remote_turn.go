@@ -61,7 +61,7 @@ func (r *Remote) take(t *turn) bool {
 	return true
 }
 
-// withdraw takes back a turn that the other side has not been given, and says whether it was one.
+// withdraw takes back a turn that no poll was given, and reports whether it did.
 func (r *Remote) withdraw(t *turn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,11 +69,11 @@ func (r *Remote) withdraw(t *turn) bool {
 		return false
 	}
 	r.queue = slices.DeleteFunc(r.queue, func(other *turn) bool { return other == t })
-	t.given = true // nobody gets it any more
+	t.given = true // no poll gets it any more
 	return true
 }
 
-// halt has the other side be told to end a turn.
+// halt has the next poll stop a turn.
 func (r *Remote) halt(t *turn, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,15 +94,15 @@ func (r *Remote) ring() {
 	r.rang = make(chan struct{})
 }
 
-// say ends a turn's wait. What is said first counts.
-func (t *turn) say(err error) {
+// end ends a turn's wait. The first call counts.
+func (t *turn) end(err error) {
 	select {
 	case t.said <- err:
 	default:
 	}
 }
 
-// Has takes over an attempt that the other side has, if it is not in hand. The error is jobs.Stale if the attempt is
+// Has takes over an attempt that the HTTP worker has, if it is not held here. The error is jobs.Stale if the attempt is
 // not its own any more.
 func (r *Remote) Has(ctx context.Context, run jobs.ID, attempt uint32) error {
 	_, err := r.turn(ctx, token{run, attempt})
@@ -188,5 +188,5 @@ func (r *Remote) own(ctx context.Context, k token) (*kernel.Run, error) {
 }
 
 func staleOf(k token) error {
-	return kernel.Refuse(jobs.Stale, "attempt %d of run %s is not this worker's any more: what it says of it does not count", k.Attempt, k.ID)
+	return kernel.Refuse(jobs.Stale, "attempt %d of run %s is not this worker's any more: its reports are ignored", k.Attempt, k.ID)
 }

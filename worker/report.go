@@ -24,7 +24,7 @@ const (
 	reportsAtOnce   = 4    // batches under way
 )
 
-// conclude tells the store how an attempt ended, and forgets it when that is known there. It does not wait.
+// conclude reports to the store how an attempt ended, and forgets it when that is stored. It does not wait.
 func (w *Worker) conclude(ctx context.Context, a *attempt) {
 	r := &w.reports
 	r.mu.Lock()
@@ -57,7 +57,7 @@ func (w *Worker) deliver(ctx context.Context) {
 				w.held.drop(a)
 				return
 			}
-			go func() { // its slots wait for our word that the handler has returned
+			go func() { // its slots wait for our report that the handler has returned
 				w.returned(ctx, a)
 				w.held.drop(a)
 			}()
@@ -65,9 +65,8 @@ func (w *Worker) deliver(ctx context.Context) {
 	}
 }
 
-// finish sends the ends of attempts until the store has answered, and calls known for each then. A refusal means
-// that the run was taken from us meanwhile, and then what we know of it is worth nothing to anybody; or that it was
-// cancelled while we were busy.
+// finish sends the ends of attempts until the store has answered, and calls known for each then. A refusal means that
+// the run was taken from us meanwhile, and then our result is worthless; or that it was cancelled while we were busy.
 func (w *Worker) finish(ctx context.Context, ends []*attempt, known func(a *attempt, cancelled bool)) {
 	late := time.AfterFunc(30*time.Second, func() {
 		w.log.Warn("ends of attempts are not known to the store yet, trying on", "attempts", len(ends), "run", ends[0].ID)
@@ -117,7 +116,7 @@ func (w *Worker) finish(ctx context.Context, ends []*attempt, known func(a *atte
 	})
 }
 
-// settle notes what the store says about the end of an attempt.
+// settle records the store's answer about the end of an attempt.
 func (a *attempt) settle(r metastore.Result) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -126,7 +125,7 @@ func (a *attempt) settle(r metastore.Result) {
 	}
 }
 
-// returned tells the store that the handler of an attempt which was over has returned: its slots are free.
+// returned reports to the store that the handler of an attempt which had ended has returned: its slots are free.
 func (w *Worker) returned(ctx context.Context, a *attempt) {
 	if a.isStale() {
 		return

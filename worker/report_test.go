@@ -34,7 +34,7 @@ func TestResultsOutliveAnOutage(t *testing.T) {
 				s.set(func(s *stage) { s.silent = true })
 				s.intercept(func(batch []kernel.Envelope, _ func() []metastore.Result) []metastore.Result {
 					tries.Add(1)
-					return metastore.Refused(batch, kernel.Refuse(code, "nobody answers"))
+					return metastore.Refused(batch, kernel.Refuse(code, "no answer"))
 				})
 				g.open <- nil
 				time.Sleep(time.Minute)
@@ -68,7 +68,7 @@ func TestResultsOutliveAnOutage(t *testing.T) {
 	}
 }
 
-// The store has taken a report and its answer was lost: the same words again get the same answer.
+// The store has taken a report and its answer was lost: the same command again gets the same answer.
 func TestAReportWhoseAnswerIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -138,7 +138,8 @@ func TestALateAttemptChangesNothing(t *testing.T) {
 	})
 }
 
-// Nobody answers any more: runs whose job wants that are cancelled before their lease is over, the others go on.
+// No leader answers any more: runs of jobs with LeaseCancel are cancelled before their lease expires, the others
+// continue.
 func TestALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// patience says how long a command is worth repeating, always with the same words.
+// patience is how long a command is worth repeating, always unchanged.
 type patience struct {
 	most time.Duration // 0 = for as long as the context lives
 	// idle also repeats what is known not to have been done. Without it that is an answer like any other, unless
@@ -28,18 +28,17 @@ var (
 	forReport = patience{most: 10 * time.Minute, idle: true}
 )
 
-// mostTry bounds one try: behind it, a connection may be dead without anybody knowing. A courier that repeats by
-// itself for half a minute gets to say how that went.
+// mostTry bounds one try: after it, a connection may be dead unnoticed. A courier that repeats by itself for half a
+// minute can still report how that went.
 const mostTry = 35 * time.Second
 
-// envelope puts a command into words that can be repeated.
+// envelope wraps a command so that it can be retried.
 func (w *Worker) envelope(c kernel.Command) kernel.Envelope {
 	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: w.config.Tenant, Actor: w.actor, Command: c}
 }
 
-// send applies a batch and calls answer once for each of its commands, in no certain order. What has no answer
-// yet, or may not have been done, is sent again after a pause that grows; when patience is over, the last error
-// is the answer.
+// send applies a batch and calls answer once for each of its commands, in no certain order. Commands without an answer,
+// or with an unknown outcome, are sent again after a growing pause; when patience ends, the last error is the answer.
 func (w *Worker) send(ctx context.Context, batch []kernel.Envelope, p patience, answer func(i int, r metastore.Result)) {
 	var giveUp <-chan time.Time
 	if p.most > 0 {
@@ -51,15 +50,15 @@ func (w *Worker) send(ctx context.Context, batch []kernel.Envelope, p patience, 
 	doubtful := map[int]bool{}         // of what is open: an earlier try may have been done
 	last := map[int]metastore.Result{} // of what is open
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		words := batch
+		commands := batch
 		if open != nil && len(open) < len(batch) {
-			words = make([]kernel.Envelope, len(open))
+			commands = make([]kernel.Envelope, len(open))
 			for at, i := range open {
-				words[at] = batch[i]
+				commands[at] = batch[i]
 			}
 		}
 		try, cancel := context.WithTimeout(ctx, mostTry)
-		results := w.store.Apply(try, words)
+		results := w.store.Apply(try, commands)
 		cancel()
 		var left []int
 		for at, r := range results {
@@ -75,7 +74,7 @@ func (w *Worker) send(ctx context.Context, batch []kernel.Envelope, p patience, 
 				doubtful[i] = true
 			}
 			if code == jobs.Unknown || code == jobs.Unavailable && (p.idle || doubtful[i]) {
-				if code == jobs.Unknown || !doubtful[i] { // of what may have been done nobody says that it was not
+				if code == jobs.Unknown || !doubtful[i] { // a command that may have been applied is never reported as not applied
 					last[i] = r
 				}
 				left = append(left, i)

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// weather is a way to the store that refuses each try as it is told, the last word for good.
+// weather is a way to the store that refuses each try with the next code, and the last code for good.
 type weather struct {
 	says  []jobs.Code
 	tries int
@@ -23,7 +23,7 @@ func (w *weather) Apply(_ context.Context, batch []kernel.Envelope) []metastore.
 	return metastore.Refused(batch, kernel.Refuse(code, "try %d", w.tries))
 }
 
-// When patience is over, what may have been done by one of the tries is not said not to have been.
+// When patience ends, a command that one of the tries may have applied is not reported as not applied.
 func TestDoubtOutlastsLaterRefusals(t *testing.T) {
 	for _, c := range []struct {
 		says []jobs.Code

@@ -20,8 +20,8 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// stage is what a worker needs around it: a store, a bus, and a leader who does as the test says. It hears
-// everything that the worker says.
+// stage is what a worker needs around it: a store, a bus, and a leader that the test controls. It records all that the
+// worker sends.
 type stage struct {
 	t     *testing.T
 	hub   *membus.Hub
@@ -35,8 +35,8 @@ type stage struct {
 	refuses    error       // the leader refuses heartbeats, for this
 	forgot     bool        // the leader says once that it does not know the worker
 	quiet      bool        // nothing is offered by itself
-	stops      []bus.Stop  // told with the next heartbeat's answer
-	between    interceptor // stands between the worker and the store
+	stops      []bus.Stop  // sent with the next heartbeat's answer
+	between    interceptor // sits between the worker and the store
 	heartbeats []bus.Heartbeat
 	back       []bus.Offer
 	lines      []metastore.LogLine
@@ -147,8 +147,8 @@ func (s *stage) offer(list ...bus.Offer) {
 	s.must(s.node.Offer(context.Background(), s.queue, bus.Lane{Tenant: jobs.DefaultTenant, App: "default"}, list))
 }
 
-// hand hands a list to one worker.
-func (s *stage) hand(w *worker.Worker, list ...bus.Offer) {
+// offerTo offers a list to one worker.
+func (s *stage) offerTo(w *worker.Worker, list ...bus.Offer) {
 	s.must(s.node.Hand(context.Background(), bus.Lane{Tenant: jobs.DefaultTenant, App: "default", Worker: w.Name()}, list))
 }
 
@@ -204,15 +204,15 @@ func (s *stage) start(cfg worker.Config, js ...jobs.Job) (w *worker.Worker, stop
 // create makes a run, which is offered unless the stage is quiet.
 func (s *stage) create(key jobs.Key, args any, how ...jobs.EnqueueOption) jobs.ID {
 	s.t.Helper()
-	wish, err := jobs.Trigger[any](key).Request(args, how...)
+	request, err := jobs.Trigger[any](key).Request(args, how...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r := s.apply([]kernel.Envelope{s.envelope(kernel.CreateOf(wish))})[0]
+	r := s.apply([]kernel.Envelope{s.envelope(kernel.CreateOf(request))})[0]
 	if r.Err != nil {
 		s.t.Fatal(r.Err)
 	}
-	return wish.ID
+	return request.ID
 }
 
 func (s *stage) envelope(k kernel.Command) kernel.Envelope {
@@ -229,8 +229,8 @@ func (s *stage) do(k kernel.Command) *kernel.Run {
 	return r.Run()
 }
 
-// stop tells a worker to end an attempt, over the bus.
-func (s *stage) tell(w *worker.Worker, stop bus.Stop) {
+// stop sends a worker the request to end an attempt, over the bus.
+func (s *stage) stop(w *worker.Worker, stop bus.Stop) {
 	s.must(s.node.Signal(context.Background(), bus.Signal{Topic: bus.TopicCancel, Tenant: jobs.DefaultTenant, To: w.Name(), Data: bus.Encode(stop)}))
 }
 
@@ -311,7 +311,7 @@ func handler(o jobs.Options, fn func(ctx context.Context, args json.RawMessage) 
 	return jobs.NewTriggered(jobs.TriggeredFunc[json.RawMessage](fn), o)
 }
 
-// gate is a handler that waits until it is let through, whatever its context says.
+// gate is a handler that waits until it is released, and ignores its context.
 type gate struct {
 	mu      sync.Mutex
 	entered []context.Context

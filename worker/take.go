@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// take takes offers from the shared lane of whatever queue the leader names, until taking ends.
+// take takes offers from the shared lane of the queue that the leader names, until taking ends.
 func (w *Worker) take(taking, living context.Context) error {
 	failed := make(chan error, 1)
 	for {
@@ -58,7 +58,7 @@ func (w *Worker) takeFrom(here, living context.Context, queue string) error {
 		case errors.Is(err, bus.ErrClosed):
 			return err
 		case errors.Is(err, bus.ErrNobody):
-			// The queue is on its way in or out: heartbeats will tell. Take has paced itself.
+			// The queue appears or disappears: heartbeats will show. Take has paced itself.
 		default:
 			w.log.Debug("no offers can be taken", "queue", queue, "err", err)
 			select {
@@ -71,8 +71,8 @@ func (w *Worker) takeFrom(here, living context.Context, queue string) error {
 	}
 }
 
-// accept takes what fits of a list in hand, gives back the rest at once, and claims. done is called when the bus
-// may forget the list.
+// accept takes what fits of a list, gives back the rest at once, and claims. done is called when the bus may forget the
+// list.
 func (w *Worker) accept(living context.Context, list []bus.Offer, done func()) {
 	taken, back := w.held.admit(list, func(k jobs.Key) bool { return w.handler(k) != nil })
 	w.giveBack(living, back)
@@ -87,7 +87,7 @@ func (w *Worker) accept(living context.Context, list []bus.Offer, done func()) {
 	}()
 }
 
-// giveBack tells the leader that offers are free again. Should it not hear, its sweep finds them.
+// giveBack reports to the leader that offers are free again. If that message is lost, its sweep finds them.
 func (w *Worker) giveBack(ctx context.Context, offers []bus.Offer) {
 	if len(offers) == 0 {
 		return
@@ -99,8 +99,7 @@ func (w *Worker) giveBack(ctx context.Context, offers []bus.Offer) {
 	}
 }
 
-// claim claims a list in one batch and starts what became ours. The rest is somebody else's, or gone, and is
-// forgotten without a word: the store decides.
+// claim claims a list in one batch and starts what became ours. A lost claim is dropped silently.
 func (w *Worker) claim(ctx context.Context, taken []*attempt) {
 	sent := time.Now()
 	batch := make([]kernel.Envelope, len(taken))
@@ -117,7 +116,7 @@ func (w *Worker) claim(ctx context.Context, taken []*attempt) {
 				w.log.Warn("outcome of a claim is unknown", "key", a.key, "run", a.ID, "attempt", a.Attempt, "err", r.Err)
 			}
 			if a.over() {
-				w.returned(ctx, a) // cancelled between two sendings: its slots wait for our word
+				w.returned(ctx, a) // cancelled between two sendings: its slots wait for our report
 			}
 			w.held.drop(a)
 		case run == nil || run.Worker != w.name || run.Attempt != a.Attempt || run.State != jobs.Processing:

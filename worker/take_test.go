@@ -87,17 +87,17 @@ func TestWhatDoesNotFitGoesBack(t *testing.T) {
 		if n, back := g.inside(), s.cameBack(); n != 2 || !slices.Equal(back, list[2:]) {
 			t.Errorf("%d handlers run, %d offers came back, want 2 and 3", n, len(back))
 		}
-		s.hand(w, list[4])
+		s.offerTo(w, list[4])
 		if n := len(s.cameBack()); n != 4 {
-			t.Errorf("%d offers came back, want the handed one too", n)
+			t.Errorf("%d offers came back, want the personal one too", n)
 		}
 		if n := len(sent[kernel.Claim](s)); n != 2 {
 			t.Errorf("%d claims were sent, want 2", n)
 		}
 		close(g.open)
 		synctest.Wait()
-		s.hand(w, bus.Offer{ID: jobs.NewID(time.Now()), Attempt: 1, Key: "unheard-of"})
-		if back := s.cameBack(); len(back) != 5 || back[4].Key != "unheard-of" || w.Stats().Returned != 5 {
+		s.offerTo(w, bus.Offer{ID: jobs.NewID(time.Now()), Attempt: 1, Key: "unknown"})
+		if back := s.cameBack(); len(back) != 5 || back[4].Key != "unknown" || w.Stats().Returned != 5 {
 			t.Errorf("%v came back, want the offer of a job that is not ours too", back)
 		}
 	})
@@ -143,17 +143,17 @@ func TestAnOfferThatComesAgainIsIgnored(t *testing.T) {
 			return apply()
 		})
 		s.offer(o, o)
-		s.hand(w, o) // while the claim is under way
+		s.offerTo(w, o) // while the claim is under way
 		time.Sleep(2 * time.Second)
-		s.hand(w, o) // while it runs
+		s.offerTo(w, o) // while it runs
 		s.intercept(unavailable(kernel.VerbFinish))
 		g.open <- nil
 		synctest.Wait()
-		s.hand(w, o) // while its report has no answer
+		s.offerTo(w, o) // while its report has no answer
 		time.Sleep(5 * time.Second)
 		s.intercept(nil)
 		s.wantStateAfter(5*time.Second, id, jobs.Succeeded, "")
-		s.hand(w, o) // when all is over
+		s.offerTo(w, o) // when all has ended
 		if n := g.inside(); n != 1 {
 			t.Errorf("the handler was called %d times", n)
 		}
@@ -176,13 +176,13 @@ func TestTheNextAttemptWaitsForTheHandler(t *testing.T) {
 		if n := g.inside(); n != 1 {
 			t.Errorf("%d handlers of one run", n)
 		}
-		s.hand(w, offerOf(s.row(id)))
+		s.offerTo(w, offerOf(s.row(id)))
 		if n := g.inside(); n != 1 {
 			t.Errorf("%d handlers of one run", n)
 		}
 		g.open <- nil
 		synctest.Wait()
-		s.hand(w, offerOf(s.row(id)))
+		s.offerTo(w, offerOf(s.row(id)))
 		if n := g.inside(); n != 2 {
 			t.Error("the next attempt does not begin after the handler has returned")
 		}
@@ -206,7 +206,7 @@ func TestCancelledWhileItIsClaimed(t *testing.T) {
 			if batch[0].Command.Verb() == kernel.VerbClaim && first {
 				first = false
 				s.do(kernel.Cancel{ID: id})
-				s.tell(w, bus.Stop{ID: id, Attempt: 1})
+				s.stop(w, bus.Stop{ID: id, Attempt: 1})
 				time.Sleep(time.Second)
 				return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "no answer"))
 			}
@@ -219,7 +219,7 @@ func TestCancelledWhileItIsClaimed(t *testing.T) {
 	})
 }
 
-// The store has done the claim, and its answer was lost: the run is ours, and nobody else will run it.
+// The store has done the claim, and its answer was lost: the run is ours, and no other worker will run it.
 func TestAClaimWhoseAnswerIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -275,7 +275,7 @@ func TestAClaimThatIsNeverAnswered(t *testing.T) {
 	})
 }
 
-// What somebody else has, what is gone, and what could not be claimed is forgotten, and its slot is free.
+// A run that another worker has, that is gone, or that could not be claimed is forgotten, and its slot is free.
 func TestClaimsThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -291,7 +291,7 @@ func TestClaimsThatFail(t *testing.T) {
 		s.offer(offers...)
 		s.wantState(late, jobs.Skipped, kernel.ByDeadline)
 		if st := w.Stats(); st.Free != 3 || st.Claimed != 0 || g.inside() != 0 {
-			t.Errorf("stats are %+v, want nothing in hand", st)
+			t.Errorf("stats are %+v, want nothing held", st)
 		}
 		tries := 0
 		s.intercept(func(batch []kernel.Envelope, _ func() []metastore.Result) []metastore.Result {

@@ -13,7 +13,8 @@ import (
 // What happens to handlers that take their time.
 
 const (
-	// moment is what a handler gets to return after its context has ended, before the store is told that it has not.
+	// moment is how long a handler may take to return after its context has ended, before the store is notified that it
+	// has not.
 	moment = time.Second
 	// stuckAfter is when a handler that has not returned is called stuck.
 	stuckAfter = 10 * time.Second
@@ -52,7 +53,7 @@ func (y *young) add(a *attempt) {
 	}
 }
 
-// remove forgets an attempt that is over, or has a timer now. The lock is held.
+// remove forgets an attempt that has ended, or has a timer now. The lock is held.
 func (y *young) remove(a *attempt) {
 	if a.older != nil {
 		a.older.newer = a.newer
@@ -67,7 +68,7 @@ func (y *young) remove(a *attempt) {
 	a.young, a.older, a.newer = false, nil, nil
 }
 
-// gone says that the handler of an attempt has returned.
+// gone records that the handler of an attempt has returned.
 func (y *young) gone(a *attempt) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -94,8 +95,8 @@ func (y *young) grow() {
 	}
 }
 
-// overdue is called when the context of a handler that runs has ended: it has a moment to return, and then the attempt
-// is over without it.
+// overdue is called when the context of a running handler has ended: after a moment to return, the attempt ends without
+// it.
 func (w *Worker) overdue(living context.Context, a *attempt) {
 	returned := a.awaitBack()
 	wait := time.NewTimer(moment)
@@ -135,7 +136,7 @@ func (a *attempt) giveUp() bool {
 	return a.left
 }
 
-// comesBack notes that the handler has returned, and says whether somebody still waits for what it said.
+// comesBack records that the handler has returned, and reports whether its result is still wanted.
 func (a *attempt) comesBack() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -149,8 +150,8 @@ func (a *attempt) comesBack() bool {
 	return !a.left
 }
 
-// outlive deals with a handler that goes on although its context has ended. The store is told that the attempt
-// is over and its handler is not, so that nobody begins the next one; and told again when it has returned.
+// outlive handles a handler that runs on although its context has ended. It reports to the store that the attempt has
+// ended and its handler has not, so that no worker starts the next one; and reports again when it has returned.
 func (w *Worker) outlive(living context.Context, a *attempt, cause error, returned <-chan struct{}) {
 	if !a.over() {
 		a.finish = a.cutOff(cause)

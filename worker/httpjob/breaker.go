@@ -18,9 +18,9 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Breaker says when a target - a host and a port - is left alone: after so many calls in a row that it did not answer, or
-// behind which nobody answered (502, 503, 504). Runs that would call it are put off until it is tried again, which uses up
-// none of their retries.
+// Breaker configures when a target - a host and a port - is paused: after so many calls in a row without an answer, or
+// with a gateway's error (502, 503, 504). Runs that would call it are put off until it is tried again, without using up
+// retries.
 type Breaker struct {
 	Off      bool
 	After    int           // failures in a row; 0 = 5
@@ -29,7 +29,7 @@ type Breaker struct {
 	Probes   int           // calls that then must succeed, and are made at once at most; 0 = 1
 }
 
-// What holds where a Breaker says nothing.
+// Defaults of a Breaker.
 const (
 	breakerAfter    = 5
 	breakerInterval = 60 * time.Second
@@ -140,7 +140,7 @@ func (b *breakers) forget() {
 	}
 }
 
-// errNotItsFault marks calls that say nothing about their target.
+// errNotItsFault marks calls whose failure is not the target's.
 var errNotItsFault = errors.New("the call was not made, or broken off")
 
 // pass makes a call to a target, if that is not left alone.
@@ -161,11 +161,12 @@ func (b *breakers) pass(ctx context.Context, to string, call func() (*Answer, er
 	return a, err
 }
 
-// judge says what a call tells of its target: nil = it is there, errNotItsFault = nothing, anything else = it is not.
+// judge returns what a call shows of its target: nil = available, errNotItsFault = nothing, anything else =
+// unavailable.
 func judge(ctx context.Context, a *Answer, err error) error {
 	switch {
 	case err == nil && (a.Status == http.StatusBadGateway || a.Status == http.StatusServiceUnavailable || a.Status == http.StatusGatewayTimeout):
-		return errors.New("nobody answers behind it")
+		return errors.New("its gateway gets no answer")
 	case err == nil:
 		return nil
 	case errors.Is(err, ErrBlocked), jobs.CodeOf(err) == jobs.BadInput, ctx.Err() != nil:
@@ -177,7 +178,7 @@ func judge(ctx context.Context, a *Answer, err error) error {
 // soonest is how long a run is put off at least: while a target is being tried, it may be back any moment.
 const soonest = time.Second
 
-// putOff says until when. Those who wait come back a little apart from each other.
+// putOff delays the run until the target is tried again; the delay is spread, so that runs do not return all at once.
 func (b *breakers) putOff(c *circuit, target string, why error) error {
 	c.mu.Lock()
 	until := c.opened.Add(b.Pause)

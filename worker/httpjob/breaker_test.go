@@ -35,7 +35,7 @@ func TestS2_57CircuitsOpenHalfOpenAndClose(t *testing.T) {
 			_ = ask(to, nil, ErrBlocked)
 			_ = ask(to, nil, kernel.Invalid("no URL"))
 		}
-		for range 10 { // it is there, whatever it says
+		for range 10 { // it answers, with any status
 			_ = ask(other, &Answer{Status: 500}, nil)
 			_ = ask(other, &Answer{Status: 404}, nil)
 		}
@@ -99,7 +99,7 @@ func TestBreakerSurvivesPanics(t *testing.T) {
 			_, _ = b.pass(t.Context(), "http://a.example/", func() (*Answer, error) { panic("x") })
 		}()
 		if _, err := b.pass(t.Context(), "http://a.example/", func() (*Answer, error) { return &Answer{Status: 200}, nil }); err != nil {
-			t.Errorf("nobody may try it any more: %v", err)
+			t.Errorf("no call may try it any more: %v", err)
 		}
 	})
 }

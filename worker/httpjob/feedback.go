@@ -17,15 +17,15 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Feedback is how the other side of an asynchronous job without a checkUrl tells how far it is: it posts reports to a
-// URL that it was given with the request. The URL is signed for one attempt of one run, with a key that stands in the
-// run's row. Whichever node gets a report puts it there, too, and the attempt finds it.
+// Feedback is how a service reports the progress of an asynchronous job without a checkUrl: it posts reports to a URL
+// that it got with the request. The URL is signed for one attempt of one run, with a key that is stored in the run's
+// row. Any node stores a report there, too, where the attempt finds it.
 
-// awaits says that others call back.
+// awaits reports whether services call back.
 func (w *work) awaits() bool { return w.plan.Async && w.plan.Check == nil }
 
-// errNoFeedback says what is missing.
-var errNoFeedback = errors.New("the job is asynchronous and has no checkUrl, and whoever runs it has no URL at which others could call back: " +
+// errNoFeedback is returned where an asynchronous job has neither a checkUrl nor a feedback URL.
+var errNoFeedback = errors.New("the job is asynchronous and has no checkUrl, and its worker has no feedback URL: " +
 	"give the job a checkUrl, or set http-jobs.feedback-url where HTTP jobs run (http.url of a server)")
 
 // expect has the attempt wait for others, or go on waiting for those whom an earlier one has asked.
@@ -43,10 +43,10 @@ func (w *work) expect(ctx context.Context) error {
 			return again(ctx, fmt.Errorf("read what others have said: %w", err))
 		}
 		if f := run.Feedback; f != nil && f.Attempt == begun && f.Lasts {
-			w.heard = f
+			w.feedback = f
 			return nil
 		}
-		w.state = state{} // nobody can answer any more
+		w.state = state{} // no report can arrive any more
 	}
 	k := kernel.Expect{ID: at.Run, Worker: at.Worker, Attempt: at.Number, Key: make([]byte, kernel.FeedbackKey), Lasts: w.plan.QoS == 1}
 	_, _ = rand.Read(k.Key) // it never fails
@@ -54,7 +54,7 @@ func (w *work) expect(ctx context.Context) error {
 	if err := w.store.Apply(ctx, []kernel.Envelope{e})[0].Err; err != nil {
 		return again(ctx, fmt.Errorf("wait for others: %w", err))
 	}
-	w.heard, w.state.Awaits = &kernel.Feedback{Key: k.Key, Attempt: k.Attempt}, at.Number
+	w.feedback, w.state.Awaits = &kernel.Feedback{Key: k.Key, Attempt: k.Attempt}, at.Number
 	return nil
 }
 
@@ -70,13 +70,14 @@ func again(ctx context.Context, err error) error {
 	return err
 }
 
-// feedbackURLs are where the other side of this very request may tell of it: as others reach us, and as neighbours do.
+// feedbackURLs are where the service may report on this very request: from outside, and from within the cluster's
+// network.
 func (w *work) feedbackURLs(ctx context.Context) (outer, inner string) {
-	if w.heard == nil {
+	if w.feedback == nil {
 		return "", ""
 	}
 	at, nonce := jobs.Attempt(ctx), uint64(w.calls)
-	query := url.Values{"run": {at.Run.String()}, "attempt": {strconv.FormatUint(uint64(w.heard.Attempt), 10)}, "token": {w.token(at.Run, nonce)}}
+	query := url.Values{"run": {at.Run.String()}, "attempt": {strconv.FormatUint(uint64(w.feedback.Attempt), 10)}, "token": {w.token(at.Run, nonce)}}
 	if at.Tenant != jobs.DefaultTenant {
 		query.Set("tenant", string(at.Tenant))
 	}
@@ -89,7 +90,7 @@ func (w *work) feedbackURLs(ctx context.Context) (outer, inner string) {
 
 // token is what a URL is known by.
 func (w *work) token(run jobs.ID, nonce uint64) string {
-	return base64.RawURLEncoding.EncodeToString(w.heard.Sign(run, w.heard.Attempt, nonce))
+	return base64.RawURLEncoding.EncodeToString(w.feedback.Sign(run, w.feedback.Attempt, nonce))
 }
 
 // How often is looked for what others have said: often at first, and after each report.
@@ -112,7 +113,7 @@ func (w *work) listen(ctx context.Context) error {
 			return context.Cause(ctx)
 		case err != nil:
 			jobs.Log(ctx).Warn("what others said cannot be read", "err", err.Error())
-		case run.Feedback == nil || run.Feedback.Attempt != w.heard.Attempt:
+		case run.Feedback == nil || run.Feedback.Attempt != w.feedback.Attempt:
 			return errors.New("another attempt has begun the work anew")
 		default:
 			reports, n := run.Feedback.Since(w.state.Heard)
@@ -124,7 +125,7 @@ func (w *work) listen(ctx context.Context) error {
 				if err != nil {
 					continue // it was read before it was kept
 				}
-				if done, err := w.hear(ctx, statusOfFeedback, r); done {
+				if done, err := w.receive(ctx, statusOfFeedback, r); done {
 					return err
 				}
 			}

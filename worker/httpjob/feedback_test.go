@@ -22,7 +22,7 @@ import (
 func (p *site) callbacks(n int) []string {
 	p.t.Helper()
 	var all []string
-	p.until("somebody is asked to call back", func() bool {
+	p.until("a service has got a feedback URL", func() bool {
 		all = nil
 		for _, r := range p.got() {
 			if u, err := url.Parse(r.path); err == nil && u.Query().Get("callback") != "" {
@@ -34,7 +34,7 @@ func (p *site) callbacks(n int) []string {
 	return all
 }
 
-// callBack says how the work goes, and answers with the status, the code and the words of the answer.
+// callBack posts a report, and returns the status, the code and the text of the answer.
 func (p *site) callBack(to, report string) (int, float64, string) {
 	p.t.Helper()
 	response, err := http.Post(to, "application/json", strings.NewReader(report))
@@ -73,9 +73,9 @@ func (p *site) progress(id jobs.ID) string {
 func number(n int64) string { raw, _ := json.Marshal(n); return string(raw) }
 
 const calledBack = `{"async":true,"request":[{"method":"POST","url":"FAR/begin?callback=${schedulingFeedbackUrl}"}],
-	"notification":[{"method":"POST","url":"FAR/told","body":"${schedulingNotifyBody}|json"}]}`
+	"notification":[{"method":"POST","url":"FAR/noted","body":"${schedulingNotifyBody}|json"}]}`
 
-// Whoever does the work tells how far it is, and how it ended, at a URL that is good for one attempt of one run.
+// The service reports its progress, and the outcome, at a URL that is good for one attempt of one run.
 func TestS2_07FeedbackEndsTheRun(t *testing.T) {
 	tests.Long(t)
 	p := newSite(t, "", func(int, seen) (int, string) { return 200, `{"ticket":7}` })
@@ -89,20 +89,20 @@ func TestS2_07FeedbackEndsTheRun(t *testing.T) {
 	p.until("the progress is seen", func() bool { return p.progress(id) == "20 60 well under way" })
 	p.mustCallBack(to, `{"progress":"30%","message":"a third"}`, 200)
 
-	// Wrong words, and words by which others pretend to be asked.
+	// Invalid reports, and forged URLs.
 	if text := p.mustCallBack(to, `{"status":"perhaps"}`, 422); !strings.Contains(text, "status") {
 		t.Errorf("refused by %s", text)
 	}
 	other := strings.Replace(to, "token=", "token=A", 1)
-	nobody := p.mustCallBack(other, `{"status":"succeed"}`, 401)
+	unknown := p.mustCallBack(other, `{"status":"succeed"}`, 401)
 	for what, wrong := range map[string]string{
 		"another job": strings.Replace(to, "/long/", "/longer/", 1), "another request": strings.Replace(to, "/feedback/1?", "/feedback/2?", 1),
 		"another attempt": strings.Replace(to, "attempt=1", "attempt=2", 1), "no attempt": strings.Replace(to, "attempt=1", "", 1),
 		"another run": strings.Replace(to, "run="+id.String(), "run="+jobs.NewID(time.Now()).String(), 1), "no token": to[:strings.Index(to, "token=")],
 		"another tenant": to + "&tenant=acme",
 	} {
-		if text := p.mustCallBack(wrong, `{"status":"perhaps"}`, 401); text != nobody {
-			t.Errorf("%s is told %q, and a wrong token %q", what, text, nobody)
+		if text := p.mustCallBack(wrong, `{"status":"perhaps"}`, 401); text != unknown {
+			t.Errorf("%s is answered with %q, and a wrong token with %q", what, text, unknown)
 		}
 	}
 
@@ -113,7 +113,7 @@ func TestS2_07FeedbackEndsTheRun(t *testing.T) {
 	// What is said again is answered as it was, and changes nothing.
 	p.mustCallBack(to, `{"status":"succeed","data":{"rows":3}}`, 200)
 	p.mustCallBack(to, `{"status":"failed"}`, 200)
-	// Each word was passed on: two of progress, the outcome, the end.
+	// Each report was passed on: two of progress, the outcome, the end.
 	p.notices(id, 4)
 	token := mustQuery(t, to).Get("token")
 	var lines []metastore.LogLine
@@ -138,7 +138,8 @@ func mustQuery(t *testing.T, at string) url.Values {
 	return u.Query()
 }
 
-// A failure has the code that others give it; the next attempt has a URL of its own, and the older one is over.
+// A failure has the code that the service reports; the next attempt has a URL of its own, and the older one has
+// expired.
 func TestS2_39FeedbackDrivesRetries(t *testing.T) {
 	p := newSite(t, "", func(int, seen) (int, string) { return 200, `` })
 	p.make("long", calledBack, kernel.Settings{RetryRules: &[]jobs.RetryRule{{Codes: []string{"error1"}, Attempts: 1, Delay: 10 * time.Millisecond}}, Retries: new(5)})
@@ -153,7 +154,7 @@ func TestS2_39FeedbackDrivesRetries(t *testing.T) {
 	}
 }
 
-// Where nobody could call back, the run says so, and is not tried again.
+// Without a feedback URL the run fails with that reason, and is not retried.
 func TestFeedbackNeedsAURL(t *testing.T) {
 	p := &site{t: t, times: map[string]int{}, quiet: true, answers: func(int, seen) (int, string) { return 200, "" }}
 	p.serve()
@@ -162,7 +163,7 @@ func TestFeedbackNeedsAURL(t *testing.T) {
 	if run := p.run("long", ""); run.State != jobs.Terminated || run.Attempt != 1 || !strings.Contains(run.Error, "http-jobs.feedback-url") {
 		t.Errorf("%s after %d: %s", run.State, run.Attempt, run.Error)
 	}
-	if len(p.got()) > 0 && p.got()[0].path != "/told" {
+	if len(p.got()) > 0 && p.got()[0].path != "/noted" {
 		t.Errorf("the request was made: %+v", p.got()[0])
 	}
 }
@@ -189,7 +190,7 @@ func TestS2_54FeedbackOutlivesTheWorker(t *testing.T) {
 			stop = p.start(dir)
 			defer stop()
 			to = p.callbacks(asked)[asked-1]
-			p.until("somebody leads", func() bool { return p.s.Ready(t.Context()) == nil })
+			p.until("a node leads", func() bool { return p.s.Ready(t.Context()) == nil })
 			p.mustCallBack(to, `{"status":"succeed","data":{"rows":3}}`, 200)
 			if run := p.end(id); run.State != jobs.Succeeded || string(run.Result) != `{"rows":3}` || run.Attempt != 2 {
 				t.Errorf("%s %s after %d: %s", run.State, run.Error, run.Attempt, run.Result)

@@ -12,20 +12,20 @@ import (
 	"github.com/carillon-scheduler/carillon/worker/httpjob"
 )
 
-// told is a job with a notification that carries a secret.
-const told = `{"request":[{"url":"FAR/x"}],"notification":[{"method":"POST","url":"FAR/told","stateEquals":"200","headers":{"X-Key":"${secret:KEY}"},"body":"${schedulingNotifyBody}|json"}]}`
+// notified is a job with a notification that carries a secret.
+const notified = `{"request":[{"url":"FAR/x"}],"notification":[{"method":"POST","url":"FAR/noted","stateEquals":"200","headers":{"X-Key":"${secret:KEY}"},"body":"${schedulingNotifyBody}|json"}]}`
 
 // A notification carries secrets and is believed by those who get it. No person, program or job starts one: only the
 // worker that has the run.
-func TestNobodyForgesANotification(t *testing.T) {
+func TestNoWorkerForgesANotification(t *testing.T) {
 	p := newSite(t, "", func(int, seen) (int, string) { return 200, `{}` })
-	p.make("work", told, kernel.Settings{})
+	p.make("work", notified, kernel.Settings{})
 	key := string(kernel.NotifyKey(httpjob.App))
 	p.until("its worker is there", func() bool { status, _ := p.get("/jobs/" + key); return status == 200 })
 	run := p.run("work", "")
 	genuine := p.notices(run.ID, 1)[0]
 	before := len(p.got()) // the request and its notification
-	call := json.RawMessage(strings.ReplaceAll(`{"method":"POST","url":"FAR/told","headers":{"X-Key":"${secret:KEY}"},"body":"${schedulingNotifyBody}|json"}`, "FAR", p.far.URL))
+	call := json.RawMessage(strings.ReplaceAll(`{"method":"POST","url":"FAR/noted","headers":{"X-Key":"${secret:KEY}"},"body":"${schedulingNotifyBody}|json"}`, "FAR", p.far.URL))
 	forged := map[string]any{"run": run.ID.String(), "job": "work", "due": 0, "body": map[string]any{"state": "200", "call": call, "notice": map[string]any{"forged": true}}}
 	for what, ask := range map[string]struct {
 		path   string
@@ -60,13 +60,13 @@ func TestNobodyForgesANotification(t *testing.T) {
 		t.Errorf("called %+v", all[before:])
 	}
 
-	// What was told once may be told again, in the same words.
+	// What was sent once may be sent again, unchanged.
 	if status, text := p.post("/runs/"+genuine.ID.String()+"/retry", map[string]any{}); status != 201 {
 		t.Fatalf("again: %d %s", status, text)
 	}
-	p.until("it is told again", func() bool { return len(p.got()) > before })
+	p.until("it is sent again", func() bool { return len(p.got()) > before })
 	if all := p.got(); all[before].body != all[before-1].body || all[before].header.Get("X-Key") != "s3cret" {
-		t.Errorf("told %s, then %s", all[before-1].body, all[before].body)
+		t.Errorf("sent %s, then %s", all[before-1].body, all[before].body)
 	}
 }
 

@@ -19,10 +19,10 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// Guard says which addresses may be called. The zero value lets through what is public, at ports 80 and 443.
+// Guard decides which addresses may be called. The zero value allows public addresses, at ports 80 and 443.
 //
-// What counts is the address that is dialled, after its name was looked up: a name that leads to one address when it is
-// checked and to another when it is called gains nothing.
+// It checks the address that is dialled, after the name was looked up: a name that resolves differently for the check
+// and for the call gains nothing.
 type Guard struct {
 	// Allow are networks that may be called although they are not public, such as 10.1.0.0/16 or 127.0.0.1/32.
 	Allow []netip.Prefix
@@ -37,9 +37,8 @@ var ErrBlocked = errors.New("the address may not be called")
 // CodeBlocked is the code that a run fails with whose call was blocked.
 const CodeBlocked = "blocked_address"
 
-// notPublic are networks that are nobody's, a machine's own, or private, and the address at which Azure serves each of its
-// machines. What an address of version 4 looks like in
-// version 6 is taken apart before it is looked for here.
+// notPublic are networks that are unassigned, a machine's own, or private, and the address at which Azure serves each
+// of its machines. IPv4 addresses embedded in IPv6 are unwrapped first.
 var notPublic = prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
 	"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3",
 	"::/128", "::1/128", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8")
@@ -58,7 +57,7 @@ func prefixes(list ...string) (all []netip.Prefix) {
 	return all
 }
 
-// inner is the address of version 4 that one of version 6 stands for, or the address itself.
+// inner is the IPv4 address that an IPv6 one embeds, or the address itself.
 func inner(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if !a.Is6() {
@@ -74,7 +73,7 @@ func inner(a netip.Addr) netip.Addr {
 	return a
 }
 
-// Check says why an address may not be called, or nil.
+// Check returns why an address may not be called, or nil.
 func (g *Guard) Check(to netip.AddrPort) error {
 	if err := httpspec.HTTPPort(int(to.Port())); err != nil {
 		return fmt.Errorf("%w: %v", ErrBlocked, err)
@@ -116,7 +115,7 @@ const (
 	idleConns = 512
 )
 
-// client makes calls that the guard lets through. No proxy of the environment stands between.
+// client makes calls that the guard allows. It ignores proxies of the environment.
 func (g *Guard) client() *http.Client { return g.clientBy(nil) }
 
 // clientBy is client with names looked up by a resolver; nil = as the machine does.

@@ -175,11 +175,11 @@ func TestNoProxy(t *testing.T) {
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("http_proxy", proxy.URL)
 	if a, err := get(t, own(t), "http://jobs.invalid/", nil); err == nil {
-		t.Errorf("somebody answered for a host that is not there: %s", a.Body)
+		t.Errorf("an answer came for an unavailable host: %s", a.Body)
 	}
 }
 
-// What goes wrong is told without the URL, and a call ends with its context.
+// Errors do not contain the URL, and a call ends with its context.
 func TestReasons(t *testing.T) {
 	hang := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
@@ -192,6 +192,6 @@ func TestReasons(t *testing.T) {
 	}
 	server.CloseClientConnections()
 	if _, err := get(t, own(t), "http://127.0.0.1:1/?token=s3cr3t", nil); err == nil || strings.Contains(err.Error(), "s3cr3t") {
-		t.Errorf("nobody there: %v", err)
+		t.Errorf("no listener: %v", err)
 	}
 }

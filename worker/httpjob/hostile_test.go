@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker/httpjob"
 )
 
-// hostile is a server that does whatever a server should not.
+// hostile is a server that does all that a server should not.
 func hostile(stop <-chan struct{}) http.Handler {
 	zeros := make([]byte, 64<<10)
 	mux := http.NewServeMux()
@@ -83,7 +83,7 @@ func hostile(stop <-chan struct{}) http.Handler {
 	return mux
 }
 
-// wait lets a little time pass, and says whether the test is over.
+// wait lets a little time pass, and reports whether the test has ended.
 func wait(stop <-chan struct{}) bool {
 	select {
 	case <-stop:
@@ -93,7 +93,7 @@ func wait(stop <-chan struct{}) bool {
 	}
 }
 
-// Rows 65 to 70: whatever is at the other end, the attempt ends, with a code that says what it was.
+// Rows 65 to 70: with any server at the other end, the attempt ends, with a code for what it was.
 func TestHostileServers(t *testing.T) {
 	stop := make(chan struct{})
 	p := &site{t: t, times: map[string]int{}, breaker: httpjob.Breaker{Off: true}, far: httptest.NewServer(hostile(stop))}

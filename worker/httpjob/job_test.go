@@ -42,7 +42,7 @@ type site struct {
 	times   map[string]int
 	door    *httptest.Server // where others reach the API
 	inside  atomic.Pointer[http.Handler]
-	quiet   bool // nobody is told where that is
+	quiet   bool // it publishes no feedback URL
 	breaker httpjob.Breaker
 	inner   string // where neighbours reach the API
 }
@@ -121,13 +121,13 @@ func (p *site) until(what string, fn func() bool) {
 func (p *site) make(key jobs.Key, spec string, more kernel.Settings) {
 	p.t.Helper()
 	more.HTTP = new(json.RawMessage(strings.ReplaceAll(spec, "FAR", p.far.URL)))
-	p.until("somebody leads", func() bool { return p.s.Ready(p.t.Context()) == nil })
+	p.until("a node leads", func() bool { return p.s.Ready(p.t.Context()) == nil })
 	if _, err := p.s.Ops().Create(p.t.Context(), ops.Who{Actor: "person:ann"}, ops.Wanted{Key: key, Kind: kernel.Triggered, App: httpjob.App, Set: more}); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// run runs a job and waits until that is over.
+// run runs a job and waits until that has finished.
 func (p *site) run(key jobs.Key, args string) *kernel.Run {
 	p.t.Helper()
 	return p.end(p.begin(key, args))
@@ -148,7 +148,7 @@ func (p *site) begin(key jobs.Key, args string) jobs.ID {
 
 func (p *site) end(id jobs.ID) (run *kernel.Run) {
 	p.t.Helper()
-	p.until("the run is over", func() bool {
+	p.until("the run has finished", func() bool {
 		var err error
 		run, err = p.s.Ops().Run(p.t.Context(), ops.Who{}, id)
 		return err == nil && run.State.Final()
@@ -156,7 +156,7 @@ func (p *site) end(id jobs.ID) (run *kernel.Run) {
 	return run
 }
 
-// notices are the notifications of a run, once there are so many and all are over: state and what was told.
+// notices are the notifications of a run, once there are so many and all have finished: state and body.
 func (p *site) notices(of jobs.ID, n int) []*kernel.Run {
 	p.t.Helper()
 	var list []*kernel.Run
@@ -221,7 +221,7 @@ func TestS2_38_39_40RetriesByStatus(t *testing.T) {
 	}
 }
 
-// The outcome of an asynchronous job is asked for until it is told, and each answer may be passed on.
+// The outcome of an asynchronous job is polled until it is final, and each answer may be passed on.
 func TestS2_43to49AsyncByCheck(t *testing.T) {
 	tests.Long(t)
 	p := newSite(t, "", func(n int, r seen) (int, string) {
@@ -231,7 +231,7 @@ func TestS2_43to49AsyncByCheck(t *testing.T) {
 		case strings.HasPrefix(r.path, "/check") && n == 1:
 			return 200, `{"status":"","progress":"20/60","message":"well under way"}`
 		case strings.HasPrefix(r.path, "/check") && n == 2:
-			return 502, `nobody home`
+			return 502, `no backend`
 		case strings.HasPrefix(r.path, "/check") && n == 3:
 			return 200, `{"status":"failed","error":"error1","message":"the disk is full"}`
 		case strings.HasPrefix(r.path, "/check"):
@@ -242,7 +242,7 @@ func TestS2_43to49AsyncByCheck(t *testing.T) {
 	p.make("long", `{"async":true,"checkRateSeconds":1,"request":[{"method":"POST","url":"FAR/begin?callback=${schedulingFeedbackUrl}","respEnvName":"T"}],
 		"checkUrl":{"url":"FAR/check/${jobId}?executeNumber=${executeNumber}&ticket=${$.ticket}"},
 		"notification":[{"method":"POST","url":"FAR/all","body":"${schedulingNotifyBody}|json"},
-			{"method":"POST","url":"FAR/error1","stateEquals":"error1","body":{"told":"${schedulingNotifyBody}|json","of":"${schedulingJobId}"}},
+			{"method":"POST","url":"FAR/error1","stateEquals":"error1","body":{"notice":"${schedulingNotifyBody}|json","of":"${schedulingJobId}"}},
 			{"method":"POST","url":"FAR/end","stateEquals":"finalSucceed","body":"${schedulingNotifyBody}|json"},
 			{"method":"POST","url":"FAR/never","stateEquals":"finalFailed"}]}`,
 		kernel.Settings{RetryRules: &[]jobs.RetryRule{{Codes: []string{"error1"}, Attempts: 1, Delay: 10 * time.Millisecond}}, Retries: new(5), Timeout: new(time.Minute)})
@@ -257,16 +257,16 @@ func TestS2_43to49AsyncByCheck(t *testing.T) {
 		path, _, _ := strings.Cut(r.path, "?")
 		count[path]++
 		if path == "/error1" {
-			var told struct {
-				Told struct {
+			var got struct {
+				Notice struct {
 					HTTPStatus string          `json:"httpStatus"`
 					Response   httpspec.Report `json:"response"`
-				} `json:"told"`
+				} `json:"notice"`
 				Of string `json:"of"`
 			}
-			if err := json.Unmarshal([]byte(r.body), &told); err != nil || told.Of != "long" || told.Told.HTTPStatus != "200" || told.Told.Response.Error != "error1" ||
-				told.Told.Response.Status != "failed" || told.Told.Response.Datetime == "" {
-				t.Errorf("told %s", r.body)
+			if err := json.Unmarshal([]byte(r.body), &got); err != nil || got.Of != "long" || got.Notice.HTTPStatus != "200" || got.Notice.Response.Error != "error1" ||
+				got.Notice.Response.Status != "failed" || got.Notice.Response.Datetime == "" {
+				t.Errorf("sent %s", r.body)
 			}
 		}
 		if path == "/check/long" && r.path != fmt.Sprintf("/check/long?executeNumber=%d&ticket=7", run.Due.UnixMilli()) {
@@ -278,7 +278,7 @@ func TestS2_43to49AsyncByCheck(t *testing.T) {
 	}
 }
 
-// finalFailed is told once, when no attempt follows; and what was never allowed is never called.
+// finalFailed is sent once, when no attempt follows; and what was never allowed is never called.
 func TestS2_44FinalFailedOnce(t *testing.T) {
 	p := newSite(t, "", func(_ int, r seen) (int, string) {
 		if r.path == "/end" {
@@ -302,11 +302,11 @@ func TestS2_44FinalFailedOnce(t *testing.T) {
 		if r.path == "/end" {
 			ends++
 			if !strings.Contains(r.body, `"status":"finalFailed"`) || !strings.Contains(r.body, `"error":"503"`) {
-				t.Errorf("told %s", r.body)
+				t.Errorf("sent %s", r.body)
 			}
 		}
 	}
 	if ends != 1 {
-		t.Errorf("told %d times", ends)
+		t.Errorf("sent %d times", ends)
 	}
 }

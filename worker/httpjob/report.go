@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/httpspec"
 )
 
-// notice is what a notification tells.
+// notice is the body of a notification.
 type notice struct {
 	HTTPStatus string          `json:"httpStatus"` // of the answer that it is about; "" if there was none
 	Response   httpspec.Report `json:"response"`

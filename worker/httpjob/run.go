@@ -23,25 +23,25 @@ type state struct {
 	Status    int              `json:"status,omitempty"` // of the last answer
 	Final     *httpspec.Report `json:"final,omitempty"`  // how an asynchronous job ended
 	Awaits    uint32           `json:"awaits,omitempty"` // the attempt that others were asked in to call back
-	Heard     uint64           `json:"heard,omitempty"`  // how many of their reports were taken in
+	Heard     uint64           `json:"heard,omitempty"`  // how many of their reports were processed
 }
 
 // work is one attempt of a run.
 type work struct {
 	*Runner
-	plan  *httpspec.Plan
-	args  map[string]any
-	state state
-	calls int              // requests and checks that this attempt made
-	told  int              // notifications that it sent
-	heard *kernel.Feedback // by what others are known who call back; nil = nobody does
-	mask  *httpspec.Mask   // of secrets: any answer may repeat them
+	plan     *httpspec.Plan
+	args     map[string]any
+	state    state
+	calls    int              // requests and checks that this attempt made
+	notified int              // notifications that it sent
+	feedback *kernel.Feedback // authenticates services that call back; nil = none may
+	mask     *httpspec.Mask   // of secrets: any answer may repeat them
 }
 
 // CodeConnect is the code that a run fails with whose call was not answered at all.
 const CodeConnect = "connect"
 
-// run runs an attempt, and tells of its end.
+// run runs an attempt, and sends the notifications of its end.
 func (r *Runner) run(ctx context.Context, k known, args []byte) error {
 	w := work{Runner: r, plan: k.plan, mask: httpspec.NewMask(k.hidden...)}
 	if len(args) > 0 {
@@ -66,14 +66,14 @@ func (r *Runner) run(ctx context.Context, k known, args []byte) error {
 		report = *f
 		report.Status = httpspec.StatusFinalSucceed
 	}
-	w.tell(ctx, httpspec.StatusFinalSucceed, w.state.Status, report)
+	w.notify(ctx, httpspec.StatusFinalSucceed, w.state.Status, report)
 	if last := w.last(); last != nil {
 		return jobs.Result(ctx, last)
 	}
 	return nil
 }
 
-// last is the last answer, as JSON, or nil if there is none or it is too large to be kept.
+// last returns the last answer, as JSON, or nil if it is missing or too large to be kept.
 func (w *work) last() json.RawMessage {
 	if len(w.state.Responses) == 0 {
 		return nil
@@ -97,7 +97,7 @@ func (w *work) all(ctx context.Context) error {
 	if err := w.expect(ctx); err != nil {
 		return err
 	}
-	if w.heard != nil { // whoever is given a URL to call back may repeat that, too
+	if w.feedback != nil { // an answer may repeat the feedback URL, too
 		hidden := w.plan.Hidden(w.cfg.Secrets)
 		for n := range w.plan.Steps {
 			hidden = append(hidden, w.token(jobs.Attempt(ctx).Run, uint64(n+1)))
@@ -124,7 +124,7 @@ func (w *work) step(ctx context.Context) error {
 	a, err := w.ask(ctx, w.plan.Steps[i], fmt.Sprintf("request %d", i+1), "-"+strconv.Itoa(i+1))
 	if err != nil {
 		if code := outcome.CodeOf(err); code != "" && code != CodeCircuitOpen {
-			w.tell(ctx, code, 0, httpspec.Report{Status: httpspec.StatusFailed, Error: code, Message: err.Error()})
+			w.notify(ctx, code, 0, httpspec.Report{Status: httpspec.StatusFailed, Error: code, Message: err.Error()})
 		}
 		return err
 	}
@@ -135,7 +135,7 @@ func (w *work) step(ctx context.Context) error {
 		report.Status, report.Error = httpspec.StatusFailed, status
 	}
 	if !w.plan.Async || a.Status >= 400 {
-		w.tell(ctx, status, a.Status, report)
+		w.notify(ctx, status, a.Status, report)
 	}
 	if a.Status >= 400 {
 		return jobs.Fail(status, fmt.Errorf("request %d was answered with %d: %.300s", i+1, a.Status, a.Body))
@@ -200,45 +200,45 @@ func (w *work) check(ctx context.Context) error {
 				continue // it is asked again when it may be
 			}
 			if silent++; silent >= mostSilent {
-				return w.over(ctx, jobs.Fail(CodeConnect, fmt.Errorf("%d checks in a row told nothing; the last: %w", silent, err)))
+				return w.over(ctx, jobs.Fail(CodeConnect, fmt.Errorf("%d checks in a row failed; the last: %w", silent, err)))
 			}
-			jobs.Log(ctx).Warn("a check told nothing", "err", err.Error())
+			jobs.Log(ctx).Warn("a check failed", "err", err.Error())
 			continue
 		}
 		silent = 0
-		if done, err := w.hear(ctx, a.Status, r); done {
+		if done, err := w.receive(ctx, a.Status, r); done {
 			return err
 		}
 	}
 }
 
-// hear takes a report in, and says whether it was the last.
-func (w *work) hear(ctx context.Context, status int, r *httpspec.Report) (done bool, err error) {
+// receive processes a report, and reports whether it was the last.
+func (w *work) receive(ctx context.Context, status int, r *httpspec.Report) (done bool, err error) {
 	w.state.Status = status
 	if d, total, ok := r.Done(); ok {
 		jobs.Progress(ctx, d, total, r.Message)
 	} else if r.Message != "" {
 		jobs.Progress(ctx, 0, 0, r.Message)
 	}
-	word := "inprogress"
+	state := "inprogress"
 	switch {
 	case r.Failed():
-		if word = r.Error; word == "" {
-			word = httpspec.StatusFailed
+		if state = r.Error; state == "" {
+			state = httpspec.StatusFailed
 		}
 	case r.Over():
-		word = httpspec.StatusSucceed
+		state = httpspec.StatusSucceed
 	}
-	w.tell(ctx, word, status, *r)
+	w.notify(ctx, state, status, *r)
 	if !r.Over() {
 		return false, nil
 	}
 	if r.Failed() {
 		text := r.Message
 		if text == "" {
-			text = "it says that it failed"
+			text = "the service reported a failure"
 		}
-		err := jobs.Fail(word, errors.New(text))
+		err := jobs.Fail(state, errors.New(text))
 		if r.Status == httpspec.StatusFinalFailed {
 			err = jobs.NoRetry(err)
 		}
@@ -249,7 +249,7 @@ func (w *work) hear(ctx context.Context, status int, r *httpspec.Report) (done b
 	return true, w.keep(ctx)
 }
 
-// over says that what the requests began has failed: an attempt that follows makes them all anew.
+// over fails the work that the requests began: the next attempt makes them all anew.
 func (w *work) over(ctx context.Context, err error) error {
 	w.state = state{}
 	if kept := w.keep(ctx); kept != nil {
@@ -296,7 +296,7 @@ func (r *Runner) send(ctx context.Context, t *httpspec.Template, v httpspec.Valu
 	open, put := errors.AsType[*circuitOpen](err)
 	switch {
 	case err == nil:
-		a.Body = masked(mask, a.Body) // whoever is asked may repeat what it was asked with
+		a.Body = masked(mask, a.Body) // an answer may repeat secrets of its request
 		jobs.Log(ctx).Info(what, "method", f.Method, "url", mask.Text(to), "status", a.Status, "took", a.Took.Round(time.Millisecond).String())
 		return a, nil
 	case put:
@@ -316,27 +316,27 @@ func (w *work) values(ctx context.Context) httpspec.Values {
 	outer, inner := w.feedbackURLs(ctx)
 	return httpspec.Values{Variables: w.cfg.Variables, Named: w.state.Named, Responses: w.state.Responses, Args: w.args, Secrets: w.cfg.Secrets,
 		System: map[string]any{httpspec.JobID: string(at.Key), httpspec.ExecuteNumber: at.Due.UnixMilli(), httpspec.RequestCounts: w.calls,
-			httpspec.FeedbackURL: outer, httpspec.InnerFeedbackURL: inner}} // "" if nobody calls back
+			httpspec.FeedbackURL: outer, httpspec.InnerFeedbackURL: inner}} // "" without callbacks
 }
 
-// failed tells of a failure, and of the end of the run if no attempt follows.
+// failed sends the notifications of a failure, and of the end of the run if no attempt follows.
 func (w *work) failed(ctx context.Context, err error) error {
 	code, message := outcome.CodeOf(err), err.Error()
 	if cause := context.Cause(ctx); cause != nil {
 		if !errors.Is(cause, jobs.ErrTimeout) {
-			return cause // somebody else ended it, and knows
+			return cause // ended elsewhere: no notification
 		}
-		// The run's own context is over; what it tells now has a moment of its own.
+		// The run's own context has ended; the notifications get a short time of their own.
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 800*time.Millisecond)
 		defer cancel()
 		ctx, err, code, message = last, cause, kernel.CodeTimeout, "it took longer than it may"
 		if w.plan.Async {
 			_ = w.over(ctx, nil)
 		}
-		w.tell(ctx, code, 0, httpspec.Report{Status: httpspec.StatusFailed, Error: code, Message: message})
+		w.notify(ctx, code, 0, httpspec.Report{Status: httpspec.StatusFailed, Error: code, Message: message})
 	}
 	if jobs.Last(ctx, err) {
-		w.tell(ctx, httpspec.StatusFinalFailed, w.state.Status, httpspec.Report{Status: httpspec.StatusFinalFailed, Error: code, Message: message})
+		w.notify(ctx, httpspec.StatusFinalFailed, w.state.Status, httpspec.Report{Status: httpspec.StatusFinalFailed, Error: code, Message: message})
 	}
 	return err
 }

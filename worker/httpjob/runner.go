@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// App is the worker group of HTTP jobs, if nobody names another.
+// App is the default worker group of HTTP jobs.
 const App = "http"
 
 // Store is the part of a store that HTTP jobs need.
@@ -25,7 +25,7 @@ type Store interface {
 	Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error)
 }
 
-// Config says what HTTP jobs may do where they run. The zero value calls what is public, and knows no names.
+// Config bounds what HTTP jobs may do where they run. The zero value calls public addresses, and knows no services.
 type Config struct {
 	App       string // the worker group whose jobs are run; default App
 	Guard     Guard
@@ -33,9 +33,9 @@ type Config struct {
 	Services  httpspec.Services
 	Variables map[string]string // that templates may name
 	Secrets   httpspec.Secrets  // that templates may name, each with the hosts that it may be sent to
-	// FeedbackURL is where others reach the API of a node, such as https://jobs.example.com: those who are to say how
-	// asynchronous jobs go are told it. InnerFeedbackURL is the same for neighbours, where that differs. Without any,
-	// asynchronous jobs need a checkUrl.
+	// FeedbackURL is where services reach the API of a node, such as https://jobs.example.com: asynchronous jobs get it
+	// to report their progress. InnerFeedbackURL is the same from within the cluster's network, where that differs.
+	// Without any, asynchronous jobs need a checkUrl.
 	FeedbackURL, InnerFeedbackURL string
 }
 
@@ -91,8 +91,8 @@ func (r *Runner) Run(ctx context.Context, args []byte) error {
 	return r.run(ctx, k, args)
 }
 
-// Check says what is wrong with an HTTP job, and where, before it is stored. Of one that runs here it also says which
-// services and secrets are missing.
+// Check returns what is wrong with an HTTP job, and where, before it is stored. For a job that runs here it also
+// returns which services and secrets are missing.
 func (c *Config) Check(app string, raw []byte) (place string, err error) {
 	if c == nil || app != cmp.Or(c.App, App) {
 		return httpspec.Check(raw)

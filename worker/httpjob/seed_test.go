@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// seeds asks a route of the seed, and answers with what it told.
+// seeds asks a route of the seed, and returns its data.
 func (p *site) seeds(method, path, body string, want int) json.RawMessage {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), method, p.door.URL+"/api/v1/seed"+path, strings.NewReader(body))
@@ -41,7 +41,7 @@ func (p *site) seeds(method, path, body string, want int) json.RawMessage {
 	return answer.Data
 }
 
-// execution is a run as the seed tells of it.
+// execution is a run in the seed's format.
 type execution struct {
 	ExecutionID   string
 	JobID         string
@@ -58,8 +58,8 @@ func (p *site) executions(job string) (list []execution) {
 	return list
 }
 
-// The long example of the second seed, as it stands there: posted, triggered, asked for its outcome, told of, and paused.
-// Only its timeout is longer, for a machine that has no time. It may come due by itself meanwhile, every five minutes.
+// The long example of the second seed, as it is written there: posted, triggered, asked for its outcome, notified, and
+// paused. Only its timeout is longer, for a slow machine. It may come due by itself meanwhile, every five minutes.
 func TestTheSeedsLongExampleRuns(t *testing.T) {
 	raw, err := os.ReadFile("testdata/school.json")
 	if err != nil {
@@ -78,7 +78,7 @@ func TestTheSeedsLongExampleRuns(t *testing.T) {
 		}
 		return 200, `{"ok":true}`
 	})
-	p.until("somebody leads", func() bool { return p.s.Ready(t.Context()) == nil })
+	p.until("a node leads", func() bool { return p.s.Ready(t.Context()) == nil })
 	doc := strings.Replace(string(file.Timer[0]), `"timeoutSeconds": 15,`, `"timeoutSeconds": 600,`, 1)
 	if doc == string(file.Timer[0]) {
 		t.Fatal("the example has another timeout")
@@ -95,9 +95,9 @@ func TestTheSeedsLongExampleRuns(t *testing.T) {
 	if run := p.end(id); run.State != jobs.Succeeded || string(run.Result) != `{"pupils":2}` {
 		t.Fatalf("%s %s %s", run.State, run.Error, run.Result)
 	}
-	told := p.notices(id, 2) // succeed, finalSucceed
-	if told[0].State != jobs.Succeeded || told[1].State != jobs.Succeeded {
-		t.Errorf("told: %s, %s", told[0].State, told[1].State)
+	notes := p.notices(id, 2) // succeed, finalSucceed
+	if notes[0].State != jobs.Succeeded || notes[1].State != jobs.Succeeded {
+		t.Errorf("notifications:%s, %s", notes[0].State, notes[1].State)
 	}
 	const students = `[{"age":40,"name":"20220125","number":1},{"age":30,"name":"20220125","number":8}]`
 	number := fmt.Sprint(made.ExecuteNumber)
@@ -124,11 +124,11 @@ func TestTheSeedsLongExampleRuns(t *testing.T) {
 	p.seeds("GET", "/jobs/20220125", "", 404)
 }
 
-// A job can belong to one execution of another: what it wrote is found by that, and it goes with its parent. What is
-// over is cleared away when somebody asks for it.
+// A job can belong to one execution of another: what it wrote is found by that, and it is purged with its parent.
+// Finished executions are purged on request.
 func TestS2_08to12FamiliesAndCleaning(t *testing.T) {
 	p := newSite(t, "", func(int, seen) (int, string) { return 200, `{"ok":true}` })
-	p.until("somebody leads", func() bool { return p.s.Ready(t.Context()) == nil })
+	p.until("a node leads", func() bool { return p.s.Ready(t.Context()) == nil })
 	doc := func(more string) string {
 		return `{"jobName":"n","creator":"1","creatorName":"one","request":[{"url":"service://far/x"}],"timer":{"dueTime":"0s","period":"external"},"qos":0` + more + `}`
 	}

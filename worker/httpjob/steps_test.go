@@ -58,7 +58,7 @@ func stopAt(t *testing.T, qos int, held, want string) {
 		path, _, _ := strings.Cut(r.path, "?")
 		paths = append(paths, path)
 		if second := r.header.Get("X-Second"); path == "/3" && second != "/2" {
-			t.Errorf("the third request was told %q of the second", second)
+			t.Errorf("the third request got %q from the second", second)
 		}
 	}
 	if got := strings.Join(paths, " "); got != want {

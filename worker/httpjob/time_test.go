@@ -39,7 +39,7 @@ func TestS2_57RunsArePutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &site{t: t, far: far, door: door}
 		defer p.start("")()
-		const spec = `{"request":[{"url":"FAR/x"}],"notification":[{"method":"POST","url":"FAR/told","stateEquals":"finalFailed"},{"method":"POST","url":"FAR/told","stateEquals":"circuit_open"}]}`
+		const spec = `{"request":[{"url":"FAR/x"}],"notification":[{"method":"POST","url":"FAR/noted","stateEquals":"finalFailed"},{"method":"POST","url":"FAR/noted","stateEquals":"circuit_open"}]}`
 		p.make("first", spec, kernel.Settings{Retries: new(4), RetryDelay: new(time.Duration(0))})
 		if run := p.run("first", ""); run.State != jobs.Terminated || run.Attempt != 5 {
 			t.Fatalf("%s after %d", run.State, run.Attempt)
@@ -66,12 +66,12 @@ func TestS2_57RunsArePutOff(t *testing.T) {
 		}
 		page, err := p.s.Ops().Runs(t.Context(), ops.Who{}, metastore.RunQuery{Parent: id, Limit: 10})
 		if err != nil || len(page.Runs) != 0 {
-			t.Errorf("somebody was told that it failed: %+v, %v", page, err)
+			t.Errorf("its failure was notified: %+v, %v", page, err)
 		}
 	})
 }
 
-// A URL is good for as long as its run is, and tells those who have it that the run is over.
+// A URL is good for as long as its run is; later reports are answered with the run's end.
 func TestFeedbackAfterTheTimeout(t *testing.T) {
 	var callback atomic.Pointer[string]
 	far := outside(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -122,7 +122,7 @@ func TestS2_19CheckRate(t *testing.T) {
 	}
 }
 
-// Who stands beside the server may be told another way to it than all others; both lead to the same.
+// A service in the cluster's network may get another URL than those outside; both lead to the same.
 func TestS2_52InnerAndOuterURLs(t *testing.T) {
 	p := &site{t: t, times: map[string]int{}, inner: "http://inner.example:7070/base/", answers: func(int, seen) (int, string) { return 200, "" }}
 	p.serve()

@@ -83,15 +83,15 @@ func TestBackfillOfWhatWasMissed(t *testing.T) {
 		if got := ranges(c.Missed("nightly")); got != "01T02..01T10 9 paused" {
 			t.Fatalf("the ledger says %q", got)
 		}
-		wish := ops.Backfill{Key: "nightly", From: day(1).Add(time.Hour), To: day(1).Add(7 * time.Hour), Parallel: 2}
-		would, err := o.PreviewBackfill(t.Context(), person, wish)
+		request := ops.Backfill{Key: "nightly", From: day(1).Add(time.Hour), To: day(1).Add(7 * time.Hour), Parallel: 2}
+		would, err := o.PreviewBackfill(t.Context(), person, request)
 		if err != nil || would.Due != 6 || would.Runs != 5 || would.Had != 1 || !would.First.Equal(day(1).Add(2*time.Hour)) || !would.Last.Equal(day(1).Add(6*time.Hour)) {
 			t.Fatalf("it would make %+v (%v)", would, err)
 		}
 		if n := len(c.Runs("nightly")); n != 1 {
 			t.Fatalf("a preview makes runs: there are %d", n)
 		}
-		did, err := o.Backfill(t.Context(), person, wish)
+		did, err := o.Backfill(t.Context(), person, request)
 		if err != nil || did.Runs != 5 || did.Had != 1 || did.ID.IsZero() {
 			t.Fatalf("it made %+v (%v)", did, err)
 		}
@@ -113,12 +113,12 @@ func TestBackfillOfWhatWasMissed(t *testing.T) {
 			}
 		}
 		// Asking again changes nothing; replaying runs each once more, and asking for that twice, once.
-		if again, err := o.Backfill(t.Context(), person, wish); err != nil || again.Runs != 0 || again.Had != 6 {
+		if again, err := o.Backfill(t.Context(), person, request); err != nil || again.Runs != 0 || again.Had != 6 {
 			t.Errorf("the second time it made %+v (%v)", again, err)
 		}
-		wish.Replay, wish.Request = true, "r1"
+		request.Replay, request.Request = true, "r1"
 		for range 2 {
-			if did, err = o.Backfill(t.Context(), person, wish); err != nil || did.Runs != 6 || did.Had != 0 {
+			if did, err = o.Backfill(t.Context(), person, request); err != nil || did.Runs != 6 || did.Had != 0 {
 				t.Errorf("a replay made %+v (%v)", did, err)
 			}
 			c.Pass(10 * time.Minute)
@@ -137,7 +137,7 @@ func TestBackfillOfWhatWasMissed(t *testing.T) {
 	})
 }
 
-// A run that a job's own limits let in one at a time waits, and none of a backfill is skipped.
+// Runs wait that the job's own limits allow only one at a time, and none of a backfill is skipped.
 func TestBackfillKeepsToTheLimitsOfItsJob(t *testing.T) {
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 		b := &busy{takes: time.Minute}
@@ -190,9 +190,9 @@ func TestBackfillsThatAreRefused(t *testing.T) {
 		before := len(c.Runs("nightly"))
 		from, o := day(1).Add(time.Hour), opsOf(c)
 		for _, x := range []struct {
-			wish ops.Backfill
-			code jobs.Code
-			says string
+			request ops.Backfill
+			code    jobs.Code
+			says    string
 		}{
 			{ops.Backfill{Key: "none", From: from}, jobs.NotFound, "no job"},
 			{ops.Backfill{Key: "triggered", From: from}, jobs.Conflict, "triggered"},
@@ -204,9 +204,9 @@ func TestBackfillsThatAreRefused(t *testing.T) {
 			{ops.Backfill{Key: "nightly", From: from, Priority: new(101)}, jobs.BadInput, "priority"},
 			{ops.Backfill{Key: "often", From: from, Replay: true}, jobs.BadInput, "more than 10000 due times: at most so many may be asked for at once, such as those before 2000-01-01T03:46:40Z"},
 		} {
-			did, err := o.Backfill(t.Context(), person, x.wish)
+			did, err := o.Backfill(t.Context(), person, x.request)
 			if !errors.Is(err, x.code) || !strings.Contains(err.Error(), x.says) || did.Runs != 0 {
-				t.Errorf("backfill of %s from %s made %+v, and says %v", x.wish.Key, x.wish.From, did, err)
+				t.Errorf("backfill of %s from %s made %+v and returned %v", x.request.Key, x.request.From, did, err)
 			}
 		}
 		if after := len(c.Runs("nightly")); after != before {
@@ -237,7 +237,7 @@ func TestLargeBackfill(t *testing.T) {
 	})
 }
 
-// Whoever ends a pause says what becomes of what has passed: nothing, the newest, or all of it, as in a backfill.
+// The end of a pause chooses which missed due times run: none, the newest, or all of them, as in a backfill.
 func TestResumeSkipsRunsOnceOrReplays(t *testing.T) {
 	tests.Long(t)
 	for missed, want := range map[ops.Missed]struct {

@@ -32,15 +32,14 @@ type Carillon struct {
 	begin func() // begins the control plane, once
 }
 
-// In virtual time nobody dies and no message is lost, so that watching over them may be leisurely. It makes days
-// pass faster.
+// In virtual time no worker dies and no message is lost, so monitoring may be slow. That makes days pass faster.
 const (
 	heartbeatEvery = 30 * time.Second
 	lease          = 5 * heartbeatEvery
 )
 
 // Bubble calls fn in a bubble of virtual time (see testing/synctest), which begins at midnight UTC of 2000-01-01 and
-// passes only while everybody waits; a day of it takes a fraction of a second. The control plane begins with the
+// passes only while every goroutine waits; a day of it takes a fraction of a second. The control plane begins with the
 // first worker. When fn returns, the workers drain and all of it is torn down; handlers must have returned by then.
 func Bubble(t *testing.T, fn func(t *testing.T, c *Carillon)) {
 	t.Helper()

@@ -23,7 +23,7 @@ var person = ops.Who{Actor: "person:ann"}
 
 func opsOf(c *workertest.Carillon) *ops.Ops { return ops.New(ops.Config{Store: c.Store}) }
 
-type told struct {
+type note struct {
 	Parent jobs.ParentRun `json:"parent"`
 }
 
@@ -32,8 +32,8 @@ type told struct {
 func TestS2_25ParentsAndChildren(t *testing.T) {
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 		var mu sync.Mutex
-		var seen []told
-		note := jobs.TriggeredFunc[told](func(_ context.Context, a told) error {
+		var seen []note
+		take := jobs.TriggeredFunc[note](func(_ context.Context, a note) error {
 			mu.Lock()
 			defer mu.Unlock()
 			seen = append(seen, a)
@@ -43,13 +43,13 @@ func TestS2_25ParentsAndChildren(t *testing.T) {
 			if a.Fail {
 				return jobs.NoRetry(errors.New("card refused"))
 			}
-			if _, err := jobs.Trigger[told]("audit").Enqueue(ctx, client.From(ctx), told{}); err != nil {
+			if _, err := jobs.Trigger[note]("audit").Enqueue(ctx, client.From(ctx), note{}); err != nil {
 				return err
 			}
 			return jobs.Result(ctx, map[string]int{"paid": 7})
 		})
 		c.Start(worker.Config{}, jobs.NewTriggered(charge, jobs.Options{Key: "charge", OnSuccess: []string{"mail"}, OnFailure: []string{"clean", "mail"}}),
-			jobs.NewTriggered(note, jobs.Options{Key: "mail", MaxConcurrency: 1}), jobs.NewTriggered(note, jobs.Options{Key: "clean"}), jobs.NewTriggered(note, jobs.Options{Key: "audit"}))
+			jobs.NewTriggered(take, jobs.Options{Key: "mail", MaxConcurrency: 1}), jobs.NewTriggered(take, jobs.Options{Key: "clean"}), jobs.NewTriggered(take, jobs.Options{Key: "audit"}))
 		good, err := jobs.Trigger[map[string]bool]("charge").Enqueue(t.Context(), c.Client, map[string]bool{})
 		if err != nil {
 			t.Fatal(err)
@@ -82,12 +82,12 @@ func TestS2_25ParentsAndChildren(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if len(seen) != 4 || !slices.ContainsFunc(seen, func(a told) bool {
+		if len(seen) != 4 || !slices.ContainsFunc(seen, func(a note) bool {
 			return a.Parent.Run == good.ID && a.Parent.State == jobs.Succeeded && string(a.Parent.Result) == `{"paid":7}`
-		}) || !slices.ContainsFunc(seen, func(a told) bool {
+		}) || !slices.ContainsFunc(seen, func(a note) bool {
 			return a.Parent.Run == bad.ID && a.Parent.State == jobs.Terminated && a.Parent.Error == "card refused"
 		}) {
-			t.Errorf("the children were told %+v", seen)
+			t.Errorf("the children got %+v", seen)
 		}
 		for id, says := range map[jobs.ID]string{kernel.ChildID(&kernel.Run{Tenant: "default", ID: bad.ID}, "clean"): " It follows run " + bad.ID.String() + ", whose job says so.",
 			enqueued(t, c, good.ID): " The handler of run " + good.ID.String() + " enqueued it."} {
@@ -117,12 +117,12 @@ func enqueued(t *testing.T, c *workertest.Carillon, id jobs.ID) jobs.ID {
 // The logs of a run's children are read by it.
 func TestS2_10And11LogsOfChildren(t *testing.T) {
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
-		say := jobs.TriggeredFunc[told](func(ctx context.Context, a told) error {
+		log := jobs.TriggeredFunc[note](func(ctx context.Context, a note) error {
 			jobs.Log(ctx).Info("after " + string(a.Parent.Job))
 			return nil
 		})
-		c.Start(worker.Config{}, jobs.NewTriggered(say, jobs.Options{Key: "first", OnSuccess: []string{"second"}}), jobs.NewTriggered(say, jobs.Options{Key: "second"}))
-		run, err := jobs.Trigger[told]("first").Enqueue(t.Context(), c.Client, told{})
+		c.Start(worker.Config{}, jobs.NewTriggered(log, jobs.Options{Key: "first", OnSuccess: []string{"second"}}), jobs.NewTriggered(log, jobs.Options{Key: "second"}))
+		run, err := jobs.Trigger[note]("first").Enqueue(t.Context(), c.Client, note{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,8 +167,8 @@ func TestS2_12DestroyAFamily(t *testing.T) {
 	})
 }
 
-// Jobs that follow each other in a circle are told when they are saved, and end after a bounded number of runs.
-func TestCircleIsToldAndEnds(t *testing.T) {
+// Jobs that follow each other in a circle get a warning when they are saved, and end after a bounded number of runs.
+func TestCircleIsReportedAndEnds(t *testing.T) {
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 		nothing := jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil })
 		c.Start(worker.Config{}, jobs.NewTriggered(nothing, jobs.Options{Key: "a", OnSuccess: []string{"b"}}), jobs.NewTriggered(nothing, jobs.Options{Key: "b"}))

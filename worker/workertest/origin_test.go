@@ -32,16 +32,16 @@ func call[T any](t *testing.T, a http.Handler, method, path, body string) (answe
 	return answer
 }
 
-// Whatever triggered a run, the run says so, and runs are found by it.
+// Every run records what triggered it, and runs are found by that.
 func TestS3_10ARunKnowsWhatTriggeredIt(t *testing.T) {
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
-		nothing := jobs.TriggeredFunc[told](func(context.Context, told) error { return nil })
+		nothing := jobs.TriggeredFunc[note](func(context.Context, note) error { return nil })
 		c.Start(worker.Config{}, nightly(&busy{}, jobs.Options{MaxConcurrency: 10}),
 			jobs.NewTriggered(nothing, jobs.Options{Key: "first", OnSuccess: []string{"second"}}), jobs.NewTriggered(nothing, jobs.Options{Key: "second"}))
 		c.Pass(90 * time.Minute) // cron, at one o'clock
 		o := opsOf(c)
 		a := api.New(api.Config{Ops: o})
-		byCode, err := jobs.Trigger[told]("first").Enqueue(t.Context(), c.Client, told{}) // code, and then its child
+		byCode, err := jobs.Trigger[note]("first").Enqueue(t.Context(), c.Client, note{}) // code, and then its child
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestS3_10ARunKnowsWhatTriggeredIt(t *testing.T) {
 				t.Errorf("of origin %s: %+v", x.origin, in)
 			}
 		}
-		// The words of a resume are the same here.
+		// A resume is shown in the same way.
 		c.Do(kernel.Pause{Key: "nightly"})
 		c.Pass(2 * time.Hour)
 		resumed := call[api.ResumedJob](t, a, "POST", "/api/v1/jobs/nightly/resume", `{"missed":"once"}`)

@@ -23,7 +23,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Options describe the attempt. The zero value is the first attempt of a run.
+// Options set up a handler's attempt. The zero value is the first attempt of a run.
 type Options struct {
 	Context    context.Context // default t.Context()
 	Number     uint32          // of the attempt; default 1
