@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// announced is a store whose effects are told: what can be claimed is offered, what was claimed makes room, what
-// changed is signalled. Commit first, publish after.
+// announced is a store whose effects are published: runs that can be claimed are offered, claimed ones make room,
+// changes are signalled. Commit first, publish after.
 type announced struct {
 	metastore.Full
 	cp *ControlPlane
@@ -59,7 +59,7 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 		}
 		for n, run := range results[i].Runs {
 			if leading {
-				if step(verb, n == 0, cp.leases.over(run), run) { // before the leases hear of it
+				if step(verb, n == 0, cp.leases.over(run), run) { // before the leases change
 					cp.pulse.note(run, minute)
 					if run.State == jobs.Terminated && cp.cfg.Ended != nil {
 						ended = append(ended, run)
@@ -95,7 +95,7 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 	cp.feed.note(results)
 	for _, s := range stops {
 		if err := cp.cfg.Bus.Signal(context.Background(), s); err != nil {
-			cp.log.Debug("a cancel was not signalled; the next heartbeat tells it", "worker", s.To, "err", err)
+			cp.log.Debug("a cancel was not signalled; the answer to the next heartbeat repeats it", "worker", s.To, "err", err)
 		}
 	}
 }

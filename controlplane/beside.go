@@ -10,28 +10,28 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Where rows are in a database, others than the leader may commit: a program that opens it, a node that stands by. The
-// leader offers what is to run, keeps the leases of what runs, and counts, all from memory that follows its own commits.
-// When others have committed it reads what may have changed: definitions, what is under way, what can be claimed.
+// Where rows are in a database, other processes may commit, too: a program that opens it, a follower. The leader offers
+// runs, keeps leases, and counts, all from memory that follows its own commits. When others have committed it reads
+// what may have changed: definitions, live runs, what can be claimed.
 
 // besideEvery is how often at most that is read, however many commits there are.
 const besideEvery = 50 * time.Millisecond
 
 // followOthers reads what others have committed, when they have.
 func (cp *ControlPlane) followOthers(ctx context.Context) error {
-	told := make(chan struct{}, 1)
-	hearing, end := make(chan error, 1), make(chan struct{})
+	changed := make(chan struct{}, 1)
+	watching, end := make(chan error, 1), make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() { cancel(); <-end }()
 	go func() {
 		defer close(end)
-		hearing <- cp.cfg.Beside(ctx, func() { poke(told) })
+		watching <- cp.cfg.Beside(ctx, func() { poke(changed) })
 	}()
 	d := cp.duty("follow others")
 	for {
 		select {
-		case <-told:
-		case err := <-hearing:
+		case <-changed:
+		case err := <-watching:
 			return err
 		case <-ctx.Done():
 			return ctx.Err()
@@ -43,7 +43,7 @@ func (cp *ControlPlane) followOthers(ctx context.Context) error {
 		}
 		if err != nil {
 			cp.log.Warn("what others have committed was not read yet", "err", err)
-			poke(told)
+			poke(changed)
 		}
 		if err := d.end(err); err != nil {
 			return err

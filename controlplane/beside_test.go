@@ -20,13 +20,13 @@ func TestTheLeaderFollowsWhatOthersCommit(t *testing.T) {
 		h := newHouse(t)
 		defer h.close()
 		h.stop()
-		told := make(chan struct{}, 1)
+		changed := make(chan struct{}, 1)
 		var failed []jobs.ID
 		cp, err := controlplane.New(controlplane.Config{Node: "n1", Store: h.full, Clock: h.clock,
 			Bus:    h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}),
 			Ended:  func(in *kernel.Run) { failed = append(failed, in.ID) },
 			Sweep:  time.Hour, // nothing is found by looking now and then
-			Beside: func(ctx context.Context, fn func()) error { return relay(ctx, told, fn) },
+			Beside: func(ctx context.Context, fn func()) error { return relay(ctx, changed, fn) },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -41,7 +41,7 @@ func TestTheLeaderFollowsWhatOthersCommit(t *testing.T) {
 				t.Fatal(r[0].Err)
 			}
 			select {
-			case told <- struct{}{}:
+			case changed <- struct{}{}:
 			default:
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -75,7 +75,7 @@ func TestTheLeaderFollowsWhatOthersCommit(t *testing.T) {
 		others(kernel.Claim{ID: bad, Worker: "y", Attempt: 1})
 		others(kernel.Finish{ID: bad, Worker: "y", Attempt: 1, Outcome: kernel.OutcomeError, Error: "x"})
 		if len(failed) != 1 || failed[0] != bad {
-			t.Errorf("who is told of failures hears of %v", failed)
+			t.Errorf("Ended was called for %v", failed)
 		}
 		ended := 0
 		for _, m := range h.cp.Pulse(jobs.DefaultTenant) {
@@ -87,12 +87,12 @@ func TestTheLeaderFollowsWhatOthersCommit(t *testing.T) {
 	})
 }
 
-// relay passes on what is told.
-func relay(ctx context.Context, told <-chan struct{}, fn func()) error {
+// relay passes on signals of a change.
+func relay(ctx context.Context, changed <-chan struct{}, fn func()) error {
 	fn()
 	for {
 		select {
-		case <-told:
+		case <-changed:
 			fn()
 		case <-ctx.Done():
 			return nil

@@ -51,8 +51,8 @@ func TestCalendarExcludesDueTimes(t *testing.T) {
 	})
 }
 
-// A due time that was excluded when it passed does not fire because somebody edits the calendar, or the job, before a
-// leader has looked at it.
+// A due time that was excluded when it passed does not fire because the calendar, or the job, is edited before a leader
+// has looked at it.
 func TestEditOfACalendarDoesNotFireThePast(t *testing.T) {
 	tests.Long(t)
 	for name, edit := range map[string]kernel.Command{

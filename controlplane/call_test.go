@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// A worker whose connection went with the last leader comes within moments, and then hears soon that another one leads:
-// until it sends a heartbeat, it is offered nothing. Later it is said now and then.
+// A worker whose connection went with the last leader comes within moments, and then learns soon that another one
+// leads: until it sends a heartbeat, it is offered nothing. Later the call is repeated now and then.
 func TestANewLeaderCallsUntilWorkersCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)

@@ -38,7 +38,7 @@ type catalog struct {
 type entry struct {
 	def      *kernel.Definition
 	schedule *schedule.Schedule
-	next     time.Time // due next, whatever calendars say; zero = never
+	next     time.Time // due next, calendars aside; zero = never
 	wake     time.Time // when to decide about that; zero = never
 	placed   time.Time // where the agenda has it; zero = nowhere, or in places that no longer count
 	foreign  bool      // another process fires it, and this one looks a while later whether it did
@@ -85,7 +85,7 @@ func (c *catalog) load(ctx context.Context, st metastore.Full) error {
 		return err
 	}
 	c.mu.Lock()
-	pending, stale := c.pending, c.stale // of what was told while the rows were read
+	pending, stale := c.pending, c.stale // changes signalled while the rows were read
 	c.reset()
 	c.pending, c.stale = pending, stale
 	c.changes = state.Changes
@@ -157,7 +157,7 @@ func (c *catalog) reload(ctx context.Context, st metastore.Reader) error {
 			if known != nil && known.Revision == g.Calendars || known == nil && g.Calendars == 0 {
 				continue
 			}
-			// They may be newer than g says: then a fire that names its number is refused, and this is done again.
+			// They may be newer than g: then a fire that names its number is refused, and this is done again.
 			rows, err := st.Calendars(ctx, tenant)
 			if err != nil {
 				return err
@@ -238,8 +238,8 @@ func (c *catalog) put(d *kernel.Definition) {
 		c.entries[ref] = e
 	}
 	if e.def == nil || e.def.Revision != d.Revision || e.def.UID != d.UID || !e.def.Ended.Equal(d.Ended) {
-		// What is stored was checked when it was written; if it cannot be read all the same, the job does not fire,
-		// and its page says why.
+		// A stored definition was checked when it was written; if it cannot be read all the same, the job does not
+		// fire, and its page shows why.
 		e.schedule, _ = schedule.Of(d)
 	}
 	e.def = d
@@ -247,8 +247,8 @@ func (c *catalog) put(d *kernel.Definition) {
 	c.place(e)
 }
 
-// plan says when an entry is due next, and when to decide about that. What is another process's is left to it; the leader
-// looks a while later. The lock is held.
+// plan computes when an entry is due next, and when to decide about that. Another process's entries are left to it; the
+// leader looks a while later. The lock is held.
 func (c *catalog) plan(e *entry) {
 	d := e.def
 	e.next, e.wake, e.foreign = time.Time{}, time.Time{}, c.distributed && owner(c.members, d.UID) != c.me
@@ -278,7 +278,7 @@ func (c *catalog) rescue(tenant jobs.Tenant) time.Duration {
 	return min(rescueAfter, g.Late()/2)
 }
 
-// assign says which processes fire a share of the jobs each, which of them this one is, and whether it leads.
+// assign sets which processes fire a share of the jobs each, which of them this one is, and whether it leads.
 func (c *catalog) assign(members []string, me string, leads bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -366,9 +366,8 @@ func (c *catalog) place(e *entry) {
 	}
 }
 
-// dueBy takes up to limit entries that are due at now off the agenda, and says when to look for the next one. It
-// answers with copies, because the catalog may learn of a change while they are decided about; those of the same time
-// are in the order of their keys.
+// dueBy takes up to limit entries that are due at now off the agenda, and returns when to look for the next one. It
+// returns copies, because the catalog may change meanwhile; those of the same time are in the order of their keys.
 func (c *catalog) dueBy(now time.Time, limit int) (due []*entry, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

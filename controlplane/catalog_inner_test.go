@@ -26,8 +26,8 @@ func (m *meanwhile) Definitions(ctx context.Context, q metastore.DefinitionQuery
 	return list, err
 }
 
-// What is told while the catalog is filled is not forgotten with what it held before.
-func TestCatalogHeedsWhatIsToldWhileItIsFilled(t *testing.T) {
+// A change that is signalled while the catalog is filled is not forgotten with what it held before.
+func TestCatalogHeedsChangesWhileItIsFilled(t *testing.T) {
 	full := &metastore.Local{Engine: memstore.New(memstore.Config{}), Now: time.Now}
 	apply := func(k kernel.Command) {
 		t.Helper()

@@ -12,7 +12,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Whatever is edited, taken away and fired, what comes due is what a plain look at all definitions says, each once.
+// With all edits, deletions and fires, the jobs that come due are those that a plain look at all definitions finds,
+// each once.
 func TestTheCatalogKnowsWhatIsDue(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 73))
 	var c catalog

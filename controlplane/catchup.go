@@ -11,10 +11,9 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// CatchUp decides all due times up to now of all recurring jobs by one policy, whatever their own says: for a store
-// that has missed a stretch of time as a whole, such as one that was restored from a backup. Nobody may lead
-// meanwhile; the term is one that the store has seen. It answers with how many due times became runs and how many
-// are in the ledger as missed.
+// CatchUp decides all due times up to now of all recurring jobs by one policy, instead of their own: for a store that
+// has missed a stretch of time as a whole, such as one restored from a backup. No node may lead meanwhile; the term is
+// one that the store has seen. It returns how many due times became runs and how many are in the ledger as missed.
 func CatchUp(ctx context.Context, store metastore.Full, term uint64, by jobs.Misfire, now time.Time) (fired int, missed uint64, err error) {
 	defs, err := store.Definitions(ctx, metastore.DefinitionQuery{Tenant: "*"})
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
-// Ten minutes of a job that is due each minute are decided as is said, whatever the job itself says. Those of the last
-// thirty seconds are on time, and fire.
+// Ten minutes of a job that is due each minute are decided by the given policy, instead of the job's own. Those of the
+// last thirty seconds are on time, and fire.
 func TestCatchUp(t *testing.T) {
 	for _, c := range []struct {
 		by     jobs.Misfire
@@ -24,7 +24,7 @@ func TestCatchUp(t *testing.T) {
 			kernel.Lead{Term: 7, Node: "restore"},
 			kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: "each", Kind: kernel.Recurring,
 				Code: kernel.Settings{Schedule: new("0 * * * * *"), Misfire: new(jobs.MisfireSkip), MaxConcurrency: new(0)}}},
-			kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: "by-hand", Kind: kernel.Triggered}},
+			kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: "manual", Kind: kernel.Triggered}},
 		} {
 			if r := store.Apply(t.Context(), []kernel.Envelope{{ID: jobs.ID{byte(i + 1)}, Tenant: "t", Actor: "test", Command: k}})[0]; r.Err != nil {
 				t.Fatal(r.Err)
@@ -46,7 +46,7 @@ func TestCatchUp(t *testing.T) {
 			t.Errorf("%s, a second time: %d fired and %d missed (%v)", c.by, fired, missed, err)
 		}
 		if _, _, err := CatchUp(t.Context(), store, 6, jobs.MisfireAll, now.Add(time.Hour)); err == nil {
-			t.Error("a term that is over decides")
+			t.Error("a past term decides")
 		}
 	}
 }

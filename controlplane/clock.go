@@ -7,13 +7,13 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Yielder is an [Elector] that can have another node lead. The error says why nobody else can.
+// Yielder is an [Elector] that can have another node lead. The error is why no other node can.
 type Yielder interface {
 	Yield() error
 }
 
-// watchClock raises the alarm when somebody sets the wall clock of the node that leads, and has another node lead,
-// whose clock nobody has set. If there is none, this one goes on by the time that it had.
+// watchClock raises the alarm when the wall clock of the leader is set, and has another node lead, whose clock was not.
+// If there is none, this one continues with the time that it had.
 func (cp *ControlPlane) watchClock(ctx context.Context) error {
 	if state, err := cp.cfg.Store.State(ctx); err == nil {
 		if behind := state.At.Sub(cp.cfg.Clock.Now()); behind > metastore.ClockSlack {
@@ -22,8 +22,8 @@ func (cp *ControlPlane) watchClock(ctx context.Context) error {
 	}
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	var step time.Duration // that the log has been told of
-	wrong := false         // so the log has been told
+	var step time.Duration // that was logged
+	wrong := false         // as logged
 	var asked time.Time    // another node to lead, because of that
 	for {
 		now := cp.cfg.Clock.Step()

@@ -20,8 +20,8 @@ import (
 
 const year = 365 * 24 * time.Hour
 
-// Somebody sets the leader's clock by a year, and back after ten seconds: nothing is early, nothing comes twice,
-// nothing falls silent, no attempt runs out of time, and the log raises the alarm once.
+// The leader's clock is set by a year, and back after ten seconds: nothing is early, nothing comes twice, nothing falls
+// silent, no attempt runs out of time, and the log raises the alarm once.
 func TestAClockThatIsSetForTenSeconds(t *testing.T) {
 	for _, step := range []time.Duration{year, -year} {
 		t.Run(step.String(), func(t *testing.T) {
@@ -41,11 +41,11 @@ func TestAClockThatIsSetForTenSeconds(t *testing.T) {
 				h.worker(worker.Config{}, job("tick", jobs.Options{Every: time.Second, MaxConcurrency: jobs.None}, &ticks),
 					job("yearly", jobs.Options{Cron: "0 0 0 1 6 *"}, &yearly), long)
 				running := h.enqueue("long")
-				wish, err := jobs.Trigger[charge]("long").Request(charge{"c7"}, jobs.After(time.Hour))
+				request, err := jobs.Trigger[charge]("long").Request(charge{"c7"}, jobs.After(time.Hour))
 				if err != nil {
 					t.Fatal(err)
 				}
-				h.must(kernel.CreateOf(wish))
+				h.must(kernel.CreateOf(request))
 				sleep := func(d time.Duration) {
 					t.Helper()
 					for range int(d / time.Second) {
@@ -77,7 +77,7 @@ func TestAClockThatIsSetForTenSeconds(t *testing.T) {
 				if yearly.Load() != 0 {
 					t.Error("a yearly job ran before its time")
 				}
-				if run := h.run(wish.ID); run.State != jobs.Scheduled {
+				if run := h.run(request.ID); run.State != jobs.Scheduled {
 					t.Errorf("a run that is due in an hour is %s", run.State)
 				}
 				if run := h.run(running); run.State != jobs.Succeeded {
@@ -91,8 +91,8 @@ func TestAClockThatIsSetForTenSeconds(t *testing.T) {
 	}
 }
 
-// A step that stands is followed. What it jumped over is missed, by the job's policy, and what is due for the second
-// time is not due again: the ledger is whole either way.
+// A step that lasts is followed. The due times that it jumped over are missed, by the job's policy, and those that come
+// a second time are not due again: the ledger is complete either way.
 func TestAClockThatIsSetForGood(t *testing.T) {
 	tests.Long(t)
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
@@ -149,7 +149,7 @@ func (b *baton) Lead(ctx context.Context, lead func(context.Context, uint64) err
 		case <-b.yield:
 			cancel()
 			<-ended
-			b.pass <- struct{}{} // to whoever waits, which this node does not
+			b.pass <- struct{}{} // to a waiting node, which this one is not
 		case err := <-ended:
 			cancel()
 			return err

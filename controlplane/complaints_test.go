@@ -20,7 +20,7 @@ import (
 // What users of other schedulers have complained about, each by the thread in which they did, and that it is not so
 // here. Overlap and retries have theirs beside them.
 
-// stubborn is an elector that takes the lead again and again, whoever has it.
+// stubborn is an elector that takes the lead again and again, even from another leader.
 type stubborn struct {
 	controlplane.Always
 	every time.Duration
@@ -116,7 +116,7 @@ func TestDkron1210(t *testing.T) {
 		for range 5 {
 			time.Sleep(7*time.Second + 300*time.Millisecond)
 			h.stop()
-			time.Sleep(9 * time.Second) // nobody leads
+			time.Sleep(9 * time.Second) // no node leads
 			h.start()
 		}
 		time.Sleep(5 * time.Second)
@@ -128,8 +128,8 @@ func TestDkron1210(t *testing.T) {
 	})
 }
 
-// Fifty-nine jobs that are due at midnight ran twice in one night: two nodes fired them. Here two nodes believe that they
-// lead when it strikes, and somebody sets a clock back over it.
+// Fifty-nine jobs that are due at midnight ran twice in one night: two nodes fired them. Here two nodes believe that
+// they lead at midnight, and a clock is set back over it.
 func TestDkron541(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		h.stop()
@@ -175,8 +175,8 @@ func TestAsynq653(t *testing.T) {
 	})
 }
 
-// A lock did not keep two schedulers whose clocks differ from running a job twice, and the next run was said to be in
-// the past. Here a run is of its due time, whoever fires it and when.
+// A lock did not keep two schedulers whose clocks differ from running a job twice, and the next run was in the past.
+// Here a run belongs to its due time, whichever node fires it and when.
 func TestGocron841(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var c calls
@@ -192,7 +192,7 @@ func TestGocron841(t *testing.T) {
 				t.Errorf("at %v it is due next at %v, %v", time.Now(), j.Next, err)
 			}
 		}
-		time.Sleep(1300 * time.Millisecond) // somebody has taken the lead since the last due time
+		time.Sleep(1300 * time.Millisecond) // another node has taken the lead since the last due time
 		synctest.Wait()
 		runs, missed := h.covered("tick", first, time.Now(), 3*time.Second)
 		if missed != 0 {

@@ -57,8 +57,8 @@ func summers(t *testing.T, lasts time.Duration, check func(spring bool, h *house
 	}
 }
 
-// When clocks change a job ran not at all, once or twice, and nobody could choose. Here the job says it, for the time
-// that does not exist and for the one that comes twice.
+// At a change of clocks a job ran not at all, once or twice, and that could not be configured. Here the job defines it,
+// for the time that does not exist and for the one that comes twice.
 func TestTemporal8205(t *testing.T) {
 	tests.Long(t)
 	const zone = "Europe/Berlin"
@@ -123,8 +123,8 @@ func TestGocron911(t *testing.T) {
 		jobs.Options{Key: "day", Cron: "P1D", TimeZone: zone})
 }
 
-// A change of clocks made one schedule fail, and with it no job ran for days. Here a schedule that cannot be read is that
-// of one job, which says so; the others go on, and so does it once somebody has put it right.
+// A change of clocks made one schedule fail, and with it no job ran for days. Here a schedule that cannot be read is
+// that of one job, which reports it; the others continue, and so does it once it is corrected.
 func TestHangfire529(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var c calls
@@ -155,8 +155,8 @@ func TestHangfire529(t *testing.T) {
 	})
 }
 
-// To change a job's times ran it at once. Here no edit fires anything, whatever it changes, while the job runs by its
-// times, while it is paused, and when it is resumed.
+// To change a job's times ran it at once. Here no edit fires anything, while the job runs by its times, while it is
+// paused, and when it is resumed.
 func TestHangfire366(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var c calls
@@ -238,8 +238,8 @@ func TestHangfire1929(t *testing.T) {
 	})
 }
 
-// While a job was put back into the queue after it had fired it could not be found, and who looked made it a second time.
-// Here a definition is there all the time, whatever its times do.
+// While a job was put back into the queue after it had fired it could not be found, and clients made it a second time.
+// Here a definition is there all the time, at any due time.
 func TestGoQuartz119(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var c calls
@@ -281,17 +281,17 @@ func TestGoQuartz119(t *testing.T) {
 	})
 }
 
-// That a schedule was skipped or missed was counted for all of them together. Here each due time without a run is told
-// with the job's key, is in the job's ledger with its reason, and is answered for by a sentence.
+// Skipped and missed schedules were counted for all of them together. Here each due time without a run is reported with
+// the job's key, is in the job's ledger with its reason, and has an explanation.
 func TestTemporal8087(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		h.stop()
-		told := map[jobs.Key]uint64{}
+		counts := map[jobs.Key]uint64{}
 		var mu sync.Mutex
 		h.missed = func(_ jobs.Tenant, key jobs.Key, m kernel.Missed) {
 			mu.Lock()
 			defer mu.Unlock()
-			told[key] += m.Count
+			counts[key] += m.Count
 		}
 		h.start()
 		first := time.Now().Add(time.Minute)
@@ -311,8 +311,8 @@ func TestTemporal8087(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		mu.Lock()
-		if told["once"] != 8 || told["never"] != 9 {
-			t.Errorf("told of %v, want 8 of once and 9 of never: the last minute is not late", told)
+		if counts["once"] != 8 || counts["never"] != 9 {
+			t.Errorf("reported %v, want 8 of once and 9 of never: the last minute is not late", counts)
 		}
 		mu.Unlock()
 		verbs := ops.New(ops.Config{Store: h.store, Live: planeLive{h}})

@@ -28,11 +28,11 @@ type Config struct {
 	Address string         // where its pages are, for people who see it from another node; default: nothing is said
 	Route   string         // where the bus of other nodes comes to that in this process, if there is one
 	Version string         // of the program, for the same; default: nothing is said
-	NATS    func() string  // how this process's end of the bus is, in words, for the same
+	NATS    func() string  // the state of this process's end of the bus, as text, for the same
 	Store   metastore.Full // required
 	Bus     bus.Bus        // required
 	Elector Elector        // default Always
-	// Clock says what is due. It should be the one that stamps the store's commits; default: one of its own.
+	// Clock decides what is due. It should be the one that stamps the store's commits; default: one of its own.
 	Clock  *metastore.Clock
 	Logs   metastore.Logs // where log lines of runs go; default: nowhere
 	Logger *slog.Logger   // default: nowhere
@@ -40,27 +40,28 @@ type Config struct {
 	// Serve is started with the leader's store when this process begins to lead a term, and its context ends with the
 	// leadership: busstore.Serve, bound to a bus (bus.InTerm). It returns once it serves.
 	Serve func(ctx context.Context, term uint64, store metastore.Store) error
-	// Kept says that a worker speaks for its own app only, as for busstore.Config. Default: for all of its tenant.
+	// Kept limits a worker to its own app, as in busstore.Config. Default: all of its tenant.
 	Kept bool
 	// Beside calls fn when others than this process have committed to the store, at most a moment later, and once at the
 	// beginning, until ctx ends: for a store that several processes write to. Default: none but this one does.
 	Beside func(ctx context.Context, fn func()) error
-	// Crew has this process fire a share of the jobs, whether it leads or not, as others do that write to the same store and
-	// have the same Crew. What it fires while it does not lead the leader hears of by Beside. nil: who leads fires all.
+	// Crew has this process fire a share of the jobs, whether it leads or not, together with the others that write to
+	// the same store and have the same Crew. The leader learns from Beside what it fires. nil: the leader fires all.
 	Membership metastore.Membership
-	// Retain is asked now and then to forget runs that are over, as their jobs say; nil: nothing is forgotten.
+	// Retain is called regularly to purge finished runs, as their jobs define; nil: nothing is purged.
 	Retain metastore.Retainer
-	// RetainBytes is how much runs that are over may take on disk: beyond, the oldest go. Default 8 GiB; below 0: any
-	// number.
+	// RetainBytes is how much finished runs may take on disk: beyond, the oldest are purged. Default 8 GiB; below 0:
+	// unlimited.
 	RetainBytes int64
 	// KeepCounts is how long counts by the hour, missed due times and what is left of deleted jobs are kept. Default, and
 	// least: kernel.KeepHistory.
 	KeepCounts time.Duration
-	// Copy says that the rows are a copy of this process's own, which it prunes whether it leads or not.
+	// Copy means that the rows are a copy of this process's own, which it prunes whether it leads or not.
 	Copy bool
 
-	// Ended is told of each run that becomes Terminated, and Paused of jobs that have paused themselves, while this process
-	// leads; Missed of due times that nobody could fire in time, while it fires. They must not wait for anything. Default: nobody is told.
+	// Ended is called for each run that fails for good, and Paused for jobs that have paused themselves, while this
+	// process leads; Missed for due times that no process could fire in time, while it fires. They must not block.
+	// Default: none.
 	Ended  func(*kernel.Run)
 	Missed func(jobs.Tenant, jobs.Key, kernel.Missed)
 	Paused func(*kernel.Definition)
@@ -114,7 +115,7 @@ type ControlPlane struct {
 	clock      offClock
 	reigns     reigns
 	heartbeats atomic.Uint64
-	cleaned    chan struct{} // somebody has cleared runs away
+	cleaned    chan struct{} // finished runs were purged on request
 
 	cleaning struct {
 		mu sync.Mutex
@@ -164,7 +165,7 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	var g run.Group
 	add(&g, ctx, func(ctx context.Context) error { return cp.cfg.Elector.Lead(ctx, cp.lead) })
 	add(&g, ctx, cp.publish)
-	add(&g, ctx, cp.tell)
+	add(&g, ctx, cp.publishChanges)
 	add(&g, ctx, cp.present)
 	add(&g, ctx, cp.watchClocks)
 	add(&g, ctx, cp.retain)
@@ -180,11 +181,11 @@ func add(g *run.Group, ctx context.Context, duty func(context.Context) error) {
 	g.Add(func() error { return duty(ctx) }, func(error) { cancel() })
 }
 
-// listen hears what others say: definitions they changed, what changed where another node leads, and log lines.
+// listen follows the other nodes: changed definitions, changes where another node leads, and log lines.
 func (cp *ControlPlane) listen(ctx context.Context) error {
 	err := cp.cfg.Bus.Listen(ctx, "*", bus.TopicChanged, "", func(s bus.Signal) {
 		if s.From.Role != bus.Node {
-			return // nobody else has changed anything himself; a flood of these would be a flood of reads
+			return // only the leader commits, and a flood of these would be a flood of reads
 		}
 		if c, err := bus.Decode[bus.Changes](s.Data); err == nil {
 			cp.catalog.mark(s.Tenant, c.Keys...)
@@ -198,7 +199,7 @@ func (cp *ControlPlane) listen(ctx context.Context) error {
 			return // its own were noted when they were made
 		}
 		if c, err := bus.Decode[bus.Changes](s.Data); err == nil {
-			cp.feed.heard(s.Tenant, c)
+			cp.feed.merge(s.Tenant, c)
 		}
 	})
 	if err != nil || cp.cfg.Logs == nil {
@@ -212,7 +213,7 @@ func (cp *ControlPlane) listen(ctx context.Context) error {
 		lines, err := metastore.DecodeLogLines(s.Data)
 		if err == nil {
 			for i := range lines {
-				lines[i].Tenant = s.From.Tenant // whoever sends it, its own tenant's
+				lines[i].Tenant = s.From.Tenant // always the sender's tenant
 			}
 			err = cp.cfg.Logs.Append(ctx, cp.theirs(ctx, s.From, lines))
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 // A job fires after its start only, and until its end; without an end it never ends. Both can be edited, and what they
-// leave out is no due time: it stands in no ledger.
+// leave out is no due time: it is in no ledger.
 func TestS4_12CronStartAndEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var n, m atomic.Int64
@@ -94,8 +94,8 @@ func TestS0_19AnEditEndsWhatWasPlanned(t *testing.T) {
 	})
 }
 
-// A worker brings all of its jobs when it starts, and tells a new leader of them when that asks; one that a person has
-// deleted meanwhile does not come back by that.
+// A worker registers all of its jobs when it starts, and again when a new leader asks; one that was deleted meanwhile
+// does not come back by that.
 func TestS0_10WorkersBringAllTheirJobs(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var n atomic.Int64

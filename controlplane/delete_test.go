@@ -68,7 +68,7 @@ func TestTheCatalogLearnsOfADeletion(t *testing.T) {
 	if third.UID == second.UID {
 		t.Error("the catalog has missed a life of the job")
 	}
-	// What was read before is told late.
+	// The older row comes late.
 	c.put(gone[0])
 	c.put(second)
 	if now := look(1); now.UID != third.UID {

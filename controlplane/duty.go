@@ -77,8 +77,7 @@ func (d *duty) end(err error) error {
 	return fmt.Errorf("%s has failed for %v: %w", d.name, took.Round(time.Second), err)
 }
 
-// broken says that something could not be done that should have been, other than what was refused because the row is not
-// so, or not any more.
+// broken reports whether a failure is a fault, and not just a refusal because the row has changed meanwhile.
 func broken(err error) bool {
 	if err == nil {
 		return false
@@ -87,8 +86,8 @@ func broken(err error) bool {
 	return code == jobs.Unavailable || code == jobs.Unknown
 }
 
-// mayResign says whether ending the term is worth something, and then counts it: another node is there, or, where a database says
-// who leads and nodes need not hear each other, may be.
+// mayResign reports whether ending the term can help, and then counts it: another node is there, or may be, where a
+// database elects the leader and nodes need not see each other.
 func (cp *ControlPlane) mayResign() bool {
 	switch cp.cfg.Elector.(type) {
 	case Always:

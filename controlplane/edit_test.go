@@ -102,8 +102,8 @@ func (s slow) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Re
 	return s.Full.Apply(ctx, batch)
 }
 
-// A schedule that is edited a hundred times a second, for five seconds, is obeyed to the letter: each due time of each
-// revision is fired while that revision holds, or stands in the ledger. Some edits come with the due time itself.
+// A schedule that is edited a hundred times a second, for five seconds, is obeyed exactly: each due time of each
+// revision is fired while that revision is in force, or is in the ledger. Some edits come with the due time itself.
 func TestAHundredEditsASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
@@ -146,14 +146,14 @@ func TestAHundredEditsASecond(t *testing.T) {
 			t.Errorf("the handler ran %d times for %d runs", n.Load(), fired)
 		}
 		if d, _ := h.store.Definition(h.ctx, jobs.DefaultTenant, "tick"); len(d.Undecided) > 0 || !d.Cursor.Equal(time.Now().Truncate(time.Second)) {
-			t.Errorf("the cursor stands at %v, with %d schedules undecided", d.Cursor, len(d.Undecided))
+			t.Errorf("the cursor is at %v, with %d schedules undecided", d.Cursor, len(d.Undecided))
 		}
 	})
 }
 
-// While nobody leads, a schedule is edited, cleared, paused and edited again. All that was due stands in the ledger
-// once there is a leader.
-func TestEditsWhileNobodyLeads(t *testing.T) {
+// While no node leads, a schedule is edited, cleared, paused and edited again. All that was due is in the ledger once
+// there is a leader.
+func TestEditsWithoutALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		defer h.close()

@@ -10,11 +10,11 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// timeoutGrace is how long after its deadline the leader waits for a worker's own word that an attempt timed out.
+// timeoutGrace is how long after its deadline the leader waits for a worker's own report that an attempt timed out.
 const timeoutGrace = 5 * time.Second
 
-// expire ends attempts whose worker no longer sends heartbeats, and those that outlived their timeout. It first makes sure
-// that it can be reached itself: while the bus is away, silence says nothing about workers.
+// expire ends attempts whose worker no longer sends heartbeats, and those that outlived their timeout. It first makes
+// sure that it can be reached itself: while the bus is unavailable, missing heartbeats prove nothing.
 func (cp *ControlPlane) expire(ctx context.Context, term uint64) error {
 	ticker := time.NewTicker(cp.cfg.Lease / 10)
 	defer ticker.Stop()
@@ -52,7 +52,7 @@ func (cp *ControlPlane) expire(ctx context.Context, term uint64) error {
 		for i, r := range cp.store.Apply(ctx, batch) {
 			k, of := lapsed[i].expire, runRef{lapsed[i].tenant, lapsed[i].expire.ID}
 			switch {
-			case r.Err == nil && r.Existing && k.Cause == kernel.ByLoss: // it was over before: its end came before its lease
+			case r.Err == nil && r.Existing && k.Cause == kernel.ByLoss: // it had ended before its lease
 				cp.leases.forget(of, k.Attempt)
 			case r.Err == nil:
 				cp.log.Info("an attempt expired", "run", k.ID, "attempt", k.Attempt, "cause", k.Cause)
@@ -72,8 +72,8 @@ func (cp *ControlPlane) expire(ctx context.Context, term uint64) error {
 	}
 }
 
-// stoodStill says that a process which looks again and again has not looked for longer than it bears: it was frozen, or
-// its machine was. What it was told meanwhile may not have been read yet, so that silence says nothing about others.
+// stoodStill reports whether a regular check is later than it may be: the process was frozen, or its machine was.
+// Messages of that time may still be unread, so that missing heartbeats prove nothing.
 func stoodStill(last, now time.Time, bears time.Duration) bool { return now.Sub(last) > bears }
 
 // reachable asks this leader's own service over the bus, as a worker would.

@@ -11,9 +11,9 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// feed tells dashboards and waiting clients what changed. It holds names, never data: who is told reads for itself,
-// with its own rights. A listener that is slow gets the union of what it missed. What this node commits goes to its
-// own listeners and over the bus to everybody else's; so each node's dashboards hear of everything.
+// feed notifies dashboards and waiting clients of changes. It holds names, never data: listeners read for themselves,
+// with their own rights. A slow listener gets the union of what it missed. What this node commits goes to its own
+// listeners and over the bus to those of all other nodes.
 type feed struct {
 	mu        sync.Mutex
 	listeners map[*listener]bool
@@ -21,7 +21,7 @@ type feed struct {
 
 type listener struct {
 	tenant jobs.Tenant // "*" = all
-	own    bool        // it wants to hear only of what this node committed
+	own    bool        // only what this node committed
 	news   map[jobs.Tenant]*news
 	wake   chan struct{}
 }
@@ -33,10 +33,10 @@ type news struct {
 	keys map[jobs.Key]bool
 }
 
-// feedEvery is how often at most what changed is told over the bus.
+// feedEvery is the minimum interval between two notifications over the bus.
 const feedEvery = 20 * time.Millisecond
 
-// feedMost is how many runs, and jobs, are named one by one; beyond that, "many" is told.
+// feedMost is how many runs, and jobs, are named one by one; beyond that, "many" is sent.
 const feedMost = 256
 
 func (f *feed) init() { f.listeners = map[*listener]bool{} }
@@ -57,8 +57,8 @@ func (f *feed) note(results []metastore.Result) {
 	}
 }
 
-// heard follows what another node has told.
-func (f *feed) heard(tenant jobs.Tenant, c bus.Changes) {
+// merge takes in the changes of another node.
+func (f *feed) merge(tenant jobs.Tenant, c bus.Changes) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for l := range f.listeners {
@@ -126,7 +126,7 @@ func (n *news) job(key jobs.Key) {
 }
 
 // Watch calls fn with what changed in a tenant ("*" = in all), here or at another node, until ctx ends; changes that
-// come while fn works are told together afterwards.
+// come while fn works are merged into the next call.
 func (cp *ControlPlane) Watch(ctx context.Context, tenant jobs.Tenant, fn func(bus.Changes)) {
 	cp.watch(ctx, &listener{tenant: tenant}, func(all map[jobs.Tenant]*news) {
 		for _, n := range all {
@@ -160,12 +160,12 @@ func (cp *ControlPlane) watch(ctx context.Context, l *listener, fn func(map[jobs
 	}
 }
 
-// tell passes what this node commits on to those who listen on the bus.
-func (cp *ControlPlane) tell(ctx context.Context) error {
+// publishChanges sends what this node commits to the other nodes.
+func (cp *ControlPlane) publishChanges(ctx context.Context) error {
 	cp.watch(ctx, &listener{tenant: "*", own: true}, func(all map[jobs.Tenant]*news) {
 		for t, n := range all {
 			if err := cp.cfg.Bus.Signal(ctx, bus.Signal{Topic: bus.TopicLive, Tenant: t, Data: bus.Encode(n.Changes)}); err != nil {
-				cp.log.Debug("changes were not told", "err", err)
+				cp.log.Debug("changes were not published", "err", err)
 			}
 		}
 		_ = wait(ctx, feedEvery)

@@ -74,7 +74,7 @@ func (cp *ControlPlane) fire(ctx context.Context, term uint64) error {
 			continue
 		}
 		_ = d.end(nil)
-		sleep := time.Second // at most: somebody may set the wall clock, and no timer tells
+		sleep := time.Second // at most: the wall clock may be set, which no timer notices
 		if !next.IsZero() {
 			sleep = min(sleep, next.Sub(now))
 		}
@@ -154,10 +154,10 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term
 	if err := d.end(failed); err != nil {
 		return err
 	}
-	if stale { // or another node leads, and this one is not told yet: no reason to ask as fast as it can
+	if stale { // or another node leads, and this one does not know yet: no reason to retry at full speed
 		s, err := cp.cfg.Store.State(ctx)
 		if cp.cfg.Membership != nil && err == nil {
-			cp.share.under(s.Term) // whoever leads now, what is ours is ours
+			cp.share.under(s.Term) // any leader accepts our share
 		} else {
 			pause = pause || err != nil || s.Term != term
 		}
@@ -168,7 +168,7 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term
 	return ctx.Err()
 }
 
-// decide says what becomes of the due times of a job up to now: the rules of misfire, pause and debug mode.
+// decide decides the due times of a job up to now: the rules of misfire, pause and debug mode.
 func decide(e *entry, g *kernel.Global, c *schedule.Calendars, now time.Time) []kernel.Fire {
 	d := e.def
 	if len(d.Undecided) > 0 {
@@ -239,7 +239,7 @@ func fireOf(d *kernel.Definition, g *kernel.Global, c *schedule.Calendars) kerne
 	return f
 }
 
-// silence says why a due time becomes part of a ledger range, or "".
+// silence returns why a due time becomes part of a ledger range, or "".
 func silence(d *kernel.Definition, g *kernel.Global, calendars []*schedule.Calendar, due time.Time) kernel.Reason {
 	for _, c := range calendars {
 		if _, _, is := c.Excludes(due); is {
@@ -297,7 +297,7 @@ func miss(f *kernel.Fire, due time.Time, why kernel.Reason) {
 	f.Missed = append(f.Missed, kernel.Missed{From: due, To: due, Count: 1, Reason: why})
 }
 
-// late tells the log about due times that passed without a run.
+// late logs due times that passed without a run.
 func (cp *ControlPlane) late(e kernel.Effect, now time.Time) {
 	for _, m := range e.Missed {
 		if m.Reason == kernel.MissedLate {

@@ -56,7 +56,7 @@ func TestForgedOffersRunNothing(t *testing.T) {
 		if len(here) != 1 {
 			t.Fatalf("%d workers", len(here))
 		}
-		for range 100 { // by the hand of somebody who can even speak as a node
+		for range 100 { // by a forger that can even send as a node
 			if err := forger.Hand(h.ctx, bus.Lane{Tenant: jobs.DefaultTenant, App: "billing", Worker: here[0].Name}, list); err != nil {
 				t.Fatal(err)
 			}

@@ -19,8 +19,8 @@ import (
 // stroke is how long a handler takes.
 type stroke struct{ For time.Duration }
 
-// A leader that is frozen stays where others look for one, and hears what it will never answer. Whoever knows the next
-// one asks that alone: runs begin at once, and those of a worker that dies are taken up again as ever.
+// A leader that is frozen still receives requests, and never answers. Clients that know the next one ask that alone:
+// runs begin at once, and those of a worker that dies are retried as ever.
 func TestAFrozenLeaderSwallowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
@@ -74,7 +74,7 @@ func TestAFrozenLeaderSwallowsNothing(t *testing.T) {
 			}
 			h.spawn(w.Run)
 		}
-		time.Sleep(time.Minute) // whatever was swallowed until the new leader was heard
+		time.Sleep(time.Minute) // requests were swallowed until the new leader called
 		before := swallowed.Load()
 		ask := func(args string, within time.Duration) (name string, took time.Duration) {
 			t.Helper()

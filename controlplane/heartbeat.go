@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// hear serves the heartbeats of workers, and hears which offers they return.
-func (cp *ControlPlane) hear(ctx context.Context, term uint64) error {
+// serveHeartbeats serves the heartbeats of workers, and receives the offers that they return.
+func (cp *ControlPlane) serveHeartbeats(ctx context.Context, term uint64) error {
 	err := bus.InTerm(cp.cfg.Bus, term).Serve(ctx, bus.ServiceHeartbeat, func(ctx context.Context, from bus.Principal, request []byte) ([]byte, error) {
 		b, err := bus.Decode[bus.Heartbeat](request)
 		if err != nil {
@@ -38,7 +38,7 @@ func (cp *ControlPlane) hear(ctx context.Context, term uint64) error {
 	})
 }
 
-// heartbeat renews what a worker holds and tells it what to stop.
+// heartbeat renews what a worker holds and answers with what it is to stop.
 func (cp *ControlPlane) heartbeat(ctx context.Context, from bus.Principal, b bus.Heartbeat) (bus.HeartbeatAnswer, error) {
 	now := time.Now()
 	if err := checkHeartbeat(from, &b); err != nil {
@@ -50,7 +50,7 @@ func (cp *ControlPlane) heartbeat(ctx context.Context, from bus.Principal, b bus
 		}
 	}
 	if !cp.cfg.Kept {
-		from.App = "" // its own word
+		from.App = "" // only claimed, not authenticated
 	}
 	cp.heartbeats.Add(1)
 	known, err := cp.router.heartbeat(from, b, now)
@@ -83,7 +83,7 @@ func (cp *ControlPlane) judge(ctx context.Context, from bus.Principal, worker st
 		}
 		return bus.Stop{}, false
 	case err == nil && run.Worker == worker && run.Attempt == h.Attempt:
-		return bus.Stop{}, false // it has just ended, by the worker's own word
+		return bus.Stop{}, false // it has just ended, by the worker's own report
 	}
 	return bus.Stop{ID: h.ID, Attempt: h.Attempt, Stale: true}, true
 }
@@ -112,7 +112,8 @@ func checkHeartbeat(from bus.Principal, b *bus.Heartbeat) error {
 	return checkInfo(b.Info)
 }
 
-// What is kept of what a worker says of itself, for as long as it sends heartbeats: its token is not worth the memory of a server.
+// Bounds for what is kept of a worker's description, for as long as it sends heartbeats: a token must not be able to
+// fill the server's memory.
 const (
 	mostHeld   = 10_000    // attempts in a heartbeat
 	mostSlots  = 1_000_000 // that are counted
@@ -136,7 +137,7 @@ func checkInfo(i *bus.WorkerInfo) error {
 	}
 	for k, why := range i.Faults {
 		if k.Check() != nil || len(i.Faults) > bus.MostJobs {
-			return kernel.Invalid("worker %s says of %.40q that it is not served: that is no key, or there are too many", i.Name, k)
+			return kernel.Invalid("worker %s: unserved job %.40q: invalid key, or too many of them", i.Name, k)
 		}
 		i.Faults[k] = cut(why, mostWords)
 	}

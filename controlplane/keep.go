@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Workers are kept to the app that they came in for, in what they say beside the store, too.
+// Workers are limited to the app that they authenticated for, in messages beside the store, too.
 
 // keeps refuses a worker what is another app's.
 func (cp *ControlPlane) keeps(from bus.Principal, app string) error {
@@ -27,7 +27,7 @@ func (cp *ControlPlane) ownApp(from bus.Principal) (string, error) {
 		return "", kernel.Refuse(jobs.Forbidden, "%s is no worker", from.Actor())
 	}
 	if cp.cfg.Kept && from.App == "" {
-		return "", kernel.Refuse(jobs.Forbidden, "%s does not say of which app it is", from.Actor())
+		return "", kernel.Refuse(jobs.Forbidden, "%s names no app", from.Actor())
 	}
 	if !cp.cfg.Kept {
 		return "", nil
@@ -35,8 +35,8 @@ func (cp *ControlPlane) ownApp(from bus.Principal) (string, error) {
 	return from.App, nil
 }
 
-// theirs are the log lines that a sender may have written: of attempts that it has, or has had, of runs of its app.
-// Nobody writes into the logs of others, or fills the disk with those of runs that never were.
+// theirs are the log lines that a sender may have written: of attempts that it has, or has had, of runs of its app. No
+// worker writes into the logs of others, or fills the disk with those of runs that never were.
 func (cp *ControlPlane) theirs(ctx context.Context, from bus.Principal, lines []metastore.LogLine) []metastore.LogLine {
 	own, err := cp.ownApp(from)
 	if err != nil {
@@ -47,7 +47,7 @@ func (cp *ControlPlane) theirs(ctx context.Context, from bus.Principal, lines []
 	kept := lines[:0]
 	for _, l := range lines {
 		run, asked := runs[l.Run]
-		if !asked && cp.cfg.Kept { // elsewhere nobody is asked who he is
+		if !asked && cp.cfg.Kept { // elsewhere there is no authentication
 			if run, err = cp.cfg.Store.Run(ctx, from.Tenant, l.Run); err != nil {
 				run = nil
 			}
@@ -60,8 +60,8 @@ func (cp *ControlPlane) theirs(ctx context.Context, from bus.Principal, lines []
 	return kept
 }
 
-// hadAttempt is whether an attempt of a run is or was a worker's, as far as the run remembers. The next one may have
-// begun without this node having heard of it.
+// hadAttempt reports whether an attempt of a run is or was a worker's, as far as the run remembers. The next one may
+// have begun unknown to this node.
 func hadAttempt(worker bus.Principal, run *kernel.Run, attempt uint32) bool {
 	if attempt == 0 || attempt > run.Next() {
 		return false

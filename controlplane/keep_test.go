@@ -15,7 +15,7 @@ import (
 )
 
 // Who sends heartbeats for a worker, keeps its leases or writes its log is that worker, of that tenant, in its own app.
-func TestNobodySpeaksForAnother(t *testing.T) {
+func TestNoWorkerSpeaksForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		defer h.close()
@@ -39,7 +39,7 @@ func TestNobodySpeaksForAnother(t *testing.T) {
 
 		as := func(tenant jobs.Tenant, role bus.Role, name string) bus.Bus {
 			p := bus.Principal{Tenant: tenant, Role: role, Name: name}
-			if role == bus.Worker && name != "nobody" {
+			if role == bus.Worker && name != "unknown" {
 				p.App = name
 			}
 			return h.hub.As(p)
@@ -63,7 +63,7 @@ func TestNobodySpeaksForAnother(t *testing.T) {
 			"another worker":     heartbeat(as("default", bus.Worker, "shipping"), "billing-1", "shipping"),
 			"another app":        heartbeat(billing, "billing-1", "shipping"),
 			"a client":           heartbeat(as("default", bus.Client, "billing"), "billing-1", ""),
-			"a worker of no app": heartbeat(as("default", bus.Worker, "nobody"), "nobody-1", "billing"),
+			"a worker of no app": heartbeat(as("default", bus.Worker, "unknown"), "unknown-1", "billing"),
 		} {
 			if !errors.Is(err, jobs.Forbidden) {
 				t.Errorf("%s sends a heartbeat: %v", what, err)

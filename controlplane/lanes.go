@@ -41,7 +41,7 @@ func (cp *ControlPlane) makeLanes(ctx context.Context) {
 	}
 }
 
-// unmade lists the apps whose lane is not there yet in the queue of this term, and that nobody makes.
+// unmade lists the apps whose lane is missing in the queue of this term, and is not being made.
 func (r *router) unmade() (queue string, lanes []bus.Lane) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,25 +64,25 @@ func (r *router) laneMade(queue string, lane bus.Lane, now time.Time) {
 	}
 }
 
-// answer is what a worker is told that has beaten: the queue to take offers from, and what it has not done yet of what
-// is wished.
-func (r *router) answer(tenant jobs.Tenant, worker string, now time.Time) (queue string, wish bus.Rest) {
+// answer returns what a heartbeat is answered with: the queue to take offers from, and the request that the worker has
+// not done yet.
+func (r *router) answer(tenant jobs.Tenant, worker string, now time.Time) (queue string, request bus.Rest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range r.apps {
 		if m := a.workers[worker]; m != nil && a.lane.Tenant == tenant {
-			if m.told != r.queue {
-				m.told = r.queue
+			if m.answered != r.queue {
+				m.answered = r.queue
 				a.learn()
 				r.opened(a, now)
 			}
-			return r.queue, m.wish
+			return r.queue, m.request
 		}
 	}
 	return r.queue, ""
 }
 
-// learn finds out which queue all workers of an app have been told of: before that, nobody takes what is in it.
+// learn finds out which queue all workers of an app were answered with: before that, no worker takes what is in it.
 func (a *app) learn() {
 	a.known = ""
 	first := true
@@ -90,15 +90,15 @@ func (a *app) learn() {
 		switch {
 		case m.off():
 		case first:
-			a.known, first = m.told, false
-		case m.told != a.known:
+			a.known, first = m.answered, false
+		case m.answered != a.known:
 			a.known = ""
 			return
 		}
 	}
 }
 
-// open says that an app's workers take offers from its lane in the shared queue.
+// open reports whether an app's workers take offers from its lane in the shared queue.
 func (r *router) open(a *app) bool { return r.queue != "" && a.made == r.queue && a.known == r.queue }
 
 // opened has what waits for a worker by name, for want of the lane, go there, too.

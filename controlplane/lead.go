@@ -66,7 +66,7 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 	cp.missing = missing{}
 	cp.router.lead(true)
 	defer cp.router.lead(false)
-	if err := cp.hear(ctx, term); err != nil {
+	if err := cp.serveHeartbeats(ctx, term); err != nil {
 		return err
 	}
 	if cp.cfg.Serve != nil {
@@ -76,8 +76,8 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 	}
 	cp.log.Info("leading", "node", cp.cfg.Node, "term", term)
 	cp.ready.set(term)
-	poke(cp.nodes.say)
-	defer func() { cp.ready.set(0); poke(cp.nodes.say) }()
+	poke(cp.nodes.send)
+	defer func() { cp.ready.set(0); poke(cp.nodes.send) }()
 	defer cp.log.Info("no longer leading", "node", cp.cfg.Node, "term", term)
 
 	cp.duties.mu.Lock()
@@ -107,8 +107,8 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 	return g.Run()
 }
 
-// newestRules puts the newest version of the rules in force in a store in which nobody has led yet: there is no older
-// program to go back to. A refusal means that there is one all the same, and a person finalizes the upgrade.
+// newestRules puts the newest version of the rules in force in a store that no node has led yet: there is no older
+// program to go back to. A refusal means that there is one all the same, and an operator finalizes the upgrade.
 func (cp *ControlPlane) newestRules(ctx context.Context, before kernel.StoreRow) {
 	if before.Term > 0 || before.InForce() >= kernel.ApplyVersion {
 		return
@@ -119,10 +119,10 @@ func (cp *ControlPlane) newestRules(ctx context.Context, before kernel.StoreRow)
 	}
 }
 
-// callWorkers tells everybody that a term has begun. Workers send a heartbeat then: until they do nobody offers them anything, and by
-// themselves they may take as long as lies between two heartbeats. Who waits for an answer of the last leader asks this one
-// instead, and from then on it alone (busstore.Heed). It is said again for those whose connection went with the last
-// leader, and now and then for those who come later; a worker heeds it once.
+// callWorkers announces a new term. Workers answer with a heartbeat: until then the leader offers them nothing, and by
+// themselves they may take one heartbeat's interval. Clients that wait for an answer of the last leader ask this one
+// instead, and from then on it alone (busstore.Heed). The call is repeated for those whose connection went with the
+// last leader, and now and then for those who come later; a worker heeds it once.
 func (cp *ControlPlane) callWorkers(ctx context.Context, term uint64) error {
 	for calls := 0; ; calls++ {
 		for _, tenant := range cp.catalog.tenants() {
@@ -145,7 +145,7 @@ const (
 	lastCall   = 5 * time.Second
 )
 
-// readiness says whether this process leads.
+// readiness reports whether this process leads.
 type readiness struct {
 	mu    sync.Mutex
 	term  uint64

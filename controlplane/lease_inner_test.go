@@ -9,12 +9,12 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Whoever makes a run says its ID: what becomes of one says nothing of another tenant's that has the same.
+// Clients choose a run's ID: the end of one run does not affect another tenant's with the same ID.
 func TestLeasesOfTwoTenantsWithOneID(t *testing.T) {
 	var l leases
 	l.init(time.Minute)
 	now := time.Now()
-	l.heard = now.Add(-time.Hour)
+	l.answering = now.Add(-time.Hour)
 	id := kernel.DerivedID("invoice-17")
 	of := func(tenant jobs.Tenant) *kernel.Run {
 		return &kernel.Run{Tenant: tenant, ID: id, State: jobs.Processing, Attempt: 1, Worker: "w"}
@@ -28,10 +28,10 @@ func TestLeasesOfTwoTenantsWithOneID(t *testing.T) {
 	b.State, b.Lingering, b.Deadline = jobs.Cancelled, true, now
 	l.note(b, now)
 	if stop, unknown := heartbeat("a"); len(stop) != 0 || len(unknown) != 0 {
-		t.Errorf("one is told to stop because the other was cancelled: %v, %v", stop, unknown)
+		t.Errorf("one is stopped because the other was cancelled: %v, %v", stop, unknown)
 	}
 	if stop, unknown := heartbeat("b"); len(stop) != 1 || len(unknown) != 0 {
-		t.Errorf("one that was cancelled is told %v, %v", stop, unknown)
+		t.Errorf("one that was cancelled gets %v, %v", stop, unknown)
 	}
 	b.Lingering = false
 	l.note(b, now)
@@ -43,12 +43,12 @@ func TestLeasesOfTwoTenantsWithOneID(t *testing.T) {
 	}
 }
 
-// What became of an attempt may be told after the next one was claimed: that one keeps its lease.
+// The end of an attempt may be announced after the next one was claimed: that one keeps its lease.
 func TestOlderEffectLeavesTheNextLease(t *testing.T) {
 	var l leases
 	l.init(time.Minute)
 	now := time.Now()
-	l.heard = now.Add(-time.Hour)
+	l.answering = now.Add(-time.Hour)
 	second := &kernel.Run{Tenant: "t", ID: kernel.DerivedID("x"), State: jobs.Processing, Attempt: 2, Worker: "w"}
 	first := *second
 	first.State, first.Attempt = jobs.Failed, 1

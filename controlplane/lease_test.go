@@ -162,7 +162,7 @@ func TestARunOfALostWorkerIsTakenUpAndItsLateResultRefused(t *testing.T) {
 		c1 := h.cabled(worker.Config{Name: "w1", Slots: 1}, j.work("slow", time.Minute, true, jobs.Options{}))
 		id := h.enqueue("slow")
 		time.Sleep(time.Second)
-		c1.cut.Store(true) // it goes on, and nobody hears it
+		c1.cut.Store(true) // it continues, unreachable
 		cut := time.Now()
 		h.worker(worker.Config{Name: "w2", Slots: 1}, j.work("slow", time.Minute, true, jobs.Options{}))
 		for j.starts() < 2 && time.Since(cut) < time.Minute {
@@ -339,7 +339,7 @@ func TestADrainedWorkerHandsBack(t *testing.T) {
 			t.Errorf("%v after the drain began it is %s, attempt %d, %d failures", time.Since(begin), run.State, run.Attempt, run.Failures)
 		}
 		if !errors.Is(j.ends()[0], jobs.ErrShutdown) {
-			t.Errorf("the handler was told %v", j.ends()[0])
+			t.Errorf("the handler's cause is %v", j.ends()[0])
 		}
 	})
 }

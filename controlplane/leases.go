@@ -14,14 +14,14 @@ import (
 // leases is the leader's memory of the attempts that are under way. It is not stored: heartbeats keep it up, and a new
 // leader gives every attempt a full term.
 type leases struct {
-	mu    sync.Mutex
-	held  map[runRef]*lease
-	term  time.Duration
-	heard time.Time        // since when the bus has been answering without a break
-	loads map[string]*load // what each worker has under way; nil = nobody has asked
+	mu        sync.Mutex
+	held      map[runRef]*lease
+	term      time.Duration
+	answering time.Time        // since when the bus has been answering without a break
+	loads     map[string]*load // what each worker has under way; nil = not counted
 }
 
-// runRef names a run. Whoever makes one says its ID, so that those of two tenants may be the same.
+// runRef names a run. Clients may choose a run's ID, so that those of two tenants may be the same.
 type runRef struct {
 	tenant jobs.Tenant
 	id     jobs.ID
@@ -38,7 +38,7 @@ type lease struct {
 	since    time.Time // that this leader knows it
 	until    time.Time
 	deadline time.Time // of the attempt; zero = none
-	over     *bus.Stop // what its worker is told: the attempt is over, its handler has not returned
+	over     *bus.Stop // sent to its worker: the attempt has ended, its handler has not returned
 	stuck    bool
 	progress *bus.Progress
 }
@@ -54,7 +54,7 @@ func (l *leases) load(ctx context.Context, st metastore.Agenda, now time.Time) e
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held, l.heard, l.loads = make(map[runRef]*lease, len(rows)), now, nil
+	l.held, l.answering, l.loads = make(map[runRef]*lease, len(rows)), now, nil
 	for _, run := range rows {
 		l.note(run, now)
 	}
@@ -89,13 +89,13 @@ func (l *leases) note(run *kernel.Run, now time.Time) {
 	}
 }
 
-// over says that an attempt had ended before, and only its handler went on. The lock is held.
+// over reports whether an attempt had ended before, and only its handler ran on. The lock is held.
 func (l *leases) over(run *kernel.Run) bool {
 	k := l.held[runOf(run)]
 	return k != nil && k.attempt == run.Attempt && k.over != nil
 }
 
-// stopOf is what a worker is told about an attempt that is over.
+// stopOf is the request to stop for an attempt that has ended.
 func stopOf(run *kernel.Run) *bus.Stop {
 	s := &bus.Stop{ID: run.ID, Attempt: run.Attempt}
 	switch run.State {
@@ -131,13 +131,13 @@ func (l *leases) heartbeat(from bus.Principal, worker string, held []bus.Held, n
 	return stop, unknown
 }
 
-// lapsed lists the attempts whose lease is over now, by steady time, and those whose deadline, a time of the store's
-// clock, has passed by overdue. While the bus has not been answering for a full term, no lease is over: the silence may
-// be ours.
+// lapsed lists the attempts whose lease has expired by now, in steady time, and those whose deadline, a time of the
+// store's clock, has passed by overdue. While the bus has not been answering for a full term, no lease expires: the
+// silence may be ours.
 func (l *leases) lapsed(now, overdue time.Time) (out []expiry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	sure := !l.heard.IsZero() && now.Sub(l.heard) >= l.term
+	sure := !l.answering.IsZero() && now.Sub(l.answering) >= l.term
 	for of, k := range l.held {
 		switch {
 		case sure && now.After(k.until):
@@ -160,9 +160,9 @@ func (l *leases) reach(ok bool, now time.Time) {
 	defer l.mu.Unlock()
 	switch {
 	case !ok:
-		l.heard = time.Time{}
-	case l.heard.IsZero():
-		l.heard = now
+		l.answering = time.Time{}
+	case l.answering.IsZero():
+		l.answering = now
 	}
 }
 
@@ -176,7 +176,7 @@ func (l *leases) empty() bool {
 type Attempt struct {
 	Worker   string
 	Progress *bus.Progress
-	Stuck    bool // told to stop, and still running
+	Stuck    bool // stopped, and still running
 	Over     bool
 }
 

@@ -69,7 +69,7 @@ func TestDueTimesMissedByTheControlPlaneFollowThePolicy(t *testing.T) {
 				h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 * * * * *", Misfire: tt.policy, MaxConcurrency: jobs.None}, &n))
 				time.Sleep(5*time.Minute + 10*time.Second)
 				h.stop()
-				time.Sleep(10*time.Minute + 30*time.Second) // nobody leads
+				time.Sleep(10*time.Minute + 30*time.Second) // no node leads
 				h.start()
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
@@ -107,7 +107,7 @@ func TestALongSilenceOfABusyJobIsCaughtUpInPasses(t *testing.T) {
 		d, _ := h.store.Definition(h.ctx, jobs.DefaultTenant, "tick")
 		total := int(last.Sub(first)/time.Second) + 1
 		if got := int(ranges[0].Count) + int(n.Load()); got != total || !d.Cursor.Equal(last.Truncate(time.Second)) {
-			t.Errorf("%d due times are accounted for, %d have passed; the cursor stands at %v", got, total, d.Cursor)
+			t.Errorf("%d due times are accounted for, %d have passed; the cursor is at %v", got, total, d.Cursor)
 		}
 	})
 }
@@ -136,11 +136,11 @@ func TestPausedAndDisabledAndDebugLeaveRanges(t *testing.T) {
 				if n.Load() != 3 {
 					t.Errorf("ran %d times, and not one more than 3 was allowed", n.Load())
 				}
-				if tt.why != kernel.MissedDisabled { // by hand, always
+				if tt.why != kernel.MissedDisabled { // manually, always
 					h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "tick", Origin: kernel.FromPerson})
 					time.Sleep(time.Second)
 					if n.Load() != 4 {
-						t.Error("a person could not run it by hand")
+						t.Error("a person could not run it manually")
 					}
 				}
 				h.must(tt.on)
@@ -188,7 +188,7 @@ func TestAnEditIsObeyedByTheVeryNextFire(t *testing.T) {
 				time.Sleep(2*time.Minute + 59*time.Second + 999*time.Millisecond) // a millisecond before the third
 				cron := "30 * * * * *"
 				edit := kernel.Edit{Key: "tick", Set: kernel.Settings{Schedule: &cron}}
-				if quiet { // another process writes to the store, and nobody is told
+				if quiet { // another process writes to the store, unsignalled
 					r := h.full.Apply(h.ctx, []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: edit}})
 					if r[0].Err != nil {
 						t.Fatal(r[0].Err)
@@ -218,8 +218,8 @@ func TestAnEditIsObeyedByTheVeryNextFire(t *testing.T) {
 	}
 }
 
-// A pause that another process wrote, and of which the leader was not told, holds from its acknowledgement on: the
-// revision in the fire is compared when it commits.
+// A pause that another process wrote, without a signal to the leader, applies from its acknowledgement on: the revision
+// in the fire is compared when it commits.
 func TestAPauseThatWasNotSignalledHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
@@ -239,7 +239,7 @@ func TestAPauseThatWasNotSignalledHolds(t *testing.T) {
 	})
 }
 
-func TestTriggeredDebugHoldsWhatNobodyAskedFor(t *testing.T) {
+func TestTriggeredDebugHoldsScheduledRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		defer h.close()
@@ -261,10 +261,10 @@ func TestTriggeredDebugHoldsWhatNobodyAskedFor(t *testing.T) {
 		h.must(kernel.Configure{TriggeredDebug: &yes})
 		held := trigger("held")
 		later := trigger("due when debug mode is off", jobs.After(20*time.Minute))
-		h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "charge", Args: []byte(`{"customer":"by hand"}`), Origin: kernel.FromPerson})
+		h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "charge", Args: []byte(`{"customer":"manual"}`), Origin: kernel.FromPerson})
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		if !slices.Equal(order, []string{"by hand"}) {
+		if !slices.Equal(order, []string{"manual"}) {
 			t.Errorf("ran %v while debug mode was on", order)
 		}
 		if run := h.run(held); run.State != jobs.Scheduled || run.Cause != kernel.ByDebug {

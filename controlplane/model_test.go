@@ -170,7 +170,7 @@ func (w *world) act() {
 		w.stop()
 		time.Sleep(time.Duration(1+w.rnd.IntN(20)) * time.Second)
 		w.start()
-		time.Sleep(3 * time.Second) // it has heard of the workers, and has decided what came due
+		time.Sleep(3 * time.Second) // it knows the workers, and has decided what came due
 		return
 	}
 	c.became(w.must(k).Definition())
@@ -242,7 +242,7 @@ func (w *world) judge(c *citizen) (fired, silent int) {
 	return fired, silent
 }
 
-// late is how long a start may take: as long as nobody leads, and what a new leader needs.
+// late is how long a start may take: as long as no node leads, and what a new leader needs.
 const late = 20*time.Second + 5*time.Second
 
 // started says whether a run began when and where it had to, or was skipped with reason.

@@ -16,47 +16,48 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// The processes of a control plane tell each other that they live, and who leads. Nothing is decided by that: the
-// elector decides who leads, and the store what holds. It is for people, and for whoever asks a node that does not lead.
+// The processes of a control plane send each other heartbeats, with the leader's name. Nothing is decided by that: the
+// elector decides who leads, and the store is authoritative. It is for people, and for clients that ask a node that
+// does not lead.
 
 const (
-	nodeHeartbeat = 3 * time.Second  // how often a node tells of itself
-	nodeSilent    = 10 * time.Second // without a word for so long, it is offline
+	nodeHeartbeat = 3 * time.Second  // how often a node sends one
+	nodeSilent    = 10 * time.Second // after so long without one it is offline
 	nodeForget    = time.Hour        // and for so long, it is forgotten
-	nodeAnswers   = 2 * time.Second  // how long another of our name may take to say that it is there
+	nodeAnswers   = 2 * time.Second  // how long another of our name may take to answer
 	mostNodes     = 64               // that are remembered
 )
 
-// ErrTwin says that another process has this node's name.
+// ErrTwin means that another process has this node's name.
 var ErrTwin = errors.New("another node of this name is running")
 
 // Node is a process of the control plane, as this one knows it.
 type Node struct {
 	Name    string
-	Address string // where its pages are, "" = it did not say
+	Address string // where its pages are, "" = unknown
 	Route   string // where the bus of others comes to its own, "" = it has none
 	Version string
 	Here    bool          // it is this one
-	Online  bool          // it was heard of within the last ten seconds
-	Seen    time.Time     // when it was heard of last
+	Online  bool          // a heartbeat came within the last ten seconds
+	Seen    time.Time     // when its last heartbeat came
 	Up      time.Duration // how long it had run then
 	Term    uint64        // that it leads, 0 = it does not
 	Since   time.Time     // that it leads
 	Skew    time.Duration // its clock less this node's
 	Asked   time.Time     // when its clock was read, with the way taken out; zero: the message's way is in Skew, and makes it less
-	Step    time.Duration // by how much somebody set its clock, while it does not follow that
-	NATS    string        // how its end of the bus is, in words; "" = it did not say
+	Step    time.Duration // by how much its clock was set, while it does not follow that
+	NATS    string        // the state of its end of the bus, as text; "" = unknown
 }
 
 // nodes is what this process knows of all.
 type nodes struct {
 	nonce   string
 	started time.Time
-	say     chan struct{} // tell of us now
+	send    chan struct{} // a heartbeat now
 	look    chan struct{} // at the clocks of the others
 	twin    chan error    // there is another one of our name, and it is the older
 
-	followed atomic.Bool // another one was heard to lead
+	followed atomic.Bool // another node led
 
 	mu    sync.Mutex
 	known map[string]Node
@@ -64,10 +65,10 @@ type nodes struct {
 
 func (n *nodes) init() {
 	n.nonce, n.started = rand.Text(), time.Now()
-	n.say, n.look, n.twin, n.known = make(chan struct{}, 1), make(chan struct{}, 1), make(chan error, 1), map[string]Node{}
+	n.send, n.look, n.twin, n.known = make(chan struct{}, 1), make(chan struct{}, 1), make(chan error, 1), map[string]Node{}
 }
 
-// nodeHeartbeat is what this node says of itself.
+// nodeHeartbeat is the heartbeat of this node.
 func (cp *ControlPlane) nodeHeartbeat() bus.NodeHeartbeat {
 	term, since := cp.Leading()
 	b := bus.NodeHeartbeat{Name: cp.cfg.Node, Nonce: cp.nodes.nonce, Address: cp.cfg.Address, Route: cp.cfg.Route, Version: cp.cfg.Version,
@@ -81,7 +82,7 @@ func (cp *ControlPlane) nodeHeartbeat() bus.NodeHeartbeat {
 	return b
 }
 
-// meet makes sure that nobody else has our name, and hears the others from then on.
+// meet makes sure that no other node has our name, and follows the others from then on.
 func (cp *ControlPlane) meet(ctx context.Context) error {
 	service := bus.ServiceNode(cp.cfg.Node)
 	asking, cancel := context.WithTimeout(ctx, nodeAnswers)
@@ -96,7 +97,7 @@ func (cp *ControlPlane) meet(ctx context.Context) error {
 			return nil, kernel.Refuse(jobs.Forbidden, "%s is no node", from.Actor())
 		}
 		b := cp.nodeHeartbeat()
-		b.Reigns = cp.reigns.said()
+		b.Reigns = cp.reigns.report()
 		return bus.Encode(b), nil
 	})
 	if err != nil {
@@ -117,8 +118,8 @@ func twin(b bus.NodeHeartbeat) error {
 	return fmt.Errorf("%w: %s%s, for %s: give each node a name of its own", ErrTwin, b.Name, at, (time.Duration(b.Up) * time.Millisecond).Round(time.Second))
 }
 
-// met notes what a node says of itself. Of two of one name the one that started later ends; the clocks of their
-// machines have no say in that.
+// met records a node's heartbeat. Of two of one name the one that started later ends; the clocks of their machines do
+// not matter.
 func (cp *ControlPlane) met(b bus.NodeHeartbeat) {
 	n := &cp.nodes
 	if b.Name == cp.cfg.Node {
@@ -132,7 +133,7 @@ func (cp *ControlPlane) met(b bus.NodeHeartbeat) {
 			}
 			return
 		}
-		poke(n.say) // it has not heard of us
+		poke(n.send) // it does not know us yet
 		return
 	}
 	cp.reigns.note(Reign{Node: b.Name, Term: b.Term, Since: b.Since})
@@ -152,7 +153,7 @@ func (cp *ControlPlane) met(b bus.NodeHeartbeat) {
 		return
 	}
 	if online := known && now.Sub(old.Seen) < nodeSilent && old.Online; !online && !b.Leaving {
-		poke(n.say) // so that it need not wait for our next heartbeat
+		poke(n.send) // so that it need not wait for our next heartbeat
 		cp.log.Info("a node is here", "node", b.Name, "address", b.Address)
 	}
 	skew := b.Clock.Sub(cp.cfg.Clock.Now()).Round(time.Millisecond)
@@ -163,7 +164,7 @@ func (cp *ControlPlane) met(b bus.NodeHeartbeat) {
 		Term: b.Term, Since: b.Since, Skew: skew, Asked: old.Asked, Step: time.Duration(b.Step) * time.Millisecond, NATS: b.NATS}
 }
 
-// present tells of this node until ctx ends, and says goodbye.
+// present sends this node's heartbeats until ctx ends, and then a goodbye.
 func (cp *ControlPlane) present(ctx context.Context) error {
 	tick := time.NewTicker(nodeHeartbeat)
 	defer tick.Stop()
@@ -172,7 +173,7 @@ func (cp *ControlPlane) present(ctx context.Context) error {
 		select {
 		case <-tick.C:
 			poke(cp.nodes.look)
-		case <-cp.nodes.say:
+		case <-cp.nodes.send:
 		case err := <-cp.nodes.twin:
 			return err
 		case <-ctx.Done():
@@ -186,7 +187,7 @@ func (cp *ControlPlane) present(ctx context.Context) error {
 
 func (cp *ControlPlane) sayNode(ctx context.Context, b bus.NodeHeartbeat) {
 	if err := cp.cfg.Bus.Signal(ctx, bus.Signal{Topic: bus.TopicNode, Data: bus.Encode(b)}); err != nil {
-		cp.log.Debug("the other nodes were not told of this one", "err", err)
+		cp.log.Debug("a node heartbeat was not sent", "err", err)
 	}
 }
 
@@ -217,7 +218,7 @@ func (cp *ControlPlane) Nodes() []Node {
 	return list
 }
 
-// Followed says that another node was heard to lead since this one began, whether it still does or not.
+// Followed reports whether another node has led since this one began, even if it does not any more.
 func (cp *ControlPlane) Followed() bool { return cp.nodes.followed.Load() }
 
 // Leader is the node that leads, as far as this one knows: the one with the newest term. Its Term is 0 if none does.

@@ -8,14 +8,14 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Whoever serves what there is gets what nobody has by name; a worker that has the job goes first.
-func TestOthersServeWhatNobodyHas(t *testing.T) {
+// Workers for all jobs get those that no worker has by name; a worker that has the job goes first.
+func TestOthersServeUnnamedJobs(t *testing.T) {
 	m := func(any bool, keys ...jobs.Key) *member {
 		info := bus.WorkerInfo{Any: any, Keys: map[jobs.Key]int{}}
 		for _, k := range keys {
 			info.Keys[k] = 1
 		}
-		return &member{info: info, seen: time.Now(), handed: map[jobs.Key]int{}}
+		return &member{info: info, seen: time.Now(), offered: map[jobs.Key]int{}}
 	}
 	a := &app{workers: map[string]*member{"x": m(true, "carillon.notify"), "y": m(true, "carillon.notify")}, shared: map[jobs.Key]bool{}, turns: map[jobs.Key]*turns{}}
 	a.measure()
@@ -29,7 +29,7 @@ func TestOthersServeWhatNobodyHas(t *testing.T) {
 		t.Error("not all serve it, and the shared lane is for it")
 	}
 	if code.may("ping", nil) || !a.workers["x"].may("ping", nil) {
-		t.Error("ping goes to whoever serves what there is")
+		t.Error("ping goes to a worker for all jobs")
 	}
 	if able := byName(a.order, "own"); len(able) != 1 || able[0] != code {
 		t.Errorf("own goes to %d workers, want the one that has it", len(able))

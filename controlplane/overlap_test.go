@@ -21,13 +21,13 @@ func (h *house) fates(key jobs.Key) string {
 	h.t.Helper()
 	all := h.runs(key)
 	slices.SortFunc(all, func(a, b *kernel.Run) int { return cmp.Or(a.Created.Compare(b.Created), a.Due.Compare(b.Due)) })
-	words := make([]string, len(all))
+	texts := make([]string, len(all))
 	for i, run := range all {
-		if words[i] = run.State.String(); run.Cause != "" {
-			words[i] += "(" + string(run.Cause) + ")"
+		if texts[i] = run.State.String(); run.Cause != "" {
+			texts[i] += "(" + string(run.Cause) + ")"
 		}
 	}
-	return strings.Join(words, " ")
+	return strings.Join(texts, " ")
 }
 
 func (h *house) fate(key jobs.Key, want string) {
@@ -40,8 +40,8 @@ func (h *house) fate(key jobs.Key, want string) {
 // aWhile is longer than it takes for a cancel to reach a handler.
 const aWhile = time.Minute
 
-// What becomes of a run that finds another one going is the same whoever asked for it: a due time, code, a person, a
-// person who runs one again, or a due time that was missed.
+// A run that overlaps with another one is treated alike for every trigger: a due time, code, a person, a person who
+// runs one again, or a missed due time.
 func TestS3_20(t *testing.T) {
 	tests.Long(t)
 	fates := map[jobs.Overlap]string{
@@ -50,7 +50,7 @@ func TestS3_20(t *testing.T) {
 		jobs.OverlapQueueOne: "Succeeded Succeeded Skipped(overlap)",
 		jobs.OverlapReplace:  "Cancelled(replaced) Cancelled(replaced) Succeeded",
 	}
-	// Two more wishes while the first run goes.
+	// Two more requests while the first run is processing.
 	origins := map[kernel.Origin]func(h *house, verbs *ops.Ops){
 		kernel.FromCron: func(h *house, _ *ops.Ops) { time.Sleep(10 * time.Minute) },
 		kernel.FromCode: func(h *house, _ *ops.Ops) {
@@ -151,7 +151,7 @@ func TestS3_20SaysWhy(t *testing.T) {
 		if m := last(h.run(skipped)); m.Text != kernel.JobGate(h.run(skipped).Job) {
 			t.Errorf("the skipped run says %+v", m)
 		}
-		// The handler was told, and nothing of it counts any more: the newer run has the slot.
+		// The handler was cancelled, and its results are ignored: the newer run has the slot.
 		if ends := j.ends(); len(ends) != 1 || h.run(newer).State != jobs.Processing {
 			t.Errorf("handlers ended with %v, the newer run is %s", ends, h.run(newer).State)
 		}
@@ -188,8 +188,8 @@ func TestS3_20AReplacedHandlerThatGoesOn(t *testing.T) {
 	})
 }
 
-// A recurring job runs once at a time unless somebody says otherwise, over all workers; what is over is skipped, and so
-// it is for a triggered one that says so.
+// A recurring job runs once at a time by default, over all workers; the surplus is skipped, and so it is for a
+// triggered one with that setting.
 func TestS4_05(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var j, k journal
@@ -277,7 +277,7 @@ func TestDkron1569(t *testing.T) {
 	})
 }
 
-// Under load, ten thousand wishes make ten thousand runs: each is called once.
+// Under load, ten thousand requests make ten thousand runs: each is called once.
 func TestXXL1886(t *testing.T) {
 	tests.Long(t)
 	inBubble(t, func(t *testing.T, h *house, r *whoRan) {

@@ -14,11 +14,11 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Which worker a run goes to whose place says more than "any", or whose job only some workers have. What is remembered
-// for it (whose turn it is, who got how many) is the leader's memory, and begins anew with another leader: it makes
-// loads even, and nothing rests on it.
+// Chooses the worker of a run whose place is not "any", or whose job only some workers have. What it remembers (whose
+// turn it is, which worker got how many) is the leader's memory, and begins anew with another leader: it makes loads
+// even, and correctness does not depend on it.
 
-// settling is how long a new leader waits before it says which workers there are: they answer its call within that.
+// settling is how long a new leader waits before it knows which workers there are: they answer its call within that.
 const settling = 2 * time.Second
 
 // dayOf is how long runs count for least_frequent.
@@ -38,8 +38,8 @@ type turns struct {
 	latest time.Time
 }
 
-// rank is where a worker stands among the others of its app: by its configured name first, so that it has its place
-// again after a start.
+// rank is a worker's position among the others of its app: by its configured name first, so that it has its place again
+// after a start.
 type rank struct {
 	label   string
 	started time.Time
@@ -52,10 +52,10 @@ func (r rank) compare(o rank) int {
 
 func (m *member) rank() rank { return rank{m.info.Label, m.info.Started, m.info.Name} }
 
-// off says that a worker gets nothing new.
+// off reports whether a worker gets nothing new.
 func (m *member) off() bool { return m.leaving || m.resting }
 
-// may says that a worker may be offered a run, whether it has room or not.
+// may reports whether a worker may be offered a run, with room or without.
 func (m *member) may(key jobs.Key, p *kernel.Place) bool {
 	return !m.off() && !m.mute && m.info.Lacks(key, p) == ""
 }
@@ -73,7 +73,7 @@ func (r *router) room(m *member, key jobs.Key, p *kernel.Place) int {
 	n -= all + m.personal
 	if p != nil {
 		if p.Slots > 0 {
-			n = min(n, p.Slots-same-m.handed[key])
+			n = min(n, p.Slots-same-m.offered[key])
 		}
 		if p.Route == jobs.RouteIdle && all+m.personal > 0 {
 			return 0
@@ -137,7 +137,7 @@ func (r *router) choose(a *app, key jobs.Key, p *kernel.Place, now time.Time) *m
 	return m
 }
 
-// byName leaves those that have a job by its name, if there are any: who serves whatever there is comes after them.
+// byName leaves those that have a job by its name, if there are any: workers for all jobs come after them.
 func byName(able []*member, key jobs.Key) []*member {
 	lacks := func(m *member) bool { _, has := m.info.Keys[key]; return !has }
 	if !slices.ContainsFunc(able, lacks) {
@@ -198,7 +198,7 @@ func (a *app) turn(key jobs.Key, route jobs.Route, now time.Time) *turns {
 	return t
 }
 
-// forgetTurns drops what is remembered of workers that are gone, and of jobs that nothing was heard of for a day.
+// forgetTurns drops what is remembered of workers that are gone, and of jobs without runs for a day.
 func (a *app) forgetTurns(now time.Time) {
 	for key, t := range a.turns {
 		if now.Sub(t.latest) > dayOf {
@@ -223,7 +223,7 @@ func class(key jobs.Key, p *kernel.Place) string {
 		strconv.FormatBool(p.Unexpanded()), strings.Join(p.Needs, "\x01")}, "\x00")
 }
 
-// park puts a run aside for which there is no worker now, and says whether there is a place for it.
+// park puts a run aside for which there is no worker now, and reports whether there is room for it.
 func (a *app) park(o *outstanding, in string) bool {
 	delete(a.out, o.offer.ID)
 	if len(a.parked) >= mostParked {
@@ -291,13 +291,13 @@ func keysOf[V any](m map[string]V) func(func(string) bool) {
 	}
 }
 
-// place finds the worker of an offer, or notes that its run is to expand. It says whether there is one.
+// place finds the worker of an offer, or records that its run is to expand. It reports whether there is one.
 func (r *router) place(a *app, o *outstanding, now time.Time) bool {
 	if o.place.Unexpanded() {
 		if now.Sub(r.since) < settling {
 			return false
 		}
-		o.to = everybody
+		o.to = allWorkers
 		r.expand = append(r.expand, expansion{a.lane.Tenant, kernel.Expand{ID: o.offer.ID, Workers: a.all(o.offer.Key, o.place)}})
 		return true
 	}
@@ -307,11 +307,11 @@ func (r *router) place(a *app, o *outstanding, now time.Time) bool {
 	}
 	o.to = m.info.Name
 	m.personal++
-	m.handed[o.offer.Key]++
+	m.offered[o.offer.Key]++
 	return true
 }
 
-// alone has a broadcast of an app without workers say so, once that is certain.
+// alone ends a broadcast of an app without workers, once that is certain.
 func (r *router) alone(a *app, run *kernel.Run, now time.Time) {
 	if a.backlog = true; now.Sub(r.since) < settling || a.out[run.ID] != nil {
 		return
@@ -345,8 +345,8 @@ func (r *router) lonely(l metastore.Lane, ready []*kernel.Run, now time.Time) {
 	}
 }
 
-// everybody is in the place of a worker's name while a broadcast is being expanded.
-const everybody = "*"
+// allWorkers is in the place of a worker's name while a broadcast is being expanded.
+const allWorkers = "*"
 
 // expansion is a broadcast that is to become one run for each worker.
 type expansion struct {
@@ -364,14 +364,14 @@ func (a *app) all(key jobs.Key, p *kernel.Place) (names []string) {
 	return names
 }
 
-// load is what a worker has under way, as the store says.
+// load is what a worker has under way, according to the store.
 type load struct {
 	n    int
 	keys map[jobs.Key]int
 }
 
-// loadOf is how many runs a worker has under way, and how many of them are a job's. Nobody counts until somebody asks:
-// most apps never do.
+// loadOf returns how many runs a worker has under way, and how many of them are a job's. Counting begins with the first
+// call: most apps never need it.
 func (l *leases) loadOf(worker string, key jobs.Key) (all, same int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -387,7 +387,7 @@ func (l *leases) loadOf(worker string, key jobs.Key) (all, same int) {
 	return 0, 0
 }
 
-// uncounted has nobody count any more, if no worker has been chosen since this was called last.
+// uncounted ends the counting, if no worker has been chosen since this was called last.
 func (cp *ControlPlane) uncounted() {
 	cp.router.mu.Lock()
 	defer cp.router.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// pruneEvery is how often what is over is cleared away.
+// pruneEvery is how often old data is purged.
 const pruneEvery = time.Minute
 
-// prune drops unique keys whose time is over, and history that nobody asks for any more.
+// prune drops expired unique keys, and old history.
 func (cp *ControlPlane) prune(ctx context.Context) error {
 	ticker := time.NewTicker(pruneEvery)
 	defer ticker.Stop()
@@ -43,15 +43,15 @@ func (cp *ControlPlane) prune(ctx context.Context) error {
 	}
 }
 
-// retain forgets runs that are over, at the beginning and then now and then. A node with a copy of its own does so
-// whether it leads or not; what others have in common with it is cleared away by the leader.
+// retain purges finished runs, at the beginning and then regularly. A node with a copy of its own does so whether it
+// leads or not; what nodes share is purged by the leader.
 func (cp *ControlPlane) retain(ctx context.Context) error {
 	ticker := time.NewTicker(pruneEvery)
 	defer ticker.Stop()
 	for cp.cfg.Retain != nil {
 		if term, _ := cp.Leading(); term > 0 || cp.cfg.Copy {
 			if err := cp.retainOnce(ctx); err != nil && !errors.Is(err, metastore.ErrNotWhole) && ctx.Err() == nil {
-				cp.log.Error("runs that are over could not be cleared away", "err", err)
+				cp.log.Error("finished runs could not be purged", "err", err)
 			}
 		}
 		select {
@@ -76,7 +76,7 @@ func (cp *ControlPlane) retainOnce(ctx context.Context) error {
 	done, err := cp.cfg.Retain.Retain(ctx, metastore.Retention{Now: now, Of: metastore.KeptBy(ctx, cp.cfg.Store, now), Bytes: max(0, cp.cfg.RetainBytes), Logs: keepLogs})
 	took := time.Since(began)
 	if done.Dropped > 0 {
-		cp.log.Info("runs that are over cleared away", "count", done.Dropped, "took", took, "bytes", done.Bytes)
+		cp.log.Info("finished runs purged", "count", done.Dropped, "took", took, "bytes", done.Bytes)
 	}
 	cp.cleaning.mu.Lock()
 	defer cp.cleaning.mu.Unlock()
@@ -91,7 +91,7 @@ func (cp *ControlPlane) retainOnce(ctx context.Context) error {
 	return err
 }
 
-// Cleaning is what this node knows of clearing runs away that are over.
+// Cleaning is what this node knows of purges of finished runs.
 type Cleaning struct {
 	Looked time.Time     // when the last pass ended well; zero = none has
 	Took   time.Duration // what that took
@@ -103,7 +103,7 @@ type Cleaning struct {
 	Counts time.Duration // how long counts by the hour are kept
 }
 
-// Cleaning is what this node knows of clearing runs away that are over.
+// Cleaning returns what this node knows of purges of finished runs.
 func (cp *ControlPlane) Cleaning() Cleaning {
 	cp.cleaning.mu.Lock()
 	defer cp.cleaning.mu.Unlock()
@@ -141,8 +141,7 @@ func (cp *ControlPlane) forget(ctx context.Context, now time.Time) error {
 // runs; the next pass goes on.
 const mostTrims = 100
 
-// trim drops tallies, missed ranges and what is left of jobs, tokens and sessions, once they are so old that nobody asks
-// for them.
+// trim drops old tallies, missed ranges and what is left of jobs, tokens and sessions.
 func (cp *ControlPlane) trim(ctx context.Context, now time.Time) error {
 	before := now.Add(-cp.cfg.KeepCounts)
 	for range mostTrims {

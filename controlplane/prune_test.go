@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
-// keeper is a control plane over a store whose clock is set by hand.
+// keeper is a control plane over a store whose clock the test sets.
 type keeper struct {
 	t  *testing.T
 	cp *ControlPlane
@@ -93,7 +93,7 @@ func TestHistoryIsClearedAway(t *testing.T) {
 	}
 }
 
-// The leader clears away what is over without being asked: a session, a minute after its end.
+// The leader purges what has expired without being asked: a session, a minute after its end.
 func TestSessionsThatAreOverAreClearedAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKeeper(t)
@@ -109,7 +109,7 @@ func TestSessionsThatAreOverAreClearedAway(t *testing.T) {
 		}
 		time.Sleep(3 * time.Minute)
 		if s, err := k.st.Session(t.Context(), jobs.DefaultTenant, session.ID); !errors.Is(err, jobs.NotFound) {
-			t.Errorf("a session that is over is still there: %v, %v", s, err)
+			t.Errorf("an expired session is still there: %v, %v", s, err)
 		}
 	})
 }
@@ -144,7 +144,7 @@ func TestIdempotencyKeysAreForgotten(t *testing.T) {
 	}
 }
 
-// ahead is a store whose clock is behind that of whoever asks what has lapsed. It gives up being asked.
+// ahead is a store whose clock is behind that of its clients. It does not answer queries for expired data.
 type ahead struct {
 	*metastore.Local
 	asked int
@@ -173,9 +173,8 @@ func TestForgetWaitsForTheStoresClock(t *testing.T) {
 	}
 }
 
-// What is history is told by the clock that stamps it, which a wall clock that is wrong for a moment does not move. Here
-// the bare one is a year ahead.
-func TestHistoryIsToldByTheStoresClock(t *testing.T) {
+// Data is old by the clock that stamps it, which a wrong wall clock does not move. Here the bare one is a year ahead.
+func TestHistoryIsOldByTheStoresClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKeeper(t)
 		k.cp.cfg.Clock = &metastore.Clock{Wall: func() time.Time { return time.Now().AddDate(-1, 0, 0) }}

@@ -11,7 +11,7 @@ import (
 )
 
 // pulse counts what happens, by tenant and minute, from the effects that this node announces while it leads: every
-// commit passes there once, whoever asked for it. It is memory, not a record: the tallies of the store are that.
+// commit passes there once. It is memory, not a record: the tallies of the store are that.
 type pulse struct {
 	mu      sync.Mutex
 	began   time.Time // the first minute that is known whole or in part; zero = none
@@ -78,7 +78,7 @@ func lateBound(i int) time.Duration {
 	return time.Duration(i%4+5) << (i/4 - 1) * lateUnit
 }
 
-// begin starts to count for a term. What was counted before stays if nobody else has led in between.
+// begin starts to count for a term. What was counted before stays if no other node has led in between.
 func (p *pulse) begin(term uint64, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +122,7 @@ func (p *pulse) minute(tenant jobs.Tenant, at int64) *minute {
 	return m
 }
 
-// drop forgets tenants of which nothing is left to show, and says whether there were any.
+// drop forgets tenants of which nothing is left to show, and reports whether there were any.
 func (p *pulse) drop(at int64) (some bool) {
 	for tenant, b := range p.tenants {
 		quiet := true
@@ -210,9 +210,9 @@ func late(run *kernel.Run) (d time.Duration, first bool) {
 	return max(0, run.Started.Sub(run.Wanted())), run.Attempt == 1
 }
 
-// step says whether a command made a run take a step that counts. A command answers first with the run that it names,
-// then with those it handed slots to, and these may only have been skipped. over says that the run's attempt had
-// ended before, and that only its handler has returned now.
+// step reports whether a command made a run take a step that counts. A command returns first the run that it names,
+// then those that got slots by it, and these may only have been skipped. over means that the run's attempt had ended
+// before, and that only its handler has returned now.
 func step(verb kernel.Verb, first, over bool, run *kernel.Run) bool {
 	switch run.State {
 	case jobs.Skipped:

@@ -101,7 +101,7 @@ func BenchmarkPulse(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/2000, "ns/effect")
 }
 
-// A run that somebody asked for after its due time had passed is late from then on: by seconds, and not by a month.
+// A run that was requested after its due time is late from then on: by seconds, and not by a month.
 func TestBackfilledRunsAreNotLate(t *testing.T) {
 	asked := time.Unix(1_800_000_000, 0)
 	run := &kernel.Run{Origin: kernel.FromBackfill, Due: asked.AddDate(0, -1, 0), Created: asked, Started: asked.Add(time.Second), Attempt: 1}

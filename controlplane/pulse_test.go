@@ -35,7 +35,7 @@ func count(h metastore.Histogram) (n uint64) {
 	return n
 }
 
-// The leader counts what happens to runs, each step once, whatever else its commits bring along.
+// The leader counts what happens to runs, each step once, with all that its commits bring along.
 func TestPulse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
@@ -45,8 +45,8 @@ func TestPulse(t *testing.T) {
 		h.worker(worker.Config{Slots: 10},
 			jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error { return nil }), jobs.Options{Key: "good"}),
 			jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error { return errors.New("no") }),
-				jobs.Options{Key: "bad", Retries: 2, RetryDelay: jobs.None}),
-			// One that hears of its timeout, or its cancel, long before it returns.
+				jobs.Options{Key: "bad", Retries: 2}),
+			// One whose context ends long before it returns.
 			jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error { <-release; return ctx.Err() }),
 				jobs.Options{Key: "deaf", Timeout: 10 * time.Second, MaxConcurrency: 1}),
 			jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error { <-ctx.Done(); return ctx.Err() }),
@@ -82,7 +82,7 @@ func TestPulse(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		look(controlplane.Minute{Started: 7, Succeeded: 3, Failed: 3, Terminated: 1, Cancelled: 1, Skipped: 1})
 
-		// The attempt is over long before its handler returns, and then frees the slot for the next.
+		// The attempt ends long before its handler returns, and then frees the slot for the next.
 		slow := create("deaf", 0)
 		create("deaf", 0)
 		time.Sleep(11 * time.Second)
@@ -102,7 +102,7 @@ func TestPulse(t *testing.T) {
 			t.Error("another tenant has minutes of its own, and nothing in them")
 		}
 
-		// The totals tell the same, by tenant and kind.
+		// The totals show the same, by tenant and kind.
 		all := h.cp.Totals()
 		if got := all.Runs[controlplane.Class{Tenant: jobs.DefaultTenant, Kind: kernel.Triggered}]; got != (controlplane.Steps{Created: 8, Started: 9,
 			Succeeded: 4, Error: 3, Timeout: 1, Terminated: 2, Cancelled: 1, Skipped: 1}) {
@@ -122,7 +122,7 @@ func TestPulse(t *testing.T) {
 			t.Errorf("refused %v", all.Refused)
 		}
 
-		// A minute that is over goes down the list, and off it after an hour.
+		// A past minute goes down the list, and off it after an hour.
 		minutes := h.cp.Pulse(jobs.DefaultTenant)
 		if !minutes[0].At.Equal(began.Truncate(time.Minute)) || len(minutes) > 2 {
 			t.Errorf("%d minutes from %v on", len(minutes), minutes[0].At)
@@ -149,7 +149,7 @@ func TestPulseOfATerm(t *testing.T) {
 		synctest.Wait()
 		h.stop()
 		if seen := h.cp.Pulse(jobs.DefaultTenant); seen != nil {
-			t.Errorf("nobody leads: %+v", seen)
+			t.Errorf("without a leader: %+v", seen)
 		}
 		h.stop = h.spawn(h.cp.Run)
 		synctest.Wait()
@@ -159,7 +159,7 @@ func TestPulseOfATerm(t *testing.T) {
 	})
 }
 
-// A failure that is told once while the handler still runs, and again when it has returned, is one failure.
+// A failure that is announced once while the handler still runs, and again when it has returned, is one failure.
 func TestPulseCountsAnEndOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
@@ -200,8 +200,8 @@ func TestTotalsOfDueTimes(t *testing.T) {
 	})
 }
 
-// Failures are told once each: a run that is Terminated, and due times that nobody could fire in time.
-func TestFailuresAreTold(t *testing.T) {
+// Failures are reported once each: a run that is Terminated, and due times that no node could fire in time.
+func TestFailuresAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		defer h.close()
@@ -224,9 +224,9 @@ func TestFailuresAreTold(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if len(ended) != 1 || ended[0] != id {
-			t.Errorf("told of %v", ended)
+			t.Errorf("reported %v", ended)
 		}
-		for range 2 { // the second range extends the first in the ledger; each is told as it is
+		for range 2 { // the second range extends the first in the ledger; each is reported as it is
 			h.stop()
 			time.Sleep(10 * time.Minute)
 			h.start()
@@ -238,7 +238,7 @@ func TestFailuresAreTold(t *testing.T) {
 			total += m.Count
 		}
 		if total < 18 || total > 20 || len(ended) != 1 {
-			t.Errorf("told of %+v, %v", missed, ended)
+			t.Errorf("reported %+v, %v", missed, ended)
 		}
 	})
 }

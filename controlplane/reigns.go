@@ -12,8 +12,9 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// Who led when, and why it ended, for people who ask what happened last night. Each node remembers what it did itself and
-// what it heard, and tells the others when they ask for its time; one that was started again hears it from them.
+// Which node led when, and why that ended, for people who ask what happened last night. Each node remembers its own
+// terms and those that others reported, and sends them with the answer to a heartbeat; a restarted node gets them from
+// there.
 
 // mostReigns is how many terms are remembered.
 const mostReigns = 20
@@ -24,7 +25,7 @@ type Reign struct {
 	Term  uint64
 	Since time.Time // zero = not known
 	Until time.Time // zero = it leads, or it is not known when that ended
-	Why   string    // it ended; "" = it has not, or nobody said
+	Why   string    // it ended; "" = it has not, or the reason is unknown
 }
 
 type reigns struct {
@@ -78,7 +79,7 @@ func (r *reigns) ended(node string, term uint64, err error) {
 	r.note(Reign{Node: node, Term: term, Until: time.Now(), Why: why})
 }
 
-// Because says why this node will lead no more, before it is so.
+// Because sets why this node will stop to lead, before it does.
 func (cp *ControlPlane) Because(why string) {
 	cp.reigns.mu.Lock()
 	defer cp.reigns.mu.Unlock()
@@ -101,8 +102,8 @@ func (cp *ControlPlane) Elections() []Reign {
 	return list
 }
 
-// said is what a node tells of the terms that it knows.
-func (r *reigns) said() []bus.Reign {
+// report returns the terms that this node knows, for the other nodes.
+func (r *reigns) report() []bus.Reign {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := make([]bus.Reign, len(r.known))
@@ -118,8 +119,8 @@ func (r *reigns) said() []bus.Reign {
 	return list
 }
 
-// heard takes what a node tells of terms.
-func (r *reigns) heard(list []bus.Reign) {
+// merge takes in the terms that another node knows.
+func (r *reigns) merge(list []bus.Reign) {
 	for _, n := range list[max(0, len(list)-mostReigns):] {
 		r.note(Reign(n))
 	}

@@ -13,16 +13,16 @@ import (
 
 // Workers that take nothing new, and jobs that no worker has.
 
-// rest has a worker take nothing new, or take runs again: here at once, and there by the signal that is the answer. The
-// next heartbeats say it again until the worker does. The lock is held.
+// rest has a worker take nothing new, or take runs again: here at once, and there by the signal that is returned. The
+// next heartbeats repeat it until the worker does. The lock is held.
 func (r *router) rest(tenant jobs.Tenant, k kernel.Drain) bus.Signal {
-	wish := bus.RestResume
+	request := bus.RestResume
 	if k.On {
-		wish = bus.RestDrain
+		request = bus.RestDrain
 	}
 	for _, a := range r.apps {
 		if m := a.workers[k.Worker]; m != nil && a.lane.Tenant == tenant {
-			m.resting, m.wish = k.On, wish
+			m.resting, m.request = k.On, request
 			if k.On {
 				r.recall(a, k.Worker)
 			}
@@ -31,7 +31,7 @@ func (r *router) rest(tenant jobs.Tenant, k kernel.Drain) bus.Signal {
 			poke(r.changed)
 		}
 	}
-	return bus.Signal{Topic: bus.TopicCancel, Tenant: tenant, To: k.Worker, Data: bus.Encode(bus.Stop{Rest: wish, Stale: true})}
+	return bus.Signal{Topic: bus.TopicCancel, Tenant: tenant, To: k.Worker, Data: bus.Encode(bus.Stop{Rest: request, Stale: true})}
 }
 
 // recall takes back what only one worker was offered.
@@ -44,12 +44,12 @@ func (r *router) recall(a *app, name string) {
 	}
 }
 
-// rested follows what a worker says of itself. While it has not done what is wished, the wish holds.
+// rested follows what a worker reports. Until it has done what was requested, the request stays.
 func (r *router) rested(a *app, m *member, resting bool) {
 	switch {
-	case m.wish != "" && resting == (m.wish == bus.RestDrain):
-		m.wish = ""
-	case m.wish == "" && resting != m.resting:
+	case m.request != "" && resting == (m.request == bus.RestDrain):
+		m.request = ""
+	case m.request == "" && resting != m.resting:
 		m.resting = resting
 		a.measure()
 		a.backlog = true
@@ -78,7 +78,7 @@ type served struct {
 	any     bool // one of them serves what none has by name: HTTP jobs
 }
 
-// has says that one of the workers runs a job.
+// has reports whether one of the workers runs a job.
 func (s *served) has(d *kernel.Definition) bool {
 	return s.keys[d.Key] || s.any && !kernel.NoHTTP(d.Policy.HTTP)
 }

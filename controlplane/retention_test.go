@@ -24,7 +24,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// forgetting is a house whose runs go when they are over, with what they logged.
+// forgetting is a house whose finished runs are purged, with what they logged.
 func forgetting(t *testing.T, do func(h *house)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
@@ -63,9 +63,9 @@ func (h *house) counted(key jobs.Key, state jobs.State) (n int64) {
 	return n
 }
 
-// Runs that are over go by age, and by number where that comes first, each job as its code says or a person; those that
-// ended well are not counted with the others. Their results and log lines go with them, those that live stay, and what
-// is young can be read whatever there are of it.
+// Finished runs are purged by age, and by number where that comes first, each job as its code or a person configures;
+// those that succeeded are not counted with the others. Their results and log lines go with them, live runs stay, and
+// young ones can be read in any number.
 func TestS0_26RunsGoByAgeAndByNumber(t *testing.T) {
 	tests.Long(t)
 	forgetting(t, func(h *house) {
@@ -115,7 +115,7 @@ func TestS0_26RunsGoByAgeAndByNumber(t *testing.T) {
 		if n.Load() != 6*ran {
 			t.Errorf("the handlers were called %d times, want %d", n.Load(), 6*ran)
 		}
-		if h.said.count("runs that are over cleared away") == 0 {
+		if h.said.count("finished runs purged") == 0 {
 			t.Error("the log does not say that runs were cleared away")
 		}
 		if c := h.cp.Cleaning(); c.Total != 5*ran-12-5-7-5-3 || c.Bytes == 0 || c.Looked.IsZero() || c.At.IsZero() {
@@ -137,7 +137,8 @@ func (u unready) Retain(ctx context.Context, r metastore.Retention) (metastore.R
 	return u.Retainer.Retain(ctx, r)
 }
 
-// A store that cannot tell yet what is kept is asked again, and neither complained of nor said to have been looked through.
+// A store that does not know yet what it keeps is asked again, without an error in the log and without being reported
+// as looked through.
 func TestStoreThatIsNotWholeForgetsLater(t *testing.T) {
 	forgetting(t, func(h *house) {
 		h.stop()
@@ -224,8 +225,8 @@ func TestS0_31CountsStayWhenRunsGo(t *testing.T) {
 	})
 }
 
-// Somebody clears runs away: those of a job that ended before a time, but the last ten; of a job that was deleted; of
-// all. What would go can be asked first, and who did it is on record.
+// A person purges runs: those of a job that ended before a time, but the last ten; of a deleted job; of all. There is a
+// preview, and an audit record.
 func TestS2_08CleanByHand(t *testing.T) {
 	forgetting(t, func(h *house) {
 		bin := jobs.TriggeredFunc[charge](func(context.Context, charge) error { return nil })
@@ -237,7 +238,7 @@ func TestS2_08CleanByHand(t *testing.T) {
 			t.Helper()
 			r := httptest.NewRequest(http.MethodPost, "/api/v1/clean", strings.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")
-			r.Header.Set("Carillon-Reason", "the audit is over")
+			r.Header.Set("Carillon-Reason", "the audit has ended")
 			w := httptest.NewRecorder()
 			a.ServeHTTP(w, r)
 			if w.Code != want || !strings.Contains(w.Body.String(), says) {
@@ -288,7 +289,7 @@ func TestS2_08CleanByHand(t *testing.T) {
 		left("stay", 0)
 		left("bin", 1)
 		audits, err := h.store.Audits(h.ctx, metastore.AuditQuery{Tenant: jobs.DefaultTenant, Target: "runs of bin"})
-		if err != nil || len(audits) != 2 || audits[0].Verb != "clean" || audits[0].Reason != "the audit is over" {
+		if err != nil || len(audits) != 2 || audits[0].Verb != "clean" || audits[0].Reason != "the audit has ended" {
 			t.Errorf("on record is %+v, %v", audits, err)
 		}
 	})

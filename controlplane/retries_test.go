@@ -61,22 +61,22 @@ func (f *failing) job(o jobs.Options, ends ...string) jobs.Job {
 func (f *failing) waits() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var words []string
+	var texts []string
 	for i := 1; i < len(f.begun); i++ {
-		words = append(words, f.begun[i].Sub(f.begun[i-1]).Round(time.Second).String())
+		texts = append(texts, f.begun[i].Sub(f.begun[i-1]).Round(time.Second).String())
 	}
-	return strings.Join(words, " ")
+	return strings.Join(texts, " ")
 }
 
 // codes are the codes of a run's attempts that failed, as its ledger has them.
 func codes(run *kernel.Run) string {
-	var words []string
+	var texts []string
 	for _, m := range run.Moves {
 		if m.State == jobs.Failed {
-			words = append(words, run.CodeOf(m.Attempt))
+			texts = append(texts, run.CodeOf(m.Attempt))
 		}
 	}
-	return strings.Join(words, " ")
+	return strings.Join(texts, " ")
 }
 
 // tries runs one run of a job to its end.
@@ -133,7 +133,7 @@ func TestS2_23(t *testing.T) {
 	retried(t, jobs.Options{RetryRules: rules}, []string{"a", "a", "a", "b", "b", "b", "b"}, jobs.Succeeded, 8, "1s 2s 4s 1s 2s 4s 8s", "a a a b b b b")
 }
 
-// First delay, attempts and factor of a rule, with what they are if nobody says: 1 s, 2, 2.
+// First delay, attempts and factor of a rule, with their defaults: 1 s, 2, 2.
 func TestS2_38(t *testing.T) {
 	any := []string{"*"}
 	retried(t, jobs.Options{RetryRules: []jobs.RetryRule{{Codes: any}}}, always("x"), jobs.Terminated, 3, "1s 2s", "x x x")
@@ -143,7 +143,7 @@ func TestS2_38(t *testing.T) {
 	retried(t, jobs.Options{RetryRules: []jobs.RetryRule{{Codes: any, Attempts: 3, Delay: jobs.None}}}, always("x"), jobs.Terminated, 4, "0s 0s 0s", "x x x x")
 }
 
-// Codes that nobody gave: of a timeout, of a panic, of any other error.
+// Codes without a user's code: of a timeout, of a panic, of any other error.
 func TestS2_39(t *testing.T) {
 	one := func(code string) jobs.Options {
 		return jobs.Options{RetryRules: []jobs.RetryRule{{Codes: []string{code}, Attempts: 1, Delay: 5 * time.Second}}, Timeout: time.Minute}
@@ -159,7 +159,7 @@ func TestS2_39(t *testing.T) {
 			}
 		})
 	}
-	// A handler that says that no retry helps is believed, whatever rules say.
+	// A handler's NoRetry is final, with any rules.
 	retried(t, one("402"), always("final"), jobs.Terminated, 1, "", "402")
 }
 
@@ -297,13 +297,13 @@ func TestS3_19(t *testing.T) {
 	} {
 		tries(t, c.of, c.how, always("x"), func(run *kernel.Run, _ *failing) {
 			if run.State != jobs.Terminated || run.Attempt != c.want {
-				t.Errorf("%d retries, %d rules and %d words for the run: %s after %d attempts, want %d", c.of.Retries, len(c.of.RetryRules), len(c.how), run.State, run.Attempt, c.want)
+				t.Errorf("%d retries, %d rules and %d options for the run: %s after %d attempts, want %d", c.of.Retries, len(c.of.RetryRules), len(c.how), run.State, run.Attempt, c.want)
 			}
 		})
 	}
 }
 
-// Without settings there are no retries. A retry backs off from 1 s and keeps its slot; newcomers are skipped.
+// No retries by default; then at once, and within the limit: the retry keeps its slot, newcomers are skipped.
 func TestS4_07(t *testing.T) {
 	retried(t, jobs.Options{}, always("x"), jobs.Terminated, 1, "", "x")
 	retried(t, jobs.Options{Retries: 3}, always("x"), jobs.Terminated, 4, "1s 2s 4s", "x x x x")
@@ -407,8 +407,8 @@ func TestS0_25PausesItselfAfterFailuresInARow(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var good atomic.Bool
 		h.stop()
-		var told []jobs.Key
-		h.paused = func(d *kernel.Definition) { told = append(told, d.Key) }
+		var paused []jobs.Key
+		h.paused = func(d *kernel.Definition) { paused = append(paused, d.Key) }
 		h.start()
 		h.worker(worker.Config{}, jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error {
 			if good.Load() {
@@ -432,8 +432,8 @@ func TestS0_25PausesItselfAfterFailuresInARow(t *testing.T) {
 		time.Sleep(20 * time.Minute)
 		h.fate("sync", "Terminated(error) Terminated(error) Terminated(error) Succeeded Succeeded Terminated(error) Terminated(error)")
 		synctest.Wait()
-		if len(told) != 1 || told[0] != "sync" {
-			t.Errorf("that jobs paused themselves was told of %v", told)
+		if len(paused) != 1 || paused[0] != "sync" {
+			t.Errorf("Paused was called for %v", paused)
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 type router struct {
 	mu       sync.Mutex
 	leading  bool
-	queue    string // the shared queue of this term, or "" while there is none
+	queue    string // the shared queue of this term, or "" until it is made
 	patience time.Duration
 	lease    time.Duration
 	apps     map[bus.Lane]*app
@@ -42,7 +42,7 @@ type app struct {
 	any     bool   // all its workers serve what none of them has by name
 	making  string // the queue in which the app's lane is being made, or has been
 	made    string // the queue in which it has been made
-	known   string // the queue that all its workers have been told of
+	known   string // the queue that all its workers were answered with
 	order   []*member
 	fleet   uint64 // counts changes of who the workers are
 	turns   map[jobs.Key]*turns
@@ -62,20 +62,20 @@ type member struct {
 	running  int
 	pending  int // runs listed by the parts of a heartbeat so far
 	leaving  bool
-	resting  bool             // somebody has it take nothing new
-	wish     bus.Rest         // what it is to do about that, until it says that it does; "" = it does
-	told     string           // the queue of which it was told last
-	mute     bool             // it did not take what it was handed; until it sends a heartbeat
-	full     bool             // it gave back what it was handed; until it sends a heartbeat, or a run of it ends
-	personal int              // offers handed to its personal lane that are still out
-	handed   map[jobs.Key]int // those, by job
+	resting  bool             // it was asked to take nothing new
+	request  bus.Rest         // sent until it reports that it does so; "" = it does
+	answered string           // the queue that it was last answered with
+	mute     bool             // it did not take its offers; until it sends a heartbeat
+	full     bool             // it gave back its offers; until it sends a heartbeat, or a run of it ends
+	personal int              // offers in its personal lane that are still out
+	offered  map[jobs.Key]int // those, by job
 }
 
 // outstanding is an offer that has neither been claimed nor given up.
 type outstanding struct {
 	offer bus.Offer
 	at    time.Time
-	to    string // the worker it was handed to; "" = the shared lane
+	to    string // the worker it was offered to; "" = the shared lane
 	place *kernel.Place
 }
 
@@ -158,9 +158,9 @@ func (a *app) offer(run *kernel.Run, now time.Time) {
 	a.fresh = append(a.fresh, o)
 }
 
-// before says that the offer is that of a run as it was before. A row that was read while commits went on may be older
-// than what they have told, and so may what a commit tells that was overtaken by the next one: attempts only grow, and a
-// broadcast is expanded once.
+// before reports whether the offer is that of a run as it was before. A row that was read during commits may be older
+// than their effects, and effects may be overtaken by those of the next commit: attempts only grow, and a broadcast is
+// expanded once.
 func (o *outstanding) before(run *kernel.Run) bool {
 	return o.offer.Attempt < run.Next() || o.offer.Attempt == run.Next() && o.place.Unexpanded() && !run.Place.Unexpanded()
 }
@@ -169,8 +169,8 @@ func (a *app) gone(id jobs.ID) {
 	if o := a.out[id]; o != nil {
 		if m := a.workers[o.to]; m != nil {
 			m.personal--
-			if m.handed[o.offer.Key]--; m.handed[o.offer.Key] <= 0 {
-				delete(m.handed, o.offer.Key)
+			if m.offered[o.offer.Key]--; m.offered[o.offer.Key] <= 0 {
+				delete(m.offered, o.offer.Key)
 			}
 		}
 		delete(a.out, id)
@@ -187,13 +187,13 @@ func (a *app) room() int {
 	return free
 }
 
-// common says that every live worker of the app may take runs of a job.
+// common reports whether every live worker of the app may take runs of a job.
 func (a *app) common(key jobs.Key) bool {
 	shared, named := a.shared[key]
 	return shared || a.any && !named
 }
 
-// busy says that all slots of an app are taken, as far as its heartbeats tell.
+// busy reports whether all slots of an app are taken, according to its heartbeats.
 func (a *app) busy() bool {
 	for _, m := range a.workers {
 		if !m.off() && (m.info.Slots <= 0 || m.running < m.info.Slots) {
@@ -233,7 +233,7 @@ func (r *router) ship(now time.Time) (queue string, out []shipment, expand []exp
 					continue
 				}
 			}
-			if o.to == everybody {
+			if o.to == allWorkers {
 				continue
 			}
 			name := o.to
@@ -296,8 +296,8 @@ func (r *router) back(tenant jobs.Tenant, app string, offers []bus.Offer) {
 	}
 }
 
-// expanded gives up what was noted of a broadcast that was expanded before: whoever noted it had read an older
-// row. What is there now is read anew.
+// expanded gives up the record of a broadcast that was expanded before: it came from an older row. What is there now is
+// read anew.
 func (r *router) expanded(tenant jobs.Tenant, run *kernel.Run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -305,7 +305,7 @@ func (r *router) expanded(tenant jobs.Tenant, run *kernel.Run) {
 	if a == nil {
 		return
 	}
-	if o := a.out[run.ID]; o != nil && o.to == everybody {
+	if o := a.out[run.ID]; o != nil && o.to == allWorkers {
 		a.gone(run.ID)
 		a.backlog = true
 		poke(r.changed)
@@ -336,7 +336,7 @@ func (r *router) fill(s shortage, ready []*kernel.Run, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.app(s.lane)
-	// Whoever was turned away since the shortage was seen may be missing from what was read.
+	// Runs turned away since the shortage was seen may be missing from what was read.
 	all := len(ready) < s.want && a.turned == s.turned
 	for _, run := range ready {
 		if len(a.out) >= a.window {
@@ -360,7 +360,7 @@ func (r *router) fill(s shortage, ready []*kernel.Run, now time.Time) {
 	a.backlog = !all
 }
 
-// backlogged has apps looked up in the store that have something ready, whatever is known of them.
+// backlogged has apps looked up in the store that have something ready, even if that seems known.
 func (r *router) backlogged(tenant jobs.Tenant, name string, ready int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -369,13 +369,13 @@ func (r *router) backlogged(tenant jobs.Tenant, name string, ready int) {
 	}
 }
 
-// overdue lists offers that nobody has claimed for long, of apps that have a free slot.
+// overdue lists offers that no worker has claimed for long, of apps that have a free slot.
 func (r *router) overdue(now time.Time) (out []overdueOffer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for lane, a := range r.apps {
 		if len(a.workers) == 0 {
-			clear(a.out) // they wait for nobody; the first worker to come gets them anew
+			clear(a.out) // no worker is left for them; the first one to come gets them anew
 			clear(a.parked)
 			clear(a.queues)
 			a.gaps = 0
@@ -407,7 +407,7 @@ func (r *router) retry(o overdueOffer, run *kernel.Run, now time.Time) {
 	a := r.app(o.lane)
 	if k := a.out[o.id]; k != nil {
 		if m := a.workers[k.to]; m != nil {
-			m.mute = true // it was handed the run, and did not claim it
+			m.mute = true // it was offered the run, and did not claim it
 		}
 	}
 	a.gone(o.id)

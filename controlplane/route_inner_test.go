@@ -24,8 +24,8 @@ func staffed(t *testing.T, now time.Time) (*router, *app) {
 	return r, r.app(bus.Lane{Tenant: "t", App: "default"})
 }
 
-// A row that was read before a commit told of the run anew does not take the place of what is offered: neither the
-// broadcast that a part came of, nor an earlier attempt. Nor does what an earlier commit tells that was overtaken.
+// A row that was read before a commit announced the run anew does not replace what is offered: neither the broadcast
+// that a part came from, nor an earlier attempt. Nor do the overtaken effects of an earlier commit.
 func TestOfferIsNotOverwrittenByAnOlderRow(t *testing.T) {
 	now := time.Now()
 	whole := &kernel.Run{Tenant: "t", App: "default", Key: "clean", ID: kernel.DerivedID("x"), State: jobs.Enqueued, Place: &kernel.Place{Route: jobs.RouteBroadcast}}
@@ -36,19 +36,19 @@ func TestOfferIsNotOverwrittenByAnOlderRow(t *testing.T) {
 	first := second
 	first.Attempt = 0
 	for _, c := range []struct {
-		name        string
-		told, older *kernel.Run
+		name         string
+		newer, older *kernel.Run
 	}{{"a part", &part, whole}, {"a second attempt", &second, &first}} {
-		for how, hear := range map[string]func(r *router, a *app){
-			"read":       func(r *router, a *app) { r.fill(r.short1(a), []*kernel.Run{c.older}, now) },
-			"told later": func(r *router, _ *app) { r.note(c.older, now) },
+		for how, apply := range map[string]func(r *router, a *app){
+			"read":        func(r *router, a *app) { r.fill(r.short1(a), []*kernel.Run{c.older}, now) },
+			"noted later": func(r *router, _ *app) { r.note(c.older, now) },
 		} {
 			r, a := staffed(t, now)
 			a.backlog = false
-			r.note(c.told, now)
-			hear(r, a)
+			r.note(c.newer, now)
+			apply(r, a)
 			_, out, expand := r.ship(now)
-			if len(out) != 1 || len(expand) != 0 || len(out[0].lists) != 1 || out[0].lists[0][0].Attempt != c.told.Next() {
+			if len(out) != 1 || len(expand) != 0 || len(out[0].lists) != 1 || out[0].lists[0][0].Attempt != c.newer.Next() {
 				t.Errorf("%s, %s: shipped %+v, to expand %+v", c.name, how, out, expand)
 			}
 		}
@@ -67,7 +67,7 @@ func TestBroadcastThatIsSpreadAlreadyIsReadAgain(t *testing.T) {
 	a.backlog = false
 	r.expanded("t", whole)
 	if !a.backlog || len(a.out) != 0 {
-		t.Errorf("%d offers are out, and nobody reads again", len(a.out))
+		t.Errorf("%d offers are out, and the store is not read again", len(a.out))
 	}
 }
 
@@ -76,7 +76,7 @@ func (r *router) short1(a *app) shortage { return shortage{a.lane, a.window, a.t
 
 // What was put aside and has ended since does not stand in the way of what comes after it; and what piles up behind one
 // that waits for long is cleared away.
-func TestNobodyWaitsBehindWhatIsGone(t *testing.T) {
+func TestNoRunWaitsBehindADeletedOne(t *testing.T) {
 	now := time.Now()
 	waits := func(seed string) *kernel.Run {
 		return &kernel.Run{Tenant: "t", App: "default", Key: "clean", ID: kernel.DerivedID(seed), State: jobs.Enqueued, Place: &kernel.Place{Route: jobs.RouteLast}}

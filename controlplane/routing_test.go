@@ -328,8 +328,8 @@ func TestS3_04PinnedToAWorker(t *testing.T) {
 		time.Sleep(time.Second)
 		want(t, "pinned, b is back", r.names(), "bbab")
 		// One run may name another worker.
-		wish, _ := jobs.Trigger[charge]("waits").Request(charge{"3"}, jobs.OnWorker("a"))
-		h.must(kernel.CreateOf(wish))
+		request, _ := jobs.Trigger[charge]("waits").Request(charge{"3"}, jobs.OnWorker("a"))
+		h.must(kernel.CreateOf(request))
 		time.Sleep(time.Second)
 		want(t, "on a", r.names(), "bbaba")
 		h.over("waits", 3)
@@ -406,7 +406,7 @@ func TestRoutesKeepTheirRules(t *testing.T) {
 					return nil
 				}), o))
 			}
-			names := slices.Sorted(maps.Keys(tags)) // whatever is drawn while they start is the same again
+			names := slices.Sorted(maps.Keys(tags)) // what is drawn while they start is the same again
 			live := map[string]func(){}
 			start := func(name string) {
 				live[name] = h.worker(worker.Config{Name: name, Slots: 1 + rnd.IntN(4), Tags: tags[name]}, js...)
@@ -460,7 +460,7 @@ func TestRoutesKeepTheirRules(t *testing.T) {
 							t.Errorf("seed %d: run %s is meant for %s and ran on %s", seed, run.ID, p.Pin, n[0].worker)
 						}
 						if n[0].part != int(p.Index) {
-							t.Errorf("seed %d: part %d of %s was told %d", seed, p.Index, run.ID, n[0].part)
+							t.Errorf("seed %d: part %d of %s got %d", seed, p.Index, run.ID, n[0].part)
 						}
 					}
 				}

@@ -20,10 +20,10 @@ import (
 // was decided by, and the second one finds the cursor moved. What is late the leader fires, whosever it is.
 
 const (
-	memberLease  = 4 * time.Second        // how long a member that says nothing more is there, as for a leader
-	memberRenew  = time.Second            // how often it says so
+	memberLease  = 4 * time.Second        // how long a silent member counts, as for a leader
+	memberRenew  = time.Second            // how often it renews that
 	memberLook   = 100 * time.Millisecond // how often it looks who is there, and what has changed
-	memberMargin = 500 * time.Millisecond // that it gives up before its lease is over
+	memberMargin = 500 * time.Millisecond // that it gives up before its lease expires
 	rescueAfter  = time.Second            // how late the leader fires what is another member's
 )
 
@@ -33,12 +33,12 @@ type standing struct {
 	until   time.Time // that it is a member, in steady time
 	members []metastore.Member
 	term    uint64 // under which fires are accepted
-	twin    bool   // the log was told that there is another one of this name
+	twin    bool   // it was logged that there is another one of this name
 
 	fired, rescued atomic.Uint64 // due times that it has made runs of, and those among them that others were to
 }
 
-// owner is the member that fires a job: when one comes or goes, only what is its own moves. "" if there is none.
+// owner returns the member that fires a job: when one comes or goes, only what is its own moves. "" without members.
 func owner(members []string, job jobs.ID) (name string) {
 	var best uint64
 	text := string(job[:])
@@ -149,10 +149,10 @@ func (cp *ControlPlane) attendOnce(ctx context.Context, stayed time.Time) (time.
 	s.mu.Unlock()
 	if !stayed.IsZero() && slices.ContainsFunc(members, func(m metastore.Member) bool { return m.Node == cp.cfg.Node && m.Nonce != cp.nodes.nonce }) {
 		s.mu.Lock()
-		told := s.twin
+		logged := s.twin
 		s.twin = true
 		s.mu.Unlock()
-		if !told {
+		if !logged {
 			cp.log.Error("another process fires under this name, and both the same jobs: give each node a name of its own", "node", cp.cfg.Node)
 		}
 	}
@@ -182,12 +182,12 @@ func (cp *ControlPlane) attendOnce(ctx context.Context, stayed time.Time) (time.
 	return stayed, nil
 }
 
-// mistimed says that nothing should be fired by the clock of this process, if another can.
+// mistimed reports whether nothing should be fired by the clock of this process, if another can.
 func (cp *ControlPlane) mistimed() bool {
 	return cp.clockIsWrong() || cp.cfg.Clock.Step().Abs() > metastore.ClockSlack
 }
 
-// othersFire says that there are other members.
+// othersFire reports whether there are other members.
 func (cp *ControlPlane) othersFire() bool {
 	cp.share.mu.Lock()
 	defer cp.share.mu.Unlock()
@@ -198,7 +198,7 @@ func (cp *ControlPlane) member() metastore.Member {
 	return metastore.Member{Node: cp.cfg.Node, Nonce: cp.nodes.nonce, Fired: cp.share.fired.Load()}
 }
 
-// leaveCrew tells the others that this process fires nothing more.
+// leaveMembership announces to the others that this process fires nothing more.
 func (cp *ControlPlane) leaveMembership(ctx context.Context) {
 	cp.share.mu.Lock()
 	cp.share.until = time.Time{}
@@ -206,12 +206,12 @@ func (cp *ControlPlane) leaveMembership(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := cp.cfg.Membership.Leave(ctx, cp.member()); err != nil {
-		cp.log.Debug("the other members were not told that this one leaves", "err", err)
+		cp.log.Debug("the leave of this member was not announced", "err", err)
 	}
 }
 
-// mayFire says whether this process may fire its share now, and under which term. One that was frozen finds its time
-// over, and looks before it goes on.
+// mayFire reports whether this process may fire its share now, and under which term. One that was frozen finds its
+// lease expired, and renews it first.
 func (s *standing) mayFire() (term uint64, may bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,8 +17,8 @@ func someJobs(n int) []jobs.ID {
 	return ids
 }
 
-// Who fires a job is a matter of the names alone, whatever order they come in, so that all members agree. These are
-// fixed: members of two versions must agree, too.
+// The owner of a job depends on the names alone, in any order, so that all members agree. These are fixed: members of
+// two versions must agree, too.
 func TestOwner(t *testing.T) {
 	all := someJobs(8)
 	for _, c := range []struct {

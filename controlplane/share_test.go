@@ -23,13 +23,13 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// belfry is a house in which several processes fire a share of the jobs each. They have the store and its crew in common
-// and nothing else: each has a bus of its own, and hears of the others by what is in the store.
+// belfry is a house in which several processes fire a share of the jobs each. They have the store and its crew in
+// common and nothing else: each has a bus of its own, and learns of the others from the store.
 type belfry struct {
 	*house
 	members *memstore.Membership
 	leads   chan struct{} // has one token: who holds it leads
-	told    chan struct{} // to the leader, that another has committed
+	changed chan struct{} // to the leader: another process has committed
 	ringers map[string]*ringer
 }
 
@@ -44,11 +44,11 @@ func newBelfry(t *testing.T) *belfry {
 	t.Helper()
 	h := newHouse(t)
 	h.stop() // it fires all by itself
-	return &belfry{house: h, members: new(memstore.Membership), leads: make(chan struct{}, 1), told: make(chan struct{}, 1), ringers: map[string]*ringer{}}
+	return &belfry{house: h, members: new(memstore.Membership), leads: make(chan struct{}, 1), changed: make(chan struct{}, 1), ringers: map[string]*ringer{}}
 }
 
-// rope is the way from a process to the store: it may break for good, as when the process is killed, or hang until it is
-// thawed, as when the process is frozen; or the process does not hear what holds, and may write.
+// rope is the way from a process to the store: it may break for good, as when the process is killed, or hang until it
+// is thawed, as when the process is frozen; or the process gets no signals of changes, and may write.
 type rope struct {
 	metastore.Full
 	*memstore.Membership
@@ -101,7 +101,7 @@ func (r *rope) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.R
 	}
 	if term, _ := r.me.Leading(); term == 0 {
 		select {
-		case r.house.told <- struct{}{}:
+		case r.house.changed <- struct{}{}:
 		default:
 		}
 	}
@@ -167,7 +167,7 @@ func (b *belfry) begin(name string) *ringer {
 	}
 	cp, err := controlplane.New(controlplane.Config{Node: name, Store: g.rope, Membership: g.rope, Clock: b.clock, Elector: byToken{b},
 		Bus:    hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: name}),
-		Beside: func(ctx context.Context, fn func()) error { return relay(ctx, b.told, fn) },
+		Beside: func(ctx context.Context, fn func()) error { return relay(ctx, b.changed, fn) },
 		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(&b.said, b.t.Output()), nil)).With("at", name)})
 	if err != nil {
 		b.t.Fatal(err)
@@ -188,7 +188,7 @@ func (b *belfry) begin(name string) *ringer {
 	return g
 }
 
-// kill ends a process without a word.
+// kill ends a process without notice.
 func (b *belfry) kill(name string) {
 	g := b.ringers[name]
 	g.rope.dead.Store(true)
@@ -202,7 +202,7 @@ func (b *belfry) leave(name string) {
 	delete(b.ringers, name)
 }
 
-// cast makes recurring jobs that nobody runs.
+// cast makes recurring jobs that no worker runs.
 func (b *belfry) cast(n int, spec string) (keys []jobs.Key) {
 	b.t.Helper()
 	for i := range n {
@@ -254,7 +254,7 @@ func TestS1_02EachFiresItsShare(t *testing.T) {
 			if len(runs) < 29 {
 				t.Errorf("%s has fired %d times", j.Key(), len(runs))
 			}
-			for _, run := range runs[1:] { // all have heard of it
+			for _, run := range runs[1:] { // all know of it
 				if run.Moves[0].By != runs[1].Moves[0].By {
 					t.Errorf("%s was fired by %s and by %s", j.Key(), runs[1].Moves[0].By, run.Moves[0].By)
 				}
@@ -271,7 +271,7 @@ func TestS1_02EachFiresItsShare(t *testing.T) {
 		if late > 100*time.Millisecond {
 			t.Errorf("a run began %v late", late)
 		}
-		// The same is told to people, at each of them.
+		// People see the same, at each of them.
 		for _, g := range b.ringers {
 			shares := g.Shares()
 			if len(shares) != 3 {
@@ -290,8 +290,8 @@ func TestS1_02EachFiresItsShare(t *testing.T) {
 	})
 }
 
-// Members are killed, frozen beyond their lease, stopped and started; so is the one that leads. Each due time is fired
-// once: those of one that is gone at most a second and a half late, and on time again once its lease is over.
+// Members are killed, frozen beyond their lease, stopped and started; so is the leader. Each due time is fired once:
+// those of a lost member at most a second and a half late, and on time again once its lease has expired.
 func TestMembersComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBelfry(t)
@@ -341,7 +341,7 @@ func TestMembersComeAndGo(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		lateness("n3 is frozen", most)
 		time.Sleep(10 * time.Second)
-		lateness("n3 is frozen and its lease is over", 50*time.Millisecond)
+		lateness("n3 is frozen and its lease has expired", 50*time.Millisecond)
 		b.ringers["n3"].rope.thaw()
 		time.Sleep(10 * time.Second)
 		lateness("n3 was thawed", 50*time.Millisecond)
@@ -375,9 +375,9 @@ func TestMembersComeAndGo(t *testing.T) {
 	})
 }
 
-// A member that has not heard of a pause, or of an edit, fires nothing by what it knew: its fire names the revision that
-// it was decided by, and is refused.
-func TestAMemberThatHasNotHeardFiresNothing(t *testing.T) {
+// A member that does not know of a pause, or of an edit, fires nothing by the old revision: its fire names that
+// revision, and is refused.
+func TestAMemberWithAnOldRevisionFiresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBelfry(t)
 		defer b.close()

@@ -10,18 +10,18 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Due times come by the leader's clock, so a leader whose clock is wrong fires at the wrong moment. With every heartbeat each
-// node asks the others for their time, and takes half the way there and back off. Of three and more clocks the one in
-// the middle is believed: a leader that is further from it than metastore.ClockSlack does not fire, and has another lead.
-// Of two, nobody can say which is right: they are only shown.
+// Due times come by the leader's clock, so a leader whose clock is wrong fires at the wrong moment. With every
+// heartbeat each node asks the others for their time, and takes off half the round trip. Of three and more clocks the
+// median is believed: a leader that is further from it than metastore.ClockSlack does not fire, and has another lead.
+// Of two, it is unknown which is right: they are only shown.
 
-// fewestClocks is how many clocks it takes to say that one of them is wrong.
+// fewestClocks is how many clocks it takes to decide that one of them is wrong.
 const fewestClocks = 3
 
 // longestWay is how long an answer may take for its clock to be read off it.
 const longestWay = metastore.ClockSlack
 
-// offClock is by how much this node's clock is wrong, as far as the others can tell.
+// offClock is by how much this node's clock is wrong, judged by the others.
 type offClock struct {
 	mu  sync.Mutex
 	off time.Duration
@@ -66,7 +66,7 @@ func (cp *ControlPlane) askClock(ctx context.Context, name string) {
 	if err != nil || b.Name != name || b.Nonce == cp.nodes.nonce {
 		return
 	}
-	cp.reigns.heard(b.Reigns)
+	cp.reigns.merge(b.Reigns)
 	skew := b.Clock.Sub(ours.Add(took / 2)).Round(time.Millisecond)
 	n := &cp.nodes
 	n.mu.Lock()
@@ -77,8 +77,8 @@ func (cp *ControlPlane) askClock(ctx context.Context, name string) {
 	}
 }
 
-// middle is by how much the clock of this node is ahead of the one in the middle, 0 if there are too few to tell. Of an
-// even number, the one in the middle that is nearer counts.
+// middle returns by how much the clock of this node is ahead of the median, 0 with too few clocks. Of an even number,
+// the nearer one in the middle counts.
 func middle(all []Node) time.Duration {
 	var skews []time.Duration
 	for _, n := range all {
@@ -107,7 +107,7 @@ func (cp *ControlPlane) ClockOff() time.Duration {
 	return cp.clock.off
 }
 
-// OffOf is by how much the clock of a node is ahead of the one in the middle, as far as this node can tell.
+// OffOf returns by how much the clock of a node is ahead of the median, as far as this node knows.
 func (cp *ControlPlane) OffOf(name string) time.Duration {
 	all := cp.Nodes()
 	for _, of := range all {
@@ -121,7 +121,7 @@ func (cp *ControlPlane) OffOf(name string) time.Duration {
 	return middle(all)
 }
 
-// clockIsWrong says that nothing must be fired by this node's clock.
+// clockIsWrong reports whether nothing must be fired by this node's clock.
 func (cp *ControlPlane) clockIsWrong() bool { return cp.ClockOff().Abs() > metastore.ClockSlack }
 
 // yield has another node lead, if there is one that can.

@@ -18,10 +18,10 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// stays is an elector of which nobody can take the lead.
+// stays is an elector without another candidate.
 type stays struct{ controlplane.Elector }
 
-func (stays) Yield() error { return errors.New("nobody else can lead") }
+func (stays) Yield() error { return errors.New("no other node can lead") }
 
 // idle is an elector that never leads.
 type idle struct{}
@@ -32,12 +32,12 @@ func (idle) Lead(ctx context.Context, _ func(context.Context, uint64) error) err
 }
 
 // The clock of the leader is not that of the two others: another node leads. If none can, nothing fires by the wrong
-// clock. Of two clocks nobody can say which is wrong, and a quarter of a second is nothing.
+// clock. Of two clocks it is unknown which is wrong, and a quarter of a second is nothing.
 func TestALeaderWhoseClockIsWrong(t *testing.T) {
 	for _, c := range []struct {
 		ahead     time.Duration
 		nodes     int
-		stuck     bool // nobody else can lead
+		stuck     bool // no other node can lead
 		handsOver bool
 		silent    bool // nothing fires
 	}{

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// The workers of an app, as their heartbeats tell.
+// The workers of an app, as their heartbeats report.
 
 // heartbeat notes that a worker lives. It answers whether the worker is known, or that there are too many of its name.
 func (r *router) heartbeat(from bus.Principal, b bus.Heartbeat, now time.Time) (known bool, err error) {
@@ -25,7 +25,7 @@ func (r *router) heartbeat(from bus.Principal, b bus.Heartbeat, now time.Time) (
 			if a.starts(from.Name) >= mostStarts {
 				return false, kernel.Refuse(jobs.Exhausted, "%d workers of the name %s are at work: give others another name", mostStarts, from.Name)
 			}
-			m = &member{of: from.Name, handed: map[jobs.Key]int{}}
+			m = &member{of: from.Name, offered: map[jobs.Key]int{}}
 			a.workers[b.Worker] = m
 		}
 		m.info = info
@@ -81,7 +81,7 @@ func (r *router) drop(a *app, name string) {
 	}
 }
 
-// spare has all workers count as heard now: this process stood still, and has not read what they said meanwhile.
+// spare has all workers count as alive now: this process stood still, and has not read their heartbeats meanwhile.
 func (r *router) spare(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,7 +104,7 @@ func (r *router) expire(now time.Time) (lost []string) {
 				a.measure()
 			}
 		}
-		a.stir = a.stir || len(a.parked) > 0 // whatever was forgotten
+		a.stir = a.stir || len(a.parked) > 0 // even if some were forgotten
 		a.forgetTurns(now)
 		if len(a.workers)+len(a.out)+len(a.fresh)+len(a.parked) == 0 {
 			delete(r.apps, lane)
@@ -158,7 +158,7 @@ type Member struct {
 	Seen    time.Time
 	Running int
 	Leaving bool
-	Drained bool // it takes nothing new, because somebody wants it so
+	Drained bool // it was asked to take nothing new
 }
 
 // Workers lists the live workers of a tenant ("*" = of all), by app and name.

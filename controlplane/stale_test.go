@@ -23,7 +23,7 @@ func TestAReplacedLeaderFiresNothing(t *testing.T) {
 		h.worker(worker.Config{}, job("tick", jobs.Options{Every: time.Second, MaxConcurrency: jobs.None}, &n))
 		time.Sleep(10 * time.Second)
 		before := len(h.runs("tick"))
-		// It leads as well, and nobody has told the first one.
+		// It leads as well, and the first one does not know.
 		end := h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n2"})
 		defer end.Close()
 		next, err := controlplane.New(controlplane.Config{Node: "n2", Store: h.full, Clock: h.clock, Bus: end, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
@@ -44,7 +44,7 @@ func TestAReplacedLeaderFiresNothing(t *testing.T) {
 			t.Errorf("the runs of a minute were made by %v", by)
 		}
 		if term, _ := h.cp.Leading(); term == 0 {
-			t.Error("the first one has heard that it leads no more: this shows nothing")
+			t.Error("the first one knows that it leads no more: this shows nothing")
 		}
 		stop()
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// iced is the bus of a control plane that stands still whenever it is about to look after its workers.
+// iced is the bus of a control plane that stands still each time that it is about to look after its workers.
 type iced struct {
 	*cable
 	ice atomic.Pointer[chan struct{}]
@@ -28,8 +28,8 @@ func (i *iced) Call(ctx context.Context, service string, req []byte) ([]byte, er
 	return i.cable.Call(ctx, service, req)
 }
 
-// The only node is frozen for longer than a lease, and goes on: what its workers told it meanwhile it has not read yet, so
-// that they are not taken for dead. They have a lease from then on.
+// The only node is frozen for longer than a lease, and continues: the heartbeats of that time are still unread, so that
+// its workers do not count as dead. They have a lease from then on.
 func TestALoneLeaderThatWasFrozenTakesNoRunAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)

@@ -30,9 +30,9 @@ func (cp *ControlPlane) giveUp(ctx context.Context, err error) {
 
 var errUnreachable = errors.New("the leader cannot be reached over the bus, and another node may be")
 
-// stepDown has another node lead when this one cannot be reached: it could fire, and nobody would hear of it. It does so
-// once, and only if there was another node while it could be reached: where the bus is away from all, changing leaders
-// changes nothing.
+// stepDown has another node lead when this one cannot be reached: it could fire, and no worker would learn of it. It
+// does so once, and only if there was another node while it could be reached: where the bus is unavailable to all,
+// changing leaders changes nothing.
 func (cp *ControlPlane) stepDown(ctx context.Context, term uint64) error {
 	ticker := time.NewTicker(reachEvery)
 	defer ticker.Stop()
@@ -66,7 +66,7 @@ func (cp *ControlPlane) stepDown(ctx context.Context, term uint64) error {
 	}
 }
 
-// accompanied says that another node is there.
+// accompanied reports whether another node is there.
 func (cp *ControlPlane) accompanied() bool {
 	for _, n := range cp.Nodes() {
 		if n.Online && !n.Here {

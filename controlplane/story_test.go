@@ -29,17 +29,17 @@ type house struct {
 	ctx   context.Context
 	full  metastore.Full
 	clock *metastore.Clock
-	ahead atomic.Int64 // nanoseconds by which somebody has set the wall clock of the control plane
+	ahead atomic.Int64 // nanoseconds by which the test has set the wall clock of the control plane
 	said  said         // what its log says
 	hub   *membus.Hub
 	cp    *controlplane.ControlPlane
 	store metastore.Store
 	stop  func() // ends the control plane
 
-	ended   func(*kernel.Run) // what the control plane tells of failures, or nil
+	ended   func(*kernel.Run) // the control plane's Ended, or nil
 	missed  func(jobs.Tenant, jobs.Key, kernel.Missed)
 	paused  func(*kernel.Definition)
-	retain  metastore.Retainer // forgets runs that are over, or nil
+	retain  metastore.Retainer // purges finished runs, or nil
 	logs    metastore.Logs
 	archive *memstore.Archive
 	done    []func()
@@ -222,17 +222,17 @@ func TestAJobGoesAllTheWay(t *testing.T) {
 		h.worker(worker.Config{Slots: 4}, chargeJob, nightly)
 
 		begin := time.Now()
-		wish, err := jobs.Trigger[charge]("billing.charge").Request(charge{"c7"}, jobs.After(90*time.Minute))
+		request, err := jobs.Trigger[charge]("billing.charge").Request(charge{"c7"}, jobs.After(90*time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if run := h.must(kernel.CreateOf(wish)).Run(); run.State != jobs.Scheduled {
+		if run := h.must(kernel.CreateOf(request)).Run(); run.State != jobs.Scheduled {
 			t.Fatalf("a delayed run is %s", run.State)
 		}
 		time.Sleep(lasts)
 		synctest.Wait()
 
-		run := h.run(wish.ID)
+		run := h.run(request.ID)
 		want := []jobs.State{jobs.Scheduled, jobs.Enqueued, jobs.Processing, jobs.Failed, jobs.Processing, jobs.Failed, jobs.Processing, jobs.Succeeded}
 		if s := states(run); !equal(s, want) {
 			t.Errorf("the delayed run went %v, want %v", s, want)

@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// sweep looks for what got lost: offers that nobody claimed, workers that fell silent, free slots with somebody
-// waiting, definitions whose change was not signalled.
+// sweep looks for what got lost: offers that no worker claimed, workers that fell silent, free slots with waiting runs,
+// definitions whose change was not signalled.
 func (cp *ControlPlane) sweep(ctx context.Context) error {
 	ticker := time.NewTicker(cp.cfg.Sweep)
 	defer ticker.Stop()

@@ -30,8 +30,8 @@ func (u *unmarked) Unserved(ctx context.Context, limit int) ([]kernel.Ref, error
 	return u.Local.Unserved(ctx, limit)
 }
 
-// That jobs cannot be marked stopped, because a member of the cluster is gone that has not said it knows how, is told;
-// waiters and changed definitions are looked after all the same.
+// Jobs cannot be marked stopped while a lost member of the cluster may not know that command: that is reported, and
+// waiting runs and changed definitions are swept all the same.
 func TestSweepGoesOnWhenNoJobCanBeMarked(t *testing.T) {
 	k := newKeeper(t)
 	st := &unmarked{Local: k.st}

@@ -12,9 +12,9 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// A worker that polls over HTTP goes to another node with a run in hand, and its first request there is given up before
-// it is answered. It has the run all the same: it is not given it once more.
-func TestATakeoverThatNobodyWaitsFor(t *testing.T) {
+// An HTTP worker goes to another node with a run that it holds, and its first request there is given up before it is
+// answered. It has the run all the same: it is not given it once more.
+func TestATakeoverWithoutAWaitingClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		defer h.close()

@@ -92,7 +92,7 @@ func timers(t *testing.T, name string, tm schedule.Timer, want ...float64) {
 const more = -1
 
 func TestS2_27OneTime(t *testing.T) {
-	timers(t, "no words", schedule.Timer{}, 1)
+	timers(t, "no text", schedule.Timer{}, 1)
 	timers(t, "no period", schedule.Timer{DueTime: "10m"}, 1)
 	timers(t, "no due time", schedule.Timer{Period: "5m"}, 1)
 }
@@ -195,7 +195,7 @@ func TestS2_34External(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if synctest.Wait(); n.Load() != 3 {
-			t.Errorf("it ran %d times by hand, want 3", n.Load())
+			t.Errorf("it ran %d times manually, want 3", n.Load())
 		}
 	})
 }
@@ -238,7 +238,7 @@ func TestS2_28FixedDelayCountsFromTheEnd(t *testing.T) {
 		time.Sleep(2*time.Minute + 50*time.Second) // the second run is under way
 		h.stop()
 		time.Sleep(2 * time.Minute)
-		h.start() // another leader, which has heard nothing
+		h.start() // another leader, which knows nothing
 		time.Sleep(14*time.Minute + 40*time.Second)
 		synctest.Wait()
 		// 60 (30 s) -> 90+60 = 150 (600 s) -> 750+60 = 810 (1 s) -> 871, 931, 991
@@ -255,8 +255,8 @@ func TestS2_28FixedDelayCountsFromTheEnd(t *testing.T) {
 	})
 }
 
-// While a fixed delay is paused each of its due times stands in the ledger, and it goes on from the last of them. An end
-// that comes while nobody leads is remembered by the commit that made it.
+// While a fixed delay is paused each of its due times is in the ledger, and it continues from the last of them. An end
+// that comes while no node leads is remembered by the commit that made it.
 func TestFixedDelayPausedAndSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)

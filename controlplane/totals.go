@@ -24,12 +24,12 @@ type Totals struct {
 
 	Offered  uint64 // offers sent
 	Returned uint64 // offers that workers gave back
-	Again    uint64 // offers that nobody claimed in time, and that were looked at again
+	Again    uint64 // offers that no worker claimed in time, and that were looked at again
 
-	// How it stands now.
+	// As of now.
 	Out    int // offers that are neither claimed nor given up
 	Leases int // attempts under way
-	Stuck  int // of these, those that were told to end and do not
+	Stuck  int // of these, those that were stopped and do not end
 }
 
 // Class is what runs are counted by. Jobs are not in it: there may be a million of them.
@@ -53,7 +53,7 @@ type Steps struct {
 	Terminated, Cancelled, Skipped uint64
 }
 
-// totals keeps Totals. It stands under the lock of pulse.
+// totals keeps Totals. It is guarded by the lock of pulse.
 type totals struct {
 	runs       map[Class]*Steps
 	late, took [kernel.Triggered + 1]metastore.Histogram

@@ -68,7 +68,7 @@ func TestWaitingRunsDoNotBecomeMessages(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if m := c.messages.Load(); m > 5000 {
-			t.Errorf("%d messages were published for runs that nobody can take", m)
+			t.Errorf("%d messages were published for runs that no worker can take", m)
 		}
 		begin := time.Now()
 		h.worker(worker.Config{Slots: 8, Name: "w2"}, work)

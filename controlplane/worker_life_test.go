@@ -114,7 +114,7 @@ func TestS3_17BroadcastByScheduleAndOnePartAgain(t *testing.T) {
 	})
 }
 
-// handed is a bus on which what is handed to one worker by name is lost, as if it had just died.
+// deafBus is a bus that loses what one worker is offered by name, as if it had just died.
 type deafBus struct {
 	bus.Bus
 	deaf string
@@ -144,7 +144,7 @@ func TestS0_09AnOfferToAWorkerThatLeavesGoesToAnother(t *testing.T) {
 		}
 		h.over("charge", 2)
 	})
-	// A worker that is told to leave in the midst of a flood.
+	// A worker that is drained in the midst of a flood.
 	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
 		stops := h.fleet("abc", worker.Config{Slots: 4}, r.job(jobs.Options{Key: "charge", Route: jobs.RouteRoundRobin}, 50*time.Millisecond))
 		h.flood("charge", 300)
@@ -154,7 +154,7 @@ func TestS0_09AnOfferToAWorkerThatLeavesGoesToAnother(t *testing.T) {
 		if n := len(r.names()); n != 300 {
 			t.Errorf("%d runs of 300", n)
 		}
-		for _, run := range h.runs("charge") { // one that the leaving worker had just claimed was handed back, and is in its second attempt
+		for _, run := range h.runs("charge") { // one that the leaving worker had just claimed was given back, and is in its second attempt
 			if run.State != jobs.Succeeded || run.Attempt > 2 {
 				t.Errorf("run %s is %s after %d attempts", run.ID, run.State, run.Attempt)
 			}
@@ -192,12 +192,12 @@ func TestS0_07DrainAndResumeFromOutside(t *testing.T) {
 		if _, err := verbs.Drain(h.ctx, who, workers[0].Name, false); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := verbs.Drain(h.ctx, who, "nobody", false); !errors.Is(err, jobs.NotFound) {
-			t.Errorf("resuming nobody: %v", err)
+		if _, err := verbs.Drain(h.ctx, who, "unknown", false); !errors.Is(err, jobs.NotFound) {
+			t.Errorf("resuming an unknown worker: %v", err)
 		}
 		time.Sleep(time.Second)
-		wish, _ := jobs.Trigger[charge]("charge").Request(charge{"6"}, jobs.OnWorker("a"))
-		h.must(kernel.CreateOf(wish))
+		request, _ := jobs.Trigger[charge]("charge").Request(charge{"6"}, jobs.OnWorker("a"))
+		h.must(kernel.CreateOf(request))
 		time.Sleep(2 * time.Minute)
 		want(t, "a is resumed", r.names(), "abbbba")
 		h.over("charge", 6)
@@ -286,7 +286,7 @@ func TestS0_12RunsOfANewVersionGoToItsWorkers(t *testing.T) {
 }
 
 // A slow job takes its share of a worker's slots, and the others go on.
-func TestS3_11ASlowJobHoldsUpNobody(t *testing.T) { TestS3_21SlotsOfAJob(t) }
+func TestS3_11ASlowJobHoldsUpNoOther(t *testing.T) { TestS3_21SlotsOfAJob(t) }
 
 func TestS3_21SlotsOfAJob(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
@@ -403,10 +403,10 @@ func TestRunsDoNotWaitForTheirLane(t *testing.T) {
 	})
 }
 
-// lateBus is a bus whose shared queue takes a second to be there, and that counts what is handed to workers by name.
+// lateBus is a bus whose shared queue takes a second to be there, and that counts what workers are offered by name.
 type lateBus struct {
 	bus.Bus
-	handed *atomic.Int64
+	offered *atomic.Int64
 }
 
 func (l lateBus) Open(ctx context.Context, term uint64) (string, error) {
@@ -415,35 +415,35 @@ func (l lateBus) Open(ctx context.Context, term uint64) (string, error) {
 }
 
 func (l lateBus) Hand(ctx context.Context, lane bus.Lane, list []bus.Offer) error {
-	l.handed.Add(1)
+	l.offered.Add(1)
 	return l.Bus.Hand(ctx, lane, list)
 }
 
-// A worker that came before the shared queue does not know of it yet, and takes nothing of it: its runs are handed to it
-// until it does, which is soon after.
-func TestRunsDoNotWaitForAQueueThatNobodyKnows(t *testing.T) {
+// A worker that came before the shared queue does not know of it yet, and takes nothing from it: it is offered its runs
+// by name until it does, which is soon after.
+func TestRunsDoNotWaitForAnUnknownQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		defer h.close()
 		h.stop()
-		var handed atomic.Int64
-		h.restartOn(lateBus{h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}), &handed})
+		var offered atomic.Int64
+		h.restartOn(lateBus{h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}), &offered})
 		r := &whoRan{}
 		h.fleet("a", worker.Config{}, r.job(jobs.Options{Key: "charge"}, 0))
 		time.Sleep(1010 * time.Millisecond) // the queue is there
 		h.ask("charge", "1")
 		time.Sleep(100 * time.Millisecond)
 		want(t, "before the worker knows", r.names(), "a")
-		if handed.Load() == 0 {
-			t.Error("the worker has taken the run from a queue that it was not told of")
+		if offered.Load() == 0 {
+			t.Error("the worker has taken the run from a queue that it does not know")
 		}
 		time.Sleep(400 * time.Millisecond) // it was called again, long before its next heartbeat
-		before := handed.Load()
+		before := offered.Load()
 		h.ask("charge", "2")
 		time.Sleep(100 * time.Millisecond)
 		want(t, "when it knows", r.names(), "aa")
-		if handed.Load() != before {
-			t.Error("the worker was handed a run by name, and knows of the queue")
+		if offered.Load() != before {
+			t.Error("the worker was offered a run by name, and knows of the queue")
 		}
 	})
 }
