@@ -1,6 +1,6 @@
-// Package bus says what a bus promises, which is little: it hints, the store decides. A lost message is swept
-// up, a doubled one loses the claim. Offers go to one worker, signals to all who listen, calls to the one who
-// knows. Bodies: membus (one process) and natsbus; bustest is the judge of both.
+// Package bus defines what a bus promises, which is little: it hints, the store decides. A lost message is swept up, a
+// duplicate loses the claim. Offers go to one worker, signals to all listeners, calls to the server of a service.
+// Implementations: membus (one process) and natsbus; bustest tests both.
 package bus
 
 import (
@@ -35,15 +35,14 @@ type Principal struct {
 // Actor is how envelopes name the principal.
 func (p Principal) Actor() string { return string(p.Role) + ":" + p.Name }
 
-// SpeaksFor says that a worker's name is the principal's own: the same, or with a dash and what tells its starts
-// apart, in which there is no dash.
+// SpeaksFor reports whether a worker's name is the principal's own: the same, or with a dash and a suffix for each of
+// its starts, in which there is no dash.
 func (p Principal) SpeaksFor(worker string) bool {
 	name, start := CutWorker(worker)
 	return worker == p.Name || start != "" && name == p.Name
 }
 
-// CutWorker takes the name of a worker apart: that of its principal, and what tells its starts apart ("" if there is
-// nothing of that kind).
+// CutWorker splits the name of a worker: that of its principal, and the suffix of its start ("" without one).
 func CutWorker(worker string) (name, start string) {
 	if i := strings.LastIndexByte(worker, '-'); i > 0 && i < len(worker)-1 {
 		return worker[:i], worker[i+1:]
@@ -68,7 +67,7 @@ type Lane struct {
 	Worker string
 }
 
-// Offer says: this run can be claimed, as this attempt. The claim decides.
+// Offer is a hint that this run can be claimed, as this attempt. The claim decides.
 type Offer struct {
 	ID      jobs.ID
 	Attempt uint32
@@ -80,34 +79,35 @@ const MaxList = 64
 
 // The errors of a bus.
 var (
-	// ErrNobody: nobody listens at the other end; nothing was done.
-	ErrNobody = errors.New("bus: nobody answers there")
+	// ErrNobody: no receiver at the other end; nothing was done.
+	ErrNobody = errors.New("bus: no receiver")
 	// ErrClosed: this end was closed.
 	ErrClosed = errors.New("bus: closed")
 )
 
 // Offers is the leader's end of the lanes.
 type Offers interface {
-	// Open makes the shared queue of a leader's term ready, and old ones go away. It answers with the queue's name,
-	// which workers are told in their heartbeats. It returns when the queue takes offers, or an error that says what
+	// Open makes the shared queue of a leader's term ready, and deletes older ones. It returns the queue's name, which
+	// workers get with the answers to their heartbeats. It returns when the queue takes offers, or an error with what
 	// is missing or configured otherwise (no JetStream, a stream with another retention, ...).
 	Open(ctx context.Context, term uint64) (queue string, err error)
-	// Offer puts lists (1 to MaxList offers each) on an app's shared lane; each becomes one message, to one worker.
-	// It does not wait for a disk. The queue of an app that has none yet is made on the way; with no lists, that is
-	// all it does. ErrNobody: the queue is not there: a newer term has its own, or it is to be opened again.
+	// Offer puts lists (1 to MaxList offers each) on an app's shared lane; each becomes one message, to one worker. It
+	// does not wait for a disk. The queue of an app that has none yet is made on the way; with no lists, that is all it
+	// does. ErrNobody: the queue is missing: a newer term has its own, or it is to be opened again.
 	Offer(ctx context.Context, queue string, lane Lane, lists ...[]Offer) error
-	// Hand gives a list to one worker and waits until it has it (at most 1 s). ErrNobody: it is not there.
+	// Hand sends a list to one worker and waits until the worker has it (at most 1 s). ErrNobody: the worker is not
+	// there.
 	Hand(ctx context.Context, lane Lane, list []Offer) error
 }
 
 // Taker is the worker's end of the lanes.
 type Taker interface {
-	// Take waits for offers on a shared lane and answers with what is there: at least one list, and as few as hold
-	// want offers. done is called once the offers were claimed or returned: the message is then forgotten.
-	// ErrNobody: the queue, or the app's part of it, is not there (yet, or any more): look which queue it is and
-	// take again, at once: Take has paced itself.
+	// Take waits for offers on a shared lane and returns what is there: at least one list, and as few as hold want
+	// offers. done is called once the offers were claimed or returned: the message is then forgotten. ErrNobody: the
+	// queue, or the app's part of it, is missing: find out which queue it is and take again, at once: Take has paced
+	// itself.
 	Take(ctx context.Context, queue string, lane Lane, want int) (list []Offer, done func(), err error)
-	// Receive calls fn for each list handed to the worker's personal lane, until ctx ends. It returns once it listens.
+	// Receive calls fn for each list on the worker's personal lane, until ctx ends. It returns once it listens.
 	Receive(ctx context.Context, lane Lane, fn func(list []Offer)) error
 }
 
@@ -119,13 +119,13 @@ const (
 	TopicCancel  Topic = "cancel"  // to one worker: end these attempts (Stops)
 	TopicChanged Topic = "changed" // definitions or settings changed (Changes): reload before use
 	TopicBack    Topic = "back"    // a worker returns offers it has no slot for (offers)
-	TopicCommit  Topic = "commit"  // somebody else than the leader committed: look again
+	TopicCommit  Topic = "commit"  // a process other than the leader committed: read again
 	TopicLog     Topic = "log"     // log lines (metastore.LogLine)
 	TopicLive    Topic = "live"    // rows changed: dashboards refetch (Changes)
 	TopicNode    Topic = "node"    // among control planes: this one lives (NodeHeartbeat)
 )
 
-// topics says which roles may send and receive each topic. Nodes may do both.
+// topics are the roles that may send and receive each topic. Nodes may do both.
 var topics = map[Topic]struct{ send, receive []Role }{
 	TopicCancel:  {nil, []Role{Worker, Client}},
 	TopicChanged: {nil, []Role{Worker, Client}},
@@ -173,12 +173,12 @@ func (s *Signal) Check(as Principal, limit int) error {
 	return nil
 }
 
-// Signals reach all who listen now, or nobody. Nothing may depend on them but speed.
+// Signals reach those who listen at that moment. Nothing may depend on them but speed.
 type Signals interface {
-	// Signal sends s. It does not wait for anybody to get it. A role that may not send the topic is refused.
+	// Signal sends s. It does not wait for receivers. A role that may not send the topic is refused.
 	Signal(ctx context.Context, s Signal) error
 	// Listen calls fn, one signal after the other, until ctx ends. Tenant "*" means all tenants (for nodes). To: only
-	// signals to this name or to all; "" = whatever their To. It returns once it listens. A role that may not receive the
+	// signals to this name or to all; "" = to any name. It returns once it listens. A role that may not receive the
 	// topic is refused.
 	Listen(ctx context.Context, tenant jobs.Tenant, topic Topic, to string, fn func(Signal)) error
 }
@@ -186,7 +186,7 @@ type Signals interface {
 // Calls are questions to the one who knows: mostly the leader.
 type Calls interface {
 	// Call asks a service and waits for the answer until ctx ends. An error made with kernel.Refuse arrives as such.
-	// ErrNobody: no one serves it now, and nothing was done. Any other error: the outcome is unknown.
+	// ErrNobody: nothing serves it now, and nothing was done. Any other error: the outcome is unknown.
 	Call(ctx context.Context, service string, request []byte) ([]byte, error)
 	// Serve answers calls of a service, each in its own goroutine, until ctx ends. It returns once it serves. Only nodes
 	// may serve.

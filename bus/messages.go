@@ -10,8 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// What workers and leaders say to each other beside offers. JSON: these are few, and other languages will want
-// to read them.
+// Messages between workers and leaders beside offers. JSON: these are few, and other languages will want to read them.
 
 // MostJobs is how many jobs one worker may have.
 const MostJobs = 10_000
@@ -29,14 +28,14 @@ type WorkerInfo struct {
 	Keys    map[jobs.Key]int `json:"keys"`  // with their code versions
 	Started time.Time        `json:"started"`
 	Version string           `json:"version,omitempty"` // of the library
-	// Faults says of jobs that it should have and does not serve, why.
+	// Faults are the jobs that it should have and does not serve, with the reasons.
 	Faults map[jobs.Key]string `json:"faults,omitempty"`
-	// Any says that it also serves every job of its app that no other worker has by name.
+	// Any means that it also serves every job of its app that no other worker has by name.
 	Any bool `json:"any,omitempty"`
 }
 
-// Lacks says what a worker lacks for a run of a job, in a few words ("the tag gpu"), or "". Which worker is meant, and
-// whether it has room, is another matter.
+// Lacks returns what a worker lacks for a run of a job, in short ("the tag gpu"), or "". It ignores which worker the
+// run is for, and whether it has room.
 func (i *WorkerInfo) Lacks(key jobs.Key, p *kernel.Place) string {
 	version, has := i.Keys[key]
 	switch {
@@ -55,7 +54,7 @@ func (i *WorkerInfo) Lacks(key jobs.Key, p *kernel.Place) string {
 	return ""
 }
 
-// Heartbeat is what a worker says every few seconds: that it lives, and which attempts it holds.
+// Heartbeat is what a worker sends every few seconds: that it lives, and which attempts it holds.
 type Heartbeat struct {
 	Worker   string      `json:"worker"`
 	Info     *WorkerInfo `json:"info,omitempty"` // with the first heartbeat, and when asked
@@ -63,14 +62,14 @@ type Heartbeat struct {
 	More     bool        `json:"more,omitempty"` // further heartbeats follow with other attempts
 	Leaving  bool        `json:"leaving,omitempty"`
 	Draining bool        `json:"draining,omitempty"`
-	Resting  bool        `json:"resting,omitempty"` // somebody has it take nothing new; it goes on living
+	Resting  bool        `json:"resting,omitempty"` // it was asked to take nothing new; it stays alive
 }
 
 // Held is an attempt that a worker holds.
 type Held struct {
 	ID       jobs.ID   `json:"id"`
 	Attempt  uint32    `json:"n"`
-	Stuck    bool      `json:"stuck,omitempty"` // told to stop, has not returned
+	Stuck    bool      `json:"stuck,omitempty"` // stopped, has not returned
 	Progress *Progress `json:"progress,omitempty"`
 }
 
@@ -93,13 +92,13 @@ type HeartbeatAnswer struct {
 // Rest is what a worker is to do about new runs.
 type Rest string
 
-// The wishes about new runs.
+// The requests about new runs.
 const (
 	RestDrain  Rest = "drain"  // take nothing new, finish what runs, and stay
 	RestResume Rest = "resume" // take runs again
 )
 
-// Stop tells a worker to end an attempt.
+// Stop asks a worker to end an attempt.
 type Stop struct {
 	ID      jobs.ID `json:"id"`
 	Attempt uint32  `json:"n"`
@@ -111,7 +110,7 @@ type Stop struct {
 	Reason  string  `json:"reason,omitempty"`
 }
 
-// NodeHeartbeat is what a control plane tells the others every few seconds, and when it begins or ends to lead.
+// NodeHeartbeat is what a control plane sends the others every few seconds, and when it begins or ends to lead.
 type NodeHeartbeat struct {
 	Name    string    `json:"name"`
 	Nonce   string    `json:"nonce"` // of this start
@@ -124,7 +123,7 @@ type NodeHeartbeat struct {
 	Term    uint64    `json:"term,omitempty"` // that it leads; 0 = it does not
 	Since   time.Time `json:"since,omitzero"` // that it leads
 	Leaving bool      `json:"leaving,omitempty"`
-	NATS    string    `json:"nats,omitempty"`   // how its end of the bus is, in words
+	NATS    string    `json:"nats,omitempty"`   // the state of its end of the bus, as text
 	Reigns  []Reign   `json:"reigns,omitempty"` // the last terms, as it knows them; only in an answer
 }
 

@@ -1,13 +1,13 @@
-// Package bustest is the judge of every bus: one case for each sentence that package bus promises.
+// Package bustest tests every bus: one case for each sentence that package bus promises.
 //
-// A body of the bus has one test that calls [Run]:
+// An implementation has one test that calls [Run]:
 //
 //	func TestBus(t *testing.T) {
 //		bustest.Run(t, func(t *testing.T) bustest.Harness { ... })
 //	}
 //
-// Bodies may differ in what they can show (whether there is a server to stop, for one). A [Harness] says so by what
-// it has; the cases follow it, none is skipped. A body that works in virtual time runs [Cases] in bubbles, too.
+// Implementations may differ in what they can show (whether there is a server to stop, for one): the fields of a [Harness]
+// state that, and the cases follow them, none is skipped. One that works in virtual time runs [Cases] in bubbles, too.
 // No case sleeps: that something does not come is shown by something later that does.
 package bustest
 

@@ -40,7 +40,7 @@ var callCases = []Case{
 			t.Fatalf("answer is %q", got)
 		}
 	}},
-	{"a call that nobody serves says so", func(t *testing.T, h Harness) {
+	{"a call without a server is refused", func(t *testing.T, h Harness) {
 		ctx, node, client := within(t), h.As(t, leader), h.As(t, caller)
 		must(t, node.Serve(ctx, bus.ServiceStore, echo), "serve")
 		_, err := client.Call(ctx, bus.ServiceHeartbeat, nil)
@@ -53,7 +53,7 @@ var callCases = []Case{
 		_, err := client.Call(ctx, bus.ServiceStore, nil)
 		must(t, err, "call")
 		cancel()
-		eventuallyNobody(t, func() error {
+		eventuallyGone(t, func() error {
 			limited, cancel := context.WithTimeout(ctx, attempt)
 			defer cancel()
 			_, err := client.Call(limited, bus.ServiceStore, nil)
@@ -97,7 +97,7 @@ var callCases = []Case{
 		ctx, node, client := within(t), h.As(t, leader), h.As(t, caller)
 		failures := map[string]error{
 			"a plain one": errors.New("disk on fire"),
-			"nobody":      fmt.Errorf("asked further: %w", bus.ErrNobody),
+			"no receiver": fmt.Errorf("asked further: %w", bus.ErrNobody),
 			"closed":      bus.ErrClosed,
 			"deadline":    context.DeadlineExceeded,
 			"empty":       errors.New(""),
@@ -112,7 +112,7 @@ var callCases = []Case{
 				t.Fatalf("%s: error is %v", name, err)
 			}
 			if !strings.Contains(err.Error(), failure.Error()) {
-				t.Fatalf("%s: %q does not say %q", name, err, failure)
+				t.Fatalf("%s: %q does not contain %q", name, err, failure)
 			}
 		}
 	}},
@@ -142,7 +142,7 @@ var callCases = []Case{
 		all.Add(many)
 		must(t, node.Serve(ctx, bus.ServiceStore, func(context.Context, bus.Principal, []byte) ([]byte, error) {
 			all.Done()
-			all.Wait() // nobody is answered before all have asked
+			all.Wait() // no call is answered before all have asked
 			return nil, nil
 		}), "serve")
 		ended := make(chan error, many)
@@ -178,7 +178,7 @@ var callCases = []Case{
 			t.Fatalf("100 calls were answered %d times", count)
 		}
 	}},
-	{"requests and answers may be as long as Limit says, and no longer", func(t *testing.T, h Harness) {
+	{"requests and answers may be as long as Limit, and no longer", func(t *testing.T, h Harness) {
 		ctx, node, client := within(t), h.As(t, leader), h.As(t, caller)
 		most := client.Limit()
 		if most < 64<<10 || most != node.Limit() {

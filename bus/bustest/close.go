@@ -8,7 +8,7 @@ import (
 )
 
 var closeCases = []Case{
-	{"after Close everything says closed", func(t *testing.T, h Harness) {
+	{"after Close everything returns ErrClosed", func(t *testing.T, h Harness) {
 		ctx, node := within(t), h.As(t, leader)
 		queue := open(t, node, 7)
 		lane := bus.Lane{Tenant: "default", App: "a", Worker: "w"}
@@ -65,19 +65,19 @@ var closeCases = []Case{
 		must(t, node.Close(), "close")
 		come(t, ended, "the end of the handler")
 	}},
-	{"what a closed end did for others is over", func(t *testing.T, h Harness) {
+	{"a closed end serves nothing any more", func(t *testing.T, h Harness) {
 		ctx, node, client := within(t), h.As(t, leader), h.As(t, caller)
 		must(t, node.Serve(ctx, bus.ServiceStore, echo), "serve")
 		count := make(chan bus.Signal, 10)
 		must(t, node.Listen(ctx, "*", bus.TopicLive, "", func(s bus.Signal) { count <- s }), "listen")
-		stays, other := heard(t, client, "", bus.TopicLive, ""), h.As(t, second)
+		stays, other := listenTo(t, client, "", bus.TopicLive, ""), h.As(t, second)
 		must(t, node.Close(), "close")
-		say(t, other, bus.TopicLive, "", "", "after")
-		hears(t, stays, "who stays", "after")
+		signal(t, other, bus.TopicLive, "", "", "after")
+		wantSignals(t, stays, "the one that stays", "after")
 		if len(count) != 0 {
-			t.Fatal("a closed end heard a signal")
+			t.Fatal("a closed end got a signal")
 		}
-		eventuallyNobody(t, func() error {
+		eventuallyGone(t, func() error {
 			limited, cancel := context.WithTimeout(ctx, attempt)
 			defer cancel()
 			_, err := client.Call(limited, bus.ServiceStore, nil)

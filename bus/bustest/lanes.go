@@ -160,7 +160,7 @@ var sharedCases = []Case{
 			wantErr(t, node.Hand(ctx, lane, offers("n", n)), jobs.BadInput, "hand")
 		}
 	}},
-	{"only nodes offer, and nobody takes from another tenant", func(t *testing.T, h Harness) {
+	{"only nodes offer, and no worker takes from another tenant", func(t *testing.T, h Harness) {
 		ctx, node, worker, stranger := within(t), h.As(t, leader), h.As(t, ringer), h.As(t, foreign)
 		queue := open(t, node, 7)
 		_, err := worker.Open(ctx, 8)
@@ -226,47 +226,47 @@ func manyTakers(t *testing.T, h Harness) {
 }
 
 var personalCases = []Case{
-	{"a list is handed to one worker", func(t *testing.T, h Harness) {
+	{"Hand reaches one worker only", func(t *testing.T, h Harness) {
 		ctx, node, worker, rival := within(t), h.As(t, leader), h.As(t, ringer), h.As(t, other)
 		mine := bus.Lane{Tenant: "default", App: "billing.eu", Worker: ringer.Name}
-		his := bus.Lane{Tenant: "default", App: "billing.eu", Worker: other.Name}
+		theirs := bus.Lane{Tenant: "default", App: "billing.eu", Worker: other.Name}
 		got, wrong := make(chan []bus.Offer, 100), make(chan []bus.Offer, 100)
 		must(t, worker.Receive(ctx, mine, func(l []bus.Offer) { got <- l }), "receive")
-		must(t, rival.Receive(ctx, his, func(l []bus.Offer) { wrong <- l }), "receive")
-		must(t, hand(ctx, node, mine, offers("mine", 5)), "hand")
+		must(t, rival.Receive(ctx, theirs, func(l []bus.Offer) { wrong <- l }), "receive")
+		must(t, handTo(ctx, node, mine, offers("mine", 5)), "hand")
 		if len(got) == 0 {
 			t.Fatal("Hand has returned, the worker has not got the list")
 		}
-		for len(got) > 0 { // more than once if it was handed again, and the last one comes last
+		for len(got) > 0 { // more than once if it was sent again, and the last one comes last
 			if l := <-got; !slices.Equal(l, offers("mine", 5)) {
-				t.Fatalf("handed: %v", l)
+				t.Fatalf("received: %v", l)
 			}
 		}
-		must(t, hand(ctx, node, his, offers("his", 1)), "hand to the other")
-		if l := come(t, wrong, "the other's list"); !slices.Equal(l, offers("his", 1)) {
-			t.Fatalf("the other was handed %v", l)
+		must(t, handTo(ctx, node, theirs, offers("theirs", 1)), "hand to the other")
+		if l := come(t, wrong, "the other's list"); !slices.Equal(l, offers("theirs", 1)) {
+			t.Fatalf("the other got %v", l)
 		}
 		if len(got) != 0 {
-			t.Fatalf("a worker got %v, which was handed to another", <-got)
+			t.Fatalf("a worker got %v, which was sent to another", <-got)
 		}
 	}},
-	{"Hand says when nobody is there", func(t *testing.T, h Harness) {
+	{"Hand fails without a receiver", func(t *testing.T, h Harness) {
 		ctx, node, worker := within(t), h.As(t, leader), h.As(t, ringer)
 		lane := bus.Lane{Tenant: "default", App: "billing.eu", Worker: ringer.Name}
-		wantErr(t, hand(ctx, node, lane, offers("x", 1)), bus.ErrNobody, "hand before the worker is there")
+		wantErr(t, handTo(ctx, node, lane, offers("x", 1)), bus.ErrNobody, "hand before the worker is there")
 		must(t, worker.Receive(ctx, lane, func([]bus.Offer) {}), "receive")
-		must(t, hand(ctx, node, lane, offers("x", 1)), "hand while the worker is there")
+		must(t, handTo(ctx, node, lane, offers("x", 1)), "hand while the worker is there")
 		must(t, worker.Close(), "close")
-		eventuallyNobody(t, func() error { return node.Hand(ctx, lane, offers("x", 1)) })
+		eventuallyGone(t, func() error { return node.Hand(ctx, lane, offers("x", 1)) })
 	}},
 	{"Receive ends with its context", func(t *testing.T, h Harness) {
 		ctx, node, worker := within(t), h.As(t, leader), h.As(t, ringer)
 		lane := bus.Lane{Tenant: "default", App: "billing.eu", Worker: ringer.Name}
 		short, cancel := context.WithCancel(ctx)
 		must(t, worker.Receive(short, lane, func([]bus.Offer) {}), "receive")
-		must(t, hand(ctx, node, lane, offers("x", 1)), "hand")
+		must(t, handTo(ctx, node, lane, offers("x", 1)), "hand")
 		cancel()
-		eventuallyNobody(t, func() error { return node.Hand(ctx, lane, offers("x", 1)) })
+		eventuallyGone(t, func() error { return node.Hand(ctx, lane, offers("x", 1)) })
 	}},
 	{"Hand waits a second and no more", func(t *testing.T, h Harness) {
 		ctx, node, worker := within(t), h.As(t, leader), h.As(t, ringer)
@@ -281,9 +281,9 @@ var personalCases = []Case{
 	}},
 }
 
-// hand hands a list to a worker, and once more if the worker did not take it in its second: on a busy machine that may
-// pass while nobody runs.
-func hand(ctx context.Context, b bus.Bus, lane bus.Lane, list []bus.Offer) error {
+// handTo sends a list to a worker, and once more if the worker did not take it in its second: on a busy machine that
+// may pass without the worker's process running.
+func handTo(ctx context.Context, b bus.Bus, lane bus.Lane, list []bus.Offer) error {
 	for {
 		err := b.Hand(ctx, lane, list)
 		if !isDeadline(err) || ctx.Err() != nil {
@@ -292,8 +292,8 @@ func hand(ctx context.Context, b bus.Bus, lane bus.Lane, list []bus.Offer) error
 	}
 }
 
-// eventuallyNobody repeats what is refused with ErrNobody as soon as the other end's going is known everywhere.
-func eventuallyNobody(t *testing.T, do func() error) {
+// eventuallyGone repeats what is refused with ErrNobody as soon as the other end's going is known everywhere.
+func eventuallyGone(t *testing.T, do func() error) {
 	t.Helper()
 	for ctx := within(t); ctx.Err() == nil; {
 		if err := do(); err != nil {

@@ -22,8 +22,8 @@ var restartCases = []Case{
 		ctx, node, worker := within(t), h.As(t, leader), h.As(t, ringer)
 		lane := bus.Lane{Tenant: "default", App: "billing.eu", Worker: ringer.Name}
 		must(t, node.Serve(ctx, bus.ServiceStore, echo), "serve")
-		heardBack := make(chan bus.Signal, 1000)
-		must(t, node.Listen(ctx, "*", bus.TopicBack, "", func(s bus.Signal) { heardBack <- s }), "listen")
+		cameBack := make(chan bus.Signal, 1000)
+		must(t, node.Listen(ctx, "*", bus.TopicBack, "", func(s bus.Signal) { cameBack <- s }), "listen")
 		must(t, worker.Receive(ctx, lane, func([]bus.Offer) {}), "receive")
 		restart(t, h)
 		again(t, "a call", func() error {
@@ -36,10 +36,10 @@ var restartCases = []Case{
 			if err := worker.Signal(ctx, bus.Signal{Topic: bus.TopicBack, Data: []byte("x")}); err != nil {
 				return err
 			}
-			come(t, heardBack, "the signal")
+			come(t, cameBack, "the signal")
 			return nil
 		})
-		again(t, "a list handed out", func() error { return node.Hand(ctx, lane, offers("x", 1)) })
+		again(t, "a personal list", func() error { return node.Hand(ctx, lane, offers("x", 1)) })
 	}},
 	{"offers go on after a restart, and a Take that waits gets them", func(t *testing.T, h Harness) {
 		ctx, node, worker := within(t), h.As(t, leader), h.As(t, ringer)
@@ -71,7 +71,7 @@ var restartCases = []Case{
 	}},
 }
 
-// again tries until it works: for a while after a restart nobody knows of anybody.
+// again tries until it works: for a while after a restart no end knows of any other.
 func again(t *testing.T, what string, do func() error) {
 	t.Helper()
 	var err error
@@ -82,7 +82,7 @@ func again(t *testing.T, what string, do func() error) {
 		if errors.Is(err, bus.ErrClosed) {
 			break
 		}
-		<-time.After(2 * time.Millisecond) // a connection that comes back tells nobody here
+		<-time.After(2 * time.Millisecond) // a new connection is not announced here
 	}
 	t.Fatalf("%s after a restart: %v", what, err)
 }

@@ -10,38 +10,38 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// heard listens and passes on what comes.
-func heard(t *testing.T, b bus.Bus, tenant jobs.Tenant, topic bus.Topic, to string) <-chan bus.Signal {
+// listenTo listens and passes on what comes.
+func listenTo(t *testing.T, b bus.Bus, tenant jobs.Tenant, topic bus.Topic, to string) <-chan bus.Signal {
 	t.Helper()
 	ch := make(chan bus.Signal, 1000)
 	must(t, b.Listen(t.Context(), tenant, topic, to, func(s bus.Signal) { ch <- s }), "listen to %s", topic)
 	return ch
 }
 
-// say signals text.
-func say(t *testing.T, b bus.Bus, topic bus.Topic, tenant jobs.Tenant, to, text string) {
+// signal sends a signal with a text.
+func signal(t *testing.T, b bus.Bus, topic bus.Topic, tenant jobs.Tenant, to, text string) {
 	t.Helper()
 	err := b.Signal(within(t), bus.Signal{Topic: topic, Tenant: tenant, To: to, Data: []byte(text)})
 	must(t, err, "signal %q", text)
 }
 
-// hears ends the test unless exactly these texts come, in this order. The last one should be one that comes last.
-func hears(t *testing.T, ch <-chan bus.Signal, who string, texts ...string) {
+// wantSignals ends the test unless exactly these texts come, in this order. The last one should be one that comes last.
+func wantSignals(t *testing.T, ch <-chan bus.Signal, who string, texts ...string) {
 	t.Helper()
 	for _, want := range texts {
 		if s := come(t, ch, fmt.Sprintf("%q to %s", want, who)); string(s.Data) != want {
-			t.Fatalf("%s heard %q, not %q", who, s.Data, want)
+			t.Fatalf("%s got %q, not %q", who, s.Data, want)
 		}
 	}
 }
 
 var signalCases = []Case{
-	{"a signal reaches all who listen to its topic, and says who sent it", func(t *testing.T, h Harness) {
+	{"a signal reaches all who listen to its topic, with its sender", func(t *testing.T, h Harness) {
 		node, worker, rival := h.As(t, leader), h.As(t, ringer), h.As(t, other)
 		ears := map[string]<-chan bus.Signal{
-			"the worker":       heard(t, worker, "default", bus.TopicChanged, ""),
-			"the other worker": heard(t, rival, "default", bus.TopicChanged, other.Name),
-			"the node":         heard(t, node, "*", bus.TopicChanged, ""),
+			"the worker":       listenTo(t, worker, "default", bus.TopicChanged, ""),
+			"the other worker": listenTo(t, rival, "default", bus.TopicChanged, other.Name),
+			"the node":         listenTo(t, node, "*", bus.TopicChanged, ""),
 		}
 		from := bus.Principal{Role: bus.Node, Name: "forged"}
 		err := node.Signal(within(t), bus.Signal{Topic: bus.TopicChanged, From: from, Data: []byte("a\x00b")})
@@ -49,51 +49,51 @@ var signalCases = []Case{
 		for who, ear := range ears {
 			got := come(t, ear, "the signal to "+who)
 			if string(got.Data) != "a\x00b" || got.From != leader || got.Tenant != "default" || got.To != "" || got.Topic != bus.TopicChanged {
-				t.Fatalf("%s heard %+v", who, got)
+				t.Fatalf("%s got %+v", who, got)
 			}
 		}
 	}},
-	{"a signal that nobody hears is no error", func(t *testing.T, h Harness) {
-		say(t, h.As(t, ringer), bus.TopicLog, "", "", "x")
+	{"a signal without a listener is no error", func(t *testing.T, h Harness) {
+		signal(t, h.As(t, ringer), bus.TopicLog, "", "", "x")
 	}},
 	{"signals to a worker reach it, those to others do not", func(t *testing.T, h Harness) {
 		node, worker, rival := h.As(t, leader), h.As(t, ringer), h.As(t, other)
-		mine := heard(t, worker, "default", bus.TopicCancel, ringer.Name)
-		his := heard(t, rival, "default", bus.TopicCancel, other.Name)
-		all := heard(t, node, "default", bus.TopicCancel, "")
-		say(t, node, bus.TopicCancel, "", ringer.Name, "to the first")
-		say(t, node, bus.TopicCancel, "default", other.Name, "to the second")
-		say(t, node, bus.TopicCancel, "default", "", "to both")
-		hears(t, mine, "the first", "to the first", "to both")
-		hears(t, his, "the second", "to the second", "to both")
-		hears(t, all, "one who hears all", "to the first", "to the second", "to both")
+		mine := listenTo(t, worker, "default", bus.TopicCancel, ringer.Name)
+		others := listenTo(t, rival, "default", bus.TopicCancel, other.Name)
+		all := listenTo(t, node, "default", bus.TopicCancel, "")
+		signal(t, node, bus.TopicCancel, "", ringer.Name, "to the first")
+		signal(t, node, bus.TopicCancel, "default", other.Name, "to the second")
+		signal(t, node, bus.TopicCancel, "default", "", "to both")
+		wantSignals(t, mine, "the first", "to the first", "to both")
+		wantSignals(t, others, "the second", "to the second", "to both")
+		wantSignals(t, all, "one that gets all", "to the first", "to the second", "to both")
 	}},
 	{"topics are apart", func(t *testing.T, h Harness) {
 		node := h.As(t, leader)
-		live := heard(t, node, "default", bus.TopicLive, "")
-		say(t, node, bus.TopicChanged, "", "", "changed")
-		say(t, node, bus.TopicLive, "", "", "live")
-		hears(t, live, "one who listens to live", "live")
+		live := listenTo(t, node, "default", bus.TopicLive, "")
+		signal(t, node, bus.TopicChanged, "", "", "changed")
+		signal(t, node, bus.TopicLive, "", "", "live")
+		wantSignals(t, live, "one that listens to live", "live")
 	}},
-	{"tenants are apart, and nodes hear all", func(t *testing.T, h Harness) {
+	{"tenants are apart, and nodes receive all", func(t *testing.T, h Harness) {
 		node, worker, stranger := h.As(t, leader), h.As(t, ringer), h.As(t, foreign)
-		ours := heard(t, worker, "", bus.TopicChanged, "")
-		theirs := heard(t, stranger, "acme.eu", bus.TopicChanged, "")
-		every := heard(t, node, "*", bus.TopicChanged, "")
-		say(t, node, bus.TopicChanged, "acme.eu", "", "theirs")
-		say(t, node, bus.TopicChanged, "default", "", "ours")
-		say(t, node, bus.TopicChanged, "acme.eu", "", "end")
-		say(t, node, bus.TopicChanged, "default", "", "end")
-		hears(t, ours, "our worker", "ours", "end")
-		hears(t, theirs, "their worker", "theirs", "end")
-		hears(t, every, "the node", "theirs", "ours", "end", "end")
+		ours := listenTo(t, worker, "", bus.TopicChanged, "")
+		theirs := listenTo(t, stranger, "acme.eu", bus.TopicChanged, "")
+		every := listenTo(t, node, "*", bus.TopicChanged, "")
+		signal(t, node, bus.TopicChanged, "acme.eu", "", "theirs")
+		signal(t, node, bus.TopicChanged, "default", "", "ours")
+		signal(t, node, bus.TopicChanged, "acme.eu", "", "end")
+		signal(t, node, bus.TopicChanged, "default", "", "end")
+		wantSignals(t, ours, "our worker", "ours", "end")
+		wantSignals(t, theirs, "their worker", "theirs", "end")
+		wantSignals(t, every, "the node", "theirs", "ours", "end", "end")
 
 		ctx := within(t)
 		wantErr(t, stranger.Signal(ctx, bus.Signal{Topic: bus.TopicBack, Tenant: "default", Data: []byte("x")}), jobs.Forbidden, "signal to another tenant")
 		wantErr(t, stranger.Listen(ctx, "default", bus.TopicLive, "", func(bus.Signal) {}), jobs.Forbidden, "listen to another tenant")
 		wantErr(t, stranger.Listen(ctx, "*", bus.TopicLive, "", func(bus.Signal) {}), jobs.Forbidden, "listen to all tenants")
 	}},
-	{"a role sends and hears its topics and no others", func(t *testing.T, h Harness) {
+	{"a role sends and receives its topics and no others", func(t *testing.T, h Harness) {
 		ctx := within(t)
 		for _, p := range []bus.Principal{leader, ringer, caller} {
 			b := h.As(t, p)
@@ -131,7 +131,7 @@ var signalCases = []Case{
 		})
 		must(t, err, "listen")
 		for i := range 300 {
-			say(t, worker, bus.TopicLog, "", "", fmt.Sprint(i))
+			signal(t, worker, bus.TopicLog, "", "", fmt.Sprint(i))
 		}
 		come(t, ended, "the last signal")
 		for i, text := range got {
@@ -140,17 +140,17 @@ var signalCases = []Case{
 			}
 		}
 	}},
-	{"a listener that hangs holds nobody up", func(t *testing.T, h Harness) {
+	{"a listener that hangs delays no other", func(t *testing.T, h Harness) {
 		node, worker := h.As(t, leader), h.As(t, ringer)
 		free := make(chan struct{})
 		defer close(free)
 		must(t, node.Listen(t.Context(), "*", bus.TopicLog, "", func(bus.Signal) { <-free }), "listen")
-		quick := heard(t, node, "*", bus.TopicLog, "")
+		quick := listenTo(t, node, "*", bus.TopicLog, "")
 		for i := range 100 {
-			say(t, worker, bus.TopicLog, "", "", fmt.Sprint(i))
+			signal(t, worker, bus.TopicLog, "", "", fmt.Sprint(i))
 		}
 		for i := range 100 {
-			hears(t, quick, "the quick listener", fmt.Sprint(i))
+			wantSignals(t, quick, "the quick listener", fmt.Sprint(i))
 		}
 	}},
 	{"Listen ends with its context", func(t *testing.T, h Harness) {
@@ -158,13 +158,13 @@ var signalCases = []Case{
 		ctx, cancel := context.WithCancel(t.Context())
 		count := make(chan bus.Signal, 100)
 		must(t, worker.Listen(ctx, "", bus.TopicLive, "", func(s bus.Signal) { count <- s }), "listen")
-		stays := heard(t, worker, "", bus.TopicLive, "")
-		say(t, node, bus.TopicLive, "default", "", "before")
-		hears(t, stays, "who stays", "before")
-		hears(t, count, "who goes", "before")
+		stays := listenTo(t, worker, "", bus.TopicLive, "")
+		signal(t, node, bus.TopicLive, "default", "", "before")
+		wantSignals(t, stays, "the one that stays", "before")
+		wantSignals(t, count, "the one that goes", "before")
 		cancel()
-		say(t, node, bus.TopicLive, "default", "", "after")
-		hears(t, stays, "who stays", "after")
+		signal(t, node, bus.TopicLive, "default", "", "after")
+		wantSignals(t, stays, "the one that stays", "after")
 		if len(count) != 0 {
 			t.Fatal("a signal came after the listener's context had ended")
 		}

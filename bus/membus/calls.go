@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// server is somebody who answers calls of a service.
+// server answers the calls of a service.
 type server struct {
 	end *end
 	ctx context.Context

@@ -10,10 +10,10 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// pace is how long a caller is held who asks for a queue that is not there: he will ask again at once.
+// pace is how long a Take from a missing queue waits before it fails: its caller asks again at once.
 const pace = 250 * time.Millisecond
 
-// handTime is how long a worker has to take what is handed to it.
+// handTime is how long a worker has to take a list of its personal lane.
 const handTime = time.Second
 
 // queue is a leader's queue: what waits on the shared lane of each app.
@@ -142,7 +142,7 @@ func (h *Hub) take(queue string, lane bus.Lane, want int) (list []bus.Offer, mor
 	return list, s.more, q.gone
 }
 
-// receiver is somebody who receives what is handed to a personal lane.
+// receiver receives the lists of a personal lane.
 type receiver struct {
 	end   *end
 	ctx   context.Context
@@ -150,7 +150,7 @@ type receiver struct {
 }
 
 type hand struct {
-	ctx  context.Context // of the one who hands; over means: too late
+	ctx  context.Context // of the caller of Hand; when it has ended, it is too late
 	list []bus.Offer
 	got  chan bool
 }

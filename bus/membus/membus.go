@@ -20,7 +20,7 @@ import (
 // limit is the most bytes of a request or an answer: as many as natsbus carries on an embedded server.
 const limit = 8 << 20
 
-// Hub is a bus. All principals that shall hear each other are ends of the same one.
+// Hub is a bus. All principals that communicate are ends of the same one.
 type Hub struct {
 	mu        sync.Mutex
 	queues    map[string]*queue
@@ -29,7 +29,7 @@ type Hub struct {
 	servers   map[string][]*server // by service, the one whose turn it is first
 }
 
-// New makes a bus that nobody is on yet.
+// New makes a bus without ends.
 func New() *Hub {
 	return &Hub{
 		queues:    map[string]*queue{},
@@ -64,7 +64,7 @@ func (e *end) Close() error {
 	return nil
 }
 
-// errOf is why nothing can be done now: this end was closed, or ctx is over.
+// errOf returns why nothing can be done now: this end was closed, or ctx has ended.
 func (e *end) errOf(ctx context.Context) error {
 	if e.life.Err() != nil {
 		return bus.ErrClosed
@@ -72,7 +72,7 @@ func (e *end) errOf(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// may refuses what a server's permissions would refuse: everybody speaks for his own tenant, nodes for all.
+// may refuses what a server's permissions would refuse: each end acts for its own tenant, nodes for all.
 func (e *end) may(t jobs.Tenant, what string) error {
 	if e.as.Role == bus.Node || e.as.Tenant == t {
 		return nil
@@ -100,11 +100,11 @@ func (e *end) lasting(ctx context.Context, forget func()) context.Context {
 	return ctx
 }
 
-// lasts says whether something lasting of this end still goes on.
+// lasts reports whether something lasting of this end still continues.
 func (e *end) lasts(ctx context.Context) bool { return ctx.Err() == nil && e.life.Err() == nil }
 
-// carried is err as it looks after a journey: a refusal stays one, of anything else only the text arrives. So no
-// caller sees an error (bus.ErrNobody, a context's end) that the handler met and takes it for its own.
+// carried is err as it looks after a journey: a refusal stays one, of anything else only the text arrives. So no caller
+// mistakes an error that the handler met (bus.ErrNobody, a context's end) for its own.
 func carried(err error) error {
 	var refusal *kernel.Refusal
 	var code jobs.Code

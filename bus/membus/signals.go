@@ -13,7 +13,7 @@ import (
 // signal but speed, and a listener that hangs must not fill the memory.
 const backlog = 1 << 16
 
-// listener is somebody who listens to a topic.
+// listener listens to a topic.
 type listener struct {
 	end    *end
 	ctx    context.Context
@@ -80,7 +80,7 @@ func (l *listener) wants(s bus.Signal) bool {
 	return l.topic == s.Topic && (l.tenant == "*" || l.tenant == s.Tenant) && (l.to == "" || s.To == "" || l.to == s.To)
 }
 
-// put hands a signal to the listener's own goroutine.
+// put passes a signal to the listener's own goroutine.
 func (l *listener) put(s bus.Signal) {
 	s.Data = bytes.Clone(s.Data)
 	l.mu.Lock()

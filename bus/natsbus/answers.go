@@ -10,20 +10,20 @@ import (
 
 // answers are the answers that a connection waits for, each on a subject that is used once. The subject ends in the
 // connection's mark and a random token, both from crypto/rand: the library's own reply subjects come from math/rand, so
-// that whoever has seen some of them can compute the next.
+// that a peer that has seen some of them can compute the next.
 type answers struct {
-	mark  string // of this connection, in all those subjects
-	heard string // the subject that covers them
+	mark    string // of this connection, in all those subjects
+	subject string // the subject that covers them
 
 	mu      sync.Mutex
 	sub     *nats.Subscription
 	waiting map[string]chan *nats.Msg // by the subject of the answer
 }
 
-// newAnswers makes answers; heard says which subject covers those with a mark.
-func newAnswers(heard func(mark string) string) *answers {
+// newAnswers makes answers; subject returns the subject that covers those with a mark.
+func newAnswers(subject func(mark string) string) *answers {
 	mark := rand.Text()
-	return &answers{mark: mark, heard: heard(mark), waiting: map[string]chan *nats.Msg{}}
+	return &answers{mark: mark, subject: subject(mark), waiting: map[string]chan *nats.Msg{}}
 }
 
 // expect makes a subject for one answer, under a prefix.
@@ -31,7 +31,7 @@ func (a *answers) expect(nc *nats.Conn, prefix string) (subject string, answer <
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.sub == nil { // the first: the server knows of it before it sees the request
-		if a.sub, err = nc.Subscribe(a.heard, a.arrive); err != nil {
+		if a.sub, err = nc.Subscribe(a.subject, a.arrive); err != nil {
 			return "", nil, err
 		}
 	}

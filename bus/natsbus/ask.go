@@ -12,9 +12,9 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Ask asks a server in this process something that is the server's own affair, as one of its users: see
-// embedded.Server.Remove. bus.ErrNobody means that no server answers that, and a refusal that nothing was asked; after any
-// other error it may have been heard.
+// Ask sends a request to the server in this process itself, as one of its users: see embedded.Server.Remove.
+// bus.ErrNobody means that no server answers it, and a refusal that nothing was sent; after any other error it may have
+// been received.
 func Ask(ctx context.Context, of Server, user, password, subject string, request []byte) ([]byte, error) {
 	nc, err := nats.Connect("", nats.InProcessServer(of), nats.UserInfo(user, password), nats.NoReconnect())
 	if err != nil {

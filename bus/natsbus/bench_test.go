@@ -27,7 +27,7 @@ func list(n int) []bus.Offer {
 	return l
 }
 
-// BenchmarkOffer is one leader that offers, and nobody who takes.
+// BenchmarkOffer is one leader that offers, and no worker that takes.
 func BenchmarkOffer(b *testing.B) {
 	for _, size := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("lists=%d", size), func(b *testing.B) {

@@ -17,12 +17,12 @@ import (
 const (
 	// inFlight is how many calls of one service are answered at the same time. More wait, in order.
 	inFlight = 256
-	// backlogBytes is how much may wait; what does not fit is lost, and its caller hears nothing.
+	// backlogBytes is how much may wait; what does not fit is lost, and its caller gets no answer.
 	backlogBytes = 256 << 20
 
-	// codeHeader marks an answer that is an error, and says which. Its text is the answer's body.
+	// codeHeader marks an answer that is an error, with its code. Its text is the answer's body.
 	codeHeader = "Carillon-Code"
-	// goneCode says that nobody is there any more: who was asked has just ended serving.
+	// goneCode means bus.ErrNobody: the end that was asked has just stopped serving.
 	goneCode = "nobody"
 	// plainError is the code of an error that is not a refusal. No jobs.Code is like it.
 	plainError = "error"
@@ -41,7 +41,7 @@ func (b *Bus) Call(ctx context.Context, service string, request []byte) ([]byte,
 	answer, err := b.ask(ctx, callSubject(b.as, service), b.inbox, inboxPrefix(b.as), request)
 	var said said
 	if errors.As(err, &said) {
-		return nil, said.error // the handler's own words
+		return nil, said.error // the handler's own error
 	}
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", service, err)
@@ -91,7 +91,7 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 	}
 	subject := serveSubject(service)
 	places := make(chan struct{}, inFlight)
-	var hands load
+	var inWork load
 	err := b.subscribe(ctx, subject, func(ctx context.Context) (*nats.Subscription, error) {
 		sub, err := b.nc.QueueSubscribe(subject, group, func(m *nats.Msg) {
 			from, ok := callerOf(m.Subject)
@@ -105,7 +105,7 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 				b.senseless(m.Subject, errors.New("its answer would not go to its caller"))
 				return
 			}
-			if err := hands.take(from, len(m.Data)); err != nil {
+			if err := inWork.take(from, len(m.Data)); err != nil {
 				b.answer(m, nil, err)
 				return
 			}
@@ -114,12 +114,12 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 			case <-ctx.Done():
 			}
 			if ctx.Err() != nil {
-				hands.done(from, len(m.Data))
+				inWork.done(from, len(m.Data))
 				b.gone(m)
 				return
 			}
 			go func() {
-				defer func() { hands.done(from, len(m.Data)); <-places }()
+				defer func() { inWork.done(from, len(m.Data)); <-places }()
 				data, err := fn(ctx, from, m.Data)
 				b.answer(m, data, err)
 			}()
@@ -135,8 +135,8 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 	return nil
 }
 
-// answer answers a request, with data or with an error. A refusal stays one; of any other error the text arrives,
-// and not its kind: what the handler met (nobody, a context's end) is not what the caller has met.
+// answer answers a request, with data or with an error. A refusal stays one; of any other error the text arrives, and
+// not its kind: an error that the handler met (bus.ErrNobody, a context's end) is not the caller's.
 func (b *Bus) answer(m *nats.Msg, data []byte, err error) {
 	if most := b.Limit(); err == nil && len(data) > most {
 		err = kernel.Invalid("the answer has %d bytes: %d are the most", len(data), most)
@@ -148,14 +148,14 @@ func (b *Bus) answer(m *nats.Msg, data []byte, err error) {
 		reply.Header = nats.Header{codeHeader: {codeOf(err)}}
 	}
 	if err := b.nc.PublishMsg(reply); err != nil && b.life.Err() == nil {
-		// The caller's connection to this server, or ours, has gone: to him the outcome is unknown.
+		// The caller's connection to this server, or ours, has gone: for the caller the outcome is unknown.
 		b.log.Warn("answer not sent", "subject", m.Subject, "err", err)
 	}
 }
 
-// gone answers that nobody is there: we ended, and the server does not know yet.
+// gone answers with goneCode: we ended, and the server does not know yet.
 func (b *Bus) gone(m *nats.Msg) {
-	_ = b.nc.PublishMsg(&nats.Msg{Subject: m.Reply, Header: nats.Header{codeHeader: {goneCode}}}) // or he hears nothing
+	_ = b.nc.PublishMsg(&nats.Msg{Subject: m.Reply, Header: nats.Header{codeHeader: {goneCode}}}) // or the caller would wait in vain
 }
 
 func codeOf(err error) string {

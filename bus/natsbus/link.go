@@ -28,7 +28,7 @@ var errLost = ended{kernel.Refuse(jobs.Unknown, "the connection to NATS was lost
 type link struct {
 	mu    sync.Mutex
 	up    chan struct{}   // closed while there is one
-	holds context.Context // ends when it breaks; over while there is none
+	holds context.Context // ends when it breaks; ended while there is none
 	lose  context.CancelCauseFunc
 }
 
@@ -110,10 +110,10 @@ func (b *Bus) disconnected(_ *nats.Conn, err error) {
 	}
 }
 
-// asyncError hears what the server says of messages that have no answer.
+// asyncError logs the server's errors about messages that have no answer.
 func (b *Bus) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	if subject, denied := deniedSubject(err); denied {
-		b.denials.tell(subject)
+		b.denials.notify(subject)
 	}
 	if sub != nil {
 		b.log.Warn("bus error", "err", err, "subject", sub.Subject)
@@ -124,7 +124,7 @@ func (b *Bus) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 
 var violation = regexp.MustCompile(`Permissions Violation for (?:Publish|Subscription) to "(\S+)"`)
 
-// deniedSubject is the subject that the server's permissions refuse to this user, if that is what err says.
+// deniedSubject is the subject that the server's permissions refuse to this user, if that is what err reports.
 func deniedSubject(err error) (string, bool) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return "", false
@@ -140,10 +140,10 @@ func forbidden(subject string) error {
 	return kernel.Refuse(jobs.Forbidden, "the NATS server's permissions refuse this user the subject %s", subject)
 }
 
-// api stands for all subjects of JetStream's API in [denials].
+// api represents all subjects of JetStream's API in [denials].
 const api = "$JS.API."
 
-// denials tells those who wait for an answer that the server has refused their question: it says so, but beside.
+// denials notifies those who wait for an answer that the server has refused their request: it reports that on the side.
 type denials struct {
 	mu      sync.Mutex
 	waiting map[string]map[int]context.CancelCauseFunc
@@ -173,7 +173,7 @@ func (d *denials) watch(subject string, cancel context.CancelCauseFunc) (forget 
 	}
 }
 
-func (d *denials) tell(subject string) {
+func (d *denials) notify(subject string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, cancel := range d.waiting[subject] {
@@ -187,7 +187,7 @@ func (d *denials) tell(subject string) {
 }
 
 // attempt is a context for one exchange on a subject. It ends with ctx, with Close, when the connection breaks, and
-// when the server refuses the subject; [Bus.reason] tells which. There being no connection is an end, too.
+// when the server refuses the subject; [Bus.reason] returns which. A missing connection is an end, too.
 func (b *Bus) attempt(ctx context.Context, subject string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	_, holds := b.link.state()
@@ -200,7 +200,7 @@ func (b *Bus) attempt(ctx context.Context, subject string) (context.Context, fun
 	}
 }
 
-// briefly is an attempt that a server of ours has so much time for; [Bus.why] tells what became of it.
+// briefly is an attempt with a time limit for a server of ours; [Bus.why] returns what became of it.
 func (b *Bus) briefly(ctx context.Context, subject string, d time.Duration) (context.Context, func()) {
 	attempt, done := b.attempt(ctx, subject)
 	limited, cancel := context.WithTimeout(attempt, d)
@@ -210,8 +210,8 @@ func (b *Bus) briefly(ctx context.Context, subject string, d time.Duration) (con
 	}
 }
 
-// why is [Bus.reason] of an attempt made briefly: when the time is over that we gave, and not the caller's, it is the
-// server that is at fault.
+// why is [Bus.reason] of an attempt made briefly: when our time limit has passed, and not the caller's, the server is
+// at fault.
 func (b *Bus) why(ctx, limited context.Context, err error) error {
 	if ctx.Err() == nil && errors.Is(context.Cause(limited), context.DeadlineExceeded) && b.life.Err() == nil {
 		return kernel.Refuse(jobs.Unavailable, "JetStream on NATS server %s does not answer", b.nc.ConnectedServerName())

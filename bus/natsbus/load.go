@@ -8,22 +8,22 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// How many bytes of requests a service has in its hands at the same time. What decoding makes of them is some times as
-// much; whoever floods it with the largest messages there are must not cost the others their memory. Who is told to come
-// again does so, as courteous programs have three requests under way.
+// Bounds for the bytes of requests that a service works on at the same time. Decoded they are some times as large; a
+// caller that floods it with the largest messages must not cost the others their memory. It is asked to come again;
+// well-behaved programs have three requests under way.
 const (
 	loadOfOne = 32 << 20
 	loadOfAll = 128 << 20
 )
 
-// load is what a service has in its hands, by caller. Nodes are not counted: they ask for others.
+// load is what a service is working on, by caller. Nodes are not counted: they ask for others.
 type load struct {
 	mu  sync.Mutex
 	all int
 	of  map[bus.Principal]int
 }
 
-// take takes a request on, or says that it is too much now.
+// take accepts a request, or refuses it because there are too many now.
 func (l *load) take(from bus.Principal, n int) error {
 	if from.Role == bus.Node {
 		return nil
@@ -41,7 +41,7 @@ func (l *load) take(from bus.Principal, n int) error {
 	return nil
 }
 
-// done says that a request was answered.
+// done records that a request was answered.
 func (l *load) done(from bus.Principal, n int) {
 	if from.Role == bus.Node {
 		return

@@ -1,11 +1,11 @@
-// Package natsbus is the bus on NATS: a server beside, or the one in this process (package embedded).
+// Package natsbus is the bus on NATS: an external server, or the one in this process (package embedded).
 //
-// Offers lie in a work-queue stream in memory, one per leader's term, with one durable consumer per app; all else
-// is plain NATS. subjects.go holds every subject, permissions.go who may use which.
+// Offers are in a work-queue stream in memory, one per leader's term, with one durable consumer per app; all else is
+// plain NATS. subjects.go has every subject, permissions.go who may use which.
 //
-// Where to start: [Connect]. Sharp edges: while there is no connection nothing is kept for later (unless
-// [Config.Buffer] says so) and everything answers at once that nobody is there; what was under way when a
-// connection broke ends as jobs.Unknown. A new connection takes up again what was served, listened to and received.
+// Where to start: [Connect]. Sharp edges: without a connection nothing is buffered (unless [Config.Buffer] is set) and
+// everything returns bus.ErrNobody at once; what was under way when a connection broke ends as jobs.Unknown. A new
+// connection resumes what was served, listened to and received.
 package natsbus
 
 import (
@@ -33,11 +33,11 @@ import (
 // headroom is what we leave of a message for its headers.
 const headroom = 1 << 10
 
-// Config says who connects, and how.
+// Config is the identity and the settings of a connection.
 type Config struct {
 	// As is who this end is. On a server with users the user must be allowed to be that one, a worker with its app.
 	As bus.Principal
-	// Logger hears of connections and of messages that make no sense. Default: nobody does.
+	// Logger gets connection events and malformed messages. Default: none.
 	Logger *slog.Logger
 
 	// User and Password, or Token, or a file with credentials: what the server asks for. Default: nothing.
@@ -45,8 +45,8 @@ type Config struct {
 	// TLS secures the connection. Default: as the server demands.
 	TLS *tls.Config
 
-	// InProcess is a server in this process. If there is one, the URL means nothing. One that is an [Insider]'s
-	// says itself what it asks for.
+	// InProcess is a server in this process. With it, the URL is ignored. An [Insider]'s supplies the credentials
+	// itself.
 	InProcess Server
 	// Retry makes Connect succeed although no server is there: it is looked for until there is one.
 	Retry bool
@@ -85,9 +85,9 @@ type Bus struct {
 	wires   wires
 	doubted atomic.Bool // whether the server is there is being found out
 
-	// Answers to what this end asks: those that come to its inbox, and workers' to what is handed to them. Their marks
+	// Answers to what this end asks: those that come to its inbox, and workers' to their personal lists. Their marks
 	// differ, so that a worker that sees the one learns nothing of the other.
-	inbox, handed *answers
+	inbox, personal *answers
 
 	malformed atomic.Uint64
 	complaint atomic.Int64 // when a malformed message was last logged, in seconds
@@ -103,11 +103,10 @@ type Bus struct {
 
 var _ bus.Bus = (*Bus)(nil)
 
-// Connect connects to a server (or several, with commas: one of them is used, another when it goes). It returns when
-// the connection stands, or with the reason why it does not; with Config.Retry it does not wait. A connection that
-// is lost is tried again for ever.
+// Connect connects to a server (or several, with commas: one of them is used, another when it goes). It returns once
+// connected, or with the reason why not; with Config.Retry it does not wait. A lost connection is tried again for ever.
 func Connect(ctx context.Context, url string, cfg Config) (*Bus, error) {
-	b := &Bus{as: cfg.As, log: cfg.Logger, made: map[made]time.Time{}, handed: newAnswers(answersTo)}
+	b := &Bus{as: cfg.As, log: cfg.Logger, made: map[made]time.Time{}, personal: newAnswers(answersTo)}
 	b.inbox = newAnswers(func(mark string) string { return inboxPrefix(cfg.As) + "." + mark + ".*" })
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
@@ -121,7 +120,7 @@ func Connect(ctx context.Context, url string, cfg Config) (*Bus, error) {
 	if err != nil {
 		b.end()
 		if cfg.InProcess != nil {
-			// A server in this process hangs up without a word if it does not like the password.
+			// A server in this process hangs up without an error if the password is wrong.
 			err = fmt.Errorf("%w (is the user right?)", err)
 		}
 		return nil, fmt.Errorf("connect to NATS: %w", refusedBy(err))
@@ -184,12 +183,12 @@ func (b *Bus) options(ctx context.Context, cfg Config) []nats.Option {
 	return o
 }
 
-// soonBack is how often one tries again quickly: for half a second, in which a leader that was told to stop is replaced,
-// and the bus of the next one opens.
+// soonBack is how many quick reconnects there are: for half a second, in which a leader that stops is replaced, and the
+// bus of the next one opens.
 const soonBack = 10
 
 // reconnectDelay is short at first, since a server that restarts is soon back, and never the same for two. It stays
-// well below the few seconds that a standby takes to notice that its leader is gone: until then nobody answers.
+// well below the few seconds that a standby takes to notice that its leader is gone: until then no leader answers.
 func reconnectDelay(attempts int) time.Duration {
 	d := min(50*time.Millisecond<<min(max(0, attempts-soonBack), 4), 500*time.Millisecond)
 	return d/2 + mathrand.N(d)
@@ -203,20 +202,20 @@ func (b *Bus) Close() error {
 	return nil
 }
 
-// Limit is the most bytes a request or an answer may have. It is the server's to say; most servers say 1 MiB.
+// Limit is the most bytes a request or an answer may have. The server decides; most servers have 1 MiB.
 func (b *Bus) Limit() int {
 	most := int(b.nc.MaxPayload())
 	if most <= 0 {
-		most = 1 << 20 // no server yet: what most of them say
+		most = 1 << 20 // no server yet: what most of them have
 	}
 	return most - headroom
 }
 
-// Malformed is how many messages made no sense: they were dropped, and nobody was offered what was in them.
+// Malformed is how many malformed messages were dropped, with the offers in them.
 func (b *Bus) Malformed() uint64 { return b.malformed.Load() }
 
-// senseless counts a message that makes no sense, and says so in the log, but not more than once a second: one who
-// floods the bus must not flood the log.
+// senseless counts a malformed message, and logs it, but not more than once a second: a peer that floods the bus must
+// not flood the log.
 func (b *Bus) senseless(subject string, err error) {
 	n := b.malformed.Add(1)
 	now := time.Now().Unix()
@@ -225,7 +224,7 @@ func (b *Bus) senseless(subject string, err error) {
 	}
 }
 
-// check says why nothing can be done now: closed, or ctx is over.
+// check returns why nothing can be done now: closed, or ctx has ended.
 func (b *Bus) check(ctx context.Context) error {
 	if b.life.Err() != nil {
 		return bus.ErrClosed
@@ -249,10 +248,10 @@ func (b *Bus) leads(what string) error {
 	return kernel.Refuse(jobs.Forbidden, "%s may not %s: nodes may", b.as.Actor(), what)
 }
 
-// errNoConnection says that nothing was sent.
+// errNoConnection means that nothing was sent.
 var errNoConnection = fmt.Errorf("no connection to NATS: %w", bus.ErrNobody)
 
-// reason is why an exchange failed, in the words of package bus.
+// reason returns why an exchange failed, as an error of package bus.
 func (b *Bus) reason(ctx context.Context, err error) error {
 	var e ended
 	switch {

@@ -39,7 +39,7 @@ func connect(t testing.TB, url string, cfg natsbus.Config) *natsbus.Bus {
 
 func TestBusOverTheNetwork(t *testing.T) {
 	bustest.Run(t, func(t *testing.T) bustest.Harness {
-		port := freeport.Port(t) // which is nobody else's while the server is away
+		port := freeport.Port(t) // which no other socket gets while the server is down
 		s := start(t, embedded.Config{Port: port})
 		return bustest.Harness{
 			As: func(t *testing.T, p bus.Principal) bus.Bus {
@@ -66,7 +66,7 @@ func TestBusInProcess(t *testing.T) {
 
 func echo(_ context.Context, _ bus.Principal, request []byte) ([]byte, error) { return request, nil }
 
-// slow tells that it was asked, and answers when it is let.
+// slow reports that it was asked, and answers when it is released.
 func slow(asked chan<- struct{}, free <-chan struct{}) bus.Handler {
 	return func(context.Context, bus.Principal, []byte) ([]byte, error) {
 		close(asked)

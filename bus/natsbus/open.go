@@ -20,11 +20,11 @@ import (
 const (
 	// oldest is the first version of a server that does all we ask of it.
 	oldest = "2.10.0"
-	// ackWait is after what time an offer that was taken, but neither claimed nor returned, goes to somebody else.
+	// ackWait is after what time an offer that was taken, but neither claimed nor returned, goes to another worker.
 	ackWait = 30 * time.Second
 	// streamBytes bounds what offers may take of the server's memory. A leader's window is far smaller.
 	streamBytes = 64 << 20
-	// remadeAfter is how long we believe that a consumer exists. Somebody may delete it.
+	// remadeAfter is how long we believe that a consumer exists. It may be deleted.
 	remadeAfter = 10 * time.Second
 	// apiTime is how long JetStream may take to make or find something.
 	apiTime = 3 * time.Second
@@ -109,7 +109,7 @@ func (b *Bus) openTerm(ctx context.Context, term uint64) error {
 }
 
 // deleteStream deletes the stream of an older term. In a cluster the server that keeps it may be gone, with the leader
-// of that term, and nobody else answers for it: then it is told, and not waited for.
+// of that term, and no other answers for it: then the request is sent without waiting.
 func (b *Bus) deleteStream(ctx context.Context, name string) error {
 	brief, cancel := ctx, func() {}
 	if b.nc.ConnectedClusterName() != "" {
@@ -123,7 +123,7 @@ func (b *Bus) deleteStream(ctx context.Context, name string) error {
 	return err
 }
 
-// available says what is missing for streams to be made at all.
+// available returns what is missing for streams to be made at all.
 func (b *Bus) available(ctx context.Context) error {
 	if v := b.nc.ConnectedServerVersion(); olderThan(v, oldest) {
 		return kernel.Refuse(jobs.Unavailable, "the NATS server is of version %s: %s is the oldest that will do", v, oldest)
@@ -192,7 +192,7 @@ func (b *Bus) owners(ctx context.Context, subject string) string {
 	return strings.Join(found, " and ")
 }
 
-// differences says in what a stream is not the one we would have made, where that matters.
+// differences returns in what a stream is not the one we would have made, where that matters.
 func differences(want, got jetstream.StreamConfig) error {
 	var all []string
 	differ := func(what string, want, got any) {

@@ -9,7 +9,7 @@ import (
 // They can then speak for each other.
 const AnyName = "*"
 
-// Subjects are what a user may use and what, of that, he may not, in the notation of a NATS server's configuration.
+// Subjects are what a user may use and what, of that, it may not, in the notation of a NATS server's configuration.
 type Subjects struct {
 	Allow []string
 	Deny  []string
@@ -22,10 +22,10 @@ type Permission struct {
 }
 
 // Permissions are what the server must allow the user that a principal connects as, and no more: the table at the head
-// of subjects.go, for one principal. They make principals true: who sends is read from the subject.
+// of subjects.go, for one principal. They make principals true: the sender is read from the subject.
 //
-// A worker speaks for these apps and takes their offers only. Without any it may say of which it is, and take offers of
-// all apps and (since a consumer's name is one token of a subject) of all tenants: it sees their ids and keys, and can
+// A worker acts for these apps and takes their offers only. Without any it may choose its app, and take offers of all
+// apps and (since a consumer's name is one token of a subject) of all tenants: it sees their ids and keys, and can
 // claim none of those of other tenants.
 func Permissions(p bus.Principal, apps ...string) Permission {
 	never := []string{"$SYS.>"}
@@ -66,8 +66,8 @@ func Permissions(p bus.Principal, apps ...string) Permission {
 	if p.Role != bus.Worker {
 		return can
 	}
-	// Answers to what is handed over have subjects of the worker's own. The server's permission to answer
-	// (allow_responses) would be wider: it overrides what is denied, and covers whatever reply subject a request has.
+	// Answers to personal lists have subjects of the worker's own. The server's permission to answer (allow_responses)
+	// would be wider: it overrides what is denied, and covers any reply subject of a request.
 	for _, app := range of {
 		for _, lane := range lanesOf(tenant, app, p.Name) {
 			*subscribe = append(*subscribe, laneRoot+"."+lane)
@@ -96,8 +96,8 @@ func lanesOf(tenant, app, name string) []string {
 	return lanes
 }
 
-// pullsOf are the subjects on which one asks a consumer for offers, and tells it what became of them. Servers have
-// two forms of the latter.
+// pullsOf are the subjects on which a worker asks a consumer for offers, and acknowledges them. Servers have two forms
+// of the latter.
 func pullsOf(consumer string) []string {
 	return []string{
 		pullRoot + ".*." + consumer,
@@ -106,17 +106,17 @@ func pullsOf(consumer string) []string {
 	}
 }
 
-// Grant is a user of a server: who he is to it, and to us.
+// Grant is a user of a server: its name there, and its principal.
 type Grant struct {
 	User, Password string
 	As             bus.Principal
-	Apps           []string // of a worker, which says one of them; none = any
+	Apps           []string // of a worker, which chooses one of them; none = any
 }
 
 // Permission is what the user may do.
 func (g Grant) Permission() Permission { return Permissions(g.As, g.Apps...) }
 
-// Check says what a grant lacks, or nil.
+// Check returns what a grant lacks, or nil.
 func (g Grant) Check() error {
 	switch {
 	case g.User == "" || g.Password == "":

@@ -58,8 +58,8 @@ func guarded(t *testing.T) (*embedded.Server, string) {
 	return s, queue
 }
 
-// Who connects with another's password cannot be the other: he is told so at once, not by silence.
-func TestNobodyIsSomebodyElse(t *testing.T) {
+// A client with another's password cannot be the other: it gets an error at once, instead of silence.
+func TestNoPrincipalIsAnother(t *testing.T) {
 	s, queue := guarded(t)
 	for _, p := range []bus.Principal{rival, elsewhere, stranger, client, node} {
 		b := connect(t, s.URL(), natsbus.Config{As: p, User: "w1", Password: "w"})
@@ -168,8 +168,8 @@ func TestAWorkersRawConnection(t *testing.T) {
 	}
 }
 
-// What a server sends as an answer goes out in the server's own name. Whoever asks says where to: it must be where he
-// gets answers, or he would speak for the server.
+// A server sends an answer in its own name, to the subject that the caller chose: that must be the caller's inbox, or
+// the caller could send as the server.
 func TestAnswersGoToWhoAsked(t *testing.T) {
 	s, queue := guarded(t)
 	raw := func(user, password string) *nats.Conn {
@@ -213,11 +213,11 @@ func TestAnswersGoToWhoAsked(t *testing.T) {
 	// What was sent before has been answered by now, or is on its way: what is sent behind it arrives behind it.
 	must(t, connect(t, s.URL(), natsbus.Config{As: node, User: "node", Password: "n"}).Signal(t.Context(), bus.Signal{Topic: bus.TopicLog, Tenant: "default", Data: []byte("last")}))
 	for {
-		heard := <-signals
-		if string(heard.Data) == "last" {
+		got := <-signals
+		if string(got.Data) == "last" {
 			break
 		}
-		t.Errorf("a signal %s of %s: %q", heard.Topic, heard.From.Actor(), heard.Data)
+		t.Errorf("a signal %s of %s: %q", got.Topic, got.From.Actor(), got.Data)
 	}
 	select {
 	case from := <-calls:
@@ -230,9 +230,9 @@ func TestAnswersGoToWhoAsked(t *testing.T) {
 	done()
 }
 
-// JetStream publishes where those who pull and acknowledge tell it to: offers of their app, statuses, and empty messages.
-// Wherever a worker has them sent, nobody takes them for a node's or a worker's.
-func TestJetStreamSpeaksForNobody(t *testing.T) {
+// JetStream publishes where those who pull and acknowledge direct it: offers of their app, statuses, and empty
+// messages. On any subject that a worker chooses, they do not count as a node's or a worker's.
+func TestJetStreamSpeaksForNoPrincipal(t *testing.T) {
 	s, queue := guarded(t)
 	leader := connect(t, s.URL(), natsbus.Config{As: node, User: "node", Password: "n"})
 	signals, calls, lists := make(chan bus.Signal, 100), make(chan bus.Principal, 100), make(chan []bus.Offer, 100)
@@ -280,7 +280,7 @@ func TestJetStreamSpeaksForNobody(t *testing.T) {
 	_, err = victim.Call(within(t), "other", nil)
 	must(t, err)
 	if got := <-lists; len(got) != 64 {
-		t.Errorf("a worker is handed %d offers by another", len(got))
+		t.Errorf("a worker gets %d offers from another", len(got))
 	}
 	for range bus.Topics() {
 		if got := <-signals; string(got.Data) != "last" {
@@ -292,9 +292,9 @@ func TestJetStreamSpeaksForNobody(t *testing.T) {
 	}
 }
 
-// Whoever sends the largest messages there are, as many as he can, does not cost the others their memory: he is told to
-// come again, and they are answered meanwhile.
-func TestWhoSendsTooMuchAtOnce(t *testing.T) {
+// A client that sends the largest messages there are, as many as it can, does not cost the others their memory: it is
+// asked to come again, and they are answered meanwhile.
+func TestTooManyLargeRequests(t *testing.T) {
 	s, _ := guarded(t)
 	leader := connect(t, s.URL(), natsbus.Config{As: node, User: "node", Password: "n"})
 	free := make(chan struct{})

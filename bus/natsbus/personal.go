@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// handTime is how long a worker has to take what is handed to it.
+// handTime is how long a worker has to take a list of its personal lane.
 const handTime = time.Second
 
 // Hand sends a list as a request. The worker answers when its function has returned.
@@ -30,7 +30,7 @@ func (b *Bus) Hand(ctx context.Context, lane bus.Lane, list []bus.Offer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, handTime)
 	defer cancel()
-	if _, err = b.ask(ctx, handSubject(lane), b.handed, answerPrefix(lane), message); err != nil {
+	if _, err = b.ask(ctx, handSubject(lane), b.personal, answerPrefix(lane), message); err != nil {
 		return fmt.Errorf("hand to worker %q: %w", lane.Worker, err)
 	}
 	return nil

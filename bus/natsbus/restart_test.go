@@ -74,7 +74,7 @@ func (w *wire) accept() {
 	}
 }
 
-// freeze has it carry nothing, and hang up on nobody, until it thaws.
+// freeze has it carry nothing, and hang up on no connection, until it thaws.
 func (w *wire) freeze() (thaw func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,8 +202,8 @@ func TestACallEndsWithItsConnection(t *testing.T) {
 func TestSignalsAreKeptIfOneAsksForIt(t *testing.T) {
 	s := start(t, embedded.Config{})
 	leader := connect(t, s.URL(), natsbus.Config{As: node})
-	heard := make(chan bus.Signal, 10)
-	must(t, leader.Listen(t.Context(), "*", bus.TopicLog, "", func(s bus.Signal) { heard <- s }))
+	received := make(chan bus.Signal, 10)
+	must(t, leader.Listen(t.Context(), "*", bus.TopicLog, "", func(s bus.Signal) { received <- s }))
 	w := newWire(t, s.URL()[len("nats://"):])
 	teller := connect(t, w.url(), natsbus.Config{As: worker, Buffer: 1 << 20})
 	w.set(true)
@@ -213,9 +213,9 @@ func TestSignalsAreKeptIfOneAsksForIt(t *testing.T) {
 	must(t, teller.Signal(within(t), bus.Signal{Topic: bus.TopicLog, Data: []byte("kept")}))
 	w.set(false)
 	select {
-	case got := <-heard:
+	case got := <-received:
 		if string(got.Data) != "kept" {
-			t.Errorf("heard %q", got.Data)
+			t.Errorf("received %q", got.Data)
 		}
 	case <-within(t).Done():
 		t.Error("the signal is lost")
@@ -223,13 +223,13 @@ func TestSignalsAreKeptIfOneAsksForIt(t *testing.T) {
 }
 
 func TestConnectWithoutAServer(t *testing.T) {
-	port := freeport.Port(t) // which is nobody else's while the server is away
+	port := freeport.Port(t) // which no other socket gets while the server is down
 	s := start(t, embedded.Config{Port: port})
 	url := s.URL()
 	must(t, s.Stop())
 	if b, err := natsbus.Connect(within(t), url, natsbus.Config{As: worker}); err == nil {
 		_ = b.Close()
-		t.Fatal("connected to nobody")
+		t.Fatal("connected without a server")
 	}
 	var log page
 	b := connect(t, url, natsbus.Config{As: worker, Retry: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -239,15 +239,15 @@ func TestConnectWithoutAServer(t *testing.T) {
 	if b.Limit() < 64<<10 {
 		t.Errorf("the limit is %d", b.Limit())
 	}
-	heard := make(chan bus.Signal, 10)
+	received := make(chan bus.Signal, 10)
 	listens := make(chan error, 1)
 	go func() {
-		listens <- b.Listen(t.Context(), "", bus.TopicLive, "", func(s bus.Signal) { heard <- s })
+		listens <- b.Listen(t.Context(), "", bus.TopicLive, "", func(s bus.Signal) { received <- s })
 	}()
 	s = start(t, embedded.Config{Port: port})
 	must(t, <-listens) // it waited for the server
 	must(t, connect(t, s.URL(), natsbus.Config{As: node}).Signal(within(t), bus.Signal{Topic: bus.TopicLive, Data: []byte("x")}))
-	<-heard
+	<-received
 	must(t, s.Stop())
 	for b.Connected() {
 		runtime.Gosched()
@@ -257,12 +257,12 @@ func TestConnectWithoutAServer(t *testing.T) {
 	}
 }
 
-// A server that is frozen hangs up on nobody. Who asks it something is answered by another one: the library, which would
-// find out later, is kept from it here.
+// A frozen server hangs up on no connection. A request to it is answered by another one: the library, which would find
+// out later, is kept from it here.
 func TestAFrozenServerIsLeft(t *testing.T) {
 	s := start(t, embedded.Config{})
 	leader := connect(t, s.URL(), natsbus.Config{As: node})
-	must(t, leader.Serve(t.Context(), bus.ServiceHeartbeat, func(context.Context, bus.Principal, []byte) ([]byte, error) { return []byte("heard"), nil }))
+	must(t, leader.Serve(t.Context(), bus.ServiceHeartbeat, func(context.Context, bus.Principal, []byte) ([]byte, error) { return []byte("received"), nil }))
 	first, second := newWire(t, s.URL()[len("nats://"):]), newWire(t, s.URL()[len("nats://"):])
 	w := connect(t, first.url()+","+second.url(), natsbus.Config{As: worker}.WithoutPings())
 	if len(first.connections()) == 0 { // the library chooses
@@ -273,7 +273,7 @@ func TestAFrozenServerIsLeft(t *testing.T) {
 	for {
 		answer, err := w.Call(ctx, bus.ServiceHeartbeat, []byte("heartbeat"))
 		if err == nil {
-			if string(answer) != "heard" {
+			if string(answer) != "received" {
 				t.Errorf("the answer is %q", answer)
 			}
 			break

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// ServerConfig is what the configuration file of a NATS server needs so that these users, and nobody else, can be
-// who they say: JetStream, and an account of their own. A grant without a password has it in a variable of the
-// server's environment, which [PasswordVariable] names.
+// ServerConfig is what the configuration file of a NATS server needs so that exactly these users can act as their
+// principals: JetStream, and an account of their own. A grant without a password has it in a variable of the server's
+// environment, which [PasswordVariable] names.
 func ServerConfig(grants []Grant) (string, error) {
 	var b strings.Builder
 	b.WriteString(`# The bus of Carillon. Offers lie in a JetStream stream in memory: a few hundred bytes each, 256 MiB at most.

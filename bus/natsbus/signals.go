@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// backlog is how many signals wait for a listener that is slow; those beyond are lost to it, and the log says so.
+// backlog is how many signals wait for a slow listener; those beyond are lost to it, which is logged.
 const backlog = 8 << 10
 
 // Signal publishes.
@@ -50,28 +50,28 @@ func (b *Bus) Listen(ctx context.Context, tenant jobs.Tenant, topic bus.Topic, t
 		return err
 	}
 	ctx, cancel := b.lasting(ctx)
-	heard := make(chan *nats.Msg, backlog)
+	received := make(chan *nats.Msg, backlog)
 	for _, subject := range listenSubjects(tenant, topic, to) {
 		err := b.subscribe(ctx, subject, func(context.Context) (*nats.Subscription, error) {
-			return b.nc.ChanSubscribe(subject, heard)
+			return b.nc.ChanSubscribe(subject, received)
 		})
 		if err != nil {
 			cancel(err) // the other subscription, if there is one, must not stay
 			return fmt.Errorf("listen to %s: %w", topic, err)
 		}
 	}
-	go b.listen(ctx, heard, fn)
+	go b.listen(ctx, received, fn)
 	return nil
 }
 
-func (b *Bus) listen(ctx context.Context, heard <-chan *nats.Msg, fn func(bus.Signal)) {
+func (b *Bus) listen(ctx context.Context, received <-chan *nats.Msg, fn func(bus.Signal)) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case m := <-heard:
+		case m := <-received:
 			s, ok := signalOf(m.Subject)
-			if ok = ok && m.Reply == "" && len(m.Header) == 0 && len(m.Data) > 0; !ok { // or JetStream has sent it, whoever asked for that
+			if ok = ok && m.Reply == "" && len(m.Header) == 0 && len(m.Data) > 0; !ok { // or JetStream has sent it, for any requester
 				b.senseless(m.Subject, errors.New("its subject is not that of a signal"))
 				continue
 			}

@@ -24,15 +24,15 @@ import (
 //
 // A server's permissions enforce this table (see [Permissions]), which has three consequences:
 //
-//   - The subject says who sends, and for which app, on whichever of several servers.
-//   - Nobody can publish where another awaits an answer: what a worker may answer to nodes has a root of its own (answer),
-//     all other answers go to inboxes, in which nodes alone may publish.
+//   - The subject identifies the sender, and its app, on each of several servers.
+//   - No principal can publish where another awaits an answer: what a worker may answer to nodes has a root of its own
+//     (answer), all other answers go to inboxes, in which nodes alone may publish.
 //   - No permission covers the reply subject of a request, to which the receiver of the request publishes with its own
 //     rights. So receivers check it: nodes answer a call in the caller's inbox only, workers answer on their own lane's
-//     answer subjects only. JetStream does not check it: whoever may pull can have the server publish the app's offers,
-//     statuses and empty messages on any subject. Therefore reply subjects end in a random token of 130 bits that is
-//     used once, a call without a reply subject in its caller's inbox is dropped, and so is a signal that has headers, a
-//     reply subject, or no data.
+//     answer subjects only. JetStream does not check it: a principal that may pull can have the server publish the
+//     app's offers, statuses and empty messages on any subject. Therefore reply subjects end in a random token of 130
+//     bits that is used once, a call without a reply subject in its caller's inbox is dropped, and so is a signal that
+//     has headers, a reply subject, or no data.
 //
 // The term is in the subject of offers so that two leaders never share a stream, and the new leader's stream is ready
 // before the old one is deleted.
@@ -76,7 +76,7 @@ func token(s string) string {
 	return b.String()
 }
 
-// isPlain says whether all of s stands for itself.
+// isPlain reports whether all of s stands for itself.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -87,7 +87,7 @@ func isPlain(s string) bool {
 	return true
 }
 
-// name is the reverse of [token]; false says that token never wrote this.
+// name is the reverse of [token]; false means that token never wrote this.
 func name(t string) (string, bool) {
 	if t == none {
 		return "", true
@@ -117,7 +117,7 @@ func name(t string) (string, bool) {
 
 func streamName(term uint64) string { return streamPrefix + strconv.FormatUint(term, 10) }
 
-// termOf is the term of a stream of ours; false says that it is not one.
+// termOf is the term of a stream of ours; false means that it is not one.
 func termOf(stream string) (uint64, bool) {
 	digits, ours := strings.CutPrefix(stream, streamPrefix)
 	term, err := strconv.ParseUint(digits, 10, 64)
@@ -149,13 +149,13 @@ func laneTokens(l bus.Lane) string {
 
 func handSubject(l bus.Lane) string { return laneRoot + "." + laneTokens(l) }
 
-// answerPrefix is where the worker of a lane answers what it is handed.
+// answerPrefix is where the worker of a lane answers its personal lists.
 func answerPrefix(l bus.Lane) string { return answerRoot + "." + laneTokens(l) }
 
 // answersTo are all workers' answers to requests of one connection.
 func answersTo(connection string) string { return answerRoot + ".*.*.*.*." + connection + ".*" }
 
-// principalTokens are the four tokens that say who speaks.
+// principalTokens are the four tokens that identify the sender.
 func principalTokens(p bus.Principal) string {
 	return token(string(p.Tenant)) + "." + token(string(p.Role)) + "." + token(p.Name) + "." + token(p.App)
 }
@@ -190,7 +190,7 @@ func signalSubject(s bus.Signal) string {
 	return signalRoot + "." + token(string(s.Tenant)) + "." + token(string(s.Topic)) + "." + token(s.To) + "." + principalTokens(s.From)
 }
 
-// listenSubjects are what one hears who listens to a topic: what is for him and what is for all.
+// listenSubjects are the subjects of a listener to a topic: those to it and those to all.
 func listenSubjects(tenant jobs.Tenant, topic bus.Topic, to string) []string {
 	t := token(string(tenant))
 	if tenant == "*" {
@@ -203,7 +203,7 @@ func listenSubjects(tenant jobs.Tenant, topic bus.Topic, to string) []string {
 	return []string{stem + none + ".*.*.*.*", stem + token(to) + ".*.*.*.*"}
 }
 
-// signalOf is what a signal's subject says.
+// signalOf parses a signal's subject.
 func signalOf(subject string) (s bus.Signal, ok bool) {
 	parts := strings.Split(subject, ".")
 	if len(parts) != 8 || parts[0] != signalRoot {

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 )
 
-// Whoever lost a server tries again quickly while a leader is replaced, and never gives up more than that.
+// A client that lost its server tries again quickly while a leader is replaced, and never gives up more than that.
 func TestReconnectDelay(t *testing.T) {
 	for range 100 {
 		var all time.Duration

@@ -26,7 +26,7 @@ func (b *Bus) subscribe(ctx context.Context, subject string, make func(context.C
 		if sub.Type() == nats.ChanSubscription {
 			_ = sub.Unsubscribe()
 		} else {
-			_ = sub.Drain() // what is on its way is still answered: that nobody is here
+			_ = sub.Drain() // what is on its way is still answered, with goneCode
 		}
 	})
 	if err := b.flushed(ctx, subject); err != nil {

@@ -44,7 +44,7 @@ func (b *Bus) Take(ctx context.Context, queue string, lane bus.Lane, want int) (
 	}
 	t := &taking{bus: b, subject: pullSubject(queue, lane), want: max(want, 1)}
 	if _, ours := termOf(queue); !ours {
-		t.subject = "" // nobody knows such a queue, and its name may be no token
+		t.subject = "" // there is no such queue, and its name may be no token
 	}
 	err := t.run(ctx)
 	t.letGo()
@@ -62,7 +62,7 @@ type taking struct {
 	want    int
 
 	list    []bus.Offer
-	replies []string // where to say that the messages are done with
+	replies []string // where to acknowledge the messages
 	queued  bool     // others wait before us: ask for a place in the line, not for what is there
 	longest int      // of the lists that came
 	refused int
@@ -172,8 +172,8 @@ func (t *taking) ask() error {
 	return t.bus.nc.PublishRequest(t.subject, t.pull.inbox, append(body, '}'))
 }
 
-// await collects what comes until the request has been answered. An error says that it was refused, or that nobody
-// waits any more; no error and no offers say: ask again.
+// await collects what comes until the request has been answered. An error means that it was refused, or that no caller
+// waits any more; no error and no offers mean: ask again.
 func (t *taking) await(ctx, holds context.Context) error {
 	late := time.NewTimer(overdue)
 	defer late.Stop()
@@ -205,13 +205,13 @@ func (t *taking) await(ctx, holds context.Context) error {
 // accept reads a message: it is ours, or too much, or makes no sense.
 func (t *taking) accept(m *nats.Msg) {
 	if len(t.list) >= t.want {
-		t.bus.say(m.Reply, "-NAK")
+		t.bus.acknowledge(m.Reply, "-NAK")
 		return
 	}
 	list, err := decodeList(m.Data)
 	if err != nil {
 		t.bus.senseless(m.Subject, err)
-		t.bus.say(m.Reply, "+TERM not a list of offers")
+		t.bus.acknowledge(m.Reply, "+TERM not a list of offers")
 		return
 	}
 	t.longest = max(t.longest, len(list))
@@ -232,19 +232,20 @@ func (t *taking) judge(end *nats.Msg) error {
 	case status == "503", status == "409" && text == "Consumer Deleted":
 		return bus.ErrNobody
 	}
-	return kernel.Refuse(jobs.Unavailable, "NATS says %s %s", status, text)
+	return kernel.Refuse(jobs.Unavailable, "NATS answered %s %s", status, text)
 }
 
-// done says that the messages can be forgotten.
+// done acknowledges the messages, so that they can be forgotten.
 func (t *taking) done() {
 	for _, reply := range t.replies {
-		t.bus.say(reply, "+ACK")
+		t.bus.acknowledge(reply, "+ACK")
 	}
 	t.replies = nil
 }
 
-// say tells a consumer what becomes of a message. If it does not arrive the message comes again, and loses the claim.
-func (b *Bus) say(reply, what string) { _ = b.nc.Publish(reply, []byte(what)) }
+// acknowledge sends a consumer what becomes of a message. If it does not arrive the message comes again, and loses the
+// claim.
+func (b *Bus) acknowledge(reply, what string) { _ = b.nc.Publish(reply, []byte(what)) }
 
 // pull is a subscription on which answers to requests come. One Take at a time holds it.
 type pull struct {
@@ -266,10 +267,10 @@ func (p *pull) arrive(m *nats.Msg) {
 	offered := strings.HasPrefix(m.Reply, ackRoot+".")
 	switch {
 	case !p.held:
-		// The Take that asked for it has gone: it goes to somebody else, now and not when it is overdue.
+		// The Take that asked for it has gone: it goes to another worker, now and not when it is overdue.
 		p.mu.Unlock()
 		if offered {
-			p.bus.say(m.Reply, "-NAK")
+			p.bus.acknowledge(m.Reply, "-NAK")
 		}
 		return
 	case offered:
@@ -292,7 +293,7 @@ func (p *pull) begin(n int) {
 	p.missing, p.end = n, nil
 }
 
-// collect answers with what came, and whether the request is over; end is nil if it brought all that was asked for.
+// collect returns what came, and whether the request has ended; end is nil if it brought all that was asked for.
 func (p *pull) collect() (messages []*nats.Msg, end *nats.Msg, over bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -300,15 +301,15 @@ func (p *pull) collect() (messages []*nats.Msg, end *nats.Msg, over bool) {
 	return messages, p.end, p.missing == 0
 }
 
-// underWay says whether a request has not been answered yet, or not fully.
+// underWay reports whether a request has not been answered yet, or not fully.
 func (p *pull) underWay() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.missing > 0
 }
 
-// release gives the pull back, and says whether it may be used again. If a request is still under way it may not:
-// its answers belong to nobody.
+// release gives the pull back, and reports whether it may be used again. If a request is still under way it may not:
+// its answers would go to another Take.
 func (p *pull) release() bool {
 	p.mu.Lock()
 	p.held = false
@@ -316,7 +317,7 @@ func (p *pull) release() bool {
 	p.messages, p.end = nil, nil
 	p.mu.Unlock()
 	for _, m := range left {
-		p.bus.say(m.Reply, "-NAK")
+		p.bus.acknowledge(m.Reply, "-NAK")
 	}
 	if !clean {
 		_ = p.sub.Drain() // what is on its way still comes to arrive; fails if there is no connection, and then nothing is

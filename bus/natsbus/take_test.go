@@ -36,8 +36,8 @@ func raw(t testing.TB, s *embedded.Server, o ...nats.Option) (*nats.Conn, jetstr
 	return nc, js
 }
 
-// within is a context for what must happen, on a busy machine, too. It is longer than AckWait, after which an offer comes
-// again that was sent where nobody is any more.
+// within is a context for what must happen, on a busy machine, too. It is longer than AckWait, after which an offer
+// comes again that was sent to a worker that has gone.
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
@@ -178,7 +178,7 @@ func TestWhatIsNotDoneComesAgain(t *testing.T) {
 	must(t, err)
 	patient := consumer.CachedInfo().Config
 	if patient.AckWait != 30*time.Second {
-		t.Errorf("an offer that nobody claims is another's after %v", patient.AckWait)
+		t.Errorf("an unclaimed offer goes to another worker after %v", patient.AckWait)
 	}
 	patient.AckWait = 100 * time.Millisecond
 	_, err = js.UpdateConsumer(within(t), queue, patient)
@@ -194,7 +194,7 @@ func TestWhatIsNotDoneComesAgain(t *testing.T) {
 	}
 }
 
-func TestAConsumerThatSomebodyDeletedIsMadeAgain(t *testing.T) {
+func TestADeletedConsumerIsMadeAgain(t *testing.T) {
 	s := start(t, embedded.Config{})
 	leader, taker, queue := opened(t, s, nil)
 	_, js := raw(t, s)
@@ -234,8 +234,8 @@ func TestAQueueNameIsNotTrusted(t *testing.T) {
 }
 
 func TestAWorkerSaysWhatItDidNotWant(t *testing.T) {
-	// Lists were long; then there are many short ones, and a long one again: nobody gets more than he wanted by
-	// more than a list.
+	// Lists were long; then there are many short ones, and a long one again: no worker gets more than it wanted by more
+	// than a list.
 	s := start(t, embedded.Config{})
 	leader, taker, queue := opened(t, s, nil)
 	sizes := []int{64, 64, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 64, 64, 64, 64, 64, 64, 64, 64}

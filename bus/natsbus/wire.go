@@ -56,14 +56,14 @@ func (w *wires) now() *wire {
 // wire is a connection that counts what arrives, and knows when all that was written has arrived at the server.
 type wire struct {
 	net.Conn
-	heard   atomic.Uint64 // number of reads
+	reads   atomic.Uint64 // number of reads
 	carried atomic.Int64  // when all that was written has arrived, at the lowest bandwidth; Unix nanoseconds
 }
 
 func (w *wire) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
 	if n > 0 {
-		w.heard.Add(1)
+		w.reads.Add(1)
 	}
 	return n, err
 }
@@ -83,7 +83,7 @@ func (b *Bus) doubt() {
 	go func() {
 		defer b.doubted.Store(false)
 		_, holds := b.link.state()
-		heard := w.heard.Load()
+		reads := w.reads.Load()
 		// The ping itself may block: a frozen server reads nothing.
 		ctx, done := context.WithTimeout(holds, time.Minute) // the library requires a deadline
 		defer done()
@@ -94,7 +94,7 @@ func (b *Bus) doubt() {
 				return
 			case <-time.After(wait):
 			}
-			if w.heard.Load() != heard {
+			if w.reads.Load() != reads {
 				return
 			}
 		}

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-var given sync.Map // ports that this process has been told of: nobody listens there yet, and somebody will
+var given sync.Map // ports that this process has given out, with or without a listener
 
-// Port is one on loopback at which nobody listens, another one at each call. It lies below those that a system gives to
-// outgoing connections: tests leave addresses and come back to them, and meanwhile nobody may be given them, least of
-// all somebody who is trying to connect to them.
+// Port returns one on loopback without a listener, another one at each call. It is below those that a system assigns to
+// outgoing connections: tests leave addresses and return to them, and meanwhile no other socket may get them, least of
+// all one that is trying to connect to them.
 func Port(t testing.TB) int {
 	t.Helper()
 	for range 1000 {

@@ -125,7 +125,7 @@ func open(t *testing.T, b *natsbus.Bus, term uint64) (queue string, took time.Du
 	}
 }
 
-// offered offers a run. A server that has just come may not answer yet: then whoever leads opens the queue again.
+// offered offers a run. A server that has just come may not answer yet: then the leader opens the queue again.
 func offered(t *testing.T, leader *natsbus.Bus, queue string, term uint64, lane bus.Lane, offer bus.Offer) string {
 	t.Helper()
 	for began := time.Now(); ; {
@@ -172,8 +172,8 @@ func keeper(t *testing.T, url, stream string) string {
 	return s.CachedInfo().Cluster.Leader
 }
 
-// Three servers are one bus: whoever leads keeps the queue on its own server, workers at any server take from it, and
-// when the leader's server dies all go on at the others.
+// Three servers are one bus: the leader keeps the queue on its own server, workers at any server take from it, and when
+// the leader's server dies all continue at the others.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	h := newThree(t)
@@ -212,7 +212,7 @@ func TestCluster(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	t.Logf("the worker can be handed offers %v after its server died", time.Since(died))
+	t.Logf("the worker can be sent offers %v after its server died", time.Since(died))
 	queue, _ = open(t, h.nodes[2], 2)
 	t.Logf("the queue of the next term is there %v after the server died", time.Since(died))
 	if at := keeper(t, h.servers[2].URL(), queue); at != "N2" {
@@ -222,8 +222,8 @@ func TestCluster(t *testing.T) {
 	taken(t, w, queue, lane, list[0])
 }
 
-// hears says that a node at one server is answered by a service at another one.
-func hears(t *testing.T, at *embedded.Server, name, service string, within time.Duration) bool {
+// reaches reports whether a node at one server is answered by a service at another one.
+func reaches(t *testing.T, at *embedded.Server, name, service string, within time.Duration) bool {
 	t.Helper()
 	b, err := natsbus.Connect(t.Context(), "", natsbus.Config{As: bus.Principal{Role: bus.Node, Name: name}, InProcess: at})
 	must(t, err)
@@ -239,8 +239,8 @@ func hears(t *testing.T, at *embedded.Server, name, service string, within time.
 	return false
 }
 
-// A server that is not one of the others, or not any more, is refused by them, whatever it thinks of them itself; and
-// connections that it has are closed, whoever has made them. Those of others stay, and those of clients.
+// A server that is not one of the others, or not any more, is refused by them, even if it does not know that itself;
+// and its connections are closed, from either side. Those of others stay, and those of clients.
 func TestClusterKeepsStrangersOut(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -272,14 +272,14 @@ func TestClusterKeepsStrangersOut(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, beside.Close()) }()
 	must(t, beside.Serve(t.Context(), "beside", func(context.Context, bus.Principal, []byte) ([]byte, error) { return nil, nil }))
-	if !hears(t, stays, "n1", bus.ServiceStore, time.Minute) || !hears(t, goes, "n2", bus.ServiceStore, time.Minute) || !hears(t, goes, "n2", "beside", time.Minute) {
-		t.Fatal("a server of the others is not heard")
+	if !reaches(t, stays, "n1", bus.ServiceStore, time.Minute) || !reaches(t, goes, "n2", bus.ServiceStore, time.Minute) || !reaches(t, goes, "n2", "beside", time.Minute) {
+		t.Fatal("a server of the others is not reached")
 	}
 	between.remove("N2")
 	for _, service := range []string{bus.ServiceStore, "beside"} {
-		for began := time.Now(); hears(t, goes, "n2", service, 10*time.Millisecond); {
+		for began := time.Now(); reaches(t, goes, "n2", service, 10*time.Millisecond); {
 			if time.Since(began) > time.Minute {
-				t.Fatalf("a server that was removed is heard by %s", service)
+				t.Fatalf("a server that was removed reaches %s", service)
 			}
 		}
 	}
@@ -287,14 +287,14 @@ func TestClusterKeepsStrangersOut(t *testing.T) {
 	for name, conf := range map[string]*tls.Config{"N3": between.trusting("N2"), "N4": newCircle(t).trusting("N4"), "N5": nil} {
 		s := start(name, freeport.Address(t), addrs[:2], conf)
 		all.Go(func() {
-			if hears(t, s, "n3", bus.ServiceStore, time.Second) {
-				t.Errorf("%s, which is none of the others, is heard", name)
+			if reaches(t, s, "n3", bus.ServiceStore, time.Second) {
+				t.Errorf("%s, which is none of the others, is reached", name)
 			}
 		})
 	}
 	all.Wait()
-	if !hears(t, stays, "n1", bus.ServiceStore, time.Minute) {
-		t.Error("a server that stays is not heard")
+	if !reaches(t, stays, "n1", bus.ServiceStore, time.Minute) {
+		t.Error("a server that stays is not reached")
 	}
 	_, err = guest.Call(within(t), bus.ServiceStore, nil)
 	must(t, err)

@@ -19,9 +19,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Admit says who comes with a token: tenant and role of the principal, and for a worker the app it is kept to, "" for
-// any. Whom it does not know, any more or at all, it refuses as jobs.Forbidden; any other error means that it cannot
-// tell now.
+// Admit authenticates a token: tenant and role of the principal, and for a worker the app that it is limited to, "" for
+// any. Unknown and revoked tokens it refuses as jobs.Forbidden; any other error means that it cannot decide now.
 type Admit func(ctx context.Context, token string) (as bus.Principal, app string, err error)
 
 const (
@@ -30,20 +29,20 @@ const (
 	lookAgain = 400 * time.Millisecond
 	// looksAtOnce is how many tokens are looked at again at the same time.
 	looksAtOnce = 16
-	// told is how long the door waits for an answer, and so for a store that is just starting. See longest, too.
-	told = 1500 * time.Millisecond
-	// authTimeout is how long a connection may take to say who it is, and us to believe it.
+	// patience is how long the door waits for an answer, and so for a store that is just starting. See longest, too.
+	patience = 1500 * time.Millisecond
+	// authTimeout is how long a connection may take to authenticate, and we to check that.
 	authTimeout = 5 * time.Second
 )
 
-// door lets guests into a server by their tokens. It is a [server.Authentication].
+// door authenticates connections to a server by their tokens. It is a [server.Authentication].
 //
-// Who a guest is follows from three words: the token says tenant, role and perhaps app; the connection's name says
-// which of them it is and, for a worker, of which app (see natsbus.Introduced). The permissions that a guest is given
-// are those of exactly that principal, whose app is in the subjects that it may use: so what a door has found out about
-// a guest is known wherever the guest is heard, and no door has to remember or to be asked.
+// A guest's identity has three sources: the token carries tenant, role and perhaps app; the connection's name carries
+// which of them it is and, for a worker, of which app (see natsbus.Introduced). The guest gets the permissions of
+// exactly that principal, whose app is in the subjects that it may use: so every receiver knows the identity from the
+// subject, and no door has to remember or to be asked.
 type door struct {
-	admit  Admit  // nil = everybody may come in, and do everything
+	admit  Admit  // nil = no authentication, all permissions
 	secret string // of our own process
 	nats   *atomic.Pointer[server.Server]
 	log    *slog.Logger
@@ -86,7 +85,7 @@ func newDoor(admit Admit, log *slog.Logger, nats *atomic.Pointer[server.Server])
 // steward is the user by which our own process speaks to the servers themselves (see Server.Remove).
 const steward = "steward"
 
-// ours says that a connection is our own process's. But for the steward nobody is registered under a user's name: a server
+// ours reports whether a connection is our own process's. Only the steward is registered under a user's name: a server
 // that reloads its options (see closeInvalid) closes the connections of users that these do not list.
 func (d *door) ours(from, secret string) bool {
 	return from == "" && subtle.ConstantTimeCompare([]byte(secret), []byte(d.secret)) == 1
@@ -114,14 +113,14 @@ func (d *door) Check(c server.ClientAuthentication) bool {
 	defer d.knocks.leave(from)
 	g, err := d.ask(c.GetID(), from, o)
 	if err != nil {
-		if d.knocks.say(from) {
+		if d.knocks.logs(from) {
 			d.log.Warn("bus connection refused", "address", from, "name", cut(o.Name), "err", err)
 		}
 		if !errors.Is(err, jobs.Forbidden) {
-			d.connections.end(c.GetID()) // without a word: its token may be right
+			d.connections.end(c.GetID()) // without an error: its token may be right
 			return false
 		}
-		time.Sleep(d.knocks.wrong(from)) // here waits nobody else: the connection has this goroutine to itself
+		time.Sleep(d.knocks.wrong(from)) // delays no other: the connection has this goroutine to itself
 		return false
 	}
 	var apps []string
@@ -133,7 +132,7 @@ func (d *door) Check(c server.ClientAuthentication) bool {
 	return true
 }
 
-// inside says that a connection was let in before.
+// inside reports whether a connection was authenticated before.
 func (d *door) inside(id uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,7 +140,7 @@ func (d *door) inside(id uint64) bool {
 	return is
 }
 
-// ask says who a connection is, and writes it down.
+// ask authenticates a connection, and records it.
 func (d *door) ask(id uint64, from string, o *server.ClientOpts) (guest, error) {
 	token := o.Token
 	if token == "" {
@@ -179,7 +178,7 @@ func (d *door) ask(id uint64, from string, o *server.ClientOpts) (guest, error) 
 			return guest{}, kernel.Refuse(jobs.Forbidden, "the token is for workers of app %s, and this one is of %s", app, self.App)
 		}
 		if app == "" {
-			return guest{}, kernel.Refuse(jobs.Forbidden, "the connection does not say of which app the worker is, and the token is for any")
+			return guest{}, kernel.Refuse(jobs.Forbidden, "the connection names no app for its worker, and the token is for any app")
 		}
 		as.App = app
 	}
@@ -192,7 +191,7 @@ func (d *door) ask(id uint64, from string, o *server.ClientOpts) (guest, error) 
 
 // believe asks whose token this is. A store that is just starting has a moment to answer.
 func (d *door) believe(token string) (as bus.Principal, app string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), told)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -274,7 +273,7 @@ func (d *door) looked(token string) {
 // look ends the connections of a token that holds no longer. A token that cannot be looked at now is believed: an outage
 // of the store must not empty the bus.
 func (d *door) look(ctx context.Context, token string) {
-	ctx, cancel := context.WithTimeout(ctx, told)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if _, _, err := d.admit(ctx, token); !errors.Is(err, jobs.Forbidden) {
 		return
@@ -313,5 +312,5 @@ func addressOf(a net.Addr) string {
 	return tcp.IP.String()
 }
 
-// cut is what a stranger says, made fit for a log: it may be his token.
+// cut makes a stranger's text fit for a log: it may be a token.
 func cut(s string) string { return redact(s[:min(len(s), 100)]) }

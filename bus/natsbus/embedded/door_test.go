@@ -166,8 +166,8 @@ func TestATokenOpensTheBusForOneAndHisApp(t *testing.T) {
 	must(t, err)
 }
 
-// Who is refused at the door is told so, and the log says why without the token.
-func TestWhoIsNotLetIn(t *testing.T) {
+// A refused connection gets that error, and the log has the reason without the token.
+func TestRefusedConnections(t *testing.T) {
 	t.Parallel()
 	var log page
 	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit, Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -215,7 +215,7 @@ func TestWhoIsNotLetIn(t *testing.T) {
 	secret := s.Insider()
 	for _, s := range []string{"BILLING", "SHIPPING", "ANY", "CLIENT", "ADMIN", secret} {
 		if strings.Contains(said, s) {
-			t.Errorf("the log tells a secret (%s): %s", s, said)
+			t.Errorf("the log contains a secret (%s): %s", s, said)
 		}
 	}
 }
@@ -286,7 +286,7 @@ func TestARawConnectionWithAToken(t *testing.T) {
 	}
 }
 
-// Whoever does what he may not, and does it all the time, does not fill the disk with lines about it.
+// A client that tries what it may not, all the time, does not fill the disk with lines about it.
 func TestTheLogOfRefusals(t *testing.T) {
 	var said page
 	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit, Logger: slog.New(slog.NewTextHandler(&said, nil))})
@@ -327,19 +327,19 @@ func TestSubscriptionsOfOneConnection(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("nobody minds")
+		t.Error("no error is logged")
 	}
 }
 
-// What others' handlers write to their logs is heard by nodes only, whatever a worker listens to.
+// Log lines of other workers' handlers reach nodes only, with any subscription of a worker.
 func TestLogLinesAreForNodes(t *testing.T) {
 	s, leader, _ := guarded(t, embedded.Config{Admit: newRegister().admit})
-	heard := make(chan string, 10)
+	received := make(chan string, 10)
 	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo("raw", ofShipping), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	must(t, err)
 	defer nc.Close()
 	for _, subject := range []string{"signal.default.>", "signal.default.log.>", "signal.default.*.*.*.*.*.*", "signal.default.live.>"} {
-		_, err = nc.Subscribe(subject, func(m *nats.Msg) { heard <- m.Subject })
+		_, err = nc.Subscribe(subject, func(m *nats.Msg) { received <- m.Subject })
 		must(t, err)
 	}
 	must(t, nc.Flush())
@@ -349,12 +349,12 @@ func TestLogLinesAreForNodes(t *testing.T) {
 	must(t, b.Signal(within(t), bus.Signal{Topic: bus.TopicLog, Data: []byte("a secret")}))
 	<-arrived
 	must(t, leader.Signal(within(t), bus.Signal{Topic: bus.TopicLive, Tenant: "default", Data: []byte("x")}))
-	if subject := <-heard; !strings.Contains(subject, ".live.") { // its last subscription is the only one that it may have
-		t.Errorf("it hears %s", subject)
+	if subject := <-received; !strings.Contains(subject, ".live.") { // its last subscription is the only one that it may have
+		t.Errorf("it receives %s", subject)
 	}
 }
 
-// Who comes while the store starts waits a moment instead of being told that the token is wrong.
+// A client that connects while the store starts waits a moment, instead of an error about its token.
 func TestAStoreThatIsStarting(t *testing.T) {
 	r := newRegister()
 	r.absent(true)
@@ -379,7 +379,7 @@ func TestARevokedToken(t *testing.T) {
 	}
 	r.absent(true)
 	asked := r.asked.Load()
-	again(t, func() bool { return r.asked.Load() >= asked+8 }) // at least twice for each of the two, whatever else came
+	again(t, func() bool { return r.asked.Load() >= asked+8 }) // at least twice for each of the two
 	select {
 	case name := <-closed:
 		t.Fatalf("%s was closed while the store was away", name)
@@ -405,8 +405,8 @@ func TestARevokedToken(t *testing.T) {
 	}
 }
 
-// A worker whose token was revoked gets nothing more, neither by hand nor from the queue, however often it tries to come
-// back.
+// A worker whose token was revoked gets nothing more, neither by name nor from the queue, with any number of attempts
+// to come back.
 func TestAWorkerWithARevokedTokenGetsNothing(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -415,8 +415,8 @@ func TestAWorkerWithARevokedTokenGetsNothing(t *testing.T) {
 	shared := bus.Lane{Tenant: "default", App: "billing"}
 	gone := entered(t, s, ofAny, as("default", bus.Worker, "gone"), "billing")
 	lane := bus.Lane{Tenant: "default", App: "billing", Worker: "gone-x"}
-	handed := make(chan int, 100)
-	must(t, gone.Receive(within(t), lane, func(list []bus.Offer) { handed <- len(list) }))
+	received := make(chan int, 100)
+	must(t, gone.Receive(within(t), lane, func(list []bus.Offer) { received <- len(list) }))
 	must(t, leader.Hand(within(t), lane, make([]bus.Offer, 1)))
 	_, done, err := gone.Take(within(t), queue, shared, 1) // what guarded has put there
 	must(t, err)
@@ -429,8 +429,8 @@ func TestAWorkerWithARevokedTokenGetsNothing(t *testing.T) {
 	}()
 	r.revoke(ofAny)
 	again(t, func() bool { return errors.Is(leader.Hand(within(t), lane, make([]bus.Offer, 2)), bus.ErrNobody) })
-	for len(handed) > 0 {
-		<-handed
+	for len(received) > 0 {
+		<-received
 	}
 	must(t, leader.Offer(within(t), queue, shared, make([]bus.Offer, 3)))
 	stays := entered(t, s, ofBilling, as("default", bus.Worker, "stays"), "billing")
@@ -440,8 +440,8 @@ func TestAWorkerWithARevokedTokenGetsNothing(t *testing.T) {
 	if len(list) != 3 {
 		t.Errorf("%d offers are left", len(list))
 	}
-	if err := leader.Hand(within(t), lane, make([]bus.Offer, 2)); !errors.Is(err, bus.ErrNobody) || len(handed) > 0 {
-		t.Errorf("it is handed offers: %v", err)
+	if err := leader.Hand(within(t), lane, make([]bus.Offer, 2)); !errors.Is(err, bus.ErrNobody) || len(received) > 0 {
+		t.Errorf("it gets offers: %v", err)
 	}
 	cancel()
 	if err := <-taken; err == nil {
@@ -449,7 +449,7 @@ func TestAWorkerWithARevokedTokenGetsNothing(t *testing.T) {
 	}
 }
 
-// Many wrong tokens from one machine: the right one is let in all the same, and the log is short.
+// Many wrong tokens from one machine: the right one is accepted all the same, and the log is short.
 func TestManyWrongTokens(t *testing.T) {
 	t.Parallel()
 	var log page
@@ -460,7 +460,7 @@ func TestManyWrongTokens(t *testing.T) {
 		wrong.Go(func() {
 			if nc, err := nats.Connect(s.URL(), nats.Token(fmt.Sprint("wrong", i))); err == nil {
 				nc.Close()
-				t.Error("let in")
+				t.Error("accepted")
 			}
 		})
 	}
@@ -488,7 +488,7 @@ func certificate(t *testing.T) (*tls.Config, *x509.CertPool) {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{raw}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}, pool
 }
 
-// With TLS nobody comes in without it, but for our own process.
+// TLS requires a token from all but our own process.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	server, pool := certificate(t)
@@ -502,7 +502,7 @@ func TestTLS(t *testing.T) {
 	_, err = b.Call(within(t), bus.ServiceStore, nil)
 	must(t, err)
 	if _, err := enter(t, s, ofClient, as("default", bus.Client, "shop"), ""); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("a certificate that nobody vouches for: %v", err)
+		t.Errorf("a certificate without a known issuer: %v", err)
 	}
 	raw, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "tls://"))
 	must(t, err)
@@ -531,6 +531,6 @@ func TestAStoreThatIsAway(t *testing.T) {
 	s, _, _ := guarded(t, embedded.Config{Admit: r.admit})
 	r.absent(true)
 	if _, err := enter(t, s, ofBilling, as("default", bus.Worker, "h1"), "billing"); err == nil || errors.Is(err, jobs.Forbidden) {
-		t.Errorf("it is told %v", err)
+		t.Errorf("it gets %v", err)
 	}
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// MaxPayload is the most bytes of a message, if the Config does not say otherwise.
+// MaxPayload is the default for the most bytes of a message.
 const MaxPayload = 8 << 20
 
 const (
@@ -39,7 +39,7 @@ const (
 	startTime = 10 * time.Second
 )
 
-// Config says what the server is like. Its zero value is a server on a free port of this machine, open to all on it.
+// Config configures the server. Its zero value is a server on a free port of this machine, open to all on it.
 type Config struct {
 	Name string // how it is called in logs. Default: carillon
 
@@ -50,10 +50,10 @@ type Config struct {
 	// is open. Until then it can be reached in this process. It wants a Port.
 	Shut bool
 
-	// Users are who may connect, and what they may do there. Default: everybody, everything.
+	// Users are who may connect, and what they may do there. Default: no authentication, all permissions.
 	Users []natsbus.Grant
-	// Admit lets in by tokens instead, beside the connections of this process. Who is let in may do what its principal
-	// may, and is cut off within a second when its token is revoked or expires. Not together with Users.
+	// Admit authenticates by tokens instead, beside the connections of this process. A connection gets its principal's
+	// permissions, and is closed within a second when its token is revoked or expires. Not together with Users.
 	Admit Admit
 	// TLS secures the connections over the network: none comes in without. Default: they are in the clear.
 	TLS *tls.Config
@@ -64,7 +64,7 @@ type Config struct {
 	Dir        string // where JetStream keeps what little it has to. Default: a temporary one
 	MaxPayload int    // most bytes of a message. Default: MaxPayload
 
-	// Logger hears what the server says. Default: nobody does.
+	// Logger gets the server's log. Default: none.
 	Logger *slog.Logger
 }
 
@@ -79,7 +79,7 @@ type Server struct {
 
 	verifier verifier // of other servers; unused without TLS between them
 
-	door *door  // nil = there is none
+	door *door  // nil = none
 	stop func() // ends the watch at the door
 	idle sync.WaitGroup
 
@@ -179,7 +179,7 @@ func (s *Server) Lock() error {
 	return s.run()
 }
 
-// guard watches the door and the routes for as long as the server runs, and says when it ends.
+// guard watches the door and the routes for as long as the server runs, and returns when it ends.
 func (s *Server) guard() (ended <-chan struct{}) {
 	end := make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(end) })
@@ -200,7 +200,7 @@ func (s *Server) Insider() (token string) {
 	return s.door.secret
 }
 
-// ready returns when clients can connect, or with what the server gave up for: it says that in its log only.
+// ready returns when clients can connect, or with the reason why the server gave up, which is only in its log.
 func (s *Server) ready() error {
 	n, log := s.nats.Load(), s.log
 	for deadline := time.Now().Add(startTime); time.Now().Before(deadline); {

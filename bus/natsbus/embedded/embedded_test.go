@@ -161,7 +161,7 @@ func TestShut(t *testing.T) {
 	}
 	for range 2 {
 		if _, err := come(); !errors.Is(err, jobs.Unavailable) {
-			t.Fatalf("it is shut, and somebody comes: %v", err)
+			t.Fatalf("it is shut, and a client connects: %v", err)
 		}
 		must(t, s.Unlock())
 		must(t, s.Unlock())

@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// foreign is a server that somebody else has set up.
+// foreign is a server that is not set up by Carillon.
 func foreign(t *testing.T, set func(*server.Options)) *server.Server {
 	t.Helper()
 	o := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()}
@@ -40,7 +40,7 @@ func foreign(t *testing.T, set func(*server.Options)) *server.Server {
 	return s
 }
 
-// opening is what Open says on a server.
+// opening returns the error of Open on a server.
 func opening(t *testing.T, s *server.Server, cfg natsbus.Config) error {
 	t.Helper()
 	cfg.As = node
@@ -51,22 +51,22 @@ func opening(t *testing.T, s *server.Server, cfg natsbus.Config) error {
 	return err
 }
 
-// says ends the test unless err has the code and all the words.
-func says(t *testing.T, err error, code jobs.Code, words ...string) {
+// wantError ends the test unless err has the code and all the texts.
+func wantError(t *testing.T, err error, code jobs.Code, texts ...string) {
 	t.Helper()
 	if !errors.Is(err, code) {
 		t.Fatalf("%v: this is not %q", err, code)
 	}
-	for _, w := range words {
+	for _, w := range texts {
 		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%q does not say %q", err, w)
+			t.Errorf("%q does not contain %q", err, w)
 		}
 	}
 }
 
 func TestNoJetStream(t *testing.T) {
 	s := foreign(t, func(o *server.Options) { o.JetStream = false })
-	says(t, opening(t, s, natsbus.Config{}), jobs.Unavailable, "JetStream is not enabled on NATS server", "-js")
+	wantError(t, opening(t, s, natsbus.Config{}), jobs.Unavailable, "JetStream is not enabled on NATS server", "-js")
 }
 
 func TestNoJetStreamForTheAccount(t *testing.T) {
@@ -75,7 +75,7 @@ func TestNoJetStreamForTheAccount(t *testing.T) {
 		o.Accounts = []*server.Account{account}
 		o.Users = []*server.User{{Username: "u", Password: "p", Account: account}}
 	})
-	says(t, opening(t, s, natsbus.Config{User: "u", Password: "p"}), jobs.Unavailable, "account")
+	wantError(t, opening(t, s, natsbus.Config{User: "u", Password: "p"}), jobs.Unavailable, "account")
 }
 
 func TestAUserWhoMayOnlyRead(t *testing.T) {
@@ -85,11 +85,11 @@ func TestAUserWhoMayOnlyRead(t *testing.T) {
 		}}}
 	})
 	var err error
-	again(t, func() bool { // who waits for an answer until JetStream's time is over says that there is none, each time
+	again(t, func() bool { // a call that waits out JetStream's time fails, each time
 		err = opening(t, s, natsbus.Config{User: "u", Password: "p"})
 		return !errors.Is(err, jobs.Unavailable)
 	})
-	says(t, err, jobs.Forbidden, "$JS.API.STREAM.CREATE.CARILLON_OFFERS_7")
+	wantError(t, err, jobs.Forbidden, "$JS.API.STREAM.CREATE.CARILLON_OFFERS_7")
 }
 
 func TestAStreamThatOwnsOurSubjects(t *testing.T) {
@@ -97,7 +97,7 @@ func TestAStreamThatOwnsOurSubjects(t *testing.T) {
 		s := foreign(t, nil)
 		_, err := streams(t, s).CreateStream(within(t), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{subject}})
 		must(t, err)
-		says(t, opening(t, s, natsbus.Config{}), jobs.Conflict, "offer.7.>", "ORDERS")
+		wantError(t, opening(t, s, natsbus.Config{}), jobs.Conflict, "offer.7.>", "ORDERS")
 	}
 }
 
@@ -108,7 +108,7 @@ func TestAStreamOfOurNameThatIsNotOurs(t *testing.T) {
 	}
 	for what, c := range map[string]struct {
 		change func(*jetstream.StreamConfig)
-		words  []string
+		texts  []string
 	}{
 		"limits":     {func(c *jetstream.StreamConfig) { c.Retention = jetstream.LimitsPolicy }, []string{"retention is Limits and should be WorkQueue"}},
 		"file":       {func(c *jetstream.StreamConfig) { c.Storage = jetstream.FileStorage }, []string{"storage is File and should be Memory"}},
@@ -123,7 +123,7 @@ func TestAStreamOfOurNameThatIsNotOurs(t *testing.T) {
 			c.change(&theirs)
 			_, err := streams(t, s).CreateStream(within(t), theirs)
 			must(t, err)
-			says(t, opening(t, s, natsbus.Config{}), jobs.Conflict, append(c.words, "CARILLON_OFFERS_7", "delete it")...)
+			wantError(t, opening(t, s, natsbus.Config{}), jobs.Conflict, append(c.texts, "CARILLON_OFFERS_7", "delete it")...)
 		})
 	}
 }
@@ -168,13 +168,13 @@ func TestAServerWithItsOwnLimit(t *testing.T) {
 	}
 	must(t, b.Signal(within(t), bus.Signal{Topic: bus.TopicLog, Data: make([]byte, b.Limit())}))
 	err = b.Signal(within(t), bus.Signal{Topic: bus.TopicLog, Data: make([]byte, b.Limit()+1)})
-	says(t, err, jobs.BadInput)
+	wantError(t, err, jobs.BadInput)
 }
 
-// A server comes back without JetStream, and then with it: the leader hears what is missing, and a worker that goes
-// on asking takes up again.
+// A server comes back without JetStream, and then with it: the leader gets the reason, and a worker that continues to
+// ask gets offers again.
 func TestNoJetStreamForAWhile(t *testing.T) {
-	port := freeport.Port(t) // which is nobody else's while the server is away
+	port := freeport.Port(t) // which no other socket gets while the server is down
 	serve := func(jetstream bool) *server.Server {
 		return foreign(t, func(o *server.Options) { o.JetStream, o.Port = jetstream, port })
 	}
@@ -208,7 +208,7 @@ func TestNoJetStreamForAWhile(t *testing.T) {
 	again(t, func() bool { // until the leader is connected again
 		_, err := leader.Open(within(t), 1)
 		if errors.Is(err, jobs.Unavailable) {
-			says(t, err, jobs.Unavailable, "JetStream is not enabled")
+			wantError(t, err, jobs.Unavailable, "JetStream is not enabled")
 			return true
 		}
 		return false
@@ -275,5 +275,5 @@ func TestAnOldServer(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { _ = b.Close() })
 	_, err = b.Open(within(t), 7)
-	says(t, err, jobs.Unavailable, "version 2.9.25", "2.10.0")
+	wantError(t, err, jobs.Unavailable, "version 2.9.25", "2.10.0")
 }

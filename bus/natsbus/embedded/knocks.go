@@ -21,9 +21,9 @@ const (
 	maxMachines = 10_000
 )
 
-// knocks slows those down who come with wrong tokens: guessing is hopeless anyway, but connections and log lines cost
-// something. Who has a right one is let in at any time, whatever others at the same address do, as long as they do
-// not fill the doorway.
+// knocks slows connections with wrong tokens: guessing is hopeless anyway, but connections and log lines cost
+// something. A right token is accepted at any time, with any number of wrong ones from the same address, as long as
+// they do not fill the doorway.
 type knocks struct {
 	mu sync.Mutex
 	by map[string]*machine
@@ -73,8 +73,8 @@ func (k *knocks) wrong(from string) time.Duration {
 	return min(100*time.Millisecond<<min(m.wrong-1, 10), longest)
 }
 
-// say is whether to log a refusal.
-func (k *knocks) say(from string) bool {
+// logs reports whether to log a refusal.
+func (k *knocks) logs(from string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	m := k.by[from]
@@ -92,7 +92,7 @@ func (k *knocks) forget(now time.Time) {
 	k.tidy(func(m *machine) bool { return now.Sub(m.last) > forgiven })
 }
 
-// tidy forgets machines that nobody is at the door of. The lock is held.
+// tidy forgets machines without a connection at the door. The lock is held.
 func (k *knocks) tidy(enough func(*machine) bool) {
 	for from, m := range k.by {
 		if m.here == 0 && enough(m) {

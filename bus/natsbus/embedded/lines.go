@@ -13,11 +13,11 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// lines turns what the server says into log records, and remembers the worst of it: a server that does not start
-// says why nowhere else.
+// lines turns the server's log into log records, and remembers the worst of it: a server that does not start gives the
+// reason nowhere else.
 type lines struct {
 	to   *slog.Logger
-	door bool // says itself who was not let in, and not too often
+	door bool // logs refused connections itself, and not too often
 
 	mu     sync.Mutex
 	error  error
@@ -30,7 +30,7 @@ type lines struct {
 // one, and each stranger's nonsense: they must not fill the disk.
 const mostLines = 10
 
-func (l *lines) say(level slog.Level, format string, v []any) {
+func (l *lines) write(level slog.Level, format string, v []any) {
 	if l.to == nil {
 		return
 	}
@@ -47,7 +47,7 @@ func (l *lines) say(level slog.Level, format string, v []any) {
 	l.to.Log(context.Background(), level, "nats server", said...)
 }
 
-// turn says whether there is room for a line, and how many were left out since the last.
+// turn reports whether there is room for a line, and how many were left out since the last.
 func (l *lines) turn(now time.Time) (left int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +74,7 @@ func (l *lines) worst() error {
 }
 
 // Noticef is for what a server does all day.
-func (l *lines) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
+func (l *lines) Noticef(format string, v ...any) { l.write(slog.LevelDebug, format, v) }
 
 // Warnf is for what may be wrong. That names in certificates are not looked at is no news: keys are (see mutual).
 func (l *lines) Warnf(format string, v ...any) {
@@ -82,7 +82,7 @@ func (l *lines) Warnf(format string, v ...any) {
 	if strings.Contains(format, "solicited routes will not be verified") {
 		level = slog.LevelDebug
 	}
-	l.say(level, format, v)
+	l.write(level, format, v)
 }
 
 // Errorf is for what is wrong, and for what a user tried and may not.
@@ -94,7 +94,7 @@ func (l *lines) Errorf(format string, v ...any) {
 	if l.door && strings.Contains(fmt.Sprintf(format, v...), server.ErrAuthentication.Error()) {
 		level = slog.LevelDebug
 	}
-	l.say(level, format, v)
+	l.write(level, format, v)
 }
 
 // Fatalf is for why the server does not start.
@@ -102,7 +102,7 @@ func (l *lines) Fatalf(format string, v ...any) {
 	l.mu.Lock()
 	l.error = errors.Join(l.error, fmt.Errorf(format, v...))
 	l.mu.Unlock()
-	l.say(slog.LevelError, format, v) // there are not many: the server ends with it
+	l.write(slog.LevelError, format, v) // there are not many: the server ends with it
 }
 
 // Debugf is never on.

@@ -16,17 +16,17 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// stewards is all that our own process may say to the servers as their steward.
+// stewards are the permissions of our own process as the servers' steward.
 var stewards = &server.Permissions{
 	Publish:   &server.SubjectPermission{Allow: []string{server.JSApiRemoveServer}},
 	Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}},
 }
 
-// askAgain is how long Remove waits before it asks again, while the servers have nobody who decides for them: that takes
-// them some seconds when the one who did is who died.
+// askAgain is how long Remove waits before it asks again, while the servers have no leader: they need some seconds when
+// the leader was the one that died.
 const askAgain = 250 * time.Millisecond
 
-// oneAsk is how long one answer is waited for: it is lost when whoever decides dies, or is another one by then.
+// oneAsk is how long one answer is waited for: it is lost when the leader dies or changes.
 const oneAsk = 2 * time.Second
 
 // Remove takes a server that is no more out of those that decide together what is kept where: until then it counts for
@@ -61,7 +61,7 @@ func insist(ctx context.Context, ask func(context.Context) error) error {
 			return nil
 		case code == jobs.NotFound:
 			return err
-		case code == jobs.Unknown: // and not that nobody was there whom one could ask
+		case code == jobs.Unknown: // and not that there was no server to ask
 			lost = true
 		}
 		select {
@@ -78,7 +78,7 @@ func (s *Server) remove(ctx context.Context, request []byte) error {
 	defer cancel()
 	raw, err := natsbus.Ask(ctx, s, steward, s.door.secret, server.JSApiRemoveServer, request)
 	if errors.Is(err, bus.ErrNobody) {
-		return kernel.Refuse(jobs.Unavailable, "nobody decides for the NATS servers: most of them must be there")
+		return kernel.Refuse(jobs.Unavailable, "the NATS servers have no leader: a majority of them must run")
 	}
 	if err != nil {
 		return err

@@ -27,8 +27,8 @@ func decide(t *testing.T, s *embedded.Server, want int) {
 	}
 }
 
-// notThere wants to hear that a server is none of those that decide. It asks again when it hears that it was taken out: on
-// a busy machine an answer may be lost, and then that is right.
+// notThere wants the refusal that a server is none of those that decide. It asks again after a success: on a busy
+// machine an answer may be lost, and then that is right.
 func notThere(t *testing.T, s *embedded.Server, name string) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -44,20 +44,20 @@ func notThere(t *testing.T, s *embedded.Server, name string) {
 
 // What an answer says depends on whether one was lost before: that one may have been that it was done.
 func TestRemoveInsists(t *testing.T) {
-	nobody := kernel.Refuse(jobs.Unavailable, "nobody decides")
+	leaderless := kernel.Refuse(jobs.Unavailable, "no leader")
 	none := kernel.Refuse(jobs.NotFound, "it is none of those that decide")
 	lost := context.DeadlineExceeded
 	for what, c := range map[string]struct {
 		answers []error
 		want    error
 	}{
-		"it is done":                   {[]error{nil}, nil},
-		"it is none":                   {[]error{none}, jobs.NotFound},
-		"nobody decides at first":      {[]error{nobody, nobody, nil}, nil},
-		"and then it is none":          {[]error{nobody, none}, jobs.NotFound},
-		"it was done, unheard":         {[]error{lost, none}, nil},
-		"and then nobody decides":      {[]error{lost, nobody, none}, nil},
-		"nobody decides, then unheard": {[]error{nobody, lost, none}, nil},
+		"it is done":           {[]error{nil}, nil},
+		"it is none":           {[]error{none}, jobs.NotFound},
+		"no leader at first":   {[]error{leaderless, leaderless, nil}, nil},
+		"and then it is none":  {[]error{leaderless, none}, jobs.NotFound},
+		"it was done, unheard": {[]error{lost, none}, nil},
+		"and then no leader":   {[]error{lost, leaderless, none}, nil},
+		"no leader, then lost": {[]error{leaderless, lost, none}, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -83,8 +83,8 @@ func TestRemove(t *testing.T) {
 	for range 4 {
 		addrs = append(addrs, freeport.Address(t))
 	}
-	nobody := func(context.Context, string) (bus.Principal, string, error) {
-		return bus.Principal{}, "", kernel.Refuse(jobs.Forbidden, "nobody comes in")
+	none := func(context.Context, string) (bus.Principal, string, error) {
+		return bus.Principal{}, "", kernel.Refuse(jobs.Forbidden, "no token is valid")
 	}
 	var servers [4]*embedded.Server
 	var nodes [4]*natsbus.Bus
@@ -94,7 +94,7 @@ func TestRemove(t *testing.T) {
 		name := fmt.Sprintf("N%d", i)
 		cfg := embedded.Config{Name: name, Cluster: embedded.Cluster{Addr: addrs[i], Routes: addrs[:max(3, i+1)], TLS: between.tls(name)}}
 		if i < 2 {
-			cfg.Admit = nobody // the others let everybody in
+			cfg.Admit = none // the others admit all
 		}
 		var err error
 		servers[i], err = embedded.Start(cfg)
@@ -133,7 +133,7 @@ func TestRemove(t *testing.T) {
 	decide(t, servers[3], 2)
 }
 
-// With nobody there who could agree, it says why, and that it was not done.
+// Without a majority, it returns the reason, and that it was not done.
 func TestRemoveWithoutAMajority(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()

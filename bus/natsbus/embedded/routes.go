@@ -25,12 +25,12 @@ type Cluster struct {
 	Name   string   // the same at all of them. Default: carillon
 	Addr   string   // host:port where the others come to
 	Routes []string // host:port of the others, as far as they are known; its own among them does no harm
-	// First says that there are no others yet: the server does not wait for them. It means nothing where the server has
+	// First means that there are no others yet: the server does not wait for them. It is ignored where the server has
 	// been one of several before. Only one may begin so.
 	First bool
-	// TLS secures what goes between them, at both ends, and its VerifyConnection refuses whoever is not one of them. A
-	// connection that is open is verified again every second, and closed when it is refused. Default: it goes in the
-	// clear, and anybody is let in, which is for tests.
+	// TLS secures the connections between them, at both ends, and its VerifyConnection refuses those that are none of
+	// them. An open connection is verified again every second, and closed when it is refused. Default: no TLS and no
+	// authentication, which is for tests.
 	TLS *tls.Config
 }
 
@@ -49,7 +49,7 @@ func (c Cluster) into(o *server.Options) error {
 	o.Cluster.Port = cmp.Or(o.Cluster.Port, server.RANDOM_PORT)
 	if c.TLS != nil {
 		if c.TLS.VerifyConnection == nil || c.TLS.ClientAuth < tls.RequireAnyClientCert {
-			return kernel.Invalid("the TLS configuration between NATS servers does not say who may connect: set ClientAuth and VerifyConnection")
+			return kernel.Invalid("the TLS configuration between NATS servers does not limit who may connect: set ClientAuth and VerifyConnection")
 		}
 		o.Cluster.TLSConfig, o.Cluster.TLSTimeout = c.TLS, 5
 	}
@@ -67,8 +67,8 @@ func (c Cluster) into(o *server.Options) error {
 
 const placeTag = "carillon:"
 
-// begin has a server that is the first of its cluster be a majority by itself. By its own account a server waits until
-// it has met a second one, whatever it is told, unless it finds written that it has been one of one.
+// begin has a server that is the first of its cluster be a majority by itself. Otherwise a server waits until it has
+// met a second one, with any configuration, unless it finds stored that it has been one of one.
 func (c Cluster) begin(o *server.Options, id string) error {
 	dir := filepath.Join(o.StoreDir, "jetstream", server.DEFAULT_SYSTEM_ACCOUNT, "_js_", "_meta_")
 	path := filepath.Join(dir, "peers.idx")
@@ -89,8 +89,8 @@ func (c Cluster) begin(o *server.Options, id string) error {
 	return nil
 }
 
-// neighbour keeps a server company until it has begun: its raft group of one waits until there is a route to anybody.
-// It is a server that keeps nothing, hears nobody but this one, and goes as soon as it has done its service.
+// neighbour is a second server for the first one until that has begun: its raft group of one waits until there is a
+// route to any other. It stores nothing, receives only from this one, and ends as soon as it has done its service.
 func (s *Server) neighbour(end <-chan struct{}) error {
 	n := s.nats.Load()
 	port := s.options.Cluster

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// A NATS server that reads what ServerConfig writes lets in those users and nobody else, each to its own.
+// A NATS server that reads what ServerConfig writes accepts exactly those users, each with its own permissions.
 func TestAServerWithOurConfig(t *testing.T) {
 	grants := []natsbus.Grant{
 		{User: "node", As: node},

@@ -2,7 +2,7 @@ package embedded
 
 import "fmt"
 
-// State says in a few words how the server is.
+// State returns the state of the server, as short text.
 func (s *Server) State() string {
 	n := s.nats.Load()
 	if n == nil || !n.Running() {

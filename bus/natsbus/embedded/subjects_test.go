@@ -100,7 +100,7 @@ var rules = []row{
 	{"$JS.ACK._.hash.CARILLON_OFFERS_1.billing@default.1.1.1.1.0.x", "node w1 w2", "node"},
 	{"$JS.ACK.CARILLON_OFFERS_1.billing@acme.1.1.1.1.0", "node acme", "node"},
 
-	// What is a server's, and what is nobody's.
+	// Subjects of a server, and subjects of no one.
 	{"$JS.API.STREAM.DELETE.CARILLON_OFFERS_1", "node", "node"},
 	{"$JS.API.STREAM.CREATE.CARILLON_OFFERS_2", "node", "node"},
 	{"$JS.API.CONSUMER.DELETE.CARILLON_OFFERS_1.billing@default", "node", "node"},
@@ -139,7 +139,7 @@ var violation = regexp.MustCompile(`Permissions Violation for (Publish|Subscript
 // refusals tries all subjects of the table, and answers with what the server refused.
 func refusals(t *testing.T, url string, as []nats.Option) map[string]bool {
 	t.Helper()
-	const last = "$SYS.last" // which nobody may use
+	const last = "$SYS.last" // which no user may use
 	refused, done := map[string]bool{}, make(chan struct{})
 	nc, err := nats.Connect(url, append(as, nats.Timeout(time.Minute), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		m := violation.FindStringSubmatch(err.Error())

@@ -52,8 +52,8 @@ func pin(c *x509.Certificate) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// again verifies all that were valid once more. close says that routes of others may be open: somebody is refused now, or
-// was before, and a route has come since, whose handshake may be older than that.
+// again verifies all that were valid once more. close reports that routes of others may be open: a certificate is
+// refused now, or was before, and a route has come since, whose handshake may be older than that.
 func (v *verifier) again(routes map[uint64]bool) (valid server.PinnedCertSet, close bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
