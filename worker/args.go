@@ -50,14 +50,14 @@ func ArgsChecker(schema []byte) (check func(args []byte) (place string, err erro
 
 func accept([]byte) (string, error) { return "", nil }
 
-// search is the search for the place of a fault, with the parts of the schema that it has made ready.
+// search finds the place of a fault; it caches the resolved parts of the schema.
 type search map[*jsonschema.Schema]*jsonschema.Resolved
 
-// maxSearch is how deep it goes: each level judges all that is below it again.
+// maxSearch is how deep it goes: each level checks all that is below it again.
 const maxSearch = 16
 
-// locate finds the innermost part of a value that does not fit: the library names a place in the schema, people look
-// for one in what they sent. A part of a schema that refers to another part cannot be judged alone, and the search ends
+// locate finds the innermost part of a value that does not fit: the library names a place in the schema, users need the
+// one in their arguments. A part of a schema that refers to another part cannot be checked alone, and the search ends
 // above it.
 func (f search) locate(s *jsonschema.Schema, v any, place string, err error) (string, error) {
 	if strings.Count(place, ".")+strings.Count(place, "[") >= maxSearch {
@@ -69,7 +69,7 @@ func (f search) locate(s *jsonschema.Schema, v any, place string, err error) (st
 		}
 		part, known := f[s]
 		if !known {
-			part, _ = s.CloneSchemas().Resolve(nil) // nil if it cannot be judged alone
+			part, _ = s.CloneSchemas().Resolve(nil) // nil if it cannot be checked alone
 			f[s] = part
 		}
 		if part == nil {
@@ -89,7 +89,7 @@ func (f search) locate(s *jsonschema.Schema, v any, place string, err error) (st
 					continue
 				}
 				of = s.AdditionalProperties
-				if of.Not != nil { // nothing may be here
+				if of.Not != nil { // no value is allowed here
 					return join(place, name), errors.New("unexpected property")
 				}
 			}

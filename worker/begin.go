@@ -38,7 +38,8 @@ func (w *Worker) beginJobs(ctx context.Context) error {
 	return nil
 }
 
-// finishJobs closes what was initialised, the last one first. No handler runs any more, but for those that do not return.
+// finishJobs closes what was initialised, the last one first. No handler runs any more, but for those that do not
+// return.
 func (w *Worker) finishJobs() {
 	for _, job := range slices.Backward(w.begun) {
 		if err := guarded(job.Close); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// heed reads a signal of the leader that an attempt is to end. What a lost signal asked for comes with the next
-// heartbeat's answer.
+// heed handles a signal of the leader to end an attempt. What a lost signal asked for comes with the next heartbeat's
+// answer.
 func (w *Worker) heed(ctx context.Context, s bus.Signal) {
 	if s.From.Role != bus.Node {
 		return // only a control plane may stop runs
@@ -90,7 +90,7 @@ func (a *attempt) endedBy(cause error) bool {
 	return true
 }
 
-// disown notes that the attempt is not ours any more: nothing is said about it from here on.
+// disown marks the attempt as not ours any more: nothing is reported about it from here on.
 func (a *attempt) disown() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

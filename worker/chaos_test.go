@@ -54,7 +54,7 @@ func (f flaky) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.R
 	return f.Store.Apply(ctx, batch)
 }
 
-// leaky is a bus that loses signals and heartbeats, and says offers twice.
+// leaky is a bus that loses signals and heartbeats, and delivers offers twice.
 type leaky struct {
 	bus.Bus
 	dice *dice

@@ -14,7 +14,7 @@ import (
 // uses a value to find the parent whose end to follow.)
 type handlerContext struct{ a *attempt }
 
-// Deadline is known without a context.
+// Deadline needs no real context.
 func (c handlerContext) Deadline() (time.Time, bool) {
 	due := c.a.deadline()
 	return due, !due.IsZero()
@@ -33,7 +33,7 @@ func (a *attempt) begin(living context.Context, ended func()) error {
 	return a.endCause
 }
 
-// context is the handler's real context.
+// context returns the handler's real context.
 func (a *attempt) context() context.Context {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -61,7 +61,7 @@ func (a *attempt) real() context.Context {
 	return a.ctx
 }
 
-// free ends the context of a handler that has returned, and lets go of its timer. The lock is held.
+// free ends the context of a handler that has returned, and stops its timer. The lock is held.
 func (a *attempt) free() {
 	if a.forgo != nil {
 		a.forgo()
@@ -85,7 +85,7 @@ func (a *attempt) end(cause error) {
 	}
 }
 
-// cause is why the handler's context has ended, or nil.
+// cause returns why the handler's context has ended, or nil.
 func (a *attempt) cause() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

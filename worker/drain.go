@@ -6,7 +6,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// mostReporting is how long a worker that leaves waits for the store to answer its last reports.
+// mostReporting is how long a draining worker waits for the store to answer its last reports.
 const mostReporting = 5 * time.Second
 
 // drain ends all work: it takes nothing more, gives running handlers their grace, then ends their contexts and gives

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// leave ends a worker and says how long that took.
+// leave ends a worker and returns how long that took.
 func leave(stop func()) time.Duration {
 	began := time.Now()
 	stop()

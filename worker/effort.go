@@ -15,11 +15,11 @@ import (
 // pattern that does, takes unbounded time.
 
 const (
-	// maxParts is how many parts a schema may have to be judged by, those that it refers to counted as often.
+	// maxParts is the most parts that a value is checked against, references counted each time.
 	maxParts = 2_000
-	// maxEffort is the most parts times bytes of arguments: a second's work, and far from what people write.
+	// maxEffort is the most parts times bytes of arguments: a second's work, far above real schemas.
 	maxEffort = 32 << 20
-	// endless is more than any schema is allowed.
+	// endless exceeds every limit.
 	endless = math.MaxInt32
 )
 
@@ -37,7 +37,7 @@ func effort(s *jsonschema.Schema) int {
 	return (&measure{root: root, of: map[string]int{}}).node(root)
 }
 
-// measure knows the effort of what was referred to; that of what is under way is endless.
+// measure caches the effort of references; that of one under way is endless.
 type measure struct {
 	root any
 	of   map[string]int
@@ -93,7 +93,7 @@ func (m *measure) member(name string, v any) int {
 	return 0
 }
 
-// target is the effort of what a reference points at, which must be in the same document.
+// target returns the effort of what a reference points at, which must be in the same document.
 func (m *measure) target(ref string) int {
 	if cost, known := m.of[ref]; known {
 		return cost
@@ -123,7 +123,7 @@ func (m *measure) target(ref string) int {
 	return m.of[ref]
 }
 
-// pattern is the effort of a regular expression: its states, of which four take as long as a part.
+// pattern returns the effort of a regular expression: its states, of which four take as long as a part.
 func pattern(text string) int {
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {

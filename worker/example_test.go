@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// trace says when an attempt begins and how it ended. A real one would open a span, keep it in the context, and end it.
+// trace logs when an attempt begins and how it ended. A real one would open a span, keep it in the context, and end it.
 func trace(next worker.Handler) worker.Handler {
 	return func(ctx context.Context, args []byte) error {
 		at := jobs.Attempt(ctx)

@@ -33,7 +33,7 @@ type attempt struct {
 	// finish is how it ended; set by the code that reports it to the store.
 	finish kernel.Finish
 
-	// Of those that have a deadline and no timer; guarded by young.mu.
+	// The next fields are for attempts with a deadline and without a timer; guarded by young.mu.
 	young        bool
 	bornAt       uint64
 	older, newer *attempt
@@ -60,7 +60,7 @@ type attempt struct {
 	checkpoint []byte
 	log        attemptLog
 	settled    *kernel.Run // the run as the attempt left it, once the store has said so
-	refusal    error       // why the store does not take what was said of its end
+	refusal    error       // why the store refused its end
 }
 
 // deadline is when the attempt times out, on this machine's clock; zero = never. Deadline and Started are both the
@@ -73,21 +73,21 @@ func (a *attempt) deadline() time.Time {
 	return a.sent.Add(a.in.Deadline.Sub(a.in.Started) - a.spent)
 }
 
-// answer is what a handler said, and when.
+// answer is the result of a handler, and when it returned.
 type answer struct {
 	at      time.Time
 	outcome kernel.Outcome // as the handler has it: Success, Error, Fatal or Snooze
 	text    string         // of the error
 	code    string         // of the error, as jobs.Fail gave it
 	delay   time.Duration
-	// echo: the error is that of a context which ended, and so nothing that the handler found out by itself.
+	// echo: the error is that of a context which ended, and not the handler's own.
 	echo bool
 	// cause is why its context had ended when it returned, or nil.
 	cause error
 }
 
-// attend sees one attempt through, on the goroutine that calls it, and forgets it, or leaves that to the report that is
-// on its way. A handler that goes on when its context has ended is left to others (see overdue).
+// attend runs one attempt, on the goroutine that calls it, and forgets it, or leaves that to the report that is on its
+// way. A handler that continues after its context has ended is left to overdue.
 func (w *Worker) attend(living context.Context, a *attempt) {
 	cause := a.begin(living, func() { w.overdue(living, a) })
 	switch {
@@ -96,7 +96,7 @@ func (w *Worker) attend(living context.Context, a *attempt) {
 		w.held.drop(a)
 		return
 	case cause != nil || w.held.isClosed():
-		// The worker is leaving: better another one begins this than this one breaks it off.
+		// The worker is draining: better another one begins this run than this one breaks it off.
 		a.finish = kernel.Finish{Outcome: kernel.OutcomeHandback, Error: jobs.ErrShutdown.Error()}
 		w.conclude(living, a)
 		return
@@ -117,7 +117,7 @@ func (w *Worker) attend(living context.Context, a *attempt) {
 	call(jobs.WithRunning(ctx, &lent{w, a}), a, w.handler(a.key), &said)
 }
 
-// came sees to what the handler of an attempt has said, now that it has returned.
+// came processes the result of a handler, now that it has returned.
 func (w *Worker) came(living context.Context, a *attempt, said *answer) {
 	w.young.gone(a)
 	w.held.left(a) // first: the next attempt may be offered as soon as this one is reported
@@ -130,12 +130,12 @@ func (w *Worker) came(living context.Context, a *attempt, said *answer) {
 		w.conclude(living, a)
 		return
 	}
-	// Cancelled, or timed out by the leader: only the return is news.
+	// Cancelled, or timed out by the leader: only the return is to be reported.
 	w.returned(living, a)
 	w.held.drop(a)
 }
 
-// facts name an attempt in a line of a log.
+// facts are the log attributes of an attempt.
 func (a *attempt) facts() []any { return []any{"key", a.key, "run", a.ID, "attempt", a.Attempt} }
 
 // traceBegun keeps the span of the attempt.

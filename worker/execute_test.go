@@ -109,7 +109,7 @@ func TestHoweverAHandlerEnds(t *testing.T) {
 				run := s.wantState(id, c.state, c.cause)
 				for _, says := range c.says {
 					if !strings.Contains(run.Error, says) {
-						t.Errorf("error is %.300q..., want it to say %q", run.Error, says)
+						t.Errorf("error is %.300q..., want it to contain %q", run.Error, says)
 					}
 				}
 				if len(run.Error) > kernel.MaxError {
@@ -332,7 +332,7 @@ func TestCheckpointsReachTheNextAttempt(t *testing.T) {
 	})
 }
 
-// What the leader says to stop is stopped; what it says on top changes nothing.
+// What the leader stops is stopped; further fields of the request change nothing.
 func TestStops(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -375,7 +375,7 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// Nothing is said of an attempt that was taken away, but its handler keeps its slot until it returns.
+// Nothing is reported of an attempt that was taken away, but its handler keeps its slot until it returns.
 func TestAStaleAttemptIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)

@@ -18,9 +18,9 @@ import (
 const (
 	// mostHeld is how many attempts one heartbeat names; a worker with more sends several.
 	mostHeld = 2000
-	// heartbeatFrame is more than a heartbeat has beside what it names: the worker's name and a few flags.
+	// heartbeatFrame is an upper bound for a heartbeat without its list: the worker's name and a few flags.
 	heartbeatFrame = 512
-	// heldFrame is more than an attempt without its progress takes in a heartbeat.
+	// heldFrame is an upper bound for an attempt without its progress in a heartbeat.
 	heldFrame = 120
 )
 
@@ -32,7 +32,7 @@ type leader struct {
 	moved chan struct{} // closed when the queue is another
 }
 
-// current is the queue to take offers from ("" = none), and a channel that is closed when it is another one.
+// current returns the queue to take offers from ("" = none), and a channel that is closed when the queue changes.
 func (l *leader) current() (string, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,8 +94,8 @@ func (w *Worker) heartbeat(ctx context.Context) {
 					w.log.Error("a heartbeat is refused, the leases of runs will lapse", "err", err)
 				}
 			}
-			// Sooner than usual, so that a new leader is found soon, and at once if the answer was waited for as long; at a
-			// start, sooner still.
+			// Sooner than usual, so that a new leader is found soon, and at once if the call took as long; at a start,
+			// sooner still.
 			pause = time.Until(sent.Add(min(w.config.HeartbeatEvery, time.Second)))
 			if !known {
 				pause = min(pause, time.Since(w.started)/2)
@@ -123,8 +123,8 @@ func (w *Worker) heartbeat(ctx context.Context) {
 	}
 }
 
-// sayHeartbeat sends one round of heartbeats about what is held: mostly one, more if that is very much. Its answer is that of all of
-// them together; if one stays without an answer, so does the round.
+// sayHeartbeat sends one round of heartbeats about what is held: mostly one, more for very many attempts. It returns
+// their answers merged; if one has no answer, the round has none.
 func (w *Worker) sayHeartbeat(ctx context.Context, list []bus.Held, introduce bool) (bus.HeartbeatAnswer, error) {
 	var all bus.HeartbeatAnswer
 	var info *bus.WorkerInfo
@@ -214,7 +214,7 @@ func (w *Worker) heartbeatNow() {
 	}
 }
 
-// info is who this worker is.
+// info describes this worker.
 func (w *Worker) info() *bus.WorkerInfo {
 	host, _ := os.Hostname()
 	i := bus.WorkerInfo{
@@ -228,7 +228,7 @@ func (w *Worker) info() *bus.WorkerInfo {
 	for key := range maps.Keys(w.jobs) {
 		i.Keys[key] = w.jobs[key].declaration.Version
 	}
-	// Of the faults, as many as there is room for: the log has them all.
+	// As many faults as there is room for: the log has them all.
 	room := w.bus.Limit() - heartbeatFrame - len(bus.Encode(&i))
 	for _, key := range slices.Sorted(maps.Keys(w.faults)) {
 		fault := map[jobs.Key]string{key: w.faults[key]}

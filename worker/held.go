@@ -59,7 +59,7 @@ func newHeld(slots int) *held {
 	}
 }
 
-// room is how many offers would fit now. Call it with mu held.
+// room returns how many offers would fit now. Call it with mu held.
 func (h *held) room() int {
 	if h.closed || h.resting {
 		return 0
@@ -199,7 +199,7 @@ func (h *held) adopt(a *attempt) bool {
 	return true
 }
 
-// watch answers with what is closed when the attempt is forgotten.
+// watch returns a channel that is closed when the attempt is forgotten.
 func (h *held) watch(a *attempt) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -244,7 +244,7 @@ func (h *held) list() []bus.Held {
 	return list
 }
 
-// renew notes that a heartbeat was answered which named these attempts, and when it was sent.
+// renew records that a heartbeat was answered which named these attempts, and when it was sent.
 func (h *held) renew(list []bus.Held, sent time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -255,8 +255,8 @@ func (h *held) renew(list []bus.Held, sent time.Time) {
 	}
 }
 
-// renewed is when the attempt's lease was last asked for with success: with a heartbeat that named it, or its claim. A
-// heartbeat that was sent before the claim was answered did not name it, and renewed nothing.
+// renewed returns when the attempt's lease was last requested with success: with a heartbeat that named it, or its
+// claim. A heartbeat that was sent before the claim was answered did not name it, and renewed nothing.
 func (h *held) renewed(a *attempt) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -328,7 +328,7 @@ func (h *held) drained(most time.Duration) bool {
 	}
 }
 
-// count notes how an attempt ended.
+// count counts how an attempt ended.
 func (h *held) count(o kernel.Outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -25,7 +25,7 @@ type lent struct {
 	attempt *attempt
 }
 
-// Log is the attempt's logger.
+// Log returns the attempt's logger.
 func (l *lent) Log() *slog.Logger {
 	a := l.attempt
 	a.mu.Lock()
@@ -39,7 +39,7 @@ func (l *lent) Log() *slog.Logger {
 	return a.logger
 }
 
-// Progress is kept until the next heartbeat takes the latest along.
+// Progress keeps the latest progress until the next heartbeat sends it.
 func (l *lent) Progress(done, total int64, text string) {
 	p := &bus.Progress{Done: max(done, 0), Total: max(total, 0), Text: cut(text, mostProgress)}
 	l.attempt.mu.Lock()
@@ -72,7 +72,7 @@ func (l *lent) Last(err error) bool {
 	return refused == nil && run.State == jobs.Terminated
 }
 
-// Result is kept until the handler returns; the last one counts.
+// Result keeps the result until the handler returns; the last one counts.
 func (l *lent) Result(v any) error {
 	raw, err := encode("result", v, kernel.MaxResult)
 	if err != nil {

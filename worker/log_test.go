@@ -94,7 +94,7 @@ func TestEcho(t *testing.T) {
 	})
 }
 
-// Of a handler that writes without end, 1 MiB is kept, and the last line says that it was cut.
+// Of a handler that writes without end, 1 MiB is kept, and the last line marks the cut.
 func TestAnEndlessLogIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)

@@ -49,13 +49,13 @@ func (c *pool) summon() {
 	c.coming = true
 	if c.idle > 0 {
 		c.idle--
-		c.wake <- struct{}{} // there is room: no more than mostIdle wait
+		c.wake <- struct{}{} // never blocks: no more than mostIdle wait
 		return
 	}
 	go c.member()
 }
 
-// next is the first attempt in the queue, or nil. The lock is held.
+// next returns the first attempt in the queue, or nil. The lock is held.
 func (c *pool) next() *attempt {
 	if c.first == len(c.queue) {
 		c.queue, c.first = c.queue[:0], 0
@@ -67,8 +67,8 @@ func (c *pool) next() *attempt {
 	return a
 }
 
-// member attends to what waits, then waits itself, until the pool is dismissed. A handler that ends its goroutine
-// ends the member, too.
+// member runs waiting attempts, then waits itself, until the pool is dismissed. A handler that ends its goroutine ends
+// the member, too.
 func (c *pool) member() {
 	for {
 		c.mu.Lock()

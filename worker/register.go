@@ -72,7 +72,7 @@ func (w *Worker) prepare(j source) (*job, error) {
 	return &job{declaration: d, handler: w.wrapped(j.Run), source: j}, nil
 }
 
-// wrapped is a handler within the middleware; nil stays nil.
+// wrapped returns a handler within the middleware; nil stays nil.
 func (w *Worker) wrapped(h Handler) Handler {
 	for i := len(w.config.Middleware) - 1; i >= 0 && h != nil; i-- {
 		h = w.config.Middleware[i](h)
@@ -80,7 +80,7 @@ func (w *Worker) wrapped(h Handler) Handler {
 	return h
 }
 
-// handler is what runs a job here, or nil.
+// handler returns what runs a job here, or nil.
 func (w *Worker) handler(key jobs.Key) Handler {
 	if j := w.jobs[key]; j != nil {
 		return j.handler
@@ -88,8 +88,8 @@ func (w *Worker) handler(key jobs.Key) Handler {
 	return w.others
 }
 
-// checkSchedule reads the schedule once, so that a mistake in it stops the program that makes it and points to
-// the place. One that has run out is no mistake: an old program may be started again.
+// checkSchedule reads the schedule once, so that a mistake in it stops the program at once, with the place. A schedule
+// that has ended is no mistake: an old program may be started again.
 func (w *Worker) checkSchedule(d kernel.Declaration) error {
 	def := kernel.Definition{Tenant: w.config.Tenant, Key: d.Key, Kind: d.Kind, Code: d.Code}
 	def.Policy = def.Resolve(&kernel.Global{})
@@ -109,8 +109,8 @@ func (w *Worker) checkSchedule(d kernel.Declaration) error {
 // mostRegistered bounds the jobs in one batch: their schemas may be large.
 const mostRegistered = 32
 
-// register makes the jobs known, and tries until the store has answered for each. A store that refuses a job has
-// a reason that trying again will not change.
+// register registers the jobs, and tries until the store has answered for each. A refusal is final: trying again would
+// not change it.
 func (w *Worker) register(ctx context.Context, start bool) error {
 	var refused error
 	for at := 0; at < len(w.order) && refused == nil; at += mostRegistered {
@@ -128,7 +128,7 @@ func (w *Worker) register(ctx context.Context, start bool) error {
 	return refused
 }
 
-// keepRegistered registers again when asked to: the store may have lost the jobs while it was away, and then
+// keepRegistered registers again when asked to: the store may have lost the jobs while it was unavailable, and then
 // they are added as they are. A worker at work does not end because of a refusal.
 func (w *Worker) keepRegistered(ctx context.Context) {
 	for {

@@ -27,7 +27,7 @@ func recurring(o jobs.Options) jobs.Job {
 	return jobs.NewRecurring(jobs.RecurringFunc(nothing), o)
 }
 
-// What is wrong with a worker or its jobs is said before anything is sent, with the place and the value.
+// Mistakes in a worker or its jobs are refused before anything is sent, with the place and the value.
 func TestNewRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -58,7 +58,7 @@ func TestNewRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := worker.New(c.cfg, nil, nil, c.jobs...)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error is %v, want it to say %q", err, c.want)
+				t.Errorf("error is %v, want it to contain %q", err, c.want)
 			}
 		})
 	}
@@ -153,7 +153,7 @@ func TestNoStoreEver(t *testing.T) {
 	})
 }
 
-// The bus is closed under the worker: it cannot work, and says so, after it has let its handlers end.
+// The bus is closed under the worker: Run returns an error, after it has let its handlers end.
 func TestAClosedBusEndsTheWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)

@@ -31,7 +31,7 @@ type Remote struct {
 
 	mu      sync.Mutex
 	turns   map[token]*turn
-	queue   []*turn       // that the other side has not been given, oldest first
+	queue   []*turn       // that no poll was given, oldest first
 	batch   []*turn       // what the last poll was answered with
 	number  string        // of that batch
 	polling chan struct{} // of the poll that is open, closed when another one comes; nil = none is
@@ -39,27 +39,27 @@ type Remote struct {
 	awaited map[token]chan *turn
 	ends    map[token]*ending
 	seen    time.Time // when the last request arrived
-	left    bool      // it has said that it leaves, or is given up
+	left    bool      // it has asked to leave, or is given up
 }
 
-// About is what is known of the program on the other side.
+// About describes the program of the HTTP worker.
 type About struct {
 	Host    string
 	PID     int
 	Version string
 }
 
-// turn is an attempt whose handler waits for the other side.
+// turn is an attempt whose handler waits for the HTTP worker.
 type turn struct {
 	attempt *attempt
 	ctx     context.Context // of the handler: it belongs to the run
 	said    chan error      // how it ended, as the HTTP worker reports
-	given   bool            // the other side has it, as far as was said
+	given   bool            // a poll was answered with it
 	stop    error           // why it is to end; nil = it is not
 	sent    bool            // a poll was answered with the stop
 }
 
-// ending is what became of the end of an attempt.
+// ending is the state of an attempt's end.
 type ending struct {
 	done chan struct{}
 	in   *kernel.Run
@@ -67,15 +67,15 @@ type ending struct {
 }
 
 const (
-	// quietHeartbeats is for how many heartbeats the other side may be silent before its worker is, too.
+	// quietHeartbeats is for how many heartbeats the HTTP worker may be silent before its heartbeats stop.
 	quietHeartbeats = 2
-	// silentTooLong is after how long silence nothing is kept for the other side.
+	// silentTooLong is after what silence the HTTP worker is given up.
 	silentTooLong = time.Minute
 	// unasked is how long a claimed run waits for the next poll before it is given back.
 	unasked = 5 * time.Second
 	// keepEnds is how long a repeated Finish gets the same answer.
 	keepEnds = 2 * time.Minute
-	// answerTime is how long an answer may take before the other side is to ask again.
+	// answerTime is how long an answer may take before the HTTP worker is to ask again.
 	answerTime = 20 * time.Second
 )
 
@@ -104,7 +104,7 @@ func NewRemote(cfg Config, start string, about About, store metastore.Store, b B
 	return r, nil
 }
 
-// Name is the name under which runs are claimed.
+// Name returns the name under which runs are claimed.
 func (r *Remote) Name() string { return r.worker.name }
 
 // Run registers the jobs and works until the HTTP worker has left, or was silent for a minute, or ctx ends. After the
@@ -155,7 +155,7 @@ func (r *Remote) Begun(ctx context.Context) error {
 	}
 }
 
-// Ended is closed when Run has returned.
+// Ended returns a channel that is closed when Run has returned.
 func (r *Remote) Ended() <-chan struct{} { return r.ended }
 
 // errGone is the answer to requests for a worker that is leaving.
@@ -231,7 +231,7 @@ func (r *Remote) Touch() {
 	}
 }
 
-// Drain has nothing more be taken. What runs goes on.
+// Drain ends the taking of runs. Those under way continue.
 func (r *Remote) Drain() {
 	r.worker.held.close()
 	r.worker.heartbeatNow()

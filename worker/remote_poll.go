@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Given is a run that the other side is given.
+// Given is a run that a poll is answered with.
 type Given struct {
 	*kernel.Run
 	Left time.Duration // of the attempt's time; 0 = it has no end
@@ -102,7 +102,7 @@ func (r *Remote) next(mine chan struct{}, want int) (list []Given, batch string,
 	return list, r.number, r.rang, over
 }
 
-// Stops lists the attempts that the other side is to end. One is listed until it has said how that ended.
+// Stops lists the attempts that the HTTP worker is to end. Each is listed until Finish reports how it ended.
 func (r *Remote) Stops() (list []bus.Stop) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

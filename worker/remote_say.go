@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Progress passes on how far an attempt is.
+// Progress passes on the progress of an attempt.
 func (r *Remote) Progress(ctx context.Context, run jobs.ID, attempt uint32, p bus.Progress) error {
 	t, err := r.turn(ctx, token{run, attempt})
 	if err != nil {
@@ -40,8 +40,8 @@ type Line struct {
 	Text  string
 }
 
-// Log keeps lines. first is the number of the first of them, from 1, so that lines that come twice are kept once; 0 =
-// the other side does not count.
+// Log appends lines. first is the number of the first of them, from 1, so that lines that come twice are stored once; 0
+// = unnumbered.
 func (r *Remote) Log(ctx context.Context, run jobs.ID, attempt uint32, first uint64, lines []Line) error {
 	t, err := r.turn(ctx, token{run, attempt})
 	if err != nil {
@@ -123,7 +123,7 @@ func (r *Remote) conclude(e *ending, k token, t *turn, f kernel.Finish) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if code := jobs.CodeOf(e.err); e.err != nil && code != jobs.Stale {
-		delete(r.ends, k) // it may be said again
+		delete(r.ends, k) // it may be sent again
 	} else {
 		time.AfterFunc(keepEnds, func() {
 			r.mu.Lock()
@@ -149,7 +149,7 @@ func (r *Remote) report(ctx context.Context, e *ending, k token, f kernel.Finish
 	}
 }
 
-// errorOf is what a handler would have returned for an attempt to end so.
+// errorOf returns the error by which a handler would end an attempt so.
 func errorOf(f kernel.Finish) error {
 	if f.Outcome == kernel.OutcomeSuccess {
 		return nil

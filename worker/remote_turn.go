@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// handle is the handler of all jobs: it waits for the other side.
+// handle is the handler of all jobs: it waits for the HTTP worker.
 func (r *Remote) handle(ctx context.Context, _ []byte) error {
 	at := jobs.Attempt(ctx)
 	a := r.worker.held.find(token{at.Run, at.Number})
@@ -43,7 +43,7 @@ func (r *Remote) handle(ctx context.Context, _ []byte) error {
 	}
 }
 
-// take puts a turn where polls find it. One that the other side has already is given to who waits for it.
+// take puts a turn where polls find it. One that the HTTP worker already has goes to the request that waits for it.
 func (r *Remote) take(t *turn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +109,7 @@ func (r *Remote) Has(ctx context.Context, run jobs.ID, attempt uint32) error {
 	return err
 }
 
-// turn finds a turn that the other side has, and takes it over if need be.
+// turn finds a turn that the HTTP worker has, and takes it over if need be.
 func (r *Remote) turn(ctx context.Context, k token) (*turn, error) {
 	r.Touch()
 	r.mu.Lock()
@@ -162,7 +162,7 @@ func (r *Remote) turn(ctx context.Context, k token) (*turn, error) {
 		forget()
 		return nil, staleOf(k)
 	case <-ctx.Done():
-		go func() { // the other side has the turn all the same: it is not for the next poll
+		go func() { // the HTTP worker has the turn all the same: it is not for the next poll
 			select {
 			case <-waits:
 			case <-over:

@@ -12,7 +12,7 @@ import (
 )
 
 // reports are attempts whose handlers have returned, on their way to the store. Those that come while others are under
-// way go together.
+// way are sent together.
 type reports struct {
 	mu      sync.Mutex
 	waiting []*attempt
@@ -36,7 +36,7 @@ func (w *Worker) conclude(ctx context.Context, a *attempt) {
 	}
 }
 
-// deliver sends what waits until nothing does.
+// deliver sends waiting reports until there are none.
 func (w *Worker) deliver(ctx context.Context) {
 	r := &w.reports
 	for {
@@ -83,7 +83,7 @@ func (w *Worker) finish(ctx context.Context, ends []*attempt, known func(a *atte
 	w.send(ctx, batch, forReport, func(i int, r metastore.Result) {
 		a := ends[i]
 		f := &a.finish
-		if w.remote != nil { // who waits for it
+		if w.remote != nil { // for a waiting Finish
 			a.settle(r)
 		}
 		if r.Err == nil {

@@ -92,7 +92,7 @@ func TestAReportWhoseAnswerIsLost(t *testing.T) {
 	})
 }
 
-// The leader times an attempt out a moment before its worker says the same: the slots are free all the same.
+// The leader times an attempt out a moment before its worker reports the same: the slots are free all the same.
 func TestBothSayTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -113,7 +113,7 @@ func TestBothSayTimeout(t *testing.T) {
 	})
 }
 
-// Another attempt has taken over: what this one has to say is refused, and forgotten.
+// Another attempt has taken over: the reports of this one are refused, and forgotten.
 func TestALateAttemptChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)

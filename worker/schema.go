@@ -11,9 +11,8 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// describe is the JSON Schema of a type of arguments, from which pages make forms and programs learn what to
-// send; nil if there are no arguments, or nothing can be said about them: of a type that writes its own JSON, or
-// contains itself.
+// describe returns the JSON Schema of a type of arguments, from which pages make forms and programs learn what to send;
+// nil without arguments, or without a description: for a type that writes its own JSON, or contains itself.
 func describe(t reflect.Type) ([]byte, error) {
 	if t == nil {
 		return nil, nil
@@ -33,8 +32,8 @@ func describe(t reflect.Type) ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// checkObject refuses types that no JSON object fits into: arguments are always an object, so that fields can be
-// added later.
+// checkObject refuses types that are not JSON objects: arguments are always an object, so that fields can be added
+// later.
 func checkObject(t reflect.Type) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -49,7 +48,7 @@ func checkObject(t reflect.Type) error {
 	return kernel.Invalid("arguments of type %s: they must be a struct or a map, so that they are a JSON object", t)
 }
 
-// collect finds the types within t that JSON does not write by their kind, which is all that the library goes by.
+// collect finds the types within t that JSON does not write by their kind, which is all that the library knows.
 func collect(t reflect.Type, special map[reflect.Type]*jsonschema.Schema, seen map[reflect.Type]bool) {
 	if seen[t] {
 		return

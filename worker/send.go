@@ -13,15 +13,15 @@ import (
 // patience is how long a command is worth repeating, always unchanged.
 type patience struct {
 	most time.Duration // 0 = for as long as the context lives
-	// idle also repeats what is known not to have been done. Without it that is an answer like any other, unless
-	// an earlier try may have been done.
+	// idle also repeats commands that were certainly not applied. Without it that is an answer like any other, unless
+	// an earlier try may have been applied.
 	idle bool
 }
 
 var (
 	forEver = patience{idle: true}
-	// A claim that may have been done makes the run ours, so it is worth asking; one that was not done is not: the
-	// run is offered again.
+	// A claim that may have been applied makes the run ours, so it is worth asking; one that was not applied is not:
+	// the run is offered again.
 	forClaim = patience{most: 30 * time.Second}
 	forSave  = patience{most: 30 * time.Second, idle: true}
 	// A result must outlive an outage of the bus. Beyond ten minutes its lease is long gone.
@@ -46,9 +46,9 @@ func (w *Worker) send(ctx context.Context, batch []kernel.Envelope, p patience, 
 		defer timer.Stop()
 		giveUp = timer.C
 	}
-	var open []int                     // what the last try left, in order; nil = there was none, and all is open
-	doubtful := map[int]bool{}         // of what is open: an earlier try may have been done
-	last := map[int]metastore.Result{} // of what is open
+	var open []int                     // open commands after the last try, in order; nil = no try yet, all are open
+	doubtful := map[int]bool{}         // of open commands: an earlier try may have been applied
+	last := map[int]metastore.Result{} // of open commands
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		commands := batch
 		if open != nil && len(open) < len(batch) {

@@ -44,7 +44,7 @@ type stage struct {
 	at         []time.Time      // when
 }
 
-// interceptor may answer a batch in the store's place, or say something else than the store did.
+// interceptor may answer a batch in the store's place, or change the store's answer.
 type interceptor func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result
 
 func newStage(t *testing.T) *stage {
@@ -342,7 +342,7 @@ func (g *gate) cause(i int) error {
 	return context.Cause(g.entered[i])
 }
 
-// heedful waits for the end of its context and says why it ended.
+// heedful waits for the end of its context and passes on why it ended.
 func heedful(causes chan<- error) func(context.Context, json.RawMessage) error {
 	return func(ctx context.Context, _ json.RawMessage) error {
 		<-ctx.Done()

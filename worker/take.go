@@ -80,7 +80,7 @@ func (w *Worker) accept(living context.Context, list []bus.Offer, done func()) {
 		done()
 		return
 	}
-	// Not waited for here: while this claim is under way, the next list may come.
+	// Do not wait: while this claim is under way, the next list may come.
 	go func() {
 		w.claim(living, taken)
 		done()

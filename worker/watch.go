@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// What happens to handlers that take their time.
+// This file handles handlers that take long.
 
 const (
 	// moment is how long a handler may take to return after its context has ended, before the store is notified that it
@@ -18,7 +18,7 @@ const (
 	moment = time.Second
 	// stuckAfter is when a handler that has not returned is called stuck.
 	stuckAfter = 10 * time.Second
-	// youth is how often is looked for attempts that have gone on for a while. Those begun before the last look get
+	// youth is the interval of looking for attempts that have run for a while. Those begun before the last look get
 	// timers of their own then, which is early enough for timeouts of three times this; shorter ones have a timer from
 	// the beginning.
 	youth = time.Second
@@ -77,7 +77,7 @@ func (y *young) gone(a *attempt) {
 	}
 }
 
-// grow gives timers to those who were there at the last look.
+// grow gives timers to the attempts of the last look.
 func (y *young) grow() {
 	var grown []*attempt
 	y.mu.Lock()
@@ -115,7 +115,7 @@ func (w *Worker) overdue(living context.Context, a *attempt) {
 	w.held.drop(a)
 }
 
-// awaitBack answers with what is closed when the handler has returned.
+// awaitBack returns a channel that is closed when the handler has returned.
 func (a *attempt) awaitBack() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +128,7 @@ func (a *attempt) awaitBack() <-chan struct{} {
 	return returned
 }
 
-// giveUp has the attempt go on without its handler, unless that has returned.
+// giveUp has the attempt continue without its handler, unless that has returned.
 func (a *attempt) giveUp() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -166,7 +166,7 @@ func (w *Worker) outlive(living context.Context, a *attempt, cause error, return
 			w.returned(living, a)
 			return
 		case <-w.quit:
-			// The worker leaves, and with it goes the process, most likely. The leader frees what was held.
+			// The worker leaves, and with it most likely the process. The leader frees what was held.
 			return
 		case <-stuck.C:
 			a.mu.Lock()
@@ -178,7 +178,7 @@ func (w *Worker) outlive(living context.Context, a *attempt, cause error, return
 	}
 }
 
-// cutOff is how an attempt ends whose context has ended and whose handler goes on.
+// cutOff returns how an attempt ends whose context has ended and whose handler runs on.
 func (a *attempt) cutOff(cause error) kernel.Finish {
 	if errors.Is(cause, jobs.ErrTimeout) {
 		return kernel.Finish{Outcome: kernel.OutcomeTimeout, Error: a.timeoutText(), Running: true}

@@ -33,10 +33,10 @@ type Config struct {
 
 	// Middleware wraps every handler; the first one is outermost. jobs.Attempt(ctx) returns which run it is about.
 	Middleware []func(next Handler) Handler
-	// Logger gets what an operator wants to know; default none. Handlers log with jobs.Log instead.
+	// Logger gets log lines for operators; default none. Handlers log with jobs.Log instead.
 	Logger *slog.Logger
 	// Echo also gets what handlers write with jobs.Log, and why an attempt failed, each with its job, run and attempt:
-	// for a terminal, or where a program's other lines go. Default none: both are kept with the run, and shown there.
+	// for a terminal, or a program's own log. Default none: both are stored with the run, and shown there.
 	Echo *slog.Logger
 
 	Grace          time.Duration // how long running handlers may continue when Run is to end; default 30 s, negative none
@@ -86,8 +86,8 @@ type Worker struct {
 	ran     atomic.Bool
 }
 
-// New makes a worker of its parts and checks all that can be checked here: names, the jobs' settings, their
-// schedules. What it refuses it explains. Nothing is sent before Run.
+// New makes a worker and checks all that can be checked here: names, the jobs' settings, their schedules. Nothing is
+// sent before Run.
 func New(cfg Config, store metastore.Applier, b Bus, js ...jobs.Job) (*Worker, error) {
 	sources := make([]source, len(js))
 	for i, j := range js {
@@ -179,8 +179,8 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// Principal is who the worker is to the bus and to the store, with the defaults filled in: what its connection must
-// be opened as.
+// Principal returns the worker's identity on the bus and in the store, with the defaults filled in: its connection must
+// be opened as this.
 func (c Config) Principal() (bus.Principal, error) {
 	c, err := c.complete()
 	return c.principal(), err
@@ -190,7 +190,7 @@ func (c Config) principal() bus.Principal {
 	return bus.Principal{Tenant: c.Tenant, Role: bus.Worker, Name: c.Name, App: c.App}
 }
 
-// hostName is the host's name in the characters that names may have.
+// hostName returns the host's name in the characters that names may have.
 func hostName() string {
 	host, _ := os.Hostname()
 	name := strings.Map(func(r rune) rune {
@@ -206,12 +206,12 @@ func hostName() string {
 	return name
 }
 
-// Name is the name under which this start of the worker claims: the configured one and a nonce.
+// Name returns the name under which this start of the worker claims: the configured one and a nonce.
 func (w *Worker) Name() string { return w.name }
 
 // Run registers the jobs, takes offers and runs them until ctx ends. Then it drains: it takes nothing more, lets
-// running handlers go on for Config.Grace, then ends their contexts with jobs.ErrShutdown and gives those runs
-// back. It returns nil after a drain, and an error if it could not work. A worker runs once.
+// running handlers continue for Config.Grace, then ends their contexts with jobs.ErrShutdown and gives those runs back.
+// It returns nil after a drain, and an error if it could not work. A worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.ran.Swap(true) {
 		return errors.New("worker: Run was called before; make a new worker for another start")
@@ -232,7 +232,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("worker: register: %w", err)
 	}
-	if err := w.checkInfo(); err != nil { // not before: who is not connected yet does not know what the bus carries
+	if err := w.checkInfo(); err != nil { // not before: only a connected worker knows the limit of the bus
 		return fmt.Errorf("worker: %w", err)
 	}
 	w.log.Info("worker registered", "app", w.config.App, "jobs", len(w.jobs), "slots", w.config.Slots)

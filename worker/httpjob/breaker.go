@@ -25,8 +25,8 @@ type Breaker struct {
 	Off      bool
 	After    int           // failures in a row; 0 = 5
 	Interval time.Duration // after which failures are forgotten while it is called; 0 = 60 s
-	Pause    time.Duration // for which it is left alone; 0 = 120 s
-	Probes   int           // calls that then must succeed, and are made at once at most; 0 = 1
+	Pause    time.Duration // how long it is paused; 0 = 120 s
+	Probes   int           // calls that then must succeed, and the most at the same time; 0 = 1
 }
 
 // Defaults of a Breaker.
@@ -40,10 +40,10 @@ const (
 // maxTargets bounds how many targets are watched.
 const maxTargets = 5000
 
-// CodeCircuitOpen is the code of an attempt that was put off because its target is left alone.
+// CodeCircuitOpen is the code of an attempt that was put off because its target is paused.
 const CodeCircuitOpen = "circuit_open"
 
-// Circuit is a target that is left alone, or being tried again.
+// Circuit is a target that is paused, or being tried again.
 type Circuit struct {
 	Target string // host:port
 	State  string // open, half-open
@@ -55,7 +55,7 @@ type Circuit struct {
 type circuit struct {
 	*gobreaker.TwoStepCircuitBreaker[struct{}]
 	mu     sync.Mutex
-	opened time.Time // since when it was left alone, the last time
+	opened time.Time // when it was last paused
 	used   time.Time
 }
 
@@ -84,10 +84,10 @@ func (e *circuitOpen) Error() string {
 	return fmt.Sprintf("%s did not answer several times in a row and is left alone until %s", e.target, e.until.UTC().Format("2006-01-02 15:04:05 MST"))
 }
 
-// Unwrap has the run wait.
+// Unwrap makes the run wait.
 func (e *circuitOpen) Unwrap() error { return e.wait }
 
-// targetOf is the host and the port of a URL.
+// targetOf returns the host and the port of a URL.
 func targetOf(to string) string {
 	u, err := url.Parse(to)
 	if err != nil {
@@ -100,7 +100,7 @@ func targetOf(to string) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// of is the circuit of a target.
+// of returns the circuit of a target.
 func (b *breakers) of(target string) *circuit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,7 +143,7 @@ func (b *breakers) forget() {
 // errNotItsFault marks calls whose failure is not the target's.
 var errNotItsFault = errors.New("the call was not made, or broken off")
 
-// pass makes a call to a target, if that is not left alone.
+// pass makes a call to a target, unless that is paused.
 func (b *breakers) pass(ctx context.Context, to string, call func() (*Answer, error)) (*Answer, error) {
 	if b.Off {
 		return call()
@@ -175,7 +175,7 @@ func judge(ctx context.Context, a *Answer, err error) error {
 	return err
 }
 
-// soonest is how long a run is put off at least: while a target is being tried, it may be back any moment.
+// soonest is the least delay of a run: while a target is being tried, it may be back any moment.
 const soonest = time.Second
 
 // putOff delays the run until the target is tried again; the delay is spread, so that runs do not return all at once.
@@ -194,7 +194,7 @@ func (b *breakers) putOff(c *circuit, target string, why error) error {
 	return &circuitOpen{target: target, until: until, wait: jobs.Snooze(wait + rand.N(wait/10+soonest))}
 }
 
-// Circuits are the targets that are left alone, or being tried again, and how many calls were not made so far because
+// Circuits returns the targets that are paused, or being tried again, and how many calls were not made so far because
 // of that.
 func (r *Runner) Circuits() (list []Circuit, refused uint64) {
 	b := r.breakers

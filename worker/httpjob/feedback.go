@@ -28,7 +28,7 @@ func (w *work) awaits() bool { return w.plan.Async && w.plan.Check == nil }
 var errNoFeedback = errors.New("the job is asynchronous and has no checkUrl, and its worker has no feedback URL: " +
 	"give the job a checkUrl, or set http-jobs.feedback-url where HTTP jobs run (http.url of a server)")
 
-// expect has the attempt wait for others, or go on waiting for those whom an earlier one has asked.
+// expect has the attempt wait for callbacks, or continue to wait for those that an earlier one has asked for.
 func (w *work) expect(ctx context.Context) error {
 	if !w.awaits() || w.state.Final != nil {
 		return nil
@@ -40,7 +40,7 @@ func (w *work) expect(ctx context.Context) error {
 	if begun := w.state.Awaits; begun > 0 {
 		run, err := w.store.Run(ctx, at.Tenant, at.Run)
 		if err != nil {
-			return again(ctx, fmt.Errorf("read what others have said: %w", err))
+			return again(ctx, fmt.Errorf("read the reports: %w", err))
 		}
 		if f := run.Feedback; f != nil && f.Attempt == begun && f.Lasts {
 			w.feedback = f
@@ -88,18 +88,18 @@ func (w *work) feedbackURLs(ctx context.Context) (outer, inner string) {
 	return at2(outer), at2(inner)
 }
 
-// token is what a URL is known by.
+// token returns what authenticates a URL.
 func (w *work) token(run jobs.ID, nonce uint64) string {
 	return base64.RawURLEncoding.EncodeToString(w.feedback.Sign(run, w.feedback.Attempt, nonce))
 }
 
-// How often is looked for what others have said: often at first, and after each report.
+// How often the run's row is read for reports: often at first, and after each report.
 const (
 	lookFirst = 100 * time.Millisecond
 	lookLast  = 2 * time.Second
 )
 
-// listen waits until others have said how the work ended.
+// listen waits until a report ends the work.
 func (w *work) listen(ctx context.Context) error {
 	at := jobs.Attempt(ctx)
 	most := lookLast
@@ -123,7 +123,7 @@ func (w *work) listen(ctx context.Context) error {
 			for _, raw := range reports {
 				r, err := httpspec.ReadReport(masked(w.mask, raw))
 				if err != nil {
-					continue // it was read before it was kept
+					continue // it was stored unread
 				}
 				if done, err := w.receive(ctx, statusOfFeedback, r); done {
 					return err
@@ -139,5 +139,5 @@ func (w *work) listen(ctx context.Context) error {
 	}
 }
 
-// statusOfFeedback is the status that notifications give to what others said.
+// statusOfFeedback is the status of notifications about reports.
 const statusOfFeedback = 200

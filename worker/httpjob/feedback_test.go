@@ -61,7 +61,7 @@ func (p *site) mustCallBack(to, report string, want int) string {
 	return text
 }
 
-// progress is how far a run says that it is.
+// progress returns the progress that a run shows.
 func (p *site) progress(id jobs.ID) string {
 	now, _ := p.s.Ops().Live().Attempt(jobs.DefaultTenant, id)
 	if now.Progress == nil {
@@ -110,7 +110,7 @@ func TestS2_07FeedbackEndsTheRun(t *testing.T) {
 	if run := p.end(id); run.State != jobs.Succeeded || run.Attempt != 1 || string(run.Result) != `{"rows":3}` {
 		t.Errorf("%s %s %s", run.State, run.Error, run.Result)
 	}
-	// What is said again is answered as it was, and changes nothing.
+	// A repeated report gets the same answer, and changes nothing.
 	p.mustCallBack(to, `{"status":"succeed","data":{"rows":3}}`, 200)
 	p.mustCallBack(to, `{"status":"failed"}`, 200)
 	// Each report was passed on: two of progress, the outcome, the end.

@@ -31,7 +31,7 @@ type Guard struct {
 	Ports []int
 }
 
-// ErrBlocked is why a call was not made.
+// ErrBlocked means that a call was not made because of its address.
 var ErrBlocked = errors.New("the address may not be called")
 
 // CodeBlocked is the code that a run fails with whose call was blocked.
@@ -101,17 +101,17 @@ func (g *Guard) control(network, address string, _ syscall.RawConn) error {
 	return g.Check(to)
 }
 
-// What a call may take.
+// Limits of a call.
 const (
 	maxRedirects = 3
 	maxHeader    = 64 << 10
 	// MaxKept is how much of an answer is kept; MaxRead is how much is read before the connection is closed.
 	MaxKept = 64 << 10
 	MaxRead = 10 << 20
-	// CallTimeout bounds one call. What takes longer must be asynchronous.
+	// CallTimeout bounds one call. Longer work must be asynchronous.
 	CallTimeout = 60 * time.Second
 	// idleConns is how many connections to a host are kept for the next call: as many as there may be calls at a time
-	// where one host is all that is called, for to dial costs as much as the rest of a call.
+	// to a single host, because dialling costs as much as the rest of a call.
 	idleConns = 512
 )
 
@@ -151,7 +151,7 @@ func redirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Answer is what a call was answered with.
+// Answer is the answer to a call.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -196,7 +196,7 @@ func call(ctx context.Context, client *http.Client, method, to string, header ma
 	}
 	if len(a.Body) > MaxKept {
 		a.Body, a.Cut = a.Body[:MaxKept], true
-		// A little more is read so that the connection can serve again; a flood is not.
+		// A little more is read so that the connection can be reused; a flood is not.
 		if _, err := io.CopyN(io.Discard, response.Body, MaxRead-MaxKept); err != nil && err != io.EOF {
 			return nil, reason(ctx, err)
 		}
@@ -207,7 +207,7 @@ func call(ctx context.Context, client *http.Client, method, to string, header ma
 
 var errCallTimeout = errors.New("no answer within " + strconv.Itoa(int(CallTimeout/time.Second)) + " s")
 
-// reason is why a call failed, without its URL, which may hold a secret.
+// reason returns why a call failed, without its URL, which may have a secret.
 func reason(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

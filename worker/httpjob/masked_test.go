@@ -101,6 +101,6 @@ func TestNotificationsThatNoJobHas(t *testing.T) {
 	// The call of the job is made: nothing listens there.
 	err = r.deliver(t.Context(), notification{Job: "work", Body: note{State: "200", Call: []byte(`{"method":"POST","url":"http://127.0.0.1:2/noted"}`), Notice: []byte(`{}`)}})
 	if outcome.CodeOf(err) != codeUndelivered {
-		t.Errorf("what the job says: %v", err)
+		t.Errorf("the call of the job: %v", err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // until they are delivered. Only the worker that has a run starts them ([kernel.Notify]), and the store writes which
 // run it is.
 
-// Codes that a notification fails with that was not taken: for the tries that follow soon, and for all others.
+// Codes of a notification that was not delivered: for the retries that follow soon, and for all others.
 const (
 	codeUndelivered = "undelivered"
 	codeWaiting     = "undelivered_long"
@@ -29,7 +29,7 @@ const (
 	lateTries = 125
 )
 
-// Jobs are what a worker of HTTP jobs serves by name.
+// Jobs returns what a worker of HTTP jobs serves by name.
 func (r *Runner) Jobs() []jobs.Job {
 	return []jobs.Job{jobs.NewTriggered(jobs.TriggeredFunc[notification](r.deliver), jobs.Options{
 		Key: kernel.NotifyKey(r.cfg.App), Name: "Notifications", Description: "Sends notifications about runs of HTTP jobs, until they are delivered.",
@@ -41,7 +41,7 @@ func (r *Runner) Jobs() []jobs.Job {
 	})}
 }
 
-// notification is what the run of one is given: a call with its values, but without its secrets.
+// notification is the argument of a notification's run: a call with its values, but without its secrets.
 type notification struct {
 	// What the store wrote.
 	Run jobs.ID  `json:"run"` // that it is about
@@ -51,7 +51,7 @@ type notification struct {
 	Body note `json:"body"`
 }
 
-// note is the part that the worker wrote which had the run.
+// note is the part written by the worker that had the run.
 type note struct {
 	State     string          `json:"state"`
 	Call      json.RawMessage `json:"call"` // which of its job's it is

@@ -30,7 +30,7 @@ func newNotice(status int, r httpspec.Report, now time.Time) notice {
 	return n
 }
 
-// masked is an answer without secrets, as they stand there or as JSON has them: a text may be written in many ways.
+// masked returns an answer without secrets, in plain or in JSON's encoding: a text may be written in many ways.
 func masked(mask *httpspec.Mask, body []byte) []byte {
 	if mask.Empty() {
 		return body
@@ -46,7 +46,7 @@ func masked(mask *httpspec.Mask, body []byte) []byte {
 	return plain
 }
 
-// maskedIn is a value without secrets in its texts and names.
+// maskedIn returns a value without secrets in its texts and names.
 func maskedIn(mask *httpspec.Mask, v any) any {
 	switch v := v.(type) {
 	case string:
@@ -67,7 +67,7 @@ func maskedIn(mask *httpspec.Mask, v any) any {
 	return v
 }
 
-// parsed is JSON as templates see it, or the text if it is none.
+// parsed returns JSON as templates see it, or the text if it is none.
 func parsed(body []byte) any {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()

@@ -15,14 +15,14 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// state is what a run has reached. With qos 1 it is kept after each step, and a later attempt goes on from there.
+// state is a run's progress. With qos 1 it is saved after each step, and a later attempt continues from there.
 type state struct {
 	Step      int              `json:"step"` // requests that are done
 	Named     map[string]any   `json:"named,omitempty"`
 	Responses []any            `json:"responses,omitempty"`
 	Status    int              `json:"status,omitempty"` // of the last answer
 	Final     *httpspec.Report `json:"final,omitempty"`  // how an asynchronous job ended
-	Awaits    uint32           `json:"awaits,omitempty"` // the attempt that others were asked in to call back
+	Awaits    uint32           `json:"awaits,omitempty"` // the attempt whose request asked for callbacks
 	Heard     uint64           `json:"heard,omitempty"`  // how many of their reports were processed
 }
 
@@ -38,7 +38,7 @@ type work struct {
 	mask     *httpspec.Mask   // of secrets: any answer may repeat them
 }
 
-// CodeConnect is the code that a run fails with whose call was not answered at all.
+// CodeConnect is the code of a run whose call was not answered at all.
 const CodeConnect = "connect"
 
 // run runs an attempt, and sends the notifications of its end.
@@ -92,7 +92,7 @@ func asJSON(v any) json.RawMessage {
 	return raw
 }
 
-// all makes the requests that are not done yet, and waits for the outcome of an asynchronous job.
+// all makes the remaining requests, and waits for the outcome of an asynchronous job.
 func (w *work) all(ctx context.Context) error {
 	if err := w.expect(ctx); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (w *work) step(ctx context.Context) error {
 	return w.keep(ctx)
 }
 
-// keep keeps what was reached, if the job wants that.
+// keep saves the state, if the job wants that.
 func (w *work) keep(ctx context.Context) error {
 	if w.plan.QoS != 1 {
 		return nil
@@ -172,7 +172,7 @@ func (w *work) keep(ctx context.Context) error {
 // mostSilent is how many checks in a row may go unanswered.
 const mostSilent = 10
 
-// check asks for the outcome again and again.
+// check polls for the outcome.
 func (w *work) check(ctx context.Context) error {
 	every := time.Duration(max(1, w.plan.CheckRateSeconds)) * time.Second
 	pause := min(every, 200*time.Millisecond) // what is done soon is known soon
@@ -258,8 +258,8 @@ func (w *work) over(ctx context.Context, err error) error {
 	return err
 }
 
-// ask fills a template and makes the call. part is what the key by which others know a repeated request ends in; "" = the
-// call changes nothing.
+// ask fills a template and makes the call. part is the end of the idempotency key, by which a service knows a repeated
+// request; "" = the call changes nothing.
 func (w *work) ask(ctx context.Context, t *httpspec.Template, what, part string) (*Answer, error) {
 	w.calls++
 	header := map[string]string{}
@@ -310,7 +310,7 @@ func (r *Runner) send(ctx context.Context, t *httpspec.Template, v httpspec.Valu
 	return nil, jobs.Fail(CodeConnect, fmt.Errorf("%s: %s", what, mask.Text(err.Error())))
 }
 
-// values are what templates are filled with at this point of the run.
+// values returns what templates are filled with at this point of the run.
 func (w *work) values(ctx context.Context) httpspec.Values {
 	at := jobs.Attempt(ctx)
 	outer, inner := w.feedbackURLs(ctx)

@@ -75,10 +75,10 @@ func New(store Store, c Config) (*Runner, error) {
 	return &Runner{cfg: c, store: store, client: c.Guard.client(), breakers: newBreakers(c.Breaker), plans: map[jobs.Key]known{}}, nil
 }
 
-// notOurs is how long a run waits that came here although its job makes no requests: for a worker with its code.
+// notOurs is how long a run waits whose job makes no requests: for a worker with its code.
 const notOurs = 30 * time.Second
 
-// Run runs an attempt of any HTTP job: it is what worker.Config.Others is for.
+// Run runs an attempt of any HTTP job: use it as worker.Config.Others.
 func (r *Runner) Run(ctx context.Context, args []byte) error {
 	k, err := r.plan(ctx, jobs.Attempt(ctx))
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *Config) Check(app string, raw []byte) (place string, err error) {
 	return httpspec.CheckFor(raw, c.Services, c.Secrets)
 }
 
-// plan is what a job is to do; without a plan if it is no HTTP job. It is read again when a run was made of a newer
+// plan returns what a job is to do; without a plan if it is no HTTP job. It is read again for a run of a newer
 // revision.
 func (r *Runner) plan(ctx context.Context, at jobs.AttemptInfo) (known, error) {
 	r.mu.Lock()

@@ -27,7 +27,7 @@ func outside(t *testing.T, answers http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// A run whose target is left alone is put off, says why, and uses up no retry.
+// A run whose target is paused is put off, reports why, and uses up no retry.
 func TestS2_57RunsArePutOff(t *testing.T) {
 	var tries atomic.Int32
 	far := outside(t, func(w http.ResponseWriter, r *http.Request) {
@@ -98,7 +98,7 @@ func TestFeedbackAfterTheTimeout(t *testing.T) {
 	})
 }
 
-// The outcome is asked for at the rate that the job says, after a first time soon; once a second if it says nothing.
+// The outcome is polled at the rate of the job, after a first time soon; once a second by default.
 func TestS2_19CheckRate(t *testing.T) {
 	for rate, took := range map[string][2]time.Duration{`"checkRateSeconds":4,`: {8 * time.Second, 11 * time.Second}, ``: {2 * time.Second, 4 * time.Second}} {
 		var checks atomic.Int32

@@ -81,7 +81,7 @@ func TestBackfillOfWhatWasMissed(t *testing.T) {
 		c.Do(kernel.Pause{Key: "nightly", Reason: "holiday"})
 		c.PassUntil(day(1).Add(10*time.Hour + 30*time.Minute)) // from two to ten, it is paused
 		if got := ranges(c.Missed("nightly")); got != "01T02..01T10 9 paused" {
-			t.Fatalf("the ledger says %q", got)
+			t.Fatalf("the ledger is %q", got)
 		}
 		request := ops.Backfill{Key: "nightly", From: day(1).Add(time.Hour), To: day(1).Add(7 * time.Hour), Parallel: 2}
 		would, err := o.PreviewBackfill(t.Context(), person, request)
@@ -105,7 +105,7 @@ func TestBackfillOfWhatWasMissed(t *testing.T) {
 			t.Errorf("the runs are %q", got)
 		}
 		if got := ranges(c.Missed("nightly")); got != "01T07..01T10 4 paused" {
-			t.Errorf("the ledger says %q", got)
+			t.Errorf("the ledger is %q", got)
 		}
 		for _, run := range c.Runs("nightly")[1:] {
 			if run.Parent != did.ID || run.Actor != person.Actor || run.Priority != -1 {
@@ -173,12 +173,12 @@ func TestBackfillKeepsToTheLimitsOfItsJob(t *testing.T) {
 			}
 		}
 		if left := c.Missed("nightly"); len(left) != 0 {
-			t.Errorf("the ledger says %q", ranges(left))
+			t.Errorf("the ledger is %q", ranges(left))
 		}
 	})
 }
 
-// What cannot be backfilled is said, and nothing is made.
+// A backfill that is impossible is refused, and nothing is made.
 func TestBackfillsThatAreRefused(t *testing.T) {
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 		nothing := jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil })
@@ -232,7 +232,7 @@ func TestLargeBackfill(t *testing.T) {
 		}
 		left := c.Missed("second")
 		if len(left) != 2 || !left[0].To.Equal(day(1).Add(10*time.Minute-time.Second)) || !left[1].From.Equal(day(1).Add(50*time.Minute)) || left[0].Count != 599 || left[1].Count != 661 {
-			t.Errorf("the ledger says %q", ranges(left))
+			t.Errorf("the ledger is %q", ranges(left))
 		}
 	})
 }
@@ -269,7 +269,7 @@ func TestResumeSkipsRunsOnceOrReplays(t *testing.T) {
 					t.Errorf("the runs are %q", got)
 				}
 				if got := ranges(c.Missed("nightly")); got != want.ledger {
-					t.Errorf("the ledger says %q", got)
+					t.Errorf("the ledger is %q", got)
 				}
 				if called, _ := b.seen(); called != len(runs) {
 					t.Errorf("%d handlers were called", called)
@@ -279,8 +279,8 @@ func TestResumeSkipsRunsOnceOrReplays(t *testing.T) {
 	}
 }
 
-// An edit says nothing about the past: neither it, nor the end of a pause in which it was made, runs what the new schedule
-// would have been due at, nor what the old one was.
+// An edit does not affect the past: neither it, nor the end of a pause in which it was made, runs the due times of the
+// new schedule, nor those of the old one.
 func TestS0_19EditsNeverFireByThemselves(t *testing.T) {
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 		c.Start(worker.Config{}, nightly(&busy{}, jobs.Options{}))
@@ -309,7 +309,7 @@ func TestS0_19EditsNeverFireByThemselves(t *testing.T) {
 			t.Errorf("the runs are %q", got)
 		}
 		if got := ranges(c.Missed("nightly")); got != "01T01..01T03 18 paused" {
-			t.Errorf("the ledger says %q", got)
+			t.Errorf("the ledger is %q", got)
 		}
 	})
 }

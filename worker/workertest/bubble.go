@@ -20,8 +20,8 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// Carillon is all of it, in memory and in virtual time: a control plane, a store, a bus, and the workers that the test
-// starts. Its Client enqueues, waits and cancels.
+// Carillon is a whole system in memory and in virtual time: a control plane, a store, a bus, and the workers that the
+// test starts. Its Client enqueues, waits and cancels.
 type Carillon struct {
 	*client.Client
 	Store metastore.Store // what the control plane has committed; writing to it is announced as usual
@@ -127,7 +127,7 @@ func (c *Carillon) Do(k kernel.Command) kernel.Effect {
 	return r.Effect
 }
 
-// Runs are all runs of a job, by due time.
+// Runs returns all runs of a job, by due time.
 func (c *Carillon) Runs(key jobs.Key) []*kernel.Run {
 	c.t.Helper()
 	var all []*kernel.Run
@@ -147,7 +147,7 @@ func (c *Carillon) Runs(key jobs.Key) []*kernel.Run {
 	return all
 }
 
-// Missed are the due times of a job that have no run, as ranges, oldest first.
+// Missed returns the due times of a job that have no run, as ranges, oldest first.
 func (c *Carillon) Missed(key jobs.Key) []*kernel.Missed {
 	c.t.Helper()
 	d, err := c.Store.Definition(c.t.Context(), jobs.DefaultTenant, key)
@@ -162,11 +162,11 @@ func (c *Carillon) Missed(key jobs.Key) []*kernel.Missed {
 	return ranges
 }
 
-// Logs are what all handlers have logged.
+// Logs returns what all handlers have logged.
 func (c *Carillon) Logs() metastore.Logs { return c.logs }
 
-// Log is what the handlers of a run have logged, a line each: INFO begun customer=c7. Lines of the last quarter of a
-// second may still be on their way.
+// Log returns what the handlers of a run have logged, a line each: INFO begun customer=c7. Lines of the last quarter of
+// a second may still be on their way.
 func (c *Carillon) Log(run jobs.ID) []string {
 	c.t.Helper()
 	lines, err := c.logs.Read(c.t.Context(), jobs.DefaultTenant, run, metastore.LogPosition{}, 10_000)

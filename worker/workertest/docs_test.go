@@ -60,7 +60,7 @@ func moment(t *testing.T, text string) time.Time {
 	return at
 }
 
-// The page says what a backfill makes.
+// The runs of a backfill are those that its page states.
 func TestBackfillsAsTheirPageSays(t *testing.T) {
 	tests.Long(t)
 	rows := table(t, "| from | until before | replay | runs made | left out |")
@@ -76,14 +76,14 @@ func TestBackfillsAsTheirPageSays(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := fmt.Sprint(done.Runs, done.Had); got != row[3]+" "+row[4] {
-				t.Errorf("from %s to %s, replay %q: %s, the page says %s %s", row[0], row[1], row[2], got, row[3], row[4])
+				t.Errorf("from %s to %s, replay %q: %s, the page states %s %s", row[0], row[1], row[2], got, row[3], row[4])
 			}
 			c.Pass(time.Minute)
 		}
 	})
 }
 
-// The page says what the end of a pause makes of what has passed.
+// The end of a pause treats missed due times as its page states.
 func TestResumesAsTheirPageSays(t *testing.T) {
 	tests.Long(t)
 	for _, row := range table(t, "| missed | due times that get their runs | those that the ledger still names |") {
@@ -108,7 +108,7 @@ func TestResumesAsTheirPageSays(t *testing.T) {
 				left += m.Count
 			}
 			if !slices.Equal(made, strings.Fields(row[1])) || fmt.Sprint(left) != row[2] {
-				t.Errorf("missed %s: runs of %v, and %d are left; the page says %s and %s", row[0], made, left, row[1], row[2])
+				t.Errorf("missed %s: runs of %v, and %d are left; the page states %s and %s", row[0], made, left, row[1], row[2])
 			}
 		})
 	}

@@ -134,7 +134,7 @@ func TestS2_10And11LogsOfChildren(t *testing.T) {
 	})
 }
 
-// A family of jobs goes together, and says first what is alive.
+// A family of jobs is deleted together, and the refusal first lists what is alive.
 func TestS2_12DestroyAFamily(t *testing.T) {
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 		hold := jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error { <-ctx.Done(); return ctx.Err() })

@@ -34,7 +34,7 @@ type Options struct {
 	Total      int
 }
 
-// Attempt is what a handler returned and reported.
+// Attempt is the result of a handler.
 type Attempt struct {
 	Err        error           // what it returned
 	Final      bool            // Err was wrapped in jobs.NoRetry
