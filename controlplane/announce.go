@@ -18,7 +18,7 @@ type announced struct {
 	cp *ControlPlane
 }
 
-// Apply applies and announces.
+// Apply applies a batch and announces its effects.
 func (a announced) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	results := a.Full.Apply(ctx, batch)
 	a.cp.announce(batch, results)
@@ -100,7 +100,7 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 	}
 }
 
-// gaveUp are the jobs that have paused themselves in a command: when they did is when a run of it ended.
+// gaveUp returns the jobs that have paused themselves in a command: that happens when a run of theirs ends.
 func gaveUp(e *kernel.Effect) (list []*kernel.Definition) {
 	for _, d := range e.Definitions {
 		if d.Paused == nil || d.Paused.By != kernel.ByItself {
@@ -120,7 +120,7 @@ func gaveUp(e *kernel.Effect) (list []*kernel.Definition) {
 func (cp *ControlPlane) remember(verb kernel.Verb, e *kernel.Effect) {
 	for _, d := range e.Definitions {
 		if verb == kernel.VerbFire {
-			continue // its cursor moved, and fire.go knows
+			continue // only its cursor moved, which fire.go knows
 		}
 		cp.catalog.mark(d.Tenant, d.Key)
 		s := bus.Signal{Topic: bus.TopicChanged, Tenant: d.Tenant, Data: bus.Encode(bus.Changes{Keys: []jobs.Key{d.Key}})}
@@ -133,8 +133,7 @@ func (cp *ControlPlane) remember(verb kernel.Verb, e *kernel.Effect) {
 	}
 }
 
-// publish sends offers: what was noted since the last call went out, and what is read of the store for apps that
-// have room.
+// publish sends offers: what was noted since the last call, and runs read from the store for apps that have room.
 func (cp *ControlPlane) publish(ctx context.Context) error {
 	for {
 		select {
@@ -156,7 +155,7 @@ func (cp *ControlPlane) publish(ctx context.Context) error {
 			cp.send(ctx, queue, s)
 		}
 		if len(expand) > 0 {
-			go cp.expand(ctx, expand) // a commit: others need not wait for it
+			go cp.expand(ctx, expand) // a commit: the offers need not wait for it
 		}
 	}
 }
@@ -183,7 +182,7 @@ func (cp *ControlPlane) send(ctx context.Context, queue string, s shipment) {
 	}()
 }
 
-// expand makes broadcasts one run for each worker. What fails is tried again when the offer is overdue.
+// expand turns broadcasts into one run for each worker. What fails is tried again when the offer is overdue.
 func (cp *ControlPlane) expand(ctx context.Context, list []expansion) {
 	batch := make([]kernel.Envelope, len(list))
 	for i, s := range list {
@@ -199,7 +198,7 @@ func (cp *ControlPlane) expand(ctx context.Context, list []expansion) {
 	}
 }
 
-// lost notes that the shared queue does not take offers: personal lanes are used until open has made it again.
+// lost records that the shared queue does not take offers: personal lanes are used until open has made it again.
 func (cp *ControlPlane) lost(queue string, err error) {
 	r := &cp.router
 	r.mu.Lock()
@@ -215,8 +214,8 @@ func (cp *ControlPlane) lost(queue string, err error) {
 	poke(r.changed)
 }
 
-// open makes the shared queue of this term, and makes it again whenever it is lost. What is missing on the bus is
-// logged by name, once for each new reason.
+// open makes the shared queue of this term, and makes it again when it is lost. What is missing on the bus is logged,
+// once for each new reason.
 func (cp *ControlPlane) open(ctx context.Context, term uint64) error {
 	said := ""
 	for {

@@ -14,7 +14,7 @@ import (
 // runs, keeps leases, and counts, all from memory that follows its own commits. When others have committed it reads
 // what may have changed: definitions, live runs, what can be claimed.
 
-// besideEvery is how often at most that is read, however many commits there are.
+// besideEvery is the minimum interval between two such reads.
 const besideEvery = 50 * time.Millisecond
 
 // followOthers reads what others have committed, when they have.
@@ -116,8 +116,8 @@ func (cp *ControlPlane) readOthers(ctx context.Context) error {
 	return nil
 }
 
-// follow takes rows as others have left them: an attempt that this node did not know of has begun, one that it knew of
-// has ended, a run that it offers is claimed.
+// follow takes in rows as other processes have left them: an unknown attempt has begun, a known one has ended, an
+// offered run is claimed.
 func (cp *ControlPlane) follow(rows ...*kernel.Run) {
 	now := time.Now()
 	minute := cp.cfg.Clock.Now().Unix() / 60
@@ -154,7 +154,7 @@ func (cp *ControlPlane) follow(rows ...*kernel.Run) {
 	}
 }
 
-// absent is an attempt that this node thought to be under way.
+// absent is an attempt that this node believed to be under way.
 type absent struct {
 	runRef
 	attempt uint32
@@ -173,7 +173,7 @@ func (cp *ControlPlane) vanished(under map[runRef]bool, began time.Time) (list [
 	return list
 }
 
-// lanes lists the apps that have offers out.
+// offering lists the apps that have offers out.
 func (r *router) offering() (list []bus.Lane) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +185,7 @@ func (r *router) offering() (list []bus.Lane) {
 	return list
 }
 
-// offeredBefore are the runs of an app that were offered before began.
+// offeredBefore returns the runs of an app that were offered before began.
 func (r *router) offeredBefore(lane bus.Lane, began time.Time) map[jobs.ID]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -214,7 +214,7 @@ func TestEarlyRunIsNotMadeTwice(t *testing.T) {
 	})
 }
 
-// S0-22: a run whose start deadline has passed when it comes is Skipped at once, and the ledger says why.
+// S0-22: a run whose start deadline has passed when it comes is Skipped at once, and the ledger has the reason.
 func TestS0_22ExpiredRunsNeverStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)

@@ -13,9 +13,9 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// catalog is the memory of definitions of who fires, and of when each is due next. A definition that changes leaves its
-// key in pending, and a pending key is reloaded from the store before the catalog is used again. A signal that got
-// lost is caught by asking for what changed since the last change number that was seen.
+// catalog caches the definitions of those that fire, and when each is due next. A definition that changes leaves its
+// key in pending, and a pending key is reloaded from the store before the catalog is used again. A lost signal is
+// caught by asking for all changes since the last known change number.
 type catalog struct {
 	mu      sync.Mutex
 	entries map[kernel.Ref]*entry
@@ -27,7 +27,7 @@ type catalog struct {
 	changes uint64               // the last change number seen
 	changed chan struct{}        // wakes fire.go
 
-	// Where several processes fire a share of the jobs each (share.go); see assign.
+	// For several processes that fire a share of the jobs each (share.go); see assign.
 	distributed bool
 	members     []string
 	me          string
@@ -40,7 +40,7 @@ type entry struct {
 	schedule *schedule.Schedule
 	next     time.Time // due next, calendars aside; zero = never
 	wake     time.Time // when to decide about that; zero = never
-	placed   time.Time // where the agenda has it; zero = nowhere, or in places that no longer count
+	placed   time.Time // where the agenda has it; zero = nowhere, or only in outdated places
 	foreign  bool      // another process fires it, and this one looks a while later whether it did
 }
 
@@ -106,7 +106,7 @@ func (c *catalog) look(ctx context.Context, st metastore.Full) error {
 	return c.lookSince(ctx, st, state)
 }
 
-// lookSince is look for one who has just read the store's row.
+// lookSince is look with the store's row already read.
 func (c *catalog) lookSince(ctx context.Context, st metastore.Full, state kernel.StoreRow) error {
 	c.mu.Lock()
 	since := c.changes
@@ -132,7 +132,7 @@ func (c *catalog) lookSince(ctx context.Context, st metastore.Full, state kernel
 	return nil
 }
 
-// reloadAtOnce is how many jobs are named in one question to the store.
+// reloadAtOnce is how many jobs are named in one request to the store.
 const reloadAtOnce = 1000
 
 // reload reads what is pending.
@@ -216,7 +216,7 @@ func (c *catalog) reload(ctx context.Context, st metastore.Reader) error {
 	return nil
 }
 
-// put remembers a definition, unless a newer one is known. One that was deleted, or began a new life as a triggered job,
+// put caches a definition, unless a newer one is known. One that was deleted, or began a new life as a triggered job,
 // is forgotten. The lock is held.
 func (c *catalog) put(d *kernel.Definition) {
 	ref := d.Ref()
@@ -269,7 +269,7 @@ func (c *catalog) plan(e *entry) {
 	}
 }
 
-// rescue is how late the leader fires what is another process's: before it would be a misfire. The lock is held.
+// rescue is how late the leader fires another process's due time: before that becomes a misfire. The lock is held.
 func (c *catalog) rescue(tenant jobs.Tenant) time.Duration {
 	g := c.globals[tenant]
 	if g == nil {
@@ -297,7 +297,7 @@ func (c *catalog) assign(members []string, me string, leads bool) {
 	poke(c.changed)
 }
 
-// shares is how many recurring jobs each member fires.
+// shares returns how many recurring jobs each member fires.
 func (c *catalog) shares() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -308,7 +308,7 @@ func (c *catalog) shares() map[string]int {
 	return n
 }
 
-// again reads jobs of other processes that were due a while ago, and takes those off the agenda that still are.
+// again reads jobs of other processes that were due a while ago, and returns those that still are, off the agenda.
 func (c *catalog) again(ctx context.Context, st metastore.Reader, late []kernel.Ref, now time.Time) (still []*entry, err error) {
 	c.mu.Lock()
 	for _, ref := range late {
@@ -344,8 +344,8 @@ func (c *catalog) drop(ref kernel.Ref) {
 	}
 }
 
-// place puts an entry on the agenda. It stays in the places that it had before, and is passed over there; when they
-// are more than the entries themselves, the agenda is made anew.
+// place puts an entry on the agenda. Its older places stay, and are passed over; when they outnumber the entries, the
+// agenda is made anew.
 func (c *catalog) place(e *entry) {
 	if e.placed.Equal(e.wake) {
 		return
@@ -418,14 +418,14 @@ func (c *catalog) global(tenant jobs.Tenant) *kernel.Global {
 	return &kernel.Global{Tenant: tenant}
 }
 
-// calendars are those of a tenant; nil = none.
+// calendars returns those of a tenant; nil = none.
 func (c *catalog) calendars(tenant jobs.Tenant) *schedule.Calendars {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closed[tenant]
 }
 
-// tenants are those that have jobs, and the default one.
+// tenants returns those that have jobs, and the default one.
 func (c *catalog) tenants() []jobs.Tenant {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -54,6 +54,6 @@ func (cp *ControlPlane) watchClock(ctx context.Context) error {
 	}
 }
 
-// ClockStep is by how much this node's wall clock was set ahead (behind, if negative) and is not followed yet; 0 if
-// all is well.
+// ClockStep returns by how much this node's wall clock was set ahead (behind, if negative) and is not followed yet; 0
+// normally.
 func (cp *ControlPlane) ClockStep() time.Duration { return cp.cfg.Clock.Step() }

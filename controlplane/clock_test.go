@@ -62,7 +62,7 @@ func TestAClockThatIsSetForTenSeconds(t *testing.T) {
 				h.ahead.Store(int64(step))
 				sleep(10 * time.Second)
 				if got := h.cp.ClockStep(); got != step {
-					t.Errorf("the control plane says that its clock was set by %v", got)
+					t.Errorf("ClockStep returns %v", got)
 				}
 				again, err := jobs.Trigger[charge]("long").Request(charge{"c8"}, jobs.After(10*time.Minute))
 				if err != nil {

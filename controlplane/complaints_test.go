@@ -69,7 +69,7 @@ func (c *calls) job(o jobs.Options) jobs.Job {
 	}), o)
 }
 
-// once says that handlers were called for so many due times, and once for each.
+// once checks that handlers were called for so many due times, and once for each.
 func (c *calls) once(t *testing.T, due int) {
 	t.Helper()
 	c.mu.Lock()

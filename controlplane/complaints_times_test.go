@@ -139,7 +139,7 @@ func TestHangfire529(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		e, err := ops.New(ops.Config{Store: h.store, Live: planeLive{h}}).Explain(h.ctx, ops.Who{}, "bad")
 		if err != nil || !strings.Contains(strings.Join(e.Says, " "), "Its schedule cannot be read") {
-			t.Errorf("it says %q, %v", e.Says, err)
+			t.Errorf("it is explained by %q, %v", e.Says, err)
 		}
 		h.must(kernel.Edit{Key: "bad", Set: kernel.Settings{Zone: new("UTC")}})
 		time.Sleep(5 * time.Minute)
@@ -202,8 +202,8 @@ func TestHangfire366(t *testing.T) {
 	})
 }
 
-// A monthly job ran on the 19th; its users suspect that a clock had jumped. Here a clock that is wrong for a moment makes
-// nothing due, and what a leader says was due is compared with the time when it is written.
+// A monthly job ran on the 19th; its users suspect that a clock had jumped. Here a clock that is wrong for a moment
+// makes nothing due, and a leader's due times are compared with the time when they are written.
 func TestHangfire1929(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var c calls

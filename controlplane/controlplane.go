@@ -1,9 +1,9 @@
-// Package controlplane decides when. One of its processes leads: it turns due times into runs, offers runs to
-// workers, keeps their leases, and sweeps up what got lost. Everything it decides becomes a command that the store
-// checks again, so a second leader, or one that wakes from a long sleep, can do no harm.
+// Package controlplane decides when jobs run. One of its processes leads: it turns due times into runs, offers runs to
+// workers, keeps their leases, and sweeps up what got lost. All its decisions are commands that the store checks again,
+// so a second leader, or one that was frozen for long, can do no harm.
 //
-// Where to start: [New] and lead.go, which lists the leader's duties; then one duty per file. announce.go is the
-// way from a commit to the workers, route.go chooses which of them.
+// Where to start: [New] and lead.go, which lists the leader's duties; then one duty per file. announce.go leads from a
+// commit to the workers, route.go chooses among them.
 package controlplane
 
 import (
@@ -22,12 +22,12 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Config is what a control plane needs. Zero fields have the defaults named at them.
+// Config configures a control plane. Zero fields have the defaults named there.
 type Config struct {
 	Node    string         // this process's name; default "node"
-	Address string         // where its pages are, for people who see it from another node; default: nothing is said
-	Route   string         // where the bus of other nodes comes to that in this process, if there is one
-	Version string         // of the program, for the same; default: nothing is said
+	Address string         // where its pages are, for the pages of other nodes; default: unknown
+	Route   string         // where other nodes reach the bus server in this process, if there is one
+	Version string         // of the program, for the same; default: unknown
 	NATS    func() string  // the state of this process's end of the bus, as text, for the same
 	Store   metastore.Full // required
 	Bus     bus.Bus        // required
@@ -42,19 +42,20 @@ type Config struct {
 	Serve func(ctx context.Context, term uint64, store metastore.Store) error
 	// Kept limits a worker to its own app, as in busstore.Config. Default: all of its tenant.
 	Kept bool
-	// Beside calls fn when others than this process have committed to the store, at most a moment later, and once at the
-	// beginning, until ctx ends: for a store that several processes write to. Default: none but this one does.
+	// Beside calls fn when other processes have committed to the store, at most a moment later, and once at the
+	// beginning, until ctx ends: for a store that several processes write to. Default: no other process does.
 	Beside func(ctx context.Context, fn func()) error
-	// Crew has this process fire a share of the jobs, whether it leads or not, together with the others that write to
-	// the same store and have the same Crew. The leader learns from Beside what it fires. nil: the leader fires all.
+	// Membership has this process fire a share of the jobs, whether it leads or not, together with the others that
+	// write to the same store and have the same Membership. The leader learns from Beside what it fires. nil: the
+	// leader fires all.
 	Membership metastore.Membership
 	// Retain is called regularly to purge finished runs, as their jobs define; nil: nothing is purged.
 	Retain metastore.Retainer
 	// RetainBytes is how much finished runs may take on disk: beyond, the oldest are purged. Default 8 GiB; below 0:
 	// unlimited.
 	RetainBytes int64
-	// KeepCounts is how long counts by the hour, missed due times and what is left of deleted jobs are kept. Default, and
-	// least: kernel.KeepHistory.
+	// KeepCounts is how long hourly counts, missed due times and what is left of deleted jobs are kept. Default and
+	// minimum: kernel.KeepHistory.
 	KeepCounts time.Duration
 	// Copy means that the rows are a copy of this process's own, which it prunes whether it leads or not.
 	Copy bool
@@ -122,11 +123,11 @@ type ControlPlane struct {
 		Cleaning
 	}
 	wake    chan struct{} // a run may need to be released earlier than release.go thinks
-	reopen  chan struct{} // the shared queue was lost
+	reopen  chan struct{} // the shared queue is lost
 	ready   readiness
 	missing missing
 	duties  duties
-	gaveUp  time.Time // when this node last had another one lead because a duty failed
+	gaveUp  time.Time // when this node last gave up the lead because a duty failed
 
 	refreshed uint64 // change number up to which definitions follow the defaults
 }
@@ -149,13 +150,13 @@ func New(c Config) (*ControlPlane, error) {
 	return cp, nil
 }
 
-// Store is the store of this control plane, announced: what is written through it is offered and signalled.
+// Store returns the store of this control plane, announced: what is written through it is offered and signalled.
 func (cp *ControlPlane) Store() metastore.Store { return cp.store }
 
-// Run works until ctx ends, or until something is broken that a new start may mend. With ErrTwin none does.
+// Run works until ctx ends, or until a failure that a new start may mend; ErrTwin needs another name.
 func (cp *ControlPlane) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // or what was listened to would go on
+	defer cancel() // or the subscriptions would continue
 	if err := cp.meet(ctx); err != nil {
 		return err
 	}
@@ -196,7 +197,7 @@ func (cp *ControlPlane) listen(ctx context.Context) error {
 	}
 	err = cp.cfg.Bus.Listen(ctx, "*", bus.TopicLive, "", func(s bus.Signal) {
 		if s.From.Role != bus.Node || s.From.Name == cp.cfg.Node {
-			return // its own were noted when they were made
+			return // its own changes are known
 		}
 		if c, err := bus.Decode[bus.Changes](s.Data); err == nil {
 			cp.feed.merge(s.Tenant, c)
@@ -205,7 +206,7 @@ func (cp *ControlPlane) listen(ctx context.Context) error {
 	if err != nil || cp.cfg.Logs == nil {
 		return err
 	}
-	var last time.Time // that lines were dropped: who sends nonsense does not fill our log
+	var last time.Time // that lines were dropped: a bad sender must not fill our log
 	return cp.cfg.Bus.Listen(ctx, "*", bus.TopicLog, "", func(s bus.Signal) {
 		if s.From.Role != bus.Worker {
 			return
@@ -224,12 +225,12 @@ func (cp *ControlPlane) listen(ctx context.Context) error {
 	})
 }
 
-// leader is how the leader's own commands are signed.
+// envelope signs the leader's own commands.
 func (cp *ControlPlane) envelope(tenant jobs.Tenant, k kernel.Command) kernel.Envelope {
 	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: tenant, Actor: "leader:" + cp.cfg.Node, Command: k}
 }
 
-// poke lets a loop that waits on ch look again.
+// poke wakes a loop that waits on ch.
 func poke(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:

@@ -9,28 +9,28 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// A duty that fails is tried again: a store that is away for a moment is soon back, and where it is away from all, another
-// leader could do no more. But what only this node cannot do another one may. So a duty that has failed for a while, or
+// A duty that fails is tried again: a short outage of the store ends soon, and where all nodes have it, another leader
+// could do no more. But another node may succeed where only this one fails. So a duty that has failed for a while, or
 // that hangs, ends the term.
 
 const (
-	// dutyPatience is for how long a duty may fail, and dutyTries how often at least, before another node shall lead.
+	// dutyPatience is for how long a duty may fail, and dutyTries how often at least, before another node is to lead.
 	dutyPatience = 10 * time.Second
 	dutyTries    = 3
 	// hanging is how long one pass of a duty may take. A pass after a long outage makes many runs at once.
 	hanging = 2 * time.Minute
-	// dutyRest is how long a node that has given up for that reason does not do so again: what fails on all nodes would
-	// have them pass leadership round.
+	// dutyRest is how long a node that has given up for that reason does not do so again: a failure on all nodes would
+	// make leadership go round.
 	dutyRest = 10 * time.Minute
 )
 
-// duty is how one of the leader's duties goes, in one term.
+// duty is the state of one of the leader's duties, in one term.
 type duty struct {
 	name string
 	cp   *ControlPlane
 
 	mu    sync.Mutex
-	began time.Time // of the pass that is going on; zero = none is
+	began time.Time // of the current pass; zero = none
 	since time.Time // when it began to fail; zero = the last pass was fine
 	tries int       // that failed since
 }
@@ -39,10 +39,10 @@ type duty struct {
 type duties struct {
 	mu       sync.Mutex
 	all      []*duty
-	resigned time.Time // when this node last ended a term because of one of them
+	resigned time.Time // when this node last ended a term because of a duty
 }
 
-// duty is a duty that watchDuties looks at.
+// duty returns a duty that watchDuties watches.
 func (cp *ControlPlane) duty(name string) *duty {
 	d := &duty{name: name, cp: cp}
 	cp.duties.mu.Lock()
@@ -51,14 +51,14 @@ func (cp *ControlPlane) duty(name string) *duty {
 	return d
 }
 
-// begin notes that a pass begins.
+// begin records that a pass begins.
 func (d *duty) begin() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.began = time.Now()
 }
 
-// end notes what became of a pass. Its answer is the error with which the term ends, nil as long as it goes on.
+// end records the result of a pass. It returns the error with which the term ends, nil as long as it continues.
 func (d *duty) end(err error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -84,7 +84,7 @@ func (cp *ControlPlane) reachable(ctx context.Context, term uint64) bool {
 	return err == nil
 }
 
-// forget drops a lease that the store knows nothing of.
+// forget drops a lease that the store does not know.
 func (l *leases) forget(of runRef, attempt uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

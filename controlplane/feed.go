@@ -26,7 +26,7 @@ type listener struct {
 	wake   chan struct{}
 }
 
-// news is what changed in a tenant.
+// news are the changes in a tenant.
 type news struct {
 	bus.Changes
 	seen map[jobs.ID]bool

@@ -11,17 +11,17 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
-// How much one pass decides at most: jobs in a commit, due times that become runs and due times that are looked at,
-// for one job. What is left is decided in the next pass, at once.
+// Limits of one pass: jobs in a commit, due times that become runs and due times that are looked at, for one job. The
+// rest is decided in the next pass, at once.
 const (
 	fireJobs = 1000
 	fireRuns = 1000
 	fireLook = 100_000
 )
 
-// fire turns due times into runs: all of them under the epoch of the term in which this process leads, or, where several
-// fire a share each, its own, under whichever term is the store's. It sleeps until the next due time of any job, or until
-// a definition changes.
+// fire turns due times into runs: all of them under the term in which this process leads, or, where several processes
+// fire a share each, its own, under the store's term. It sleeps until the next due time of any job, or until a
+// definition changes.
 func (cp *ControlPlane) fire(ctx context.Context, term uint64) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -190,8 +190,8 @@ func decide(e *entry, g *kernel.Global, c *schedule.Calendars, now time.Time) []
 		case silent != "" && len(f.Due) == 0:
 			miss(&late, due, silent)
 		case silent != "":
-			// A due time that is silent after some that were not: the ranges of a Fire come before its runs, so the
-			// next pass goes on from here.
+			// A silent due time after some that were not: the ranges of a Fire come before its runs, so the next pass
+			// continues from here.
 			return fires(late, f)
 		case now.Sub(due) <= g.Late():
 			f.Due = append(f.Due, due)
@@ -215,8 +215,8 @@ func decide(e *entry, g *kernel.Global, c *schedule.Calendars, now time.Time) []
 		}
 		due, ok = e.schedule.Next(due)
 	}
-	// fire_once: the newest due time that came too late fires after all. It is known to be the newest if a due time
-	// that is not late follows it, or none.
+	// fire_once: the newest due time that was late fires after all. It is the newest if a due time that is not late
+	// follows it, or none.
 	if n := len(late.Missed); n > 0 && d.Policy.Misfire == jobs.MisfireOnce && !(d.FixedDelay() && len(f.Due) > 0) {
 		if m := &late.Missed[n-1]; m.Reason == kernel.MissedLate && (len(f.Due) > 0 || !ok || due.After(by)) {
 			late.Due = append(late.Due, m.To)
@@ -230,7 +230,7 @@ func decide(e *entry, g *kernel.Global, c *schedule.Calendars, now time.Time) []
 	return fires(late, f)
 }
 
-// fireOf is a fire that decides nothing yet.
+// fireOf returns a fire without decisions.
 func fireOf(d *kernel.Definition, g *kernel.Global, c *schedule.Calendars) kernel.Fire {
 	f := kernel.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Global: g.Revision, From: d.Cursor, To: d.Cursor, Origin: kernel.FromCron}
 	if c != nil {
@@ -275,7 +275,7 @@ func settle(d *kernel.Definition, g *kernel.Global, c *schedule.Calendars) kerne
 	return f
 }
 
-// fires are the commands of a decision: first what was late or silent, then what is on time.
+// fires returns the commands of a decision: first what was late or silent, then what is on time.
 func fires(late, f kernel.Fire) []kernel.Fire {
 	var out []kernel.Fire
 	if late.To.After(late.From) {

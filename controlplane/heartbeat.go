@@ -67,7 +67,7 @@ func (cp *ControlPlane) heartbeat(ctx context.Context, from bus.Principal, b bus
 	return bus.HeartbeatAnswer{Queue: queue, Rest: rest, Unknown: !known && !b.Leaving, Stop: stop, Lease: cp.cfg.Lease.Milliseconds()}, nil
 }
 
-// judge looks an attempt up that the leader does not know: the store decides whether it is the worker's.
+// judge looks up an attempt that the leader does not know: the store decides whether it is the worker's.
 func (cp *ControlPlane) judge(ctx context.Context, from bus.Principal, worker string, h bus.Held, now time.Time) (bus.Stop, bool) {
 	run, err := cp.cfg.Store.Run(ctx, from.Tenant, h.ID)
 	switch {
@@ -88,7 +88,7 @@ func (cp *ControlPlane) judge(ctx context.Context, from bus.Principal, worker st
 	return bus.Stop{ID: h.ID, Attempt: h.Attempt, Stale: true}, true
 }
 
-// checkHeartbeat keeps a worker from speaking for another, and from claims that make no sense.
+// checkHeartbeat refuses heartbeats for another worker, and invalid ones.
 func checkHeartbeat(from bus.Principal, b *bus.Heartbeat) error {
 	if err := kernel.CheckName("worker", b.Worker); err != nil {
 		return err

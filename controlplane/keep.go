@@ -12,7 +12,7 @@ import (
 
 // Workers are limited to the app that they authenticated for, in messages beside the store, too.
 
-// keeps refuses a worker what is another app's.
+// keeps refuses a worker that acts for another app.
 func (cp *ControlPlane) keeps(from bus.Principal, app string) error {
 	own, err := cp.ownApp(from)
 	if err == nil && own != "" && own != app {
@@ -21,7 +21,7 @@ func (cp *ControlPlane) keeps(from bus.Principal, app string) error {
 	return err
 }
 
-// ownApp is the app that a worker is kept to, "" for any. Others than workers have none.
+// ownApp returns the app that a worker is limited to, "" for any. Only workers have one.
 func (cp *ControlPlane) ownApp(from bus.Principal) (string, error) {
 	if from.Role != bus.Worker {
 		return "", kernel.Refuse(jobs.Forbidden, "%s is no worker", from.Actor())
@@ -74,13 +74,13 @@ func hadAttempt(worker bus.Principal, run *kernel.Run, attempt uint32) bool {
 	return attempt != run.Attempt || worker.SpeaksFor(run.Worker)
 }
 
-// What is kept of a line: see metastore.LogLine.
+// Limits of a line: see metastore.LogLine.
 const (
 	mostText  = 8 << 10
 	mostAhead = 24 * time.Hour // of our clock: lines are pruned by their own
 )
 
-// sane is a line as a worker of ours would have written it.
+// sane returns a line as a worker of ours would have written it.
 func sane(l metastore.LogLine, now time.Time) metastore.LogLine {
 	l.Text = cut(l.Text, mostText)
 	switch l.Level {

@@ -11,7 +11,7 @@ import (
 // An app's lane in the shared queue. It is used when it has been made and all workers of the app know of the queue; until
 // then, offers go to workers by name.
 
-// laneTime is how long offers wait for lanes that are being made. On one server they are there within milliseconds; a
+// laneTime is how long offers wait for lanes that are being made. On one server they are ready within milliseconds; a
 // cluster whose servers have just found each other may take seconds, in which offers go to workers by name.
 const laneTime = 50 * time.Millisecond
 
@@ -54,7 +54,7 @@ func (r *router) unmade() (queue string, lanes []bus.Lane) {
 	return r.queue, lanes
 }
 
-// laneMade notes that an app's lane is there.
+// laneMade records that an app's lane is ready.
 func (r *router) laneMade(queue string, lane bus.Lane, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +101,7 @@ func (a *app) learn() {
 // open reports whether an app's workers take offers from its lane in the shared queue.
 func (r *router) open(a *app) bool { return r.queue != "" && a.made == r.queue && a.known == r.queue }
 
-// opened has what waits for a worker by name, for want of the lane, go there, too.
+// opened moves offers that wait for a worker by name, for want of the lane, there, too.
 func (r *router) opened(a *app, now time.Time) {
 	if !r.open(a) {
 		return

@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Elector decides who leads. Lead calls lead while this process leads, with the number of its term, and ends lead's
-// context the moment it does not; it returns when its own context ends, or with an error of lead's.
+// Elector decides which node leads. Lead calls lead while this process leads, with the number of its term, and ends
+// lead's context the moment it does not; it returns when its own context ends, or with an error of lead's.
 type Elector interface {
 	Lead(ctx context.Context, lead func(ctx context.Context, term uint64) error) error
 }
@@ -24,7 +24,7 @@ type Elector interface {
 // Always is the elector of a process that is alone: it always leads, each start being a new term.
 type Always struct{ Store metastore.Agenda }
 
-// Lead leads.
+// Lead calls lead in a new term.
 func (a Always) Lead(ctx context.Context, lead func(context.Context, uint64) error) error {
 	s, err := a.Store.State(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func (a Always) Lead(ctx context.Context, lead func(context.Context, uint64) err
 }
 
 // lead does the leader's duties for one term. If one of them fails all of them end, leadership is given up, to another
-// node if there is one, and the next leader starts clean: all state is the store's.
+// node if there is one, and the next leader starts clean: all state is in the store.
 func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 	if before, err := cp.cfg.Store.State(ctx); err == nil && before.Term < term {
 		cp.reigns.note(Reign{Node: before.Leader, Term: before.Term})
@@ -158,7 +158,7 @@ func (r *readiness) set(term uint64) {
 	r.term, r.since = term, time.Now()
 }
 
-// Leading is the term this process leads, and since when; 0 if it does not lead.
+// Leading returns the term that this process leads, and since when; 0 if it does not lead.
 func (cp *ControlPlane) Leading() (term uint64, since time.Time) {
 	cp.ready.mu.Lock()
 	defer cp.ready.mu.Unlock()

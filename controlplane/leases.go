@@ -109,7 +109,7 @@ func stopOf(run *kernel.Run) *bus.Stop {
 	return s
 }
 
-// heartbeat renews the leases that a worker holds, of its app if it is kept to one. It answers with what to stop, and with
+// heartbeat renews the leases that a worker holds, of its app if it is limited to one. It returns what to stop, and
 // attempts that this leader does not know.
 func (l *leases) heartbeat(from bus.Principal, worker string, held []bus.Held, now time.Time) (stop []bus.Stop, unknown []bus.Held) {
 	l.mu.Lock()
@@ -154,7 +154,7 @@ type expiry struct {
 	expire kernel.Expire
 }
 
-// reach notes whether the bus has just answered.
+// reach records whether the bus has just answered.
 func (l *leases) reach(ok bool, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,7 +172,7 @@ func (l *leases) empty() bool {
 	return len(l.held) == 0
 }
 
-// Attempt is what the leader knows of an attempt beside what is stored.
+// Attempt is what the leader knows of an attempt beyond the store.
 type Attempt struct {
 	Worker   string
 	Progress *bus.Progress
@@ -180,7 +180,7 @@ type Attempt struct {
 	Over     bool
 }
 
-// Attempts are those of a tenant of which something is known beside what is stored: at most so many, any of them.
+// Attempts returns those of a tenant of which the leader knows more than the store: at most limit, any of them.
 func (cp *ControlPlane) Attempts(tenant jobs.Tenant, limit int) map[jobs.ID]Attempt {
 	l := &cp.leases
 	l.mu.Lock()
@@ -198,7 +198,7 @@ func (cp *ControlPlane) Attempts(tenant jobs.Tenant, limit int) map[jobs.ID]Atte
 	return all
 }
 
-// Attempt is what is known of a run's current attempt; false if none is under way.
+// Attempt returns what is known of a run's current attempt; false if none is under way.
 func (cp *ControlPlane) Attempt(tenant jobs.Tenant, id jobs.ID) (Attempt, bool) {
 	l := &cp.leases
 	l.mu.Lock()

@@ -19,8 +19,8 @@ import (
 )
 
 // world is a house in which jobs of all policies live for some hours, while people edit them and their calendars, pause
-// and resume them, and leaders follow each other. What must become of each due time is said by what is written down
-// here, in the plainest way.
+// and resume them, and leaders follow each other. The fate of each due time follows from what is recorded here, in the
+// plainest way.
 type world struct {
 	*house
 	rnd       *rand.Rand
@@ -41,7 +41,7 @@ type citizen struct {
 	history []written
 }
 
-// closing is what a calendar said from a time on: minutes of the day, [from, to).
+// closing is a calendar's rule from a time on: minutes of the day, [from, to).
 type closing struct {
 	since time.Time
 	spans [][2]int
@@ -109,7 +109,7 @@ func (w *world) write(name string) {
 	w.calendars[name] = append(w.calendars[name], c)
 }
 
-// excludes says whether a calendar, as it was at a moment, excludes a time.
+// excludes reports whether a calendar, as it was at a moment, excludes a time.
 func (w *world) excludes(name string, as, due time.Time) bool {
 	var last closing
 	for _, c := range w.calendars[name] {
@@ -245,7 +245,7 @@ func (w *world) judge(c *citizen) (fired, silent int) {
 // late is how long a start may take: as long as no node leads, and what a new leader needs.
 const late = 20*time.Second + 5*time.Second
 
-// started says whether a run began when and where it had to, or was skipped with reason.
+// started reports whether a run began when and where it had to, or was skipped with reason.
 func (w *world) started(c *citizen, run *kernel.Run, p *kernel.Policy, start time.Time, complain func(time.Time, string, ...any)) {
 	ran := w.ran[run.ID]
 	switch {

@@ -42,14 +42,14 @@ type Node struct {
 	Seen    time.Time     // when its last heartbeat came
 	Up      time.Duration // how long it had run then
 	Term    uint64        // that it leads, 0 = it does not
-	Since   time.Time     // that it leads
+	Since   time.Time     // since when it leads
 	Skew    time.Duration // its clock less this node's
 	Asked   time.Time     // when its clock was read, with the way taken out; zero: the message's way is in Skew, and makes it less
 	Step    time.Duration // by how much its clock was set, while it does not follow that
 	NATS    string        // the state of its end of the bus, as text; "" = unknown
 }
 
-// nodes is what this process knows of all.
+// nodes is what this process knows of all nodes.
 type nodes struct {
 	nonce   string
 	started time.Time
@@ -191,7 +191,7 @@ func (cp *ControlPlane) sayNode(ctx context.Context, b bus.NodeHeartbeat) {
 	}
 }
 
-// Node is the name of this process.
+// Node returns the name of this process.
 func (cp *ControlPlane) Node() string { return cp.cfg.Node }
 
 // Nodes lists the processes of the control plane by name, this one among them.
@@ -221,7 +221,8 @@ func (cp *ControlPlane) Nodes() []Node {
 // Followed reports whether another node has led since this one began, even if it does not any more.
 func (cp *ControlPlane) Followed() bool { return cp.nodes.followed.Load() }
 
-// Leader is the node that leads, as far as this one knows: the one with the newest term. Its Term is 0 if none does.
+// Leader returns the node that leads, as far as this one knows: the one with the newest term. Its Term is 0 if none
+// does.
 func (cp *ControlPlane) Leader() (leader Node) {
 	for _, n := range cp.Nodes() {
 		if n.Term > leader.Term {

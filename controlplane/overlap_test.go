@@ -133,7 +133,7 @@ func TestS3_20(t *testing.T) {
 	}
 }
 
-// Who is skipped says where there was no slot, and who is replaced by whom.
+// A skipped run states where there was no slot, and a replaced run which one took its place.
 func TestS3_20SaysWhy(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var j journal
@@ -146,10 +146,10 @@ func TestS3_20SaysWhy(t *testing.T) {
 		skipped := h.enqueue("skip")
 		time.Sleep(aWhile)
 		if m := last(h.run(old)); h.run(old).Says(&m) != "run "+newer.String()+" of the same job took its place" || m.By != "run:"+newer.String() {
-			t.Errorf("the replaced run says %+v", m)
+			t.Errorf("the replaced run has %+v", m)
 		}
 		if m := last(h.run(skipped)); m.Text != kernel.JobGate(h.run(skipped).Job) {
-			t.Errorf("the skipped run says %+v", m)
+			t.Errorf("the skipped run has %+v", m)
 		}
 		// The handler was cancelled, and its results are ignored: the newer run has the slot.
 		if ends := j.ends(); len(ends) != 1 || h.run(newer).State != jobs.Processing {

@@ -14,9 +14,9 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Chooses the worker of a run whose place is not "any", or whose job only some workers have. What it remembers (whose
-// turn it is, which worker got how many) is the leader's memory, and begins anew with another leader: it makes loads
-// even, and correctness does not depend on it.
+// This file chooses the worker of a run whose place is not "any", or whose job only some workers have. What it
+// remembers (whose turn it is, which worker got how many) is the leader's memory, and begins anew with another leader:
+// it makes loads even, and correctness does not depend on it.
 
 // settling is how long a new leader waits before it knows which workers there are: they answer its call within that.
 const settling = 2 * time.Second
@@ -24,11 +24,10 @@ const settling = 2 * time.Second
 // dayOf is how long runs count for least_frequent.
 const dayOf = 24 * time.Hour
 
-// mostParked is how many runs of an app the leader remembers for which there is no worker now. More stay in the store,
-// and are looked at by the sweep.
+// mostParked is how many runs of an app without a worker the leader remembers. More stay in the store, for the sweep.
 const mostParked = 20_000
 
-// turns is what the leader remembers of a job's routing.
+// turns is the leader's memory of a job's routing.
 type turns struct {
 	last   rank             // round_robin: who was the last
 	used   map[string]int64 // least_recent: when, as a count of picks
@@ -60,7 +59,7 @@ func (m *member) may(key jobs.Key, p *kernel.Place) bool {
 	return !m.off() && !m.mute && m.info.Lacks(key, p) == ""
 }
 
-// room is how many more runs of a job fit on a worker.
+// room returns how many more runs of a job fit on a worker.
 func (r *router) room(m *member, key jobs.Key, p *kernel.Place) int {
 	all, same := r.loads(m.info.Name, key)
 	n := m.info.Slots
@@ -82,7 +81,7 @@ func (r *router) room(m *member, key jobs.Key, p *kernel.Place) int {
 	return n
 }
 
-// choose is the worker that a run is offered to now, or nil.
+// choose returns the worker that a run is offered to now, or nil.
 func (r *router) choose(a *app, key jobs.Key, p *kernel.Place, now time.Time) *member {
 	r.chose = true
 	var able []*member
@@ -166,8 +165,8 @@ func pinned(able []*member, p *kernel.Place) []*member {
 	return meant
 }
 
-// highest is the worker with the highest hash of its name and the text: when one comes or goes, only what is its own
-// moves (rendezvous hashing).
+// highest returns the worker with the highest hash of its name and the text: when one comes or goes, only what is its
+// own moves (rendezvous hashing).
 func highest(able []*member, text string) []*member {
 	if len(able) == 0 {
 		return nil
@@ -178,7 +177,7 @@ func highest(able []*member, text string) []*member {
 	return []*member{best}
 }
 
-// turn is the memory of a job's routing; nil if its route needs none.
+// turn returns the memory of a job's routing; nil if its route needs none.
 func (a *app) turn(key jobs.Key, route jobs.Route, now time.Time) *turns {
 	switch route {
 	case jobs.RouteRoundRobin, jobs.RouteLeastRecent, jobs.RouteLeastFrequent:
@@ -214,7 +213,7 @@ func (a *app) forgetTurns(now time.Time) {
 	}
 }
 
-// class is what runs have in common that wait for the same worker.
+// class is the common key of runs that wait for the same worker.
 func class(key jobs.Key, p *kernel.Place) string {
 	if p == nil {
 		return string(key)
@@ -246,7 +245,7 @@ func (a *app) unpark(id jobs.ID) {
 	a.stir = true
 }
 
-// stirred tries those again that were put aside: in the order in which they came, as many of each class as find a worker.
+// stirred tries parked runs again: in the order in which they came, as many of each class as find a worker.
 func (r *router) stirred(a *app, now time.Time) (found []*outstanding) {
 	a.stir = false
 	if a.gaps > len(a.parked) {
@@ -354,7 +353,7 @@ type expansion struct {
 	command kernel.Expand
 }
 
-// all are the workers that a broadcast goes to, in their order.
+// all returns the workers that a broadcast goes to, in their order.
 func (a *app) all(key jobs.Key, p *kernel.Place) (names []string) {
 	for _, m := range a.order {
 		if m.may(key, p) && len(names) < kernel.MaxParts && (p.Pin == "" || m.info.Name == p.Pin || m.info.Label == p.Pin) {
@@ -399,7 +398,7 @@ func (cp *ControlPlane) uncounted() {
 	cp.router.chose = false
 }
 
-// count adds an attempt to what its worker has under way, or takes it away. The lock is held.
+// count adds an attempt to its worker's load, or takes it away. The lock is held.
 func (l *leases) count(k *lease, by int) {
 	if l.loads == nil {
 		return
@@ -417,7 +416,7 @@ func (l *leases) count(k *lease, by int) {
 	}
 }
 
-// settle has what waits for it tried again once the workers of a new term are known.
+// settle retries what waited for the workers of a new term to be known.
 func (r *router) settle() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -427,5 +426,5 @@ func (r *router) settle() {
 	poke(r.changed)
 }
 
-// unmute lets a worker have offers again that did not take some: it has sent a heartbeat.
+// unmute allows offers to a worker again that did not take some: it has sent a heartbeat.
 func (m *member) unmute() { m.mute, m.full = false, false }

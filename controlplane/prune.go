@@ -93,13 +93,13 @@ func (cp *ControlPlane) retainOnce(ctx context.Context) error {
 
 // Cleaning is what this node knows of purges of finished runs.
 type Cleaning struct {
-	Looked time.Time     // when the last pass ended well; zero = none has
+	Looked time.Time     // when the last pass succeeded; zero = none yet
 	Took   time.Duration // what that took
 	Bytes  int64         // that runs took after it, about
-	At     time.Time     // when runs were cleared away last; zero = none were
-	Runs   int           // so many, then
-	Total  uint64        // since this process began
-	Most   int64         // bytes they may take; 0 = any number
+	At     time.Time     // when runs were last purged; zero = never
+	Runs   int           // purged then
+	Total  uint64        // purged since this process began
+	Most   int64         // bytes they may take; 0 = unlimited
 	Counts time.Duration // how long counts by the hour are kept
 }
 
@@ -137,8 +137,8 @@ func (cp *ControlPlane) forget(ctx context.Context, now time.Time) error {
 	}
 }
 
-// mostTrims bounds the commits of one pass, so that years of history that come up at once do not stand in the way of
-// runs; the next pass goes on.
+// mostTrims bounds the commits of one pass, so that years of history at once do not delay runs; the next pass
+// continues.
 const mostTrims = 100
 
 // trim drops old tallies, missed ranges and what is left of jobs, tokens and sessions.

@@ -46,7 +46,7 @@ func (k *keeper) send(tenant jobs.Tenant, c kernel.Command) {
 	}
 }
 
-// trim does the duty after d, and says what would be history by the end of time.
+// trim does the duty after d, and returns what would be purged by the end of time.
 func (k *keeper) trim(d time.Duration) (left int) {
 	k.t.Helper()
 	k.at = k.at.Add(d)
@@ -60,7 +60,7 @@ func (k *keeper) trim(d time.Duration) (left int) {
 	return len(refs)
 }
 
-// What is five weeks old is cleared away, of all tenants, however much it is; what is younger stays.
+// Data older than five weeks is purged, of all tenants, in any amount; younger data stays.
 func TestHistoryIsClearedAway(t *testing.T) {
 	k := newKeeper(t)
 	const each = 700 // more than one Trim holds, of both together

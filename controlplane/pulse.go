@@ -11,7 +11,7 @@ import (
 )
 
 // pulse counts what happens, by tenant and minute, from the effects that this node announces while it leads: every
-// commit passes there once. It is memory, not a record: the tallies of the store are that.
+// commit passes there once. It is memory, not a record: the store's tallies are.
 type pulse struct {
 	mu      sync.Mutex
 	began   time.Time // the first minute that is known whole or in part; zero = none
@@ -24,7 +24,7 @@ type pulse struct {
 	of   jobs.Tenant
 }
 
-// How much is remembered. A tenant beyond the last is not counted until another has been silent for as long as
+// Limits of what is remembered. A tenant beyond the last is not counted until another has been silent for as long as
 // minutes are kept.
 const (
 	pulseMinutes = 60
@@ -70,7 +70,7 @@ func lateBucket(d time.Duration) int {
 	return min(4*e+int(v>>e), lateBuckets-1)
 }
 
-// lateBound is the end of a bucket.
+// lateBound returns the end of a bucket.
 func lateBound(i int) time.Duration {
 	if i < 4 {
 		return time.Duration(i+1) * lateUnit
@@ -101,7 +101,7 @@ func (p *pulse) note(run *kernel.Run, at int64) {
 	m.note(run)
 }
 
-// minute is the minute under way of a tenant, or nil if there are too many tenants.
+// minute returns the current minute of a tenant, or nil if there are too many tenants.
 func (p *pulse) minute(tenant jobs.Tenant, at int64) *minute {
 	b := p.tenants[tenant]
 	if b == nil {
@@ -164,7 +164,8 @@ func (m *minute) note(run *kernel.Run) {
 	}
 }
 
-// lateAt is the latency that a part q of the starts did not exceed: the first of them in order that covers that many.
+// lateAt returns the latency that a part q of the starts did not exceed: the first of them in order that covers that
+// many.
 func (m *minute) lateAt(q float64) time.Duration {
 	left := uint32(max(0, math.Ceil(q*float64(m.lateSum))-1))
 	for i, n := range m.late {
@@ -176,7 +177,7 @@ func (m *minute) lateAt(q float64) time.Duration {
 	return m.counts.LateMax
 }
 
-// Pulse is what this node has seen of a tenant since it began to lead, within the last hour: a Minute for each
+// Pulse returns what this node has seen of a tenant since it began to lead, within the last hour: a Minute for each
 // minute, oldest first, the last one under way. Nil if this node does not lead.
 func (cp *ControlPlane) Pulse(tenant jobs.Tenant) []Minute {
 	if term, _ := cp.Leading(); term == 0 {
@@ -205,7 +206,7 @@ func (cp *ControlPlane) Pulse(tenant jobs.Tenant) []Minute {
 	return list
 }
 
-// late is how long after its due time, or after it was asked for, a run started, for its first attempt.
+// late returns how long after its due time, or its request, the first attempt of a run started.
 func late(run *kernel.Run) (d time.Duration, first bool) {
 	return max(0, run.Started.Sub(run.Wanted())), run.Attempt == 1
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// A bucket holds what it says, and its end is a quarter more at most.
+// A bucket holds the latencies up to its end, which is a quarter more at most.
 func TestLateBuckets(t *testing.T) {
 	last := -1
 	for d := time.Duration(0); d < 40*time.Hour; d += max(time.Microsecond, d/1000) {

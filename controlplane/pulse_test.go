@@ -78,7 +78,7 @@ func TestPulse(t *testing.T) {
 		first := create("one", 0)
 		create("one", 0)
 		h.must(kernel.Cancel{ID: first})
-		h.must(kernel.Cancel{ID: first}) // said twice
+		h.must(kernel.Cancel{ID: first}) // sent twice
 		time.Sleep(3 * time.Second)
 		look(controlplane.Minute{Started: 7, Succeeded: 3, Failed: 3, Terminated: 1, Cancelled: 1, Skipped: 1})
 

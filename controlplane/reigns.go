@@ -31,7 +31,7 @@ type Reign struct {
 type reigns struct {
 	mu    sync.Mutex
 	known []Reign // by term
-	why   string  // this node's own will end, if something is about to end it
+	why   string  // this node's own is about to end
 }
 
 // note adds what is known of a term to what was known before.
@@ -59,7 +59,7 @@ func (r *reigns) note(n Reign) {
 	k.Why = cmp.Or(k.Why, n.Why)
 }
 
-// ended notes that this node leads no more.
+// ended records that this node leads no more.
 func (r *reigns) ended(node string, term uint64, err error) {
 	r.mu.Lock()
 	why := r.why
@@ -86,7 +86,7 @@ func (cp *ControlPlane) Because(why string) {
 	cp.reigns.why = why
 }
 
-// Elections are the last terms, newest first: who led, from when to when, and why it ended.
+// Elections returns the last terms, newest first: which node led, from when to when, and why it ended.
 func (cp *ControlPlane) Elections() []Reign {
 	r := &cp.reigns
 	r.mu.Lock()

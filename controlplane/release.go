@@ -11,8 +11,8 @@ import (
 // releaseMost is how many runs are released in a commit.
 const releaseMost = 1000
 
-// release does what is due: delayed runs become Enqueued, retries queue. It sleeps until the next wake time, or
-// until a commit brings an earlier one.
+// release handles due runs: delayed runs become Enqueued, retries queue. It sleeps until the next wake time, or until a
+// commit brings an earlier one.
 func (cp *ControlPlane) release(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -62,7 +62,7 @@ func (cp *ControlPlane) release(ctx context.Context) error {
 			if failed != nil {
 				cp.log.Warn("a due run was not released yet", "err", failed)
 			}
-			if !moved { // by the store's clock nothing is due yet: no reason to ask as fast as it can
+			if !moved { // by the store's clock nothing is due yet: no reason to retry at full speed
 				if err := wait(ctx, 50*time.Millisecond); err != nil {
 					return err
 				}

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Workers that take nothing new, and jobs that no worker has.
+// Drained workers, and jobs that no worker has.
 
 // rest has a worker take nothing new, or take runs again: here at once, and there by the signal that is returned. The
 // next heartbeats repeat it until the worker does. The lock is held.
@@ -34,7 +34,7 @@ func (r *router) rest(tenant jobs.Tenant, k kernel.Drain) bus.Signal {
 	return bus.Signal{Topic: bus.TopicCancel, Tenant: tenant, To: k.Worker, Data: bus.Encode(bus.Stop{Rest: request, Stale: true})}
 }
 
-// recall takes back what only one worker was offered.
+// recall takes back offers to one worker only.
 func (r *router) recall(a *app, name string) {
 	for id, o := range a.out {
 		if o.to == name {
@@ -57,7 +57,7 @@ func (r *router) rested(a *app, m *member, resting bool) {
 }
 
 // stoppedAfter is how long workers of a job's app must have lived without the job before it is marked stopped: as long
-// as a new version may take to be rolled out. stoppedEvery is how often that is looked at while there is a reason to.
+// as the rollout of a new version may take. stoppedEvery is the interval of that check.
 const (
 	stoppedAfter = time.Minute
 	stoppedEvery = 10 * time.Second
@@ -71,7 +71,7 @@ type missing struct {
 	changes uint64
 }
 
-// served is what the workers of an app have.
+// served are the jobs that the workers of an app have.
 type served struct {
 	workers int
 	keys    map[jobs.Key]bool
@@ -83,7 +83,7 @@ func (s *served) has(d *kernel.Definition) bool {
 	return s.keys[d.Key] || s.any && !kernel.NoHTTP(d.Policy.HTTP)
 }
 
-// fleets are the workers of each app, and a number that changes when they do.
+// fleets returns the workers of each app, and a number that changes when they do.
 func (r *router) fleets() (map[bus.Lane]served, uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +166,7 @@ func (cp *ControlPlane) markStopped(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// began is when the term began.
+// began returns when the term began.
 func (r *router) began() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()

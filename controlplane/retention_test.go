@@ -116,10 +116,10 @@ func TestS0_26RunsGoByAgeAndByNumber(t *testing.T) {
 			t.Errorf("the handlers were called %d times, want %d", n.Load(), 6*ran)
 		}
 		if h.said.count("finished runs purged") == 0 {
-			t.Error("the log does not say that runs were cleared away")
+			t.Error("the purge is not logged")
 		}
 		if c := h.cp.Cleaning(); c.Total != 5*ran-12-5-7-5-3 || c.Bytes == 0 || c.Looked.IsZero() || c.At.IsZero() {
-			t.Errorf("it says of itself %+v", c)
+			t.Errorf("Cleaning returns %+v", c)
 		}
 	})
 }
@@ -146,8 +146,8 @@ func TestStoreThatIsNotWholeForgetsLater(t *testing.T) {
 		h.start()
 		time.Sleep(80 * time.Second)
 		synctest.Wait()
-		if c := h.cp.Cleaning(); !c.Looked.IsZero() || h.said.count("could not be cleared away") > 0 {
-			t.Errorf("before it is whole it looked at %v, and complained %d times", c.Looked, h.said.count("could not be cleared away"))
+		if c := h.cp.Cleaning(); !c.Looked.IsZero() || h.said.count("could not be purged") > 0 {
+			t.Errorf("before it is whole it looked at %v, and complained %d times", c.Looked, h.said.count("could not be purged"))
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()

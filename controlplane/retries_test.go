@@ -20,8 +20,8 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// failing is a job whose attempts end as a list says: a code, "" for an error without one, "ok", "panic", "final", "hang".
-// What is behind the list's end succeeds. began are the times at which attempts began.
+// failing is a job whose attempts end as listed: a code, "" for an error without one, "ok", "panic", "final", "hang".
+// Attempts beyond the list succeed. began are the times at which attempts began.
 type failing struct {
 	mu    sync.Mutex
 	begun []time.Time
@@ -94,7 +94,7 @@ func tries(t *testing.T, o jobs.Options, how []jobs.EnqueueOption, ends []string
 	})
 }
 
-// A job is tried as often and after as long as its rules say: each case is a run from its first attempt to its end.
+// A job is tried as often and after as long as its rules define: each case is a run from its first attempt to its end.
 func retried(t *testing.T, o jobs.Options, ends []string, state jobs.State, attempts uint32, waits, said string) {
 	t.Helper()
 	if o.RetryJitter == "" {
@@ -122,7 +122,7 @@ func TestS2_22(t *testing.T) {
 	retried(t, o, always("card_declined"), jobs.Terminated, 1, "", "card_declined")
 	retried(t, o, always("418"), jobs.Terminated, 2, "1m0s", "418 418")
 	retried(t, o, []string{"502", "503", "ok"}, jobs.Succeeded, 3, "10s 20s", "502 503")
-	// What no rule knows is tried as the job says without rules.
+	// A failure that no rule matches is retried by the job's own settings.
 	retried(t, jobs.Options{RetryRules: rules[:2], Retries: 1, RetryDelay: 7 * time.Second}, always("418"), jobs.Terminated, 2, "7s", "418 418")
 }
 
@@ -175,7 +175,7 @@ func TestS2_40(t *testing.T) {
 	retried(t, o, []string{"502", "snooze", "502", "snooze", "ok"}, jobs.Succeeded, 5, "10s 1m0s 20s 1m0s", "502  502 ")
 }
 
-// Given up at once, or tried again up to a number; the run says why, attempt by attempt.
+// Given up at once, or tried again up to a number; the run records why, attempt by attempt.
 func TestS0_25(t *testing.T) {
 	tries(t, jobs.Options{}, nil, always("503"), func(run *kernel.Run, _ *failing) {
 		if run.State != jobs.Terminated || run.Attempt != 1 || run.Error != "the other side said 503" || run.Code() != "503" {
@@ -190,7 +190,7 @@ func TestS0_25(t *testing.T) {
 			}
 		}
 		if run.State != jobs.Terminated || run.Attempt != 6 || n != 6 {
-			t.Errorf("tried again: %s after %d attempts, of which %d say why", run.State, run.Attempt, n)
+			t.Errorf("tried again: %s after %d attempts, of which %d have a reason", run.State, run.Attempt, n)
 		}
 	})
 }
@@ -281,7 +281,7 @@ func TestS3_20AsThePageSays(t *testing.T) {
 	}
 }
 
-// The number of retries of a job holds unless who asks for a run says another one, none included.
+// The number of retries of a job applies unless the request for a run overrides it, also with none.
 func TestS3_19(t *testing.T) {
 	for _, c := range []struct {
 		of   jobs.Options
@@ -388,7 +388,7 @@ func TestS2_38NoStormAfterAnOutage(t *testing.T) {
 	})
 }
 
-// all says that a job has so many runs, all in a state.
+// all checks that a job has so many runs, all in a state.
 func (h *house) all(key jobs.Key, n int, state jobs.State) {
 	h.t.Helper()
 	runs := h.runs(key)

@@ -47,7 +47,8 @@ type app struct {
 	fleet   uint64 // counts changes of who the workers are
 	turns   map[jobs.Key]*turns
 
-	// Runs for which there is no worker now, each in the queue of its class, in the order in which they came.
+	// The next fields are for runs without a worker now, each in the queue of its class, in the order in which they
+	// came.
 	parked map[jobs.ID]*outstanding
 	queues map[string][]*outstanding
 	gaps   int  // entries of the queues whose run is not parked any more, about
@@ -177,7 +178,7 @@ func (a *app) gone(id jobs.ID) {
 	}
 }
 
-// room is how many more offers fit, once half of the window is free: reading the store again for each claim would
+// room returns how many more offers fit, once half of the window is free: reading the store again for each claim would
 // be waste.
 func (a *app) room() int {
 	free := a.window - len(a.out)
@@ -210,7 +211,7 @@ type shipment struct {
 }
 
 // ship takes what is to be published, in lists: the shared lane for runs that every worker of the app may take, else
-// the personal lane of the one that is chosen. It also answers with the broadcasts to expand.
+// the personal lane of the chosen one. It also returns the broadcasts to expand.
 func (r *router) ship(now time.Time) (queue string, out []shipment, expand []expansion) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -399,7 +400,7 @@ type overdueOffer struct {
 	id   jobs.ID
 }
 
-// retry looks at a row again whose offer is overdue: it is offered anew if it still can be claimed.
+// retry handles a row read again because its offer is overdue: it is offered anew if it still can be claimed.
 func (r *router) retry(o overdueOffer, run *kernel.Run, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

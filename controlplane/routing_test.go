@@ -102,7 +102,7 @@ func (h *house) ask(key jobs.Key, customers ...string) {
 	}
 }
 
-// over says that each run of a job succeeded in its first attempt.
+// over checks that each run of a job succeeded in its first attempt.
 func (h *house) over(key jobs.Key, n int) {
 	h.t.Helper()
 	all := h.runs(key)
@@ -472,7 +472,7 @@ func TestRoutesKeepTheirRules(t *testing.T) {
 	}
 }
 
-// What the page of routes says of five runs is so.
+// The page of routes is right about five runs.
 func TestS3_12RoutesAsTheirPageSays(t *testing.T) {
 	page, err := os.ReadFile("../docs/limits.md")
 	if err != nil {

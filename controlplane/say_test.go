@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
-// A worker's token is not worth the memory of a server: what is kept of what it says of itself is bounded.
+// A worker's token must not be able to fill a server's memory: what is kept of a worker's description is bounded.
 func TestWhatAWorkerSaysOfItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
@@ -38,7 +38,7 @@ func TestWhatAWorkerSaysOfItself(t *testing.T) {
 		}
 		kept := h.cp.Workers(jobs.DefaultTenant)
 		if len(kept) != 1 || len(kept[0].Label) > 200 || len(kept[0].Host) > 200 || len(kept[0].Version) > 200 || len(kept[0].Tags) > kernel.MaxTags || len(kept[0].Tags[0]) > 200 || kept[0].Slots > 1_000_000 {
-			t.Errorf("what is kept is as loud as what was said")
+			t.Errorf("the kept description is as large as the sent one")
 		}
 		many := map[jobs.Key]int{}
 		for i := range 10_001 {

@@ -14,28 +14,28 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Where several processes write to one store, each may fire a share of the jobs (Config.Crew), whether it leads or not. A
-// job is fired by the member with the highest hash of its name and the job's; all work that out by themselves, from who is
-// there. For a moment two may think that a job is theirs, or none does, so nothing rests on it: a fire names all that it
-// was decided by, and the second one finds the cursor moved. What is late the leader fires, whosever it is.
+// Where several processes write to one store, each may fire a share of the jobs (Config.Membership), whether it leads
+// or not. A job is fired by the member with the highest hash of its name and the job's; each computes that itself, from
+// the list of members. For a moment two may claim a job, or none, which does no harm: a fire names what it was decided
+// by, and the second one is refused because the cursor has moved. The leader fires overdue jobs of any member.
 
 const (
 	memberLease  = 4 * time.Second        // how long a silent member counts, as for a leader
-	memberRenew  = time.Second            // how often it renews that
-	memberLook   = 100 * time.Millisecond // how often it looks who is there, and what has changed
+	memberRenew  = time.Second            // how often a member renews its lease
+	memberLook   = 100 * time.Millisecond // how often it reads the members, and the changes
 	memberMargin = 500 * time.Millisecond // that it gives up before its lease expires
-	rescueAfter  = time.Second            // how late the leader fires what is another member's
+	rescueAfter  = time.Second            // how late the leader fires another member's jobs
 )
 
 // standing is what this process knows of the members, itself among them.
 type standing struct {
 	mu      sync.Mutex
-	until   time.Time // that it is a member, in steady time
+	until   time.Time // when its membership expires, in steady time
 	members []metastore.Member
-	term    uint64 // under which fires are accepted
+	term    uint64 // of the store, for its fires
 	twin    bool   // it was logged that there is another one of this name
 
-	fired, rescued atomic.Uint64 // due times that it has made runs of, and those among them that others were to
+	fired, rescued atomic.Uint64 // due times that became runs here, and those of them that were another member's
 }
 
 // owner returns the member that fires a job: when one comes or goes, only what is its own moves. "" without members.
@@ -50,7 +50,7 @@ func owner(members []string, job jobs.ID) (name string) {
 	return name
 }
 
-// weight is the hash of a name and a text by which one of several names is chosen (rendezvous hashing).
+// weight returns the hash of a name and a text by which one of several names is chosen (rendezvous hashing).
 func weight(name, text string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
@@ -84,7 +84,7 @@ func (cp *ControlPlane) fireShare(ctx context.Context) error {
 	attending.Go(func() { cp.attend(ctx) })
 	var err error
 	for {
-		// What ends a term of one that leads ends nothing here: there is no term, and who is late is helped out.
+		// Non-leaders hold no term, so an error that would end one ends nothing here; the leader fires overdue jobs.
 		if err = cp.fire(ctx, 0); ctx.Err() != nil {
 			break
 		}
@@ -99,7 +99,7 @@ func (cp *ControlPlane) fireShare(ctx context.Context) error {
 	return err
 }
 
-// attend stays a member until ctx ends, and looks who the others are.
+// attend stays a member until ctx ends, and follows who the others are.
 func (cp *ControlPlane) attend(ctx context.Context) {
 	tick := time.NewTicker(memberLook)
 	defer tick.Stop()
@@ -125,8 +125,8 @@ func (cp *ControlPlane) attend(ctx context.Context) {
 	}
 }
 
-// attendOnce looks, and stays a member if that was last said a while ago: one that cannot look is none for long. It
-// answers with when it was said last.
+// attendOnce reads the members, and renews its own lease if that was a while ago: without a read there is no renewal.
+// It returns when it renewed last.
 func (cp *ControlPlane) attendOnce(ctx context.Context, stayed time.Time) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, memberLease-memberMargin)
 	defer cancel()
@@ -167,7 +167,7 @@ func (cp *ControlPlane) attendOnce(ctx context.Context, stayed time.Time) (time.
 	switch now := time.Now(); {
 	case now.Sub(stayed) < memberRenew:
 	case cp.mistimed() && cp.othersFire():
-		// By its clock it would fire too early, or too late. The others have better ones.
+		// By its clock it would fire too early, or too late. Others have better ones.
 		cp.leaveMembership(ctx)
 		stayed = now
 	default:
@@ -218,15 +218,15 @@ func (s *standing) mayFire() (term uint64, may bool) {
 	return s.term, time.Now().Before(s.until)
 }
 
-// under notes a newer term.
+// under records a newer term.
 func (s *standing) under(term uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.term = max(s.term, term)
 }
 
-// ours are those of the entries that are due which this process is to fire. What is another member's it has read again,
-// since the other one has moved its cursor if all is well.
+// ours returns those of the due entries that this process is to fire. Another member's it reads again first, since that
+// one has moved its cursor normally.
 func (cp *ControlPlane) ours(ctx context.Context, due []*entry, now time.Time) ([]*entry, error) {
 	var late []kernel.Ref
 	due = slices.DeleteFunc(due, func(e *entry) bool {
@@ -256,11 +256,11 @@ type Share struct {
 	Node  string
 	Here  bool      // it is this one
 	Jobs  int       // recurring jobs that are its share, of all tenants
-	Fired uint64    // due times that it has made runs of since it is there; a second old
-	Since time.Time // that it is there
+	Fired uint64    // due times that became runs by it since it joined; a second old
+	Since time.Time // when it joined
 }
 
-// Shares lists the processes that fire a share of the jobs each; nil if the one that leads fires all.
+// Shares lists the processes that fire a share of the jobs each; nil if the leader fires all.
 func (cp *ControlPlane) Shares() []Share {
 	if cp.cfg.Membership == nil {
 		return nil
@@ -276,5 +276,5 @@ func (cp *ControlPlane) Shares() []Share {
 	return list
 }
 
-// Rescued is how many due times this process has fired that were another member's, and late.
+// Rescued returns how many late due times of other members this process has fired.
 func (cp *ControlPlane) Rescued() uint64 { return cp.share.rescued.Load() }

@@ -432,8 +432,8 @@ func TestAMemberWithAnOldRevisionFiresNothing(t *testing.T) {
 	})
 }
 
-// Two processes of one name have one share, which each fires; nothing is fired twice, and the log says what is wrong. One
-// that is started again under its name is no reason to say so.
+// Two processes of one name have one share, which each fires; nothing is fired twice, and the log reports it. One that
+// is started again under its name is not reported.
 func TestMembersOfOneName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBelfry(t)
@@ -447,13 +447,13 @@ func TestMembersOfOneName(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		const says = "another process fires under this name"
 		if n := b.said.count(says); n != 0 {
-			t.Errorf("the log says %d times that %s", n, says)
+			t.Errorf("the log has %d times: %s", n, says)
 		}
 		b.begin("n2")
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		if n := b.said.count(says); n == 0 || n > 2 {
-			t.Errorf("the log says %d times that %s", n, says)
+			t.Errorf("the log has %d times: %s", n, says)
 		}
 		for _, key := range keys {
 			if n := len(b.strokes(key)); n < 26 {

@@ -100,7 +100,7 @@ func middle(all []Node) time.Duration {
 	return 0
 }
 
-// ClockOff is by how much this node's clock is ahead (behind, if negative) of the one in the middle of three or more.
+// ClockOff returns by how much this node's clock is ahead (behind, if negative) of the median of three or more.
 func (cp *ControlPlane) ClockOff() time.Duration {
 	cp.clock.mu.Lock()
 	defer cp.clock.mu.Unlock()

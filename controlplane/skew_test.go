@@ -94,10 +94,10 @@ func TestALeaderWhoseClockIsWrong(t *testing.T) {
 					t.Errorf("%s leads", s.Leader)
 				}
 				if off := h.cp.ClockOff(); c.nodes == 3 && off.Round(100*time.Millisecond) != c.ahead.Round(100*time.Millisecond) || c.nodes == 2 && off != 0 {
-					t.Errorf("n1 is %v ahead, it says", off)
+					t.Errorf("n1 reports being %v ahead", off)
 				}
 				if nodes := h.cp.Nodes(); nodes[1].Skew.Round(100*time.Millisecond) != -c.ahead.Round(100*time.Millisecond) {
-					t.Errorf("n2 is %v ahead of n1, it says", nodes[1].Skew)
+					t.Errorf("n2 is reported %v ahead of n1", nodes[1].Skew)
 				}
 				list := h.cp.Elections()
 				if c.handsOver && (len(list) < 2 || list[0].Node == "n1" || list[0].Since.IsZero() || !list[0].Until.IsZero() ||

@@ -13,7 +13,8 @@ import (
 
 // The workers of an app, as their heartbeats report.
 
-// heartbeat notes that a worker lives. It answers whether the worker is known, or that there are too many of its name.
+// heartbeat records that a worker lives. It returns whether the worker is known, or that there are too many of its
+// name.
 func (r *router) heartbeat(from bus.Principal, b bus.Heartbeat, now time.Time) (known bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +61,7 @@ func (r *router) heartbeat(from bus.Principal, b bus.Heartbeat, now time.Time) (
 	return false, nil
 }
 
-// starts is how many workers of a name there are.
+// starts returns how many workers of a name there are.
 func (a *app) starts(name string) (n int) {
 	for _, m := range a.workers {
 		if m.of == name {
@@ -70,7 +71,7 @@ func (a *app) starts(name string) (n int) {
 	return n
 }
 
-// drop forgets a worker; what only it was offered is offered again.
+// drop forgets a worker; offers to it alone are made again.
 func (r *router) drop(a *app, name string) {
 	delete(a.workers, name)
 	for id, o := range a.out {
@@ -92,7 +93,8 @@ func (r *router) spare(now time.Time) {
 	}
 }
 
-// expire forgets workers that no longer send heartbeats, and apps of which there is nothing left: what is ready brings them back.
+// expire forgets workers that no longer send heartbeats, and apps without workers and offers: ready runs bring them
+// back.
 func (r *router) expire(now time.Time) (lost []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// reachEvery is how often the leader looks whether it can be reached over the bus.
+	// reachEvery is how often the leader checks that it can be reached over the bus.
 	reachEvery = time.Second
-	// unreachable is for how long it cannot before another node shall lead.
+	// unreachable is how long it may be unreachable before another node is to lead.
 	unreachable = 5 * time.Second
 )
 
-// forgiven is how long after a failure here the next one counts as this node's own again. One that fails wherever it is
-// tried would have nodes pass leadership round as fast as they can.
+// forgiven is how long after a failure here the next one counts as this node's own again. A failure on all nodes would
+// otherwise make leadership go round at full speed.
 const forgiven = 10 * time.Second
 
-// giveUp has another node lead after a duty failed here: its disk may be whole, and its bus there. With a database the
-// error itself does so, because a lease is let go with it; a log's majority would go on with this node.
+// giveUp has another node lead after a duty failed here: its disk may be intact, and its bus available. With a database
+// the error itself does so, because it ends the lease; a log's majority would keep this node.
 func (cp *ControlPlane) giveUp(ctx context.Context, err error) {
 	if _, can := cp.cfg.Elector.(Yielder); !can || err == nil || ctx.Err() != nil || !cp.accompanied() || time.Since(cp.gaveUp) < forgiven {
 		return
@@ -36,8 +36,8 @@ var errUnreachable = errors.New("the leader cannot be reached over the bus, and 
 func (cp *ControlPlane) stepDown(ctx context.Context, term uint64) error {
 	ticker := time.NewTicker(reachEvery)
 	defer ticker.Stop()
-	company := false    // there was another node when the bus answered last
-	var since time.Time // when it began not to answer
+	company := false    // another node was there when the bus last answered
+	var since time.Time // since when it does not answer
 	for {
 		select {
 		case <-ticker.C:

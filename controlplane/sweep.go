@@ -75,11 +75,12 @@ func (cp *ControlPlane) sweepOnce(ctx context.Context, froze bool) error {
 		cp.router.lonely(l, ready, now)
 	}
 	poke(cp.router.changed)
-	marked := cp.markStopped(ctx, now) // what is only said about jobs holds up no run
+	marked := cp.markStopped(ctx, now) // marks on jobs must not delay runs
 	return cmp.Or(cp.sweepRows(ctx), marked)
 }
 
-// sweepRows looks after what a lost signal leaves behind in the store: waiters at a free gate, and changed definitions.
+// sweepRows handles what a lost signal leaves behind in the store: waiting runs at a free gate, and changed
+// definitions.
 func (cp *ControlPlane) sweepRows(ctx context.Context) error {
 	gates, err := cp.cfg.Store.Unserved(ctx, 100)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// unmarked is a store that does not say which jobs have changed the first time, so that none can be marked.
+// unmarked is a store that does not return which jobs have changed the first time, so that none can be marked.
 type unmarked struct {
 	*metastore.Local
 	asked, unserved int
@@ -38,6 +38,6 @@ func TestSweepGoesOnWhenNoJobCanBeMarked(t *testing.T) {
 	k.cp.cfg.Store = st
 	k.cp.router.since = time.Now().Add(-time.Hour)
 	if err := k.cp.sweepOnce(t.Context(), false); !errors.Is(err, errUnmarked) || st.unserved != 1 || st.asked < 2 {
-		t.Errorf("the sweep looked for waiters %d times, asked for the state %d times, and said %v", st.unserved, st.asked, err)
+		t.Errorf("the sweep looked for waiters %d times, asked for the state %d times, and returned %v", st.unserved, st.asked, err)
 	}
 }

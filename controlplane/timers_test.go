@@ -26,7 +26,7 @@ func (h *house) dues(key jobs.Key, from time.Time) (list []float64) {
 	return list
 }
 
-// timer stores a job with what a timer says, as if an API had been asked for it.
+// timer stores a job with a timer, as an API would.
 func (h *house) timer(n *atomic.Int64, tm schedule.Timer) {
 	h.t.Helper()
 	h.worker(worker.Config{}, job("tick", jobs.Options{}, n))

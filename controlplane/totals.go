@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Totals is what this process has counted since it started, for those who watch over it. What happens to runs is
-// counted while it leads, commands whenever they pass.
+// Totals are the counts of this process since it started, for monitoring. Runs are counted while it leads, commands
+// always.
 type Totals struct {
 	Runs map[Class]Steps
 	Late map[kernel.Kind]metastore.Histogram // seconds from due to start, of first attempts
@@ -19,7 +19,7 @@ type Totals struct {
 	Fired      uint64                   // due times that became runs
 	Missed     map[kernel.Reason]uint64 // due times that did not
 	Commands   map[kernel.Verb]uint64   // that were applied
-	Refused    map[jobs.Code]uint64     // those that were not, by why; "" = an error inside
+	Refused    map[jobs.Code]uint64     // refused ones, by code; "" = an internal error
 	Heartbeats uint64
 
 	Offered  uint64 // offers sent
@@ -32,13 +32,13 @@ type Totals struct {
 	Stuck  int // of these, those that were stopped and do not end
 }
 
-// Class is what runs are counted by. Jobs are not in it: there may be a million of them.
+// Class is the key that runs are counted by. It has no job: there may be a million of them.
 type Class struct {
 	Tenant jobs.Tenant // OtherTenants for those beyond the first MaxTenants
 	Kind   kernel.Kind
 }
 
-// How many tenants are told apart, and what the others are called. No tenant can have that name.
+// The number of tenants that are counted apart, and the name for the others. No tenant can have that name.
 const (
 	MaxTenants   = 50
 	OtherTenants = jobs.Tenant("(other)")
@@ -74,7 +74,7 @@ func (t *totals) init() {
 	}
 }
 
-// class is where the runs of a tenant and a kind are counted.
+// class returns the counts for the runs of a tenant and a kind.
 func (t *totals) class(tenant jobs.Tenant, kind kernel.Kind) *Steps {
 	of := Class{tenant, kind}
 	if t.last != nil && t.of == of {
@@ -96,7 +96,7 @@ func (t *totals) class(tenant jobs.Tenant, kind kernel.Kind) *Steps {
 	return s
 }
 
-// command counts a command and what it did besides moving runs.
+// command counts a command and its effects besides moving runs.
 func (t *totals) command(c kernel.Command, r *metastore.Result) {
 	if r.Err != nil {
 		t.refused[jobs.CodeOf(r.Err)]++
@@ -160,7 +160,7 @@ func (t *totals) note(run *kernel.Run) {
 	t.took[min(run.Kind, kernel.Triggered)].Observe(took(run).Seconds())
 }
 
-// took is how long the attempt took that has just ended.
+// took returns how long the attempt took that has just ended.
 func took(run *kernel.Run) time.Duration {
 	if n := len(run.Moves); n > 0 {
 		return max(0, run.Moves[n-1].At.Sub(run.Started))
@@ -168,7 +168,7 @@ func took(run *kernel.Run) time.Duration {
 	return 0
 }
 
-// Totals is what this process has counted so far.
+// Totals returns the counts of this process so far.
 func (cp *ControlPlane) Totals() Totals {
 	all := Totals{Runs: map[Class]Steps{}, Late: map[kernel.Kind]metastore.Histogram{}, Took: map[kernel.Kind]metastore.Histogram{},
 		Commands: map[kernel.Verb]uint64{}, Heartbeats: cp.heartbeats.Load()}

@@ -208,8 +208,8 @@ func TestS0_07DrainAndResumeFromOutside(t *testing.T) {
 	})
 }
 
-// A job that no worker has any more, although others of its app live, is marked stopped and says so. Due times are decided
-// when one has it again.
+// A job that no worker has any more, although others of its app live, is marked stopped, also on its page. Due times
+// are decided when a worker has it again.
 func TestS0_11AJobThatNoWorkerHasIsStopped(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
 		old := jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "old", Cron: "0 0 * * * *"})
@@ -233,7 +233,7 @@ func TestS0_11AJobThatNoWorkerHasIsStopped(t *testing.T) {
 		}
 		e, err := ops.New(ops.Config{Store: h.store, Live: planeLive{h}}).Explain(h.ctx, ops.Who{}, "old")
 		if err != nil || !strings.Contains(strings.Join(e.Says, " "), "none of them has it any more") {
-			t.Errorf("it says %q, %v", e.Says, err)
+			t.Errorf("it is explained by %q, %v", e.Says, err)
 		}
 		time.Sleep(4 * time.Hour)
 		if n := len(h.runs("old")); n != 0 {
@@ -322,8 +322,8 @@ func (o *opening) Init(context.Context) error {
 func (o *opening) Close() error              { *o.said = append(*o.said, "close "+o.name); return nil }
 func (o *opening) Run(context.Context) error { *o.said = append(*o.said, "run "+o.name); return nil }
 
-// A job is initialised before it is offered anything, and closed when its worker ends. One that cannot be is not served,
-// and its worker says so; others go on.
+// A job is initialised before it is offered anything, and closed when its worker ends. One that fails is not served,
+// and its worker reports that; others continue.
 func TestS3_02InitAndClose(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
 		var said []string
@@ -334,7 +334,7 @@ func TestS3_02InitAndClose(t *testing.T) {
 			t.Errorf("a job that cannot be initialised is registered: %v", err)
 		}
 		if w := h.cp.Workers("*"); len(w) != 1 || w[0].Faults["bad"] != "no database" || len(w[0].Keys) != 1 {
-			t.Errorf("the worker says %+v", w)
+			t.Errorf("the worker reports %+v", w)
 		}
 		time.Sleep(time.Hour + time.Second)
 		stop()
@@ -351,7 +351,7 @@ func TestS3_02InitAndClose(t *testing.T) {
 	}
 }
 
-// What waits says for what.
+// A waiting run states what it waits for.
 func TestS3_12AWaitingRunSaysWhy(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
 		h.worker(worker.Config{Name: "a", Slots: 1}, r.job(jobs.Options{Key: "gpu", Needs: []string{"gpu"}}, 0), r.job(jobs.Options{Key: "pinned", Pin: "b"}, 0),
@@ -365,7 +365,7 @@ func TestS3_12AWaitingRunSaysWhy(t *testing.T) {
 			"pinned": "1 run waits: the worker b, which is meant to run it, is away.", "free": "1 run waits: each worker that may take it is full."} {
 			e, err := verbs.Explain(h.ctx, ops.Who{}, key)
 			if err != nil || !slices.Contains(e.Says, want) {
-				t.Errorf("%s says %q, %v; want %q", key, e.Says, err, want)
+				t.Errorf("%s is explained by %q, %v; want %q", key, e.Says, err, want)
 			}
 		}
 	})
