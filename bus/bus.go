@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Bus is all of it, as one principal sees it. Consumers take the part they use.
+// Bus is the whole bus, as one principal sees it. Consumers take the part they use.
 type Bus interface {
 	Offers
 	Taker
@@ -24,7 +24,7 @@ type Bus interface {
 	Close() error
 }
 
-// Principal is who is at the other end, as the bus knows it: from the connection, never from the message.
+// Principal is the identity at the other end, taken from the connection, never from the message.
 type Principal struct {
 	Tenant jobs.Tenant
 	Role   Role
@@ -32,7 +32,7 @@ type Principal struct {
 	App    string // of a worker: whose runs it takes; "" for all others
 }
 
-// Actor is how envelopes name the principal.
+// Actor returns the principal's name in envelopes.
 func (p Principal) Actor() string { return string(p.Role) + ":" + p.Name }
 
 // SpeaksFor reports whether a worker's name is the principal's own: the same, or with a dash and a suffix for each of
@@ -60,7 +60,7 @@ const (
 	Client Role = "client" // enqueues, cancels, waits
 )
 
-// Lane is where offers go: the shared lane of an app, or, with Worker, one worker's personal lane.
+// Lane is the destination of offers: the shared lane of an app, or, with Worker, one worker's personal lane.
 type Lane struct {
 	Tenant jobs.Tenant
 	App    string
@@ -85,7 +85,7 @@ var (
 	ErrClosed = errors.New("bus: closed")
 )
 
-// Offers is the leader's end of the lanes.
+// Offers is the leader's side of the lanes.
 type Offers interface {
 	// Open makes the shared queue of a leader's term ready, and deletes older ones. It returns the queue's name, which
 	// workers get with the answers to their heartbeats. It returns when the queue takes offers, or an error with what
@@ -100,7 +100,7 @@ type Offers interface {
 	Hand(ctx context.Context, lane Lane, list []Offer) error
 }
 
-// Taker is the worker's end of the lanes.
+// Taker is the worker's side of the lanes.
 type Taker interface {
 	// Take waits for offers on a shared lane and returns what is there: at least one list, and as few as hold want
 	// offers. done is called once the offers were claimed or returned: the message is then forgotten. ErrNobody: the
@@ -114,7 +114,7 @@ type Taker interface {
 // Topic is what a signal is about.
 type Topic string
 
-// The topics. A signal's data is in the form that the type named here gives it.
+// The topics. The type in brackets is the form of a signal's data.
 const (
 	TopicCancel  Topic = "cancel"  // to one worker: end these attempts (Stops)
 	TopicChanged Topic = "changed" // definitions or settings changed (Changes): reload before use
@@ -153,7 +153,7 @@ func (t Topic) CheckListen(as Principal) error {
 	return nil
 }
 
-// Signal is a short message to all who listen to its topic.
+// Signal is a short message to all listeners of its topic.
 type Signal struct {
 	Topic  Topic
 	Tenant jobs.Tenant // "" = the sender's
@@ -183,7 +183,7 @@ type Signals interface {
 	Listen(ctx context.Context, tenant jobs.Tenant, topic Topic, to string, fn func(Signal)) error
 }
 
-// Calls are questions to the one who knows: mostly the leader.
+// Calls are requests to the server of a service: mostly the leader.
 type Calls interface {
 	// Call asks a service and waits for the answer until ctx ends. An error made with kernel.Refuse arrives as such.
 	// ErrNobody: nothing serves it now, and nothing was done. Any other error: the outcome is unknown.
@@ -196,7 +196,7 @@ type Calls interface {
 	Limit() int
 }
 
-// Handler answers calls. from is who asks, as the bus knows it.
+// Handler answers calls. from is the caller, as authenticated by the bus.
 type Handler func(ctx context.Context, from Principal, request []byte) ([]byte, error)
 
 // The services.
@@ -204,9 +204,9 @@ const (
 	ServiceStore     = "store"     // busstore: apply and read
 	ServiceHeartbeat = "heartbeat" // the leader: Heartbeat -> HeartbeatAnswer
 	ServiceLive      = "live"      // the leader, to nodes: what only it knows
-	// The leader, to nodes: what they do together.
+	// The leader, to nodes: requests about the cluster.
 	ServiceCluster = "cluster"
 )
 
-// ServiceNode is where the node of a name answers other nodes, with its NodeHeartbeat.
+// ServiceNode is the service by which the node of a name answers other nodes, with its NodeHeartbeat.
 func ServiceNode(name string) string { return "node." + name }

@@ -15,7 +15,7 @@ import (
 // MostJobs is how many jobs one worker may have.
 const MostJobs = 10_000
 
-// WorkerInfo is who a worker is.
+// WorkerInfo describes a worker.
 type WorkerInfo struct {
 	Tenant  jobs.Tenant      `json:"tenant"`
 	App     string           `json:"app"`
@@ -73,23 +73,23 @@ type Held struct {
 	Progress *Progress `json:"progress,omitempty"`
 }
 
-// Progress is how far a run is.
+// Progress is the progress of a run.
 type Progress struct {
 	Done  int64  `json:"done"`
 	Total int64  `json:"total,omitempty"`
 	Text  string `json:"text,omitempty"`
 }
 
-// HeartbeatAnswer is what the leader answers.
+// HeartbeatAnswer is the leader's answer to a heartbeat.
 type HeartbeatAnswer struct {
-	Queue   string `json:"queue,omitempty"`   // where the shared lane is; "" = none now, personal lane only
+	Queue   string `json:"queue,omitempty"`   // of the shared lane; "" = none now, personal lane only
 	Unknown bool   `json:"unknown,omitempty"` // send Info: this leader does not know you
 	Stop    []Stop `json:"stop,omitempty"`    // attempts to end
 	Rest    Rest   `json:"rest,omitempty"`    // take nothing new, or take runs again; "" = as you are
 	Lease   int64  `json:"lease"`             // milliseconds that the attempts are yours from when you sent the heartbeat
 }
 
-// Rest is what a worker is to do about new runs.
+// Rest asks a worker to drain or to resume.
 type Rest string
 
 // The requests about new runs.
@@ -102,10 +102,10 @@ const (
 type Stop struct {
 	ID      jobs.ID `json:"id"`
 	Attempt uint32  `json:"n"`
-	Stale   bool    `json:"stale,omitempty"` // the attempt is not yours any more: nothing you report of it counts
-	Term    uint64  `json:"term,omitempty"`  // no attempt is meant: the node that leads this term would like to know you
+	Stale   bool    `json:"stale,omitempty"` // the attempt is not yours any more: your reports of it are ignored
+	Term    uint64  `json:"term,omitempty"`  // not about an attempt: the leader of this term asks for a heartbeat
 	Timeout bool    `json:"timeout,omitempty"`
-	Rest    Rest    `json:"rest,omitempty"` // no attempt is meant: the worker as a whole
+	Rest    Rest    `json:"rest,omitempty"` // not about an attempt, but about the worker
 	By      string  `json:"by,omitempty"`
 	Reason  string  `json:"reason,omitempty"`
 }
@@ -115,13 +115,13 @@ type NodeHeartbeat struct {
 	Name    string    `json:"name"`
 	Nonce   string    `json:"nonce"` // of this start
 	Address string    `json:"address,omitempty"`
-	Route   string    `json:"route,omitempty"` // host:port where NATS servers of other nodes come to the one in its process
+	Route   string    `json:"route,omitempty"` // host:port where NATS servers of other nodes reach the one in its process
 	Version string    `json:"version,omitempty"`
 	Up      int64     `json:"up"`             // milliseconds since it started, of steady time
 	Clock   time.Time `json:"at"`             // its clock when it sent this
 	Step    int64     `json:"step"`           // milliseconds that its clock was set by, and that it does not follow yet
 	Term    uint64    `json:"term,omitempty"` // that it leads; 0 = it does not
-	Since   time.Time `json:"since,omitzero"` // that it leads
+	Since   time.Time `json:"since,omitzero"` // since when it leads
 	Leaving bool      `json:"leaving,omitempty"`
 	NATS    string    `json:"nats,omitempty"`   // the state of its end of the bus, as text
 	Reigns  []Reign   `json:"reigns,omitempty"` // the last terms, as it knows them; only in an answer
@@ -133,7 +133,7 @@ type Reign struct {
 	Term  uint64    `json:"term"`
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
-	Why   string    `json:"why,omitempty"` // it ended
+	Why   string    `json:"why,omitempty"` // why it ended
 }
 
 // Back returns offers that a worker has no slot for.

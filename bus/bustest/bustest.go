@@ -25,8 +25,8 @@ import (
 
 // Harness is a bus of its own for one case.
 type Harness struct {
-	// As opens the bus as a principal. It is called several times, and for the same principal, too. The harness
-	// closes what it opened when the test ends.
+	// As opens the bus as a principal. It is called several times, and for the same principal, too. The harness closes
+	// what it opened when the test ends.
 	As func(t *testing.T, p bus.Principal) bus.Bus
 	// Restart stops the bus's server, with all that it remembers, and starts it again; nil: there is no server.
 	Restart func(t *testing.T)
@@ -38,7 +38,7 @@ type Case struct {
 	Test func(t *testing.T, h Harness)
 }
 
-// Cases are all promises.
+// Cases returns all promises.
 func Cases() []Case {
 	var all []Case
 	all = append(all, sharedCases...)
@@ -49,7 +49,7 @@ func Cases() []Case {
 	return append(all, restartCases...)
 }
 
-// Run judges a bus; open makes a new one for each case.
+// Run tests a bus; open makes a new one for each case.
 func Run(t *testing.T, open func(t *testing.T) Harness) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -69,19 +69,19 @@ var (
 	caller  = bus.Principal{Tenant: "default", Role: bus.Client, Name: "shop"}
 )
 
-// Principals are all who appear in the cases, for a server that must know its users beforehand.
+// Principals returns the principals of the cases, for a server that must know its users beforehand.
 func Principals() []bus.Principal {
 	return []bus.Principal{leader, second, ringer, other, foreign, caller}
 }
 
-// Apps are the apps whose offers workers take in the cases.
+// Apps returns the apps whose offers workers take in the cases.
 func Apps() []string { return []string{"billing.eu", "billing", "billing_eu", "Billing.eu-"} }
 
 // billing is the lane that most cases use. Its name has a dot: names may.
 var billing = bus.Lane{Tenant: "default", App: "billing.eu"}
 
-// patience is how long a case waits for what must come: on a busy machine everything may stand still for seconds, also
-// while a connection that was lost is tried again. In a bubble it costs nothing.
+// patience is how long a case waits for an event: on a busy machine everything may stand still for seconds, also while
+// a lost connection is tried again. In a bubble it costs nothing.
 const patience = time.Minute
 
 // attempt is how long one of several attempts waits for an answer that may have been lost.
@@ -94,7 +94,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// come is what arrives on a channel, or the end of the test.
+// come returns what arrives on a channel, or ends the test.
 func come[T any](t *testing.T, ch <-chan T, what string) T {
 	t.Helper()
 	timer := time.NewTimer(patience)
@@ -139,14 +139,14 @@ func offers(name string, n int) []bus.Offer {
 	return list
 }
 
-// taken is what one Take answered with.
+// taken is the result of one Take.
 type taken struct {
 	list []bus.Offer
 	done func()
 	err  error
 }
 
-// take takes, and asks again as long as the queue is not there, as workers do.
+// take takes, and repeats that as long as the queue is missing, as workers do.
 func take(ctx context.Context, b bus.Bus, queue string, lane bus.Lane, want int) taken {
 	for {
 		list, done, err := b.Take(ctx, queue, lane, want)

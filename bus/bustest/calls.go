@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// echo answers with what it was asked.
+// echo answers with the request.
 func echo(_ context.Context, _ bus.Principal, request []byte) ([]byte, error) { return request, nil }
 
 var callCases = []Case{

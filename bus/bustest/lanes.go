@@ -123,7 +123,7 @@ var sharedCases = []Case{
 		if again := open(t, node, 7); again != old {
 			t.Fatalf("term 7 has queue %q and queue %q", old, again)
 		}
-		got := take(ctx, worker, old, billing, 1) // opening again lost nothing
+		got := take(ctx, worker, old, billing, 1) // opening again loses nothing
 		must(t, got.err, "take in term 7")
 		got.done()
 
@@ -298,7 +298,7 @@ func eventuallyGone(t *testing.T, do func() error) {
 	for ctx := within(t); ctx.Err() == nil; {
 		if err := do(); err != nil {
 			if isDeadline(err) {
-				continue // it was asked while it went
+				continue // it was asked while it ended
 			}
 			wantErr(t, err, bus.ErrNobody, "after the other end has gone")
 			return

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 )
 
-// A bus without a server has nothing to restart; its cases run all the same and show that what lasts, lasts.
+// A bus without a server has nothing to restart; its cases run all the same and show that subscriptions last.
 func restart(t *testing.T, h Harness) {
 	if h.Restart != nil {
 		h.Restart(t)

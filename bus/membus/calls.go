@@ -80,7 +80,7 @@ func (e *end) Call(ctx context.Context, service string, request []byte) ([]byte,
 	}
 }
 
-// server is whose turn it is to answer a call.
+// server returns the server whose turn it is to answer a call.
 func (h *Hub) server(service string) *server {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -16,14 +16,14 @@ const pace = 250 * time.Millisecond
 // handTime is how long a worker has to take a list of its personal lane.
 const handTime = time.Second
 
-// queue is a leader's queue: what waits on the shared lane of each app.
+// queue is a leader's queue: the lists on the shared lane of each app.
 type queue struct {
 	term  uint64
 	lanes map[bus.Lane]*shared
 	gone  chan struct{} // closed when a newer term has opened its own
 }
 
-// shared is what waits on one shared lane.
+// shared holds the lists of one shared lane.
 type shared struct {
 	lists [][]bus.Offer
 	more  chan struct{} // closed, and made anew, when lists grow
@@ -122,8 +122,8 @@ func (e *end) Take(ctx context.Context, queue string, lane bus.Lane, want int) (
 	}
 }
 
-// take is what is there for one who wants that many offers; or, if nothing is, what to wait for; or nothing, if
-// there is no such queue.
+// take returns up to want waiting offers; or, without any, the channels to wait on; or nothing, if there is no such
+// queue.
 func (h *Hub) take(queue string, lane bus.Lane, want int) (list []bus.Offer, more, gone <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -234,7 +234,7 @@ func (e *end) Hand(ctx context.Context, lane bus.Lane, list []bus.Offer) error {
 	}
 }
 
-// receiver is the one who came last of those that receive on a lane, or nil.
+// receiver returns the newest of those that receive on a lane, or nil.
 func (h *Hub) receiver(lane bus.Lane) *receiver {
 	h.mu.Lock()
 	defer h.mu.Unlock()

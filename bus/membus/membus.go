@@ -1,10 +1,10 @@
 // Package membus is a bus inside one process: for tests, for `dev`, and for programs that embed everything.
 //
-// A [Hub] is the bus, and [Hub.As] is one principal's end of it. Nothing here reads a clock but to pace a caller, so
-// all of it runs in a testing/synctest bubble; nothing polls. What is said to a hub is forgotten with it.
+// A [Hub] is the bus, and [Hub.As] is one principal's end of it. It reads a clock only to pace a caller, so all of it
+// runs in a testing/synctest bubble; nothing polls. A hub's messages are forgotten with it.
 //
-// Where to start: [New]. Sharp edges: an offer that was taken is not offered again, whether its message was done
-// with or not (natsbus does that after half a minute; the store's sweep does it sooner in both).
+// Where to start: [New]. Sharp edges: an offer that was taken is not offered again, even if done was not called
+// (natsbus does that after half a minute; the store's sweep does it sooner in both).
 package membus
 
 import (
@@ -39,7 +39,7 @@ func New() *Hub {
 	}
 }
 
-// As is the bus as p sees it. Two ends may have the same principal, as two connections with one user have.
+// As returns p's end of the bus. Two ends may have the same principal, as two connections with one user have.
 func (h *Hub) As(p bus.Principal) bus.Bus {
 	e := &end{hub: h, as: p}
 	e.life, e.close = context.WithCancel(context.Background())
@@ -54,11 +54,11 @@ type end struct {
 	close context.CancelFunc
 }
 
-// Limit is the most bytes of a request or an answer.
+// Limit returns the most bytes of a request or an answer.
 func (e *end) Limit() int { return limit }
 
-// Close ends what this end waits for and what it does for others. Handlers that run see their context end; Close
-// does not wait for them, since one of them may be the caller.
+// Close ends what this end waits for and what it serves. Running handlers see their context end; Close does not wait
+// for them, since one of them may be the caller.
 func (e *end) Close() error {
 	e.close()
 	return nil
@@ -88,8 +88,8 @@ func (e *end) leads(what string) error {
 	return kernel.Refuse(jobs.Forbidden, "%s may not %s: nodes may", e.as.Actor(), what)
 }
 
-// lasting is a context for what goes on until ctx ends or this end is closed; then forget is called. What looks
-// for something lasting must ask [lasts] as well: the end comes at once, being forgotten comes a little later.
+// lasting returns a context for what continues until ctx ends or this end is closed; then forget is called. A search
+// for something lasting must check [lasts] as well: the end comes at once, forget comes a little later.
 func (e *end) lasting(ctx context.Context, forget func()) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(e.life, func() { cancel(bus.ErrClosed) })
@@ -103,8 +103,8 @@ func (e *end) lasting(ctx context.Context, forget func()) context.Context {
 // lasts reports whether something lasting of this end still continues.
 func (e *end) lasts(ctx context.Context) bool { return ctx.Err() == nil && e.life.Err() == nil }
 
-// carried is err as it looks after a journey: a refusal stays one, of anything else only the text arrives. So no caller
-// mistakes an error that the handler met (bus.ErrNobody, a context's end) for its own.
+// carried returns err as it arrives at the caller: a refusal stays one, of any other error only the text arrives. So no
+// caller mistakes an error that the handler met (bus.ErrNobody, a context's end) for its own.
 func carried(err error) error {
 	var refusal *kernel.Refusal
 	var code jobs.Code

@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// backlog is how many signals wait for a listener that is slow. Those beyond are lost to it: nothing depends on a
-// signal but speed, and a listener that hangs must not fill the memory.
+// backlog is how many signals wait for a slow listener. Those beyond are lost to it: nothing depends on a signal but
+// speed, and a listener that hangs must not fill the memory.
 const backlog = 1 << 16
 
 // listener listens to a topic.

@@ -48,7 +48,7 @@ func (a *answers) forget(subject string) {
 	delete(a.waiting, subject)
 }
 
-// arrive passes an answer on. The whole subject counts: it names who answers.
+// arrive passes an answer on. The whole subject is compared: it names the sender.
 func (a *answers) arrive(m *nats.Msg) {
 	a.mu.Lock()
 	ch := a.waiting[m.Subject]

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// inFlight is how many calls of one service are answered at the same time. More wait, in order.
+	// inFlight is how many calls of one service are handled at the same time. More wait, in order.
 	inFlight = 256
 	// backlogBytes is how much may wait; what does not fit is lost, and its caller gets no answer.
 	backlogBytes = 256 << 20
@@ -24,7 +24,7 @@ const (
 	codeHeader = "Carillon-Code"
 	// goneCode means bus.ErrNobody: the end that was asked has just stopped serving.
 	goneCode = "nobody"
-	// plainError is the code of an error that is not a refusal. No jobs.Code is like it.
+	// plainError is the code of an error that is not a refusal. No jobs.Code equals it.
 	plainError = "error"
 	// maxText is the longest text of an error.
 	maxText = 32 << 10
@@ -49,7 +49,7 @@ func (b *Bus) Call(ctx context.Context, service string, request []byte) ([]byte,
 	return answer, nil
 }
 
-// said is an error that the other end answered with.
+// said is an error returned by the other end.
 type said struct{ error }
 
 func (s said) Unwrap() error { return s.error }

@@ -3,7 +3,7 @@ package natsbus
 // Subscriptions is how many subscriptions the connection has.
 func (b *Bus) Subscriptions() int { return b.nc.NumSubscriptions() }
 
-// Connected says whether there is a connection.
+// Connected reports whether there is a connection.
 func (b *Bus) Connected() bool { return b.link.connected() }
 
 // WithoutPings has the library never ask whether the server is there.

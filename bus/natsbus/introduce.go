@@ -17,7 +17,7 @@ import (
 
 const introduced = "carillon"
 
-// introduction is the name of a connection: "carillon worker:default/billing.h1 of billing".
+// introduction returns the name of a connection: "carillon worker:default/billing.h1 of billing".
 func introduction(as bus.Principal) string {
 	s := introduced + " " + string(as.Role) + ":" + string(as.Tenant) + "/" + as.Name
 	if as.App != "" {

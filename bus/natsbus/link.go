@@ -21,10 +21,10 @@ type ended struct{ error }
 
 func (e ended) Unwrap() error { return e.error }
 
-// errLost is what becomes of an exchange when its connection breaks: it may have been done.
+// errLost is the result of an exchange whose connection broke: it may have been done.
 var errLost = ended{kernel.Refuse(jobs.Unknown, "the connection to NATS was lost before the answer came")}
 
-// link is whether there is a connection.
+// link tracks whether there is a connection.
 type link struct {
 	mu    sync.Mutex
 	up    chan struct{}   // closed while there is one
@@ -94,7 +94,7 @@ func (b *Bus) connected(nc *nats.Conn) {
 	b.log.Info("bus connected", "server", server, "version", nc.ConnectedServerVersion())
 }
 
-// withoutUser is a server's address as it may be shown: a user without a password is a token, too.
+// withoutUser returns a server's address as it may be shown: a user without a password is a token, too.
 func withoutUser(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -219,7 +219,7 @@ func (b *Bus) why(ctx, limited context.Context, err error) error {
 	return b.reason(limited, err)
 }
 
-// lasting is a context for what goes on until ctx ends or the bus is closed.
+// lasting returns a context for what continues until ctx ends or the bus is closed.
 func (b *Bus) lasting(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(b.life, func() { cancel(bus.ErrClosed) })

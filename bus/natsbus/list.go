@@ -18,10 +18,10 @@ import (
 //	keys      how many, then each: its length, its bytes     in the order in which the offers first name them
 //	offers    how many, then each: id (16 bytes), attempt, and, if there are several keys, the key's place
 //
-// Numbers are varints, as short as can be. One list has one form: what decodeList accepts, appendList would write.
+// Numbers are varints, as short as can be. One list has one form: decodeList accepts only what appendList writes.
 const listVersion = 1
 
-// maxKey is the longest key. Whether a key is one is the store's to judge.
+// maxKey is the longest key. Its other rules are checked by the store.
 const maxKey = 200
 
 // appendList writes a list behind b.
@@ -62,7 +62,7 @@ func appendList(b []byte, list []bus.Offer) ([]byte, error) {
 
 var errShort = errors.New("it ends too early")
 
-// decodeList reads a list. It takes nothing on trust: bytes may come from anywhere.
+// decodeList reads a list. It trusts nothing: bytes may come from anywhere.
 func decodeList(b []byte) ([]bus.Offer, error) {
 	if len(b) == 0 {
 		return nil, errors.New("it is empty")

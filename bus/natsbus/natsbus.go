@@ -30,17 +30,18 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// headroom is what we leave of a message for its headers.
+// headroom is the part of a message that is left for its headers.
 const headroom = 1 << 10
 
 // Config is the identity and the settings of a connection.
 type Config struct {
-	// As is who this end is. On a server with users the user must be allowed to be that one, a worker with its app.
+	// As is the identity of this end. On a server with users the user must be allowed to be that one, a worker with its
+	// app.
 	As bus.Principal
 	// Logger gets connection events and malformed messages. Default: none.
 	Logger *slog.Logger
 
-	// User and Password, or Token, or a file with credentials: what the server asks for. Default: nothing.
+	// User and Password, or Token, or a file with credentials: as the server requires. Default: none.
 	User, Password, Token, CredentialsFile string
 	// TLS secures the connection. Default: as the server demands.
 	TLS *tls.Config
@@ -48,9 +49,9 @@ type Config struct {
 	// InProcess is a server in this process. With it, the URL is ignored. An [Insider]'s supplies the credentials
 	// itself.
 	InProcess Server
-	// Retry makes Connect succeed although no server is there: it is looked for until there is one.
+	// Retry makes Connect succeed without a server: it is tried until there is one.
 	Retry bool
-	// Buffer is how many bytes of signals are kept while the connection is lost. Default: none.
+	// Buffer is how many bytes of signals are buffered while the connection is lost. Default: none.
 	Buffer int
 
 	pings time.Duration // how often the library asks whether the server is there
@@ -61,12 +62,12 @@ type Server interface {
 	InProcessConn() (net.Conn, error)
 }
 
-// Placed is a server of a cluster that has a tag of its own, by which streams are put on it; "" = it is alone.
+// Placed is a server of a cluster with a tag of its own, by which streams are put on it; "" = no cluster.
 type Placed interface {
 	Place() string
 }
 
-// Insider is a server that knows its own process by a secret.
+// Insider is a server that authenticates its own process by a secret.
 type Insider interface {
 	Insider() (token string)
 }
@@ -83,7 +84,7 @@ type Bus struct {
 	link    link
 	denials denials
 	wires   wires
-	doubted atomic.Bool // whether the server is there is being found out
+	doubted atomic.Bool // a check of the server runs
 
 	// Answers to what this end asks: those that come to its inbox, and workers' to their personal lists. Their marks
 	// differ, so that a worker that sees the one learns nothing of the other.
@@ -92,13 +93,13 @@ type Bus struct {
 	malformed atomic.Uint64
 	complaint atomic.Int64 // when a malformed message was last logged, in seconds
 
-	place  string   // the tag of the server in this process, which shall keep the queue; "" = any may
+	place  string   // the tag of the server in this process, for the queue; "" = any server
 	opened sync.Map // the queues that this end has opened: name -> term
 	making sync.Mutex
 	made   map[made]time.Time // consumers known to exist, and since when
 
 	pulls   freePulls
-	lengths sync.Map // where offers are pulled from -> *atomic.Int64, the longest list seen there last
+	lengths sync.Map // where offers are pulled from -> *atomic.Int64, the longest list in its last answer
 }
 
 var _ bus.Bus = (*Bus)(nil)
@@ -148,14 +149,14 @@ func (b *Bus) options(ctx context.Context, cfg Config) []nats.Option {
 	o := []nats.Option{
 		nats.SetCustomDialer(&b.wires),
 		nats.Name(introduction(cfg.As)),
-		nats.CustomInboxPrefix(inboxPrefix(cfg.As) + "." + rand.Text()), // for pulls, and for what the library asks JetStream
+		nats.CustomInboxPrefix(inboxPrefix(cfg.As) + "." + rand.Text()), // for pulls, and for the library's JetStream requests
 		nats.Timeout(timeout),
 		nats.MaxReconnects(-1),
 		nats.CustomReconnectDelay(reconnectDelay),
 		nats.IgnoreAuthErrorAbort(), // the password may be put right while we try
 		nats.RetryOnFailedConnect(cfg.Retry),
 		nats.ReconnectBufSize(cmp.Or(cfg.Buffer, -1)),
-		nats.PingInterval(cmp.Or(cfg.pings, 5*time.Second)), // for those who only listen: wire.go
+		nats.PingInterval(cmp.Or(cfg.pings, 5*time.Second)), // for those that only listen: see wire.go
 		nats.ConnectHandler(b.connected),
 		nats.ReconnectHandler(b.connected),
 		nats.DisconnectErrHandler(b.disconnected),
@@ -183,7 +184,7 @@ func (b *Bus) options(ctx context.Context, cfg Config) []nats.Option {
 	return o
 }
 
-// soonBack is how many quick reconnects there are: for half a second, in which a leader that stops is replaced, and the
+// soonBack is how many quick reconnects there are: for half a second, in which a stopped leader is replaced, and the
 // bus of the next one opens.
 const soonBack = 10
 
@@ -202,7 +203,7 @@ func (b *Bus) Close() error {
 	return nil
 }
 
-// Limit is the most bytes a request or an answer may have. The server decides; most servers have 1 MiB.
+// Limit returns the most bytes a request or an answer may have. The server decides; most servers have 1 MiB.
 func (b *Bus) Limit() int {
 	most := int(b.nc.MaxPayload())
 	if most <= 0 {
@@ -211,7 +212,7 @@ func (b *Bus) Limit() int {
 	return most - headroom
 }
 
-// Malformed is how many malformed messages were dropped, with the offers in them.
+// Malformed returns how many malformed messages were dropped, with the offers in them.
 func (b *Bus) Malformed() uint64 { return b.malformed.Load() }
 
 // senseless counts a malformed message, and logs it, but not more than once a second: a peer that floods the bus must

@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 )
 
-// stretch is how many messages are sent before the server's answer to the last of them is waited for. A server
-// drops what comes when ten thousand wait for its stream.
+// stretch is how many messages are sent before waiting for the server's answer to the last of them. A server drops
+// messages when ten thousand wait for its stream.
 const stretch = 2048
 
 // offerTime is how long a stream in memory may take to answer.
@@ -21,7 +21,7 @@ const offerTime = 3 * time.Second
 // scratch holds buffers for messages: the connection copies what it sends.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// Offer sends all lists, and waits for the answer to the last one: a stream takes in order, so that it has the others.
+// Offer sends all lists, and waits for the answer to the last one: a stream stores in order, so it has the others.
 func (b *Bus) Offer(ctx context.Context, queue string, lane bus.Lane, lists ...[]bus.Offer) error {
 	if err := b.check(ctx); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (b *Bus) offer(ctx context.Context, queue, subject string, lists [][]bus.Of
 	return nil
 }
 
-// kept reads a stream's answer: whether the message is kept, and in the right place.
+// kept reads a stream's answer: whether the message is stored, and in the right place.
 func kept(answer []byte, queue string) error {
 	var said struct {
 		Stream string `json:"stream"`

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// oldest is the first version of a server that does all we ask of it.
+	// oldest is the first version of a server with all that the bus needs.
 	oldest = "2.10.0"
 	// ackWait is after what time an offer that was taken, but neither claimed nor returned, goes to another worker.
 	ackWait = 30 * time.Second
@@ -140,7 +140,7 @@ func (b *Bus) available(ctx context.Context) error {
 	return nil
 }
 
-// olderThan compares versions like 2.10.4; what is no version is not older.
+// olderThan compares versions like 2.10.4; an invalid one is not older.
 func olderThan(version, least string) bool {
 	numbers := func(s string) (n [3]int) {
 		s, _, _ = strings.Cut(s, "-")
@@ -158,7 +158,7 @@ const errCodeOverlap jetstream.ErrorCode = 10065 // subjects overlap with an exi
 func (b *Bus) makeStream(ctx context.Context, term uint64) error {
 	want := streamConfig(term)
 	if b.place != "" {
-		// On the leader's own server: what ends the leader ends the queue, and what ends another node does not.
+		// On the leader's own server: a failure that ends the leader ends the queue, and that of another node does not.
 		want.Placement = &jetstream.Placement{Tags: []string{b.place}}
 	}
 	stream, err := b.js.CreateStream(ctx, want)
@@ -179,7 +179,7 @@ func (b *Bus) makeStream(ctx context.Context, term uint64) error {
 	return fmt.Errorf("make the stream: %w", err)
 }
 
-// owners names the streams that keep a subject.
+// owners returns the streams that have a subject.
 func (b *Bus) owners(ctx context.Context, subject string) string {
 	var found []string
 	names := b.js.StreamNames(ctx, jetstream.WithStreamListSubject(subject))

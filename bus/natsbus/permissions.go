@@ -6,7 +6,7 @@ import (
 )
 
 // AnyName is the name of a principal that may take any name of its role and tenant: many workers that share a user.
-// They can then speak for each other.
+// They can then act for each other.
 const AnyName = "*"
 
 // Subjects are what a user may use and what, of that, it may not, in the notation of a NATS server's configuration.
@@ -113,7 +113,7 @@ type Grant struct {
 	Apps           []string // of a worker, which chooses one of them; none = any
 }
 
-// Permission is what the user may do.
+// Permission returns what the user may do.
 func (g Grant) Permission() Permission { return Permissions(g.As, g.Apps...) }
 
 // Check returns what a grant lacks, or nil.

@@ -198,8 +198,8 @@ func TestAnswersGoToWhoAsked(t *testing.T) {
 		must(t, w.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+queue+".payroll@default", to, []byte(`{"batch":1,"no_wait":true}`)))
 		must(t, w.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+queue+".none@default", to, []byte(`{"batch":1,"no_wait":true}`)))
 	}
-	// Offers are an app's own, but what a queue delivers is no call and no signal. The last two of the places a server does not
-	// keep from it: SECURITY.md says what that costs.
+	// Offers are an app's own, but a message that a queue delivers is no call and no signal. The last two of the places
+	// a server does not keep from it: SECURITY.md states what that costs.
 	for _, to := range places[:6] {
 		must(t, w.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+queue+".billing@default", to, []byte(`{"batch":1,"no_wait":true}`)))
 		must(t, w.Flush())

@@ -253,7 +253,7 @@ func TestConnectWithoutAServer(t *testing.T) {
 		runtime.Gosched()
 	}
 	if n := log.count("bus connected"); n != 1 {
-		t.Errorf("the log says %d times that it is connected", n)
+		t.Errorf("the log has %d lines about a connection", n)
 	}
 }
 

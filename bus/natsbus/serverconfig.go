@@ -45,7 +45,7 @@ accounts {
 	return b.String(), nil
 }
 
-// PasswordVariable is the variable of a server's environment that ServerConfig takes a user's password from.
+// PasswordVariable returns the variable of a server's environment that ServerConfig takes a user's password from.
 func PasswordVariable(user string) string {
 	plain := strings.Map(func(r rune) rune {
 		switch {

@@ -14,7 +14,7 @@ import (
 // backlog is how many signals wait for a slow listener; those beyond are lost to it, which is logged.
 const backlog = 8 << 10
 
-// Signal publishes.
+// Signal publishes s.
 func (b *Bus) Signal(ctx context.Context, s bus.Signal) error {
 	if err := b.check(ctx); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (b *Bus) Signal(ctx context.Context, s bus.Signal) error {
 	return nil
 }
 
-// Listen subscribes to what is for one and what is for all; both come through one channel, in the order sent.
+// Listen subscribes to signals to one name and to all; both come through one channel, in the order sent.
 func (b *Bus) Listen(ctx context.Context, tenant jobs.Tenant, topic bus.Topic, to string, fn func(bus.Signal)) error {
 	if err := b.check(ctx); err != nil {
 		return err

@@ -50,7 +50,7 @@ const (
 // streamPrefix begins the name of a term's stream. The term follows.
 const streamPrefix = "CARILLON_OFFERS_"
 
-// group is the queue group of all who serve or receive: one of several gets each message.
+// group is the queue group of all that serve or receive: one of several gets each message.
 const group = "carillon"
 
 // none is the token of the empty name: it is no name's token, since = is always followed by two digits.
@@ -131,7 +131,7 @@ func offerSubject(term uint64, l bus.Lane) string {
 	return fmt.Sprintf("%s.%d.%s.%s", offerRoot, term, token(string(l.Tenant)), token(l.App))
 }
 
-// consumerName names the durable consumer of an app; @ is in no token.
+// consumerName returns the durable consumer of an app; @ is in no token.
 func consumerName(tenant jobs.Tenant, app string) string {
 	return token(app) + "@" + token(string(tenant))
 }
@@ -167,7 +167,7 @@ func callSubject(p bus.Principal, service string) string {
 // serveSubject is all calls of a service, of all tenants.
 func serveSubject(service string) string { return callRoot + ".*.*.*.*." + token(service) }
 
-// callerOf is who made a call.
+// callerOf returns the principal that made a call.
 func callerOf(subject string) (bus.Principal, bool) {
 	parts := strings.Split(subject, ".")
 	if len(parts) != 6 || parts[0] != callRoot {

@@ -62,7 +62,7 @@ func TestWhoSpeaksIsInTheSubject(t *testing.T) {
 	s := bus.Signal{Tenant: "default", Topic: bus.TopicCancel, To: "x.y", From: p}
 	got, ok := signalOf(signalSubject(s))
 	if !ok || got.Tenant != s.Tenant || got.Topic != s.Topic || got.To != s.To || got.From != p {
-		t.Errorf("%s says %+v, %v", signalSubject(s), got, ok)
+		t.Errorf("%s is %+v, %v", signalSubject(s), got, ok)
 	}
 	for _, bad := range []string{"", "call.a.b.c.d", "call.a.b.c.d.e.f", "call.a..c.d.e", "call.a.=b.c.d.e"} {
 		if p, ok := callerOf(bad); ok {
@@ -71,7 +71,7 @@ func TestWhoSpeaksIsInTheSubject(t *testing.T) {
 	}
 	for _, bad := range []string{"", "signal.a.b.c.d.e.f", "signal.a.b.c.d.e.f.g.h", "signal.a.b.=0.d.e.f.g", "signal.a.b.c.d.e.f.=4"} {
 		if s, ok := signalOf(bad); ok {
-			t.Errorf("%q says %+v", bad, s)
+			t.Errorf("%q is %+v", bad, s)
 		}
 	}
 }

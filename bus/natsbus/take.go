@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// pullTime is how long one request waits at the server for offers; then it is made anew.
+	// pullTime is how long one request waits at the server for offers; then it is repeated.
 	pullTime = 5 * time.Second
-	// overdue is when a request has been lost on its way: the server would have answered by now.
+	// overdue is when a request counts as lost: the server would have answered by now.
 	overdue = pullTime + 2*time.Second
 	// endTime is how long an answer that has begun may take to end.
 	endTime = 100 * time.Millisecond
@@ -31,10 +31,10 @@ const (
 	refusals = 7
 )
 
-// Take asks the app's consumer for what is there, and waits for one list if nothing is.
+// Take asks the app's consumer for waiting lists, and waits for one if there is none.
 //
-// It asks for as many messages as hold what is wanted, if lists are as long as the longest that came in the last
-// answer, and gives those back that turn out to be too many.
+// It asks for as many messages as hold want offers, if lists are as long as the longest of the last answer, and gives
+// back those that are too many.
 func (b *Bus) Take(ctx context.Context, queue string, lane bus.Lane, want int) ([]bus.Offer, func(), error) {
 	if err := b.check(ctx); err != nil {
 		return nil, nil, err
@@ -63,12 +63,12 @@ type taking struct {
 
 	list    []bus.Offer
 	replies []string // where to acknowledge the messages
-	queued  bool     // others wait before us: ask for a place in the line, not for what is there
+	queued  bool     // others wait before us: wait in line
 	longest int      // of the lists that came
 	refused int
 }
 
-// lengths is where the longest list of a lane's last answer is kept.
+// lengths stores the longest list of a lane's last answer.
 func (t *taking) lengths() *atomic.Int64 {
 	v, ok := t.bus.lengths.Load(t.subject)
 	if !ok {
@@ -87,7 +87,7 @@ func (t *taking) letGo() {
 	t.pull = nil
 }
 
-// run asks until something is there.
+// run asks until there are offers.
 func (t *taking) run(ctx context.Context) error {
 	b := t.bus
 	if t.subject == "" {
@@ -113,7 +113,7 @@ func (t *taking) run(ctx context.Context) error {
 			return nil
 		}
 		if t.pull != nil && t.pull.underWay() {
-			t.letGo() // what still comes of this request is not an answer to the next
+			t.letGo() // later answers to this request are not answers to the next
 		}
 		if err == nil {
 			continue
@@ -133,7 +133,7 @@ func (t *taking) run(ctx context.Context) error {
 	}
 }
 
-// rest pauses, so that a caller who asks again at once does not spin.
+// rest pauses, so that a caller that asks again at once does not spin.
 func (t *taking) rest(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -147,7 +147,7 @@ func (t *taking) rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// ask sends a request. The server answers it with what is there and an end, or with the first message that comes.
+// ask sends a request. The server answers with waiting messages and an end, or with the first message that comes.
 func (t *taking) ask() error {
 	if t.pull == nil {
 		var err error
@@ -202,7 +202,7 @@ func (t *taking) await(ctx, holds context.Context) error {
 	}
 }
 
-// accept reads a message: it is ours, or too much, or makes no sense.
+// accept reads a message: it is ours, or too much, or malformed.
 func (t *taking) accept(m *nats.Msg) {
 	if len(t.list) >= t.want {
 		t.bus.acknowledge(m.Reply, "-NAK")
@@ -226,7 +226,7 @@ func (t *taking) judge(end *nats.Msg) error {
 	case status == "404", status == "408" && text == "Request Timeout":
 		t.queued = false
 		return nil
-	case status == "408": // others have asked for all that is there
+	case status == "408": // other requests take all that is there
 		t.queued = true
 		return nil
 	case status == "503", status == "409" && text == "Consumer Deleted":
@@ -247,7 +247,7 @@ func (t *taking) done() {
 // claim.
 func (b *Bus) acknowledge(reply, what string) { _ = b.nc.Publish(reply, []byte(what)) }
 
-// pull is a subscription on which answers to requests come. One Take at a time holds it.
+// pull is a subscription for the answers to requests. One Take at a time holds it.
 type pull struct {
 	inbox string
 	sub   *nats.Subscription

@@ -1,4 +1,4 @@
-// Package freeport finds addresses for tests whose servers must know where they will listen before they do.
+// Package freeport finds addresses for tests whose servers need their address before they listen.
 package freeport
 
 import (
@@ -30,7 +30,7 @@ func Port(t testing.TB) int {
 	return 0
 }
 
-// Address is a Port with the host before it.
+// Address returns a Port with the host before it.
 func Address(t testing.TB) string {
 	t.Helper()
 	return at(Port(t))

@@ -109,7 +109,7 @@ func (h *three) urls(first int) string {
 	return strings.Join(all, ",")
 }
 
-// open opens the queue of a term as soon as that is possible, and says after what time that was.
+// open opens the queue of a term as soon as that is possible, and returns how long that took.
 func open(t *testing.T, b *natsbus.Bus, term uint64) (queue string, took time.Duration) {
 	t.Helper()
 	began := time.Now()

@@ -24,10 +24,10 @@ import (
 type Admit func(ctx context.Context, token string) (as bus.Principal, app string, err error)
 
 const (
-	// lookAgain is how often every guest's token is looked at again. A revoked token's connections end after that time and
-	// what a look takes: within a second.
+	// lookAgain is the interval of checking every guest's token again. A revoked token's connections end after that
+	// time and the check's: within a second.
 	lookAgain = 400 * time.Millisecond
-	// looksAtOnce is how many tokens are looked at again at the same time.
+	// looksAtOnce is how many tokens are checked again at the same time.
 	looksAtOnce = 16
 	// patience is how long the door waits for an answer, and so for a store that is just starting. See longest, too.
 	patience = 1500 * time.Millisecond
@@ -52,7 +52,7 @@ type door struct {
 
 	mu     sync.Mutex
 	guests map[uint64]guest    // by the number of the connection
-	looks  map[string]struct{} // tokens that are being looked at again
+	looks  map[string]struct{} // tokens that are being checked again
 }
 
 // connections are those of a server, by their numbers.
@@ -61,7 +61,7 @@ type connections interface {
 	end(id uint64)
 }
 
-// of is the connections of whichever server runs.
+// of returns the connections of the current server.
 type of struct{ *atomic.Pointer[server.Server] }
 
 func (s of) has(id uint64) bool { return s.Load().GetClient(id) != nil }
@@ -82,7 +82,7 @@ func newDoor(admit Admit, log *slog.Logger, nats *atomic.Pointer[server.Server])
 		guests: map[uint64]guest{}, looks: map[string]struct{}{}}
 }
 
-// steward is the user by which our own process speaks to the servers themselves (see Server.Remove).
+// steward is the user by which our own process sends to the servers themselves (see Server.Remove).
 const steward = "steward"
 
 // ours reports whether a connection is our own process's. Only the steward is registered under a user's name: a server
@@ -91,7 +91,7 @@ func (d *door) ours(from, secret string) bool {
 	return from == "" && subtle.ConstantTimeCompare([]byte(secret), []byte(d.secret)) == 1
 }
 
-// Check lets a guest in, or not. The server calls it in the connection's own goroutine.
+// Check accepts a guest, or not. The server calls it in the connection's own goroutine.
 func (d *door) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
 	from := addressOf(c.RemoteAddress())
@@ -105,7 +105,7 @@ func (d *door) Check(c server.ClientAuthentication) bool {
 		c.RegisterUser(&server.User{Permissions: permissions(natsbus.Permissions(bus.Principal{Role: bus.Node}))})
 		return true
 	case d.inside(c.GetID()):
-		return true // the server has reloaded its options and asks again; review looks at the token
+		return true // the server has reloaded its options and asks again; watch checks the token
 	}
 	if !d.knocks.come(from) {
 		return false
@@ -189,7 +189,7 @@ func (d *door) ask(id uint64, from string, o *server.ClientOpts) (guest, error) 
 	return g, nil
 }
 
-// believe asks whose token this is. A store that is just starting has a moment to answer.
+// believe asks which principal a token has. A store that is just starting has a moment to answer.
 func (d *door) believe(token string) (as bus.Principal, app string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -215,8 +215,8 @@ func (d *door) clear() {
 	clear(d.guests)
 }
 
-// watch looks at every guest's token again and again, until stop is closed, and ends the connections of those that hold
-// no longer.
+// watch checks every guest's token regularly, until stop is closed, and ends the connections of those that are not
+// valid any more.
 func (d *door) watch(stop <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	places := make(chan struct{}, looksAtOnce)
@@ -246,8 +246,7 @@ func (d *door) watch(stop <-chan struct{}) {
 	}
 }
 
-// due are the tokens of all guests that are there, but for those that are still being looked at: one whose look takes
-// long must not keep the others waiting.
+// due returns the tokens of all guests, but for those whose check still runs: one slow check must not delay the others.
 func (d *door) due() (tokens []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -270,8 +269,8 @@ func (d *door) looked(token string) {
 	delete(d.looks, token)
 }
 
-// look ends the connections of a token that holds no longer. A token that cannot be looked at now is believed: an outage
-// of the store must not empty the bus.
+// look checks a token, and ends its connections if it is not valid any more. A token that cannot be checked now counts
+// as valid: an outage of the store must not empty the bus.
 func (d *door) look(ctx context.Context, token string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -300,13 +299,13 @@ func permissions(can natsbus.Permission) *server.Permissions {
 	}
 }
 
-// addressOf is the machine at the other end, or "" if that is our own process.
+// addressOf returns the machine at the other end, or "" for our own process.
 func addressOf(a net.Addr) string {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
 		return ""
 	}
-	if tcp.IP.To4() == nil { // a machine has not one address there, but a network of them
+	if tcp.IP.To4() == nil { // IPv6: a machine has a network of addresses
 		return tcp.IP.Mask(net.CIDRMask(64, 128)).String() + "/64"
 	}
 	return tcp.IP.String()

@@ -210,7 +210,7 @@ func TestRefusedConnections(t *testing.T) {
 	all.Wait()
 	said := log.String()
 	if !strings.Contains(said, "bus connection refused") {
-		t.Errorf("the log says nothing: %s", said)
+		t.Errorf("the log is empty: %s", said)
 	}
 	secret := s.Insider()
 	for _, s := range []string{"BILLING", "SHIPPING", "ANY", "CLIENT", "ADMIN", secret} {
@@ -231,7 +231,7 @@ func TestTheTokenIsNotInTheLogOfItsHolder(t *testing.T) {
 		again(t, func() bool { return strings.Contains(log.String(), "bus connected") }) // which it says when it is so already
 		must(t, b.Close())
 		if said := log.String(); strings.Contains(said, "CLIENT") {
-			t.Errorf("the log says %s", said)
+			t.Errorf("the log is %s", said)
 		}
 	}
 }
@@ -519,11 +519,11 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	if strings.Contains(string(all), "PONG") || strings.Contains(string(all), "+OK") {
-		t.Errorf("in the clear it says %s", all)
+		t.Errorf("without TLS it is %s", all)
 	}
 }
 
-// A store that does not answer is no reason to say that a token is wrong.
+// A store that does not answer is no reason to refuse a token as wrong.
 func TestAStoreThatIsAway(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()

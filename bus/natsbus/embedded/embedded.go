@@ -1,10 +1,10 @@
-// Package embedded is a NATS server in this process, set up as the bus wants it: `carillon dev`, small clusters and
-// tests need nothing beside. It alone links the server.
+// Package embedded is a NATS server in this process, set up for the bus: `carillon dev`, small clusters and tests need
+// nothing else. Only this package links the server.
 //
 //	s, err := embedded.Start(embedded.Config{Port: 4222})
 //	b, err := natsbus.Connect(ctx, "", natsbus.Config{As: node, InProcess: s})
 //
-// What its streams hold is in memory: a server that stops has forgotten all offers, and they are made again.
+// Its streams are in memory: a server that stops has lost all offers, and they are made again.
 package embedded
 
 import (
@@ -41,13 +41,13 @@ const (
 
 // Config configures the server. Its zero value is a server on a free port of this machine, open to all on it.
 type Config struct {
-	Name string // how it is called in logs. Default: carillon
+	Name string // in logs. Default: carillon
 
 	Host       string // where it listens. Default: 127.0.0.1
 	Port       int    // default: a free one
 	DontListen bool   // be reachable in this process only
-	// Shut has the server listen from Unlock on only, and not any more after Lock: for one of two of which the other one
-	// is open. Until then it can be reached in this process. It wants a Port.
+	// Shut makes the server listen only between Unlock and Lock: for one of two servers of which the other one is open.
+	// Before, it can be reached in this process. It needs a Port.
 	Shut bool
 
 	// Users are who may connect, and what they may do there. Default: no authentication, all permissions.
@@ -55,7 +55,7 @@ type Config struct {
 	// Admit authenticates by tokens instead, beside the connections of this process. A connection gets its principal's
 	// permissions, and is closed within a second when its token is revoked or expires. Not together with Users.
 	Admit Admit
-	// TLS secures the connections over the network: none comes in without. Default: they are in the clear.
+	// TLS secures the connections over the network, and is then required. Default: no TLS.
 	TLS *tls.Config
 
 	// Cluster joins the server with those of other nodes. Default: it is alone.
@@ -75,12 +75,12 @@ type Server struct {
 	log     *lines
 	temp    string // to be removed
 	tls     bool
-	tag     string // "" = it is alone
+	tag     string // "" = no cluster
 
 	verifier verifier // of other servers; unused without TLS between them
 
 	door *door  // nil = none
-	stop func() // ends the watch at the door
+	stop func() // ends the checks of tokens
 	idle sync.WaitGroup
 
 	turn sync.Mutex // of Lock, Unlock and Stop
@@ -125,7 +125,7 @@ func Start(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// run has a server of these options run.
+// run runs a server with these options.
 func (s *Server) run() error {
 	n, err := server.NewServer(s.options.Clone())
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *Server) run() error {
 	return nil
 }
 
-// Unlock has a server listen that was started shut.
+// Unlock makes a server listen that was started shut.
 func (s *Server) Unlock() error {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -162,8 +162,8 @@ func (s *Server) Unlock() error {
 	return nil
 }
 
-// Lock ends all connections and listens no more. Those of this process find the server again at once; nothing is left
-// of what was in its queues.
+// Lock ends all connections and stops listening. Those of this process find the server again at once; its queues are
+// empty then.
 func (s *Server) Lock() error {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -192,7 +192,7 @@ func (s *Server) guard() (ended <-chan struct{}) {
 	return end
 }
 
-// Insider is who our own process is to a server that lets in by tokens: natsbus.Insider.
+// Insider returns the token of our own process: natsbus.Insider.
 func (s *Server) Insider() (token string) {
 	if s.door == nil || s.door.admit == nil {
 		return ""
@@ -253,7 +253,7 @@ func (cfg Config) options() (*server.Options, error) {
 	return o, nil
 }
 
-// URL is where to connect to, or "" if the server does not listen.
+// URL returns where to connect to, or "" if the server does not listen.
 func (s *Server) URL() string {
 	addr, ok := s.nats.Load().Addr().(*net.TCPAddr)
 	if !ok {
@@ -266,7 +266,7 @@ func (s *Server) URL() string {
 	return scheme + net.JoinHostPort(addr.IP.String(), strconv.Itoa(addr.Port))
 }
 
-// Port is the port the server listens at, or 0.
+// Port returns the port the server listens at, or 0.
 func (s *Server) Port() int {
 	addr, ok := s.nats.Load().Addr().(*net.TCPAddr)
 	if !ok {
@@ -275,8 +275,8 @@ func (s *Server) Port() int {
 	return addr.Port
 }
 
-// InProcessConn is a connection without a network: natsbus.Config.InProcess uses it. With a wrong password it takes
-// ten seconds to fail, since both ends of a pipe then write and neither reads.
+// InProcessConn returns a connection without a network: natsbus.Config.InProcess uses it. With a wrong password it
+// takes ten seconds to fail, since both ends of a pipe then write and neither reads.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.nats.Load().InProcessConn() }
 
 // Stop stops the server. It returns when nothing of it runs any more. A second Stop does nothing.

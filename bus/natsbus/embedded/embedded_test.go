@@ -75,7 +75,7 @@ func TestAPortThatIsTaken(t *testing.T) {
 		t.Fatal("it has started")
 	}
 	if !strings.Contains(err.Error(), "address already in use") {
-		t.Errorf("it does not say why: %v", err)
+		t.Errorf("it returns no reason: %v", err)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestAWrongPassword(t *testing.T) {
 			t.Fatalf("connected as %q with password %q", cfg.User, cfg.Password)
 		}
 		if !strings.Contains(err.Error(), "Authorization") {
-			t.Errorf("it does not say why: %v", err)
+			t.Errorf("it returns no reason: %v", err)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestViolationsAreLogged(t *testing.T) {
 	must(t, nc.Publish("$SYS.REQ.SERVER.PING", nil))
 	must(t, nc.Flush())
 	if said := log.String(); !strings.Contains(said, "Publish Violation") || !strings.Contains(said, "$SYS.REQ.SERVER.PING") {
-		t.Errorf("the log says: %s", said)
+		t.Errorf("the log is: %s", said)
 	}
 }
 

@@ -157,7 +157,7 @@ func TestOpenDeletesOnlyWhatIsOlder(t *testing.T) {
 	}
 }
 
-// Most servers take messages of 1 MiB: the bus says so, and keeps to it.
+// Most servers take messages of 1 MiB: the bus reports that, and keeps to it.
 func TestAServerWithItsOwnLimit(t *testing.T) {
 	s := foreign(t, nil)
 	b, err := natsbus.Connect(within(t), s.ClientURL(), natsbus.Config{As: node})

@@ -6,12 +6,12 @@ import (
 )
 
 const (
-	// atOnce is how many connections of one machine may be at the door at the same time, waiting to be believed or for
-	// their penance to be over.
+	// atOnce is how many connections of one machine may wait at the door at the same time, for authentication or for
+	// the end of their delay.
 	atOnce = 64
-	// longest is the longest penance for a wrong token. The first is a tenth of a second, and each further one from the
+	// longest is the longest delay for a wrong token. The first is a tenth of a second, and each further one from the
 	// same machine twice that. It is shorter than what a server waits before it pings a connection, which confuses
-	// clients that are not in yet.
+	// clients that are not connected yet.
 	longest = time.Second
 	// forgiven is when a machine's wrong tokens are forgotten.
 	forgiven = time.Minute
@@ -32,13 +32,13 @@ type knocks struct {
 type machine struct {
 	here  int // at the door
 	wrong int
-	last  time.Time // that it was wrong
+	last  time.Time // of a wrong token
 	said  time.Time
 }
 
 func newKnocks() knocks { return knocks{by: map[string]*machine{}} }
 
-// come is for each who comes to the door; false turns it away. Who was not turned away leaves.
+// come counts a connection at the door; false refuses it. Each one that was not refused must call leave.
 func (k *knocks) come(from string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -63,7 +63,7 @@ func (k *knocks) leave(from string) {
 	k.by[from].here--
 }
 
-// wrong is how long the penance for one more wrong token is.
+// wrong returns the delay for one more wrong token.
 func (k *knocks) wrong(from string) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -85,7 +85,7 @@ func (k *knocks) logs(from string) bool {
 	return true
 }
 
-// forget forgives those who have been quiet.
+// forget forgets machines that have been quiet.
 func (k *knocks) forget(now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -26,8 +26,8 @@ type lines struct {
 	left   int   // lines that were left out since
 }
 
-// mostLines is how many lines about what may be wrong are logged in a second. Each that a guest tries and may not is
-// one, and each stranger's nonsense: they must not fill the disk.
+// mostLines is how many warnings are logged in a second. Each forbidden request of a guest is one, and each invalid one
+// of a stranger: they must not fill the disk.
 const mostLines = 10
 
 func (l *lines) write(level slog.Level, format string, v []any) {
@@ -62,7 +62,7 @@ func (l *lines) turn(now time.Time) (left int, ok bool) {
 	return left, true
 }
 
-// secrets are what must not get into a log, wherever it comes from: tokens, and passwords in addresses.
+// secrets match what must not get into a log, from any source: tokens, and passwords in addresses.
 var secrets = regexp.MustCompile(`(carillon_)[0-9A-Za-z._-]+|(://)[^/@\s]*@`)
 
 func redact(s string) string { return secrets.ReplaceAllString(s, "$1$2***") }
@@ -73,10 +73,10 @@ func (l *lines) worst() error {
 	return l.error
 }
 
-// Noticef is for what a server does all day.
+// Noticef logs what a server does all day.
 func (l *lines) Noticef(format string, v ...any) { l.write(slog.LevelDebug, format, v) }
 
-// Warnf is for what may be wrong. That names in certificates are not looked at is no news: keys are (see mutual).
+// Warnf logs what may be wrong. That names in certificates are not checked is expected: keys are (see mutual).
 func (l *lines) Warnf(format string, v ...any) {
 	level := slog.LevelWarn
 	if strings.Contains(format, "solicited routes will not be verified") {
@@ -85,7 +85,7 @@ func (l *lines) Warnf(format string, v ...any) {
 	l.write(level, format, v)
 }
 
-// Errorf is for what is wrong, and for what a user tried and may not.
+// Errorf logs what is wrong, and what a user tried and may not.
 func (l *lines) Errorf(format string, v ...any) {
 	level := slog.LevelError
 	if strings.Contains(format, "handshake error") { // of a server that is no member, or not yet: it tries each second while it joins
@@ -97,7 +97,7 @@ func (l *lines) Errorf(format string, v ...any) {
 	l.write(level, format, v)
 }
 
-// Fatalf is for why the server does not start.
+// Fatalf logs why the server does not start.
 func (l *lines) Fatalf(format string, v ...any) {
 	l.mu.Lock()
 	l.error = errors.Join(l.error, fmt.Errorf(format, v...))
@@ -105,8 +105,8 @@ func (l *lines) Fatalf(format string, v ...any) {
 	l.write(slog.LevelError, format, v) // there are not many: the server ends with it
 }
 
-// Debugf is never on.
+// Debugf logs nothing.
 func (l *lines) Debugf(string, ...any) {}
 
-// Tracef is never on.
+// Tracef logs nothing.
 func (l *lines) Tracef(string, ...any) {}

@@ -29,10 +29,10 @@ const askAgain = 250 * time.Millisecond
 // oneAsk is how long one answer is waited for: it is lost when the leader dies or changes.
 const oneAsk = 2 * time.Second
 
-// Remove takes a server that is no more out of those that decide together what is kept where: until then it counts for
-// what a majority of them is. It returns when the others have agreed, or with the reason why they have not when ctx
-// ends; jobs.NotFound means that it is none of them. A server of the same name is one of them again five minutes later at
-// the earliest: if its node leads before, offers go to each worker by itself.
+// Remove takes a dead server out of the servers' raft group: until then it counts for the majority. It returns when the
+// others have agreed, or with the reason why they have not when ctx ends; jobs.NotFound means that it is no member. A
+// server of the same name is a member again five minutes later at the earliest: if its node leads before, offers go to
+// each worker by itself.
 func (s *Server) Remove(ctx context.Context, name string) error {
 	switch {
 	case s.cluster.alone():
@@ -57,7 +57,7 @@ func insist(ctx context.Context, ask func(context.Context) error) error {
 	for lost := false; ; {
 		err := ask(ctx)
 		switch code := jobs.CodeOf(err); {
-		case err == nil, lost && code == jobs.NotFound: // what had no answer was done
+		case err == nil, lost && code == jobs.NotFound: // the lost request was done
 			return nil
 		case code == jobs.NotFound:
 			return err
@@ -96,7 +96,7 @@ func (s *Server) remove(ctx context.Context, request []byte) error {
 	return answer.Error
 }
 
-// Peers is how many servers decide together what is kept where, as far as this one knows; 0 = it is alone.
+// Peers returns how many members the servers' raft group has, as far as this one knows; 0 = no cluster.
 func (s *Server) Peers() int {
 	info, err := s.nats.Load().Jsz(nil)
 	if err != nil || info.Meta == nil {
@@ -105,8 +105,7 @@ func (s *Server) Peers() int {
 	return info.Meta.Size
 }
 
-// peer is by what the servers know one of a name. They know the name itself of those only that they have met since they
-// were started.
+// peer returns the servers' id of a name. They know the names only of those that they have met since their start.
 func peer(name string) string {
 	const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	sum := sha256.Sum256([]byte(name))

@@ -42,7 +42,7 @@ func notThere(t *testing.T, s *embedded.Server, name string) {
 	}
 }
 
-// What an answer says depends on whether one was lost before: that one may have been that it was done.
+// The answer depends on whether one was lost before: that request may have been done.
 func TestRemoveInsists(t *testing.T) {
 	leaderless := kernel.Refuse(jobs.Unavailable, "no leader")
 	none := kernel.Refuse(jobs.NotFound, "it is none of those that decide")
@@ -67,7 +67,7 @@ func TestRemoveInsists(t *testing.T) {
 					return answer
 				})
 				if !errors.Is(err, c.want) || len(c.answers) > 0 {
-					t.Errorf("it says %v, %d answers are left", err, len(c.answers))
+					t.Errorf("it returns %v, %d answers are left", err, len(c.answers))
 				}
 			})
 		})

@@ -19,12 +19,12 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// Cluster is how servers find each other. It takes part in none if Routes and Addr are empty. A queue of offers can be
-// made by the first at once, by others once two of them have met, and while most of those that have are there.
+// Cluster is how servers find each other. Without Routes and Addr there is none. A queue of offers can be made by the
+// first server at once, by others once two of them have met, and while a majority is there.
 type Cluster struct {
 	Name   string   // the same at all of them. Default: carillon
-	Addr   string   // host:port where the others come to
-	Routes []string // host:port of the others, as far as they are known; its own among them does no harm
+	Addr   string   // host:port where the others connect
+	Routes []string // host:port of the others, as far as they are known; its own is ignored
 	// First means that there are no others yet: the server does not wait for them. It is ignored where the server has
 	// been one of several before. Only one may begin so.
 	First bool
@@ -36,7 +36,7 @@ type Cluster struct {
 
 func (c Cluster) alone() bool { return c.Addr == "" && len(c.Routes) == 0 }
 
-// into makes a server one of a cluster.
+// into makes a server a member of a cluster.
 func (c Cluster) into(o *server.Options) error {
 	host, port, err := net.SplitHostPort(cmp.Or(c.Addr, "127.0.0.1:0"))
 	if err != nil {
@@ -53,10 +53,10 @@ func (c Cluster) into(o *server.Options) error {
 		}
 		o.Cluster.TLSConfig, o.Cluster.TLSTimeout = c.TLS, 5
 	}
-	// What is kept in the cluster finds its server by a tag; tags know no capitals.
+	// Data in the cluster finds its server by a tag; tags have no capitals.
 	o.Tags.Add(placeTag + hex.EncodeToString([]byte(o.ServerName)))
 	routes := c.Routes
-	if len(routes) == 0 { // JetStream wants one, be it to itself: the others will come
+	if len(routes) == 0 { // JetStream requires one, which may be to itself: the others will connect
 		routes = []string{c.Addr}
 	}
 	for _, to := range routes {
@@ -118,7 +118,7 @@ func (s *Server) neighbour(end <-chan struct{}) error {
 	return nil
 }
 
-// reached is where a host that listens can be reached from itself.
+// reached returns where a listening host can be reached from itself.
 func reached(host string) string {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		return "127.0.0.1"
@@ -126,10 +126,10 @@ func reached(host string) string {
 	return host
 }
 
-// Place is the tag by which streams are put on this server, or "" if there is no other that they could be on.
+// Place returns the tag by which streams are put on this server, or "" without a cluster.
 func (s *Server) Place() string { return s.tag }
 
-// ClusterAddr is where other servers come to, or "".
+// ClusterAddr returns where other servers connect, or "".
 func (s *Server) ClusterAddr() string {
 	if addr := s.nats.Load().ClusterAddr(); addr != nil {
 		return addr.String()

@@ -37,7 +37,7 @@ var members = map[string]bus.Principal{
 	"buyer":   {Tenant: "acme", Role: bus.Client, Name: "shop"},
 }
 
-// row says who may publish on a subject, and who may subscribe to it.
+// row lists the roles that may publish on a subject, and those that may subscribe to it.
 type row struct{ subject, publish, subscribe string }
 
 const (
@@ -145,7 +145,7 @@ func refusals(t *testing.T, url string, as []nats.Option) map[string]bool {
 		m := violation.FindStringSubmatch(err.Error())
 		switch {
 		case m == nil:
-			t.Errorf("the server says %v", err)
+			t.Errorf("the server reports %v", err)
 		case m[2] == last:
 			close(done)
 		default:

@@ -22,11 +22,11 @@ type verifier struct {
 
 	mu     sync.Mutex
 	valid  map[string]tls.ConnectionState // by pin
-	barred bool                           // one was refused that had been valid
-	routes map[uint64]bool                // that were open when refused ones were closed last
+	barred bool                           // a valid one was refused later
+	routes map[uint64]bool                // that were open when refused ones were last closed
 }
 
-// remembering is a configuration that verifies as c does, and remembers what was valid.
+// remembering returns a configuration that verifies as c does, and remembers what was valid.
 func (v *verifier) remembering(c *tls.Config) *tls.Config {
 	v.verify, v.valid = c.VerifyConnection, map[string]tls.ConnectionState{}
 	c = c.Clone()
@@ -46,7 +46,7 @@ func (v *verifier) remembering(c *tls.Config) *tls.Config {
 	return c
 }
 
-// pin is how a server names the key of a certificate.
+// pin returns a server's name for the key of a certificate.
 func pin(c *x509.Certificate) string {
 	sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)
 	return hex.EncodeToString(sum[:])
@@ -95,8 +95,8 @@ func (s *Server) verifyRoutes(end <-chan struct{}) {
 	}
 }
 
-// closeInvalid closes the routes whose other end is not valid any more. A server closes routes by a reload of its options
-// only: with a list of the keys that are valid, and then without it, so that a new one can come. Clients stay connected.
+// closeInvalid closes the routes whose other end is not valid any more. A server closes routes only by a reload of its
+// options: with a list of the valid keys, and then without it, so that a new one can connect. Clients stay connected.
 func (s *Server) closeInvalid() error {
 	n := s.nats.Load()
 	all, err := n.Routez(nil)
