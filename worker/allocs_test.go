@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// allStore lets everything be done. A claim is answered with a run that was made before.
+// allStore accepts everything. A claim is answered with a run that was made before.
 type allStore struct{ runs map[jobs.ID]*kernel.Run }
 
 func (s allStore) Apply(_ context.Context, batch []kernel.Envelope) []metastore.Result {
@@ -31,8 +31,8 @@ func (s allStore) Apply(_ context.Context, batch []kernel.Envelope) []metastore.
 	return results
 }
 
-// What an attempt of a handler that does nothing allocates, from the offer to the report, without what store and bus
-// do. It was 11 when this was written.
+// The allocations of an attempt of a handler that does nothing, from the offer to the report, without store and bus. It
+// was 11 when this was written.
 func TestAllocationsOfAnAttempt(t *testing.T) {
 	const n, most = 500, 14
 	store := allStore{map[jobs.ID]*kernel.Run{}}

@@ -31,7 +31,7 @@ func TestArgsChecker(t *testing.T) {
 		schema []byte
 		args   string
 		place  string
-		says   string // "" = it fits
+		text   string // "" = it fits
 	}{
 		{"all there is", schema, `{"customer":"c7","items":[{"name":"a","price":1.5}],"labels":{"a":"b"},"note":null}`, "", ""},
 		{"another type", schema, `{"customer":7}`, "customer", "integer"},
@@ -44,12 +44,12 @@ func TestArgsChecker(t *testing.T) {
 		{"a reference", ref, `{"at":{}}`, "", "x"},
 		{"a reference that fits", ref, `{"at":{"x":1}}`, "", ""},
 		{"no schema at all", []byte(`nonsense`), `{"a":1}`, "", ""},
-		{"a schema that says nothing", []byte(`{}`), `{"a":1}`, "", ""},
+		{"a schema that text nothing", []byte(`{}`), `{"a":1}`, "", ""},
 		{"a schema with a hole", []byte(`{"$ref":"#/nowhere"}`), `{"a":1}`, "", ""},
 	} {
 		place, err := ArgsChecker(c.schema)([]byte(c.args))
-		if place != c.place || (err == nil) != (c.says == "") || err != nil && (!errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), c.says)) {
-			t.Errorf("%s: %q: %v; want %q: %s", c.name, place, err, c.place, c.says)
+		if place != c.place || (err == nil) != (c.text == "") || err != nil && (!errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), c.text)) {
+			t.Errorf("%s: %q: %v; want %q: %s", c.name, place, err, c.place, c.text)
 		}
 	}
 }

@@ -17,7 +17,7 @@ func (w *Worker) heed(ctx context.Context, s bus.Signal) {
 	}
 	stop, err := bus.Decode[bus.Stop](s.Data)
 	if err != nil {
-		w.log.Warn("signal is not understood", "topic", s.Topic, "err", err)
+		w.log.Warn("invalid signal", "topic", s.Topic, "err", err)
 		return
 	}
 	if stop.Rest != "" {
@@ -58,7 +58,7 @@ func (w *Worker) stop(ctx context.Context, s bus.Stop) {
 	if a == nil {
 		if !s.Stale {
 			// This worker holds no such attempt, so its handler does not run: report that, so that its slots are freed.
-			go w.sayReturned(ctx, t)
+			go w.sendReturned(ctx, t)
 		}
 		return
 	}

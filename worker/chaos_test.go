@@ -22,7 +22,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// dice are thrown by many.
+// dice are random numbers for many goroutines.
 type dice struct {
 	mu  sync.Mutex
 	rng *rand.Rand
@@ -34,7 +34,7 @@ func (d *dice) below(n int) int {
 	return d.rng.IntN(n)
 }
 
-// flaky is a store whose answers get lost, before or after what was asked is done, and come late.
+// flaky is a store whose answers get lost, before or after the request is applied, and come late.
 type flaky struct {
 	metastore.Store
 	dice *dice

@@ -16,7 +16,7 @@ import (
 
 type contextKey struct{}
 
-// The context of a handler is made when it is looked at, and is the same whichever way that happens first.
+// The context of a handler is made on its first use, and is the same by any way of using it.
 func TestAHandlersContext(t *testing.T) {
 	ways := map[string]func(context.Context) (context.Context, context.CancelFunc){
 		"itself":  func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
@@ -65,7 +65,7 @@ func TestAHandlersContext(t *testing.T) {
 	}
 }
 
-// Who keeps the context for longer than the handler runs finds it ended, whether it was looked at before or not.
+// A context that is used for longer than the handler runs has ended, whether it was used before or not.
 func TestAContextThatIsKept(t *testing.T) {
 	for name, look := range map[string]func(context.Context){"seen before": func(ctx context.Context) { ctx.Done() }, "not seen before": func(context.Context) {}} {
 		t.Run(name, func(t *testing.T) {

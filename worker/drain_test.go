@@ -63,7 +63,7 @@ func TestDrainGivesBackWhatGoesOnTooLong(t *testing.T) {
 	errBusy := errors.New("busy")
 	for _, c := range []struct {
 		name    string
-		says    error // what the handler says when its context ends
+		result  error // what the handler result when its context ends
 		state   jobs.State
 		cause   kernel.Cause
 		outcome kernel.Outcome
@@ -81,8 +81,8 @@ func TestDrainGivesBackWhatGoesOnTooLong(t *testing.T) {
 				w, stop := s.start(worker.Config{Grace: 10 * time.Second}, handler(jobs.Options{}, func(ctx context.Context, _ json.RawMessage) error {
 					<-ctx.Done()
 					wantErr(t, context.Cause(ctx), jobs.ErrShutdown)
-					// What a handler has done so far can still be kept.
-					return errors.Join(c.says, jobs.Save(context.WithoutCancel(ctx), 7))
+					// A handler can still save what it has done.
+					return errors.Join(c.result, jobs.Save(context.WithoutCancel(ctx), 7))
 				}))
 				id := s.create("j", struct{}{})
 				synctest.Wait()
@@ -118,7 +118,7 @@ func TestDrainLeavesHandlersThatDoNotReturn(t *testing.T) {
 	})
 }
 
-// A store that does not answer holds a leaving worker up for a moment only.
+// A store that does not answer delays a draining worker for a moment only.
 func TestDrainWithoutAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -133,7 +133,7 @@ func TestDrainWithoutAStore(t *testing.T) {
 	})
 }
 
-// A run whose claim succeeds while the worker leaves is not begun: another worker gets it at once.
+// A run whose claim succeeds while the worker drains is not begun: another worker gets it at once.
 func TestAClaimThatSucceedsTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)

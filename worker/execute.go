@@ -59,7 +59,7 @@ type attempt struct {
 	result     []byte
 	checkpoint []byte
 	log        attemptLog
-	settled    *kernel.Run // the run as the attempt left it, once the store has said so
+	settled    *kernel.Run // the run as the attempt left it, once the store has that
 	refusal    error       // why the store refused its end
 }
 
@@ -112,20 +112,20 @@ func (w *Worker) attend(living context.Context, a *attempt) {
 	}
 	ctx, span := trace.Attempt(handlerContext{a}, a.in)
 	a.traceBegun(span)
-	said := answer{outcome: kernel.OutcomeError}
-	defer w.came(living, a, &said) // deferred, because a handler may end its goroutine
-	call(jobs.WithRunning(ctx, &lent{w, a}), a, w.handler(a.key), &said)
+	got := answer{outcome: kernel.OutcomeError}
+	defer w.came(living, a, &got) // deferred, because a handler may end its goroutine
+	call(jobs.WithRunning(ctx, &lent{w, a}), a, w.handler(a.key), &got)
 }
 
 // came processes the result of a handler, now that it has returned.
-func (w *Worker) came(living context.Context, a *attempt, said *answer) {
+func (w *Worker) came(living context.Context, a *attempt, got *answer) {
 	w.young.gone(a)
 	w.held.left(a) // first: the next attempt may be offered as soon as this one is reported
 	if !a.comesBack() {
 		return
 	}
-	a.finish = a.verdict(said)
-	a.traceOver(a.finish, said.at)
+	a.finish = a.verdict(got)
+	a.traceOver(a.finish, got.at)
 	if !a.over() {
 		w.conclude(living, a)
 		return
@@ -184,36 +184,36 @@ func (a *attempt) line(t token) (bus.Held, bool) {
 
 // call calls a handler and survives a panic or runtime.Goexit. It also classifies the handler's error, because errors
 // are user code as well.
-func call(ctx context.Context, a *attempt, h Handler, said *answer) {
+func call(ctx context.Context, a *attempt, h Handler, got *answer) {
 	done := false
 	defer func() {
-		said.at, said.cause = time.Now(), a.cause()
+		got.at, got.cause = time.Now(), a.cause()
 		if !done {
-			*said = answer{at: said.at, cause: said.cause, outcome: kernel.OutcomeError}
+			*got = answer{at: got.at, cause: got.cause, outcome: kernel.OutcomeError}
 			if p := recover(); p != nil {
-				said.code = kernel.CodePanic
-				said.text = fmt.Sprintf("panic: %v\n\n%s", p, debug.Stack())
+				got.code = kernel.CodePanic
+				got.text = fmt.Sprintf("panic: %v\n\n%s", p, debug.Stack())
 			} else {
-				said.text = fmt.Sprintf("the handler ended its goroutine (runtime.Goexit)\n\n%s", debug.Stack())
+				got.text = fmt.Sprintf("the handler ended its goroutine (runtime.Goexit)\n\n%s", debug.Stack())
 			}
 		}
-		if said.text != "" {
-			said.text = cut(said.text, kernel.MaxError)
+		if got.text != "" {
+			got.text = cut(got.text, kernel.MaxError)
 		}
 	}()
 	err := h(ctx, a.in.Args)
 	if err == nil {
-		said.outcome = kernel.OutcomeSuccess
+		got.outcome = kernel.OutcomeSuccess
 	} else if delay, ok := outcome.Snoozed(err); ok {
-		said.outcome, said.delay = kernel.OutcomeSnooze, min(max(delay, 0), kernel.MaxDelay)
-		if said.code = outcome.CodeOf(err); said.code != "" { // a code was given
-			said.text = err.Error()
+		got.outcome, got.delay = kernel.OutcomeSnooze, min(max(delay, 0), kernel.MaxDelay)
+		if got.code = outcome.CodeOf(err); got.code != "" { // a code was given
+			got.text = err.Error()
 		}
 	} else {
-		said.text, said.code = err.Error(), outcome.CodeOf(err)
-		said.echo = errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx))
+		got.text, got.code = err.Error(), outcome.CodeOf(err)
+		got.echo = errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx))
 		if outcome.IsFinal(err) {
-			said.outcome = kernel.OutcomeFatal
+			got.outcome = kernel.OutcomeFatal
 		}
 	}
 	done = true
@@ -223,27 +223,27 @@ func call(ctx context.Context, a *attempt, h Handler, said *answer) {
 //
 //   - It returned at or after its deadline: Timeout, with any result. Before: its result, even if that was not looked
 //     at until later.
-//   - Its context had been ended because the worker is stopping or its lease was lost, and it returned an error: the run
-//     is given back, because that is no failure of its own. (An error from jobs.NoRetry that is more than the
+//   - Its context had been ended because the worker is stopping or its lease was lost, and it returned an error: the
+//     run is given back, because that is no failure of its own. (An error from jobs.NoRetry that is more than the
 //     context's own stays what it is.)
 //   - Otherwise it is the handler's result. A nil counts in spite of an ended context: the work is done.
 //
 // Of a cancelled run, only the handler's return is reported; see report.
-func (a *attempt) verdict(said *answer) kernel.Finish {
-	f := kernel.Finish{Outcome: said.outcome, Error: said.text, Code: said.code, Delay: said.delay}
+func (a *attempt) verdict(got *answer) kernel.Finish {
+	f := kernel.Finish{Outcome: got.outcome, Error: got.text, Code: got.code, Delay: got.delay}
 	due := a.deadline()
 	switch {
-	case !due.IsZero() && !said.at.Before(due):
+	case !due.IsZero() && !got.at.Before(due):
 		f = kernel.Finish{Outcome: kernel.OutcomeTimeout, Error: a.timeoutText()}
-		if said.text != "" && !said.echo {
-			f.Error = cut(f.Error+"; then the handler returned: "+said.text, kernel.MaxError)
+		if got.text != "" && !got.echo {
+			f.Error = cut(f.Error+"; then the handler returned: "+got.text, kernel.MaxError)
 		}
-	case said.outcome == kernel.OutcomeSuccess:
+	case got.outcome == kernel.OutcomeSuccess:
 		a.mu.Lock()
 		f.Result = a.result
 		a.mu.Unlock()
-	case said.outcome == kernel.OutcomeError || said.outcome == kernel.OutcomeFatal && said.echo:
-		if errors.Is(said.cause, jobs.ErrShutdown) || errors.Is(said.cause, jobs.ErrLeaseLost) {
+	case got.outcome == kernel.OutcomeError || got.outcome == kernel.OutcomeFatal && got.echo:
+		if errors.Is(got.cause, jobs.ErrShutdown) || errors.Is(got.cause, jobs.ErrLeaseLost) {
 			f.Outcome = kernel.OutcomeHandback
 		}
 	}

@@ -43,7 +43,7 @@ func TestARunGoesTheWholeWay(t *testing.T) {
 	})
 }
 
-// unspeakable is an error whose text cannot be had.
+// unspeakable is an error whose text cannot be read.
 type unspeakable struct{}
 
 var nilMap map[string]int
@@ -57,7 +57,7 @@ func TestHoweverAHandlerEnds(t *testing.T) {
 		run     func(ctx context.Context, args json.RawMessage) error
 		state   jobs.State
 		cause   kernel.Cause
-		says    []string // in the run's error
+		texts   []string // in the run's error
 		outcome kernel.Outcome
 	}{
 		{"returns nil", func(context.Context, json.RawMessage) error { return nil }, jobs.Succeeded, "", nil, kernel.OutcomeSuccess},
@@ -107,9 +107,9 @@ func TestHoweverAHandlerEnds(t *testing.T) {
 				beside := s.create("other", struct{}{})
 				time.Sleep(2 * time.Hour)
 				run := s.wantState(id, c.state, c.cause)
-				for _, says := range c.says {
-					if !strings.Contains(run.Error, says) {
-						t.Errorf("error is %.300q..., want it to contain %q", run.Error, says)
+				for _, text := range c.texts {
+					if !strings.Contains(run.Error, text) {
+						t.Errorf("error is %.300q..., want it to contain %q", run.Error, text)
 					}
 				}
 				if len(run.Error) > kernel.MaxError {
@@ -424,7 +424,7 @@ func TestAStopOfWhatIsNotHere(t *testing.T) {
 	})
 }
 
-// A run is cancelled while its success is on its way: its slots must not wait for the lease to lapse.
+// A run is cancelled while its success is on its way: its slots must not wait for the lease to expire.
 func TestCancelledWhileItFinishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)

@@ -69,7 +69,7 @@ func (w *Worker) heartbeat(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			w.sayGoodbye(context.WithoutCancel(ctx))
+			w.sendGoodbye(context.WithoutCancel(ctx))
 			return
 		case <-w.hurry:
 		case <-time.After(pause):
@@ -80,7 +80,7 @@ func (w *Worker) heartbeat(ctx context.Context) {
 		}
 		sent := time.Now()
 		list := w.held.list()
-		answer, err := w.sayHeartbeat(ctx, list, introduce)
+		answer, err := w.sendHeartbeat(ctx, list, introduce)
 		switch {
 		case ctx.Err() != nil:
 			continue
@@ -89,7 +89,7 @@ func (w *Worker) heartbeat(ctx context.Context) {
 				silent = sent
 				switch jobs.CodeOf(err) {
 				case jobs.Unknown, jobs.Unavailable:
-					w.log.Warn("no control plane answers, runs go on", "err", err)
+					w.log.Warn("no control plane answers, runs continue", "err", err)
 				default:
 					w.log.Error("a heartbeat is refused, the leases of runs will lapse", "err", err)
 				}
@@ -123,9 +123,9 @@ func (w *Worker) heartbeat(ctx context.Context) {
 	}
 }
 
-// sayHeartbeat sends one round of heartbeats about what is held: mostly one, more for very many attempts. It returns
+// sendHeartbeat sends one round of heartbeats about what is held: mostly one, more for very many attempts. It returns
 // their answers merged; if one has no answer, the round has none.
-func (w *Worker) sayHeartbeat(ctx context.Context, list []bus.Held, introduce bool) (bus.HeartbeatAnswer, error) {
+func (w *Worker) sendHeartbeat(ctx context.Context, list []bus.Held, introduce bool) (bus.HeartbeatAnswer, error) {
 	var all bus.HeartbeatAnswer
 	var info *bus.WorkerInfo
 	most := w.bus.Limit() - heartbeatFrame
@@ -187,8 +187,8 @@ func (w *Worker) checkInfo() error {
 // absent reports whether the worker must not send: its handlers run elsewhere, and that side is silent.
 func (w *Worker) absent() bool { return w.remote != nil && !w.remote.present() }
 
-// sayGoodbye asks the leader not to wait for this worker. If the message is lost, the lease expires.
-func (w *Worker) sayGoodbye(ctx context.Context) {
+// sendGoodbye asks the leader not to wait for this worker. If the message is lost, the lease expires.
+func (w *Worker) sendGoodbye(ctx context.Context) {
 	if w.absent() {
 		return
 	}

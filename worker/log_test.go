@@ -58,7 +58,7 @@ func TestLogLines(t *testing.T) {
 	})
 }
 
-// An echo has what handlers write, and why an attempt failed, with the names of both; what ended well leaves no line.
+// An echo has what handlers write, and why an attempt failed, with the names of both; success leaves no line.
 func TestEcho(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -118,7 +118,7 @@ func TestAnEndlessLogIsCut(t *testing.T) {
 	})
 }
 
-// What handlers wrote last is sent before the worker leaves.
+// The last lines of handlers are sent before the worker leaves.
 func TestTheLastLinesAreSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -136,7 +136,7 @@ func TestTheLastLinesAreSent(t *testing.T) {
 	})
 }
 
-// slowBus takes its time with log lines.
+// slowBus delays log lines.
 type slowBus struct{ worker.Bus }
 
 func (b slowBus) Signal(ctx context.Context, s bus.Signal) error {

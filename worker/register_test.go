@@ -35,14 +35,14 @@ func TestNewRefuses(t *testing.T) {
 		jobs []jobs.Job
 		want string
 	}{
-		{"no jobs", worker.Config{}, nil, "no jobs are given"},
-		{"too many jobs", worker.Config{}, slices.Repeat([]jobs.Job{recurring(jobs.Options{})}, 10_001), "10001 jobs are given, and a worker may have 10000: divide them"},
+		{"no jobs", worker.Config{}, nil, "worker: no jobs"},
+		{"too many jobs", worker.Config{}, slices.Repeat([]jobs.Job{recurring(jobs.Options{})}, 10_001), "10001 jobs, at most 10000 are allowed: divide them"},
 		{"the same twice", worker.Config{}, []jobs.Job{recurring(jobs.Options{}), recurring(jobs.Options{})}, "job tick is given twice"},
 		{"a bad name", worker.Config{Name: "a b"}, []jobs.Job{recurring(jobs.Options{})}, `worker name "a b"`},
 		{"a long name", worker.Config{Name: strings.Repeat("x", 190)}, []jobs.Job{recurring(jobs.Options{})}, "at most 180"},
 		{"a bad app", worker.Config{App: "a/b"}, []jobs.Job{recurring(jobs.Options{})}, `app "a/b"`},
 		{"a bad tenant", worker.Config{Tenant: "*"}, []jobs.Job{recurring(jobs.Options{})}, `tenant "*"`},
-		{"negative slots", worker.Config{Slots: -1}, []jobs.Job{recurring(jobs.Options{})}, "slots is -1"},
+		{"negative slots", worker.Config{Slots: -1}, []jobs.Job{recurring(jobs.Options{})}, "invalid slots -1"},
 		{"a lease shorter than a heartbeat", worker.Config{Lease: time.Second}, []jobs.Job{recurring(jobs.Options{})}, "the lease must be longer"},
 		{"a bad key", worker.Config{}, []jobs.Job{recurring(jobs.Options{Key: "a b"})}, `"a b"`},
 		{"a bad cron", worker.Config{}, []jobs.Job{recurring(jobs.Options{Cron: "0 0 32 * *"})}, `job tick: schedule "0 0 32 * *": day-of-month at 4: 32`},
@@ -72,7 +72,7 @@ func TestNewRefuses(t *testing.T) {
 }
 
 // Jobs are registered once at the start, and again, without the rights of a start, when the leader does not know the
-// worker or was away.
+// worker or was unavailable.
 func TestRegistration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)

@@ -53,7 +53,7 @@ type About struct {
 type turn struct {
 	attempt *attempt
 	ctx     context.Context // of the handler: it belongs to the run
-	said    chan error      // how it ended, as the HTTP worker reports
+	result  chan error      // how it ended, as the HTTP worker reports
 	given   bool            // a poll was answered with it
 	stop    error           // why it is to end; nil = it is not
 	sent    bool            // a poll was answered with the stop
@@ -159,7 +159,7 @@ func (r *Remote) Begun(ctx context.Context) error {
 func (r *Remote) Ended() <-chan struct{} { return r.ended }
 
 // errGone is the answer to requests for a worker that is leaving.
-var errGone = kernel.Refuse(jobs.Unavailable, "the worker is not kept here any more: register again, here or at another node")
+var errGone = kernel.Refuse(jobs.Unavailable, "the worker's registration has ended: register again, here or at another node")
 
 // abandon drops everything silently, but for runs that no poll was given: those go back.
 func (r *Remote) abandon() {
@@ -195,7 +195,7 @@ func (r *Remote) Leave(ctx context.Context) error {
 	case <-r.ended:
 		return nil
 	case <-ctx.Done():
-		return kernel.Refuse(jobs.Unavailable, "it is not known yet whether the worker has left: try again")
+		return kernel.Refuse(jobs.Unavailable, "unknown whether the worker has left: try again")
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 func (r *Remote) handle(ctx context.Context, _ []byte) error {
 	at := jobs.Attempt(ctx)
 	a := r.worker.held.find(token{at.Run, at.Number})
-	t := &turn{attempt: a, ctx: ctx, said: make(chan error, 1)}
+	t := &turn{attempt: a, ctx: ctx, result: make(chan error, 1)}
 	if !r.take(t) {
 		a.end(jobs.ErrShutdown)
 		return jobs.ErrShutdown
@@ -24,7 +24,7 @@ func (r *Remote) handle(ctx context.Context, _ []byte) error {
 	over := ctx.Done()
 	for {
 		select {
-		case err := <-t.said:
+		case err := <-t.result:
 			return err
 		case <-r.gone:
 			return jobs.ErrShutdown
@@ -97,7 +97,7 @@ func (r *Remote) ring() {
 // end ends a turn's wait. The first call counts.
 func (t *turn) end(err error) {
 	select {
-	case t.said <- err:
+	case t.result <- err:
 	default:
 	}
 }
@@ -141,7 +141,7 @@ func (r *Remote) turn(ctx context.Context, k token) (*turn, error) {
 	}
 	if !r.worker.held.adopt(a) {
 		r.mu.Unlock()
-		return nil, kernel.Refuse(jobs.Unavailable, "run %s: attempt %d is just being looked at: try again", k.ID, k.Attempt)
+		return nil, kernel.Refuse(jobs.Unavailable, "run %s: attempt %d is being checked: try again", k.ID, k.Attempt)
 	}
 	r.awaited[k] = waits
 	r.mu.Unlock()

@@ -69,7 +69,7 @@ func (w *Worker) deliver(ctx context.Context) {
 // the run was taken from us meanwhile, and then our result is worthless; or that it was cancelled while we were busy.
 func (w *Worker) finish(ctx context.Context, ends []*attempt, known func(a *attempt, cancelled bool)) {
 	late := time.AfterFunc(30*time.Second, func() {
-		w.log.Warn("ends of attempts are not known to the store yet, trying on", "attempts", len(ends), "run", ends[0].ID)
+		w.log.Warn("ends of attempts are not stored yet, trying again", "attempts", len(ends), "run", ends[0].ID)
 	})
 	defer late.Stop()
 	batch := make([]kernel.Envelope, len(ends))
@@ -130,10 +130,10 @@ func (w *Worker) returned(ctx context.Context, a *attempt) {
 	if a.isStale() {
 		return
 	}
-	w.sayReturned(ctx, a.token)
+	w.sendReturned(ctx, a.token)
 }
 
-func (w *Worker) sayReturned(ctx context.Context, t token) {
+func (w *Worker) sendReturned(ctx context.Context, t token) {
 	batch := []kernel.Envelope{w.envelope(kernel.Returned{ID: t.ID, Worker: w.name, Attempt: t.Attempt})}
 	w.send(ctx, batch, forReport, func(_ int, r metastore.Result) {
 		if r.Err != nil {

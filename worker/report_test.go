@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// An outage of a minute: runs go on, and what ends meanwhile is known afterwards, with its result, once.
+// An outage of a minute: runs continue, and those that end meanwhile are reported afterwards, with their results, once.
 func TestResultsOutliveAnOutage(t *testing.T) {
 	for _, code := range []jobs.Code{jobs.Unavailable, jobs.Unknown} {
 		t.Run(string(code), func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestAReportWhoseAnswerIsLost(t *testing.T) {
 }
 
 // The leader times an attempt out a moment before its worker reports the same: the slots are free all the same.
-func TestBothSayTimeout(t *testing.T) {
+func TestBothReportTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		s.start(worker.Config{}, handler(jobs.Options{Timeout: time.Minute}, func(ctx context.Context, _ json.RawMessage) error {
@@ -172,8 +172,8 @@ func TestALostLease(t *testing.T) {
 	})
 }
 
-// Heartbeats that are answered while a claim has no answer yet do not name the attempt, and so they renew nothing: its lease
-// counts from the claim.
+// Heartbeats that are answered while a claim has no answer yet do not name the attempt, and so they renew nothing: its
+// lease counts from the claim.
 func TestALeaseCountsFromWhatNamedTheAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)

@@ -13,12 +13,12 @@ import (
 
 // weather is a way to the store that refuses each try with the next code, and the last code for good.
 type weather struct {
-	says  []jobs.Code
+	codes []jobs.Code
 	tries int
 }
 
 func (w *weather) Apply(_ context.Context, batch []kernel.Envelope) []metastore.Result {
-	code := w.says[min(w.tries, len(w.says)-1)]
+	code := w.codes[min(w.tries, len(w.codes)-1)]
 	w.tries++
 	return metastore.Refused(batch, kernel.Refuse(code, "try %d", w.tries))
 }
@@ -26,8 +26,8 @@ func (w *weather) Apply(_ context.Context, batch []kernel.Envelope) []metastore.
 // When patience ends, a command that one of the tries may have applied is not reported as not applied.
 func TestDoubtOutlastsLaterRefusals(t *testing.T) {
 	for _, c := range []struct {
-		says []jobs.Code
-		want jobs.Code
+		codes []jobs.Code
+		want  jobs.Code
 	}{
 		{[]jobs.Code{jobs.Unavailable}, jobs.Unavailable},
 		{[]jobs.Code{jobs.Unknown, jobs.Unavailable}, jobs.Unknown},
@@ -35,14 +35,14 @@ func TestDoubtOutlastsLaterRefusals(t *testing.T) {
 		{[]jobs.Code{jobs.Unknown, jobs.Unavailable, jobs.Stale}, jobs.Stale},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			way := &weather{says: c.says}
+			way := &weather{codes: c.codes}
 			w := &Worker{store: way}
 			var got []jobs.Code
 			w.send(t.Context(), []kernel.Envelope{w.envelope(kernel.Checkpoint{})}, patience{most: 10 * time.Second, idle: true}, func(_ int, r metastore.Result) {
 				got = append(got, jobs.CodeOf(r.Err))
 			})
 			if len(got) != 1 || got[0] != c.want {
-				t.Errorf("%q: answered with %q after %d tries", c.says, got, way.tries)
+				t.Errorf("%q: answered with %q after %d tries", c.codes, got, way.tries)
 			}
 		})
 	}

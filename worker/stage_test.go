@@ -33,7 +33,7 @@ type stage struct {
 	mu         sync.Mutex
 	silent     bool        // the leader answers no heartbeats
 	refuses    error       // the leader refuses heartbeats, for this
-	forgot     bool        // the leader says once that it does not know the worker
+	forgot     bool        // the leader answers once that it does not know the worker
 	quiet      bool        // nothing is offered by itself
 	stops      []bus.Stop  // sent with the next heartbeat's answer
 	between    interceptor // sits between the worker and the store
@@ -180,7 +180,7 @@ func (n narrow) Limit() int { return n.most }
 
 func (n narrow) Call(ctx context.Context, service string, request []byte) ([]byte, error) {
 	if len(request) > n.most {
-		return nil, kernel.Invalid("a request of %d bytes: %d are the most", len(request), n.most)
+		return nil, kernel.Invalid("a request of %d bytes: the limit is %d", len(request), n.most)
 	}
 	return n.Bus.Call(ctx, service, request)
 }

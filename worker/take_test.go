@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// A full worker takes nothing: what it has no slot for stays where others find it.
+// A full worker takes nothing: offers without a slot stay where other workers find them.
 func TestAFullWorkerTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -164,7 +164,7 @@ func TestAnOfferThatComesAgainIsIgnored(t *testing.T) {
 }
 
 // The next attempt of a run is offered while the handler of the one before still runs here: it was taken from us
-// without our knowing. It is not begun beside it.
+// unnoticed. It is not begun beside it.
 func TestTheNextAttemptWaitsForTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -191,7 +191,7 @@ func TestTheNextAttemptWaitsForTheHandler(t *testing.T) {
 	})
 }
 
-// A run is cancelled after its claim was done and before the answer came: its slots do not wait for a lease to lapse.
+// A run is cancelled after its claim was done and before the answer came: its slots do not wait for a lease to expire.
 func TestCancelledWhileItIsClaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -249,7 +249,7 @@ func TestAClaimWhoseAnswerIsLost(t *testing.T) {
 	})
 }
 
-// A claim that stays without an answer is given up after a while, and its slot is free again.
+// A claim without an answer is given up after a while, and its slot is free again.
 func TestAClaimThatIsNeverAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)

@@ -118,10 +118,10 @@ func newWorker(cfg Config, store metastore.Applier, b Bus, js []source) (*Worker
 	}
 	w.log = cfg.Logger.With("worker", w.name)
 	if w.others = w.wrapped(cfg.Others); len(js) == 0 && w.others == nil {
-		return nil, errors.New("worker: no jobs are given")
+		return nil, errors.New("worker: no jobs")
 	}
 	if len(js) > bus.MostJobs {
-		return nil, fmt.Errorf("worker: %d jobs are given, and a worker may have %d: divide them among several workers", len(js), bus.MostJobs)
+		return nil, fmt.Errorf("worker: %d jobs, at most %d are allowed: divide them among several workers", len(js), bus.MostJobs)
 	}
 	for _, j := range js {
 		if _, twice := w.jobs[j.Key()]; twice {
@@ -172,7 +172,7 @@ func (c Config) complete() (Config, error) {
 	case len(c.Name) > 180:
 		return c, kernel.Invalid("worker name has %d characters, at most 180 are allowed: each start adds a few", len(c.Name))
 	case c.Slots < 0:
-		return c, kernel.Invalid("slots is %d: give how many runs may go on at the same time, or 0 for no limit", c.Slots)
+		return c, kernel.Invalid("invalid slots %d: give the number of runs at the same time, or 0 for no limit", c.Slots)
 	case c.HeartbeatEvery < 0 || c.Lease <= c.HeartbeatEvery:
 		return c, kernel.Invalid("lease is %v and a heartbeat is sent every %v: the lease must be longer", c.Lease, c.HeartbeatEvery)
 	}

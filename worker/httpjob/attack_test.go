@@ -33,8 +33,8 @@ func (p *site) post(path string, body any) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
-// A worker registers jobs without review. If a registration could hold requests, any worker's token would have the server
-// send its secrets wherever the worker likes.
+// A worker registers jobs without review. If a registration could hold requests, any worker's token would have the
+// server send its secrets wherever the worker likes.
 func TestWorkersRegisterNoHTTPJobs(t *testing.T) {
 	p := newSite(t, "", func(int, seen) (int, string) { return 200, `{}` })
 	p.until("the scheduler is ready", func() bool { return p.s.Ready(t.Context()) == nil })

@@ -81,7 +81,7 @@ type circuitOpen struct {
 }
 
 func (e *circuitOpen) Error() string {
-	return fmt.Sprintf("%s did not answer several times in a row and is left alone until %s", e.target, e.until.UTC().Format("2006-01-02 15:04:05 MST"))
+	return fmt.Sprintf("%s did not answer several times in a row and is paused until %s", e.target, e.until.UTC().Format("2006-01-02 15:04:05 MST"))
 }
 
 // Unwrap makes the run wait.

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/outcome"
 )
 
-// Five failures in a row and a target is left alone for two minutes; then one call at a time tries it.
+// Five failures in a row and a target is paused for two minutes; then one call at a time tries it.
 func TestS2_57CircuitsOpenHalfOpenAndClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreakers(Breaker{})
@@ -31,7 +31,7 @@ func TestS2_57CircuitsOpenHalfOpenAndClose(t *testing.T) {
 		for range 4 {
 			_ = ask(to, gone, nil)
 		}
-		for range 100 { // none of these says anything about the target
+		for range 100 { // none of these is a fault of the target
 			_ = ask(to, nil, ErrBlocked)
 			_ = ask(to, nil, kernel.Invalid("no URL"))
 		}
@@ -104,7 +104,7 @@ func TestBreakerSurvivesPanics(t *testing.T) {
 	})
 }
 
-// However many targets there are, so many are remembered.
+// The number of remembered targets is bounded.
 func TestBreakerForgets(t *testing.T) {
 	b := newBreakers(Breaker{})
 	for i := range 2 * maxTargets {

@@ -52,7 +52,7 @@ func (w *work) expect(ctx context.Context) error {
 	_, _ = rand.Read(k.Key) // it never fails
 	e := kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: at.Tenant, Actor: "worker:" + at.Worker, Command: k}
 	if err := w.store.Apply(ctx, []kernel.Envelope{e})[0].Err; err != nil {
-		return again(ctx, fmt.Errorf("wait for others: %w", err))
+		return again(ctx, fmt.Errorf("wait for callbacks: %w", err))
 	}
 	w.feedback, w.state.Awaits = &kernel.Feedback{Key: k.Key, Attempt: k.Attempt}, at.Number
 	return nil
@@ -112,7 +112,7 @@ func (w *work) listen(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			jobs.Log(ctx).Warn("what others said cannot be read", "err", err.Error())
+			jobs.Log(ctx).Warn("a report cannot be read", "err", err.Error())
 		case run.Feedback == nil || run.Feedback.Attempt != w.feedback.Attempt:
 			return errors.New("another attempt has begun the work anew")
 		default:

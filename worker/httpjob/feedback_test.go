@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// callbacks are the URLs that a server was given to call back at, in order.
+// callbacks are the feedback URLs that a server got, in order.
 func (p *site) callbacks(n int) []string {
 	p.t.Helper()
 	var all []string
@@ -168,7 +168,7 @@ func TestFeedbackNeedsAURL(t *testing.T) {
 	}
 }
 
-// With qos 1, those who were asked once are waited for by the next attempt, too, and may speak as before.
+// With qos 1, the next attempt waits for callbacks to an earlier one, too, and they are accepted as before.
 func TestS2_54FeedbackOutlivesTheWorker(t *testing.T) {
 	for qos, asked := range map[string]int{"1": 1, "0": 2} {
 		t.Run("qos "+qos, func(t *testing.T) {

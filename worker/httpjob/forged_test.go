@@ -15,7 +15,7 @@ import (
 // notified is a job with a notification that carries a secret.
 const notified = `{"request":[{"url":"FAR/x"}],"notification":[{"method":"POST","url":"FAR/noted","stateEquals":"200","headers":{"X-Key":"${secret:KEY}"},"body":"${schedulingNotifyBody}|json"}]}`
 
-// A notification carries secrets and is believed by those who get it. No person, program or job starts one: only the
+// A notification carries secrets and is trusted by its recipients. No person, program or job starts one: only the
 // worker that has the run.
 func TestNoWorkerForgesANotification(t *testing.T) {
 	p := newSite(t, "", func(int, seen) (int, string) { return 200, `{}` })

@@ -128,8 +128,8 @@ func (g *Guard) clientBy(names *net.Resolver) *http.Client {
 	}
 }
 
-// redirect follows few, never from https to http, and takes no header and no body along to another host: any of them may
-// hold a secret.
+// redirect follows few, never from https to http, and takes no header and no body along to another host: any of them
+// may hold a secret.
 func redirect(next *http.Request, via []*http.Request) error {
 	first, last := via[0], via[len(via)-1]
 	switch {

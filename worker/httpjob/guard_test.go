@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
-// Rows 65 and 66: what is not public is not called, however it is written.
+// Rows 65 and 66: addresses that are not public are not called, in any notation.
 func TestNotPublic(t *testing.T) {
 	var g Guard
 	for _, a := range []string{"169.254.169.254", "100.100.100.200", "fd00:ec2::254", "127.0.0.1", "0.0.0.0", "::1", "::", "::ffff:127.0.0.1", "::127.0.0.1", "10.1.2.3",
@@ -45,7 +45,7 @@ func TestNotPublic(t *testing.T) {
 	}
 }
 
-// own is a guard that lets through a test server, and no other port of this machine.
+// own is a guard that allows a test server, and no other port of this machine.
 func own(t *testing.T, servers ...*httptest.Server) *Guard {
 	t.Helper()
 	return &Guard{Allow: prefixes("127.0.0.1/32")}
@@ -77,7 +77,7 @@ func TestBlockedBeforeTheFirstPacket(t *testing.T) {
 	}
 }
 
-// Row 68: each hop of a redirect is looked at, and no secret goes along to another host.
+// Row 68: each hop of a redirect is checked, and no secret goes along to another host.
 func TestRedirects(t *testing.T) {
 	var seen atomic.Value
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { seen.Store(r.Header.Clone()) }))

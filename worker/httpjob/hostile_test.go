@@ -101,7 +101,7 @@ func TestHostileServers(t *testing.T) {
 	t.Cleanup(func() { close(stop) })
 	t.Cleanup(p.start(""))
 	runs := map[string]jobs.ID{}
-	wants := map[string]struct{ code, says string }{
+	wants := map[string]struct{ code, text string }{
 		"/reset": {"connect", ""}, "/garbage": {"connect", "malformed"}, "/half": {"connect", "EOF"}, "/headers": {"connect", ""},
 		"/loop": {"connect", "3 redirects"}, "/inside": {"blocked_address", "169.254.169.254"}, "/file": {"blocked_address", "scheme file"},
 		"/endless": {"", "more than 65536 bytes"}, "/bomb": {"", "more than 65536 bytes"},
@@ -132,7 +132,7 @@ func TestHostileServers(t *testing.T) {
 		if run.Cause == kernel.ByTimeout {
 			code = "timeout"
 		}
-		if run.State != jobs.Terminated || code != want.code || !strings.Contains(run.Error, want.says) {
+		if run.State != jobs.Terminated || code != want.code || !strings.Contains(run.Error, want.text) {
 			t.Errorf("%s: %s by %s, code %q: %s", path, run.State, run.Cause, code, run.Error)
 		}
 	}

@@ -25,13 +25,13 @@ import (
 	"github.com/carillon-scheduler/carillon/worker/httpjob"
 )
 
-// seen is a request as the other side got it.
+// seen is a request as the service got it.
 type seen struct {
 	method, path, body string
 	header             http.Header
 }
 
-// site is a whole Carillon in this process, and a server elsewhere whose answers a test gives.
+// site is a whole Carillon in this process, and a service whose answers a test controls.
 type site struct {
 	t       *testing.T
 	s       *embed.Scheduler
@@ -54,7 +54,7 @@ func newSite(t *testing.T, dir string, answers func(n int, r seen) (int, string)
 	return p
 }
 
-// serve begins the server elsewhere.
+// serve starts the service.
 func (p *site) serve() {
 	p.far = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -204,8 +204,8 @@ func TestS2_36RequestsInOrder(t *testing.T) {
 	}
 }
 
-// A rule's code is the status as text; another error goes by another rule, and no more attempts are made than all of them
-// together allow.
+// A rule's code is the status as text; another error goes by another rule, and no more attempts are made than all of
+// them together allow.
 func TestS2_38_39_40RetriesByStatus(t *testing.T) {
 	p := newSite(t, "", func(n int, _ seen) (int, string) {
 		return map[int]int{1: 500, 2: 404, 3: 500}[n] + map[bool]int{true: 200}[n > 3], `"busy"`

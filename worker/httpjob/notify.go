@@ -172,7 +172,7 @@ func (r *Runner) deliver(ctx context.Context, n notification) error {
 	v.Responses, _ = parsed(n.Body.Responses).([]any)
 	a, err := r.send(ctx, plan.Steps[0], v, map[string]string{"Idempotency-Key": at.Run.String()}, "notification", httpspec.NewMask(plan.Hidden(r.cfg.Secrets)...))
 	if err == nil && a.Status >= 300 {
-		err = fmt.Errorf("it was answered with %d: %.300s", a.Status, a.Body)
+		err = fmt.Errorf("the answer was %d: %.300s", a.Status, a.Body)
 	}
 	if err == nil || outcome.IsFinal(err) || outcome.CodeOf(err) == CodeCircuitOpen {
 		return err

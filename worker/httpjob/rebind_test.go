@@ -31,7 +31,8 @@ func names(t *testing.T, addresses ...string) *net.Resolver {
 			if err != nil {
 				return
 			}
-			// The question is sent back with its answer behind it: a name that points at the question's, type, class, seconds.
+			// The question is sent back with its answer behind it: a name that points at the question's, type, class,
+			// seconds.
 			reply := append([]byte(nil), b[:n]...)
 			end := 12
 			for reply[end] != 0 {
@@ -54,7 +55,7 @@ func names(t *testing.T, addresses ...string) *net.Resolver {
 	}}
 }
 
-// Row 67: a name that leads to a place that may be called, and at the next look-up to one that may not.
+// Row 67: a name that leads to an allowed address, and at the next look-up to a blocked one.
 func TestRebinding(t *testing.T) {
 	var reached atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
@@ -85,7 +86,7 @@ func (waits) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("broken off: %w", context.Cause(r.Context()))
 }
 
-// A call has a minute; what takes longer is for asynchronous jobs.
+// A call has a minute; longer work is for asynchronous jobs.
 func TestS2_21CallsHaveAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()

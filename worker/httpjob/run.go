@@ -53,9 +53,9 @@ func (r *Runner) run(ctx context.Context, k known, args []byte) error {
 	}
 	if w.plan.QoS == 1 {
 		if kept, err := jobs.Load(ctx, &w.state); err != nil {
-			return jobs.NoRetry(fmt.Errorf("what an earlier attempt kept: %w", err))
+			return jobs.NoRetry(fmt.Errorf("read the saved state: %w", err))
 		} else if kept {
-			jobs.Log(ctx).Info("going on from what was kept", "requests_done", w.state.Step)
+			jobs.Log(ctx).Info("continuing from the saved state", "requests_done", w.state.Step)
 		}
 	}
 	if err := w.all(ctx); err != nil {
@@ -164,7 +164,7 @@ func (w *work) keep(ctx context.Context) error {
 		err = jobs.NoRetry(err)
 	}
 	if err != nil {
-		return fmt.Errorf("keep what was reached: %w", err)
+		return fmt.Errorf("save the state: %w", err)
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (w *work) check(ctx context.Context) error {
 		var r *httpspec.Report
 		if err == nil {
 			if r, err = httpspec.ReadReport(a.Body); err != nil {
-				err = fmt.Errorf("the check was answered with what cannot be read: %w", err)
+				err = fmt.Errorf("the answer to the check cannot be read: %w", err)
 			}
 		}
 		if err != nil {
@@ -253,7 +253,7 @@ func (w *work) receive(ctx context.Context, status int, r *httpspec.Report) (don
 func (w *work) over(ctx context.Context, err error) error {
 	w.state = state{}
 	if kept := w.keep(ctx); kept != nil {
-		jobs.Log(ctx).Warn("what was reached could not be forgotten", "err", kept.Error())
+		jobs.Log(ctx).Warn("the saved state could not be removed", "err", kept.Error())
 	}
 	return err
 }

@@ -111,7 +111,7 @@ func (r *Runner) plan(ctx context.Context, at jobs.AttemptInfo) (known, error) {
 	}
 	d, err := r.store.Definition(ctx, at.Tenant, at.Key)
 	if err != nil {
-		return k, fmt.Errorf("read what the job is to do: %w", err)
+		return k, fmt.Errorf("read the job's definition: %w", err)
 	}
 	k = known{revision: d.Revision}
 	if !kernel.NoHTTP(d.Policy.HTTP) {

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// With qos 1 a run goes on from the step at which everything was stopped, whichever that is: what was answered is never
-// asked again, what was being asked is asked once more, and nothing is left out. With qos 0 it starts over.
+// With qos 1 a run continues from the step at which everything was stopped, at any step: answered requests are never
+// sent again, an open one is sent once more, and nothing is left out. With qos 0 it starts over.
 func TestS2_53_54GoesOnFromEachStep(t *testing.T) {
 	tests.Long(t)
 	steps := []string{"/1", "/2", "/3", "/check"}

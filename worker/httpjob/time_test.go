@@ -17,8 +17,8 @@ import (
 	"github.com/carillon-scheduler/carillon/worker/httpjob"
 )
 
-// outside is a server beyond a bubble of virtual time. A connection that waits would keep the bubble's clock from going
-// on, and so none does.
+// outside is a server beyond a bubble of virtual time. A waiting connection would stop the bubble's clock, so none
+// does.
 func outside(t *testing.T, answers http.HandlerFunc) *httptest.Server {
 	s := httptest.NewUnstartedServer(answers)
 	s.Config.SetKeepAlivesEnabled(false)

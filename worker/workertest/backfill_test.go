@@ -71,7 +71,7 @@ func nightly(b *busy, o jobs.Options) jobs.Job {
 	return jobs.NewRecurring(b, o)
 }
 
-// A backfill makes the runs of due times that were missed, so many at once, and the ledger no longer calls them missed.
+// A backfill makes the runs of missed due times, so many at once, and the ledger no longer has them as missed.
 func TestBackfillOfWhatWasMissed(t *testing.T) {
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 		b := &busy{takes: time.Minute}
@@ -112,7 +112,7 @@ func TestBackfillOfWhatWasMissed(t *testing.T) {
 				t.Errorf("run of %s has parent %s, actor %s and priority %d", run.Due, run.Parent, run.Actor, run.Priority)
 			}
 		}
-		// Asking again changes nothing; replaying runs each once more, and asking for that twice, once.
+		// A repeated request changes nothing; a replay runs each once more, and a repeated replay request does so once.
 		if again, err := o.Backfill(t.Context(), person, request); err != nil || again.Runs != 0 || again.Had != 6 {
 			t.Errorf("the second time it made %+v (%v)", again, err)
 		}
@@ -130,9 +130,9 @@ func TestBackfillOfWhatWasMissed(t *testing.T) {
 		if err != nil || len(gone.Runs) != 6 {
 			t.Errorf("%d runs belong to the replay (%v)", len(gone.Runs), err)
 		}
-		says, err := o.ExplainAt(t.Context(), person, "nightly", day(1).Add(3*time.Hour))
-		if err != nil || says != "The run of 2000-01-01T03:00:00Z is Succeeded; ann asked for it by a backfill at 2000-01-01T10:30:00Z." {
-			t.Errorf("it is explained by %q (%v)", says, err)
+		why, err := o.ExplainAt(t.Context(), person, "nightly", day(1).Add(3*time.Hour))
+		if err != nil || why != "The run of 2000-01-01T03:00:00Z is Succeeded; ann asked for it by a backfill at 2000-01-01T10:30:00Z." {
+			t.Errorf("it is explained by %q (%v)", why, err)
 		}
 	})
 }
@@ -192,7 +192,7 @@ func TestBackfillsThatAreRefused(t *testing.T) {
 		for _, x := range []struct {
 			request ops.Backfill
 			code    jobs.Code
-			says    string
+			text    string
 		}{
 			{ops.Backfill{Key: "none", From: from}, jobs.NotFound, "no job"},
 			{ops.Backfill{Key: "triggered", From: from}, jobs.Conflict, "triggered"},
@@ -205,7 +205,7 @@ func TestBackfillsThatAreRefused(t *testing.T) {
 			{ops.Backfill{Key: "often", From: from, Replay: true}, jobs.BadInput, "more than 10000 due times: at most so many may be asked for at once, such as those before 2000-01-01T03:46:40Z"},
 		} {
 			did, err := o.Backfill(t.Context(), person, x.request)
-			if !errors.Is(err, x.code) || !strings.Contains(err.Error(), x.says) || did.Runs != 0 {
+			if !errors.Is(err, x.code) || !strings.Contains(err.Error(), x.text) || did.Runs != 0 {
 				t.Errorf("backfill of %s from %s made %+v and returned %v", x.request.Key, x.request.From, did, err)
 			}
 		}
@@ -215,7 +215,7 @@ func TestBackfillsThatAreRefused(t *testing.T) {
 	})
 }
 
-// A large backfill is several commands, and leaves what it does not want of a range that goes through all of them.
+// A large backfill is several commands, and leaves the rest of a range that goes through all of them.
 func TestLargeBackfill(t *testing.T) {
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 		b := &busy{}
@@ -256,7 +256,7 @@ func TestResumeSkipsRunsOnceOrReplays(t *testing.T) {
 				c.Pass(90 * time.Minute)
 				c.Do(kernel.Pause{Key: "nightly"})
 				c.PassUntil(day(1).Add(5*time.Hour + 30*time.Minute))
-				for i := range 2 { // said twice, it is done once
+				for i := range 2 { // sent twice, it is done once
 					job, let, err := opsOf(c).Resume(t.Context(), person, "nightly", ops.Resumption{Missed: missed})
 					if err != nil || job.Paused != nil || i == 0 && let.Backfilled.Runs != len(want.runs) {
 						t.Fatalf("resumed: %+v (%v)", let, err)
@@ -321,7 +321,7 @@ func (forgetful) Run(context.Context, jobs.Tenant, jobs.ID) (*kernel.Run, error)
 	return nil, kernel.Refuse(jobs.NotFound, "it is not kept any more")
 }
 
-// A due time whose run is not kept any more has had one, and is not made up for.
+// A due time whose run was purged has had one, and is not made up for.
 func TestBackfillLeavesOutWhatRanAndIsForgotten(t *testing.T) {
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 		b := &busy{}

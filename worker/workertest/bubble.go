@@ -116,7 +116,8 @@ func (c *Carillon) Pass(d time.Duration) {
 // PassUntil is Pass until a time.
 func (c *Carillon) PassUntil(at time.Time) { c.Pass(time.Until(at)) }
 
-// Do applies a command as a person would: kernel.Pause, kernel.Edit, kernel.Configure and so on. A refusal fails the test.
+// Do applies a command as a person would: kernel.Pause, kernel.Edit, kernel.Configure and so on. A refusal fails the
+// test.
 func (c *Carillon) Do(k kernel.Command) kernel.Effect {
 	c.t.Helper()
 	r := c.Store.Apply(c.t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:test", Command: k}})[0]

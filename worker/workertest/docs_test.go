@@ -61,7 +61,7 @@ func moment(t *testing.T, text string) time.Time {
 }
 
 // The runs of a backfill are those that its page states.
-func TestBackfillsAsTheirPageSays(t *testing.T) {
+func TestBackfillsAsTheirPageStates(t *testing.T) {
 	tests.Long(t)
 	rows := table(t, "| from | until before | replay | runs made | left out |")
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
@@ -84,7 +84,7 @@ func TestBackfillsAsTheirPageSays(t *testing.T) {
 }
 
 // The end of a pause treats missed due times as its page states.
-func TestResumesAsTheirPageSays(t *testing.T) {
+func TestResumesAsTheirPageStates(t *testing.T) {
 	tests.Long(t)
 	for _, row := range table(t, "| missed | due times that get their runs | those that the ledger still names |") {
 		workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker/workertest"
 )
 
-// person is who asks in these tests.
+// person is the user in these tests.
 var person = ops.Who{Actor: "person:ann"}
 
 func opsOf(c *workertest.Carillon) *ops.Ops { return ops.New(ops.Config{Store: c.Store}) }
@@ -27,8 +27,8 @@ type note struct {
 	Parent jobs.ParentRun `json:"parent"`
 }
 
-// What follows a run is made with its end, knows what became of it, and is linked to it; what a handler enqueues is its
-// child as well.
+// A run that follows another is made with its end, gets its result, and is linked to it; a run that a handler enqueues
+// is its child as well.
 func TestS2_25ParentsAndChildren(t *testing.T) {
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 		var mu sync.Mutex
@@ -89,9 +89,9 @@ func TestS2_25ParentsAndChildren(t *testing.T) {
 		}) {
 			t.Errorf("the children got %+v", seen)
 		}
-		for id, says := range map[jobs.ID]string{kernel.ChildID(&kernel.Run{Tenant: "default", ID: bad.ID}, "clean"): " It follows run " + bad.ID.String() + ", whose job says so.",
+		for id, why := range map[jobs.ID]string{kernel.ChildID(&kernel.Run{Tenant: "default", ID: bad.ID}, "clean"): " It follows run " + bad.ID.String() + ", whose job says so.",
 			enqueued(t, c, good.ID): " The handler of run " + good.ID.String() + " enqueued it."} {
-			if e, err := opsOf(c).ExplainRun(t.Context(), person, id); err != nil || !strings.HasSuffix(e.Why, says) {
+			if e, err := opsOf(c).ExplainRun(t.Context(), person, id); err != nil || !strings.HasSuffix(e.Why, why) {
 				t.Errorf("%s is explained by %q (%v)", e.Run.Key, e.Why, err)
 			}
 		}

@@ -20,7 +20,7 @@ type charge struct{ Customer string }
 
 var errDeclined = errors.New("declined")
 
-// charging is a job as users write them: what it needs is in its fields.
+// charging is a job as users write them: its dependencies are in its fields.
 type charging struct{ declines map[string]bool }
 
 func (j *charging) Run(ctx context.Context, c charge) error {

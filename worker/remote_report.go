@@ -144,7 +144,7 @@ func (r *Remote) report(ctx context.Context, e *ending, k token, f kernel.Finish
 	}
 	e.in = nil
 	if jobs.CodeOf(e.err) == jobs.Conflict { // it had ended before, and its slots wait for its return
-		r.worker.sayReturned(ctx, k)
+		r.worker.sendReturned(ctx, k)
 		e.in, e.err = r.own(ctx, k)
 	}
 }
