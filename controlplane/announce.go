@@ -217,15 +217,15 @@ func (cp *ControlPlane) lost(queue string, err error) {
 // open makes the shared queue of this term, and makes it again when it is lost. What is missing on the bus is logged,
 // once for each new reason.
 func (cp *ControlPlane) open(ctx context.Context, term uint64) error {
-	said := ""
+	logged := ""
 	for {
 		queue, err := cp.cfg.Bus.Open(ctx, term)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			if err.Error() != said {
-				said = err.Error()
+			if err.Error() != logged {
+				logged = err.Error()
 				cp.log.Error("no shared queue of offers, each worker is offered its runs by name until there is", "err", err)
 			}
 			if err := wait(ctx, time.Second); err != nil {
@@ -233,7 +233,7 @@ func (cp *ControlPlane) open(ctx context.Context, term uint64) error {
 			}
 			continue
 		}
-		said = ""
+		logged = ""
 		cp.router.again(queue)
 		select {
 		case <-cp.reopen:

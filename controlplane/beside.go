@@ -42,7 +42,7 @@ func (cp *ControlPlane) followOthers(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if err != nil {
-			cp.log.Warn("what others have committed was not read yet", "err", err)
+			cp.log.Warn("commits of other processes were not read yet", "err", err)
 			poke(changed)
 		}
 		if err := d.end(err); err != nil {

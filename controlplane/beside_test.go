@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// What others commit to a store that several processes write to is known to the leader at once: what can be claimed is
-// offered, what was claimed has a lease that lapses, what was claimed leaves the window, and all of it is counted.
+// The leader knows at once what other processes commit to the same store: new runs are offered, claimed ones have a
+// lease that expires, and leave the window, and all of it is counted.
 func TestTheLeaderFollowsWhatOthersCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
@@ -62,7 +62,7 @@ func TestTheLeaderFollowsWhatOthersCommit(t *testing.T) {
 		if page := h.runs("tick"); len(page) == 0 {
 			t.Error("a job that others made does not fire")
 		}
-		// Claimed elsewhere, by one who dies.
+		// Claimed elsewhere, by a worker that dies.
 		others(kernel.Register{App: "far", Worker: "y", Start: true, Job: kernel.Declaration{Key: "far", Kind: kernel.Triggered}})
 		lost, bad := jobs.NewID(time.Now()), jobs.NewID(time.Now())
 		others(kernel.Create{ID: lost, Key: "far"})

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// Due times that a calendar excludes leave a range; a change of the calendar holds from then on, and fires nothing.
+// Due times that a calendar excludes leave a range; a change of the calendar applies from then on, and fires nothing.
 // The bubble begins on Saturday, 2000-01-01.
 func TestCalendarExcludesDueTimes(t *testing.T) {
 	tests.Long(t)

@@ -17,7 +17,7 @@ type Yielder interface {
 func (cp *ControlPlane) watchClock(ctx context.Context) error {
 	if state, err := cp.cfg.Store.State(ctx); err == nil {
 		if behind := state.At.Sub(cp.cfg.Clock.Now()); behind > metastore.ClockSlack {
-			cp.log.Error("the clock is behind the last commit; nothing is due until it gets there", "behind", behind)
+			cp.log.Error("the clock is behind the last commit; nothing is due until it catches up", "behind", behind)
 		}
 	}
 	ticker := time.NewTicker(time.Second)
@@ -31,18 +31,18 @@ func (cp *ControlPlane) watchClock(ctx context.Context) error {
 		case step != 0 && now == 0:
 			cp.log.Warn("the clock is followed again", "now", cp.cfg.Clock.Now())
 		case now != step:
-			cp.log.Error("the clock was set, and is not followed until the step has stood", "step", now, "patience", metastore.ClockPatience)
+			cp.log.Error("the clock was set, and is not followed until the step has lasted", "step", now, "patience", metastore.ClockPatience)
 			cp.yield("its clock was set")
 		}
 		switch off := cp.ClockOff(); {
 		case off.Abs() > metastore.ClockSlack && time.Since(asked) >= nodeHeartbeat:
 			if !wrong {
-				cp.log.Error("the clock of this node is not that of the others: nothing fires by it, and another node shall lead", "ahead", off)
+				cp.log.Error("the clock of this node differs from the others: it fires nothing, and another node is asked to lead", "ahead", off)
 			}
 			wrong, asked = true, time.Now()
 			cp.yield("its clock is not that of the others")
 		case wrong && off.Abs() <= metastore.ClockSlack:
-			cp.log.Warn("the clock of this node is that of the others again")
+			cp.log.Warn("the clock of this node agrees with the others again")
 			wrong = false
 		}
 		step = now

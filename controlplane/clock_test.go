@@ -83,7 +83,7 @@ func TestAClockThatIsSetForTenSeconds(t *testing.T) {
 				if run := h.run(running); run.State != jobs.Succeeded {
 					t.Errorf("a run that was under way is %s (%s)", run.State, run.Cause)
 				}
-				if n, m := h.said.count("the clock was set"), h.said.count("the clock is followed again"); n != 1 || m != 1 {
+				if n, m := h.logged.count("the clock was set"), h.logged.count("the clock is followed again"); n != 1 || m != 1 {
 					t.Errorf("the alarm was raised %d times and ended %d times", n, m)
 				}
 			})
@@ -222,8 +222,8 @@ func TestAStoreWhoseClockIsBehind(t *testing.T) {
 		if len(runs) != 11 || n.Load() != 11 {
 			t.Errorf("%d runs, and the handler ran %d times, want 11: midnight is ahead, by the clock of the store", len(runs), n.Load())
 		}
-		if said := h.said.count("is behind the clock"); said < 11 || said > 11*11 {
-			t.Errorf("the store was asked %d times too early", said)
+		if early := h.logged.count("is behind the clock"); early < 11 || early > 11*11 {
+			t.Errorf("the store was asked %d times too early", early)
 		}
 	})
 }

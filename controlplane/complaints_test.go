@@ -17,8 +17,8 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// What users of other schedulers have complained about, each by the thread in which they did, and that it is not so
-// here. Overlap and retries have theirs beside them.
+// Complaints of users of other schedulers, each by its thread, and that they do not apply here. Those about overlap and
+// retries are in the tests of these.
 
 // stubborn is an elector that takes the lead again and again, even from another leader.
 type stubborn struct {
@@ -37,7 +37,7 @@ func (s stubborn) Lead(ctx context.Context, lead func(context.Context, uint64) e
 }
 
 // rival begins one more control plane over the house's store, which believes that it leads, by a clock of its own. The
-// one that was there goes on believing it, too.
+// first one still believes it, too.
 func (h *house) rival(name string, every, ahead time.Duration) {
 	h.t.Helper()
 	cp, err := controlplane.New(controlplane.Config{Node: name, Store: h.full, Elector: stubborn{controlplane.Always{Store: h.full}, every},
@@ -153,8 +153,8 @@ func TestDkron541(t *testing.T) {
 	})
 }
 
-// Who ran two schedulers had everything twice. Here three believe that they lead, take the lead from each other and
-// fire what is due; there is one run for each due time.
+// With two schedulers everything ran twice. Here three believe that they lead, take the lead from each other and fire
+// due times; there is one run for each due time.
 func TestAsynq653(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var c calls
@@ -261,8 +261,8 @@ func TestXXL2841(t *testing.T) {
 	})
 }
 
-// A job that is due once in ten minutes never ran, because the process that kept its schedule was started anew more often
-// than that. Here the store keeps it.
+// A job that is due once in ten minutes never ran, because the process that kept its schedule was started anew more
+// often than that. Here the store keeps it.
 func TestRiver791(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var c calls

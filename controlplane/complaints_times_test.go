@@ -131,7 +131,7 @@ func TestHangfire529(t *testing.T) {
 		first := time.Now().Add(time.Minute)
 		h.worker(worker.Config{}, c.job(jobs.Options{Key: "bad", Cron: "0 * * * * *"}), c.job(jobs.Options{Key: "good", Cron: "0 * * * * *"}))
 		time.Sleep(5*time.Minute + time.Second)
-		// Past those who would have refused it: an edition of the time zones that this program does not know.
+		// Past the checks that would have refused it: an edition of the time zones that this program does not know.
 		h.must(kernel.Edit{Key: "bad", Set: kernel.Settings{Zone: new("Europe/Nowhere")}})
 		time.Sleep(5 * time.Minute)
 		h.stop()

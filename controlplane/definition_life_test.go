@@ -65,8 +65,8 @@ func TestS4_12CronStartAndEnd(t *testing.T) {
 	})
 }
 
-// An edit puts an end to what the old schedule would have fired from then on: nothing of it is left lying about, neither
-// runs that wait for their time nor those that are expanded behind it; and stopping a job does the same.
+// An edit ends what the old schedule would have fired from then on: no delayed run of it is left, nor any part of its
+// broadcasts; and stopping a job does the same.
 func TestS0_19AnEditEndsWhatWasPlanned(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var n atomic.Int64
@@ -155,8 +155,8 @@ func TestS0_13RegisteringAgainOverwritesNothing(t *testing.T) {
 	})
 }
 
-// A worker that falls silent is found within its lease, and what it ran goes to another; the heartbeats of one that lives keep
-// a run as long as it takes.
+// A worker that falls silent is found within its lease, and its runs go to another; heartbeats of a live worker keep a
+// run for any time.
 func TestS0_08ASilentWorkerIsFound(t *testing.T) { silent(t) }
 
 // TestS3_03HeartbeatsDecide is the same promise, as another seed has it.
@@ -197,7 +197,7 @@ func silent(t *testing.T) {
 	})
 }
 
-// Who asks for a run may give it arguments of its own: those of the job are for the others.
+// A request for a run may have arguments of its own: those of the job are for the others.
 func TestS3_18ArgumentsOfOneRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		got := make(chan string, 10)

@@ -118,8 +118,8 @@ func newLimping(t *testing.T, what string, hangs, alone bool) *limping {
 	return l
 }
 
-// A leader that cannot do one of its duties has another node lead after a while, which can; one that is alone goes on
-// trying, and what no node can do does not have them pass leadership round.
+// A leader that cannot do one of its duties has another node lead after a while, which can; one that is alone keeps
+// trying, and a duty that fails on all nodes does not make leadership go round.
 func TestALeaderWhoseDutyFailsStepsDown(t *testing.T) {
 	tests.Long(t)
 	for _, c := range []struct {

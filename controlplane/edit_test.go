@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// written is a schedule as it held from one edit to the next.
+// written is a schedule as it was from one edit to the next.
 type written struct {
 	def         *kernel.Definition
 	from, until time.Time // due times in (from, until] are its own
@@ -42,7 +42,7 @@ func (h *house) records(key jobs.Key) (runs map[time.Time]*kernel.Run, ranges []
 	return runs, ranges
 }
 
-// theory checks that each due time of each schedule has one record, by the revision that held, and that there are no
+// theory checks that each due time of each schedule has one record, by the revision in force, and that there are no
 // others.
 func (h *house) theory(key jobs.Key, history []written) (fired, edited int) {
 	h.t.Helper()
@@ -91,8 +91,7 @@ func (h *house) theory(key jobs.Key, history []written) (fired, edited int) {
 	return fired, edited
 }
 
-// slow is a store that takes its time over fires, in every other second so much that an edit can come before the fire
-// is committed.
+// slow is a store that delays fires, in every other second so much that an edit can come before the fire is committed.
 type slow struct{ metastore.Full }
 
 func (s slow) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {

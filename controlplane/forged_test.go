@@ -74,7 +74,7 @@ func TestForgedOffersRunNothing(t *testing.T) {
 	})
 }
 
-// reads counts what is asked of a store for one key.
+// reads counts the reads of one key of a store.
 type reads struct {
 	metastore.Full
 	definitions atomic.Int64

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Progress that makes no sense is made to: it is for pages, and no reason to lose the lease.
+// Invalid progress is corrected: it is for pages, and no reason to lose the lease.
 func TestProgressIsJudged(t *testing.T) {
 	b := bus.Heartbeat{Worker: "w", Running: []bus.Held{{Attempt: 1, Progress: &bus.Progress{Done: -1, Total: -5, Text: strings.Repeat("x", 1<<20)}}}}
 	if err := checkHeartbeat(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: "w", App: "billing"}, &b); err != nil {

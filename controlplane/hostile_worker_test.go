@@ -19,7 +19,7 @@ import (
 )
 
 // A worker's token must not be able to fill a server's memory: what is kept of a worker's description is bounded.
-func TestWhatAWorkerSaysOfItself(t *testing.T) {
+func TestWorkerDescriptionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		defer h.close()
@@ -82,15 +82,15 @@ func TestWhatAWorkerSaysOfItself(t *testing.T) {
 	})
 }
 
-// Where tokens are asked for, lines go into the logs of the sender's own attempts only, and as one of our workers would
-// have written them.
+// With authentication, lines go into the logs of the sender's own attempts only, and as one of our workers would have
+// written them.
 func TestLogLinesOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		defer h.close()
 		h.stop()
 		logs := memstore.NewLogs(0)
-		cp, err := controlplane.New(controlplane.Config{Node: "n1", Store: h.full, Clock: h.clock, Logs: logs, Logger: slog.New(slog.NewTextHandler(&h.said, nil)),
+		cp, err := controlplane.New(controlplane.Config{Node: "n1", Store: h.full, Clock: h.clock, Logs: logs, Logger: slog.New(slog.NewTextHandler(&h.logged, nil)),
 			Bus:  h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}),
 			Kept: true,
 		})
@@ -107,7 +107,7 @@ func TestLogLinesOfOthers(t *testing.T) {
 		h.must(kernel.Finish{ID: run, Worker: "b-1", Attempt: 1, Outcome: kernel.OutcomeError, Error: "x"})
 		time.Sleep(time.Second)
 		h.must(kernel.Claim{ID: run, Worker: "c-1", Attempt: 2})
-		say := func(name string, l metastore.LogLine) {
+		send := func(name string, l metastore.LogLine) {
 			t.Helper()
 			worker := h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: name, App: "billing"})
 			if err := worker.Signal(h.ctx, bus.Signal{Topic: bus.TopicLog, Data: metastore.EncodeLogLines([]metastore.LogLine{l})}); err != nil {
@@ -118,14 +118,14 @@ func TestLogLinesOfOthers(t *testing.T) {
 		at := func(attempt uint32, n uint64) metastore.LogPosition {
 			return metastore.LogPosition{Attempt: attempt, Sequence: n}
 		}
-		say("b", metastore.LogLine{Run: run, LogPosition: at(1, 1), Level: "INFO", Text: "its own, late"})
-		say("c", metastore.LogLine{Run: run, LogPosition: at(2, 1), Level: strings.Repeat("L", 1<<20), Text: strings.Repeat("x", 1<<20), At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)})
-		say("c", metastore.LogLine{Run: run, LogPosition: at(1, 2), Text: "of another's attempt"})
-		say("b", metastore.LogLine{Run: run, LogPosition: at(2, 2), Text: "of another's attempt"})
-		say("b", metastore.LogLine{Run: run, LogPosition: at(99, 1), Text: "of an attempt that never was"})
-		say("b", metastore.LogLine{Run: run, LogPosition: at(0, 1), Text: "of no attempt"})
+		send("b", metastore.LogLine{Run: run, LogPosition: at(1, 1), Level: "INFO", Text: "its own, late"})
+		send("c", metastore.LogLine{Run: run, LogPosition: at(2, 1), Level: strings.Repeat("L", 1<<20), Text: strings.Repeat("x", 1<<20), At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)})
+		send("c", metastore.LogLine{Run: run, LogPosition: at(1, 2), Text: "of another's attempt"})
+		send("b", metastore.LogLine{Run: run, LogPosition: at(2, 2), Text: "of another's attempt"})
+		send("b", metastore.LogLine{Run: run, LogPosition: at(99, 1), Text: "of an attempt that never was"})
+		send("b", metastore.LogLine{Run: run, LogPosition: at(0, 1), Text: "of no attempt"})
 		none := jobs.NewID(time.Now())
-		say("b", metastore.LogLine{Run: none, LogPosition: at(1, 1), Text: "of a run that never was"})
+		send("b", metastore.LogLine{Run: none, LogPosition: at(1, 1), Text: "of a run that never was"})
 		for range 100 {
 			nonsense := bus.Signal{Topic: bus.TopicLog, Data: []byte("nonsense")}
 			if err := h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: "b"}).Signal(h.ctx, nonsense); err != nil {
@@ -133,7 +133,7 @@ func TestLogLinesOfOthers(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if n := h.said.count("log lines were dropped"); n != 1 {
+		if n := h.logged.count("log lines were dropped"); n != 1 {
 			t.Errorf("%d lines about nonsense", n)
 		}
 		lines, err := logs.Read(h.ctx, "default", run, metastore.LogPosition{}, 10)

@@ -14,7 +14,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
-// Who sends heartbeats for a worker, keeps its leases or writes its log is that worker, of that tenant, in its own app.
+// Heartbeats, lease renewals and log lines of a worker are accepted only from that worker, of that tenant, in its own
+// app.
 func TestNoWorkerSpeaksForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)

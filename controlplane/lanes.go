@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// An app's lane in the shared queue. It is used when it has been made and all workers of the app know of the queue; until
-// then, offers go to workers by name.
+// An app's lane in the shared queue. It is used when it has been made and all workers of the app know of the queue;
+// until then, offers go to workers by name.
 
 // laneTime is how long offers wait for lanes that are being made. On one server they are ready within milliseconds; a
 // cluster whose servers have just found each other may take seconds, in which offers go to workers by name.

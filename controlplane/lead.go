@@ -137,8 +137,8 @@ func (cp *ControlPlane) callWorkers(ctx context.Context, term uint64) error {
 	}
 }
 
-// The pauses between the calls: the first ones are short, because workers whose connection went with the last leader come
-// within that time; then each is twice the one before, up to the last.
+// The pauses between the calls: the first ones are short, because workers whose connection went with the last leader
+// come within that time; then each is twice the one before, up to the last.
 const (
 	firstCall  = 50 * time.Millisecond
 	quickCalls = 10

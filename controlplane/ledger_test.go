@@ -289,8 +289,8 @@ func TestTriggeredDebugHoldsScheduledRuns(t *testing.T) {
 	})
 }
 
-// A job is deleted through the leader, or behind its back: it fires no more, its runs end, and made again under the same
-// key it begins anew, with no due time counted twice.
+// A job is deleted through the leader, or behind its back: it fires no more, its runs end, and made again under the
+// same key it begins anew, with no due time counted twice.
 func TestADeletedJobFiresNoMore(t *testing.T) {
 	for _, signalled := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -325,7 +325,7 @@ func TestADeletedJobFiresNoMore(t *testing.T) {
 			if all := h.runs("report"); len(all) != 3 {
 				t.Errorf("half an hour later there are %d runs, want the 3 of before", len(all))
 			}
-			// The third waited for a slot, and takes it although its job is gone.
+			// The third waited for a slot, and takes it although its job is deleted.
 			close(finish)
 			time.Sleep(time.Minute)
 			for _, run := range h.runs("report") {
@@ -360,7 +360,7 @@ func TestADeletedJobFiresNoMore(t *testing.T) {
 	}
 }
 
-// A pause holds the new runs of a triggered job and lets go of them when it ends, by itself. Put off, it holds longer.
+// A pause holds the new runs of a triggered job and releases them when it ends, by itself. Extended, it holds longer.
 func TestAPauseHoldsTriggeredRunsUntilItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)

@@ -121,15 +121,15 @@ func (w *world) excludes(name string, as, due time.Time) bool {
 	return slices.ContainsFunc(last.spans, func(s [2]int) bool { return s[0] <= minute && minute < s[1] })
 }
 
-// became notes that a job is another from now on.
+// became records that a job has changed.
 func (c *citizen) became(d *kernel.Definition) {
 	now := time.Now()
 	c.history = append(c.history, written{c.held, c.from, now})
 	c.held, c.from = d, now
 }
 
-// calm waits for a moment at which nothing is due, and no window of an early job is open: what is decided ahead of a due
-// time is decided by what holds then.
+// calm waits for a moment at which nothing is due, and no window of an early job is open: decisions ahead of a due time
+// depend on the state at that time.
 func (w *world) calm() {
 	for open := true; open; {
 		open = false
@@ -275,8 +275,8 @@ func (w *world) started(c *citizen, run *kernel.Run, p *kernel.Policy, start tim
 	}
 }
 
-// Random schedules, calendars, jitter, early starts, limits, routes and needs; random edits, pauses and leaders: each due
-// time has the one record that it must have, and each run begins when and where it must.
+// Random schedules, calendars, jitter, early starts, limits, routes and needs; random edits, pauses and leaders: each
+// due time has the one record that it must have, and each run begins when and where it must.
 func TestSchedulesAgainstModel(t *testing.T) {
 	fired, silent := 0, 0
 	for seed := range uint64(tests.Size(3, 10, 500)) {
@@ -312,7 +312,7 @@ func TestSchedulesAgainstModel(t *testing.T) {
 			synctest.Wait()
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if n := h.said.count("an attempt expired"); n > 0 {
+			if n := h.logged.count("an attempt expired"); n > 0 {
 				t.Errorf("world %d: %d attempts expired, and no worker was lost", seed, n)
 			}
 			for _, c := range w.list {

@@ -154,7 +154,7 @@ func (cp *ControlPlane) met(b bus.NodeHeartbeat) {
 	}
 	if online := known && now.Sub(old.Seen) < nodeSilent && old.Online; !online && !b.Leaving {
 		poke(n.send) // so that it need not wait for our next heartbeat
-		cp.log.Info("a node is here", "node", b.Name, "address", b.Address)
+		cp.log.Info("a node is online", "node", b.Name, "address", b.Address)
 	}
 	skew := b.Clock.Sub(cp.cfg.Clock.Now()).Round(time.Millisecond)
 	if now.Sub(old.Asked) < nodeSilent {
@@ -169,7 +169,7 @@ func (cp *ControlPlane) present(ctx context.Context) error {
 	tick := time.NewTicker(nodeHeartbeat)
 	defer tick.Stop()
 	for {
-		cp.sayNode(ctx, cp.nodeHeartbeat())
+		cp.sendNode(ctx, cp.nodeHeartbeat())
 		select {
 		case <-tick.C:
 			poke(cp.nodes.look)
@@ -179,13 +179,13 @@ func (cp *ControlPlane) present(ctx context.Context) error {
 		case <-ctx.Done():
 			b := cp.nodeHeartbeat()
 			b.Leaving, b.Term = true, 0
-			cp.sayNode(context.WithoutCancel(ctx), b)
+			cp.sendNode(context.WithoutCancel(ctx), b)
 			return ctx.Err()
 		}
 	}
 }
 
-func (cp *ControlPlane) sayNode(ctx context.Context, b bus.NodeHeartbeat) {
+func (cp *ControlPlane) sendNode(ctx context.Context, b bus.NodeHeartbeat) {
 	if err := cp.cfg.Bus.Signal(ctx, bus.Signal{Topic: bus.TopicNode, Data: bus.Encode(b)}); err != nil {
 		cp.log.Debug("a node heartbeat was not sent", "err", err)
 	}

@@ -134,7 +134,7 @@ func TestS3_20(t *testing.T) {
 }
 
 // A skipped run states where there was no slot, and a replaced run which one took its place.
-func TestS3_20SaysWhy(t *testing.T) {
+func TestS3_20RecordsWhy(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var j journal
 		h.worker(worker.Config{Slots: 8}, j.work("replace", 50*time.Minute, true, jobs.Options{MaxConcurrency: 1, Overlap: jobs.OverlapReplace}),
@@ -160,7 +160,7 @@ func TestS3_20SaysWhy(t *testing.T) {
 
 func last(run *kernel.Run) kernel.Move { return run.Moves[len(run.Moves)-1] }
 
-// A handler that does not listen keeps its slot until it has returned: the run that replaces it waits for that.
+// A handler that ignores its context keeps its slot until it has returned: the run that replaces it waits for that.
 func TestS3_20AReplacedHandlerThatGoesOn(t *testing.T) {
 	tests.Long(t)
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
@@ -238,8 +238,7 @@ func TestDkron349(t *testing.T) {
 	})
 }
 
-// Forbidding a second copy is decided where runs are kept: of a hundred that are asked for at once, on several workers,
-// one runs.
+// Forbidding a second copy is decided in the store: of a hundred requests at once, on several workers, one runs.
 func TestDkron1569(t *testing.T) {
 	tests.Long(t)
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
@@ -319,7 +318,7 @@ func TestS3_20FairByArgument(t *testing.T) {
 	}
 }
 
-// Runs of one app are held to the app's limit, whichever job they are of, and start no more often than a rate lets.
+// Runs of one app are limited by the app, across its jobs, and start no more often than a rate allows.
 func TestS3_20AppLimitAndRate(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		h.must(kernel.Configure{AppLimits: &[]jobs.Limit{{Name: "default", Max: 3}}})

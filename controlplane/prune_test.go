@@ -61,7 +61,7 @@ func (k *keeper) trim(d time.Duration) (left int) {
 }
 
 // Data older than five weeks is purged, of all tenants, in any amount; younger data stays.
-func TestHistoryIsClearedAway(t *testing.T) {
+func TestHistoryIsPurged(t *testing.T) {
 	k := newKeeper(t)
 	const each = 700 // more than one Trim holds, of both together
 	for _, tenant := range []jobs.Tenant{jobs.DefaultTenant, "other"} {
@@ -94,7 +94,7 @@ func TestHistoryIsClearedAway(t *testing.T) {
 }
 
 // The leader purges what has expired without being asked: a session, a minute after its end.
-func TestSessionsThatAreOverAreClearedAway(t *testing.T) {
+func TestExpiredSessionsArePurged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKeeper(t)
 		k.st.Now = time.Now
@@ -114,7 +114,7 @@ func TestSessionsThatAreOverAreClearedAway(t *testing.T) {
 	})
 }
 
-// A flood of idempotency keys leaves nothing behind when they have lapsed.
+// A flood of idempotency keys leaves nothing behind when they have expired.
 func TestIdempotencyKeysAreForgotten(t *testing.T) {
 	k := newKeeper(t)
 	k.send(jobs.DefaultTenant, kernel.Register{App: "a", Worker: "w", Start: true, Job: kernel.Declaration{Key: "k", Kind: kernel.Triggered}})
@@ -157,7 +157,7 @@ func (a *ahead) Lapsed(ctx context.Context, now time.Time, limit int) ([]kernel.
 	return a.Local.Lapsed(ctx, now, limit)
 }
 
-// What has lapsed by the leader's clock and not yet by the store's is left to the next pass.
+// A key that has expired by the leader's clock and not yet by the store's is left to the next pass.
 func TestForgetWaitsForTheStoresClock(t *testing.T) {
 	k := newKeeper(t)
 	st := &ahead{Local: k.st}

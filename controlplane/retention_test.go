@@ -115,7 +115,7 @@ func TestS0_26RunsGoByAgeAndByNumber(t *testing.T) {
 		if n.Load() != 6*ran {
 			t.Errorf("the handlers were called %d times, want %d", n.Load(), 6*ran)
 		}
-		if h.said.count("finished runs purged") == 0 {
+		if h.logged.count("finished runs purged") == 0 {
 			t.Error("the purge is not logged")
 		}
 		if c := h.cp.Cleaning(); c.Total != 5*ran-12-5-7-5-3 || c.Bytes == 0 || c.Looked.IsZero() || c.At.IsZero() {
@@ -146,8 +146,8 @@ func TestStoreThatIsNotWholeForgetsLater(t *testing.T) {
 		h.start()
 		time.Sleep(80 * time.Second)
 		synctest.Wait()
-		if c := h.cp.Cleaning(); !c.Looked.IsZero() || h.said.count("could not be purged") > 0 {
-			t.Errorf("before it is whole it looked at %v, and complained %d times", c.Looked, h.said.count("could not be purged"))
+		if c := h.cp.Cleaning(); !c.Looked.IsZero() || h.logged.count("could not be purged") > 0 {
+			t.Errorf("before it is whole it looked at %v, and complained %d times", c.Looked, h.logged.count("could not be purged"))
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -157,8 +157,8 @@ func TestStoreThatIsNotWholeForgetsLater(t *testing.T) {
 	})
 }
 
-// A crowd of runs that end at once is there for those who wait for them, however few are kept; ten minutes later the
-// newest are left.
+// A crowd of runs that end at once can be read by waiting clients, even if few are kept; ten minutes later the newest
+// are left.
 func TestS0_26WhoWaitsFindsTheRun(t *testing.T) {
 	forgetting(t, func(h *house) {
 		run := jobs.TriggeredFunc[charge](func(ctx context.Context, a charge) error { return jobs.Result(ctx, a.Customer) })
@@ -183,7 +183,7 @@ func TestS0_26WhoWaitsFindsTheRun(t *testing.T) {
 	})
 }
 
-// All of them together may take so many bytes: beyond, the oldest go, whosoever they are.
+// All of them together may take so many bytes: beyond, the oldest are purged, of any job.
 func TestS0_26RunsGoByBytes(t *testing.T) {
 	archive, at := memstore.NewArchive(0), time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	var rows []*kernel.Run
@@ -199,7 +199,7 @@ func TestS0_26RunsGoByBytes(t *testing.T) {
 	}
 }
 
-// Counts by the hour are not touched when the runs go that they count.
+// Hourly counts stay when the runs that they count are purged.
 func TestS0_31CountsStayWhenRunsGo(t *testing.T) {
 	tests.Long(t)
 	forgetting(t, func(h *house) {
@@ -234,15 +234,15 @@ func TestS2_08CleanByHand(t *testing.T) {
 		c := client.New(h.store, h.hub.As(clientOf), client.Config{Actor: "client:test"})
 		defer c.Close()
 		a := api.New(api.Config{Ops: ops.New(ops.Config{Store: h.store})})
-		ask := func(body string, want int, says string) {
+		ask := func(body string, want int, text string) {
 			t.Helper()
 			r := httptest.NewRequest(http.MethodPost, "/api/v1/clean", strings.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("Carillon-Reason", "the audit has ended")
 			w := httptest.NewRecorder()
 			a.ServeHTTP(w, r)
-			if w.Code != want || !strings.Contains(w.Body.String(), says) {
-				t.Errorf("%s: %d %s, want %d with %s", body, w.Code, w.Body, want, says)
+			if w.Code != want || !strings.Contains(w.Body.String(), text) {
+				t.Errorf("%s: %d %s, want %d with %s", body, w.Code, w.Body, want, text)
 			}
 		}
 		left := func(key jobs.Key, want int) {
@@ -295,7 +295,7 @@ func TestS2_08CleanByHand(t *testing.T) {
 	})
 }
 
-// A run whose children live goes like any other: they go on, and name it still.
+// A run whose children live is purged like any other: they continue, and still name it.
 func TestS2_08AParentGoesBeforeItsChildren(t *testing.T) {
 	forgetting(t, func(h *house) {
 		var n atomic.Int64
@@ -319,7 +319,7 @@ func TestS2_08AParentGoesBeforeItsChildren(t *testing.T) {
 	})
 }
 
-// What the page about it shows is so.
+// The page about retention is right.
 func TestRetentionPage(t *testing.T) {
 	tests.Long(t)
 	forgetting(t, func(h *house) {

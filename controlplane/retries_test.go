@@ -52,7 +52,7 @@ func (f *failing) job(o jobs.Options, ends ...string) jobs.Job {
 			<-ctx.Done()
 			return ctx.Err()
 		default:
-			return jobs.Fail(end, errors.New("the other side said "+end))
+			return jobs.Fail(end, errors.New("the service answered "+end))
 		}
 	}), o)
 }
@@ -95,22 +95,22 @@ func tries(t *testing.T, o jobs.Options, how []jobs.EnqueueOption, ends []string
 }
 
 // A job is tried as often and after as long as its rules define: each case is a run from its first attempt to its end.
-func retried(t *testing.T, o jobs.Options, ends []string, state jobs.State, attempts uint32, waits, said string) {
+func retried(t *testing.T, o jobs.Options, ends []string, state jobs.State, attempts uint32, waits, failures string) {
 	t.Helper()
 	if o.RetryJitter == "" {
 		o.RetryJitter = jobs.JitterNone
 	}
 	tries(t, o, nil, ends, func(run *kernel.Run, f *failing) {
 		t.Helper()
-		if run.State != state || run.Attempt != attempts || f.waits() != waits || codes(run) != said {
-			t.Errorf("%v: it is %s after %d attempts, which waited for %q and failed with %q; want %s, %d, %q, %q", ends, run.State, run.Attempt, f.waits(), codes(run), state, attempts, waits, said)
+		if run.State != state || run.Attempt != attempts || f.waits() != waits || codes(run) != failures {
+			t.Errorf("%v: it is %s after %d attempts, which waited for %q and failed with %q; want %s, %d, %q, %q", ends, run.State, run.Attempt, f.waits(), codes(run), state, attempts, waits, failures)
 		}
 	})
 }
 
 var always = func(code string) []string { return slices.Repeat([]string{code}, 50) }
 
-// An array of rules; the first one that knows the code decides.
+// An array of rules; the first one that matches the code decides.
 func TestS2_22(t *testing.T) {
 	rules := []jobs.RetryRule{
 		{Codes: []string{"502", "503"}, Attempts: 3, Delay: 10 * time.Second},
@@ -178,14 +178,14 @@ func TestS2_40(t *testing.T) {
 // Given up at once, or tried again up to a number; the run records why, attempt by attempt.
 func TestS0_25(t *testing.T) {
 	tries(t, jobs.Options{}, nil, always("503"), func(run *kernel.Run, _ *failing) {
-		if run.State != jobs.Terminated || run.Attempt != 1 || run.Error != "the other side said 503" || run.Code() != "503" {
+		if run.State != jobs.Terminated || run.Attempt != 1 || run.Error != "the service answered 503" || run.Code() != "503" {
 			t.Errorf("given up: %s after %d attempts, %q, code %q", run.State, run.Attempt, run.Error, run.Code())
 		}
 	})
 	tries(t, jobs.Options{Retries: 5}, nil, always("503"), func(run *kernel.Run, _ *failing) {
 		n := 0
 		for _, m := range run.Moves {
-			if m.State == jobs.Failed && m.Text == "the other side said 503" && m.Cause == kernel.ByError {
+			if m.State == jobs.Failed && m.Text == "the service answered 503" && m.Cause == kernel.ByError {
 				n++
 			}
 		}
@@ -221,8 +221,8 @@ func cells(t *testing.T, page, head string) (rows [][]string) {
 	return rows
 }
 
-// The page about limits shows what happens.
-func TestS2_40AsThePageSays(t *testing.T) {
+// The page about limits is right.
+func TestS2_40AsThePageStates(t *testing.T) {
 	rows := cells(t, "limits.md", "| rules | retries | its attempts end with | waits | it is |")
 	if len(rows) < 6 {
 		t.Errorf("the page has %d runs", len(rows))
@@ -253,7 +253,7 @@ func TestS2_40AsThePageSays(t *testing.T) {
 	}
 }
 
-func TestS3_20AsThePageSays(t *testing.T) {
+func TestS3_20AsThePageStates(t *testing.T) {
 	tests.Long(t)
 	rows := cells(t, "limits.md", "| overlap | the new run | final states |")
 	if len(rows) != 4 {
@@ -352,7 +352,7 @@ func TestS4_07(t *testing.T) {
 	})
 }
 
-// An outage that fails many runs at once is followed by no storm: retries come as often as the job's budget lets, and
+// An outage that fails many runs at once is followed by no storm: retries come as often as the job's budget allows, and
 // all jobs together as often as the tenant's.
 func TestS2_38NoStormAfterAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
@@ -402,7 +402,7 @@ func (h *house) all(key jobs.Key, n int, state jobs.State) {
 	}
 }
 
-// So many runs in a row that fail for good pause the job; who resumes it begins to count anew.
+// So many runs in a row that fail for good pause the job; a resume begins to count anew.
 func TestS0_25PausesItselfAfterFailuresInARow(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var good atomic.Bool
@@ -438,7 +438,7 @@ func TestS0_25PausesItselfAfterFailuresInARow(t *testing.T) {
 	})
 }
 
-// No run stays Processing for ever: heartbeats decide that its worker is gone, however long its timeout is.
+// No run stays Processing for ever: heartbeats decide that its worker is gone, with any timeout.
 func TestRiver1258(t *testing.T) {
 	tests.Long(t)
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
@@ -465,8 +465,8 @@ func TestRiver1258(t *testing.T) {
 
 func TestAsynq1144(t *testing.T) { TestRiver1258(t) }
 
-// What gives a lost run to another worker never overwrites a run that has just ended, and a result that comes late from
-// the first worker is no result.
+// A lost run given to another worker never overwrites a run that has just ended, and a late result from the first
+// worker is ignored.
 func TestRiver1302(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
 		var j journal

@@ -260,7 +260,8 @@ func (r *router) ship(now time.Time) (queue string, out []shipment, expand []exp
 	return r.queue, out, expand
 }
 
-// failed gives up offers that could not be delivered. A worker that did not take them gets none until it sends a heartbeat.
+// failed gives up offers that could not be delivered. A worker that did not take them gets none until it sends a
+// heartbeat.
 func (r *router) failed(s shipment) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -55,7 +55,8 @@ func TestOfferIsNotOverwrittenByAnOlderRow(t *testing.T) {
 	}
 }
 
-// A broadcast that was found expanded already does not keep its place among the offers: what is there now is read again.
+// A broadcast that was found expanded already does not keep its place among the offers: what is there now is read
+// again.
 func TestBroadcastThatIsSpreadAlreadyIsReadAgain(t *testing.T) {
 	now := time.Now()
 	whole := &kernel.Run{Tenant: "t", App: "default", Key: "clean", ID: kernel.DerivedID("x"), State: jobs.Enqueued, Place: &kernel.Place{Route: jobs.RouteBroadcast}}
@@ -74,8 +75,8 @@ func TestBroadcastThatIsSpreadAlreadyIsReadAgain(t *testing.T) {
 // short1 is the shortage of an app, whether it has a backlog or not.
 func (r *router) short1(a *app) shortage { return shortage{a.lane, a.window, a.turned} }
 
-// What was put aside and has ended since does not stand in the way of what comes after it; and what piles up behind one
-// that waits for long is cleared away.
+// A parked run that has ended since does not block those behind it; and entries that pile up behind one that waits for
+// long are removed.
 func TestNoRunWaitsBehindADeletedOne(t *testing.T) {
 	now := time.Now()
 	waits := func(seed string) *kernel.Run {

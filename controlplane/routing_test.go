@@ -262,7 +262,8 @@ func TestS3_14LeastFrequentOfADay(t *testing.T) {
 	})
 }
 
-// All of it goes to the first that lives, and waits for it when it is full; only when it is gone the next one has its turn.
+// All of it goes to the first that lives, and waits for it when it is full; only when it is gone the next one has its
+// turn.
 func TestS3_16Failover(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
 		job := r.job(jobs.Options{Key: "charge", Route: jobs.RouteFailover}, time.Minute)
@@ -339,7 +340,7 @@ func TestS3_04PinnedToAWorker(t *testing.T) {
 
 var clientOf = bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Client, Name: "test"}
 
-// planeLive is what the house's control plane knows, as ops asks for it.
+// planeLive is what the house's control plane knows, for ops.
 type planeLive struct{ h *house }
 
 func (p planeLive) Workers(tenant jobs.Tenant) (list []ops.Worker) {
@@ -473,7 +474,7 @@ func TestRoutesKeepTheirRules(t *testing.T) {
 }
 
 // The page of routes is right about five runs.
-func TestS3_12RoutesAsTheirPageSays(t *testing.T) {
+func TestS3_12RoutesAsTheirPageStates(t *testing.T) {
 	page, err := os.ReadFile("../docs/limits.md")
 	if err != nil {
 		t.Fatal(err)

@@ -65,7 +65,8 @@ func weight(name, text string) uint64 {
 	return x ^ x>>33
 }
 
-// fireShare fires this process's share of the jobs until ctx ends, and then leaves: when it does nothing more, others may.
+// fireShare fires this process's share of the jobs until ctx ends, and then leaves: when it does nothing more, others
+// may.
 func (cp *ControlPlane) fireShare(ctx context.Context) error {
 	for {
 		err := cp.catalog.load(ctx, cp.cfg.Store)
@@ -104,7 +105,7 @@ func (cp *ControlPlane) attend(ctx context.Context) {
 	tick := time.NewTicker(memberLook)
 	defer tick.Stop()
 	var stayed time.Time
-	said := ""
+	logged := ""
 	for {
 		at, err := cp.attendOnce(ctx, stayed)
 		stayed = at
@@ -112,10 +113,10 @@ func (cp *ControlPlane) attend(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			said = ""
-		case err.Error() != said:
-			said = err.Error()
-			cp.log.Warn("it is not known who fires what", "err", err)
+			logged = ""
+		case err.Error() != logged:
+			logged = err.Error()
+			cp.log.Warn("the members that fire jobs cannot be read", "err", err)
 		}
 		select {
 		case <-tick.C:
@@ -246,7 +247,7 @@ func (cp *ControlPlane) ours(ctx context.Context, due []*entry, now time.Time) (
 		return nil, err
 	}
 	if len(still) > 0 {
-		cp.log.Info("the leader fires what is another member's and late", "jobs", len(still))
+		cp.log.Info("the leader fires overdue jobs of another member", "jobs", len(still))
 	}
 	return append(due, still...), nil
 }

@@ -168,7 +168,7 @@ func (b *belfry) begin(name string) *ringer {
 	cp, err := controlplane.New(controlplane.Config{Node: name, Store: g.rope, Membership: g.rope, Clock: b.clock, Elector: byToken{b},
 		Bus:    hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: name}),
 		Beside: func(ctx context.Context, fn func()) error { return relay(ctx, b.changed, fn) },
-		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(&b.said, b.t.Output()), nil)).With("at", name)})
+		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(&b.logged, b.t.Output()), nil)).With("at", name)})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -230,8 +230,8 @@ func (b *belfry) strokes(key jobs.Key) []*kernel.Run {
 	return runs
 }
 
-// Several processes fire about the same number of jobs each, and each due time is fired by the one whose it is, on time,
-// whether it leads or not. What they fire the leader offers at once.
+// Several processes fire about the same number of jobs each, and each due time is fired by its owner, on time, whether
+// it leads or not. The leader offers their runs at once.
 func TestS1_02EachFiresItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBelfry(t)
@@ -283,7 +283,7 @@ func TestS1_02EachFiresItsShare(t *testing.T) {
 				}
 			}
 		}
-		// What others are to fire the leader looks at, and does not commit once more.
+		// The leader watches the due times of others, and does not commit them once more.
 		if n, wasted := b.cp.Rescued(), b.ringers["n1"].rope.wasted.Load(); n > 60 || wasted > 60 {
 			t.Errorf("the leader has fired %d due times of others, and %d that were fired before", n, wasted)
 		}
@@ -445,15 +445,15 @@ func TestMembersOfOneName(t *testing.T) {
 		b.kill("n2")
 		b.begin("n2")
 		time.Sleep(5 * time.Second)
-		const says = "another process fires under this name"
-		if n := b.said.count(says); n != 0 {
-			t.Errorf("the log has %d times: %s", n, says)
+		const want = "another process fires under this name"
+		if n := b.logged.count(want); n != 0 {
+			t.Errorf("the log has %d times: %s", n, want)
 		}
 		b.begin("n2")
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		if n := b.said.count(says); n == 0 || n > 2 {
-			t.Errorf("the log has %d times: %s", n, says)
+		if n := b.logged.count(want); n == 0 || n > 2 {
+			t.Errorf("the log has %d times: %s", n, want)
 		}
 		for _, key := range keys {
 			if n := len(b.strokes(key)); n < 26 {

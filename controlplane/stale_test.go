@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// A leader that was replaced and does not know it fires nothing: each of its fires names its term, and not the one that
-// the store has by now.
+// A leader that was replaced unknowingly fires nothing: each of its fires names its term, which is not the store's any
+// more.
 func TestAReplacedLeaderFiresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)

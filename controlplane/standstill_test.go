@@ -74,8 +74,8 @@ func (l *lookedAt) Apply(ctx context.Context, batch []kernel.Envelope) []metasto
 	return l.Full.Apply(ctx, batch)
 }
 
-// A leader whose clock is ahead of the store's finds what a pause holds back due before the store does. It asks again
-// now and then, and not as fast as it can.
+// A leader whose clock is ahead of the store's finds paused runs due before the store does. It asks again now and then,
+// and not at full speed.
 func TestAPauseEndsByTheStoresClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
@@ -103,8 +103,8 @@ func TestAPauseEndsByTheStoresClock(t *testing.T) {
 	})
 }
 
-// A process that fires a share of the jobs and does not lead goes on when the database was away for longer than a leader
-// would bear.
+// A process that fires a share of the jobs and does not lead continues after an outage of the database that would end a
+// leader's term.
 func TestAShareIsFiredAgainAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBelfry(t)

@@ -24,7 +24,7 @@ func (cp *ControlPlane) giveUp(ctx context.Context, err error) {
 		return
 	}
 	cp.gaveUp = time.Now()
-	cp.log.Error("a duty of the leader failed: another node shall lead", "err", err)
+	cp.log.Error("a duty of the leader failed: another node is asked to lead", "err", err)
 	cp.yield("a duty failed: " + err.Error())
 }
 
@@ -58,7 +58,7 @@ func (cp *ControlPlane) stepDown(ctx context.Context, term uint64) error {
 			continue
 		}
 		company = false
-		cp.log.Error("this node leads and cannot be reached over the bus: another one shall lead", "took", time.Since(since))
+		cp.log.Error("this node leads and cannot be reached over the bus: another node is asked to lead", "took", time.Since(since))
 		if _, can := cp.cfg.Elector.(Yielder); !can {
 			return errUnreachable
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// A leader that is cut off the bus has another node lead, which can be reached. One that is alone goes on.
+// A leader that is cut off the bus has another node lead, which can be reached. One that is alone continues.
 func TestALeaderThatCannotBeReachedStepsDown(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -78,8 +78,8 @@ func (h *hurt) Leased(ctx context.Context) ([]*kernel.Run, error) {
 	return h.Full.Leased(ctx)
 }
 
-// A leader that cannot do what a leader does has another node lead, which can. Where no node can, they do not pass
-// leadership round as fast as they are able to.
+// A leader that cannot begin its duties has another node lead, which can. Where no node can, leadership does not go
+// round at full speed.
 func TestALeaderThatCannotDoADutyStepsDown(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

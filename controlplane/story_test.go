@@ -25,16 +25,16 @@ import (
 
 // house is a whole Carillon in one process, for stories in virtual time: call newHouse inside a synctest bubble.
 type house struct {
-	t     *testing.T
-	ctx   context.Context
-	full  metastore.Full
-	clock *metastore.Clock
-	ahead atomic.Int64 // nanoseconds by which the test has set the wall clock of the control plane
-	said  said         // what its log says
-	hub   *membus.Hub
-	cp    *controlplane.ControlPlane
-	store metastore.Store
-	stop  func() // ends the control plane
+	t      *testing.T
+	ctx    context.Context
+	full   metastore.Full
+	clock  *metastore.Clock
+	ahead  atomic.Int64 // nanoseconds by which the test has set the wall clock of the control plane
+	logged logged       // its log
+	hub    *membus.Hub
+	cp     *controlplane.ControlPlane
+	store  metastore.Store
+	stop   func() // ends the control plane
 
 	ended   func(*kernel.Run) // the control plane's Ended, or nil
 	missed  func(jobs.Tenant, jobs.Key, kernel.Missed)
@@ -65,7 +65,7 @@ func (h *house) start() {
 // restartOn is start with a bus of the test's choice.
 func (h *house) restartOn(b bus.Bus) {
 	h.t.Helper()
-	logger := slog.New(slog.NewTextHandler(io.MultiWriter(&h.said, h.t.Output()), nil))
+	logger := slog.New(slog.NewTextHandler(io.MultiWriter(&h.logged, h.t.Output()), nil))
 	cp, err := controlplane.New(controlplane.Config{Node: "n1", Store: h.full, Clock: h.clock, Bus: b, Logger: logger, Missed: h.missed, Ended: h.ended, Paused: h.paused, Retain: h.retain, Logs: h.logs})
 	if err != nil {
 		h.t.Fatal(err)
@@ -75,20 +75,20 @@ func (h *house) restartOn(b bus.Bus) {
 	synctest.Wait()
 }
 
-// said is a log that can be searched.
-type said struct {
+// logged is a log that can be searched.
+type logged struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-func (s *said) Write(p []byte) (int, error) {
+func (s *logged) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text = append(s.text, p...)
 	return len(p), nil
 }
 
-func (s *said) count(what string) int {
+func (s *logged) count(what string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return bytes.Count(s.text, []byte(what))

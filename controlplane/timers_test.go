@@ -223,7 +223,7 @@ func TestS2_35TTLInDays(t *testing.T) {
 	timers(t, "ttl in days", schedule.Timer{DueTime: "1d", Period: "1d", TTL: "2d3s"}, 86400, 2*86400)
 }
 
-// An interval that counts from the end of the last run: while a run lasts, nothing is due; who leads does not matter.
+// An interval that counts from the end of the last run: while a run lasts, nothing is due, under any leader.
 func TestS2_28FixedDelayCountsFromTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)

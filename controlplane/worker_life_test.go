@@ -285,7 +285,7 @@ func TestS0_12RunsOfANewVersionGoToItsWorkers(t *testing.T) {
 	})
 }
 
-// A slow job takes its share of a worker's slots, and the others go on.
+// A slow job takes its share of a worker's slots, and the others continue.
 func TestS3_11ASlowJobHoldsUpNoOther(t *testing.T) { TestS3_21SlotsOfAJob(t) }
 
 func TestS3_21SlotsOfAJob(t *testing.T) {
@@ -307,28 +307,28 @@ func TestS3_21SlotsOfAJob(t *testing.T) {
 }
 
 type opening struct {
-	said *[]string
-	name string
-	fail bool
+	calls *[]string
+	name  string
+	fail  bool
 }
 
 func (o *opening) Init(context.Context) error {
-	*o.said = append(*o.said, "init "+o.name)
+	*o.calls = append(*o.calls, "init "+o.name)
 	if o.fail {
 		return errors.New("no database")
 	}
 	return nil
 }
-func (o *opening) Close() error              { *o.said = append(*o.said, "close "+o.name); return nil }
-func (o *opening) Run(context.Context) error { *o.said = append(*o.said, "run "+o.name); return nil }
+func (o *opening) Close() error              { *o.calls = append(*o.calls, "close "+o.name); return nil }
+func (o *opening) Run(context.Context) error { *o.calls = append(*o.calls, "run "+o.name); return nil }
 
 // A job is initialised before it is offered anything, and closed when its worker ends. One that fails is not served,
 // and its worker reports that; others continue.
 func TestS3_02InitAndClose(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
-		var said []string
-		good := jobs.NewRecurring(&opening{&said, "good", false}, jobs.Options{Key: "good", Cron: "0 0 * * * *"})
-		bad := jobs.NewRecurring(&opening{&said, "bad", true}, jobs.Options{Key: "bad", Cron: "0 0 * * * *"})
+		var calls []string
+		good := jobs.NewRecurring(&opening{&calls, "good", false}, jobs.Options{Key: "good", Cron: "0 0 * * * *"})
+		bad := jobs.NewRecurring(&opening{&calls, "bad", true}, jobs.Options{Key: "bad", Cron: "0 0 * * * *"})
 		stop := h.worker(worker.Config{Name: "a"}, good, bad)
 		if _, err := h.store.Definition(h.ctx, jobs.DefaultTenant, "bad"); !errors.Is(err, jobs.NotFound) {
 			t.Errorf("a job that cannot be initialised is registered: %v", err)
@@ -338,7 +338,7 @@ func TestS3_02InitAndClose(t *testing.T) {
 		}
 		time.Sleep(time.Hour + time.Second)
 		stop()
-		if got := strings.Join(said, ", "); got != "init good, init bad, run good, close good" {
+		if got := strings.Join(calls, ", "); got != "init good, init bad, run good, close good" {
 			t.Errorf("called: %s", got)
 		}
 	})
@@ -352,7 +352,7 @@ func TestS3_02InitAndClose(t *testing.T) {
 }
 
 // A waiting run states what it waits for.
-func TestS3_12AWaitingRunSaysWhy(t *testing.T) {
+func TestS3_12AWaitingRunShowsWhy(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
 		h.worker(worker.Config{Name: "a", Slots: 1}, r.job(jobs.Options{Key: "gpu", Needs: []string{"gpu"}}, 0), r.job(jobs.Options{Key: "pinned", Pin: "b"}, 0),
 			r.job(jobs.Options{Key: "free", Route: jobs.RouteFirst}, time.Hour))
