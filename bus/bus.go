@@ -188,9 +188,8 @@ type Calls interface {
 	// Call asks a service and waits for the answer until ctx ends. An error made with kernel.Refuse arrives as such.
 	// ErrNobody: nothing serves it now, and nothing was done. Any other error: the outcome is unknown.
 	Call(ctx context.Context, service string, request []byte) ([]byte, error)
-	// Serve answers calls of a service, each in its own goroutine, until ctx ends. It returns once it serves. Only nodes
-	// may serve.
-	// If several serve the same, one of them gets each call.
+	// Serve answers calls of a service, each in its own goroutine, until ctx ends. It returns once it serves. Only
+	// nodes may serve. If several serve the same, one of them gets each call.
 	Serve(ctx context.Context, service string, fn Handler) error
 	// Limit is the most bytes a request or an answer may have.
 	Limit() int

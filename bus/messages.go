@@ -164,7 +164,7 @@ func Encode(v any) []byte {
 func Decode[T any](b []byte) (T, error) {
 	var v T
 	if err := json.Unmarshal(b, &v); err != nil {
-		return v, kernel.Invalid("bus: message is not understood: %v", err)
+		return v, kernel.Invalid("bus: invalid message: %v", err)
 	}
 	return v, nil
 }

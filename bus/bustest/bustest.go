@@ -6,9 +6,9 @@
 //		bustest.Run(t, func(t *testing.T) bustest.Harness { ... })
 //	}
 //
-// Implementations may differ in what they can show (whether there is a server to stop, for one): the fields of a [Harness]
-// state that, and the cases follow them, none is skipped. One that works in virtual time runs [Cases] in bubbles, too.
-// No case sleeps: that something does not come is shown by something later that does.
+// Implementations may differ in what they can show (whether there is a server to stop, for one): the fields of a
+// [Harness] state that, and the cases follow them, none is skipped. One that works in virtual time runs [Cases] in
+// bubbles, too. No case sleeps: that something does not come is shown by something later that does.
 package bustest
 
 import (

@@ -51,7 +51,7 @@ func (e *end) Call(ctx context.Context, service string, request []byte) ([]byte,
 		return nil, err
 	}
 	if len(request) > limit {
-		return nil, kernel.Invalid("call %s: a request of %d bytes: %d are the most", service, len(request), limit)
+		return nil, kernel.Invalid("call %s: request of %d bytes: the limit is %d", service, len(request), limit)
 	}
 	s := e.hub.server(service)
 	if s == nil {
@@ -61,7 +61,7 @@ func (e *end) Call(ctx context.Context, service string, request []byte) ([]byte,
 	go func(request []byte) {
 		data, err := s.fn(s.ctx, e.as, request)
 		if err == nil && len(data) > limit {
-			err = kernel.Invalid("the answer of %s has %d bytes: %d are the most", service, len(data), limit)
+			err = kernel.Invalid("the answer of %s has %d bytes: the limit is %d", service, len(data), limit)
 		}
 		if err != nil {
 			data = nil
@@ -76,7 +76,7 @@ func (e *end) Call(ctx context.Context, service string, request []byte) ([]byte,
 	case <-e.life.Done():
 		return nil, bus.ErrClosed
 	case <-s.end.life.Done():
-		return nil, kernel.Refuse(jobs.Unknown, "call %s: who was asked has left before answering", service)
+		return nil, kernel.Refuse(jobs.Unknown, "call %s: the server left before it answered", service)
 	}
 }
 

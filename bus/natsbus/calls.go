@@ -36,12 +36,12 @@ func (b *Bus) Call(ctx context.Context, service string, request []byte) ([]byte,
 		return nil, err
 	}
 	if most := b.Limit(); len(request) > most {
-		return nil, kernel.Invalid("call %s: a request of %d bytes: %d are the most", service, len(request), most)
+		return nil, kernel.Invalid("call %s: request of %d bytes: the limit is %d", service, len(request), most)
 	}
 	answer, err := b.ask(ctx, callSubject(b.as, service), b.inbox, inboxPrefix(b.as), request)
-	var said said
-	if errors.As(err, &said) {
-		return nil, said.error // the handler's own error
+	var a answered
+	if errors.As(err, &a) {
+		return nil, a.error // the handler's own error
 	}
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", service, err)
@@ -49,10 +49,10 @@ func (b *Bus) Call(ctx context.Context, service string, request []byte) ([]byte,
 	return answer, nil
 }
 
-// said is an error returned by the other end.
-type said struct{ error }
+// answered is an error returned by the other end.
+type answered struct{ error }
 
-func (s said) Unwrap() error { return s.error }
+func (s answered) Unwrap() error { return s.error }
 
 // ask sends a request and waits for the answer, which comes to a subject under a prefix.
 func (b *Bus) ask(ctx context.Context, subject string, at *answers, prefix string, request []byte) ([]byte, error) {
@@ -73,9 +73,9 @@ func (b *Bus) ask(ctx context.Context, subject string, at *answers, prefix strin
 		case goneCode:
 			return nil, bus.ErrNobody
 		case plainError:
-			return nil, said{errors.New(string(m.Data))}
+			return nil, answered{errors.New(string(m.Data))}
 		default:
-			return nil, said{&kernel.Refusal{Code: jobs.Code(code), Text: string(m.Data)}}
+			return nil, answered{&kernel.Refusal{Code: jobs.Code(code), Text: string(m.Data)}}
 		}
 	}
 	return m.Data, nil
@@ -99,8 +99,9 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 				b.senseless(m.Subject, errors.New("its subject is not that of a call"))
 				return
 			}
-			// We publish the answer with our own rights, and the server does not check the reply subject: an answer anywhere
-			// but in the caller's inbox would let callers send signals and calls as us, answer others, and delete streams.
+			// We publish the answer with our own rights, and the server does not check the reply subject: an answer
+			// anywhere but in the caller's inbox would let callers send signals and calls as us, answer others, and
+			// delete streams.
 			if !strings.HasPrefix(m.Reply, inboxPrefix(from)+".") {
 				b.senseless(m.Subject, errors.New("its answer would not go to its caller"))
 				return
@@ -139,7 +140,7 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 // not its kind: an error that the handler met (bus.ErrNobody, a context's end) is not the caller's.
 func (b *Bus) answer(m *nats.Msg, data []byte, err error) {
 	if most := b.Limit(); err == nil && len(data) > most {
-		err = kernel.Invalid("the answer has %d bytes: %d are the most", len(data), most)
+		err = kernel.Invalid("the answer has %d bytes: the limit is %d", len(data), most)
 	}
 	reply := &nats.Msg{Subject: m.Reply, Data: data}
 	if err != nil {

@@ -49,8 +49,7 @@ func Introduced(connection string) (as bus.Principal, ok bool) {
 // refusedBy makes a refusal of an error of the server's authentication.
 func refusedBy(err error) error {
 	if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) {
-		return kernel.Refuse(jobs.Forbidden, "%v: the server does not let this token or user in: it is missing or wrong, "+
-			"it has expired, it was revoked, or it is for another app", err)
+		return kernel.Refuse(jobs.Forbidden, "%v: the token or user is missing, wrong, expired, revoked, or for another app", err)
 	}
 	if errors.Is(err, nats.ErrNoServers) {
 		return kernel.Refuse(jobs.Unavailable, "nothing answers (%v)", err)

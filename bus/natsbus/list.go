@@ -36,7 +36,7 @@ func appendList(b []byte, list []bus.Offer) ([]byte, error) {
 		place := slices.Index(keys, o.Key)
 		if place < 0 {
 			if len(o.Key) > maxKey {
-				return b, kernel.Invalid("an offer's key has %d bytes: %d are the most", len(o.Key), maxKey)
+				return b, kernel.Invalid("an offer's key has %d bytes: the limit is %d", len(o.Key), maxKey)
 			}
 			place = len(keys)
 			keys = append(keys, o.Key)

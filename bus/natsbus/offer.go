@@ -86,19 +86,19 @@ func (b *Bus) offer(ctx context.Context, queue, subject string, lists [][]bus.Of
 
 // kept reads a stream's answer: whether the message is stored, and in the right place.
 func kept(answer []byte, queue string) error {
-	var said struct {
+	var ack struct {
 		Stream string `json:"stream"`
 		Error  *struct {
 			Text string `json:"description"`
 		} `json:"error"`
 	}
-	switch err := json.Unmarshal(answer, &said); {
+	switch err := json.Unmarshal(answer, &ack); {
 	case err != nil:
-		return fmt.Errorf("the stream's answer %.60q makes no sense: %w", answer, err)
-	case said.Error != nil:
-		return fmt.Errorf("the stream does not take offers: %s", said.Error.Text)
-	case said.Stream != queue:
-		return fmt.Errorf("stream %s took the offers: %w", said.Stream, bus.ErrNobody)
+		return fmt.Errorf("the stream's answer %.60q is invalid: %w", answer, err)
+	case ack.Error != nil:
+		return fmt.Errorf("the stream does not take offers: %s", ack.Error.Text)
+	case ack.Stream != queue:
+		return fmt.Errorf("stream %s took the offers: %w", ack.Stream, bus.ErrNobody)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 // user is the user of a principal on a server with permissions.
 func user(p bus.Principal) string { return fmt.Sprintf("%s-%s", p.Tenant, p.Actor()) }
 
-// What the permissions allow is enough for everything that a bus promises.
+// The permissions are sufficient for everything that a bus promises.
 func TestBusWithPermissions(t *testing.T) {
 	var grants []natsbus.Grant
 	for _, p := range bustest.Principals() {
@@ -40,7 +40,7 @@ var (
 	client    = bus.Principal{Tenant: "default", Role: bus.Client, Name: "shop"}
 )
 
-// guarded is a server with users, and a leader with a queue and one who waits for calls.
+// guarded is a server with users, and a leader with a queue and a service.
 func guarded(t *testing.T) (*embedded.Server, string) {
 	s := start(t, embedded.Config{Users: []natsbus.Grant{
 		{User: "node", Password: "n", As: node},
@@ -121,7 +121,7 @@ func TestAUserOfMany(t *testing.T) {
 	}
 }
 
-// What a program that does not use this package would try.
+// The attempts of a program that does not use this package.
 func TestAWorkersRawConnection(t *testing.T) {
 	s, queue := guarded(t)
 	refused := make(chan error, 100)
@@ -210,7 +210,7 @@ func TestAnswersGoToWhoAsked(t *testing.T) {
 	if m, err := c.Request("call.default.client.shop.=none.store", []byte("hello"), time.Minute); err != nil || string(m.Data) != "hello" {
 		t.Errorf("an honest call: %v", err)
 	}
-	// What was sent before has been answered by now, or is on its way: what is sent behind it arrives behind it.
+	// Earlier messages have been answered by now, or are on their way: later ones arrive behind them.
 	must(t, connect(t, s.URL(), natsbus.Config{As: node, User: "node", Password: "n"}).Signal(t.Context(), bus.Signal{Topic: bus.TopicLog, Tenant: "default", Data: []byte("last")}))
 	for {
 		got := <-signals

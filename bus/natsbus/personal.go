@@ -57,7 +57,7 @@ func (b *Bus) Receive(ctx context.Context, lane bus.Lane, fn func(list []bus.Off
 			list, err := decodeList(m.Data)
 			if err != nil {
 				b.senseless(subject, err)
-				b.answer(m, nil, kernel.Invalid("the list of offers makes no sense: %v", err))
+				b.answer(m, nil, kernel.Invalid("invalid list of offers: %v", err))
 				return
 			}
 			if ctx.Err() != nil {

@@ -151,7 +151,7 @@ func taking(t *testing.T, b *natsbus.Bus, queue string) <-chan taken {
 	return ch
 }
 
-// The server stays, the worker's connection goes: what it asked for on the old one must not be lost on the new one.
+// The server stays, the worker's connection goes: requests on the old one must not be lost on the new one.
 func TestATakeSurvivesACutWire(t *testing.T) {
 	leader, taker, queue, w := wired(t)
 	for range 5 {

@@ -177,13 +177,13 @@ func callerOf(subject string) (bus.Principal, bool) {
 }
 
 func principalOf(tokens []string) (p bus.Principal, ok bool) {
-	var said [4]string
+	var names [4]string
 	for i, t := range tokens {
-		if said[i], ok = name(t); !ok {
+		if names[i], ok = name(t); !ok {
 			return bus.Principal{}, false
 		}
 	}
-	return bus.Principal{Tenant: jobs.Tenant(said[0]), Role: bus.Role(said[1]), Name: said[2], App: said[3]}, true
+	return bus.Principal{Tenant: jobs.Tenant(names[0]), Role: bus.Role(names[1]), Name: names[2], App: names[3]}, true
 }
 
 func signalSubject(s bus.Signal) string {
@@ -209,13 +209,13 @@ func signalOf(subject string) (s bus.Signal, ok bool) {
 	if len(parts) != 8 || parts[0] != signalRoot {
 		return s, false
 	}
-	var said [3]string
+	var names [3]string
 	for i, t := range parts[1:4] {
-		if said[i], ok = name(t); !ok {
+		if names[i], ok = name(t); !ok {
 			return s, false
 		}
 	}
-	s = bus.Signal{Tenant: jobs.Tenant(said[0]), Topic: bus.Topic(said[1]), To: said[2]}
+	s = bus.Signal{Tenant: jobs.Tenant(names[0]), Topic: bus.Topic(names[1]), To: names[2]}
 	s.From, ok = principalOf(parts[4:8])
 	return s, ok
 }

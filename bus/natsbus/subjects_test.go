@@ -87,7 +87,7 @@ func TestTermsOfStreams(t *testing.T) {
 	}
 }
 
-// The table of a worker's permissions, in full: what is added to it should be seen.
+// The table of a worker's permissions, in full: additions to it should be seen.
 func TestAWorkersPermissions(t *testing.T) {
 	got := Permissions(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w.1"}, "billing.eu")
 	want := Permission{

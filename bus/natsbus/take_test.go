@@ -160,7 +160,7 @@ func TestTakesLeaveNothingBehind(t *testing.T) {
 	for range 200 {
 		round()
 	}
-	// What a given-up Take has asked for is drained, which takes the library a moment.
+	// The requests of a given-up Take are drained, which takes the library a moment.
 	var s2, g2 int
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); runtime.Gosched() {
 		if s2, g2 = count(); s2 <= subscriptions+4 && g2 <= goroutines+20 {
@@ -233,7 +233,7 @@ func TestAQueueNameIsNotTrusted(t *testing.T) {
 	}
 }
 
-func TestAWorkerSaysWhatItDidNotWant(t *testing.T) {
+func TestAWorkerReturnsWhatItDidNotWant(t *testing.T) {
 	// Lists were long; then there are many short ones, and a long one again: no worker gets more than it wanted by more
 	// than a list.
 	s := start(t, embedded.Config{})

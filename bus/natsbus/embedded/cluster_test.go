@@ -266,7 +266,7 @@ func TestClusterKeepsStrangersOut(t *testing.T) {
 		t.Cleanup(func() { must(t, s.Stop()) })
 		return s
 	}
-	// Who stays connects to the one that goes, and that one to the first.
+	// The staying server connects to the one that goes, and that one to the first.
 	stays, goes := start("N1", addrs[1], []string{addrs[0], addrs[2]}, between.tls("N1")), start("N2", addrs[2], addrs[:1], between.trusting("N2"))
 	beside, err := natsbus.Connect(within(t), "", natsbus.Config{As: bus.Principal{Role: bus.Node, Name: "n1"}, InProcess: stays})
 	must(t, err)
@@ -303,8 +303,8 @@ func TestClusterKeepsStrangersOut(t *testing.T) {
 	}
 }
 
-// The first server of a cluster needs no second one to keep a queue, and those that come later take part while it runs:
-// three then bear that it dies, and it is one of them when it comes back.
+// The first server of a cluster needs no second one to keep a queue, and later ones join while it runs: three then
+// survive its death, and it is one of them when it comes back.
 func TestGrowFromOne(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -345,7 +345,7 @@ func TestGrowFromOne(t *testing.T) {
 	works("two", b0, 2, first, second)
 	third, b2 := begin(2)
 	works("three", b2, 3, first, second, third)
-	// Who has met whom is the servers' own affair, which takes them a moment; then the first may die.
+	// The servers need a moment to know each other; then the first may die.
 	must(t, first.Stop())
 	works("without the first", b1, 4, second, third)
 	again, b0 := begin(0)

@@ -153,19 +153,19 @@ func (d *door) ask(id uint64, from string, o *server.ClientOpts) (guest, error) 
 	if err != nil {
 		return guest{}, err
 	}
-	self, said := natsbus.Introduced(o.Name)
+	self, introduced := natsbus.Introduced(o.Name)
 	switch {
-	case said && self.Role != as.Role:
+	case introduced && self.Role != as.Role:
 		return guest{}, kernel.Refuse(jobs.Forbidden, "a token for a %s cannot be used by a %.20s", as.Role, self.Role)
-	case said && self.Tenant != as.Tenant:
+	case introduced && self.Tenant != as.Tenant:
 		return guest{}, kernel.Refuse(jobs.Forbidden, "a token of tenant %s cannot be used in tenant %.40s", as.Tenant, self.Tenant)
-	case said:
+	case introduced:
 		as.Name = self.Name
 	default:
 		as.Name = o.Username // some other program's connection
 	}
 	if as.Role != bus.Worker && as.Role != bus.Client {
-		return guest{}, kernel.Refuse(jobs.Forbidden, "a token of role %s does not open the bus: workers and clients have theirs", as.Role)
+		return guest{}, kernel.Refuse(jobs.Forbidden, "a token of role %s may not use the bus: use a worker's or a client's token", as.Role)
 	}
 	if err := kernel.CheckName("name of the connection", as.Name); err != nil {
 		return guest{}, kernel.Refuse(jobs.Forbidden, "%v", err)

@@ -87,8 +87,8 @@ func (r *register) absent(away bool) {
 	r.away = away
 }
 
-// guarded is a server that lets in by tokens, with a leader inside who answers calls and has offers for two apps of
-// two tenants.
+// guarded is a server that authenticates by tokens, with a leader inside that answers calls and has offers for two apps
+// of two tenants.
 func guarded(t *testing.T, cfg embedded.Config) (*embedded.Server, *natsbus.Bus, string) {
 	t.Helper()
 	s, err := embedded.Start(cfg)
@@ -208,19 +208,19 @@ func TestRefusedConnections(t *testing.T) {
 		})
 	}
 	all.Wait()
-	said := log.String()
-	if !strings.Contains(said, "bus connection refused") {
-		t.Errorf("the log is empty: %s", said)
+	logged := log.String()
+	if !strings.Contains(logged, "bus connection refused") {
+		t.Errorf("the log is empty: %s", logged)
 	}
 	secret := s.Insider()
 	for _, s := range []string{"BILLING", "SHIPPING", "ANY", "CLIENT", "ADMIN", secret} {
-		if strings.Contains(said, s) {
-			t.Errorf("the log contains a secret (%s): %s", s, said)
+		if strings.Contains(logged, s) {
+			t.Errorf("the log contains a secret (%s): %s", s, logged)
 		}
 	}
 }
 
-// The one who connects logs where, and not by which token.
+// The client logs where it connects, and not its token.
 func TestTheTokenIsNotInTheLogOfItsHolder(t *testing.T) {
 	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit})
 	for _, user := range []string{ofClient, "shop:" + ofClient} {
@@ -228,15 +228,15 @@ func TestTheTokenIsNotInTheLogOfItsHolder(t *testing.T) {
 		b, err := natsbus.Connect(within(t), strings.Replace(s.URL(), "://", "://"+user+"@", 1),
 			natsbus.Config{As: as("default", bus.Client, "shop"), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		must(t, err)
-		again(t, func() bool { return strings.Contains(log.String(), "bus connected") }) // which it says when it is so already
+		again(t, func() bool { return strings.Contains(log.String(), "bus connected") }) // logged once connected
 		must(t, b.Close())
-		if said := log.String(); strings.Contains(said, "CLIENT") {
-			t.Errorf("the log is %s", said)
+		if logged := log.String(); strings.Contains(logged, "CLIENT") {
+			t.Errorf("the log is %s", logged)
 		}
 	}
 }
 
-// A worker that is started with a new token has its name at once; both hold.
+// A worker that is started with a new token has its name at once; both are valid.
 func TestAnotherTokenOfTheSameApp(t *testing.T) {
 	r := newRegister()
 	s, _, _ := guarded(t, embedded.Config{Admit: r.admit})
@@ -248,7 +248,7 @@ func TestAnotherTokenOfTheSameApp(t *testing.T) {
 	}
 }
 
-// A program that does not use natsbus gets what its token allows, and its user name for a name.
+// A program that does not use natsbus gets its token's permissions, and its user name for a name.
 func TestARawConnectionWithAToken(t *testing.T) {
 	s, _, queue := guarded(t, embedded.Config{Admit: newRegister().admit})
 	refused := make(chan error, 100)
@@ -288,8 +288,8 @@ func TestARawConnectionWithAToken(t *testing.T) {
 
 // A client that tries what it may not, all the time, does not fill the disk with lines about it.
 func TestTheLogOfRefusals(t *testing.T) {
-	var said page
-	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	var logged page
+	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	begun := time.Now()
 	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo("raw", ofClient), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	must(t, err)
@@ -298,11 +298,11 @@ func TestTheLogOfRefusals(t *testing.T) {
 		must(t, nc.Publish("call.default.node.n1.=none.store", nil))
 	}
 	must(t, nc.Flush())
-	n, most := strings.Count(said.String(), "Publish Violation"), 10*(int(time.Since(begun).Seconds())+2)
+	n, most := strings.Count(logged.String(), "Publish Violation"), 10*(int(time.Since(begun).Seconds())+2)
 	if n == 0 || n > most {
 		t.Errorf("%d lines about refusals, want 1 to %d", n, most)
 	}
-	if strings.Contains(said.String(), ofClient) {
+	if strings.Contains(logged.String(), ofClient) {
 		t.Error("the token is in the log")
 	}
 }
@@ -363,7 +363,7 @@ func TestAStoreThatIsStarting(t *testing.T) {
 	entered(t, s, ofBilling, as("default", bus.Worker, "h1"), "billing")
 }
 
-// A token that is revoked ends its connections, and no other's; a store that is away ends none. How soon is
+// A token that is revoked ends its connections, and no other's; an outage of the store ends none. How soon is
 // TestARevokedTokenEndsWithinASecond.
 func TestARevokedToken(t *testing.T) {
 	tests.Long(t)
@@ -472,7 +472,7 @@ func TestManyWrongTokens(t *testing.T) {
 	}
 }
 
-// certificate is one for this machine, and who vouches for it.
+// certificate is one for this machine, and its issuer.
 func certificate(t *testing.T) (*tls.Config, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -234,7 +234,7 @@ func (cfg Config) options() (*server.Options, error) {
 		DisableJetStreamBanner: true,
 	}
 	if cfg.Admit != nil && len(cfg.Users) > 0 {
-		return nil, kernel.Invalid("both users and tokens are given: a server lets in by the one or by the other")
+		return nil, kernel.Invalid("both users and tokens are configured: a server authenticates by one of them")
 	}
 	if cfg.TLS != nil {
 		o.TLSConfig, o.TLS, o.TLSTimeout = cfg.TLS, true, 5

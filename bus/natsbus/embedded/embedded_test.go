@@ -126,7 +126,7 @@ func (p *page) String() string {
 	return p.b.String()
 }
 
-// What a user tried and may not is in the log.
+// A user's refused requests are in the log.
 func TestViolationsAreLogged(t *testing.T) {
 	var log page
 	s, err := embedded.Start(embedded.Config{
@@ -140,13 +140,13 @@ func TestViolationsAreLogged(t *testing.T) {
 	defer nc.Close()
 	must(t, nc.Publish("$SYS.REQ.SERVER.PING", nil))
 	must(t, nc.Flush())
-	if said := log.String(); !strings.Contains(said, "Publish Violation") || !strings.Contains(said, "$SYS.REQ.SERVER.PING") {
-		t.Errorf("the log is: %s", said)
+	if logged := log.String(); !strings.Contains(logged, "Publish Violation") || !strings.Contains(logged, "$SYS.REQ.SERVER.PING") {
+		t.Errorf("the log is: %s", logged)
 	}
 }
 
-// A server that is shut can be reached in its own process only. It listens from Unlock on, and after Lock no more: who
-// came is gone, and our own process finds it again.
+// A server that is shut can be reached in its own process only. It listens from Unlock on, and after Lock no more:
+// connections from outside are gone, and our own process finds it again.
 func TestShut(t *testing.T) {
 	r := newRegister()
 	port := freeport.Port(t)

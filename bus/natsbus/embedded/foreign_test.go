@@ -229,7 +229,7 @@ func TestNoJetStreamForAWhile(t *testing.T) {
 	}
 }
 
-// again tries until it is so.
+// again tries until so returns true.
 func again(t *testing.T, so func() bool) {
 	t.Helper()
 	for ctx := within(t); !so(); runtime.Gosched() {

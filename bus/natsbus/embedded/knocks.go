@@ -15,8 +15,8 @@ const (
 	longest = time.Second
 	// forgiven is when a machine's wrong tokens are forgotten.
 	forgiven = time.Minute
-	// sayEvery is how often a machine's wrong tokens are logged.
-	sayEvery = 10 * time.Second
+	// logEvery is how often a machine's wrong tokens are logged.
+	logEvery = 10 * time.Second
 	// maxMachines is how many are remembered; beyond, all are forgotten at once.
 	maxMachines = 10_000
 )
@@ -30,10 +30,10 @@ type knocks struct {
 }
 
 type machine struct {
-	here  int // at the door
-	wrong int
-	last  time.Time // of a wrong token
-	said  time.Time
+	here   int // at the door
+	wrong  int
+	last   time.Time // of a wrong token
+	logged time.Time
 }
 
 func newKnocks() knocks { return knocks{by: map[string]*machine{}} }
@@ -78,10 +78,10 @@ func (k *knocks) logs(from string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	m := k.by[from]
-	if time.Since(m.said) < sayEvery {
+	if time.Since(m.logged) < logEvery {
 		return false
 	}
-	m.said = time.Now()
+	m.logged = time.Now()
 	return true
 }
 

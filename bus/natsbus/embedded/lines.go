@@ -22,7 +22,7 @@ type lines struct {
 	mu     sync.Mutex
 	error  error
 	second int64 // Unix, of the last line
-	said   int   // lines in it
+	logged int   // lines in it
 	left   int   // lines that were left out since
 }
 
@@ -34,17 +34,17 @@ func (l *lines) write(level slog.Level, format string, v []any) {
 	if l.to == nil {
 		return
 	}
-	said := []any{"says", redact(fmt.Sprintf(format, v...))}
+	args := []any{"says", redact(fmt.Sprintf(format, v...))}
 	if level >= slog.LevelWarn {
 		left, ok := l.turn(time.Now())
 		if !ok {
 			return
 		}
 		if left > 0 {
-			said = append(said, "count", left)
+			args = append(args, "count", left)
 		}
 	}
-	l.to.Log(context.Background(), level, "nats server", said...)
+	l.to.Log(context.Background(), level, "nats server", args...)
 }
 
 // turn reports whether there is room for a line, and how many were left out since the last.
@@ -52,9 +52,9 @@ func (l *lines) turn(now time.Time) (left int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if second := now.Unix(); second != l.second {
-		l.second, l.said = second, 0
+		l.second, l.logged = second, 0
 	}
-	if l.said++; l.said > mostLines {
+	if l.logged++; l.logged > mostLines {
 		l.left++
 		return 0, false
 	}

@@ -38,16 +38,16 @@ func (s *Server) Remove(ctx context.Context, name string) error {
 	case s.cluster.alone():
 		return kernel.Refuse(jobs.Conflict, "the NATS server of this node is alone")
 	case s.door == nil:
-		return kernel.Refuse(jobs.Conflict, "the NATS server of this node has users of its own, of whom none may take another server out")
+		return kernel.Refuse(jobs.Conflict, "the NATS server of this node has configured users, none of whom may remove a server")
 	case name == s.options.ServerName:
-		return kernel.Refuse(jobs.Conflict, "the NATS server of this node cannot take itself out")
+		return kernel.Refuse(jobs.Conflict, "the NATS server of this node cannot remove itself")
 	}
 	raw, err := json.Marshal(server.JSApiMetaServerRemoveRequest{Peer: peer(name)})
 	if err != nil {
 		return err
 	}
 	if err := insist(ctx, func(ctx context.Context) error { return s.remove(ctx, raw) }); err != nil {
-		return fmt.Errorf("take NATS server %s out: %w", name, err)
+		return fmt.Errorf("remove NATS server %s: %w", name, err)
 	}
 	return nil
 }
@@ -85,13 +85,13 @@ func (s *Server) remove(ctx context.Context, request []byte) error {
 	}
 	var answer server.JSApiMetaServerRemoveResponse
 	if err := json.Unmarshal(raw, &answer); err != nil {
-		return fmt.Errorf("the answer is not understood: %w", err)
+		return fmt.Errorf("invalid answer: %w", err)
 	}
 	switch {
 	case answer.Error == nil:
 		return nil
 	case answer.Error.ErrCode == uint16(server.JSClusterServerNotMemberErr):
-		return kernel.Refuse(jobs.NotFound, "it is none of those that decide")
+		return kernel.Refuse(jobs.NotFound, "it is not a member")
 	}
 	return answer.Error
 }

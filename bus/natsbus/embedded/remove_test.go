@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// decide waits until a server knows of so many that decide.
+// decide waits until a server counts so many members.
 func decide(t *testing.T, s *embedded.Server, want int) {
 	t.Helper()
 	for began := time.Now(); s.Peers() != want; time.Sleep(20 * time.Millisecond) {
@@ -27,7 +27,7 @@ func decide(t *testing.T, s *embedded.Server, want int) {
 	}
 }
 
-// notThere wants the refusal that a server is none of those that decide. It asks again after a success: on a busy
+// notThere wants the refusal that a server is not a member. It asks again after a success: on a busy
 // machine an answer may be lost, and then that is right.
 func notThere(t *testing.T, s *embedded.Server, name string) {
 	t.Helper()
@@ -37,7 +37,7 @@ func notThere(t *testing.T, s *embedded.Server, name string) {
 			return
 		}
 		if err != nil || time.Since(began) > time.Minute {
-			t.Fatalf("%s is taken out, and is none of those that decide: %v", name, err)
+			t.Fatalf("%s is taken out, and is not a member: %v", name, err)
 		}
 	}
 }
@@ -45,7 +45,7 @@ func notThere(t *testing.T, s *embedded.Server, name string) {
 // The answer depends on whether one was lost before: that request may have been done.
 func TestRemoveInsists(t *testing.T) {
 	leaderless := kernel.Refuse(jobs.Unavailable, "no leader")
-	none := kernel.Refuse(jobs.NotFound, "it is none of those that decide")
+	none := kernel.Refuse(jobs.NotFound, "it is not a member")
 	lost := context.DeadlineExceeded
 	for what, c := range map[string]struct {
 		answers []error
@@ -74,7 +74,7 @@ func TestRemoveInsists(t *testing.T) {
 	}
 }
 
-// A server that died for good is taken out and another one comes in its place: again one of three may die. Otherwise
+// A server that died for good is removed and another one joins in its place: again one of three may die. Otherwise
 // there were four, of which two are no majority.
 func TestRemove(t *testing.T) {
 	tests.Long(t)

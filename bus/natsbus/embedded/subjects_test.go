@@ -25,7 +25,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// members are who uses the bus in the table below.
+// members are the users of the bus in the table below.
 var members = map[string]bus.Principal{
 	"node":    {Tenant: "default", Role: bus.Node, Name: "n1"},
 	"w1":      {Tenant: "default", Role: bus.Worker, Name: "w1", App: "billing"},
@@ -112,7 +112,7 @@ var rules = []row{
 	{"anything", "node", "node"},
 }
 
-// Who may publish and subscribe where, on each kind of server that has users.
+// The roles that may publish and subscribe on each subject, on each kind of server that has users.
 func TestWhoMayUseWhichSubject(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) (url string, as func(bus.Principal) []nats.Option){
 		"our server with users": serverWithUsers, "our server with tokens": serverWithTokens, "a server with our configuration": serverWithConfig,
@@ -136,7 +136,7 @@ func TestWhoMayUseWhichSubject(t *testing.T) {
 
 var violation = regexp.MustCompile(`Permissions Violation for (Publish|Subscription) to "(\S+)"`)
 
-// refusals tries all subjects of the table, and answers with what the server refused.
+// refusals tries all subjects of the table, and returns those that the server refused.
 func refusals(t *testing.T, url string, as []nats.Option) map[string]bool {
 	t.Helper()
 	const last = "$SYS.last" // which no user may use
@@ -179,7 +179,7 @@ func grants() (all []natsbus.Grant) {
 	return all
 }
 
-// user is how a member comes to a server with users.
+// user is how a member connects to a server with users.
 func user(p bus.Principal) []nats.Option {
 	for who, q := range members {
 		if p == q {
