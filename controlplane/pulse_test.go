@@ -45,7 +45,7 @@ func TestPulse(t *testing.T) {
 		h.worker(worker.Config{Slots: 10},
 			jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error { return nil }), jobs.Options{Key: "good"}),
 			jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error { return errors.New("no") }),
-				jobs.Options{Key: "bad", Retries: 2}),
+				jobs.Options{Key: "bad", Retries: 2, RetryDelay: jobs.None}),
 			// One whose context ends long before it returns.
 			jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error { <-release; return ctx.Err() }),
 				jobs.Options{Key: "deaf", Timeout: 10 * time.Second, MaxConcurrency: 1}),
