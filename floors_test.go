@@ -22,6 +22,7 @@ var floors = []struct {
 }{
 	{0, "internal/plain", nil},
 	{0, "internal/outcome", nil},
+	{0, "internal/argschema", []string{"jobs", "internal/kernel", "internal/plain"}},
 	{0, "internal/fastjson", []string{"internal/plain"}},
 	{0, "jobs", []string{"internal/plain", "internal/outcome", "internal/fastjson"}},
 	{0, "internal/kernel", []string{"jobs", "internal/outcome", "internal/plain", "internal/fastjson"}},
@@ -81,7 +82,7 @@ var doors = map[string][]string{
 	"github.com/jackc/pgx/v5":                {"metastore/sqlstore"},
 	"github.com/go-sql-driver/mysql":         {"metastore/sqlstore"},
 	"github.com/danielgtaylor/huma/v2":       {"api"},
-	"github.com/google/jsonschema-go":        {"worker"},
+	"github.com/google/jsonschema-go":        {"internal/argschema"},
 	"github.com/ohler55/ojg":                 {"httpspec"},
 	"github.com/sony/gobreaker/v2":           {"worker/httpjob"},
 	"github.com/spf13/cobra":                 {"cmd/carillon", "cmd/carillon/cli"},

@@ -15,7 +15,6 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
-	"github.com/carillon-scheduler/carillon/worker"
 )
 
 // newSchooled is a desk whose job billing.charge has a schema, to which arguments are held.
@@ -29,7 +28,7 @@ func newSchooled(t *testing.T) *desk {
 	declared.Schema = []byte(`{"type":"object","required":["customer"],"additionalProperties":false,
 		"properties":{"customer":{"type":"string"},"items":{"type":"array","items":{"type":"object","properties":{"price":{"type":"number"}}}}}}`)
 	d.apply(kernel.Register{App: "billing", Worker: "w1", Start: true, Job: declared})
-	d.Handler = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, CheckArgs: worker.ArgsChecker})})
+	d.Handler = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store})})
 	return d
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/carillon-scheduler/carillon/internal/argschema"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
@@ -131,7 +132,7 @@ func problemOf(ctx context.Context, log *slog.Logger, err error) *Problem {
 		location = itemLocation(item.Index)
 		faults = append(faults, Fault{Location: location, Message: text(item.Err)})
 	}
-	if args, ok := errors.AsType[*ops.ArgsError](err); ok {
+	if args, ok := errors.AsType[*argschema.Error](err); ok {
 		faults = []Fault{{Location: location + "." + args.Path(), Message: text(args.Err)}}
 		return problem(http.StatusUnprocessableEntity, codeInvalid, args.Error(), faults...)
 	}

@@ -27,6 +27,10 @@ func (s *receipts) Apply(_ context.Context, batch []kernel.Envelope) []metastore
 	return results
 }
 
+func (s *receipts) Definition(context.Context, jobs.Tenant, jobs.Key) (*kernel.Definition, error) {
+	return &kernel.Definition{}, nil
+}
+
 // What one run of a bulk allocates, without what the store does: its arguments as JSON, and the command.
 func TestAllocationsOfABulk(t *testing.T) {
 	const n, most = 1000, 5

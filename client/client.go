@@ -36,6 +36,7 @@ type Client struct {
 	signals bus.Signals
 	config  Config
 	waiting waiting
+	schemas schemas
 }
 
 var _ jobs.Caller = (*Client)(nil)

@@ -30,6 +30,7 @@ type desk struct {
 	between func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result
 	batches []int // sizes
 	looks   int   // at single runs
+	schemas int   // reads of jobs
 	down    bool  // reads are refused
 }
 

@@ -134,6 +134,9 @@ func (c *Client) check(ctx context.Context, creates []kernel.Create, traced stri
 		if err == nil && kernel.SystemKey(create.Key) {
 			err = kernel.Refuse(jobs.Forbidden, "runs of %s are started by the scheduler only", create.Key)
 		}
+		if err == nil {
+			err = c.checkArgs(ctx, create.Key, create.Args)
+		}
 		if err != nil {
 			if len(creates) > 1 {
 				err = fmt.Errorf("run number %d of the bulk: %w", i, err)

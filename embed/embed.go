@@ -246,7 +246,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 		return s.store.ready(ctx)
 	})
 	s.close = append(s.close, func() error { s.pull.close(); return nil })
-	conf := ops.Config{Backup: rows.backup, Cleaning: func() ops.Cleaning { return ops.Cleaning(s.plane.Cleaning()) }, Store: s.store, Logs: rows.logs, Live: s.live, Pull: s.pull, CheckArgs: worker.ArgsChecker, CheckHTTP: cfg.HTTPJobs.Check}
+	conf := ops.Config{Backup: rows.backup, Cleaning: func() ops.Cleaning { return ops.Cleaning(s.plane.Cleaning()) }, Store: s.store, Logs: rows.logs, Live: s.live, Pull: s.pull, CheckHTTP: cfg.HTTPJobs.Check}
 	if shared && (rows.shared && cfg.Open == nil || cfg.Cluster != nil) {
 		s.cluster = &cluster{store: rows.copies, live: s.live, calls: heeding}
 		if cfg.Cluster != nil {

@@ -156,7 +156,7 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 		}
 	}
 	if w.Set.Args != nil {
-		if err := o.args.of(d.Schema).run(*w.Set.Args); err != nil {
+		if err := o.args.Check(d.Schema, *w.Set.Args); err != nil {
 			return nil, err
 		}
 	}

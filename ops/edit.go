@@ -32,7 +32,7 @@ func (o *Ops) Edit(ctx context.Context, who Who, k kernel.Edit) (Job, error) {
 		return Job{}, err
 	}
 	if k.Set.Args != nil {
-		if err := o.args.of(d.Schema).run(*k.Set.Args); err != nil {
+		if err := o.args.Check(d.Schema, *k.Set.Args); err != nil {
 			return Job{}, err
 		}
 	}

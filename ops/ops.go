@@ -18,6 +18,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/argschema"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -39,9 +40,6 @@ type Config struct {
 	Backup func(ctx context.Context, to io.Writer) error
 	// Cleaning is what is known of clearing runs away; nil means that nothing is.
 	Cleaning func() Cleaning
-	// CheckArgs reads a JSON Schema and makes a check of arguments of it, which answers with the place of what is wrong
-	// ("" = all of it) and why; nil means that arguments are not held to their schemas.
-	CheckArgs func(schema []byte) (check func(args []byte) (place string, err error))
 	// CheckHTTP reads what an HTTP job of an app is to do, and answers with the place of what is wrong (such as request[1].url, "" =
 	// all of it) and why; nil means that it is not looked at before it runs.
 	CheckHTTP func(app string, http []byte) (place string, err error)
@@ -62,7 +60,7 @@ type Ops struct {
 	cluster      Cluster
 	backup       func(context.Context, io.Writer) error
 	cleaning     func() Cleaning
-	args         checks
+	args         argschema.Cache
 	http         func(string, []byte) (string, error)
 	seen         lately[[]Attention]
 	ahead        forecasts
@@ -72,7 +70,7 @@ type Ops struct {
 
 // New makes the verbs of a store.
 func New(c Config) *Ops {
-	o := &Ops{store: c.Store, logs: c.Logs, live: c.Live, pull: c.Pull, cluster: c.Cluster, backup: c.Backup, cleaning: c.Cleaning, args: checks{make: c.CheckArgs}, http: c.CheckHTTP, now: c.Now}
+	o := &Ops{store: c.Store, logs: c.Logs, live: c.Live, pull: c.Pull, cluster: c.Cluster, backup: c.Backup, cleaning: c.Cleaning, http: c.CheckHTTP, now: c.Now}
 	if o.forecastWork = c.ForecastWork; o.forecastWork <= 0 {
 		o.forecastWork = forecastWork
 	}

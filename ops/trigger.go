@@ -113,7 +113,7 @@ func (o *Ops) envelopes(ctx context.Context, who Who, wishes []kernel.Create) ([
 			of = o.target(ctx, who, wish.Key)
 			known[wish.Key] = of
 		}
-		if err := of.takes(wish.Args); err != nil {
+		if err := o.takes(of, wish.Args); err != nil {
 			return nil, &ItemError{Index: i, Err: err}
 		}
 		batch[i] = o.envelope(who, wish)
@@ -124,7 +124,7 @@ func (o *Ops) envelopes(ctx context.Context, who Who, wishes []kernel.Create) ([
 // target is a job that runs are wanted of: why there can be none, and what checks their arguments.
 type target struct {
 	refused error
-	check   argsCheck
+	schema  []byte
 }
 
 func (o *Ops) target(ctx context.Context, who Who, key jobs.Key) target {
@@ -135,15 +135,15 @@ func (o *Ops) target(ctx context.Context, who Who, key jobs.Key) target {
 	if d.Policy.Disabled {
 		return target{refused: kernel.Refuse(jobs.Conflict, "job %s is disabled: a run of it would only be skipped; enable it first", key)}
 	}
-	return target{check: o.args.of(d.Schema)}
+	return target{schema: d.Schema}
 }
 
 // takes says why there can be no run with these arguments. The job's own ones, which nil means, were checked before.
-func (t target) takes(args []byte) error {
+func (o *Ops) takes(t target, args []byte) error {
 	if t.refused != nil || args == nil {
 		return t.refused
 	}
-	return t.check.run(args)
+	return o.args.Check(t.schema, args)
 }
 
 // part is how many envelopes of a batch go together.

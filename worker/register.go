@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/carillon-scheduler/carillon/internal/argschema"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
@@ -60,12 +61,12 @@ func (w *Worker) prepare(j source) (*job, error) {
 		return nil, err
 	}
 	if d.Schema == nil {
-		if d.Schema, err = describe(j.Args()); err != nil {
+		if d.Schema, err = argschema.Describe(j.Args()); err != nil {
 			return nil, fmt.Errorf("job %s: %w", j.Key(), err)
 		}
 	}
 	if d.Schema != nil && d.Code.Args != nil { // a run without arguments of its own would fail by them
-		if place, err := ArgsChecker(d.Schema)(*d.Code.Args); err != nil {
+		if place, err := argschema.Checker(d.Schema)(*d.Code.Args); err != nil {
 			return nil, fmt.Errorf("job %s: default arguments: %s", j.Key(), strings.TrimPrefix(place+": "+err.Error(), ": "))
 		}
 	}

@@ -1,4 +1,4 @@
-package worker
+package argschema
 
 import (
 	"encoding/json"
@@ -43,7 +43,7 @@ func TestDescribe(t *testing.T) {
 		{"a list", reflect.TypeFor[[]string](), "", "arguments of type []string"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := describe(c.of)
+			got, err := Describe(c.of)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("error %v, want %q", err, c.err)
@@ -57,17 +57,5 @@ func TestDescribe(t *testing.T) {
 				t.Errorf("schema %s, want it to contain %s", got, c.want)
 			}
 		})
-	}
-}
-
-func TestCut(t *testing.T) {
-	for _, c := range []struct {
-		in   string
-		n    int
-		want string
-	}{{"abc", 3, "abc"}, {"abc", 2, "ab"}, {"aé", 2, "a"}, {"a\xffb", 10, "a\uFFFDb"}, {"\xff\xff\xff", 3, "\uFFFD"}, {"", 0, ""}} {
-		if got := cut(c.in, c.n); got != c.want {
-			t.Errorf("cut(%q, %d) = %q, want %q", c.in, c.n, got, c.want)
-		}
 	}
 }

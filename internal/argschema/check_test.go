@@ -1,4 +1,4 @@
-package worker
+package argschema
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ func TestArgsChecker(t *testing.T) {
 		Name  string  `json:"name"`
 		Price float64 `json:"price,omitempty"`
 	}
-	schema, err := describe(reflect.TypeFor[struct {
+	schema, err := Describe(reflect.TypeFor[struct {
 		Customer string            `json:"customer"`
 		Items    []item            `json:"items,omitempty"`
 		Labels   map[string]string `json:"labels,omitempty"`
@@ -47,7 +47,7 @@ func TestArgsChecker(t *testing.T) {
 		{"a schema that text nothing", []byte(`{}`), `{"a":1}`, "", ""},
 		{"a schema with a hole", []byte(`{"$ref":"#/nowhere"}`), `{"a":1}`, "", ""},
 	} {
-		place, err := ArgsChecker(c.schema)([]byte(c.args))
+		place, err := Checker(c.schema)([]byte(c.args))
 		if place != c.place || (err == nil) != (c.text == "") || err != nil && (!errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), c.text)) {
 			t.Errorf("%s: %q: %v; want %q: %s", c.name, place, err, c.place, c.text)
 		}
@@ -87,7 +87,7 @@ func TestHostileSchemas(t *testing.T) {
 		quickest := time.Hour
 		for range 3 { // on a machine that does other things, too
 			begun := time.Now()
-			if place, err := ArgsChecker([]byte(c.schema))([]byte(c.args)); err != nil {
+			if place, err := Checker([]byte(c.schema))([]byte(c.args)); err != nil {
 				t.Errorf("%s: %q: %v", c.name, place, err)
 			}
 			if quickest = min(quickest, time.Since(begun)); quickest <= 10*time.Second {
@@ -98,14 +98,14 @@ func TestHostileSchemas(t *testing.T) {
 			t.Errorf("%s: took %v", c.name, quickest)
 		}
 	}
-	place, err := ArgsChecker([]byte(deep))([]byte(strings.Repeat(`{"a":`, 60) + `"x"` + strings.Repeat(`}`, 60)))
+	place, err := Checker([]byte(deep))([]byte(strings.Repeat(`{"a":`, 60) + `"x"` + strings.Repeat(`}`, 60)))
 	if err == nil || !strings.HasPrefix(place, "a.a.a") {
 		t.Errorf("something wrong far below: %q: %v", place, err)
 	}
 }
 
 func BenchmarkArgsChecker(b *testing.B) {
-	schema, err := describe(reflect.TypeFor[struct {
+	schema, err := Describe(reflect.TypeFor[struct {
 		Customer string   `json:"customer"`
 		Items    []string `json:"items,omitempty"`
 	}]())
@@ -113,7 +113,7 @@ func BenchmarkArgsChecker(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := ArgsChecker(schema)([]byte(`{"customer":"c7","items":["a","b"]}`)); err != nil {
+		if _, err := Checker(schema)([]byte(`{"customer":"c7","items":["a","b"]}`)); err != nil {
 			b.Fatal(err)
 		}
 	}

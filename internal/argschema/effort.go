@@ -1,4 +1,4 @@
-package worker
+package argschema
 
 import (
 	"encoding/json"

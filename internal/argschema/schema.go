@@ -1,4 +1,4 @@
-package worker
+package argschema
 
 import (
 	"encoding"
@@ -11,9 +11,9 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// describe returns the JSON Schema of a type of arguments, from which pages make forms and programs learn what to send;
+// Describe returns the JSON Schema of a type of arguments, from which pages make forms and programs learn what to send;
 // nil without arguments, or without a description: for a type that writes its own JSON, or contains itself.
-func describe(t reflect.Type) ([]byte, error) {
+func Describe(t reflect.Type) ([]byte, error) {
 	if t == nil {
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package worker
+package argschema
 
 import (
 	"bytes"
@@ -12,12 +12,13 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
-// ArgsChecker compiles a JSON Schema into a check of arguments. The check returns the place of the error, such as
+// Checker compiles a JSON Schema into a check of arguments. The check returns the place of the error, such as
 // items[2].price ("" = the arguments as a whole), and the error. An invalid schema, or one that is too expensive (see
 // effort), checks nothing: then only the handler can reject arguments.
-func ArgsChecker(schema []byte) (check func(args []byte) (place string, err error)) {
+func Checker(schema []byte) (check func(args []byte) (place string, err error)) {
 	var s jsonschema.Schema
 	if err := json.Unmarshal(schema, &s); err != nil {
 		return accept
@@ -44,7 +45,7 @@ func ArgsChecker(schema []byte) (check func(args []byte) (place string, err erro
 			return "", nil
 		}
 		place, why := search{}.locate(&s, v, "", err)
-		return place, kernel.Invalid("%s", plain(why))
+		return place, kernel.Invalid("%s", short(why))
 	}
 }
 
@@ -119,8 +120,8 @@ func join(place, name string) string {
 	return place + "." + name
 }
 
-// plain shortens the library's error: no location in the schema, and a bounded length.
-func plain(err error) string {
+// short shortens the library's error: no location in the schema, and a bounded length.
+func short(err error) string {
 	text := err.Error()
 	for strings.HasPrefix(text, "validating ") {
 		_, rest, found := strings.Cut(text, ": ")
@@ -129,5 +130,5 @@ func plain(err error) string {
 		}
 		text = rest
 	}
-	return cut(text, 300)
+	return plain.Cut(strings.ToValidUTF8(text, "\uFFFD"), 300)
 }

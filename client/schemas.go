@@ -1,0 +1,69 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/argschema"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+const (
+	keepSchema  = time.Minute     // how long a job's schema is used without reading it again
+	keepFailure = time.Second     // how long after a failed read nothing is checked
+	readTime    = 2 * time.Second // how long a request waits for the schema of its job
+)
+
+// schemas are the schemas of jobs, as the client read them last. A request that breaks a schema is refused before it is
+// sent, as the API does; whether the job exists is for the store to decide.
+type schemas struct {
+	checks argschema.Cache
+
+	mu sync.Mutex
+	of map[jobs.Key]schema
+}
+
+type schema struct {
+	text  []byte
+	until time.Time // it is read again after this
+}
+
+// checkArgs returns why arguments do not fit the schema of their job. A schema that was read before this call is read again
+// before it refuses anything: the job may have changed. Without a control plane, or a job, nothing is checked.
+func (c *Client) checkArgs(ctx context.Context, key jobs.Key, args []byte) error {
+	if len(args) == 0 {
+		return nil
+	}
+	c.schemas.mu.Lock()
+	known, ok := c.schemas.of[key]
+	c.schemas.mu.Unlock()
+	if ok && time.Now().Before(known.until) && c.schemas.checks.Check(known.text, args) == nil {
+		return nil
+	}
+	if err := c.schemas.checks.Check(c.readSchema(ctx, key), args); err != nil {
+		return fmt.Errorf("job %s: %w", key, err)
+	}
+	return nil
+}
+
+// readSchema reads and keeps the schema of a job; nil if it has none, or if it could not be read now.
+func (c *Client) readSchema(ctx context.Context, key jobs.Key) []byte {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	s := schema{until: time.Now().Add(keepFailure)}
+	if d, err := c.store.Definition(ctx, c.config.Tenant, key); err == nil {
+		s = schema{d.Schema, time.Now().Add(keepSchema)}
+	}
+	c.schemas.mu.Lock()
+	defer c.schemas.mu.Unlock()
+	if c.schemas.of == nil || len(c.schemas.of) >= maxKeys {
+		c.schemas.of = map[jobs.Key]schema{}
+	}
+	c.schemas.of[key] = s
+	return s.text
+}
+
+// maxKeys bounds the jobs whose schemas a client keeps.
+const maxKeys = 10_000
