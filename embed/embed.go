@@ -32,6 +32,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
 	"github.com/carillon-scheduler/carillon/metrics"
 	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/trace"
@@ -138,6 +139,7 @@ type Scheduler struct {
 	live       *live
 	cluster    *cluster // nil = it is alone
 	store      *led
+	database   *sqlstore.Store // nil = rows are in another store
 	plane      *controlplane.ControlPlane
 	ops        *ops.Ops
 	client     *client.Client

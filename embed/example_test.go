@@ -2,6 +2,7 @@ package embed_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"log"
 	"net/http"
@@ -62,4 +63,29 @@ func ExampleScheduler_Handler() {
 	}
 	http.Handle("/jobs/", s.Handler())
 	log.Fatal(http.ListenAndServe("127.0.0.1:8080", nil))
+}
+
+// An order and the run that ships it are stored in one transaction: both exist, or none.
+func ExampleScheduler_EnqueueTx() {
+	type order struct{ Item string }
+	ship := jobs.Trigger[order]("shop.ship")
+	add := func(ctx context.Context, db *sql.DB, s *embed.Scheduler, o order) error { // s has db's database as its Database
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() // does nothing after a commit
+		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (item) VALUES ($1)", o.Item); err != nil {
+			return err
+		}
+		r, err := ship.Request(o)
+		if err != nil {
+			return err
+		}
+		if err := s.EnqueueTx(ctx, tx, r); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	_ = add
 }

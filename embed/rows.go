@@ -83,7 +83,7 @@ func (s *Scheduler) openDatabase(ctx context.Context, cfg Config, clock *metasto
 	if err != nil {
 		return rows{}, err
 	}
-	s.close = append(s.close, store.Close)
+	s.database, s.close = store, append(s.close, store.Close)
 	r := rows{store: store, clock: clock, logs: store.Logs(), elector: store, retain: store, where: store.Where(), shared: true, deliver: store.Deliver, beside: store.Beside,
 		backup: func(context.Context, io.Writer) error { return kernel.Refuse(jobs.Conflict, "%s", store.HowToBackUp()) }}
 	if cfg.Triggering == Distributed {
