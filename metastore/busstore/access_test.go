@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
-// Who may come in is asked and said by nodes alone, whatever others write into their envelopes.
-func TestOnlyNodesDecideWhoComesIn(t *testing.T) {
+// Only nodes read and change tokens and sessions, whatever others write into their envelopes.
+func TestOnlyNodesAuthenticate(t *testing.T) {
 	h := newHouse(t, Config{})
 	n := h.as(node)
 	token := kernel.Token{ID: "aaaa1111", Name: "ann", Role: kernel.RoleAdmin, Hash: make([]byte, 32)}

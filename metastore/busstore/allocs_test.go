@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// canned is a bus whose other end always says the same.
+// canned is a bus whose other end always returns the same answer.
 type canned struct {
 	bus.Calls
 	answer []byte
@@ -23,7 +23,7 @@ type canned struct {
 func (c canned) Call(context.Context, string, []byte) ([]byte, error) { return c.answer, nil }
 func (canned) Limit() int                                             { return 1 << 20 }
 
-// What a command of a large batch allocates on the asker's side: of what is answered with a receipt no more than that.
+// Allocations of a command of a large batch on the caller's side: with a receipt as answer no more than the receipt.
 func TestAllocationsOfACommand(t *testing.T) {
 	const n = 500
 	run := &kernel.Run{Tenant: "default", ID: jobs.ID{1}, Key: "charge", App: "billing", State: jobs.Enqueued, Args: []byte(`{}`), Due: time.Unix(1, 0), Attempt: 1}

@@ -6,16 +6,16 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Who may say and ask what. A node may everything, for all tenants, and may name the person for whom it asks. A
-// worker may do what its runs need, a client what a program that enqueues needs, both in their own tenant and
-// under their own name.
+// Which role may send which command and read what. Nodes may do everything, for all tenants, and may name the person
+// on whose behalf they act. A worker may do what its runs need, a client what a program that enqueues needs, both in
+// their own tenant and under their own name.
 
-// roles is a set of roles beside nodes.
+// roles is a set of roles other than node.
 type roles byte
 
 const (
-	nobody  roles = 0
-	workers roles = 1 << iota
+	nodesOnly roles = 0
+	workers   roles = 1 << iota
 	clients
 )
 
@@ -31,51 +31,51 @@ func (r roles) have(role bus.Role) bool {
 	return false
 }
 
-// mayCommand has a row for each command: a verb that is not in it is refused to all but nodes, and a test fails.
+// mayCommand has a row for each command. A verb without a row is refused to all but nodes; a test fails then.
 var mayCommand = map[kernel.Verb]roles{
 	kernel.VerbRegister:   workers,
-	kernel.VerbEdit:       nobody,
-	kernel.VerbPause:      nobody,
-	kernel.VerbResume:     nobody,
+	kernel.VerbEdit:       nodesOnly,
+	kernel.VerbPause:      nodesOnly,
+	kernel.VerbResume:     nodesOnly,
 	kernel.VerbCreate:     workers | clients,
-	kernel.VerbFire:       nobody,
-	kernel.VerbRelease:    nobody,
+	kernel.VerbFire:       nodesOnly,
+	kernel.VerbRelease:    nodesOnly,
 	kernel.VerbClaim:      workers,
 	kernel.VerbFinish:     workers,
 	kernel.VerbReturned:   workers,
 	kernel.VerbCheckpoint: workers,
-	kernel.VerbExpire:     nobody,
+	kernel.VerbExpire:     nodesOnly,
 	kernel.VerbCancel:     clients,
-	kernel.VerbConfigure:  nobody,
-	kernel.VerbLead:       nobody,
-	kernel.VerbRefresh:    nobody,
-	kernel.VerbForget:     nobody,
-	kernel.VerbHand:       nobody,
-	kernel.VerbDelete:     nobody,
-	kernel.VerbGrant:      nobody,
-	kernel.VerbRevoke:     nobody,
-	kernel.VerbSignIn:     nobody,
-	kernel.VerbSignOut:    nobody,
-	kernel.VerbTrim:       nobody,
-	kernel.VerbInvite:     nobody,
-	kernel.VerbJoin:       nobody,
-	kernel.VerbMembers:    nobody,
-	kernel.VerbExpand:     nobody,
+	kernel.VerbConfigure:  nodesOnly,
+	kernel.VerbLead:       nodesOnly,
+	kernel.VerbRefresh:    nodesOnly,
+	kernel.VerbForget:     nodesOnly,
+	kernel.VerbHand:       nodesOnly,
+	kernel.VerbDelete:     nodesOnly,
+	kernel.VerbGrant:      nodesOnly,
+	kernel.VerbRevoke:     nodesOnly,
+	kernel.VerbSignIn:     nodesOnly,
+	kernel.VerbSignOut:    nodesOnly,
+	kernel.VerbTrim:       nodesOnly,
+	kernel.VerbInvite:     nodesOnly,
+	kernel.VerbJoin:       nodesOnly,
+	kernel.VerbMembers:    nodesOnly,
+	kernel.VerbExpand:     nodesOnly,
 
-	kernel.VerbSetCalendar:  nobody,
-	kernel.VerbDropCalendar: nobody,
-	kernel.VerbDrain:        nobody,
-	kernel.VerbMark:         nobody,
+	kernel.VerbSetCalendar:  nodesOnly,
+	kernel.VerbDropCalendar: nodesOnly,
+	kernel.VerbDrain:        nodesOnly,
+	kernel.VerbMark:         nodesOnly,
 	kernel.VerbExpect:       workers,
-	kernel.VerbHear:         nobody,
-	kernel.VerbClean:        nobody,
-	kernel.VerbBackfill:     nobody,
+	kernel.VerbHear:         nodesOnly,
+	kernel.VerbClean:        nodesOnly,
+	kernel.VerbBackfill:     nodesOnly,
 	kernel.VerbNotify:       workers,
 
-	kernel.VerbFinalizeUpgrade: nobody,
+	kernel.VerbFinalizeUpgrade: nodesOnly,
 }
 
-// mayAsk has a row for each question. A worker reads the run it works on and the job it belongs to.
+// mayAsk has a row for each read. A worker reads the run it works on and the job it belongs to.
 var mayAsk = map[verb]roles{
 	askApply:       workers | clients,
 	askDefinition:  workers | clients,
@@ -85,17 +85,17 @@ var mayAsk = map[verb]roles{
 	askLedger:      clients,
 	askCounts:      clients,
 	askGlobal:      clients,
-	askToken:       nobody,
-	askTokens:      nobody,
-	askSession:     nobody,
-	askAudits:      nobody,
+	askToken:       nodesOnly,
+	askTokens:      nodesOnly,
+	askSession:     nodesOnly,
+	askAudits:      nodesOnly,
 	askHistory:     clients,
 	askCalendars:   clients,
 	askBrief:       workers | clients,
 }
 
-// authorize refuses a command that from may not send, and signs one that it may: tenant, actor and origin are those of the
-// connection, whatever the envelope says. Actor is from's, named once for many commands.
+// authorize refuses a command that from may not send, and signs one that it may: tenant, actor and origin come from
+// the connection, not from the envelope. Actor is from's, named once for many commands.
 func authorize(from bus.Principal, actor string, e *kernel.Envelope) error {
 	if from.Role == bus.Node {
 		if e.Actor == "" {
@@ -128,8 +128,8 @@ func authorize(from bus.Principal, actor string, e *kernel.Envelope) error {
 	return nil
 }
 
-// programs makes a wish one of a program: it comes from code, or from a run that it names as its parent (see
-// server.parent). What people ask for, and runs that are made of others, come from nodes.
+// programs makes a run one of a program: it comes from code, or from a run that it names as its parent (see
+// server.parent). Runs that people request, and runs derived from others, come from nodes.
 func programs(actor string, k *kernel.Create) error {
 	switch k.Origin {
 	case "", kernel.FromCode, kernel.FromParent:
@@ -143,14 +143,14 @@ func programs(actor string, k *kernel.Create) error {
 	if !k.Parent.IsZero() {
 		k.Origin = kernel.FromParent
 	}
-	// Whoever knows a job, or a run, can reckon the IDs of what follows from it, and would take them before it is there.
+	// The IDs of follow-up runs can be computed from a job or a run. A client could otherwise take one in advance.
 	if kernel.IsDerived(k.ID) {
-		return kernel.Refuse(jobs.Forbidden, "%s may not make run %s: an ID of version 8 is one that follows from something else; name runs with jobs.NewID, and ask once with an idempotency key", actor, k.ID)
+		return kernel.Refuse(jobs.Forbidden, "%s may not make run %s: IDs of version 8 are reserved for runs that Carillon derives from others; use jobs.NewID, and an idempotency key against duplicates", actor, k.ID)
 	}
 	return nil
 }
 
-// workerOf is the worker that a command speaks for, or "".
+// workerOf returns the worker on whose behalf a command acts, or "".
 func workerOf(c kernel.Command) string {
 	switch k := c.(type) {
 	case kernel.Register:
@@ -171,7 +171,7 @@ func workerOf(c kernel.Command) string {
 	return ""
 }
 
-// reads refuses a question that from may not ask, and fills in its tenant.
+// reads refuses a read that from may not do, and fills in its tenant.
 func reads(from bus.Principal, v verb, q *question) error {
 	if q.Tenant == "" {
 		q.Tenant = from.Tenant
@@ -187,12 +187,12 @@ func reads(from bus.Principal, v verb, q *question) error {
 	return nil
 }
 
-// maxKeys is how many jobs others than nodes may ask for by their keys at once: each that is found is looked for among
-// them all, while nobody can write.
+// maxKeys is how many jobs a worker or a client may read by key at once: each match is looked up among all jobs while
+// writes wait.
 const maxKeys = 10_000
 
-// toldTo is a run as somebody may see it: a client has no use for the key by which others' words about the run are known.
-func toldTo(from bus.Principal, run *kernel.Run) *kernel.Run {
+// visibleTo is a run as from may see it: a client has no use for the key that authenticates feedback about the run.
+func visibleTo(from bus.Principal, run *kernel.Run) *kernel.Run {
 	if from.Role != bus.Client || run.Feedback == nil {
 		return run
 	}
@@ -201,12 +201,11 @@ func toldTo(from bus.Principal, run *kernel.Run) *kernel.Run {
 	return &seen
 }
 
-// trim makes of an answer what is the asker's business: a worker or a client sees the run it speaks of, and not
-// those to which that run's slots went. Whoever claims a run is told what it takes to run it; to all else the answer
-// says where the run stands: as a receipt, to those who know of them. Writing and reading the whole row would cost more
-// than the command. Who wants to see it reads it.
+// trim reduces an answer to what its reader may see: a worker or a client gets the run its command was about, and not
+// those that took that run's slots. A claim returns what the worker needs to start the run; other commands return a
+// receipt, if the reader knows receipts, because whole rows cost more than the command itself.
 //
-// It makes its answer in room, which serves for the next one when this one has been encoded.
+// It builds the answer in room, which the next one reuses once this one is encoded.
 func (room *room) trim(from bus.Principal, v verb, c kernel.Command, e *kernel.Effect) *kernel.Effect {
 	if from.Role == bus.Node || len(e.Runs) == 0 {
 		return e

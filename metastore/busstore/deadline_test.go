@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// holding is a bus that holds the request of one call back, as the socket of a frozen process does. Its caller waits in
-// vain, and the next one reaches somebody else.
+// holding is a bus that delays the request of one call, as the socket of a frozen process does. Its caller waits in
+// vain, and the next call reaches another server.
 type holding struct {
 	bus.Calls
 	mu   sync.Mutex
@@ -60,7 +60,7 @@ func TestLateRequests(t *testing.T) {
 		h, _ := open(t)
 		l := &holding{Calls: h.hub.As(client)}
 		s, people := New(l, client), h.as(node)
-		late := func() error { // the frozen process goes on
+		late := func() error { // the frozen process continues
 			t.Helper()
 			answer, err := l.Calls.Call(t.Context(), bus.ServiceStore, l.request())
 			if err != nil {
@@ -92,7 +92,7 @@ func TestLateRequests(t *testing.T) {
 			t.Errorf("a request ten minutes late has made %+v (%v)", run, err)
 		}
 
-		// A change that was repeated elsewhere does not undo what somebody else did since.
+		// A change that was repeated elsewhere does not undo a later one of another client.
 		l.Calls = h.hub.As(node)
 		s = New(l, node)
 		h.must(t, s, kernel.Edit{Key: "charge", Set: kernel.Settings{Priority: new(1)}})
@@ -119,8 +119,8 @@ func TestLateRequests(t *testing.T) {
 	})
 }
 
-// The time by which a server tells how old requests are is never slower than the wall clock, which goes on while a
-// machine is suspended, nor than the steady one, which nobody can set back.
+// The clock that measures the age of requests is never slower than the wall clock, which runs while a machine is
+// suspended, nor than the steady one, which cannot be set back.
 func TestTheClockOfDeadlines(t *testing.T) {
 	c := &clock{}
 	for i, step := range []struct{ steady, wall, want time.Duration }{
@@ -128,7 +128,7 @@ func TestTheClockOfDeadlines(t *testing.T) {
 		{2 * time.Second, 2 * time.Second, 2 * time.Second},
 		{3 * time.Second, time.Hour, time.Hour},                                 // it was suspended, or set ahead
 		{4 * time.Second, time.Minute, time.Hour + time.Second},                 // it was set back
-		{5 * time.Second, time.Minute + time.Second, time.Hour + 2*time.Second}, // and goes on
+		{5 * time.Second, time.Minute + time.Second, time.Hour + 2*time.Second}, // and continues
 	} {
 		if got := c.advance(step.steady, step.wall); got != step.want {
 			t.Errorf("step %d: %v, want %v", i, got, step.want)

@@ -87,11 +87,12 @@ func (a *attacked) flush(nc *nats.Conn) {
 	}
 }
 
-// A worker that knows everything about a node's question but may publish only what a worker may cannot answer it: here it
-// is given the reply subject and the request, and answers before the leader does that its token is an administrator's.
+// A worker that knows everything about a node's question cannot answer it, since it may only publish what a worker
+// may: here it gets the reply subject and the request, and claims, before the leader answers, that its token is an
+// administrator's.
 func TestForgedAnswerToATokenCheck(t *testing.T) {
 	a := newAttacked(t)
-	// What a leader would answer that knows the forger's token as an administrator's.
+	// The answer of a leader that knows the forger's token as an administrator's.
 	theirs, forgery := memstore.Open(memstore.Config{}), membus.New()
 	text := ops.TokenText(jobs.DefaultTenant)
 	if _, err := ops.New(ops.Config{Store: theirs}).Adopt(t.Context(), ops.Who{Actor: "person:eve", Role: ops.Admin}, ops.NewToken{Name: "eve", Role: kernel.RoleAdmin}, text); err != nil {
@@ -134,9 +135,8 @@ func TestForgedAnswerToATokenCheck(t *testing.T) {
 	}
 }
 
-// What a worker sees of a node's reply subjects, when it is handed lists, says nothing about where the node awaits other
-// answers.
-func TestReplySubjectsTellNothing(t *testing.T) {
+// The reply subjects that a worker sees when it gets lists do not reveal where the node awaits other answers.
+func TestReplySubjectsRevealNothing(t *testing.T) {
 	a := newAttacked(t)
 	if err := busstore.Serve(t.Context(), a.leader, memstore.Open(memstore.Config{}), busstore.Config{}); err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func TestReplySubjectsTellNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-done; err != nil {
-			t.Fatalf("a worker cannot answer what it is handed: %v", err)
+			t.Fatalf("a worker cannot answer a request that it received: %v", err)
 		}
 		if _, err := busstore.New(a.follower, followerName).Audits(t.Context(), metastore.AuditQuery{Tenant: "default", Limit: 1}); err != nil {
 			t.Fatal(err)

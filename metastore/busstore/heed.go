@@ -8,10 +8,9 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 )
 
-// Heed makes a bus whose calls go to the node that leads, and are not waited for when another one begins to. Whoever was
-// asked and died never answers, and nobody says so; but the next one tells everybody that it leads, and then it can be
-// asked in the same words. One that is frozen is not asked any more. as is who this end is. What is begun here ends with
-// the bus.
+// Heed makes a bus whose calls go to the leader, and stop waiting when another node starts to lead. A leader that
+// crashed never answers, but the next one announces itself on the bus, and the same request can go to it. A frozen
+// leader gets no more calls. Heed calls as the principal as. What it starts ends with the bus.
 func Heed(b bus.Bus, as bus.Principal) bus.Bus {
 	h := &heeding{Bus: b, as: as}
 	h.era, h.end = context.WithCancel(context.Background())
@@ -24,17 +23,17 @@ type heeding struct {
 	listens sync.Once
 
 	mu   sync.Mutex
-	term uint64          // the newest that was heard of
-	mute bool            // and its leader did not answer: whoever serves is asked, until it is heard again
+	term uint64          // the newest announced term
+	mute bool            // its leader did not answer: calls go to any node until it announces itself again
 	era  context.Context // ends when there is a newer one
 	end  context.CancelFunc
 }
 
-// Call asks, and stops waiting when another node begins to lead: what became of it is then unknown. Who it is that leads
-// may not be known; then whoever serves is asked.
+// Call sends a request, and stops waiting when another node starts to lead: the outcome is then unknown. While the
+// leader is unknown, any node that serves may answer.
 func (h *heeding) Call(ctx context.Context, service string, request []byte) ([]byte, error) {
 	h.listens.Do(func() {
-		// If it fails, only patience is needed.
+		// A failure only makes calls wait longer.
 		go func() { _ = h.Listen(context.Background(), "", bus.TopicCancel, h.as.Name, h.hear) }()
 	})
 	asking, cancel := context.WithCancel(ctx)
@@ -53,7 +52,7 @@ func (h *heeding) Call(ctx context.Context, service string, request []byte) ([]b
 	return h.Bus.Call(asking, service, request)
 }
 
-// now is the term whose leader is to be asked, 0 = whoever serves, and what ends with it.
+// now returns the term whose leader gets the calls, 0 = any node, and the context that ends with it.
 func (h *heeding) now() (term uint64, era context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
 )
 
-// Who waits for an answer of a leader that is dead asks the next one as soon as that says that it leads.
+// A caller that waits for a dead leader asks the next one as soon as that announces itself.
 func TestHeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := membus.New()
@@ -25,7 +25,7 @@ func TestHeed(t *testing.T) {
 		dead, die := context.WithCancel(t.Context())
 		if err := node.Serve(dead, "store", func(ctx context.Context, _ bus.Principal, _ []byte) ([]byte, error) {
 			<-ctx.Done()
-			time.Sleep(time.Hour) // it never says anything any more
+			time.Sleep(time.Hour) // it never answers
 			return nil, nil
 		}); err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func TestHeed(t *testing.T) {
 			asked <- err
 		}()
 		time.Sleep(time.Second)
-		for _, from := range []bus.Role{bus.Worker, bus.Node} { // only a node says who leads
+		for _, from := range []bus.Role{bus.Worker, bus.Node} { // only a node announces a leader
 			teller := hub.As(bus.Principal{Tenant: "default", Role: from, Name: "t"})
 			defer teller.Close()
 			err := teller.Signal(t.Context(), bus.Signal{Topic: bus.TopicCancel, Data: bus.Encode(bus.Stop{Term: 7, Stale: true})})
@@ -70,8 +70,8 @@ func TestHeed(t *testing.T) {
 	})
 }
 
-// Of those who serve the store one is frozen: who knows the leader's term does not ask it. While that leader does not answer
-// either, whoever serves is asked.
+// One of two servers is frozen: a client that knows the leader's term does not ask it. While that leader does not
+// answer either, the client asks any server.
 func TestHeedAsksTheLeader(t *testing.T) {
 	server, err := embedded.Start(embedded.Config{DontListen: true})
 	if err != nil {
@@ -109,14 +109,14 @@ func TestHeedAsksTheLeader(t *testing.T) {
 		_, err := heeding.Call(ctx, "store", nil)
 		return err
 	}
-	told := make(chan bus.Signal, 100) // it hears what b hears, later
-	if err := b.Listen(t.Context(), "", bus.TopicCancel, as.Name, func(s bus.Signal) { told <- s }); err != nil {
+	heard := make(chan bus.Signal, 100) // gets b's signals, later
+	if err := b.Listen(t.Context(), "", bus.TopicCancel, as.Name, func(s bus.Signal) { heard <- s }); err != nil {
 		t.Fatal(err)
 	}
-	// Nobody is known yet, so one of the two is asked. It listens from then on.
+	// No leader is known yet, so one of the two is asked. It listens from then on.
 	for end := time.Now().Add(30 * time.Second); ask(100*time.Millisecond) != nil; {
 		if time.Now().After(end) {
-			t.Fatal("nobody answers")
+			t.Fatal("no server answers")
 		}
 	}
 	leads := func(term uint64) {
@@ -125,12 +125,12 @@ func TestHeedAsksTheLeader(t *testing.T) {
 			if err := lives.Signal(t.Context(), bus.Signal{Topic: bus.TopicCancel, Data: bus.Encode(bus.Stop{Term: term, Stale: true})}); err != nil {
 				t.Fatal(err)
 			}
-			<-told
+			<-heard
 			if busstore.Heeds(heeding) == term {
 				return
 			}
 			if time.Now().After(end) {
-				t.Fatalf("term %d is not heard of", term)
+				t.Fatalf("term %d did not arrive", term)
 			}
 		}
 	}
@@ -144,11 +144,11 @@ func TestHeedAsksTheLeader(t *testing.T) {
 	serve("frozen, too", 9, false)
 	leads(9)
 	if err := ask(10 * time.Millisecond); err == nil {
-		t.Fatal("who is frozen answers")
+		t.Fatal("the frozen server answers")
 	}
 	for end := time.Now().Add(30 * time.Second); ask(100*time.Millisecond) != nil; {
 		if time.Now().After(end) {
-			t.Fatal("nobody but the leader is asked, who does not answer")
+			t.Fatal("only the leader is asked, which does not answer")
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestStoreBehindNATS(t *testing.T) {
 	})
 }
 
-// What a command costs behind a server, for callers who send one each. The store's commit takes no time here.
+// Cost of a command behind a server, for callers that send one each. The store's commit takes no time here.
 func BenchmarkApplyBehindNATS(b *testing.B) {
 	server, err := embedded.Start(embedded.Config{DontListen: true})
 	if err != nil {

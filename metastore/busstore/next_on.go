@@ -4,5 +4,5 @@ package busstore
 
 import "github.com/carillon-scheduler/carillon/internal/kernel"
 
-// The command that builds with the tag nextrules have more is for clients, which tests of upgrades are.
+// The command that builds with the tag nextrules add is for clients: tests of upgrades are clients.
 func init() { mayCommand[kernel.VerbAnnotate] = clients }

@@ -10,9 +10,9 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// The client's reads. Each may be asked again without harm, so all that fails on the way is.
+// The client's reads. They have no effects, so each is repeated after any failure on the way.
 
-// ask puts a question until it is answered, ctx ends or half a minute is over.
+// ask repeats a read until it is answered, ctx ends or half a minute has passed.
 func ask[R kernel.Row](ctx context.Context, s *store, v verb, q question) (reply, []R, error) {
 	if q.Tenant == "" {
 		q.Tenant = s.as.Tenant
@@ -97,7 +97,7 @@ func (s *store) Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, lim
 	return rows, err
 }
 
-// Counts says how many runs there are.
+// Counts returns how many runs there are.
 func (s *store) Counts(ctx context.Context, q metastore.CountQuery) (metastore.Counts, error) {
 	r, rows, err := ask[*kernel.Tally](ctx, s, askCounts, question{Tenant: q.Tenant, Key: q.Job, Name: q.Payer, From: q.From, To: q.To})
 	c := metastore.Counts{Live: r.Live, Waiting: r.Waiting}
@@ -110,7 +110,7 @@ func (s *store) Counts(ctx context.Context, q metastore.CountQuery) (metastore.C
 	return c, err
 }
 
-// Global is what holds for the whole tenant.
+// Global is the settings and state of the whole tenant.
 func (s *store) Global(ctx context.Context, tenant jobs.Tenant) (*kernel.Global, error) {
 	return one[*kernel.Global](ctx, s, askGlobal, question{Tenant: tenant})
 }
@@ -155,12 +155,12 @@ func (s *store) Session(ctx context.Context, tenant jobs.Tenant, id string) (*ke
 	return one[*kernel.Session](ctx, s, askSession, question{Tenant: tenant, Name: id})
 }
 
-// History is what was said about a job before.
+// History is the former versions of a job.
 func (s *store) History(ctx context.Context, tenant jobs.Tenant, job jobs.ID) (*kernel.History, error) {
 	return one[*kernel.History](ctx, s, askHistory, question{Tenant: tenant, ID: job})
 }
 
-// Audits lists who changed what. There may be fewer than asked for, if those are more than the bus carries.
+// Audits lists the audit lines. There may be fewer than requested, if those are more than the bus carries.
 func (s *store) Audits(ctx context.Context, q metastore.AuditQuery) ([]*kernel.Audit, error) {
 	_, rows, err := ask[*kernel.Audit](ctx, s, askAudits, question{Tenant: q.Tenant, Target: q.Target, Actor: q.Actor, Before: q.Before, Limit: q.Limit})
 	return rows, err

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Whoever claims gets the run, everything else of workers and clients is answered with a receipt, and a node with rows.
-// That is so with an older server, too, which knows of no receipts: it is asked in its own words.
+// A claim is answered with the run, other commands of workers and clients with a receipt, and a node with rows. The
+// same holds with an older server without receipts: the client falls back to the old request.
 func TestReceipts(t *testing.T) {
 	for name, older := range map[string]bool{"receipts": false, "an older server": true} {
 		t.Run(name, func(t *testing.T) {
@@ -28,24 +28,24 @@ func TestReceipts(t *testing.T) {
 					t.Fatalf("the answer is %+v", e)
 				}
 				if stands, ok := e.Stands(); !ok || stands.ID != id || stands.State != state || stands.Key != "charge" || stands != e.Run().Summary() {
-					t.Errorf("it stands %+v, want %s", stands, state)
+					t.Errorf("state is %+v, want %s", stands, state)
 				}
 			}
 			w(register("billing", "billing", "charge"))
 			brief(c(kernel.Create{ID: jobs.ID{1}, Key: "charge", Args: []byte(`{"n":1}`)}), jobs.ID{1}, jobs.Enqueued)
 			if run := w(kernel.Claim{ID: jobs.ID{1}, Worker: "billing", Attempt: 1}).Run(); run == nil || string(run.Args) != `{"n":1}` || run.Worker != "billing" {
-				t.Errorf("whoever claims is told %+v", run)
+				t.Errorf("the claim returns %+v", run)
 			}
 			brief(w(kernel.Finish{ID: jobs.ID{1}, Worker: "billing", Attempt: 1, Outcome: kernel.OutcomeSuccess}), jobs.ID{1}, jobs.Succeeded)
 			if e := n(kernel.Create{ID: jobs.ID{2}, Key: "charge", Args: []byte(`{"n":2}`)}); e.Summary != nil || string(e.Run().Args) != `{"n":2}` {
-				t.Errorf("a node is told %+v", e)
+				t.Errorf("a node gets %+v", e)
 			}
 			times := map[verb]int{}
 			for _, v := range asked {
 				times[v]++
 			}
 			want := map[verb]int{askBrief: 4, askApply: 1}
-			if older { // each end asks in new words once
+			if older { // each end sends the new request once
 				want = map[verb]int{askBrief: 2, askApply: 5}
 			}
 			if times[askBrief] != want[askBrief] || times[askApply] != want[askApply] {
@@ -55,7 +55,7 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
-// listening notes what is asked, and has the server be older than receipts.
+// listening records requests, and has the server be older than receipts.
 type listening struct {
 	bus.Calls
 	asked *[]verb
@@ -74,7 +74,7 @@ func (l listening) Call(ctx context.Context, service string, request []byte) ([]
 	return l.Calls.Call(ctx, service, request)
 }
 
-// What is wrong with a request is said, and not asked for ever.
+// A malformed request is refused, and not repeated for ever.
 func TestARequestThatIsWrong(t *testing.T) {
 	h := newHouse(t, Config{})
 	s := New(refusing{h.hub.As(client)}, client)

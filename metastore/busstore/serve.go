@@ -13,20 +13,20 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Config says how a store is served. The zero value works.
+// Config configures Serve. The zero value works.
 type Config struct {
-	// Kept says that a worker registers, creates, claims, ends and reads in its own app only, that of its principal: for
-	// a bus that makes sure who is who. Default: a worker may do so in all apps of its tenant.
+	// Kept limits a worker to its own app, that of its principal, when it registers, creates, claims, ends and reads:
+	// for a bus that authenticates. Default: a worker may act in all apps of its tenant.
 	Kept bool
-	// Current says why what is read here may not be what holds, or nil. A read is then refused, as jobs.Unavailable: who
-	// asks asks again, whoever leads by then. Default: what is here always holds.
+	// Current returns an error while local reads may be stale, else nil. A read is then refused as jobs.Unavailable,
+	// and the caller repeats it, with the new leader by then. Default: local reads are never stale.
 	Current func(context.Context) error
-	// Logger gets a line when something was refused as forbidden, at most one a second, with how many requests that were
-	// so far. Default: nowhere.
+	// Logger gets a line for requests refused as forbidden, at most one a second, with their count so far. Default:
+	// none.
 	Logger *slog.Logger
 }
 
-// Serve answers calls from a store until ctx ends. It returns once it serves.
+// Serve answers calls from a store until ctx ends. It returns as soon as it serves.
 func Serve(ctx context.Context, calls bus.Calls, store metastore.Store, c Config) error {
 	if c.Logger == nil {
 		c.Logger = discard
@@ -45,14 +45,14 @@ type server struct {
 	clock *clock
 
 	likely atomic.Int64 // bytes that an answer to a command takes, as the last ones did
-	// likelyBrief is that of answers that are receipts.
+	// likelyBrief is likely for answers that are receipts.
 	likelyBrief atomic.Int64
 	refused     atomic.Int64 // requests
 	complaint   atomic.Int64 // the second of the last line about it
 }
 
-// refuse logs that something was refused as forbidden, but not more than once a second: whoever sends such requests
-// must not fill the disk of the log with them.
+// refuse logs a request refused as forbidden, at most once a second: a client that repeats such requests must not
+// fill the disk with log lines.
 func (s *server) refuse(what string, from bus.Principal, err error) {
 	n := s.refused.Add(1)
 	now := time.Now().Unix()
@@ -85,7 +85,7 @@ func (s *server) answer(ctx context.Context, from bus.Principal, request []byte)
 	return s.read(ctx, from, v, q)
 }
 
-// apply puts aside what from may not say, and has the rest applied as one batch.
+// apply refuses the commands that from may not send, and applies the rest as one batch.
 func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []byte) ([]byte, error) {
 	deadline, batch, err := decodeCommands(body, from.Role)
 	if err != nil {
@@ -95,9 +95,9 @@ func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []b
 	var answers []metastore.Result
 	late := s.clock.late(deadline)
 	if late > 0 {
-		answers = metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: the request came %v after its sender had stopped waiting for an answer", late.Round(time.Millisecond)))
+		answers = metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: the request arrived %v after its sender had stopped waiting for an answer", late.Round(time.Millisecond)))
 	} else {
-		if late < 0 { // whoever it is handed on to has no longer
+		if late < 0 { // the store that it is passed to has no longer
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, -late)
 			defer cancel()
@@ -128,8 +128,7 @@ func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []b
 	return b, nil
 }
 
-// judge answers with the commands that from may send, and with why it may not send which others; with no refusals if
-// there are none.
+// judge returns the commands that from may send, and a refusal for each of the others; no refusals if there are none.
 func (s *server) judge(ctx context.Context, from bus.Principal, batch []kernel.Envelope) (refusals []error, allowed []kernel.Envelope) {
 	actor := from.Actor()
 	var last, old error
@@ -142,7 +141,7 @@ func (s *server) judge(ctx context.Context, from bus.Principal, batch []kernel.E
 				err = s.parent(ctx, from, &batch[i], &parent)
 			}
 			if err != nil {
-				if !sure { // what it was looked up in may be old
+				if !sure { // the rows that it was looked up in may be stale
 					sure, old = true, s.Current(ctx)
 				}
 				err = cmp.Or(old, err)
@@ -166,7 +165,7 @@ func (s *server) judge(ctx context.Context, from bus.Principal, batch []kernel.E
 	return refusals, allowed
 }
 
-// ownApp refuses what a worker wants in an app that is not its own.
+// ownApp refuses commands of a worker about an app that is not its own.
 func (s *server) ownApp(ctx context.Context, from bus.Principal, e *kernel.Envelope) error {
 	own, err := s.appOf(from)
 	if err != nil || own == "" {
@@ -177,7 +176,8 @@ func (s *server) ownApp(ctx context.Context, from bus.Principal, e *kernel.Envel
 		if k.App != own {
 			return kernel.Refuse(jobs.Forbidden, "%s belongs to app %s and may not register jobs of app %.60q", from.Actor(), own, k.App)
 		}
-		// A higher Version moves a job from app to app; who may only act in one may not take from others.
+		// A higher Version moves a job from app to app; a worker that is limited to one app may not take jobs from
+		// others.
 		if err := s.ownJob(ctx, from, own, k.Job.Key); jobs.CodeOf(err) != jobs.NotFound {
 			return err
 		}
@@ -199,7 +199,7 @@ func (s *server) ownApp(ctx context.Context, from bus.Principal, e *kernel.Envel
 	return nil
 }
 
-// parent refuses a run whose parent cannot have enqueued it: a run that is not there, or one of another app than the
+// parent refuses a run whose parent cannot have enqueued it: one that does not exist, or one of another app than the
 // worker's. A client may name any run of its tenant, since handlers enqueue through clients, too.
 func (s *server) parent(ctx context.Context, from bus.Principal, e *kernel.Envelope, known *jobs.ID) error {
 	k, ok := e.Command.(kernel.Create)
@@ -239,13 +239,13 @@ func (s *server) ownRun(ctx context.Context, from bus.Principal, own string, id 
 	return ofApp(from, own, run)
 }
 
-// appOf is the app that from is kept to, "" for any.
+// appOf is the app that from is limited to, "" for any.
 func (s *server) appOf(from bus.Principal) (string, error) {
 	if from.Role != bus.Worker || !s.Kept {
 		return "", nil
 	}
 	if from.App == "" {
-		return "", kernel.Refuse(jobs.Forbidden, "%s does not say of which app it is", from.Actor())
+		return "", kernel.Refuse(jobs.Forbidden, "%s names no app: use a token of one app", from.Actor())
 	}
 	return from.App, nil
 }
@@ -275,7 +275,7 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 		run, err := s.store.Run(ctx, q.Tenant, q.ID)
 		if err == nil {
 			err = ofApp(from, own, run)
-			run = toldTo(from, run)
+			run = visibleTo(from, run)
 		}
 		return single(run, err, s.limit)
 	case askRuns:
@@ -359,7 +359,7 @@ func (s *server) definitions(ctx context.Context, q question) ([]byte, error) {
 	return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
 }
 
-// part answers with as many of the rows as fit, and says whether there are more.
+// part answers with as many of the rows as fit, and reports whether there are more.
 func part[R kernel.Row](rows []R, limit int) ([]byte, error) {
 	b, n := encodeRows(reply{}, rows, limit)
 	if n == len(rows) {
@@ -373,8 +373,8 @@ func part[R kernel.Row](rows []R, limit int) ([]byte, error) {
 	return b, nil
 }
 
-// runs answers with a page. One that is too large is asked for again as a shorter one, because only the store
-// can say where the next begins.
+// runs answers with a page. For one that is too large it reads a shorter one, because only the store knows where the
+// next begins.
 func (s *server) runs(ctx context.Context, from bus.Principal, q question) ([]byte, error) {
 	want := metastore.RunQuery{Tenant: q.Tenant, Job: q.Key, State: q.State, Worker: q.Worker, Parent: q.Parent,
 		Origin: q.Origin, Cause: q.Cause, Code: q.Code, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit}
@@ -384,7 +384,7 @@ func (s *server) runs(ctx context.Context, from bus.Principal, q question) ([]by
 			return nil, err
 		}
 		for i, run := range page.Runs {
-			page.Runs[i] = toldTo(from, run)
+			page.Runs[i] = visibleTo(from, run)
 		}
 		b, n := encodeRows(reply{Next: page.Next, Searched: page.Searched}, page.Runs, s.limit)
 		if n == len(page.Runs) {

@@ -11,13 +11,13 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// The form of requests and answers. A request begins with the version of this form and what is asked. Commands follow
-// behind the moment at which their sender stops waiting, and answers to them behind the server's (see deadline.go).
-// Commands and rows are in the form of package jobs; questions, which are few, are JSON.
+// The form of requests and answers. A request begins with the version of this form and a verb. Commands follow after
+// the moment at which their sender stops waiting, and answers to them after the server's (see deadline.go). Commands
+// and rows are in the form of package jobs; reads, which are few, are JSON.
 
 const version = 2
 
-// verb is what a request asks for. The numbers are part of the wire: add at the end.
+// verb is the kind of a request. The numbers are part of the wire format: add at the end.
 type verb byte
 
 const (
@@ -48,10 +48,10 @@ func (v verb) String() string {
 	return "?"
 }
 
-// commands says that the request is a list of them.
+// commands reports whether the request is a list of them.
 func (v verb) commands() bool { return v == askApply || v == askBrief }
 
-// question is all that reads ask with; each uses its part.
+// question is the parameters of all reads; each uses its part.
 type question struct {
 	Tenant jobs.Tenant   `json:"tenant,omitzero"`
 	Key    jobs.Key      `json:"key,omitzero"`
@@ -77,7 +77,7 @@ type question struct {
 	Before uint64        `json:"before,omitzero"`
 }
 
-// reply is what an answer to a question says beside its rows.
+// reply is what an answer to a question has beside its rows.
 type reply struct {
 	More     bool               `json:"more,omitzero"` // further rows did not fit: ask for those after
 	Next     string             `json:"next,omitzero"`
@@ -101,12 +101,12 @@ func encodeQuestion(v verb, q question) []byte {
 
 func decodeQuestion(b []byte) (q question, err error) {
 	if err := json.Unmarshal(b, &q); err != nil {
-		return q, kernel.Invalid("busstore: question is not understood: %v", err)
+		return q, kernel.Invalid("busstore: invalid question: %v", err)
 	}
 	return q, nil
 }
 
-// opened is what a request asks for, and the rest of it.
+// opened returns the verb of a request and the rest of it.
 func opened(request []byte) (verb, []byte, error) {
 	switch {
 	case len(request) < 2:
@@ -117,8 +117,9 @@ func opened(request []byte) (verb, []byte, error) {
 	return verb(request[1]), request[2:], nil
 }
 
-// decodeCommands reads the deadline and the envelopes of a request, once their number is known to be bearable. Of workers
-// and clients fields that this program does not know are ignored; a node that set one would lose what a person asked it for.
+// decodeCommands reads the deadline and the envelopes of a request, after a check of their number. From workers and
+// clients it ignores fields that this program does not know; from a node it refuses them, because they would lose
+// what a person requested.
 func decodeCommands(b []byte, from bus.Role) (moment, []kernel.Envelope, error) {
 	if len(b) < momentBytes {
 		return moment{}, nil, kernel.Invalid("busstore: request of %d bytes", len(b))
@@ -137,11 +138,12 @@ func decodeCommands(b []byte, from bus.Role) (moment, []kernel.Envelope, error) 
 	return deadline, batch, err
 }
 
-// answersHead is what stands before the answers to commands: the version, room for the server's moment, their number.
+// answersHead is the length of the head of answers to commands: the version, room for the server's moment, their
+// number.
 const answersHead = 1 + momentBytes + 4
 
 // encodeAnswers writes as many of n answers as fit, in order: their number, then each. The first always fits: an
-// effect that is too large by itself loses rows, which whoever needs them can read. Likely is how long one may be.
+// effect that is too large by itself loses rows, which a caller can read. Likely is how long one may be.
 func encodeAnswers(n, limit, likely int, answer func(i int) (*kernel.Effect, error)) []byte {
 	b := make([]byte, answersHead, answersHead+min(likely*n, limit))
 	b[0] = version
@@ -162,8 +164,8 @@ func encodeAnswers(n, limit, likely int, answer func(i int) (*kernel.Effect, err
 	return b
 }
 
-// fitting is an effect without the rows that make it longer than limit. The run that the command was about is
-// first, and fits in any message.
+// fitting is an effect without the rows that make it longer than limit. The run that the command was about is first,
+// and fits in any message.
 func fitting(e kernel.Effect, limit int) *kernel.Effect {
 	for {
 		switch {
@@ -184,7 +186,7 @@ func fitting(e kernel.Effect, limit int) *kernel.Effect {
 // decodeAnswers reads the answers to the first of asked commands, and the server's moment.
 func decodeAnswers(b []byte, asked int) ([]metastore.Result, moment, error) {
 	if len(b) < answersHead || b[0] != version {
-		return nil, moment{}, kernel.Invalid("busstore: answer of %d bytes is not understood", len(b))
+		return nil, moment{}, kernel.Invalid("busstore: invalid answer of %d bytes", len(b))
 	}
 	now, n := momentOf(b[1:]), int(binary.LittleEndian.Uint32(b[answersHead-4:]))
 	if n > asked {
@@ -199,7 +201,7 @@ func decodeAnswers(b []byte, asked int) ([]metastore.Result, moment, error) {
 		}
 	}
 	if len(b) > 0 {
-		return nil, now, kernel.Invalid("busstore: %d bytes behind the answers", len(b))
+		return nil, now, kernel.Invalid("busstore: %d extra bytes after the answers", len(b))
 	}
 	return results, now, nil
 }
@@ -224,15 +226,15 @@ func encodeRows[R kernel.Row](r reply, rows []R, limit int) ([]byte, int) {
 // decodeRows reads what encodeRows wrote. All rows are of kind R.
 func decodeRows[R kernel.Row](b []byte) (r reply, rows []R, err error) {
 	if len(b) < 2 || b[0] != version {
-		return r, nil, kernel.Invalid("busstore: answer of %d bytes is not understood", len(b))
+		return r, nil, kernel.Invalid("busstore: invalid answer of %d bytes", len(b))
 	}
 	n, k := binary.Uvarint(b[1:])
 	if k <= 0 || n > uint64(len(b)-1-k) {
-		return r, nil, kernel.Invalid("busstore: answer without a head")
+		return r, nil, kernel.Invalid("busstore: invalid answer: no head")
 	}
 	head := b[1+k : 1+k+int(n)]
 	if err := json.Unmarshal(head, &r); err != nil {
-		return r, nil, kernel.Invalid("busstore: answer is not understood: %v", err)
+		return r, nil, kernel.Invalid("busstore: invalid answer: %v", err)
 	}
 	for b = b[1+k+int(n):]; len(b) > 0; {
 		var row kernel.Row
@@ -241,7 +243,7 @@ func decodeRows[R kernel.Row](b []byte) (r reply, rows []R, err error) {
 		}
 		one, ok := row.(R)
 		if !ok {
-			return r, nil, kernel.Invalid("busstore: a row of another kind in the answer")
+			return r, nil, kernel.Invalid("busstore: invalid answer: it has a row of another kind")
 		}
 		rows = append(rows, one)
 	}
