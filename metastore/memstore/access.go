@@ -49,7 +49,7 @@ func (e *Engine) Session(_ context.Context, tenant jobs.Tenant, id string) (*ker
 	return nil, kernel.Refuse(jobs.NotFound, "there is no such session")
 }
 
-// History is what was said about a job before.
+// History is a job's former policies.
 func (e *Engine) History(_ context.Context, tenant jobs.Tenant, job jobs.ID) (*kernel.History, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

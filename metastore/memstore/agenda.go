@@ -69,8 +69,8 @@ func (e *Engine) Leased(context.Context) ([]*kernel.Run, error) {
 	return found, nil
 }
 
-// Unserved lists gates that have both a free slot and somebody waiting. Who waits at one that its rate keeps shut wakes
-// when it opens.
+// Unserved lists gates with both a free slot and a waiting run. A run at one that its rate keeps shut wakes when it
+// opens.
 func (e *Engine) Unserved(_ context.Context, limit int) ([]kernel.Ref, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -86,7 +86,7 @@ func (e *Engine) Unserved(_ context.Context, limit int) ([]kernel.Ref, error) {
 	return found, nil
 }
 
-// Lapsed lists unique keys whose time was over at or before until.
+// Lapsed lists unique keys that expired at or before until.
 func (e *Engine) Lapsed(_ context.Context, until time.Time, limit int) ([]kernel.Ref, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Archive keeps the runs that ended last, in memory.
+// Archive stores the runs that ended last, in memory.
 type Archive struct {
 	mu   sync.RWMutex
 	most int
@@ -29,7 +29,7 @@ type archived struct {
 
 var _ metastore.Archive = (*Archive)(nil)
 
-// DefaultArchive is how many runs an Archive keeps unless told otherwise.
+// DefaultArchive is how many runs an Archive keeps by default.
 const DefaultArchive = 100_000
 
 // NewArchive makes an archive of at most maxRows runs; when one more ends, the oldest is dropped. 0 means
@@ -41,7 +41,7 @@ func NewArchive(maxRows int) *Archive {
 	return &Archive{most: maxRows, ids: make(map[archived]uint64), next: 1}
 }
 
-// at is where a row of a number lies.
+// at is the index of the row of a number.
 func (a *Archive) at(number uint64) int { return int((number - 1) % uint64(a.most)) }
 
 // Append adds settled runs, in the order in which they ended.
@@ -80,7 +80,7 @@ func (a *Archive) List(ctx context.Context, q metastore.RunQuery) (page metastor
 	number := uint64(0) // of the last row looked at
 	if q.Cursor != "" {
 		if number, err = strconv.ParseUint(q.Cursor, 36, 64); err != nil || number == 0 {
-			return page, kernel.Invalid("cursor %.60q is not one that this list has given", q.Cursor)
+			return page, kernel.Invalid("cursor %.60q is not from this list: use the cursor of the previous page", q.Cursor)
 		}
 	}
 	size, deadline := q.Size(), time.Now().Add(mostTime)
@@ -99,7 +99,7 @@ func (a *Archive) List(ctx context.Context, q metastore.RunQuery) (page metastor
 	}
 }
 
-// stretch looks at the next few rows before a number, and says whether the page is complete and, if not, when the
+// stretch reads the next few rows before a number, and reports whether the page is complete and, if not, when the
 // last of them ended.
 func (a *Archive) stretch(q *metastore.RunQuery, number *uint64, size int, page *metastore.Page) (over bool, left time.Time) {
 	a.mu.RLock()
@@ -137,10 +137,10 @@ func (a *Archive) stretch(q *metastore.RunQuery, number *uint64, size int, page 
 
 var _ metastore.Retainer = (*Archive)(nil)
 
-// Dropping has the lines of a run go with it.
+// Dropping has the lines of a run purged with it.
 func (a *Archive) Dropping(l *Logs) { a.logs = l }
 
-// Retain forgets what need not be kept. What a run takes is what it takes in memory, about.
+// Retain purges. The size of a run is about its size in memory.
 func (a *Archive) Retain(ctx context.Context, r metastore.Retention) (done metastore.Retained, err error) {
 	type class struct {
 		tenant    jobs.Tenant
@@ -188,7 +188,7 @@ func (a *Archive) Retain(ctx context.Context, r metastore.Retention) (done metas
 		done.Bytes = size
 	}
 	gone := map[archived]bool{}
-	for part := range slices.Chunk(old, 500) { // commits may come in between
+	for part := range slices.Chunk(old, 500) { // commits may run in between
 		a.mu.Lock()
 		for _, number := range part {
 			if number+uint64(len(a.rows)) < a.next { // it has gone meanwhile

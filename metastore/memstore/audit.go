@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Audits lists who changed what, newest first.
+// Audits lists audits, newest first.
 func (e *Engine) Audits(_ context.Context, q metastore.AuditQuery) ([]*kernel.Audit, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -60,14 +60,15 @@ func findAudit(list []*kernel.Audit, n uint64) (int, bool) {
 	return slices.BinarySearchFunc(list, n, func(a *kernel.Audit, n uint64) int { return cmp.Compare(a.N, n) })
 }
 
-// elder is something that becomes history: a row, or all tallies or missed ranges of a job, of which the oldest counts.
+// elder is something that becomes history: a row, or all tallies or missed ranges of a job, of which the oldest
+// counts.
 type elder struct {
 	at    int64      // when it did, or will
 	row   kernel.Ref // the row; of tallies and missed ranges, the kind, the tenant and the job
 	place int32
 }
 
-// age brings the order of elders up to date after row was put, or dropped (nil).
+// age updates the order of elders after row was put, or dropped (nil).
 func (r *rows) age(e *elder, row kernel.Row) {
 	at, ok := time.Time{}, false
 	if row != nil {

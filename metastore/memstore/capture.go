@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Snapshot is the rows as they were at one moment. It shares them with the engine, because rows never change.
+// Snapshot is the rows at one moment. It shares them with the engine, because rows never change.
 type Snapshot struct {
 	rows    []kernel.Row
 	stubs   []*generation
@@ -85,8 +85,8 @@ func (r *rows) capture() *Snapshot {
 	return snap
 }
 
-// Rows goes through the snapshot: live runs in the order of their creation, and stubs of settled runs as rows of
-// settled runs. This is what Restore takes.
+// Rows lists the snapshot: live runs in the order of their creation, and stubs of settled runs as rows of settled
+// runs. Restore takes this.
 func (s *Snapshot) Rows() iter.Seq[kernel.Row] {
 	return func(yield func(kernel.Row) bool) {
 		for _, row := range s.rows {
@@ -104,8 +104,7 @@ func (s *Snapshot) Rows() iter.Seq[kernel.Row] {
 	}
 }
 
-// Hash is a fingerprint of the rows, in whatever order they come: two engines that have applied the same commits
-// have the same.
+// Hash is a fingerprint of the rows, in any order: two engines that have applied the same commits have the same.
 func (e *Engine) Hash() [sha256.Size]byte { return e.Capture().Hash() }
 
 // Hash is the fingerprint of the snapshot's rows.
@@ -126,9 +125,8 @@ func (s *Snapshot) Hash() [sha256.Size]byte {
 	return hash
 }
 
-// Restore replaces all rows by those of a snapshot, or leaves them as they are and answers with the error among
-// them. The rows must come fresh from their wire form and belong to the engine from then on: strings that repeat
-// are made one.
+// Restore replaces all rows by those of a snapshot, or leaves them as they are and returns the error among them. The
+// rows must be freshly decoded and belong to the engine from then on: equal strings are shared.
 func (e *Engine) Restore(snapshot iter.Seq2[kernel.Row, error]) error {
 	r, words := newRows(), words{}
 	for row, err := range snapshot {
@@ -152,7 +150,7 @@ func (e *Engine) Restore(snapshot iter.Seq2[kernel.Row, error]) error {
 		case kernel.Row:
 			tx{r}.Put(row)
 		default:
-			return fmt.Errorf("restore: a row of no kind")
+			return fmt.Errorf("restore: a row of unknown kind")
 		}
 	}
 	r.sortDefinitions()
@@ -169,7 +167,7 @@ func (e *Engine) Restore(snapshot iter.Seq2[kernel.Row, error]) error {
 	return nil
 }
 
-// sort brings the runs of a list that was filled in the order of their creation into the order of their turns.
+// sort sorts the runs of a list that was filled in the order of their creation by their turns.
 func (r *ready) sort() {
 	nodes := make([]*node, 0, r.n)
 	for r.n > 0 {
@@ -182,7 +180,7 @@ func (r *ready) sort() {
 	}
 }
 
-// words makes equal strings one.
+// words shares equal strings.
 type words map[string]string
 
 func intern[T ~string](w words, s *T) {

@@ -24,7 +24,7 @@ func BenchmarkCycle(b *testing.B) {
 		return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:bench", Command: k}
 	}
 	apply([]kernel.Envelope{say(kernel.Register{App: "bench", Worker: "w1", Start: true, Job: kernel.Declaration{Key: "noop", Kind: kernel.Triggered}})})
-	args := []byte(`{"customer":"c7","cents":990,"note":"a hundred bytes of arguments, more or less, as everybody measures it"}`)
+	args := []byte(`{"customer":"c7","cents":990,"note":"a hundred bytes of arguments, more or less, as usual"}`)
 	const size = 1000
 	creates, claims, finishes := make([]kernel.Envelope, size), make([]kernel.Envelope, size), make([]kernel.Envelope, size)
 	b.ReportAllocs()

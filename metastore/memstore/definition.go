@@ -9,13 +9,13 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// definition is a job's row, or what is left of one that was deleted; nil once that is dropped, too.
+// definition is a job's row, or what remains of a deleted one; nil once that is dropped, too.
 type definition struct {
 	row   *kernel.Definition
 	elder elder
 }
 
-// change says that a definition was given a change number. It is void when the definition has a later one.
+// change records that a definition was given a change number. It is void when the definition has a later one.
 type change struct {
 	number uint64
 	of     *definition
@@ -23,7 +23,7 @@ type change struct {
 
 func (c change) void() bool { return c.of.row == nil || c.of.row.Change != c.number }
 
-// putDefinition files a row. byKey holds those that are there, not what is left of others.
+// putDefinition files a row. byKey has existing jobs, not what remains of others.
 func (r *rows) putDefinition(d *kernel.Definition) {
 	s := r.space(d.Tenant)
 	def := s.definitions[d.Key]
@@ -46,12 +46,12 @@ func (r *rows) putDefinition(d *kernel.Definition) {
 	}
 }
 
-// restoreDefinition files a row as putDefinition does, but in no order: with a million of them, each in its place at
-// once would take minutes. sortDefinitions puts them there.
+// restoreDefinition files a row as putDefinition does, but unsorted: with a million of them, sorting each in at once
+// would take minutes. sortDefinitions sorts them.
 func (r *rows) restoreDefinition(d *kernel.Definition) error {
 	s := r.space(d.Tenant)
 	if s.definitions[d.Key] != nil {
-		return fmt.Errorf("restore: job %s of tenant %s is there twice", d.Key, d.Tenant)
+		return fmt.Errorf("restore: job %s of tenant %s exists twice", d.Key, d.Tenant)
 	}
 	def := &definition{row: d, elder: elder{row: d.Ref()}}
 	s.definitions[d.Key] = def
@@ -85,7 +85,7 @@ func (r *rows) dropDefinition(s *space, key jobs.Key) {
 	r.defined--
 }
 
-// number adds a change. Those that have become void are thrown out once they are the most.
+// number adds a change. Void ones are removed once they are the most.
 func (r *rows) number(c change) {
 	if len(r.changes) > 2*r.defined+64 {
 		r.changes = slices.DeleteFunc(r.changes, change.void)
@@ -97,7 +97,7 @@ func (r *rows) number(c change) {
 	r.changes = slices.Insert(r.changes, i, c)
 }
 
-// since is where the changes above a number begin.
+// since is the index of the first change above a number.
 func (r *rows) since(number uint64) int {
 	i, _ := slices.BinarySearchFunc(r.changes, number, func(c change, n uint64) int {
 		if c.number > n {

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
-// teller sends commands to a store whose clock stands.
+// teller sends commands to a store whose clock stays where the test sets it.
 func teller(t *testing.T) (*metastore.Local, func(...kernel.Command)) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	st, n := &metastore.Local{Engine: memstore.New(memstore.Config{}), Now: func() time.Time { return at }}, 0
@@ -26,8 +26,8 @@ func teller(t *testing.T) (*metastore.Local, func(...kernel.Command)) {
 	}
 }
 
-// Each retry beyond a budget has its turn after the one before, and no turn is further away than any delay: times have an
-// end, in 2262, and what is kept beyond it comes back as long ago.
+// Each retry beyond a budget has its turn after the one before, and no turn is further away than any delay: stored
+// times end in 2262, and later ones would read as long ago.
 func TestRetriesHaveATurnWithinBounds(t *testing.T) {
 	st, tell := teller(t)
 	rate := jobs.Rate{Max: 1, Per: kernel.MaxDuration}
@@ -49,8 +49,8 @@ func TestRetriesHaveATurnWithinBounds(t *testing.T) {
 	}
 }
 
-// A job that is made under the key of one that was deleted has the same runs behind it: what was cleared away stays so on
-// a node that was away meanwhile.
+// A new job under the key of a deleted one has the same former runs: purged ones stay purged on a node that was down
+// meanwhile.
 func TestWhatWasCleanedStaysSo(t *testing.T) {
 	st, tell := teller(t)
 	register := kernel.Register{App: "a", Worker: "w", Start: true, Job: kernel.Declaration{Key: "k", Kind: kernel.Triggered}}

@@ -1,7 +1,7 @@
 package memstore
 
-// heap is a binary heap whose members know their places, so that any of them can be taken out. Members keep the
-// place as a number from 1; 0 says that they are not in the heap.
+// heap is a binary heap whose members know their places, so that any of them can be removed. A place is a number from
+// 1; 0 means not in the heap.
 type heap[T any] struct {
 	items  []T
 	before func(a, b T) bool
@@ -10,7 +10,7 @@ type heap[T any] struct {
 
 func (h *heap[T]) len() int { return len(h.items) }
 
-// first is the member that goes before all others. There must be one.
+// first is the first member. There must be one.
 func (h *heap[T]) first() T { return h.items[0] }
 
 func (h *heap[T]) add(v T) {
@@ -18,7 +18,7 @@ func (h *heap[T]) add(v T) {
 	h.up(len(h.items) - 1)
 }
 
-// remove takes out the member at a place.
+// remove removes the member at a place.
 func (h *heap[T]) remove(place int32) {
 	i, last := int(place)-1, len(h.items)-1
 	*h.place(h.items[i]) = 0
@@ -72,13 +72,13 @@ func (h *heap[T]) down(i int) {
 	h.set(i, v)
 }
 
-// inOrder goes through the heap from its first member on, without changing it, until yield is false. What it costs
-// depends on how far it goes, not on the size of the heap.
+// inOrder walks the heap from its first member on, without changing it, until yield is false. Its cost depends on how
+// far it goes, not on the size of the heap.
 func (h *heap[T]) inOrder(yield func(T) bool) {
 	if len(h.items) == 0 {
 		return
 	}
-	// The next member is always below one that was seen: a heap of candidates, by their places.
+	// The next member is always below a visited one: a heap of candidates, by their places.
 	seen := make(map[int]*int32)
 	next := heap[int]{
 		before: func(a, b int) bool { return h.before(h.items[a], h.items[b]) },

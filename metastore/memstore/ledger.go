@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// tallies is what was counted of a job, by hour and state.
+// tallies is the counts of a job, by hour and state.
 type tallies struct {
 	counts []count
 	elder  elder

@@ -6,7 +6,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// A live run is a node that hangs in several lists at once. Each list is one of these kinds.
+// A live run is a node in several lists at once. Each list is one of these kinds.
 const (
 	inAll    = iota // the tenant's runs
 	inJob           // those of a job
@@ -18,8 +18,8 @@ const (
 	kinds
 )
 
-// ordered says that lists of a kind are in the order of creation. Runs stay in them as long as they live. In all
-// other lists they stand in the order in which they came.
+// ordered reports whether lists of a kind are in the order of creation. Runs stay in them as long as they live. All
+// other lists are in the order of arrival.
 func ordered(kind int) bool { return kind <= inParent }
 
 // node is a live run with its places in the indexes.
@@ -33,8 +33,8 @@ type node struct {
 	links [kinds]link
 }
 
-// link is a node's place in one list. A node that has left an ordered list keeps older, so that a reader who
-// paused at it finds the way on.
+// link is a node's place in one list. A node that has left an ordered list keeps older, so that a reader that paused
+// at it finds its way.
 type link struct {
 	list         *list
 	older, newer *node
@@ -46,7 +46,7 @@ type list struct {
 	n           int
 }
 
-// add puts a node at the end or, in an ordered list, where its time of creation belongs: nearly always the end.
+// add puts a node at the end or, in an ordered list, by its time of creation: nearly always the end.
 func (l *list) add(n *node, kind int) {
 	after := l.last
 	if ordered(kind) {

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Logs keeps log lines in memory, those of the runs that wrote first being dropped first.
+// Logs stores log lines in memory, and drops those of the runs that wrote first.
 type Logs struct {
 	mu    sync.RWMutex
 	most  int
@@ -29,10 +29,10 @@ const full = -1
 
 var _ metastore.Logs = (*Logs)(nil)
 
-// DefaultLogs is how many bytes of log lines a Logs keeps unless told otherwise.
+// DefaultLogs is how many bytes of log lines a Logs keeps by default.
 const DefaultLogs = 64 << 20
 
-// NewLogs makes a place for at most about maxBytes of log lines. 0 means DefaultLogs.
+// NewLogs makes a Logs of at most about maxBytes of log lines. 0 means DefaultLogs.
 func NewLogs(maxBytes int) *Logs {
 	if maxBytes <= 0 {
 		maxBytes = DefaultLogs
@@ -40,7 +40,7 @@ func NewLogs(maxBytes int) *Logs {
 	return &Logs{most: maxBytes, runs: make(map[archived]*runLog)}
 }
 
-// Append keeps lines.
+// Append stores lines.
 func (l *Logs) Append(_ context.Context, lines []metastore.LogLine) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +63,7 @@ func (l *Logs) Append(_ context.Context, lines []metastore.LogLine) error {
 	return nil
 }
 
-// drop takes the lines of some runs away.
+// drop removes the lines of some runs.
 func (l *Logs) drop(gone map[archived]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +76,7 @@ func (l *Logs) drop(gone map[archived]bool) {
 	})
 }
 
-// add keeps a line, if there is room, and says how many bytes it took.
+// add stores a line, if there is room, and returns its size in bytes.
 func (r *runLog) add(line metastore.LogLine) int {
 	i, found := r.find(line.LogPosition)
 	if found || r.attempts[line.Attempt] == full {

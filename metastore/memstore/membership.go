@@ -10,13 +10,13 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Crew is a crew in memory: of several control planes in one process.
+// Membership is a list of members in memory: of several control planes in one process.
 type Membership struct {
 	mu      sync.Mutex
 	members map[string]present
 }
 
-// present is a member and until when it is there.
+// present is a member with the end of its lease.
 type present struct {
 	metastore.Member
 	until time.Time
@@ -24,7 +24,7 @@ type present struct {
 
 var _ metastore.Membership = (*Membership)(nil)
 
-// Stay keeps a member.
+// Stay renews a member's lease.
 func (c *Membership) Stay(_ context.Context, m metastore.Member, lease time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,7 +40,7 @@ func (c *Membership) Stay(_ context.Context, m metastore.Member, lease time.Dura
 	return nil
 }
 
-// Leave lets a member go.
+// Leave removes a member.
 func (c *Membership) Leave(_ context.Context, m metastore.Member) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +50,7 @@ func (c *Membership) Leave(_ context.Context, m metastore.Member) error {
 	return nil
 }
 
-// Members are those who are there.
+// Members lists the members.
 func (c *Membership) Members(context.Context) (list []metastore.Member, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,11 +1,11 @@
-// Package memstore keeps a store's rows in memory, with the indexes that make every question cheap.
+// Package memstore stores rows in memory, with the indexes that make every read cheap.
 //
-// [Open] is a store whose rows last as long as the process: for tests, and for those who can lose them. [Engine]
-// is the rows alone: other stores stand on it, log each commit before they apply it here, and take snapshots with
+// [Open] is a store whose rows last as long as the process: for tests, and for programs that can lose them. [Engine]
+// is the rows alone: other stores use it, log each commit before they apply it here, and take snapshots with
 // [Engine.Capture].
 //
-// Where to start: space.go says what is kept of a tenant, and files a row where it belongs; everything else reads
-// what it has filed. Every index follows from the rows alone, never from the command that wrote them.
+// Where to start: space.go defines what is stored of a tenant, and files a row in its indexes; everything else reads
+// those. Every index follows from the rows alone, never from the command that wrote them.
 package memstore
 
 import (
@@ -17,13 +17,13 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Config says where an engine's settled runs go.
+// Config defines where an engine's settled runs go.
 type Config struct {
-	// Archive takes the runs that are over. Default: NewArchive(0).
+	// Archive takes the finished runs. Default: NewArchive(0).
 	Archive metastore.Archive
 }
 
-// Engine keeps rows in memory. All methods may be called at the same time.
+// Engine stores rows in memory. All methods may be called at the same time.
 type Engine struct {
 	archive metastore.Archive
 

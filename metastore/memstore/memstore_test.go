@@ -96,7 +96,7 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// A filter that finds little among much gives up in time, says how far it came, and goes on from there.
+// A filter that finds little among much gives up in time, reports how far it came, and continues from there.
 func TestLongWalk(t *testing.T) {
 	e := New(Config{})
 	const runs = 60_000
@@ -139,7 +139,7 @@ func TestWalkWhileRunsEnd(t *testing.T) {
 	for n := range 3000 {
 		put(n, jobs.Enqueued)
 	}
-	// The writer ends by itself: a walk that nobody gives time to would otherwise have ever more rows before it.
+	// The writer ends by itself: a walk that gets no time would otherwise have ever more rows before it.
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// door makes a row of what has to do with who may come in.
+// door makes a row of a token, a session or the like.
 func (d *dice) door(m *model) kernel.Row {
 	until := m.now.Add(time.Duration(d.IntN(200)-100) * time.Second)
 	switch d.IntN(7) {

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// model is what an engine should hold, kept in the plainest way: every question walks all of it.
+// model is the content that an engine should have, stored in the simplest way: every read walks all of it.
 type model struct {
 	rows    map[kernel.Ref]kernel.Row
 	born    []kernel.Ref // live runs in the order of their creation
@@ -242,7 +242,7 @@ func text(v any) string {
 	return fmt.Sprintf("%+v", v)
 }
 
-// restored carries the rows over to another engine and goes on with that one.
+// restored copies the rows to another engine and continues with that one.
 func (m *model) restored(t *testing.T, e *Engine) *Engine {
 	t.Helper()
 	var wire []byte
@@ -343,7 +343,7 @@ func (m *model) compare(t *testing.T, e *Engine, d *dice) {
 	}
 }
 
-// equalRow compares by wire form, which is what a row is.
+// equalRow compares by wire form.
 func equalRow(a, b kernel.Row) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -454,7 +454,7 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 	}
 	names, _ := e.Lapsed(ctx, until, 100)
 	if len(names) != lapsed {
-		t.Errorf("lapsed are %v, want %d", names, lapsed)
+		t.Errorf("expired are %v, want %d", names, lapsed)
 	}
 }
 
@@ -478,7 +478,7 @@ func (m *model) compareDefinitions(t *testing.T, e *Engine, d *dice) {
 	case 1:
 		q.After = "k3"
 	case 2:
-		q.Keys = []jobs.Key{"k4", "k1", "nobody"}
+		q.Keys = []jobs.Key{"k4", "k1", "nokey"}
 	}
 	want := slices.DeleteFunc(of[*kernel.Definition](m), func(def *kernel.Definition) bool {
 		return q.Tenant != "*" && def.Tenant != q.Tenant || q.App != "" && def.App != q.App || def.Change <= q.Since || def.Gone() && q.Since == 0 ||
@@ -504,7 +504,7 @@ func (m *model) compareList(t *testing.T, e *Engine, d *dice) {
 		q.Job = "k1"
 	}
 	if d.IntN(3) == 0 {
-		q.Worker = pick(d, "w1", "w2", "nobody")
+		q.Worker = pick(d, "w1", "w2", "w9")
 	}
 	if d.IntN(4) == 0 {
 		q.Parent = jobs.ID{9}

@@ -22,12 +22,12 @@ func (e *Engine) Definition(_ context.Context, tenant jobs.Tenant, key jobs.Key)
 	return nil, kernel.Refuse(jobs.NotFound, "there is no job %q", key)
 }
 
-// Definitions lists jobs: those that are named, those that changed, or all by key.
+// Definitions lists jobs: the named ones, those that changed, or all by key.
 func (e *Engine) Definitions(_ context.Context, q metastore.DefinitionQuery) ([]*kernel.Definition, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	var found []*kernel.Definition
-	// take says whether there is room for more.
+	// take reports whether there is room for more.
 	take := func(d *kernel.Definition) bool {
 		if (q.App == "" || d.App == q.App) && d.Change > q.Since && (len(q.Keys) == 0 || slices.Contains(q.Keys, d.Key)) && d.Key > q.After {
 			found = append(found, d)
@@ -50,7 +50,7 @@ func (e *Engine) Definitions(_ context.Context, q metastore.DefinitionQuery) ([]
 	return found, nil
 }
 
-// eachDefinition goes through those that a query can mean, by key, until take is false.
+// eachDefinition visits those that a query can mean, by key, until take is false.
 func (s *space) eachDefinition(q metastore.DefinitionQuery, take func(*kernel.Definition) bool) bool {
 	if len(q.Keys) > 0 {
 		for _, key := range slices.Compact(slices.Sorted(slices.Values(q.Keys))) {
@@ -113,7 +113,7 @@ func (e *Engine) Ledger(_ context.Context, tenant jobs.Tenant, job jobs.ID, limi
 	return list, nil
 }
 
-// Counts says how many runs are in each state now, and how many entered each state per hour.
+// Counts returns how many runs are in each state now, and how many entered each state per hour.
 func (e *Engine) Counts(_ context.Context, q metastore.CountQuery) (metastore.Counts, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -155,7 +155,7 @@ func (e *Engine) Counts(_ context.Context, q metastore.CountQuery) (metastore.Co
 	return c, nil
 }
 
-// Global is what holds for the whole tenant.
+// Global is the tenant's settings and counters.
 func (e *Engine) Global(_ context.Context, tenant jobs.Tenant) (*kernel.Global, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

@@ -9,9 +9,9 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// A settled run leaves the live rows, but its name stays for a while, so that a command that is sent twice finds
-// what became of it. These stubs hold no pointers, and the garbage collector does not look at them however many
-// there are. They lie in generations by the time of the commit, and a whole generation is dropped at once.
+// A settled run leaves the live rows, but its name stays for a while, so that a command that is sent twice gets its
+// outcome. These stubs have no pointers, so the garbage collector does not scan them. They are in generations by the
+// time of the commit, and a whole generation is dropped at once.
 
 // Stubs stay for at least kept of the store's time, and for less than kept and one period.
 const (
@@ -24,7 +24,7 @@ type settled struct {
 	generations []*generation
 }
 
-// generation is the stubs of one period. One that a snapshot shares is closed: the period goes on with another.
+// generation is the stubs of one period. One that a snapshot shares is closed: the period continues with another.
 type generation struct {
 	period int64
 	closed bool
@@ -44,7 +44,7 @@ type stub struct {
 	state       jobs.State
 }
 
-// settle sends a run that is over to the archive and leaves a stub. A run that a commit puts twice goes once.
+// settle sends a finished run to the archive and leaves a stub. A run that a commit puts twice goes once.
 func (r *rows) settle(s *space, run *kernel.Run) {
 	name := stubName{s.number, run.ID}
 	if known := r.settled.add(name, run); known {
@@ -58,8 +58,8 @@ func (r *rows) settle(s *space, run *kernel.Run) {
 	r.ended = append(r.ended, run)
 }
 
-// tick moves on to the time of a commit and drops what is too old by then. What the commit itself has settled
-// before it told its time belongs to that time.
+// tick advances to the time of a commit and drops what is too old by then. What the commit itself has settled before
+// it set its time belongs to that time.
 func (r *rows) tick(at time.Time) {
 	now := metastore.Period(at)
 	if now <= r.settled.period {
@@ -92,8 +92,7 @@ func (s *settled) open() *generation {
 	return g
 }
 
-// add leaves a stub, and says whether one was in the generation that is still open: the commit under way may have left
-// it.
+// add leaves a stub, and reports whether one was in the open generation: the commit under way may have left it.
 func (s *settled) add(name stubName, run *kernel.Run) (known bool) {
 	g := s.open()
 	before := len(g.stubs)
@@ -101,7 +100,7 @@ func (s *settled) add(name stubName, run *kernel.Run) (known bool) {
 	return len(g.stubs) == before
 }
 
-// remove takes back a stub of the commit under way.
+// remove removes a stub of the commit under way.
 func (s *settled) remove(name stubName) { delete(s.open().stubs, name) }
 
 // get is the latest stub of a name as a row, or nil.
@@ -129,7 +128,7 @@ func (g *generation) row(t jobs.Tenant, id jobs.ID, st stub) *kernel.Run {
 	return &kernel.Run{Tenant: t, ID: id, Key: jobs.Key(g.names[st.key]), State: st.state, Attempt: st.attempt, Worker: g.names[st.worker]}
 }
 
-// share closes all generations and answers with them: they never change again.
+// share closes all generations and returns them: they never change again.
 func (s *settled) share() []*generation {
 	for _, g := range s.generations {
 		g.closed = true
@@ -137,7 +136,7 @@ func (s *settled) share() []*generation {
 	return append([]*generation(nil), s.generations...)
 }
 
-// rows is the stubs as rows of settled runs that ended when the generation began: how a snapshot carries them.
+// rows is the stubs as rows of settled runs that ended when the generation began, as a snapshot has them.
 func (g *generation) rows(tenants []jobs.Tenant) iter.Seq[kernel.Row] {
 	return func(yield func(kernel.Row) bool) {
 		for name, st := range g.stubs {
@@ -150,7 +149,7 @@ func (g *generation) rows(tenants []jobs.Tenant) iter.Seq[kernel.Row] {
 	}
 }
 
-// restore puts back a stub that a snapshot carried. They come in no order of time.
+// restore puts back a stub of a snapshot, in any order of time.
 func (s *settled) restore(name stubName, run *kernel.Run) {
 	p := metastore.Period(run.Ended)
 	at := 0

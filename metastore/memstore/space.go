@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// rows is all that an engine holds.
+// rows is all rows of an engine.
 type rows struct {
 	spaces map[jobs.Tenant]*space
 	store  *kernel.StoreRow // nil until it is put
@@ -19,13 +19,13 @@ type rows struct {
 	wakes    heap[waking]
 	lapses   heap[*unique]
 	elders   heap[*elder]
-	unserved map[*gate]struct{} // gates with a free slot and somebody waiting
+	unserved map[*gate]struct{} // gates with a free slot and a waiting run
 	changes  []change           // of definitions, in the order of their numbers
 	defined  int                // how many definitions there are
 
 	settled settled
 	ended   []*kernel.Run // by the commit under way, in order
-	near    *node         // that was looked up last: what a command reads it mostly puts
+	near    *node         // looked up last: a command mostly puts what it reads
 }
 
 // node is a live run, or nil.
@@ -40,10 +40,10 @@ func (r *rows) node(s *space, id jobs.ID) *node {
 	return n
 }
 
-// space is what one tenant has.
+// space is the rows of one tenant.
 type space struct {
 	tenant jobs.Tenant
-	number uint32 // stands for the tenant where pointers are too dear
+	number uint32 // identifies the tenant where pointers cost too much
 
 	nodes   map[jobs.ID]*node
 	all     list
@@ -100,7 +100,7 @@ type gate struct {
 
 type unique struct {
 	row   *kernel.UniqueKey
-	place int32 // among those that lapse
+	place int32 // among those that expire
 }
 
 func newRows() *rows {
@@ -138,7 +138,7 @@ func (r *rows) space(t jobs.Tenant) *space {
 	return s
 }
 
-// inOrder is all tenants, or the one that is named, by name.
+// inOrder is all tenants, or the named one, by name.
 func (r *rows) inOrder(t jobs.Tenant) []*space {
 	if t != "*" {
 		if s := r.spaces[t]; s != nil {
@@ -149,8 +149,8 @@ func (r *rows) inOrder(t jobs.Tenant) []*space {
 	return slices.SortedFunc(maps.Values(r.spaces), func(a, b *space) int { return cmp.Compare(a.tenant, b.tenant) })
 }
 
-// put stores a run and moves its node to where the new row belongs. A live run keeps its key, its parent and its
-// time of creation.
+// put stores a run and moves its node to the lists of the new row. A live run keeps its key, its parent and its time
+// of creation.
 func (r *rows) put(run *kernel.Run) {
 	s := r.space(run.Tenant)
 	n := r.node(s, run.ID)
@@ -168,7 +168,7 @@ func (r *rows) put(run *kernel.Run) {
 	r.file(n, run)
 }
 
-// drop takes a run out of the live rows.
+// drop removes a run from the live rows.
 func (r *rows) drop(n *node) {
 	if r.near == n {
 		r.near = nil
@@ -177,7 +177,7 @@ func (r *rows) drop(n *node) {
 	r.file(n, nil)
 }
 
-// file moves a node from where its old row belongs to where the new one does. Either may be missing.
+// file moves a node from the lists of its old row to those of the new one. Either may be missing.
 func (r *rows) file(n *node, run *kernel.Run) {
 	old := n.row
 	if n.wakes != 0 {
@@ -228,7 +228,7 @@ func (r *rows) file(n *node, run *kernel.Run) {
 	}
 }
 
-// pay counts a run that waits for whoever asked for it.
+// pay counts a waiting run for its payer.
 func (s *space) pay(run *kernel.Run, by int) {
 	if !run.Waiting() {
 		return
@@ -242,7 +242,7 @@ func (s *space) pay(run *kernel.Run, by int) {
 	}
 }
 
-// lists says in which lists a row belongs.
+// lists returns in which lists a row belongs.
 func (r *rows) lists(n *node, run *kernel.Run) (want [kinds]*list) {
 	s := n.space
 	if n.job == nil {
@@ -328,7 +328,7 @@ func (s *space) gate(name string) *gate {
 	return g
 }
 
-// first is the order of those who wait at a gate.
+// first is the order of runs that wait at a gate.
 func first(a, b *node) bool {
 	switch a, b := a.row, b.row; {
 	case a.First != b.First:
@@ -354,7 +354,7 @@ func (r *rows) unwait(n *node) {
 	r.served(g)
 }
 
-// now is a gate's row as it holds to the limit of its argument; nil = it has none.
+// now is a gate's row with the current limit of its argument; nil = it has none.
 func (s *space) now(g *gate) *kernel.Gate {
 	limit, _, keyed := kernel.KeyOf(g.ref.Name)
 	if g.row == nil || !keyed {
@@ -380,7 +380,7 @@ func (r *rows) putGate(row *kernel.Gate) {
 	}
 }
 
-// served brings the list of gates that should be looked at up to date, and forgets a gate that is nothing.
+// served updates the list of gates for the sweep, and drops a gate that is empty.
 func (r *rows) served(g *gate) {
 	free := g.waiters.len() > 0
 	if free {

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// How much one question may cost: rows looked at, and time. Readers let go of the lock every stretch rows.
+// How much one read may cost: rows and time. Readers release the lock every stretch rows.
 const (
 	mostRows  = 20_000
 	mostTime  = 100 * time.Millisecond
@@ -20,7 +20,7 @@ const (
 	shortList = 10_000 // a list of up to this many is looked through at once and sorted
 )
 
-// Runs lists runs: those that live, newest first, then those that ended, last ended first.
+// Runs lists runs: live ones, newest first, then those that ended, last ended first.
 func (e *Engine) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Page, error) {
 	at, err := parseCursor(q.Cursor)
 	if err != nil {
@@ -72,7 +72,7 @@ func (e *Engine) archived(ctx context.Context, q metastore.RunQuery, at cursor, 
 	return page, nil
 }
 
-// walk looks for the live runs that a query asks for.
+// walk searches the live runs for those of a query.
 type walk struct {
 	engine *Engine
 	query  *metastore.RunQuery
@@ -85,8 +85,8 @@ type walk struct {
 	searched time.Time
 }
 
-// source chooses the list to look through: the shortest that holds all that the query asks for. A list that is
-// not in the order of creation serves only if it is short enough to be sorted.
+// source chooses the list to search: the shortest that has all that the query selects. A list that is not in the
+// order of creation serves only if it is short enough to be sorted.
 func (s *space) source(q *metastore.RunQuery) (best *list, kind int) {
 	best, kind = &s.all, inAll
 	none := new(list)
@@ -163,12 +163,12 @@ func (w *walk) run(ctx context.Context) error {
 	return nil
 }
 
-// below says that a run follows the cursor.
+// below reports whether a run follows the cursor.
 func (w *walk) below(n *node) bool {
 	return w.query.Cursor == "" || n.moment().before(w.after.moment)
 }
 
-// look takes a run if it is asked for, and says whether the walk is over.
+// look takes a run if the query selects it, and reports whether the walk is done.
 func (w *walk) look(n *node) bool {
 	if !w.query.From.IsZero() && n.row.Created.Before(w.query.From) {
 		return true
@@ -193,7 +193,7 @@ type placed struct {
 	at  cursor
 }
 
-// gather takes all that a query asks for from a short list.
+// gather takes all that a query selects from a short list.
 func (w *walk) gather(l *list, kind int) []placed {
 	var found []placed
 	for n := l.first; n != nil; n = n.links[kind].newer {
@@ -264,5 +264,5 @@ func parseCursor(s string) (cursor, error) {
 			return c, nil
 		}
 	}
-	return cursor{}, kernel.Invalid("cursor %.60q is not one that this list has given", s)
+	return cursor{}, kernel.Invalid("cursor %.60q is not from this list: use the cursor of the previous page", s)
 }
