@@ -5,8 +5,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Who may come in: tokens, and the sessions of browsers that came in with one. How many masters there are is a number
-// in the tenant's Global, and a name is held by a unique key, so that nobody ever looks through all tokens.
+// Tokens, and the sessions of browsers that signed in with one. The number of admin tokens without an end is in the
+// tenant's Global, and a unique key reserves a name, so that no command looks through all tokens.
 
 func (c *change) token(id string) *kernel.Token {
 	t, _ := c.tx.Get(kernel.TokenRef(c.env.Tenant, id)).(*kernel.Token)
@@ -18,13 +18,13 @@ func (c *change) grant(k kernel.Grant) error {
 	t.Tenant, t.By, t.Created = c.env.Tenant, c.env.Actor, c.at
 	if row := c.token(t.ID); row != nil {
 		if !row.Same(&t) {
-			return kernel.Refuse(jobs.Conflict, "token id %s is taken: draw another", t.ID)
+			return kernel.Refuse(jobs.Conflict, "token id %s is taken: generate another", t.ID)
 		}
 		c.effect.Existing, c.effect.Token = true, row
 		return nil
 	}
 	if !t.Live(c.at) {
-		return kernel.Invalid("token %s would end at %s: that time has passed", t.Name, stamp(t.Until))
+		return kernel.Invalid("token %s would expire at %s: that time has passed", t.Name, stamp(t.Until))
 	}
 	name := kernel.TokenName(t.Name)
 	if c.uniqueRow(name, t.Name) != nil {
@@ -36,7 +36,7 @@ func (c *change) grant(k kernel.Grant) error {
 		c.count(func(g *kernel.Global) { g.Admins++ })
 	}
 	c.effect.Token = &t
-	c.audit(tokenTarget(&t), nil, said(&t))
+	c.audit(tokenTarget(&t), nil, tokenFields(&t))
 	return nil
 }
 
@@ -47,7 +47,7 @@ func (c *change) revoke(k kernel.Revoke) error {
 		return nil
 	}
 	if t.Master() && c.global().Admins < 2 {
-		return kernel.Refuse(jobs.Conflict, "token %s (%s) is the last of an admin without an end: grant another such token first", t.ID, t.Name)
+		return kernel.Refuse(jobs.Conflict, "token %s (%s) is the last admin token that never expires: grant another such token first", t.ID, t.Name)
 	}
 	ref := kernel.UniqueRef(t.Tenant, kernel.TokenName(t.Name))
 	if u, ok := c.tx.Get(ref).(*kernel.UniqueKey); ok && u.ID == kernel.TokenKey(t.ID) {
@@ -57,14 +57,14 @@ func (c *change) revoke(k kernel.Revoke) error {
 	if t.Master() {
 		c.count(func(g *kernel.Global) { g.Admins-- })
 	}
-	c.audit(tokenTarget(t), said(t), nil)
+	c.audit(tokenTarget(t), tokenFields(t), nil)
 	return nil
 }
 
 func tokenTarget(t *kernel.Token) string { return "token " + t.ID + " (" + t.Name + ")" }
 
-// said is what an audit says of a token: never its hash.
-func said(t *kernel.Token) fields {
+// tokenFields is a token in an audit: never its hash.
+func tokenFields(t *kernel.Token) fields {
 	f := fields{"name": t.Name, "role": t.Role}
 	if t.App != "" {
 		f["app"] = t.App
@@ -85,20 +85,20 @@ func (c *change) signIn(k kernel.SignIn) error {
 	s.Tenant, s.Created = c.env.Tenant, c.at
 	if row := c.session(s.ID); row != nil {
 		if row.Token != s.Token {
-			return kernel.Refuse(jobs.Conflict, "the session exists and came in with another token")
+			return kernel.Refuse(jobs.Conflict, "the session exists and belongs to another token")
 		}
 		c.effect.Existing = true
 		return nil
 	}
 	t := c.token(s.Token)
 	if t == nil || !t.Live(c.at) {
-		return kernel.Refuse(jobs.NotFound, "there is no token %s, or its time is over", s.Token)
+		return kernel.Refuse(jobs.NotFound, "token %s does not exist or has expired", s.Token)
 	}
 	if !t.Until.IsZero() && s.Until.After(t.Until) {
 		s.Until = t.Until
 	}
 	if !s.Until.After(c.at) {
-		return kernel.Invalid("the session would end at %s: that time has passed", stamp(s.Until))
+		return kernel.Invalid("the session would expire at %s: that time has passed", stamp(s.Until))
 	}
 	c.tx.Put(&s)
 	c.audit(tokenTarget(t), nil, nil)

@@ -8,17 +8,17 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// What is settled before a commit, at its edge. Behind it, Apply can rely on Envelope.Check, replicas of two versions
-// cannot disagree about it, and the rows need not remember for ever which runs there were.
+// What is decided before a commit, at its edge. Behind it, Apply can rely on Envelope.Check, replicas of two versions
+// cannot disagree about it, and the rows need not remember all former runs.
 
-// Checked keeps envelopes that are wrong by themselves away from apply, which gets a copy of the others, and puts
-// the answers together again.
+// Checked refuses envelopes that are invalid by themselves, passes a copy of the others to apply, and puts the
+// answers together again.
 func Checked(batch []kernel.Envelope, apply func([]kernel.Envelope) []Result) []Result {
 	return sieve(batch, checked, apply)
 }
 
-// KeepFinal is how long a run that has left the live rows is known by its name at least, in the store's time. What is
-// remembered for a time is forgotten at the end of a NamePeriod.
+// KeepFinal is the least time for which a run that has left the live rows is known by its name, in the store's time.
+// Names are forgotten at the end of a NamePeriod.
 const (
 	KeepFinal  = time.Minute
 	NamePeriod = KeepFinal / 2
@@ -32,11 +32,11 @@ func Period(at time.Time) int64 {
 	return at.UnixNano() / int64(NamePeriod)
 }
 
-// Finished finds a run that has left the live rows, and may have done so long ago; nil if there is none.
+// Finished finds a run that has left the live rows, perhaps long ago; nil if there is none.
 type Finished func(jobs.Tenant, jobs.ID) (*kernel.Run, error)
 
-// Admitted is Checked for whoever commits. It also answers a Create or a Notify that is repeated after its run has left the live
-// rows: whoever repeats a request a day later, from an outbox say, gets no second run either.
+// Admitted is Checked for the code that commits. It also answers a Create or a Notify that is repeated after its run
+// has left the live rows: an outbox that repeats a request a day later gets no second run.
 func Admitted(batch []kernel.Envelope, finished Finished, apply func([]kernel.Envelope) []Result) []Result {
 	return sieve(batch, func(e *kernel.Envelope) (Result, bool) {
 		if answer, done := checked(e); done {
@@ -55,7 +55,7 @@ func Admitted(batch []kernel.Envelope, finished Finished, apply func([]kernel.En
 		run, err := finished(e.Tenant, id)
 		switch {
 		case err != nil:
-			return Result{Err: kernel.Refuse(jobs.Unavailable, "not done: it is not known whether run %s exists: %v", id, err)}, true
+			return Result{Err: kernel.Refuse(jobs.Unavailable, "not done: cannot look up whether run %s exists: %v", id, err)}, true
 		case run == nil:
 			return Result{}, false
 		case run.Key != key:
@@ -73,10 +73,10 @@ func Sieved(batch []kernel.Envelope, check func(*kernel.Envelope) error, apply f
 	}, apply)
 }
 
-// MayBeFinished reports whether a run of this name can have left the live rows so long ago that the rules do not know
-// its name any more. Names carry the time of the clock that made them, and one that is later than in the names of all runs
-// that can have left the live rows for good is new, whatever clocks are right. s is the store's row before the commit, and
-// now the time that the commit is stamped with.
+// MayBeFinished reports whether a run of this name can have left the live rows so long ago that the rules no longer
+// know its name. Names carry the time of the clock that made them: one later than the names of all runs that left the
+// live rows for good is new, whatever clocks are right. s is the store's row before the commit, and now the time that
+// the commit is stamped with.
 func MayBeFinished(s *kernel.StoreRow, now time.Time, id jobs.ID) bool {
 	latest := s.NamedBefore
 	if Period(now) > Period(s.At) {
@@ -86,7 +86,7 @@ func MayBeFinished(s *kernel.StoreRow, now time.Time, id jobs.ID) bool {
 	return !ok || made.UnixMilli() <= latest
 }
 
-// Archived is Finished for a store whose finished runs are where a look takes long. Most names need none: see
+// Archived is Finished for a store in which looking up a finished run is slow. Most names need no look: see
 // MayBeFinished. now is the time that the store stamps commits with.
 func Archived(ctx context.Context, r interface {
 	Reader

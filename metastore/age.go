@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// How old what was read may be, told on the side: a node that does not lead, and whose leader does not answer, reads its
-// own copy, and whoever shows that says so.
+// The age of what a read returned, passed in its context: a follower whose leader does not answer reads its own copy,
+// and pages show how old that may be.
 
 type ageKey struct{}
 
-// WithAge lets what is read with ctx say how old it may be; see AgeOf.
+// WithAge lets reads with ctx note how old their result may be; see AgeOf.
 func WithAge(ctx context.Context) context.Context {
 	return context.WithValue(ctx, ageKey{}, new(atomic.Int64))
 }
 
-// NoteAge says that something that was read with ctx may be so old. The oldest counts.
+// NoteAge notes that the result of a read with ctx may be so old. The oldest counts.
 func NoteAge(ctx context.Context, age time.Duration) {
 	if of, ok := ctx.Value(ageKey{}).(*atomic.Int64); ok {
 		for was := of.Load(); int64(age) > was && !of.CompareAndSwap(was, int64(age)); was = of.Load() {
@@ -24,7 +24,7 @@ func NoteAge(ctx context.Context, age time.Duration) {
 	}
 }
 
-// AgeOf is how old what was read with ctx may be; 0: it is what held when it was asked for.
+// AgeOf returns how old the results of reads with ctx may be; 0: they were current.
 func AgeOf(ctx context.Context) time.Duration {
 	if of, ok := ctx.Value(ageKey{}).(*atomic.Int64); ok {
 		return time.Duration(of.Load())
@@ -34,9 +34,8 @@ func AgeOf(ctx context.Context) time.Duration {
 
 type copyKey struct{}
 
-// FromCopy lets reads with ctx be answered by the rows of this node, which may be a moment old: for what is read again
-// and again.
+// FromCopy lets this node's rows, which may be a moment old, answer reads with ctx: for frequent reads.
 func FromCopy(ctx context.Context) context.Context { return context.WithValue(ctx, copyKey{}, true) }
 
-// CopyWillDo says that ctx comes from FromCopy.
+// CopyWillDo reports whether ctx comes from FromCopy.
 func CopyWillDo(ctx context.Context) bool { will, _ := ctx.Value(copyKey{}).(bool); return will }

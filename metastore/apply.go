@@ -7,10 +7,10 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// ApplyBatch applies a commit's commands, in order, to the rows of tx, and remembers its time: the only code that knows
-// what a command means. It has no clock, no random source and no other input than its arguments, so that every replica
-// computes the same. A command is refused before it puts anything. The envelopes have been checked (Envelope.Check) and
-// stamped by whoever commits.
+// ApplyBatch applies a commit's commands, in order, to the rows of tx, and stores its time: the only code that knows
+// what a command means. It has no clock, no random source and no other input than its arguments, so that every
+// replica computes the same. A command is refused before it puts anything. The committer has checked (Envelope.Check)
+// and stamped the envelopes.
 func ApplyBatch(tx Tx, batch []kernel.Envelope) []Result {
 	results := make([]Result, len(batch))
 	if len(batch) == 0 {
@@ -35,7 +35,7 @@ func ApplyBatch(tx Tx, batch []kernel.Envelope) []Result {
 	return results
 }
 
-// numbers are what a commit counts in the store's row: see kernel.StoreRow.
+// numbers are the counters in the store's row: see kernel.StoreRow.
 type numbers struct {
 	turns         uint64
 	named, before int64
@@ -132,14 +132,14 @@ func (c *change) apply() error {
 	return c.applyNext()
 }
 
-// existing answers with a row that is there already.
+// existing answers with a row that exists already.
 func (c *change) existing(run *kernel.Run) error {
 	c.effect.Existing = true
 	c.effect.Runs = append(c.effect.Runs, run)
 	return nil
 }
 
-// definition is a job that is there, or nil.
+// definition is an existing job, or nil.
 func (c *change) definition(key jobs.Key) *kernel.Definition {
 	if d := c.row(key); d != nil && !d.Gone() {
 		return d
@@ -147,7 +147,7 @@ func (c *change) definition(key jobs.Key) *kernel.Definition {
 	return nil
 }
 
-// row is the row under a job's key: the job, or what is left of one that was deleted, or nil.
+// row is the row under a job's key: the job, or what remains of a deleted one, or nil.
 func (c *change) row(key jobs.Key) *kernel.Definition {
 	d, _ := c.tx.Get(kernel.DefinitionRef(c.env.Tenant, key)).(*kernel.Definition)
 	return d
@@ -190,7 +190,7 @@ func stateOf(tx Tx) kernel.StoreRow {
 	return kernel.StoreRow{}
 }
 
-// store puts a run as a command leaves it. from is the state it was in before.
+// store puts a run as a command leaves it. from is its former state.
 func (c *change) store(run *kernel.Run, from jobs.State) {
 	if run.State != from {
 		c.tally(run)

@@ -9,23 +9,22 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// The record of who changed what is written here, in the commit of the change. What is done again writes nothing, and
-// neither does what is refused.
+// Audits are written here, in the commit of the change. Repeated and refused commands write nothing.
 
-// fields are what an audit says about a thing; in JSON, in the order of their names.
+// fields are a thing's values in an audit; in JSON, in the order of their names.
 type fields map[string]any
 
-// audit writes a line. before and after say what changed; nil if there is nothing to say.
+// audit writes a line. before and after hold what changed; nil if nothing did.
 func (c *change) audit(target string, before, after fields) {
 	c.auditBy(c.env.Actor, c.env.Command.Verb().String(), target, before, after)
 }
 
-// auditAs is audit of what has a word of its own.
+// auditAs is audit with a verb of its own.
 func (c *change) auditAs(verb, target string, before, after fields) {
 	c.auditBy(c.env.Actor, verb, target, before, after)
 }
 
-// auditBy writes a line, perhaps of what follows from a command by a rule and not because somebody asked for it.
+// auditBy writes a line with a given actor: the rules, and not a person, may have caused the change.
 func (c *change) auditBy(actor, verb, target string, before, after fields) {
 	reason := c.env.Reason
 	if actor != c.env.Actor {
@@ -42,7 +41,7 @@ func (c *change) auditBy(actor, verb, target string, before, after fields) {
 	}
 }
 
-// count changes what the tenant's Global counts.
+// count changes the counters in the tenant's Global.
 func (c *change) count(change func(*kernel.Global)) {
 	g := *c.global()
 	g.Tenant = c.env.Tenant
@@ -56,7 +55,7 @@ func (f fields) json() []byte {
 	}
 	b, err := json.Marshal(f)
 	if err != nil {
-		return nil // what cannot be written was refused by Check
+		return nil // Check refused what cannot be encoded
 	}
 	return b
 }
@@ -67,10 +66,10 @@ func jobTarget(key jobs.Key) string { return "job " + string(key) }
 
 func runTarget(run *kernel.Run) string { return "run " + run.ID.String() + " of " + string(run.Key) }
 
-// private are settings that hold what a job works on. An audit says that they changed, and not to what.
+// private are settings that hold a job's data. An audit shows that they changed, and not to what.
 var private = map[string]bool{"args": true}
 
-// put says what a field was and is. was may be nil.
+// put notes the former and the new value of a field. was may be nil.
 func put(was, is fields, name string, before, after any) {
 	if private[name] {
 		is[name] = "changed"
@@ -82,7 +81,7 @@ func put(was, is fields, name string, before, after any) {
 	is[name] = after
 }
 
-// held are the named fields as they held before a change and hold now, whoever said so.
+// held are the effective values of the named fields before and after a change, whoever owns them.
 func held(names []string, before, after *kernel.Policy) (was, is fields) {
 	was, is = fields{}, fields{}
 	for _, name := range names {
@@ -91,7 +90,7 @@ func held(names []string, before, after *kernel.Policy) (was, is fields) {
 	return was, is
 }
 
-// defaults are what the defaults of a kind of job say before and after a change, as far as it differs.
+// defaults are the defaults of a kind of job before and after a change, as far as they differ.
 func defaults(before, after *kernel.Settings) (was, is fields) {
 	was, is = fields{}, fields{}
 	for _, name := range before.Changed(after) {
@@ -100,11 +99,13 @@ func defaults(before, after *kernel.Settings) (was, is fields) {
 	return was, is
 }
 
-// byHand says that a person asked for what happens to a run. What programs and duties do is told by the runs.
-func (c *change) byHand() bool { return kernel.IsPerson(c.env.Actor) }
+// byPerson reports whether a person caused what happens to a run. The moves of runs record what programs and duties
+// do.
+func (c *change) byPerson() bool { return kernel.IsPerson(c.env.Actor) }
 
-// auditRun writes what a person did to a run. What he did to others of the job in the same commit is the same line: a
-// bulk of a hundred thousand must not push everything else out of the record, and each run tells who did what to it.
+// auditRun writes what a person did to a run. What the same commit does to other runs of the job goes to the same
+// line: a bulk of a hundred thousand must not push everything else out of the record, and each run records its own
+// changes.
 func (c *change) auditRun(run *kernel.Run, before fields) {
 	var last *kernel.Audit
 	if n := c.global().Audits; n > 0 {
@@ -127,8 +128,8 @@ func (c *change) auditRun(run *kernel.Run, before fields) {
 	c.tx.Put(&line)
 }
 
-// trim drops rows that are old enough. What commands still need of them they do without: a range that is gone is not
-// extended, a session that is over lets nobody in.
+// trim drops rows that are old enough. Commands do without them: a purged range is not extended, and an expired
+// session stays invalid.
 func (c *change) trim(k kernel.Trim) error {
 	before := k.Before
 	if oldest := c.at.Add(-kernel.KeepHistory); before.After(oldest) {
@@ -147,8 +148,8 @@ func (c *change) trim(k kernel.Trim) error {
 	return nil
 }
 
-// DoneAt is when a row became history, or false if it has not. A session that is over is of no interest to anybody: it
-// counts as if it had been history for as long as history is kept.
+// DoneAt is when a row became history, or false if it has not. An expired session is of no interest: it counts as if
+// it had been history for as long as history is kept.
 func DoneAt(row kernel.Row) (time.Time, bool) {
 	switch row := row.(type) {
 	case *kernel.Tally:

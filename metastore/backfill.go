@@ -7,9 +7,9 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// backfill makes runs of due times that have been decided: the cursor stays where it is, and nothing but the ledger
-// changes of what was said about them. What a person asks for runs whether the job is paused or not, and whatever its
-// start deadline says, which counts from a time that lies behind.
+// backfill makes runs of due times that have been decided: the cursor stays, and only the ledger changes. What a
+// person requests runs even if the job is paused, and ignores its start deadline, which counts from a time in the
+// past.
 func (c *change) backfill(k kernel.Backfill) error {
 	d, err := c.job(k.Key)
 	if err != nil {
@@ -27,7 +27,7 @@ func (c *change) backfill(k kernel.Backfill) error {
 	var runs, there []*kernel.Run
 	for _, due := range k.Due {
 		if due.At.After(d.Cursor) {
-			return kernel.Refuse(jobs.Conflict, "backfill of %s: nobody has decided yet what becomes of %s", k.Key, stamp(due.At))
+			return kernel.Refuse(jobs.Conflict, "backfill of %s: due time %s is still undecided: try again later", k.Key, stamp(due.At))
 		}
 		run := c.fresh(d, kernel.FromBackfill)
 		run.ID, run.Parent, run.Due, run.Args = k.Run(d.Tenant, due), k.ID, due.At, d.Policy.Args
@@ -57,7 +57,7 @@ func (c *change) backfill(k kernel.Backfill) error {
 	for _, m := range k.Take {
 		row, _ := c.tx.Get(kernel.MissedRef(d.Tenant, d.UID, m.From)).(*kernel.Missed)
 		if row == nil || !row.To.Equal(m.To) || row.Count != m.Count || row.Reason != m.Reason {
-			return kernel.Refuse(jobs.Stale, "backfill of %s: the ledger from %s has changed: look again", k.Key, stamp(m.From))
+			return kernel.Refuse(jobs.Stale, "backfill of %s: the ledger from %s has changed: read it and try again", k.Key, stamp(m.From))
 		}
 	}
 	for _, m := range k.Take {

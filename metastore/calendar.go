@@ -5,8 +5,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Calendars: named sets of times at which jobs are not due. What their rules mean is not known here; that they changed
-// is counted in the tenant's Global, so that no due time is decided by rules that hold no more.
+// Calendars: named sets of times at which jobs are not due. This code does not know their rules; it counts changes of
+// them in the tenant's Global, so that no due time is decided by outdated rules.
 
 func (c *change) calendar(name string) *kernel.Calendar {
 	row, _ := c.tx.Get(kernel.CalendarRef(c.env.Tenant, name)).(*kernel.Calendar)
@@ -29,11 +29,11 @@ func (c *change) setCalendar(k kernel.SetCalendar) error {
 		return staleCalendar(k.Name, row, k.IfRevision)
 	}
 	if row == nil && c.global().CalendarCount >= kernel.MaxCalendarsOfTenant {
-		return kernel.Refuse(jobs.Exhausted, "calendar %s would be one too many: %d are allowed", k.Name, kernel.MaxCalendarsOfTenant)
+		return kernel.Refuse(jobs.Exhausted, "too many calendars: %d are allowed (calendar %s)", kernel.MaxCalendarsOfTenant, k.Name)
 	}
 	c.tx.Put(want)
 	c.calendarsChanged(row == nil, false)
-	c.audit("calendar "+k.Name, calendarSays(row), calendarSays(want))
+	c.audit("calendar "+k.Name, calendarFields(row), calendarFields(want))
 	return nil
 }
 
@@ -48,7 +48,7 @@ func (c *change) dropCalendar(k kernel.DropCalendar) error {
 	}
 	c.tx.Delete(row.Ref())
 	c.calendarsChanged(false, true)
-	c.audit("calendar "+k.Name, calendarSays(row), nil)
+	c.audit("calendar "+k.Name, calendarFields(row), nil)
 	return nil
 }
 
@@ -57,10 +57,10 @@ func staleCalendar(name string, row *kernel.Calendar, want uint64) error {
 	if row != nil {
 		is = row.Revision
 	}
-	return kernel.Refuse(jobs.Stale, "calendar %s has revision %d, the change was made for %d: look again", name, is, want)
+	return kernel.Refuse(jobs.Stale, "calendar %s has revision %d, the change was made for %d: read it and try again", name, is, want)
 }
 
-// calendarsChanged has the leader look at calendars anew.
+// calendarsChanged has the leader read the calendars again.
 func (c *change) calendarsChanged(added, dropped bool) {
 	c.number()
 	c.count(func(g *kernel.Global) {
@@ -75,8 +75,8 @@ func (c *change) calendarsChanged(added, dropped bool) {
 	c.effect.Global = c.global()
 }
 
-// calendarSays is what an audit says of a calendar.
-func calendarSays(k *kernel.Calendar) fields {
+// calendarFields is a calendar in an audit.
+func calendarFields(k *kernel.Calendar) fields {
 	if k == nil {
 		return nil
 	}

@@ -15,47 +15,47 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Content is all that a store holds at one moment, to be written down or carried to another. Its parts may be gone
-// through any number of times, one at a time.
+// Content is all that a store has at one moment, to be saved or copied to another. Its parts may be read any number
+// of times, one at a time.
 type Content interface {
-	// Rows are all rows but those of runs that are over. The live runs of a tenant come in the order of their creation.
-	// Runs that ended within KeepFinal are among them by name alone; their Ended is when that was, about.
+	// Rows are all rows except finished runs. The live runs of a tenant come in the order of their creation. Runs
+	// that ended within KeepFinal are among them by name alone; their Ended is about when they ended.
 	Rows(ctx context.Context) iter.Seq2[kernel.Row, error]
-	// Ended are the runs that are over, in the order in which they ended.
+	// Ended are the finished runs, in the order in which they ended.
 	Ended(ctx context.Context) iter.Seq2[*kernel.Run, error]
-	// Lines are what handlers wrote. The lines of a run come together, in their order.
+	// Lines are the log lines of handlers. The lines of a run come together, in their order.
 	Lines(ctx context.Context) iter.Seq2[LogLine, error]
 }
 
-// Fill puts content into an empty store: whole, or, if it answers with an error, not at all. Before anything counts it
-// calls check with what it has written, as it can be read back.
+// Fill puts content into an empty store: whole, or, if it returns an error, not at all. Before it commits it calls
+// check with what it has written, as it can be read back.
 type Fill func(ctx context.Context, from Content, check func(Content) error) error
 
-// Carry carries content to an empty store, and compares what can be read there with what was given. The term is raised
-// by one, so that no leader of the old store can fire in the new one. told, if not nil, hears now and then how many
-// rows have been read, written and read again so far.
-func Carry(ctx context.Context, from Content, fill Fill, told func(Step)) (Account, error) {
+// Carry copies content to an empty store, and compares what can be read there with the original. The term is raised
+// by one, so that no leader of the old store can fire in the new one. progress, if not nil, gets now and then how
+// many rows have been read, written and read again so far.
+func Carry(ctx context.Context, from Content, fill Fill, progress func(Step)) (Account, error) {
 	source := Count(raised{from})
-	if told != nil {
-		source.told = func(n int64) { told(Step{"carried", n}) }
+	if progress != nil {
+		source.progress = func(n int64) { progress(Step{"carried", n}) }
 	}
 	err := fill(ctx, source, func(to Content) error {
 		there := Count(to)
-		if told != nil {
-			there.told = func(n int64) { told(Step{"read back", n}) }
+		if progress != nil {
+			there.progress = func(n int64) { progress(Step{"read back", n}) }
 		}
 		if err := there.read(ctx); err != nil {
-			return fmt.Errorf("read back what was carried: %w", err)
+			return fmt.Errorf("read back the copy: %w", err)
 		}
 		if given, found := source.Account(), there.Account(); !maps.Equal(given, found) {
-			return fmt.Errorf("what was carried is not what can be read back: %s", given.Differences(found))
+			return fmt.Errorf("the copy differs from the original: %s", given.Differences(found))
 		}
 		return nil
 	})
 	return source.Account(), err
 }
 
-// raised is content with a term that is one higher, and led by nobody.
+// raised is content with a term that is one higher, and no leader.
 type raised struct{ Content }
 
 func (r raised) Rows(ctx context.Context) iter.Seq2[kernel.Row, error] {
@@ -73,31 +73,31 @@ func (r raised) Rows(ctx context.Context) iter.Seq2[kernel.Row, error] {
 	}
 }
 
-// Step says how far a copy is.
+// Step is the progress of a copy.
 type Step struct {
 	What string // "carried" or "read back"
 	Rows int64  // so far
 }
 
-// LeftOut is the error about a run that is over and cannot be read, in the place of that run. What comes after it can be
-// read: a backup goes on without it and says so, and nothing else does.
+// LeftOut is the error about a finished run that cannot be read, in the place of that run. What comes after it can be
+// read: only a backup continues without it, and reports it.
 type LeftOut struct{ Err error }
 
 func (l *LeftOut) Error() string { return l.Err.Error() }
 func (l *LeftOut) Unwrap() error { return l.Err }
 
-// Take reads content once, and says what is in it.
+// Take reads content once, and returns its account.
 func Take(ctx context.Context, c Content) (Account, error) {
 	all := Count(c)
 	err := all.read(ctx)
 	return all.Account(), err
 }
 
-// Account says how much content there is, by what it is: jobs, live runs, log lines .... Two stores with the same
-// account hold the same.
+// Account is how much content there is of each kind: jobs, live runs, log lines .... Two stores with the same account
+// have the same content.
 type Account map[string]Sum
 
-// Sum is a number of rows, and a fingerprint of them in whatever order they come.
+// Sum is a number of rows, and a fingerprint of them in any order.
 type Sum struct {
 	Count int64
 	Hash  [sha256.Size / 8]uint64
@@ -111,7 +111,7 @@ func (s *Sum) add(b []byte) {
 	}
 }
 
-// String lists what there is.
+// String lists the kinds and their numbers.
 func (a Account) String() string {
 	var parts []string
 	for _, what := range slices.Sorted(maps.Keys(a)) {
@@ -123,7 +123,7 @@ func (a Account) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Differences says in which counts and fingerprints two accounts differ; "" = in none.
+// Differences returns in which counts and fingerprints two accounts differ; "" = in none.
 func (a Account) Differences(b Account) string {
 	both := maps.Clone(a)
 	maps.Copy(both, b)
@@ -133,48 +133,48 @@ func (a Account) Differences(b Account) string {
 		case given.Count != found.Count:
 			parts = append(parts, fmt.Sprintf("%d %s are %d", given.Count, what, found.Count))
 		case given != found:
-			parts = append(parts, fmt.Sprintf("%d %s are others", given.Count, what))
+			parts = append(parts, fmt.Sprintf("%d %s differ", given.Count, what))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-// kindNames are the rows in words.
+// kindNames are the names of kinds of rows, for people.
 var kindNames = map[kernel.RowKind]string{
 	kernel.RowDefinition: "jobs", kernel.RowRun: "live runs", kernel.RowGate: "limits in use", kernel.RowUnique: "unique keys", kernel.RowMissed: "missed ranges",
 	kernel.RowTally: "tallies", kernel.RowGlobal: "tenants' settings", kernel.RowToken: "tokens", kernel.RowSession: "sessions", kernel.RowAudit: "audits",
 }
 
 const (
-	endedName   = "runs that are over"
+	endedName   = "finished runs"
 	leftOutName = "damaged runs left out"
 	linesName   = "log lines"
 )
 
-// Counted is content that is counted as it is gone through.
+// Counted is content that is counted as it is read.
 type Counted struct {
 	Content
 	rows, ended, lines Account // of the last time
-	told               func(int64)
+	progress           func(int64)
 	n                  int64
 }
 
-// Count counts content as it is gone through.
-func Count(c Content) *Counted { return &Counted{Content: c, told: func(int64) {}} }
+// Count counts content as it is read.
+func Count(c Content) *Counted { return &Counted{Content: c, progress: func(int64) {}} }
 
-// tellEvery is how many rows lie between two words of progress.
-const tellEvery = 1_000
+// progressEvery is how many rows lie between two reports of progress.
+const progressEvery = 1_000
 
 func (c *Counted) note(a Account, what string, b []byte) {
 	s := a[what]
 	s.add(b)
 	a[what] = s
-	if c.n++; c.n%tellEvery == 0 {
-		c.told(c.n)
+	if c.n++; c.n%progressEvery == 0 {
+		c.progress(c.n)
 	}
 }
 
-// Account is what there was when each part was gone through last.
+// Account is what each part contained when it was last read.
 func (c *Counted) Account() Account {
 	all := Account{}
 	for _, part := range []Account{c.rows, c.ended, c.lines} {
@@ -183,7 +183,7 @@ func (c *Counted) Account() Account {
 	return all
 }
 
-// read goes through all of it.
+// read reads all of it.
 func (c *Counted) read(ctx context.Context) error {
 	for _, err := range c.Rows(ctx) {
 		if err != nil {
@@ -203,7 +203,7 @@ func (c *Counted) read(ctx context.Context) error {
 	return nil
 }
 
-// Rows counts all rows but what a store keeps about itself, and names of runs that are over.
+// Rows counts all rows but those that a store keeps about itself, and the names of finished runs.
 func (c *Counted) Rows(ctx context.Context) iter.Seq2[kernel.Row, error] {
 	return func(yield func(kernel.Row, error) bool) {
 		c.rows = Account{}
@@ -236,8 +236,8 @@ func kindName(k kernel.RowKind) string {
 	return fmt.Sprintf("rows of kind %d", k)
 }
 
-// Ended counts runs that are over; those of a tenant with their place in its history. It also counts those that are
-// left out.
+// Ended counts finished runs; those of a tenant with their place in its history. It also counts those that are left
+// out.
 func (c *Counted) Ended(ctx context.Context) iter.Seq2[*kernel.Run, error] {
 	return func(yield func(*kernel.Run, error) bool) {
 		c.ended = Account{}

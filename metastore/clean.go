@@ -7,8 +7,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// clean notes up to when runs that are over are cleared away. The runs themselves are no rows: whoever keeps them goes
-// by what is noted here (see Retention).
+// clean stores up to when finished runs are purged. The runs themselves are no rows: the archive purges by this row
+// (see Retention).
 func (c *change) clean(k kernel.Clean) error {
 	before := k.Before
 	if before.After(c.at) {
@@ -30,7 +30,7 @@ func (c *change) clean(k kernel.Clean) error {
 	}
 	row := c.row(k.Key)
 	if row == nil {
-		return kernel.Refuse(jobs.NotFound, "there is no job %q, and nothing is left of one", k.Key)
+		return kernel.Refuse(jobs.NotFound, "there is no job %q, and no deleted one", k.Key)
 	}
 	if !before.After(row.Cleaned) {
 		return c.same(row)

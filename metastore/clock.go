@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// How far a Clock lets the wall clock go without asking, and how long it waits for a step to stand.
+// How far a Clock follows the wall clock without a check, and how long a step must last until it does.
 const (
 	ClockSlack    = 500 * time.Millisecond
 	ClockPatience = 15 * time.Second
 )
 
-// Clock is the time of a store and of its control plane, which share one: a due time that came a year early would fire
-// a year early, and a commit that is stamped a year ahead would hold all later ones there. It is the wall clock until
-// somebody sets that. Steps of up to ClockSlack, as time servers make them, are followed at once. Beyond that the clock
-// goes on by the machine's steady time, which nobody can set, and follows the wall clock again when this has come back,
-// or when the step has stood for ClockPatience: by then it is what somebody wanted. The zero value is ready.
+// Clock is the time of a store and of its control plane, which share one: a due time that came a year early would
+// fire a year early, and a commit stamped a year ahead would hold all later ones there. It follows the wall clock and
+// steps of up to ClockSlack, which time servers make. At a larger step it continues by the machine's steady time, and
+// follows the wall clock again when this has come back, or when the step has lasted for ClockPatience: by then it is
+// intended. The zero value is ready.
 type Clock struct {
 	// Wall reads the wall clock; nil means time.Now.
 	Wall func() time.Time
 
 	mu      sync.Mutex
 	at      time.Time     // steady time of the last look
-	said    time.Time     // what was answered then
+	shown   time.Time     // what was answered then
 	step    time.Duration // by which the wall clock is ahead, and not believed; 0 = it is believed
 	stepped time.Time     // steady time when that was first seen
 }
 
-// Now is what time it is. It has no monotonic reading.
+// Now returns the time. It has no monotonic reading.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,7 +38,7 @@ func (c *Clock) Now() time.Time {
 	}
 	ours := wall
 	if !c.at.IsZero() {
-		ours = c.said.Add(steady.Sub(c.at))
+		ours = c.shown.Add(steady.Sub(c.at))
 	}
 	switch step := wall.Sub(ours); {
 	case step.Abs() <= ClockSlack:
@@ -51,11 +51,11 @@ func (c *Clock) Now() time.Time {
 	if c.step == 0 {
 		ours = wall
 	}
-	c.at, c.said = steady, ours
+	c.at, c.shown = steady, ours
 	return ours
 }
 
-// Step is by how much the wall clock is ahead (behind, if negative) and not believed; 0 if it is.
+// Step is by how much the wall clock is ahead (behind, if negative) while Now does not follow it; 0 if it does.
 func (c *Clock) Step() time.Duration {
 	c.Now()
 	c.mu.Lock()

@@ -20,7 +20,7 @@ func TestClockBelievesWhatStands(t *testing.T) {
 		want  time.Duration // by how much the clock is ahead of the truth then
 		step  time.Duration
 	}{
-		{"nobody sets it", nil, time.Hour, 0, 0},
+		{"unchanged", nil, time.Hour, 0, 0},
 		{"a time server corrects it", []set{{time.Second, 400 * time.Millisecond}}, time.Second, 400 * time.Millisecond, 0},
 		{"a time server corrects it backwards", []set{{time.Second, -400 * time.Millisecond}}, time.Second, -400 * time.Millisecond, 0},
 		{"a year ahead", []set{{time.Minute, year}}, time.Minute + 10*time.Second, 0, year},

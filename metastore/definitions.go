@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// What becomes of definitions and of what holds for a whole tenant.
+// Changes of definitions and of a tenant's settings.
 
 // changed puts a definition after a change and numbers it.
 func (c *change) changed(d *kernel.Definition, before *kernel.Definition) {
@@ -27,7 +27,7 @@ func (c *change) changed(d *kernel.Definition, before *kernel.Definition) {
 	c.limits(d, before)
 }
 
-// remember keeps what was said about a job before a change.
+// remember stores a job's policy as it was before a change.
 func (c *change) remember(before *kernel.Definition) {
 	h, ok := c.tx.Get(kernel.HistoryRef(before.Tenant, before.UID)).(*kernel.History)
 	if !ok {
@@ -37,8 +37,8 @@ func (c *change) remember(before *kernel.Definition) {
 		Until: c.at, Verb: c.env.Command.Verb(), By: c.env.Actor, Reason: c.env.Reason}))
 }
 
-// reschedule begins a new schedule, which says nothing about the past. Due times of the old one that nobody has decided
-// yet are the leader's to put into the ledger: this code knows no schedules.
+// reschedule begins a new schedule, which does not cover the past. The leader puts the undecided due times of the old
+// one into the ledger: this code knows no schedules.
 func (c *change) reschedule(d, before *kernel.Definition) {
 	d.Anchor = c.at
 	if since := before.Since(); before.Policy.Schedule != "" && since.Before(c.at) {
@@ -95,8 +95,8 @@ func (c *change) register(k kernel.Register) error {
 	return nil
 }
 
-// registerNew makes a job. One that was deleted is not brought back by a worker that went on serving it. What is made
-// under its key is another job, but its revision goes on, so that an edit meant for the old one does not fit it.
+// registerNew makes a job. A worker that still serves a deleted job does not bring it back. A new job under its key
+// is another job, but the revision continues, so that an edit meant for the old one does not fit it.
 func (c *change) registerNew(k kernel.Register) error {
 	job := &k.Job
 	d := &kernel.Definition{Tenant: c.env.Tenant, Key: job.Key, Kind: job.Kind, App: k.App, Version: job.Version,
@@ -106,13 +106,13 @@ func (c *change) registerNew(k kernel.Register) error {
 		if !k.Start {
 			return c.missed(gone)
 		}
-		d.Revision, d.Cleaned = gone.Revision, gone.Cleaned // a node that was away has yet to clear away what that says
+		d.Revision, d.Cleaned = gone.Revision, gone.Cleaned // a node that was down has yet to purge up to there
 	}
 	if g := c.global(); g.Jobs >= g.Quota() {
-		return kernel.Refuse(jobs.Exhausted, "job %s would be one too many: there are %d, and %d are allowed; delete some, or raise maxJobs in the settings", job.Key, g.Jobs, g.Quota())
+		return kernel.Refuse(jobs.Exhausted, "too many jobs: %d of %d (job %s): delete some, or raise maxJobs in the settings", g.Jobs, g.Quota(), job.Key)
 	}
 	if c.global().NewJobs == kernel.NewDisabled && k.Worker != kernel.Nobody {
-		d.Edits.Disabled = new(true) // whoever starts it says so by an edit
+		d.Edits.Disabled = new(true) // to start it takes an edit
 	}
 	c.changed(d, nil)
 	c.count(func(g *kernel.Global) { g.Jobs++ })
@@ -120,8 +120,8 @@ func (c *change) registerNew(k kernel.Register) error {
 	return nil
 }
 
-// missed answers a worker that serves a deleted job. What is left of the job stays for as long as there are such
-// workers: once a day, one of them is noted.
+// missed answers a worker that serves a deleted job. What remains of the job stays while there are such workers: once
+// a day, one of them is noted.
 func (c *change) missed(gone *kernel.Definition) error {
 	if c.at.Sub(gone.Edited) > 24*time.Hour {
 		d := *gone
@@ -132,7 +132,7 @@ func (c *change) missed(gone *kernel.Definition) error {
 	return c.same(gone)
 }
 
-// remains is what is left of a deleted job, or nil.
+// remains is what remains of a deleted job, or nil.
 func (c *change) remains(key jobs.Key) *kernel.Definition {
 	if d := c.row(key); d != nil && d.Gone() {
 		return d
@@ -140,7 +140,7 @@ func (c *change) remains(key jobs.Key) *kernel.Definition {
 	return nil
 }
 
-// delete takes a job away and leaves what tells others so.
+// delete removes a job and leaves a row that reports it as deleted.
 func (c *change) delete(k kernel.Delete) error {
 	if gone := c.remains(k.Key); gone != nil {
 		return c.same(gone)
@@ -150,7 +150,7 @@ func (c *change) delete(k kernel.Delete) error {
 		return err
 	}
 	if k.IfRevision != 0 && k.IfRevision != row.Revision {
-		return kernel.Refuse(jobs.Stale, "job %s has revision %d, the delete was made for %d: look again", k.Key, row.Revision, k.IfRevision)
+		return kernel.Refuse(jobs.Stale, "job %s has revision %d, the delete was made for %d: read it and try again", k.Key, row.Revision, k.IfRevision)
 	}
 	d := *row
 	d.Deleted, d.Edited = c.at, c.at
@@ -188,13 +188,13 @@ func (c *change) edit(k kernel.Edit) error {
 		return c.same(row)
 	}
 	if k.IfRevision != 0 && k.IfRevision != row.Revision {
-		return kernel.Refuse(jobs.Stale, "job %s has revision %d, the edit was made for %d: look again", k.Key, row.Revision, k.IfRevision)
+		return kernel.Refuse(jobs.Stale, "job %s has revision %d, the edit was made for %d: read it and try again", k.Key, row.Revision, k.IfRevision)
 	}
 	d := *row
 	d.Edits = edits
 	p := d.Resolve(c.global())
 	if len(row.Undecided) >= kernel.MaxUndecided && !p.SameTimes(&row.Policy) {
-		return kernel.Refuse(jobs.Conflict, "job %s: its schedule was changed %d times, and no leader has looked at it yet: try again when one has", k.Key, kernel.MaxUndecided)
+		return kernel.Refuse(jobs.Conflict, "job %s: its schedule was changed %d times before a leader read it: try again when there is a leader", k.Key, kernel.MaxUndecided)
 	}
 	if !p.Start.IsZero() && !p.End.IsZero() && p.Start.After(p.End) {
 		return kernel.Invalid("job %s: start %s would be after end %s", k.Key, stamp(p.Start), stamp(p.End))
@@ -224,7 +224,7 @@ func (c *change) pause(k kernel.Pause) error {
 	return nil
 }
 
-// pausing is what an audit says of a pause.
+// pausing is a pause in an audit.
 func pausing(p *kernel.Held) fields {
 	if p == nil {
 		return nil
@@ -316,7 +316,7 @@ func (c *change) configure(k kernel.Configure) error {
 	return nil
 }
 
-// configured is what an audit says of settings: what differs.
+// configured is the settings in an audit: only what differs.
 func configured(before, after *kernel.Global) (was, is fields) {
 	was, is = fields{}, fields{}
 	say := func(name string, x, y any) {

@@ -7,25 +7,25 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Tx is the rows that Apply works on. It has no errors and no context because everything that a batch may touch
-// has been loaded before (see Needs). Rows are never changed in place: copy, change the copy, Put it.
+// Tx is the rows that Apply works on. It has no errors and no context because all rows that a batch may touch are
+// loaded before (see Needs). Rows are never changed in place: copy, change the copy, Put it.
 type Tx interface {
-	// Get is the row, as the last Put of this batch left it, or nil. Of a settled run that has left the live rows
-	// less than KeepFinal ago, it is a stub with ID, Tenant, Key, State, Attempt and Worker.
+	// Get returns the row, as the last Put of this batch left it, or nil. Of a settled run that has left the live
+	// rows less than KeepFinal ago, it is a stub with ID, Tenant, Key, State, Attempt and Worker.
 	Get(kernel.Ref) kernel.Row
-	// First is the run that waits at the gate and goes first: retries, then by priority, due time, id. Nil if none.
+	// First returns the run that is first at the gate: retries, then by priority, due time, id. Nil if none waits.
 	First(gate kernel.Ref) *kernel.Run
-	// Put stores a row. A Tally is added to what is there. A settled run leaves the live rows for the archive.
+	// Put stores a row. A Tally is added to the stored one. A settled run leaves the live rows for the archive.
 	Put(kernel.Row)
 	// Delete removes a row; nothing happens if there is none.
 	Delete(kernel.Ref)
 }
 
-// Engine keeps rows. A Store is made of one by whoever commits: Local in memory, a raft log, a database.
+// Engine stores rows. A committer makes a Store of one: Local in memory, a raft log, a database.
 type Engine interface {
 	Reader
 	Agenda
-	// Update calls fn alone, with a Tx. What fn puts is there when Update returns.
+	// Update calls fn alone, with a Tx. What fn puts is stored when Update returns.
 	Update(fn func(Tx))
 }
 

@@ -7,11 +7,11 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Broadcasts. A run of a broadcast passes its gates as one, and when it can be claimed the leader names the workers, of
-// which only it knows: then it becomes one run for each. Its slots are held until the last of those has given them up;
-// a row counts how many have not.
+// Broadcasts. A run of a broadcast passes its gates as one run. When it can be claimed the leader names the workers,
+// which only the leader knows: then it becomes one run for each. Its slots are taken until the last of those has
+// given them up; a row counts the rest.
 
-// placed says which worker a new run may go to.
+// placed returns the worker that a new run is for, if any.
 func placed(d *kernel.Definition, k *kernel.Create, args []byte) *kernel.Place {
 	at := kernel.PlaceOf(d, args)
 	if k == nil || k.Pin == "" && k.Total == 0 {
@@ -25,7 +25,7 @@ func placed(d *kernel.Definition, k *kernel.Create, args []byte) *kernel.Place {
 	case k.Total > 0:
 		p.Route, p.Index, p.Total, p.PinAway = jobs.RouteBroadcast, k.Index, k.Total, jobs.PinAny
 	case p.Route == jobs.RouteBroadcast:
-		p.Route = jobs.RouteAny // somebody wants it on this worker alone
+		p.Route = jobs.RouteAny // the request names this worker alone
 	}
 	if k.Pin != "" {
 		p.Pin = k.Pin
@@ -79,7 +79,7 @@ func (c *change) expand(k kernel.Expand) error {
 	return nil
 }
 
-// parts is how many parts of a run's broadcast hold its slots; nil = it is no part, or its job has no gates.
+// parts is how many parts of a run's broadcast have its slots; nil = it is no part, or its job has no gates.
 func (c *change) parts(run *kernel.Run) *kernel.Gate {
 	if run.Place == nil || run.Place.Group.IsZero() || len(run.Gates) == 0 {
 		return nil
@@ -91,7 +91,7 @@ func (c *change) parts(run *kernel.Run) *kernel.Gate {
 	return &kernel.Gate{Tenant: run.Tenant, Name: name}
 }
 
-// partIn counts a part that gets slots, and says whether the others hold them already.
+// partIn counts a part that gets slots, and reports whether the others have them already.
 func (c *change) partIn(run *kernel.Run) bool {
 	g := c.parts(run)
 	if g == nil {
@@ -102,7 +102,7 @@ func (c *change) partIn(run *kernel.Run) bool {
 	return g.Taken > 1
 }
 
-// partOut counts a part that gives up its slots, and says whether others go on holding them.
+// partOut counts a part that gives up its slots, and reports whether others still have them.
 func (c *change) partOut(run *kernel.Run) bool {
 	g := c.parts(run)
 	if g == nil {
@@ -116,13 +116,13 @@ func (c *change) partOut(run *kernel.Run) bool {
 	return false
 }
 
-// drain writes who had a worker take nothing new. How it stands, it says itself.
+// drain writes who drained a worker. The worker reports its own state.
 func (c *change) drain(k kernel.Drain) error {
 	c.audit("worker "+k.Worker, fields{"drained": !k.On}, fields{"drained": k.On})
 	return nil
 }
 
-// mark notes that no worker has a job any more, or that one has it again. What holds for it stays as it is.
+// mark notes that no worker serves a job any more, or that one does again. The job's settings stay.
 func (c *change) mark(k kernel.Mark) error {
 	row, err := c.job(k.Key)
 	if err != nil {

@@ -5,11 +5,11 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// What failures lead to beyond a retry: budgets that spread retries, and jobs that pause themselves.
+// Effects of failures beyond a retry: budgets that spread retries, and jobs that pause themselves.
 
-// budgeted says whether a retry may begin now. Its job's budget lets it pass first, then that of all jobs; one that is
-// used up gives it the time of its turn, so that after an outage retries come one by one, and none is lost. What did not
-// fail by itself has no budget: it was lost, handed back or snoozed.
+// budgeted reports whether a retry may begin now. It needs room in its job's budget first, then in that of all jobs;
+// a full budget assigns it a later turn, so that after an outage retries come one by one, and none is lost. Runs that
+// were lost, released or snoozed have no budget: they did not fail by themselves.
 func (c *change) budgeted(run *kernel.Run) bool {
 	if run.Cause != kernel.ByError && run.Cause != kernel.ByTimeout {
 		return true
@@ -33,7 +33,7 @@ func (c *change) budgeted(run *kernel.Run) bool {
 		}
 		g = *g.Under(jobs.Limit{Rate: rate})
 		turn := g.Spend(c.at)
-		// Each retry moves the next one's turn, and the sum has no end, but times have: what they are kept as has none beyond 2262.
+		// Each retry moves the next one's turn, without an end, but stored times end in 2262.
 		if most := c.at.Add(kernel.MaxDelay); turn.After(most) {
 			turn, g.Opens = most, most
 		}
@@ -47,7 +47,7 @@ func (c *change) budgeted(run *kernel.Run) bool {
 	return true
 }
 
-// inRow counts the runs of a job that failed for good, one after the other, and pauses the job when they are too many.
+// inRow counts consecutive runs of a job that failed for good, and pauses the job when they are too many.
 func (c *change) inRow(run *kernel.Run) {
 	row := c.definition(run.Key)
 	if row == nil || row.UID != run.Job || row.Policy.PauseAfter == 0 {

@@ -12,7 +12,7 @@ func (c *change) expect(k kernel.Expect) error {
 	}
 	switch f := row.Feedback; {
 	case row.State != jobs.Processing:
-		return kernel.Refuse(jobs.Conflict, "run %s is %s: attempt %d is over", row.ID, row.State, k.Attempt)
+		return kernel.Refuse(jobs.Conflict, "run %s is %s: attempt %d has ended", row.ID, row.State, k.Attempt)
 	case f != nil && f.Attempt == k.Attempt && string(f.Key) == string(k.Key):
 		return c.existing(row)
 	}
@@ -27,7 +27,7 @@ func (c *change) notify(k kernel.Notify) error {
 	if err != nil {
 		return err
 	}
-	if of.Settled() { // what is left of it would not do
+	if of.Settled() { // the stub that remains would not do
 		return kernel.Refuse(jobs.Conflict, "run %s is %s: its notifications come before its end", of.ID, of.State)
 	}
 	if of.App != k.App {
@@ -43,7 +43,7 @@ func (c *change) notify(k kernel.Notify) error {
 func (c *change) hear(k kernel.Hear) error {
 	row, err := c.run(k.ID)
 	if jobs.CodeOf(err) == jobs.NotFound && err != nil {
-		return kernel.ErrNotSigned // who may not speak is not told which runs there are
+		return kernel.ErrNotSigned // an unauthorized sender learns nothing about runs
 	}
 	if err != nil {
 		return err

@@ -7,10 +7,10 @@ import (
 )
 
 // fire turns due times into runs and ledger ranges, and moves the cursor with them. Everything that the leader's
-// decision rested on is compared here, so a stale decision costs a retry and never a wrong firing.
+// decision depended on is compared here, so a stale decision costs a retry and never a wrong firing.
 func (c *change) fire(k kernel.Fire) error {
 	if s := stateOf(c.tx); s.Term != k.Term && !sabotage.Off(sabotage.StaleTerm) {
-		return kernel.Refuse(jobs.Stale, "fire of %s by term %d: term %d leads", k.Key, k.Term, s.Term)
+		return kernel.Refuse(jobs.Stale, "fire of %s by term %d: term %d is current", k.Key, k.Term, s.Term)
 	}
 	row, err := c.job(k.Key)
 	if err != nil {
@@ -33,7 +33,7 @@ func (c *change) fire(k kernel.Fire) error {
 		return kernel.Refuse(jobs.Stale, "fire of %s: a calendar has changed since it was decided", k.Key)
 	}
 	if row.FixedDelay() && (row.Waits() || len(k.Due) > 1) {
-		return kernel.Refuse(jobs.Stale, "fire of %s: its next due time counts from the end of a run that is not over", k.Key)
+		return kernel.Refuse(jobs.Stale, "fire of %s: its next due time counts from the end of a run that has not ended", k.Key)
 	}
 	if k.To.After(c.at.Add(row.Policy.Early)) && !sabotage.Off(sabotage.NotEarly) {
 		return kernel.Refuse(jobs.Conflict, "fire of %s: %v is ahead of %v", k.Key, k.To, c.at)
@@ -81,8 +81,8 @@ func (c *change) fire(k kernel.Fire) error {
 	return nil
 }
 
-// ring begins the run of a due time: at once, or when its jitter says. The start deadline counts from the due time, or
-// from a start that lies behind it. One that has passed it already never starts.
+// ring begins the run of a due time: at once, or when its jitter ends. The start deadline counts from the due time,
+// or from a later start. A run that is past its deadline never starts.
 func (c *change) ring(d *kernel.Definition, run *kernel.Run) error {
 	start := d.Starts(run.Due)
 	if within := d.Policy.StartWithin; within > 0 {
@@ -113,8 +113,8 @@ func (c *change) ring(d *kernel.Definition, run *kernel.Run) error {
 	return c.enter(run, jobs.Enqueued)
 }
 
-// overOf notes in a job that its run is over, if its next due time counts from that: the commit that ends a run decides
-// when the next is due, whoever leads.
+// overOf notes in a job that its run ended, if its next due time counts from that: the commit that ends a run decides
+// when the next is due, whichever node leads.
 func (c *change) overOf(run *kernel.Run) {
 	row := c.definition(run.Key)
 	if row == nil || row.UID != run.Job || row.Running != run.ID {

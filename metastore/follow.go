@@ -7,13 +7,13 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Runs that follow others: "on success run X", "on failure run Y". They are made in the commit that ends their parent,
-// under IDs that follow from it, so that there is no moment in which a parent has ended and its children are not there,
-// and no second set of them. What the job says when the run ends counts. A run that was cancelled or skipped has no
-// children: nobody can say that it did what it should, or that it could not.
+// Runs that follow others: "on success run X", "on failure run Y". They are made in the commit that ends their
+// parent, under IDs computed from its own, so no parent ends without its children and no child is made twice. The
+// job's policy at the end of the run counts. A cancelled or skipped run has no children: it neither succeeded nor
+// failed.
 
-// next are the jobs that follow a run which has just ended, and what is missing of them is told in its last move. It is
-// asked before the run is stored.
+// next returns the jobs that follow a run which has just ended, and notes missing ones in the run's last move. It is
+// called before the run is stored.
 func (c *change) next(run *kernel.Run) []*kernel.Definition {
 	if run.State != jobs.Succeeded && run.State != jobs.Terminated {
 		return nil
@@ -80,14 +80,14 @@ func (c *change) follow(parent *kernel.Run, next []*kernel.Definition) error {
 	return nil
 }
 
-// withArgs gives a run arguments. Its gates go by those of its job alone: what its parent says in them is not known
-// before the parent ends, and a database has to know what a commit may touch.
+// withArgs gives a run arguments. Only its job's gates apply to it: the parent's arguments are unknown before the
+// parent ends, and a database has to know which rows a commit may touch.
 func withArgs(run *kernel.Run, args []byte) *kernel.Run {
 	run.Args = args
 	return run
 }
 
-// stopped says why a run that would follow another is Skipped, or "".
+// stopped returns why a run that would follow another is Skipped, or "".
 func (c *change) stopped(d *kernel.Definition, run *kernel.Run) kernel.Cause {
 	switch p := d.Paused; {
 	case run.Depth > kernel.MaxDepth:

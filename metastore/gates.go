@@ -11,22 +11,22 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Slots. A run takes one at each of its gates when it becomes Enqueued, all or none; where a gate is full its
-// overlap decides whether it is Skipped or waits there. A slot that becomes free is handed to the first who waits,
-// in the command that frees it. So "how many run at once" is a number in a row, and nobody ever counts.
+// Slots. A run takes one at each of its gates when it becomes Enqueued, all or none; where a gate is full its overlap
+// decides whether it is Skipped or waits there. The command that frees a slot gives it to the first run that waits.
+// So "how many run at once" is a number in a row, and no command counts runs.
 //
-// Gates of arguments come first: a run that waits at another gate holds its slots there meanwhile. So of each value
-// only as many runs wait for what all share as may be under way, and a customer with ten thousand runs is one among
-// others. What gates of arguments keep is never waited for by somebody who holds anything, so nobody waits in a circle.
+// Gates of arguments come first: a run that waits at another gate keeps its slots there meanwhile. So of each value
+// only as many runs wait for shared limits as may be under way, and a customer with ten thousand runs is one among
+// others. No run that has a slot waits for a gate of arguments, so there are no deadlocks.
 
-// Handing on is bounded, so that one command stays small; the sweep sees to the rest with Hand.
+// The number of slots that one command passes on is limited; the sweep does the rest with Hand.
 const (
 	handPerCommand = 16
 	handPerSweep   = 256
 )
 
-// gate is the row of a gate. One that was never used is made of the job's policy. Gates of arguments follow the policy
-// whenever they are used, since nobody knows which of them there are.
+// gate is the row of a gate. One that was never used is made of the job's policy. Gates of arguments follow the
+// policy when they are used, since no row lists them.
 func (c *change) gate(name string, run *kernel.Run) *kernel.Gate {
 	g, ok := c.tx.Get(kernel.GateRef(run.Tenant, name)).(*kernel.Gate)
 	if ok && !kernel.Keyed(name) {
@@ -42,7 +42,7 @@ func (c *change) gate(name string, run *kernel.Run) *kernel.Gate {
 	return g
 }
 
-// bound is what is said now about a gate of a run, and whether there is anybody to say it.
+// bound is the current limit of a gate of a run, and whether any policy sets one.
 func (c *change) bound(name string, run *kernel.Run) (jobs.Limit, bool) {
 	if app, ok := strings.CutPrefix(name, kernel.AppGate("")); ok {
 		return limitOfApp(c.global(), app), true
@@ -59,7 +59,7 @@ func (c *change) bound(name string, run *kernel.Run) (jobs.Limit, bool) {
 	}
 	switch d := c.row(run.Key); {
 	case d == nil:
-	case name == kernel.JobGate(run.Job): // of the job, or of what came after it under its key
+	case name == kernel.JobGate(run.Job): // of the job, or of a later one under its key
 		return jobs.Limit{Max: d.Policy.MaxConcurrency, Rate: d.Policy.Rate}, true
 	case d.UID == run.Job:
 		for _, l := range d.Policy.Limits {
@@ -102,7 +102,7 @@ func (c *change) full(run *kernel.Run, newcomer bool) string {
 		return ""
 	}
 	if g := c.parts(run); g != nil && g.Taken > 0 {
-		return "" // the other parts hold what it needs
+		return "" // the other parts have the slots
 	}
 	for _, keyed := range [...]bool{true, false} {
 		if keyed && run.Reserved {
@@ -142,8 +142,8 @@ func (c *change) occupy(name string, run *kernel.Run) {
 	c.tx.Put(&g)
 }
 
-// wait has a run wait at a gate. What it needs of its arguments it keeps from then on, unless it is one of several that
-// need it together.
+// wait has a run wait at a gate. It keeps the slots of its arguments from then on, unless it is a part of a
+// broadcast.
 func (c *change) wait(full string, run *kernel.Run) {
 	run.Waits, run.Opens = full, time.Time{}
 	c.touch(full, run)
@@ -160,7 +160,7 @@ func (c *change) wait(full string, run *kernel.Run) {
 
 // enter brings a run that has just become due to its gates, and stores it.
 func (c *change) enter(run *kernel.Run, from jobs.State) error {
-	told := len(c.effect.Runs)
+	before := len(c.effect.Runs)
 	if run.Terms.Overlap == jobs.OverlapReplace && !run.First {
 		if err := c.supersede(run); err != nil {
 			return err
@@ -179,7 +179,7 @@ func (c *change) enter(run *kernel.Run, from jobs.State) error {
 		*run = skipped
 	}
 	c.store(run, from)
-	if all := c.effect.Runs[told:]; len(all) > 1 { // the run itself is told first, then those it has replaced
+	if all := c.effect.Runs[before:]; len(all) > 1 { // the run itself comes first, then those it has replaced
 		copy(all[1:], all[:len(all)-1])
 		all[0] = run
 	}
@@ -189,7 +189,7 @@ func (c *change) enter(run *kernel.Run, from jobs.State) error {
 	return nil
 }
 
-// blocked says that a new run does not wait at a full gate.
+// blocked reports whether a new run is skipped at a full gate.
 func (c *change) blocked(full string, run *kernel.Run) bool {
 	switch run.Terms.Overlap {
 	case jobs.OverlapSkip:
@@ -200,15 +200,15 @@ func (c *change) blocked(full string, run *kernel.Run) bool {
 	return false
 }
 
-// supersede stops the oldest runs of a job until there is a place for a new one at each of its gates. What is stopped
-// while its handler runs keeps its slots until that has returned; the new run waits for them.
+// supersede stops the oldest runs of a job until there is a place for a new one at each of its gates. A run that is
+// stopped while its handler runs keeps its slots until that has returned; the new run waits for them.
 func (c *change) supersede(r *kernel.Run) error {
 	for _, name := range r.Gates {
 		g := c.gate(name, r)
 		if g.Limit == 0 {
 			continue
 		}
-		var mine []jobs.ID // what counts as one: runs, and broadcasts
+		var mine []jobs.ID // runs, and broadcasts as one each
 		those := map[jobs.ID][]*kernel.Run{}
 		for _, id := range c.crowdAt(name, r).Runs {
 			if other := c.live(id); other != nil && !other.State.Final() {
@@ -239,7 +239,7 @@ func (c *change) supersede(r *kernel.Run) error {
 	return nil
 }
 
-// groupOf is what a run counts as one with: itself, or its broadcast.
+// groupOf is the ID under which a run counts: its own, or its broadcast's.
 func groupOf(run *kernel.Run) jobs.ID {
 	if run.Place != nil && !run.Place.Group.IsZero() {
 		return run.Place.Group
@@ -247,11 +247,11 @@ func groupOf(run *kernel.Run) jobs.ID {
 	return run.ID
 }
 
-// unlimitedCrowd bounds how many runs are listed at a gate without a number of slots: nothing is replaced there as long
-// as it has none. At any other, runs are replaced so that no more are listed than there are slots.
+// unlimitedCrowd is how many runs are listed at a gate without a number of slots, where none is replaced. At any
+// other, runs are replaced so that no more are listed than there are slots.
 const unlimitedCrowd = 100
 
-// crowds says that a run decides what becomes of newer ones of its job.
+// crowds reports whether a run decides what becomes of newer ones of its job.
 func crowds(run *kernel.Run) bool {
 	return run.Terms.Overlap == jobs.OverlapQueueOne || run.Terms.Overlap == jobs.OverlapReplace
 }
@@ -265,7 +265,7 @@ func (c *change) crowdAt(gate string, run *kernel.Run) kernel.Gate {
 	return kernel.Gate{Tenant: run.Tenant, Name: name}
 }
 
-// crowd brings the rows of a run's crowd gates up to date, before its own row is put.
+// crowd updates the rows of a run's crowd gates, before its own row is put.
 func (c *change) crowd(run *kernel.Run) {
 	before := c.live(run.ID)
 	for _, name := range run.Gates {
@@ -296,19 +296,19 @@ func (c *change) crowd(run *kernel.Run) {
 	}
 }
 
-// listed says that a crowd gate lists a run.
+// listed reports whether a crowd gate lists a run.
 func listed(run *kernel.Run) bool {
 	return run.Terms.Overlap == jobs.OverlapReplace && !run.State.Final() && run.State != jobs.Scheduled
 }
 
-// touch makes sure that a gate somebody waits at has a row.
+// touch makes sure that a gate with waiting runs has a row.
 func (c *change) touch(name string, run *kernel.Run) {
 	if c.tx.Get(kernel.GateRef(run.Tenant, name)) == nil {
 		c.tx.Put(c.gate(name, run))
 	}
 }
 
-// leave stores a run that gives up its slots, and hands them on.
+// leave stores a run that gives up its slots, and passes them on.
 func (c *change) leave(run *kernel.Run, from jobs.State) {
 	held, reserved, waited := run.Holds, run.Reserved, run.Waits
 	run.Holds, run.Reserved, run.Waits, run.Opens = false, false, "", time.Time{}
@@ -334,8 +334,8 @@ func (c *change) leave(run *kernel.Run, from jobs.State) {
 	c.unused(run)
 }
 
-// unused drops gates of a run that nobody uses any more: those of its arguments and of its backfill, and that of its job
-// if the job was deleted. A run that comes later makes them anew.
+// unused drops unused gates of a run: those of its arguments and of its backfill, and that of its job if the job was
+// deleted. A later run makes them again.
 func (c *change) unused(run *kernel.Run) {
 	if len(run.Gates) == 0 {
 		return // as mostly: not even a name is made
@@ -355,8 +355,8 @@ func (c *change) unused(run *kernel.Run) {
 	c.vacant(kernel.GateRef(run.Tenant, name))
 }
 
-// vacant drops a gate if nobody uses it. One whose rate remembers something stays until that is forgotten, and a key
-// lapses then.
+// vacant drops a gate if it is unused. One whose rate still counts stays until that is forgotten, by a key that
+// expires then.
 func (c *change) vacant(ref kernel.Ref) {
 	g, _ := c.tx.Get(ref).(*kernel.Gate)
 	if g == nil || g.Taken > 0 || c.tx.First(ref) != nil {
@@ -369,14 +369,14 @@ func (c *change) vacant(ref kernel.Ref) {
 	c.tx.Delete(ref)
 }
 
-// idleName is the name of the key that lapses when a gate has nothing more to remember.
+// idleName is the name of the key that expires when a gate has nothing more to count.
 func idleName(gate string) string { return "gate/" + gate }
 
-// idleGate is the gate that a key of that name stands for.
+// idleGate is the gate of a key of that name.
 func idleGate(key string) (string, bool) { return strings.CutPrefix(key, "gate/") }
 
-// hand gives the free slots of a gate to those who wait at it: at most tries of them. One for whom another gate is
-// full moves there.
+// hand gives the free slots of a gate to runs that wait at it: at most tries of them. A run that another gate stops
+// moves there.
 func (c *change) hand(ref kernel.Ref, tries int) {
 	if sabotage.Off(sabotage.HandOver) {
 		return
@@ -409,7 +409,7 @@ func (c *change) hand(ref kernel.Ref, tries int) {
 	c.alarm(ref)
 }
 
-// alarm has the first who waits at a gate which only its rate keeps shut wake when it opens.
+// alarm wakes the first run at a gate which only its rate keeps shut, when the gate opens.
 func (c *change) alarm(ref kernel.Ref) {
 	first := c.tx.First(ref)
 	if first == nil {
@@ -422,8 +422,8 @@ func (c *change) alarm(ref kernel.Ref) {
 	run := *first
 	run.Opens = g.Opens
 	c.tx.Put(&run)
-	for i, told := range c.effect.Runs {
-		if told.ID == run.ID {
+	for i, r := range c.effect.Runs {
+		if r.ID == run.ID {
 			c.effect.Runs[i] = &run
 			return
 		}
@@ -431,7 +431,7 @@ func (c *change) alarm(ref kernel.Ref) {
 	c.effect.Runs = append(c.effect.Runs, &run)
 }
 
-// opened lets in who waits at a gate, because its rate lets another one start.
+// opened takes a run that waits at a gate, because its rate lets another one start.
 func (c *change) opened(row *kernel.Run) error {
 	if row.Opens.IsZero() {
 		return c.existing(row)
@@ -443,9 +443,9 @@ func (c *change) opened(row *kernel.Run) error {
 	run.Opens = time.Time{}
 	c.store(&run, run.State)
 	c.hand(kernel.GateRef(run.Tenant, run.Waits), handPerCommand)
-	for i, told := range c.effect.Runs { // it may have been let in
-		if told.ID == run.ID && i > 0 {
-			c.effect.Runs[0] = told
+	for i, r := range c.effect.Runs { // it may have got its slots
+		if r.ID == run.ID && i > 0 {
+			c.effect.Runs[0] = r
 			c.effect.Runs = slices.Delete(c.effect.Runs, i, i+1)
 			break
 		}
@@ -462,22 +462,22 @@ func (c *change) handOn(k kernel.Hand) error {
 	return nil
 }
 
-// limits lets gates that are in use follow a job's policy. Those of arguments follow when they are used, or when the
-// sweep finds that the new limit has room for runs that wait (see Agenda.Unserved): nobody here knows which there are.
+// limits updates gates in use after a change of a job's policy. Those of arguments change when they are used, or when
+// the sweep finds room for runs that wait (see Agenda.Unserved): no row lists them.
 func (c *change) limits(d, before *kernel.Definition) {
 	c.limit(d.Tenant, kernel.JobGate(d.UID), jobs.Limit{Max: d.Policy.MaxConcurrency, Rate: d.Policy.Rate})
-	// Several jobs may name one limit, and who says something new of it wins. To pause a job says nothing of its limits.
+	// Several jobs may name one limit: the last change wins. Pausing a job does not change its limits.
 	anew := before == nil || !reflect.DeepEqual(d.Code.Limits, before.Code.Limits) || !reflect.DeepEqual(d.Edits.Limits, before.Edits.Limits)
 	for _, l := range d.Policy.Limits {
-		said := anew || !slices.Contains(before.Policy.Limits, l)
+		changed := anew || !slices.Contains(before.Policy.Limits, l)
 		if l.By == "" {
-			if said {
+			if changed {
 				c.limit(d.Tenant, kernel.LimitGate(l.Name), l)
 			}
 			continue
 		}
 		bound := &kernel.Gate{Tenant: d.Tenant, Name: kernel.BoundGate(l.Name), Limit: l.Max, Rate: l.Rate}
-		if g, ok := c.tx.Get(bound.Ref()).(*kernel.Gate); !ok || said && (g.Limit != l.Max || g.Rate != l.Rate) {
+		if g, ok := c.tx.Get(bound.Ref()).(*kernel.Gate); !ok || changed && (g.Limit != l.Max || g.Rate != l.Rate) {
 			c.tx.Put(bound)
 		}
 	}

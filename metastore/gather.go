@@ -9,20 +9,20 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// An engine that cannot look up rows one by one while Apply runs (a database) loads all that a batch may touch
-// before, in a few rounds: what the commands name; what those rows point to; who waits at gates that may become
-// free; and what those need in turn. Gather knows which rows these are; storetest holds Apply to it.
+// An engine that cannot read single rows while Apply runs (a database) loads all rows that a batch may touch before,
+// in a few rounds: the rows that commands name; those that these point to; runs that wait at gates that may become
+// free; and what those need in turn. Gather knows which rows these are; storetest checks Apply against it.
 
 // Wants is what an engine should load in one round.
 type Wants struct {
 	Refs []kernel.Ref
-	// First says how many of those who wait at a gate, first ones first, are wanted as well. It can be said again of
-	// a gate, with a higher number.
+	// First is how many of the runs that wait at a gate, first ones first, are wanted as well. A later round may
+	// raise it.
 	First map[kernel.Ref]int
 }
 
-// Gather calls load, round by round, with what a batch may touch and was not asked for before, and collects the
-// rows that load found.
+// Gather calls load, round by round, with the rows that a batch may touch and that were not loaded before, and
+// collects what load found.
 func Gather(batch []kernel.Envelope, load func(Wants) []kernel.Row) map[kernel.Ref]kernel.Row {
 	g := gathering{
 		have: map[kernel.Ref]kernel.Row{}, asked: map[kernel.Ref]bool{}, firsts: map[kernel.Ref]int{},
@@ -80,24 +80,24 @@ type gathering struct {
 	apps   map[jobs.Tenant][]string // that get a limit
 	moved  map[jobs.Tenant][]string // that get a job
 	gates  []kernel.Ref             // of commands that name one
-	// deleted are jobs that a command of the batch takes away.
+	// deleted are jobs that a command of the batch deletes.
 	deleted map[kernel.Ref]bool
 	// ending are runs that a command of the batch may end, and follow are jobs that may follow one, as far as earlier
-	// commands say so.
+	// commands define that.
 	ending map[kernel.Ref]bool
 	follow map[jobs.Tenant][]string
 }
 
 // likely bounds how many waiters of a gate a large batch loads. A command may look at handPerCommand of them, and
-// mostly lets in one; if a batch needs more, the sweep does the rest with Hand.
+// mostly starts one; if a batch needs more, the sweep does the rest with Hand.
 const likely = 16 * handPerCommand
 
-// round is what is wanted and was not asked for.
+// round is the rows that are wanted and not yet loaded.
 func (g *gathering) round() Wants {
 	w := Wants{Refs: g.refs, First: map[kernel.Ref]int{}}
 	g.refs = nil
 	for gate, n := range g.waiters {
-		n = min(n, likely+n/handPerCommand) + 1 // and one more, whom a newcomer must not overtake
+		n = min(n, likely+n/handPerCommand) + 1 // and one more, which a newcomer must not overtake
 		if n > g.firsts[gate] {
 			g.firsts[gate], w.First[gate] = n, n
 		}
@@ -112,19 +112,19 @@ func (g *gathering) ref(r kernel.Ref) {
 	}
 }
 
-// gate wants a gate, and to know whether anybody waits there.
+// gate wants a gate, and to know whether any run waits there.
 func (g *gathering) gate(ref kernel.Ref) {
 	g.bounded(ref)
 	g.waiters[ref] += 0
 }
 
-// freed wants a gate at which a command may let n in.
+// freed wants a gate at which a command may start n runs.
 func (g *gathering) freed(ref kernel.Ref, n int) {
 	g.bounded(ref)
 	g.waiters[ref] += n
 }
 
-// bounded wants a gate, and what holds for it if that stands elsewhere.
+// bounded wants a gate, and its limit if that is in another row.
 func (g *gathering) bounded(ref kernel.Ref) {
 	g.ref(ref)
 	if limit, _, keyed := kernel.KeyOf(ref.Name); keyed {
@@ -263,7 +263,7 @@ func (g *gathering) job(t jobs.Tenant, key jobs.Key) {
 	g.ref(kernel.GlobalRef(t))
 }
 
-// defined is what a command may define for those that follow in the batch.
+// defined is what a command may define for later ones in the batch.
 func (g *gathering) defined(e *kernel.Envelope) {
 	t := e.Tenant
 	switch k := e.Command.(type) {
@@ -372,7 +372,7 @@ func (g *gathering) pointed(e *kernel.Envelope) {
 	}
 }
 
-// fails says that a command may end an attempt badly, or begin the next one.
+// fails reports whether a command may end an attempt badly, or begin the next one.
 func fails(k kernel.Command) bool {
 	switch k := k.(type) {
 	case kernel.Finish:
@@ -383,7 +383,7 @@ func fails(k kernel.Command) bool {
 	return false
 }
 
-// ends wants what a run needs that may give up its slots.
+// ends wants the rows for a run that may give up its slots.
 func (g *gathering) ends(run *kernel.Run) {
 	g.needsOf(run)
 	for _, name := range run.Gates {
@@ -425,7 +425,7 @@ func (g *gathering) crowd(gate *kernel.Gate) {
 	}
 }
 
-// says notes what settings may mean for commands that follow in the batch.
+// says notes what settings may mean for later commands in the batch.
 func (g *gathering) says(t jobs.Tenant, s *kernel.Settings) {
 	g.limits[t] = append(g.limits[t], valueOr(s.Limits)...)
 	g.follow[t] = append(g.follow[t], s.Follow()...)
@@ -434,7 +434,7 @@ func (g *gathering) says(t jobs.Tenant, s *kernel.Settings) {
 	}
 }
 
-// manual says that a person did something to a run, which is audited, perhaps in one line with what he did before.
+// manual reports whether a person did something to a run, which is audited, perhaps in one line with earlier changes.
 func manual(e *kernel.Envelope) bool {
 	switch k := e.Command.(type) {
 	case kernel.Create:
@@ -498,8 +498,8 @@ func (g *gathering) redefined(t jobs.Tenant, key jobs.Key) {
 	}
 }
 
-// gatesOf are the gates that a job's policy names, or may name by the time its turn comes: limits of any owner,
-// because a change of one shows another, and what earlier commands of the batch may define.
+// gatesOf are the gates that a job's policy names, or may name by then: limits of any owner, because a change of one
+// shows another, and those that earlier commands of the batch may define.
 func (g *gathering) gatesOf(t jobs.Tenant, key jobs.Key, args []byte, want func(kernel.Ref)) {
 	names, again, app := map[string]bool{}, true, "" // another job may begin under the key
 	ref := kernel.DefinitionRef(t, key)

@@ -11,9 +11,9 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Group lets concurrent callers share commits, without a timer: while one commit is in flight, the next one grows.
-// A caller alone on an idle store waits for nobody. Only what is large already sets out beside a commit that is in
-// flight: more small ones at once would each be smaller, and cost more together.
+// Group lets concurrent callers share commits, without a timer: while one commit is in flight, the next one grows. A
+// single caller on an idle store does not wait. Only large commits start while another is in flight: more small ones
+// at once would each be smaller, and cost more together.
 type Group struct {
 	commit   func([]kernel.Envelope) []Result
 	most     int
@@ -29,7 +29,7 @@ type Group struct {
 // large is the part of a full commit that does not wait for the one in flight.
 const large = 8
 
-// maxQueued is how many full commits may wait. More wait only where commits stand still, as they do while a disk hangs.
+// maxQueued is how many full commits may wait. More wait only when commits stall, as while a disk hangs.
 const maxQueued = 16
 
 // share is one caller's part of a commit.
@@ -39,8 +39,8 @@ type share struct {
 	done    chan struct{}
 }
 
-// NewGroup makes a Group whose commits hold at most most commands (a larger batch goes alone), with inFlight of
-// them under way at once. Envelopes are passed on as they are: who commits them checks them first (see Checked).
+// NewGroup makes a Group whose commits hold at most most commands (a larger batch goes alone), with inFlight of them
+// under way at once. It does not check envelopes: commit does (see Checked).
 func NewGroup(most, inFlight int, commit func([]kernel.Envelope) []Result) *Group {
 	return &Group{commit: commit, most: max(1, most), inFlight: max(1, inFlight), stats: Stats{
 		Sizes:   NewHistogram(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000),
@@ -48,7 +48,7 @@ func NewGroup(most, inFlight int, commit func([]kernel.Envelope) []Result) *Grou
 	}}
 }
 
-// Stats is how many commits there have been, how large, and how long they took.
+// Stats returns how many commits there have been, how large, and how long they took.
 func (g *Group) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,8 +57,8 @@ func (g *Group) Stats() Stats {
 	return s
 }
 
-// Apply puts a batch into the next commit and waits for its answers. When ctx ends first, the batch is taken back if it
-// still waits, and else its outcome is unknown. While as many commands wait as may, it is refused as Exhausted.
+// Apply puts a batch into the next commit and waits for its answers. If ctx ends first, the batch is taken back while
+// it still waits, and else its outcome is unknown. While the queue is full, it is refused as Exhausted.
 func (g *Group) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 	if len(batch) == 0 {
 		return nil
@@ -71,7 +71,7 @@ func (g *Group) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 	if limit := maxQueued * g.most; g.size >= limit {
 		waiting := g.size
 		g.mu.Unlock()
-		return Refused(batch, kernel.Refuse(jobs.Exhausted, "not done: %d commands wait to be committed, the limit is %d: the store is slow or stands still; try again", waiting, limit))
+		return Refused(batch, kernel.Refuse(jobs.Exhausted, "not done: %d commands wait to be committed, the limit is %d: the store is slow or stalled; try again", waiting, limit))
 	}
 	g.waiting = append(g.waiting, s)
 	g.size += len(batch)
@@ -91,7 +91,7 @@ func (g *Group) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 	}
 }
 
-// takeBack removes a share that is not in a commit yet: nobody waits for it any more.
+// takeBack removes a share that is not in a commit yet: its caller has gone.
 func (g *Group) takeBack(s *share) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,11 +104,11 @@ func (g *Group) takeBack(s *share) bool {
 	return true
 }
 
-// run commits until nobody waits.
+// run commits until no share waits.
 func (g *Group) run() {
 	for {
-		// Those who were just answered mostly have something to say at once, and so may others that are ready to run. They
-		// say it first: else one would have the next commit to himself, and the others would wait for one more.
+		// Callers that were just answered mostly send their next command at once. They go first: else one would have
+		// the next commit alone, and the others would wait for one more.
 		runtime.Gosched()
 		g.mu.Lock()
 		if len(g.waiting) == 0 || g.busy > 1 && g.size < g.most/large {

@@ -14,7 +14,7 @@ import (
 
 // slow is a committer that takes a second and remembers how large its commits were, and how many ran at a time.
 type slow struct {
-	enter         chan struct{} // holds one token: whoever has it may look at the rest
+	enter         chan struct{} // holds one token: its holder may access the rest
 	sizes         []int
 	running, peak int
 }
@@ -30,7 +30,7 @@ func (s *slow) commit(batch []kernel.Envelope) []Result {
 	s.running--
 	s.enter <- struct{}{}
 	results := make([]Result, len(batch))
-	for i := range batch { // answers tell whose they are
+	for i := range batch { // answers carry the ID of their command
 		results[i].Err = kernel.Refuse(jobs.Conflict, "%s", batch[i].Actor)
 	}
 	return results
@@ -59,9 +59,9 @@ func TestGroupSharesCommits(t *testing.T) {
 		commits int
 		peak    int
 	}{
-		{"one alone waits for nobody", 1, 1, time.Second, 1, 1},
+		{"one alone does not wait", 1, 1, time.Second, 1, 1},
 		{"small ones wait for the one in flight, and go together", 12, 1, 2 * time.Second, 2, 1},
-		{"a large one goes beside it", 4, 40, 2 * time.Second, 3, 2},
+		{"a large one does not wait for it", 4, 40, 2 * time.Second, 3, 2},
 		{"no commit is larger than it may be", 5, 60, 3 * time.Second, 5, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -99,17 +99,17 @@ func TestGroupSaysWhatIsUnknown(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if r := g.Apply(ctx, letters("a", 2)); jobs.CodeOf(r[0].Err) != jobs.Unknown || jobs.CodeOf(r[1].Err) != jobs.Unknown {
-			t.Errorf("a caller who lost patience is told %v", r[0].Err)
+			t.Errorf("a caller that gave up gets %v", r[0].Err)
 		}
 		if r := g.Apply(ctx, letters("a", 1)); jobs.CodeOf(r[0].Err) != jobs.Unavailable {
-			t.Errorf("a caller without time is told %v", r[0].Err)
+			t.Errorf("a caller without time gets %v", r[0].Err)
 		}
 		time.Sleep(2 * time.Second)
 	})
 }
 
-// While a commit stands still, as it does on a disk that hangs, the queue is bounded, and what nobody waits for any more is
-// not committed.
+// While a commit stalls, as on a disk that hangs, the queue is bounded, and shares without a waiting caller are not
+// committed.
 func TestGroupIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 10
@@ -141,11 +141,11 @@ func TestGroupIsBounded(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if err := <-underWay; jobs.CodeOf(err) != jobs.Unknown {
-			t.Errorf("what is under way is answered %v", err)
+			t.Errorf("the share under way gets %v", err)
 		}
 		for _, answer := range waiting {
 			if err := <-answer; jobs.CodeOf(err) != jobs.Unavailable {
-				t.Errorf("what waited is answered %v", err)
+				t.Errorf("the waiting share gets %v", err)
 			}
 		}
 		// There is room again, for a batch of any size.

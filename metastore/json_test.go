@@ -8,10 +8,10 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Apply reads and writes JSON by package encoding/json: arguments that decide at which limit a run waits and to which worker
-// it goes, the arguments of runs that follow another, and what the record says of a change. All of that is in rows, so
-// nodes whose programs were built by two releases of Go must come to the same bytes, or they diverge. If this test fails
-// with a new release of Go, its JSON is a change of the rules: see docs/change-a-rule.md.
+// Apply reads and writes JSON by package encoding/json: arguments that decide at which limit a run waits and on which
+// worker it runs, the arguments of runs that follow another, and audits. All of that is in rows, so nodes whose
+// programs were built by two releases of Go must compute the same bytes, or they diverge. If this test fails with a
+// new release of Go, its JSON is a change of the rules: see docs/change-a-rule.md.
 func TestJSONThatApplyDependsOn(t *testing.T) {
 	const html, lone = `<a href="x">&amp;</a>`, `\ud800` // a surrogate without its other half
 	values := []struct{ json, gate, route string }{
@@ -56,6 +56,6 @@ func TestJSONThatApplyDependsOn(t *testing.T) {
 		"f": 1e21, "g": 0.1, "n": int64(1) << 62}
 	const want = `{"a":["\u2028","\ufffd"],"f":1e+21,"g":0.1,"m":{"10":null,"2":1},"n":4611686018427387904,"raw":{"b":"\u003c","a":1.0},"z":"\u003ca href=\"x\"\u003e\u0026amp;\u003c/a\u003e"}`
 	if got := string(line.json()); got != want {
-		t.Errorf("the record says\n%s, not\n%s", got, want)
+		t.Errorf("the audit is\n%s, not\n%s", got, want)
 	}
 }

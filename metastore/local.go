@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Local makes a Store of an Engine, in one process: it stamps the time and applies batch after batch. Nothing
-// survives beyond what the engine keeps.
+// Local makes a Store of an Engine, in one process: it stamps the time and applies batch after batch. Only what the
+// engine stores survives.
 type Local struct {
 	Engine
 	// Now is the clock; nil means time.Now.
@@ -42,7 +42,7 @@ func (l *Local) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 	})
 }
 
-// Stamp gives a commit its time: now, but never before the last commit's. It answers with the time given.
+// Stamp gives a commit its time: now, but never before the last commit's. It returns that time.
 func Stamp(batch []kernel.Envelope, now, last time.Time) time.Time {
 	at := kernel.Instant(now)
 	if at.Before(last) {

@@ -23,13 +23,13 @@ func (l LogLine) Cut() LogLine {
 	return l
 }
 
-// IsCut says that a line is what Cut made of it.
+// IsCut reports whether a line was made by Cut.
 func (l *LogLine) IsCut() bool {
 	cut := LogLine{}.Cut()
 	return l.Level == cut.Level && l.Text == cut.Text
 }
 
-// Append appends the line to b in a form that loses nothing, other than JSON, in which texts are texts.
+// Append appends the line to b in a lossless form, unlike JSON, whose strings are valid UTF-8.
 func (l *LogLine) Append(b []byte) []byte {
 	b = appendText(b, string(l.Tenant))
 	b = append(b, l.Run[:]...)
@@ -43,7 +43,7 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// DecodeLogLine reads what Append wrote, and answers with what follows it.
+// DecodeLogLine reads what Append wrote, and returns the rest.
 func DecodeLogLine(b []byte) (l LogLine, rest []byte, err error) {
 	bad := false
 	number := func() uint64 {
@@ -67,18 +67,18 @@ func DecodeLogLine(b []byte) (l LogLine, rest []byte, err error) {
 	}
 	l.Tenant = jobs.Tenant(text())
 	if bad || len(b) < len(l.Run) {
-		return l, nil, kernel.Invalid("a log line is cut off")
+		return l, nil, kernel.Invalid("truncated log line")
 	}
 	b = b[copy(l.Run[:], b):]
 	l.Attempt, l.Sequence = uint32(number()), number()
 	at, size := binary.Varint(b)
 	if bad || size <= 0 {
-		return l, nil, kernel.Invalid("a log line is cut off")
+		return l, nil, kernel.Invalid("truncated log line")
 	}
 	b = b[size:]
 	l.At = time.Unix(0, at).UTC()
 	if l.Level, l.Text = text(), text(); bad {
-		return l, nil, kernel.Invalid("a log line is cut off")
+		return l, nil, kernel.Invalid("truncated log line")
 	}
 	return l, b, nil
 }

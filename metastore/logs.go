@@ -9,13 +9,13 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Logs keeps what handlers wrote. Log lines are not metadata: they travel and rest beside the store, and the last
-// second of them may be lost when a machine dies.
+// Logs stores what handlers wrote. Log lines are not metadata: they travel and are stored beside the rows, and the
+// last second of them may be lost in a crash.
 type Logs interface {
-	// Append keeps lines. A line that is there already (same run, attempt and sequence) is ignored. What goes beyond
-	// MaxLog bytes of an attempt is dropped, with one last line that says so.
+	// Append stores lines. A line that is stored already (same run, attempt and sequence) is ignored. Lines beyond
+	// MaxLog bytes of an attempt are dropped, and one last line notes it.
 	Append(ctx context.Context, lines []LogLine) error
-	// Read lists the lines of a run after a position, oldest first: at most limit, and where to go on.
+	// Read lists the lines of a run after a position, oldest first: at most limit, and the next position.
 	Read(ctx context.Context, tenant jobs.Tenant, run jobs.ID, after LogPosition, limit int) ([]LogLine, error)
 }
 
@@ -38,7 +38,7 @@ type LogLine struct {
 	Text  string    // message and attributes, at most 8 KiB
 }
 
-// EncodeLogLines writes lines for a signal, as JSON: they are for people in the end.
+// EncodeLogLines writes lines for a signal, as JSON: people read them in the end.
 func EncodeLogLines(lines []LogLine) []byte {
 	b, err := json.Marshal(lines)
 	if err != nil {
@@ -51,7 +51,7 @@ func EncodeLogLines(lines []LogLine) []byte {
 func DecodeLogLines(b []byte) ([]LogLine, error) {
 	var lines []LogLine
 	if err := json.Unmarshal(b, &lines); err != nil {
-		return nil, kernel.Invalid("log lines are not understood: %v", err)
+		return nil, kernel.Invalid("invalid log lines: %v", err)
 	}
 	return lines, nil
 }

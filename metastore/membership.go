@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Crew is who fires the due times of a store that several processes write to, a share of the jobs each. It is told for
-// the members' sake, and for people's: what is right is decided by each commit, whoever it thinks is a member.
+// Membership is the list of processes that fire the due times of a store that several write to, a share of the jobs
+// each. It informs members and people only: each commit checks a firing by itself.
 type Membership interface {
-	// Stay says that a member is there for so long from now, by a clock that all members share. Of two with one name the
-	// last to say so is the member.
+	// Stay renews a member's lease, by a clock that all members share. Of two with one name the last to renew is the
+	// member.
 	Stay(ctx context.Context, m Member, lease time.Duration) error
-	// Leave says that a member is gone; nothing happens if it is, or if another of its name has come since.
+	// Leave removes a member; nothing happens if it is gone, or if another of its name has come since.
 	Leave(ctx context.Context, m Member) error
-	// Members lists those who are there, by name.
+	// Members lists the members by name.
 	Members(ctx context.Context) ([]Member, error)
 }
 

@@ -1,10 +1,10 @@
-// Package metastore says what a store promises: commands in, effects out.
+// Package metastore defines what a store does: commands in, effects out.
 //
-// A store is a thing that applies commands. [Apply] is the only code that knows the rules; engines keep rows,
-// couriers carry commands, and neither decides anything. Bodies live in the folders below: memstore and
-// raftstore keep rows, busstore carries commands over a bus. storetest is the judge of all of them.
+// A store applies commands. [Apply] is the only code that knows the rules; engines store rows, couriers carry
+// commands, and neither decides anything. Implementations are in the folders below: memstore, raftstore and sqlstore
+// store rows, busstore carries commands over a bus. storetest tests all of them.
 //
-// Where to start: [Store], then apply.go. To write a new body, docs/add-a-store.md.
+// Where to start: [Store], then apply.go. To write another store, docs/add-a-store.md.
 package metastore
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Store is the only thing that remembers. All methods may be called at the same time.
+// Store is the only durable part. All methods may be called at the same time.
 type Store interface {
 	Applier
 	Reader
@@ -24,51 +24,51 @@ type Store interface {
 // Applier changes what the store holds.
 type Applier interface {
 	// Apply applies a batch of commands, in order, in one commit, and answers each with its own effect or its own
-	// refusal; a refused command changes nothing and spoils no neighbour. When it returns, what succeeded is as
-	// durable as the store promises. It stamps Envelope.At itself. An answer of jobs.Unknown means that the
-	// command may or may not have been done: send it again, the same words get the same answer. jobs.Unavailable
-	// means that it was not done. Concurrent callers share commits.
+	// refusal; a refused command changes nothing and does not affect others. When it returns, what succeeded is as
+	// durable as the store promises. It stamps Envelope.At itself. jobs.Unknown means that the command may or may not
+	// have been done: send it again, the same command gets the same answer. jobs.Unavailable means that it was not
+	// done. Concurrent callers share commits.
 	Apply(ctx context.Context, batch []kernel.Envelope) []Result
 }
 
-// Result is what became of one command: an effect, or the error that refused it (see jobs.Code).
+// Result is the outcome of one command: an effect, or the error that refused it (see jobs.Code).
 type Result struct {
 	kernel.Effect
 	Err error
 }
 
-// Reader reads for people and programs. Rows that it answers with are shared: they must not be changed.
+// Reader reads for people and programs. The rows that it returns are shared: do not change them.
 type Reader interface {
 	// Definition is one job. Refused as jobs.NotFound if there is none.
 	Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*kernel.Definition, error)
-	// Definitions lists jobs by key, or what changed since a change number: then with those that were deleted
-	// (Definition.Gone), as long as what is left of them is kept.
+	// Definitions lists jobs by key, or what changed since a change number: then with deleted ones (Definition.Gone),
+	// as long as their rows are kept.
 	Definitions(ctx context.Context, q DefinitionQuery) ([]*kernel.Definition, error)
 	// Run is one run, live or archived. Refused as jobs.NotFound if there is none.
 	Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error)
-	// Runs lists runs: those that live, newest first, then those that ended, last ended first.
+	// Runs lists runs: live ones, newest first, then those that ended, last ended first.
 	Runs(ctx context.Context, q RunQuery) (Page, error)
 	// Ledger lists the missed ranges of a job, newest first.
 	Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*kernel.Missed, error)
-	// History is what was said about a job before; empty if it was never changed.
+	// History is a job's former policies; empty if it was never changed.
 	History(ctx context.Context, tenant jobs.Tenant, job jobs.ID) (*kernel.History, error)
-	// Counts says how many runs are in each state now (live states), and how many entered each state per hour.
+	// Counts returns how many runs are in each state now (live states), and how many entered each state per hour.
 	Counts(ctx context.Context, q CountQuery) (Counts, error)
-	// Global is what holds for the whole tenant; never nil without an error.
+	// Global is the tenant's settings and counters; never nil without an error.
 	Global(ctx context.Context, tenant jobs.Tenant) (*kernel.Global, error)
-	// Token is one token, whether its time is over or not. Refused as jobs.NotFound if there is none.
+	// Token is one token, expired or not. Refused as jobs.NotFound if there is none.
 	Token(ctx context.Context, tenant jobs.Tenant, id string) (*kernel.Token, error)
 	// Tokens lists the tokens of a tenant by name; of tenant "*", those of all tenants.
 	Tokens(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Token, error)
-	// Session is one session, whether its time is over or not. Refused as jobs.NotFound if there is none.
+	// Session is one session, expired or not. Refused as jobs.NotFound if there is none.
 	Session(ctx context.Context, tenant jobs.Tenant, id string) (*kernel.Session, error)
 	// Calendars lists the calendars of a tenant by name.
 	Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Calendar, error)
-	// Audits lists who changed what, newest first.
+	// Audits lists audits, newest first.
 	Audits(ctx context.Context, q AuditQuery) ([]*kernel.Audit, error)
 }
 
-// AuditQuery asks for audits of a tenant. Empty fields do not filter.
+// AuditQuery selects audits of a tenant. Empty fields do not filter.
 type AuditQuery struct {
 	Tenant jobs.Tenant
 	Target string // exactly this one
@@ -77,7 +77,7 @@ type AuditQuery struct {
 	Limit  int    // 1 to MaxPage; 0 = 50
 }
 
-// Matches says whether an audit of the query's tenant passes its filters.
+// Matches reports whether an audit of the query's tenant passes its filters.
 func (q *AuditQuery) Matches(a *kernel.Audit) bool {
 	return (q.Target == "" || a.Target == q.Target) && (q.Actor == "" || a.Actor == q.Actor) && (q.Before == 0 || a.N < q.Before)
 }
@@ -90,8 +90,8 @@ func (q *AuditQuery) Size() int {
 	return min(q.Limit, MaxPage)
 }
 
-// DefinitionQuery asks for jobs of a tenant; all fields may be left out. Tenant "*" means all tenants (for the
-// control plane).
+// DefinitionQuery selects jobs of a tenant; all fields are optional. Tenant "*" means all tenants (for the control
+// plane).
 type DefinitionQuery struct {
 	Tenant jobs.Tenant
 	Keys   []jobs.Key // only these (those that exist)
@@ -101,7 +101,7 @@ type DefinitionQuery struct {
 	Limit  int        // 0 = all
 }
 
-// RunQuery asks for runs of a tenant. Empty fields do not filter.
+// RunQuery selects runs of a tenant. Empty fields do not filter.
 type RunQuery struct {
 	Tenant jobs.Tenant
 	Job    jobs.Key
@@ -124,14 +124,14 @@ const MaxPage = 200
 type Page struct {
 	Runs     []*kernel.Run
 	Next     string    // the cursor of what follows; "" at the end
-	Searched time.Time // set when the walk was cut short: everything back to here was looked at; go on with Next
+	Searched time.Time // set when the walk was cut short: everything back to here was searched; continue with Next
 }
 
-// CountQuery asks how many runs there are.
+// CountQuery selects runs to count.
 type CountQuery struct {
 	Tenant   jobs.Tenant
 	Job      jobs.Key  // "" = all jobs
-	Payer    string    // who Waiting is about (see kernel.Payer)
+	Payer    string    // whose runs Waiting counts (see kernel.Payer)
 	From, To time.Time // of the hours; zero = none are wanted
 }
 
@@ -145,21 +145,21 @@ type Counts struct {
 
 // Agenda is what the leader's duties read. It is cheap: nothing here walks the whole store.
 type Agenda interface {
-	// Waking lists runs whose wake time is at or before until, earliest first, and the next wake time after
-	// those (zero if there is none).
+	// Waking lists runs whose wake time is at or before until, earliest first, and the next wake time after those
+	// (zero if there is none).
 	Waking(ctx context.Context, until time.Time, limit int) (due []Named, next time.Time, err error)
 	// Ready lists runs of an app that a worker may claim, in the order in which they should be offered: priority,
 	// then Run.Turn. The first limit of them, those under offer included.
 	Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) ([]*kernel.Run, error)
 	// Lanes lists the apps that have runs to claim.
 	Lanes(ctx context.Context) ([]Lane, error)
-	// Leased lists the attempts that are under way: Processing, or over but with a handler that has not returned.
+	// Leased lists the attempts that are under way: Processing, or ended but with a handler that has not returned.
 	Leased(ctx context.Context) ([]*kernel.Run, error)
-	// Unserved lists gates that have both a free slot and somebody waiting, by the limit that holds now: a gate of an
-	// argument may not have been used since that was changed. Not those that only their rate keeps shut: there, the first
-	// who waits wakes when they open.
+	// Unserved lists gates with both a free slot and a waiting run, by the current limit: a gate of an argument may
+	// not have been used since that was changed. It leaves out those that only their rate keeps shut: there, the
+	// first waiting run wakes when they open.
 	Unserved(ctx context.Context, limit int) ([]kernel.Ref, error)
-	// Lapsed lists unique keys whose time was over at or before until.
+	// Lapsed lists unique keys that expired at or before until.
 	Lapsed(ctx context.Context, until time.Time, limit int) ([]kernel.Ref, error)
 	// Aged lists rows that became history before a time (see DoneAt), the oldest first: what Trim is for.
 	Aged(ctx context.Context, before time.Time, limit int) ([]kernel.Ref, error)

@@ -4,7 +4,7 @@ package metastore
 
 import "github.com/carillon-scheduler/carillon/internal/kernel"
 
-// What a build with the tag nextrules does otherwise, to test upgrades: see next_on.go, and package jobs.
+// Behaviour that differs in a build with the tag nextrules, to test upgrades: see next_on.go, and package jobs.
 
 func (c *change) applyNext() error {
 	return kernel.Invalid("command %T is unknown to this program, which knows version %d of the rules", c.env.Command, kernel.ApplyVersion)

@@ -23,5 +23,5 @@ func (c *change) applyNext() error {
 // nextTally is the changed rule: attempts that begin are counted, too.
 func (c *change) nextTally() bool { return c.inForce(kernel.ApplyVersion) }
 
-// nextCreate needs no guard: a store lets no command have a note before the version is in force.
+// nextCreate needs no guard: a store accepts no command with a note before the version is in force.
 func nextCreate(run *kernel.Run, k kernel.Create) { run.Note = k.Note }

@@ -7,8 +7,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Whom somebody has invited to be a node: a unique key with the digest of a secret. Once it is used it holds the node's
-// id until it lapses, so that the same node may ask again and no other can.
+// Invitations of nodes: a unique key with the digest of a secret. Once it is used it stores the node's id until it
+// expires, so that the same node may repeat the request and no other can.
 
 func (c *change) invitation(name string) *kernel.UniqueKey {
 	return c.uniqueRow(kernel.InvitationName(name), name)
@@ -18,13 +18,13 @@ func (c *change) invite(k kernel.Invite) error {
 	u := &kernel.UniqueKey{Tenant: c.env.Tenant, Name: kernel.InvitationName(k.Name), Digest: k.Secret, Until: k.Until}
 	if row := c.invitation(k.Name); row != nil {
 		if row.Digest != k.Secret {
-			return kernel.Refuse(jobs.Conflict, "there is an invitation %s: draw another name", k.Name)
+			return kernel.Refuse(jobs.Conflict, "there is an invitation %s: choose another name", k.Name)
 		}
 		c.effect.Existing = true
 		return nil
 	}
 	if !k.Until.After(c.at) || k.Until.Sub(c.at) > kernel.MaxInvitation {
-		return kernel.Invalid("invitation until %s: it is good for %v at most, and ends after now", stamp(k.Until), kernel.MaxInvitation)
+		return kernel.Invalid("invitation until %s: it must expire after now, within %v", stamp(k.Until), kernel.MaxInvitation)
 	}
 	c.tx.Put(u)
 	c.audit("invitation "+k.Name, nil, fields{"until": k.Until})
@@ -35,12 +35,12 @@ func (c *change) join(k kernel.Join) error {
 	row := c.invitation(k.Name)
 	switch {
 	case row == nil || row.Digest != k.Secret:
-		return kernel.Refuse(jobs.Forbidden, "the invitation is not known, or its time is over: ask for a new one")
+		return kernel.Refuse(jobs.Forbidden, "the invitation does not exist or has expired: create a new one")
 	case row.ID == k.Node:
 		c.effect.Existing = true
 		return nil
 	case !row.ID.IsZero():
-		return kernel.Refuse(jobs.Forbidden, "the invitation was used, by another node: ask for a new one")
+		return kernel.Refuse(jobs.Forbidden, "another node has used the invitation: create a new one")
 	}
 	used := *row
 	used.ID = k.Node
@@ -49,7 +49,7 @@ func (c *change) join(k kernel.Join) error {
 	return nil
 }
 
-// keepMembers is how long what was noted is not noted again: longer than anybody repeats himself.
+// keepMembers is how long a noted answer is not noted again: longer than clients repeat a request.
 const keepMembers = 5 * time.Minute
 
 func (c *change) members(k kernel.Members) error {
@@ -70,7 +70,8 @@ func nodeTarget(name string) string {
 	return "node " + name
 }
 
-// Invited says whether an invitation is good for a node at a time. It is a look ahead of the command, which decides.
+// Invited reports whether an invitation is valid for a node at a time. It is a check ahead of the command, which
+// decides.
 func Invited(tx Tx, k kernel.Join, tenant jobs.Tenant, at time.Time) bool {
 	row, _ := tx.Get(kernel.UniqueRef(tenant, kernel.InvitationName(k.Name))).(*kernel.UniqueKey)
 	return row != nil && row.Digest == k.Secret && row.Until.After(at) && (row.ID.IsZero() || row.ID == k.Node)

@@ -5,7 +5,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Matches says whether a run of the query's tenant passes its filters.
+// Matches reports whether a run of the query's tenant passes its filters.
 func (q *RunQuery) Matches(run *kernel.Run) bool {
 	return (q.State == kernel.New || run.State == q.State) &&
 		(q.Job == "" || run.Key == q.Job) &&
@@ -18,8 +18,8 @@ func (q *RunQuery) Matches(run *kernel.Run) bool {
 		(q.To.IsZero() || run.Created.Before(q.To))
 }
 
-// Past says that a list of ended runs, last ended first, holds no match behind this run: what ended earlier was
-// created earlier. Only causes that end at once tell, because a cancelled run may settle long after its end.
+// Past reports that a list of ended runs, last ended first, has no match behind this run: what ended earlier was
+// created earlier. Only causes that end at once prove it, because a cancelled run may settle long after its end.
 func (q *RunQuery) Past(run *kernel.Run) bool {
 	return !q.From.IsZero() && run.Ended.Before(q.From) && (run.State == jobs.Succeeded || run.State == jobs.Skipped)
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Quotas bounds what one tenant, and one of its tokens, may have in a store: it keeps one client from using up the store
-// for all. They are no exact promise: requests at the same moment may go beyond them together.
+// Quotas bounds what one tenant, and one of its tokens, may have in a store, so that one client cannot use up the
+// store. They are not exact: concurrent requests may exceed them together.
 type Quotas struct {
 	Waiting         int // runs of a tenant that have not started
 	WaitingPerPayer int // of these, runs that count for one payer (see kernel.Payer)
 	JobsPerApp      int // jobs of an app, beyond which workers register no more
 }
 
-// Quota holds a store to Quotas. Several stores of the same rows may share one.
+// Quota applies Quotas to a store. Several stores of the same rows may share one.
 type Quota struct {
 	limits Quotas
 
@@ -29,8 +29,8 @@ type Quota struct {
 // NewQuota makes one.
 func NewQuota(limits Quotas) *Quota { return &Quota{limits: limits, tallies: map[purse]tally{}} }
 
-// Bound is a store whose Apply refuses, as jobs.Exhausted, runs and jobs beyond the quotas. What the system makes by
-// itself is not bounded, and jobs that people make only by the quota of their tenant (kernel.Global).
+// Bound is a store whose Apply refuses, as jobs.Exhausted, runs and jobs beyond the quotas. Runs that the system
+// makes by itself are not bounded, and jobs that people make only by the quota of their tenant (kernel.Global).
 func (q *Quota) Bound(s Store) Store { return &bounded{s, q} }
 
 type bounded struct {
@@ -38,7 +38,7 @@ type bounded struct {
 	quota *Quota
 }
 
-// Apply answers what is beyond a quota and passes on the rest.
+// Apply refuses commands beyond a quota and passes on the rest.
 func (b *bounded) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 	var refused map[jobs.ID]error
 	for i := range batch {
@@ -72,7 +72,7 @@ const (
 	jobsOfApp
 )
 
-// tally is what was counted, and what was let through since: mostly it is more than there is.
+// tally is a count, plus what was admitted since: mostly it is more than there is.
 type tally struct {
 	n    int
 	at   time.Time
@@ -80,14 +80,14 @@ type tally struct {
 }
 
 const (
-	countEvery = time.Second            // what was counted longer ago is counted again
+	countEvery = time.Second            // an older count is counted again
 	recount    = 50                     // a full purse is counted again after so many times of what counting costs,
-	leastPause = 100 * time.Millisecond // and this at least: what was let through has to be in the store by then
+	leastPause = 100 * time.Millisecond // and this at least: what was admitted has to be in the store by then
 	manyPurses = 10_000                 // names that are remembered
 )
 
-// judge says why a command is beyond a quota, or nil. What cannot be read is not refused: it may be refused by whoever
-// has the rows.
+// judge returns why a command is beyond a quota, or nil. If the rows cannot be read it passes the command on: the
+// store itself may refuse it.
 func (q *Quota) judge(ctx context.Context, s Store, e *kernel.Envelope) error {
 	switch k := e.Command.(type) {
 	case kernel.Create:
@@ -125,7 +125,7 @@ func (q *Quota) create(ctx context.Context, s Store, e *kernel.Envelope, k *kern
 	}
 	if why != nil {
 		if run, err := s.Run(ctx, e.Tenant, k.ID); err == nil && run.Key == k.Key {
-			return nil // it is there already, and the answer says so
+			return nil // it exists already, and the answer shows it
 		}
 	}
 	return why
@@ -147,14 +147,14 @@ func (q *Quota) register(ctx context.Context, s Store, e *kernel.Envelope, k *ke
 	return nil
 }
 
-// one counts one more in a purse, or says that it is full and how many there are.
+// one counts one more in a purse, or reports that it is full and how many there are.
 func (q *Quota) one(p purse, most int, look func() (int, error)) (n int, full bool) {
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t, known := q.tallies[p]
 	if age := now.Sub(t.at); !known || age >= countEvery || t.n >= most && age >= max(recount*t.cost, leastPause) {
-		q.mu.Unlock() // a store that does not answer must hold up nobody else
+		q.mu.Unlock() // a store that does not answer must not block other callers
 		found, err := look()
 		q.mu.Lock()
 		if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
-// One who asks, and one tenant, may have so many waiting runs; workers of an app may register so many jobs. The refusal
-// names the limit, what started or was cancelled makes room, and a request that is repeated is answered as before.
+// A token and a tenant may have so many waiting runs; workers of an app may register so many jobs. The refusal names
+// the limit, runs that started or were cancelled make room, and a repeated request gets its old answer.
 func TestQuotas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows := memstore.Open(memstore.Config{})

@@ -9,16 +9,16 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Retention says which runs that are over a store keeps. Counts, and what says who changed what, are no part of it.
+// Retention defines which finished runs a store keeps. Counts and audits are no part of it.
 type Retention struct {
-	// Now is the time by which their age is told.
+	// Now is the time by which their age is measured.
 	Now time.Time
-	// Of says what is kept of a job's runs. It is asked once for each job in a pass, and may read the store.
+	// Of returns what is kept of a job's runs. It is called once for each job in a pass, and may read the store.
 	Of func(jobs.Tenant, jobs.Key) (kernel.Kept, error)
 	// Bytes is how much all of them may take on disk: beyond, the oldest go; 0 = any number.
 	Bytes int64
-	// Logs is how long log lines are kept at most; 0 = for ever. Those of a run that is forgotten go with it, or a few
-	// days later where they lie in files of days.
+	// Logs is how long log lines are kept at most; 0 = for ever. Those of a purged run go with it, or a few days
+	// later where they are in files of days.
 	Logs time.Duration
 }
 
@@ -28,20 +28,20 @@ type Retained struct {
 	Bytes   int64 // that the others take, about
 }
 
-// Retainer is a store, or a part of one, that forgets what need not be kept.
+// Retainer is a store, or a part of one, that purges by a Retention.
 type Retainer interface {
-	// Retain forgets what need not be kept, in small steps between which commits go on. To break it off does no harm:
-	// the next pass goes on. ErrNotWhole is no failure: a later pass does it.
+	// Retain purges in small steps, with commits between them. It may be interrupted: the next pass continues.
+	// ErrNotWhole is no failure: a later pass does the work.
 	Retain(ctx context.Context, r Retention) (Retained, error)
 }
 
-// ErrNotWhole is why nothing was forgotten: rows are missing that may say what is kept.
-var ErrNotWhole = errors.New("nothing is forgotten before the rows are complete")
+// ErrNotWhole is returned when nothing was purged because rows are missing that may define what is kept.
+var ErrNotWhole = errors.New("nothing is purged before the rows are complete")
 
-// KeptBy says what is kept at a time, by the rows of a store.
+// KeptBy returns what is kept at a time, by the rows of a store.
 func KeptBy(ctx context.Context, rows Reader, now time.Time) func(jobs.Tenant, jobs.Key) (kernel.Kept, error) {
 	globals := map[jobs.Tenant]*kernel.Global{}
-	gone := map[jobs.Tenant]map[jobs.Key]*kernel.Definition{} // read once somebody asks for one
+	gone := map[jobs.Tenant]map[jobs.Key]*kernel.Definition{} // read when one is first needed
 	return func(t jobs.Tenant, key jobs.Key) (kernel.Kept, error) {
 		g := globals[t]
 		if g == nil {
@@ -68,7 +68,7 @@ func KeptBy(ctx context.Context, rows Reader, now time.Time) func(jobs.Tenant, j
 	}
 }
 
-// deleted are the jobs of which only that is left.
+// deleted are the jobs of which only a row for deleted jobs remains.
 func deleted(ctx context.Context, rows Reader, t jobs.Tenant) (map[jobs.Key]*kernel.Definition, error) {
 	changed, err := rows.Definitions(ctx, DefinitionQuery{Tenant: t, Since: 1}) // the first change makes a job
 	all := map[jobs.Key]*kernel.Definition{}

@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// The rules have a version (kernel.ApplyVersion). A change of them is guarded by the one in force, which is part of the
-// rows: programs of two versions compute the same until it is raised. What is decided here is decided before a commit.
+// The rules have a version (kernel.ApplyVersion). A change of them is guarded by the one in force, which is part of
+// the rows: programs of two versions compute the same until it is raised. The decisions here come before a commit.
 
 // inForce says that a version of the rules is in force, or a later one. Code that a version brought asks this first.
 //
@@ -32,17 +32,17 @@ func (c *change) finalizeUpgrade(k kernel.FinalizeUpgrade) error {
 	return nil
 }
 
-// Rules is what a store that commits knows of the versions of the rules.
+// Rules is what a committing store knows about the versions of the rules.
 type Rules struct {
 	Known uint32 // the newest that this program knows
 	// InForce is the version in force, at least as of now if it is below needed.
 	InForce func(needed uint32) (uint32, error)
-	// MayRaise says why the version cannot be raised yet; nil = it can be raised to Known.
+	// MayRaise returns why the version cannot be raised yet; nil = it can be raised to Known.
 	MayRaise func(to uint32) error
 }
 
-// Allowed keeps away from apply what may not be written under the version in force, passes on the rest, and puts the
-// answers together. An older program could not read it, and would have to stop.
+// Allowed refuses commands that may not be written under the version in force, passes on the rest, and puts the
+// answers together. An older program could not read them, and would have to stop.
 func (r Rules) Allowed(batch []kernel.Envelope, apply func([]kernel.Envelope) []Result) []Result {
 	for i := range batch {
 		if r.refuse(batch[i].Command) != nil {
@@ -82,7 +82,7 @@ func (r Rules) refuse(k kernel.Command) error {
 // ErrTooOld is the error of a program that does not know the version of the rules under which its data was written.
 var ErrTooOld = errors.New("this program is too old for its data")
 
-// Readable says, as ErrTooOld, why a program that knows the rules up to a version cannot read what was written under
+// Readable returns ErrTooOld if a program that knows the rules up to a version cannot read what was written under
 // another. Nothing must have been changed then.
 func Readable(what string, written, known uint32) error {
 	if written <= known {

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// What becomes of one run: the commands of enqueuers, workers and people, in the order of its life.
+// The life of one run: the commands of enqueuers, workers and people, in its order.
 
 func (c *change) create(k kernel.Create) error {
 	if run := c.live(k.ID); run != nil {
@@ -17,7 +17,7 @@ func (c *change) create(k kernel.Create) error {
 	if u := c.uniqueRow(kernel.AnswerName(k.ID), "a name"); u != nil {
 		switch {
 		case u.Digest != k.Digest():
-			return kernel.Refuse(jobs.Conflict, "request %s was for something else: send this one under an ID of its own", k.ID)
+			return kernel.Refuse(jobs.Conflict, "request ID %s was used for another request: send this one under a new ID", k.ID)
 		case u.Code != "":
 			return kernel.Refuse(u.Code, "request %s was refused less than %v ago: send it under another ID", k.ID, KeepFinal)
 		}
@@ -30,7 +30,7 @@ func (c *change) create(k kernel.Create) error {
 	return err
 }
 
-// made answers a request with its run, which is there already.
+// made answers a request whose run exists already.
 func (c *change) made(run *kernel.Run, key jobs.Key) error {
 	if run.Key != key {
 		return kernel.Refuse(jobs.Conflict, "run %s exists and belongs to job %s, not %s", run.ID, run.Key, key)
@@ -38,13 +38,13 @@ func (c *change) made(run *kernel.Run, key jobs.Key) error {
 	return c.existing(run)
 }
 
-// answered remembers the answer to a request that made no run of its own. A copy of it that comes late is answered in
-// the same way, whatever would be answered to a new one by then.
+// answered remembers the answer to a request that made no run of its own. A late copy gets the same answer, whatever
+// a new request would get by then.
 func (c *change) answered(k *kernel.Create, run jobs.ID, refused jobs.Code) {
 	c.tx.Put(&kernel.UniqueKey{Tenant: c.env.Tenant, Name: kernel.AnswerName(k.ID), ID: run, Digest: k.Digest(), Until: c.at.Add(KeepFinal), Code: refused})
 }
 
-// ask makes the run that is asked for, unless one of its keys leads to another.
+// ask makes the requested run, unless one of its keys leads to another.
 func (c *change) ask(k kernel.Create) error {
 	d, err := c.job(k.Key)
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *change) ask(k kernel.Create) error {
 		return c.existing(c.known(idempotency.ID, k.Key))
 	}
 	if unique != nil {
-		switch { // the same request once more, when that run is over, means no other
+		switch { // the same request again, after that run has ended, means no other
 		case k.Idempotency != "":
 			c.bind(&k, unique.ID)
 		case unique.Until.Sub(c.at) < KeepFinal:
@@ -122,13 +122,13 @@ func (c *change) ask(k kernel.Create) error {
 	if err := c.begin(run, cause, until); err != nil {
 		return err
 	}
-	if c.byHand() || run.Origin == kernel.FromPerson || run.Origin == kernel.FromAPI {
+	if c.byPerson() || run.Origin == kernel.FromPerson || run.Origin == kernel.FromAPI {
 		c.auditRun(run, nil)
 	}
 	return nil
 }
 
-// bind keeps which run a request was answered with, under its idempotency key.
+// bind stores which run a request was answered with, under its idempotency key.
 func (c *change) bind(k *kernel.Create, id jobs.ID) {
 	if k.Idempotency != "" {
 		c.tx.Put(&kernel.UniqueKey{Tenant: c.env.Tenant, Name: kernel.IdempotencyName(k.Idempotency), ID: id,
@@ -136,8 +136,8 @@ func (c *change) bind(k *kernel.Create, id jobs.ID) {
 	}
 }
 
-// held says why a run that nobody started by hand has to wait now, and until when (zero: until it is released).
-// d is its job, or nil.
+// held returns why a run that no person started has to wait now, and until when (zero: until it is released). d is
+// its job, or nil.
 func (c *change) held(run *kernel.Run, d *kernel.Definition) (why kernel.Cause, until time.Time) {
 	if run.Kind != kernel.Triggered || run.Origin.ByHand() {
 		return "", time.Time{}
@@ -151,7 +151,7 @@ func (c *change) held(run *kernel.Run, d *kernel.Definition) (why kernel.Cause, 
 	return "", time.Time{}
 }
 
-// uniqueRow is the row that holds a name now, or nil.
+// uniqueRow is the row that reserves a name now, or nil.
 func (c *change) uniqueRow(name, chosen string) *kernel.UniqueKey {
 	if chosen == "" {
 		return nil
@@ -237,7 +237,7 @@ func (c *change) release(k kernel.Release) error {
 			return err
 		}
 		c.tally(&run)
-		if !run.StartBy.IsZero() && c.at.After(run.StartBy) { // it never starts, and nobody makes room for it
+		if !run.StartBy.IsZero() && c.at.After(run.StartBy) { // it never starts, and no run is replaced for it
 			if run, err = run.Skip(c.at, kernel.ByDeadline, ""); err != nil {
 				return err
 			}
@@ -245,7 +245,7 @@ func (c *change) release(k kernel.Release) error {
 		} else if err := c.enter(&run, jobs.Enqueued); err != nil {
 			return err
 		}
-		if k.Force && c.byHand() {
+		if k.Force && c.byPerson() {
 			c.auditRun(&run, nil)
 		}
 		return nil
@@ -261,7 +261,7 @@ func (c *change) release(k kernel.Release) error {
 		if err := c.enter(&run, jobs.Failed); err != nil {
 			return err
 		}
-		if k.Force && c.byHand() {
+		if k.Force && c.byPerson() {
 			c.auditRun(&run, nil)
 		}
 		return nil
@@ -294,7 +294,7 @@ func (c *change) claim(k kernel.Claim) error {
 	}
 	if run.State == jobs.Enqueued {
 		why := kernel.Cause("")
-		// Whatever became of the job, its runs go on. Only somebody who says that nothing runs under the key stops them.
+		// The runs of a deleted job continue. Only a disabled job under the key stops them.
 		if d := c.row(run.Key); d != nil && d.Policy.Disabled {
 			why = kernel.ByDisabled
 		} else if !run.StartBy.IsZero() && c.at.After(run.StartBy) {
@@ -317,7 +317,7 @@ func (c *change) claim(k kernel.Claim) error {
 	return nil
 }
 
-// own is the run whose attempt a worker speaks of, if it is that worker's.
+// own is the run of an attempt, if it is that worker's.
 func (c *change) own(id jobs.ID, worker string, attempt uint32) (*kernel.Run, error) {
 	run, err := c.run(id)
 	if err != nil {
@@ -335,7 +335,7 @@ func (c *change) own(id jobs.ID, worker string, attempt uint32) (*kernel.Run, er
 	return run, nil
 }
 
-// endings says by which causes an attempt that ended with an outcome is remembered.
+// endings are the causes that are stored for the outcomes of attempts.
 var endings = map[kernel.Outcome]kernel.Cause{
 	kernel.OutcomeError: kernel.ByError, kernel.OutcomeFatal: kernel.ByError, kernel.OutcomeTimeout: kernel.ByTimeout,
 	kernel.OutcomeHandback: kernel.ByHandback, kernel.OutcomeSnooze: kernel.BySnooze,
@@ -350,11 +350,11 @@ func (c *change) finish(k kernel.Finish) error {
 	if run.State != jobs.Processing {
 		if ended(row, k.Outcome) {
 			if !k.Running {
-				return c.unlinger(row) // said before while the handler was running; now it has returned
+				return c.unlinger(row) // reported before while the handler was running; now it has returned
 			}
 			return c.existing(row)
 		}
-		return kernel.Refuse(jobs.Conflict, "run %s is %s: attempt %d is over", run.ID, run.State, k.Attempt)
+		return kernel.Refuse(jobs.Conflict, "run %s is %s: attempt %d has ended", run.ID, run.State, k.Attempt)
 	}
 	if k.Outcome == kernel.OutcomeSuccess {
 		if run, err = run.Succeed(c.at, k.Result); err != nil {
@@ -375,7 +375,7 @@ func (c *change) finish(k kernel.Finish) error {
 	return c.after(&run)
 }
 
-// ended says that a run stands where an attempt with this outcome has put it: the command was sent twice.
+// ended reports that an attempt with this outcome has already put the run into its state: the command was sent twice.
 func ended(run *kernel.Run, o kernel.Outcome) bool {
 	switch run.State {
 	case jobs.Succeeded:
@@ -409,11 +409,11 @@ func (c *change) returned(k kernel.Returned) error {
 	return c.unlinger(row)
 }
 
-// unlinger ends the time in which a handler was over for us and still ran.
+// unlinger ends the time in which an attempt has ended and its handler still runs.
 func (c *change) unlinger(row *kernel.Run) error {
 	if !row.Lingering {
 		if row.State == jobs.Processing {
-			return kernel.Refuse(jobs.Conflict, "run %s is Processing: attempt %d is not over", row.ID, row.Attempt)
+			return kernel.Refuse(jobs.Conflict, "run %s is Processing: attempt %d has not ended", row.ID, row.Attempt)
 		}
 		return c.existing(row)
 	}
@@ -433,7 +433,7 @@ func (c *change) checkpoint(k kernel.Checkpoint) error {
 		return err
 	}
 	if row.State != jobs.Processing {
-		return kernel.Refuse(jobs.Conflict, "run %s is %s: attempt %d is over", row.ID, row.State, k.Attempt)
+		return kernel.Refuse(jobs.Conflict, "run %s is %s: attempt %d has ended", row.ID, row.State, k.Attempt)
 	}
 	run := *row
 	run.Checkpoint = k.Data
@@ -484,7 +484,7 @@ func (c *change) cancel(k kernel.Cancel) error {
 	} else {
 		c.leave(&run, row.State)
 	}
-	if c.byHand() {
+	if c.byPerson() {
 		c.auditRun(&run, fields{"state": row.State})
 	}
 	return nil

@@ -18,13 +18,13 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
-// plain is what the pages about limits and retries say, in the plainest way: nothing is remembered but runs. How many
-// slots are taken is counted each time, and how full a bucket is comes from the times of all that was taken from it.
+// plain implements the pages about limits and retries in the simplest way: it stores only runs. It counts taken slots
+// each time, and computes how full a bucket is from the times of all that was taken from it.
 type plain struct {
 	now    time.Time
 	jobs   map[jobs.Key]*plainJob
 	runs   []*plainRun            // in the order in which they were asked for
-	starts map[string][]time.Time // what was let through a gate with a rate, or given a turn
+	starts map[string][]time.Time // starts through a gate with a rate, or turns
 	app    jobs.Limit
 	all    jobs.Rate // retries of all jobs
 	came   int
@@ -57,7 +57,7 @@ type plainRun struct {
 	came      int // at its gates
 }
 
-// gates are the names of a run's gates, in order, with what holds there.
+// gates are the names of a run's gates, in order, with their limits.
 func (m *plain) gates(r *plainRun) (names []string, limits map[string]jobs.Limit) {
 	limits = map[string]jobs.Limit{}
 	if p := &r.job.p; p.MaxConcurrency > 0 || p.Rate.Max > 0 {
@@ -123,7 +123,8 @@ func (m *plain) waiting(gate string) []*plainRun {
 	return list
 }
 
-// full is the first gate where there is no slot; those of arguments come first. One where others wait is full for who is new.
+// full is the first gate where there is no slot; those of arguments come first. One where others wait is full for a
+// new run.
 func (m *plain) full(r *plainRun, newcomer bool) string {
 	names, limits := m.gates(r)
 	for _, arguments := range []bool{true, false} {
@@ -164,7 +165,7 @@ func (m *plain) wait(r *plainRun, gate string) {
 	}
 }
 
-// enter is what becomes of a run that is due: of a new one, or of a retry.
+// enter takes a run that is due: a new one, or a retry.
 func (m *plain) enter(r *plainRun) {
 	if r.came == 0 {
 		m.came++
@@ -216,7 +217,7 @@ func (m *plain) enter(r *plainRun) {
 	m.wait(r, full)
 }
 
-// leave frees the slots of a run: whoever waits first there gets them.
+// leave frees the slots of a run: the first waiting run gets them.
 func (m *plain) leave(r *plainRun) {
 	names, _ := m.gates(r)
 	held, reserved := r.holds, r.reserved
@@ -248,7 +249,7 @@ func (m *plain) hand(gate string) {
 	}
 }
 
-// own is what a run that waits at a gate holds there itself.
+// own is how many slots a waiting run has at a gate itself.
 func (m *plain) own(r *plainRun, gate string) int {
 	if r.reserved && ofArgument(gate) {
 		return 1
@@ -256,7 +257,7 @@ func (m *plain) own(r *plainRun, gate string) int {
 	return 0
 }
 
-// fail ends an attempt of a run. between says how long the next one waits at least and at most.
+// fail ends an attempt of a run. between is the least and the most delay of the next one.
 func (m *plain) fail(r *plainRun, code string, lost, final, running bool) (between [2]time.Duration) {
 	r.state, r.lingering, r.retryAt, r.budgets = jobs.Failed, running, time.Time{}, 0
 	if lost {
@@ -348,7 +349,7 @@ func (m *plain) budgeted(r *plainRun) time.Time {
 	return m.now
 }
 
-// release is what happens when a run's time has come.
+// release starts a run whose time has come.
 func (m *plain) release(r *plainRun) {
 	switch {
 	case r.waits != "":
@@ -524,7 +525,7 @@ func drive(t *testing.T, seed uint64) {
 					m.leave(run)
 				}
 			}
-		case 8: // somebody cancels one
+		case 8: // a person cancels one
 			if run := some(func(run *plainRun) bool { return !run.state.Final() }); run != nil && r.IntN(2) == 0 {
 				must(kernel.Cancel{ID: run.id})
 				run.lingering = run.lingering || run.state == jobs.Processing
@@ -565,13 +566,13 @@ func drive(t *testing.T, seed uint64) {
 	}
 }
 
-// holdsOrFree says that a run has its slots: who waits has not.
+// holdsOrFree reports that a run has its slots: a waiting one has none.
 func (r *plainRun) holdsOrFree(m *plain) bool {
 	names, _ := m.gates(r)
 	return r.holds || len(names) == 0
 }
 
-// awake says that nobody waits for a slot that is free.
+// awake checks that no run waits for a slot that is free.
 func (m *plain) awake(t *testing.T, seed uint64, log []string) {
 	t.Helper()
 	for _, r := range m.runs {

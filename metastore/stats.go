@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Histogram counts values by how large they are. It is not locked: who keeps one does that.
+// Histogram counts values by size. It is not locked: its owner does that.
 type Histogram struct {
 	Bounds []float64 // in order; shared by all copies
 	Counts []uint64  // of the values up to each bound, and of those beyond the last
@@ -27,12 +27,12 @@ func (h *Histogram) Observe(v float64) {
 	h.Sum += v
 }
 
-// Copy is the histogram as it now is.
+// Copy returns a copy of the histogram.
 func (h *Histogram) Copy() Histogram {
 	return Histogram{Bounds: h.Bounds, Counts: slices.Clone(h.Counts), Sum: h.Sum}
 }
 
-// Stats is what a store tells about its work, for those who watch over it. A store fills what it knows.
+// Stats is a store's measurements, for monitoring. A store fills what it knows.
 type Stats struct {
 	Commits  uint64
 	Commands uint64    // in these commits
@@ -40,7 +40,7 @@ type Stats struct {
 	Seconds  Histogram // that a commit took
 
 	Raft    *RaftStats    // nil = it has no log of its own
-	Archive *ArchiveStats // nil = runs that are over are kept in memory
+	Archive *ArchiveStats // nil = finished runs are kept in memory
 }
 
 // RaftStats is the state of a replicated log.
@@ -51,13 +51,13 @@ type RaftStats struct {
 	Snapshot time.Time // when the newest was taken; zero = there is none
 }
 
-// ArchiveStats is what the runs that are over take.
+// ArchiveStats is the size of the finished runs.
 type ArchiveStats struct {
 	Files int
 	Bytes int64
 }
 
-// Measured is a store that tells about its work. Stats is cheap and may be asked at any time.
+// Measured is a store that reports Stats, which is cheap and may be called at any time.
 type Measured interface {
 	Stats() Stats
 }

@@ -22,7 +22,7 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
-// A group counts what its commits held and how long they took.
+// A group measures the size and duration of its commits.
 func TestGroupStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGroup(100, 1, func(batch []kernel.Envelope) []Result {

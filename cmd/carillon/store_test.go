@@ -200,7 +200,7 @@ func TestStoreCopy(t *testing.T) {
 						t.Errorf("the source has changed: it was\n%sand is\n%s", said, text)
 					}
 					said = text
-					for _, what := range []string{"2 jobs", "live runs", "runs that are over", "log lines", "tokens", "audits", "tallies", "limits in use"} {
+					for _, what := range []string{"2 jobs", "live runs", "finished runs", "log lines", "tokens", "audits", "tallies", "limits in use"} {
 						if !strings.Contains(text, what) {
 							t.Errorf("%s: %s", what, text)
 						}
@@ -252,7 +252,7 @@ func TestStoreCopyRefuses(t *testing.T) {
 	}{
 		{nil, 2, "--from and --to"},
 		{[]string{"--from", filepath.Join(here, "none"), "--to", "y"}, 2, "no such file"},
-		{[]string{"--from", here, "--to", "y"}, 3, "holds no store"},
+		{[]string{"--from", here, "--to", "y"}, 3, "has no store"},
 		{[]string{"--from", filepath.Join(here, "x"), "--to", "y"}, 1, "cut off"},
 		{[]string{"--from", "sqlite://x", "--to", "y"}, 2, "postgres://"},
 		{[]string{"--from", "postgres://u:hush@h/d", "--to", "y"}, 2, "--from-password-file"},

@@ -1,10 +1,10 @@
-// Package backup writes all that a store holds into one file, and reads it again.
+// Package backup writes all content of a store into one file, and reads it again.
 //
-// Where to start: [Write] and [Open]. A file is good or it is not: it ends with a SHA-256 over all of it, which Open
-// compares before anything of the file counts.
+// Where to start: [Write] and [Open]. A file is valid as a whole or not at all: it ends with a SHA-256 over all of
+// it, which Open compares before it uses anything.
 //
-// Sharp edges: a backup holds arguments and results of runs, log lines and hashes of tokens as they are. Keep it like
-// the store itself.
+// Sharp edges: a backup contains arguments and results of runs, log lines and hashes of tokens in the clear. Protect
+// it like the store itself.
 package backup
 
 import (
@@ -28,22 +28,22 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// A file is its title; its head, as JSON behind its length; blocks: a length, what they hold, and that; a length of
-// zero; the account of all that, as JSON behind its length; and the SHA-256 of all before.
+// A file is its title; its head, as JSON after its length; blocks: a length, a kind, and the content; a length of
+// zero; the account of all that, as JSON after its length; and the SHA-256 of all before.
 const (
 	title     = "carillon backup 1\n"
 	blockSize = 256 << 10
 	maxBlock  = 64 << 20
 )
 
-// What a block holds.
+// The kinds of blocks.
 const (
 	holdsRows byte = iota + 1
 	holdsEnded
 	holdsLines
 )
 
-// Head says what a backup is of.
+// Head describes the source of a backup.
 type Head struct {
 	At      time.Time `json:"at"`      // when it was begun
 	Version string    `json:"version"` // of the program that wrote it
@@ -52,8 +52,8 @@ type Head struct {
 	ApplyVersion uint32 `json:"applyVersion"`
 }
 
-// Write writes a backup and returns what is in it. Without an error all of it was written, though perhaps not to a disk:
-// all but finished runs that the store cannot read any more, which the account counts as left out.
+// Write writes a backup and returns its account. Without an error all of it was written, though perhaps not to a
+// disk: all but finished runs that the store cannot read any more, which the account counts as left out.
 func Write(ctx context.Context, to io.Writer, head Head, c metastore.Content) (metastore.Account, error) {
 	w := &writer{to: to, sum: sha256.New()}
 	head.ApplyVersion = kernel.FirstApplyVersion
@@ -159,11 +159,11 @@ func (w *writer) flush() {
 	}
 }
 
-// Save has write fill a file of a name that is not taken. The file is there when write has returned without an error,
-// the whole of it reads as a backup, and it is on disk.
+// Save has write fill a file of a name that is not taken. The file exists when write has returned without an error,
+// all of it reads as a backup, and it is on disk.
 func Save(ctx context.Context, path string, write func(io.Writer) error) (f *File, err error) {
 	if _, err := os.Lstat(path); err == nil {
-		return nil, kernel.Refuse(jobs.Conflict, "%s is there already: a backup is never written over", path)
+		return nil, kernel.Refuse(jobs.Conflict, "%s exists: choose another name; backups are never overwritten", path)
 	}
 	to, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".unfinished-*") // readable to its owner only
 	if err != nil {
@@ -178,7 +178,7 @@ func Save(ctx context.Context, path string, write func(io.Writer) error) (f *Fil
 		return nil, err
 	}
 	f.path = path
-	if err := os.Link(to.Name(), path); err != nil { // which, other than a rename, never replaces what somebody put there meanwhile
+	if err := os.Link(to.Name(), path); err != nil { // unlike a rename, this never replaces a newer file
 		return nil, err
 	}
 	dir, err := os.Open(filepath.Dir(path))
@@ -198,7 +198,7 @@ func ignoreGone(err error) error {
 // File is a backup whose checksum was right.
 type File struct {
 	Head
-	// Account says what is in it.
+	// Account is its content.
 	Account metastore.Account
 	path    string
 	size    int64
@@ -206,9 +206,9 @@ type File struct {
 
 var _ metastore.Content = (*File)(nil)
 
-var errDamaged = errors.New("it is not as it was written")
+var errDamaged = errors.New("checksum mismatch")
 
-// Open reads a backup to its end. One that is cut off or damaged is refused.
+// Open reads a backup to its end, and refuses a truncated or damaged one.
 func Open(ctx context.Context, path string) (*File, error) {
 	f := &File{path: path}
 	err := f.read(ctx, func(byte, []byte) (bool, error) { return true, nil }, true)
@@ -218,8 +218,8 @@ func Open(ctx context.Context, path string) (*File, error) {
 	return f, nil
 }
 
-// read goes through the blocks. whole says that the checksum is compared, and the head and the account are taken; else
-// what was found then is relied upon.
+// read reads the blocks. With whole it checks the checksum, and takes the head and the account; later reads rely on
+// that.
 func (f *File) read(ctx context.Context, block func(kind byte, b []byte) (goOn bool, err error), whole bool) error {
 	file, err := os.Open(f.path)
 	if err != nil {
@@ -240,7 +240,7 @@ func (f *File) read(ctx context.Context, block func(kind byte, b []byte) (goOn b
 		r.sum = nil
 	}
 	if got := r.read(len(title)); r.err == nil && string(got) != title {
-		return fmt.Errorf("it begins with %q, not with %q", got, title)
+		return fmt.Errorf("no backup: it begins with %q, want %q", got, title)
 	}
 	var head Head
 	if err := r.json(&head); err != nil {
@@ -288,7 +288,7 @@ func (f *File) read(ctx context.Context, block func(kind byte, b []byte) (goOn b
 // reader reads what a writer wrote, up to the first error.
 type reader struct {
 	in  *bufio.Reader
-	sum hash.Hash // nil = nobody asks
+	sum hash.Hash // nil = unused
 	err error
 }
 
@@ -296,7 +296,7 @@ func (r *reader) read(n int) []byte {
 	b := make([]byte, n)
 	if r.err == nil {
 		if _, err := io.ReadFull(r.in, b); err != nil {
-			r.err = fmt.Errorf("it is cut off: %w", err)
+			r.err = fmt.Errorf("truncated: %w", err)
 		} else if r.sum != nil {
 			r.sum.Write(b)
 		}
@@ -326,7 +326,7 @@ func (r *reader) json(v any) error {
 	return nil
 }
 
-// part goes through the blocks of one kind.
+// part reads the blocks of one kind.
 func part[R any](ctx context.Context, f *File, kind byte, decode func([]byte) (R, []byte, error)) iter.Seq2[R, error] {
 	return func(yield func(R, error) bool) {
 		var none R
@@ -352,12 +352,12 @@ func part[R any](ctx context.Context, f *File, kind byte, decode func([]byte) (R
 	}
 }
 
-// Rows are all rows but those of runs that are over.
+// Rows are all rows but those of finished runs.
 func (f *File) Rows(ctx context.Context) iter.Seq2[kernel.Row, error] {
 	return part(ctx, f, holdsRows, kernel.DecodeRow)
 }
 
-// Ended are the runs that are over.
+// Ended are the finished runs.
 func (f *File) Ended(ctx context.Context) iter.Seq2[*kernel.Run, error] {
 	return part(ctx, f, holdsEnded, func(b []byte) (*kernel.Run, []byte, error) {
 		row, rest, err := kernel.DecodeRow(b)
@@ -369,7 +369,7 @@ func (f *File) Ended(ctx context.Context) iter.Seq2[*kernel.Run, error] {
 	})
 }
 
-// Lines are what handlers wrote.
+// Lines are the log lines of handlers.
 func (f *File) Lines(ctx context.Context) iter.Seq2[metastore.LogLine, error] {
 	return part(ctx, f, holdsLines, metastore.DecodeLogLine)
 }

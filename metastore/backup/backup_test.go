@@ -39,7 +39,7 @@ func TestNewerRulesAreRefused(t *testing.T) {
 			t.Errorf("of version %d: %v", version, err)
 		}
 		if err == nil && f.ApplyVersion != max(version, kernel.FirstApplyVersion) {
-			t.Errorf("of version %d: the head says %d", version, f.ApplyVersion)
+			t.Errorf("of version %d: the head has %d", version, f.ApplyVersion)
 		}
 	}
 }
