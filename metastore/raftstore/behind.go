@@ -15,22 +15,23 @@ import (
 )
 
 // A snapshot holds no runs that have ended. A node that restores one whose runs its archive lacks fetches them from
-// another, which may take long, and applies no entry before it has them: the archive has no gaps. Raft goes on meanwhile:
-// the node votes and stores entries. Those that are committed are read from the log again and applied when the archive is
-// complete. Until then the node is behind: it is not whole, it leads only until another node can, and it takes no snapshot.
+// another, which may take long, and applies no entry before it has them: the archive has no gaps. Raft continues
+// meanwhile: the node votes and stores entries. Committed ones are read from the log again and applied when the
+// archive is complete. Until then the node is behind: it is not whole, it leads only until another node can, and it
+// takes no snapshot.
 
-// behind is what a machine puts off.
+// behind is the work that a machine postpones.
 type behind struct {
 	wake  chan struct{} // the archive lacks something
 	until atomic.Uint64 // the archive must go up to this number before an entry is applied; 0 = it does
 
-	turn        sync.Mutex // held by whoever applies entries or puts them off
+	turn        sync.Mutex // held while entries are applied or postponed
 	first, last uint64     // of the entries that were put off; 0 = none was
 }
 
 var errBehind = kernel.Refuse(jobs.Unavailable, "not done: this node is fetching the archive from another one")
 
-// isBehind says that entries which raft has committed are not applied yet.
+// isBehind reports whether entries that raft has committed are not applied yet.
 func (m *machine) isBehind() bool { return m.behind.until.Load() > 0 }
 
 // lacks notes that a snapshot was restored which needs the archive up to a number. turn must be held.
@@ -43,7 +44,7 @@ func (b *behind) lacks(until uint64) {
 	}
 }
 
-// putOff notes entries instead of applying them. turn must be held.
+// putOff notes entries to be applied later. turn must be held.
 func (b *behind) putOff(entries []*raft.Log) []any {
 	if b.first == 0 {
 		b.first = entries[0].Index
@@ -56,8 +57,8 @@ func (b *behind) putOff(entries []*raft.Log) []any {
 	return answers
 }
 
-// catchUp applies one of the entries that were put off. It says that there is none any more, or that the archive does not
-// go far enough.
+// catchUp applies one of the postponed entries. It reports whether none is left, or that the archive does not go far
+// enough.
 func (m *machine) catchUp(log raft.LogStore) (done, lacks bool, err error) {
 	b := &m.behind
 	b.turn.Lock()
@@ -99,7 +100,7 @@ func (s *Store) completes(ctx context.Context) {
 	}
 }
 
-// complete fetches what the archive lacks and applies what was put off.
+// complete fetches the missing part of the archive and applies postponed entries.
 func (s *Store) complete(ctx context.Context) error {
 	for {
 		done, lacks, err := s.machine.catchUp(s.log)

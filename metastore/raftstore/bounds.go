@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// bounds keeps the log short, in bytes: raft itself counts entries, and one of ours holds a thousand commands or
-// one.
+// bounds keeps the log short, in bytes: raft itself counts entries, and one of ours has a thousand commands or one.
 type bounds struct {
 	after    int64         // a snapshot is due when the log since the last one is longer than this,
-	trailing int64         // and this much of the log is kept behind it
+	trailing int64         // and this much of the log is kept before it
 	due      chan struct{} // signals that one is due
 
 	mu    sync.Mutex
@@ -21,7 +20,7 @@ type bounds struct {
 	taken time.Time // when the last snapshot was
 }
 
-// mark says how many bytes of entries went before an entry. There is one for every part of the trailing log.
+// mark records how many bytes of entries precede an entry. There is one for every part of the trailing log.
 type mark struct {
 	index uint64
 	total int64
@@ -42,7 +41,7 @@ func (b *bounds) applied(index uint64, size int) {
 	}
 }
 
-// ask has a snapshot taken soon.
+// ask requests a snapshot.
 func (b *bounds) ask() {
 	select {
 	case b.due <- struct{}{}:
@@ -50,7 +49,7 @@ func (b *bounds) ask() {
 	}
 }
 
-// restored says that the rows are as an entry left them, from a snapshot.
+// restored notes that a snapshot restored the rows as of an entry.
 func (b *bounds) restored(index uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,7 +57,7 @@ func (b *bounds) restored(index uint64) {
 	b.marks, b.since = nil, 0
 }
 
-// begin starts a new count, because the rows are being captured, and says how many entries raft should keep.
+// begin starts a new count, because the rows are being captured, and returns how many entries raft should keep.
 func (b *bounds) begin() (trailing uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,14 +71,14 @@ func (b *bounds) begin() (trailing uint64) {
 	return b.index - b.marks[0].index
 }
 
-// snapshot remembers how long the last snapshot is, and when it was taken.
+// snapshot stores the size of the last snapshot, and when it was taken.
 func (b *bounds) snapshot(size int64, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last, b.taken = size, at
 }
 
-// now is the last entry that was applied, the bytes of log since the last snapshot, and when that was taken.
+// now returns the last entry that was applied, the bytes of log since the last snapshot, and when that was taken.
 func (b *bounds) now() (index uint64, since int64, taken time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -20,19 +20,19 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/daylogs"
 )
 
-// How all that a store holds gets out of it and into another: a backup, or a move to a database and back. Cluster,
-// members and votes are no part of that: what is filled is a new cluster of one node.
+// Copying all content of a store to another: a backup, or a move to a database and back. Cluster, members and votes
+// are no part of it: a filled store is a new cluster of one node.
 
-// content is what a node holds at one moment.
+// content is the content of a node at one moment.
 type content struct {
 	rows    *memstore.Snapshot
 	archive *archive.Archive
-	ended   uint64 // number of the last run that is over
+	ended   uint64 // number of the last finished run
 	logs    *daylogs.Logs
 }
 
-// Content is what this node holds now: while it is gone through, commits go on. A node that does not lead may not have
-// all that was acknowledged; see Linearizable and Age.
+// Content is this node's content now: commits continue while it is read. A follower may lack acknowledged commands;
+// see Linearizable and Age.
 func (s *Store) Content() metastore.Content { return s.content() }
 
 func (s *Store) content() *content {
@@ -59,17 +59,17 @@ func (c *content) Lines(ctx context.Context) iter.Seq2[metastore.LogLine, error]
 	return c.logs.All(ctx)
 }
 
-// Frozen is what a directory holds whose node does not run.
+// Frozen is the content of a directory whose node does not run.
 type Frozen struct {
 	metastore.Content
 	store *Store
 }
 
-// Close lets go of the directory.
+// Close releases the directory.
 func (f *Frozen) Close() error { return f.store.Close() }
 
-// Freeze opens a directory for reading, with all that is in its log. No process may have it open, and none can open it
-// until it is closed. Nothing is done there that a start would not do.
+// Freeze opens a directory for reading, with all that is in its log. No other process may have it open until Close.
+// It changes no more than a start does.
 func Freeze(c Config) (_ *Frozen, err error) {
 	c = c.withDefaults()
 	s := &Store{cfg: c, failures: make(chan error, 1), failed: make(chan struct{})}
@@ -89,7 +89,7 @@ func (s *Store) freeze() (err error) {
 		return err
 	}
 	if s.node == nil || s.node.Rejoin {
-		return kernel.Refuse(jobs.NotFound, "directory %s holds no store", s.cfg.Dir)
+		return kernel.Refuse(jobs.NotFound, "directory %s has no store", s.cfg.Dir)
 	}
 	snapshots, _, err := s.openFiles(logger{Logger: s.cfg.Logger})
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *Store) freeze() (err error) {
 	return s.reaches(index)
 }
 
-// replay applies all that is in a directory whose node does not run, and says up to which entry, and of which term.
+// replay applies all that is in a directory whose node does not run, and returns the last entry and its term.
 func (s *Store) replay(snapshots raft.SnapshotStore) (index, term uint64, err error) {
 	s.machine.marks.diverged = func(error) {}
 	newest, err := s.restoreNewest(snapshots)
@@ -137,15 +137,14 @@ func (s *Store) replay(snapshots raft.SnapshotStore) (index, term uint64, err er
 // unfinished is the end of the name of a directory that is being filled.
 const unfinished = ".unfinished"
 
-// Fill makes a store of content, in a directory that is empty or not there: a node by itself, and the first of a new
-// cluster, which nodes of another cannot join. The directory is there when all of it is, and on disk. See
-// metastore.Fill.
+// Fill makes a store of content, in a directory that is empty or missing: a single node, the first of a new cluster,
+// which nodes of another cannot join. The directory appears when it is complete and on disk. See metastore.Fill.
 func Fill(ctx context.Context, c Config, from metastore.Content, check func(metastore.Content) error) (err error) {
 	dir := c.Dir
 	if files, err := os.ReadDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	} else if len(files) > 0 {
-		return kernel.Refuse(jobs.Conflict, "directory %s is not empty: name one that is, or is not there yet", dir)
+		return kernel.Refuse(jobs.Conflict, "directory %s is not empty: name an empty or a new one", dir)
 	}
 	c.Dir = filepath.Clean(dir) + unfinished
 	if err := clearUnfinished(c.Dir); err != nil {
@@ -172,7 +171,7 @@ func Fill(ctx context.Context, c Config, from metastore.Content, check func(meta
 	return errors.Join(os.Rename(c.Dir, dir), syncDir(filepath.Dir(filepath.Clean(dir))))
 }
 
-// clearUnfinished takes away what is left of an earlier try, unless that is still at it.
+// clearUnfinished removes the rest of an earlier attempt, unless its process still runs.
 func clearUnfinished(dir string) error {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -216,8 +215,8 @@ func fill(ctx context.Context, c Config, from metastore.Content) (err error) {
 	return s.node.save(c.Dir)
 }
 
-// The log of a store that was filled begins behind its snapshot, whose entry comes after those that runs which are
-// over are numbered by: as if each of 2^24 had been settled by one entry.
+// The log of a filled store begins after its snapshot, whose entry comes after those that number finished runs: as if
+// each of 2^24 had been settled by one entry.
 const firstNumber = 1 << 24
 
 const (
@@ -225,7 +224,7 @@ const (
 	fillBytes = 4 << 20
 )
 
-// fillArchive writes runs that are over, and answers with the number of the last.
+// fillArchive writes finished runs, and returns the number of the last.
 func (s *Store) fillArchive(ctx context.Context, ended iter.Seq2[*kernel.Run, error]) (last uint64, err error) {
 	last = firstNumber
 	var part []archive.Record
@@ -251,8 +250,8 @@ func (s *Store) fillArchive(ctx context.Context, ended iter.Seq2[*kernel.Run, er
 	return last, flush()
 }
 
-// fillSnapshot writes all other rows as the snapshot that the log begins behind. Its term is the epoch of what was
-// carried: the first leader has a higher one.
+// fillSnapshot writes all other rows as the snapshot that precedes the log. Its term is that of the copied rows: the
+// first leader has a higher one.
 func (s *Store) fillSnapshot(ctx context.Context, snapshots raft.SnapshotStore, last uint64, from metastore.Content) error {
 	term, rules := uint64(1), kernel.FirstApplyVersion
 	for row, err := range from.Rows(ctx) {
@@ -267,7 +266,7 @@ func (s *Store) fillSnapshot(ctx context.Context, snapshots raft.SnapshotStore, 
 	if err := metastore.Readable("the content", rules, s.cfg.knows); err != nil {
 		return err
 	}
-	if err := s.log.SetUint64(keyTerm, term); err != nil { // the word that raft goes by
+	if err := s.log.SetUint64(keyTerm, term); err != nil { // the key that raft reads
 		return err
 	}
 	head := snapshotHead{rules: rules, index: last>>24 + 1, ended: last}

@@ -19,8 +19,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// load runs jobs on whoever leads until it is stopped, and says how many it has finished. Each caller rests between two
-// rounds, so that others get a word in.
+// load runs jobs on the leader until it is stopped, and returns how many it has finished. Each caller rests between
+// two rounds, so that others get their turn.
 func (c *cluster) load(callers int, rest time.Duration) (stop func() int) {
 	end := make(chan struct{})
 	var wg sync.WaitGroup
@@ -55,7 +55,7 @@ func (c *cluster) load(callers int, rest time.Duration) (stop func() int) {
 func TestCatchUpBySnapshot(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
-	// What raft-wal cuts off it can read as long as the segment is there, and no snapshot would be needed.
+	// raft-wal can read deleted entries while their segment exists, and no snapshot would be needed.
 	adjust := func(c *Config) { c.Log, c.Heartbeat = LogBolt, calm }
 	c := newCluster(t, 2, adjust)
 	do(t, c.leader(), register("k"))
@@ -82,7 +82,7 @@ func TestCatchUpBySnapshot(t *testing.T) {
 		return first > before && first > was>>24+10
 	})
 	c.start(away)
-	eventually(t, "it gets what has ended", func() bool { return c.stores[away].archive.Last() > was })
+	eventually(t, "it gets the ended runs", func() bool { return c.stores[away].archive.Last() > was })
 	n := stop()
 	t.Logf("%d more", n)
 	eventually(t, "it has caught up", func() bool { return c.stores[away].Age() < time.Second })
@@ -116,7 +116,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// A fetch that is cut off goes on where it was, and takes nothing that was changed on the way.
+// An interrupted fetch continues where it was, and refuses records that were changed on the way.
 func TestFetchIsTakenUp(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -283,7 +283,7 @@ func TestSnapshotAtEveryIndex(t *testing.T) {
 				late.ApplyBatch(rest[:min(len(rest), 7)])
 			}
 			if _, lacks, err := late.catchUp(log); !lacks || err != nil || !late.isBehind() || late.engine.Hash() != hashes[i] {
-				t.Fatalf("restored at entry %d without the archive, it goes on: %v", i, err)
+				t.Fatalf("restored at entry %d without the archive, it continues: %v", i, err)
 			}
 			if err := late.copyFrom(long, ended[i]); err != nil {
 				t.Fatal(err)

@@ -11,19 +11,19 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
-// Nodes that have applied the same entries have the same rows, or something is wrong with one of them. Every few
-// minutes the leader writes a mark into the log; every node takes a fingerprint of its rows there, in the background,
-// and the leader writes its own as the verdict. A node that differs says so and stops: what it would answer is not
-// what was agreed upon. Who is right is not for a program to decide alone, so nothing is overwritten by itself.
+// Nodes that have applied the same entries have the same rows, or one of them is damaged. Every few minutes the
+// leader writes a mark into the log; every node takes a fingerprint of its rows there, in the background, and the
+// leader writes its own as the verdict. A node that differs reports it and stops: its answers would be wrong. No
+// program can decide alone which node is right, so nothing is overwritten automatically.
 
-// checkEvery is how often marks are written, unless Config says otherwise.
+// checkEvery is how often marks are written by default.
 var checkEvery = 5 * time.Minute
 
-// ErrDiverged is the error of a store whose rows are not those of its cluster. It is repaired by opening it with
-// Config.Repair, which takes everything from the others.
+// ErrDiverged is the error of a store whose rows differ from its cluster's. To repair it, open it with Config.Repair,
+// which takes everything from the others.
 var ErrDiverged = errors.New("the rows of this node are not those of the leader")
 
-// marks remembers the fingerprints of the last marks.
+// marks stores the fingerprints of the last marks.
 type marks struct {
 	diverged func(error)
 
@@ -31,7 +31,7 @@ type marks struct {
 	taken []*fingerprint
 }
 
-// fingerprint is that of one mark; hash is there once done is closed.
+// fingerprint is that of one mark; hash is set once done is closed.
 type fingerprint struct {
 	index uint64
 	done  chan struct{}
@@ -106,8 +106,8 @@ func (s *Store) compare(ctx context.Context) {
 	}
 }
 
-// compareChanges compares unless the commit at index last was the last one. It returns which one was when it began: the
-// mark may be in front of what is committed meanwhile.
+// compareChanges compares unless the commit at index last was the last one. It returns which one was when it began:
+// the mark may precede later commits.
 func (s *Store) compareChanges(ctx context.Context, last uint64) (uint64, error) {
 	now := s.machine.committed.Load()
 	if now == last {
@@ -119,8 +119,8 @@ func (s *Store) compareChanges(ctx context.Context, last uint64) (uint64, error)
 	return now, nil
 }
 
-// Compare has all nodes compare their rows with those of this one, which must lead. It returns when the others have
-// been told; one that differs ends its store with ErrDiverged.
+// Compare has all nodes compare their rows with those of this one, which must lead. It returns when the verdict is
+// committed; a node that differs ends its store with ErrDiverged.
 func (s *Store) Compare(ctx context.Context) error {
 	mark := s.raft.Apply(encodeMark(), enqueueTimeout)
 	if err := mark.Error(); err != nil {

@@ -4,5 +4,5 @@ package raftstore
 
 import "time"
 
-// Tests of upgrades build with this tag: a difference between two programs is to show within seconds.
+// Tests of upgrades build with this tag, to find a difference between two programs within seconds.
 func init() { checkEvery = 500 * time.Millisecond }

@@ -117,7 +117,7 @@ func (c *cluster) elect() {
 			}
 		}
 		if time.Now().After(end) {
-			c.t.Fatal("nobody is elected")
+			c.t.Fatal("no node is elected")
 		}
 		s := c.stores[i%len(c.stores)]
 		if s == nil {
@@ -131,7 +131,7 @@ func (c *cluster) elect() {
 	}
 }
 
-// adopt adds a node behind the back of the record, for those who look at every row.
+// adopt adds a node without an audit, for tests that compare every row.
 func (c *cluster) adopt(adjust func(*Config)) {
 	c.t.Helper()
 	leader := c.leader()
@@ -157,7 +157,7 @@ func (c *cluster) adopt(adjust func(*Config)) {
 	})
 }
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for an expected event.
 const patience = 30 * time.Second
 
 // eventually waits until something is so.
@@ -170,7 +170,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// leader waits until a node leads and can say so for sure.
+// leader waits until a node leads and can confirm it.
 func (c *cluster) leader() *Store {
 	c.t.Helper()
 	var leader *Store
@@ -186,11 +186,11 @@ func (c *cluster) leader() *Store {
 	return leader
 }
 
-// hazy says that an answer is not the last word: what was asked for was not done, or nobody knows whether it was.
+// hazy reports that the outcome is not final: the command was not done, or it is unknown whether it was.
 func hazy(err error) bool { return errors.Is(err, jobs.Unavailable) || errors.Is(err, jobs.Unknown) }
 
-// Apply has whoever leads apply a batch, and sends the same words again until they are answered, as programs do: a leader
-// that stands still for a heartbeat leads no longer. It is for tests that do not care who leads.
+// Apply has the leader apply a batch, and repeats it until it is answered, as programs do: a leader that stalls for a
+// heartbeat no longer leads. It is for tests that do not care which node leads.
 func (c *cluster) Apply(ctx context.Context, batch []kernel.Envelope) (results []metastore.Result) {
 	c.t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -202,7 +202,7 @@ func (c *cluster) Apply(ctx context.Context, batch []kernel.Envelope) (results [
 	}
 }
 
-// lead has a node lead. Whoever leads gives up after a while what the other one may only be slow to take.
+// lead has a node lead. The old leader gives up after a while if the other one is slow.
 func (c *cluster) lead(to *Store) {
 	c.t.Helper()
 	eventually(c.t, "node "+to.cfg.Node+" leads", func() bool {
@@ -256,8 +256,8 @@ func (c *cluster) follower() *Store {
 	return nil
 }
 
-// same waits until all nodes have applied what the leader has, and compares their rows and their archives. It looks at both
-// sides each time: what somebody has asked for who is gone by now may still be applied meanwhile.
+// same waits until all nodes have applied what the leader has, and compares their rows and their archives. It reads
+// both sides each time: requests of clients that have gone may still be applied meanwhile.
 func (c *cluster) same() {
 	c.t.Helper()
 	leader := c.leader()
@@ -329,10 +329,10 @@ func TestThreeNodes(t *testing.T) {
 	if n, says := Tolerates(members[:2]); n != 0 || says != "no fault tolerance" {
 		t.Errorf("of two voters: %d, %q", n, says)
 	}
-	// A follower refuses what it cannot do, and says who can.
+	// A follower refuses what it cannot do, and names the leader.
 	f := c.follower()
 	if err := f.Linearizable(ctx); !errors.Is(err, jobs.Unavailable) || !strings.Contains(err.Error(), c.leader().cfg.Node) {
-		t.Errorf("a follower says %v", err)
+		t.Errorf("a follower returns %v", err)
 	}
 	if _, err := f.Invite(ctx, by); !errors.Is(err, jobs.Unavailable) {
 		t.Errorf("a follower invites: %v", err)

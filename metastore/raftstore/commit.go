@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// enqueueTimeout is how long a commit may wait for raft to take it up.
+// enqueueTimeout is how long a commit may wait for raft to take it.
 const enqueueTimeout = 10 * time.Second
 
 // Apply applies a batch of commands. Concurrent callers share entries of the log.
@@ -68,10 +68,10 @@ func (s *Store) propose(parts []proposed, batch []kernel.Envelope) []proposed {
 	return s.propose(s.propose(parts, batch[:half]), batch[half:])
 }
 
-// answer waits for what became of a part.
+// answer waits for the outcome of a part.
 func (s *Store) answer(p proposed) []metastore.Result {
 	if err := p.future.Error(); err != nil {
-		s.machine.own.take(p.entry) // whoever may apply it one day reads it
+		s.machine.own.take(p.entry) // a later apply decodes the entry
 		return metastore.Refused(p.batch, outcome(err))
 	}
 	switch r := p.future.Response().(type) {
@@ -83,8 +83,7 @@ func (s *Store) answer(p proposed) []metastore.Result {
 	return metastore.Refused(p.batch, kernel.Refuse(jobs.Unknown, "outcome unknown: no answer to the log entry"))
 }
 
-// outcome says what an error of raft means for a command. Only what certainly did not get into the log is
-// Unavailable.
+// outcome converts an error of raft for a command. Only what certainly is not in the log is Unavailable.
 func outcome(err error) error {
 	switch {
 	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):

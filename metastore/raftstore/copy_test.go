@@ -24,7 +24,7 @@ func copyInto(to *archive.Archive, upTo uint64) func([]archive.Record) error {
 	return func(part []archive.Record) error { return to.Fill(ctx, part, upTo) }
 }
 
-// dialer makes connections whose reads are told, and may fail.
+// dialer makes connections whose reads call a function, and may fail.
 func dialer(read func(n int) (int, error)) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, address string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", address)

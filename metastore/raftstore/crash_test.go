@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv("CARILLON_TEST_CRASH_DIR"); dir != "" {
 		c := small(dir, Log(os.Getenv("CARILLON_TEST_CRASH_LOG")))
 		if c.Listen = os.Getenv("CARILLON_TEST_LISTEN"); c.Listen != "" {
-			c.Heartbeat = time.Second // three processes that all write may keep each other from running for longer than usual
+			c.Heartbeat = time.Second // three processes that all write may delay each other for longer than usual
 			writeWhileLeading(c)
 		}
 		writeUntilKilled(c)
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// writeUntilKilled says what was acknowledged: a state and an id a line.
+// writeUntilKilled prints what was acknowledged: a state and an id a line.
 func writeUntilKilled(c Config) {
 	s, err := Open(c)
 	if err != nil {
@@ -76,7 +76,7 @@ func writeUntilKilled(c Config) {
 	select {}
 }
 
-// What was acknowledged is there after kill -9, however often.
+// Acknowledged runs are there after kill -9, however often.
 func TestKill(t *testing.T) {
 	for _, kind := range bothLogs {
 		t.Run(string(kind), func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// readUntilKilled starts the writer, notes what it says, and kills it after some lines.
+// readUntilKilled starts the writer, notes what it prints, and kills it after some lines.
 func readUntilKilled(t *testing.T, dir string, kind Log, lines int, acknowledged map[jobs.ID]string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -122,7 +122,7 @@ func readUntilKilled(t *testing.T, dir string, kind Log, lines int, acknowledged
 	in := bufio.NewScanner(out)
 	for n := 0; in.Scan(); n++ {
 		if n == lines {
-			_ = cmd.Process.Signal(syscall.SIGKILL) // and read what it had said by then
+			_ = cmd.Process.Signal(syscall.SIGKILL) // and read what it had printed by then
 		}
 		what, text, _ := strings.Cut(in.Text(), " ")
 		if id, err := jobs.ParseID(text); err == nil {
@@ -134,7 +134,7 @@ func readUntilKilled(t *testing.T, dir string, kind Log, lines int, acknowledged
 	}
 }
 
-// sizeOf is what a directory takes on disk, but for what grows with history.
+// sizeOf is the size of a directory on disk, without what grows with history.
 func sizeOf(t *testing.T, dir string) (size int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -230,7 +230,7 @@ func TestRestartTime(t *testing.T) {
 		s = open(t, c)
 		took := time.Since(began)
 		t.Logf("%d delayed runs and 10,000 definitions are back after %v, from %s", rounds*4000, took, what)
-		if tests.Rough() && took > 30*time.Second { // ten times what is promised
+		if tests.Rough() && took > 30*time.Second { // ten times the promise
 			t.Errorf("it took %v", took)
 		}
 		if counts, err := s.Counts(ctx, metastore.CountQuery{Tenant: "t"}); err != nil || counts.Live[jobs.Scheduled] != rounds*4000 {
@@ -244,7 +244,7 @@ func TestRestartTime(t *testing.T) {
 	reopen("a snapshot")
 }
 
-// TestKillLeaders kills the process of whoever leads, again and again, while it acknowledges work of its own: three
+// TestKillLeaders kills the process of the leader, again and again, while it acknowledges work of its own: three
 // processes, kill -9.
 func TestKillLeaders(t *testing.T) {
 	tests.Long(t)
@@ -255,11 +255,11 @@ func TestKillLeaders(t *testing.T) {
 	for i := range c.stores {
 		c.stop(i)
 	}
-	type told struct {
+	type printed struct {
 		node       int
 		what, text string
 	}
-	lines := make(chan told, 1000)
+	lines := make(chan printed, 1000)
 	writers := make([]*exec.Cmd, 3)
 	var reading sync.WaitGroup
 	begin := func(i int) {
@@ -277,7 +277,7 @@ func TestKillLeaders(t *testing.T) {
 			in := bufio.NewScanner(out)
 			for in.Scan() {
 				what, text, _ := strings.Cut(in.Text(), " ")
-				lines <- told{i, what, text}
+				lines <- printed{i, what, text}
 			}
 		})
 	}
@@ -312,7 +312,7 @@ func TestKillLeaders(t *testing.T) {
 			}
 			silence.Reset(patience)
 		case <-silence.C:
-			t.Fatalf("nobody leads after %d leaders", leaders)
+			t.Fatalf("no node leads after %d leaders", leaders)
 		}
 	}
 	for i := range writers {
@@ -345,7 +345,8 @@ func TestKillLeaders(t *testing.T) {
 	t.Logf("%d runs, %d leaders killed", len(acknowledged), leaders)
 }
 
-// writeWhileLeading is the process that TestKillLeaders kills. It writes while it leads, and says what was acknowledged.
+// writeWhileLeading is the process that TestKillLeaders kills. It writes while it leads, and prints what was
+// acknowledged.
 func writeWhileLeading(c Config) {
 	s, err := Open(c)
 	if err != nil {
@@ -440,7 +441,7 @@ func TestDeleteLongRange(t *testing.T) {
 				}
 				first, last := must(l.FirstIndex()), must(l.LastIndex())
 				if r.ends == 0 {
-					first = 0 // raft-wal says with which entry an empty log would begin
+					first = 0 // raft-wal returns the entry with which an empty log would begin
 				}
 				if first != r.begins || last != r.ends {
 					t.Errorf("the log holds %d to %d, want %d to %d", first, last, r.begins, r.ends)

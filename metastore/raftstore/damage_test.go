@@ -49,10 +49,10 @@ func change(t *testing.T, path string, how func([]byte) []byte) {
 	}
 }
 
-// flip changes a bit wherever a run's arguments stand.
+// flip changes a bit in each copy of a run's arguments.
 func flip(b []byte) []byte { return bytes.ReplaceAll(b, []byte("customer"), []byte("customes")) }
 
-// rename replaces a word wherever it stands.
+// rename replaces a word everywhere.
 func rename(from, to string) func([]byte) []byte {
 	return func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(from), []byte(to)) }
 }
@@ -95,7 +95,7 @@ func withoutEntry(b []byte) []byte {
 	return must(os.ReadFile(f.Name()))
 }
 
-// A damaged file is refused by its name; nothing panics, and nothing goes on without it.
+// A damaged file is refused by its name; nothing panics, and nothing continues without it.
 func TestDamage(t *testing.T) {
 	half := func(b []byte) []byte { return b[:len(b)/2] }
 	for _, test := range []struct {
@@ -150,7 +150,7 @@ func TestDamage(t *testing.T) {
 				t.Errorf("the error does not name %s: %v", named, err)
 			}
 			if _, damaged := errors.AsType[*disk.Damaged](err); !damaged {
-				t.Errorf("it is not said to be damage: %v", err)
+				t.Errorf("it is not reported as damage: %v", err)
 			}
 			if strings.Contains(err.Error(), "runtime error") {
 				t.Errorf("the error does not name the damage: %v", err)
@@ -245,18 +245,18 @@ func (r *refusing) StoreLogs([]*raft.Log) error {
 	return errors.New("no space left on device")
 }
 
-// A write that failed is told once and never tried again.
+// A failed write is reported once and never tried again.
 func TestFailedWriteIsNotRepeated(t *testing.T) {
-	var told []error
+	var reported []error
 	inner := &refusing{}
-	l := &raftLog{LogStore: inner, path: "/data/wal", fail: func(err error) { told = append(told, err) }}
+	l := &raftLog{LogStore: inner, path: "/data/wal", fail: func(err error) { reported = append(reported, err) }}
 	for range 3 {
 		if err := l.StoreLogs(nil); err == nil || !strings.Contains(err.Error(), "/data/wal") {
 			t.Errorf("the write ends with %v", err)
 		}
 	}
-	if inner.asked != 1 || len(told) != 1 {
-		t.Errorf("the disk was asked %d times, and %d errors were told", inner.asked, len(told))
+	if inner.asked != 1 || len(reported) != 1 {
+		t.Errorf("the disk was written to %d times, and %d errors were reported", inner.asked, len(reported))
 	}
 	if err := l.SetUint64(nil, 1); err == nil {
 		t.Error("it writes on")
@@ -273,9 +273,9 @@ func (rotten) GetLog(index uint64, entry *raft.Log) error {
 
 // An entry that rots while the store is open is not passed on to a node that lags.
 func TestRottenEntryIsNotPassedOn(t *testing.T) {
-	var told error
-	l := &raftLog{LogStore: rotten{}, path: "/data/wal", knows: kernel.ApplyVersion, fail: func(err error) { told = err }}
-	if err := l.GetLog(7, new(raft.Log)); err == nil || told == nil || !strings.Contains(told.Error(), "/data/wal") || !strings.Contains(told.Error(), "entry 7") {
-		t.Errorf("it is read with %v; told was %v", err, told)
+	var reported error
+	l := &raftLog{LogStore: rotten{}, path: "/data/wal", knows: kernel.ApplyVersion, fail: func(err error) { reported = err }}
+	if err := l.GetLog(7, new(raft.Log)); err == nil || reported == nil || !strings.Contains(reported.Error(), "/data/wal") || !strings.Contains(reported.Error(), "entry 7") {
+		t.Errorf("it is read with %v; reported was %v", err, reported)
 	}
 }

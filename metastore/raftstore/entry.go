@@ -10,23 +10,23 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// An entry of the log begins with the version of this form, a checksum of the rest, what kind of entry it is, and the
-// version of the rules that a reader must know. The libraries that keep the log do not check what they read.
+// An entry of the log begins with the version of this form, a checksum of the rest, the kind of entry, and the
+// version of the rules that a reader must know. The libraries that store the log do not check what they read.
 
 const (
 	entryVersion = 3
 	entryHead    = 10
-	entryKindAt  = 5 // what the checksum covers begins here
+	entryKindAt  = 5 // the checksum covers what follows
 	entryRulesAt = 6
-	// maxEntry is how long an entry may be before a batch is split, and maxCommands how much of a batch is encoded
-	// to find out.
+	// maxEntry is how long an entry may be before a batch is split, and maxCommands how much of a batch is encoded to
+	// find out.
 	maxEntry    = 4 << 20
 	maxCommands = 4096
-	// commitsInFlight is how many entries may be under way at once, if they are large.
+	// commitsInFlight is how many large entries may be under way at once.
 	commitsInFlight = 2
 )
 
-// entryKind is what an entry is.
+// entryKind is the kind of an entry.
 type entryKind uint8
 
 const (
@@ -37,8 +37,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// appendEntry encodes a commit into memory that is there, and empty. rules is the version in force; a node that does not
-// know a version stops at the entry that puts it in force, not behind it.
+// appendEntry encodes a commit into an empty buffer. rules is the version in force; a node that does not know a
+// version stops at the entry that puts it in force, not after it.
 func appendEntry(b []byte, rules uint32, batch []kernel.Envelope) []byte {
 	b = append(b, make([]byte, entryHead)...)
 	for i := range batch {
@@ -61,7 +61,7 @@ func encodeMark() []byte {
 	return sealEntry(make([]byte, entryHead), entryMark, kernel.FirstApplyVersion)
 }
 
-// verdict is what the leader's rows were at a mark.
+// verdict is the fingerprint of the leader's rows at a mark.
 type verdict struct {
 	index uint64 // of the mark's entry
 	hash  [sha256.Size]byte
@@ -82,17 +82,17 @@ func decodeVerdict(body []byte) (v verdict, err error) {
 }
 
 var (
-	errEntryChecksum = errors.New("its checksum is wrong")
+	errEntryChecksum = errors.New("wrong checksum")
 	errEntryVersion  = errors.New("it was written by a newer version of this program")
 )
 
-// checkEntry says what is wrong with an entry, for a program that knows the rules up to a version.
+// checkEntry returns what is wrong with an entry, for a program that knows the rules up to a version.
 func checkEntry(b []byte, knows uint32) error {
 	_, _, err := openEntry(b, knows)
 	return err
 }
 
-// openEntry checks an entry and says what is in it.
+// openEntry checks an entry and returns its content.
 func openEntry(b []byte, knows uint32) (kind entryKind, body []byte, err error) {
 	switch {
 	case len(b) < entryHead:

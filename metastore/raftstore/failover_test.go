@@ -20,8 +20,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// crowd is programs that create runs, each under an idempotency key, and send a command again, word for word, until
-// they have an answer: on whichever node answers.
+// crowd is programs that create runs, each under an idempotency key, and repeat a command unchanged until they have
+// an answer, from any node.
 type crowd struct {
 	t      *testing.T
 	random *rand.Rand
@@ -32,7 +32,7 @@ type crowd struct {
 	mu     sync.Mutex
 	made   map[string]jobs.ID // what each key was answered with
 	asked  int
-	hazy   int // answers that said that the outcome is not known
+	hazy   int // answers of an unknown outcome
 	denied int
 }
 
@@ -61,7 +61,7 @@ func (c *crowd) one(key string) {
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		asked := time.Now()
 		nodes := c.nodes()
-		end = end.Add(time.Since(asked)) // that somebody else is busy with the nodes does not count
+		end = end.Add(time.Since(asked)) // time in which another test step moves the nodes does not count
 		s := nodes[c.random.IntN(len(nodes))]
 		wait, cancel := context.WithTimeout(ctx, 2*time.Second)
 		r := s.Apply(wait, []kernel.Envelope{e})[0]
@@ -128,8 +128,8 @@ func (c *crowd) judge(nodes []*Store) {
 	}
 }
 
-// Leaders go at random points under load: nothing that was acknowledged is lost, nothing is there twice, and every key
-// has one answer. How long nobody led is told.
+// Leaders fail at random points under load: no acknowledged run is lost or doubled, and every key has one answer. The
+// test logs how long there was no leader.
 func TestLeadersGo(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, nil)
@@ -164,8 +164,8 @@ func TestLeadersGo(t *testing.T) {
 		mu.Unlock()
 	}
 	slices.Sort(gaps)
-	t.Logf("nobody led for %v (half of the times), %v at most", gaps[len(gaps)/2].Round(time.Millisecond), gaps[len(gaps)-1].Round(time.Millisecond))
-	if gaps[len(gaps)/2] > 15*time.Second { // ten times what is promised
+	t.Logf("no leader for %v (half of the times), %v at most", gaps[len(gaps)/2].Round(time.Millisecond), gaps[len(gaps)-1].Round(time.Millisecond))
+	if gaps[len(gaps)/2] > 15*time.Second { // ten times the promise
 		t.Error("that is too long")
 	}
 	crowd.stop()
@@ -213,13 +213,13 @@ func (w *walled) Close() error {
 	return w.Conn.Close()
 }
 
-// SetDeadline ends what waits behind a wall, too.
+// SetDeadline ends reads that wait behind a wall, too.
 func (w *walled) SetDeadline(at time.Time) error {
 	w.endAt(at)
 	return w.Conn.SetDeadline(at)
 }
 
-// SetReadDeadline ends what waits behind a wall, too.
+// SetReadDeadline ends reads that wait behind a wall, too.
 func (w *walled) SetReadDeadline(at time.Time) error {
 	w.endAt(at)
 	return w.Conn.SetReadDeadline(at)
@@ -275,15 +275,15 @@ func (ws *walls) apart(addresses ...string) {
 	for w := range ws.conns {
 		if ws.group[w.from] != ws.group[w.to] {
 			w.cut.Store(true)
-		} else if w.cut.Load() { // what was dropped does not come later
+		} else if w.cut.Load() { // dropped bytes do not arrive later
 			_ = w.Close()
 			delete(ws.conns, w)
 		}
 	}
 }
 
-// A leader that is cut off stops acknowledging and reading as a leader, the others go on without it, and when the wall
-// falls all are the same again. Which outcomes were not known is said.
+// A leader that is cut off stops acknowledging and reading as a leader, the others continue without it, and when the
+// wall falls all are the same again. Unknown outcomes are reported as such.
 func TestPartition(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -299,9 +299,9 @@ func TestPartition(t *testing.T) {
 		cut := time.Now()
 		eventually(t, "the one that is cut off knows that it leads no longer", func() bool { return old.Linearizable(ctx) != nil })
 		eventually(t, "it stands for election", func() bool { return old.leads() != nil })
-		least := time.Since(cut) // before the age, which goes on growing
+		least := time.Since(cut) // before the age, which keeps growing
 		if age := old.Age(); age < least {
-			t.Errorf("its rows are said to be %v old, and nobody has agreed with it for %v", age, least)
+			t.Errorf("its rows are reported as %v old, and no node has confirmed it for %v", age, least)
 		}
 		var next *Store
 		eventually(t, "another leads", func() bool {
@@ -314,21 +314,21 @@ func TestPartition(t *testing.T) {
 			return false
 		})
 		do(t, next, creates(0)...)
-		eventually(t, "what is read behind the wall is said to be old", func() bool { return old.Age() > 300*time.Millisecond })
+		eventually(t, "rows behind the wall are reported as old", func() bool { return old.Age() > 300*time.Millisecond })
 		if err := old.Linearizable(ctx); !errors.Is(err, jobs.Unavailable) {
 			t.Errorf("the one that is cut off reads with %v", err)
 		}
 		time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
 		ws.apart()
-		eventually(t, "it hears the leader again", func() bool { _, ok := old.Leader(); return ok && old.Age() < 300*time.Millisecond })
+		eventually(t, "it has contact to the leader again", func() bool { _, ok := old.Leader(); return ok && old.Age() < 300*time.Millisecond })
 	}
 	crowd.stop()
 	c.same()
 	crowd.judge(c.stores)
 }
 
-// A leader that could not hand leadership over, because the other node was frozen or cut off, takes up its duties again in
-// the same term.
+// A leader that could not pass leadership on, because the other node was frozen or cut off, takes up its duties again
+// in the same term.
 func TestLeadAfterFailedTransfer(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()

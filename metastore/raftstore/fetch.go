@@ -17,11 +17,11 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
 
-// Runs that have ended are in no snapshot. A node that gets one fetches from another what its archive lacks: records
-// in the order of their numbers, each with the checksum it has on disk, and a SHA-256 over all at the end. What has
-// arrived is kept, so that a transfer that was cut off goes on where it was.
+// Snapshots contain no runs that have ended. A node that gets one fetches the missing part of its archive from
+// another: records in the order of their numbers, each with the checksum it has on disk, and a SHA-256 over all at
+// the end. What has arrived is kept, so that an interrupted transfer continues where it was.
 
-// wanted asks for records.
+// wanted requests records.
 type wanted struct {
 	After uint64 `json:"after"` // this number
 	UpTo  uint64 `json:"upTo"`  // including this one; 0 = as far as there are any
@@ -38,7 +38,7 @@ const (
 	recordHead = 12 // number and length; a length of 0 ends the list
 	// perFill is how many bytes of records are written at once.
 	perFill = 4 << 20
-	// fetchPatience is how long one part may take to come.
+	// fetchPatience is how long one part may take to arrive.
 	fetchPatience = 30 * time.Second
 )
 
@@ -90,8 +90,8 @@ func (s *Store) serveArchive(c *link.Conn) {
 	}
 }
 
-// fetchArchive brings the archive up to a number (0 = as far as somebody has it), from whoever has it, and does not
-// give up before ctx ends: nothing may be applied behind a gap.
+// fetchArchive fetches the archive up to a number (0 = as far as any node has it), from any node that has it, and
+// does not give up before ctx ends: nothing may be applied after a gap.
 func (s *Store) fetchArchive(ctx context.Context, upTo uint64) error {
 	if err := s.completable(upTo); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (s *Store) fetchArchive(ctx context.Context, upTo uint64) error {
 			}
 			errs = append(errs, fmt.Errorf("from %s: %w", m.Address, err))
 		}
-		err := fmt.Errorf("fetch the archive, of which runs up to %d are here: %w", s.archive.Last(), errors.Join(errs...))
+		err := fmt.Errorf("fetch the archive, from run %d on: %w", s.archive.Last(), errors.Join(errs...))
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
@@ -178,12 +178,12 @@ func (s *Store) fetchFrom(ctx context.Context, m other, upTo uint64) error {
 		return err
 	}
 	if !slices.Equal(want, got) {
-		return errors.New("what came is not what was sent")
+		return errors.New("checksum mismatch after the transfer")
 	}
 	return s.fill(ctx, part, o.UpTo)
 }
 
-// summed reads records and sums them up.
+// summed reads records and computes their checksum.
 type summed struct {
 	from io.Reader
 	sum  hash.Hash

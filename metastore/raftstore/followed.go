@@ -12,29 +12,29 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// followed returns when a majority, this node among them, has agreed that it leads in a term to something that it was
-// sent since then. VerifyLeader sends it at once, but also counts answers to what was sent before: a process that is
-// frozen, deposed meanwhile, and read in the moment in which it goes on would find such answers unread.
+// followed returns when a majority, including this node, has confirmed its lead in a term by answering a request sent
+// since then. VerifyLeader asks at once, but also counts answers to earlier requests: a process that was frozen and
+// deposed would find such answers unread when it continues.
 func (s *Store) followed(ctx context.Context, term uint64, since time.Time) error {
 	for {
 		news := s.agreed.next()
 		agreed := !s.agreedAt(term).Before(since)
 		if s.raft.State() != raft.Leader || s.raft.CurrentTerm() != term {
-			return kernel.Refuse(jobs.Unavailable, "this node leads no longer")
+			return kernel.Refuse(jobs.Unavailable, "this node no longer leads")
 		}
 		if agreed {
 			return nil
 		}
 		select {
 		case <-news:
-		case <-time.After(s.cfg.Heartbeat / 10): // nobody tells of the end of a term
+		case <-time.After(s.cfg.Heartbeat / 10): // the end of a term is not signalled
 		case <-ctx.Done():
-			return kernel.Refuse(jobs.Unavailable, "whether this node still leads is not known: %v", context.Cause(ctx))
+			return kernel.Refuse(jobs.Unavailable, "cannot confirm that this node still leads: %v", context.Cause(ctx))
 		}
 	}
 }
 
-// agreedAt is when what a majority has agreed to was sent, this node among them, in a term; zero if none has.
+// agreedAt is when the last request was sent that a majority, including this node, confirmed in a term; zero if none.
 func (s *Store) agreedAt(term uint64) time.Time {
 	now := time.Now()
 	var sent []time.Time
@@ -54,16 +54,16 @@ func (s *Store) agreedAt(term uint64) time.Time {
 	return sent[len(sent)/2]
 }
 
-// agreements are what other nodes agreed to last: that this one leads.
+// agreements are the last confirmations of other nodes that this one leads.
 type agreements struct {
 	mu   sync.Mutex
 	of   map[raft.ServerID]agreement
-	news chan struct{} // closed at the next one; nil = nobody waits
+	news chan struct{} // closed at the next one; nil = no waiter
 }
 
 type agreement struct {
 	term uint64
-	sent time.Time // what they agreed to
+	sent time.Time // of the request they confirmed
 }
 
 func (a *agreements) note(id raft.ServerID, to agreement) {
@@ -82,7 +82,7 @@ func (a *agreements) note(id raft.ServerID, to agreement) {
 	}
 }
 
-// last is when what a node agreed to was sent last; zero: not in this term.
+// last is when the last request was sent that a node confirmed; zero: none in this term.
 func (a *agreements) last(id raft.ServerID, term uint64) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A run, from its creation to the archive, leaves little garbage: collecting it would be a large part of what a run costs.
-// The bounds lie a fifth above what it is, or more.
+// A run, from its creation to the archive, leaves little garbage: collecting it would be a large part of the cost of
+// a run. The bounds are at least a fifth above the measured values.
 func TestGarbageOfARun(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
 	do(t, s, register("k"))

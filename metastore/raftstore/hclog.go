@@ -11,24 +11,24 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// logger lets raft log to a slog.Logger. What raft calls news is detail to an operator, and goes one level down.
+// logger lets raft log to a slog.Logger. Raft's info is detail to an operator, and is logged one level lower.
 type logger struct {
 	*slog.Logger
-	name string
-	args []any
-	said *said // nil: everything is said
+	name   string
+	args   []any
+	recent *recent // nil: everything is logged
 }
 
-// said keeps raft from saying the same thing many times a second, as it does while a node is away.
-type said struct {
+// recent suppresses messages that raft logs many times a second, as it does while a node is down.
+type recent struct {
 	mu   sync.Mutex
 	when map[string]time.Time
 }
 
 const sayEvery = 10 * time.Second
 
-// again says whether a message was said a moment ago.
-func (s *said) again(msg string) bool {
+// again reports whether a message was logged a moment ago.
+func (s *recent) again(msg string) bool {
 	if s == nil {
 		return false
 	}
@@ -48,7 +48,7 @@ func (s *said) again(msg string) bool {
 var _ hclog.Logger = logger{}
 
 func (l logger) write(level slog.Level, msg string, args []any) {
-	if level >= slog.LevelWarn && l.said.again(msg) {
+	if level >= slog.LevelWarn && l.recent.again(msg) {
 		return
 	}
 	if l.name != "" {
@@ -87,7 +87,7 @@ func (l logger) IsError() bool { return l.enabled(slog.LevelError) }
 func (l logger) ImpliedArgs() []any { return l.args }
 
 func (l logger) With(args ...any) hclog.Logger {
-	return logger{l.Logger.With(args...), l.name, append(l.args[:len(l.args):len(l.args)], args...), l.said}
+	return logger{l.Logger.With(args...), l.name, append(l.args[:len(l.args):len(l.args)], args...), l.recent}
 }
 
 func (l logger) Name() string { return l.name }
@@ -96,10 +96,10 @@ func (l logger) Named(name string) hclog.Logger {
 	if l.name != "" {
 		name = l.name + "." + name
 	}
-	return logger{l.Logger, name, l.args, l.said}
+	return logger{l.Logger, name, l.args, l.recent}
 }
 
-func (l logger) ResetNamed(name string) hclog.Logger { return logger{l.Logger, name, l.args, l.said} }
+func (l logger) ResetNamed(name string) hclog.Logger { return logger{l.Logger, name, l.args, l.recent} }
 
 func (l logger) SetLevel(hclog.Level)  {}
 func (l logger) GetLevel() hclog.Level { return hclog.Info }

@@ -19,20 +19,20 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
 
-// Identity is the key of a directory's node, and the list of members that it goes by: raft's configuration, and before
-// raft has started, the list in node.json. A program that has more between its nodes than the store, such as NATS
-// servers, secures that with the same Identity, so that a node is removed from all of it at once.
+// Identity is the key of a directory's node, and its list of members: raft's configuration, or before raft has
+// started, the list in node.json. A program with other connections between its nodes, such as NATS servers, secures
+// them with the same Identity, so that removing a node removes it from all at once.
 type Identity struct {
 	key *link.Key
 
 	mu         sync.Mutex
 	raft       *raft.Raft
 	listed     []string             // the other members, while raft has no configuration
-	last       []string             // the other members when somebody last looked
+	last       []string             // the other members at the last look
 	introduced map[string]time.Time // nodes that a member has introduced, and when
 }
 
-// introduction is how long a node is taken for a member because a member has introduced it, at most.
+// introduction is how long a node counts as a member, at most, because a member introduced it.
 const introduction = time.Minute
 
 // keyFile holds the key of a directory's node. It is made once, and no other node ever gets it.
@@ -53,7 +53,7 @@ func Identify(dir string) (*Identity, error) {
 		return makeKey(path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &disk.Damaged{Path: path, What: "it is gone"}
+		return nil, &disk.Damaged{Path: path, What: "it is missing"}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the key of the node: %w", err)
@@ -94,7 +94,7 @@ func (i *Identity) Node() string { return i.key.Node() }
 // is not a member at that moment; what is open longer can be checked with it again.
 func (i *Identity) Routes() *tls.Config { return i.key.TLS(link.ProtocolRoute, i.Member) }
 
-// Member says why a node is not a member of this one's cluster, as far as this one knows.
+// Member returns why a node is not a member of this one's cluster, as far as this one knows.
 func (i *Identity) Member(node string) error {
 	if node == i.Node() {
 		return nil
@@ -110,8 +110,7 @@ func (i *Identity) Member(node string) error {
 	return kernel.Refuse(jobs.Forbidden, "node %.60q is not a member of this cluster", node)
 }
 
-// others are the members without this node. A list that has changed is newer than what anybody was introduced by. The
-// lock is held.
+// others are the members without this node. A list that has changed is newer than any introduction. The lock is held.
 func (i *Identity) others() []string {
 	others := i.listed
 	if i.raft != nil {
@@ -131,7 +130,7 @@ func (i *Identity) others() []string {
 	return others
 }
 
-// list sets the members to go by before raft knows them.
+// list sets the members that apply before raft knows them.
 func (i *Identity) list(others []other) {
 	var ids []string
 	for _, o := range others {
@@ -143,15 +142,15 @@ func (i *Identity) list(others []other) {
 	i.listed = ids
 }
 
-// follow goes by raft's list from now on.
+// follow uses raft's list from now on.
 func (i *Identity) follow(r *raft.Raft) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.raft = r
 }
 
-// introduce takes a node for a member because a member says so: one that joined while this node was down, and leads by
-// now. It holds until this node's own list changes, and not for long.
+// introduce counts a node as a member because a member named it: one that joined while this node was down, and leads
+// by now. It expires when this node's own list changes, or soon.
 func (i *Identity) introduce(node string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

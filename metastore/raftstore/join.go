@@ -22,7 +22,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
 
-// invitation is what a token says.
+// invitation is the content of a token.
 type invitation struct {
 	Cluster string    `json:"c"`
 	Members []contact `json:"m"` // the one that made it is the first
@@ -30,7 +30,7 @@ type invitation struct {
 	Secret  string    `json:"s"`
 }
 
-// contact is where a member is, and its ID, by which it is known there.
+// contact is the address of a member, and its ID, by which it is known there.
 type contact struct {
 	ID      string `json:"i"`
 	Address string `json:"a"`
@@ -44,25 +44,25 @@ func (i invitation) ids() (ids []string) {
 	return ids
 }
 
-// seal is what is kept of a token: a digest of its secret and of the members that it names. It is good for as long as all
-// of these are members, because one that was removed may have kept it.
+// seal is the stored form of a token: a digest of its secret and of the members that it names. It is valid as long as
+// all of these are members, because a removed one may have kept it.
 func seal(secret string, members []string) jobs.ID {
 	return kernel.SecretID(strings.Join(append([]string{secret}, members...), " "))
 }
 
-// By says who wants something, and why, for the record.
+// By is who acts, and why, for the audits.
 type By struct {
 	Actor  string `json:"actor"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// InvitationTime is how long a token is good for.
+// InvitationTime is how long a token is valid.
 const InvitationTime = 15 * time.Minute
 
 const tokenTitle = "carillon-join-1."
 
-// Invite makes a token with which one new node can join, once, within InvitationTime. What is kept of it is a row with a
-// digest of its secret, so it is good whoever leads by then. Only the leader can.
+// Invite makes a token with which one new node can join, once, within InvitationTime. Its stored form is a row with a
+// digest of its secret, so it outlives a change of leaders. Only the leader can.
 func (s *Store) Invite(ctx context.Context, by By) (token string, err error) {
 	if s.link == nil {
 		return "", errNoNetwork
@@ -82,7 +82,7 @@ func (s *Store) Invite(ctx context.Context, by By) (token string, err error) {
 	return token, s.note(ctx, by, kernel.Invite{Name: i.Name, Secret: seal(i.Secret, i.ids()), Until: s.cfg.Now().Add(InvitationTime)})
 }
 
-// note applies a command that has to do with nodes. They are the default tenant's, as the record of them is.
+// note applies a command about nodes. They belong to the default tenant, and so do audits of them.
 func (s *Store) note(ctx context.Context, by By, k kernel.Command) error {
 	e := kernel.Envelope{ID: jobs.NewID(s.cfg.Now()), Tenant: jobs.DefaultTenant, Actor: cmp.Or(by.Actor, "node:"+s.cfg.Node), Reason: by.Reason, Command: k}
 	return s.Apply(ctx, []kernel.Envelope{e})[0].Err
@@ -100,12 +100,12 @@ func readToken(token string) (i invitation, err error) {
 		err = json.Unmarshal(b, &i)
 	}
 	if !ok || err != nil || i.Cluster == "" || len(i.Members) == 0 || i.Secret == "" {
-		return i, kernel.Invalid("this is no token to join with: it begins with %s and is taken over whole", tokenTitle)
+		return i, kernel.Invalid("invalid join token: want the whole token, which begins with %s", tokenTitle)
 	}
 	return i, nil
 }
 
-// serveJoin answers nodes that would like to join. They have proved nothing but what their token proves.
+// serveJoin answers nodes that ask to join. They have proved nothing but what their token proves.
 func (s *Store) serveJoin(c *link.Conn) {
 	defer c.Close()
 	var q call
@@ -120,7 +120,7 @@ func (s *Store) serveJoin(c *link.Conn) {
 	}
 	answer := s.welcome(&q, &c.Peer)
 	if answer.Refused != "" {
-		s.cfg.Logger.Warn("a node was not let in", "name", c.Peer.Name, "address", c.Peer.Address, "cause", answer.Refused)
+		s.cfg.Logger.Warn("a node was refused", "name", c.Peer.Name, "address", c.Peer.Address, "cause", answer.Refused)
 	} else {
 		s.cfg.Logger.Info("node joins", "node", c.Peer.Node, "name", c.Peer.Name, "address", c.Peer.Address)
 	}
@@ -136,14 +136,14 @@ func (s *Store) welcome(q *call, from *link.Hello) reply {
 	}
 	node, _ := jobs.ParseID(from.Node)
 	join := kernel.Join{Name: q.Invite, Secret: seal(q.Secret, q.Members), Node: node, Called: from.Name, Address: from.Address}
-	if !s.invites(join) { // who has no token learns nothing of the members
-		return refusal(kernel.Refuse(jobs.Forbidden, "the token is not known here: it was used, is older than %v, or belongs to another cluster; ask for a new one", InvitationTime))
+	if !s.invites(join) { // without a token a node learns nothing about the members
+		return refusal(kernel.Refuse(jobs.Forbidden, "unknown join token: it was used, is older than %v, or belongs to another cluster; create a new one", InvitationTime))
 	}
 	s.changes.Lock()
 	defer s.changes.Unlock()
 	for _, id := range q.Members {
 		if s.identity.Member(id) != nil {
-			return refusal(kernel.Refuse(jobs.Forbidden, "the token was made before node %s was removed, which may have kept it: ask for a new one", id))
+			return refusal(kernel.Refuse(jobs.Forbidden, "the token was made before node %s was removed, which may have kept it: create a new one", id))
 		}
 	}
 	if err := s.acceptable(from); err != nil {
@@ -158,17 +158,17 @@ func (s *Store) welcome(q *call, from *link.Hello) reply {
 			others = append(others, other{m.ID, m.Name, m.Address})
 		}
 	}
-	if err := changed("let a node in", s.raft.AddNonvoter(raft.ServerID(from.Node), raft.ServerAddress(from.Address), 0, enqueueTimeout)); err != nil {
+	if err := changed("add a node", s.raft.AddNonvoter(raft.ServerID(from.Node), raft.ServerAddress(from.Address), 0, enqueueTimeout)); err != nil {
 		return refusal(err)
 	}
 	s.nudge()
 	return reply{Epoch: s.node.Epoch, Others: others}
 }
 
-// acceptable says why a node cannot join.
+// acceptable returns why a node cannot join.
 func (s *Store) acceptable(from *link.Hello) error {
 	if from.Node == "" || from.Address == "" || len(from.Node) > 100 || len(from.Name) > 200 {
-		return kernel.Invalid("a node that joins says its id and its address")
+		return kernel.Invalid("a node that joins must send its id and its address")
 	}
 	if skew := time.Until(from.Now); skew.Abs() > mostSkew {
 		return kernel.Refuse(jobs.Conflict, "the clock of the node is off by %v: set it right first", skew.Round(time.Second))
@@ -181,9 +181,9 @@ func (s *Store) acceptable(from *link.Hello) error {
 		switch {
 		case m.ID == from.Node && !m.Voter && m.Address == from.Address && (m.Name == "" || m.Name == from.Name): // it asks again: the answer was lost
 		case m.ID == from.Node:
-			return kernel.Refuse(jobs.Conflict, "node id %s is in use, by the node %s at %s: a directory must not be copied to make a second node", m.ID, m.Name, m.Address)
+			return kernel.Refuse(jobs.Conflict, "node id %s is in use, by node %s at %s: do not copy a directory to make a second node", m.ID, m.Name, m.Address)
 		case m.Address == from.Address:
-			return kernel.Refuse(jobs.Conflict, "address %s is in use, by node %s: remove that one first if it is no more", m.Address, cmp.Or(m.Name, m.ID))
+			return kernel.Refuse(jobs.Conflict, "address %s is in use, by node %s: remove that node first if it is gone", m.Address, cmp.Or(m.Name, m.ID))
 		case m.Name != "" && m.Name == from.Name:
 			return kernel.Refuse(jobs.Conflict, "a node is called %.80q already, at %s", m.Name, m.Address)
 		}
@@ -191,16 +191,16 @@ func (s *Store) acceptable(from *link.Hello) error {
 	return nil
 }
 
-// invites says whether an invitation is good for a node now.
+// invites reports whether an invitation is valid for a node now.
 func (s *Store) invites(k kernel.Join) (good bool) {
 	s.machine.engine.Update(func(tx metastore.Tx) { good = metastore.Invited(tx, k, jobs.DefaultTenant, s.cfg.Now()) })
 	return good
 }
 
-// Join makes a node of an empty directory a member of a cluster, by a token from Invite, and returns its store when it
-// has caught up and votes. A directory whose node is a member already is opened, and the token not used: a node may be
-// started with the same words again and again. When ctx ends too early the store is closed; Open, or Join again, goes
-// on where it was.
+// Join makes a node of an empty directory a member of a cluster, by a token from Invite, and returns its store when
+// it has caught up and votes. If the node is a member already, its directory is opened and the token ignored: a node
+// may be started with the same arguments again and again. When ctx ends too early the store is closed; Open, or Join
+// again, continues.
 func Join(ctx context.Context, c Config, token string) (*Store, error) {
 	i, err := readToken(token)
 	if err != nil {
@@ -215,16 +215,16 @@ func Join(ctx context.Context, c Config, token string) (*Store, error) {
 	case c.Listen == "":
 		return nil, errNoNetwork
 	case n != nil && n.Cluster != i.Cluster:
-		return nil, kernel.Refuse(jobs.Conflict, "directory %s holds the data of another cluster, %s; a node joins with an empty one", c.Dir, n.Cluster)
+		return nil, kernel.Refuse(jobs.Conflict, "directory %s has the data of another cluster, %s: join with an empty one", c.Dir, n.Cluster)
 	case n == nil && hasData(c.Dir):
-		return nil, kernel.Refuse(jobs.Conflict, "directory %s holds data already; a node joins with an empty one", c.Dir)
+		return nil, kernel.Refuse(jobs.Conflict, "directory %s is not empty: join with an empty one", c.Dir)
 	case n == nil:
 		if c.Identity == nil {
 			if c.Identity, err = Identify(c.Dir); err != nil {
 				return nil, err
 			}
 		}
-		// What is told to the others must be where this node will listen.
+		// The address that others get must be where this node will listen.
 		if c.listener, err = net.Listen("tcp", c.Listen); err != nil {
 			return nil, fmt.Errorf("join: %w", err)
 		}
@@ -253,7 +253,7 @@ func hasData(dir string) bool {
 	return false
 }
 
-// introduce shows a token to the leader and writes down what it answers.
+// introduce sends a token to the leader and stores its answer.
 func introduce(ctx context.Context, c *Config, i invitation) error {
 	address, err := link.Reachable(c.Advertise, c.listener.Addr())
 	if err != nil {
@@ -272,7 +272,7 @@ func introduce(ctx context.Context, c *Config, i invitation) error {
 		case ctx.Err() != nil || !elsewhere(err) || time.Now().After(until):
 			return err
 		}
-		select { // nobody leads, for a moment
+		select { // no leader, for a moment
 		case <-ctx.Done():
 		case <-time.After(min(c.Heartbeat, time.Second)):
 		}
@@ -282,10 +282,10 @@ func introduce(ctx context.Context, c *Config, i invitation) error {
 // joinPatience is how long a node that joins asks the members, while none of them leads.
 const joinPatience = 30 * time.Second
 
-// errNoAnswer is the error of a question that may have been heard. To join can be asked for again.
-var errNoAnswer = errors.New("no answer came")
+// errNoAnswer is the error of a request that may have arrived. A join can be repeated.
+var errNoAnswer = errors.New("no answer arrived")
 
-// elsewhere says that another member may answer what this one did not.
+// elsewhere reports whether another member may answer what this one did not.
 func elsewhere(err error) bool {
 	if failed, ok := errors.AsType[*net.OpError](err); ok && failed.Op == "dial" {
 		return true
@@ -293,9 +293,10 @@ func elsewhere(err error) bool {
 	return errors.Is(err, jobs.Unavailable) || errors.Is(err, errNoAnswer)
 }
 
-// askAround asks members, and whom they name, until one answers as the leader. The error is of the last that did not.
+// askAround asks members, and those they name, until one answers as the leader. The error is of the last that did
+// not.
 func askAround(ctx context.Context, at []contact, key *link.Key, hello link.Hello, q call) (r reply, err error) {
-	err = kernel.Refuse(jobs.Unavailable, "no node says that it leads")
+	err = kernel.Refuse(jobs.Unavailable, "no node leads")
 	for _, whom := range at {
 		for range 3 {
 			conn, failed := link.DialFirst(ctx, whom.Address, key, whom.is, hello)
@@ -342,10 +343,10 @@ func (s *Store) untilVoter(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("it has not caught up yet: %w", context.Cause(ctx))
+			return fmt.Errorf("not caught up yet: %w", context.Cause(ctx))
 		case <-s.failed:
 			return s.leading.over()
-		case <-time.After(min(s.cfg.Heartbeat, time.Second) / 5): // it only looks at what it knows
+		case <-time.After(min(s.cfg.Heartbeat, time.Second) / 5): // it only looks at local state
 		}
 	}
 }

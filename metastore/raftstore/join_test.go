@@ -78,7 +78,7 @@ func TestJoinIsRefused(t *testing.T) {
 	if err := leader.note(ctx, by, kernel.Invite{Name: i.Name, Secret: seal(i.Secret, i.ids()), Until: time.Now().Add(2 * time.Second)}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an invitation lapses", func() bool { return !leader.invites(kernel.Join{Name: i.Name, Secret: seal(i.Secret, i.ids())}) })
+	eventually(t, "an invitation expires", func() bool { return !leader.invites(kernel.Join{Name: i.Name, Secret: seal(i.Secret, i.ids())}) })
 	refusedToken := func(i invitation) string {
 		t.Helper()
 		token, err := i.token()
@@ -90,7 +90,7 @@ func TestJoinIsRefused(t *testing.T) {
 	refused("a token that is too old", nodeConfig(t, 8, nil), refusedToken(i), "older than 15m", jobs.Forbidden)
 	i, _ = readToken(invite(t, leader))
 	i.Secret = "guessed"
-	refused("a guess", nodeConfig(t, 8, nil), refusedToken(i), "not known here", jobs.Forbidden)
+	refused("a guess", nodeConfig(t, 8, nil), refusedToken(i), "unknown join token", jobs.Forbidden)
 
 	conf := nodeConfig(t, 1, nil)
 	refused("a name that is used", conf, invite(t, leader), "is called \"node-2\" already", jobs.Conflict)
@@ -111,16 +111,16 @@ func TestJoinIsRefused(t *testing.T) {
 		hello link.Hello
 		words string
 	}{
-		"a copy":        {link.Hello{Node: third.ID(), Name: "x", Address: "127.0.0.1:1", ApplyVersion: 99, Now: time.Now()}, "must not be copied"},
-		"a slow clock":  {link.Hello{Node: "n", Name: "x", Address: "127.0.0.1:1", ApplyVersion: 99, Now: time.Now().Add(-time.Hour)}, "off by -1h"},
-		"a fast clock":  {link.Hello{Node: "n", Name: "x", Address: "127.0.0.1:1", ApplyVersion: 99, Now: time.Now().Add(time.Hour + 30*time.Second)}, "off by 1h"},
-		"nobody at all": {link.Hello{Now: time.Now()}, "says its id"},
+		"a copy":       {link.Hello{Node: third.ID(), Name: "x", Address: "127.0.0.1:1", ApplyVersion: 99, Now: time.Now()}, "must not be copied"},
+		"a slow clock": {link.Hello{Node: "n", Name: "x", Address: "127.0.0.1:1", ApplyVersion: 99, Now: time.Now().Add(-time.Hour)}, "off by -1h"},
+		"a fast clock": {link.Hello{Node: "n", Name: "x", Address: "127.0.0.1:1", ApplyVersion: 99, Now: time.Now().Add(time.Hour + 30*time.Second)}, "off by 1h"},
+		"no id":        {link.Hello{Now: time.Now()}, "must send its id"},
 	} {
 		if err := leader.acceptable(&test.hello); err == nil || !strings.Contains(err.Error(), test.words) {
 			t.Errorf("%s is refused with %v", what, err)
 		}
 	}
-	// The same words again, and the token is not needed: the node is there already.
+	// The same arguments again need no token: the node has joined already.
 	c.stop(2)
 	again, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -133,7 +133,7 @@ func TestJoinIsRefused(t *testing.T) {
 	c.same()
 }
 
-// forgetful is the way to a node, on which the first answer to who joins is lost; cut is called then.
+// forgetful is a proxy to a node that loses the first answer to a node that joins; cut is called then.
 func forgetful(t *testing.T, to *Store, cut func()) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -151,7 +151,7 @@ func forgetful(t *testing.T, to *Store, cut func()) (address string) {
 		defer server.Close()
 		for b := make([]byte, 64<<10); ; {
 			n, err := server.Read(b)
-			if !lost && len(to.servers()) > members { // it is let in before it is answered
+			if !lost && len(to.servers()) > members { // it is added before it is answered
 				lost = true
 				cut()
 				return
@@ -178,7 +178,7 @@ func forgetful(t *testing.T, to *Store, cut func()) (address string) {
 	return l.Addr().String()
 }
 
-// A node that was let in and did not hear it asks again, at once or when it is started again, and is the same node.
+// A node that was added and did not get the answer asks again, at once or after a restart, and is the same node.
 func TestJoinIsAskedForAgain(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -229,8 +229,8 @@ func TestJoinIsAskedForAgain(t *testing.T) {
 	c.same()
 }
 
-// An invitation is the cluster's: it lets a node in after the leader that made it has died, once, and what is done to the
-// nodes stands in the record.
+// An invitation is the cluster's: it adds a node after the leader that made it has died, once, and changes of nodes
+// are audited.
 func TestInvitationOutlivesLeader(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -274,11 +274,11 @@ func TestInvitationOutlivesLeader(t *testing.T) {
 		}
 	}
 	if want := []string{"person:ann transfer any node", "person:ann remove node node node-4", "node:node-4 join node node-4"}; len(record) < 3 || !slices.Equal(record[:3], want) {
-		t.Errorf("the record says %q, not %q", record, want)
+		t.Errorf("the audits are %q, want %q", record, want)
 	}
 }
 
-// What comes to the port from elsewhere does not disturb the cluster.
+// Connections from elsewhere do not disturb the cluster.
 func TestStrangersChangeNoTerm(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -309,7 +309,7 @@ func TestStrangersChangeNoTerm(t *testing.T) {
 	}
 }
 
-// A directory never begins a second cluster, and what is mixed from two is refused.
+// A directory never begins a second cluster, and a mix of two is refused.
 func TestBootstrapOnce(t *testing.T) {
 	conf := nodeConfig(t, 0, nil)
 	s := open(t, conf)
@@ -360,12 +360,12 @@ func TestBootstrapOnce(t *testing.T) {
 	if err := os.Remove(filepath.Join(conf.Dir, nodeFile)); err != nil {
 		t.Fatal(err)
 	}
-	fails("no file", "it is gone")
+	fails("no file", "it is missing")
 	put(mine)
 	if err := os.RemoveAll(filepath.Join(conf.Dir, "wal")); err != nil {
 		t.Fatal(err)
 	}
-	fails("no log", "gone or empty")
+	fails("no log", "missing or empty")
 }
 
 // A founder that is killed before its log holds that it is a member begins again.
@@ -377,7 +377,7 @@ func TestBootstrapIsBrokenOff(t *testing.T) {
 		if _, _, err := s.openFiles(logger{Logger: s.cfg.Logger}); err != nil {
 			t.Fatal(err)
 		}
-		// What raft.BootstrapCluster writes first.
+		// The first writes of raft.BootstrapCluster.
 		if err := errors.Join(s.settle(false), s.log.SetUint64([]byte("CurrentTerm"), 1), s.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -391,7 +391,7 @@ func TestBootstrapIsBrokenOff(t *testing.T) {
 	}
 }
 
-// A node that is alone becomes one of several when it is told to listen, and may move to another address.
+// A single node becomes one of several when it is configured to listen, and may move to another address.
 func TestGrowAndMove(t *testing.T) {
 	conf := nodeConfig(t, 0, nil)
 	alone := conf
@@ -445,7 +445,7 @@ func TestRemoveLeavesMajority(t *testing.T) {
 	}
 	c.stop(c.index(down))
 	err := leader.Remove(ctx, by, lives.cfg.Node)
-	if !errors.Is(err, jobs.Conflict) || !strings.Contains(err.Error(), "of the 2 nodes that would be left 1 answer") || !strings.Contains(err.Error(), "("+down.cfg.Node+")") {
+	if !errors.Is(err, jobs.Conflict) || !strings.Contains(err.Error(), "of the 2 remaining nodes only 1 answer") || !strings.Contains(err.Error(), "("+down.cfg.Node+")") {
 		t.Errorf("it is removed: %v", err)
 	}
 	if n := len(leader.servers()); n != 3 {
@@ -457,8 +457,8 @@ func TestRemoveLeavesMajority(t *testing.T) {
 	do(t, leader, register("k"))
 }
 
-// Only a leader that is followed says that a node was removed: another may lead by then, and have let it in.
-func TestRemovedIsSaidByLeader(t *testing.T) {
+// Only a confirmed leader reports that a node was removed: another may lead by then, and have added it.
+func TestRemovedIsReportedByLeader(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })
@@ -466,10 +466,10 @@ func TestRemovedIsSaidByLeader(t *testing.T) {
 	announced := func() reply {
 		return leader.reply(&call{Announce: true}, &link.Hello{Node: "n4", Name: "new", Address: "127.0.0.1:1"})
 	}
-	eventually(t, "whoever is no member is told so", func() bool {
+	eventually(t, "a removed node gets the refusal", func() bool {
 		r := announced()
-		if r.Code != jobs.NotFound && r.Code != jobs.Unavailable { // those that follow may be slow to say so
-			t.Fatalf("whoever is no member is told %+v", r)
+		if r.Code != jobs.NotFound && r.Code != jobs.Unavailable { // followers may be slow to report it
+			t.Fatalf("a removed node gets %+v", r)
 		}
 		return r.Code == jobs.NotFound
 	})
@@ -479,19 +479,19 @@ func TestRemovedIsSaidByLeader(t *testing.T) {
 		}
 	}
 	if r := announced(); r.Code != jobs.Unavailable {
-		t.Errorf("a leader that nobody follows says %+v", r)
+		t.Errorf("an unconfirmed leader returns %+v", r)
 	}
 }
 
 func TestRemoveAndTransfer(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
-	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = 2 * time.Second }) // nobody else is elected meanwhile, and who hears nobody asks soon
+	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = 2 * time.Second }) // no other node is elected meanwhile, and a node without contact asks soon
 	old := c.leader()
 	next := c.follower()
 	c.lead(next)
-	if err := next.Transfer(ctx, by, "nobody"); !errors.Is(err, jobs.NotFound) {
-		t.Errorf("nobody leads: %v", err)
+	if err := next.Transfer(ctx, by, "nonode"); !errors.Is(err, jobs.NotFound) {
+		t.Errorf("an unknown node leads: %v", err)
 	}
 	if err := next.Remove(ctx, by, next.ID()); !errors.Is(err, jobs.Conflict) {
 		t.Errorf("the leader removes itself: %v", err)
@@ -506,7 +506,7 @@ func TestRemoveAndTransfer(t *testing.T) {
 			t.Errorf("a node that was removed ends with %v", err)
 		}
 	case <-time.After(patience):
-		t.Error("a node that was removed goes on")
+		t.Error("a node that was removed continues")
 	}
 	i := c.index(old)
 	_ = old.Close()

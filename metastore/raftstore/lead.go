@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// startRaft starts raft and says whether this node is the only voter. there says that its log has begun.
+// startRaft starts raft and reports whether this node is the only voter. there means that its log has begun.
 func (s *Store) startRaft(there bool, snapshots raft.SnapshotStore, to logger) (alone bool, err error) {
 	id := raft.ServerID(s.node.ID)
 	s.trans = s.transport(id, to)
@@ -38,8 +38,9 @@ func (s *Store) startRaft(there bool, snapshots raft.SnapshotStore, to logger) (
 	return alone, nil
 }
 
-// unbegun takes back the first step of a founder's beginning, its term, if it was killed before the second, the entry that
-// makes it a member: raft takes the one for a log, and nobody would ever lead. It says whether the log has begun.
+// unbegun undoes the first step of a founder's beginning, its term, if it was killed before the second, the entry
+// that makes it a member: raft takes the term for a log, and no node would ever lead. It reports whether the log has
+// begun.
 func (s *Store) unbegun(there bool, snapshots raft.SnapshotStore) (begun bool, err error) {
 	if !there || s.node == nil || !s.node.Founder || s.node.Began {
 		return there, nil
@@ -65,14 +66,14 @@ func (s *Store) raftConfig(to logger) *raft.Config {
 	c.HeartbeatTimeout, c.ElectionTimeout = s.cfg.Heartbeat, s.cfg.Heartbeat
 	c.LeaderLeaseTimeout = s.cfg.Heartbeat
 	c.MaxAppendEntries = 16          // of up to 4 MiB each
-	c.SnapshotThreshold = ^uint64(0) // bounds says when
+	c.SnapshotThreshold = ^uint64(0) // bounds decides when
 	c.SnapshotInterval = 24 * time.Hour
 	c.NoSnapshotRestoreOnStart = true // restoreNewest has done it
 	c.NoLegacyTelemetry = true
 	return c
 }
 
-// hurry lets a node that is alone stand for election now: there is nobody whose heartbeat it could wait for.
+// hurry lets a single node stand for election now: there is no other heartbeat to wait for.
 func hurry(id raft.ServerID, trans raft.Transport) {
 	if t, ok := trans.(*raft.InmemTransport); ok {
 		t.Connect(t.LocalAddr(), t)
@@ -114,7 +115,7 @@ type leadership struct {
 	changed chan struct{}
 }
 
-// now is the term, or 0, and a channel that is closed when that is no longer so.
+// now is the term, or 0, and a channel that is closed when that changes.
 func (l *leadership) now() (term uint64, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +138,7 @@ func (l *leadership) set(term uint64) {
 	l.tell()
 }
 
-// end ends all leading, and says why.
+// end ends all leading, with a reason.
 func (l *leadership) end(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,8 +161,8 @@ func (l *leadership) over() error {
 	return l.ended
 }
 
-// watch keeps the level up to date. Raft's channel may drop news but not the last one, and a term that was lost
-// and won again in between shows in its number.
+// watch updates the level. Raft's channel may drop events but not the last one, and a term that was lost and won
+// again in between shows in its number.
 func (l *leadership) watch(ctx context.Context, r *raft.Raft) {
 	for {
 		select {
@@ -179,9 +180,9 @@ func (l *leadership) watch(ctx context.Context, r *raft.Raft) {
 
 var errLost = errors.New("leadership was lost")
 
-// Lead calls lead whenever this node has become the leader and has applied all that older leaders have committed,
-// with the number of its term, and ends lead's context the moment it leads no longer. The next call comes after
-// the last has returned. Lead returns when ctx ends or the store does, or with an error of lead's.
+// Lead calls lead, with the number of its term, whenever this node has become the leader and has applied all that
+// older leaders have committed. It ends lead's context the moment it no longer leads. The next call comes after the
+// last has returned. Lead returns when ctx ends or the store does, or with an error of lead's.
 func (s *Store) Lead(ctx context.Context, lead func(ctx context.Context, term uint64) error) error {
 	for {
 		term, changed := s.leading.now()
@@ -203,12 +204,12 @@ func (s *Store) Lead(ctx context.Context, lead func(ctx context.Context, term ui
 			}
 		}
 		if err != nil {
-			s.cfg.Logger.Debug("leads, and cannot begin yet", "node", s.cfg.Node, "term", term, "err", err)
+			s.cfg.Logger.Debug("leads, but cannot begin yet", "node", s.cfg.Node, "term", term, "err", err)
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-changed:
-			case <-time.After(s.cfg.Heartbeat): // nothing says when a transfer of leadership has failed, and this node still leads
+			case <-time.After(s.cfg.Heartbeat): // a failed transfer of leadership is not signalled
 			}
 			continue
 		}
@@ -225,10 +226,10 @@ func (s *Store) Lead(ctx context.Context, lead func(ctx context.Context, term ui
 // yieldTime is how long another node may take to lead.
 const yieldTime = 5 * time.Second
 
-// Yield has another node lead. The error says why none can.
+// Yield has another node lead. The error states why none can.
 func (s *Store) Yield() error {
 	asked := make(chan error, 1)
-	go func() { asked <- s.raft.LeadershipTransfer().Error() }() // never answers if a disk stands still
+	go func() { asked <- s.raft.LeadershipTransfer().Error() }() // never answers if a disk hangs
 	var err error
 	select {
 	case err = <-asked:
@@ -247,7 +248,7 @@ func (s *Store) Yield() error {
 	return nil
 }
 
-// leadOnce leads for one term. An error that only says that the term is over is none.
+// leadOnce leads for one term. The end of the term is no error.
 func (s *Store) leadOnce(ctx context.Context, term uint64, changed <-chan struct{}, lead func(context.Context, uint64) error) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

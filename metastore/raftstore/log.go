@@ -22,7 +22,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
-// Log chooses what keeps the raft log. DESIGN.md has the figures.
+// Log chooses the library that stores the raft log. DESIGN.md has the figures.
 type Log string
 
 // The logs.
@@ -31,14 +31,14 @@ const (
 	LogWAL  Log = "wal"  // segment files, by raft-wal
 )
 
-// lockTimeout is how long Open waits for another process to let go of a file.
+// lockTimeout is how long Open waits for another process to release a file.
 const lockTimeout = 500 * time.Millisecond
 
-// perDelete is how many entries bbolt deletes at once, so that commits go on in between.
+// perDelete is how many entries bbolt deletes at once, so that commits continue in between.
 const perDelete = 1024
 
-// raftLog is the log on disk. After the first error of a write it takes nothing more: what is on the disk then is
-// not known, and asking again would get an answer that means nothing.
+// raftLog is the log on disk. After the first failed write it refuses all: the content of the disk is unknown then,
+// and a retry would prove nothing.
 type raftLog struct {
 	raft.LogStore
 	stable raft.StableStore
@@ -103,7 +103,7 @@ func openLog(c *Config, fail func(error)) (*raftLog, error) {
 			return nil, fmt.Errorf("open log %s: %w", l.path, err)
 		}
 	default:
-		return nil, fmt.Errorf("log %q is neither %s nor %s", c.Log, LogBolt, LogWAL)
+		return nil, fmt.Errorf("invalid log %q: want %s or %s", c.Log, LogBolt, LogWAL)
 	}
 	if err := l.beginStable(); err != nil {
 		_ = l.Close()
@@ -112,7 +112,7 @@ func openLog(c *Config, fail func(error)) (*raftLog, error) {
 	return l, nil
 }
 
-// logIn is the kind of log to open in a directory. What is there already must not be passed over.
+// logIn is the kind of log to open in a directory. An existing one must not be ignored.
 func logIn(dir string, wanted Log) (Log, error) {
 	there := Log("")
 	for kind, file := range map[Log]string{LogBolt: "raft.db", LogWAL: "wal"} {
@@ -128,7 +128,7 @@ func logIn(dir string, wanted Log) (Log, error) {
 	case wanted == "":
 		return there, nil
 	}
-	return "", fmt.Errorf("directory %s holds a log of kind %q and cannot be opened with one of kind %q", dir, there, wanted)
+	return "", fmt.Errorf("directory %s has a log of kind %q and cannot be opened with kind %q", dir, there, wanted)
 }
 
 // closers closes one thing after the other. The log of raft-wal leaves its meta data open, and locked.
@@ -142,9 +142,9 @@ func (c closers) Close() error {
 	return errors.Join(errs...)
 }
 
-// follow discards the log if it does not lead to a snapshot: if it ends before the snapshot's last entry, or has another
-// one in its place. A node has such a log that was stopped between a leader's snapshot and the deletion of the entries
-// that the snapshot replaces. What is discarded is in the snapshot, or was never committed.
+// follow discards the log if it does not lead to a snapshot: if it ends before the snapshot's last entry, or has
+// another one in its place. A node has such a log if it stopped between a leader's snapshot and the deletion of the
+// entries that the snapshot replaces. Discarded entries are in the snapshot, or were never committed.
 func (l *raftLog) follow(snapshot *raft.SnapshotMeta) error {
 	first, err := l.FirstIndex()
 	if err != nil {
@@ -160,13 +160,13 @@ func (l *raftLog) follow(snapshot *raft.SnapshotMeta) error {
 	if last >= snapshot.Index {
 		var entry raft.Log
 		if err := l.LogStore.GetLog(snapshot.Index, &entry); err != nil || entry.Term == snapshot.Term {
-			return nil // check says what cannot be read
+			return nil // check reports what cannot be read
 		}
 	}
 	return l.DeleteRange(first, last)
 }
 
-// check reads all entries after an index, which raft is going to apply, so that damage is met here and not there.
+// check reads all entries after an index, which raft is going to apply, to find damage before raft does.
 func (l *raftLog) check(after uint64) error {
 	err := disk.Guard(l.path, func() error {
 		first, err := l.FirstIndex()
@@ -199,7 +199,7 @@ func (l *raftLog) check(after uint64) error {
 				return &disk.Damaged{Path: l.path, What: fmt.Sprintf("entry %d cannot be read: %v", i, err)}
 			}
 			if entry.Index != i {
-				return &disk.Damaged{Path: l.path, What: fmt.Sprintf("entry %d says that it is %d", i, entry.Index)}
+				return &disk.Damaged{Path: l.path, What: fmt.Sprintf("entry %d has the number %d", i, entry.Index)}
 			}
 			if entry.Type == raft.LogCommand {
 				if err := checkEntry(entry.Data, l.knows); errors.Is(err, errEntryVersion) || errors.Is(err, metastore.ErrTooOld) {
@@ -238,9 +238,9 @@ func (l *raftLog) StoreLogs(entries []*raft.Log) error {
 	return l.write(func() error { return l.LogStore.StoreLogs(entries) })
 }
 
-// DeleteRange deletes entries at the beginning or at the end of the log. raft-wal does so in one step, by its meta data,
-// and refuses any other range. bbolt rewrites pages, so it gets a part at a time, from the open end: wherever that stops,
-// the log has no gap.
+// DeleteRange deletes entries at the beginning or at the end of the log. raft-wal does so in one step, by its meta
+// data, and refuses any other range. bbolt rewrites pages, so it gets a part at a time, from the open end: wherever
+// that stops, the log has no gap.
 func (l *raftLog) DeleteRange(first, last uint64) error {
 	if l.IsMonotonic() {
 		return l.write(func() error { return l.LogStore.DeleteRange(first, last) })
@@ -267,14 +267,14 @@ func (l *raftLog) DeleteRange(first, last uint64) error {
 	return nil
 }
 
-// IsMonotonic says whether the log must have no gaps.
+// IsMonotonic reports whether the log must have no gaps.
 func (l *raftLog) IsMonotonic() bool {
 	m, ok := l.LogStore.(raft.MonotonicLogStore)
 	return ok && m.IsMonotonic()
 }
 
-// Set stores a value under a key, with a checksum of both: neither kind of log has one for its term and its vote, and a
-// node with a wrong one of these votes twice.
+// Set stores a value under a key, with a checksum of both: neither kind of log has one for its term and its vote, and
+// a node with a wrong one of these votes twice.
 func (l *raftLog) Set(key, value []byte) error {
 	summed := binary.LittleEndian.AppendUint32(slices.Clone(value), stableSum(key, value))
 	return l.write(func() error { return l.stable.Set(key, summed) })
@@ -315,15 +315,15 @@ func (l *raftLog) GetUint64(key []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(b), nil
 }
 
-// Where raft keeps its term, and what it voted last.
+// Where raft stores its term, and its last vote.
 var (
 	keyTerm     = []byte("CurrentTerm")
 	keyVoteTerm = []byte("LastVoteTerm")
 	keyVote     = []byte("LastVoteCand")
 )
 
-// beginStable writes raft's values when a log is new, the term last: raft takes a value that is not there for none, and a
-// node that forgets its vote votes twice. So one that is not there later was damaged.
+// beginStable writes raft's values when a log is new, the term last: raft takes a missing value for none, and a node
+// that forgets its vote votes twice. So a value that is missing later was damaged.
 func (l *raftLog) beginStable() error {
 	var there [3]bool
 	for i, key := range [][]byte{keyTerm, keyVoteTerm, keyVote} {
@@ -352,7 +352,7 @@ func (l *raftLog) beginStable() error {
 	return errors.Join(l.SetUint64(keyVoteTerm, 0), l.Set(keyVote, nil), l.SetUint64(keyTerm, 0))
 }
 
-// GetLog reads an entry, for a node that lags mostly. What is damaged by now is not passed on.
+// GetLog reads an entry, mostly for a node that lags. Damaged entries are not passed on.
 func (l *raftLog) GetLog(index uint64, entry *raft.Log) error {
 	if err := l.LogStore.GetLog(index, entry); err != nil {
 		return err

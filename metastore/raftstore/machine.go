@@ -97,7 +97,7 @@ func (m *machine) Apply(entry *raft.Log) any {
 	return results
 }
 
-// notBefore keeps a commit from being earlier than the last one, whose leader may have had another clock.
+// notBefore makes a commit not earlier than the last one, whose leader may have had another clock.
 func notBefore(tx metastore.Tx, batch []kernel.Envelope) {
 	s, ok := tx.Get(kernel.StoreRef()).(*kernel.StoreRow)
 	if !ok {
@@ -110,17 +110,17 @@ func notBefore(tx metastore.Tx, batch []kernel.Envelope) {
 	}
 }
 
-// inForce is the version of the rules that is in force.
+// inForce is the version of the rules in force.
 func (m *machine) inForce() uint32 { return max(m.version.Load(), kernel.FirstApplyVersion) }
 
-// follow notes the version of the rules that rows say is in force.
+// follow notes the version of the rules in force, from a row.
 func (m *machine) follow(row kernel.Row) {
 	if state, ok := row.(*kernel.StoreRow); ok {
 		m.version.Store(state.InForce())
 	}
 }
 
-// Snapshot takes the rows as they are. They are written while entries go on being applied.
+// Snapshot captures the rows. They are written while entries are applied.
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	if m.broken.Load() {
 		return nil, errBroken
@@ -132,8 +132,8 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	return &captured{machine: m, rows: m.engine.Capture(), head: snapshotHead{m.inForce(), index, m.ended()}}, nil
 }
 
-// ended is the number of the last run that has left the rows. The archive is ahead of them while the log is replayed, and
-// ends before it while this node is behind.
+// ended is the number of the last run that has left the rows. The archive is ahead of them while the log is replayed,
+// and ends before it while this node is behind.
 func (m *machine) ended() uint64 {
 	index, _, _ := m.bounds.now()
 	return max(m.behind.until.Load(), min(m.archive.Last(), archive.LastOf(index)))
@@ -166,7 +166,7 @@ type captured struct {
 	head    snapshotHead
 }
 
-// Persist writes the snapshot. The log may be cut after it, so the runs that its entries have settled must be safe
+// Persist writes the snapshot. The log may be cut after it, so the runs that its entries have settled must be on disk
 // before.
 func (c *captured) Persist(sink raft.SnapshotSink) error {
 	if err := c.machine.archive.Sync(); err != nil {
@@ -180,5 +180,5 @@ func (c *captured) Persist(sink raft.SnapshotSink) error {
 	return nil
 }
 
-// Release lets go of the rows.
+// Release releases the rows.
 func (c *captured) Release() { c.rows = nil }

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
 
-// Member is one node of the cluster, as the node that is asked sees it.
+// Member is one node of the cluster, as the reporting node sees it.
 type Member struct {
 	ID      string
 	Name    string // "" = this node has never heard of it
@@ -26,9 +26,9 @@ type Member struct {
 	Self    bool
 	Voter   bool // it has been promoted: it has caught up, and its copy counts
 	Leader  bool
-	// Reached says that it answered just now; what follows is only known then, but for LastContact.
+	// Reached reports that it answered just now; the following fields are only known then, except LastContact.
 	Reached      bool
-	LastContact  time.Time     // when it was last heard; zero = never by this node
+	LastContact  time.Time     // of this node's last contact with it; zero = never
 	Applied      uint64        // the last commit in its rows
 	Skew         time.Duration // by how much its clock is ahead of this node's, about
 	LogBytes     int64
@@ -37,7 +37,7 @@ type Member struct {
 	ApplyVersion uint32    // the newest version of the rules that it knows
 }
 
-// Tolerates is how many voters may fail at once, and the words for it.
+// Tolerates returns how many voters may fail at once, and a text for it.
 func Tolerates(members []Member) (n int, says string) {
 	voters := 0
 	for _, m := range members {
@@ -54,8 +54,8 @@ func Tolerates(members []Member) (n int, says string) {
 	return n, fmt.Sprintf("%d nodes may fail", n)
 }
 
-// Removable says why one of the members, by its id, cannot be taken out: of the voters that are left most must answer, or
-// nobody could lead them.
+// Removable returns why one of the members, by its id, cannot be removed: a majority of the remaining voters must
+// answer, or none could lead.
 func Removable(members []Member, id string) error {
 	left, there, votes, silent := 0, 0, false, []string(nil)
 	for _, m := range members {
@@ -72,7 +72,7 @@ func Removable(members []Member, id string) error {
 	if !votes || there > left/2 {
 		return nil
 	}
-	return kernel.Refuse(jobs.Conflict, "not done: of the %d nodes that would be left %d answer, and nobody could lead them: first remove those that do not answer (%s)",
+	return kernel.Refuse(jobs.Conflict, "not done: of the %d remaining nodes only %d answer, too few for a leader: first remove those that do not answer (%s)",
 		left, there, strings.Join(silent, ", "))
 }
 
@@ -96,8 +96,8 @@ func (s *Store) Address() string {
 	return s.link.Address()
 }
 
-// Leader is the node that leads, as far as this one knows: of those fields that need no question to it. ok is false
-// if nobody does.
+// Leader is the node that leads, as far as this one knows: only the fields that need no request to it. ok is false if
+// there is none.
 func (s *Store) Leader() (m Member, ok bool) {
 	address, id := s.raft.LeaderWithID()
 	if id == "" {
@@ -127,7 +127,7 @@ func (s *Store) member(is raft.Server) Member {
 	return m
 }
 
-// Members is all nodes of the cluster, by name. Each is asked how it is, for a second at most.
+// Members is all nodes of the cluster, by name. It asks each for its status, for a second at most.
 func (s *Store) Members(ctx context.Context) ([]Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -148,7 +148,7 @@ func (s *Store) Members(ctx context.Context) ([]Member, error) {
 	return list, nil
 }
 
-// inquire asks a node how it is.
+// inquire asks a node for its status.
 func (s *Store) inquire(ctx context.Context, m *Member) (st status, ok bool) {
 	if m.Self {
 		st = s.status()
@@ -186,12 +186,12 @@ func (s *Store) leads() error {
 		return nil
 	}
 	if m, ok := s.Leader(); ok {
-		return kernel.Refuse(jobs.Unavailable, "not done: node %s leads, at %s; ask there", cmp.Or(m.Name, m.ID), m.Address)
+		return kernel.Refuse(jobs.Unavailable, "not done: node %s leads, at %s; send the request there", cmp.Or(m.Name, m.ID), m.Address)
 	}
-	return kernel.Refuse(jobs.Unavailable, "not done: nobody leads at the moment")
+	return kernel.Refuse(jobs.Unavailable, "not done: there is no leader at the moment; try again")
 }
 
-// changed says what became of a change of members.
+// changed returns the outcome of a change of members.
 func changed(what string, f raft.Future) error {
 	if err := f.Error(); err != nil {
 		return fmt.Errorf("%s: %w", what, outcome(err))
@@ -207,8 +207,8 @@ func within(ctx context.Context) time.Duration {
 	return enqueueTimeout
 }
 
-// Remove takes a node out of the cluster, by its id or its name, unless those that are left could not go on. Only the leader
-// can, and not itself.
+// Remove removes a node from the cluster, by its id or its name, unless the others could not continue. Only the
+// leader can, and not itself.
 func (s *Store) Remove(ctx context.Context, by By, idOrName string) error {
 	m, err := s.find(idOrName)
 	if err != nil {
@@ -230,7 +230,7 @@ func (s *Store) Remove(ctx context.Context, by By, idOrName string) error {
 		return err
 	}
 	if err := s.note(ctx, by, kernel.Members{ID: jobs.NewID(s.cfg.Now()), Did: kernel.NodeRemoved, Node: cmp.Or(m.Name, m.ID)}); err != nil {
-		return err // what cannot be recorded is not done
+		return err // no change without its audit
 	}
 	if err := changed("remove "+m.ID, s.raft.RemoveServer(raft.ServerID(m.ID), 0, within(ctx))); err != nil {
 		return err
@@ -239,8 +239,8 @@ func (s *Store) Remove(ctx context.Context, by By, idOrName string) error {
 	return nil
 }
 
-// Transfer has another node lead: one by its id or name, or whichever is furthest if that is "". The error says why
-// none can.
+// Transfer has another node lead: one by its id or name, or the most current if that is "". The error states why none
+// can.
 func (s *Store) Transfer(ctx context.Context, by By, idOrName string) error {
 	if idOrName == "" {
 		if err := s.leads(); err != nil {
@@ -288,7 +288,7 @@ func (s *Store) moved(from *link.Hello) error {
 			return changed("note an address", s.raft.AddNonvoter(is.ID, raft.ServerAddress(from.Address), 0, enqueueTimeout))
 		}
 	}
-	// Whoever leads no longer, and has not heard of it yet, knows nothing of those who came since.
+	// A deposed leader that does not know it yet lacks the members that came since.
 	ctx, cancel := context.WithTimeout(s.ctx, rpcTimeout)
 	defer cancel()
 	if err := s.Linearizable(ctx); err != nil {
@@ -297,7 +297,7 @@ func (s *Store) moved(from *link.Hello) error {
 	return kernel.Refuse(jobs.NotFound, "node %s was removed from the cluster; it can join again with a token, as a new node", from.Node)
 }
 
-// rejoined takes the vote from a member whose data is gone: what it had promised, it no longer knows. It gets it back
+// rejoined takes the vote from a member whose data is gone, because it no longer knows its promises. It gets it back
 // when it has caught up.
 func (s *Store) rejoined(from *link.Hello) error {
 	if err := s.moved(from); err != nil {
@@ -313,13 +313,13 @@ func (s *Store) rejoined(from *link.Hello) error {
 	return nil
 }
 
-// attend keeps this node known to the others at its address, remembers who they are, and while it leads makes voters
-// of those who have caught up.
+// attend announces this node at its address, stores the list of members, and as leader makes voters of nodes that
+// have caught up.
 func (s *Store) attend(ctx context.Context) {
-	behind := make(map[string]status) // what this node was when it last asked who is not a voter
+	behind := make(map[string]status) // this node's status when it last asked the non-voters
 	for {
 		pause := s.cfg.Heartbeat
-		if len(behind) > 0 || s.raft.LastIndex() == 0 { // somebody waits, or this node does
+		if len(behind) > 0 || s.raft.LastIndex() == 0 { // a node waits to be a voter
 			pause = s.cfg.Heartbeat / 10
 		}
 		select {
@@ -350,7 +350,7 @@ func (s *Store) attend(ctx context.Context) {
 	}
 }
 
-// nudge has attend look at once: somebody waits for it.
+// nudge has attend look at once: a node waits for it.
 func (s *Store) nudge() {
 	select {
 	case s.nudged <- struct{}{}:
@@ -359,9 +359,9 @@ func (s *Store) nudge() {
 }
 
 // ErrRemoved is the error of a store whose node is no longer a member.
-var ErrRemoved = errors.New("this node is not in the cluster any more")
+var ErrRemoved = errors.New("this node is no longer in the cluster")
 
-// announce tells the leader where this node is, if the members do not know or nobody is heard.
+// announce sends the leader this node's address, if the members do not know it or there is no contact to a leader.
 func (s *Store) announce(ctx context.Context) error {
 	for _, is := range s.servers() {
 		if string(is.ID) == s.node.ID && string(is.Address) == s.link.Address() && time.Since(s.raft.LastContact()) < 10*s.cfg.Heartbeat {

@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
-// steps counts what a node does while it joins or catches up: each dial, read and write between it and the others, and each
-// line that it logs, raft's among them. One of the steps is where something happens to the leader.
+// steps counts the steps of a node that joins or catches up: each dial, read and write between it and the others, and
+// each line that it logs, including raft's. The leader is disturbed at one of them.
 type steps struct {
 	mu   sync.Mutex
 	at   int // the step; 0 = none
@@ -83,7 +83,7 @@ func newMoving(t *testing.T, at int) *moving {
 
 // adjust has a node's connections to the one that catches up counted, once that is known.
 func (m *moving) adjust(c *Config) {
-	c.Log, c.Heartbeat = LogBolt, time.Second // bbolt forgets at once what is cut
+	c.Log, c.Heartbeat = LogBolt, time.Second // bbolt deletes entries at once
 	dial := m.ws.dialer(c.Listen)
 	c.dialer = func(ctx context.Context, address string) (net.Conn, error) {
 		conn, err := dial(ctx, address)
@@ -152,15 +152,15 @@ func (m *moving) another(old *Store) {
 }
 
 // disturbances are what happens to the leader.
-var disturbances = []string{"hands leadership over", "is cut off", "is stopped"}
+var disturbances = []string{"transfers leadership", "is cut off", "is stopped"}
 
-// disturb has that happen at the step, and returns what puts it right again.
+// disturb disturbs the leader at the step, and returns a function that undoes it.
 func (m *moving) disturb(how string, leader *Store) (restore func()) {
 	m.mu.RLock()
 	at := m.index(leader)
 	m.mu.RUnlock()
 	switch how {
-	case "hands leadership over": // while the step waits
+	case "transfers leadership": // while the step waits
 		defer close(m.steps.goOn)
 		eventually(m.t, "another node leads", func() bool {
 			if leader.raft.State().String() == "Leader" {
@@ -191,8 +191,8 @@ func (m *moving) disturb(how string, leader *Store) (restore func()) {
 	}
 }
 
-// play has a node catch up, by a function that returns when it has, disturbs the leader at a step, and looks whether the
-// cluster is whole afterwards. It says how many steps there were.
+// play has a node catch up, by a function that returns when it has, disturbs the leader at a step, and checks that
+// the cluster is whole afterwards. It returns how many steps there were.
 func (m *moving) play(how string, catchUp func() error) int {
 	t := m.t.(*testing.T)
 	leader := m.leader()
@@ -208,7 +208,7 @@ func (m *moving) play(how string, catchUp func() error) int {
 		select {
 		case err = <-done:
 		case <-time.After(2 * patience):
-			t.Fatalf("at step %s: the node does not catch up, and says nothing", m.steps.name)
+			t.Fatalf("at step %s: the node does not catch up, without an error", m.steps.name)
 		}
 	}
 	m.steps.mu.Lock()
@@ -230,8 +230,8 @@ func (m *moving) play(how string, catchUp func() error) int {
 	return n
 }
 
-// Whatever happens to the leader, at whichever step, while a node joins or gets a snapshot: the cluster comes to one leader,
-// the node becomes a member, or says why not and does when it asks again, and nothing is lost.
+// Whatever happens to the leader, at any step, while a node joins or gets a snapshot: the cluster elects one leader,
+// the node becomes a member, or returns an error and succeeds when it asks again, and nothing is lost.
 func TestLeaderMovesWhileNodeCatchesUp(t *testing.T) {
 	tests.Long(t)
 	for what, begin := range map[string]func(m *moving) (catchUp func() error){

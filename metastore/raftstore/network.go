@@ -14,10 +14,10 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
 
-// rpcTimeout is how long another node may take to answer. What is large gets more: see pace.go.
+// rpcTimeout is how long another node may take to answer. Large requests get more: see pace.go.
 const rpcTimeout = 5 * time.Second
 
-// openLink begins to listen for other nodes, if this one is to have any.
+// openLink listens for other nodes, if this one may have any.
 func (s *Store) openLink() error {
 	if s.cfg.Listen == "" {
 		return nil
@@ -51,8 +51,8 @@ func (s *Store) recheck(ctx context.Context) {
 // sureWithin is how long a leader takes to be sure that it still leads.
 const sureWithin = 2 * time.Second
 
-// removedForSure says that a node is not a member, and that this node leads: any other may lag behind the leader that
-// has let the node in.
+// removedForSure reports that a node is not a member, and that this node leads: any other may lag behind the leader
+// that has added the node.
 func (s *Store) removedForSure(node string) bool {
 	r := s.raftNow()
 	if r == nil || r.State() != raft.Leader {
@@ -63,12 +63,12 @@ func (s *Store) removedForSure(node string) bool {
 	return s.Linearizable(ctx) == nil && s.identity.Member(node) != nil
 }
 
-// hello is what this node says of itself.
+// hello is this node's introduction.
 func (s *Store) hello() link.Hello {
 	return link.Hello{Cluster: s.node.Cluster, Epoch: s.node.Epoch, Node: s.node.ID, Name: s.cfg.Node, ApplyVersion: s.cfg.knows}
 }
 
-// peer is what was heard of another node.
+// peer is what is known of another node.
 func (s *Store) peer(id string) (link.Peer, bool) {
 	if s.link == nil {
 		return link.Peer{}, false
@@ -112,7 +112,7 @@ func (t stream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Con
 	return &paced{Conn: c}, nil
 }
 
-// call is a question of one node to another; which field is set says what it is.
+// call is a request of one node to another; the field that is set is its kind.
 type call struct {
 	Status   bool   `json:"status,omitempty"`   // how is it?
 	Announce bool   `json:"announce,omitempty"` // the asker is at the address of its hello
@@ -134,7 +134,7 @@ type reply struct {
 	Others   []other   `json:"others,omitempty"`
 }
 
-// status is how a node is.
+// status is the state of a node.
 type status struct {
 	Now          time.Time `json:"now"`
 	Leads        bool      `json:"leads,omitempty"`
@@ -150,7 +150,7 @@ type status struct {
 
 const maxCall = 64 << 10
 
-// ask puts a question to the node at an address; id is the one that is meant, "" whoever is there.
+// ask sends a request to the node at an address; id is the expected one, "" for any.
 func (s *Store) ask(ctx context.Context, address, id string, q call) (r reply, err error) {
 	if s.link == nil {
 		return r, errNoNetwork
@@ -179,9 +179,9 @@ func exchange(ctx context.Context, c *link.Conn, q call) (r reply, err error) {
 	return r, nil
 }
 
-var errNoNetwork = kernel.Refuse(jobs.Unavailable, "this node listens for no others: say at which address it should")
+var errNoNetwork = kernel.Refuse(jobs.Unavailable, "this node does not listen for others: set its address")
 
-// askLeader puts a question to the leader, wherever it is, until it is answered or ctx ends.
+// askLeader sends a request to the leader, wherever it is, until it is answered or ctx ends.
 func (s *Store) askLeader(ctx context.Context, q call) (reply, error) {
 	var last error
 	for {
@@ -213,7 +213,7 @@ func (s *Store) askLeader(ctx context.Context, q call) (reply, error) {
 	}
 }
 
-// serveCall answers another member's questions.
+// serveCall answers another member's requests.
 func (s *Store) serveCall(c *link.Conn) {
 	defer c.Close()
 	var q call
@@ -241,19 +241,19 @@ func (s *Store) reply(q *call, from *link.Hello) reply {
 	case q.Rejoin:
 		err = s.rejoined(from)
 	default:
-		err = kernel.Invalid("the question is not known to this version")
+		err = kernel.Invalid("unknown request: it needs a newer version")
 	}
 	return refusal(err)
 }
 
-// elsewhere says where the leader is, as far as this node knows.
+// elsewhere names the leader, as far as this node knows.
 func (s *Store) elsewhere() reply {
 	if r := s.raftNow(); r != nil {
 		if address, id := r.LeaderWithID(); address != "" && string(id) != s.node.ID {
 			return reply{Leader: string(address), LeaderID: string(id)}
 		}
 	}
-	return reply{Refused: "nobody leads at the moment", Code: jobs.Unavailable}
+	return reply{Refused: "there is no leader at the moment", Code: jobs.Unavailable}
 }
 
 func refusal(err error) reply {
@@ -263,7 +263,7 @@ func refusal(err error) reply {
 	return reply{Refused: err.Error(), Code: jobs.CodeOf(err)}
 }
 
-// status is how this node is.
+// status is the state of this node.
 func (s *Store) status() status {
 	index, since, taken := s.machine.bounds.now()
 	_, archived := s.archive.Size()

@@ -17,27 +17,27 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
-// node is what a node knows of itself and of its cluster, in a file beside its data: it outlives damage to the data,
-// and says what the data must be.
+// node is what a node knows about itself and its cluster, in a file beside its data: it survives damage to the data,
+// and defines what the data must be.
 type node struct {
 	Version int    `json:"version"`
 	Cluster string `json:"cluster"`
-	Epoch   uint64 `json:"epoch"` // one more each time that a lost majority was given up
+	Epoch   uint64 `json:"epoch"` // one more for each Force
 	ID      string `json:"id"`
 	// Founder began the cluster, and so may begin a log; others only take theirs from it.
 	Founder bool `json:"founder,omitempty"`
-	// Began says that there is a log: an empty one is a lost one.
+	// Began means that there is a log: an empty one is a lost one.
 	Began bool `json:"began,omitempty"`
-	// Reached is an entry that was applied here: a log that ends before it has lost its end. One that was cut off looks
-	// like one whose last write a crash has torn.
+	// Reached is an entry that was applied here: a log that ends before it has lost its end, which otherwise looks
+	// like a last write that a crash has torn.
 	Reached uint64 `json:"reached,omitempty"`
-	// Rejoin says that the data was moved aside: nothing may be voted for before the others know that it is gone.
+	// Rejoin means that the data was moved aside: the node must not vote before the others know that it is gone.
 	Rejoin bool `json:"rejoin,omitempty"`
-	// Moving is the folder that the data is being moved to, "" when all of it is there.
+	// Moving is the folder that the data is being moved to, "" when no move is under way.
 	Moving string `json:"moving,omitempty"`
-	// Others are the members that were known last, for the time before raft has started.
+	// Others are the last known members, for the time before raft has started.
 	Others []other `json:"others,omitempty"`
-	// Forced says who made this node the only one, until that stands in the record.
+	// Forced is who made this node the only one, until that is in the audits.
 	Forced *By `json:"forced,omitempty"`
 }
 
@@ -50,7 +50,7 @@ type other struct {
 
 const nodeFile = "node.json"
 
-// loadNode reads what a directory's node is, or nil if it is nothing yet.
+// loadNode reads a directory's node, or nil if there is none yet.
 func loadNode(dir string) (*node, error) {
 	path := filepath.Join(dir, nodeFile)
 	b, err := os.ReadFile(path)
@@ -68,7 +68,7 @@ func loadNode(dir string) (*node, error) {
 	case n.Version > 1:
 		return nil, fmt.Errorf("read %s: it was written by a newer version of this program", path)
 	case n.Cluster == "" || n.ID == "":
-		return nil, &disk.Damaged{Path: path, What: "it names no cluster or no node"}
+		return nil, &disk.Damaged{Path: path, What: "no cluster or no node in it"}
 	}
 	return n, nil
 }
@@ -115,7 +115,7 @@ var (
 	keyCluster  = []byte("carillon/cluster")
 )
 
-// settle finds out who this node is: what its file and its log say must agree. there says that the log has begun.
+// settle finds out which node this is: its file and its log must agree. there means that the log has begun.
 func (s *Store) settle(there bool) (err error) {
 	path := filepath.Join(s.cfg.Dir, nodeFile)
 	if s.identity == nil {
@@ -134,15 +134,15 @@ func (s *Store) settle(there bool) (err error) {
 	n := s.node
 	switch {
 	case n == nil && cluster != "":
-		return &disk.Damaged{Path: path, What: fmt.Sprintf("it is gone, and the log belongs to cluster %s", cluster)}
+		return &disk.Damaged{Path: path, What: fmt.Sprintf("it is missing, and the log belongs to cluster %s", cluster)}
 	case n == nil:
 		n = &node{Cluster: jobs.NewID(time.Now()).String(), ID: s.identity.Node(), Founder: true}
 	case cluster != "" && cluster != n.Cluster:
-		return fmt.Errorf("the log in %s belongs to cluster %s, and this node to %s", s.log.path, cluster, n.Cluster)
+		return fmt.Errorf("the log in %s belongs to cluster %s, but this node to %s", s.log.path, cluster, n.Cluster)
 	case id != "" && id != n.ID:
 		return fmt.Errorf("the log in %s is of node %s, and this is node %s", s.log.path, id, n.ID)
 	case n.Began && !there && !n.Rejoin:
-		return &disk.Damaged{Path: s.log.path, What: "it is gone or empty; a node that is not alone can be opened with repair, to take everything from the others"}
+		return &disk.Damaged{Path: s.log.path, What: "it is missing or empty; if there are other nodes, open this one with repair to take everything from them"}
 	}
 	s.node = n
 	n.Began = n.Began || there
@@ -160,10 +160,10 @@ func (s *Store) settle(there bool) (err error) {
 	return nil
 }
 
-// word is a word that is kept beside the log, or "".
+// word is a text that is stored beside the log, or "".
 func (l *raftLog) word(key []byte) (string, error) {
 	b, err := l.Get(key)
-	if err != nil && err.Error() != "not found" { // the words that raft goes by, too
+	if err != nil && err.Error() != "not found" { // the text that raft checks for, too
 		return "", fmt.Errorf("read log %s: %w", l.path, err)
 	}
 	return string(b), nil
@@ -172,8 +172,8 @@ func (l *raftLog) word(key []byte) (string, error) {
 // damagedFolder is where Repair moves what it replaces.
 const damagedFolder = "damaged-"
 
-// moveAside takes the data out of the way, so that it can be looked at later, or goes on where that was broken off. The
-// node stays who it is, and so do the log lines of runs, which every node has of its own.
+// moveAside moves the data into a folder, so that it can be inspected later, or continues an interrupted move. The
+// node keeps its identity and the log lines of runs, which every node has of its own.
 func (n *node) moveAside(dir string) (to string, err error) {
 	if n.Moving == "" {
 		n.Rejoin, n.Reached, n.Moving = true, 0, damagedFolder+time.Now().UTC().Format("20060102T150405.000000")
@@ -201,7 +201,7 @@ func (n *node) moveAside(dir string) (to string, err error) {
 	return to, n.save(dir)
 }
 
-// remember keeps who the other members are, for the day on which the data is lost.
+// remember stores the list of the other members, for a loss of the data.
 func (s *Store) remember() error {
 	var others []other
 	for _, m := range s.servers() {
@@ -232,8 +232,8 @@ func (s *Store) hasBegun() error {
 	return s.node.save(s.cfg.Dir)
 }
 
-// reachEvery is how often a node notes how far it is. What is cut off its log within that time before it is killed is not
-// missed at its next start; when it is stopped in order, everything is.
+// reachEvery is how often a node notes how far it is. The next start does not detect that entries of that time before
+// a kill were cut off its log; after an orderly stop it detects all.
 const reachEvery = 5 * time.Second
 
 // noteReach notes how far this node is, now and then, until ctx ends.
@@ -265,7 +265,7 @@ func (s *Store) reach() error {
 	return s.node.save(s.cfg.Dir)
 }
 
-// reaches refuses a log that ends before what was applied here. index is what the newest snapshot holds.
+// reaches refuses a log that ends before what was applied here. index is the newest snapshot's.
 func (s *Store) reaches(index uint64) error {
 	last, err := s.log.LastIndex()
 	if err != nil {
@@ -277,7 +277,7 @@ func (s *Store) reaches(index uint64) error {
 	return nil
 }
 
-// known are the other members, by what raft says or what was remembered.
+// known are the other members, by raft's list or the stored one.
 func (s *Store) known() []other {
 	s.nodeMu.Lock()
 	then := append([]other(nil), s.node.Others...)

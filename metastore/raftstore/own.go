@@ -7,14 +7,14 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// own is the commands of entries that this node has written and not applied yet: raft hands them back in the very memory
-// they were given in, and they need not be decoded again. (Measured: a twentieth of the server's processor time.)
+// own is the commands of entries that this node has written and not applied yet: raft returns them in the same
+// memory, and they need not be decoded again. (Measured: a twentieth of the server's processor time.)
 type own struct {
 	mu      sync.Mutex
 	batches map[*byte][]kernel.Envelope // by the first byte of the entry
 }
 
-// note remembers the commands of an entry, if reading it would make the very same.
+// note remembers the commands of an entry, if decoding it would return the very same.
 func (o *own) note(entry []byte, batch []kernel.Envelope) {
 	if !readsBack(batch) {
 		return
@@ -36,8 +36,8 @@ func (o *own) take(entry []byte) []kernel.Envelope {
 	return batch
 }
 
-// readsBack says that commands are, to the last bit, what is read where they were written: nodes that read them must
-// come to the same rows. Not all are: of a time only the instant is written, and only if it lies near enough.
+// readsBack reports whether commands are, to the last bit, what decoding them returns: nodes that decode them must
+// compute the same rows. Not all are: of a time only the instant is written, and only within a range.
 func readsBack(batch []kernel.Envelope) bool {
 	for i := range batch {
 		switch k := batch[i].Command.(type) {
@@ -57,7 +57,7 @@ func readsBack(batch []kernel.Envelope) bool {
 	return true
 }
 
-// written is what is read of a time.
+// written is a time as it is decoded.
 func written(t time.Time) time.Time {
 	if n := t.UnixNano(); !t.IsZero() && n != 0 {
 		return time.Unix(0, n).UTC()

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// What a node applies as it wrote it is, to the last bit, what others read: else they would come to other rows.
+// A node applies its own commands to the last bit as others decode them: else their rows would differ.
 func TestOwnCommandsAreWhatOthersRead(t *testing.T) {
 	noon := time.Date(2026, 11, 22, 12, 0, 0, 1, time.UTC)
 	dues := []time.Time{{}, noon, time.Now(), noon.In(time.FixedZone("x", 3600)), time.Unix(0, 0), time.Unix(0, 0).UTC(), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC)}
@@ -51,7 +51,7 @@ func TestOwnCommandsAreWhatOthersRead(t *testing.T) {
 	}
 }
 
-// What was proposed is taken once, and nothing of it stays when it was not applied.
+// Proposed commands are taken once, and nothing of them stays if they were not applied.
 func TestOwnCommandsAreTakenOnce(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
 	do(t, s, register("k"))

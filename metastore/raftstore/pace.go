@@ -13,8 +13,8 @@ import (
 // slower than that, a node that lags would never catch up. So requests are divided, and each gets time by its size.
 
 const (
-	// perRequest is how many bytes of entries go in one request, if that is more than one entry: what is under way when
-	// the other node vanishes is waited for.
+	// perRequest is how many bytes of entries go in one request, if that is more than one entry: if the other node
+	// vanishes, this much is waited for.
 	perRequest = 1 << 20
 	// slowest is how many bytes a second a link carries at least.
 	slowest = 128 << 10
@@ -39,7 +39,7 @@ type paced struct {
 	read, write time.Time // the deadlines that were asked for
 }
 
-// Write sends bytes, and puts off both deadlines by the time that these take.
+// Write sends bytes, and extends both deadlines by the time that these take.
 func (p *paced) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	if now := time.Now(); p.carried.Before(now) {

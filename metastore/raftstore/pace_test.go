@@ -99,8 +99,8 @@ func TestSlowLink(t *testing.T) {
 			if err := leader.AppendEntries("f", "f", a, answer); err != nil || !answer.Success {
 				t.Fatalf("entries from %d: %+v, %v", from, answer, err)
 			}
-			if from += uint64(len(a.Entries)); from-1 != last { // raft sends next what comes after these
-				t.Fatalf("%d entries came, and %d are said to be sent", last, from-1)
+			if from += uint64(len(a.Entries)); from-1 != last { // raft continues after these
+				t.Fatalf("%d entries arrived, and %d are reported as sent", last, from-1)
 			}
 		}
 		p, err := leader.AppendEntriesPipeline("f", "f")
@@ -120,15 +120,15 @@ func TestSlowLink(t *testing.T) {
 		if largest != 4096<<10 {
 			t.Errorf("the largest request held %d bytes", largest)
 		}
-		// A node that is gone is noticed, by the size of what it was sent.
+		// A vanished node is noticed, after a time by the size of the request.
 		here.to = newSlowLayer()
 		go func() { <-here.to.accepts }() // and nothing reads from it
 		began := time.Now()
 		if err := leader.AppendEntries("g", "g", entries(11, 1024, 1024), new(raft.AppendEntriesResponse)); err == nil {
-			t.Error("a request to nobody is answered")
+			t.Error("a request to a vanished node is answered")
 		}
 		if took := time.Since(began); took < rpcTimeout || took > rpcTimeout+2*time.Second*(perRequest/slowest) {
-			t.Errorf("it took %v to notice that nobody answers", took)
+			t.Errorf("it took %v to notice that no node answers", took)
 		}
 		_ = p.Close()
 		_ = leader.Close()

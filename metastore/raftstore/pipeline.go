@@ -6,7 +6,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// AppendEntriesPipeline is how a leader sends what is new to a follower that keeps up.
+// AppendEntriesPipeline returns the pipeline by which a leader sends new entries to a follower that keeps up.
 func (l listening) AppendEntriesPipeline(id raft.ServerID, at raft.ServerAddress) (raft.AppendPipeline, error) {
 	p, err := l.NetworkTransport.AppendEntriesPipeline(id, at)
 	if err != nil {
@@ -15,12 +15,12 @@ func (l listening) AppendEntriesPipeline(id raft.ServerID, at raft.ServerAddress
 	return drain(p), nil
 }
 
-// drained is a pipeline whose answers are taken off it as they come, whether or not somebody still reads them.
+// drained is a pipeline whose answers are read as they arrive, even without a reader.
 //
-// Those of raft's own wait for their reader, and what is sent waits for them. When a follower refuses something its
-// reader leaves, and if one thing more is sent before the sender has noticed, all three wait for each other: the
-// follower gets nothing more from this leader, although heartbeats, which go another way, say that all is well, and
-// neither raft nor the store ever ends (hashicorp/raft#612).
+// In raft's own, answers wait for their reader, and requests wait for answers. When a follower refuses a request the
+// reader leaves; if the sender then sends one more, all three wait for each other: the follower gets nothing more
+// from this leader, although heartbeats, which use another connection, continue, and neither raft nor the store ever
+// ends (hashicorp/raft#612).
 type drained struct {
 	raft.AppendPipeline
 	answers chan raft.AppendFuture
@@ -50,13 +50,13 @@ func (d *drained) AppendEntries(say *raft.AppendEntriesRequest, answer *raft.App
 	return d.AppendEntries(&rest, answer)
 }
 
-// pass hands answers on, in order, until the pipeline is closed. Few wait here: a sender whose reader has gone stops
+// pass passes answers on, in order, until the pipeline is closed. Few wait here: a sender whose reader has gone stops
 // within a few messages.
 func (d *drained) pass() {
 	var waiting []raft.AppendFuture
 	for {
 		var first raft.AppendFuture
-		var to chan<- raft.AppendFuture // nil, which nobody reads from, while there is none
+		var to chan<- raft.AppendFuture // nil, which blocks, while there is none
 		if len(waiting) > 0 {
 			first, to = waiting[0], d.answers
 		}

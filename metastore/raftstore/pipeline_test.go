@@ -37,8 +37,8 @@ func pipes(t *testing.T) raft.AppendPipeline {
 	return p
 }
 
-// A leader can go on sending although its reader of answers has left after the first refusal, until it notices: then
-// another reader finds it all, in order.
+// A leader can keep sending although its reader of answers has left after the first refusal, until it notices: then
+// another reader finds all answers, in order.
 func TestPipelineWithoutAReader(t *testing.T) {
 	p := pipes(t)
 	const n = 50
@@ -58,7 +58,7 @@ func TestPipelineWithoutAReader(t *testing.T) {
 			t.Fatal(err)
 		}
 	case <-time.After(20 * time.Second):
-		t.Fatal("what was sent waits for a reader of its answer")
+		t.Fatal("a request waits for a reader of its answer")
 	}
 	for i := range n {
 		a := <-p.Consumer()

@@ -1,13 +1,12 @@
-// Package raftstore is the durable store: a raft log under live rows in memory, with an archive of runs that are
-// over beside it.
+// Package raftstore is the durable store: a raft log under live rows in memory, and an archive of finished runs.
 //
-// A commit is one entry of the log. It is on disk before it is applied to the rows, which a memstore.Engine keeps,
-// and its answers come back from there. Snapshots of the rows let the log be cut; runs that settle go to the
-// archive at once and are never part of a snapshot. One node is a raft of one voter; others join it with a token.
+// A commit is one entry of the log. It is on disk before it is applied to the rows, which a memstore.Engine stores
+// and which give its answers. Snapshots of the rows let the log be cut; runs that settle go to the archive at once
+// and are never part of a snapshot. One node is a raft of one voter; others join it with a token.
 //
 // Where to start: Open and Join, then commit.go for the way of a command and machine.go for what a replica does;
-// member.go is the cluster. A directory holds node.json, node.key, raft.db (or wal), snapshots, archive.db, archive.sealed and logs.
-// DESIGN.md has the figures.
+// member.go is the cluster. A directory holds node.json, node.key, raft.db (or wal), snapshots, archive.db,
+// archive.sealed and logs. DESIGN.md has the figures.
 package raftstore
 
 import (
@@ -35,36 +34,36 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
 
-// Config says where a store lies and how it behaves. Dir is required; other fields may be left out.
+// Config configures a store. Dir is required; other fields are optional.
 type Config struct {
 	Dir    string
 	Node   string       // this node's name, for people; default "node"
 	Logger *slog.Logger // default: nowhere
-	Log    Log          // what keeps the raft log; default: what is in Dir, LogWAL in a new one
+	Log    Log          // what stores the raft log; default: the one in Dir, LogWAL in a new one
 
 	// Now is the clock that stamps commits. Default time.Now.
 	Now func() time.Time
-	// Listen is the address, host:port, at which other nodes reach this one. Default: this node is alone, and none can
-	// join. What goes between nodes is encrypted, and nobody else is listened to.
+	// Listen is the address, host:port, at which other nodes reach this one. Default: this node is alone, and none
+	// can join. Connections between nodes are encrypted and authenticated.
 	Listen string
-	// Advertise is the address that others are told, if they know this node by another than Listen.
+	// Advertise is the address that this node sends to others, if they reach it by another than Listen.
 	Advertise string
 	// Identity is that of the node in Dir, for a program that uses it elsewhere, too. Default: Identify(Dir).
 	Identity *Identity
 	// Repair moves this node's data aside and takes everything from the others, who take its vote until it has caught
-	// up. It is for damage, and not for a node that is alone.
+	// up. It is for damage, and not for a single node.
 	Repair bool
 	// CheckEvery is how often nodes compare their rows. Default 5 minutes.
 	CheckEvery time.Duration
-	// Heartbeat is how often a leader is heard, and how long its silence is borne, about. Default 250 ms.
+	// Heartbeat is about how often a leader contacts its followers, and how long they wait for it. Default 250 ms.
 	Heartbeat time.Duration
 
 	// SnapshotAfter is how many bytes of log, at least, lie between two snapshots; twice the last snapshot's size
 	// if that is more. Default 64 MiB.
 	SnapshotAfter int64
-	// Trailing is how many bytes of log are kept behind a snapshot, for nodes that lag. Default 64 MiB.
+	// Trailing is how many bytes of log are kept before a snapshot, for nodes that lag. Default 64 MiB.
 	Trailing int64
-	// ArchiveBuffer is how many bytes of runs that are over may wait to be written. Default 64 MiB.
+	// ArchiveBuffer is how many bytes of finished runs may wait to be written. Default 64 MiB.
 	ArchiveBuffer int64
 	// ArchiveFile is how many bytes of them a file takes before the next is begun. Default 64 MiB.
 	ArchiveFile int64
@@ -107,7 +106,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// reads is what is asked of the rows.
+// reads is the reads of the rows.
 type reads interface {
 	metastore.Reader
 	metastore.Agenda
@@ -124,7 +123,7 @@ type Store struct {
 	logs     *daylogs.Logs
 	log      *raftLog
 	raft     *raft.Raft
-	live     atomic.Pointer[raft.Raft] // the same, for who may come before it is there
+	live     atomic.Pointer[raft.Raft] // the same, nil until raft has started
 	trans    raft.Transport
 	leading  leadership
 	link     *link.Link // nil = this node is alone
@@ -135,18 +134,18 @@ type Store struct {
 	nudged  chan struct{} // to attend to the members now
 	changes sync.Mutex    // one change of members at a time
 
-	began   time.Time
-	ageMu   sync.Mutex
-	fresh   time.Time     // when this node last had all that it was told of
-	settled atomic.Uint64 // the term in which this node has applied what older leaders have acknowledged
-	told    told
-	agreed  agreements
-	whole   atomic.Bool // the rows were complete since this node began
+	began    time.Time
+	ageMu    sync.Mutex
+	fresh    time.Time     // when this node last had all that it knew to be committed
+	settled  atomic.Uint64 // the term in which this node has applied what older leaders have acknowledged
+	reported reported
+	agreed   agreements
+	whole    atomic.Bool // the rows were complete since this node began
 
 	standForElection func()
-	progress         func() // called when a part of the archive came from another node; nil = nobody waits for it
+	progress         func() // called when a part of the archive arrived; nil = no waiter
 
-	order sync.Mutex // what is stamped first is logged first
+	order sync.Mutex // orders stamps like the log
 	room  []byte     // where entries are encoded; guarded by order
 	last  time.Time  // of the last commit
 
@@ -171,9 +170,9 @@ var (
 // openPatience is how long Open waits for other nodes, where it cannot begin without them, and none sends anything.
 const openPatience = time.Minute
 
-// Open opens the store in a directory, or makes one. If this node is the only one, Open returns when it leads and
-// all that was ever acknowledged is there. One of several may not have heard of the others yet: Age says how old what
-// it answers may be, and Await waits for a leader.
+// Open opens the store in a directory, or makes one. If this node is the only one, Open returns when it leads and has
+// all that was ever acknowledged. One of several may have had no contact to the others yet: Age tells how old its
+// answers may be, and Await waits for a leader.
 func Open(c Config) (*Store, error) {
 	ctx, progress, stop := untilIdle(openPatience)
 	defer stop()
@@ -183,7 +182,7 @@ func Open(c Config) (*Store, error) {
 // untilIdle is a context that ends when progress was not called for so long.
 func untilIdle(patience time.Duration) (ctx context.Context, progress, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	idle := time.AfterFunc(patience, func() { cancel(fmt.Errorf("nothing came from other nodes for %v", patience)) })
+	idle := time.AfterFunc(patience, func() { cancel(fmt.Errorf("no data from other nodes for %v", patience)) })
 	return ctx, func() { idle.Reset(patience) }, func() {
 		idle.Stop()
 		cancel(nil)
@@ -227,7 +226,7 @@ func (s *Store) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	to := logger{Logger: c.Logger, said: new(said)}
+	to := logger{Logger: c.Logger, recent: new(recent)}
 	snapshots, there, err := s.openFiles(to)
 	if err != nil {
 		return err
@@ -271,13 +270,13 @@ func (s *Store) open(ctx context.Context) (err error) {
 		case <-s.ctx.Done():
 		case <-s.failed:
 			s.shutRaft()
-			if s.link != nil { // raft hears heartbeats even then
+			if s.link != nil { // raft gets heartbeats even then
 				_ = s.link.Close()
 			}
 		}
 	})
 	if alone {
-		if err := errors.Join(s.standAlone(ctx), s.tellForced(ctx)); err != nil {
+		if err := errors.Join(s.standAlone(ctx), s.recordForced(ctx)); err != nil {
 			return err
 		}
 	}
@@ -290,7 +289,7 @@ func (s *Store) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// openFiles opens what lies in the directory, and says whether the log has begun.
+// openFiles opens the files in the directory, and reports whether the log has begun.
 func (s *Store) openFiles(to logger) (snapshots raft.SnapshotStore, there bool, err error) {
 	c := s.cfg
 	// The archive's lock is the directory's.
@@ -317,7 +316,7 @@ func (s *Store) openFiles(to logger) (snapshots raft.SnapshotStore, there bool, 
 	return snapshots, there, nil
 }
 
-// keptSnapshots is how many snapshots stay on disk: the newest, and the one before it for a person's repair.
+// keptSnapshots is how many snapshots stay on disk: the newest, and the one before it for a manual repair.
 const keptSnapshots = 2
 
 // keepShort takes a snapshot whenever the log has become long.
@@ -349,7 +348,7 @@ func (s *Store) snapshot() error {
 	return err
 }
 
-// fail stops the store for good: a disk that has refused a write once is not asked again.
+// fail stops the store for good: a disk that has refused a write once is not tried again.
 func (s *Store) fail(err error) {
 	s.failing.Do(func() {
 		s.cfg.Logger.Error("store failed", "dir", s.cfg.Dir, "err", err)
@@ -360,13 +359,13 @@ func (s *Store) fail(err error) {
 	})
 }
 
-// Err delivers the one error after which the store does nothing more, a disk's mostly: the process should end.
+// Err delivers the one error after which the store does nothing more, mostly a disk's: the process should end.
 func (s *Store) Err() <-chan error { return s.failures }
 
-// Logs is where log lines of runs are kept beside the store.
+// Logs is the store of log lines beside the rows.
 func (s *Store) Logs() metastore.Logs { return s.logs }
 
-// Stats tells about commits, the log and the archive.
+// Stats returns measurements of commits, the log and the archive.
 func (s *Store) Stats() metastore.Stats {
 	stats := s.group.Stats()
 	index, since, taken := s.machine.bounds.now()
@@ -379,8 +378,9 @@ func (s *Store) Stats() metastore.Stats {
 // logSlack is how much longer log lines are kept than runs: a run may have written for as long before it ended.
 const logSlack = 2 * 24 * time.Hour
 
-// Retain forgets runs that are over, and log lines, of this node: each does so by itself. Lines lie in files of days,
-// which go when they are older than what any job keeps. A node whose log is not applied yet knows of no job what it keeps.
+// Retain purges finished runs, and log lines, of this node: each node does so by itself. Lines are in files of days,
+// which are purged when they are older than what any job keeps. A node whose log is not applied yet does not know
+// what jobs keep.
 func (s *Store) Retain(ctx context.Context, r metastore.Retention) (metastore.Retained, error) {
 	if !s.Whole() {
 		return metastore.Retained{}, metastore.ErrNotWhole
@@ -435,8 +435,8 @@ func (s *Store) Close() error {
 	return s.closed
 }
 
-// shutRaft tells raft to end. Of raft's own futures only the first one waits until it has, so it is kept: what raft writes
-// after Close would be written to a directory that somebody else has by then.
+// shutRaft stops raft. Of raft's own futures only the first one waits until it has stopped, so it is kept: raft would
+// write after Close to a directory that another process may use by then.
 func (s *Store) shutRaft() raft.Future {
 	s.shutting.Do(func() { s.shut = s.raft.Shutdown() })
 	return s.shut

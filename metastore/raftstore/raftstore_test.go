@@ -106,7 +106,7 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// door lets somebody in and takes a job away, so that there is a row of each kind.
+// door makes a token and deletes a job, so that there is a row of each kind.
 func door(t *testing.T, s *Store) {
 	t.Helper()
 	for _, id := range []string{"aaaa1111", "bbbb2222"} {
@@ -117,7 +117,7 @@ func door(t *testing.T, s *Store) {
 	do(t, s, kernel.Delete{Key: "gone"})
 }
 
-// reopened looks at what door has left.
+// reopened checks what door has left.
 func reopened(t *testing.T, s *Store) {
 	t.Helper()
 	tokens, err := s.Tokens(ctx, "t")
@@ -153,7 +153,7 @@ func states(p metastore.Page) (list []jobs.State) {
 	return list
 }
 
-// A store tells what its log and its archive have come to.
+// A store reports the size of its log and its archive.
 func TestStats(t *testing.T) {
 	s, err := Open(Config{Dir: t.TempDir()})
 	if err != nil {
@@ -179,7 +179,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// stuck is a log in which raft stands still, as it does on a disk that is full, from when it is armed until it is let go.
+// stuck is a log in which raft stalls, as on a full disk, from when it is armed until it is released.
 type stuck struct {
 	slog.Handler
 	armed     atomic.Bool
@@ -215,7 +215,7 @@ func TestAFailedStoreYieldsAtOnce(t *testing.T) {
 	}
 }
 
-func TestNobodyToYieldTo(t *testing.T) {
+func TestYieldAlone(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
 	if err := s.Yield(); err == nil {
 		t.Error("the only voter has found another node to lead")

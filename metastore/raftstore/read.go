@@ -11,9 +11,9 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Linearizable returns when what is read from now on includes all that was acknowledged before it was called, by any
-// node. Only the leader can promise that, and asks a majority whether it still leads; others refuse with
-// jobs.Unavailable and say who leads.
+// Linearizable returns when reads from now on include all that any node acknowledged before the call. Only the leader
+// can ensure that, and asks a majority whether it still leads; others refuse with jobs.Unavailable and name the
+// leader.
 func (s *Store) Linearizable(ctx context.Context) error {
 	if err := s.leading.over(); err != nil {
 		return kernel.Refuse(jobs.Unavailable, "%v", err)
@@ -21,8 +21,8 @@ func (s *Store) Linearizable(ctx context.Context) error {
 	if err := s.leads(); err != nil {
 		return err
 	}
-	// What this leader acknowledges it has applied before. What older ones acknowledged is applied once a barrier of
-	// its own term is.
+	// This leader applies commands before it acknowledges them. Those that older leaders acknowledged are applied
+	// once a barrier of its own term is.
 	asked, term := time.Now(), s.raft.CurrentTerm()
 	settled := s.settled.Load() == term
 	done := make(chan error, 1)
@@ -36,13 +36,13 @@ func (s *Store) Linearizable(ctx context.Context) error {
 	select {
 	case err := <-done:
 		if err != nil {
-			return kernel.Refuse(jobs.Unavailable, "whether this node still leads is not known: %v", err)
+			return kernel.Refuse(jobs.Unavailable, "cannot confirm that this node still leads: %v", err)
 		}
 		if s.machine.isBehind() {
 			return errBehind
 		}
 	case <-ctx.Done():
-		return kernel.Refuse(jobs.Unavailable, "whether this node still leads is not known: %v", context.Cause(ctx))
+		return kernel.Refuse(jobs.Unavailable, "cannot confirm that this node still leads: %v", context.Cause(ctx))
 	}
 	if settled {
 		return s.followed(ctx, term, asked)
@@ -53,9 +53,9 @@ func (s *Store) Linearizable(ctx context.Context) error {
 	return nil
 }
 
-// Age is how old what is read here may be. On a leader that has all that older ones acknowledged it is the time since a
-// majority agreed that it leads (0 if it is alone), on others the time since they had all that the leader had told them
-// of, and what is under way at this moment on top. It grows while a node is cut off, and while it is frozen.
+// Age is how old the rows of this node may be. On a leader that has all that older ones acknowledged it is the time
+// since a majority confirmed it (0 if it is alone), on others the time since they had all that the leader had
+// reported as committed, plus what is under way. It grows while a node is cut off, and while it is frozen.
 func (s *Store) Age() time.Duration {
 	r := s.raftNow()
 	if r == nil {
@@ -65,14 +65,14 @@ func (s *Store) Age() time.Duration {
 	defer s.ageMu.Unlock()
 	var fresh time.Time
 	term := r.CurrentTerm()
-	// Raft's own word for the last contact is younger than it was: it also counts a vote, and the end of one's own term.
-	contact := s.told.last.Load()
-	switch told := s.told.index.Load(); {
+	// Raft's own last contact is too recent: it also counts a vote, and the end of one's own term.
+	contact := s.reported.last.Load()
+	switch index := s.reported.index.Load(); {
 	case s.settledNow(r) && s.Alone():
 		return 0
 	case s.settledNow(r):
 		fresh = s.agreedAt(term)
-	case contact != nil && told > 0 && s.has(r, told): // heartbeats say nothing of the log: the first contact proves nothing
+	case contact != nil && index > 0 && s.has(r, index): // heartbeats carry nothing about the log: the first contact proves nothing
 		fresh = *contact
 	}
 	if fresh.After(s.fresh) {
@@ -84,8 +84,8 @@ func (s *Store) Age() time.Duration {
 	return max(0, time.Since(s.fresh))
 }
 
-// Whole says that the rows here have been complete since this node began, though they may be old by now: that
-// something is not among them says that it was not there at that time. While the archive is fetched they are not.
+// Whole reports whether the rows have been complete at some time since this node began, though they may be old by
+// now: what is missing then did not exist at that time. While the archive is fetched they are not.
 func (s *Store) Whole() bool {
 	r := s.raftNow()
 	if r == nil || s.machine.isBehind() {
@@ -94,19 +94,19 @@ func (s *Store) Whole() bool {
 	if s.whole.Load() {
 		return true
 	}
-	if told := s.told.whole.Load(); s.settledNow(r) || told > 0 && s.has(r, told) {
+	if index := s.reported.whole.Load(); s.settledNow(r) || index > 0 && s.has(r, index) {
 		s.whole.Store(true)
 		return true
 	}
 	return false
 }
 
-// settledNow says that this node leads and has applied what older leaders have acknowledged.
+// settledNow reports whether this node leads and has applied what older leaders have acknowledged.
 func (s *Store) settledNow(r *raft.Raft) bool {
 	return r.State() == raft.Leader && s.settled.Load() == r.CurrentTerm()
 }
 
-// has says that the rows have all entries of the log up to one. Raft's own word for it is ahead of the rows, and they
+// has reports whether the rows have all entries of the log up to one. Raft's own index is ahead of the rows, and they
 // count commands only, so that those between must be others.
 func (s *Store) has(r *raft.Raft, upTo uint64) bool {
 	if r.AppliedIndex() < upTo {
@@ -126,19 +126,19 @@ func (s *Store) has(r *raft.Raft, upTo uint64) bool {
 	return true
 }
 
-// told is what leaders have said since this node began of how far the log is committed.
-type told struct {
+// reported is what leaders have sent since this node began about how far the log is committed.
+type reported struct {
 	index atomic.Uint64             // how far it is
 	whole atomic.Uint64             // the first, of a leader that knew of all that older ones had acknowledged
-	last  atomic.Pointer[time.Time] // when a leader was heard
+	last  atomic.Pointer[time.Time] // when the last message of a leader arrived
 }
 
-// hear takes in what a leader says. Once an entry of its own term is committed, so is all that was acknowledged before;
-// a new leader may know of less until then.
-func (t *told) hear(a *raft.AppendEntriesRequest) {
+// note stores what a leader sends. Once an entry of its own term is committed, so is all that was acknowledged
+// before; a new leader may know of less until then.
+func (t *reported) note(a *raft.AppendEntriesRequest) {
 	c := a.LeaderCommitIndex
 	t.index.Store(max(t.index.Load(), c))
-	t.last.Store(new(time.Now())) // after what was said, so that it is never younger than that
+	t.last.Store(new(time.Now())) // after the index, so that it is never younger than that
 	own := a.PrevLogEntry > 0 && a.PrevLogTerm == a.Term && a.PrevLogEntry <= c
 	for _, e := range a.Entries {
 		own = own || e.Term == a.Term && e.Index <= c
@@ -148,14 +148,14 @@ func (t *told) hear(a *raft.AppendEntriesRequest) {
 	}
 }
 
-// listening is a transport that hears what leaders say, and who agrees that this node is one.
+// listening is a transport that notes what leaders send, and which nodes confirm that this one leads.
 type listening struct {
 	*raft.NetworkTransport
 	rpcs   chan raft.RPC
 	agreed *agreements
 }
 
-// AppendEntries is how a leader says that it is there, too. Whoever agrees to it has heard of no newer one.
+// AppendEntries is a leader's heartbeat, too. A node that accepts it knows no newer leader.
 func (l listening) AppendEntries(id raft.ServerID, at raft.ServerAddress, say *raft.AppendEntriesRequest, answer *raft.AppendEntriesResponse) error {
 	say.Entries = say.Entries[:first(say.Entries)] // raft sends those after them next
 	sent := time.Now()
@@ -166,10 +166,10 @@ func (l listening) AppendEntries(id raft.ServerID, at raft.ServerAddress, say *r
 	return err
 }
 
-// Consumer is where raft gets what others ask of it.
+// Consumer is where raft gets the requests of others.
 func (l listening) Consumer() <-chan raft.RPC { return l.rpcs }
 
-// listen passes on what comes to raft until ctx ends. Snapshots are received first.
+// listen passes requests on to raft until ctx ends. Snapshots are received first.
 func (s *Store) listen(ctx context.Context, from *raft.NetworkTransport) listening {
 	l := listening{from, make(chan raft.RPC), &s.agreed}
 	s.duties.Go(func() {
@@ -180,7 +180,7 @@ func (s *Store) listen(ctx context.Context, from *raft.NetworkTransport) listeni
 				return
 			case rpc := <-from.Consumer():
 				if a, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && !s.outlived(a.Term) {
-					s.told.hear(a)
+					s.reported.note(a)
 				}
 				if _, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok {
 					replace(errReplaced)
@@ -198,25 +198,25 @@ func (s *Store) listen(ctx context.Context, from *raft.NetworkTransport) listeni
 	return l
 }
 
-// outlived says that a term is over, so that who leads in it is told so, and not heard.
+// outlived reports whether a term has ended, so that its leader is informed, and not followed.
 func (s *Store) outlived(term uint64) bool {
 	r := s.raftNow()
 	return r != nil && term < r.CurrentTerm()
 }
 
-// Alone says that this node is the only voter: nobody else can have acknowledged anything.
+// Alone reports whether this node is the only voter: no other can have acknowledged anything.
 func (s *Store) Alone() bool {
 	servers := s.servers()
 	return len(servers) == 1 && string(servers[0].ID) == s.node.ID
 }
 
-// Heard says that this node hears a leader, or is one.
+// Heard reports whether this node has contact to a leader, or is one.
 func (s *Store) Heard() bool {
 	_, ok := s.Leader()
 	return ok
 }
 
-// Await waits until this node leads or hears the leader: until then it can tell nothing new. A node that is alone does
+// Await waits until this node leads or has contact to the leader: before, it has nothing new. A single node leads
 // when Open returns.
 func (s *Store) Await(ctx context.Context) error {
 	for {
@@ -225,7 +225,7 @@ func (s *Store) Await(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return kernel.Refuse(jobs.Unavailable, "no leader was heard: %v", context.Cause(ctx))
+			return kernel.Refuse(jobs.Unavailable, "no contact to a leader: %v", context.Cause(ctx))
 		case <-s.failed:
 			return s.leading.over()
 		case <-time.After(s.cfg.Heartbeat / 5):

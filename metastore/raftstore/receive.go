@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Raft grants no vote and takes no entry while it installs a snapshot. So a snapshot is received into a file before raft
-// gets it, and the runs that ended before it are fetched after that (see behind.go): what raft does waits for no other
+// Raft grants no vote and takes no entry while it installs a snapshot. So a snapshot is received into a file before
+// raft gets it, and the runs that ended before it are fetched after that (see behind.go): raft waits for no other
 // node.
 
 // incoming is the pattern of the files that hold a snapshot until raft has its own copy.
@@ -34,10 +34,11 @@ func clearIncoming(dir string) error {
 }
 
 // errReplaced answers a leader whose snapshot is not needed any more.
-var errReplaced = errors.New("another snapshot came after this one")
+var errReplaced = errors.New("another snapshot arrived after this one")
 
-// receive takes a snapshot from a leader, passes it on to raft when all of it is here, and answers as raft does. It returns
-// at once, with what ends that when another snapshot comes: the leader of this one may have stopped in the middle of it.
+// receive takes a snapshot from a leader, passes it on to raft when all of it is here, and answers as raft does. It
+// returns at once, with a function that ends the transfer when another snapshot comes: the leader of this one may
+// have stopped in the middle of it.
 func (s *Store) receive(ctx context.Context, to chan<- raft.RPC, rpc raft.RPC) (replace context.CancelCauseFunc) {
 	ctx, replace = context.WithCancelCause(ctx)
 	s.duties.Go(func() {
@@ -51,7 +52,7 @@ func (s *Store) receive(ctx context.Context, to chan<- raft.RPC, rpc raft.RPC) (
 		}
 		if err != nil {
 			s.cfg.Logger.Warn("snapshot not installed", "err", err)
-			_, _ = io.Copy(io.Discard, rpc.Reader) // what comes next on the connection is another request
+			_, _ = io.Copy(io.Discard, rpc.Reader) // the connection continues with another request
 			rpc.Respond(nil, err)
 		}
 	})
@@ -66,7 +67,7 @@ func (s *Store) download(ctx context.Context, rpc raft.RPC) (path string, err er
 	}
 	n, err := io.Copy(file, whileContext{ctx, rpc.Reader})
 	if size := rpc.Command.(*raft.InstallSnapshotRequest).Size; err == nil && n != size {
-		err = fmt.Errorf("receive snapshot: %d of %d bytes came", n, size)
+		err = fmt.Errorf("receive snapshot: %d of %d bytes arrived", n, size)
 	}
 	return file.Name(), errors.Join(err, file.Close())
 }
@@ -84,7 +85,7 @@ func (w whileContext) Read(b []byte) (int, error) {
 	return w.from.Read(b)
 }
 
-// install hands a snapshot to raft and passes on its answer.
+// install passes a snapshot to raft and returns its answer.
 func (s *Store) install(ctx context.Context, to chan<- raft.RPC, rpc raft.RPC, path string) error {
 	file, err := os.Open(path)
 	if err != nil {

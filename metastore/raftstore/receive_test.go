@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
-// onLog is a logger that calls a function with each message, where it is written: what logs waits for it.
+// onLog is a logger that calls a function with each message, synchronously.
 type onLog func(message string)
 
 func (onLog) Enabled(context.Context, slog.Level) bool        { return true }
@@ -70,7 +70,7 @@ func (h *held) Close() error {
 	return h.Conn.Close()
 }
 
-// lag stops a node and has the others go on until they no longer have the entries that it lacks. It answers with the
+// lag stops a node and has the others continue until they no longer have the entries that it lacks. It returns the
 // node's place.
 func (c *cluster) lag() int {
 	c.t.Helper()
@@ -81,7 +81,7 @@ func (c *cluster) lag() int {
 	return away
 }
 
-// cut has the nodes go on until none of them has an entry in its log any more.
+// cut has the nodes continue until none of them has an entry in its log any more.
 func (c *cluster) cut(entry uint64) {
 	c.t.Helper()
 	for cut := false; !cut; {
@@ -103,7 +103,7 @@ func (c *cluster) cut(entry uint64) {
 func TestVoteDuringFetch(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
-	c := newCluster(t, 3, func(c *Config) { c.Log, c.Heartbeat = LogBolt, time.Second }) // bbolt forgets at once what is cut
+	c := newCluster(t, 3, func(c *Config) { c.Log, c.Heartbeat = LogBolt, time.Second }) // bbolt deletes entries at once
 	do(t, c, register("k"))
 	c.same()
 	away := c.lag()
@@ -153,7 +153,7 @@ func TestBehindDoesNotLead(t *testing.T) {
 		})
 	}
 	<-began
-	for elected := false; !elected; { // a candidate that lacks what was committed meanwhile is not elected
+	for elected := false; !elected; { // a candidate that lacks later commits is not elected
 		behind.standForElection()
 		for end := time.Now().Add(2 * time.Second); time.Now().Before(end) && !elected; time.Sleep(time.Millisecond) {
 			elected = behind.raft.State() == raft.Leader
@@ -261,7 +261,7 @@ func TestLogFollowsSnapshot(t *testing.T) {
 	}
 }
 
-// Open waits for other nodes as long as they send something, and then says that they do not, and of no damage.
+// Open waits for other nodes as long as they send something, and then reports that they do not, and no damage.
 func TestOpenWaitsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, progress, stop := untilIdle(time.Minute)
@@ -274,7 +274,7 @@ func TestOpenWaitsForOthers(t *testing.T) {
 			t.Errorf("after 500 s in which something came: %v", context.Cause(ctx))
 		}
 		<-ctx.Done()
-		if err := context.Cause(ctx); !strings.Contains(err.Error(), "nothing came from other nodes for 1m0s") {
+		if err := context.Cause(ctx); !strings.Contains(err.Error(), "no data from other nodes for 1m0s") {
 			t.Errorf("it ends with %v", err)
 		}
 	})
@@ -327,7 +327,7 @@ func TestFetchIsProgress(t *testing.T) {
 	}
 	c.stores[i] = s
 	if parts == 0 {
-		t.Error("what came was no progress")
+		t.Error("arrived data was no progress")
 	}
 	c.same()
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
 
-// thief has what a node's directory holds, and goes by its own rules.
+// thief has a copy of a node's directory, and its own rules.
 type thief struct {
 	t   *testing.T
 	n   *node
@@ -48,7 +48,7 @@ func steal(t *testing.T, dir string) *thief {
 	return &thief{t, n, i.key}
 }
 
-// dial connects for a purpose, in the name of some node, and believes whoever answers.
+// dial connects for a purpose, in the name of some node, and accepts any node.
 func (f *thief) dial(to *Store, as string, p link.Purpose) (*link.Conn, error) {
 	f.t.Helper()
 	h := link.Hello{Cluster: f.n.Cluster, Epoch: f.n.Epoch, Node: as, Name: "thief", Address: "127.0.0.1:1", Purpose: p, ApplyVersion: kernel.ApplyVersion}
@@ -68,9 +68,9 @@ func over(t *testing.T, what string, c *link.Conn) {
 	}
 }
 
-// Whoever keeps the directory of a node that was removed is refused by all members, for whatever purpose and in whose name
-// it comes, and connections that it has are closed. The others go on meanwhile; a node that was down catches up,
-// a new one joins, and all of them start again.
+// All members refuse a process with the directory of a removed node, for whatever purpose and in any name, and close
+// its connections. The others continue meanwhile; a node that was down catches up, a new one joins, and all of them
+// start again.
 func TestRemovedNodeIsRefused(t *testing.T) {
 	tests.Long(t)
 	c := newCluster(t, 4, nil)
@@ -95,7 +95,7 @@ func TestRemovedNodeIsRefused(t *testing.T) {
 
 	purposes := []link.Purpose{link.ForRaft, link.ForArchive, link.ForCall}
 	open := map[string]*link.Conn{}
-	for _, to := range []*Store{leader, stays} { // raft waits for ever for what a connection says
+	for _, to := range []*Store{leader, stays} { // raft waits for ever on a silent connection
 		conn, err := f.dial(to, f.n.ID, link.ForRaft)
 		if err != nil {
 			t.Fatalf("while it is a member: %v", err)
@@ -105,7 +105,7 @@ func TestRemovedNodeIsRefused(t *testing.T) {
 	c.remove(leader, gone.ID())
 	ended(t, gone, ErrRemoved)
 	c.stop(c.index(gone))
-	eventually(t, "the other member has heard of it", func() bool { return stays.identity.Member(f.n.ID) != nil })
+	eventually(t, "the other member knows of it", func() bool { return stays.identity.Member(f.n.ID) != nil })
 	for node, conn := range open {
 		over(t, "a connection with "+node, conn)
 	}
@@ -119,9 +119,9 @@ func TestRemovedNodeIsRefused(t *testing.T) {
 		}
 	}
 	if _, err := f.dial(leader, f.n.ID, link.ForCall); !errors.Is(err, jobs.NotFound) {
-		t.Errorf("the leader says %v", err)
+		t.Errorf("the leader returns %v", err)
 	}
-	// A token that it may have kept lets nobody in.
+	// A token that it may have kept is void.
 	text, err := token.token()
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestRemovedNodeIsRefused(t *testing.T) {
 	if text, err = token.token(); err != nil {
 		t.Fatal(err)
 	}
-	refused("a token from before that names it no more", text, "not known here")
+	refused("a token from before that names it no more", text, "unknown join token")
 
 	finish(t, c, 10)
 	c.start(away)
@@ -174,7 +174,7 @@ func TestRemovedNodeIsRefused(t *testing.T) {
 	}
 }
 
-// The program of a node that was removed ends when it is started again with its directory, whoever it asks first.
+// The program of a removed node ends when it is started again with its directory, whichever node it asks first.
 func TestRemovedNodeEnds(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	do(t, c, register("k"))
@@ -196,8 +196,8 @@ func TestRemovedNodeEnds(t *testing.T) {
 	c.same()
 }
 
-// A node that was down while another one joined has never heard of it, and is introduced to it by a member that it
-// knows: also when that one leads by now.
+// A node that was down while another one joined does not know it; a member that it knows introduces it, also when the
+// new one leads by now.
 func TestIntroduction(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	do(t, c, register("k"))
@@ -215,7 +215,7 @@ func TestIntroduction(t *testing.T) {
 	c.same()
 }
 
-// What a member says of another node holds until this node's own list is a newer one, and for a minute at most.
+// An introduction holds until this node's own list is a newer one, and for a minute at most.
 func TestIntroductionLapses(t *testing.T) {
 	i, err := Identify(t.TempDir())
 	if err != nil {
@@ -246,7 +246,8 @@ func TestIntroductionLapses(t *testing.T) {
 	}
 }
 
-// A key that is gone, damaged or another node's is refused, with the file's name, and never made anew beside the data.
+// A key that is missing, damaged or another node's is refused, with the file's name, and never made again beside the
+// data.
 func TestKeyOfNode(t *testing.T) {
 	conf := small(t.TempDir(), LogWAL)
 	if err := open(t, conf).Close(); err != nil {
@@ -261,7 +262,7 @@ func TestKeyOfNode(t *testing.T) {
 		t.Errorf("the key is in %v, %v", info, err)
 	}
 	if b, err := os.ReadFile(filepath.Join(conf.Dir, nodeFile)); err != nil || strings.Contains(strings.ToLower(string(b)), "key") {
-		t.Errorf("%s says %s, %v", nodeFile, b, err)
+		t.Errorf("%s has %s, %v", nodeFile, b, err)
 	}
 	other, err := link.NewKey()
 	if err != nil {

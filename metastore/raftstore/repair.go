@@ -14,29 +14,29 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/archive"
 )
 
-// setAside moves the data of a node that is to be repaired out of the way.
+// setAside moves the data of a node that is to be repaired to a folder.
 func (s *Store) setAside() error {
 	if s.cfg.Listen == "" {
 		return errNoNetwork
 	}
 	to, err := s.node.setAside(s.cfg.Dir)
 	if err == nil && to != "" {
-		s.cfg.Logger.Warn("data moved aside, and taken anew from the other nodes", "dir", to)
+		s.cfg.Logger.Warn("data moved aside: taking all from the other nodes", "dir", to)
 	}
 	return err
 }
 
-// setAside moves a node's data to a folder, or says that this was done before by answering with none.
+// setAside moves a node's data to a folder, or returns "" if that was done before.
 func (n *node) setAside(dir string) (to string, err error) {
 	switch {
 	case n == nil:
-		return "", kernel.Refuse(jobs.Conflict, "directory %s is not that of a member: there is nothing that others could give back; join with a token", dir)
+		return "", kernel.Refuse(jobs.Conflict, "directory %s is not a member's, so other nodes have no data for it: join with a token", dir)
 	case n.Rejoin && n.Moving == "":
-		return "", nil // what is there now comes from the others
+		return "", nil // the present data comes from the others
 	case len(n.Others) == 0 && n.Moving == "":
-		return "", kernel.Refuse(jobs.Conflict, "this node knows of no others that it could take its data from: restore it from a backup")
+		return "", kernel.Refuse(jobs.Conflict, "this node knows no others to take its data from: restore it from a backup")
 	}
-	// Another process may be at work in the directory.
+	// Another process may use the directory.
 	a, err := archive.Open(filepath.Join(dir, "archive.db"), archive.Config{})
 	if err == nil {
 		_ = a.Close()
@@ -46,9 +46,9 @@ func (n *node) setAside(dir string) (to string, err error) {
 	return n.moveAside(dir)
 }
 
-// Repair moves the data of a damaged node aside, so that when it is opened next it takes everything from the others, who
-// take its vote until it has caught up. It is Config.Repair for one time, and answers with the folder in which the data
-// is now, "" if that was done before. No process may have the directory open.
+// Repair moves the data of a damaged node aside, so that when it is opened next it takes everything from the others,
+// which take its vote until it has caught up. It is Config.Repair for one time, and returns the folder of the old
+// data, "" if that was done before. No process may have the directory open.
 func Repair(dir string) (to string, err error) {
 	n, err := loadNode(dir)
 	if err == nil {
@@ -71,13 +71,13 @@ func errInUse(dir string) error {
 type Known struct {
 	Cluster, Node string
 	Epoch         uint64
-	// Term and Index are of the last entry of its log: of two nodes, the one with the higher term, or in the same term
-	// the higher index, knows more.
+	// Term and Index are of the last entry of its log: of two nodes, the one with the higher term, or in the same
+	// term the higher index, has more.
 	Term, Index uint64
 	Others      []Member // ID, Name and Address of the members that it knew last
 }
 
-// Look says what a directory knows of its cluster. No process may have it open.
+// Look returns what a directory knows of its cluster. No process may have it open.
 func Look(c Config) (k Known, err error) {
 	c = c.withDefaults()
 	s := &Store{cfg: c, failures: make(chan error, 1), failed: make(chan struct{})}
@@ -94,7 +94,7 @@ func (s *Store) look(k *Known) (err error) {
 		return err
 	}
 	if s.node == nil {
-		return kernel.Refuse(jobs.NotFound, "directory %s is that of no node", s.cfg.Dir)
+		return kernel.Refuse(jobs.NotFound, "directory %s has no node", s.cfg.Dir)
 	}
 	k.Cluster, k.Node, k.Epoch = s.node.Cluster, s.node.ID, s.node.Epoch
 	for _, o := range s.node.Others {
@@ -124,7 +124,7 @@ func (s *Store) look(k *Known) (err error) {
 }
 
 // takeAll prepares a node without data to get it from the others: one that joins, or one that has lost it. The latter
-// asks the leader to take its vote first, because it does not know any more what it had promised.
+// asks the leader to take its vote first, because it no longer knows its promises.
 func (s *Store) takeAll(ctx context.Context, there bool) error {
 	if s.node.Founder && !s.node.Rejoin || there && !s.node.Rejoin {
 		return nil
@@ -147,10 +147,10 @@ func (s *Store) takeAll(ctx context.Context, there bool) error {
 	return nil
 }
 
-// Force makes the node of a directory the only member of its cluster, with all that is in its log: for when a majority
-// is lost for good. What only the lost nodes knew is lost, and none of them may come back: the cluster begins a new
-// epoch, and whoever is of an older one is refused until it joins anew. Who did that stands in the record when the node is
-// opened. No process may have the directory open.
+// Force makes the node of a directory the only member of its cluster, with all that is in its log: for when a
+// majority is lost for good. What only the lost nodes had is lost, and none of them may come back: the cluster begins
+// a new epoch, and nodes of an older one are refused until they join again. The audits name who did it once the node
+// is opened. No process may have the directory open.
 func Force(c Config, by By) error {
 	c = c.withDefaults()
 	c.Repair = false
@@ -171,7 +171,7 @@ func (s *Store) force(by By) (err error) {
 		return err
 	}
 	if s.node == nil || s.node.Rejoin {
-		return fmt.Errorf("directory %s holds no data that could go on alone", s.cfg.Dir)
+		return fmt.Errorf("directory %s has no data to continue with", s.cfg.Dir)
 	}
 	to := logger{Logger: s.cfg.Logger}
 	snapshots, there, err := s.openFiles(to)
@@ -186,16 +186,17 @@ func (s *Store) force(by By) (err error) {
 		return err
 	}
 	if index == 0 {
-		return fmt.Errorf("directory %s holds no data that could go on alone", s.cfg.Dir)
+		return fmt.Errorf("directory %s has no data to continue with", s.cfg.Dir)
 	}
-	// The epoch goes first: what follows must not be heard by the others.
+	// The epoch goes first: the others must not accept what follows.
 	s.node.Epoch++
-	s.node.Others, s.node.Forced, s.node.Reached = nil, &by, 0 // what is missing here is given up, too
+	s.node.Others, s.node.Forced, s.node.Reached = nil, &by, 0 // what this node lacks is given up, too
 	if err := s.node.save(s.cfg.Dir); err != nil {
 		return err
 	}
-	// A snapshot in which this node is the only member takes the log's place. A node that was receiving a snapshot may
-	// hold runs that ended by entries which only the others had: the next entries must not number theirs alike.
+	// A snapshot in which this node is the only member takes the log's place. A node that was receiving a snapshot
+	// may have runs that ended by entries which only the others had: the next entries must not give theirs the same
+	// numbers.
 	index = max(index, s.archive.Last()>>24)
 	captured, err := s.machine.Snapshot()
 	if err != nil {
@@ -229,8 +230,8 @@ func alone(snapshots raft.SnapshotStore, id raft.ServerID, index, term uint64) (
 	return snapshots.Create(raft.SnapshotVersionMax, index, term, only, 1, trans)
 }
 
-// tellForced writes into the record who made this node the only one.
-func (s *Store) tellForced(ctx context.Context) error {
+// recordForced writes an audit of who made this node the only one.
+func (s *Store) recordForced(ctx context.Context) error {
 	if s.node.Forced == nil {
 		return nil
 	}

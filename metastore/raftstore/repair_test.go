@@ -27,11 +27,11 @@ func ended(t *testing.T, s *Store, want error) {
 			t.Errorf("the store ends with %v", err)
 		}
 	case <-time.After(patience):
-		t.Fatal("the store goes on")
+		t.Fatal("the store continues")
 	}
 }
 
-// A node whose rows are not the leader's says so, stops, and gets them anew when it is told to.
+// A node whose rows are not the leader's reports it, stops, and gets them again on request.
 func TestDivergence(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -49,16 +49,16 @@ func TestDivergence(t *testing.T) {
 	i := c.index(wrong)
 	// Memory that has rotted, a bug: one row more than the others have.
 	wrong.machine.engine.Update(func(tx metastore.Tx) {
-		tx.Put(&kernel.Gate{Tenant: "t", Name: kernel.LimitGate("nobody"), Limit: 3, Taken: 1})
+		tx.Put(&kernel.Gate{Tenant: "t", Name: kernel.LimitGate("nothing"), Limit: 3, Taken: 1})
 	})
 	do(t, leader, creates(3)...) // the next comparison comes by itself
 	ended(t, wrong, ErrDiverged)
 	if r := wrong.Apply(ctx, []kernel.Envelope{envelope(register("x"))}); r[0].Err == nil {
-		t.Error("it goes on")
+		t.Error("it continues")
 	}
 	_ = wrong.Close()
 	c.stores[i] = nil
-	do(t, c.leader(), creates(3)...) // the others go on
+	do(t, c.leader(), creates(3)...) // the others continue
 	c.configs[i].Repair = true
 	repaired := c.start(i)
 	if err := repaired.untilVoter(ctx); err != nil {
@@ -69,11 +69,11 @@ func TestDivergence(t *testing.T) {
 		t.Fatal(err)
 	}
 	if aside, _ := filepath.Glob(filepath.Join(c.configs[i].Dir, damagedFolder+"*", "wal")); len(aside) != 1 {
-		t.Errorf("what was there is in %v", aside)
+		t.Errorf("the old data is in %v", aside)
 	}
 }
 
-// What is committed while a comparison is under way is compared by the next one.
+// Commits during a comparison are compared by the next one.
 func TestCommitsDuringAComparison(t *testing.T) {
 	s := open(t, Config{Dir: t.TempDir()})
 	do(t, s, register("k"))
@@ -106,7 +106,7 @@ func TestCommitsDuringAComparison(t *testing.T) {
 func TestDamageOnOneOfThree(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
-	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = 2 * time.Second }) // it is about no election, and whoever comes back waits for a heartbeat
+	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = 2 * time.Second }) // this tests no election, and a node that returns waits for a heartbeat
 	do(t, c, register("k"))
 	for range 8 {
 		finish(t, c, 60)
@@ -176,7 +176,7 @@ func TestDamageOnOneOfThree(t *testing.T) {
 				case <-time.After(patience):
 				}
 				if _, read := s.Runs(ctx, metastore.RunQuery{Tenant: "t", State: jobs.Succeeded}); read == nil {
-					t.Error("it serves what is damaged")
+					t.Error("it serves damaged data")
 				}
 				_ = s.Close()
 			}
@@ -200,7 +200,7 @@ func TestDamageOnOneOfThree(t *testing.T) {
 	}
 }
 
-// A repair that was broken off between its steps goes on when the node is opened, and when it is repaired again.
+// An interrupted repair continues when the node is opened, and when it is repaired again.
 func TestRepairIsBrokenOff(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -242,10 +242,10 @@ func TestRepairIsBrokenOff(t *testing.T) {
 	if err != nil || len(log) == 0 {
 		t.Fatal(log, err)
 	}
-	change(t, log[0], func(b []byte) []byte { clear(b); return b }) // what it was repaired for
+	change(t, log[0], func(b []byte) []byte { clear(b); return b }) // the cause of the repair
 	breakOff(to, "wal", "snapshots", "archive.db")
 	if again, err := Repair(dir); err != nil || again != to {
-		t.Errorf("a repair that goes on moves to %q, %v", again, err)
+		t.Errorf("a repair that continues moves to %q, %v", again, err)
 	}
 	moved("repaired again")
 	if again, err := Repair(dir); err != nil || again != "" {
@@ -259,7 +259,7 @@ func TestRepairIsBrokenOff(t *testing.T) {
 	}
 	c.same()
 	if aside, _ := filepath.Glob(filepath.Join(dir, damagedFolder+"*")); len(aside) != 1 {
-		t.Errorf("what was there is in %v", aside)
+		t.Errorf("the old data is in %v", aside)
 	}
 }
 
@@ -303,11 +303,11 @@ func TestArchiveGone(t *testing.T) {
 	c.same()
 }
 
-// A node that has lost its data votes for nobody before it has it again.
+// A node that has lost its data does not vote before it has it again.
 func TestLostDataDoesNotVote(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
-	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = time.Second }) // whoever comes back waits for an election
+	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = time.Second }) // a node that returns waits for an election
 	do(t, c, register("k"))
 	c.same()
 	leader := c.index(c.leader())
@@ -333,8 +333,8 @@ func TestLostDataDoesNotVote(t *testing.T) {
 	c.same()
 }
 
-// When a majority is lost for good, one node goes on in a new epoch, and those that come back are refused until they
-// are repaired.
+// When a majority is lost for good, one node continues in a new epoch, and those that come back are refused until
+// they are repaired.
 func TestForce(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -361,7 +361,7 @@ func TestForce(t *testing.T) {
 	s := c.start(left)
 	lines, err := s.Audits(ctx, metastore.AuditQuery{Tenant: jobs.DefaultTenant, Limit: 1})
 	if err != nil || len(lines) != 1 || lines[0].Verb != kernel.NodeRecovered || lines[0].Actor != by.Actor {
-		t.Errorf("the record says %v, %v", lines, err)
+		t.Errorf("the audits are %v, %v", lines, err)
 	}
 	if r := do(t, s, creates(1)...); r[0].Err != nil {
 		t.Error(r[0].Err)
@@ -374,7 +374,7 @@ func TestForce(t *testing.T) {
 	back := c.start(old)
 	eventually(t, "the node of an older epoch is refused", func() bool { return s.link.Refused()["epoch"] > 0 || back.link.Refused()["epoch"] > 0 })
 	if _, ok := back.Leader(); ok {
-		t.Error("it hears a leader")
+		t.Error("it has contact to a leader")
 	}
 	c.stop(old)
 	if err := os.RemoveAll(conf.Dir); err != nil {

@@ -13,18 +13,19 @@ import (
 )
 
 // segments is raft-wal's list of segment files with a checksum. raft-wal deletes files that are not in its list, and
-// makes the last one anew if it is not there: a wrong number in the list would delete the log.
+// makes a missing last one: a wrong number in the list would delete the log.
 type segments struct {
 	types.MetaStore
 	path string
 	sum  uint32 // of the list as it is
 }
 
-// keySegments is where the checksums of the lists are that may be there: of the old one and the new one, while it changes.
+// keySegments is where the checksums of the lists are that may exist: of the old one and the new one, while it
+// changes.
 var keySegments = []byte("carillon.segments")
 
 func sumSegments(state types.PersistentState) (uint32, error) {
-	b, err := json.Marshal(state) // as it is stored, so that what is read is what was summed
+	b, err := json.Marshal(state) // as it is stored, so that the checksum fits what is read
 	return crc32.Checksum(b, castagnoli), err
 }
 

@@ -21,8 +21,9 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
-// A snapshot file is its title, the version of the rules that was in force, the last entry in it and the last run in the
-// archive by then, blocks of rows, each behind its length, a length of zero, and the SHA-256 of all that. Restoring it reads to the end before a row counts.
+// A snapshot file is its title, the version of the rules in force, the last entry in it and the last run in the
+// archive by then, blocks of rows, each after its length, a length of zero, and the SHA-256 of all that. Restoring
+// reads to the end before it uses a row.
 
 const (
 	snapshotTitle = "carillon snapshot 3\n"
@@ -30,14 +31,14 @@ const (
 	maxBlock      = 64 << 20
 )
 
-// snapshotHead is what a snapshot says before its rows.
+// snapshotHead is the head of a snapshot.
 type snapshotHead struct {
 	rules uint32 // the version that was in force
 	index uint64 // of the last entry that is in the rows
 	ended uint64 // number of the last run that is in the archive
 }
 
-// writeSnapshot writes rows and says how many bytes they took.
+// writeSnapshot writes rows and returns their size in bytes.
 func writeSnapshot(to io.Writer, head snapshotHead, rows iter.Seq[kernel.Row]) (size int64, err error) {
 	sum := sha256.New()
 	w := io.MultiWriter(to, sum)
@@ -75,10 +76,10 @@ func writeSnapshot(to io.Writer, head snapshotHead, rows iter.Seq[kernel.Row]) (
 	return size + sha256.Size, err
 }
 
-var errSnapshot = errors.New("its checksum is wrong")
+var errSnapshot = errors.New("wrong checksum")
 
-// readSnapshot is the rows of a snapshot. The last thing it yields is an error if the file is not as it was
-// written, or if a program that knows the rules up to a version cannot read it. The head is there when all rows were read.
+// readSnapshot is the rows of a snapshot. Its last yield is an error if the file is damaged, or if a program that
+// knows the rules up to a version cannot read it. The head is set when all rows were read.
 func readSnapshot(from io.Reader, knows uint32) (*snapshotHead, iter.Seq2[kernel.Row, error]) {
 	head := new(snapshotHead)
 	return head, func(yield func(kernel.Row, error) bool) {
@@ -93,7 +94,7 @@ func readBlocks(from io.Reader, knows uint32, is *snapshotHead, yield func(kerne
 	in := bufio.NewReaderSize(from, blockSize)
 	read := func(b []byte) error {
 		if _, err := io.ReadFull(in, b); err != nil {
-			return fmt.Errorf("it is cut off: %w", err)
+			return fmt.Errorf("truncated: %w", err)
 		}
 		sum.Write(b)
 		return nil
@@ -103,7 +104,7 @@ func readBlocks(from io.Reader, knows uint32, is *snapshotHead, yield func(kerne
 		return err
 	}
 	if string(title) != snapshotTitle {
-		return fmt.Errorf("it begins with %q, not with %q", title, snapshotTitle)
+		return fmt.Errorf("no snapshot: it begins with %q, want %q", title, snapshotTitle)
 	}
 	var about [20]byte
 	if err := read(about[:]); err != nil {
@@ -151,8 +152,8 @@ func readBlocks(from io.Reader, knows uint32, is *snapshotHead, yield func(kerne
 	return nil
 }
 
-// newestSnapshot is the newest snapshot in a directory, or nil. A damaged one is an error: raft would go on without
-// it, and the log may no longer hold what it stands for.
+// newestSnapshot is the newest snapshot in a directory, or nil. A damaged one is an error: raft would continue
+// without it, and the log may no longer have what it contained.
 func newestSnapshot(store raft.SnapshotStore, dir string) (*raft.SnapshotMeta, error) {
 	folder := filepath.Join(dir, "snapshots")
 	entries, err := os.ReadDir(folder)
@@ -184,8 +185,8 @@ func newestSnapshot(store raft.SnapshotStore, dir string) (*raft.SnapshotMeta, e
 	return list[0], nil
 }
 
-// restoreNewest fills the machine from the newest snapshot, brings the log in line with it, and answers with it, or with
-// nil if there is none.
+// restoreNewest fills the machine from the newest snapshot, makes the log fit it, and returns it, or nil if there is
+// none.
 func (s *Store) restoreNewest(snapshots raft.SnapshotStore) (*raft.SnapshotMeta, error) {
 	meta, err := newestSnapshot(snapshots, s.cfg.Dir)
 	if err != nil || meta == nil {
@@ -218,8 +219,8 @@ func (s *Store) restoreNewest(snapshots raft.SnapshotStore) (*raft.SnapshotMeta,
 	return meta, nil
 }
 
-// watchedSnapshots notices that a snapshot can no longer be read. Raft opens one when a node lags far behind, and would
-// try the same one for ever; the rows are in memory as they should be, and make another.
+// watchedSnapshots detects that a snapshot can no longer be read. Raft opens one when a node lags far behind, and
+// would try the same one for ever; the rows in memory are intact, and make another.
 type watchedSnapshots struct {
 	raft.SnapshotStore
 	dir string

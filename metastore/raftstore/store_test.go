@@ -77,7 +77,7 @@ func TestStoreOfThree(t *testing.T) {
 	})
 }
 
-// roving is a store that goes to whoever leads, and reads from one node what that has.
+// roving is a store that writes to the current leader, and reads from one node what that has.
 type roving struct {
 	*Store
 	cluster *cluster
@@ -87,7 +87,7 @@ type roving struct {
 func (r roving) Retain(ctx context.Context, what metastore.Retention) (done metastore.Retained, err error) {
 	index, _, _ := r.cluster.leader().machine.bounds.now()
 	for _, s := range r.cluster.stores {
-		eventually(r.cluster.t, "the node has what was applied", func() bool {
+		eventually(r.cluster.t, "the node has all that was applied", func() bool {
 			at, _, _ := s.machine.bounds.now()
 			return at >= index && s.Whole()
 		})
@@ -107,7 +107,7 @@ func (r roving) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.
 			continue
 		}
 		index, _, _ := leader.machine.bounds.now()
-		eventually(r.cluster.t, "the node has what was applied", func() bool {
+		eventually(r.cluster.t, "the node has all that was applied", func() bool {
 			at, _, _ := r.machine.bounds.now()
 			return at >= index
 		})
@@ -115,7 +115,7 @@ func (r roving) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.
 	}
 }
 
-// harnessOfThree crashes by ending a node as it is, and opening it again. What it reads from is whoever leads then.
+// harnessOfThree crashes by ending a node as it is, and opening it again. It reads from the leader of that time.
 func harnessOfThree(t *testing.T, c *cluster, clock *storetest.Clock, random *rand.Rand) storetest.Harness {
 	t.Helper()
 	s := c.leader()

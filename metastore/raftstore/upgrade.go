@@ -14,19 +14,19 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Members may be programs of two versions for as long as one takes to replace them one by one. The version of the rules
-// that is in force (metastore.Rules) is one that all of them know. Each entry of the log and each snapshot names the
-// version in force when it was written, and a node that does not know it stops before it, with metastore.ErrTooOld. To
-// raise the version ends the way back, so all members must answer and know the new one, and a person says so, or a day
-// goes by.
+// Members may be programs of two versions while they are replaced one by one. The version of the rules in force
+// (metastore.Rules) is one that all of them know. Each entry of the log and each snapshot names the version in force
+// when it was written, and a node that does not know it stops before it, with metastore.ErrTooOld. There is no way
+// back from raising the version, so all members must answer and know the new one, and a person requests it, or a day
+// passes.
 
 // finalizeAfter is how long all members of a leader know a newer version before it puts that in force by itself.
 const finalizeAfter = 24 * time.Hour
 
-// ApplyVersion is the version of the rules that is in force, as far as this node has applied its log.
+// ApplyVersion is the version of the rules in force, as far as this node has applied its log.
 func (s *Store) ApplyVersion() uint32 { return s.machine.inForce() }
 
-// allowed keeps back what the version of the rules in force does not allow.
+// allowed refuses what the version of the rules in force does not allow.
 func (s *Store) allowed(ctx context.Context, batch []kernel.Envelope, apply func([]kernel.Envelope) []metastore.Result) []metastore.Result {
 	if slices.ContainsFunc(batch, func(e kernel.Envelope) bool { return e.Command.Verb() == kernel.VerbFinalizeUpgrade }) {
 		s.changes.Lock() // no node joins meanwhile
@@ -45,8 +45,8 @@ func (s *Store) allowed(ctx context.Context, batch []kernel.Envelope, apply func
 	}.Allowed(batch, apply)
 }
 
-// mayRaise says why a version of the rules cannot be put in force yet. What a member said earlier does not count: it may
-// have been replaced by an older program since.
+// mayRaise returns why a version of the rules cannot be put in force yet. Earlier answers of members do not count: an
+// older program may have replaced them since.
 func (s *Store) mayRaise(ctx context.Context, to uint32) error {
 	if to <= s.machine.inForce() {
 		return nil

@@ -50,7 +50,8 @@ func knowing(t *testing.T, adjust func(*Config), but ...string) *cluster {
 	})
 }
 
-// unanswered says that a version was not raised because a node was too slow to answer: it is asked for again.
+// unanswered reports that a version was not raised because a node was too slow to answer: the test repeats the
+// request.
 func unanswered(err error) bool {
 	return hazy(err) || errors.Is(err, jobs.Conflict) && strings.Contains(err.Error(), "does not answer")
 }
@@ -76,7 +77,7 @@ func TestFinalizeUpgrade(t *testing.T) {
 		})
 		for _, w := range words {
 			if !strings.Contains(err.Error(), w) {
-				t.Errorf("%q does not say %q", err, w)
+				t.Errorf("%q lacks %q", err, w)
 			}
 		}
 	}
@@ -140,7 +141,7 @@ func tooOld(t *testing.T, c Config) {
 		t.Fatal("a program that is too old opens the directory")
 	}
 	if want := fmt.Sprintf("written under version %d of the rules, and this program knows version %d", newer, kernel.ApplyVersion); !errors.Is(err, metastore.ErrTooOld) || !strings.Contains(err.Error(), want) {
-		t.Errorf("it says %v", err)
+		t.Errorf("it returns %v", err)
 	}
 	for path, sum := range digests(t, c.Dir) {
 		if before[path] != sum && !strings.HasPrefix(path, "wal/") && path != "archive.db" { // their libraries write when they are opened
@@ -167,8 +168,8 @@ func digests(t *testing.T, dir string) map[string][sha256.Size]byte {
 	return sums
 }
 
-// A member that became an older program between its answer and the raise stops at that entry, and goes on from there when
-// it is the newer one again.
+// A member that became an older program between its answer and the raise stops at that entry, and continues from
+// there when it is the newer one again.
 func TestTooOldFollowerStops(t *testing.T) {
 	tests.Long(t)
 	c := knowing(t, nil, "node-3")
@@ -187,7 +188,7 @@ func TestTooOldFollowerStops(t *testing.T) {
 	ended(t, stopped, metastore.ErrTooOld)
 	_ = stopped.Close()
 	c.stores[old] = nil
-	finish(t, c, 5) // the others go on
+	finish(t, c, 5) // the others continue
 	tooOld(t, c.configs[old])
 	c.configs[old].knows = newer
 	c.start(old)
@@ -223,15 +224,15 @@ func TestSnapshotOfNewerRules(t *testing.T) {
 	}
 
 	// The same comes from a leader.
-	var told error
+	var reported error
 	m := replica(t)
-	m.fail = func(err error) { told = cmp.Or(told, err) }
+	m.fail = func(err error) { reported = cmp.Or(reported, err) }
 	if r, ok := m.Apply(&raft.Log{Index: 1, Type: raft.LogCommand, Data: encodeEntry([]kernel.Envelope{envelope(register("other"))})}).([]metastore.Result); !ok || r[0].Err != nil {
 		t.Fatal(r)
 	}
 	before := m.engine.Hash()
-	if err := m.Restore(io.NopCloser(bytes.NewReader(taken.Bytes()))); !errors.Is(err, metastore.ErrTooOld) || !errors.Is(told, metastore.ErrTooOld) {
-		t.Errorf("it is restored with %v; told was %v", err, told)
+	if err := m.Restore(io.NopCloser(bytes.NewReader(taken.Bytes()))); !errors.Is(err, metastore.ErrTooOld) || !errors.Is(reported, metastore.ErrTooOld) {
+		t.Errorf("it is restored with %v; reported was %v", err, reported)
 	}
 	if m.engine.Hash() != before {
 		t.Error("rows have changed")

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
-// A node that was started again is asked for its vote although connections to the process before it are still kept.
+// A restarted node is asked for its vote although connections to the process before it are still kept.
 func TestVoteAfterRestart(t *testing.T) {
 	tests.Long(t)
 	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = calm })

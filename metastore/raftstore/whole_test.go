@@ -17,8 +17,9 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// tell has one node say to another what a leader would: how far the log is committed, if it is more than a heartbeat.
-func tell(t *testing.T, from, to *Store, a raft.AppendEntriesRequest) {
+// announce has one node send another what a leader would: how far the log is committed, if it is more than a
+// heartbeat.
+func announce(t *testing.T, from, to *Store, a raft.AppendEntriesRequest) {
 	t.Helper()
 	id, at := raft.ServerID(from.ID()), raft.ServerAddress(from.Address())
 	a.RPCHeader = raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: from.trans.EncodePeer(id, at)}
@@ -28,8 +29,8 @@ func tell(t *testing.T, from, to *Store, a raft.AppendEntriesRequest) {
 	}
 }
 
-// A node that has just begun has none of its rows until it has heard how far its log is committed, and heartbeats do not
-// say it. What it lacks it must not say is not there, nor that its copy is a moment old.
+// A node that has just begun has none of its rows until it learns how far its log is committed, which heartbeats do
+// not carry. Until then it must not report missing rows as not existing, nor its copy as a moment old.
 func TestNotWholeBeforeLogIsApplied(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -38,7 +39,7 @@ func TestNotWholeBeforeLogIsApplied(t *testing.T) {
 	finish(t, c, 20)
 	c.same()
 	for i := range c.stores {
-		c.configs[i].Heartbeat = time.Minute // nobody leads meanwhile
+		c.configs[i].Heartbeat = time.Minute // no node leads meanwhile
 		c.stop(i)
 	}
 	s, other := c.start(0), c.start(1)
@@ -54,18 +55,18 @@ func TestNotWholeBeforeLogIsApplied(t *testing.T) {
 			t.Fatalf("%s: it is whole (and job k is %v)", what, err)
 		}
 		if age, min := s.Age(), time.Since(s.began)/2; age < min {
-			t.Errorf("%s: its rows are said to be %v old, and were never whole", what, age)
+			t.Errorf("%s: its rows are reported as %v old, and were never whole", what, age)
 		}
 	}
-	missing("nobody was heard")
-	tell(t, other, s, raft.AppendEntriesRequest{Term: term + 1})
+	missing("no contact yet")
+	announce(t, other, s, raft.AppendEntriesRequest{Term: term + 1})
 	if s.raft.LastContact().IsZero() || !s.Heard() {
-		t.Fatal("no leader is heard")
+		t.Fatal("no contact to a leader")
 	}
 	missing("a heartbeat")
-	// A leader that has committed more than what this node has: what it has is applied, and is not all.
-	tell(t, other, s, raft.AppendEntriesRequest{Term: term + 1, PrevLogEntry: last, PrevLogTerm: entry.Term, LeaderCommitIndex: last + 5})
-	eventually(t, "what is there is applied", func() bool { _, err := s.Definition(ctx, "t", "k"); return err == nil })
+	// A leader that has committed more than this node has: its entries are applied, and are not all.
+	announce(t, other, s, raft.AppendEntriesRequest{Term: term + 1, PrevLogEntry: last, PrevLogTerm: entry.Term, LeaderCommitIndex: last + 5})
+	eventually(t, "its entries are applied", func() bool { _, err := s.Definition(ctx, "t", "k"); return err == nil })
 	missing("a part of the log")
 
 	for i := range c.stores {
@@ -81,7 +82,7 @@ func TestNotWholeBeforeLogIsApplied(t *testing.T) {
 	}
 }
 
-// Runs that are over are in the archive before the log is applied that says for how long their job keeps them.
+// Finished runs are in the archive before the log is applied that defines how long their job keeps them.
 func TestNothingIsForgottenBeforeLogIsApplied(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -93,7 +94,7 @@ func TestNothingIsForgottenBeforeLogIsApplied(t *testing.T) {
 	c.same()
 	c.stop(0)
 	c.stop(1)
-	s := c.start(0) // the other is down, so nobody says how far the log is committed
+	s := c.start(0) // the other is down, so no node reports how far the log is committed
 	retain := func() (metastore.Retained, error) {
 		now := time.Now().Add(365 * 24 * time.Hour)
 		return s.Retain(ctx, metastore.Retention{Now: now, Of: metastore.KeptBy(ctx, s, now)})
@@ -103,17 +104,17 @@ func TestNothingIsForgottenBeforeLogIsApplied(t *testing.T) {
 	}
 	c.start(1)
 	c.leader()
-	eventually(t, "what need not be kept is forgotten when the rows are complete", func() bool {
+	eventually(t, "old runs are purged when the rows are complete", func() bool {
 		done, err := retain()
 		if done.Dropped > 0 {
-			t.Fatalf("%d runs are forgotten, which are kept for ten years", done.Dropped)
+			t.Fatalf("%d runs are purged, which are kept for ten years", done.Dropped)
 		}
 		return err == nil
 	})
 }
 
-// A copy that was whole once stays it while more is told than is applied: under load that is always so, and only when the
-// leader is gone does anybody ask.
+// A copy that was whole once stays it while more is committed than applied, which is always so under load; Whole
+// matters only when the leader is gone.
 func TestWholeWhileMoreIsUnderWay(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -124,20 +125,20 @@ func TestWholeWhileMoreIsUnderWay(t *testing.T) {
 	c.same()
 	at := slices.IndexFunc(c.stores, func(s *Store) bool { return s != leader })
 	s := c.stores[at]
-	eventually(t, "it has heard that its last entry is committed", func() bool { return s.told.index.Load() == s.raft.LastIndex() })
+	eventually(t, "it knows that its last entry is committed", func() bool { return s.reported.index.Load() == s.raft.LastIndex() })
 	for i, other := range c.stores {
 		if other != s && other != leader {
 			c.stop(i)
 		}
 	}
 	last, term := s.raft.LastIndex(), s.raft.CurrentTerm()
-	tell(t, leader, s, raft.AppendEntriesRequest{Term: term, PrevLogEntry: last, PrevLogTerm: term, LeaderCommitIndex: last + 5})
+	announce(t, leader, s, raft.AppendEntriesRequest{Term: term, PrevLogEntry: last, PrevLogTerm: term, LeaderCommitIndex: last + 5})
 	if !s.Whole() {
 		t.Error("it had all, and is not whole because five entries more are under way")
 	}
 }
 
-// What others agreed to before a leader was asked says nothing of what holds now, though they agreed a moment ago.
+// Confirmations of requests sent before the read do not count, though they arrived a moment ago.
 func TestLeaderIsFollowedNow(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -154,16 +155,16 @@ func TestLeaderIsFollowedNow(t *testing.T) {
 		}
 	}
 	if at := leader.agreedAt(term); at.IsZero() || time.Since(at) > time.Minute {
-		t.Errorf("what was agreed to is forgotten: %v", at)
+		t.Errorf("the confirmation is forgotten: %v", at)
 	}
 	wait, cancel := context.WithTimeout(ctx, time.Second/2) // it leads on for a heartbeat, and would not be sure all that time
 	defer cancel()
 	if err := leader.followed(wait, term, time.Now()); !errors.Is(err, jobs.Unavailable) {
-		t.Errorf("it is followed by nobody: %v", err)
+		t.Errorf("no node follows it: %v", err)
 	}
 }
 
-// A leader that is new has applied nothing that it has not been told is committed.
+// A new leader has not applied entries that it does not yet know as committed.
 func TestNewLeaderIsNotWholeAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, nil)
@@ -178,11 +179,11 @@ func TestNewLeaderIsNotWholeAtOnce(t *testing.T) {
 	}
 }
 
-// Between the rows of a snapshot and the runs that have ended before it, a copy is not whole, and what is committed
-// meanwhile is applied when they have come.
+// Between the rows of a snapshot and the runs that have ended before it, a copy is not whole, and later commits are
+// applied when the runs have arrived.
 func TestNotWholeWhileBehind(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, func(c *Config) { c.Heartbeat = time.Second }) // so often a node asks for what it lacks
+	c := newCluster(t, 1, func(c *Config) { c.Heartbeat = time.Second }) // a node asks for missing runs that often
 	s := c.leader()
 	do(t, s, register("k"))
 	finish(t, s, 5)
@@ -209,13 +210,13 @@ func TestNotWholeWhileBehind(t *testing.T) {
 		if err == nil {
 			continue
 		}
-		if !strings.Contains(err.Error(), "is asked for") {
+		if !strings.Contains(err.Error(), "not to") {
 			t.Error(err)
 		}
 		index = 0
 	}
 	if index != 0 {
-		t.Error("what lacks runs is carried to another store")
+		t.Error("content without all runs is copied to another store")
 	}
 	finish(t, s, 5) // now there are such runs
 	eventually(t, "it is whole again", joins.Whole)

@@ -1,16 +1,16 @@
-// Package archive keeps runs that are over in files, in the order in which they ended.
+// Package archive stores finished runs in files, in the order in which they ended.
 //
-// A commit hands its settled runs over and goes on: they are written in the background, many at a time, and read
-// from memory until then. Each run's key in the file follows from the log entry that settled it, so that a log
-// which is replayed after a crash finds its runs there already, or writes the very same ones. Indexes of the open
-// file live in memory and are built when it is opened; only those who read wait for them.
+// A commit passes its settled runs on and continues: they are written in the background, many at a time, and read
+// from memory until then. Each run's key in the file follows from the log entry that settled it, so that a log which
+// is replayed after a crash finds its runs there already, or writes the very same ones. Indexes of the open file are
+// in memory and are built when it is opened; only readers wait for them.
 //
-// When the open file has grown to some size, what is still wanted of it is written to a file of its own, with all
-// that finds it, and the open one begins anew: such a sealed file takes next to no memory, and room on the disk is
-// given back by taking it away. See sealed.go, and retain.go for what is forgotten when.
+// When the open file has reached a size, its runs, except purged ones, move to a file of their own with its indexes,
+// and the open one starts again: such a sealed file takes nearly no memory, and deleting it frees its space. See
+// sealed.go, and retain.go for purging.
 //
 // Every transaction is synced, because a file of pages that were written in no order does not survive the loss of
-// power; nobody waits for it.
+// power; no caller waits for it.
 package archive
 
 import (
@@ -27,27 +27,27 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
-// Config says how an archive behaves; its zero value works.
+// Config configures an archive; its zero value works.
 type Config struct {
-	// Buffer is how many bytes of runs may wait to be written, about. Beyond, commits wait. Default 64 MiB.
+	// Buffer is about how many bytes of runs may wait to be written. Beyond, commits wait. Default 64 MiB.
 	Buffer int64
 	// SealAt is how many bytes of runs the open file may take before it is sealed. Default 64 MiB.
 	SealAt int64
-	// Failed is told about the one error after which the archive writes and reads nothing more.
+	// Failed is called with the one error after which the archive writes and reads nothing more.
 	Failed func(error)
 }
 
-// Archive keeps runs in files. All methods may be called at the same time, but Begin and Append only by whoever
-// commits.
+// Archive stores runs in files. All methods may be called at the same time, but Begin and Append only by the
+// committer.
 type Archive struct {
 	path string
 	db   *bbolt.DB
 	cfg  Config
 
-	indexed chan struct{}  // closed when the indexes hold what the file held
+	indexed chan struct{}  // closed when the indexes have the whole file
 	stop    chan struct{}  // closed by Close
 	wake    chan struct{}  // there is something to write
-	hurry   chan struct{}  // somebody waits for it to be written
+	hurry   chan struct{}  // a caller waits for it to be written
 	working sync.WaitGroup // the goroutine that indexes, then writes
 
 	// Of the committing goroutine.
@@ -55,9 +55,9 @@ type Archive struct {
 	position uint64
 
 	// Locks are taken in this order.
-	filing sync.Mutex     // held by whoever changes files
+	filing sync.Mutex     // held while files change
 	counts map[job]*count // of the sealed files; guarded by filing
-	files  sync.RWMutex   // held for reading by those who must not see a run in no file while it moves to another
+	files  sync.RWMutex   // read-held by readers that must not miss a run while it moves to another file
 	sealed []*sealed      // oldest first; guarded by files, and changed under filing only
 	sealAt int64          // guarded by filing
 	room   []byte         // memory of the last write; guarded by filing
@@ -79,7 +79,7 @@ type job struct {
 	key    jobs.Key
 }
 
-// count says how many runs of a job there are.
+// count is how many runs of a job there are.
 type count struct{ succeeded, others int }
 
 func (c *count) add(state jobs.State, n int) {
@@ -101,7 +101,7 @@ var _ metastore.Archive = (*Archive)(nil)
 var (
 	bucketRuns  = []byte("runs")
 	bucketAbout = []byte("about")
-	// bucketHidden has the numbers of runs of the open file that were forgotten, a list for each pass.
+	// bucketHidden has the numbers of purged runs of the open file, a list for each pass.
 	bucketHidden = []byte("hidden")
 	keyTally     = []byte("tally")
 )
@@ -141,7 +141,7 @@ func Open(path string, c Config) (*Archive, error) {
 	return a, nil
 }
 
-// begin makes the buckets of a new file, or reads what is said of an old one.
+// begin makes the buckets of a new file, or reads those of an old one.
 func (a *Archive) begin(tx *bbolt.Tx) error {
 	found := map[string]bool{}
 	err := tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
@@ -166,14 +166,14 @@ func (a *Archive) begin(tx *bbolt.Tx) error {
 		has++
 	}
 	if !found[string(bucketRuns)] || !found[string(bucketAbout)] || len(found) != has {
-		return &disk.Damaged{Path: a.path, What: "it does not hold what an archive does"}
+		return &disk.Damaged{Path: a.path, What: "it is not an archive"}
 	}
 	t, err := a.readTally(tx)
 	a.last = t.last
 	return err
 }
 
-// Close writes what waits and closes the file.
+// Close writes the buffer and closes the file.
 func (a *Archive) Close() error {
 	close(a.stop)
 	a.working.Wait()
@@ -200,7 +200,7 @@ func (a *Archive) failure() error {
 	return a.err
 }
 
-// fail remembers the first error and tells it.
+// fail stores the first error and reports it.
 func (a *Archive) fail(err error) {
 	a.mu.Lock()
 	first := a.err == nil
@@ -275,7 +275,7 @@ func (a *Archive) ready(ctx context.Context) error {
 	return a.failure()
 }
 
-// Len is how many runs there are, and how many bytes they take, about.
+// Len is how many runs there are, and about how many bytes they take.
 func (a *Archive) Len(ctx context.Context) (runs int, bytes int64, err error) {
 	if err := a.ready(ctx); err != nil {
 		return 0, 0, err
@@ -291,8 +291,7 @@ func (a *Archive) Len(ctx context.Context) (runs int, bytes int64, err error) {
 	return runs, bytes, nil
 }
 
-// Size is how many files there are, and how many bytes the runs in them take, as far as is known: nobody is waited
-// for.
+// Size is how many files there are, and how many bytes the runs in them take, as far as is known: it does not wait.
 func (a *Archive) Size() (files int, bytes int64) {
 	a.files.RLock()
 	defer a.files.RUnlock()

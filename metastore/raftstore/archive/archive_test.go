@@ -177,12 +177,12 @@ func TestAgainstModel(t *testing.T) {
 	}
 }
 
-// retention says what is kept by key.
+// retention is what is kept by key.
 type retention map[jobs.Key]kernel.Kept
 
 func (r retention) of(_ jobs.Tenant, key jobs.Key) (kernel.Kept, error) { return r[key], nil }
 
-// model is what is left of runs, oldest first.
+// model is the remaining runs, oldest first.
 func (r retention) model(runs []*kernel.Run) (left []*kernel.Run) {
 	type class struct {
 		tenant    jobs.Tenant
@@ -265,13 +265,13 @@ func TestDamage(t *testing.T) {
 			if err := os.WriteFile(path, damage(slices.Clone(whole)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			var told error
-			a, err := Open(path, Config{Failed: func(err error) { told = err }})
+			var reported error
+			a, err := Open(path, Config{Failed: func(err error) { reported = err }})
 			if err == nil {
 				_, err = a.Get(ctx, "t0", jobs.ID{1})
 				_ = a.Close()
-				if err == nil || told == nil {
-					t.Fatalf("a damaged archive answers, with %v; told was %v", err, told)
+				if err == nil || reported == nil {
+					t.Fatalf("a damaged archive answers, with %v; reported was %v", err, reported)
 				}
 			}
 			if !strings.Contains(err.Error(), path) {

@@ -55,7 +55,7 @@ func TestS0_26TheOldestFilesGoBeyondTheBytes(t *testing.T) {
 	if after, _ := a.Size(); onDisk(t, dir) != after {
 		t.Errorf("%d files lie on the disk, want %d", onDisk(t, dir), after)
 	}
-	// The count of the job has not kept what went with its files.
+	// The count of the job excludes the runs of its deleted files.
 	again, err := a.Retain(ctx, metastore.Retention{Of: retention{"k0": {Succeeded: all - done.Dropped - 7}}.of})
 	if err != nil || again.Dropped != 7 {
 		t.Errorf("%+v, %v: 7 were too many", again, err)
@@ -71,8 +71,7 @@ func TestS0_26TheOldestFilesGoBeyondTheBytes(t *testing.T) {
 	}
 }
 
-// A file that has taken the place of others, and cannot be used, ends the archive: what is forgotten in those afterwards
-// would come back.
+// A merged file that cannot be used ends the archive: later purges in its sources would be undone.
 func TestMergeThatFails(t *testing.T) {
 	var failed []error
 	a := open(t, filepath.Join(t.TempDir(), "archive.db"), Config{SealAt: 5_000, Failed: func(err error) { failed = append(failed, err) }})
@@ -99,7 +98,7 @@ func TestMergeThatFails(t *testing.T) {
 		t.Errorf("files are merged: %v", err)
 	}
 	if !errors.Is(a.failure(), broken) || len(failed) != 1 {
-		t.Errorf("the archive goes on: %v, and %v was told", a.failure(), failed)
+		t.Errorf("the archive continues: %v, and %v was reported", a.failure(), failed)
 	}
 }
 

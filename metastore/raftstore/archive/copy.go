@@ -16,18 +16,18 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
-// Archives of nodes that have applied the same log hold the same runs under the same numbers, and each is without gaps
-// but for what was forgotten. So one that lags is brought up to date by copying what comes after its last
-// number, in order, and a copy that was cut off is taken up where it ended.
+// Archives of nodes that have applied the same log have the same runs under the same numbers, and each is without
+// gaps except purged runs. So one that lags copies what comes after its last number, in order, and an interrupted
+// copy continues where it ended.
 
-// Record is a run as the file has it, with the checksum that it was written with.
+// Record is a run as it is in the file, with the checksum that it was written with.
 type Record struct {
 	Number  uint64
 	Body    []byte
 	Damaged error // it does not read as it was written: a [disk.Damaged]; Body is nil then
 }
 
-// Last is the highest number given so far. Numbers are the same on every node: what they count is the log's.
+// Last is the highest number given so far. Numbers are the same on every node: they follow from the log.
 func (a *Archive) Last() uint64 {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -41,11 +41,11 @@ func LastOf(entry uint64) uint64 { return entry<<positionBits | (1<<positionBits
 const perCopy = 1 << 20
 
 // Copy passes on the records with numbers above after, up to and including upTo, in order and a part at a time; each
-// part is only good until send returns. Runs that were forgotten are missing. A damaged record is passed on as one:
-// those who copy decide whether they go on without it. The archive itself goes on whatever a copy meets.
+// part is only valid until send returns. Purged runs are missing. A damaged record is passed on as one: the receiver
+// decides whether to continue without it. The archive itself works on whatever a copy meets.
 func (a *Archive) Copy(ctx context.Context, after, upTo uint64, send func([]Record) error) error {
 	if last := a.Last(); upTo > last {
-		return fmt.Errorf("copy archive %s: it goes up to %d, and %d is asked for", a.path, last, upTo)
+		return fmt.Errorf("copy archive %s: it goes up to %d, not to %d", a.path, last, upTo)
 	}
 	if err := a.Sync(); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (a *Archive) part(after, upTo uint64) (part []Record, err error) {
 	return part, err
 }
 
-// forgotten says that a run of the open file is hidden.
+// forgotten reports whether a run of the open file is hidden.
 func (a *Archive) forgotten(number uint64) bool {
 	if !a.isIndexed() {
 		return false
@@ -118,8 +118,8 @@ func (a *Archive) forgotten(number uint64) bool {
 
 var errOrder = errors.New("the records are not in order")
 
-// Fill adds records that come from another node, and then counts on from last, which may be higher than their numbers.
-// Nothing may be appended meanwhile. Records that are there already are passed over.
+// Fill adds records that come from another node, and then counts on from last, which may be higher than their
+// numbers. Nothing may be appended meanwhile. Known records are skipped.
 func (a *Archive) Fill(ctx context.Context, records []Record, last uint64) error {
 	if err := a.ready(ctx); err != nil {
 		return err
@@ -177,13 +177,13 @@ func (a *Archive) Fill(ctx context.Context, records []Record, last uint64) error
 	return nil
 }
 
-// NewRecord is a run as the file has it, under a number.
+// NewRecord is a run as it is in the file, under a number.
 func NewRecord(number uint64, run *kernel.Run) Record {
 	return Record{Number: number, Body: appendRecord(nil, number, run)}
 }
 
-// Ended are the runs up to a number, in the order in which they ended. A run that does not read as it was written is a
-// [metastore.LeftOut] in its place; the runs after it follow if the caller goes on.
+// Ended are the runs up to a number, in the order in which they ended. A damaged run is a [metastore.LeftOut] in its
+// place; the runs after it follow if the caller continues.
 func (a *Archive) Ended(ctx context.Context, upTo uint64) iter.Seq2[*kernel.Run, error] {
 	return func(yield func(*kernel.Run, error) bool) {
 		err := a.Copy(ctx, 0, upTo, func(part []Record) error {
@@ -208,5 +208,5 @@ func (a *Archive) Ended(ctx context.Context, upTo uint64) iter.Seq2[*kernel.Run,
 	}
 }
 
-// errEnough ends a copy that nobody wants the rest of.
+// errEnough ends a copy early.
 var errEnough = errors.New("enough")

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// A copy that is made while runs end has every run up to the number that it was said to go to.
+// A copy that is made while runs end has every run up to its last number.
 func TestCopyWhileRunsEnd(t *testing.T) {
 	dir := t.TempDir()
 	from := open(t, filepath.Join(dir, "from.db"), Config{Buffer: 3000})
@@ -70,7 +70,7 @@ func all(t *testing.T, a *Archive) (b []byte) {
 	return b
 }
 
-// What is out of order, or damaged, is not taken; what is there already is passed over; and the last number outlives the
+// Records that are out of order, or damaged, are refused; known ones are skipped; and the last number outlives the
 // runs.
 func TestFill(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 11))

@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk/fliptest"
 )
 
-// contentOf opens an archive and returns all that it says of its runs.
+// contentOf opens an archive and returns all that it reads of its runs.
 func contentOf(path string) (content string, err error) {
 	var failed error
 	a, err := Open(path, Config{SealAt: 8 << 10, Failed: func(err error) { failed = err }})
@@ -88,8 +88,8 @@ func sample(t *testing.T) (dir string) {
 func TestABitOfAnArchive(t *testing.T) {
 	dir := sample(t)
 	read := func(dir string) (string, error) { return contentOf(filepath.Join(dir, "archive.db")) }
-	// bbolt writes two heads in turn, and goes by the older one where the newer is damaged, as after a crash in the middle
-	// of a commit: what the last commit wrote is missing then.
+	// bbolt writes two heads in turn, and uses the older one where the newer is damaged, as after a crash in the
+	// middle of a commit: the writes of the last commit are missing then.
 	heads := func(content, file string, at int) bool { return at < 2*pageOf(t, filepath.Join(dir, file)) }
 	t.Run("open file", func(t *testing.T) {
 		fliptest.Run(t, fliptest.Format{Dir: dir, Files: "archive.db", Read: read, Allowed: heads, Places: tests.Size(5, 50, 0)})
@@ -109,7 +109,7 @@ func pageOf(t *testing.T, path string) int {
 	return db.Info().PageSize
 }
 
-// What a damaged file says of the numbers that it stands for deletes no other file, and hides no run.
+// A damaged range of numbers in a file deletes no other file, and hides no run.
 func TestASpanThatIsDamaged(t *testing.T) {
 	dir := sample(t)
 	files, _ := filepath.Glob(filepath.Join(dir, "archive.sealed", "*.db"))
@@ -130,7 +130,7 @@ func TestASpanThatIsDamaged(t *testing.T) {
 	}
 }
 
-// change puts something else into what finds the runs of a sealed file.
+// change changes the indexes of a sealed file.
 func change(t *testing.T, path string, to func(find *bbolt.Bucket) (key, value []byte)) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, nil)
@@ -147,8 +147,7 @@ func change(t *testing.T, path string, to func(find *bbolt.Bucket) (key, value [
 	}
 }
 
-// A run in a sealed file that does not read as it was written stops nobody: copies go on without it and say so, as do
-// retention and the store.
+// A damaged run in a sealed file stops nothing: copies, retention and the store continue without it and report it.
 func TestARunThatIsDamaged(t *testing.T) {
 	dir := sample(t)
 	path := filepath.Join(dir, "archive.db")
@@ -176,12 +175,12 @@ func TestARunThatIsDamaged(t *testing.T) {
 	for _, k := range []string{"k0", "k1", "k2"} {
 		kept[jobs.Key(k)] = kernel.Kept{Since: noon.Add(-1000 * 1000 * 1000), Succeeded: 3, Others: 3}
 	}
-	for range 4 { // the first that meets it says so
+	for range 4 { // the first that reads it reports it
 		_, _ = a.Retain(ctx, metastore.Retention{Now: noon, Of: kept.of})
 	}
 	done, err := a.Retain(ctx, metastore.Retention{Now: noon, Of: kept.of})
 	if err != nil {
-		t.Errorf("forgetting does not go on: %+v, %v", done, err)
+		t.Errorf("purging does not continue: %+v, %v", done, err)
 	}
 	if n, _, err := a.Len(ctx); err != nil || n > 2*3*(3+3) {
 		t.Errorf("there are %d runs, %v", n, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// index finds runs of the open file. Each has a place, counted from 0 as they were added; lists of places are what
-// queries walk. It holds 59 bytes a run and no pointers to any.
+// index finds runs of the open file. Each has a place, counted from 0 as they were added; queries walk lists of
+// places. It takes 59 bytes a run and has no pointers to any.
 type index struct {
 	numbers []uint64 // the keys in the file, by place
 	states  []uint8  // with the flag hidden, by place
@@ -22,7 +22,7 @@ type index struct {
 	shelves map[string]*shelf // by tenant
 }
 
-// hidden is the flag of a run that was forgotten.
+// hidden is the flag of a purged run.
 const hidden = 0x80
 
 // shelf is the lists of one tenant.
@@ -40,14 +40,14 @@ type ofJob struct {
 	count
 }
 
-// places is in order. What a reader holds never changes.
+// places is in order. A reader's copy never changes.
 type places []uint32
 
 func newIndex() *index {
 	return &index{seed: maphash.MakeSeed(), ids: make(map[uint64]uint32), shelves: make(map[string]*shelf)}
 }
 
-// hash is of a secret seed, so that nobody can choose ids that collide.
+// hash is of a secret seed, so that clients cannot choose ids that collide.
 func (x *index) hash(tenant []byte, id jobs.ID) uint64 {
 	var b [16 + 256]byte
 	copy(b[:], id[:])
@@ -57,7 +57,7 @@ func (x *index) hash(tenant []byte, id jobs.ID) uint64 {
 // next is the place that the next run gets.
 func (x *index) next() uint32 { return uint32(len(x.numbers)) }
 
-// number is the key in the file of the run at a place, or 0 if it was forgotten.
+// number is the key in the file of the run at a place, or 0 if it was purged.
 func (x *index) number(place uint32) uint64 {
 	if x.states[place]&hidden != 0 {
 		return 0
@@ -96,7 +96,7 @@ func (x *index) add(number uint64, l *label) {
 	}
 }
 
-// hide forgets a run of a job.
+// hide purges a run of a job.
 func (x *index) hide(of *ofJob, place uint32) {
 	of.add(jobs.State(x.states[place]), -1)
 	x.states[place] |= hidden
@@ -112,7 +112,7 @@ func push[K comparable](lists map[K]*places, name K, place uint32) {
 	*l = append(*l, place)
 }
 
-// find chooses the shortest list that holds all that a query asks for, up to but without the run of a number.
+// find chooses the shortest list that has all that a query selects, up to but without the run of a number.
 func (x *index) find(q *metastore.RunQuery, before uint64) places {
 	s := x.shelves[string(q.Tenant)]
 	if s == nil {

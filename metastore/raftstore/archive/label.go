@@ -12,19 +12,19 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
-// A record is a run in the file: a checksum over its number and all that follows, a label that says what the run is
-// found by, and the row. Indexes are built and filters are answered from labels; only rows that are shown are decoded.
+// A record is a run in the file: a checksum over its number and all that follows, a label by which the run is found,
+// and the row. Indexes are built and filters are answered from labels; only rows that are shown are decoded.
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var errRecord = errors.New("a record's checksum is wrong")
 
-// summed is b with its checksum behind it.
+// summed is b with its checksum appended.
 func summed(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// unsummed is what was summed; false says that the checksum is wrong.
+// unsummed is summed's argument; false means that the checksum is wrong.
 func unsummed(b []byte) ([]byte, bool) {
 	n := len(b) - 4
 	if n < 0 || binary.LittleEndian.Uint32(b[n:]) != crc32.Checksum(b[:n], castagnoli) {
@@ -33,19 +33,19 @@ func unsummed(b []byte) ([]byte, bool) {
 	return b[:n], true
 }
 
-// damagedRun is the error about a run in a file that does not read as it was written.
+// damagedRun is the error about a damaged run in a file.
 func damagedRun(path string, number uint64, err error) error {
 	return &disk.Damaged{Path: path, What: fmt.Sprintf("run %d: %v", number, err)}
 }
 
-// checksum is what a record with a number begins with.
+// checksum is the first field of a record with a number.
 func checksum(number uint64, record []byte) uint32 {
 	var key [8]byte
 	binary.BigEndian.PutUint64(key[:], number)
 	return crc32.Update(crc32.Checksum(key[:], castagnoli), castagnoli, record[4:])
 }
 
-// label is what a run is found by. Its strings share the record's memory.
+// label is the fields by which a run is found. Its strings share the record's memory.
 type label struct {
 	tenant, key, worker, origin []byte
 
@@ -79,7 +79,7 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// readLabel reads the label of the record with a number and answers with the row that follows it, still encoded.
+// readLabel reads the label of the record with a number and returns the row that follows it, still encoded.
 func readLabel(number uint64, record []byte) (l label, row []byte, err error) {
 	if len(record) < 4 || binary.LittleEndian.Uint32(record) != checksum(number, record) {
 		return l, nil, errRecord
@@ -103,7 +103,7 @@ func readLabel(number uint64, record []byte) (l label, row []byte, err error) {
 	return l, b[17:], nil
 }
 
-// sketch is the run as far as filters look at it.
+// sketch is the fields of the run for filters.
 func (l *label) sketch() *kernel.Run {
 	run := &kernel.Run{Tenant: jobs.Tenant(l.tenant), ID: l.id, Key: jobs.Key(l.key), State: l.state,
 		Worker: string(l.worker), Origin: kernel.Origin(l.origin), Parent: l.parent}

@@ -11,19 +11,19 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// A sealed file has its runs by number, and beside them what finds them, which is read from the file and takes no
-// memory: numbers, states, lists and groups are columns in the order of the runs, or of what is looked for.
+// A sealed file has its runs by number, and beside them its indexes, which are read from the file and take no memory:
+// numbers, states, lists and groups are columns in the order of the runs, or of their hashes.
 
-// finder is what a sealed file says about its runs. Its slices lie in the file: they are good for one transaction.
+// finder is the indexes of a sealed file. Its slices are mapped from the file: they are valid for one transaction.
 type finder struct {
 	numbers []byte // 8 bytes a run, ascending
 	states  []byte // 1 byte a run
-	lists   []byte // 8 bytes an entry, ascending: the hash of what is looked for, and the run's place
+	lists   []byte // 8 bytes an entry, ascending: a hash, and the run's place
 	groups  []byte // the runs of each job: tenant, key, how many, their places (4 bytes each, ascending)
 	salt    []byte // of the hashes
 }
 
-// What runs are found by.
+// The kinds of hashes.
 const (
 	byID     = 'i'
 	byTenant = 't'
@@ -33,8 +33,8 @@ const (
 	byState  = 's' // of all but Succeeded, which nearly all are in
 )
 
-// hashOf is what stands in the lists for a thing. It is salted, so that nobody can choose ids that collide; what is
-// found is compared with its label all the same.
+// hashOf is the hash of a thing in the lists. It is salted, so that clients cannot choose ids that collide; matches
+// are compared with their labels all the same.
 func hashOf(salt []byte, kind byte, tenant []byte, name []byte) uint32 {
 	b := make([]byte, 0, 128)
 	b = append(append(append(b, salt...), kind, byte(len(tenant))), tenant...)
@@ -88,7 +88,7 @@ func (m *maker) add(number uint64, l *label) {
 
 func appendText(b, s []byte) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }
 
-// columns are what is written.
+// columns are the columns to write.
 func (m *maker) columns() finder {
 	slices.Sort(m.entries)
 	f := finder{numbers: m.numbers, states: m.states, salt: m.salt, lists: make([]byte, 0, 8*len(m.entries))}
@@ -133,7 +133,7 @@ func (f *finder) list(h uint32) filed {
 	return all[8*first : 8*next]
 }
 
-// find chooses the shortest list that holds all that a query asks for, up to but without the run of a number (0 = all).
+// find chooses the shortest list that has all that a query selects, up to but without the run of a number (0 = all).
 func (f *finder) find(q *metastore.RunQuery, before uint64) filed {
 	tenant := []byte(q.Tenant)
 	best := f.list(hashOf(f.salt, byTenant, tenant, nil))
@@ -169,7 +169,7 @@ type group struct {
 func (g *group) len() int        { return len(g.places) / 4 }
 func (g *group) at(i int) uint32 { return binary.BigEndian.Uint32(g.places[4*i:]) }
 
-// each goes through the jobs of the file.
+// each calls fn for the jobs of the file.
 func (f *finder) each(fn func(g *group)) error {
 	b := f.groups
 	text := func() (s []byte, ok bool) {

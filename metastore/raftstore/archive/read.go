@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
-// How much one question may cost.
+// How much one read may cost.
 const (
 	mostRows = 20_000
 	mostTime = 100 * time.Millisecond
@@ -106,7 +106,7 @@ func (a *Archive) List(ctx context.Context, q metastore.RunQuery) (metastore.Pag
 	if q.Cursor != "" {
 		var err error
 		if before, err = strconv.ParseUint(q.Cursor, 36, 64); err != nil || before == 0 {
-			return w.page, kernel.Invalid("cursor %.60q is not one that this list has given", q.Cursor)
+			return w.page, kernel.Invalid("cursor %.60q is not from this list: use the cursor of the previous page", q.Cursor)
 		}
 	}
 	if err := a.ready(ctx); err != nil {
@@ -130,7 +130,7 @@ func (a *Archive) List(ctx context.Context, q metastore.RunQuery) (metastore.Pag
 	}
 }
 
-// step looks at the next few runs before a number, which it moves on, and says whether that was all.
+// step reads the next few runs before a number, which it advances, and reports whether that was all.
 func (a *Archive) step(w *walk, before *uint64) (over bool, err error) {
 	a.files.RLock()
 	defer a.files.RUnlock()
@@ -178,7 +178,7 @@ func (a *Archive) step(w *walk, before *uint64) (over bool, err error) {
 	return true, nil
 }
 
-// walk looks for the runs that a query asks for.
+// walk searches the runs of a query.
 type walk struct {
 	query    *metastore.RunQuery
 	size     int
@@ -190,7 +190,7 @@ type walk struct {
 	ended  time.Time
 }
 
-// look goes through some runs of a file and says whether the page is complete.
+// look reads some runs of a file and reports whether the page is complete.
 func (w *walk) look(batch []found, runs *bbolt.Bucket) (over bool, err error) {
 	for _, f := range batch {
 		sketch, record := f.row, []byte(nil)
@@ -230,8 +230,8 @@ func (w *walk) look(batch []found, runs *bbolt.Bucket) (over bool, err error) {
 	return false, nil
 }
 
-// match is the run if it is asked for, or nil. The label answers for all filters but the cause and the code, for which the row of a
-// run that passes the others is decoded.
+// match is the run if the query selects it, or nil. The label answers all filters but the cause and the code, for
+// which the row of a run that passes the others is decoded.
 func (w *walk) match(sketch *kernel.Run, number uint64, record []byte) (*kernel.Run, error) {
 	q := *w.query
 	if record != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
-// To forget a run is to set a bit: one small transaction for each file of a pass, however many runs those are. Room on
-// the disk is given back when all of a file is forgotten, or most.
+// Purging a run sets a bit: one small transaction for each file of a pass, however many runs those are. Disk space is
+// freed when all or most of a file is purged.
 
 var _ metastore.Retainer = (*Archive)(nil)
 
-// excess is what a pass has to forget of a job.
+// excess is what a pass has to purge of a job.
 type excess struct {
-	since             int64 // what ended before
+	since             int64 // purge what ended before
 	young             int64 // nothing that ended since, unless it is too old
 	succeeded, others int   // and so many of the oldest
 }
@@ -37,7 +37,7 @@ type pass struct {
 
 func (e *excess) over() bool { return e.succeeded > 0 || e.others > 0 }
 
-// takes says whether a run is to be forgotten, and counts it. Runs of a job come oldest first.
+// takes reports whether a run is to be purged, and counts it. Runs of a job come oldest first.
 func (p *pass) takes(e *excess, state jobs.State, old, young bool) bool {
 	n, was := &e.others, e.over()
 	if state == jobs.Succeeded {
@@ -54,20 +54,20 @@ func (p *pass) takes(e *excess, state jobs.State, old, young bool) bool {
 	return true
 }
 
-// Retain forgets what need not be kept. Each node does so by itself: archives of nodes differ by no more than what one
-// has forgotten and another not yet.
+// Retain purges. Each node does so by itself: archives of nodes differ only by runs that one has purged and another
+// not yet.
 func (a *Archive) Retain(ctx context.Context, r metastore.Retention) (metastore.Retained, error) {
 	if err := a.ready(ctx); err != nil {
 		return metastore.Retained{}, err
 	}
-	// A log that is replayed after a crash brings back what was not on disk.
+	// A log that is replayed after a crash brings back runs that were not on disk.
 	if err := a.Sync(); err != nil {
 		return metastore.Retained{}, err
 	}
 	p := &pass{Retention: &r, of: map[job]*excess{}}
 	err := a.retain(ctx, p)
 	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("forget runs of archive %s: %w", a.path, err)
+		err = fmt.Errorf("purge runs of archive %s: %w", a.path, err)
 	}
 	_, bytes := a.Size()
 	return metastore.Retained{Dropped: p.dropped, Bytes: bytes}, err
@@ -77,7 +77,7 @@ func (a *Archive) retain(ctx context.Context, p *pass) error {
 	if err := a.judge(p); err != nil {
 		return err
 	}
-	// Files may be sealed meanwhile, but only Retain takes any away.
+	// Files may be sealed meanwhile, but only Retain deletes any.
 	for i := 0; ; i++ {
 		gone, over, err := a.hideIn(p, i)
 		if err != nil || ctx.Err() != nil {
@@ -110,7 +110,7 @@ func (a *Archive) retain(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// mostTidied is how many files a pass writes anew at most: the next goes on.
+// mostTidied is how many files a pass rewrites at most: the next continues.
 const mostTidied = 4
 
 func cmpErr(err error, ctx context.Context) error {
@@ -120,7 +120,7 @@ func cmpErr(err error, ctx context.Context) error {
 	return ctx.Err()
 }
 
-// judge finds out what is to be forgotten of each job.
+// judge finds out what is to be purged of each job.
 func (a *Archive) judge(p *pass) error {
 	counts := map[job]count{}
 	a.filing.Lock()
@@ -166,7 +166,7 @@ func (a *Archive) judge(p *pass) error {
 	return nil
 }
 
-// hideIn forgets runs of a sealed file. over says that there is no such file.
+// hideIn purges runs of a sealed file. over means that there is no such file.
 func (a *Archive) hideIn(p *pass, i int) (gone, over bool, err error) {
 	a.filing.Lock()
 	defer a.filing.Unlock()
@@ -258,7 +258,7 @@ func (a *Archive) hideIn(p *pass, i int) (gone, over bool, err error) {
 	return true, false, s.remove()
 }
 
-// hideOpen forgets runs of the open file, and of the buffer.
+// hideOpen purges runs of the open file, and of the buffer.
 func (a *Archive) hideOpen(p *pass) error {
 	a.filing.Lock()
 	defer a.filing.Unlock()
@@ -307,7 +307,7 @@ func (a *Archive) hideOpen(p *pass) error {
 	if err != nil {
 		return err
 	}
-	for part := range slices.Chunk(all, 500) { // commits may come in between
+	for part := range slices.Chunk(all, 500) { // commits may run in between
 		a.mu.Lock()
 		for _, c := range part {
 			x.hide(c.of, c.place)
@@ -317,8 +317,8 @@ func (a *Archive) hideOpen(p *pass) error {
 	return nil
 }
 
-// bound takes the oldest files away while all of them take more room than they may. Files are sealed while they are
-// small beside that room.
+// bound deletes the oldest files while all of them take more space than they may. Files are sealed while they are
+// small compared with that space.
 func (a *Archive) bound(p *pass) error {
 	a.filing.Lock()
 	defer a.filing.Unlock()

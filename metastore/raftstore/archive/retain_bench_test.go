@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// BenchmarkRetain shows what a million runs take, on disk and in memory, how long it takes to forget nearly all of them,
-// and what that does to those who append meanwhile.
+// BenchmarkRetain measures a million runs, on disk and in memory, how long it takes to purge nearly all of them, and
+// the effect on concurrent appends.
 func BenchmarkRetain(b *testing.B) {
 	for range b.N {
 		path := filepath.Join(b.TempDir(), "archive.db")

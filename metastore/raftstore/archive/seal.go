@@ -16,10 +16,10 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
-// A file gets its name when it is whole and on disk, and only then what it was made of goes. So a crash in between
-// leaves some runs twice, and which files those are can be told by the numbers they stand for.
+// A file gets its name when it is whole and on disk, and only then its sources are deleted. So a crash in between
+// leaves some runs twice, and the ranges of numbers show which files are superfluous.
 
-// openSealed opens the sealed files, and clears away what a crash has left.
+// openSealed opens the sealed files, and removes what a crash has left.
 func (a *Archive) openSealed() error {
 	folder := folderOf(a.path)
 	entries, err := os.ReadDir(folder)
@@ -44,8 +44,8 @@ func (a *Archive) openSealed() error {
 			return err
 		}
 		if n := len(a.sealed); n > 0 && s.first <= a.sealed[n-1].last {
-			if before := a.sealed[n-1]; s.last > before.last { // what went into another file went there as a whole
-				err := &disk.Damaged{Path: path, What: fmt.Sprintf("it begins with run %d, and %s goes up to %d", s.first, before.path, before.last)}
+			if before := a.sealed[n-1]; s.last > before.last { // a merged file moves as a whole
+				err := &disk.Damaged{Path: path, What: fmt.Sprintf("it begins with run %d, but %s goes up to %d", s.first, before.path, before.last)}
 				return errors.Join(err, s.db.Close())
 			}
 			if err := s.remove(); err != nil { // it went into that one
@@ -101,7 +101,7 @@ func (a *Archive) clearOpen(last uint64) error {
 	})
 }
 
-// countIn adds a file's runs to those of their jobs. filing must be held, or nobody else be there yet.
+// countIn adds a file's runs to those of their jobs. filing must be held, unless the archive is not in use yet.
 func (a *Archive) countIn(s *sealed) error {
 	return s.view(func(_ *bbolt.Bucket, f *finder) error {
 		return f.each(func(g *group) {
@@ -120,8 +120,8 @@ func (a *Archive) countIn(s *sealed) error {
 	})
 }
 
-// seal moves what is still wanted of the open file to a file of its own. filing must be held. If that fails nothing more
-// may be written: which file runs are in would not be told by their numbers any longer.
+// seal moves the open file's runs to a file of its own. filing must be held. If that fails nothing more may be
+// written: the ranges of numbers would no longer show which file has a run.
 func (a *Archive) seal() error {
 	err := a.sealOpen()
 	if err != nil {
@@ -190,8 +190,8 @@ func (a *Archive) sealOpen() error {
 	return nil
 }
 
-// tidy writes files anew of which most is forgotten, and puts small ones that are neighbours together. It changes at
-// most one file and says whether it did. filing must be held.
+// tidy rewrites files of which most is purged, and merges small neighbours. It changes at most one file and reports
+// whether it did. filing must be held.
 func (a *Archive) tidy() (did bool, err error) {
 	rest := func(s *sealed) int64 { return s.size * int64(s.live) / int64(s.runs) }
 	for i, s := range a.sealed {
@@ -209,7 +209,8 @@ func (a *Archive) tidy() (did bool, err error) {
 	return false, nil
 }
 
-// merge makes one file of those from i to end. filing must be held. A file in which it finds a damaged run stays as it is.
+// merge makes one file of those from i to end. filing must be held. A file in which it finds a damaged run stays as
+// it is.
 func (a *Archive) merge(i, end int) error {
 	of := slices.Clone(a.sealed[i:end])
 	w, err := newWriter(folderOf(a.path), a.cfg.sealedPage())
@@ -228,7 +229,7 @@ func (a *Archive) merge(i, end int) error {
 	made, err := w.finish(of[0].first, of[len(of)-1].last) // over the first of them
 	if err != nil {
 		if err = fmt.Errorf("merge files of archive %s: %w", a.path, err); w.named {
-			a.fail(err) // what is hidden in the first of them from now on would be hidden in a file without a name
+			a.fail(err) // later purges in the first of them would go to a file without a name
 		}
 		return err
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
-// sealed is a file of runs that gets no more of them. Runs that were forgotten are marked in hidden; when all are, the
-// file goes, and when most are, it is written anew without them. Its fields but the file's are guarded by Archive.files.
+// sealed is a file of runs that gets no more of them. Purged runs are marked in hidden; when all are, the file is
+// deleted, and when most are, it is rewritten without them. All fields except file are guarded by Archive.files.
 type sealed struct {
 	path        string
 	db          *bbolt.DB
@@ -27,7 +27,7 @@ type sealed struct {
 	runs        int    // that lie in it
 	live        int    // of those, not hidden
 	hidden      []byte // a bit a run
-	first, last uint64 // numbers that it stands for; some may have no run
+	first, last uint64 // its range of numbers; some may have no run
 	begins      int64  // when the first of them ended
 	damaged     bool   // a run in it does not read as it was written, so it is not written anew; guarded by Archive.filing
 }
@@ -47,7 +47,7 @@ var (
 // nameOf is the name of the sealed file that begins with a number.
 func nameOf(first uint64) string { return fmt.Sprintf("%016x%s", first, sealedSuffix) }
 
-// folderOf is where the sealed files of an archive lie.
+// folderOf is the folder of the sealed files of an archive.
 func folderOf(path string) string { return strings.TrimSuffix(path, ".db") + ".sealed" }
 
 func (f *finder) checksum(span []byte) uint32 {
@@ -64,7 +64,7 @@ func (s *sealed) view(fn func(runs *bbolt.Bucket, f *finder) error) error {
 		return s.db.View(func(tx *bbolt.Tx) error {
 			runs, find := tx.Bucket(bucketRuns), tx.Bucket(bucketFind)
 			if runs == nil || find == nil {
-				return &disk.Damaged{Path: s.path, What: "it holds no runs"}
+				return &disk.Damaged{Path: s.path, What: "it has no runs"}
 			}
 			return fn(runs, &finder{find.Get(keyNumbers), find.Get(keyStates), find.Get(keyLists), find.Get(keyGroups), find.Get(keySalt)})
 		})
@@ -77,7 +77,7 @@ func (s *sealed) view(fn func(runs *bbolt.Bucket, f *finder) error) error {
 
 func (s *sealed) isHidden(place uint32) bool { return s.hidden[place/8]&(1<<(place%8)) != 0 }
 
-// openSealed opens a file and checks what finds its runs.
+// openSealed opens a file and checks its indexes.
 func openSealed(path string) (*sealed, error) {
 	s := &sealed{path: path}
 	err := disk.Guard(path, func() (err error) {
@@ -91,19 +91,19 @@ func openSealed(path string) (*sealed, error) {
 		find := runs.Tx().Bucket(bucketFind)
 		span := find.Get(keySpan)
 		if len(span) != 28 || len(f.numbers) != 8*len(f.states) || binary.BigEndian.Uint32(span[24:]) != f.checksum(span[:24]) {
-			return &disk.Damaged{Path: path, What: "what finds its runs has a wrong checksum"}
+			return &disk.Damaged{Path: path, What: "its index has a wrong checksum"}
 		}
 		s.first, s.last, s.begins = binary.BigEndian.Uint64(span), binary.BigEndian.Uint64(span[8:]), int64(binary.BigEndian.Uint64(span[16:]))
 		s.runs = f.runs()
 		if s.runs == 0 {
-			return &disk.Damaged{Path: path, What: "it holds no runs"}
+			return &disk.Damaged{Path: path, What: "it has no runs"}
 		}
 		if want := nameOf(s.first); filepath.Base(path) != want {
-			return &disk.Damaged{Path: path, What: "by its content it is " + want}
+			return &disk.Damaged{Path: path, What: "its content is that of " + want}
 		}
 		hidden, ok := unsummed(find.Get(keyHidden))
 		if !ok || len(hidden) != (s.runs+7)/8 {
-			return &disk.Damaged{Path: path, What: "the list of forgotten runs has a wrong checksum"}
+			return &disk.Damaged{Path: path, What: "the list of purged runs has a wrong checksum"}
 		}
 		s.hidden = slices.Clone(hidden)
 		for place := range uint32(s.runs) {
@@ -135,8 +135,8 @@ type writer struct {
 	named bool // the file has its name
 }
 
-// sealedPage is how large the pages of a sealed file are: each is written by a call of its own, and once, so they may be as
-// large as that file is worth.
+// sealedPage is how large the pages of a sealed file are: each is written by a call of its own, and once, so they may
+// be as large as the file justifies.
 func (c Config) sealedPage() int {
 	if c.SealAt < 4<<20 {
 		return 4 << 10
@@ -160,9 +160,9 @@ func newWriter(folder string, page int) (*writer, error) {
 		return nil, err
 	}
 	var err error
-	// Nothing counts before the file has its name, so it is synced once, at the end.
+	// The file is used only once it has its name, so it is synced once, at the end.
 	w.db, err = bbolt.Open(w.path, 0o600, &bbolt.Options{Timeout: lockTimeout, NoSync: true, NoGrowSync: true, FreelistType: bbolt.FreelistMapType,
-		PageSize: page, InitialMmapSize: 128 << 20}) // else what is being written is copied each time the file outgrows it
+		PageSize: page, InitialMmapSize: 128 << 20}) // else the map is copied each time the file outgrows it
 	return w, err
 }
 
@@ -198,7 +198,7 @@ func (w *writer) add(number uint64, record []byte) (err error) {
 	return w.runs.Put(w.room[at:at+8:at+8], w.room[at+8:])
 }
 
-// finish gives the file its name, or takes it away if it holds no run; then it answers with nil.
+// finish gives the file its name, or removes it if it has no run; then it returns nil.
 func (w *writer) finish(first, last uint64) (_ *sealed, err error) {
 	defer func() {
 		if w.tx != nil {
@@ -247,7 +247,7 @@ func (w *writer) finish(first, last uint64) (_ *sealed, err error) {
 		return nil, err
 	}
 	w.named = true
-	// The folder may be new: without a sync of its own parent a loss of power takes it away with all that is in it.
+	// The folder may be new: without a sync of its own parent a loss of power deletes it with all its files.
 	folder := filepath.Dir(path)
 	if err := errors.Join(syncDir(folder), syncDir(filepath.Dir(folder))); err != nil {
 		return nil, err
@@ -255,7 +255,7 @@ func (w *writer) finish(first, last uint64) (_ *sealed, err error) {
 	return openSealed(path)
 }
 
-// give up takes an unfinished file away.
+// give up removes an unfinished file.
 func (w *writer) giveUp() {
 	if w.tx != nil {
 		_ = w.tx.Rollback()
@@ -264,8 +264,7 @@ func (w *writer) giveUp() {
 	_ = os.Remove(w.path)
 }
 
-// each goes through the runs that are not hidden and have numbers above after, in order, until fn says that it is
-// enough.
+// each visits the runs that are not hidden and have numbers above after, in order, until fn stops it.
 func (s *sealed) each(after uint64, fn func(number uint64, record []byte) (goOn bool, err error)) error {
 	return s.view(func(runs *bbolt.Bucket, f *finder) error {
 		for place := f.from(after + 1); place < f.runs(); place++ {
@@ -310,8 +309,8 @@ func (s *sealed) get(tenant jobs.Tenant, id jobs.ID) (run *kernel.Run, err error
 // unfinished is the name of a sealed file that is being written.
 const unfinished = "unfinished"
 
-// makeFolder makes the folder of sealed files, if there is none. It is on disk before any file moves into it: what a file
-// there was made of goes.
+// makeFolder makes the folder of sealed files, if there is none. It is on disk before any file moves into it, because
+// the file's sources are deleted then.
 func makeFolder(folder string) error {
 	err := os.Mkdir(folder, 0o700)
 	if errors.Is(err, os.ErrExist) {

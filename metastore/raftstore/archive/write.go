@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// lockTimeout is how long Open waits for another process to let go of the file.
+	// lockTimeout is how long Open waits for another process to release the file.
 	lockTimeout = 500 * time.Millisecond
 	// pace is how long runs may wait to be written with others.
 	pace = 250 * time.Millisecond
@@ -19,7 +19,7 @@ const (
 	perTransaction = 8192
 )
 
-// work builds the indexes, then writes what is appended until the archive is closed.
+// work builds the indexes, then writes appended runs until the archive is closed.
 func (a *Archive) work() {
 	if err := disk.Guard(a.path, a.buildIndex); err != nil {
 		a.fail(fmt.Errorf("read archive %s: %w", a.path, err))
@@ -84,13 +84,13 @@ func (a *Archive) buildIndex() error {
 			return err
 		}
 		if have := uint64(a.index.next()); have != tally.runs || before > tally.last {
-			return &disk.Damaged{Path: a.path, What: fmt.Sprintf("it holds %d runs up to number %d, and should hold %d up to %d", have, before, tally.runs, tally.last)}
+			return &disk.Damaged{Path: a.path, What: fmt.Sprintf("it has %d runs up to number %d, want %d up to %d", have, before, tally.runs, tally.last)}
 		}
 		return nil
 	})
 }
 
-// readHidden reads which runs of the open file were forgotten.
+// readHidden reads which runs of the open file were purged.
 func (a *Archive) readHidden(tx *bbolt.Tx) (forgotten map[uint64]bool, err error) {
 	b := tx.Bucket(bucketHidden)
 	if b == nil {
@@ -102,7 +102,7 @@ func (a *Archive) readHidden(tx *bbolt.Tx) (forgotten map[uint64]bool, err error
 		passes++
 		list, ok := unsummed(list)
 		if !ok || len(key) != 8 || binary.BigEndian.Uint64(key) != passes {
-			return &disk.Damaged{Path: a.path, What: "a list of forgotten runs has a wrong checksum"}
+			return &disk.Damaged{Path: a.path, What: "a list of purged runs has a wrong checksum"}
 		}
 		for ; len(list) >= 8; list = list[8:] {
 			forgotten[binary.BigEndian.Uint64(list)] = true
@@ -110,12 +110,12 @@ func (a *Archive) readHidden(tx *bbolt.Tx) (forgotten map[uint64]bool, err error
 		return nil
 	})
 	if err == nil && passes != b.Sequence() {
-		err = &disk.Damaged{Path: a.path, What: fmt.Sprintf("it has %d lists of forgotten runs and should have %d", passes, b.Sequence())}
+		err = &disk.Damaged{Path: a.path, What: fmt.Sprintf("it has %d lists of purged runs, want %d", passes, b.Sequence())}
 	}
 	return forgotten, err
 }
 
-// tally says what the open file holds, so that a run which can no longer be found is missed.
+// tally counts the open file's runs, to detect a run that can no longer be found.
 type tally struct {
 	last uint64 // the highest number ever given, whose run may be gone
 	runs uint64 // how many lie in the open file
@@ -144,13 +144,13 @@ func (a *Archive) count(tx *bbolt.Tx, runs int, last uint64) error {
 	return t.put(tx)
 }
 
-// flush writes all that is in the buffer.
+// flush writes all of the buffer.
 func (a *Archive) flush() {
 	for a.flushSome() {
 	}
 }
 
-// flushSome writes some of what is in the buffer and says whether there may be more.
+// flushSome writes some of the buffer and reports whether there may be more.
 func (a *Archive) flushSome() (more bool) {
 	a.filing.Lock()
 	defer a.filing.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// All are all lines, run by run. The index of all days is in memory meanwhile.
+// All are all lines, run by run. It holds the index of all days in memory.
 func (l *Logs) All(ctx context.Context) iter.Seq2[metastore.LogLine, error] {
 	return func(yield func(metastore.LogLine, error) bool) {
 		names, err := l.names()
@@ -54,8 +54,8 @@ func (l *Logs) names() ([]name, error) {
 	return names, nil
 }
 
-// Fill makes a folder of lines that come run by run. Each attempt is written under the day of its first line: its last
-// lines go when that day goes.
+// Fill makes a folder of lines that come run by run. Each attempt is written under the day of its first line: its
+// last lines are purged with that day.
 func Fill(dir string, lines iter.Seq2[metastore.LogLine, error]) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("fill logs: %w", err)
@@ -90,7 +90,7 @@ type filling struct {
 	lines      []metastore.LogLine // that follow each other
 }
 
-// perFrame is how many bytes of lines make a frame, about.
+// perFrame is about how many bytes of lines make a frame.
 const perFrame = 64 << 10
 
 func (f *filling) add(line metastore.LogLine) error {
@@ -111,7 +111,7 @@ func (f *filling) add(line metastore.LogLine) error {
 		f.date, f.account = min(line.At.UTC().Format(dateForm), f.today), 0
 	}
 	if f.account += line.Size(); line.IsCut() {
-		f.account = max(f.account, metastore.MaxLog+1) // which says that nothing follows
+		f.account = max(f.account, metastore.MaxLog+1) // no more lines follow
 	}
 	f.size += line.Size()
 	f.lines = append(f.lines, line)

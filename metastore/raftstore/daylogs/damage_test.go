@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// One bit anywhere in a file costs the lines of one frame and is reported; the other lines, and those that come later, are
-// read, and the file keeps all its bytes.
+// One wrong bit anywhere in a file costs the lines of one frame and is reported; the other lines, and later ones, can
+// be read, and the file keeps all its bytes.
 func TestABitOfALog(t *testing.T) {
 	const runs = 10
 	dir := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// day is one file. Its index is read when it is needed, and may be forgotten after.
+// day is one file. Its index is read when it is needed, and may be dropped after.
 type day struct {
 	date     string
 	path     string
@@ -29,15 +29,15 @@ type name struct {
 	run    jobs.ID
 }
 
-// run is what a day holds of a run.
+// run is the lines of a run in a day.
 type run struct{ attempts []*attempt }
 
-// attempt is what a day holds of an attempt.
+// attempt is the lines of an attempt in a day.
 type attempt struct {
 	number  uint32
 	account int // bytes against metastore.MaxLog, with the days before; beyond it once a line was dropped
 	extents []extent
-	before  *attempt // what the day before holds
+	before  *attempt // in the day before
 }
 
 // extent is a frame with lines first to last.
@@ -47,7 +47,7 @@ type extent struct {
 	first, last uint64
 }
 
-// has says that a line is there already.
+// has reports whether a line is stored already.
 func (a *attempt) has(sequence uint64) bool {
 	for ; a != nil; a = a.before {
 		for i := len(a.extents) - 1; i >= 0; i-- {
@@ -108,15 +108,15 @@ func (d *day) open(create bool) error {
 	return nil
 }
 
-// index says where the lines of runs are in a file.
+// index records where the lines of runs are in a file.
 type index struct {
 	runs map[name]*run
 	end  int64 // of the file: new lines go there
-	lost int64 // bytes that are no frames: what a crash left half written, or damage
+	lost int64 // bytes that are no frames: half written in a crash, or damaged
 	from int64 // where the first of them are
 }
 
-// readIndex reads all frames of a file. Bytes that are no frame are passed over, up to the next one that is.
+// readIndex reads all frames of a file, and skips bytes that are no frame.
 func readIndex(file *os.File) (*index, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -156,7 +156,7 @@ func readIndex(file *os.File) (*index, error) {
 	return x, nil
 }
 
-// skipToMark passes over at least one byte, and all others up to the next mark or the end.
+// skipToMark skips at least one byte, and all others up to the next mark or the end.
 func skipToMark(in *bufio.Reader) (skipped int64, err error) {
 	for first := 1; ; first = 0 {
 		b, err := in.Peek(min(max(in.Buffered(), len(mark)+1), in.Size()))
@@ -203,7 +203,7 @@ func readAt(file *os.File, x extent) ([]metastore.LogLine, error) {
 	return f.read()
 }
 
-// close closes the file and forgets the index.
+// close closes the file and drops the index.
 func (d *day) close() error {
 	d.index = nil
 	if d.file == nil {

@@ -1,9 +1,9 @@
-// Package daylogs keeps what handlers wrote in files, one for each day.
+// Package daylogs stores log lines of handlers in files, one for each day.
 //
-// Lines are only ever added at the end of the file of the day on which they arrive. An index in memory says where
-// the lines of a run are; it is built when it is first needed, and that of an old day is forgotten again. Files
-// are synced once a second: what a machine had not got to when its power failed is lost. Bytes that are no lines, half
-// written or damaged, are reported and passed over, and stay where they are.
+// Lines are only appended, to the file of the day on which they arrive. An index in memory finds the lines of a run;
+// it is built when it is first needed, and that of an old day is dropped again. Files are synced once a second: a
+// loss of power may cost the lines since. Bytes that are no lines, half written or damaged, are reported and skipped,
+// and stay in the file.
 package daylogs
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Logs keeps lines in a folder.
+// Logs stores lines in a folder.
 type Logs struct {
 	dir     string
 	now     func() time.Time
@@ -44,14 +44,14 @@ var _ metastore.Logs = (*Logs)(nil)
 const (
 	dateForm = "2006-01-02"
 	suffix   = ".log"
-	// idle is how long the index of an old day is kept for the next question.
+	// idle is how long the index of an old day is kept for the next read.
 	idle = 5 * time.Minute
-	// syncEvery is how long lines may wait to be safe from a loss of power.
+	// syncEvery is how long lines may wait until they survive a loss of power.
 	syncEvery = time.Second
 )
 
-// Open opens a folder of logs, or makes one. The clock says which day it is; damaged is called once for each file that
-// holds bytes which are no lines.
+// Open opens a folder of logs, or makes one. The clock determines the day; damaged is called once for each file with
+// bytes which are no lines.
 func Open(dir string, now func() time.Time, damaged func(error)) (*Logs, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
@@ -70,7 +70,7 @@ func Open(dir string, now func() time.Time, damaged func(error)) (*Logs, error) 
 	return l, nil
 }
 
-// Close writes what is not safe yet and closes the files.
+// Close syncs and closes the files.
 func (l *Logs) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,8 +83,8 @@ func (l *Logs) Close() error {
 	return errors.Join(errs...)
 }
 
-// today is the last day, made if it has not begun yet. When a clock goes back, the last day goes on; but not one that lies
-// further ahead than tomorrow, which was begun by a clock that was wrong and would take the lines of all days until then.
+// today is the last day, made if it has not begun yet. When a clock goes back, the last day continues; but not one
+// further ahead than tomorrow, which was begun by a wrong clock and would take the lines of all days until then.
 func (l *Logs) today(now time.Time) (*day, error) {
 	date, tomorrow := now.UTC().Format(dateForm), now.UTC().AddDate(0, 0, 1).Format(dateForm)
 	n := len(l.days)
@@ -100,7 +100,7 @@ func (l *Logs) today(now time.Time) (*day, error) {
 		l.report(d)
 	} else {
 		d = &day{date: date, path: filepath.Join(l.dir, date+suffix)}
-		if err := d.open(true); err != nil { // a day without a file could not be read, nor those beside it
+		if err := d.open(true); err != nil { // a day without a file could not be read, nor the others
 			return nil, errors.Join(err, d.close())
 		}
 		l.days = slices.Insert(l.days, n, d)
@@ -113,7 +113,7 @@ func (l *Logs) today(now time.Time) (*day, error) {
 	return d, nil
 }
 
-// others are the days without one.
+// others are the days except d.
 func (l *Logs) others(d *day) []*day {
 	if n := len(l.days) - 1; l.days[n] == d {
 		return l.days[:n]
@@ -121,7 +121,7 @@ func (l *Logs) others(d *day) []*day {
 	return slices.DeleteFunc(slices.Clone(l.days), func(o *day) bool { return o == d })
 }
 
-// Append keeps lines.
+// Append stores lines.
 func (l *Logs) Append(_ context.Context, lines []metastore.LogLine) error {
 	if len(lines) == 0 {
 		return nil
@@ -198,8 +198,8 @@ func sameAttempt(a, b *metastore.LogLine) bool {
 
 func follows(a, b *metastore.LogLine) bool { return sameAttempt(a, b) && a.Sequence+1 == b.Sequence }
 
-// keep leaves out the lines of an attempt that are there already, and those beyond its limit. It answers with the
-// attempt's account after them as well.
+// keep leaves out the lines of an attempt that are stored already, and those beyond its limit. It also returns the
+// attempt's account after them.
 func (l *Logs) keep(d *day, lines []metastore.LogLine) (kept []metastore.LogLine, account int, err error) {
 	n := name{lines[0].Tenant, lines[0].Run}
 	a := d.attempt(n, lines[0].Attempt)
@@ -224,7 +224,7 @@ func (l *Logs) keep(d *day, lines []metastore.LogLine) (kept []metastore.LogLine
 	return kept, a.account, nil
 }
 
-// carry makes an attempt go on from what other days hold of it.
+// carry continues an attempt from its lines in other days.
 func (l *Logs) carry(a *attempt, n name, others []*day) error {
 	for _, d := range slices.Backward(others) {
 		if err := d.open(false); err != nil {
@@ -302,8 +302,8 @@ func (l *Logs) parts(n name, after metastore.LogPosition) ([]part, error) {
 	return parts, nil
 }
 
-// indexAll has the index of all days in memory, and holds mu then, unless it returns an error. It does not hold mu while it
-// reads a file: those who write do not wait for those who read.
+// indexAll loads the index of all days, and holds mu then, unless it returns an error. It does not hold mu while it
+// reads a file: writers do not wait for readers.
 func (l *Logs) indexAll() error {
 	l.loading.Lock()
 	defer l.loading.Unlock()
@@ -370,7 +370,7 @@ func (l *Logs) report(d *day) {
 	}
 }
 
-// tidy forgets the indexes of old days that nobody has asked for lately.
+// tidy drops the indexes of old days that were not read lately.
 func (l *Logs) tidy(now time.Time) {
 	for _, d := range l.days {
 		if d != l.writing && d.index != nil && now.Sub(d.used) > idle {
@@ -379,7 +379,7 @@ func (l *Logs) tidy(now time.Time) {
 	}
 }
 
-// sync makes the day that is written to safe. A file whose sync failed is not written to again: nobody knows what it holds.
+// sync syncs the day that is written to. A file whose sync failed is not written to again: its content is unknown.
 func (l *Logs) sync() {
 	if !l.dirty || l.err != nil {
 		return
@@ -390,7 +390,7 @@ func (l *Logs) sync() {
 	}
 }
 
-// Prune deletes the days that were over before a time.
+// Prune deletes the days that ended before a time.
 func (l *Logs) Prune(before time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

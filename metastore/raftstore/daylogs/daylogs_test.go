@@ -54,7 +54,7 @@ func add(t *testing.T, l *Logs, lines ...metastore.LogLine) {
 	}
 }
 
-// Lines come in any order, twice, over days and restarts; each is there once, and in its place.
+// Lines arrive in any order, twice, over days and restarts; each is stored once, and in its place.
 func TestLinesInOrder(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -196,8 +196,8 @@ func TestTornTail(t *testing.T) {
 	}
 }
 
-// A clock that was a year ahead for a moment leaves a day behind that takes no lines of the days until then; what it has
-// is read in its place, and once.
+// A clock that was a year ahead for a moment leaves a day behind that takes no lines of the days until then; its
+// lines are read in their place, and once.
 func TestClockThatWasAhead(t *testing.T) {
 	dir := t.TempDir()
 	real := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -218,7 +218,7 @@ func TestClockThatWasAhead(t *testing.T) {
 		}
 	}
 	const texts = "before ahead after later"
-	for range 2 { // at once, and by who opens it again
+	for range 2 { // at once, and after opening it again
 		add(t, l, line(1, 1, 1, "before"), line(1, 1, 2, "ahead"), line(1, 1, 3, "after"))
 		now = now.AddDate(0, 0, 1)
 		add(t, l, line(1, 1, 2, "ahead"), line(1, 1, 3, "after"), line(1, 1, 4, "later"))
@@ -247,7 +247,7 @@ func TestClockThatWasAhead(t *testing.T) {
 	}
 }
 
-// A day whose file cannot be made keeps nobody from reading the others, and begins when it can.
+// A day whose file cannot be made does not block reads of the others, and begins when it can.
 func TestDayThatCannotBegin(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)

@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// A file is a row of frames: a mark by which a reader finds the next frame behind damage, the length of what follows, a
-// checksum of that length and of what follows, then some lines of one attempt whose sequence numbers have no gap.
+// A file is a row of frames: a mark by which a reader finds the next frame after damage, the length of the rest, a
+// checksum of that length and of the rest, then some lines of one attempt whose sequence numbers have no gap.
 
 const (
 	frameHead = 12
@@ -25,7 +25,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var errFrame = errors.New("damaged log frame")
 
-// frame says what is in a frame.
+// frame is the content of a frame.
 type frame struct {
 	tenant  string
 	run     jobs.ID
@@ -65,7 +65,7 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// frameSize is how long the frame is that begins with head, or 0 if none does.
+// frameSize is the length of the frame that begins with head, or 0 if none does.
 func frameSize(head []byte) int {
 	if len(head) < frameHead || !bytes.HasPrefix(head, mark) {
 		return 0

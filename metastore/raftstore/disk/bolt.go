@@ -15,8 +15,8 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// CheckBolt looks at a bbolt file before it is opened in earnest: damage makes bbolt panic in goroutines of its own, where
-// no one can catch it, or walk in a circle for ever. No file, or an empty one, is fine.
+// CheckBolt checks a bbolt file before it is opened: damage makes bbolt panic in goroutines of its own, where no
+// caller can recover, or loop for ever. No file, or an empty one, is fine.
 func CheckBolt(path string, lockTimeout time.Duration) error {
 	if err := checkLength(path); err != nil || !exists(path) {
 		return err
@@ -27,7 +27,7 @@ func CheckBolt(path string, lockTimeout time.Duration) error {
 			return Opened(path, err)
 		}
 		defer db.Close()
-		return checkPages(path) // while nobody writes
+		return checkPages(path) // while no process writes
 	})
 }
 
@@ -36,7 +36,7 @@ func exists(path string) bool {
 	return err == nil && info.Size() > 0
 }
 
-// Where a bbolt file says how long it is: in either of two meta pages, the valid one with the higher number.
+// Where a bbolt file has its length: in either of two meta pages, the valid one with the higher number.
 const (
 	boltMagic    = 0xED0CDAED
 	metaLength   = 64
@@ -48,7 +48,7 @@ const (
 	metaSum      = 56
 )
 
-// boltMeta is what a meta page says.
+// boltMeta is the content of a meta page.
 type boltMeta struct {
 	valid                               bool
 	root, free, pages, number, pageSize uint64
@@ -72,7 +72,7 @@ func readMetas(f *os.File) (metas [2]boltMeta, err error) {
 	return metas, nil
 }
 
-// checkLength says whether a bbolt file has all its pages.
+// checkLength checks that a bbolt file has all its pages.
 func checkLength(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,7 +94,7 @@ func checkLength(path string) error {
 	if newest.pages*newest.pageSize > uint64(info.Size()) {
 		return &Damaged{Path: path, What: fmt.Sprintf("it has %d bytes and should have %d", info.Size(), newest.pages*newest.pageSize)}
 	}
-	return nil // if there is no valid page, bbolt says so
+	return nil // if there is no valid page, bbolt returns the error
 }
 
 func newestMeta(metas [2]boltMeta) (newest boltMeta) {
@@ -106,8 +106,8 @@ func newestMeta(metas [2]boltMeta) (newest boltMeta) {
 	return newest
 }
 
-// Opened makes the damage of the error with which a file was opened. What the system refuses is none, nor that another
-// process has the file.
+// Opened turns an error of opening a file into Damaged, except the system's refusals and a file locked by another
+// process.
 func Opened(path string, err error) error {
 	_, refused := errors.AsType[syscall.Errno](err)
 	_, known := errors.AsType[*Damaged](err)

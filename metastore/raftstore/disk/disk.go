@@ -1,7 +1,7 @@
-// Package disk keeps damage to files from becoming damage to processes.
+// Package disk turns damage of files into errors.
 //
-// Files that are mapped into memory answer damage with faults and panics in the middle of a read. [Guard] turns
-// both into an error that names the file.
+// A damaged file that is mapped into memory causes faults and panics in the middle of a read. [Guard] turns both into
+// an error that names the file.
 package disk
 
 import (
@@ -19,8 +19,7 @@ func (d *Damaged) Error() string {
 	return fmt.Sprintf("%s is damaged: %s; restore it from a backup", d.Path, d.What)
 }
 
-// Guard runs fn, which reads a mapped file, and answers with its error, or with a Damaged when fn panics or meets
-// a page that is not there.
+// Guard runs fn, which reads a mapped file, and returns its error, or Damaged if fn panics or reads a missing page.
 func Guard(path string, fn func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(old)

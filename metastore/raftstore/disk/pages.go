@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// How pages of a bbolt file lie on the disk: go.etcd.io/bbolt/internal/common, page.go, bucket.go.
+// The layout of pages in a bbolt file: go.etcd.io/bbolt/internal/common, page.go, bucket.go.
 const (
 	pageHead    = 16 // number, flags, count and overflow
 	elementHead = 16
@@ -24,19 +24,19 @@ const (
 	countElsewhere  = 0xFFFF
 )
 
-// boltPages is a walk through the pages of a bbolt file that nobody writes to.
+// boltPages is a walk through the pages of a bbolt file that no process writes to.
 type boltPages struct {
 	file io.ReaderAt
 	meta boltMeta
 	used []bool
 }
 
-// checkPages refuses a bbolt file in which bbolt would lose its way, or which it would write over later: each page must
-// have one use, and keys must be in order.
+// checkPages refuses a bbolt file in which bbolt would loop, or that it would overwrite later: each page must have
+// one use, and keys must be in order.
 //
-// Both meta pages must be valid. Of two, bbolt takes the valid one, and that may lack the last commit: the file then says
-// nothing of a vote that was given, or of files that are full of entries. No crash leaves such a page, which lies in one
-// sector and is written after all the rest is on the disk.
+// Both meta pages must be valid. Of two, bbolt takes the valid one, which may lack the last commit: the file would
+// then miss a vote that was given, or files full of entries. No crash leaves such a page: it is in one sector and is
+// written after all the rest is on the disk.
 func checkPages(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -64,21 +64,21 @@ func checkPages(path string) error {
 	return err
 }
 
-// page reads a page, which nothing else may have led to.
+// page reads a page, which must have no other reference.
 func (p *boltPages) page(id uint64) ([]byte, error) {
 	if id >= p.meta.pages {
-		return nil, fmt.Errorf("page %d is referred to, and there are %d", id, p.meta.pages)
+		return nil, fmt.Errorf("reference to page %d of %d", id, p.meta.pages)
 	}
 	b := make([]byte, p.meta.pageSize)
 	if _, err := p.file.ReadAt(b, int64(id*p.meta.pageSize)); err != nil {
 		return nil, err
 	}
 	if says := binary.NativeEndian.Uint64(b); says != id {
-		return nil, fmt.Errorf("page %d says that it is %d", id, says)
+		return nil, fmt.Errorf("page %d has the number %d", id, says)
 	}
 	more := uint64(binary.NativeEndian.Uint32(b[12:]))
 	if more >= p.meta.pages-id {
-		return nil, fmt.Errorf("page %d has %d more, and there are %d", id, more, p.meta.pages)
+		return nil, fmt.Errorf("page %d continues for %d more, of %d in all", id, more, p.meta.pages)
 	}
 	for i := id; i <= id+more; i++ {
 		if p.used[i] {
@@ -110,14 +110,14 @@ func (p *boltPages) tree(id uint64) error {
 
 func (p *boltPages) elements(b []byte) error {
 	if len(b) < pageHead {
-		return errors.New("it is too short")
+		return errors.New("too short")
 	}
 	flags, count := binary.NativeEndian.Uint16(b[8:]), int(binary.NativeEndian.Uint16(b[10:]))
 	if flags != flagBranch && flags != flagLeaf || pageHead+count*elementHead > len(b) {
 		return fmt.Errorf("flags are %#x, with %d elements", flags, count)
 	}
 	if flags == flagBranch && count == 0 {
-		return errors.New("it is a branch with no elements")
+		return errors.New("a branch without elements")
 	}
 	var last []byte
 	for i := range count {
@@ -141,7 +141,7 @@ func (p *boltPages) elements(b []byte) error {
 		case flags == flagBranch:
 			err = p.tree(binary.NativeEndian.Uint64(b[at+8:]))
 		case field(0) == elementIsBucket && len(value) < bucketHead:
-			err = errors.New("it is too short for a bucket")
+			err = errors.New("too short for a bucket")
 		case field(0) == elementIsBucket && binary.NativeEndian.Uint64(value) != 0:
 			err = p.tree(binary.NativeEndian.Uint64(value))
 		case field(0) == elementIsBucket:
@@ -156,7 +156,7 @@ func (p *boltPages) elements(b []byte) error {
 	return nil
 }
 
-// freelist looks whether a page in use is said to be free.
+// freelist checks that no page in use is listed as free.
 func (p *boltPages) freelist() error {
 	if p.meta.free == noFreelist {
 		return nil
@@ -170,12 +170,12 @@ func (p *boltPages) freelist() error {
 		count, ids = binary.NativeEndian.Uint64(ids), ids[8:]
 	}
 	if binary.NativeEndian.Uint16(b[8:]) != flagFree || count > uint64(len(ids)/8) {
-		return errors.New("the list of free pages cannot be read")
+		return errors.New("unreadable list of free pages")
 	}
 	for i := range count {
 		id := binary.NativeEndian.Uint64(ids[8*i:])
 		if id >= p.meta.pages || p.used[id] {
-			return fmt.Errorf("page %d is in use, or not there, and in the list of free pages", id)
+			return fmt.Errorf("page %d is listed as free, but is in use or does not exist", id)
 		}
 		p.used[id] = true
 	}

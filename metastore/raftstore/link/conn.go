@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Conn is a connection whose other end has said who it is.
+// Conn is a connection whose other end has introduced itself.
 type Conn struct {
 	net.Conn
 	Peer Hello
@@ -18,10 +18,10 @@ type Conn struct {
 	raw   net.Conn
 	once  sync.Once
 	heard time.Time // of the reader
-	taken bool      // by who accepts a stream: the link does not end before he has closed it
+	taken bool      // by an accepted stream: the link does not end before it is closed
 }
 
-// Read reads, and notes that the peer is there.
+// Read reads, and notes that the peer is alive.
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 && c.link != nil && c.Peer.Node != "" {
@@ -56,7 +56,7 @@ type Listener struct {
 	once   sync.Once
 }
 
-// Stream is the connections of a purpose that Open was told.
+// Stream is the connections of a purpose that Open was given.
 func (l *Link) Stream(p Purpose) *Listener { return l.streams[p] }
 
 func (s *Listener) give(c *Conn) {
@@ -94,7 +94,7 @@ type named string
 func (named) Network() string  { return "tcp" }
 func (n named) String() string { return string(n) }
 
-// Dial connects to the node at an address; node is the one that is meant, "" whichever member is there.
+// Dial connects to the node at an address; node is the expected one, "" for any member.
 func (l *Link) Dial(ctx context.Context, address, node string, purpose Purpose) (*Conn, error) {
 	hello := l.cfg.Self()
 	hello.Purpose, hello.To, hello.Address = purpose, node, l.address
@@ -119,8 +119,8 @@ func (l *Link) Dial(ctx context.Context, address, node string, purpose Purpose) 
 	return c, nil
 }
 
-// DialFirst connects to a cluster that this node is not in yet. member says why a node is none of those that a token
-// names.
+// DialFirst connects to a cluster that this node is not in yet. member returns why a node is none of those that a
+// token names.
 func DialFirst(ctx context.Context, address string, key *Key, member func(node string) error, hello Hello) (*Conn, error) {
 	return dial(ctx, nil, address, key.TLS(ProtocolLink, member), hello)
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Purpose says what a connection is for.
+// Purpose is what a connection is for.
 type Purpose string
 
-// The purposes. A connection to join is the only one that a node needs not be a member for: it brings a token.
+// The purposes. Only a connection to join needs no membership: it brings a token.
 const (
 	ForRaft    Purpose = "raft"
 	ForArchive Purpose = "archive"
@@ -28,12 +28,12 @@ const (
 // version is that of the exchange of hellos.
 const version = 1
 
-// Hello is how both sides of a connection begin.
+// Hello is the first message of both sides of a connection.
 type Hello struct {
 	Version int       `json:"version"`
 	Cluster string    `json:"cluster"` // its id
-	Epoch   uint64    `json:"epoch"`   // one more each time that a lost majority was given up
-	Node    string    `json:"node"`    // the id of who says it
+	Epoch   uint64    `json:"epoch"`   // one more for each recovery without a majority
+	Node    string    `json:"node"`    // the sender's id
 	Name    string    `json:"name"`
 	Address string    `json:"address"` // where the node listens
 	To      string    `json:"to,omitempty"`
@@ -48,7 +48,7 @@ type Hello struct {
 // ErrRefused is the error of a connection that the other side has refused.
 var ErrRefused = errors.New("refused")
 
-// introduce says hello and hears the answer.
+// introduce sends a hello and reads the answer.
 func introduce(c *Conn, h Hello) error {
 	h.Version, h.Now = version, time.Now()
 	if err := Write(c.Conn, h); err != nil {
@@ -70,11 +70,11 @@ func introduce(c *Conn, h Hello) error {
 	return misfit(&h, &c.Peer, shown)
 }
 
-// misfit says why who answers is not who was meant.
+// misfit returns why the node that answers is not the expected one.
 func misfit(ours, theirs *Hello, shown string) error {
 	switch {
 	case theirs.Node != shown:
-		return fmt.Errorf("it says that it is node %.60q, and shows the key of node %s", theirs.Node, shown)
+		return fmt.Errorf("it claims to be node %.60q, but has the key of node %s", theirs.Node, shown)
 	case theirs.Cluster != ours.Cluster:
 		return fmt.Errorf("it belongs to cluster %s, not to %s", theirs.Cluster, ours.Cluster)
 	case ours.To != "" && theirs.Node != ours.To:
@@ -85,7 +85,7 @@ func misfit(ours, theirs *Hello, shown string) error {
 
 const maxHello = 4 << 10
 
-// answer hears the hello of a connection and answers it. The reason is for counting.
+// answer reads the hello of a connection and answers it. The reason is for counting.
 func (l *Link) answer(c *Conn, host string) (reason string, err error) {
 	if err := Read(c.Conn, &c.Peer, maxHello); err != nil {
 		return "no hello", err
@@ -94,7 +94,7 @@ func (l *Link) answer(c *Conn, host string) (reason string, err error) {
 	ours.Version, ours.Purpose, ours.Now, ours.Address = version, c.Peer.Purpose, time.Now(), l.address
 	reason, err = l.judge(c, &ours, c.Peer)
 	switch reason {
-	case "version", "cluster", "purpose", "key", "epoch": // a stranger is told nothing else
+	case "version", "cluster", "purpose", "key", "epoch": // a stranger gets nothing else
 		ours = Hello{Version: version}
 	case "member":
 		ours = Hello{Version: version, Removed: l.cfg.Removed != nil && l.cfg.Removed(c.Peer.Node)}
@@ -111,16 +111,16 @@ func (l *Link) answer(c *Conn, host string) (reason string, err error) {
 	return reason, err
 }
 
-// judge says whether a connection may go on.
+// judge returns why a connection is refused, or nil.
 func (l *Link) judge(c *Conn, ours *Hello, h Hello) (reason string, err error) {
 	if h.Version != version {
-		return "version", fmt.Errorf("it speaks version %d of the exchange between nodes, this node version %d", h.Version, version)
+		return "version", fmt.Errorf("it uses version %d of the exchange between nodes, this node version %d", h.Version, version)
 	}
 	if h.Cluster != ours.Cluster {
 		return "cluster", fmt.Errorf("this node does not belong to cluster %.60q", h.Cluster)
 	}
 	if _, taken := l.streams[h.Purpose]; !taken && l.cfg.Serve[h.Purpose] == nil {
-		return "purpose", fmt.Errorf("purpose %.60q is not known", h.Purpose)
+		return "purpose", fmt.Errorf("unknown purpose %.60q", h.Purpose)
 	}
 	shown, err := peerOf(c.Conn.(*tls.Conn).ConnectionState())
 	if err == nil && shown != h.Node {
@@ -147,7 +147,7 @@ func (l *Link) judge(c *Conn, ours *Hello, h Hello) (reason string, err error) {
 	return "", nil
 }
 
-// Write sends one message, as JSON behind its length.
+// Write sends one message, as JSON after its length.
 func Write(to io.Writer, message any) error {
 	body, err := json.Marshal(message)
 	if err != nil {

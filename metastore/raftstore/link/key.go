@@ -15,9 +15,9 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// Key is what a node proves its identity with: an Ed25519 key of its own, which never leaves it. The ID of a node is a
-// digest of its public key, so a list of members is a list of the keys that may connect, and nobody can make a key
-// for the ID of another node. There is no certificate authority and no secret that nodes share.
+// Key proves a node's identity: an Ed25519 key of its own, which never leaves it. The ID of a node is a digest of its
+// public key, so a list of members is a list of the keys that may connect, and no other node can make a key for an
+// ID. There is no certificate authority and no secret that nodes share.
 type Key struct {
 	certificate tls.Certificate // self-signed; only its key means something
 	node        string
@@ -44,7 +44,7 @@ const pemType = "PRIVATE KEY"
 func ParseKey(text []byte) (*Key, error) {
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type != pemType || len(rest) > 0 {
-		return nil, errors.New("it holds no private key in PEM")
+		return nil, errors.New("it has no private key in PEM")
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -60,7 +60,7 @@ func ParseKey(text []byte) (*Key, error) {
 func keyOf(private ed25519.PrivateKey) (*Key, error) {
 	public := private.Public().(ed25519.PublicKey)
 	node := nodeOf(public)
-	// A serial number, names and dates are required by the format; nobody looks at them.
+	// A serial number, names and dates are required by the format, and unused.
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: node}, DNSNames: []string{"carillon"},
 		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(100 * 365 * 24 * time.Hour),
@@ -72,7 +72,7 @@ func keyOf(private ed25519.PrivateKey) (*Key, error) {
 	return &Key{certificate: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, node: node}, nil
 }
 
-// PEM is the key as a file keeps it.
+// PEM is the key in the form of a file.
 func (k *Key) PEM() ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(k.certificate.PrivateKey)
 	if err != nil {
@@ -117,7 +117,7 @@ func (k *Key) TLS(protocol string, member func(node string) error) *tls.Config {
 // peerOf is the node whose key the other end has shown, and proved by the handshake to hold.
 func peerOf(s tls.ConnectionState) (node string, err error) {
 	if len(s.PeerCertificates) == 0 {
-		return "", errors.New("the other end shows no certificate")
+		return "", errors.New("the other end sent no certificate")
 	}
 	public, ok := s.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
 	if !ok {

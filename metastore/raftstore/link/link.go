@@ -1,10 +1,10 @@
-// Package link is the network between the nodes of a cluster: one port for each node, and on it connections that
-// prove who they are before anybody else sees a byte of them.
+// Package link is the network between the nodes of a cluster: one port for each node, with connections that
+// authenticate before any other code reads a byte of them.
 //
-// A connection begins with TLS, in which each side proves that it holds the key of its node, and with a Hello that says
-// for which cluster, from which node and for what it is. Whether the node is a member is looked up for each connection,
-// and again for those that are open when somebody has been removed (Recheck). What does not fit is closed, counted
-// and logged, and there is a limit to how many may be under way.
+// A connection begins with TLS, in which each side proves that it holds the key of its node, and with a Hello that
+// names its cluster, node and purpose. Membership is checked for each connection, and again for open ones when a node
+// has been removed (Recheck). Invalid connections are closed, counted and logged, and the number of connections is
+// limited.
 //
 // Where to start: Open and Dial; key.go has the keys of nodes.
 package link
@@ -20,20 +20,20 @@ import (
 	"time"
 )
 
-// Config says where a node listens and who it is.
+// Config is a node's address, key and peers.
 type Config struct {
 	Listen    string       // host:port; port 0 = any
-	Listener  net.Listener // what listens already; nil: Listen says where
+	Listener  net.Listener // an open listener; nil: listen at Listen
 	Advertise string       // how others reach it; default: the address it listens at
 	Key       *Key
-	// Member says why a node is not a member of the cluster, as far as this node knows; nil means that it is.
+	// Member returns why a node is not a member of the cluster, as far as this node knows; nil means that it is.
 	Member func(node string) error
-	// Removed says that a node is for sure not a member, which only a leader can. A node that is told so gives up;
-	// others try again elsewhere. Default: it never is sure.
+	// Removed reports that a node is certainly not a member, which only a leader can. A node that gets this answer
+	// gives up; others try elsewhere. Default: it is never certain.
 	Removed func(node string) bool
-	// Self is what this node says of itself. Purpose, To and Now are filled in.
+	// Self returns this node's hello. Purpose, To and Now are filled in.
 	Self func() Hello
-	// Logger is told what was refused, but not more than once a second. Required.
+	// Logger gets refusals, but not more than one a second. Required.
 	Logger *slog.Logger
 	// Serve takes connections of a purpose, each on a goroutine of its own, and closes them. A purpose without an
 	// entry has a Listener, if any.
@@ -42,7 +42,7 @@ type Config struct {
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
 }
 
-// How many connections may be open, and how long one may take to say who it is.
+// How many connections may be open, and how long one may take to introduce itself.
 const (
 	mostOpen     = 1024
 	mostUnproven = 256
@@ -64,21 +64,21 @@ type Link struct {
 	unproven int
 	hosts    map[string]int // unproven connections of each host
 	refused  map[string]uint64
-	told     time.Time
+	logged   time.Time
 	peers    map[string]Peer
 }
 
-// held is who is at the other end of a connection: the host, until it has proved to be a node.
+// held is the other end of a connection: the host, until it has proved to be a node.
 type held struct{ host, node string }
 
-// Peer is what was heard of another node.
+// Peer is what is known of another node.
 type Peer struct {
 	Name    string
 	Address string
 	Heard   time.Time // when the last byte came from it
 }
 
-// Open begins to listen. Connections of the purposes that are named are for who accepts them from Stream.
+// Open listens. Connections of the purposes that are named go to the callers of Stream.
 func Open(c Config, streams ...Purpose) (*Link, error) {
 	l := &Link{cfg: c, streams: make(map[Purpose]*Listener), conns: make(map[net.Conn]held),
 		hosts: make(map[string]int), refused: make(map[string]uint64), peers: make(map[string]Peer)}
@@ -99,11 +99,11 @@ func Open(c Config, streams ...Purpose) (*Link, error) {
 	return l, nil
 }
 
-// Reachable is the address that others are told.
+// Reachable is the address that is sent to others.
 func Reachable(advertise string, at net.Addr) (string, error) {
 	if advertise == "" {
 		if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-			return "", fmt.Errorf("listening at %s says no address that other nodes could use: say which one to advertise", at)
+			return "", fmt.Errorf("%s is no address that other nodes could use: set the one to advertise", at)
 		}
 		return at.String(), nil
 	}
@@ -120,7 +120,7 @@ func Reachable(advertise string, at net.Addr) (string, error) {
 // Address is where others reach this node.
 func (l *Link) Address() string { return l.address }
 
-// Close ends the link and all its connections, and returns when nobody is at work on what came over them.
+// Close ends the link and all its connections, and returns when no goroutine works on them.
 func (l *Link) Close() error {
 	l.mu.Lock()
 	var err error
@@ -150,7 +150,7 @@ func (l *Link) Refused() map[string]uint64 {
 	return counts
 }
 
-// Peer is what was heard of a node, as far as anything was.
+// Peer returns what is known of a node, if anything is.
 func (l *Link) Peer(node string) (Peer, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,7 +179,7 @@ func (l *Link) accept() {
 	}
 }
 
-// admit counts a connection that has not proved anything yet, if there is room for it.
+// admit counts a connection that is not authenticated yet, if there is room for it.
 func (l *Link) admit(conn net.Conn, host string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,8 +192,8 @@ func (l *Link) admit(conn net.Conn, host string) bool {
 	return true
 }
 
-// proven notes which node a connection is from, unless it is to join. It answers false if the link was closed meanwhile,
-// or the node removed.
+// proven notes which node a connection is from, unless it is to join. It returns false if the link was closed
+// meanwhile, or the node removed.
 func (l *Link) proven(c *Conn) bool {
 	l.mu.Lock()
 	if l.closed {
@@ -210,7 +210,7 @@ func (l *Link) proven(c *Conn) bool {
 	return l.cfg.Member(c.Peer.Node) == nil // once more: Recheck may have come too early to see this connection
 }
 
-// Recheck closes the connections with nodes that are not members any more.
+// Recheck closes the connections with nodes that are no longer members.
 func (l *Link) Recheck() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -219,7 +219,7 @@ func (l *Link) Recheck() {
 			continue
 		}
 		if err := l.cfg.Member(is.node); err != nil {
-			l.cfg.Logger.Warn("connection closed: the node is not a member any more", "node", is.node)
+			l.cfg.Logger.Warn("connection closed: the node is no longer a member", "node", is.node)
 			_ = c.Close()
 		}
 	}
@@ -241,27 +241,27 @@ func (l *Link) gone(conn net.Conn) {
 	delete(l.conns, conn)
 }
 
-// refuse counts a connection that was closed, and tells of it now and then.
+// refuse counts a connection that was closed, and logs it now and then.
 func (l *Link) refuse(reason, from string, err error) {
 	l.mu.Lock()
 	l.refused[reason]++
-	n, tell := l.refused[reason], !l.closed && time.Since(l.told) >= time.Second
-	if tell {
-		l.told = time.Now()
+	n, due := l.refused[reason], !l.closed && time.Since(l.logged) >= time.Second
+	if due {
+		l.logged = time.Now()
 	}
 	l.mu.Unlock()
-	if tell {
+	if due {
 		l.cfg.Logger.Warn("connection refused", "cause", reason, "address", from, "err", err, "count", n)
 	}
 }
 
-// anybody lets each node finish the handshake.
-func anybody(string) error { return nil }
+// anyNode lets each node finish the handshake.
+func anyNode(string) error { return nil }
 
-// receive hears who a connection is from, and passes it on.
+// receive reads who a connection is from, and passes it on.
 func (l *Link) receive(raw net.Conn, host string) {
 	_ = raw.SetDeadline(time.Now().Add(patience))
-	secured := tls.Server(raw, l.cfg.Key.TLS(ProtocolLink, anybody)) // who it is, answer judges
+	secured := tls.Server(raw, l.cfg.Key.TLS(ProtocolLink, anyNode)) // answer checks which node it is
 	c := &Conn{Conn: secured, link: l, raw: raw}
 	if err := secured.Handshake(); err != nil {
 		l.refuse("tls", host, err)
@@ -286,7 +286,7 @@ func (l *Link) receive(raw net.Conn, host string) {
 	l.streams[c.Peer.Purpose].give(c)
 }
 
-// heard notes that a node has said something.
+// heard notes a hello of a node.
 func (l *Link) heard(h *Hello) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,7 +24,7 @@ import (
 
 var ctx = context.Background()
 
-// nodes are the keys of a cluster by the names that tests call its nodes; whoever has one is a member.
+// nodes are the keys of a cluster by the names that tests give its nodes; whichever node has one is a member.
 type nodes struct {
 	t    *testing.T
 	mu   sync.Mutex
@@ -139,7 +139,7 @@ func TestPeers(t *testing.T) {
 	if d, err := one.Dial(ctx, two.Address(), n.id("n2"), ForRaft); err != nil {
 		t.Error(err)
 	} else if who := <-two.raft; who != n.id("n1") {
-		t.Errorf("raft hears %s", who)
+		t.Errorf("raft gets %s", who)
 	} else {
 		_ = d.Close()
 	}
@@ -155,13 +155,13 @@ func refusedFor(t *testing.T, s *side, reason string) {
 	}
 }
 
-// Whoever is not a node of this cluster is closed and counted, and raft never hears of him.
+// A connection that is not from a node of this cluster is closed and counted, and raft never gets it.
 func TestStrangers(t *testing.T) {
 	us := Hello{Cluster: "c1", Node: "n1", Epoch: 2}
-	// come has the holder of a key connect. It says that it is its own node, unless h says otherwise.
+	// come has the holder of a key connect. It claims to be its own node, unless h has another.
 	come := func(s *side, key *Key, h Hello) error {
 		h.Node, h.Purpose = cmp.Or(h.Node, key.Node()), cmp.Or(h.Purpose, ForRaft)
-		c, err := DialFirst(ctx, s.Address(), key, anybody, h)
+		c, err := DialFirst(ctx, s.Address(), key, anyNode, h)
 		if err == nil {
 			_ = c.Close()
 		}
@@ -194,7 +194,7 @@ func TestStrangers(t *testing.T) {
 			return come(s, &Key{certificate: elliptic(t), node: "n2"}, Hello{Cluster: "c1", Epoch: 2})
 		}},
 		{"no hello", "no hello", "", func(n *nodes, s *side) error {
-			c, err := tls.Dial("tcp", s.Address(), n.key("n2").TLS(ProtocolLink, anybody))
+			c, err := tls.Dial("tcp", s.Address(), n.key("n2").TLS(ProtocolLink, anyNode))
 			if err != nil {
 				return err
 			}
@@ -204,7 +204,7 @@ func TestStrangers(t *testing.T) {
 			return errors.Join(err, io.EOF)
 		}},
 		{"a connection for NATS servers", "tls", "no application protocol", func(n *nodes, s *side) error {
-			c, err := tls.Dial("tcp", s.Address(), n.key("n2").TLS(ProtocolRoute, anybody))
+			c, err := tls.Dial("tcp", s.Address(), n.key("n2").TLS(ProtocolRoute, anyNode))
 			if err == nil {
 				_ = c.Close()
 			}
@@ -236,7 +236,7 @@ func TestStrangers(t *testing.T) {
 		{"a copy of this node", "twin", "runs at", func(n *nodes, s *side) error {
 			return come(s, n.key("n1"), Hello{Cluster: "c1", Epoch: 2, Address: "elsewhere:1"})
 		}},
-		{"an unknown purpose", "purpose", "not known", func(n *nodes, s *side) error {
+		{"an unknown purpose", "purpose", "unknown purpose", func(n *nodes, s *side) error {
 			return come(s, n.key("n2"), Hello{Cluster: "c1", Epoch: 2, Purpose: "gossip"})
 		}},
 	} {
@@ -251,7 +251,7 @@ func TestStrangers(t *testing.T) {
 			refusedFor(t, s, test.reason)
 			select {
 			case who := <-s.raft:
-				t.Errorf("raft hears %s", who)
+				t.Errorf("raft gets %s", who)
 			default:
 			}
 		})
@@ -273,8 +273,8 @@ func elliptic(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// Who has proved nothing is told why he is refused, and nothing of the node or its cluster.
-func TestStrangersAreToldNothing(t *testing.T) {
+// An unauthenticated end learns why it is refused, and nothing of the node or its cluster.
+func TestStrangersLearnNothing(t *testing.T) {
 	n := newNodes(t)
 	s := n.open(Hello{Cluster: "ours", Node: "n1", Name: "one", Epoch: 2, ApplyVersion: 1})
 	stranger := newKey(t)
@@ -286,7 +286,7 @@ func TestStrangersAreToldNothing(t *testing.T) {
 		"epoch":   {Version: version, Cluster: "ours", Purpose: ForRaft, Node: stranger.Node()},
 		"member":  {Version: version, Cluster: "ours", Purpose: ForRaft, Node: stranger.Node(), Epoch: 2},
 	} {
-		c, err := tls.Dial("tcp", s.Address(), stranger.TLS(ProtocolLink, anybody))
+		c, err := tls.Dial("tcp", s.Address(), stranger.TLS(ProtocolLink, anyNode))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -308,7 +308,7 @@ func TestCrowdThatJoins(t *testing.T) {
 	l, err := Open(Config{Listen: "127.0.0.1:0", Key: n.key("n1"), Member: n.member, Logger: slog.New(slog.DiscardHandler),
 		Self: func() Hello { return Hello{Cluster: "c1", Node: n.id("n1")} },
 		Serve: map[Purpose]func(*Conn){ForCall: func(c *Conn) { _ = c.Close() }, ForJoin: func(c *Conn) {
-			_, _ = io.Copy(io.Discard, c) // until he goes
+			_, _ = io.Copy(io.Discard, c) // until it goes
 			_ = c.Close()
 		}}})
 	if err != nil {
@@ -323,7 +323,7 @@ func TestCrowdThatJoins(t *testing.T) {
 		}
 	}
 	if len(held) == 0 || len(held) > mostFromOne || l.Refused()["too many connections"] == 0 {
-		t.Errorf("%d strangers are let in at once", len(held))
+		t.Errorf("%d strangers are connected at once", len(held))
 	}
 	for _, c := range held {
 		_ = c.Close()
@@ -367,7 +367,7 @@ func TestJoinsWhomItKnows(t *testing.T) {
 	}
 }
 
-// A node that was removed is told so where that is sure, and its connections are closed, from either side.
+// A removed node learns of it from a node that is certain, and its connections are closed, from either side.
 func TestRecheck(t *testing.T) {
 	n := newNodes(t)
 	one, two := n.open(Hello{Cluster: "c1", Node: "n1"}), n.open(Hello{Cluster: "c1", Node: "n2"})
@@ -402,14 +402,14 @@ func TestRecheck(t *testing.T) {
 		t.Errorf("a connection with a member is closed: %v", err)
 	}
 	if _, err := two.Dial(ctx, one.Address(), n.id("n1"), ForCall); !errors.Is(err, jobs.NotFound) {
-		t.Errorf("a node that was removed is told %v", err)
+		t.Errorf("a removed node gets %v", err)
 	}
 	if _, err := one.Dial(ctx, two.Address(), n.id("n2"), ForCall); err == nil || !strings.Contains(err.Error(), "is not a member") {
 		t.Errorf("a node that was removed is dialled: %v", err)
 	}
 }
 
-// Who dials looks at who answers, too, and does not rely on being refused.
+// The node that dials checks which node answers, too, and does not rely on being refused.
 func TestWhoAnswers(t *testing.T) {
 	n := newNodes(t)
 	key := n.key("n1")
@@ -419,11 +419,11 @@ func TestWhoAnswers(t *testing.T) {
 	}{
 		{Hello{Cluster: "c1", Node: key.Node()}, ""},
 		{Hello{Cluster: "c2", Node: key.Node()}, "belongs to cluster c2, not to c1"},
-		{Hello{Cluster: "c1", Node: n.id("n9")}, "shows the key of node " + key.Node()},
+		{Hello{Cluster: "c1", Node: n.id("n9")}, "has the key of node " + key.Node()},
 		{Hello{Cluster: "c1", Node: key.Node(), To: "another"}, "where another was expected"},
 	} {
 		to := cmp.Or(c.says.To, key.Node())
-		l, err := tls.Listen("tcp", "127.0.0.1:0", key.TLS(ProtocolLink, anybody))
+		l, err := tls.Listen("tcp", "127.0.0.1:0", key.TLS(ProtocolLink, anyNode))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -441,7 +441,7 @@ func TestWhoAnswers(t *testing.T) {
 			_ = conn.Close()
 		}
 		if (err == nil) != (c.words == "") || err != nil && !strings.Contains(err.Error(), c.words) {
-			t.Errorf("who answers says that it is %+v: %v", c.says, err)
+			t.Errorf("the answering node is %+v: %v", c.says, err)
 		}
 		_ = l.Close()
 	}
@@ -489,10 +489,10 @@ func TestReachable(t *testing.T) {
 	for advertise, want := range map[string]string{"": "127.0.0.1:7000", "db1:0": "db1:7000", "db1:9": "db1:9", "db1": "", ":9": ""} {
 		got, err := Reachable(advertise, at)
 		if got != want || (err == nil) != (want != "") {
-			t.Errorf("%q is told as %q, %v", advertise, got, err)
+			t.Errorf("%q is advertised as %q, %v", advertise, got, err)
 		}
 	}
 	if got, err := Reachable("", &net.TCPAddr{IP: net.IPv4zero, Port: 7000}); err == nil {
-		t.Errorf("0.0.0.0 is told as %q", got)
+		t.Errorf("0.0.0.0 is advertised as %q", got)
 	}
 }

@@ -1,7 +1,7 @@
-// Package fliptest damages files, a byte at a time, and looks whether anybody notices.
+// Package fliptest damages files, a byte at a time, and checks that readers detect it.
 //
-// A format passes if each damaged copy reads as the whole one does, or is refused with an error. It fails if something
-// else is read, if a file is gone afterwards, or if a panic comes through.
+// A format passes if each damaged copy reads as the whole one does, or is refused with an error. It fails if a reader
+// returns something else, deletes a file, or panics.
 package fliptest
 
 import (
@@ -18,13 +18,13 @@ import (
 type Format struct {
 	Dir   string // whole; it is not written to
 	Files string // pattern of the files to damage, below Dir
-	// Read reads a copy of the directory as a program would that starts on it, and returns all that it finds.
+	// Read reads a copy of the directory as a program that starts on it, and returns all that it finds.
 	Read func(dir string) (content string, err error)
-	// Allowed says of content that is not the whole one whether it is as good, with the place where the file was
-	// damaged. nil = nothing is.
+	// Allowed reports whether content other than the whole one is acceptable, given the place of the damage. nil =
+	// none is.
 	Allowed func(content string, file string, at int) bool
-	// Places is how many places of each file are damaged, spread over it; 0 = each byte. At each one bit is flipped, and
-	// the file is cut off.
+	// Places is how many places of each file are damaged, spread over it; 0 = each byte. At each one bit is flipped,
+	// and the file is truncated.
 	Places int
 }
 
@@ -56,7 +56,7 @@ func Run(t *testing.T, f Format) {
 			f.try(t, whole, name, fmt.Sprintf("bit %d of byte %d of %d flipped", i%8, at, len(b)), at, flipped)
 			f.try(t, whole, name, fmt.Sprintf("cut off at byte %d of %d", at, len(b)), at, b[:at])
 			if t.Failed() {
-				return // the first is what to look at
+				return // the first is enough
 			}
 		}
 	}
@@ -88,7 +88,7 @@ func (f *Format) try(t *testing.T, whole, name, what string, at int, b []byte) {
 	defer os.RemoveAll(dir)
 	content, err := f.read(dir)
 	if err == nil && content != whole && (f.Allowed == nil || !f.Allowed(content, name, at)) {
-		t.Errorf("%s: %s: nobody noticed, and what is read is %d bytes of %d, from byte %d on another", name, what, len(content), len(whole), differ(content, whole))
+		t.Errorf("%s: %s: undetected damage: read %d bytes of %d, different from byte %d on", name, what, len(content), len(whole), differ(content, whole))
 	}
 	if _, ok := err.(panicked); ok {
 		t.Errorf("%s: %s: %v", name, what, err)
