@@ -42,7 +42,7 @@ func (s *Store) Session(ctx context.Context, tenant jobs.Tenant, id string) (*ke
 	return found, err
 }
 
-// History is what was said about a job before.
+// History is a job's former policies.
 func (s *Store) History(ctx context.Context, tenant jobs.Tenant, job jobs.ID) (*kernel.History, error) {
 	h, ok, err := one[*kernel.History](ctx, s, "read the history of a job", kernel.HistoryRef(tenant, job))
 	if err == nil && !ok {
@@ -59,7 +59,7 @@ func (s *Store) Calendars(ctx context.Context, tenant jobs.Tenant) (found []*ker
 	return found, err
 }
 
-// Audits lists who changed what, newest first. There are few enough to look through.
+// Audits lists audits, newest first. There are few enough for a scan.
 func (s *Store) Audits(ctx context.Context, q metastore.AuditQuery) (found []*kernel.Audit, err error) {
 	query, args := "SELECT body FROM carillon_rows WHERE kind = ? AND tenant = ? AND name = '' AND id = ?", []any{int64(kernel.RowAudit), string(q.Tenant), make([]byte, 16)}
 	if q.Before > 0 {
@@ -76,7 +76,7 @@ func (s *Store) Audits(ctx context.Context, q metastore.AuditQuery) (found []*ke
 
 // Aged lists rows that became history before a time.
 func (s *Store) Aged(ctx context.Context, before time.Time, limit int) (found []kernel.Ref, err error) {
-	err = s.query(ctx, "read what is history", func(scan func(...any) error) error {
+	err = s.query(ctx, "read old rows", func(scan func(...any) error) error {
 		var ref kernel.Ref
 		var id []byte
 		err := scan(&ref.Kind, &ref.Tenant, &ref.Name, &id, &ref.At)
@@ -87,7 +87,7 @@ func (s *Store) Aged(ctx context.Context, before time.Time, limit int) (found []
 	if err != nil || len(found) == limit {
 		return found, err
 	}
-	err = s.query(ctx, "read what is history", func(scan func(...any) error) error {
+	err = s.query(ctx, "read old rows", func(scan func(...any) error) error {
 		t, err := scanTally(scan)
 		found = append(found, t.Ref())
 		return err

@@ -9,11 +9,11 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// What the leader's duties read.
+// The reads of the leader's duties.
 
 // Waking lists runs whose wake time is at or before until, earliest first, and the next wake time after those.
 func (s *Store) Waking(ctx context.Context, until time.Time, limit int) (due []metastore.Named, next time.Time, err error) {
-	err = s.query(ctx, "read what wakes", func(scan func(...any) error) error {
+	err = s.query(ctx, "read waking runs", func(scan func(...any) error) error {
 		var tenant jobs.Tenant
 		var id []byte
 		var wake int64
@@ -32,7 +32,7 @@ func (s *Store) Waking(ctx context.Context, until time.Time, limit int) (due []m
 
 // Ready lists the first runs of an app that a worker may claim.
 func (s *Store) Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) (found []*kernel.Run, err error) {
-	err = rowsOf(ctx, s, "read what can be claimed", func(run *kernel.Run) bool { found = append(found, run); return true },
+	err = rowsOf(ctx, s, "read runs to claim", func(run *kernel.Run) bool { found = append(found, run); return true },
 		"SELECT body FROM carillon_runs WHERE tenant = ? AND app = ? AND ready IS NOT NULL ORDER BY priority DESC, ready LIMIT ?", string(tenant), app, limit)
 	return found, err
 }
@@ -51,15 +51,15 @@ func (s *Store) Lanes(ctx context.Context) (found []metastore.Lane, err error) {
 // Leased lists the attempts that are under way.
 func (s *Store) Leased(ctx context.Context) (found []*kernel.Run, err error) {
 	found = []*kernel.Run{}
-	err = rowsOf(ctx, s, "read what is under way", func(run *kernel.Run) bool { found = append(found, run); return true },
+	err = rowsOf(ctx, s, "read attempts under way", func(run *kernel.Run) bool { found = append(found, run); return true },
 		"SELECT body FROM carillon_runs WHERE leased ORDER BY sequence")
 	return found, err
 }
 
-// Unserved lists gates that have both a free slot and somebody waiting.
+// Unserved lists gates with both a free slot and a waiting run.
 func (s *Store) Unserved(ctx context.Context, limit int) (found []kernel.Ref, err error) {
 	var waiting []kernel.Ref
-	err = s.query(ctx, "read who waits", func(scan func(...any) error) error {
+	err = s.query(ctx, "read waiting runs", func(scan func(...any) error) error {
 		ref := kernel.Ref{Kind: kernel.RowGate}
 		err := scan(&ref.Tenant, &ref.Name)
 		waiting = append(waiting, ref)
@@ -106,9 +106,9 @@ func (s *Store) Unserved(ctx context.Context, limit int) (found []kernel.Ref, er
 	return found, s.failed("read gates", err)
 }
 
-// Lapsed lists unique keys whose time was over at or before until.
+// Lapsed lists unique keys that expired at or before until.
 func (s *Store) Lapsed(ctx context.Context, until time.Time, limit int) (found []kernel.Ref, err error) {
-	err = s.query(ctx, "read what has lapsed", func(scan func(...any) error) error {
+	err = s.query(ctx, "read expired keys", func(scan func(...any) error) error {
 		ref := kernel.Ref{Kind: kernel.RowUnique}
 		err := scan(&ref.Tenant, &ref.Name)
 		found = append(found, ref)

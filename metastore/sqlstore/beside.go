@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Whoever commits and does not lead tells the one that does, in the commit: a number goes up, and PostgreSQL notifies.
-// The leader's memory follows its own commits; of others' it would know nothing.
+// A process that commits and does not lead notifies the leader, in the commit: a number goes up, and PostgreSQL
+// notifies. The leader's memory follows only its own commits.
 
-// tell leaves word of a commit, in it.
-func (s *Store) tell(ctx context.Context, tx *sql.Tx) error {
+// notify marks a commit for the leader, in the commit.
+func (s *Store) notify(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, "UPDATE carillon_beside SET commits = commits + 1 WHERE one = 1")
 	if err == nil && s.dialect == postgres {
 		_, err = tx.ExecContext(ctx, "SELECT pg_notify('carillon_beside', '')")
@@ -18,19 +18,19 @@ func (s *Store) tell(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// besidePoll is how often is looked where nobody tells.
+// besidePoll is how often Beside polls without notifications.
 const besidePoll = 500 * time.Millisecond
 
 // Beside calls fn once, and then soon after a process that does not lead has committed: at once on PostgreSQL, within
 // Config.LookEvery on MariaDB. It returns when ctx ends.
 func (s *Store) Beside(ctx context.Context, fn func()) error {
-	told := make(chan struct{}, 1)
+	notified := make(chan struct{}, 1)
 	every := s.cfg.LookEvery
 	if s.dialect == postgres {
 		every = besidePoll
-		heard := make(chan struct{})
-		defer func() { <-heard }()
-		go func() { defer close(heard); s.listen(ctx, "carillon_beside", told) }()
+		done := make(chan struct{})
+		defer func() { <-done }()
+		go func() { defer close(done); s.listen(ctx, "carillon_beside", notified) }()
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -42,7 +42,7 @@ func (s *Store) Beside(ctx context.Context, fn func()) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			s.log.Warn("it is not known whether others have committed", "err", err)
+			s.log.Warn("cannot check whether others have committed", "err", err)
 		case n != last:
 			last = n
 			fn()
@@ -50,7 +50,7 @@ func (s *Store) Beside(ctx context.Context, fn func()) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-told:
+		case <-notified:
 		case <-tick.C:
 		}
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// How all that a store holds gets out of a database and into another store, and back. Both ways there is one
-// transaction, which holds the store's own row, so that nobody can commit beside it.
+// Copying all content of a database to another store, and back. Both ways there is one transaction, which locks the
+// store's own row, so that no other process can commit.
 
-// Frozen is what a database holds while nobody leads and nobody writes.
+// Frozen is the content of a database without a leader and without writers.
 type Frozen struct {
 	*content
 	store *Store
@@ -29,9 +29,8 @@ type content struct {
 	state kernel.StoreRow
 }
 
-// Freeze opens a database for reading, and keeps everybody from writing to it until it is closed. It is refused while
-// somebody leads or commits, while wishes of programs have not been brought to the store, and with tables of another
-// version. Nothing is changed.
+// Freeze opens a database for reading, and blocks writers until it is closed. It is refused while a node leads or
+// commits, while the outbox has requests, and with tables of another version. Nothing is changed.
 func Freeze(ctx context.Context, cfg Config) (_ *Frozen, err error) {
 	s, err := dial(ctx, cfg)
 	if err != nil {
@@ -67,7 +66,7 @@ func Freeze(ctx context.Context, cfg Config) (_ *Frozen, err error) {
 	return &Frozen{c, s}, nil
 }
 
-// Close lets others write again.
+// Close unblocks writers.
 func (f *Frozen) Close() error { return errors.Join(f.tx.Rollback(), f.store.db.Close()) }
 
 // dial connects, and changes nothing.
@@ -83,12 +82,12 @@ func dial(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// alone takes the store's own row, unless somebody is at work.
+// alone locks the store's own row, unless another process is at work.
 func (c *content) alone(ctx context.Context) error {
 	var at, changes, term, turns, until, now int64
 	err := c.tx.QueryRowContext(ctx, "SELECT at, changes, term, leader, turns, named, named_before, apply_version FROM carillon_store WHERE one = 1 FOR UPDATE NOWAIT").Scan(&at, &changes, &term, &c.state.Leader, &turns, &c.state.Named, &c.state.NamedBefore, &c.state.ApplyVersion)
 	if err != nil {
-		return kernel.Refuse(jobs.Conflict, "somebody is writing to this %s: stop the servers and the programs that use it (%v)", c.d.name, err)
+		return kernel.Refuse(jobs.Conflict, "another process writes to this %s: stop the servers and the programs that use it (%v)", c.d.name, err)
 	}
 	c.state.At, c.state.Changes, c.state.Term, c.state.Turns = instant(at), uint64(changes), uint64(term), uint64(turns)
 	var node string
@@ -105,17 +104,17 @@ func (c *content) alone(ctx context.Context) error {
 	if members > 0 {
 		return kernel.Refuse(jobs.Conflict, "%d nodes fire here, or did so until a moment ago: stop them, and try again in %v", members, leaseTime)
 	}
-	var wishes int
-	if err := c.tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM carillon_outbox WHERE refused IS NULL").Scan(&wishes); err != nil {
+	var requests int
+	if err := c.tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM carillon_outbox WHERE refused IS NULL").Scan(&requests); err != nil {
 		return err
 	}
-	if wishes > 0 {
-		return kernel.Refuse(jobs.Conflict, "%d runs that programs asked for in transactions of their own have not been begun: start the server, which does it at once, and stop it", wishes)
+	if requests > 0 {
+		return kernel.Refuse(jobs.Conflict, "the outbox has %d requests for runs: start the server, which creates these runs at once, and stop it", requests)
 	}
 	return nil
 }
 
-// stream passes on what a query finds.
+// stream passes on the rows of a query.
 func stream[R any](ctx context.Context, c *content, yield func(R, error) bool, query string, args []any, read func(scan func(...any) error) (R, error)) (goOn bool) {
 	rows, err := c.tx.QueryContext(ctx, c.d.ask(query), args...)
 	err = each(rows, err, func(scan func(...any) error) error {
@@ -132,7 +131,7 @@ func stream[R any](ctx context.Context, c *content, yield func(R, error) bool, q
 	return err == nil
 }
 
-// Rows are all rows but those of runs that are over, and those by name.
+// Rows are all rows but finished runs, and the names of those.
 func (c *content) Rows(ctx context.Context) iter.Seq2[kernel.Row, error] {
 	return func(yield func(kernel.Row, error) bool) {
 		if c.state != (kernel.StoreRow{}) && !yield(&c.state, nil) {
@@ -167,7 +166,7 @@ func (c *content) Rows(ctx context.Context) iter.Seq2[kernel.Row, error] {
 	}
 }
 
-// Ended are the runs that are over.
+// Ended are the finished runs.
 func (c *content) Ended(ctx context.Context) iter.Seq2[*kernel.Run, error] {
 	return func(yield func(*kernel.Run, error) bool) {
 		stream(ctx, c, yield, "SELECT "+runs.all()+" FROM carillon_runs WHERE settled IS NOT NULL ORDER BY settled_at, settled", nil,
@@ -178,7 +177,7 @@ func (c *content) Ended(ctx context.Context) iter.Seq2[*kernel.Run, error] {
 	}
 }
 
-// Lines are what handlers wrote.
+// Lines are the log lines of handlers.
 func (c *content) Lines(ctx context.Context) iter.Seq2[metastore.LogLine, error] {
 	return func(yield func(metastore.LogLine, error) bool) {
 		stream(ctx, c, yield, "SELECT tenant, run, attempt, sequence, at, level, line FROM carillon_logs ORDER BY tenant, run, attempt, sequence", nil,
@@ -194,7 +193,7 @@ func (c *content) Lines(ctx context.Context) iter.Seq2[metastore.LogLine, error]
 	}
 }
 
-// Fill puts content into a database that holds no store, or an empty one, in one transaction. See metastore.Fill.
+// Fill puts content into a database without a store, or with an empty one, in one transaction. See metastore.Fill.
 func Fill(ctx context.Context, cfg Config, from metastore.Content, check func(metastore.Content) error) error {
 	s, err := dial(ctx, cfg)
 	if err != nil {
@@ -220,11 +219,11 @@ func (s *Store) fill(ctx context.Context, from metastore.Content, check func(met
 		return errors.Join(err, tx.Rollback())
 	}
 	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("commit what was copied: %w", err)
+		return fmt.Errorf("commit the copy: %w", err)
 	}
 	for _, t := range []string{"carillon_runs", "carillon_rows", "carillon_tallies", "carillon_logs"} { // so that the first questions go well
 		if _, err := s.db.ExecContext(ctx, s.dialect.analyze+t); err != nil {
-			s.log.Warn("the database has not looked at its new rows", "database", s.dialect.name, "err", err)
+			s.log.Warn("the database has not analyzed its new rows", "database", s.dialect.name, "err", err)
 		}
 	}
 	return nil
@@ -234,7 +233,7 @@ func (s *Store) fill(ctx context.Context, from metastore.Content, check func(met
 type filling struct {
 	*content
 	sequence int64
-	at       int64 // when the last run that is over was settled
+	at       int64 // when the last finished run was settled
 	counts   map[counted]int64
 	tallies  map[kernel.Ref]int64 // of all jobs together
 	ended    map[kernel.Ref]int64 // when runs ended that are known by name as well
@@ -280,7 +279,7 @@ func (f *filling) fill(ctx context.Context, from metastore.Content) error {
 	return f.finish(ctx)
 }
 
-// empty takes the store's own row, and refuses a database in which there is anything.
+// empty locks the store's own row, and refuses a database with any rows.
 func (f *filling) empty(ctx context.Context) error {
 	if err := f.alone(ctx); err != nil {
 		return err
@@ -300,7 +299,7 @@ func (f *filling) empty(ctx context.Context) error {
 	return nil
 }
 
-// look goes through the rows for what has to be known before any is written.
+// look reads the rows for what has to be known before any is written.
 func (f *filling) look(ctx context.Context, from metastore.Content) error {
 	f.ended = map[kernel.Ref]int64{}
 	for row, err := range from.Rows(ctx) {
@@ -329,8 +328,8 @@ func (f *filling) flush(ctx context.Context, t *table) error {
 	return f.d.put(ctx, f.tx, t, rows)
 }
 
-// over writes a run that is over. When it was settled is told by when it ended, by the period for which its name is
-// still known, and by those that were settled before it.
+// over writes a finished run. Its settle time follows from its end, from the period for which its name is still
+// known, and from the runs settled before it.
 func (f *filling) over(ctx context.Context, in *kernel.Run) error {
 	f.sequence++
 	f.at = max(f.at, nanos(in.Ended), f.ended[in.Ref()])
@@ -351,7 +350,7 @@ func (f *filling) row(ctx context.Context, row kernel.Row) error {
 		return f.put(ctx, &tallies, tally(row.Ref(), row.N))
 	case *kernel.Run:
 		if row.Settled() {
-			return nil // it is among those that are over
+			return nil // it is among the finished ones
 		}
 		f.sequence++
 		r := run{Run: row, sequence: f.sequence}
@@ -361,7 +360,7 @@ func (f *filling) row(ctx context.Context, row kernel.Row) error {
 	return f.put(ctx, &others, other(row))
 }
 
-// line writes a log line. What it counts against its attempt's limit is told by whether it is the last there can be.
+// line writes a log line. Its size against its attempt's limit depends on whether it is the last there can be.
 func (f *filling) line(ctx context.Context, l metastore.LogLine) error {
 	if of := (attempt{l.Tenant, l.Run, l.Attempt}); f.logged.attempt != of {
 		f.logged.attempt, f.logged.size = of, 0

@@ -12,9 +12,9 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// A commit takes the store's own row first and keeps it locked to its end, so that there is one at a time, whoever
-// makes it: the time never goes back, sequences have no holes that fill later, and no two commits can wait for each
-// other. What many ask for at the same time shares a commit, so this costs little; see DESIGN.md.
+// A commit locks the store's own row first and keeps it locked to its end, so that there is one at a time, from any
+// process: the time never goes back, sequences have no holes that fill later, and no two commits can wait for each
+// other. Concurrent requests share a commit, so this costs little; see DESIGN.md.
 
 // maxCommands is the most commands in a commit.
 const maxCommands = 2_000
@@ -22,9 +22,9 @@ const maxCommands = 2_000
 // commitTime is how long a commit may take before it is given up.
 const commitTime = 30 * time.Second
 
-// silence is how long a process that has the store's row may say nothing before the database takes it back. A process
-// that is frozen, or cut off, in the middle of a commit would keep everybody else out until the database noticed that
-// it is gone, which may be hours: the network says nothing of it. A healthy one is silent for milliseconds.
+// silence is how long a process that has locked the store's row may stay idle before the database unlocks it. A
+// process that is frozen, or cut off, in the middle of a commit would block all others until the database noticed
+// that it is gone, perhaps for hours. A healthy one is idle for milliseconds.
 const silence = 4 * time.Second
 
 // Apply applies a batch in one transaction.
@@ -32,35 +32,35 @@ func (s *Store) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.
 	return metastore.Checked(batch, func(batch []kernel.Envelope) []metastore.Result { return s.group.Apply(ctx, batch) })
 }
 
-// commit applies a batch. Once the database was told to commit and did not answer, nobody knows.
+// commit applies a batch. After a COMMIT without an answer the outcome is unknown.
 func (s *Store) commit(batch []kernel.Envelope) []metastore.Result {
 	ctx, cancel := context.WithTimeout(s.ctx, commitTime)
 	defer cancel()
-	results, told, err := s.transaction(ctx, batch)
+	results, sent, err := s.transaction(ctx, batch)
 	switch {
 	case err == nil:
 		return results
-	case told:
-		s.log.Warn("it is not known whether a commit was done", "err", err)
-		return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "outcome unknown: %s did not say whether it has committed", s.dialect.name))
+	case sent:
+		s.log.Warn("the outcome of a commit is unknown", "err", err)
+		return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "outcome unknown: %s did not report whether it has committed", s.dialect.name))
 	}
-	s.log.Warn("nothing was committed", "err", err)
+	s.log.Warn("a commit failed", "err", err)
 	if errors.Is(err, metastore.ErrTooOld) {
 		s.outdated(err)
 		return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: %v", err))
 	}
-	return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: %s does not answer as it should", s.dialect.name))
+	return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: %s failed", s.dialect.name))
 }
 
-// transaction says, beside its results, whether the database was told to commit.
-func (s *Store) transaction(ctx context.Context, batch []kernel.Envelope) (results []metastore.Result, told bool, err error) {
+// transaction returns results, and whether it has sent a COMMIT to the database.
+func (s *Store) transaction(ctx context.Context, batch []kernel.Envelope) (results []metastore.Result, sent bool, err error) {
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return nil, false, err
 	}
 	defer func() {
 		if err != nil {
-			_ = tx.Rollback() // what failed is told already
+			_ = tx.Rollback() // the first error counts
 		}
 	}()
 	v, now, err := s.lock(ctx, tx)
@@ -80,12 +80,12 @@ func (s *Store) transaction(ctx context.Context, batch []kernel.Envelope) (resul
 	if err := s.write(ctx, tx, v); err != nil {
 		return nil, false, err
 	}
-	if term := s.leads.Load(); term == 0 || term != v.state.Term { // or somebody else does, and we have not heard
-		if err := s.tell(ctx, tx); err != nil {
+	if term := s.leads.Load(); term == 0 || term != v.state.Term { // or another node does, and this one does not know yet
+		if err := s.notify(ctx, tx); err != nil {
 			return nil, false, err
 		}
 	}
-	// Not every driver heeds the context of a transaction when it is committed.
+	// Some drivers ignore the context of a transaction in Commit.
 	done := make(chan error, 1)
 	go func() { done <- tx.Commit() }()
 	select {
@@ -99,7 +99,7 @@ func (s *Store) transaction(ctx context.Context, batch []kernel.Envelope) (resul
 	return results, true, nil
 }
 
-// lock takes the store's own row.
+// lock locks the store's own row.
 func (s *Store) lock(ctx context.Context, tx *sql.Tx) (*view, time.Time, error) {
 	var state kernel.StoreRow
 	var at, changes, term, turns, sequence, now int64
@@ -119,7 +119,7 @@ func (s *Store) lock(ctx context.Context, tx *sql.Tx) (*view, time.Time, error) 
 	return newView(state, sequence), time.Unix(0, now), nil
 }
 
-// readable says why this program cannot read what the store holds. Other processes may have raised the version.
+// readable returns why this program cannot read the store. Other processes may have raised the version.
 func (s *Store) readable(state kernel.StoreRow) error {
 	return metastore.Readable("the store in this "+s.dialect.name, state.InForce(), s.cfg.knows)
 }
@@ -198,7 +198,7 @@ func (l *loader) load(w metastore.Wants) []kernel.Row {
 	for len(gates) > 0 && l.err == nil {
 		some := gates[:min(len(gates), 100)]
 		gates = gates[len(some):]
-		l.do("read who waits", func() error {
+		l.do("read waiting runs", func() error {
 			query, args := l.s.dialect.firsts(some)
 			rows, err := l.tx.QueryContext(l.ctx, query, args...)
 			n := map[kernel.Ref]int{}
@@ -219,7 +219,7 @@ func (l *loader) load(w metastore.Wants) []kernel.Row {
 	return found
 }
 
-// do reads, unless something has failed before.
+// do reads, unless a read has failed before.
 func (l *loader) do(what string, read func() error) {
 	if l.err != nil {
 		return
@@ -257,7 +257,7 @@ func (d *dialect) note(ctx context.Context, tx *sql.Tx, state kernel.StoreRow, s
 	return err
 }
 
-// untally deletes tallies, and takes what they counted from the sums over all jobs.
+// untally deletes tallies, and subtracts them from the sums over all jobs.
 func (s *Store) untally(ctx context.Context, tx *sql.Tx, refs []kernel.Ref) error {
 	if len(refs) == 0 {
 		return nil

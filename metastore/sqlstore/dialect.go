@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// dialect is what differs between databases: how statements are put, and what is asked of the server at the start.
+// dialect is what differs between databases: the form of statements, and the checks of the server at the start.
 type dialect struct {
 	name string
 	// ask puts a query's arguments where it has question marks.
@@ -17,20 +17,20 @@ type dialect struct {
 	putting  func(t *table, rows [][]any) (query string, args []any)
 	adding   func(t *table, rows [][]any) (query string, args []any) // rows that are there stay as they are
 	dropping func(t *table, keys [][]any) (query string, args []any)
-	// firsts asks for the first few who wait at each gate.
+	// firsts queries the first few runs that wait at each gate.
 	firsts func(gates []waiting) (query string, args []any)
 	// prune deletes rows that fit, at most so many.
 	prune func(table, key, which string) string
-	// tableSize asks how many bytes the runs take on disk, room that was given back to the database included.
+	// tableSize queries the runs' bytes on disk, including space that is free for reuse.
 	tableSize string
-	// live says that a run is not settled, in the words of an index.
+	// live is the condition that a run is not settled, as an index has it.
 	live, liveSequence string
 	// clock is the database's time in Unix nanoseconds.
 	clock string
-	// holds takes the lock that says that a leader's session lives, and answers whether it is this session's; letGo gives it
-	// back. server is where such locks count.
+	// holds takes the lock of a leader's session, and returns whether it is this session's; letGo releases it. server
+	// identifies where such locks count.
 	holds, letGo, server string
-	// bound is an expression that bounds how long this transaction may be silent; a text.
+	// bound is an expression that limits how long this transaction may be idle; a text.
 	bound func(silence time.Duration) string
 
 	dump    string // the command that backs a database up
@@ -38,11 +38,11 @@ type dialect struct {
 	files   string // the folder of its migrations
 	// lock lets one process at a time change tables.
 	lock func(ctx context.Context, c *sql.Conn) (unlock func() error, err error)
-	// examine says what the database keeps of what it acknowledges.
+	// examine returns what the database keeps of what it acknowledges.
 	examine func(ctx context.Context, db *sql.DB) (durability string, err error)
 }
 
-// waiting is how many of those who wait at a gate are wanted.
+// waiting is how many runs that wait at a gate are wanted.
 type waiting struct {
 	tenant, gate string
 	n            int

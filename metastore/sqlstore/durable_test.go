@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 )
 
-// What a database may lose is in the log when a node starts, and where the settings page says where the rows are, each
-// setting by its name. The servers of tests sync nothing, and a setting of a role is a setting of a node.
+// What a database may lose is logged when a node starts, and shown on the settings page, each setting by its name.
+// The servers of tests sync nothing, and a setting of a role is a setting of a node.
 func TestDurability(t *testing.T) {
 	started := func(url string) (said string) {
 		t.Helper()
@@ -35,7 +35,7 @@ func TestDurability(t *testing.T) {
 	says := started(pg)
 	has(says, "fsync is off", "full_page_writes is off")
 	if strings.Contains(says, "synchronous_commit") {
-		t.Errorf("synchronous_commit is on, and it says %q", says)
+		t.Errorf("synchronous_commit is on, and it returns %q", says)
 	}
 	u, err := url.Parse(pg)
 	if err != nil {

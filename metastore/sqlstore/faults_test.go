@@ -35,7 +35,7 @@ type faults struct {
 
 var errFault = errors.New("the network is away")
 
-// fault is what happens this time.
+// fault is the fault of this time.
 func (f *faults) fault(at string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,7 +145,7 @@ func faulty(t *testing.T, s *Store, url string) *faults {
 	return f
 }
 
-// insist sends the same words until they are answered, as couriers do.
+// insist repeats a request until it is answered, as couriers do.
 func insist(t *testing.T, s *Store, commands ...kernel.Command) []metastore.Result {
 	t.Helper()
 	batch := make([]kernel.Envelope, len(commands))
@@ -164,8 +164,8 @@ func insist(t *testing.T, s *Store, commands ...kernel.Command) []metastore.Resu
 	return nil
 }
 
-// A commit of which nobody knows whether it was done is sent again, and is done once; one that was not done leaves
-// nothing behind. What is counted beside the rows agrees with them afterwards.
+// A commit with an unknown outcome is sent again, and is done once; one that was not done leaves nothing behind. The
+// counts beside the rows agree with them afterwards.
 func TestCommitsThatFail(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		s := open(t, Config{URL: url})
@@ -175,13 +175,13 @@ func TestCommitsThatFail(t *testing.T) {
 		const n = 120
 		ids := map[jobs.ID]bool{}
 		for range n / 6 {
-			var wishes []kernel.Command
+			var requests []kernel.Command
 			for range 6 {
 				k := create("k")
 				ids[k.ID] = true
-				wishes = append(wishes, k)
+				requests = append(requests, k)
 			}
-			for i, r := range insist(t, s, wishes...) {
+			for i, r := range insist(t, s, requests...) {
 				if r.Err != nil {
 					t.Fatalf("create %d: %v", i, r.Err)
 				}
@@ -257,7 +257,7 @@ func TestCommitsThatFail(t *testing.T) {
 	})
 }
 
-// The store says of each commit what is known of it.
+// The store reports of each commit what it knows.
 func TestWhatIsKnownOfACommit(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		s := open(t, Config{URL: url})
@@ -287,8 +287,8 @@ func TestWhatIsKnownOfACommit(t *testing.T) {
 	})
 }
 
-// A database that does not answer a COMMIT is not waited for longer than a commit may take, whether its driver heeds that
-// or not; of what it was told nobody knows.
+// A COMMIT without an answer is not waited for longer than a commit may take, even if the driver ignores that; its
+// outcome is unknown.
 func TestACommitThatHangs(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		s := open(t, Config{URL: url})
@@ -296,11 +296,11 @@ func TestACommitThatHangs(t *testing.T) {
 		f := faulty(t, s, url)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		// Its time is over once it hangs, and not while the database still works on what comes before.
+		// Its time ends once it hangs, and not while the database still works on earlier statements.
 		f.quiet, f.hang, f.hung = true, make(chan struct{}), cancel
-		_, told, err := s.transaction(ctx, []kernel.Envelope{envelope(create("k"))}) // returns although the COMMIT hangs
-		if err == nil || !told {
-			t.Errorf("told %v, %v", told, err)
+		_, sent, err := s.transaction(ctx, []kernel.Envelope{envelope(create("k"))}) // returns although the COMMIT hangs
+		if err == nil || !sent {
+			t.Errorf("sent %v, %v", sent, err)
 		}
 		close(f.hang)
 	})
@@ -315,12 +315,12 @@ func TestTheClockKnowsNoZone(t *testing.T) {
 	}
 }
 
-// What a leader commits that does not know yet that another one leads is told to that one, as by anybody else.
-func TestADeposedLeaderTells(t *testing.T) {
+// A leader that does not know yet that another one leads notifies that one of its commits, as any process does.
+func TestADeposedLeaderNotifies(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		s := open(t, Config{URL: url})
 		do(t, s, register("k"), kernel.Lead{Node: "a", Term: 5})
-		told := func() (n int64) {
+		notified := func() (n int64) {
 			t.Helper()
 			if err := s.db.QueryRowContext(t.Context(), "SELECT commits FROM carillon_beside WHERE one = 1").Scan(&n); err != nil {
 				t.Fatal(err)
@@ -329,16 +329,16 @@ func TestADeposedLeaderTells(t *testing.T) {
 		}
 		for _, c := range []struct{ term, more uint64 }{{0, 1}, {5, 0}, {4, 1}} {
 			s.leads.Store(c.term)
-			before := told()
+			before := notified()
 			do(t, s, create("k"))
-			if more := told() - before; more != int64(c.more) {
-				t.Errorf("in term %d of 5 it tells %d times", c.term, more)
+			if more := notified() - before; more != int64(c.more) {
+				t.Errorf("in term %d of 5 it notifies %d times", c.term, more)
 			}
 		}
 	})
 }
 
-// A MariaDB whose default lets statements read what others have not committed shows a store committed rows only.
+// A MariaDB whose default lets statements read uncommitted rows shows a store committed rows only.
 func TestReadsAreCommitted(t *testing.T) {
 	url := sqltest.MariaDB.New(t)
 	db := sqltest.MariaDB.Open(t, url)

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Who leads is a row: a name, a term, and until when unless it says so again. The time is the database's, so clocks of
-// nodes do not matter; how long a node believes itself is measured by its own, from before it asked, and a little less.
-// Two may believe it for a moment all the same (a node that was frozen): the term in every firing commit stops the one
-// that is late. That a leader is dead is known sooner by its session (session.go).
+// Leadership is a row: a name, a term, and the end of a lease that the leader renews. The time is the database's, so
+// clocks of nodes do not matter; a node measures its lease by its own clock, from before the request, and a little
+// shorter. Two nodes may believe to lead for a moment all the same (one was frozen): the term in every firing commit
+// stops the late one. The session (session.go) shows earlier that a leader is dead.
 
 const (
 	leaseTime = 4 * time.Second
 	renewTime = time.Second
 	tryTime   = 100 * time.Millisecond // how often a node that does not lead asks whether it may
-	margin    = 500 * time.Millisecond // that a node gives up before its lease is over
+	margin    = 500 * time.Millisecond // by which a node gives up before its lease expires
 )
 
-// errLost: somebody else leads, or may.
+// errLost: another node leads, or may.
 var errLost = errors.New("leadership was lost")
 
 // Lead calls lead while this node leads, with the number of its term, and ends lead's context the moment it does not.
@@ -49,7 +49,7 @@ func (s *Store) leadUntil(ctx context.Context, lead func(ctx context.Context, te
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			s.log.Warn("nobody can be made to lead", "err", err)
+			s.log.Warn("leader election failed", "err", err)
 		case term > 0:
 			if err := s.term(ctx, term, asked, lead); err != nil && !errors.Is(err, errLost) {
 				return err
@@ -63,7 +63,7 @@ func (s *Store) leadUntil(ctx context.Context, lead func(ctx context.Context, te
 	}
 }
 
-// take begins a term if nobody leads. 0 = somebody does.
+// take begins a term if there is no leader. 0 = there is one.
 func (s *Store) take(ctx context.Context) (term uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.leaseTime-margin)
 	defer cancel()
@@ -76,7 +76,7 @@ func (s *Store) take(ctx context.Context) (term uint64, err error) {
 	if mine {
 		session, lapsed = s.dialect.server, "("+lapsed+" OR session = "+s.dialect.server+")"
 	}
-	// A term that the store has not seen, whatever became of this row.
+	// A term that the store has not seen, whatever happened to this row.
 	done, err := s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_leader SET node = ?, term = (SELECT GREATEST(term, carillon_leader.term) + 1 FROM carillon_store WHERE one = 1), "+
 		"until = "+s.dialect.clock+" + ?, session = "+session+" WHERE one = 1 AND "+lapsed), s.cfg.Node, int64(s.cfg.leaseTime))
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *Store) take(ctx context.Context) (term uint64, err error) {
 	return term, err
 }
 
-// term leads until the lease cannot be kept, lead returns, or ctx ends; then it lets go.
+// term leads until the lease cannot be renewed, lead returns, or ctx ends; then it releases the lease.
 func (s *Store) term(ctx context.Context, term uint64, since time.Time, lead func(context.Context, uint64) error) error {
 	s.leads.Store(term)
 	defer s.leads.Store(0)
@@ -123,7 +123,7 @@ func (s *Store) term(ctx context.Context, term uint64, since time.Time, lead fun
 				continue
 			}
 			if at.Equal(gone) {
-				s.log.Warn("leadership was lost: somebody else has it", "term", term)
+				s.log.Warn("leadership was lost: another node has it", "term", term)
 				stop(errLost)
 				continue
 			}
@@ -137,10 +137,10 @@ func (s *Store) term(ctx context.Context, term uint64, since time.Time, lead fun
 	}
 }
 
-// gone stands for a lease that is somebody else's.
+// gone means that another node has the lease.
 var gone = time.Unix(0, 1)
 
-// renew keeps the lease and says from when it counts; zero = it is not known.
+// renew renews the lease and returns from when it counts; zero = unknown.
 func (s *Store) renew(ctx context.Context, term uint64) time.Time {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.leaseTime-margin)
 	defer cancel()
@@ -160,13 +160,13 @@ func (s *Store) renew(ctx context.Context, term uint64) time.Time {
 	return asked
 }
 
-// release lets the next one lead at once. It is tried for as long as a lease may last: after that nobody waits
+// release lets the next node lead at once. It is retried for as long as a lease may last: after that no node waits
 // for it.
 func (s *Store) release(ctx context.Context, term uint64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.leaseTime-margin)
 	defer cancel()
 	defer s.session.drop()
 	if _, err := s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_leader SET until = 0, session = '' WHERE one = 1 AND node = ? AND term = ?"), s.cfg.Node, int64(term)); err != nil {
-		s.log.Debug("leadership was not handed over", "err", err)
+		s.log.Debug("leadership was not released", "err", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// A leader that is told to stop while it is about to renew its lease, and has no session to do so in, gives that up.
+// A leader that is stopped while it is about to renew its lease, and has no session for it, gives that up.
 func TestARenewalThatIsGivenUp(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		s := open(t, Config{URL: url})
@@ -23,15 +23,15 @@ func TestARenewalThatIsGivenUp(t *testing.T) {
 	})
 }
 
-// A leader whose row somebody else has taken, another node or one of its own name, leads no more, leaves that one's lease
-// alone, and what it still commits as a leader is refused.
+// A leader whose row another node, or one of its own name, has taken leads no more and leaves that one's lease alone,
+// and its further commits as a leader are refused.
 func TestALeaseThatAnotherHasTaken(t *testing.T) {
 	tests.Long(t)
 	both(t, func(t *testing.T, url string) {
 		a, b := open(t, Config{URL: url, Node: "a", leaseTime: longLease}), open(t, Config{URL: url, Node: "b"})
 		type leading struct {
 			term uint64
-			lost chan struct{} // closed when it is over
+			lost chan struct{} // closed when it has ended
 		}
 		from := kernel.Instant(time.Now())
 		fire := kernel.Fire{Key: "k", Job: jobs.NewID(from), Revision: 1, From: from, To: from.Add(time.Second), Due: []time.Time{from.Add(time.Second)}, Origin: kernel.FromCron}
@@ -70,7 +70,7 @@ func TestALeaseThatAnotherHasTaken(t *testing.T) {
 				t.Fatalf("a leads in term %d, and %s has term %d", term, by.node, taken)
 			}
 			stop()
-			if err := <-done; err != nil { // it has let go by then of what it thought to have
+			if err := <-done; err != nil { // it has released its lease by then
 				t.Error(err)
 			}
 			var node string
@@ -88,7 +88,7 @@ func TestALeaseThatAnotherHasTaken(t *testing.T) {
 			fire.Term = term
 			for _, k := range []kernel.Command{kernel.Lead{Term: term, Node: "a"}, fire} {
 				if r := a.Apply(t.Context(), []kernel.Envelope{envelope(k)}); !errors.Is(r[0].Err, jobs.Stale) {
-					t.Errorf("%T of the term that is over: %v", k, r[0].Err)
+					t.Errorf("%T of the former term: %v", k, r[0].Err)
 				}
 			}
 			if _, err := b.db.Exec("UPDATE carillon_leader SET until = 0"); err != nil {

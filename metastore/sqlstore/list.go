@@ -10,11 +10,11 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Lists of runs: those that live, newest first, then those that are settled, last settled first. A page is a walk down
-// the index that fits the question best. What that index cannot answer is filtered on the way, and a walk that looks
-// at too many rows is cut short and says how far it came.
+// Lists of runs: live ones, newest first, then settled ones, last settled first. A page is a walk down the index that
+// fits the query best. It filters by the other conditions on the way, and a walk over too many rows stops early and
+// reports how far it came.
 
-// mostRows is how many rows one question may look at.
+// mostRows is how many rows one query may read.
 const mostRows = 20_000
 
 // Runs lists runs.
@@ -63,7 +63,7 @@ func (s *Store) walk(ctx context.Context, q *metastore.RunQuery, at cursor, size
 	if at.live && !q.From.IsZero() { // in the order of creation
 		where, args = append(where, "created >= ?"), append(args, nanos(q.From))
 	}
-	// The best index: of those that the query names, the one that holds the fewest.
+	// The best index: of those that the query names, the one with the fewest rows.
 	switch {
 	case !q.Parent.IsZero():
 		where, args = append(where, "parent = ?"), append(args, bytesOf(q.Parent))
@@ -143,7 +143,7 @@ func parseCursor(text string) (cursor, error) {
 	}
 	n, err := strconv.ParseInt(text[1:], 36, 64)
 	if err != nil || n < 0 || text[0] != 'l' && text[0] != 'a' {
-		return cursor{}, kernel.Invalid("cursor %.60q is not one that this list has given", text)
+		return cursor{}, kernel.Invalid("cursor %.60q is not from this list: use the cursor of the previous page", text)
 	}
 	return cursor{live: text[0] == 'l', number: n}, nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Logs is where log lines are kept: in a table beside the runs, in transactions of their own.
+// Logs is the store of log lines: a table beside the runs, in transactions of their own.
 func (s *Store) Logs() metastore.Logs { return (*lines)(s) }
 
 type lines Store
@@ -19,7 +19,7 @@ type attempt struct {
 	number uint32
 }
 
-// Append keeps lines.
+// Append stores lines.
 func (l *lines) Append(ctx context.Context, all []metastore.LogLine) error {
 	s := (*Store)(l)
 	sizes := map[attempt]int{}
@@ -40,7 +40,7 @@ func (l *lines) Append(ctx context.Context, all []metastore.LogLine) error {
 		}
 		if size += line.Size(); size > metastore.MaxLog {
 			line, full[of] = line.Cut(), true
-			size = metastore.MaxLog + 1 // which says that nothing follows
+			size = metastore.MaxLog + 1 // no more lines follow
 		}
 		rows = append(rows, logRow(line, size-sizes[of]))
 		sizes[of] = size
@@ -48,11 +48,11 @@ func (l *lines) Append(ctx context.Context, all []metastore.LogLine) error {
 	return inParts(rows, func(rows [][]any) error {
 		query, args := s.dialect.adding(&logs, rows)
 		_, err := s.db.ExecContext(ctx, query, args...)
-		return s.failed("keep log lines", err)
+		return s.failed("store log lines", err)
 	})
 }
 
-// logRow are the values of a line. size is what it counts against its attempt's limit.
+// logRow are the values of a line. size is its size against its attempt's limit.
 func logRow(l metastore.LogLine, size int) []any {
 	return []any{string(l.Tenant), bytesOf(l.Run), int64(l.Attempt), int64(l.Sequence), nanos(l.At), l.Level, []byte(l.Text), int64(size)}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// MariaDB, 10.6 or later. The statements are also MySQL's, but nobody has tried them there.
+// MariaDB, 10.6 or later. The statements are also MySQL's, but untested there.
 
 var mariadb = &dialect{
 	name:         "MariaDB",
@@ -19,7 +19,7 @@ var mariadb = &dialect{
 	holds:        "COALESCE(GET_LOCK(CONCAT('carillon.', MD5(DATABASE())), 0), 0) = 1",
 	letGo:        "DO RELEASE_ALL_LOCKS()",
 	server:       "CONCAT(@@hostname, ':', @@port, ':', @@server_id)", // of several masters each has locks of its own
-	bound:        func(time.Duration) string { return "''" },          // its connections say it once: see mariadbConfig
+	bound:        func(time.Duration) string { return "''" },          // its connections set it once: see mariadbConfig
 	getting: func(t *table, keys [][]any) (string, []any) {
 		where, args := t.under(keys)
 		return "SELECT " + t.all() + " FROM " + t.name + " FORCE INDEX (PRIMARY) WHERE " + where, args
@@ -57,14 +57,14 @@ var mariadb = &dialect{
 	dump:      "mariadb-dump --single-transaction DATABASE > carillon.sql",
 	analyze:   "ANALYZE TABLE ",
 	files:     "migrations/mariadb",
-	// Each statement is done for itself there, so each may be done twice.
+	// Each statement commits by itself there, so each may run twice.
 	lock: func(ctx context.Context, c *sql.Conn) (unlock func() error, err error) {
 		var got sql.NullInt64
 		if err := c.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT('carillon.', DATABASE()), 60)").Scan(&got); err != nil {
 			return nil, err
 		}
 		if got.Int64 != 1 {
-			return nil, fmt.Errorf("another process has been at it for a minute")
+			return nil, fmt.Errorf("another process has had the lock for a minute")
 		}
 		return func() error {
 			_, err := c.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK(CONCAT('carillon.', DATABASE()))")
@@ -76,7 +76,7 @@ var mariadb = &dialect{
 		err := db.QueryRowContext(ctx, "SELECT @@innodb_flush_log_at_trx_commit, @@innodb_doublewrite, @@read_only, version()").Scan(&flush, &doublewrite, &readOnly, &version)
 		switch {
 		case err != nil:
-			return "", fmt.Errorf("ask MariaDB how it is set up: %w", err)
+			return "", fmt.Errorf("read the settings of MariaDB: %w", err)
 		case readOnly != "0" && readOnly != "OFF":
 			return "", fmt.Errorf("this MariaDB is read-only, a replica perhaps: give the URL of the primary")
 		}
@@ -84,7 +84,7 @@ var mariadb = &dialect{
 	},
 }
 
-// mariadbKeeps says what such settings of MariaDB keep.
+// mariadbKeeps returns what such settings of MariaDB keep.
 func mariadbKeeps(flush, doublewrite string) string {
 	var lost []string
 	if flush != "1" {
@@ -96,9 +96,9 @@ func mariadbKeeps(flush, doublewrite string) string {
 	return mayLose(lost)
 }
 
-// under is the condition that a row's key is one of some: a list of its last column's values for each beginning that
-// they share, such as a tenant. The optimizer reads such lists at once; a list of tuples it takes apart for each index
-// that begins as they do, which took a hundred times as long as reading the rows.
+// under is the condition that a row's key is one of some: a list of its last column's values for each prefix that
+// they share, such as a tenant. The optimizer uses such lists at once; it takes a list of tuples apart for each index
+// with that prefix, which took a hundred times as long as reading the rows.
 func (t *table) under(keys [][]any) (where string, args []any) {
 	last := t.keys - 1
 	lists := map[string][][]any{}

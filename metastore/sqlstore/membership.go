@@ -7,15 +7,15 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Who fires a share of the jobs is a row for each, with until when unless it says so again, by the database's clock.
-// Rows of those who are gone stay for an hour: nothing looks at them.
+// Each member is a row with the end of its lease, by the database's clock. Expired rows stay for an hour, and are
+// ignored.
 
 var _ metastore.Membership = (*Store)(nil)
 
-// Stay keeps a member.
+// Stay renews a member's lease.
 func (s *Store) Stay(ctx context.Context, m metastore.Member, lease time.Duration) error {
 	clock := s.dialect.clock
-	// Of the columns, since comes first: it asks for what nonce and until were, and MariaDB changes them in this order.
+	// Of the columns, since comes first: it reads the old nonce and until, and MariaDB changes them in this order.
 	done, err := s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_members SET since = CASE WHEN nonce = ? AND until >= "+clock+" THEN since ELSE "+clock+" END, "+
 		"nonce = ?, until = "+clock+" + ?, fired = ? WHERE node = ?"), m.Nonce, m.Nonce, int64(lease), int64(m.Fired), m.Node)
 	if err != nil {
@@ -25,20 +25,20 @@ func (s *Store) Stay(ctx context.Context, m metastore.Member, lease time.Duratio
 		return s.failed("stay a member", err)
 	}
 	if _, err := s.db.ExecContext(ctx, s.dialect.ask("DELETE FROM carillon_members WHERE until < "+clock+" - ?"), int64(time.Hour)); err != nil {
-		return s.failed("forget old members", err)
+		return s.failed("delete old members", err)
 	}
 	_, err = s.db.ExecContext(ctx, s.dialect.ask("INSERT INTO carillon_members (node, nonce, since, until, fired) VALUES (?, ?, "+clock+", "+clock+" + ?, ?)"),
 		m.Node, m.Nonce, int64(lease), int64(m.Fired))
 	return s.failed("become a member", err)
 }
 
-// Leave lets a member go.
+// Leave removes a member.
 func (s *Store) Leave(ctx context.Context, m metastore.Member) error {
 	_, err := s.db.ExecContext(ctx, s.dialect.ask("DELETE FROM carillon_members WHERE node = ? AND nonce = ?"), m.Node, m.Nonce)
 	return s.failed("leave the members", err)
 }
 
-// Members are those who are there.
+// Members lists the members.
 func (s *Store) Members(ctx context.Context) (list []metastore.Member, err error) {
 	err = s.query(ctx, "read the members", func(scan func(...any) error) error {
 		var m metastore.Member

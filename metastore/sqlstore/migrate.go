@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// The files of migrations are numbered, and each is done once, in order. One that was done by a release is never
-// changed again. A file that was broken off half way is done again from its beginning.
+// The files of migrations are numbered, and each runs once, in order. One that a release has run is never changed
+// again. An interrupted file runs again from its beginning.
 
 //go:embed migrations
 var migrations embed.FS
@@ -46,7 +46,7 @@ func steps(d *dialect) ([]migration, error) {
 	return all, nil
 }
 
-// migrate brings the tables to what this program expects.
+// migrate brings the tables to the version of this program.
 func (s *Store) migrate(ctx context.Context) (err error) {
 	todo, err := steps(s.dialect)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Store) migrate(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, c.Close()) }()
 	unlock, err := s.dialect.lock(ctx, c)
 	if err != nil {
-		return fmt.Errorf("wait for the right to change tables: %w", err)
+		return fmt.Errorf("wait for the lock on the tables: %w", err)
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	if _, err := c.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS carillon_versions (version integer PRIMARY KEY)"); err != nil {
@@ -70,7 +70,7 @@ func (s *Store) migrate(ctx context.Context) (err error) {
 		return fmt.Errorf("read the version of the tables: %w", err)
 	}
 	if done > len(todo) {
-		return fmt.Errorf("the tables have version %d, and this program knows %d: start the newer program", done, len(todo))
+		return fmt.Errorf("the tables have version %d, but this program knows %d: start the newer program", done, len(todo))
 	}
 	for _, m := range todo[done:] {
 		if err := s.step(ctx, c, m); err != nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// A program that writes to the same database can ask for a run in a transaction of its own: the run is there if that
-// commits, and only then. The wish lies in a table meanwhile, because a commit of the store would hold its lock for as
-// long as the program's transaction takes. Whoever leads brings it to the store right after.
+// A program that writes to the same database can request a run in a transaction of its own: the run exists if that
+// commits, and only then. The request is in a table meanwhile, because a commit of the store would hold its lock for
+// as long as the program's transaction takes. The leader passes it to the store right after.
 
-// EnqueueTx asks for runs inside tx. They begin after tx commits: on PostgreSQL at once, on MariaDB within half a
-// second. A job that is not known is refused here; tenant "" means the default one. A request that is sent twice under its
-// ID makes no second run.
+// EnqueueTx requests runs inside tx. They begin after tx commits: on PostgreSQL at once, on MariaDB within half a
+// second. An unknown job is refused here; tenant "" means the default one. A request that is sent twice under its ID
+// makes no second run.
 func (s *Store) EnqueueTx(ctx context.Context, tx *sql.Tx, tenant jobs.Tenant, actor string, requests ...jobs.Request) error {
 	return s.enqueue(ctx, tenant, actor, requests, func(query string, args ...any) error {
 		_, err := tx.ExecContext(ctx, query, args...)
@@ -45,7 +45,7 @@ func (s *Store) enqueue(ctx context.Context, tenant jobs.Tenant, actor string, r
 			r.ID = jobs.NewID(time.Now())
 		}
 		e := kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: tenant, Actor: actor, Command: kernel.CreateOf(r)}
-		if err := cmp.Or(e.Check(), wished(&e)); err != nil {
+		if err := cmp.Or(e.Check(), outboxed(&e)); err != nil {
 			return err
 		}
 		if _, err := s.Definition(ctx, tenant, r.Key); err != nil {
@@ -61,49 +61,49 @@ func (s *Store) enqueue(ctx context.Context, tenant jobs.Tenant, actor string, r
 	return nil
 }
 
-// wished says why an envelope is no wish of a program, or nil. Whoever can write to the table of wishes may ask for runs,
-// and for nothing else.
-func wished(e *kernel.Envelope) error {
+// outboxed returns why an envelope may not be in the outbox, or nil. A program that can write to the table may
+// request runs, and nothing else.
+func outboxed(e *kernel.Envelope) error {
 	k, ok := e.Command.(kernel.Create)
 	switch {
 	case !ok:
-		return kernel.Refuse(jobs.Forbidden, "a wish asks for a run, this is a %s", e.Command.Verb())
+		return kernel.Refuse(jobs.Forbidden, "the outbox takes requests for runs only, not %s", e.Command.Verb())
 	case kernel.SystemKey(k.Key):
-		return kernel.Refuse(jobs.Forbidden, "runs of %s are started by the scheduler only", k.Key)
+		return kernel.Refuse(jobs.Forbidden, "only the scheduler starts runs of %s", k.Key)
 	}
 	return nil
 }
 
 const (
-	outboxPoll = 500 * time.Millisecond // how often is looked where nobody tells
+	outboxPoll = 500 * time.Millisecond // how often the outbox is read without notifications
 	outboxPart = 1_000
 )
 
-// Deliver brings wishes from transactions of programs to a store, until ctx ends: to the announced one of the control
-// plane that leads, so that workers hear at once. Two that deliver do no harm.
+// Deliver passes requests from transactions of programs to a store, until ctx ends: to the announced one of the
+// leading control plane, so that workers learn of them at once. Two concurrent deliveries do no harm.
 func (s *Store) Deliver(ctx context.Context, to metastore.Applier) error {
-	told := make(chan struct{}, 1)
+	notified := make(chan struct{}, 1)
 	if s.dialect == postgres {
-		go s.listen(ctx, "carillon_outbox", told)
+		go s.listen(ctx, "carillon_outbox", notified)
 	}
 	tick := time.NewTicker(outboxPoll)
 	defer tick.Stop()
 	unread := map[int64]bool{}
 	for {
 		if err := s.deliver(ctx, to, unread); err != nil && ctx.Err() == nil && jobs.CodeOf(err) != jobs.Unavailable {
-			s.log.Warn("wishes were not delivered", "err", err)
+			s.log.Warn("the outbox was not delivered", "err", err)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-told:
+		case <-notified:
 		case <-tick.C:
 		}
 	}
 }
 
-// deliver brings what there is. Wishes that cannot be read stay for a leader that can, a newer program's mostly, and hold
-// up nobody; unread has those of which that was said.
+// deliver passes on all requests. Unreadable ones stay for a leader that can read them, mostly a newer program's, and
+// block no others; unread has those that were logged.
 func (s *Store) deliver(ctx context.Context, to metastore.Applier, unread map[int64]bool) error {
 	for last := int64(0); ; {
 		n := 0
@@ -117,14 +117,14 @@ func (s *Store) deliver(ctx context.Context, to metastore.Applier, unread map[in
 			n++
 			one, err := kernel.DecodeSentEnvelopes(b)
 			if err == nil && len(one) != 1 {
-				err = fmt.Errorf("%d envelopes in one wish", len(one))
+				err = fmt.Errorf("%d envelopes in one row of the outbox", len(one))
 			}
 			switch {
 			case err == nil:
 				ids, batch = append(ids, last), append(batch, one...)
 			case !unread[last]:
 				unread[last] = true
-				s.log.Error("a wish cannot be read", "wish", last, "err", err)
+				s.log.Error("a request in the outbox cannot be read", "wish", last, "err", err)
 			}
 			return nil
 		}, "SELECT id, envelope FROM carillon_outbox WHERE refused IS NULL AND id > ? ORDER BY id LIMIT ?", last, outboxPart)
@@ -137,16 +137,16 @@ func (s *Store) deliver(ctx context.Context, to metastore.Applier, unread map[in
 	}
 }
 
-// bring brings wishes to a store, and clears away those that were made or refused.
+// bring passes requests to a store, and deletes those that were done or refused.
 func (s *Store) bring(ctx context.Context, to metastore.Applier, ids []int64, batch []kernel.Envelope) (err error) {
-	for i, r := range metastore.Sieved(batch, wished, func(batch []kernel.Envelope) []metastore.Result { return to.Apply(ctx, batch) }) {
+	for i, r := range metastore.Sieved(batch, outboxed, func(batch []kernel.Envelope) []metastore.Result { return to.Apply(ctx, batch) }) {
 		switch code := jobs.CodeOf(r.Err); {
 		case r.Err == nil:
 			_, err = s.db.ExecContext(ctx, s.dialect.ask("DELETE FROM carillon_outbox WHERE id = ?"), ids[i])
 		case code == jobs.Unknown || code == jobs.Unavailable:
-			return r.Err // the same words get the same answer: again later
+			return r.Err // again later: repeating is idempotent
 		default:
-			s.log.Error("a wish was refused after its transaction had committed", "wish", ids[i], "err", r.Err)
+			s.log.Error("a request in the outbox was refused after its transaction had committed", "wish", ids[i], "err", r.Err)
 			_, err = s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_outbox SET refused = ? WHERE id = ?"), r.Err.Error(), ids[i])
 		}
 		if err != nil {
@@ -156,11 +156,11 @@ func (s *Store) bring(ctx context.Context, to metastore.Applier, ids []int64, ba
 	return nil
 }
 
-// listen hears what transactions of PostgreSQL tell when they commit. While it cannot, the poll looks.
-func (s *Store) listen(ctx context.Context, channel string, told chan<- struct{}) {
+// listen waits for PostgreSQL's notifications of committed transactions. While it cannot, the poll reads.
+func (s *Store) listen(ctx context.Context, channel string, notified chan<- struct{}) {
 	for ctx.Err() == nil {
-		if err := s.hear(ctx, channel, told); err != nil && ctx.Err() == nil {
-			s.log.Debug("the database does not tell", "cause", channel, "err", err)
+		if err := s.await(ctx, channel, notified); err != nil && ctx.Err() == nil {
+			s.log.Debug("the database does not notify", "cause", channel, "err", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Second):
@@ -169,7 +169,7 @@ func (s *Store) listen(ctx context.Context, channel string, told chan<- struct{}
 	}
 }
 
-func (s *Store) hear(ctx context.Context, channel string, told chan<- struct{}) error {
+func (s *Store) await(ctx context.Context, channel string, notified chan<- struct{}) error {
 	c, err := pgx.Connect(ctx, s.cfg.URL)
 	if err != nil {
 		return err
@@ -183,7 +183,7 @@ func (s *Store) hear(ctx context.Context, channel string, told chan<- struct{}) 
 			return err
 		}
 		select {
-		case told <- struct{}{}:
+		case notified <- struct{}{}:
 		default:
 		}
 	}

@@ -25,7 +25,7 @@ type asked struct {
 	args  []any
 }
 
-// spy is a way to a database that hears every question.
+// spy is a way to a database that records every query.
 type spy struct {
 	driver.Connector
 	mu    sync.Mutex
@@ -58,7 +58,7 @@ func (c spied) CheckNamedValue(v *driver.NamedValue) error {
 	return c.Conn.(driver.NamedValueChecker).CheckNamedValue(v)
 }
 
-// listenTo has a spy hear what a store asks from now on.
+// listenTo has a spy record what a store queries from now on.
 func listenTo(t *testing.T, s *Store, url string) *spy {
 	t.Helper()
 	to := new(spy)
@@ -83,8 +83,8 @@ func listenTo(t *testing.T, s *Store, url string) *spy {
 	return to
 }
 
-// Every question about runs goes by an index, in the very words in which the store puts it: with a hundred thousand runs,
-// none looks at all of them.
+// Every query about runs uses an index, in the exact form of the store: with a hundred thousand runs, none scans all
+// of them.
 func TestPlans(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		s := open(t, Config{URL: url})
@@ -126,9 +126,9 @@ func TestPlans(t *testing.T) {
 			}
 		}
 		for what, ask := range map[string]func(context.Context) error{
-			"what wakes":          func(ctx context.Context) error { _, _, err := s.Waking(ctx, time.Now(), 10); return err },
-			"what can be claimed": func(ctx context.Context) error { _, err := s.Ready(ctx, tenant, "app", 10); return err },
-			"what is under way":   func(ctx context.Context) error { _, err := s.Leased(ctx); return err },
+			"waking runs":        func(ctx context.Context) error { _, _, err := s.Waking(ctx, time.Now(), 10); return err },
+			"runs to claim":      func(ctx context.Context) error { _, err := s.Ready(ctx, tenant, "app", 10); return err },
+			"attempts under way": func(ctx context.Context) error { _, err := s.Leased(ctx); return err },
 			"a run": func(ctx context.Context) error {
 				_, err := s.Run(ctx, tenant, jobs.ID{1})
 				return refusedOnly(err)

@@ -63,7 +63,7 @@ var postgres = &dialect{
 	dump:      "pg_dump --format=custom --file=carillon.dump DATABASE",
 	analyze:   "ANALYZE ",
 	files:     "migrations/postgres",
-	// Tables are made in transactions there: a file is done whole or not at all.
+	// Tables are made in transactions there: a file runs whole or not at all.
 	lock: func(ctx context.Context, c *sql.Conn) (unlock func() error, err error) {
 		_, err = c.ExecContext(ctx, "SELECT pg_advisory_lock(727469111)")
 		return func() error {
@@ -79,17 +79,17 @@ var postgres = &dialect{
 			"pg_is_in_recovery(), current_setting('server_version_num')::int").Scan(&commit, &fsync, &pages, &replica, &version)
 		switch {
 		case err != nil:
-			return "", fmt.Errorf("ask PostgreSQL how it is set up: %w", err)
+			return "", fmt.Errorf("read the settings of PostgreSQL: %w", err)
 		case replica:
 			return "", fmt.Errorf("this PostgreSQL is a replica and takes no writes: give the URL of the primary")
 		case version < 140000:
-			return "", fmt.Errorf("this PostgreSQL has version %d.%d: 14 is the oldest that will do", version/10000, version%10000)
+			return "", fmt.Errorf("this PostgreSQL has version %d.%d: 14 or later is required", version/10000, version%10000)
 		}
 		return postgresKeeps(commit, fsync, pages), nil
 	},
 }
 
-// postgresKeeps says what such settings of PostgreSQL keep.
+// postgresKeeps returns what such settings of PostgreSQL keep.
 func postgresKeeps(commit, fsync, pages string) string {
 	var lost []string
 	if fsync != "on" {
@@ -104,7 +104,7 @@ func postgresKeeps(commit, fsync, pages string) string {
 	return mayLose(lost)
 }
 
-// mayLose is what a database says that loses such things.
+// mayLose is the durability of a database that loses such things.
 func mayLose(lost []string) string {
 	if len(lost) == 0 {
 		return durable
@@ -112,7 +112,7 @@ func mayLose(lost []string) string {
 	return strings.Join(lost, "; ")
 }
 
-// durable is what a database says that keeps what it has acknowledged.
+// durable is the durability of a database that keeps what it has acknowledged.
 const durable = "on disk before it is acknowledged"
 
 // dollars numbers the question marks.

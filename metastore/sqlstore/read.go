@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// What people and programs read. Every question goes by an index.
+// Reads of people and programs. Every query uses an index.
 
 // errEnough ends a walk through an answer.
 var errEnough = errors.New("enough")
@@ -47,7 +47,7 @@ func (s *Store) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key
 	return d, err
 }
 
-// Definitions lists jobs: those that are named, those that changed, or all by key.
+// Definitions lists jobs: the named ones, those that changed, or all by key.
 func (s *Store) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*kernel.Definition, error) {
 	var found []*kernel.Definition
 	take := func(d *kernel.Definition) bool {
@@ -93,7 +93,7 @@ func (s *Store) Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, lim
 	return found, err
 }
 
-// Counts says how many runs are in each state now, and how many entered each state per hour.
+// Counts returns how many runs are in each state now, and how many entered each state per hour.
 func (s *Store) Counts(ctx context.Context, q metastore.CountQuery) (metastore.Counts, error) {
 	c := metastore.Counts{Live: map[jobs.State]int{}}
 	err := s.query(ctx, "count runs", func(scan func(...any) error) error {
@@ -133,7 +133,7 @@ func (s *Store) Counts(ctx context.Context, q metastore.CountQuery) (metastore.C
 	}, query+" ORDER BY hour, state", args...)
 }
 
-// Global is what holds for the whole tenant.
+// Global is the tenant's settings and counters.
 func (s *Store) Global(ctx context.Context, tenant jobs.Tenant) (*kernel.Global, error) {
 	g, ok, err := one[*kernel.Global](ctx, s, "read the settings", kernel.GlobalRef(tenant))
 	if err == nil && !ok {

@@ -11,18 +11,18 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Rows of runs that are over are deleted in statements of their own beside the commits, few at a time: locks are held
-// for as long. The database gives the room to later rows.
+// Rows of finished runs are deleted in statements of their own, few at a time, because locks last as long. The
+// database reuses the space for later rows.
 const prunedAtOnce = 500
 
-// repeated is how long a run is kept although somebody has cleared it away: a command that is sent again may mean it, and
-// its row is what tells.
+// repeated is how long a run is kept although it was purged: a repeated command may mean it, and only its row shows
+// that.
 const repeated = time.Minute
 
-// retaining is what a pass remembers for the next one.
+// retaining is the state that a pass leaves for the next one.
 type retaining struct {
 	mu     sync.Mutex                // one pass at a time
-	jobs   map[[2]string]kernel.Kept // that have runs that are over, and what the last pass kept of them
+	jobs   map[[2]string]kernel.Kept // that have finished runs, and what the last pass kept of them
 	young  map[[2]string]bool        // that have too many of them, which are too young yet to go
 	up     int64                     // place of the last settled run that was looked at
 	passes int
@@ -30,16 +30,16 @@ type retaining struct {
 
 var _ metastore.Retainer = (*Store)(nil)
 
-// measuredEvery is after how many passes the runs are measured again, where the table is larger than they may be.
+// measuredEvery is after how many passes the runs are measured again, while the table is larger than allowed.
 const measuredEvery = 60
 
-// Retain deletes what need not be kept. The first pass of a process looks at all jobs; later ones bound the numbers of
-// those of which runs have ended since, or of which fewer are kept now.
+// Retain purges. The first pass of a process reads all jobs; later ones bound the numbers of those with newly ended
+// runs, or of which fewer are kept now.
 func (s *Store) Retain(ctx context.Context, r metastore.Retention) (done metastore.Retained, err error) {
 	if done.Dropped, err = s.retain(ctx, r); err != nil {
 		return done, err
 	}
-	return done, s.query(ctx, "measure runs that are over", func(scan func(...any) error) error { return scan(&done.Bytes) }, s.dialect.tableSize)
+	return done, s.query(ctx, "measure finished runs", func(scan func(...any) error) error { return scan(&done.Bytes) }, s.dialect.tableSize)
 }
 
 func (s *Store) retain(ctx context.Context, r metastore.Retention) (dropped int, err error) {
@@ -50,7 +50,7 @@ func (s *Store) retain(ctx context.Context, r metastore.Retention) (dropped int,
 		p.jobs = map[[2]string]kernel.Kept{}
 	}
 	up := p.up
-	if err := s.query(ctx, "look for runs that are over", func(scan func(...any) error) error { return scan(&up) },
+	if err := s.query(ctx, "search finished runs", func(scan func(...any) error) error { return scan(&up) },
 		"SELECT COALESCE(MAX(settled), 0) FROM carillon_runs WHERE settled IS NOT NULL"); err != nil {
 		return 0, err
 	}
@@ -123,9 +123,9 @@ func (s *Store) retain(ctx context.Context, r metastore.Retention) (dropped int,
 	return dropped, err
 }
 
-// jobsWhere are the jobs of runs that are over and fit.
+// jobsWhere are the jobs of finished runs that fit.
 func (s *Store) jobsWhere(ctx context.Context, which string, args ...any) (names [][2]string, err error) {
-	err = s.query(ctx, "look for runs that are over", func(scan func(...any) error) error {
+	err = s.query(ctx, "search finished runs", func(scan func(...any) error) error {
 		var name [2]string
 		err := scan(&name[0], &name[1])
 		names = append(names, name)
@@ -134,15 +134,15 @@ func (s *Store) jobsWhere(ctx context.Context, which string, args ...any) (names
 	return names, err
 }
 
-// keepNewest deletes all runs of a job that are over and in some states but so many (0 = none is deleted), and but those
-// that are young yet. early says that there are such.
+// keepNewest deletes all finished runs of a job in some states but so many (0 = none is deleted), and but young ones.
+// early reports that there are such.
 func (s *Store) keepNewest(ctx context.Context, name [2]string, most int, state string, young time.Time) (dropped int, early bool, err error) {
 	if most <= 0 {
 		return 0, false, nil
 	}
 	which := "tenant = ? AND job = ? AND settled IS NOT NULL AND " + state
 	last, at := int64(-1), int64(0)
-	err = s.query(ctx, "look for runs that are over", func(scan func(...any) error) error { return scan(&last, &at) },
+	err = s.query(ctx, "search finished runs", func(scan func(...any) error) error { return scan(&last, &at) },
 		"SELECT settled, settled_at FROM carillon_runs WHERE "+which+" ORDER BY settled DESC LIMIT 1 OFFSET ?", name[0], name[1], most)
 	if err != nil || last < 0 {
 		return 0, false, err
@@ -155,11 +155,11 @@ func (s *Store) keepNewest(ctx context.Context, name [2]string, most int, state 
 	return dropped, at >= nanos(young), err
 }
 
-// drop deletes the runs that fit, and what they logged.
+// drop deletes the runs that fit, and their log lines.
 func (s *Store) drop(ctx context.Context, which string, args ...any) (dropped int, err error) {
 	for {
 		ids, n := map[string][]any{}, 0 // by tenant
-		err := s.query(ctx, "look for runs that are over", func(scan func(...any) error) error {
+		err := s.query(ctx, "search finished runs", func(scan func(...any) error) error {
 			var tenant string
 			var id []byte
 			err := scan(&tenant, &id)
@@ -186,7 +186,7 @@ func (s *Store) drop(ctx context.Context, which string, args ...any) (dropped in
 	}
 }
 
-// dropLines deletes log lines that are old, whosoever they are.
+// dropLines deletes old log lines of all runs.
 func (s *Store) dropLines(ctx context.Context, before time.Time) error {
 	query := s.dialect.ask(s.dialect.prune("carillon_logs", "tenant, run, attempt, sequence", "at < ?"))
 	for {
@@ -200,20 +200,19 @@ func (s *Store) dropLines(ctx context.Context, before time.Time) error {
 	}
 }
 
-// fit deletes the oldest runs while all of them take more bytes than they may. A table that is not larger need not be
-// gone through.
+// fit deletes the oldest runs while all of them take more bytes than allowed. A smaller table is not read.
 func (s *Store) fit(ctx context.Context, most int64) (dropped int, err error) {
 	var size int64
 	number := func(scan func(...any) error) error { return scan(&size) }
-	if err := s.query(ctx, "measure runs that are over", number, s.dialect.tableSize); err != nil || size <= most {
+	if err := s.query(ctx, "measure finished runs", number, s.dialect.tableSize); err != nil || size <= most {
 		return 0, err
 	}
-	if err := s.query(ctx, "measure runs that are over", number, "SELECT COALESCE(SUM(OCTET_LENGTH(body)), 0) FROM carillon_runs WHERE settled IS NOT NULL"); err != nil {
+	if err := s.query(ctx, "measure finished runs", number, "SELECT COALESCE(SUM(OCTET_LENGTH(body)), 0) FROM carillon_runs WHERE settled IS NOT NULL"); err != nil {
 		return 0, err
 	}
 	for size > most {
 		last, n := int64(-1), 0
-		err := s.query(ctx, "measure runs that are over", func(scan func(...any) error) error {
+		err := s.query(ctx, "measure finished runs", func(scan func(...any) error) error {
 			var at, bytes int64
 			err := scan(&at, &bytes)
 			if size > most {

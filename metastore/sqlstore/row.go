@@ -8,13 +8,13 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// How rows lie in tables: the whole row as its wire form, and beside it what is looked for.
+// The form of rows in tables: the whole row in its wire form, and beside it the columns for queries.
 
 // run is a run as the table holds it.
 type run struct {
 	*kernel.Run        // nil = it is gone
 	sequence    int64  // in the order of creation
-	settled     *int64 // its place among those that are over
+	settled     *int64 // its place among the finished ones
 	settledAt   *int64
 }
 
@@ -34,7 +34,7 @@ func some(n *int64) any {
 	return *n
 }
 
-// when is a time that may not be there.
+// when is a time that may be missing.
 func when(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -94,7 +94,7 @@ func decode[R kernel.Row](body []byte) (R, error) {
 	}
 	r, ok := row.(R)
 	if !ok {
-		return none, kernel.Invalid("a row of kind %d lies where another should be", row.Ref().Kind)
+		return none, kernel.Invalid("unexpected row of kind %d", row.Ref().Kind)
 	}
 	return r, nil
 }
@@ -117,7 +117,7 @@ func key(ref kernel.Ref) []any {
 	return []any{int64(ref.Kind), string(ref.Tenant), ref.Name, bytesOf(ref.ID), ref.At}
 }
 
-// lapses says when the time of a unique key is over, or nil.
+// lapses is when a unique key expires, or nil.
 func lapses(row kernel.Row) any {
 	if u, ok := row.(*kernel.UniqueKey); ok {
 		return when(u.Until)

@@ -13,15 +13,16 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// That a leader is dead its lease says after four seconds. The database knows at once: a connection that ends takes its
-// locks along. So a leader holds one, and says in its row that it does; who can have that lock while the row says so
-// need not wait for the lease. It may be wrong about that, as about a lease (a leader whose connection broke is alive):
-// the term in every firing commit stops the one that is late.
+// A dead leader's lease expires after four seconds. The database knows at once: a connection that ends releases its
+// locks. So a leader holds one, and notes in its row that it does; a node that gets that lock while the row has the
+// note need not wait for the lease. It may be wrong about that, as about a lease (a leader whose connection broke is
+// alive): the term in every firing commit stops the late one.
 //
-// A lock means nothing where a pooler lends one connection to many clients. One in front of PostgreSQL is noticed; for
-// others the database's URL says sessions=off. Then the lease counts, as it does for a leader that is frozen or cut off.
+// A lock means nothing where a pooler lends one connection to many clients. One in front of PostgreSQL is detected;
+// for others set sessions=off in the database's URL. Then the lease counts, as it does for a leader that is frozen or
+// cut off.
 
-// session is the connection that holds the lock, or would like to.
+// session is the connection that holds the lock, or waits for it.
 type session struct {
 	mu   sync.Mutex
 	db   *sql.DB // with one connection; nil = only leases count
@@ -29,11 +30,11 @@ type session struct {
 	held bool
 }
 
-// withoutSessions is the database's URL for its driver, and whether sessions are not to be relied on.
+// withoutSessions returns the database's URL for its driver, and whether sessions=off was in it.
 func withoutSessions(raw string) (rest string, off bool, err error) {
 	u, err := url.Parse(raw)
 	if err != nil || !u.Query().Has("sessions") {
-		return raw, false, nil // who connects says what is wrong with it
+		return raw, false, nil // connecting reports what is wrong with it
 	}
 	q := u.Query()
 	switch v := q.Get("sessions"); v {
@@ -48,7 +49,7 @@ func withoutSessions(raw string) (rest string, off bool, err error) {
 	return u.String(), off, nil
 }
 
-// begin lets n be used, until end.
+// begin makes n usable, until end.
 func (n *session) begin(cfg Config) error {
 	_, db, err := connect(cfg)
 	if err != nil {
@@ -72,7 +73,7 @@ func (n *session) end() {
 }
 
 // errShared: the connection is a pooler's, and serves others in between.
-var errShared = errors.New("a pooler is between here and the database: who leads is known by the lease alone")
+var errShared = errors.New("there is a pooler in front of the database: only the lease shows which node leads")
 
 // open makes sure that there is a connection. mu is locked.
 func (n *session) open(ctx context.Context, d *dialect) error {
@@ -84,17 +85,17 @@ func (n *session) open(ctx context.Context, d *dialect) error {
 		return err
 	}
 	if d == postgres {
-		// A pooler tells a client of a process that the database does not have.
+		// A pooler gives a client the ID of a process that the database does not have.
 		var here uint32
-		told := here
+		reported := here
 		err := c.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&here)
 		if err == nil {
 			err = c.Raw(func(c any) error {
-				told = c.(*stdlib.Conn).Conn().PgConn().PID()
+				reported = c.(*stdlib.Conn).Conn().PgConn().PID()
 				return nil
 			})
 		}
-		if err == nil && here != told {
+		if err == nil && here != reported {
 			err = errShared
 		}
 		if err != nil {
@@ -113,7 +114,7 @@ func (n *session) drop() {
 	n.lose()
 }
 
-// lose is drop for one who has locked mu.
+// lose is drop with mu locked.
 func (n *session) lose() {
 	if n.conn != nil {
 		hangUp(n.conn)
@@ -127,7 +128,7 @@ func hangUp(c *sql.Conn) {
 	_ = c.Close()
 }
 
-// failed says what became of asking in the session: it is gone. mu is locked.
+// failed handles a failed query in the session: it is gone. mu is locked.
 func (n *session) failed(ctx context.Context, log *slog.Logger, err error) {
 	n.lose()
 	switch {
@@ -136,12 +137,12 @@ func (n *session) failed(ctx context.Context, log *slog.Logger, err error) {
 		_ = n.db.Close()
 		n.db = nil
 	case ctx.Err() == nil:
-		log.Debug("there is no session that tells whether the leader lives", "err", err)
+		log.Debug("no session shows whether the leader lives", "err", err)
 	}
 }
 
-// free asks who leads: whether its lease is over, or its session is. mine says that its lock is ours now. ok is false if
-// there is no session to ask in.
+// free reports whether leadership is free: the leader's lease has expired, or its session is gone. mine means that
+// its lock is ours now. ok is false if there is no session.
 func (s *Store) free(ctx context.Context) (free, mine, ok bool) {
 	n := &s.session
 	n.mu.Lock()
@@ -161,7 +162,7 @@ func (s *Store) free(ctx context.Context) (free, mine, ok bool) {
 	return over || n.held && gone, n.held, true
 }
 
-// let gives the lock back, if we have it: somebody leads without.
+// let releases the lock, if we have it: a leader needs none.
 func (s *Store) let(ctx context.Context) {
 	n := &s.session
 	n.mu.Lock()
@@ -175,8 +176,8 @@ func (s *Store) let(ctx context.Context) {
 	n.held = false
 }
 
-// keep does a statement that renews the lease in the session, so that it is known whether that lives, and has the row say
-// so. Where there is none it is done elsewhere.
+// keep runs a statement that renews the lease in the session, which proves that the session lives, and notes it in
+// the row. Without a session the statement runs elsewhere.
 func (s *Store) keep(ctx context.Context, statement func(session string) string, args ...any) (sql.Result, error) {
 	if done, err := s.keepIn(ctx, statement, args...); done != nil {
 		return done, err

@@ -60,7 +60,7 @@ func (c candidate) never(t *testing.T) {
 	}
 }
 
-// says waits until the row says in which session the leader is, or that it is in none.
+// says waits until the row names the leader's session, or none.
 func (s *Store) says(t *testing.T, some bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -77,7 +77,7 @@ func (s *Store) says(t *testing.T, some bool) {
 	}
 }
 
-// forever has the lease of whoever leads last longer than any test.
+// forever has the leader's lease last longer than any test.
 func (s *Store) forever(t *testing.T) {
 	t.Helper()
 	if _, err := s.db.Exec("UPDATE carillon_leader SET until = " + s.dialect.clock + " + 3600000000000"); err != nil {
@@ -85,7 +85,7 @@ func (s *Store) forever(t *testing.T) {
 	}
 }
 
-// Who takes over from a leader that is dead does not wait for its lease: its session is gone.
+// A node that takes over from a dead leader does not wait for its lease: its session is gone.
 func TestADeadLeaderIsNotWaitedFor(t *testing.T) {
 	tests.Long(t)
 	both(t, func(t *testing.T, url string) {
@@ -103,7 +103,7 @@ func TestADeadLeaderIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// A leader that has no session is waited for, whoever could have the lock.
+// A leader that has no session is waited for, whichever node could have the lock.
 func TestALeaderWithoutASession(t *testing.T) {
 	tests.Long(t)
 	both(t, func(t *testing.T, raw string) {
@@ -131,7 +131,7 @@ func TestALeaderWithoutASession(t *testing.T) {
 				t.Fatal(err)
 			}
 			if time.Now().After(end) {
-				t.Fatal("who stands by keeps the lock")
+				t.Fatal("a standby keeps the lock")
 			}
 		}
 		if err := a.Close(); err != nil {
@@ -148,7 +148,7 @@ func TestALeaderWithoutASession(t *testing.T) {
 }
 
 func TestSessionsAreOnOrOff(t *testing.T) {
-	if _, err := Open(t.Context(), Config{URL: "postgres://nobody@localhost/x?sessions=maybe"}); jobs.CodeOf(err) != jobs.BadInput {
+	if _, err := Open(t.Context(), Config{URL: "postgres://user@localhost/x?sessions=maybe"}); jobs.CodeOf(err) != jobs.BadInput {
 		t.Error(err)
 	}
 }
@@ -196,7 +196,7 @@ func TestAPoolerIsNoticed(t *testing.T) {
 	b.says(t, false)
 }
 
-// pool passes on what is said, and tells the client of a process of its own making, as poolers do.
+// pool passes on all traffic, and gives the client the ID of an invented process, as poolers do.
 func pool(client net.Conn, network, address string) {
 	defer client.Close()
 	server, err := net.Dial(network, address)
@@ -223,7 +223,7 @@ func pool(client net.Conn, network, address string) {
 	}
 }
 
-// What it costs to stand by, each time it is asked whether the leader lives.
+// The cost of a standby, each time it checks whether the leader lives.
 func BenchmarkStandBy(b *testing.B) {
 	for name, kind := range map[string]*sqltest.Kind{"PostgreSQL": sqltest.Postgres, "MariaDB": sqltest.MariaDB} {
 		b.Run(name, func(b *testing.B) {

@@ -1,13 +1,13 @@
-// Package sqlstore keeps a store's rows in PostgreSQL or MariaDB, for those who have a database and look after it, or
-// outgrow memory.
+// Package sqlstore stores rows in PostgreSQL or MariaDB, for users that operate a database already, or outgrow
+// memory.
 //
 //	s, err := sqlstore.Open(ctx, sqlstore.Config{URL: "postgres://carillon:secret@db/carillon"})
 //
-// Where to start: commit.go, the one transaction there is; view.go, the rows it works on; table.go and dialect.go, how
+// Where to start: commit.go, the only transaction; view.go, the rows it works on; table.go and dialect.go, how
 // statements are made. The tables are in migrations.
 //
 // Sharp edges: the database's clock is the store's clock. Any number of processes may open the same database, and one
-// of them leads ([Store.Lead]). What a commit promises is what the database promises: [Store.Durability] says it.
+// of them leads ([Store.Lead]). A commit is as durable as the database makes it: see [Store.Durability].
 package sqlstore
 
 import (
@@ -31,26 +31,26 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Config says where the database is.
+// Config is the database and its use.
 type Config struct {
-	// URL is postgres://user:password@host:5432/database?sslmode=verify-full, or mariadb://user:password@host:3306/database
-	// (mysql:// is the same). With the parameter sessions=off nobody concludes from a connection's end that a leader is
-	// dead: for poolers that lend a connection to many clients.
+	// URL is postgres://user:password@host:5432/database?sslmode=verify-full, or
+	// mariadb://user:password@host:3306/database (mysql:// is the same). With the parameter sessions=off the end of a
+	// connection does not prove that a leader is dead: for poolers that lend a connection to many clients.
 	URL string
-	// Node is this process's name, for those who ask who leads. Default: node.
+	// Node is this process's name, which readers of the leader see. Default: node.
 	Node string
 	// Connections is the most connections that are open at the same time. Default: 10.
 	Connections int
-	// LookEvery is how often Beside looks where the database does not tell of commits: MariaDB. Default: 500 ms.
+	// LookEvery is how often Beside polls where the database does not notify of commits: MariaDB. Default: 500 ms.
 	LookEvery time.Duration
-	// Logger gets what an operator wants to know; default: nowhere.
+	// Logger gets messages for operators; default: none.
 	Logger *slog.Logger
 	// Now is the clock that commits are stamped by; nil means the database's, which all processes share.
 	Now func() time.Time
 
 	knows     uint32        // the newest version of the rules that this program knows; default: kernel.ApplyVersion
 	leaseTime time.Duration // how long a lease of leadership lasts; default: leaseTime
-	silence   time.Duration // how long a commit may say nothing; default: silence
+	silence   time.Duration // how long a commit may be idle; default: silence
 }
 
 // Store is a store in a database.
@@ -66,7 +66,8 @@ type Store struct {
 	leasesOnly bool // sessions are not to be relied on
 	retaining  retaining
 
-	// older ends with metastore.ErrTooOld once another process has put rules in force that this program does not know.
+	// older ends with metastore.ErrTooOld once another process has put rules in force that this program does not
+	// know.
 	older    context.Context
 	outdated context.CancelCauseFunc
 
@@ -76,8 +77,8 @@ type Store struct {
 
 var _ metastore.Full = (*Store)(nil)
 
-// Open connects, brings the tables up to date, and looks whether the database keeps what it acknowledges. One that
-// does not is opened all the same, with a warning; a replica is refused.
+// Open connects, updates the tables, and checks whether the database keeps what it acknowledges. One that does not is
+// opened all the same, with a warning; a replica is refused.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s, err := prepared(cfg)
 	if err != nil {
@@ -107,7 +108,7 @@ func prepared(cfg Config) (*Store, error) {
 	cfg.leaseTime, cfg.silence = cmp.Or(cfg.leaseTime, leaseTime), cmp.Or(cfg.silence, silence)
 	direct, off, err := withoutSessions(cfg.URL)
 	if err != nil {
-		return nil, kernel.Invalid("the URL of the database says %v: it is on or off", err)
+		return nil, kernel.Invalid("invalid URL of the database: %v: want on or off", err)
 	}
 	cfg.URL = direct
 	s := &Store{cfg: cfg, log: cfg.Logger, leasesOnly: off}
@@ -145,10 +146,10 @@ func (s *Store) begin(ctx context.Context) error {
 	return s.readable(state)
 }
 
-// Durability says what becomes of what was acknowledged when the database, or its machine, dies.
+// Durability returns what a crash of the database, or its machine, may lose.
 func (s *Store) Durability() string { return s.durability }
 
-// Where says where the rows are, in words that may be shown.
+// Where returns where the rows are, without secrets.
 func (s *Store) Where() string {
 	if u, err := url.Parse(s.cfg.URL); err == nil {
 		return fmt.Sprintf("in %s, %s (%s)", s.dialect.name, u.Host+u.Path, s.durability)
@@ -156,31 +157,31 @@ func (s *Store) Where() string {
 	return "in " + s.dialect.name
 }
 
-// HowToBackUp says by which command the database is backed up.
+// HowToBackUp returns the command that backs up the database.
 func (s *Store) HowToBackUp() string {
 	name := "DATABASE"
 	if u, err := url.Parse(s.cfg.URL); err == nil {
 		name = strings.TrimPrefix(u.Path, "/")
 	}
-	return fmt.Sprintf("the rows are in %s, which has its own way to be backed up, also while this runs: %s", s.dialect.name, strings.ReplaceAll(s.dialect.dump, "DATABASE", name))
+	return fmt.Sprintf("the rows are in %s: back it up with its own tool, also while this server runs: %s", s.dialect.name, strings.ReplaceAll(s.dialect.dump, "DATABASE", name))
 }
 
-// Stats is how many commits there have been, how large, and how long they took.
+// Stats returns how many commits there have been, how large, and how long they took.
 func (s *Store) Stats() metastore.Stats { return s.group.Stats() }
 
-// Close ends all connections. What is under way fails.
+// Close ends all connections. Requests under way fail.
 func (s *Store) Close() error {
 	s.cancel()
 	s.session.drop()
 	return s.db.Close()
 }
 
-// connect makes a pool. It reaches for nothing yet.
+// connect makes a pool, without a connection yet.
 func connect(cfg Config) (*dialect, *sql.DB, error) {
 	raw := cfg.URL
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, nil, kernel.Invalid("the URL of the database cannot be read: it should be like postgres://user:password@host/database")
+		return nil, nil, kernel.Invalid("invalid URL of the database: want postgres://user:password@host/database")
 	}
 	switch u.Scheme {
 	case "postgres", "postgresql":
@@ -200,10 +201,10 @@ func connect(cfg Config) (*dialect, *sql.DB, error) {
 		}
 		return mariadb, sql.OpenDB(connector), nil
 	}
-	return nil, nil, kernel.Invalid("the URL of the database begins with %.20q: postgres, mariadb and mysql are known", u.Scheme)
+	return nil, nil, kernel.Invalid("invalid URL of the database: it begins with %.20q, want postgres, mariadb or mysql", u.Scheme)
 }
 
-// mariadbConfig is what the driver wants to know, from a URL.
+// mariadbConfig is the driver's configuration, from a URL.
 func mariadbConfig(u *url.URL, silence time.Duration) (*mysql.Config, error) {
 	query := u.Query()
 	var own []string
@@ -212,7 +213,7 @@ func mariadbConfig(u *url.URL, silence time.Duration) (*mysql.Config, error) {
 		query.Del(name)
 	}
 	if len(query) > 0 {
-		return nil, kernel.Invalid("the URL of the database has parameters that are not known: only socket and tls are")
+		return nil, kernel.Invalid("unknown parameters in the URL of the database: want only socket and tls")
 	}
 	c := mysql.NewConfig()
 	c.User, c.DBName = u.User.Username(), strings.TrimPrefix(u.Path, "/")
@@ -227,10 +228,10 @@ func mariadbConfig(u *url.URL, silence time.Duration) (*mysql.Config, error) {
 	c.TLSConfig = own[1]
 	c.InterpolateParams = true // one way to the server and back for each statement
 	c.Collation = "utf8mb4_bin"
-	c.MaxAllowedPacket = 0 // as the server says
-	// Its clock is asked for as a local time, and an hour of local time may come twice.
-	// A server's default could let statements read what is not committed; the two have different names for that setting.
-	// MySQL has nothing like the rest, and takes the comment for one, as MariaDB does with the other.
+	c.MaxAllowedPacket = 0 // the server's limit
+	// The clock is read as a local time, and an hour of local time may come twice. A server's default could let
+	// statements read uncommitted rows; the two have different names for that setting. MySQL lacks the rest, and
+	// takes it for a comment, as MariaDB does with the other.
 	c.Params = map[string]string{"@carillon": fmt.Sprintf("1, time_zone = '+00:00' /*!80000 , transaction_isolation = 'REPEATABLE-READ' */ "+
 		"/*M! , tx_isolation = 'REPEATABLE-READ', idle_transaction_timeout = %d, in_predicate_conversion_threshold = 0 */", int(silence.Seconds()))}
 	return c, nil
@@ -248,7 +249,7 @@ func quiet(err error, raw string) string {
 	return text
 }
 
-// failed says that something could not be read: callers learn that the store does not answer, the log learns why.
+// failed handles a failed read: callers learn that the store does not answer, the log gets the reason.
 func (s *Store) failed(what string, err error) error {
 	if err == nil {
 		return nil
@@ -256,8 +257,8 @@ func (s *Store) failed(what string, err error) error {
 	return fmt.Errorf("%s: %w: %w", what, kernel.Refuse(jobs.Unavailable, "%s does not answer", s.dialect.name), err)
 }
 
-// query reads rows outside of a commit, until fn answers with errEnough. A name that PostgreSQL does not take as text
-// is bad input, with every database, and no outage of the database.
+// query reads rows outside of a commit, until fn returns errEnough. A name that PostgreSQL does not take as text is
+// bad input, with every database, and no outage of the database.
 func (s *Store) query(ctx context.Context, what string, fn func(scan func(...any) error) error, query string, args ...any) error {
 	for _, a := range args {
 		if name, ok := a.(string); ok {

@@ -50,7 +50,7 @@ func register(key jobs.Key) kernel.Register {
 
 func create(key jobs.Key) kernel.Create { return kernel.Create{ID: jobs.NewID(time.Now()), Key: key} }
 
-// What a database cannot take as text is refused by itself, and does not take down what is committed along with it.
+// A name that a database cannot take as text is refused by itself, and does not affect other commands of its commit.
 func TestNamesThatAreNoText(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		s := open(t, Config{URL: url})
@@ -69,12 +69,12 @@ func TestNamesThatAreNoText(t *testing.T) {
 			}
 		}
 		if err := results[len(batch)].Err; err != nil {
-			t.Errorf("the one beside them: %v", err)
+			t.Errorf("the other one: %v", err)
 		}
 	})
 }
 
-// What one process writes is there for another, and after all of them have gone.
+// Another process finds what one writes, and so does one after all of them have gone.
 func TestReopen(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		a, b := open(t, Config{URL: url}), open(t, Config{URL: url})
@@ -116,15 +116,15 @@ func TestStampedByTheDatabase(t *testing.T) {
 
 func TestRefusesURLs(t *testing.T) {
 	for url, want := range map[string]string{
-		"sqlite://x":                       "postgres, mariadb and mysql are known",
-		"://":                              "cannot be read",
-		"mariadb://root:hush@h/db?ssl=yes": "only socket and tls are",
+		"sqlite://x":                       "want postgres, mariadb or mysql",
+		"://":                              "invalid URL of the database",
+		"mariadb://root:hush@h/db?ssl=yes": "want only socket and tls",
 		"postgres://carillon:hush@127.0.0.1:1/db":                  "cannot be reached",
 		"mariadb://root:hush@127.0.0.1:1/db":                       "cannot be reached",
 		"postgres://carillon:hush@127.0.0.1:1/db?port=-4":          "",
 		"postgres://carillon@127.0.0.1:1/db?password=hush":         "cannot be reached",
 		"postgres://carillon@127.0.0.1:1/db?password=hush&port=-4": "",
-		"mariadb://root@127.0.0.1:1/db?password=hush":              "only socket and tls are",
+		"mariadb://root@127.0.0.1:1/db?password=hush":              "want only socket and tls",
 	} {
 		_, err := Open(t.Context(), Config{URL: url})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {
@@ -242,7 +242,7 @@ func TestPrune(t *testing.T) {
 	})
 }
 
-// Where runs that are over take more room than they may, the oldest go, and no more of them than must; what lives stays.
+// When finished runs take more space than they may, the oldest go, and no more than must; live ones stay.
 func TestS0_26TheOldestRunsGoBeyondTheBytes(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		s := open(t, Config{URL: url})
@@ -341,14 +341,14 @@ func TestLead(t *testing.T) {
 			t.Fatalf("two lead: %+v", e)
 		case <-time.After(2 * renewTime):
 		}
-		stopA() // hands over
+		stopA() // releases the leadership
 		if e := next(); e != (event{"a", 0}) {
 			t.Fatalf("%+v", e)
 		}
 		if e := next(); e != (event{"b", 2}) {
 			t.Fatalf("%+v", e)
 		}
-		// Somebody else took the row: b was frozen, say.
+		// Another node took the row: b was frozen, for example.
 		if _, err := b.db.Exec("UPDATE carillon_leader SET node = 'x', term = 7, until = 0"); err != nil {
 			t.Fatal(err)
 		}
@@ -358,7 +358,7 @@ func TestLead(t *testing.T) {
 		if e := next(); e != (event{"b", 8}) {
 			t.Fatalf("%+v", e)
 		}
-		// It dies: nobody lets go, and the lease runs out.
+		// It crashes: the lease is not released, and expires.
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -382,7 +382,7 @@ func TestEnqueueTx(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		made := make(chan jobs.ID, 10)
 		done := make(chan error)
-		go func() { done <- s.Deliver(ctx, told{s, made}) }()
+		go func() { done <- s.Deliver(ctx, noting{s, made}) }()
 		defer func() {
 			cancel()
 			if err := <-done; err != nil {
@@ -447,12 +447,12 @@ func TestEnqueueTx(t *testing.T) {
 				t.Errorf("made %s, want %s", got, id)
 			}
 		case <-time.After(20 * time.Second):
-			t.Fatal("a wish behind others that cannot be read was not delivered")
+			t.Fatal("a request after unreadable ones was not delivered")
 		}
 		if _, err := s.db.Exec("DELETE FROM carillon_outbox"); err != nil {
 			t.Fatal(err)
 		}
-		// One that is refused after all stays where people find it, and holds up nobody.
+		// One that is refused after all stays where people find it, and blocks no others.
 		do(t, s, kernel.Delete{Key: "k"})
 		if _, err := s.db.Exec(s.dialect.ask("INSERT INTO carillon_outbox (envelope) VALUES (?)"), kernel.AppendEnvelopes(nil, []kernel.Envelope{envelope(create("k"))})); err != nil {
 			t.Fatal(err)
@@ -463,14 +463,14 @@ func TestEnqueueTx(t *testing.T) {
 				t.Fatal(err)
 			}
 			if time.Now().After(deadline) {
-				t.Fatal("a wish that cannot be done is still to be done")
+				t.Fatal("a refused request is still to be delivered")
 			}
 		}
 	})
 }
 
-// Whoever may write wishes may ask for runs of jobs, and for nothing else: not for a token, and not for a notification.
-func TestWishesAreRuns(t *testing.T) {
+// A program that may write to the outbox may request runs of jobs, and nothing else: no token, and no notification.
+func TestOutboxTakesRuns(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		s := open(t, Config{URL: url})
 		key := kernel.NotifyKey("app")
@@ -496,7 +496,7 @@ func TestWishesAreRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := s.Run(t.Context(), jobs.DefaultTenant, good.ID); err != nil {
-			t.Errorf("a wish behind them: %v", err)
+			t.Errorf("a request after them: %v", err)
 		}
 		if _, err := s.Run(t.Context(), jobs.DefaultTenant, again.ID); !errors.Is(err, jobs.NotFound) {
 			t.Errorf("a notification was started: %v", err)
@@ -506,18 +506,18 @@ func TestWishesAreRuns(t *testing.T) {
 		}
 		var left, refused int
 		if err := s.db.QueryRow("SELECT COUNT(*), COUNT(refused) FROM carillon_outbox").Scan(&left, &refused); err != nil || left != 3 || refused != 2 {
-			t.Errorf("%d wishes are left, %d of them refused, %v", left, refused, err)
+			t.Errorf("%d requests are left, %d of them refused, %v", left, refused, err)
 		}
 	})
 }
 
-// told is a store that tells which runs it has made.
-type told struct {
+// noting is a store that notes which runs it has made.
+type noting struct {
 	*Store
 	made chan<- jobs.ID
 }
 
-func (s told) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
+func (s noting) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	results := s.Store.Apply(ctx, batch)
 	for _, r := range results {
 		if r.Err == nil {
@@ -569,9 +569,9 @@ func TestEnqueuePgx(t *testing.T) {
 	}
 }
 
-// A process that is frozen, or cut off, in the middle of a commit keeps the others out for some seconds, and not until
+// A process that is frozen, or cut off, in the middle of a commit blocks the others for some seconds, and not until
 // the database has noticed that it is gone.
-func TestASilentCommitKeepsNobodyOut(t *testing.T) {
+func TestASilentCommitIsEnded(t *testing.T) {
 	tests.Long(t)
 	both(t, func(t *testing.T, url string) {
 		t.Parallel()
@@ -586,7 +586,7 @@ func TestASilentCommitKeepsNobodyOut(t *testing.T) {
 		}
 		do(t, other, register("late")) // given up after 30 s
 		if err := tx.Commit(); err == nil {
-			t.Error("what was silent for so long was committed")
+			t.Error("a commit that was idle for so long was done")
 		}
 		do(t, frozen, register("again"))
 	})

@@ -47,13 +47,13 @@ func harness(t *testing.T, c Config, clock *storetest.Clock) storetest.Harness {
 	}
 }
 
-// longLease is a lease that does not end because a machine with too much to do has stood still for some seconds. It is
-// shorter than tests wait for one that is to end.
+// longLease is a lease that does not expire while a busy machine stalls for some seconds. It is shorter than tests
+// wait for one that is to expire.
 const longLease = 15 * time.Second
 
 func open(t testing.TB, c Config) *Store {
 	t.Helper()
-	// A test's process may stand still for seconds in the middle of a commit, and what it does then is not to fail.
+	// A test's process may stall for seconds in the middle of a commit, and its commit must not fail then.
 	c.silence = cmp.Or(c.silence, time.Minute)
 	if c.Logger == nil && testing.Verbose() {
 		c.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))

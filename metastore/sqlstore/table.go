@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// A table is what its statements are made of: one to read many rows by their keys, one to write many at once.
-// PostgreSQL takes a list for each column (unnest), so that the statement is always the same text; MariaDB takes a
-// list of values for each row.
+// A table is the parts of its statements: one to read many rows by their keys, one to write many at once. PostgreSQL
+// takes a list for each column (unnest), so that the statement is always the same text; MariaDB takes a list of
+// values for each row.
 type table struct {
 	name    string
 	columns []column
 	keys    int             // how many of the columns, from the front, are the key
-	adds    map[string]bool // columns whose values are added to what is there, and not put in its place
+	adds    map[string]bool // columns whose values are added to the stored ones, and do not replace them
 }
 
 type column struct {

@@ -48,7 +48,7 @@ func TestNewerRulesAreRefused(t *testing.T) {
 				t.Errorf("it ends with %v", err)
 			}
 		case <-time.After(2 * time.Minute):
-			t.Error("an older program goes on leading")
+			t.Error("an older program continues to lead")
 		}
 		if _, err := Open(t.Context(), Config{URL: url}); !errors.Is(err, metastore.ErrTooOld) || !strings.Contains(err.Error(), says) {
 			t.Errorf("an older program opens it: %v", err)

@@ -8,10 +8,10 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// view is the rows that one commit works on: those that were loaded, with what was put since. It is the
-// metastore.Tx of a database, and knows at the end what has to be written.
+// view is the rows that one commit works on: those that were loaded, with what was put since. It is the metastore.Tx
+// of a database, and returns at the end what has to be written.
 type view struct {
-	at       int64 // time of the commit before, which says which settled runs are still known
+	at       int64 // time of the commit before, by which settled runs are still known
 	sequence int64 // the last that was given out
 	now      int64 // time of this commit
 
@@ -90,10 +90,10 @@ func (v *view) Get(ref kernel.Ref) kernel.Row {
 	return nil
 }
 
-// named says that a run that was settled when it was loaded is still known by its name.
+// named reports whether a run that was settled when it was loaded is still known by its name.
 func (v *view) named(s *seen) bool { return periodOf(*s.settledAt) >= periodOf(v.at)-kept }
 
-// finished is a run that was settled before this commit, if the rules may not know its name any more, or nil.
+// finished is a run that was settled before this commit, if the rules may no longer know its name, or nil.
 func (v *view) finished(tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
 	s := v.runs[kernel.RunRef(tenant, id)]
 	if s != nil && s.wasSet && metastore.MayBeFinished(&v.state, instant(v.now), id) {
@@ -102,7 +102,7 @@ func (v *view) finished(tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
 	return nil, nil
 }
 
-// First is the run that waits at the gate and goes first, of those that were loaded.
+// First returns the first loaded run that waits at the gate.
 func (v *view) First(gate kernel.Ref) *kernel.Run {
 	var first *kernel.Run
 	for _, run := range v.waiters[gate] {
@@ -120,7 +120,7 @@ func before(a, b *kernel.Run) bool {
 	return cmp.Or(-cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due), cmp.Compare(string(a.ID[:]), string(b.ID[:]))) < 0
 }
 
-// wait moves a run among those who wait.
+// wait moves a run among the waiting ones.
 func (v *view) wait(old, now *kernel.Run) {
 	if old != nil && old.Waits != "" {
 		delete(v.waiters[kernel.GateRef(old.Tenant, old.Waits)], old.Ref())
@@ -139,7 +139,7 @@ func (v *view) next() *int64 {
 	return new(v.sequence)
 }
 
-// Put stores a row. A Tally is added to what is there.
+// Put stores a row. A Tally is added to the stored one.
 func (v *view) Put(row kernel.Row) {
 	ref := row.Ref()
 	switch row := row.(type) {
@@ -176,7 +176,7 @@ func (v *view) putRun(ref kernel.Ref, run *kernel.Run) {
 	v.wait(nil, run)
 }
 
-// Delete removes a row. A gate at which nobody waits any more, as far as was loaded, stays if others may wait there.
+// Delete removes a row. A gate without waiting runs, as far as was loaded, stays if others may wait there.
 func (v *view) Delete(ref kernel.Ref) {
 	if v.more[ref] {
 		return
@@ -206,7 +206,7 @@ type change struct {
 	tallies, counts [][]any
 }
 
-// counted is a number that is kept: how many runs of a kind there are now.
+// counted is a stored number: how many runs of a kind there are now.
 type counted struct {
 	tenant, what, name string
 	state              jobs.State
@@ -217,15 +217,15 @@ func (of counted) values(n int64) []any {
 	return []any{of.tenant, of.what, of.name, int64(of.state), n}
 }
 
-// What is counted.
+// The counts.
 const (
 	countState = "state" // runs by state; name: the job, or "" for all
 	countReady = "ready" // runs that can be claimed; name: the app
 	countWaits = "waits" // runs that wait; name: the gate
-	countPayer = "payer" // runs that have not started; name: who asked for them
+	countPayer = "payer" // runs that have not started; name: their payer
 )
 
-// count adds what a live run counts for.
+// count adds the counts of a live run.
 func count(n map[counted]int64, run *kernel.Run, by int64) {
 	if run == nil {
 		return

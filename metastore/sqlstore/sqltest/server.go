@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Server is a server of somebody's own, who may kill it and start it again.
+// Server is a private server, which a test may kill and start again.
 type Server struct {
 	kind *Kind
 	*server
 	gone chan error // how the process has ended
 }
 
-// Serve starts a server that listens at host:port, with nothing in it. What a killed process has written is kept, what
-// a machine without power would have written is not.
+// Serve starts an empty server that listens at host:port. What a killed process has written is kept, what a machine
+// without power would have written is not.
 func (k *Kind) Serve(listen string) (*Server, error) {
 	paths, err := k.paths()
 	if err != nil {
@@ -32,7 +32,7 @@ func (k *Kind) Serve(listen string) (*Server, error) {
 	return s, nil
 }
 
-// Database makes a database, and answers with its URL.
+// Database makes a database, and returns its URL.
 func (s *Server) Database(name string) (string, error) {
 	db, err := s.kind.open(s.url.String())
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Server) Database(name string) (string, error) {
 	return u.String(), nil
 }
 
-// PID is the process that it is now.
+// PID is the current process.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
 func (s *Server) watch() {
@@ -63,8 +63,8 @@ func (s *Server) Kill() {
 	}
 }
 
-// Again starts it again, and waits until it answers. What its first process has left behind may keep the next from
-// starting for a moment.
+// Again starts it again, and waits until it answers. What its first process has left behind may delay the next for a
+// moment.
 func (s *Server) Again() (err error) {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		if err = s.run(); err != nil {
@@ -83,7 +83,7 @@ func (s *Server) Again() (err error) {
 	return err
 }
 
-// Stop ends it and removes what it has kept.
+// Stop stops it and removes its files.
 func (s *Server) Stop() {
 	s.Kill()
 	_ = os.RemoveAll(s.dir)

@@ -3,9 +3,9 @@
 //	func TestMain(m *testing.M) { os.Exit(sqltest.Main(m)) }
 //	func TestX(t *testing.T)    { url := sqltest.Postgres.New(t) }
 //
-// A server that should be used instead is named in CARILLON_TEST_POSTGRES or CARILLON_TEST_MARIADB, as a URL of one
-// who may create databases. Where there is neither that nor a program to start, tests are skipped, and say so; with
-// CI=true they fail. By default only PostgreSQL is played with; CARILLON_TESTS=all plays with both.
+// To use another server, set CARILLON_TEST_POSTGRES or CARILLON_TEST_MARIADB to the URL of a user that may create
+// databases. Without that and without a program to start, tests are skipped with a message; with CI=true they fail.
+// By default tests use only PostgreSQL; CARILLON_TESTS=all uses both.
 package sqltest
 
 import (
@@ -38,7 +38,7 @@ import (
 type Kind struct {
 	name     string
 	env      string
-	programs []string // what it takes to start one; * in a path is filled in
+	programs []string // needed to start one; * in a path is filled in
 	start    func(s *server, programs []string) error
 	open     func(url string) (*sql.DB, error)
 
@@ -67,10 +67,10 @@ type server struct {
 	log    bytes.Buffer
 	as     *syscall.Credential // the servers refuse to run as root
 	listen string              // host:port, "" = it has a socket only
-	start  []string            // the program, and what it is called with
+	start  []string            // the program, and its arguments
 }
 
-// Main runs the tests and stops what they have started.
+// Main runs the tests and stops the servers that they have started.
 func Main(m *testing.M) int {
 	code := m.Run()
 	for _, k := range []*Kind{Postgres, MariaDB} {
@@ -123,7 +123,7 @@ func (k *Kind) Open(t testing.TB, url string) *sql.DB {
 	return db
 }
 
-// database is the name of an empty one: one that was used before, or a new one.
+// database is the name of an empty one: a used one, or a new one.
 func (k *Kind) database() (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -172,7 +172,7 @@ func (k *Kind) clear(url string) error {
 	return errors.Join(rows.Err(), err)
 }
 
-// errMissing: there is nothing to start.
+// errMissing: there is no program to start.
 var errMissing = errors.New("no program")
 
 func (k *Kind) begin() {
@@ -246,7 +246,7 @@ func (s *server) prepare() (err error) {
 		s.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 		return os.Chown(s.dir, uid, gid)
 	}
-	return errors.New("the server does not run as root, and there is nobody else")
+	return errors.New("the server does not run as root, and no other user was found")
 }
 
 func (s *server) command(path string, args ...string) *exec.Cmd {
