@@ -65,7 +65,8 @@ func Admitted(batch []kernel.Envelope, finished Finished, apply func([]kernel.En
 	}, apply)
 }
 
-// Sieved answers envelopes that check refuses, passes a copy of the others to apply, and puts the answers together again.
+// Sieved answers envelopes that check refuses, passes a copy of the others to apply, and puts the answers together
+// again.
 func Sieved(batch []kernel.Envelope, check func(*kernel.Envelope) error, apply func([]kernel.Envelope) []Result) []Result {
 	return sieve(batch, func(e *kernel.Envelope) (Result, bool) {
 		err := check(e)

@@ -68,7 +68,8 @@ func (c *change) backfill(k kernel.Backfill) error {
 		c.tx.Put(&m)
 		c.effect.Missed = append(c.effect.Missed, &m)
 	}
-	if n := len(k.Take); n > 0 && len(k.Give) > 0 && k.Take[n-1].From.Equal(d.Missed) { // the next due time extends what is left
+	// The next due time extends what is left.
+	if n := len(k.Take); n > 0 && len(k.Give) > 0 && k.Take[n-1].From.Equal(d.Missed) {
 		now := *d
 		now.Missed = k.Give[len(k.Give)-1].From
 		c.tx.Put(&now)

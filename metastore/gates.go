@@ -221,7 +221,8 @@ func (c *change) supersede(r *kernel.Run) error {
 		}
 		for ; len(mine) >= g.Limit; mine = mine[1:] {
 			for _, run := range those[mine[0]] {
-				if run = c.live(run.ID); run == nil || run.State.Final() { // the slots of those before may have come to it
+				// It may have got the slots of the runs before it.
+				if run = c.live(run.ID); run == nil || run.State.Final() {
 					continue
 				}
 				old, err := run.Replace(c.at, r.ID)

@@ -553,7 +553,7 @@ func (g *gathering) gatesOf(t jobs.Tenant, key jobs.Key, args []byte, want func(
 	}
 }
 
-// needsOf are the gates, the job and the unique key of a run that may be let in, or be skipped instead.
+// needsOf are the gates, the job and the unique key of a run that may get its slots, or be skipped instead.
 func (g *gathering) needsOf(run *kernel.Run) {
 	g.ref(kernel.DefinitionRef(run.Tenant, run.Key))
 	if run.Unique != "" {

@@ -11,7 +11,8 @@ import (
 // The rules have a version (kernel.ApplyVersion). A change of them is guarded by the one in force, which is part of
 // the rows: programs of two versions compute the same until it is raised. The decisions here come before a commit.
 
-// inForce says that a version of the rules is in force, or a later one. Code that a version brought asks this first.
+// inForce reports whether a version of the rules, or a later one, is in force. Code that a version added checks this
+// first.
 //
 //lint:ignore U1000 no version but the first has brought any, outside of builds with the tag nextrules
 func (c *change) inForce(version uint32) bool {

@@ -46,7 +46,7 @@ func TestOnlyNodesAuthenticate(t *testing.T) {
 	}
 }
 
-// More tokens than a message carries come in several; of audits, as many as it carries, the newest.
+// More tokens than a message carries need several; of audits, as many as it carries, the newest.
 func TestTokensAndAuditsFit(t *testing.T) {
 	hub, st := membus.New(), memstore.Open(memstore.Config{})
 	served := &line{Calls: hub.As(node), limit: 16 << 10}

@@ -132,7 +132,8 @@ func TestFetchIsTakenUp(t *testing.T) {
 	// The connections of the node that joins break after some bytes, at first soon and then later.
 	var mu sync.Mutex
 	budget, broken := int64(200_000), 0
-	conf := nodeConfig(t, 2, func(c *Config) { c.Heartbeat = time.Second }) // for so long it waits before it tries again
+	// The pause between its attempts.
+	conf := nodeConfig(t, 2, func(c *Config) { c.Heartbeat = time.Second })
 	conf.dialer = dialer(func(n int) (int, error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -269,7 +270,7 @@ func TestSnapshotAtEveryIndex(t *testing.T) {
 			apply(m, e)
 		}
 		if m.engine.Hash() != hashes[len(hashes)-1] {
-			t.Fatalf("restored at entry %d and gone on from there, the rows are others", i)
+			t.Fatalf("restored at entry %d and continued from there, the rows differ", i)
 		}
 		if archivedBy(t, m) != want {
 			t.Fatalf("restored at entry %d, the archive is another", i)

@@ -101,12 +101,12 @@ func (c *cluster) join(adjust func(*Config)) *Store {
 	return s
 }
 
-// calm is a heartbeat that no load of this machine makes a leader miss: for tests that are not about elections. Where its
-// leader is stopped all the same, elect has another one lead.
+// calm is a heartbeat that no load of this machine makes a leader miss: for tests that are not about elections. Where
+// its leader is stopped all the same, elect has another one lead.
 const calm = 10 * time.Second
 
-// elect has one of the nodes stand for election until one leads, instead of waiting for a heartbeat to be missed. A node
-// that lacks entries is not elected.
+// elect has one of the nodes stand for election until one leads, instead of waiting for a heartbeat to be missed. A
+// node that lacks entries is not elected.
 func (c *cluster) elect() {
 	c.t.Helper()
 	wait := time.Second / 5 // longer each time: on a slow machine candidates would depose each other for ever
@@ -217,7 +217,7 @@ func (c *cluster) lead(to *Store) {
 	})
 }
 
-// remove has a node take another one out. One that is slow to answer counts as one that does not, so it is asked for again.
+// remove has a node remove another one. A node that is slow to answer counts as down, so the request is repeated.
 func (c *cluster) remove(s *Store, idOrName string) {
 	c.t.Helper()
 	unknown := false

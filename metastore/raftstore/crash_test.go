@@ -394,7 +394,8 @@ func TestReopenAfterEndIsTakenBack(t *testing.T) {
 				if err := l.check(0); err != nil {
 					t.Fatalf("round %d: %v", round, err)
 				}
-				if err := l.SetUint64(keyTerm, round); err != nil { // which raft does before it stores an entry of that term
+				// Raft does this before it stores an entry of that term.
+				if err := l.SetUint64(keyTerm, round); err != nil {
 					t.Fatal(err)
 				}
 				first := 1 + 5*round

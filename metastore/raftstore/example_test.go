@@ -31,7 +31,8 @@ func Example_cluster() {
 	}
 	defer first.Close()
 	for _, name := range []string{"b", "c"} {
-		token, err := first.Invite(ctx, raftstore.By{Actor: "person:ann"}) // shown to a person, who takes it to the other machine
+		// A person takes the token to the other machine.
+		token, err := first.Invite(ctx, raftstore.By{Actor: "person:ann"})
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -90,8 +90,8 @@ func makeKey(path string) (*Identity, error) {
 // Node is the ID of the node.
 func (i *Identity) Node() string { return i.key.Node() }
 
-// Routes is the configuration of TLS between programs of members, at both ends. Its VerifyConnection refuses a node that
-// is not a member at that moment; what is open longer can be checked with it again.
+// Routes is the configuration of TLS between programs of members, at both ends. Its VerifyConnection refuses a node
+// that is not a member at that moment; open connections can be checked with it again.
 func (i *Identity) Routes() *tls.Config { return i.key.TLS(link.ProtocolRoute, i.Member) }
 
 // Member returns why a node is not a member of this one's cluster, as far as this one knows.
@@ -114,7 +114,8 @@ func (i *Identity) Member(node string) error {
 func (i *Identity) others() []string {
 	others := i.listed
 	if i.raft != nil {
-		if servers := i.raft.GetConfiguration().Configuration().Servers; len(servers) > 0 { // otherwise it has no log yet
+		// Otherwise it has no log yet.
+		if servers := i.raft.GetConfiguration().Configuration().Servers; len(servers) > 0 {
 			others = make([]string, 0, len(servers))
 			for _, s := range servers {
 				if string(s.ID) != i.Node() {

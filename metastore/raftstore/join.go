@@ -179,7 +179,8 @@ func (s *Store) acceptable(from *link.Hello) error {
 	for _, is := range s.servers() {
 		m := s.member(is)
 		switch {
-		case m.ID == from.Node && !m.Voter && m.Address == from.Address && (m.Name == "" || m.Name == from.Name): // it asks again: the answer was lost
+		case m.ID == from.Node && !m.Voter && m.Address == from.Address && (m.Name == "" || m.Name == from.Name):
+		// It asks again: the answer was lost.
 		case m.ID == from.Node:
 			return kernel.Refuse(jobs.Conflict, "node id %s is in use, by node %s at %s: do not copy a directory to make a second node", m.ID, m.Name, m.Address)
 		case m.Address == from.Address:

@@ -486,7 +486,8 @@ func TestRemovedIsReportedByLeader(t *testing.T) {
 func TestRemoveAndTransfer(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
-	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = 2 * time.Second }) // no other node is elected meanwhile, and a node without contact asks soon
+	// No other node is elected meanwhile, and a node without contact asks soon.
+	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = 2 * time.Second })
 	old := c.leader()
 	next := c.follower()
 	c.lead(next)

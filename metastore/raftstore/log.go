@@ -81,7 +81,8 @@ func openLog(c *Config, fail func(error)) (*raftLog, error) {
 			return nil, fmt.Errorf("open log: %w", err)
 		}
 		index := filepath.Join(l.path, metadb.FileName)
-		if info, err := os.Stat(index); err == nil && info.Size() == 0 { // raft-wal renames it to this name when it is whole
+		// raft-wal renames it to this name when it is whole.
+		if info, err := os.Stat(index); err == nil && info.Size() == 0 {
 			return nil, fmt.Errorf("open log %s: %w", l.path, &disk.Damaged{Path: index, What: "it is empty"})
 		}
 		if err := disk.CheckBolt(index, lockTimeout); err != nil {
@@ -288,7 +289,8 @@ func (l *raftLog) SetUint64(key []byte, value uint64) error {
 	return l.Set(key, binary.BigEndian.AppendUint64(nil, value))
 }
 
-// Get returns the value of a key, as raft expects: where there is none, raft-boltdb returns an error and raft-wal nothing.
+// Get returns the value of a key, as raft expects: where there is none, raft-boltdb returns an error and raft-wal
+// nothing.
 func (l *raftLog) Get(key []byte) (value []byte, err error) {
 	err = disk.Guard(l.path, func() (err error) {
 		value, err = l.stable.Get(key)

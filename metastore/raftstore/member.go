@@ -21,7 +21,7 @@ import (
 // Member is one node of the cluster, as the reporting node sees it.
 type Member struct {
 	ID      string
-	Name    string // "" = this node has never heard of it
+	Name    string // "" = unknown to this node
 	Address string
 	Self    bool
 	Voter   bool // it has been promoted: it has caught up, and its copy counts

@@ -69,7 +69,7 @@ type Config struct {
 	ArchiveFile int64
 
 	knows         uint32        // the newest version of the rules that this node knows
-	finalizeAfter time.Duration // how long all members know a newer version before the leader puts it in force by itself
+	finalizeAfter time.Duration // when all members have known a newer version for so long, the leader puts it in force
 
 	listener net.Listener
 	dialer   func(ctx context.Context, address string) (net.Conn, error)
@@ -171,7 +171,7 @@ var (
 const openPatience = time.Minute
 
 // Open opens the store in a directory, or makes one. If this node is the only one, Open returns when it leads and has
-// all that was ever acknowledged. One of several may have had no contact to the others yet: Age tells how old its
+// all that was ever acknowledged. One of several may have had no contact to the others yet: Age is how old its
 // answers may be, and Await waits for a leader.
 func Open(c Config) (*Store, error) {
 	ctx, progress, stop := untilIdle(openPatience)
@@ -397,7 +397,8 @@ func (s *Store) Retain(ctx context.Context, r metastore.Retention) (metastore.Re
 	if err != nil || r.Logs <= 0 {
 		return done, err
 	}
-	if last := r.Now.Add(-r.Logs); before == r.Now || before.Add(-logSlack).Before(last) { // no job, or one that keeps for longer
+	// No job, or one that keeps for longer.
+	if last := r.Now.Add(-r.Logs); before == r.Now || before.Add(-logSlack).Before(last) {
 		before = last
 	} else {
 		before = before.Add(-logSlack)

@@ -79,7 +79,8 @@ func TestReopen(t *testing.T) {
 			if err := s.raft.Snapshot().Error(); err != nil {
 				t.Fatal(err)
 			}
-			do(t, s, kernel.Revoke{ID: "bbbb2222"}, kernel.Configure{MaxJobs: new(9)}) // behind the snapshot, in the log
+			// In the log, after the snapshot.
+			do(t, s, kernel.Revoke{ID: "bbbb2222"}, kernel.Configure{MaxJobs: new(9)})
 			hash := s.machine.engine.Hash()
 			if err := s.Close(); err != nil {
 				t.Fatal(err)

@@ -72,7 +72,8 @@ func (s *Store) Age() time.Duration {
 		return 0
 	case s.settledNow(r):
 		fresh = s.agreedAt(term)
-	case contact != nil && index > 0 && s.has(r, index): // heartbeats carry nothing about the log: the first contact proves nothing
+	case contact != nil && index > 0 && s.has(r, index):
+		// Heartbeats carry nothing about the log: the first contact proves nothing.
 		fresh = *contact
 	}
 	if fresh.After(s.fresh) {

@@ -103,7 +103,8 @@ func (c *cluster) cut(entry uint64) {
 func TestVoteDuringFetch(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
-	c := newCluster(t, 3, func(c *Config) { c.Log, c.Heartbeat = LogBolt, time.Second }) // bbolt deletes entries at once
+	// bbolt deletes entries at once.
+	c := newCluster(t, 3, func(c *Config) { c.Log, c.Heartbeat = LogBolt, time.Second })
 	do(t, c, register("k"))
 	c.same()
 	away := c.lag()
@@ -225,7 +226,7 @@ func TestLogFollowsSnapshot(t *testing.T) {
 		kept        bool
 	}{
 		{"none", 0, 0, 10, 2, true},
-		{"goes on behind it", 5, 20, 10, 2, true},
+		{"continues after it", 5, 20, 10, 2, true},
 		{"ends with it", 5, 10, 10, 2, true},
 		{"begins behind it", 11, 20, 10, 2, true},
 		{"ends before it", 5, 9, 10, 2, false},

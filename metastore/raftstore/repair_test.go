@@ -87,7 +87,8 @@ func TestCommitsDuringAComparison(t *testing.T) {
 			if last, err = s.compareChanges(ctx, before); err != nil {
 				t.Fatal(err)
 			}
-			if last == before { // it has nothing to do: then nothing is committed behind its mark, unless there is more to come
+			// It has nothing to do: then nothing is committed behind its mark, unless there is more to come.
+			if last == before {
 				commits.Wait()
 				done = s.machine.committed.Load() == last
 			}
@@ -106,7 +107,8 @@ func TestCommitsDuringAComparison(t *testing.T) {
 func TestDamageOnOneOfThree(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
-	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = 2 * time.Second }) // this tests no election, and a node that returns waits for a heartbeat
+	// This tests no election, and a node that returns waits for a heartbeat.
+	c := newCluster(t, 3, func(c *Config) { c.Heartbeat = 2 * time.Second })
 	do(t, c, register("k"))
 	for range 8 {
 		finish(t, c, 60)

@@ -73,7 +73,8 @@ func (s *Store) mayRaise(ctx context.Context, to uint32) error {
 	return nil
 }
 
-// finalize puts the version that this node knows in force once all members have known it for a day, while this node leads.
+// finalize puts the version that this node knows in force once all members have known it for a day, while this node
+// leads.
 func (s *Store) finalize(ctx context.Context) {
 	if s.machine.inForce() >= s.cfg.knows {
 		return

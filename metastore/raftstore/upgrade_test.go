@@ -56,8 +56,8 @@ func unanswered(err error) bool {
 	return hazy(err) || errors.Is(err, jobs.Conflict) && strings.Contains(err.Error(), "does not answer")
 }
 
-// The version of the rules is raised when all members answer and know it, and not before; a refusal spoils no neighbour.
-// From then on a program that does not know it opens nothing, and destroys nothing.
+// The version of the rules is raised when all members answer and know it, and not before; a refusal affects no
+// other command. From then on a program that does not know it opens nothing, and destroys nothing.
 func TestFinalizeUpgrade(t *testing.T) {
 	tests.Long(t)
 	c := knowing(t, nil, "node-2")
@@ -144,7 +144,8 @@ func tooOld(t *testing.T, c Config) {
 		t.Errorf("it returns %v", err)
 	}
 	for path, sum := range digests(t, c.Dir) {
-		if before[path] != sum && !strings.HasPrefix(path, "wal/") && path != "archive.db" { // their libraries write when they are opened
+		// Opening these makes their libraries write.
+		if before[path] != sum && !strings.HasPrefix(path, "wal/") && path != "archive.db" {
 			t.Errorf("%s has changed", path)
 		}
 	}

@@ -157,7 +157,8 @@ func TestLeaderIsFollowedNow(t *testing.T) {
 	if at := leader.agreedAt(term); at.IsZero() || time.Since(at) > time.Minute {
 		t.Errorf("the confirmation is forgotten: %v", at)
 	}
-	wait, cancel := context.WithTimeout(ctx, time.Second/2) // it leads on for a heartbeat, and would not be sure all that time
+	// It still leads for a heartbeat, without being sure.
+	wait, cancel := context.WithTimeout(ctx, time.Second/2)
 	defer cancel()
 	if err := leader.followed(wait, term, time.Now()); !errors.Is(err, jobs.Unavailable) {
 		t.Errorf("no node follows it: %v", err)

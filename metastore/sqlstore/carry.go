@@ -221,7 +221,8 @@ func (s *Store) fill(ctx context.Context, from metastore.Content, check func(met
 	if err := tx.Commit(); err != nil {
 		return fmt.Errorf("commit the copy: %w", err)
 	}
-	for _, t := range []string{"carillon_runs", "carillon_rows", "carillon_tallies", "carillon_logs"} { // so that the first questions go well
+	// For good plans of the first queries.
+	for _, t := range []string{"carillon_runs", "carillon_rows", "carillon_tallies", "carillon_logs"} {
 		if _, err := s.db.ExecContext(ctx, s.dialect.analyze+t); err != nil {
 			s.log.Warn("the database has not analyzed its new rows", "database", s.dialect.name, "err", err)
 		}

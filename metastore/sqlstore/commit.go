@@ -80,7 +80,8 @@ func (s *Store) transaction(ctx context.Context, batch []kernel.Envelope) (resul
 	if err := s.write(ctx, tx, v); err != nil {
 		return nil, false, err
 	}
-	if term := s.leads.Load(); term == 0 || term != v.state.Term { // or another node does, and this one does not know yet
+	// Or another node does, and this one does not know yet.
+	if term := s.leads.Load(); term == 0 || term != v.state.Term {
 		if err := s.notify(ctx, tx); err != nil {
 			return nil, false, err
 		}

@@ -298,7 +298,8 @@ func TestACommitThatHangs(t *testing.T) {
 		defer cancel()
 		// Its time ends once it hangs, and not while the database still works on earlier statements.
 		f.quiet, f.hang, f.hung = true, make(chan struct{}), cancel
-		_, sent, err := s.transaction(ctx, []kernel.Envelope{envelope(create("k"))}) // returns although the COMMIT hangs
+		// Returns although the COMMIT hangs.
+		_, sent, err := s.transaction(ctx, []kernel.Envelope{envelope(create("k"))})
 		if err == nil || !sent {
 			t.Errorf("sent %v, %v", sent, err)
 		}

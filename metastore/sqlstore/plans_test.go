@@ -150,7 +150,8 @@ func TestPlans(t *testing.T) {
 			}
 			for _, a := range heard.heard {
 				if strings.Contains(a.query, " LIMIT ") {
-					a.args[len(a.args)-1] = int64(10) // a page: here there are not many more runs than are looked at in one question
+					// A page: the test has few more runs than one query may read.
+					a.args[len(a.args)-1] = int64(10)
 				}
 				var plan strings.Builder
 				rows, err := s.db.Query("EXPLAIN "+a.query, a.args...)

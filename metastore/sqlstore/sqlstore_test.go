@@ -146,7 +146,7 @@ func TestNewerTablesAreRefused(t *testing.T) {
 	})
 }
 
-// Many processes may start at the same moment, and one that was broken off half way is gone on with.
+// Many processes may start at the same moment, and an interrupted one is continued.
 func TestMigrations(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		errs := make(chan error)
@@ -268,7 +268,8 @@ func TestS0_26TheOldestRunsGoBeyondTheBytes(t *testing.T) {
 			}
 			return err == nil
 		}
-		if _, err := s.db.ExecContext(t.Context(), s.dialect.analyze+"carillon_runs"); err != nil { // MariaDB counts now and then
+		// MariaDB counts now and then.
+		if _, err := s.db.ExecContext(t.Context(), s.dialect.analyze+"carillon_runs"); err != nil {
 			t.Fatal(err)
 		}
 		done, err := s.Retain(t.Context(), metastore.Retention{Now: time.Now(), Bytes: 1_000_000, Of: func(jobs.Tenant, jobs.Key) (kernel.Kept, error) { return kernel.Kept{}, nil }})

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Who may come in, who did what, and what is cleared away: in stories, and after every commit.
+// Tokens, audits and purges: in stories, and after every commit.
 
 func secretOf(s string) []byte {
 	h := sha256.Sum256([]byte(s))
@@ -37,7 +37,7 @@ func (tl *telling) access(w words) kernel.Command {
 	return kernel.SignOut{ID: sessionID(w.name(0))}
 }
 
-// trim names what the leader is shown as history before a time, or whatever will ever be history.
+// trim names the rows that the leader sees as history before a time, or all that will ever be history.
 func (tl *telling) trim(w words) kernel.Command {
 	k := kernel.Trim{Before: tl.at(w.take("before"))}
 	for _, row := range tl.rows() {
@@ -48,7 +48,7 @@ func (tl *telling) trim(w words) kernel.Command {
 	return k
 }
 
-// rows are those that a leader is shown as history, or will be, sorted by what they say.
+// rows are those that a leader sees as history, or will see, sorted by their text.
 func (tl *telling) rows() []kernel.Row {
 	if tl.h.Rows == nil {
 		tl.t.Skip("this story looks at rows, and the store shows none")
@@ -149,7 +149,7 @@ func showAged(tl *telling, w words) string {
 	return sorted(lines)
 }
 
-// aged is how a row that is history reads.
+// aged is the text of a row that is history.
 func (tl *telling) aged(ref kernel.Ref) string {
 	switch ref.Kind {
 	case kernel.RowTally:
@@ -164,7 +164,7 @@ func (tl *telling) aged(ref kernel.Ref) string {
 	return "job " + ref.Name
 }
 
-// access checks what is kept about tokens, sessions and jobs beside their rows.
+// access checks the counts and keys beside the rows of tokens, sessions and jobs.
 func access(t *testing.T, all rows) {
 	t.Helper()
 	type tally struct{ jobs, admins, audits int }
@@ -189,7 +189,7 @@ func access(t *testing.T, all rows) {
 			}
 			name, ok := all[kernel.UniqueRef(row.Tenant, kernel.TokenName(row.Name))].(*kernel.UniqueKey)
 			if row.Until.IsZero() && (!ok || name.ID != kernel.TokenKey(row.ID)) {
-				t.Errorf("token %s does not hold its name %q", row.ID, row.Name)
+				t.Errorf("token %s has not reserved its name %q", row.ID, row.Name)
 			}
 		case *kernel.UniqueKey:
 			if !strings.HasPrefix(row.Name, kernel.TokenName("")) || !row.Until.IsZero() {
@@ -199,7 +199,7 @@ func access(t *testing.T, all rows) {
 				k, ok := r.(*kernel.Token)
 				return ok && k.Tenant == row.Tenant && kernel.TokenKey(k.ID) == row.ID
 			}) {
-				t.Errorf("the name %s is held by a token that is gone", row.Name)
+				t.Errorf("the name %s is reserved by a deleted token", row.Name)
 			}
 		}
 	}
@@ -222,7 +222,7 @@ func valuesOf(all rows) []kernel.Row {
 	return list
 }
 
-// kept checks that of a deleted job no gate is left that nobody uses.
+// kept checks that no unused gate remains of a deleted job.
 func kept(t *testing.T, all rows, waiting map[kernel.Ref]int) {
 	t.Helper()
 	alive := map[string]bool{}
@@ -234,11 +234,11 @@ func kept(t *testing.T, all rows, waiting map[kernel.Ref]int) {
 	for ref, row := range all {
 		g, ok := row.(*kernel.Gate)
 		if ok && strings.HasPrefix(g.Name, "job/") && !alive[g.Name] && g.Taken == 0 && waiting[ref] == 0 {
-			t.Errorf("%s is left of a job that was deleted, and nobody uses it", g.Name)
+			t.Errorf("%s is left of a deleted job, and unused", g.Name)
 		}
 		_, backfill := kernel.BackfillOf(ref.Name)
 		if ok && (backfill || kernel.Keyed(g.Name)) && g.Taken == 0 && waiting[ref] == 0 && all[kernel.UniqueRef(g.Tenant, "gate/"+g.Name)] == nil {
-			t.Errorf("%s is left, and nobody uses it", g.Name)
+			t.Errorf("%s is left, and unused", g.Name)
 		}
 	}
 }
@@ -253,7 +253,7 @@ func failed(results []metastore.Result) error {
 	return nil
 }
 
-// record checks that the record of who changed what keeps the newest, and no more.
+// record checks that audits keep the newest, and no more.
 func record(t *testing.T, open func(t *testing.T) Harness) {
 	h := open(t)
 	const beyond, part = 50, 503
@@ -270,7 +270,8 @@ func record(t *testing.T, open func(t *testing.T) Harness) {
 			if err == nil {
 				break
 			}
-			if jobs.CodeOf(err) != jobs.Unavailable || tries == 5 { // a database takes its row back from whoever is starved for seconds
+			// A database unlocks its row if a process is starved for seconds.
+			if jobs.CodeOf(err) != jobs.Unavailable || tries == 5 {
 				t.Fatal(err)
 			}
 		}

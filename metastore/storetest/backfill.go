@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// backfill is decided by what the job is now. A due time with an exclamation mark is replayed.
+// backfill is decided by the job's present state. A due time with an exclamation mark is replayed.
 func (tl *telling) backfill(tenant jobs.Tenant, w words) kernel.Command {
 	k := kernel.Backfill{ID: tl.run(w.name(0)), Key: jobs.Key(w.name(1)), Parallel: tl.number(or(w.take("parallel"), "1")),
 		Take: tl.ranges(w.take("take")), Give: tl.ranges(w.take("give"))}
@@ -52,9 +52,9 @@ func (tl *telling) ranges(text string) (list []kernel.Missed) {
 	return list
 }
 
-// backfill wants runs of a recurring job for some seconds that lie behind: the first one of a range that was missed, which
-// it mostly takes out of the ledger, and others once more. What has run and is not known any more it does not ask for as
-// if it had not: ops looks before it does.
+// backfill requests runs of a recurring job for some past seconds: the first one of a missed range, which it mostly
+// takes out of the ledger, and others once more. It never requests a forgotten run as one that did not run: ops
+// checks that before.
 func (f *fate) backfill(d *kernel.Definition, s *scene) kernel.Command {
 	k := kernel.Backfill{ID: runID(fmt.Sprint("backfill", f.made)), Key: d.Key, Job: d.UID, Parallel: 1 + f.IntN(2)}
 	if f.rarely(3) {

@@ -21,25 +21,27 @@ import (
 //	fire KEY to=+1m [due=+30s,+1m] [missed=+10s..+20s/11/paused] [origin=misfire] [from=+0s] [rev=n] [global=n] [term=n]
 //	backfill NAME KEY due=+10s,+20s! [parallel=2] [priority=n] [take=+10s..+20s/2/paused] [give=...] [job=KEY]
 //	release RUN [force]     claim RUN WORKER attempt     checkpoint RUN WORKER attempt data
-//	finish RUN WORKER attempt success|error|fatal|timeout|handback|snooze [result=json] [error=text] [code=c] [delay=1m] [running]
+//	finish RUN WORKER attempt success|error|fatal|timeout|handback|snooze [result=json] [error=text] [code=c] [delay=1m]
+//	       [running]
 //	expand RUN [WORKER ...]                                  its parts are RUN, RUN/1, RUN/2 ...
 //	returned RUN WORKER attempt     expire RUN attempt lost|timeout     cancel RUN
-//	configure [recurringDebug=on] [triggeredDebug=on] [misfireAfter=1m] [maxJobs=n] [retryBudget=10/s] [apps=a:2] [recurring.FIELD=value] [triggered.FIELD=value]
+//	configure [recurringDebug=on] [triggeredDebug=on] [misfireAfter=1m] [maxJobs=n] [retryBudget=10/s] [apps=a:2]
+//	          [recurring.FIELD=value] [triggered.FIELD=value]
 //	lead TERM NODE     forget NAME     hand GATE     delete KEY [if=revision]
 //	grant ID NAME role [app=a] [until=+1h] [secret=s]     revoke ID
 //	invite NAME until=+15m [secret=s]     join NAME NODE address=a [secret=s]     members DID NODE
 //	signin SESSION ID until=+1h     signout SESSION     trim before=+1h [all]
 //	calendar NAME [rules="SAT,SUN;12-25"] [zone=] [description=] [if=revision]     nocalendar NAME [if=revision]
 //
-// All take tenant=, by= (who asks) and reason=. FIELDs are those of the settings, as in JSON; limits=a:2,b:1:10/s,c:2@args.c;
-// retryRules=502+503:3:1s:2;*:1.
+// All take tenant=, by= (the actor) and reason=. FIELDs are those of the settings, as in JSON;
+// limits=a:2,b:1:10/s,c:2@args.c; retryRules=502+503:3:1s:2;*:1.
 
 // words are a line of a story.
 type words struct {
 	verb  string
 	names []string // words without a value
 	value map[string]string
-	order []string // the values' words, as they came
+	order []string // the values' names, in their order
 }
 
 // split cuts a line at spaces that are not in quotes or braces.
@@ -92,7 +94,7 @@ func (w words) has(name string) bool {
 	return false
 }
 
-// take is a value that is looked at once, so that misspelled ones can be told.
+// take is a value that is marked as read, so that misspelled ones are found.
 func (w words) take(name string) string {
 	v := w.value[name]
 	delete(w.value, name)
@@ -161,7 +163,7 @@ func (tl *telling) envelope(w words) kernel.Envelope {
 var outcomes = map[string]kernel.Outcome{"success": kernel.OutcomeSuccess, "error": kernel.OutcomeError, "fatal": kernel.OutcomeFatal,
 	"timeout": kernel.OutcomeTimeout, "handback": kernel.OutcomeHandback, "snooze": kernel.OutcomeSnooze}
 
-// feedbackKey is a key that signs what others say of a run.
+// feedbackKey is a key that signs the feedback about a run.
 func feedbackKey(name string) []byte {
 	return []byte((name + strings.Repeat(".", kernel.FeedbackKey))[:kernel.FeedbackKey])
 }
@@ -308,7 +310,7 @@ func (tl *telling) expand(tenant jobs.Tenant, w words) kernel.Command {
 	return k
 }
 
-// fire is decided by what the job is now, unless the line says otherwise.
+// fire is decided by the job's present state, unless the line has other values.
 func (tl *telling) fire(tenant jobs.Tenant, w words) kernel.Command {
 	ctx := tl.t.Context()
 	k := kernel.Fire{Key: jobs.Key(w.name(0)), Origin: kernel.Origin(or(w.take("origin"), "cron")), To: tl.at(w.take("to")), Term: tl.term}
@@ -392,7 +394,7 @@ func (tl *telling) rule(text string) jobs.RetryRule {
 	return r
 }
 
-// settings are the values whose words are fields of the settings, after a prefix.
+// settings are the values whose names are fields of the settings, after a prefix.
 func (tl *telling) settings(w words, prefix string) kernel.Settings {
 	fields := map[string]any{}
 	for _, f := range kernel.Fields() {

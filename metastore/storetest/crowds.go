@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Crowds: many at once want the same. Here only counts are compared, because the order is nobody's.
+// Crowds: many concurrent commands for the same thing. Here only counts are compared, because the order is undefined.
 
 func crowds(t *testing.T, open func(t *testing.T) Harness) {
 	for _, limit := range []int{0, 1, 3} {
@@ -22,7 +22,7 @@ func crowds(t *testing.T, open func(t *testing.T) Harness) {
 		t.Run(r.name, func(t *testing.T) { race(t, open(t), r) })
 	}
 	t.Run("callers who leave and come back", func(t *testing.T) { impatient(t, open(t)) })
-	t.Run("late waiters keep nobody out", func(t *testing.T) { crowdTooLate(t, open(t)) })
+	t.Run("late waiters block no others", func(t *testing.T) { crowdTooLate(t, open(t)) })
 	t.Run("one run of each of many jobs waits", func(t *testing.T) { crowdOfJobs(t, open(t)) })
 	t.Run("the oldest of many is replaced", func(t *testing.T) { crowdReplaced(t, open(t)) })
 	t.Run("a finish counts once", func(t *testing.T) { crowdAtEnd(t, open(t)) })
@@ -32,13 +32,13 @@ func envelope(id jobs.ID, c kernel.Command) []kernel.Envelope {
 	return []kernel.Envelope{{ID: id, Tenant: jobs.DefaultTenant, Actor: "worker:w", Command: c}}
 }
 
-// do applies one command and answers with its effect.
+// do applies one command and returns its effect.
 func do(t *testing.T, h Harness, c kernel.Command) (kernel.Effect, error) {
 	r := h.Store.Apply(t.Context(), envelope(kernel.DerivedID(fmt.Sprintf("%s %+v", c.Verb(), c)), c))[0]
 	return r.Effect, r.Err
 }
 
-// insist sends a command again for as long as it was not done, or nobody knows whether it was, as couriers do.
+// insist repeats a command while it was not done, or its outcome is unknown, as couriers do.
 func insist(t *testing.T, h Harness, c kernel.Command) (e kernel.Effect, err error) {
 	for range 100 {
 		e, err = do(t, h, c)
@@ -62,8 +62,8 @@ func triggered(key jobs.Key, s kernel.Settings) kernel.Register {
 	return kernel.Register{App: "app", Worker: "w1", Start: true, Job: kernel.Declaration{Key: key, Kind: kernel.Triggered, Code: s}}
 }
 
-// crowdAtLimit has twelve workers run thirty runs of a job with a limit. Whoever is told of a slot by an effect
-// tells two of them.
+// crowdAtLimit has twelve workers run thirty runs of a job with a limit. A worker that learns of a slot by an effect
+// informs two of them.
 func crowdAtLimit(t *testing.T, h Harness, limit int) {
 	const runs, workers = 30, 12
 	must(t, h, triggered("crowded", kernel.Settings{MaxConcurrency: &limit}))
@@ -87,7 +87,8 @@ func crowdAtLimit(t *testing.T, h Harness, limit int) {
 		members.Go(func() {
 			name := fmt.Sprint("w", w)
 			for id := range ready {
-				// Two were told of this run. If both took a claim that was not done for a lost one, nobody would run it.
+				// Two workers know of this run. If both took a claim that was not done for a lost one, neither would
+				// run it.
 				if _, err := insist(t, h, kernel.Claim{ID: id, Worker: name, Attempt: 1}); err != nil {
 					if c := jobs.CodeOf(err); c != jobs.Stale && c != jobs.Conflict && c != jobs.NotFound {
 						t.Errorf("a lost claim: %v", err)
@@ -141,7 +142,7 @@ func crowdAtEnd(t *testing.T, h Harness) {
 	members.Wait()
 	run, err := h.Store.Run(t.Context(), jobs.DefaultTenant, id)
 	if err != nil || run.State != jobs.Failed || run.Failures != 1 {
-		t.Errorf("one failure, told 16 times: %+v, %v", run, err)
+		t.Errorf("one failure, reported 16 times: %+v, %v", run, err)
 	}
 }
 
@@ -150,7 +151,7 @@ func crowdAtEnd(t *testing.T, h Harness) {
 func crowdTooLate(t *testing.T, h Harness) {
 	const slots, late, timely = 20, 600, 50
 	if h.Clock == nil || h.agenda() == nil {
-		t.Skip("the store's clock cannot be set, or nobody can lead it")
+		t.Skip("the store's clock cannot be set, or it has no leader")
 	}
 	must(t, h, triggered("crowded", kernel.Settings{Limits: &[]jobs.Limit{{Name: "customer", Max: slots, By: "args.c"}}}))
 	made := 0
@@ -158,7 +159,8 @@ func crowdTooLate(t *testing.T, h Harness) {
 		batch := make([]kernel.Envelope, n)
 		for i := range batch {
 			made++
-			ids = append(ids, jobs.ID{1, byte(made >> 8), byte(made)}) // of two that are due at the same time, the lower goes first
+			// Of two that are due at the same time, the lower goes first.
+			ids = append(ids, jobs.ID{1, byte(made >> 8), byte(made)})
 			batch[i] = envelope(ids[i], kernel.Create{ID: ids[i], Key: "crowded", Args: []byte(`{"c":"7"}`), StartWithin: within})[0]
 		}
 		mustAll(t, h, batch)
@@ -194,7 +196,7 @@ func crowdTooLate(t *testing.T, h Harness) {
 	invariants(t, nil, rowsOf(h))
 }
 
-// sweepGates gives free slots to those who wait, as the leader's sweep does.
+// sweepGates gives free slots to waiting runs, as the leader's sweep does.
 func sweepGates(t *testing.T, h Harness) {
 	t.Helper()
 	gates, err := h.agenda().Unserved(t.Context(), 100)

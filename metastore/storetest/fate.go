@@ -13,12 +13,12 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// fate makes up commands. It looks at the rows that there are, so that most of what it says makes sense; the rest
-// is late, early, forged or repeated.
+// fate makes up commands. It reads the rows, so that most of its commands make sense; the rest is late, early, forged
+// or repeated.
 type fate struct {
 	*rand.Rand
 	made int
-	// whole says that it also makes up what has to do with access, deletion and history.
+	// whole includes commands about access, deletion and history.
 	whole bool
 	said  []kernel.Envelope // some that were sent before, to be sent again
 }
@@ -60,7 +60,7 @@ func (f *fate) span(d time.Duration) time.Duration {
 	return time.Duration(f.Int64N(d.Milliseconds())+1) * time.Millisecond
 }
 
-// scene is what fate looks at.
+// scene is the rows that fate reads.
 type scene struct {
 	now   time.Time
 	runs  []*kernel.Run
@@ -68,7 +68,7 @@ type scene struct {
 	gates []*kernel.Gate
 	keys  []*kernel.UniqueKey
 	store kernel.StoreRow
-	old   []kernel.Row           // what may become history
+	old   []kernel.Row           // rows that may become history
 	debug map[jobs.Tenant]uint64 // revision of the tenant's Global
 }
 
@@ -166,7 +166,7 @@ func (f *fate) command(e *kernel.Envelope, s *scene) kernel.Command {
 	return f.rare(e, s)
 }
 
-// toRun is what a worker, the leader or a person may say about a run.
+// toRun is a command of a worker, the leader or a person about a run.
 func (f *fate) toRun(run *kernel.Run) kernel.Command {
 	worker, attempt := run.Worker, run.Attempt
 	if worker == "" || f.rarely(12) {
@@ -273,7 +273,7 @@ func (f *fate) fire(d *kernel.Definition, s *scene) kernel.Command {
 	}
 	at := k.From
 	if !f.rarely(5) {
-		at = d.Since() // after what is left of earlier schedules
+		at = d.Since() // after the rest of earlier schedules
 	}
 	if f.rarely(3) {
 		m := kernel.Missed{From: at.Add(time.Second), To: at.Add(3 * time.Second), Count: 3, Reason: pick(f, []kernel.Reason{kernel.MissedLate, kernel.MissedPaused})}
@@ -367,7 +367,7 @@ func (f *fate) register() kernel.Command {
 	return k
 }
 
-// keeper is what has to do with who may come in, and with what goes and what stays.
+// keeper makes commands about access, purging and retention.
 func (f *fate) keeper(e *kernel.Envelope, d *kernel.Definition, s *scene) kernel.Command {
 	id := fmt.Sprintf("token00%d", f.IntN(6))
 	switch f.IntN(10) {
@@ -405,7 +405,7 @@ func (f *fate) keeper(e *kernel.Envelope, d *kernel.Definition, s *scene) kernel
 	return k
 }
 
-// host is what has to do with nodes.
+// host makes commands about nodes.
 func (f *fate) host(s *scene) kernel.Command {
 	name, secret := fmt.Sprintf("INVITED%d", f.IntN(3)), kernel.SecretID(fmt.Sprint(f.IntN(2)))
 	switch f.IntN(3) {
@@ -418,7 +418,7 @@ func (f *fate) host(s *scene) kernel.Command {
 	return kernel.Members{ID: kernel.DerivedID(fmt.Sprint(f.IntN(5))), Did: pick(f, kernel.MembersDid()), Node: "n1"}
 }
 
-// rare is what people, files and duties say now and then.
+// rare makes the occasional commands of people, files and duties.
 func (f *fate) rare(e *kernel.Envelope, s *scene) kernel.Command {
 	d := pick(f, s.defs)
 	e.Tenant = d.Tenant

@@ -23,33 +23,33 @@ const (
 	Fine       Fault = ""
 	Before     Fault = "before"      // it is refused, and not done
 	After      Fault = "after"       // it is done, and the answer is lost
-	Instead    Fault = "instead"     // it is not done, and nobody knows
-	HangBefore Fault = "hang before" // it is not done, and no answer comes until the caller leaves
-	HangAfter  Fault = "hang after"  // it is done, and no answer comes until the caller leaves
-	Part       Fault = "part"        // the first half of it is done, and nobody knows of any
+	Instead    Fault = "instead"     // it is not done, and the outcome is unknown
+	HangBefore Fault = "hang before" // it is not done, and there is no answer until the caller leaves
+	HangAfter  Fault = "hang after"  // it is done, and there is no answer until the caller leaves
+	Part       Fault = "part"        // the first half of it is done, and the outcome of all is unknown
 )
 
 // faultsInTurn are all of them.
 var faultsInTurn = []Fault{Before, After, Instead, HangBefore, HangAfter, Part}
 
-// Failing is a store of which commits go wrong. What it answers then is what a store may answer.
+// Failing is a store of which commits fail. Its answers then are those that a store may give.
 type Failing struct {
 	metastore.Store
-	// Hung is told each time that a commit hangs.
+	// Hung gets a value each time that a commit hangs.
 	Hung chan struct{}
 	plan func(n int) Fault
 
 	mu   sync.Mutex
 	n    int
-	last []metastore.Result // of what was done of the last batch
+	last []metastore.Result // of the commands of the last batch that were done
 }
 
-// Faulty makes commits of a store go wrong. The plan says how the nth goes, beginning with 0.
+// Faulty makes commits of a store fail. The plan returns the fault of the nth, beginning with 0.
 func Faulty(s metastore.Store, plan func(n int) Fault) *Failing {
 	return &Failing{Store: s, plan: plan, Hung: make(chan struct{}, 1)}
 }
 
-// Last is what was answered to what was done of the last batch, whether the caller heard it or not.
+// Last is the answers to the commands of the last batch that were done, whether the caller got them or not.
 func (f *Failing) Last() []metastore.Result {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +72,7 @@ func (f *Failing) Apply(ctx context.Context, batch []kernel.Envelope) []metastor
 	}
 	switch fault {
 	case Before:
-		return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: a test says so"))
+		return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: a fault of the test"))
 	case After, HangAfter:
 		do(batch)
 	case Part:
@@ -84,11 +84,11 @@ func (f *Failing) Apply(ctx context.Context, batch []kernel.Envelope) []metastor
 		f.Hung <- struct{}{}
 		<-ctx.Done()
 	}
-	return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "outcome unknown: a test says so"))
+	return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "outcome unknown: a fault of the test"))
 }
 
-// insist sends a batch that goes wrong, and then the same words again until they are answered, as couriers do. The
-// answer is that of the time when it was done.
+// insist sends a batch that fails, and repeats it until it is answered, as couriers do. It returns the answer of the
+// time when it was done.
 func (tl *telling) insist(batch []kernel.Envelope, before rows) []metastore.Result {
 	tl.t.Helper()
 	fault := faultsInTurn[tl.count%len(faultsInTurn)]
@@ -128,8 +128,8 @@ func (tl *telling) insist(batch []kernel.Envelope, before rows) []metastore.Resu
 	return results
 }
 
-// impatient has callers who leave while their commits are under way, and come back with the same words until they are
-// answered. What they wanted is done once, whatever they were told when they left.
+// impatient has callers that leave while their commits are under way, and return with the same commands until they
+// are answered. Each command is done once, whatever answer its callers got when they left.
 func impatient(t *testing.T, h Harness) {
 	const callers, each = 8, 10
 	must(t, h, triggered("wanted", kernel.Settings{MaxConcurrency: new(0)}))
@@ -174,7 +174,7 @@ func impatient(t *testing.T, h Harness) {
 	}
 	members.Wait()
 	if left.Load() == 0 {
-		t.Error("nobody left")
+		t.Error("no caller left")
 	}
 	var succeeded int64
 	counts, err := h.Store.Counts(t.Context(), metastore.CountQuery{Tenant: jobs.DefaultTenant, From: Start.AddDate(-50, 0, 0), To: Start.AddDate(50, 0, 0)})

@@ -15,13 +15,13 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
-// A store on a database cannot look up rows while Apply runs: it loads what metastore.Gather names, and no more.
-// This is such a store, on rows in memory. It stops where Apply looks at a row that was not gathered.
+// A store on a database cannot look up rows while Apply runs: it loads what metastore.Gather names, and no more. This
+// is such a store, on rows in memory. It stops where Apply reads a row that was not gathered.
 func TestGathered(t *testing.T) {
 	Run(t, func(*testing.T) Harness { return openGathered() })
 }
 
-// In this life, a command let in all the waiters that were gathered, and a newcomer of the same batch overtook the
+// In this life, a command took all the waiters that were gathered, and a newcomer of the same batch overtook the
 // next.
 func TestGatheredNewcomer(t *testing.T) { live(t, openGathered(), newFate(1029), 300) }
 
@@ -117,7 +117,7 @@ func (v *view) load(w metastore.Wants) []kernel.Row {
 	return found
 }
 
-// waiters are the first n who wait at a gate: each is put aside to see the next, and put back.
+// waiters are the first n runs that wait at a gate: each is put aside to see the next, and put back.
 func waiters(tx metastore.Tx, gate kernel.Ref, n int) []*kernel.Run {
 	var found []*kernel.Run
 	for len(found) < n {
@@ -144,8 +144,8 @@ func (v *view) Get(ref kernel.Ref) kernel.Row {
 	return row
 }
 
-// First is the first of those that are here. If all that were asked for have gone in, others may wait behind them,
-// whom nobody has loaded.
+// First is the first of the loaded ones. If all that were wanted have their slots, others that are not loaded may
+// wait after them.
 func (v *view) First(gate kernel.Ref) *kernel.Run {
 	n, ok := v.first[gate]
 	if !ok {
@@ -160,7 +160,7 @@ func (v *view) First(gate kernel.Ref) *kernel.Run {
 	}
 	real := v.tx.First(gate)
 	if first == nil && real != nil && v.more[gate] && n > 256 {
-		return nil // more wait than a commit loads: as far as a database sees, nobody does
+		return nil // more wait than a commit loads: as far as a database sees, none does
 	}
 	if (first == nil) != (real == nil) || first != nil && real.ID != first.ID {
 		panic(fmt.Sprintf("at %+v, %d waiters were gathered, and the first is another: it is %v", gate, n, real))

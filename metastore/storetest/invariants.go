@@ -25,7 +25,7 @@ func rowsOf(h Harness) rows {
 	return all
 }
 
-// same checks that two states of a store are one, but for the time of the last commit.
+// same checks that two states of a store are equal, except for the time of the last commit.
 func same(t *testing.T, what string, a, b rows) {
 	t.Helper()
 	for _, d := range differences(a, b) {
@@ -71,11 +71,11 @@ func say(r kernel.Row) string {
 	return fmt.Sprintf("%+v", r)
 }
 
-// crowd is how many waiters at a gate may be more than the commands of one batch look at, and so leave behind at a
-// gate that has room, until somebody sends a Hand (see metastore/gates.go).
+// crowd is how many waiters at a gate may be more than the commands of one batch look at, and so stay at a gate that
+// has room, until a Hand (see metastore/gates.go).
 const crowd = 8
 
-// invariants are what holds after every commit, whatever was in it. before is the state one commit earlier.
+// invariants checks what is true after every commit. before is the state one commit earlier.
 func invariants(t *testing.T, before, after rows) {
 	t.Helper()
 	taken, waiting := map[kernel.Ref]int{}, map[kernel.Ref]int{}
@@ -94,7 +94,7 @@ func invariants(t *testing.T, before, after rows) {
 			}
 			run, ok := after[kernel.RunRef(row.Tenant, row.ID)].(*kernel.Run)
 			if row.Until.IsZero() && (!ok || run.Unique == "" || run.State.Final()) {
-				t.Errorf("unique key %s is held by run %s, which is over", row.Name, row.ID)
+				t.Errorf("unique key %s is held by run %s, which has ended", row.Name, row.ID)
 			}
 		case *kernel.Definition:
 			if old, ok := before[ref].(*kernel.Definition); ok && (row.Revision < old.Revision || row.Change < old.Change || row.UID != old.UID && row.Revision == old.Revision) {
@@ -103,7 +103,7 @@ func invariants(t *testing.T, before, after rows) {
 			decided := row.Cursor
 			for _, e := range row.Undecided {
 				if !decided.Before(e.Until) || row.Anchor.Before(e.Until) {
-					t.Errorf("job %s has a schedule that ended at %v, and all is decided until %v", row.Key, e.Until, decided)
+					t.Errorf("job %s has a schedule that ended at %v, but all is decided until %v", row.Key, e.Until, decided)
 				}
 				decided = e.Until
 			}
@@ -124,7 +124,7 @@ func invariants(t *testing.T, before, after rows) {
 		if limit, _, keyed := kernel.KeyOf(g.Name); keyed {
 			bound := kernel.GateRef(g.Tenant, kernel.BoundGate(limit))
 			if old, ok := before[ref].(*kernel.Gate); ok && old.Limit != g.Limit || before[bound] != after[bound] {
-				continue // it has just heard of a new limit; the next who leaves hands on
+				continue // it has just got a new limit; the next run that leaves passes its slot on
 			}
 			if !under(after, g).Free(at) {
 				continue
@@ -241,7 +241,7 @@ func gates(t *testing.T, run *kernel.Run, all rows, taken, waiting map[kernel.Re
 	}
 }
 
-// grown checks what became of a run.
+// grown checks the change of a run.
 func grown(t *testing.T, old, now *kernel.Run) {
 	t.Helper()
 	switch {
@@ -250,7 +250,7 @@ func grown(t *testing.T, old, now *kernel.Run) {
 	case old.State.Final() && now.State != old.State:
 		t.Errorf("run %s was %s and became %s", now.ID, old.State, now.State)
 	case old.Settled() && !equal(old, now):
-		t.Errorf("run %s was over and changed", now.ID)
+		t.Errorf("run %s had ended and changed", now.ID)
 	case !old.Settled() && !now.Settled() && (now.Job != old.Job || now.Key != old.Key || !slices.Equal(now.Gates, old.Gates) || !now.Created.Equal(old.Created)):
 		t.Errorf("run %s became another", now.ID)
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// limited checks what overlap, limits and rates promise of all runs together, by counting runs and not by what gates say.
+// limited checks what overlap, limits and rates guarantee for all runs together, by counting runs and not by the
+// gates' rows.
 func limited(t *testing.T, before, after rows, at time.Time) {
 	t.Helper()
 	alarmed := map[kernel.Ref]bool{}
@@ -37,7 +38,7 @@ func limited(t *testing.T, before, after rows, at time.Time) {
 	}
 }
 
-// crowded checks that a crowd gate lists what is there, and that no more are there than may be.
+// crowded checks that a crowd gate lists all its runs, and no more than allowed.
 func crowded(t *testing.T, before, after rows, g *kernel.Gate) {
 	t.Helper()
 	rest, ok := strings.CutPrefix(g.Name, "crowd/")
@@ -49,13 +50,13 @@ func crowded(t *testing.T, before, after rows, g *kernel.Gate) {
 	was, _ := before[kernel.GateRef(g.Tenant, name)].(*kernel.Gate)
 	old, _ := before[g.Ref()].(*kernel.Gate)
 	if g.Taken == 0 && len(g.Runs) == 0 {
-		t.Errorf("%s is left, and nobody uses it", g.Name)
+		t.Errorf("%s is left, and unused", g.Name)
 	}
 	ones := map[jobs.ID]bool{} // runs, and broadcasts
 	for _, run := range g.Runs {
 		r, ok := after[kernel.RunRef(g.Tenant, run)].(*kernel.Run)
 		if !ok || r.State.Final() || r.Job.String() != id {
-			t.Errorf("%s lists run %s, which is over or of another job", g.Name, run)
+			t.Errorf("%s lists run %s, which has ended or is of another job", g.Name, run)
 			continue
 		}
 		one := r.ID
@@ -67,7 +68,7 @@ func crowded(t *testing.T, before, after rows, g *kernel.Gate) {
 		}
 	}
 	if n := len(ones); gate != nil && was != nil && old != nil && gate.Limit > 0 && gate.Limit == was.Limit && n > gate.Limit && len(old.Runs) <= gate.Limit {
-		t.Errorf("%d runs of job %s are at %s, which lets %d in: the oldest should have been replaced", n, id, name, gate.Limit)
+		t.Errorf("%d runs of job %s are at %s, which allows %d: the oldest should have been replaced", n, id, name, gate.Limit)
 	}
 	waits := 0
 	for _, row := range after {
@@ -81,7 +82,7 @@ func crowded(t *testing.T, before, after rows, g *kernel.Gate) {
 	}
 }
 
-// under is a gate as it holds to the limit of its argument. Its row follows when it is used.
+// under is a gate with the limit of its argument. Its row follows when it is used.
 func under(all rows, g *kernel.Gate) *kernel.Gate {
 	if limit, _, keyed := kernel.KeyOf(g.Name); keyed {
 		if b, ok := all[kernel.GateRef(g.Tenant, kernel.BoundGate(limit))].(*kernel.Gate); ok {

@@ -17,8 +17,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
-// Lives: long lists of random commands, many of them wrong or late, given to the store and to a model, the store in
-// memory. Both must give the same answers, byte for byte, and show the same to every question.
+// Lives: long lists of random commands, many of them wrong or late, for the store and for a model, the store in
+// memory. Both must give the same answers, byte for byte, and return the same to every read.
 
 // Model is the store in memory, as a harness.
 func Model() Harness {
@@ -49,7 +49,7 @@ func lives(t *testing.T, open func(t *testing.T) Harness) {
 	}
 }
 
-// live lets a store and the model live through the same batches.
+// live applies the same batches to a store and the model.
 func live(t *testing.T, h Harness, f *fate, span int) {
 	model := Model()
 	did := map[string]int{}
@@ -85,7 +85,7 @@ func live(t *testing.T, h Harness, f *fate, span int) {
 			t.FailNow()
 		}
 	}
-	// A life in which a verb never succeeds, or never fails, shows nothing about it.
+	// A life in which a verb never succeeds, or never fails, tests nothing about it.
 	for v := kernel.Verb(1); v.String() != "?" && testing.Verbose(); v++ {
 		t.Logf("%-10s %5d done, %5d refused", v, did[v.String()], did[v.String()+" refused"])
 	}
@@ -102,7 +102,7 @@ func sameResult(t *testing.T, e kernel.Envelope, got, want metastore.Result) {
 	t.Helper()
 	a, b := kernel.AppendAnswer(nil, &got.Effect, got.Err), kernel.AppendAnswer(nil, &want.Effect, want.Err)
 	if !bytes.Equal(a, b) {
-		t.Errorf("%s %+v\nis answered with %s\nthe model says  %s", e.Command.Verb(), e.Command, answer(got), answer(want))
+		t.Errorf("%s %+v\nis answered with %s\nthe model answers %s", e.Command.Verb(), e.Command, answer(got), answer(want))
 	}
 }
 
@@ -143,7 +143,7 @@ func firstDifferences(got, want []string) []string {
 	return found
 }
 
-// dump is what a store shows to every question, in lines.
+// dump is the answers of a store to every read, in lines.
 func dump(t *testing.T, h Harness) []string {
 	t.Helper()
 	ctx, now := t.Context(), h.Clock.Now()
@@ -224,12 +224,12 @@ func pages(t *testing.T, s metastore.Store, q metastore.RunQuery) []string {
 	}
 }
 
-// digest stands for all fields of a row.
+// digest is a hash of all fields of a row.
 func digest(row kernel.Row) string {
 	return kernel.DerivedID(string(kernel.AppendRow(nil, row))).String()
 }
 
-// dumpAgenda is what a leader sees.
+// dumpAgenda is what a leader reads.
 func dumpAgenda(t *testing.T, h Harness) []string {
 	t.Helper()
 	a, ctx, now := h.agenda(), t.Context(), h.Clock.Now()

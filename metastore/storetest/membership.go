@@ -8,9 +8,9 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Crew judges who is a member; open makes an empty crew, and the answer of beside is another end of the same.
+// Membership tests a list of members; open makes an empty one, and its result other is another end of the same.
 func Membership(t *testing.T, open func(t *testing.T) (c metastore.Membership, beside func() metastore.Membership)) {
-	const long = time.Hour // nobody's time is over before the test is
+	const long = time.Hour // no lease expires before the test ends
 	names := func(t *testing.T, c metastore.Membership) (list []string) {
 		t.Helper()
 		members, err := c.Members(t.Context())
@@ -53,13 +53,13 @@ func Membership(t *testing.T, open func(t *testing.T) (c metastore.Membership, b
 		leave(t, c, b) // again
 		wants(t, beside(), "A")
 	})
-	t.Run("a lease is over", func(t *testing.T) {
+	t.Run("a lease expires", func(t *testing.T) {
 		c, _ := open(t)
 		stay(t, c, a, long)
 		stay(t, c, b, 200*time.Millisecond)
 		for deadline := time.Now().Add(20 * time.Second); len(names(t, c)) > 1; time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatal("a member whose time is over is still there")
+				t.Fatal("a member with an expired lease is still there")
 			}
 		}
 		wants(t, c, "A")
@@ -88,7 +88,7 @@ func Membership(t *testing.T, open func(t *testing.T) (c metastore.Membership, b
 		if again := member(); !again.Since.After(first.Since) || again.Fired != 0 || again.Nonce != "2" {
 			t.Errorf("%+v became %+v", first, again)
 		}
-		leave(t, c, b) // the earlier one says goodbye late
+		leave(t, c, b) // the earlier one leaves late
 		wants(t, c, "b")
 	})
 }

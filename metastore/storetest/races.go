@@ -11,18 +11,17 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Races: as many as there are racers compare what they saw with what is there, at the same moment, and one of them
-// finds it so.
+// Races: concurrent racers send commands that depend on the state they read, and only one of them may win.
 
 const racers = 32
 
 type contest struct {
 	name string
-	// begin brings the store to where the race begins, and answers with what each racer says.
+	// begin prepares the store for the race, and returns each racer's command.
 	begin func(t *testing.T, h Harness) func(i int) kernel.Command
-	// wins says that an answer without an error is that of the winner; nil: each is.
+	// wins reports whether an answer without an error is that of the winner; nil: each is.
 	wins func(e kernel.Effect) bool
-	// refused is how losers are answered; none: without an error.
+	// refused are the answers to losers; none: without an error.
 	refused []jobs.Code
 }
 

@@ -10,28 +10,28 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// What a store says when it says no. The codes survive every courier.
+// The refusals of a store. The codes survive every courier.
 
 func refusals(t *testing.T, open func(t *testing.T) Harness) {
 	t.Run("reads of what is not there", func(t *testing.T) {
 		h, ctx := open(t), t.Context()
-		if _, err := h.Store.Definition(ctx, "nobody", "none"); !errors.Is(err, jobs.NotFound) {
+		if _, err := h.Store.Definition(ctx, "absent", "none"); !errors.Is(err, jobs.NotFound) {
 			t.Errorf("a job: %v", err)
 		}
-		if _, err := h.Store.Run(ctx, "nobody", jobs.ID{1}); !errors.Is(err, jobs.NotFound) {
+		if _, err := h.Store.Run(ctx, "absent", jobs.ID{1}); !errors.Is(err, jobs.NotFound) {
 			t.Errorf("a run: %v", err)
 		}
-		if g, err := h.Store.Global(ctx, "nobody"); err != nil || g == nil {
-			t.Errorf("what holds for a tenant without rows: %v, %v", g, err)
+		if g, err := h.Store.Global(ctx, "absent"); err != nil || g == nil {
+			t.Errorf("the settings of a tenant without rows: %v, %v", g, err)
 		}
-		if p, err := h.Store.Runs(ctx, metastore.RunQuery{Tenant: "nobody"}); err != nil || len(p.Runs) > 0 || p.Next != "" {
+		if p, err := h.Store.Runs(ctx, metastore.RunQuery{Tenant: "absent"}); err != nil || len(p.Runs) > 0 || p.Next != "" {
 			t.Errorf("a list: %+v, %v", p, err)
 		}
-		if l, err := h.Store.Ledger(ctx, "nobody", jobs.ID{1}, 10); err != nil || len(l) > 0 {
+		if l, err := h.Store.Ledger(ctx, "absent", jobs.ID{1}, 10); err != nil || len(l) > 0 {
 			t.Errorf("a ledger: %v, %v", l, err)
 		}
 		for _, forged := range []string{"x", "00000000", "../../etc/passwd", "' OR 1=1--"} {
-			if _, err := h.Store.Runs(ctx, metastore.RunQuery{Tenant: "nobody", Cursor: forged}); !errors.Is(err, jobs.BadInput) {
+			if _, err := h.Store.Runs(ctx, metastore.RunQuery{Tenant: "absent", Cursor: forged}); !errors.Is(err, jobs.BadInput) {
 				t.Errorf("the forged cursor %q: %v", forged, err)
 			}
 		}
@@ -77,7 +77,7 @@ func refusals(t *testing.T, open func(t *testing.T) Harness) {
 			t.Errorf("%d answers", len(r))
 		}
 	})
-	t.Run("a caller who has left", func(t *testing.T) {
+	t.Run("a caller that has left", func(t *testing.T) {
 		h := open(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -123,7 +123,7 @@ func refusals(t *testing.T, open func(t *testing.T) Harness) {
 	})
 }
 
-// signs says whether the store refuses an envelope without an actor. A courier may fill it in instead.
+// signs reports whether the store refuses an envelope without an actor. A courier may fill it in instead.
 func signs(h Harness) bool {
 	r := h.Store.Apply(context.Background(), []kernel.Envelope{{ID: jobs.ID{9}, Tenant: "default", Command: kernel.Forget{Name: "x"}}})
 	return r[0].Err != nil

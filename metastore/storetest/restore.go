@@ -14,7 +14,7 @@ import (
 
 // RestoreThenApply checks that an engine that was restored from a snapshot applies commands as the live one does, at
 // every step of random lives: the same answers, the same rows, the same order of the runs that can be claimed. carry
-// writes an engine's rows down and reads them into a new one.
+// encodes an engine's rows and decodes them into a new one.
 func RestoreThenApply(t *testing.T, carry func(t *testing.T, from *memstore.Engine) *memstore.Engine) {
 	for seed := range uint64(tests.Size(1, 2, 4)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -22,15 +22,15 @@ import (
 //	----
 //	r1 Scheduled, due +30m
 //
-// The first word is the verb or what is to be shown, then come names, then word=value. Times are written from the
-// beginning of the story: +30m. Runs have names instead of ids; a fired one is called by its job and due time:
-// report@+1m, one that follows another by that one and its job: r1>mail, and
-// r1>mail.2 if there is one between. See command.go for the commands, show.go for what can be shown.
+// The first word is the verb or what is to be shown, then come names, then name=value. Times count from the beginning
+// of the story: +30m. Runs have names instead of ids; a fired one is called by its job and due time: report@+1m, one
+// that follows another by that one and its job: r1>mail, and r1>mail.2 if there is one between. See command.go for
+// the commands, show.go for what can be shown.
 
 //go:embed testdata/*.txt
 var testdata embed.FS
 
-// script is a story as it is written.
+// script is a story in its file.
 type script struct {
 	name  string
 	title string // lines with "#", as they are
@@ -95,22 +95,22 @@ func (s script) String() string {
 	return b.String()
 }
 
-// way is a way of telling a story. The effects must be the same in all of them.
+// way is a way to play a story. The effects must be the same in all of them.
 type way struct {
 	name   string
 	twice  bool // every command is sent a second time
-	beside bool // every command stands in a batch between refused ones
+	beside bool // every command is in a batch between refused ones
 	crash  int  // the store crashes after so many commands
 	faults bool // every command goes wrong once before it is done
 }
 
-var ways = []way{{name: "plain"}, {name: "twice", twice: true}, {name: "beside refused ones", beside: true},
+var ways = []way{{name: "plain"}, {name: "twice", twice: true}, {name: "among refused ones", beside: true},
 	{name: "crash after each", crash: 1}, {name: "crash after three", crash: 3}, {name: "crash after each, twice", crash: 1, twice: true},
-	{name: "with faults", faults: true}, {name: "with faults, beside refused ones", faults: true, beside: true}}
+	{name: "with faults", faults: true}, {name: "with faults, among refused ones", faults: true, beside: true}}
 
 // slowWays are those of a store on which a commit or a crash takes long: all that can happen, at once.
-var slowWays = []way{{name: "plain"}, {name: "twice, beside refused ones, with faults", twice: true, beside: true, faults: true},
-	{name: "twice, beside refused ones, crash after three", twice: true, beside: true, crash: 3}}
+var slowWays = []way{{name: "plain"}, {name: "twice, among refused ones, with faults", twice: true, beside: true, faults: true},
+	{name: "twice, among refused ones, crash after three", twice: true, beside: true, crash: 3}}
 
 func tellAll(t *testing.T, s script, open func(t *testing.T) Harness) {
 	first := open(t)
@@ -118,7 +118,7 @@ func tellAll(t *testing.T, s script, open func(t *testing.T) Harness) {
 		t.Skip("the store's clock cannot be set")
 	}
 	if first.retainer() == nil && slices.ContainsFunc(s.steps, func(st step) bool { return st.line == "retain" }) {
-		t.Skip("nobody can have the store forget")
+		t.Skip("the store cannot purge")
 	}
 	all := ways
 	if first.Slow {
@@ -133,9 +133,9 @@ func tellAll(t *testing.T, s script, open func(t *testing.T) Harness) {
 			if i > 0 {
 				h = open(t)
 			}
-			told := tell(t, h, s, w)
+			played := tell(t, h, s, w)
 			for i := range s.steps {
-				if got, want := told.steps[i].effects, s.steps[i].effects; got != want {
+				if got, want := played.steps[i].effects, s.steps[i].effects; got != want {
 					t.Fatalf("%s\nis\n%s\nwant\n%s", s.steps[i].line, got, want)
 				}
 			}
@@ -143,7 +143,7 @@ func tellAll(t *testing.T, s script, open func(t *testing.T) Harness) {
 	}
 }
 
-// Retell tells each story to a store of its own and answers with the files as they should be, by name.
+// Retell plays each story on a store of its own and returns the files as they should be, by name.
 func Retell(t *testing.T, open func(t *testing.T) Harness) map[string]string {
 	files := map[string]string{}
 	for _, s := range stories(t) {
@@ -165,15 +165,15 @@ type telling struct {
 func tell(t *testing.T, h Harness, s script, w way) script {
 	t.Helper()
 	tl := &telling{t: t, h: h, way: w, names: map[jobs.ID]string{}}
-	told := s
-	told.steps = slices.Clone(s.steps)
-	for i := range told.steps {
-		told.steps[i].effects = tl.step(told.steps[i].line)
+	played := s
+	played.steps = slices.Clone(s.steps)
+	for i := range played.steps {
+		played.steps[i].effects = tl.step(played.steps[i].line)
 		if t.Failed() {
-			t.Fatalf("at: %s", told.steps[i].line)
+			t.Fatalf("at: %s", played.steps[i].line)
 		}
 	}
-	return told
+	return played
 }
 
 func (tl *telling) step(line string) string {
@@ -221,7 +221,7 @@ func withoutAnswers(all rows, c kernel.Command) rows {
 	return all
 }
 
-// learn remembers the names of what an effect holds.
+// learn remembers the names in an effect.
 func (tl *telling) learn(e kernel.Effect, c kernel.Command) {
 	for _, d := range e.Definitions {
 		tl.names[d.UID] = string(d.Key)
@@ -250,7 +250,7 @@ func (tl *telling) learn(e kernel.Effect, c kernel.Command) {
 	}
 }
 
-// apply sends a command the way the story is told, and watches what else happens.
+// apply sends a command in the way of the story, and checks its other effects.
 func (tl *telling) apply(e kernel.Envelope) metastore.Result {
 	tl.t.Helper()
 	ctx := tl.t.Context()
@@ -296,7 +296,7 @@ func nonsense(e kernel.Envelope, kind int) kernel.Envelope {
 	e.ID = id
 	switch kind {
 	case 1:
-		e.Command = kernel.Claim{ID: id, Worker: "nobody", Attempt: 1} // no such run
+		e.Command = kernel.Claim{ID: id, Worker: "absent", Attempt: 1} // no such run
 	case 2:
 		e.Command = kernel.Create{ID: id, Key: "no.such.job"}
 	case 3:
@@ -305,7 +305,7 @@ func nonsense(e kernel.Envelope, kind int) kernel.Envelope {
 	return e
 }
 
-// sameAnswer checks that the second answer says what the first said.
+// sameAnswer checks that two answers are equal.
 func sameAnswer(t *testing.T, c kernel.Command, first, second metastore.Result) {
 	t.Helper()
 	if (first.Err == nil) != (second.Err == nil) || first.Err != nil && jobs.CodeOf(first.Err) != jobs.CodeOf(second.Err) {
@@ -313,7 +313,8 @@ func sameAnswer(t *testing.T, c kernel.Command, first, second metastore.Result) 
 		return
 	}
 	a, b := first.Run(), second.Run()
-	byName := second.Existing && b != nil && b.State == kernel.New // of a run that has long been over, only the name is known
+	// Of a run that has long been over, only the name is known.
+	byName := second.Existing && b != nil && b.State == kernel.New
 	if a != nil && b != nil && !byName && (a.ID != b.ID || a.State != b.State || a.Attempt != b.Attempt) {
 		t.Errorf("%s, sent twice, is answered with %s %s, then with %s %s", c.Verb(), a.ID, a.State, b.ID, b.State)
 	}

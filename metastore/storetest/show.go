@@ -12,21 +12,21 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// What a story can look at. What needs a leader's eyes or the rows themselves shows nothing to those who have
-// neither, and so must not stand in a story without one of the others that would fail as well.
+// The reads of a story. Those that need a leader's reads or the rows show nothing for stores without them, so a story
+// must have one of the others that would fail as well.
 //
 //	run RUN              the run            history RUN          its history
-//	runs [KEY] [state=] [cause=]  a list of runs     job KEY [FIELD ...]  the job, and what holds
+//	runs [KEY] [state=] [cause=]  a list of runs     job KEY [FIELD ...]  the job, and its settings
 //	ledger KEY           missed ranges      counts [KEY]         runs by state
 //	changes N            jobs changed since a change number
-//	waking               who wakes by now, and what comes next
-//	ready APP            who may be claimed leased                attempts under way
+//	waking               runs that wake by now, and the next time
+//	ready APP            runs to claim      leased               attempts under way
 //	unserved             gates with a free slot and a waiter
-//	lapsed               unique keys whose time is over
-//	tokens               who may come in         session SESSION  a session
+//	lapsed               expired unique keys
+//	tokens               all tokens         session SESSION      a session
 //	calendars            those of the tenant
-//	audits [target=] [by=] [before=n] [limit=n]  who changed what
-//	versions KEY         what was said about the job before
+//	audits [target=] [by=] [before=n] [limit=n]  the audits
+//	versions KEY         the job's former versions
 //	aged +1h [limit=n]   rows that became history before a time
 func shows(verb string) func(*telling, words) string {
 	return map[string]func(*telling, words) string{
@@ -71,7 +71,7 @@ func showRuns(tl *telling, w words) string {
 	return several(page.Runs, tl.sayRun)
 }
 
-// showJob shows a job, and the fields of what holds for it that are named.
+// showJob shows a job, and some of its effective settings.
 func showJob(tl *telling, w words) string {
 	d, err := tl.h.Store.Definition(tl.t.Context(), tenantOf(w), jobs.Key(w.name(0)))
 	if err != nil {
@@ -154,7 +154,7 @@ func showChanges(tl *telling, w words) string {
 func (tl *telling) leader() metastore.Agenda {
 	a := tl.h.agenda()
 	if a == nil {
-		tl.t.Skip("this story looks through a leader's eyes, and the store has none")
+		tl.t.Skip("this story needs a leader's reads, and the store has none")
 	}
 	return a
 }
@@ -231,7 +231,7 @@ func showLapsed(tl *telling, _ words) string {
 	}
 	var lines []string
 	for _, ref := range list {
-		if ref.Name != kernel.AnswerName(nonsenseID(2)) { // the story tells nothing of that one
+		if ref.Name != kernel.AnswerName(nonsenseID(2)) { // the story leaves that one out
 			lines = append(lines, tl.named(ref.Name))
 		}
 	}

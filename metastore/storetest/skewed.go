@@ -9,15 +9,15 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// skewed has clients whose clocks are wrong send each request many times, over three hours. Each makes one run, and what
-// becomes of it goes by the store's clock.
+// skewed has clients with wrong clocks repeat each request many times, over three hours. Each makes one run, which
+// follows the store's clock.
 func skewed(t *testing.T, h Harness) {
 	if h.Clock == nil {
 		t.Skip("the store's clock cannot be set")
 	}
 	const wait, hold = 10 * time.Second, time.Minute
 	must(t, h, triggered("k", kernel.Settings{}))
-	h.Clock.Advance(28*time.Second + 500*time.Millisecond) // names of runs that are over are forgotten at full half minutes
+	h.Clock.Advance(28*time.Second + 500*time.Millisecond) // names of finished runs are forgotten at full half minutes
 	offsets := []time.Duration{-time.Hour, -time.Minute, -35 * time.Second, 0, 35 * time.Second, 61 * time.Second, time.Hour}
 	now, made := h.Clock.Now(), 0
 	id := func(offset time.Duration) jobs.ID { // as jobs.NewID makes it of the client's clock, without chance
@@ -57,7 +57,7 @@ func skewed(t *testing.T, h Harness) {
 	}
 	for _, at := range []time.Duration{hold - time.Second, hold + time.Second, hold + 2*time.Second, 91 * time.Second, 130 * time.Second, time.Hour - 10*time.Second, time.Hour + 10*time.Second, 3 * time.Hour} {
 		h.Clock.Advance(now.Add(at).Sub(h.Clock.Now()))
-		apply(kernel.Create{ID: id(0), Key: "k"}) // time goes on with a commit
+		apply(kernel.Create{ID: id(0), Key: "k"}) // time advances with a commit
 		for _, c := range clients {
 			for what, k := range map[string]kernel.Create{"plain": c.plain, "unique": c.unique} {
 				e := apply(k)

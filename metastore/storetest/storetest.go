@@ -1,8 +1,7 @@
-// Package storetest is the judge of every store: stories that are told to it command by command, and whose every
-// effect is written down; crowds that want the same run or the same slot; and long random lives, compared with the
-// store in memory.
+// Package storetest tests every store: by stories, with the expected effect of each command; by crowds that compete
+// for the same run or slot; and by long random lives, compared with the store in memory.
 //
-// A body of the store has one test that calls [Run]:
+// Each store has one test that calls [Run]:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) storetest.Harness {
@@ -11,8 +10,7 @@
 //		})
 //	}
 //
-// Where to start: testdata, where the stories are; they are the examples of what the commands mean. script.go says
-// how they are written.
+// Where to start: the stories in testdata, which show what the commands mean. script.go has the syntax.
 package storetest
 
 import (
@@ -26,23 +24,23 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Harness is a store of its own for one case, and what can be done to it and seen of it. What a body cannot do is
-// left out, and the cases that need it are left out with it.
+// Harness is a store of its own for one case, and the means to control and inspect it. A store may lack some; the
+// cases that need them are skipped.
 type Harness struct {
-	// Store is what is judged.
+	// Store is the tested store.
 	Store metastore.Store
-	// Agenda is what a leader reads of it; nil: Store itself if it has one, else nobody can.
+	// Agenda is a leader's reads; nil: Store itself if it has them, else none.
 	Agenda metastore.Agenda
-	// Clock is the clock that the store stamps its commits by; nil: it goes by another, and no story is told.
+	// Clock is the clock that the store stamps its commits by; nil: it uses another, and no story is played.
 	Clock *Clock
 	// Rows are all rows as an engine in memory would capture them, in any order; nil: they cannot be seen.
 	Rows func() iter.Seq[kernel.Row]
-	// Retain forgets runs that are over; nil: Store does, or nobody can.
+	// Retain purges; nil: Store does, or nothing can.
 	Retain metastore.Retainer
 	// Crash ends the store without warning and opens it again from what it left behind. It goes by the same clock.
 	// The old harness is not used afterwards. Nil: nothing survives.
 	Crash func(t *testing.T) Harness
-	// Slow says that opening the store, or a commit, takes long: fewer lives and fewer crashes are shown.
+	// Slow means that opening the store, or a commit, takes long: fewer lives and fewer crashes are tested.
 	Slow bool
 }
 
@@ -55,7 +53,7 @@ func (h *Harness) agenda() metastore.Agenda {
 	return a
 }
 
-// retainer is who forgets runs, or nil.
+// retainer purges runs, or is nil.
 func (h *Harness) retainer() metastore.Retainer {
 	if h.Retain != nil {
 		return h.Retain
@@ -67,7 +65,7 @@ func (h *Harness) retainer() metastore.Retainer {
 // Start is the time at which a Clock begins.
 var Start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// Clock is a clock that stands still until it is moved.
+// Clock is a clock that changes only by Advance.
 type Clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -90,11 +88,11 @@ func (c *Clock) Advance(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// Run judges a store; open makes a new one for each case. By default it tells one story in eight, as Sample does: the
-// store in memory, which says what the stories mean, is told all of them in any case.
+// Run tests a store; open makes a new one for each case. By default it plays one story in eight, as Sample does: the
+// store in memory, which defines the meaning of the stories, gets all of them in any case.
 func Run(t *testing.T, open func(t *testing.T) Harness) { Sample(t, tests.Size(8, 1, 1), open) }
 
-// Sample judges a store, but tells it only one story in so many.
+// Sample tests a store, with only one story in so many.
 func Sample(t *testing.T, every int, open func(t *testing.T) Harness) {
 	t.Run("stories", func(t *testing.T) {
 		for i, s := range stories(t) {

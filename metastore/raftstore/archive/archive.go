@@ -217,7 +217,7 @@ func (a *Archive) fail(err error) {
 // Runs of one log entry are numbered from the entry's index on.
 const positionBits = 24
 
-// Begin says that the runs appended from now on are settled by a log entry. Their keys follow from its index.
+// Begin sets the log entry that settles the runs appended from now on. Their keys follow from its index.
 func (a *Archive) Begin(entry uint64) { a.entry, a.position = entry, 0 }
 
 // Append adds settled runs, in the order in which they ended. It waits only when the buffer is full.

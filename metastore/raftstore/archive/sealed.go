@@ -29,7 +29,7 @@ type sealed struct {
 	hidden      []byte // a bit a run
 	first, last uint64 // its range of numbers; some may have no run
 	begins      int64  // when the first of them ended
-	damaged     bool   // a run in it does not read as it was written, so it is not written anew; guarded by Archive.filing
+	damaged     bool   // it has a damaged run, so it is not rewritten; guarded by Archive.filing
 }
 
 var (
@@ -130,7 +130,7 @@ type writer struct {
 	tx    *bbolt.Tx
 	make  *maker
 	runs  *bbolt.Bucket // of the transaction
-	room  []byte        // keys and records of the transaction: those they are copied from may go before they are written
+	room  []byte        // keys and records of the transaction: their sources may change before the commit
 	begin int64
 	named bool // the file has its name
 }

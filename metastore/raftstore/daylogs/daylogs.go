@@ -205,7 +205,8 @@ func (l *Logs) keep(d *day, lines []metastore.LogLine) (kept []metastore.LogLine
 	a := d.attempt(n, lines[0].Attempt)
 	if a == nil {
 		a = d.add(n, lines[0].Attempt)
-		if o := l.others(d); len(o) > 0 && (lines[0].Sequence > 1 || o[len(o)-1].index != nil) { // it may have begun before midnight
+		// It may have begun before midnight.
+		if o := l.others(d); len(o) > 0 && (lines[0].Sequence > 1 || o[len(o)-1].index != nil) {
 			if err := l.carry(a, n, o); err != nil {
 				return nil, 0, err
 			}

@@ -252,7 +252,8 @@ func (s *server) prepare() (err error) {
 func (s *server) command(path string, args ...string) *exec.Cmd {
 	c := exec.Command(path, args...)
 	c.Dir, c.Stdout, c.Stderr = s.dir, &s.log, &s.log
-	c.Env = append(os.Environ(), "HOME="+s.dir, "TMPDIR="+s.dir, "LC_ALL=C") // whose TMPDIR it is may not let the server in
+	// The test's own TMPDIR may be closed to the server's user.
+	c.Env = append(os.Environ(), "HOME="+s.dir, "TMPDIR="+s.dir, "LC_ALL=C")
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: s.as, Pdeathsig: syscall.SIGKILL}
 	return c
 }
