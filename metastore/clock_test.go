@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-func TestClockBelievesWhatStands(t *testing.T) {
+func TestClockFollowsLastingSteps(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	type set struct {
 		at, to time.Duration // after so long, the wall clock is so much ahead of the truth

@@ -93,7 +93,7 @@ func TestGroupSharesCommits(t *testing.T) {
 	}
 }
 
-func TestGroupSaysWhatIsUnknown(t *testing.T) {
+func TestGroupReportsUnknownOutcomes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGroup(100, 1, newSlow().commit)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -326,7 +326,7 @@ func (m *plain) fail(r *plainRun, code string, lost, final, running bool) (betwe
 	return [2]time.Duration{low, high}
 }
 
-// budgeted asks the budget of the job and then that of all for a turn, each once.
+// budgeted takes a turn from the budget of the job and then from that of all, each once.
 func (m *plain) budgeted(r *plainRun) time.Time {
 	for ; r.budgets < 2; r.budgets++ {
 		name, rate := "retries of "+r.job.uid.String(), r.job.p.RetryBudget
@@ -381,7 +381,7 @@ func asPlain(run *kernel.Run) string {
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
 // Random policies and random lives: the store and the plain model agree about every run after every command.
-func TestLimitsAndRetriesAreAsThePlainModelSays(t *testing.T) {
+func TestLimitsAndRetriesMatchThePlainModel(t *testing.T) {
 	rounds := tests.Size(60, 300, 300)
 	for seed := range uint64(rounds) {
 		if !t.Run("", func(t *testing.T) { drive(t, seed) }) {
@@ -534,7 +534,7 @@ func drive(t *testing.T, seed uint64) {
 					m.leave(run)
 				}
 			}
-		case 9: // time passes, and what is due by then comes at its time
+		case 9: // time passes, and due runs start at their times
 			to := now.Add(time.Duration(r.IntN(3000)) * time.Millisecond)
 			for {
 				var first *kernel.Run

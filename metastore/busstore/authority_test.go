@@ -210,7 +210,7 @@ func TestWorkerThatLies(t *testing.T) {
 	h.must(t, w, about)
 	finish := kernel.Finish{ID: run, Worker: "billing-1", Attempt: 1, Outcome: kernel.OutcomeSuccess, Result: []byte(`"ok"`)}
 	with := func(change func(*kernel.Finish)) kernel.Finish { f := finish; change(&f); return f }
-	// Attempts that are not the current one, workers that do not have it, results that are none.
+	// Reports for former attempts, from other workers, and malformed ones.
 	h.refused(t, w, with(func(f *kernel.Finish) { f.Attempt = 0 }), jobs.BadInput)
 	h.refused(t, w, with(func(f *kernel.Finish) { f.Attempt = 2 }), jobs.Stale)
 	h.refused(t, w, with(func(f *kernel.Finish) { f.Worker = "billing-2" }), jobs.Forbidden)
@@ -242,7 +242,7 @@ func TestWorkerThatLies(t *testing.T) {
 	h.must(t, w, kernel.Returned{ID: other, Worker: "billing-1", Attempt: 1})
 }
 
-// Tenants do not see each other, and names in envelopes are not believed.
+// Tenants do not see each other, and names in envelopes are ignored.
 func TestTenantsAndActors(t *testing.T) {
 	h := newHouse(t, Config{})
 	w := h.as(worker)
@@ -331,7 +331,7 @@ func TestOriginsAreTheConnections(t *testing.T) {
 	}
 }
 
-// A batch whose runs have one parent costs one look at it.
+// A batch whose runs have one parent reads it once.
 func TestAParentIsLookedUpOnce(t *testing.T) {
 	hub, counted := membus.New(), &lookups{Store: memstore.Open(memstore.Config{})}
 	if err := Serve(t.Context(), hub.As(node), counted, Config{}); err != nil {
@@ -441,7 +441,7 @@ func TestAWorkerOfNoApp(t *testing.T) {
 	}
 }
 
-// The run that gets a freed slot is not the business of the worker that freed it.
+// The worker that freed a slot does not see the run that gets it.
 func TestAnswersHoldOwnRunsOnly(t *testing.T) {
 	h := newHouse(t, Config{})
 	w, c := h.as(worker), h.as(client)

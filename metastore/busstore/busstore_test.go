@@ -98,7 +98,7 @@ func allDone(t *testing.T, results []metastore.Result) {
 	}
 }
 
-// An answer that was lost is asked for again: the command is done once, and the caller learns of it.
+// A request whose answer was lost is repeated: the command is done once, and the caller gets its result.
 func TestLostAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, l := open(t)
@@ -353,7 +353,7 @@ func TestMessagesFit(t *testing.T) {
 			t.Fatalf("answer %d is that of run %s in state %s", i, run.ID, run.State)
 		}
 	}
-	// A command beyond the limit is refused without being sent, and spoils no neighbour.
+	// A command beyond the limit is refused without being sent, and affects no other.
 	huge := kernel.Register{App: "a", Worker: "w", Job: kernel.Declaration{Key: "huge", Kind: kernel.Triggered, Schema: make([]byte, 200<<10)}}
 	l.limit = 150 << 10
 	results = s.Apply(t.Context(), append([]kernel.Envelope{{Command: huge}}, creates(100, 2, "")...))
@@ -363,7 +363,7 @@ func TestMessagesFit(t *testing.T) {
 	allDone(t, results[1:])
 	l.limit = limit
 
-	// Pages and lists come in pieces.
+	// Pages and lists need several messages.
 	var all []*kernel.Run
 	q := metastore.RunQuery{Limit: metastore.MaxPage}
 	for {
@@ -419,7 +419,7 @@ func TestMessagesFit(t *testing.T) {
 	}
 }
 
-// Callers who come while requests are under way share the next one.
+// Callers that arrive while requests are under way share the next one.
 func TestConcurrentCallersShareRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, l := open(t)

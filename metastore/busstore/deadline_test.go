@@ -29,7 +29,7 @@ func (l *holding) holdNext() {
 	l.hold = true
 }
 
-// holds takes a request if it is to be held back.
+// holds takes a request if it is to be delayed.
 func (l *holding) holds(request []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +54,7 @@ func (l *holding) Call(ctx context.Context, service string, request []byte) ([]b
 	return l.Calls.Call(ctx, service, request)
 }
 
-// A copy of a request that comes after its sender has stopped waiting for it is not executed, however late it comes.
+// A copy of a request that arrives after its sender has stopped waiting is not executed, however late it is.
 func TestLateRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := open(t)
@@ -107,7 +107,7 @@ func TestLateRequests(t *testing.T) {
 			t.Errorf("after an edit that came late, the priority is %d: %v", d.Policy.Priority, err)
 		}
 
-		// One that is on its way for as long as its sender waits is executed.
+		// One that is on its way no longer than its sender waits is executed.
 		l.holdNext()
 		go func() {
 			time.Sleep(attempt - time.Second)

@@ -53,7 +53,7 @@ func TestHeed(t *testing.T) {
 			t.Errorf("it ended after %v with %v", took, err)
 		}
 		die()
-		// The same term once more ends nothing.
+		// The same term again ends nothing.
 		if err := node.Serve(t.Context(), "other", func(context.Context, bus.Principal, []byte) ([]byte, error) {
 			time.Sleep(time.Second)
 			return []byte("yes"), nil
@@ -140,7 +140,7 @@ func TestHeedAsksTheLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The next one is frozen at once: after one call without an answer the others have a chance again.
+	// The next one is frozen at once: after one call without an answer the client asks the others again.
 	serve("frozen, too", 9, false)
 	leads(9)
 	if err := ask(10 * time.Millisecond); err == nil {

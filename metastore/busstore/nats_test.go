@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/storetest"
 )
 
-// A store behind a real server is the store, too.
+// A store behind a real NATS server passes the same suite.
 func TestStoreBehindNATS(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		server, err := embedded.Start(embedded.Config{DontListen: true})

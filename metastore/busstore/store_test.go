@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/storetest"
 )
 
-// A store behind a bus is the store: the same stories, crowds and lives.
+// A store behind a bus passes the same suite: stories, crowds and lives.
 func TestStoreBehindMembus(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		clock, engine, hub := storetest.NewClock(), memstore.New(memstore.Config{}), membus.New()

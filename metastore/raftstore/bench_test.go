@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// BenchmarkApply shows what commits cost: go test -run '^$' -bench Apply -benchtime 3s ./metastore/raftstore
+// BenchmarkApply measures commits: go test -run '^$' -bench Apply -benchtime 3s ./metastore/raftstore
 func BenchmarkApply(b *testing.B) {
 	for _, kind := range []Log{LogBolt, LogWAL} {
 		b.Run(string(kind), func(b *testing.B) {

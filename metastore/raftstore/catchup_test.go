@@ -50,8 +50,8 @@ func (c *cluster) load(callers int, rest time.Duration) (stop func() int) {
 	}
 }
 
-// A node that joins, and one that was away while the log was cut, get the runs that have ended from others, while more
-// end: none is lost, none is there twice.
+// A node that joins, and one that was down while the log was cut, get the runs that have ended from others, while
+// more end: none is lost, none is doubled.
 func TestCatchUpBySnapshot(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -77,7 +77,7 @@ func TestCatchUpBySnapshot(t *testing.T) {
 	c.stop(away)
 	before, _ := c.leader().log.FirstIndex()
 	stop = c.load(4, 0)
-	eventually(t, "the log is cut beyond what the absent node has", func() bool {
+	eventually(t, "the log is cut beyond the absent node's last entry", func() bool {
 		first, _ := c.leader().log.FirstIndex()
 		return first > before && first > was>>24+10
 	})
@@ -87,7 +87,7 @@ func TestCatchUpBySnapshot(t *testing.T) {
 	t.Logf("%d more", n)
 	eventually(t, "it has caught up", func() bool { return c.stores[away].Age() < time.Second })
 	c.same()
-	// All that ended is there once.
+	// Each ended run is there once.
 	seen := map[jobs.ID]int{}
 	cursor := ""
 	for {
@@ -181,7 +181,7 @@ func (*sink) Close() error  { return nil }
 func (*sink) ID() string    { return "sink" }
 func (*sink) Cancel() error { return nil }
 
-// A snapshot taken after any entry, and the entries behind it, make the same rows and the same archive.
+// A snapshot taken after any entry, and the entries after it, make the same rows and the same archive.
 func TestSnapshotAtEveryIndex(t *testing.T) {
 	tests.Long(t)
 	long := replica(t)
@@ -299,7 +299,7 @@ func TestSnapshotAtEveryIndex(t *testing.T) {
 				t.Fatalf("restored at entry %d, and brought up to date later, rows or archive are others", i)
 			}
 		}
-		// Cut short, or with a bit changed anywhere, it is not restored at all.
+		// Truncated, or with a bit changed anywhere, it is not restored at all.
 		was := m.engine.Hash()
 		for _, n := range []int{1, snapshots[i].Len() / 2, snapshots[i].Len() - 1} {
 			hurt := bytes.Clone(snapshots[i].Bytes())
@@ -328,7 +328,7 @@ func archivedBy(t *testing.T, m *machine) string {
 	return fmt.Sprint(m.archive.Last(), "\n", b.String())
 }
 
-// A leader whose snapshot has rotted does not send it, and makes another one for the node that needs it.
+// A leader with a damaged snapshot does not send it, and makes another one for the node that needs it.
 func TestRottenSnapshotIsNotSent(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, func(c *Config) { c.SnapshotAfter, c.Trailing, c.Log = 1<<30, 1, LogBolt })

@@ -160,7 +160,7 @@ func (c *cluster) adopt(adjust func(*Config)) {
 // patience is how long a test waits for an expected event.
 const patience = 30 * time.Second
 
-// eventually waits until something is so.
+// eventually waits until a condition is true.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/archive"
 )
 
-// copyTo writes records down.
+// copyTo writes records to a buffer.
 func copyTo(w io.Writer) func([]archive.Record) error {
 	return func(part []archive.Record) error {
 		for _, r := range part {

@@ -152,7 +152,7 @@ func sizeOf(t *testing.T, dir string) (size int64) {
 	return size
 }
 
-// The log stays short however much goes through it, and reopening gives the same rows after any command.
+// The log stays short however much is written to it, and reopening gives the same rows after any command.
 func TestBoundedAndReopened(t *testing.T) {
 	tests.Long(t)
 	for _, kind := range bothLogs {
@@ -202,7 +202,7 @@ func TestBoundedAndReopened(t *testing.T) {
 	}
 }
 
-// A store with much to remember is back soon.
+// A large store restarts soon.
 func TestRestartTime(t *testing.T) {
 	c := Config{Dir: t.TempDir()}
 	s := open(t, c)
@@ -381,7 +381,7 @@ func writeWhileLeading(c Config) {
 	os.Exit(1)
 }
 
-// A log whose end was taken back, as that of a node that followed the wrong leader is, opens again.
+// A log whose last entries were deleted, as on a node that followed a deposed leader, opens again.
 func TestReopenAfterEndIsTakenBack(t *testing.T) {
 	for _, kind := range bothLogs {
 		t.Run(string(kind), func(t *testing.T) {

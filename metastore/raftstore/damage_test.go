@@ -173,7 +173,7 @@ func TestTwoProcesses(t *testing.T) {
 	}
 }
 
-// A log that is there is used, and not passed over for one of another kind.
+// An existing log is used, and not ignored for one of another kind.
 func TestLogOfAnotherKind(t *testing.T) {
 	c := filled(t, LogBolt)
 	c.Log = ""
@@ -234,7 +234,7 @@ func TestLeadEndsWithTheStore(t *testing.T) {
 	}
 }
 
-// refusing is a log on a disk that takes nothing.
+// refusing is a log on a disk that refuses all writes.
 type refusing struct {
 	raft.LogStore
 	asked int
@@ -271,7 +271,7 @@ func (rotten) GetLog(index uint64, entry *raft.Log) error {
 	return nil
 }
 
-// An entry that rots while the store is open is not passed on to a node that lags.
+// An entry that is damaged while the store is open is not passed on to a node that lags.
 func TestRottenEntryIsNotPassedOn(t *testing.T) {
 	var reported error
 	l := &raftLog{LogStore: rotten{}, path: "/data/wal", knows: kernel.ApplyVersion, fail: func(err error) { reported = err }}

@@ -30,7 +30,7 @@ type crowd struct {
 	wg     sync.WaitGroup
 	over   sync.Once
 	mu     sync.Mutex
-	made   map[string]jobs.ID // what each key was answered with
+	made   map[string]jobs.ID // the answer to each key
 	asked  int
 	hazy   int // answers of an unknown outcome
 	denied int
@@ -99,7 +99,7 @@ func (c *crowd) stop() {
 	c.wg.Wait()
 }
 
-// judge checks that every run that was promised is there, on every node, and no other.
+// judge checks that every promised run is there, on every node, and no other.
 func (c *crowd) judge(nodes []*Store) {
 	c.t.Helper()
 	c.mu.Lock()

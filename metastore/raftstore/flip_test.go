@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk/fliptest"
 )
 
-// One bit of any file of a node, or a file that is cut off, changes nothing that the node starts with, or is refused.
+// One wrong bit of any file of a node, or a truncated file, changes nothing at its start, or is refused.
 func TestABitOfANode(t *testing.T) {
 	read := func(dir string) (string, error) {
 		f, err := Freeze(Config{Dir: dir})
@@ -55,7 +55,7 @@ func TestABitOfANode(t *testing.T) {
 	}
 }
 
-// The same of a backup.
+// The same for a backup.
 func TestABitOfABackup(t *testing.T) {
 	from, err := Freeze(filled(t, LogBolt))
 	if err != nil {

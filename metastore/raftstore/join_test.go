@@ -368,7 +368,7 @@ func TestBootstrapOnce(t *testing.T) {
 	fails("no log", "missing or empty")
 }
 
-// A founder that is killed before its log holds that it is a member begins again.
+// A founder that is killed before its log records it as a member begins again.
 func TestBootstrapIsBrokenOff(t *testing.T) {
 	for _, kind := range []Log{LogBolt, LogWAL} {
 		conf := small(t.TempDir(), kind)
@@ -431,7 +431,7 @@ func TestGrowAndMove(t *testing.T) {
 	c.same()
 }
 
-// A node that lives is not removed while another is down without which those that are left would be no majority.
+// A live node is not removed while another is down, if the rest would be no majority.
 func TestRemoveLeavesMajority(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()

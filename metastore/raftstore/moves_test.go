@@ -119,8 +119,8 @@ func (m *moving) nodes() []*Store {
 	return slices.DeleteFunc(slices.Clone(m.stores), func(s *Store) bool { return s == nil })
 }
 
-// lead has a node lead whenever it can, as a control plane does, until it is closed: one whose archive is not complete
-// yields.
+// lead has a node lead whenever it can, as a control plane does, until it is closed: one whose archive is not
+// complete yields.
 func lead(s *Store) {
 	go func() {
 		_ = s.Lead(ctx, func(ctx context.Context, _ uint64) error {
@@ -143,7 +143,7 @@ func (m *moving) put(i int, s *Store) {
 	m.stores[i] = s
 }
 
-// another waits until a node leads that is not this one.
+// another waits until a node leads other than this one.
 func (m *moving) another(old *Store) {
 	m.t.Helper()
 	eventually(m.t, "another node leads", func() bool {

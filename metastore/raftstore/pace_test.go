@@ -59,7 +59,7 @@ func (c slowConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Entries of any size come through a link of 2 Mbit/s, one by one and in a pipeline, although a request gets 5 s.
+// Entries of any size get through a link of 2 Mbit/s, one by one and in a pipeline, although a request gets 5 s.
 func TestSlowLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := newSlowLayer(), newSlowLayer()

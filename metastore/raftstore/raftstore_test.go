@@ -137,10 +137,10 @@ func reopened(t *testing.T, s *Store) {
 	}
 	changed, err := s.Definitions(ctx, metastore.DefinitionQuery{Tenant: "t", Since: 1})
 	if err != nil || len(changed) != 2 || !changed[1].Gone() {
-		t.Errorf("what changed is %v, %v", changed, err)
+		t.Errorf("changed jobs are %v, %v", changed, err)
 	}
 	if g, err := s.Global(ctx, "t"); err != nil || g.Jobs != 1 || g.Admins != 1 || g.MaxJobs != 9 {
-		t.Errorf("what holds is %+v, %v", g, err)
+		t.Errorf("the settings are %+v, %v", g, err)
 	}
 	if r := s.Apply(ctx, []kernel.Envelope{envelope(kernel.Revoke{ID: "aaaa1111"})})[0]; !errors.Is(r.Err, jobs.Conflict) {
 		t.Errorf("the last admin is revoked: %v", r.Err)

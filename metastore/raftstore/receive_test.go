@@ -281,7 +281,7 @@ func TestOpenWaitsForOthers(t *testing.T) {
 	})
 }
 
-// A node whose archive is gone votes and stores entries while it fetches it, and is not whole.
+// A node whose archive is lost votes and stores entries while it fetches it, and is not whole.
 func TestOpenWithoutArchive(t *testing.T) {
 	tests.Long(t)
 	c := newCluster(t, 2, func(c *Config) { c.Heartbeat = calm })
@@ -310,7 +310,7 @@ func TestOpenWithoutArchive(t *testing.T) {
 	eventually(t, "it is whole", s.Whole)
 }
 
-// Each part of the archive that comes is a sign that others are there.
+// Each part of the archive that arrives shows that others are there.
 func TestFetchIsProgress(t *testing.T) {
 	tests.Long(t)
 	c := newCluster(t, 2, func(c *Config) { c.Heartbeat = calm })

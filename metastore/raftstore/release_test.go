@@ -46,7 +46,7 @@ func TestReleases(t *testing.T) {
 	}
 }
 
-// releaseDirectory is a directory with something of everything, in a snapshot and in the log behind it.
+// releaseDirectory is a directory with some of everything, in a snapshot and in the log after it.
 func releaseDirectory(t *testing.T) string {
 	c := Config{Dir: t.TempDir(), Log: LogWAL, SnapshotAfter: 1 << 20, Trailing: 1}
 	s, err := Open(c)

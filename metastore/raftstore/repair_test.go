@@ -47,7 +47,7 @@ func TestDivergence(t *testing.T) {
 	}
 	wrong := c.follower()
 	i := c.index(wrong)
-	// Memory that has rotted, a bug: one row more than the others have.
+	// Corrupted memory, a bug: one row more than the others have.
 	wrong.machine.engine.Update(func(tx metastore.Tx) {
 		tx.Put(&kernel.Gate{Tenant: "t", Name: kernel.LimitGate("nothing"), Limit: 3, Taken: 1})
 	})
@@ -102,8 +102,8 @@ func TestCommitsDuringAComparison(t *testing.T) {
 	}
 }
 
-// Whatever is damaged on one node of three is named when the node opens, never served, and taken anew from the others;
-// the node is the same as before.
+// Whatever is damaged on one node of three is named when the node opens, never served, and fetched again from the
+// others; the node keeps its identity.
 func TestDamageOnOneOfThree(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -265,7 +265,7 @@ func TestRepairIsBrokenOff(t *testing.T) {
 	}
 }
 
-// An archive that is gone is fetched from the others, and missed by a node that has none.
+// A lost archive is fetched from the others, and reported as missing by a node without others.
 func TestArchiveGone(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/storetest"
 )
 
-// A node that took a snapshot applies the entries after it as the node that wrote it does.
+// A node that took a snapshot applies later entries as the node that wrote it does.
 func TestRestoreThenApply(t *testing.T) {
 	storetest.RestoreThenApply(t, func(t *testing.T, from *memstore.Engine) *memstore.Engine {
 		var file bytes.Buffer

@@ -83,7 +83,7 @@ type roving struct {
 	cluster *cluster
 }
 
-// Retain has all nodes forget, each of which does so by itself.
+// Retain has all nodes purge, each by itself.
 func (r roving) Retain(ctx context.Context, what metastore.Retention) (done metastore.Retained, err error) {
 	index, _, _ := r.cluster.leader().machine.bounds.now()
 	for _, s := range r.cluster.stores {

@@ -23,8 +23,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// In these tests a node "knows version 2" by its configuration alone. What programs of two versions make of the same
-// commands is for cmd/carillon/processtest, which builds both.
+// In these tests a node "knows version 2" by its configuration alone. Package cmd/carillon/processtest builds
+// programs of two versions and compares their results.
 
 // encodeEntry encodes a commit under the first version of the rules.
 func encodeEntry(batch []kernel.Envelope) []byte {
@@ -35,7 +35,7 @@ const newer = kernel.ApplyVersion + 1
 
 func raise() []kernel.Envelope { return []kernel.Envelope{envelope(kernel.FinalizeUpgrade{To: newer})} }
 
-// knowing is a cluster of three whose nodes know the newer rules, but for those named.
+// knowing is a cluster of three whose nodes know the newer rules, except those named.
 func knowing(t *testing.T, adjust func(*Config), but ...string) *cluster {
 	return newCluster(t, 3, func(c *Config) {
 		c.Heartbeat, c.knows = calm, newer
@@ -224,7 +224,7 @@ func TestSnapshotOfNewerRules(t *testing.T) {
 		t.Errorf("version %d is in force after a restart", s.ApplyVersion())
 	}
 
-	// The same comes from a leader.
+	// The same snapshot sent by a leader.
 	var reported error
 	m := replica(t)
 	m.fail = func(err error) { reported = cmp.Or(reported, err) }

@@ -22,7 +22,7 @@ func TestVoteAfterRestart(t *testing.T) {
 			third = i
 		}
 	}
-	// Questions under way at the same time leave that many connections.
+	// Concurrent requests leave that many connections.
 	asked := make(chan error)
 	at, id := raft.ServerAddress(c.configs[third].Listen), raft.ServerID(c.stores[third].ID())
 	for range keptConnections {

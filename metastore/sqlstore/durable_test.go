@@ -69,7 +69,7 @@ func TestDurability(t *testing.T) {
 	has(err.Error(), "this MariaDB is read-only")
 }
 
-// Each setting by which a database may lose what it has acknowledged is named.
+// Each setting by which a database may lose acknowledged commits is named.
 func TestDurabilityIsJudged(t *testing.T) {
 	for _, c := range []struct{ commit, fsync, pages, names string }{
 		{"on", "on", "on", ""},

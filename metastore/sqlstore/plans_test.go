@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// asked is a question that a store has put to its database.
+// asked is a query that a store has sent to its database.
 type asked struct {
 	query string
 	args  []any

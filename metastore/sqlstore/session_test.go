@@ -50,7 +50,7 @@ func (c candidate) soon(t *testing.T) {
 	}
 }
 
-// never: it does not lead for as long as it is asked a few times whether it could.
+// never checks that it does not lead after a few attempts.
 func (c candidate) never(t *testing.T) {
 	t.Helper()
 	select {
@@ -245,7 +245,7 @@ func BenchmarkStandBy(b *testing.B) {
 	}
 }
 
-// A leader whose duties fail lets go, so that the next one need not wait for its lease.
+// A leader whose duties fail releases its lease, so that the next one need not wait.
 func TestAFailedDutyLetsGo(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		s := open(t, Config{URL: url, leaseTime: longLease})

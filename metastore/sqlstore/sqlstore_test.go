@@ -294,7 +294,7 @@ func noise(n int) []byte {
 	return b
 }
 
-// One leads at a time; the next one does when the first lets go, dies, or has lost its row.
+// One leads at a time; the next one does when the first releases its lease, dies, or has lost its row.
 func TestLead(t *testing.T) {
 	tests.Long(t)
 	both(t, func(t *testing.T, url string) {
@@ -372,7 +372,7 @@ func TestLead(t *testing.T) {
 	})
 }
 
-// A run that is asked for in a transaction is there if that commits, and only then.
+// A run that is requested in a transaction exists if that commits, and only then.
 func TestEnqueueTx(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		s := open(t, Config{URL: url})
@@ -435,7 +435,7 @@ func TestEnqueueTx(t *testing.T) {
 		if _, err := s.Run(ctx, jobs.DefaultTenant, back); !errors.Is(err, jobs.NotFound) {
 			t.Errorf("the transaction was rolled back: %v", err)
 		}
-		// Those that cannot be read are left to a leader that can, however many they are.
+		// Unreadable requests are left to a leader that can read them, however many they are.
 		if _, err := s.db.Exec("INSERT INTO carillon_outbox (envelope) VALUES ('?')" + strings.Repeat(", ('?')", outboxPart)); err != nil {
 			t.Fatal(err)
 		}

@@ -92,7 +92,7 @@ type view struct {
 	rows  map[kernel.Ref]kernel.Row
 }
 
-// load is one round of questions to the database.
+// load is one round of queries to the database.
 func (v *view) load(w metastore.Wants) []kernel.Row {
 	var found []kernel.Row
 	for _, ref := range w.Refs {

@@ -28,7 +28,7 @@ func TestMemory(t *testing.T) {
 	Sample(t, 1, func(*testing.T) Harness { return Model() })
 }
 
-// A store in memory that is written down and read again at every crash, as a snapshot is.
+// A store in memory that is encoded and decoded at every crash, as a snapshot is.
 func TestRestored(t *testing.T) {
 	Run(t, func(*testing.T) Harness {
 		return restored(NewClock(), memstore.NewArchive(0))

@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Where all runs take more room than they may, the oldest files go, from the disk too, and the numbers of runs that are
-// left are right.
+// When all runs take more space than they may, the oldest files are deleted, and the numbers of remaining runs are
+// right.
 func TestS0_26TheOldestFilesGoBeyondTheBytes(t *testing.T) {
 	const all, most = 2_000, 300_000
 	dir := t.TempDir()

@@ -84,7 +84,7 @@ func sample(t *testing.T) (dir string) {
 	return dir
 }
 
-// One bit anywhere in an archive changes nothing that is read, or is noticed; and nothing is deleted.
+// One wrong bit anywhere in an archive changes no run that is read, or is detected; and nothing is deleted.
 func TestABitOfAnArchive(t *testing.T) {
 	dir := sample(t)
 	read := func(dir string) (string, error) { return contentOf(filepath.Join(dir, "archive.db")) }

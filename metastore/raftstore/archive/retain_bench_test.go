@@ -83,7 +83,7 @@ func BenchmarkRetain(b *testing.B) {
 	}
 }
 
-// BenchmarkIndex shows what the indexes of the open file take in memory.
+// BenchmarkIndex measures the memory of the open file's indexes.
 func BenchmarkIndex(b *testing.B) {
 	for range b.N {
 		const runs = 200_000

@@ -80,7 +80,7 @@ func (n *nodes) member(node string) error {
 // side is a node's end of the network.
 type side struct {
 	*Link
-	raft chan string // what came, by node
+	raft chan string // messages, by node
 }
 
 // open opens the end of the node that is called is.Node.
@@ -302,7 +302,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 	}
 }
 
-// Connections to join are of strangers until they are closed: they do not take the room of members.
+// Connections to join count as strangers until they are closed: they do not use up the members' limit.
 func TestCrowdThatJoins(t *testing.T) {
 	n := newNodes(t)
 	l, err := Open(Config{Listen: "127.0.0.1:0", Key: n.key("n1"), Member: n.member, Logger: slog.New(slog.DiscardHandler),
@@ -350,8 +350,8 @@ func TestCrowdThatJoins(t *testing.T) {
 	}
 }
 
-// A node that joins does not take another for its cluster: it goes by the IDs that its token names.
-func TestJoinsWhomItKnows(t *testing.T) {
+// A node that joins does not accept another cluster: it checks the IDs that its token names.
+func TestJoinChecksTheToken(t *testing.T) {
 	n := newNodes(t)
 	s := n.open(Hello{Cluster: "c1", Node: "n1"})
 	key := newKey(t)
@@ -410,7 +410,7 @@ func TestRecheck(t *testing.T) {
 }
 
 // The node that dials checks which node answers, too, and does not rely on being refused.
-func TestWhoAnswers(t *testing.T) {
+func TestAnsweringNodeIsChecked(t *testing.T) {
 	n := newNodes(t)
 	key := n.key("n1")
 	for _, c := range []struct {
