@@ -370,7 +370,7 @@ func TestVersionsPage(t *testing.T) {
 	answer, body = s.get("/jobs/app.nightly/versions")
 	s.has("versions", answer, body, 200, ">current<", "ann", "&lt;b&gt;5&lt;/b&gt; are better", "<del>3</del>", fmt.Sprintf("Roll back to revision %d", d.Revision-1))
 	answer, body = s.post("/jobs/app.nightly/rollback", url.Values{"to": {fmt.Sprint(d.Revision - 1)}, "revision": {"1"}})
-	s.has("for another revision", answer, body, 409, "look again")
+	s.has("for another revision", answer, body, 409, "read it and try again")
 	answer, _ = s.post("/jobs/app.nightly/rollback", url.Values{"to": {fmt.Sprint(d.Revision - 1)}, "revision": {fmt.Sprint(d.Revision)}})
 	if to := answer.Header.Get("Location"); to != "/jobs/app.nightly?did=saved" {
 		t.Fatalf("it leads to %q", to)

@@ -253,7 +253,7 @@ func TestStoreCopyRefuses(t *testing.T) {
 		{nil, 2, "--from and --to"},
 		{[]string{"--from", filepath.Join(here, "none"), "--to", "y"}, 2, "no such file"},
 		{[]string{"--from", here, "--to", "y"}, 3, "has no store"},
-		{[]string{"--from", filepath.Join(here, "x"), "--to", "y"}, 1, "cut off"},
+		{[]string{"--from", filepath.Join(here, "x"), "--to", "y"}, 1, "truncated"},
 		{[]string{"--from", "sqlite://x", "--to", "y"}, 2, "postgres://"},
 		{[]string{"--from", "postgres://u:hush@h/d", "--to", "y"}, 2, "--from-password-file"},
 		{[]string{"--from", "postgres://u@h/d?password=hush", "--to", "y"}, 2, "--from-password-file"},
