@@ -93,7 +93,7 @@ func Archived(ctx context.Context, r interface {
 	Reader
 	State(context.Context) (kernel.StoreRow, error)
 }, now time.Time) Finished {
-	var state *kernel.StoreRow // read when it is needed first
+	var state *kernel.StoreRow // read on first use
 	return func(tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
 		if state == nil {
 			s, err := r.State(ctx)

@@ -121,7 +121,7 @@ func (c *change) auditRun(run *kernel.Run, before fields) {
 		Runs int `json:"runs"`
 	}{1}
 	if last.Target == many {
-		_ = json.Unmarshal(last.After, &sum) // it was written below
+		_ = json.Unmarshal(last.After, &sum) // written below
 	}
 	line := *last
 	line.Target, line.Before, line.After = many, nil, fields{"runs": sum.Runs + 1}.json()

@@ -21,9 +21,9 @@ type Clock struct {
 	Wall func() time.Time
 
 	mu      sync.Mutex
-	at      time.Time     // steady time of the last look
+	at      time.Time     // steady time of the last reading
 	shown   time.Time     // what was answered then
-	step    time.Duration // by which the wall clock is ahead, and not believed; 0 = it is believed
+	step    time.Duration // by which the wall clock is ahead while Now does not follow it; 0 = it does
 	stepped time.Time     // steady time when that was first seen
 }
 
@@ -43,7 +43,7 @@ func (c *Clock) Now() time.Time {
 	switch step := wall.Sub(ours); {
 	case step.Abs() <= ClockSlack:
 		c.step = 0
-	case c.step == 0 || (step-c.step).Abs() > ClockSlack: // it is set, or set again
+	case c.step == 0 || (step-c.step).Abs() > ClockSlack: // it was set, perhaps again
 		c.step, c.stepped = step, steady
 	case steady.Sub(c.stepped) >= ClockPatience:
 		c.step = 0

@@ -20,7 +20,7 @@ type Membership interface {
 // Member is a process that fires a share of the jobs.
 type Member struct {
 	Node  string
-	Nonce string    // of its start
-	Fired uint64    // due times that it has made runs of since then
-	Since time.Time // that it is there, by the clock that all share; filled by Members
+	Nonce string    // one for each start
+	Fired uint64    // due times that it has fired since its start
+	Since time.Time // start of its membership, by the shared clock; filled by Members
 }

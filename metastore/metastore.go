@@ -110,7 +110,7 @@ type RunQuery struct {
 	Parent jobs.ID
 	Origin kernel.Origin
 	Cause  kernel.Cause
-	Code   string    // that the last attempt failed with
+	Code   string    // of the last attempt's failure
 	From   time.Time // created at or after
 	To     time.Time // created before
 	Cursor string    // Page.Next of the page before
@@ -124,7 +124,7 @@ const MaxPage = 200
 type Page struct {
 	Runs     []*kernel.Run
 	Next     string    // the cursor of what follows; "" at the end
-	Searched time.Time // set when the walk was cut short: everything back to here was searched; continue with Next
+	Searched time.Time // set if the walk was cut short: all runs back to here were searched; continue with Next
 }
 
 // CountQuery selects runs to count.
@@ -137,10 +137,10 @@ type CountQuery struct {
 
 // Counts answers a CountQuery.
 type Counts struct {
-	Live  map[jobs.State]int // runs that are not settled, by state
+	Live  map[jobs.State]int // unsettled runs, by state
 	Hours []kernel.Tally     // by hour and state, oldest first; of all jobs together if no job was named
 
-	Waiting int // runs of the tenant that wait and count for CountQuery.Payer; 0 if none was named
+	Waiting int // waiting runs of CountQuery.Payer; 0 without one
 }
 
 // Agenda is what the leader's duties read. It is cheap: nothing here walks the whole store.

@@ -15,7 +15,7 @@ import (
 type Quotas struct {
 	Waiting         int // runs of a tenant that have not started
 	WaitingPerPayer int // of these, runs that count for one payer (see kernel.Payer)
-	JobsPerApp      int // jobs of an app, beyond which workers register no more
+	JobsPerApp      int // jobs of an app that workers may register
 }
 
 // Quota applies Quotas to a store. Several stores of the same rows may share one.
@@ -81,8 +81,8 @@ type tally struct {
 
 const (
 	countEvery = time.Second            // an older count is counted again
-	recount    = 50                     // a full purse is counted again after so many times of what counting costs,
-	leastPause = 100 * time.Millisecond // and this at least: what was admitted has to be in the store by then
+	recount    = 50                     // a full purse is counted again after so many times the cost of counting,
+	leastPause = 100 * time.Millisecond // and at least this: what was admitted has to be in the store by then
 	manyPurses = 10_000                 // names that are remembered
 )
 

@@ -24,8 +24,8 @@ type Retention struct {
 
 // Retained is what a pass did.
 type Retained struct {
-	Dropped int   // runs that were forgotten
-	Bytes   int64 // that the others take, about
+	Dropped int   // purged runs
+	Bytes   int64 // about how much the others take
 }
 
 // Retainer is a store, or a part of one, that purges by a Retention.

@@ -189,7 +189,7 @@ func (c *change) fresh(d *kernel.Definition, origin kernel.Origin) *kernel.Run {
 // begin starts the life of a new run.
 func (c *change) begin(run *kernel.Run, held kernel.Cause, until time.Time) error {
 	if !run.Due.After(c.at) {
-		run.Moves = make([]kernel.Move, 0, 4) // as many as most runs make, and soon
+		run.Moves = make([]kernel.Move, 0, 4) // enough for most runs
 	}
 	begun, err := run.Begin(c.at, held, until)
 	if err != nil {

@@ -37,7 +37,7 @@ type Stats struct {
 	Commits  uint64
 	Commands uint64    // in these commits
 	Sizes    Histogram // commands in a commit
-	Seconds  Histogram // that a commit took
+	Seconds  Histogram // seconds of a commit
 
 	Raft    *RaftStats    // nil = it has no log of its own
 	Archive *ArchiveStats // nil = finished runs are kept in memory

@@ -47,7 +47,7 @@ const (
 type Head struct {
 	At      time.Time `json:"at"`      // when it was begun
 	Version string    `json:"version"` // of the program that wrote it
-	From    string    `json:"from"`    // in words
+	From    string    `json:"from"`    // for people
 	// ApplyVersion is the version of the rules that was in force. Write fills it in.
 	ApplyVersion uint32 `json:"applyVersion"`
 }
@@ -118,7 +118,7 @@ func (w *writer) content(ctx context.Context, from metastore.Content) error {
 type writer struct {
 	to    io.Writer
 	sum   hash.Hash
-	block []byte // what waits
+	block []byte // not yet written
 	kind  byte   // of it
 	err   error
 }
@@ -332,7 +332,7 @@ func part[R any](ctx context.Context, f *File, kind byte, decode func([]byte) (R
 		var none R
 		err := f.read(ctx, func(is byte, b []byte) (bool, error) {
 			if is != kind {
-				return is < kind, nil // they lie in the order of their kinds
+				return is < kind, nil // blocks are ordered by kind
 			}
 			for len(b) > 0 {
 				row, rest, err := decode(b)

@@ -118,7 +118,7 @@ func authorize(from bus.Principal, actor string, e *kernel.Envelope) error {
 		if err := programs(actor, &k); err != nil {
 			return err
 		}
-		if k.Origin != origin { // which is rare, and what a command costs counts here
+		if k.Origin != origin { // rare; commands must stay cheap
 			e.Command = k
 		}
 	}

@@ -18,7 +18,7 @@ type clock struct {
 	began time.Time
 
 	mu           sync.Mutex
-	steady, wall time.Duration // of the last look
+	steady, wall time.Duration // of the last reading
 	said         time.Duration
 }
 
@@ -66,7 +66,7 @@ func (c *clock) late(deadline moment) time.Duration {
 // peerClock is what a client knows of the clock of the server that answered last.
 type peerClock struct {
 	moment
-	asked time.Time // when the request was sent that this was the answer to: the moment was not before
+	asked time.Time // when its request was sent: the moment is not earlier
 }
 
 // deadline converts a time of ours to the server's: not earlier, and later by at most the time the answer took.

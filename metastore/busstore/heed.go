@@ -34,7 +34,7 @@ type heeding struct {
 func (h *heeding) Call(ctx context.Context, service string, request []byte) ([]byte, error) {
 	h.listens.Do(func() {
 		// A failure only makes calls wait longer.
-		go func() { _ = h.Listen(context.Background(), "", bus.TopicCancel, h.as.Name, h.hear) }()
+		go func() { _ = h.Listen(context.Background(), "", bus.TopicCancel, h.as.Name, h.announced) }()
 	})
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -69,7 +69,7 @@ func (h *heeding) doubt(term uint64) {
 	h.mute = h.mute || h.term == term
 }
 
-func (h *heeding) hear(s bus.Signal) {
+func (h *heeding) announced(s bus.Signal) {
 	stop, err := bus.Decode[bus.Stop](s.Data)
 	if err != nil || s.From.Role != bus.Node {
 		return

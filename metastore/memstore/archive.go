@@ -16,7 +16,7 @@ import (
 type Archive struct {
 	mu   sync.RWMutex
 	most int
-	rows []*kernel.Run // a ring once it is full; nil = forgotten
+	rows []*kernel.Run // a ring once it is full; nil = purged
 	ids  map[archived]uint64
 	logs *Logs  // whose lines go with their runs; nil = none
 	next uint64 // number of the next row; rows are numbered from 1
@@ -191,7 +191,7 @@ func (a *Archive) Retain(ctx context.Context, r metastore.Retention) (done metas
 	for part := range slices.Chunk(old, 500) { // commits may run in between
 		a.mu.Lock()
 		for _, number := range part {
-			if number+uint64(len(a.rows)) < a.next { // it has gone meanwhile
+			if number+uint64(len(a.rows)) < a.next { // purged meanwhile
 				continue
 			}
 			run := a.rows[a.at(number)]

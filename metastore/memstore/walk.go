@@ -17,7 +17,7 @@ const (
 	mostRows  = 20_000
 	mostTime  = 100 * time.Millisecond
 	stretch   = 512
-	shortList = 10_000 // a list of up to this many is looked through at once and sorted
+	shortList = 10_000 // a list of up to this many is read at once and sorted
 )
 
 // Runs lists runs: live ones, newest first, then those that ended, last ended first.
@@ -53,7 +53,7 @@ func (e *Engine) archived(ctx context.Context, q metastore.RunQuery, at cursor, 
 	if err != nil {
 		return page, err
 	}
-	if len(live) >= size { // asked only whether there is any
+	if len(live) >= size { // only whether there is any
 		if len(rest.Runs) > 0 || rest.Next != "" {
 			page.Next = cursor{phase: phaseArchive}.String()
 		}
@@ -80,7 +80,7 @@ type walk struct {
 	size   int
 
 	found    []*kernel.Run
-	last     cursor // the last run of the page, or the last one looked at if the walk was cut short
+	last     cursor // the last run of the page, or the last one read if the walk was cut short
 	more     bool   // something may follow last
 	searched time.Time
 }
@@ -138,7 +138,7 @@ func (w *walk) run(ctx context.Context) error {
 	deadline, looked := time.Now().Add(mostTime), 0
 	for n != nil {
 		for i := 0; n != nil && i < stretch; i++ {
-			if n.links[kind].list != nil && w.below(n) { // else it has ended meanwhile, and is in the archive
+			if n.links[kind].list != nil && w.below(n) { // else it ended meanwhile, and is in the archive
 				if looked++; w.look(n) {
 					w.engine.mu.RUnlock()
 					return nil

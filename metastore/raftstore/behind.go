@@ -26,7 +26,7 @@ type behind struct {
 	until atomic.Uint64 // the archive must go up to this number before an entry is applied; 0 = it does
 
 	turn        sync.Mutex // held while entries are applied or postponed
-	first, last uint64     // of the entries that were put off; 0 = none was
+	first, last uint64     // of the postponed entries; 0 = none
 }
 
 var errBehind = kernel.Refuse(jobs.Unavailable, "not done: this node is fetching the archive from another one")

@@ -152,7 +152,7 @@ func Fill(ctx context.Context, c Config, from metastore.Content, check func(meta
 	}
 	defer func() {
 		if err != nil {
-			_ = os.RemoveAll(c.Dir) // a second try does it, if this fails
+			_ = os.RemoveAll(c.Dir) // a second attempt does it, if this fails
 		}
 	}()
 	if err := fill(ctx, c, from); err != nil {

@@ -260,7 +260,7 @@ func introduce(ctx context.Context, c *Config, i invitation) error {
 	if err != nil {
 		return err
 	}
-	n := &node{Cluster: i.Cluster, ID: c.Identity.Node()} // the same each time that it asks
+	n := &node{Cluster: i.Cluster, ID: c.Identity.Node()} // the same for each request
 	hello := link.Hello{Cluster: i.Cluster, Node: n.ID, Name: c.Node, Address: address, Purpose: link.ForJoin, ApplyVersion: c.knows}
 	q := call{Invite: i.Name, Secret: i.Secret, Members: i.ids()}
 	for until := time.Now().Add(joinPatience); ; {

@@ -111,7 +111,7 @@ func (s *Store) standAlone(ctx context.Context) error {
 type leadership struct {
 	mu      sync.Mutex
 	term    uint64 // 0: it does not lead
-	ended   error  // it never will again
+	ended   error  // it never leads again
 	changed chan struct{}
 }
 

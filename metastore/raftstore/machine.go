@@ -28,8 +28,8 @@ type machine struct {
 	version   atomic.Uint32 // the one in force; see inForce
 	behind    behind
 	fail      func(error)
-	broken    atomic.Bool // an entry could not be applied: those after it must not be either
-	moment    sync.Mutex  // held while rows and archive change, so that both can be seen as they were at one moment
+	broken    atomic.Bool // an entry could not be applied: later ones must not be either
+	moment    sync.Mutex  // held while rows and archive change, for a consistent view of both
 }
 
 var _ raft.BatchingFSM = (*machine)(nil)

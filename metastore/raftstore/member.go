@@ -24,16 +24,16 @@ type Member struct {
 	Name    string // "" = unknown to this node
 	Address string
 	Self    bool
-	Voter   bool // it has been promoted: it has caught up, and its copy counts
+	Voter   bool // promoted after catching up: its copy counts
 	Leader  bool
 	// Reached reports that it answered just now; the following fields are only known then, except LastContact.
 	Reached      bool
 	LastContact  time.Time     // of this node's last contact with it; zero = never
 	Applied      uint64        // the last commit in its rows
-	Skew         time.Duration // by how much its clock is ahead of this node's, about
+	Skew         time.Duration // about how much its clock is ahead of this node's
 	LogBytes     int64
 	ArchiveBytes int64
-	Snapshot     time.Time // when it took its last one; zero = not since it was started
+	Snapshot     time.Time // time of its last one; zero = none since its start
 	ApplyVersion uint32    // the newest version of the rules that it knows
 }
 

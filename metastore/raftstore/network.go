@@ -114,10 +114,10 @@ func (t stream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Con
 
 // call is a request of one node to another; the field that is set is its kind.
 type call struct {
-	Status   bool   `json:"status,omitempty"`   // how is it?
+	Status   bool   `json:"status,omitempty"`   // a request for its status
 	Announce bool   `json:"announce,omitempty"` // the asker is at the address of its hello
 	Rejoin   bool   `json:"rejoin,omitempty"`   // the asker has lost its data and must not vote until it has it again
-	Secret   string `json:"secret,omitempty"`   // of a token: the asker would like to join
+	Secret   string `json:"secret,omitempty"`   // of a token: the asker wants to join
 	Invite   string `json:"invite,omitempty"`   // the token's name
 	// Members are the IDs of those that the token names.
 	Members []string `json:"members,omitempty"`
@@ -142,7 +142,7 @@ type status struct {
 	Last         uint64    `json:"last"` // entry in its log
 	LogBytes     int64     `json:"logBytes"`
 	ArchiveBytes int64     `json:"archiveBytes"`
-	Snapshot     time.Time `json:"snapshot,omitzero"` // when it took its last one
+	Snapshot     time.Time `json:"snapshot,omitzero"` // time of its last one
 	Ended        uint64    `json:"ended"`             // the archive's last number
 	AgeMS        int64     `json:"ageMs"`
 	ApplyVersion uint32    `json:"applyVersion"` // the newest version of the rules that it knows
@@ -271,7 +271,7 @@ func (s *Store) status() status {
 	if r := s.raftNow(); r != nil {
 		st.Leads = r.State() == raft.Leader
 		s.nodeMu.Lock()
-		if s.node.Began { // a node gets no vote before it would miss its log if that went
+		if s.node.Began { // a node gets a vote only once it would notice the loss of its log
 			st.Last = r.LastIndex()
 		}
 		s.nodeMu.Unlock()

@@ -187,7 +187,7 @@ func (n *node) moveAside(dir string) (to string, err error) {
 	}
 	for _, name := range []string{"raft.db", "wal", "snapshots", "archive.db", "archive.sealed"} {
 		if _, err := os.Lstat(filepath.Join(to, name)); err == nil {
-			continue // it was moved before; one that is here again has been made since
+			continue // it was moved before; a present one is newer
 		}
 		err := os.Rename(filepath.Join(dir, name), filepath.Join(to, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -255,7 +255,7 @@ func (s *Store) noteReach(ctx context.Context) {
 
 // reach notes how far this node is.
 func (s *Store) reach() error {
-	applied := s.raft.AppliedIndex() // and so it is committed, on this disk, and never taken back
+	applied := s.raft.AppliedIndex() // so it is committed, on this disk, and final
 	s.nodeMu.Lock()
 	defer s.nodeMu.Unlock()
 	if applied <= s.node.Reached {

@@ -36,7 +36,7 @@ type paced struct {
 
 	mu          sync.Mutex
 	carried     time.Time // when the slowest link has carried all that was written
-	read, write time.Time // the deadlines that were asked for
+	read, write time.Time // the requested deadlines
 }
 
 // Write sends bytes, and extends both deadlines by the time that these take.

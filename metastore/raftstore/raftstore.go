@@ -38,7 +38,7 @@ import (
 type Config struct {
 	Dir    string
 	Node   string       // this node's name, for people; default "node"
-	Logger *slog.Logger // default: nowhere
+	Logger *slog.Logger // default: none
 	Log    Log          // what stores the raft log; default: the one in Dir, LogWAL in a new one
 
 	// Now is the clock that stamps commits. Default time.Now.
@@ -131,7 +131,7 @@ type Store struct {
 	nodeMu sync.Mutex // guards node.Others
 	node   *node
 
-	nudged  chan struct{} // to attend to the members now
+	nudged  chan struct{} // wakes attend
 	changes sync.Mutex    // one change of members at a time
 
 	began    time.Time
@@ -221,7 +221,7 @@ func (s *Store) open(ctx context.Context) (err error) {
 	if s.node, err = loadNode(c.Dir); err != nil {
 		return err
 	}
-	if c.Repair || s.node != nil && s.node.Moving != "" { // or that was broken off
+	if c.Repair || s.node != nil && s.node.Moving != "" { // or an interrupted one
 		if err := s.setAside(); err != nil {
 			return err
 		}
@@ -343,7 +343,7 @@ func (s *Store) snapshot() error {
 	}
 	err := s.raft.Snapshot().Error()
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) || err != nil && strings.HasPrefix(err.Error(), "cannot take snapshot now") {
-		return nil // a change of members is under way: the next time the log is long
+		return nil // a change of members is under way: retried when the log is long again
 	}
 	return err
 }

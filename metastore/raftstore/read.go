@@ -26,7 +26,7 @@ func (s *Store) Linearizable(ctx context.Context) error {
 	asked, term := time.Now(), s.raft.CurrentTerm()
 	settled := s.settled.Load() == term
 	done := make(chan error, 1)
-	go func() { // to ask may take as long as the answer: both wait for whatever the log waits for
+	go func() { // the request may take as long as the answer: both wait for the log
 		if settled {
 			done <- s.raft.VerifyLeader().Error()
 		} else {
@@ -130,7 +130,7 @@ func (s *Store) has(r *raft.Raft, upTo uint64) bool {
 // reported is what leaders have sent since this node began about how far the log is committed.
 type reported struct {
 	index atomic.Uint64             // how far it is
-	whole atomic.Uint64             // the first, of a leader that knew of all that older ones had acknowledged
+	whole atomic.Uint64             // the first of a leader that had all acknowledged entries of older ones
 	last  atomic.Pointer[time.Time] // when the last message of a leader arrived
 }
 
@@ -144,7 +144,7 @@ func (t *reported) note(a *raft.AppendEntriesRequest) {
 	for _, e := range a.Entries {
 		own = own || e.Term == a.Term && e.Index <= c
 	}
-	if own { // the newest is ahead of the rows whenever there is work, and one that they have had is enough
+	if own { // under load the newest is ahead of the rows, and an older one is enough
 		t.whole.CompareAndSwap(0, c)
 	}
 }

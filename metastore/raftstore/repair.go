@@ -74,7 +74,7 @@ type Known struct {
 	// Term and Index are of the last entry of its log: of two nodes, the one with the higher term, or in the same
 	// term the higher index, has more.
 	Term, Index uint64
-	Others      []Member // ID, Name and Address of the members that it knew last
+	Others      []Member // ID, Name and Address of the last known members
 }
 
 // Look returns what a directory knows of its cluster. No process may have it open.

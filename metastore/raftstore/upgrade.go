@@ -38,7 +38,7 @@ func (s *Store) allowed(ctx context.Context, batch []kernel.Envelope, apply func
 			if inForce := s.machine.inForce(); inForce >= needed {
 				return inForce, nil
 			}
-			err := s.Linearizable(ctx) // a new leader may not have applied yet that the version was raised
+			err := s.Linearizable(ctx) // a new leader may not have applied the raised version yet
 			return s.machine.inForce(), err
 		},
 		MayRaise: func(to uint32) error { return s.mayRaise(ctx, to) },

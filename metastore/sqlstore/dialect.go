@@ -34,7 +34,7 @@ type dialect struct {
 	bound func(silence time.Duration) string
 
 	dump    string // the command that backs a database up
-	analyze string // has a table looked at, for the plans of questions
+	analyze string // analyzes a table, for the plans of queries
 	files   string // the folder of its migrations
 	// lock lets one process at a time change tables.
 	lock func(ctx context.Context, c *sql.Conn) (unlock func() error, err error)

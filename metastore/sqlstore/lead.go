@@ -14,7 +14,7 @@ import (
 const (
 	leaseTime = 4 * time.Second
 	renewTime = time.Second
-	tryTime   = 100 * time.Millisecond // how often a node that does not lead asks whether it may
+	tryTime   = 100 * time.Millisecond // how often a node that does not lead tries to
 	margin    = 500 * time.Millisecond // by which a node gives up before its lease expires
 )
 

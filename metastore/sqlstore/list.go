@@ -40,7 +40,7 @@ func (s *Store) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Page,
 	if err != nil {
 		return page, err
 	}
-	if len(live) >= size { // asked only whether there is any
+	if len(live) >= size { // only whether there is any
 		if len(rest.Runs) > 0 || rest.Next != "" {
 			page.Next = cursor{}.String()
 		}

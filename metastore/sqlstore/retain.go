@@ -23,8 +23,8 @@ const repeated = time.Minute
 type retaining struct {
 	mu     sync.Mutex                // one pass at a time
 	jobs   map[[2]string]kernel.Kept // that have finished runs, and what the last pass kept of them
-	young  map[[2]string]bool        // that have too many of them, which are too young yet to go
-	up     int64                     // place of the last settled run that was looked at
+	young  map[[2]string]bool        // that have too many of them, still too young to delete
+	up     int64                     // place of the last settled run that was read
 	passes int
 }
 

@@ -63,7 +63,7 @@ type Store struct {
 	durability string
 	leads      atomic.Uint64 // the term in which this process does, as far as it knows; 0 = it does not
 	session    session
-	leasesOnly bool // sessions are not to be relied on
+	leasesOnly bool // sessions cannot be relied on
 	retaining  retaining
 
 	// older ends with metastore.ErrTooOld once another process has put rules in force that this program does not
@@ -226,7 +226,7 @@ func mariadbConfig(u *url.URL, silence time.Duration) (*mysql.Config, error) {
 		c.Net, c.Addr = "unix", own[0]
 	}
 	c.TLSConfig = own[1]
-	c.InterpolateParams = true // one way to the server and back for each statement
+	c.InterpolateParams = true // one round trip for each statement
 	c.Collation = "utf8mb4_bin"
 	c.MaxAllowedPacket = 0 // the server's limit
 	// The clock is read as a local time, and an hour of local time may come twice. A server's default could let

@@ -12,13 +12,13 @@ import (
 // of a database, and returns at the end what has to be written.
 type view struct {
 	at       int64 // time of the commit before, by which settled runs are still known
-	sequence int64 // the last that was given out
+	sequence int64 // the last one used
 	now      int64 // time of this commit
 
 	rows    map[kernel.Ref]kernel.Row // all but runs
 	runs    map[kernel.Ref]*seen
 	waiters map[kernel.Ref]map[kernel.Ref]*kernel.Run // by gate
-	more    map[kernel.Ref]bool                       // gates at which others may wait behind those that were loaded
+	more    map[kernel.Ref]bool                       // gates at which runs may wait after the loaded ones
 
 	state   kernel.StoreRow
 	written map[kernel.Ref]bool // rows that were put or deleted
@@ -31,7 +31,7 @@ type view struct {
 // seen is a run that a commit has loaded or made.
 type seen struct {
 	run
-	was     *kernel.Run // as it was loaded, unless it was settled by then
+	was     *kernel.Run // as it was loaded, unless it was settled already
 	wasSet  bool        // it was settled when it was loaded
 	changed bool
 }

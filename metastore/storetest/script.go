@@ -133,7 +133,7 @@ func tellAll(t *testing.T, s script, open func(t *testing.T) Harness) {
 			if i > 0 {
 				h = open(t)
 			}
-			played := tell(t, h, s, w)
+			played := play(t, h, s, w)
 			for i := range s.steps {
 				if got, want := played.steps[i].effects, s.steps[i].effects; got != want {
 					t.Fatalf("%s\nis\n%s\nwant\n%s", s.steps[i].line, got, want)
@@ -147,7 +147,7 @@ func tellAll(t *testing.T, s script, open func(t *testing.T) Harness) {
 func Retell(t *testing.T, open func(t *testing.T) Harness) map[string]string {
 	files := map[string]string{}
 	for _, s := range stories(t) {
-		files[s.name+".txt"] = tell(t, open(t), s, way{}).String()
+		files[s.name+".txt"] = play(t, open(t), s, way{}).String()
 	}
 	return files
 }
@@ -162,7 +162,7 @@ type telling struct {
 	term  uint64
 }
 
-func tell(t *testing.T, h Harness, s script, w way) script {
+func play(t *testing.T, h Harness, s script, w way) script {
 	t.Helper()
 	tl := &telling{t: t, h: h, way: w, names: map[jobs.ID]string{}}
 	played := s

@@ -24,7 +24,7 @@ import (
 type Record struct {
 	Number  uint64
 	Body    []byte
-	Damaged error // it does not read as it was written: a [disk.Damaged]; Body is nil then
+	Damaged error // a [disk.Damaged]; Body is nil then
 }
 
 // Last is the highest number given so far. Numbers are the same on every node: they follow from the log.

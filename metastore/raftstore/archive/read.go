@@ -186,7 +186,7 @@ type walk struct {
 
 	page   metastore.Page
 	looked int
-	last   uint64 // the last run of the page, or the last one looked at while the page is not full
+	last   uint64 // the last run of the page, or the last one read while the page is not full
 	ended  time.Time
 }
 

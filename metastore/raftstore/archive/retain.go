@@ -188,7 +188,7 @@ func (a *Archive) hideIn(p *pass, i int) (gone, over bool, err error) {
 			lo, hi := 0, f.runs()
 			for lo < hi {
 				mid := (lo + hi) / 2
-				at := mid // or the next one that reads as it was written
+				at := mid // or the next undamaged one
 				for ; at < hi; at++ {
 					number := f.number(uint32(at))
 					if l, _, err := readLabel(number, runs.Get(keyOf(number))); err == nil {

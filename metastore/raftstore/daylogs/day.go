@@ -19,8 +19,8 @@ type day struct {
 	date     string
 	path     string
 	file     *os.File // nil until the day is used
-	*index            // nil = not read yet, or forgotten
-	reported bool     // that bytes of it are no lines
+	*index            // nil = not read yet, or dropped
+	reported bool     // some of its bytes are no lines
 	used     time.Time
 }
 

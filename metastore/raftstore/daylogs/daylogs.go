@@ -33,9 +33,9 @@ type Logs struct {
 
 	mu      sync.Mutex
 	days    []*day // by date
-	writing *day   // where lines were added last; nil = none were yet
+	writing *day   // where lines were added last; nil = no lines yet
 	dirty   bool   // it has lines that are not synced
-	err     error  // of a sync: nothing is written after it
+	err     error  // of a sync: no write follows it
 	closed  bool
 }
 
@@ -258,7 +258,7 @@ func (l *Logs) Read(_ context.Context, tenant jobs.Tenant, run jobs.ID, after me
 		}
 		for i := range lines {
 			if lines[i].Compare(after) <= 0 {
-				continue // or it is there twice, on two days
+				continue // or it is stored twice, on two days
 			}
 			if limit > 0 && len(found) == limit {
 				return found, nil

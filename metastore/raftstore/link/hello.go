@@ -40,7 +40,7 @@ type Hello struct {
 	Purpose Purpose   `json:"purpose"`
 	Now     time.Time `json:"now"`
 	Refused string    `json:"refused,omitempty"` // in an answer: why
-	Removed bool      `json:"removed,omitempty"` // in an answer: the node is no member, as the leader knows for sure
+	Removed bool      `json:"removed,omitempty"` // in an answer: the node is certainly no member
 	// ApplyVersion is the newest version of the rules that the node knows.
 	ApplyVersion uint32 `json:"applyVersion"`
 }

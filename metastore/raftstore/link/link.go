@@ -24,7 +24,7 @@ import (
 type Config struct {
 	Listen    string       // host:port; port 0 = any
 	Listener  net.Listener // an open listener; nil: listen at Listen
-	Advertise string       // how others reach it; default: the address it listens at
+	Advertise string       // the address for others; default: that of the listener
 	Key       *Key
 	// Member returns why a node is not a member of the cluster, as far as this node knows; nil means that it is.
 	Member func(node string) error
@@ -164,7 +164,7 @@ func (l *Link) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // no file descriptors, mostly: they come back
+		if err != nil { // mostly no file descriptors are left: some will be closed
 			l.refuse("accept", "", err)
 			time.Sleep(10 * time.Millisecond)
 			continue

@@ -43,13 +43,13 @@ type Kind struct {
 	open     func(url string) (*sql.DB, error)
 
 	once sync.Once
-	base *url.URL // of a database that is always there
+	base *url.URL // of a database that always exists
 	err  error
 	made atomic.Int64
 	run  *server
 
 	mu   sync.Mutex
-	used []string // names of databases that a test has done with
+	used []string // names of databases that tests no longer use
 }
 
 // The servers.
@@ -283,7 +283,7 @@ func startMariaDB(s *server, programs []string) error {
 	network, flush := []string{"--skip-networking"}, "0"
 	if host, port, err := net.SplitHostPort(s.listen); err == nil {
 		network = []string{"--bind-address=" + host, "--port=" + port}
-		flush = "2" // it may be killed: what it acknowledges has to have left the process
+		flush = "2" // it may be killed: acknowledged writes must have left the process
 		s.url.Host, s.url.RawQuery = s.listen, ""
 	}
 	s.start = append([]string{programs[1], "--no-defaults", "--datadir=" + data, "--socket=" + socket, "--pid-file=" + filepath.Join(s.dir, "pid"),
