@@ -146,7 +146,7 @@ var kindNames = map[kernel.RowKind]string{
 }
 
 const (
-	endedName   = "finished runs"
+	endedName   = "runs that are over" // stored in backups as a key
 	leftOutName = "damaged runs left out"
 	linesName   = "log lines"
 )

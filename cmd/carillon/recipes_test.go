@@ -62,7 +62,7 @@ func TestRecipesOfBackups(t *testing.T) {
 	p.end()
 	shell(t, lines[1], tmp, replace, env)
 	said := shell(t, lines[2], tmp, replace, env)
-	if !strings.Contains(said, "1 finished runs") {
+	if !strings.Contains(said, "1 runs that are over") {
 		t.Errorf("it says %s", said)
 	}
 	p = start(t, "server", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--data", filepath.Join(tmp, "restored"))
