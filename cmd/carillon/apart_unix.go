@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// apart keeps a terminal's Ctrl-C from a process: whoever started it tells it to stop.
+// apart keeps a terminal's Ctrl-C from a process: its parent stops it.
 func apart(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

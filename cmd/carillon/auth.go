@@ -17,13 +17,13 @@ import (
 )
 
 // The first token. A server that authenticates needs one identity to begin with: at its first start it grants a token
-// for an admin and leaves it in a file that only its own user may read. The text is never printed; whoever can read that
-// file can read everything else in the data directory, too. Workers get no token by default: which app a worker's token
-// is for is the admin's decision.
+// for an admin and writes it to a file that only its own user may read. The text is never printed; a user who can read
+// that file can read the whole data directory, too. Workers get no token by default: the admin decides which app a
+// worker's token is for.
 
 const adminFile = "admin.token"
 
-// admit says who comes to the bus with a token.
+// admit authenticates a connection to the bus by its token.
 func (p *process) admit(ctx context.Context, token string) (bus.Principal, string, error) {
 	o := p.ops.Load()
 	if o == nil {
@@ -35,7 +35,7 @@ func (p *process) admit(ctx context.Context, token string) (bus.Principal, strin
 // firstToken grants an admin's token if the server authenticates and has no admin yet. The file is written before the
 // token is granted: after a crash in between, the next start completes it.
 func (p *process) firstToken(ctx context.Context, s *embed.Scheduler) error {
-	if !p.cfg.asks() {
+	if !p.cfg.authenticates() {
 		return nil
 	}
 	who := ops.Who{Actor: "node:" + p.cfg.Node, Reason: "first start", Role: ops.Admin}
@@ -83,8 +83,8 @@ func (p *process) grant(ctx context.Context, o *ops.Ops, who ops.Who, file strin
 	return path, nil
 }
 
-// keepSecret writes a new file that only its owner may read, and answers with what is in it. A file that is there
-// already is never written to: then it is its content that holds.
+// keepSecret writes a secret to a new file that only its owner may read, and returns the secret. An existing file is
+// never overwritten: then it returns that file's secret.
 func keepSecret(path, secret string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", err
@@ -98,7 +98,7 @@ func keepSecret(path, secret string) (string, error) {
 	}
 	_, err = f.WriteString(secret + "\n")
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return "", errors.Join(err, os.Remove(path)) // half a secret is none
+		return "", errors.Join(err, os.Remove(path)) // never a partial secret
 	}
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {

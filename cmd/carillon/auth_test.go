@@ -155,10 +155,10 @@ func TestFirstToken(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	if body := p.until(200, "/api/v1/audit", admin); !bytes.Contains(body, []byte("first start")) || !bytes.Contains(body, []byte(`"person:first admin"`)) {
-		t.Errorf("the audit says %s", body)
+		t.Errorf("the audit log has %s", body)
 	}
 	if out := p.out.String(); strings.Contains(out, admin) || strings.Contains(out, members) || !strings.Contains(out, adminFile) {
-		t.Errorf("it says %s", out)
+		t.Errorf("output: %s", out)
 	}
 	p.end()
 
@@ -177,7 +177,7 @@ func TestFirstToken(t *testing.T) {
 	p.end()
 }
 
-// signsIn wants a browser to come in with an admin's token, and with no worker's, and to be out again afterwards.
+// signsIn checks that a browser can sign in with an admin's token, not with a worker's, and sign out again.
 func (p *program) signsIn(admin, members string) {
 	p.t.Helper()
 	jar, err := cookiejar.New(nil)

@@ -20,42 +20,42 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore"
 )
 
-// Several nodes. Each has a copy of the rows and, unless NATS is elsewhere, a NATS server; both have a port for the
-// others, and prove there that they hold the key of a member. Where the NATS servers of the others are lies in a file of
-// the data directory; a new node gets it with its invitation.
+// Several nodes. Each has a copy of the rows and, unless NATS is external, a NATS server. Both have a port for the other
+// nodes and prove there that they have a member's key. A file in the data directory has the routes of the other NATS
+// servers; a new node gets it with its invitation.
 
-// checkCluster checks what is said about other nodes.
+// checkCluster checks the settings about other nodes.
 func (c *config) checkCluster() {
 	if c.Cluster.Addr == "" {
 		for key, text := range map[string]string{"cluster.nats-addr": c.Cluster.NATS, "cluster.advertise": c.Cluster.Advertise, "cluster.join-file": c.Cluster.JoinFile} {
 			if text != "" {
-				c.wrong("%s (from %s) is given, and cluster.addr is not: say where other nodes reach this one", key, c.values[key].origin)
+				c.wrong("%s (from %s) needs cluster.addr: set it to where other nodes reach this one", key, c.values[key].origin)
 			}
 		}
 		return
 	}
 	switch {
 	case c.Memory:
-		c.wrong("cluster.addr (from %s) and memory are given: what nodes keep in common, they keep on disk", c.values["cluster.addr"].origin)
+		c.wrong("cluster.addr (from %s) and memory are both set: nodes store their data on disk; remove one", c.values["cluster.addr"].origin)
 	case c.Store != "":
-		c.wrong("cluster.addr (from %s) and store.url are given: nodes with rows in one database need no cluster.addr, only the same nats.url", c.values["cluster.addr"].origin)
+		c.wrong("cluster.addr (from %s) and store.url are both set: nodes with one database need no cluster.addr, only the same nats.url", c.values["cluster.addr"].origin)
 	case c.Cluster.NATS != "" && c.URL != "":
-		c.wrong("cluster.nats-addr is for the NATS server in this process, and nats.url names another")
+		c.wrong("cluster.nats-addr is for the built-in NATS server, but nats.url names an external one: remove one")
 	}
 	if _, err := c.routeAddr(); err != nil {
 		c.wrong("%v", err)
 	}
 	if host, _, _ := net.SplitHostPort(c.Cluster.Addr); c.Cluster.Advertise == "" && (host == "" || net.ParseIP(host).IsUnspecified()) {
-		c.wrong("cluster.addr %s is every address of this machine: say by cluster.advertise by which one other nodes know it", c.Cluster.Addr)
+		c.wrong("cluster.addr %s means every address of this machine: set cluster.advertise to the one that other nodes use", c.Cluster.Addr)
 	}
 }
 
-// routeAddr is where the NATS server in this process listens to others, "" if there is none.
+// routeAddr returns the route address of the NATS server in this process, "" if there is none.
 func (c *config) routeAddr() (string, error) {
 	host, port, err := net.SplitHostPort(c.Cluster.Addr)
 	n, bad := strconv.Atoi(port)
 	if err != nil || bad != nil || n < 1 || n > 65534 {
-		return "", fmt.Errorf("cluster.addr %s: give host:port, such as 10.0.0.1:7946", c.Cluster.Addr)
+		return "", fmt.Errorf("invalid cluster.addr %s: want host:port, such as 10.0.0.1:7946", c.Cluster.Addr)
 	}
 	if c.URL != "" {
 		return "", nil
@@ -64,12 +64,12 @@ func (c *config) routeAddr() (string, error) {
 		return net.JoinHostPort(host, strconv.Itoa(n+1)), nil
 	}
 	if _, port, err = net.SplitHostPort(c.Cluster.NATS); err != nil || port == "" || port == "0" {
-		return "", fmt.Errorf("cluster.nats-addr %s: give host:port, such as 10.0.0.1:7947", c.Cluster.NATS)
+		return "", fmt.Errorf("invalid cluster.nats-addr %s: want host:port, such as 10.0.0.1:7947", c.Cluster.NATS)
 	}
 	return c.Cluster.NATS, nil
 }
 
-// advertised is an address as other nodes know it.
+// advertised returns an address as other nodes use it.
 func (c *config) advertised(addr string) string {
 	if c.Cluster.Advertise == "" || addr == "" {
 		return addr
@@ -78,9 +78,9 @@ func (c *config) advertised(addr string) string {
 	return net.JoinHostPort(c.Cluster.Advertise, port)
 }
 
-// bond is where the NATS servers of a cluster find each other.
+// bond is how the NATS servers of a cluster find each other.
 type bond struct {
-	Routes []string `json:"routes"` // of all that were ever heard of
+	Routes []string `json:"routes"` // of all nodes ever known
 }
 
 const (
@@ -88,7 +88,7 @@ const (
 	invitationTitle = "carillon-node-1."
 )
 
-// invitation is what lets a node join.
+// invitation is what a node needs to join.
 type invitation struct {
 	Store string `json:"store"` // for the store
 	Bond  bond   `json:"bond"`  // empty if the NATS servers are elsewhere
@@ -113,12 +113,12 @@ func readInvitation(path string) (i invitation, err error) {
 		err = json.Unmarshal(b, &i)
 	}
 	if !ours || err != nil || i.Store == "" {
-		return i, usage("%s holds no invitation: it is one line that begins with %s, as carillon cluster invite prints it", path, invitationTitle)
+		return i, usage("%s has no invitation: want the line that carillon cluster invite prints, which begins with %s", path, invitationTitle)
 	}
 	return i, nil
 }
 
-// joins reads what this node needs to be one of several: its key, its bond, and an invitation if it was given one.
+// joins reads what this node needs in a cluster: its key, its bond, and an invitation if the config names one.
 func (p *process) joins() (err error) {
 	if p.cfg.Cluster.Addr == "" {
 		return nil
@@ -128,7 +128,7 @@ func (p *process) joins() (err error) {
 			if _, there := os.Stat(p.dir(bondFile)); there != nil || !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			err = nil // it has joined, and the file was thrown away
+			err = nil // it has joined, and the file was deleted
 		}
 	}
 	raw, err := os.ReadFile(p.dir(bondFile))
@@ -153,7 +153,7 @@ func (p *process) joins() (err error) {
 	return p.bind(p.route)
 }
 
-// bind writes the bond down, with these routes.
+// bind stores the bond with these routes.
 func (p *process) bind(routes ...string) error {
 	all := slices.Clone(p.bond.Routes)
 	for _, r := range routes {
@@ -176,12 +176,12 @@ func (p *process) bind(routes ...string) error {
 		err = os.Rename(p.dir(bondFile)+".new", p.dir(bondFile))
 	}
 	if err != nil {
-		return fmt.Errorf("remember the other nodes: %w", err)
+		return fmt.Errorf("store the other nodes' routes: %w", err)
 	}
 	return nil
 }
 
-// servers is how the NATS server in this process finds the others.
+// servers returns how the NATS server in this process finds the others.
 func (p *process) servers() (embedded.Cluster, error) {
 	if p.cfg.Cluster.Addr == "" {
 		return embedded.Cluster{}, nil
@@ -191,7 +191,7 @@ func (p *process) servers() (embedded.Cluster, error) {
 	return embedded.Cluster{Addr: addr, Routes: p.bond.Routes, TLS: p.identity.Routes(), First: first}, err
 }
 
-// cluster is how the scheduler is one of several, nil if it is alone.
+// cluster returns the cluster configuration, nil on a single node.
 func (p *process) cluster() *embed.Cluster {
 	if p.cfg.Cluster.Addr == "" {
 		return nil
@@ -213,7 +213,7 @@ func (p *process) cluster() *embed.Cluster {
 	return c
 }
 
-// routes are those of all nodes, as far as they are known.
+// routes returns the known routes of all nodes.
 func (p *process) routes() []string {
 	all := []string{p.route}
 	if o := p.ops.Load(); o != nil {
@@ -231,16 +231,16 @@ func fileExists(path string) bool {
 	return err == nil
 }
 
-// lookEvery is how often is looked for nodes that have come.
+// lookEvery is how often new nodes are looked for.
 const lookEvery = 2 * time.Second
 
-// rememberNodes writes down where the others are, so that this node finds them when it starts again.
+// rememberNodes stores the routes of the other nodes, so that this node finds them after a restart.
 func (p *process) rememberNodes(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for p.route != "" {
 		if err := p.bind(p.routes()...); err != nil {
-			p.log.Warn("the other nodes were not written down", "err", err)
+			p.log.Warn("the other nodes' routes were not stored", "err", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -9,18 +9,18 @@ import (
 	"testing"
 )
 
-// What is said about other nodes is refused with the reason where it makes no sense.
+// Inconsistent settings about other nodes are refused.
 func TestClusterIsChecked(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"--join-file", "x"}, "cluster.addr is not"},
-		{[]string{"--cluster", "127.0.0.1"}, "give host:port"},
-		{[]string{"--cluster", "127.0.0.1:7946", "--cluster-nats", "127.0.0.1"}, "give host:port"},
+		{[]string{"--join-file", "x"}, "needs cluster.addr"},
+		{[]string{"--cluster", "127.0.0.1"}, "want host:port"},
+		{[]string{"--cluster", "127.0.0.1:7946", "--cluster-nats", "127.0.0.1"}, "want host:port"},
 		{[]string{"--cluster", "127.0.0.1:7946", "--memory"}, "memory"},
 		{[]string{"--cluster", "127.0.0.1:7946", "--store", "postgres://db/carillon"}, "store.url"},
-		{[]string{"--cluster", "127.0.0.1:7946", "--cluster-nats", "127.0.0.1:7947", "--nats", "nats://127.0.0.1:4222"}, "nats.url names another"},
+		{[]string{"--cluster", "127.0.0.1:7946", "--cluster-nats", "127.0.0.1:7947", "--nats", "nats://127.0.0.1:4222"}, "nats.url names an external one"},
 		{[]string{"--cluster", "0.0.0.0:7946"}, "cluster.advertise"},
 	} {
 		var out strings.Builder

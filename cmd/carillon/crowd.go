@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// crowd is a listener that lets no single address fill it. It closes the connections that are too many.
+// crowd is a listener that limits the connections of each address and closes those beyond.
 type crowd struct {
 	net.Listener
 	most     int // connections of one address
@@ -17,14 +17,14 @@ type crowd struct {
 	mu      sync.Mutex
 	by      map[string]int
 	refused int       // connections
-	said    time.Time // when the log had the last line about them
+	logged  time.Time // when the last line about them was logged
 }
 
 func newCrowd(l net.Listener, c limitsConfig, log *slog.Logger) *crowd {
 	return &crowd{Listener: l, most: c.Connections, loopback: c.LoopbackConnections, log: log, by: map[string]int{}}
 }
 
-// Accept waits for a connection that is not one too many.
+// Accept waits for a connection within the limits.
 func (c *crowd) Accept() (net.Conn, error) {
 	for {
 		conn, err := c.Listener.Accept()
@@ -43,7 +43,7 @@ func (c *crowd) Accept() (net.Conn, error) {
 	}
 }
 
-// bound is the name under which an address is counted, and how many connections it may have.
+// bound returns the name under which an address is counted, and its limit.
 func (c *crowd) bound(ip net.IP) (from string, most int) {
 	switch {
 	case ip.IsLoopback():
@@ -65,16 +65,16 @@ func (c *crowd) come(from string, most int) bool {
 	return true
 }
 
-// refusedEvery is how often at most the log has a line about refused connections.
+// refusedEvery is the minimum interval between log lines about refused connections.
 const refusedEvery = 10 * time.Second
 
 func (c *crowd) refuse(from string, most int) {
 	c.refused++
-	if time.Since(c.said) < refusedEvery {
+	if time.Since(c.logged) < refusedEvery {
 		return
 	}
-	c.log.Warn("connections refused: the address has as many as limits.connections or limits.connections-loopback allows", "address", from, "limit", most, "count", c.refused)
-	c.said, c.refused = time.Now(), 0
+	c.log.Warn("connections refused: limits.connections or limits.connections-loopback reached", "address", from, "limit", most, "count", c.refused)
+	c.logged, c.refused = time.Now(), 0
 }
 
 func (c *crowd) leave(from string) {
@@ -85,7 +85,7 @@ func (c *crowd) leave(from string) {
 	}
 }
 
-// counting is a connection that is counted until it is closed.
+// counting is a connection that counts until it is closed.
 type counting struct {
 	net.Conn
 	leave func()

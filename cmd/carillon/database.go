@@ -7,32 +7,32 @@ import (
 	"github.com/carillon-scheduler/carillon/embed"
 )
 
-// Rows may be kept in a database instead of the data directory, which then holds only what belongs to this process.
+// With a database as store, the data directory has only the files of this process.
 
-// checkStore checks what is said about a database.
+// checkStore checks the settings about a database.
 func (c *config) checkStore() {
 	if c.Store == "" {
 		if c.Triggering == string(embed.Distributed) {
-			c.wrong("triggering (from %s) is distributed, and store.url is not set: distributed triggering needs a database", c.values["triggering"].origin)
+			c.wrong("triggering (from %s) is distributed, but store.url is not set: distributed triggering needs a database", c.values["triggering"].origin)
 		}
 		if c.Password != "" {
-			c.wrong("store.password-file is given, and store.url is not")
+			c.wrong("store.password-file needs store.url")
 		}
 		return
 	}
 	u, err := url.Parse(c.Store)
 	if err != nil || !slices.Contains([]string{"postgres", "postgresql", "mariadb", "mysql"}, u.Scheme) {
-		c.wrong("store.url (from %s) is not understood: give a URL such as postgres://carillon@db/carillon or mariadb://carillon@db/carillon", c.values["store.url"].origin)
+		c.wrong("invalid store.url (from %s): want a URL such as postgres://carillon@db/carillon or mariadb://carillon@db/carillon", c.values["store.url"].origin)
 		return
 	}
 	known := hasPassword(u)
 	switch {
 	case c.Memory:
-		c.wrong("both store.url (from %s) and memory (from %s) are given: one keeps everything, the other nothing", c.values["store.url"].origin, c.values["memory"].origin)
+		c.wrong("both store.url (from %s) and memory (from %s) are set: remove one", c.values["store.url"].origin, c.values["memory"].origin)
 	case known && c.values["store.url"].origin == "--store":
-		c.wrong("--store has a password, and everybody on this machine can read what a program was called with: put it into a file, and name that by store.password-file")
+		c.wrong("--store has a password, which other users of this machine can read: put it into a file and set store.password-file")
 	case known && c.Password != "":
-		c.wrong("store.url has a password, and store.password-file is given, too: leave one out")
+		c.wrong("both a password in store.url and store.password-file are set: remove one")
 	}
 }
 
@@ -42,11 +42,11 @@ func hasPassword(u *url.URL) bool {
 	return before || u.Query().Has("password")
 }
 
-// standsBy says that another process with the same rows may lead, and that its bus is not ours: of the NATS servers in
-// such processes only the leader's is open.
-func (c *config) standsBy() bool { return c.Store != "" && c.URL == "" }
+// mayStandBy reports whether another process with the same database may lead, with another bus: of the built-in NATS
+// servers of such processes, only the leader's is open.
+func (c *config) mayStandBy() bool { return c.Store != "" && c.URL == "" }
 
-// database is the URL of the database with its password, or "".
+// database returns the URL of the database with its password, or "".
 func (c *config) database() (string, error) {
 	if c.Store == "" || c.Password == "" {
 		return c.Store, nil

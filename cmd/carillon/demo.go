@@ -14,19 +14,19 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// demo is a worker worth looking at: each job shows one thing.
+// demo is a worker with demo jobs: each shows one feature.
 type demo struct {
 	client *client.Client // set before the first job runs
 }
 
-// greeting is what demo.greet wants to know.
+// greeting has the arguments of demo.greet.
 type greeting struct {
 	Name  string `json:"name" jsonschema:"whom to greet"`
 	Times int    `json:"times,omitempty" jsonschema:"how often; once if left out"`
 	Shout bool   `json:"shout,omitempty" jsonschema:"in capitals"`
 }
 
-// delivery is what demo.import reads.
+// delivery has the arguments of demo.import.
 type delivery struct {
 	File    string            `json:"file" jsonschema:"name of the file in the inbox"`
 	Decimal string            `json:"decimal,omitempty" jsonschema:"the sign between units and cents: a dot, unless another is given"`
@@ -34,7 +34,7 @@ type delivery struct {
 	DryRun  bool              `json:"dryRun,omitempty" jsonschema:"read and check, but store nothing"`
 }
 
-// step is where the relay is.
+// step has the arguments of demo.relay.
 type step struct {
 	Lap int `json:"lap"`
 }
@@ -55,7 +55,7 @@ func (d *demo) jobs() []jobs.Job {
 		jobs.NewRecurring(jobs.RecurringFunc(d.chime), jobs.Options{Key: "demo.chime", Cron: "*/5 * * * * *", Tags: []string{"bells"},
 			Description: "Rings every five seconds."}),
 		jobs.NewRecurring(jobs.RecurringFunc(d.report), jobs.Options{Key: "demo.report", Cron: "0,30 * * * * *", Timeout: time.Minute, Tags: []string{"reports"},
-			Description: "Takes a while, and says how far it is. Try to cancel it."}),
+			Description: "Takes a while and reports its progress. Try to cancel it."}),
 		jobs.NewRecurring(jobs.RecurringFunc(d.flaky), jobs.Options{Key: "demo.flaky", Cron: "15,45 * * * * *", Retries: 2, RetryDelay: 2 * time.Second,
 			Description: "Fails, and is tried again. Now and then all its attempts fail."}),
 		jobs.NewRecurring(jobs.RecurringFunc(d.nightly), jobs.Options{Key: "demo.close-day", Cron: "0 30 2 * * MON-FRI", TimeZone: "Europe/Berlin", Retries: 3,
@@ -63,7 +63,7 @@ func (d *demo) jobs() []jobs.Job {
 		jobs.NewRecurring(jobs.RecurringFunc(d.inbox), jobs.Options{Key: "demo.inbox", Cron: "10 * * * * *", Tags: []string{"files"},
 			Description: "Looks into the inbox every minute, and has each file imported."}),
 		jobs.NewTriggered(jobs.TriggeredFunc[delivery](d.read), jobs.Options{Key: "demo.import", Timeout: time.Minute, MaxConcurrency: 2, Tags: []string{"files"},
-			Description: "Reads a file of orders. Some come from a country where cents stand behind a comma: find out why it failed, and run it again with other arguments."}),
+			Description: "Reads a file of orders. Some have a decimal comma: find out why it failed, and run it again with other arguments."}),
 		jobs.NewTriggered(jobs.TriggeredFunc[step](d.relay), jobs.Options{Key: "demo.relay", Timeout: time.Minute,
 			Description: "Each run starts the next one, ten seconds later."}),
 		jobs.NewTriggered(jobs.TriggeredFunc[greeting](d.greet), jobs.Options{Key: "demo.greet", Args: greeting{Name: "you"},
@@ -93,7 +93,7 @@ func (d *demo) report(ctx context.Context) error {
 
 func (d *demo) flaky(ctx context.Context) error {
 	a := jobs.Attempt(ctx)
-	unlucky := a.Run[15]%4 == 0 // every fourth run or so: its id decides, so that all its attempts agree
+	unlucky := a.Run[15]%4 == 0 // about every fourth run, by its ID, so that all its attempts agree
 	if a.Number < 3 || unlucky {
 		jobs.Log(ctx).Warn("the line is busy", "attempt", a.Number)
 		return errors.New("the line is busy")
@@ -105,7 +105,7 @@ func (d *demo) flaky(ctx context.Context) error {
 func (d *demo) relay(ctx context.Context, s step) error {
 	a := jobs.Attempt(ctx)
 	jobs.Log(ctx).Info("passing the baton", "lap", s.Lap)
-	// The key makes it one next run, however often this one is tried.
+	// The key makes it one next run, even if this one is retried.
 	next, err := relayJob.Enqueue(ctx, d.client, step{s.Lap + 1}, jobs.After(lapDelay), jobs.Unique("after-"+a.Run.String()))
 	if err != nil {
 		return err
@@ -118,11 +118,11 @@ func (d *demo) greet(ctx context.Context, g greeting) error {
 		return jobs.NoRetry(errors.New("greet whom? give a name"))
 	}
 	jobs.Log(ctx).Info("greeting", "name", g.Name)
-	words := strings.Repeat("Hello, "+g.Name+"! ", min(max(g.Times, 1), 100))
+	text := strings.Repeat("Hello, "+g.Name+"! ", min(max(g.Times, 1), 100))
 	if g.Shout {
-		words = strings.ToUpper(words)
+		text = strings.ToUpper(text)
 	}
-	return jobs.Result(ctx, strings.TrimSpace(words))
+	return jobs.Result(ctx, strings.TrimSpace(text))
 }
 
 func (d *demo) nightly(ctx context.Context) error {
@@ -130,7 +130,7 @@ func (d *demo) nightly(ctx context.Context) error {
 	return nil
 }
 
-// inbox finds a file a minute; every third was written where cents stand behind a comma.
+// inbox finds a file a minute; every third has a decimal comma.
 func (d *demo) inbox(ctx context.Context) error {
 	due := jobs.Attempt(ctx).Due
 	file := fmt.Sprintf("orders-%s.csv", due.UTC().Format("1504"))
@@ -166,15 +166,15 @@ func (d *demo) read(ctx context.Context, f delivery) error {
 		jobs.Progress(ctx, int64(i+1), importRows, fmt.Sprintf("row %d of %d", i+1, importRows))
 		if i == 16 && comma && f.Decimal != "," {
 			log.Warn("this does not look like a number", "row", i+1, "amount", "12,50")
-			return fmt.Errorf("row %d of %s: amount \"12,50\" is not a number\n\n  %d | c7;2 bells;12,50;EUR\n                   ^\nIf cents stand behind a comma there, run it again with \"decimal\": \",\"", i+1, f.File, i+1)
+			return fmt.Errorf("row %d of %s: amount \"12,50\" is not a number\n\n  %d | c7;2 bells;12,50;EUR\n                   ^\nIf the file has a decimal comma, run it again with \"decimal\": \",\"", i+1, f.File, i+1)
 		}
 	}
 	log.Info("all rows are read", "stored", !f.DryRun)
 	return jobs.Result(ctx, map[string]any{"rows": importRows, "stored": !f.DryRun})
 }
 
-// start sets the relay going, unless a run of it is still on its way from an earlier start. With it comes a file that
-// cannot be read as it is, so that there is something to look into within seconds.
+// start triggers the relay, unless an earlier start left a live run of it, and an import that fails, so that users find
+// a failure within seconds.
 func (d *demo) start(ctx context.Context, s *embed.Scheduler) error {
 	page, err := s.Ops().Runs(ctx, ops.Who{}, metastore.RunQuery{Job: jobs.Key(relayJob), Limit: 1})
 	if err != nil {

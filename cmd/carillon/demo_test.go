@@ -50,8 +50,7 @@ func startDemo(t *testing.T) (*demo, *embed.Scheduler) {
 	}
 }
 
-// Whoever sees dev for the first time finds a failure to look into, whose error says what would help; the next start
-// adds none.
+// The first start of dev has a failed run whose error has the fix; the next start adds none.
 func TestTheDemoHasAFailureAtOnce(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()

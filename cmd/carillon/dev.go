@@ -12,10 +12,10 @@ func newDev() *cobra.Command {
 	var nodes int
 	c := &cobra.Command{
 		Use:   "dev",
-		Short: "Run everything in one process, with jobs to look at",
+		Short: "Run everything in one process, with demo jobs",
 		Long: "Run everything in one process: the control plane, a durable store, a NATS server that workers can connect to, the page,\n" +
-			"and a worker with a few jobs to look at. HTTP jobs run here as well, and may call this machine. It listens on this machine\n" +
-			"only. Ctrl-C lets running jobs end and stops.",
+			"and a worker with demo jobs. HTTP jobs run here as well, and may call this machine. It listens on loopback only. Ctrl-C\n" +
+			"waits for running jobs and stops.",
 		Example: "  carillon dev\n  carillon dev --memory --http 127.0.0.1:9000\n  carillon dev --nodes 3      a cluster, each node and each worker a process of its own",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -38,7 +38,7 @@ func newDev() *cobra.Command {
 		},
 	}
 	addFlags(c)
-	c.Flags().IntVar(&nodes, "nodes", 1, "start so many nodes and two workers, each a process of its own, in "+castData)
+	c.Flags().IntVar(&nodes, "nodes", 1, "start this many nodes and two workers, each as its own process, in "+castData)
 	return c
 }
 
@@ -58,14 +58,14 @@ func newServer() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if newAdmin && !cfg.asks() {
-				return usage("--new-admin-token: nobody is asked for a token here; say auth: on if they should be")
+			if newAdmin && !cfg.authenticates() {
+				return usage("--new-admin-token: authentication is off here; set auth: on to require tokens")
 			}
 			p := &process{cfg: cfg, name: "server", out: c.OutOrStdout(), log: newLogger(cfg, os.Stderr), newAdmin: newAdmin}
 			return p.serve(c.Context())
 		},
 	}
 	addFlags(c)
-	c.Flags().BoolVar(&newAdmin, "new-admin-token", false, "grant another admin's token at this start and leave it in the data directory: when all are lost")
+	c.Flags().BoolVar(&newAdmin, "new-admin-token", false, "create another admin token and write it to the data directory, if all are lost")
 	return c
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestDocs holds the program to the tables of docs/cli.md, with the jobs of carillon dev.
+// TestDocs checks the tables of docs/cli.md against the program, with the jobs of carillon dev.
 func TestDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/cli.md")
 	if err != nil {
@@ -42,13 +42,13 @@ func TestDocs(t *testing.T) {
 			checkCommand(t, cells[0], cells[1], cells[2])
 		case table == "code":
 			codes++
-			if says := fmt.Sprintf("%3s  %s\n", cells[0], cells[1]); !strings.Contains(help.String(), says) {
-				t.Errorf("the program does not say %q", says)
+			if want := fmt.Sprintf("%3s  %s\n", cells[0], cells[1]); !strings.Contains(help.String(), want) {
+				t.Errorf("no %q in the help of exit codes", want)
 			}
 		}
 	}
-	if said := len(regexp.MustCompile(`(?m)^ +\d+  `).FindAllString(help.String(), -1)); commands < 20 || codes != said {
-		t.Errorf("%d commands are found, and %d of %d exit codes", commands, codes, said)
+	if listed := len(regexp.MustCompile(`(?m)^ +\d+  `).FindAllString(help.String(), -1)); commands < 20 || codes != listed {
+		t.Errorf("found %d commands, and %d of %d exit codes", commands, codes, listed)
 	}
 }
 

@@ -16,19 +16,19 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// Who can reach this process, and what must hold then. On this machine only, nobody is asked who he is; as soon as
-// others can come, everybody is, and what they say goes over TLS: a token that is read once is a token that is lost.
+// Exposure: loopback needs no authentication. Listening beyond loopback requires tokens and TLS, since a token that is
+// read once on the network is lost.
 
-// check says what is wrong with settings that are right one by one.
+// check checks the combination of settings.
 func (c *config) check() {
 	if err := kernel.CheckName("node", c.Node); err != nil {
 		c.wrong("%v", err)
 	}
 	if c.Memory && c.values["data"].origin != "default" {
-		c.wrong("both data (from %s) and memory (from %s) are given: one keeps everything, the other nothing", c.values["data"].origin, c.values["memory"].origin)
+		c.wrong("both data (from %s) and memory (from %s) are set: remove one", c.values["data"].origin, c.values["memory"].origin)
 	}
 	if !c.Memory && c.Data == "" {
-		c.wrong("data is empty: give a directory, or memory to keep nothing")
+		c.wrong("data is empty: want a directory, or set memory to store nothing")
 	}
 	c.checkStore()
 	c.checkCluster()
@@ -50,14 +50,14 @@ func (c *config) checkAddresses() {
 		host, _, err := net.SplitHostPort(a.addr)
 		switch {
 		case err != nil:
-			c.wrong("%s %s: give host:port, such as 127.0.0.1:8080", a.flag, a.addr)
+			c.wrong("invalid %s %s: want host:port, such as 127.0.0.1:8080", a.flag, a.addr)
 		case a.flag == "--debug-addr" && !isLoopback(host):
-			c.wrong("--debug-addr %s could be reached from other machines: the profiler shows what is in memory, and asks nobody", a.addr)
+			c.wrong("--debug-addr %s is reachable from other machines: the profiler shows memory without authentication; use loopback", a.addr)
 		}
 	}
 }
 
-// checkOutside checks what is said about a NATS server elsewhere.
+// checkOutside checks the settings about an external NATS server.
 func (c *config) checkOutside() {
 	for one := range strings.SplitSeq(c.URL, ",") {
 		if one == "" {
@@ -66,14 +66,14 @@ func (c *config) checkOutside() {
 		u, err := url.Parse(one)
 		switch {
 		case err != nil || u.Host == "" || u.Scheme != "nats" && u.Scheme != "tls":
-			c.wrong("nats.url (from %s) is not understood: give a URL such as nats://127.0.0.1:4222", c.values["nats.url"].origin)
+			c.wrong("invalid nats.url (from %s): want a URL such as nats://127.0.0.1:4222", c.values["nats.url"].origin)
 		case u.User != nil && c.values["nats.url"].origin == "--nats":
-			c.wrong("--nats has a user or a token before the @, and everybody on this machine can read what a program was called with: " +
-				"say it in nats.user and nats.password-file, or in nats.token-file")
+			c.wrong("--nats has a user or a token before the @, which other users of this machine can read: " +
+				"set nats.user and nats.password-file, or nats.token-file")
 		case u.User != nil && c.Login != natsLogin{CA: c.Login.CA}:
-			c.wrong("nats.url has a user or a token before the @, and nats.user, nats.token-file or nats.creds-file is given, too: leave one out")
+			c.wrong("nats.url has a user or a token before the @, and nats.user, nats.token-file or nats.creds-file is set, too: remove one")
 		case !isLoopback(u.Hostname()) && u.Scheme != "tls" && !c.NATSOpen:
-			c.wrong("nats.url names %s, which is reached over a network, without TLS: begin it with tls://, or say nats.plain: true if all of that network may read along", u.Host)
+			c.wrong("nats.url %s is not on loopback and has no TLS: use tls://, or set nats.plain: true if you trust everyone on that network", u.Host)
 		}
 	}
 	login := map[string]string{"nats.user": c.Login.User, "nats.password-file": c.Login.PasswordFile, "nats.token-file": c.Login.TokenFile,
@@ -83,7 +83,7 @@ func (c *config) checkOutside() {
 		given   map[string]string
 		useless bool
 		why     string
-	}{{login, c.URL == "", "is for a NATS server elsewhere, and nats.url names none"}, {ours, c.URL != "", "is for the NATS server in this process, and nats.url names another"}} {
+	}{{login, c.URL == "", "is for an external NATS server, but nats.url is not set"}, {ours, c.URL != "", "is for the built-in NATS server, but nats.url names an external one"}} {
 		keys := make([]string, 0, len(m.given))
 		for key, text := range m.given {
 			if m.useless && text != "" {
@@ -96,10 +96,10 @@ func (c *config) checkOutside() {
 		}
 	}
 	if (c.Login.User == "") != (c.Login.PasswordFile == "") {
-		c.wrong("nats.user and nats.password-file belong together: one of them is missing")
+		c.wrong("nats.user and nats.password-file belong together: set both or neither")
 	}
 	if n := given(c.Login.User, c.Login.TokenFile, c.Login.CredsFile); n > 1 {
-		c.wrong("nats.user, nats.token-file and nats.creds-file are ways to do the same: leave all but one out")
+		c.wrong("more than one of nats.user, nats.token-file and nats.creds-file is set: keep one")
 	}
 }
 
@@ -114,7 +114,7 @@ func given(texts ...string) (n int) {
 
 func (c *config) checkPair(section string, p keyPair) {
 	if (p.Cert == "") != (p.Key == "") {
-		c.wrong("%s.tls-cert and %[1]s.tls-key belong together: one of them is missing", section)
+		c.wrong("%s.tls-cert and %[1]s.tls-key belong together: set both or neither", section)
 	}
 }
 
@@ -123,41 +123,41 @@ func (c *config) checkNames() {
 	if c.Public != "" {
 		u, err := url.Parse(c.Public)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			c.wrong("http.url (from %s) is not understood: give scheme and host, and nothing behind them, such as https://jobs.example.com", c.values["http.url"].origin)
+			c.wrong("invalid http.url (from %s): want scheme and host only, such as https://jobs.example.com", c.values["http.url"].origin)
 		}
 	}
 	for _, h := range c.hosts() {
 		if strings.ContainsAny(h, "/:@ *") && net.ParseIP(h) == nil {
-			c.wrong("http.hosts (from %s): %q is not the name of a host: give names without ports, with commas between them", c.values["http.hosts"].origin, h)
+			c.wrong("http.hosts (from %s): %q is not a host name: want names without ports, comma-separated", c.values["http.hosts"].origin, h)
 		}
 	}
 }
 
-// checkExposed wants whoever can be reached by others to ask who they are, and not in the clear.
+// checkExposed requires authentication and TLS on addresses that other machines can reach.
 func (c *config) checkExposed() {
 	if c.Auth == "off" {
 		for _, a := range c.open() {
-			c.wrong("%s can be reached from other machines, and auth (from %s) is off: leave auth out, and tokens are asked for; or keep it on 127.0.0.1", a, c.values["auth"].origin)
+			c.wrong("%s is reachable from other machines, but auth (from %s) is off: remove auth to require tokens, or listen on 127.0.0.1", a, c.values["auth"].origin)
 		}
 		return
 	}
-	if !c.asks() {
+	if !c.authenticates() {
 		return
 	}
 	if c.Memory {
-		c.wrong("tokens are asked for, and with memory they would be forgotten: give a data directory")
+		c.wrong("authentication needs a data directory: with memory, tokens are lost at a restart")
 	}
 	if host, _, _ := net.SplitHostPort(c.HTTP); !isLoopback(host) && c.HTTPTLS.Cert == "" && !strings.HasPrefix(c.Public, "https://") && !c.HTTPOpen {
-		c.wrong("http.addr %s can be reached from other machines, and tokens would go there in the clear: give http.tls-cert and http.tls-key, "+
-			"or http.url: https://... if a proxy in front does TLS, or say http.plain: true if all of that network may read along", c.HTTP)
+		c.wrong("http.addr %s is reachable from other machines without TLS: set http.tls-cert and http.tls-key, "+
+			"or http.url: https://... if a proxy does TLS, or http.plain: true if you trust everyone on that network", c.HTTP)
 	}
 	if host, _, _ := net.SplitHostPort(c.NATS); c.URL == "" && !isLoopback(host) && c.NATSTLS.Cert == "" && !c.NATSOpen {
-		c.wrong("nats.addr %s can be reached from other machines, and tokens would go there in the clear: give nats.tls-cert and nats.tls-key, "+
-			"or say nats.plain: true if all of that network may read along", c.NATS)
+		c.wrong("nats.addr %s is reachable from other machines without TLS: set nats.tls-cert and nats.tls-key, "+
+			"or nats.plain: true if you trust everyone on that network", c.NATS)
 	}
 }
 
-// open are the settings by which others can reach this process.
+// open returns the settings by which other machines can reach this process.
 func (c *config) open() (all []string) {
 	if host, _, _ := net.SplitHostPort(c.HTTP); !isLoopback(host) {
 		all = append(all, "http.addr "+c.HTTP)
@@ -166,7 +166,7 @@ func (c *config) open() (all []string) {
 		all = append(all, "nats.addr "+c.NATS)
 	}
 	if u, err := url.Parse(c.Public); err == nil && c.Public != "" && !isLoopback(u.Hostname()) {
-		all = append(all, "http.url "+c.Public) // something in front hands requests on
+		all = append(all, "http.url "+c.Public) // a proxy forwards requests
 	}
 	for _, h := range commas(c.Hosts) {
 		if !isLoopback(h) {
@@ -176,10 +176,10 @@ func (c *config) open() (all []string) {
 	return all
 }
 
-// asks is whether everybody is asked who he is.
-func (c *config) asks() bool { return c.Auth == "on" || c.Auth == "auto" && len(c.open()) > 0 }
+// authenticates reports whether requests need a token.
+func (c *config) authenticates() bool { return c.Auth == "on" || c.Auth == "auto" && len(c.open()) > 0 }
 
-// hosts are the names beside those of loopback under which the page is known: by the settings, and where it listens.
+// hosts returns the page's host names besides loopback's: from the settings, and the listen address.
 func (c *config) hosts() []string {
 	var names []string
 	names = append(names, commas(c.Hosts)...)
@@ -192,7 +192,7 @@ func (c *config) hosts() []string {
 	return names
 }
 
-// secure is whether a browser of ours speaks TLS, to us or to a proxy in front.
+// secure reports whether browsers use TLS, to this process or to a proxy.
 func (c *config) secure() bool {
 	return c.HTTPTLS.Cert != "" || strings.HasPrefix(c.Public, "https://")
 }
@@ -202,10 +202,10 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// reread is how often at most a certificate's files are looked at.
+// reread is the minimum interval between two reads of a certificate's files.
 const reread = 10 * time.Second
 
-// certificate is a pair of files that may be renewed while we run.
+// certificate is a pair of files that may be renewed while the process runs.
 type certificate struct {
 	files keyPair
 
@@ -215,7 +215,7 @@ type certificate struct {
 	looked  time.Time
 }
 
-// serverTLS is TLS with a certificate from files; nil if there are none. New files are used within seconds.
+// serverTLS returns TLS with a certificate from files, nil if there are none. New files are used within seconds.
 func serverTLS(p keyPair) (*tls.Config, error) {
 	if p.Cert == "" {
 		return nil, nil
@@ -235,7 +235,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); now.Sub(c.looked) > reread {
-		_ = c.read(now) // half-written files are no reason to have none
+		_ = c.read(now) // keep the old pair while files are half-written
 	}
 	return c.now, nil
 }
@@ -270,7 +270,7 @@ func private(path string) error {
 		return usageError{err}
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return usage("%s can be read by others than its owner (%v): chmod 600 it, and think of what is in it as known", path, mode)
+		return usage("%s is readable by other users (%v): chmod 600 it, and treat its content as compromised", path, mode)
 	}
 	return nil
 }
@@ -291,7 +291,7 @@ func secretIn(path string) (string, error) {
 	return secret, nil
 }
 
-// authorities reads certificates that vouch for others.
+// authorities reads certificate authorities from a file.
 func authorities(path string) (*tls.Config, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -299,18 +299,18 @@ func authorities(path string) (*tls.Config, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(raw) {
-		return nil, usage("%s holds no certificates in PEM", path)
+		return nil, usage("%s has no PEM certificates", path)
 	}
 	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }
 
-// withoutUsers is an address that can be shown and tried: nobody's name or secret is in it.
+// withoutUsers returns an address without users and secrets.
 func withoutUsers(address string) string {
 	var all []string
 	for one := range strings.SplitSeq(address, ",") {
 		u, err := url.Parse(one)
 		if err != nil {
-			return "an address that is not understood"
+			return "an invalid address"
 		}
 		all = append(all, fmt.Sprintf("%s://%s", u.Scheme, u.Host))
 	}

@@ -82,22 +82,22 @@ func TestTLS(t *testing.T) {
 		p.code <- execute(ctx, locked(dir, "--log-level", "error", "--http-tls-cert", pair.Cert, "--http-tls-key", pair.Key, "--nats-tls-cert", pair.Cert, "--nats-tls-key", pair.Key,
 			"--http-url", "https://jobs.example.com", "--http-hosts", "other.example.com", "--debug-addr", "127.0.0.1:0"), p.out, p.out)
 	}()
-	said := func(pattern string) string {
+	printed := func(pattern string) string {
 		t.Helper()
 		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 			if m := regexp.MustCompile(pattern).FindStringSubmatch(p.out.String()); m != nil {
 				return m[1]
 			}
 		}
-		t.Fatalf("it does not say %s: %s", pattern, p.out)
+		t.Fatalf("no %s in: %s", pattern, p.out)
 		return ""
 	}
-	if page := said(`page +(\S+)`); page != "https://jobs.example.com" {
+	if page := printed(`page +(\S+)`); page != "https://jobs.example.com" {
 		t.Errorf("the page is at %s", page)
 	}
-	at, at4222 := said(`listens at https://(127.0.0.1:\d+)`), said(`bus +tls://(\S+)\s`)
-	profiler := said(`profiler: (\S+)`)
-	said(`first token: an (admin)`)
+	at, at4222 := printed(`listens at https://(127.0.0.1:\d+)`), printed(`bus +tls://(\S+)\s`)
+	profiler := printed(`profiler: (\S+)`)
+	printed(`first token: an (admin)`)
 	admin := p.tokenOf(filepath.Join(dir, adminFile))
 
 	browser := trusting(t, pair)
@@ -138,7 +138,7 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	if h := get("jobs.example.com", "/login").Header.Get("Strict-Transport-Security"); h == "" {
-		t.Error("browsers are not told to come by TLS")
+		t.Error("no HSTS for browsers")
 	}
 	if answer, err := http.Get("http://" + at + "/login"); err == nil {
 		if answer.Body.Close(); answer.StatusCode == 200 {
@@ -152,7 +152,7 @@ func TestTLS(t *testing.T) {
 	}
 
 	if client, err := carillon.Dial("tls://" + token + "@" + at4222); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("a certificate that nobody knows: %v", err)
+		t.Errorf("an untrusted certificate: %v", err)
 		client.Close()
 	}
 	p.page = "https://" + at
@@ -176,7 +176,7 @@ func TestTLS(t *testing.T) {
 	t.Cleanup(p.end) // before the worker would wait for it
 }
 
-// A server behind TLS: which names it answers to, what it tells browsers, and how it renews its certificate.
+// A server with TLS: its host names, its headers for browsers, and the renewal of its certificate.
 func TestCertificateIsRenewed(t *testing.T) {
 	dir := t.TempDir()
 	pair := certify(t, dir)
@@ -217,7 +217,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 	}
 }
 
-// A NATS server elsewhere must not let in whoever comes, and one that does lets nobody of ours begin.
+// An external NATS server without authentication is refused, by servers and workers.
 func TestNATSElsewhereIsProbed(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "password")
@@ -239,17 +239,17 @@ func TestNATSElsewhereIsProbed(t *testing.T) {
 		args := append([]string{"server", "--auth", "on", "--data", filepath.Join(dir, "data"), "--http", "127.0.0.1:0", "--log-level", "error"}, more...)
 		return execute(t.Context(), args, &out, &errs), errs.String()
 	}
-	if code, said := run("--nats", open); code != 2 || !strings.Contains(said, "lets in whoever comes") || !strings.Contains(said, "nats-config") {
-		t.Errorf("one that is open: %d %s", code, said)
+	if code, text := run("--nats", open); code != 2 || !strings.Contains(text, "without authentication") || !strings.Contains(text, "nats-config") {
+		t.Errorf("one that is open: %d %s", code, text)
 	}
-	if code, said := run("--nats", closed+","+open); code != 2 || !strings.Contains(said, "lets in whoever comes") {
-		t.Errorf("one of two that is open: %d %s", code, said)
+	if code, text := run("--nats", closed+","+open); code != 2 || !strings.Contains(text, "without authentication") {
+		t.Errorf("one of two that is open: %d %s", code, text)
 	}
-	if code, said := run("--nats", closed); code != 5 || !strings.Contains(said, "nats.user") {
-		t.Errorf("without a user: %d %s", code, said)
+	if code, text := run("--nats", closed); code != 5 || !strings.Contains(text, "nats.user") {
+		t.Errorf("without a user: %d %s", code, text)
 	}
-	if code, said := run("--nats", "nats://127.0.0.1:1"); code != 6 || !strings.Contains(said, "cannot be reached") {
-		t.Errorf("one that is not there: %d %s", code, said)
+	if code, text := run("--nats", "nats://127.0.0.1:1"); code != 6 || !strings.Contains(text, "cannot be reached") {
+		t.Errorf("one that is not there: %d %s", code, text)
 	}
 	p := start(t, "server", "--auth", "on", "--data", filepath.Join(dir, "data"), "--http", "127.0.0.1:0", "--nats", closed, "--nats-user", "node", "--nats-password-file", file)
 	p.until(200, "/readyz", "")
@@ -257,8 +257,8 @@ func TestNATSElsewhereIsProbed(t *testing.T) {
 	if err := os.Chmod(file, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, said := run("--nats", closed, "--nats-user", "node", "--nats-password-file", file); code != 2 || !strings.Contains(said, "chmod 600") || strings.Contains(said, "p4ssword") {
-		t.Errorf("a password that others can read: %d %s", code, said)
+	if code, text := run("--nats", closed, "--nats-user", "node", "--nats-password-file", file); code != 2 || !strings.Contains(text, "chmod 600") || strings.Contains(text, "p4ssword") {
+		t.Errorf("a password that others can read: %d %s", code, text)
 	}
 }
 
@@ -310,7 +310,7 @@ func TestConfigInTheManual(t *testing.T) {
 	}
 }
 
-// dev asks where it is told to, and its own worker works all the same.
+// dev with auth on requires tokens, and its own worker works.
 func TestDevThatAsks(t *testing.T) {
 	tests.Long(t)
 	dir := t.TempDir()
@@ -328,8 +328,8 @@ func TestDevThatAsks(t *testing.T) {
 	p.end()
 }
 
-// A proxy in front of a server without authentication opens it to nobody.
-func TestAProxyMakesNobodyAdmin(t *testing.T) {
+// A proxy in front of a server without authentication gives no access.
+func TestAProxyGrantsNoAccess(t *testing.T) {
 	p := start(t, "dev", "--memory", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0")
 	defer p.end()
 	target, err := url.Parse(p.page)

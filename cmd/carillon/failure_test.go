@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// A server tells the URL of its configuration of a run that ended badly, signed.
+// A server notifies on-failure.url of a run that failed for good, with a signature.
 func TestServerTellsOfFailures(t *testing.T) {
 	const secret = "kept in a file of its own"
 	events := make(chan webhook.Event, 10)
@@ -54,12 +54,12 @@ func TestServerTellsOfFailures(t *testing.T) {
 	select {
 	case e := <-events:
 		if e.Job != "shop.pack" || e.Error != "out of boxes" || !strings.HasPrefix(e.URL, p.page+"/runs/") {
-			t.Errorf("told %+v", e)
+			t.Errorf("notified of %+v", e)
 		}
 	case <-time.After(20 * time.Second):
-		t.Error("nothing was told")
+		t.Error("no notification")
 	}
-	p.get("/metrics", says("carillon_webhook_sent_total 1"))
+	p.get("/metrics", contains("carillon_webhook_sent_total 1"))
 }
 
 // The whole URL is a secret, and is not printed.
@@ -69,8 +69,8 @@ func TestOnFailureIsNotPrinted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if said := c.print(true); strings.Contains(said, "hidden") || !strings.Contains(said, "min-interval: 5m") || c.OnFailure.Interval != 5*time.Minute {
-			t.Errorf("it prints %s", said)
+		if text := c.print(true); strings.Contains(text, "hidden") || !strings.Contains(text, "min-interval: 5m") || c.OnFailure.Interval != 5*time.Minute {
+			t.Errorf("it prints %s", text)
 		}
 	}
 }

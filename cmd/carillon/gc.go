@@ -11,8 +11,7 @@ import (
 )
 
 // A scheduler with few live runs makes much garbage: with Go's default it would collect a heap of a few MiB many times
-// a second. So a process may gather some garbage before it is collected, whatever little it keeps: a part of the
-// machine's memory, within these bounds. (Measured: with 128 MiB a fifth of a job's processor time is the collector's,
+// a second. So garbage may grow to a part of the machine's memory before a collection, within these bounds. (Measured: with 128 MiB a fifth of a job's processor time is the collector's,
 // with 512 MiB a tenth.)
 const (
 	partForGarbage = 32
@@ -20,7 +19,7 @@ const (
 	mostGarbage    = 512 << 20
 )
 
-// headroom is how much garbage may gather in a process that may use memory bytes, 0 if that is not known.
+// headroom returns how much garbage a process that may use memory bytes can collect late, 0 if memory is unknown.
 func headroom(memory uint64) uint64 {
 	if memory == 0 {
 		return 4 * leastGarbage
@@ -28,7 +27,7 @@ func headroom(memory uint64) uint64 {
 	return min(max(memory/partForGarbage, leastGarbage), mostGarbage)
 }
 
-// memory is how many bytes this process may use, as far as Linux says so: the machine's, or the container's.
+// memory returns how many bytes this process may use on Linux: the machine's, or the container's.
 func memory() uint64 {
 	var most uint64
 	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
@@ -50,7 +49,7 @@ func memory() uint64 {
 }
 
 // collectLazily lets the garbage collector run at Go's default pace, but not before the headroom is used up, until ctx
-// ends. Whoever sets GOGC or GOMEMLIMIT has decided for himself.
+// ends. GOGC or GOMEMLIMIT turn this off.
 func collectLazily(ctx context.Context) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return

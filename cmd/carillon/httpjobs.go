@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker/httpjob"
 )
 
-// httpJobsConfig is what HTTP jobs may do in this process.
+// httpJobsConfig configures HTTP jobs in this process.
 type httpJobsConfig struct {
 	On                           bool
 	Allow, Ports                 string // with commas
@@ -22,7 +22,7 @@ type httpJobsConfig struct {
 	BreakerPause                 time.Duration
 }
 
-// httpJobs is the configuration of the worker for HTTP jobs, or nil if there is none in this process.
+// httpJobs returns the configuration of the worker for HTTP jobs, nil if this process runs none.
 func (c *config) httpJobs() (*httpjob.Config, error) {
 	h := &c.HTTPJobs
 	if !h.On {
@@ -32,7 +32,7 @@ func (c *config) httpJobs() (*httpjob.Config, error) {
 	var err error
 	if h.BreakerAfter != "" {
 		if out.Breaker.After, err = strconv.Atoi(h.BreakerAfter); err != nil || out.Breaker.After < 0 {
-			return nil, usage("http-jobs.breaker-after: %q is no number of failures", h.BreakerAfter)
+			return nil, usage("invalid http-jobs.breaker-after %q: want a number of failures", h.BreakerAfter)
 		}
 		out.Breaker.Off = out.Breaker.After == 0
 	}
@@ -43,7 +43,7 @@ func (c *config) httpJobs() (*httpjob.Config, error) {
 	for _, text := range commas(h.Ports) {
 		port, err := strconv.Atoi(text)
 		if err != nil || port < 1 || port > 65535 {
-			return nil, usage("http-jobs.ports: %q is no port", text)
+			return nil, usage("invalid http-jobs.ports %q: want port numbers", text)
 		}
 		if err := httpspec.HTTPPort(port); err != nil {
 			return nil, usage("http-jobs.ports: %v", err)
@@ -65,7 +65,7 @@ func (c *config) httpJobs() (*httpjob.Config, error) {
 	return out, err
 }
 
-// secretsOf reads NAME@HOST=FILE, with commas between them and + between the hosts of one.
+// secretsOf parses NAME@HOST=FILE, comma-separated, with + between the hosts of one.
 func secretsOf(text string) (httpspec.Secrets, error) {
 	files, err := pairs("http-jobs.secrets", text)
 	if err != nil {
@@ -75,10 +75,10 @@ func secretsOf(text string) (httpspec.Secrets, error) {
 	for what, file := range files {
 		name, hosts, ok := strings.Cut(what, "@")
 		if !ok {
-			return nil, usage("http-jobs.secrets: %s names no host that it may be sent to: write %s@api.example.com=%s, with + between several hosts", name, name, file)
+			return nil, usage("http-jobs.secrets: %s has no host: want %s@api.example.com=%s, with + between hosts", name, name, file)
 		}
 		if _, twice := all[name]; twice {
-			return nil, usage("http-jobs.secrets: %s is there twice: write its hosts with + between them", name)
+			return nil, usage("http-jobs.secrets: %s is there twice: join its hosts with +", name)
 		}
 		value, err := secretIn(file)
 		if err != nil {
@@ -92,8 +92,7 @@ func secretsOf(text string) (httpspec.Secrets, error) {
 	return all, nil
 }
 
-// tryHTTPJobs has HTTP jobs run in a process that is for trying things, where nobody has said otherwise: they may call
-// what listens on this machine.
+// tryHTTPJobs turns HTTP jobs on in a demo process, unless the configuration sets them: they may call this machine.
 func (c *config) tryHTTPJobs() {
 	if c.values["http-jobs.on"].origin == "default" {
 		c.HTTPJobs.On = true
@@ -103,7 +102,7 @@ func (c *config) tryHTTPJobs() {
 	}
 }
 
-// httpJobsLine is what is said of HTTP jobs when a process begins, or "".
+// httpJobsLine returns the line about HTTP jobs in the banner, or "".
 func (c *config) httpJobsLine() string {
 	switch h := &c.HTTPJobs; {
 	case !h.On:
@@ -122,20 +121,20 @@ func networks(text string) (list []netip.Prefix, err error) {
 			p, err = a.Prefix(a.BitLen())
 		}
 		if err != nil {
-			return nil, usage("http-jobs.allow: %q is no network such as 10.1.0.0/16", one)
+			return nil, usage("invalid http-jobs.allow %q: want a network such as 10.1.0.0/16", one)
 		}
 		list = append(list, p.Masked())
 	}
 	return list, nil
 }
 
-// pairs reads name=value, with commas between them.
+// pairs parses comma-separated name=value pairs.
 func pairs(key, text string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, one := range commas(text) {
 		name, value, ok := strings.Cut(one, "=")
 		if !ok || name == "" || value == "" {
-			return nil, usage("%s: %q is not name=value", key, one)
+			return nil, usage("invalid %s %q: want name=value", key, one)
 		}
 		if _, twice := out[name]; twice {
 			return nil, usage("%s: %s is there twice", key, name)

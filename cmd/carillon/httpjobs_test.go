@@ -54,10 +54,10 @@ func TestHTTPJobsRefused(t *testing.T) {
 	if err := os.WriteFile(file, []byte("s3cr3t\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for text, says := range map[string]string{"A=" + file: "A@api.example.com=" + file, "A@=" + file: "host", "A@https://h=" + file: "host", "@h=" + file: "named",
+	for text, want := range map[string]string{"A=" + file: "A@api.example.com=" + file, "A@=" + file: "host", "A@https://h=" + file: "host", "@h=" + file: "named",
 		"A@h=" + file + ",A@g=" + file: "twice", "A@*=" + file: "host", "A@h+=" + file: "host"} {
-		if _, err := secretsOf(text); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cr3t") {
-			t.Errorf("%s: %v, want ...%s...", text, err, says)
+		if _, err := secretsOf(text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%s: %v, want ...%s...", text, err, want)
 		}
 	}
 	got, err := secretsOf("A@a.example.com+[::1]:8080=" + file + ", B@b.example.com=" + file)
@@ -69,8 +69,7 @@ func TestHTTPJobsRefused(t *testing.T) {
 	}
 }
 
-// carillon dev runs HTTP jobs without being told to, lets them call this machine, and says both; and not where somebody
-// has said otherwise.
+// carillon dev runs HTTP jobs by default, allows them to call this machine, and prints both, unless settings turn it off.
 func TestDevRunsHTTPJobs(t *testing.T) {
 	tests.Long(t)
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) }))
@@ -80,39 +79,39 @@ func TestDevRunsHTTPJobs(t *testing.T) {
 	p.post("/api/v1/jobs/here.ask/trigger", `{}`)
 	p.get("/api/v1/runs?job=here.ask&state=Succeeded", succeeded(1))
 	if want := "http   jobs run here; they may call what is public, and 127.0.0.0/8, ::1\n"; !strings.Contains(p.out.String(), want) {
-		t.Errorf("it does not say %q:\n%s", want, p.out)
+		t.Errorf("no %q in:\n%s", want, p.out)
 	}
 	p.end()
 
 	off := &config{values: map[string]value{"http-jobs.on": {"false", "carillon.yaml:3"}}}
 	if off.tryHTTPJobs(); off.HTTPJobs.On {
-		t.Error("HTTP jobs run although the file says that they do not")
+		t.Error("HTTP jobs run although the file turns them off")
 	}
 	narrow := &config{values: map[string]value{"http-jobs.on": {"false", "default"}}, HTTPJobs: httpJobsConfig{Allow: "10.0.0.0/8"}}
 	if narrow.tryHTTPJobs(); !narrow.HTTPJobs.On || narrow.HTTPJobs.Allow != "10.0.0.0/8" {
-		t.Errorf("%+v: what somebody allowed was changed", narrow.HTTPJobs)
+		t.Errorf("%+v: http-jobs.allow was changed", narrow.HTTPJobs)
 	}
 }
 
-// What is wrong about a worker's way to the bus, or about what its jobs may do, is said before it begins.
+// A worker with wrong settings of the bus or of HTTP jobs does not start.
 func TestWorkerRefused(t *testing.T) {
 	for _, c := range []struct {
 		args string
 		code int
-		says string
+		text string
 	}{
 		{"--slots 0", 2, "--slots 0"},
 		{"--app a/b", 2, "app"},
 		{"--nats http://127.0.0.1:4222", 2, "nats.url"},
-		{"--nats nats://bus.example:4222", 2, "without TLS"},
+		{"--nats nats://bus.example:4222", 2, "has no TLS"},
 		{"--nats tls://token@bus.example:4222", 2, "nats.token-file"},
 		{"--http-jobs-allow ten", 2, "http-jobs.allow"},
 		{"--http 127.0.0.1:0", 2, "unknown flag"},
 		{"--nats nats://127.0.0.1:1", 6, "NATS server nats://127.0.0.1:1 cannot be reached"},
 	} {
 		out := newOutput()
-		if code := execute(t.Context(), append([]string{"worker"}, strings.Fields(c.args)...), out, out); code != c.code || !strings.Contains(out.String(), c.says) {
-			t.Errorf("worker %s: exit code %d, want %d, and %q of\n%s", c.args, code, c.code, c.says, out)
+		if code := execute(t.Context(), append([]string{"worker"}, strings.Fields(c.args)...), out, out); code != c.code || !strings.Contains(out.String(), c.text) {
+			t.Errorf("worker %s: exit code %d, want %d, and %q of\n%s", c.args, code, c.code, c.text, out)
 		}
 	}
 }

@@ -1,15 +1,15 @@
 // Command carillon is the scheduler as a program.
 //
-//	carillon dev      everything in one process, with jobs to look at
+//	carillon dev      everything in one process, with demo jobs
 //	carillon server   a control plane, its store and its pages
-//	carillon worker   runs HTTP jobs, as a process of its own
-//	carillon next     when a schedule is due, without a server
-//	carillon nats-config  what a NATS server of one's own needs in its configuration
-//	carillon jobs     and runs, workers, settings ...: what people say to a server (package remote)
+//	carillon worker   HTTP jobs, as a process of its own
+//	carillon next     due times of a schedule, without a server
+//	carillon nats-config  configuration for an external NATS server
+//	carillon jobs     and runs, workers, settings ...: clients of a running server (package cli)
 //
-// What it does is in the packages it is wired from; here are flags, the config file, and the order in which things
-// start and stop. config.go says where a setting comes from, expose.go what must hold where others can come, auth.go who
-// is let in first, and serve.go is the life of the process.
+// This package has flags, the config file, and the order of start and shutdown; the rest is in the packages that it
+// wires. Where to start: config.go (sources of settings), expose.go (rules for exposed addresses), auth.go (the first
+// token), serve.go (the life of the process).
 package main
 
 import (
@@ -26,7 +26,7 @@ func main() {
 	os.Exit(execute(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// execute runs the program and answers with its exit code.
+// execute runs the program and returns its exit code.
 func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	root := newRoot(out, errs)
 	root.SetArgs(args)
@@ -34,7 +34,7 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	if text := err.Error(); text != "" { // all may have been said
+	if text := err.Error(); text != "" { // the error may have been printed
 		fmt.Fprintf(errs, "carillon: %s\n", text)
 	}
 	return exitCode(err)
@@ -47,7 +47,7 @@ func (e usageError) Unwrap() error { return e.error }
 
 func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// interrupted is the exit code of a program that was told twice to stop: 128 and the number of SIGINT.
+// interrupted is the exit code after a second signal: 128 and the number of SIGINT.
 const interrupted = cli.Interrupted
 
 func exitCode(err error) int {

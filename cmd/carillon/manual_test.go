@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestCommandsInTheDocuments holds every command line that a document shows to the program: the command is there, and
-// so is each of its flags. What it prints is the business of TestDocs.
+// TestCommandsInTheDocuments checks that every command line in a document exists, with all its flags. TestDocs checks
+// the output.
 func TestCommandsInTheDocuments(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
@@ -34,11 +34,11 @@ func TestCommandsInTheDocuments(t *testing.T) {
 				continue
 			}
 			command.InitDefaultHelpFlag()
-			for _, word := range rest {
-				name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+			for _, arg := range rest {
+				name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 				switch {
-				case word == "-" || !strings.HasPrefix(word, "-"):
-				case strings.HasPrefix(word, "--"):
+				case arg == "-" || !strings.HasPrefix(arg, "-"):
+				case strings.HasPrefix(arg, "--"):
 					if command.Flags().Lookup(name) == nil && command.InheritedFlags().Lookup(name) == nil {
 						t.Errorf("%s: carillon %s: %s has no flag --%s", filepath.Base(page), line, command.CommandPath(), name)
 					}
@@ -77,10 +77,10 @@ func commandLines(page string) (all []string) {
 			continue
 		}
 		for _, m := range in.FindAllStringSubmatch(line, -1) {
-			words, _, _ := strings.Cut(quoted.ReplaceAllString(m[1], "x"), " #")
-			words, _, _ = strings.Cut(words, ")")
-			words, _, _ = strings.Cut(words, "|")
-			all = append(all, words)
+			command, _, _ := strings.Cut(quoted.ReplaceAllString(m[1], "x"), " #")
+			command, _, _ = strings.Cut(command, ")")
+			command, _, _ = strings.Cut(command, "|")
+			all = append(all, command)
 		}
 	}
 	return all

@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/storetest"
 )
 
-// A store that moves to another kind, again and again, is the same store all along: the suite of all stores holds it
-// to the model, with a move in the place of each crash. All stories are told only where tests are rough.
+// A store that is copied to another kind, again and again, keeps its content: the suite of all stores compares it with
+// the model, with a move in place of each crash. Only rough tests run all stories.
 func TestStoreThatMoves(t *testing.T) {
 	tests.Long(t)
 	n := 0
@@ -87,7 +87,7 @@ func newBody(t *testing.T, clock *storetest.Clock, turn int) body {
 	}
 }
 
-// moving opens a store, and moves it when it should crash. The term is not raised, because stories tell of it.
+// moving opens a store, and moves it when it should crash. It does not raise the term, which the stories check.
 func moving(t *testing.T, clock *storetest.Clock, turn int, b body) storetest.Harness {
 	t.Helper()
 	s, closeStore, err := b.open()

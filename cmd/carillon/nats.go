@@ -16,9 +16,9 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// The bus: the NATS server in this process, or one elsewhere.
+// The bus: the built-in NATS server, or an external one.
 
-// nats connects to the NATS server elsewhere, or starts one here. where says how others reach it.
+// nats connects to the external NATS server, or starts one here. where is its address for others.
 func (p *process) nats() (connect func(context.Context, bus.Principal) (bus.Bus, error), stop func() error, where string, err error) {
 	conf := natsbus.Config{Logger: p.log}
 	stop, where = func() error { return nil }, withoutUsers(p.cfg.URL)
@@ -63,16 +63,16 @@ func (p *process) startNATS() (*embedded.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := embedded.Config{Name: p.cfg.Node, Host: addr.IP.String(), Port: addr.Port, Dir: p.dir("nats"), Logger: p.log, TLS: secure, Cluster: others, Shut: p.cfg.standsBy()}
-	if p.cfg.asks() {
+	cfg := embedded.Config{Name: p.cfg.Node, Host: addr.IP.String(), Port: addr.Port, Dir: p.dir("nats"), Logger: p.log, TLS: secure, Cluster: others, Shut: p.cfg.mayStandBy()}
+	if p.cfg.authenticates() {
 		cfg.Admit = p.admit
 	}
 	return embedded.Start(cfg)
 }
 
-// where is the address of our NATS server, as people may know it.
+// where returns the address of the built-in NATS server for users.
 func (p *process) where(server *embedded.Server) string {
-	if !p.cfg.standsBy() {
+	if !p.cfg.mayStandBy() {
 		return server.URL()
 	}
 	scheme := "nats://"
@@ -82,7 +82,7 @@ func (p *process) where(server *embedded.Server) string {
 	return scheme + p.natsAddr
 }
 
-// open has our NATS server be open to others while this process leads.
+// open opens the built-in NATS server to others while this process leads.
 func (p *process) open() (shut func(), err error) {
 	if err := p.server.Unlock(); err != nil {
 		return nil, err
@@ -90,12 +90,12 @@ func (p *process) open() (shut func(), err error) {
 	p.log.Info("the bus is open", "address", p.natsAddr)
 	return func() {
 		if err := p.server.Lock(); err != nil {
-			p.log.Error("the bus was not shut", "err", err)
+			p.log.Error("the bus was not closed", "err", err)
 		}
 	}, nil
 }
 
-// into puts what the files of a login hold into a connection's settings.
+// into reads the files of a login into a connection's settings.
 func (l natsLogin) into(conf *natsbus.Config) (err error) {
 	if l.User != "" {
 		conf.User = l.User
@@ -120,7 +120,7 @@ func (l natsLogin) into(conf *natsbus.Config) (err error) {
 	return err
 }
 
-// outside makes a refusal of what keeps us from a NATS server elsewhere.
+// outside explains an error of the connection to an external NATS server.
 func outside(where string, err error) error {
 	if errors.Is(err, jobs.Forbidden) {
 		return fmt.Errorf("NATS server %s: %w; see nats.user, nats.token-file and nats.creds-file", where, err)
@@ -128,9 +128,8 @@ func outside(where string, err error) error {
 	return kernel.Refuse(jobs.Unavailable, "NATS server %s cannot be reached: %v", where, err)
 }
 
-// probe refuses a NATS server elsewhere that others can reach and that lets anybody in: whoever reaches it could
-// speak as a node, and so do anything. It is a look, not a proof: what each user may do there is the server's to say,
-// and `carillon nats-config` prints what it should say.
+// probe refuses an external NATS server beyond loopback that needs no authentication: any client could act as a node.
+// It does not check the permissions of users there; `carillon nats-config` prints what they should be.
 func (p *process) probe(ctx context.Context) error {
 	if p.cfg.URL == "" || p.cfg.Auth == "off" {
 		return nil
@@ -142,13 +141,13 @@ func (p *process) probe(ctx context.Context) error {
 			continue
 		}
 		asked++
-		switch err := p.knock(ctx, withoutUsers(one)); {
+		switch err := p.connectAnonymously(ctx, withoutUsers(one)); {
 		case err == nil:
-			return usage("NATS server %s lets in whoever comes, and others than this machine can: give it users (carillon nats-config prints "+
-				"what its configuration needs), and name ours by nats.user and nats.password-file", withoutUsers(one))
+			return usage("NATS server %s is reachable from other machines without authentication: give it users (see carillon nats-config), "+
+				"and set nats.user and nats.password-file", withoutUsers(one))
 		case !errors.Is(err, jobs.Forbidden):
 			away = errors.Join(away, outside(withoutUsers(one), err))
-			asked-- // one of several may be away
+			asked-- // one of several may be down
 		}
 	}
 	if asked == 0 {
@@ -157,8 +156,8 @@ func (p *process) probe(ctx context.Context) error {
 	return nil
 }
 
-// knock tries to come in without saying who we are.
-func (p *process) knock(ctx context.Context, where string) error {
+// connectAnonymously tries to connect without credentials.
+func (p *process) connectAnonymously(ctx context.Context, where string) error {
 	conf := natsbus.Config{As: bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: p.cfg.Node}}
 	if p.cfg.Login.CA != "" {
 		var err error

@@ -17,13 +17,13 @@ func newNATSConfig() *cobra.Command {
 	var workers, clients []string
 	c := &cobra.Command{
 		Use:   "nats-config",
-		Short: "Print what a NATS server's configuration needs to be our bus",
+		Short: "Print the configuration of an external NATS server",
 		Long: "Print an account with users for a NATS server's configuration file: the server's own (node), and one for each --worker and\n" +
-			"--client. Each may do on the bus what it has to, in its own name, and nothing else. Passwords come from the environment of the\n" +
-			"NATS server, or are put into the file by hand, as bcrypt hashes in quotes (nats server passwd makes them).\n\n" +
-			"A worker's user without a name is for all workers of an app: they can speak for each other. Where that is too much, name\n" +
+			"--client. Each has the least permissions on the bus, in its own name. Passwords come from the environment of the NATS server, or\n" +
+			"from bcrypt hashes in quotes that you write into the file (nats server passwd makes them).\n\n" +
+			"A worker's user without a name is for all workers of an app, which can then impersonate each other. To prevent that, name\n" +
 			"each: --worker billing/h1 for a worker that is called h1.\n" +
-			"Tokens of Carillon mean nothing to such a server; take a user away and reload it to cut somebody off.",
+			"Such a server ignores Carillon's tokens: to revoke access, remove the user and reload the NATS server.",
 		Example: "  carillon nats-config --worker billing --client shop > carillon.conf\n  carillon nats-config --tenant acme --worker billing/h1 --worker billing/h2",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -36,20 +36,20 @@ func newNATSConfig() *cobra.Command {
 				return err
 			}
 			fmt.Fprint(c.OutOrStdout(), text)
-			fmt.Fprintf(c.OutOrStdout(), "\n# In the environment of the NATS server, each a word that begins with a letter:\n#   %s\n", strings.Join(variables(grants), "\n#   "))
+			fmt.Fprintf(c.OutOrStdout(), "\n# In the environment of the NATS server, each value beginning with a letter:\n#   %s\n", strings.Join(variables(grants), "\n#   "))
 			fmt.Fprint(c.OutOrStdout(), "#\n# Beyond one machine it needs a tls block, too: see https://docs.nats.io/running-a-nats-service/configuration/securing_nats/tls\n"+
 				"#\n# The server:   nats.url: tls://...:4222, nats.user: node, nats.password-file: (a file that only its owner may read)\n"+
 				"# A worker:     carillon.NewWorker(\"tls://USER:PASSWORD@...:4222\", ...)\n# A client:     carillon.Dial(\"tls://USER:PASSWORD@...:4222\"); its name is the user\n")
 			return nil
 		},
 	}
-	c.Flags().StringVar(&tenant, "tenant", string(jobs.DefaultTenant), "whose workers and clients")
-	c.Flags().StringArrayVar(&workers, "worker", nil, "a user for workers of an app, or for one of them: app or app/name")
-	c.Flags().StringArrayVar(&clients, "client", nil, "a user for a client of this name")
+	c.Flags().StringVar(&tenant, "tenant", string(jobs.DefaultTenant), "tenant of the workers and clients")
+	c.Flags().StringArrayVar(&workers, "worker", nil, "user for all workers of an app, or for one: app or app/name; repeatable")
+	c.Flags().StringArrayVar(&clients, "client", nil, "user for a client of this name; repeatable")
 	return c
 }
 
-// grantsOf are the users that are asked for, and the node.
+// grantsOf returns the requested users and the node's.
 func grantsOf(tenant string, workers, clients []string) ([]natsbus.Grant, error) {
 	if err := kernel.CheckName("tenant", tenant); err != nil {
 		return nil, err

@@ -16,14 +16,14 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
-// What one question may ask for: so many due times, in a line so long.
+// Limits of one question: due times, and bytes of a line.
 const (
 	defaultNext = 5
 	mostNext    = 10_000
 	longestLine = 64 << 10
 )
 
-// rfc3339 is what Go's own reader forgives some: an hour of one digit, a comma, an offset of 24 hours.
+// rfc3339 is strict: time.Parse accepts an hour of one digit, a comma, and an offset of 24 hours.
 var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
 func newNext() *cobra.Command {
@@ -31,9 +31,9 @@ func newNext() *cobra.Command {
 	var gap, overlap, lang string
 	c := &cobra.Command{
 		Use:   "next <schedule>",
-		Short: "Say when a schedule is due, without a server",
-		Long: "Say when a schedule is due: a cron expression, an interval, an ISO 8601 repeat or an instant. The time of writing,\n" +
-			"from which intervals count, is --after.\n\n" +
+		Short: "Show the due times of a schedule, without a server",
+		Long: "Show the due times of a schedule: a cron expression, an interval, an ISO 8601 repeat or an instant. Intervals count\n" +
+			"from --after.\n\n" +
 			"With - for a schedule, each line of the input is a question in JSON, with the fields expr, zone, after, n, gap,\n" +
 			"overlap and key, and is answered with a line: {\"times\":[...]} in UTC, or {\"error\":\"...\"}.",
 		Example: "  carillon next '30 2 * * MON-FRI' --zone Europe/Berlin\n" +
@@ -52,12 +52,12 @@ func newNext() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			if args[0] == "-" {
 				if c.Flags().NFlag() > 0 {
-					return usage("with -, everything is said on the lines of the input")
+					return usage("with -, flags are not allowed: put them into the lines of the input")
 				}
 				return answerLines(c.InOrStdin(), c.OutOrStdout())
 			}
 			if lang != "en" && lang != "zh" {
-				return usage("--lang %.20q is not known: en or zh", lang)
+				return usage("invalid --lang %.20q: want en or zh", lang)
 			}
 			q.Expr = args[0]
 			err := errors.Join(q.Gap.UnmarshalText([]byte(gap)), q.Overlap.UnmarshalText([]byte(overlap)))
@@ -73,15 +73,15 @@ func newNext() *cobra.Command {
 	}
 	c.Flags().StringVar(&q.Zone, "zone", "", "IANA name of the time zone (default UTC)")
 	c.Flags().StringVar(&q.After, "after", "", "RFC 3339 instant to look from (default now)")
-	c.Flags().IntVarP(q.N, "count", "n", defaultNext, fmt.Sprintf("how many due times, at most %d", mostNext))
+	c.Flags().IntVarP(q.N, "count", "n", defaultNext, fmt.Sprintf("number of due times, at most %d", mostNext))
 	c.Flags().StringVar(&gap, "gap", "", "when clocks skip the time: after, before or skip (default after)")
 	c.Flags().StringVar(&overlap, "overlap", "", "when the time comes twice: first, second or both (default first)")
 	c.Flags().StringVar(&q.Key, "key", "", "what H hashes: tenant and key of the job, such as default/report")
-	c.Flags().StringVar(&lang, "lang", "en", "language of the words: en or zh")
+	c.Flags().StringVar(&lang, "lang", "en", "language of the description: en or zh")
 	return c
 }
 
-// question is a line of the input, or what the flags say.
+// question is a line of the input, or the flags.
 type question struct {
 	Expr    string           `json:"expr"`
 	Zone    string           `json:"zone"`
@@ -92,30 +92,30 @@ type question struct {
 	Key     string           `json:"key"`
 }
 
-// ahead is a schedule with its due times, which are fewer than asked for if it is finished then.
+// ahead is a schedule with its due times, fewer than requested if it ends.
 type ahead struct {
 	*schedule.Schedule
 	times    []time.Time
 	finished bool
 }
 
-// ask answers a question that is asked now.
+// ask answers a question relative to now.
 func (q question) ask(now time.Time) (ahead, error) {
 	n := defaultNext
 	if q.N != nil {
 		n = *q.N
 	}
 	if n < 1 || n > mostNext {
-		return ahead{}, fmt.Errorf("n is %d, it must be between 1 and %d", n, mostNext)
+		return ahead{}, fmt.Errorf("invalid n %d: want 1 to %d", n, mostNext)
 	}
 	after := now
 	if q.After != "" {
 		after = time.Time{}
 		if err := after.UnmarshalText([]byte(q.After)); err != nil || !rfc3339.MatchString(q.After) {
-			return ahead{}, fmt.Errorf("after is %.40q, which is not an RFC 3339 instant such as 2027-03-01T09:00:00Z", q.After)
+			return ahead{}, fmt.Errorf("invalid after %.40q: want an RFC 3339 instant such as 2027-03-01T09:00:00Z", q.After)
 		}
 	}
-	if after.Unix() < 0 { // and the zero time would say nothing
+	if after.Unix() < 0 { // the zero time means now
 		return ahead{}, errors.New("after lies before 1970")
 	}
 	s, err := schedule.Parse(schedule.Spec{Expr: q.Expr, Zone: q.Zone, Anchor: after, Gap: q.Gap, Overlap: q.Overlap, Key: q.Key})
@@ -135,7 +135,7 @@ func (q question) ask(now time.Time) (ahead, error) {
 	return a, nil
 }
 
-// print says the schedule in words, warns, and lists the due times, with a remark where clocks change.
+// print describes the schedule, warns, and lists the due times, with a remark where clocks change.
 func (a ahead) print(w io.Writer, expr, lang string) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "%s\n%s\n", strings.TrimSpace(expr), a.WordsIn(lang))
@@ -156,7 +156,7 @@ func (a ahead) print(w io.Writer, expr, lang string) error {
 	return out.Flush()
 }
 
-// pointer shows the place of an error under the text, if that is plain enough to be counted in columns.
+// pointer marks the position of an error under the text, if it is ASCII, so that columns match.
 func pointer(expr string, err error) string {
 	at, ok := errors.AsType[*schedule.Error](err)
 	switch {
@@ -174,8 +174,8 @@ type reply struct {
 	Error string   `json:"error,omitempty"`
 }
 
-// answerLines answers each line as soon as it is read, and in its order. A line that cannot be answered is answered
-// with an error; only the end of the input, or of whoever reads the output, ends it.
+// answerLines answers each line in order, as soon as it is read. A wrong line is answered with an error; only the end
+// of the input or a closed output ends it.
 func answerLines(in io.Reader, out io.Writer) error {
 	lines := bufio.NewReaderSize(in, longestLine)
 	encoder := json.NewEncoder(out) // one write a line
@@ -218,7 +218,7 @@ func answerLine(line []byte) reply {
 	return r
 }
 
-// readQuestion reads a line as one JSON object. What it refuses it explains in words that know nothing of Go.
+// readQuestion decodes a line as one JSON object. Its errors do not mention Go types.
 func readQuestion(line []byte) (q question, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.DisallowUnknownFields()
@@ -237,7 +237,7 @@ func readQuestion(line []byte) (q question, err error) {
 		case err == io.EOF || err == io.ErrUnexpectedEOF:
 			return q, errors.New("the line ends before the JSON object does")
 		}
-		return q, fmt.Errorf("the line is no question: %s", strings.TrimPrefix(err.Error(), "json: "))
+		return q, fmt.Errorf("invalid question: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return q, errors.New("there is more than one JSON object on the line")

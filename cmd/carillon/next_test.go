@@ -74,13 +74,13 @@ Sun 2026-03-29 03:00:00 +02:00   2026-03-29T01:00:00Z   时钟拨快：02:30 不
 		{[]string{"@daily", "--zone", "Mars"}, 2, "zone at 0: \"Mars\" is not a name in the time zone database\n"},
 		{[]string{"@daily", "--gap", "x"}, 2, "gap"},
 		{[]string{"@daily", "--overlap", "x"}, 2, "overlap"},
-		{[]string{"@daily", "-n", "0"}, 2, "n is 0"},
-		{[]string{"@daily", "-n", "10001"}, 2, "n is 10001"},
+		{[]string{"@daily", "-n", "0"}, 2, "invalid n 0"},
+		{[]string{"@daily", "-n", "10001"}, 2, "invalid n 10001"},
 		{[]string{"@daily", "-n", "x"}, 2, "carillon next --help"},
 		{[]string{"@daily", "--after", "yesterday"}, 2, "after"},
-		{[]string{"@daily", "--after", "2026-11-21T9:00:00Z"}, 2, "not an RFC 3339 instant"},
-		{[]string{"@daily", "--after", "2026-11-21T09:00:00,5Z"}, 2, "not an RFC 3339 instant"},
-		{[]string{"@daily", "--after", "2026-11-21T09:00:00+24:00"}, 2, "not an RFC 3339 instant"},
+		{[]string{"@daily", "--after", "2026-11-21T9:00:00Z"}, 2, "want an RFC 3339 instant"},
+		{[]string{"@daily", "--after", "2026-11-21T09:00:00,5Z"}, 2, "want an RFC 3339 instant"},
+		{[]string{"@daily", "--after", "2026-11-21T09:00:00+24:00"}, 2, "want an RFC 3339 instant"},
 		{[]string{"@daily", "--after", "1969-12-31T23:59:59Z"}, 2, "after lies before 1970"},
 		{[]string{"-", "--zone", "UTC"}, 2, "lines of the input"},
 	} {
@@ -127,25 +127,25 @@ const conversation = `
 {"expr":"@daily","gap":"sometimes"}
 {"error":"gap at 0: \"sometimes\" is none of [after before skip]"}
 {"expr":"@daily","after":"2026-11-21"}
-{"error":"after is \"2026-11-21\", which is not an RFC 3339 instant such as 2027-03-01T09:00:00Z"}
+{"error":"invalid after \"2026-11-21\": want an RFC 3339 instant such as 2027-03-01T09:00:00Z"}
 {"expr":"@daily","after":"0001-01-01T00:00:00Z"}
 {"error":"after lies before 1970"}
 {"expr":"@daily","n":0}
-{"error":"n is 0, it must be between 1 and 10000"}
+{"error":"invalid n 0: want 1 to 10000"}
 {"expr":"@daily","n":10001}
-{"error":"n is 10001, it must be between 1 and 10000"}
+{"error":"invalid n 10001: want 1 to 10000"}
 {"expr":"@daily","n":2.5}
 {"error":"n must be a whole number"}
 {"expr":5}
 {"error":"expr must be a text"}
 {"expr":"@daily","start":"2026-11-21T00:00:00Z"}
-{"error":"the line is no question: unknown field \"start\""}
+{"error":"invalid question: unknown field \"start\""}
 {"expr":"@daily"} {}
 {"error":"there is more than one JSON object on the line"}
 {"expr":"@daily"
 {"error":"the line ends before the JSON object does"}
 not JSON
-{"error":"the line is no question: invalid character 'o' in literal null (expecting 'u')"}
+{"error":"invalid question: invalid character 'o' in literal null (expecting 'u')"}
 ["@daily"]
 {"error":"a question is a JSON object"}
 null
@@ -159,7 +159,7 @@ null
 // question is asked.
 func TestNextLines(t *testing.T) {
 	questions, ask := io.Pipe()
-	hear, answers := io.Pipe()
+	output, answers := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
 		root := newRoot(answers, io.Discard)
@@ -168,19 +168,19 @@ func TestNextLines(t *testing.T) {
 		done <- root.ExecuteContext(t.Context())
 		answers.Close()
 	}()
-	heard := bufio.NewScanner(hear)
+	replies := bufio.NewScanner(output)
 	lines := strings.Split(conversation, "\n")[1:]
 	for i := 0; i < len(lines); i += 2 {
 		if _, err := io.WriteString(ask, lines[i]+"\n"); err != nil {
 			t.Fatal(err)
 		}
-		if !heard.Scan() || heard.Text() != lines[i+1] {
-			t.Errorf("%s\n got %s\nwant %s", lines[i], heard.Text(), lines[i+1])
+		if !replies.Scan() || replies.Text() != lines[i+1] {
+			t.Errorf("%s\n got %s\nwant %s", lines[i], replies.Text(), lines[i+1])
 		}
 	}
 	ask.Close()
-	if err := <-done; err != nil || heard.Scan() {
-		t.Errorf("it ends with %v and %q", err, heard.Text())
+	if err := <-done; err != nil || replies.Scan() {
+		t.Errorf("it ends with %v and %q", err, replies.Text())
 	}
 }
 
@@ -201,7 +201,7 @@ func TestNextOddLines(t *testing.T) {
 	}
 }
 
-// The time of asking is where nothing else is said.
+// Without --after, due times count from now.
 func TestNextFromNow(t *testing.T) {
 	var out strings.Builder
 	before := time.Now()

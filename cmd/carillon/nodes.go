@@ -38,7 +38,7 @@ type cast struct {
 
 	members sync.WaitGroup
 	mu      sync.Mutex
-	running map[string]*os.Process // nil once all were told to stop
+	running map[string]*os.Process // nil once all are being stopped
 }
 
 const (
@@ -46,19 +46,19 @@ const (
 	castWorkers = 2
 	castAddr    = "127.0.0.1:7946" // of the first node, for the others; each has two
 	castReady   = 60 * time.Second
-	castInvites = 30 * time.Second // how long it is asked for an invitation while nobody leads
+	castInvites = 30 * time.Second // how long invite retries without a leader
 	mostCast    = 7
 )
 
-// check refuses what a cluster to look at has nothing to do with.
+// check refuses settings that a demo cluster does not support.
 func (c *cast) check() error {
 	switch {
 	case c.nodes < 1 || c.nodes > mostCast:
-		return usage("--nodes %d: 1 to %d nodes can be looked at", c.nodes, mostCast)
+		return usage("invalid --nodes %d: want 1 to %d", c.nodes, mostCast)
 	case c.cfg.Memory || c.cfg.Store != "" || c.cfg.URL != "" || c.cfg.Cluster != clusterConfig{Addr: c.cfg.Cluster.Addr}:
-		return usage("--nodes makes nodes that keep their rows on disk and have NATS servers of their own: leave memory, store.url, nats.url and cluster.* out, but for the address of the first")
-	case c.cfg.asks():
-		return usage("--nodes is for this machine only, where nobody is asked for a token: leave addresses and auth as they are")
+		return usage("--nodes starts nodes with a store on disk and built-in NATS servers: remove memory, store.url, nats.url and cluster.* (except cluster.addr)")
+	case c.cfg.authenticates():
+		return usage("--nodes runs on loopback without authentication: remove addresses and auth")
 	}
 	if c.cfg.values["data"].origin == "default" {
 		c.cfg.Data = castData
@@ -66,14 +66,14 @@ func (c *cast) check() error {
 	return nil
 }
 
-// after is an address whose port is so many behind.
+// after returns an address with a port n higher.
 func after(addr string, n int) string {
 	host, port, _ := net.SplitHostPort(addr) // checked with the settings
 	first, _ := strconv.Atoi(port)
 	return net.JoinHostPort(host, strconv.Itoa(first+n))
 }
 
-// run starts everything and waits until it is told to stop, or nothing runs any more.
+// run starts everything and waits for a signal, or until no process runs.
 func (c *cast) run(ctx context.Context) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -98,7 +98,7 @@ func (c *cast) run(ctx context.Context) (err error) {
 	case <-ctx.Done():
 		fmt.Fprintln(c.out, "stopping")
 	case <-ended:
-		return errors.New("nothing of the cluster runs any more; its logs are in " + c.cfg.Data)
+		return errors.New("all processes of the cluster have ended; see the logs in " + c.cfg.Data)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (c *cast) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintf(c.out, "  data   %s, with the log of each\n\n  Any page shows everything. Kill a node and watch: the others go on. Ctrl-C stops all.\n\n", c.cfg.Data)
+	fmt.Fprintf(c.out, "  data   %s, with the log of each\n\n  Any page shows everything. Kill a node and watch: the others continue. Ctrl-C stops all.\n\n", c.cfg.Data)
 	return nil
 }
 
@@ -144,7 +144,7 @@ func (c *cast) node(i int, join string) error {
 	for _, addr := range []string{after(c.cfg.HTTP, i), after(c.cfg.NATS, i)} {
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
-			return fmt.Errorf("%s is taken by another program: stop that, or choose other addresses with --http and --nats-addr", addr)
+			return fmt.Errorf("%s is in use by another program: stop it, or choose other addresses with --http and --nats-addr", addr)
 		}
 		_ = l.Close()
 	}
@@ -166,7 +166,7 @@ func (c *cast) node(i int, join string) error {
 	return nil
 }
 
-// start starts a process, whose words go into a file, and says when it ends by itself.
+// start starts a process with its output in a file, and prints a line if it ends by itself.
 func (c *cast) start(name string, args ...string) error {
 	path := filepath.Join(c.cfg.Data, name+".log")
 	log, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -192,7 +192,7 @@ func (c *cast) start(name string, args ...string) error {
 		defer c.mu.Unlock()
 		if c.running != nil {
 			delete(c.running, name)
-			fmt.Fprintf(c.out, "  %s has ended (%v); %s says why\n", name, ended(err), path)
+			fmt.Fprintf(c.out, "  %s has ended (%v); see %s\n", name, ended(err), path)
 		}
 	})
 	return nil
@@ -205,7 +205,7 @@ func ended(err error) any {
 	return err
 }
 
-// stop tells all to stop; a process that cannot be told is killed.
+// stop signals all processes to stop; it kills a process that cannot be signalled.
 func (c *cast) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,8 +247,8 @@ func (c *cast) await(ctx context.Context, i int) error {
 	}
 }
 
-// invite has the first node let another one join. While nobody leads, which a moment without time is enough for, it is
-// asked again: an invitation too many does no harm.
+// invite requests an invitation from the first node. It retries while there is no leader, for example after a pause of
+// the machine: an unused invitation does no harm.
 func (c *cast) invite(ctx context.Context, file string) error {
 	var a *http.Response
 	for asking := time.Now(); ; {
@@ -271,7 +271,7 @@ func (c *cast) invite(ctx context.Context, file string) error {
 	}
 	defer a.Body.Close()
 	if a.StatusCode != http.StatusCreated {
-		return fmt.Errorf("invite a node: %s says %s; is that another program?", c.cfg.HTTP, a.Status)
+		return fmt.Errorf("invite a node: %s responds %s; is that another program?", c.cfg.HTTP, a.Status)
 	}
 	var i api.Invitation
 	if err := json.NewDecoder(a.Body).Decode(&i); err != nil {
@@ -301,6 +301,6 @@ func newDemoWorker() *cobra.Command {
 			return w.Run(ctx)
 		}}
 	c.Flags().StringVar(&name, "name", "w1", "name of the worker")
-	c.Flags().StringVar(&nats, "nats", "nats://127.0.0.1:4222", "addresses of the bus, with commas")
+	c.Flags().StringVar(&nats, "nats", "nats://127.0.0.1:4222", "addresses of the bus, comma-separated")
 	return c
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A first node that has nobody to lead it for a moment is asked again for an invitation; another program is not.
+// invite retries a first node without a leader; it does not retry another program.
 func TestCastAsksAgainForAnInvitation(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -23,7 +23,7 @@ func TestCastAsksAgainForAnInvitation(t *testing.T) {
 			w.WriteHeader(http.StatusGatewayTimeout)
 		case 3:
 			w.WriteHeader(http.StatusCreated)
-			fmt.Fprint(w, `{"token":"come in"}`)
+			fmt.Fprint(w, `{"token":"invitation"}`)
 		default:
 			w.WriteHeader(http.StatusNotFound)
 		}
@@ -34,10 +34,10 @@ func TestCastAsksAgainForAnInvitation(t *testing.T) {
 	if err := c.invite(t.Context(), file); err != nil {
 		t.Fatal(err)
 	}
-	if token, err := os.ReadFile(file); err != nil || string(token) != "come in\n" {
+	if token, err := os.ReadFile(file); err != nil || string(token) != "invitation\n" {
 		t.Errorf("the token is %q (%v)", token, err)
 	}
 	if err := c.invite(t.Context(), file); err == nil || !strings.Contains(err.Error(), "404") || asked.Load() != 4 {
-		t.Errorf("after %d requests it says: %v", asked.Load(), err)
+		t.Errorf("after %d requests: %v", asked.Load(), err)
 	}
 }

@@ -11,14 +11,14 @@ import (
 )
 
 func newConfig() *cobra.Command {
-	c := &cobra.Command{Use: "config", Short: "Look at the configuration", Example: "  carillon config print --origin", Args: noArgs,
+	c := &cobra.Command{Use: "config", Short: "Print the configuration", Example: "  carillon config print --origin", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	var origin bool
 	show := &cobra.Command{
 		Use:   "print",
-		Short: "Print what holds: flags over CARILLON_* over the file over defaults",
-		Long: "Print what holds, as a config file. Flags win over the environment (CARILLON_HTTP_ADDR for http.addr), that over\n" +
-			"the file, that over the defaults. What nobody has said, and has no default, is commented out.",
+		Short: "Print the effective configuration",
+		Long: "Print the effective configuration as a config file. Flags override the environment (CARILLON_HTTP_ADDR for http.addr),\n" +
+			"which overrides the file, which overrides the defaults. Settings without a value are commented out.",
 		Example: "  carillon config print --origin\n  carillon config print > carillon.yaml",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -31,7 +31,7 @@ func newConfig() *cobra.Command {
 		},
 	}
 	addFlags(show)
-	show.Flags().BoolVar(&origin, "origin", false, "say where each value comes from")
+	show.Flags().BoolVar(&origin, "origin", false, "add the origin of each value")
 	c.AddCommand(show)
 	return c
 }
@@ -47,13 +47,13 @@ func (c *config) print(origin bool) string {
 		for same < len(sections) && same < len(open) && open[same] == sections[same] {
 			same++
 		}
-		v, said := c.values[s.key]
+		v, given := c.values[s.key]
 		for i := same; i < len(sections); i++ {
 			fmt.Fprintf(&b, "%s%s:\n", strings.Repeat("  ", i), sections[i])
 		}
 		open = sections
 		indent := strings.Repeat("  ", len(sections))
-		if !said {
+		if !given {
 			fmt.Fprintf(&b, "%s# %s:  # %s\n", indent, name, s.about)
 			continue
 		}
@@ -66,12 +66,12 @@ func (c *config) print(origin bool) string {
 	return b.String()
 }
 
-// shown is a value without what must not be shown.
+// shown returns a value without secrets.
 func shown(key, text string) string {
 	if (key == "nats.url" || key == "store.url") && (strings.Contains(text, "@") || strings.Contains(text, "password=")) {
 		return strings.ReplaceAll(withoutUsers(text), "://", "://***@")
 	}
-	if key == "on-failure.url" { // whoever knows it whole may post there
+	if key == "on-failure.url" { // the full URL may be a secret
 		if to, err := url.Parse(text); err == nil && to.Host != "" {
 			return to.Scheme + "://" + to.Host + "/***"
 		}

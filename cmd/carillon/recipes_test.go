@@ -45,7 +45,7 @@ func shell(t *testing.T, recipe, dir string, replace, env []string) string {
 	return string(out)
 }
 
-// What the page says about backups of a directory works as it stands there.
+// The recipe for the backup of a directory works.
 func TestRecipesOfBackups(t *testing.T) {
 	tmp := t.TempDir()
 	lines := strings.SplitAfter(recipes(t)[0], "\n")
@@ -61,16 +61,16 @@ func TestRecipesOfBackups(t *testing.T) {
 	}
 	p.end()
 	shell(t, lines[1], tmp, replace, env)
-	said := shell(t, lines[2], tmp, replace, env)
-	if !strings.Contains(said, "1 runs that are over") {
-		t.Errorf("it says %s", said)
+	text := shell(t, lines[2], tmp, replace, env)
+	if !strings.Contains(text, "1 runs that are over") {
+		t.Errorf("output: %s", text)
 	}
 	p = start(t, "server", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--data", filepath.Join(tmp, "restored"))
 	p.get("/api/v1/runs?job=shop.pack&state=Succeeded", succeeded(1))
 	p.end()
 }
 
-// And what it says about databases, with their own programs. A node that leads the old one has no say in the new.
+// So do the recipes for databases, with their own programs. The leader of the old database has no power in the new one.
 func TestRecipesOfDatabaseBackups(t *testing.T) {
 	tests.Long(t)
 	for i, c := range []struct {
@@ -108,7 +108,7 @@ func TestRecipesOfDatabaseBackups(t *testing.T) {
 			u.Path = "/" + restored
 			p = start(t, append(flags, u.String())...)
 			p.get("/api/v1/runs?job=shop.pack&state=Succeeded", succeeded(1))
-			p.get("/api/v1/cluster", says(`"term":100`))
+			p.get("/api/v1/cluster", contains(`"term":100`))
 			p.end()
 		})
 	}

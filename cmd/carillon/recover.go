@@ -21,8 +21,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
-// What is done with the directory of a node that is stopped: join with it, repair it from the others, or go on with it
-// alone when a majority is lost. The other verbs of `carillon cluster` ask a server that runs.
+// Commands on the directory of a stopped node: join a cluster, repair it from the others, or recover it alone when a
+// majority is lost. The other verbs of `carillon cluster` call a running server.
 
 // clusterVerbs are those verbs.
 func clusterVerbs() []*cobra.Command {
@@ -33,9 +33,9 @@ func newClusterJoin() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "join <file>",
 		Short: "Run a server that joins a cluster with an invitation",
-		Long: "Run a server in an empty data directory that joins a cluster, with the invitation that is in the file (carillon cluster invite).\n" +
-			"It takes the settings of carillon server, and needs --node, --data and --cluster among them. It goes on running, as a server\n" +
-			"does; later it is started by carillon server with the same settings, and needs the invitation no more.",
+		Long: "Run a server with an empty data directory that joins a cluster, with an invitation in a file (carillon cluster invite). It has\n" +
+			"the settings of carillon server and requires --node, --data and --cluster. It keeps running like carillon server; start it\n" +
+			"later with carillon server and the same settings, without the invitation.",
 		Example: "  carillon cluster join join.token --node n2 --data /var/lib/carillon --cluster n2.example.com:7946",
 		Args:    oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -47,7 +47,7 @@ func newClusterJoin() *cobra.Command {
 				return err
 			}
 			if cfg.Cluster.Addr == "" {
-				return usage("say where the other nodes reach this one: --cluster host:port")
+				return usage("--cluster is required: host:port where the other nodes reach this one")
 			}
 			p := &process{cfg: cfg, name: "server", out: c.OutOrStdout(), log: newLogger(cfg, os.Stderr)}
 			return p.serve(c.Context())
@@ -68,10 +68,9 @@ func newClusterRepair() *cobra.Command {
 	data := ""
 	c := &cobra.Command{
 		Use:   "repair",
-		Short: "Have a damaged node take its data from the others",
-		Long: "Have a node whose files are damaged take its data from the others. It must be stopped, and the others must have a leader.\n" +
-			"What it has is moved aside, into a folder within its directory; when it is started next, as always, it takes everything anew.\n" +
-			"Until it has caught up it has no vote.",
+		Short: "Repair a damaged node from the others",
+		Long: "Repair a stopped node with damaged files. The other nodes must have a leader. The damaged files are moved to a folder in the\n" +
+			"node's directory; at its next start the node copies everything from the others. It has no vote until it has caught up.",
 		Example: "  carillon cluster repair --data /var/lib/carillon",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -82,10 +81,10 @@ func newClusterRepair() *cobra.Command {
 			}
 			out := c.OutOrStdout()
 			if to == "" {
-				fmt.Fprintln(out, "This was done before: start the node as always, and it takes its data from the others.")
+				fmt.Fprintln(out, "Already done: start the node as usual; it copies its data from the others.")
 				return nil
 			}
-			fmt.Fprintf(out, "What the node had is in %s now; throw it away when all is well.\nStart the node as always, and it takes its data from the others.\n", to)
+			fmt.Fprintf(out, "The old files are in %s; delete them once the node works.\nStart the node as usual; it copies its data from the others.\n", to)
 			return nil
 		},
 	}
@@ -93,7 +92,7 @@ func newClusterRepair() *cobra.Command {
 	return c
 }
 
-// confirmation is what a person types who means it.
+// confirmation is what the user types to confirm.
 const confirmation = "recover"
 
 func newClusterRecover() *cobra.Command {
@@ -101,11 +100,11 @@ func newClusterRecover() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "recover",
-		Short: "Go on with one node when a majority is lost for good",
-		Long: "Go on with one node alone when most of the nodes are lost for good, with their disks. It must be stopped. What only the lost\n" +
-			"nodes knew is lost, and none of them may come back with its data. If several nodes are left, look at each (say anything but\n" +
-			"recover when asked) and recover the one whose log goes furthest; the others join it anew, with empty directories.\n\n" +
-			"If most of the nodes can come back, start them instead: nothing is lost then.",
+		Short: "Recover one node when a majority is lost for good",
+		Long: "Recover one stopped node as a cluster of its own when a majority is lost for good, with its disks. Data that only the lost\n" +
+			"nodes had is lost, and none of them may start again with its data. If several nodes are left, check each (type anything but\n" +
+			"recover at the prompt) and recover the one with the longest log; the others join it again, with empty directories.\n\n" +
+			"If a majority can start again, start it instead: then nothing is lost.",
 		Example: "  carillon cluster recover --data /var/lib/carillon",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -113,8 +112,8 @@ func newClusterRecover() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&data, "data", "./.carillon", "directory of the node")
-	c.Flags().StringVar(&reason, "reason", "", "why, for the record of changes")
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask; for scripts whose author has thought about it")
+	c.Flags().StringVar(&reason, "reason", "", "reason, recorded in the audit log")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	return c
 }
 
@@ -132,14 +131,14 @@ func recoverNode(c *cobra.Command, data, reason string, yes bool) error {
 	if len(k.Others) == 0 {
 		fmt.Fprintln(out, "It knew no others.")
 	}
-	fmt.Fprintf(out, "\nFROM NOW ON THIS NODE IS ITS CLUSTER. What only the others knew is lost. None of them may come back with the data\nthat it has: empty their directories before they are started. If most of them can come back, start them instead.\n\n")
+	fmt.Fprintf(out, "\nFROM NOW ON THIS NODE IS ITS CLUSTER. Data that only the others had is lost. None of them may start again with its data:\nempty their directories first. If a majority can start again, start it instead.\n\n")
 	if !yes {
-		fmt.Fprintf(out, "Type %s to go on: ", confirmation)
-		said, err := bufio.NewReader(c.InOrStdin()).ReadString('\n')
+		fmt.Fprintf(out, "Type %s to continue: ", confirmation)
+		reply, err := bufio.NewReader(c.InOrStdin()).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		if strings.TrimSpace(said) != confirmation {
+		if strings.TrimSpace(reply) != confirmation {
 			return usage("nothing was done")
 		}
 	}
@@ -149,11 +148,11 @@ func recoverNode(c *cobra.Command, data, reason string, yes bool) error {
 	if err := breakBond(data); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Done: epoch %d. Start the node as always. Then, for each other machine: carillon cluster invite, and carillon cluster join there,\nwith an empty directory.\n", k.Epoch+1)
+	fmt.Fprintf(out, "Done: epoch %d. Start the node as usual. Then, for each other machine: carillon cluster invite, and carillon cluster join there,\nwith an empty directory.\n", k.Epoch+1)
 	return nil
 }
 
-// operator is who sits at this machine.
+// operator returns the name of this machine's user.
 func operator() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {
@@ -162,7 +161,7 @@ func operator() string {
 	return "person:" + name
 }
 
-// breakBond forgets where the NATS servers of lost nodes are: ours is the first one of its cluster again.
+// breakBond deletes the routes to the NATS servers of lost nodes: ours is the first of its cluster again.
 func breakBond(data string) error {
 	path := filepath.Join(data, bondFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -176,16 +175,16 @@ func breakBond(data string) error {
 		err = os.Rename(path+".new", path)
 	}
 	if err != nil {
-		return fmt.Errorf("forget the other nodes: %w", err)
+		return fmt.Errorf("delete the routes to the other nodes: %w", err)
 	}
 	return nil
 }
 
-// advised says what to do about damage, where others have the data, too.
+// advised adds to an error about damage how to repair the node from the others.
 func (p *process) advised(err error) error {
 	var damaged *disk.Damaged
 	if err == nil || p.cfg.Cluster.Addr == "" || !errors.As(err, &damaged) && !errors.Is(err, raftstore.ErrDiverged) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return fmt.Errorf("%w\nif the other nodes are well, this one can take its data from them: carillon cluster repair --data %s", err, p.cfg.Data)
+	return fmt.Errorf("%w\nif the other nodes work, repair this one from them: carillon cluster repair --data %s", err, p.cfg.Data)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
-// say runs a command of the program.
-func say(t *testing.T, args ...string) (string, int) {
+// runProgram runs a command of the program.
+func runProgram(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	var out bytes.Buffer
 	code := execute(t.Context(), args, &out, &out)
@@ -36,8 +36,8 @@ func clusterOf(t *testing.T, data string) string {
 	return node.Cluster
 }
 
-// A server is backed up while it works, and goes on from the backup in another directory: as what it was then, and as a
-// cluster of its own. What became of the time between is as was said.
+// A server is backed up while it works, and continues from the backup in another directory, with the state of then, as a
+// cluster of its own. --gap decides about the time between.
 func TestBackupAndRestore(t *testing.T) {
 	tests.Long(t)
 	tmp := t.TempDir()
@@ -49,14 +49,14 @@ func TestBackupAndRestore(t *testing.T) {
 	leave := plant(t, p.bus)
 	p.get("/api/v1/runs?limit=200&job=shop.tick&state=Succeeded", succeeded(2))
 	p.post("/api/v1/jobs/shop.pack/trigger", `{"delay":"1h"}`)
-	text, code := say(t, "backup", file, "--server", p.page)
+	text, code := runProgram(t, "backup", file, "--server", p.page)
 	if code != 0 || !strings.Contains(text, "2 jobs") || !strings.Contains(text, "live runs") {
 		t.Fatalf("exit code %d: %s", code, text)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file may be read by others: %v, %v", info.Mode(), err)
 	}
-	if text, code := say(t, "backup", file, "--server", p.page); code != 4 || !strings.Contains(text, "there already") {
+	if text, code := runProgram(t, "backup", file, "--server", p.page); code != 4 || !strings.Contains(text, "there already") {
 		t.Errorf("over a file that is there: exit code %d: %s", code, text)
 	}
 	then := len(ticks(p))
@@ -67,24 +67,24 @@ func TestBackupAndRestore(t *testing.T) {
 
 	for _, gap := range []string{"skip", "once", "all", "policy"} {
 		to := filepath.Join(tmp, gap)
-		text, code := say(t, "restore", file, "--data", to, "--gap", gap)
+		text, code := runProgram(t, "restore", file, "--data", to, "--gap", gap)
 		if code != 0 {
 			t.Fatalf("%s: exit code %d: %s", gap, code, text)
 		}
 		var fired, missed int
-		if _, said, found := strings.Cut(text, "of the due times since then, "); found {
-			if _, err := fmt.Sscanf(said, "%d became runs and %d are", &fired, &missed); err != nil {
+		if _, text, found := strings.Cut(text, "of the due times since then, "); found {
+			if _, err := fmt.Sscanf(text, "%d became runs and %d are", &fired, &missed); err != nil {
 				t.Errorf("%s: %s", gap, text)
 			}
 		}
-		switch { // what was due within the last second is on time, whatever is said
+		switch { // what was due within the last second is on time, with any --gap
 		case gap == "skip" && (fired > 1 || missed < 4), gap == "once" && (fired < 1 || fired > 2 || missed < 3), gap == "all" && (fired < 5 || missed > 0), gap == "policy" && fired+missed > 0:
 			t.Errorf("%s: %s", gap, text)
 		}
 		if clusterOf(t, to) == clusterOf(t, data) {
 			t.Errorf("%s: it is the same cluster", gap)
 		}
-		if text, code := say(t, "restore", file, "--data", to); code != 4 || !strings.Contains(text, "not empty") {
+		if text, code := runProgram(t, "restore", file, "--data", to); code != 4 || !strings.Contains(text, "not empty") {
 			t.Errorf("over what is there: exit code %d: %s", code, text)
 		}
 	}
@@ -101,10 +101,10 @@ func TestBackupAndRestore(t *testing.T) {
 
 	// A server that does not run is backed up by its directory, and holds what its own backup did not know.
 	stopped := filepath.Join(tmp, "stopped.backup")
-	text, code = say(t, "backup", stopped, "--data", data)
+	text, code = runProgram(t, "backup", stopped, "--data", data)
 	live := 0
-	if said := regexp.MustCompile(`\b(\d+) live runs`).FindStringSubmatch(text); said != nil {
-		live, _ = strconv.Atoi(said[1])
+	if text := regexp.MustCompile(`\b(\d+) live runs`).FindStringSubmatch(text); text != nil {
+		live, _ = strconv.Atoi(text[1])
 	}
 	if code != 0 || live < 2 { // the two of shop.pack, and a tick for each second after the worker had left
 		t.Errorf("exit code %d: %s", code, text)
@@ -119,7 +119,7 @@ func TestRestoreOfDamage(t *testing.T) {
 	hire(t, p.bus)
 	packs(p)
 	p.end()
-	if text, code := say(t, "backup", file, "--data", data); code != 0 {
+	if text, code := runProgram(t, "backup", file, "--data", data); code != 0 {
 		t.Fatal(text)
 	}
 	whole, err := os.ReadFile(file)
@@ -132,7 +132,7 @@ func TestRestoreOfDamage(t *testing.T) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		text, code := say(t, "restore", path, "--data", to)
+		text, code := runProgram(t, "restore", path, "--data", to)
 		if code == 0 {
 			t.Errorf("%s: it was restored: %s", what, text)
 		}
@@ -147,26 +147,26 @@ func TestRestoreOfDamage(t *testing.T) {
 		flipped[at] ^= 0x10
 		try(fmt.Sprint("damaged at ", at), flipped)
 	}
-	if text, code := say(t, "restore", file, "--data", filepath.Join(tmp, "to")); code != 0 {
+	if text, code := runProgram(t, "restore", file, "--data", filepath.Join(tmp, "to")); code != 0 {
 		t.Errorf("as it was: %s", text)
 	}
-	for args, says := range map[string]string{
-		"restore": "takes one file", "restore x": "--data", "restore x --data y --gap half": "policy, skip, once, all", "restore nothing --data y": "no such file",
+	for args, want := range map[string]string{
+		"restore": "takes one file", "restore x": "--data", "restore x --data y --gap half": "policy, skip, once or all", "restore nothing --data y": "no such file",
 	} {
-		if text, code := say(t, strings.Fields(args)...); code == 0 || !strings.Contains(text, says) {
+		if text, code := runProgram(t, strings.Fields(args)...); code == 0 || !strings.Contains(text, want) {
 			t.Errorf("%s: exit code %d: %s", args, code, text)
 		}
 	}
 }
 
-// With its rows in a database, a server says by which command those are backed up.
+// A server whose store is a database names the database's backup command.
 func TestBackupOfADatabase(t *testing.T) {
 	tests.Long(t)
 	for _, kind := range storeKinds()[1:] {
 		t.Run(kind.name, func(t *testing.T) {
 			p := start(t, append([]string{"server", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0"}, kind.make(t).server...)...)
 			p.get("/readyz", ok)
-			text, code := say(t, "backup", filepath.Join(t.TempDir(), "b"), "--server", p.page)
+			text, code := runProgram(t, "backup", filepath.Join(t.TempDir(), "b"), "--server", p.page)
 			if code != 4 || !strings.Contains(text, map[string]string{"PostgreSQL": "pg_dump", "MariaDB": "mariadb-dump"}[kind.name]) {
 				t.Errorf("exit code %d: %s", code, text)
 			}

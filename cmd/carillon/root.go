@@ -12,9 +12,9 @@ import (
 func newRoot(out, errs io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "carillon",
-		Short:         "One keyboard, many bells: a distributed job scheduler",
-		Long:          "Carillon decides when, workers ring, a bus carries the strokes, a store remembers.",
-		Example:       "  carillon dev                      everything in one process, with jobs to look at\n  carillon server --data /var/lib/carillon\n  carillon jobs list                what a scheduler that runs has to do\n  carillon help exit-codes          for scripts",
+		Short:         "A distributed job scheduler",
+		Long:          "Carillon is a distributed job scheduler: nodes decide when jobs run, workers run them.",
+		Example:       "  carillon dev                      everything in one process, with demo jobs\n  carillon server --data /var/lib/carillon\n  carillon jobs list                the jobs of a running scheduler\n  carillon help exit-codes          for scripts",
 		SilenceErrors: true, // printed once, by main
 		SilenceUsage:  true,
 		Version:       version(),
@@ -25,7 +25,7 @@ func newRoot(out, errs io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%v; see %s --help", err, c.CommandPath())
 	})
-	root.AddGroup(&cobra.Group{ID: "run", Title: "Run a scheduler:"}, &cobra.Group{ID: "ask", Title: "Talk to one that runs:"})
+	root.AddGroup(&cobra.Group{ID: "run", Title: "Run a scheduler:"}, &cobra.Group{ID: "ask", Title: "Manage a running server:"})
 	for _, c := range []*cobra.Command{newDev(), newServer(), newWorker(), newConfig(), newNATSConfig(), newStore(), newRestore()} {
 		c.GroupID = "run"
 		root.AddCommand(c)
@@ -42,7 +42,7 @@ func newRoot(out, errs io.Writer) *cobra.Command {
 	for _, c := range root.Commands() {
 		c.SilenceUsage = true
 	}
-	// A word that is no command is a mistake in usage, not a failure.
+	// An unknown command is a usage error, not a failure.
 	root.Args = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			known := map[string]string{}
@@ -69,7 +69,7 @@ func newRoot(out, errs io.Writer) *cobra.Command {
 	return root
 }
 
-// noArgs refuses words after a command.
+// noArgs refuses arguments.
 func noArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage("%s takes no arguments, but %q is given", c.CommandPath(), args[0])

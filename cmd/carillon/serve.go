@@ -31,30 +31,30 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// process is what dev and server have in common: a scheduler with a network around it.
+// process is the common part of dev and server: a scheduler with its network servers.
 type process struct {
 	cfg      *config
 	name     string // of the command
 	out      io.Writer
 	log      *slog.Logger
-	movable  bool       // a port that is taken may be exchanged for the next one
+	movable  bool       // if a port is in use, use the next one
 	jobs     []jobs.Job // to run in this process
 	app      string     // their worker group
 	prepared func(*embed.Scheduler)
 	started  func(context.Context, *embed.Scheduler) error // once it leads
 	server   *embedded.Server                              // nil = NATS is elsewhere
 	bond     bond                                          // where the NATS servers of other nodes are
-	identity *raftstore.Identity                           // nil = this node is none of several
+	identity *raftstore.Identity                           // nil = not in a cluster
 	natsAddr string                                        // where it listens
-	route    string                                        // where they reach ours; "" = we have none
+	route    string                                        // the built-in NATS server's route address, or ""
 	invited  invitation                                    // to join with
 	newAdmin bool                                          // grant an admin's token at this start
 	ops      atomic.Pointer[ops.Ops]                       // nil until the store is open
 }
 
-// serve lives the life of the process. Things start in the order of who needs whom; the page's address is said as
-// soon as its port listens. They stop in this order: /readyz says no; the worker takes nothing more and its handlers
-// end; the control plane goes; then the pages, the bus and the store.
+// serve runs the process. Parts start in the order of their dependencies; the page's address is printed once its port
+// listens. They stop in this order: /readyz fails; the worker starts nothing more and its handlers end; the control
+// plane stops; then the pages, the bus and the store.
 func (p *process) serve(ctx context.Context) (err error) {
 	go collectLazily(ctx)
 	if err := p.probe(ctx); err != nil {
@@ -73,7 +73,7 @@ func (p *process) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer listener.Close() // once more does no harm
+	defer listener.Close() // a second close is harmless
 	if err := p.joins(); err != nil {
 		return err
 	}
@@ -102,10 +102,10 @@ func (p *process) serve(ctx context.Context) (err error) {
 	cfg := embed.Config{
 		Dir: p.dir("rows"), Database: database, Node: p.cfg.Node, Bus: connect, BusAddress: where, Notice: p.notice(), Version: version(), Logger: p.log,
 		Worker: worker.Config{App: p.app, Name: p.cfg.Node + "-" + p.name, Grace: graceOf(p.cfg.Grace)},
-		Tokens: p.cfg.asks(), Secure: p.cfg.secure(), Address: cmp.Or(p.cfg.Public, address), Cluster: p.cluster(), Kept: p.cfg.asks(),
+		Tokens: p.cfg.authenticates(), Secure: p.cfg.secure(), Address: cmp.Or(p.cfg.Public, address), Cluster: p.cluster(), Kept: p.cfg.authenticates(),
 		Limits: p.cfg.Limits.Limits, Triggering: embed.Triggering(p.cfg.Triggering), RetainBytes: p.cfg.RetainBytes, KeepCounts: p.cfg.KeepCounts,
 	}
-	if p.cfg.standsBy() {
+	if p.cfg.mayStandBy() {
 		cfg.Open = p.open
 	}
 	if p.server != nil {
@@ -115,13 +115,13 @@ func (p *process) serve(ctx context.Context) (err error) {
 		return err
 	}
 	if at, ok := listener.Addr().(*net.TCPAddr); ok && at.IP.IsLoopback() && cfg.HTTPJobs != nil {
-		cfg.HTTPJobs.FeedbackURL = cmp.Or(cfg.HTTPJobs.FeedbackURL, address) // who is on this machine reaches it there
+		cfg.HTTPJobs.FeedbackURL = cmp.Or(cfg.HTTPJobs.FeedbackURL, address) // services on this machine reach it there
 	}
 	if cfg.OnFailure, err = p.onFailure(page); err != nil {
 		return err
 	}
 	s, err := embed.Open(ctx, cfg, p.jobs...)
-	if ctx.Err() != nil { // told to stop before it began
+	if ctx.Err() != nil { // stopped before it began
 		return nil
 	}
 	if err != nil {
@@ -135,7 +135,7 @@ func (p *process) serve(ctx context.Context) (err error) {
 	return p.advised(p.group(ctx, s, listener))
 }
 
-// onFailure says who is told of runs that end badly. page is where this process serves the pages.
+// onFailure configures notifications of failed runs. page is the address of the pages.
 func (p *process) onFailure(page string) (webhook.Config, error) {
 	on := p.cfg.OnFailure
 	c := webhook.Config{URL: on.URL, Interval: on.Interval, Page: strings.TrimSuffix(cmp.Or(p.cfg.Public, page), "/")}
@@ -143,7 +143,7 @@ func (p *process) onFailure(page string) (webhook.Config, error) {
 		return c, nil
 	}
 	if on.URL == "" {
-		return c, usage("on-failure.secret-file is given, and no on-failure.url")
+		return c, usage("on-failure.secret-file needs on-failure.url")
 	}
 	secret, err := secretIn(on.SecretFile)
 	switch {
@@ -156,7 +156,7 @@ func (p *process) onFailure(page string) (webhook.Config, error) {
 	return c, nil
 }
 
-// graceOf is the grace as a worker takes it: none is not the default.
+// graceOf returns the grace as a worker takes it: 0 means none, not the default.
 func graceOf(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1
@@ -164,8 +164,8 @@ func graceOf(d time.Duration) time.Duration {
 	return d
 }
 
-// errStopped is why a process ends that was told to.
-var errStopped = errors.New("told to stop")
+// errStopped means that a signal stopped the process.
+var errStopped = errors.New("stopped by a signal")
 
 // group runs everything until something ends or a signal comes. Interrupts are called in the order of adding, each
 // after the one before has returned, so this is also the order of stopping.
@@ -189,7 +189,7 @@ func (p *process) group(ctx context.Context, s *embed.Scheduler, listener net.Li
 
 	requests, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	handler := p.strict(s.Handler())
-	if !p.cfg.asks() {
+	if !p.cfg.authenticates() {
 		handler = api.Direct(handler)
 	}
 	server := api.NewServer(api.Hosts(p.cfg.hosts(), handler), p.log)
@@ -203,7 +203,7 @@ func (p *process) group(ctx context.Context, s *embed.Scheduler, listener net.Li
 		hangUp() // streams of events end
 		last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		_ = server.Shutdown(last) // who is still reading after that is cut off
+		_ = server.Shutdown(last) // clients that still read are cut off
 		_ = server.Close()
 	})
 	if err := g.Run(); !errors.Is(err, errStopped) {
@@ -212,8 +212,7 @@ func (p *process) group(ctx context.Context, s *embed.Scheduler, listener net.Li
 	return nil
 }
 
-// strict tells browsers that came by TLS never to come without. Only under a name that says so itself: a host that is
-// reached by TLS today may serve other things without tomorrow.
+// strict sends HSTS to browsers, but only if http.url is https: other hosts may serve something without TLS tomorrow.
 func (p *process) strict(next http.Handler) http.Handler {
 	if !strings.HasPrefix(p.cfg.Public, "https://") {
 		return next
@@ -224,26 +223,26 @@ func (p *process) strict(next http.Handler) http.Handler {
 	})
 }
 
-// signals waits for a signal to stop. The second one ends the process where it stands.
+// signals waits for a signal to stop. A second one ends the process at once.
 func (p *process) signals(ctx context.Context) error {
-	heard := make(chan os.Signal, 2)
-	signal.Notify(heard, os.Interrupt, syscall.SIGTERM)
+	received := make(chan os.Signal, 2)
+	signal.Notify(received, os.Interrupt, syscall.SIGTERM)
 	select {
 	case <-ctx.Done():
-		signal.Stop(heard)
+		signal.Stop(received)
 		return errStopped
-	case s := <-heard:
+	case s := <-received:
 		p.log.Info("stopping", "signal", s.String(), "grace", p.cfg.Grace.String())
 	}
 	go func() {
-		<-heard
-		fmt.Fprintln(os.Stderr, "carillon: told twice to stop; what was running is taken up elsewhere when its lease lapses")
+		<-received
+		fmt.Fprintln(os.Stderr, "carillon: second signal, exiting; running jobs are taken over when their leases expire")
 		os.Exit(interrupted)
 	}()
 	return errStopped
 }
 
-// begin does what is to be done once the scheduler leads, and then waits.
+// begin runs what needs a leader, and then waits.
 func (p *process) begin(ctx context.Context, s *embed.Scheduler) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -254,7 +253,7 @@ func (p *process) begin(ctx context.Context, s *embed.Scheduler) error {
 		case <-tick.C:
 		}
 	}
-	for _, do := range []func(context.Context, *embed.Scheduler) error{p.firstToken, p.sayFile} {
+	for _, do := range []func(context.Context, *embed.Scheduler) error{p.firstToken, p.applyConfigured} {
 		if err := do(ctx, s); err != nil && ctx.Err() == nil {
 			return err
 		}
@@ -273,7 +272,7 @@ func (p *process) begin(ctx context.Context, s *embed.Scheduler) error {
 	return nil
 }
 
-// dir is a folder of the data directory, or "" if nothing is kept.
+// dir returns a path in the data directory, or "" with memory.
 func (p *process) dir(name string) string {
 	if p.cfg.Memory {
 		return ""
@@ -281,7 +280,7 @@ func (p *process) dir(name string) string {
 	return filepath.Join(p.cfg.Data, name)
 }
 
-// notice is what stands on every page, or "".
+// notice returns the notice on every page, or "".
 func (p *process) notice() string {
 	if p.cfg.Memory {
 		return "Rows are kept in memory: nothing survives the end of this process."
@@ -289,7 +288,7 @@ func (p *process) notice() string {
 	return ""
 }
 
-// newLogger writes to w as the config says: text for people, JSON for machines.
+// newLogger logs to w as text or JSON.
 func newLogger(c *config, w *os.File) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.LogLevel)) // checked by the table of settings

@@ -162,12 +162,12 @@ func TestMemoryIsSaid(t *testing.T) {
 	p.get("/readyz", ok)
 	p.get("/", func(_ int, body []byte) bool { return bytes.Contains(body, []byte("nothing survives")) })
 	if !strings.Contains(p.out.String(), "nothing survives") {
-		t.Errorf("it does not say that nothing survives: %s", p.out)
+		t.Errorf("no line about memory in: %s", p.out)
 	}
 	p.end()
 }
 
-// A port that is taken: dev takes the next one and says so, server says what to do.
+// A port in use: dev uses the next one and prints that, server fails with what to do.
 func TestPortIsTaken(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -176,7 +176,7 @@ func TestPortIsTaken(t *testing.T) {
 	defer taken.Close()
 	addr := taken.Addr().String()
 	p := start(t, "dev", "--memory", "--http", addr, "--nats-addr", "127.0.0.1:0", "--grace", "0s")
-	if want := fmt.Sprintf("port %d is taken", taken.Addr().(*net.TCPAddr).Port); !strings.Contains(p.out.String(), want) || strings.HasSuffix(p.page, addr) {
+	if want := fmt.Sprintf("port %d is in use", taken.Addr().(*net.TCPAddr).Port); !strings.Contains(p.out.String(), want) || strings.HasSuffix(p.page, addr) {
 		t.Errorf("it says %s", p.out)
 	}
 	p.get("/readyz", ok)
@@ -188,7 +188,7 @@ func TestPortIsTaken(t *testing.T) {
 	}
 }
 
-// What the configuration says becomes a command once; what a person says later wins over the next start.
+// The scheduler's settings of the configuration are sent once; a user's later change survives the next start.
 func TestConfigSpeaksOnce(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("CARILLON_SCHEDULER_DEBUG_RECURRING", "true")

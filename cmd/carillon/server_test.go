@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// hire starts a worker that knows one job, and lets it go at the end of the test.
+// hire starts a worker with one job, and stops it at the end of the test.
 func hire(t *testing.T, url string) {
 	t.Helper()
 	w, err := carillon.NewWorker(url, worker.Config{App: "shop"},
@@ -51,13 +51,13 @@ func packs(p *program) {
 		}
 		return found != nil
 	})
-	p.get("/api/v1/runs/"+id+"/log", says("packing"))
-	p.get("/api/v1/runs/"+id, says(`"packed"`))
-	p.get("/api/v1/workers", says("shop.pack"))
-	p.get("/runs/"+id, says("packing"))
+	p.get("/api/v1/runs/"+id+"/log", contains("packing"))
+	p.get("/api/v1/runs/"+id, contains(`"packed"`))
+	p.get("/api/v1/workers", contains("shop.pack"))
+	p.get("/runs/"+id, contains("packing"))
 }
 
-func says(text string) func(int, []byte) bool {
+func contains(text string) func(int, []byte) bool {
 	return func(_ int, body []byte) bool { return regexp.MustCompile(regexp.QuoteMeta(text)).Match(body) }
 }
 
@@ -117,20 +117,20 @@ func TestServerWithADatabase(t *testing.T) {
 	}
 }
 
-// The defaults of the configuration hold for jobs that say nothing else, also for those that were known before.
+// The defaults of the configuration apply to jobs without own settings, also to those registered before.
 func TestDefaultsOfTheConfiguration(t *testing.T) {
 	tests.Long(t)
 	dir := t.TempDir()
 	args := []string{"server", "--data", dir, "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0"}
 	p := start(t, args...)
 	hire(t, p.bus)
-	p.get("/api/v1/jobs/shop.pack", says(`"overlap":"queue"`))
-	p.get("/api/v1/workers", says("shop.pack")) // it has heard that its jobs are known, and does not end with the question
+	p.get("/api/v1/jobs/shop.pack", contains(`"overlap":"queue"`))
+	p.get("/api/v1/workers", contains("shop.pack")) // its registration is complete, so it stops cleanly
 	p.end()
 	t.Setenv("CARILLON_SCHEDULER_DEFAULTS_MAX_CONCURRENCY", "1")
 	t.Setenv("CARILLON_SCHEDULER_DEFAULTS_OVERLAP", "skip")
 	p = start(t, args...)
-	p.get("/api/v1/jobs/shop.pack", says(`"maxConcurrency":1`))
-	p.get("/api/v1/jobs/shop.pack", says(`"overlap":"skip"`))
+	p.get("/api/v1/jobs/shop.pack", contains(`"maxConcurrency":1`))
+	p.get("/api/v1/jobs/shop.pack", contains(`"overlap":"skip"`))
 	p.end()
 }

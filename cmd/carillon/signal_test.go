@@ -125,7 +125,7 @@ func (c *child) code() int {
 func TestSignals(t *testing.T) {
 	dev := strings.Fields("dev --memory --log-level error --http 127.0.0.1:0 --nats-addr 127.0.0.1:0 --grace")
 
-	// Told once, it hands back what runs once the grace is over, and ends well.
+	// After one signal it returns its runs at the end of the grace, and exits cleanly.
 	c := startChild(t, append(dev, "0s")...)
 	c.until("GET", "/readyz", 200)
 	c.signal()
@@ -133,7 +133,7 @@ func TestSignals(t *testing.T) {
 		t.Errorf("after one signal: exit code %d", code)
 	}
 
-	// Told twice while something runs, it ends where it stands. Meanwhile it says that it is not ready.
+	// After a second signal during a run it exits at once. Meanwhile /readyz fails.
 	c = startChild(t, append(dev, "60s")...)
 	c.until("GET", "/readyz", 200)
 	c.until("POST", "/api/v1/jobs/demo.report/trigger", 201)

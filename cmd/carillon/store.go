@@ -27,28 +27,28 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
 )
 
-// What is done to a store while no server uses it: it is moved to another, or made anew from a backup.
+// Commands on a store that no server uses: copy it to another, or restore a backup.
 
-// rowsFolder is where a data directory has the rows.
+// rowsFolder is the folder of the rows in a data directory.
 const rowsFolder = "rows"
 
 // mover is one move.
 type mover struct {
 	out, errs io.Writer
-	told      time.Time // when it was said last how far it is
+	reported  time.Time // when progress was printed last
 }
 
 func newStore() *cobra.Command {
-	c := &cobra.Command{Use: "store", Short: "Move what a scheduler holds to another kind of store", Example: "  carillon store copy --from /var/lib/carillon --to postgres://carillon@db/carillon", Args: noArgs,
+	c := &cobra.Command{Use: "store", Short: "Copy a scheduler's data to another kind of store", Example: "  carillon store copy --from /var/lib/carillon --to postgres://carillon@db/carillon", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	var from, to, fromSecret, toSecret string
 	carry := &cobra.Command{
 		Use:   "copy",
-		Short: "Copy all of it to an empty store, and compare",
-		Long: "Copy all that a stopped scheduler holds to an empty store: jobs and how far they are, runs that wait, runs that are over, missed\n" +
-			"due times, tallies, tokens, sessions, the record of changes, and log lines. What was written is read again and compared before any\n" +
-			"of it counts, so a copy that was stopped left nothing, and is simply started again. The store that it comes from stays as it is.\n\n" +
-			"A store is a data directory, a file that carillon backup has written (only --from), or the URL of a database.",
+		Short: "Copy a store to an empty one, and compare",
+		Long: "Copy the store of a stopped scheduler to an empty one: jobs and their schedules' progress, live and finished runs, missed due\n" +
+			"times, counts, tokens, sessions, the audit log, and log lines. The copy is read again and compared before it becomes valid,\n" +
+			"so an interrupted copy leaves nothing: start it again. The source does not change.\n\n" +
+			"A store is a data directory, a file of carillon backup (only --from), or the URL of a database.",
 		Example: "  carillon store copy --from /var/lib/carillon --to postgres://carillon@db/carillon --to-password-file db.password\n" +
 			"  carillon store copy --from mariadb://carillon@db/carillon --to ./moved",
 		Args: noArgs,
@@ -66,39 +66,39 @@ func newStore() *cobra.Command {
 				if err != nil {
 					return errors.Join(err, source.Close())
 				}
-				account, err := metastore.Carry(ctx, source, fill, m.tell)
+				account, err := metastore.Carry(ctx, source, fill, m.progress)
 				if err = errors.Join(err, source.Close()); err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(m.out, "copied and compared: %s\nStart the server with the new store, and never again with the old one.\n", account)
+				_, err = fmt.Fprintf(m.out, "copied and compared: %s\nStart the server with the new store, never again with the old one.\n", account)
 				return err
 			})
 		},
 	}
-	carry.Flags().StringVar(&from, "from", "", "what to copy: a data directory, a backup, postgres://... or mariadb://...")
-	carry.Flags().StringVar(&to, "to", "", "where to: a directory that is empty or not there, or the URL of a database without a store")
-	carry.Flags().StringVar(&fromSecret, "from-password-file", "", "a file with the password of the one database")
-	carry.Flags().StringVar(&toSecret, "to-password-file", "", "a file with the password of the other")
+	carry.Flags().StringVar(&from, "from", "", "source: a data directory, a backup, postgres://... or mariadb://...")
+	carry.Flags().StringVar(&to, "to", "", "target: an empty or missing directory, or the URL of a database without a store")
+	carry.Flags().StringVar(&fromSecret, "from-password-file", "", "file with the source database's password")
+	carry.Flags().StringVar(&toSecret, "to-password-file", "", "file with the target database's password")
 	c.AddCommand(carry)
 	return c
 }
 
-// gaps are what may become of due times that nobody has decided since a backup.
+// gaps are the policies for due times since a backup.
 var gaps = map[string]jobs.Misfire{"policy": "", "skip": jobs.MisfireSkip, "once": jobs.MisfireOnce, "all": jobs.MisfireAll}
 
 func newRestore() *cobra.Command {
 	var data, gap string
 	c := &cobra.Command{
 		Use:   "restore <file>",
-		Short: "Make a data directory of a backup",
-		Long: "Make a data directory of what carillon backup has written. It is a new cluster of one node: nodes of the old one cannot join it,\n" +
-			"and no leader of the old one can fire in it. Runs that the backup knows as waiting or under way are begun again.\n\n" +
-			"--gap says what becomes of the due times since the backup was taken: skip lets none of them fire, once the newest of each job,\n" +
-			"all all of them; policy (the default) does with each job what its own misfire policy says, once a server runs.",
+		Short: "Restore a backup to a new data directory",
+		Long: "Restore a file of carillon backup to a new data directory. It is a new cluster of one node: nodes of the old cluster cannot\n" +
+			"join it, and the old leader cannot fire in it. Runs that were live in the backup start again.\n\n" +
+			"--gap decides about due times since the backup: skip fires none, once fires the newest of each job, all fires all;\n" +
+			"policy (the default) applies each job's misfire policy once a server runs.",
 		Example: "  carillon restore carillon.backup --data /var/lib/carillon\n  carillon restore carillon.backup --data /var/lib/carillon --gap skip",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usage("restore takes one file, that carillon backup has written; see carillon restore --help")
+				return usage("restore takes one file, made by carillon backup; see carillon restore --help")
 			}
 			return nil
 		},
@@ -107,15 +107,15 @@ func newRestore() *cobra.Command {
 			misfire, known := gaps[gap]
 			switch {
 			case !known:
-				return usage("--gap %.20q is none of policy, skip, once, all", gap)
+				return usage("invalid --gap %.20q: want policy, skip, once or all", gap)
 			case data == "":
-				return usage("restore needs --data: the directory to make")
+				return usage("restore needs --data: the directory to create")
 			}
 			return stoppable(c, func(ctx context.Context) error { return m.restore(ctx, args[0], data, misfire) })
 		},
 	}
-	c.Flags().StringVar(&data, "data", "", "the data directory to make: empty, or not there")
-	c.Flags().StringVar(&gap, "gap", "policy", "what becomes of due times since the backup: policy, skip, once or all")
+	c.Flags().StringVar(&data, "data", "", "data directory to create: empty or missing")
+	c.Flags().StringVar(&gap, "gap", "policy", "due times since the backup: policy, skip, once or all")
 	return c
 }
 
@@ -128,24 +128,24 @@ func (m *mover) restore(ctx context.Context, file, data string, gap jobs.Misfire
 	if err != nil {
 		return err
 	}
-	account, err := metastore.Carry(ctx, from, fill, m.tell)
+	account, err := metastore.Carry(ctx, from, fill, m.progress)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(m.out, "restored in %s, as of %s: %s\n", data, from.At.Local().Format(time.DateTime), account)
 	if gap == "" {
-		_, err := fmt.Fprintln(m.out, "due times since then are for each job's misfire policy, once a server runs")
+		_, err := fmt.Fprintln(m.out, "each job's misfire policy decides about due times since then, once a server runs")
 		return err
 	}
 	fired, missed, err := decideGap(ctx, filepath.Join(data, rowsFolder), gap)
 	if err != nil {
-		return fmt.Errorf("the rows are restored, but the due times since then are not decided: %w; take %s away and restore again", err, data)
+		return fmt.Errorf("decide about due times since the backup: %w; delete %s and restore again", err, data)
 	}
 	_, err = fmt.Fprintf(m.out, "of the due times since then, %d became runs and %d are in the ledger as missed\n", fired, missed)
 	return err
 }
 
-// decideGap leads for a moment, to decide all due times up to now.
+// decideGap leads briefly, to decide about all due times up to now.
 func decideGap(ctx context.Context, dir string, gap jobs.Misfire) (fired int, missed uint64, err error) {
 	s, err := raftstore.Open(raftstore.Config{Dir: dir, Node: "restore"})
 	if err != nil {
@@ -175,43 +175,43 @@ func stoppable(c *cobra.Command, do func(context.Context) error) error {
 	return err
 }
 
-// tellEvery is how often is said how far a move is.
-const tellEvery = 2 * time.Second
+// progressEvery is the interval of progress lines.
+const progressEvery = 2 * time.Second
 
-func (m *mover) tell(s metastore.Step) {
-	if now := time.Now(); now.Sub(m.told) > tellEvery {
-		if !m.told.IsZero() {
+func (m *mover) progress(s metastore.Step) {
+	if now := time.Now(); now.Sub(m.reported) > progressEvery {
+		if !m.reported.IsZero() {
 			fmt.Fprintf(m.errs, "%d rows %s\n", s.Rows, s.What)
 		}
-		m.told = now
+		m.reported = now
 	}
 }
 
-// place is content that can be let go of.
+// place is content that can be closed.
 type place struct {
 	metastore.Content
 	io.Closer
 }
 
-// noCloser has nothing to let go of.
+// noCloser has nothing to close.
 type noCloser struct{}
 
 func (noCloser) Close() error { return nil }
 
-// databaseAt says whether something is the URL of a database, and puts the password of a file into it.
+// databaseAt reports whether where is the URL of a database, and adds the password of a file to it.
 func databaseAt(flag, where, secret string) (string, bool, error) {
 	u, err := url.Parse(where)
 	if err != nil || !slices.Contains([]string{"postgres", "postgresql", "mariadb", "mysql"}, u.Scheme) {
 		if strings.Contains(where, "://") {
-			return "", false, usage("%s is not understood: give a directory, or a URL such as postgres://carillon@db/carillon or mariadb://carillon@db/carillon", flag)
+			return "", false, usage("invalid %s: want a directory, or a URL such as postgres://carillon@db/carillon or mariadb://carillon@db/carillon", flag)
 		}
 		if secret != "" {
-			return "", false, usage("%s-password-file is given, and %s is no database", flag, flag)
+			return "", false, usage("%s-password-file needs a database as %s", flag, flag)
 		}
 		return "", false, nil
 	}
 	if hasPassword(u) {
-		return "", false, usage("%s has a password, and everybody on this machine can read what a program was called with: put it into a file, and name that by %s-password-file", flag, flag)
+		return "", false, usage("%s has a password, which other users of this machine can read: put it into a file and use %s-password-file", flag, flag)
 	}
 	if secret != "" {
 		password, err := secretIn(secret)
@@ -223,7 +223,7 @@ func databaseAt(flag, where, secret string) (string, bool, error) {
 	return u.String(), true, nil
 }
 
-// openPlace opens what is to be copied.
+// openPlace opens the source of a copy.
 func openPlace(ctx context.Context, flag, where, secret string) (*place, error) {
 	database, is, err := databaseAt(flag, where, secret)
 	switch {
@@ -254,7 +254,7 @@ func openPlace(ctx context.Context, flag, where, secret string) (*place, error) 
 	return &place{f, noCloser{}}, nil
 }
 
-// openStopped opens the data directory of a server that does not run.
+// openStopped opens the data directory of a stopped server.
 func openStopped(dir string) (metastore.Content, io.Closer, error) {
 	if fileExists(filepath.Join(dir, rowsFolder)) {
 		dir = filepath.Join(dir, rowsFolder)
@@ -266,7 +266,7 @@ func openStopped(dir string) (metastore.Content, io.Closer, error) {
 	return f, f, nil
 }
 
-// fillOf is how the place is filled that something is copied to.
+// fillOf returns how the target of a copy is filled.
 func fillOf(flag, where, secret string) (metastore.Fill, error) {
 	database, is, err := databaseAt(flag, where, secret)
 	switch {
@@ -282,7 +282,7 @@ func fillOf(flag, where, secret string) (metastore.Fill, error) {
 		return nil, usage("%s: %v", flag, err)
 	}
 	for _, f := range files {
-		if !strings.HasPrefix(f.Name(), rowsFolder+".") { // what an earlier try may have left
+		if !strings.HasPrefix(f.Name(), rowsFolder+".") { // an earlier attempt may have left these
 			return nil, kernel.Refuse(jobs.Conflict, "directory %s is not empty: name one that is, or is not there yet", where)
 		}
 	}

@@ -67,7 +67,7 @@ func storeKinds() []storeKind {
 	}
 }
 
-// plant is what the shop of these tests runs: a job each second, one by hand, and one that is limited.
+// plant starts the worker of these tests: a job each second, one triggered by hand, and one with a limit.
 func plant(t *testing.T, bus string) (leave func()) {
 	t.Helper()
 	nothing := jobs.RecurringFunc(func(ctx context.Context) error { jobs.Log(ctx).Info("tick \x00"); return nil })
@@ -142,11 +142,11 @@ func goesOn(t *testing.T, flags []string) {
 	leave := plant(t, p.bus)
 	p.get("/api/v1/runs?limit=200&job=shop.pack&state=Succeeded", succeeded(4)) // the one that was done, two that waited, and the delayed one
 	p.get("/api/v1/runs?limit=200&job=shop.tick&state=Succeeded", succeeded(before+2))
-	p.get("/api/v1/settings", says(`45s`))
-	p.get("/api/v1/tokens", says(`"ann"`))
-	p.get("/api/v1/audit", says(`shop.pack`))
+	p.get("/api/v1/settings", contains(`45s`))
+	p.get("/api/v1/tokens", contains(`"ann"`))
+	p.get("/api/v1/audit", contains(`shop.pack`))
 	first := listed(p, "/api/v1/runs?limit=200&job=shop.tick&state=Succeeded")
-	p.get("/api/v1/runs/"+first[len(first)-1].ID+"/log", says("tick"))
+	p.get("/api/v1/runs/"+first[len(first)-1].ID+"/log", contains("tick"))
 	leave()
 	p.patch("/api/v1/settings", `{"recurringDebug":true}`) // nothing fires while they are counted
 	all := ticks(p)
@@ -165,7 +165,7 @@ func goesOn(t *testing.T, flags []string) {
 	p.end()
 }
 
-// move copies a store and answers with what the program said.
+// move copies a store and returns the program's output.
 func move(t *testing.T, args ...[]string) (string, int) {
 	t.Helper()
 	all := []string{"store", "copy"}
@@ -185,7 +185,7 @@ func TestStoreCopy(t *testing.T) {
 		t.Run("from "+from.name, func(t *testing.T) {
 			source := from.make(t)
 			lived(t, source.server)
-			said := ""
+			first := ""
 			for j, to := range storeKinds() {
 				t.Run("to "+to.name, func(t *testing.T) {
 					if j != (i+1)%3 {
@@ -196,10 +196,10 @@ func TestStoreCopy(t *testing.T) {
 					if code != 0 {
 						t.Fatalf("exit code %d: %s", code, text)
 					}
-					if said != "" && text != said {
-						t.Errorf("the source has changed: it was\n%sand is\n%s", said, text)
+					if first != "" && text != first {
+						t.Errorf("the source has changed: it was\n%sand is\n%s", first, text)
 					}
-					said = text
+					first = text
 					for _, what := range []string{"2 jobs", "live runs", "runs that are over", "log lines", "tokens", "audits", "tallies", "limits in use"} {
 						if !strings.Contains(text, what) {
 							t.Errorf("%s: %s", what, text)
@@ -248,7 +248,7 @@ func TestStoreCopyRefuses(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		code int
-		says string
+		text string
 	}{
 		{nil, 2, "--from and --to"},
 		{[]string{"--from", filepath.Join(here, "none"), "--to", "y"}, 2, "no such file"},
@@ -260,7 +260,7 @@ func TestStoreCopyRefuses(t *testing.T) {
 		{[]string{"--from", "postgres://127.0.0.1:1/d", "--to", "y"}, 6, "cannot be reached"},
 	} {
 		text, code := move(t, c.args)
-		if code != c.code || !strings.Contains(text, c.says) || strings.Contains(text, "hush") {
+		if code != c.code || !strings.Contains(text, c.text) || strings.Contains(text, "hush") {
 			t.Errorf("%v: exit code %d: %s", c.args, code, text)
 		}
 	}

@@ -16,14 +16,14 @@ import (
 // flushTraces is how long the last spans of a process may take to be sent.
 const flushTraces = 5 * time.Second
 
-// traces has spans sent to the collector that the environment names, if it names one. stop sends what is left.
+// traces exports spans to the collector that the environment names, if any. stop sends the rest.
 func (p *process) traces(ctx context.Context) (stop func(), err error) {
 	if os.Getenv("OTEL_SDK_DISABLED") == "true" || os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
 		return func() {}, nil
 	}
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 		if protocol := os.Getenv(name); protocol == "grpc" {
-			return nil, usage("%s is %s: spans are sent as http/protobuf only, mostly to port 4318 of a collector", name, protocol)
+			return nil, usage("invalid %s %s: want http/protobuf, usually port 4318 of a collector", name, protocol)
 		}
 	}
 	exporter, err := otlptracehttp.New(ctx)

@@ -44,7 +44,7 @@ func (s *spans) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A server sends its traces where the environment says, the last ones when it ends.
+// A server exports its traces to the collector of the environment, the last ones when it ends.
 func TestServerExportsTraces(t *testing.T) {
 	tests.Long(t)
 	seen := &spans{all: map[string]string{}, from: map[string]string{}}
@@ -86,7 +86,7 @@ func TestServerExportsTraces(t *testing.T) {
 	}
 }
 
-// An exporter that is not there is refused in words, before anything starts.
+// An unsupported exporter is refused before anything starts.
 func TestTracesByGRPC(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4317")
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")

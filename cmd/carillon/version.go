@@ -13,7 +13,7 @@ func newVersion() *cobra.Command {
 	var form string
 	c := &cobra.Command{
 		Use:     "version",
-		Short:   "Say which version this is",
+		Short:   "Print the version",
 		Example: "  carillon version\n  carillon version -o json",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -35,14 +35,14 @@ func newVersion() *cobra.Command {
 				e.SetIndent("", "  ")
 				return e.Encode(b)
 			}
-			return usage("-o %.20q: a version is told as text, or with -o json", form)
+			return usage("invalid -o %.20q: want json, or omit it for text", form)
 		},
 	}
-	c.Flags().StringVarP(&form, "output", "o", "", "json, instead of a line")
+	c.Flags().StringVarP(&form, "output", "o", "", "json instead of text")
 	return c
 }
 
-// build is what the program was built from, as far as it knows.
+// build describes what the program was built from.
 type build struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`
@@ -72,7 +72,7 @@ func readBuild() build {
 	return b
 }
 
-// version is what the build was made from.
+// version returns the module version of the build.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {

@@ -22,25 +22,25 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// Jobs that are stated in a file, a folder or at a URL are applied as "carillon apply" would, whenever what stands there
-// is not what this process has applied last. What people change meanwhile stays until the file changes: the last one
-// to speak wins, as with all that a configuration says.
+// Job definitions in a file, a folder or at a URL are applied like "carillon apply" whenever they differ from those that
+// this process applied last. Edits by users stay until the file changes: the last write wins, as with all settings of
+// the configuration.
 
-// watchJobs looks at the source again and again. What is wrong there is told once, and the rest of the process goes on.
+// watchJobs reads the source again and again. It logs each error once; the rest of the process is not affected.
 func (p *process) watchJobs(ctx context.Context, s *embed.Scheduler) {
-	told, applied := "", ""
+	logged, applied := "", ""
 	for {
 		var err error
 		applied, err = p.applyJobs(ctx, s, applied)
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil && err.Error() != told {
+		if err != nil && err.Error() != logged {
 			p.log.Warn("the watched jobs are not applied", "source", p.source(), "err", err)
-			told = err.Error()
+			logged = err.Error()
 		}
 		if err == nil {
-			told = ""
+			logged = ""
 		}
 		select {
 		case <-ctx.Done():
@@ -50,17 +50,17 @@ func (p *process) watchJobs(ctx context.Context, s *embed.Scheduler) {
 	}
 }
 
-// source is where the jobs are stated, as it may be shown.
+// source returns where the jobs come from, without secrets.
 func (p *process) source() string { return shownSource(p.cfg.Jobs.From) }
 
-// shownSource is a path as it is, and a URL without its user and its query: what opens a door stands in either.
+// shownSource returns a path unchanged, and a URL without its user and query, which may have secrets.
 func shownSource(from string) string {
 	if !isURL(from) {
 		return from
 	}
 	u, err := url.Parse(from)
 	if err != nil {
-		return "a URL" // the table of settings lets none pass
+		return "a URL" // the table of settings refuses such URLs
 	}
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
@@ -69,7 +69,7 @@ func isURL(from string) bool {
 	return strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://")
 }
 
-// applyJobs applies what stands at the source, if that is not what was applied last, and answers with its fingerprint.
+// applyJobs applies the definitions at the source, unless they were applied last, and returns their fingerprint.
 func (p *process) applyJobs(ctx context.Context, s *embed.Scheduler, applied string) (string, error) {
 	files, err := fetchJobs(ctx, p.cfg.Jobs.From)
 	if err != nil {
@@ -96,13 +96,13 @@ func (p *process) applyJobs(ctx context.Context, s *embed.Scheduler, applied str
 		return applied, err
 	}
 	now := hex.EncodeToString(sum.Sum(nil))
-	last, err := p.lastSaid()
+	last, err := p.lastConfigured()
 	if err != nil || now == applied {
 		return now, err
 	}
 	if now == last.Jobs {
-		// The rows may be others than those to which it was applied: of an older backup, or new ones.
-		p.log.Info("the watched jobs are not applied: they say nothing new, as said.json remembers", "source", p.source(), "dir", p.cfg.Data)
+		// The store may have changed since then: restored from an older backup, or empty.
+		p.log.Info("the watched jobs are not applied: they equal those recorded in said.json", "source", p.source(), "dir", p.cfg.Data)
 		return now, nil
 	}
 	if err := p.declare(ctx, s, list, calendars); err != nil {
@@ -134,13 +134,13 @@ func (p *process) declare(ctx context.Context, s *embed.Scheduler, list []jobfil
 	for i, c := range calendars {
 		closed[i] = kernel.SetCalendar{Name: c.Name, Description: c.Description, Zone: c.Zone, Rules: c.Rules}
 	}
-	// All parts are looked at before the first is done.
+	// All parts are previewed before the first is applied.
 	var made, edited int
 	for _, dry := range []bool{true, false} {
 		for from := 0; from < max(len(wanted), 1); from += ops.MaxWanted {
 			with := closed
 			if from > 0 && !dry {
-				with = nil // they are written
+				with = nil // the first part wrote them
 			}
 			excluded, plans, err := s.Ops().DeclareAll(ctx, who, with, wanted[from:min(from+ops.MaxWanted, len(wanted))], ops.How{Exact: p.cfg.Jobs.Exact, Dry: dry})
 			if err != nil {
@@ -165,11 +165,11 @@ func (p *process) declare(ctx context.Context, s *embed.Scheduler, list []jobfil
 	return nil
 }
 
-// checkSource says why jobs are not read from a URL, or nil: whoever can change what comes by it decides what runs.
+// checkSource refuses URLs without TLS: a network attacker could change the jobs.
 func checkSource(from string) error {
 	u, err := url.Parse(from)
 	if err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
-		return fmt.Errorf("%s is read in the clear, so anybody on the way could change the jobs: use https", shownSource(from))
+		return fmt.Errorf("%s has no TLS, so the network could change the jobs: use https", shownSource(from))
 	}
 	return err
 }
@@ -180,7 +180,7 @@ type jobText struct {
 	text []byte
 }
 
-// fetchJobs reads a file, the files of a folder, or what a URL answers with.
+// fetchJobs reads a file, the files of a folder, or a URL's response.
 func fetchJobs(ctx context.Context, from string) ([]jobText, error) {
 	if isURL(from) {
 		text, err := download(ctx, from)
@@ -223,11 +223,11 @@ func download(ctx context.Context, from string) ([]byte, error) {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s", shownSource(from), answer.Status)
+		return nil, fmt.Errorf("%s responds %s", shownSource(from), answer.Status)
 	}
 	text, err := io.ReadAll(io.LimitReader(answer.Body, jobfile.MaxBytes+1))
 	if err == nil && len(text) > jobfile.MaxBytes {
-		err = fmt.Errorf("%s answers with more than %d MiB", shownSource(from), jobfile.MaxBytes>>20)
+		err = fmt.Errorf("%s responds with more than %d MiB", shownSource(from), jobfile.MaxBytes>>20)
 	}
 	return text, err
 }

@@ -28,8 +28,8 @@ func lookOften(t *testing.T) {
 	t.Setenv("CARILLON_JOBS_EVERY", leastEvery.String())
 }
 
-// S2-55: jobs that are stated in a file are there without a worker, what changes in the file is obeyed, and what a
-// person edits stays until the file says something new.
+// S2-55: jobs in a file exist without a worker, changes of the file are applied, and a user's edit stays until the file
+// changes.
 func TestS2_55JobsStatedInAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.yaml")
 	state := func(text string) {
@@ -37,7 +37,7 @@ func TestS2_55JobsStatedInAFile(t *testing.T) {
 		if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Rename(file+".new", file); err != nil { // never half a file
+		if err := os.Rename(file+".new", file); err != nil { // never a partial file
 			t.Fatal(err)
 		}
 	}
@@ -45,17 +45,17 @@ func TestS2_55JobsStatedInAFile(t *testing.T) {
 	lookOften(t)
 	args := []string{"server", "--data", t.TempDir(), "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--jobs-from", file}
 	p := start(t, args...)
-	p.get("/api/v1/jobs/shop.report", says(`"retries":1`))
+	p.get("/api/v1/jobs/shop.report", contains(`"retries":1`))
 	state("calendars: [{name: weekend, zone: Europe/Berlin, rules: [\"SAT,SUN\"]}]\n" + stated + "2, calendars: [weekend]}\n")
-	p.get("/api/v1/jobs/shop.report", says(`"retries":2`))
-	p.get("/api/v1/calendars/weekend", says(`"jobs":["shop.report"]`))
-	p.get("/api/v1/jobs/shop.report/owners", says("config:node"))
+	p.get("/api/v1/jobs/shop.report", contains(`"retries":2`))
+	p.get("/api/v1/calendars/weekend", contains(`"jobs":["shop.report"]`))
+	p.get("/api/v1/jobs/shop.report/owners", contains("config:node"))
 	p.patch("/api/v1/jobs/shop.report", `{"retries":7}`)
 	p.end()
-	p = start(t, args...) // the file says nothing new
-	p.get("/api/v1/jobs/shop.report", says(`"retries":7`))
+	p = start(t, args...) // the file has not changed
+	p.get("/api/v1/jobs/shop.report", contains(`"retries":7`))
 	state(stated + "4}\n")
-	p.get("/api/v1/jobs/shop.report", says(`"retries":4`))
+	p.get("/api/v1/jobs/shop.report", contains(`"retries":4`))
 	p.end()
 }
 
@@ -85,10 +85,10 @@ func TestJobsStatedAtAURL(t *testing.T) {
 	}
 	lookOften(t)
 	p := start(t, "server", "--memory", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--jobs-from", source.URL+"/jobs.yaml")
-	p.get("/api/v1/jobs/shop.report", says(`"retries":1`))
+	p.get("/api/v1/jobs/shop.report", contains(`"retries":1`))
 	p.patch("/api/v1/jobs/shop.report", `{"retries":7}`)
 	state(stated + "1}\n")
-	p.get("/api/v1/jobs/shop.report", looked(says(`"retries":7`)))
+	p.get("/api/v1/jobs/shop.report", looked(contains(`"retries":7`)))
 	for _, wrong := range []string{
 		stated + "2}\n- {key: shop.other, kind: triggered, app: shop, retires: 1}\n",
 		stated + "2}\n- {key: shop.other, kind: triggered, app: shop, retries: many}\n",
@@ -98,14 +98,14 @@ func TestJobsStatedAtAURL(t *testing.T) {
 	} {
 		state(wrong)
 		p.get("/api/v1/jobs/shop.other", looked(func(status int, _ []byte) bool { return status == http.StatusNotFound }))
-		p.get("/api/v1/jobs/shop.report", says(`"retries":7`))
+		p.get("/api/v1/jobs/shop.report", contains(`"retries":7`))
 	}
 	state(stated + "2}\n")
-	p.get("/api/v1/jobs/shop.report", says(`"retries":2`))
+	p.get("/api/v1/jobs/shop.report", contains(`"retries":2`))
 	p.end()
 }
 
-// Whoever can change the jobs on their way here decides what runs: they come over TLS, or from this machine.
+// Watched jobs must come over TLS or from loopback: an attacker on the network could change them.
 func TestJobsAreNotReadInTheClear(t *testing.T) {
 	for from, taken := range map[string]bool{"http://jobs.example.com/jobs.yaml": false, "http://10.0.0.1/jobs.yaml": false, "http://token@jobs.example.com/jobs.yaml?t=token": false,
 		"http://localhost.example.com/": false, "https://jobs.example.com/jobs.yaml": true, "http://127.0.0.1:9000/jobs.yaml": true, "http://localhost/jobs.yaml": true, "http://[::1]/jobs.yaml": true, "jobs.yaml": true} {
@@ -124,7 +124,7 @@ func TestJobsAreNotReadInTheClear(t *testing.T) {
 	}
 }
 
-// Who may read a source that asks for a token says so in its URL. No log, no record of a change and no message has it.
+// A secret in the URL of a source is in no log, no audit entry and no error.
 func TestASourceKeepsItsSecret(t *testing.T) {
 	const secret = "Geheimnis"
 	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -159,30 +159,30 @@ func TestASourceKeepsItsSecret(t *testing.T) {
 		t.Errorf("the configuration is printed with %s", got)
 	}
 	p := start(t, "server", "--memory", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--jobs-from", at("/jobs.yaml"))
-	p.get("/api/v1/jobs/shop.report", says(`"retries":1`))
+	p.get("/api/v1/jobs/shop.report", contains(`"retries":1`))
 	p.get("/api/v1/audit", func(status int, body []byte) bool {
 		if strings.Contains(string(body), secret) {
 			t.Errorf("the record of changes has the secret: %s", body)
 			return true
 		}
-		return status == http.StatusOK && says("stated in "+source.URL+"/jobs.yaml\"")(status, body)
+		return status == http.StatusOK && contains("stated in "+source.URL+"/jobs.yaml\"")(status, body)
 	})
 	p.end()
 }
 
-// What was applied last is remembered beside the rows, which may be exchanged behind it: a start that applies nothing for
-// that reason says so, once, and names the file without which all is applied.
-func TestASourceThatSaysNothingNewIsTold(t *testing.T) {
-	var told bytes.Buffer
-	p := &process{cfg: &config{Node: "n1", Data: t.TempDir()}, log: slog.New(slog.NewTextHandler(&told, nil))}
+// said.json is outside the store, which may be replaced. A start that therefore applies nothing logs that once, with the
+// file to delete.
+func TestUnchangedSourceIsLogged(t *testing.T) {
+	var logged bytes.Buffer
+	p := &process{cfg: &config{Node: "n1", Data: t.TempDir()}, log: slog.New(slog.NewTextHandler(&logged, nil))}
 	p.cfg.Jobs.From = filepath.Join(t.TempDir(), "jobs.yaml")
 	if err := os.WriteFile(p.cfg.Jobs.From, []byte(stated+"1}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	// run is a process with rows of its own, which looks at the source twice.
-	run := func(jobs int, says string) {
+	run := func(jobs int, want string) {
 		t.Helper()
-		told.Reset()
+		logged.Reset()
 		s, err := embed.Start(t.Context(), embed.Config{})
 		if err != nil {
 			t.Fatal(err)
@@ -198,12 +198,12 @@ func TestASourceThatSaysNothingNewIsTold(t *testing.T) {
 		if err != nil || len(list) != jobs {
 			t.Errorf("%d jobs, want %d (%v)", len(list), jobs, err)
 		}
-		if strings.Count(told.String(), "\n") != 1 || !strings.Contains(told.String(), says) {
-			t.Errorf("it says %q, want %q once", told.String(), says)
+		if strings.Count(logged.String(), "\n") != 1 || !strings.Contains(logged.String(), want) {
+			t.Errorf("it logs %q, want %q once", logged.String(), want)
 		}
 	}
 	run(1, "the watched jobs are applied")
-	run(0, "they say nothing new, as said.json remembers\" source="+p.cfg.Jobs.From+" dir="+p.cfg.Data)
+	run(0, "they equal those recorded in said.json\" source="+p.cfg.Jobs.From+" dir="+p.cfg.Data)
 	if err := os.Remove(p.dir("said.json")); err != nil {
 		t.Fatal(err)
 	}
@@ -231,22 +231,22 @@ func TestJobsStatedInAFolder(t *testing.T) {
 	state("calendars.yaml", "calendars:\n- {name: weekend, rules: [SAT, SUN]}\n")
 	lookOften(t)
 	p := start(t, "dev", "--memory", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--jobs-from", dir)
-	p.get("/api/v1/jobs/shop.ask", says(target.URL))
-	p.get("/api/v1/calendars/weekend", says(`"shop.ask"`))
+	p.get("/api/v1/jobs/shop.ask", contains(target.URL))
+	p.get("/api/v1/calendars/weekend", contains(`"shop.ask"`))
 	p.post("/api/v1/jobs/shop.ask/trigger", "")
 	p.get("/api/v1/runs?job=shop.ask&state=Succeeded", succeeded(1))
 
 	state("more.yaml", "jobs:\n- {key: shop.other, kind: triggered, app: http, http: {request: [{url: '"+target.URL+"'}]}}\n")
 	state("calendars.yaml", "calendars:\n- {name: weekend, zone: Europe/Berlin, rules: [SAT, SUN, 12-25]}\n")
-	p.get("/api/v1/calendars/weekend", says(`"12-25"`))
-	p.get("/api/v1/jobs/shop.other", says(`"triggered"`))
+	p.get("/api/v1/calendars/weekend", contains(`"12-25"`))
+	p.get("/api/v1/jobs/shop.other", contains(`"triggered"`))
 	state("more.yaml", "jobs:\n- {key: shop.third, kind: triggered, app: http, http: {request: [{url: 'no URL'}]}}\n")
 	state("last.yaml", "calendars:\n- {name: night, rules: ['22:00-06:00']}\n")
 	gone := func(status int, _ []byte) bool { return status == http.StatusNotFound }
 	p.get("/api/v1/jobs/shop.third", gone)
 	p.get("/api/v1/calendars/night", gone) // where a part is wrong nothing is done
 	state("more.yaml", "jobs:\n- {key: shop.fourth, kind: recurring, app: http, schedule: '@every 1h', calendars: [night], http: {request: [{url: '"+target.URL+"'}]}}\n")
-	p.get("/api/v1/calendars/night", says(`"shop.fourth"`))
+	p.get("/api/v1/calendars/night", contains(`"shop.fourth"`))
 	p.get("/api/v1/jobs/shop.third", gone)
 	p.end()
 }

@@ -24,13 +24,13 @@ var workerFlags = []string{"nats", "nats-user", "nats-password-file", "nats-toke
 	"http-jobs-feedback-url", "http-jobs-inner-feedback-url", "http-jobs-breaker-after", "http-jobs-breaker-pause"}
 
 func newWorker() *cobra.Command {
-	h := hands{}
+	h := httpWorker{}
 	c := &cobra.Command{
 		Use:   "worker",
-		Short: "Run HTTP jobs, as a process of its own",
-		Long: "Run HTTP jobs: those whose work is to call URLs. It connects to the bus of a server, as every worker does, and needs a worker's\n" +
-			"token where the server asks for one. Start as many as you like; when one dies, another takes its runs up. What they may call,\n" +
-			"and the names, services and secrets that jobs may use, is said here and not at the server (http-jobs.* of the settings).",
+		Short: "Run HTTP jobs in a process of its own",
+		Long: "Run HTTP jobs, which call URLs. Like every worker it connects to the bus of a server, and needs a worker's token if the server\n" +
+			"requires authentication. Start any number; if one fails, another takes over its runs. The settings http-jobs.* of the worker,\n" +
+			"not of the server, decide what they may call and which variables, services and secrets jobs may use.",
 		Example: "  carillon worker\n  carillon worker --nats tls://bus.example:4222 --nats-token-file /run/token\n" +
 			"  carillon worker --http-jobs-allow 10.1.0.0/16 --http-jobs-services billing=http://10.1.0.7:8080 --http-jobs-secrets BILLING@10.1.0.7=/etc/carillon/billing",
 		Args: noArgs,
@@ -44,13 +44,13 @@ func newWorker() *cobra.Command {
 		},
 	}
 	addFlags(c, flagsBut(workerFlags)...)
-	c.Flags().StringVar(&h.app, "app", httpjob.App, "the worker group whose HTTP jobs it runs")
+	c.Flags().StringVar(&h.app, "app", httpjob.App, "app (worker group) of its HTTP jobs")
 	c.Flags().StringVar(&h.name, "name", "", "name of this worker (default: the host's)")
-	c.Flags().IntVar(&h.slots, "slots", 256, "runs at the same time")
+	c.Flags().IntVar(&h.slots, "slots", 256, "max parallel runs")
 	return c
 }
 
-// flagsBut are the flags of the table but some.
+// flagsBut returns the flags of the table except some.
 func flagsBut(some []string) (others []string) {
 	keep := map[string]bool{}
 	for _, name := range some {
@@ -64,7 +64,7 @@ func flagsBut(some []string) (others []string) {
 	return others
 }
 
-// checkWorker is check for a worker: only the way to the bus is its business.
+// checkWorker is check for a worker: only settings of the bus matter.
 func (c *config) checkWorker() {
 	c.HTTPJobs.On, c.NATSTLS = true, keyPair{}
 	if c.URL == "" {
@@ -74,8 +74,8 @@ func (c *config) checkWorker() {
 	c.checkOutside()
 }
 
-// hands is a process that runs HTTP jobs and nothing else.
-type hands struct {
+// httpWorker is a process that only runs HTTP jobs.
+type httpWorker struct {
 	cfg       *config
 	app, name string
 	slots     int
@@ -84,7 +84,7 @@ type hands struct {
 }
 
 // work connects, and works until a signal comes or ctx ends.
-func (h *hands) work(ctx context.Context) error {
+func (h *httpWorker) work(ctx context.Context) error {
 	go collectLazily(ctx)
 	jobsConfig, err := h.cfg.httpJobs()
 	if err != nil {
@@ -92,7 +92,7 @@ func (h *hands) work(ctx context.Context) error {
 	}
 	jobsConfig.App = h.app
 	if h.slots < 1 {
-		return usage("--slots %d: give how many runs may go on at the same time, 1 at least", h.slots)
+		return usage("invalid --slots %d: want at least 1", h.slots)
 	}
 	cfg := worker.Config{App: h.app, Name: h.name, Slots: h.slots, Grace: graceOf(h.cfg.Grace), Logger: h.log}
 	as, err := cfg.Principal()
@@ -129,8 +129,8 @@ func (h *hands) work(ctx context.Context) error {
 	return nil
 }
 
-// worker makes the worker of its parts.
-func (h *hands) worker(cfg worker.Config, jobsConfig httpjob.Config, as bus.Principal, b bus.Bus) (*worker.Worker, error) {
+// worker assembles the worker.
+func (h *httpWorker) worker(cfg worker.Config, jobsConfig httpjob.Config, as bus.Principal, b bus.Bus) (*worker.Worker, error) {
 	heeding := busstore.Heed(b, as)
 	store := busstore.New(heeding, as)
 	runner, err := httpjob.New(store, jobsConfig)

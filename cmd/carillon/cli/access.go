@@ -16,7 +16,7 @@ import (
 )
 
 func (a *asker) tokensCommand() *cobra.Command {
-	return group("tokens", "Look at who may come in, let others in, and shut them out", lines("carillon tokens list", "carillon tokens create ci --role operator --for 90d"),
+	return group("tokens", "Manage tokens", lines("carillon tokens list", "carillon tokens create ci --role operator --for 90d"),
 		a.tokensList(), a.tokensCreate(), a.tokensRevoke())
 }
 
@@ -35,7 +35,7 @@ func (a *asker) tokensList() *cobra.Command {
 			for _, t := range all.Items {
 				v.names = append(v.names, t.ID)
 			}
-			return a.say(v)
+			return a.show(v)
 		})}
 }
 
@@ -49,7 +49,7 @@ func tokenTable(p *page, list []api.Token) {
 		t := &list[i]
 		until := or(p.ago(t.Until), "for ever")
 		if t.Until != nil && t.Until.Before(p.now) {
-			until = p.paint(faint, "over since "+span(p.now.Sub(*t.Until)))
+			until = p.paint(faint, "expired "+span(p.now.Sub(*t.Until))+" ago")
 		}
 		rows = append(rows, []string{t.ID, clean(t.Name), t.Role, or(t.App, "-"), until, p.ago(&t.Created), clean(t.By)})
 	}
@@ -58,9 +58,9 @@ func tokenTable(p *page, list []api.Token) {
 
 func (a *asker) tokensCreate() *cobra.Command {
 	var role, app, life string
-	c := &cobra.Command{Use: "create <name>", Short: "Let somebody in", Args: one("a name for the token"),
-		Long: "Let somebody in. The token is printed once and kept nowhere: only its fingerprint is stored. Roles are viewer (looks),\n" +
-			"operator (starts, cancels, pauses), admin (edits, deletes, lets others in), worker (runs the jobs of --app, or of any app)\n" +
+	c := &cobra.Command{Use: "create <name>", Short: "Create a token", Args: one("a name for the token"),
+		Long: "Create a token. Its text is printed once; only a hash is stored. Roles are viewer (reads),\n" +
+			"operator (starts, cancels, pauses), admin (edits, deletes, manages tokens), worker (runs the jobs of --app, or of any app)\n" +
 			"and client (starts runs from a program).",
 		Example: lines("carillon tokens create ann --role operator --for 90d", "carillon tokens create billing-worker --role worker --app billing -q > token"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
@@ -87,20 +87,20 @@ func (a *asker) tokensCreate() *cobra.Command {
 				a.remark("token %s for %s, %s. It is shown this once:", t.ID, t.Name, t.Role)
 			}
 			quiet := a.quiet
-			a.quiet = false // the secret is the one thing that is never kept back
+			a.quiet = false // a secret is printed even with -q
 			defer func() { a.quiet = quiet }()
-			return a.say(view{raw: got.raw, names: []string{t.Text}, text: func(p *page) { p.line("%s", t.Text) }})
+			return a.show(view{raw: got.raw, names: []string{t.Text}, text: func(p *page) { p.line("%s", t.Text) }})
 		})}
 	c.Flags().StringVar(&role, "role", "viewer", "viewer, operator, admin, worker or client")
-	c.Flags().StringVar(&app, "app", "", "the worker group, of a worker")
-	c.Flags().StringVar(&life, "for", "", "how long it lives, such as 90d (default: for ever)")
-	complete(c, "role", words("viewer", "operator", "admin", "worker", "client"))
+	c.Flags().StringVar(&app, "app", "", "app (worker group) of a worker's token")
+	c.Flags().StringVar(&life, "for", "", "lifetime, such as 90d (default: no expiry)")
+	complete(c, "role", choices("viewer", "operator", "admin", "worker", "client"))
 	return c
 }
 
 func (a *asker) tokensRevoke() *cobra.Command {
-	return &cobra.Command{Use: "revoke <id>", Short: "Shut somebody out, at once", Args: one("the ID of a token"),
-		Long:    "Shut somebody out, at once: requests with the token are refused, and sessions that were begun with it end. The last token\nof an admin that has no end cannot be revoked.",
+	return &cobra.Command{Use: "revoke <id>", Short: "Revoke a token", Args: one("the ID of a token"),
+		Long:    "Revoke a token: requests with it are refused, and its sessions end at once. The last admin token without\nexpiry cannot be revoked.",
 		Example: lines("carillon tokens revoke k3x9a2bq"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			got, err := a.link.do(ctx, request{method: "DELETE", path: "/tokens/" + url.PathEscape(args[0])})
@@ -110,7 +110,7 @@ func (a *asker) tokensRevoke() *cobra.Command {
 			if len(got.raw) == 0 {
 				got.raw = []byte("{}")
 			}
-			return a.say(view{raw: got.raw, names: args, text: func(p *page) { p.line("token %s lets nobody in any more", args[0]) }})
+			return a.show(view{raw: got.raw, names: args, text: func(p *page) { p.line("token %s is revoked", args[0]) }})
 		}), ValidArgsFunction: a.completeTokens}
 }
 
@@ -129,10 +129,10 @@ func (a *asker) completeTokens(c *cobra.Command, args []string, _ string) ([]str
 func (a *asker) auditCommand() *cobra.Command {
 	var target, actor string
 	var limit int
-	c := &cobra.Command{Use: "audit", Short: "Who changed what, newest first", Args: none, Example: lines("carillon audit", "carillon audit --target 'job demo.chime' -n 100", "carillon audit --actor person:ann -o json"),
+	c := &cobra.Command{Use: "audit", Short: "List changes, newest first", Args: none, Example: lines("carillon audit", "carillon audit --target 'job demo.chime' -n 100", "carillon audit --actor person:ann -o json"),
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			if limit < 1 {
-				return kernel.Invalid("-n is %d, it must be at least 1", limit)
+				return kernel.Invalid("invalid -n %d: want at least 1", limit)
 			}
 			q := url.Values{}
 			set(q, "target", target)
@@ -149,10 +149,10 @@ func (a *asker) auditCommand() *cobra.Command {
 			if v.raw, err = json.Marshal(all); err != nil {
 				return err
 			}
-			return a.say(v)
+			return a.show(v)
 		})}
-	c.Flags().StringVar(&target, "target", "", "only of this, such as 'job demo.chime' or settings")
-	c.Flags().StringVar(&actor, "actor", "", "only by them, such as person:ann")
+	c.Flags().StringVar(&target, "target", "", "only of this target, such as 'job demo.chime' or settings")
+	c.Flags().StringVar(&actor, "actor", "", "only by this actor, such as person:ann")
 	c.Flags().IntVarP(&limit, "limit", "n", 30, "how many at most")
 	return c
 }
@@ -170,8 +170,7 @@ func auditTable(p *page, list []api.Change) {
 	p.table([]string{"AT", "WHO", "DID", "TO", "WHY", "WHAT"}, rows)
 }
 
-// changeText is what changed of a thing, field by field: "retries 2 -> 5", "name=ann" of what came, "name was ann" of
-// what went.
+// changeText lists changed fields: "retries 2 -> 5", "name=ann" if it was added, "name was ann" if it was removed.
 func changeText(before, after api.Object) string {
 	var was, is map[string]json.RawMessage
 	if len(before) > 0 && json.Unmarshal(before, &was) != nil || len(after) > 0 && json.Unmarshal(after, &is) != nil {
@@ -199,7 +198,7 @@ func changeText(before, after api.Object) string {
 }
 
 func (a *asker) whoamiCommand() *cobra.Command {
-	return &cobra.Command{Use: "whoami", Short: "Say who the server takes you for", Args: none, Example: lines("carillon whoami"),
+	return &cobra.Command{Use: "whoami", Short: "Show the current identity", Args: none, Example: lines("carillon whoami"),
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			got, err := a.link.get(ctx, "/whoami", nil)
 			if err != nil {
@@ -209,7 +208,7 @@ func (a *asker) whoamiCommand() *cobra.Command {
 			if err := got.into(&me); err != nil {
 				return err
 			}
-			return a.say(view{raw: got.raw, names: []string{me.Actor}, text: func(p *page) {
+			return a.show(view{raw: got.raw, names: []string{me.Actor}, text: func(p *page) {
 				p.facts("you are", clean(me.Actor), "role", me.Role, "tenant", me.Tenant, "server", a.link.base)
 			}})
 		})}

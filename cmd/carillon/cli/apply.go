@@ -19,8 +19,8 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-const fileForm = `A file is YAML with a list of jobs. Each has a key, and the fields that are to hold, by the names that "carillon jobs show -o yaml"
-prints; kind and app are needed of a job that no worker has brought yet:
+const fileForm = `A file is YAML with a list of jobs. Each has a key and the fields to set, named as in "carillon jobs show -o yaml";
+kind and app are required for a job that no worker has registered yet:
 
   jobs:
     - key: billing.close-day
@@ -32,8 +32,8 @@ prints; kind and app are needed of a job that no worker has brought yet:
       app: billing
       schedule: "@every 1h"
 
-What a file says wins over the code, as an edit does. Fields that it does not name stay as they are; with --exact they follow
-the code again. Calendars may stand beside the jobs, and are written first:
+Fields in a file override the code, as an edit does. Other fields keep their values; with --exact they follow the code again.
+A file may also have calendars, which are written first:
 
 ` + calendarForm
 
@@ -41,18 +41,18 @@ func (a *asker) applyCommand() *cobra.Command {
 	var files []string
 	var reason string
 	var exact, dry bool
-	c := &cobra.Command{Use: "apply", Short: "Make what files say about jobs hold", Args: none,
-		Long: "Make what files say about jobs hold: edit those that are there, make those that are not. All of it is looked at before anything\n" +
-			"is done, and it is done at once; more than 1,000 jobs, or 4 MiB, in parts. Applied again, it changes nothing.\n\n" + fileForm,
+	c := &cobra.Command{Use: "apply", Short: "Apply job definitions from files", Args: none,
+		Long: "Apply job definitions from files: edit existing jobs, create missing ones. Everything is checked before the first change and\n" +
+			"applied in one step; more than 1,000 jobs, or 4 MiB, in parts. Applying the same files again changes nothing.\n\n" + fileForm,
 		Example: lines("carillon apply -f jobs.yaml", "carillon apply -f jobs/ --exact --reason 'release 12'", "carillon export | carillon apply -f -"),
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			_, err := a.applyFiles(ctx, files, exact, dry, reason)
 			return err
 		})}
-	c.Flags().StringArrayVarP(&files, "file", "f", nil, "a file, a folder, or - for what is piped in; may be given more than once")
-	c.Flags().StringVar(&reason, "reason", "", "why; kept with each change")
-	c.Flags().BoolVar(&exact, "exact", false, "fields that people have set and that the files do not name follow the code again")
-	c.Flags().BoolVar(&dry, "dry-run", false, "show what would change, and store nothing")
+	c.Flags().StringArrayVarP(&files, "file", "f", nil, "a file, a folder, or - for standard input; repeatable")
+	c.Flags().StringVar(&reason, "reason", "", "reason, recorded with each change")
+	c.Flags().BoolVar(&exact, "exact", false, "reset edited fields that the files do not name to the code's values")
+	c.Flags().BoolVar(&dry, "dry-run", false, "show what would change; store nothing")
 	return c
 }
 
@@ -60,7 +60,7 @@ func (a *asker) diffCommand() *cobra.Command {
 	var files []string
 	var exact bool
 	c := &cobra.Command{Use: "diff", Short: "Show what applying files would change", Args: none,
-		Long:    "Show what \"carillon apply\" with the same files would change, with the due times before and after. The exit code is 1 if anything would.\n\n" + fileForm,
+		Long:    "Show what \"carillon apply\" with the same files would change, with the due times before and after. The exit code is 1 if there are changes.\n\n" + fileForm,
 		Example: lines("carillon diff -f jobs.yaml", "carillon diff -f jobs/ --exact"),
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			differs, err := a.applyFiles(ctx, files, exact, true, "")
@@ -69,12 +69,12 @@ func (a *asker) diffCommand() *cobra.Command {
 			}
 			return err
 		})}
-	c.Flags().StringArrayVarP(&files, "file", "f", nil, "a file, a folder, or - for what is piped in; may be given more than once")
-	c.Flags().BoolVar(&exact, "exact", false, "as apply --exact would do it")
+	c.Flags().StringArrayVarP(&files, "file", "f", nil, "a file, a folder, or - for standard input; repeatable")
+	c.Flags().BoolVar(&exact, "exact", false, "compare with apply --exact")
 	return c
 }
 
-// stated are the jobs of files, and the calendars beside them.
+// stated reads the jobs and calendars of files.
 func (a *asker) stated(paths []string) (list []jobfile.Stated, calendars []jobfile.Calendar, err error) {
 	for _, path := range paths {
 		names := []string{path}
@@ -101,12 +101,12 @@ func (a *asker) stated(paths []string) (list []jobfile.Stated, calendars []jobfi
 		}
 	}
 	if len(list) == 0 && len(calendars) == 0 {
-		return nil, nil, kernel.Invalid("%s: no jobs are stated there: a file has a list \"jobs:\", each with a key", strings.Join(paths, ", "))
+		return nil, nil, kernel.Invalid("%s: no jobs found: want a list \"jobs:\", each with a key", strings.Join(paths, ", "))
 	}
 	return list, calendars, nil
 }
 
-// IsField says what is wrong with the name of a field of a job, or nil.
+// IsField returns an error if name is not a field of a job.
 func IsField(name string) error {
 	f, err := fieldOf(name)
 	if err == nil && f.name != name {
@@ -117,13 +117,13 @@ func IsField(name string) error {
 
 var statedPlace = regexp.MustCompile(`^body\.jobs\[(\d+)\]\.?([A-Za-z]*)`)
 
-// placed says of what a server found wrong where that stands in the files.
+// placed adds file and line to the errors that a server returned.
 func placed(err error, list []jobfile.Stated) error {
 	r, ok := errors.AsType[*refused](err)
 	if !ok {
 		return err
 	}
-	var says []string
+	var texts []string
 	for _, f := range r.Errors {
 		m := statedPlace.FindStringSubmatch(f.Location)
 		if m == nil {
@@ -133,35 +133,35 @@ func placed(err error, list []jobfile.Stated) error {
 		if convErr != nil || n >= len(list) {
 			continue
 		}
-		says = append(says, list[n].Place(m[2])+": "+clean(list[n].Key)+": "+clean(strings.TrimSpace(m[2]+" "+f.Message)))
+		texts = append(texts, list[n].Place(m[2])+": "+clean(list[n].Key)+": "+clean(strings.TrimSpace(m[2]+" "+f.Message)))
 	}
-	if len(says) > 0 {
-		return kernel.Refuse(r.code, "%s", strings.Join(says, "\n"))
+	if len(texts) > 0 {
+		return kernel.Refuse(r.code, "%s", strings.Join(texts, "\n"))
 	}
 	for _, s := range list {
-		if strings.Contains(r.says, "job "+s.Key+" ") || strings.Contains(r.says, "job "+s.Key+":") {
-			return kernel.Refuse(r.code, "%s: %s", s.Place(""), r.says)
+		if strings.Contains(r.text, "job "+s.Key+" ") || strings.Contains(r.text, "job "+s.Key+":") {
+			return kernel.Refuse(r.code, "%s: %s", s.Place(""), r.text)
 		}
 	}
 	return err
 }
 
-// mostWanted is how many jobs are sent at once.
+// mostWanted is the largest number of jobs in one request.
 const mostWanted = 1000
 
-// plan is the answer of a server that was asked to apply files.
+// plan is the server's response to a request to apply files.
 type plan struct {
 	Items     []api.Planned         `json:"items"`
 	Calendars []api.PlannedCalendar `json:"calendars,omitempty"`
 }
 
-// partsOf cuts jobs into parts that a server takes at once, at least one. The calendars go with each.
+// partsOf splits jobs into requests, at least one. Each carries all calendars.
 func partsOf(list []jobfile.Stated, calendars []jobfile.Calendar) (parts [][]jobfile.Stated, err error) {
 	raw, err := json.Marshal(calendars)
 	if err != nil {
 		return nil, err
 	}
-	room := api.MaxApply - len(raw) - 1<<10 // and what else there is to a body
+	room := api.MaxApply - len(raw) - 1<<10 // the rest of the body
 	from, size := 0, 0
 	for i := range list {
 		one, err := json.Marshal(list[i].Body)
@@ -170,7 +170,7 @@ func partsOf(list []jobfile.Stated, calendars []jobfile.Calendar) (parts [][]job
 		}
 		n := len(one) + 1
 		if n > room {
-			return nil, kernel.Invalid("%s: job %s has %d bytes, at most %d are taken", list[i].Place(""), clean(list[i].Key), len(one), max(room-1, 0))
+			return nil, kernel.Invalid("%s: job %s has %d bytes: the limit is %d", list[i].Place(""), clean(list[i].Key), len(one), max(room-1, 0))
 		}
 		if i-from == mostWanted || size+n > room {
 			parts, from, size = append(parts, list[from:i]), i, 0
@@ -180,10 +180,10 @@ func partsOf(list []jobfile.Stated, calendars []jobfile.Calendar) (parts [][]job
 	return append(parts, list[from:]), nil
 }
 
-// applyFiles applies files, or looks at what that would do, and says whether it does anything.
+// applyFiles applies files, or previews that if dry, and reports whether there are changes.
 func (a *asker) applyFiles(ctx context.Context, files []string, exact, dry bool, reason string) (differs bool, err error) {
 	if len(files) == 0 {
-		return false, kernel.Invalid("say which files, as in -f jobs.yaml")
+		return false, kernel.Invalid("no files: give them with -f, such as -f jobs.yaml")
 	}
 	list, calendars, err := a.stated(files)
 	if err != nil {
@@ -193,14 +193,14 @@ func (a *asker) applyFiles(ctx context.Context, files []string, exact, dry bool,
 		return false, err
 	}
 	if len(calendars) > mostWanted {
-		return false, kernel.Invalid("%d calendars are stated, at most %d are taken at once", len(calendars), mostWanted)
+		return false, kernel.Invalid("%d calendars in the files: the limit is %d", len(calendars), mostWanted)
 	}
 	parts, err := partsOf(list, calendars)
 	if err != nil {
 		return false, err
 	}
 	var all plan
-	// What is sent in parts is looked at whole before the first part is done.
+	// All parts are previewed before the first is applied.
 	for _, look := range []bool{true, dry} {
 		all = plan{Items: []api.Planned{}}
 		for i, part := range parts {
@@ -209,7 +209,7 @@ func (a *asker) applyFiles(ctx context.Context, files []string, exact, dry bool,
 				bodies[i] = s.Body
 			}
 			body := map[string]any{"jobs": bodies, "exact": exact, "dryRun": look}
-			if len(calendars) > 0 && (look || i == 0) { // they are there by the second part
+			if len(calendars) > 0 && (look || i == 0) { // the first part writes them
 				body["calendars"] = calendars
 			}
 			got, err := a.link.do(ctx, request{method: "POST", path: "/apply", reason: reason, body: body})
@@ -245,24 +245,24 @@ func (a *asker) applyFiles(ctx context.Context, files []string, exact, dry bool,
 		}
 	}
 	differs = differs || slices.ContainsFunc(all.Calendars, func(c api.PlannedCalendar) bool { return c.Does != "nothing" })
-	return differs, a.say(v)
+	return differs, a.show(v)
 }
 
-// placedCalendar says of what a server found wrong with a calendar where that stands in the files.
+// placedCalendar adds file and line to an error about a calendar.
 func placedCalendar(err error, list []jobfile.Calendar) error {
 	r, ok := errors.AsType[*refused](err)
 	if !ok {
 		return err
 	}
 	for _, c := range list {
-		if strings.Contains(r.says, "calendar "+c.Name+",") || strings.Contains(r.says, "calendar "+c.Name+":") || strings.Contains(r.says, "calendar "+c.Name+" ") {
-			return kernel.Refuse(r.code, "%s: %s", c.Place, r.says)
+		if strings.Contains(r.text, "calendar "+c.Name+",") || strings.Contains(r.text, "calendar "+c.Name+":") || strings.Contains(r.text, "calendar "+c.Name+" ") {
+			return kernel.Refuse(r.code, "%s: %s", c.Place, r.text)
 		}
 	}
 	return err
 }
 
-// calendarPlanPage says what becomes of calendars, and which due times that will cost.
+// calendarPlanPage lists changes of calendars and the due times that they exclude.
 func calendarPlanPage(p *page, list []api.PlannedCalendar, dry bool) {
 	for _, c := range list {
 		switch {
@@ -294,24 +294,24 @@ func planPage(p *page, plans []api.Planned, dry bool) {
 			p.line("  %s", p.paint(faint, "next is   "+moments(one.NextThen)))
 		}
 	}
-	word := "made %d, edited %d, left %d as they are"
+	summary := "created %d, edited %d, unchanged %d"
 	if dry {
-		word = "would make %d, edit %d, leave %d as they are"
+		summary = "would create %d, edit %d, leave %d unchanged"
 	}
-	p.line(word, count["create"], count["edit"], count["nothing"])
+	p.line(summary, count["create"], count["edit"], count["nothing"])
 }
 
 // differencePage lists fields before and after.
 func differencePage(p *page, list []api.Difference) {
 	var rows [][]string
 	for _, d := range list {
-		rows = append(rows, []string{"  " + d.Field, p.paint(red, or(said(d.Field, d.Old), "(nothing)")), "->", p.paint(green, or(said(d.Field, d.New), "(nothing)"))})
+		rows = append(rows, []string{"  " + d.Field, p.paint(red, or(valueText(d.Field, d.Old), "(nothing)")), "->", p.paint(green, or(valueText(d.Field, d.New), "(nothing)"))})
 	}
 	p.columns(rows, "")
 }
 
-// said is a field's value as people write it.
-func said(field string, v any) string {
+// valueText formats a field's value as users write it.
+func valueText(field string, v any) string {
 	if v == nil {
 		return ""
 	}
@@ -336,8 +336,8 @@ func moments(list []time.Time) string {
 func (a *asker) exportCommand() *cobra.Command {
 	var app string
 	var whole bool
-	c := &cobra.Command{Use: "export [key ...]", Short: "Write what people have set as a file for apply",
-		Long:    "Write what people have set for jobs, as YAML that \"carillon apply\" takes; with --all what holds, whoever said so.",
+	c := &cobra.Command{Use: "export [key ...]", Short: "Export edited fields as a file for apply",
+		Long:    "Export the edited fields of jobs as YAML for \"carillon apply\"; with --all, all effective settings.",
 		Example: lines("carillon export > jobs.yaml", "carillon export billing.close-day --all", "carillon export --app billing"),
 		RunE: a.does(func(ctx context.Context, keys []string) error {
 			list, err := a.exported(ctx, keys, app)
@@ -358,14 +358,14 @@ func (a *asker) exportCommand() *cobra.Command {
 			if a.format == "" {
 				a.format = "yaml"
 			}
-			return a.say(view{raw: raw, names: names})
+			return a.show(view{raw: raw, names: names})
 		}), ValidArgsFunction: a.completeKeys}
-	c.Flags().StringVar(&app, "app", "", "only of this worker group")
-	c.Flags().BoolVar(&whole, "all", false, "what holds, and not only what people have set")
+	c.Flags().StringVar(&app, "app", "", "only jobs of this app (worker group)")
+	c.Flags().BoolVar(&whole, "all", false, "all effective settings, not only edited fields")
 	return c
 }
 
-// statement is a job as a file states it: the fields that people have set, or all, in the order in which people read them.
+// statement is a job as a file has it: the edited fields, or all, in the order of the help.
 func statement(j api.Job, whole bool) (string, error) {
 	raw, err := json.Marshal(j.Policy)
 	if err != nil {
@@ -384,7 +384,7 @@ func statement(j api.Job, whole bool) (string, error) {
 	return "{" + strings.Join(parts, ",") + "}", nil
 }
 
-// exported are the jobs that are named, or all.
+// exported returns the named jobs, or all.
 func (a *asker) exported(ctx context.Context, keys []string, app string) ([]api.Job, error) {
 	if len(keys) > 0 {
 		list := make([]api.Job, len(keys))

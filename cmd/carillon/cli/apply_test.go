@@ -22,14 +22,14 @@ func TestManyJobsAreApplied(t *testing.T) {
 	}
 	for _, c := range []struct {
 		n, size, asks int
-		says          string
+		want          string
 	}{
 		{400, 2 << 10, 2, "made 400, edited 0, left 0 as they are"},    // it is looked at, and done
 		{1000, 4 << 10, 4, "made 600, edited 400, left 0 as they are"}, // twice that: no part is done before all are looked at
 	} {
 		before := h.asked.Load()
 		out, errs, code := (call{env: h.env(), in: file(c.n, c.size)}).run("apply", "-f", "-")
-		if code != 0 || !strings.Contains(out, c.says) {
+		if code != 0 || !strings.Contains(out, c.want) {
 			t.Errorf("%d jobs: %d %.200s %s", c.n, code, out, errs)
 		}
 		if asks := int(h.asked.Load() - before); asks != c.asks {

@@ -16,27 +16,27 @@ func (a *asker) jobsBackfill() *cobra.Command {
 	var from, to, reason, idempotency string
 	var parallel, priority int
 	var replay, dry bool
-	c := &cobra.Command{Use: "backfill <key>", Short: "Make the runs of a stretch of time that lies behind", Args: one("the key of a job"),
-		Long: "Make the runs of a recurring job whose due times passed without one, from --from until before --to: while the job was paused\n" +
-			"or disabled, while nobody was there, or before it was there. At most 10,000 due times at once. Those that have a run are left\n" +
-			"out, unless --replay says that they run once more. Asking twice makes nothing twice.\n\nA time is " + pastHelp + ".",
+	c := &cobra.Command{Use: "backfill <key>", Short: "Backfill past due times", Args: one("the key of a job"),
+		Long: "Create runs for a recurring job's past due times, from --from until before --to: while the job was paused or disabled, while\n" +
+			"no scheduler ran, or before the job existed. At most 10,000 due times. Due times that have a run are skipped unless --replay\n" +
+			"is given. The request is idempotent.\n\nA time is " + pastHelp + ".",
 		Example: lines("carillon jobs backfill shop.close-day --from 2026-11-01 --to 2026-11-08 --parallel 2 --dry-run",
 			"carillon jobs backfill shop.close-day --from 24h", "carillon jobs backfill shop.close-day --from '2026-11-01 09:00' --to '2026-11-01 18:00' --replay"),
 		ValidArgsFunction: a.completeKeys}
 	f := c.Flags()
-	f.StringVar(&from, "from", "", "the first moment that is meant")
-	f.StringVar(&to, "to", "", "the first moment that is not meant any more (default: now)")
-	f.IntVar(&parallel, "parallel", 1, "so many of the runs may be under way at once; limits of the job hold all the same")
+	f.StringVar(&from, "from", "", "start of the range")
+	f.StringVar(&to, "to", "", "end of the range, exclusive (default: now)")
+	f.IntVar(&parallel, "parallel", 1, "max parallel runs; job limits still apply")
 	f.IntVar(&priority, "priority", 0, "of the runs, -100 to 100 (default: one below that of the job)")
-	f.BoolVar(&replay, "replay", false, "also due times that have a run: once more")
-	f.BoolVar(&dry, "dry-run", false, "only say what would be made")
-	f.StringVar(&reason, "reason", "", "why; kept with the change")
-	f.StringVar(&idempotency, "idempotency-key", "", "the same words under the same key make nothing twice (default: a new one)")
+	f.BoolVar(&replay, "replay", false, "run due times again that have a run")
+	f.BoolVar(&dry, "dry-run", false, "show what would be created; store nothing")
+	f.StringVar(&reason, "reason", "", "reason, recorded with the change")
+	f.StringVar(&idempotency, "idempotency-key", "", "key that makes the request idempotent (default: a new one)")
 	c.RunE = a.does(func(ctx context.Context, args []string) error {
 		if from == "" {
-			return kernel.Invalid("say --from which time on due times are meant: %s", pastHelp)
+			return kernel.Invalid("--from is required: %s", pastHelp)
 		}
-		now := a.Now() // both ends are said from the same moment
+		now := a.Now() // both ends are relative to one time
 		start, err := readPast("--from", from, now)
 		if err != nil {
 			return err
@@ -72,32 +72,32 @@ func (a *asker) jobsBackfill() *cobra.Command {
 		if b.ID != "" {
 			v.names = []string{b.ID}
 		}
-		return a.say(v)
+		return a.show(v)
 	})
 	return c
 }
 
 func backfillLines(p *page, b *api.Backfill) {
-	did, of := "made", ""
+	did, of := "created", ""
 	if b.DryRun {
-		did = "would be made"
+		did = "would be created"
 	}
 	if b.Runs > 0 {
 		of = ", due from " + p.moment(b.First) + " to " + p.moment(b.Last)
 	}
 	p.line("runs %s: %d of %d due times%s", did, b.Runs, b.Due, of)
 	if b.Had > 0 {
-		p.line("left out: %d, which have a run; --replay runs them once more", b.Had)
+		p.line("skipped: %d that have a run; --replay runs them again", b.Had)
 	}
 	if b.ID != "" {
 		p.line("%s", p.paint(faint, "carillon runs list --parent "+b.ID))
 	}
 }
 
-// A moment that lies behind can be said in many ways.
+// pastHelp lists the forms of a past time.
 const pastHelp = "2026-11-01, '2026-11-01 09:00' (local time), RFC 3339, or how long ago: 24h, 7d"
 
-// readPast reads a time that lies behind. A day without a time of day begins at midnight.
+// readPast parses a past time. A day without a time of day begins at midnight.
 func readPast(flag, text string, now time.Time) (time.Time, error) {
 	text = strings.Join(strings.Fields(text), " ")
 	var t time.Time
@@ -112,5 +112,5 @@ func readPast(flag, text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, kernel.Invalid("%s %.40q is no time: give %s", flag, text, pastHelp)
+	return time.Time{}, kernel.Invalid("invalid %s %.40q: want %s", flag, text, pastHelp)
 }

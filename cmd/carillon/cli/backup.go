@@ -16,17 +16,16 @@ import (
 
 func (a *asker) backupCommand() *cobra.Command {
 	var dir string
-	c := &cobra.Command{Use: "backup <file>", Short: "Back up all that a scheduler holds", Args: one("the file to write"),
-		Long: "Back up all that a scheduler holds, while it runs: jobs, runs that wait and that are over, the record of changes, tokens, logs.\n" +
-			"The file is there when all of it came and is on disk; it is never written over. Keep it like the store itself.\n" +
-			"With --data, of a server that does not run.\n\n" +
-			"A scheduler with its rows in a database says by which command that is backed up.",
+	c := &cobra.Command{Use: "backup <file>", Short: "Back up a scheduler", Args: one("the file to write"),
+		Long: "Back up a running scheduler: jobs, live and finished runs, the audit log, tokens, logs. The file appears once it is complete\n" +
+			"and on disk; an existing file is never overwritten. Protect it like the store itself. With --data: back up a stopped server.\n\n" +
+			"For a scheduler whose store is a database, the error names the database's own backup command.",
 		Example: lines("carillon backup /var/backups/carillon-2026-11-21.backup", "carillon backup --data /var/lib/carillon now.backup"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			write := func(to io.Writer) error { return a.link.download(ctx, "/backup", to) }
 			if dir != "" {
 				if a.Stopped == nil {
-					return kernel.Invalid("--data is not known here")
+					return kernel.Invalid("--data is not supported by this program")
 				}
 				content, done, err := a.Stopped(dir)
 				if err != nil {
@@ -53,11 +52,11 @@ func (a *asker) backupCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.say(view{raw: raw, names: args, text: func(p *page) {
+			return a.show(view{raw: raw, names: args, text: func(p *page) {
 				p.line("%s: %s, as of %s", args[0], bytesText(size), f.At.Local().Format(time.DateTime))
 				p.line("%s", f.Account)
 			}})
 		})}
-	c.Flags().StringVar(&dir, "data", "", "the data directory of a server that does not run, instead of asking one that does")
+	c.Flags().StringVar(&dir, "data", "", "back up the data directory of a stopped server")
 	return c
 }

@@ -18,7 +18,7 @@ import (
 )
 
 func (a *asker) calendarsCommand() *cobra.Command {
-	c := group("calendars", "Look at calendars, write and delete them", lines("carillon calendars list", "carillon calendars set holidays --rule '12-25 # Christmas' --rule SAT,SUN --zone Europe/Berlin"),
+	c := group("calendars", "Manage calendars", lines("carillon calendars list", "carillon calendars set holidays --rule '12-25 # Christmas' --rule SAT,SUN --zone Europe/Berlin"),
 		a.calendarsList(), a.calendarsShow(), a.calendarsSet(), a.calendarsDelete())
 	c.Aliases = []string{"calendar"}
 	return c
@@ -51,27 +51,27 @@ func (a *asker) calendarsList() *cobra.Command {
 			for _, c := range all.Items {
 				v.names = append(v.names, c.Name)
 			}
-			return a.say(v)
+			return a.show(v)
 		})}
 }
 
 func (a *asker) calendarsShow() *cobra.Command {
-	return &cobra.Command{Use: "show <name>", Short: "Show what a calendar excludes, and for whom", Args: one("the name of a calendar"), Example: lines("carillon calendars show holidays"),
+	return &cobra.Command{Use: "show <name>", Short: "Show a calendar's rules and the jobs that use it", Args: one("the name of a calendar"), Example: lines("carillon calendars show holidays"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			got, err := a.link.get(ctx, calendarPath(args[0]), nil)
 			if err != nil {
 				return err
 			}
-			return a.sayCalendar(got)
+			return a.showCalendar(got)
 		})}
 }
 
-func (a *asker) sayCalendar(got answer) error {
+func (a *asker) showCalendar(got answer) error {
 	var c api.Calendar
 	if err := got.into(&c); err != nil {
 		return err
 	}
-	return a.say(view{raw: got.raw, names: []string{c.Name}, text: func(p *page) {
+	return a.show(view{raw: got.raw, names: []string{c.Name}, text: func(p *page) {
 		keys := make([]string, len(c.Jobs))
 		for i, k := range c.Jobs {
 			keys[i] = string(k)
@@ -95,20 +95,20 @@ func (a *asker) sayCalendar(got answer) error {
 func (a *asker) calendarsSet() *cobra.Command {
 	var rules []string
 	var zone, description, reason, file string
-	c := &cobra.Command{Use: "set [<name>]", Short: "Write a calendar, whole", Args: counted("the name of a calendar", 0, 1),
-		Long: "Write a calendar whole: a new one, or in the place of the one of that name. With -f, those that a file states under \"calendars:\":\n\n" + calendarForm,
+	c := &cobra.Command{Use: "set [<name>]", Short: "Create or replace a calendar", Args: counted("the name of a calendar", 0, 1),
+		Long: "Create a calendar, or replace the one of that name. With -f: the calendars of a file, under \"calendars:\":\n\n" + calendarForm,
 		Example: lines("carillon calendars set holidays --rule '12-25 # Christmas' --rule easter-2 --rule SAT,SUN --zone Europe/Berlin",
 			"carillon calendars set -f calendars.yaml --reason 'the year 2027'")}
-	c.Flags().StringArrayVar(&rules, "rule", nil, "days, times of day, or both, such as SAT,SUN; may be given more than once")
-	c.Flags().StringVar(&zone, "zone", "", "on clocks of this time zone (default UTC)")
-	c.Flags().StringVar(&description, "description", "", "what it is for")
-	c.Flags().StringVar(&reason, "reason", "", "why; kept with the change")
-	c.Flags().StringVarP(&file, "file", "f", "", "a file that states calendars, or - for what is piped in")
+	c.Flags().StringArrayVar(&rules, "rule", nil, "days, times of day, or both, such as SAT,SUN; repeatable")
+	c.Flags().StringVar(&zone, "zone", "", "IANA time zone (default UTC)")
+	c.Flags().StringVar(&description, "description", "", "description of the calendar")
+	c.Flags().StringVar(&reason, "reason", "", "reason, recorded with the change")
+	c.Flags().StringVarP(&file, "file", "f", "", "a file with calendars, or - for standard input")
 	complete(c, "zone", completeZones)
 	c.RunE = a.does(func(ctx context.Context, args []string) error {
 		switch {
 		case file != "" && (len(args) > 0 || len(rules) > 0):
-			return kernel.Invalid("say either a name and rules, or a file")
+			return kernel.Invalid("give either a name with rules, or a file")
 		case file != "":
 			return a.setCalendarsOf(ctx, file, reason)
 		case len(args) == 0:
@@ -118,7 +118,7 @@ func (a *asker) calendarsSet() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.sayCalendar(got)
+		return a.showCalendar(got)
 	})
 	return c
 }
@@ -130,7 +130,7 @@ func (a *asker) setCalendar(ctx context.Context, c jobfile.Calendar, reason stri
 	return a.link.do(ctx, request{method: "PUT", path: calendarPath(c.Name), reason: reason, body: map[string]any{"description": c.Description, "zone": c.Zone, "rules": c.Rules}})
 }
 
-// setCalendarsOf writes the calendars that a file states, and says which.
+// setCalendarsOf writes the calendars of a file and reports which changed.
 func (a *asker) setCalendarsOf(ctx context.Context, file, reason string) error {
 	raw, err := jobfile.Read(file, a.in)
 	if err != nil {
@@ -141,7 +141,7 @@ func (a *asker) setCalendarsOf(ctx context.Context, file, reason string) error {
 		return err
 	}
 	if len(list) == 0 {
-		return kernel.Invalid("%s: no calendars are stated there: a file has a list \"calendars:\", each with a name", file)
+		return kernel.Invalid("%s: no calendars found: want a list \"calendars:\", each with a name", file)
 	}
 	set, err := a.writeCalendars(ctx, list, reason)
 	if err != nil {
@@ -151,14 +151,14 @@ func (a *asker) setCalendarsOf(ctx context.Context, file, reason string) error {
 	if err != nil {
 		return err
 	}
-	return a.say(view{raw: out, names: set, text: func(p *page) {
+	return a.show(view{raw: out, names: set, text: func(p *page) {
 		for _, c := range list {
-			p.line("calendar %s %s", c.Name, yes(slices.Contains(set, c.Name), "is written")+yes(!slices.Contains(set, c.Name), "is as it was"))
+			p.line("calendar %s %s", c.Name, yes(slices.Contains(set, c.Name), "is written")+yes(!slices.Contains(set, c.Name), "is unchanged"))
 		}
 	}})
 }
 
-// writeCalendars writes those that are not yet as stated, and answers with their names.
+// writeCalendars writes calendars that differ from the stored ones and returns their names.
 func (a *asker) writeCalendars(ctx context.Context, list []jobfile.Calendar, reason string) (set []string, err error) {
 	for _, c := range list {
 		if same, err := a.sameCalendar(ctx, c); err != nil || same {
@@ -175,7 +175,7 @@ func (a *asker) writeCalendars(ctx context.Context, list []jobfile.Calendar, rea
 	return set, nil
 }
 
-// sameCalendar says that a calendar is as it is stated.
+// sameCalendar reports whether a stored calendar equals c.
 func (a *asker) sameCalendar(ctx context.Context, c jobfile.Calendar) (bool, error) {
 	got, err := a.link.get(ctx, calendarPath(c.Name), nil)
 	if jobs.CodeOf(err) == jobs.NotFound {
@@ -192,13 +192,13 @@ func (a *asker) sameCalendar(ctx context.Context, c jobfile.Calendar) (bool, err
 }
 
 func (a *asker) calendarsDelete() *cobra.Command {
-	return &cobra.Command{Use: "delete <name>", Short: "Take a calendar away that no job uses", Args: one("the name of a calendar"), Example: lines("carillon calendars delete holidays"),
+	return &cobra.Command{Use: "delete <name>", Short: "Delete an unused calendar", Args: one("the name of a calendar"), Example: lines("carillon calendars delete holidays"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			got, err := a.link.do(ctx, request{method: "DELETE", path: calendarPath(args[0])})
 			if err != nil {
 				return err
 			}
-			return a.say(view{raw: empty(got.raw), names: args, text: func(p *page) { p.line("calendar %s is gone", args[0]) }})
+			return a.show(view{raw: empty(got.raw), names: args, text: func(p *page) { p.line("calendar %s is deleted", args[0]) }})
 		})}
 }
 

@@ -46,7 +46,7 @@ jobs:
 		}
 		for _, want := range []string{"edit calendar weekend", "SAT,SUN # closed", "00:00-24:00 # closed for good", "no run of shop.sweep"} {
 			if !strings.Contains(out, want) {
-				t.Errorf("%v says %s, and not %q", args, out, want)
+				t.Errorf("%v prints %s, want %q", args, out, want)
 			}
 		}
 	}
@@ -68,9 +68,9 @@ jobs:
 	for in, want := range map[string]string{
 		"calendars:\n  - name: a\n    rule: SAT": "(stdin):3: a calendar has no field \"rule\"",
 		"calendars: [{rules: [SAT]}]":            "a calendar without a name",
-		"calendars: [{name: a}, {name: a}]":      "stands in (stdin):1 already",
+		"calendars: [{name: a}, {name: a}]":      "is already in (stdin):1",
 		"calendars: [{name: a, rules: [NEVER]}]": "rule 1",
-		"jobs: []":                               "no calendars are stated",
+		"jobs: []":                               "no calendars found",
 	} {
 		if _, errs, code := run(in, "calendars", "set", "-f", "-"); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%s: %d %s", in, code, errs)
@@ -78,7 +78,7 @@ jobs:
 	}
 }
 
-// What has been done to calendars is told to programs as well.
+// Changes of calendars are in the JSON output, too.
 func TestCalendarsForPrograms(t *testing.T) {
 	h := open(t)
 	const file = "calendars: [{name: night, rules: ['22:00-06:00']}]"

@@ -1,11 +1,10 @@
 // Package cli has the client commands of carillon: one for each verb, sent over HTTP.
 //
-// Where to start: [Commands]. A file holds the commands of one thing (jobs.go, runs.go, settings.go ...); link.go is
-// the only place that speaks HTTP, output.go the only one that knows tables, JSON and YAML, exit.go says how a
-// command ends.
+// Where to start: [Commands]. Each file has the commands of one resource (jobs.go, runs.go, settings.go ...). Only
+// link.go sends HTTP, only output.go writes tables, JSON and YAML, and exit.go has the exit codes.
 //
-// Sharp edges: what is printed with -o json is the API's own answer, whatever this program knows of it. Texts of
-// others (errors, log lines, reasons) are printed without their control characters.
+// Sharp edges: -o json prints the API's response unchanged, with fields that this version does not know. Texts from
+// jobs and users (errors, log lines, reasons) are printed without their control characters.
 package cli
 
 import (
@@ -26,13 +25,13 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Config is what the commands stand on. The zero value works.
+// Config configures the commands. The zero value works.
 type Config struct {
-	// Terminal says that a person reads what is written there, or writes what is read; nil means never.
+	// Terminal reports whether a stream is a terminal; nil means never.
 	Terminal func(stream any) bool
 	// Now is the clock that relative times are counted from; nil means time.Now.
 	Now func() time.Time
-	// Stopped opens the data directory of a server that does not run, for a backup; nil means that only one that runs is
+	// Stopped opens the data directory of a stopped server for a backup; nil means that only running servers can be
 	// backed up.
 	Stopped func(dir string) (metastore.Content, io.Closer, error)
 	// Version is the program's.
@@ -41,7 +40,7 @@ type Config struct {
 	Getenv func(string) string
 }
 
-// Where a scheduler is looked for, and the variables that say otherwise.
+// The default address of a scheduler, and the environment variables that override it.
 const (
 	defaultServer = "http://127.0.0.1:8080"
 	envServer     = "CARILLON_SERVER"
@@ -50,7 +49,7 @@ const (
 	envNoColor    = "NO_COLOR"
 )
 
-// asker is one call of the program: whom it asks, and how it says what it hears.
+// asker is one invocation of the program: the server it calls and how it prints responses.
 type asker struct {
 	Config
 	server, tokenFile, caFile, token string
@@ -60,11 +59,11 @@ type asker struct {
 
 	in        io.Reader
 	out, errs io.Writer
-	answers   *bufio.Reader // what is read of in, once a question has been asked
+	answers   *bufio.Reader // buffers in, once a question has been asked
 	link      *link         // once it is open
 }
 
-// Commands are the verbs, and what goes with them (completion, help): to be put beside the others of the program.
+// Commands returns the client commands, and completion and help topics, for the program's root command.
 func Commands(c Config) (verbs, others []*cobra.Command) {
 	if c.Terminal == nil {
 		c.Terminal = func(any) bool { return false }
@@ -86,32 +85,32 @@ func Commands(c Config) (verbs, others []*cobra.Command) {
 	return verbs, []*cobra.Command{completionCommand(), exitCodesTopic()}
 }
 
-// addFlags gives a command, and those under it, the flags that all of them have.
+// addFlags adds the common flags to a command and its subcommands.
 func (a *asker) addFlags(c *cobra.Command) {
 	f := c.PersistentFlags()
 	f.StringVar(&a.server, "server", "", "URL of the scheduler (default $"+envServer+", else "+defaultServer+")")
-	f.StringVar(&a.tokenFile, "token-file", "", "file that holds the token (default: what $"+envToken+" or the file $"+envTokenFile+" holds)")
-	f.StringVar(&a.caFile, "ca-file", "", "certificates in PEM that vouch for the server, instead of the machine's")
-	f.DurationVar(&a.timeout, "request-timeout", 10*time.Second, "how long one request may take")
+	f.StringVar(&a.tokenFile, "token-file", "", "file with the token (default: $"+envToken+", else the file $"+envTokenFile+")")
+	f.StringVar(&a.caFile, "ca-file", "", "PEM file of certificate authorities for the server, instead of the system's")
+	f.DurationVar(&a.timeout, "request-timeout", 10*time.Second, "timeout of one request")
 	f.StringVarP(&a.format, "output", "o", "", "json, yaml or name, instead of a table")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "print nothing: the exit code says it")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "print nothing; use the exit code")
 	f.StringVar(&a.token, "token", "", "")
-	must(f.MarkHidden("token")) // it is there to be refused with the reason
-	complete(c, "output", words("json", "yaml", "name"))
+	must(f.MarkHidden("token")) // it exists so that open can refuse it with a reason
+	complete(c, "output", choices("json", "yaml", "name"))
 }
 
-// does makes a command's body of fn: it reads the common flags first, and ends when the program is told to.
+// does wraps fn as a command's body: it reads the common flags, and cancels fn when the program gets a signal.
 func (a *asker) does(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		a.in, a.out, a.errs = c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()
 		if !slices.Contains([]string{"", "json", "yaml", "name"}, a.format) {
-			return kernel.Invalid("-o %.20q is none of json, yaml, name", a.format)
+			return kernel.Invalid("invalid -o %.20q: want json, yaml or name", a.format)
 		}
 		if err := a.open(); err != nil {
 			return err
 		}
 		if a.link.inTheClear() {
-			a.remark("warning: the token goes to %s in the clear: use https if you can", a.link.base)
+			a.remark("warning: the token is sent to %s without TLS: use https", a.link.base)
 		}
 		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
@@ -125,7 +124,7 @@ func (a *asker) does(fn func(ctx context.Context, args []string) error) func(*co
 
 var flagName = regexp.MustCompile(`(?m)^.{0,6}--([a-z-]+)`)
 
-// wrongFlag says what is wrong with a flag, and which one may have been meant.
+// wrongFlag explains an error about a flag and suggests the nearest one.
 func wrongFlag(c *cobra.Command, err error) error {
 	if name, is := strings.CutPrefix(err.Error(), "unknown flag: --"); is {
 		known := map[string]string{}
@@ -141,7 +140,7 @@ func wrongFlag(c *cobra.Command, err error) error {
 	return kernel.Invalid("%s; see %s --help", text, c.CommandPath())
 }
 
-// group is a command that only holds others.
+// group returns a command that only has subcommands.
 func group(use, short, example string, subs ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Example: example,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -161,7 +160,7 @@ func group(use, short, example string, subs ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// one wants one word after the command, none wants no word.
+// one requires exactly one argument, none forbids arguments.
 func one(what string) cobra.PositionalArgs { return counted(what, 1, 1) }
 
 func none(c *cobra.Command, args []string) error { return counted("", 0, 0)(c, args) }
@@ -180,10 +179,10 @@ func counted(what string, least, most int) cobra.PositionalArgs {
 	}
 }
 
-// lines are the examples of a command.
+// lines formats the examples of a command.
 func lines(examples ...string) string { return "  " + strings.Join(examples, "\n  ") }
 
-// must is for what only a mistake in this program can bring about.
+// must panics on errors that only a bug can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -12,13 +12,13 @@ import (
 )
 
 func (a *asker) clusterCommand() *cobra.Command {
-	return group("cluster", "Look at the nodes, let one join, have another lead", lines("carillon cluster status", "carillon cluster invite > join.token"),
+	return group("cluster", "Manage the nodes of a cluster", lines("carillon cluster status", "carillon cluster invite > join.token"),
 		a.clusterStatus(), a.clusterInvite(), a.clusterRemove(), a.clusterTransfer(), a.clusterFinalize())
 }
 
 func (a *asker) clusterStatus() *cobra.Command {
 	var every watch
-	c := &cobra.Command{Use: "status", Short: "Who the nodes are, and how they are", Args: none,
+	c := &cobra.Command{Use: "status", Short: "Show the nodes and their state", Args: none,
 		Example: lines("carillon cluster status", "carillon cluster status --watch", "carillon cluster status -o json"),
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			return a.watched(ctx, every, func(ctx context.Context) (view, error) {
@@ -49,11 +49,11 @@ func clusterTable(p *page, c *api.Cluster) {
 		case n.Leads:
 			state = fmt.Sprintf("leads, term %d", n.Term)
 		case n.Online && n.Copy != nil && !n.Copy.Voter:
-			state = "catches up"
+			state = "catching up"
 		case n.Online && n.Share != nil:
 			state = "fires"
 		case n.Online:
-			state = "stands by"
+			state = "standby"
 		}
 		if n.Online && n.Share != nil {
 			state += fmt.Sprintf(", %d jobs", n.Share.Jobs)
@@ -68,14 +68,14 @@ func clusterTable(p *page, c *api.Cluster) {
 		skew := time.Duration(n.Skew * float64(time.Second)).Round(time.Millisecond)
 		rows = append(rows, []string{clean(n.Name), state, or(p.ago(n.Seen), "-"), commit, size, archive, skew.String(), or(clean(n.Address), "-")})
 	}
-	p.table([]string{"NODE", "STATE", "HEARD", "COMMIT", "LOG", "ARCHIVE", "CLOCK", "PAGES"}, rows)
-	says := c.Says
+	p.table([]string{"NODE", "STATE", "SEEN", "COMMIT", "LOG", "ARCHIVE", "CLOCK", "PAGES"}, rows)
+	summary := c.Says
 	if c.Tolerates == 0 {
-		says = p.paint(yellow, says)
+		summary = p.paint(yellow, summary)
 	}
-	p.line("%s", says)
+	p.line("%s", summary)
 	if known := knownByAll(c); known > c.ApplyVersion && c.ApplyVersion > 0 {
-		p.line("%s", p.paint(yellow, fmt.Sprintf("version %d of the rules is in force, all nodes know version %d: carillon cluster finalize-upgrade", c.ApplyVersion, known)))
+		p.line("%s", p.paint(yellow, fmt.Sprintf("rules version %d is active, all nodes support version %d: run carillon cluster finalize-upgrade", c.ApplyVersion, known)))
 	}
 	rows = nil
 	for _, e := range c.Elections[:min(len(c.Elections), shownElections)] {
@@ -83,11 +83,11 @@ func clusterTable(p *page, c *api.Cluster) {
 	}
 	if len(rows) > 0 {
 		p.line("")
-		p.table([]string{"TERM", "LED", "FROM", "TO", "ENDED BECAUSE"}, rows)
+		p.table([]string{"TERM", "LEADER", "FROM", "TO", "ENDED BECAUSE"}, rows)
 	}
 }
 
-// knownByAll is the newest version of the rules that all nodes know, 0 if one has not said.
+// knownByAll returns the newest rules version that all nodes support, 0 if one has not reported its version.
 func knownByAll(c *api.Cluster) (known uint32) {
 	for i, n := range c.Nodes {
 		switch {
@@ -103,7 +103,7 @@ func knownByAll(c *api.Cluster) (known uint32) {
 // shownElections is how many terms a table shows; JSON has all.
 const shownElections = 5
 
-// bytesText is a number of bytes for people.
+// bytesText formats a number of bytes.
 func bytesText(n int64) string {
 	const unit = 1024
 	v, i := float64(n), 0
@@ -117,9 +117,9 @@ func bytesText(n int64) string {
 }
 
 func (a *asker) clusterInvite() *cobra.Command {
-	return &cobra.Command{Use: "invite", Short: "Let one new node join", Args: none,
-		Long: "Let one new node join, once, within a quarter of an hour. The invitation is printed once and kept nowhere. Who has it becomes\n" +
-			"a node, and nodes may do everything: hand it over as you would a password. On the new machine:\n\n" +
+	return &cobra.Command{Use: "invite", Short: "Create an invitation for a new node", Args: none,
+		Long: "Create an invitation for one new node: single use, expires after 15 minutes, printed once. A node may do everything, so\n" +
+			"protect the invitation like a password. On the new machine:\n\n" +
 			"  carillon cluster join join.token --node n2 --data /var/lib/carillon --cluster n2.example.com:7946",
 		Example: lines("carillon cluster invite > join.token"),
 		RunE: a.does(func(ctx context.Context, _ []string) error {
@@ -135,24 +135,24 @@ func (a *asker) clusterInvite() *cobra.Command {
 				a.remark("an invitation for one node, until %s. It is shown this once:", i.Until.Local().Format("15:04"))
 			}
 			quiet := a.quiet
-			a.quiet = false // the secret is the one thing that is never kept back
+			a.quiet = false // a secret is printed even with -q
 			defer func() { a.quiet = quiet }()
-			return a.say(view{raw: got.raw, names: []string{i.Token}, text: func(p *page) { p.line("%s", i.Token) }})
+			return a.show(view{raw: got.raw, names: []string{i.Token}, text: func(p *page) { p.line("%s", i.Token) }})
 		})}
 }
 
 func (a *asker) clusterRemove() *cobra.Command {
-	return &cobra.Command{Use: "remove <node>", Short: "Take a node out that does not come back", Args: one("the name of a node"),
-		Long: "Take a node out that does not come back. It no longer counts for the majority, the others refuse it, and invitations that were\n" +
-			"made before are void. Tokens whose texts are in files of the node stay valid: they are listed, to be replaced and revoked.\n" +
-			"The node that leads is not removed: have another lead first (carillon cluster transfer).",
+	return &cobra.Command{Use: "remove <node>", Short: "Remove a node for good", Args: one("the name of a node"),
+		Long: "Remove a node for good. It no longer counts for the majority, the other nodes refuse it, and earlier invitations are void.\n" +
+			"Tokens that the node stored in files stay valid: they are listed, to be replaced and revoked. The leader cannot be removed:\n" +
+			"transfer leadership first (carillon cluster transfer).",
 		Example: lines("carillon cluster remove n3"), ValidArgsFunction: a.completeNodes,
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			got, err := a.link.do(ctx, request{method: "DELETE", path: "/cluster/nodes/" + url.PathEscape(args[0])})
 			if err != nil {
 				return err
 			}
-			err = a.say(view{raw: empty(got.raw), names: args, text: func(p *page) { p.line("node %s is in the cluster no more", args[0]) }})
+			err = a.show(view{raw: empty(got.raw), names: args, text: func(p *page) { p.line("node %s is removed", args[0]) }})
 			if err == nil && a.human() {
 				a.leftTokens(ctx, args[0])
 			}
@@ -160,7 +160,7 @@ func (a *asker) clusterRemove() *cobra.Command {
 		})}
 }
 
-// leftTokens lists the tokens that a node has granted by itself, whose texts it keeps in files.
+// leftTokens lists the tokens that a removed node granted itself and stored in files.
 func (a *asker) leftTokens(ctx context.Context, node string) {
 	var all struct{ Items []api.Token }
 	got, err := a.link.get(ctx, "/tokens", nil)
@@ -168,7 +168,7 @@ func (a *asker) leftTokens(ctx context.Context, node string) {
 		err = got.into(&all)
 	}
 	if err != nil {
-		a.remark("the tokens whose texts are in files of the node are not known: %v; see carillon tokens list", err)
+		a.remark("the tokens that the node stored in files are unknown: %v; see carillon tokens list", err)
 		return
 	}
 	for _, t := range all.Items {
@@ -179,7 +179,7 @@ func (a *asker) leftTokens(ctx context.Context, node string) {
 }
 
 func (a *asker) clusterTransfer() *cobra.Command {
-	return &cobra.Command{Use: "transfer [node]", Short: "Have another node lead", Args: counted("the name of a node, or nothing", 0, 1),
+	return &cobra.Command{Use: "transfer [node]", Short: "Transfer leadership", Args: counted("the name of a node, or nothing", 0, 1),
 		Example: lines("carillon cluster transfer", "carillon cluster transfer n2"), ValidArgsFunction: a.completeNodes,
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			body := map[string]any{}
@@ -190,15 +190,15 @@ func (a *asker) clusterTransfer() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.say(view{raw: empty(got.raw), names: args, text: func(p *page) { p.line("another node leads") }})
+			return a.show(view{raw: empty(got.raw), names: args, text: func(p *page) { p.line("leadership transferred") }})
 		})}
 }
 
 func (a *asker) clusterFinalize() *cobra.Command {
-	return &cobra.Command{Use: "finalize-upgrade", Short: "Put the newest rules that all nodes know in force", Args: none,
-		Long: "Put the newest version of the rules that the nodes know in force, after the program of each node has been replaced.\n" +
-			"There is no way back: older programs can no longer be nodes. Until then they can, and what is new is refused. All nodes\n" +
-			"must answer and know the version. Without this command the leader does the same after a day.",
+	return &cobra.Command{Use: "finalize-upgrade", Short: "Activate the newest rules version", Args: none,
+		Long: "Activate the newest rules version that all nodes support, after every node runs the new program. This is irreversible:\n" +
+			"older programs can no longer be nodes. Until then they can, and new features are refused. All nodes must be online.\n" +
+			"Without this command the leader does the same after a day.",
 		Example: lines("carillon cluster finalize-upgrade"),
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			got, err := a.link.do(ctx, request{method: "POST", path: "/cluster/finalize-upgrade", body: map[string]any{}})
@@ -210,7 +210,7 @@ func (a *asker) clusterFinalize() *cobra.Command {
 				return err
 			}
 			version := fmt.Sprint(done.ApplyVersion)
-			return a.say(view{raw: got.raw, names: []string{version}, text: func(p *page) { p.line("version %s of the rules is in force", version) }})
+			return a.show(view{raw: got.raw, names: []string{version}, text: func(p *page) { p.line("rules version %s is active", version) }})
 		})}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-scheduler/carillon/api"
 )
 
-// What cluster status prints of three nodes: one leads, one stands by and answers, and one has not been heard of.
+// cluster status with three nodes: a leader, a standby that answers, and an offline node.
 func TestClusterTable(t *testing.T) {
 	now := time.Date(2026, 11, 21, 22, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) *time.Time { return new(now.Add(-d)) }
@@ -30,23 +30,23 @@ func TestClusterTable(t *testing.T) {
 	p := &page{now: now}
 	clusterTable(p, &c)
 	const want = `
-NODE  STATE               HEARD      COMMIT  LOG       ARCHIVE  CLOCK  PAGES
-n1    leads, term 7       now        123456  70.0 MiB  3.0 GiB  0s     https://n1:8080
-n2    stands by, answers  2.0s ago   123455  68.0 MiB  3.0 GiB  -12ms  https://n2:8080
-n3    offline             1m30s ago  -       -         -        0s     https://n3:8080
+NODE  STATE             SEEN       COMMIT  LOG       ARCHIVE  CLOCK  PAGES
+n1    leads, term 7     now        123456  70.0 MiB  3.0 GiB  0s     https://n1:8080
+n2    standby, answers  2.0s ago   123455  68.0 MiB  3.0 GiB  -12ms  https://n2:8080
+n3    offline           1m30s ago  -       -         -        0s     https://n3:8080
 2 of 3 nodes answer: no other may fail
 
-TERM  LED  FROM      TO        ENDED BECAUSE
-7     n1   1h ago    -         -
-6     n3   1d2h ago  1h ago    it was stopped
-3     n2   -         1d2h ago  another node took over
+TERM  LEADER  FROM      TO        ENDED BECAUSE
+7     n1      1h ago    -         -
+6     n3      1d2h ago  1h ago    it was stopped
+3     n2      -         1d2h ago  another node took over
 `
 	if got := strings.TrimSpace(p.String()); got != strings.TrimSpace(want) {
-		t.Errorf("it says\n%s\nand not\n%s", got, want)
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
-// Where several nodes fire a share of the jobs each, none of them stands by.
+// Nodes that each fire a share of the jobs are not standbys.
 func TestClusterTableOfShares(t *testing.T) {
 	c := api.Cluster{Tolerates: 1, Nodes: []api.Member{
 		{Name: "n1", Online: true, Leads: true, Term: 7, Share: &api.Share{Node: "n1", Jobs: 151}},
@@ -62,18 +62,18 @@ func TestClusterTableOfShares(t *testing.T) {
 	}
 }
 
-// What overview says of nodes that fire a share of the jobs each, and nothing of it where the leader fires all.
-func TestOverviewSaysWhoFires(t *testing.T) {
+// overview lists nodes that each fire a share of the jobs, and nothing if the leader fires all.
+func TestOverviewListsFiringNodes(t *testing.T) {
 	o := api.Overview{Leader: "n1", Shares: []api.Share{{Node: "n1", Jobs: 151, Fired: 9}, {Node: "n2", Jobs: 149, Here: true}}}
 	p := &page{}
 	overviewPage(p, "http://n2:8080", &o)
 	if got := p.String(); !strings.Contains(got, "n1 (151 jobs), n2 (149 jobs)\n") {
-		t.Errorf("it says\n%s", got)
+		t.Errorf("got\n%s", got)
 	}
 	o.Shares = nil
 	p = &page{}
 	overviewPage(p, "http://n2:8080", &o)
 	if got := p.String(); strings.Contains(got, "fired by") {
-		t.Errorf("it says\n%s", got)
+		t.Errorf("got\n%s", got)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
-// completeTime is how long a server may take to help somebody type. Nothing is said if it takes longer, or fails.
+// completeTime bounds a server's response to a completion. Slow or failed requests complete nothing.
 const completeTime = time.Second
 
 const noFiles = cobra.ShellCompDirectiveNoFileComp
@@ -26,19 +26,19 @@ func complete(c *cobra.Command, flag string, fn completion) {
 	must(c.RegisterFlagCompletionFunc(flag, fn))
 }
 
-// words completes from a list.
-func words(list ...string) completion {
+// choices completes from a list.
+func choices(list ...string) completion {
 	return func(_ *cobra.Command, _ []string, begun string) (begin []string, _ cobra.ShellCompDirective) {
-		for _, word := range list {
-			if strings.HasPrefix(strings.ToLower(word), strings.ToLower(begun)) {
-				begin = append(begin, word)
+		for _, one := range list {
+			if strings.HasPrefix(strings.ToLower(one), strings.ToLower(begun)) {
+				begin = append(begin, one)
 			}
 		}
 		return begin, noFiles
 	}
 }
 
-// asked opens the way to the server for a completion; nil if there is none.
+// asked requests what a completion needs and reports whether the server responded.
 func (a *asker) asked(c *cobra.Command, path string, q url.Values, into any) bool {
 	if a.open() != nil {
 		return false
@@ -54,12 +54,12 @@ func (a *asker) asked(c *cobra.Command, path string, q url.Values, into any) boo
 	return err == nil && got.into(into) == nil
 }
 
-// described is a word with what is said beside it.
-func described(word, about string) string {
+// described returns a completion with its description.
+func described(value, about string) string {
 	if about = short(about); about != "" {
-		return word + "\t" + about
+		return value + "\t" + about
 	}
-	return word
+	return value
 }
 
 // completeKeys completes the key of a job.
@@ -132,11 +132,11 @@ func completeSet(_ *cobra.Command, _ []string, begun string) ([]string, cobra.Sh
 	return names, noFiles | cobra.ShellCompDirectiveNoSpace
 }
 
-// completionCommand prints the scripts that shells want.
+// completionCommand prints completion scripts for shells.
 func completionCommand() *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
-	return &cobra.Command{Use: "completion bash|zsh|fish|powershell", Short: "Print what makes a shell complete commands, keys of jobs and IDs of runs",
-		Long: "Print what makes a shell complete commands, flags, and what the server knows: keys of jobs, IDs of runs, names of workers.\n\n" +
+	return &cobra.Command{Use: "completion bash|zsh|fish|powershell", Short: "Print a completion script for a shell",
+		Long: "Print a script that makes a shell complete commands, flags, keys of jobs, IDs of runs and names of workers.\n\n" +
 			"  bash        source <(carillon completion bash)            # needs the package bash-completion\n" +
 			"  zsh         carillon completion zsh > \"${fpath[1]}/_carillon\"   # then begin a new shell\n" +
 			"  fish        carillon completion fish > ~/.config/fish/completions/carillon.fish\n" +
@@ -150,7 +150,7 @@ func completionCommand() *cobra.Command {
 				"fish": func(w io.Writer) error { return root.GenFishCompletion(w, true) }, "powershell": root.GenPowerShellCompletionWithDesc,
 			}[args[0]]
 			if !known {
-				return kernel.Invalid("there is no completion for %.20q: say bash, zsh, fish or powershell", args[0])
+				return kernel.Invalid("unknown shell %.20q: want bash, zsh, fish or powershell", args[0])
 			}
 			return write(out)
 		}}

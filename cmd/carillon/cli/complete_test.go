@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/cmd/carillon/cli"
 )
 
-// completions are the words that a shell would offer, without what is said beside them.
+// completions returns what a shell would offer, without descriptions.
 func completions(t *testing.T, env map[string]string, args ...string) []string {
 	t.Helper()
 	out, errs, code := call{env: env}.run(append([]string{cobra.ShellCompRequestCmd}, args...)...)
@@ -21,9 +21,9 @@ func completions(t *testing.T, env map[string]string, args ...string) []string {
 	}
 	var all []string
 	for line := range strings.Lines(out) {
-		word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		if !strings.HasPrefix(word, ":") {
-			all = append(all, word)
+		offer, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if !strings.HasPrefix(offer, ":") {
+			all = append(all, offer)
 		}
 	}
 	return all
@@ -71,7 +71,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// Without a server nothing is offered and nothing is said.
+// Without a server, completion offers and prints nothing.
 func TestCompleteAlone(t *testing.T) {
 	s := httptest.NewServer(nil)
 	s.Close()
@@ -94,12 +94,12 @@ func TestCompletionScripts(t *testing.T) {
 	}
 }
 
-// Each command says how it is used, and takes what its examples show.
+// Each command has a description and an example, and accepts its examples.
 func TestExamples(t *testing.T) {
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
 		if c.Short == "" || c.Example == "" {
-			t.Errorf("%s says nothing, or has no example", c.CommandPath())
+			t.Errorf("%s has no description or no example", c.CommandPath())
 		}
 		for line := range strings.Lines(c.Example) {
 			_, command, is := strings.Cut(strings.TrimSpace(line), "carillon ")
@@ -119,7 +119,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// parses says what is wrong with the flags and the number of words of a command line, or nil.
+// parses returns an error if the flags or the number of arguments of a command line are wrong.
 func parses(args []string) error {
 	root := rootOf(cli.Config{})
 	root.SetOut(new(bytes.Buffer))

@@ -16,16 +16,16 @@ import (
 )
 
 func (a *asker) importCommand() *cobra.Command {
-	return group("import", "Make files for apply of what others schedule", lines("carillon import crontab my.crontab > jobs.yaml"), a.importCrontab())
+	return group("import", "Convert other schedulers' files for apply", lines("carillon import crontab my.crontab > jobs.yaml"), a.importCrontab())
 }
 
 func (a *asker) importCrontab() *cobra.Command {
 	var app string
 	var system bool
-	c := &cobra.Command{Use: "crontab <file>", Short: "Make jobs of the lines of a crontab", Args: one("a file, or - for what is piped in"),
-		Long: "Make jobs of the lines of a crontab, as a file that \"carillon apply\" takes. No server is asked. A job gets the line's schedule, a key\n" +
-			"made of its command, and the command as its description: what it does is for a worker to say, by a recurring job with that key.\n" +
-			"Lines that cannot be a job (such as @reboot) are told, and the exit code is then 1.",
+	c := &cobra.Command{Use: "crontab <file>", Short: "Convert a crontab to job definitions", Args: one("a file, or - for standard input"),
+		Long: "Convert the lines of a crontab to a file for \"carillon apply\", without a server. A job gets the line's schedule, a key made\n" +
+			"of its command, and the command as its description. A worker must register a recurring job with that key to run it.\n" +
+			"Lines that cannot be a job (such as @reboot) are reported, and the exit code is then 1.",
 		Example: lines("crontab -l | carillon import crontab - > jobs.yaml", "carillon import crontab /etc/crontab --system --app ops", "carillon import crontab my.crontab | carillon apply -f - --dry-run"),
 		RunE: a.does(func(_ context.Context, args []string) error {
 			raw, err := jobfile.Read(args[0], a.in)
@@ -47,17 +47,17 @@ func (a *asker) importCrontab() *cobra.Command {
 			for _, j := range list {
 				v.names = append(v.names, j.Key)
 			}
-			if err := a.say(v); err != nil || len(wrong) == 0 {
+			if err := a.show(v); err != nil || len(wrong) == 0 {
 				return err
 			}
 			return &Exit{Code: Failed}
 		})}
-	c.Flags().StringVar(&app, "app", "crontab", "the worker group that is to run them")
-	c.Flags().BoolVar(&system, "system", false, "the sixth word of a line is a user, as in /etc/crontab")
+	c.Flags().StringVar(&app, "app", "crontab", "app (worker group) of the jobs")
+	c.Flags().BoolVar(&system, "system", false, "the sixth field of a line is a user, as in /etc/crontab")
 	return c
 }
 
-// entry is a line of a crontab as a job, with its fields in the order in which people read them.
+// entry is a line of a crontab as a job, its fields in the order of the help.
 type entry struct {
 	Key         string `json:"key"`
 	Kind        string `json:"kind"`
@@ -75,7 +75,7 @@ var (
 	blanks     = regexp.MustCompile(`[ \t]+`)
 )
 
-// readCrontab reads the lines of a crontab: jobs, and what cannot be one, with the number of its line.
+// readCrontab returns the jobs of a crontab, and its other lines with their numbers.
 func readCrontab(text, app string, system bool) (list []entry, wrong []string) {
 	zone, taken := "", map[string]int{}
 	for n, line := range strings.Split(text, "\n") {
@@ -96,16 +96,16 @@ func readCrontab(text, app string, system bool) (list []entry, wrong []string) {
 		if strings.HasPrefix(line, "@") {
 			timing = 1
 		}
-		words := timing
+		lead := timing
 		if system {
-			words++
+			lead++
 		}
-		parts := blanks.Split(line, words+1)
-		if len(parts) <= words {
-			complain("%.60q has no command after %d words", line, words)
+		parts := blanks.Split(line, lead+1)
+		if len(parts) <= lead {
+			complain("%.60q has no command after %d fields", line, lead)
 			continue
 		}
-		e := entry{Kind: kernel.Recurring.String(), App: app, Zone: zone, Schedule: strings.Join(parts[:timing], " "), Description: parts[words]}
+		e := entry{Kind: kernel.Recurring.String(), App: app, Zone: zone, Schedule: strings.Join(parts[:timing], " "), Description: parts[lead]}
 		if len(e.Description) > kernel.MaxDescription {
 			complain("its command is longer than a description may be (%d bytes)", kernel.MaxDescription)
 			continue
@@ -124,17 +124,17 @@ func readCrontab(text, app string, system bool) (list []entry, wrong []string) {
 	return list, wrong
 }
 
-// keyOf makes a key of a command: the program's name, and the name of what it is given, where that is a file.
+// keyOf makes a key from a command: the program's name, and the name of its file argument.
 func keyOf(app, command string, taken map[string]int) string {
 	var name []string
-	for _, word := range strings.Fields(command) {
-		if strings.Contains(word, "=") && len(name) == 0 || strings.HasPrefix(word, "-") {
+	for _, part := range strings.Fields(command) {
+		if strings.Contains(part, "=") && len(name) == 0 || strings.HasPrefix(part, "-") {
 			continue
 		}
-		if strings.ContainsAny(word, "|&;<>") || len(name) == 2 {
+		if strings.ContainsAny(part, "|&;<>") || len(name) == 2 {
 			break
 		}
-		name = append(name, strings.Trim(notInKeys.ReplaceAllString(scriptEnd.ReplaceAllString(path.Base(word), ""), "-"), "-."))
+		name = append(name, strings.Trim(notInKeys.ReplaceAllString(scriptEnd.ReplaceAllString(path.Base(part), ""), "-"), "-."))
 	}
 	key := app + "." + strings.Trim(strings.Join(name, "-"), "-.")
 	if key = strings.Trim(key, "."); len(key) > 180 {

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// change of a job, as it was typed: what to set, by the names of JSON, and what follows the code again.
+// edit is a change of a job: fields to set, by their JSON names, and fields to clear.
 type edit struct {
 	set   map[string]json.RawMessage
 	clear []string
@@ -24,10 +24,9 @@ func (a *asker) editCommand() *cobra.Command {
 	var pairs, clear []string
 	var reason string
 	var dry bool
-	c := &cobra.Command{Use: "edit <key>", Short: "Change what holds for a job", Args: one("the key of a job"),
-		Long: "Change what holds for a job. What is set here wins over the code, until it is cleared: then the field follows the code\n" +
-			"again. There is a flag for each field; --set field=value says the same. An edit is made for the job as it was read just\n" +
-			"before: if somebody else changes it at the same time, nothing is done and the exit code is 4.",
+	c := &cobra.Command{Use: "edit <key>", Short: "Edit a job's settings", Args: one("the key of a job"),
+		Long: "Edit a job's settings. An edited field overrides the code until it is cleared. Each field has a flag; --set field=value is\n" +
+			"the same. If the job changes between the read and the edit, nothing is done and the exit code is 4.",
 		Example: lines("carillon jobs edit demo.report --schedule '0 */10 * * * *' --zone Europe/Berlin --dry-run",
 			"carillon jobs edit demo.flaky --retries 5 --retry-delay 10s --reason 'the line is bad today'",
 			"carillon jobs edit demo.flaky --set priority=10 --set tags=line,night", "carillon jobs edit demo.flaky --clear retries --clear retryDelay"),
@@ -37,18 +36,18 @@ func (a *asker) editCommand() *cobra.Command {
 		typed[f.name] = c.Flags().String(f.flag, "", f.help)
 		switch {
 		case f.one != nil:
-			complete(c, f.flag, words(f.one...))
+			complete(c, f.flag, choices(f.one...))
 		case f.name == "zone":
 			complete(c, f.flag, completeZones)
 		case f.name == "disabled":
 			c.Flags().Lookup(f.flag).NoOptDefVal = "true"
 		}
 	}
-	c.Flags().StringArrayVar(&pairs, "set", nil, "field=value; may be given more than once")
-	c.Flags().StringArrayVar(&clear, "clear", nil, "a field that follows the code again; may be given more than once")
-	c.Flags().StringVar(&reason, "reason", "", "why; kept with the change")
-	c.Flags().BoolVar(&dry, "dry-run", false, "show what would change, and store nothing")
-	complete(c, "clear", words(kernel.Fields()...))
+	c.Flags().StringArrayVar(&pairs, "set", nil, "field=value; repeatable")
+	c.Flags().StringArrayVar(&clear, "clear", nil, "field to reset to the code's value; repeatable")
+	c.Flags().StringVar(&reason, "reason", "", "reason, recorded with the change")
+	c.Flags().BoolVar(&dry, "dry-run", false, "show what would change; store nothing")
+	complete(c, "clear", choices(kernel.Fields()...))
 	complete(c, "set", completeSet)
 	c.RunE = a.does(func(ctx context.Context, args []string) error {
 		for _, f := range fields {
@@ -61,7 +60,7 @@ func (a *asker) editCommand() *cobra.Command {
 			return err
 		}
 		if len(e.set) == 0 && len(e.clear) == 0 {
-			return kernel.Invalid("nothing is to be changed: say what, as in %s %s --retries 3; see %s --help", c.CommandPath(), args[0], c.CommandPath())
+			return kernel.Invalid("nothing to change: give a field, such as %s %s --retries 3; see %s --help", c.CommandPath(), args[0], c.CommandPath())
 		}
 		before, got, err := a.job(ctx, args[0])
 		if err != nil {
@@ -75,13 +74,13 @@ func (a *asker) editCommand() *cobra.Command {
 	return c
 }
 
-// readEdit reads field=value pairs and names of fields. A field that is named twice is a slip.
+// readEdit parses field=value pairs and names of fields. A field must not be named twice.
 func (a *asker) readEdit(pairs, clear []string) (edit, error) {
 	e := edit{set: map[string]json.RawMessage{}}
 	for _, pair := range pairs {
 		name, text, ok := strings.Cut(pair, "=")
 		if !ok {
-			return e, kernel.Invalid("--set %.40q is not field=value, such as retries=3", pair)
+			return e, kernel.Invalid("invalid --set %.40q: want field=value, such as retries=3", pair)
 		}
 		f, err := fieldOf(name)
 		if err != nil {
@@ -109,7 +108,7 @@ func (a *asker) readEdit(pairs, clear []string) (edit, error) {
 	return e, nil
 }
 
-// body is the edit as the API takes it.
+// body returns the edit as a request body.
 func (e edit) body() map[string]any {
 	body := map[string]any{}
 	for name, v := range e.set {
@@ -121,11 +120,11 @@ func (e edit) body() map[string]any {
 	return body
 }
 
-// edit sends an edit for the job as it was read, and shows what has changed.
+// edit sends an edit for the job as it was read, and prints the changes.
 func (a *asker) edit(ctx context.Context, before api.Job, etag string, e edit, reason string) error {
 	got, err := a.link.do(ctx, request{method: "PATCH", path: jobPath(string(before.Key)), match: etag, reason: reason, body: e.body()})
 	if errors.Is(err, jobs.Stale) {
-		return kernel.Refuse(jobs.Stale, "somebody changed %s meanwhile (it was revision %d), so nothing was done: look, and do it again if it still makes sense", before.Key, before.Revision)
+		return kernel.Refuse(jobs.Stale, "%s changed since revision %d was read, so nothing was done: check the job, then edit again", before.Key, before.Revision)
 	}
 	if err != nil {
 		return pointed(err, textOf(e.set["schedule"]), textOf(e.set["zone"]))
@@ -135,20 +134,20 @@ func (a *asker) edit(ctx context.Context, before api.Job, etag string, e edit, r
 		return err
 	}
 	if a.human() && value(after.Schedule) != "" {
-		if more, _, err := a.ahead(ctx, &after, 3, nil); err == nil { // the change is made, whatever becomes of this
+		if more, _, err := a.ahead(ctx, &after, 3, nil); err == nil { // errors are ignored: the edit is stored
 			after.Next = more.Next
 		}
 	}
-	return a.say(jobView(after, got.raw, func(p *page) {
+	return a.show(jobView(after, got.raw, func(p *page) {
 		from, to := policyOf(before.Policy), policyOf(after.Policy)
 		if !differences(p, from, to) {
-			p.line("nothing else holds than before")
+			p.line("no effective change")
 		}
 		if set := e.names(); len(set) > 0 {
-			p.line("%s", p.paint(faint, "by hand from now on: "+strings.Join(set, ", ")))
+			p.line("%s", p.paint(faint, "edited: "+strings.Join(set, ", ")))
 		}
 		if len(e.clear) > 0 {
-			p.line("%s", p.paint(faint, "as the code says again: "+strings.Join(e.clear, ", ")))
+			p.line("%s", p.paint(faint, "follows the code again: "+strings.Join(e.clear, ", ")))
 		}
 		nextLines(p, &after, after.Next)
 	}))
@@ -170,10 +169,10 @@ func (e edit) names() (names []string) {
 	return names
 }
 
-// timed are the fields that say when a job is due.
+// timed are the fields that decide when a job is due.
 var timed = []string{"schedule", "zone", "gap", "twice", "start", "end"}
 
-// preview shows what an edit would change. The schedule is read by the server, which stores nothing.
+// preview shows what an edit would change. The server parses the schedule and stores nothing.
 func (a *asker) preview(ctx context.Context, before api.Job, e edit) error {
 	after := before
 	terms := map[string]string{}
@@ -191,7 +190,7 @@ func (a *asker) preview(ctx context.Context, before api.Job, e edit) error {
 	if err != nil {
 		return err
 	}
-	return a.say(jobView(before, raw, func(p *page) {
+	return a.show(jobView(before, raw, func(p *page) {
 		from := policyOf(before.Policy)
 		to := policyOf(before.Policy)
 		for name, v := range e.set {
@@ -199,11 +198,11 @@ func (a *asker) preview(ctx context.Context, before api.Job, e edit) error {
 		}
 		for _, name := range e.clear {
 			if slices.Contains(before.Edited, name) {
-				to[name] = "(as the code says)"
+				to[name] = "(from the code)"
 			}
 		}
 		if !differences(p, from, to) {
-			p.line("nothing else would hold than now")
+			p.line("no effective change")
 		}
 		for _, w := range next.Warnings {
 			p.line("%s", p.paint(yellow, "warning: "+clean(w)))
@@ -214,14 +213,14 @@ func (a *asker) preview(ctx context.Context, before api.Job, e edit) error {
 		nextLines(p, &after, next.Next)
 		for _, name := range timed {
 			if slices.Contains(e.clear, name) {
-				p.line("%s", p.paint(faint, "what the code says of "+name+" is not known here: these times are as if it stayed"))
+				p.line("%s", p.paint(faint, "the code's "+name+" is not known here: these times assume the current value"))
 			}
 		}
 		p.line("\nnothing was stored (--dry-run)")
 	}))
 }
 
-// differences lists the fields whose texts differ, and says whether there are any.
+// differences lists the fields whose texts differ, and reports whether there are any.
 func differences(p *page, from, to map[string]string) bool {
 	var rows [][]string
 	for _, f := range fields {

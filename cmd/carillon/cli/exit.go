@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// How the program ends. Scripts rely on these; exitCodes says them to people.
+// Exit codes. Scripts rely on these; exitCodes describes them.
 const (
 	OK          = 0
 	Failed      = 1
@@ -48,7 +48,7 @@ var exitCodes = []struct {
 	{Interrupted, "interrupted (Ctrl-C), also the end of --watch; a run that was waited for continues"},
 }
 
-// Exit ends the program with a code. Text is what is said about it; "" = nothing, or all of it has been said.
+// Exit ends the program with a code. Text is the error message; "" = none, or it has been printed.
 type Exit struct {
 	Code int
 	Text string
@@ -56,7 +56,7 @@ type Exit struct {
 
 func (e *Exit) Error() string { return e.Text }
 
-// ExitCode is the code that tells of an error; 0 of none.
+// ExitCode returns the exit code for an error, 0 for nil.
 func ExitCode(err error) int {
 	if err == nil {
 		return OK
@@ -78,7 +78,7 @@ func ExitCode(err error) int {
 	return Failed
 }
 
-// endOf is how a command ends that waited for a run, or nil.
+// endOf returns the exit code of a finished run as an error, nil if it succeeded.
 func endOf(state string) error {
 	switch state {
 	case jobs.Terminated.String():
@@ -91,14 +91,14 @@ func endOf(state string) error {
 	return nil
 }
 
-// exitCodesTopic is the page of help about them.
+// exitCodesTopic is their help page.
 func exitCodesTopic() *cobra.Command {
 	var b strings.Builder
-	b.WriteString("What the exit code says:\n\n")
+	b.WriteString("Exit codes:\n\n")
 	for _, c := range exitCodes {
 		fmt.Fprintf(&b, "  %3d  %s\n", c.code, c.means)
 	}
-	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes say", Long: strings.TrimSuffix(b.String(), "\n"),
+	return &cobra.Command{Use: "exit-codes", Short: "List the exit codes", Long: strings.TrimSuffix(b.String(), "\n"),
 		Example: lines("carillon help exit-codes"), Args: none,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 }

@@ -15,15 +15,15 @@ import (
 
 func (a *asker) explainCommand() *cobra.Command {
 	var at string
-	c := &cobra.Command{Use: "explain <key or run>", Short: "Why a job runs or does not, or why a run waits", Args: one("the key of a job, or the id of a run"),
-		Long: "Why a job runs or does not, now or at a time, or why a run stands where it does: one sentence first, then what stands behind it.\n\n" +
-			"A time may lie behind or ahead: such as " + momentHelp + ".",
+	c := &cobra.Command{Use: "explain <key or run>", Short: "Explain why a job does not run, or why a run waits", Args: one("the key of a job, or the id of a run"),
+		Long: "Explain why a job runs or does not, now or at a time, or why a run is in its state: a summary first, then the details.\n\n" +
+			"A time may be past or future: " + momentHelp + ".",
 		Example:           lines("carillon explain demo.report", "carillon explain demo.report --at '2026-12-25 09:00'", "carillon explain 0197f5a0-3b1c-7000-8000-000000000001"),
 		ValidArgsFunction: a.completeKeys}
 	c.RunE = a.does(func(ctx context.Context, args []string) error {
 		if _, err := jobs.ParseID(args[0]); err == nil {
 			if at != "" {
-				return kernel.Invalid("--at is for jobs; a run is explained as it stands")
+				return kernel.Invalid("--at is for jobs, not for runs")
 			}
 			return a.explainRun(ctx, args[0])
 		}
@@ -31,7 +31,7 @@ func (a *asker) explainCommand() *cobra.Command {
 		if at != "" {
 			t, ok := momentOf(at, a.Now())
 			if !ok {
-				return kernel.Invalid("--at %.40q is no time: give %s", at, momentHelp)
+				return kernel.Invalid("invalid --at %.40q: want %s", at, momentHelp)
 			}
 			q.Set("at", t.UTC().Format(time.RFC3339Nano))
 		}
@@ -43,9 +43,9 @@ func (a *asker) explainCommand() *cobra.Command {
 		if err := got.into(&e); err != nil {
 			return err
 		}
-		return a.say(view{raw: got.raw, names: []string{args[0]}, text: func(p *page) {
-			for _, say := range e.Says {
-				p.line("%s", clean(say))
+		return a.show(view{raw: got.raw, names: []string{args[0]}, text: func(p *page) {
+			for _, text := range e.Says {
+				p.line("%s", clean(text))
 			}
 			if len(e.Missed) == 0 {
 				return
@@ -58,7 +58,7 @@ func (a *asker) explainCommand() *cobra.Command {
 			p.table([]string{"WHY", "DUE TIMES", "FIRST", "LAST"}, rows)
 		}})
 	})
-	c.Flags().StringVar(&at, "at", "", "why it ran or did not run at this time")
+	c.Flags().StringVar(&at, "at", "", "explain this time instead of now")
 	return c
 }
 
@@ -71,7 +71,7 @@ func (a *asker) explainRun(ctx context.Context, id string) error {
 	if err := got.into(&e); err != nil {
 		return err
 	}
-	return a.say(view{raw: got.raw, names: []string{e.Run.ID}, text: func(p *page) {
+	return a.show(view{raw: got.raw, names: []string{e.Run.ID}, text: func(p *page) {
 		p.line("%s", clean(e.Why))
 		p.line("")
 		movesTable(p, e.Run.Moves)

@@ -14,13 +14,13 @@ import (
 
 func (a *asker) runsTree() *cobra.Command {
 	var limit int
-	c := &cobra.Command{Use: "tree <run>", Short: "Show the family of a run: what brought it about, and what it has brought about", Args: one("the ID of a run, or the key of a job"),
-		Long:              "Show the family of a run, from the first run above it down. " + someRunHelp,
+	c := &cobra.Command{Use: "tree <run>", Short: "Show the ancestors and children of a run", Args: one("the ID of a run, or the key of a job"),
+		Long:              "Show the ancestors and children of a run as a tree. " + someRunHelp,
 		Example:           lines("carillon runs tree demo.report"),
 		ValidArgsFunction: a.completeRuns(false),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			if limit < 1 || limit > 1000 {
-				return kernel.Invalid("-n is %d, it must be between 1 and 1000", limit)
+				return kernel.Invalid("invalid -n %d: want 1 to 1000", limit)
 			}
 			id, err := a.someRun(ctx, args[0])
 			if err != nil {
@@ -38,9 +38,9 @@ func (a *asker) runsTree() *cobra.Command {
 			for _, r := range tree.Items {
 				v.names = append(v.names, r.Run.ID)
 			}
-			return a.say(v)
+			return a.show(v)
 		})}
-	c.Flags().IntVarP(&limit, "number", "n", 200, "show at most so many runs")
+	c.Flags().IntVarP(&limit, "number", "n", 200, "max runs to show")
 	return c
 }
 
@@ -53,6 +53,6 @@ func treeTable(p *page, tree *api.RunTree, id string) {
 	}
 	p.table([]string{"JOB", "RUN", "STATE", "WHEN", "TOOK", "ORIGIN", "REMARK"}, rows)
 	if tree.Cut {
-		p.line("%s", p.paint(faint, "there are more: say -n with a larger number, or look at carillon runs list --parent"))
+		p.line("%s", p.paint(faint, "there are more: use a larger -n, or carillon runs list --parent"))
 	}
 }

@@ -16,13 +16,12 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// field is a setting of a job that people can change. The table is read off api.Policy, so that a setting that the
-// API gains has its flag at once.
+// field is an editable setting of a job. The table is derived from api.Policy, so that new settings get a flag.
 type field struct {
 	name string // in JSON
 	flag string // as a flag: retryDelay is --retry-delay
 	help string
-	one  []string // the words that it can be, if they are few
+	one  []string // the allowed values of an enum
 	kind reflect.Type
 }
 
@@ -33,8 +32,8 @@ var fields = func() []field {
 		f := policy.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		one := field{name: name, flag: kebab(name), help: f.Tag.Get("doc"), kind: f.Type.Elem()}
-		if words := f.Tag.Get("enum"); words != "" {
-			one.one = strings.Split(words, ",")
+		if values := f.Tag.Get("enum"); values != "" {
+			one.one = strings.Split(values, ",")
 			one.help = strings.TrimSpace(one.help + " One of " + strings.Join(one.one, ", ") + ".")
 		}
 		switch name {
@@ -43,7 +42,7 @@ var fields = func() []field {
 		case "retryRules":
 			one.help += " Such as '502+503:3:10s:2:1m; timeout:1': codes, attempts, delay, factor, longest delay."
 		case "tags":
-			one.help = "Words to find it by: a,b."
+			one.help = "Tags for the search: a,b."
 		case "needs":
 			one.help += " Such as gpu,region=eu."
 		}
@@ -63,7 +62,7 @@ func kebab(name string) string {
 	return b.String()
 }
 
-// fieldOf finds a field by its name or its flag.
+// fieldOf returns a field by its name or its flag.
 func fieldOf(name string) (field, error) {
 	known := map[string]string{}
 	for _, f := range fields {
@@ -78,7 +77,7 @@ func fieldOf(name string) (field, error) {
 	return field{}, kernel.Invalid("there is no field %.40q; the fields are %s", name, strings.Join(kernel.Fields(), ", "))
 }
 
-// read makes JSON of what was typed.
+// read converts a flag's text to JSON.
 func (f field) read(text string, now time.Time) (json.RawMessage, error) {
 	wrong := func(must string) error { return kernel.Invalid("%s %.40q: it must be %s", f.name, text, must) }
 	var v any
@@ -138,23 +137,23 @@ func (f field) read(text string, now time.Time) (json.RawMessage, error) {
 	case reflect.TypeFor[api.Object]():
 		return readObject(f.name, []byte(text))
 	default:
-		return nil, fmt.Errorf("%s is of a kind that this version cannot read", f.name)
+		return nil, fmt.Errorf("%s has a type that this version cannot read", f.name)
 	}
 	return json.Marshal(v)
 }
 
-// list is a list of words with commas between them.
+// list splits a comma-separated list.
 func list(text string) []string {
-	words := []string{}
+	items := []string{}
 	for one := range strings.SplitSeq(text, ",") {
 		if one = strings.TrimSpace(one); one != "" {
-			words = append(words, one)
+			items = append(items, one)
 		}
 	}
-	return words
+	return items
 }
 
-// readObject checks that text is one JSON object, and says where it is not.
+// readObject checks that text is one JSON object; its errors have the position.
 func readObject(what string, text []byte) (json.RawMessage, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	var v json.RawMessage
@@ -168,7 +167,7 @@ func readObject(what string, text []byte) (json.RawMessage, error) {
 	wrong, isSyntax := errors.AsType[*json.SyntaxError](err)
 	switch {
 	case err == io.EOF:
-		return nil, kernel.Invalid(`%s: there is nothing; give a JSON object such as {"customer":"c7"}`, what)
+		return nil, kernel.Invalid(`%s is empty: want a JSON object such as {"customer":"c7"}`, what)
 	case err == io.ErrUnexpectedEOF:
 		return nil, kernel.Invalid("%s is not JSON: it ends too early, %s", what, place(text, int64(len(text))))
 	case isSyntax:
@@ -176,12 +175,12 @@ func readObject(what string, text []byte) (json.RawMessage, error) {
 	case err != nil:
 		return nil, kernel.Invalid("%s: %v", what, err)
 	case v[0] != '{':
-		return nil, kernel.Invalid(`%s must be a JSON object, such as {"customer":"c7"}, but it is %.40s`, what, clean(string(v)))
+		return nil, kernel.Invalid(`%s is %.40[2]s: want a JSON object such as {"customer":"c7"}`, what, clean(string(v)))
 	}
 	return v, nil
 }
 
-// place says where in a text the byte with a number, from 1, is, and shows what is around it.
+// place describes the position of a byte (from 1) in a text and shows its surroundings.
 func place(text []byte, offset int64) string {
 	at := max(0, min(int(offset), len(text))-1)
 	line := bytes.Count(text[:at], []byte("\n"))

@@ -14,18 +14,17 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// How a run is waited for: looked at often in the beginning, then less so. A scheduler that does not answer for a
-// while (it restarts, a node elects) is not the end of it.
+// How a run is polled: often at first, then less so. A scheduler that is unavailable for a while (a restart, an
+// election) does not end the wait.
 const (
 	firstLook = 50 * time.Millisecond
 	lastLook  = time.Second
 	patience  = time.Minute
-	explain   = 3 * time.Second        // how long a run may wait before it is said why
-	lateLines = 600 * time.Millisecond // twice what a worker gathers lines for, and a bit
+	explain   = 3 * time.Second        // how long a run may wait before the reason is printed
+	lateLines = 600 * time.Millisecond // more than twice a worker's log batch interval
 )
 
-// await waits until a run is over, prints its log lines meanwhile if they are wanted, then shows it; the error says
-// how it ended.
+// await waits until a run is final, optionally printing its log lines, then shows it; the error has the exit code.
 func (a *asker) await(ctx context.Context, id string, w waiting) error {
 	waiting := ctx
 	if w.limit > 0 {
@@ -34,7 +33,7 @@ func (a *asker) await(ctx context.Context, id string, w waiting) error {
 		defer cancel()
 	}
 	log := tail{asker: a, run: id}
-	r, got, err := a.untilOver(waiting, id, func() error {
+	r, got, err := a.untilFinal(waiting, id, func() error {
 		if !w.follow || !a.human() {
 			return nil
 		}
@@ -45,20 +44,20 @@ func (a *asker) await(ctx context.Context, id string, w waiting) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		a.remark("run %s goes on; carillon runs follow %s", id, id)
+		a.remark("run %s continues; carillon runs follow %s", id, id)
 		return ctx.Err()
 	case waiting.Err() != nil:
-		return &Exit{Code: TimedOut, Text: "run " + id + " is not over after " + w.most + "; it goes on"}
+		return &Exit{Code: TimedOut, Text: "run " + id + " is not finished after " + w.most + "; it continues"}
 	case err != nil:
 		return err
 	}
-	if err := a.say(runView(&r, got.raw, func(p *page) { endLine(p, &r) })); err != nil {
+	if err := a.show(runView(&r, got.raw, func(p *page) { endLine(p, &r) })); err != nil {
 		return err
 	}
 	return endOf(r.State)
 }
 
-// endLine says how a run ended.
+// endLine prints how a run ended.
 func endLine(p *page, r *api.Run) {
 	text := p.state(r.State)
 	if r.Started != nil {
@@ -82,8 +81,8 @@ func endLine(p *page, r *api.Run) {
 	p.line("%s", text)
 }
 
-// untilOver looks at a run until it is final. look is called after each time.
-func (a *asker) untilOver(ctx context.Context, id string, look func() error) (r api.Run, got answer, err error) {
+// untilFinal polls a run until it is final, and calls look after each poll.
+func (a *asker) untilFinal(ctx context.Context, id string, look func() error) (r api.Run, got answer, err error) {
 	pause, silent, begun := firstLook, time.Time{}, a.Now()
 	for {
 		r, got, err = a.run(ctx, id)
@@ -91,12 +90,12 @@ func (a *asker) untilOver(ctx context.Context, id string, look func() error) (r 
 			begun = time.Time{}
 			a.explain(ctx, &r)
 		}
-		over := err == nil && final(r.State) // asked before the lines, so that none is missed
+		ended := err == nil && final(r.State) // read before the lines, so that none is missed
 		if err == nil {
 			err = look()
 		}
 		switch {
-		case over && err == nil:
+		case ended && err == nil:
 			return r, got, nil
 		case err == nil:
 			silent = time.Time{}
@@ -117,23 +116,23 @@ func (a *asker) untilOver(ctx context.Context, id string, look func() error) (r 
 	}
 }
 
-// explain tells who waits why a run has not begun, if that is known.
+// explain prints why a run has not started, if that is known.
 func (a *asker) explain(ctx context.Context, r *api.Run) {
 	if r.Waits != "" {
-		a.remark("it waits for a slot: others hold all of them")
+		a.remark("the run waits for a slot: other runs hold all of them")
 		return
 	}
 	got, err := a.link.get(ctx, "/workers", nil)
 	var all struct{ Items []api.Worker }
 	if err != nil || got.into(&all) != nil {
-		return // it was only to help
+		return // only a hint is lost
 	}
 	for _, w := range all.Items {
 		if _, serves := w.Jobs[r.Job]; serves {
 			return
 		}
 	}
-	a.remark("it waits for a worker that serves %s: none has been heard of lately", r.Job)
+	a.remark("the run waits for a worker that serves %s: none is online", r.Job)
 }
 
 func final(state string) bool {
@@ -141,7 +140,7 @@ func final(state string) bool {
 	return err == nil && s.Final()
 }
 
-// tail reads the log of a run piece by piece.
+// tail reads the log of a run page by page.
 type tail struct {
 	*asker
 	run      string
@@ -151,7 +150,7 @@ type tail struct {
 
 const linesAtOnce = 1000
 
-// more prints the lines that came since.
+// more prints new lines.
 func (t *tail) more(ctx context.Context) error {
 	for {
 		raw, lines, err := t.next(ctx)
@@ -164,7 +163,7 @@ func (t *tail) more(ctx context.Context) error {
 	}
 }
 
-// rest prints the last lines of a run that is over: they are sent in batches, so some may come after its end.
+// rest prints the last lines of a finished run: workers send lines in batches, so some arrive after its end.
 func (t *tail) rest(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -186,7 +185,7 @@ func (t *tail) next(ctx context.Context) (all many, lines []api.LogLine, err err
 	return all, lines, err
 }
 
-// print prints lines: those of a machine one JSON object each.
+// print prints lines, with -o json one object each.
 func (t *tail) print(all many, lines []api.LogLine) error {
 	for i, l := range lines {
 		retried := l.Attempt != t.attempt && (t.attempt != 0 || l.Attempt > 1)
@@ -197,7 +196,7 @@ func (t *tail) print(all many, lines []api.LogLine) error {
 			}
 			p.line("%s %s %s", p.paint(faint, l.At.Local().Format("15:04:05.000")), p.state(l.Level), clean(l.Text))
 		}}
-		if err := t.say(v); err != nil {
+		if err := t.show(v); err != nil {
 			return err
 		}
 	}
@@ -206,8 +205,8 @@ func (t *tail) print(all many, lines []api.LogLine) error {
 
 func (a *asker) runsLog() *cobra.Command {
 	var follow bool
-	c := &cobra.Command{Use: "log <run>", Short: "Print what a run wrote, oldest first", Args: one("the ID of a run, or the key of a job"),
-		Long:              "Print what a run wrote, oldest first. " + someRunHelp + "\nWith -o json each line is an object of its own.",
+	c := &cobra.Command{Use: "log <run>", Short: "Print a run's log, oldest first", Args: one("the ID of a run, or the key of a job"),
+		Long:              "Print a run's log, oldest first. " + someRunHelp + "\nWith -o json each line is one object.",
 		Example:           lines("carillon runs log demo.report", "carillon runs log demo.report --follow"),
 		ValidArgsFunction: a.completeRuns(false),
 		RunE: a.does(func(ctx context.Context, args []string) error {
@@ -219,19 +218,19 @@ func (a *asker) runsLog() *cobra.Command {
 			if !follow {
 				return log.more(ctx)
 			}
-			if _, _, err = a.untilOver(ctx, id, func() error { return log.more(ctx) }); err != nil {
+			if _, _, err = a.untilFinal(ctx, id, func() error { return log.more(ctx) }); err != nil {
 				return err
 			}
 			return log.rest(ctx)
 		})}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the run is over")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "follow until the run is final")
 	return c
 }
 
 func (a *asker) runsFollow() *cobra.Command {
 	w := waiting{follow: true}
-	c := &cobra.Command{Use: "follow <run>", Short: "Print what a run writes until it is over, and how it ended", Args: one("the ID of a run, or the key of a job"),
-		Long:              "Print what a run writes until it is over, and how it ended; the exit code tells that, too.\n" + someRunHelp,
+	c := &cobra.Command{Use: "follow <run>", Short: "Follow a run's log until it is final", Args: one("the ID of a run, or the key of a job"),
+		Long:              "Follow a run's log until it is final. The exit code is that of the run.\n" + someRunHelp,
 		Example:           lines("carillon runs follow demo.report", "carillon runs follow demo.report --wait-timeout 5m"),
 		ValidArgsFunction: a.completeRuns(false), RunE: a.waits(&w)}
 	w.addLimit(c)
@@ -240,8 +239,8 @@ func (a *asker) runsFollow() *cobra.Command {
 
 func (a *asker) runsWait() *cobra.Command {
 	w := waiting{wait: true}
-	c := &cobra.Command{Use: "wait <run>", Short: "Wait until a run is over; the exit code tells how it ended", Args: one("the ID of a run, or the key of a job"),
-		Long:              "Wait until a run is over; the exit code tells how it ended: 0 succeeded, 10 failed, 11 cancelled, 12 skipped, 124\n--wait-timeout is over. " + someRunHelp,
+	c := &cobra.Command{Use: "wait <run>", Short: "Wait for a run", Args: one("the ID of a run, or the key of a job"),
+		Long:              "Wait until a run is final. Exit codes: 0 succeeded, 10 failed, 11 cancelled, 12 skipped,\n124 --wait-timeout expired. " + someRunHelp,
 		Example:           lines("carillon runs wait demo.report --wait-timeout 5m", "carillon runs wait demo.report -o json"),
 		ValidArgsFunction: a.completeRuns(false), RunE: a.waits(&w)}
 	w.addLimit(c)

@@ -13,9 +13,9 @@ import (
 )
 
 func (a *asker) forecastCommand() *cobra.Command {
-	return &cobra.Command{Use: "forecast", Short: "What the schedules plan for the next 24 hours", Args: none,
-		Long: "What the schedules plan for the next 24 hours, minute by minute: a line an hour, and then the minutes that are crowded, with those of\n" +
-			"their jobs that could fire at a quieter one. With -o name, only the keys of these.",
+	return &cobra.Command{Use: "forecast", Short: "Show the planned load of the next 24 hours", Args: none,
+		Long: "Show how many due times the next 24 hours have: a line for each hour, then the crowded minutes with the jobs that could\n" +
+			"fire at a quieter one. With -o name: only the keys of these jobs.",
 		Example: lines("carillon forecast", "carillon forecast -o json"),
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			got, err := a.link.get(ctx, "/forecast", nil)
@@ -26,7 +26,7 @@ func (a *asker) forecastCommand() *cobra.Command {
 			if err := got.into(&f); err != nil {
 				return err
 			}
-			for f.Going { // each call goes on for some two seconds
+			for f.Going { // each call plans for about two seconds
 				if got, err = a.link.get(ctx, "/forecast", nil); err != nil {
 					return err
 				}
@@ -43,7 +43,7 @@ func (a *asker) forecastCommand() *cobra.Command {
 					}
 				}
 			}
-			return a.say(v)
+			return a.show(v)
 		})}
 }
 
@@ -53,7 +53,7 @@ func forecastPage(p *page, f *api.Forecast) {
 		most, sum = max(most, n), sum+n
 	}
 	p.facts("planned", strconv.Itoa(sum), "jobs", strconv.Itoa(f.Jobs), "usual in a minute", strconv.Itoa(f.Usual), "fullest minute", strconv.Itoa(most),
-		"not counted", yes(f.Left > 0, fmt.Sprintf("%d jobs: it would have taken too long", f.Left)))
+		"not counted", yes(f.Left > 0, fmt.Sprintf("%d jobs: too expensive to plan", f.Left)))
 	p.line("")
 	var rows [][]string
 	for from := 0; from < len(f.Fires); {
@@ -89,5 +89,5 @@ func forecastPage(p *page, f *api.Forecast) {
 	}
 }
 
-// levels are how full a minute is, as far as a line of text can show it.
+// levels are the bars of the chart, empty to full.
 var levels = []rune(" ▁▂▃▄▅▆▇█")

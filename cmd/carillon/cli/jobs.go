@@ -20,24 +20,24 @@ import (
 )
 
 func (a *asker) jobsCommand() *cobra.Command {
-	c := group("jobs", "Look at jobs, start, pause and edit them", lines("carillon jobs list", "carillon jobs trigger demo.greet --args '{\"name\":\"Ann\"}' --wait"),
+	c := group("jobs", "Manage jobs", lines("carillon jobs list", "carillon jobs trigger demo.greet --args '{\"name\":\"Ann\"}' --wait"),
 		a.jobsList(), a.jobsShow(), a.jobsNext(), a.triggerCommand(), a.jobsPause(), a.jobsResume(), a.jobsBackfill(), a.editCommand(), a.jobsCreate(), a.jobsDelete(),
 		a.jobsVersions(), a.jobsDiff(), a.jobsRollback())
 	c.Aliases = []string{"job"}
 	return c
 }
 
-// many is a list as the API has it, its items to the byte.
+// many is a list response; its items are the API's bytes.
 type many struct {
 	Items    []json.RawMessage `json:"items"`
 	Next     json.RawMessage   `json:"next,omitempty"` // a text or a number; missing at the end
 	Searched *time.Time        `json:"searched,omitempty"`
 }
 
-// next is what to pass on to read further, or "".
+// next returns the cursor of the next page, or "".
 func (m *many) next() string { return or(textOf(m.Next), string(m.Next)) }
 
-// pages reads a list to its end, or until it has so many items; 0 = all. after is the parameter that goes on.
+// pages reads a list to its end, or up to limit items (0 = all). after is the name of the cursor parameter.
 func (a *asker) pages(ctx context.Context, path string, q url.Values, after string, limit, size int) (all many, err error) {
 	all.Items = []json.RawMessage{}
 	for {
@@ -63,12 +63,12 @@ func (a *asker) pages(ctx context.Context, path string, q url.Values, after stri
 	}
 }
 
-// decoded are the items of a list as what they are.
+// decoded decodes the items of a list.
 func decoded[T any](items []json.RawMessage) ([]T, error) {
 	out := make([]T, len(items))
 	for i, raw := range items {
 		if err := json.Unmarshal(raw, &out[i]); err != nil {
-			return nil, fmt.Errorf("the server's answer is not understood: %w", err)
+			return nil, fmt.Errorf("decode the server's response: %w", err)
 		}
 	}
 	return out, nil
@@ -106,11 +106,11 @@ func (a *asker) jobsList() *cobra.Command {
 				return v, err
 			})
 		})}
-	c.Flags().StringVar(&app, "app", "", "only of this worker group")
+	c.Flags().StringVar(&app, "app", "", "only jobs of this app (worker group)")
 	c.Flags().StringVar(&text, "search", "", "part of the key, the name, the description or a tag")
-	c.Flags().StringVar(&kind, "kind", "", "only recurring, or only triggered ones")
-	c.Flags().BoolVar(&paused, "paused", false, "only those that are paused; --paused=false: only the others")
-	complete(c, "kind", words("recurring", "triggered"))
+	c.Flags().StringVar(&kind, "kind", "", "only recurring or only triggered jobs")
+	c.Flags().BoolVar(&paused, "paused", false, "only paused jobs; --paused=false: only the others")
+	complete(c, "kind", choices("recurring", "triggered"))
 	every.addFlag(c)
 	return c
 }
@@ -121,7 +121,7 @@ func set(q url.Values, name, text string) {
 	}
 }
 
-// standing is how a job stands, in a word.
+// standing is a job's state for a table.
 func standing(j *api.Job) string {
 	switch {
 	case j.Trouble != "":
@@ -140,7 +140,7 @@ func standing(j *api.Job) string {
 
 func jobTable(p *page, list []api.Job) {
 	if len(list) == 0 {
-		p.line("There are no jobs. Workers bring theirs: start one, or \"carillon dev\" for some to look at.")
+		p.line("There are no jobs. Workers register theirs: start a worker, or \"carillon dev\" for demo jobs.")
 		return
 	}
 	var rows [][]string
@@ -162,7 +162,7 @@ func jobTable(p *page, list []api.Job) {
 	p.table([]string{"KEY", "KIND", "APP", "STATE", "SCHEDULE", "NEXT", "DESCRIPTION"}, rows)
 }
 
-// job reads a job. One that is not there is looked for among the others.
+// job reads a job. A "not found" error suggests the nearest key.
 func (a *asker) job(ctx context.Context, key string) (j api.Job, got answer, err error) {
 	if got, err = a.link.get(ctx, jobPath(key), nil); err != nil {
 		return j, got, a.meant(ctx, key, err)
@@ -172,7 +172,7 @@ func (a *asker) job(ctx context.Context, key string) (j api.Job, got answer, err
 
 func jobPath(key string) string { return "/jobs/" + url.PathEscape(key) }
 
-// meant adds to "not found" the key that may have been meant.
+// meant adds the nearest key to a "not found" error.
 func (a *asker) meant(ctx context.Context, key string, err error) error {
 	if !errors.Is(err, jobs.NotFound) {
 		return err
@@ -196,20 +196,20 @@ func (a *asker) meant(ctx context.Context, key string, err error) error {
 		parts = append([]string{best}, parts...)
 	}
 	if len(parts) == 0 {
-		return kernel.Refuse(jobs.NotFound, "there is no job %q; carillon jobs list shows those that workers have brought", key)
+		return kernel.Refuse(jobs.NotFound, "there is no job %q; see carillon jobs list", key)
 	}
 	return kernel.Refuse(jobs.NotFound, "there is no job %q; did you mean %s?", key, parts[0])
 }
 
-// jobView shows a job as it has been answered.
+// jobView shows a job with the API's JSON.
 func jobView(j api.Job, raw []byte, text func(*page)) view {
 	return view{raw: raw, names: []string{string(j.Key)}, text: text}
 }
 
 func (a *asker) jobsShow() *cobra.Command {
 	var every watch
-	c := &cobra.Command{Use: "show <key>", Short: "Show what holds for a job, and when it comes next", Args: one("the key of a job"),
-		Long:    "Show what holds for a job, and when it comes next. A * marks what people have set; the rest follows the code.",
+	c := &cobra.Command{Use: "show <key>", Short: "Show a job's effective settings and next run", Args: one("the key of a job"),
+		Long:    "Show a job's effective settings and next run. A * marks edited fields; the others follow the code.",
 		Example: lines("carillon jobs show demo.report", "carillon jobs show demo.report -o yaml"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			return a.watched(ctx, every, func(ctx context.Context) (view, error) {
@@ -224,12 +224,12 @@ func (a *asker) jobsShow() *cobra.Command {
 func jobPage(p *page, j *api.Job) {
 	state := p.state(standing(j))
 	if j.Silent != "" && j.Paused == nil {
-		state += ": would not fire now (" + j.Silent + ")"
+		state += ": does not fire (" + j.Silent + ")"
 	}
 	if j.Paused != nil {
 		state = p.state("paused") + pauseText(p, j.Paused)
 	}
-	p.facts("key", string(j.Key), "kind", j.Kind, "app", j.App, "state", state, "schedule in words", clean(j.Words), "trouble", p.paint(red, clean(j.Trouble)),
+	p.facts("key", string(j.Key), "kind", j.Kind, "app", j.App, "state", state, "schedule means", clean(j.Words), "trouble", p.paint(red, clean(j.Trouble)),
 		"warnings", p.paint(yellow, clean(strings.Join(j.Warnings, "; "))), "code version", strconv.Itoa(j.Version), "revision", strconv.FormatUint(j.Revision, 10),
 		"created", p.moment(&j.Created), "changed", p.moment(&j.Changed))
 	p.line("")
@@ -271,7 +271,7 @@ func pauseText(p *page, x *api.Pause) string {
 	return text + "; until it is resumed"
 }
 
-// policyOf is what holds for a job, as text, by field; those that say nothing are left out.
+// policyOf returns a job's effective settings as texts by field, without unset ones.
 func policyOf(p api.Policy) map[string]string {
 	raw, err := json.Marshal(p)
 	must(err) // texts and numbers can always be written
@@ -284,17 +284,17 @@ func policyOf(p api.Policy) map[string]string {
 	return texts
 }
 
-// fieldText is a field's JSON as people write it.
+// fieldText formats a field's JSON as its flag takes it.
 func fieldText(name string, raw json.RawMessage) string {
 	var text string
-	var words []string
+	var tags []string
 	var limits []api.Limit
 	var rules []api.RetryRule
 	switch {
 	case json.Unmarshal(raw, &text) == nil:
 		return clean(text)
-	case (name == "tags" || name == "needs") && json.Unmarshal(raw, &words) == nil:
-		return clean(strings.Join(words, ","))
+	case (name == "tags" || name == "needs") && json.Unmarshal(raw, &tags) == nil:
+		return clean(strings.Join(tags, ","))
 	case name == "limits" && json.Unmarshal(raw, &limits) == nil:
 		return clean(kernel.LimitsText(api.Limits(limits)))
 	case name == "retryRules" && json.Unmarshal(raw, &rules) == nil:
@@ -306,8 +306,8 @@ func fieldText(name string, raw json.RawMessage) string {
 func (a *asker) jobsNext() *cobra.Command {
 	var n int
 	var expr, zone string
-	c := &cobra.Command{Use: "next <key>", Short: "List the due times ahead", Args: one("the key of a job"),
-		Long:    "List the due times ahead: of the job as it is, or as another schedule or time zone would make it. Without a server, \"carillon next\" tells them of any schedule.",
+	c := &cobra.Command{Use: "next <key>", Short: "List the next due times", Args: one("the key of a job"),
+		Long:    "List the next due times of a job, or of another schedule or time zone for it. Without a server: carillon next.",
 		Example: lines("carillon jobs next demo.report -n 3", "carillon jobs next demo.report --schedule '30 2 * * *' --zone Europe/Berlin"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			j, _, err := a.job(ctx, args[0])
@@ -320,7 +320,7 @@ func (a *asker) jobsNext() *cobra.Command {
 			}
 			v := view{raw: got.raw, text: func(p *page) {
 				if len(next.Next) == 0 {
-					p.line("%s is not due at any time ahead%s", j.Key, yes(j.Kind == "triggered", ": it is triggered, it runs when asked"))
+					p.line("%s has no next due time%s", j.Key, yes(j.Kind == "triggered", ": it is triggered"))
 					return
 				}
 				p.line("%s", clean(next.Words))
@@ -328,23 +328,23 @@ func (a *asker) jobsNext() *cobra.Command {
 					p.line("%s", p.paint(yellow, "warning: "+clean(w)))
 				}
 				if next.Silent != "" {
-					p.line("%s", p.paint(yellow, "as things stand, none of these would become a run: "+next.Silent))
+					p.line("%s", p.paint(yellow, "currently none of these becomes a run: "+next.Silent))
 				}
 				nextLines(p, &j, next.Next)
 			}}
 			for _, t := range next.Next {
 				v.names = append(v.names, t.Format(time.RFC3339))
 			}
-			return a.say(v)
+			return a.show(v)
 		}), ValidArgsFunction: a.completeKeys}
-	c.Flags().IntVarP(&n, "count", "n", 10, "how many, at most 100")
-	c.Flags().StringVar(&expr, "schedule", "", "as if this were its schedule")
-	c.Flags().StringVar(&zone, "zone", "", "as if this were its time zone")
+	c.Flags().IntVarP(&n, "count", "n", 10, "number of due times, at most 100")
+	c.Flags().StringVar(&expr, "schedule", "", "schedule to use instead of the job's")
+	c.Flags().StringVar(&zone, "zone", "", "time zone to use instead of the job's")
 	complete(c, "zone", completeZones)
 	return c
 }
 
-// fires are due times ahead, as the API answers.
+// fires is the API's response with the next due times.
 type fires struct {
 	Words    string      `json:"words"`
 	Next     []time.Time `json:"next"`
@@ -352,8 +352,8 @@ type fires struct {
 	Warnings []string    `json:"warnings"`
 }
 
-// ahead asks for the due times of a job, as other terms (fields and their values) would make it. j then has the
-// schedule and the zone among them.
+// ahead requests the next due times of a job with other terms (fields and values), and sets their schedule and zone
+// in j.
 func (a *asker) ahead(ctx context.Context, j *api.Job, n int, terms map[string]string) (f fires, got answer, err error) {
 	q := url.Values{"n": {strconv.Itoa(n)}}
 	for name, text := range terms {
@@ -371,8 +371,8 @@ func (a *asker) ahead(ctx context.Context, j *api.Job, n int, terms map[string]s
 	return f, got, got.into(&f)
 }
 
-// pointed shows the place of an error in a schedule, if that is plain enough to be counted in columns, and names the
-// time zone that may have been meant.
+// pointed marks the position of an error in a schedule (if it is ASCII, so that columns match) and suggests the
+// nearest time zone.
 func pointed(err error, expr, zone string) error {
 	r, ok := errors.AsType[*refused](err)
 	if !ok {
@@ -386,11 +386,11 @@ func pointed(err error, expr, zone string) error {
 				known[name] = ""
 			}
 			if meant, far := Closest(zone, known); far <= slip {
-				return kernel.Refuse(r.code, "%s; did you mean %s?", r.says, meant)
+				return kernel.Refuse(r.code, "%s; did you mean %s?", r.text, meant)
 			}
 		}
 		if plain && strings.HasSuffix(f.Location, ".schedule") && f.Offset != nil && *f.Offset <= len(expr) {
-			return kernel.Refuse(r.code, "%s\n  %s\n  %s^", r.says, expr, strings.Repeat(" ", *f.Offset))
+			return kernel.Refuse(r.code, "%s\n  %s\n  %s^", r.text, expr, strings.Repeat(" ", *f.Offset))
 		}
 	}
 	return err
@@ -398,8 +398,8 @@ func pointed(err error, expr, zone string) error {
 
 func (a *asker) jobsPause() *cobra.Command {
 	var reason, until string
-	c := &cobra.Command{Use: "pause <key>", Short: "Stop a job from firing by itself", Args: one("the key of a job"),
-		Long:    "Stop a job from firing by itself, until it is resumed or until a time. It can still be triggered by hand.\n\nA time is " + momentHelp + ".",
+	c := &cobra.Command{Use: "pause <key>", Short: "Pause a job's schedule", Args: one("the key of a job"),
+		Long:    "Pause a job's schedule until it is resumed or until a time. It can still be triggered by hand.\n\nA time is " + momentHelp + ".",
 		Example: lines("carillon jobs pause demo.chime --reason 'too loud'", "carillon jobs pause demo.chime --until 'monday 09:00'", "carillon jobs pause demo.chime --until 2h"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			body := map[string]any{}
@@ -417,27 +417,27 @@ func (a *asker) jobsPause() *cobra.Command {
 				if j.Paused != nil && j.Paused.Until != nil {
 					p.line("%s is paused until %s", j.Key, p.moment(j.Paused.Until))
 				} else {
-					p.line("%s is paused; carillon jobs resume %s ends it", j.Key, j.Key)
+					p.line("%s is paused; resume with carillon jobs resume %s", j.Key, j.Key)
 				}
 			})
 		}), ValidArgsFunction: a.completeKeys}
-	c.Flags().StringVar(&reason, "reason", "", "why; shown with the job")
-	c.Flags().StringVar(&until, "until", "", "when it ends by itself, such as 2h, tomorrow or monday")
-	complete(c, "until", words("30m", "2h", "tomorrow", "monday"))
+	c.Flags().StringVar(&reason, "reason", "", "reason, shown with the job")
+	c.Flags().StringVar(&until, "until", "", "end of the pause, such as 2h, tomorrow or monday")
+	complete(c, "until", choices("30m", "2h", "tomorrow", "monday"))
 	return c
 }
 
 func (a *asker) jobsResume() *cobra.Command {
 	var held, missed string
 	var parallel int
-	c := &cobra.Command{Use: "resume <key>", Short: "End a pause", Args: one("the key of a job"),
-		Long:    "End a pause. Due times of a recurring job that passed meanwhile stay without a run, unless --missed says otherwise.",
+	c := &cobra.Command{Use: "resume <key>", Short: "Resume a paused job", Args: one("the key of a job"),
+		Long:    "Resume a paused job. Due times of a recurring job that passed during the pause get no run, unless --missed is given.",
 		Example: lines("carillon jobs resume demo.chime", "carillon jobs resume demo.chime --missed once", "carillon jobs resume demo.greet --held discard"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			body := map[string]any{}
-			for name, word := range map[string]string{"held": held, "missed": missed} {
-				if word != "" {
-					body[name] = word
+			for name, choice := range map[string]string{"held": held, "missed": missed} {
+				if choice != "" {
+					body[name] = choice
 				}
 			}
 			if parallel > 0 {
@@ -446,7 +446,7 @@ func (a *asker) jobsResume() *cobra.Command {
 			return a.change(ctx, args[0], "resume", body, func(p *page, j *api.ResumedJob) {
 				p.line("%s is %s", j.Key, p.state(standing(&j.Job)))
 				if j.Released > 0 || j.Discarded > 0 {
-					p.line("of the runs that waited, %d were released and %d discarded", j.Released, j.Discarded)
+					p.line("waiting runs: %d released, %d discarded", j.Released, j.Discarded)
 				}
 				if j.Backfill != nil {
 					backfillLines(p, j.Backfill)
@@ -454,15 +454,15 @@ func (a *asker) jobsResume() *cobra.Command {
 				nextLines(p, &j.Job, j.Next)
 			})
 		}), ValidArgsFunction: a.completeKeys}
-	c.Flags().StringVar(&missed, "missed", "", "what becomes of a recurring job's due times that passed: skip (the default), once (the newest gets its run) or replay (each does)")
-	c.Flags().IntVar(&parallel, "parallel", 0, "so many of those runs may be under way at once (default 1)")
-	complete(c, "missed", words("skip", "once", "replay"))
-	c.Flags().StringVar(&held, "held", "", "what becomes of a triggered job's runs that waited: release (the default) or discard")
-	complete(c, "held", words("release", "discard"))
+	c.Flags().StringVar(&missed, "missed", "", "past due times of a recurring job: skip (the default), once (run the newest) or replay (run each)")
+	c.Flags().IntVar(&parallel, "parallel", 0, "max parallel runs of --missed (default 1)")
+	complete(c, "missed", choices("skip", "once", "replay"))
+	c.Flags().StringVar(&held, "held", "", "waiting runs of a triggered job: release (the default) or discard")
+	complete(c, "held", choices("release", "discard"))
 	return c
 }
 
-// change posts a verb of a job and shows what it became.
+// change posts a verb of a job and shows the result.
 func (a *asker) change(ctx context.Context, key, verb string, body any, text func(*page, *api.ResumedJob)) error {
 	got, err := a.link.do(ctx, request{method: "POST", path: jobPath(key) + "/" + verb, body: body})
 	if err != nil {
@@ -472,15 +472,15 @@ func (a *asker) change(ctx context.Context, key, verb string, body any, text fun
 	if err := got.into(&j); err != nil {
 		return err
 	}
-	return a.say(jobView(j.Job, got.raw, func(p *page) { text(p, &j) }))
+	return a.show(jobView(j.Job, got.raw, func(p *page) { text(p, &j) }))
 }
 
 func (a *asker) jobsDelete() *cobra.Command {
 	var fate, reason string
 	var sure, family bool
-	c := &cobra.Command{Use: "delete <key>", Short: "Take a job away", Args: one("the key of a job"),
-		Long: "Take a job away. Its runs that are over stay in the history; --runs says what becomes of those that are not: cancel, or\n" +
-			"finish as they would have. A worker that still has the job in its code brings it back when it starts.",
+	c := &cobra.Command{Use: "delete <key>", Short: "Delete a job", Args: one("the key of a job"),
+		Long: "Delete a job. Its finished runs stay in the history; --runs decides about live ones: cancel them, or let them finish.\n" +
+			"A worker that still has the job in its code registers it again when it starts.",
 		Example: lines("carillon jobs delete billing.old", "carillon jobs delete billing.old --runs finish --yes"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			j, got, err := a.job(ctx, args[0])
@@ -488,7 +488,7 @@ func (a *asker) jobsDelete() *cobra.Command {
 				return err
 			}
 			if !sure {
-				if err := a.confirm(fmt.Sprintf("Take away %s%s?", j.Key, yes(family, " and all jobs that belong to it"))); err != nil {
+				if err := a.confirm(fmt.Sprintf("Delete %s%s?", j.Key, yes(family, " and all its descendants"))); err != nil {
 					return err
 				}
 			}
@@ -503,11 +503,11 @@ func (a *asker) jobsDelete() *cobra.Command {
 				if !a.Terminal(a.in) || sure {
 					return kernel.Refuse(jobs.Conflict, "%v (--runs cancel, or --runs finish)", err)
 				}
-				word, askErr := a.ask(fmt.Sprintf("%v.\nWhat becomes of them: cancel or finish?", err))
+				fate, askErr := a.ask(fmt.Sprintf("%v.\nLive runs: cancel or finish?", err))
 				if askErr != nil {
 					return askErr
 				}
-				q.Set("runs", word)
+				q.Set("runs", fate)
 				got, err = a.link.do(ctx, r)
 			}
 			if err != nil {
@@ -517,23 +517,23 @@ func (a *asker) jobsDelete() *cobra.Command {
 			if err := got.into(&done); err != nil {
 				return err
 			}
-			return a.say(view{raw: got.raw, names: args, text: func(p *page) {
-				gone := string(j.Key) + " is gone"
+			return a.show(view{raw: got.raw, names: args, text: func(p *page) {
+				gone := string(j.Key) + " is deleted"
 				if len(done.Jobs) > 1 {
-					gone = fmt.Sprintf("%d jobs are gone: %v", len(done.Jobs), done.Jobs)
+					gone = fmt.Sprintf("%d jobs are deleted: %v", len(done.Jobs), done.Jobs)
 				}
-				p.line("%s%s", gone, yes(done.Cancelled > 0, fmt.Sprintf("; %d of its runs were cancelled", done.Cancelled)))
+				p.line("%s%s", gone, yes(done.Cancelled > 0, fmt.Sprintf("; %d runs cancelled", done.Cancelled)))
 			}})
 		}), ValidArgsFunction: a.completeKeys}
-	c.Flags().BoolVar(&family, "family", false, "also all jobs that belong to it (parent), and to those")
-	c.Flags().StringVar(&fate, "runs", "", "what becomes of runs that are not over: cancel or finish")
-	c.Flags().StringVar(&reason, "reason", "", "why; kept in the audit")
-	c.Flags().BoolVar(&sure, "yes", false, "do not ask")
-	complete(c, "runs", words("cancel", "finish"))
+	c.Flags().BoolVar(&family, "family", false, "also all descendants (jobs whose parent it is, and theirs)")
+	c.Flags().StringVar(&fate, "runs", "", "live runs: cancel or finish")
+	c.Flags().StringVar(&reason, "reason", "", "reason, recorded in the audit log")
+	c.Flags().BoolVar(&sure, "yes", false, "do not ask for confirmation")
+	complete(c, "runs", choices("cancel", "finish"))
 	return c
 }
 
-// ask puts a question to whoever sits at the terminal.
+// ask asks a question on the terminal.
 func (a *asker) ask(question string) (string, error) {
 	fmt.Fprintf(a.errs, "%s ", question)
 	if a.answers == nil {
@@ -541,18 +541,18 @@ func (a *asker) ask(question string) (string, error) {
 	}
 	line, err := a.answers.ReadString('\n')
 	if err != nil && line == "" {
-		return "", kernel.Invalid("no answer, so nothing was done; where nobody can be asked, say --yes")
+		return "", kernel.Invalid("no answer, so nothing was done; in scripts use --yes")
 	}
 	return strings.ToLower(strings.TrimSpace(line)), nil
 }
 
-// confirm wants a yes from a terminal; where there is none, it has to be said beforehand.
+// confirm asks for a yes on the terminal; without a terminal it fails.
 func (a *asker) confirm(question string) error {
 	if !a.Terminal(a.in) {
-		return kernel.Invalid("%s Nobody can be asked here, so nothing was done: say --yes", question)
+		return kernel.Invalid("%s no terminal to ask on, so nothing was done: use --yes", question)
 	}
-	word, err := a.ask(question + " [y/N]")
-	if err == nil && word != "y" && word != "yes" {
+	reply, err := a.ask(question + " [y/N]")
+	if err == nil && reply != "y" && reply != "yes" {
 		err = &Exit{Code: Failed, Text: "nothing was done"}
 	}
 	return err

@@ -22,7 +22,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// link is the way to one scheduler.
+// link is the connection to one scheduler.
 type link struct {
 	base    string // without a slash at the end
 	token   string
@@ -30,14 +30,14 @@ type link struct {
 	timeout time.Duration
 }
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer bounds the size of a response.
 const maxAnswer = 64 << 20
 
-// open finds out whom to ask, and as whom. It sends nothing.
+// open resolves the server, its certificates and the token. It sends nothing.
 func (a *asker) open() error {
 	if a.token != "" {
-		return kernel.Invalid("--token is refused: what stands on a command line can be read by other users of the machine, and is kept in the "+
-			"shell's history; put the token into $%s, or into a file and name that with --token-file", envToken)
+		return kernel.Invalid("--token is refused: other users can read command lines, and the shell's history keeps them; "+
+			"put the token into $%s, or into a file and use --token-file", envToken)
 	}
 	base := a.server
 	if base == "" {
@@ -48,7 +48,7 @@ func (a *asker) open() error {
 	}
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return kernel.Invalid("server %.100q: give a URL such as %s", redacted(base), defaultServer)
+		return kernel.Invalid("invalid server %.100q: want a URL such as %s", redacted(base), defaultServer)
 	}
 	token, err := a.readToken()
 	if err != nil {
@@ -62,17 +62,17 @@ func (a *asker) open() error {
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem) {
-			return kernel.Invalid("--ca-file %s holds no certificate in PEM", a.caFile)
+			return kernel.Invalid("--ca-file %s has no PEM certificate", a.caFile)
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
 	}
 	a.link = &link{base: strings.TrimRight(base, "/"), token: token, timeout: a.timeout,
-		// A token goes where it was meant to go and nowhere else, so no redirect is followed.
+		// Redirects are not followed: they would send the token elsewhere.
 		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	return nil
 }
 
-// inTheClear says that a token would go over a network that others may read along.
+// inTheClear reports whether the token would cross a network without TLS.
 func (l *link) inTheClear() bool {
 	u, err := url.Parse(l.base)
 	if err != nil || l.token == "" || u.Scheme != "http" || u.Hostname() == "localhost" {
@@ -82,7 +82,7 @@ func (l *link) inTheClear() bool {
 	return ip == nil || !ip.IsLoopback()
 }
 
-// redacted is a URL that may be shown.
+// redacted returns a URL without its user.
 func redacted(text string) string {
 	if at := strings.LastIndexByte(text, '@'); at >= 0 {
 		return "..." + text[at:]
@@ -90,7 +90,7 @@ func redacted(text string) string {
 	return text
 }
 
-// readToken is the token to come in with, or "".
+// readToken returns the token to authenticate with, or "".
 func (a *asker) readToken() (string, error) {
 	path, from := a.tokenFile, "--token-file"
 	if path == "" {
@@ -115,12 +115,12 @@ func (a *asker) readToken() (string, error) {
 
 func checkToken(token, from string) error {
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return kernel.Invalid("%s does not hold a token: it has characters that no token has", from)
+		return kernel.Invalid("%s is not a token: it has spaces, control characters or non-ASCII characters", from)
 	}
 	return nil
 }
 
-// request is one question.
+// request is one API request.
 type request struct {
 	method string
 	path   string // below api.Prefix
@@ -131,16 +131,16 @@ type request struct {
 	body   any // nil = none
 }
 
-// answer is what came back: the body as it was sent, and the ETag.
+// answer is a response: the body unchanged, and the ETag.
 type answer struct {
 	raw  []byte
 	etag string
 }
 
-// into reads the body.
+// into decodes the body.
 func (r answer) into(v any) error {
 	if err := json.Unmarshal(r.raw, v); err != nil {
-		return fmt.Errorf("the server's answer is not understood: %w", err)
+		return fmt.Errorf("decode the server's response: %w", err)
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func (l *link) get(ctx context.Context, path string, query url.Values) (answer, 
 	return l.do(ctx, request{method: http.MethodGet, path: path, query: query})
 }
 
-// do asks once. Whether something was done that was not answered is told by jobs.Unknown.
+// do sends a request once. It returns jobs.Unknown if a change may have been made without a response.
 func (l *link) do(ctx context.Context, r request) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
@@ -172,7 +172,7 @@ func (l *link) do(ctx context.Context, r request) (answer, error) {
 	return answer{raw: raw, etag: response.Header.Get("ETag")}, nil
 }
 
-// download passes on an answer as it comes, however long that takes.
+// download streams a response, without a timeout.
 func (l *link) download(ctx context.Context, path string, to io.Writer) error {
 	r := request{method: http.MethodGet, path: path}
 	q, err := l.compose(ctx, r)
@@ -192,12 +192,12 @@ func (l *link) download(ctx context.Context, path string, to io.Writer) error {
 		return l.refusal(r, response, raw)
 	}
 	if _, err := io.Copy(to, response.Body); err != nil {
-		return fmt.Errorf("the answer of %s broke off: %w", l.base, err)
+		return fmt.Errorf("the response of %s broke off: %w", l.base, err)
 	}
 	return nil
 }
 
-// compose makes an HTTP request of a question.
+// compose makes an HTTP request.
 func (l *link) compose(ctx context.Context, r request) (*http.Request, error) {
 	target := l.base + api.Prefix + r.path
 	if len(r.query) > 0 {
@@ -233,16 +233,16 @@ func (l *link) compose(ctx context.Context, r request) (*http.Request, error) {
 	return q, nil
 }
 
-// silence is what is said when no answer came.
+// silence returns the error for a missing response.
 func (l *link) silence(ctx context.Context, r request, err error) error {
 	if parent := context.Cause(ctx); parent == context.Canceled {
 		return parent
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return kernel.Refuse(jobs.Unavailable, "nothing answers at %s (%v): is a server running? \"carillon dev\" starts one; --server or $%s names another", l.base, cause(err), envServer)
+		return kernel.Refuse(jobs.Unavailable, "no server at %s (%v): start one (carillon dev), or name another with --server or $%s", l.base, cause(err), envServer)
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return kernel.Refuse(jobs.Unavailable, "%s cannot prove who it is (%v): name the certificate that vouches for it with --ca-file", l.base, cause(err))
+		return kernel.Refuse(jobs.Unavailable, "cannot verify the certificate of %s (%v): name its certificate authority with --ca-file", l.base, cause(err))
 	}
 	if wrong, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return kernel.Refuse(jobs.Unavailable, "%s does not speak TLS (%v): is it http instead of https?", l.base, wrong.Msg)
@@ -254,10 +254,10 @@ func (l *link) silence(ctx context.Context, r request, err error) error {
 	if r.method == http.MethodGet {
 		return kernel.Refuse(jobs.Unavailable, "%s", what)
 	}
-	return kernel.Refuse(jobs.Unknown, "%s: it may or may not have been done; look before you do it again", what)
+	return kernel.Refuse(jobs.Unknown, "%s: unknown outcome; check before you repeat it", what)
 }
 
-// cause is the innermost reason of a network error, without the URL that it was for.
+// cause returns the innermost reason of a network error, without the URL.
 func cause(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
@@ -268,19 +268,19 @@ func cause(err error) error {
 	return err
 }
 
-// refused is a problem that the server answered with.
+// refused is a problem response of the server.
 type refused struct {
 	api.Problem
 	code jobs.Code
-	says string
+	text string
 }
 
-func (r *refused) Error() string { return r.says }
+func (r *refused) Error() string { return r.text }
 
 // Unwrap makes errors.Is(err, jobs.NotFound) work.
 func (r *refused) Unwrap() error { return r.code }
 
-// codes says which refusal a problem is. Those that are missing are told by the status.
+// codes maps problem codes to jobs.Code; for others the HTTP status decides.
 var codes = map[string]jobs.Code{
 	"not_found": jobs.NotFound, "conflict": jobs.Conflict, "stale": jobs.Stale, "invalid": jobs.BadInput, "malformed": jobs.BadInput,
 	"too_large": jobs.BadInput, "forbidden": jobs.Forbidden, "outcome_unknown": jobs.Unknown, "unavailable": jobs.Unavailable,
@@ -294,7 +294,7 @@ var statusCodes = map[int]jobs.Code{
 	http.StatusBadGateway: jobs.Unknown, http.StatusGatewayTimeout: jobs.Unknown,
 }
 
-// refusal is what is said when the answer is no.
+// refusal returns the error for an unsuccessful response.
 func (l *link) refusal(r request, response *http.Response, raw []byte) error {
 	e := &refused{code: statusCodes[response.StatusCode]}
 	media, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
@@ -302,41 +302,41 @@ func (l *link) refusal(r request, response *http.Response, raw []byte) error {
 		if e.code == jobs.Unknown && r.method == http.MethodGet {
 			e.code = jobs.Unavailable
 		}
-		if e.code == jobs.NotFound || e.code == jobs.BadInput { // of whatever it is that answers there
+		if e.code == jobs.NotFound || e.code == jobs.BadInput { // from a server that is not Carillon
 			e.code = ""
 		}
-		e.says = fmt.Sprintf("%s answers %q, and not as Carillon does: is it the right --server?", l.base, response.Status)
+		e.text = fmt.Sprintf("%s responds %q, but not like Carillon: is --server right?", l.base, response.Status)
 		if at := response.Header.Get("Location"); at != "" && response.StatusCode < 400 {
-			e.says = fmt.Sprintf("%s sends elsewhere, to %s: if you trust that, name it with --server", l.base, clean(at))
+			e.text = fmt.Sprintf("%s redirects to %s: if you trust that address, use it as --server", l.base, clean(at))
 		}
 		return e
 	}
 	if code, known := codes[e.Code]; known {
 		e.code = code
 	}
-	e.says = clean(strings.TrimPrefix(strings.TrimPrefix(e.Detail, "body."), "query."))
+	e.text = clean(strings.TrimPrefix(strings.TrimPrefix(e.Detail, "body."), "query."))
 	switch {
 	case e.Code == "no_such_route":
-		e.says = fmt.Sprintf("%s does not know %s %s: its version of Carillon is another than this one's", l.base, r.method, api.Prefix+r.path)
+		e.text = fmt.Sprintf("%s does not support %s %s: it runs another version of Carillon", l.base, r.method, api.Prefix+r.path)
 	case response.StatusCode == http.StatusUnauthorized && l.token == "":
-		e.says = fmt.Sprintf("%s wants to know who you are: put a token into $%s, or name its file with --token-file (a server leaves its first one, admin.token, in its data directory)", l.base, envToken)
+		e.text = fmt.Sprintf("%s requires authentication: put a token into $%s, or name its file with --token-file (a server writes its first one, admin.token, to its data directory)", l.base, envToken)
 	case response.StatusCode == http.StatusUnauthorized:
-		e.says = fmt.Sprintf("%s does not take this token: it is not known there, or its time is over", l.base)
+		e.text = fmt.Sprintf("%s rejects this token: it is unknown, revoked or expired", l.base)
 	case e.code == jobs.BadInput:
 		for _, f := range e.Errors[min(1, len(e.Errors)):] { // the first is in the detail
-			e.says += "; " + clean(strings.TrimPrefix(strings.TrimPrefix(f.Location, "body.")+": "+f.Message, ": "))
+			e.text += "; " + clean(strings.TrimPrefix(strings.TrimPrefix(f.Location, "body.")+": "+f.Message, ": "))
 		}
 	}
 	return e
 }
 
-// Pauses between the tries of a request that may be repeated.
+// Pauses between the attempts of an idempotent request.
 var tries = []time.Duration{200 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond}
 
-// repeat asks until it is known what became of it: r has an Idempotency-Key, under which it is done once however
-// often it is sent. A server that is not there at all is not waited for.
+// repeat sends a request until its outcome is known: its Idempotency-Key makes that safe. It does not wait for a
+// server that is down.
 func (l *link) repeat(ctx context.Context, r request) (answer, error) {
-	unknown := false // whether an earlier try may have done it
+	unknown := false // whether an earlier attempt may have succeeded
 	for try := 0; ; try++ {
 		got, err := l.do(ctx, r)
 		unclear := errors.Is(err, jobs.Unknown)
@@ -345,7 +345,7 @@ func (l *link) repeat(ctx context.Context, r request) (answer, error) {
 			return got, err
 		}
 		if try == len(tries) {
-			return got, kernel.Refuse(jobs.Unknown, "%v; sending it again with --idempotency-key %s does it once at most", err, r.key)
+			return got, kernel.Refuse(jobs.Unknown, "%v; repeating it with --idempotency-key %s is safe", err, r.key)
 		}
 		select {
 		case <-ctx.Done():

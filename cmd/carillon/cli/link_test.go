@@ -38,7 +38,7 @@ func breakOff(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// What a server, or what stands in for it, may answer: each has its exit code and says what to do.
+// Each response of a server or proxy has its exit code and an error with what to do.
 func TestAnswers(t *testing.T) {
 	elsewhere := func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "https://elsewhere.example/", http.StatusFound)
@@ -52,7 +52,7 @@ func TestAnswers(t *testing.T) {
 		args   []string
 		answer http.HandlerFunc
 		code   int
-		says   string
+		want   string
 	}{
 		{"no token", get, problem(401, "unauthorized", "no"), 5, "CARILLON_TOKEN"},
 		{"may not", post, problem(403, "forbidden", "a viewer may not pause"), 5, "a viewer may not pause"},
@@ -60,39 +60,39 @@ func TestAnswers(t *testing.T) {
 		{"too often", post, problem(429, "too_many", "slower"), 6, "slower"},
 		{"quota", post, problem(429, "exhausted", "a million jobs are enough"), 4, "a million"},
 		{"unknown", post, problem(504, "outcome_unknown", "it may or may not have been done"), 7, "may or may not"},
-		{"stale", post, problem(412, "stale", "somebody was faster"), 4, "faster"},
+		{"stale", post, problem(412, "stale", "another client was faster"), 4, "faster"},
 		{"ours", get, problem(500, "internal", "something went wrong"), 1, "something"},
-		{"older", []string{"audit"}, problem(404, "no_such_route", "there is no such route"), 1, "does not know GET /api/v1/audit"},
-		{"another program", get, plain(404), 1, "not as Carillon does"},
+		{"older", []string{"audit"}, problem(404, "no_such_route", "there is no such route"), 1, "does not support GET /api/v1/audit"},
+		{"another program", get, plain(404), 1, "not like Carillon"},
 		{"a proxy without a server, asked", get, plain(502), 6, "502 Bad Gateway"},
-		{"a proxy without a server, told", post, plain(502), 7, "502 Bad Gateway"},
-		{"elsewhere", get, elsewhere, 1, "sends elsewhere, to https://elsewhere.example/"},
+		{"a proxy without a server, command", post, plain(502), 7, "502 Bad Gateway"},
+		{"elsewhere", get, elsewhere, 1, "redirects to https://elsewhere.example/"},
 		{"broken off, asked", get, breakOff, 6, "no answer"},
-		{"broken off, told", post, breakOff, 7, "may or may not"},
-		{"no JSON", get, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) }, 1, "not understood"},
+		{"broken off, command", post, breakOff, 7, "unknown outcome"},
+		{"no JSON", get, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) }, 1, "decode the server's response"},
 		{"steers the terminal", get, problem(409, "conflict", `\u001b[2Jgone`), 4, "\uFFFD[2Jgone"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, errs, code := call{env: answering(t, c.answer)}.run(c.args...)
-			if code != c.code || !strings.Contains(errs, c.says) || out != "" {
-				t.Errorf("exit code %d, want %d; it says %s%s", code, c.code, out, errs)
+			if code != c.code || !strings.Contains(errs, c.want) || out != "" {
+				t.Errorf("exit code %d, want %d and %q; got %s%s", code, c.code, c.want, out, errs)
 			}
 		})
 	}
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestNoServer(t *testing.T) {
 	s := httptest.NewServer(nil)
 	s.Close()
 	for _, args := range [][]string{{"jobs", "list"}, {"jobs", "trigger", "x"}, {"jobs", "list", "--watch"}} {
 		_, errs, code := call{env: map[string]string{"CARILLON_SERVER": s.URL}}.run(args...)
-		if code != 6 || !strings.Contains(errs, "is a server running?") || !strings.Contains(errs, "carillon dev") {
+		if code != 6 || !strings.Contains(errs, "no server at ") || !strings.Contains(errs, "carillon dev") {
 			t.Errorf("%v: exit code %d: %s", args, code, errs)
 		}
 	}
 }
 
-// A server that takes its time is given up.
+// A request to a slow server times out.
 func TestTooSlow(t *testing.T) {
 	release := make(chan struct{})
 	env := answering(t, func(http.ResponseWriter, *http.Request) { <-release })
@@ -124,7 +124,7 @@ func TestTriggerOnce(t *testing.T) {
 	}
 }
 
-// If that does not help, it says under which key to go on.
+// If that does not help, the error has the key to repeat the request with.
 func TestTriggerUnknown(t *testing.T) {
 	tests.Long(t)
 	_, errs, code := call{env: answering(t, breakOff)}.run("jobs", "trigger", "shop.pack", "--idempotency-key", "mine")
@@ -194,7 +194,7 @@ func TestOwnCertificate(t *testing.T) {
 func TestEditStale(t *testing.T) {
 	h := open(t)
 	env := answering(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPatch { // somebody is faster
+		if r.Method == http.MethodPatch { // another client is faster
 			if _, errs, code := (call{env: h.env()}).run("jobs", "edit", "shop.pack", "--retries", "1", "-q"); code != 0 {
 				t.Error(errs)
 			}
@@ -202,7 +202,7 @@ func TestEditStale(t *testing.T) {
 		h.Handler().ServeHTTP(w, r)
 	})
 	_, errs, code := call{env: env}.run("jobs", "edit", "shop.pack", "--retries", "7")
-	if code != 4 || !strings.Contains(errs, "somebody changed shop.pack meanwhile") {
+	if code != 4 || !strings.Contains(errs, "shop.pack changed since revision 1 was read") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 	if out, _, _ := (call{env: h.env()}).run("jobs", "show", "shop.pack", "-o", "json"); !strings.Contains(out, `"retries": 1`) {
@@ -210,7 +210,7 @@ func TestEditStale(t *testing.T) {
 	}
 }
 
-// Lists come in pages; all of them are read, as far as they are wanted.
+// Lists come in pages; the client reads as many as the limit needs.
 func TestPages(t *testing.T) {
 	var asked []string
 	env := answering(t, func(w http.ResponseWriter, r *http.Request) {
@@ -246,12 +246,12 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Who waits for a run that does not begin is told why, once.
+// A client that waits for a run that does not start prints why, once.
 func TestWhyItWaits(t *testing.T) {
 	tests.Long(t)
 	const id = "01a1fe9e-093d-74d8-bc2f-197925d5c5e0"
-	for _, c := range []struct{ run, workers, says string }{
-		{`"job":"shop.pack"`, `{"jobs":{"shop.wait":0}}`, "it waits for a worker that serves shop.pack: none has been heard of lately\n"},
+	for _, c := range []struct{ run, workers, want string }{
+		{`"job":"shop.pack"`, `{"jobs":{"shop.wait":0}}`, "the run waits for a worker that serves shop.pack: none is online\n"},
 		{`"job":"shop.pack"`, `{"jobs":{"shop.pack":0}}`, ""},
 		{`"job":"shop.pack","waits":"limit/oven"`, ``, "it waits for a slot: others hold all of them\n"},
 	} {
@@ -269,13 +269,13 @@ func TestWhyItWaits(t *testing.T) {
 		})
 		var seconds atomic.Int64
 		now := func() time.Time { return time.Unix(seconds.Add(1), 0) } // each look at the clock takes a second
-		if _, errs, code := (call{env: env, now: now}).run("runs", "wait", id); code != 0 || errs != c.says {
-			t.Errorf("exit code %d, it says %q, want %q", code, errs, c.says)
+		if _, errs, code := (call{env: env, now: now}).run("runs", "wait", id); code != 0 || errs != c.want {
+			t.Errorf("exit code %d, got %q, want %q", code, errs, c.want)
 		}
 	}
 }
 
-// Whoever removes a node is shown the tokens whose texts are in its files, and only those.
+// Removing a node lists the tokens that the node stored in files, and only those.
 func TestTokensOfARemovedNode(t *testing.T) {
 	list := `{"items":[{"id":"aaaa1111","name":"first admin","role":"admin","by":"node:n1"},{"id":"bbbb2222","name":"ci","role":"client","by":"person:ann"}]}`
 	env := answering(t, func(w http.ResponseWriter, r *http.Request) {
@@ -288,21 +288,21 @@ func TestTokensOfARemovedNode(t *testing.T) {
 			_, _ = w.Write([]byte(list))
 		}
 	})
-	for node, says := range map[string]string{
+	for node, want := range map[string]string{
 		"n1": "token aaaa1111 (first admin, admin) is in a file of that node: replace it, then carillon tokens revoke aaaa1111\n",
 		"n2": "",
 	} {
-		if _, errs, code := (call{env: env}).run("cluster", "remove", node); code != 0 || errs != says {
-			t.Errorf("%s: exit code %d, it says %q, want %q", node, code, errs, says)
+		if _, errs, code := (call{env: env}).run("cluster", "remove", node); code != 0 || errs != want {
+			t.Errorf("%s: exit code %d, got %q, want %q", node, code, errs, want)
 		}
 	}
 	list = ""
-	if _, errs, code := (call{env: env}).run("cluster", "remove", "n1"); code != 0 || !strings.Contains(errs, "are not known") {
-		t.Errorf("exit code %d, it says %q", code, errs)
+	if _, errs, code := (call{env: env}).run("cluster", "remove", "n1"); code != 0 || !strings.Contains(errs, "are unknown") {
+		t.Errorf("exit code %d, got %q", code, errs)
 	}
 }
 
-// A token that others may read on its way is warned of.
+// The program warns before it sends a token without TLS.
 func TestTokenInTheClear(t *testing.T) {
 	for _, c := range []struct {
 		server, token string
@@ -315,7 +315,7 @@ func TestTokenInTheClear(t *testing.T) {
 		{"http://[::1]:1", "x", false},
 	} {
 		_, errs, _ := call{env: map[string]string{"CARILLON_SERVER": c.server, "CARILLON_TOKEN": c.token}}.run("whoami", "--request-timeout", "100ms")
-		if warned := strings.Contains(errs, "in the clear"); warned != c.warned {
+		if warned := strings.Contains(errs, "without TLS"); warned != c.warned {
 			t.Errorf("%+v: %s", c, errs)
 		}
 	}

@@ -1,20 +1,20 @@
 package cli
 
-// slip is how many letters one mistake may cost.
+// slip is the edit distance of one typing mistake.
 const slip = 2
 
-// Closest is the known word that is nearest, and how many letters it is away.
-func Closest(word string, known map[string]string) (best string, least int) {
-	least = len(word) + 1
+// Closest returns the nearest known name and its edit distance.
+func Closest(text string, known map[string]string) (best string, least int) {
+	least = len(text) + 1
 	for name := range known {
-		if d := distance(word, name); d < least || d == least && name < best {
+		if d := distance(text, name); d < least || d == least && name < best {
 			best, least = name, d
 		}
 	}
 	return best, least
 }
 
-// distance is how many letters must change to make b of a (Levenshtein).
+// distance is the Levenshtein distance of a and b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

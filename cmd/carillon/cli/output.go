@@ -16,26 +16,26 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// page is what a person reads: lines and tables, in colours if they are wanted.
+// page is text output: lines and tables, optionally in colours.
 type page struct {
 	strings.Builder
 	colour bool
 	now    time.Time
 }
 
-// view is an answer in all its forms.
+// view is a response in all output formats.
 type view struct {
 	raw   []byte      // JSON, as the API has it
 	names []string    // for -o name
-	text  func(*page) // for people; nil = nothing to say
+	text  func(*page) // for terminals; nil = nothing
 }
 
 func (a *asker) newPage() *page {
 	return &page{colour: a.Terminal(a.out) && a.Getenv(envNoColor) == "" && a.Getenv("TERM") != "dumb", now: a.Now()}
 }
 
-// say prints a view in the form that was asked for.
-func (a *asker) say(v view) error {
+// show prints a view in the format of -o.
+func (a *asker) show(v view) error {
 	text, err := a.form(v)
 	if err != nil || a.quiet {
 		return err
@@ -44,13 +44,13 @@ func (a *asker) say(v view) error {
 	return err
 }
 
-// form is a view in the form that was asked for.
+// form formats a view as -o wants it.
 func (a *asker) form(v view) (string, error) {
 	switch a.format {
 	case "json":
 		var b bytes.Buffer
 		if err := json.Indent(&b, v.raw, "", "  "); err != nil {
-			return "", fmt.Errorf("the server's answer is not JSON: %w", err)
+			return "", fmt.Errorf("the server's response is not JSON: %w", err)
 		}
 		return strings.TrimRight(b.String(), "\n") + "\n", nil
 	case "yaml":
@@ -68,23 +68,23 @@ func (a *asker) form(v view) (string, error) {
 	return p.String(), nil
 }
 
-// remark tells a person something beside the output.
+// remark prints a hint to the error output.
 func (a *asker) remark(format string, args ...any) {
 	if !a.quiet {
 		fmt.Fprintf(a.errs, format+"\n", args...)
 	}
 }
 
-// human says that the output is for a person, and not one document for a program.
+// human reports whether the output is text, not one document for a program.
 func (a *asker) human() bool { return a.format == "" && !a.quiet }
 
-// toYAML is JSON as YAML, in its own order.
+// toYAML converts JSON to YAML and keeps its order.
 func toYAML(raw []byte) (string, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	node, err := yamlNode(d)
 	if err != nil {
-		return "", fmt.Errorf("the server's answer is not JSON: %w", err)
+		return "", fmt.Errorf("the server's response is not JSON: %w", err)
 	}
 	var b strings.Builder
 	e := yaml.NewEncoder(&b)
@@ -95,7 +95,7 @@ func toYAML(raw []byte) (string, error) {
 	return b.String(), e.Close()
 }
 
-// yamlNode reads the next value. JSON is nearly YAML, but not in its escapes, so it is read as what it is.
+// yamlNode reads the next value. It uses a JSON decoder, since YAML has other escapes.
 func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 	t, err := d.Token()
 	if err != nil {
@@ -134,7 +134,7 @@ func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
 }
 
-// The colours that states and warnings have.
+// Colours of states and warnings.
 const (
 	red    = "31"
 	green  = "32"
@@ -151,7 +151,7 @@ var stateColours = map[string]string{
 	"ERROR": red, "WARN": yellow, "DEBUG": faint,
 }
 
-// paint is text in a colour, if colours are wanted.
+// paint colours text, if the page has colours.
 func (p *page) paint(colour, text string) string {
 	if !p.colour || colour == "" || text == "" {
 		return text
@@ -159,8 +159,8 @@ func (p *page) paint(colour, text string) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// state is a word in its own colour.
-func (p *page) state(word string) string { return p.paint(stateColours[word], word) }
+// state colours the name of a state.
+func (p *page) state(name string) string { return p.paint(stateColours[name], name) }
 
 func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
@@ -208,7 +208,7 @@ func (p *page) columns(rows [][]string, indent string) {
 	}
 }
 
-// width is how many places a cell takes, without its colours.
+// width is the width of a cell without its colours.
 func width(cell string) int {
 	n, escaped := 0, false
 	for _, r := range cell {
@@ -224,7 +224,7 @@ func width(cell string) int {
 	return n
 }
 
-// clean is a text of somebody else as it may be shown: what steers a terminal is taken out, and it is one line.
+// clean removes control characters and line breaks from a text that a user or a job wrote.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -237,7 +237,7 @@ func clean(text string) string {
 	}, text)
 }
 
-// longest is how long a text in a table may be; all of it is shown where one thing is shown.
+// longest bounds texts in tables; pages of one resource show all.
 const longest = 60
 
 // short is the beginning of a text.
@@ -249,7 +249,7 @@ func short(text string) string {
 	return text
 }
 
-// or is the first text that says something.
+// or returns the first text that is not empty.
 func or(texts ...string) string {
 	for _, t := range texts {
 		if t != "" {
@@ -259,9 +259,9 @@ func or(texts ...string) string {
 	return ""
 }
 
-func yes(b bool, word string) string {
+func yes(b bool, text string) string {
 	if b {
-		return word
+		return text
 	}
 	return ""
 }

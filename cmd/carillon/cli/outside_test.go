@@ -48,7 +48,7 @@ func TestS0_07DrainFromEachSide(t *testing.T) {
 		out, _ := carillon("workers", "list", "-o", "json")
 		return strings.Contains(out, `"drained": true`)
 	}
-	until(t, "its worker has been heard of", func() bool {
+	until(t, "its worker is online", func() bool {
 		out, _ := carillon("workers", "list", "-o", "name")
 		return strings.Contains(out, "till")
 	})
@@ -99,7 +99,7 @@ func TestS0_07DrainFromEachSide(t *testing.T) {
 	}
 }
 
-// Whether new jobs wait to be started is a setting of all sides, by one word.
+// Whether new jobs start disabled is one setting with the same values in CLI, API and page.
 func TestS0_12NewJobsFromEachSide(t *testing.T) {
 	h := open(t)
 	is := func(side, how string) {
@@ -108,11 +108,11 @@ func TestS0_12NewJobsFromEachSide(t *testing.T) {
 			t.Errorf("%s: %d %s", side, code, out)
 		}
 		if _, page := h.send(t, "GET", "/settings", "", ""); !strings.Contains(page, `<option value="`+how+`" selected>`) {
-			t.Errorf("%s: the page does not say %s", side, how)
+			t.Errorf("%s: the page does not show %s", side, how)
 		}
 	}
 	is("at first", "enabled")
-	if out, errs, code := (call{env: h.env()}).run("settings", "set", "--new-jobs", "disabled"); code != 0 || !strings.Contains(out, "disabled until somebody starts them") {
+	if out, errs, code := (call{env: h.env()}).run("settings", "set", "--new-jobs", "disabled"); code != 0 || !strings.Contains(out, "disabled until they are enabled") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	is("command line", "disabled")
@@ -129,13 +129,13 @@ func TestS0_12NewJobsFromEachSide(t *testing.T) {
 		"API":  func() (int, string) { return h.send(t, "PATCH", "/api/v1/settings", asJSON, `{"newJobs":"perhaps"}`) },
 	} {
 		if status, _ := refused(); status != 422 {
-			t.Errorf("%s: a word that is none is answered with %d", side, status)
+			t.Errorf("%s: an invalid value gets status %d", side, status)
 		}
 	}
 	if out, errs, code := (call{env: h.env()}).run("settings", "set", "--new-jobs", "perhaps"); code != 2 {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	// A job that comes now waits until somebody starts it; from then on it runs.
+	// A job that is registered now does not run until it is enabled.
 	const file = "jobs: [{key: shop.sweep, kind: triggered, app: shop}]"
 	if out, errs, code := (call{env: h.env(), in: file}).run("apply", "-f", "-"); code != 0 {
 		t.Fatal(code, out, errs)

@@ -17,13 +17,13 @@ import (
 )
 
 func (a *asker) runsCommand() *cobra.Command {
-	c := group("runs", "Look at runs, cancel them, follow their logs", lines("carillon runs list --state Terminated", "carillon runs follow demo.report"),
+	c := group("runs", "Manage runs", lines("carillon runs list --state Terminated", "carillon runs follow demo.report"),
 		a.runsList(), a.runsShow(), a.runsCancel(), a.runsAgain(), a.runsLog(), a.runsFollow(), a.runsWait(), a.runsTree())
 	c.Aliases = []string{"run"}
 	return c
 }
 
-// states are the states of a run by name, in any case.
+// states are the names of a run's states.
 var states = func() []string {
 	var names []string
 	for _, s := range kernel.States() {
@@ -32,7 +32,7 @@ var states = func() []string {
 	return names
 }()
 
-// stateOf is a state as the API spells it.
+// stateOf returns a state's name in the API's case.
 func stateOf(text string) (string, error) {
 	for _, s := range states {
 		if strings.EqualFold(s, text) {
@@ -42,18 +42,18 @@ func stateOf(text string) (string, error) {
 	if text == "" {
 		return "", nil
 	}
-	return "", kernel.Invalid("--state %.40q is none of %s", text, strings.Join(states, ", "))
+	return "", kernel.Invalid("invalid --state %.40q: want one of %s", text, strings.Join(states, ", "))
 }
 
 func (a *asker) runsList() *cobra.Command {
 	var job, state, worker, origin, code, parent, since, cursor string
 	var limit int
 	var every watch
-	c := &cobra.Command{Use: "list", Short: "List runs: those that live, newest first, then those that ended, last ended first", Args: none,
+	c := &cobra.Command{Use: "list", Short: "List live runs, then finished ones, newest first", Args: none,
 		Example: lines("carillon runs list", "carillon runs list --job demo.flaky --state terminated --since 24h", "carillon runs list -o name -n 1000", "carillon runs list --watch"),
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			if limit < 1 {
-				return kernel.Invalid("-n is %d, it must be at least 1", limit)
+				return kernel.Invalid("invalid -n %d: want at least 1", limit)
 			}
 			state, err := stateOf(state)
 			if err != nil {
@@ -92,19 +92,19 @@ func (a *asker) runsList() *cobra.Command {
 			})
 		})}
 	f := c.Flags()
-	f.StringVar(&job, "job", "", "only of this job")
-	f.StringVar(&state, "state", "", "only in this state, such as Processing or Terminated")
-	f.StringVar(&worker, "worker", "", "only on this worker")
-	f.StringVar(&code, "code", "", "only those whose last attempt failed with this code")
-	f.StringVar(&origin, "origin", "", "only of this origin: cron, misfire, code, api, person, retry, parent or backfill")
-	f.StringVar(&parent, "parent", "", "only those that came of this run")
-	f.StringVar(&since, "since", "", "only those made within this time, such as 24h or 7d")
-	f.StringVar(&cursor, "cursor", "", "go on where an earlier list ended")
+	f.StringVar(&job, "job", "", "only runs of this job")
+	f.StringVar(&state, "state", "", "only runs in this state, such as Processing or Terminated")
+	f.StringVar(&worker, "worker", "", "only runs on this worker")
+	f.StringVar(&code, "code", "", "only runs whose last attempt failed with this code")
+	f.StringVar(&origin, "origin", "", "only runs of this origin: cron, misfire, code, api, person, retry, parent or backfill")
+	f.StringVar(&parent, "parent", "", "only children of this run")
+	f.StringVar(&since, "since", "", "only runs created within this time, such as 24h or 7d")
+	f.StringVar(&cursor, "cursor", "", "continue an earlier list")
 	f.IntVarP(&limit, "limit", "n", 20, "how many at most")
 	complete(c, "job", a.completeKeys)
-	complete(c, "state", words(states...))
+	complete(c, "state", choices(states...))
 	complete(c, "worker", a.completeWorkers)
-	complete(c, "origin", words("cron", "misfire", "code", "person", "api", "retry", "parent", "backfill"))
+	complete(c, "origin", choices("cron", "misfire", "code", "person", "api", "retry", "parent", "backfill"))
 	every.addFlag(c)
 	return c
 }
@@ -118,19 +118,19 @@ func runTable(p *page, runs []api.Run, all many, watching bool) {
 			r := &runs[i]
 			rows = append(rows, []string{r.ID, string(r.Job), p.state(r.State), attempts(r), or(p.ago(whenOf(r)), "-"), lasted(p, r), r.Origin, or(runRemark(r), "-")})
 		}
-		p.table([]string{"RUN", "JOB", "STATE", "TRIES", "WHEN", "TOOK", "ORIGIN", "REMARK"}, rows)
+		p.table([]string{"RUN", "JOB", "STATE", "ATTEMPTS", "WHEN", "TOOK", "ORIGIN", "REMARK"}, rows)
 	}
 	if watching {
 		return
 	}
 	if all.Searched != nil {
-		p.line("%s", p.paint(faint, "looked back to "+p.moment(all.Searched)+"; go on with --cursor "+all.next()))
+		p.line("%s", p.paint(faint, "searched back to "+p.moment(all.Searched)+"; continue with --cursor "+all.next()))
 	} else if all.next() != "" {
-		p.line("%s", p.paint(faint, "there are more: say -n with a larger number, or --cursor "+all.next()))
+		p.line("%s", p.paint(faint, "there are more: use a larger -n, or --cursor "+all.next()))
 	}
 }
 
-// attempts is how many attempts there were, of how many there may be.
+// attempts formats the number of attempts and its maximum.
 func attempts(r *api.Run) string {
 	if r.Retries == 0 {
 		return strconv.Itoa(int(r.Attempt))
@@ -138,7 +138,7 @@ func attempts(r *api.Run) string {
 	return strconv.Itoa(int(r.Attempt)) + "/" + strconv.Itoa(r.Retries+1)
 }
 
-// whenOf is the time that says most about a run as it stands.
+// whenOf returns the time that matters most in a run's state.
 func whenOf(r *api.Run) *time.Time {
 	switch {
 	case r.Ended != nil:
@@ -153,13 +153,13 @@ func whenOf(r *api.Run) *time.Time {
 	return r.Created
 }
 
-// lasted is how long a run has taken so far.
+// lasted returns how long a run has taken so far.
 func lasted(p *page, r *api.Run) string {
 	if r.Started == nil {
 		return "-"
 	}
 	begun, end := *r.Started, p.now
-	for _, m := range r.Moves { // of its first attempt, where that is known
+	for _, m := range r.Moves { // from its first attempt, if that is known
 		if m.State == jobs.Processing.String() {
 			begun = m.At
 			break
@@ -171,11 +171,11 @@ func lasted(p *page, r *api.Run) string {
 	return span(end.Sub(begun))
 }
 
-// runRemark is what else there is to say of a run on one line.
+// runRemark returns the remark of a run in a list.
 func runRemark(r *api.Run) string {
 	switch {
 	case r.Stuck:
-		return "stuck: told to stop, and has not"
+		return "stuck: cancelled, but the handler has not returned"
 	case r.Progress != nil:
 		return progressText(r.Progress)
 	case r.Error != "":
@@ -199,25 +199,25 @@ func progressText(p *api.Progress) string {
 	return text
 }
 
-// runID checks that a word can be a run, before anything is asked.
+// runID checks the form of a run's ID, before a request.
 func runID(text string) (string, error) {
 	id, err := jobs.ParseID(text)
 	if err != nil {
-		return "", kernel.Invalid("%.60q is not the ID of a run; carillon runs list -o name shows them", text)
+		return "", kernel.Invalid("invalid run ID %.60q: see carillon runs list -o name", text)
 	}
 	return id.String(), nil
 }
 
-// someRun is a run by its ID, or the latest of a job by the job's key.
-func (a *asker) someRun(ctx context.Context, word string) (string, error) {
-	if id, err := jobs.ParseID(word); err == nil {
+// someRun returns the ID of a run, given its ID or the key of a job, whose latest run is meant.
+func (a *asker) someRun(ctx context.Context, name string) (string, error) {
+	if id, err := jobs.ParseID(name); err == nil {
 		return id.String(), nil
 	}
-	key := jobs.Key(word)
+	key := jobs.Key(name)
 	if err := key.Check(); err != nil {
-		return "", kernel.Invalid("%.60q is neither the ID of a run nor the key of a job", word)
+		return "", kernel.Invalid("%.60q is neither the ID of a run nor the key of a job", name)
 	}
-	got, err := a.link.get(ctx, "/runs", url.Values{"job": {word}, "limit": {"1"}})
+	got, err := a.link.get(ctx, "/runs", url.Values{"job": {name}, "limit": {"1"}})
 	if err != nil {
 		return "", err
 	}
@@ -226,10 +226,10 @@ func (a *asker) someRun(ctx context.Context, word string) (string, error) {
 		return "", err
 	}
 	if len(all.Items) == 0 {
-		if _, _, err := a.job(ctx, word); err != nil { // it says what was meant
+		if _, _, err := a.job(ctx, name); err != nil { // the error suggests a key
 			return "", err
 		}
-		return "", kernel.Refuse(jobs.NotFound, "%s has no runs", word)
+		return "", kernel.Refuse(jobs.NotFound, "%s has no runs", name)
 	}
 	return all.Items[0].ID, nil
 }
@@ -280,8 +280,8 @@ func runPage(p *page, r *api.Run) {
 	if r.Progress != nil {
 		progress = progressText(r.Progress)
 	}
-	p.facts("run", r.ID, "job", string(r.Job), "state", state, "stuck", p.paint(red, yes(r.Stuck, "its handler was told to stop and has not returned")),
-		"lingering", p.paint(yellow, yes(r.Lingering && !r.Stuck, "over, but its handler has not returned yet")), "origin", strings.TrimSpace(r.Origin+" "+clean(r.Actor)),
+	p.facts("run", r.ID, "job", string(r.Job), "state", state, "stuck", p.paint(red, yes(r.Stuck, "cancelled, but the handler has not returned")),
+		"lingering", p.paint(yellow, yes(r.Lingering && !r.Stuck, "final, but the handler has not returned yet")), "origin", strings.TrimSpace(r.Origin+" "+clean(r.Actor)),
 		"parent", r.Parent, "unique", clean(r.Unique), "priority", strconv.Itoa(r.Priority), "attempts", attempts(r), "worker", clean(r.Worker), "waits for", clean(r.Waits),
 		"due", p.moment(r.Due), "created", p.moment(r.Created), "started", p.moment(r.Started), "ended", p.moment(r.Ended), "retry at", p.moment(r.RetryAt),
 		"times out", p.moment(r.Deadline), "took", yes(r.Started != nil, lasted(p, r)), "progress", progress, "args", args, "result", compact(r.Result), "error", p.paint(red, clean(r.Error)))
@@ -297,17 +297,17 @@ func movesTable(p *page, moves []api.Move) {
 	for _, m := range moves {
 		rows = append(rows, []string{m.At.Local().Format("15:04:05.000"), p.state(m.State), or(m.Cause, "-"), strconv.Itoa(int(m.Attempt)), or(clean(m.By), "-"), or(clean(m.Text), "-")})
 	}
-	p.table([]string{"AT", "STATE", "CAUSE", "TRY", "BY", "TEXT"}, rows)
+	p.table([]string{"AT", "STATE", "CAUSE", "ATTEMPT", "BY", "TEXT"}, rows)
 }
 
 func (a *asker) runsCancel() *cobra.Command {
 	var reason string
-	c := &cobra.Command{Use: "cancel <run>...", Short: "Stop runs", Args: counted("the ID of a run", 1, 1000),
-		Long:    "Stop runs. A run that a worker has is Cancelled at once, and its handler is told to stop. All of those that are named are tried.",
+	c := &cobra.Command{Use: "cancel <run>...", Short: "Cancel runs", Args: counted("the ID of a run", 1, 1000),
+		Long:    "Cancel runs. A run on a worker becomes Cancelled at once, and the context of its handler ends. One failure does not stop the others.",
 		Example: lines("carillon runs cancel 0193a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b --reason 'wrong customer'", "carillon runs list --job demo.relay --state scheduled -o name | xargs carillon runs cancel"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
-			for _, word := range args {
-				if _, err := runID(word); err != nil {
+			for _, id := range args {
+				if _, err := runID(id); err != nil {
 					return err
 				}
 			}
@@ -321,8 +321,8 @@ func (a *asker) runsCancel() *cobra.Command {
 				if err == nil {
 					var r api.Run
 					if err = got.into(&r); err == nil {
-						err = a.say(runView(&r, got.raw, func(p *page) {
-							p.line("run %s of %s: %s%s", r.ID, r.Job, p.state(r.State), yes(r.Lingering, ", its handler has been told to stop"))
+						err = a.show(runView(&r, got.raw, func(p *page) {
+							p.line("run %s of %s: %s%s", r.ID, r.Job, p.state(r.State), yes(r.Lingering, ", its handler is being stopped"))
 						}))
 					}
 				}
@@ -330,6 +330,6 @@ func (a *asker) runsCancel() *cobra.Command {
 			}
 			return errors.Join(errs...)
 		}), ValidArgsFunction: a.completeRuns(false)}
-	c.Flags().StringVar(&reason, "reason", "", "why; kept with the runs")
+	c.Flags().StringVar(&reason, "reason", "", "reason, recorded with the runs")
 	return c
 }

@@ -90,7 +90,7 @@ type call struct {
 	now      func() time.Time // nil = time.Now
 }
 
-// run calls the program and says what it printed and how it ended.
+// run calls the program and returns its output and exit code.
 func (c call) run(args ...string) (out, errs string, code int) {
 	var o, e bytes.Buffer
 	code = c.into(&o, &e, args...)
@@ -116,7 +116,7 @@ func (c call) into(out, errs *bytes.Buffer, args ...string) int {
 func rootOf(c cli.Config) *cobra.Command {
 	root := &cobra.Command{Use: "carillon", SilenceErrors: true, SilenceUsage: true}
 	verbs, others := cli.Commands(c)
-	for _, v := range verbs { // a slow machine is not what is tried; whoever tries it says the flag
+	for _, v := range verbs { // slow machines must not fail tests; a test of the timeout sets the flag itself
 		_ = v.PersistentFlags().Lookup("request-timeout").Value.Set("3m")
 	}
 	root.AddCommand(append(verbs, others...)...)
@@ -125,8 +125,9 @@ func rootOf(c cli.Config) *cobra.Command {
 
 func (h *house) env() map[string]string { return map[string]string{"CARILLON_SERVER": h.url} }
 
-// TestScripts holds the program to testdata/*.txt: commands, what they print (lines with ! go to the error output) and
-// their exit codes. "% until <run1> is Processing" and "% until till is idle" wait for that; "% as <token1>" comes in with a token from then on, the first of them an admin's. An empty line that is printed is a dot. What differs from time to time stands in <>; runs are numbered as they come.
+// TestScripts runs testdata/*.txt: commands, their output (! marks the error output) and exit codes.
+// "% until <run1> is Processing" and "% until till is idle" wait; "% as <token1>" authenticates with a token from then
+// on (the first is an admin's). A dot is an empty line. Values that vary are in <>; runs are numbered in order.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -179,9 +180,9 @@ func play(t *testing.T, script string) string {
 			b.WriteString(line)
 			token = s.back(strings.TrimSpace(name))
 		}
-		if wish, is := strings.CutPrefix(line, "% until "); is {
+		if triggerFlags, is := strings.CutPrefix(line, "% until "); is {
 			b.WriteString(line)
-			run, state, _ := strings.Cut(strings.TrimSpace(s.back(wish)), " is ")
+			run, state, _ := strings.Cut(strings.TrimSpace(s.back(triggerFlags)), " is ")
 			until(t, line, func() bool {
 				if state == "idle" { // a worker counts a run a moment longer than the run lasts
 					out, _, _ := call{env: h.env()}.run("workers", "list", "-o", "json")
@@ -216,26 +217,26 @@ func play(t *testing.T, script string) string {
 	return b.String()
 }
 
-// empty marks a word that was in quotes, and may be of no letters.
+// empty marks an argument that was in quotes, and may be empty.
 const empty = "\x00"
 
 // split is a command line as a shell would split it, with single quotes.
-func split(line string) (words []string) {
+func split(line string) (args []string) {
 	for i, part := range strings.Split(line, "'") {
 		if i%2 == 1 {
-			words[len(words)-1] += strings.ReplaceAll(part, "<newline>", "\n") + empty
+			args[len(args)-1] += strings.ReplaceAll(part, "<newline>", "\n") + empty
 			continue
 		}
-		for j, word := range strings.Split(part, " ") {
+		for j, piece := range strings.Split(part, " ") {
 			if j > 0 || i == 0 {
-				words = append(words, word)
+				args = append(args, piece)
 			} else {
-				words[len(words)-1] += word
+				args[len(args)-1] += piece
 			}
 		}
 	}
 	var all []string
-	for _, w := range words {
+	for _, w := range args {
 		if w != "" {
 			all = append(all, strings.ReplaceAll(w, empty, ""))
 		}
@@ -257,7 +258,7 @@ var (
 		re *regexp.Regexp
 		by string
 	}{
-		{regexp.MustCompile(`runs that are over take +.*`), "runs that are over take  <kept>"}, // measured now and then
+		{regexp.MustCompile(`finished runs take +.*`), "finished runs take  <kept>"}, // measured now and then
 		{regexp.MustCompile(`(?s)"kept": \{.*?\n  \}`), `"kept": <kept>`},
 		{regexp.MustCompile(`2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "<time>"},
 		{regexp.MustCompile(`\w{3} 2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d\d:\d\d`), "<time>"},
@@ -268,7 +269,7 @@ var (
 		{regexp.MustCompile(`(?m)(^|  |\(|, )now(\)|  |:|$)`), "$1<when>$2"},
 		{regexp.MustCompile(`<?\b\d[\d.]*ms\b`), "<d>"},
 		{regexp.MustCompile(`\b[01]\.\ds\b`), "<d>"},
-		// On a slow machine more than a moment: how long a worker is up, what a run took in words, in a field and in a list, and
+		// On a slow machine more than a moment: how long a worker is up, what a run took in text, in a field and in a list, and
 		// how late runs began.
 		{regexp.MustCompile(`(\d/any +)\d[\d.hms]*`), "${1}<d>"},
 		{regexp.MustCompile(`\b([A-Z]\w+ after )\d[\d.hms]*`), "${1}<d>"},

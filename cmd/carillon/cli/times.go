@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
-// span is a length of time as a person would say it: the two largest units of it, or one of a long time.
+// span formats a duration by its two largest units, or one if it is long.
 func span(d time.Duration) string {
 	d = max(d, -d)
 	switch {
@@ -42,7 +42,7 @@ func units(a int, of string, b int, small string) string {
 	return fmt.Sprintf("%d%s%d%s", a, of, b, small)
 }
 
-// ago says when t is, as seen from now.
+// ago formats t relative to now.
 func (p *page) ago(t *time.Time) string {
 	if t == nil || t.IsZero() {
 		return ""
@@ -57,7 +57,7 @@ func (p *page) ago(t *time.Time) string {
 	return "in " + span(d)
 }
 
-// moment is a time in full, and when that is.
+// moment formats a time in full and relative to now.
 func (p *page) moment(t *time.Time) string {
 	if t == nil || t.IsZero() {
 		return ""
@@ -65,7 +65,7 @@ func (p *page) moment(t *time.Time) string {
 	return fmt.Sprintf("%s (%s)", t.Local().Format("Mon 2006-01-02 15:04:05 -07:00"), p.ago(t))
 }
 
-// in is a time in the time zone of a job, whatever zones this machine knows, and what is odd about it there.
+// in formats a time in a job's time zone, with a remark on clock changes. It does not need the machine's zone data.
 func in(t time.Time, j *api.Job) string {
 	spec := schedule.Spec{Expr: value(j.Schedule), Zone: value(j.Zone), Anchor: j.Created, Key: "default/" + string(j.Key)}
 	err := errors.Join(spec.Gap.UnmarshalText([]byte(value(j.Gap))), spec.Overlap.UnmarshalText([]byte(value(j.Twice))))
@@ -80,7 +80,7 @@ func in(t time.Time, j *api.Job) string {
 	return text
 }
 
-// value is what a field says, or nothing.
+// value returns what p points to, or the zero value.
 func value[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
@@ -93,14 +93,14 @@ var (
 	clockTime = regexp.MustCompile(`^([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?$`)
 )
 
-// A moment can be said in many ways; all of them are in help.
+// momentHelp lists the forms of a future time.
 const momentHelp = "2h, 3d, 18:00, tomorrow, monday, 'monday 09:30', 2026-12-01, '2026-12-01 09:00' (all in local time), or RFC 3339"
 
-// readMoment reads a time ahead, as people say it. A day without a time of day begins at midnight; the name of a day
-// is the next one that is not today.
+// readMoment parses a future time. A day without a time of day begins at midnight; the name of a weekday is its next
+// one after today.
 func readMoment(flag, text string, now time.Time) (time.Time, error) {
 	wrong := func() (time.Time, error) {
-		return time.Time{}, kernel.Invalid("%s %.40q is no time: give %s", flag, text, momentHelp)
+		return time.Time{}, kernel.Invalid("invalid %s %.40q: want %s", flag, text, momentHelp)
 	}
 	t, ok := momentOf(strings.Join(strings.Fields(text), " "), now)
 	if !ok {
@@ -123,7 +123,7 @@ func momentOf(text string, now time.Time) (t time.Time, ok bool) {
 		}
 		return now.AddDate(0, 0, n), n > 0
 	}
-	// Strict: time.Parse forgives much.
+	// Strict: time.Parse accepts too much.
 	if t.UnmarshalText([]byte(text)) == nil {
 		return t, true
 	}
@@ -158,7 +158,7 @@ func momentOf(text string, now time.Time) (t time.Time, ok bool) {
 	return t, false
 }
 
-// at is a time of day, so many days after the day of t.
+// at returns a time of day, days after the day of t.
 func at(t time.Time, days int, clock string) time.Time {
 	m := clockTime.FindStringSubmatch(clock)
 	hour, _ := strconv.Atoi(m[1])
@@ -167,7 +167,7 @@ func at(t time.Time, days int, clock string) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day()+days, hour, minute, second, 0, t.Location())
 }
 
-// readSpan reads a length of time, with days and weeks of 24 hours.
+// readSpan parses a duration; a day has 24 hours, a week 7 days.
 func readSpan(flag, text string) (time.Duration, error) {
 	if m := daysAhead.FindStringSubmatch(strings.ToLower(text)); m != nil {
 		n, _ := strconv.Atoi(m[1])
@@ -178,7 +178,7 @@ func readSpan(flag, text string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		return 0, kernel.Invalid("%s %.40q is not a length of time such as 90s, 1h30m or 7d", flag, text)
+		return 0, kernel.Invalid("invalid %s %.40q: want a duration such as 90s, 1h30m or 7d", flag, text)
 	}
 	return d, nil
 }

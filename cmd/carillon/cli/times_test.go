@@ -69,24 +69,24 @@ func TestSpans(t *testing.T) {
 		{time.Hour, "1h"}, {25*time.Hour + 5*time.Minute, "1d1h"}, {30 * 24 * time.Hour, "30d"},
 	} {
 		if got := span(c.d); got != c.want {
-			t.Errorf("%v is said as %s, want %s", c.d, got, c.want)
+			t.Errorf("%v is formatted as %s, want %s", c.d, got, c.want)
 		}
 	}
 }
 
-// Columns stand under each other, with colours and without.
+// Columns are aligned, with colours and without.
 func TestTable(t *testing.T) {
 	rows := func(p *page) [][]string {
 		return [][]string{{"läuten", p.state("Succeeded"), "ok"}, {"a", p.state("Failed"), "a longer one at the end"}}
 	}
 	p := &page{}
-	p.table([]string{"KEY", "STATE", "SAYS"}, rows(p))
-	want := "KEY     STATE      SAYS\nläuten  Succeeded  ok\na       Failed     a longer one at the end\n"
+	p.table([]string{"KEY", "STATE", "TEXT"}, rows(p))
+	want := "KEY     STATE      TEXT\nläuten  Succeeded  ok\na       Failed     a longer one at the end\n"
 	if p.String() != want {
 		t.Errorf("got\n%swant\n%s", p, want)
 	}
 	p = &page{colour: true}
-	p.table([]string{"KEY", "STATE", "SAYS"}, rows(p))
+	p.table([]string{"KEY", "STATE", "TEXT"}, rows(p))
 	plain := strings.NewReplacer("\x1b[1m", "", "\x1b[32m", "", "\x1b[33m", "", "\x1b[0m", "").Replace(p.String())
 	if plain != want || !strings.Contains(p.String(), "\x1b[32mSucceeded\x1b[0m") {
 		t.Errorf("got\n%q", p)

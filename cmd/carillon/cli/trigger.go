@@ -15,48 +15,48 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// wish is how a run should be, as it was typed.
-type wish struct {
-	args, argsFile             string
-	in, at                     string
-	unique, uniqueFor          string
-	priority, retries          int
-	timeout, startWithin       string
-	reason, idempotency, pin   string
-	wait                       waiting
-	priorityGiven, retriesSaid bool
+// triggerFlags are the flags of trigger.
+type triggerFlags struct {
+	args, argsFile              string
+	in, at                      string
+	unique, uniqueFor           string
+	priority, retries           int
+	timeout, startWithin        string
+	reason, idempotency, pin    string
+	wait                        waiting
+	priorityGiven, retriesGiven bool
 }
 
 func (a *asker) triggerCommand() *cobra.Command {
-	var w wish
+	var w triggerFlags
 	c := &cobra.Command{Use: "trigger <key>", Short: "Start a run of a job", Args: one("the key of a job"),
-		Long: "Start a run of a job, now or later. The run is made once, however often the request has to be sent: it has a key of its\n" +
-			"own, which --idempotency-key replaces. With --wait or --follow the exit code is that of the run: 0 succeeded, 10 failed,\n" +
-			"11 cancelled, 12 skipped, 124 --wait-timeout is over.\n\nA time for --at is " + momentHelp + ".",
+		Long: "Start a run of a job, now or later. The request is idempotent: it has a random key, or the one of --idempotency-key. With\n" +
+			"--wait or --follow the exit code is that of the run: 0 succeeded, 10 failed, 11 cancelled, 12 skipped,\n" +
+			"124 --wait-timeout expired.\n\nA time for --at is " + momentHelp + ".",
 		Example: lines("carillon jobs trigger demo.greet --args '{\"name\":\"Ann\"}' --follow", "carillon jobs trigger demo.greet --args-file greeting.json --in 30m",
 			"echo '{\"name\":\"Ann\"}' | carillon jobs trigger demo.greet --args - --wait -o json", "carillon jobs trigger demo.greet --at 2026-11-30T09:00:00+01:00 --unique ann"),
 		ValidArgsFunction: a.completeKeys}
 	f := c.Flags()
-	f.StringVar(&w.args, "args", "", "arguments, a JSON object; - reads them from the input")
+	f.StringVar(&w.args, "args", "", "arguments, a JSON object; - reads standard input")
 	f.StringVar(&w.argsFile, "args-file", "", "file with the arguments")
-	f.StringVar(&w.in, "in", "", "how long from now, such as 30m")
-	f.StringVar(&w.at, "at", "", "when, such as 18:00 or 2026-11-30T09:00:00+01:00")
-	f.StringVar(&w.unique, "unique", "", "a key that at most one run of the job holds that is not over; a second is answered by the first")
-	f.StringVar(&w.uniqueFor, "unique-for", "", "how long the key holds instead, such as 24h")
-	f.IntVar(&w.priority, "priority", 0, "-100 to 100; higher goes first")
+	f.StringVar(&w.in, "in", "", "delay, such as 30m")
+	f.StringVar(&w.at, "at", "", "due time, such as 18:00 or 2026-11-30T09:00:00+01:00")
+	f.StringVar(&w.unique, "unique", "", "unique key: at most one live run of the job has it; a second request returns the first run")
+	f.StringVar(&w.uniqueFor, "unique-for", "", "hold the unique key for this long instead, such as 24h")
+	f.IntVar(&w.priority, "priority", 0, "-100 to 100; higher runs first")
 	f.IntVar(&w.retries, "retries", 0, "attempts after the first")
-	f.StringVar(&w.timeout, "timeout", "", "of one attempt, such as 5m")
-	f.StringVar(&w.startWithin, "start-within", "", "skipped if it has not started by then")
-	f.StringVar(&w.pin, "pin", "", "the worker that is to run it, whatever the job's route is")
-	f.StringVar(&w.reason, "reason", "", "why; kept with the run")
-	f.StringVar(&w.idempotency, "idempotency-key", "", "the same key within 24 hours is answered by the run that it made (default: a new one)")
+	f.StringVar(&w.timeout, "timeout", "", "timeout of one attempt, such as 5m")
+	f.StringVar(&w.startWithin, "start-within", "", "skip the run if it has not started within this time")
+	f.StringVar(&w.pin, "pin", "", "worker that must run it, regardless of the job's route")
+	f.StringVar(&w.reason, "reason", "", "reason, recorded with the run")
+	f.StringVar(&w.idempotency, "idempotency-key", "", "key that makes the request idempotent for 24 hours (default: a new one)")
 	w.wait.addFlags(c)
 	c.RunE = a.does(func(ctx context.Context, args []string) error {
-		w.priorityGiven, w.retriesSaid = c.Flags().Changed("priority"), c.Flags().Changed("retries")
+		w.priorityGiven, w.retriesGiven = c.Flags().Changed("priority"), c.Flags().Changed("retries")
 		if err := w.wait.check(); err != nil {
 			return err
 		}
-		body, err := a.wishOf(w, c.Flags().Changed("args"))
+		body, err := a.triggerBody(w, c.Flags().Changed("args"))
 		if err != nil {
 			return err
 		}
@@ -72,16 +72,16 @@ func (a *asker) triggerCommand() *cobra.Command {
 	return c
 }
 
-// wishOf makes of what was typed what the API takes.
-func (a *asker) wishOf(w wish, argsGiven bool) (map[string]any, error) {
+// triggerBody returns the request body for the flags.
+func (a *asker) triggerBody(w triggerFlags, argsGiven bool) (map[string]any, error) {
 	body := map[string]any{}
 	text, from := []byte(w.args), "--args"
 	var err error
 	switch {
 	case w.in != "" && w.at != "":
-		return nil, kernel.Invalid("both --in and --at are given: say one of them")
+		return nil, kernel.Invalid("both --in and --at are given: use one of them")
 	case argsGiven && w.argsFile != "":
-		return nil, kernel.Invalid("both --args and --args-file are given: say one of them")
+		return nil, kernel.Invalid("both --args and --args-file are given: use one of them")
 	case w.args == "-":
 		text, err = io.ReadAll(io.LimitReader(a.in, 1<<20))
 		from = "the input"
@@ -130,20 +130,20 @@ func (a *asker) wishOf(w wish, argsGiven bool) (map[string]any, error) {
 	if w.priorityGiven {
 		body["priority"] = w.priority
 	}
-	if w.retriesSaid {
+	if w.retriesGiven {
 		body["retries"] = w.retries
 	}
 	return body, nil
 }
 
-// made shows a run that was asked for, and waits for it if that is wanted.
+// made shows a created run, and waits for it with --wait or --follow.
 func (a *asker) made(ctx context.Context, got answer, w waiting) error {
 	var run api.Run
 	if err := got.into(&run); err != nil {
 		return err
 	}
 	if run.Duplicate {
-		a.remark("it was there before: its key led to it")
+		a.remark("an earlier request with this key created the run")
 	}
 	if w.wanted() {
 		if a.human() {
@@ -151,7 +151,7 @@ func (a *asker) made(ctx context.Context, got answer, w waiting) error {
 		}
 		return a.await(ctx, run.ID, w)
 	}
-	return a.say(view{raw: got.raw, names: []string{run.ID}, text: func(p *page) {
+	return a.show(view{raw: got.raw, names: []string{run.ID}, text: func(p *page) {
 		when := p.state(run.State)
 		if run.State == jobs.Scheduled.String() {
 			when += " for " + p.moment(run.Due)
@@ -164,17 +164,17 @@ func (a *asker) made(ctx context.Context, got answer, w waiting) error {
 func (a *asker) runsAgain() *cobra.Command {
 	var args, idempotency string
 	var w waiting
-	c := &cobra.Command{Use: "again <run>", Short: "Run once more, as a new run", Args: one("the ID of a run that is over"),
+	c := &cobra.Command{Use: "again <run>", Short: "Run a finished run again, as a new run", Args: one("the ID of a finished run"),
 		Example:           lines("carillon runs again 0193a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b --wait", "carillon runs again 0193a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b --args '{\"name\":\"Bob\"}'"),
 		ValidArgsFunction: a.completeRuns(true)}
-	c.Flags().StringVar(&args, "args", "", "other arguments than it had, a JSON object")
-	c.Flags().StringVar(&idempotency, "idempotency-key", "", "the same key within 24 hours is answered by the run that it made (default: a new one)")
+	c.Flags().StringVar(&args, "args", "", "new arguments, a JSON object")
+	c.Flags().StringVar(&idempotency, "idempotency-key", "", "key that makes the request idempotent for 24 hours (default: a new one)")
 	w.addFlags(c)
-	c.RunE = a.does(func(ctx context.Context, words []string) error {
+	c.RunE = a.does(func(ctx context.Context, names []string) error {
 		if err := w.check(); err != nil {
 			return err
 		}
-		id, err := runID(words[0])
+		id, err := runID(names[0])
 		if err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func (a *asker) runsAgain() *cobra.Command {
 	return c
 }
 
-// waiting says whether to wait for a run, and how long.
+// waiting are the flags about waiting for a run.
 type waiting struct {
 	wait, follow bool
 	most         string
@@ -204,13 +204,13 @@ type waiting struct {
 }
 
 func (w *waiting) addFlags(c *cobra.Command) {
-	c.Flags().BoolVar(&w.wait, "wait", false, "wait until it is over; the exit code tells how it ended")
-	c.Flags().BoolVar(&w.follow, "follow", false, "wait, and print its log lines as they come")
+	c.Flags().BoolVar(&w.wait, "wait", false, "wait until the run is final; the exit code is that of the run")
+	c.Flags().BoolVar(&w.follow, "follow", false, "wait, and print the run's log")
 	w.addLimit(c)
 }
 
 func (w *waiting) addLimit(c *cobra.Command) {
-	c.Flags().StringVar(&w.most, "wait-timeout", "", "how long to wait at most, such as 5m (default: as long as it takes)")
+	c.Flags().StringVar(&w.most, "wait-timeout", "", "max time to wait, such as 5m (default: no limit)")
 }
 
 func (w *waiting) wanted() bool { return w.wait || w.follow }
@@ -220,10 +220,10 @@ func (w *waiting) check() (err error) {
 		return nil
 	}
 	if !w.wanted() {
-		return kernel.Invalid("--wait-timeout without --wait or --follow waits for nothing")
+		return kernel.Invalid("--wait-timeout needs --wait or --follow")
 	}
 	if w.limit, err = readSpan("--wait-timeout", w.most); err == nil && w.limit == 0 {
-		err = kernel.Invalid("--wait-timeout is 0: leave it out to wait as long as it takes")
+		err = kernel.Invalid("--wait-timeout is 0: omit it to wait without a limit")
 	}
 	return err
 }

@@ -13,8 +13,8 @@ import (
 )
 
 func (a *asker) jobsVersions() *cobra.Command {
-	c := &cobra.Command{Use: "versions <key>", Short: "List what held for a job, and who changed it", Args: one("the key of a job"),
-		Long:    "List what held for a job, newest first: what holds now, and the changes before it, with who made them and why.",
+	c := &cobra.Command{Use: "versions <key>", Short: "List a job's revisions", Args: one("the key of a job"),
+		Long:    "List a job's revisions, newest first, with their actors and reasons.",
 		Example: lines("carillon jobs versions demo.report", "carillon jobs versions demo.report -o json"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			got, err := a.link.get(ctx, jobPath(args[0])+"/versions", nil)
@@ -27,9 +27,9 @@ func (a *asker) jobsVersions() *cobra.Command {
 			if err := got.into(&list); err != nil {
 				return err
 			}
-			return a.say(view{raw: got.raw, text: func(p *page) {
+			return a.show(view{raw: got.raw, text: func(p *page) {
 				for _, v := range list.Items {
-					when := "before what is remembered"
+					when := "before the recorded history"
 					if v.From != nil {
 						when = p.moment(v.From)
 					}
@@ -41,7 +41,7 @@ func (a *asker) jobsVersions() *cobra.Command {
 						line += ": " + clean(v.Reason)
 					}
 					if v.Until == nil {
-						line += p.paint(green, "  (holds now)")
+						line += p.paint(green, "  (current)")
 					}
 					p.line("%s", line)
 					differencePage(p, v.Changed)
@@ -53,8 +53,8 @@ func (a *asker) jobsVersions() *cobra.Command {
 
 func (a *asker) jobsDiff() *cobra.Command {
 	var from, to uint64
-	c := &cobra.Command{Use: "diff <key>", Short: "Show what differs between two revisions of a job", Args: one("the key of a job"),
-		Long:    "Show what differs between two revisions of a job, with the next due times of each. Without --to: what holds now. See also: carillon diff, for files.",
+	c := &cobra.Command{Use: "diff <key>", Short: "Compare two revisions of a job", Args: one("the key of a job"),
+		Long:    "Compare two revisions of a job, with the next due times of each. Default of --to: the current one. For files: carillon diff.",
 		Example: lines("carillon jobs diff demo.report --from 2", "carillon jobs diff demo.report --from 2 --to 3"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			q := url.Values{}
@@ -72,9 +72,9 @@ func (a *asker) jobsDiff() *cobra.Command {
 			if err := got.into(&d); err != nil {
 				return err
 			}
-			return a.say(view{raw: got.raw, text: func(p *page) {
+			return a.show(view{raw: got.raw, text: func(p *page) {
 				if len(d.Differ) == 0 {
-					p.line("revisions %d and %d say the same", d.From.Revision, d.To.Revision)
+					p.line("revisions %d and %d are equal", d.From.Revision, d.To.Revision)
 					return
 				}
 				p.line("revision %d -> %d", d.From.Revision, d.To.Revision)
@@ -83,21 +83,21 @@ func (a *asker) jobsDiff() *cobra.Command {
 				p.line("%s", p.paint(faint, "next is   "+moments(d.NextThen)))
 			}})
 		}), ValidArgsFunction: a.completeKeys}
-	c.Flags().Uint64Var(&from, "from", 0, "a revision; 0 = what holds now")
-	c.Flags().Uint64Var(&to, "to", 0, "a revision; 0 = what holds now")
+	c.Flags().Uint64Var(&from, "from", 0, "a revision; 0 = the current one")
+	c.Flags().Uint64Var(&to, "to", 0, "a revision; 0 = the current one")
 	return c
 }
 
 func (a *asker) jobsRollback() *cobra.Command {
 	var reason string
-	c := &cobra.Command{Use: "rollback <key> <revision>", Short: "Go back to what people had set at an earlier revision", Args: counted("the key of a job and a revision", 2, 2),
-		Long: "Go back to what people had set at an earlier revision. Fields that nobody had set then follow the code, as it is now. It is a new\n" +
-			"revision of its own, so it can be taken back in the same way. carillon jobs versions <key> lists what there is.",
+	c := &cobra.Command{Use: "rollback <key> <revision>", Short: "Restore the edited fields of an earlier revision", Args: counted("the key of a job and a revision", 2, 2),
+		Long: "Restore the edited fields of an earlier revision. Fields that were not edited then follow the current code. This creates\n" +
+			"a new revision, which can be rolled back in the same way. List the revisions with carillon jobs versions <key>.",
 		Example: lines("carillon jobs rollback demo.report 2 --reason 'the new hours were wrong'"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			to, err := strconv.ParseUint(args[1], 10, 64)
 			if err != nil || to == 0 {
-				return kernel.Invalid("%.40q is not the number of a revision; carillon jobs versions %s lists them", args[1], args[0])
+				return kernel.Invalid("invalid revision %.40q: see carillon jobs versions %s", args[1], args[0])
 			}
 			before, got, err := a.job(ctx, args[0])
 			if err != nil {
@@ -111,23 +111,23 @@ func (a *asker) jobsRollback() *cobra.Command {
 			if err := got.into(&after); err != nil {
 				return err
 			}
-			return a.say(jobView(after, got.raw, func(p *page) {
+			return a.show(jobView(after, got.raw, func(p *page) {
 				if !differences(p, policyOf(before.Policy), policyOf(after.Policy)) {
-					p.line("nothing else holds than before")
+					p.line("no effective change")
 				}
 				nextLines(p, &after, after.Next)
 			}))
 		}), ValidArgsFunction: a.completeKeys}
-	c.Flags().StringVar(&reason, "reason", "", "why; kept with the change")
+	c.Flags().StringVar(&reason, "reason", "", "reason, recorded with the change")
 	return c
 }
 
 func (a *asker) jobsCreate() *cobra.Command {
 	var kind, app, reason string
 	var pairs []string
-	c := &cobra.Command{Use: "create <key>", Short: "Make a job that no worker has brought yet", Args: one("a key"),
-		Long: "Make a job that no worker has brought yet. Its runs wait for workers of its app that have the key. What is said here wins over\n" +
-			"their code. To make many, or to keep them in a file: carillon apply.",
+	c := &cobra.Command{Use: "create <key>", Short: "Create a job that no worker has registered yet", Args: one("a key"),
+		Long: "Create a job that no worker has registered yet. Its runs wait for workers of its app that serve the key. Fields set here\n" +
+			"override the workers' code. For many jobs, or definitions in files: carillon apply.",
 		Example: lines("carillon jobs create billing.report --kind recurring --app billing --set schedule='@every 1h' --set retries=3"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			e, err := a.readEdit(pairs, nil)
@@ -144,16 +144,16 @@ func (a *asker) jobsCreate() *cobra.Command {
 			if err := got.into(&j); err != nil {
 				return err
 			}
-			return a.say(jobView(j, got.raw, func(p *page) {
-				p.line("%s is there; its runs wait for workers of %s that have it", j.Key, clean(strings.TrimSpace(j.App)))
+			return a.show(jobView(j, got.raw, func(p *page) {
+				p.line("%s is created; its runs wait for workers of %s that serve it", j.Key, clean(strings.TrimSpace(j.App)))
 				nextLines(p, &j, j.Next)
 			}))
 		})}
 	c.Flags().StringVar(&kind, "kind", "triggered", "recurring or triggered")
-	c.Flags().StringVar(&app, "app", "", "the worker group that is to run it")
-	c.Flags().StringVar(&reason, "reason", "", "why; kept with the change")
-	c.Flags().StringArrayVar(&pairs, "set", nil, "field=value; may be given more than once")
-	complete(c, "kind", words("recurring", "triggered"))
+	c.Flags().StringVar(&app, "app", "", "app (worker group) of the job")
+	c.Flags().StringVar(&reason, "reason", "", "reason, recorded with the change")
+	c.Flags().StringArrayVar(&pairs, "set", nil, "field=value; repeatable")
+	complete(c, "kind", choices("recurring", "triggered"))
 	complete(c, "set", completeSet)
 	return c
 }

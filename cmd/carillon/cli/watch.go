@@ -12,28 +12,28 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// How often is looked when nothing says that something has changed, and how often at most when something does.
+// Polling intervals: without events, and the minimum with events.
 const (
 	lookEvery = 2 * time.Second
 	lookLeast = 250 * time.Millisecond
 )
 
-// watch says whether to look again and again.
+// watch is the flag --watch.
 type watch struct{ on bool }
 
 func (w *watch) addFlag(c *cobra.Command) {
-	c.Flags().BoolVarP(&w.on, "watch", "w", false, "look again whenever something changes; Ctrl-C ends it, with exit code 130")
+	c.Flags().BoolVarP(&w.on, "watch", "w", false, "refresh on every change; Ctrl-C ends it with exit code 130")
 }
 
-// watched shows a view, once or whenever it has changed. On a terminal a view takes the place of the one before;
-// elsewhere it follows it.
+// watched shows a view once, or whenever it changes. On a terminal a view replaces the one before; elsewhere it
+// follows it.
 func (a *asker) watched(ctx context.Context, w watch, look func(context.Context) (view, error)) error {
 	if !w.on {
 		v, err := look(ctx)
 		if err != nil {
 			return err
 		}
-		return a.say(v)
+		return a.show(v)
 	}
 	news := a.news(ctx)
 	screen := screen{asker: a}
@@ -63,22 +63,22 @@ func (a *asker) watched(ctx context.Context, w watch, look func(context.Context)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-news:
-		case <-time.After(lookEvery): // relative times move on, too
+		case <-time.After(lookEvery): // relative times change, too
 		}
 	}
 }
 
-// What makes a terminal cut long lines, and break them again.
+// Escape sequences that make a terminal cut long lines, and wrap them again.
 const (
 	noWrap = "\x1b[?7l"
 	wrap   = "\x1b[?7h"
 )
 
-// screen is the place of a view that changes.
+// screen redraws a view in place.
 type screen struct {
 	*asker
 	last   string
-	height int // lines of the view that stands there
+	height int // lines of the view that is shown
 }
 
 func (s *screen) show(v view) error {
@@ -92,14 +92,13 @@ func (s *screen) show(v view) error {
 			text = fmt.Sprintf("\x1b[%dA\x1b[J", s.height) + text
 		}
 		s.height = strings.Count(s.last, "\n")
-		text = noWrap + text + wrap // or a long line would take more than one place
+		text = noWrap + text + wrap // or a long line would take several rows
 	}
 	_, err = io.WriteString(s.out, text)
 	return err
 }
 
-// news says when something has changed, as far as the server tells. What it says is not looked at: it is a reason to
-// look again. A server that tells nothing is asked every now and then.
+// news signals that something may have changed. The content of an event is ignored: it only triggers a new request.
 func (a *asker) news(ctx context.Context) <-chan struct{} {
 	news := make(chan struct{}, 1)
 	go func() {
@@ -114,7 +113,7 @@ func (a *asker) news(ctx context.Context) <-chan struct{} {
 	return news
 }
 
-// listen hears events until the server ends them.
+// listen receives events until the server ends the stream.
 func (a *asker) listen(ctx context.Context, news chan<- struct{}) {
 	q, err := a.link.compose(ctx, request{method: http.MethodGet, path: "/events"})
 	if err != nil {

@@ -30,7 +30,7 @@ func (s *shared) String() string {
 	return s.b.String()
 }
 
-// background calls the program and lets it go on; end stops it and tells how it ended.
+// background runs the program until end stops it; end returns the exit code.
 func (h *house) background(t *testing.T, terminal bool, args ...string) (out, errs *shared, end func() int) {
 	t.Helper()
 	out, errs = new(shared), new(shared)
@@ -70,7 +70,7 @@ func TestWatch(t *testing.T) {
 	}
 	seen := h.asked.Load()
 	until(t, "the change is shown", func() bool { return strings.Contains(documents.String(), `"disabled": true`) })
-	// What changes elsewhere is no reason to say it again.
+	// Changes elsewhere do not print the view again.
 	all, _, endAll := h.background(t, false, "jobs", "list", "--watch")
 	until(t, "all are there", func() bool { return strings.Contains(all.String(), "shop.wait") })
 	if _, err := h.Ops().Edit(t.Context(), ops.Who{Actor: "person:test", Role: ops.Admin}, kernel.Edit{Key: "shop.wait", Set: kernel.Settings{Name: new("seen")}}); err != nil {
@@ -85,7 +85,7 @@ func TestWatch(t *testing.T) {
 	if strings.Contains(out.String(), "\x1b") {
 		t.Errorf("what is no terminal is steered: %q", out)
 	}
-	// Two lines stood there: the heads and the job.
+	// The view had two lines: the heads and the job.
 	if !strings.Contains(screen.String(), "\x1b[2A\x1b[J") || !strings.Contains(screen.String(), "\x1b[2mdisabled\x1b[0m") {
 		t.Errorf("the screen got %q", screen)
 	}
@@ -94,7 +94,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// Who stops waiting does not stop the run.
+// Interrupting a wait does not stop the run.
 func TestStopFollowing(t *testing.T) {
 	h := open(t)
 	out, errs, end := h.background(t, false, "jobs", "trigger", "shop.wait", "--follow")
@@ -102,8 +102,8 @@ func TestStopFollowing(t *testing.T) {
 	if code := end(); code != cli.Interrupted {
 		t.Errorf("exit code %d", code)
 	}
-	if !strings.Contains(errs.String(), "goes on") {
-		t.Errorf("nothing is said of the run: %s", errs)
+	if !strings.Contains(errs.String(), "continues") {
+		t.Errorf("no hint about the run: %s", errs)
 	}
 	list, _, _ := call{env: h.env()}.run("runs", "list", "--job", "shop.wait")
 	if !strings.Contains(list, "Processing") {
@@ -111,17 +111,17 @@ func TestStopFollowing(t *testing.T) {
 	}
 }
 
-// On a terminal, what is not said is asked for.
+// On a terminal, the program asks for what the flags do not give.
 func TestDeleteAsks(t *testing.T) {
 	h := open(t)
 	for _, c := range []struct {
-		in, says string
+		in, want string
 		code     int
 	}{
 		{"n\n", "nothing was done", 1},
-		{"", "say --yes", 2},
+		{"", "use --yes", 2},
 		{"y\nperhaps\n", "cancel, finish", 2},
-		{"y\ncancel\n", "shop.pack is gone; 1 of its runs were cancelled", 0},
+		{"y\ncancel\n", "shop.pack is deleted; 1 runs cancelled", 0},
 	} {
 		if c.in == "n\n" {
 			if _, errs, code := (call{env: h.env()}).run("jobs", "trigger", "shop.pack", "--in", "24h"); code != 0 {
@@ -129,8 +129,8 @@ func TestDeleteAsks(t *testing.T) {
 			}
 		}
 		out, errs, code := call{env: h.env(), in: c.in, terminal: true}.run("jobs", "delete", "shop.pack")
-		if code != c.code || !strings.Contains(out+errs, c.says) || !strings.Contains(errs, "Take away shop.pack? [y/N]") {
-			t.Errorf("%q: exit code %d, want %d and %q: %s%s", c.in, code, c.code, c.says, out, errs)
+		if code != c.code || !strings.Contains(out+errs, c.want) || !strings.Contains(errs, "Delete shop.pack? [y/N]") {
+			t.Errorf("%q: exit code %d, want %d and %q: %s%s", c.in, code, c.code, c.want, out, errs)
 		}
 	}
 }

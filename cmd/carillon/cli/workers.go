@@ -16,14 +16,14 @@ import (
 )
 
 func (a *asker) workersCommand() *cobra.Command {
-	return group("workers", "Look at workers, drain and resume them", lines("carillon workers list", "carillon workers drain shop.till-1"),
-		a.workersList(), a.workersRest("drain", "Have a worker take nothing new", "drained: takes nothing new, finishes what it runs"),
-		a.workersRest("resume", "Have a drained worker take runs again", "takes runs again"))
+	return group("workers", "Manage workers", lines("carillon workers list", "carillon workers drain shop.till-1"),
+		a.workersList(), a.workersRest("drain", "Drain a worker: it starts no new runs", "drained: it finishes its runs and starts no new ones"),
+		a.workersRest("resume", "Resume a drained worker", "resumed"))
 }
 
 func (a *asker) workersList() *cobra.Command {
 	var every watch
-	c := &cobra.Command{Use: "list", Short: "List the workers that have been heard of lately", Args: none,
+	c := &cobra.Command{Use: "list", Short: "List the online workers", Args: none,
 		Example: lines("carillon workers list", "carillon workers list --watch", "carillon workers list -o json"),
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			return a.watched(ctx, every, func(ctx context.Context) (view, error) {
@@ -50,7 +50,7 @@ func (a *asker) workersList() *cobra.Command {
 func (a *asker) workersRest(verb, short, does string) *cobra.Command {
 	var reason string
 	c := &cobra.Command{Use: verb + " <name>", Short: short, Args: one("the name of a worker"),
-		Long:    short + ": the one of this name, or all starts of a configured name. It stays registered, and lives on.",
+		Long:    short + ". A configured name means all processes with that name. The worker stays registered.",
 		Example: lines("carillon workers " + verb + " shop.till-1 --reason 'new disk'"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			got, err := a.link.do(ctx, request{method: "POST", path: "/workers/" + url.PathEscape(args[0]) + "/" + verb, reason: reason})
@@ -69,15 +69,15 @@ func (a *asker) workersRest(verb, short, does string) *cobra.Command {
 			for _, w := range all.Items {
 				v.names = append(v.names, w.Name)
 			}
-			return a.say(v)
+			return a.show(v)
 		})}
-	c.Flags().StringVar(&reason, "reason", "", "why; kept with the change")
+	c.Flags().StringVar(&reason, "reason", "", "reason, recorded with the change")
 	return c
 }
 
 func workerTable(p *page, list []api.Worker) {
 	if len(list) == 0 {
-		p.line("No worker has been heard of lately: runs will wait for one.")
+		p.line("No worker is online: runs wait for one.")
 		return
 	}
 	var rows [][]string
@@ -99,12 +99,12 @@ func workerTable(p *page, list []api.Worker) {
 		rows = append(rows, []string{clean(or(w.Label, w.Name)), w.App, clean(w.Host), p.state(state), fmt.Sprintf("%d/%s", w.Running, slots),
 			span(p.now.Sub(w.Started)), p.ago(&w.Seen), short(strings.Join(keys, " "))})
 	}
-	p.table([]string{"WORKER", "APP", "HOST", "STATE", "RUNNING", "UP", "HEARD", "JOBS"}, rows)
+	p.table([]string{"WORKER", "APP", "HOST", "STATE", "RUNNING", "UP", "SEEN", "JOBS"}, rows)
 }
 
 func (a *asker) overviewCommand() *cobra.Command {
 	var every watch
-	c := &cobra.Command{Use: "overview", Aliases: []string{"status"}, Short: "The first look: what goes on, and what needs attention", Args: none,
+	c := &cobra.Command{Use: "overview", Aliases: []string{"status"}, Short: "Show the current load and what needs attention", Args: none,
 		Example: lines("carillon overview", "carillon overview --watch", "carillon overview -o json"),
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			return a.watched(ctx, every, func(ctx context.Context) (view, error) {
@@ -123,7 +123,7 @@ func (a *asker) overviewCommand() *cobra.Command {
 	return c
 }
 
-// late says how late runs started in the last minute in which any did.
+// late formats the start delay of the last minute with started runs.
 func late(pulse []api.Minute) string {
 	for _, m := range slices.Backward(pulse) {
 		if m.Started > 0 {
@@ -135,7 +135,7 @@ func late(pulse []api.Minute) string {
 
 func seconds(s float64) string { return span(time.Duration(s * float64(time.Second))) }
 
-// firedBy says which nodes fire how many of the jobs; "" = the leader fires all.
+// firedBy lists the nodes that fire jobs; "" = the leader fires all.
 func firedBy(all []api.Share) string {
 	var list []string
 	for _, f := range all {
@@ -166,7 +166,7 @@ func overviewPage(p *page, base string, o *api.Overview) {
 			ended = append(ended, fmt.Sprintf("%d %s", n, p.state(s.String())))
 		}
 	}
-	p.facts("server", base, "leader", or(clean(o.Leader), p.paint(red, "nobody leads")), "fired by", firedBy(o.Shares), "workers", strconv.Itoa(o.Workers), "debug mode", p.paint(yellow, debug),
+	p.facts("server", base, "leader", or(clean(o.Leader), p.paint(red, "no leader")), "fired by", firedBy(o.Shares), "workers", strconv.Itoa(o.Workers), "debug mode", p.paint(yellow, debug),
 		"runs now", or(strings.Join(live, ", "), "none"), "last 24 hours", or(strings.Join(ended, ", "), "no run ended"), "failed in the last hour", failed, "starts after due time", late(o.Pulse))
 	if len(o.Attention) == 0 {
 		return

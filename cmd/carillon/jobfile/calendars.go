@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Calendar is a calendar as a file states it, as the API takes it, with the place where it stands.
+// Calendar is a calendar of a file, in the API's form, with its position.
 type Calendar struct {
 	Name        string   `yaml:"name" json:"name"`
 	Description string   `yaml:"description" json:"description,omitempty"`
@@ -21,7 +21,7 @@ type Calendar struct {
 // calendarFields are what a calendar may have.
 var calendarFields = map[string]bool{"name": true, "description": true, "zone": true, "rules": true}
 
-// Calendars reads the calendars that a file states beside its jobs, whose own mistakes Parse tells.
+// Calendars parses the calendars of a file. Parse reports mistakes in its jobs.
 func Calendars(file string, raw []byte) (list []Calendar, err error) {
 	if file == Piped {
 		file = "(stdin)"
@@ -53,7 +53,7 @@ func Calendars(file string, raw []byte) (list []Calendar, err error) {
 					return nil, err
 				}
 				if first, twice := seen[c.Name]; twice {
-					return nil, misread(file, item, "calendar %.60q stands in %s already", c.Name, first)
+					return nil, misread(file, item, "calendar %.60q is already in %s", c.Name, first)
 				}
 				seen[c.Name] = c.Place
 				list = append(list, c)
@@ -64,7 +64,7 @@ func Calendars(file string, raw []byte) (list []Calendar, err error) {
 
 func calendar(file string, n *yaml.Node) (c Calendar, err error) {
 	if n.Kind != yaml.MappingNode {
-		return c, misread(file, n, "a calendar is a list of fields, the first of them its name")
+		return c, misread(file, n, "want a calendar: fields, the first of them its name")
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if name := n.Content[i]; !calendarFields[name.Value] {

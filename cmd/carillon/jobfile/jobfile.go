@@ -1,7 +1,7 @@
-// Package jobfile reads files that state jobs: what "carillon apply" is given, and what a server watches.
+// Package jobfile parses files with job definitions, for "carillon apply" and for the server's setting jobs.from.
 //
-// A file is YAML (of which JSON is a part), one document or several, each with a list "jobs:". What is wrong in it is
-// told with file and line before anything is sent anywhere.
+// Where to start: [Parse]. A file is YAML (or JSON), one document or several, each with a list "jobs:". Errors have
+// file and line.
 package jobfile
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// Stated is a job as a file states it, with the place where it stands.
+// Stated is a job of a file with its position.
 type Stated struct {
 	Key  string
 	Body map[string]any // as the API takes it: key, kind, app and fields
@@ -29,18 +29,18 @@ type Stated struct {
 	lines map[string]int // by field; "" = where the job begins
 }
 
-// Place is where a field of the job stands, or the job itself: "jobs.yaml:3".
+// Place returns the position of a field, or of the job itself: "jobs.yaml:3".
 func (s *Stated) Place(field string) string {
 	return fmt.Sprintf("%s:%d", s.file, cmp.Or(s.lines[field], s.lines[""]))
 }
 
-// MaxBytes bounds what is read of a file.
+// MaxBytes bounds the size of a file.
 const MaxBytes = 16 << 20
 
-// Piped is the path of what comes by the standard input.
+// Piped is the path that means standard input.
 const Piped = "-"
 
-// Files are the files that a path stands for: itself, or the .yaml, .yml and .json files of a folder, by name.
+// Files returns the files of a path: itself, or the .yaml, .yml and .json files of a folder, by name.
 func Files(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -62,7 +62,7 @@ func Files(path string) ([]string, error) {
 	return names, nil
 }
 
-// Read reads a file, or in if it is what is piped.
+// Read reads a file, or in if name is [Piped].
 func Read(name string, in io.Reader) ([]byte, error) {
 	if name != Piped {
 		f, err := os.Open(name)
@@ -79,7 +79,7 @@ func Read(name string, in io.Reader) ([]byte, error) {
 	return raw, err
 }
 
-// Parse reads what stands in a file. Names of fields are looked up by field, which says what is wrong with one.
+// Parse parses the jobs of a file. field returns an error for an invalid field name.
 func Parse(file string, raw []byte, field func(name string) error) ([]Stated, error) {
 	if file == Piped {
 		file = "(stdin)"
@@ -127,7 +127,7 @@ func misread(file string, n *yaml.Node, format string, args ...any) error {
 	return kernel.Invalid("%s:%d: %v", file, n.Line, kernel.Invalid(format, args...))
 }
 
-// parseJob reads one job, and refuses fields that are not known where they stand.
+// parseJob parses one job, and refuses unknown fields with their position.
 func parseJob(file string, n *yaml.Node, field func(string) error) (Stated, error) {
 	if n.Kind != yaml.MappingNode {
 		return Stated{}, misread(file, n, "a job is a list of fields, the first of them its key")
@@ -148,7 +148,7 @@ func parseJob(file string, n *yaml.Node, field func(string) error) (Stated, erro
 			return s, misread(file, value, "%s: %s", name.Value, strings.TrimPrefix(err.Error(), "yaml: "))
 		}
 		if _, err := json.Marshal(v); err != nil {
-			return s, misread(file, value, "%s cannot be sent: names within it must be texts", name.Value)
+			return s, misread(file, value, "%s cannot be sent: its keys must be strings", name.Value)
 		}
 		s.lines[name.Value], s.Body[name.Value] = name.Line, v
 	}
@@ -158,12 +158,12 @@ func parseJob(file string, n *yaml.Node, field func(string) error) (Stated, erro
 	return s, nil
 }
 
-// Distinct refuses a job that is stated twice.
+// Distinct returns an error if a job is there twice.
 func Distinct(list []Stated) error {
 	seen := map[string]Stated{}
 	for _, s := range list {
 		if first, twice := seen[s.Key]; twice {
-			return kernel.Invalid("%s: job %.60q stands in %s already", s.Place(""), s.Key, first.Place(""))
+			return kernel.Invalid("%s: job %.60q is already in %s", s.Place(""), s.Key, first.Place(""))
 		}
 		seen[s.Key] = s
 	}

@@ -29,7 +29,7 @@ type history struct {
 // asked is one wish of the client, and what it was told.
 type asked struct {
 	at        time.Time
-	wish      jobs.Request
+	request   jobs.Request
 	run       jobs.ID // that was answered
 	duplicate bool
 	err       error // it may or may not have been done
@@ -81,7 +81,7 @@ func (h *history) evidence(name string) *judge.Case {
 	}
 	seen := map[jobs.ID]bool{}
 	for _, a := range h.asked {
-		w := &a.wish
+		w := &a.request
 		o := judge.Op{What: judge.Create, Invoked: moment(a.at), Returned: moment(a.at), Outcome: judge.OK, Key: string(w.Key), Run: a.run.String(), Wish: w.ID.String(),
 			Idempotency: w.Idempotency, Unique: w.Unique, Duplicate: a.duplicate}
 		if w.Delay > 0 && !seen[w.ID] { // the same words, sent later: the run counts from the first

@@ -30,7 +30,7 @@ func TestDevCluster(t *testing.T) {
 			if dev.over() {
 				t.Fatalf("it ended with %v", dev.err)
 			}
-			return dev.out.says("Ctrl-C stops all")
+			return dev.out.has("Ctrl-C stops all")
 		})
 		for _, at := range web {
 			h := &house{t: t, http: at}

@@ -34,7 +34,7 @@ func TestDev(t *testing.T) {
 
 	second := start(t, "a second dev", path, nil, args...)
 	await(t, "a second dev on the same data ends", second.over)
-	if second.code() != 1 || !second.out.says(h.data) || !second.out.says("in use by another process") {
+	if second.code() != 1 || !second.out.has(h.data) || !second.out.has("in use by another process") {
 		t.Errorf("it ended with %d and said %s", second.code(), second.out)
 	}
 
@@ -48,9 +48,9 @@ func TestDev(t *testing.T) {
 	}
 	await(t, "the report is being written", func() bool { return h.run(id).State == "Processing" })
 
-	told := time.Now()
+	asked := time.Now()
 	dev.stop(t, syscall.SIGTERM)
-	t.Logf("it stopped after %v", time.Since(told))
+	t.Logf("it stopped after %v", time.Since(asked))
 	if regexp.MustCompile(`127\.0\.0\.1:4222\b`).MatchString(dev.out.String()) {
 		t.Errorf("it speaks of an address that it was not given: %s", dev.out)
 	}

@@ -86,7 +86,7 @@ func newFortress(t *testing.T) *fortress {
 		f.walls, f.nodes = append(f.walls, c), append(f.nodes, start(t, "node "+name, path, nil, args...))
 		f.trust(c)
 		if i == 0 {
-			await(t, "the first token is granted", func() bool { return f.nodes[0].out.says("first token:") })
+			await(t, "the first token is granted", func() bool { return f.nodes[0].out.has("first token:") })
 			f.admin = c.file("admin.token")
 		}
 		f.ready(i)
@@ -200,7 +200,7 @@ func TestExposedCluster(t *testing.T) {
 	}
 	journals := t.TempDir()
 	for i := range 3 { // each is at home at another node
-		raw, err := json.Marshal(hands{URL: f.url(members, i), Name: fmt.Sprint("h", i), Journal: journals, Slots: 4})
+		raw, err := json.Marshal(workerSpec{URL: f.url(members, i), Name: fmt.Sprint("h", i), Journal: journals, Slots: 4})
 		if err != nil {
 			t.Fatal(err)
 		}

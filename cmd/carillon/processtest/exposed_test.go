@@ -78,7 +78,7 @@ func newCastle(t *testing.T) *castle {
 		if p.over() {
 			t.Fatalf("%s ended with %v:\n%s", p.name, p.err, p.out)
 		}
-		return p.out.says("first token:")
+		return p.out.has("first token:")
 	})
 	return c
 }
@@ -205,7 +205,7 @@ func TestExposedServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := json.Marshal(hands{URL: c.url(members), Name: "h1", Journal: t.TempDir(), Slots: 4})
+	raw, err := json.Marshal(workerSpec{URL: c.url(members), Name: "h1", Journal: t.TempDir(), Slots: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestExposedServer(t *testing.T) {
 	if status, answer, _ = c.ask(http.MethodDelete, "/api/v1/tokens/"+id, admin, ""); status >= 300 {
 		t.Fatalf("revoke %s: %d %s", id, status, answer)
 	}
-	await(t, "the worker is cut off", func() bool { return h1.out.says("authorization violation") })
+	await(t, "the worker is cut off", func() bool { return h1.out.has("authorization violation") })
 	if run, err = plainJob.Enqueue(t.Context(), client, task{}); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestFlood(t *testing.T) {
 	tests.Long(t)
 	many, idle := tests.Size(0, 20_000, 1_000_000), tests.Size(0, 3*time.Second, time.Minute)
 	h := newHouse(t, "")
-	h.hire(hands{Name: "one"}).stop(t, syscall.SIGTERM) // it leaves, and its jobs are known
+	h.hire(workerSpec{Name: "one"}).stop(t, syscall.SIGTERM) // it leaves, and its jobs are known
 
 	var messages, offers atomic.Int64
 	ear, err := nats.Connect("nats://"+h.nats, nats.Timeout(time.Minute))
@@ -64,7 +64,7 @@ func TestFlood(t *testing.T) {
 		t.Errorf("%d runs wait", live)
 	}
 
-	w := h.hire(hands{Name: "two"})
+	w := h.hire(workerSpec{Name: "two"})
 	registered := time.Now()
 	var first line
 	await(t, "a first run has begun", func() bool {

@@ -16,7 +16,7 @@ func TestOneAtATime(t *testing.T) {
 	tests.Long(t)
 	h := newHouse(t, "")
 	for _, name := range []string{"one", "two"} {
-		h.hire(hands{Name: name})
+		h.hire(workerSpec{Name: name})
 	}
 	many := 1000
 	asking := time.Now()
@@ -29,7 +29,7 @@ func TestOneAtATime(t *testing.T) {
 	y := h.history()
 	y.once = true
 	for _, r := range runs {
-		y.asked = append(y.asked, asked{at: asking, wish: jobs.Request{ID: r.ID, Key: r.Key}, run: r.ID})
+		y.asked = append(y.asked, asked{at: asking, request: jobs.Request{ID: r.ID, Key: r.Key}, run: r.ID})
 	}
 	y.check(t)
 }

@@ -101,7 +101,7 @@ func (h *house) dial() {
 }
 
 // hire starts a worker, and waits until the leader knows it.
-func (h *house) hire(k hands) *process {
+func (h *house) hire(k workerSpec) *process {
 	h.t.Helper()
 	p := h.send(k)
 	h.known(p)
@@ -109,7 +109,7 @@ func (h *house) hire(k hands) *process {
 }
 
 // send starts a worker.
-func (h *house) send(k hands) *process {
+func (h *house) send(k workerSpec) *process {
 	h.t.Helper()
 	self, err := os.Executable()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // A chain of requests with qos 1, whose server is killed at one step and just before another is kept, and whose worker is
-// killed while others do the work: no request is made twice, and who calls back while no worker lives is heard.
+// killed while others do the work: no request is made twice, and who calls back while no worker lives is replies.
 func TestHTTPChainSurvivesKills(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()

@@ -45,7 +45,7 @@ func TestHTTPWorker(t *testing.T) {
 	id = ask(3)
 	c := target.next("/eu/3")
 	second.signal(t, syscall.SIGTERM)
-	await(t, "the worker drains", func() bool { return second.out.says("worker drains") })
+	await(t, "the worker drains", func() bool { return second.out.has("worker drains") })
 	c.reply <- `{"ok":3}`
 	h.reaches(id, "Succeeded", 1)
 	second.ends(t)

@@ -153,7 +153,7 @@ func TestKilledLeader(t *testing.T) {
 	rounds := tests.Size(0, 3, 15)
 	c := newCluster(t)
 	for _, name := range []string{"one", "two"} {
-		c.hire(hands{Name: name, Slots: 64, Ticks: true})
+		c.hire(workerSpec{Name: name, Slots: 64, Ticks: true})
 	}
 	l := c.press(200)
 	for round := range rounds {
@@ -167,7 +167,7 @@ func TestKilledLeader(t *testing.T) {
 		dead.process.kill()
 		died := time.Now()
 		first := c.enqueue(plainJob, task{})
-		l.add(asked{at: died, wish: jobs.Request{ID: first.ID, Key: first.Key}, run: first.ID})
+		l.add(asked{at: died, request: jobs.Request{ID: first.ID, Key: first.Key}, run: first.ID})
 		begun := c.wrote(began, first.ID, 1)
 		fired := time.Time{}
 		await(t, "a due time after the leader's death fires", func() bool {
@@ -190,7 +190,7 @@ func TestKilledLeader(t *testing.T) {
 	c.quiet()
 
 	y := c.history(tickAllJob, tickOneJob)
-	y.asked, y.once = l.told(), true
+	y.asked, y.once = l.results(), true
 	y.check(t)
 	y.count(t)
 	if unknown := y.unknown(); unknown > 0 {

@@ -56,7 +56,7 @@ func (h *house) press(perSecond int) *load {
 func (l *load) ask(w jobs.Request) {
 	at := time.Now()
 	runs, err := l.house.client.Enqueue(context.Background(), w)
-	a := asked{at: at, wish: w, err: err}
+	a := asked{at: at, request: w, err: err}
 	switch {
 	case err == nil:
 		a.run, a.duplicate = runs[0].ID, runs[0].Duplicate
@@ -80,7 +80,7 @@ func (l *load) add(a asked) {
 }
 
 // told is what was asked for so far, and answered, in order of asking.
-func (l *load) told() []asked {
+func (l *load) results() []asked {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list := slices.Clone(l.asked)
@@ -92,14 +92,14 @@ func (l *load) told() []asked {
 // name is remembered for a minute.
 func (l *load) repeat(most int) (repeated int) {
 	l.t.Helper()
-	list := l.told()
+	list := l.results()
 	l.random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	for _, a := range list {
 		if repeated == most || a.err != nil || a.duplicate || time.Since(a.at) > 45*time.Second {
 			continue
 		}
 		if l.house.get(a.run).State.Final() {
-			l.ask(a.wish)
+			l.ask(a.request)
 			repeated++
 		}
 	}

@@ -45,7 +45,7 @@ func (n *natsServer) start() {
 		if n.process.over() {
 			n.t.Fatalf("nats-server ended with %v:\n%s", n.process.err, n.process.out)
 		}
-		return n.process.out.says("Server is ready")
+		return n.process.out.has("Server is ready")
 	})
 }
 
@@ -58,7 +58,7 @@ func TestOutageOfNATS(t *testing.T) {
 	n := newNATS(t)
 	h := newHouse(t, n.addr)
 	for _, name := range []string{"one", "two"} {
-		h.hire(hands{Name: name})
+		h.hire(workerSpec{Name: name})
 	}
 	// Half of the runs end while nobody can be told, the others a good while after.
 	tasks := make([]task, 100)
@@ -94,9 +94,9 @@ func TestOutageOfNATS(t *testing.T) {
 
 	y := h.history()
 	y.once = true
-	y.asked = []asked{{at: back, wish: jobs.Request{ID: after.ID, Key: after.Key}, run: after.ID}}
+	y.asked = []asked{{at: back, request: jobs.Request{ID: after.ID, Key: after.Key}, run: after.ID}}
 	for _, r := range runs {
-		y.asked = append(y.asked, asked{at: asking, wish: jobs.Request{ID: r.ID, Key: r.Key}, run: r.ID})
+		y.asked = append(y.asked, asked{at: asking, request: jobs.Request{ID: r.ID, Key: r.Key}, run: r.ID})
 	}
 	y.check(t)
 	for _, run := range y.runs {
@@ -114,7 +114,7 @@ func TestWipedNATS(t *testing.T) {
 	n := newNATS(t)
 	h := newHouse(t, n.addr)
 	for _, name := range []string{"one", "two"} {
-		h.hire(hands{Name: name, Slots: 64})
+		h.hire(workerSpec{Name: name, Slots: 64})
 	}
 	rate, wipes := tests.Size(0, 50, 200), tests.Size(0, 1, 5)
 	l := h.press(rate)
@@ -130,7 +130,7 @@ func TestWipedNATS(t *testing.T) {
 		for range 10 { // one after the other
 			at := time.Now()
 			r := h.enqueue(plainJob, task{})
-			l.add(asked{at: at, wish: jobs.Request{ID: r.ID, Key: r.Key}, run: r.ID})
+			l.add(asked{at: at, request: jobs.Request{ID: r.ID, Key: r.Key}, run: r.ID})
 			begun := h.wrote(began, r.ID, 1)
 			t.Logf("%v after NATS was back without its data, a run began after %v", time.Since(back), begun.At.Sub(at))
 		}
@@ -139,7 +139,7 @@ func TestWipedNATS(t *testing.T) {
 	l.stop()
 	h.quiet()
 	y := h.history()
-	y.asked, y.once = l.told(), true
+	y.asked, y.once = l.results(), true
 	y.check(t)
 	y.count(t)
 }

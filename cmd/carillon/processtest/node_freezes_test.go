@@ -18,7 +18,7 @@ import (
 func TestFrozenNode(t *testing.T) {
 	tests.Long(t)
 	c := newCluster(t)
-	w := c.hire(hands{Name: "one", Slots: 4})
+	w := c.hire(workerSpec{Name: "one", Slots: 4})
 	for _, whom := range []string{"a follower", "the leader"} {
 		at := c.serverOf(w)
 		for _, n := range c.nodes {

@@ -93,7 +93,7 @@ func TestTwoOnADatabase(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, kind)
 			for _, name := range []string{"one", "two"} {
-				p.hire(hands{Name: name, Slots: 64, Ticks: true})
+				p.hire(workerSpec{Name: name, Slots: 64, Ticks: true})
 			}
 			l := p.press(200)
 			rounds := []string{"killed", "stopped", "killed", "killed", "stopped", "killed", "stopped", "killed"}
@@ -112,7 +112,7 @@ func TestTwoOnADatabase(t *testing.T) {
 					dead.process.stop(t, syscall.SIGTERM)
 				}
 				first := p.enqueue(plainJob, task{})
-				l.add(asked{at: gone, wish: jobs.Request{ID: first.ID, Key: first.Key}, run: first.ID})
+				l.add(asked{at: gone, request: jobs.Request{ID: first.ID, Key: first.Key}, run: first.ID})
 				begun := p.wrote(began, first.ID, 1)
 				if now, _ := p.leader(); now != other {
 					t.Errorf("%s leads", now.name)
@@ -132,7 +132,7 @@ func TestTwoOnADatabase(t *testing.T) {
 			p.quiet()
 
 			y := p.history(tickAllJob, tickOneJob)
-			y.asked, y.once = l.told(), true
+			y.asked, y.once = l.results(), true
 			y.check(t)
 			y.count(t)
 			if unknown := y.unknown(); unknown > 0 {

@@ -178,7 +178,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-func (o *output) says(words string) bool { return strings.Contains(o.String(), words) }
+func (o *output) has(text string) bool { return strings.Contains(o.String(), text) }
 
 func (o *output) tail(n int) string {
 	s := o.String()

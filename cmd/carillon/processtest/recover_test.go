@@ -19,7 +19,7 @@ import (
 )
 
 // says runs a command of the program to its end.
-func says(t *testing.T, stdin string, args ...string) (out string, code int) {
+func runProgram(t *testing.T, stdin string, args ...string) (out string, code int) {
 	t.Helper()
 	path, err := carillonProgram()
 	if err != nil {
@@ -66,7 +66,7 @@ func TestRecoverLostMajority(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t)
-	c.hire(hands{Name: "one", Slots: 16})
+	c.hire(workerSpec{Name: "one", Slots: 16})
 	for n := range 50 {
 		c.enqueue(plainJob, task{Number: n})
 	}
@@ -90,18 +90,18 @@ func TestRecoverLostMajority(t *testing.T) {
 	if status, _, _ := c.ask(http.MethodGet, "/readyz", ""); status != http.StatusServiceUnavailable {
 		t.Errorf("one of three says %d at /readyz", status)
 	}
-	if out, code := says(t, "recover\n", "cluster", "recover", "--data", left.data); code == 0 || !strings.Contains(out, "in use by another process") {
+	if out, code := runProgram(t, "recover\n", "cluster", "recover", "--data", left.data); code == 0 || !strings.Contains(out, "in use by another process") {
 		t.Errorf("while it runs: %d, %s", code, out)
 	}
 	left.process.kill()
 
 	// Whoever does not mean it changes nothing.
 	for _, words := range []string{"", "no\n", "yes\n"} {
-		if out, code := says(t, words, "cluster", "recover", "--data", left.data); code != 2 || !strings.Contains(out, "nothing was done") || !strings.Contains(out, "FROM NOW ON") || !strings.Contains(out, "n2 at") {
+		if out, code := runProgram(t, words, "cluster", "recover", "--data", left.data); code != 2 || !strings.Contains(out, "nothing was done") || !strings.Contains(out, "FROM NOW ON") || !strings.Contains(out, "n2 at") {
 			t.Errorf("%q: %d, %s", words, code, out)
 		}
 	}
-	out, code := says(t, "recover\n", "cluster", "recover", "--data", left.data, "--reason", "two disks burnt")
+	out, code := runProgram(t, "recover\n", "cluster", "recover", "--data", left.data, "--reason", "two disks burnt")
 	if code != 0 || !strings.Contains(out, "epoch 1") {
 		t.Fatalf("it ends with %d: %s", code, out)
 	}
@@ -121,7 +121,7 @@ func TestRecoverLostMajority(t *testing.T) {
 
 	// What comes back with its old data is told off, and changes nothing.
 	ghost.process = start(t, "a node of before", path, nil, ghost.args...)
-	await(t, "the node of before is refused", func() bool { return left.process.out.says("epoch") || ghost.process.out.says("epoch") })
+	await(t, "the node of before is refused", func() bool { return left.process.out.has("epoch") || ghost.process.out.has("epoch") })
 	if status, _, err := c.asks(ghost).ask(http.MethodGet, "/readyz", ""); err == nil && status == http.StatusOK {
 		t.Error("the node of before is ready")
 	}
@@ -137,7 +137,7 @@ func TestRecoverLostMajority(t *testing.T) {
 		}
 		var token string
 		await(t, "a node is invited", func() bool { // not while there is an election
-			out, code := says(t, "", "cluster", "invite", "-q", "--server", "http://"+left.http)
+			out, code := runProgram(t, "", "cluster", "invite", "-q", "--server", "http://"+left.http)
 			if token = out; code != 0 {
 				t.Logf("an invitation: %d, %s", code, out)
 			}

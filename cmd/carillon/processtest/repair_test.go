@@ -22,7 +22,7 @@ func TestRepairNode(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
 	c := newCluster(t)
-	c.hire(hands{Name: "one", Slots: 16})
+	c.hire(workerSpec{Name: "one", Slots: 16})
 	for n := range 50 {
 		c.enqueue(plainJob, task{Number: n})
 	}
@@ -60,10 +60,10 @@ func TestRepairNode(t *testing.T) {
 		run := c.enqueue(plainJob, task{})
 		c.wrote(ended, run.ID, 1)
 
-		if out, code := says(t, "", "cluster", "repair", "--data", hurt.data); code != 0 || !strings.Contains(out, "damaged-") {
+		if out, code := runProgram(t, "", "cluster", "repair", "--data", hurt.data); code != 0 || !strings.Contains(out, "damaged-") {
 			t.Fatalf("%s: repair ends with %d: %s", damage.file, code, out)
 		}
-		if out, code := says(t, "", "cluster", "repair", "--data", hurt.data); code != 0 || !strings.Contains(out, "done before") {
+		if out, code := runProgram(t, "", "cluster", "repair", "--data", hurt.data); code != 0 || !strings.Contains(out, "done before") {
 			t.Errorf("%s: repair ends the second time with %d: %s", damage.file, code, out)
 		}
 		c.begin(hurt)
@@ -73,7 +73,7 @@ func TestRepairNode(t *testing.T) {
 		})
 		// The node itself still reads what had become of the others.
 		await(t, "it says so itself", func() bool {
-			out, code := says(t, "", "cluster", "status", "--server", "http://"+hurt.http)
+			out, code := runProgram(t, "", "cluster", "status", "--server", "http://"+hurt.http)
 			return code == 0 && strings.Contains(out, "one node may fail")
 		})
 	}

@@ -16,7 +16,7 @@ func TestRollingUpgrade(t *testing.T) {
 	tests.Long(t)
 	c := newCluster(t)
 	for _, name := range []string{"one", "two"} {
-		c.hire(hands{Name: name, Slots: 64, Ticks: true})
+		c.hire(workerSpec{Name: name, Slots: 64, Ticks: true})
 	}
 	l := c.press(100)
 	led := 0
@@ -27,12 +27,12 @@ func TestRollingUpgrade(t *testing.T) {
 			c.lead(n)
 		}
 		leads := c.leader() == n
-		told := time.Now()
+		asked := time.Now()
 		n.process.signal(t, syscall.SIGTERM)
 		if leads {
 			led++
 			await(t, "another node leads", func() bool { return c.leader() != n })
-			t.Logf("%s handed over in %v", n.name, time.Since(told))
+			t.Logf("%s handed over in %v", n.name, time.Since(asked))
 		}
 		n.process.ends(t)
 		c.begin(n)
@@ -46,7 +46,7 @@ func TestRollingUpgrade(t *testing.T) {
 		t.Error("no node led when it was stopped")
 	}
 	y := c.history(tickAllJob, tickOneJob)
-	y.asked, y.once = l.told(), true
+	y.asked, y.once = l.results(), true
 	y.check(t)
 	y.count(t)
 	if unknown := y.unknown(); unknown > 0 {

@@ -18,7 +18,7 @@ func TestKilledServer(t *testing.T) {
 	rounds := tests.Size(1, 2, 10)
 	h := newHouse(t, "")
 	for _, name := range []string{"one", "two"} {
-		h.hire(hands{Name: name, Slots: 64, Ticks: true})
+		h.hire(workerSpec{Name: name, Slots: 64, Ticks: true})
 	}
 	// A due time that is a second late is a misfire, so that an outage of three has some.
 	h.do(http.MethodPatch, "/api/v1/settings", `{"misfireAfter":"1s"}`)
@@ -32,7 +32,7 @@ func TestKilledServer(t *testing.T) {
 		started := time.Now()
 		took := h.serve()
 		first := h.enqueue(plainJob, task{})
-		l.add(asked{at: started, wish: jobs.Request{ID: first.ID, Key: first.Key}, run: first.ID})
+		l.add(asked{at: started, request: jobs.Request{ID: first.ID, Key: first.Key}, run: first.ID})
 		begun := h.wrote(began, first.ID, 1)
 		t.Logf("round %d: ready %v after its start, and a run began after %v", round+1, took, begun.At.Sub(started))
 		if n := l.repeat(20); n == 0 {
@@ -47,7 +47,7 @@ func TestKilledServer(t *testing.T) {
 	h.quiet()
 
 	y := h.history(tickAllJob, tickOneJob)
-	y.asked, y.once = l.told(), true
+	y.asked, y.once = l.results(), true
 	y.check(t)
 	y.count(t)
 	if unknown := y.unknown(); unknown > 0 {

@@ -47,7 +47,7 @@ func TestStorm(t *testing.T) {
 	h.pause(tickAllJob, tickOneJob)
 	h.quiet()
 	y := h.history(tickAllJob, tickOneJob)
-	y.asked = l.told()
+	y.asked = l.results()
 	y.check(t)
 	y.count(t)
 	again := 0
@@ -62,7 +62,7 @@ func TestStorm(t *testing.T) {
 // hire starts a worker that nobody waits for.
 func (s *storm) hire() {
 	s.hired++
-	s.workers = append(s.workers, s.house.send(hands{Name: fmt.Sprintf("w%d", s.hired), Slots: 16, Ticks: true}))
+	s.workers = append(s.workers, s.house.send(workerSpec{Name: fmt.Sprintf("w%d", s.hired), Slots: 16, Ticks: true}))
 }
 
 // strike lets something die, and puts it up again.

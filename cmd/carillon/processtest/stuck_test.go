@@ -19,7 +19,7 @@ func TestStuck(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
 	h := newHouse(t, "")
-	h.hire(hands{Name: "one"})
+	h.hire(workerSpec{Name: "one"})
 	over := filepath.Join(t.TempDir(), "over")
 
 	cancelled := h.enqueue(oneJob, task{Until: over, Stubborn: true})
@@ -30,11 +30,11 @@ func TestStuck(t *testing.T) {
 	}
 	next := []jobs.Receipt{h.enqueue(oneJob, task{}), h.enqueue(hastyJob, task{})}
 	h.do(http.MethodPost, "/api/v1/runs/"+cancelled.ID.String()+"/cancel", `{"reason":"to see whether it heeds"}`)
-	told := time.Now()
+	asked := time.Now()
 
 	for i, r := range stuck {
 		await(t, "a handler is shown as stuck", func() bool { return h.run(r.ID).Stuck })
-		t.Logf("shown as stuck %v after the cancel", time.Since(told))
+		t.Logf("shown as stuck %v after the cancel", time.Since(asked))
 		in := h.run(r.ID)
 		if want := []string{"Cancelled", "Terminated"}[i]; in.State != want || !in.Lingering {
 			t.Errorf("the run is %s, lingering: %v", in.State, in.Lingering)

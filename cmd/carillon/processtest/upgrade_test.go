@@ -61,7 +61,7 @@ func TestTwoVersionsOfTheRules(t *testing.T) {
 
 	c := newClusterOf(t, older)
 	for _, name := range []string{"one", "two"} {
-		c.hire(hands{Name: name, Slots: 64, Ticks: true})
+		c.hire(workerSpec{Name: name, Slots: 64, Ticks: true})
 	}
 	l := c.press(50)
 	var made []jobs.ID // by the client
@@ -177,7 +177,7 @@ func TestTwoVersionsOfTheRules(t *testing.T) {
 	last.process.stop(t, syscall.SIGTERM)
 	refused := start(t, "an old program", older, nil, last.args...)
 	await(t, "it ends", refused.over)
-	if want := "version 2 of the rules, and this program knows version 1"; refused.err == nil || !refused.out.says(want) {
+	if want := "version 2 of the rules, and this program knows version 1"; refused.err == nil || !refused.out.has(want) {
 		t.Errorf("an old program on newer data ends with %v and does not say %q:\n%s", refused.err, want, refused.out)
 	}
 	c.begin(last)
@@ -195,7 +195,7 @@ func TestTwoVersionsOfTheRules(t *testing.T) {
 	c.quiet()
 	y := c.history(tickAllJob, tickOneJob)
 	y.runs = slices.DeleteFunc(y.runs, func(run *kernel.Run) bool { return slices.Contains(made, run.ID) })
-	y.asked, y.once = l.told(), true
+	y.asked, y.once = l.results(), true
 	y.check(t)
 	y.count(t)
 }

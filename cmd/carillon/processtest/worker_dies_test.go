@@ -42,7 +42,7 @@ func TestKilledWorker(t *testing.T) {
 		t.Errorf("the run is %v in attempt %d, with %d losses and %d failures", r.State, r.Attempt, r.Losses, r.Failures)
 	}
 	y := h.history()
-	y.asked = []asked{{at: run.Due, wish: jobs.Request{ID: run.ID, Key: run.Key}, run: run.ID}}
+	y.asked = []asked{{at: run.Due, request: jobs.Request{ID: run.ID, Key: run.Key}, run: run.ID}}
 	y.check(t)
 }
 
@@ -52,7 +52,7 @@ func TestFrozenWorker(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
 	h := newHouse(t, "")
-	one := h.hire(hands{Name: "one", Slots: 4})
+	one := h.hire(workerSpec{Name: "one", Slots: 4})
 	over := filepath.Join(t.TempDir(), "over")
 	heeding := h.enqueue(plainJob, task{Until: over})
 	awake := filepath.Join(t.TempDir(), "awake")
@@ -63,7 +63,7 @@ func TestFrozenWorker(t *testing.T) {
 	one.freeze(t)
 	froze := time.Now()
 	h.frozen[one.pid()] = froze
-	two := h.hire(hands{Name: "two", Slots: 4})
+	two := h.hire(workerSpec{Name: "two", Slots: 4})
 	for _, r := range []jobs.Receipt{heeding, late} {
 		l := h.wrote(began, r.ID, 2)
 		t.Logf("a run was taken up %v after its worker had frozen", l.At.Sub(froze))
@@ -79,7 +79,7 @@ func TestFrozenWorker(t *testing.T) {
 		kernel.Checkpoint{ID: late.ID, Worker: claimant, Attempt: 1, Data: []byte(`{}`)},
 		kernel.Returned{ID: late.ID, Worker: claimant, Attempt: 1},
 	} {
-		if err := h.sayAs("one", words); !errors.Is(err, jobs.Stale) {
+		if err := h.sendAs("one", words); !errors.Is(err, jobs.Stale) {
 			t.Errorf("%v of attempt 1 is answered with %v", words.Verb(), err)
 		}
 	}
@@ -120,13 +120,13 @@ func TestFrozenWorker(t *testing.T) {
 	}
 	y := h.history()
 	for _, r := range []jobs.Receipt{heeding, late, again} {
-		y.asked = append(y.asked, asked{at: r.Due, wish: jobs.Request{ID: r.ID, Key: r.Key}, run: r.ID})
+		y.asked = append(y.asked, asked{at: r.Due, request: jobs.Request{ID: r.ID, Key: r.Key}, run: r.ID})
 	}
 	y.check(t)
 }
 
-// sayAs says something to the store in the name of a worker.
-func (h *house) sayAs(name string, words kernel.Command) error {
+// sendAs says something to the store in the name of a worker.
+func (h *house) sendAs(name string, words kernel.Command) error {
 	h.t.Helper()
 	as := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: name}
 	b, err := natsbus.Connect(h.t.Context(), "nats://"+h.nats, natsbus.Config{As: as})
@@ -142,7 +142,7 @@ func (h *house) hireTwo() map[int]*process {
 	h.t.Helper()
 	workers := map[int]*process{}
 	for _, name := range []string{"one", "two"} {
-		w := h.hire(hands{Name: name, Slots: 4})
+		w := h.hire(workerSpec{Name: name, Slots: 4})
 		workers[w.pid()] = w
 	}
 	return workers

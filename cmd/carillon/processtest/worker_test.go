@@ -19,7 +19,7 @@ import (
 )
 
 // hands says what a worker process is to be.
-type hands struct {
+type workerSpec struct {
 	URL     string
 	Name    string
 	Journal string // the directory
@@ -65,7 +65,7 @@ func beWorker(raw string) int {
 }
 
 func work(raw string) error {
-	var h hands
+	var h workerSpec
 	if err := json.Unmarshal([]byte(raw), &h); err != nil {
 		return err
 	}
