@@ -24,8 +24,8 @@ func TestManyJobsAreApplied(t *testing.T) {
 		n, size, asks int
 		want          string
 	}{
-		{400, 2 << 10, 2, "made 400, edited 0, left 0 as they are"},    // it is looked at, and done
-		{1000, 4 << 10, 4, "made 600, edited 400, left 0 as they are"}, // twice that: no part is done before all are looked at
+		{400, 2 << 10, 2, "created 400, edited 0, unchanged 0"},    // it is looked at, and done
+		{1000, 4 << 10, 4, "created 600, edited 400, unchanged 0"}, // twice that: no part is done before all are looked at
 	} {
 		before := h.asked.Load()
 		out, errs, code := (call{env: h.env(), in: file(c.n, c.size)}).run("apply", "-f", "-")
@@ -36,7 +36,7 @@ func TestManyJobsAreApplied(t *testing.T) {
 			t.Errorf("%d jobs took %d requests, want %d", c.n, asks, c.asks)
 		}
 	}
-	if out, errs, code := (call{env: h.env(), in: file(1000, 4<<10)}).run("diff", "-f", "-"); code != 0 || !strings.Contains(out, "leave 1000 as they are") {
+	if out, errs, code := (call{env: h.env(), in: file(1000, 4<<10)}).run("diff", "-f", "-"); code != 0 || !strings.Contains(out, "leave 1000 unchanged") {
 		t.Errorf("diff: %d %.200s %s", code, out, errs)
 	}
 	big := file(1, 1) + "- {key: shop.big, kind: triggered, app: shop, args: {x: " + strings.Repeat("x", 5<<20) + "}}\n"

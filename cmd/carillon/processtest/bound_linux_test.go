@@ -5,6 +5,5 @@ import (
 	"syscall"
 )
 
-// dieWithUs has the system end a process when ours is gone, however that came about: a test that runs into its
-// timeout ends without cleaning up.
+// dieWithUs makes the kernel kill a process when ours ends, even if the test times out without cleaning up.
 func dieWithUs(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// history is all that was said about a time: by the client, by the handlers, and by the store when it was over.
+// history is the evidence of a test: from the client, the handlers, and the store at the end.
 type history struct {
 	began, read time.Time
 	asked       []asked // in order of time
@@ -26,7 +26,7 @@ type history struct {
 	once   bool              // nothing has happened that excuses a second attempt
 }
 
-// asked is one wish of the client, and what it was told.
+// asked is one request of the client with its response.
 type asked struct {
 	at        time.Time
 	request   jobs.Request
@@ -35,7 +35,7 @@ type asked struct {
 	err       error // it may or may not have been done
 }
 
-// specs are the jobs of the worker, as the judge is told of them.
+// specs are the jobs of the worker in the judge's form.
 var specs = []judge.Spec{
 	{Key: string(plainJob), Overlap: "queue"},
 	{Key: string(threeJob), Overlap: "queue", MaxConcurrency: 3},
@@ -45,7 +45,7 @@ var specs = []judge.Spec{
 	{Key: string(tickOneJob), Overlap: "queue", Schedule: "* * * * * *", Misfire: "fire_once"},
 }
 
-// check has the judge look at a history, and answers with what he says.
+// check passes a history to the judge and returns its verdict.
 func (h *history) check(t *testing.T) *judge.Verdict {
 	t.Helper()
 	v := judge.Judge(h.evidence(t.Name()))
@@ -63,11 +63,11 @@ func (h *history) check(t *testing.T) *judge.Verdict {
 	return v
 }
 
-// moment is a time of this machine, of which nobody sets the clock here.
+// moment is a time of this machine, whose clock no fault changes here.
 func moment(at time.Time) judge.Moment { return judge.Moment{Wall: at.UnixNano(), Mono: at.UnixNano()} }
 
-// evidence is a history as the judge reads it. Servers and buses come and go all the time, so that what is late has its
-// excuse; and nobody can tell when a process that was killed or frozen stopped.
+// evidence is a history in the judge's form. Servers and buses fail all the time, which excuses late runs; when exactly
+// a killed or frozen process stopped is unknown.
 func (h *history) evidence(name string) *judge.Case {
 	c := &judge.Case{Setup: judge.Setup{Name: name, Began: moment(h.began), Skew: 2 * time.Millisecond}, History: h.paused}
 	c.Faults = append(c.Faults, judge.Fault{Kind: "test", Role: judge.Control, Begin: moment(h.began)})
@@ -84,7 +84,7 @@ func (h *history) evidence(name string) *judge.Case {
 		w := &a.request
 		o := judge.Op{What: judge.Create, Invoked: moment(a.at), Returned: moment(a.at), Outcome: judge.OK, Key: string(w.Key), Run: a.run.String(), Wish: w.ID.String(),
 			Idempotency: w.Idempotency, Unique: w.Unique, Duplicate: a.duplicate}
-		if w.Delay > 0 && !seen[w.ID] { // the same words, sent later: the run counts from the first
+		if w.Delay > 0 && !seen[w.ID] { // the same request, sent later: the delay counts from the first
 			o.Due = a.at.Add(w.Delay).UnixNano()
 		}
 		seen[w.ID] = true
@@ -122,7 +122,7 @@ func (h *history) evidence(name string) *judge.Case {
 	return c
 }
 
-// count says how much a history is about: a test of nothing proves nothing.
+// count logs the size of a history: a test of nothing proves nothing.
 func (h *history) count(t *testing.T) {
 	t.Helper()
 	duplicates := 0
@@ -134,7 +134,7 @@ func (h *history) count(t *testing.T) {
 	t.Log(fmt.Sprint(len(h.asked), " wishes, of which ", duplicates, " were answered by a run that was there"))
 }
 
-// unknown is how many wishes have no answer.
+// unknown returns how many requests have no response.
 func (h *history) unknown() (n int) {
 	for _, a := range h.asked {
 		if a.err != nil {

@@ -26,7 +26,7 @@ func TestDevCluster(t *testing.T) {
 	args := []string{"dev", "--nodes", "3", "--data", t.TempDir() + "/data", "--http", web[0], "--nats-addr", bus[0], "--cluster", peers[0]}
 	for _, again := range []bool{false, true} { // the second time they know each other
 		dev := start(t, "carillon dev --nodes 3", path, nil, args...)
-		await(t, "the cluster stands", func() bool {
+		await(t, "the cluster is ready", func() bool {
 			if dev.over() {
 				t.Fatalf("it ended with %v", dev.err)
 			}
@@ -40,14 +40,14 @@ func TestDevCluster(t *testing.T) {
 			})
 			for _, page := range []string{"/", "/jobs", "/runs", "/workers", "/cluster", "/settings"} {
 				if body := string(h.do(http.MethodGet, page, "")); !strings.Contains(body, " leads") {
-					t.Errorf("%s%s does not say who leads", at, page)
+					t.Errorf("%s%s does not show the leader", at, page)
 				}
 			}
 		}
 		dev.stop(t, syscall.SIGTERM)
 		for _, at := range append(web, bus...) {
 			if l, err := net.Listen("tcp", at); err != nil {
-				t.Errorf("somebody is still at %s (again: %v)", at, again)
+				t.Errorf("a process still listens at %s (again: %v)", at, again)
 			} else {
 				_ = l.Close()
 			}
@@ -55,7 +55,7 @@ func TestDevCluster(t *testing.T) {
 	}
 }
 
-// block is addresses whose ports follow each other, at which nobody listens.
+// block returns free addresses with consecutive ports.
 func block(t *testing.T, n int) []string {
 	t.Helper()
 next:

@@ -16,8 +16,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// The first minute of somebody who tries Carillon: one command, a page within a second, jobs that ring. It ends when
-// it is told to, and begins where it left off.
+// The first minute of a new user: one command, a page within a second, jobs that run. dev ends at a signal, and
+// continues from there at the next start.
 func TestDev(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -35,11 +35,11 @@ func TestDev(t *testing.T) {
 	second := start(t, "a second dev", path, nil, args...)
 	await(t, "a second dev on the same data ends", second.over)
 	if second.code() != 1 || !second.out.has(h.data) || !second.out.has("in use by another process") {
-		t.Errorf("it ended with %d and said %s", second.code(), second.out)
+		t.Errorf("it ended with %d and printed %s", second.code(), second.out)
 	}
 
-	// What runs when it is told to stop is waited for, within the grace, and handed back after it. The schedule may have
-	// begun a report just now, so two of them must be allowed.
+	// A signal waits for current runs within the grace, and returns them after it. The schedule may have started a report
+	// just now, so two of them must be allowed.
 	h.do(http.MethodPatch, "/api/v1/jobs/demo.report", `{"maxConcurrency":0}`)
 	report := decode[api.Run](t, h.do(http.MethodPost, "/api/v1/jobs/demo.report/trigger", ""))
 	id, err := jobs.ParseID(report.ID)
@@ -62,7 +62,7 @@ func TestDev(t *testing.T) {
 	case tests.Rough() && (in.State != "Succeeded" || in.Attempt != 1):
 		t.Errorf("the report was waited for and is %s in attempt %d", in.State, in.Attempt)
 	case !tests.Rough() && !slices.ContainsFunc(in.Moves, func(m api.Move) bool { return m.Cause == string(kernel.ByHandback) }):
-		t.Errorf("the report was not handed back: %+v", in.Moves)
+		t.Errorf("the report was not returned: %+v", in.Moves)
 	}
 	if now := get[api.Job](h, "/api/v1/jobs/demo.report"); *now.MaxConcurrency != 0 {
 		t.Errorf("the edit is forgotten: %d reports are allowed", *now.MaxConcurrency)
@@ -77,8 +77,8 @@ func TestDev(t *testing.T) {
 	h.recorded("demo.chime", 5*time.Second)
 }
 
-// recorded wants each due time of a job that rings at this interval to have one run or lie in one missed range, up to the
-// last that was decided. Its handlers write no journals, so the judge has nothing to look at.
+// recorded checks that each due time of a job with this interval has one run or is in one missed range. Its handlers
+// write no journals, so the judge cannot check it.
 func (h *house) recorded(key jobs.Key, every time.Duration) {
 	h.t.Helper()
 	y := h.history(key)
@@ -105,15 +105,15 @@ func (h *house) recorded(key jobs.Key, every time.Duration) {
 	}
 }
 
-// develop starts `carillon dev` and reads where it is from what it says.
+// develop starts `carillon dev` and reads its addresses from its output.
 func (h *house) develop(path string, args []string) *process {
 	h.t.Helper()
 	dev := start(h.t, "carillon dev", path, nil, args...)
-	await(h.t, "the page's address is said", func() bool {
-		h.http, h.nats = said(dev, "page"), said(dev, "bus")
+	await(h.t, "the page's address is printed", func() bool {
+		h.http, h.nats = addressIn(dev, "page"), addressIn(dev, "bus")
 		return h.http != "" && h.nats != ""
 	})
-	h.t.Logf("the page's address was said after %v", time.Since(dev.began))
+	h.t.Logf("the page's address was printed after %v", time.Since(dev.began))
 	h.ready(dev)
 	h.t.Logf("it was ready after %v", time.Since(dev.began))
 	return dev

@@ -24,9 +24,9 @@ import (
 // shareJobs is how many jobs are due every second.
 const shareJobs = 300
 
-// Three servers on a database, each of which fires a share of three hundred jobs that are due every second. One is killed
-// while they do, another frozen for longer than it is believed to be there, and one, which is neither, is stopped in order.
-// Each due time is fired once, by whoever it may be, and by all of them.
+// Three servers on a database each fire a share of three hundred jobs that are due every second. One is killed meanwhile,
+// one is frozen until the others take over its share, and one is stopped cleanly. Each due time is fired once, and all
+// servers fire.
 func TestS3_26ThreeFireAShareEach(t *testing.T) {
 	tests.Long(t)
 	t.Parallel() // it waits for leases most of the time
@@ -48,7 +48,7 @@ func TestS3_26ThreeFireAShareEach(t *testing.T) {
 			for i := range 3 {
 				begin(fmt.Sprint("n", i+1))
 			}
-			// shares are what a node says of who fires how many; nil if it does not answer.
+			// shares returns a node's view of which node fires how many jobs; nil if it does not respond.
 			shares := func(n *half) map[string]api.Share {
 				h := &house{t: t, http: n.http}
 				status, raw, err := h.ask(http.MethodGet, "/api/v1/overview", "")

@@ -98,7 +98,7 @@ func newFortress(t *testing.T) *fortress {
 	return f
 }
 
-// trust has a node's certificate believed.
+// trust adds a node's certificate to the trusted ones.
 func (f *fortress) trust(c *castle) {
 	f.t.Helper()
 	raw, err := os.ReadFile(c.cert)
@@ -144,7 +144,7 @@ func (f *fortress) door(token string, i int) string {
 	return "tls://" + token + "@" + f.walls[i].bus + "?ca=" + f.ca
 }
 
-// grant makes a token, at any node, and answers with its text.
+// grant creates a token, at any node, and returns its text.
 func (f *fortress) grant(at int, body string) string {
 	f.t.Helper()
 	status, answer, _ := f.walls[at].ask(http.MethodPost, "/api/v1/tokens", f.admin, body)
@@ -154,7 +154,7 @@ func (f *fortress) grant(at int, body string) string {
 	return decode[struct{ Text string }](f.t, answer).Text
 }
 
-// speak is a connection to one node as a worker, with nothing of a worker behind it.
+// speak returns a connection to one node as a worker, without a worker.
 func (f *fortress) speak(token string, at int, as bus.Principal) (*natsbus.Bus, error) {
 	f.t.Helper()
 	raw, err := os.ReadFile(f.ca)
@@ -170,10 +170,10 @@ func (f *fortress) speak(token string, at int, as bus.Principal) (*natsbus.Bus, 
 	return b, err
 }
 
-// leader is the number of the node that leads, as another one says.
+// leader returns the number of the leader, as another node reports it.
 func (f *fortress) leader(ask int) (leader int) {
 	f.t.Helper()
-	await(f.t, "somebody leads", func() bool {
+	await(f.t, "a node leads", func() bool {
 		status, raw, _ := f.walls[ask].ask(http.MethodGet, "/api/v1/overview", f.admin, "")
 		if status != http.StatusOK {
 			return false
@@ -184,8 +184,8 @@ func (f *fortress) leader(ask int) (leader int) {
 	return leader
 }
 
-// Three nodes with tokens and a NATS server each: whichever of them a worker comes to, it is kept to its app by all; a
-// token that is revoked is shut out at all; and when a node dies its workers go on at another.
+// Three nodes with tokens and a NATS server each: every node limits a worker to its app; a revoked token is refused at
+// all nodes; and when a node dies its workers continue at another.
 func TestExposedCluster(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -239,14 +239,14 @@ func TestExposedCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		// The thief may not say that it is of another app: the door does not let it in, or the subject is not its own.
+		// The thief cannot claim another app: the connection or the subject is refused.
 		if w, err := carillon.NewWorker(f.door(thief, i), worker.Config{App: "process", Name: "h0"}); !errors.Is(err, jobs.Forbidden) {
 			t.Errorf("the thief comes to n%d as a worker of app process: %v", i+1, err)
 			if err == nil {
 				_ = w.Close()
 			}
 		}
-		// In its own name it is let in, and whatever it sends through whichever node is for its own app only.
+		// With its own name it can connect, but its messages, through any node, affect only its own app.
 		as := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: "h0", App: "thieves"}
 		b, err := f.speak(thief, i, as)
 		if err != nil {
@@ -268,11 +268,11 @@ func TestExposedCluster(t *testing.T) {
 		other := as
 		other.App = "process"
 		if b, err := f.speak(thief, i, other); !errors.Is(err, jobs.Forbidden) {
-			t.Errorf("the thief at n%d says that it is of app process: %v, %v", i+1, b, err)
+			t.Errorf("the thief at n%d claims app process: %v, %v", i+1, b, err)
 		}
 	}
 
-	// Revoked at one node, a token is shut out at all, with the connections that it has.
+	// A token revoked at one node is refused at all, and its connections end.
 	var guests []*natsbus.Bus
 	for i := range 3 {
 		b, err := f.speak(thief, i, bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: fmt.Sprint("t", i), App: "thieves"})
@@ -299,7 +299,7 @@ func TestExposedCluster(t *testing.T) {
 	}
 	t.Logf("a revoked token was shut out at all nodes %v after", time.Since(revoked))
 
-	// The node that leads dies. Its workers go on at the others, and who comes now is let in by them.
+	// The leader dies. Its workers continue at the other nodes, and new clients can connect there.
 	f.nodes[lead].kill()
 	died := time.Now()
 	newcomer, err := f.comes(shop, lead)
@@ -307,7 +307,7 @@ func TestExposedCluster(t *testing.T) {
 		t.Fatalf("a client after the death of a node: %v", err)
 	}
 	defer newcomer.Close()
-	t.Logf("a client was let in %v after the leader's death", time.Since(died))
+	t.Logf("a client connected %v after the leader's death", time.Since(died))
 	work("two nodes")
 	t.Logf("thirty runs were done %v after the leader's death", time.Since(died))
 	alive := (lead + 1) % 3
@@ -327,8 +327,8 @@ func believes(t *testing.T, raw []byte) *tls.Config {
 	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 }
 
-// comes dials the nodes that live, until one of them lets it in.
-func (f *fortress) comes(token string, dead int) (*client.Client, error) {
+// comes dials the live nodes until it is connected.
+func (f *fortress) comes(token string, dead int) (*carillon.Client, error) {
 	var err error
 	for began := time.Now(); time.Since(began) < 30*time.Second; {
 		var c *client.Client

@@ -91,7 +91,7 @@ func browser(trust *tls.Config) *http.Client {
 	}
 }
 
-// certify writes a certificate for an address and its key, and answers with who believes in it.
+// certify writes a certificate for an address and its key, and returns a pool that trusts it.
 func certify(t *testing.T, ip net.IP, certFile, keyFile string) *x509.CertPool {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -145,7 +145,7 @@ func (c *castle) ask(method, path, token, body string) (status int, answer []byt
 	return a.StatusCode, answer, a.Header
 }
 
-// file is the token in one of the files that the first start left.
+// file returns the token in a file of the first start.
 func (c *castle) file(name string) string {
 	c.t.Helper()
 	path := filepath.Join(c.data, name)
@@ -160,10 +160,10 @@ func (c *castle) file(name string) string {
 	return strings.TrimSpace(string(raw))
 }
 
-// url is the address of the bus for the holder of a token.
+// url returns the address of the bus with a token.
 func (c *castle) url(token string) string { return "tls://" + token + "@" + c.bus + "?ca=" + c.cert }
 
-// state is where a run stands.
+// state returns a run's state.
 func (c *castle) state(admin string, run jobs.ID) string {
 	c.t.Helper()
 	status, answer, _ := c.ask(http.MethodGet, "/api/v1/runs/"+run.String(), admin, "")
@@ -173,8 +173,8 @@ func (c *castle) state(admin string, run jobs.ID) string {
 	return decode[api.Run](c.t, answer).State
 }
 
-// A server that others can reach lets nobody in without a token, and everybody with the right one; and no longer than
-// it holds.
+// An exposed server refuses requests without a token, and accepts those with a valid one until it expires or is
+// revoked.
 func TestExposedServer(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -200,7 +200,7 @@ func TestExposedServer(t *testing.T) {
 		t.Fatalf("with the admin's token: %d %s", status, answer)
 	}
 
-	// A worker in a process of its own, and a client with a token that the admin gives out, meet over TLS.
+	// A worker process and a client with an admin's tokens connect over TLS.
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func TestExposedServer(t *testing.T) {
 	}
 	await(t, "the run ends", func() bool { return c.state(admin, run.ID) == jobs.Succeeded.String() })
 
-	// Wrong keys, and keys for other doors.
+	// Wrong tokens, and tokens for other endpoints.
 	for what, url := range map[string]string{
 		"a wrong token": c.url(shop[:len(shop)-1] + "x"), "a worker's token": c.url(members), "an admin's token": c.url(admin), "none": "tls://" + c.bus + "?ca=" + c.cert,
 	} {
@@ -253,12 +253,12 @@ func TestExposedServer(t *testing.T) {
 	if status, answer, _ = c.ask(http.MethodDelete, "/api/v1/tokens/"+id, admin, ""); status >= 300 {
 		t.Fatalf("revoke %s: %d %s", id, status, answer)
 	}
-	await(t, "the worker is cut off", func() bool { return h1.out.has("authorization violation") })
+	await(t, "the worker is disconnected", func() bool { return h1.out.has("authorization violation") })
 	if run, err = plainJob.Enqueue(t.Context(), client, task{}); err != nil {
 		t.Fatal(err)
 	}
 	if s := c.state(admin, run.ID); s != jobs.Enqueued.String() {
-		t.Errorf("a run that nobody may take is %s", s)
+		t.Errorf("a run that no worker may take is %s", s)
 	}
 	if status, answer, _ = c.ask(http.MethodDelete, "/api/v1/tokens/"+strings.Split(admin, "_")[2], admin, ""); status != http.StatusConflict {
 		t.Errorf("the last admin's token: %d %s", status, answer)

@@ -17,8 +17,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Very many runs wait and no worker is there: they stay where they are and are no messages. The first worker that
-// comes gets to work at once.
+// Very many runs wait without a worker: they cause no messages. The first worker that registers starts at once.
 func TestFlood(t *testing.T) {
 	tests.Long(t)
 	many, idle := tests.Size(0, 20_000, 1_000_000), tests.Size(0, 3*time.Second, time.Minute)
@@ -54,7 +53,7 @@ func TestFlood(t *testing.T) {
 		left -= n
 	}
 	t.Logf("%d runs were enqueued in %v", many, time.Since(asking))
-	time.Sleep(idle) // nobody is there
+	time.Sleep(idle) // no server runs
 	sent := messages.Load()
 	t.Logf("%d messages were published, of which %d were offers", sent, offers.Load())
 	if sent >= 5000 {

@@ -10,8 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// A thousand runs of a job that allows one at a time: each begins when the one before has ended, and nobody looks
-// now and then to see that.
+// A thousand runs of a job with concurrency limit 1: each begins when the one before ends, without polling.
 func TestOneAtATime(t *testing.T) {
 	tests.Long(t)
 	h := newHouse(t, "")

@@ -61,7 +61,7 @@ func newHouse(t *testing.T, outside string) *house {
 	return h
 }
 
-// serve starts the server, and says how long it took to be ready.
+// serve starts the server, and returns how long it took to be ready.
 func (h *house) serve() time.Duration {
 	h.t.Helper()
 	path, err := carillonProgram()
@@ -255,7 +255,7 @@ func (h *house) pause(keys ...jobs.Key) {
 	}
 }
 
-// history is what the store and the handlers say now. Whoever asked for runs adds what he was told.
+// history returns the evidence of the store and the handlers. Callers add their requests.
 func (h *house) history(recurring ...jobs.Key) *history {
 	h.t.Helper()
 	y := &history{began: h.began, read: time.Now(), gone: h.frozen, paused: h.paused}
@@ -284,8 +284,8 @@ func (h *house) history(recurring ...jobs.Key) *history {
 	return y
 }
 
-// said finds an address in what a process says of itself.
-func said(p *process, what string) string {
+// addressIn returns an address in a process's banner.
+func addressIn(p *process, what string) string {
 	found := regexp.MustCompile(`(?m)^ *` + what + ` +[a-z]+://(\S+)$`).FindStringSubmatch(p.out.String())
 	if found == nil {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// called is a server that answers each request when, and as, a test says.
+// called is a server whose responses, and their times, a test decides.
 type called struct {
 	t     *testing.T
 	url   string

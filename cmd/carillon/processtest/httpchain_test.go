@@ -44,9 +44,9 @@ func TestHTTPChainSurvivesKills(t *testing.T) {
 	})
 	worker.kill()
 	if third.callback == "" {
-		t.Fatal("nobody was told where to call back")
+		t.Fatal("the request had no callback URL")
 	}
-	for range 2 { // whose answer is lost says it again
+	for range 2 { // a service that gets no response repeats its callback
 		a, err := http.Post(third.callback, "application/json", strings.NewReader(`{"status":"succeed","data":{"rows":3}}`))
 		if err != nil {
 			t.Fatal(err)

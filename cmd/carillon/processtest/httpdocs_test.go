@@ -70,7 +70,7 @@ func TestHTTPJobsPage(t *testing.T) {
 			t.Fatalf("%v: %s\n%s", err, script, out)
 		}
 		began++
-		for command, says := range map[string]string{
+		for command, want := range map[string]string{
 			"runs show shop.export":                "orders-2026-11-20.csv",
 			"runs log shop.export":                 "request 1",
 			"jobs show shop.export-night":          "shop-closed",
@@ -79,8 +79,8 @@ func TestHTTPJobsPage(t *testing.T) {
 			"apply -f shop.yaml":                   "calendar shop-closed is written",
 			"jobs trigger shop.export --args '{\"": "Succeeded",
 		} {
-			if strings.Contains(script, command) && !strings.Contains(string(out), says) {
-				t.Errorf("%s does not say %q:\n%s", command, says, out)
+			if strings.Contains(script, command) && !strings.Contains(string(out), want) {
+				t.Errorf("%s does not print %q:\n%s", command, want, out)
 			}
 		}
 	}

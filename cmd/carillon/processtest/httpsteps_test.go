@@ -78,7 +78,7 @@ func killAtEachStep(t *testing.T, killWorker, killServer bool) {
 	if killWorker {
 		worker.kill()
 	}
-	close(release) // whoever still asks is answered while nobody can keep the answer
+	close(release) // pending requests get responses while no worker can store them
 	if killServer {
 		h.serve()
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
-// HTTP jobs of a server that runs none itself are run by `carillon worker`: one of them is killed in the middle of a
-// call, and another takes the run up; and one that is told to stop lets its call end.
+// `carillon worker` runs HTTP jobs for a server. One is killed in the middle of a call, and another takes over the run;
+// one that is stopped finishes its call.
 func TestHTTPWorker(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()

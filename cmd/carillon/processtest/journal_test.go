@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// line is what a handler says to its journal.
+// line is one line of a handler's journal.
 type line struct {
 	What    string    `json:"what"` // began or ended
 	Run     jobs.ID   `json:"run"`

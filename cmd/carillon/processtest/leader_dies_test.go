@@ -72,8 +72,8 @@ func (c *cluster) grow() *member {
 	return n
 }
 
-// invitation is asked for until there is one: of two nodes neither leads for a moment when one of them has no time, and
-// one too many does no harm.
+// invitation requests an invitation until there is a leader: with two nodes, a slow one interrupts leadership. An unused
+// invitation does no harm.
 func (c *cluster) invitation() (token string) {
 	c.t.Helper()
 	var status int
@@ -91,7 +91,7 @@ func (c *cluster) invitation() (token string) {
 	return decode[api.Invitation](c.t, raw).Token
 }
 
-// begin starts a node, and asks it from then on.
+// begin starts a node, and sends requests to it from then on.
 func (c *cluster) begin(n *member) {
 	c.t.Helper()
 	path := n.program
@@ -118,7 +118,7 @@ func (c *cluster) whole() {
 // leader is the node that leads, as another one says.
 func (c *cluster) leader() (leader *member) {
 	c.t.Helper()
-	await(c.t, "somebody leads", func() bool {
+	await(c.t, "a node leads", func() bool {
 		name := get[api.Overview](c.house, "/api/v1/overview").Leader
 		for _, n := range c.nodes {
 			if n.name == name {
@@ -130,7 +130,7 @@ func (c *cluster) leader() (leader *member) {
 	return leader
 }
 
-// lead has a node lead, and asks for that as long as it takes: nobody hands over while there is an election.
+// lead makes a node the leader, and retries: no transfer works during an election.
 func (c *cluster) lead(n *member) {
 	c.t.Helper()
 	await(c.t, n.name+" leads", func() bool {
@@ -140,12 +140,12 @@ func (c *cluster) lead(n *member) {
 		if status, raw, err := c.ask(http.MethodPost, "/api/v1/cluster/transfer", fmt.Sprintf(`{"to": %q}`, n.name)); err != nil || status/100 != 2 {
 			c.t.Logf("%s is not made to lead: %d %s (%v)", n.name, status, raw, err)
 		}
-		time.Sleep(250 * time.Millisecond) // until the others have heard of it
+		time.Sleep(250 * time.Millisecond) // until the others know it
 		return false
 	})
 }
 
-// The leader of three nodes is killed again and again under two hundred wishes a second, and with it the NATS server
+// The leader of three nodes is killed again and again under two hundred requests a second, and with it the NATS server
 // that some of the workers are at. What was acknowledged runs to its end, once; every due time has its record; and any
 // node that lives answers.
 func TestKilledLeader(t *testing.T) {
@@ -178,7 +178,7 @@ func TestKilledLeader(t *testing.T) {
 			}
 			return !fired.IsZero()
 		})
-		// The node that is asked may not have heard of the new leader yet.
+		// This node may not know the new leader yet.
 		await(t, "a node leads that lives", func() bool { return c.leader() != dead })
 		t.Logf("round %d: a run began %v after the leader's death, a due time fired after %v", round+1, begun.At.Sub(died), fired.Sub(died))
 		c.begin(dead)

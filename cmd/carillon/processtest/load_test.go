@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// load is a client that asks for runs at a steady rate, whatever happens, and remembers what it was told.
+// load is a client that sends requests at a steady rate, regardless of faults, and records the responses.
 type load struct {
 	t      *testing.T
 	house  *house
@@ -46,13 +46,13 @@ func (h *house) press(perSecond int) *load {
 				h.t.Error(err)
 				return
 			}
-			l.wg.Go(func() { l.ask(w) }) // nobody waits for the answer before he asks for the next
+			l.wg.Go(func() { l.ask(w) }) // the next request does not wait for the response
 		}
 	})
 	return l
 }
 
-// ask asks for one run. The client sends the same words again for half a minute, while nobody answers.
+// ask sends one request. The client repeats it for half a minute while no server responds.
 func (l *load) ask(w jobs.Request) {
 	at := time.Now()
 	runs, err := l.house.client.Enqueue(context.Background(), w)
@@ -61,25 +61,25 @@ func (l *load) ask(w jobs.Request) {
 	case err == nil:
 		a.run, a.duplicate = runs[0].ID, runs[0].Duplicate
 	case jobs.CodeOf(err) != jobs.Unknown && jobs.CodeOf(err) != jobs.Unavailable:
-		l.t.Errorf("a wish was refused: %v", err)
+		l.t.Errorf("a request was refused: %v", err)
 	}
 	l.add(a)
 }
 
-// stop ends the load, and waits until everything has an answer.
+// stop ends the load, and waits for all responses.
 func (l *load) stop() {
 	l.end()
 	l.wg.Wait()
 }
 
-// add adds what was asked for by others.
+// add adds requests of other clients.
 func (l *load) add(a asked) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked = append(l.asked, a)
 }
 
-// told is what was asked for so far, and answered, in order of asking.
+// results returns the requests with responses so far, in order.
 func (l *load) results() []asked {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,8 +88,8 @@ func (l *load) results() []asked {
 	return list
 }
 
-// repeat asks again for some runs that are over, by their own IDs: of those that were asked for lately, because a
-// name is remembered for a minute.
+// repeat sends some requests of finished runs again, with their IDs: recent ones, because an ID is remembered for a
+// minute.
 func (l *load) repeat(most int) (repeated int) {
 	l.t.Helper()
 	list := l.results()
@@ -115,7 +115,7 @@ func (l *load) mixture(n int) (jobs.Request, error) {
 	case 1:
 		how = append(how, jobs.After(time.Duration(l.random.IntN(3000))*time.Millisecond))
 	case 3:
-		how = append(how, jobs.Unique(fmt.Sprintf("u%d", n/50))) // five wishes of a quarter of a second
+		how = append(how, jobs.Unique(fmt.Sprintf("u%d", n/50))) // five requests of a quarter of a second
 	case 5:
 		job = threeJob
 	case 9:
@@ -123,7 +123,7 @@ func (l *load) mixture(n int) (jobs.Request, error) {
 	}
 	w, err := job.Request(task{Number: n, Millis: millis}, how...)
 	if n%10 == 7 {
-		// Two wishes within a moment are one: the same key, and the same words.
+		// Two requests at nearly the same time are one: the same key and the same content.
 		w.Idempotency, w.Args = fmt.Sprintf("i%d", n/20), []byte(`{}`)
 	}
 	return w, err

@@ -49,8 +49,8 @@ func (n *natsServer) start() {
 	})
 }
 
-// NATS goes away for longer than a lease, with a hundred runs going. It only hints: no run is cancelled or begun
-// again, and those that end meanwhile are told of when it is back.
+// NATS is down for longer than a lease, with a hundred current runs. It only hints: no run is cancelled or begun
+// again, and workers report runs that end meanwhile when it is back.
 func TestOutageOfNATS(t *testing.T) {
 	t.Parallel()
 	tests.Long(t)
@@ -60,7 +60,7 @@ func TestOutageOfNATS(t *testing.T) {
 	for _, name := range []string{"one", "two"} {
 		h.hire(workerSpec{Name: name})
 	}
-	// Half of the runs end while nobody can be told, the others a good while after.
+	// Half of the runs end while workers cannot report, the others well after.
 	tasks := make([]task, 100)
 	for i := range tasks {
 		tasks[i].Millis = int((outage / 2).Milliseconds())
@@ -124,7 +124,7 @@ func TestWipedNATS(t *testing.T) {
 		if err := os.RemoveAll(n.dir); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Second) // nobody is there
+		time.Sleep(2 * time.Second) // no server runs
 		n.start()
 		back := time.Now()
 		for range 10 { // one after the other

@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// A node freezes, as a machine that has vanished would, and hangs up on nobody. The worker that is at its NATS server is
-// heard again by the leader, over another one, before its lease is over: its run stays its own.
+// A node freezes without closing connections, like a machine that lost power. The worker at its NATS server reaches the
+// leader through another one before its lease expires, and keeps its run.
 func TestFrozenNode(t *testing.T) {
 	tests.Long(t)
 	c := newCluster(t)
@@ -39,7 +39,7 @@ func TestFrozenNode(t *testing.T) {
 		}
 		froze := time.Now()
 		at.process.freeze(t)
-		await(t, "the worker is heard", func() bool {
+		await(t, "the worker renews its lease", func() bool {
 			status, raw, err := c.ask("GET", "/api/v1/workers", "")
 			if err != nil || status != 200 {
 				return false
@@ -51,10 +51,10 @@ func TestFrozenNode(t *testing.T) {
 			}
 			return false
 		})
-		t.Logf("%s froze, and the worker was heard %v later", whom, time.Since(froze))
+		t.Logf("%s froze, and the worker renewed its lease %v later", whom, time.Since(froze))
 		create(t, over)
 		var in api.Run
-		await(t, "the run is over", func() bool {
+		await(t, "the run is final", func() bool {
 			in = c.run(run.ID)
 			return in.State == jobs.Succeeded.String()
 		})
@@ -69,7 +69,7 @@ func TestFrozenNode(t *testing.T) {
 // serverOf is the node at whose NATS server a worker is.
 func (c *cluster) serverOf(p *process) (at *member) {
 	c.t.Helper()
-	await(c.t, "the worker says where it is", func() bool {
+	await(c.t, "the worker reports its server", func() bool {
 		last := -1
 		for _, n := range c.nodes {
 			if i := strings.LastIndex(p.out.String(), "bus connected\" server=nats://"+n.nats); i > last {

@@ -59,7 +59,7 @@ func (p *pair) begin(n *half) {
 // leader is the node that leads, which is asked from then on, and the other one.
 func (p *pair) leader() (leader, other *half) {
 	p.t.Helper()
-	await(p.t, "somebody leads", func() bool {
+	await(p.t, "a node leads", func() bool {
 		for i, n := range p.nodes {
 			if n == nil || n.process.over() {
 				continue
@@ -75,7 +75,7 @@ func (p *pair) leader() (leader, other *half) {
 	return leader, other
 }
 
-// open says whether somebody can come to a node's bus.
+// open reports whether a node's bus accepts connections.
 func (n *half) open() bool {
 	c, err := net.Dial("tcp", n.nats)
 	if err == nil {
@@ -85,7 +85,7 @@ func (n *half) open() bool {
 }
 
 // Two servers on a database, and no NATS server beside them: the bus of the one that leads is open, that of the other
-// shut. The leader is killed, and is stopped in order, under two hundred wishes a second; workers that know both
+// shut. The leader is killed, and is stopped cleanly, under two hundred requests a second; workers that know both
 // addresses go on at the other. What was acknowledged runs to its end, once, and every due time has its record.
 func TestTwoOnADatabase(t *testing.T) {
 	tests.Long(t)
@@ -119,7 +119,7 @@ func TestTwoOnADatabase(t *testing.T) {
 				}
 				t.Logf("a run began %v after the leader was %s", begun.At.Sub(gone), how)
 				p.begin(dead)
-				await(t, dead.name+" stands by, or leads", func() bool {
+				await(t, dead.name+" is a standby or leads", func() bool {
 					h := house{t: t, http: dead.http}
 					status, _, err := h.ask(http.MethodGet, "/readyz", "")
 					return err == nil && (status == http.StatusServiceUnavailable || status == http.StatusOK)

@@ -21,7 +21,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 )
 
-// workerVariable makes this program a worker, and says which.
+// workerVariable makes this program a worker, with this configuration.
 const workerVariable = "PROCESSTEST_WORKER"
 
 func TestMain(m *testing.M) {
@@ -70,7 +70,7 @@ func build(name, path string, tags ...string) (string, error) {
 	return to, nil
 }
 
-// process is a program that runs. It is killed when its test ends, and what it said is shown if the test failed.
+// process is a running program. It is killed when its test ends; a failed test logs its output.
 type process struct {
 	name  string
 	cmd   *exec.Cmd
@@ -102,7 +102,7 @@ func start(t *testing.T, name, path string, env []string, args ...string) *proce
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			t.Logf("%s (process %d) said:\n%s", name, p.pid(), p.out.tail(16<<10))
+			t.Logf("output of %s (process %d):\n%s", name, p.pid(), p.out.tail(16<<10))
 		}
 	})
 	return p
@@ -123,19 +123,19 @@ func (p *process) signal(t *testing.T, s os.Signal) {
 	}
 }
 
-// stop tells the process to stop, and wants it to end well.
+// stop signals the process and requires a clean exit.
 func (p *process) stop(t *testing.T, s os.Signal) {
 	t.Helper()
 	p.signal(t, s)
 	p.ends(t)
 }
 
-// ends waits until a process that was told to stop has ended well.
+// ends waits until a signalled process has ended, and requires a clean exit.
 func (p *process) ends(t *testing.T) {
 	t.Helper()
 	await(t, p.name+" ends", p.over)
 	if p.err != nil {
-		t.Errorf("%s was told to stop and ended with %v", p.name, p.err)
+		t.Errorf("%s got a signal and ended with %v", p.name, p.err)
 	}
 }
 
@@ -160,7 +160,7 @@ func (p *process) code() int {
 func (p *process) freeze(t *testing.T) { t.Helper(); p.signal(t, syscall.SIGSTOP) }
 func (p *process) thaw(t *testing.T)   { t.Helper(); p.signal(t, syscall.SIGCONT) }
 
-// output is what a process says.
+// output is what a process prints.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer

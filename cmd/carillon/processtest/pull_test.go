@@ -47,7 +47,7 @@ func (h *house) reaches(id, state string, attempt uint32) (in api.Run) {
 	h.t.Helper()
 	await(h.t, "run "+id+" reaches "+state, func() bool {
 		status, raw, err := h.ask(http.MethodGet, "/api/v1/runs/"+id, "")
-		if err != nil || status != http.StatusOK { // nobody leads just now
+		if err != nil || status != http.StatusOK { // no leader at the moment
 			return false
 		}
 		in = decode[api.Run](h.t, raw)
@@ -60,8 +60,8 @@ func (h *house) reaches(id, state string, attempt uint32) (in api.Run) {
 }
 
 // The workers of examples/pull do what docs promise of workers over HTTP: 200 runs, one that is cancelled while it
-// runs, one that fails and is tried again, and one whose worker is killed and that another one takes up; and one that is
-// told to end finishes what it has.
+// runs, one that fails and is retried, and one whose worker is killed and that another one takes over; and a worker
+// that gets a signal finishes its runs.
 func TestPullExamples(t *testing.T) {
 	tests.Long(t)
 	for _, c := range pullers {
@@ -111,17 +111,17 @@ func TestPullExamples(t *testing.T) {
 	}
 }
 
-// has waits until the handler of a run has said something: the worker was given it.
+// has waits until the handler of a run has written a line: a worker has the run.
 func (h *house) has(id string) {
 	h.t.Helper()
-	await(h.t, "the worker of run "+id+" says that it has it", func() bool {
+	await(h.t, "the worker of run "+id+" has it", func() bool {
 		status, raw, err := h.ask(http.MethodGet, "/api/v1/runs/"+id+"/log", "")
 		return err == nil && status == http.StatusOK && len(decode[list[api.LogLine]](h.t, raw).Items) > 0
 	})
 }
 
-// The node dies that workers over HTTP speak to, and it leads: they go on at another one with what they have in hand,
-// which is not begun a second time, and are given more there.
+// The leader dies, which HTTP workers poll. They continue at another node with their current runs, which do not start a
+// second time, and get more runs there.
 func TestPullExamplesChangeNodes(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -143,7 +143,7 @@ func TestPullExamplesChangeNodes(t *testing.T) {
 	for i := range 8 { // all their slots, until each of them was looked at
 		held = append(held, c.greet(fmt.Sprintf(`{"name":"n%d","seconds":30}`, i)))
 	}
-	for _, id := range held { // what a node gave away and died before it was heard of is lost, and tried again
+	for _, id := range held { // a run dispatched just before the node died is lost, and retried
 		c.reaches(id, "Processing", 1)
 		c.has(id)
 	}
@@ -164,6 +164,6 @@ func TestPullExamplesChangeNodes(t *testing.T) {
 		}
 	}
 	if did[names[0]] < 4 || did[names[1]] < 4 {
-		t.Errorf("they did %v, and each had 4 in hand", did)
+		t.Errorf("they did %v, and each had 4 current runs", did)
 	}
 }

@@ -96,12 +96,12 @@ func (h *house) becomes(id, state string) {
 	})
 }
 
-// logged waits until a run's log has a line with these words.
-func (h *house) logged(id, words string) {
+// logged waits until a run's log has a line with this text.
+func (h *house) logged(id, text string) {
 	h.t.Helper()
-	await(h.t, fmt.Sprintf("run %s has logged %q", id, words), func() bool {
+	await(h.t, fmt.Sprintf("run %s has logged %q", id, text), func() bool {
 		for _, l := range get[list[api.LogLine]](h, "/api/v1/runs/"+id+"/log").Items {
-			if strings.Contains(l.Text, words) {
+			if strings.Contains(l.Text, text) {
 				return true
 			}
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
-// says runs a command of the program to its end.
+// runProgram runs a command of the program to its end.
 func runProgram(t *testing.T, stdin string, args ...string) (out string, code int) {
 	t.Helper()
 	path, err := carillonProgram()
@@ -35,7 +35,7 @@ func runProgram(t *testing.T, stdin string, args ...string) (out string, code in
 	return all.String(), c.ProcessState.ExitCode()
 }
 
-// done says which runs of a job have come to a good end, as the node says that is asked.
+// done returns the succeeded runs of a job, as the queried node reports them.
 func (c *cluster) done() (ids []string) {
 	c.t.Helper()
 	for cursor := ""; ; {
@@ -59,9 +59,9 @@ func (c *cluster) asks(n *member) *cluster {
 	return c
 }
 
-// TestRecoverLostMajority is the recipe of docs/cluster.md, word for word, on real directories: two of three nodes
-// lose their disks, the third goes on alone with all that was acknowledged, and two new ones join it. A node of the old
-// cluster that comes back all the same is let in nowhere.
+// TestRecoverLostMajority follows the recipe of docs/cluster.md on real directories: two of three nodes lose their disks,
+// the third continues alone with all acknowledged data, and two new ones join it. A node of the old cluster that starts
+// again is refused.
 func TestRecoverLostMajority(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -88,17 +88,17 @@ func TestRecoverLostMajority(t *testing.T) {
 	left.process = start(t, "the node that is left", path, nil, left.args...)
 	await(t, "it answers", func() bool { _, _, err := c.asks(left).ask(http.MethodGet, "/livez", ""); return err == nil })
 	if status, _, _ := c.ask(http.MethodGet, "/readyz", ""); status != http.StatusServiceUnavailable {
-		t.Errorf("one of three says %d at /readyz", status)
+		t.Errorf("one of three returns %d at /readyz", status)
 	}
 	if out, code := runProgram(t, "recover\n", "cluster", "recover", "--data", left.data); code == 0 || !strings.Contains(out, "in use by another process") {
 		t.Errorf("while it runs: %d, %s", code, out)
 	}
 	left.process.kill()
 
-	// Whoever does not mean it changes nothing.
-	for _, words := range []string{"", "no\n", "yes\n"} {
-		if out, code := runProgram(t, words, "cluster", "recover", "--data", left.data); code != 2 || !strings.Contains(out, "nothing was done") || !strings.Contains(out, "FROM NOW ON") || !strings.Contains(out, "n2 at") {
-			t.Errorf("%q: %d, %s", words, code, out)
+	// Without the confirmation nothing changes.
+	for _, reply := range []string{"", "no\n", "yes\n"} {
+		if out, code := runProgram(t, reply, "cluster", "recover", "--data", left.data); code != 2 || !strings.Contains(out, "nothing was done") || !strings.Contains(out, "FROM NOW ON") || !strings.Contains(out, "n2 at") {
+			t.Errorf("%q: %d, %s", reply, code, out)
 		}
 	}
 	out, code := runProgram(t, "recover\n", "cluster", "recover", "--data", left.data, "--reason", "two disks burnt")
@@ -116,10 +116,10 @@ func TestRecoverLostMajority(t *testing.T) {
 	if !slices.ContainsFunc(lines, func(l struct{ Verb, Target, Reason, Actor string }) bool {
 		return l.Verb == kernel.NodeRecovered && l.Target == "node n1" && l.Reason == "two disks burnt" && strings.HasPrefix(l.Actor, "person:")
 	}) {
-		t.Errorf("the record says %+v", lines)
+		t.Errorf("the audit log has %+v", lines)
 	}
 
-	// What comes back with its old data is told off, and changes nothing.
+	// A node that starts with its old data is refused, and changes nothing.
 	ghost.process = start(t, "a node of before", path, nil, ghost.args...)
 	await(t, "the node of before is refused", func() bool { return left.process.out.has("epoch") || ghost.process.out.has("epoch") })
 	if status, _, err := c.asks(ghost).ask(http.MethodGet, "/readyz", ""); err == nil && status == http.StatusOK {
@@ -130,7 +130,7 @@ func TestRecoverLostMajority(t *testing.T) {
 		t.Errorf("the cluster has become %+v", s)
 	}
 
-	// Both come anew, by the words of the manual.
+	// Both join again, by the manual.
 	for _, n := range []*member{ghost, lost} {
 		if err := os.RemoveAll(n.data); err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
-// group waits until so many NATS servers are a group, as each node that is online says.
+// group waits until n NATS servers form a group, as each online node reports.
 func (c *cluster) group(want int) {
 	c.t.Helper()
 	await(c.t, fmt.Sprintf("%d NATS servers are a group", want), func() bool {
@@ -35,7 +35,7 @@ func TestRemovedNode(t *testing.T) {
 	c.group(3)
 	dead := c.nodes[2]
 	dead.process.kill()
-	remove := func(n *member) { // again and again, as one is told to: the servers may be without one who decides
+	remove := func(n *member) { // with retries: the NATS servers may have no meta leader
 		t.Helper()
 		for began := time.Now(); ; time.Sleep(250 * time.Millisecond) {
 			status, raw, err := c.ask(http.MethodDelete, "/api/v1/cluster/nodes/"+n.name, "")
@@ -50,7 +50,7 @@ func TestRemovedNode(t *testing.T) {
 	c.asks(c.nodes[0])
 	remove(dead)
 	c.group(2)
-	await(t, "whoever removes it a second time is told that it is no member", func() bool {
+	await(t, "a second removal reports that it is not a member", func() bool {
 		// An answer of the servers that was lost, on a busy machine, makes it look as if it had been one of theirs still.
 		status, _, err := c.ask(http.MethodDelete, "/api/v1/cluster/nodes/"+dead.name, "")
 		return err == nil && status == http.StatusNotFound

@@ -27,9 +27,8 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// Whoever keeps the data directory of a node that was removed can do nothing with it any more: a NATS server with its key is
-// cut off and does not come in again, so nobody grants himself a token by it, and its program ends. The others go on
-// meanwhile, and start again.
+// The data directory of a removed node gives no access any more: a NATS server with its key is disconnected and refused,
+// so a thief cannot create tokens with it, and its program ends. The other nodes continue meanwhile, and can restart.
 func TestRemovedNodeIsKeptOut(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -50,7 +49,7 @@ func TestRemovedNodeIsKeptOut(t *testing.T) {
 	if err != nil || len(known.Routes) < 2 {
 		t.Fatalf("the stolen directory knows %v, %v", known, err)
 	}
-	// thief is what goes by its own rules with the stolen key. It is a node to whoever hears it.
+	// thief is a modified NATS server with the stolen key.
 	thief := func(name string) *ops.Ops {
 		t.Helper()
 		i, err := raftstore.Identify(filepath.Join(stolen, "rows"))
@@ -104,7 +103,7 @@ func TestRemovedNodeIsKeptOut(t *testing.T) {
 	back := start(t, "the copy of "+names[gone], path, nil, append(args, "--new-admin-token")...)
 	await(t, "the program of the removed node ends", back.over)
 	if !back.out.has("not in the cluster any more") {
-		t.Errorf("it says %s", back.out)
+		t.Errorf("output: %s", back.out)
 	}
 
 	goes := func(what string) {

@@ -17,7 +17,7 @@ import (
 )
 
 // TestRepairNode is "repair a node" of docs/cluster.md: a node of three whose files are damaged names what is and does
-// not start, the others go on, and it takes everything from them when it is told to.
+// not start, the others continue, and `cluster repair` makes it copy everything from them.
 func TestRepairNode(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -53,8 +53,8 @@ func TestRepairNode(t *testing.T) {
 		}
 		refused := start(t, "the damaged node", path, nil, hurt.args...)
 		await(t, "it ends", refused.over)
-		if said := refused.out.String(); refused.code() != 1 || !strings.Contains(said, filepath.Join(hurt.data, "rows")) || !strings.Contains(said, "carillon cluster repair --data "+hurt.data) {
-			t.Errorf("%s: it ends with %d and says %s", damage.file, refused.code(), said)
+		if text := refused.out.String(); refused.code() != 1 || !strings.Contains(text, filepath.Join(hurt.data, "rows")) || !strings.Contains(text, "carillon cluster repair --data "+hurt.data) {
+			t.Errorf("%s: it ends with %d and prints %s", damage.file, refused.code(), text)
 		}
 		c.asks(well).leader()
 		run := c.enqueue(plainJob, task{})
@@ -63,7 +63,7 @@ func TestRepairNode(t *testing.T) {
 		if out, code := runProgram(t, "", "cluster", "repair", "--data", hurt.data); code != 0 || !strings.Contains(out, "damaged-") {
 			t.Fatalf("%s: repair ends with %d: %s", damage.file, code, out)
 		}
-		if out, code := runProgram(t, "", "cluster", "repair", "--data", hurt.data); code != 0 || !strings.Contains(out, "done before") {
+		if out, code := runProgram(t, "", "cluster", "repair", "--data", hurt.data); code != 0 || !strings.Contains(out, "Already done") {
 			t.Errorf("%s: repair ends the second time with %d: %s", damage.file, code, out)
 		}
 		c.begin(hurt)
@@ -72,7 +72,7 @@ func TestRepairNode(t *testing.T) {
 			return err == nil && status == http.StatusOK && decode[api.Cluster](t, raw).Tolerates == 1
 		})
 		// The node itself still reads what had become of the others.
-		await(t, "it says so itself", func() bool {
+		await(t, "it reports so itself", func() bool {
 			out, code := runProgram(t, "", "cluster", "status", "--server", "http://"+hurt.http)
 			return code == 0 && strings.Contains(out, "one node may fail")
 		})

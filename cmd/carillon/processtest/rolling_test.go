@@ -11,7 +11,7 @@ import (
 )
 
 // TestRollingUpgrade is "upgrade without a stop" of docs/cluster.md: each of three nodes is stopped and started
-// again, one after the other, under load. Nothing is lost, doubled or early, and every wish is answered.
+// again, one after the other, under load. Nothing is lost, doubled or early, and every request gets a response.
 func TestRollingUpgrade(t *testing.T) {
 	tests.Long(t)
 	c := newCluster(t)
@@ -32,7 +32,7 @@ func TestRollingUpgrade(t *testing.T) {
 		if leads {
 			led++
 			await(t, "another node leads", func() bool { return c.leader() != n })
-			t.Logf("%s handed over in %v", n.name, time.Since(asked))
+			t.Logf("%s stopped within %v", n.name, time.Since(asked))
 		}
 		n.process.ends(t)
 		c.begin(n)

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// The server is killed again and again under two hundred wishes a second, while its workers live. What it has
+// The server is killed again and again under two hundred requests a second, while its workers live. What it has
 // acknowledged runs to its end, once; and every due time of a recurring job is a run, or has its line in the ledger.
 func TestKilledServer(t *testing.T) {
 	rounds := tests.Size(1, 2, 10)
@@ -27,7 +27,7 @@ func TestKilledServer(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond) // under load
 		h.server.kill()
 		if round%2 == 0 {
-			time.Sleep(3 * time.Second) // nobody is there to start it again
+			time.Sleep(3 * time.Second) // no server runs to start it again
 		}
 		started := time.Now()
 		took := h.serve()

@@ -59,13 +59,13 @@ func TestStorm(t *testing.T) {
 	t.Logf("%d runs were taken up again; %d wishes had no answer in half a minute", again, y.unknown())
 }
 
-// hire starts a worker that nobody waits for.
+// hire starts a worker and does not wait for it.
 func (s *storm) hire() {
 	s.hired++
 	s.workers = append(s.workers, s.house.send(workerSpec{Name: fmt.Sprintf("w%d", s.hired), Slots: 16, Ticks: true}))
 }
 
-// strike lets something die, and puts it up again.
+// strike kills a process, and starts it again.
 func (s *storm) strike() {
 	pause := func() { time.Sleep(time.Duration(s.dice.IntN(1500)) * time.Millisecond) }
 	switch s.dice.IntN(6) {

@@ -29,7 +29,7 @@ func (c *cluster) replace(n *member, program string) {
 	c.whole()
 }
 
-// together lets the nodes work on some runs of the load, and compare their rows meanwhile. A node with other rows ends.
+// together waits while the nodes process some runs of the load and compare their rows. A node with other rows ends.
 func (c *cluster) together(what string) {
 	c.t.Helper()
 	c.t.Logf("%s; %s leads", what, c.leader().name)
@@ -102,7 +102,7 @@ func TestTwoVersionsOfTheRules(t *testing.T) {
 		}
 		return n
 	}
-	// old says that the first version is in force, and what a leader does with what is new.
+	// old checks that the first version is active, and how a leader handles new commands.
 	old := func(want string) {
 		t.Helper()
 		if _, _, err := next("make", "too early"); err == nil || !strings.Contains(err.Error(), want) {
@@ -124,8 +124,8 @@ func TestTwoVersionsOfTheRules(t *testing.T) {
 	c.together("a new leader with two old followers")
 	old("needs version 2 of the rules")
 	c.asks(last)
-	if status, said := finalize(); status != http.StatusConflict || !strings.Contains(said, "node n1 knows version 1") || !strings.Contains(said, "node n2 knows version 1") {
-		t.Errorf("finalized too early: %d %s", status, said)
+	if status, reply := finalize(); status != http.StatusConflict || !strings.Contains(reply, "node n1 knows version 1") || !strings.Contains(reply, "node n2 knows version 1") {
+		t.Errorf("finalized too early: %d %s", status, reply)
 	}
 	c.lead(a)
 	c.replace(b, newer)
@@ -149,9 +149,9 @@ func TestTwoVersionsOfTheRules(t *testing.T) {
 	old("needs version 2 of the rules")
 
 	await(t, "the upgrade is finalized", func() bool {
-		status, said := finalize()
-		if status != http.StatusOK && !strings.Contains(said, "does not answer") && status < 500 {
-			t.Fatalf("the upgrade is not finalized: %d %s", status, said)
+		status, reply := finalize()
+		if status != http.StatusOK && !strings.Contains(reply, "does not answer") && status < 500 {
+			t.Fatalf("the upgrade is not finalized: %d %s", status, reply)
 		}
 		return status == http.StatusOK
 	})
@@ -178,7 +178,7 @@ func TestTwoVersionsOfTheRules(t *testing.T) {
 	refused := start(t, "an old program", older, nil, last.args...)
 	await(t, "it ends", refused.over)
 	if want := "version 2 of the rules, and this program knows version 1"; refused.err == nil || !refused.out.has(want) {
-		t.Errorf("an old program on newer data ends with %v and does not say %q:\n%s", refused.err, want, refused.out)
+		t.Errorf("an old program on newer data ends with %v and does not print %q:\n%s", refused.err, want, refused.out)
 	}
 	c.begin(last)
 	c.whole()

@@ -46,8 +46,8 @@ func TestKilledWorker(t *testing.T) {
 	y.check(t)
 }
 
-// A worker sleeps for longer than its lease, as a laptop does, and wakes up. Its runs have gone to another. A handler
-// that heeds its context is told that the lease is lost; what one that does not brings home is refused.
+// A worker freezes for longer than its lease, like a laptop, and continues. Its runs have moved to another worker. The
+// context of its handler ends with ErrLeaseLost; the store refuses the result of a handler that ignores its context.
 func TestFrozenWorker(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -72,30 +72,30 @@ func TestFrozenWorker(t *testing.T) {
 		}
 	}
 
-	// A worker that wakes is mostly told by the leader before it can say anything. The store does not rely on that.
-	for _, words := range []kernel.Command{
+	// The leader usually notifies a worker that wakes before it sends anything. The store does not rely on that.
+	for _, command := range []kernel.Command{
 		kernel.Finish{ID: late.ID, Worker: claimant, Attempt: 1, Outcome: kernel.OutcomeSuccess, Result: []byte(`{"attempt":1}`)},
 		kernel.Finish{ID: late.ID, Worker: claimant, Attempt: 1, Outcome: kernel.OutcomeFatal, Error: "late"},
 		kernel.Checkpoint{ID: late.ID, Worker: claimant, Attempt: 1, Data: []byte(`{}`)},
 		kernel.Returned{ID: late.ID, Worker: claimant, Attempt: 1},
 	} {
-		if err := h.sendAs("one", words); !errors.Is(err, jobs.Stale) {
-			t.Errorf("%v of attempt 1 is answered with %v", words.Verb(), err)
+		if err := h.sendAs("one", command); !errors.Is(err, jobs.Stale) {
+			t.Errorf("%v of attempt 1 is answered with %v", command.Verb(), err)
 		}
 	}
 	if run := h.get(late.ID); run.State != jobs.Processing || run.Attempt != 2 || len(run.Result) > 0 {
-		t.Errorf("after late words, the run is %v in attempt %d with the result %s", run.State, run.Attempt, run.Result)
+		t.Errorf("after late commands, the run is %v in attempt %d with the result %s", run.State, run.Attempt, run.Result)
 	}
 
 	create(t, awake)
 	woke := time.Now()
 	one.thaw(t)
-	told := h.wrote(ended, heeding.ID, 1)
-	t.Logf("the handler that heeds its context was told %v after its worker woke", told.At.Sub(woke))
-	if told.Cause != jobs.ErrLeaseLost.Error() {
-		t.Errorf("its context ended because %q", told.Cause)
+	last := h.wrote(ended, heeding.ID, 1)
+	t.Logf("the context of the handler ended %v after its worker woke", last.At.Sub(woke))
+	if last.Cause != jobs.ErrLeaseLost.Error() {
+		t.Errorf("its context ended because %q", last.Cause)
 	}
-	// The other has returned with a result, which nobody wants any more.
+	// The other handler has returned a result, which the store must refuse.
 	if l := h.wrote(ended, late.ID, 1); l.Cause != "" {
 		t.Errorf("the late attempt ended with %q", l.Cause)
 	}
@@ -125,8 +125,8 @@ func TestFrozenWorker(t *testing.T) {
 	y.check(t)
 }
 
-// sendAs says something to the store in the name of a worker.
-func (h *house) sendAs(name string, words kernel.Command) error {
+// sendAs sends a command to the store in the name of a worker.
+func (h *house) sendAs(name string, command kernel.Command) error {
 	h.t.Helper()
 	as := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: name}
 	b, err := natsbus.Connect(h.t.Context(), "nats://"+h.nats, natsbus.Config{As: as})
@@ -134,10 +134,10 @@ func (h *house) sendAs(name string, words kernel.Command) error {
 		h.t.Fatal(err)
 	}
 	defer b.Close()
-	return busstore.New(b, as).Apply(h.t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Command: words}})[0].Err
+	return busstore.New(b, as).Apply(h.t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Command: command}})[0].Err
 }
 
-// hireTwo hires two workers, and answers with them by process.
+// hireTwo starts two workers, and returns them by process.
 func (h *house) hireTwo() map[int]*process {
 	h.t.Helper()
 	workers := map[int]*process{}
@@ -157,10 +157,10 @@ func (h *house) get(id jobs.ID) *kernel.Run {
 	return run
 }
 
-// wait waits until a run is over.
+// wait waits until a run is final.
 func (h *house) wait(id jobs.ID) (run *kernel.Run) {
 	h.t.Helper()
-	await(h.t, "run "+id.String()+" is over", func() bool {
+	await(h.t, "run "+id.String()+" is final", func() bool {
 		run = h.get(id)
 		return run.Settled()
 	})

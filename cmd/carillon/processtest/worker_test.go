@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// hands says what a worker process is to be.
+// workerSpec configures a worker process.
 type workerSpec struct {
 	URL     string
 	Name    string
