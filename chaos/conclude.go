@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-scheduler/carillon/chaos/judge"
 )
 
-// conclude has the judge look at what was written down, and says what he found and how long things took. The verdict
-// stands beside the records as JSON, too.
+// conclude passes the records to the judge, and prints its verdict and the figures. The verdict is also written as JSON
+// beside the records.
 func conclude(records string, least guard) error {
 	c, err := judge.Load(records)
 	if err != nil {
@@ -44,9 +44,9 @@ func conclude(records string, least guard) error {
 	case !v.Pass:
 		return fmt.Errorf("broken: %s", strings.Join(v.Broken(), ", "))
 	case v.Dues < least.dues:
-		return fmt.Errorf("there were only %d due times, %d are the least that says anything", v.Dues, least.dues)
+		return fmt.Errorf("only %d due times: want at least %d", v.Dues, least.dues)
 	case meant < least.faults:
-		return fmt.Errorf("there were only %d faults, %d are the least that says anything", meant, least.faults)
+		return fmt.Errorf("only %d faults: want at least %d", meant, least.faults)
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-scheduler/carillon/chaos/judge"
 )
 
-// figure is how long something took, each time that it happened. It is told, not judged: machines differ, and this one
-// has all processes of a cluster on it.
+// figure has the durations of one kind of event. It is reported, not judged: machines differ, and this one runs all
+// processes of a cluster.
 type figure struct {
 	what string
 	goal string
@@ -39,7 +39,7 @@ func figures(c *judge.Case) []figure {
 	}
 	fired := figure{what: "leader killed -> a due time after that fires", goal: "1.5s, 5s"}
 	begun := figure{what: "  and its handler begins"}
-	handed := figure{what: "leader told to stop -> due times fire late by", goal: "500ms"}
+	transferred := figure{what: "leader stopped -> due times fire late by", goal: "500ms"}
 	late := figure{what: "  and handlers begin late by"}
 	away := figure{what: "leader cut off, frozen, full -> late by"}
 	taken := figure{what: "worker killed -> its runs are taken up again", goal: "20s"}
@@ -47,12 +47,12 @@ func figures(c *judge.Case) []figure {
 	for i := range c.Faults {
 		f := &c.Faults[i]
 		switch {
-		case f.Role != judge.Worker && (f.Role != judge.Control || f.Note != "leader" || m.crowded(f)): // what two faults do together is nobody's figure
+		case f.Role != judge.Worker && (f.Role != judge.Control || f.Note != "leader" || m.crowded(f)): // overlapping faults are in no figure
 		case f.Kind == judge.Kill && f.Role == judge.Control:
 			fired.add(m.nextFire(f))
 			begun.add(m.nextBegin(f))
 		case f.Kind == judge.Term && f.Role == judge.Control:
-			handed.add(m.latestFire(f))
+			transferred.add(m.latestFire(f))
 			late.add(m.latestBegin(f))
 		case f.Role == judge.Control && f.Kind != judge.Clock:
 			away.add(m.latestFire(f))
@@ -61,7 +61,7 @@ func figures(c *judge.Case) []figure {
 			taken.took, both.took = append(taken.took, alone...), append(both.took, not...)
 		}
 	}
-	return []figure{fired, begun, handed, late, away, taken, both}
+	return []figure{fired, begun, transferred, late, away, taken, both}
 }
 
 func (f *figure) add(d time.Duration, ok bool) {
@@ -76,11 +76,11 @@ type measure struct {
 	schedules map[string]bool // jobs that are due by themselves
 }
 
-// crowded says that somebody other than a worker was struck beside a fault, or before it could be seen what that did.
+// crowded reports whether another fault struck a process other than a worker during a fault, or soon after it.
 func (m *measure) crowded(f *judge.Fault) bool {
 	near := window
 	if f.Kind == judge.Kill {
-		near = time.Second // by then it is known who leads
+		near = time.Second // by then the nodes know the leader
 	}
 	for i := range m.Faults {
 		g := &m.Faults[i]
@@ -136,8 +136,8 @@ func (m *measure) nextBegin(f *judge.Fault) (time.Duration, bool) {
 	return 0, false
 }
 
-// latestBegin is by how much the latest of the due times after a fault was begun late. Of those at the same time the first counts:
-// what waits for a slot or for a worker that is struck, too, says nothing about control planes.
+// latestBegin returns the largest delay of a first attempt after a fault. Of due times at the same time the first
+// counts: runs that wait for a slot or a faulty worker do not measure control planes.
 func (m *measure) latestBegin(f *judge.Fault) (worst time.Duration, ok bool) {
 	firsts := map[int64]int64{} // by due time, when the first of it began
 	for i := range m.Journal {
@@ -157,7 +157,7 @@ func (m *measure) latestBegin(f *judge.Fault) (worst time.Duration, ok bool) {
 	return worst, ok
 }
 
-// struck says whether somebody of a role was under a fault within a time.
+// struck reports whether a process with a role had a fault within a time.
 func (m *measure) struck(from, to int64, role string) bool {
 	for i := range m.Faults {
 		if f := &m.Faults[i]; f.Role == role && f.Begin.Wall <= to && f.End.Wall >= from {
@@ -167,7 +167,7 @@ func (m *measure) struck(from, to int64, role string) bool {
 	return false
 }
 
-// takenUp is how long after a worker's death the runs that it had began again, if nobody else was struck, and if so.
+// takenUp returns how long after a worker's death its runs started again, without and with other faults.
 func (m *measure) takenUp(f *judge.Fault) (alone, not []time.Duration) {
 	open := map[string]uint32{} // its runs, and their attempts
 	for i := range m.Journal {

@@ -37,7 +37,7 @@ func TestFigures(t *testing.T) {
 			begins("3", "tick", 11*s, 11500*ms, 1, 1), ends("3", "tick", 11510*ms, 1),
 			begins("4", "tick", 21*s, 21300*ms, 1, 1), begins("5", "tick", 21*s, 21900*ms, 1, 1), // the first one counts
 			ends("4", "tick", 21310*ms, 1), ends("5", "tick", 21910*ms, 1),
-			begins("6", "tick", 22*s, 22100*ms, 1, 1), ends("6", "tick", 22110*ms, 1), // beside a worker's fault: says nothing
+			begins("6", "tick", 22*s, 22100*ms, 1, 1), ends("6", "tick", 22110*ms, 1), // beside a worker's fault: not counted
 			begins("7", "asked", 49*s, 49*s, 1, 2), ends("7", "asked", 49500*ms, 2), // had returned
 			begins("8", "asked", 49*s, 49*s, 1, 2),
 			begins("8", "asked", 49*s, 66*s, 2, 3),

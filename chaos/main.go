@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command chaos runs control planes, workers and clients as processes on this machine, does to them what may happen to
-// machines and networks, and has a judge say which promises were kept.
+// Command chaos runs control planes, workers and clients as processes on this machine, injects faults of machines and
+// networks, and lets a judge check the guarantees.
 //
 //	go run ./chaos -store raft -for 3m -seed 7
 //
@@ -27,7 +27,7 @@ import (
 	"github.com/carillon-scheduler/carillon/chaos/judge"
 )
 
-// campaign is what was asked for.
+// campaign has the flags.
 type campaign struct {
 	store   string
 	lasts   time.Duration
@@ -44,10 +44,10 @@ type campaign struct {
 	least   guard
 }
 
-// guard is what makes a clean verdict worth something.
+// guard has the minimum of events for a verdict.
 type guard struct{ faults, dues int }
 
-// settle is how long after the last fault all must have come to an end.
+// settle is how long after the last fault all runs must be final.
 const settle = 4 * time.Minute
 
 func main() {
@@ -86,8 +86,8 @@ func code(err error) int {
 
 var started = time.Now()
 
-// say tells what happens, and when.
-func say(format string, args ...any) {
+// logf prints an event with its time.
+func logf(format string, args ...any) {
 	fmt.Printf("%7.1fs  %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))
 }
 
@@ -129,7 +129,7 @@ func (c *campaign) run(ctx context.Context) (err error) {
 	if s.faults, err = judge.Open(s.records, judge.FaultFile("driver")); err != nil {
 		return err
 	}
-	say("chaos on %s, seed %d, in %s", c.store, c.seed, c.dir)
+	logf("chaos on %s, seed %d, in %s", c.store, c.seed, c.dir)
 	defer func() {
 		if err != nil {
 			s.keep = err.Error()
@@ -139,7 +139,7 @@ func (c *campaign) run(ctx context.Context) (err error) {
 			_ = os.RemoveAll(c.dir)
 			return
 		}
-		say("all there is to look at is in %s; the same again: -store %s -seed %d; judge it again: -judge %s", c.dir, c.store, c.seed, s.records)
+		logf("the records are in %s; run again: -store %s -seed %d; judge again: -judge %s", c.dir, c.store, c.seed, s.records)
 	}()
 	if err := c.play(ctx, s); err != nil {
 		return err
@@ -151,7 +151,7 @@ func (c *campaign) run(ctx context.Context) (err error) {
 	return err
 }
 
-// play starts everything, makes faults, heals them, and reads what the store says in the end.
+// play starts everything, injects faults, heals them, and reads the store at the end.
 func (c *campaign) play(ctx context.Context, s *system) error {
 	setup := judge.Setup{Name: fmt.Sprintf("chaos on %s, seed %d", c.store, c.seed), Store: c.store, Began: judge.Now(), Faults: c.least.faults}
 	if err := s.build(ctx); err != nil {
@@ -174,7 +174,7 @@ func (c *campaign) play(ctx context.Context, s *system) error {
 	if err := s.known(ctx, history, began, all); err != nil {
 		return err
 	}
-	say("%d control planes, %d workers, %d jobs", len(s.nodes), len(s.workers), len(all))
+	logf("%d control planes, %d workers, %d jobs", len(s.nodes), len(s.workers), len(all))
 	if err := s.invite(c.clients, c.rate, c.seed, triggered, bothered); err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (c *campaign) play(ctx context.Context, s *system) error {
 	defer calm()
 	half := time.AfterFunc(c.lasts/2, func() {
 		if _, err := s.read(ctx, "1-half", all); err != nil {
-			say("the store could not be read half-way: %v", err)
+			logf("the store could not be read half-way: %v", err)
 		}
 	})
 	defer half.Stop()
@@ -199,10 +199,10 @@ func (c *campaign) play(ctx context.Context, s *system) error {
 		return err
 	}
 	setup.Healed = judge.Now()
-	n, which := z.told()
-	say("healed, after %d faults: %s", n, which)
+	n, which := z.counts()
+	logf("healed, after %d faults: %s", n, which)
 	if err := s.rest(ctx, history, slices.Concat(recurring, bothered)); err != nil {
-		say("%v", err) // the judge says what has not come to an end
+		logf("%v", err) // the judge finds runs that are not final
 	}
 	enough()
 	if _, err := s.read(ctx, "9-end", all); err != nil {
@@ -211,7 +211,7 @@ func (c *campaign) play(ctx context.Context, s *system) error {
 	return judge.WriteSetup(s.records, setup)
 }
 
-// known waits until the jobs are known, and writes that down.
+// known waits until the jobs are registered, and records that.
 func (s *system) known(ctx context.Context, history *judge.Writer, began judge.Moment, all []judge.Spec) error {
 	for _, spec := range all {
 		err := until(ctx, "job "+spec.Key+" is known", func(ctx context.Context) bool {
@@ -228,7 +228,7 @@ func (s *system) known(ctx context.Context, history *judge.Writer, began judge.M
 	return nil
 }
 
-// watch tells of progress.
+// watch prints progress.
 func (s *system) watch(ctx context.Context, z *nemesis) {
 	for {
 		select {
@@ -236,8 +236,8 @@ func (s *system) watch(ctx context.Context, z *nemesis) {
 			return
 		case <-time.After(15 * time.Second):
 		}
-		n, _ := z.told()
-		say("so far: %d faults, %d attempts begun, %d processes ended by themselves", n, s.attempts(), s.fallen())
+		n, _ := z.counts()
+		logf("so far: %d faults, %d attempts begun, %d processes ended by themselves", n, s.attempts(), s.fallen())
 	}
 }
 
@@ -271,7 +271,7 @@ func (s *system) rest(ctx context.Context, history *judge.Writer, recurring []ju
 		select {
 		case <-c.ended:
 		case <-ctx.Done():
-			return errors.New("a client has not ended: somebody does not answer it")
+			return errors.New("a client has not ended: it waits for a response")
 		}
 	}
 	for _, spec := range recurring {

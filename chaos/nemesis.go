@@ -16,11 +16,11 @@ import (
 	"github.com/carillon-scheduler/carillon/chaos/judge"
 )
 
-// nemesis does things to a system, and writes down what it did and when. One hand strikes control planes, of which
-// only a minority is away at a time (but for the fault that is about that), the other strikes workers.
+// nemesis injects faults and records them. One goroutine strikes control planes, of which only a minority is down at a
+// time (except by the fault for that), another strikes workers.
 type nemesis struct {
 	*system
-	may []string // kinds that were asked for; empty = all
+	may []string // requested kinds; empty = all
 
 	mu      sync.Mutex
 	done    map[string]int // how often, by name
@@ -40,7 +40,7 @@ type fault struct {
 	do     func(*nemesis, context.Context) error
 }
 
-// strikes are what control planes, databases and buses suffer.
+// strikes are the faults of control planes, databases and buses.
 var strikes = []fault{
 	{"leader killed", "kill", 6, "", func(z *nemesis, ctx context.Context) error { return z.killNode(ctx, true) }},
 	{"follower killed", "kill", 3, "", func(z *nemesis, ctx context.Context) error { return z.killNode(ctx, false) }},
@@ -48,8 +48,8 @@ var strikes = []fault{
 	{"leader frozen", "stop", 3, "", (*nemesis).freezeLeader},
 	{"leader cut off", "cut", 3, "", func(z *nemesis, ctx context.Context) error { return z.cutNode(ctx, true, cut, "") }},
 	{"follower cut off", "cut", 2, "", func(z *nemesis, ctx context.Context) error { return z.cutNode(ctx, false, cut, "") }},
-	{"leader heard by nobody", "cut", 2, "", func(z *nemesis, ctx context.Context) error { return z.cutNode(ctx, true, wire{there: true}, "") }},
-	{"leader hears nobody", "cut", 2, "", func(z *nemesis, ctx context.Context) error { return z.cutNode(ctx, true, wire{back: true}, "") }},
+	{"leader cannot send", "cut", 2, "", func(z *nemesis, ctx context.Context) error { return z.cutNode(ctx, true, wire{there: true}, "") }},
+	{"leader cannot receive", "cut", 2, "", func(z *nemesis, ctx context.Context) error { return z.cutNode(ctx, true, wire{back: true}, "") }},
 	{"leader cut off from the database", "cut", 2, "sql", func(z *nemesis, ctx context.Context) error { return z.cutWires(ctx, true) }},
 	{"leader cut off from the bus", "cut", 2, "sql", func(z *nemesis, ctx context.Context) error { return z.cutWires(ctx, false) }},
 	{"leader slow", "slow", 2, "", func(z *nemesis, ctx context.Context) error {
@@ -63,36 +63,36 @@ var strikes = []fault{
 	{"a follower's disk full", "disk", 1, raft, func(z *nemesis, ctx context.Context) error { return z.fillDisk(ctx, false) }},
 	{"leader's disk full", "disk", 2, raft, func(z *nemesis, ctx context.Context) error { return z.fillDisk(ctx, true) }},
 	{"all nodes restarted in turn", "roll", 2, "", (*nemesis).roll},
-	{"leader told to stop", "roll", 3, "", (*nemesis).handOver},
+	{"leader stopped", "roll", 3, "", (*nemesis).handOver},
 }
 
-// pinpricks are what workers suffer.
+// pinpricks are the faults of workers.
 var pinpricks = []fault{
 	{"worker killed", "kill", 5, "", (*nemesis).killWorker},
 	{"worker frozen", "stop", 3, "", (*nemesis).freezeWorker},
 	{"worker cut off", "cut", 3, "", func(z *nemesis, ctx context.Context) error { return z.cutWorker(ctx, cut) }},
-	{"worker heard by nobody", "cut", 2, "", func(z *nemesis, ctx context.Context) error { return z.cutWorker(ctx, wire{there: true}) }},
-	{"worker hears nobody", "cut", 2, "", func(z *nemesis, ctx context.Context) error { return z.cutWorker(ctx, wire{back: true}) }},
+	{"worker cannot send", "cut", 2, "", func(z *nemesis, ctx context.Context) error { return z.cutWorker(ctx, wire{there: true}) }},
+	{"worker cannot receive", "cut", 2, "", func(z *nemesis, ctx context.Context) error { return z.cutWorker(ctx, wire{back: true}) }},
 	{"worker slow", "slow", 2, "", func(z *nemesis, ctx context.Context) error {
 		return z.cutWorker(ctx, wire{delay: time.Duration(50+z.work.IntN(400)) * time.Millisecond})
 	}},
-	{"worker told to stop", "roll", 2, "", (*nemesis).rollWorker},
+	{"worker stopped", "roll", 2, "", (*nemesis).rollWorker},
 }
 
 func newNemesis(s *system, seed uint64, may []string) *nemesis {
 	return &nemesis{system: s, may: may, done: map[string]int{}, control: rand.New(rand.NewPCG(seed, 1)), work: rand.New(rand.NewPCG(seed, 2))}
 }
 
-// rage does things until ctx ends, and returns when all of them are undone.
+// rage injects faults until ctx ends, and returns when all of them are undone.
 func (z *nemesis) rage(ctx context.Context, gap time.Duration) {
 	var both sync.WaitGroup
-	both.Go(func() { z.hand(ctx, z.control, strikes, gap) })
-	both.Go(func() { z.hand(ctx, z.work, pinpricks, gap) })
+	both.Go(func() { z.inject(ctx, z.control, strikes, gap) })
+	both.Go(func() { z.inject(ctx, z.work, pinpricks, gap) })
 	both.Wait()
 }
 
-// hand picks faults by their weights: first each once, in some order, so that a short campaign has seen all kinds.
-func (z *nemesis) hand(ctx context.Context, random *rand.Rand, all []fault, gap time.Duration) {
+// inject picks faults by their weights: first each once, in some order, so that a short campaign has all kinds.
+func (z *nemesis) inject(ctx context.Context, random *rand.Rand, all []fault, gap time.Duration) {
 	var mine []fault
 	var urn []int
 	for _, f := range all {
@@ -122,10 +122,10 @@ func (z *nemesis) hand(ctx context.Context, random *rand.Rand, all []fault, gap 
 		z.done[f.name]++
 		z.mu.Unlock()
 		if err != nil {
-			say("%s: %v", f.name, err)
+			logf("%s: %v", f.name, err)
 			continue
 		}
-		say("%s, for %v", f.name, time.Since(began).Round(100*time.Millisecond))
+		logf("%s, for %v", f.name, time.Since(began).Round(100*time.Millisecond))
 	}
 }
 
@@ -141,8 +141,8 @@ func (z *nemesis) fits(f fault) bool {
 	return f.store == "" || f.store == z.store
 }
 
-// told is how many faults there were, and which.
-func (z *nemesis) told() (n int, which string) {
+// counts returns the number of faults, and their names.
+func (z *nemesis) counts() (n int, which string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	var list []string
@@ -154,11 +154,11 @@ func (z *nemesis) told() (n int, which string) {
 	return n, strings.Join(list, ", ")
 }
 
-// write writes a fault down that is over now.
+// write records a fault that ends now.
 func (z *nemesis) write(f judge.Fault) {
 	f.End = judge.Now()
 	if err := z.faults.Write(f); err != nil {
-		say("a fault was not written down: %v", err)
+		logf("a fault was not recorded: %v", err)
 	}
 }
 
@@ -186,7 +186,7 @@ func (z *nemesis) between(random *rand.Rand, least, most time.Duration) time.Dur
 	return least + time.Duration(random.Int64N(int64(most-least)))
 }
 
-// asleep is how long somebody says nothing: half of the times for longer than a lease.
+// asleep returns how long a process is silent: half of the times longer than a lease.
 func (z *nemesis) asleep(random *rand.Rand) time.Duration {
 	if random.IntN(2) == 0 {
 		return z.between(random, leaseOver, leaseOver+8*time.Second)
@@ -248,8 +248,7 @@ func (z *nemesis) freezeLeader(ctx context.Context) error {
 	return z.whole(ctx)
 }
 
-// cutNode changes all wires of a node: those that it dials, and those that others dial. What is said there goes the
-// other way on the latter.
+// cutNode changes all wires of a node: those that it dials, and, with directions swapped, those that others dial.
 func (z *nemesis) cutNode(ctx context.Context, leads bool, w wire, kind string) error {
 	n, note, err := z.victim(ctx, leads)
 	if err != nil {
@@ -351,7 +350,7 @@ func (z *nemesis) killRows(ctx context.Context) error {
 	return z.whole(ctx)
 }
 
-// wipe takes away what the bus keeps: a NATS server's streams while it runs, or its directory while it does not.
+// wipe deletes what the bus stores: a NATS server's streams while it runs, or its directory while it does not.
 func (z *nemesis) wipe(ctx context.Context) error {
 	if z.control.IntN(2) == 0 {
 		n := z.nodes[z.control.IntN(len(z.nodes))]
@@ -401,8 +400,8 @@ func (z *nemesis) wipe(ctx context.Context) error {
 // steps by which clocks are set.
 var steps = []time.Duration{time.Second, -time.Second, 5 * time.Minute, -5 * time.Minute, time.Hour, -time.Hour, 365 * 24 * time.Hour}
 
-// setClock sets the wall clock of the node that leads, for less time than it takes to be believed (metastore.Clock), even
-// if this machine stands still for some seconds meanwhile. Were it believed, nothing could be said of what was due then.
+// setClock sets the leader's wall clock, for less time than processes need to follow it (metastore.Clock), even if this
+// machine stalls for some seconds. If they followed it, the judge could not check the due times of then.
 func (z *nemesis) setClock(ctx context.Context) error {
 	n, note, err := z.victim(ctx, true)
 	if err != nil {
@@ -445,7 +444,7 @@ func (z *nemesis) fillDisk(ctx context.Context, leads bool) error {
 	return err
 }
 
-// stopAnd tells a node to stop, and starts it again.
+// stopAnd stops a node with a signal, and starts it again.
 func (z *nemesis) stopAnd(ctx context.Context, n *node, note string) error {
 	n.down()
 	f := fell(judge.Term, n.member, note)
@@ -453,7 +452,7 @@ func (z *nemesis) stopAnd(ctx context.Context, n *node, note string) error {
 	err := n.up()
 	z.write(f)
 	if !well {
-		say("%s did not stop in %v and was killed", n.name, took.Round(time.Second))
+		logf("%s did not stop in %v and was killed", n.name, took.Round(time.Second))
 	}
 	if err != nil {
 		return err
@@ -562,7 +561,7 @@ func (z *nemesis) aroundDue(ctx context.Context, times int) error {
 		z.mu.Lock()
 		z.done["leader killed around a due time"]++
 		z.mu.Unlock()
-		say("leader %s killed %+dms from a due time, whole again after %v", n.name, moment.Sub(due).Milliseconds(), time.Since(moment).Round(10*time.Millisecond))
+		logf("leader %s killed %+dms from a due time, whole again after %v", n.name, moment.Sub(due).Milliseconds(), time.Since(moment).Round(10*time.Millisecond))
 	}
 	return nil
 }

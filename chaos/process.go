@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// process is a program that runs, again and again, under one name. What it says goes into one file.
+// process is a program that runs, repeatedly, under one name. Its output goes to one file.
 type process struct {
 	name string
 	path string
@@ -77,7 +77,7 @@ func (p *process) pid() int {
 	return p.cmd.Process.Pid
 }
 
-// lives says whether it runs; one that is frozen does.
+// lives reports whether it runs; a frozen one does.
 func (p *process) lives() bool {
 	p.mu.Lock()
 	ended := p.ended
@@ -132,7 +132,7 @@ func (p *process) thaw() {
 	p.frozen = false
 }
 
-// stop tells it to stop, and kills it if it has not within so long. It answers how long it took, and whether it went
+// stop signals it to stop, and kills it after a timeout. It returns how long that took, and whether the process stopped
 // by itself.
 func (p *process) stop(within time.Duration) (took time.Duration, well bool) {
 	began := time.Now()
@@ -148,8 +148,8 @@ func (p *process) stop(within time.Duration) (took time.Duration, well bool) {
 	}
 }
 
-// port gives addresses that nobody listens at. They lie below those that a system gives to outgoing connections: a
-// process leaves its address and comes back to it, and meanwhile nobody may be given it.
+// port returns free ports, below those that the kernel gives to outgoing connections: a process leaves its address and
+// returns to it, and meanwhile no connection may get it.
 type ports struct{ next int }
 
 // block is so many ports in a row.

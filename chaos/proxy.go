@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// proxy is the wire between those who dial an address and the one who listens at another. It can be cut, made slow, and
-// made to lead one way only, for each of those who dial.
+// proxy is the wire between diallers of one address and the listener at another. It can be cut, slowed, and made to
+// carry one direction only, for each dialler.
 type proxy struct {
 	name     string
 	to       string
 	listener net.Listener
-	who      func(net.Conn) string // whose connection that is
+	who      func(net.Conn) string // name of a connection's dialler
 
 	mu    sync.Mutex
-	wires map[string]wire // by who dials; "" = all others
+	wires map[string]wire // by dialler; "" = all others
 	open  map[*pair]bool
 }
 
 // wire is what becomes of bytes.
 type wire struct {
-	there bool          // what the one who dials says is lost: it is held back for ever
-	back  bool          // and what it is told
+	there bool          // bytes from the dialler are held back forever
+	back  bool          // bytes to the dialler, too
 	delay time.Duration // both ways
 }
 
@@ -38,7 +38,7 @@ type pair struct {
 	left, right net.Conn
 }
 
-// newProxy listens. A nil who means that all who dial are the same.
+// newProxy listens. With a nil who, all diallers are one.
 func newProxy(name, listen, to string, who func(net.Conn) string) (*proxy, error) {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -74,8 +74,8 @@ func (p *proxy) close() {
 
 func (c *pair) end() { _, _ = c.left.Close(), c.right.Close() }
 
-// set makes the wire of one who dials what it is now; the zero wire heals it. Connections that a cut went through do
-// not come back to life: what was lost of them is missing in the middle, so they end.
+// set changes the wire of one dialler; the zero wire heals it. Connections that lost bytes in a cut end, since these
+// bytes would be missing in the middle.
 func (p *proxy) set(from string, w wire) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +93,7 @@ func (p *proxy) set(from string, w wire) {
 	}
 }
 
-// reset ends all connections of one who dials, who may dial again.
+// reset ends all connections of one dialler, which may dial again.
 func (p *proxy) reset(from string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +116,7 @@ func (p *proxy) carry(left net.Conn) {
 	if p.who != nil {
 		from = p.who(left)
 	}
-	if p.wire(from).there { // not even a handshake gets through: the one who dials waits, and gives up
+	if p.wire(from).there { // not even a handshake gets through: the dialler waits until its timeout
 		c := &pair{from: from, left: left, right: left}
 		p.hold(c)
 		return
@@ -142,7 +142,7 @@ func (p *proxy) carry(left net.Conn) {
 	<-done
 }
 
-// hold keeps a connection that leads nowhere until the wire heals or the one who dialled gives up.
+// hold keeps a connection without a listener until the wire heals or the dialler gives up.
 func (p *proxy) hold(c *pair) {
 	p.mu.Lock()
 	p.open[c] = true
@@ -161,7 +161,7 @@ func (p *proxy) hold(c *pair) {
 	}
 }
 
-// pump carries bytes one way. What is cut is read and thrown away, so that whoever sends does not notice.
+// pump carries bytes one way. It reads and discards bytes of a cut wire, so that the sender does not notice.
 func (p *proxy) pump(c *pair, from, to net.Conn, there bool) {
 	bytes := make([]byte, 64<<10)
 	for {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// line is a wire with somebody at its end who says everything again.
+// line is a wire to an echo server.
 func line(t *testing.T, who func(net.Conn) string) *proxy {
 	t.Helper()
 	echo, err := net.Listen("tcp", "127.0.0.1:0")
@@ -46,8 +46,8 @@ func dial(t *testing.T, p *proxy) net.Conn {
 	return c
 }
 
-// hears says whether what is said comes back.
-func hears(t *testing.T, c net.Conn, within time.Duration) bool {
+// echoes reports whether sent bytes come back.
+func echoes(t *testing.T, c net.Conn, within time.Duration) bool {
 	t.Helper()
 	if _, err := c.Write([]byte("ping")); err != nil {
 		return false
@@ -65,26 +65,26 @@ const (
 )
 
 func TestWires(t *testing.T) {
-	for name, w := range map[string]wire{"cut": cut, "heard by nobody": {there: true}, "hears nobody": {back: true}} {
+	for name, w := range map[string]wire{"cut": cut, "cannot send": {there: true}, "cannot receive": {back: true}} {
 		t.Run(name, func(t *testing.T) {
 			p := line(t, nil)
 			c := dial(t, p)
-			if !hears(t, c, ages) {
+			if !echoes(t, c, ages) {
 				t.Fatal("a whole wire carries nothing")
 			}
 			p.set("", w)
-			if hears(t, c, moment) {
-				t.Error("what is said comes back")
+			if echoes(t, c, moment) {
+				t.Error("sent bytes come back")
 			}
-			if late := dial(t, p); hears(t, late, moment) {
-				t.Error("who comes anew is heard")
+			if late := dial(t, p); echoes(t, late, moment) {
+				t.Error("a new connection is answered")
 			}
 			p.set("", wire{})
 			_ = c.SetReadDeadline(time.Now().Add(ages))
 			if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("a connection with a hole in it goes on: %v", err)
 			}
-			if !hears(t, dial(t, p), ages) {
+			if !echoes(t, dial(t, p), ages) {
 				t.Error("a healed wire carries nothing")
 			}
 		})
@@ -93,14 +93,14 @@ func TestWires(t *testing.T) {
 		p := line(t, nil)
 		p.set("", wire{delay: moment})
 		began := time.Now()
-		if !hears(t, dial(t, p), ages) || time.Since(began) < 2*moment {
+		if !echoes(t, dial(t, p), ages) || time.Since(began) < 2*moment {
 			t.Errorf("there and back took %v", time.Since(began))
 		}
 	})
 	t.Run("reset", func(t *testing.T) {
 		p := line(t, nil)
 		c := dial(t, p)
-		if !hears(t, c, ages) {
+		if !echoes(t, c, ages) {
 			t.Fatal("a whole wire carries nothing")
 		}
 		p.reset("")
@@ -114,13 +114,13 @@ func TestWires(t *testing.T) {
 // A wire that is cut for one process is whole for another.
 func TestWhoDials(t *testing.T) {
 	us := &process{name: "us", cmd: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}}
-	p := line(t, dialler(func() []*process { return []*process{{name: "nobody"}, us} }))
+	p := line(t, dialler(func() []*process { return []*process{{name: "other"}, us} }))
 	p.set("others", cut)
-	if !hears(t, dial(t, p), ages) {
+	if !echoes(t, dial(t, p), ages) {
 		t.Error("a wire that is cut for others carries nothing")
 	}
 	p.set("us", cut)
-	if hears(t, dial(t, p), moment) {
-		t.Error("what is said comes back")
+	if echoes(t, dial(t, p), moment) {
+		t.Error("sent bytes come back")
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
 )
 
-// reader reads rows as programs do: over the bus, from whoever leads.
+// reader reads the store like a client: over the bus, from the leader.
 type reader struct {
 	metastore.Reader
 	close func() error
@@ -38,7 +38,7 @@ func (s *system) reader(ctx context.Context) (*reader, error) {
 	return &reader{busstore.New(b, as), b.Close}, nil
 }
 
-// read is all that the store says now, and a file of it.
+// read reads the whole store, and writes it to a file.
 func (s *system) read(ctx context.Context, name string, keys []judge.Spec) (*judge.Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -84,7 +84,7 @@ func (s *system) read(ctx context.Context, name string, keys []judge.Spec) (*jud
 	return all, w.Close()
 }
 
-// again asks until there is an answer: a leader may be changing.
+// again repeats a request until there is a response: the leader may be changing.
 func again[A any](ctx context.Context, ask func() (A, error)) (a A, err error) {
 	for range 50 {
 		if a, err = ask(); err == nil || ctx.Err() != nil {

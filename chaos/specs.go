@@ -12,8 +12,7 @@ import (
 // crowd is how many jobs there are of the kinds that there are many of.
 const crowd = 14
 
-// specs are the jobs. Due times that were missed are all made up for: else there would be no telling lost ones from
-// those that were left out on purpose.
+// specs are the jobs. All missed due times are fired late: otherwise lost ones would look like skipped ones.
 func specs(began time.Time) (recurring, bothered, triggered []judge.Spec) {
 	all := func(key, schedule string, most int, takes time.Duration) judge.Spec {
 		return judge.Spec{Key: key, Schedule: schedule, Misfire: "fire_all", MaxConcurrency: most, Overlap: "queue", Timeout: time.Hour, OnLost: "retry", Typical: takes}
@@ -47,7 +46,7 @@ func specs(began time.Time) (recurring, bothered, triggered []judge.Spec) {
 	}
 	retried, lifted := asked("chaos.retried", 0, 20*time.Millisecond), asked("chaos.lifted", 0, 150*time.Millisecond)
 	retried.Retries, lifted.Limits = 3, []judge.Limit{{Name: "crane", Max: 2}}
-	// There are several of what is quick, so that it is asked for more often.
+	// There are several quick jobs, so that they are requested more often.
 	triggered = []judge.Spec{asked("chaos.plain.a", 0, 10*time.Millisecond), asked("chaos.plain.b", 0, 10*time.Millisecond), asked("chaos.plain.c", 0, 30*time.Millisecond),
 		retried, asked("chaos.three", 3, 150*time.Millisecond), lifted, asked("chaos.one", 1, 100*time.Millisecond), asked("chaos.long", 0, 4*time.Second)}
 	return recurring, bothered, triggered

@@ -26,7 +26,7 @@ type system struct {
 	dir      string // of everything
 	records  string // of what the judge reads
 	store    string
-	fires    string // who fires what is due
+	fires    string // triggering: leader or distributed
 	programs programs
 	ports    ports
 
@@ -57,7 +57,7 @@ type member struct {
 	full  bool // its disk is full, or was a moment ago: it may end rather than go on
 }
 
-// end is a wire as the one knows it who dials.
+// end is a wire at its dialler.
 type end struct {
 	*proxy
 	from string
@@ -164,7 +164,7 @@ func (s *system) raiseRaft(ctx context.Context) error {
 			return err
 		}
 		if err := s.smallDisk(n); err != nil {
-			say("%s has no small disk of its own: %v", n.data, err)
+			logf("%s has no small disk of its own: %v", n.data, err)
 		}
 		peers, err := s.ports.block(2)
 		if err != nil {
@@ -210,7 +210,7 @@ func (s *system) raiseRaft(ctx context.Context) error {
 	return s.whole(ctx)
 }
 
-// invitation asks the nodes for one until one of them answers: for a moment it may be that none of them leads.
+// invitation requests one from the nodes until one responds: there may be no leader for a moment.
 func (s *system) invitation(ctx context.Context, into *api.Invitation) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -226,8 +226,8 @@ func (s *system) invitation(ctx context.Context, into *api.Invitation) error {
 	return errors.Join(err, last)
 }
 
-// busFor makes wires from somebody to all NATS servers, and answers with the URL to use. place is a number that nobody
-// else has on its network.
+// busFor makes wires from a process to all NATS servers, and returns the URL to use. place is the process's unique
+// number on its network.
 func (s *system) busFor(m *member, network, place int) (string, error) {
 	var servers []string
 	for _, n := range s.nodes {
@@ -307,7 +307,7 @@ func (s *system) invite(n, rate int, seed uint64, asked, bothered []judge.Spec) 
 	return nil
 }
 
-// byItself notes of a process that nobody has ended.
+// byItself is the note about a process that ended without a fault.
 const byItself = "ended by itself"
 
 // supervise starts a process again that has ended by itself, as systemd would.
@@ -329,12 +329,12 @@ func (s *system) supervise(m *member) {
 		if ending {
 			return
 		}
-		if meant { // whoever did it starts it again
+		if meant { // the fault starts it again
 			time.Sleep(20 * time.Millisecond)
 			continue
 		}
 		f := fell(judge.Kill, m, byItself)
-		say("%s has ended by itself (%v) and is started again", m.name, m.over())
+		logf("%s has ended by itself (%v) and is started again", m.name, m.over())
 		if !full {
 			s.mu.Lock()
 			s.crashes = append(s.crashes, fmt.Sprintf("%s (%v)", m.name, m.over()))
@@ -344,13 +344,13 @@ func (s *system) supervise(m *member) {
 		m.mu.Lock()
 		if !m.meant && !m.lives() {
 			if err := m.start(); err != nil {
-				say("%v", err)
+				logf("%v", err)
 			}
 		}
 		m.mu.Unlock()
 		f.End = judge.Now()
 		if err := s.faults.Write(f); err != nil {
-			say("a fault was not written down: %v", err)
+			logf("a fault was not recorded: %v", err)
 		}
 	}
 }
@@ -404,7 +404,7 @@ func (s *system) ask(ctx context.Context, n *node, method, path string, body, in
 	return json.Unmarshal(raw, into)
 }
 
-// get asks the nodes, one after the other, until one answers.
+// get sends a request to the nodes, one after the other, until one responds.
 func (s *system) get(ctx context.Context, path string, into any) (err error) {
 	for _, n := range s.nodes {
 		if !n.lives() || n.frozen {
@@ -445,12 +445,12 @@ func (s *system) whole(ctx context.Context) error {
 	})
 }
 
-// leader is the node that leads, as a node says that is asked.
+// leader returns the leader, as a node reports it.
 func (s *system) leader(ctx context.Context) (*node, error) {
 	var found *node
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	err := until(ctx, "somebody leads", func(ctx context.Context) bool {
+	err := until(ctx, "a node leads", func(ctx context.Context) bool {
 		var o api.Overview
 		if s.get(ctx, "/api/v1/overview", &o) != nil {
 			return false

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// dialler finds out which of some processes is at the other end of a connection on this machine. The nodes know each
-// other by one address each, so that the wire between two of them can only be cut by who is asking.
+// dialler finds the process at the other end of a local connection. Each node has one address for all others, so a wire
+// between two nodes must be cut by its dialler.
 func dialler(among func() []*process) func(net.Conn) string {
 	return func(c net.Conn) string {
 		remote, ok := c.RemoteAddr().(*net.TCPAddr)
@@ -52,7 +52,7 @@ func socketOf(local *net.TCPAddr) string {
 	return ""
 }
 
-// holds says whether a process has a socket open.
+// holds reports whether a process has a socket open.
 func holds(pid int, inode string) bool {
 	if pid == 0 {
 		return false

@@ -1,5 +1,5 @@
 // Command client is a client of the chaos driver: it asks for runs over the bus and over the API, asks again under the
-// same key for what had no answer, cancels some, pauses, resumes and edits jobs, and writes down what it was told.
+// same key without a response, cancels some, pauses, resumes and edits jobs, and records the responses.
 package main
 
 import (
@@ -22,16 +22,16 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// orders is what the client is told, as JSON in the environment.
+// orders is the client's configuration, as JSON in the environment.
 type orders struct {
 	URL   string   // of the bus
 	APIs  []string // of the nodes, as host:port
 	Name  string
 	Dir   string // of the history
 	Seed  uint64
-	Rate  int          // wishes a second
+	Rate  int          // requests a second
 	Specs []judge.Spec // of triggered jobs
-	Mine  []judge.Spec // of recurring jobs that nobody else pauses or edits
+	Mine  []judge.Spec // recurring jobs that only this client pauses and edits
 }
 
 // task is what the workers are asked to do.
@@ -41,7 +41,7 @@ type task struct {
 	Stubborn bool `json:"stubborn,omitempty"`
 }
 
-// patience is how long a wish that has no answer is asked for again.
+// patience is how long a request without a response is repeated.
 const patience = 2 * time.Minute
 
 func main() {
@@ -99,7 +99,7 @@ func run() error {
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
-			c.asking.Go(c.wish()) // nobody waits for the answer before he asks for the next
+			c.asking.Go(c.next()) // the next one does not wait for the response
 		}
 	}
 	c.asking.Wait() // what was asked for gets its answer
@@ -122,8 +122,8 @@ func (c *client) any() string {
 	return c.runs[c.random.IntN(len(c.runs))]
 }
 
-// wish is the next thing to do.
-func (c *client) wish() func() {
+// next returns the next operation.
+func (c *client) next() func() {
 	if what := c.chance(15); what < 3 {
 		if id := c.any(); id != "" && what == 0 {
 			return func() { c.cancel(id) }
@@ -185,17 +185,17 @@ func (c *client) write(op judge.Op) {
 }
 
 func (c *client) overBus(op *judge.Op, t task) {
-	wish, err := jobs.Trigger[task](op.Key).Request(t)
+	request, err := jobs.Trigger[task](op.Key).Request(t)
 	if err != nil {
 		op.Outcome, op.Text = judge.Refused, err.Error()
 		return
 	}
-	wish.Idempotency, wish.Unique = op.Idempotency, op.Unique
+	request.Idempotency, request.Unique = op.Idempotency, op.Unique
 	if op.Due != 0 {
-		wish.Due = kernel.Instant(time.Unix(0, op.Due))
+		request.Due = kernel.Instant(time.Unix(0, op.Due))
 	}
-	op.Wish = wish.ID.String()
-	runs, err := c.bus.Enqueue(context.Background(), wish)
+	op.RequestID = request.ID.String()
+	runs, err := c.bus.Enqueue(context.Background(), request)
 	if err != nil {
 		op.Outcome, op.Text = judge.Unknown, err.Error()
 		if code := jobs.CodeOf(err); code != jobs.Unknown && code != jobs.Unavailable {
@@ -222,7 +222,7 @@ func (c *client) overAPI(op *judge.Op, t task) {
 	op.Run, op.Duplicate = run.ID, run.Duplicate
 }
 
-// ask sends a request to one of the nodes, and says how that ended.
+// ask sends a request to one of the nodes, and returns its outcome.
 func (c *client) ask(op *judge.Op, method, path string, body, into any) {
 	var sent io.Reader
 	if body != nil {

@@ -9,7 +9,7 @@ import (
 // undecided is how long before the reading a due time must be to have its record by then.
 const undecided = 5 * time.Second
 
-// decided lays the due times that there should have been beside the runs and the missed ranges that there are.
+// decided compares the expected due times with the stored runs and missed ranges.
 func (j *judge) decided() {
 	automatic := map[string]map[int64][]*Run{}
 	for i := range j.end.Runs {
@@ -40,10 +40,10 @@ func (j *judge) decided() {
 		j.judgeDues(t, dues, automatic[key], slack)
 		delete(automatic, key)
 	}
-	for key, runs := range automatic { // of jobs that nobody told us of
+	for key, runs := range automatic { // of jobs that are not in the case
 		for _, list := range runs {
 			for _, r := range list {
-				j.v.found(Unasked, Finding{Job: key, Run: r.ID, Due: dueStamp(r.Due), Expected: "a job that somebody told the judge of", Found: show(r)})
+				j.v.found(Unasked, Finding{Job: key, Run: r.ID, Due: dueStamp(r.Due), Expected: "a job of the case", Found: show(r)})
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func (j *judge) judgeDues(t *timeline, dues []due, runs map[int64][]*Run, slack 
 			j.v.looked(Lost, 1)
 		}
 		j.v.looked(Doubled, 1)
-		f := Finding{Job: t.key, Due: dueStamp(d.at), Expected: fmt.Sprintf("one record of this due time of %q: a run, or a missed range that says why there is none", d.spec.Schedule)}
+		f := Finding{Job: t.key, Due: dueStamp(d.at), Expected: fmt.Sprintf("one record of this due time of %q: a run, or a missed range with the reason", d.spec.Schedule)}
 		for _, r := range runs[n] {
 			f.Run = r.ID
 			f.Evidence = append(f.Evidence, "run "+show(r))
@@ -129,10 +129,10 @@ func (j *judge) judgeDues(t *timeline, dues []due, runs map[int64][]*Run, slack 
 	}
 }
 
-// judgeRange: a due time that must have one has no run, and the range has to be right about why.
+// judgeRange checks that the missed range of a due time without a run has the right reason.
 func (j *judge) judgeRange(t *timeline, d due, m *Missed, slack int64) {
 	n := d.at.UnixNano()
-	// What was decided late was decided by what held then.
+	// A late decision uses the specs of its time.
 	late := n + int64(j.c.Setup.MisfireAfter) + int64(2*aftermath)
 	for late < j.end.At.Wall && j.disturbedAll(n, late) {
 		late += int64(aftermath)
@@ -158,9 +158,9 @@ func (j *judge) judgeRange(t *timeline, d due, m *Missed, slack int64) {
 		}
 	case "edited":
 		if !t.edited(n-slack, late) {
-			wrong = "a run: nobody changed the job"
+			wrong = "a run: the job was not changed"
 		}
-	case "debug": // nobody tells the judge of debug modes
+	case "debug": // the case does not have debug modes
 	default:
 		wrong = "a reason that there is"
 	}
@@ -169,7 +169,7 @@ func (j *judge) judgeRange(t *timeline, d due, m *Missed, slack int64) {
 	}
 }
 
-// judgePause: a run was made although its job was paused or disabled, both when it was due and when it was made.
+// judgePause finds runs whose job was paused or disabled, both when they were due and when they were made.
 func (j *judge) judgePause(t *timeline, d due, r *Run, slack int64) {
 	held, _, _ := t.silent(d.at.UnixNano(), slack)
 	made, _, _ := t.silent(r.Created.UnixNano(), slack)
@@ -178,12 +178,12 @@ func (j *judge) judgePause(t *timeline, d due, r *Run, slack int64) {
 	}
 }
 
-// around is what was said about a job and done to the system near a time.
+// around returns the operations on a job and the faults near a time.
 func (j *judge) around(t *timeline, at int64) (lines []string) {
 	const near = int64(20 * time.Second)
 	for _, o := range t.ops {
 		if o.What != Define && o.Invoked.Wall-near <= at && at <= o.Returned.Wall+near {
-			lines = append(lines, "told  "+show(o))
+			lines = append(lines, "client "+show(o))
 		}
 	}
 	for i := range j.c.Faults {

@@ -1,10 +1,10 @@
-// Package judge says whether a scheduler has kept its promises, from the outside: it lays what clients were told and
-// what handlers wrote down beside what the store says in the end, and beside the due times that there should have been.
+// Package judge checks from the outside whether a scheduler kept its guarantees: it compares the responses to clients,
+// the journals of handlers, the store's final content and the expected due times.
 //
-// It is a witness of its own. It imports nothing of the scheduler, works due times out by walking from second to
-// second, has its own table of legal moves, and speaks to no network and no process: whoever drives a system writes a
-// [Case] down, and [Judge] reads it.
+// Where to start: [Judge], which reads a [Case] that the driver of a system recorded. The judge is independent: it
+// imports nothing of the scheduler, computes due times second by second, has its own table of legal moves, and uses no
+// network and no process.
 //
-// Times of witnesses are [Moment]s. Where two processes of one machine are compared, their steady clocks are; a wall
-// clock is only believed where a due time or a row of the store is concerned.
+// Sharp edges: times are [Moment]s. Processes of one machine are compared by their monotonic clocks; wall clocks matter
+// only for due times and rows of the store.
 package judge

@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// The files of a case, in one directory. All but the setup hold a JSON value a line. Several processes may write one
-// kind: each has a file of its own, and what stands before the dash says which kind it is.
+// The files of a case, in one directory. All but the setup have one JSON value for each line. Each process writes its
+// own file; the name before the dash is the kind.
 const (
 	setupFile   = "setup.json"
 	specFiles   = "spec-*.jsonl"
@@ -34,7 +34,7 @@ func JournalFile(writer string) string { return file("journal", writer) }
 // HistoryFile is where a client writes its operations, each when it has ended.
 func HistoryFile(writer string) string { return file("history", writer) }
 
-// FaultFile is where whoever does things to the system writes them down.
+// FaultFile is where the driver of the faults writes them.
 func FaultFile(writer string) string { return file("fault", writer) }
 
 // SpecFile holds jobs as they were at first.

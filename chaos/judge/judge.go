@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What holds if a Setup does not say otherwise.
+// Defaults of a Setup.
 const (
 	defaultLease     = 15 * time.Second
 	defaultHeartbeat = 3 * time.Second
@@ -20,7 +20,7 @@ const (
 // aftermath is how long after its end a fault may still be felt.
 const aftermath = 10 * time.Second
 
-// Judge says what a case shows.
+// Judge returns the verdict on a case.
 func Judge(c *Case) *Verdict {
 	j := &judge{c: c, v: &Verdict{Name: c.Setup.Name, Store: c.Setup.Store, Faults: map[string]int{}}}
 	for _, p := range promises {
@@ -35,7 +35,7 @@ func Judge(c *Case) *Verdict {
 	j.data()
 	if len(c.Stores) > 0 {
 		j.decided()
-		j.wishes()
+		j.requests()
 		j.moves()
 		j.work()
 		j.limits()
@@ -69,7 +69,7 @@ type attempt struct {
 	lost   bool   // its lease lapsed, and nothing had happened to its worker
 }
 
-// data says what is missing.
+// data finds missing evidence.
 func (j *judge) data() {
 	c, v := j.c, j.v
 	v.looked(NoData, 6)
@@ -95,7 +95,7 @@ func (j *judge) data() {
 		}
 	}
 	if recurring+wished == 0 {
-		missing("a job that is due by itself, or a run that somebody asked for", "neither")
+		missing("a scheduled job, or a requested run", "neither")
 	}
 	if len(c.Stores) > 0 && len(j.end.Runs) == 0 {
 		missing("runs in the store", "none")
@@ -131,7 +131,7 @@ func (j *judge) index() {
 		if o.Outcome == Unknown {
 			j.v.Unknown++
 		}
-		for _, id := range slices.Compact([]string{o.Run, o.Wish}) {
+		for _, id := range slices.Compact([]string{o.Run, o.RequestID}) {
 			if id != "" {
 				j.ops[id] = append(j.ops[id], o)
 			}
@@ -170,7 +170,7 @@ func (j *judge) job(key string) *timeline {
 	return j.jobs[key]
 }
 
-// spans pairs beginnings with ends, and says until when each attempt counts.
+// spans pairs beginnings with ends, and finds until when each attempt counts.
 func (j *judge) spans() {
 	for i := range j.c.Journal {
 		l := &j.c.Journal[i]
@@ -194,7 +194,7 @@ func (j *judge) spans() {
 	}
 }
 
-// bound says until when an attempt counts.
+// bound finds until when an attempt counts.
 func (j *judge) bound(a *attempt, r *Run) {
 	if a.end != nil {
 		a.until = a.end.At
@@ -213,8 +213,8 @@ func (j *judge) bound(a *attempt, r *Run) {
 	}
 }
 
-// lapse is when an attempt's lease lapsed, or zero. The store says so, and it is believed if something had happened
-// that can have kept the worker's heartbeats away for as long as a lease lasts.
+// lapse returns when an attempt's lease expired, or zero. The store's time counts only if a fault can explain that no
+// heartbeat arrived for as long as a lease lasts.
 func (j *judge) lapse(a *attempt, r *Run) Moment {
 	began := a.start.At
 	s := &j.c.Setup
@@ -226,7 +226,7 @@ func (j *judge) lapse(a *attempt, r *Run) Moment {
 			}
 		}
 	}
-	told := at.Mono != 0
+	stored := at.Mono != 0
 	earliest, excused := int64(0), false // of an excuse: when the lease can have lapsed
 	for i := range j.c.Faults {
 		f := &j.c.Faults[i]
@@ -245,13 +245,13 @@ func (j *judge) lapse(a *attempt, r *Run) Moment {
 			if !excused || can < earliest {
 				earliest, excused = can, true
 			}
-			if !told && end-f.Begin.Mono > int64(s.Lease) && (f.Kind == Freeze || f.Kind == Cut) && f.Begin.Mono >= began.Mono {
-				// The row does not say when the slots of a handler that was over already were freed: not before this.
-				told, at = true, f.Begin.plus(s.Lease)
+			if !stored && end-f.Begin.Mono > int64(s.Lease) && (f.Kind == Freeze || f.Kind == Cut) && f.Begin.Mono >= began.Mono {
+				// The row does not have the time when the slots of a finished handler were freed: not before this.
+				stored, at = true, f.Begin.plus(s.Lease)
 			}
 		case f.Role != Worker && f.Begin.Mono <= at.Mono && end+int64(3*s.Lease) >= at.Mono:
-			// Something else was down within the last few leases: heartbeats may have been lost on their way. The last one
-			// that was heard came after the attempt began.
+			// Another process was down within the last few leases, so heartbeats may have been lost. The last one that arrived
+			// was sent after the attempt began.
 			can := max(f.Begin.Mono, began.Mono) + int64(s.Lease-s.Heartbeat)
 			if f.Begin.Mono < began.Mono {
 				can = began.Mono + int64(s.Lease-s.Heartbeat)
@@ -261,7 +261,7 @@ func (j *judge) lapse(a *attempt, r *Run) Moment {
 			}
 		}
 	}
-	if !told {
+	if !stored {
 		return Moment{}
 	}
 	if !excused {
@@ -296,25 +296,25 @@ func (j *judge) unsure(wall int64) int64 {
 	return most
 }
 
-// restarted says that a process came up while its clock was wrong: it knows no other.
+// restarted reports whether a process started while its clock was wrong, so that it knows no other.
 func (j *judge) restarted(clock *Fault) bool {
 	return slices.ContainsFunc(j.c.Faults, func(f Fault) bool {
 		return (f.Kind == Kill || f.Kind == Term) && f.Target == clock.Target && f.End.Mono >= clock.Begin.Mono && f.Begin.Mono <= clock.End.Mono
 	})
 }
 
-// A small step of a clock is followed at once, a larger one when it has stood for a while; see metastore.Clock.
+// Processes follow a small step of a clock at once, a larger one after a while; see metastore.Clock.
 const (
 	clockSlack    = 500 * time.Millisecond
 	clockPatience = 15 * time.Second
 )
 
-// disbelieved says that a clock was put right again before anybody was to follow it.
+// disbelieved reports whether a clock was corrected before any process followed it.
 func (f *Fault) disbelieved() bool {
 	return f.Step.Abs() > clockSlack && f.End.Mono != 0 && time.Duration(f.End.Mono-f.Begin.Mono) < clockPatience
 }
 
-// disturbed says whether something was wrong at some time of an interval, or had been shortly before.
+// disturbed reports whether a fault was active during some time of an interval, or shortly before.
 func (j *judge) disturbed(from, to int64) bool {
 	for i := range j.c.Faults {
 		f := &j.c.Faults[i]
@@ -325,7 +325,7 @@ func (j *judge) disturbed(from, to int64) bool {
 	return false
 }
 
-// disturbedAll says whether something was wrong, or had been shortly before, all the time of an interval.
+// disturbedAll reports whether faults were active, or had been shortly before, during all of an interval.
 func (j *judge) disturbedAll(from, to int64) bool {
 	type span struct{ from, to int64 }
 	var spans []span

@@ -32,7 +32,7 @@ func TestHealthy(t *testing.T) {
 			v.Print(&out)
 			t.Fatalf("seed %d: %s", seed, out.String())
 		}
-		if v.Dues < 120 || v.Attempts < 200 || v.Wishes < 100 || v.Faults["kill worker"] != 1 {
+		if v.Dues < 120 || v.Attempts < 200 || v.Requests < 100 || v.Faults["kill worker"] != 1 {
 			t.Fatalf("seed %d: %+v", seed, v)
 		}
 		for _, l := range v.Late {
@@ -59,7 +59,7 @@ func TestBroadcast(t *testing.T) {
 	}
 }
 
-// What a frozen worker did after its lease is counted, and held against nobody.
+// Work of a frozen worker after its lease is counted, but no violation.
 func TestRanAfterLease(t *testing.T) {
 	n := 0
 	for seed := range uint64(20) {
@@ -106,14 +106,14 @@ func TestBreaches(t *testing.T) {
 			l.end().Missed = append(l.end().Missed, Missed{Key: tickJob, From: r.Due, To: r.Due, Count: 1, Reason: "paused"})
 			l.erase(r.ID)
 		}},
-		{"a run that a client was told of is not there", []string{Lost}, func(l *life) { l.erase(l.quietly(looseJob).ID) }},
+		{"an acknowledged run is missing", []string{Lost}, func(l *life) { l.erase(l.quietly(looseJob).ID) }},
 		{"a run that was there has gone", []string{Lost}, func(l *life) {
 			id := l.quietly(looseJob).ID
 			l.end().Runs = slices.DeleteFunc(l.end().Runs, func(r Run) bool { return r.ID == id })
 			l.unwrite(func(line *Line) bool { return line.Run == id })
 			l.c.History = slices.DeleteFunc(l.c.History, func(o Op) bool { return o.Run == id })
 		}},
-		{"a run has succeeded, and nobody ran it", []string{Lost}, func(l *life) {
+		{"a run has succeeded without an attempt", []string{Lost}, func(l *life) {
 			id := l.quietly(looseJob).ID
 			l.unwrite(func(line *Line) bool { return line.Run == id })
 		}},
@@ -135,7 +135,7 @@ func TestBreaches(t *testing.T) {
 			r.Moves = append(r.Moves, Move{State: "Terminated", Cause: "error", At: last.At, Attempt: 1})
 			l.hush()
 		}},
-		{"a run was cancelled by nobody", []string{Lost}, func(l *life) {
+		{"a run was cancelled without a request", []string{Lost}, func(l *life) {
 			l.c.History = slices.DeleteFunc(l.c.History, func(o Op) bool { return o.What == Cancel })
 		}},
 		{"a due time has two runs", []string{Doubled}, func(l *life) { l.copy(l.any(of(tickJob)), "copy") }},
@@ -155,18 +155,18 @@ func TestBreaches(t *testing.T) {
 				}
 			}
 		}},
-		{"a wish of unknown outcome was done, and its repetition, too", []string{Unasked, Doubled}, func(l *life) {
+		{"a request of unknown outcome was done, and its repetition, too", []string{Unasked, Doubled}, func(l *life) {
 			r := l.any(func(r *Run) bool {
 				return slices.ContainsFunc(l.c.History, func(o Op) bool { return o.Run == r.ID && o.Duplicate })
 			})
 			l.copy(r, "copy")
 		}},
-		{"a wish with an ID of its own was answered by another run, and made one, too", []string{Doubled}, func(l *life) {
+		{"a request with its own ID got another run, and made one, too", []string{Doubled}, func(l *life) {
 			r := l.quietly(looseJob)
 			l.copy(r, "own")
 			for i := range l.c.History {
 				if o := &l.c.History[i]; o.Run == r.ID && o.What == Create {
-					o.Wish = "own"
+					o.RequestID = "own"
 				}
 			}
 		}},
@@ -219,7 +219,7 @@ func TestBreaches(t *testing.T) {
 			m.From, m.Count = m.From.Add(time.Second), m.Count-1
 			l.run(tickJob, "cron", 11*time.Second, 11*time.Second, 11*time.Second, 10*time.Millisecond)
 		}},
-		{"a run was made for nobody", []string{Unasked}, func(l *life) { l.copy(l.quietly(looseJob), "copy") }},
+		{"a run was made without a request", []string{Unasked}, func(l *life) { l.copy(l.quietly(looseJob), "copy") }},
 		{"an attempt began while the one before was at work", []string{Overlapping}, func(l *life) {
 			r := l.retried()
 			lines := l.lines(r.ID)
@@ -319,8 +319,8 @@ func TestBreaches(t *testing.T) {
 		{"no journals", []string{NoData}, func(l *life) { l.c.Journal = nil }},
 		{"no reading of the store", []string{NoData}, func(l *life) { l.c.Stores = nil }},
 		{"fewer faults than were asked for", []string{NoData}, func(l *life) { l.c.Setup.Faults = 5 }},
-		{"no due times and no wishes", []string{NoData}, func(l *life) { l.c.Specs, l.c.History = nil, nil }},
-		{"nobody knows since when a job is there", []string{NoData}, func(l *life) {
+		{"no due times and no requests", []string{NoData}, func(l *life) { l.c.Specs, l.c.History = nil, nil }},
+		{"the time when a job was created is unknown", []string{NoData}, func(l *life) {
 			l.c.History = slices.DeleteFunc(l.c.History, func(o Op) bool { return o.What == Define })
 		}},
 		{"a schedule that the judge cannot read", []string{NoData}, func(l *life) {
@@ -355,7 +355,7 @@ func TestBreaches(t *testing.T) {
 	}
 }
 
-// erase takes a run out of all that is known of it but what clients were told.
+// erase removes a run from all evidence except the clients' responses.
 func (l *life) erase(id string) {
 	l.drop(id)
 	l.unwrite(func(line *Line) bool { return line.Run == id })
@@ -421,14 +421,14 @@ func (l *life) orphaned(worker int) *Run {
 	}
 }
 
-// A clock that was put right before anybody believed it excuses nothing; one that stood for long enough does.
+// A clock that was corrected before any process followed it excuses nothing; one that was wrong for long enough does.
 func TestAClockThatNobodyBelieved(t *testing.T) {
 	for away, must := range map[time.Duration]bool{8 * time.Second: true, 40 * time.Second: false} {
 		l := lived(1)
 		usual := Judge(l.c).Dues
 		l.c.Faults = append(l.c.Faults, Fault{Kind: Clock, Role: Control, Target: "n3", Begin: l.at(50 * time.Second), End: l.at(50*time.Second + away), Step: time.Hour})
 		if dues := Judge(l.c).Dues; (dues == usual) != must {
-			t.Errorf("an hour's step that stood for %v: %d of %d due times must have a record", away, dues, usual)
+			t.Errorf("an hour's step that lasted %v: %d of %d due times must have a record", away, dues, usual)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func (l *life) ticks() {
 		Op{What: Pause, Key: tickJob, Invoked: l.at(10200 * time.Millisecond), Returned: l.at(10300 * time.Millisecond), Outcome: OK},
 		Op{What: Resume, Key: tickJob, Invoked: l.at(15200 * time.Millisecond), Returned: l.at(15300 * time.Millisecond), Outcome: OK})
 	l.end().Missed = append(l.end().Missed, Missed{Key: tickJob, From: l.begin.Add(11 * time.Second), To: l.begin.Add(15 * time.Second), Count: 5, Reason: "paused"})
-	// Nobody led between 41 and 84: of what was due until 54 and is late, one fires.
+	// No node led between 41 and 84: of the late due times until 54, one fires.
 	l.end().Missed = append(l.end().Missed, Missed{Key: onceJob, From: l.begin.Add(42 * time.Second), To: l.begin.Add(51 * time.Second), Count: 4, Reason: "missed"})
 	for s := 1; s <= 100; s++ {
 		due := time.Duration(s) * time.Second
@@ -180,7 +180,7 @@ func (l *life) run(key, origin string, due, made, free, takes time.Duration) (Ru
 		if pid == 1 && done > 20*time.Second || pid == 2 && done > 30*time.Second {
 			lapse := time.Duration(pid+1)*10*time.Second + 12*time.Second + l.some(3*time.Second)
 			if pid == 2 {
-				back(60*time.Second+l.some(time.Second), "ok") // it wakes, and is not heard
+				back(60*time.Second+l.some(time.Second), "ok") // it wakes, and its report is refused
 			}
 			now = lapse
 			move(now, "Failed", "lost", "")
@@ -221,7 +221,7 @@ func (l *life) drop(id string) {
 	}
 }
 
-// hush takes all readings but the last one away, so that only one witness tells of a breach.
+// hush removes all readings but the last one, so that only one witness shows a violation.
 func (l *life) hush() { l.c.Stores = l.c.Stores[len(l.c.Stores)-1:] }
 
 // lines are those of a run.

@@ -28,7 +28,7 @@ func final(state string) bool {
 // longHistory is how many moves a run must have before some of the middle may have been left out.
 const longHistory = 100
 
-// moves looks at the life of each run as the store tells it.
+// moves checks the history of each run in the store.
 func (j *judge) moves() {
 	for i := range j.end.Runs {
 		r := &j.end.Runs[i]
@@ -37,7 +37,7 @@ func (j *judge) moves() {
 		j.judgeSteps(r)
 		j.judgeEnd(r)
 		j.judgeFinish(r)
-		j.judgeWords(r)
+		j.judgeResponses(r)
 	}
 	for i := range j.c.Stores[:len(j.c.Stores)-1] {
 		for k := range j.c.Stores[i].Runs {
@@ -54,7 +54,7 @@ func (j *judge) illegal(r *Run, expected, found string, evidence ...string) {
 // judgeSteps: each move follows from the one before.
 func (j *judge) judgeSteps(r *Run) {
 	if len(r.Moves) == 0 {
-		return // whoever read the store has not asked for them
+		return // the reader of the store did not request them
 	}
 	state, attempt, at := "", uint32(0), time.Time{}
 	cut := len(r.Moves) >= longHistory
@@ -104,9 +104,9 @@ func (j *judge) judgeEnd(r *Run) {
 	case r.State == "Skipped" && r.Cause == "overlap" && !any(func(s *Spec) bool { return s.Overlap == "skip" }):
 		lost("its turn: runs of this job wait for a slot")
 	case r.State == "Skipped" && r.Cause == "disabled" && !any(func(s *Spec) bool { return s.Disabled }) && !j.jobs[r.Key].edited(r.Due.UnixNano(), r.Ended.UnixNano()):
-		lost("to run: nobody has disabled its job")
+		lost("to run: no client disabled its job")
 	case r.State == "Cancelled" && !slices.ContainsFunc(j.ops[r.ID], func(o *Op) bool { return o.What == Cancel && o.Outcome != Refused }) && j.jobs[r.Key].gone() == 0:
-		lost("to run: nobody has cancelled it")
+		lost("to run: no client cancelled it")
 	case r.State == "Terminated" && (r.Cause == "error" || r.Cause == "timeout"):
 		failures := 0
 		for _, m := range r.Moves {
@@ -138,7 +138,7 @@ func (j *judge) policies(r *Run) []*Spec {
 	return t.may(r.Created.UnixNano(), j.unsure(r.Created.UnixNano()))
 }
 
-// fatal says that a handler has said itself that its run must not be tried again.
+// fatal reports whether a handler returned an error that forbids retries.
 func (j *judge) fatal(r *Run) bool {
 	list := j.attempts[r.ID]
 	return len(list) > 0 && list[len(list)-1].end != nil && list[len(list)-1].end.Outcome == "fatal"
@@ -183,14 +183,14 @@ func (j *judge) judgeFinish(r *Run) {
 	}
 }
 
-// judgeWords: what a client was told of a run goes on to be true.
-func (j *judge) judgeWords(r *Run) {
+// judgeResponses checks that responses about a run stay true.
+func (j *judge) judgeResponses(r *Run) {
 	for _, o := range j.ops[r.ID] {
 		switch {
 		case o.What == Look && o.Outcome == OK && final(o.State) && (o.State != r.State || o.Attempt != r.Attempt):
 			j.illegal(r, fmt.Sprintf("%s in attempt %d, as a client has seen at %s", o.State, o.Attempt, stamp(o.Returned.Wall)), r.State, show(o))
 		case o.What == Cancel && o.Outcome == OK && r.State != "Cancelled":
-			j.illegal(r, "Cancelled, as a client was told at "+stamp(o.Returned.Wall), r.State, show(o))
+			j.illegal(r, "Cancelled, as the response to a client at "+stamp(o.Returned.Wall), r.State, show(o))
 		case o.What == Look && o.Outcome == OK && o.Attempt > r.Attempt:
 			j.illegal(r, fmt.Sprintf("attempt %d at least, as a client has seen", o.Attempt), fmt.Sprint("attempt ", r.Attempt), show(o))
 		}
@@ -232,7 +232,7 @@ func (j *judge) witnesses(id string) (lines []string) {
 	}
 	for _, o := range j.ops[id] {
 		if o.What != Create && o.What != Look {
-			lines = append(lines, "told "+show(o))
+			lines = append(lines, "client "+show(o))
 		}
 	}
 	return lines[:min(len(lines), 12)]

@@ -8,10 +8,10 @@ import (
 // Moment is a point in time as a witness saw it.
 type Moment struct {
 	Wall int64 `json:"wall"` // Unix nanoseconds
-	Mono int64 `json:"mono"` // CLOCK_MONOTONIC in nanoseconds: the same for all processes of a machine, and nobody sets it
+	Mono int64 `json:"mono"` // CLOCK_MONOTONIC in nanoseconds: the same for all processes of a machine,not settable
 }
 
-// What a line of a journal tells.
+// Kinds of journal lines.
 const (
 	Start = "start" // a handler has begun
 	End   = "end"   // it is about to return
@@ -23,7 +23,7 @@ type Line struct {
 	What    string `json:"what"` // Start or End
 	Key     string `json:"job"`
 	Run     string `json:"run"`
-	Due     int64  `json:"due"`     // Unix nanoseconds, as the handler was told
+	Due     int64  `json:"due"`     // Unix nanoseconds, as the handler saw it
 	Attempt uint32 `json:"attempt"` // the fencing token
 	Worker  string `json:"worker"`
 	PID     int    `json:"pid"`
@@ -41,17 +41,17 @@ const (
 	Pause  = "pause"
 	Resume = "resume"
 	Delete = "delete" // of a job
-	Look   = "look"   // a read of a run: State and Attempt are what it said
+	Look   = "look"   // a read of a run: State and Attempt are from the response
 )
 
 // How an operation ended.
 const (
 	OK      = "ok"
 	Refused = "refused" // it was answered, and left no trace
-	Unknown = "unknown" // no answer, or one that says so: it may have happened, may happen yet, or never will
+	Unknown = "unknown" // no response, or one with this outcome: it may have happened, may happen yet, or never will
 )
 
-// Op is one operation of a client. One that is sent again is another Op with the same Idempotency or Wish.
+// Op is one operation of a client. A repeated request is another Op with the same Idempotency or RequestID.
 type Op struct {
 	What     string `json:"what"`
 	Client   string `json:"client,omitempty"`
@@ -62,11 +62,11 @@ type Op struct {
 
 	Key         string `json:"job,omitempty"`
 	Run         string `json:"run,omitempty"`         // answered; for Cancel and Look: asked for
-	Wish        string `json:"wish,omitempty"`        // Create: the ID that the client gave the run itself, if it did
+	RequestID   string `json:"wish,omitempty"`        // Create: the ID that the client itself gave the run, or ""
 	Idempotency string `json:"idempotency,omitempty"` // Create: the same one means the same run
 	Unique      string `json:"unique,omitempty"`      // Create: at most one run of the job that is not final holds it
 	Due         int64  `json:"due,omitempty"`         // Create: not before; Unix nanoseconds, 0 = at once
-	Duplicate   bool   `json:"duplicate,omitempty"`   // Create: the answer says that the run was there
+	Duplicate   bool   `json:"duplicate,omitempty"`   // Create: the response has an earlier run
 	State       string `json:"state,omitempty"`       // Look
 	Attempt     uint32 `json:"attempt,omitempty"`     // Look
 	Until       int64  `json:"until,omitempty"`       // Pause: when it ends by itself; Unix nanoseconds, 0 = when resumed
@@ -103,9 +103,9 @@ type Spec struct {
 const (
 	Kill   = "kill"   // a process ends at once, at Begin. End is when it was started again, or as Begin
 	Freeze = "freeze" // a process stands still from Begin to End
-	Cut    = "cut"    // it reaches nobody, or not everybody, from Begin to End
+	Cut    = "cut"    // some or all of its messages are lost from Begin to End
 	Clock  = "clock"  // its wall clock is wrong by Step from Begin to End
-	Term   = "term"   // it is asked to stop, and hands over
+	Term   = "term"   // it gets a signal to stop, and transfers leadership
 	Wipe   = "wipe"   // what the bus keeps is gone
 	Full   = "full"   // its disk takes nothing more
 )
@@ -140,7 +140,7 @@ type Move struct {
 	Text    string    `json:"text,omitempty"`
 }
 
-// Run is a run as the store says. Its JSON is that of the API, which can be read into it.
+// Run is a run in the store. It can be decoded from the API's JSON.
 type Run struct {
 	ID       string          `json:"id"`
 	Key      string          `json:"job"`
@@ -157,13 +157,13 @@ type Run struct {
 	Unique   string          `json:"unique,omitempty"`
 	Parent   string          `json:"parent,omitempty"`
 	Error    string          `json:"error,omitempty"`
-	Result   json.RawMessage `json:"result,omitempty"` // a Token, if its handler is one of those that say so
+	Result   json.RawMessage `json:"result,omitempty"` // a Token, if its handler returns one
 	Moves    []Move          `json:"moves,omitempty"`
 	Revision uint64          `json:"revision,omitempty"` // of the definition that made it, where that is known
 	Place    *Place          `json:"place,omitempty"`
 }
 
-// Place is what a run of a broadcast says of itself: a due time then has as many runs as there are parts.
+// Place is the index of a run of a broadcast: a due time then has as many runs as there are parts.
 type Place struct {
 	Index uint32 `json:"index"`
 	Total uint32 `json:"total,omitempty"`
@@ -192,7 +192,7 @@ type Missed struct {
 	Reason string    `json:"reason"` // missed, paused, disabled, debug, edited
 }
 
-// Definition is a job as the store says.
+// Definition is a job in the store.
 type Definition struct {
 	Key      string    `json:"key"`
 	Schedule string    `json:"schedule,omitempty"`
@@ -200,7 +200,7 @@ type Definition struct {
 	Revision uint64    `json:"revision,omitempty"`
 }
 
-// Store is all that the store says at a time, read over the public API.
+// Store is one reading of the store over the public API.
 type Store struct {
 	At          Moment       `json:"at"`
 	Runs        []Run        `json:"runs"`
@@ -220,10 +220,9 @@ type Setup struct {
 	// 0 = 15 s and 3 s, as they are.
 	Lease     time.Duration `json:"lease,omitempty"`
 	Heartbeat time.Duration `json:"heartbeat,omitempty"`
-	// Skew is how far clocks of the machine's processes may be apart when nobody has set one. 0 = 5 ms.
+	// Skew is how far clocks of the machine's processes may differ when no fault has set one. 0 = 5 ms.
 	Skew time.Duration `json:"skew,omitempty"`
-	// Stamps says whose clock the times of commits are: Rows (a database's own, which nobody sets), or "" (that of the
-	// control plane which leads).
+	// Stamps is the clock of commit times: Rows (a database's own, which no fault sets), or "" (the leader's).
 	Stamps string `json:"stamps,omitempty"`
 	// MisfireAfter is how late a due time may be and still fire by itself. 0 = 30 s.
 	MisfireAfter time.Duration `json:"misfireAfter,omitempty"`
@@ -232,11 +231,11 @@ type Setup struct {
 // Case is all there is to judge by.
 type Case struct {
 	Setup   Setup
-	Specs   []Spec // what the jobs were at first, unless Define says so; Edit changes them
+	Specs   []Spec // the jobs at first, unless Define has one; Edit changes them
 	Journal []Line
 	History []Op
 	Faults  []Fault
-	// Stores are readings, in order of time. The last one was made when everything had come to an end. What was final
-	// in an earlier one must be the same in it.
+	// Stores are readings in order of time. The last one was made when all runs were final. What was final in an earlier
+	// one must be the same in it.
 	Stores []Store
 }

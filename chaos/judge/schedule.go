@@ -45,20 +45,20 @@ func everyTimes(text string, start, from, to time.Time) (dues []time.Time, err e
 }
 
 func cronTimes(text, zone string, from, to time.Time) (dues []time.Time, err error) {
-	words := strings.Fields(text)
-	if len(words) == 5 {
-		words = append([]string{"0"}, words...)
+	parts := strings.Fields(text)
+	if len(parts) == 5 {
+		parts = append([]string{"0"}, parts...)
 	}
-	if len(words) != 6 {
-		return nil, fmt.Errorf("cron %q has %d fields, the judge reads 5 or 6", text, len(words))
+	if len(parts) != 6 {
+		return nil, fmt.Errorf("cron %q has %d fields, the judge reads 5 or 6", text, len(parts))
 	}
 	open := func(w string) bool { return w == "*" || w == "?" }
-	if !open(words[3]) && !open(words[5]) {
+	if !open(parts[3]) && !open(parts[5]) {
 		return nil, fmt.Errorf("cron %q names days of the month and of the week: dialects differ in what that means", text)
 	}
 	bounds := [6][2]int{{0, 59}, {0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 6}}
 	var fields [6]map[int]bool
-	for i, w := range words {
+	for i, w := range parts {
 		if fields[i], err = field(w, bounds[i][0], bounds[i][1]); err != nil {
 			return nil, fmt.Errorf("cron %q: %w", text, err)
 		}

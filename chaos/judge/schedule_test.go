@@ -40,7 +40,7 @@ func TestDueTimes(t *testing.T) {
 			t.Errorf("%q is read", text)
 		}
 	}
-	// A zone whose clocks are set meanwhile is somebody else's business.
+	// Clock changes of a zone are out of scope here.
 	summer := time.Date(2027, 3, 28, 0, 0, 0, 0, time.UTC)
 	if _, err := dueTimes(&Spec{Schedule: "* * * * *", Zone: "Europe/Berlin"}, summer, summer.Add(2*time.Hour)); err == nil {
 		t.Error("the judge thinks that it knows what a gap means")

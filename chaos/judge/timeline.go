@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// timeline is what was said about a job, by whom is all the same. An operation that is under way may have happened or
-// not, and one of unknown outcome may happen for a while after its client gave up; so at a time there may be several
-// things that may hold.
+// timeline has all operations on a job. A current operation may have happened or not, and one of unknown outcome may
+// happen for a while after its client gave up; so a time may have several possible specs.
 type timeline struct {
 	key   string
 	began Moment // of the whole case
@@ -20,8 +19,7 @@ type timeline struct {
 	unsettled     map[*Op]bool  // pauses and resumes that an earlier one may come after
 }
 
-// wanders is how long an operation may still be on its way whose client has given up: couriers carry words for half a
-// minute.
+// wanders is how long an operation may still take effect after its client gave up: couriers retry for half a minute.
 const wanders = time.Minute
 
 // over is when an operation has surely happened, or never will.
@@ -70,8 +68,7 @@ func (t *timeline) specs() (all []*Spec) {
 	return all
 }
 
-// known is when the job was certainly there: a client had been told so, or the store says since when. ok is false if
-// nobody says.
+// known returns when the job certainly existed: by a client's response, or by the store. ok is false if neither has it.
 func (t *timeline) known() (since int64, ok bool) {
 	for _, o := range t.ops {
 		if o.What == Define && o.Outcome == OK {
@@ -84,7 +81,7 @@ func (t *timeline) known() (since int64, ok bool) {
 	return 0, false
 }
 
-// gone is when somebody began to delete the job, or 0.
+// gone returns when a client began to delete the job, or 0.
 func (t *timeline) gone() int64 {
 	for _, o := range t.ops {
 		if o.What == Delete && o.Outcome != Refused {
@@ -114,20 +111,20 @@ func (t *timeline) may(at, slack int64) (specs []*Spec) {
 	return specs
 }
 
-// silent says whether the job is paused or disabled at a time: certainly, and possibly. pause and disable are the
-// possible ones apart.
+// silent reports whether the job is certainly paused or disabled at a time, and whether it is possibly paused or
+// possibly disabled.
 func (t *timeline) silent(at, slack int64) (surely, pause, disable bool) {
 	paused := []bool{false} // what may hold
 	for _, o := range t.pauses {
 		if o.Invoked.Wall-slack > at {
 			break
 		}
-		says := o.What == Pause && (o.Until == 0 || o.Until > at)
+		pauses := o.What == Pause && (o.Until == 0 || o.Until > at)
 		if o.Outcome == OK && o.Returned.Wall+slack < at && !t.unsettled[o] {
 			paused = paused[:0]
 		}
-		if !slices.Contains(paused, says) {
-			paused = append(paused, says)
+		if !slices.Contains(paused, pauses) {
+			paused = append(paused, pauses)
 		}
 		if o.What == Pause && o.Until != 0 && o.Until-slack <= at && at <= o.Until+slack {
 			paused = append(paused, true, false)
@@ -140,14 +137,14 @@ func (t *timeline) silent(at, slack int64) (surely, pause, disable bool) {
 	return all || !slices.Contains(paused, false), pause, disable
 }
 
-// edited says that somebody may have changed the job between two times.
+// edited reports whether a client may have changed the job between two times.
 func (t *timeline) edited(from, to int64) bool {
 	return slices.ContainsFunc(t.ops, func(o *Op) bool {
 		return o.What == Edit && o.Outcome != Refused && o.Invoked.Wall <= to && (o.Outcome == Unknown || o.Returned.Wall >= from)
 	})
 }
 
-// due is a due time of a job: must says that it surely is one.
+// due is a due time of a job; must means that it certainly is one.
 type due struct {
 	at   time.Time
 	must bool

@@ -12,9 +12,9 @@ import (
 // The names of breaches. One of them is one too many.
 const (
 	Lost        = "lost"           // a due time without a record, or a run that was acknowledged and is not there, or did not do its work
-	Doubled     = "doubled"        // two records of a due time, two runs of a wish, two beginnings of an attempt
+	Doubled     = "doubled"        // two records of a due time, two runs of a request, two starts of an attempt
 	Early       = "early"          // begun before it was due
-	Unasked     = "unasked"        // a run that no schedule and nobody asked for, or a pause that did not hold
+	Unasked     = "unasked"        // a run that no schedule and no client requested, or a pause without effect
 	Overlapping = "overlapping"    // two attempts of a run at once
 	OverLimit   = "over-limit"     // more runs at once than a limit allows
 	Illegal     = "illegal"        // a step that no run may take; what was final and changed; an attempt that was taken away for no reason
@@ -27,18 +27,18 @@ const (
 // reliability.
 var promises = []struct{ name, promise string }{
 	{Lost, "P1 P3 P4: every due time has a record, what was acknowledged is done"},
-	{Doubled, "P1 P3: one record a due time, one run a wish"},
+	{Doubled, "P1 P3: one record a due time, one run a request"},
 	{Early, "P2: no handler begins before its time"},
-	{Unasked, "P1 P11: nothing runs that nobody asked for"},
+	{Unasked, "P1 P11: only requested and scheduled runs run"},
 	{Overlapping, "P5: one attempt of a run at a time, while its lease lasts"},
-	{OverLimit, "P8: never more at once than a limit says"},
+	{OverLimit, "P8: limits hold"},
 	{Illegal, "P6: runs take the steps of the table, and final is final"},
 	{Stuck, "P4 P7: every run comes to its end"},
-	{Stale, "P5: an attempt that is over changes nothing"},
+	{Stale, "P5: a finished attempt changes nothing"},
 	{NoData, "there is something to judge by"},
 }
 
-// Finding is one breach, told so that somebody can look for its cause.
+// Finding is one violation, with the evidence to find its cause.
 type Finding struct {
 	Job      string   `json:"job,omitempty"`
 	Run      string   `json:"run,omitempty"`
@@ -67,14 +67,14 @@ type Lateness struct {
 	Max   time.Duration `json:"max"`
 }
 
-// Beyond is what handlers did after the lease of their attempt had lapsed: allowed, as long as it is not accepted.
+// Beyond measures work of handlers after their lease expired: allowed, as long as the store refuses it.
 type Beyond struct {
 	N   int           `json:"n"`
 	Max time.Duration `json:"max"` // of those whose end is known
 	Sum time.Duration `json:"sum"`
 }
 
-// Verdict is what the judge says.
+// Verdict is the result of Judge.
 type Verdict struct {
 	Name     string         `json:"name"`
 	Store    string         `json:"store"`
@@ -82,7 +82,7 @@ type Verdict struct {
 	Dues     int            `json:"dues"` // that had to have a record
 	Runs     int            `json:"runs"`
 	Attempts int            `json:"attempts"` // that handlers have begun
-	Wishes   int            `json:"wishes"`   // runs that clients asked for
+	Requests int            `json:"wishes"`   // runs that clients requested
 	Unknown  int            `json:"unknown"`  // operations without a known outcome
 	Faults   map[string]int `json:"faults"`
 	Counts   []Count        `json:"counts"`
@@ -90,7 +90,7 @@ type Verdict struct {
 	Beyond   Beyond         `json:"ranAfterLease"`
 }
 
-// mostFindings is how many breaches of a promise are told in full.
+// mostFindings is how many violations of a guarantee are printed in full.
 const mostFindings = 5
 
 // Count is one of the verdict's counts.
@@ -123,12 +123,12 @@ func (v *Verdict) looked(name string, n int) { v.Count(name).Of += n }
 
 // Print writes the verdict for people.
 func (v *Verdict) Print(w io.Writer) {
-	say := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
-	word := "PASS"
+	line := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+	result := "PASS"
 	if !v.Pass {
-		word = "FAIL"
+		result = "FAIL"
 	}
-	say("%s: %s (%s)", word, v.Name, v.Store)
+	line("%s: %s (%s)", result, v.Name, v.Store)
 	var kinds []string
 	total := 0
 	for kind, n := range v.Faults {
@@ -136,31 +136,31 @@ func (v *Verdict) Print(w io.Writer) {
 		total += n
 	}
 	slices.Sort(kinds)
-	say("%d due times, %d runs, %d attempts, %d wishes (%d operations of unknown outcome), %d faults (%s)",
-		v.Dues, v.Runs, v.Attempts, v.Wishes, v.Unknown, total, strings.Join(kinds, ", "))
-	say("")
-	say("%-15s %9s %9s   %s", "", "breaches", "of", "promise")
+	line("%d due times, %d runs, %d attempts, %d requests (%d operations of unknown outcome), %d faults (%s)",
+		v.Dues, v.Runs, v.Attempts, v.Requests, v.Unknown, total, strings.Join(kinds, ", "))
+	line("")
+	line("%-15s %9s %9s   %s", "", "breaches", "of", "promise")
 	for _, c := range v.Counts {
-		say("%-15s %9d %9d   %s", c.Name, c.N, c.Of, c.Promise)
+		line("%-15s %9d %9d   %s", c.Name, c.N, c.Of, c.Promise)
 	}
-	say("%-15s %9d %9d   allowed: at most %v long, and accepted in no case", "ran after lease", v.Beyond.N, v.Attempts, round(v.Beyond.Max))
-	say("")
-	say("%-8s %-10s %9s %10s %10s %10s", "late", "", "n", "p50", "p99", "max")
+	line("%-15s %9d %9d   allowed: at most %v long, and accepted in no case", "ran after lease", v.Beyond.N, v.Attempts, round(v.Beyond.Max))
+	line("")
+	line("%-8s %-10s %9s %10s %10s %10s", "late", "", "n", "p50", "p99", "max")
 	for _, l := range v.Late {
-		say("%-8s %-10s %9d %10v %10v %10v", l.What, l.Where, l.N, round(l.P50), round(l.P99), round(l.Max))
+		line("%-8s %-10s %9d %10v %10v %10v", l.What, l.Where, l.N, round(l.P50), round(l.P99), round(l.Max))
 	}
 	for _, c := range v.Counts {
 		for i, f := range c.First {
 			if i == 0 {
-				say("\n%s", strings.ToUpper(c.Name))
+				line("\n%s", strings.ToUpper(c.Name))
 			}
-			say("  job %s due %s run %s\n    expected: %s\n    found:    %s", dash(f.Job), dash(f.Due), dash(f.Run), f.Expected, f.Found)
+			line("  job %s due %s run %s\n    expected: %s\n    found:    %s", dash(f.Job), dash(f.Due), dash(f.Run), f.Expected, f.Found)
 			for _, e := range f.Evidence {
-				say("      %s", e)
+				line("      %s", e)
 			}
 		}
 		if more := c.N - len(c.First); more > 0 {
-			say("  and %d more", more)
+			line("  and %d more", more)
 		}
 	}
 }

@@ -24,33 +24,33 @@ func (j *judge) work() {
 func (j *judge) judgeBeginning(r *Run, before []*attempt, a *attempt) {
 	s := &a.start
 	f := Finding{Job: s.Key, Run: s.Run, Due: dueStamp(time.Unix(0, s.Due)), Evidence: j.witnesses(s.Run)}
-	said := func(name, expected, found string) {
+	found := func(name, expected, found string) {
 		f.Expected, f.Found = expected, found
 		j.v.found(name, f)
 	}
 	if r == nil {
-		said(Doubled, "a run that the store knows of", "a handler for one that is not there")
+		found(Doubled, "a run that the store knows of", "a handler for one that is not there")
 		return
 	}
 	if len(r.Moves) > 0 && len(r.Moves) < longHistory && !slices.ContainsFunc(r.Moves, func(m Move) bool { return m.State == "Processing" && m.Attempt == s.Attempt }) {
-		said(Doubled, fmt.Sprintf("handlers begin attempts that the store has given out, and it has given out %d", r.Attempt), fmt.Sprintf("attempt %d has begun", s.Attempt))
+		found(Doubled, fmt.Sprintf("handlers begin attempts that the store has given out, and it has given out %d", r.Attempt), fmt.Sprintf("attempt %d has begun", s.Attempt))
 	}
 	if ahead := r.Due.UnixNano() - s.At.Wall; ahead > j.unsure(s.At.Wall) {
-		said(Early, "begun at "+stamp(r.Due.UnixNano())+" or later", fmt.Sprintf("%v before", time.Duration(ahead)))
+		found(Early, "begun at "+stamp(r.Due.UnixNano())+" or later", fmt.Sprintf("%v before", time.Duration(ahead)))
 	}
 	if wrong := r.Due.UnixNano() - s.Due; wrong > int64(time.Millisecond) || -wrong > int64(time.Millisecond) {
-		said(Illegal, "the handler is told the run's due time", "it was told "+dueStamp(time.Unix(0, s.Due))+", the row says "+dueStamp(r.Due))
+		found(Illegal, "the handler sees the run's due time", "it saw "+dueStamp(time.Unix(0, s.Due))+", the row says "+dueStamp(r.Due))
 	}
 	for _, b := range before {
 		j.v.looked(Overlapping, 1)
 		switch {
 		case b.start.Attempt == s.Attempt:
-			said(Doubled, fmt.Sprintf("attempt %d begins once", s.Attempt), "it has begun twice")
+			found(Doubled, fmt.Sprintf("attempt %d begins once", s.Attempt), "it has begun twice")
 		case b.start.Attempt > s.Attempt:
-			said(Stale, fmt.Sprintf("numbers of attempts only grow, and %d had begun", b.start.Attempt), fmt.Sprintf("attempt %d began after it", s.Attempt))
+			found(Stale, fmt.Sprintf("numbers of attempts only grow, and %d had begun", b.start.Attempt), fmt.Sprintf("attempt %d began after it", s.Attempt))
 		}
 		if b.until.Mono == 0 || b.until.Mono > s.At.Mono {
-			said(Overlapping, fmt.Sprintf("attempt %d begins when attempt %d is over", s.Attempt, b.start.Attempt), "it was at work")
+			found(Overlapping, fmt.Sprintf("attempt %d begins when attempt %d has ended", s.Attempt, b.start.Attempt), "it was at work")
 		}
 	}
 }
@@ -63,7 +63,7 @@ func (j *judge) judgeLease(r *Run, a *attempt) {
 	}
 }
 
-// beyond measures what a handler did after its lease had lapsed.
+// beyond measures work of a handler after its lease expired.
 func (j *judge) beyond(a *attempt) {
 	if !a.lapsed || a.end == nil || a.end.At.Mono <= a.until.Mono {
 		return
@@ -76,7 +76,7 @@ func (j *judge) beyond(a *attempt) {
 // gate is a number of slots: of a job, or one that jobs share.
 type gate struct {
 	name string
-	of   func(*Spec) int // what a spec says about it; 0 = nothing
+	of   func(*Spec) int // the limit in a spec; 0 = none
 	keys []string
 }
 

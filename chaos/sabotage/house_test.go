@@ -60,7 +60,7 @@ func (h *house) now() judge.Moment {
 
 func (h *house) until(at time.Duration) { time.Sleep(time.Until(h.begin.Add(at))) }
 
-// fault notes that something begins; the answer notes that it is over.
+// fault records the begin of a fault; the returned function records its end.
 func (h *house) fault(f judge.Fault) (over func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,7 +74,7 @@ func (h *house) fault(f judge.Fault) (over func()) {
 	}
 }
 
-// wire is somebody's end of the bus.
+// wire is one end of the bus.
 type wire struct {
 	bus.Bus
 	cut  chan struct{} // closed: nothing comes through
@@ -103,7 +103,7 @@ func (w *wire) dead() bool {
 
 var errCut = errors.New("the line is cut")
 
-// silence is what somebody hears whose line is cut: nothing, for a moment.
+// silence is a cut line: nothing arrives for a moment.
 func silence(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -182,7 +182,7 @@ func (w *wire) Offer(ctx context.Context, queue string, lane bus.Lane, lists ...
 	return w.Bus.Offer(ctx, queue, lane, out...)
 }
 
-// shaky is a store as a node reaches it: some fires come twice, some fail, of some nobody learns that they were done.
+// shaky is a store behind a faulty connection: some fires are sent twice, some fail, some have an unknown outcome.
 type shaky struct {
 	metastore.Full
 	n *atomic.Uint64
@@ -221,7 +221,7 @@ type turn struct {
 	term uint64
 }
 
-// Lead makes a node an elector of itself: it leads when it is told to, and until it is told not to.
+// Lead makes the test the elector: a node leads when and as long as the test wants.
 func (n *node) Lead(ctx context.Context, lead func(context.Context, uint64) error) error {
 	for {
 		select {
@@ -270,7 +270,7 @@ func (h *house) node(name string, ahead time.Duration) *node {
 	return n
 }
 
-// lead has a node lead the next term. Only whoever led before is told that it does not any more, by the answer.
+// lead makes a node the leader of the next term. Only the response tells the leader before that it has lost leadership.
 func (h *house) lead(n *node) (depose func()) {
 	h.term++
 	ctx, cancel := context.WithCancel(h.ctx)
@@ -279,16 +279,16 @@ func (h *house) lead(n *node) (depose func()) {
 	return cancel
 }
 
-// hand is one worker process.
-type hand struct {
+// hired is one worker process.
+type hired struct {
 	number int
 	bus    *wire
 }
 
-func (h *house) hire(slots int) *hand {
+func (h *house) hire(slots int) *hired {
 	h.mu.Lock()
 	h.hired++
-	w := &hand{number: h.hired}
+	w := &hired{number: h.hired}
 	h.mu.Unlock()
 	conf := worker.Config{Name: fmt.Sprint("w", w.number), App: "house", Slots: slots, Grace: time.Second}
 	as, err := conf.Principal()
@@ -307,8 +307,8 @@ func (h *house) hire(slots int) *hand {
 	return w
 }
 
-// kill is kill -9: nothing of the worker is heard or seen again.
-func (h *house) kill(w *hand) {
+// kill is kill -9: the worker sends nothing any more.
+func (h *house) kill(w *hired) {
 	h.fault(judge.Fault{Kind: judge.Kill, Role: judge.Worker, Target: fmt.Sprint("w", w.number), PID: w.number})()
 	h.mu.Lock()
 	h.mute[w.number] = true
@@ -368,7 +368,7 @@ func (a task) work(ctx context.Context, attempt uint32) error {
 	return nil
 }
 
-// specs are the jobs, as the judge is told of them.
+// specs are the jobs in the judge's form.
 var specs = []judge.Spec{
 	{Key: "tick", Schedule: "* * * * * *", Misfire: "fire_all", Overlap: "queue"},
 	{Key: "five", Schedule: "*/5 * * * * *", Misfire: "fire_all", MaxConcurrency: 1, Overlap: "queue"},
@@ -379,7 +379,7 @@ var specs = []judge.Spec{
 	{Key: "right", Limits: []judge.Limit{{Name: "shared", Max: 2}}, Overlap: "queue", Retries: 1},
 }
 
-// jobs are the same, as a worker is told of them.
+// jobs are the same in a worker's form.
 func (h *house) jobs(number int) (all []jobs.Job) {
 	for _, s := range specs {
 		o := jobs.Options{Key: jobs.Key(s.Key), Cron: s.Schedule, Misfire: jobs.Misfire(s.Misfire), Overlap: jobs.Overlap(s.Overlap), MaxConcurrency: s.MaxConcurrency, Retries: s.Retries,
@@ -433,7 +433,7 @@ func (c *client) ask(key string, a task, in time.Duration) {
 	}
 	for try := range tries {
 		k.ID = jobs.NewID(time.Now())
-		o.Wish, o.Invoked = k.ID.String(), c.h.now()
+		o.RequestID, o.Invoked = k.ID.String(), c.h.now()
 		r := c.rows.Apply(c.h.ctx, []kernel.Envelope{{ID: jobs.NewID(time.Now()), Command: k}})[0]
 		o.Returned, o.Outcome, o.Run, o.Duplicate = c.h.now(), judge.OK, "", r.Existing
 		switch {
@@ -465,7 +465,7 @@ func (h *house) person(o judge.Op, k kernel.Command) {
 	h.c.History = append(h.c.History, o)
 }
 
-// read is what the store says now.
+// read returns the content of the store.
 func (h *house) read() {
 	s := judge.Store{At: h.now()}
 	for q := (metastore.RunQuery{Tenant: jobs.DefaultTenant, Limit: metastore.MaxPage}); ; {

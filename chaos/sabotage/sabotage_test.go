@@ -31,7 +31,7 @@ func TestSaboteur(t *testing.T) {
 // Whole, a house keeps all its promises through four minutes of bad luck.
 func TestHealthy(t *testing.T) {
 	v := judge.Judge(story(t))
-	say(t, v)
+	report(t, v)
 	if !v.Pass {
 		t.Errorf("the judge names %q", v.Broken())
 	}
@@ -45,11 +45,11 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-// sabotages are what is turned off, and what the judge must say then.
+// sabotages are the mechanisms to turn off, and the expected verdicts.
 var sabotages = []struct {
 	off  []sabotage.Mechanism
 	name string // of the breach; "": none
-	says string // what one of its findings says, or ""
+	want string // part of one of its findings, or ""
 }{
 	{nil, "", ""},
 	// Two guard the door to a second run of a due time, and each is enough for that: only without both are there two.
@@ -64,13 +64,13 @@ var sabotages = []struct {
 	{[]sabotage.Mechanism{sabotage.Idempotency}, judge.Doubled, "the store has"},
 	{[]sabotage.Mechanism{sabotage.Claim}, judge.Doubled, "begun twice"},
 	{[]sabotage.Mechanism{sabotage.Fence}, judge.Stale, ""},
-	{[]sabotage.Mechanism{sabotage.Lease}, judge.Stuck, ""}, // those that nobody frees, and first of all those that wait behind them
+	{[]sabotage.Mechanism{sabotage.Lease}, judge.Stuck, ""}, // slots that are never freed, and first of all the runs that wait for them
 	{[]sabotage.Mechanism{sabotage.Sweep}, judge.Stuck, "Enqueued"},
 	{[]sabotage.Mechanism{sabotage.Gate}, judge.OverLimit, ""},
 	{[]sabotage.Mechanism{sabotage.HandOver}, judge.Stuck, "Enqueued"},
 }
 
-// Each mechanism is turned off in a run of the same story, and the judge says which promise was broken.
+// Each mechanism is turned off in a run of the same story, and the judge names the broken guarantee.
 func TestSabotage(t *testing.T) {
 	tests.Long(t)
 	program := filepath.Join(t.TempDir(), "saboteur")
@@ -105,12 +105,12 @@ func TestSabotage(t *testing.T) {
 			broken := v.Broken()
 			switch {
 			case tt.name == "" && !v.Pass:
-				say(t, v)
+				report(t, v)
 				t.Errorf("the judge names %q, and nothing can have been broken", broken)
 			case tt.name == "":
-			case !slices.ContainsFunc(v.Count(tt.name).First, func(f judge.Finding) bool { return strings.Contains(f.Found, tt.says) }):
-				say(t, v)
-				t.Errorf("without %s the judge names %q, want %q because of %q", name, broken, tt.name, tt.says)
+			case !slices.ContainsFunc(v.Count(tt.name).First, func(f judge.Finding) bool { return strings.Contains(f.Found, tt.want) }):
+				report(t, v)
+				t.Errorf("without %s the judge names %q, want %q because of %q", name, broken, tt.name, tt.want)
 			default:
 				t.Logf("without %s the judge names %q", name, broken)
 			}

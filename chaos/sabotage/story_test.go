@@ -28,7 +28,7 @@ func story(t *testing.T) (c *judge.Case) {
 
 		n1 := h.node("n1", 0)
 		depose := h.lead(n1)
-		hands := []*hand{h.hire(slots), h.hire(slots), h.hire(slots), h.hire(slots)}
+		all := []*hired{h.hire(slots), h.hire(slots), h.hire(slots), h.hire(slots)}
 		ask := h.client()
 		h.until(time.Second)
 		for i := range specs {
@@ -42,7 +42,7 @@ func story(t *testing.T) (c *judge.Case) {
 			ask.ask("plain", task{Millis: 8000}, 0)
 		}
 		h.until(20 * time.Second)
-		h.kill(hands[0])
+		h.kill(all[0])
 		h.hire(slots)
 
 		// Another one is cut off. What it is at goes on, and comes to its end; by then others are at it.
@@ -51,13 +51,13 @@ func story(t *testing.T) (c *judge.Case) {
 			ask.ask("plain", task{Sleeper: 20_000, Millis: 20_000}, 0)
 		}
 		h.until(30 * time.Second)
-		healed := h.fault(judge.Fault{Kind: judge.Cut, Role: judge.Worker, Target: "w2", PID: hands[1].number})
-		close(hands[1].bus.cut)
+		healed := h.fault(judge.Fault{Kind: judge.Cut, Role: judge.Worker, Target: "w2", PID: all[1].number})
+		close(all[1].bus.cut)
 		h.until(60 * time.Second)
-		close(hands[1].bus.heal)
+		close(all[1].bus.heal)
 		healed()
 
-		// For longer than a due time may be late, nobody leads. Then somebody does whose clock is ahead.
+		// No node leads for longer than MisfireAfter. Then a node with a clock ahead leads.
 		h.until(72500 * time.Millisecond)
 		restarted := h.fault(judge.Fault{Kind: judge.Kill, Role: judge.Control, Target: "n1"})
 		depose()
@@ -106,7 +106,7 @@ func story(t *testing.T) (c *judge.Case) {
 	return c
 }
 
-// load are wishes of all kinds until a while after the last stroke, from a client that waits for each answer.
+// load sends requests of all kinds until a while after the last fault, from a client that waits for each response.
 func (h *house) load() {
 	dice := rand.New(rand.NewPCG(1, 2))
 	ask := h.client()
@@ -126,8 +126,8 @@ func (h *house) load() {
 	}
 }
 
-// say is a verdict in a test's log.
-func say(t *testing.T, v *judge.Verdict) {
+// report logs a verdict.
+func report(t *testing.T, v *judge.Verdict) {
 	t.Helper()
 	v.Print(t.Output())
 	fmt.Fprintln(t.Output())

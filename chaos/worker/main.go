@@ -21,7 +21,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// orders is what the worker is told, as JSON in the environment.
+// orders is the worker's configuration, as JSON in the environment.
 type orders struct {
 	URL   string
 	Name  string
@@ -53,7 +53,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	h := &hand{journal}
+	h := &handler{journal}
 	var list []jobs.Job
 	for _, s := range o.Specs {
 		list = append(list, h.job(s))
@@ -66,7 +66,7 @@ func run() error {
 		if err == nil {
 			return w.Run(ctx)
 		}
-		log.Warn("no bus answers yet", "err", err) // whoever starts during an outage waits for its end
+		log.Warn("no bus answers yet", "err", err) // a worker that starts during an outage waits for its end
 		select {
 		case <-ctx.Done():
 			return nil
@@ -75,11 +75,11 @@ func run() error {
 	}
 }
 
-// hand is who does the jobs.
-type hand struct{ journal *judge.Writer }
+// handler is the handler of all jobs.
+type handler struct{ journal *judge.Writer }
 
 // job makes a job of what it is meant to be.
-func (h *hand) job(s judge.Spec) jobs.Job {
+func (h *handler) job(s judge.Spec) jobs.Job {
 	o := jobs.Options{Key: jobs.Key(s.Key), TimeZone: s.Zone, Start: s.Start, End: s.End, Misfire: jobs.Misfire(s.Misfire), Overlap: jobs.Overlap(s.Overlap),
 		MaxConcurrency: s.MaxConcurrency, Retries: s.Retries, Timeout: s.Timeout, OnLost: jobs.OnLost(s.OnLost),
 		KeepSucceeded: jobs.None, KeepOthers: jobs.None} // the judge asks for all of them
@@ -103,7 +103,7 @@ func (h *hand) job(s judge.Spec) jobs.Job {
 }
 
 // do is the handler of all jobs.
-func (h *hand) do(ctx context.Context, t task) error {
+func (h *handler) do(ctx context.Context, t task) error {
 	of := jobs.Attempt(ctx)
 	line := judge.Line{What: judge.Start, Key: string(of.Key), Run: of.Run.String(), Due: of.Due.UnixNano(), Attempt: of.Number, Worker: of.Worker, PID: os.Getpid(), At: judge.Now()}
 	if err := h.journal.Write(line); err != nil {
@@ -135,7 +135,7 @@ func (t task) take(ctx context.Context, attempt uint32) error {
 	case <-time.After(time.Duration(t.Millis) * time.Millisecond):
 	}
 	if int(attempt) <= t.Fail {
-		return errors.New("told to fail")
+		return errors.New("fails on request")
 	}
 	return nil
 }

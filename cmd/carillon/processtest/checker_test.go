@@ -82,7 +82,7 @@ func (h *history) evidence(name string) *judge.Case {
 	seen := map[jobs.ID]bool{}
 	for _, a := range h.asked {
 		w := &a.request
-		o := judge.Op{What: judge.Create, Invoked: moment(a.at), Returned: moment(a.at), Outcome: judge.OK, Key: string(w.Key), Run: a.run.String(), Wish: w.ID.String(),
+		o := judge.Op{What: judge.Create, Invoked: moment(a.at), Returned: moment(a.at), Outcome: judge.OK, Key: string(w.Key), Run: a.run.String(), RequestID: w.ID.String(),
 			Idempotency: w.Idempotency, Unique: w.Unique, Duplicate: a.duplicate}
 		if w.Delay > 0 && !seen[w.ID] { // the same request, sent later: the delay counts from the first
 			o.Due = a.at.Add(w.Delay).UnixNano()

@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// wish is what a client wanted once, in however many operations it said so.
-type wish struct {
+// request is one request of a client, sent in one or more operations.
+type request struct {
 	key  string
 	ops  []*Op
-	runs []string // that it was answered with, each once
+	runs []string // in its responses, each once
 }
 
-// own are the IDs that the wish's client gave the run itself.
-func (w *wish) own() (ids []string) {
+// own returns the IDs that the client itself gave the run.
+func (w *request) own() (ids []string) {
 	for _, o := range w.ops {
-		if o.Wish != "" && !slices.Contains(ids, o.Wish) {
-			ids = append(ids, o.Wish)
+		if o.RequestID != "" && !slices.Contains(ids, o.RequestID) {
+			ids = append(ids, o.RequestID)
 		}
 	}
 	return ids
 }
 
-// wishes: what was acknowledged is there; the same words mean the same run; nobody else asked.
-func (j *judge) wishes() {
-	var all []*wish
-	by := map[string]*wish{}
+// requests checks that acknowledged runs exist, that repeated requests have one run, and that each run was requested.
+func (j *judge) requests() {
+	var all []*request
+	by := map[string]*request{}
 	for i := range j.c.History {
 		o := &j.c.History[i]
 		if o.What != Create {
@@ -36,12 +36,12 @@ func (j *judge) wishes() {
 		switch {
 		case o.Idempotency != "":
 			name = "idempotency key " + o.Idempotency
-		case o.Wish != "":
-			name = "wish " + o.Wish
+		case o.RequestID != "":
+			name = "request " + o.RequestID
 		}
 		w := by[name]
 		if w == nil {
-			w = &wish{key: o.Key}
+			w = &request{key: o.Key}
 			by[name] = w
 			all = append(all, w)
 		}
@@ -50,11 +50,11 @@ func (j *judge) wishes() {
 			w.runs = append(w.runs, o.Run)
 		}
 	}
-	j.v.Wishes = len(all)
+	j.v.Requests = len(all)
 	answered := map[string]bool{}
-	open := map[string]int{} // by job: wishes of which nobody knows what became
+	open := map[string]int{} // by job: requests of unknown outcome
 	for _, w := range all {
-		j.judgeWish(w)
+		j.judgeRequest(w)
 		for _, id := range append(w.own(), w.runs...) {
 			answered[id] = true
 		}
@@ -66,14 +66,14 @@ func (j *judge) wishes() {
 	j.uniqueKeys()
 }
 
-func (j *judge) judgeWish(w *wish) {
+func (j *judge) judgeRequest(w *request) {
 	j.v.looked(Lost, 1)
 	j.v.looked(Doubled, 1)
 	f := Finding{Job: w.key}
 	for _, o := range w.ops {
 		f.Evidence = append(f.Evidence, show(o))
 	}
-	// The run that the client made itself and the one that it was answered with: at most one of them all is there.
+	// The IDs that the client gave and those in responses: at most one of them has a run.
 	there := []string{}
 	for _, id := range append(w.own(), w.runs...) {
 		if j.runs[id] != nil && !slices.Contains(there, id) {
@@ -82,13 +82,13 @@ func (j *judge) judgeWish(w *wish) {
 	}
 	switch {
 	case len(w.runs) > 1:
-		f.Run, f.Expected, f.Found = w.runs[0], "the same words are answered by the same run", fmt.Sprint("runs ", w.runs)
+		f.Run, f.Expected, f.Found = w.runs[0], "repeated requests have the same run", fmt.Sprint("runs ", w.runs)
 		j.v.found(Doubled, f)
 	case len(there) > 1:
-		f.Run, f.Expected, f.Found = there[0], "one wish is one run", fmt.Sprint("the store has ", there)
+		f.Run, f.Expected, f.Found = there[0], "one request is one run", fmt.Sprint("the store has ", there)
 		j.v.found(Doubled, f)
 	case len(w.runs) == 1 && j.runs[w.runs[0]] == nil:
-		f.Run, f.Expected, f.Found = w.runs[0], "a run that a client was told of is there", "the store knows of none"
+		f.Run, f.Expected, f.Found = w.runs[0], "an acknowledged run is stored", "the store has none"
 		j.v.found(Lost, f)
 	}
 	for _, id := range there {
@@ -96,18 +96,18 @@ func (j *judge) judgeWish(w *wish) {
 	}
 }
 
-// judgeDue: a run that was asked for a time is due then, or at once if it has passed.
-func (j *judge) judgeDue(w *wish, r *Run) {
+// judgeDue checks that a run is not due before the requested time.
+func (j *judge) judgeDue(w *request, r *Run) {
 	for _, o := range w.ops {
 		if o.Due != 0 && !o.Duplicate && r.Due.UnixNano() < o.Due-int64(time.Millisecond) {
-			j.v.found(Early, Finding{Job: r.Key, Run: r.ID, Due: dueStamp(r.Due), Expected: "due at " + stamp(o.Due) + ", as the client said", Found: show(r), Evidence: []string{show(o)}})
+			j.v.found(Early, Finding{Job: r.Key, Run: r.ID, Due: dueStamp(r.Due), Expected: "due at " + stamp(o.Due) + ", as the client requested", Found: show(r), Evidence: []string{show(o)}})
 			return
 		}
 	}
 }
 
-// unaccounted: every run that no schedule made was asked for. A client who got no answer, and had given the run no name
-// of its own, may have been the one, once for each of its wishes.
+// unaccounted checks that clients requested every run that no schedule made. A request without a response and without
+// an ID may have made one run.
 func (j *judge) unaccounted(answered map[string]bool, open map[string]int) {
 	extra := map[string][]*Run{}
 	for i := range j.end.Runs {
@@ -121,18 +121,18 @@ func (j *judge) unaccounted(answered map[string]bool, open map[string]int) {
 	}
 	for key, list := range extra {
 		for _, r := range list[min(open[key], len(list)):] {
-			j.v.found(Unasked, Finding{Job: key, Run: r.ID, Expected: fmt.Sprintf("at most %d runs that no client was told of: so many wishes got no answer", open[key]),
+			j.v.found(Unasked, Finding{Job: key, Run: r.ID, Expected: fmt.Sprintf("at most %d unacknowledged runs: this many requests have an unknown outcome", open[key]),
 				Found: fmt.Sprintf("%d, this among them: %s", len(list), show(r))})
 		}
 	}
 }
 
-// uniqueKeys: a unique key belongs to one run of a job at a time.
+// uniqueKeys checks that a unique key belongs to one run of a job at a time.
 func (j *judge) uniqueKeys() {
 	holders := map[string][]*Run{}
 	for i := range j.c.History {
 		if o := &j.c.History[i]; o.What == Create && o.Unique != "" {
-			for _, id := range []string{o.Run, o.Wish} {
+			for _, id := range []string{o.Run, o.RequestID} {
 				name := o.Key + " " + o.Unique
 				if r := j.runs[id]; r != nil && !slices.Contains(holders[name], r) {
 					holders[name] = append(holders[name], r)
