@@ -19,11 +19,11 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// A token opens the bus from before the @ and from a file; who has none, or a wrong one, is told what to do.
+// A token before the @ or in a file authenticates; without a valid token the error describes what to do.
 func TestTokensInAddresses(t *testing.T) {
 	const token = "carillon_default_abcdefgh_SECRET"
-	server, err := embedded.Start(embedded.Config{Admit: func(_ context.Context, said string) (bus.Principal, string, error) {
-		if said != token {
+	server, err := embedded.Start(embedded.Config{Admit: func(_ context.Context, text string) (bus.Principal, string, error) {
+		if text != token {
 			return bus.Principal{}, "", kernel.Refuse(jobs.Forbidden, "the token is not known")
 		}
 		return bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker}, "billing", nil
@@ -56,7 +56,7 @@ func TestTokensInAddresses(t *testing.T) {
 	}
 }
 
-// What is said behind the ? is checked before anybody is asked.
+// Parameters behind the ? are checked before a connection.
 func TestWhatIsBehindAnAddress(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string, mode os.FileMode) string {
@@ -91,14 +91,13 @@ func TestWhatIsBehindAnAddress(t *testing.T) {
 		"nats://127.0.0.1:1?token-file=" + mine + ",nats://127.0.0.1:2?x=1": `"x" is not known`,
 	} {
 		if _, err := carillon.Dial(address); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "SECRET") {
-			t.Errorf("%s: %v, want it to say %q", address, err, want)
+			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 	}
 }
 
-// Where nothing answers, somebody is told how to have something that does; where the certificate is not known, how to
-// vouch for it.
-func TestNobodyToTalkTo(t *testing.T) {
+// Without a server, the error describes how to start one; with an unknown certificate, how to trust it.
+func TestNoServer(t *testing.T) {
 	if _, err := carillon.Dial("nats://u:SECRET@127.0.0.1:1"); !errors.Is(err, jobs.Unavailable) ||
 		!strings.Contains(err.Error(), "carillon dev") || !strings.Contains(err.Error(), "nats://127.0.0.1:1") || strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("nothing is there: %v", err)
@@ -112,6 +111,6 @@ func TestNobodyToTalkTo(t *testing.T) {
 	t.Cleanup(func() { _ = server.Stop() })
 	_, at, _ := strings.Cut(server.URL(), "://")
 	if _, err := carillon.Dial("tls://" + at); err == nil || !strings.Contains(err.Error(), "?ca=") {
-		t.Errorf("a certificate that nobody knows: %v", err)
+		t.Errorf("an unknown certificate: %v", err)
 	}
 }

@@ -24,7 +24,7 @@ import (
 // serve is a control plane and a NATS server, and answers with the server and its address.
 func serve(t *testing.T) (*embedded.Server, string) {
 	t.Helper()
-	// One of the tests has it go away and come back: meanwhile the port must be nobody else's.
+	// One test stops and restarts it: meanwhile no other process may take the port.
 	server, err := embedded.Start(embedded.Config{Port: freeport.Port(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func serve(t *testing.T) (*embedded.Server, string) {
 	return server, address
 }
 
-// background runs fn until the test is over, and then what comes after.
+// background runs fn until the test ends, and then after.
 func background(t *testing.T, fn func(context.Context) error, after ...func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -227,11 +227,11 @@ func TestAddressesThatAreNone(t *testing.T) {
 	} {
 		_, err := carillon.NewWorker(c.address, worker.Config{}, tick)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("worker of %q: %v, want it to say %q", c.address, err, c.want)
+			t.Errorf("worker of %q: %v, want %q", c.address, err, c.want)
 		}
 		_, err = carillon.Dial(c.address)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("client of %q: %v, want it to say %q", c.address, err, c.want)
+			t.Errorf("client of %q: %v, want %q", c.address, err, c.want)
 		}
 	}
 	if _, err := carillon.NewWorker("nats://127.0.0.1:1", worker.Config{Name: "a b"}, tick); err == nil || !strings.Contains(err.Error(), "worker name") {

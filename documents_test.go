@@ -147,8 +147,8 @@ func TestReadmeCounts(t *testing.T) {
 	for _, s := range seeds {
 		features += s.count
 	}
-	if words := fmt.Sprintf("%d features", features); !strings.Contains(page, words) {
-		t.Errorf("README.md does not say %q", words)
+	if want := fmt.Sprintf("%d features", features); !strings.Contains(page, want) {
+		t.Errorf("README.md has no %q", want)
 	}
 }
 
@@ -225,8 +225,8 @@ func TestLibrariesHaveReasons(t *testing.T) {
 	}
 }
 
-// What SECURITY.md says of linked modules is of the versions that are linked, and of etcd no more is linked than it says.
-func TestLinkedModulesAsSaid(t *testing.T) {
+// The linked modules of SECURITY.md have the linked versions, and of etcd only the documented package is linked.
+func TestLinkedModules(t *testing.T) {
 	_, table, _ := strings.Cut(read(t, "SECURITY.md"), "## Linked modules")
 	rows := regexp.MustCompile("(?m)^\\| `(\\S+)` (v\\S+) \\|").FindAllStringSubmatch(table, -1)
 	if len(rows) < 2 {
@@ -244,16 +244,16 @@ func TestLinkedModulesAsSaid(t *testing.T) {
 	}
 	for p := range strings.FieldsSeq(string(out)) {
 		if strings.HasPrefix(p, "github.com/coreos/etcd/") && p != "github.com/coreos/etcd/pkg/fileutil" {
-			t.Errorf("%s is linked, and SECURITY.md says that no package of etcd but pkg/fileutil is", p)
+			t.Errorf("%s is linked, but SECURITY.md allows only etcd's pkg/fileutil", p)
 		}
 	}
 }
 
-// reasonFor says that a line of the table speaks of a library: by the last words of its path, and by its version.
+// reasonFor reports whether a line of the table is about a library, by the end of its path and its version.
 func reasonFor(line, lib, version string) bool {
-	name, said, _ := strings.Cut(line, " v")
-	said, _, _ = strings.Cut(said, " ")
-	if said != version && !strings.HasPrefix(said, version+".") {
+	name, documented, _ := strings.Cut(line, " v")
+	documented, _, _ = strings.Cut(documented, " ")
+	if documented != version && !strings.HasPrefix(documented, version+".") {
 		return false
 	}
 	if strings.HasPrefix(lib, "go.opentelemetry.io/") {

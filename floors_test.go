@@ -155,7 +155,7 @@ func TestFloors(t *testing.T) {
 		})
 		if i < 0 {
 			if !judges(dir) {
-				t.Errorf("package %s stands on no floor: add it to the table and to docs/design.md", p.ImportPath)
+				t.Errorf("package %s has no floor: add it to the table and to docs/design.md", p.ImportPath)
 			}
 			continue
 		}

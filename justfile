@@ -51,11 +51,11 @@ fuzz time="30s":
     go test ./jobs -run '^$' -fuzz FuzzDecodeEnvelopes -fuzztime {{time}}
     go test ./bus/natsbus -run '^$' -fuzz Fuzz -fuzztime {{time}}
 
-# real processes that are killed, frozen and cut off, as long and as rough as docs/guarantees.md says (half an hour)
+# real processes that are killed, frozen and disconnected, in the full length of docs/guarantees.md (half an hour)
 kill *args:
     CARILLON_TESTS=rough go test -count=1 -timeout 60m -v ./cmd/carillon/processtest {{args}}
 
-# what may happen to machines and networks, two minutes of it on raft, and what a judge says of it: what CI runs
+# chaos tests for two minutes on raft, checked by the judge: what CI runs
 chaos-short *args:
     go run ./chaos -store raft -for 75s -gap 1s -due-kills 8 -least-faults 10 -least-dues 1000 {{args}}
 

@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// record collects spans of this process until the test is over.
+// record collects spans of this process until the test ends.
 func record(t *testing.T) *tracetest.InMemoryExporter {
 	t.Helper()
 	spans := tracetest.NewInMemoryExporter()
@@ -119,7 +119,7 @@ func TestOneTrace(t *testing.T) {
 		facts := attributes(r)
 		if facts["carillon.run.id"] != run.ID.String() || facts["carillon.run.attempt"] != int64(i+1) || facts["carillon.tenant"] != "default" ||
 			facts["carillon.run.origin"] != "code" || facts["carillon.job.key"] != "billing.charge" {
-			t.Errorf("the span of attempt %d says %v", i+1, facts)
+			t.Errorf("the span of attempt %d has %v", i+1, facts)
 		}
 	}
 	if runs[0].Status.Code != codes.Error || runs[0].Status.Description != "the bank is closed" || attributes(runs[0])["carillon.run.outcome"] != "error" {

@@ -16,7 +16,7 @@ type asynqQueue struct {
 	db        *server
 	client    *asynq.Client
 	inspector *asynq.Inspector
-	crew      hands
+	crew      workerSet
 }
 
 // asynqAt has a connection for each of 64 callers and handlers.
@@ -64,7 +64,7 @@ func (q *asynqQueue) one(ctx context.Context, a noArgs) error {
 func (q *asynqQueue) later(ctx context.Context, due []time.Time) error {
 	for i, at := range due {
 		a := hundredOf(i)
-		a.Tell = true
+		a.Report = true
 		task, err := asynqTask(a)
 		if err != nil {
 			return err
@@ -93,7 +93,7 @@ func (q *asynqQueue) unsettled(context.Context) (int, error) {
 	return i.Pending + i.Active + i.Scheduled + i.Retry + i.Archived, nil
 }
 
-func (q *asynqQueue) hands() *hands { return &q.crew }
+func (q *asynqQueue) workerSet() *workerSet { return &q.crew }
 
 func (q *asynqQueue) pids() []int { return append(q.crew.pids(), q.db.cmd.Process.Pid) }
 
@@ -121,7 +121,7 @@ func handAsynq(o order, t *tally) (leave func(), err error) {
 		if err := json.Unmarshal(task.Payload(), &a); err != nil {
 			return err
 		}
-		t.ran(a, time.Time{}) // a handler is not told when it was due
+		t.ran(a, time.Time{}) // handlers do not get the due time
 		return nil
 	})
 	if err := server.Start(run); err != nil {
@@ -133,7 +133,7 @@ func handAsynq(o order, t *tally) (leave func(), err error) {
 	scheduler := asynq.NewScheduler(asynqAt(u.Path), &asynq.SchedulerOpts{LogLevel: asynq.ErrorLevel})
 	for k := range o.Keys {
 		a := hundredOf(k)
-		a.Tell = true
+		a.Report = true
 		task, err := asynqTask(a)
 		if err != nil {
 			return nil, err

@@ -48,7 +48,7 @@ func (h *house) grow(ctx context.Context) error {
 }
 
 // freePair is an address for other nodes: they come to this port and to the next. Both are below those that the system
-// gives to anybody who asks for any.
+// gives to outgoing connections.
 func freePair() string {
 	for {
 		port := 20_000 + rand.IntN(10_000)
@@ -65,7 +65,7 @@ func freePair() string {
 	}
 }
 
-// url is where workers and clients find the bus: at any of the nodes.
+// url is the address of the bus for workers and clients: all nodes.
 func (h *house) url() string {
 	return "nats://" + strings.Join(append([]string{h.nats}, h.buses...), ",nats://")
 }

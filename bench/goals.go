@@ -64,7 +64,7 @@ var goals = []goal{
 const dkron = 300
 
 // sane is what a peer reaches on a machine that has nothing else to do. One that does not is mis-set, or the machine
-// is slow or busy: its ratios say nothing about it.
+// is slow or busy: its ratios mean nothing.
 var sane = []struct {
 	peer, scenario, figure string
 	least                  float64
@@ -160,7 +160,7 @@ func (r results) verdicts() []verdict {
 	return all
 }
 
-// digits are enough of a figure to be told from the goal that it has just missed.
+// digits returns enough digits of a figure to differ from a goal that it just missed.
 func digits(f float64) string {
 	if f >= 1000 {
 		return strconv.FormatFloat(f, 'f', 0, 64)
@@ -169,9 +169,9 @@ func digits(f float64) string {
 }
 
 // judge compares what was reached with the goal, and with the stretch goal.
-func (g goal) judge(what, said string, reached, bound float64, more bool) verdict {
+func (g goal) judge(what, goalText string, reached, bound float64, more bool) verdict {
 	enough := func(bound float64) bool { return more && reached >= bound || !more && reached <= bound }
-	v := verdict{what, said, "**missed**"}
+	v := verdict{what, goalText, "**missed**"}
 	if g.stretch > 0 {
 		v.goal += fmt.Sprintf(" (stretch: %s)", number3(g.stretch))
 	}
@@ -201,7 +201,7 @@ func (r results) doubts() []string {
 	var all []string
 	for _, s := range sane {
 		if f, ok := r.middle(s.scenario, s.peer, s.figure); ok && f < s.least {
-			all = append(all, fmt.Sprintf("%s reached %.0f of %.0f %s in %s: it is mis-set, or the machine is slow or busy; its ratios say nothing", s.peer, f, s.least, s.figure, s.scenario))
+			all = append(all, fmt.Sprintf("%s reached %.0f of %.0f %s in %s: it is mis-set, or the machine is slow or busy; its ratios mean nothing", s.peer, f, s.least, s.figure, s.scenario))
 		}
 	}
 	return all

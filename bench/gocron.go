@@ -11,7 +11,7 @@ import (
 // handler is what timers of Go need, and a little more. It is compared for delayed jobs only.
 type gocronTimer struct {
 	scheduler gocron.Scheduler
-	crew      hands
+	crew      workerSet
 }
 
 func (g *gocronTimer) start(context.Context, string, int) (err error) {
@@ -29,7 +29,7 @@ func (g *gocronTimer) one(context.Context, noArgs) error { return errNone }
 func (g *gocronTimer) later(_ context.Context, due []time.Time) error {
 	for i, at := range due {
 		a := hundredOf(i)
-		a.Tell = true
+		a.Report = true
 		// With a limit of runs gocron forgets the job once it has run; else unsettled would not end.
 		if _, err := g.scheduler.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartDateTime(at)), gocron.NewTask(func() { g.crew.own.ran(a, at) }), gocron.WithLimitedRuns(1)); err != nil {
 			return err
@@ -42,7 +42,7 @@ func (g *gocronTimer) everySecond(context.Context, int) error { return errNone }
 
 func (g *gocronTimer) unsettled(context.Context) (int, error) { return len(g.scheduler.Jobs()), nil }
 
-func (g *gocronTimer) hands() *hands { return &g.crew }
+func (g *gocronTimer) workerSet() *workerSet { return &g.crew }
 
 // pids are none: this process counts anyway.
 func (g *gocronTimer) pids() []int { return nil }

@@ -45,10 +45,10 @@ type house struct {
 	looked sync.WaitGroup // looks of the server at itself
 
 	mu     sync.Mutex
-	starts map[jobs.ID]time.Time // when handlers began, by the worker's word
+	starts map[jobs.ID]time.Time // when handlers began, as the worker reports
 }
 
-// setup says what a house stands on.
+// setup configures a house.
 type setup struct {
 	memory   bool   // the store keeps nothing
 	store    string // URL of a database that keeps the rows; "" = the data directory
@@ -104,10 +104,10 @@ var compiled = sync.OnceValues(func() (string, error) {
 	return program, err
 })
 
-var given sync.Map // addresses that freeAddress has told: nobody listens there yet, and somebody will
+var given sync.Map // addresses that freeAddress returned and that may not be in use yet
 
-// freeAddress is one on loopback at which nobody listens, another one at each call. Its port is below those that the
-// system gives to outgoing connections, and below those of freePair: other systems start meanwhile, and must not take it.
+// freeAddress returns a free loopback address, another one at each call. Its port is below those that the kernel gives
+// to outgoing connections, and below those of freePair: other systems start meanwhile, and must not take it.
 func freeAddress() string {
 	for {
 		address := fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(8_000))
@@ -155,11 +155,11 @@ func (h *house) serve(ctx context.Context) error {
 	return ready(ctx, h.http, h.server)
 }
 
-// ready waits until a server says that somebody leads and that it may be asked.
+// ready waits until a server reports that there is a leader and that it is ready.
 func ready(ctx context.Context, address string, server *exec.Cmd) error {
 	for ctx.Err() == nil {
 		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", server.Process.Pid)); err == nil && bytes.Contains(b, []byte(") Z ")) {
-			return errors.New("the server has ended; -v shows what it says")
+			return errors.New("the server has ended; -v shows its output")
 		}
 		r, err := http.Get("http://" + address + "/readyz")
 		if err == nil {
@@ -198,10 +198,10 @@ func (h *house) serveNATS(ctx context.Context) error {
 // workEnv holds the address of the bus of a process that is a worker of a house: so the test binary can be one, too.
 const workEnv = "CARILLON_BENCH_WORK"
 
-// bound has a process end with this one, however it ends: nothing goes on that nobody measures.
+// bound makes a process end with this one, even if this one is killed.
 func bound() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// hire starts a worker process and listens to what it says.
+// hire starts a worker process and reads its output.
 func (h *house) hire(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -290,7 +290,7 @@ func (h *house) close() {
 	_ = os.RemoveAll(h.dir)
 }
 
-// startLine is how a worker tells when a handler began.
+// startLine is how a worker reports when a handler began.
 type startLine struct {
 	ID jobs.ID `json:"id"`
 	At int64   `json:"at"`
@@ -300,7 +300,7 @@ type noArgs struct {
 	Customer string `json:"customer"`
 	Note     string `json:"note"`
 	N        int64  `json:"n"`
-	Tell     bool   `json:"tell,omitempty"` // say when the handler began
+	Report   bool   `json:"tell,omitempty"` // report when the handler began
 }
 
 // hundred are arguments of about a hundred bytes.
@@ -323,7 +323,7 @@ func work(url string, slots int) error {
 	out := json.NewEncoder(os.Stdout)
 	var mu sync.Mutex
 	run := jobs.TriggeredFunc[noArgs](func(ctx context.Context, a noArgs) error {
-		if a.Tell {
+		if a.Report {
 			at := time.Now().UnixNano()
 			mu.Lock()
 			defer mu.Unlock()

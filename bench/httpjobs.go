@@ -103,8 +103,8 @@ func (h *house) post(ctx context.Context, path, body string) error {
 		return err
 	}
 	defer a.Body.Close()
-	if said, _ := io.ReadAll(a.Body); a.StatusCode >= 300 {
-		return fmt.Errorf("%s: %s %s", path, a.Status, said)
+	if text, _ := io.ReadAll(a.Body); a.StatusCode >= 300 {
+		return fmt.Errorf("%s: %s %s", path, a.Status, text)
 	}
 	return nil
 }

@@ -223,7 +223,7 @@ func TestPlots(t *testing.T) {
 	}
 }
 
-// What rises is told from what is noisy; a hiccup and the time in which things fill up do not count.
+// A trend distinguishes growth from noise; a hiccup and the time in which buffers fill up do not count.
 func TestTrends(t *testing.T) {
 	for _, c := range []struct {
 		name   string

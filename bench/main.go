@@ -73,7 +73,7 @@ func begin() error {
 	}
 	debug.SetGCPercent(lateGC)
 	if text := os.Getenv(handEnv); text != "" {
-		return hand(text)
+		return workProcess(text)
 	}
 	if url := os.Getenv(workEnv); url != "" {
 		return profiled("worker", func() error { return work(url, *slots) })
@@ -81,7 +81,7 @@ func begin() error {
 	names := flag.Args()
 	if len(names) == 0 {
 		flag.Usage()
-		return errors.New("say what to measure")
+		return errors.New("no scenario: give what to measure")
 	}
 	switch names[0] {
 	case "short", "full":

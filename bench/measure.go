@@ -52,7 +52,7 @@ func spent(s system, n int, f func() (map[string]float64, error)) (map[string]fl
 // figures would be of another number of jobs.
 func done(ctx context.Context, s system, before, n int) error {
 	for {
-		k, err := s.hands().count()
+		k, err := s.workerSet().count()
 		if err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func done(ctx context.Context, s system, before, n int) error {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if k, err := s.hands().count(); err != nil || k != before+n {
+	if k, err := s.workerSet().count(); err != nil || k != before+n {
 		return fmt.Errorf("%d handlers have run for %d jobs: %w", k-before, n, cmp.Or(err, errDoubled))
 	}
 	return nil
@@ -84,7 +84,7 @@ var errDoubled = fmt.Errorf("some ran twice")
 
 // throughput enqueues n jobs by put, from some callers, and waits for the last final state.
 func throughput(ctx context.Context, s system, n, callers, size int, put func(first, n int) error) (map[string]float64, error) {
-	before, err := s.hands().count()
+	before, err := s.workerSet().count()
 	if err != nil {
 		return nil, err
 	}
@@ -133,11 +133,11 @@ func byCallers(callers int) func(context.Context, system, int) (map[string]float
 // startingAt enqueues at a pace, whatever the answers take. The first tenth warms up and is not counted.
 func startingAt(perSecond int) func(context.Context, system, int) (map[string]float64, error) {
 	return func(ctx context.Context, s system, n int) (map[string]float64, error) {
-		before, err := s.hands().count()
+		before, err := s.workerSet().count()
 		if err != nil {
 			return nil, err
 		}
-		if _, err := s.hands().starts(); err != nil {
+		if _, err := s.workerSet().starts(); err != nil {
 			return nil, err
 		}
 		asked, acked := make([]time.Time, n), make([]time.Duration, n)
@@ -149,7 +149,7 @@ func startingAt(perSecond int) func(context.Context, system, int) (map[string]fl
 				time.Sleep(time.Until(begin.Add(time.Duration(i) * time.Second / time.Duration(perSecond))))
 				wg.Go(func() {
 					a := hundredOf(i)
-					a.Tell = true
+					a.Report = true
 					asked[i] = time.Now()
 					if err := s.one(ctx, a); err != nil {
 						errs <- err
@@ -166,7 +166,7 @@ func startingAt(perSecond int) func(context.Context, system, int) (map[string]fl
 		if err != nil {
 			return nil, err
 		}
-		starts, err := s.hands().starts()
+		starts, err := s.workerSet().starts()
 		if err != nil {
 			return nil, err
 		}
@@ -206,11 +206,11 @@ var ahead = 8 * time.Second
 
 func lateness(apart time.Duration) func(context.Context, system, int) (map[string]float64, error) {
 	return func(ctx context.Context, s system, n int) (map[string]float64, error) {
-		before, err := s.hands().count()
+		before, err := s.workerSet().count()
 		if err != nil {
 			return nil, err
 		}
-		if _, err := s.hands().starts(); err != nil {
+		if _, err := s.workerSet().starts(); err != nil {
 			return nil, err
 		}
 		due := make([]time.Time, n)
@@ -231,7 +231,7 @@ func lateness(apart time.Duration) func(context.Context, system, int) (map[strin
 		if err != nil {
 			return nil, err
 		}
-		starts, err := s.hands().starts()
+		starts, err := s.workerSet().starts()
 		if err != nil {
 			return nil, err
 		}

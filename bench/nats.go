@@ -21,7 +21,7 @@ import (
 // natsEnv holds the address of a process that is a NATS server.
 const natsEnv = "CARILLON_BENCH_NATS"
 
-// beNATS is that process. Its streams are in a directory that whoever starts it removes.
+// beNATS is that process. Its parent removes the directory of its streams.
 func beNATS(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -61,7 +61,7 @@ func (h *house) count() error {
 // daily are all days.
 const daily = "* * *"
 
-// define registers many recurring jobs that are due at all times of the days that are said, as cron does.
+// define registers many recurring jobs that are due at all times of the given days, like cron.
 func (h *house) define(ctx context.Context, n int, days string) error {
 	p := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: "bench"}
 	b, err := natsbus.Connect(ctx, "nats://"+h.nats, natsbus.Config{As: p})

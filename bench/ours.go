@@ -19,7 +19,7 @@ type ours struct {
 	nodes    int    // of a cluster, each a process of its own; 0 = one server alone
 	db       *server
 	house    *house
-	crew     hands
+	crew     workerSet
 }
 
 func (o *ours) start(ctx context.Context, dir string, workers int) (err error) {
@@ -78,17 +78,17 @@ func (o *ours) one(ctx context.Context, a noArgs) error {
 }
 
 func (o *ours) later(ctx context.Context, due []time.Time) error {
-	wishes := make([]jobs.Request, len(due))
+	requests := make([]jobs.Request, len(due))
 	for i, at := range due {
 		a := hundredOf(i)
-		a.Tell = true
-		wish, err := noop.Request(a, jobs.At(at))
+		a.Report = true
+		request, err := noop.Request(a, jobs.At(at))
 		if err != nil {
 			return err
 		}
-		wishes[i] = wish
+		requests[i] = request
 	}
-	_, err := o.house.client.Enqueue(ctx, wishes...)
+	_, err := o.house.client.Enqueue(ctx, requests...)
 	return err
 }
 
@@ -112,7 +112,7 @@ func (o *ours) recurring(ctx context.Context, keys int, cron string) error {
 
 func (o *ours) unsettled(context.Context) (int, error) { return o.house.live() }
 
-func (o *ours) hands() *hands { return &o.crew }
+func (o *ours) workerSet() *workerSet { return &o.crew }
 
 func (o *ours) pids() []int {
 	pids := append(o.crew.pids(), o.house.server.Process.Pid)
@@ -143,7 +143,7 @@ func secondKey(k int) string { return fmt.Sprintf("bench.second-%d", k) }
 func handOurs(ctx context.Context, o order, t *tally) (leave func(), err error) {
 	run := jobs.TriggeredFunc[noArgs](func(ctx context.Context, a noArgs) error {
 		var due time.Time
-		if a.Tell {
+		if a.Report {
 			due = jobs.Attempt(ctx).Due
 		}
 		t.ran(a, due)
@@ -152,7 +152,7 @@ func handOurs(ctx context.Context, o order, t *tally) (leave func(), err error) 
 	var list []jobs.Job
 	for k := range o.Keys {
 		a := hundredOf(o.First + k)
-		a.Tell = true
+		a.Report = true
 		each := jobs.RecurringFunc(func(ctx context.Context) error {
 			t.ran(a, jobs.Attempt(ctx).Due)
 			return nil
@@ -172,7 +172,7 @@ func handOurs(ctx context.Context, o order, t *tally) (leave func(), err error) 
 		defer close(done)
 		if err := w.Run(ctx); err != nil && ctx.Err() == nil {
 			fmt.Fprintln(os.Stderr, "bench worker:", err)
-			os.Exit(1) // whoever counts will notice
+			os.Exit(1) // the count of the parent will differ
 		}
 	}()
 	return func() { cancel(); <-done }, nil

@@ -30,33 +30,33 @@ func pages(ctx context.Context, h *house) (map[string]float64, error) {
 			return nil, err
 		}
 	}
-	if err := h.define(ctx, 1000, daily); err != nil { // now: some of them may be due, and nobody serves them
+	if err := h.define(ctx, 1000, daily); err != nil { // now: some of them may be due, without a worker
 		return nil, err
 	}
-	wishes := make([]jobs.Request, 0, 10_000)
+	requests := make([]jobs.Request, 0, 10_000)
 	for i := range delayed {
-		wish, err := noop.Request(hundred, jobs.After(24*time.Hour+time.Duration(i)*time.Millisecond))
+		request, err := noop.Request(hundred, jobs.After(24*time.Hour+time.Duration(i)*time.Millisecond))
 		if err != nil {
 			return nil, err
 		}
-		if wishes = append(wishes, wish); len(wishes) == cap(wishes) || i == delayed-1 {
-			if _, err := h.client.Enqueue(ctx, wishes...); err != nil {
+		if requests = append(requests, request); len(requests) == cap(requests) || i == delayed-1 {
+			if _, err := h.client.Enqueue(ctx, requests...); err != nil {
 				return nil, err
 			}
-			wishes = wishes[:0]
+			requests = requests[:0]
 		}
 	}
-	wish, err := noop.Request(hundred)
+	request, err := noop.Request(hundred)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.client.Enqueue(ctx, wish); err != nil {
+	if _, err := h.client.Enqueue(ctx, request); err != nil {
 		return nil, err
 	}
 	figures := map[string]float64{"finished": float64(finished), "delayed": float64(delayed), "server_rss_mib": h.rss()}
 	paths := map[string]string{
 		"overview": "/", "jobs": "/jobs", "job": "/jobs/bench.noop", "runs": "/runs", "runs_of_job": "/runs?job=bench.noop", "runs_succeeded": "/runs?state=Succeeded",
-		"run": "/runs/" + wish.ID.String(), "workers": "/workers", "settings": "/settings", "api_runs": "/api/v1/runs?limit=200",
+		"run": "/runs/" + request.ID.String(), "workers": "/workers", "settings": "/settings", "api_runs": "/api/v1/runs?limit=200",
 	}
 	worst := 0.0
 	for name, path := range paths {
@@ -71,7 +71,7 @@ func pages(ctx context.Context, h *house) (map[string]float64, error) {
 	return figures, h.dashboards(ctx, figures)
 }
 
-// look reads a page n times, and says how long each took.
+// look reads a page n times, and returns how long each took.
 func (h *house) look(path string, n int) ([]time.Duration, error) {
 	took := make([]time.Duration, n)
 	for i := range took {
@@ -124,7 +124,7 @@ func (h *house) under(ctx context.Context, length time.Duration) (float64, error
 	return (h.serverCPU() - cpu).Seconds() / time.Since(begin).Seconds(), nil
 }
 
-// browse does what the page's script does: it listens, and looks again when it hears that something has changed.
+// browse does what the page's script does: it receives events, and reloads the page when something has changed.
 func (h *house) browse(ctx context.Context, browser *http.Client, fetched, unchanged, failed *atomic.Int64) {
 	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.http+"/events", nil)
 	if err != nil {

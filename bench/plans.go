@@ -62,7 +62,7 @@ var plans = map[string][]part{
 	},
 }
 
-// play runs a part of a plan and hands out each result.
+// play runs a part of a plan and passes each result on.
 func (p part) play(out func(line)) error {
 	for _, t := range p.turns {
 		if err := t.play(out); err != nil {
@@ -103,7 +103,7 @@ func (t turns) play(out func(line)) error {
 		return nil
 	}
 	for round := 1; round <= t.rounds; round++ {
-		for i := range entries { // whoever went first goes last in the next round
+		for i := range entries { // the first of one round is the last of the next
 			e := entries[(i+round-1)%len(entries)]
 			for _, workers := range t.workers {
 				turn(e, some, round, workers, out)

@@ -9,7 +9,7 @@ import (
 )
 
 // The dashboard's charts (ui/chart) are about time, and are parts of a page that brings their colours and letters.
-// These stand alone in a document, and grow along something else.
+// These have their own plots, with other x axes.
 
 // curve is a plot of throughput along something that grows.
 type curve struct {

@@ -58,7 +58,7 @@ func (h *house) profile() {
 	}
 }
 
-// fetch writes what a process says of itself.
+// fetch writes a profile that a process serves.
 func fetch(name, address, what string) error {
 	r, err := http.Get("http://" + address + "/debug/pprof/" + what)
 	if err != nil {

@@ -84,7 +84,7 @@ func (r results) of(part string) results {
 	return slices.DeleteFunc(slices.Clone(r), func(l line) bool { return l.Part != part })
 }
 
-// part shows what was measured in one sitting, and answers with where and with what: it is said when it has changed.
+// part shows what one run measured, and returns the machine and the versions, which are shown when they change.
 func (r results) part(b *strings.Builder, where string) string {
 	for _, l := range r {
 		if l.Run != nil {
@@ -201,15 +201,15 @@ func (r results) alone(b *strings.Builder) {
 		if l.Round > 0 || l.Run != nil || l.Failed != "" || len(l.Trends) > 0 {
 			continue
 		}
-		var said []string
+		var figures []string
 		for _, name := range slices.Sorted(maps.Keys(l.Figures)) {
 			if _, ok := atOf(name); ok {
 				continue // drawn
 			}
-			said = append(said, name+" "+number3(l.Figures[name]))
+			figures = append(figures, name+" "+number3(l.Figures[name]))
 		}
-		if len(said) > 0 {
-			fmt.Fprintf(&rows, "| %s | %s | %s |\n", l.Scenario, l.System, strings.Join(said, ", "))
+		if len(figures) > 0 {
+			fmt.Fprintf(&rows, "| %s | %s | %s |\n", l.Scenario, l.System, strings.Join(figures, ", "))
 		}
 	}
 	if rows.Len() > 0 {
@@ -217,7 +217,7 @@ func (r results) alone(b *strings.Builder) {
 	}
 }
 
-// failures says what could not be measured.
+// failures lists what could not be measured.
 func (r results) failures(b *strings.Builder) {
 	for _, l := range r {
 		if l.Failed != "" {

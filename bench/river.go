@@ -19,7 +19,7 @@ type riverQueue struct {
 	db     *server
 	pool   *pgxpool.Pool
 	client *river.Client[pgx.Tx]
-	crew   hands
+	crew   workerSet
 }
 
 // riverArgs are the arguments of all systems; River wants a kind.
@@ -112,7 +112,7 @@ func (r *riverQueue) later(ctx context.Context, due []time.Time) error {
 	many := make([]river.InsertManyParams, len(due))
 	for i, at := range due {
 		a := hundredOf(i)
-		a.Tell = true
+		a.Report = true
 		many[i] = river.InsertManyParams{Args: riverArgs{a}, InsertOpts: &river.InsertOpts{ScheduledAt: at}}
 	}
 	_, err := r.client.InsertManyFast(ctx, many)
@@ -132,7 +132,7 @@ func (r *riverQueue) unsettled(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-func (r *riverQueue) hands() *hands { return &r.crew }
+func (r *riverQueue) workerSet() *workerSet { return &r.crew }
 
 func (r *riverQueue) pids() []int {
 	return append(r.crew.pids(), r.db.cmd.Process.Pid)
@@ -178,7 +178,7 @@ func handRiver(ctx context.Context, o order, t *tally) (leave func(), err error)
 	(&riverQueue{tuned: o.Tuned}).tune(c)
 	for k := range o.Keys {
 		a := riverArgs{hundredOf(k)}
-		a.Tell = true
+		a.Report = true
 		c.PeriodicJobs = append(c.PeriodicJobs, river.NewPeriodicJob(secondly{}, func() (river.JobArgs, *river.InsertOpts) { return a, nil }, nil))
 	}
 	client, err := river.NewClient(riverpgxv5.New(pool), c)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// line is one result. A line of the scenario "run" says what follows: when, where, with what.
+// line is one result. A line of the scenario "run" describes the lines after it: time, machine, versions.
 type line struct {
 	Part     string             `json:"part,omitempty"` // of the plan
 	Scenario string             `json:"scenario"`
@@ -28,7 +28,7 @@ type line struct {
 	Trends   []trend            `json:"trends,omitempty"` // of a soak
 }
 
-// run is what a run of this program says about itself.
+// run describes a run of this program.
 type run struct {
 	At       time.Time `json:"at"`
 	Command  string    `json:"command"`
@@ -95,7 +95,7 @@ func load() float64 {
 	return f
 }
 
-// aboutRun says when and where this is, and what is measured.
+// aboutRun returns time, machine and versions of this run.
 func aboutRun(command string) *run {
 	r := &run{At: time.Now().UTC().Truncate(time.Second), Command: command, Machine: machine(), Load: load()}
 	r.Versions = append(r.Versions, runtime.Version())
@@ -115,7 +115,7 @@ func aboutRun(command string) *run {
 	return r
 }
 
-// machine is the processor, the memory, the kernel and the disk in words.
+// machine describes the processor, the memory, the kernel and the disk.
 func machine() string {
 	model := ""
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {

@@ -111,7 +111,7 @@ func batch(ctx context.Context, h *house) (map[string]float64, error) {
 		"cpu_us_per_job": float64((h.cpu() - cpu).Microseconds()) / float64(n)}, nil
 }
 
-// started waits until the worker has told of n starts.
+// started waits until the worker has reported n starts.
 func (h *house) started(ctx context.Context, n int) error {
 	for ctx.Err() == nil {
 		h.mu.Lock()
@@ -130,8 +130,8 @@ func latency(ctx context.Context, h *house) (map[string]float64, error) {
 		return nil, err
 	}
 	n := number(2000)
-	tell := hundred
-	tell.Tell = true
+	timed := hundred
+	timed.Report = true
 	asked := make(map[jobs.ID]time.Time, n)
 	acked := make([]time.Duration, 0, n)
 	var mu sync.Mutex
@@ -141,17 +141,17 @@ func latency(ctx context.Context, h *house) (map[string]float64, error) {
 	for range n + 200 {
 		<-tick.C
 		wg.Go(func() {
-			wish, err := noop.Request(tell)
+			request, err := noop.Request(timed)
 			if err != nil {
 				return
 			}
 			begin := time.Now()
-			if _, err := h.client.Enqueue(ctx, wish); err != nil {
+			if _, err := h.client.Enqueue(ctx, request); err != nil {
 				fmt.Fprintln(os.Stderr, "enqueue:", err)
 				return
 			}
 			mu.Lock()
-			asked[wish.ID] = begin
+			asked[request.ID] = begin
 			acked = append(acked, time.Since(begin))
 			mu.Unlock()
 		})
@@ -173,20 +173,20 @@ func delayed(ctx context.Context, h *house) (map[string]float64, error) {
 		return nil, err
 	}
 	n := number(2000)
-	tell := hundred
-	tell.Tell = true
+	timed := hundred
+	timed.Report = true
 	first := time.Now().Add(3 * time.Second)
 	due := make(map[jobs.ID]time.Time, n)
-	wishes := make([]jobs.Request, n)
-	for i := range wishes {
+	requests := make([]jobs.Request, n)
+	for i := range requests {
 		at := first.Add(time.Duration(i) * 5 * time.Millisecond)
-		wish, err := noop.Request(tell, jobs.At(at))
+		request, err := noop.Request(timed, jobs.At(at))
 		if err != nil {
 			return nil, err
 		}
-		wishes[i], due[wish.ID] = wish, at
+		requests[i], due[request.ID] = request, at
 	}
-	if _, err := h.client.Enqueue(ctx, wishes...); err != nil {
+	if _, err := h.client.Enqueue(ctx, requests...); err != nil {
 		return nil, err
 	}
 	if err := h.started(ctx, n); err != nil {
@@ -218,7 +218,7 @@ func onekey(ctx context.Context, h *house) (map[string]float64, error) {
 	return map[string]float64{"jobs": float64(n), "seconds": took.Seconds()}, err
 }
 
-// flood enqueues runs that nobody takes. The worker has registered before, so the job is known.
+// flood enqueues runs without a worker. The worker has registered before, so the job is known.
 func flood(ctx context.Context, h *house) (map[string]float64, error) {
 	if err := h.hire(ctx); err != nil {
 		return nil, err
@@ -235,13 +235,13 @@ func flood(ctx context.Context, h *house) (map[string]float64, error) {
 	enqueued := time.Since(begin)
 	time.Sleep(60 * time.Second)
 	published := h.offers.Load()
-	tell := hundred
-	tell.Tell = true
-	wish, err := noop.Request(tell, jobs.WithPriority(50))
+	timed := hundred
+	timed.Report = true
+	request, err := noop.Request(timed, jobs.WithPriority(50))
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.client.Enqueue(ctx, wish); err != nil {
+	if _, err := h.client.Enqueue(ctx, request); err != nil {
 		return nil, err
 	}
 	ready := time.Now()
@@ -251,7 +251,7 @@ func flood(ctx context.Context, h *house) (map[string]float64, error) {
 	if err := h.started(ctx, 1); err != nil {
 		return nil, err
 	}
-	first := h.starts[wish.ID].Sub(ready)
+	first := h.starts[request.ID].Sub(ready)
 	all, err := h.settled(ctx, ready)
 	return map[string]float64{"jobs": float64(n), "enqueued_per_s": float64(n) / enqueued.Seconds(), "messages_in_60s": float64(published),
 		"first_start_s": first.Seconds(), "drained_per_s": float64(n) / all.Seconds(), "server_rss_mib": h.rss()}, err
@@ -266,20 +266,20 @@ func heap(ctx context.Context, h *house) (map[string]float64, error) {
 	if err := h.define(ctx, defs, daily); err != nil {
 		return nil, err
 	}
-	wishes := make([]jobs.Request, n)
-	for i := range wishes {
-		wish, err := noop.Request(hundred, jobs.After(24*time.Hour+time.Duration(i)*time.Millisecond))
+	requests := make([]jobs.Request, n)
+	for i := range requests {
+		request, err := noop.Request(hundred, jobs.After(24*time.Hour+time.Duration(i)*time.Millisecond))
 		if err != nil {
 			return nil, err
 		}
-		wishes[i] = wish
+		requests[i] = request
 	}
-	for len(wishes) > 0 {
-		k := min(len(wishes), 10_000)
-		if _, err := h.client.Enqueue(ctx, wishes[:k]...); err != nil {
+	for len(requests) > 0 {
+		k := min(len(requests), 10_000)
+		if _, err := h.client.Enqueue(ctx, requests[:k]...); err != nil {
 			return nil, err
 		}
-		wishes = wishes[k:]
+		requests = requests[k:]
 	}
 	figures := map[string]float64{"delayed": float64(n), "jobs": float64(defs), "rss_before_mib": h.rss()}
 	if h.memory {
@@ -292,19 +292,19 @@ func heap(ctx context.Context, h *house) (map[string]float64, error) {
 		return nil, err
 	}
 	figures["ready_s"] = time.Since(begin).Seconds()
-	tell := hundred
-	tell.Tell = true
-	wish, err := noop.Request(tell)
+	timed := hundred
+	timed.Report = true
+	request, err := noop.Request(timed)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.client.Enqueue(ctx, wish); err != nil {
+	if _, err := h.client.Enqueue(ctx, request); err != nil {
 		return nil, err
 	}
 	if err := h.started(ctx, 1); err != nil {
 		return nil, err
 	}
-	figures["first_start_s"] = h.starts[wish.ID].Sub(begin).Seconds()
+	figures["first_start_s"] = h.starts[request.ID].Sub(begin).Seconds()
 	time.Sleep(5 * time.Second)
 	figures["rss_after_mib"] = h.rss()
 	return figures, nil

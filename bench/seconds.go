@@ -33,7 +33,7 @@ func everySecond(ctx context.Context, s system, keys int) (map[string]float64, e
 	time.Sleep(grace)
 	var starts []start
 	for by := time.Now().Add(mercy); ; time.Sleep(100 * time.Millisecond) {
-		more, err := s.hands().starts()
+		more, err := s.workerSet().starts()
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +127,7 @@ func together(ctx context.Context, s system, keys int) (map[string]float64, erro
 	return figures, nil
 }
 
-// fired is how many due times have become runs since the server was started, by the server's own word.
+// fired returns how many due times have become runs since the server was started, as the server reports.
 func (h *house) fired() (int, error) {
 	text, err := h.get("/metrics")
 	if err != nil {
@@ -137,15 +137,15 @@ func (h *house) fired() (int, error) {
 	value, _, _ := strings.Cut(rest, "\n")
 	f, err := strconv.ParseFloat(value, 64)
 	if err != nil {
-		return 0, fmt.Errorf("/metrics says nothing about due times: %w", err)
+		return 0, fmt.Errorf("/metrics has nothing about due times: %w", err)
 	}
 	return int(f), nil
 }
 
 // judge counts the due times between from and to that were delivered, missed and delivered twice.
 //
-// A system that does not tell its handlers the due time is given the benefit of the doubt: the kth start of a key
-// stands for the kth second since anything started.
+// A system that does not pass the due time to its handlers gets the benefit of the doubt: the kth start of a key counts
+// for the kth second since the first start.
 func judge(starts []start, keys int, from, to time.Time) map[string]float64 {
 	slices.SortFunc(starts, func(a, b start) int { return cmp.Compare(a.At, b.At) })
 	second := int64(time.Second)

@@ -20,7 +20,7 @@ import (
 )
 
 // server is a database that was started here, in a directory of its own, on a socket of its own. All of them keep
-// what they have answered for, unless a setting says otherwise: none is faster for want of syncing.
+// what they have acknowledged, unless a setting changes that: none is faster because it does not sync.
 type server struct {
 	dir string
 	url *url.URL
@@ -46,7 +46,7 @@ func launch(ctx context.Context, kind, dir string, args ...string) (*server, err
 	return s, nil
 }
 
-// disown gives the directory to somebody who is not root.
+// disown gives the directory to a user other than root.
 func (s *server) disown() error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -61,7 +61,7 @@ func (s *server) disown() error {
 		s.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 		return os.Chown(s.dir, uid, gid)
 	}
-	return errors.New("the server does not run as root, and there is nobody else")
+	return errors.New("the server does not run as root, and no other user was found")
 }
 
 func (s *server) command(program string, args ...string) (*exec.Cmd, error) {
@@ -167,7 +167,7 @@ func (s *server) stop() {
 	}
 }
 
-// version is the first line that a program says about itself.
+// version returns the first line of a program's version output.
 func version(program string) string {
 	path, err := find(program)
 	if err != nil {

@@ -73,7 +73,7 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
-// What goes on for seconds does so with a few jobs: nothing is missed, and the server says what it has fired. Starts that
+// What goes on for seconds does so with a few jobs: nothing is missed, and the server reports what it has fired. Starts that
 // were late are measured again: for a moment the machine may have had no time for them.
 func TestSeconds(t *testing.T) {
 	t.Parallel()
@@ -129,8 +129,8 @@ func TestCurves(t *testing.T) {
 	}
 }
 
-// A soak of some seconds sends what it says, and has watched everything. One in which a stall left too little to see is
-// done again.
+// A soak of some seconds sends at its rate, and has sampled everything. One with too few samples after a stall is
+// repeated.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

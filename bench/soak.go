@@ -54,7 +54,7 @@ type sample struct {
 	values map[string]float64
 }
 
-// soak runs half of what the machine can do, or -rate, for as long as -for says.
+// soak runs half of what the machine can do, or -rate, for the time of -for.
 func soak() error {
 	out := results{{Part: "soak", Scenario: "run", Run: aboutRun(fmt.Sprintf("just soak -for %v", *length))}}
 	ctx, cancel := context.WithTimeout(context.Background(), *length+10*time.Minute)
@@ -175,7 +175,7 @@ func (p *probes) ask(ctx context.Context, o *ours) {
 		}
 		wg.Go(func() {
 			a := hundredOf(int(n))
-			a.Tell = true
+			a.Report = true
 			p.mu.Lock()
 			p.asked[n] = time.Now()
 			p.mu.Unlock()
@@ -204,7 +204,7 @@ func (o *ours) look(p *probes) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	said, err := o.house.get("/metrics")
+	page, err := o.house.get("/metrics")
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +228,7 @@ func (o *ours) look(p *probes) (map[string]float64, error) {
 		values["start p50, ms"], values["start p99, ms"] = percentile(wait, .5), percentile(wait, .99)
 	}
 	for name, metric := range map[string]string{"server's heap, MiB": "go_memstats_heap_alloc_bytes", "server's goroutines": "go_goroutines"} {
-		_, rest, _ := strings.Cut(said, "\n"+metric+" ")
+		_, rest, _ := strings.Cut(page, "\n"+metric+" ")
 		value, _, _ := strings.Cut(rest, "\n")
 		if values[name], err = strconv.ParseFloat(value, 64); err != nil {
 			return nil, fmt.Errorf("/metrics: %s: %w", metric, err)
@@ -238,7 +238,7 @@ func (o *ours) look(p *probes) (map[string]float64, error) {
 	return values, nil
 }
 
-// itself is what a worker process says of itself: bytes that are in use or not yet collected, and goroutines.
+// itself is what a worker process reports: bytes in use or not yet collected, and goroutines.
 type itself struct{ Heap, Goroutines float64 }
 
 func aboutItself() itself {

@@ -25,10 +25,10 @@ type system interface {
 	later(ctx context.Context, due []time.Time) error
 	// everySecond dismisses the workers and hires one that has so many jobs, each due at every full second.
 	everySecond(ctx context.Context, keys int) error
-	// unsettled is how many jobs are not in their final state, by the system's own word.
+	// unsettled is how many jobs are not in their final state, as the system reports.
 	unsettled(ctx context.Context) (int, error)
-	// hands are the worker processes.
-	hands() *hands
+	// workerSet returns the worker processes.
+	workerSet() *workerSet
 	// pids are the processes whose processor time counts, without this one. What they have started counts, too.
 	pids() []int
 	stop()
@@ -40,7 +40,7 @@ var errNone = errors.New("the system has no such thing")
 // entry is a system by name.
 type entry struct {
 	name  string
-	about string // settings, in words
+	about string // settings
 	slow  int    // what a scenario's number of jobs is divided by, so that it ends
 	needs []string
 	make  func() system
@@ -76,7 +76,7 @@ func pick(names string) ([]entry, error) {
 	return picked, nil
 }
 
-// missing says what to install for a system, or "".
+// missing returns what to install for a system, or "".
 func (e entry) missing() string {
 	packages := map[string]string{"postgres": "postgresql", "mariadbd": "mariadb-server", "redis-server": "redis-server"}
 	for _, program := range e.needs {

@@ -1,5 +1,5 @@
-// Command exports is a service as HTTP jobs call it: an export is begun by a request, takes a while, and says how far it
-// is when it is asked. docs/http.md walks through it.
+// Command exports is an example of a service that HTTP jobs call: a request starts an export, which takes a while and
+// reports its progress on request. docs/http.md walks through it.
 package main
 
 import (
@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// export is what the service is doing for somebody.
+// export is one export.
 type export struct {
 	day   string
 	begun time.Time
 }
 
-// exports are all of them, by number.
+// exports has all of them, by number.
 type exports struct {
 	takes time.Duration
 	mu    sync.Mutex
@@ -28,16 +28,16 @@ type exports struct {
 const rows = 60
 
 func (e *exports) begin(w http.ResponseWriter, r *http.Request) {
-	var wish struct{ Day string }
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&wish); err != nil || wish.Day == "" {
+	var order struct{ Day string }
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&order); err != nil || order.Day == "" {
 		http.Error(w, "which day?", http.StatusBadRequest)
 		return
 	}
 	e.mu.Lock()
-	e.list = append(e.list, export{wish.Day, time.Now()})
+	e.list = append(e.list, export{order.Day, time.Now()})
 	id := len(e.list)
 	e.mu.Unlock()
-	log.Printf("export %d of %s begins", id, wish.Day)
+	log.Printf("export %d of %s begins", id, order.Day)
 	w.WriteHeader(http.StatusAccepted)
 	fmt.Fprintf(w, `{"id":%d}`, id)
 }
@@ -60,16 +60,16 @@ func (e *exports) look(w http.ResponseWriter, r *http.Request) {
 }
 
 func news(w http.ResponseWriter, r *http.Request) {
-	var told any
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&told); err != nil {
+	var event any
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&event); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	log.Print("news: ", told)
+	log.Print("news: ", event)
 }
 
 func main() {
-	addr := flag.String("addr", "127.0.0.1:9090", "where to listen")
+	addr := flag.String("addr", "127.0.0.1:9090", "listen address")
 	takes := flag.Duration("takes", 10*time.Second, "how long an export takes")
 	flag.Parse()
 	e := &exports{takes: *takes}

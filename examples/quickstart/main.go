@@ -102,7 +102,7 @@ func chargeLater(ctx context.Context, c *client.Client, delay time.Duration) err
 	if err != nil {
 		return err
 	}
-	slog.Info("the charge is over", "run", run.ID, "state", run.State, "result", string(run.Result))
+	slog.Info("the charge is final", "run", run.ID, "state", run.State, "result", string(run.Result))
 	return nil
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// The program does what it says, against a scheduler over NATS.
+// The program works as its comment describes, against a scheduler over NATS.
 func TestQuickstart(t *testing.T) {
 	nats, err := embedded.Start(embedded.Config{})
 	if err != nil {

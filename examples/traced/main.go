@@ -24,7 +24,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// setUp sends the process's spans where OTEL_EXPORTER_OTLP_ENDPOINT says. What it answers with sends the last ones.
+// setUp exports the process's spans to OTEL_EXPORTER_OTLP_ENDPOINT. The returned function sends the last ones.
 func setUp(ctx context.Context) (flush func(context.Context) error, err error) {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {

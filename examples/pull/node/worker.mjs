@@ -9,19 +9,19 @@ const me = { name: "node." + hostname(), start: randomBytes(8).toString("hex"), 
   jobs: [{ key: "greet", kind: "triggered", settings: { retries: 2 } }] };
 const worker = me.name + "-" + me.start, mine = new Map(); // run/attempt -> stop
 let leaving = false;
-async function send(verb, body) { // until somebody answers
+async function send(verb, body) { // until a node responds
   for (;; await sleep(200)) {
-    let node = nodes[0], answer, told;
+    let node = nodes[0], answer, reply;
     try {
       answer = await fetch(`${node}/api/v1/worker/${verb}`, { method: "POST", headers, body: JSON.stringify(body), signal: AbortSignal.timeout(10_000) });
-      told = JSON.parse((await answer.text()) || "{}");
+      reply = JSON.parse((await answer.text()) || "{}");
     } catch { // this node is gone: the next one
       nodes.sort((a, b) => (a === node) - (b === node));
       continue;
     }
-    if (answer.ok) return told;
-    if (told.code === "unknown_worker") await register(); // of a node that was started anew, or another one
-    else if (![429, 502, 503, 504].includes(answer.status)) throw new Error(`${verb}: ${answer.status} ${told.code}`);
+    if (answer.ok) return reply;
+    if (reply.code === "unknown_worker") await register(); // of a node that was started anew, or another one
+    else if (![429, 502, 503, 504].includes(answer.status)) throw new Error(`${verb}: ${answer.status} ${reply.code}`);
   }
 }
 async function register() {
@@ -40,7 +40,7 @@ async function greet(args, of, signal) {
 async function work({ run, attempt, args }, key, signal) {
   const of = { worker, run, attempt };
   const end = await greet(args, of, signal).catch((e) => ({ error: String(e) }));
-  await send("finish", { ...of, ...end }).catch(console.error); // lease_lost: the run is somebody else's
+  await send("finish", { ...of, ...end }).catch(console.error); // lease_lost: another worker has the run
   mine.delete(key);
 }
 process.on("SIGTERM", () => (leaving = true));

@@ -7,7 +7,7 @@ me = {"name": "py." + socket.gethostname(), "start": uuid.uuid4().hex, "app": "p
       "jobs": [{"key": "greet", "kind": "triggered", "settings": {"retries": 2}}]}
 worker, mine, leaving, got = me["name"] + "-" + me["start"], {}, threading.Event(), ""  # mine: (run, attempt) -> stop
 
-def send(verb, **body):  # until somebody answers
+def send(verb, **body):  # until a node responds
     while True:
         node, raw = nodes[0], json.dumps(body).encode()
         try:
@@ -36,7 +36,7 @@ def work(run, key, stop):
     of = {"worker": worker, "run": run["run"], "attempt": run["attempt"]}
     try:
         send("finish", **of, **greet(run["args"], of, stop))
-    finally:  # an error is lease_lost: the run is somebody else's
+    finally:  # an error is lease_lost: another worker has the run
         del mine[key]
 def heartbeat():
     while not leaving.wait(3) or mine:

@@ -17,17 +17,17 @@ import (
 	"time"
 )
 
-// Handlers only count, and remember when they began if the arguments say so. This process asks for both over the
-// worker's standard input and output, when nothing is being measured.
+// Handlers only count, and record their start if the arguments ask for it. This process reads both over the worker's
+// standard input and output, outside of measurements.
 
 // start is when a handler began.
 type start struct {
 	N   int64 `json:"n"`             // of the job, or of the key that is due every second
-	Due int64 `json:"due,omitempty"` // Unix nanoseconds; 0 = the system does not tell handlers
+	Due int64 `json:"due,omitempty"` // Unix nanoseconds; 0 = the system does not pass it to handlers
 	At  int64 `json:"at"`
 }
 
-// tally is what the handlers of a worker process leave behind.
+// tally has the counts and starts of a worker process.
 type tally struct {
 	count  atomic.Int64
 	mu     sync.Mutex
@@ -36,7 +36,7 @@ type tally struct {
 
 // ran is the handler of all systems.
 func (t *tally) ran(a noArgs, due time.Time) {
-	if a.Tell {
+	if a.Report {
 		s := start{N: a.N, At: time.Now().UnixNano()}
 		if !due.IsZero() {
 			s.Due = due.UnixNano()
@@ -48,7 +48,7 @@ func (t *tally) ran(a noArgs, due time.Time) {
 	t.count.Add(1)
 }
 
-// take hands out the starts since the last time.
+// take returns the starts since the last call.
 func (t *tally) take() []start {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +57,7 @@ func (t *tally) take() []start {
 	return all
 }
 
-// answer serves this process's questions until it has no more.
+// answer serves the parent's questions until its input ends.
 func (t *tally) answer() error {
 	fmt.Println("ready")
 	for s := bufio.NewScanner(os.Stdin); s.Scan(); {
@@ -79,7 +79,7 @@ func (t *tally) answer() error {
 	return nil
 }
 
-// order is what a worker process is told.
+// order is the configuration of a worker process.
 type order struct {
 	System string
 	URL    string
@@ -92,8 +92,8 @@ type order struct {
 	Profile string
 }
 
-// hand is what a worker process does. It ends when its standard input does.
-func hand(text string) error {
+// workProcess is a worker process. It ends when its standard input does.
+func workProcess(text string) error {
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
@@ -124,8 +124,8 @@ func hand(text string) error {
 	})
 }
 
-// hands are the worker processes of a system.
-type hands struct {
+// workerSet has the worker processes of a system.
+type workerSet struct {
 	procs []*proc
 	own   *tally // of a system that runs handlers in this process; nil = none does
 }
@@ -138,7 +138,7 @@ type proc struct {
 }
 
 // hire starts one more and waits until it is ready.
-func (h *hands) hire(ctx context.Context, o order) error {
+func (h *workerSet) hire(ctx context.Context, o order) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -173,15 +173,15 @@ func (h *hands) hire(ctx context.Context, o order) error {
 // handEnv holds the order of a process that is a worker: so the test binary can be one, too.
 const handEnv = "CARILLON_BENCH_HAND"
 
-func (p *proc) ask(word string) (string, error) {
-	if _, err := io.WriteString(p.in, word+"\n"); err != nil {
+func (p *proc) ask(question string) (string, error) {
+	if _, err := io.WriteString(p.in, question+"\n"); err != nil {
 		return "", err
 	}
 	return p.out.ReadString('\n')
 }
 
 // count is how many handlers have run, in all processes.
-func (h *hands) count() (int, error) {
+func (h *workerSet) count() (int, error) {
 	sum := 0
 	if h.own != nil {
 		sum = int(h.own.count.Load())
@@ -200,8 +200,8 @@ func (h *hands) count() (int, error) {
 	return sum, nil
 }
 
-// starts are those since they were asked for last.
-func (h *hands) starts() ([]start, error) {
+// starts returns the starts since the last call.
+func (h *workerSet) starts() ([]start, error) {
 	var all []start
 	if h.own != nil {
 		all = h.own.take()
@@ -220,7 +220,7 @@ func (h *hands) starts() ([]start, error) {
 	return all, nil
 }
 
-func (h *hands) pids() []int {
+func (h *workerSet) pids() []int {
 	var pids []int
 	for _, p := range h.procs {
 		pids = append(pids, p.cmd.Process.Pid)
@@ -229,7 +229,7 @@ func (h *hands) pids() []int {
 }
 
 // dismiss ends them.
-func (h *hands) dismiss() {
+func (h *workerSet) dismiss() {
 	for _, p := range h.procs {
 		_ = p.in.Close()
 		kill := time.AfterFunc(10*time.Second, func() { _ = p.cmd.Process.Kill() })
