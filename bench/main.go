@@ -56,7 +56,8 @@ var (
 )
 
 // lateGC is how late garbage is collected in what makes and does jobs, this process and workers of every system alike:
-// a worker that keeps nothing has a heap of a few MiB, and Go's default would be measured for collecting it all the time.
+// a worker that keeps nothing has a heap of a few MiB, and Go's default would be measured for collecting it all the
+// time.
 const lateGC = 400
 
 func main() {

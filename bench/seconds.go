@@ -50,8 +50,8 @@ func everySecond(ctx context.Context, s system, keys int) (map[string]float64, e
 const rungs = 3
 
 // fires looks for how many due times a second are kept up with: the figures are those of the last number of keys at
-// which none was missed or doubled and 99 of 100 started before the next was due. Where even the first number is too many,
-// they are of that, and fires_per_s is 0.
+// which none was missed or doubled and 99 of 100 started before the next was due. Where even the first number is too
+// many, they are of that, and fires_per_s is 0.
 func fires(ctx context.Context, s system, keys int) (map[string]float64, error) {
 	var best map[string]float64
 	for rung := 1; rung <= rungs; rung++ {

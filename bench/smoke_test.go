@@ -73,8 +73,8 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
-// What goes on for seconds does so with a few jobs: nothing is missed, and the server reports what it has fired. Starts that
-// were late are measured again: for a moment the machine may have had no time for them.
+// What goes on for seconds does so with a few jobs: nothing is missed, and the server reports what it has fired. Starts
+// that were late are measured again: for a moment the machine may have had no time for them.
 func TestSeconds(t *testing.T) {
 	t.Parallel()
 	for name, wants := range map[string]string{"fires": "fires_per_s", "together": "created_s"} {

@@ -58,7 +58,7 @@ func (s *system) giveBack(n *node) {
 	if n.disk == "" {
 		return
 	}
-	if s.keep != "" { // what was on it is kept beside it
+	if s.keep != "" { // keep its content beside it
 		_ = os.CopyFS(filepath.Join(s.dir, "kept-"+n.name), os.DirFS(n.disk))
 	}
 	if err := syscall.Unmount(n.disk, 0); err != nil {

@@ -355,7 +355,7 @@ func (s *system) supervise(m *member) {
 	}
 }
 
-// down says that a process ends on purpose, until up.
+// down marks that a process ends on purpose, until up.
 func (m *member) down() { m.mu.Lock(); m.meant = true; m.mu.Unlock() }
 
 // up starts what was ended on purpose.

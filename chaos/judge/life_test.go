@@ -96,7 +96,7 @@ func (l *life) ticks() {
 	}
 }
 
-// triggered: wishes of clients, through gates, on workers that die.
+// triggered: requests of clients, through gates, on workers that die.
 func (l *life) triggered() {
 	gates := map[string][]time.Duration{pairJob: make([]time.Duration, 2), "shared": make([]time.Duration, 3)}
 	for n := range 120 {

@@ -18,7 +18,7 @@ const (
 )
 
 // Line is what a handler writes down, outside of the system, in one write to a file opened with O_APPEND: one file
-// for each worker process, named as [JournalFile] says.
+// for each worker process, named by [JournalFile].
 type Line struct {
 	What    string `json:"what"` // Start or End
 	Key     string `json:"job"`

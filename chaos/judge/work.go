@@ -39,7 +39,7 @@ func (j *judge) judgeBeginning(r *Run, before []*attempt, a *attempt) {
 		found(Early, "begun at "+stamp(r.Due.UnixNano())+" or later", fmt.Sprintf("%v before", time.Duration(ahead)))
 	}
 	if wrong := r.Due.UnixNano() - s.Due; wrong > int64(time.Millisecond) || -wrong > int64(time.Millisecond) {
-		found(Illegal, "the handler sees the run's due time", "it saw "+dueStamp(time.Unix(0, s.Due))+", the row says "+dueStamp(r.Due))
+		found(Illegal, "the handler sees the run's due time", "it saw "+dueStamp(time.Unix(0, s.Due))+", the row has "+dueStamp(r.Due))
 	}
 	for _, b := range before {
 		j.v.looked(Overlapping, 1)

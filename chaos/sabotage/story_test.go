@@ -72,8 +72,8 @@ func story(t *testing.T) (c *judge.Case) {
 		h.read()
 		h.until(160 * time.Second)
 
-		// Its clock is set on, and it is cut off from all but the rows, so that it does not learn that another one leads. That
-		// one's clock is a little behind.
+		// Its clock is set on, and it is cut off from all but the rows, so that it does not learn that another one
+		// leads. That one's clock is a little behind.
 		wrong()
 		wrong = h.fault(judge.Fault{Kind: judge.Clock, Role: judge.Control, Target: "n1", Step: ahead + 40*time.Second})
 		n1.ahead.Store(int64(ahead + 40*time.Second))

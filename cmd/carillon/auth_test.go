@@ -103,8 +103,8 @@ func (p *program) worker(admin, app string) string {
 	return made.Text
 }
 
-// A server that authenticates leaves an admin's token in a file, and none for workers: that one would be valid for every
-// app. Without a token nothing is served.
+// A server that authenticates leaves an admin's token in a file, and none for workers: that one would be valid for
+// every app. Without a token nothing is served.
 func TestFirstToken(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, locked(dir)...)

@@ -20,9 +20,9 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore"
 )
 
-// Several nodes. Each has a copy of the rows and, unless NATS is external, a NATS server. Both have a port for the other
-// nodes and prove there that they have a member's key. A file in the data directory has the routes of the other NATS
-// servers; a new node gets it with its invitation.
+// Several nodes. Each has a copy of the rows and, unless NATS is external, a NATS server. Both have a port for the
+// other nodes and prove there that they have a member's key. A file in the data directory has the routes of the other
+// NATS servers; a new node gets it with its invitation.
 
 // checkCluster checks the settings about other nodes.
 func (c *config) checkCluster() {

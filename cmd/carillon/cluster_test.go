@@ -60,7 +60,8 @@ func TestInvitation(t *testing.T) {
 	}
 }
 
-// Where the others are is remembered, in a file that only its owner may read, and does not change from one start to the next.
+// Where the others are is remembered, in a file that only its owner may read, and does not change from one start to the
+// next.
 func TestBondIsKept(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *process {

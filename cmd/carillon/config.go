@@ -200,7 +200,8 @@ var settings = []setting{
 	{"scheduler.newJobs", "", "", "state of newly registered jobs: enabled or disabled", setNewJobs},
 }
 
-// env is the environment variable of a key: scheduler.defaults.maxConcurrency is CARILLON_SCHEDULER_DEFAULTS_MAX_CONCURRENCY.
+// env is the environment variable of a key: scheduler.defaults.maxConcurrency is
+// CARILLON_SCHEDULER_DEFAULTS_MAX_CONCURRENCY.
 func (s setting) env() string {
 	var b strings.Builder
 	b.WriteString(envPrefix)

@@ -11,8 +11,8 @@ import (
 )
 
 // A scheduler with few live runs makes much garbage: with Go's default it would collect a heap of a few MiB many times
-// a second. So garbage may grow to a part of the machine's memory before a collection, within these bounds. (Measured: with 128 MiB a fifth of a job's processor time is the collector's,
-// with 512 MiB a tenth.)
+// a second. So garbage may grow to a part of the machine's memory before a collection, within these bounds. (Measured:
+// with 128 MiB a fifth of a job's processor time is the collector's, with 512 MiB a tenth.)
 const (
 	partForGarbage = 32
 	leastGarbage   = 32 << 20

@@ -69,7 +69,8 @@ func TestHTTPJobsRefused(t *testing.T) {
 	}
 }
 
-// carillon dev runs HTTP jobs by default, allows them to call this machine, and prints both, unless settings turn it off.
+// carillon dev runs HTTP jobs by default, allows them to call this machine, and prints both, unless settings turn it
+// off.
 func TestDevRunsHTTPJobs(t *testing.T) {
 	tests.Long(t)
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) }))

@@ -26,7 +26,8 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// carillon dev --nodes starts a whole cluster to look at, and to kill: each node and each worker is a process of its own.
+// carillon dev --nodes starts a whole cluster to look at, and to kill: each node and each worker is a process of its
+// own.
 
 // cast is that cluster. Its ports are those of the configuration and the ones that follow, each time the same, because
 // nodes remember each other.

@@ -36,8 +36,8 @@ func clusterOf(t *testing.T, data string) string {
 	return node.Cluster
 }
 
-// A server is backed up while it works, and continues from the backup in another directory, with the state of then, as a
-// cluster of its own. --gap decides about the time between.
+// A server is backed up while it works, and continues from the backup in another directory, with the state of then, as
+// a cluster of its own. --gap decides about the time between.
 func TestBackupAndRestore(t *testing.T) {
 	tests.Long(t)
 	tmp := t.TempDir()

@@ -177,7 +177,7 @@ func TestPortIsTaken(t *testing.T) {
 	addr := taken.Addr().String()
 	p := start(t, "dev", "--memory", "--http", addr, "--nats-addr", "127.0.0.1:0", "--grace", "0s")
 	if want := fmt.Sprintf("port %d is in use", taken.Addr().(*net.TCPAddr).Port); !strings.Contains(p.out.String(), want) || strings.HasSuffix(p.page, addr) {
-		t.Errorf("it says %s", p.out)
+		t.Errorf("output: %s", p.out)
 	}
 	p.get("/readyz", ok)
 	p.end()

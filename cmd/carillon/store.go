@@ -283,7 +283,7 @@ func fillOf(flag, where, secret string) (metastore.Fill, error) {
 	}
 	for _, f := range files {
 		if !strings.HasPrefix(f.Name(), rowsFolder+".") { // an earlier attempt may have left these
-			return nil, kernel.Refuse(jobs.Conflict, "directory %s is not empty: name one that is, or is not there yet", where)
+			return nil, kernel.Refuse(jobs.Conflict, "directory %s is not empty: want an empty or missing one", where)
 		}
 	}
 	return func(ctx context.Context, from metastore.Content, check func(metastore.Content) error) error {

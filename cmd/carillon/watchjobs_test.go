@@ -170,8 +170,8 @@ func TestASourceKeepsItsSecret(t *testing.T) {
 	p.end()
 }
 
-// said.json is outside the store, which may be replaced. A start that therefore applies nothing logs that once, with the
-// file to delete.
+// said.json is outside the store, which may be replaced. A start that therefore applies nothing logs that once, with
+// the file to delete.
 func TestUnchangedSourceIsLogged(t *testing.T) {
 	var logged bytes.Buffer
 	p := &process{cfg: &config{Node: "n1", Data: t.TempDir()}, log: slog.New(slog.NewTextHandler(&logged, nil))}
@@ -210,8 +210,8 @@ func TestUnchangedSourceIsLogged(t *testing.T) {
 	run(1, "the watched jobs are applied")
 }
 
-// A watched folder states calendars and HTTP jobs as well, each where it likes: calendars are there before the jobs that
-// name them, and a job that is wrong is not made.
+// A watched folder states calendars and HTTP jobs as well, each where it likes: calendars are there before the jobs
+// that name them, and a job that is wrong is not made.
 func TestJobsStatedInAFolder(t *testing.T) {
 	tests.Long(t)
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"ok":true}`)) }))

@@ -1,5 +1,5 @@
-// Rejudge reads cases that were written down, each in a directory, and says again what they show: for a judge that has
-// learned something since. It ends with 1 if a promise was broken, and with 2 if a case cannot be read.
+// Command rejudge judges recorded cases, each in a directory, again, after the judge has changed. It exits with 1 if a
+// guarantee was broken, and with 2 if a case cannot be read.
 package main
 
 import (

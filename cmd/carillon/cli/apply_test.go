@@ -8,7 +8,8 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
-// A file with many jobs is applied whatever its size: in one request as far as the server takes it, and in parts beyond.
+// A file with many jobs is applied whatever its size: in one request as far as the server takes it, and in parts
+// beyond.
 func TestManyJobsAreApplied(t *testing.T) {
 	tests.Long(t)
 	h := open(t)

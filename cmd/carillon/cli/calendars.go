@@ -39,7 +39,7 @@ func (a *asker) calendarsList() *cobra.Command {
 			}
 			v := view{raw: got.raw, text: func(p *page) {
 				if len(all.Items) == 0 {
-					p.line("There are no calendars; carillon calendars set makes one.")
+					p.line("There are no calendars; create one with carillon calendars set.")
 					return
 				}
 				var rows [][]string

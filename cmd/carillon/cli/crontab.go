@@ -111,7 +111,7 @@ func readCrontab(text, app string, system bool) (list []entry, wrong []string) {
 			continue
 		}
 		if e.Schedule == "@reboot" {
-			complain("@reboot is no time: let a worker do it when it starts")
+			complain("@reboot is not a schedule: do it when a worker starts")
 			continue
 		}
 		if _, err := schedule.Parse(schedule.Spec{Expr: e.Schedule, Zone: zone}); err != nil {

@@ -245,7 +245,7 @@ func (l *link) silence(ctx context.Context, r request, err error) error {
 		return kernel.Refuse(jobs.Unavailable, "cannot verify the certificate of %s (%v): name its certificate authority with --ca-file", l.base, cause(err))
 	}
 	if wrong, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-		return kernel.Refuse(jobs.Unavailable, "%s does not speak TLS (%v): is it http instead of https?", l.base, wrong.Msg)
+		return kernel.Refuse(jobs.Unavailable, "%s does not support TLS (%v): use http instead of https?", l.base, wrong.Msg)
 	}
 	what := fmt.Sprintf("no answer from %s (%v)", l.base, cause(err))
 	if ctx.Err() != nil {

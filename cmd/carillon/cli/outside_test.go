@@ -34,8 +34,8 @@ const (
 	asJSON = "application/json"
 )
 
-// A worker is drained and resumed over the command line, the API and the page, each of which says so; while it is drained
-// a run waits, and it runs when the worker is resumed.
+// A worker is drained and resumed over the command line, the API and the page, each of which shows it; while it is
+// drained a run waits, and it runs when the worker is resumed.
 func TestS0_07DrainFromEachSide(t *testing.T) {
 	tests.Long(t)
 	h := open(t)

@@ -269,8 +269,8 @@ var (
 		{regexp.MustCompile(`(?m)(^|  |\(|, )now(\)|  |:|$)`), "$1<when>$2"},
 		{regexp.MustCompile(`<?\b\d[\d.]*ms\b`), "<d>"},
 		{regexp.MustCompile(`\b[01]\.\ds\b`), "<d>"},
-		// On a slow machine more than a moment: how long a worker is up, what a run took in text, in a field and in a list, and
-		// how late runs began.
+		// On a slow machine more than a moment: how long a worker is up, what a run took in text, in a field and in a
+		// list, and how late runs began.
 		{regexp.MustCompile(`(\d/any +)\d[\d.hms]*`), "${1}<d>"},
 		{regexp.MustCompile(`\b([A-Z]\w+ after )\d[\d.hms]*`), "${1}<d>"},
 		{regexp.MustCompile(`(?m)^(took +)\d[\d.hms]*`), "${1}<d>"},

@@ -131,7 +131,7 @@ func (h *history) count(t *testing.T) {
 			duplicates++
 		}
 	}
-	t.Log(fmt.Sprint(len(h.asked), " wishes, of which ", duplicates, " were answered by a run that was there"))
+	t.Log(fmt.Sprint(len(h.asked), " requests, of which ", duplicates, " returned an earlier run"))
 }
 
 // unknown returns how many requests have no response.

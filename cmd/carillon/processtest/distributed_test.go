@@ -24,9 +24,9 @@ import (
 // shareJobs is how many jobs are due every second.
 const shareJobs = 300
 
-// Three servers on a database each fire a share of three hundred jobs that are due every second. One is killed meanwhile,
-// one is frozen until the others take over its share, and one is stopped cleanly. Each due time is fired once, and all
-// servers fire.
+// Three servers on a database each fire a share of three hundred jobs that are due every second. One is killed
+// meanwhile, one is frozen until the others take over its share, and one is stopped cleanly. Each due time is fired
+// once, and all servers fire.
 func TestS3_26ThreeFireAShareEach(t *testing.T) {
 	tests.Long(t)
 	t.Parallel() // it waits for leases most of the time

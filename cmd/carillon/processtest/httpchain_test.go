@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// A chain of requests with qos 1, whose server is killed at one step and just before another is kept, and whose worker is
-// killed while others do the work: no request is made twice, and who calls back while no worker lives is replies.
+// A chain of requests with qos 1. Its server is killed at one step and just before another is stored, and its worker
+// while the called service works: no request is made twice, and a callback without a live worker is accepted.
 func TestHTTPChainSurvivesKills(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()

@@ -72,8 +72,8 @@ func (c *cluster) grow() *member {
 	return n
 }
 
-// invitation requests an invitation until there is a leader: with two nodes, a slow one interrupts leadership. An unused
-// invitation does no harm.
+// invitation requests an invitation until there is a leader: with two nodes, a slow one interrupts leadership. An
+// unused invitation does no harm.
 func (c *cluster) invitation() (token string) {
 	c.t.Helper()
 	var status int
@@ -115,7 +115,7 @@ func (c *cluster) whole() {
 	})
 }
 
-// leader is the node that leads, as another one says.
+// leader returns the leader, as another node reports it.
 func (c *cluster) leader() (leader *member) {
 	c.t.Helper()
 	await(c.t, "a node leads", func() bool {
@@ -194,6 +194,6 @@ func TestKilledLeader(t *testing.T) {
 	y.check(t)
 	y.count(t)
 	if unknown := y.unknown(); unknown > 0 {
-		t.Errorf("%d wishes got no answer in half a minute", unknown)
+		t.Errorf("%d requests got no response in half a minute", unknown)
 	}
 }

@@ -136,7 +136,7 @@ func TestTwoOnADatabase(t *testing.T) {
 			y.check(t)
 			y.count(t)
 			if unknown := y.unknown(); unknown > 0 {
-				t.Errorf("%d wishes got no answer in half a minute", unknown)
+				t.Errorf("%d requests got no response in half a minute", unknown)
 			}
 		})
 	}

@@ -59,9 +59,9 @@ func (c *cluster) asks(n *member) *cluster {
 	return c
 }
 
-// TestRecoverLostMajority follows the recipe of docs/cluster.md on real directories: two of three nodes lose their disks,
-// the third continues alone with all acknowledged data, and two new ones join it. A node of the old cluster that starts
-// again is refused.
+// TestRecoverLostMajority follows the recipe of docs/cluster.md on real directories: two of three nodes lose their
+// disks, the third continues alone with all acknowledged data, and two new ones join it. A node of the old cluster that
+// starts again is refused.
 func TestRecoverLostMajority(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()

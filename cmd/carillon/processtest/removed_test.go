@@ -27,8 +27,9 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// The data directory of a removed node gives no access any more: a NATS server with its key is disconnected and refused,
-// so a thief cannot create tokens with it, and its program ends. The other nodes continue meanwhile, and can restart.
+// The data directory of a removed node gives no access any more: a NATS server with its key is disconnected and
+// refused, so a thief cannot create tokens with it, and its program ends. The other nodes continue meanwhile, and can
+// restart.
 func TestRemovedNodeIsKeptOut(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()

@@ -56,7 +56,7 @@ func TestStorm(t *testing.T) {
 			again++
 		}
 	}
-	t.Logf("%d runs were taken up again; %d wishes had no answer in half a minute", again, y.unknown())
+	t.Logf("%d runs were taken over; %d requests had no response in half a minute", again, y.unknown())
 }
 
 // hire starts a worker and does not wait for it.

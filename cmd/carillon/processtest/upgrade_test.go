@@ -43,10 +43,10 @@ func (c *cluster) together(what string) {
 	c.whole()
 }
 
-// TestTwoVersionsOfTheRules upgrades a cluster under load to a program that knows one version of the rules more: with one
-// new field, one new command and one changed rule, built by a tag. The old and the new program lead each other, in both
-// orders; the upgrade is taken back, done again, and finalized. Nothing is lost, doubled or early, no node ends, what is
-// new is refused until then and works from then on, and the old program is refused from then on.
+// TestTwoVersionsOfTheRules upgrades a cluster under load to a program that knows one version of the rules more: with
+// one new field, one new command and one changed rule, built by a tag. The old and the new program lead each other, in
+// both orders; the upgrade is taken back, done again, and finalized. Nothing is lost, doubled or early, no node ends,
+// what is new is refused until then and works from then on, and the old program is refused from then on.
 func TestTwoVersionsOfTheRules(t *testing.T) {
 	tests.Long(t)
 	built := func(name, path string, tags ...string) string {

@@ -1,6 +1,7 @@
 //go:build nextrules
 
-// Command next is a client that knows the next version of the rules: it makes runs with a note, and changes and reads it.
+// Command next is a client that knows the next version of the rules: it makes runs with a note, and changes and reads
+// it.
 //
 //	next <nats URL> make <note> | change <run> <note> | read <run>
 //
