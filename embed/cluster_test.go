@@ -392,7 +392,7 @@ func standbyAnswers(t *testing.T) bool {
 			return false
 		}
 	})
-	h.shows(t, moved, "/workers", "w1", "a leads")
+	h.shows(t, moved, "/workers", "w1", "Leader: a")
 	h.shows(t, moved, "/cluster", "http://a", "stands by", "all but one of the nodes may fail")
 	h.shows(t, moved, "/api/v1/overview", `"leader":"a"`)
 	// What only the leader's memory holds: progress.
@@ -542,7 +542,7 @@ func TestCopyIsReadWhileNobodyLeads(t *testing.T) {
 	if age := ask("/api/v1/runs/" + run.ID.String()).Header().Get("Carillon-Age"); age == "" || strings.HasPrefix(age, "-") {
 		t.Errorf("while nobody leads, what is read is %q s old", age)
 	}
-	if page := ask("/jobs").Body.String(); !strings.Contains(page, "The leader does not answer.") {
+	if page := ask("/jobs").Body.String(); !strings.Contains(page, "The leader does not respond.") {
 		t.Error("the page does not say that it is a copy")
 	}
 }

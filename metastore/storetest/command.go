@@ -179,7 +179,7 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 			k.Job.Kind = kernel.Recurring
 		}
 		k.Job.Code = tl.settings(w, "")
-		if k.Job.Code.RetryDelay == nil { // stories tell their times in full
+		if c := &k.Job.Code; c.RetryDelay == nil && (c.Retries != nil || c.RetryRules != nil) { // stories tell their times in full
 			k.Job.Code.RetryDelay = new(time.Duration(0))
 		}
 		return k

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -39,7 +40,7 @@ var races = []contest{
 		}},
 	{name: "a retry is claimed by one", refused: []jobs.Code{jobs.Stale, jobs.Conflict},
 		begin: func(t *testing.T, h Harness) func(int) kernel.Command {
-			must(t, h, triggered("k", kernel.Settings{Retries: new(3)}))
+			must(t, h, triggered("k", kernel.Settings{Retries: new(3), RetryDelay: new(time.Duration(0))}))
 			must(t, h, kernel.Create{ID: runID("1"), Key: "k"})
 			must(t, h, kernel.Claim{ID: runID("1"), Worker: "w", Attempt: 1})
 			must(t, h, kernel.Finish{ID: runID("1"), Worker: "w", Attempt: 1, Outcome: kernel.OutcomeError, Error: "no"})

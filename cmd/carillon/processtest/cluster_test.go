@@ -39,7 +39,7 @@ func TestDevCluster(t *testing.T) {
 				return err == nil && status == http.StatusOK && decode[api.Cluster](t, raw).Tolerates == 1 && len(get[list[api.Worker]](h, "/api/v1/workers").Items) == 2
 			})
 			for _, page := range []string{"/", "/jobs", "/runs", "/workers", "/cluster", "/settings"} {
-				if body := string(h.do(http.MethodGet, page, "")); !strings.Contains(body, " leads") {
+				if body := string(h.do(http.MethodGet, page, "")); !strings.Contains(body, "Leader: ") {
 					t.Errorf("%s%s does not show the leader", at, page)
 				}
 			}

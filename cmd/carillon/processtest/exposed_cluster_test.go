@@ -328,7 +328,7 @@ func believes(t *testing.T, raw []byte) *tls.Config {
 }
 
 // comes dials the live nodes until it is connected.
-func (f *fortress) comes(token string, dead int) (*carillon.Client, error) {
+func (f *fortress) comes(token string, dead int) (*client.Client, error) {
 	var err error
 	for began := time.Now(); time.Since(began) < 30*time.Second; {
 		var c *client.Client
