@@ -14,35 +14,34 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// SessionCookie is the name of the cookie of a browser that has signed in. Over TLS it is SecureCookie, which a browser
-// takes from this very host only.
+// SessionCookie is the name of a browser's session cookie. Over TLS it is SecureCookie, which browsers accept only from
+// this host.
 const (
 	SessionCookie = "carillon_session"
 	SecureCookie  = "__Host-" + SessionCookie
 )
 
-// Access says who sends a request, by the token in its Authorization header or by the cookie of a session. The API and
-// the pages share one, so that wrong tries count together: ten at once from one address, then one in two seconds are
-// looked at; the others are told to wait. A token that is known always passes: somebody who guesses behind the same
-// address locks nobody out, and there is nothing to guess in 130 random bits. What proxies say about addresses is
-// ignored.
+// Access authenticates requests by the token in the Authorization header or by a session cookie. The API and the pages
+// share one, so that failed attempts count together: each address may fail ten times at once, then once in two seconds.
+// A valid token is never refused, so the failures of others do not lock its holder out; guessing is hopeless against
+// 130 random bits. Headers of proxies about addresses are ignored.
 type Access struct {
 	ops    *ops.Ops
 	secure bool
 	wrong  rates
-	begun  rates // sessions, by who begins them
+	begun  rates // session starts, by token holder
 	again  verdicts
 }
 
-// NewAccess makes one. secure says that browsers come by https although TLS ends elsewhere.
+// NewAccess returns an Access. With secure, cookies are marked Secure although TLS ends at a proxy.
 func NewAccess(o *ops.Ops, secure bool) *Access {
 	return &Access{ops: o, secure: secure, wrong: rates{rate: 0.5, burst: 10}, begun: rates{rate: 1. / 30, burst: 20}}
 }
 
-// Secure says that a request came by https, so that cookies are bound to it.
+// Secure reports whether a request came by https, so that cookies are bound to it.
 func (a *Access) Secure(r *http.Request) bool { return a.secure || r.TLS != nil }
 
-// Cookie is the cookie that a browser keeps its session in. With an empty value it makes the browser forget.
+// Cookie returns the session cookie for a browser. An empty value deletes it.
 func (a *Access) Cookie(r *http.Request, value string, until time.Time) *http.Cookie {
 	c := &http.Cookie{Name: a.cookieName(r), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: a.Secure(r), Expires: until}
 	if value == "" {
@@ -58,7 +57,7 @@ func (a *Access) cookieName(r *http.Request) string {
 	return SessionCookie
 }
 
-// Session is the value of a request's session cookie, or "".
+// Session returns the value of a request's session cookie, or "".
 func (a *Access) Session(r *http.Request) string {
 	if c, err := r.Cookie(a.cookieName(r)); err == nil {
 		return c.Value
@@ -66,16 +65,16 @@ func (a *Access) Session(r *http.Request) string {
 	return ""
 }
 
-// Who says who sends a request. The error is jobs.Forbidden if nobody is named who is known, and a TooMany after too
-// many wrong tries. A token in the query is not looked at: it would end up in logs and histories.
+// Who authenticates a request. The error is jobs.Forbidden without a valid token or session, and a TooMany after too
+// many failures. A token in the query is ignored: it would end up in logs and histories.
 //
-// A request whose context comes from metastore.FromCopy has been let in before: nothing is counted against it, and what
-// was found a moment ago for the same token or session counts.
+// A request whose context comes from metastore.FromCopy was authenticated before: failures are not counted, and a
+// recent result for the same token or session is reused.
 func (a *Access) Who(r *http.Request) (ops.Who, error) {
 	header, cookie := r.Header.Get("Authorization"), ""
 	if header == "" {
 		if cookie = a.Session(r); cookie == "" {
-			return ops.Who{}, ops.ErrNotKnown // nothing was tried
+			return ops.Who{}, ops.ErrNotKnown // no credentials were sent
 		}
 	}
 	if metastore.CopyWillDo(r.Context()) {
@@ -85,7 +84,7 @@ func (a *Access) Who(r *http.Request) (ops.Who, error) {
 	return who, a.judged(r, err)
 }
 
-// look finds who shows a header, or else a cookie.
+// look authenticates an Authorization header, or else a cookie.
 func (a *Access) look(ctx context.Context, header, cookie string) (ops.Who, error) {
 	if header == "" {
 		return a.ops.SignedIn(ctx, cookie)
@@ -97,9 +96,9 @@ func (a *Access) look(ctx context.Context, header, cookie string) (ops.Who, erro
 	return a.ops.Authenticate(ctx, strings.TrimSpace(token))
 }
 
-// SignIn begins a session for a browser; see ops.SignIn. Wrong tries count. Of right ones each holder has twenty at once
-// and then one in thirty seconds: each leaves a row, and a line in the record of who changed what, which keeps so many
-// and no more; nobody is to push out of it what he does not want to be read.
+// SignIn starts a session for a browser; see ops.SignIn. Failures count. Each token holder may start twenty sessions at
+// once and then one in thirty seconds: each adds an entry to the audit, whose size is limited, and a user must not be
+// able to push entries out of it.
 func (a *Access) SignIn(r *http.Request, token string) (cookie string, until time.Time, err error) {
 	token = strings.TrimSpace(token)
 	who, err := a.ops.Authenticate(r.Context(), token)
@@ -113,7 +112,7 @@ func (a *Access) SignIn(r *http.Request, token string) (cookie string, until tim
 	return cookie, until, a.judged(r, err)
 }
 
-// judged counts a wrong try against the address that it came from.
+// judged counts a failed attempt against the address of its request.
 func (a *Access) judged(r *http.Request, err error) error {
 	if !errors.Is(err, jobs.Forbidden) {
 		return err
@@ -124,7 +123,8 @@ func (a *Access) judged(r *http.Request, err error) error {
 	return err
 }
 
-// addressOf is where a request comes from. Whoever has an IPv6 address has 2^64 of them.
+// addressOf returns the address of a request's sender, for rate limits: of IPv6 the /64 prefix, because one host has
+// 2^64 addresses.
 func addressOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -69,7 +69,7 @@ func newGuarded(t *testing.T) *guarded {
 	return g
 }
 
-// as sends a request with somebody's token, from an address of its own.
+// as sends a request with the token of a role, from an address of its own.
 func (g *guarded) as(holder, method, path, body string, headers ...string) answer {
 	g.t.Helper()
 	if token := g.tokens[holder]; token != "" {
@@ -132,7 +132,7 @@ func TestEveryRouteHasARule(t *testing.T) {
 	for i, op := range operations(t) {
 		method, path, role := op[0], op[1], op[2]
 		need, _ := ops.ParseRole(role)
-		if role == "worker" { // or whoever could make himself one
+		if role == "worker" { // or an admin, who could create a worker token
 			need = ops.Admin
 		}
 		for _, holder := range slices.Concat(strangers, []string{"viewer", "operator", "admin", "worker", "client", "another tenant"}) {
@@ -179,7 +179,7 @@ func TestEveryRouteHasARule(t *testing.T) {
 				t.Errorf("%s %s by %s: it does not say how to say who one is", method, path, holder)
 			}
 			if strings.Contains(g.log.String(), "token=") || strings.Contains(string(a.body), g.tokens["admin"]) {
-				t.Errorf("%s %s by %s: the token is told on", method, path, holder)
+				t.Errorf("%s %s by %s: the token is revealed", method, path, holder)
 			}
 		}
 	}
@@ -255,7 +255,7 @@ func TestTenantsAreApart(t *testing.T) {
 	}
 }
 
-// Row 50: who tries wrong tokens has to wait; nobody else has.
+// Row 50: an address that sends wrong tokens has to wait; other addresses need not.
 func TestWrongTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t)
@@ -284,7 +284,7 @@ func TestWrongTries(t *testing.T) {
 			address, token string
 			want           int
 		}{
-			{"192.0.2.1:99", g.tokens["viewer"], 200}, // somebody else behind the same address
+			{"192.0.2.1:99", g.tokens["viewer"], 200}, // another user behind the same address
 			{"192.0.2.1:99", "", 401},                 // tries nothing
 			{"192.0.2.2:99", "wrong", 401},
 			{"[::ffff:192.0.2.1]:99", "wrong", 429},
@@ -324,7 +324,7 @@ func TestManySessions(t *testing.T) {
 			t.Errorf("one more: %v", err)
 		}
 		if err := begin("admin"); err != nil {
-			t.Errorf("somebody else: %v", err)
+			t.Errorf("another user: %v", err)
 		}
 		time.Sleep(30 * time.Second)
 		if err := begin("viewer"); err != nil {

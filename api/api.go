@@ -1,13 +1,12 @@
-// Package api is the scheduler over HTTP: JSON under /api/v1, described by OpenAPI 3.1.
+// Package api serves the scheduler over HTTP: JSON under /api/v1, described by OpenAPI 3.1.
 //
-// It translates and nothing else: a request becomes a call of a verb in package ops, the answer becomes JSON, a
-// refusal becomes a problem (RFC 9457) with a code that stays the same. problem.go is the only place that knows HTTP
-// statuses.
+// Where to start: [New]. Wrap the handler in [Guard] and [Hosts], and serve it with [NewServer].
 //
-// Where to start: [New]. [Guard], [Hosts] and [NewServer] are what should stand around it on a socket.
+// It only translates: a request becomes a call of a verb in package ops, the result becomes JSON, and a refusal becomes
+// a problem (RFC 9457) with a stable code. Only problem.go knows HTTP statuses.
 //
-// Sharp edges: no text of an internal error reaches a client, and bodies are read strictly (strict.go). Making an API
-// sets hooks of the huma library that belong to the whole process (problem.go).
+// Sharp edges: internal errors never reach a client, and bodies are read strictly (strict.go). New sets process-wide
+// hooks of the huma library (problem.go).
 package api
 
 import (
@@ -27,31 +26,31 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// Prefix is where the API lives.
+// Prefix is the path of the API.
 const Prefix = "/api/v1"
 
-// Config is what the API stands on.
+// Config configures an API.
 type Config struct {
 	// Ops are the verbs.
 	Ops *ops.Ops
-	// Who says who sends a request (see Access). An error of jobs.Forbidden is answered by 401, one of TooMany by 429.
-	// nil means that anybody is an admin of the default tenant: for a program's own process, and loopback. It is asked
-	// again twice a second about a request that waits or streams, with a context of metastore.FromCopy.
+	// Who authenticates a request (see Access). An error of jobs.Forbidden is answered by 401, one of TooMany by 429.
+	// nil makes every caller an admin of the default tenant: for use within a process, and loopback. For a request that
+	// waits or streams it is called again twice a second, with a context of metastore.FromCopy.
 	Who func(*http.Request) (ops.Who, error)
 	// Base is the path under which the handler is mounted, such as "/jobs"; "" = at the root. The handler expects it to
 	// be stripped (http.StripPrefix) already.
 	Base string
-	// Ready says, in words for anybody, why this process should get no requests yet, or nil. Default: the store
-	// answers, and somebody leads (ops.Ready).
+	// Ready returns why this process should get no requests yet, for users, or nil. Default: the store answers, and a
+	// leader is known (ops.Ready).
 	Ready func(context.Context) error
-	// Memory bounds what requests in process take in memory, as estimated from their bodies, and MemoryPerToken those of
-	// one token; both at least LeastMemory. Default: 1 GiB and 512 MiB. Without Who, only the first holds.
+	// Memory limits the memory of requests in process, as estimated from their bodies, and MemoryPerToken that of one
+	// token's requests; both at least LeastMemory. Default: 1 GiB and 512 MiB. Without Who, only Memory applies.
 	Memory, MemoryPerToken int64
-	// Logger gets what clients must not see; nil means discard.
+	// Logger gets internal errors; nil means discard.
 	Logger *slog.Logger
 }
 
-// API answers requests.
+// API serves the HTTP API.
 type API struct {
 	ops     *ops.Ops
 	base    string
@@ -60,23 +59,23 @@ type API struct {
 	log     *slog.Logger
 	huma    huma.API
 	mux     *http.ServeMux
-	rules   map[string]ops.Role // by the pattern of a route: who may use it; NoRole = anybody, without a name
+	rules   map[string]ops.Role // by the pattern of a route: the role that it needs; NoRole = no authentication
 	work    map[string]bool     // by the pattern of a route: workers may use it, too
 	long    map[string]bool     // by the pattern of a route: it ends when its sender may no longer use it
-	rates   rates               // of requests, by who asks
+	rates   rates               // of requests, by principal
 	edits   rates               // of changes of one job
-	wrong   rates               // of words that nobody waits for, by address
+	wrong   rates               // of feedback with a wrong signature, by address
 	streams streams
 	memory  memory
 	http.Handler
 }
 
-// Paths are what New answers, for the mux that it is mounted in.
+// Paths returns the patterns that New serves, for the mux that it is mounted in.
 func Paths() []string {
 	return []string{"/api/", "/livez", "/readyz", "/openapi.json", "/openapi.yaml", "/openapi-3.0.json", "/docs", "/docs/"}
 }
 
-// New makes the API. It answers everything under Paths.
+// New returns an API that serves everything under Paths.
 func New(c Config) *API {
 	teachHuma()
 	a := &API{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, ready: c.Ready, log: c.Logger, mux: http.NewServeMux(), rules: map[string]ops.Role{}, work: map[string]bool{}, long: map[string]bool{},
@@ -84,7 +83,7 @@ func New(c Config) *API {
 		wrong:  rates{rate: 0.5, burst: 10},
 		memory: memory{most: cmp.Or(c.Memory, defaultMemory), each: cmp.Or(c.MemoryPerToken, defaultMemoryPerToken)}}
 	if a.who == nil {
-		a.memory.each = a.memory.most // nobody can be told from others
+		a.memory.each = a.memory.most // callers have no names, so there is no limit per token
 		a.who = func(*http.Request) (ops.Who, error) { return ops.Who{Actor: "person:api", Role: ops.Admin}, nil }
 	}
 	if a.ready == nil {
@@ -118,8 +117,8 @@ func New(c Config) *API {
 	return a
 }
 
-// description is the OpenAPI document without its routes, and without what huma adds by itself: a page that loads from
-// elsewhere, links in each answer, routes for schemas, and documents that are written anew while others read them.
+// description returns the OpenAPI document without its routes, and without huma's additions: a page that loads from
+// other hosts, links in each response, routes for schemas, and documents that are written anew while others read them.
 func description() huma.Config {
 	c := huma.DefaultConfig("Carillon", "v1")
 	c.Info.Description = about
@@ -127,29 +126,29 @@ func description() huma.Config {
 	c.RejectUnknownQueryParameters = true
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"token":   {Type: "http", Scheme: "bearer", Description: "A token of the role that the operation names under x-role, or of one above it."},
-		"session": {Type: "apiKey", In: "cookie", Name: SessionCookie, Description: "What signing in at the dashboard left behind."},
+		"session": {Type: "apiKey", In: "cookie", Name: SessionCookie, Description: "The session cookie that signing in at the dashboard sets."},
 	}
 	return c
 }
 
-// Route is the pattern of the route that answers a request, such as "GET /api/v1/jobs/{key}".
+// Route returns the pattern of the route that serves a request, such as "GET /api/v1/jobs/{key}".
 func (a *API) Route(r *http.Request) string {
 	_, pattern := a.mux.Handler(r)
 	return pattern
 }
 
-// about is what a reader of the document should know first.
-const about = "Jobs, their runs, and what holds for all of them. " +
-	"Problems are RFC 9457, with a code that stays the same. " +
-	"Who may do what: viewers read everything, the arguments and results of runs included; operators also trigger, cancel, run again, pause and resume; " +
-	"admins also edit and delete jobs, change settings, give out tokens and read the audit; workers work, and do nothing else. " +
+// about introduces the OpenAPI document.
+const about = "Jobs, their runs, and the settings of all jobs. " +
+	"Errors are RFC 9457 problems with a stable code. " +
+	"Roles: viewers read everything, the arguments and results of runs included; operators also trigger, cancel, run again, pause and resume; " +
+	"admins also edit and delete jobs, change settings, create tokens and read the audit; workers only run jobs. " +
 	"More than 2,000 requests a second, or 10 changes of one job, are answered by 429 with Retry-After."
 
-// OpenAPI is the document that describes the API.
+// OpenAPI returns the document that describes the API.
 func (a *API) OpenAPI() ([]byte, error) { return a.huma.OpenAPI().MarshalJSON() }
 
-// ruled lets a request through to its route if whoever asks may use it, and not too often. It stands before the
-// body is read: a stranger's is not worth the time.
+// ruled passes a request on to its route if its sender is authorized and below the rate limits. It runs before the body
+// is read: the body of an unauthenticated request is not worth reading.
 func (a *API) ruled(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -160,7 +159,7 @@ func (a *API) ruled(next http.Handler) http.Handler {
 			a.mux.ServeHTTP(w, r) // none of these has a body
 			return
 		}
-		if route == feedbackRoute { // who comes here shows a signature
+		if route == feedbackRoute { // requests are authenticated by the signature in the URL
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -187,12 +186,12 @@ func (a *API) ruled(next http.Handler) http.Handler {
 	})
 }
 
-// permit says why somebody may not use a route, or nil.
+// permit returns why a caller may not use a route, or nil.
 func (a *API) permit(asker ops.Who, route string) *Problem {
 	need, known := a.rules[route]
 	switch {
 	case !known: // a route that was not made by register or open
-		return problem(http.StatusForbidden, codeForbidden, "nobody may use this route")
+		return problem(http.StatusForbidden, codeForbidden, "no role may use this route")
 	case a.work[route] && !asker.Worker && !asker.Role.Covers(need):
 		return problem(http.StatusForbidden, codeForbidden, "this needs the token of a worker, and the token has the role "+asker.Role.String())
 	case need != ops.NoRole && !a.work[route] && !asker.Role.Covers(need):
@@ -201,8 +200,8 @@ func (a *API) permit(asker ops.Who, route string) *Problem {
 	return nil
 }
 
-// Guarded lets those through to a handler beside the API whose role is enough, as for the API's own routes, and who are
-// of the default tenant: the handler knows no tenants, so it tells of all.
+// Guarded passes requests on to a handler beside the API if their sender has the role and is of the default tenant: the
+// handler does not separate tenants.
 func (a *API) Guarded(need ops.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asker, err := a.who(r)
@@ -212,24 +211,24 @@ func (a *API) Guarded(need ops.Role, next http.Handler) http.Handler {
 		case !asker.Role.Covers(need):
 			problem(http.StatusForbidden, codeForbidden, fmt.Sprintf("this needs the role %s, and the token has the role %s", need, asker.Role)).write(w)
 		case asker.Tenant != "" && asker.Tenant != jobs.DefaultTenant:
-			problem(http.StatusForbidden, codeForbidden, fmt.Sprintf("this tells of all tenants, and is not tenant %s's", asker.Tenant)).write(w)
+			problem(http.StatusForbidden, codeForbidden, fmt.Sprintf("tenant %s may not use this route: it shows all tenants", asker.Tenant)).write(w)
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// refuse is the problem of not knowing who asks.
+// refuse returns the problem of a request that is not authenticated.
 func (a *API) refuse(ctx context.Context, err error) *Problem {
 	if errors.Is(err, jobs.Forbidden) {
-		p := problem(http.StatusUnauthorized, codeUnauthorized, "say who you are: Authorization: Bearer, and a token that is known and whose time is not over")
+		p := problem(http.StatusUnauthorized, codeUnauthorized, "authentication required: send a valid, unexpired bearer token")
 		p.header = map[string]string{"WWW-Authenticate": `Bearer realm="carillon"`}
 		return p
 	}
 	return problemOf(ctx, a.log, err)
 }
 
-// open adds a route that anybody may use, without saying who they are.
+// open adds a route that needs no authentication.
 func (a *API) open(pattern string, handler http.HandlerFunc) {
 	a.rules[pattern] = ops.NoRole
 	a.mux.HandleFunc(pattern, handler)
@@ -249,7 +248,7 @@ func register[I, O any](a *API, need ops.Role, op huma.Operation, handler func(c
 	})
 }
 
-// rule notes who may use an operation, and says so in its description.
+// rule records the role that an operation needs, and adds it to the operation's description.
 func (a *API) rule(need ops.Role, op huma.Operation) huma.Operation {
 	if need == ops.NoRole {
 		panic("api: " + op.OperationID + " needs a role")
@@ -261,7 +260,7 @@ func (a *API) rule(need ops.Role, op huma.Operation) huma.Operation {
 	return op
 }
 
-// attempt is what is known of a run beside what is stored.
+// attempt returns what workers reported about a run beyond what is stored.
 func (a *API) attempt(run *kernel.Run) ops.Attempt {
 	if run.State != jobs.Processing && !run.Lingering {
 		return ops.Attempt{}
@@ -270,10 +269,10 @@ func (a *API) attempt(run *kernel.Run) ops.Attempt {
 	return now
 }
 
-// livez says that the process runs. It looks at nothing else: restarting helps no one whose store is away.
+// livez reports that the process runs. It checks nothing else: a restart does not help if the store is unavailable.
 func (a *API) livez(w http.ResponseWriter, _ *http.Request) { ok(w) }
 
-// readyz says whether to send requests here.
+// readyz reports whether this process is ready for requests.
 func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
 	if err := a.ready(r.Context()); err != nil {
 		a.log.DebugContext(r.Context(), "not ready", "err", err)

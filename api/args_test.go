@@ -146,7 +146,7 @@ func TestDeleteJob(t *testing.T) {
 	}
 }
 
-// Rows 46 and 64: who comes too often is told when to come again.
+// Rows 46 and 64: a client that exceeds a rate limit gets Retry-After.
 func TestTooOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)

@@ -13,34 +13,34 @@ import (
 
 type backfillInput struct {
 	JobPath
-	Idempotency string `header:"Idempotency-Key" maxLength:"200" doc:"The same words under the same key make nothing twice, and are answered by what was made."`
-	Reason      string `header:"Carillon-Reason" maxLength:"1024" doc:"Why; kept with the change."`
+	Idempotency string `header:"Idempotency-Key" maxLength:"200" doc:"The same request under the same key creates nothing twice: it returns the first result."`
+	Reason      string `header:"Carillon-Reason" maxLength:"1024" doc:"Reason; recorded with the change."`
 	Body        struct {
-		From     time.Time  `json:"from" doc:"The first moment that is meant."`
-		To       *time.Time `json:"to,omitempty" doc:"The first moment that is not meant any more; left out: now."`
-		Parallel int        `json:"parallel,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"So many of the runs may be under way at once; limits of the job hold all the same."`
-		Priority *int       `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"Left out: one below that of the job, so that what is due now goes first."`
-		Replay   bool       `json:"replay,omitempty" doc:"Also due times that have a run: once more."`
-		DryRun   bool       `json:"dryRun,omitempty" doc:"Only say what would be made."`
+		From     time.Time  `json:"from" doc:"Start of the period (inclusive)."`
+		To       *time.Time `json:"to,omitempty" doc:"End of the period (exclusive). Default: now."`
+		Parallel int        `json:"parallel,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"Max parallel runs; job limits still apply."`
+		Priority *int       `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"Default: the job's priority less one, so that current due times run first."`
+		Replay   bool       `json:"replay,omitempty" doc:"Run due times again that already have a run."`
+		DryRun   bool       `json:"dryRun,omitempty" doc:"Only report what would be created."`
 	}
 }
 
-// Backfill is what a backfill has made, or would make.
+// Backfill is the result of a backfill, or of its preview.
 type Backfill struct {
 	ID       string     `json:"id,omitempty" format:"uuid" doc:"The parent of its runs; missing if there are none."`
-	Due      int        `json:"due" doc:"Due times in the stretch."`
-	Runs     int        `json:"runs" doc:"Made of them."`
-	Had      int        `json:"had" doc:"Left out: they have a run, or had one that is not kept any more."`
+	Due      int        `json:"due" doc:"Due times in the period."`
+	Runs     int        `json:"runs" doc:"Runs created."`
+	Had      int        `json:"had" doc:"Due times skipped because they have, or had, a run."`
 	First    *time.Time `json:"first,omitempty" doc:"Due time of the first run."`
 	Last     *time.Time `json:"last,omitempty" doc:"Due time of the last run."`
 	Parallel int        `json:"parallel"`
-	DryRun   bool       `json:"dryRun,omitempty" doc:"Nothing was made."`
+	DryRun   bool       `json:"dryRun,omitempty" doc:"Nothing was created."`
 }
 
 func (a *API) routeBackfill() {
 	register(a, ops.Operator, huma.Operation{OperationID: "backfill-job", Method: http.MethodPost, Path: "/jobs/{key}/backfill", Tags: []string{"jobs"},
-		Summary:     "Make the runs of a stretch of time that lies behind",
-		Description: "Of a recurring job, at most 10,000 due times at once. Those that have a run are left out unless replay is said. Asking twice makes nothing twice."}, a.backfill)
+		Summary:     "Create runs for past due times",
+		Description: "Of a recurring job, at most 10,000 due times at once. Due times that have a run are skipped unless replay is set. A repeated request creates nothing twice."}, a.backfill)
 }
 
 func (a *API) backfill(ctx context.Context, in *backfillInput) (*struct{ Body Backfill }, error) {

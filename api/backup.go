@@ -9,11 +9,11 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// routeBackup describes the download through huma and serves it by hand: it is as long as the store is large.
+// routeBackup describes the download through huma and serves it by hand: it is as large as the store.
 func (a *API) routeBackup() {
-	op := a.rule(ops.Admin, huma.Operation{OperationID: "get-backup", Method: http.MethodGet, Path: "/backup", Tags: []string{"system"}, Summary: "Back up all that the store holds",
-		Description: "For carillon backup, which writes it into a file and looks whether all of it came. It holds arguments, results, log lines and hashes of tokens of all tenants. " +
-			"A store in a database is backed up by that database's own means, and refuses."})
+	op := a.rule(ops.Admin, huma.Operation{OperationID: "get-backup", Method: http.MethodGet, Path: "/backup", Tags: []string{"system"}, Summary: "Back up the store",
+		Description: "Used by carillon backup, which writes it to a file and checks that it is complete. It contains arguments, results, log lines and hashes of tokens of all tenants. " +
+			"Refused for a store in a database: back it up with the tools of that database."})
 	op.Responses = map[string]*huma.Response{
 		"200": {Description: "OK", Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}},
 		"default": {Description: "Error", Content: map[string]*huma.MediaType{"application/problem+json": {
@@ -24,7 +24,7 @@ func (a *API) routeBackup() {
 	a.long[op.Method+" "+op.Path] = true
 }
 
-// backupPatience is how long whoever takes a backup may take nothing.
+// backupPatience is how long the client of a backup may read nothing.
 const backupPatience = time.Minute
 
 func (a *API) backup(w http.ResponseWriter, r *http.Request) {
@@ -33,14 +33,14 @@ func (a *API) backup(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 	case to.begun:
-		a.log.WarnContext(r.Context(), "a backup was broken off", "err", err)
-		panic(http.ErrAbortHandler) // the connection breaks, so that nobody takes the part for the whole
+		a.log.WarnContext(r.Context(), "backup aborted", "err", err)
+		panic(http.ErrAbortHandler) // the connection breaks, so that the client notices that the file is incomplete
 	default:
 		problemOf(r.Context(), a.log, err).write(w)
 	}
 }
 
-// download is an answer that begins with its first byte.
+// download is a response that starts with its first byte.
 type download struct {
 	w      http.ResponseWriter
 	stream *http.ResponseController
@@ -52,7 +52,7 @@ func (d *download) Write(b []byte) (int, error) {
 		d.begun = true
 		d.w.Header().Set("Content-Type", "application/octet-stream")
 		d.w.Header().Set("Content-Disposition", `attachment; filename="carillon.backup"`)
-		_ = d.stream.SetReadDeadline(time.Time{}) // the server's limit on requests does not hold for a download
+		_ = d.stream.SetReadDeadline(time.Time{}) // the server's limit on requests does not apply to a download
 	}
 	_ = d.stream.SetWriteDeadline(time.Now().Add(backupPatience)) // not supported by recorders in tests
 	return d.w.Write(b)

@@ -15,17 +15,17 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// A bulk of runs is read, checked and answered item by item: huma would hold the whole of it in memory several times.
+// A bulk of runs is read, checked and answered item by item: huma would keep several copies of it in memory.
 
 func isBulk(r *http.Request) bool {
 	return r.Method == http.MethodPost && r.URL.Path == Prefix+"/runs"
 }
 
 type bulkInput struct {
-	Idempotency string `header:"Idempotency-Key" maxLength:"200" doc:"The same key within 24 hours is answered by the runs it made. Items are matched by their place: a changed one is refused, and further ones at the end are started."`
+	Idempotency string `header:"Idempotency-Key" maxLength:"200" doc:"A repeated key within 24 hours returns the runs that it created. Items are matched by position: a changed one is refused, and additional ones at the end are started."`
 }
 
-// bulkBody is what the body looks like, for the document.
+// bulkBody is the body's schema, for the document.
 var bulkBody = reflect.TypeFor[struct {
 	Items []NewRun `json:"items" minItems:"1" maxItems:"100000" nullable:"false"`
 }]()
@@ -34,11 +34,11 @@ func (a *API) routeBulk() {
 	schemas := a.huma.OpenAPI().Components.Schemas
 	op := huma.Operation{OperationID: "create-runs", Method: http.MethodPost, Path: "/runs", Tags: []string{"runs"},
 		DefaultStatus: http.StatusCreated, Summary: "Start many runs",
-		Description: "All items are checked before the first run is made: one that is wrong is named, and nothing is stored."}
+		Description: "All items are checked before the first run is created. If one is invalid, it is reported and nothing is stored."}
 	op.Responses = map[string]*huma.Response{"201": {Description: http.StatusText(http.StatusCreated), Content: map[string]*huma.MediaType{
 		"application/json": {Schema: schemas.Schema(reflect.TypeFor[runList](), true, "")}}}}
 	register(a, ops.Operator, op, a.bulk)
-	// Only described: huma must not look for a body.
+	// Only described: huma must not expect a body.
 	a.huma.OpenAPI().Paths[Prefix+op.Path].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/json": {Schema: schemas.Schema(bulkBody, true, "CreateInputBody")}}}
 }
@@ -64,7 +64,7 @@ func (a *API) bulk(ctx context.Context, in *bulkInput) (*huma.StreamResponse, er
 	return &huma.StreamResponse{Body: func(c huma.Context) {
 		c.SetHeader("Content-Type", "application/json")
 		c.SetStatus(http.StatusCreated)
-		w := c.BodyWriter() // who has gone needs no rest
+		w := c.BodyWriter() // write errors are ignored: the client has gone
 		text := []byte(`{"items":[`)
 		for i, m := range made {
 			item := listed(m.Run, a.attempt(m.Run))
@@ -160,7 +160,7 @@ func (a *API) items(d *json.Decoder, body *counted) ([]kernel.Create, error) {
 	return wishes, err
 }
 
-// misfit is the problem of a body that does not fit its schema at a place.
+// misfit returns the problem of a body that violates its schema at a place.
 func misfit(location, message string) *Problem {
 	return problem(http.StatusUnprocessableEntity, codeInvalid, location+": "+message, Fault{Location: location, Message: message})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// discarded is an answer that nobody keeps.
+// discarded is a response that is not stored.
 type discarded struct{ status int }
 
 func (*discarded) Header() http.Header { return http.Header{} }

@@ -17,15 +17,15 @@ type Calendar struct {
 	Name        string     `json:"name"`
 	Description string     `json:"description,omitempty"`
 	Zone        string     `json:"zone,omitempty" doc:"IANA name; missing = UTC."`
-	Rules       []string   `json:"rules" nullable:"false" example:"[\"12-25 # Christmas\",\"SAT,SUN\"]" doc:"One rule each: days, times of day, or both; what follows a # is a note."`
-	Jobs        []jobs.Key `json:"jobs,omitempty" doc:"Jobs that use it; in lists this is left out."`
-	Next        []Excluded `json:"next,omitempty" doc:"The next due times of these that it excludes."`
-	Revision    uint64     `json:"revision" doc:"Counts its changes."`
-	By          string     `json:"by" doc:"Who wrote it last."`
+	Rules       []string   `json:"rules" nullable:"false" example:"[\"12-25 # Christmas\",\"SAT,SUN\"]" doc:"One rule each: days, times of day, or both; text after a # is a note."`
+	Jobs        []jobs.Key `json:"jobs,omitempty" doc:"Jobs that use it; missing in lists."`
+	Next        []Excluded `json:"next,omitempty" doc:"The next due times of these jobs that it excludes."`
+	Revision    uint64     `json:"revision" doc:"Incremented by each change."`
+	By          string     `json:"by" doc:"Who changed it last."`
 	Changed     time.Time  `json:"changed"`
 }
 
-// Excluded is a due time that will be no run.
+// Excluded is a due time that a calendar excludes.
 type Excluded struct {
 	Job  jobs.Key  `json:"job"`
 	At   time.Time `json:"at"`
@@ -59,12 +59,12 @@ func answerCalendar(c ops.Calendar, err error) (*calendarAnswer, error) {
 
 type setCalendarInput struct {
 	CalendarPath
-	Reason string `header:"Carillon-Reason" maxLength:"1024" doc:"Why; kept with the change."`
+	Reason string `header:"Carillon-Reason" maxLength:"1024" doc:"Reason; recorded with the change."`
 	Body   struct {
 		Description string   `json:"description,omitempty" maxLength:"4096"`
-		Zone        string   `json:"zone,omitempty" maxLength:"100" doc:"IANA name; left out: UTC."`
+		Zone        string   `json:"zone,omitempty" maxLength:"100" doc:"IANA name. Default: UTC."`
 		Rules       []string `json:"rules" maxItems:"1000" nullable:"false"`
-		Revision    uint64   `json:"revision,omitempty" doc:"Refused if the calendar has another by now; left out: whatever it has."`
+		Revision    uint64   `json:"revision,omitempty" doc:"The request is refused if the calendar has another revision; left out: any."`
 	}
 }
 
@@ -87,12 +87,12 @@ func (a *API) routeCalendars() {
 			return &struct{ Body calendarList }{out}, nil
 		})
 	register(a, ops.Viewer, huma.Operation{OperationID: "get-calendar", Method: http.MethodGet, Path: "/calendars/{name}", Tags: tags, Summary: "Read a calendar",
-		Description: "With the jobs that use it, and the next due times of these that it excludes."},
+		Description: "With the jobs that use it, and the next due times that it excludes."},
 		func(ctx context.Context, in *CalendarPath) (*calendarAnswer, error) {
 			return answerCalendar(a.ops.Calendar(ctx, who(ctx), in.Name))
 		})
-	register(a, ops.Admin, huma.Operation{OperationID: "set-calendar", Method: http.MethodPut, Path: "/calendars/{name}", Tags: tags, Summary: "Write a calendar",
-		Description: "Whole: a new one, or in the place of the one of that name. It holds from then on, and fires nothing that was excluded before."},
+	register(a, ops.Admin, huma.Operation{OperationID: "set-calendar", Method: http.MethodPut, Path: "/calendars/{name}", Tags: tags, Summary: "Create or replace a calendar",
+		Description: "Applies to future due times; due times that were excluded before are not fired."},
 		func(ctx context.Context, in *setCalendarInput) (*calendarAnswer, error) {
 			if err := a.often(ctx, "calendar/"+in.Name); err != nil {
 				return nil, err
@@ -103,7 +103,7 @@ func (a *API) routeCalendars() {
 				Rules: in.Body.Rules, IfRevision: in.Body.Revision}))
 		})
 	register(a, ops.Admin, huma.Operation{OperationID: "delete-calendar", Method: http.MethodDelete, Path: "/calendars/{name}", Tags: tags, DefaultStatus: http.StatusNoContent,
-		Summary: "Take a calendar away", Description: "Refused while a job uses it."},
+		Summary: "Delete a calendar", Description: "Refused while a job uses it."},
 		func(ctx context.Context, in *CalendarPath) (*struct{}, error) {
 			return nil, a.ops.DropCalendar(ctx, who(ctx), kernel.DropCalendar{Name: in.Name})
 		})

@@ -74,8 +74,8 @@ func TestExplainAt(t *testing.T) {
 	for at, want := range map[string]string{
 		"2150-12-25T12:00:00Z": "The calendar christmas excludes 2150-12-25T12:00:00Z (12-25).",
 		"2150-12-26T12:00:00Z": "It is due at 2150-12-26T12:00:00Z.",
-		"2150-12-26T12:30:00Z": "It is not due at 2150-12-26T12:30:00Z; the due times next to it are 2150-12-26T12:00:00Z and 2150-12-26T13:00:00Z.",
-		"1990-01-01T12:00:00Z": "and says nothing about 1990-01-01T12:00:00Z.",
+		"2150-12-26T12:30:00Z": "It is not due at 2150-12-26T12:30:00Z; the nearest due times are 2150-12-26T12:00:00Z and 2150-12-26T13:00:00Z.",
+		"1990-01-01T12:00:00Z": "and does not cover 1990-01-01T12:00:00Z.",
 	} {
 		e := read[api.Explanation](t, d.send("GET", "/api/v1/jobs/tick/explain?at="+at, ""))
 		if len(e.Says) < 2 || !strings.HasSuffix(e.Says[0], want) {

@@ -12,13 +12,13 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// A store's cursor is a place in a list, and means something else in another list. What goes out carries a seal over
-// the tenant, the filters and the place, so that a cursor is only taken back for the list that it came from. The key
-// of the seal follows from what the store holds (ops.Seal): every node has the same, and a restart changes nothing.
+// A store's cursor is a position in a list, and means something else in another list. The API seals it with the tenant,
+// the filters and the position, so that a cursor is only accepted for its own list. The key of the seal is derived from
+// the store (ops.Seal): all nodes have the same, also after a restart.
 
 const sealLen = 16
 
-// sealed is a cursor as clients see it; "" stays "".
+// sealed returns a cursor as clients see it; "" stays "".
 func (a *API) sealed(ctx context.Context, q *metastore.RunQuery, cursor string) (string, error) {
 	if cursor == "" {
 		return "", nil
@@ -30,7 +30,7 @@ func (a *API) sealed(ctx context.Context, q *metastore.RunQuery, cursor string) 
 	return base64.RawURLEncoding.EncodeToString(append(seal(key, who(ctx), q, cursor), cursor...)), nil
 }
 
-// unsealed is the store's cursor within one that a client sent.
+// unsealed returns the store's cursor within one that a client sent.
 func (a *API) unsealed(ctx context.Context, q *metastore.RunQuery, text string) (string, error) {
 	if text == "" {
 		return "", nil
@@ -43,8 +43,8 @@ func (a *API) unsealed(ctx context.Context, q *metastore.RunQuery, text string) 
 	if err == nil && len(b) > sealLen && hmac.Equal(b[:sealLen], seal(key, who(ctx), q, string(b[sealLen:]))) {
 		return string(b[sealLen:]), nil
 	}
-	return "", problem(http.StatusBadRequest, codeCursor, "the cursor is not one of this list, or of another time: begin again without it",
-		Fault{Location: "query.cursor", Message: "pass on what came as next, with the same filters"})
+	return "", problem(http.StatusBadRequest, codeCursor, "the cursor is not of this list, or too old: start again without it",
+		Fault{Location: "query.cursor", Message: "send the value of next, with the same filters"})
 }
 
 func seal(key []byte, asker ops.Who, q *metastore.RunQuery, cursor string) []byte {

@@ -13,19 +13,19 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// Wanted is what a file, or a person, wants to hold for a job.
+// Wanted is the desired state of a job.
 type Wanted struct {
 	Key  jobs.Key `json:"key" maxLength:"200"`
-	Kind string   `json:"kind,omitempty" enum:"recurring,triggered" doc:"Needed of a job that is not there yet."`
-	App  string   `json:"app,omitempty" maxLength:"200" doc:"The worker group that runs it. Needed of a job that is not there yet."`
+	Kind string   `json:"kind,omitempty" enum:"recurring,triggered" doc:"Required for a new job."`
+	App  string   `json:"app,omitempty" maxLength:"200" doc:"The worker group that runs it. Required for a new job."`
 	Policy
 }
 
-// Wanted is it in the words of ops, for those who read it elsewhere than from a request, which is checked already.
+// Wanted converts it for ops. It checks what a request's schema would, for callers that read it from elsewhere.
 func (w *Wanted) Wanted() (ops.Wanted, error) {
 	kind := kindOf(w.Kind)
 	if kind == 0 && w.Kind != "" {
-		return ops.Wanted{}, kernel.Invalid("kind is %.20q, it must be recurring or triggered", w.Kind)
+		return ops.Wanted{}, kernel.Invalid("invalid kind %.20q: want recurring or triggered", w.Kind)
 	}
 	return ops.Wanted{Key: w.Key, Kind: kind, App: w.App, Set: w.settings()}, nil
 }
@@ -55,22 +55,22 @@ func differencesOf(list []ops.Difference) []Difference {
 	return out
 }
 
-// Planned is what becomes of a job that is wanted.
+// Planned is the planned change of a job.
 type Planned struct {
 	Key        jobs.Key     `json:"key"`
 	Does       string       `json:"does" enum:"create,edit,nothing"`
-	Differ     []Difference `json:"differ" nullable:"false" doc:"What holds for it, before and then."`
-	NextBefore []time.Time  `json:"nextBefore" nullable:"false" doc:"Its next due times, as it was."`
-	NextThen   []time.Time  `json:"nextThen" nullable:"false" doc:"Its next due times, as it is wanted."`
+	Differ     []Difference `json:"differ" nullable:"false" doc:"Effective settings before and after."`
+	NextBefore []time.Time  `json:"nextBefore" nullable:"false" doc:"Next due times before the change."`
+	NextThen   []time.Time  `json:"nextThen" nullable:"false" doc:"Next due times after the change."`
 }
 
 type applyInput struct {
-	Reason string `header:"Carillon-Reason" maxLength:"1024" doc:"Why; kept with the change."`
+	Reason string `header:"Carillon-Reason" maxLength:"1024" doc:"Reason; recorded with the change."`
 	Body   struct {
 		Jobs      []Wanted         `json:"jobs" maxItems:"1000" nullable:"false"`
-		Calendars []WantedCalendar `json:"calendars,omitempty" maxItems:"1000" nullable:"false" doc:"Written first, each whole: jobs may name them."`
-		Exact     bool             `json:"exact,omitempty" doc:"Fields that people have set and that are not given here follow the code again."`
-		DryRun    bool             `json:"dryRun,omitempty" doc:"Say what would be done, and do nothing."`
+		Calendars []WantedCalendar `json:"calendars,omitempty" maxItems:"1000" nullable:"false" doc:"Written first, each as a whole: jobs may name them."`
+		Exact     bool             `json:"exact,omitempty" doc:"Fields that users have edited and that are not given here follow the code again."`
+		DryRun    bool             `json:"dryRun,omitempty" doc:"Only report the changes."`
 	}
 }
 
@@ -79,33 +79,33 @@ type applied struct {
 	Calendars []PlannedCalendar `json:"calendars,omitempty" nullable:"false"`
 }
 
-// WantedCalendar is what a file wants a calendar to be.
+// WantedCalendar is the desired state of a calendar.
 type WantedCalendar struct {
 	Name        string   `json:"name" minLength:"1" maxLength:"200"`
 	Description string   `json:"description,omitempty" maxLength:"4096"`
-	Zone        string   `json:"zone,omitempty" maxLength:"100" doc:"IANA name; left out: UTC."`
+	Zone        string   `json:"zone,omitempty" maxLength:"100" doc:"IANA name. Default: UTC."`
 	Rules       []string `json:"rules" maxItems:"1000" nullable:"false"`
 }
 
-// PlannedCalendar is what becomes of a calendar that is wanted.
+// PlannedCalendar is the planned change of a calendar.
 type PlannedCalendar struct {
 	Name   string       `json:"name"`
 	Does   string       `json:"does" enum:"create,edit,nothing"`
-	Differ []Difference `json:"differ" nullable:"false" doc:"What it says, before and then."`
+	Differ []Difference `json:"differ" nullable:"false" doc:"Its fields before and after."`
 	Next   []Excluded   `json:"next,omitempty" doc:"The next due times that it would exclude, of the jobs that use it now."`
 }
 
 type makeJobInput struct {
-	Reason string `header:"Carillon-Reason" maxLength:"1024" doc:"Why; kept with the change."`
+	Reason string `header:"Carillon-Reason" maxLength:"1024" doc:"Reason; recorded with the change."`
 	Body   Wanted
 }
 
 func (a *API) routeDeclare() {
 	tags := []string{"jobs"}
-	register(a, ops.Admin, huma.Operation{OperationID: "create-job", Method: http.MethodPost, Path: "/jobs", Tags: tags, Summary: "Make a job", DefaultStatus: http.StatusCreated,
-		Description: "It waits for workers of its app that have the key. What is said here wins over their code, as an edit does; a job that is there already is refused (409)."}, a.createJob)
-	register(a, ops.Admin, huma.Operation{OperationID: "apply-jobs", Method: http.MethodPost, Path: "/apply", Tags: tags, Summary: "Make what is wanted hold",
-		Description: "Makes jobs and calendars, and edits those that are there. All of it is looked at before anything is done, then it is done in one commit. Sent again, it changes nothing."}, a.applyJobs)
+	register(a, ops.Admin, huma.Operation{OperationID: "create-job", Method: http.MethodPost, Path: "/jobs", Tags: tags, Summary: "Create a job", DefaultStatus: http.StatusCreated,
+		Description: "Workers of its app that have the key run it. The fields sent here override the code, like an edit. An existing job is refused (409)."}, a.createJob)
+	register(a, ops.Admin, huma.Operation{OperationID: "apply-jobs", Method: http.MethodPost, Path: "/apply", Tags: tags, Summary: "Apply job definitions",
+		Description: "Creates or edits jobs and calendars. All are checked first, then applied in one commit. A repeated request changes nothing."}, a.applyJobs)
 }
 
 func (a *API) createJob(ctx context.Context, in *makeJobInput) (*jobAnswer, error) {
@@ -145,7 +145,7 @@ func (a *API) applyJobs(ctx context.Context, in *applyInput) (*struct{ Body appl
 		calendars[i] = kernel.SetCalendar{Name: c.Name, Description: c.Description, Zone: c.Zone, Rules: c.Rules}
 	}
 	if len(wanted)+len(calendars) == 0 {
-		return nil, kernel.Invalid("neither jobs nor calendars are given")
+		return nil, kernel.Invalid("the request has no jobs and no calendars: give at least one")
 	}
 	written, plans, err := a.ops.DeclareAll(ctx, asker, calendars, wanted, ops.How{Exact: in.Body.Exact, Dry: in.Body.DryRun})
 	if err != nil {
@@ -165,5 +165,5 @@ func (a *API) applyJobs(ctx context.Context, in *applyInput) (*struct{ Body appl
 	return &struct{ Body applied }{out}, nil
 }
 
-// times is a list that is never null.
+// times returns a list that is never null.
 func times(list []time.Time) []time.Time { return append([]time.Time{}, list...) }

@@ -15,16 +15,15 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// The description of the API, for programs (OpenAPI 3.1, and 3.0 for generators that know no better) and for people: a
-// page made of the same document on the server, without a script, so that it works offline under the strictest policy.
+// The description of the API: OpenAPI 3.1 for programs (and 3.0 for older generators), and for people a page that the
+// server renders from the same document without scripts, so that it works offline under the strictest policy.
 
 //go:embed docs
 var docs embed.FS
 
 const docsPolicy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// routeDocuments serves what describes the routes that were added before. Each document is written once, when somebody
-// asks for it first.
+// routeDocuments serves the documents about the routes added before. Each is rendered at its first request.
 func (a *API) routeDocuments() {
 	openapi := a.huma.OpenAPI()
 	for _, d := range []struct {
@@ -58,7 +57,7 @@ func (a *API) routeDocuments() {
 	}
 }
 
-// chapter is what the page says about operations of one tag, or about the types.
+// chapter is a section of the page: the operations of one tag, or the types.
 type chapter struct {
 	Name       string
 	Operations []operation
@@ -87,7 +86,7 @@ type namedType struct {
 	*huma.Schema
 }
 
-// The order in which somebody reads who does not know the API.
+// The order of chapters for readers who are new to the API.
 var (
 	chapters = []string{"jobs", "runs", "system", "access"}
 	methods  = []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete}
@@ -150,7 +149,7 @@ var reference = template.Must(template.New("").Funcs(template.FuncMap{
 	"bounds": boundsOf,
 }).ParseFS(docs, "docs/*.gohtml"))
 
-// typeOf names a type in few words.
+// typeOf returns a short name of a type.
 func typeOf(s *huma.Schema) string {
 	switch {
 	case s == nil:
@@ -167,7 +166,7 @@ func typeOf(s *huma.Schema) string {
 	return s.Type
 }
 
-// boundsOf says what a value must be like.
+// boundsOf describes the limits of a value.
 func boundsOf(s *huma.Schema) string {
 	var parts []string
 	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
@@ -185,7 +184,7 @@ func boundsOf(s *huma.Schema) string {
 		say("up to %d items", *s.MaxItems)
 	}
 	if s.Default != nil {
-		say("left out: %v", s.Default)
+		say("default: %v", s.Default)
 	}
 	return strings.Join(parts, "; ")
 }

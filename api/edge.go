@@ -17,19 +17,19 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// What stands between a socket and a handler: who asks, what a browser may do, what becomes of a panic.
+// The handlers between a socket and a route: authentication, rules for browsers, and recovery from panics.
 
 type whoKey struct{}
 
-// who is the caller of a request.
+// who returns the caller of a request.
 func who(ctx context.Context) ops.Who {
 	w, _ := ctx.Value(whoKey{}).(ops.Who)
 	return w
 }
 
-// Guard stands before everything that a process serves over HTTP, the API and the pages alike: each request has a name
-// and, at debug, a line in the log; a panic becomes a problem and a line in the log; a page of another origin cannot
-// act in a user's name; and nothing follows a chunked body on its connection.
+// Guard wraps all that a process serves over HTTP, the API and the pages: each request has an ID and, at debug, a log
+// line; a panic becomes a problem and a log line; a page of another origin cannot act in a user's name; and no further
+// request follows a chunked body on its connection.
 func Guard(log *slog.Logger, next http.Handler) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -38,9 +38,9 @@ func Guard(log *slog.Logger, next http.Handler) http.Handler {
 	return numbered(log, recovered(log, alone(upright(origin.Handler(next)))))
 }
 
-// alone closes the connection after a request with a chunked body. One that also has a Content-Length may end elsewhere for
-// a proxy that goes by that, and package net/http drops that header before a handler sees it. So what follows the body on
-// the connection is never read as a request of its own.
+// alone closes the connection after a request with a chunked body. One that also has a Content-Length may end elsewhere
+// for a proxy that obeys that header, and net/http drops it before a handler sees it. So the bytes after the body are
+// never read as another request (request smuggling).
 func alone(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TransferEncoding) > 0 && r.ProtoMajor == 1 {
@@ -50,22 +50,22 @@ func alone(next http.Handler) http.Handler {
 	})
 }
 
-// upright answers 404 to paths that climb: a mux would send the client to where they end.
+// upright answers 404 to paths with dot segments: a mux would redirect the client to the cleaned path.
 func upright(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		climbs := func(part string) bool { up, err := url.PathUnescape(part); return err == nil && up == ".." }
 		if strings.Contains(r.URL.Path, "..") && slices.ContainsFunc(strings.Split(r.URL.EscapedPath(), "/"), climbs) {
-			problem(http.StatusNotFound, codeNoRoute, "there is no such route").write(w)
+			problem(http.StatusNotFound, codeNoRoute, "no such route").write(w)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// Hosts answers requests for these names only, for loopback names such as localhost, and for the address at which the
-// request came in. A page of a stranger that lets
-// its own name point here (DNS rebinding) is refused: to the browser it would be of the same origin. "*" allows any
-// name, for a server that asks everybody who they are. What proxies say about the host they were asked for is ignored.
+// Hosts serves requests for these names only, for loopback names such as localhost, and for the address at which the
+// request arrived. A foreign page that points its own name here (DNS rebinding) is refused: to the browser it would be
+// of the same origin. "*" allows any name, for a server that authenticates every request. Headers of proxies about the
+// host are ignored.
 func Hosts(allowed []string, next http.Handler) http.Handler {
 	if slices.Contains(allowed, "*") {
 		return next
@@ -77,14 +77,14 @@ func Hosts(allowed []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := hostOf(r.Host)
 		if !names[name] && !isAddress(r, name) {
-			problem(http.StatusMisdirectedRequest, codeHost, "this server does not answer to the name in the request: on its own machine it is localhost, and http.url or http.hosts in its configuration add others").write(w)
+			problem(http.StatusMisdirectedRequest, codeHost, "the request names a host that this server does not serve: use localhost on its own machine, or add the name to http.url or http.hosts in its configuration").write(w)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// proxied are headers that only proxies send, beside X-Forwarded-*.
+// proxied are headers that only proxies send, in addition to X-Forwarded-*.
 var proxied = []string{"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Original-Forwarded-For", "X-Original-Host",
 	"X-Envoy-External-Address", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip"}
 
@@ -103,7 +103,7 @@ func Direct(next http.Handler) http.Handler {
 	})
 }
 
-// isAddress is whether a host is an address of loopback, or the one at which the request came in.
+// isAddress reports whether a host is an address of loopback, or the one at which the request arrived.
 func isAddress(r *http.Request, host string) bool {
 	ip := net.ParseIP(host)
 	if ip == nil || ip.IsLoopback() {
@@ -113,7 +113,7 @@ func isAddress(r *http.Request, host string) bool {
 	return ok && at.IP.Equal(ip)
 }
 
-// hostOf is a host as it is compared: in lower case, without port, brackets and the dot at the end.
+// hostOf normalizes a host for comparison: lower case, without port, brackets and the final dot.
 func hostOf(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -121,12 +121,12 @@ func hostOf(host string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 }
 
-// requestID is the header that names a request, in answers and in the log.
+// requestID is the header with a request's ID; it is in responses and in the log.
 const requestID = "X-Request-Id"
 
 type requestKey struct{}
 
-// numbered names each request: as its sender did, if that is a name, or anew.
+// numbered gives each request an ID: its sender's, if valid, or a new one.
 func numbered(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(requestID)
@@ -139,7 +139,7 @@ func numbered(log *slog.Logger, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r.WithContext(ctx))
 			return
 		}
-		// The query is left out: it may hold what somebody should not have put there.
+		// The query is left out: it may contain secrets.
 		seen, begun := &watched{ResponseWriter: w}, time.Now()
 		next.ServeHTTP(seen, r.WithContext(ctx))
 		log.DebugContext(ctx, "request", "request", id, "method", r.Method, "path", r.URL.Path, "status", seen.status, "bytes", seen.bytes,
@@ -147,13 +147,13 @@ func numbered(log *slog.Logger, next http.Handler) http.Handler {
 	})
 }
 
-// requestOf is the name of the request that a context belongs to.
+// requestOf returns the ID of the request that a context belongs to.
 func requestOf(ctx context.Context) string {
 	id, _ := ctx.Value(requestKey{}).(string)
 	return id
 }
 
-// recovered turns a panic into a problem, if nothing has been sent yet.
+// recovered turns a panic into a problem, unless the response has started.
 func recovered(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sent := &watched{ResponseWriter: w}
@@ -174,7 +174,7 @@ func recovered(log *slog.Logger, next http.Handler) http.Handler {
 	})
 }
 
-// watched remembers what has been answered.
+// watched records the status and size of a response.
 type watched struct {
 	http.ResponseWriter
 	status int // 0 = nothing yet
@@ -197,10 +197,10 @@ func (w *watched) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap lets http.ResponseController find what is below.
+// Unwrap gives http.ResponseController the original writer.
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// nowhere answers where no route is: 405 with the methods that there are, or 404.
+// nowhere answers requests without a route: 405 with the allowed methods, or 404.
 func nowhere(mux *http.ServeMux) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var allowed []string
@@ -213,17 +213,17 @@ func nowhere(mux *http.ServeMux) http.HandlerFunc {
 		}
 		if len(allowed) > 0 && !slices.Contains(allowed, r.Method) {
 			w.Header().Set("Allow", strings.Join(allowed, ", "))
-			problem(http.StatusMethodNotAllowed, codeMethod, "this route takes "+strings.Join(allowed, ", ")).write(w)
+			problem(http.StatusMethodNotAllowed, codeMethod, "this route allows "+strings.Join(allowed, ", ")).write(w)
 			return
 		}
-		problem(http.StatusNotFound, codeNoRoute, "there is no such route").write(w)
+		problem(http.StatusNotFound, codeNoRoute, "no such route").write(w)
 	}
 }
 
-// unreadTime is how long the rest of a body may take that a handler has left unread.
+// unreadTime is how long the rest of a body may take that a handler has not read.
 const unreadTime = time.Second
 
-// drained bounds how long the server waits for the rest of a body after the answer. It then closes the connection.
+// drained limits how long the server waits for the rest of a body after the response. It then closes the connection.
 func drained(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r)
@@ -233,7 +233,7 @@ func drained(next http.Handler) http.Handler {
 	})
 }
 
-// NewServer is an http.Server with the limits that a server on a network needs. Handlers that stream lift the
+// NewServer returns an http.Server with the limits that a server on a network needs. Handlers that stream lift the
 // deadlines for themselves.
 func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{

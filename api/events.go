@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	eventEvery = 250 * time.Millisecond // at most so often is a stream told; changes meanwhile are told together
-	heartbeat  = 15 * time.Second       // what keeps proxies from closing a quiet stream
-	writeTime  = 5 * time.Second        // who does not read is let go
+	eventEvery = 250 * time.Millisecond // the shortest interval between two events; changes meanwhile are sent together
+	heartbeat  = 15 * time.Second       // keeps proxies from closing a quiet stream
+	writeTime  = 5 * time.Second        // a client that does not read is disconnected
 	maxStreams = 20                     // of one principal at the same time
 )
 
-// News is what changed, by name: read again what of it concerns you.
+// News names what changed: the client reads it again if needed.
 type News struct {
 	Jobs     []jobs.Key `json:"jobs,omitempty"`
 	Runs     []jobs.ID  `json:"runs,omitempty"`
@@ -34,7 +34,7 @@ type streams struct {
 	of map[string]int
 }
 
-// open takes a place, and says whether there was one.
+// open takes a place, and reports whether there was one.
 func (s *streams) open(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,13 +56,13 @@ func (s *streams) close(name string) {
 	}
 }
 
-// routeEvents describes the stream through huma and serves it by hand: its own streams know no comments, and so no
+// routeEvents describes the stream through huma and serves it by hand: streams of huma have no comments, and so no
 // heartbeat.
 func (a *API) routeEvents() {
-	op := a.rule(ops.Viewer, huma.Operation{OperationID: "events", Method: http.MethodGet, Path: "/events", Tags: []string{"system"}, Summary: "What changes, as it happens",
-		Description: "Server-sent events. change names jobs and runs that changed: {\"jobs\":[keys],\"runs\":[ids],\"settings\":true}. " +
-			"resync says that more changed than can be named, or may have been missed: read again what you show. The first event is a resync. " +
-			"At most four events a second; a comment every 15 seconds while nothing happens; at most 20 streams of one principal."})
+	op := a.rule(ops.Viewer, huma.Operation{OperationID: "events", Method: http.MethodGet, Path: "/events", Tags: []string{"system"}, Summary: "Stream changes",
+		Description: "Server-sent events. The event change names changed jobs and runs: {\"jobs\":[keys],\"runs\":[ids],\"settings\":true}. " +
+			"The event resync means that there were too many changes to name, or that some may have been missed: read again all that you show. The first event is a resync. " +
+			"Limits: four events a second, 20 streams of one principal. A quiet stream gets a comment every 15 seconds."})
 	op.Responses = map[string]*huma.Response{
 		"200": {Description: "OK", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}},
 		"default": {Description: "Error", Content: map[string]*huma.MediaType{"application/problem+json": {
@@ -82,7 +82,7 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) {
 	}
 	defer a.streams.close(name)
 	stream := http.NewResponseController(w)
-	_ = stream.SetReadDeadline(time.Time{}) // the server's limit on requests does not hold for a stream
+	_ = stream.SetReadDeadline(time.Time{}) // the server's limit on requests does not apply to a stream
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	send := func(text string) error {
@@ -104,7 +104,7 @@ func (a *API) events(w http.ResponseWriter, r *http.Request) {
 		defer close(watched)
 		a.ops.Watch(ctx, asker, func(news bus.Changes) {
 			select {
-			case changed <- news: // what changes while this waits is told together afterwards
+			case changed <- news: // changes while this waits are merged into the next event
 			case <-ctx.Done():
 			}
 		})

@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// feed is a Live that tells what a test wants told.
+// feed is a Live that sends the changes of a test.
 type feed struct{ news chan bus.Changes }
 
 func (feed) Workers(jobs.Tenant) []ops.Worker                      { return nil }

@@ -13,20 +13,20 @@ import (
 
 type childrenInput struct {
 	RunPath
-	Cursor string `query:"cursor" maxLength:"1000" doc:"The next of the page before."`
+	Cursor string `query:"cursor" maxLength:"1000" doc:"The value of next of the previous page."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
 }
 
 type childLogsInput struct {
 	RunPath
-	Lines int `query:"lines" minimum:"1" maximum:"1000" default:"50" doc:"The last ones of each."`
+	Lines int `query:"lines" minimum:"1" maximum:"1000" default:"50" doc:"Number of last lines of each."`
 }
 
-// ChildLog is the end of the log of a run that another has brought about.
+// ChildLog is the end of the log of a child run.
 type ChildLog struct {
 	Run   Run       `json:"run"`
 	Lines []LogLine `json:"lines" nullable:"false" doc:"Oldest first."`
-	Cut   bool      `json:"cut,omitempty" doc:"There are lines before them."`
+	Cut   bool      `json:"cut,omitempty" doc:"Earlier lines were left out."`
 }
 
 type childLogList struct {
@@ -40,24 +40,24 @@ type treeInput struct {
 
 // Relative is a run in a family.
 type Relative struct {
-	Depth int `json:"depth" doc:"Below the first of the family."`
+	Depth int `json:"depth" doc:"Distance from the root run."`
 	Run   Run `json:"run"`
 }
 
 // RunTree is the family of a run.
 type RunTree struct {
-	Items []Relative `json:"items" nullable:"false" doc:"Each followed by those that it has brought about."`
+	Items []Relative `json:"items" nullable:"false" doc:"Each followed by its children."`
 	Cut   bool       `json:"cut,omitempty" doc:"There are more."`
 }
 
 func (a *API) routeFamily() {
 	tags := []string{"runs"}
-	register(a, ops.Viewer, huma.Operation{OperationID: "run-children", Method: http.MethodGet, Path: "/runs/{id}/children", Tags: tags, Summary: "List the runs that a run has brought about",
-		Description: "Those that follow it by onSuccess and onFailure, and those that its handler enqueued."}, a.children)
-	register(a, ops.Viewer, huma.Operation{OperationID: "run-children-logs", Method: http.MethodGet, Path: "/runs/{id}/children/logs", Tags: tags, Summary: "Read what the children of a run wrote",
+	register(a, ops.Viewer, huma.Operation{OperationID: "run-children", Method: http.MethodGet, Path: "/runs/{id}/children", Tags: tags, Summary: "List the children of a run",
+		Description: "Runs started by onSuccess and onFailure, and runs that its handler enqueued."}, a.children)
+	register(a, ops.Viewer, huma.Operation{OperationID: "run-children-logs", Method: http.MethodGet, Path: "/runs/{id}/children/logs", Tags: tags, Summary: "Read the logs of a run's children",
 		Description: "The newest 50 children, with the last lines of each."}, a.childLogs)
-	register(a, ops.Viewer, huma.Operation{OperationID: "run-tree", Method: http.MethodGet, Path: "/runs/{id}/tree", Tags: tags, Summary: "The whole family of a run",
-		Description: "From the first run above it down."}, a.tree)
+	register(a, ops.Viewer, huma.Operation{OperationID: "run-tree", Method: http.MethodGet, Path: "/runs/{id}/tree", Tags: tags, Summary: "Show the family of a run",
+		Description: "From its root run down."}, a.tree)
 }
 
 func (a *API) children(ctx context.Context, in *childrenInput) (*struct{ Body runList }, error) {

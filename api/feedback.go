@@ -13,12 +13,12 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Those who do the work of an asynchronous HTTP job have no token of ours. What they are told instead is a URL of one
-// route, signed for one attempt of one run; it is good for nothing else.
+// Systems that do the work of an asynchronous HTTP job have no token. They get a URL of one route, signed for one
+// attempt of one run; it is valid for nothing else.
 
 const feedbackRoute = "POST " + Prefix + "/seed/jobs/{jobId}/feedback/{requestCounts}"
 
-// feedback takes in what somebody says who was asked to do the work of a run.
+// feedback accepts a report from the system that does the work of a run.
 func (a *API) feedback(w http.ResponseWriter, r *http.Request) {
 	if wait := a.rates.take("address " + addressOf(r)); wait > 0 {
 		tooMany(wait).write(w)
@@ -35,7 +35,7 @@ func (a *API) feedback(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		p := problemOf(r.Context(), a.log, err)
 		if errors.Is(err, jobs.Forbidden) {
-			p.Status, p.Detail = http.StatusUnauthorized, "nobody waits for this: the URL is not one that was given out, or not all of it"
+			p.Status, p.Detail = http.StatusUnauthorized, "invalid signature: send the whole URL as it was given"
 		}
 		answer.Code, answer.Message = p.Status, &p.Detail
 		for name, value := range p.header {
@@ -50,7 +50,7 @@ func (a *API) feedback(w http.ResponseWriter, r *http.Request) {
 func (a *API) hear(r *http.Request) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return kernel.Invalid("the body cannot be read")
+		return kernel.Invalid("cannot read the body")
 	}
 	query := r.URL.Query()
 	k := kernel.Hear{}
@@ -66,7 +66,7 @@ func (a *API) hear(r *http.Request) error {
 	if err := a.ops.Waited(r.Context(), tenant, key, k); err != nil {
 		return err
 	}
-	// Only who may speak is told what is wrong with the words.
+	// Errors of the body are only reported to senders with a valid signature.
 	report, err := httpspec.ReadReport(body)
 	if err != nil {
 		return kernel.Invalid("the body: %v", err)

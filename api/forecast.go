@@ -11,33 +11,33 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// Forecast is how many runs the schedules plan, minute by minute, for a day ahead.
+// Forecast is the number of planned fires in each minute of the next 24 hours.
 type Forecast struct {
-	From    time.Time `json:"from" doc:"The beginning of the first minute."`
-	Fires   []int     `json:"fires" nullable:"false" doc:"Planned in each minute from then on, for 24 hours."`
-	Usual   int       `json:"usual" doc:"Of the minute in the middle, if all are put in order."`
-	Jobs    int       `json:"jobs" doc:"That plan any."`
-	Left    int       `json:"left,omitempty" doc:"Jobs that are not counted: not yet, if it is going, else because that would take too long."`
-	Going   bool      `json:"going,omitempty" doc:"It is not whole yet: ask again, and it goes on from there."`
-	Crowded []Crowd   `json:"crowded" nullable:"false" doc:"The minutes that are much fuller than most, fullest first, up to 12."`
+	From    time.Time `json:"from" doc:"Start of the first minute."`
+	Fires   []int     `json:"fires" nullable:"false" doc:"Planned fires in each minute from then on, for 24 hours."`
+	Usual   int       `json:"usual" doc:"Median of the minutes."`
+	Jobs    int       `json:"jobs" doc:"Jobs with planned fires."`
+	Left    int       `json:"left,omitempty" doc:"Jobs not counted: not yet while going is set, else because counting would take too long."`
+	Going   bool      `json:"going,omitempty" doc:"Incomplete: repeat the request to continue."`
+	Crowded []Crowd   `json:"crowded" nullable:"false" doc:"Minutes with far more fires than most, highest first, up to 12."`
 }
 
-// Crowd is a minute that is much fuller than most.
+// Crowd is a minute with far more fires than most.
 type Crowd struct {
 	At    time.Time `json:"at"`
 	Fires int       `json:"fires"`
-	Jobs  []Firing  `json:"jobs" nullable:"false" doc:"That fire then, up to 10; those that could fire at another minute first."`
-	More  int       `json:"more,omitempty" doc:"Jobs that are not named."`
+	Jobs  []Firing  `json:"jobs" nullable:"false" doc:"Jobs that fire then, up to 10; first those that could fire at another minute."`
+	More  int       `json:"more,omitempty" doc:"Jobs that are not listed."`
 }
 
-// Firing is a job that fires in a crowded minute, and when it would be out of the way.
+// Firing is a job that fires in a crowded minute, with a quieter alternative.
 type Firing struct {
 	Job      jobs.Key `json:"job"`
-	Fires    int      `json:"fires" doc:"In that minute."`
+	Fires    int      `json:"fires" doc:"Its fires in that minute."`
 	Schedule string   `json:"schedule"`
-	Instead  string   `json:"instead,omitempty" doc:"The same schedule at the quietest minute of the hour, as far as there is a better one."`
-	Spread   string   `json:"spread,omitempty" doc:"The same at a minute that the job's key chooses."`
-	Then     int      `json:"then,omitempty" doc:"The most fires of a minute in which it would fire instead, its own counted."`
+	Instead  string   `json:"instead,omitempty" doc:"The same schedule at the quietest minute of the hour, if there is a better one."`
+	Spread   string   `json:"spread,omitempty" doc:"The same at a minute that is chosen by the job's key."`
+	Then     int      `json:"then,omitempty" doc:"Max fires, with its own, of a minute in which it would fire instead."`
 }
 
 func forecastOf(f ops.Forecast) Forecast {
@@ -52,8 +52,8 @@ func forecastOf(f ops.Forecast) Forecast {
 }
 
 func (a *API) routeForecast() {
-	register(a, ops.Viewer, huma.Operation{OperationID: "forecast", Method: http.MethodGet, Path: "/forecast", Tags: []string{"system"}, Summary: "Planned fires of the next 24 hours, by minute",
-		Description: "With the crowded minutes, and quieter ones for jobs that fire there. Debug mode is left out of account. An answer takes two seconds at most: in a large house it may be a minute old, or not whole yet."},
+	register(a, ops.Viewer, huma.Operation{OperationID: "forecast", Method: http.MethodGet, Path: "/forecast", Tags: []string{"system"}, Summary: "Forecast fires of the next 24 hours, by minute",
+		Description: "With the crowded minutes, and quieter ones for jobs that fire there. Debug mode is ignored. A response takes at most two seconds: with many jobs it may be a minute old, or incomplete."},
 		func(ctx context.Context, _ *none) (*struct{ Body Forecast }, error) {
 			f, err := a.ops.Forecast(ctx, who(ctx))
 			if err != nil {

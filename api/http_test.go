@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// What an HTTP job is to do is read when it is saved, and what is wrong is told with its place.
+// The requests of an HTTP job are validated when it is saved, and errors name their place.
 func TestHTTPJobsAreReadWhenSaved(t *testing.T) {
 	d := newDesk(t)
 	d.Handler = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, CheckHTTP: func(_ string, raw []byte) (string, error) { return httpspec.Check(raw) }})})

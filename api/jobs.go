@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// JobPath names a job in a path. Its rule is that of jobs.Key, checked by ops.
+// JobPath names a job in a path. The rule of jobs.Key is checked by ops.
 type JobPath struct {
 	Key string `path:"key" maxLength:"200" doc:"The job's key." example:"billing.close-day"`
 }
@@ -36,28 +36,28 @@ func answerJob(j ops.Job, err error) (*jobAnswer, error) {
 func etag(revision uint64) string { return strconv.Quote(strconv.FormatUint(revision, 10)) }
 
 type listJobsInput struct {
-	App    string `query:"app" maxLength:"200" doc:"Only of this worker group."`
-	Q      string `query:"q" maxLength:"200" doc:"Part of the key, the name, the description or a tag, as it stands."`
+	App    string `query:"app" maxLength:"200" doc:"Only jobs of this worker group."`
+	Q      string `query:"q" maxLength:"200" doc:"Part of the key, the name, the description or a tag."`
 	Kind   string `query:"kind" enum:"recurring,triggered"`
-	Paused string `query:"paused" enum:"true,false" doc:"Only those that are paused now, or only the others."`
-	After  string `query:"after" maxLength:"200" doc:"Go on after this key."`
+	Paused string `query:"paused" enum:"true,false" doc:"Only paused jobs, or only the others."`
+	After  string `query:"after" maxLength:"200" doc:"Keys after this one."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 }
 
 type jobList struct {
 	Items []Job  `json:"items" nullable:"false"`
-	Next  string `json:"next,omitempty" doc:"Pass it as after to go on; missing at the end."`
+	Next  string `json:"next,omitempty" doc:"Send it as after for the next page; missing on the last one."`
 }
 
 type nextInput struct {
 	JobPath
-	N        int       `query:"n" minimum:"1" maximum:"100" default:"10" doc:"How many."`
-	Schedule string    `query:"schedule" maxLength:"256" doc:"As if this were its schedule."`
-	Zone     string    `query:"zone" maxLength:"100" doc:"As if this were its time zone."`
-	Gap      string    `query:"gap" enum:"after,before,skip" doc:"As if this were its rule for a time of day that clocks skip."`
-	Twice    string    `query:"twice" enum:"first,second,both" doc:"As if this were its rule for a time of day that comes twice."`
-	Start    time.Time `query:"start" doc:"As if no run were due before."`
-	End      time.Time `query:"end" doc:"As if no run were due after."`
+	N        int       `query:"n" minimum:"1" maximum:"100" default:"10" doc:"Number of due times."`
+	Schedule string    `query:"schedule" maxLength:"256" doc:"Preview with this schedule."`
+	Zone     string    `query:"zone" maxLength:"100" doc:"Preview with this time zone."`
+	Gap      string    `query:"gap" enum:"after,before,skip" doc:"Preview with this rule for a time of day that clocks skip."`
+	Twice    string    `query:"twice" enum:"first,second,both" doc:"Preview with this rule for a time of day that comes twice."`
+	Start    time.Time `query:"start" doc:"Preview with this start."`
+	End      time.Time `query:"end" doc:"Preview with this end."`
 }
 
 type nextFires struct {
@@ -67,17 +67,17 @@ type nextFires struct {
 	Warnings []string    `json:"warnings,omitempty"`
 }
 
-// Match is which revision of a job a change is meant for, and why.
+// Match is the revision of a job that a change is meant for, and the reason.
 type Match struct {
-	IfMatch string `header:"If-Match" maxLength:"40" doc:"The ETag that the change was made for; without it, it is refused (428). * means whatever the job is like by now."`
-	Reason  string `header:"Carillon-Reason" maxLength:"1024" doc:"Why; kept with the change."`
+	IfMatch string `header:"If-Match" maxLength:"40" doc:"ETag that the change is based on; required (428). * = any revision."`
+	Reason  string `header:"Carillon-Reason" maxLength:"1024" doc:"Reason; recorded with the change."`
 }
 
-// revision is the one that must be current, or 0 for any.
+// revision returns the required revision, or 0 for any.
 func (m *Match) revision() (uint64, error) {
 	switch m.IfMatch {
 	case "":
-		return 0, problem(http.StatusPreconditionRequired, codeNoMatch, "send If-Match with the ETag of the job as you saw it, so that no change of another is overwritten",
+		return 0, problem(http.StatusPreconditionRequired, codeNoMatch, "If-Match is required: send the ETag of the job as you read it, so that no other change is overwritten",
 			Fault{Location: "header.If-Match", Message: "is missing"})
 	case "*":
 		return 0, nil
@@ -85,7 +85,7 @@ func (m *Match) revision() (uint64, error) {
 	revision, err := strconv.ParseUint(strings.Trim(m.IfMatch, `"`), 10, 64)
 	if err != nil || revision == 0 {
 		return 0, problem(http.StatusPreconditionFailed, refusals[jobs.Stale].code, "If-Match is not an ETag of this job",
-			Fault{Location: "header.If-Match", Message: "send the ETag as it was answered"})
+			Fault{Location: "header.If-Match", Message: "send the ETag unchanged"})
 	}
 	return revision, nil
 }
@@ -103,7 +103,7 @@ type pauseInput struct {
 	JobPath
 	Body *struct {
 		Reason string     `json:"reason,omitempty" maxLength:"1024"`
-		Until  *time.Time `json:"until,omitempty" doc:"Left out: until resumed."`
+		Until  *time.Time `json:"until,omitempty" doc:"Default: until resumed."`
 	}
 }
 
@@ -115,14 +115,14 @@ func (a *API) routeJobs() {
 			return answerJob(a.ops.Job(ctx, who(ctx), jobs.Key(in.Key), 5))
 		})
 	register(a, ops.Admin, huma.Operation{OperationID: "edit-job", Method: http.MethodPatch, Path: "/jobs/{key}", Tags: tags, Summary: "Edit a job",
-		Description: "Fields that are sent win over the code from now on; fields named in clear follow the code again."}, a.editJob)
+		Description: "Fields in the request override the code; fields named in clear follow the code again."}, a.editJob)
 	register(a, ops.Admin, huma.Operation{OperationID: "delete-job", Method: http.MethodDelete, Path: "/jobs/{key}", Tags: tags, Summary: "Delete a job",
-		Description: "While runs of it are live, it is refused with their number, until runs says what becomes of them. A worker that still has the job makes it known again when it starts."}, a.deleteJob)
-	register(a, ops.Viewer, huma.Operation{OperationID: "next-fires", Method: http.MethodGet, Path: "/jobs/{key}/next", Tags: tags, Summary: "Due times ahead",
-		Description: "Of the job as it is, or as another schedule or time zone would make it."}, a.nextFires)
-	register(a, ops.Viewer, huma.Operation{OperationID: "explain-job", Method: http.MethodGet, Path: "/jobs/{key}/explain", Tags: tags, Summary: "Why it runs or does not",
-		Description: "Sentences for people, what holds it back first."}, a.explain)
-	register(a, ops.Operator, huma.Operation{OperationID: "pause-job", Method: http.MethodPost, Path: "/jobs/{key}/pause", Tags: tags, Summary: "Stop a job from firing by itself"},
+		Description: "Refused while runs of it are live, unless runs is given. A worker that still has the job registers it again when it starts."}, a.deleteJob)
+	register(a, ops.Viewer, huma.Operation{OperationID: "next-fires", Method: http.MethodGet, Path: "/jobs/{key}/next", Tags: tags, Summary: "List next due times",
+		Description: "Of the job as it is, or as a preview with another schedule or time zone."}, a.nextFires)
+	register(a, ops.Viewer, huma.Operation{OperationID: "explain-job", Method: http.MethodGet, Path: "/jobs/{key}/explain", Tags: tags, Summary: "Explain why a job runs or not",
+		Description: "Sentences for users, obstacles first."}, a.explain)
+	register(a, ops.Operator, huma.Operation{OperationID: "pause-job", Method: http.MethodPost, Path: "/jobs/{key}/pause", Tags: tags, Summary: "Pause a job"},
 		func(ctx context.Context, in *pauseInput) (*jobAnswer, error) {
 			if err := a.often(ctx, in.Key); err != nil {
 				return nil, err
@@ -136,19 +136,19 @@ func (a *API) routeJobs() {
 			}
 			return answerJob(a.ops.Pause(ctx, who(ctx), pause))
 		})
-	register(a, ops.Operator, huma.Operation{OperationID: "resume-job", Method: http.MethodPost, Path: "/jobs/{key}/resume", Tags: tags, Summary: "End a pause",
-		Description: "A triggered job's runs that were held back start, oldest first, unless held says to discard them. Due times of a recurring job that passed stay without a run, unless missed says otherwise."}, a.resumeJob)
+	register(a, ops.Operator, huma.Operation{OperationID: "resume-job", Method: http.MethodPost, Path: "/jobs/{key}/resume", Tags: tags, Summary: "Resume a job",
+		Description: "Runs that a triggered job held back start, oldest first, unless held is discard. Missed due times of a recurring job are skipped, unless missed is once or replay."}, a.resumeJob)
 }
 
-// Explanation says why a job runs or does not.
+// Explanation explains why a job runs or does not.
 type Explanation struct {
 	Says    []string       `json:"says" nullable:"false"`
-	Missed  []Missed       `json:"missed" nullable:"false" doc:"The latest due times that have no run, newest first."`
-	Runs    map[string]int `json:"runs" doc:"Its runs that are not over, by state."`
-	Workers int            `json:"workers" doc:"That have the job."`
+	Missed  []Missed       `json:"missed" nullable:"false" doc:"The latest due times without a run, newest first."`
+	Runs    map[string]int `json:"runs" doc:"Its unfinished runs, by state."`
+	Workers int            `json:"workers" doc:"Workers that have the job."`
 }
 
-// Missed is a stretch of due times that have no run.
+// Missed is a range of due times that have no run.
 type Missed struct {
 	From   time.Time `json:"from"`
 	To     time.Time `json:"to"`
@@ -158,7 +158,7 @@ type Missed struct {
 
 type explainInput struct {
 	JobPath
-	At time.Time `query:"at" doc:"Also why it ran or did not run at this due time, in the first sentence."`
+	At time.Time `query:"at" doc:"Adds a first sentence: why it ran or did not run at this due time."`
 }
 
 func (a *API) explain(ctx context.Context, in *explainInput) (*struct{ Body Explanation }, error) {
@@ -183,10 +183,10 @@ func (a *API) explain(ctx context.Context, in *explainInput) (*struct{ Body Expl
 	return &struct{ Body Explanation }{out}, nil
 }
 
-// RunExplanation says why a run stands where it does.
+// RunExplanation explains the state of a run.
 type RunExplanation struct {
-	Why string `json:"why" doc:"One sentence for people."`
-	Run Run    `json:"run" doc:"The run, with all of its history."`
+	Why string `json:"why" doc:"One sentence for users."`
+	Run Run    `json:"run" doc:"The run with its whole history."`
 }
 
 func (a *API) explainRun(ctx context.Context, in *RunPath) (*struct{ Body RunExplanation }, error) {
@@ -204,14 +204,14 @@ func (a *API) explainRun(ctx context.Context, in *RunPath) (*struct{ Body RunExp
 type deleteInput struct {
 	JobPath
 	Match
-	Runs   string `query:"runs" enum:"cancel,finish" doc:"What becomes of its live runs: they are cancelled, or end as they would have."`
-	Family bool   `query:"family" doc:"Also all jobs that belong to it (parent), and to those."`
+	Runs   string `query:"runs" enum:"cancel,finish" doc:"For its live runs: cancel them, or let them finish."`
+	Family bool   `query:"family" doc:"Also delete the jobs that name it as parent, and their own."`
 }
 
-// DeletedJob says what a deletion did.
+// DeletedJob is the result of a deletion.
 type DeletedJob struct {
 	Cancelled int        `json:"cancelled" doc:"Live runs that were cancelled."`
-	Jobs      []jobs.Key `json:"jobs,omitempty" doc:"Of a family: the jobs that are gone."`
+	Jobs      []jobs.Key `json:"jobs,omitempty" doc:"Of a family: the deleted jobs."`
 }
 
 func (a *API) deleteJob(ctx context.Context, in *deleteInput) (*struct{ Body DeletedJob }, error) {
@@ -237,18 +237,18 @@ func (a *API) deleteJob(ctx context.Context, in *deleteInput) (*struct{ Body Del
 type resumeInput struct {
 	JobPath
 	Body *struct {
-		Held     string `json:"held,omitempty" enum:"release,discard" doc:"What becomes of the runs that the pause held back; left out: release."`
-		Missed   string `json:"missed,omitempty" enum:"skip,once,replay" doc:"What becomes of the due times of a recurring job that passed: nothing, the newest gets its run, or each of them; left out: skip."`
-		Parallel int    `json:"parallel,omitempty" minimum:"1" maximum:"1000" doc:"So many of those runs may be under way at once; left out: 1."`
+		Held     string `json:"held,omitempty" enum:"release,discard" doc:"For runs that the pause held back: start or cancel them. Default: release."`
+		Missed   string `json:"missed,omitempty" enum:"skip,once,replay" doc:"For missed due times of a recurring job: no run, one for the newest, or one for each. Default: skip."`
+		Parallel int    `json:"parallel,omitempty" minimum:"1" maximum:"1000" doc:"Max parallel runs of these. Default: 1."`
 	}
 }
 
-// ResumedJob is a job whose pause has ended.
+// ResumedJob is the result of resuming a job.
 type ResumedJob struct {
 	Job
-	Released  int       `json:"released,omitempty" doc:"Runs that were held back and start now."`
-	Discarded int       `json:"discarded,omitempty" doc:"Runs that were held back and are cancelled."`
-	Backfill  *Backfill `json:"backfill,omitempty" doc:"What became of due times that passed, if missed said that they get runs."`
+	Released  int       `json:"released,omitempty" doc:"Held runs that start now."`
+	Discarded int       `json:"discarded,omitempty" doc:"Held runs that were cancelled."`
+	Backfill  *Backfill `json:"backfill,omitempty" doc:"The backfill of missed due times, if missed asked for one."`
 }
 
 type resumeAnswer struct {
@@ -295,7 +295,7 @@ func (a *API) listJobs(ctx context.Context, in *listJobsInput) (*struct{ Body jo
 	return &struct{ Body jobList }{out}, nil
 }
 
-// often refuses changes of one job that come faster than anybody could mean them.
+// often refuses changes of one job that come faster than a person could make them.
 func (a *API) often(ctx context.Context, key string) error {
 	if wait := a.edits.take(string(who(ctx).Tenant) + "/" + key); wait > 0 {
 		return &TooMany{After: wait}

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// TooMany is why a request is refused that comes too soon after others. It is a kind of jobs.Exhausted.
+// TooMany is the error of a request that exceeds a rate limit. It is a kind of jobs.Exhausted.
 type TooMany struct{ After time.Duration }
 
 func (e *TooMany) Error() string { return fmt.Sprintf("too many requests: try again in %v", e.After) }
@@ -23,15 +23,15 @@ func (e *TooMany) Error() string { return fmt.Sprintf("too many requests: try ag
 // Unwrap makes errors.Is(err, jobs.Exhausted) work.
 func (e *TooMany) Unwrap() error { return jobs.Exhausted }
 
-// tooMany is the problem of coming too soon.
+// tooMany returns the problem of a request that exceeds a rate limit.
 func tooMany(after time.Duration) *Problem {
-	p := problem(http.StatusTooManyRequests, codeTooMany, "too many requests: wait as long as Retry-After says")
+	p := problem(http.StatusTooManyRequests, codeTooMany, "too many requests: retry after the time in Retry-After")
 	p.header = map[string]string{"Retry-After": strconv.Itoa(max(1, int(math.Ceil(after.Seconds()))))}
 	return p
 }
 
-// Admit counts a request of a token, and refuses it with a [TooMany] beyond 2,000 a second (4,000 at once). The pages ask
-// it, too, so a person has one budget for both.
+// Admit counts a request of a token, and refuses it with a [TooMany] beyond 2,000 a second (4,000 at once). The pages
+// call it, too, so that a person has one budget for both.
 func (a *API) Admit(who ops.Who) error {
 	if wait := a.rates.take(string(who.Tenant) + "/" + who.Actor); wait > 0 {
 		return &TooMany{After: wait}
@@ -39,7 +39,7 @@ func (a *API) Admit(who ops.Who) error {
 	return nil
 }
 
-// rates are rates by name. The zero value allows nothing.
+// rates are rate limits by name. The zero value allows nothing.
 type rates struct {
 	rate  rate.Limit // a second
 	burst int        // at once
@@ -49,10 +49,10 @@ type rates struct {
 	swept time.Time
 }
 
-// maxRates is how many names are remembered. A stranger with many addresses must not fill the memory.
+// maxRates is the number of names remembered, so that a client with many addresses cannot fill the memory.
 const maxRates = 10_000
 
-// take takes one, and answers 0, or how long it would have to wait for it.
+// take takes one request from a name's budget. It returns 0, or how long to wait for it.
 func (l *rates) take(name string) time.Duration {
 	now := time.Now()
 	l.mu.Lock()
@@ -76,8 +76,8 @@ func (l *rates) take(name string) time.Duration {
 	return 0
 }
 
-// forget makes room: names that have been quiet long enough to have their whole burst again are as good as unknown.
-// If there are none, or they were looked for a moment ago, some other name goes.
+// forget makes room: it drops names that have their whole burst again, which loses nothing. If there are none, or it
+// looked a moment ago, it drops any other name.
 func (l *rates) forget(now time.Time) {
 	if now.Sub(l.swept) > time.Second {
 		l.swept = now

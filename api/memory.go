@@ -10,33 +10,33 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// What the requests that are in process take in memory is estimated from their bodies, as measured: a body takes a
-// multiple of its size until its request is answered, because it is read, checked, and turned into commands.
+// The memory of requests in process is estimated from their bodies, with measured factors: a body takes a multiple of
+// its size until its request is answered, because it is read, checked, and turned into commands.
 const (
 	perByte     = 8   // of a body
 	perBulkByte = 4   // of a bulk, which is read item by item
-	perItem     = 512 // of a bulk, beside its bytes
+	perItem     = 512 // of a bulk, in addition to its bytes
 
 	maxBulkBody = 64 << 20
 
-	// LeastMemory is the least that the memory for requests may be bounded to: the largest request needs it.
+	// LeastMemory is the lowest limit of the memory of requests: the largest request needs it.
 	LeastMemory = perBulkByte*maxBulkBody + perItem*kernel.MaxBulk
 
 	defaultMemory         = 1 << 30
 	defaultMemoryPerToken = 512 << 20
 )
 
-// memory is what requests in process take.
+// memory is the memory of requests in process.
 type memory struct {
 	most int64 // of all requests
-	each int64 // of those of one token, or of one address that shows none
+	each int64 // of those of one token, or of one address without a token
 
 	mu   sync.Mutex
 	used int64
 	of   map[string]int64
 }
 
-// take counts n more bytes of a name, or says why not.
+// take counts n more bytes of a name, or returns the problem of a reached limit.
 func (m *memory) take(name string, n int64) *Problem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,14 +67,14 @@ func (m *memory) give(name string, n int64) {
 	}
 }
 
-// exhausted is the problem of a limit that is reached and will be free again soon.
+// exhausted returns the problem of a limit that is reached only for now.
 func exhausted(detail string) *Problem {
 	p := problem(http.StatusTooManyRequests, codeExhausted, detail)
 	p.header = map[string]string{"Retry-After": "1"}
 	return p
 }
 
-// counted is the body of a request: its bytes count from when they arrive to the end of the request.
+// counted is the body of a request: its bytes count from their arrival to the end of the request.
 type counted struct {
 	io.ReadCloser
 	memory *memory
@@ -106,8 +106,8 @@ func (c *counted) take(n int64) error {
 	return nil
 }
 
-// Counted has the bodies that a handler reads count among the requests in process: under the token that the request
-// shows, if the API has looked at it, and under its address otherwise.
+// Counted limits the memory of the bodies that a handler reads: per token if the API has authenticated the request,
+// else per address.
 func (a *API) Counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength == 0 {

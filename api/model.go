@@ -14,21 +14,21 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// What the API says and is told, in JSON. These are written out, and not the rows themselves, so that a row may
-// change without the API changing, and the other way round.
+// The requests and responses of the API, in JSON. They are types of their own, so that rows and API can change
+// independently.
 
 var durationPattern = regexp.MustCompile(`^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$`)
 
-// Duration is a length of time as people write it: "90s", "1h30m".
+// Duration is a duration as people write it: "90s", "1h30m".
 type Duration time.Duration
 
 // Schema describes it to clients. The name is huma's.
 func (Duration) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeString, Description: "A length of time, such as 90s, 5m or 1h30m.", Examples: []any{"1h30m"}, MaxLength: new(40),
-		Pattern: durationPattern.String(), PatternDescription: "a length of time such as 90s, 5m or 1h30m"}
+	return &huma.Schema{Type: huma.TypeString, Description: "A duration such as 90s, 5m or 1h30m.", Examples: []any{"1h30m"}, MaxLength: new(40),
+		Pattern: durationPattern.String(), PatternDescription: "a duration such as 90s, 5m or 1h30m"}
 }
 
-// MarshalText writes it as Go does, without the zeros.
+// MarshalText writes it as Go does, without trailing zero units.
 func (d Duration) MarshalText() ([]byte, error) {
 	s := time.Duration(d).String()
 	if strings.HasSuffix(s, "m0s") {
@@ -44,16 +44,16 @@ func (d Duration) MarshalText() ([]byte, error) {
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	if err != nil && durationPattern.Match(b) {
-		return kernel.Invalid("the length of time %.40q is too long: most fields take at most %.0fh", b, kernel.MaxDuration.Hours())
+		return kernel.Invalid("the duration %.40q is too long: most fields take at most %.0fh", b, kernel.MaxDuration.Hours())
 	}
 	if err != nil {
-		return kernel.Invalid("%.40q is not a length of time such as 90s or 1h30m", b)
+		return kernel.Invalid("invalid duration %.40q: want one such as 90s or 1h30m", b)
 	}
 	*d = Duration(v)
 	return nil
 }
 
-// Object is a JSON object as it was sent, to the byte.
+// Object is a JSON object, byte for byte as it was sent.
 type Object json.RawMessage
 
 // Schema describes it to clients. The name is huma's.
@@ -61,48 +61,48 @@ func (Object) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: "Any JSON object, up to 256 KiB."}
 }
 
-// MarshalJSON writes it as it is.
+// MarshalJSON returns it unchanged.
 func (o Object) MarshalJSON() ([]byte, error) { return json.RawMessage(o).MarshalJSON() }
 
-// UnmarshalJSON keeps it as it is.
+// UnmarshalJSON keeps it unchanged.
 func (o *Object) UnmarshalJSON(b []byte) error { return (*json.RawMessage)(o).UnmarshalJSON(b) }
 
-// Value is any JSON, as a handler left it.
+// Value is any JSON, such as a handler's result.
 type Value = json.RawMessage
 
-// Rate is how often something may happen: "10/s".
+// Rate is a rate limit: "10/s".
 type Rate jobs.Rate
 
 // Schema describes it to clients. The name is huma's.
 func (Rate) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeString, Description: "So many per time, such as 10/s, 100/m or 5/30s; none = as often as like.", Examples: []any{"10/s"}, MaxLength: new(40),
-		Pattern: `^(none|[0-9]+/(s|m|h|d|([0-9]+(\.[0-9]+)?(ms|s|m|h))+))$`, PatternDescription: "so many per time, such as 10/s, 100/m or 5/30s"}
+	return &huma.Schema{Type: huma.TypeString, Description: "Number per time, such as 10/s, 100/m or 5/30s; none = no rate limit.", Examples: []any{"10/s"}, MaxLength: new(40),
+		Pattern: `^(none|[0-9]+/(s|m|h|d|([0-9]+(\.[0-9]+)?(ms|s|m|h))+))$`, PatternDescription: "number per time, such as 10/s, 100/m or 5/30s"}
 }
 
-// MarshalText writes it as people do.
+// MarshalText returns its notation.
 func (r Rate) MarshalText() ([]byte, error) { return jobs.Rate(r).MarshalText() }
 
 // UnmarshalText is the reverse of MarshalText.
 func (r *Rate) UnmarshalText(b []byte) error { return (*jobs.Rate)(r).UnmarshalText(b) }
 
-// Limit is a number of slots that jobs share, or how often runs may start.
+// Limit is a named concurrency limit that jobs share, or a rate limit.
 type Limit struct {
 	Name string `json:"name" minLength:"1" maxLength:"200"`
-	Max  int    `json:"max,omitempty" minimum:"0" maximum:"1000000" doc:"Runs at the same time; 0 = as many as the rate lets."`
-	By   string `json:"by,omitempty" maxLength:"200" doc:"An argument, such as args.customer_id: each of its values has a limit of its own."`
-	Rate *Rate  `json:"rate,omitempty" doc:"How often runs may start."`
+	Max  int    `json:"max,omitempty" minimum:"0" maximum:"1000000" doc:"Max parallel runs; 0 = only the rate limits."`
+	By   string `json:"by,omitempty" maxLength:"200" doc:"An argument, such as args.customer_id: each of its values has its own limit."`
+	Rate *Rate  `json:"rate,omitempty" doc:"Rate limit of starts."`
 }
 
-// RetryRule says how runs that failed with one of some codes are tried again.
+// RetryRule configures the retries of runs that failed with certain codes.
 type RetryRule struct {
-	Codes    []string  `json:"codes" minItems:"1" maxItems:"32" nullable:"false" doc:"As jobs.Fail gives them; timeout, panic, error (any without a code); * = any."`
-	Attempts *int      `json:"attempts,omitempty" minimum:"0" maximum:"1000" doc:"Retries by this rule; 2 if left out, 0 = none."`
-	Delay    *Duration `json:"delay,omitempty" doc:"Before the first of them; 1s if left out, 0s = at once."`
-	Factor   float64   `json:"factor,omitempty" minimum:"0" maximum:"100" doc:"What the delay grows by; 0 = as the job says."`
-	MaxDelay *Duration `json:"maxDelay,omitempty" doc:"The longest delay; 0s = as the job says."`
+	Codes    []string  `json:"codes" minItems:"1" maxItems:"32" nullable:"false" doc:"Codes of jobs.Fail; or timeout, panic, error (any without a code); * = any."`
+	Attempts *int      `json:"attempts,omitempty" minimum:"0" maximum:"1000" doc:"Retries by this rule. Default: 2; 0 = none."`
+	Delay    *Duration `json:"delay,omitempty" doc:"Delay before the first retry. Default: 1s; 0s = at once."`
+	Factor   float64   `json:"factor,omitempty" minimum:"0" maximum:"100" doc:"Growth of the delay; 0 = the job's."`
+	MaxDelay *Duration `json:"maxDelay,omitempty" doc:"Max delay; 0s = the job's."`
 }
 
-// Limits are limits in the words of a command.
+// Limits converts limits for a command.
 func Limits(list []Limit) []jobs.Limit {
 	limits := make([]jobs.Limit, len(list))
 	for i, l := range list {
@@ -126,7 +126,7 @@ func LimitsOf(list []jobs.Limit) []Limit {
 	return limits
 }
 
-// Rules are retry rules in the words of a command.
+// Rules converts retry rules for a command.
 func Rules(list []RetryRule) []jobs.RetryRule {
 	rules := make([]jobs.RetryRule, len(list))
 	for i, r := range list {
@@ -156,61 +156,61 @@ func RulesOf(list []jobs.RetryRule) []RetryRule {
 	return rules
 }
 
-// Policy is what can be said about a job. Fields that are left out say nothing.
+// Policy is the settings of a job. Fields that are left out are not set.
 type Policy struct {
 	Name           *string    `json:"name,omitempty" maxLength:"200"`
 	Description    *string    `json:"description,omitempty"`
 	Tags           *[]string  `json:"tags,omitempty" maxItems:"32" nullable:"false"`
-	Schedule       *string    `json:"schedule,omitempty" maxLength:"256" doc:"Cron, an interval, an ISO 8601 repeat or an instant; empty = never by itself." example:"0 30 2 * * *"`
+	Schedule       *string    `json:"schedule,omitempty" maxLength:"256" doc:"Cron, an interval, an ISO 8601 repeat or an instant; empty = no schedule." example:"0 30 2 * * *"`
 	Zone           *string    `json:"zone,omitempty" maxLength:"100" doc:"IANA name." example:"Europe/Berlin"`
-	Start          *time.Time `json:"start,omitempty" doc:"No run before."`
-	End            *time.Time `json:"end,omitempty" doc:"No run after."`
+	Start          *time.Time `json:"start,omitempty" doc:"No due times before."`
+	End            *time.Time `json:"end,omitempty" doc:"No due times after."`
 	Gap            *string    `json:"gap,omitempty" enum:"after,before,skip" doc:"When it is due if clocks skip its time of day."`
 	Twice          *string    `json:"twice,omitempty" enum:"first,second,both" doc:"When it is due if its time of day comes twice."`
 	Args           *Object    `json:"args,omitempty" doc:"Default arguments."`
-	MaxConcurrency *int       `json:"maxConcurrency,omitempty" minimum:"0" maximum:"1000000" doc:"Runs at the same time; 0 = no limit."`
-	Limits         *[]Limit   `json:"limits,omitempty" maxItems:"8" nullable:"false" doc:"Slots shared with other jobs, by name."`
-	Overlap        *string    `json:"overlap,omitempty" enum:"skip,queue,queue_one,replace" doc:"What becomes of a run that finds no slot."`
+	MaxConcurrency *int       `json:"maxConcurrency,omitempty" minimum:"0" maximum:"1000000" doc:"Max parallel runs; 0 = no limit."`
+	Limits         *[]Limit   `json:"limits,omitempty" maxItems:"8" nullable:"false" doc:"Concurrency limits shared with other jobs, by name."`
+	Overlap        *string    `json:"overlap,omitempty" enum:"skip,queue,queue_one,replace" doc:"For a run that finds no free slot."`
 	Retries        *int       `json:"retries,omitempty" minimum:"0" maximum:"1000"`
 	RetryDelay     *Duration  `json:"retryDelay,omitempty" doc:"Before the first retry, doubled each time; 0s = at once."`
 	RetryDelayMax  *Duration  `json:"retryDelayMax,omitempty"`
-	Timeout        *Duration  `json:"timeout,omitempty" doc:"Of one attempt; 0s = none."`
-	OnLost         *string    `json:"onLost,omitempty" enum:"retry,fail" doc:"What becomes of a run whose worker died."`
-	LeaseLost      *string    `json:"leaseLost,omitempty" enum:"continue,cancel" doc:"What a worker does with a run while no control plane answers."`
-	Misfire        *string    `json:"misfire,omitempty" enum:"fire_once,fire_all,skip" doc:"What becomes of missed due times."`
+	Timeout        *Duration  `json:"timeout,omitempty" doc:"Timeout of one attempt; 0s = none."`
+	OnLost         *string    `json:"onLost,omitempty" enum:"retry,fail" doc:"For a run whose worker is lost."`
+	LeaseLost      *string    `json:"leaseLost,omitempty" enum:"continue,cancel" doc:"For a run whose worker reaches no control plane."`
+	Misfire        *string    `json:"misfire,omitempty" enum:"fire_once,fire_all,skip" doc:"For missed due times."`
 	Priority       *int       `json:"priority,omitempty" minimum:"-100" maximum:"100"`
-	StartWithin    *Duration  `json:"startWithin,omitempty" doc:"Not started by then: Skipped; 0s = no deadline."`
+	StartWithin    *Duration  `json:"startWithin,omitempty" doc:"Start deadline: a run that has not started by then is Skipped; 0s = none."`
 	Disabled       *bool      `json:"disabled,omitempty"`
-	Route          *string    `json:"route,omitempty" enum:"any,first,last,round_robin,random,consistent_hash,least_recent,least_frequent,failover,idle,broadcast" doc:"Which worker of those that may take a run is offered it."`
-	RouteBy        *string    `json:"routeBy,omitempty" maxLength:"200" doc:"The argument that consistent_hash goes by, such as customer.id; empty = the job's key."`
-	Needs          *[]string  `json:"needs,omitempty" maxItems:"32" nullable:"false" doc:"What a worker must have: tags, or key=value."`
-	Pin            *string    `json:"pin,omitempty" maxLength:"200" doc:"The worker that runs it, by name; empty = none is meant."`
-	PinAway        *string    `json:"pinAway,omitempty" enum:"wait,any" doc:"While that worker is away, a run waits, or goes to any other."`
-	CodeVersion    *string    `json:"codeVersion,omitempty" enum:"any,current" doc:"Which workers may run it while a new version of its code is rolled out: any, or those with the current one."`
-	Slots          *int       `json:"slots,omitempty" minimum:"0" maximum:"1000000" doc:"Runs of it in one worker at the same time; 0 = as many as it has slots."`
-	First          *time.Time `json:"first,omitempty" doc:"The first due time of an interval, from which the others count."`
-	TTL            *Duration  `json:"ttl,omitempty" doc:"The schedule ends so long after it began: after start, or after it was written; 0s = never."`
-	Early          *Duration  `json:"early,omitempty" doc:"A run may start so long before it is due; 0s = never before."`
-	Jitter         *Duration  `json:"jitter,omitempty" doc:"Starts are spread over so long a time, by job and due time; 0s = not."`
+	Route          *string    `json:"route,omitempty" enum:"any,first,last,round_robin,random,consistent_hash,least_recent,least_frequent,failover,idle,broadcast" doc:"Which of the matching workers gets a run."`
+	RouteBy        *string    `json:"routeBy,omitempty" maxLength:"200" doc:"The argument that consistent_hash hashes, such as customer.id; empty = the job's key."`
+	Needs          *[]string  `json:"needs,omitempty" maxItems:"32" nullable:"false" doc:"Worker tags that it requires: tag, or key=value."`
+	Pin            *string    `json:"pin,omitempty" maxLength:"200" doc:"Name of the worker that runs it; empty = any."`
+	PinAway        *string    `json:"pinAway,omitempty" enum:"wait,any" doc:"While that worker is offline, a run waits, or goes to any other."`
+	CodeVersion    *string    `json:"codeVersion,omitempty" enum:"any,current" doc:"Which workers may run it during a rolling update: any, or those with the newest code version."`
+	Slots          *int       `json:"slots,omitempty" minimum:"0" maximum:"1000000" doc:"Max parallel runs in one worker; 0 = as many as it has slots."`
+	First          *time.Time `json:"first,omitempty" doc:"First due time of an interval; the others count from it."`
+	TTL            *Duration  `json:"ttl,omitempty" doc:"Duration after which the schedule ends, counted from start, or from the edit; 0s = never."`
+	Early          *Duration  `json:"early,omitempty" doc:"How long before its due time a run may start; 0s = never before."`
+	Jitter         *Duration  `json:"jitter,omitempty" doc:"Starts are spread over this duration, by job and due time; 0s = none."`
 	Calendars      *[]string  `json:"calendars,omitempty" maxItems:"8" nullable:"false" doc:"It is not due at the times that these calendars exclude."`
 
-	Rate        *Rate        `json:"rate,omitempty" doc:"How often runs may start; none = as often as like."`
-	RetryFactor *float64     `json:"retryFactor,omitempty" minimum:"1" maximum:"100" doc:"What the delay grows by with each retry."`
-	RetryJitter *string      `json:"retryJitter,omitempty" enum:"half,full,none" doc:"How much is taken off a retry's delay at most."`
-	RetryRules  *[]RetryRule `json:"retryRules,omitempty" maxItems:"16" nullable:"false" doc:"How failures are tried again, by their codes; the first rule that matches wins. retries, if it is not 0, caps all rules together."`
-	RetryBudget *Rate        `json:"retryBudget,omitempty" doc:"How often runs may be tried again; later retries are spread. none = as often as like."`
-	PauseAfter  *int         `json:"pauseAfter,omitempty" minimum:"0" maximum:"1000000" doc:"So many runs in a row that fail for good pause the job; 0 = never."`
-	HTTP        *Object      `json:"http,omitempty" doc:"What it is to do as a chain of HTTP requests, run by Carillon's own worker: request, async, checkUrl, checkRateSeconds, qos, notification, serviceName; {} = nothing, its code is somewhere else. Up to 64 KiB."`
-	OnSuccess   *[]string    `json:"onSuccess,omitempty" maxItems:"8" nullable:"false" doc:"Keys of jobs that run after one that succeeded, with what became of it as parent in their arguments."`
-	OnFailure   *[]string    `json:"onFailure,omitempty" maxItems:"8" nullable:"false" doc:"Keys of jobs that run after one that failed for good."`
-	Parent      *string      `json:"parent,omitempty" maxLength:"200" doc:"Key of the job that this one belongs to; empty = none."`
+	Rate        *Rate        `json:"rate,omitempty" doc:"Rate limit of starts; none = no rate limit."`
+	RetryFactor *float64     `json:"retryFactor,omitempty" minimum:"1" maximum:"100" doc:"Growth of the delay with each retry."`
+	RetryJitter *string      `json:"retryJitter,omitempty" enum:"half,full,none" doc:"How much of a retry's delay is random: up to half of it, up to all, or none."`
+	RetryRules  *[]RetryRule `json:"retryRules,omitempty" maxItems:"16" nullable:"false" doc:"Retries by error code; the first rule that matches wins. retries, if it is not 0, caps all rules together."`
+	RetryBudget *Rate        `json:"retryBudget,omitempty" doc:"Rate limit of retries; later ones are spread. none = no rate limit."`
+	PauseAfter  *int         `json:"pauseAfter,omitempty" minimum:"0" maximum:"1000000" doc:"Pause the job after this many consecutive runs that failed for good; 0 = never."`
+	HTTP        *Object      `json:"http,omitempty" doc:"HTTP requests that Carillon's own worker runs: request, async, checkUrl, checkRateSeconds, qos, notification, serviceName; {} = none, a worker has its code. Up to 64 KiB."`
+	OnSuccess   *[]string    `json:"onSuccess,omitempty" maxItems:"8" nullable:"false" doc:"Keys of jobs that run after a run that succeeded; they get its result as parent in their arguments."`
+	OnFailure   *[]string    `json:"onFailure,omitempty" maxItems:"8" nullable:"false" doc:"Keys of jobs that run after a run that failed for good."`
+	Parent      *string      `json:"parent,omitempty" maxLength:"200" doc:"Key of the parent job; empty = none."`
 
-	KeepFor       *Duration `json:"keepFor,omitempty" doc:"How long runs can be read once they are over; 0s = for ever."`
-	KeepSucceeded *int      `json:"keepSucceeded,omitempty" minimum:"0" maximum:"1000000000" doc:"So many of them that Succeeded, the newest, if those are fewer; 0 = all."`
-	KeepOthers    *int      `json:"keepOthers,omitempty" minimum:"0" maximum:"1000000000" doc:"And so many that ended otherwise; 0 = all."`
+	KeepFor       *Duration `json:"keepFor,omitempty" doc:"How long finished runs are kept; 0s = no limit."`
+	KeepSucceeded *int      `json:"keepSucceeded,omitempty" minimum:"0" maximum:"1000000000" doc:"Max finished runs that Succeeded, the newest; 0 = no limit."`
+	KeepOthers    *int      `json:"keepOthers,omitempty" minimum:"0" maximum:"1000000000" doc:"Max finished runs in other states; 0 = no limit."`
 }
 
-// settings is what the policy says, in the words of a command.
+// settings converts the policy for a command.
 func (p *Policy) settings() kernel.Settings {
 	s := kernel.Settings{
 		Name: p.Name, Description: p.Description, Tags: p.Tags, Schedule: p.Schedule, Zone: p.Zone,
@@ -243,7 +243,7 @@ func instant(t *time.Time) *time.Time {
 	return new(kernel.Instant(*t))
 }
 
-// policy is what holds for a job.
+// policy converts the effective settings of a job.
 func policy(p *kernel.Policy) Policy {
 	limits, rules := LimitsOf(p.Limits), RulesOf(p.RetryRules)
 	tags := p.Tags
@@ -275,7 +275,7 @@ func policy(p *kernel.Policy) Policy {
 	}
 }
 
-// listOf is a list that is there even if it is empty.
+// listOf returns a pointer to a list that is not null.
 func listOf(words []string) *[]string {
 	if words == nil {
 		words = []string{}
@@ -283,7 +283,7 @@ func listOf(words []string) *[]string {
 	return &words
 }
 
-// when is a time that may not be there.
+// when returns a pointer to a time, or nil for the zero time.
 func when(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -298,7 +298,7 @@ func object(b []byte) *Object {
 	return new(Object(b))
 }
 
-// Pause says that a job does not fire by itself.
+// Pause describes a pause: the job does not fire by itself.
 type Pause struct {
 	Reason string     `json:"reason,omitempty"`
 	By     string     `json:"by"`
@@ -306,24 +306,24 @@ type Pause struct {
 	Until  *time.Time `json:"until,omitempty"`
 }
 
-// Job is a job with what holds for it and when it comes next.
+// Job is a job with its effective settings and next due times.
 type Job struct {
 	Key  jobs.Key `json:"key"`
 	Kind string   `json:"kind" enum:"recurring,triggered"`
 	App  string   `json:"app" doc:"The worker group that runs it."`
 	Policy
-	Words      string      `json:"words,omitempty" doc:"The schedule in plain words."`
-	Next       []time.Time `json:"next" nullable:"false" doc:"Due times ahead."`
-	Silent     string      `json:"silent,omitempty" doc:"Why those would not become runs, as things stand."`
+	Words      string      `json:"words,omitempty" doc:"The schedule in plain text."`
+	Next       []time.Time `json:"next" nullable:"false" doc:"Next due times."`
+	Silent     string      `json:"silent,omitempty" doc:"Why these due times would not get runs now."`
 	Finished   bool        `json:"finished,omitempty" doc:"Its schedule has no due time left."`
-	Trouble    string      `json:"trouble,omitempty" doc:"Why its schedule cannot be read."`
-	Warnings   []string    `json:"warnings,omitempty" doc:"What the schedule may mean that its writer did not."`
+	Trouble    string      `json:"trouble,omitempty" doc:"Why its schedule is invalid."`
+	Warnings   []string    `json:"warnings,omitempty" doc:"What the schedule may mean without its author's intent."`
 	Paused     *Pause      `json:"paused,omitempty"`
-	Stopped    *time.Time  `json:"stopped,omitempty" doc:"Since when workers of its app live of which none has it any more."`
-	Edited     []string    `json:"edited" nullable:"false" doc:"Fields that people have set; the others follow the code."`
+	Stopped    *time.Time  `json:"stopped,omitempty" doc:"Since when live workers of its app no longer have it."`
+	Edited     []string    `json:"edited" nullable:"false" doc:"Fields that users have edited; the others follow the code."`
 	ArgsSchema *Object     `json:"argsSchema,omitempty"`
-	Version    int         `json:"version" doc:"Of the code that registered it."`
-	Revision   uint64      `json:"revision" doc:"Counts its changes; also its ETag."`
+	Version    int         `json:"version" doc:"Code version that registered it."`
+	Revision   uint64      `json:"revision" doc:"Incremented by each change; also its ETag."`
 	Created    time.Time   `json:"created"`
 	Changed    time.Time   `json:"changed"`
 }
@@ -347,7 +347,7 @@ func jobOf(j ops.Job) Job {
 	return out
 }
 
-// Move is one line of a run's history.
+// Move is one transition of a run.
 type Move struct {
 	State   string    `json:"state"`
 	Cause   string    `json:"cause,omitempty"`
@@ -355,10 +355,10 @@ type Move struct {
 	Attempt uint32    `json:"attempt"`
 	By      string    `json:"by,omitempty"`
 	Text    string    `json:"text,omitempty"`
-	Code    string    `json:"code,omitempty" doc:"Of the error, as jobs.Fail gave it; or timeout, or panic."`
+	Code    string    `json:"code,omitempty" doc:"Error code of jobs.Fail; or timeout, or panic."`
 }
 
-// Progress is how far a run said it is.
+// Progress is the progress that a run reported.
 type Progress struct {
 	Done  int64  `json:"done"`
 	Total int64  `json:"total,omitempty" doc:"0 = not known."`
@@ -373,7 +373,7 @@ type Run struct {
 	State     string     `json:"state" enum:"Scheduled,Enqueued,Processing,Succeeded,Failed,Terminated,Cancelled,Skipped"`
 	Cause     string     `json:"cause,omitempty" doc:"Why it is in this state."`
 	Origin    string     `json:"origin" enum:"cron,misfire,code,person,api,retry,parent,backfill"`
-	Actor     string     `json:"actor,omitempty" doc:"Who asked for it."`
+	Actor     string     `json:"actor,omitempty" doc:"Who requested it."`
 	Parent    string     `json:"parent,omitempty" format:"uuid"`
 	Unique    string     `json:"unique,omitempty"`
 	Priority  int        `json:"priority"`
@@ -384,35 +384,35 @@ type Run struct {
 	Ended     *time.Time `json:"ended,omitempty"`
 	Deadline  *time.Time `json:"deadline,omitempty" doc:"When the current attempt times out."`
 	RetryAt   *time.Time `json:"retryAt,omitempty"`
-	Attempt   uint32     `json:"attempt" doc:"Attempts begun so far."`
+	Attempt   uint32     `json:"attempt" doc:"Attempts started so far."`
 	Retries   int        `json:"retries" doc:"Attempts allowed after the first."`
 	Worker    string     `json:"worker,omitempty"`
-	Waits     string     `json:"waits,omitempty" doc:"The full gate it waits at."`
-	Opens     *time.Time `json:"opens,omitempty" doc:"When that gate lets the next run start, by its rate."`
-	Lingering bool       `json:"lingering,omitempty" doc:"Over for us, but its handler has not returned."`
-	Stuck     bool       `json:"stuck,omitempty" doc:"Its handler was told to stop and has not returned."`
+	Waits     string     `json:"waits,omitempty" doc:"The full limit that it waits for."`
+	Opens     *time.Time `json:"opens,omitempty" doc:"When that rate limit lets the next run start."`
+	Lingering bool       `json:"lingering,omitempty" doc:"Finished, but its handler has not returned."`
+	Stuck     bool       `json:"stuck,omitempty" doc:"Its handler was asked to stop and has not returned."`
 	Progress  *Progress  `json:"progress,omitempty"`
 	Error     string     `json:"error,omitempty"`
-	Code      string     `json:"code,omitempty" doc:"Of the error, as jobs.Fail gave it; or timeout, or panic."`
-	Duplicate bool       `json:"duplicate,omitempty" doc:"It was there before; a unique or idempotency key led to it."`
+	Code      string     `json:"code,omitempty" doc:"Error code of jobs.Fail; or timeout, or panic."`
+	Duplicate bool       `json:"duplicate,omitempty" doc:"It existed before; a unique or idempotency key matched it."`
 	Args      *Object    `json:"args,omitempty"`
 	Result    Value      `json:"result,omitempty"`
 	Moves     []Move     `json:"moves,omitempty" doc:"Its history."`
 	Place     *Place     `json:"place,omitempty" doc:"Which worker it may go to; left out: any that has the job."`
 }
 
-// Place says which worker a run may go to.
+// Place describes which worker a run may go to.
 type Place struct {
 	Route   string   `json:"route"`
-	By      string   `json:"by,omitempty" doc:"Of consistent_hash: what is hashed."`
-	Needs   []string `json:"needs,omitempty" doc:"What a worker must have."`
-	Pin     string   `json:"pin,omitempty" doc:"The worker that is meant."`
+	By      string   `json:"by,omitempty" doc:"For consistent_hash: the value that is hashed."`
+	Needs   []string `json:"needs,omitempty" doc:"Worker tags that it requires."`
+	Pin     string   `json:"pin,omitempty" doc:"Name of the worker that runs it."`
 	PinAway string   `json:"pinAway,omitempty"`
-	Version int      `json:"version,omitempty" doc:"The least version of the job's code."`
-	Slots   int      `json:"slots,omitempty" doc:"How many runs of the job one worker may have."`
-	Index   uint32   `json:"index" doc:"Of a broadcast: which of its runs this is, from 0."`
-	Total   uint32   `json:"total,omitempty" doc:"Of a broadcast: how many there are."`
-	Group   string   `json:"group,omitempty" format:"uuid" doc:"Of a broadcast: its part 0, the parent of the others."`
+	Version int      `json:"version,omitempty" doc:"Lowest version of the job's code."`
+	Slots   int      `json:"slots,omitempty" doc:"Max parallel runs of the job in one worker."`
+	Index   uint32   `json:"index" doc:"For a broadcast: index of this run, from 0."`
+	Total   uint32   `json:"total,omitempty" doc:"For a broadcast: number of its runs."`
+	Group   string   `json:"group,omitempty" format:"uuid" doc:"For a broadcast: its run 0, the parent of the others."`
 }
 
 func placeOf(p *kernel.Place) *Place {
@@ -423,7 +423,7 @@ func placeOf(p *kernel.Place) *Place {
 		Index: p.Index, Total: p.Total, Group: p.Group.String()}
 }
 
-// listed is a run as lists show it.
+// listed converts a run for lists.
 func listed(run *kernel.Run, now ops.Attempt) Run {
 	out := Run{
 		ID: run.ID.String(), Job: run.Key, App: run.App, State: run.State.String(), Cause: string(run.Cause), Origin: string(run.Origin),
@@ -442,7 +442,7 @@ func listed(run *kernel.Run, now ops.Attempt) Run {
 	return out
 }
 
-// whole is a run with all that is known of it.
+// whole converts a run with all its fields.
 func whole(run *kernel.Run, now ops.Attempt) Run {
 	out := listed(run, now)
 	out.Args, out.Result = object(run.Args), Value(run.Result)
@@ -452,7 +452,7 @@ func whole(run *kernel.Run, now ops.Attempt) Run {
 	return out
 }
 
-// codeOf is the code that the attempt failed with which a line of a history is about.
+// codeOf returns the error code of the attempt of a move.
 func codeOf(run *kernel.Run, m *kernel.Move) string {
 	if m.State != jobs.Failed && m.State != jobs.Terminated {
 		return ""
@@ -460,7 +460,7 @@ func codeOf(run *kernel.Run, m *kernel.Move) string {
 	return run.CodeOf(m.Attempt)
 }
 
-// LogLine is one line a handler wrote.
+// LogLine is one log line of a handler.
 type LogLine struct {
 	Attempt  uint32    `json:"attempt"`
 	Sequence uint64    `json:"sequence"`
@@ -473,7 +473,7 @@ func logLine(l metastore.LogLine) LogLine {
 	return LogLine{Attempt: l.Attempt, Sequence: l.Sequence, At: l.At, Level: l.Level, Text: l.Text}
 }
 
-// Debug is a debug mode: while it is on, nothing of its kind runs by itself.
+// Debug is a debug mode: while it is on, no run of its kind starts by itself.
 type Debug struct {
 	On bool       `json:"on"`
 	By string     `json:"by,omitempty" doc:"Who switched it last."`
@@ -482,7 +482,7 @@ type Debug struct {
 
 func debugOf(d kernel.Debug) Debug { return Debug{On: d.On, By: d.By, At: when(d.At)} }
 
-// Worker is a worker as its heartbeats describe it.
+// Worker describes a worker, from its heartbeats.
 type Worker struct {
 	Name    string              `json:"name"`
 	Label   string              `json:"label"`
@@ -492,9 +492,9 @@ type Worker struct {
 	Tags    []string            `json:"tags,omitempty"`
 	Slots   int                 `json:"slots" doc:"0 = unlimited."`
 	Running int                 `json:"running"`
-	Leaving bool                `json:"leaving,omitempty" doc:"It is stopping and takes nothing new."`
-	Drained bool                `json:"drained,omitempty" doc:"Somebody has it take nothing new; it finishes what it runs, and stays."`
-	Faults  map[jobs.Key]string `json:"faults,omitempty" doc:"Jobs that it should have and does not serve, and why."`
+	Leaving bool                `json:"leaving,omitempty" doc:"It is stopping and takes no new runs."`
+	Drained bool                `json:"drained,omitempty" doc:"It is drained: it takes no new runs, finishes its own, and stays."`
+	Faults  map[jobs.Key]string `json:"faults,omitempty" doc:"Jobs that it cannot serve, and why."`
 	Jobs    map[jobs.Key]int    `json:"jobs" doc:"Keys that it serves, with their code versions."`
 	Started time.Time           `json:"started"`
 	Seen    time.Time           `json:"seen"`

@@ -18,33 +18,33 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// Problem is what a client gets when something is refused or fails: RFC 9457, with a code that never changes its
-// meaning. Programs look at the code; the detail is for people.
+// Problem is the response to a request that is refused or fails: RFC 9457, with a code whose meaning is stable.
+// Programs look at the code; the detail is for people.
 type Problem struct {
-	Type   string  `json:"type" doc:"Always about:blank; the code tells problems apart."`
-	Title  string  `json:"title" doc:"The HTTP status in words."`
+	Type   string  `json:"type" doc:"Always about:blank; the code identifies the problem."`
+	Title  string  `json:"title" doc:"Text of the HTTP status."`
 	Status int     `json:"status" doc:"The HTTP status."`
-	Code   string  `json:"code" doc:"What went wrong, in a word that stays the same." example:"not_found"`
-	Detail string  `json:"detail" doc:"What went wrong here, for people."`
-	Errors []Fault `json:"errors,omitempty" doc:"Which parts of the request are wrong."`
+	Code   string  `json:"code" doc:"What went wrong; stable." example:"not_found"`
+	Detail string  `json:"detail" doc:"What went wrong, for users."`
+	Errors []Fault `json:"errors,omitempty" doc:"Invalid parts of the request."`
 
 	header map[string]string
 }
 
-// Fault is one part of a request that is wrong.
+// Fault is one invalid part of a request.
 type Fault struct {
 	Location string `json:"location,omitempty" doc:"Where, such as body.items[3].args or query.limit."`
 	Message  string `json:"message"`
-	Offset   *int   `json:"offset,omitempty" doc:"How many bytes into the text there, where that is known."`
+	Offset   *int   `json:"offset,omitempty" doc:"Byte offset in the text there, if known."`
 }
 
-// Error is the detail.
+// Error returns the detail.
 func (p *Problem) Error() string { return p.Detail }
 
-// GetStatus is the HTTP status. The name is huma's.
+// GetStatus returns the HTTP status. The name is huma's.
 func (p *Problem) GetStatus() int { return p.Status }
 
-// GetHeaders are headers that go with it. The name is huma's.
+// GetHeaders returns the problem's headers. The name is huma's.
 func (p *Problem) GetHeaders() http.Header {
 	h := http.Header{}
 	for name, value := range p.header {
@@ -53,7 +53,7 @@ func (p *Problem) GetHeaders() http.Header {
 	return h
 }
 
-// ContentType is the media type of problems. The name is huma's.
+// ContentType returns the media type of problems. The name is huma's.
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
 
 // The codes that do not come from the store.
@@ -80,12 +80,12 @@ const (
 	codeCursor       = "bad_cursor"
 )
 
-// refusals says how the store's refusals look from outside. Those about the request speak for themselves; what a
-// store or a courier says about its own trouble stays in the log.
+// refusals maps the store's refusals to problems. Those about the request carry their own text; errors of a store or
+// the bus only go to the log.
 var refusals = map[jobs.Code]struct {
 	status int
 	code   string
-	says   string // "" = what the refusal says
+	says   string // "" = the refusal's own text
 }{
 	jobs.NotFound:    {http.StatusNotFound, "not_found", ""},
 	jobs.Conflict:    {http.StatusConflict, "conflict", ""},
@@ -93,11 +93,11 @@ var refusals = map[jobs.Code]struct {
 	jobs.BadInput:    {http.StatusUnprocessableEntity, codeInvalid, ""},
 	jobs.Forbidden:   {http.StatusForbidden, codeForbidden, ""},
 	jobs.Exhausted:   {http.StatusTooManyRequests, codeExhausted, ""},
-	jobs.Unknown:     {http.StatusGatewayTimeout, "outcome_unknown", "it may or may not have been done, or a part of it: look, or send it again under the same Idempotency-Key"},
+	jobs.Unknown:     {http.StatusGatewayTimeout, "outcome_unknown", "unknown outcome: all, a part or none of it may be done: check, or send it again with the same Idempotency-Key"},
 	jobs.Unavailable: {http.StatusServiceUnavailable, "unavailable", "not done: the scheduler cannot answer now; try again"},
 }
 
-// statuses gives the problems that huma finds by itself their codes.
+// statuses maps the statuses of huma's own problems to codes.
 var statuses = map[int]string{
 	http.StatusBadRequest:            codeMalformed,
 	http.StatusNotAcceptable:         codeAccept,
@@ -111,13 +111,13 @@ func problem(status int, code, detail string, faults ...Fault) *Problem {
 	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: detail, Errors: faults}
 }
 
-// internal is all that a client learns of an error that is ours.
+// internal returns the problem of an internal error, without its text.
 func internal() *Problem {
-	return problem(http.StatusInternalServerError, codeInternal, "something went wrong on our side; it has been logged")
+	return problem(http.StatusInternalServerError, codeInternal, "internal error; details are in the server's log")
 }
 
-// problemOf turns what a verb answers with into what a client may see. Only refusals carry their text out: any other
-// error is logged, and its text stays here.
+// problemOf turns the error of a verb into a problem. Only the texts of refusals are sent; any other error is logged,
+// and its text stays here.
 func problemOf(ctx context.Context, log *slog.Logger, err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
@@ -148,23 +148,23 @@ func problemOf(ctx context.Context, log *slog.Logger, err error) *Problem {
 			if r.says == "" {
 				r.says = refusal.Text
 			} else {
-				log.WarnContext(ctx, "request could not be answered", "request", requestOf(ctx), "err", err)
+				log.WarnContext(ctx, "request failed: the store or the bus did not answer", "request", requestOf(ctx), "err", err)
 			}
 			return problem(r.status, r.code, r.says, faults...)
 		}
 	}
-	if p, ok := errors.AsType[*Problem](context.Cause(ctx)); ok { // the token has ended meanwhile
+	if p, ok := errors.AsType[*Problem](context.Cause(ctx)); ok { // the token has expired meanwhile
 		return p
 	}
-	if ctx.Err() != nil { // the client has gone, or the server is stopping: nobody to blame
-		return problem(http.StatusServiceUnavailable, "unavailable", "the request was broken off")
+	if ctx.Err() != nil { // the client has gone, or the server is stopping: no error of either
+		return problem(http.StatusServiceUnavailable, "unavailable", "the request was aborted")
 	}
 	log.ErrorContext(ctx, "request failed", "request", requestOf(ctx), "err", err)
 	return internal()
 }
 
-// badSchedule points at what is wrong with a schedule, in the part of the request that it came in. A field of cron is
-// a place in the text of the schedule.
+// badSchedule returns the problem of an invalid schedule, with its place in the request. A cron field is an offset in
+// the text of the schedule.
 func badSchedule(in string, err error, at *schedule.Error) *Problem {
 	fault := Fault{Location: in + ".schedule", Message: at.Field + ": " + at.Reason, Offset: &at.Offset}
 	switch at.Field {
@@ -176,7 +176,7 @@ func badSchedule(in string, err error, at *schedule.Error) *Problem {
 	return problem(http.StatusUnprocessableEntity, codeInvalid, err.Error(), fault)
 }
 
-// text is what may be told of an error in a list of faults.
+// text returns the public text of an error in a list of faults.
 func text(err error) string {
 	if refusal, ok := errors.AsType[*kernel.Refusal](err); ok && refusals[refusal.Code].says == "" {
 		return refusal.Text
@@ -184,11 +184,11 @@ func text(err error) string {
 	return "failed"
 }
 
-// maxFaults bounds the answer to a request of which everything is wrong.
+// maxFaults limits the faults in a response.
 const maxFaults = 20
 
-// problemFromHuma is a problem that huma found: mostly a request that does not fit the schema. What it says about
-// values is left out, because it would echo whatever was sent.
+// problemFromHuma returns a problem for an error of huma: mostly a request that does not fit the schema. Huma's texts
+// about values are left out, because they would echo the request.
 func problemFromHuma(status int, detail string, errs ...error) huma.StatusError {
 	if status >= http.StatusInternalServerError {
 		return internal()
@@ -213,7 +213,7 @@ func problemFromHuma(status int, detail string, errs ...error) huma.StatusError 
 	return problem(status, code, detail, faults...)
 }
 
-// withoutTypes is what package json says of a value that does not fit, without the names of our types.
+// withoutTypes removes the names of Go types from an error of package json.
 func withoutTypes(message string) string {
 	switch {
 	case strings.Contains(message, "json: cannot unmarshal number"): // the schema takes 1.0 and 1e1 for whole numbers
@@ -224,8 +224,8 @@ func withoutTypes(message string) string {
 	return message
 }
 
-// teachHuma makes huma speak in Problems. Its hooks belong to the whole process: a program that embeds this package
-// and uses huma itself will see its errors in this form, too.
+// teachHuma makes huma report errors as Problems. Its hooks are process-wide: a program that embeds this package and
+// uses huma itself gets this form, too.
 var teachHuma = sync.OnceFunc(func() {
 	huma.NewError = problemFromHuma
 	huma.NewErrorWithContext = func(_ huma.Context, status int, detail string, errs ...error) huma.StatusError {

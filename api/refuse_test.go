@@ -126,7 +126,7 @@ func TestRefused(t *testing.T) {
 		{"cursor: forged, long", "GET", many + "?cursor=" + strings.Repeat("A", 64), "", nil, 400, "bad_cursor"},
 		{"cursor: not of its alphabet", "GET", many + "?cursor=%27%20OR%201=1--", "", nil, 400, "bad_cursor"},
 		{"sort: SQL", "GET", many + "?sort=due;drop%20table", "", nil, 400, "malformed"},
-		{"limit: twice", "GET", many + "?limit=1&limit=2", "", nil, 422, "twice"},
+		{"limit: twice", "GET", many + "?limit=1&limit=2", "", nil, 422, "repeated"},
 		{"sort: there is none", "GET", many + "?sort=due", "", nil, 422, "unknown query parameter"},
 		{"filter: SQL", "GET", "/api/v1/jobs?filter=%27%20OR%201=1--", "", nil, 422, "unknown query parameter"},
 		{"state: unknown", "GET", many + "?state=Running", "", nil, 422, "query.state"},
@@ -144,7 +144,7 @@ func TestRefused(t *testing.T) {
 		{"timeout: 10000 years", "PATCH", edit, `{"timeout":"87600000h"}`, nil, 422, "too long"},
 		{"timeout: 2 years", "PATCH", edit, `{"timeout":"17568h"}`, nil, 422, "timeout"},
 		{"timeout: a number", "PATCH", edit, `{"timeout":5}`, nil, 422, "body.timeout"},
-		{"timeout: no unit", "PATCH", edit, `{"timeout":"5"}`, nil, 422, "length of time"},
+		{"timeout: no unit", "PATCH", edit, `{"timeout":"5"}`, nil, 422, "duration"},
 		{"retry factor: 0", "PATCH", edit, `{"retryFactor":0}`, nil, 422, "body.retryFactor: expected number >= 1"},
 		{"retry factor: 1e308", "PATCH", edit, `{"retryFactor":1e308}`, nil, 422, "body.retryFactor: expected number <= 100"},
 		{"retry factor of a rule: 1e308", "PATCH", edit, `{"retryRules":[{"codes":["*"],"factor":1e308}]}`, nil, 422, "body.retryRules[0].factor: expected number <= 100"},
@@ -187,7 +187,7 @@ func TestRefused(t *testing.T) {
 		{"If-Match: none, delete", "DELETE", edit, "", []string{"If-Match", ""}, 428, "precondition_required"},
 		{"If-Match: an old one, delete", "DELETE", edit, "", []string{"If-Match", `"7"`}, 412, "stale"},
 		{"delete: unknown fate", "DELETE", edit + "?runs=keep", "", nil, 422, "query.runs"},
-		// Row 51: nobody makes himself more than he is.
+		// Row 51: no caller raises its own role.
 		{"a role in an edit", "PATCH", edit, `{"role":"admin"}`, nil, 422, "unexpected property"},
 		{"a tenant in a run", "POST", trigger, `{"tenant":"other"}`, nil, 422, "unexpected property"},
 		{"an actor in a run", "POST", trigger, `{"actor":"person:root"}`, nil, 422, "unexpected property"},

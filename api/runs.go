@@ -14,21 +14,21 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// Wish is how a run should be. Fields that are left out are as the job says.
+// Wish is the settings of a new run. Fields that are left out are the job's.
 type Wish struct {
-	Args        *Object    `json:"args,omitempty" doc:"Left out: the job's default arguments."`
-	Due         *time.Time `json:"due,omitempty" doc:"When it should start; a time that has passed means now. At most 5 years ahead."`
-	Delay       *Duration  `json:"delay,omitempty" doc:"Or: how long from now."`
-	Unique      string     `json:"unique,omitempty" maxLength:"200" doc:"At most one run of the job that is not over holds this key; a second is answered by the first."`
-	UniqueFor   *Duration  `json:"uniqueFor,omitempty" doc:"The key holds for this long instead."`
+	Args        *Object    `json:"args,omitempty" doc:"Default: the job's default arguments."`
+	Due         *time.Time `json:"due,omitempty" doc:"When it should start; a past time means now. At most 5 years ahead."`
+	Delay       *Duration  `json:"delay,omitempty" doc:"Or: delay from now."`
+	Unique      string     `json:"unique,omitempty" maxLength:"200" doc:"Unique key: a second request with it returns the unfinished run of the job that has it."`
+	UniqueFor   *Duration  `json:"uniqueFor,omitempty" doc:"The key lasts for this duration instead."`
 	Priority    *int       `json:"priority,omitempty" minimum:"-100" maximum:"100"`
 	Retries     *int       `json:"retries,omitempty" minimum:"0" maximum:"1000"`
 	Timeout     *Duration  `json:"timeout,omitempty"`
 	StartWithin *Duration  `json:"startWithin,omitempty"`
-	Pin         string     `json:"pin,omitempty" maxLength:"200" doc:"The worker that is to run it, by name, whatever the job's route is."`
+	Pin         string     `json:"pin,omitempty" maxLength:"200" doc:"Name of the worker that runs it, whatever the job's route is."`
 }
 
-// NewRun is a run that should be, and of which job.
+// NewRun is a new run of a job.
 type NewRun struct {
 	Job jobs.Key `json:"job" maxLength:"200"`
 	Wish
@@ -36,16 +36,16 @@ type NewRun struct {
 
 func itemLocation(i int) string { return fmt.Sprintf("body.items[%d]", i) }
 
-// tooLarge is the problem of arguments that are too large, or nil.
+// tooLarge returns the problem of arguments that are too large, or nil.
 func tooLarge(args *Object, location string) *Problem {
 	if args == nil || len(*args) <= kernel.MaxArgs {
 		return nil
 	}
-	return problem(http.StatusRequestEntityTooLarge, codeTooLarge, "the arguments are too large: pass a reference to the data instead",
+	return problem(http.StatusRequestEntityTooLarge, codeTooLarge, "the arguments are too large: send a reference to the data instead",
 		Fault{Location: location, Message: fmt.Sprintf("has %d bytes, at most %d are allowed", len(*args), kernel.MaxArgs)})
 }
 
-// create is the wish as a command.
+// create converts it to a command.
 func (w *Wish) create(key jobs.Key, location string) (kernel.Create, error) {
 	c := kernel.Create{Key: key, Origin: kernel.FromAPI, Unique: w.Unique, Priority: w.Priority, Retries: w.Retries,
 		Timeout: (*time.Duration)(w.Timeout), StartWithin: (*time.Duration)(w.StartWithin), Pin: w.Pin}
@@ -59,7 +59,7 @@ func (w *Wish) create(key jobs.Key, location string) (kernel.Create, error) {
 		return c, kernel.Invalid("both due and delay are given: give one of them")
 	}
 	if w.Due != nil {
-		// A time before rows can hold it has passed as well.
+		// A time that rows cannot store is in the past as well.
 		if c.Due = kernel.Instant(*w.Due); c.Due.Before(time.Unix(0, 0)) {
 			c.Due = time.Unix(0, 0).UTC()
 		}
@@ -82,15 +82,15 @@ func (p *RunPath) run() (jobs.ID, error) { return jobs.ParseID(p.ID) }
 
 type triggerInput struct {
 	JobPath
-	Idempotency string `header:"Idempotency-Key" maxLength:"200" doc:"The same key within 24 hours is answered by the run it made."`
-	Reason      string `header:"Carillon-Reason" maxLength:"1024" doc:"Why; kept with the run."`
+	Idempotency string `header:"Idempotency-Key" maxLength:"200" doc:"A repeated key within 24 hours returns the run that it created."`
+	Reason      string `header:"Carillon-Reason" maxLength:"1024" doc:"Reason; recorded with the run."`
 	Body        *Wish
 }
 
 type runList struct {
 	Items    []Run      `json:"items" nullable:"false"`
-	Next     string     `json:"next,omitempty" doc:"Pass it as cursor to go on; missing at the end."`
-	Searched *time.Time `json:"searched,omitempty" doc:"The search was cut short: everything back to here was looked at; go on with next."`
+	Next     string     `json:"next,omitempty" doc:"Send it as cursor for the next page; missing on the last one."`
+	Searched *time.Time `json:"searched,omitempty" doc:"The search was cut short at this time: continue with next."`
 }
 
 type listInput struct {
@@ -99,16 +99,16 @@ type listInput struct {
 	Worker string    `query:"worker" maxLength:"300"`
 	Parent string    `query:"parent" format:"uuid"`
 	Origin string    `query:"origin" enum:"cron,misfire,code,person,api,retry,parent,backfill"`
-	Code   string    `query:"code" maxLength:"64" doc:"That the last attempt failed with."`
+	Code   string    `query:"code" maxLength:"64" doc:"Error code of the last attempt."`
 	From   time.Time `query:"from" doc:"Created at or after."`
 	To     time.Time `query:"to" doc:"Created before."`
-	Cursor string    `query:"cursor" maxLength:"1000" doc:"The next of the page before."`
+	Cursor string    `query:"cursor" maxLength:"1000" doc:"The value of next of the previous page."`
 	Limit  int       `query:"limit" minimum:"1" maximum:"200" default:"50"`
 }
 
 type logInput struct {
 	RunPath
-	AfterAttempt  uint32 `query:"attempt" doc:"Go on after this attempt and sequence."`
+	AfterAttempt  uint32 `query:"attempt" doc:"Lines after this attempt and sequence."`
 	AfterSequence uint64 `query:"sequence"`
 	Limit         int    `query:"limit" minimum:"1" maximum:"1000" default:"200"`
 }
@@ -130,7 +130,7 @@ type retryInput struct {
 	RunPath
 	Idempotency string `header:"Idempotency-Key" maxLength:"200"`
 	Body        *struct {
-		Args *Object `json:"args,omitempty" doc:"Other arguments than the run had."`
+		Args *Object `json:"args,omitempty" doc:"Replaces the run's arguments."`
 	}
 }
 
@@ -141,13 +141,13 @@ type runAnswer struct {
 
 func (a *API) routeRuns() {
 	tags := []string{"runs"}
-	register(a, ops.Viewer, huma.Operation{OperationID: "explain-run", Method: http.MethodGet, Path: "/runs/{id}/explain", Tags: tags, Summary: "Why a run stands where it does",
-		Description: "One sentence for people, and the run with its history."}, a.explainRun)
+	register(a, ops.Viewer, huma.Operation{OperationID: "explain-run", Method: http.MethodGet, Path: "/runs/{id}/explain", Tags: tags, Summary: "Explain the state of a run",
+		Description: "One sentence for users, and the run with its history."}, a.explainRun)
 	register(a, ops.Operator, huma.Operation{OperationID: "trigger-job", Method: http.MethodPost, Path: "/jobs/{key}/trigger", Tags: []string{"jobs"},
 		DefaultStatus: http.StatusCreated, Summary: "Start a run of a job"}, a.trigger)
 	a.routeBulk()
 	register(a, ops.Viewer, huma.Operation{OperationID: "list-runs", Method: http.MethodGet, Path: "/runs", Tags: tags, Summary: "List runs",
-		Description: "Those that live, newest first, then those that ended, last ended first."}, a.list)
+		Description: "Live runs first, newest first, then finished ones, latest first."}, a.list)
 	register(a, ops.Viewer, huma.Operation{OperationID: "get-run", Method: http.MethodGet, Path: "/runs/{id}", Tags: tags, Summary: "Read a run"},
 		func(ctx context.Context, in *RunPath) (*runAnswer, error) {
 			id, err := in.run()
@@ -156,7 +156,7 @@ func (a *API) routeRuns() {
 			}
 			return a.answer(a.ops.Run(ctx, who(ctx), id))
 		})
-	register(a, ops.Operator, huma.Operation{OperationID: "cancel-run", Method: http.MethodPost, Path: "/runs/{id}/cancel", Tags: tags, Summary: "Stop a run"},
+	register(a, ops.Operator, huma.Operation{OperationID: "cancel-run", Method: http.MethodPost, Path: "/runs/{id}/cancel", Tags: tags, Summary: "Cancel a run"},
 		func(ctx context.Context, in *cancelInput) (*runAnswer, error) {
 			id, err := in.run()
 			if err != nil {
@@ -170,7 +170,7 @@ func (a *API) routeRuns() {
 		})
 	register(a, ops.Operator, huma.Operation{OperationID: "retry-run", Method: http.MethodPost, Path: "/runs/{id}/retry", Tags: tags,
 		DefaultStatus: http.StatusCreated, Summary: "Run again, as a new run"}, a.retry)
-	register(a, ops.Viewer, huma.Operation{OperationID: "run-log", Method: http.MethodGet, Path: "/runs/{id}/log", Tags: tags, Summary: "Read what a run wrote, oldest first"}, a.readLog)
+	register(a, ops.Viewer, huma.Operation{OperationID: "run-log", Method: http.MethodGet, Path: "/runs/{id}/log", Tags: tags, Summary: "Read the log of a run"}, a.readLog)
 }
 
 func (a *API) answer(run *kernel.Run, err error) (*runAnswer, error) {

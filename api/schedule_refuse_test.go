@@ -30,14 +30,14 @@ func newDated(t *testing.T) *desk {
 	return d
 }
 
-// Bad schedules are refused with the field, the place and the reason, at once, and nothing is stored; whoever only
-// looks ahead is told the same.
+// Bad schedules are refused with the field, the place and the reason, at once, and nothing is stored; a preview gets
+// the same refusal.
 func TestSchedulesRefused(t *testing.T) {
 	var numbers strings.Builder
 	for range 5000 {
 		numbers.WriteString("1,")
 	}
-	const elsewhere = -1 // no place is told: the request itself does not fit
+	const elsewhere = -1 // no place is reported: the request itself does not fit
 	for _, c := range []struct {
 		name, schedule, zone string
 		location             string // after "body."

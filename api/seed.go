@@ -14,19 +14,20 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// The routes of the second seed, for those who spoke to a scheduler with that interface: the same paths below /seed,
-// documents with the same fields, and answers that say resp_code and resp_msg. All of it is what the other routes do.
+// The routes of seed 002, for clients of a scheduler with that interface: the same paths below /seed, documents with
+// the same fields, and responses with resp_code and resp_msg. They only call what the other routes call.
 
-// seedAnswer says how it went: resp_code is 200, or the HTTP status of what went wrong, which is also the answer's own.
+// seedAnswer is the outcome of a request: resp_code is 200, or the HTTP status of the error, which the response has,
+// too.
 type seedAnswer struct {
 	Status int
 	Body   SeedAnswer
 }
 
-// SeedAnswer is how the second seed answers.
+// SeedAnswer is a response of seed 002.
 type SeedAnswer struct {
-	Code    int     `json:"resp_code" doc:"200 if it was done, else why not, as an HTTP status."`
-	Message *string `json:"resp_msg" doc:"What went wrong."`
+	Code    int     `json:"resp_code" doc:"200 on success, else the HTTP status of the error."`
+	Message *string `json:"resp_msg" doc:"The error."`
 	Data    any     `json:"data,omitempty"`
 }
 
@@ -42,7 +43,7 @@ type seedDocumentInput struct {
 
 type seedActiveInput struct {
 	SeedJobPath
-	Active int `query:"active" minimum:"0" maximum:"1" required:"true" doc:"1: by its timer; 0: not by itself."`
+	Active int `query:"active" minimum:"0" maximum:"1" required:"true" doc:"1: active; 0: paused."`
 }
 
 type seedTriggerInput struct {
@@ -54,12 +55,12 @@ type seedExecutionsInput struct {
 	JobID string `query:"jobId" required:"true" maxLength:"200"`
 }
 
-// SeedExecution is a run in the words of the second seed.
+// SeedExecution is a run as seed 002 represents it.
 type SeedExecution struct {
 	ExecutionID   string    `json:"executionId"`
 	JobID         jobs.Key  `json:"jobId"`
 	ExecuteNumber int64     `json:"executeNumber" doc:"The due time of the run, in milliseconds since 1970."`
-	Status        string    `json:"status" doc:"failed, succeed, or empty while it goes on."`
+	Status        string    `json:"status" doc:"failed, succeed, or empty while it is unfinished."`
 	State         string    `json:"state"`
 	Error         string    `json:"error,omitempty"`
 	Datetime      time.Time `json:"datetime"`
@@ -80,18 +81,18 @@ func seedRoute[I any](a *API, need ops.Role, op huma.Operation, do func(context.
 
 func (a *API) routeSeed() {
 	a.routeSeedFamilies()
-	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-create-job", Method: http.MethodPost, Path: "/jobs/{jobId}", Summary: "Make a job of the seed's document"},
+	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-create-job", Method: http.MethodPost, Path: "/jobs/{jobId}", Summary: "Create a job from a seed document"},
 		func(ctx context.Context, asker ops.Who, in *seedDocumentInput) (any, error) {
 			return nil, a.seedDeclare(ctx, asker, in, ops.How{Fresh: true})
 		})
-	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-update-job", Method: http.MethodPost, Path: "/jobs/{jobId}/update", Summary: "Change a job, whose timer begins anew"},
+	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-update-job", Method: http.MethodPost, Path: "/jobs/{jobId}/update", Summary: "Change a job and restart its timer"},
 		func(ctx context.Context, asker ops.Who, in *seedDocumentInput) (any, error) {
 			if _, err := a.ops.Job(ctx, asker, jobs.Key(in.JobID), 0); err != nil {
 				return nil, err
 			}
 			return nil, a.seedDeclare(ctx, asker, in, ops.How{})
 		})
-	seedRoute(a, ops.Viewer, huma.Operation{OperationID: "seed-get-job", Method: http.MethodGet, Path: "/jobs/{jobId}", Summary: "Read a job as the seed's document"},
+	seedRoute(a, ops.Viewer, huma.Operation{OperationID: "seed-get-job", Method: http.MethodGet, Path: "/jobs/{jobId}", Summary: "Read a job as a seed document"},
 		func(ctx context.Context, asker ops.Who, in *SeedJobPath) (any, error) {
 			job, err := a.ops.Job(ctx, asker, jobs.Key(in.JobID), 0)
 			if err != nil {
@@ -99,13 +100,13 @@ func (a *API) routeSeed() {
 			}
 			return httpspec.DocumentOf(job.Definition, job.Paused == nil && !job.Policy.Disabled)
 		})
-	seedRoute(a, ops.Operator, huma.Operation{OperationID: "seed-activate-job", Method: http.MethodPut, Path: "/jobs/{jobId}", Summary: "Pause a job, or let it go on"},
+	seedRoute(a, ops.Operator, huma.Operation{OperationID: "seed-activate-job", Method: http.MethodPut, Path: "/jobs/{jobId}", Summary: "Pause or resume a job"},
 		func(ctx context.Context, asker ops.Who, in *seedActiveInput) (any, error) {
 			return nil, a.seedActivate(ctx, asker, jobs.Key(in.JobID), in.Active)
 		})
 	for _, path := range []string{"/jobs/{jobId}", "/job/{jobId}"} { // the seed has both
 		seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-delete" + map[bool]string{true: "-jobs", false: "-job"}[path == "/jobs/{jobId}"], Method: http.MethodDelete, Path: path,
-			Summary: "Take a job away, and cancel what of it goes on"},
+			Summary: "Delete a job and cancel its live executions"},
 			func(ctx context.Context, asker ops.Who, in *SeedJobPath) (any, error) {
 				_, err := a.ops.Delete(ctx, asker, kernel.Delete{Key: jobs.Key(in.JobID)}, ops.FateCancel)
 				return nil, err
@@ -123,7 +124,7 @@ func (a *API) routeSeed() {
 			}
 			return executionOf(made.Run), nil
 		})
-	seedRoute(a, ops.Viewer, huma.Operation{OperationID: "seed-list-executions", Method: http.MethodGet, Path: "/main/execution", Summary: "The latest executions of a job"},
+	seedRoute(a, ops.Viewer, huma.Operation{OperationID: "seed-list-executions", Method: http.MethodGet, Path: "/main/execution", Summary: "List the latest executions of a job"},
 		func(ctx context.Context, asker ops.Who, in *seedExecutionsInput) (any, error) {
 			page, err := a.ops.Runs(ctx, asker, metastore.RunQuery{Job: jobs.Key(in.JobID), Limit: metastore.MaxPage})
 			if err != nil {
@@ -137,7 +138,7 @@ func (a *API) routeSeed() {
 		})
 }
 
-// SeedChildLog is what a child of an execution wrote last.
+// SeedChildLog is the end of the log of a child execution.
 type SeedChildLog struct {
 	SeedExecution
 	Logs []LogLine `json:"logs" nullable:"false" doc:"The last lines, oldest first."`
@@ -157,15 +158,15 @@ type seedFamilyInput struct {
 }
 
 type seedCleanInput struct {
-	CleanDestroyJob      bool `query:"cleanDestroyJob" default:"true" doc:"Also all executions of jobs that were deleted."`
-	RetainExecutionCount int  `query:"retainExecutionCount" minimum:"0" maximum:"200" default:"10" doc:"How many are kept of each job, the newest."`
+	CleanDestroyJob      bool `query:"cleanDestroyJob" default:"true" doc:"Also purge all executions of deleted jobs."`
+	RetainExecutionCount int  `query:"retainExecutionCount" minimum:"0" maximum:"200" default:"10" doc:"Number of newest executions to keep of each job."`
 }
 
-// seedLines is how many lines of each child are told.
+// seedLines is the number of lines returned of each child.
 const seedLines = 200
 
 func (a *API) routeSeedFamilies() {
-	seedRoute(a, ops.Viewer, huma.Operation{OperationID: "seed-child-logs", Method: http.MethodGet, Path: "/main/getChildJobLogs", Summary: "What the children of one execution of a job wrote last"},
+	seedRoute(a, ops.Viewer, huma.Operation{OperationID: "seed-child-logs", Method: http.MethodGet, Path: "/main/getChildJobLogs", Summary: "Read the logs of the children of an execution"},
 		func(ctx context.Context, asker ops.Who, in *seedChildrenInput) (any, error) {
 			run, err := a.ops.Execution(ctx, asker, jobs.Key(in.ParentJobID), in.Execution)
 			if err != nil {
@@ -173,7 +174,7 @@ func (a *API) routeSeedFamilies() {
 			}
 			return a.seedChildren(ctx, asker, run)
 		})
-	seedRoute(a, ops.Viewer, huma.Operation{OperationID: "seed-child-logs-by-id", Method: http.MethodGet, Path: "/main/getChildJobLogsByExecutionId", Summary: "The same, by the execution's id"},
+	seedRoute(a, ops.Viewer, huma.Operation{OperationID: "seed-child-logs-by-id", Method: http.MethodGet, Path: "/main/getChildJobLogsByExecutionId", Summary: "Read the logs of the children of an execution, by its ID"},
 		func(ctx context.Context, asker ops.Who, in *seedChildrenByIDInput) (any, error) {
 			id, err := jobs.ParseID(in.ExecutionID)
 			if err != nil {
@@ -185,7 +186,7 @@ func (a *API) routeSeedFamilies() {
 			}
 			return a.seedChildren(ctx, asker, run)
 		})
-	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-destroy-family", Method: http.MethodDelete, Path: "/main/destroyByParentJob", Summary: "Take a job away with all that belong to it"},
+	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-destroy-family", Method: http.MethodDelete, Path: "/main/destroyByParentJob", Summary: "Delete a job with its family"},
 		func(ctx context.Context, asker ops.Who, in *seedFamilyInput) (any, error) {
 			done, err := a.ops.DeleteFamily(ctx, asker, kernel.Delete{Key: jobs.Key(in.ParentJobID)}, ops.FateCancel)
 			if err != nil {
@@ -193,8 +194,8 @@ func (a *API) routeSeedFamilies() {
 			}
 			return done.Jobs, nil
 		})
-	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-clean", Method: http.MethodDelete, Path: "/main/schedule/clean", Summary: "Clear executions away that are over",
-		Description: "Of jobs that this interface made, and others of their worker group. Notifications go with the executions that they told of."},
+	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-clean", Method: http.MethodDelete, Path: "/main/schedule/clean", Summary: "Purge finished executions",
+		Description: "Of jobs of this interface, and others of their worker group. Notifications are purged with their executions."},
 		func(ctx context.Context, asker ops.Who, in *seedCleanInput) (any, error) {
 			return a.ops.CleanUp(ctx, asker, seedApp, in.RetainExecutionCount, in.CleanDestroyJob, kernel.NotifyKey(seedApp))
 		})
@@ -226,7 +227,7 @@ func executionOf(run *kernel.Run) SeedExecution {
 	return e
 }
 
-// seedApp is the worker group that runs jobs of the seed's documents.
+// seedApp is the worker group of jobs from seed documents.
 const seedApp = "http"
 
 func (a *API) seedDeclare(ctx context.Context, asker ops.Who, in *seedDocumentInput, how ops.How) error {
@@ -235,7 +236,7 @@ func (a *API) seedDeclare(ctx context.Context, asker ops.Who, in *seedDocumentIn
 		return err
 	}
 	if d.JobID != "" && d.JobID != in.JobID {
-		return kernel.Invalid("the document is of job %.60q, and the path of %.60q", d.JobID, in.JobID)
+		return kernel.Invalid("the document names job %.60q, and the path %.60q: want the same", d.JobID, in.JobID)
 	}
 	s, err := d.Settings(a.ops.Now())
 	if err != nil {
@@ -252,7 +253,7 @@ func (a *API) seedDeclare(ctx context.Context, asker ops.Who, in *seedDocumentIn
 		return nil
 	}
 	if err := a.seedActivate(ctx, asker, key, *d.Active); err != nil {
-		return kernel.Refuse(jobs.Unknown, "the job was written, and whether it fires (active) was not: %v", err)
+		return kernel.Refuse(jobs.Unknown, "the job was written, but active was not set: %v", err)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ func TestSeedRoutes(t *testing.T) {
 		says               string
 	}{
 		{"POST", "/jobs/42", doc, 200, `"resp_code":200,"resp_msg":null`},
-		{"POST", "/jobs/42", doc, 409, `"resp_code":409,"resp_msg":"there is a job 42 already"`},
+		{"POST", "/jobs/42", doc, 409, `"resp_code":409,"resp_msg":"job 42 already exists"`},
 		{"GET", "/jobs/42", "", 200, `"jobName":"n"`},
 		{"GET", "/jobs/42", "", 200, `"active":1`},
 		{"PUT", "/jobs/42?active=0", "", 200, `"resp_code":200`},
@@ -27,7 +27,7 @@ func TestSeedRoutes(t *testing.T) {
 		{"POST", "/jobs/42/trigger", `{"a":1}`, 200, `"executionId":"`},
 		{"GET", "/main/execution?jobId=42", "", 200, `"executeNumber":`},
 		{"POST", "/jobs/44", `{"request":[{"url":"file:///etc/passwd"}]}`, 422, "must begin with"},
-		{"POST", "/jobs/44", `{"jobId":"45","request":[{"url":"http://x/"}]}`, 422, "the document is of job"},
+		{"POST", "/jobs/44", `{"jobId":"45","request":[{"url":"http://x/"}]}`, 422, "the document names job"},
 		{"DELETE", "/job/42", "", 200, `"resp_code":200`},
 		{"GET", "/jobs/42", "", 404, `"resp_code":404`},
 		{"DELETE", "/jobs/42", "", 404, `"resp_code":404`},

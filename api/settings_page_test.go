@@ -25,8 +25,7 @@ func words(cell string) (list []string) {
 	return list
 }
 
-// docs/settings.md names each setting once, all values that it can have if those are words, and what holds if nobody
-// says anything.
+// docs/settings.md names each setting once, with its default, and all its values if those are names.
 func TestSettingsPage(t *testing.T) {
 	page, err := os.ReadFile("../docs/settings.md")
 	if err != nil {

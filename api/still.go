@@ -14,15 +14,15 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// Requests that wait or stream end within a second after the token or the session that let them in has ended.
+// Requests that wait or stream end within a second after their token or session was revoked or has expired.
 
 const (
-	stillEvery = 500 * time.Millisecond // how often each of them is looked at
-	stillFresh = 250 * time.Millisecond // how long what was found counts for others with the same token
+	stillEvery = 500 * time.Millisecond // how often each of them is checked
+	stillFresh = 250 * time.Millisecond // how long a result is reused for others with the same token
 )
 
 // whilePermitted ends a context, with a *Problem as its cause, once the sender of a request may not use its route any
-// more. A store that cannot answer ends nothing.
+// more. An unavailable store ends nothing.
 func (a *API) whilePermitted(ctx context.Context, r *http.Request, route string) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	r = r.WithContext(metastore.FromCopy(ctx))
@@ -53,7 +53,7 @@ func (a *API) whilePermitted(ctx context.Context, r *http.Request, route string)
 	return ctx, func() { cancel(nil); <-done }
 }
 
-// verdicts are what was found a moment ago, by token or session, so that many streams of one cost one read.
+// verdicts caches recent checks, by token or session, so that many streams of one cost one read.
 type verdicts struct {
 	mu sync.Mutex
 	by map[[sha256.Size]byte]verdict

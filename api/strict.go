@@ -16,24 +16,23 @@ import (
 	"unicode/utf8"
 )
 
-// JSON as it comes over the wire may mean two things at once: a key given twice, text that is not text, a second
-// document after the first. What one reader takes and the next one leaves is how requests are smuggled, so all of it
-// is refused here, before anything reads it.
+// Ambiguous JSON is how requests are smuggled past a proxy: a repeated key, invalid UTF-8, a second document after the
+// first. All of it is refused here, before any other reader.
 
-// How large a body may be. The larger one is for jobs that are applied in one commit; of a bulk, see maxBulkBody.
+// Size limits of bodies. The larger one is for jobs that are applied in one commit; for bulks, see maxBulkBody.
 const (
 	maxBody = 512 << 10
-	// MaxApply is how many bytes of jobs and calendars can be applied at once.
+	// MaxApply is the size limit of jobs and calendars that are applied at once.
 	MaxApply = 4 << 20
 )
 
 // bodyTime is how long a body may take to arrive.
 const bodyTime = 10 * time.Second
 
-// maxDepth is how deep JSON may be nested.
+// maxDepth is the limit of nesting in JSON.
 const maxDepth = 64
 
-// strict lets only requests through whose body is JSON without a second meaning.
+// strict only passes requests on whose body is unambiguous JSON.
 func strict(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := checkQuery(r.URL.RawQuery); p != nil {
@@ -46,7 +45,7 @@ func strict(next http.Handler) http.Handler {
 		}
 		body, p := readBody(w, r)
 		if p != nil {
-			w.Header().Set("Connection", "close") // what is left of the body is not worth reading
+			w.Header().Set("Connection", "close") // the rest of the body is not worth reading
 			p.write(w)
 			return
 		}
@@ -64,15 +63,15 @@ func strict(next http.Handler) http.Handler {
 	})
 }
 
-// checkQuery says what is wrong with a query, or nil.
+// checkQuery returns what is wrong with a query, or nil.
 func checkQuery(raw string) *Problem {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
-		return problem(http.StatusBadRequest, codeMalformed, "the query is malformed: escape what is not a letter or a digit")
+		return problem(http.StatusBadRequest, codeMalformed, "the query is malformed: percent-encode special characters")
 	}
 	for name, values := range query {
 		if len(values) > 1 {
-			return problem(http.StatusUnprocessableEntity, codeInvalid, fmt.Sprintf("query parameter %.40q is given twice", name))
+			return problem(http.StatusUnprocessableEntity, codeInvalid, fmt.Sprintf("query parameter %.40q is repeated: send it once", name))
 		}
 	}
 	return nil
@@ -103,12 +102,12 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *Problem) {
 		return nil, problem(http.StatusRequestTimeout, codeSlow, fmt.Sprintf("the body did not arrive within %v", bodyTime))
 	}
 	if err != nil {
-		return nil, problem(http.StatusBadRequest, codeMalformed, "the body cannot be read")
+		return nil, problem(http.StatusBadRequest, codeMalformed, "cannot read the body")
 	}
 	return body, nil
 }
 
-// readAll reads a body of a known length, or of -1. Memory is taken as bytes arrive, whatever the length promises.
+// readAll reads a body of a known length, or of -1. It allocates as bytes arrive, not by the declared length.
 func readAll(from io.Reader, length int64) ([]byte, error) {
 	const first = 4 << 10
 	body := make([]byte, 0, first)
@@ -126,17 +125,17 @@ func readAll(from io.Reader, length int64) ([]byte, error) {
 		case len(body) == cap(body):
 			size := 2 * int64(cap(body))
 			if length >= int64(len(body)) {
-				size = min(size, length+1) // the last byte is for the end
+				size = min(size, length+1) // the last byte detects the end
 			}
 			body = append(make([]byte, 0, size), body...)
 		}
 	}
 }
 
-// checkBody says what is wrong with a body, or nil.
+// checkBody returns what is wrong with a body, or nil.
 func checkBody(r *http.Request, body []byte) *Problem {
 	if r.Header.Get("Content-Encoding") != "" {
-		return problem(http.StatusUnsupportedMediaType, codeMediaType, "bodies are taken as they are, without Content-Encoding")
+		return problem(http.StatusUnsupportedMediaType, codeMediaType, "Content-Encoding is not supported: send the body uncompressed")
 	}
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return problem(http.StatusUnsupportedMediaType, codeMediaType, "send Content-Type: application/json")
@@ -153,7 +152,7 @@ func checkBody(r *http.Request, body []byte) *Problem {
 	return nil
 }
 
-// deepest is how deep brackets are nested, without going down itself.
+// deepest returns the depth of nested brackets, without recursion.
 func deepest(body []byte) int {
 	depth, most := 0, 0
 	scan(body, func(i int, inText bool) {
@@ -187,13 +186,13 @@ func scan(body []byte, fn func(i int, inText bool)) {
 	}
 }
 
-// ambiguous says why valid JSON may be read in two ways, or "".
+// ambiguous returns why valid JSON is ambiguous, or "".
 func ambiguous(body []byte) (why string) {
 	if !utf8.Valid(body) {
 		return "is not valid UTF-8"
 	}
 	const none = -100
-	high := none // where the first half of a pair stands that waits for its second
+	high := none // position of a high surrogate that needs its low one
 	scan(body, func(i int, inText bool) {
 		if !inText || why != "" {
 			return
@@ -202,9 +201,9 @@ func ambiguous(body []byte) (why string) {
 		second := r >= 0xdc00 && r < 0xe000
 		switch {
 		case second && high != i-6, !second && high != none:
-			why = "has half of a surrogate pair in a string"
+			why = "contains half of a surrogate pair in a string"
 		case r == 0:
-			why = "has a NUL character in a string"
+			why = "contains a NUL character in a string"
 		}
 		if high = none; r >= 0xd800 && r < 0xdc00 {
 			high = i
@@ -214,12 +213,12 @@ func ambiguous(body []byte) (why string) {
 	case why != "":
 		return why
 	case high != none:
-		return "has half of a surrogate pair in a string"
+		return "contains half of a surrogate pair in a string"
 	}
 	return unclear(body)
 }
 
-// escaped is the code unit of a \u escape at i, or -1 if there is none.
+// escaped returns the code unit of a \u escape at i, or -1 if there is none.
 func escaped(body []byte, i int) int {
 	if i < 0 || i+6 > len(body) || body[i] != '\\' || body[i+1] != 'u' {
 		return -1
@@ -231,11 +230,11 @@ func escaped(body []byte, i int) int {
 	return int(n)
 }
 
-// free are the keys of what may be any JSON: arguments, results and checkpoints of runs, and requests of jobs.
+// free are the keys whose values may be any JSON: arguments, results and checkpoints of runs, and requests of jobs.
 var free = map[string]bool{"args": true, "result": true, "data": true, "http": true}
 
-// unclear says what is wrong with the keys and values of valid JSON, or "". A null outside of these is refused:
-// some take it for "nothing is said", others for "nothing shall be".
+// unclear returns what is wrong with the keys and values of valid JSON, or "". A null outside of free values is
+// refused: some clients mean "not set" by it, others "empty".
 func unclear(body []byte) string {
 	type level struct {
 		seen map[string]bool // the keys so far; nil = an array
@@ -261,12 +260,12 @@ func unclear(body []byte) string {
 		}
 		within := top >= 0 && (open[top].free || open[top].args)
 		if n, ok := token.(json.Number); ok && overflows(string(n)) {
-			return fmt.Sprintf("has the number %.40s, which is beyond 1.8e308: send it as a text", n)
+			return fmt.Sprintf("has the number %.40s, which exceeds 1.8e308: send it as a string", n)
 		}
 		switch token {
 		case nil:
 			if top < 0 || !open[top].free {
-				return "has a null: leave out what you do not want to say"
+				return "has a null: leave the field out"
 			}
 		case json.Delim('{'):
 			open = append(open, level{seen: map[string]bool{}, key: true, free: within})
@@ -285,7 +284,7 @@ func unclear(body []byte) string {
 	}
 }
 
-// overflows says that no float64 holds a number. Most languages read numbers as such, ours among them.
+// overflows reports that no float64 can store a number. Most languages read numbers as float64, Go among them.
 func overflows(number string) bool {
 	if len(number) <= 300 && !strings.ContainsAny(number, "eE") {
 		return false

@@ -13,19 +13,19 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// Settings are what holds for all jobs.
+// Settings are the settings of all jobs.
 type Settings struct {
-	Recurring    Debug    `json:"recurringDebug" doc:"While it is on, due times become ledger entries and no runs."`
-	Triggered    Debug    `json:"triggeredDebug" doc:"While it is on, runs that nobody asked for by hand are held back."`
+	Recurring    Debug    `json:"recurringDebug" doc:"While it is on, due times are recorded in the ledger and get no runs."`
+	Triggered    Debug    `json:"triggeredDebug" doc:"While it is on, triggered runs are held back unless a user started them."`
 	MisfireAfter Duration `json:"misfireAfter" doc:"How late a due time may be and still fire by itself."`
-	NewJobs      string   `json:"newJobs" enum:"enabled,disabled" doc:"How a job begins that a worker registers for the first time."`
-	MaxJobs      int      `json:"maxJobs" doc:"How many jobs there may be."`
-	Jobs         int      `json:"jobs" doc:"How many there are."`
-	AppLimits    []Limit  `json:"appLimits" nullable:"false" doc:"By app, how many of its runs may be under way, and how often they start."`
-	RetryBudget  Rate     `json:"retryBudget" doc:"How often runs of all jobs may be tried again; later retries are spread."`
+	NewJobs      string   `json:"newJobs" enum:"enabled,disabled" doc:"State of a job that a worker registers for the first time."`
+	MaxJobs      int      `json:"maxJobs" doc:"Max number of jobs."`
+	Jobs         int      `json:"jobs" doc:"Number of jobs."`
+	AppLimits    []Limit  `json:"appLimits" nullable:"false" doc:"Limits of each app's parallel runs and starts."`
+	RetryBudget  Rate     `json:"retryBudget" doc:"Rate limit of retries of all jobs; later ones are spread."`
 	Revision     uint64   `json:"revision"`
-	Kept         *Kept    `json:"kept,omitempty" doc:"What is kept of runs that are over; not in the answer to a change."`
-	Released     int      `json:"released,omitempty" doc:"Held runs that this change let start."`
+	Kept         *Kept    `json:"kept,omitempty" doc:"Retention of finished runs; not in the response to a change."`
+	Released     int      `json:"released,omitempty" doc:"Held runs that this change started."`
 	Discarded    int      `json:"discarded,omitempty" doc:"Held runs that this change cancelled."`
 }
 
@@ -39,53 +39,53 @@ type configureInput struct {
 	Body struct {
 		RecurringDebug *bool     `json:"recurringDebug,omitempty"`
 		TriggeredDebug *bool     `json:"triggeredDebug,omitempty"`
-		Held           string    `json:"held,omitempty" enum:"release,discard" doc:"What becomes of the runs that triggered debug mode holds back when it is switched off."`
+		Held           string    `json:"held,omitempty" enum:"release,discard" doc:"When triggered debug mode is switched off: start or cancel the runs that it held back."`
 		MisfireAfter   *Duration `json:"misfireAfter,omitempty"`
-		NewJobs        *string   `json:"newJobs,omitempty" enum:"enabled,disabled" doc:"How a job begins that a worker registers for the first time."`
+		NewJobs        *string   `json:"newJobs,omitempty" enum:"enabled,disabled" doc:"State of a job that a worker registers for the first time."`
 		MaxJobs        *int      `json:"maxJobs,omitempty" minimum:"0" maximum:"100000000" doc:"0 = 1,000,000."`
-		AppLimits      *[]Limit  `json:"appLimits,omitempty" maxItems:"1000" nullable:"false" doc:"All of them, by app; they hold for runs that are made from now on."`
-		RetryBudget    *Rate     `json:"retryBudget,omitempty" doc:"How often runs of all jobs may be tried again; none = as often as like."`
+		AppLimits      *[]Limit  `json:"appLimits,omitempty" maxItems:"1000" nullable:"false" doc:"The whole list, by app; applies to new runs."`
+		RetryBudget    *Rate     `json:"retryBudget,omitempty" doc:"Rate limit of retries of all jobs; none = no rate limit."`
 	}
 }
 
-// Overview is the first look at everything.
+// Overview is the data of the overview page.
 type Overview struct {
 	Now            time.Time      `json:"now"`
-	Leader         string         `json:"leader,omitempty" doc:"The node that fires and offers."`
-	Shares         []Share        `json:"shares,omitempty" nullable:"false" doc:"The nodes that fire a share of the jobs each, by name. Missing: the one that leads fires all."`
+	Leader         string         `json:"leader,omitempty" doc:"The leader's node."`
+	Shares         []Share        `json:"shares,omitempty" nullable:"false" doc:"The nodes that fire a share of the jobs each, by name. Missing: the leader fires all."`
 	RecurringDebug bool           `json:"recurringDebug"`
 	TriggeredDebug bool           `json:"triggeredDebug"`
 	Workers        int            `json:"workers"`
-	Runs           map[string]int `json:"runs" doc:"Runs that are not over, by state."`
-	FailedLastHour int            `json:"failedLastHour" doc:"Runs that ended badly within the last hour; 200 means at least so many."`
+	Runs           map[string]int `json:"runs" doc:"Unfinished runs, by state."`
+	FailedLastHour int            `json:"failedLastHour" doc:"Runs that failed for good within the last hour; 200 means at least 200."`
 	Hours          []HourCount    `json:"hours" nullable:"false" doc:"How many runs entered a state, by hour, of the last 24."`
-	Attention      []Attention    `json:"attention" nullable:"false" doc:"What somebody should look at, most urgent first, up to 20."`
-	Pulse          []Minute       `json:"pulse" nullable:"false" doc:"The last hour as the leading node saw it, oldest minute first; the last one is under way."`
+	Attention      []Attention    `json:"attention" nullable:"false" doc:"Problems that need attention, most urgent first, up to 20."`
+	Pulse          []Minute       `json:"pulse" nullable:"false" doc:"The last hour as the leader saw it, oldest minute first; the last minute is incomplete."`
 }
 
 // Share is a node that fires a share of the jobs.
 type Share struct {
 	Node  string     `json:"node"`
-	Here  bool       `json:"here" doc:"It is the one that answers."`
-	Jobs  int        `json:"jobs" doc:"Recurring jobs that are its share, of all tenants."`
-	Fired uint64     `json:"fired" doc:"Due times that it has made runs of since it is there."`
-	Since *time.Time `json:"since,omitempty" doc:"Since when it is there."`
+	Here  bool       `json:"here" doc:"This node sent the response."`
+	Jobs  int        `json:"jobs" doc:"Recurring jobs in its share, of all tenants."`
+	Fired uint64     `json:"fired" doc:"Due times that it fired since it joined."`
+	Since *time.Time `json:"since,omitempty" doc:"Since when it has a share."`
 }
 
-// Attention is something that somebody should look at.
+// Attention is a problem that needs attention.
 type Attention struct {
 	Kind  string     `json:"kind" enum:"clock,no_worker,stuck,failing,gave_up,lost,endless,missed,trouble,paused"`
-	Text  string     `json:"text" doc:"One sentence, with the names in it."`
+	Text  string     `json:"text" doc:"One sentence that names the job, run or worker."`
 	Job   jobs.Key   `json:"job,omitempty"`
 	Run   string     `json:"run,omitempty" format:"uuid"`
-	N     int        `json:"n" doc:"How many runs, due times or jobs it is about."`
+	N     int        `json:"n" doc:"Number of runs, due times or jobs concerned."`
 	Since *time.Time `json:"since,omitempty"`
 }
 
-// Minute is what happened in one minute.
+// Minute is the activity of one minute.
 type Minute struct {
-	At         time.Time `json:"at" doc:"Its beginning."`
-	Started    int       `json:"started" doc:"Attempts begun."`
+	At         time.Time `json:"at" doc:"Its start."`
+	Started    int       `json:"started" doc:"Attempts started."`
 	Succeeded  int       `json:"succeeded"`
 	Failed     int       `json:"failed" doc:"Attempts that failed."`
 	Terminated int       `json:"terminated"`
@@ -96,7 +96,7 @@ type Minute struct {
 	LateMax    float64   `json:"lateMax"`
 }
 
-// HourCount says how many runs entered a state within an hour.
+// HourCount is how many runs entered a state within an hour.
 type HourCount struct {
 	Hour  time.Time `json:"hour"`
 	State string    `json:"state"`
@@ -109,14 +109,14 @@ type workerList struct {
 
 type workerPath struct {
 	Name   string `path:"name" maxLength:"200"`
-	Reason string `header:"Carillon-Reason" maxLength:"1024" doc:"Why; kept with the change."`
+	Reason string `header:"Carillon-Reason" maxLength:"1024" doc:"Reason; recorded with the change."`
 }
 
 type none struct{}
 
 func (a *API) routeSystem() {
 	tags := []string{"system"}
-	register(a, ops.Viewer, huma.Operation{OperationID: "get-settings", Method: http.MethodGet, Path: "/settings", Tags: tags, Summary: "Read what holds for all jobs"},
+	register(a, ops.Viewer, huma.Operation{OperationID: "get-settings", Method: http.MethodGet, Path: "/settings", Tags: tags, Summary: "Read the settings of all jobs"},
 		func(ctx context.Context, _ *none) (*struct{ Body Settings }, error) {
 			g, err := a.ops.Settings(ctx, who(ctx))
 			if err != nil {
@@ -127,8 +127,8 @@ func (a *API) routeSystem() {
 			return &struct{ Body Settings }{out}, nil
 		})
 	a.routeClean()
-	register(a, ops.Admin, huma.Operation{OperationID: "change-settings", Method: http.MethodPatch, Path: "/settings", Tags: tags, Summary: "Change what holds for all jobs",
-		Description: "Switching triggered debug mode off while runs are held back is refused, with their number, until held says what becomes of them."}, a.configure)
+	register(a, ops.Admin, huma.Operation{OperationID: "change-settings", Method: http.MethodPatch, Path: "/settings", Tags: tags, Summary: "Change the settings of all jobs",
+		Description: "Switching triggered debug mode off while it holds runs back is refused unless held is given."}, a.configure)
 	register(a, ops.Viewer, huma.Operation{OperationID: "list-workers", Method: http.MethodGet, Path: "/workers", Tags: tags, Summary: "List workers"},
 		func(ctx context.Context, _ *none) (*struct{ Body workerList }, error) {
 			out := workerList{Items: []Worker{}}
@@ -138,24 +138,24 @@ func (a *API) routeSystem() {
 			return &struct{ Body workerList }{out}, nil
 		})
 	for verb, on := range map[string]bool{"drain": true, "resume": false} {
-		summary := map[bool]string{true: "Have a worker take nothing new", false: "Have a drained worker take runs again"}[on]
+		summary := map[bool]string{true: "Drain a worker", false: "Resume a drained worker"}[on]
 		register(a, ops.Operator, huma.Operation{OperationID: verb + "-worker", Method: http.MethodPost, Path: "/workers/{name}/" + verb, Tags: tags, Summary: summary,
-			Description: "The worker of this name, or all starts of a configured name. It finishes what it runs, and stays."},
+			Description: "The worker of this name, or all processes with a configured name. A drained worker finishes its runs, and stays."},
 			func(ctx context.Context, in *workerPath) (*struct{ Body workerList }, error) {
 				asker := who(ctx)
 				asker.Reason = in.Reason
-				told, err := a.ops.Drain(ctx, asker, in.Name, on)
+				drained, err := a.ops.Drain(ctx, asker, in.Name, on)
 				if err != nil {
 					return nil, err
 				}
 				out := workerList{Items: []Worker{}}
-				for _, w := range told {
+				for _, w := range drained {
 					out.Items = append(out.Items, workerOf(w))
 				}
 				return &struct{ Body workerList }{out}, nil
 			})
 	}
-	register(a, ops.Viewer, huma.Operation{OperationID: "overview", Method: http.MethodGet, Path: "/overview", Tags: tags, Summary: "The first look at everything"}, a.overview)
+	register(a, ops.Viewer, huma.Operation{OperationID: "overview", Method: http.MethodGet, Path: "/overview", Tags: tags, Summary: "Show the overview"}, a.overview)
 }
 
 func (a *API) configure(ctx context.Context, in *configureInput) (*struct{ Body Settings }, error) {

@@ -14,25 +14,25 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// Token is what may be known of a token: all but its secret.
+// Token describes a token, without its secret.
 type Token struct {
 	ID      string     `json:"id"`
 	Name    string     `json:"name"`
 	Role    string     `json:"role" enum:"viewer,operator,admin,worker,client"`
-	App     string     `json:"app,omitempty" doc:"Of a worker: the only worker group that it may serve."`
-	By      string     `json:"by" doc:"Who made it."`
+	App     string     `json:"app,omitempty" doc:"Of a worker token: the only worker group that it may serve."`
+	By      string     `json:"by" doc:"Who created it."`
 	Created time.Time  `json:"created"`
-	Until   *time.Time `json:"until,omitempty" doc:"When its time is over; missing: when it is revoked."`
+	Until   *time.Time `json:"until,omitempty" doc:"When it expires; missing: when it is revoked."`
 }
 
 func tokenOf(t *kernel.Token) Token {
 	return Token{ID: t.ID, Name: t.Name, Role: t.Role, App: t.App, By: t.By, Created: t.Created, Until: when(t.Until)}
 }
 
-// GrantedToken is a token as it is told once.
+// GrantedToken is a new token with its text, which is shown once.
 type GrantedToken struct {
 	Token
-	Text string `json:"text" doc:"What to send as Authorization: Bearer. It is shown here and never again."`
+	Text string `json:"text" doc:"Send it as Authorization: Bearer. It is shown only once."`
 }
 
 type tokenList struct {
@@ -41,38 +41,38 @@ type tokenList struct {
 
 type grantInput struct {
 	Body struct {
-		Name string    `json:"name" minLength:"1" maxLength:"100" doc:"Whose it is."`
+		Name string    `json:"name" minLength:"1" maxLength:"100" doc:"Name of its holder."`
 		Role string    `json:"role" enum:"viewer,operator,admin,worker,client"`
-		App  string    `json:"app,omitempty" maxLength:"200" doc:"Of a worker: the only worker group that it may serve."`
-		For  *Duration `json:"for,omitempty" doc:"How long it is good; left out: until it is revoked."`
+		App  string    `json:"app,omitempty" maxLength:"200" doc:"Of a worker token: the only worker group that it may serve."`
+		For  *Duration `json:"for,omitempty" doc:"Validity. Default: until it is revoked."`
 	}
 }
 
-// Change is one line of the audit: what somebody changed.
+// Change is one entry of the audit.
 type Change struct {
-	N      uint64    `json:"n" doc:"Counts the changes."`
+	N      uint64    `json:"n" doc:"Number of the change."`
 	At     time.Time `json:"at"`
 	Actor  string    `json:"actor"`
 	Reason string    `json:"reason,omitempty"`
 	Verb   string    `json:"verb"`
 	Target string    `json:"target" example:"job billing.charge"`
-	Before *Object   `json:"before,omitempty" doc:"What of it changed, as it was."`
-	After  *Object   `json:"after,omitempty" doc:"The same, as it is since."`
+	Before *Object   `json:"before,omitempty" doc:"The changed fields before."`
+	After  *Object   `json:"after,omitempty" doc:"The changed fields after."`
 }
 
 type auditInput struct {
-	Target string `query:"target" maxLength:"600" doc:"Only changes of this, as the list spells it."`
+	Target string `query:"target" maxLength:"600" doc:"Only changes of this target, as the list spells it."`
 	Actor  string `query:"actor" maxLength:"300" doc:"Only changes by this actor."`
-	Before uint64 `query:"before" doc:"Go on before this number."`
+	Before uint64 `query:"before" doc:"Changes before this number."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
 }
 
 type auditList struct {
 	Items []Change `json:"items" nullable:"false"`
-	Next  uint64   `json:"next,omitempty" doc:"Pass it as before to go on; missing at the end."`
+	Next  uint64   `json:"next,omitempty" doc:"Send it as before for the next page; missing on the last one."`
 }
 
-// Self is who the server takes the asker for.
+// Self is the identity of the caller.
 type Self struct {
 	Actor  string `json:"actor"`
 	Role   string `json:"role" enum:"none,viewer,operator,admin"`
@@ -81,7 +81,7 @@ type Self struct {
 
 func (a *API) routeTokens() {
 	tags := []string{"access"}
-	register(a, ops.Viewer, huma.Operation{OperationID: "whoami", Method: http.MethodGet, Path: "/whoami", Tags: tags, Summary: "Who you are here"},
+	register(a, ops.Viewer, huma.Operation{OperationID: "whoami", Method: http.MethodGet, Path: "/whoami", Tags: tags, Summary: "Show the current identity"},
 		func(ctx context.Context, _ *none) (*struct{ Body Self }, error) {
 			asker := who(ctx)
 			if asker.Tenant == "" {
@@ -102,7 +102,7 @@ func (a *API) routeTokens() {
 			return &struct{ Body tokenList }{out}, nil
 		})
 	register(a, ops.Admin, huma.Operation{OperationID: "grant-token", Method: http.MethodPost, Path: "/tokens", Tags: tags, DefaultStatus: http.StatusCreated,
-		Summary: "Make a token", Description: "Its text is in the answer, and nowhere else: what is kept is a hash."},
+		Summary: "Create a token", Description: "Its text is only in this response: the server stores a hash."},
 		func(ctx context.Context, in *grantInput) (*struct{ Body GrantedToken }, error) {
 			want := ops.NewToken{Name: in.Body.Name, Role: in.Body.Role, App: in.Body.App}
 			if in.Body.For != nil {
@@ -115,14 +115,14 @@ func (a *API) routeTokens() {
 			return &struct{ Body GrantedToken }{GrantedToken{tokenOf(t), text}}, nil
 		})
 	register(a, ops.Admin, huma.Operation{OperationID: "revoke-token", Method: http.MethodDelete, Path: "/tokens/{id}", Tags: tags, DefaultStatus: http.StatusNoContent,
-		Summary: "End a token", Description: "Sessions that were begun with it end, too. The last token of an admin without an end cannot be revoked."},
+		Summary: "Revoke a token", Description: "Its sessions end, too. The last admin token that does not expire cannot be revoked."},
 		func(ctx context.Context, in *struct {
 			ID string `path:"id" maxLength:"100"`
 		}) (*struct{}, error) {
 			return nil, a.ops.Revoke(ctx, who(ctx), in.ID)
 		})
 	register(a, ops.Admin, huma.Operation{OperationID: "list-audit", Method: http.MethodGet, Path: "/audit", Tags: tags,
-		Summary: "What people changed, newest first", Description: "Who, what, before and after. Arguments, results and secrets are never in it."}, a.audit)
+		Summary: "List the audit, newest first", Description: "Actor, target, before and after of each change. It never contains arguments, results or secrets."}, a.audit)
 }
 
 func (a *API) audit(ctx context.Context, in *auditInput) (*struct{ Body auditList }, error) {

@@ -190,7 +190,7 @@ func TestSlowHeaders(t *testing.T) {
 	})
 }
 
-// Row 4: who sends a body byte by byte is told so, and cut off.
+// Row 4: a client that sends a body byte by byte gets an error, and is disconnected.
 func TestSlowBody(t *testing.T) {
 	serve(t, func(t *testing.T, _ *desk, p *pipes) {
 		c := p.dial()
@@ -210,8 +210,8 @@ func TestSlowBody(t *testing.T) {
 	})
 }
 
-// A connection whose request is not read to its end is closed soon after the answer, whoever answered: it is not kept for
-// a client that goes on sending slowly.
+// A connection whose request is not read to its end is closed soon after the response, from any handler: it is not kept
+// for a client that continues slowly.
 func TestUnreadRequestsAreClosed(t *testing.T) {
 	for name, c := range map[string]struct {
 		path, more string
@@ -220,7 +220,7 @@ func TestUnreadRequestsAreClosed(t *testing.T) {
 	}{
 		"a slow body":           {trigger, "", 408, 12 * time.Second},
 		"one of unknown length": {trigger, "Transfer-Encoding: chunked\r\n", 408, 12 * time.Second},
-		"nobody reads it":       {"/nowhere", "", 404, 2 * time.Second},
+		"not read":              {"/nowhere", "", 404, 2 * time.Second},
 		"one that is too large": {trigger, "Content-Length: 600000\r\n", 413, 12 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -269,7 +269,7 @@ func (h hungUp) Read([]byte) (int, error) {
 	return 0, errors.New("connection reset by peer")
 }
 
-// Row 12: a client that goes away leaves nothing behind, and is nobody's fault.
+// Row 12: a client that disconnects leaves nothing behind, and logs no error.
 func TestClientGoesAway(t *testing.T) {
 	d := newDesk(t)
 	before := d.snapshot()
@@ -322,7 +322,7 @@ func TestRequestsAreNamed(t *testing.T) {
 	}
 }
 
-// A stranger's body is not read where nobody is asked who he is, either: nothing there has one.
+// Bodies without authentication are not read on public routes, either: none of them has a body.
 func TestBodiesOfStrangers(t *testing.T) {
 	serve(t, func(t *testing.T, _ *desk, p *pipes) {
 		for path, want := range map[string]int{"/nowhere": 404, "/livez": 405, "/api/nowhere": 404, "/openapi.json": 405} {

@@ -11,16 +11,16 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// Version is what held for a job for a time.
+// Version is the settings of a job during a period.
 type Version struct {
-	Revision uint64       `json:"revision" doc:"The last one that the job had with it."`
-	From     *time.Time   `json:"from,omitempty" doc:"When it began; missing if that is older than what is remembered."`
-	Until    *time.Time   `json:"until,omitempty" doc:"When it ended; missing if it holds now."`
-	By       string       `json:"by,omitempty" doc:"Who made it."`
+	Revision uint64       `json:"revision" doc:"The job's last revision with these settings."`
+	From     *time.Time   `json:"from,omitempty" doc:"When it took effect; missing if that is too old to be known."`
+	Until    *time.Time   `json:"until,omitempty" doc:"When it was replaced; missing for the current one."`
+	By       string       `json:"by,omitempty" doc:"Who made the change."`
 	Reason   string       `json:"reason,omitempty"`
-	Edited   []string     `json:"edited" nullable:"false" doc:"Fields that people had set; the others followed the code."`
+	Edited   []string     `json:"edited" nullable:"false" doc:"Fields that users had edited; the others followed the code."`
 	Changed  []Difference `json:"changed" nullable:"false" doc:"What it changed."`
-	Policy   Policy       `json:"policy" doc:"What held, with today's defaults where nobody said anything."`
+	Policy   Policy       `json:"policy" doc:"Effective settings, with today's defaults for fields that were not set."`
 }
 
 func versionOf(v ops.Version) Version {
@@ -34,46 +34,46 @@ type versionList struct {
 
 type compareInput struct {
 	JobPath
-	From uint64 `query:"from" doc:"A revision; left out: what holds now."`
-	To   uint64 `query:"to" doc:"A revision; left out: what holds now."`
-	N    int    `query:"n" minimum:"0" maximum:"100" default:"5" doc:"How many due times of each."`
+	From uint64 `query:"from" doc:"A revision. Default: the current one."`
+	To   uint64 `query:"to" doc:"A revision. Default: the current one."`
+	N    int    `query:"n" minimum:"0" maximum:"100" default:"5" doc:"Number of due times of each."`
 }
 
-// Compared is what differs between two versions of a job.
+// Compared is the difference between two versions of a job.
 type Compared struct {
 	From       Version      `json:"from"`
 	To         Version      `json:"to"`
 	Differ     []Difference `json:"differ" nullable:"false"`
-	NextBefore []time.Time  `json:"nextBefore" nullable:"false" doc:"The next due times with the one."`
-	NextThen   []time.Time  `json:"nextThen" nullable:"false" doc:"The next due times with the other."`
+	NextBefore []time.Time  `json:"nextBefore" nullable:"false" doc:"Next due times of the first."`
+	NextThen   []time.Time  `json:"nextThen" nullable:"false" doc:"Next due times of the second."`
 }
 
 type rollbackInput struct {
 	JobPath
 	Match
 	Body struct {
-		Revision uint64 `json:"revision" minimum:"1" doc:"People's settings become what they were at this revision."`
+		Revision uint64 `json:"revision" minimum:"1" doc:"The revision whose edits are restored."`
 	}
 }
 
-// Owner is who decides what holds for a field.
+// Owner is the source of a field's value.
 type Owner struct {
 	Kind   string     `json:"kind" enum:"defaults,code,edit"`
-	By     string     `json:"by,omitempty" doc:"Who made the edit, if that is remembered."`
+	By     string     `json:"by,omitempty" doc:"Who made the edit, if known."`
 	At     *time.Time `json:"at,omitempty"`
 	Reason string     `json:"reason,omitempty"`
 }
 
 func (a *API) routeVersions() {
 	tags := []string{"jobs"}
-	register(a, ops.Viewer, huma.Operation{OperationID: "list-versions", Method: http.MethodGet, Path: "/jobs/{key}/versions", Tags: tags, Summary: "What held for a job",
-		Description: "Newest first: what holds now, and the newest changes before it, with who made them and why."}, a.listVersions)
-	register(a, ops.Viewer, huma.Operation{OperationID: "compare-versions", Method: http.MethodGet, Path: "/jobs/{key}/diff", Tags: tags, Summary: "What differs between two revisions",
+	register(a, ops.Viewer, huma.Operation{OperationID: "list-versions", Method: http.MethodGet, Path: "/jobs/{key}/versions", Tags: tags, Summary: "List the versions of a job",
+		Description: "Newest first: the current version, and the changes before it, with actor and reason."}, a.listVersions)
+	register(a, ops.Viewer, huma.Operation{OperationID: "compare-versions", Method: http.MethodGet, Path: "/jobs/{key}/diff", Tags: tags, Summary: "Compare two revisions",
 		Description: "With the next due times of each."}, a.compareVersions)
-	register(a, ops.Viewer, huma.Operation{OperationID: "list-owners", Method: http.MethodGet, Path: "/jobs/{key}/owners", Tags: tags, Summary: "Who decides each field",
-		Description: "Fields that are missing have no owner: what is built in holds."}, a.listOwners)
-	register(a, ops.Admin, huma.Operation{OperationID: "rollback-job", Method: http.MethodPost, Path: "/jobs/{key}/rollback", Tags: tags, Summary: "Go back to an earlier revision",
-		Description: "What people had set then is set again, and what they had not follows the code, as it is now. It is a new revision of its own."}, a.rollback)
+	register(a, ops.Viewer, huma.Operation{OperationID: "list-owners", Method: http.MethodGet, Path: "/jobs/{key}/owners", Tags: tags, Summary: "List the owners of fields",
+		Description: "Missing fields have no owner: they have built-in defaults."}, a.listOwners)
+	register(a, ops.Admin, huma.Operation{OperationID: "rollback-job", Method: http.MethodPost, Path: "/jobs/{key}/rollback", Tags: tags, Summary: "Roll back to an earlier revision",
+		Description: "Restores the edits of that revision; other fields follow the current code. Creates a new revision."}, a.rollback)
 }
 
 func (a *API) listVersions(ctx context.Context, in *JobPath) (*struct{ Body versionList }, error) {

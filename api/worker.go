@@ -16,48 +16,48 @@ import (
 
 // The routes of workers in other languages: docs/http.md describes them.
 
-// longestPoll is how long a poll may wait; a server's limit on answers is twice that.
+// longestPoll is how long a poll may wait; a server's limit on responses is twice that.
 const longestPoll = 30 * time.Second
 
 // WorkersJob is a job as a worker's code describes it.
 type WorkersJob struct {
 	Key      jobs.Key `json:"key" maxLength:"200"`
 	Kind     string   `json:"kind" enum:"recurring,triggered"`
-	Version  int      `json:"version,omitempty" minimum:"0" doc:"Of the code: the highest that registers sets what nobody edited."`
+	Version  int      `json:"version,omitempty" minimum:"0" doc:"Code version: fields that users have not edited follow the highest version that registers."`
 	Args     *Object  `json:"argsSchema,omitempty" doc:"A JSON Schema of its arguments."`
-	Settings *Policy  `json:"settings,omitempty" doc:"What the code says about it. What people edit wins."`
+	Settings *Policy  `json:"settings,omitempty" doc:"Settings in the code. Edits by users override them."`
 }
 
 // Attempt names an attempt of a run.
 type Attempt struct {
 	Run     string `json:"run" format:"uuid"`
-	Attempt uint32 `json:"attempt" minimum:"1" doc:"The fencing token: of two that have the same run, the higher one counts."`
+	Attempt uint32 `json:"attempt" minimum:"1" doc:"The fencing token: of two workers with the same run, the one with the higher attempt owns it."`
 }
 
 func (a *Attempt) id() (jobs.ID, error) {
 	id, err := jobs.ParseID(a.Run)
 	if err != nil {
-		return id, kernel.Invalid("run is %.50q, which is no ID", a.Run)
+		return id, kernel.Invalid("invalid run %.50q: want an ID", a.Run)
 	}
 	return id, nil
 }
 
 type registerInput struct {
 	Body struct {
-		Name    string       `json:"name" minLength:"1" maxLength:"180" doc:"Of the worker, such as the host's."`
-		Start   string       `json:"start" minLength:"1" maxLength:"64" pattern:"^[0-9a-z]+$" patternDescription:"small letters and digits" doc:"What tells this start of the program from others: random, and the same until it ends."`
+		Name    string       `json:"name" minLength:"1" maxLength:"180" doc:"Name of the worker, such as its host's."`
+		Start   string       `json:"start" minLength:"1" maxLength:"64" pattern:"^[0-9a-z]+$" patternDescription:"small letters and digits" doc:"Identifies this start of the program: random, and the same until it ends."`
 		App     string       `json:"app" minLength:"1" maxLength:"200" doc:"The worker group."`
-		Slots   int          `json:"slots" minimum:"1" maximum:"10000" doc:"Runs at the same time."`
-		Tags    []string     `json:"tags,omitempty" maxItems:"32" nullable:"false" doc:"What this worker has that others may not, such as gpu or zone=eu."`
+		Slots   int          `json:"slots" minimum:"1" maximum:"10000" doc:"Max parallel runs."`
+		Tags    []string     `json:"tags,omitempty" maxItems:"32" nullable:"false" doc:"Tags of this worker, such as gpu or zone=eu."`
 		Host    string       `json:"host,omitempty" maxLength:"200"`
 		PID     int          `json:"pid,omitempty" minimum:"0"`
-		Version string       `json:"version,omitempty" maxLength:"200" doc:"Of the program, as pages show it."`
+		Version string       `json:"version,omitempty" maxLength:"200" doc:"Version of the program, for pages."`
 		Jobs    []WorkersJob `json:"jobs" minItems:"1" maxItems:"1000" nullable:"false"`
-		Runs    []Attempt    `json:"runs,omitempty" maxItems:"1000" nullable:"false" doc:"What it has in hand, if it comes from another node or this one has forgotten it."`
+		Runs    []Attempt    `json:"runs,omitempty" maxItems:"1000" nullable:"false" doc:"Its current attempts, if it moved from another node or this node has restarted."`
 	}
 }
 
-// Halt is an attempt that a worker is to end.
+// Halt is an attempt that a worker should end.
 type Halt struct {
 	Attempt
 	Why    string `json:"why" enum:"cancelled,timeout,lease_lost"`
@@ -65,16 +65,16 @@ type Halt struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Told is what a worker is told with each answer.
+// Told is sent to a worker with each response.
 type Told struct {
-	Worker string  `json:"worker" doc:"Its name: send it along with everything."`
-	Lease  float64 `json:"leaseSeconds" doc:"How long it may be silent, at least, before its runs are given to others."`
-	Every  float64 `json:"heartbeatSeconds" doc:"How often it should be heard while it has runs."`
-	Stop   []Halt  `json:"stop" nullable:"false" doc:"Attempts to end: until it says that they have ended, their slots are taken."`
-	Rests  bool    `json:"drained,omitempty" doc:"Somebody has it take nothing for now."`
+	Worker string  `json:"worker" doc:"Its name: send it with each request."`
+	Lease  float64 `json:"leaseSeconds" doc:"Lease: after this time without a request, its runs may go to other workers."`
+	Every  float64 `json:"heartbeatSeconds" doc:"Heartbeat interval while it has runs."`
+	Stop   []Halt  `json:"stop" nullable:"false" doc:"Attempts to end: they occupy their slots until the worker finishes them."`
+	Rests  bool    `json:"drained,omitempty" doc:"It is drained: it gets no new runs."`
 }
 
-func toldOf(p ops.PullAnswer) Told {
+func answerOf(p ops.PullAnswer) Told {
 	t := Told{Worker: p.Worker, Lease: p.Lease.Seconds(), Every: p.Every.Seconds(), Stop: make([]Halt, len(p.Stop)), Rests: p.Resting}
 	for i, s := range p.Stop {
 		t.Stop[i] = Halt{Attempt: Attempt{s.ID.String(), s.Attempt}, Why: "cancelled", By: s.By, Reason: s.Reason}
@@ -93,39 +93,39 @@ type Work struct {
 	Attempt
 	Job        jobs.Key   `json:"job"`
 	Args       *Object    `json:"args,omitempty"`
-	Due        *time.Time `json:"due,omitempty" doc:"The due time that it stands for, however late it is."`
+	Due        *time.Time `json:"due,omitempty" doc:"Its due time, however late it is."`
 	Deadline   *time.Time `json:"deadline,omitempty" doc:"When the attempt times out, by the server's clock."`
-	Left       float64    `json:"secondsLeft,omitempty" doc:"Until then; 0 = it does not time out."`
-	Checkpoint Value      `json:"checkpoint,omitempty" doc:"What an earlier attempt has kept."`
-	Index      uint32     `json:"index,omitempty" doc:"Of a broadcast: which of its runs this is, from 0."`
-	Total      uint32     `json:"total,omitempty" doc:"Of a broadcast: how many there are."`
-	Trace      string     `json:"traceparent,omitempty" doc:"W3C trace context of who asked for the run."`
+	Left       float64    `json:"secondsLeft,omitempty" doc:"Until then; 0 = no timeout."`
+	Checkpoint Value      `json:"checkpoint,omitempty" doc:"The checkpoint of an earlier attempt."`
+	Index      uint32     `json:"index,omitempty" doc:"For a broadcast: index of this run, from 0."`
+	Total      uint32     `json:"total,omitempty" doc:"For a broadcast: number of its runs."`
+	Trace      string     `json:"traceparent,omitempty" doc:"W3C trace context of the request that created the run."`
 }
 
-// Polled is the answer to a poll.
+// Polled is the response to a poll.
 type Polled struct {
 	Told
 	Runs  []Work `json:"runs" nullable:"false"`
-	Batch string `json:"batch,omitempty" doc:"Names this answer: say it as got in the next poll."`
+	Batch string `json:"batch,omitempty" doc:"Identifies this response: send it as got in the next poll."`
 }
 
 type pollInput struct {
 	Body struct {
 		Worker string   `json:"worker" maxLength:"300"`
-		Want   int      `json:"want,omitempty" minimum:"1" maximum:"1000" doc:"Runs at most; 1 if left out."`
-		Got    string   `json:"got,omitempty" maxLength:"40" doc:"The batch of the last answer that arrived: without it the same runs come again."`
-		Wait   *float64 `json:"waitSeconds,omitempty" minimum:"0" maximum:"30" doc:"How long to wait for runs; 30 if left out."`
+		Want   int      `json:"want,omitempty" minimum:"1" maximum:"1000" doc:"Max runs. Default: 1."`
+		Got    string   `json:"got,omitempty" maxLength:"40" doc:"The batch of the last response that arrived: without it the same runs are sent again."`
+		Wait   *float64 `json:"waitSeconds,omitempty" minimum:"0" maximum:"30" doc:"How long to wait for runs. Default: 30."`
 	}
 }
 
 type heartbeatInput struct {
 	Body struct {
 		Worker string `json:"worker" maxLength:"300"`
-		Drain  bool   `json:"drain,omitempty" doc:"Give it nothing more from here on: it is about to leave."`
+		Drain  bool   `json:"drain,omitempty" doc:"Send no new runs: the worker is about to stop."`
 	}
 }
 
-// Of is the attempt that a worker speaks of.
+// Of names an attempt of a worker.
 type Of struct {
 	Worker string `json:"worker" maxLength:"300"`
 	Attempt
@@ -134,15 +134,15 @@ type Of struct {
 type finishInput struct {
 	Body struct {
 		Of
-		Result  Value    `json:"result,omitempty" doc:"What the run will be remembered by: any JSON, up to 64 KiB."`
+		Result  Value    `json:"result,omitempty" doc:"Result of the run: any JSON, up to 64 KiB."`
 		Error   string   `json:"error,omitempty" maxLength:"65536" doc:"Why it failed; left out: it succeeded."`
-		Code    string   `json:"code,omitempty" maxLength:"64" doc:"Of the failure, for the job's retry rules."`
-		NoRetry bool     `json:"noRetry,omitempty" doc:"No retry shall follow the failure."`
-		Snooze  *float64 `json:"snoozeSeconds,omitempty" minimum:"0" maximum:"31536000" doc:"It has neither succeeded nor failed: begin another attempt so much later."`
+		Code    string   `json:"code,omitempty" maxLength:"64" doc:"Error code, for the job's retry rules."`
+		NoRetry bool     `json:"noRetry,omitempty" doc:"Do not retry."`
+		Snooze  *float64 `json:"snoozeSeconds,omitempty" minimum:"0" maximum:"31536000" doc:"Neither success nor failure: start another attempt after this delay."`
 	}
 }
 
-// Ended is where a run stands whose attempt has ended.
+// Ended is the state of a run after an attempt.
 type Ended struct {
 	State   string     `json:"state"`
 	RetryAt *time.Time `json:"retryAt,omitempty" doc:"When the next attempt is due."`
@@ -153,35 +153,35 @@ type progressInput struct {
 		Of
 		Done  int64  `json:"done" minimum:"0"`
 		Total int64  `json:"total,omitempty" minimum:"0" doc:"0 = not known."`
-		Text  string `json:"text,omitempty" maxLength:"1000" doc:"A few words; 200 bytes are kept."`
+		Text  string `json:"text,omitempty" maxLength:"1000" doc:"A short text; 200 bytes are kept."`
 	}
 }
 
 type checkpointInput struct {
 	Body struct {
 		Of
-		Data Value `json:"data" doc:"Any JSON, up to 64 KiB: the next attempt of the run is given it."`
+		Data Value `json:"data" doc:"Any JSON, up to 64 KiB: the next attempt of the run gets it."`
 	}
 }
 
 type logsInput struct {
 	Body struct {
 		Of
-		First uint64 `json:"first,omitempty" maximum:"1000000000" doc:"The number of the first line, from 1: lines that are sent twice are then kept once."`
+		First uint64 `json:"first,omitempty" maximum:"1000000000" doc:"Number of the first line, from 1: repeated lines are stored once."`
 		Lines []struct {
-			Level string `json:"level,omitempty" enum:"DEBUG,INFO,WARN,ERROR" doc:"INFO if left out."`
+			Level string `json:"level,omitempty" enum:"DEBUG,INFO,WARN,ERROR" doc:"Default: INFO."`
 			Text  string `json:"text" doc:"8 KiB are kept."`
 		} `json:"lines" minItems:"1" maxItems:"1000" nullable:"false"`
 	}
 }
 
 func (a *API) routeWorker() {
-	work(a, "register", "Register a worker", 0, "Say it again, in the same words, whenever a node answers 404 with the code unknown_worker: it has been started anew, or is another one.", a.registerWorker)
-	work(a, "poll", "Ask for runs", 0, "Waits until there are some. One poll at a time: the next one ends the one before.", a.pollWorker)
+	work(a, "register", "Register a worker", 0, "Repeat the same request whenever a node answers 404 with the code unknown_worker: it has restarted, or is another node.", a.registerWorker)
+	work(a, "poll", "Poll for runs", 0, "Waits until there are some. One poll at a time: the next one ends the previous one.", a.pollWorker)
 	a.long["POST "+Prefix+"/worker/poll"] = true
-	work(a, "heartbeat", "Keep the leases of a worker's runs", 0, "Every request of a worker does that, and so does a poll while it waits.", a.heartbeatWorker)
-	work(a, "finish", "End an attempt", 0, "Answered when it is stored. Said again, it is answered alike. 409 with the code lease_lost: the attempt was not the worker's any more, and nothing of it counts.", a.finishWorker)
-	work(a, "progress", "Say how far an attempt is", http.StatusNoContent, "At most one a second is passed on.",
+	work(a, "heartbeat", "Renew the leases of a worker's runs", 0, "Every request of a worker renews them, and so does a poll while it waits.", a.heartbeatWorker)
+	work(a, "finish", "Finish an attempt", 0, "The result is stored before the response. A repeated request gets the same response. 409 with the code lease_lost: the worker no longer owned the attempt, and its result is discarded.", a.finishWorker)
+	work(a, "progress", "Report progress of an attempt", http.StatusNoContent, "At most one report a second is used.",
 		func(ctx context.Context, in *progressInput) (*struct{}, error) {
 			id, err := in.Body.id()
 			if err != nil {
@@ -189,7 +189,7 @@ func (a *API) routeWorker() {
 			}
 			return nil, a.ops.Pull().Progress(ctx, who(ctx), in.Body.Worker, id, in.Body.Attempt.Attempt, bus.Progress{Done: in.Body.Done, Total: in.Body.Total, Text: in.Body.Text})
 		})
-	work(a, "checkpoint", "Keep something for the next attempt", http.StatusNoContent, "It has been stored when this is answered.",
+	work(a, "checkpoint", "Store a checkpoint for the next attempt", http.StatusNoContent, "The checkpoint is stored before the response.",
 		func(ctx context.Context, in *checkpointInput) (*struct{}, error) {
 			id, err := in.Body.id()
 			if err != nil {
@@ -198,7 +198,7 @@ func (a *API) routeWorker() {
 			return nil, a.ops.Pull().Checkpoint(ctx, who(ctx), in.Body.Worker, id, in.Body.Attempt.Attempt, in.Body.Data)
 		})
 	work(a, "logs", "Write to the log of an attempt", http.StatusNoContent, "At most 1 MiB of an attempt is kept.", a.logWorker)
-	work(a, "leave", "End a worker", http.StatusNoContent, "Runs that it still has are handed back, which uses up no retry.",
+	work(a, "leave", "Deregister a worker", http.StatusNoContent, "Its runs are released, which uses no retry.",
 		func(ctx context.Context, in *struct {
 			Body struct {
 				Worker string `json:"worker" maxLength:"300"`
@@ -208,7 +208,7 @@ func (a *API) routeWorker() {
 		})
 }
 
-// work adds a route for workers: for tokens of workers, and of admins, who could make themselves one.
+// work adds a route for workers: for tokens of workers, and of admins, who could create a worker token themselves.
 func work[I, O any](a *API, verb, summary string, status int, description string, handler func(context.Context, *I) (*O, error)) {
 	op := a.rule(ops.Admin, huma.Operation{OperationID: verb + "-worker", Method: http.MethodPost, Path: "/worker/" + verb, Tags: []string{"worker"},
 		Summary: summary, Description: description, DefaultStatus: status})
@@ -224,10 +224,10 @@ func work[I, O any](a *API, verb, summary string, status int, description string
 	})
 }
 
-// roleWorker is the role of those who may work, and nothing else.
+// roleWorker is the role of workers, which grants nothing else.
 const roleWorker = "worker"
 
-// workersProblem gives the two refusals that a worker has to tell apart codes of their own.
+// workersProblem gives the two refusals that a worker must distinguish codes of their own.
 func workersProblem(err error) error {
 	if refusal, ok := errors.AsType[*kernel.Refusal](err); ok {
 		switch refusal.Code {
@@ -260,11 +260,11 @@ func (a *API) registerWorker(ctx context.Context, in *registerInput) (*struct{ B
 		}
 		w.Has = append(w.Has, ops.PullAttempt{Run: id, Attempt: r.Attempt})
 	}
-	told, err := a.ops.Pull().Register(ctx, who(ctx), w)
+	answer, err := a.ops.Pull().Register(ctx, who(ctx), w)
 	if err != nil {
 		return nil, err
 	}
-	return &struct{ Body Told }{toldOf(told)}, nil
+	return &struct{ Body Told }{answerOf(answer)}, nil
 }
 
 func (a *API) pollWorker(ctx context.Context, in *pollInput) (*struct{ Body Polled }, error) {
@@ -276,7 +276,7 @@ func (a *API) pollWorker(ctx context.Context, in *pollInput) (*struct{ Body Poll
 	if err != nil {
 		return nil, err
 	}
-	out := Polled{Told: toldOf(got.PullAnswer), Batch: got.Batch, Runs: make([]Work, len(got.Runs))}
+	out := Polled{Told: answerOf(got.PullAnswer), Batch: got.Batch, Runs: make([]Work, len(got.Runs))}
 	for i, r := range got.Runs {
 		out.Runs[i] = Work{Attempt: Attempt{r.ID.String(), r.Run.Attempt}, Job: r.Key, Args: object(r.Args), Due: when(r.Due), Deadline: when(r.Deadline),
 			Left: r.Left.Seconds(), Checkpoint: Value(r.Checkpoint), Trace: r.Trace}
@@ -290,11 +290,11 @@ func (a *API) pollWorker(ctx context.Context, in *pollInput) (*struct{ Body Poll
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
 func (a *API) heartbeatWorker(ctx context.Context, in *heartbeatInput) (*struct{ Body Told }, error) {
-	told, err := a.ops.Pull().Heartbeat(ctx, who(ctx), in.Body.Worker, in.Body.Drain)
+	answer, err := a.ops.Pull().Heartbeat(ctx, who(ctx), in.Body.Worker, in.Body.Drain)
 	if err != nil {
 		return nil, err
 	}
-	return &struct{ Body Told }{toldOf(told)}, nil
+	return &struct{ Body Told }{answerOf(answer)}, nil
 }
 
 func (a *API) finishWorker(ctx context.Context, in *finishInput) (*struct{ Body Ended }, error) {
@@ -307,11 +307,11 @@ func (a *API) finishWorker(ctx context.Context, in *finishInput) (*struct{ Body 
 	failed := b.Error != "" || b.Code != "" || b.NoRetry
 	switch {
 	case b.Snooze != nil && (failed || len(b.Result) > 0), failed && len(b.Result) > 0:
-		return nil, kernel.Invalid("an attempt ends in one way: give a result, an error, or snoozeSeconds")
+		return nil, kernel.Invalid("an attempt has one outcome: give a result, an error, or snoozeSeconds")
 	case b.Snooze != nil:
 		f.Outcome, f.Delay = kernel.OutcomeSnooze, seconds(*b.Snooze)
 	case failed && b.Error == "":
-		return nil, kernel.Invalid("code and noRetry are about an error: say which, in error")
+		return nil, kernel.Invalid("code and noRetry need an error: set error")
 	case b.NoRetry:
 		f.Outcome = kernel.OutcomeFatal
 	case failed:

@@ -1,6 +1,6 @@
 // Package clienttest shows that a client which a generator makes of the API's own description compiles and works.
 //
-// It is a module of its own, so that nobody who uses Carillon needs the generator.
+// It is a module of its own, so that users of Carillon do not need the generator.
 package clienttest
 
 import (

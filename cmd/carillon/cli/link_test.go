@@ -62,8 +62,8 @@ func TestAnswers(t *testing.T) {
 		{"unknown", post, problem(504, "outcome_unknown", "it may or may not have been done"), 7, "may or may not"},
 		{"stale", post, problem(412, "stale", "another client was faster"), 4, "faster"},
 		{"ours", get, problem(500, "internal", "something went wrong"), 1, "something"},
-		{"older", []string{"audit"}, problem(404, "no_such_route", "there is no such route"), 1, "does not support GET /api/v1/audit"},
-		{"another program", get, plain(404), 1, "not like Carillon"},
+		{"older", []string{"audit"}, problem(404, "no_such_route", "no such route"), 1, "does not know GET /api/v1/audit"},
+		{"another program", get, plain(404), 1, "not as Carillon does"},
 		{"a proxy without a server, asked", get, plain(502), 6, "502 Bad Gateway"},
 		{"a proxy without a server, command", post, plain(502), 7, "502 Bad Gateway"},
 		{"elsewhere", get, elsewhere, 1, "redirects to https://elsewhere.example/"},
@@ -253,7 +253,7 @@ func TestWhyItWaits(t *testing.T) {
 	for _, c := range []struct{ run, workers, want string }{
 		{`"job":"shop.pack"`, `{"jobs":{"shop.wait":0}}`, "the run waits for a worker that serves shop.pack: none is online\n"},
 		{`"job":"shop.pack"`, `{"jobs":{"shop.pack":0}}`, ""},
-		{`"job":"shop.pack","waits":"limit/oven"`, ``, "the run waits for a slot: other runs hold all of them\n"},
+		{`"job":"shop.pack","waits":"limit/oven"`, ``, "it waits for a slot: other runs hold all of them\n"},
 	} {
 		var asked atomic.Int32
 		env := answering(t, func(w http.ResponseWriter, r *http.Request) {
