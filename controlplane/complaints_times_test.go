@@ -319,7 +319,7 @@ func TestTemporal8087(t *testing.T) {
 		for at, want := range map[time.Duration]string{
 			0:                "The run of 2000-01-01T00:01:00Z is Succeeded.",
 			time.Minute:      "The run of 2000-01-01T00:02:00Z is Skipped, because there was no free slot",
-			5 * time.Minute:  "It did not run at 2000-01-01T00:06:00Z: nobody could fire them in time.",
+			5 * time.Minute:  "It did not run at 2000-01-01T00:06:00Z: the scheduler could not fire them in time.",
 			30 * time.Second: "It is not due at 2000-01-01T00:01:30Z",
 		} {
 			if why, err := verbs.ExplainAt(h.ctx, ops.Who{}, "long", first.Add(at)); err != nil || !strings.HasPrefix(why, want) {

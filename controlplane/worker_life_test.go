@@ -361,8 +361,8 @@ func TestS3_12AWaitingRunShowsWhy(t *testing.T) {
 		h.ask("free", "1", "2")
 		time.Sleep(10 * time.Second)
 		verbs := ops.New(ops.Config{Store: h.store, Live: planeLive{h}})
-		for key, want := range map[jobs.Key]string{"gpu": "1 run waits: no worker with the tag gpu is alive.",
-			"pinned": "1 run waits: the worker b, which is meant to run it, is away.", "free": "1 run waits: each worker that may take it is full."} {
+		for key, want := range map[jobs.Key]string{"gpu": "1 run waits: no worker with the tag gpu is online.",
+			"pinned": "1 run waits: the worker b, to which it is pinned, is offline.", "free": "1 run waits: each worker that may take it has no free slot."} {
 			e, err := verbs.Explain(h.ctx, ops.Who{}, key)
 			if err != nil || !slices.Contains(e.Says, want) {
 				t.Errorf("%s is explained by %q, %v; want %q", key, e.Says, err, want)

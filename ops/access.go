@@ -17,20 +17,20 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Who is let in, and as whom. A token's text is "carillon_<tenant>_<id>_<secret>" and is shown once; the store keeps the
-// SHA-256 of the secret, which has 130 random bits, so that a slow hash would only cost.
+// Authentication. A token's text is "carillon_<tenant>_<id>_<secret>" and is shown once; the store keeps the SHA-256 of
+// the secret. The secret has 130 random bits, so a slow hash would add only cost.
 
-// ErrNotKnown is all that anybody learns whose token or cookie is not taken. It is jobs.Forbidden.
-var ErrNotKnown = kernel.Refuse(jobs.Forbidden, "the token is not known, or its time is over")
+// ErrNotKnown is the only error for an invalid token or cookie, so that it reveals nothing. It is jobs.Forbidden.
+var ErrNotKnown = kernel.Refuse(jobs.Forbidden, "the token is unknown, expired or revoked")
 
 const (
 	tokenPrefix = "carillon_"
-	maxToken    = 300 // bytes: what is longer is none
+	maxToken    = 300 // bytes: longer texts are not tokens
 	sessionLife = 12 * time.Hour
 )
 
-// Authenticate says who holds a token. Tokens of workers and clients have no role here: they come by the bus, and workers
-// where work is given out (Pull).
+// Authenticate returns the holder of a token. Tokens of workers and clients have no role here: they connect to the bus,
+// and workers also poll for runs (Pull).
 func (o *Ops) Authenticate(ctx context.Context, token string) (Who, error) {
 	t, err := o.holder(ctx, token)
 	if err != nil {
@@ -39,8 +39,8 @@ func (o *Ops) Authenticate(ctx context.Context, token string) (Who, error) {
 	return whoOf(t), nil
 }
 
-// SignIn begins a session for a browser, with a secret of its own. It ends after 12 hours, with its token, or by
-// SignOut. A token without a role here is refused like one that is not known.
+// SignIn starts a session for a browser, with a secret of its own. It ends after 12 hours, with its token, or by
+// SignOut. A token without a role here is refused like an unknown one.
 func (o *Ops) SignIn(ctx context.Context, token string) (cookie string, until time.Time, err error) {
 	t, err := o.holder(ctx, token)
 	if err != nil {
@@ -57,7 +57,7 @@ func (o *Ops) SignIn(ctx context.Context, token string) (cookie string, until ti
 	}
 	session := kernel.Session{Tenant: t.Tenant, ID: sessionID(secret), Token: t.ID, Until: until}
 	if _, err := o.apply(ctx, who, kernel.SignIn{Session: session}); err != nil {
-		if errors.Is(err, jobs.NotFound) { // the token has gone meanwhile
+		if errors.Is(err, jobs.NotFound) { // the token was revoked meanwhile
 			err = ErrNotKnown
 		}
 		return "", time.Time{}, err
@@ -65,7 +65,7 @@ func (o *Ops) SignIn(ctx context.Context, token string) (cookie string, until ti
 	return string(t.Tenant) + "." + secret, until, nil
 }
 
-// SignedIn says who a browser's cookie belongs to.
+// SignedIn returns the holder of a session cookie.
 func (o *Ops) SignedIn(ctx context.Context, cookie string) (Who, error) {
 	session, err := o.session(ctx, cookie)
 	if err != nil {
@@ -83,7 +83,7 @@ func (o *Ops) SignedIn(ctx context.Context, cookie string) (Who, error) {
 	return whoOf(t), nil
 }
 
-// SignOut ends a session. One that has ended already changes nothing.
+// SignOut ends a session. Ending it again changes nothing.
 func (o *Ops) SignOut(ctx context.Context, cookie string) error {
 	who, err := o.SignedIn(ctx, cookie)
 	if errors.Is(err, jobs.Forbidden) {
@@ -99,8 +99,8 @@ func (o *Ops) SignOut(ctx context.Context, cookie string) error {
 	return err
 }
 
-// Admit says as whom the holder of a token of a worker or a client may use the bus. The name is left to whoever
-// connects. app is the only worker group that a worker may serve, "" for any.
+// Admit returns as whom the holder of a worker or client token may use the bus. The client chooses the name. app is the
+// only worker group that a worker may serve, "" for any.
 func (o *Ops) Admit(ctx context.Context, token string) (principal bus.Principal, app string, err error) {
 	t, err := o.holder(ctx, token)
 	if err != nil {
@@ -115,9 +115,9 @@ func (o *Ops) Admit(ctx context.Context, token string) (principal bus.Principal,
 	return bus.Principal{}, "", ErrNotKnown
 }
 
-// Seal is a key that all nodes of a scheduler have in common, survives their restarts, and is never shown: of what
-// the API hands out and wants to know again. It follows from the oldest token of the tenant; where there is none, nobody
-// is asked who he is, and nothing is worth forging.
+// Seal returns a key that all nodes of a scheduler share, that survives restarts, and is never shown. The API seals
+// values with it that clients send back. It is derived from the oldest token of the tenant; without tokens there is no
+// authentication, and nothing is worth forging.
 func (o *Ops) Seal(ctx context.Context, who Who) ([]byte, error) {
 	list, err := o.store.Tokens(ctx, who.tenant())
 	if err != nil {
@@ -134,7 +134,7 @@ func (o *Ops) Seal(ctx context.Context, who Who) ([]byte, error) {
 	return sum.Sum(nil), nil
 }
 
-// holder finds the row of a token. Whatever is wrong with it, the answer is the same, and takes as long.
+// holder finds the row of a token. Whatever is wrong with it, the error is the same, and takes as long.
 func (o *Ops) holder(ctx context.Context, text string) (*kernel.Token, error) {
 	tenant, id, secret, ok := cutToken(text)
 	var row *kernel.Token
@@ -156,10 +156,9 @@ func (o *Ops) holder(ctx context.Context, text string) (*kernel.Token, error) {
 	return row, nil
 }
 
-// unknown is ErrNotKnown, unless the store is still reading what it holds: a token that it has not come to yet is
-// not wrong.
+// unknown returns ErrNotKnown, unless the store is still loading: a token that is not loaded yet is not invalid.
 func (o *Ops) unknown(ctx context.Context, missing bool) error {
-	if _, none := o.live.(nobody); missing && !none {
+	if _, none := o.live.(noLive); missing && !none {
 		if err := o.Ready(ctx); err != nil {
 			return err
 		}
@@ -185,7 +184,7 @@ func (o *Ops) session(ctx context.Context, cookie string) (*kernel.Session, erro
 }
 
 func whoOf(t *kernel.Token) Who {
-	role, _ := ParseRole(t.Role) // none, if it is one of the bus
+	role, _ := ParseRole(t.Role) // NoRole for one of the bus
 	who := Who{Tenant: t.Tenant, Actor: "person:" + t.Name, Role: role}
 	if t.Role == kernel.RoleWorker {
 		who.Worker, who.App = true, t.App
@@ -193,7 +192,7 @@ func whoOf(t *kernel.Token) Who {
 	return who
 }
 
-// cutToken takes a token's text apart. There may be underscores in a tenant's name, and nowhere else.
+// cutToken parses a token's text. Only the tenant's name may contain underscores.
 func cutToken(text string) (tenant jobs.Tenant, id, secret string, ok bool) {
 	rest, found := strings.CutPrefix(text, tokenPrefix)
 	i := strings.LastIndexByte(rest, '_')
@@ -205,11 +204,11 @@ func cutToken(text string) (tenant jobs.Tenant, id, secret string, ok bool) {
 		return "", "", "", false
 	}
 	tenant, id = jobs.Tenant(rest[:i]), rest[i+1:]
-	// What cannot be an ID is not looked up: a database would rather complain than find nothing.
+	// What cannot be an ID is not looked up: a database would return an error instead of no row.
 	return tenant, id, secret, kernel.Revoke{ID: id}.Check() == nil && kernel.CheckName("tenant", string(tenant)) == nil
 }
 
-// cutCookie takes a cookie apart; there may be dots in a tenant's name.
+// cutCookie parses a cookie; the tenant's name may contain dots.
 func cutCookie(cookie string) (tenant jobs.Tenant, secret string) {
 	i := strings.LastIndexByte(cookie, '.')
 	return jobs.Tenant(cookie[:max(i, 0)]), cookie[i+1:]

@@ -106,7 +106,7 @@ func (p picky) Token(ctx context.Context, tenant jobs.Tenant, id string) (*kerne
 	return p.Store.Token(ctx, tenant, id)
 }
 
-// A stranger's nonsense is a wrong token like any other: it is not a failure of the store, which nobody is slowed down for.
+// A malformed token is a wrong token like any other, not a failure of the store, which would not count as a wrong try.
 func TestTokensOfNonsense(t *testing.T) {
 	d := newDesk(t)
 	o := ops.New(ops.Config{Store: picky{d.store}})
@@ -185,7 +185,7 @@ func TestAdmit(t *testing.T) {
 		if p.Role != c.role || app != c.app || (err == nil) != (c.role != "") || err == nil && p.Tenant != jobs.DefaultTenant {
 			t.Errorf("%s: %+v %q (%v)", c.want.Role, p, app, err)
 		}
-		// And the other way round: whoever comes by the bus has no role here.
+		// And the other way round: tokens of the bus have no role here.
 		who, err := d.Authenticate(t.Context(), text)
 		if (who.Role == ops.NoRole) != (c.role != "") || err != nil {
 			t.Errorf("%s: %+v (%v)", c.want.Role, who, err)

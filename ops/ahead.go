@@ -10,16 +10,16 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Ten thousand jobs have millions of due times within a day. So a forecast is made piece by piece: whoever asks works on
-// it for a moment, and is told how far it is if that was not enough. Nothing works on it while nobody asks, nobody waits
-// for a lock meanwhile, and what is whole is kept for a while.
+// Ten thousand jobs have millions of due times within a day. So a forecast is computed piece by piece: each request
+// works on it for a moment, and returns the progress if that was not enough. No work is done between requests, no lock
+// is held meanwhile, and a complete forecast is cached.
 const (
 	forecastWork = 2 * time.Second  // that a call works or waits
 	forecastKept = time.Minute      // at most, and twenty times as long as it took to make
-	forecastOld  = 10 * time.Minute // what was begun so long ago is begun anew
+	forecastOld  = 10 * time.Minute // a forecast that was begun so long ago is started anew
 )
 
-// forecasts are those of tenants.
+// forecasts are the forecasts of tenants.
 type forecasts struct {
 	mu sync.Mutex
 	of map[jobs.Tenant]*sight
@@ -27,13 +27,13 @@ type forecasts struct {
 
 // sight is the forecast of one tenant.
 type sight struct {
-	turn chan struct{} // holds one: whoever put it there works on next
-	next *outlook      // that is being made; nil = none is
+	turn chan struct{} // has room for one: the request that fills it works on next
+	next *outlook      // in progress; nil = none is
 
 	mu    sync.Mutex
-	whole Forecast // the last one
+	whole Forecast // the last complete one
 	until time.Time
-	part  Forecast // how far next is
+	part  Forecast // the progress of next
 }
 
 func (f *forecasts) sight(of jobs.Tenant) *sight {
@@ -50,7 +50,7 @@ func (f *forecasts) sight(of jobs.Tenant) *sight {
 	return s
 }
 
-// Forecast counts what is planned. It answers within about two seconds, if need be with what has been counted so far.
+// Forecast counts the planned fires. It returns within about two seconds, if necessary with an incomplete count.
 func (o *Ops) Forecast(ctx context.Context, who Who) (Forecast, error) {
 	if err := ctx.Err(); err != nil {
 		return Forecast{}, err
@@ -110,7 +110,7 @@ func (o *Ops) Forecast(ctx context.Context, who Who) (Forecast, error) {
 	return l.Forecast, nil
 }
 
-// sofar is what has been counted.
+// sofar returns what has been counted.
 func (l *outlook) sofar() Forecast {
 	f := l.Forecast
 	f.Fires, f.Going = slices.Clone(f.Fires), true
@@ -120,7 +120,7 @@ func (l *outlook) sofar() Forecast {
 	return f
 }
 
-// kept is the last whole forecast, as long as it is new.
+// kept returns the last complete forecast, while it is fresh.
 func (s *sight) kept() (Forecast, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +142,8 @@ func (s *sight) done(f Forecast, took time.Duration) {
 	}
 }
 
-// sofar is the best there is now: the last whole forecast, while the next one is being made, or what is there of that.
+// sofar returns the best that is known now: the last complete forecast, while the next one is computed, or the progress
+// of that.
 func (s *sight) sofar(now time.Time) Forecast {
 	s.mu.Lock()
 	defer s.mu.Unlock()

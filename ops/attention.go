@@ -14,30 +14,30 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Attention is something that a person should look at.
+// Attention is a problem that needs a person's attention.
 type Attention struct {
 	Kind  AttentionKind
-	Text  string   // one sentence, with the names in it
+	Text  string   // one sentence that names the job, run or worker
 	Job   jobs.Key // "" = none in particular
 	Run   jobs.ID  // zero = none in particular
-	N     int      // how many runs, due times or jobs it is about
+	N     int      // number of runs, due times or jobs concerned
 	Since time.Time
 }
 
-// AttentionKind says what it is about.
+// AttentionKind is the kind of a problem.
 type AttentionKind string
 
 // The kinds, most urgent first.
 const (
-	Clock    AttentionKind = "clock"     // somebody set the leader's clock, and it is not followed yet
-	NoWorker AttentionKind = "no_worker" // runs are ready, and nobody is there to run them
-	Stuck    AttentionKind = "stuck"     // a handler was told to stop and has not returned
-	Failing  AttentionKind = "failing"   // the last runs of a job ended badly, or one fails again and again
-	GaveUp   AttentionKind = "gave_up"   // a job has paused itself, because its runs failed
-	Lost     AttentionKind = "lost"      // runs ended because their worker died
-	Endless  AttentionKind = "endless"   // a run has been going for a day, and nothing ends it
-	Unfired  AttentionKind = "missed"    // due times passed and nobody could fire them
-	Trouble  AttentionKind = "trouble"   // a schedule cannot be read
+	Clock    AttentionKind = "clock"     // the leader's clock was set, and is not followed yet
+	NoWorker AttentionKind = "no_worker" // runs are ready, and no worker runs them
+	Stuck    AttentionKind = "stuck"     // a handler was asked to stop and has not returned
+	Failing  AttentionKind = "failing"   // the last runs of a job failed for good, or one fails again and again
+	GaveUp   AttentionKind = "gave_up"   // a job has paused itself because its runs failed
+	Lost     AttentionKind = "lost"      // runs ended because their worker was lost
+	Endless  AttentionKind = "endless"   // a run has been processing for a day, without a timeout
+	Unfired  AttentionKind = "missed"    // due times passed that the scheduler did not fire
+	Trouble  AttentionKind = "trouble"   // a schedule is invalid
 	Paused   AttentionKind = "paused"    // a job has been paused for a day, without an end
 )
 
@@ -45,16 +45,16 @@ var urgency = []AttentionKind{Clock, NoWorker, Stuck, Failing, GaveUp, Lost, End
 
 const (
 	maxAttention = 20
-	inARow       = 3                // runs that end badly in a row, or attempts of one run, before they are worth a word
-	unserved     = 10 * time.Second // how long a run may be ready before somebody should be there for it
+	inARow       = 3                // failed runs in a row, or failed attempts of one run, before they are reported
+	unserved     = 10 * time.Second // how long a run may be ready before a missing worker is reported
 	recently     = 24 * time.Hour
-	lookedJobs   = 2_000 // jobs, by key, that are looked through
-	lookedLedger = 50    // jobs whose ledger is read: those that missed something last
-	lookedEnds   = 5     // jobs whose last success is looked for
+	lookedJobs   = 2_000 // jobs, by key, that are checked
+	lookedLedger = 50    // jobs whose ledger is read: those with the latest missed due times
+	lookedEnds   = 5     // jobs whose last success is looked up
 )
 
-// attention looks for what a person should look at. All it asks for is a page of something, so that a store of any
-// size answers at once; what is beyond a page is not seen.
+// attention looks for problems. It reads at most a page of each list, so that a store of any size answers at once; what
+// is beyond a page is not seen.
 func (o *Ops) attention(ctx context.Context, who Who, g *kernel.Global, live map[jobs.State]int) ([]Attention, error) {
 	l := look{o: o, ctx: ctx, who: who, now: o.Now()}
 	l.clock()
@@ -67,7 +67,7 @@ func (o *Ops) attention(ctx context.Context, who Who, g *kernel.Global, live map
 	return l.found[:min(len(l.found), maxAttention)], l.err
 }
 
-// look collects what is found; after an error it does nothing more.
+// look collects problems; after an error it does nothing more.
 type look struct {
 	o     *Ops
 	ctx   context.Context
@@ -77,12 +77,12 @@ type look struct {
 	err   error
 }
 
-func (l *look) say(a Attention, format string, args ...any) {
+func (l *look) add(a Attention, format string, args ...any) {
 	a.Text = fmt.Sprintf(format, args...)
 	l.found = append(l.found, a)
 }
 
-// page is the first page of runs in a state.
+// page returns the first page of runs in a state.
 func (l *look) page(state jobs.State) []*kernel.Run {
 	if l.err != nil {
 		return nil
@@ -92,28 +92,28 @@ func (l *look) page(state jobs.State) []*kernel.Run {
 	return page.Runs
 }
 
-// clock finds a clock that was set.
+// clock reports a leader's clock that was set, or that is off.
 func (l *look) clock() {
 	leader, way := l.o.live.Leader(), "ahead"
 	if leader.Step < 0 {
 		way = "back"
 	}
 	if leader.Step != 0 {
-		l.say(Attention{Kind: Clock, N: 1, Since: l.now}, "The clock of %s was set %s by %s. It is followed if that stands for %s; until then, due times come by the time that it had.",
+		l.add(Attention{Kind: Clock, N: 1, Since: l.now}, "The clock of %s was set %s by %s. The scheduler keeps the old time until the new one has lasted %s.",
 			leader.Node, way, leader.Step.Abs().Round(time.Second), metastore.ClockPatience)
 	}
 	if leader.Off.Abs() > metastore.ClockSlack {
-		l.say(Attention{Kind: Clock, N: 1, Since: l.now}, "The clock of %s, which leads, is not that of the other nodes: it is %s off. Nothing fires by it, and another node shall lead; see to the clock.",
+		l.add(Attention{Kind: Clock, N: 1, Since: l.now}, "The clock of %s, the leader, is %s off the clocks of the other nodes. It fires nothing, and another node takes over: correct the clock.",
 			leader.Node, leader.Off.Abs().Round(time.Millisecond))
 	}
 }
 
-// workers finds jobs that nobody is there to run.
+// workers reports jobs without workers.
 func (l *look) workers(g *kernel.Global, live map[jobs.State]int) {
 	workers := l.o.live.Workers(l.who.tenant())
 	if len(workers) == 0 {
 		if g.Jobs > 0 {
-			l.say(Attention{Kind: NoWorker, N: g.Jobs}, "No worker is running: the %s have nobody to run them.", count(g.Jobs, "job"))
+			l.add(Attention{Kind: NoWorker, N: g.Jobs}, "No worker is online to run the %s.", count(g.Jobs, "job"))
 		}
 		return
 	}
@@ -132,15 +132,15 @@ func (l *look) workers(g *kernel.Global, live map[jobs.State]int) {
 		return run.Offerable() && l.now.Sub(run.Queued) >= unserved && !any[run.App] && !serves[run.App+"\n"+string(run.Key)]
 	}) {
 		run, n := of[len(of)-1], len(of)
-		why := "no worker of the app " + run.App + " is running"
+		why := "no worker of the app " + run.App + " is online"
 		if apps[run.App] {
-			why = "no worker of the app " + run.App + " that is running has this job"
+			why = "no worker of the app " + run.App + " that is online has this job"
 		}
-		l.say(Attention{Kind: NoWorker, Job: run.Key, N: n, Since: run.Queued}, "%s of %s %s ready, and %s.", count(n, "run"), run.Key, is(n), why)
+		l.add(Attention{Kind: NoWorker, Job: run.Key, N: n, Since: run.Queued}, "%s of %s %s ready, and %s.", count(n, "run"), run.Key, is(n), why)
 	}
 }
 
-// runs finds runs that go wrong, or went.
+// runs reports runs that are stuck, endless or failed.
 func (l *look) runs() {
 	processing, failed, cancelled, terminated := l.page(jobs.Processing), l.page(jobs.Failed), l.page(jobs.Cancelled), l.page(jobs.Terminated)
 	for _, run := range slices.Concat(processing, failed, cancelled, terminated) {
@@ -148,12 +148,12 @@ func (l *look) runs() {
 			continue
 		}
 		if now, known := l.o.live.Attempt(run.Tenant, run.ID); known && now.Stuck {
-			l.say(Attention{Kind: Stuck, Job: run.Key, Run: run.ID, N: 1, Since: last(run)}, "A run of %s was told to stop, and its handler has not returned.", run.Key)
+			l.add(Attention{Kind: Stuck, Job: run.Key, Run: run.ID, N: 1, Since: last(run)}, "A run of %s was asked to stop, and its handler has not returned.", run.Key)
 		}
 	}
 	for _, of := range grouped(processing, func(run *kernel.Run) bool { return run.Deadline.IsZero() && l.now.Sub(run.Started) >= recently }) {
 		run := of[len(of)-1]
-		l.say(Attention{Kind: Endless, Job: run.Key, Run: run.ID, N: len(of), Since: run.Started}, "A run of %s has been going for %s, and its job has no timeout.",
+		l.add(Attention{Kind: Endless, Job: run.Key, Run: run.ID, N: len(of), Since: run.Started}, "A run of %s has been processing for %s, and its job has no timeout.",
 			run.Key, count(int(l.now.Sub(run.Started)/recently), "day"))
 	}
 	said := map[jobs.Key]bool{}
@@ -170,23 +170,23 @@ func (l *look) runs() {
 		}
 		if n := len(of); n >= inARow {
 			said[key] = true
-			l.say(Attention{Kind: Failing, Job: key, Run: of[0].ID, N: n, Since: of[n-1].Ended}, "The last %d runs of %s ended badly.", n, key)
+			l.add(Attention{Kind: Failing, Job: key, Run: of[0].ID, N: n, Since: of[n-1].Ended}, "The last %d runs of %s failed for good.", n, key)
 		}
 	}
 	for _, of := range grouped(failed, func(run *kernel.Run) bool { return run.Failures >= inARow }) {
 		if run := of[0]; !said[run.Key] {
-			l.say(Attention{Kind: Failing, Job: run.Key, Run: run.ID, N: len(of), Since: last(run)}, "A run of %s has failed %d times, and is tried again.", run.Key, run.Failures)
+			l.add(Attention{Kind: Failing, Job: run.Key, Run: run.ID, N: len(of), Since: last(run)}, "A run of %s has failed %d times, and is retried.", run.Key, run.Failures)
 		}
 	}
 	for _, of := range grouped(terminated, func(run *kernel.Run) bool {
 		return recent(run) && (run.Cause == kernel.ByLoss || run.Cause == kernel.ByPoison)
 	}) {
 		run, n := of[0], len(of)
-		l.say(Attention{Kind: Lost, Job: run.Key, Run: run.ID, N: n, Since: run.Ended}, "%s of %s ended because the worker died.", count(n, "run"), run.Key)
+		l.add(Attention{Kind: Lost, Job: run.Key, Run: run.ID, N: n, Since: run.Ended}, "%s of %s ended because the worker was lost.", count(n, "run"), run.Key)
 	}
 }
 
-// jobs finds jobs that do not run as they should.
+// jobs reports jobs that cannot fire or are paused.
 func (l *look) jobs() {
 	if l.err != nil {
 		return
@@ -203,12 +203,12 @@ func (l *look) jobs() {
 	}
 	for _, d := range list {
 		if _, err := l.o.next(d, global, l.now); err != nil {
-			l.say(Attention{Kind: Trouble, Job: d.Key, N: 1, Since: d.Edited}, "The schedule of %s cannot be read: %v.", d.Key, err)
+			l.add(Attention{Kind: Trouble, Job: d.Key, N: 1, Since: d.Edited}, "The schedule of %s is invalid: %v.", d.Key, err)
 		}
 		if p := d.Paused; p != nil && p.By == kernel.ByItself {
-			l.say(Attention{Kind: GaveUp, Job: d.Key, N: d.Failing, Since: p.At}, "%s has paused itself: %s.", d.Key, strings.TrimSuffix(p.Why(), "."))
+			l.add(Attention{Kind: GaveUp, Job: d.Key, N: d.Failing, Since: p.At}, "%s has paused itself: %s.", d.Key, strings.TrimSuffix(p.Why(), "."))
 		} else if p != nil && p.Until.IsZero() && l.now.Sub(p.At) >= recently {
-			l.say(Attention{Kind: Paused, Job: d.Key, N: 1, Since: p.At}, "%s has been paused by %s for %s, without an end.",
+			l.add(Attention{Kind: Paused, Job: d.Key, N: 1, Since: p.At}, "%s has been paused by %s for %s, without an end.",
 				d.Key, strings.TrimPrefix(p.By, "person:"), count(int(l.now.Sub(p.At)/recently), "day"))
 		}
 		if !d.Missed.IsZero() {
@@ -221,7 +221,8 @@ func (l *look) jobs() {
 	}
 }
 
-// missed finds due times of a job that nobody could fire. Those that were meant to pass are none.
+// missed reports due times of a job that the scheduler did not fire. Due times that were skipped on purpose are left
+// out.
 func (l *look) missed(d *kernel.Definition) {
 	if l.err != nil {
 		return
@@ -235,11 +236,11 @@ func (l *look) missed(d *kernel.Definition) {
 		}
 	}
 	if n > 0 {
-		l.say(Attention{Kind: Unfired, Job: d.Key, N: n, Since: since}, "%s of %s passed while nobody could fire %s.", count(n, "due time"), d.Key, them(n))
+		l.add(Attention{Kind: Unfired, Job: d.Key, N: n, Since: since}, "%s of %s passed before the scheduler could fire %s.", count(n, "due time"), d.Key, them(n))
 	}
 }
 
-// grouped are the runs that are wanted, by job, in the order of the first of each.
+// grouped returns the runs that match, by job, in the order of the first of each.
 func grouped(list []*kernel.Run, want func(*kernel.Run) bool) [][]*kernel.Run {
 	at, groups := map[jobs.ID]int{}, [][]*kernel.Run(nil)
 	for _, run := range list {
@@ -256,7 +257,7 @@ func grouped(list []*kernel.Run, want func(*kernel.Run) bool) [][]*kernel.Run {
 	return groups
 }
 
-// last is when a run last moved.
+// last returns when a run last changed its state.
 func last(run *kernel.Run) time.Time {
 	if n := len(run.Moves); n > 0 {
 		return run.Moves[n-1].At
@@ -285,8 +286,8 @@ func them(n int) string {
 	return "them"
 }
 
-// lately keeps what an expensive look has found, for twenty times as long as it took: however many people have the
-// page open, looking takes at most a twentieth of the time. A look that was quick is not kept.
+// lately caches the result of an expensive look for twenty times as long as it took: however many users have the page
+// open, it uses at most a twentieth of the time. A quick look is not cached.
 type lately[T any] struct {
 	mu sync.Mutex
 	of map[jobs.Tenant]seen[T]

@@ -60,15 +60,15 @@ func TestAttention(t *testing.T) {
 		says string
 	}{
 		{"nothing to look at", func(*desk, *members) {}, "[]", ""},
-		{"no worker at all", func(_ *desk, c *members) { c.workers = nil }, "[no_worker:3]", "No worker is running: the 3 jobs"},
-		{"its clock is not the others'", func(_ *desk, c *members) { c.off = -2 * time.Second }, "[clock:1]", "it is 2s off"},
+		{"no worker at all", func(_ *desk, c *members) { c.workers = nil }, "[no_worker:3]", "No worker is online to run the 3 jobs"},
+		{"its clock is not the others'", func(_ *desk, c *members) { c.off = -2 * time.Second }, "[clock:1]", "is 2s off the clocks"},
 		{"its clock is nearly the others'", func(_ *desk, c *members) { c.off = 400 * time.Millisecond }, "[]", ""},
 		{"its clock was set", func(_ *desk, c *members) { c.step = -time.Hour }, "[clock:1]", "The clock of n1 was set back by 1h0m0s"},
 		{"none of the app", func(d *desk, c *members) {
 			c.workers = []ops.Worker{serving("other", all...)}
 			d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"})
 			d.now = d.now.Add(time.Minute)
-		}, "[no_worker:1]", "1 run of app.work is ready, and no worker of the app app is running"},
+		}, "[no_worker:1]", "1 run of app.work is ready, and no worker of the app app is online"},
 		{"none with the job", func(d *desk, c *members) {
 			c.workers = []ops.Worker{serving("app", "app.nightly")}
 			for range 2 {
@@ -76,7 +76,7 @@ func TestAttention(t *testing.T) {
 				d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"})
 			}
 			d.now = d.now.Add(time.Minute)
-		}, "[no_worker:2]", "2 runs of app.work are ready, and no worker of the app app that is running has this job"},
+		}, "[no_worker:2]", "2 runs of app.work are ready, and no worker of the app app that is online has this job"},
 		{"one is ready since a moment", func(d *desk, c *members) {
 			c.workers = []ops.Worker{serving("other")}
 			d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"})
@@ -85,19 +85,19 @@ func TestAttention(t *testing.T) {
 			id := d.run("app.work", 0)
 			d.apply(kernel.Cancel{ID: id})
 			c.stuck[id] = true
-		}, "[stuck:1]", "A run of app.work was told to stop"},
+		}, "[stuck:1]", "A run of app.work was asked to stop"},
 		{"going on for days", func(d *desk, _ *members) {
 			id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work", Timeout: new(time.Duration(0))}).ID
 			d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
 			d.now = d.now.Add(50 * time.Hour)
-		}, "[endless:1]", "A run of app.work has been going for 2 days, and its job has no timeout"},
+		}, "[endless:1]", "A run of app.work has been processing for 2 days, and its job has no timeout"},
 		{"failing", func(d *desk, _ *members) {
 			d.run("app.work", kernel.OutcomeFatal)
 			d.run("app.work", kernel.OutcomeSuccess)
 			for range 4 {
 				d.run("app.work", kernel.OutcomeFatal)
 			}
-		}, "[failing:4]", "The last 4 runs of app.work ended badly"},
+		}, "[failing:4]", "The last 4 runs of app.work failed for good"},
 		{"it has failed, and is well again", func(d *desk, _ *members) {
 			for range 4 {
 				d.run("app.work", kernel.OutcomeFatal)
@@ -130,7 +130,7 @@ func TestAttention(t *testing.T) {
 				d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: i + 1})
 				d.apply(kernel.Expire{ID: id, Attempt: i + 1, Cause: kernel.ByLoss})
 			}
-		}, "[lost:1]", "1 run of app.work ended because the worker died"},
+		}, "[lost:1]", "1 run of app.work ended because the worker was lost"},
 		{"missed", func(d *desk, _ *members) { d.miss("app.often", 3, kernel.MissedLate) }, "[missed:3]", "3 due times of app.often passed"},
 		{"passed on purpose", func(d *desk, _ *members) { d.miss("app.often", 3, kernel.MissedDebug) }, "[]", ""},
 		{"missed long ago", func(d *desk, _ *members) {
@@ -139,7 +139,7 @@ func TestAttention(t *testing.T) {
 		}, "[]", ""},
 		{"a schedule that cannot be read", func(d *desk, _ *members) {
 			d.apply(kernel.Edit{Key: "app.nightly", Set: kernel.Settings{Schedule: new("never ever")}})
-		}, "[trouble:1]", "The schedule of app.nightly cannot be read"},
+		}, "[trouble:1]", "The schedule of app.nightly is invalid"},
 		{"paused and forgotten", func(d *desk, _ *members) {
 			if _, err := d.Pause(d.t.Context(), ann, kernel.Pause{Key: "app.nightly"}); err != nil {
 				d.t.Fatal(err)

@@ -13,33 +13,33 @@ import (
 )
 
 const (
-	// MaxBackfill is how many due times a backfill may have.
+	// MaxBackfill is the most due times of a backfill.
 	MaxBackfill = 10_000
-	// backfillTries is how often a backfill looks again, because the ledger has changed meanwhile.
+	// backfillTries is how often a backfill is planned again because the ledger has changed meanwhile.
 	backfillTries = 8
 )
 
-// Backfill asks for the runs of a stretch of time that lies behind.
+// Backfill requests the runs of a past period.
 type Backfill struct {
 	Key      jobs.Key
-	From, To time.Time // the first moment, and the first that is not meant any more; no To = now
-	Parallel int       // so many of its runs at once; 0 = 1
-	Priority *int      // of its runs; nil = one below that of the job, so that what is due now goes first
+	From, To time.Time // start (inclusive) and end (exclusive); no To = now
+	Parallel int       // max parallel runs; 0 = 1
+	Priority *int      // of its runs; nil = the job's less one, so that current due times run first
 	Replay   bool      // also due times that have a run
-	Request  string    // the same words under the same key make nothing twice; "" = each time is another
+	Request  string    // idempotency key of the request; "" = none
 }
 
-// Backfilled says what a backfill has made, or would make.
+// Backfilled is the result of a backfill, or of its preview.
 type Backfilled struct {
 	ID          jobs.ID   // the parent of its runs; zero if none were made
-	Due         int       // due times in the stretch that its calendars leave
-	Runs        int       // that are made of them
-	Had         int       // due times left out: they have a run, or had one that is not kept any more
+	Due         int       // due times in the period that its calendars do not exclude
+	Runs        int       // created for them
+	Had         int       // due times skipped because they have, or had, a run
 	First, Last time.Time // due times of the first and the last of the runs
 	Parallel    int
 }
 
-// Backfill makes runs of due times that have passed without one, or of all of them.
+// Backfill creates runs for past due times that have none, or for all.
 func (o *Ops) Backfill(ctx context.Context, who Who, b Backfill) (Backfilled, error) {
 	if b.Request == "" {
 		b.Request = jobs.NewID(o.now()).String() // each try is the same backfill
@@ -61,7 +61,7 @@ func (o *Ops) Backfill(ctx context.Context, who Who, b Backfill) (Backfilled, er
 	}
 }
 
-// PreviewBackfill is what a backfill would make. Nothing is stored.
+// PreviewBackfill returns what a backfill would create. Nothing is stored.
 func (o *Ops) PreviewBackfill(ctx context.Context, who Who, b Backfill) (Backfilled, error) {
 	p, err := o.planBackfill(ctx, who, &b)
 	if err != nil {
@@ -84,7 +84,7 @@ func (b *Backfilled) made(due time.Time) {
 	b.Runs++
 }
 
-// fill sends the parts of a backfill, a commit each.
+// fill sends the parts of a backfill, one commit each.
 func (o *Ops) fill(ctx context.Context, who Who, parts []kernel.Backfill, done *Backfilled) error {
 	for _, part := range parts {
 		r := o.store.Apply(ctx, []kernel.Envelope{o.envelope(who, part)})[0]
@@ -96,7 +96,7 @@ func (o *Ops) fill(ctx context.Context, who Who, parts []kernel.Backfill, done *
 	return nil
 }
 
-// count adds what a part has made.
+// count adds the result of a part.
 func (b *Backfilled) count(part *kernel.Backfill, e kernel.Effect) {
 	for _, run := range e.Runs {
 		if run.Parent == part.ID && run.Origin == kernel.FromBackfill {
@@ -106,20 +106,20 @@ func (b *Backfilled) count(part *kernel.Backfill, e kernel.Effect) {
 	}
 }
 
-// filling is a backfill that is decided and not done.
+// filling is a planned backfill.
 type filling struct {
 	id       jobs.ID
 	job      *kernel.Definition
 	plan     *schedule.Plan
 	due      []kernel.BackfillDue
-	done     []time.Time // due times whose runs it has made before
+	done     []time.Time // due times whose runs it has created before
 	all, had int
 	parallel int
 	priority int
 	ledger   []*kernel.Missed // oldest first
 }
 
-// before is what the backfill has made so far.
+// before returns what the backfill has created so far.
 func (f *filling) before() Backfilled {
 	b := Backfilled{Due: f.all, Had: f.had, Parallel: f.parallel}
 	for _, due := range f.done {
@@ -129,7 +129,7 @@ func (f *filling) before() Backfilled {
 	return b
 }
 
-// planBackfill looks which due times there are, and which of them have no run.
+// planBackfill lists the due times, and which of them have no run.
 func (o *Ops) planBackfill(ctx context.Context, who Who, b *Backfill) (*filling, error) {
 	f, err := o.beginFilling(ctx, who, b.Key, b.Parallel, b.Priority)
 	if err != nil {
@@ -139,14 +139,14 @@ func (o *Ops) planBackfill(ctx context.Context, who Who, b *Backfill) (*filling,
 	from, to := kernel.Instant(b.From), kernel.Instant(b.To)
 	switch {
 	case from.IsZero():
-		return nil, kernel.Invalid("from is missing: say from which time on due times are meant")
+		return nil, kernel.Invalid("from is missing: set the start of the period")
 	case to.IsZero():
 		to = now
 	case to.After(now):
-		return nil, kernel.Invalid("to is %s, which lies ahead: due times ahead become runs by themselves", clock(to))
+		return nil, kernel.Invalid("invalid to %s: want a past time, because future due times fire by themselves", clock(to))
 	}
 	if !from.Before(to) {
-		return nil, kernel.Invalid("from %s is not before to %s", clock(from), clock(to))
+		return nil, kernel.Invalid("invalid period: from %s is not before to %s", clock(from), clock(to))
 	}
 	f.id = jobs.NewID(o.now())
 	if b.Request != "" {
@@ -158,7 +158,7 @@ func (o *Ops) planBackfill(ctx context.Context, who Who, b *Backfill) (*filling,
 	}
 	for due, ok := f.plan.Next(from.Add(-1)); ok && due.Before(to) && !due.After(f.job.Cursor); due, ok = f.plan.Next(due) {
 		if f.all++; f.all > MaxBackfill {
-			return nil, kernel.Invalid("from %s to %s there are more than %d due times: at most so many may be asked for at once, such as those before %s", clock(from), clock(to), MaxBackfill, clock(due))
+			return nil, kernel.Invalid("from %s to %s there are more than %d due times, the most of one backfill: end it before %s", clock(from), clock(to), MaxBackfill, clock(due))
 		}
 		if err := o.want(ctx, f, due, b.Replay); err != nil {
 			return nil, err
@@ -167,7 +167,7 @@ func (o *Ops) planBackfill(ctx context.Context, who Who, b *Backfill) (*filling,
 	return f, nil
 }
 
-// beginFilling reads what a backfill of a job stands on.
+// beginFilling reads the rows that a backfill needs.
 func (o *Ops) beginFilling(ctx context.Context, who Who, key jobs.Key, parallel int, priority *int) (*filling, error) {
 	d, err := o.definition(ctx, who, key)
 	if err != nil {
@@ -183,11 +183,11 @@ func (o *Ops) beginFilling(ctx context.Context, who Who, key jobs.Key, parallel 
 	case d.Policy.Disabled:
 		return nil, kernel.Refuse(jobs.Conflict, "job %s is disabled: a run of it would only be skipped; enable it first", key)
 	case d.FixedDelay():
-		return nil, kernel.Refuse(jobs.Conflict, "job %s is due a while after each of its runs has ended: there are no due times that it has missed", key)
+		return nil, kernel.Refuse(jobs.Conflict, "job %s is due after the end of its last run: it has no missed due times", key)
 	}
 	f := &filling{job: d, parallel: max(parallel, 1), priority: max(d.Policy.Priority-1, -kernel.MaxPriority)}
 	if parallel < 0 || parallel > kernel.MaxParallel {
-		return nil, kernel.Invalid("parallel is %d, it must be between 1 and %d", parallel, kernel.MaxParallel)
+		return nil, kernel.Invalid("invalid parallel %d: want 1 to %d", parallel, kernel.MaxParallel)
 	}
 	if priority != nil {
 		if err := (&kernel.Settings{Priority: priority}).Check(); err != nil {
@@ -207,8 +207,8 @@ func (o *Ops) beginFilling(ctx context.Context, who Who, key jobs.Key, parallel 
 	return f, nil
 }
 
-// want notes what is to become of a due time. What the ledger does not name and today's schedule was there for has had a
-// run, even if that is not kept any more.
+// want plans a due time. If the ledger does not name it and today's schedule existed then, it has had a run, even if
+// that has been purged.
 func (o *Ops) want(ctx context.Context, f *filling, due time.Time, replay bool) error {
 	d, one := f.job, kernel.BackfillDue{At: due}
 	run, err := o.found(ctx, d.Tenant, kernel.DueID(d.Tenant, d.UID, due, 0, 0))
@@ -235,7 +235,7 @@ func (o *Ops) want(ctx context.Context, f *filling, due time.Time, replay bool) 
 	return nil
 }
 
-// found is a run, or nil.
+// found returns a run, or nil.
 func (o *Ops) found(ctx context.Context, t jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
 	run, err := o.store.Run(ctx, t, id)
 	if errors.Is(err, jobs.NotFound) {

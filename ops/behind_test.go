@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// silenced is a store that answers no question once it has done what it was told.
+// silenced is a store that answers no read once it has applied a command.
 type silenced struct {
 	metastore.Store
 	done int // commands
@@ -72,8 +72,8 @@ func (s *silenced) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Pa
 	return s.Store.Runs(ctx, q)
 }
 
-// What was done is never answered with "not done", because something could not be read afterwards: whoever hears that
-// does it again, or believes that a job is still paused.
+// A change that succeeded is never reported as "not done" because a later read failed: the caller would repeat it, or
+// believe that a job is still paused.
 func TestWhatWasDoneIsNotSaidToHaveFailed(t *testing.T) {
 	weekly := kernel.Settings{Schedule: new("0 0 3 * * 1")}
 	for name, c := range map[string]struct {

@@ -12,21 +12,21 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Calendar is a calendar as people want to see it: what it says, who uses it, and what it is about to keep from firing.
+// Calendar is a calendar with the jobs that use it, and the due times that it excludes.
 type Calendar struct {
 	*kernel.Calendar
 	Jobs []jobs.Key // that use it
-	Next []Excluded // the next due times of these that it excludes, soonest first
+	Next []Excluded // the next due times of these jobs that it excludes, soonest first
 }
 
-// Excluded is a due time that will be no run, and the rule that says so.
+// Excluded is a due time that a rule excludes.
 type Excluded struct {
 	Key  jobs.Key
 	At   time.Time
 	Rule string
 }
 
-// previewed is how many excluded due times are told, and how far ahead they are looked for.
+// previewed is how many excluded due times are listed, and how far ahead.
 const (
 	previewed   = 10
 	previewFor  = 366 * 24 * time.Hour
@@ -38,7 +38,7 @@ func (o *Ops) Calendars(ctx context.Context, who Who) ([]*kernel.Calendar, error
 	return o.store.Calendars(ctx, who.tenant())
 }
 
-// Calendar is one calendar with those who use it.
+// Calendar returns a calendar with the jobs that use it.
 func (o *Ops) Calendar(ctx context.Context, who Who, name string) (Calendar, error) {
 	list, err := o.Calendars(ctx, who)
 	if err != nil {
@@ -81,7 +81,7 @@ func (o *Ops) previewCalendar(ctx context.Context, who Who, row *kernel.Calendar
 	return c, nil
 }
 
-// SetCalendar writes a calendar whole. Rules that cannot be read are refused as a *ScheduleError.
+// SetCalendar creates or replaces a calendar. Invalid rules are refused as a *ScheduleError.
 func (o *Ops) SetCalendar(ctx context.Context, who Who, k kernel.SetCalendar) (Calendar, error) {
 	if err := checkCalendar(k); err != nil {
 		return Calendar{}, err
@@ -93,8 +93,8 @@ func (o *Ops) SetCalendar(ctx context.Context, who Who, k kernel.SetCalendar) (C
 	return c, after(err)
 }
 
-// DropCalendar takes a calendar away that no job uses. A job that begins to use it at that very moment is due as if the
-// calendar were empty, and says so.
+// DropCalendar deletes a calendar that no job uses. A job that begins to use it at that very moment is due as if the
+// calendar were empty, and shows a warning.
 func (o *Ops) DropCalendar(ctx context.Context, who Who, k kernel.DropCalendar) error {
 	if err := k.Check(); err != nil {
 		return err
@@ -104,22 +104,22 @@ func (o *Ops) DropCalendar(ctx context.Context, who Who, k kernel.DropCalendar) 
 		return err
 	}
 	if n := len(c.Jobs); n > 0 {
-		return kernel.Refuse(jobs.Conflict, "calendar %s is used by %s, such as %s: take it out of their calendars first", k.Name, count(n, "job"), c.Jobs[0])
+		return kernel.Refuse(jobs.Conflict, "calendar %s is used by %s, such as %s: remove it from their calendars first", k.Name, count(n, "job"), c.Jobs[0])
 	}
 	_, err = o.apply(ctx, who, k)
 	return err
 }
 
-// closed remembers the calendars of tenants, so that a list of ten thousand jobs reads them once.
+// closed caches the calendars of tenants, so that a list of ten thousand jobs reads them once.
 type closed struct {
 	mu    sync.Mutex
 	known map[jobs.Tenant]*schedule.Calendars
 }
 
-// calendarsWithin is how long a page waits for the calendars; without an answer it shows due times as if there were none.
+// calendarsWithin is how long a page waits for the calendars; after it, due times are shown as if there were none.
 const calendarsWithin = 2 * time.Second
 
-// dueBy is the schedule of a job with its calendars, or nil if it has none.
+// dueBy returns the schedule of a job with its calendars, or nil if it has none.
 func (o *Ops) dueBy(d *kernel.Definition, g *kernel.Global) (*schedule.Plan, error) {
 	if len(d.Policy.Calendars) == 0 {
 		return schedule.PlanOf(d, nil)

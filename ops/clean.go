@@ -9,19 +9,19 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Cleaning is what the process that answers knows of clearing runs away that are over.
+// Cleaning is the state of retention in this process.
 type Cleaning struct {
-	Looked time.Time     // when the last pass ended well; zero = none has here
-	Took   time.Duration // what that took
-	Bytes  int64         // that runs took after it, about
-	At     time.Time     // when runs were cleared away last; zero = none were
-	Runs   int           // so many, then
-	Total  uint64        // since the process began
-	Most   int64         // bytes they may take; 0 = any number
-	Counts time.Duration // how long counts by the hour are kept
+	Looked time.Time     // when the last pass succeeded; zero = none has here
+	Took   time.Duration // duration of that pass
+	Bytes  int64         // approximate size of the runs after it
+	At     time.Time     // when runs were purged last; zero = none were
+	Runs   int           // number of runs purged then
+	Total  uint64        // since the process started
+	Most   int64         // their size limit in bytes; 0 = none
+	Counts time.Duration // how long hourly counts are kept
 }
 
-// Cleaning is what is known of clearing runs away.
+// Cleaning returns the state of retention.
 func (o *Ops) Cleaning() Cleaning {
 	if o.cleaning == nil {
 		return Cleaning{}
@@ -29,35 +29,35 @@ func (o *Ops) Cleaning() Cleaning {
 	return o.cleaning()
 }
 
-// Clean is a wish to clear runs away that are over.
+// Clean is a request to purge finished runs.
 type Clean struct {
 	Key    jobs.Key  // "" = of all jobs
-	Before time.Time // that ended before; zero = now
-	Keep   int       // but so many of the job, the newest; 0 = none
-	Dry    bool      // only say what would go
+	Before time.Time // purge runs that finished before; zero = now
+	Keep   int       // number of the job's newest runs to keep; 0 = none
+	Dry    bool      // only report what would be purged
 }
 
-// Cleaned says what a wish comes to.
+// Cleaned is the result of a purge.
 type Cleaned struct {
-	Before time.Time // what ended before goes
-	Runs   int       // so many, as far as they were counted
+	Before time.Time // runs that finished before this are purged
+	Runs   int       // number of these, as far as they were counted
 	More   bool      // they were not all counted
 }
 
-// Runs are counted so far for an answer, and so many may be kept by number.
+// The most runs that are counted for a result, and that can be kept by number.
 const (
 	mostCleaned = 10_000
 	mostKept    = 10_000
 )
 
-// Clean clears runs away that are over. The store notes it; they go a moment later, with their logs and results. Counts
-// by the hour stay.
+// Clean purges finished runs. The store records the request; the runs, their logs and results are deleted a moment
+// later. Hourly counts stay.
 func (o *Ops) Clean(ctx context.Context, who Who, want Clean) (Cleaned, error) {
 	if want.Keep < 0 || want.Keep > mostKept {
-		return Cleaned{}, kernel.Invalid("keep is %d, it must be between 0 and %d", want.Keep, mostKept)
+		return Cleaned{}, kernel.Invalid("invalid keep %d: want 0 to %d", want.Keep, mostKept)
 	}
 	if want.Keep > 0 && want.Key == "" {
-		return Cleaned{}, kernel.Invalid("keep says how many runs of a job are to stay: say of which job")
+		return Cleaned{}, kernel.Invalid("keep needs a job: set job")
 	}
 	now := o.Now()
 	done := Cleaned{Before: kernel.Instant(want.Before)}
@@ -79,7 +79,7 @@ func (o *Ops) Clean(ctx context.Context, who Who, want Clean) (Cleaned, error) {
 	return done, err
 }
 
-// reach counts what would go, last ended first, and moves Before to where the runs that stay begin.
+// reach counts the runs to purge, last ended first, and moves Before to where the runs to keep begin.
 func (o *Ops) reach(ctx context.Context, who Who, keep int, done *Cleaned, key jobs.Key) error {
 	stay := 0
 	q := metastore.RunQuery{Job: key, To: done.Before, Limit: metastore.MaxPage}

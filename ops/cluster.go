@@ -9,58 +9,58 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Cluster is what several nodes do together. Each of them answers; what only the leader can do is done there.
+// Cluster is the cluster of nodes. Every node answers; what only the leader can do is forwarded to it.
 type Cluster interface {
 	Status(ctx context.Context) (ClusterStatus, error)
 	Invite(ctx context.Context, who Who) (Invitation, error)
-	// Remove takes a node that is no more out of the cluster, by its name.
+	// Remove removes a lost node from the cluster, by its name.
 	Remove(ctx context.Context, who Who, node string) error
-	// Transfer has another node lead: the one of a name, or any if that is "".
+	// Transfer transfers leadership to a node by its name, or to any other if that is "".
 	Transfer(ctx context.Context, who Who, node string) error
 }
 
-// ClusterStatus is who is there, and what may happen to them.
+// ClusterStatus is the nodes and the state of the cluster.
 type ClusterStatus struct {
-	Tolerates int    // how many nodes may fail, and all goes on
-	Says      string // the same in words
-	// ApplyVersion is the version of the rules that is in force; 0 = not known.
+	Tolerates int    // nodes that may fail without an outage
+	Says      string // the same as text
+	// ApplyVersion is the version of the rules in force; 0 = not known.
 	ApplyVersion uint32
 	Members      []Member
-	Elections    []Election // the last terms, newest first
+	Elections    []Election // the latest terms, newest first
 }
 
-// Election is a term in which a node led.
+// Election is a term of a leader.
 type Election struct {
 	Node  string
 	Term  uint64
 	Since time.Time // zero = not known
-	Until time.Time // zero = it leads, or it is not known when that ended
+	Until time.Time // zero = it is the leader, or the end is not known
 	Why   string    // it ended
 }
 
 // Member is a node, with what the cluster knows of its copy of the rows, if each has one.
 type Member struct {
 	Node
-	Share        *Share // what it fires; nil if the one that leads fires all
-	Copies       bool   // it keeps a copy; without, what follows means nothing
-	ID           string // by which its copy is known
-	Store        string // where the others reach that
-	Voter        bool   // its copy counts
-	Reached      bool   // it answered just now; what follows is only known then
+	Share        *Share // what it fires; nil if the leader fires all
+	Copies       bool   // it has a copy; without, the fields below mean nothing
+	ID           string // identifies its copy
+	Store        string // address of the copy for other nodes
+	Voter        bool   // its copy counts for the quorum
+	Reached      bool   // it answered just now; the fields below are only known then
 	Applied      uint64 // the last commit in its copy
 	LogBytes     int64
 	ArchiveBytes int64
-	Snapshot     time.Time // when it wrote its rows out last; zero = not since it was started
-	ApplyVersion uint32    // the newest version of the rules that it knows
+	Snapshot     time.Time // its latest snapshot; zero = none since it started
+	ApplyVersion uint32    // the newest version of the rules that it supports
 }
 
-// Invitation lets one new node join, once.
+// Invitation lets one new node join.
 type Invitation struct {
 	Token string
 	Until time.Time
 }
 
-// ClusterStatus says who is there.
+// ClusterStatus returns the nodes and the state of the cluster.
 func (o *Ops) ClusterStatus(ctx context.Context, _ Who) (s ClusterStatus, err error) {
 	if o.cluster == nil {
 		s.Says = "no fault tolerance"
@@ -72,7 +72,7 @@ func (o *Ops) ClusterStatus(ctx context.Context, _ Who) (s ClusterStatus, err er
 	}
 	for _, f := range o.live.Shares() {
 		i := slices.IndexFunc(s.Members, func(m Member) bool { return m.Name == f.Node })
-		if i < 0 { // it is known by its row in the database alone, whose lease is seconds long
+		if i < 0 { // it is only known by its row in the database, whose lease lasts seconds
 			i = len(s.Members)
 			s.Members = append(s.Members, Member{Node: Node{Name: f.Node, Here: f.Here, Online: true, Seen: o.Now()}})
 		}
@@ -81,7 +81,7 @@ func (o *Ops) ClusterStatus(ctx context.Context, _ Who) (s ClusterStatus, err er
 	return s, nil
 }
 
-// Invite makes a token with which one new node can join.
+// Invite creates a token with which one new node can join.
 func (o *Ops) Invite(ctx context.Context, who Who) (Invitation, error) {
 	if err := o.several(who); err != nil {
 		return Invitation{}, err
@@ -89,7 +89,7 @@ func (o *Ops) Invite(ctx context.Context, who Who) (Invitation, error) {
 	return o.cluster.Invite(ctx, who)
 }
 
-// RemoveNode takes a node out of the cluster.
+// RemoveNode removes a node from the cluster.
 func (o *Ops) RemoveNode(ctx context.Context, who Who, node string) error {
 	if err := o.several(who); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (o *Ops) RemoveNode(ctx context.Context, who Who, node string) error {
 	return o.cluster.Remove(ctx, who, node)
 }
 
-// Transfer has another node lead.
+// Transfer transfers leadership to another node.
 func (o *Ops) Transfer(ctx context.Context, who Who, node string) error {
 	if err := o.several(who); err != nil {
 		return err
@@ -105,8 +105,8 @@ func (o *Ops) Transfer(ctx context.Context, who Who, node string) error {
 	return o.cluster.Transfer(ctx, who, node)
 }
 
-// FinalizeUpgrade puts the newest version of the rules that this node knows in force, and answers with it: older programs
-// cannot be nodes any more. It is refused while a node does not know that version.
+// FinalizeUpgrade puts the newest version of the rules that this node supports in force, and returns it: older programs
+// cannot be nodes any more. It is refused while a node does not support that version.
 func (o *Ops) FinalizeUpgrade(ctx context.Context, who Who) (version uint32, err error) {
 	if who.tenant() != jobs.DefaultTenant {
 		return 0, kernel.Refuse(jobs.Forbidden, "tenant %s may not finalize an upgrade: all tenants share the nodes", who.tenant())
@@ -115,13 +115,13 @@ func (o *Ops) FinalizeUpgrade(ctx context.Context, who Who) (version uint32, err
 	return kernel.ApplyVersion, err
 }
 
-// several refuses what takes a cluster; and all but the default tenant, since nodes are everybody's.
+// several refuses requests that need a cluster; and all tenants but the default one, since tenants share the nodes.
 func (o *Ops) several(who Who) error {
 	if who.tenant() != jobs.DefaultTenant {
-		return kernel.Refuse(jobs.Forbidden, "the nodes are not tenant %s's", who.tenant())
+		return kernel.Refuse(jobs.Forbidden, "tenant %s may not manage nodes", who.tenant())
 	}
 	if o.cluster == nil {
-		return kernel.Refuse(jobs.Conflict, "this scheduler is one process, and no other can join: start it with cluster.addr")
+		return kernel.Refuse(jobs.Conflict, "this scheduler is not a cluster: to let nodes join, start it with cluster.addr")
 	}
 	return nil
 }

@@ -12,55 +12,54 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Wanted is what a file, or a person, wants to hold for a job. A job that is not there is made.
+// Wanted is the desired state of a job. A job that does not exist is created.
 type Wanted struct {
 	Key  jobs.Key
-	Kind kernel.Kind // of a job that is there: the same, or 0
-	App  string      // the worker group that is to run it; of a job that is there: the same, or ""
+	Kind kernel.Kind // of an existing job: the same, or 0
+	App  string      // the worker group that runs it; of an existing job: the same, or ""
 	Set  kernel.Settings
 }
 
-// Planned is what becomes of a job that is wanted.
+// Planned is the planned change of a job.
 type Planned struct {
 	Job                  Job    // as it is, or would be
 	Does                 string // DoesCreate, DoesEdit or DoesNothing
 	Differ               []Difference
-	NextBefore, NextThen []time.Time // the next due times, with the job as it was and as it is wanted
+	NextBefore, NextThen []time.Time // next due times, before and after
 }
 
-// What a plan does to a job.
+// The changes of a plan.
 const (
 	DoesCreate  = "create"
 	DoesEdit    = "edit"
 	DoesNothing = "nothing"
 )
 
-// How is how jobs are declared.
+// How is the options of a declaration.
 type How struct {
-	Exact bool // fields that people had set and that are not wanted follow the code again
-	Dry   bool // say what would be done, and do nothing
-	Fresh bool // only jobs that are not there yet: others are refused as Conflict
+	Exact bool // edited fields that are not in the declaration follow the code again
+	Dry   bool // only report the changes
+	Fresh bool // only new jobs: existing ones are refused as Conflict
 }
 
-// MaxWanted is how many jobs are declared at once.
+// MaxWanted is the most jobs of a declaration.
 const MaxWanted = 1000
 
 // planNext is how many due times a plan shows.
 const planNext = 3
 
-// Declare makes jobs, and edits those that are there, so that what is wanted holds. All of it is looked at before
-// anything is done; then it is done in one commit. A job that is changed by somebody else meanwhile is refused as
-// Stale, or, where others of them are done, as Unknown.
+// Declare creates and edits jobs, so that they have the desired state. All are checked first, then applied in one
+// commit. A job that changes concurrently is refused as Stale, or as Unknown if others were applied.
 func (o *Ops) Declare(ctx context.Context, who Who, wanted []Wanted, how How) ([]Planned, error) {
 	_, plans, err := o.DeclareAll(ctx, who, nil, wanted, how)
 	return plans, err
 }
 
-// DeclareAll is Declare with calendars, which come first: jobs may name them. Next due times are told as they would be
-// with these.
+// DeclareAll is Declare with calendars, which are applied first: jobs may name them. Next due times are computed with
+// these calendars.
 func (o *Ops) DeclareAll(ctx context.Context, who Who, calendars []kernel.SetCalendar, wanted []Wanted, how How) ([]PlannedCalendar, []Planned, error) {
 	if len(wanted) > MaxWanted {
-		return nil, nil, kernel.Invalid("%d jobs are given, at most %d are taken at once", len(wanted), MaxWanted)
+		return nil, nil, kernel.Invalid("too many jobs: %d, at most %d in one request", len(wanted), MaxWanted)
 	}
 	s, err := o.planCalendars(ctx, who, calendars)
 	if err != nil {
@@ -97,7 +96,7 @@ func (o *Ops) DeclareAll(ctx context.Context, who Who, calendars []kernel.SetCal
 		if r.Err != nil {
 			err = fmt.Errorf("%s: %w", about(batch[i].Command), r.Err)
 			if slices.ContainsFunc(results, func(other metastore.Result) bool { return other.Err == nil }) {
-				err = kernel.Refuse(jobs.Unknown, "a part of it was written, and another was not: %v", err)
+				err = kernel.Refuse(jobs.Unknown, "some changes were written, others were not: %v", err)
 			}
 			break
 		}
@@ -112,7 +111,7 @@ func (o *Ops) DeclareAll(ctx context.Context, who Who, calendars []kernel.SetCal
 	return s.plans, plans, err
 }
 
-// plan says what a wanted job needs.
+// plan returns the change that a desired state needs.
 func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how How, calendars *schedule.Calendars, p *Planned) ([]kernel.Command, error) {
 	edit := kernel.Edit{Key: w.Key, Set: w.Set}
 	if err := edit.Check(); err != nil {
@@ -125,9 +124,9 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 		register := kernel.Register{App: w.App, Worker: kernel.Nobody, Start: true, Job: kernel.Declaration{Key: w.Key, Kind: w.Kind}}
 		switch {
 		case w.Kind == 0:
-			return nil, kernel.Invalid("there is no job %s yet: to make it, say its kind, recurring or triggered", w.Key)
+			return nil, kernel.Invalid("there is no job %s yet: to create it, set its kind, recurring or triggered", w.Key)
 		case w.App == "":
-			return nil, kernel.Invalid("there is no job %s yet: to make it, say the app whose workers are to run it", w.Key)
+			return nil, kernel.Invalid("there is no job %s yet: to create it, set the app whose workers run it", w.Key)
 		}
 		if err := register.Check(); err != nil {
 			return nil, err
@@ -139,7 +138,7 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 	case err != nil:
 		return nil, err
 	case how.Fresh:
-		return nil, kernel.Refuse(jobs.Conflict, "there is a job %s already", w.Key)
+		return nil, kernel.Refuse(jobs.Conflict, "job %s already exists", w.Key)
 	case w.Kind != 0 && w.Kind != d.Kind:
 		return nil, kernel.Refuse(jobs.Conflict, "job %s is %s, and a key never changes its kind: choose another key", w.Key, d.Kind)
 	case w.App != "" && w.App != d.App:
@@ -184,8 +183,8 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 	return commands, nil
 }
 
-// Create makes a job that no worker has brought. It waits for workers of its app that have the key; what they say in
-// their code then holds where nothing was said here.
+// Create creates a job that no worker has registered. Workers of its app that have the key run it; their code sets the
+// fields that are not set here.
 func (o *Ops) Create(ctx context.Context, who Who, w Wanted) (Job, error) {
 	plans, err := o.Declare(ctx, who, []Wanted{w}, How{Fresh: true})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
-// PlannedCalendar is what becomes of a calendar that is wanted.
+// PlannedCalendar is the planned change of a calendar.
 type PlannedCalendar struct {
 	Name   string
 	Does   string // DoesCreate, DoesEdit or DoesNothing
@@ -17,21 +17,21 @@ type PlannedCalendar struct {
 	Next   []Excluded // the next due times that it would exclude, of the jobs that use it now
 }
 
-// stated are the calendars of a tenant as they would be: those that are there, and in their places those that are wanted.
+// stated is the calendars of a tenant after a plan: the existing ones, replaced by the desired ones.
 type stated struct {
 	plans []PlannedCalendar
 	batch []kernel.Command
 	all   *schedule.Calendars // nil = as they are
 }
 
-// planCalendars says what wanted calendars need.
+// planCalendars returns the changes that desired calendars need.
 func (o *Ops) planCalendars(ctx context.Context, who Who, wanted []kernel.SetCalendar) (stated, error) {
 	var s stated
 	if len(wanted) == 0 {
 		return s, nil
 	}
 	if len(wanted) > MaxWanted {
-		return s, kernel.Invalid("%d calendars are given, at most %d are taken at once", len(wanted), MaxWanted)
+		return s, kernel.Invalid("too many calendars: %d, at most %d in one request", len(wanted), MaxWanted)
 	}
 	rows, err := o.Calendars(ctx, who)
 	if err != nil {
@@ -83,7 +83,7 @@ func (o *Ops) planCalendars(ctx context.Context, who Who, wanted []kernel.SetCal
 	return s, nil
 }
 
-// checkCalendar refuses rules that cannot be read.
+// checkCalendar refuses invalid rules.
 func checkCalendar(k kernel.SetCalendar) error {
 	if err := k.Check(); err != nil {
 		return err
@@ -95,7 +95,7 @@ func checkCalendar(k kernel.SetCalendar) error {
 	return err
 }
 
-// excluding is a plan's next due times with calendars that are not written yet.
+// excluding sets a plan's next due times with calendars that are not written yet.
 func (o *Ops) excluding(d *kernel.Definition, p *Planned, all *schedule.Calendars) error {
 	if all == nil || len(d.Policy.Calendars) == 0 || d.Waits() {
 		return nil
@@ -108,7 +108,7 @@ func (o *Ops) excluding(d *kernel.Definition, p *Planned, all *schedule.Calendar
 	return nil
 }
 
-// about names what a command is about.
+// about names the target of a command.
 func about(k kernel.Command) string {
 	switch k := k.(type) {
 	case kernel.SetCalendar:

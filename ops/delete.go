@@ -10,33 +10,33 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Fate says what becomes of the live runs of a job that is deleted.
+// Fate is what happens to the live runs of a deleted job.
 type Fate string
 
-// What can become of them. Nothing said is refused as long as there are any.
+// The fates of live runs. Without one, a deletion is refused while there are any.
 const (
 	FateCancel Fate = "cancel" // they are cancelled
-	FateFinish Fate = "finish" // they end as they would have
+	FateFinish Fate = "finish" // they finish
 )
 
-// Deleted says what a deletion did.
+// Deleted is the result of a deletion.
 type Deleted struct{ Cancelled int }
 
-// alive are the states of runs that are not over.
+// alive are the states of unfinished runs.
 var alive = []jobs.State{jobs.Scheduled, jobs.Enqueued, jobs.Processing, jobs.Failed}
 
-// Delete takes a definition away. Saying it again goes on where an earlier attempt was broken off. A worker that still
-// has the job makes it known again when it starts.
+// Delete deletes a definition. Repeating it continues an interrupted deletion. A worker that still has the job
+// registers it again when it starts.
 func (o *Ops) Delete(ctx context.Context, who Who, k kernel.Delete, fate Fate) (Deleted, error) {
 	if fate != "" && fate != FateCancel && fate != FateFinish {
-		return Deleted{}, kernel.Invalid("runs is %.20q, it must be one of %q", string(fate), []Fate{FateCancel, FateFinish})
+		return Deleted{}, kernel.Invalid("invalid runs %.20q: want one of %q", string(fate), []Fate{FateCancel, FateFinish})
 	}
 	d, err := o.definition(ctx, who, k.Key)
 	if err != nil {
 		return Deleted{}, err
 	}
 	if k.IfRevision != 0 && k.IfRevision != d.Revision {
-		return Deleted{}, kernel.Refuse(jobs.Stale, "job %s has revision %d, the deletion was meant for %d: look again", k.Key, d.Revision, k.IfRevision)
+		return Deleted{}, kernel.Refuse(jobs.Stale, "job %s has revision %d, the deletion was meant for %d: read the job again", k.Key, d.Revision, k.IfRevision)
 	}
 	if fate == "" {
 		n, err := o.living(ctx, who, k.Key)
@@ -44,7 +44,7 @@ func (o *Ops) Delete(ctx context.Context, who Who, k kernel.Delete, fate Fate) (
 			return Deleted{}, err
 		}
 		if n > 0 {
-			return Deleted{}, kernel.Refuse(jobs.Conflict, "job %s has %d live runs: say whether to cancel them or to let them finish", k.Key, n)
+			return Deleted{}, kernel.Refuse(jobs.Conflict, "job %s has %d live runs: choose to cancel them or to let them finish", k.Key, n)
 		}
 	}
 	var done Deleted
@@ -59,7 +59,7 @@ func (o *Ops) Delete(ctx context.Context, who Who, k kernel.Delete, fate Fate) (
 	if fate == FateFinish {
 		return done, after(o.unhold(ctx, who, d))
 	}
-	for fate == FateCancel { // those that came meanwhile, or moved while we looked; no others can come
+	for fate == FateCancel { // runs that were created or moved meanwhile; no more can be created
 		n, err := o.cancelAll(ctx, who, d)
 		done.Cancelled += n
 		if n == 0 || err != nil {
@@ -69,7 +69,7 @@ func (o *Ops) Delete(ctx context.Context, who Who, k kernel.Delete, fate Fate) (
 	return done, nil
 }
 
-// after is what an error means for a deletion that may have begun.
+// after returns the error of a deletion that may have begun.
 func (d Deleted) after(err error) error {
 	if d.Cancelled > 0 {
 		return after(err)
@@ -77,7 +77,7 @@ func (d Deleted) after(err error) error {
 	return err
 }
 
-// unhold lets runs go on that a pause of a deleted job held: nobody can end it any more.
+// unhold releases runs that a pause of a deleted job held: that pause cannot be ended any more.
 func (o *Ops) unhold(ctx context.Context, who Who, d *kernel.Definition) error {
 	rows, err := o.heldBy(ctx, who, kernel.ByPause, d.Key)
 	if err != nil {
@@ -88,7 +88,7 @@ func (o *Ops) unhold(ctx context.Context, who Who, d *kernel.Definition) error {
 	return err
 }
 
-// living counts the runs of a job that are not over.
+// living counts the unfinished runs of a job.
 func (o *Ops) living(ctx context.Context, who Who, key jobs.Key) (int, error) {
 	counts, err := o.store.Counts(ctx, metastore.CountQuery{Tenant: who.tenant(), Job: key})
 	n := 0
@@ -100,7 +100,7 @@ func (o *Ops) living(ctx context.Context, who Who, key jobs.Key) (int, error) {
 	return n, err
 }
 
-// cancelAll cancels the runs of a job, but not those of another job that has its key by now.
+// cancelAll cancels the runs of a job, but not those of a newer job with the same key.
 func (o *Ops) cancelAll(ctx context.Context, who Who, d *kernel.Definition) (int, error) {
 	who = who.onBehalf("deletion")
 	var batch []kernel.Envelope
@@ -125,8 +125,8 @@ func (o *Ops) cancelAll(ctx context.Context, who Who, d *kernel.Definition) (int
 	return o.send(ctx, batch)
 }
 
-// send applies commands in parts and counts those that did something: somebody else may have been faster. Where some
-// did, an error does not say that nothing was done.
+// send applies commands in parts and counts those that had an effect: concurrent requests may have been faster. If some
+// had, an error is of unknown outcome.
 func (o *Ops) send(ctx context.Context, batch []kernel.Envelope) (int, error) {
 	n := 0
 	for some := range slices.Chunk(batch, partCommands) {

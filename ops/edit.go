@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
-// ScheduleError says that a schedule was refused, and, if At is not nil, at which place in its text.
+// ScheduleError is the refusal of a schedule, and, if At is not nil, the place in its text.
 type ScheduleError struct {
 	Expr string
 	At   *schedule.Error
@@ -18,11 +18,11 @@ type ScheduleError struct {
 
 func (e *ScheduleError) Error() string { return fmt.Sprintf("schedule %.80q: %v", e.Expr, e.At) }
 
-// Unwrap makes it what it is: bad input, with a place.
+// Unwrap returns jobs.BadInput, and the place.
 func (e *ScheduleError) Unwrap() []error { return []error{jobs.BadInput, e.At} }
 
-// Edit sets what a person wants to hold for a job, or lets fields follow the code again. The schedule is read
-// here, before a command is made of it: one that is wrong, or never fires, is refused as a *ScheduleError.
+// Edit sets fields of a job, or lets them follow the code again. The schedule is checked here, before a command is
+// created: one that is invalid, or never fires, is refused as a *ScheduleError.
 func (o *Ops) Edit(ctx context.Context, who Who, k kernel.Edit) (Job, error) {
 	if err := k.Check(); err != nil {
 		return Job{}, err
@@ -48,7 +48,7 @@ func (o *Ops) Edit(ctx context.Context, who Who, k kernel.Edit) (Job, error) {
 	return o.change(ctx, who, k)
 }
 
-// Preview is the job as an edit would leave it, with its next due times. Nothing is stored.
+// Preview returns the job after an edit, with its next due times. Nothing is stored.
 func (o *Ops) Preview(ctx context.Context, who Who, k kernel.Edit, next int) (Job, error) {
 	if err := errors.Join(k.Check(), checkNext(next)); err != nil {
 		return Job{}, err
@@ -71,7 +71,7 @@ func (o *Ops) Preview(ctx context.Context, who Who, k kernel.Edit, next int) (Jo
 	return job, o.warnFamily(ctx, &job)
 }
 
-// edited is the definition as an edit leaves it.
+// edited returns the definition after an edit.
 func (o *Ops) edited(d *kernel.Definition, g *kernel.Global, k kernel.Edit) *kernel.Definition {
 	after := *d
 	after.Edits = k.Set.Over(d.Edits.Without(k.Clear))
@@ -82,7 +82,7 @@ func (o *Ops) edited(d *kernel.Definition, g *kernel.Global, k kernel.Edit) *ker
 	return &after
 }
 
-// checkSchedule reads the schedule that an edit would leave, if it touches it.
+// checkSchedule checks the schedule after an edit, if the edit changes it.
 func (o *Ops) checkSchedule(ctx context.Context, who Who, d *kernel.Definition, k kernel.Edit) error {
 	global, err := o.store.Global(ctx, who.tenant())
 	if err != nil {
@@ -103,8 +103,8 @@ func (o *Ops) checkSchedule(ctx context.Context, who Who, d *kernel.Definition, 
 	return err
 }
 
-// Pause stops a job from running by itself: due times become part of the ledger, and runs that programs ask for are
-// held back. Those that an earlier pause of the job holds follow this one, and wake when it ends.
+// Pause pauses a job: due times are recorded in the ledger, and runs that programs enqueue are held back. Runs that an
+// earlier pause of the job holds follow this one, and wake when it ends.
 func (o *Ops) Pause(ctx context.Context, who Who, k kernel.Pause) (Job, error) {
 	before, err := o.definition(ctx, who, k.Key)
 	if err != nil {
@@ -121,9 +121,9 @@ func (o *Ops) Pause(ctx context.Context, who Who, k kernel.Pause) (Job, error) {
 	return job, after(err)
 }
 
-// change sends a command that answers with a definition.
+// change sends a command that returns a definition.
 func (o *Ops) change(ctx context.Context, who Who, c kernel.Command) (Job, error) {
-	global, err := o.store.Global(ctx, who.tenant()) // before, so that what was done is not said to have failed
+	global, err := o.store.Global(ctx, who.tenant()) // before, so that a command that succeeded is not reported as failed
 	if err != nil {
 		return Job{}, err
 	}

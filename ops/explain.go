@@ -13,26 +13,26 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Explanation says why a job runs or does not, in sentences for people: what holds it back first.
+// Explanation explains why a job runs or does not, in sentences for users: obstacles first.
 type Explanation struct {
 	Job     Job
 	Says    []string
-	Missed  []*kernel.Missed   // the latest due times that have no run, newest first
-	Live    map[jobs.State]int // its runs that are not over
-	Workers int                // that have the job
+	Missed  []*kernel.Missed   // the latest due times without a run, newest first
+	Live    map[jobs.State]int // its unfinished runs
+	Workers int                // workers that have the job
 }
 
-// explained is how many ranges of missed due times are told.
+// explained is how many ranges of missed due times are listed.
 const explained = 5
 
-// whys are the reasons for which due times have no run.
+// whys are the reasons why due times have no run.
 var whys = map[kernel.Reason]string{
-	kernel.MissedLate: "nobody could fire them in time", kernel.MissedPaused: "the job was paused",
+	kernel.MissedLate: "the scheduler could not fire them in time", kernel.MissedPaused: "the job was paused",
 	kernel.MissedDisabled: "the job was disabled", kernel.MissedDebug: "debug mode was on",
-	kernel.MissedEdited: "the schedule was changed before anybody could fire them", kernel.MissedCalendar: "a calendar of the job excludes them",
+	kernel.MissedEdited: "the schedule was changed before they were fired", kernel.MissedCalendar: "a calendar of the job excludes them",
 }
 
-// Explain looks for all that keeps a job from running.
+// Explain lists what keeps a job from running.
 func (o *Ops) Explain(ctx context.Context, who Who, key jobs.Key) (Explanation, error) {
 	job, err := o.Job(ctx, who, key, 1)
 	if err != nil {
@@ -70,54 +70,54 @@ func (o *Ops) Explain(ctx context.Context, who Who, key jobs.Key) (Explanation, 
 	e.retries(failed.Runs, global)
 	e.due()
 	for _, m := range e.Missed {
-		e.say("%s from %s to %s passed without a run: %s.", count(int(m.Count), "due time"), clock(m.From), clock(m.To), whys[m.Reason])
+		e.add("%s from %s to %s passed without a run: %s.", count(int(m.Count), "due time"), clock(m.From), clock(m.To), whys[m.Reason])
 	}
 	return e, nil
 }
 
-func (e *Explanation) say(format string, args ...any) {
+func (e *Explanation) add(format string, args ...any) {
 	e.Says = append(e.Says, fmt.Sprintf(format, args...))
 }
 
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// held says what people have decided that keeps the job from running.
+// held explains what users have set that keeps the job from running.
 func (e *Explanation) held(g *kernel.Global, now time.Time) {
 	if e.Job.Policy.Disabled {
-		e.say("It is disabled: every run of it is skipped.")
+		e.add("It is disabled: every run of it is skipped.")
 	}
 	if p := e.Job.Paused; p != nil && paused(e.Job.Definition, now) {
-		until, why := "until somebody resumes it", ""
+		until, why := "until resumed", ""
 		if !p.Until.IsZero() {
 			until = "until " + clock(p.Until)
 		}
 		if reason := p.Why(); reason != "" {
 			why = ": " + reason
 		}
-		e.say("It is paused by %s %s%s.", strings.TrimPrefix(p.By, "person:"), until, why)
+		e.add("It is paused by %s %s%s.", strings.TrimPrefix(p.By, "person:"), until, why)
 	}
 	debug := g.TriggeredDebug
 	if e.Job.Kind == kernel.Recurring {
 		debug = g.RecurringDebug
 	}
 	if debug.On {
-		e.say("Debug mode of %s jobs is on, by %s: nothing of them runs but by hand.", e.Job.Kind, strings.TrimPrefix(debug.By, "person:"))
+		e.add("Debug mode of %s jobs is on, by %s: only runs started by hand run.", e.Job.Kind, strings.TrimPrefix(debug.By, "person:"))
 	}
 }
 
-// waiting says what its runs wait for.
+// waiting explains what its runs wait for.
 func (e *Explanation) waiting(queued []*kernel.Run, workers []Worker) {
 	if e.Job.Stopped.IsZero() {
 		e.nowhere(queued, workers)
 	} else {
-		e.say("It is stopped since %s: workers of the app %s are alive, and none of them has it any more. Due times are decided when one has it again, as its misfire policy says.", clock(e.Job.Stopped), e.Job.App)
+		e.add("It is stopped since %s: no online worker of the app %s has it any more. When one has it again, its misfire policy applies to the due times.", clock(e.Job.Stopped), e.Job.App)
 	}
 	if e.Workers == 0 && e.Job.Stopped.IsZero() {
-		e.say("No worker of the app %s that is running has this job.", e.Job.App)
+		e.add("No worker of the app %s that is online has this job.", e.Job.App)
 	}
 }
 
-// nowhere says why runs that hold their slots are offered to nobody.
+// nowhere explains why ready runs are not dispatched to a worker.
 func (e *Explanation) nowhere(queued []*kernel.Run, workers []Worker) {
 	why := map[string]int{}
 	for _, run := range queued {
@@ -127,7 +127,7 @@ func (e *Explanation) nowhere(queued []*kernel.Run, workers []Worker) {
 	}
 	delete(why, "")
 	for _, text := range slices.Sorted(maps.Keys(why)) {
-		e.say("%s %s: %s.", count(why[text], "run"), wait(why[text]), text)
+		e.add("%s %s: %s.", count(why[text], "run"), wait(why[text]), text)
 	}
 }
 
@@ -138,24 +138,24 @@ func wait(n int) string {
 	return "wait"
 }
 
-// due says when it comes next.
+// due explains when it is due next.
 func (e *Explanation) due() {
 	switch j := e.Job; {
 	case j.Trouble != "":
-		e.say("Its schedule cannot be read: %s.", j.Trouble)
+		e.add("Its schedule is invalid: %s.", j.Trouble)
 	case j.Kind == kernel.Triggered:
-		e.say("It runs when somebody asks for it.")
+		e.add("It runs on request.")
 	case j.Policy.Schedule == "":
-		e.say("It has no schedule: it runs when somebody asks for it.")
+		e.add("It has no schedule: it runs on request.")
 	case j.Waits():
-		e.say("Its next due time counts from the end of the run that is not over yet.")
+		e.add("Its next due time counts from the end of the current run.")
 	case j.Finished:
-		e.say("Its schedule is finished: no due time is left.")
+		e.add("Its schedule is finished: no due time is left.")
 	case len(j.Next) == 0:
-		e.say("Its schedule has no due time ahead that its calendars leave.")
+		e.add("Its calendars exclude all next due times.")
 	case j.Silent != "":
-		e.say("It is due next at %s, and as things stand that will be no run.", clock(j.Next[0]))
+		e.add("It is due next at %s, but would not run now.", clock(j.Next[0]))
 	default:
-		e.say("It is due next at %s.", clock(j.Next[0]))
+		e.add("It is due next at %s.", clock(j.Next[0]))
 	}
 }

@@ -11,22 +11,22 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
-// causes say in words why a run is where it is. A cause that is new is added here.
+// causes are the texts of why a run is in its state. Add a new cause here.
 var causes = map[kernel.Cause]string{
-	kernel.ByError: "its handler failed", kernel.ByTimeout: "an attempt took longer than its timeout", kernel.ByLoss: "its worker stopped answering",
-	kernel.ByPoison: "its workers were lost once too often", kernel.ByHandback: "its worker was stopping and gave it back",
-	kernel.BySnooze: "its handler asked to be called again later", kernel.ByOverlap: "there was no free slot, and its overlap says that it does not wait",
+	kernel.ByError: "its handler failed", kernel.ByTimeout: "an attempt took longer than its timeout", kernel.ByLoss: "the lease of its worker expired",
+	kernel.ByPoison: "its workers were lost once too often", kernel.ByHandback: "its worker was stopping and released it",
+	kernel.BySnooze: "its handler asked to be called again later", kernel.ByOverlap: "there was no free slot, and its overlap policy does not let it wait",
 	kernel.ByReplaced: "a newer run of the job took its place",
 	kernel.ByDeadline: "it could not start in time", kernel.ByDisabled: "the job was disabled", kernel.ByDebug: "debug mode holds it",
-	kernel.ByPause: "the job is paused", kernel.ByPerson: "somebody asked for it", kernel.ByJitter: "starts of the job are spread",
-	kernel.ByDepth:  "too many runs have brought each other about",
-	kernel.ByNobody: "no worker was there that may take it",
+	kernel.ByPause: "the job is paused", kernel.ByPerson: "it was requested", kernel.ByJitter: "starts of the job are spread",
+	kernel.ByDepth:  "the chain of parent runs is too long",
+	kernel.ByNobody: "no worker was online that may take it",
 }
 
 // ledgerLook is how many ranges of a job's ledger are searched for a time.
 const ledgerLook = 1000
 
-// ExplainAt says in one sentence why a job ran, did not run or will not run at a due time.
+// ExplainAt explains in one sentence why a job ran, did not run or will not run at a due time.
 func (o *Ops) ExplainAt(ctx context.Context, who Who, key jobs.Key, at time.Time) (string, error) {
 	d, err := o.definition(ctx, who, key)
 	if err != nil {
@@ -43,7 +43,7 @@ func (o *Ops) ExplainAt(ctx context.Context, who Who, key jobs.Key, at time.Time
 			says += ", because " + why
 		}
 		if run.Origin == kernel.FromBackfill {
-			says += "; " + strings.TrimPrefix(run.Actor, "person:") + " asked for it by a backfill at " + clock(run.Created)
+			says += "; " + strings.TrimPrefix(run.Actor, "person:") + " requested it by a backfill at " + clock(run.Created)
 		}
 		return says + ".", nil
 	}
@@ -62,9 +62,9 @@ func (o *Ops) ExplainAt(ctx context.Context, who Who, key jobs.Key, at time.Time
 	when, err := o.dueBy(d, global)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("Its schedule cannot be read: %v.", err), nil
+		return fmt.Sprintf("Its schedule is invalid: %v.", err), nil
 	case when == nil:
-		return "It has no schedule: it runs when somebody asks for it.", nil
+		return "It has no schedule: it runs on request.", nil
 	}
 	if d.FixedDelay() {
 		if says, whole := o.afterEnd(d, when, at); whole {
@@ -81,17 +81,17 @@ func (o *Ops) ExplainAt(ctx context.Context, who Who, key jobs.Key, at time.Time
 	case excluded:
 		return fmt.Sprintf("The calendar %s excludes %s (%s).", calendar, clock(at), rule), nil
 	case !at.After(d.Anchor):
-		return fmt.Sprintf("Its schedule was written at %s and says nothing about %s.", clock(d.Anchor), clock(at)), nil
+		return fmt.Sprintf("Its schedule was written at %s and does not cover %s.", clock(d.Anchor), clock(at)), nil
 	case !at.After(o.Now()) && !d.Stopped.IsZero():
-		return fmt.Sprintf("It was due at %s, and nothing is decided about that yet: the job is stopped since %s, because no worker of the app %s has it any more.", clock(at), clock(d.Stopped), d.App), nil
+		return fmt.Sprintf("It was due at %s, which is undecided: the job is stopped since %s, because no worker of the app %s has it any more.", clock(at), clock(d.Stopped), d.App), nil
 	case !at.After(o.Now()):
-		return fmt.Sprintf("It was due at %s, and nobody has decided about that yet, or it is too long ago to be known.", clock(at)), nil
+		return fmt.Sprintf("It was due at %s, which is undecided, or too old to be recorded.", clock(at)), nil
 	}
 	if silent := d.Silent(global, at); silent != "" {
-		return fmt.Sprintf("As things stand it will not run at %s: %s.", clock(at), whys[silent]), nil
+		return fmt.Sprintf("It would not run at %s: %s.", clock(at), whys[silent]), nil
 	}
 	if !d.Stopped.IsZero() {
-		return fmt.Sprintf("As things stand it will not run at %s: it is stopped since %s, because no worker of the app %s has it any more.", clock(at), clock(d.Stopped), d.App), nil
+		return fmt.Sprintf("It would not run at %s: it is stopped since %s, because no worker of the app %s has it any more.", clock(at), clock(d.Stopped), d.App), nil
 	}
 	if start := d.Starts(at); !start.Equal(at) {
 		return fmt.Sprintf("It is due at %s and will start at %s.", clock(at), exactly(start)), nil
@@ -99,11 +99,11 @@ func (o *Ops) ExplainAt(ctx context.Context, who Who, key jobs.Key, at time.Time
 	return fmt.Sprintf("It is due at %s.", clock(at)), nil
 }
 
-// notDue says what is next to a time that is no due time.
+// notDue names the due times next to a time that is none.
 func notDue(when *schedule.Plan, at time.Time) string {
 	before, after := around(when.Schedule.Next, at)
 	if before.IsZero() {
 		return fmt.Sprintf("It is not due at %s; the first due time is %s.", clock(at), clock(after))
 	}
-	return fmt.Sprintf("It is not due at %s; the due times next to it are %s and %s.", clock(at), clock(before), clock(after))
+	return fmt.Sprintf("It is not due at %s; the nearest due times are %s and %s.", clock(at), clock(before), clock(after))
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// RunExplanation says why a run stands where it does.
+// RunExplanation explains the state of a run.
 type RunExplanation struct {
 	Run *kernel.Run
 	Why string // one sentence
 }
 
-// ExplainRun says why a run waits, or how it came to its end.
+// ExplainRun explains why a run waits, or how it ended.
 func (o *Ops) ExplainRun(ctx context.Context, who Who, id jobs.ID) (RunExplanation, error) {
 	run, err := o.Run(ctx, who, id)
 	if err != nil {
@@ -31,16 +31,16 @@ func (o *Ops) ExplainRun(ctx context.Context, who Who, id jobs.ID) (RunExplanati
 	return RunExplanation{Run: run, Why: why}, err
 }
 
-// whence says which run brought this one about, or who asked for it among others; "" for what needs no words.
+// whence names the parent run, or the user who requested a backfill; "" for other runs.
 func whence(run *kernel.Run) string {
 	switch run.Origin {
 	case kernel.FromParent:
 		if strings.HasPrefix(run.Actor, "run:") {
-			return fmt.Sprintf("It follows run %s, whose job says so.", run.Parent)
+			return fmt.Sprintf("It follows run %s, by the settings of that job.", run.Parent)
 		}
 		return fmt.Sprintf("The handler of run %s enqueued it.", run.Parent)
 	case kernel.FromBackfill:
-		return fmt.Sprintf("Its due time, %s, lies behind: %s asked for it by a backfill.", clock(run.Due), strings.TrimPrefix(run.Actor, "person:"))
+		return fmt.Sprintf("Its due time, %s, is past: %s requested it by a backfill.", clock(run.Due), strings.TrimPrefix(run.Actor, "person:"))
 	}
 	return ""
 }
@@ -55,7 +55,7 @@ func (o *Ops) whyRun(ctx context.Context, who Who, run *kernel.Run) (string, err
 	}
 	switch {
 	case run.State.Final() && run.Lingering:
-		return fmt.Sprintf("It is %s%s; its handler on %s has not returned yet, and keeps its slots until it does.", run.State, because, run.Worker), nil
+		return fmt.Sprintf("It is %s%s; its handler on %s has not returned yet, and keeps its slots until then.", run.State, because, run.Worker), nil
 	case run.State.Final():
 		return fmt.Sprintf("It is %s since %s%s%s.", run.State, clock(run.Ended), because, chosen(run)), nil
 	case run.State == jobs.Processing:
@@ -69,25 +69,25 @@ func (o *Ops) whyRun(ctx context.Context, who Who, run *kernel.Run) (string, err
 	case run.State == jobs.Scheduled:
 		return fmt.Sprintf("It is held%s, until that ends.", because), nil
 	case run.Lingering:
-		return fmt.Sprintf("It is to be tried again, and waits for the handler of attempt %d on %s, which has not returned yet.", run.Attempt, run.Worker), nil
+		return fmt.Sprintf("Its retry waits for the handler of attempt %d on %s, which has not returned yet.", run.Attempt, run.Worker), nil
 	case run.Waits != "":
 		return o.whyWaits(ctx, who, run)
 	case run.State == jobs.Failed && run.Budgeted > 0 && !run.RetryAt.IsZero():
-		return fmt.Sprintf("Attempt %d failed%s; the next one is put off to %s by the budget of retries.", run.Attempt, because, clock(run.RetryAt)), nil
+		return fmt.Sprintf("Attempt %d failed%s; the retry budget delays the next one to %s.", run.Attempt, because, clock(run.RetryAt)), nil
 	case run.State == jobs.Failed && run.Cause == kernel.BySnooze && !run.RetryAt.IsZero():
-		return fmt.Sprintf("Attempt %d was put off%s; the next one is due at %s.", run.Attempt, because, clock(run.RetryAt)), nil
+		return fmt.Sprintf("Attempt %d was postponed%s; the next one is due at %s.", run.Attempt, because, clock(run.RetryAt)), nil
 	case run.State == jobs.Failed && !run.RetryAt.IsZero():
 		return fmt.Sprintf("Attempt %d failed%s; the next one is due at %s.", run.Attempt, because, clock(run.RetryAt)), nil
 	case !o.live.Leader().Known():
-		return "It is ready, and no node leads that could offer it to a worker.", nil
+		return "It is ready, and there is no leader to dispatch it.", nil
 	}
 	if why := Nowhere(run, o.Workers(ctx, who)); why != "" {
 		return fmt.Sprintf("It waits: %s.", why), nil
 	}
-	return "It is ready, and is offered to workers now.", nil
+	return "It is ready, and is being dispatched.", nil
 }
 
-// chosen says why it was its worker that a run went to, as the end of a sentence; "" = any may have it, or none has.
+// chosen explains why its worker was chosen, as the end of a sentence; "" = any may have it, or none has.
 func chosen(run *kernel.Run) string {
 	if run.Place == nil || run.Worker == "" {
 		return ""
@@ -96,7 +96,7 @@ func chosen(run *kernel.Run) string {
 }
 
 func (o *Ops) whyPaused(ctx context.Context, who Who, run *kernel.Run) (string, error) {
-	until := "until somebody resumes it"
+	until := "until resumed"
 	if !run.RetryAt.IsZero() {
 		until = "until " + clock(run.RetryAt)
 	}
@@ -114,11 +114,11 @@ func (o *Ops) whyPaused(ctx context.Context, who Who, run *kernel.Run) (string, 
 	return fmt.Sprintf("It is held, because the job is paused%s, %s.", by, until), nil
 }
 
-// whyWaits says what a run waits for at a gate: a slot, or its rate.
+// whyWaits explains which limit a run waits for: a slot, or a rate.
 func (o *Ops) whyWaits(ctx context.Context, who Who, run *kernel.Run) (string, error) {
 	what := GateText(run.Waits)
 	if !run.Opens.IsZero() {
-		return fmt.Sprintf("It is the first that waits for the rate of %s, which lets it start at %s.", what, clock(run.Opens)), nil
+		return fmt.Sprintf("It is the first that waits for the rate limit of %s, which lets it start at %s.", what, clock(run.Opens)), nil
 	}
 	global, err := o.store.Global(ctx, who.tenant())
 	if err != nil {
@@ -128,19 +128,19 @@ func (o *Ops) whyWaits(ctx context.Context, who Who, run *kernel.Run) (string, e
 	if err != nil && !errors.Is(err, jobs.NotFound) {
 		return "", err
 	}
-	why := "others hold all of them"
+	why := "other runs hold all of them"
 	switch l := limitAt(run, d, global); {
 	case l.Max > 0 && l.Rate.Max > 0:
-		why = fmt.Sprintf("at most %d may be under way, and %s may start", l.Max, l.Rate)
+		why = fmt.Sprintf("at most %d may run at once, and %s may start", l.Max, l.Rate)
 	case l.Max > 0:
-		why = fmt.Sprintf("at most %d may be under way", l.Max)
+		why = fmt.Sprintf("at most %d may run at once", l.Max)
 	case l.Rate.Max > 0:
-		return fmt.Sprintf("It waits behind others for the rate of %s, %s.", what, l.Rate), nil
+		return fmt.Sprintf("It waits behind others for the rate limit of %s, %s.", what, l.Rate), nil
 	}
 	return fmt.Sprintf("It waits for a slot of %s: %s.", what, why), nil
 }
 
-// limitAt is what holds at the gate where a run waits, as far as its job says; d may be nil.
+// limitAt returns the limit at the gate where a run waits, if its job has it; d may be nil.
 func limitAt(run *kernel.Run, d *kernel.Definition, g *kernel.Global) jobs.Limit {
 	if n, ok := kernel.BackfillOf(run.Waits); ok {
 		return jobs.Limit{Max: n}
@@ -164,7 +164,7 @@ func limitAt(run *kernel.Run, d *kernel.Definition, g *kernel.Global) jobs.Limit
 	return jobs.Limit{}
 }
 
-// GateText is what a gate holds to, by its name.
+// GateText describes the limit of a gate.
 func GateText(name string) string {
 	if limit, ok := strings.CutPrefix(name, kernel.LimitGate("")); ok {
 		return "limit " + limit
@@ -176,15 +176,15 @@ func GateText(name string) string {
 		return "its backfill"
 	}
 	if limit, value, ok := kernel.KeyOf(name); ok {
-		return "limit " + limit + " for " + cmp.Or(value, "runs that name nobody")
+		return "limit " + limit + " for " + cmp.Or(value, "runs without a value")
 	}
 	return "its job"
 }
 
-// CauseText is a cause as the end of a sentence that says where a run stands; "" where the state says it all.
+// CauseText returns a cause as the end of a sentence about a run's state; "" where the state needs none.
 func CauseText(c kernel.Cause) string { return causes[c] }
 
-// ReasonText is why due times have no run, as the end of a sentence.
+// ReasonText returns why due times have no run, as the end of a sentence.
 func ReasonText(r kernel.Reason) string { return whys[r] }
 
 func firstOf(text string) string {
@@ -195,7 +195,7 @@ func firstOf(text string) string {
 	return text
 }
 
-// around are the last due time before a time and the next one after; zero = there is none.
+// around returns the last due time before a time and the next one after; zero = there is none.
 func around(next func(time.Time) (time.Time, bool), at time.Time) (before, after time.Time) {
 	for back := time.Minute; back < 30*366*24*time.Hour; back *= 4 {
 		due, ok := next(at.Add(-back))

@@ -54,12 +54,12 @@ func TestEachCauseAndReasonHasWords(t *testing.T) {
 	}
 	for _, c := range causes {
 		if ops.CauseText(kernel.Cause(c)) == "" {
-			t.Errorf("nobody is told what %q means", c)
+			t.Errorf("cause %q has no text", c)
 		}
 	}
 	for _, r := range reasons {
 		if ops.ReasonText(kernel.Reason(r)) == "" {
-			t.Errorf("nobody is told what %q means", r)
+			t.Errorf("reason %q has no text", r)
 		}
 	}
 }
@@ -74,32 +74,32 @@ func TestExplainRun(t *testing.T) {
 		"paused": {func(d *desk, _ *members) jobs.ID {
 			d.Pause(d.t.Context(), ann, kernel.Pause{Key: "app.work", Reason: "stocktaking"})
 			return d.begin(kernel.Create{})
-		}, "It is held, because the job is paused by ann (stocktaking), until somebody resumes it."},
+		}, "It is held, because the job is paused by ann (stocktaking), until resumed."},
 		"debug": {func(d *desk, _ *members) jobs.ID {
 			d.apply(kernel.Configure{TriggeredDebug: new(true)})
 			return d.begin(kernel.Create{Origin: kernel.FromCode})
 		}, "It is held, because debug mode holds it, until that ends."},
-		"no worker": {func(d *desk, c *members) jobs.ID { c.workers = nil; return d.begin(kernel.Create{}) }, "It waits: no worker of the app app is alive."},
+		"no worker": {func(d *desk, c *members) jobs.ID { c.workers = nil; return d.begin(kernel.Create{}) }, "It waits: no worker of the app app is online."},
 		"no worker with the tag": {func(d *desk, _ *members) jobs.ID {
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Needs: &[]string{"gpu"}}})
 			return d.begin(kernel.Create{})
-		}, "It waits: no worker with the tag gpu is alive."},
-		"offered": {func(d *desk, _ *members) jobs.ID { return d.begin(kernel.Create{}) }, "It is ready, and is offered to workers now."},
+		}, "It waits: no worker with the tag gpu is online."},
+		"offered": {func(d *desk, _ *members) jobs.ID { return d.begin(kernel.Create{}) }, "It is ready, and is being dispatched."},
 		"a slot": {func(d *desk, _ *members) jobs.ID {
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{MaxConcurrency: new(1), Overlap: new(jobs.OverlapQueue)}})
 			d.begin(kernel.Create{})
 			return d.begin(kernel.Create{})
-		}, "It waits for a slot of its job: at most 1 may be under way."},
+		}, "It waits for a slot of its job: at most 1 may run at once."},
 		"a slot of its customer": {func(d *desk, _ *members) jobs.ID {
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Overlap: new(jobs.OverlapQueue), Limits: &[]jobs.Limit{{Name: "tenant", Max: 1, By: "args.customer"}}}})
 			d.begin(kernel.Create{Args: []byte(`{"customer":"c7"}`)})
 			return d.begin(kernel.Create{Args: []byte(`{"customer":"c7"}`)})
-		}, "It waits for a slot of limit tenant for c7: at most 1 may be under way."},
+		}, "It waits for a slot of limit tenant for c7: at most 1 may run at once."},
 		"a rate": {func(d *desk, _ *members) jobs.ID {
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Overlap: new(jobs.OverlapQueue), Rate: &jobs.Rate{Max: 1, Per: time.Hour}}})
 			d.begin(kernel.Create{})
 			return d.begin(kernel.Create{})
-		}, "It is the first that waits for the rate of its job, which lets it start at 2026-11-21T13:00:00Z."},
+		}, "It is the first that waits for the rate limit of its job, which lets it start at 2026-11-21T13:00:00Z."},
 		"a retry": {func(d *desk, _ *members) jobs.ID {
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Retries: new(3), RetryDelay: new(time.Minute), RetryJitter: new(jobs.JitterNone)}})
 			id := d.begin(kernel.Create{})
@@ -112,7 +112,7 @@ func TestExplainRun(t *testing.T) {
 			d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
 			d.apply(kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: kernel.OutcomeSnooze, Error: "request 1: billing:80 is left alone", Code: "circuit_open", Delay: time.Minute})
 			return id
-		}, "Attempt 1 was put off, because its handler asked to be called again later (request 1: billing:80 is left alone); the next one is due at 2026-11-21T12:01:01Z."},
+		}, "Attempt 1 was postponed, because its handler asked to be called again later (request 1: billing:80 is left alone); the next one is due at 2026-11-21T12:01:01Z."},
 		"running": {func(d *desk, _ *members) jobs.ID {
 			id := d.begin(kernel.Create{})
 			d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
@@ -128,7 +128,7 @@ func TestExplainRun(t *testing.T) {
 			id := d.begin(kernel.Create{})
 			d.apply(kernel.Cancel{ID: id})
 			return id
-		}, "It is Cancelled since 2026-11-21T12:00:01Z, because somebody asked for it."},
+		}, "It is Cancelled since 2026-11-21T12:00:01Z, because it was requested."},
 	} {
 		d, members := newDesk(t), &members{workers: []ops.Worker{serving("app", "app.work")}}
 		d.Ops = ops.New(ops.Config{Store: d.store, Live: members, Now: func() time.Time { return d.now }})

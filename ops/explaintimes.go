@@ -8,10 +8,10 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
-// afterEnd says when a job is due whose due times count from the end of its last run, and about none but the next one.
+// afterEnd explains the next due time of a job whose due times count from the end of its last run.
 func (o *Ops) afterEnd(d *kernel.Definition, when *schedule.Plan, at time.Time) (says string, whole bool) {
 	if d.Waits() {
-		return fmt.Sprintf("Its due times count from the end of its last run, and run %s is not over: when it is due next is not known yet.", d.Running), true
+		return fmt.Sprintf("Its due times count from the end of its last run, and run %s is unfinished: its next due time is not known yet.", d.Running), true
 	}
 	now := o.Now()
 	next, ok := when.Next(now)
@@ -19,12 +19,12 @@ func (o *Ops) afterEnd(d *kernel.Definition, when *schedule.Plan, at time.Time) 
 	case !at.After(now):
 		return fmt.Sprintf("It was not due at %s: its due times count from the end of its last run, and no run was due then.", clock(at)), true
 	case ok && at.After(next):
-		return fmt.Sprintf("It is due at %s; when after that is known when that run has ended, because its due times count from the end of its last run.", clock(next)), true
+		return fmt.Sprintf("It is due at %s; later due times count from the end of that run.", clock(next)), true
 	}
 	return "", false
 }
 
-// finished says when a schedule was due last.
+// finished explains when a schedule was due last.
 func finished(when *schedule.Plan, at time.Time) string {
 	before, _ := around(when.Schedule.Next, at)
 	if before.IsZero() {
@@ -33,7 +33,7 @@ func finished(when *schedule.Plan, at time.Time) string {
 	return fmt.Sprintf("Its schedule is finished by %s: it was due for the last time at %s.", clock(at), clock(before))
 }
 
-// startsAround says of which due time a run may start at a time that is none itself, because starts are early or spread.
+// startsAround names the due time whose run may start at another time, because starts are early or spread.
 func startsAround(d *kernel.Definition, when *schedule.Plan, at time.Time) string {
 	p := &d.Policy
 	if p.Jitter == 0 && p.Early == 0 {
@@ -44,12 +44,12 @@ func startsAround(d *kernel.Definition, when *schedule.Plan, at time.Time) strin
 	if !ok || at.Before(due.Add(-p.Early)) || at.After(due.Add(after)) {
 		return ""
 	}
-	why := "its starts are spread over " + p.Jitter.String()
+	why := "its jitter is " + p.Jitter.String()
 	switch {
 	case p.Jitter == 0:
 		why = "it may start " + p.Early.String() + " early"
 	case p.Early != 0:
-		why += ", from " + p.Early.String() + " early on"
+		why += ", and it may start " + p.Early.String() + " early"
 	}
 	return fmt.Sprintf(" The run of %s starts at %s, because %s.", clock(due), exactly(d.Starts(due)), why)
 }

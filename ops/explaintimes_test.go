@@ -38,15 +38,15 @@ func TestExplainAtOfUnusualTimes(t *testing.T) {
 		without string
 	}{
 		{"spread", "13:00:00", []string{"It is due at 2026-11-21T13:00:00Z and will start at 2026-11-21T13:0"}, ""},
-		{"spread", "13:07:30", []string{"It is not due at 2026-11-21T13:07:30Z", "The run of 2026-11-21T13:00:00Z starts at 2026-11-21T13:0", "because its starts are spread over 10m0s."}, ""},
+		{"spread", "13:07:30", []string{"It is not due at 2026-11-21T13:07:30Z", "The run of 2026-11-21T13:00:00Z starts at 2026-11-21T13:0", "because its jitter is 10m0s."}, ""},
 		{"spread", "13:20:00", []string{"It is not due at 2026-11-21T13:20:00Z"}, "spread"},
 		{"early", "12:56:00", []string{"The run of 2026-11-21T13:00:00Z starts at 2026-11-21T12:55:00.000Z, because it may start 5m0s early."}, ""},
 		{"early", "12:54:00", []string{"It is not due at"}, "early"},
-		{"both", "12:57:00", []string{"The run of 2026-11-21T13:00:00Z starts at 2026-11-21T1", "because its starts are spread over 10m0s, from 5m0s early on."}, ""},
+		{"both", "12:57:00", []string{"The run of 2026-11-21T13:00:00Z starts at 2026-11-21T1", "because its jitter is 10m0s, and it may start 5m0s early."}, ""},
 		{"four", "12:30:00", []string{"Its schedule is finished by 2026-11-21T12:30:00Z: it was due for the last time at 2026-11-21T12:04:00Z."}, ""},
 		{"delay", "12:01:30", []string{"It was not due at 2026-11-21T12:01:30Z: its due times count from the end of its last run, and no run was due then."}, ""},
-		{"delay", "18:00:00", []string{"; when after that is known when that run has ended, because its due times count from the end of its last run."}, ""},
-		{"gone", "13:00:00", []string{"As things stand it will not run at 2026-11-21T13:00:00Z: it is stopped since 2026-11-21T12:02:00Z, because no worker of the app app has it any more."}, ""},
+		{"delay", "18:00:00", []string{"; later due times count from the end of that run."}, ""},
+		{"gone", "13:00:00", []string{"It would not run at 2026-11-21T13:00:00Z: it is stopped since 2026-11-21T12:02:00Z, because no worker of the app app has it any more."}, ""},
 	} {
 		says, err := d.ExplainAt(t.Context(), ann, c.key, at(c.at))
 		if err != nil {
@@ -62,7 +62,7 @@ func TestExplainAtOfUnusualTimes(t *testing.T) {
 		}
 	}
 	d.now = at("13:05:00")
-	if says, err := d.ExplainAt(t.Context(), ann, "gone", at("13:00:00")); err != nil || !strings.Contains(says, "nothing is decided about that yet: the job is stopped since 2026-11-21T12:02:00Z") {
+	if says, err := d.ExplainAt(t.Context(), ann, "gone", at("13:00:00")); err != nil || !strings.Contains(says, "which is undecided: the job is stopped since 2026-11-21T12:02:00Z") {
 		t.Errorf("a due time of a stopped job: %q, %v", says, err)
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// maxFamily bounds how many jobs are looked at for what follows what, and what belongs to what.
+// maxFamily limits the jobs that are searched for followers and children.
 const maxFamily = 1000
 
-// circle finds a way on which a job, as it would be, follows itself: the keys on it, or nil. Jobs that are not there
-// are named, too: nothing follows where they stand.
+// circle returns the keys of a cycle in which a job, as it would be, follows itself, or nil. Missing jobs are included:
+// they have no followers.
 func (o *Ops) circle(ctx context.Context, after *kernel.Definition) (circle, missing []string, err error) {
 	follows := func(d *kernel.Definition) []string { return slices.Concat(d.Policy.OnSuccess, d.Policy.OnFailure) }
 	type step struct {
@@ -51,7 +51,7 @@ func (o *Ops) circle(ctx context.Context, after *kernel.Definition) (circle, mis
 	return circle, missing, nil
 }
 
-// warnFamily says what is odd about what follows a job.
+// warnFamily adds warnings about the jobs that follow a job.
 func (o *Ops) warnFamily(ctx context.Context, j *Job) error {
 	if len(j.Policy.OnSuccess)+len(j.Policy.OnFailure) == 0 {
 		return nil
@@ -64,12 +64,12 @@ func (o *Ops) warnFamily(ctx context.Context, j *Job) error {
 		j.Warnings = append(j.Warnings, fmt.Sprintf("these jobs follow each other in a circle: %s; after %d runs the next one is skipped", strings.Join(circle, " > "), kernel.MaxDepth))
 	}
 	for _, key := range missing {
-		j.Warnings = append(j.Warnings, fmt.Sprintf("there is no job %s: nothing follows in its place", key))
+		j.Warnings = append(j.Warnings, fmt.Sprintf("there is no job %s: it is skipped", key))
 	}
 	return nil
 }
 
-// checkParent refuses a parent under which a job would belong to itself.
+// checkParent refuses a parent that would make a job its own ancestor.
 func (o *Ops) checkParent(ctx context.Context, d *kernel.Definition, k kernel.Edit) error {
 	if k.Set.Parent == nil || *k.Set.Parent == "" {
 		return nil
@@ -82,7 +82,7 @@ func (o *Ops) checkParent(ctx context.Context, d *kernel.Definition, k kernel.Ed
 		}
 		above, err := o.store.Definition(ctx, d.Tenant, jobs.Key(up))
 		if jobs.CodeOf(err) == jobs.NotFound {
-			return nil // it may come later
+			return nil // it may be created later
 		}
 		if err != nil {
 			return err
@@ -92,7 +92,7 @@ func (o *Ops) checkParent(ctx context.Context, d *kernel.Definition, k kernel.Ed
 	return nil
 }
 
-// Family lists a job and those that belong to it, and to those, the ones below first.
+// Family lists a job and its descendants, the lowest first.
 func (o *Ops) Family(ctx context.Context, who Who, key jobs.Key) ([]*kernel.Definition, error) {
 	head, err := o.definition(ctx, who, key)
 	if err != nil {
@@ -121,15 +121,14 @@ func (o *Ops) Family(ctx context.Context, who Who, key jobs.Key) ([]*kernel.Defi
 	return family, nil
 }
 
-// DeletedFamily says what the deletion of a family did.
+// DeletedFamily is the result of deleting a family.
 type DeletedFamily struct {
-	Jobs      []jobs.Key // those that are gone, in this order
+	Jobs      []jobs.Key // the deleted jobs, in this order
 	Cancelled int        // live runs
 }
 
-// DeleteFamily takes a job away with all that belong to it, those below first. Unless fate says what becomes of their
-// live runs, it is refused while there are any, and nothing is done. Saying it again goes on where an earlier attempt
-// was broken off.
+// DeleteFamily deletes a job and its descendants, the lowest first. Without a fate it is refused while there are live
+// runs, and nothing is done. Repeating it continues an interrupted deletion.
 func (o *Ops) DeleteFamily(ctx context.Context, who Who, k kernel.Delete, fate Fate) (DeletedFamily, error) {
 	var done DeletedFamily
 	family, err := o.Family(ctx, who, k.Key)
@@ -137,7 +136,7 @@ func (o *Ops) DeleteFamily(ctx context.Context, who Who, k kernel.Delete, fate F
 		return done, err
 	}
 	if head := family[len(family)-1]; k.IfRevision != 0 && k.IfRevision != head.Revision {
-		return done, kernel.Refuse(jobs.Stale, "job %s has revision %d, the deletion was meant for %d: look again", k.Key, head.Revision, k.IfRevision)
+		return done, kernel.Refuse(jobs.Stale, "job %s has revision %d, the deletion was meant for %d: read the job again", k.Key, head.Revision, k.IfRevision)
 	}
 	if fate == "" {
 		var busy []string
@@ -152,7 +151,7 @@ func (o *Ops) DeleteFamily(ctx context.Context, who Who, k kernel.Delete, fate F
 			}
 		}
 		if total > 0 {
-			return done, kernel.Refuse(jobs.Conflict, "the family of %s has %d live runs (of %s): say whether to cancel them or to let them finish", k.Key, total, strings.Join(busy, ", "))
+			return done, kernel.Refuse(jobs.Conflict, "the family of %s has %d live runs (of %s): choose to cancel them or to let them finish", k.Key, total, strings.Join(busy, ", "))
 		}
 	}
 	for _, d := range family {
@@ -165,7 +164,7 @@ func (o *Ops) DeleteFamily(ctx context.Context, who Who, k kernel.Delete, fate F
 		if err != nil {
 			err = fmt.Errorf("delete %s of the family of %s: %w", d.Key, k.Key, err)
 			if n := len(done.Jobs); n > 0 {
-				err = kernel.Refuse(jobs.Unknown, "%d of %d jobs are deleted, and then: %v", n, len(family), err)
+				err = kernel.Refuse(jobs.Unknown, "%d of %d jobs were deleted, then: %v", n, len(family), err)
 			}
 			return done, err
 		}
@@ -174,8 +173,7 @@ func (o *Ops) DeleteFamily(ctx context.Context, who Who, k kernel.Delete, fate F
 	return done, nil
 }
 
-// Children lists the runs that a run has brought about, newest first: those that follow it, and those its handler
-// enqueued.
+// Children lists the child runs of a run, newest first: its followers, and the runs that its handler enqueued.
 func (o *Ops) Children(ctx context.Context, who Who, id jobs.ID, cursor string, limit int) (metastore.Page, error) {
 	if _, err := o.store.Run(ctx, who.tenant(), id); err != nil {
 		return metastore.Page{}, err
@@ -183,11 +181,11 @@ func (o *Ops) Children(ctx context.Context, who Who, id jobs.ID, cursor string, 
 	return o.store.Runs(ctx, metastore.RunQuery{Tenant: who.tenant(), Parent: id, Cursor: cursor, Limit: limit})
 }
 
-// ChildLog is the end of the log of a run that another has brought about.
+// ChildLog is the end of the log of a child run.
 type ChildLog struct {
 	*kernel.Run
 	Lines []metastore.LogLine
-	Cut   bool // there are lines before them
+	Cut   bool // earlier lines were left out
 }
 
 // maxChildLogs is how many children are shown with their logs.
@@ -196,7 +194,7 @@ const maxChildLogs = 50
 // ChildrenLogs lists the children of a run, newest first, with the last lines of each.
 func (o *Ops) ChildrenLogs(ctx context.Context, who Who, id jobs.ID, lines int) ([]ChildLog, error) {
 	if lines < 1 || lines > MaxLines {
-		return nil, kernel.Invalid("%d lines of each are asked for, it must be between 1 and %d", lines, MaxLines)
+		return nil, kernel.Invalid("invalid number of lines %d: want 1 to %d", lines, MaxLines)
 	}
 	page, err := o.Children(ctx, who, id, "", maxChildLogs)
 	if err != nil {
@@ -215,14 +213,13 @@ func (o *Ops) ChildrenLogs(ctx context.Context, who Who, id jobs.ID, lines int) 
 // Relative is a run in the family of another.
 type Relative struct {
 	*kernel.Run
-	Depth int // below the first of the family
+	Depth int // distance from the root run
 }
 
-// Tree lists the family of a run: from the first one above it, each followed by those that it has brought about. cut
-// says that there are more.
+// Tree lists the family of a run: from the root run, each followed by its children. cut reports that there are more.
 func (o *Ops) Tree(ctx context.Context, who Who, id jobs.ID, limit int) (tree []Relative, cut bool, err error) {
 	if limit < 1 || limit > maxFamily {
-		return nil, false, kernel.Invalid("%d runs are asked for, it must be between 1 and %d", limit, maxFamily)
+		return nil, false, kernel.Invalid("invalid number of runs %d: want 1 to %d", limit, maxFamily)
 	}
 	first, err := o.store.Run(ctx, who.tenant(), id)
 	if err != nil {
@@ -234,7 +231,7 @@ func (o *Ops) Tree(ctx context.Context, who Who, id jobs.ID, limit int) (tree []
 		}
 		above, err := o.store.Run(ctx, who.tenant(), first.Parent)
 		if jobs.CodeOf(err) == jobs.NotFound {
-			break // it is too long ago
+			break // it has been purged
 		}
 		if err != nil {
 			return nil, false, err

@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Waited says why what others say of a run of a job is not taken, or nil. Who was not asked to speak gets
+// Waited returns why a report of an asynchronous HTTP job is refused, or nil. A request with a wrong signature gets
 // kernel.ErrNotSigned, whatever else may be wrong.
 func (o *Ops) Waited(ctx context.Context, tenant jobs.Tenant, key jobs.Key, k kernel.Hear) error {
 	_, err := o.waits(ctx, tenant, key, k)
@@ -30,8 +30,8 @@ func (o *Ops) waits(ctx context.Context, tenant jobs.Tenant, key jobs.Key, k ker
 	return run, nil
 }
 
-// Hear takes in what others say of a run of a job, signed as they were told. To say it again is no harm; after a last
-// report, any is answered as that one was.
+// Hear accepts a signed report of an asynchronous HTTP job. A repeated report changes nothing; after a final report,
+// all get the result of that one.
 func (o *Ops) Hear(ctx context.Context, tenant jobs.Tenant, key jobs.Key, k kernel.Hear) error {
 	run, err := o.waits(ctx, tenant, key, k)
 	if err != nil {
@@ -40,7 +40,7 @@ func (o *Ops) Hear(ctx context.Context, tenant jobs.Tenant, key jobs.Key, k kern
 	if err := k.Check(); err != nil {
 		return err
 	}
-	if run.State.Final() { // it may not be among the live rows any more
+	if run.State.Final() { // it may have left the live rows
 		_, _, err = run.Hear(k)
 		return err
 	}

@@ -11,47 +11,47 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
-// Forecast is how many runs the schedules plan, minute by minute, for a day ahead.
+// Forecast is the number of planned fires in each minute of the next 24 hours.
 type Forecast struct {
-	From    time.Time // the beginning of the first minute
-	Fires   []int     // in each minute from then on
-	Usual   int       // of the minute in the middle, if all are put in order
-	Jobs    int       // that plan any
-	Left    int       // jobs that are not counted: not yet, or because that would take too long
+	From    time.Time // start of the first minute
+	Fires   []int     // planned fires in each minute from then on
+	Usual   int       // median of the minutes
+	Jobs    int       // jobs with planned fires
+	Left    int       // jobs not counted: not yet, or because counting would take too long
 	Crowded []Crowd   // the fullest minutes, fullest first; none while Going
-	Going   bool      // it is not whole yet: who asks again has it go on from there
+	Going   bool      // incomplete: repeat the request to continue
 }
 
-// Crowd is a minute that is much fuller than most.
+// Crowd is a minute with far more fires than most.
 type Crowd struct {
 	At    time.Time
 	Fires int
-	Jobs  []Firing // that fire then: those that could fire at another minute first
-	More  int      // jobs that are not named
+	Jobs  []Firing // jobs that fire then: first those that could fire at another minute
+	More  int      // jobs that are not listed
 }
 
-// Firing is a job that fires in a crowded minute, and when it would be out of the way.
+// Firing is a job that fires in a crowded minute, with a quieter alternative.
 type Firing struct {
 	Key      jobs.Key
 	Fires    int    // in that minute
 	Schedule string // as it is
-	Instead  string // the same at the quietest minute of the hour; "" = there is none that is better, or it cannot be said
-	Spread   string // the same at a minute that the job's key chooses (H); "" where Instead is
-	Then     int    // the most fires of a minute that it would fire in, its own counted
+	Instead  string // the same at the quietest minute of the hour; "" = none is better, or the schedule cannot express it
+	Spread   string // the same at a minute that is chosen by the job's key (H); "" where Instead is
+	Then     int    // max fires, with its own, of a minute in which it would fire instead
 }
 
 const (
 	forecastFor   = 24 * 60    // minutes
 	forecastLook  = 20_000_000 // due times in all: some seconds
-	crowds        = 12         // minutes that are told
+	crowds        = 12         // minutes that are listed
 	crowdNamed    = 10         // jobs of each
 	crowdMoved    = 5          // proposals for each
-	crowdTried    = 500        // jobs for which one is looked for, in all
-	crowdFactor   = 3          // a crowded minute has so many times what is usual
-	crowdDistance = 5          // and so many more at least
+	crowdTried    = 500        // jobs for which one is searched, in all
+	crowdFactor   = 3          // a crowded minute has this multiple of the median
+	crowdDistance = 5          // and this many more at least
 )
 
-// cohort is jobs that are due at the same times.
+// cohort is the jobs with the same due times.
 type cohort struct {
 	defs []*kernel.Definition
 	in   [(forecastFor + 63) / 64]uint64 // bit n: due in minute n
@@ -60,7 +60,7 @@ type cohort struct {
 
 func (c *cohort) has(minute int) bool { return c.in[minute/64]>>(minute%64)&1 == 1 }
 
-// outlook is a forecast that is being made.
+// outlook is a forecast in progress.
 type outlook struct {
 	Forecast
 	o       *Ops
@@ -68,13 +68,13 @@ type outlook struct {
 	global  *kernel.Global
 	cohorts []*cohort
 	counted int           // of them
-	plan    []int         // Fires, with what has been proposed
+	plan    []int         // Fires, with the moves that were proposed
 	looked  int           // due times
 	tried   int           // jobs for which a quieter minute was looked for
 	took    time.Duration // so far
 }
 
-// sameTimes is what jobs have in common that are due at the same times.
+// sameTimes is the key of jobs with the same due times.
 type sameTimes struct {
 	schedule, zone, calendars string
 	start, end                time.Time
@@ -82,7 +82,7 @@ type sameTimes struct {
 	twice                     jobs.Twice
 }
 
-// gather puts jobs together that are due at the same times: in large houses most of them are.
+// gather groups jobs with the same due times: in large installations most jobs share theirs.
 func (l *outlook) gather(rows []*kernel.Definition) {
 	known := map[sameTimes]*cohort{}
 	for _, d := range rows {
@@ -103,11 +103,11 @@ func (l *outlook) gather(rows []*kernel.Definition) {
 	}
 }
 
-// each calls fn with the minutes of a job's fires and how many there are in them. False: it would take too long.
+// each calls fn with the minutes of a job's fires and their number in each. False: it would take too long.
 func (l *outlook) each(d *kernel.Definition, fn func(minute, n int)) bool {
 	when, err := l.o.dueBy(d, l.global)
 	if err != nil || when == nil {
-		return true // its page says why
+		return true // its page shows why
 	}
 	until := l.From.Add(forecastFor * time.Minute)
 	after := l.now.Add(-1 - max(0, d.Policy.Jitter-d.Policy.Early)) // starts that are spread may be of earlier due times
@@ -134,12 +134,12 @@ func (l *outlook) each(d *kernel.Definition, fn func(minute, n int)) bool {
 			fn(minute, n)
 		}
 		if delay {
-			return true // what comes then depends on how long it runs
+			return true // later due times depend on how long it runs
 		}
 	}
 }
 
-// count adds what a cohort plans.
+// count adds the fires of a cohort.
 func (l *outlook) count(c *cohort) {
 	if l.looked > forecastLook {
 		l.Left += len(c.defs)
@@ -158,7 +158,7 @@ func (l *outlook) count(c *cohort) {
 	}
 }
 
-// crowd finds the crowded minutes, and who could go out of their way.
+// crowd finds the crowded minutes, and the jobs that could move.
 func (l *outlook) crowd() {
 	sorted := slices.Sorted(slices.Values(l.Fires))
 	l.Usual = sorted[len(sorted)/2]
@@ -177,7 +177,7 @@ func (l *outlook) crowd() {
 	}
 }
 
-// name says who fires in a crowded minute. A job is proposed one move, whichever of its minutes is looked at.
+// name lists the jobs that fire in a crowded minute. A job gets one proposal, in whichever of its minutes.
 func (l *outlook) name(c *Crowd, least int, moved map[jobs.Key]Firing) {
 	minute, proposed := int(c.At.Sub(l.From)/time.Minute), 0
 	for _, one := range l.cohorts {
@@ -207,7 +207,7 @@ func (l *outlook) name(c *Crowd, least int, moved map[jobs.Key]Firing) {
 	c.Jobs = c.Jobs[:min(len(c.Jobs), crowdNamed)]
 }
 
-// move looks for the minute of the hour at which a job would be least in the way of others, and puts it there.
+// move searches the minute of the hour with the fewest fires, and moves a job there.
 func (l *outlook) move(d *kernel.Definition, crowded int, p *Firing) bool {
 	l.tried++
 	spread, others := schedule.Moves(d.Policy.Schedule)
@@ -224,7 +224,7 @@ func (l *outlook) move(d *kernel.Definition, crowded int, p *Firing) bool {
 		to.Policy.Schedule = expr
 		at := l.minutes(&to)
 		if len(at) != len(own) {
-			continue // it would come more often, or not at all, within the day
+			continue // it would fire more often, or not at all, within the day
 		}
 		most := 0
 		for _, m := range at {

@@ -140,8 +140,8 @@ func TestForecastProposesQuieterMinutes(t *testing.T) {
 	}
 }
 
-// A forecast that takes long is made piece by piece, by those who ask, any number at a time: each is told how far it is,
-// and the pieces make the same whole.
+// A forecast that takes long is computed piece by piece, by any number of requests: each gets the progress, and the
+// pieces make the same result.
 func TestForecastInPieces(t *testing.T) {
 	d := newDesk(t)
 	for i := range 60 {

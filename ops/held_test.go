@@ -43,7 +43,7 @@ func TestAPauseThatIsSaidAgainMovesWhatItHolds(t *testing.T) {
 	}
 }
 
-// A pause of a job that is deleted can be ended by nobody: its runs go on.
+// A pause of a deleted job cannot be ended: its runs continue.
 func TestADeletedJobHoldsNothing(t *testing.T) {
 	d := newDesk(t)
 	if _, err := d.Pause(t.Context(), ann, kernel.Pause{Key: "app.work"}); err != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// History is what a job has done lately.
+// History is the recent activity of a job.
 type History struct {
-	Live   map[jobs.State]int // runs that are not over, by state
+	Live   map[jobs.State]int // unfinished runs, by state
 	Hours  []kernel.Tally     // of the last 24 hours, by state, oldest first
 	Missed []*kernel.Missed   // due times without a run, newest first
 }
 
-// MaxMissed is how many ranges of due times without a run History tells of.
+// MaxMissed is how many ranges of due times without a run History lists.
 const MaxMissed = 20
 
-// History looks back at a job.
+// History returns the recent activity of a job.
 func (o *Ops) History(ctx context.Context, who Who, d *kernel.Definition) (History, error) {
 	now := o.Now()
 	counts, err := o.store.Counts(ctx, metastore.CountQuery{Tenant: who.tenant(), Job: d.Key, From: now.Truncate(time.Hour).Add(-23 * time.Hour), To: now.Add(time.Hour)})

@@ -6,13 +6,13 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// HTTPError says that what an HTTP job is to do is not understood, and at which place in it.
+// HTTPError is the error of invalid HTTP requests of a job, with the place.
 type HTTPError struct {
 	Place string // such as request[1].url; "" = all of it
 	Err   error  // why; it is jobs.BadInput
 }
 
-// Path is the place as it is within what was sent, such as http.request[1].url.
+// Path returns the place within the request, such as http.request[1].url.
 func (e *HTTPError) Path() string {
 	if e.Place == "" {
 		return "http"
@@ -22,10 +22,10 @@ func (e *HTTPError) Path() string {
 
 func (e *HTTPError) Error() string { return fmt.Sprintf("http: %v", e.Err) }
 
-// Unwrap makes it what it is: bad input.
+// Unwrap returns the cause, which is jobs.BadInput.
 func (e *HTTPError) Unwrap() error { return e.Err }
 
-// checkHTTP reads what settings of a job of an app say about an HTTP job, if they say something.
+// checkHTTP validates the HTTP requests in settings of a job, if there are any.
 func (o *Ops) checkHTTP(app string, s *kernel.Settings) error {
 	if o.http == nil || s.HTTP == nil || kernel.NoHTTP(*s.HTTP) {
 		return nil

@@ -13,33 +13,33 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Job is a job as people want to see it: what holds, when it comes next, and why it may not.
+// Job is a job for users: its settings, its next due times, and why they may not fire.
 type Job struct {
 	*kernel.Definition
-	Words    string        // its schedule in plain words; "" if it has none
-	Next     []time.Time   // due times ahead
-	Silent   kernel.Reason // why those would not become runs, as things stand; "" = they would
-	Trouble  string        // why its schedule cannot be read, or ""
-	Warnings []string      // what the schedule may mean that its writer did not
+	Words    string        // its schedule in plain text; "" if it has none
+	Next     []time.Time   // next due times
+	Silent   kernel.Reason // why these would not get runs now; "" = they would
+	Trouble  string        // why its schedule is invalid, or ""
+	Warnings []string      // what the schedule may mean without its author's intent
 	Finished bool          // its schedule has no due time left
 }
 
-// JobQuery asks for jobs; empty fields do not filter.
+// JobQuery is a filter of jobs; empty fields do not filter.
 type JobQuery struct {
 	App    string
-	Text   string      // part of the key, the name, the description or a tag, whatever its case
+	Text   string      // part of the key, the name, the description or a tag, case-insensitive
 	Tag    string      // one of its tags
 	Kind   kernel.Kind // 0 = both
 	Paused *bool       // only those that are paused now, or only the others
 	After  jobs.Key    // page: keys after this one
 	Limit  int         // 0 = all
-	Next   int         // how many due times of each to look up
+	Next   int         // number of due times of each
 }
 
-// MaxNext is the most due times that are looked up at once.
+// MaxNext is the most due times in one request.
 const MaxNext = 100
 
-// Jobs lists jobs by key. more says that others follow after the last one.
+// Jobs lists jobs by key. more reports that others follow.
 func (o *Ops) Jobs(ctx context.Context, who Who, q JobQuery) (list []Job, more bool, err error) {
 	if err := checkNext(q.Next); err != nil {
 		return nil, false, err
@@ -47,7 +47,7 @@ func (o *Ops) Jobs(ctx context.Context, who Who, q JobQuery) (list []Job, more b
 	if err := kernel.CheckText("job key", string(q.After)); err != nil {
 		return nil, false, err
 	}
-	// One row more than wanted tells whether a page follows. A search looks at all of them: jobs are few.
+	// One row beyond the limit shows whether a page follows. A search reads all jobs: they are few.
 	query := metastore.DefinitionQuery{Tenant: who.tenant(), App: q.App, After: q.After}
 	filtered := q.Text != "" || q.Tag != "" || q.Kind != 0 || q.Paused != nil
 	if q.Limit > 0 && !filtered {
@@ -86,7 +86,7 @@ func (o *Ops) Job(ctx context.Context, who Who, key jobs.Key, next int) (Job, er
 	return o.shown(ctx, who, d, next)
 }
 
-// definition reads a row by a key that came from outside.
+// definition reads a row by a key of a request.
 func (o *Ops) definition(ctx context.Context, who Who, key jobs.Key) (*kernel.Definition, error) {
 	if err := key.Check(); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (o *Ops) definition(ctx context.Context, who Who, key jobs.Key) (*kernel.De
 	return o.store.Definition(ctx, who.tenant(), key)
 }
 
-// shown is a definition as people want to see it.
+// shown converts a definition for users.
 func (o *Ops) shown(ctx context.Context, who Who, d *kernel.Definition, next int) (Job, error) {
 	global, err := o.store.Global(ctx, who.tenant())
 	if err != nil {
@@ -127,7 +127,7 @@ func (o *Ops) job(d *kernel.Definition, g *kernel.Global, next int) Job {
 	}
 	job.Next = ahead(when, now, next)
 	if d.FixedDelay() && len(job.Next) > 1 {
-		job.Next = job.Next[:1] // those that follow count from runs that have not begun
+		job.Next = job.Next[:1] // later ones count from runs that have not begun
 	}
 	if _, more := when.Schedule.Next(now); !more && len(d.Undecided) == 0 {
 		job.Finished = true
@@ -152,7 +152,7 @@ func ahead(when *schedule.Plan, after time.Time, n int) []time.Time {
 	return list
 }
 
-// paused says that a job is paused at a time.
+// paused reports whether a job is paused at a time.
 func paused(d *kernel.Definition, at time.Time) bool {
 	return d.Paused != nil && (d.Paused.Until.IsZero() || at.Before(d.Paused.Until))
 }
@@ -169,7 +169,7 @@ func mentions(d *kernel.Definition, text string) bool {
 
 func checkNext(n int) error {
 	if n < 0 || n > MaxNext {
-		return kernel.Invalid("%d due times are asked for, it must be between 0 and %d", n, MaxNext)
+		return kernel.Invalid("invalid number of due times %d: want 0 to %d", n, MaxNext)
 	}
 	return nil
 }

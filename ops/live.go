@@ -8,52 +8,52 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Live is what only the running parts know: who works, how far they are, who leads. A control plane satisfies it.
+// Live is the state that only the running parts know: workers, progress, the leader. A control plane implements it.
 // Nothing here is stored, and all of it may be a few seconds old.
 type Live interface {
-	// Workers lists the workers that have been heard of lately, by app and name. Tenant "" means the default one.
+	// Workers lists the workers with recent heartbeats, by app and name. Tenant "" means the default one.
 	Workers(tenant jobs.Tenant) []Worker
-	// Attempt is what is known of a run that is under way, beside what is stored.
+	// Attempt returns what workers reported about a live run beyond what is stored.
 	Attempt(tenant jobs.Tenant, run jobs.ID) (Attempt, bool)
-	// Leader is the node that fires and offers.
+	// Leader is the node that fires due times and dispatches runs.
 	Leader() Leader
-	// Nodes lists the processes of the control plane by name, with those that were heard of within the last hour.
+	// Nodes lists the processes of the control plane by name, with those that sent a heartbeat within the last hour.
 	Nodes() []Node
-	// Shares lists the nodes that fire a share of the jobs each, by name; none if the one that leads fires all.
+	// Shares lists the nodes that fire a share of the jobs each, by name; none if the leader fires all.
 	Shares() []Share
-	// Pulse is what the leading node has seen of a tenant, minute by minute, oldest first, within the last hour; the
-	// last one is under way. It is memory: it begins when that node began to lead.
+	// Pulse is a tenant's activity as the leader saw it, minute by minute, oldest first, within the last hour; the last
+	// minute is incomplete. It is memory: it begins when that node became the leader.
 	Pulse(tenant jobs.Tenant) []Minute
-	// Watch calls fn with what changes from now on, until ctx ends. Changes that come while fn works are told together
-	// afterwards. It is a reason to look again, not the news itself.
+	// Watch calls fn with changes from now on, until ctx ends. Changes while fn works are merged into the next call. A
+	// change is a reason to read again: it has no data.
 	Watch(ctx context.Context, tenant jobs.Tenant, fn func(bus.Changes))
 }
 
-// Worker is a worker as its heartbeats describe it.
+// Worker describes a worker, from its heartbeats.
 type Worker struct {
 	bus.WorkerInfo
-	Running int       // attempts it holds
+	Running int       // attempts that it runs
 	Seen    time.Time // of its last heartbeat
-	Leaving bool      // takes nothing new: it is stopping
-	Drained bool      // takes nothing new: somebody wants it so
+	Leaving bool      // takes no new runs: it is stopping
+	Drained bool      // takes no new runs: a user drained it
 }
 
-// Attempt is what is known of an attempt beside what is stored.
+// Attempt is what workers reported about an attempt beyond what is stored.
 type Attempt struct {
-	Progress *bus.Progress // nil = nothing was said
-	Stuck    bool          // it was told to stop, and its handler has not returned
+	Progress *bus.Progress // nil = none was reported
+	Stuck    bool          // it was asked to stop, and its handler has not returned
 }
 
-// Leader is the node that fires and offers.
+// Leader is the node that fires due times and dispatches runs.
 type Leader struct {
 	Node  string
 	Term  uint64
 	Here  bool      // it is this one
 	Since time.Time // zero = not known
-	// Step is by how much somebody set its wall clock ahead (behind, if negative), while it does not follow that yet.
+	// Step is how far its wall clock was set ahead (behind, if negative), while the scheduler does not follow that yet.
 	Step time.Duration
-	// Off is by how much its clock is ahead (behind, if negative) of the one in the middle of three or more, as far as
-	// this node knows.
+	// Off is how far its clock is ahead (behind, if negative) of the median of three or more nodes, as far as this node
+	// knows.
 	Off time.Duration
 }
 
@@ -61,32 +61,32 @@ type Leader struct {
 type Share struct {
 	Node  string
 	Here  bool      // it is this one
-	Jobs  int       // recurring jobs that are its share, of all tenants
-	Fired uint64    // due times that it has made runs of since it is there; a second old
-	Since time.Time // that it is there
+	Jobs  int       // recurring jobs in its share, of all tenants
+	Fired uint64    // due times that it fired since it joined; a second old
+	Since time.Time // since when it has a share
 }
 
 // Node is a process of the control plane.
 type Node struct {
 	Name    string
-	Address string // where its pages are, "" = it did not say
-	Route   string // where the bus of others comes to its own, "" = it has none
+	Address string // address of its pages, "" = not known
+	Route   string // address of its bus for others, "" = it has none
 	Version string
 	Here    bool          // it is this one
-	Online  bool          // it was heard of within the last ten seconds
-	Seen    time.Time     // when it was heard of last
-	Up      time.Duration // how long it had run then
-	Term    uint64        // that it leads, 0 = it does not
-	Since   time.Time     // that it leads
+	Online  bool          // a heartbeat arrived within the last ten seconds
+	Seen    time.Time     // when its last heartbeat arrived
+	Up      time.Duration // its uptime then
+	Term    uint64        // its term as the leader, 0 = it is not
+	Since   time.Time     // since when it is the leader
 	Skew    time.Duration // its clock less this node's
-	Asked   time.Time     // when its clock was read, with the way taken out; zero: the message's way is in Skew, and makes it less
-	Step    time.Duration // by how much somebody set its clock, while it does not follow that
-	NATS    string        // how its end of the bus is, in words; "" = it did not say
+	Asked   time.Time     // when its clock was read, without travel time; zero: Skew is reduced by the travel time
+	Step    time.Duration // how far its clock was set, while the scheduler does not follow that
+	NATS    string        // state of its bus server, as text; "" = not known
 }
 
-// Minute is what happened in one minute.
+// Minute is the activity of one minute.
 type Minute struct {
-	At         time.Time // its beginning
+	At         time.Time // its start
 	Started    int       // attempts
 	Succeeded  int
 	Failed     int // attempts: errors, timeouts, losses
@@ -97,24 +97,24 @@ type Minute struct {
 	LateP50, LateP99, LateMax time.Duration
 }
 
-// Known says that there is a leader.
+// Known reports whether there is a leader.
 func (l Leader) Known() bool { return l.Node != "" }
 
-// nobody is the Live of a process in which no control plane runs.
-type nobody struct{}
+// noLive is the Live of a process without a control plane.
+type noLive struct{}
 
-func (nobody) Workers(jobs.Tenant) []Worker                                  { return nil }
-func (nobody) Attempt(jobs.Tenant, jobs.ID) (Attempt, bool)                  { return Attempt{}, false }
-func (nobody) Nodes() []Node                                                 { return nil }
-func (nobody) Shares() []Share                                               { return nil }
-func (nobody) Pulse(jobs.Tenant) []Minute                                    { return nil }
-func (nobody) Leader() Leader                                                { return Leader{} }
-func (nobody) Watch(ctx context.Context, _ jobs.Tenant, _ func(bus.Changes)) { <-ctx.Done() }
+func (noLive) Workers(jobs.Tenant) []Worker                                  { return nil }
+func (noLive) Attempt(jobs.Tenant, jobs.ID) (Attempt, bool)                  { return Attempt{}, false }
+func (noLive) Nodes() []Node                                                 { return nil }
+func (noLive) Shares() []Share                                               { return nil }
+func (noLive) Pulse(jobs.Tenant) []Minute                                    { return nil }
+func (noLive) Leader() Leader                                                { return Leader{} }
+func (noLive) Watch(ctx context.Context, _ jobs.Tenant, _ func(bus.Changes)) { <-ctx.Done() }
 
-// Workers lists the workers that have been heard of lately.
+// Workers lists the workers with recent heartbeats.
 func (o *Ops) Workers(_ context.Context, who Who) []Worker { return o.live.Workers(who.tenant()) }
 
-// Watch calls fn with what changes from now on, until ctx ends.
+// Watch calls fn with changes from now on, until ctx ends.
 func (o *Ops) Watch(ctx context.Context, who Who, fn func(bus.Changes)) {
 	o.live.Watch(ctx, who.tenant(), fn)
 }

@@ -1,15 +1,15 @@
-// Package ops holds what people and programs can do with a scheduler: one function per verb.
+// Package ops implements what users and programs can do with a scheduler: one function per verb.
 //
-// The API, the pages, the client and the command line all call these, so that a verb means the same everywhere. A
-// function here looks before it acts: it reads what it needs, says in a sentence what is wrong, and only then
-// sends commands to the store, which decides.
+// Where to start: [New], then the file of the verb: jobs.go (list, read), edit.go (edit, pause, resume), trigger.go
+// (one run, many, again), runs.go (list, read, cancel, log), settings.go (debug modes), overview.go. What only a
+// running control plane knows comes through [Live].
 //
-// Where to start: [New], then the file of the verb: jobs.go (list, read), edit.go (edit, pause, resume),
-// trigger.go (one run, many, again), runs.go (list, read, cancel, log), settings.go (debug modes),
-// overview.go. What only a running control plane knows comes through [Live].
+// The API, the pages, the client and the command line all call these functions, so that a verb means the same
+// everywhere. A function reads what it needs, refuses what is wrong with a sentence, and then sends commands to the
+// store, which decides.
 //
-// Sharp edges: rows inside the answers are shared with the store and must not be changed. Who asks is never
-// guessed: it comes in from the edge as a [Who].
+// Sharp edges: rows inside results are shared with the store and must not be changed. The caller's identity is never
+// guessed: the edge passes a [Who].
 package ops
 
 import (
@@ -24,32 +24,36 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Config is what the verbs stand on.
+// Config configures the verbs.
 type Config struct {
-	// Store takes the commands. Beside a control plane it is the announced one, so that workers hear at once.
+	// Store applies the commands. Beside a control plane it is the announcing one, so that workers are notified at
+	// once.
 	Store metastore.Store
 	// Logs is where the lines of runs are read; nil means that there are none.
 	Logs metastore.Logs
-	// Live knows what is not in the store; nil means that nothing is known.
+	// Live is the state that is not in the store; nil means that none is known.
 	Live Live
-	// Pull is where workers come that ask for work over HTTP; nil means that none may.
+	// Pull serves workers that poll over HTTP; nil refuses them.
 	Pull Pull
-	// Cluster is what this process does with others; nil means that it is alone.
+	// Cluster is the cluster of this node; nil means that there is none.
 	Cluster Cluster
-	// Backup writes all that the store holds; nil means that it cannot be had.
+	// Backup writes all that the store holds; nil refuses backups.
 	Backup func(ctx context.Context, to io.Writer) error
-	// Cleaning is what is known of clearing runs away; nil means that nothing is.
+	// Cleaning returns the state of retention; nil means that it is not known.
 	Cleaning func() Cleaning
-	// CheckHTTP reads what an HTTP job of an app is to do, and answers with the place of what is wrong (such as request[1].url, "" =
-	// all of it) and why; nil means that it is not looked at before it runs.
+	// CheckArgs compiles a JSON Schema into a check of arguments, which returns the place of an error ("" = all of it)
+	// and the error; nil means that arguments are not checked.
+	CheckArgs func(schema []byte) (check func(args []byte) (place string, err error))
+	// CheckHTTP validates the HTTP requests of a job. It returns the place of an error (such as request[1].url, "" =
+	// all of it) and the error; nil means that they are not checked before they run.
 	CheckHTTP func(app string, http []byte) (place string, err error)
-	// Now is the clock, for what is ahead and behind on a page; nil means time.Now.
+	// Now is the clock for due times on pages; nil means time.Now.
 	Now func() time.Time
 	// ForecastWork is how long a call may work on a forecast, or wait for one; default 2 s.
 	ForecastWork time.Duration
 }
 
-// Ops are the verbs. Any number of goroutines may share it.
+// Ops are the verbs. It is safe for concurrent use.
 type Ops struct {
 	dues         dues
 	closed       closed
@@ -68,14 +72,14 @@ type Ops struct {
 	now          func() time.Time
 }
 
-// New makes the verbs of a store.
+// New returns the verbs of a store.
 func New(c Config) *Ops {
 	o := &Ops{store: c.Store, logs: c.Logs, live: c.Live, pull: c.Pull, cluster: c.Cluster, backup: c.Backup, cleaning: c.Cleaning, http: c.CheckHTTP, now: c.Now}
 	if o.forecastWork = c.ForecastWork; o.forecastWork <= 0 {
 		o.forecastWork = forecastWork
 	}
 	if o.live == nil {
-		o.live = nobody{}
+		o.live = noLive{}
 	}
 	if o.pull == nil {
 		o.pull = noPull{}
@@ -86,13 +90,13 @@ func New(c Config) *Ops {
 	return o
 }
 
-// Who asks, for which tenant, and why. The edge fills it from what it knows of the caller.
+// Who is the caller: its tenant, actor and role. The edge fills it after authentication.
 type Who struct {
 	Tenant jobs.Tenant // "" = the default tenant
 	Actor  string      // such as "person:ann"
-	Reason string      // in the asker's words; kept with the change
-	Role   Role        // what the asker may do: judged where requests come in, by the rule of each route
-	Worker bool        // it holds a worker's token: it may work, and nothing else
+	Reason string      // the caller's text; recorded with the change
+	Role   Role        // the caller's role: checked where requests arrive, by the rule of each route
+	Worker bool        // it has a worker's token: it may only run jobs
 	App    string      // of a worker: the only worker group that it may serve; "" = any
 }
 
@@ -103,40 +107,39 @@ func (w Who) tenant() jobs.Tenant {
 	return w.Tenant
 }
 
-// onBehalf is who does what follows from a change of many runs. The record of changes has a line about the change, and
-// needs none for each run.
+// onBehalf is the actor of the consequences of a change to many runs. The audit has an entry for the change, and none
+// for each run.
 func (w Who) onBehalf(of string) Who {
 	w.Actor = of + " by " + w.Actor
 	return w
 }
 
-// Now is the time by which the verbs judge what is ahead.
+// Now returns the time that separates past from future due times.
 func (o *Ops) Now() time.Time { return kernel.Instant(o.now()) }
 
-// Live is what only the running parts know.
+// Live returns the state that only the running parts know.
 func (o *Ops) Live() Live { return o.live }
 
-// Ready says, in words for anybody, why nothing can be done here yet, or nil.
+// Ready returns why the node is not ready, for users, or nil.
 func (o *Ops) Ready(ctx context.Context) error {
 	if _, err := o.store.Global(ctx, jobs.DefaultTenant); err != nil {
 		return kernel.Refuse(jobs.Unavailable, "the store does not answer")
 	}
 	if !o.live.Leader().Known() {
-		return kernel.Refuse(jobs.Unavailable, "no node leads yet")
+		return kernel.Refuse(jobs.Unavailable, "there is no leader yet")
 	}
 	return nil
 }
 
-// envelope puts a command into the words of who asks.
+// envelope wraps a command with the caller's identity.
 func (o *Ops) envelope(who Who, c kernel.Command) kernel.Envelope {
 	return kernel.Envelope{ID: jobs.NewID(o.now()), Tenant: who.tenant(), Actor: who.Actor, Reason: who.Reason, Command: c}
 }
 
-// after is what an error means that came behind a commit: that something cannot be read does not say that nothing was
-// done.
+// after converts an error after a commit: a failed read does not mean that nothing was done.
 func after(err error) error {
 	if jobs.CodeOf(err) == jobs.Unavailable {
-		return kernel.Refuse(jobs.Unknown, "it was done, as far as it got; what it came to is not known: %v", err)
+		return kernel.Refuse(jobs.Unknown, "unknown outcome: the change was committed, but its result cannot be read: %v", err)
 	}
 	return err
 }

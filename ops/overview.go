@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Overview is the first look: how much goes on, and what needs attention.
+// Overview is the current activity, and the problems that need attention.
 type Overview struct {
 	Now       time.Time
 	Leader    Leader
@@ -17,14 +17,14 @@ type Overview struct {
 	Recurring kernel.Debug // debug mode of recurring jobs
 	Triggered kernel.Debug // and of triggered ones
 	Workers   int
-	Live      map[jobs.State]int // runs that are not over, by state
-	Failed    int                // runs that ended badly within the last hour, up to metastore.MaxPage
+	Live      map[jobs.State]int // unfinished runs, by state
+	Failed    int                // runs that failed for good within the last hour, up to metastore.MaxPage
 	Hours     []kernel.Tally     // of the last 24 hours, by state, oldest first
-	Pulse     []Minute           // of the last hour, as the leading node saw it, oldest first
-	Attention []Attention        // what somebody should look at, most urgent first
+	Pulse     []Minute           // of the last hour, as the leader saw it, oldest first
+	Attention []Attention        // problems that need attention, most urgent first
 }
 
-// Overview looks at everything once.
+// Overview reads everything once.
 func (o *Ops) Overview(ctx context.Context, who Who) (Overview, error) {
 	now := o.Now()
 	global, err := o.store.Global(ctx, who.tenant())
@@ -50,8 +50,8 @@ func (o *Ops) Overview(ctx context.Context, who Who) (Overview, error) {
 	}, nil
 }
 
-// failedSince counts the runs that have ended badly since t, up to a page of them. They come last ended first, after
-// those that still linger.
+// failedSince counts the runs that have failed for good since t, up to a page of them. They come last ended first,
+// after those that still linger.
 func (o *Ops) failedSince(ctx context.Context, who Who, t time.Time) (int, error) {
 	page, err := o.store.Runs(ctx, metastore.RunQuery{Tenant: who.tenant(), State: jobs.Terminated, Limit: metastore.MaxPage})
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Drain has workers take nothing new, or take runs again: the one of this name, or all starts of a configured name. It
-// answers with those that it told. They finish what they run, and stay.
+// Drain drains workers, or resumes drained ones: the one of this name, or all processes with a configured name. It
+// returns these workers. A drained worker finishes its runs, and stays.
 func (o *Ops) Drain(ctx context.Context, who Who, name string, on bool) ([]Worker, error) {
-	var told []Worker
-	n := 0 // commands that were done
+	var drained []Worker
+	n := 0 // commands that succeeded
 	for _, w := range o.live.Workers(who.tenant()) {
 		if w.Name != name && w.Label != name {
 			continue
@@ -21,25 +21,25 @@ func (o *Ops) Drain(ctx context.Context, who Who, name string, on bool) ([]Worke
 			if _, err := o.apply(ctx, who, kernel.Drain{Worker: w.Name, On: on}); err != nil {
 				err = fmt.Errorf("worker %s: %w", w.Name, err)
 				if n > 0 {
-					err = kernel.Refuse(jobs.Unknown, "%d of the workers were told, and then: %v", n, err)
+					err = kernel.Refuse(jobs.Unknown, "%d of the workers were changed, then: %v", n, err)
 				}
-				return told, err
+				return drained, err
 			}
 			n++
 			w.Drained = on
 		}
-		told = append(told, w)
+		drained = append(drained, w)
 	}
-	if len(told) == 0 {
-		return nil, kernel.Refuse(jobs.NotFound, "there is no worker %.60q that has been heard of lately", name)
+	if len(drained) == 0 {
+		return nil, kernel.Refuse(jobs.NotFound, "no online worker is named %.60q", name)
 	}
-	return told, nil
+	return drained, nil
 }
 
-// Nowhere says why no worker is offered a run that can be claimed, as far as the workers tell; "" = one is, or soon will be.
+// Nowhere returns why no worker gets a ready run, from what the workers report; "" = one gets it, or soon will.
 func Nowhere(run *kernel.Run, workers []Worker) string {
 	key, p := run.Key, run.Place
-	var live, have, fit, free int // of the app; with the job; with all it takes; that take something new
+	var live, have, fit, free int // of the app; with the job; with all that the run requires; that take new runs
 	var room bool
 	meant := false
 	lacks := map[string]int{}
@@ -70,25 +70,25 @@ func Nowhere(run *kernel.Run, workers []Worker) string {
 	}
 	switch {
 	case live == 0:
-		return fmt.Sprintf("no worker of the app %s is alive", run.App)
+		return fmt.Sprintf("no worker of the app %s is online", run.App)
 	case have == 0:
-		return "no worker that is alive has the job"
+		return "no online worker has the job"
 	case fit == 0 && len(lacks) > 0 && !meant:
 		for what, n := range lacks {
 			if n == have {
-				return fmt.Sprintf("no worker with %s is alive", what)
+				return fmt.Sprintf("no worker with %s is online", what)
 			}
 		}
 		if p.Pin == "" {
-			return "no worker that is alive has all that it needs"
+			return "no online worker has all tags that it requires"
 		}
 		fallthrough
 	case fit == 0:
-		return fmt.Sprintf("the worker %s, which is meant to run it, is away", p.Pin)
+		return fmt.Sprintf("the worker %s, to which it is pinned, is offline", p.Pin)
 	case free == 0:
 		return "each worker that may take it is drained or stopping"
 	case !room:
-		return "each worker that may take it is full"
+		return "each worker that may take it has no free slot"
 	case p != nil && p.Route == jobs.RouteIdle:
 		return "its route is idle, and each worker that may take it runs something"
 	}

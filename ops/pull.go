@@ -9,37 +9,37 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Pull is where workers come that have no bus and ask for work: this process holds for each of them what a worker
-// holds towards bus and store. Such a worker may go to another process of the control plane at any time, under the
-// same name and with what it has: it registers there in the same words. An error of jobs.NotFound about a worker says
-// that it has to; one of jobs.Stale, that an attempt is not its own any more.
+// Pull serves workers that poll over HTTP: this process is their client of bus and store. Such a worker may switch to
+// another process of the control plane at any time, with its name and its runs: it sends the same registration there.
+// An error of jobs.NotFound about a worker means that it must register; one of jobs.Stale, that it no longer owns an
+// attempt.
 type Pull interface {
-	// Register makes a worker known. Said again, it changes nothing.
+	// Register registers a worker. Repeating it changes nothing.
 	Register(ctx context.Context, who Who, w PullWorker) (PullAnswer, error)
-	// Poll waits until there are runs for it, or attempts to stop, or the wait is over.
+	// Poll waits until there are runs for the worker, or attempts to stop, or the wait has expired.
 	Poll(ctx context.Context, who Who, worker string, p PullPoll) (PullWork, error)
-	// Heartbeat keeps its leases. With drain it is given nothing more.
+	// Heartbeat renews the worker's leases. With drain it gets no new runs.
 	Heartbeat(ctx context.Context, who Who, worker string, drain bool) (PullAnswer, error)
-	// Finish ends an attempt and answers with the run as it is then. Said again, it is answered alike.
+	// Finish ends an attempt and returns the run after it. A repeated request gets the same result.
 	Finish(ctx context.Context, who Who, worker string, f kernel.Finish) (*kernel.Run, error)
 	Progress(ctx context.Context, who Who, worker string, run jobs.ID, attempt uint32, p bus.Progress) error
 	Checkpoint(ctx context.Context, who Who, worker string, run jobs.ID, attempt uint32, data []byte) error
 	Log(ctx context.Context, who Who, worker string, run jobs.ID, attempt uint32, l PullLog) error
-	// Leave hands back what the worker still has and forgets it.
+	// Leave releases the worker's runs and deregisters it.
 	Leave(ctx context.Context, who Who, worker string) error
 }
 
-// PullWorker is a worker that asks for work.
+// PullWorker is a worker that polls for runs.
 type PullWorker struct {
 	App, Name string
-	Start     string // tells its starts apart
+	Start     string // identifies its process
 	Slots     int
 	Tags      []string
 	Host      string
 	PID       int
 	Version   string
 	Jobs      []kernel.Declaration
-	Has       []PullAttempt // what it has in hand, given by another process or before this one was started
+	Has       []PullAttempt // its attempts, from another process or from before a restart of this one
 }
 
 // PullAttempt names an attempt.
@@ -48,51 +48,51 @@ type PullAttempt struct {
 	Attempt uint32
 }
 
-// PullAnswer is what a worker is told.
+// PullAnswer is sent to a worker with each response.
 type PullAnswer struct {
-	Worker  string        // its name, for all that it says from here on
-	Lease   time.Duration // how long it may be silent at least
-	Every   time.Duration // how often it should be heard
+	Worker  string        // its name, for all further requests
+	Lease   time.Duration // its lease: how long it may be silent
+	Every   time.Duration // its heartbeat interval
 	Stop    []bus.Stop    // attempts to end
-	Resting bool          // somebody wants it to take nothing for now
+	Resting bool          // it is drained: it gets no new runs
 }
 
 // PullPoll is a poll.
 type PullPoll struct {
 	Want int
-	Got  string // the batch of the last answer that arrived
+	Got  string // the batch of the last response that arrived
 	Wait time.Duration
 }
 
-// PullWork is the answer to a poll.
+// PullWork is the response to a poll.
 type PullWork struct {
 	PullAnswer
 	Batch string
 	Runs  []PullRun
 }
 
-// PullRun is a run to be done.
+// PullRun is a run for the worker.
 type PullRun struct {
 	*kernel.Run
-	Left time.Duration // of the attempt's time; 0 = it has no end
+	Left time.Duration // of the attempt's time; 0 = no timeout
 }
 
 // PullLog is lines of a log.
 type PullLog struct {
-	First uint64 // the number of the first of them, from 1; 0 = they are not counted
+	First uint64 // the number of the first line, from 1; 0 = they are not counted
 	Lines []PullLine
 }
 
-// PullLine is one of them.
+// PullLine is one log line.
 type PullLine struct{ Level, Text string }
 
-// Pull is where workers come that ask for work.
+// Pull returns the part that serves workers over HTTP.
 func (o *Ops) Pull() Pull { return o.pull }
 
-// noPull is the Pull of a process that gives out no work.
+// noPull is the Pull of a process that serves no workers over HTTP.
 type noPull struct{}
 
-var errNoPull = kernel.Refuse(jobs.Unavailable, "this process gives out no work over HTTP")
+var errNoPull = kernel.Refuse(jobs.Unavailable, "this process serves no workers over HTTP")
 
 func (noPull) Register(context.Context, Who, PullWorker) (PullAnswer, error) {
 	return PullAnswer{}, errNoPull

@@ -10,21 +10,21 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Missed says what becomes of the due times of a recurring job that passed while it was paused.
+// Missed is what happens to due times of a recurring job that passed during a pause.
 type Missed string
 
-// What can become of them. Nothing said skips them.
+// The choices. The default is to skip them.
 const (
-	MissedSkip   Missed = "skip"   // nothing: the ledger says that the job was paused
+	MissedSkip   Missed = "skip"   // no run: the ledger shows that the job was paused
 	MissedOnce   Missed = "once"   // the newest of them gets its run
 	MissedReplay Missed = "replay" // each of them gets its run
 )
 
-// Resumption says how a pause ends.
+// Resumption is how a pause ends.
 type Resumption struct {
-	Held     Held   // what becomes of runs of a triggered job that waited
-	Missed   Missed // what becomes of due times of a recurring job that passed
-	Parallel int    // so many of those runs at once; 0 = 1
+	Held     Held   // for the runs of a triggered job that waited
+	Missed   Missed // for the due times of a recurring job that passed
+	Parallel int    // max parallel runs of these; 0 = 1
 }
 
 func (r *Resumption) check() error {
@@ -32,17 +32,17 @@ func (r *Resumption) check() error {
 	case "", MissedSkip, MissedOnce, MissedReplay:
 		return r.Held.check()
 	}
-	return kernel.Invalid("missed is %.20q, it must be one of %q", string(r.Missed), []Missed{MissedSkip, MissedOnce, MissedReplay})
+	return kernel.Invalid("invalid missed %.20q: want one of %q", string(r.Missed), []Missed{MissedSkip, MissedOnce, MissedReplay})
 }
 
-// Let says what became of runs that were held back, and of due times that passed.
+// Let is what happened to runs that were held back, and to due times that passed.
 type Let struct {
 	Released, Discarded int
 	Backfilled          Backfilled
 }
 
-// Resume ends a pause. The runs that it held back start, oldest first, or are discarded; nothing said releases them.
-// Saying it again goes on where an earlier attempt was broken off.
+// Resume ends a pause. The runs that it held back start, oldest first, or are discarded; the default is to start them.
+// Repeating it continues an interrupted one.
 func (o *Ops) Resume(ctx context.Context, who Who, key jobs.Key, r Resumption) (Job, Let, error) {
 	var let Let
 	if err := r.check(); err != nil {
@@ -55,7 +55,7 @@ func (o *Ops) Resume(ctx context.Context, who Who, key jobs.Key, r Resumption) (
 	if err != nil || job.Kind != kernel.Triggered {
 		return job, let, err
 	}
-	// The pause is over by now, so that no further run is held while we walk.
+	// The pause has ended by now, so no further run is held while we walk.
 	rows, err := o.heldBy(ctx, who, kernel.ByPause, key)
 	if err != nil {
 		return job, let, after(err)
@@ -64,8 +64,8 @@ func (o *Ops) Resume(ctx context.Context, who Who, key jobs.Key, r Resumption) (
 	return job, let, after(err)
 }
 
-// resumeMissed ends the pause of a recurring job and makes runs of what passed meanwhile, the first part of them in the
-// same commit. What is left if it is broken off stays in the ledger.
+// resumeMissed ends the pause of a recurring job and creates runs for missed due times, the first part in the same
+// commit. If it is interrupted, the rest stays in the ledger.
 func (o *Ops) resumeMissed(ctx context.Context, who Who, key jobs.Key, r Resumption) (Job, Let, error) {
 	var let Let
 	was, err := o.definition(ctx, who, key)
@@ -76,7 +76,7 @@ func (o *Ops) resumeMissed(ctx context.Context, who Who, key jobs.Key, r Resumpt
 	if err != nil {
 		return Job{}, let, err
 	}
-	global, err := o.store.Global(ctx, who.tenant()) // before, so that what was done is not said to have failed
+	global, err := o.store.Global(ctx, who.tenant()) // before, so that a command that succeeded is not reported as failed
 	if err != nil {
 		return Job{}, let, err
 	}
@@ -107,11 +107,11 @@ func (o *Ops) resumeMissed(ctx context.Context, who Who, key jobs.Key, r Resumpt
 	return job, let, after(err)
 }
 
-// planMissed looks which due times have passed since a job was paused. Those of a schedule that it had before an edit are
-// left out: an edit never fires for the past. Without a pause, none have.
+// planMissed lists the due times that have passed since a job was paused. Those of a schedule before an edit are left
+// out: an edit never fires for the past. Without a pause there are none.
 func (o *Ops) planMissed(ctx context.Context, who Who, d *kernel.Definition, r Resumption) (*filling, error) {
 	if d.Kind == kernel.Triggered {
-		return nil, kernel.Refuse(jobs.Conflict, "job %s is triggered: no due times pass, and runs that waited go on", d.Key)
+		return nil, kernel.Refuse(jobs.Conflict, "job %s is triggered and has no due times: leave missed out", d.Key)
 	}
 	f, err := o.beginFilling(ctx, who, d.Key, r.Parallel, nil)
 	if err != nil || d.Paused == nil {

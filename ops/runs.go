@@ -10,11 +10,11 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Runs lists runs: those that live, newest first, then those that ended, last ended first. The tenant of the
-// query is that of who asks.
+// Runs lists runs: live ones, newest first, then finished ones, last ended first. The tenant of the query is the
+// caller's.
 func (o *Ops) Runs(ctx context.Context, who Who, q metastore.RunQuery) (metastore.Page, error) {
 	if q.Limit < 0 || q.Limit > metastore.MaxPage {
-		return metastore.Page{}, kernel.Invalid("page size is %d, it must be between 1 and %d", q.Limit, metastore.MaxPage)
+		return metastore.Page{}, kernel.Invalid("invalid page size %d: want 1 to %d", q.Limit, metastore.MaxPage)
 	}
 	if q.Job != "" {
 		if err := q.Job.Check(); err != nil {
@@ -28,7 +28,7 @@ func (o *Ops) Runs(ctx context.Context, who Who, q metastore.RunQuery) (metastor
 	return o.store.Runs(ctx, q)
 }
 
-// Counts says how many runs there are, from what is counted along the way: nothing is walked for it.
+// Counts returns the number of runs from maintained counters: no rows are read.
 func (o *Ops) Counts(ctx context.Context, who Who, q metastore.CountQuery) (metastore.Counts, error) {
 	if q.Job != "" {
 		if err := q.Job.Check(); err != nil {
@@ -44,7 +44,7 @@ func (o *Ops) Run(ctx context.Context, who Who, id jobs.ID) (*kernel.Run, error)
 	return o.store.Run(ctx, who.tenant(), id)
 }
 
-// Cancel stops a run. Cancelling it again changes nothing; a run that has ended otherwise cannot be cancelled.
+// Cancel cancels a run. Cancelling it again changes nothing; a run that has ended otherwise cannot be cancelled.
 func (o *Ops) Cancel(ctx context.Context, who Who, id jobs.ID) (*kernel.Run, error) {
 	effect, err := o.apply(ctx, who, kernel.Cancel{ID: id})
 	if err == nil {
@@ -54,7 +54,7 @@ func (o *Ops) Cancel(ctx context.Context, who Who, id jobs.ID) (*kernel.Run, err
 	if !errors.Is(err, jobs.NotFound) && !errors.Is(err, jobs.Conflict) {
 		return nil, err
 	}
-	// Not among the live rows, or past cancelling: say which.
+	// Not among the live rows, or past cancelling: report which.
 	run, lookErr := o.store.Run(ctx, who.tenant(), id)
 	switch {
 	case lookErr != nil:
@@ -62,18 +62,18 @@ func (o *Ops) Cancel(ctx context.Context, who Who, id jobs.ID) (*kernel.Run, err
 	case run.State == jobs.Cancelled:
 		return run, nil
 	case run.State.Final():
-		return nil, kernel.Refuse(jobs.Conflict, "run %s is %s: it has ended", id, run.State)
+		return nil, kernel.Refuse(jobs.Conflict, "run %s is %s: it has already finished", id, run.State)
 	}
 	return nil, err
 }
 
-// MaxLines is the most log lines that are read at once.
+// MaxLines is the most log lines in one request.
 const MaxLines = 1_000
 
 // Log lists the lines of a run after a position, oldest first.
 func (o *Ops) Log(ctx context.Context, who Who, id jobs.ID, after metastore.LogPosition, limit int) ([]metastore.LogLine, error) {
 	if limit < 1 || limit > MaxLines {
-		return nil, kernel.Invalid("%d lines are asked for, it must be between 1 and %d", limit, MaxLines)
+		return nil, kernel.Invalid("invalid number of lines %d: want 1 to %d", limit, MaxLines)
 	}
 	if _, err := o.store.Run(ctx, who.tenant(), id); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (o *Ops) lines(ctx context.Context, who Who, id jobs.ID, after metastore.Lo
 	return o.logs.Read(ctx, who.tenant(), id, after, limit)
 }
 
-// Tail lists the last lines of a run, oldest first, and says whether there are others before them.
+// Tail lists the last lines of a run, oldest first, and reports whether earlier ones exist.
 func (o *Ops) Tail(ctx context.Context, who Who, id jobs.ID, limit int) (lines []metastore.LogLine, cut bool, err error) {
 	var after metastore.LogPosition
 	for {

@@ -11,12 +11,12 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// What the second seed asks for in ways that nothing else does.
+// Requests of seed 002 that no other interface has.
 
-// mostSearched bounds how many runs are looked at for one with a due time, or for jobs that are gone.
+// mostSearched limits the runs that are searched for one with a due time, or for deleted jobs.
 const mostSearched = 5_000
 
-// walk calls fn for the runs of a job ("" = of all), newest first, until it has had enough or there were many.
+// walk calls fn for the runs of a job ("" = of all), newest first, until fn stops it or the limit is reached.
 func (o *Ops) walk(ctx context.Context, who Who, job jobs.Key, fn func(*kernel.Run) (more bool)) error {
 	q := metastore.RunQuery{Tenant: who.tenant(), Job: job, Limit: metastore.MaxPage}
 	for n := 0; n < mostSearched; {
@@ -48,16 +48,16 @@ func (o *Ops) Execution(ctx context.Context, who Who, key jobs.Key, number int64
 		return found == nil
 	})
 	if err == nil && found == nil {
-		err = kernel.Refuse(jobs.NotFound, "job %s has no execution %d among its latest", key, number)
+		err = kernel.Refuse(jobs.NotFound, "job %s has no execution %d among its latest ones", key, number)
 	}
 	return found, err
 }
 
-// ParentExecution is the tag of a job that belongs to one execution of its parent alone.
+// ParentExecution is the tag of a job that belongs to only one execution of its parent.
 const ParentExecution = "parentJobExecution="
 
-// SeedChildren are what came of one execution of a job: the runs that it has brought about, and the newest run of each job
-// that belongs to it, with the last lines of each.
+// SeedChildren lists the children of an execution of a job: its child runs, and the newest run of each child job, with
+// the last lines of each.
 func (o *Ops) SeedChildren(ctx context.Context, who Who, run *kernel.Run, lines int) ([]ChildLog, error) {
 	list, err := o.ChildrenLogs(ctx, who, run.ID, lines)
 	if err != nil {
@@ -88,13 +88,13 @@ func (o *Ops) SeedChildren(ctx context.Context, who Who, run *kernel.Run, lines 
 	return list, nil
 }
 
-// CleanUp clears away runs of the jobs of an app that are over: all but the newest of each job, and, if destroyed says so,
-// all of jobs that are gone. beside is a job of the app whose runs are about those of the others: of it are kept those as
-// old as the oldest that is kept. It answers with the jobs that it has cleared, in order. The latest runs alone are looked
-// at; the others go by what their jobs keep.
+// CleanUp purges finished runs of the jobs of an app: all but the newest of each job, and, with destroyed, all runs of
+// deleted jobs. beside is a job of the app whose runs belong to those of the others: of it, runs as old as the oldest
+// kept run are kept. It returns the purged jobs, in order. Only the latest runs are searched; the others follow the
+// retention of their jobs.
 func (o *Ops) CleanUp(ctx context.Context, who Who, app string, keep int, destroyed bool, beside jobs.Key) ([]jobs.Key, error) {
 	if keep < 0 || keep > metastore.MaxPage {
-		return nil, kernel.Invalid("%d executions are to be kept, it must be between 0 and %d", keep, metastore.MaxPage)
+		return nil, kernel.Invalid("invalid number of executions to keep %d: want 0 to %d", keep, metastore.MaxPage)
 	}
 	now := o.Now()
 	all, err := o.store.Definitions(ctx, metastore.DefinitionQuery{Tenant: who.tenant(), App: app})

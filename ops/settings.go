@@ -9,10 +9,10 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Held says what becomes of the runs that triggered debug mode has held back, once it is switched off.
+// Held is what happens to the runs that triggered debug mode holds back, once it is switched off.
 type Held string
 
-// What can become of them. Nothing said is refused as long as there are any.
+// The choices. Without one, the change is refused while there are held runs.
 const (
 	HeldRelease Held = "release" // they start, oldest first
 	HeldDiscard Held = "discard" // they are cancelled
@@ -23,16 +23,16 @@ func (h Held) check() error {
 	case "", HeldRelease, HeldDiscard:
 		return nil
 	}
-	return kernel.Invalid("held is %.20q, it must be one of %q", string(h), []Held{HeldRelease, HeldDiscard})
+	return kernel.Invalid("invalid held %.20q: want one of %q", string(h), []Held{HeldRelease, HeldDiscard})
 }
 
-// Configured is what a change of the settings did.
+// Configured is the result of a change of the settings.
 type Configured struct {
 	*kernel.Global
 	Let
 }
 
-// Settings are what holds for all jobs of the tenant.
+// Settings returns the settings of all jobs of the tenant.
 func (o *Ops) Settings(ctx context.Context, who Who) (*kernel.Global, error) {
 	return o.store.Global(ctx, who.tenant())
 }
@@ -43,9 +43,8 @@ func (o *Ops) HeldBack(ctx context.Context, who Who) (int, error) {
 	return len(held), err
 }
 
-// Configure changes what holds for all jobs of the tenant. Who switches triggered debug mode off says what becomes
-// of the runs it holds: without a word it is refused, with their number. Saying it again goes on where an earlier
-// attempt was broken off.
+// Configure changes the settings of all jobs of the tenant. Switching triggered debug mode off is refused while it
+// holds runs, unless held is set. Repeating it continues an interrupted one.
 func (o *Ops) Configure(ctx context.Context, who Who, k kernel.Configure, held Held) (Configured, error) {
 	if err := k.Check(); err != nil {
 		return Configured{}, err
@@ -60,7 +59,7 @@ func (o *Ops) Configure(ctx context.Context, who Who, k kernel.Configure, held H
 			return Configured{}, err
 		}
 		if n > 0 {
-			return Configured{}, kernel.Refuse(jobs.Conflict, "debug mode holds %d runs back: say whether to release or to discard them", n)
+			return Configured{}, kernel.Refuse(jobs.Conflict, "debug mode holds %d runs back: choose to release or to discard them", n)
 		}
 	}
 	effect, err := o.apply(ctx, who, k)
@@ -104,8 +103,8 @@ func (o *Ops) heldBy(ctx context.Context, who Who, what kernel.Cause, of jobs.Ke
 	return held, nil
 }
 
-// letGo releases or cancels runs that were held back, on behalf of who, and says how many. Those that are held by
-// something else as well stay.
+// letGo releases or cancels held runs, on behalf of who, and returns their number. Runs that are also held for another
+// reason stay.
 func (o *Ops) letGo(ctx context.Context, who Who, rows []*kernel.Run, held Held) (Let, error) {
 	now := o.Now()
 	var batch []kernel.Envelope

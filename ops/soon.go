@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// dues remembers when jobs are due next, so that looking at ten thousand of them reads ten thousand rows and no
-// schedule. What is remembered holds for a revision of a job, until that time has passed.
+// dues caches the next due times of jobs, so that listing ten thousand jobs reads ten thousand rows and parses no
+// schedule. An entry is valid for a revision of a job, until its time has passed.
 type dues struct {
 	mu    sync.Mutex
 	known map[jobs.ID]due // by the job's uid
@@ -23,15 +23,15 @@ type due struct {
 	revision uint64
 	closed   uint64    // of the calendars
 	ended    time.Time // of the run from which it counts
-	asked    time.Time // the answer is the first due time after this
+	asked    time.Time // the result is the first due time after this
 	next     time.Time // zero = never
-	trouble  error     // why the schedule cannot be read
+	trouble  error     // why the schedule is invalid
 }
 
-// maxDues bounds what is remembered; beyond it, all is forgotten and read again.
+// maxDues limits the cache; beyond it, all entries are dropped.
 const maxDues = 100_000
 
-// next is when a job is due after now, and why its schedule cannot be read; zero = never.
+// next returns when a job is due after now, and why its schedule is invalid; zero = never.
 func (o *Ops) next(d *kernel.Definition, g *kernel.Global, now time.Time) (time.Time, error) {
 	if d.Waits() {
 		return time.Time{}, nil
@@ -55,8 +55,8 @@ func (o *Ops) next(d *kernel.Definition, g *kernel.Global, now time.Time) (time.
 	return fresh.next, fresh.trouble
 }
 
-// Soon lists the n jobs that fire next, soonest first, and how many jobs there are in all. Those that are held back,
-// as things stand, are not among them.
+// Soon lists the n jobs that fire next, soonest first, and the number of all jobs. Jobs that would not fire now are
+// left out.
 func (o *Ops) Soon(ctx context.Context, who Who, n int) (soon []Job, all int, err error) {
 	rows, err := o.store.Definitions(ctx, metastore.DefinitionQuery{Tenant: who.tenant()})
 	if err != nil {

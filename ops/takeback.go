@@ -9,10 +9,10 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// What a backfill does to the ledger: a due time that gets a run after all is no missed one any more.
+// How a backfill changes the ledger: a due time that gets a run is no longer a missed one.
 
-// ledgerMost is how many ranges of a job are looked at, and takeMost how many due times of one are counted to take some
-// out of it. A range that is longer stays as it is, beside the runs.
+// ledgerMost is how many ranges of a job are read, and takeMost how many due times of one are counted to remove some of
+// them. A longer range stays as it is, beside the runs.
 const (
 	ledgerMost = 100_000
 	takeMost   = 500_000
@@ -26,7 +26,7 @@ func (o *Ops) ledger(ctx context.Context, d *kernel.Definition) ([]*kernel.Misse
 	return list, err
 }
 
-// missed is the range of the ledger in which a due time lies, or nil.
+// missed returns the range of the ledger that contains a due time, or nil.
 func (f *filling) missed(due time.Time) *kernel.Missed {
 	i := sort.Search(len(f.ledger), func(i int) bool { return f.ledger[i].From.After(due) })
 	if i == 0 || f.ledger[i-1].To.Before(due) {
@@ -35,8 +35,8 @@ func (f *filling) missed(due time.Time) *kernel.Missed {
 	return f.ledger[i-1]
 }
 
-// commands are the parts of the backfill, each with what it changes in the ledger: the next part takes what this one
-// leaves of a range.
+// commands returns the parts of the backfill, each with its changes of the ledger: the next part continues with what
+// this one leaves of a range.
 func (f *filling) commands() (list []kernel.Backfill) {
 	var open *taking
 	for part := range slices.Chunk(f.due, f.part()) {
@@ -64,19 +64,20 @@ func (f *filling) commands() (list []kernel.Backfill) {
 	return list
 }
 
-// part is how many due times go together: the answer holds their runs, and has to fit into a message.
+// part returns how many due times go together: the result has their runs, and must fit into a message.
 func (f *filling) part() int {
 	return min(max(partBytes/2/(len(f.job.Policy.Args)+700), 1), kernel.MaxBackfill)
 }
 
-// taking is a range of the ledger from which due times are taken.
+// taking is a range of the ledger from which due times are removed.
 type taking struct {
 	m    *kernel.Missed
 	due  []time.Time // what is left of it, oldest first; none = it stays as it is
-	took bool        // by the command that is being made
+	took bool        // by the command in progress
 }
 
-// take counts the due times of a range by today's schedule. If they are others than those that were missed, nothing can
+// take lists the due times of a range by today's schedule. If they differ from the missed ones, the range stays as it
+// is.
 // be said of it, and it stays.
 func (f *filling) take(m *kernel.Missed) *taking {
 	t := &taking{m: m}
@@ -96,7 +97,7 @@ func (f *filling) take(m *kernel.Missed) *taking {
 	return t
 }
 
-// out takes a due time out of what is left, and gives back what lies before it.
+// out removes a due time from the rest, and puts back those before it.
 func (t *taking) out(k *kernel.Backfill, due time.Time) {
 	i, ok := slices.BinarySearchFunc(t.due, due, time.Time.Compare)
 	if !ok {
@@ -112,7 +113,7 @@ func (t *taking) out(k *kernel.Backfill, due time.Time) {
 	t.due = t.due[i+1:]
 }
 
-// end gives back what a command leaves of the range.
+// end puts back what a command leaves of the range.
 func (t *taking) end(k *kernel.Backfill) {
 	if t != nil && t.took && len(t.due) > 0 {
 		k.Give = append(k.Give, t.rangeOf(t.due))

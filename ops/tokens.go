@@ -12,15 +12,15 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// NewToken is a token that should be.
+// NewToken describes a token to create.
 type NewToken struct {
-	Name string        // whose it is; the tenant's live tokens have different ones
+	Name string        // name of its holder; unique among the tenant's live tokens
 	Role string        // one of kernel.Roles()
 	App  string        // of a worker: the only worker group that it may serve; "" = any
-	For  time.Duration // how long it is good; 0 = until it is revoked
+	For  time.Duration // validity; 0 = until it is revoked
 }
 
-// Grant makes a token. Its text is answered here and never again.
+// Grant creates a token. Only this call returns its text.
 func (o *Ops) Grant(ctx context.Context, who Who, want NewToken) (*kernel.Token, string, error) {
 	text := TokenText(who.tenant())
 	t, err := o.Adopt(ctx, who, want, text)
@@ -30,20 +30,20 @@ func (o *Ops) Grant(ctx context.Context, who Who, want NewToken) (*kernel.Token,
 	return t, text, nil
 }
 
-// TokenText is the text of a token that nobody has yet.
+// TokenText returns the text for a new token.
 func TokenText(tenant jobs.Tenant) string {
 	return tokenPrefix + string(tenant) + "_" + strings.ToLower(rand.Text()[:kernel.TokenIDLen]) + "_" + rand.Text()
 }
 
-// Adopt is Grant of a token whose text was made before (by TokenText) and is where it belongs already, such as in a
-// file: so that nothing is granted whose text is then lost. The same words twice are one token.
+// Adopt is Grant of a token whose text was generated before (by TokenText) and is stored already, such as in a file, so
+// that the text cannot be lost. Repeating it creates no second token.
 func (o *Ops) Adopt(ctx context.Context, who Who, want NewToken, text string) (*kernel.Token, error) {
 	if want.For < 0 || want.For > kernel.MaxDelay {
-		return nil, kernel.Invalid("a token is good for %v: it must be between 0, which is until it is revoked, and %v", want.For, kernel.MaxDelay)
+		return nil, kernel.Invalid("invalid validity %v of a token: want 0 (until revoked) to %v", want.For, kernel.MaxDelay)
 	}
 	tenant, id, secret, ok := cutToken(text)
 	if !ok || tenant != who.tenant() || len(secret) < leastSecret {
-		return nil, kernel.Invalid("this is not the text of a token of tenant %s", who.tenant())
+		return nil, kernel.Invalid("invalid token text: want one of tenant %s", who.tenant())
 	}
 	sum := sha256.Sum256([]byte(secret))
 	t := kernel.Token{Tenant: tenant, ID: id, Name: want.Name, Role: want.Role, App: want.App, Hash: sum[:]}
@@ -57,10 +57,10 @@ func (o *Ops) Adopt(ctx context.Context, who Who, want NewToken, text string) (*
 	return effect.Token, nil
 }
 
-// leastSecret is how many characters a token's secret has at least: those of crypto/rand.Text, 130 bits.
+// leastSecret is the shortest secret of a token: that of crypto/rand.Text, 130 bits.
 const leastSecret = 26
 
-// Revoke ends a token, and the sessions that were begun with it. The last one of an admin stays.
+// Revoke revokes a token and ends its sessions. The last admin token cannot be revoked.
 func (o *Ops) Revoke(ctx context.Context, who Who, id string) error {
 	_, err := o.apply(ctx, who, kernel.Revoke{ID: id})
 	return err
@@ -71,10 +71,10 @@ func (o *Ops) Tokens(ctx context.Context, who Who) ([]*kernel.Token, error) {
 	return o.store.Tokens(ctx, who.tenant())
 }
 
-// Audits lists what was changed, newest first. The tenant of the query is that of who asks.
+// Audits lists the audit, newest first. The tenant of the query is the caller's.
 func (o *Ops) Audits(ctx context.Context, who Who, q metastore.AuditQuery) ([]*kernel.Audit, error) {
 	if q.Limit < 1 || q.Limit > metastore.MaxPage {
-		return nil, kernel.Invalid("page size is %d, it must be between 1 and %d", q.Limit, metastore.MaxPage)
+		return nil, kernel.Invalid("invalid page size %d: want 1 to %d", q.Limit, metastore.MaxPage)
 	}
 	q.Tenant = who.tenant()
 	return o.store.Audits(ctx, q)

@@ -12,13 +12,13 @@ import (
 	"github.com/carillon-scheduler/carillon/trace"
 )
 
-// Created is a run that was asked for.
+// Created is a run that was requested.
 type Created struct {
 	*kernel.Run
-	Duplicate bool // it was there before: its unique or idempotency key led to it
+	Duplicate bool // it existed before: its unique or idempotency key matched
 }
 
-// ItemError says which of many wishes is wrong.
+// ItemError is the error of one item of a bulk.
 type ItemError struct {
 	Index int
 	Err   error
@@ -26,16 +26,16 @@ type ItemError struct {
 
 func (e *ItemError) Error() string { return fmt.Sprintf("item %d: %v", e.Index, e.Err) }
 
-// Unwrap is what is wrong with the item.
+// Unwrap returns the cause.
 func (e *ItemError) Unwrap() error { return e.Err }
 
-// A bulk goes to the store in parts, so that a commit stays small enough to be shared with others.
+// A bulk is sent to the store in parts, so that a commit stays small enough to be shared with others.
 const (
 	partCommands = 1_000
 	partBytes    = 1 << 20
 )
 
-// Trigger starts one run. A wish without an ID is given one.
+// Trigger starts one run. A request without an ID gets one.
 func (o *Ops) Trigger(ctx context.Context, who Who, wish kernel.Create) (Created, error) {
 	made, err := o.TriggerAll(ctx, who, []kernel.Create{wish})
 	if item, ok := err.(*ItemError); ok {
@@ -47,12 +47,12 @@ func (o *Ops) Trigger(ctx context.Context, who Who, wish kernel.Create) (Created
 	return made[0], nil
 }
 
-// TriggerAll starts a run for each wish, in order. All of them are checked before the first is sent: one that is
-// wrong is named by an *ItemError, and nothing was done. Should the store fail in the middle, the answer holds the
-// runs that were made before, and the *ItemError names the first that was not.
+// TriggerAll starts a run for each item, in order. All are checked before the first is sent: an invalid one is named by
+// an *ItemError, and nothing is done. If the store fails in between, the result has the runs that were created, and the
+// *ItemError names the first that was not.
 func (o *Ops) TriggerAll(ctx context.Context, who Who, wishes []kernel.Create) (_ []Created, err error) {
 	if len(wishes) == 0 || len(wishes) > kernel.MaxBulk {
-		return nil, kernel.Invalid("%d runs are asked for at once, it must be between 1 and %d", len(wishes), kernel.MaxBulk)
+		return nil, kernel.Invalid("invalid number of runs %d: want 1 to %d", len(wishes), kernel.MaxBulk)
 	}
 	ctx, span := trace.Enqueue(ctx, who.tenant(), wishes)
 	defer func() { span.Close(err) }()
@@ -67,7 +67,7 @@ func (o *Ops) TriggerAll(ctx context.Context, who Who, wishes []kernel.Create) (
 		for i, r := range results {
 			if r.Err != nil {
 				if partly(made, results[i+1:], jobs.CodeOf(r.Err)) {
-					r.Err = kernel.Refuse(jobs.Unknown, "some of the runs were made, and others were not: %v", r.Err)
+					r.Err = kernel.Refuse(jobs.Unknown, "some of the runs were created, others were not: %v", r.Err)
 				}
 				return made, &ItemError{Index: len(made), Err: r.Err}
 			}
@@ -82,15 +82,15 @@ func (o *Ops) TriggerAll(ctx context.Context, who Who, wishes []kernel.Create) (
 	return made, nil
 }
 
-// partly says that a bulk of which a run was refused may have made others. A conflict beside runs that were there
-// before made none: the idempotency key of the bulk was used for another.
+// partly reports whether a bulk with a refused run may have created others. A conflict beside runs that existed before
+// created none: the idempotency key of the bulk was used for another bulk.
 func partly(made []Created, others []metastore.Result, code jobs.Code) bool {
 	counts := func(existing bool) bool { return !existing || code != jobs.Conflict }
 	return slices.ContainsFunc(made, func(m Created) bool { return counts(m.Duplicate) }) ||
 		slices.ContainsFunc(others, func(other metastore.Result) bool { return other.Err == nil && counts(other.Existing) })
 }
 
-// envelopes checks all wishes and puts them into envelopes.
+// envelopes checks all items and wraps them in envelopes.
 func (o *Ops) envelopes(ctx context.Context, who Who, wishes []kernel.Create) ([]kernel.Envelope, error) {
 	known := map[jobs.Key]target{}
 	traced := trace.Inject(ctx)
@@ -121,7 +121,7 @@ func (o *Ops) envelopes(ctx context.Context, who Who, wishes []kernel.Create) ([
 	return batch, nil
 }
 
-// target is a job that runs are wanted of: why there can be none, and what checks their arguments.
+// target is a job that runs are requested of: why it accepts none, and the check of their arguments.
 type target struct {
 	refused error
 	schema  []byte
@@ -138,15 +138,15 @@ func (o *Ops) target(ctx context.Context, who Who, key jobs.Key) target {
 	return target{schema: d.Schema}
 }
 
-// takes says why there can be no run with these arguments. The job's own ones, which nil means, were checked before.
-func (o *Ops) takes(t target, args []byte) error {
+// takes returns why there can be no run with these arguments. The job's own ones, which nil means, were checked before.
+func (t target) takes(args []byte) error {
 	if t.refused != nil || args == nil {
 		return t.refused
 	}
 	return o.args.Check(t.schema, args)
 }
 
-// part is how many envelopes of a batch go together.
+// part returns how many envelopes of a batch go together.
 func part(batch []kernel.Envelope) int {
 	size := 0
 	for i := range min(len(batch), partCommands) {
@@ -160,11 +160,11 @@ func part(batch []kernel.Envelope) int {
 	return min(len(batch), partCommands)
 }
 
-// whole is the run itself. A run that a key led to, and that has left the live rows, is known to the store's answer
-// by its name alone.
+// whole returns the run itself. Of a run that a key matched, and that has left the live rows, the store returns only
+// the ID.
 func (o *Ops) whole(ctx context.Context, run *kernel.Run) (*kernel.Run, error) {
 	if run == nil {
-		return nil, fmt.Errorf("the store answered without a run")
+		return nil, fmt.Errorf("the store returned no run")
 	}
 	if run.State != kernel.New && !run.Created.IsZero() {
 		return run, nil
@@ -172,14 +172,14 @@ func (o *Ops) whole(ctx context.Context, run *kernel.Run) (*kernel.Run, error) {
 	return o.store.Run(ctx, run.Tenant, run.ID)
 }
 
-// Again starts a new run with the arguments of one that has ended, or with others.
+// Again starts a new run with the arguments of a finished one, or with others.
 func (o *Ops) Again(ctx context.Context, who Who, id jobs.ID, args []byte, idempotency string) (Created, error) {
 	run, err := o.store.Run(ctx, who.tenant(), id)
 	if err != nil {
 		return Created{}, err
 	}
 	if !run.State.Final() {
-		return Created{}, kernel.Refuse(jobs.Conflict, "run %s is %s: only a run that has ended can be run again", id, run.State)
+		return Created{}, kernel.Refuse(jobs.Conflict, "run %s is %s: only a finished run can be run again", id, run.State)
 	}
 	switch {
 	case args == nil:
@@ -188,7 +188,7 @@ func (o *Ops) Again(ctx context.Context, who Who, id jobs.ID, args []byte, idemp
 		return Created{}, kernel.Refuse(jobs.Forbidden, "run %s belongs to the scheduler: it can be run again with its own arguments only", id)
 	}
 	wish := kernel.Create{Key: run.Key, Args: args, Origin: kernel.FromRetry, Parent: id, Idempotency: idempotency}
-	if p := run.Place; p != nil && p.Total > 0 { // one part of a broadcast: it alone, with the same part of the work
+	if p := run.Place; p != nil && p.Total > 0 { // one run of a broadcast: only it, with the same part of the work
 		wish.Index, wish.Total, wish.Pin = p.Index, p.Total, run.Worker
 	}
 	return o.Trigger(ctx, who, wish)

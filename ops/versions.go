@@ -11,29 +11,29 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Version is what held for a job for a time, with today's defaults where neither code nor people said anything.
+// Version is the settings of a job during a period, with today's defaults for fields that were not set.
 type Version struct {
-	Revision uint64 // the last one that the job had with it
+	Revision uint64 // the job's last revision with these settings
 	Policy   kernel.Policy
-	Edited   []string // fields that people had set
+	Edited   []string // fields that users had edited
 	Edits    kernel.Settings
-	From     time.Time // when it began; zero if that is older than what is remembered
-	Until    time.Time // when it ended; zero: it holds now
-	By       string    // who made it; "" if that is not remembered
+	From     time.Time // when it took effect; zero if that is too old to be known
+	Until    time.Time // when it was replaced; zero for the current one
+	By       string    // who made it; "" if not known
 	Reason   string
-	Changed  []Difference // what it changed; none of the oldest that is remembered
+	Changed  []Difference // what it changed; none for the oldest that is known
 }
 
-// Difference is a field before and after a change, as people read it; nil where nothing was said.
+// Difference is a field before and after a change, for users; nil where it was not set.
 type Difference struct {
 	Field    string
 	Old, New any
 }
 
-// Owner is who decides what holds for a field.
+// Owner is the source of a field's value.
 type Owner struct {
 	Kind   string // "built in", "defaults", "code" or "edit"
-	By     string // of an edit: who made it; "" if that is not remembered
+	By     string // of an edit: who made it; "" if not known
 	At     time.Time
 	Reason string
 }
@@ -46,7 +46,7 @@ const (
 	OwnerEdit     = "edit"
 )
 
-// past is a job with what was said about it before, oldest first; the last of said is what is said now.
+// past is a job with its earlier settings, oldest first; the last of said is the current ones.
 type past struct {
 	job    *kernel.Definition
 	global *kernel.Global
@@ -70,7 +70,7 @@ func (o *Ops) past(ctx context.Context, who Who, key jobs.Key) (past, error) {
 	return past{job: d, global: global, said: append(slices.Clip(h.Versions), now)}, nil
 }
 
-// as is the job as it was with the i-th of what was said about it.
+// as returns the job with its i-th settings.
 func (p *past) as(i int) *kernel.Definition {
 	was := *p.job
 	was.App, was.Version, was.Code, was.Edits = p.said[i].App, p.said[i].Number, p.said[i].Code, p.said[i].Edits
@@ -78,7 +78,7 @@ func (p *past) as(i int) *kernel.Definition {
 	return &was
 }
 
-// at is the place of what was said at a revision, or -1.
+// at returns the index of the settings at a revision, or -1.
 func (p *past) at(revision uint64) int {
 	if revision == 0 || revision > p.job.Revision {
 		return -1
@@ -99,7 +99,7 @@ func (p *past) version(i int) Version {
 	return v
 }
 
-// differences are the fields that do not hold alike.
+// differences returns the fields that differ.
 func differences(before, after *kernel.Policy) []Difference {
 	var list []Difference
 	for _, name := range kernel.Fields() {
@@ -110,7 +110,7 @@ func differences(before, after *kernel.Policy) []Difference {
 	return list
 }
 
-// Versions lists what held for a job, newest first: what holds now, and the newest changes before it.
+// Versions lists the versions of a job, newest first: the current one, and the newest changes before it.
 func (o *Ops) Versions(ctx context.Context, who Who, key jobs.Key) ([]Version, error) {
 	p, err := o.past(ctx, who, key)
 	if err != nil {
@@ -123,14 +123,14 @@ func (o *Ops) Versions(ctx context.Context, who Who, key jobs.Key) ([]Version, e
 	return list, nil
 }
 
-// Compared is what differs between two versions of a job.
+// Compared is the difference between two versions of a job.
 type Compared struct {
 	Old, New             Version
 	Differ               []Difference
-	NextBefore, NextThen []time.Time // due times ahead, with the one and with the other
+	NextBefore, NextThen []time.Time // next due times of the first and of the second
 }
 
-// Compare says what differs between two revisions of a job, and when each would be due next; 0 = what holds now.
+// Compare returns the difference between two revisions of a job, with the next due times of each; 0 = the current one.
 func (o *Ops) Compare(ctx context.Context, who Who, key jobs.Key, from, to uint64, next int) (Compared, error) {
 	if err := checkNext(next); err != nil {
 		return Compared{}, err
@@ -160,8 +160,8 @@ func (p *past) find(revision uint64) (int, error) {
 	return 0, kernel.Refuse(jobs.NotFound, "job %s has revision %d, and no revision %d", p.job.Key, p.job.Revision, revision)
 }
 
-// RolledBack is an edit that says about a job what people said at an earlier revision. What the code says is not
-// taken back: a field that nobody had edited follows the code as it is now.
+// RolledBack returns the edit that restores the edits of an earlier revision. Code is not rolled back: a field that was
+// not edited follows the current code.
 func (o *Ops) RolledBack(ctx context.Context, who Who, key jobs.Key, to uint64) (kernel.Edit, error) {
 	p, err := o.past(ctx, who, key)
 	if err != nil {
@@ -172,7 +172,7 @@ func (o *Ops) RolledBack(ctx context.Context, who Who, key jobs.Key, to uint64) 
 	case i < 0:
 		return kernel.Edit{}, kernel.Refuse(jobs.NotFound, "job %s has revision %d, and no revision %d to go back to", key, p.job.Revision, to)
 	case i == 0 && p.said[0].Revision > kernel.MaxVersions && to < p.said[0].Revision:
-		return kernel.Edit{}, kernel.Refuse(jobs.NotFound, "job %s: revision %d is older than what is remembered, which begins with %d", key, to, p.said[0].Revision)
+		return kernel.Edit{}, kernel.Refuse(jobs.NotFound, "job %s: revision %d is too old: the oldest one kept is %d", key, to, p.said[0].Revision)
 	}
 	then := p.said[i].Edits
 	e := kernel.Edit{Key: key, Set: then}
@@ -184,8 +184,8 @@ func (o *Ops) RolledBack(ctx context.Context, who Who, key jobs.Key, to uint64) 
 	return e, nil
 }
 
-// Rollback says about a job again what people said at an earlier revision (see RolledBack). ifRevision is the one that
-// the job must have now, or 0.
+// Rollback restores the edits of an earlier revision (see RolledBack). ifRevision is the revision that the job must
+// have now, or 0.
 func (o *Ops) Rollback(ctx context.Context, who Who, key jobs.Key, to, ifRevision uint64) (Job, error) {
 	e, err := o.RolledBack(ctx, who, key, to)
 	if err != nil {
@@ -198,7 +198,7 @@ func (o *Ops) Rollback(ctx context.Context, who Who, key jobs.Key, to, ifRevisio
 	return o.Edit(ctx, who, e)
 }
 
-// Owners says of each field that anybody has said something about who decides it.
+// Owners returns the owner of each field that has one.
 func (o *Ops) Owners(ctx context.Context, who Who, key jobs.Key) (map[string]Owner, error) {
 	p, err := o.past(ctx, who, key)
 	if err != nil {
@@ -221,7 +221,7 @@ func (o *Ops) Owners(ctx context.Context, who Who, key jobs.Key) (map[string]Own
 	return owners, nil
 }
 
-// editor is who last set a field.
+// editor returns who last set a field.
 func (p *past) editor(name string) Owner {
 	now := p.job.Edits.Said(name)
 	for i := len(p.said) - 2; i >= 0; i-- {

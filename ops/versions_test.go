@@ -170,8 +170,8 @@ func TestDeclareRefuses(t *testing.T) {
 		how        ops.How
 		wanted     ops.Wanted
 	}{
-		{"no kind", "say its kind", jobs.BadInput, ops.How{}, ops.Wanted{Key: "app.none", App: "app"}},
-		{"no app", "say the app", jobs.BadInput, ops.How{}, ops.Wanted{Key: "app.none", Kind: kernel.Recurring}},
+		{"no kind", "set its kind", jobs.BadInput, ops.How{}, ops.Wanted{Key: "app.none", App: "app"}},
+		{"no app", "set the app", jobs.BadInput, ops.How{}, ops.Wanted{Key: "app.none", Kind: kernel.Recurring}},
 		{"another kind", "never changes its kind", jobs.Conflict, ops.How{}, ops.Wanted{Key: "app.nightly", Kind: kernel.Triggered}},
 		{"another app", "belongs to app", jobs.Conflict, ops.How{}, ops.Wanted{Key: "app.nightly", App: "other"}},
 		{"a bad schedule", "job app.nightly: schedule", jobs.BadInput, ops.How{}, ops.Wanted{Key: "app.nightly", Set: kernel.Settings{Schedule: new("every blue moon")}}},

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// gates says at which gates runs of the job wait, and for what there.
+// gates explains which limits runs of the job wait for.
 func (e *Explanation) gates(queued []*kernel.Run, g *kernel.Global) {
 	at, opens := map[string]int{}, map[string]time.Time{}
 	for _, run := range queued {
@@ -36,18 +36,18 @@ func (e *Explanation) gates(queued []*kernel.Run, g *kernel.Global) {
 		what, l := gateWords(name, &e.Job.Policy, g)
 		switch {
 		case !opens[name].IsZero():
-			e.say("%s %s: of %s, %s may start, and the next may at %s.", count(n, "run"), wait(n), what, l.Rate, clock(opens[name]))
+			e.add("%s %s: the rate limit of %s is %s, and the next may start at %s.", count(n, "run"), wait(n), what, l.Rate, clock(opens[name]))
 		case name == own:
-			e.say("%s %s for a slot: at most %d of it may be under way, and %d are.", count(n, "run"), wait(n), e.Job.Policy.MaxConcurrency, e.Live[jobs.Processing])
+			e.add("%s %s for a slot: at most %d may run at once, and %d do.", count(n, "run"), wait(n), e.Job.Policy.MaxConcurrency, e.Live[jobs.Processing])
 		case l.Max == 0:
-			e.say("%s %s for a slot of %s.", count(n, "run"), wait(n), what)
+			e.add("%s %s for a slot of %s.", count(n, "run"), wait(n), what)
 		default:
-			e.say("%s %s for a slot of %s, of which there are %d.", count(n, "run"), wait(n), what, l.Max)
+			e.add("%s %s for a slot of %s, of which there are %d.", count(n, "run"), wait(n), what, l.Max)
 		}
 	}
 }
 
-// gateWords are what a gate stands for, and what holds there as far as the job or the settings say.
+// gateWords returns the name and the limit of a gate, as far as the job or the settings know it.
 func gateWords(name string, p *kernel.Policy, g *kernel.Global) (string, jobs.Limit) {
 	if app, ok := strings.CutPrefix(name, kernel.AppGate("")); ok {
 		i := slices.IndexFunc(g.AppLimits, func(l jobs.Limit) bool { return l.Name == app })
@@ -77,7 +77,7 @@ func gateWords(name string, p *kernel.Policy, g *kernel.Global) (string, jobs.Li
 	return "the limit " + strings.TrimPrefix(name, kernel.LimitGate("")), jobs.Limit{}
 }
 
-// retries says which runs wait for their next attempt, and whether a budget makes them wait.
+// retries explains which runs wait for their next attempt, and whether a retry budget delays them.
 func (e *Explanation) retries(failed []*kernel.Run, g *kernel.Global) {
 	var n [3]int // by delay, by the job's budget, by that of all jobs
 	var first [3]time.Time
@@ -91,18 +91,18 @@ func (e *Explanation) retries(failed []*kernel.Run, g *kernel.Global) {
 	}
 	for why, words := range []string{"", ": its retry budget is " + e.Job.Policy.RetryBudget.String(), ": the retry budget of all jobs is " + g.Budget().String()} {
 		if k := n[why]; k > 0 {
-			e.say("%s failed and %s for the next attempt, the first until %s%s.", count(k, "run"), wait(k), clock(first[why]), words)
+			e.add("%s failed and %s for the next attempt, the first until %s%s.", count(k, "run"), wait(k), clock(first[why]), words)
 		}
 	}
 }
 
-// because is why a run is where it is, in words, or "".
+// because returns why a run is in its state, as text, or "".
 func because(run *kernel.Run, p *kernel.Policy, g *kernel.Global) string {
 	switch {
 	case run.Waits != "":
 		what, _ := gateWords(run.Waits, p, g)
 		if !run.Opens.IsZero() {
-			return "so many of " + what + " have started that the next may at " + clock(run.Opens)
+			return "the rate limit of " + what + " lets the next start at " + clock(run.Opens)
 		}
 		return "it waits for a slot of " + what
 	case run.Cause == kernel.ByOverlap:

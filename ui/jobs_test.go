@@ -335,9 +335,9 @@ func TestDeleteForm(t *testing.T) {
 	answer, body := s.get("/jobs/app.work/delete")
 	s.has("the form", answer, body, 200, "live run", `value="finish"`, `value="cancel"`)
 	answer, body = s.post("/jobs/app.work/delete", nil)
-	s.has("without a word about its runs", answer, body, 409, "say whether to cancel them or to let them finish")
+	s.has("without a word about its runs", answer, body, 409, "choose to cancel them or to let them finish")
 	answer, body = s.post("/jobs/app.work/delete", url.Values{"runs": {"cancel"}, "revision": {"17"}})
-	s.has("of another revision", answer, body, 409, "look again")
+	s.has("of another revision", answer, body, 409, "read the job again")
 	answer, _ = s.post("/jobs/app.work/delete", url.Values{"runs": {"cancel"}})
 	if to := answer.Header.Get("Location"); to != "/jobs?did=deleted" {
 		t.Fatalf("it leads to %q", to)

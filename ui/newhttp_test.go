@@ -43,7 +43,7 @@ func TestNewHTTPJob(t *testing.T) {
 		t.Errorf("it is to do %s, want %s", got, want)
 	}
 	answer, body = s.post("/new", good)
-	s.has("a second time", answer, body, 409, "there is a job app.ping already")
+	s.has("a second time", answer, body, 409, "job app.ping already exists")
 
 	good.Set("key", "app.pong")
 	good.Set("do", "try")

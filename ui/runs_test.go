@@ -148,7 +148,7 @@ func TestRefusedFormsKeepWhatWasTyped(t *testing.T) {
 		t.Errorf("run again: %d", answer.StatusCode)
 	}
 	s.apply(kernel.Edit{Key: "app.work", Clear: []string{"disabled"}})
-	if answer, body := s.post("/runs/"+s.runs[jobs.Succeeded].String()+"/cancel", nil); answer.StatusCode != 409 || !strings.Contains(body, "it has ended") || !strings.Contains(body, "Arguments") {
+	if answer, body := s.post("/runs/"+s.runs[jobs.Succeeded].String()+"/cancel", nil); answer.StatusCode != 409 || !strings.Contains(body, "it has already finished") || !strings.Contains(body, "Arguments") {
 		t.Errorf("cancel: %d", answer.StatusCode)
 	}
 	for typed, says := range map[string]string{"soon": "invalid duration", "10ms": "misfire after"} {
@@ -157,7 +157,7 @@ func TestRefusedFormsKeepWhatWasTyped(t *testing.T) {
 		}
 	}
 	s.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "app.work"}) // is held
-	if answer, body := s.post("/debug", url.Values{"kind": {"triggered"}, "on": {"false"}}); answer.StatusCode != 409 || !strings.Contains(body, "say whether to release or to discard") || !strings.Contains(body, "discard 1") {
+	if answer, body := s.post("/debug", url.Values{"kind": {"triggered"}, "on": {"false"}}); answer.StatusCode != 409 || !strings.Contains(body, "choose to release or to discard") || !strings.Contains(body, "discard 1") {
 		t.Errorf("debug off: %d", answer.StatusCode)
 	}
 }

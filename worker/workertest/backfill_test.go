@@ -130,9 +130,9 @@ func TestBackfillOfWhatWasMissed(t *testing.T) {
 		if err != nil || len(gone.Runs) != 6 {
 			t.Errorf("%d runs belong to the replay (%v)", len(gone.Runs), err)
 		}
-		why, err := o.ExplainAt(t.Context(), person, "nightly", day(1).Add(3*time.Hour))
-		if err != nil || why != "The run of 2000-01-01T03:00:00Z is Succeeded; ann asked for it by a backfill at 2000-01-01T10:30:00Z." {
-			t.Errorf("it is explained by %q (%v)", why, err)
+		says, err := o.ExplainAt(t.Context(), person, "nightly", day(1).Add(3*time.Hour))
+		if err != nil || says != "The run of 2000-01-01T03:00:00Z is Succeeded; ann requested it by a backfill at 2000-01-01T10:30:00Z." {
+			t.Errorf("it is explained by %q (%v)", says, err)
 		}
 	})
 }
@@ -160,7 +160,7 @@ func TestBackfillKeepsToTheLimitsOfItsJob(t *testing.T) {
 				waits = e.Why
 			}
 		}
-		if want := "It waits for a slot of its job: at most 1 may be under way. Its due time, 2000-01-01T05:00:00Z, lies behind: ann asked for it by a backfill."; waits != want {
+		if want := "It waits for a slot of its job: at most 1 may run at once. Its due time, 2000-01-01T05:00:00Z, is past: ann requested it by a backfill."; waits != want {
 			t.Errorf("a run that waits is explained by %q, want %q", waits, want)
 		}
 		c.Pass(10 * time.Minute)

@@ -70,7 +70,7 @@ func (r *register) admit(_ context.Context, token string) (bus.Principal, string
 	}
 	e, known := r.tokens[token]
 	if !known {
-		return bus.Principal{}, "", kernel.Refuse(jobs.Forbidden, "the token is not known, or its time is over")
+		return bus.Principal{}, "", kernel.Refuse(jobs.Forbidden, "the token is unknown, expired or revoked")
 	}
 	return e.as, e.app, nil
 }
