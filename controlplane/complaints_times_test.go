@@ -138,8 +138,8 @@ func TestHangfire529(t *testing.T) {
 		h.start() // who reads it from the start
 		time.Sleep(5 * time.Minute)
 		e, err := ops.New(ops.Config{Store: h.store, Live: planeLive{h}}).Explain(h.ctx, ops.Who{}, "bad")
-		if err != nil || !strings.Contains(strings.Join(e.Says, " "), "Its schedule cannot be read") {
-			t.Errorf("it is explained by %q, %v", e.Says, err)
+		if err != nil || !strings.Contains(strings.Join(e.Says, " "), "Its schedule is invalid") {
+			t.Errorf("it says %q, %v", e.Says, err)
 		}
 		h.must(kernel.Edit{Key: "bad", Set: kernel.Settings{Zone: new("UTC")}})
 		time.Sleep(5 * time.Minute)

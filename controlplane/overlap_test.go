@@ -145,8 +145,8 @@ func TestS3_20RecordsWhy(t *testing.T) {
 		h.enqueue("skip")
 		skipped := h.enqueue("skip")
 		time.Sleep(aWhile)
-		if m := last(h.run(old)); h.run(old).Says(&m) != "run "+newer.String()+" of the same job took its place" || m.By != "run:"+newer.String() {
-			t.Errorf("the replaced run has %+v", m)
+		if m := last(h.run(old)); h.run(old).Says(&m) != "run "+newer.String()+" of the same job replaced it" || m.By != "run:"+newer.String() {
+			t.Errorf("the replaced run says %+v", m)
 		}
 		if m := last(h.run(skipped)); m.Text != kernel.JobGate(h.run(skipped).Job) {
 			t.Errorf("the skipped run has %+v", m)

@@ -419,7 +419,7 @@ func TestS0_25PausesItselfAfterFailuresInARow(t *testing.T) {
 		time.Sleep(100*time.Minute + aWhile)
 		h.fate("sync", "Terminated(error) Terminated(error) Terminated(error)")
 		d, err := h.store.Definition(h.ctx, jobs.DefaultTenant, "sync")
-		if err != nil || d.Paused == nil || !strings.Contains(d.Paused.Why(), "3 runs in a row failed") || d.Paused.Reason != "disk full" {
+		if err != nil || d.Paused == nil || !strings.Contains(d.Paused.Why(), "3 consecutive runs failed") || d.Paused.Reason != "disk full" {
 			t.Fatalf("it is paused by %+v, %v", d.Paused, err)
 		}
 		if missed := h.ledger("sync"); len(missed) != 1 || missed[0].Reason != kernel.MissedPaused || missed[0].Count != 7 {

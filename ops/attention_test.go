@@ -123,7 +123,7 @@ func TestAttention(t *testing.T) {
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{PauseAfter: new(2)}})
 			d.run("app.work", kernel.OutcomeFatal)
 			d.run("app.work", kernel.OutcomeFatal)
-		}, "[gave_up:2]", "app.work has paused itself: 2 runs in a row failed"},
+		}, "[gave_up:2]", "app.work has paused itself: 2 consecutive runs failed"},
 		{"lost", func(d *desk, _ *members) {
 			id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID
 			for i := range uint32(kernel.MaxLosses + 1) {

@@ -226,8 +226,8 @@ func TestEditForm(t *testing.T) {
 		t.Error("a preview has changed the job")
 	}
 	for field, c := range map[string][2]string{
-		"schedule": {"61 * * * *", "minute at 0"}, "zone": {"Mars/Base", "Mars/Base"}, "retries": {"some", "want a whole number"}, "timeout": {"-1s", "must be between"},
-		"start": {"soon", "invalid time"}, "args": {"[", "not valid JSON"}, "priority": {"500", "must be between"},
+		"schedule": {"61 * * * *", "minute at 0"}, "zone": {"Mars/Base", "Mars/Base"}, "retries": {"some", "want a whole number"}, "timeout": {"-1s", "want 0"},
+		"start": {"soon", "invalid time"}, "args": {"[", "not valid JSON"}, "priority": {"500", "want -100 to 100"},
 	} {
 		answer, body := s.post("/jobs/app.nightly/edit", with("do", "save", field, c[0], "description", "half a page of words"))
 		s.has(field, answer, body, 422, "half a page of words", c[1])

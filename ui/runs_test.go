@@ -167,7 +167,7 @@ func TestSettings(t *testing.T) {
 	if answer, _ := s.post("/settings", url.Values{"misfire": {"90s"}}); answer.StatusCode != 303 {
 		t.Fatal(answer.StatusCode)
 	}
-	for typed, says := range map[string]string{"mail": "is no limit such as", "mail=1@args.customer": "is not by argument"} {
+	for typed, says := range map[string]string{"mail": "invalid limit", "mail=1@args.customer": "may not be by argument"} {
 		if answer, body := s.post("/settings", url.Values{"limits": {typed}, "budget": {"50/s"}}); answer.StatusCode != 422 || !strings.Contains(body, `value="`+typed+`"`) || !strings.Contains(body, says) {
 			t.Errorf("limits %s: %d", typed, answer.StatusCode)
 		}

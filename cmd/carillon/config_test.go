@@ -87,7 +87,7 @@ func TestConfigRefused(t *testing.T) {
 		{"bad boolean", "memory: maybe\n", "", nil, `memory (from `},
 		{"bad level", "log: {level: loud}\n", "", nil, `invalid value "loud": want one of debug, info, warn, error`},
 		{"bad overlap", "scheduler: {defaults: {overlap: both}}\n", "", nil, "overlap"},
-		{"bad concurrency", "scheduler: {defaults: {maxConcurrency: -1}}\n", "", nil, "between 0 and"},
+		{"bad concurrency", "scheduler: {defaults: {maxConcurrency: -1}}\n", "", nil, "want 0 to"},
 		{"bad duration", "", "", []string{"--grace", "soon"}, "shutdown.grace (from --grace)"},
 		{"a duration without a unit", "shutdown:\n  grace: 30\n", "", nil, `c.yaml:2): invalid value "30": want a duration such as 30s or 5m`},
 		{"a negative duration", "", "CARILLON_SHUTDOWN_GRACE=-5s", nil, `shutdown.grace (from CARILLON_SHUTDOWN_GRACE): invalid value "-5s": want a duration`},

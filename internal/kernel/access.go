@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// The roles of a token. A viewer reads, an operator also runs and stops, an admin also decides who may; they are for
-// people and their tools. A worker and a client are let in on the bus alone.
+// The roles of a token. A viewer reads, an operator also starts and cancels runs, an admin also manages jobs and
+// tokens; they are for people and their tools. A worker and a client may only use the bus.
 const (
 	RoleViewer   = "viewer"
 	RoleOperator = "operator"
@@ -28,11 +28,11 @@ func Roles() []string { return []string{RoleViewer, RoleOperator, RoleAdmin, Rol
 // TokenIDLen is the length of Token.ID.
 const TokenIDLen = 8
 
-// Token lets somebody in. Its secret is shown once and never kept; only the SHA-256 of it is.
+// Token is a token without its secret: that is shown once and never stored; only its SHA-256 is.
 type Token struct {
 	Tenant  jobs.Tenant
 	ID      string // 8 of a-z 0-9
-	Name    string // what people call it; no two live tokens of a tenant have the same
+	Name    string // unique among the live tokens of a tenant
 	Role    string
 	App     string // of a worker's token: the app it is for; "" = any
 	Hash    []byte // SHA-256 of the secret, 32 bytes
@@ -41,19 +41,19 @@ type Token struct {
 	Until   time.Time // zero = for ever
 }
 
-// Live says that the token lets in at a time.
+// Live reports whether the token is valid at a time.
 func (t *Token) Live(at time.Time) bool { return t.Until.IsZero() || t.Until.After(at) }
 
-// Master says that the token is an admin's and has no end. A tenant that has had one keeps one, so that nobody locks
-// himself out.
+// Master reports whether the token is an admin's and never expires. A tenant that has had one keeps one, so that it
+// cannot lock itself out.
 func (t *Token) Master() bool { return t.Role == RoleAdmin && t.Until.IsZero() }
 
-// Same says that two tokens were granted with the same words.
+// Same reports whether two tokens were granted by equal requests.
 func (t *Token) Same(o *Token) bool {
 	return t.ID == o.ID && t.Name == o.Name && t.Role == o.Role && t.App == o.App && bytes.Equal(t.Hash, o.Hash) && t.Until.Equal(o.Until)
 }
 
-// Session is a browser that has signed in with a token. It is worth nothing once the token is gone.
+// Session is a browser that has signed in with a token. It ends with the token.
 type Session struct {
 	Tenant  jobs.Tenant
 	ID      string // SHA-256 of the cookie's secret, 64 hex digits
@@ -62,38 +62,38 @@ type Session struct {
 	Until   time.Time
 }
 
-// Grant makes a token. Tenant, By and Created of it are set by the store. Refused as Conflict if a live token has its
-// name, or if its ID is taken.
+// Grant creates a token. The store sets its Tenant, By and Created. Refused as Conflict if a live token has its name,
+// or if its ID is taken.
 type Grant struct{ Token Token }
 
-// Revoke ends a token, and with it the sessions that came in by it. The last admin's token without an end stays:
-// Conflict. To revoke what is gone, or never was, changes nothing.
+// Revoke revokes a token and ends its sessions. The last admin token that never expires stays: Conflict. Revoking a
+// missing token changes nothing.
 type Revoke struct{ ID string }
 
-// SignIn makes a session. Tenant and Created of it are set by the store, and it ends with its token at the latest.
-// Refused as NotFound if the token is gone or its time is over.
+// SignIn creates a session. The store sets its Tenant and Created, and it ends with its token at the latest. Refused as
+// NotFound if the token is revoked or expired.
 type SignIn struct{ Session Session }
 
-// SignOut ends a session. To end one that is gone changes nothing.
+// SignOut ends a session. Ending a missing one changes nothing.
 type SignOut struct{ ID string }
 
-// Verb of each command.
+// Verb returns the verb of each command.
 func (Grant) Verb() Verb   { return VerbGrant }
 func (Revoke) Verb() Verb  { return VerbRevoke }
 func (SignIn) Verb() Verb  { return VerbSignIn }
 func (SignOut) Verb() Verb { return VerbSignOut }
 
-// Check says what is wrong with the token.
+// Check validates the token.
 func (c Grant) Check() error {
 	t := &c.Token
 	if err := checkTokenID(t.ID); err != nil {
 		return err
 	}
 	if t.Name == "" || len(t.Name) > 100 || !utf8.ValidString(t.Name) || strings.ContainsFunc(t.Name, unicode.IsControl) {
-		return Invalid("token name %.120q: a name has 1 to 100 bytes and no control characters", t.Name)
+		return Invalid("invalid token name %.120q: want 1 to 100 bytes without control characters", t.Name)
 	}
 	if !slices.Contains(Roles(), t.Role) {
-		return Invalid("role %.40q is none of %s", t.Role, strings.Join(Roles(), ", "))
+		return Invalid("invalid role %.40q: want one of %s", t.Role, strings.Join(Roles(), ", "))
 	}
 	if t.App != "" {
 		if t.Role != RoleWorker {
@@ -104,21 +104,21 @@ func (c Grant) Check() error {
 		}
 	}
 	if len(t.Hash) != 32 {
-		return Invalid("token %s: its hash has %d bytes, SHA-256 has 32", t.ID, len(t.Hash))
+		return Invalid("token %s: the hash has %d bytes: want the 32 of SHA-256", t.ID, len(t.Hash))
 	}
 	return checkTime("end of the token", t.Until)
 }
 
-// Check says what is wrong with the ID.
+// Check validates the ID.
 func (c Revoke) Check() error { return checkTokenID(c.ID) }
 
-// Check says what is wrong with the session.
+// Check validates the session.
 func (c SignIn) Check() error {
 	if err := checkSessionID(c.Session.ID); err != nil {
 		return err
 	}
 	if c.Session.Until.IsZero() {
-		return Invalid("a session has an end")
+		return Invalid("a session needs an end")
 	}
 	if err := checkTime("end of the session", c.Session.Until); err != nil {
 		return err
@@ -126,39 +126,39 @@ func (c SignIn) Check() error {
 	return checkTokenID(c.Session.Token)
 }
 
-// Check says what is wrong with the ID.
+// Check validates the ID.
 func (c SignOut) Check() error { return checkSessionID(c.ID) }
 
 func checkTokenID(id string) error {
 	if len(id) != TokenIDLen || strings.Trim(id, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
-		return Invalid("token id %.20q is not %d characters of a-z 0-9", id, TokenIDLen)
+		return Invalid("invalid token id %.20q: want %d characters of a-z 0-9", id, TokenIDLen)
 	}
 	return nil
 }
 
 func checkSessionID(id string) error {
 	if _, err := hex.DecodeString(id); err != nil || len(id) != 64 || id != strings.ToLower(id) {
-		return Invalid("session id %.80q is not a SHA-256 of 64 lower-case hex digits", id)
+		return Invalid("invalid session id %.80q: want a SHA-256 of 64 lower-case hex digits", id)
 	}
 	return nil
 }
 
-// TokenRef points to a token.
+// TokenRef returns the reference of a token.
 func TokenRef(t jobs.Tenant, id string) Ref { return Ref{Kind: RowToken, Tenant: t, Name: id} }
 
-// SessionRef points to a session.
+// SessionRef returns the reference of a session.
 func SessionRef(t jobs.Tenant, id string) Ref { return Ref{Kind: RowSession, Tenant: t, Name: id} }
 
-// Ref points to the token.
+// Ref returns the reference of the token.
 func (t *Token) Ref() Ref { return TokenRef(t.Tenant, t.ID) }
 
-// Ref points to the session.
+// Ref returns the reference of the session.
 func (s *Session) Ref() Ref { return SessionRef(s.Tenant, s.ID) }
 
-// TokenName is the name under which a token holds its name: a unique key that lapses with the token.
+// TokenName returns the unique key that reserves a token's name; it expires with the token.
 func TokenName(name string) string { return "token/" + name }
 
-// TokenKey stands for a token in a unique key.
+// TokenKey returns the ID of a token in a unique key.
 func TokenKey(id string) jobs.ID { return DerivedID("token", id) }
 
 func wireToken(c *coder, t *Token) {

@@ -51,7 +51,7 @@ func TestAccessChecksItself(t *testing.T) {
 		{"session in capitals", sessions(func(s *Session) { s.ID = strings.ToUpper(s.ID) }), "session id"},
 		{"session without an end", sessions(func(s *Session) { s.Until = time.Time{} }), "end"},
 		{"session by nothing", sessions(func(s *Session) { s.Token = "" }), "token id"},
-		{"sign nobody out", SignOut{}, "session id"},
+		{"sign out without a session", SignOut{}, "session id"},
 		{"delete nothing", Delete{}, "job key"},
 		{"trim runs", Trim{Refs: []Ref{{Kind: RowRun}}}, "kind 2"},
 		{"trim the record", Trim{Refs: []Ref{{Kind: RowAudit}}}, "kind 11"},
@@ -60,11 +60,11 @@ func TestAccessChecksItself(t *testing.T) {
 		{"invitation of a name with a slash", Invite{"ABCD/EFGH", SecretID("s"), noon}, "A-Z"},
 		{"invitation without a secret", Invite{"ABCD2345", jobs.ID{}, noon}, "secret"},
 		{"invitation without an end", Invite{"ABCD2345", SecretID("s"), time.Time{}}, "end"},
-		{"nobody joins", Join{"ABCD2345", SecretID("s"), jobs.ID{}, "n2", "a:1"}, "id"},
+		{"join without a node", Join{"ABCD2345", SecretID("s"), jobs.ID{}, "n2", "a:1"}, "id"},
 		{"a node without a name", Join{"ABCD2345", SecretID("s"), jobs.ID{1}, "", "a:1"}, "name of a node"},
 		{"a node that clears the screen", Join{"ABCD2345", SecretID("s"), jobs.ID{1}, "\x1b[2J", "a:1"}, "name of a node"},
 		{"a node of no address", Join{"ABCD2345", SecretID("s"), jobs.ID{1}, "n2", ""}, "address"},
-		{"a node that is painted", Members{jobs.ID{1}, "paint", "n2"}, "none of"},
+		{"a node that is painted", Members{jobs.ID{1}, "paint", "n2"}, "want one of"},
 		{"a node of a long name", Members{jobs.ID{1}, NodeRemoved, strings.Repeat("n", 301)}, "name of a node"},
 		{"a removal of no id", Members{jobs.ID{}, NodeRemoved, "n2"}, "id"},
 		{"fewer than no jobs", Configure{MaxJobs: new(-1)}, "max jobs"},
@@ -124,7 +124,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A token that was granted is told, and answers of other commands are as short as before.
+// A granted token is in its answer, and answers of other commands are as short as before.
 func TestAnEffectCarriesItsToken(t *testing.T) {
 	e := Effect{Token: &Token{ID: "a1b2c3d4", Name: "ann"}}
 	back, refusal, rest, err := DecodeAnswer(AppendAnswer(nil, &e, nil))

@@ -7,57 +7,56 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Audit is a line of the record of who changed what. It is written in the commit of the change itself, so that there is
-// none without the other. It never holds arguments, results or secrets.
+// Audit is an entry of the audit. It is written in the commit of the change itself, so that neither exists without the
+// other. It never contains arguments, results or secrets.
 type Audit struct {
 	Tenant jobs.Tenant
-	N      uint64 // counts the tenant's audits from 1
+	N      uint64 // numbers the tenant's audits from 1
 	At     time.Time
 	Actor  string // who
-	Reason string // why, in his words
-	Verb   string // what he did: the command's name
+	Reason string // why, in the actor's text
+	Verb   string // the command's name
 	Target string // to what: "job billing.charge", "run <id> of billing.charge", "settings", "token <id> (<name>)"
-	Before []byte // JSON object of what changed, as it was; nil if there is nothing to say
-	After  []byte // and as it is now
+	Before []byte // JSON object of the changed fields before; nil if there are none
+	After  []byte // the changed fields after
 }
 
 // MaxAudits is how many audits of a tenant are kept: the newest.
 const MaxAudits = 10_000
 
-// KeepHistory is how long tallies, missed ranges and what is left of deleted jobs and ended tokens are kept: five whole
+// KeepHistory is how long tallies, missed ranges and the rest of deleted jobs and ended tokens are kept: five whole
 // weeks, so that any month can be shown, and each day beside the same weekday of the four weeks before it.
 const KeepHistory = 35 * 24 * time.Hour
 
-// IsPerson says that an actor is a person, whatever the way on which he came.
+// IsPerson reports whether an actor is a person, by whatever interface.
 func IsPerson(actor string) bool { return strings.HasPrefix(actor, "person:") }
 
-// Delete takes a definition away. Runs that are live keep their terms and end as they would have; its ledger and its
-// counts stay for KeepHistory. Workers that go on serving it do not bring it back, but one that is started does, as a
-// new job under the same key. To delete it again changes nothing.
+// Delete deletes a definition. Live runs keep their terms and finish; its ledger and its counts stay for KeepHistory.
+// Running workers that serve it do not register it again, but one that starts does, as a new job under the same key.
+// Deleting it again changes nothing.
 type Delete struct {
 	Key        jobs.Key
-	IfRevision uint64 // refused as Stale if the job has another; 0 = whatever it has
+	IfRevision uint64 // refused as Stale if the job has another; 0 = any
 }
 
-// Trim drops rows that nobody asks for any more: tallies and missed ranges that are older than Before (and at least
-// KeepHistory old), what is left of deleted jobs and ended tokens of that age, and sessions that are over. Rows that are
-// younger than that, or gone, are left alone.
+// Trim purges old rows: tallies and missed ranges that are older than Before (and at least KeepHistory old), the rest
+// of deleted jobs and ended tokens of that age, and expired sessions. Younger or missing rows are left alone.
 type Trim struct {
 	Refs   []Ref
 	Before time.Time
 }
 
-// MaxTrim is the most rows in a Trim.
+// MaxTrim is the most rows of a Trim.
 const MaxTrim = 1000
 
-// Verb of each command.
+// Verb returns the verb of each command.
 func (Delete) Verb() Verb { return VerbDelete }
 func (Trim) Verb() Verb   { return VerbTrim }
 
-// Check says what is wrong with the key.
+// Check validates the key.
 func (c Delete) Check() error { return c.Key.Check() }
 
-// Check says what is wrong with the rows.
+// Check validates the rows.
 func (c Trim) Check() error {
 	if len(c.Refs) > MaxTrim {
 		return Invalid("trim of %d rows, at most %d are allowed", len(c.Refs), MaxTrim)
@@ -72,10 +71,10 @@ func (c Trim) Check() error {
 	return checkTime("age of what is trimmed", c.Before)
 }
 
-// AuditRef points to an audit.
+// AuditRef returns the reference of an audit.
 func AuditRef(t jobs.Tenant, n uint64) Ref { return Ref{Kind: RowAudit, Tenant: t, At: int64(n)} }
 
-// Ref points to the audit.
+// Ref returns the reference of the audit.
 func (a *Audit) Ref() Ref { return AuditRef(a.Tenant, a.N) }
 
 func wireAudit(c *coder, a *Audit) {

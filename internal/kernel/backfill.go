@@ -9,48 +9,48 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// What a backfill may hold at most. A larger one is several commands.
+// The limits of a backfill command. A larger backfill is several commands.
 const (
 	MaxBackfill  = 1000 // due times of a command
-	MaxParallel  = 1000 // runs of a backfill that may be under way at once
+	MaxParallel  = 1000 // max parallel runs of a backfill
 	backfillGate = "backfill/"
 )
 
-// BackfillDue is a due time of which a run is wanted.
+// BackfillDue is a due time to create a run for.
 type BackfillDue struct {
 	At     time.Time
-	Replay bool // another run, beside the one that the due time has
+	Replay bool // create another run although the due time has one
 }
 
-// Backfill makes runs of due times that have passed, because somebody wants them: of such as had none, or of all once
-// more. A due time's first run has the ID that its fire would have given it, a replayed one has an ID that follows from
-// the backfill, so that asking twice makes nothing twice. The runs wait for each other at a gate of their own, and for
-// others at those of their job; none of them is skipped for want of a slot.
+// Backfill creates runs for past due times: for those that had none, or for all again. The first run of a due time has
+// the ID that its fire would have used, a replayed one an ID derived from the backfill, so that a repeated command
+// creates nothing twice. The runs wait at a gate of their own, and at those of their job; none is skipped because no
+// slot is free.
 type Backfill struct {
-	ID       jobs.ID  // names it, and is the parent of its runs
+	ID       jobs.ID  // identifies the backfill, and is the parent of its runs
 	Key      jobs.Key //
 	Job      jobs.ID  // uid; refused as Stale if another job is under the key
 	Due      []BackfillDue
-	Parallel int  // so many of its runs may be under way at once
+	Parallel int  // max parallel runs
 	Priority *int // instead of the job's
-	// Take are ranges of the ledger in which the due times lie, as they are, and Give is what is left of them. It is
-	// refused as Stale if the ledger has changed.
+	// Take are ranges of the ledger that contain the due times, and Give is what is left of them. Refused as Stale if
+	// the ledger has changed.
 	Take, Give []Missed
 }
 
-// Verb of the command.
+// Verb returns the verb of the command.
 func (Backfill) Verb() Verb { return VerbBackfill }
 
-// Check says what is wrong with the backfill.
+// Check validates the backfill.
 func (c Backfill) Check() error {
 	if c.ID.IsZero() || c.Job.IsZero() {
-		return Invalid("backfill of %s: it needs an id, and the uid of its job", c.Key)
+		return Invalid("backfill of %s: id and the uid of its job are required", c.Key)
 	}
 	if len(c.Due) == 0 || len(c.Due) > MaxBackfill {
-		return Invalid("backfill of %s: %d due times, it must be between 1 and %d", c.Key, len(c.Due), MaxBackfill)
+		return Invalid("backfill of %s: invalid number of due times %d: want 1 to %d", c.Key, len(c.Due), MaxBackfill)
 	}
 	if c.Parallel < 1 || c.Parallel > MaxParallel {
-		return Invalid("backfill of %s: parallel is %d, it must be between 1 and %d", c.Key, c.Parallel, MaxParallel)
+		return Invalid("backfill of %s: invalid parallel %d: want 1 to %d", c.Key, c.Parallel, MaxParallel)
 	}
 	last := time.Time{}
 	for _, due := range c.Due {
@@ -71,10 +71,10 @@ func (c Backfill) Check() error {
 	return c.Key.Check()
 }
 
-// checkLedger holds what is given to what is taken: no due time is made up, and none changes its reason.
+// checkLedger compares Give with Take: no due time is added, and none changes its reason.
 func (c *Backfill) checkLedger() error {
 	if len(c.Take) > MaxBackfill || len(c.Give) > 2*MaxBackfill {
-		return Invalid("backfill of %s: %d ranges are taken and %d given, at most %d and %d are allowed", c.Key, len(c.Take), len(c.Give), MaxBackfill, 2*MaxBackfill)
+		return Invalid("backfill of %s: it takes %d ranges and gives %d: at most %d and %d are allowed", c.Key, len(c.Take), len(c.Give), MaxBackfill, 2*MaxBackfill)
 	}
 	given, last := 0, time.Time{}
 	for i, m := range c.Take {
@@ -85,19 +85,19 @@ func (c *Backfill) checkLedger() error {
 		for ; given < len(c.Give) && !c.Give[given].From.After(m.To); given++ {
 			g := c.Give[given]
 			if !g.From.After(last) || g.From.Before(m.From) || g.To.Before(g.From) || g.To.After(m.To) || g.Reason != m.Reason || g.Count == 0 || g.Count > left {
-				return Invalid("backfill of %s: the range from %v to %v of %d is no part of what is taken", c.Key, g.From, g.To, g.Count)
+				return Invalid("backfill of %s: the range from %v to %v of %d is not part of the ranges taken", c.Key, g.From, g.To, g.Count)
 			}
 			left, last = left-g.Count, g.To
 		}
 		last = c.Take[i].To
 	}
 	if given < len(c.Give) {
-		return Invalid("backfill of %s: the range from %v is no part of what is taken", c.Key, c.Give[given].From)
+		return Invalid("backfill of %s: the range from %v is not part of the ranges taken", c.Key, c.Give[given].From)
 	}
 	return nil
 }
 
-// Run is the ID of the run of one of the due times.
+// Run returns the ID of the run of a due time.
 func (c *Backfill) Run(t jobs.Tenant, due BackfillDue) jobs.ID {
 	if !due.Replay {
 		return DueID(t, c.Job, due.At, 0, 0)
@@ -105,13 +105,12 @@ func (c *Backfill) Run(t jobs.Tenant, due BackfillDue) jobs.ID {
 	return DerivedID("backfill", string(t), string(c.Job[:]), string(c.ID[:]), strconv.FormatInt(due.At.UnixNano(), 10))
 }
 
-// BackfillGate is the name of the gate at which the runs of a backfill wait for each other: at most so many of them are
-// under way at once.
+// BackfillGate returns the name of the gate that limits the parallel runs of a backfill.
 func BackfillGate(id jobs.ID, parallel int) string {
 	return fmt.Sprintf("%s%s/%d", backfillGate, id, parallel)
 }
 
-// BackfillOf is how many runs of a backfill may be under way at once, by the name of its gate.
+// BackfillOf returns the max parallel runs of a backfill, from the name of its gate.
 func BackfillOf(gate string) (parallel int, ok bool) {
 	rest, ok := strings.CutPrefix(gate, backfillGate)
 	if !ok {

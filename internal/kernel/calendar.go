@@ -11,14 +11,14 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// What a calendar may hold, and how many of them a job may use.
+// The limits of a calendar, and of the calendars of a job.
 const (
 	MaxCalendarRules = 1_000
 	MaxCalendarRule  = 200 // bytes
 	MaxCalendars     = 8
 
 	MaxCalendarsOfTenant = 1_000
-	maxEarlier           = 5 // versions of a calendar that are kept beside the current one
+	maxEarlier           = 5 // earlier versions of a calendar that are kept
 )
 
 // Calendar is a named set of times at which the jobs that use it are not due.
@@ -28,28 +28,28 @@ type Calendar struct {
 	Description string
 	Zone        string   // IANA name; "" = UTC
 	Rules       []string // one a line, as jobs/schedule reads them
-	By          string   // who wrote it last
+	By          string   // who changed it last
 	Created     time.Time
 	Edited      time.Time
-	Revision    uint64 // counts the changes of this name, also beyond a deletion
-	// Earlier are the rules before the last edits, oldest first. A due time that nobody had decided when they were
-	// edited does not fire if they excluded it: edits never fire for the past.
+	Revision    uint64 // counts the changes of this name, across deletions
+	// Earlier are the rules before the last edits, oldest first. A due time that was undecided at an edit does not fire
+	// if the rules before excluded it: edits never fire for the past.
 	Earlier []CalendarRules
 }
 
-// CalendarRules are what a calendar excluded, up to an edit.
+// CalendarRules are the rules of a calendar up to an edit.
 type CalendarRules struct {
 	Zone  string
 	Rules []string
 	Until time.Time
 }
 
-// same says that two calendars say the same.
+// same reports whether two calendars are equal.
 func (c *Calendar) same(o *Calendar) bool {
 	return c.Description == o.Description && c.Zone == o.Zone && slices.Equal(c.Rules, o.Rules)
 }
 
-// Edit is the calendar with other rules from a time on. Nil if nothing would change.
+// Edit returns the calendar with other rules from a time on, or nil if nothing would change.
 func (c *Calendar) Edit(to *Calendar, at time.Time, by string) *Calendar {
 	if c.same(to) {
 		return nil
@@ -64,33 +64,32 @@ func (c *Calendar) Edit(to *Calendar, at time.Time, by string) *Calendar {
 	return &next
 }
 
-// SetCalendar writes a calendar whole: a new one, or in the place of the one of that name. Its rules are judged by
-// jobs/schedule, before a command is made of them.
+// SetCalendar creates or replaces a calendar. jobs/schedule checks its rules before a command is created.
 type SetCalendar struct {
 	Name        string
 	Description string
 	Zone        string
 	Rules       []string
-	IfRevision  uint64 // refused as Stale if the calendar has another; 0 = whatever it has
+	IfRevision  uint64 // refused as Stale if the calendar has another; 0 = any
 }
 
-// DropCalendar takes a calendar away. A job that still names it is due as if it were empty, and says so.
+// DropCalendar deletes a calendar. A job that still names it is due as if it were empty, and shows a warning.
 type DropCalendar struct {
 	Name       string
 	IfRevision uint64
 }
 
-// Verb of each command.
+// Verb returns the verb of each command.
 func (SetCalendar) Verb() Verb  { return VerbSetCalendar }
 func (DropCalendar) Verb() Verb { return VerbDropCalendar }
 
-// Check says what is wrong with the calendar, but for what its rules mean.
+// Check validates the calendar, except the meaning of its rules.
 func (c SetCalendar) Check() error {
 	if err := CheckName("calendar", c.Name); err != nil {
 		return err
 	}
 	if len(c.Description) > MaxDescription || !utf8.ValidString(c.Description) {
-		return Invalid("description of calendar %s: at most %d bytes of text are allowed", c.Name, MaxDescription)
+		return Invalid("invalid description of calendar %s: want at most %d bytes of text", c.Name, MaxDescription)
 	}
 	if len(c.Zone) > MaxZone {
 		return Invalid("time zone has %d bytes, at most %d are allowed", len(c.Zone), MaxZone)
@@ -100,21 +99,21 @@ func (c SetCalendar) Check() error {
 	}
 	for i, r := range c.Rules {
 		if strings.TrimSpace(r) == "" || len(r) > MaxCalendarRule || !utf8.ValidString(r) || strings.ContainsFunc(r, unicode.IsControl) {
-			return Invalid("calendar %s, rule %d: a rule is one line of 1 to %d bytes", c.Name, i+1, MaxCalendarRule)
+			return Invalid("calendar %s, rule %d: want one line of 1 to %d bytes", c.Name, i+1, MaxCalendarRule)
 		}
 	}
 	return nil
 }
 
-// Check says what is wrong with the name.
+// Check validates the name.
 func (c DropCalendar) Check() error { return CheckName("calendar", c.Name) }
 
-// CalendarRef points to a calendar.
+// CalendarRef returns the reference of a calendar.
 func CalendarRef(t jobs.Tenant, name string) Ref {
 	return Ref{Kind: RowCalendar, Tenant: t, Name: name}
 }
 
-// Ref points to the calendar.
+// Ref returns the reference of the calendar.
 func (c *Calendar) Ref() Ref { return CalendarRef(c.Tenant, c.Name) }
 
 func wireCalendarRules(c *coder, r *CalendarRules) {
@@ -136,31 +135,32 @@ func wireCalendar(c *coder, k *Calendar) {
 	list(c, &k.Earlier, 3, wireCalendarRules)
 }
 
-// afterEnd are the last words of a schedule that counts from the end of a run.
+// afterEnd is the suffix of a schedule that counts from the end of a run.
 const afterEnd = " after end"
 
-// AfterEnd says that a schedule counts from the end of the last run ("@every 5m after end"), and what remains of it
-// without those words.
+// AfterEnd reports whether a schedule counts from the end of the last run ("@every 5m after end"), and returns it
+// without that suffix.
 func AfterEnd(schedule string) (rest string, is bool) {
 	return strings.CutSuffix(strings.TrimRight(schedule, " \t"), afterEnd)
 }
 
-// FixedDelay says that the job is due a while after its last run has ended.
+// FixedDelay reports whether the job is due a delay after the end of its last run.
 func (d *Definition) FixedDelay() bool {
 	_, is := AfterEnd(d.Policy.Schedule)
 	return is
 }
 
-// Waits says that the job has no next due time yet, because that counts from the end of a run that is not over.
+// Waits reports that the job has no next due time yet, because that counts from the end of an unfinished run.
 func (d *Definition) Waits() bool { return !d.Running.IsZero() && d.FixedDelay() }
 
-// Starts is when the run of a due time may start: at the due time, or early if the job allows it, and spread by its
-// jitter, which is the same for the same job and due time wherever it is worked out.
+// Starts returns when the run of a due time may start: at the due time, or early if the job allows it, and spread by
+// its jitter, which is the same on every node for a job and due time.
 func (d *Definition) Starts(due time.Time) time.Time {
 	return due.Add(Scatter(d.UID, due, d.Policy.Jitter) - d.Policy.Early)
 }
 
-// Scatter is a length of time from 0 up to, and without, within, in whole milliseconds: a hash of job and due time.
+// Scatter returns a duration from 0 up to, but not including, within, in whole milliseconds: a hash of job and due
+// time.
 func Scatter(job jobs.ID, due time.Time, within time.Duration) time.Duration {
 	steps := uint64(within / time.Millisecond)
 	if steps == 0 {

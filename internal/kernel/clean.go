@@ -6,21 +6,21 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Clean clears away runs that are over, of one job or of all: those that ended before a time. Each store forgets them
-// soon after, as it does with those that are older or more than their job keeps; counts stay. The job may have been
-// deleted. Live runs are not concerned, and a time that was cleaned up to is never taken back.
+// Clean purges finished runs, of one job or of all: those that ended before a time. Each store deletes them soon after,
+// like runs beyond the retention of their job; counts stay. The job may have been deleted. Live runs are not affected,
+// and a later Clean cannot move the time back.
 type Clean struct {
 	Key    jobs.Key  // "" = of all jobs
 	Before time.Time // not later than the commit
 }
 
-// Verb of the command.
+// Verb returns the verb of the command.
 func (Clean) Verb() Verb { return VerbClean }
 
-// Check says what is wrong with the time, or the key.
+// Check validates the time, or the key.
 func (c Clean) Check() error {
 	if c.Before.IsZero() {
-		return Invalid("clean says up to when: there is no time given")
+		return Invalid("clean needs a time: set before")
 	}
 	if err := checkTime("time up to which is cleaned", c.Before); err != nil {
 		return err
@@ -31,20 +31,20 @@ func (c Clean) Check() error {
 	return c.Key.Check()
 }
 
-// Kept says which runs of a job that are over are kept: none that ended before Since, and of the others those that no
-// bound excludes. A bound of 0 excludes none.
+// Kept is the retention of a job's finished runs: none that ended before Since, and the others within the limits. A
+// limit of 0 means none.
 type Kept struct {
 	Succeeded int // the newest that Succeeded
-	Others    int // the newest of those that ended otherwise
+	Others    int // the newest in other final states
 	Since     time.Time
-	Young     time.Time // what ended since is kept whatever their number; zero = nothing is
+	Young     time.Time // runs that ended since are kept whatever their number; zero = none
 }
 
-// KeepYoung is how long a run can be read once it is over, however many of its job there are: whoever waits for it is
-// to find it.
+// KeepYoung is how long a finished run is kept at least, whatever the number of runs, so that clients waiting for it
+// find it.
 const KeepYoung = 10 * time.Minute
 
-// Kept says which runs of the job are kept at a time.
+// Kept returns the retention of the job's runs at a time.
 func (d *Definition) Kept(g *Global, at time.Time) Kept {
 	p := &d.Policy
 	if p.KeepFor == 0 && p.KeepSucceeded == 0 && p.KeepOthers == 0 { // perhaps written before jobs had these settings
@@ -57,7 +57,7 @@ func (d *Definition) Kept(g *Global, at time.Time) Kept {
 	return k
 }
 
-// Kept says which runs of jobs are kept of which nothing is left but those.
+// Kept returns the retention of runs whose jobs have no definition any more.
 func (g *Global) Kept(at time.Time) Kept {
 	p := builtin(Triggered)
 	g.TriggeredDefaults.lay(&p)

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// coder writes fields to buf, or reads them from it. While it writes it leaves the fields alone: rows are shared.
+// coder writes fields to buf, or reads them from it. Writing does not change the fields: rows are shared.
 type coder struct {
 	buf     []byte
 	reading bool
@@ -117,8 +117,7 @@ func text[T ~string](c *coder, v *T) {
 	c.buf = c.buf[n:]
 }
 
-// word is text that many rows have in common, such as a key or the name of a worker: read again, it takes no memory
-// of its own.
+// word is a text that many rows share, such as a key or a worker's name: reading it again allocates nothing.
 func word[T ~string](c *coder, v *T) {
 	n := c.size(len(*v), 1)
 	if !c.reading {
@@ -129,13 +128,13 @@ func word[T ~string](c *coder, v *T) {
 	c.buf = c.buf[n:]
 }
 
-// words remembers texts by their hash, the last one in each place: what comes once pushes out one other.
+// words caches texts by their hash, the latest one in each slot: a text that occurs once evicts at most one other.
 var (
 	words [1024]atomic.Pointer[string]
 	seed  = maphash.MakeSeed()
 )
 
-// longestWord keeps what is long, and so hardly said twice, from pushing out what is.
+// longestWord keeps long texts, which are rarely repeated, from evicting short ones.
 const longestWord = 64
 
 func shared(b []byte) string {
@@ -154,7 +153,7 @@ func shared(b []byte) string {
 	return text
 }
 
-// bytesOf keeps nil and empty apart no longer than the row lives: both read back as nil.
+// bytesOf does not preserve the difference between nil and empty: both read back as nil.
 func bytesOf[T ~[]byte](c *coder, v *T) {
 	n := c.size(len(*v), 1)
 	if !c.reading {
@@ -184,8 +183,8 @@ func (c *coder) id(v *jobs.ID) {
 	c.buf = c.buf[copy(v[:], c.buf):]
 }
 
-// time writes 0 for the zero time; an instant that is exactly Unix nanosecond 0 would read back as zero, and no
-// row has one.
+// time writes 0 for the zero time; an instant that is exactly Unix nanosecond 0 would read back as zero, and no row has
+// one.
 func (c *coder) time(v *time.Time) {
 	var n int64
 	if !c.reading && !v.IsZero() {
@@ -228,7 +227,7 @@ func some[T any](c *coder, v **T, item func(*coder, *T)) {
 	}
 }
 
-// since notes the version of the rules that a reader must know.
+// since records the version of the rules that a reader must support.
 func (c *coder) since(version uint32) { c.needs = max(c.needs, version) }
 
 // later is a field that a version of the rules after the first added at the end of a row. A zero value takes no bytes
@@ -248,7 +247,7 @@ func later[T comparable](c *coder, version uint32, v *T, field func(*coder, *T))
 	}
 }
 
-// row frames what body names with its length, so that fields can be added later.
+// row prefixes the fields of body with their length, so that fields can be added later.
 func (c *coder) row(body func(*coder)) {
 	if !c.reading {
 		at, end := len(c.buf), c.end
@@ -278,7 +277,7 @@ func (c *coder) row(body func(*coder)) {
 	body(c)
 	c.framed = framed
 	if c.err == nil && len(c.buf) > 0 && !c.lenient {
-		c.fail(fmt.Sprintf("%d bytes at the end of a row are unknown to this program, which knows version %d of the rules: start a newer program", len(c.buf), ApplyVersion))
+		c.fail(fmt.Sprintf("unknown fields of %d bytes at the end of a row: this program supports version %d of the rules: start a newer program", len(c.buf), ApplyVersion))
 	}
 	if c.err == nil {
 		c.buf = after

@@ -11,22 +11,22 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Command is one wish to change what a store holds. Each is applied whole or refused without a trace, and each
-// may be sent twice: the same words get the same answer.
+// Command is a request to change a store. Commands are atomic and idempotent: each is applied whole or refused without
+// effect, and sending one again returns the same result.
 type Command interface {
-	// Verb is the command's number on the wire and in the table of who may send it.
+	// Verb returns the command's number on the wire and in the table of who may send it.
 	Verb() Verb
-	// Check says what is wrong with the command by itself, before any row is looked at.
+	// Check validates the command by itself, before any row is read.
 	Check() error
 }
 
-// Envelope carries a command to a store. The sender fills everything but At, which the store stamps: never
-// before the last commit's time, and never from the sender's clock.
+// Envelope carries a command to a store. The sender fills all fields but At, which the store stamps: never before the
+// last commit's time, and never from the sender's clock.
 type Envelope struct {
-	ID      jobs.ID     // names this sending; new things made by the command get IDs derived from it
+	ID      jobs.ID     // identifies this request; new rows get IDs derived from it
 	Tenant  jobs.Tenant //
-	Actor   string      // who asks, such as "worker:w1", "person:ann", "leader"
-	Reason  string      // why, in the asker's words; kept with the change
+	Actor   string      // the caller, such as "worker:w1", "person:ann", "leader"
+	Reason  string      // why, in the caller's text; recorded with the change
 	At      time.Time
 	Command Command
 }
@@ -102,11 +102,11 @@ type Declaration struct {
 	Schema  []byte // JSON Schema of the arguments, or nil
 }
 
-// Nobody is the Worker of a Register by which a person makes a job that no worker has brought.
+// Nobody is the Worker of a Register that creates a job without a worker.
 const Nobody = "nobody"
 
-// Register makes a worker's jobs known. The first registration of a worker's start (Start) lets what nobody
-// edited follow the code, unless a higher version has registered; later ones only add jobs that are missing.
+// Register registers a worker's jobs. The first registration of a worker's process (Start) makes unedited fields follow
+// the code, unless a higher version has registered; later ones only add missing jobs.
 type Register struct {
 	App    string
 	Worker string
@@ -114,57 +114,57 @@ type Register struct {
 	Job    Declaration
 }
 
-// Edit is what a person (or a file) wants to hold for a job. Fields of Set win over the code for ever; Clear
-// names fields that follow the code again.
+// Edit sets fields of a job for a person or a file. Fields of Set override the code until they are cleared; Clear names
+// fields that follow the code again.
 type Edit struct {
 	Key        jobs.Key
 	Set        Settings
 	Clear      []string
-	IfRevision uint64 // refused as Stale if the job has another; 0 = whatever it has
+	IfRevision uint64 // refused as Stale if the job has another; 0 = any
 }
 
-// Pause stops a job from running by itself, until a time or until resumed: due times of a recurring one become ledger
-// ranges, new runs of a triggered one wait. What a person starts by hand runs all the same.
+// Pause pauses a job, until a time or until resumed: due times of a recurring one become ledger ranges, new runs of a
+// triggered one wait. Runs that a person starts are not affected.
 type Pause struct {
 	Key    jobs.Key
 	Reason string
 	Until  time.Time
 }
 
-// Resume ends a pause. Due times that passed meanwhile stay in the ledger as a paused range; runs that waited are
-// released by name.
+// Resume ends a pause. Due times that passed meanwhile stay in the ledger as a paused range; waiting runs are released
+// one by one (Release).
 type Resume struct{ Key jobs.Key }
 
-// Create asks for one run.
+// Create creates one run.
 type Create struct {
-	ID          jobs.ID // chosen by the sender; sending it again is no second run
+	ID          jobs.ID // chosen by the sender; repeating it creates no second run
 	Key         jobs.Key
 	Args        []byte        // JSON object; nil = the job's default arguments
 	Due         time.Time     // zero = now
 	Delay       time.Duration // after the store's now; used when Due is zero
-	Unique      string        // at most one run of the job that is not final holds it
-	UniqueFor   time.Duration // the key holds for this long from creation instead, final or not
-	Idempotency string        // the same key within 24 h is answered by the run it made
+	Unique      string        // unique key: at most one run of the job that is not final has it
+	UniqueFor   time.Duration // the key lasts for this duration from creation instead, final or not
+	Idempotency string        // a repeated key within 24 h returns the run that it created
 	Origin      Origin        // FromCode if empty
 	Parent      jobs.ID
 	Priority    *int
 	Retries     *int
 	Timeout     *time.Duration
 	StartWithin *time.Duration
-	Trace       string // W3C traceparent of who asks, handed on to the handler
-	Pin         string // the worker that is to run it, instead of the job's pin; the route is left out then
-	// Of one part of a broadcast that is run again alone; Total 0 = it is none.
+	Trace       string // W3C traceparent of the request, passed to the handler
+	Pin         string // the worker that runs it, instead of the job's pin; the route is ignored then
+	// Set if one run of a broadcast is started again; Total 0 = it is not.
 	Index, Total uint32
 	//lint:ignore U1000 builds with the tag nextrules have a field here
 	nextCreate
 }
 
-// IdempotencyLife is how long an idempotency key is remembered.
+// IdempotencyLife is how long an idempotency key is kept.
 const IdempotencyLife = 24 * time.Hour
 
-// Fire decides due times of a recurring job: some become runs, others ledger ranges, and the cursor moves from
-// From to To with them. It is refused as Stale when the job, its revision, its cursor, the tenant's Global or
-// the leader has changed since the decision.
+// Fire decides due times of a recurring job: some become runs, others ledger ranges, and the cursor moves from From to
+// To with them. Refused as Stale if the job, its revision, its cursor, the tenant's Global or the leader has changed
+// since the decision.
 type Fire struct {
 	Key      jobs.Key
 	Job      jobs.ID
@@ -175,17 +175,17 @@ type Fire struct {
 	Due      []time.Time
 	Origin   Origin // FromCron or FromMisfire
 	Missed   []Missed
-	// Calendars is Global.Calendars as the decision saw it; it matters to jobs that use calendars.
+	// Calendars is Global.Calendars at the decision; it only matters to jobs that use calendars.
 	Calendars uint64
 }
 
-// Release does what a run's wake time is for: Scheduled becomes Enqueued, a Failed one queues for its retry.
+// Release wakes a run: a Scheduled one becomes Enqueued, a Failed one queues for its retry.
 type Release struct {
 	ID    jobs.ID
-	Force bool // also one that debug mode or a pause holds, or that is not due yet: a person wants it
+	Force bool // also a run that is held or not due yet: a person requested it
 }
 
-// Claim begins attempt number Attempt of a run for a worker.
+// Claim starts attempt number Attempt of a run for a worker.
 type Claim struct {
 	ID      jobs.ID
 	Worker  string
@@ -199,7 +199,7 @@ type Outcome uint8
 const (
 	OutcomeSuccess  Outcome = 1
 	OutcomeError    Outcome = 2
-	OutcomeFatal    Outcome = 3 // an error after which no retry follows
+	OutcomeFatal    Outcome = 3 // an error without a retry
 	OutcomeTimeout  Outcome = 4
 	OutcomeHandback Outcome = 5 // the worker is stopping
 	OutcomeSnooze   Outcome = 6 // the handler asked to be called again after Delay
@@ -218,14 +218,14 @@ type Finish struct {
 	Code    string // of the error, as Fail gave it
 }
 
-// Returned says that the handler of an attempt that was over has returned at last: its slots are free.
+// Returned reports that the handler of an ended attempt has returned: its slots are free.
 type Returned struct {
 	ID      jobs.ID
 	Worker  string
 	Attempt uint32
 }
 
-// Checkpoint keeps what a handler wants to find again in its next attempt.
+// Checkpoint stores data of a handler for its next attempt.
 type Checkpoint struct {
 	ID      jobs.ID
 	Worker  string
@@ -233,17 +233,17 @@ type Checkpoint struct {
 	Data    []byte
 }
 
-// Expire ends an attempt whose worker no longer answers (ByLoss), or that outlived its timeout (ByTimeout).
+// Expire ends an attempt whose worker is lost (ByLoss), or that exceeded its timeout (ByTimeout).
 type Expire struct {
 	ID      jobs.ID
 	Attempt uint32
 	Cause   Cause
 }
 
-// Cancel stops a run.
+// Cancel cancels a run.
 type Cancel struct{ ID jobs.ID }
 
-// Configure changes what holds for a whole tenant. Nil says nothing.
+// Configure changes the settings of a tenant. Nil fields do not change.
 type Configure struct {
 	RecurringDebug    *bool
 	TriggeredDebug    *bool
@@ -256,22 +256,22 @@ type Configure struct {
 	RetryBudget       *jobs.Rate
 }
 
-// Lead begins a leader's term. Fires of older terms are refused from then on.
+// Lead starts a leader's term. Fires of older terms are refused from then on.
 type Lead struct {
 	Term uint64
 	Node string
 }
 
-// Refresh lays the owners' settings of a job over each other again, after the defaults have changed.
+// Refresh merges the settings of a job again, after the defaults have changed.
 type Refresh struct{ Key jobs.Key }
 
-// Forget drops a unique key whose time is over.
+// Forget deletes an expired unique key.
 type Forget struct{ Name string }
 
-// Hand gives free slots of a gate to those who wait at it, after more became free than one command could hand on.
+// Hand assigns free slots of a gate to waiting runs, after more became free than one command could assign.
 type Hand struct{ Gate string }
 
-// Verb of each command.
+// Verb returns the verb of each command.
 func (Register) Verb() Verb   { return VerbRegister }
 func (Edit) Verb() Verb       { return VerbEdit }
 func (Pause) Verb() Verb      { return VerbPause }
@@ -291,7 +291,7 @@ func (Refresh) Verb() Verb    { return VerbRefresh }
 func (Forget) Verb() Verb     { return VerbForget }
 func (Hand) Verb() Verb       { return VerbHand }
 
-// Check of the envelope: its tenant, its actor and its command.
+// Check validates the tenant, the actor and the command.
 func (e *Envelope) Check() error {
 	if e.Command == nil {
 		return Invalid("envelope %s carries no command", e.ID)
@@ -300,7 +300,7 @@ func (e *Envelope) Check() error {
 		return err
 	}
 	if e.Actor == "" || len(e.Actor) > 300 {
-		return Invalid("actor %.40q: an envelope says who asks, in 1 to 300 bytes", e.Actor)
+		return Invalid("invalid actor %.40q: want 1 to 300 bytes", e.Actor)
 	}
 	if len(e.Reason) > 1024 {
 		return Invalid("reason has %d bytes, at most 1024 are allowed", len(e.Reason))
@@ -308,7 +308,7 @@ func (e *Envelope) Check() error {
 	return e.Command.Check()
 }
 
-// Check says what is wrong with the registration.
+// Check validates the registration.
 func (c Register) Check() error {
 	if err := c.Job.Key.Check(); err != nil {
 		return err
@@ -320,10 +320,10 @@ func (c Register) Check() error {
 		return err
 	}
 	if c.Job.Kind != Recurring && c.Job.Kind != Triggered {
-		return Invalid("job %s is neither recurring nor triggered", c.Job.Key)
+		return Invalid("invalid kind of job %s: want recurring or triggered", c.Job.Key)
 	}
 	if c.Job.Version < 0 {
-		return Invalid("job %s has version %d, it must not be negative", c.Job.Key, c.Job.Version)
+		return Invalid("invalid version of job %s: %d is negative", c.Job.Key, c.Job.Version)
 	}
 	if len(c.Job.Schema) > 256<<10 {
 		return Invalid("job %s: the schema of its arguments has %d bytes, at most 256 KiB are allowed", c.Job.Key, len(c.Job.Schema))
@@ -331,13 +331,13 @@ func (c Register) Check() error {
 	if err := c.checkSystem(); err != nil {
 		return err
 	}
-	if c.Job.Code.HTTP != nil { // a worker's word must not make a server send its secrets
-		return Invalid("job %s: a registration may not hold http settings: create HTTP jobs with carillon apply or POST /api/v1/jobs", c.Job.Key)
+	if c.Job.Code.HTTP != nil { // a worker must not make a server send its secrets
+		return Invalid("job %s: a registration may not contain http settings: create HTTP jobs with carillon apply or POST /api/v1/jobs", c.Job.Key)
 	}
 	return c.Job.Code.Check()
 }
 
-// Check says what is wrong with the edit.
+// Check validates the edit.
 func (c Edit) Check() error {
 	if err := c.Key.Check(); err != nil {
 		return err
@@ -350,7 +350,7 @@ func (c Edit) Check() error {
 	return c.Set.Check()
 }
 
-// Check says what is wrong with the pause.
+// Check validates the pause.
 func (c Pause) Check() error {
 	if len(c.Reason) > 1024 {
 		return Invalid("reason has %d bytes, at most 1024 are allowed", len(c.Reason))
@@ -361,13 +361,13 @@ func (c Pause) Check() error {
 	return c.Key.Check()
 }
 
-// Check says what is wrong with the key.
+// Check validates the key.
 func (c Resume) Check() error { return c.Key.Check() }
 
-// Check says what is wrong with the wish for a run.
+// Check validates the wish for a run.
 func (c Create) Check() error {
 	if c.ID.IsZero() {
-		return Invalid("a new run needs an id")
+		return Invalid("a new run needs an ID")
 	}
 	if err := c.Key.Check(); err != nil {
 		return err
@@ -385,13 +385,13 @@ func (c Create) Check() error {
 		return err
 	}
 	if c.Delay < 0 || c.Delay > MaxDelay {
-		return Invalid("delay is %v, it must be between 0 and %v", c.Delay, MaxDelay)
+		return Invalid("invalid delay %v: want 0 to %v", c.Delay, MaxDelay)
 	}
 	if c.UniqueFor < 0 || c.UniqueFor > MaxDuration {
-		return Invalid("unique for %v: it must be between 0 and %v", c.UniqueFor, MaxDuration)
+		return Invalid("invalid unique duration %v: want 0 to %v", c.UniqueFor, MaxDuration)
 	}
 	if c.UniqueFor > 0 && c.Unique == "" {
-		return Invalid("unique for %v, but no unique key is given", c.UniqueFor)
+		return Invalid("unique duration %v without a unique key: set both", c.UniqueFor)
 	}
 	if len(c.Unique) > 200 {
 		return Invalid("unique key has %d bytes, at most 200 are allowed", len(c.Unique))
@@ -408,40 +408,40 @@ func (c Create) Check() error {
 		}
 	}
 	if c.Total > MaxParts || c.Total > 0 && c.Index >= c.Total {
-		return Invalid("part %d of %d: parts are numbered from 0, and there are at most %d", c.Index, c.Total, MaxParts)
+		return Invalid("invalid part %d of %d: parts are numbered from 0, and there are at most %d", c.Index, c.Total, MaxParts)
 	}
 	switch c.Origin {
 	case "", FromCode, FromPerson, FromAPI, FromRetry, FromParent:
 	default:
-		return Invalid("origin %.20q is none of code, person, api, retry, parent", c.Origin)
+		return Invalid("invalid origin %.20q: want code, person, api, retry or parent", c.Origin)
 	}
 	if c.Priority == nil && c.Retries == nil && c.Timeout == nil && c.StartWithin == nil {
-		return nil // as mostly: this is on every run's way, more than once
+		return nil // the common case: each run passes here, more than once
 	}
 	own := Settings{Priority: c.Priority, Retries: c.Retries, Timeout: c.Timeout, StartWithin: c.StartWithin}
 	return own.Check()
 }
 
-// Digest is a fingerprint of what is asked for, leaving out the run's ID and the trace, which another try has of its
-// own: two requests under one idempotency key must agree on it. It is kept in rows, so it stays what it is when Create
-// gains a field.
+// Digest returns a hash of the request without the run's ID and the trace, which a repeated request has of its own: two
+// requests under one idempotency key must have the same. It is stored in rows, so it must not change when Create gains
+// a field.
 func (c Create) Digest() jobs.ID {
 	c.ID = jobs.ID{}
-	if c.Origin == FromParent { // whichever run asks for the same, it is the same
+	if c.Origin == FromParent { // the parent run does not matter
 		c.Origin, c.Parent = FromCode, jobs.ID{}
 	}
 	w := coder{buf: []byte{byte(VerbCreate)}}
 	wireWish(&w, &c)
-	if c.Pin != "" || c.Total > 0 { // nothing of it: as before there were any
+	if c.Pin != "" || c.Total > 0 { // left out otherwise, so that digests from before these fields stay the same
 		wirePlacing(&w, &c)
 	}
 	return DerivedID(string(w.buf))
 }
 
-// Check says what is wrong with the fire.
+// Check validates the fire.
 func (c Fire) Check() error {
 	if c.Origin != FromCron && c.Origin != FromMisfire {
-		return Invalid("fire of %s: origin %.20q is neither cron nor misfire", c.Key, c.Origin)
+		return Invalid("fire of %s: invalid origin %.20q: want cron or misfire", c.Key, c.Origin)
 	}
 	if !c.To.After(c.From) {
 		return Invalid("fire of %s: the cursor would move from %v to %v", c.Key, c.From, c.To)
@@ -461,16 +461,16 @@ func (c Fire) Check() error {
 	return c.Key.Check()
 }
 
-// Check says what is wrong with the release.
+// Check validates the release.
 func (c Release) Check() error { return checkRun(c.ID, "-", 1) }
 
-// Check says what is wrong with the claim.
+// Check validates the claim.
 func (c Claim) Check() error { return checkRun(c.ID, c.Worker, c.Attempt) }
 
-// Check says what is wrong with the end of an attempt.
+// Check validates the end of an attempt.
 func (c Finish) Check() error {
 	if c.Outcome < OutcomeSuccess || c.Outcome > OutcomeSnooze {
-		return Invalid("outcome %d is not known", c.Outcome)
+		return Invalid("unknown outcome %d", c.Outcome)
 	}
 	if len(c.Result) > MaxResult {
 		return Invalid("result has %d bytes, at most %d are allowed", len(c.Result), MaxResult)
@@ -482,7 +482,7 @@ func (c Finish) Check() error {
 		return Invalid("error text has %d bytes, at most %d are allowed", len(c.Error), MaxError)
 	}
 	if c.Delay < 0 || c.Delay > MaxDelay {
-		return Invalid("delay is %v, it must be between 0 and %v", c.Delay, MaxDelay)
+		return Invalid("invalid delay %v: want 0 to %v", c.Delay, MaxDelay)
 	}
 	if err := checkCode("code", c.Code); err != nil {
 		return err
@@ -490,10 +490,10 @@ func (c Finish) Check() error {
 	return checkRun(c.ID, c.Worker, c.Attempt)
 }
 
-// Check says what is wrong with the return.
+// Check validates the return.
 func (c Returned) Check() error { return checkRun(c.ID, c.Worker, c.Attempt) }
 
-// Check says what is wrong with the checkpoint.
+// Check validates the checkpoint.
 func (c Checkpoint) Check() error {
 	if len(c.Data) > MaxCheckpoint {
 		return Invalid("checkpoint has %d bytes, at most %d are allowed", len(c.Data), MaxCheckpoint)
@@ -501,18 +501,18 @@ func (c Checkpoint) Check() error {
 	return checkRun(c.ID, c.Worker, c.Attempt)
 }
 
-// Check says what is wrong with the expiry.
+// Check validates the expiry.
 func (c Expire) Check() error {
 	if c.Cause != ByLoss && c.Cause != ByTimeout {
-		return Invalid("an attempt expires by loss or by timeout, not by %.20q", c.Cause)
+		return Invalid("invalid cause %.20q: an attempt expires by loss or by timeout", c.Cause)
 	}
 	return checkRun(c.ID, "-", c.Attempt)
 }
 
-// Check says what is wrong with the cancel.
+// Check validates the cancel.
 func (c Cancel) Check() error { return checkRun(c.ID, "-", 1) }
 
-// Check says what is wrong with the settings.
+// Check validates the settings.
 func (c Configure) Check() error {
 	for _, s := range []*Settings{c.RecurringDefaults, c.TriggeredDefaults} {
 		if s != nil {
@@ -540,38 +540,38 @@ func (c Configure) Check() error {
 	return within("misfire after", c.MisfireAfter, time.Second, MaxDuration)
 }
 
-// Check says what is wrong with the term.
+// Check validates the term.
 func (c Lead) Check() error {
 	if c.Term == 0 {
-		return Invalid("a leader's term is at least 1")
+		return Invalid("invalid term 0: want at least 1")
 	}
 	return nil
 }
 
-// Check says what is wrong with the key.
+// Check validates the key.
 func (c Refresh) Check() error { return c.Key.Check() }
 
-// Check says what is wrong with the name.
+// Check validates the name.
 func (c Forget) Check() error {
 	if c.Name == "" {
-		return Invalid("forget: no name")
+		return Invalid("forget needs a name")
 	}
 	return nil
 }
 
-// Check says what is wrong with the gate's name.
+// Check validates the gate's name.
 func (c Hand) Check() error {
 	if c.Gate == "" {
-		return Invalid("hand: no gate")
+		return Invalid("hand needs a gate")
 	}
 	return nil
 }
 
-// CheckText refuses names that not every store can hold, with BadInput. A database would fail on them: on the commit of
-// a command, with all other commands in it, or on a search.
+// CheckText refuses, with BadInput, texts that not every store can store. A database would fail on them: on the commit
+// of a command, with all other commands in it, or on a search.
 func CheckText(what, s string) error {
 	if !plain.Is(s) {
-		return Invalid("%s %.40q is not text in UTF-8, or holds a NUL: write bytes in hex or base64", what, s)
+		return Invalid("%s %.40q is not UTF-8, or contains a NUL: write bytes in hex or base64", what, s)
 	}
 	return nil
 }
@@ -579,11 +579,11 @@ func CheckText(what, s string) error {
 func checkRun(id jobs.ID, worker string, attempt uint32) error {
 	switch {
 	case id.IsZero():
-		return Invalid("no run is named")
+		return Invalid("run ID missing")
 	case worker == "" || len(worker) > 300 || !plain.Is(worker):
-		return Invalid("worker %.40q: a worker's name has 1 to 300 bytes of text", worker)
+		return Invalid("invalid worker name %.40q: want 1 to 300 bytes of text", worker)
 	case attempt == 0:
-		return Invalid("attempts are numbered from 1")
+		return Invalid("invalid attempt 0: want at least 1")
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Declare makes what a worker registers of a job. The worker adds the schema of the arguments.
+// Declare returns the declaration of a job for registration. The worker adds the schema of the arguments.
 func Declare(j jobs.Job) (Declaration, error) {
 	if err := j.Err(); err != nil {
 		return Declaration{}, err
@@ -23,18 +23,18 @@ func Declare(j jobs.Job) (Declaration, error) {
 	return d, d.Check()
 }
 
-// Check reports what is wrong with a declaration, or nil.
+// Check validates a declaration.
 func (d *Declaration) Check() error {
 	if err := d.Key.Check(); err != nil {
 		return err
 	}
 	switch {
 	case d.Kind != Recurring && d.Kind != Triggered:
-		return Invalid("job %s is neither recurring nor triggered", d.Key)
+		return Invalid("invalid kind of job %s: want recurring or triggered", d.Key)
 	case d.Kind == Triggered && d.Code.Schedule != nil && *d.Code.Schedule != "":
 		return Invalid("job %s: a triggered job has no schedule; make it a recurring one, or trigger it from one", d.Key)
 	case d.Version < 0:
-		return Invalid("job %s: version is %d, it must not be negative", d.Key, d.Version)
+		return Invalid("invalid version of job %s: %d is negative", d.Key, d.Version)
 	}
 	if err := d.Code.Check(); err != nil {
 		return fmt.Errorf("job %s: %w", d.Key, err)
@@ -50,7 +50,7 @@ func given[T comparable](v T) *T {
 	return &v
 }
 
-// unbounded is what is given of a bound of which None says that there is none.
+// unbounded returns a pointer to a limit, with 0 for None.
 func unbounded[T ~int | ~int64](v T) *T {
 	if v == jobs.None {
 		return new(T)
@@ -58,7 +58,7 @@ func unbounded[T ~int | ~int64](v T) *T {
 	return given(v)
 }
 
-// settingsOf turns zero fields into "says nothing" and None into 0.
+// settingsOf converts zero fields into unset ones and None into 0.
 func settingsOf(o jobs.Options) (Settings, error) {
 	s := Settings{
 		Name: given(o.Name), Description: given(o.Description), Zone: given(o.TimeZone),
@@ -123,7 +123,7 @@ func settingsOf(o jobs.Options) (Settings, error) {
 	case o.AfterEnd && o.Every == 0:
 		return s, Invalid("AfterEnd is set, but Every is not: only an interval can count from the end of a run")
 	case o.Cron != "" && o.Every != 0:
-		return s, Invalid("both Cron %q and Every %v are set: give one of them", o.Cron, o.Every)
+		return s, Invalid("both Cron %q and Every %v are set: set one of them", o.Cron, o.Every)
 	case o.Cron != "":
 		s.Schedule = &o.Cron
 	case o.Every != 0:
@@ -135,7 +135,7 @@ func settingsOf(o jobs.Options) (Settings, error) {
 	if o.Args != nil {
 		raw, err := json.Marshal(o.Args)
 		if err != nil {
-			return s, Invalid("default arguments cannot be written as JSON: %v", err)
+			return s, Invalid("cannot encode default arguments as JSON: %v", err)
 		}
 		s.Args = new(json.RawMessage(raw))
 	}

@@ -8,13 +8,13 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Kind is which of the two kinds of job this is.
+// Kind is a kind of job.
 type Kind uint8
 
 // The kinds of job.
 const (
 	Recurring Kind = 1 // runs by its schedule
-	Triggered Kind = 2 // runs when asked, with arguments
+	Triggered Kind = 2 // runs on request, with arguments
 )
 
 func (k Kind) String() string {
@@ -27,15 +27,15 @@ func (k Kind) String() string {
 	return "?"
 }
 
-// MarshalText carries a kind by its name.
+// MarshalText encodes a kind as its name.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// Settings is what one owner (the defaults, the code, a person) says about a job. A nil field says nothing.
+// Settings is the settings of one owner of a job (the defaults, the code, a person). A nil field is not set.
 type Settings struct {
 	Name           *string           `json:"name,omitempty"`
 	Description    *string           `json:"description,omitempty"`
 	Tags           *[]string         `json:"tags,omitempty"`
-	Schedule       *string           `json:"schedule,omitempty"` // cron, interval, ISO 8601 or an instant; "" = never by itself
+	Schedule       *string           `json:"schedule,omitempty"` // cron, interval, ISO 8601 or an instant; "" = no schedule
 	Zone           *string           `json:"zone,omitempty"`
 	Start          *time.Time        `json:"start,omitempty"`
 	End            *time.Time        `json:"end,omitempty"`
@@ -56,33 +56,33 @@ type Settings struct {
 	StartWithin    *time.Duration    `json:"startWithin,omitempty"` // start deadline after the due time; 0 = none
 	Disabled       *bool             `json:"disabled,omitempty"`
 	Route          *jobs.Route       `json:"route,omitempty"`
-	RouteBy        *string           `json:"routeBy,omitempty"` // path of the argument that consistent_hash goes by; "" = the job's key
-	Needs          *[]string         `json:"needs,omitempty"`   // tags, or key=value, that a worker must have
-	Pin            *string           `json:"pin,omitempty"`     // the worker that runs it; "" = none is meant
+	RouteBy        *string           `json:"routeBy,omitempty"` // path of the argument that consistent_hash hashes; "" = the job's key
+	Needs          *[]string         `json:"needs,omitempty"`   // worker tags that it requires: tag, or key=value
+	Pin            *string           `json:"pin,omitempty"`     // the worker that runs it; "" = any
 	PinAway        *jobs.PinAway     `json:"pinAway,omitempty"`
 	CodeVersion    *jobs.CodeVersion `json:"codeVersion,omitempty"`
-	Slots          *int              `json:"slots,omitempty"`       // runs of it in one worker at the same time; 0 = as many as it has slots
-	First          *time.Time        `json:"first,omitempty"`       // the first due time of an interval, from which the others count
-	TTL            *time.Duration    `json:"ttl,omitempty"`         // the schedule ends so long after it began; 0 = never
-	Early          *time.Duration    `json:"early,omitempty"`       // a run may start so long before it is due
-	Jitter         *time.Duration    `json:"jitter,omitempty"`      // starts are spread over so long a time
+	Slots          *int              `json:"slots,omitempty"`       // max parallel runs in one worker; 0 = as many as it has slots
+	First          *time.Time        `json:"first,omitempty"`       // first due time of an interval; the others count from it
+	TTL            *time.Duration    `json:"ttl,omitempty"`         // duration after which the schedule ends; 0 = never
+	Early          *time.Duration    `json:"early,omitempty"`       // how long before its due time a run may start
+	Jitter         *time.Duration    `json:"jitter,omitempty"`      // starts are spread over this duration
 	Calendars      *[]string         `json:"calendars,omitempty"`   // it is not due at the times that these exclude
-	Rate           *jobs.Rate        `json:"rate,omitempty"`        // how often runs may start
-	RetryFactor    *float64          `json:"retryFactor,omitempty"` // what the delay grows by with each retry
+	Rate           *jobs.Rate        `json:"rate,omitempty"`        // rate limit of starts
+	RetryFactor    *float64          `json:"retryFactor,omitempty"` // growth of the delay with each retry
 	RetryJitter    *jobs.Jitter      `json:"retryJitter,omitempty"`
 	RetryRules     *[]jobs.RetryRule `json:"retryRules,omitempty"`    // by error code; the first that matches wins
-	RetryBudget    *jobs.Rate        `json:"retryBudget,omitempty"`   // how often runs may be tried again; later retries are spread
-	PauseAfter     *int              `json:"pauseAfter,omitempty"`    // so many runs in a row that fail for good pause the job; 0 = never
-	HTTP           *json.RawMessage  `json:"http,omitempty"`          // what it is to do, as a chain of HTTP requests; none = its code says
-	OnSuccess      *[]string         `json:"onSuccess,omitempty"`     // jobs that run after one that succeeded
-	OnFailure      *[]string         `json:"onFailure,omitempty"`     // jobs that run after one that failed for good
-	Parent         *string           `json:"parent,omitempty"`        // the job that this one belongs to; "" = none
-	KeepFor        *time.Duration    `json:"keepFor,omitempty"`       // how long runs that are over can be read; 0 = for ever
-	KeepSucceeded  *int              `json:"keepSucceeded,omitempty"` // so many that Succeeded, the newest; 0 = all
-	KeepOthers     *int              `json:"keepOthers,omitempty"`    // and so many that ended otherwise; 0 = all
+	RetryBudget    *jobs.Rate        `json:"retryBudget,omitempty"`   // rate limit of retries; later ones are spread
+	PauseAfter     *int              `json:"pauseAfter,omitempty"`    // this many consecutive runs that fail for good pause the job; 0 = never
+	HTTP           *json.RawMessage  `json:"http,omitempty"`          // HTTP requests of the job; none = a worker has its code
+	OnSuccess      *[]string         `json:"onSuccess,omitempty"`     // jobs that run after a run that succeeded
+	OnFailure      *[]string         `json:"onFailure,omitempty"`     // jobs that run after a run that failed for good
+	Parent         *string           `json:"parent,omitempty"`        // the parent job; "" = none
+	KeepFor        *time.Duration    `json:"keepFor,omitempty"`       // how long finished runs are kept; 0 = no limit
+	KeepSucceeded  *int              `json:"keepSucceeded,omitempty"` // max finished runs that Succeeded, the newest; 0 = no limit
+	KeepOthers     *int              `json:"keepOthers,omitempty"`    // max finished runs in other states; 0 = no limit
 }
 
-// Policy is what holds for a job once defaults, code and edits are laid over each other.
+// Policy is the effective settings of a job: defaults, code and edits merged.
 type Policy struct {
 	Name, Description string
 	Tags              []string
@@ -131,71 +131,72 @@ type Policy struct {
 	KeepOthers        int
 }
 
-// SameTimes says that p and q are due at the same times: nothing differs that makes up the schedule.
+// SameTimes reports whether p and q have the same due times: no field of the schedule differs.
 func (p *Policy) SameTimes(q *Policy) bool {
 	return p.Schedule == q.Schedule && p.Zone == q.Zone && p.Start.Equal(q.Start) && p.End.Equal(q.End) &&
 		p.Gap == q.Gap && p.Twice == q.Twice && p.First.Equal(q.First) && p.TTL == q.TTL && slices.Equal(p.Calendars, q.Calendars)
 }
 
-// Held says that a job does not fire, who said so, why, and until when (zero: until resumed).
+// Held is a pause: who paused the job, why, and until when (zero: until resumed).
 type Held struct {
-	Reason, By string // as whoever paused it put it; see Why
+	Reason, By string // the text of the person who paused it; see Why
 	At, Until  time.Time
-	// Of a job that paused itself: how many runs in a row failed, and the last of them. Reason is the error of that one.
+	// For a job that paused itself: how many runs in a row failed, and the last of them. Reason is the error of that
+	// one.
 	Failed int
 	Run    jobs.ID
 }
 
-// ByItself is who has paused a job whose runs failed again and again, see PauseAfter.
+// ByItself is the actor that pauses a job whose runs failed again and again, see PauseAfter.
 const ByItself = "carillon"
 
-// Definition is a job as the store remembers it.
+// Definition is a job in the store.
 type Definition struct {
 	Tenant  jobs.Tenant
-	UID     jobs.ID // of this life of the key: a deleted and re-created job has another
+	UID     jobs.ID // of this incarnation of the key: a deleted and re-created job has another
 	Key     jobs.Key
 	Kind    Kind
 	App     string // the worker group that runs it
 	Version int    // the highest Options.Version that registered it
 	Schema  []byte // JSON Schema of the arguments, or nil
 
-	Code   Settings // what the code says
-	Edits  Settings // what people said: wins, field by field, for ever
-	Policy Policy   // what holds
+	Code   Settings // set by the code
+	Edits  Settings // set by users: override the code field by field, until cleared
+	Policy Policy   // effective settings
 
 	Paused   *Held
 	Created  time.Time
 	Edited   time.Time
-	Revision uint64 // counts the changes of what holds; a fire names the one it was decided by
+	Revision uint64 // counts the changes of the effective settings; a fire names the one that it is based on
 	Change   uint64 // the store's change number at the last change: "what changed since N"
-	Defaults uint64 // revision of the tenant's Global that Policy was made with
+	Defaults uint64 // revision of the tenant's Global that Policy is based on
 
-	// Cursor is the schedule's memory: every due time up to and including it has been decided.
+	// Cursor is the last decided due time: all up to and including it have been decided.
 	Cursor time.Time
-	// Anchor is when the schedule was written: intervals without a start count from it.
+	// Anchor is when the schedule was set: intervals without a start count from it.
 	Anchor time.Time
 	// Missed is the From of the last missed range, which the next one may extend; zero if none.
 	Missed time.Time
-	// Deleted is when the job was taken away. What is left is shown to nobody but those who ask what changed, and tells
-	// registrations of workers that went on serving it from those that want it back.
+	// Deleted is when the job was deleted. The row is kept for the audit, and to distinguish registrations of workers
+	// that still serve it from those of workers that started later.
 	Deleted time.Time
-	// Undecided are earlier schedules, oldest first, of which due times after Cursor may not have been decided when
-	// they were changed. An edit never fires for the past, so the leader's next Fire puts those into the ledger.
+	// Undecided are earlier schedules, oldest first, with due times after Cursor that may have been undecided when they
+	// were changed. An edit never fires for the past, so the leader's next Fire puts those into the ledger.
 	Undecided []Earlier
-	// Running is the run of the schedule that is not over, and Ended when the last one was over, as far as the schedule
-	// counts from that.
+	// Running is the unfinished run of the schedule, and Ended when the last one ended, if the schedule counts from
+	// that.
 	Running jobs.ID
 	Ended   time.Time
-	// Stopped is since when workers of its app live and none of them has the job; zero = it is not so. Its due times are
-	// decided when one has it again, as the misfire policy says.
+	// Stopped is since when its app has live workers of which none has the job; zero = it is not stopped. Its due times
+	// are decided when a worker has it again, by the misfire policy.
 	Stopped time.Time
-	// Failing counts the runs in a row that failed for good, while PauseAfter is set.
+	// Failing counts the consecutive runs that failed for good, while PauseAfter is set.
 	Failing int
-	// Cleaned is up to when runs that are over were cleared away by hand.
+	// Cleaned is the time up to which finished runs were purged by hand.
 	Cleaned time.Time
 }
 
-// MaxUndecided is how many schedules of a job may be waiting for a leader to look at them.
+// MaxUndecided is how many schedules of a job may wait for the leader's decision.
 const MaxUndecided = 100
 
 // Earlier is a schedule that a job had.
@@ -205,20 +206,20 @@ type Earlier struct {
 	Gap            jobs.Gap
 	Twice          jobs.Twice
 	Anchor         time.Time
-	Until          time.Time // when it was changed: due times up to and including it are its own
+	Until          time.Time // when it was changed: due times up to and including it belong to it
 	First          time.Time
 	TTL            time.Duration
 	Calendars      []string
 }
 
-// Earlier is the job's schedule as something to remember.
+// Earlier returns the job's schedule for Undecided.
 func (d *Definition) Earlier(until time.Time) Earlier {
 	p := &d.Policy
 	return Earlier{Schedule: p.Schedule, Zone: p.Zone, Start: p.Start, End: p.End, Gap: p.Gap, Twice: p.Twice, Anchor: d.Anchor, Until: until,
 		First: p.First, TTL: p.TTL, Calendars: p.Calendars}
 }
 
-// With is the job as it would be with an earlier schedule.
+// With returns the job with an earlier schedule.
 func (d *Definition) With(e Earlier) *Definition {
 	was := *d
 	p := &was.Policy
@@ -227,7 +228,7 @@ func (d *Definition) With(e Earlier) *Definition {
 	return &was
 }
 
-// Since is the time after which due times of the schedule have not been decided.
+// Since returns the time after which due times of the schedule are undecided.
 func (d *Definition) Since() time.Time {
 	if d.Cursor.Before(d.Anchor) {
 		return d.Anchor
@@ -235,15 +236,15 @@ func (d *Definition) Since() time.Time {
 	return d.Cursor
 }
 
-// Gone says that the job has been deleted.
+// Gone reports whether the job has been deleted.
 func (d *Definition) Gone() bool { return !d.Deleted.IsZero() }
 
-// Holds says that new runs of a triggered job wait at a time, because it is paused.
+// Holds reports whether new runs of a triggered job wait at a time, because it is paused.
 func (d *Definition) Holds(at time.Time) bool {
 	return d.Kind == Triggered && d.Paused != nil && (d.Paused.Until.IsZero() || d.Paused.Until.After(at))
 }
 
-// Silent says that a due time of the job becomes part of a ledger range, and why ("" = it fires).
+// Silent returns why a due time of the job becomes part of a ledger range ("" = it fires).
 func (d *Definition) Silent(g *Global, due time.Time) Reason {
 	switch p := d.Paused; {
 	case d.Policy.Disabled:
@@ -256,14 +257,14 @@ func (d *Definition) Silent(g *Global, due time.Time) Reason {
 	return ""
 }
 
-// Debug is a debug mode: while it is on, nothing of its kind runs by itself.
+// Debug is a debug mode: while it is on, no job of its kind runs by itself.
 type Debug struct {
 	On bool
 	By string
 	At time.Time
 }
 
-// Global is what holds for all jobs of a tenant: the debug modes and the defaults.
+// Global is the settings of a tenant: the debug modes and the defaults of jobs.
 type Global struct {
 	Tenant            jobs.Tenant
 	RecurringDebug    Debug
@@ -271,39 +272,39 @@ type Global struct {
 	RecurringDefaults Settings
 	TriggeredDefaults Settings
 	MisfireAfter      time.Duration // 0 = DefaultMisfireAfter
-	Revision          uint64        // counts its changes
-	MaxJobs           int           // how many jobs there may be; 0 = DefaultMaxJobs
-	NewJobs           NewJobs       // how a job begins that a worker registers for the first time; "" = NewEnabled
-	AppLimits         []jobs.Limit  // by app, how many of its runs may be under way, and how often they start
-	RetryBudget       *jobs.Rate    // how often runs of all jobs may be tried again; nil = DefaultRetryBudget
+	Revision          uint64        // counts the changes of the settings
+	MaxJobs           int           // max number of jobs; 0 = DefaultMaxJobs
+	NewJobs           NewJobs       // state of a job that a worker registers for the first time; "" = NewEnabled
+	AppLimits         []jobs.Limit  // by app, the limit of its parallel runs and starts
+	RetryBudget       *jobs.Rate    // rate limit of retries of all jobs; nil = DefaultRetryBudget
 
-	// What commands count beside what people say. Revision does not tell of it.
-	Jobs   int    // jobs there are
-	Admins int    // tokens of admins that have no end
+	// Counters that commands maintain. Revision does not count their changes.
+	Jobs   int    // number of jobs
+	Admins int    // number of admin tokens that never expire
 	Audits uint64 // number of the last audit
 
-	// Calendars counts the changes of calendars. A fire of a job that uses any names the one it was decided by.
+	// Calendars counts the changes of calendars. A fire of a job that uses any names the one that it is based on.
 	Calendars     uint64
-	CalendarCount int // how many there are
+	CalendarCount int // number of calendars
 
-	// Cleaned is up to when runs of all jobs that are over were cleared away by hand.
+	// Cleaned is the time up to which finished runs of all jobs were purged by hand.
 	Cleaned time.Time
 }
 
-// NewJobs says how a job begins that a worker registers for the first time.
+// NewJobs is the state of a job that a worker registers for the first time.
 type NewJobs string
 
-// The beginnings of a job.
+// The states of a new job.
 const (
 	NewEnabled  NewJobs = "enabled"
-	NewDisabled NewJobs = "disabled" // a person starts it, once all workers have it
+	NewDisabled NewJobs = "disabled" // a person enables it, once all workers have it
 )
 
-// DefaultMaxJobs is how many jobs a tenant may have if nobody says otherwise: more than a million rows of definitions
-// are a program that makes keys where it should make runs.
+// DefaultMaxJobs is the default limit of a tenant's jobs: more than a million definitions come from a program that
+// creates keys where it should create runs.
 const DefaultMaxJobs = 1_000_000
 
-// Quota is how many jobs there may be.
+// Quota returns the limit of jobs.
 func (g *Global) Quota() int {
 	if g.MaxJobs > 0 {
 		return g.MaxJobs
@@ -311,7 +312,7 @@ func (g *Global) Quota() int {
 	return DefaultMaxJobs
 }
 
-// Budget is how often runs of all jobs may be tried again.
+// Budget returns the rate limit of retries of all jobs.
 func (g *Global) Budget() jobs.Rate {
 	if g.RetryBudget != nil {
 		return *g.RetryBudget
@@ -322,7 +323,7 @@ func (g *Global) Budget() jobs.Rate {
 // DefaultMisfireAfter is how late a due time may be and still fire by itself.
 const DefaultMisfireAfter = 30 * time.Second
 
-// Late is how late a due time may be and still fire by itself.
+// Late returns how late a due time may be and still fire by itself.
 func (g *Global) Late() time.Duration {
 	if g.MisfireAfter > 0 {
 		return g.MisfireAfter
@@ -330,7 +331,7 @@ func (g *Global) Late() time.Duration {
 	return DefaultMisfireAfter
 }
 
-// builtin is what holds when nobody says anything.
+// builtin returns the built-in settings.
 func builtin(k Kind) Policy {
 	p := Policy{Gap: jobs.GapAfter, Twice: jobs.TwiceFirst, Overlap: jobs.OverlapQueue, Timeout: time.Hour, OnLost: jobs.LostRetry,
 		LeaseLost: jobs.LeaseContinue, Misfire: jobs.MisfireOnce, RetryDelay: time.Second, RetryDelayMax: 10 * time.Minute, Route: jobs.RouteAny, PinAway: jobs.PinWait, CodeVersion: jobs.CodeAny,
@@ -342,7 +343,7 @@ func builtin(k Kind) Policy {
 	return p
 }
 
-// Resolve lays the owners over each other: built in < defaults < code < edits.
+// Resolve merges the settings of all owners: built in < defaults < code < edits.
 func (d *Definition) Resolve(g *Global) Policy {
 	p := builtin(d.Kind)
 	defaults := &g.TriggeredDefaults

@@ -74,7 +74,7 @@ func TestSettingsAtTheirLimits(t *testing.T) {
 		{"priority", Settings{Priority: new(101)}, []string{"priority", "101", "-100", "100"}},
 		{"priority", Settings{Priority: new(-101)}, []string{"priority", "-101"}},
 		{"nine limits", Settings{Limits: limits(slices.Repeat([]jobs.Limit{{Name: "l", Max: 1}}, 9)...)}, []string{"limits", "9", "8"}},
-		{"limit of 0", Settings{Limits: limits(jobs.Limit{Name: "l", Max: 0})}, []string{"limit l", "0", "between 1"}},
+		{"limit of 0", Settings{Limits: limits(jobs.Limit{Name: "l", Max: 0})}, []string{"limit l", "0", "want 1"}},
 		{"limit with a bad name", Settings{Limits: limits(jobs.Limit{Name: "a b", Max: 1})}, []string{"limit name"}},
 		{"overlap", Settings{Overlap: new(jobs.Overlap("maybe"))}, []string{"overlap", "maybe", "skip", "queue"}},
 		{"overlap, empty", Settings{Overlap: new(jobs.Overlap(""))}, []string{"overlap"}},
@@ -107,10 +107,10 @@ func TestArguments(t *testing.T) {
 	}
 	for _, bad := range []struct{ args, says string }{
 		{pad(MaxArgs + 1), "262145"},
-		{nest(65), "65 deep"},
-		{nest(5000), "5000 deep"},
-		{strings.Repeat("[", 100_000), "100000 deep"},
-		{strings.Repeat(`{"a":`, 50_000), "50000 deep"},
+		{nest(65), "65 levels deep"},
+		{nest(5000), "5000 levels deep"},
+		{strings.Repeat("[", 100_000), "100000 levels deep"},
+		{strings.Repeat(`{"a":`, 50_000), "50000 levels deep"},
 		{"null", "object"}, {"[]", "object"}, {`"text"`, "object"}, {"7", "object"}, {" [1] ", "object"},
 		{"{", "valid JSON"}, {"}", "valid JSON"}, {`{"a":1,}`, "valid JSON"}, {`{"a":1}{"b":2}`, "valid JSON"},
 		{`{'a':1}`, "valid JSON"}, {"{\"a\":\"\x00\"}", "valid JSON"}, {`{"a":"\`, "valid JSON"}, {`{"a`, "valid JSON"},

@@ -6,23 +6,23 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Effect is what a command did: the rows as they now are. History, cache invalidation, offers to workers and the
-// live dashboard are all made of effects.
+// Effect is what a command did: the changed rows. History, cache invalidation, dispatch to workers and the live
+// dashboard are all derived from effects.
 type Effect struct {
 	Runs        []*Run
 	Definitions []*Definition
 	Missed      []*Missed
 	Global      *Global
 	Token       *Token // as Grant made it
-	// Existing says that nothing was done because it had been done before: the command was sent twice, or its
-	// unique key is held. The rows are those that were there.
+	// Existing reports that nothing was done because it had been done before: the command was repeated, or its unique
+	// key is taken. The rows are the existing ones.
 	Existing bool
-	// Receipt stands for the rows where the asker has no use for them: workers and programs are told over the bus how a
-	// run stands, and not what they have just said of it themselves.
+	// Summary replaces the rows where the sender does not need them: workers and programs get a run's state, without
+	// the data that they sent themselves.
 	Summary *Summary
 }
 
-// Receipt is how a run stands after a command.
+// Summary is the state of a run after a command.
 type Summary struct {
 	ID        jobs.ID
 	Key       jobs.Key
@@ -34,18 +34,18 @@ type Summary struct {
 	Lingering bool
 }
 
-// Receipt is how the run stands.
+// Summary returns the state of the run.
 func (run *Run) Summary() Summary {
 	return Summary{ID: run.ID, Key: run.Key, State: run.State, Cause: run.Cause, Due: run.Due, Attempt: run.Attempt, RetryAt: run.RetryAt, Lingering: run.Lingering}
 }
 
-// Run is the run that a receipt tells of, without what it does not tell.
+// Run returns a run with only the fields of the summary.
 func (r *Summary) Run() *Run {
 	return &Run{ID: r.ID, Key: r.Key, State: r.State, Cause: r.Cause, Due: r.Due, Attempt: r.Attempt, RetryAt: r.RetryAt, Lingering: r.Lingering}
 }
 
-// Run is the first run of the effect, or nil: what Create, Claim, Finish and Cancel answer with. Of a receipt it
-// has what that tells.
+// Run returns the first run of the effect, or nil: the result of Create, Claim, Finish and Cancel. Of a summary it has
+// only those fields.
 func (e Effect) Run() *Run {
 	switch {
 	case len(e.Runs) > 0:
@@ -56,7 +56,7 @@ func (e Effect) Run() *Run {
 	return nil
 }
 
-// Stands is how the first run of the effect stands, if there is one.
+// Stands returns the summary of the first run of the effect, if there is one.
 func (e *Effect) Stands() (Summary, bool) {
 	switch {
 	case e.Summary != nil:
@@ -67,7 +67,7 @@ func (e *Effect) Stands() (Summary, bool) {
 	return Summary{}, false
 }
 
-// Definition is the first definition of the effect, or nil.
+// Definition returns the first definition of the effect, or nil.
 func (e Effect) Definition() *Definition {
 	if len(e.Definitions) == 0 {
 		return nil

@@ -8,22 +8,22 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Families. A run that another run has brought about has that one as its parent: because the parent's job says what is
-// to run after it (Options.OnSuccess, Options.OnFailure), or because the parent's handler enqueued it. Jobs can be a
-// family, too (Options.Parent): that says what belongs together, and what goes together when one is deleted.
+// Families. The parent of a run is the run that started it: by its job's settings (Options.OnSuccess,
+// Options.OnFailure), or because its handler enqueued it. Jobs have parents, too (Options.Parent): they group jobs, and
+// are deleted together.
 
 const (
 	MaxChildren = 8  // jobs that run after a run, on success or on failure
-	MaxDepth    = 16 // runs that bring each other about, one after the other
+	MaxDepth    = 16 // longest chain of parent runs
 )
 
-// ParentOf is what the children of a run are told of it.
+// ParentOf returns what the children of a run get about it.
 func ParentOf(run *Run) jobs.ParentRun {
 	return jobs.ParentRun{Run: run.ID, Job: run.Key, State: run.State, Cause: string(run.Cause), Result: run.Result, Error: run.Error, Code: run.Code()}
 }
 
-// WithParent is default arguments with the parent in them. What would make them too large is left out: first its result, then
-// its error.
+// WithParent adds the parent to default arguments. If they would be too large, its result is left out first, then its
+// error.
 func WithParent(args []byte, p jobs.ParentRun) []byte {
 	with := map[string]json.RawMessage{}
 	if len(args) > 0 && json.Unmarshal(args, &with) != nil {
@@ -43,12 +43,13 @@ func WithParent(args []byte, p jobs.ParentRun) []byte {
 	return args
 }
 
-// ChildID is the ID of the run of a job that follows another run. A run ends once, and so it has one child of a job.
+// ChildID returns the ID of the run of a job that follows another run. A run ends once, and so it has one child of a
+// job.
 func ChildID(parent *Run, key jobs.Key) jobs.ID {
 	return DerivedID("child", string(parent.Tenant), string(parent.ID[:]), string(key))
 }
 
-// Follow are the jobs that run after a run of this job which is in a state.
+// Follow returns the jobs that run after a run of this job in a state.
 func (p *Policy) Follow(s jobs.State) []string {
 	switch s {
 	case jobs.Succeeded:
@@ -59,7 +60,7 @@ func (p *Policy) Follow(s jobs.State) []string {
 	return nil
 }
 
-// Follow are the jobs that may run after one of this job, as far as s says.
+// Follow returns the jobs that may run after one of this job, as far as s sets them.
 func (s *Settings) Follow() []string {
 	var all []string
 	for _, keys := range []*[]string{s.OnSuccess, s.OnFailure} {
@@ -79,7 +80,7 @@ func (s *Settings) checkFamily() error {
 			continue
 		}
 		if len(*l.keys) > MaxChildren {
-			return Invalid("%s: %d jobs are given, at most %d are allowed", l.name, len(*l.keys), MaxChildren)
+			return Invalid("%s: %d jobs, at most %d are allowed", l.name, len(*l.keys), MaxChildren)
 		}
 		for i, key := range *l.keys {
 			if err := CheckName(l.name, key); err != nil {
@@ -89,7 +90,7 @@ func (s *Settings) checkFamily() error {
 				return Invalid("%s: runs of %s are started by the scheduler only", l.name, key)
 			}
 			if slices.Contains((*l.keys)[:i], key) {
-				return Invalid("%s: job %s is named twice: a run has one child of a job", l.name, key)
+				return Invalid("%s: job %s is repeated: name it once", l.name, key)
 			}
 		}
 	}
@@ -99,8 +100,8 @@ func (s *Settings) checkFamily() error {
 	return nil
 }
 
-// Under makes a wish that a handler utters a child of the run that the handler belongs to. What a person asks for, and
-// what has a parent already, stays as it is. For those who take wishes: a program need not call it.
+// Under makes a request from a handler a child of the handler's run. Requests by people, and those that have a parent,
+// stay as they are. Servers call it: a program need not.
 func (k *Create) Under(ctx context.Context, tenant jobs.Tenant) {
 	a := jobs.Attempt(ctx)
 	if a.Run.IsZero() || a.Tenant != tenant || !k.Parent.IsZero() || k.Origin != "" && k.Origin != FromCode {

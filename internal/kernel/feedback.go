@@ -9,20 +9,20 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Feedback is what a run knows of others that say how its work goes: by which key they are known, and what they have said.
+// Feedback is the state of a run that waits for reports of another system: the key of its signatures, and the reports.
 //
-// Others are given a signature, which says that they may speak of one attempt of one run. The key that makes it stands
-// in the run's row and nowhere else: a signature is worth nothing for any other run.
+// A signature permits reports about one attempt of one run. Its key is stored only in the run's row: a signature is
+// worth nothing for any other run.
 type Feedback struct {
 	Key     []byte   // makes and checks signatures; it is never shown
 	Attempt uint32   // that the signatures are for
-	Lasts   bool     // an attempt that follows a loss waits for the same words
-	Final   bool     // the last report was the last: nothing more is taken
-	Count   uint64   // how many reports there were
-	Reports [][]byte // the latest of them, the newest last
+	Lasts   bool     // an attempt that follows a loss waits for the same reports
+	Final   bool     // the last report was final: later ones are refused
+	Count   uint64   // number of reports
+	Reports [][]byte // the latest reports, the newest last
 }
 
-// What is kept of reports.
+// The limits of reports.
 const (
 	FeedbackKey  = 32       // bytes
 	MaxReport    = 48 << 10 // bytes of one
@@ -30,7 +30,7 @@ const (
 	keptFeedback = 64 << 10 // bytes of all; the newest is always kept
 )
 
-// Sign makes the signature for an attempt of a run. The nonce tells several of one attempt apart.
+// Sign returns the signature for an attempt of a run. The nonce distinguishes several of one attempt.
 func (f *Feedback) Sign(run jobs.ID, attempt uint32, nonce uint64) []byte {
 	m := hmac.New(sha256.New, f.Key)
 	b := binary.BigEndian.AppendUint32(append([]byte("feedback"), run[:]...), attempt)
@@ -38,13 +38,13 @@ func (f *Feedback) Sign(run jobs.ID, attempt uint32, nonce uint64) []byte {
 	return m.Sum(nil)
 }
 
-// Signed says whether a signature is right. It takes as long for all that are wrong.
+// Signed reports whether a signature is valid, in constant time.
 func (f *Feedback) Signed(run jobs.ID, attempt uint32, nonce uint64, signature []byte) bool {
 	return f != nil && len(f.Key) == FeedbackKey && hmac.Equal(f.Sign(run, attempt, nonce), signature)
 }
 
-// Since are the reports that came after the first n, and how many there are by now. Of many that came at once, the oldest
-// may be missing.
+// Since returns the reports after the first n, and their number by now. If many arrived at once, the oldest may be
+// missing.
 func (f *Feedback) Since(n uint64) ([][]byte, uint64) {
 	if f == nil || f.Count <= n {
 		return nil, n
@@ -52,7 +52,7 @@ func (f *Feedback) Since(n uint64) ([][]byte, uint64) {
 	return f.Reports[len(f.Reports)-int(min(f.Count-n, uint64(len(f.Reports)))):], f.Count
 }
 
-// with is it with one more report.
+// with returns the feedback with one more report.
 func (f Feedback) with(report []byte, final bool) *Feedback {
 	f.Reports = append(slices.Clone(f.Reports), report)
 	size := 0
@@ -66,77 +66,77 @@ func (f Feedback) with(report []byte, final bool) *Feedback {
 	return &f
 }
 
-// Expect has an attempt wait for what others say of it. What was said before is forgotten.
+// Expect makes an attempt wait for reports. Earlier reports are dropped.
 type Expect struct {
 	ID      jobs.ID
 	Worker  string
 	Attempt uint32
-	Key     []byte // FeedbackKey bytes that nobody can guess
-	Lasts   bool   // attempts that follow a loss wait for the same words
+	Key     []byte // FeedbackKey random bytes
+	Lasts   bool   // attempts that follow a loss wait for the same reports
 }
 
-// Hear takes in what others say of a run.
+// Hear adds a report to a run.
 type Hear struct {
 	ID        jobs.ID
 	Attempt   uint32
 	Nonce     uint64
 	Signature []byte
 	Report    []byte
-	Final     bool // nothing more follows
+	Final     bool // it is the last report
 }
 
-// Verb of each command.
+// Verb returns the verb of each command.
 func (Expect) Verb() Verb { return VerbExpect }
 func (Hear) Verb() Verb   { return VerbHear }
 
-// Check says what is wrong with the wish.
+// Check validates the key.
 func (c Expect) Check() error {
 	if len(c.Key) != FeedbackKey {
-		return Invalid("a key of %d bytes is needed, this has %d", FeedbackKey, len(c.Key))
+		return Invalid("the key must have %d bytes: it has %d", FeedbackKey, len(c.Key))
 	}
 	return checkRun(c.ID, c.Worker, c.Attempt)
 }
 
-// Check says what is wrong with the report.
+// Check validates the report.
 func (c Hear) Check() error {
 	if len(c.Report) > MaxReport {
-		return Invalid("a report has at most %d bytes, this has %d", MaxReport, len(c.Report))
+		return Invalid("a report may have at most %d bytes: it has %d", MaxReport, len(c.Report))
 	}
 	return checkRun(c.ID, "-", c.Attempt)
 }
 
-// ErrNotSigned is how a report is refused that is not signed by who was asked for it, whatever else may be wrong with it.
-var ErrNotSigned = Refuse(jobs.Forbidden, "nobody waits for this")
+// ErrNotSigned is the only error for a report with a wrong signature, so that it reveals nothing about the run.
+var ErrNotSigned = Refuse(jobs.Forbidden, "invalid signature")
 
-// Expect has the run's attempt wait for reports.
+// Expect makes the run's attempt wait for reports.
 func (run Run) Expect(k Expect) Run {
 	run.Feedback = &Feedback{Key: k.Key, Attempt: k.Attempt, Lasts: k.Lasts}
 	return run
 }
 
-// Hear takes in a report. again: it was heard just before, or another last one was, and nothing changes.
+// Hear adds a report. again: it is a repeated one, or another final one came before, and nothing changes.
 func (run Run) Hear(k Hear) (_ Run, again bool, err error) {
 	f := run.Feedback
 	switch {
 	case !f.Signed(run.ID, k.Attempt, k.Nonce, k.Signature):
 		return run, false, ErrNotSigned
 	case k.Attempt != f.Attempt:
-		return run, false, Refuse(jobs.Conflict, "attempt %d is over: attempt %d has begun the work anew", k.Attempt, f.Attempt)
+		return run, false, Refuse(jobs.Conflict, "attempt %d has ended: attempt %d has restarted the work", k.Attempt, f.Attempt)
 	case f.Final:
 		return run, true, nil
 	case run.State.Final():
-		return run, false, Refuse(jobs.Conflict, "the run is over: it is %s", run.State)
+		return run, false, Refuse(jobs.Conflict, "the run has finished: it is %s", run.State)
 	case !f.Lasts && (run.State != jobs.Processing || run.Attempt != f.Attempt):
-		return run, false, Refuse(jobs.Conflict, "attempt %d is over", k.Attempt)
+		return run, false, Refuse(jobs.Conflict, "attempt %d has ended", k.Attempt)
 	}
 	if n := len(f.Reports); !k.Final && n > 0 && string(f.Reports[n-1]) == string(k.Report) {
-		return run, true, nil // said again, it says nothing new
+		return run, true, nil // a repeated report changes nothing
 	}
 	run.Feedback = f.with(k.Report, k.Final)
 	return run, false, nil
 }
 
-// unheard is it after a failure that is not a loss: the work will begin anew.
+// unheard returns the feedback after a failure that is not a loss: the work will start anew.
 func (f *Feedback) unheard() *Feedback {
 	if f == nil || !f.Lasts {
 		return f
@@ -146,7 +146,7 @@ func (f *Feedback) unheard() *Feedback {
 	return &over
 }
 
-// settled is it once the run is over: what tells who called back, without what they said.
+// settled returns the feedback of a finished run: who called back, without the reports.
 func (f *Feedback) settled() *Feedback {
 	if f == nil || len(f.Reports) == 0 {
 		return f

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// filler makes values in which no field is zero, so that a field that somebody forgets to carry is missed. What
+// filler makes values in which no field is zero, so that a field that a change forgets to carry is missed. What
 // a field gets follows from its path alone: adding a field does not change the others.
 type filler struct{ seed uint64 }
 

@@ -7,35 +7,34 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Version is what was said about a job up to a change of it.
+// Version is the settings of a job up to a change.
 type Version struct {
-	Revision uint64 // that the job had
+	Revision uint64 // the job's revision with these settings
 	App      string
 	Number   int // Definition.Version
 	Code     Settings
 	Edits    Settings
 	Until    time.Time // when it was changed
 	Verb     Verb      // of the command that changed it
-	By       string    // whose command it was
+	By       string    // the actor of that command
 	Reason   string
 }
 
-// History is what was said about a job before, oldest first. What is said now stands in its Definition, so a job that
-// was never changed has no history.
+// History is the earlier settings of a job, oldest first. The current ones are in its Definition, so a job that was
+// never changed has no history.
 type History struct {
 	Tenant   jobs.Tenant
 	Job      jobs.ID
 	Versions []Version
 }
 
-// How much of a job's past is kept: the newest versions, within both bounds. Edits are rare, and what is older stands in
-// the audit.
+// The limits of a job's history: the newest versions, within both. Edits are rare, and older ones are in the audit.
 const (
 	MaxVersions     = 50
 	maxHistoryBytes = 256 << 10
 )
 
-// And is the history with one more version; the oldest go where it would be too much.
+// And returns the history with one more version; the oldest are dropped beyond the limits.
 func (h *History) And(v Version) *History {
 	next := *h
 	next.Versions = append(slices.Clip(h.Versions), v)
@@ -50,10 +49,10 @@ func (h *History) And(v Version) *History {
 	return &next
 }
 
-// Ref points to the history.
+// Ref returns the reference of the history.
 func (h *History) Ref() Ref { return HistoryRef(h.Tenant, h.Job) }
 
-// HistoryRef points to the history of a job.
+// HistoryRef returns the reference of a job's history.
 func HistoryRef(t jobs.Tenant, job jobs.ID) Ref { return Ref{Kind: RowHistory, Tenant: t, ID: job} }
 
 func wireHistory(c *coder, h *History) {

@@ -10,9 +10,9 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// How people write limits and rules in one line: on the command line and in forms.
+// The notation of limits and rules in one line: on the command line and in forms.
 
-// LimitsText are limits in a line: db=3, mail=2:10/s, api=10/s, tenant=2@args.customer_id.
+// LimitsText formats limits in a line: db=3, mail=2:10/s, api=10/s, tenant=2@args.customer_id.
 func LimitsText(limits []jobs.Limit) string {
 	words := make([]string, len(limits))
 	for i, l := range limits {
@@ -38,7 +38,7 @@ func ParseLimits(text string) ([]jobs.Limit, error) {
 		if one = strings.TrimSpace(one); one == "" {
 			continue
 		}
-		wrong := Invalid("%.80q is no limit such as db=3, mail=2:10/s or tenant=2@args.customer_id", one)
+		wrong := Invalid("invalid limit %.80q: want one such as db=3, mail=2:10/s or tenant=2@args.customer_id", one)
 		said, by, _ := strings.Cut(one, "@")
 		name, bound, ok := strings.Cut(said, "=")
 		if !ok {
@@ -63,7 +63,7 @@ func ParseLimits(text string) ([]jobs.Limit, error) {
 	return limits, nil
 }
 
-// RulesText are retry rules in a line, codes:attempts:delay:factor:maxDelay each: 502+503:3:10s:2:1m; timeout:1:0s.
+// RulesText formats retry rules in a line, codes:attempts:delay:factor:maxDelay each: 502+503:3:10s:2:1m; timeout:1:0s.
 func RulesText(rules []jobs.RetryRule) string {
 	words := make([]string, len(rules))
 	for i, r := range rules {
@@ -81,7 +81,7 @@ func RulesText(rules []jobs.RetryRule) string {
 	return strings.Join(words, "; ")
 }
 
-// shortSpan is a length of time without zeros at its end.
+// shortSpan formats a duration without trailing zero units.
 func shortSpan(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -93,7 +93,7 @@ func shortSpan(d time.Duration) string {
 	return text
 }
 
-// ParseRules reads what RulesText writes. What is left out at the end of a rule is 2 attempts, 1 s, and as the job says.
+// ParseRules reads what RulesText writes. Parts left out at the end of a rule are 2 attempts, 1 s, and the job's.
 func ParseRules(text string) ([]jobs.RetryRule, error) {
 	rules := []jobs.RetryRule{}
 	for one := range strings.SplitSeq(text, ";") {
@@ -101,7 +101,7 @@ func ParseRules(text string) ([]jobs.RetryRule, error) {
 			continue
 		}
 		part := strings.Split(one, ":")
-		wrong := Invalid("%.80q is no retry rule such as 502+503:3:10s:2:1m: codes, attempts, delay, factor and longest delay", one)
+		wrong := Invalid("invalid retry rule %.80q: want one such as 502+503:3:10s:2:1m: codes, attempts, delay, factor and max delay", one)
 		if len(part) > 5 {
 			return nil, wrong
 		}

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/internal/outcome"
 	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// CheckName says what is wrong with the name of a thing (an app, a worker, a tenant), or nil. Names follow the
-// rule of keys, because they end up in subjects and paths.
+// CheckName validates the name of an app, a worker or a tenant. Names follow the rule of keys, because they end up in
+// subjects and paths.
 func CheckName(what, name string) error {
 	if err := plain.Name(what, name, 200); err != nil {
 		return Invalid("%v", err)
@@ -20,7 +19,7 @@ func CheckName(what, name string) error {
 	return nil
 }
 
-// MadeAt is when NewID made an ID, to a millisecond, by the clock it was given; false if something else made it.
+// MadeAt returns when NewID made an ID, to a millisecond, by the clock it was given; false if something else made it.
 func MadeAt(id jobs.ID) (time.Time, bool) {
 	if id[6]>>4 != 7 {
 		return time.Time{}, false
@@ -29,8 +28,8 @@ func MadeAt(id jobs.ID) (time.Time, bool) {
 	return time.UnixMilli(int64(ms)).UTC(), true
 }
 
-// DueID is the ID of the run that belongs to one due time of a recurring job. The same due time has the
-// same ID on every node, for ever: creating it twice is creating it once.
+// DueID returns the ID of the run of one due time of a recurring job. It is the same on every node, for ever: creating
+// it twice creates one run.
 func DueID(tenant jobs.Tenant, job jobs.ID, due time.Time, part, replay uint32) jobs.ID {
 	var b [24 + 16]byte
 	copy(b[:], job[:])
@@ -40,7 +39,7 @@ func DueID(tenant jobs.Tenant, job jobs.ID, due time.Time, part, replay uint32) 
 	return DerivedID(string(tenant), string(b[:32]))
 }
 
-// DerivedID is an ID of version 8 that follows from words alone.
+// DerivedID returns an ID of version 8 that is derived only from words.
 func DerivedID(words ...string) jobs.ID {
 	h := sha256.New()
 	var n [8]byte
@@ -56,10 +55,10 @@ func DerivedID(words ...string) jobs.ID {
 	return id
 }
 
-// IsDerived reports whether an ID follows from something else: from a due time, a parent, words.
+// IsDerived reports whether an ID is derived: from a due time, a parent, words.
 func IsDerived(id jobs.ID) bool { return id[6]>>4 == 8 }
 
-// Instant is t as rows hold it: UTC, no monotonic part. The zero time stays zero.
+// Instant returns t as rows store it: UTC, no monotonic part. The zero time stays zero.
 func Instant(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
@@ -67,10 +66,7 @@ func Instant(t time.Time) time.Time {
 	return t.Round(0).UTC()
 }
 
-// Refusal is a code with the sentence that explains it. errors.Is finds the code.
-type Refusal = outcome.Refusal[jobs.Code]
-
-// Refuse makes a Refusal.
+// Refuse returns a Refusal.
 func Refuse(c jobs.Code, format string, args ...any) error {
 	return &Refusal{Code: c, Text: fmt.Sprintf(format, args...)}
 }

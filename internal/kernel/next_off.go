@@ -2,8 +2,8 @@
 
 package kernel
 
-// ApplyVersion is the newest version of the rules that this program knows. A build with the tag nextrules knows one
-// more, which exists for tests of upgrades alone: one field, one command and one changed rule (next_on.go).
+// ApplyVersion is the newest version of the rules that this program supports. A build with the tag nextrules supports
+// one more, which exists only for tests of upgrades: one field, one command and one changed rule (next_on.go).
 const ApplyVersion = FirstApplyVersion
 
 type (

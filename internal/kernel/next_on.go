@@ -4,7 +4,8 @@ package kernel
 
 import "github.com/carillon-scheduler/carillon/jobs"
 
-// ApplyVersion is the newest version of the rules that this program knows: one more than a release, for tests of upgrades.
+// ApplyVersion is the newest version of the rules that this program supports: one more than a release, for tests of
+// upgrades.
 const ApplyVersion = FirstApplyVersion + 1
 
 // A run may have a note: the new field, of the row and of the command that makes it.
@@ -13,7 +14,7 @@ type (
 	nextRun    struct{ Note string }
 )
 
-// VerbAnnotate is the new command's.
+// VerbAnnotate is the verb of the new command.
 const VerbAnnotate Verb = NewestVerb + 1
 
 // Annotate changes the note of a live run: the new command.
@@ -22,10 +23,10 @@ type Annotate struct {
 	Note string
 }
 
-// Verb of the command.
+// Verb returns the verb of the command.
 func (Annotate) Verb() Verb { return VerbAnnotate }
 
-// Check says what is wrong with the command.
+// Check validates the command.
 func (c Annotate) Check() error { return checkRun(c.ID, "-", 1) }
 
 func wireNextCreate(c *coder, k *Create) { later(c, ApplyVersion, &k.Note, text[string]) }

@@ -10,65 +10,65 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// What is done to the nodes of a cluster. Who they are is known to the store's own log, and in no row; but whom somebody
-// invited is one, so that whoever leads knows it, and what a person did to them stands in the record.
+// Commands about the nodes of a cluster. The members are in the store's own log, and in no row; but an invitation is a
+// row, so that every leader knows it, and changes of members are in the audit.
 
-// Invite lets one new node join, until a time. Who shows the secret may; what is kept is a digest of it. Refused as
-// Conflict if there is an invitation of that name with another secret.
+// Invite lets one new node join with a secret, until a time. A digest of the secret is stored. Refused as Conflict if
+// there is an invitation of that name with another secret.
 type Invite struct {
 	Name   string
 	Secret jobs.ID // SecretID of it
 	Until  time.Time
 }
 
-// Join uses an invitation up, for one node. Refused as Forbidden if there is none of that name and secret, if its time is
-// over, or if another node has used it. The same node may ask again.
+// Join uses an invitation, for one node. Refused as Forbidden if there is none of that name and secret, if it has
+// expired, or if another node has used it. The same node may repeat it.
 type Join struct {
 	Name    string
 	Secret  jobs.ID
 	Node    jobs.ID
 	Called  string // the node's name
-	Address string // where it is
+	Address string // its address
 }
 
-// Members notes in the record what was done to a node. To note it again, under the same ID, changes nothing.
+// Members records a change of a node in the audit. Repeating it, under the same ID, changes nothing.
 type Members struct {
 	ID   jobs.ID // chosen by the sender
 	Did  string  // one of MembersDid()
-	Node string  // its name, or its id if that is not known; "" = any
+	Node string  // its name, or its id if the name is not known; "" = any
 }
 
-// What can be done to a node, as the record has it.
+// The changes of a node in the audit.
 const (
 	NodeRemoved     = "remove node"
 	NodeTransferred = "transfer"
 	NodeRecovered   = "recover"
 )
 
-// MembersDid are the things that can be done to nodes.
+// MembersDid returns the changes of nodes.
 func MembersDid() []string { return []string{NodeRemoved, NodeTransferred, NodeRecovered} }
 
-// MaxInvitation is how long an invitation may be good for.
+// MaxInvitation is the longest validity of an invitation.
 const MaxInvitation = 24 * time.Hour
 
-// SecretID stands for the secret of an invitation.
+// SecretID returns the digest of an invitation's secret.
 func SecretID(secret string) jobs.ID { return DerivedID("invitation", secret) }
 
-// InvitationName is the name under which an invitation is kept: a unique key that lapses with it.
+// InvitationName returns the unique key of an invitation; it expires with the invitation.
 func InvitationName(name string) string { return "invitation/" + name }
 
-// MembersName is the name under which is remembered that something was noted.
+// MembersName returns the unique key of a recorded change.
 func MembersName(id jobs.ID) string { return "members/" + id.String() }
 
-// Verb of each command.
+// Verb returns the verb of each command.
 func (Invite) Verb() Verb  { return VerbInvite }
 func (Join) Verb() Verb    { return VerbJoin }
 func (Members) Verb() Verb { return VerbMembers }
 
-// Check says what is wrong with the invitation.
+// Check validates the invitation.
 func (c Invite) Check() error {
 	if c.Until.IsZero() {
-		return Invalid("an invitation has an end")
+		return Invalid("an invitation needs an end")
 	}
 	if err := checkTime("end of the invitation", c.Until); err != nil {
 		return err
@@ -76,10 +76,10 @@ func (c Invite) Check() error {
 	return checkInvitation(c.Name, c.Secret)
 }
 
-// Check says what is wrong with the node.
+// Check validates the node.
 func (c Join) Check() error {
 	if c.Node.IsZero() {
-		return Invalid("a node that joins has an id")
+		return Invalid("a joining node needs an id")
 	}
 	if err := checkWords("name of a node", c.Called, 1); err != nil {
 		return err
@@ -90,30 +90,30 @@ func (c Join) Check() error {
 	return checkInvitation(c.Name, c.Secret)
 }
 
-// Check says what is wrong with what was done.
+// Check validates the change.
 func (c Members) Check() error {
 	if c.ID.IsZero() {
-		return Invalid("what was done to a node has an id")
+		return Invalid("the record of a node's change needs an id")
 	}
 	if !slices.Contains(MembersDid(), c.Did) {
-		return Invalid("%.40q is none of %s", c.Did, strings.Join(MembersDid(), ", "))
+		return Invalid("invalid change %.40q of a node: want one of %s", c.Did, strings.Join(MembersDid(), ", "))
 	}
 	return checkWords("name of a node", c.Node, 0)
 }
 
 func checkInvitation(name string, secret jobs.ID) error {
 	if secret.IsZero() {
-		return Invalid("an invitation has a secret")
+		return Invalid("an invitation needs a secret")
 	}
 	if len(name) < 8 || len(name) > 40 || strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" {
-		return Invalid("invitation %.50q: its name has 8 to 40 characters of A-Z 0-9", name)
+		return Invalid("invalid invitation name %.50q: want 8 to 40 characters of A-Z 0-9", name)
 	}
 	return nil
 }
 
 func checkWords(what, s string, least int) error {
 	if len(s) < least || len(s) > 300 || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
-		return Invalid("%s %.120q: it has %d to 300 bytes and no control characters", what, s, least)
+		return Invalid("invalid %s %.120q: want %d to 300 bytes without control characters", what, s, least)
 	}
 	return nil
 }

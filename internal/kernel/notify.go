@@ -7,40 +7,40 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// System jobs belong to the scheduler. Their keys begin with "carillon.", and no command but Notify starts runs of them,
-// so that what their handlers find in the arguments was put there by Apply.
+// System jobs belong to the scheduler. Their keys begin with "carillon.", and only Notify starts runs of them, so that
+// Apply has set the arguments that their handlers read.
 
 const systemJobs = "carillon."
 
-// System says that the key is that of a system job.
+// SystemKey reports whether the key is that of a system job.
 func SystemKey(k jobs.Key) bool { return strings.HasPrefix(string(k), systemJobs) }
 
-// NotifyKey is the system job that delivers the notifications of HTTP jobs of an app.
+// NotifyKey returns the key of the system job that delivers the notifications of HTTP jobs of an app.
 func NotifyKey(app string) jobs.Key { return jobs.Key(systemJobs + "notify." + app) }
 
-// MaxNotify bounds the body of a notification, in bytes.
+// MaxNotify limits the body of a notification, in bytes.
 const MaxNotify = MaxArgs - 1024
 
-// Notify starts a notification: a run of NotifyKey that tells others about a run. The worker that has, or last had, the
-// current attempt of that run sends it.
+// Notify starts a notification: a run of NotifyKey that reports about a run. The worker of the current attempt of that
+// run, or of the last one, sends it.
 type Notify struct {
-	Run     jobs.ID // that it is about
-	App     string  // of that run
+	Run     jobs.ID // the reported run
+	App     string  // the app of that run
 	Worker  string
 	Attempt uint32
-	N       uint32 // counts the notifications of the attempt: sending one again starts no second run
+	N       uint32 // numbers the notifications of the attempt: repeating one starts no second run
 	Body    []byte // JSON object
 }
 
-// Key is the job whose run delivers the notification.
+// Key returns the job whose run delivers the notification.
 func (c Notify) Key() jobs.Key { return NotifyKey(c.App) }
 
-// ID names the run that delivers the notification.
+// ID returns the ID of the run that delivers the notification.
 func (c Notify) ID(tenant jobs.Tenant) jobs.ID {
 	return DerivedID("notify", string(tenant), string(c.Run[:]), strconv.FormatUint(uint64(c.Attempt), 10), strconv.FormatUint(uint64(c.N), 10))
 }
 
-// Args are the arguments of that run: the body, beside what the sender cannot choose. of is the run that it is about.
+// Args returns the arguments of that run: the body, and fields that the sender cannot choose. of is the reported run.
 func (c Notify) Args(of *Run) []byte {
 	b := make([]byte, 0, len(c.Body)+len(of.Key)+128)
 	b = append(b, `{"run":"`+of.ID.String()+`","job":"`+string(of.Key)+`","due":`...)
@@ -49,10 +49,10 @@ func (c Notify) Args(of *Run) []byte {
 	return append(append(b, c.Body...), '}')
 }
 
-// Verb of the command.
+// Verb returns the verb of the command.
 func (Notify) Verb() Verb { return VerbNotify }
 
-// Check says what is wrong with the notification.
+// Check validates the notification.
 func (c Notify) Check() error {
 	if err := checkRun(c.Run, c.Worker, c.Attempt); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (c Notify) Check() error {
 		return err
 	}
 	if len(c.Body) == 0 || len(c.Body) > MaxNotify {
-		return Invalid("notification about run %s has %d bytes, it must have 2 to %d", c.Run, len(c.Body), MaxNotify)
+		return Invalid("notification about run %s has %d bytes: want 2 to %d", c.Run, len(c.Body), MaxNotify)
 	}
 	return CheckArgs(c.Body)
 }
@@ -75,8 +75,8 @@ func wireNotify(c *coder, k *Notify) {
 	bytesOf(c, &k.Body)
 }
 
-// checkSystem says why a job may not be registered under the key of a system job, or nil. A worker may serve those of its
-// own app.
+// checkSystem returns why a job may not be registered under the key of a system job, or nil. A worker may serve those
+// of its own app.
 func (c Register) checkSystem() error {
 	if !SystemKey(c.Job.Key) || c.Job.Key == NotifyKey(c.App) && c.Job.Kind == Triggered && c.Worker != Nobody {
 		return nil
@@ -84,7 +84,7 @@ func (c Register) checkSystem() error {
 	return Invalid("job key %q: keys that begin with %q belong to the scheduler: choose another key", c.Job.Key, systemJobs)
 }
 
-// checkSystem says why a run of a system job may not be created, or nil. One that was started may be run again.
+// checkSystem returns why a run of a system job may not be created, or nil. One that was started may be run again.
 func (c Create) checkSystem() error {
 	if SystemKey(c.Key) && c.Origin != FromRetry {
 		return Refuse(jobs.Forbidden, "runs of %s are started by the scheduler only", c.Key)

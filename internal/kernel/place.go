@@ -9,37 +9,37 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Routes are all routes, in the order in which people are shown them.
+// Routes returns all routes, in the order of the pages.
 func Routes() []jobs.Route {
 	return []jobs.Route{jobs.RouteAny, jobs.RouteFirst, jobs.RouteLast, jobs.RouteRoundRobin, jobs.RouteRandom, jobs.RouteHash, jobs.RouteLeastRecent, jobs.RouteLeastFrequent,
 		jobs.RouteFailover, jobs.RouteIdle, jobs.RouteBroadcast}
 }
 
-// Place says which worker a run may go to. It is made of the job's policy when the run is created, and kept in its row.
-// A run that any worker with its job may take has none.
+// Place describes which worker a run may go to. It is derived from the job's policy when the run is created, and stored
+// in its row. A run that any worker with its job may take has none.
 type Place struct {
 	Route   jobs.Route
 	Hash    string   // RouteHash: what is hashed
-	Needs   []string // what a worker must have: tags, or key=value
-	Pin     string   // the worker that is meant, by its own or its configured name; "" = none is
+	Needs   []string // worker tags that it requires: tag, or key=value
+	Pin     string   // the worker that runs it, by its own or its configured name; "" = any
 	PinAway jobs.PinAway
-	Version int // the least code version; 0 = any
-	Slots   int // how many runs of the job a worker may have at the same time; 0 = as many as it has slots
+	Version int // lowest code version; 0 = any
+	Slots   int // max parallel runs of the job in one worker; 0 = as many as it has slots
 
-	// Of a broadcast. One that has not been expanded yet has neither.
+	// For a broadcast. One that has not been expanded yet has neither.
 	Index, Total uint32  // index, from 0, and total
 	Group        jobs.ID // the run that was expanded: part 0
 }
 
-// Unexpanded says that the run is to become one for each worker, and has not yet.
+// Unexpanded reports whether the run is a broadcast that has not been expanded yet.
 func (p *Place) Unexpanded() bool { return p != nil && p.Route == jobs.RouteBroadcast && p.Total == 0 }
 
-// Words say where the run may go, for people.
+// Words describes where the run may go, for users.
 func (p *Place) Words() string {
 	text := map[jobs.Route]string{
 		jobs.RouteAny: "any worker", jobs.RouteFirst: "the first worker that is free", jobs.RouteLast: "the last worker that is free", jobs.RouteRoundRobin: "free workers in turn",
-		jobs.RouteRandom: "a free worker by chance", jobs.RouteHash: "the worker whose share holds " + strconv.Quote(p.Hash), jobs.RouteLeastRecent: "the free worker that had the job longest ago",
-		jobs.RouteLeastFrequent: "the free worker that had the job least often today", jobs.RouteFailover: "the first worker that lives", jobs.RouteIdle: "a worker that runs nothing",
+		jobs.RouteRandom: "a random free worker", jobs.RouteHash: "the worker whose share contains " + strconv.Quote(p.Hash), jobs.RouteLeastRecent: "the free worker that had the job longest ago",
+		jobs.RouteLeastFrequent: "the free worker that had the job least often today", jobs.RouteFailover: "the first worker that is online", jobs.RouteIdle: "an idle worker",
 		jobs.RouteBroadcast: "each worker",
 	}[p.Route]
 	if p.Total > 0 {
@@ -48,7 +48,7 @@ func (p *Place) Words() string {
 	if p.Pin != "" {
 		text += ", on " + p.Pin
 		if p.PinAway == jobs.PinAny {
-			text += " while it is there"
+			text += " while it is online"
 		}
 	}
 	if len(p.Needs) > 0 {
@@ -63,7 +63,7 @@ func (p *Place) Words() string {
 	return text
 }
 
-// PlaceOf is where runs of a job with these arguments may go; nil = to any worker that has the job.
+// PlaceOf returns where runs of a job with these arguments may go; nil = to any worker that has the job.
 func PlaceOf(d *Definition, args []byte) *Place {
 	p := &d.Policy
 	current := p.CodeVersion == jobs.CodeCurrent && d.Version > 0
@@ -86,7 +86,7 @@ func PlaceOf(d *Definition, args []byte) *Place {
 	return at
 }
 
-// argAt is the argument at a path such as customer.id, as text; "" if there is none.
+// argAt returns the argument at a path such as customer.id, as text; "" if there is none.
 func argAt(args []byte, path string) string {
 	raw := json.RawMessage(args)
 	for name := range strings.SplitSeq(path, ".") {
@@ -107,8 +107,8 @@ func argAt(args []byte, path string) string {
 	return string(raw)
 }
 
-// PartID is the ID of one of the runs that a broadcast becomes; part 0 is the run itself. That of a recurring job
-// follows from its due time as its own does.
+// PartID returns the ID of one of the runs of a broadcast; part 0 is the run itself. For a recurring job it is derived
+// from the due time, like the run's own.
 func PartID(run *Run, part uint32) jobs.ID {
 	if part == 0 {
 		return run.ID
@@ -119,26 +119,26 @@ func PartID(run *Run, part uint32) jobs.ID {
 	return DerivedID("shard", string(run.Tenant), string(run.ID[:]), strconv.Itoa(int(part)))
 }
 
-// PartsGate is the name of the gate that counts the parts of a broadcast which hold its slots.
+// PartsGate returns the name of the gate that counts the runs of a broadcast which hold its slots.
 func PartsGate(group jobs.ID) string { return "parts/" + group.String() }
 
 // MaxParts is how many workers a broadcast reaches: the first, in the order of their names.
 const MaxParts = 1000
 
-// Expand makes a broadcast run that can be claimed one run for each of the named workers, in their order. With no
-// workers it is Skipped, and says so. One that was expanded before stays as it is.
+// Expand splits a broadcast run that can be claimed into one run for each of the named workers, in their order. With no
+// workers it is Skipped, with that cause. One that was expanded before stays as it is.
 type Expand struct {
 	ID      jobs.ID
 	Workers []string
 }
 
-// Verb of the command.
+// Verb returns the verb of the command.
 func (Expand) Verb() Verb { return VerbExpand }
 
-// Check says what is wrong with the workers.
+// Check validates the workers.
 func (c Expand) Check() error {
 	if len(c.Workers) > MaxParts {
-		return Invalid("a broadcast to %d workers: %d are allowed", len(c.Workers), MaxParts)
+		return Invalid("too many workers for a broadcast: %d of %d", len(c.Workers), MaxParts)
 	}
 	for _, w := range c.Workers {
 		if err := checkRun(c.ID, w, 1); err != nil {
@@ -148,29 +148,29 @@ func (c Expand) Check() error {
 	return checkRun(c.ID, "-", 1)
 }
 
-// Drain has a worker take nothing new, or take runs again. The row of the change is its audit: the worker itself says in
-// its heartbeats how it stands, so that any leader knows.
+// Drain drains a worker, or resumes it. Its only row is the audit: the worker reports its state in its heartbeats, so
+// that any leader knows it.
 type Drain struct {
-	Worker string // its own name, of this start
+	Worker string // its own name, of this process
 	On     bool
 }
 
-// Verb of the command.
+// Verb returns the verb of the command.
 func (Drain) Verb() Verb { return VerbDrain }
 
-// Check says what is wrong with the name.
+// Check validates the name.
 func (c Drain) Check() error { return CheckName("worker", c.Worker) }
 
-// Mark notes whether a job is stopped: workers of its app live, and none of them has it any more.
+// Mark records whether a job is stopped: its app has live workers, and none of them has it any more.
 type Mark struct {
 	Key     jobs.Key
 	Stopped bool
 }
 
-// Verb of the command.
+// Verb returns the verb of the command.
 func (Mark) Verb() Verb { return VerbMark }
 
-// Check says what is wrong with the key.
+// Check validates the key.
 func (c Mark) Check() error { return c.Key.Check() }
 
 func wirePlace(c *coder, p *Place) {
@@ -186,21 +186,21 @@ func wirePlace(c *coder, p *Place) {
 	c.id(&p.Group)
 }
 
-// checkPlace says what is wrong with where the job may run.
+// checkPlace validates the settings of routes.
 func (s *Settings) checkPlace() error {
 	if err := oneOf("route", s.Route, Routes()...); err != nil {
 		return err
 	}
 	if s.RouteBy != nil && (len(*s.RouteBy) > 200 || !plain.Is(*s.RouteBy)) {
-		return Invalid("route by %.40q: a path of arguments such as customer.id has at most 200 bytes of text", *s.RouteBy)
+		return Invalid("invalid route by %.40q: want a path of arguments such as customer.id, of at most 200 bytes", *s.RouteBy)
 	}
 	if s.Needs != nil {
 		if len(*s.Needs) > MaxTags {
-			return Invalid("needs: %d given, at most %d are allowed", len(*s.Needs), MaxTags)
+			return Invalid("too many needs: %d of %d", len(*s.Needs), MaxTags)
 		}
 		for _, t := range *s.Needs {
 			if t == "" || len(t) > 200 || !plain.Is(t) {
-				return Invalid("needs %.120q: a tag of a worker, or key=value, has 1 to 200 bytes", t)
+				return Invalid("invalid needs %.120q: want a tag of a worker, or key=value, of 1 to 200 bytes", t)
 			}
 		}
 	}

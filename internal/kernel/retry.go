@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// explicit are rules as they are kept, from rules as code writes them, in which a zero says nothing.
+// explicit converts rules as code writes them, with zero for unset fields, to rules as they are stored.
 func explicit(rules []jobs.RetryRule) []jobs.RetryRule {
 	rules = slices.Clone(rules)
 	for i := range rules {
@@ -31,20 +31,20 @@ func explicit(rules []jobs.RetryRule) []jobs.RetryRule {
 	return rules
 }
 
-// What a retry rule says that leaves out its number or its delay.
+// The defaults of a retry rule without attempts or delay.
 const (
 	DefaultRuleAttempts = 2
 	DefaultRuleDelay    = time.Second
 )
 
-// Codes that failures have which were given none by Fail.
+// The codes of failures without a code of jobs.Fail.
 const (
 	CodeTimeout = "timeout" // the attempt took longer than its timeout
 	CodePanic   = "panic"   // the handler panicked
-	CodeError   = "error"   // any other error: known to rules by this name, and stored as none
+	CodeError   = "error"   // any other error: rules use this name, and rows store no code
 )
 
-// Failing is what a job says about its failures beyond a number of retries and a delay.
+// Failing is a job's policy for failures beyond a number of retries and a delay.
 type Failing struct {
 	Factor     float64
 	Jitter     jobs.Jitter
@@ -52,7 +52,7 @@ type Failing struct {
 	PauseAfter int
 }
 
-// Failing is what holds for a job's failures, or nil if that is nothing but a number of retries and a delay.
+// Failing returns the policy for a job's failures, or nil if it is only a number of retries and a delay.
 func (p *Policy) Failing() *Failing {
 	if (p.RetryFactor == 0 || p.RetryFactor == 2) && (p.RetryJitter == "" || p.RetryJitter == jobs.JitterHalf) && len(p.RetryRules) == 0 && p.PauseAfter == 0 {
 		return nil
@@ -60,7 +60,7 @@ func (p *Policy) Failing() *Failing {
 	return &Failing{Factor: p.RetryFactor, Jitter: p.RetryJitter, Rules: p.RetryRules, PauseAfter: p.PauseAfter}
 }
 
-// rule is the number of the first rule for a code, from 1, or 0.
+// rule returns the number of the first rule for a code, from 1, or 0.
 func (f *Failing) rule(code string) int {
 	if f == nil {
 		return 0
@@ -80,17 +80,17 @@ func (f *Failing) rule(code string) int {
 type Fault struct {
 	Attempt uint32
 	Code    string
-	Rule    int // the number of the rule that decided about it, from 1; 0 = none
-	Used    int // how many retries that rule has given to the run, this one included
+	Rule    int // the number of the rule that matched, from 1; 0 = none
+	Used    int // retries of the run by that rule, including this one
 }
 
-// maxFaults bounds how many of a run's faults are kept.
+// maxFaults limits a run's faults.
 const maxFaults = 64
 
-// Code is the code that the run's last attempt failed with, or "".
+// Code returns the code of the run's last attempt, or "".
 func (run *Run) Code() string { return run.CodeOf(run.Attempt) }
 
-// CodeOf is the code that an attempt failed with, or "".
+// CodeOf returns the error code of an attempt, or "".
 func (run *Run) CodeOf(attempt uint32) string {
 	for i := len(run.Faults) - 1; i >= 0; i-- {
 		if run.Faults[i].Attempt == attempt {
@@ -100,7 +100,7 @@ func (run *Run) CodeOf(attempt uint32) string {
 	return ""
 }
 
-// blame keeps how an attempt failed. What a rule was last used for is kept as long as the run.
+// blame records how an attempt failed. The latest use of each rule is kept as long as the run.
 func (run *Run) blame(f Fault) {
 	if f.Code == "" && f.Rule == 0 {
 		return
@@ -121,7 +121,7 @@ func (run *Run) blame(f Fault) {
 	run.Faults = append(faults, f)
 }
 
-// again says whether a run that has just failed is tried again, and how long it waits before.
+// again reports whether a run that has just failed is retried, and how long it waits before.
 func (run *Run) again(code string) (time.Duration, bool) {
 	t := &run.Terms
 	n := t.Failing.rule(code)
@@ -151,9 +151,9 @@ func (run *Run) again(code string) (time.Duration, bool) {
 	return grown(rule.Delay, most, factor, t.Failing.Jitter, used, run.ID), used <= rule.Attempts && !all
 }
 
-// Backoff is the wait before the n-th retry (n from 1): base doubled n-1 times, at most most, less up to half of
-// it. What is taken off follows from the run's ID and n, so that runs that failed together do not come back
-// together, and every replica computes the same. Zero base means at once.
+// Backoff returns the wait before the n-th retry (n from 1): base doubled n-1 times, at most most, less up to half of
+// it. The reduction is derived from the run's ID and n, so that runs that failed together are not retried together, and
+// every replica computes the same. Zero base means at once.
 func Backoff(base, most time.Duration, n int, id jobs.ID) time.Duration {
 	return grown(base, most, 2, jobs.JitterHalf, n, id)
 }
@@ -195,12 +195,12 @@ func grown(base, most time.Duration, factor float64, jitter jobs.Jitter, n int, 
 
 func checkCode(what, code string) error {
 	if len(code) > MaxCode || code != plain.Code(code) {
-		return Invalid("%s %.80q: an error code has at most %d bytes of plain text", what, code, MaxCode)
+		return Invalid("invalid %s %.80q: want at most %d bytes of plain text", what, code, MaxCode)
 	}
 	return nil
 }
 
-// checkRetries says what is wrong with what the settings say about failures.
+// checkRetries validates the settings of retries.
 func (s *Settings) checkRetries() error {
 	if s.Rate != nil {
 		if err := checkRate(*s.Rate, "rate"); err != nil {
@@ -213,7 +213,7 @@ func (s *Settings) checkRetries() error {
 		}
 	}
 	if f := s.RetryFactor; f != nil && !(*f >= 1 && *f <= MaxRetryFactor) {
-		return Invalid("retry factor is %v, it must be between 1 and %d", *f, MaxRetryFactor)
+		return Invalid("invalid retry factor %v: want 1 to %d", *f, MaxRetryFactor)
 	}
 	if err := oneOf("retry jitter", s.RetryJitter, jobs.JitterHalf, jobs.JitterFull, jobs.JitterNone); err != nil {
 		return err
@@ -225,7 +225,7 @@ func (s *Settings) checkRetries() error {
 		return nil
 	}
 	if len(*s.RetryRules) > MaxRetryRules {
-		return Invalid("retry rules: %d given, at most %d are allowed", len(*s.RetryRules), MaxRetryRules)
+		return Invalid("too many retry rules: %d of %d", len(*s.RetryRules), MaxRetryRules)
 	}
 	for i := range *s.RetryRules {
 		if err := checkRule(&(*s.RetryRules)[i], i+1); err != nil {
@@ -237,25 +237,25 @@ func (s *Settings) checkRetries() error {
 
 func checkRule(r *jobs.RetryRule, n int) error {
 	if len(r.Codes) == 0 || len(r.Codes) > 32 {
-		return Invalid("retry rule %d has %d codes, it must have 1 to 32; \"*\" stands for any", n, len(r.Codes))
+		return Invalid("retry rule %d has %d codes: want 1 to 32; \"*\" matches any", n, len(r.Codes))
 	}
 	for _, code := range r.Codes {
 		if code == "" {
-			return Invalid("retry rule %d has an empty code; an error without a code is called %q", n, CodeError)
+			return Invalid("retry rule %d has an empty code; the code of an error without one is %q", n, CodeError)
 		}
 		if err := checkCode(fmt.Sprintf("retry rule %d: code", n), code); err != nil {
 			return err
 		}
 	}
 	if r.Attempts < 0 || r.Attempts > MaxRetries {
-		return Invalid("retry rule %d has %d attempts, it must be between 0 and %d", n, r.Attempts, MaxRetries)
+		return Invalid("retry rule %d has %d attempts: want 0 to %d", n, r.Attempts, MaxRetries)
 	}
 	if r.Factor != 0 && !(r.Factor >= 1 && r.Factor <= MaxRetryFactor) {
-		return Invalid("retry rule %d has factor %v, it must be between 1 and %d", n, r.Factor, MaxRetryFactor)
+		return Invalid("retry rule %d has factor %v: want 1 to %d", n, r.Factor, MaxRetryFactor)
 	}
 	for _, d := range []time.Duration{r.Delay, r.MaxDelay} {
 		if d < 0 || d > MaxDuration {
-			return Invalid("retry rule %d has a delay of %v, it must be between 0 and %v", n, d, MaxDuration)
+			return Invalid("retry rule %d has a delay of %v: want 0 to %v", n, d, MaxDuration)
 		}
 	}
 	return nil

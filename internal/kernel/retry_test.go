@@ -86,7 +86,7 @@ func TestWhatHandlersReturn(t *testing.T) {
 		t.Errorf("NoRetry: final %v, text %q", outcome.IsFinal(wrapped), wrapped)
 	}
 	if jobs.NoRetry(nil) != nil || outcome.IsFinal(boom) || outcome.IsFinal(nil) {
-		t.Error("an error is final that nobody made so")
+		t.Error("an error is final without NoRetry")
 	}
 	if d, ok := outcome.Snoozed(fmt.Errorf("later: %w", jobs.Snooze(time.Minute))); !ok || d != time.Minute {
 		t.Errorf("Snoozed: %v, %v", d, ok)

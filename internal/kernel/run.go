@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Origin says where a run came from.
+// Origin is where a run came from.
 type Origin string
 
 // The origins of a run.
@@ -20,9 +20,9 @@ const (
 	FromPerson  Origin = "person"  // a person, on a page
 	FromRetry   Origin = "retry"   // "run again" of a final run
 	FromParent  Origin = "parent"  // another run, which it follows or whose handler enqueued it
-	FromAPI     Origin = "api"     // somebody who asked the API, such as the command line
+	FromAPI     Origin = "api"     // a caller of the API, such as the command line
 
-	FromBackfill Origin = "backfill" // somebody who asked for the runs of a stretch of time
+	FromBackfill Origin = "backfill" // a backfill
 )
 
 // Origins lists all origins of a run.
@@ -30,14 +30,15 @@ func Origins() []Origin {
 	return []Origin{FromCron, FromMisfire, FromCode, FromPerson, FromAPI, FromRetry, FromParent, FromBackfill}
 }
 
-// ByHand says that somebody wants this very run now: no pause and no debug mode holds it.
+// ByHand reports whether a user requested this very run: no pause and no debug mode holds it.
 func (o Origin) ByHand() bool { return o == FromPerson || o == FromAPI || o == FromBackfill }
 
-// Automatic says that nobody asked for this very run. Debug modes hold such runs, and those from programs.
+// Automatic reports whether a schedule or a settings rule started the run. Debug modes hold such runs, and those from
+// programs.
 func (o Origin) Automatic() bool { return o == FromCron || o == FromMisfire }
 
-// Terms are the conditions a run is under, fixed when it is created: the job's policy of that revision, with
-// what the enqueuer said about this one run.
+// Terms are the settings of a run, fixed when it is created: the job's policy of that revision, with those of the
+// request.
 type Terms struct {
 	Retries       int
 	RetryDelay    time.Duration
@@ -46,33 +47,33 @@ type Terms struct {
 	OnLost        jobs.OnLost
 	LeaseLost     jobs.LeaseLost
 	Overlap       jobs.Overlap
-	Failing       *Failing // what else is said about failures; nil = nothing. Shared, never changed
+	Failing       *Failing // further policy for failures; nil = none. Shared, never changed
 }
 
-// Move is one line of a run's history.
+// Move is one transition in a run's history.
 type Move struct {
 	State   jobs.State
 	Cause   Cause
 	At      time.Time
 	Attempt uint32
-	By      string // the worker, or who asked, or the run that brought it about
-	Text    string // the error or the reason, shortened; Skipped: the gate that had no free slot, or "". For people: Says
+	By      string // the worker, the requester, or the parent run
+	Text    string // the error or the reason, shortened; Skipped: the gate that had no free slot, or "". For users: Says
 }
 
-// Run is one run of a job. A store never changes one in place; each move below answers with a new value.
+// Run is one run of a job. A store never changes one in place; each move below returns a new value.
 type Run struct {
 	Tenant   jobs.Tenant
 	ID       jobs.ID
 	Job      jobs.ID // uid of the definition
 	Key      jobs.Key
 	App      string
-	Revision uint64 // of the definition that made it
+	Revision uint64 // of the definition when it was created
 
 	Kind   Kind
 	State  jobs.State
 	Cause  Cause
 	Origin Origin
-	Actor  string // who asked for it
+	Actor  string // who requested it
 	Args   []byte // JSON object, or nil
 	Terms  Terms
 
@@ -80,14 +81,14 @@ type Run struct {
 	Due      time.Time // when it should start
 	Created  time.Time
 	Queued   time.Time // when it last became Enqueued
-	Turn     uint64    // its place among the runs of its priority that can be claimed, the lowest first; 0 = it cannot be
+	Turn     uint64    // its place among the claimable runs of its priority, the lowest first; 0 = not claimable
 	Started  time.Time // of the current or last attempt
 	Ended    time.Time // when it became final
 
-	Attempt  uint32    // attempts begun so far; the number of the current one is its fencing token
+	Attempt  uint32    // attempts started so far; the number of the current one is its fencing token
 	Worker   string    // of the current or last attempt
 	Deadline time.Time // when the current attempt times out; zero = never
-	StartBy  time.Time // not started by then: Skipped; zero = no start deadline
+	StartBy  time.Time // start deadline: Skipped if not started by then; zero = none
 	Failures uint32    // attempts that used up a retry
 	Losses   uint32    // attempts whose worker was lost
 	RetryAt  time.Time // Failed: when the retry is due; zero = at once. Held by a pause: when that ends; zero = when resumed. Spread: when it may start
@@ -95,38 +96,37 @@ type Run struct {
 	Gates     []string // the gates at which it needs a slot, in key order
 	Holds     bool     // it holds its slots
 	Waits     string   // the full gate it waits at, or ""
-	First     bool     // it goes before others at a gate (a retry)
-	Lingering bool     // the attempt is over for us, but its handler has not returned; it keeps its slots
+	First     bool     // it has priority at a gate (a retry)
+	Lingering bool     // the attempt has ended, but its handler has not returned; it keeps its slots
 
 	Checkpoint []byte
 	Result     []byte
-	Error      string // of the last attempt, as its handler or its worker put it; see Problem
+	Error      string // of the last attempt, from its handler or its worker; see Problem
 	Moves      []Move
 
 	Parent jobs.ID
-	Unique string // the unique key it holds until it is final, or ""
-	Trace  string // W3C traceparent of who asked for it, or ""
+	Unique string // the unique key that it has until it is final, or ""
+	Trace  string // W3C traceparent of its request, or ""
 	Place  *Place // which worker it may go to; nil = any that has the job
 	//lint:ignore U1000 builds with the tag nextrules have a field here
 	nextRun
 
 	Faults   []Fault   // attempts that failed with a code or by a rule, the oldest first
-	Opens    time.Time // when the gate it waits at opens by its rate; set on the first who waits there
+	Opens    time.Time // when the gate that it waits at opens by its rate; set on the first run there
 	Reserved bool      // it waits, and holds its slots at the gates of its arguments meanwhile
-	Depth    uint8     // how many runs have brought it about, each following the one before; see MaxDepth
-	Budgeted uint8     // of the retry that it waits for: how many budgets have let it pass, the job's and the tenant's
-	Feedback *Feedback // what others say of it; nil = nobody is asked to. Shared, never changed
+	Depth    uint8     // length of its chain of parent runs; see MaxDepth
+	Budgeted uint8     // of the retry that it waits for: how many budgets have admitted it, the job's and the tenant's
+	Feedback *Feedback // reports of another system; nil = none are expected. Shared, never changed
 }
 
-// MaxLosses is how many times a run is taken up again after its worker was lost. The next loss is taken for
-// the run's own doing: it is Terminated as poison.
+// MaxLosses is how many times a run is retried after its worker was lost. The next loss is attributed to the run: it is
+// Terminated as poison.
 const MaxLosses = 3
 
-// maxMoves bounds a run's history: the first lines and the latest are kept.
+// maxMoves limits a run's history: the first lines and the latest are kept.
 const maxMoves = 128
 
-// Wanted is since when the run could have started: its due time, or, if that lay behind when somebody asked for the run,
-// when that was.
+// Wanted returns since when the run could have started: its due time, or when it was requested if that is later.
 func (run *Run) Wanted() time.Time {
 	if run.Origin == FromBackfill {
 		return run.Created
@@ -134,14 +134,14 @@ func (run *Run) Wanted() time.Time {
 	return run.Due
 }
 
-// Waiting says that the run has not started: it waits for its time, or for a worker.
+// Waiting reports whether the run has not started: it waits for its time, or for a worker.
 func (run *Run) Waiting() bool { return run.State == jobs.Scheduled || run.State == jobs.Enqueued }
 
-// Payer is in whose quota of waiting runs the run counts; "" = in nobody's: the system made it.
+// Payer returns whose quota of waiting runs the run counts against; "" = none: the system created it.
 func (run *Run) Payer() string { return Payer(run.Actor, run.App) }
 
-// Payer is in whose quota what an actor asks for counts, of jobs of an app. Workers count together with all of their app,
-// and clients with all of their tenant: they choose their own names.
+// Payer returns whose quota a request of an actor counts against, for jobs of an app. Workers count together with all
+// of their app, and clients with all of their tenant: they choose their own names.
 func Payer(actor, app string) string {
 	switch role, _, _ := strings.Cut(actor, ":"); role {
 	case "worker":
@@ -154,10 +154,10 @@ func Payer(actor, app string) string {
 	return ""
 }
 
-// Settled says that nothing can happen to the run any more: it is final and its handler has returned.
+// Settled reports whether the run cannot change any more: it is final and its handler has returned.
 func (run *Run) Settled() bool { return run.State.Final() && !run.Lingering }
 
-// Offerable says that a worker may claim the run now.
+// Offerable reports whether a worker may claim the run now.
 func (run *Run) Offerable() bool {
 	if run.Lingering || run.Waits != "" {
 		return false
@@ -165,8 +165,8 @@ func (run *Run) Offerable() bool {
 	return run.State == jobs.Enqueued || run.State == jobs.Failed && run.RetryAt.IsZero()
 }
 
-// Wake is when the run needs the control plane next: a delayed one at its due time, a failed one at its retry, one
-// that a pause holds at the end of the pause. Zero means that it does not.
+// Wake returns when the run needs the control plane next: a delayed one at its due time, a failed one at its retry, a
+// paused one at the end of the pause. Zero means that it does not.
 func (run *Run) Wake() time.Time {
 	switch {
 	case run.Waits != "":
@@ -181,7 +181,7 @@ func (run *Run) Wake() time.Time {
 	return time.Time{}
 }
 
-// Next is the number of the attempt that a claim would begin.
+// Next returns the number of the attempt that a claim would start.
 func (run *Run) Next() uint32 { return run.Attempt + 1 }
 
 // to is the only place that sets a state.
@@ -202,14 +202,14 @@ func (run Run) to(s jobs.State, cause Cause, at time.Time, by, text string) (Run
 		run.Moves = append(kept, run.Moves[maxMoves/4+maxMoves/8:]...)
 	}
 	if n := len(run.Moves); n < cap(run.Moves) && run.Moves[:n+1][n] != (Move{}) {
-		run.Moves = slices.Clip(run.Moves) // another move from this row has used the room behind its history
+		run.Moves = slices.Clip(run.Moves) // another move from this row has used the spare capacity
 	}
 	run.Moves = append(run.Moves, Move{State: s, Cause: cause, At: at, Attempt: run.Attempt, By: by, Text: text})
 	return run, nil
 }
 
-// Begin makes a new run Scheduled (due ahead, or held by debug mode or a pause until a time) or Enqueued. One that is
-// due ahead is held only if that still holds when its time comes.
+// Begin makes a new run Scheduled (due later, or held by debug mode or a pause until a time) or Enqueued. A run that is
+// due later is held only if the hold still applies then.
 func (run Run) Begin(at time.Time, held Cause, until time.Time) (Run, error) {
 	run.Created = at
 	switch {
@@ -222,7 +222,7 @@ func (run Run) Begin(at time.Time, held Cause, until time.Time) (Run, error) {
 	return run.Enqueue(at)
 }
 
-// BeginAt makes a new run of a schedule Scheduled until start, or Enqueued: its due time may lie before that, or after.
+// BeginAt makes a new run of a schedule Scheduled until start, or Enqueued: its due time may be before that, or after.
 func (run Run) BeginAt(at, start time.Time) (Run, error) {
 	run.Created = at
 	if start.After(at) {
@@ -232,7 +232,7 @@ func (run Run) BeginAt(at, start time.Time) (Run, error) {
 	return run.Enqueue(at)
 }
 
-// Enqueue makes a new or a Scheduled run Enqueued. Whether it holds slots is the caller's business.
+// Enqueue makes a new or a Scheduled run Enqueued. The caller decides whether it holds slots.
 func (run Run) Enqueue(at time.Time) (Run, error) {
 	run.Queued, run.RetryAt = at, time.Time{}
 	return run.to(jobs.Enqueued, "", at, run.Actor, "")
@@ -243,13 +243,13 @@ func (run Run) Skip(at time.Time, why Cause, gate string) (Run, error) {
 	return run.to(jobs.Skipped, why, at, run.Actor, gate)
 }
 
-// Retry makes a Failed run whose retry is due offerable.
+// Retry makes a Failed run whose retry is due claimable.
 func (run Run) Retry() Run {
 	run.RetryAt, run.First, run.Budgeted = time.Time{}, true, 0
 	return run
 }
 
-// Claim begins an attempt. The number of the attempt is the token that fences all older ones.
+// Claim starts an attempt. Its number is the token that fences all older ones.
 func (run Run) Claim(at time.Time, worker string) (Run, error) {
 	run.Attempt++
 	run.Worker, run.Started, run.Deadline = worker, at, time.Time{}
@@ -260,16 +260,16 @@ func (run Run) Claim(at time.Time, worker string) (Run, error) {
 	return run.to(jobs.Processing, "", at, worker, "")
 }
 
-// Succeed ends a run well.
+// Succeed ends a run with success.
 func (run Run) Succeed(at time.Time, result []byte) (Run, error) {
 	run.Result = result
 	return run.to(jobs.Succeeded, "", at, run.Worker, "")
 }
 
-// Fail ends an attempt badly: the run becomes Failed, and goes on to Terminated when the budget of its cause is
-// used up. Errors and timeouts count as retries, losses have a budget of their own, handback and snooze cost
-// nothing. A positive delay is when the next attempt is due; otherwise a failure of the handler waits as its
-// terms say, by its code or without one, and everything else goes at once.
+// Fail ends an attempt with a failure: the run becomes Failed, and Terminated when the budget of its cause is used up.
+// Errors and timeouts count as retries, losses have a budget of their own, handback and snooze cost nothing. A positive
+// delay is when the next attempt is due; otherwise a failure of the handler waits by its terms and its code, and
+// everything else is retried at once.
 func (run Run) Fail(at time.Time, cause Cause, code, text string, delay time.Duration, retry bool) (Run, error) {
 	run.Error = text
 	next, err := run.to(jobs.Failed, cause, at, run.Worker, text)
@@ -307,13 +307,13 @@ func (run Run) Fail(at time.Time, cause Cause, code, text string, delay time.Dur
 	return next, nil
 }
 
-// Cancel stops a run. One that is Processing keeps its slots until its handler has returned.
+// Cancel cancels a run. One that is Processing keeps its slots until its handler has returned.
 func (run Run) Cancel(at time.Time, by, text string) (Run, error) {
 	run.Lingering, run.RetryAt = run.Lingering || run.State == jobs.Processing, time.Time{}
 	return run.to(jobs.Cancelled, ByPerson, at, by, text)
 }
 
-// Replace stops a run because a newer one of its job takes its place: one that has not begun never will.
+// Replace ends a run because a newer one of its job replaces it: a waiting one is Skipped.
 func (run Run) Replace(at time.Time, by jobs.ID) (Run, error) {
 	if run.State == jobs.Enqueued {
 		return run.to(jobs.Skipped, ByReplaced, at, "run:"+by.String(), "")

@@ -7,26 +7,26 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Rows hold codes and values, so that a sentence can be reworded without a difference between two programs. The texts
-// in them are what handlers, workers and people wrote. Sentences about the rest are made here.
+// Rows store codes and values, so that a sentence can be reworded without a difference between two programs. Only the
+// texts of handlers, workers and users are in rows. Sentences about the rest are composed here.
 
-// Says is what a line of the run's history says to people: its text, or a sentence about its cause.
+// Says returns the text of a line of the run's history for users: its text, or a sentence about its cause.
 func (run *Run) Says(m *Move) string {
 	switch m.Cause {
 	case ByOverlap:
 		if run.Terms.Overlap == jobs.OverlapQueueOne {
-			return "another run of the job waits for a slot at " + m.Text + ", and only one may"
+			return "another run of the job waits for a slot of " + m.Text + ", and only one may wait"
 		}
-		return "no free slot at " + m.Text
+		return "no free slot of " + m.Text
 	case ByDeadline:
 		text := "not started by " + run.StartBy.Format("2006-01-02T15:04:05.000Z07:00")
 		if m.Text != "" {
-			text += ": no free slot at " + m.Text
+			text += ": no free slot of " + m.Text
 		}
 		return text
 	}
 	if m.Cause == ByLoss || m.Cause == ByPoison {
-		text := "worker " + m.By + " stopped answering"
+		text := "worker " + m.By + " was lost: its lease expired"
 		if m.Text != "" {
 			text += "; " + m.Text
 		}
@@ -39,11 +39,11 @@ func (run *Run) Says(m *Move) string {
 	case ByTimeout:
 		return "timeout after " + run.Terms.Timeout.String()
 	case ByReplaced:
-		return "run " + strings.TrimPrefix(m.By, "run:") + " of the same job took its place"
+		return "run " + strings.TrimPrefix(m.By, "run:") + " of the same job replaced it"
 	case ByNobody:
-		return "no worker that may take it was there"
+		return "no worker that may take it was online"
 	case ByDepth:
-		return strconv.Itoa(MaxDepth) + " runs have brought each other about, one after the other: do these jobs follow each other in a circle?"
+		return strconv.Itoa(MaxDepth) + " runs started each other in a chain: do these jobs follow each other in a circle?"
 	}
 	if m.State != jobs.Skipped {
 		return ""
@@ -59,19 +59,19 @@ func (run *Run) Says(m *Move) string {
 	return ""
 }
 
-// Why says to people why a job is paused.
+// Why returns why a job is paused, for users.
 func (h *Held) Why() string {
 	if h.By != ByItself || h.Failed == 0 {
 		return h.Reason
 	}
-	text := strconv.Itoa(h.Failed) + " runs in a row failed; the last was " + h.Run.String()
+	text := strconv.Itoa(h.Failed) + " consecutive runs failed; the last was " + h.Run.String()
 	if h.Reason != "" {
 		text += ": " + h.Reason
 	}
 	return text
 }
 
-// Problem is how the last attempt failed, for people: its error, or a sentence about its cause; "" if it did not.
+// Problem returns how the last attempt failed, for users: its error, or a sentence about its cause; "" if it did not.
 func (run *Run) Problem() string {
 	if run.Error != "" {
 		return run.Error

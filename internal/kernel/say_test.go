@@ -40,7 +40,7 @@ func TestSentencesAreMadeOfCodes(t *testing.T) {
 	run := Run{ID: DerivedID("run"), Actor: "client:shop", StartBy: at, Terms: Terms{Timeout: time.Minute, Retries: 1}}
 	fail := func(cause Cause, text string) (Run, error) { return begun(run).Fail(at, cause, "", text, 0, true) }
 	r, err := fail(ByLoss, "")
-	check("a loss", r, err, "worker w1 stopped answering")
+	check("a loss", r, err, "worker w1 was lost: its lease expired")
 	r, err = fail(ByTimeout, "")
 	check("a timeout", r, err, "timeout after 1m0s")
 	r, err = fail(ByTimeout, "too slow")
@@ -56,10 +56,10 @@ func TestSentencesAreMadeOfCodes(t *testing.T) {
 		gate, want string
 	}{
 		{ByDeadline, "", "not started by 2026-11-21T12:00:00.000Z"},
-		{ByDeadline, "job/k", "not started by 2026-11-21T12:00:00.000Z: no free slot at job/k"},
-		{ByOverlap, "job/k", "no free slot at job/k"},
+		{ByDeadline, "job/k", "not started by 2026-11-21T12:00:00.000Z: no free slot of job/k"},
+		{ByOverlap, "job/k", "no free slot of job/k"},
 		{ByDisabled, "", "the job is disabled"}, {ByPause, "", "the job is paused"}, {ByDebug, "", "debug mode of recurring jobs is on"},
-		{ByNobody, "", "no worker that may take it was there"},
+		{ByNobody, "", "no worker that may take it was online"},
 	} {
 		r, err := waiting.Skip(at, skip.cause, skip.gate)
 		check(string(skip.cause), r, err, skip.want)
@@ -67,15 +67,15 @@ func TestSentencesAreMadeOfCodes(t *testing.T) {
 	one := waiting
 	one.Terms.Overlap = jobs.OverlapQueueOne
 	r, err = one.Skip(at, ByOverlap, "job/k")
-	check("one that waits", r, err, "another run of the job waits for a slot at job/k, and only one may")
+	check("one that waits", r, err, "another run of the job waits for a slot of job/k, and only one may wait")
 	r, err = waiting.Replace(at, by)
-	check("a newer run", r, err, "run "+by.String()+" of the same job took its place")
+	check("a newer run", r, err, "run "+by.String()+" of the same job replaced it")
 	r, err = begun(run).Cancel(at, "person:ann", "wrong customer")
 	check("a cancel", r, err, "wrong customer")
-	if got := (&Held{By: ByItself, Failed: 3, Run: by, Reason: "no paper"}).Why(); got != "3 runs in a row failed; the last was "+by.String()+": no paper" {
+	if got := (&Held{By: ByItself, Failed: 3, Run: by, Reason: "no paper"}).Why(); got != "3 consecutive runs failed; the last was "+by.String()+": no paper" {
 		t.Errorf("a job that paused itself: %q", got)
 	}
 	if got := (&Held{By: "person:ann", Reason: "sale"}).Why(); got != "sale" {
-		t.Errorf("a job that somebody paused: %q", got)
+		t.Errorf("a job that a person paused: %q", got)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Settings and Policy have the same fields under the same names, in the one as pointers and in the other as
-// values; what follows walks them by reflection, so that a new setting is added in two places and not in six.
-// Definitions change rarely: this is never on a job's way.
+// Settings and Policy have the same fields under the same names, as pointers and as values; the functions here walk
+// them by reflection, so that a new setting is added in two places and not in six. Definitions change rarely: this is
+// never on the path of a run.
 
 var settingsType = reflect.TypeFor[Settings]()
 
@@ -25,10 +25,10 @@ var fieldNames = func() []string {
 	return names
 }()
 
-// Fields are the names of the settings, as people and JSON spell them.
+// Fields returns the names of the settings, as users and JSON spell them.
 func Fields() []string { return slices.Clone(fieldNames) }
 
-// lay puts what s says over what holds so far.
+// lay overrides p with the fields that s sets.
 func (s *Settings) lay(p *Policy) {
 	from, to := reflect.ValueOf(s).Elem(), reflect.ValueOf(p).Elem()
 	for i := range from.NumField() {
@@ -38,7 +38,7 @@ func (s *Settings) lay(p *Policy) {
 	}
 }
 
-// Over is s laid over t: what s says wins.
+// Over returns s merged over t: fields of s win.
 func (s Settings) Over(t Settings) Settings {
 	from, to := reflect.ValueOf(&s).Elem(), reflect.ValueOf(&t).Elem()
 	for i := range from.NumField() {
@@ -49,7 +49,7 @@ func (s Settings) Over(t Settings) Settings {
 	return t
 }
 
-// Without is s without the named fields.
+// Without returns s without the named fields.
 func (s Settings) Without(names []string) Settings {
 	v := reflect.ValueOf(&s).Elem()
 	for i, name := range fieldNames {
@@ -60,7 +60,7 @@ func (s Settings) Without(names []string) Settings {
 	return s
 }
 
-// Given are the names of the fields that s says something about.
+// Given returns the names of the fields that s sets.
 func (s *Settings) Given() []string {
 	var names []string
 	v := reflect.ValueOf(s).Elem()
@@ -72,12 +72,12 @@ func (s *Settings) Given() []string {
 	return names
 }
 
-// Equal says that s and t say the same.
+// Equal reports whether s and t set the same.
 func (s *Settings) Equal(t *Settings) bool {
 	return bytes.Equal(AppendSettings(nil, s), AppendSettings(nil, t))
 }
 
-// Changed are the names of the fields about which s and t do not say the same.
+// Changed returns the names of the fields in which s and t differ.
 func (s *Settings) Changed(t *Settings) []string {
 	var names []string
 	v, w := reflect.ValueOf(s).Elem(), reflect.ValueOf(t).Elem()
@@ -92,7 +92,7 @@ func (s *Settings) Changed(t *Settings) []string {
 	return names
 }
 
-// Said is what s says about a field, as people read it, or nil.
+// Said returns the value that s sets for a field, for users, or nil.
 func (s *Settings) Said(name string) any {
 	if i := slices.Index(fieldNames, name); i >= 0 {
 		if f := reflect.ValueOf(s).Elem().Field(i); !f.IsNil() {
@@ -102,7 +102,7 @@ func (s *Settings) Said(name string) any {
 	return nil
 }
 
-// Field is what holds for a field, as people read it.
+// Field returns the effective value of a field, for users.
 func (p *Policy) Field(name string) any {
 	if i := slices.Index(fieldNames, name); i >= 0 {
 		return plainText(reflect.ValueOf(p).Elem().FieldByName(settingsType.Field(i).Name).Interface())
@@ -110,7 +110,7 @@ func (p *Policy) Field(name string) any {
 	return nil
 }
 
-// plain is a value as people read it: durations as text, and nothing in the place of a time or a list that says nothing.
+// plainText returns a value for users: durations as text, and nothing for an unset time or list.
 func plainText(v any) any {
 	switch v := v.(type) {
 	case time.Time:

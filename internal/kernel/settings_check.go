@@ -11,13 +11,13 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// What the numbers of a job may be.
+// The limits of a job's values.
 const (
 	MaxArgs           = 256 << 10
 	MaxResult         = 64 << 10
 	MaxError          = 16 << 10
 	MaxCheckpoint     = 64 << 10
-	MaxHTTP           = 64 << 10 // of what an HTTP job is to do
+	MaxHTTP           = 64 << 10 // of the HTTP requests of a job
 	MaxDescription    = 4 << 10
 	MaxNameLen        = 200
 	MaxSchedule       = 1 << 10
@@ -26,20 +26,20 @@ const (
 	MaxRetries        = 1_000
 	MaxDuration       = 366 * 24 * time.Hour
 	MaxTTL            = 100 * 366 * 24 * time.Hour
-	MaxJitter         = 24 * time.Hour // how early a run may start, and how far starts are spread
+	MaxJitter         = 24 * time.Hour // of early starts, and of jitter
 	MaxPriority       = 100
 	MaxTags           = 32
 	MaxLimits         = 8
 	MaxRetryRules     = 16
 	MaxCode           = plain.MaxCode            // bytes of an error code
-	MaxRetryFactor    = 100                      // what a delay may grow by
+	MaxRetryFactor    = 100                      // growth of a delay
 	MaxDelay          = 5 * 366 * 24 * time.Hour // how far ahead a run may be due
 	MaxBulk           = 100_000                  // runs in one bulk
-	MaxKept           = 1_000_000_000            // runs of a job that are over
+	MaxKept           = 1_000_000_000            // finished runs of a job
 )
 
-// Check says what is wrong with the settings, naming the field, the value and what is allowed; or nil. The text
-// of the schedule is not judged here but by jobs/schedule, before a command is made of it.
+// Check validates the settings, naming the field, the value and what is allowed. jobs/schedule checks the text of the
+// schedule before a command is created.
 func (s *Settings) Check() error {
 	if s.Name != nil && len(*s.Name) > MaxNameLen {
 		return Invalid("name has %d bytes, at most %d are allowed", len(*s.Name), MaxNameLen)
@@ -61,11 +61,11 @@ func (s *Settings) Check() error {
 	}
 	if s.Tags != nil {
 		if len(*s.Tags) > MaxTags {
-			return Invalid("tags: %d given, at most %d are allowed", len(*s.Tags), MaxTags)
+			return Invalid("too many tags: %d of %d", len(*s.Tags), MaxTags)
 		}
 		for _, t := range *s.Tags {
 			if t == "" || len(t) > 100 {
-				return Invalid("tag %.120q: a tag has 1 to 100 bytes", t)
+				return Invalid("invalid tag %.120q: want 1 to 100 bytes", t)
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func (s *Settings) Check() error {
 	}
 	if s.Calendars != nil {
 		if len(*s.Calendars) > MaxCalendars {
-			return Invalid("calendars: %d given, at most %d are allowed", len(*s.Calendars), MaxCalendars)
+			return Invalid("too many calendars: %d of %d", len(*s.Calendars), MaxCalendars)
 		}
 		for _, name := range *s.Calendars {
 			if err := CheckName("calendar", name); err != nil {
@@ -154,17 +154,17 @@ func (s *Settings) Check() error {
 	return nil
 }
 
-// checkTime keeps times within what Unix nanoseconds, and so rows, can hold. The zero time says nothing.
+// checkTime keeps times within the range of Unix nanoseconds, and so of rows. The zero time is not set.
 func checkTime(what string, t time.Time) error {
 	if y := t.UTC().Year(); !t.IsZero() && (y < 1970 || y > 2199) {
-		return Invalid("%s is %s, the year must be between 1970 and 2199", what, t.Format(time.RFC3339))
+		return Invalid("invalid %s %s: want a year from 1970 to 2199", what, t.Format(time.RFC3339))
 	}
 	return nil
 }
 
 func within[T int | time.Duration](what string, v *T, lo, hi T) error {
 	if v != nil && (*v < lo || *v > hi) {
-		return Invalid("%s is %v, it must be between %v and %v", what, *v, lo, hi)
+		return Invalid("invalid %s %v: want %v to %v", what, *v, lo, hi)
 	}
 	return nil
 }
@@ -178,17 +178,16 @@ func oneOf[T ~string](what string, v *T, allowed ...T) error {
 			return nil
 		}
 	}
-	return Invalid("%s is %.40q, it must be one of %q", what, string(*v), allowed)
+	return Invalid("invalid %s %.40q: want one of %q", what, string(*v), allowed)
 }
 
-// CheckArgs says what is wrong with arguments: they are a JSON object of at most MaxArgs bytes and 64 levels, or
-// nothing at all.
+// CheckArgs validates arguments: a JSON object of at most MaxArgs bytes and 64 levels, or none.
 func CheckArgs(args []byte) error {
 	if len(args) == 0 {
 		return nil
 	}
 	if len(args) > MaxArgs {
-		return Invalid("arguments have %d bytes, at most %d are allowed: pass a reference to the data instead", len(args), MaxArgs)
+		return Invalid("arguments have %d bytes, at most %d are allowed: send a reference to the data instead", len(args), MaxArgs)
 	}
 	if fastjson.Object(args) {
 		return nil
@@ -209,19 +208,19 @@ func CheckArgs(args []byte) error {
 		}
 	}
 	if deepest > fastjson.MaxLevels {
-		return Invalid("arguments are nested %d deep, at most %d levels are allowed", deepest, fastjson.MaxLevels)
+		return Invalid("arguments are nested %d levels deep, at most %d are allowed", deepest, fastjson.MaxLevels)
 	}
 	if !json.Valid(args) {
 		return Invalid("arguments are not valid JSON")
 	}
 	if n := fastjson.Overflowing(args); n != "" {
-		return Invalid("arguments have the number %.40s, which is beyond 1.8e308: send it as a text", n)
+		return Invalid("arguments have the number %.40s, which exceeds 1.8e308: send it as a string", n)
 	}
 	return Invalid("arguments must be a JSON object such as {\"customer\":\"c7\"}, not %.20q", args)
 }
 
-// checkHTTP says what is wrong with an HTTP job as far as rows are concerned; what its fields mean is judged by httpspec,
-// before a command is made of it. Nothing, or {}, means that the job is none.
+// checkHTTP validates an HTTP job for rows; httpspec checks its fields, before a command is created. Nothing, or {},
+// means that the job has no HTTP requests.
 func checkHTTP(raw []byte) error {
 	switch {
 	case len(raw) == 0:
@@ -234,7 +233,7 @@ func checkHTTP(raw []byte) error {
 	return nil
 }
 
-// NoHTTP says of what is said about the requests of a job that they are none: nothing, or {}.
+// NoHTTP reports whether a job has no HTTP requests: nothing, or {}.
 func NoHTTP(raw []byte) bool {
 	raw = bytes.TrimSpace(raw)
 	return len(raw) == 0 || raw[0] == '{' && len(bytes.TrimSpace(raw[1:])) == 1

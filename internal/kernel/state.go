@@ -47,25 +47,25 @@ func ParseState(name string) (s jobs.State, err error) {
 	return s, err
 }
 
-// Cause says why a run is in its state, in a word. Most states need none.
+// Cause is why a run is in its state. Most states need none.
 type Cause string
 
 // The causes.
 const (
 	ByError    Cause = "error"          // Failed, Terminated: the handler returned an error or panicked
 	ByTimeout  Cause = "timeout"        // Failed, Terminated: the attempt took longer than its timeout
-	ByLoss     Cause = "lost"           // Failed, Terminated: the worker stopped answering
+	ByLoss     Cause = "lost"           // Failed, Terminated: the worker was lost
 	ByPoison   Cause = "poison"         // Terminated: lost once too often
-	ByHandback Cause = "handback"       // Failed: the worker is stopping and gave the run back
+	ByHandback Cause = "handback"       // Failed: the worker was stopping and released the run
 	BySnooze   Cause = "snooze"         // Failed: the handler asked to be called later
 	ByOverlap  Cause = "overlap"        // Skipped: no free slot, and overlap is skip
 	ByDeadline Cause = "start deadline" // Skipped: not started in time
 	ByDisabled Cause = "disabled"       // Skipped: the job is disabled
 	ByDebug    Cause = "debug"          // Scheduled: held until debug mode ends
 	ByPause    Cause = "paused"         // Scheduled: held until the job is resumed
-	ByPerson   Cause = "request"        // Cancelled: somebody asked
-	ByNobody   Cause = "no worker"      // Skipped: a broadcast, and no worker was there that may take it
+	ByPerson   Cause = "request"        // Cancelled: on request
+	ByNobody   Cause = "no worker"      // Skipped: a broadcast, and no worker was online that may take it
 	ByJitter   Cause = "jitter"         // Scheduled: due, and its start is spread
-	ByReplaced Cause = "replaced"       // Cancelled, Skipped: a newer run of the job took its place
-	ByDepth    Cause = "depth"          // Skipped: too many runs have brought each other about
+	ByReplaced Cause = "replaced"       // Cancelled, Skipped: a newer run of the job replaced it
+	ByDepth    Cause = "depth"          // Skipped: the chain of parent runs is too long
 )

@@ -182,7 +182,7 @@ func TestStateNames(t *testing.T) {
 	}
 }
 
-// Next hands out a copy: nobody can change the table.
+// Next returns a copy: callers cannot change the table.
 func TestNextIsACopy(t *testing.T) {
 	NextStates(jobs.Enqueued)[0] = jobs.Terminated
 	if !May(jobs.Enqueued, jobs.Processing) {

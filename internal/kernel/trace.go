@@ -5,8 +5,8 @@ import "strings"
 // MaxTrace is the longest trace that a run carries.
 const MaxTrace = 64
 
-// checkTrace says what is wrong with a W3C traceparent such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01.
-// Later versions may be longer, as far as MaxTrace goes. None at all is fine.
+// checkTrace validates a W3C traceparent such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01. Later
+// versions may be longer, up to MaxTrace. An empty one is valid.
 func checkTrace(trace string) error {
 	if trace == "" {
 		return nil

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// The wire form of commands, effects and rows, for the log, the bus and snapshots. It is written by hand: JSON
-// would cost more than all the rest of a job's way (DESIGN.md has the figures).
+// The wire format of commands, effects and rows, for the log, the bus and snapshots. It is written by hand: JSON would
+// cost more than all the rest of a run's path.
 //
 // Each type has one function that names its fields in order, and a coder (coder.go) either writes or reads them, so
-// that the two directions cannot drift apart. Numbers are varints, texts and lists carry their length, times are
-// Unix nanoseconds. A list of envelopes begins with the version of the form; a reader that meets a newer one
-// stops with an error. Fields are only ever added at the end of a row, which carries its length, by later: a reader
-// leaves missing fields zero. What lies behind the fields that it knows it refuses in logs, snapshots and databases,
-// where ignoring it would make rows differ, and ignores in messages of workers and clients.
+// that the two directions cannot drift apart. Numbers are varints, texts and lists carry their length, times are Unix
+// nanoseconds. A list of envelopes begins with the version of the format; a reader of an older version stops with an
+// error. Fields are only ever added at the end of a row, which carries its length, by later: a reader leaves missing
+// fields zero. Unknown fields at the end are refused in logs, snapshots and databases, where ignoring them would make
+// rows differ, and ignored in messages of workers and clients.
 
-// WireVersion is the version of the form that this code writes.
+// WireVersion is the version of the format that this code writes.
 const WireVersion = 1
 
 // wireAs writes or reads the value behind an interface I as a *T.
@@ -70,7 +70,7 @@ func wireCommand(c *coder, v *Command) {
 		wireValue(c, v, func(c *coder, p *Pause) { text(c, &p.Key); text(c, &p.Reason); c.time(&p.Until) })
 	case VerbResume:
 		wireValue(c, v, func(c *coder, r *Resume) { text(c, &r.Key) })
-	case VerbCreate: // this one, Claim and Finish by hand: a copy for a function that is not known takes memory
+	case VerbCreate: // this one, Claim and Finish inline: passing the field function allocates a copy
 		var k Create
 		if !c.reading {
 			k = (*v).(Create)
@@ -193,7 +193,7 @@ func wireCommand(c *coder, v *Command) {
 		wireValue(c, v, func(c *coder, k *FinalizeUpgrade) { number(c, &k.To) })
 	default:
 		if !wireNextCommand(c, verb, v) {
-			c.fail(fmt.Sprintf("command %d is not known to this program, which knows version %d of the rules: start a newer program", verb, ApplyVersion))
+			c.fail(fmt.Sprintf("unknown command %d: this program supports version %d of the rules: start a newer program", verb, ApplyVersion))
 		}
 	}
 }
@@ -223,7 +223,7 @@ func wirePlacing(c *coder, k *Create) {
 	number(c, &k.Total)
 }
 
-// wireWish is what the digest of a Create is made of.
+// wireWish writes the fields of a Create's digest.
 func wireWish(c *coder, k *Create) {
 	c.id(&k.ID)
 	word(c, &k.Key)
@@ -243,7 +243,7 @@ func wireWish(c *coder, k *Create) {
 
 func wireEnvelope(c *coder, e, last *Envelope) {
 	c.id(&e.ID)
-	// Neighbours mostly share these four: a bit each says "as before".
+	// Adjacent envelopes mostly share these four: one bit each means "as before".
 	same := uint64(0)
 	if !c.reading {
 		for i, eq := range [...]bool{e.Tenant == last.Tenant, e.Actor == last.Actor, e.Reason == last.Reason, e.At.Equal(last.At)} {
@@ -280,7 +280,7 @@ func (c *coder) version() {
 	v := uint64(WireVersion)
 	c.uint(&v)
 	if c.reading && v != WireVersion && c.err == nil {
-		c.fail(fmt.Sprintf("version %d is not known, this program reads version %d", v, WireVersion))
+		c.fail(fmt.Sprintf("unknown version %d: this program reads version %d", v, WireVersion))
 	}
 }
 
@@ -297,12 +297,11 @@ func AppendEnvelopes(b []byte, batch []Envelope) []byte {
 	return c.buf
 }
 
-// DecodeEnvelopes reads what AppendEnvelopes wrote. Fields that this program does not know are refused: for logs, and for
-// messages of nodes.
+// DecodeEnvelopes reads what AppendEnvelopes wrote. Unknown fields are refused: for logs, and for messages of nodes.
 func DecodeEnvelopes(b []byte) ([]Envelope, error) { return decodeEnvelopes(b, false) }
 
 // DecodeSentEnvelopes is DecodeEnvelopes for messages of workers and clients, which may be newer than this program:
-// fields that it does not know are ignored.
+// unknown fields are ignored.
 func DecodeSentEnvelopes(b []byte) ([]Envelope, error) { return decodeEnvelopes(b, true) }
 
 func decodeEnvelopes(b []byte, lenient bool) ([]Envelope, error) {
@@ -341,11 +340,10 @@ func AppendRow(b []byte, r Row) []byte {
 	return c.buf
 }
 
-// DecodeRow reads one row from the front of b and answers with what follows it. Fields that this program does not know
-// are refused: for what is stored.
+// DecodeRow reads one row from the front of b and returns the rest. Unknown fields are refused: for stored rows.
 func DecodeRow(b []byte) (Row, []byte, error) { return decodeRow(b, false) }
 
-// DecodeSentRow is DecodeRow for workers and clients, whose server may be newer: fields that they do not know are ignored.
+// DecodeSentRow is DecodeRow for workers and clients, whose server may be newer: unknown fields are ignored.
 func DecodeSentRow(b []byte) (Row, []byte, error) { return decodeRow(b, true) }
 
 func decodeRow(b []byte, lenient bool) (Row, []byte, error) {

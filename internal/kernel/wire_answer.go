@@ -2,7 +2,7 @@ package kernel
 
 import "github.com/carillon-scheduler/carillon/jobs"
 
-// The wire form of answers: what became of a command.
+// The wire format of answers: the results of commands.
 
 func wirePointer[T any](fields func(*coder, *T)) func(*coder, **T) {
 	return func(c *coder, v **T) {
@@ -13,8 +13,8 @@ func wirePointer[T any](fields func(*coder, *T)) func(*coder, **T) {
 	}
 }
 
-// The least bytes that rows have had since version 1. Lists of them are measured by these, so that a short message
-// cannot announce rows that take a thousand times its memory.
+// The minimal sizes of rows since version 1. They limit the lengths of lists, so that a short message cannot announce
+// rows that take a thousand times its memory.
 const (
 	leastRun        = 70
 	leastDefinition = 60
@@ -27,7 +27,8 @@ func wireEffect(c *coder, e *Effect) {
 	list(c, &e.Definitions, leastDefinition, wirePointer(wireDefinition))
 	list(c, &e.Missed, leastMissed, wirePointer(wireMissed))
 	some(c, &e.Global, func(c *coder, g *Global) { c.row(func(c *coder) { wireGlobal(c, g) }) })
-	// Three answers in one number: an older program, which knows the first alone, never sees the others. A receipt is sent
+	// Three answers in one number: an older program, which knows only the first, never gets the others. A summary is
+	// sent only to senders that asked for summaries.
 	// to those who asked for receipts.
 	said := uint64(0)
 	if e.Existing {
@@ -68,7 +69,7 @@ func wireReceipt(c *coder, r *Summary) {
 	c.bool(&r.Lingering)
 }
 
-// AppendAnswer appends what became of one command: its effect, or the refusal err.
+// AppendAnswer appends the result of one command: its effect, or the refusal err.
 func AppendAnswer(b []byte, e *Effect, err error) []byte {
 	c := coder{buf: b}
 	var code jobs.Code
@@ -85,8 +86,8 @@ func AppendAnswer(b []byte, e *Effect, err error) []byte {
 	return c.buf
 }
 
-// DecodeAnswer reads one answer from the front of b and answers with what follows it. bad is set when the bytes
-// themselves are damaged.
+// DecodeAnswer reads one answer from the front of b and returns the rest. bad is set when the bytes themselves are
+// damaged.
 func DecodeAnswer(b []byte) (e Effect, err error, rest []byte, bad error) {
 	c := coder{buf: b, reading: true, lenient: true}
 	if len(b) == 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// The wire form of rows.
+// The wire format of rows.
 
 func wireMove(c *coder, m *Move) {
 	number(c, &m.State)
@@ -76,7 +76,7 @@ func wireRun(c *coder, run *Run) {
 	wireNextRun(c, run)
 }
 
-// wireRare is what most runs have nothing of: one byte says so.
+// wireRare is the fields that most runs do not have: one byte says so.
 func wireRare(c *coder, run *Run) {
 	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Reserved || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil
 	c.bool(&has)
@@ -118,7 +118,7 @@ func wireRules(c *coder, v *[]jobs.RetryRule) { list(c, v, 5, wireRule) }
 
 func wireRate(c *coder, r *jobs.Rate) { signed(c, &r.Max); signed(c, &r.Per) }
 
-// wireMore carries what limits say beyond a number, which stands where limits used to end.
+// wireMore carries the fields of limits beyond a number, where limits used to end.
 func wireMore(c *coder, limits []jobs.Limit) {
 	has := false
 	for _, l := range limits {
@@ -276,7 +276,7 @@ func wireDefinition(c *coder, d *Definition) {
 	list(c, &d.Undecided, 8, wireEarlier)
 	c.id(&d.Running)
 	c.time(&d.Ended)
-	// What an earlier schedule gained later stands behind all of them: their items have no frame of their own.
+	// Fields that earlier schedules gained later follow all of them: their items have no frame of their own.
 	for i := range d.Undecided {
 		c.time(&d.Undecided[i].First)
 		signed(c, &d.Undecided[i].TTL)
@@ -403,7 +403,7 @@ func wireRow(c *coder, r *Row) {
 		case RowCalendar:
 			wireAs(c, r, wireCalendar)
 		default:
-			c.fail(fmt.Sprintf("row of kind %d is not known to this version", kind))
+			c.fail(fmt.Sprintf("unknown kind of row %d", kind))
 		}
 	})
 }

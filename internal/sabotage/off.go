@@ -2,5 +2,5 @@
 
 package sabotage
 
-// Off says whether a mechanism is off: never, in this build.
+// Off reports whether a mechanism is off: never, in this build.
 func Off(Mechanism) bool { return false }

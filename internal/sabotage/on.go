@@ -17,12 +17,12 @@ var off = func() map[Mechanism]bool {
 			continue
 		}
 		if !slices.Contains(All(), Mechanism(name)) {
-			panic(fmt.Sprintf("CARILLON_SABOTAGE: there is no mechanism %q", name))
+			panic(fmt.Sprintf("CARILLON_SABOTAGE: unknown mechanism %q", name))
 		}
 		m[Mechanism(name)] = true
 	}
 	return m
 }()
 
-// Off says whether a mechanism is off.
+// Off reports whether a mechanism is off.
 func Off(m Mechanism) bool { return off[m] }

@@ -1,33 +1,32 @@
-// Package sabotage names mechanisms that keep promises, so that builds can be made in which one of them is off. Tests
-// of the judge (chaos/judge) need such builds: a judge that has never caught anybody proves nothing.
+// Package sabotage names mechanisms that keep guarantees, for builds in which one of them is off. Tests of the judge
+// (chaos/judge) need such builds: a judge that has never found a violation proves nothing.
 //
-// Only a build with -tags sabotage can turn anything off, by the environment variable CARILLON_SABOTAGE, which holds
-// names with commas between them. In every other build [Off] is a constant, and the compiler leaves out what hangs on
-// it.
+// Only a build with -tags sabotage can turn anything off, by the environment variable CARILLON_SABOTAGE, a list of
+// names separated by commas. In every other build [Off] is a constant, and the compiler drops the code behind it.
 package sabotage
 
-// Mechanism is something that can be turned off.
+// Mechanism is a mechanism that can be turned off.
 type Mechanism string
 
 // The mechanisms.
 const (
-	DueID         Mechanism = "due-id"         // a due time has one run, because the run's ID follows from it
-	CursorCompare Mechanism = "cursor-compare" // a fire is refused if its job's cursor is not where it was decided from
-	Cursor        Mechanism = "cursor"         // the cursor moves in the commit that makes the runs
-	StaleTerm     Mechanism = "stale-term"     // a fire of a leader that is none any more is refused
+	DueID         Mechanism = "due-id"         // a due time has one run, because the run's ID is derived from it
+	CursorCompare Mechanism = "cursor-compare" // a fire is refused if its job's cursor has moved since the decision
+	Cursor        Mechanism = "cursor"         // the cursor moves in the commit that creates the runs
+	StaleTerm     Mechanism = "stale-term"     // a fire of a former leader is refused
 	Term          Mechanism = "term"           // a leader's term is committed before its duties begin
-	NotEarly      Mechanism = "not-early"      // the store refuses to fire or to release before its own clock says so
-	FireAll       Mechanism = "fire-all"       // due times that were missed fire, if their job says so
-	Idempotency   Mechanism = "idempotency"    // a request that is made again finds the run of the first
-	Claim         Mechanism = "claim"          // a claim is refused if somebody else has the run
-	Fence         Mechanism = "fence"          // what an attempt says that is over is refused
-	Lease         Mechanism = "lease"          // attempts of workers that fell silent are ended
-	Sweep         Mechanism = "sweep"          // what got lost on the bus is looked for
+	NotEarly      Mechanism = "not-early"      // the store refuses to fire or to release before its own clock's time
+	FireAll       Mechanism = "fire-all"       // missed due times fire, if their job's misfire policy says so
+	Idempotency   Mechanism = "idempotency"    // a repeated request finds the run of the first
+	Claim         Mechanism = "claim"          // a claim is refused if another worker has the run
+	Fence         Mechanism = "fence"          // reports of an ended attempt are refused
+	Lease         Mechanism = "lease"          // attempts of workers whose lease has expired are ended
+	Sweep         Mechanism = "sweep"          // messages that were lost on the bus are recovered
 	Gate          Mechanism = "gate"           // slots are counted
-	HandOver      Mechanism = "hand-over"      // a slot that becomes free is given to the first who waits
+	HandOver      Mechanism = "hand-over"      // a slot that becomes free is assigned to the first waiting run
 )
 
-// All are all of them.
+// All returns all mechanisms.
 func All() []Mechanism {
 	return []Mechanism{DueID, CursorCompare, Cursor, StaleTerm, Term, NotEarly, FireAll, Idempotency, Claim, Fence, Lease, Sweep, Gate, HandOver}
 }

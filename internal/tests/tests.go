@@ -1,11 +1,11 @@
-// Package tests says how much a test plays. CARILLON_TESTS decides, and nothing else:
+// Package tests sets the sizes of tests. Only CARILLON_TESTS selects them:
 //
-//	(unset)  the default of go test ./...: every promise in its small size, all of it in a minute and a half
-//	all      what CI plays: the long tests, too, and the sizes that fit into half an hour
+//	(unset)  the default of go test ./...: every guarantee in its small size, in a minute and a half
+//	all      for CI: the long tests, too, and the sizes that fit into half an hour
 //	rough    the sizes that docs/guarantees.md states, for one package at a time: just kill
 //
-// A test that has no small size begins with Long. One that has sizes takes its numbers from Size. One that the race
-// detector makes ten times slower and finds nothing in, such as days of virtual time, begins with WithoutRace.
+// A test without a small size begins with [Long]. A test with sizes takes its numbers from [Size]. A test that the race
+// detector makes ten times slower and finds nothing in, such as days of virtual time, begins with [WithoutRace].
 package tests
 
 import (
@@ -36,21 +36,21 @@ var level = sync.OnceValue(func() int {
 	panic(fmt.Sprintf("invalid CARILLON_TESTS %q: want all, rough or nothing", given))
 })
 
-// Size is the size of a test at the level that is played: by default, in CI, and as rough as the guarantees say.
+// Size returns the size of a test at the selected level: the default, that of CI, or that of the guarantees.
 func Size[T any](quick, all, rough T) T { return []T{quick, all, rough}[level()] }
 
-// Rough reports whether the sizes of the guarantees are played.
+// Rough reports whether the sizes of the guarantees are selected.
 func Rough() bool { return level() == 2 }
 
 // Long skips the test by default.
 func Long(t testing.TB) {
 	t.Helper()
 	if level() == 0 {
-		t.Skip("long: CARILLON_TESTS=all plays it")
+		t.Skip("long: CARILLON_TESTS=all runs it")
 	}
 }
 
-// WithoutRace skips the test under the race detector. CI plays it once, without: it finds the test by the text of this
+// WithoutRace skips the test under the race detector. CI runs it once without the detector: it finds the test by the text of this
 // call, so call it in the function of the test itself.
 func WithoutRace(t *testing.T) {
 	t.Helper()
@@ -58,7 +58,7 @@ func WithoutRace(t *testing.T) {
 		t.Fatal("call tests.WithoutRace in the function of the test itself, before any subtest")
 	}
 	if raceEnabled {
-		t.Skip("played without the race detector")
+		t.Skip("runs only without the race detector")
 	}
 }
 
@@ -71,14 +71,14 @@ func Missing(t testing.TB, what string) {
 	t.Skipf("not tested: %s", what)
 }
 
-// Go is a go command that builds the program which a test then plays with: as a release is, without the race detector.
+// Go returns a go command that builds a program for a test: like a release, without the race detector.
 func Go(args ...string) *exec.Cmd {
 	c := exec.Command("go", args...)
 	c.Env = append(os.Environ(), "GOFLAGS=")
 	return c
 }
 
-// Parallel has up to n tests that call t.Parallel run at a time, unless -parallel is given: for a package whose tests
+// Parallel lets up to n tests that call t.Parallel run at a time, unless -parallel is given: for a package whose tests
 // mostly wait. Call it in TestMain.
 func Parallel(n int) {
 	flag.Parse()
@@ -89,7 +89,7 @@ func Parallel(n int) {
 	}
 }
 
-// Random is what a test draws random numbers from, also in several goroutines. Alone, a test draws the same numbers
+// Random returns a source of random numbers for several goroutines. A test draws the same numbers
 // every time, unless CARILLON_SEED gives another seed.
 func Random(t testing.TB) *rand.Rand {
 	t.Helper()

@@ -55,7 +55,7 @@ func TestS2_57RunsArePutOff(t *testing.T) {
 		if run.State != jobs.Failed || run.Cause != kernel.BySnooze || run.Code() != httpjob.CodeCircuitOpen || run.Attempt != 1 || !strings.Contains(run.Error, target+" did not answer") {
 			t.Errorf("%s by %s, attempt %d: put off by %q, %q", run.State, run.Cause, run.Attempt, run.Code(), run.Error)
 		}
-		if !strings.Contains(e.Why, "was put off") || !strings.Contains(e.Why, target) {
+		if !strings.Contains(e.Why, "was postponed") || !strings.Contains(e.Why, target) {
 			t.Errorf("explained: %s", e.Why)
 		}
 		begun := run.Started
@@ -92,7 +92,7 @@ func TestFeedbackAfterTheTimeout(t *testing.T) {
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		p.s.Handler().ServeHTTP(w, r)
-		if body, _ := io.ReadAll(w.Body); w.Code != 409 || !strings.Contains(string(body), `"resp_code":409`) || !strings.Contains(string(body), "over") {
+		if body, _ := io.ReadAll(w.Body); w.Code != 409 || !strings.Contains(string(body), `"resp_code":409`) || !strings.Contains(string(body), "has finished") {
 			t.Errorf("%d %s", w.Code, body)
 		}
 	})

@@ -196,13 +196,13 @@ func TestBackfillsThatAreRefused(t *testing.T) {
 		}{
 			{ops.Backfill{Key: "none", From: from}, jobs.NotFound, "no job"},
 			{ops.Backfill{Key: "triggered", From: from}, jobs.Conflict, "triggered"},
-			{ops.Backfill{Key: "after", From: from}, jobs.Conflict, "after each of its runs"},
+			{ops.Backfill{Key: "after", From: from}, jobs.Conflict, "after the end of its last run"},
 			{ops.Backfill{Key: "nightly"}, jobs.BadInput, "from is missing"},
 			{ops.Backfill{Key: "nightly", From: from, To: from}, jobs.BadInput, "not before"},
-			{ops.Backfill{Key: "nightly", From: from, To: day(3)}, jobs.BadInput, "lies ahead"},
-			{ops.Backfill{Key: "nightly", From: from, Parallel: kernel.MaxParallel + 1}, jobs.BadInput, "parallel is 1001"},
+			{ops.Backfill{Key: "nightly", From: from, To: day(3)}, jobs.BadInput, "want a past time"},
+			{ops.Backfill{Key: "nightly", From: from, Parallel: kernel.MaxParallel + 1}, jobs.BadInput, "parallel 1001"},
 			{ops.Backfill{Key: "nightly", From: from, Priority: new(101)}, jobs.BadInput, "priority"},
-			{ops.Backfill{Key: "often", From: from, Replay: true}, jobs.BadInput, "more than 10000 due times: at most so many may be asked for at once, such as those before 2000-01-01T03:46:40Z"},
+			{ops.Backfill{Key: "often", From: from, Replay: true}, jobs.BadInput, "more than 10000 due times, the most of one backfill: end it before 2000-01-01T03:46:40Z"},
 		} {
 			did, err := o.Backfill(t.Context(), person, x.request)
 			if !errors.Is(err, x.code) || !strings.Contains(err.Error(), x.text) || did.Runs != 0 {
