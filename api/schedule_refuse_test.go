@@ -80,7 +80,7 @@ func TestSchedulesRefused(t *testing.T) {
 		{"every nanosecond", "@every 1ns", "", "schedule", 7, "whole seconds"},
 		{"every 0 seconds", "@every 0s", "", "schedule", 7, "at least one second"},
 		{"every -5 seconds", "@every -5s", "", "schedule", 7, "no sign"},
-		{"at the start of the machine", "@reboot", "", "schedule", 0, "not a macro"},
+		{"at the start of the machine", "@reboot", "", "schedule", 0, "unknown macro"},
 
 		{"digits of another script", "٥ * * * *", "", "schedule", 0, "minute: a character outside ASCII"},
 		{"a full-width asterisk", "0 ＊ * * *", "", "schedule", 2, "hour: a character outside ASCII"},

@@ -17,8 +17,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// collector reads what the parts have counted. It describes nothing beforehand: each value says its name once, where
-// it is made.
+// collector reads the counters of the parts. It describes no metric beforehand: each has its name once, where it is
+// created.
 type collector struct {
 	Config
 
@@ -27,7 +27,7 @@ type collector struct {
 	at     time.Time // of counts
 }
 
-// How long counts of rows are shown before they are read again, and how many apps are told apart.
+// How long counts of rows are cached, and how many apps have series of their own.
 const (
 	countsFor = 5 * time.Second
 	maxApps   = 50
@@ -42,13 +42,13 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), countsFor)
 	defer cancel()
 	s := &sink{to}
-	s.gauge("build_info", "Always 1; its labels say what runs.", 1, "version", c.Version, "go", runtime.Version())
-	s.gauge("ready", "1 if requests may be sent here: the store answers, and somebody leads.", truth(c.Ready == nil || c.Ready(ctx) == nil))
+	s.gauge("build_info", "Always 1; the labels are the versions of the program and of Go.", 1, "version", c.Version, "go", runtime.Version())
+	s.gauge("ready", "1 if requests may be sent here: the store answers, and a leader is known.", truth(c.Ready == nil || c.Ready(ctx) == nil))
 	term, _ := c.Plane.Leading()
-	s.gauge("leader", "1 if this process leads.", truth(term > 0))
-	s.gauge("leader_term", "The term that this process leads, 0 if it does not.", float64(term))
+	s.gauge("leader", "1 if this process is the leader.", truth(term > 0))
+	s.gauge("leader_term", "The term of this process as the leader, 0 if it is not.", float64(term))
 
-	s.gauge("clock_off_seconds", "By how much this process's clock is ahead of the one in the middle, of three nodes or more; 0 if there are fewer.", c.Plane.ClockOff().Seconds())
+	s.gauge("clock_off_seconds", "How far this process's clock is ahead of the median of three or more nodes; 0 if there are fewer.", c.Plane.ClockOff().Seconds())
 
 	all := c.Plane.Totals()
 	c.runs(s, &all)
@@ -60,10 +60,10 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		store(s, c.Store.Stats())
 	}
 	cleaned := c.Plane.Cleaning()
-	s.counter("cleaned_runs_total", "Runs that are over and that this process has cleared away.", float64(cleaned.Total))
+	s.counter("cleaned_runs_total", "Finished runs that this process has purged.", float64(cleaned.Total))
 	if !cleaned.Looked.IsZero() {
-		s.gauge("cleaned_timestamp_seconds", "When this process last looked for runs to clear away; not there if it has not.", float64(cleaned.Looked.UnixMilli())/1000)
-		s.gauge("kept_bytes", "Bytes that runs that are over took then, about.", float64(cleaned.Bytes))
+		s.gauge("cleaned_timestamp_seconds", "When this process last checked for runs to purge; missing if it has not.", float64(cleaned.Looked.UnixMilli())/1000)
+		s.gauge("kept_bytes", "Approximate bytes of finished runs then.", float64(cleaned.Bytes))
 	}
 	if c.Extra != nil {
 		c.Extra(func(v Value) {
@@ -83,12 +83,12 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// kinds are those of jobs.
+// kinds are the kinds of jobs.
 var kinds = []kernel.Kind{kernel.Recurring, kernel.Triggered}
 
-// runs shows what has happened to runs.
+// runs shows the counts of runs.
 func (c *collector) runs(s *sink, all *controlplane.Totals) {
-	for _, kind := range kinds { // so that the default tenant's are there before anything has happened
+	for _, kind := range kinds { // so that the default tenant's exist before any run
 		class := controlplane.Class{Tenant: jobs.DefaultTenant, Kind: kind}
 		if _, there := all.Runs[class]; !there {
 			all.Runs[class] = controlplane.Steps{}
@@ -96,13 +96,13 @@ func (c *collector) runs(s *sink, all *controlplane.Totals) {
 	}
 	for class, n := range all.Runs {
 		of := []string{"tenant", string(class.Tenant), "kind", class.Kind.String()}
-		s.counter("runs_created_total", "Runs that came to be.", float64(n.Created), of...)
-		s.counter("attempts_started_total", "Attempts that workers began.", float64(n.Started), of...)
+		s.counter("runs_created_total", "Runs that were created.", float64(n.Created), of...)
+		s.counter("attempts_started_total", "Attempts that workers started.", float64(n.Started), of...)
 		for _, o := range []struct {
 			outcome string
 			n       uint64
 		}{{"succeeded", n.Succeeded}, {"error", n.Error}, {"timeout", n.Timeout}, {"lost", n.Lost}, {"handback", n.Handback}, {"snooze", n.Snooze}} {
-			s.counter("attempts_ended_total", "Attempts that ended, by how: lost means that the worker stopped answering.", float64(o.n), append(of, "outcome", o.outcome)...)
+			s.counter("attempts_ended_total", "Attempts that ended, by outcome: lost means that the worker's lease expired.", float64(o.n), append(of, "outcome", o.outcome)...)
 		}
 		for _, e := range []struct {
 			state jobs.State
@@ -113,18 +113,18 @@ func (c *collector) runs(s *sink, all *controlplane.Totals) {
 	}
 	for _, kind := range kinds {
 		s.histogram("start_lateness_seconds", "From a run's due time to the start of its first attempt.", all.Late[kind], "kind", kind.String())
-		s.histogram("attempt_seconds", "How long attempts took that ended by themselves, by a timeout or by the loss of their worker.", all.Took[kind], "kind", kind.String())
+		s.histogram("attempt_seconds", "Duration of attempts that ended by themselves, by a timeout or by the loss of their worker.", all.Took[kind], "kind", kind.String())
 	}
 	s.counter("due_times_fired_total", "Due times of recurring jobs that became runs.", float64(all.Fired))
 	for _, why := range []kernel.Reason{kernel.MissedLate, kernel.MissedPaused, kernel.MissedDisabled, kernel.MissedDebug} {
-		s.counter("due_times_missed_total", "Due times of recurring jobs that passed without a run, by why: missed means that nobody could fire them in time.",
+		s.counter("due_times_missed_total", "Due times of recurring jobs that passed without a run, by reason: missed means that the scheduler could not fire them in time.",
 			float64(all.Missed[why]), "reason", word(string(why)))
 	}
 	s.gauge("leases", "Attempts under way, as the leader knows them.", float64(all.Leases))
-	s.gauge("stuck_attempts", "Attempts that were told to end and whose handler does not return.", float64(all.Stuck))
+	s.gauge("stuck_attempts", "Attempts that were asked to stop and whose handler has not returned.", float64(all.Stuck))
 }
 
-// live shows how many runs are not over, for the tenants in which something has happened.
+// live shows the unfinished runs, for the tenants with any activity.
 func (c *collector) live(ctx context.Context, s *sink, all *controlplane.Totals) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +136,7 @@ func (c *collector) live(ctx context.Context, s *sink, all *controlplane.Totals)
 			}
 			n, err := c.Rows.Counts(ctx, metastore.CountQuery{Tenant: class.Tenant})
 			if err != nil {
-				c.Logger.Warn("runs could not be counted for the metrics", "tenant", class.Tenant, "err", err)
+				c.Logger.Warn("cannot count runs for the metrics", "tenant", class.Tenant, "err", err)
 				return
 			}
 			counts[class.Tenant] = n.Live
@@ -145,12 +145,12 @@ func (c *collector) live(ctx context.Context, s *sink, all *controlplane.Totals)
 	}
 	for tenant, states := range c.counts {
 		for _, state := range []jobs.State{jobs.Scheduled, jobs.Enqueued, jobs.Processing, jobs.Failed} {
-			s.gauge("runs", "Runs that are not over, by state; a few seconds old.", float64(states[state]), "tenant", string(tenant), "state", word(state.String()))
+			s.gauge("runs", "Unfinished runs, by state; a few seconds old.", float64(states[state]), "tenant", string(tenant), "state", word(state.String()))
 		}
 	}
 }
 
-// commands shows what the store was asked.
+// commands shows the commands to the store.
 func commands(s *sink, all *controlplane.Totals) {
 	for verb, n := range all.Commands {
 		s.counter("commands_total", "Commands that were applied through this process.", float64(n), "verb", verb.String())
@@ -161,7 +161,7 @@ func commands(s *sink, all *controlplane.Totals) {
 		}
 	}
 	for code, n := range all.Refused {
-		s.counter("commands_refused_total", "Commands that were refused, by why. Stale and conflict are part of normal work: somebody else was first.",
+		s.counter("commands_refused_total", "Commands that were refused, by code. Stale and conflict are normal: a concurrent command was faster.",
 			float64(n), "code", cmp.Or(word(string(code)), "internal"))
 	}
 }
@@ -171,11 +171,11 @@ func offers(s *sink, all *controlplane.Totals) {
 	s.gauge("offers_outstanding", "Offers that are neither claimed nor given up.", float64(all.Out))
 	s.counter("offers_sent_total", "Offers that the leader sent.", float64(all.Offered))
 	s.counter("offers_returned_total", "Offers that workers gave back, because they had no room.", float64(all.Returned))
-	s.counter("offers_swept_total", "Offers that nobody claimed in time, and that were looked at again.", float64(all.Again))
-	s.counter("heartbeats_total", "Heartbeats of workers that this process heard.", float64(all.Heartbeats))
+	s.counter("offers_swept_total", "Offers that no worker claimed in time, and that were checked again.", float64(all.Again))
+	s.counter("heartbeats_total", "Heartbeats of workers that this process received.", float64(all.Heartbeats))
 }
 
-// workers shows who works, for the first apps by name; all others are one.
+// workers shows the workers, for the first apps by name; all others are one series.
 func (c *collector) workers(s *sink) {
 	type app struct{ tenant, name string }
 	type sum struct{ workers, slots, running, leaving int }
@@ -199,37 +199,37 @@ func (c *collector) workers(s *sink) {
 	}
 	for of, n := range apps {
 		labels := []string{"tenant", of.tenant, "app", of.name}
-		s.gauge("workers", "Workers that have been heard of lately, as the leader knows them.", float64(n.workers), labels...)
-		s.gauge("workers_leaving", "Workers that take nothing new because they are stopping.", float64(n.leaving), labels...)
-		s.gauge("worker_slots", "Runs that workers take at the same time; a worker without a limit counts 0.", float64(n.slots), labels...)
-		s.gauge("worker_runs", "Runs that workers hold, as their heartbeats say.", float64(n.running), labels...)
+		s.gauge("workers", "Workers with recent heartbeats, as the leader knows them.", float64(n.workers), labels...)
+		s.gauge("workers_leaving", "Workers that take no new runs because they are stopping.", float64(n.leaving), labels...)
+		s.gauge("worker_slots", "Max parallel runs of workers; a worker without a limit counts 0.", float64(n.slots), labels...)
+		s.gauge("worker_runs", "Runs that workers have, from their heartbeats.", float64(n.running), labels...)
 	}
 }
 
-// store shows what a store tells about itself.
+// store shows the counters of a store.
 func store(s *sink, st metastore.Stats) {
 	s.counter("store_commits_total", "Commits.", float64(st.Commits))
 	s.counter("store_commands_total", "Commands in these commits.", float64(st.Commands))
 	s.histogram("store_commit_commands", "Commands in a commit.", st.Sizes)
-	s.histogram("store_commit_seconds", "How long a commit took, until it was durable and applied.", st.Seconds)
+	s.histogram("store_commit_seconds", "Duration of a commit, until it was durable and applied.", st.Seconds)
 	if r := st.Raft; r != nil {
 		s.gauge("raft_term", "The term of the raft log.", float64(r.Term))
 		s.gauge("raft_applied_index", "The last entry of the log that is in the rows.", float64(r.Applied))
 		s.gauge("raft_log_bytes", "Bytes of entries since the last snapshot.", float64(r.LogBytes))
 		if !r.Snapshot.IsZero() {
-			s.gauge("raft_snapshot_timestamp_seconds", "When the newest snapshot was taken; not there if there is none.", float64(r.Snapshot.UnixMilli())/1000)
+			s.gauge("raft_snapshot_timestamp_seconds", "When the newest snapshot was taken; missing if there is none.", float64(r.Snapshot.UnixMilli())/1000)
 		}
 	}
 	if a := st.Archive; a != nil {
-		s.gauge("archive_files", "Files of runs that are over.", float64(a.Files))
-		s.gauge("archive_bytes", "Bytes that runs take that are over.", float64(a.Bytes))
+		s.gauge("archive_files", "Files of finished runs.", float64(a.Files))
+		s.gauge("archive_bytes", "Bytes of finished runs.", float64(a.Bytes))
 	}
 }
 
-// word makes a label's value of a word or two.
+// word converts a short text to a label's value.
 func word(text string) string { return strings.ReplaceAll(strings.ToLower(text), " ", "_") }
 
-// sink takes values. Labels are names and values in turn.
+// sink collects values. Labels are names and values in turn.
 type sink struct{ to chan<- prometheus.Metric }
 
 func (s *sink) counter(name, help string, v float64, labels ...string) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Requests counts the requests that next answers. Its labels are the route's pattern, which the program chose, and the
-// class of the status: nothing of what a client sends.
+// Requests counts the requests that next answers. Its labels are the route's pattern, from the program, and the class
+// of the status: nothing that a client sends.
 func (m *Metrics) Requests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		route := m.route(r)
@@ -23,7 +23,7 @@ func (m *Metrics) Requests(next http.Handler) http.Handler {
 			case seen.status != 0:
 			case done:
 				seen.status = http.StatusOK
-			default: // it panicked, and somebody further out answers
+			default: // it panicked, and an outer handler answers
 				seen.status = http.StatusInternalServerError
 			}
 			seen.count(route, began)
@@ -33,7 +33,7 @@ func (m *Metrics) Requests(next http.Handler) http.Handler {
 	})
 }
 
-// answered remembers how a request is answered.
+// answered records the status of a response.
 type answered struct {
 	http.ResponseWriter
 	metrics *Metrics
@@ -80,5 +80,5 @@ func (a *answered) FlushError() error {
 	return http.NewResponseController(a.ResponseWriter).Flush()
 }
 
-// Unwrap lets http.ResponseController find what is below.
+// Unwrap gives http.ResponseController the original writer.
 func (a *answered) Unwrap() http.ResponseWriter { return a.ResponseWriter }

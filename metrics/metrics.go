@@ -1,10 +1,11 @@
-// Package metrics shows the state and the work of one process to Prometheus.
+// Package metrics exposes the state and the counters of one process to Prometheus.
 //
-// Nothing is counted here but requests: the parts count for themselves, in plain numbers, and are read when somebody
-// asks. docs/metrics.md lists every metric; a test compares the list with what is exposed.
+// Where to start: [New], then collect.go. docs/metrics.md lists every metric; a test compares the list with what is
+// exposed.
 //
-// Where to start: [New], then collect.go. Sharp edges: labels have few values. A job's key is never one, because a
-// million jobs would be a million time series; which jobs fail is shown by the page and the API, which can page.
+// Sharp edges: only requests are counted here; the parts maintain their own counters, which are read at each scrape.
+// Labels have few values. A job's key is never one, because a million jobs would be a million time series; the pages
+// and the API show which jobs fail.
 package metrics
 
 import (
@@ -22,7 +23,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Plane is a control plane, as far as it is watched.
+// Plane is the part of a control plane that is watched.
 type Plane interface {
 	Totals() controlplane.Totals
 	Workers(jobs.Tenant) []controlplane.Member
@@ -36,16 +37,16 @@ type Counter interface {
 	Counts(context.Context, metastore.CountQuery) (metastore.Counts, error)
 }
 
-// Config says what is watched. Plane and Rows are required.
+// Config is the sources of the metrics. Plane and Rows are required.
 type Config struct {
 	Version string // of the program
 	Plane   Plane
 	Rows    Counter
-	Store   metastore.Measured           // nil = the store tells nothing about itself
+	Store   metastore.Measured           // nil = no metrics of the store
 	Ready   func(context.Context) error  // nil = always ready
 	Extra   func(add func(Value))        // further values of the process; nil = none
-	Route   func(r *http.Request) string // the pattern of the route that will answer; nil = they are not told apart
-	Logger  *slog.Logger                 // default: nowhere
+	Route   func(r *http.Request) string // default: discard
+	Logger  *slog.Logger                 // default: discard
 }
 
 // Value is one further value: a counter if its name ends in _total, a gauge otherwise.
@@ -54,7 +55,7 @@ type Value struct {
 	Value      float64
 }
 
-// Metrics gathers. Any number of goroutines may share it.
+// Metrics collects the metrics. It is safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
 	route    func(*http.Request) string
@@ -64,10 +65,10 @@ type Metrics struct {
 	streams  prometheus.Gauge
 }
 
-// namespace is how all names begin.
+// namespace is the prefix of all names.
 const namespace = "carillon_"
 
-// New makes the metrics of a process.
+// New returns the metrics of a process.
 func New(c Config) *Metrics {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -79,7 +80,7 @@ func New(c Config) *Metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: namespace + "http_requests_total",
 			Help: "Requests answered, by the pattern of their route and the class of the answer's status."}, []string{"route", "status"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: namespace + "http_request_seconds",
-			Help: "How long requests took, streams aside.", Buckets: []float64{0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10}}, []string{"route"}),
+			Help: "Duration of requests, without streams.", Buckets: []float64{0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10}}, []string{"route"}),
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: namespace + "http_streams", Help: "Streams of events that are open."}),
 	}
 	m.registry.MustRegister(m.requests, m.seconds, m.streams, &collector{Config: c},
@@ -87,7 +88,7 @@ func New(c Config) *Metrics {
 	return m
 }
 
-// Handler answers with all metrics, in the form that Prometheus reads. It asks nobody who they are.
+// Handler serves all metrics, in the format of Prometheus, without authentication.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelWarn), ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, Timeout: 10 * time.Second,

@@ -65,7 +65,7 @@ func TestApps(t *testing.T) {
 		}
 		text := read(t, m)
 		if n := strings.Count(text, "\ncarillon_workers{"); n != 51 {
-			t.Errorf("%d apps are told apart", n)
+			t.Errorf("%d apps have series of their own", n)
 		}
 		for _, want := range []string{`carillon_workers{app="app00",tenant="default"} 1`, `carillon_workers{app="(other)",tenant="(other)"} 20`,
 			`carillon_worker_slots{app="(other)",tenant="(other)"} 40`, "carillon_heartbeats_total 70"} {

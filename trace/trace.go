@@ -1,12 +1,12 @@
-// Package trace follows a run from who asked for it to its handler, by OpenTelemetry.
+// Package trace traces a run from its request to its handler, with OpenTelemetry.
 //
-// Enqueuing opens a span, its W3C traceparent travels in the run's row, and each attempt opens a span that belongs to
-// it, which the handler finds in its context: what it calls nests below. Spans go to the process's global provider
-// (otel.SetTracerProvider), as is usual; whoever sets none pays for none.
+// Where to start: [Enqueue] and [Attempt]. Enqueuing starts a span, its W3C traceparent is stored in the run's row, and
+// each attempt starts a span that is linked to it and is in the handler's context. Spans go to the process's global
+// provider (otel.SetTracerProvider); without one, tracing costs nothing.
 //
-// An attempt's span is a child of the one that asked for the run if it starts within [Near] of it. Later, it begins a
-// trace of its own with a link back: a trace that is open for days is cut off by most backends, its sampling has been
-// decided long ago, and a week-long bar tells nobody anything.
+// Sharp edges: an attempt's span is a child of the request's span if it starts within [Near] of it. Later, it starts a
+// trace of its own with a link back: most backends cut off a trace that is open for days, its sampling was decided long
+// ago, and a week-long bar shows nothing.
 package trace
 
 import (
@@ -25,16 +25,16 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Near is how long after its run was asked for an attempt may start and still be part of the same trace.
+// Near is how long after its run was requested an attempt may start and still be part of the same trace.
 const Near = time.Minute
 
-// scope names who makes the spans.
+// scope is the instrumentation scope of the spans.
 const scope = "github.com/carillon-scheduler/carillon"
 
-// unset is the global provider of a program that has set none. It only hands on what comes after it.
+// unset is the global provider of a program that has set none. It delegates to one that is set later.
 var unset = otel.GetTracerProvider()
 
-// tracer makes spans, or is nil if nobody wants any.
+// tracer returns a tracer, or nil if the program has set no provider.
 func tracer() trace.Tracer {
 	p := otel.GetTracerProvider()
 	if _, nothing := p.(noop.TracerProvider); nothing || p == unset {
@@ -43,7 +43,7 @@ func tracer() trace.Tracer {
 	return p.Tracer(scope)
 }
 
-// Inject is the W3C traceparent of the span in ctx, or "".
+// Inject returns the W3C traceparent of the span in ctx, or "".
 func Inject(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ""
@@ -53,7 +53,7 @@ func Inject(ctx context.Context) string {
 	return carrier["traceparent"]
 }
 
-// Extract puts the span that a W3C traceparent names into ctx. One that is not valid is none.
+// Extract adds the span of a W3C traceparent to ctx. An invalid one is ignored.
 func Extract(ctx context.Context, traceparent string) context.Context {
 	if traceparent == "" {
 		return ctx
@@ -61,10 +61,10 @@ func Extract(ctx context.Context, traceparent string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent})
 }
 
-// Span is a span under way. The zero value is none, and all its methods do nothing.
+// Span is an open span. The zero value is none, and all its methods do nothing.
 type Span struct{ span trace.Span }
 
-// Enqueue opens the span of asking for runs.
+// Enqueue starts the span of a request for runs.
 func Enqueue(ctx context.Context, tenant jobs.Tenant, wishes []kernel.Create) (context.Context, Span) {
 	t := tracer()
 	if t == nil {
@@ -79,7 +79,7 @@ func Enqueue(ctx context.Context, tenant jobs.Tenant, wishes []kernel.Create) (c
 	return ctx, Span{span}
 }
 
-// keyOf is the job that all wishes are for, or "".
+// keyOf returns the job that all requests are for, or "".
 func keyOf(wishes []kernel.Create) (key jobs.Key) {
 	for i, wish := range wishes {
 		if i > 0 && wish.Key != key {
@@ -90,7 +90,7 @@ func keyOf(wishes []kernel.Create) (key jobs.Key) {
 	return key
 }
 
-// Close ends a span, with what went wrong or nil.
+// Close ends a span, with an error or nil.
 func (s Span) Close(err error) {
 	if s.span == nil {
 		return
@@ -102,14 +102,14 @@ func (s Span) Close(err error) {
 	s.span.End()
 }
 
-// Attempt opens the span of an attempt that a worker has claimed.
+// Attempt starts the span of an attempt that a worker has claimed.
 func Attempt(ctx context.Context, run *kernel.Run) (context.Context, Span) {
 	t := tracer()
 	if t == nil {
 		if run.Trace == "" || far(run) {
 			return ctx, Span{}
 		}
-		return Extract(ctx, run.Trace), Span{} // what the handler enqueues still belongs to who asked for this
+		return Extract(ctx, run.Trace), Span{} // runs that the handler enqueues still belong to the request's trace
 	}
 	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
 		attribute.String("carillon.tenant", string(run.Tenant)),
@@ -131,17 +131,17 @@ func Attempt(ctx context.Context, run *kernel.Run) (context.Context, Span) {
 	return ctx, Span{span}
 }
 
-// far says that an attempt starts too long after its run was asked for to be part of the same trace.
+// far reports whether an attempt starts too long after its run was requested to be part of the same trace.
 func far(run *kernel.Run) bool { return run.Started.Sub(run.Created) > Near }
 
-// outcomes are the words for how an attempt ended; one that was cancelled has none of its own.
+// outcomes are the names of how an attempt ended; a cancelled one has none in package kernel.
 var outcomes = map[kernel.Outcome]string{kernel.OutcomeSuccess: "succeeded", kernel.OutcomeError: "error", kernel.OutcomeFatal: "error",
 	kernel.OutcomeTimeout: "timeout", kernel.OutcomeHandback: "handback", kernel.OutcomeSnooze: "snooze", Cancelled: "cancelled"}
 
 // Cancelled is the outcome of an attempt that the store ended while its handler ran.
 const Cancelled kernel.Outcome = 0
 
-// Over ends the span of an attempt: how it ended, the text of its error or "", and when.
+// Over ends the span of an attempt, with its outcome, the text of its error or "", and the time.
 func (s Span) Over(outcome kernel.Outcome, text string, at time.Time) {
 	if s.span == nil {
 		return
@@ -155,7 +155,7 @@ func (s Span) Over(outcome kernel.Outcome, text string, at time.Time) {
 	s.span.End(trace.WithTimestamp(at))
 }
 
-// firstLine is the first line of a text, and no more of it than fits on a page.
+// firstLine returns the first line of a text, shortened to fit on a page.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	if len(line) > 200 {

@@ -16,7 +16,7 @@ import (
 
 // A receiver that believes only who knows the secret, and tells of each event once.
 func ExampleVerify() {
-	secret := []byte("kept in a file, and told to both")
+	secret := []byte("kept in a file, and known to both")
 	seen := map[string]bool{} // in a real receiver, kept for a day or so
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// SignatureHeader is the header that says who sent an event, and when: t=<seconds since 1970>,v1=<hex>, where the latter
-// is the HMAC-SHA256, by the secret, of the former, a dot and the body.
+// SignatureHeader is the header that authenticates an event: t=<seconds since 1970>,v1=<hex>, where v1 is the
+// HMAC-SHA256, with the secret, of t, a dot and the body.
 const SignatureHeader = "Carillon-Signature"
 
 func sign(secret []byte, at time.Time, body []byte) string {
@@ -27,26 +27,26 @@ func mac(secret []byte, t string, body []byte) []byte {
 	return h.Sum(nil)
 }
 
-// Tolerance is how old a signature may be, so that what somebody has listened to cannot be sent again for ever. Events
-// that are sent again are signed again.
+// Tolerance is how old a signature may be, so that a recorded request cannot be replayed for ever. A retried event is
+// signed again.
 const Tolerance = 5 * time.Minute
 
-// Verify says what is wrong with the signature of an event: header is the request's SignatureHeader, body its whole
-// body, now the time.
+// Verify validates the signature of an event: header is the request's SignatureHeader, body its whole body, now the
+// time.
 func Verify(secret []byte, header string, body []byte, now time.Time) error {
 	first, second, _ := strings.Cut(header, ",")
 	t, dated := strings.CutPrefix(first, "t=")
 	v1, signed := strings.CutPrefix(second, "v1=")
 	at, err := strconv.ParseInt(t, 10, 64)
 	if !dated || !signed || err != nil {
-		return errors.New("webhook: there is no signature like t=1767225600,v1=5f2c")
+		return errors.New("webhook: signature missing: want one such as t=1767225600,v1=5f2c")
 	}
 	got, err := hex.DecodeString(v1)
 	if err != nil || !hmac.Equal(got, mac(secret, t, body)) {
-		return errors.New("webhook: the signature is wrong")
+		return errors.New("webhook: invalid signature")
 	}
 	if age := now.Sub(time.Unix(at, 0)); age > Tolerance || age < -Tolerance {
-		return fmt.Errorf("webhook: the signature is %v old, at most %v are allowed", age, Tolerance)
+		return fmt.Errorf("webhook: signature expired: it is %v old, at most %v are allowed", age, Tolerance)
 	}
 	return nil
 }

@@ -1,12 +1,12 @@
-// Package webhook tells a URL of yours when a run has ended badly, or due times were missed.
+// Package webhook posts an event to a URL when a run has failed for good, a job has paused itself, or due times were
+// missed.
 //
-// Each event is one POST of JSON, signed if there is a secret, tried again for about two minutes if it is not taken. What
-// is told comes from the leading node's memory: an event can arrive twice, and one that waits when the process dies is
-// lost. The page and the API know all runs, whatever became of the call.
+// Where to start: [New]; receivers use [Verify].
 //
-// Where to start: [New]; [Verify] is for those who are called. Sharp edges: redirects are not followed, and proxies of
-// the environment are not used, so that nobody else decides where events go; the URL may hold a secret, and is in no
-// log line and no error.
+// Sharp edges: events come from the leader's memory: one can arrive twice, and one that waits when the process dies is
+// lost. Each is one POST of JSON, signed if there is a secret, and retried for about two minutes. Redirects are not
+// followed, and the environment's proxies are not used, so that only the configuration decides where events go; the URL
+// may contain a secret, and is in no log line and no error.
 package webhook
 
 import (
@@ -29,29 +29,29 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// MinSecret is the least length of a secret, in bytes.
+// MinSecret is the shortest secret, in bytes.
 const MinSecret = 16
 
-// Config says whom to tell. URL is required.
+// Config is the receiver of events. URL is required.
 type Config struct {
 	URL    string // http or https; user and password in it become basic authorization
-	Secret []byte // signs what is sent, MinSecret bytes at least; nil = it is not signed
-	// Interval is how long a job that has been told of is not told of again; what happens to it meanwhile is told as
-	// one event afterwards, the newest with the number of the others. 0 = each is told.
+	Secret []byte // signs events, MinSecret bytes at least; nil = events are not signed
+	// Interval is the minimum interval between two events of one job; later events within it are merged into one at its
+	// end, the newest with the number of the others. 0 = no limit.
 	Interval time.Duration
 	// Page is the address of the pages, to lead to a run; "" = events lead nowhere.
 	Page   string
-	Logger *slog.Logger // default: nowhere
+	Logger *slog.Logger // default: discard
 }
 
 // Event is what is sent, as JSON.
 type Event struct {
-	ID     string      `json:"id"`    // the same when it is sent again
+	ID     string      `json:"id"`    // the same in retries
 	Event  string      `json:"event"` // run.terminated, due.missed or job.paused
 	Tenant jobs.Tenant `json:"tenant"`
 	Job    jobs.Key    `json:"job"`
 
-	Run     string     `json:"run,omitempty"` // of run.terminated, as what follows
+	Run     string     `json:"run,omitempty"` // run.terminated only, like the fields below
 	Attempt uint32     `json:"attempt,omitempty"`
 	Cause   string     `json:"cause,omitempty"` // error, timeout, lost, poison
 	Error   string     `json:"error,omitempty"` // shortened to 2 KiB
@@ -64,72 +64,72 @@ type Event struct {
 
 	Reason string `json:"reason,omitempty"` // of job.paused: which runs failed
 
-	More uint64 `json:"more,omitempty"` // further events of the job, within Config.Interval, that are not told
+	More uint64 `json:"more,omitempty"` // further events of the job, within Config.Interval, that are not sent
 }
 
-// The bounds of what waits, and of patience.
+// The limits of waiting events and retries.
 const (
 	mostWaiting = 1000
-	mostJobs    = 10_000 // that are remembered for Config.Interval
+	mostJobs    = 10_000 // jobs whose last event is remembered for Config.Interval
 	mostError   = 2 << 10
 	senders     = 4
 	tries       = 7
 	firstPause  = time.Second
 	mostPause   = time.Minute
 	timeout     = 5 * time.Second // of one try
-	lastWords   = 5 * time.Second // what waits may take when the process ends
+	lastSends   = 5 * time.Second // how long waiting events are sent when the process ends
 )
 
 // Stats counts events since the process began.
 type Stats struct {
-	Sent    uint64 // and taken
+	Sent    uint64 // and accepted
 	Failed  uint64 // given up after all tries
 	Dropped uint64 // because too many waited
 	Waiting int
 }
 
-// Poster posts events. Its methods may be called at the same time, and none but Run waits for anything.
+// Poster posts events. It is safe for concurrent use, and only Run blocks.
 type Poster struct {
 	cfg    Config
 	host   string // for log lines
 	client *http.Client
 	queue  chan Event
-	last   time.Duration // lastWords; tests give more
+	last   time.Duration // lastSends; tests set more
 
-	mu    sync.Mutex
-	stats Stats
-	told  map[string]*told // by tenant and job
-	moved chan struct{}    // something is held that was not
+	mu     sync.Mutex
+	stats  Stats
+	recent map[string]*recent // by tenant and job
+	moved  chan struct{}      // an event is held that was not before
 }
 
-// told is a job of which an event was sent not long ago.
-type told struct {
+// recent is a job of which an event was sent within the interval.
+type recent struct {
 	until time.Time
 	held  *Event // the newest event since, or nil
 	more  uint64 // and those before it
 }
 
-// New makes a poster. Nothing is sent before Run.
+// New returns a poster. Nothing is sent before Run.
 func New(c Config) (*Poster, error) {
 	to, err := url.Parse(c.URL)
 	switch {
 	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "":
-		return nil, kernel.Invalid("the URL of the webhook must be one of http or https with a host") // it is not named: it may hold a secret
+		return nil, kernel.Invalid("invalid URL of the webhook: want http or https with a host") // it is not named: it may hold a secret
 	case c.Secret != nil && len(c.Secret) < MinSecret:
-		return nil, kernel.Invalid("the secret of the webhook has %d bytes, it needs %d at least", len(c.Secret), MinSecret)
+		return nil, kernel.Invalid("the secret of the webhook has %d bytes: want at least %d", len(c.Secret), MinSecret)
 	case c.Interval < 0:
-		return nil, kernel.Invalid("the interval of the webhook is %v, it must not be negative", c.Interval)
+		return nil, kernel.Invalid("invalid interval of the webhook %v: it is negative", c.Interval)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Poster{cfg: c, host: to.Host, queue: make(chan Event, mostWaiting), last: lastWords, told: map[string]*told{}, moved: make(chan struct{}, 1),
+	return &Poster{cfg: c, host: to.Host, queue: make(chan Event, mostWaiting), last: lastSends, recent: map[string]*recent{}, moved: make(chan struct{}, 1),
 		client: &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			Transport: &http.Transport{DialContext: (&net.Dialer{Timeout: timeout}).DialContext, MaxIdleConnsPerHost: senders, IdleConnTimeout: time.Minute,
 				TLSHandshakeTimeout: timeout, ForceAttemptHTTP2: true}}}, nil
 }
 
-// Ended tells of a run that has been Terminated; others are passed over.
+// Ended posts an event for a run that is Terminated; other runs are ignored.
 func (p *Poster) Ended(run *kernel.Run) {
 	if run.State != jobs.Terminated {
 		return
@@ -142,7 +142,7 @@ func (p *Poster) Ended(run *kernel.Run) {
 	p.take(e)
 }
 
-// Missed tells of due times that passed without a run because nobody could fire them in time; others are passed over.
+// Missed posts an event for due times that the scheduler could not fire in time; other reasons are ignored.
 func (p *Poster) Missed(tenant jobs.Tenant, key jobs.Key, m kernel.Missed) {
 	if m.Reason != kernel.MissedLate {
 		return
@@ -151,7 +151,7 @@ func (p *Poster) Missed(tenant jobs.Tenant, key jobs.Key, m kernel.Missed) {
 		Event: "due.missed", Tenant: tenant, Job: key, From: new(m.From.UTC()), To: new(m.To.UTC()), Count: m.Count})
 }
 
-// Paused tells of a job that has paused itself, because its runs failed; others are passed over.
+// Paused posts an event for a job that has paused itself because its runs failed; other pauses are ignored.
 func (p *Poster) Paused(d *kernel.Definition) {
 	if d.Paused == nil || d.Paused.By != kernel.ByItself {
 		return
@@ -164,13 +164,13 @@ func (p *Poster) Paused(d *kernel.Definition) {
 	p.take(e)
 }
 
-// take lets an event wait for a sender, or for the end of its job's interval.
+// take queues an event for a sender, or until the end of its job's interval.
 func (p *Poster) take(e Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cfg.Interval > 0 {
 		name, now := string(e.Tenant)+"/"+string(e.Job), time.Now()
-		if t := p.told[name]; t != nil && now.Before(t.until) {
+		if t := p.recent[name]; t != nil && now.Before(t.until) {
 			if t.held != nil {
 				t.more++
 			}
@@ -180,45 +180,45 @@ func (p *Poster) take(e Event) {
 			}
 			return
 		}
-		if t := p.told[name]; t != nil && t.held != nil { // its time was over, and nobody has looked since
+		if t := p.recent[name]; t != nil && t.held != nil { // its interval has ended, but release has not run since
 			e.More = t.more + 1
 		}
-		if p.told[name] != nil || len(p.told) < mostJobs { // beyond, each is told
-			p.told[name] = &told{until: now.Add(p.cfg.Interval)}
+		if p.recent[name] != nil || len(p.recent) < mostJobs { // beyond the limit, each event is sent
+			p.recent[name] = &recent{until: now.Add(p.cfg.Interval)}
 			poke(p.moved)
 		}
 	}
 	p.enqueue(e)
 }
 
-// enqueue lets an event wait for a sender, or drops it. The lock is held.
+// enqueue queues an event for a sender, or drops it. The lock is held.
 func (p *Poster) enqueue(e Event) {
 	select {
 	case p.queue <- e:
 	default:
 		if p.stats.Dropped++; p.stats.Dropped&(p.stats.Dropped-1) == 0 { // the 1st, 2nd, 4th, 8th ...
-			p.cfg.Logger.Warn("webhook events are dropped, because too many wait", "address", p.host, "count", p.stats.Dropped)
+			p.cfg.Logger.Warn("webhook events dropped: too many wait", "address", p.host, "count", p.stats.Dropped)
 		}
 	}
 }
 
-// release lets events go whose job's interval is over, and says when to look again.
+// release queues events of jobs whose interval has ended, and returns when to run again.
 func (p *Poster) release(now time.Time, all bool) (next time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for name, t := range p.told {
+	for name, t := range p.recent {
 		switch {
 		case now.Before(t.until) && !all:
 			if next.IsZero() || t.until.Before(next) {
 				next = t.until
 			}
 		case t.held == nil:
-			delete(p.told, name)
+			delete(p.recent, name)
 		default:
 			e := *t.held
 			e.More = t.more
 			p.enqueue(e)
-			*t = told{until: now.Add(p.cfg.Interval)}
+			*t = recent{until: now.Add(p.cfg.Interval)}
 			if next.IsZero() || t.until.Before(next) {
 				next = t.until
 			}
@@ -227,7 +227,7 @@ func (p *Poster) release(now time.Time, all bool) (next time.Time) {
 	return next
 }
 
-// Run sends until ctx ends, and then what still waits, for a few seconds.
+// Run sends events until ctx ends, and then waiting ones for a few seconds.
 func (p *Poster) Run(ctx context.Context) {
 	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -243,12 +243,12 @@ func (p *Poster) Run(ctx context.Context) {
 	defer last.Stop()
 	all.Wait()
 	if n := len(p.queue); n > 0 {
-		p.cfg.Logger.Warn("webhook events are lost with the end of the process", "address", p.host, "count", n)
+		p.cfg.Logger.Warn("webhook events lost: the process is stopping", "address", p.host, "count", n)
 	}
 	p.client.CloseIdleConnections()
 }
 
-// hold releases what was held, until ctx ends.
+// hold releases held events, until ctx ends.
 func (p *Poster) hold(ctx context.Context) {
 	for {
 		var due <-chan time.Time
@@ -287,11 +287,11 @@ func (p *Poster) send(ctx context.Context, ending <-chan struct{}) {
 	}
 }
 
-// deliver tries to send an event, and again if that may help. A process that is ending tries once.
+// deliver sends an event, and retries if that may help. A process that is ending tries once.
 func (p *Poster) deliver(ctx context.Context, ending <-chan struct{}, e Event) {
 	body, err := json.Marshal(e)
 	if err != nil {
-		p.cfg.Logger.Error("webhook event cannot be written", "key", e.Job, "err", err)
+		p.cfg.Logger.Error("cannot encode webhook event", "key", e.Job, "err", err)
 		return
 	}
 	pause := firstPause
@@ -303,7 +303,7 @@ func (p *Poster) deliver(ctx context.Context, ending <-chan struct{}, e Event) {
 		}
 		if wait < 0 || try == tries || closed(ending) || ctx.Err() != nil {
 			p.count(func(s *Stats) { s.Failed++ })
-			p.cfg.Logger.Warn("webhook event was not taken", "address", p.host, "tenant", e.Tenant, "key", e.Job, "run", e.Run, "attempts", try, "err", err)
+			p.cfg.Logger.Warn("webhook event not delivered", "address", p.host, "tenant", e.Tenant, "key", e.Job, "run", e.Run, "attempts", try, "err", err)
 			return
 		}
 		select {
@@ -314,12 +314,12 @@ func (p *Poster) deliver(ctx context.Context, ending <-chan struct{}, e Event) {
 	}
 }
 
-// post sends an event once. An error comes with how long to wait at least before the next try; negative means that
-// there is no use in one.
+// post sends an event once. An error comes with the minimum wait before a retry; negative means that a retry is
+// useless.
 func (p *Poster) post(ctx context.Context, e Event, body []byte) (wait time.Duration, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.cfg.URL, bytes.NewReader(body))
 	if err != nil {
-		return -1, errors.New("the URL cannot be used")
+		return -1, errors.New("invalid URL")
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "carillon-webhook")
@@ -335,16 +335,16 @@ func (p *Poster) post(ctx context.Context, e Event, body []byte) (wait time.Dura
 		return 0, err
 	}
 	defer answer.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be reused
 	status := answer.StatusCode
 	switch {
 	case status >= 200 && status < 300:
 		return 0, nil
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests:
 		after, _ := strconv.Atoi(cmp.Or(answer.Header.Get("Retry-After"), "0"))
-		return time.Duration(max(0, min(after, 3600))) * time.Second, fmt.Errorf("the answer was %d", status)
+		return time.Duration(max(0, min(after, 3600))) * time.Second, fmt.Errorf("the receiver answered %d", status)
 	}
-	return -1, fmt.Errorf("the answer was %d", status)
+	return -1, fmt.Errorf("the receiver answered %d", status)
 }
 
 func (p *Poster) count(f func(*Stats)) {
@@ -353,13 +353,13 @@ func (p *Poster) count(f func(*Stats)) {
 	f(&p.stats)
 }
 
-// Stats counts what has become of events.
+// Stats returns the counts of events.
 func (p *Poster) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.stats
 	s.Waiting = len(p.queue)
-	for _, t := range p.told {
+	for _, t := range p.recent {
 		if t.held != nil {
 			s.Waiting++
 		}

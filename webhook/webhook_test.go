@@ -95,7 +95,7 @@ func terminated(key jobs.Key) *kernel.Run {
 
 var secret = []byte("sixteen bytes or more")
 
-// An event says what happened, and its signature holds for nobody else's words.
+// An event describes what happened, and its signature is valid for no other body.
 func TestEvents(t *testing.T) {
 	r := newReceiver(t, nil)
 	p, _ := run(t, Config{URL: r.URL, Secret: secret, Page: "https://jobs.example.com"})
@@ -132,7 +132,7 @@ func TestEvents(t *testing.T) {
 			"another body":   Verify(secret, said, append(r.bodies[i], ' '), time.Now()),
 			"another time":   Verify(secret, strings.Replace(said, "t=1", "t=2", 1), r.bodies[i], time.Now()),
 			"much later":     Verify(secret, said, r.bodies[i], time.Now().Add(Tolerance+2*time.Second)),
-			"no signature":   Verify(secret, "", r.bodies[i], time.Now()),
+			"signature missing":   Verify(secret, "", r.bodies[i], time.Now()),
 			"half a one":     Verify(secret, said[:len(said)-1], r.bodies[i], time.Now()),
 			"an empty one":   Verify(secret, "t=0,v1=", r.bodies[i], time.Unix(0, 0)),
 		} {
@@ -179,7 +179,8 @@ func TestTries(t *testing.T) {
 	}
 }
 
-// A job that keeps failing is told of once in an interval, with the number of the others; another one at once.
+// A job that keeps failing has one event in an interval, with the number of the others; another job has its own at
+// once.
 func TestInterval(t *testing.T) {
 	r := newReceiver(t, nil)
 	p, stop := run(t, Config{URL: r.URL, Interval: time.Hour})
@@ -191,7 +192,7 @@ func TestInterval(t *testing.T) {
 	p.Ended(terminated("c.d"))
 	r.await(t, 2) // the first of each
 	p.mu.Lock()
-	p.told["default/a.b"].until = time.Now().Add(-time.Second) // the hour is over
+	p.recent["default/a.b"].until = time.Now().Add(-time.Second) // the hour is over
 	p.mu.Unlock()
 	poke(p.moved)
 	events := r.await(t, 3)
@@ -199,10 +200,10 @@ func TestInterval(t *testing.T) {
 	for _, e := range events {
 		byJob[e.Job] = append(byJob[e.Job], e)
 	}
-	if told := byJob["a.b"]; len(told) != 2 || told[0].More != 0 || told[1].More != 3 || told[1].Run != last.ID.String() || len(byJob["c.d"]) != 1 {
-		t.Errorf("told of %+v", byJob)
+	if sent := byJob["a.b"]; len(sent) != 2 || sent[0].More != 0 || sent[1].More != 3 || sent[1].Run != last.ID.String() || len(byJob["c.d"]) != 1 {
+		t.Errorf("sent %+v", byJob)
 	}
-	p.Ended(terminated("a.b")) // held, and told when the process ends
+	p.Ended(terminated("a.b")) // held, and sent when the process ends
 	stop()
 	if n := len(r.await(t, 4)); n != 4 {
 		t.Errorf("%d events came", n)
@@ -212,7 +213,7 @@ func TestInterval(t *testing.T) {
 	}
 }
 
-// A receiver that does not answer holds up nobody: what is too much is dropped, and counted.
+// A receiver that does not answer delays no caller: excess events are dropped, and counted.
 func TestNothingWaits(t *testing.T) {
 	block := make(chan struct{})
 	r := newReceiver(t, func(int) int { <-block; return 204 })
@@ -236,7 +237,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 	var said strings.Builder
 	r := newReceiver(t, nil)
 	there := strings.Replace(r.URL, "http://", "http://user:hidden@", 1) + "/hidden?token=hidden"
-	r.Close() // nobody answers
+	r.Close() // no receiver
 	p, err := New(Config{URL: there, Logger: slog.New(slog.NewTextHandler(&said, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -254,8 +255,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 		}
 	}
 }
-
-// What was held back when the interval of its job ended is told with the next event, if that comes before anybody has
+// An event that was held when the interval of its job ended is counted in the next event, if release has not run yet.
 // looked.
 func TestNothingHeldIsForgotten(t *testing.T) {
 	p, err := New(Config{URL: "http://127.0.0.1:9/", Interval: time.Minute})
@@ -266,11 +266,11 @@ func TestNothingHeldIsForgotten(t *testing.T) {
 	for range 3 { // one goes out, two are held
 		p.take(e)
 	}
-	for _, held := range p.told {
+	for _, held := range p.recent {
 		held.until = time.Now().Add(-time.Second)
 	}
 	p.take(e)
 	if first, next := <-p.queue, <-p.queue; first.More != 0 || next.More != 2 || len(p.queue) != 0 {
-		t.Errorf("told of %d and %d more, %d wait", first.More, next.More, len(p.queue))
+		t.Errorf("sent %d and %d more, %d wait", first.More, next.More, len(p.queue))
 	}
 }

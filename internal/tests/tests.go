@@ -50,8 +50,8 @@ func Long(t testing.TB) {
 	}
 }
 
-// WithoutRace skips the test under the race detector. CI runs it once without the detector: it finds the test by the text of this
-// call, so call it in the function of the test itself.
+// WithoutRace skips the test under the race detector. CI runs it once without the detector: it finds the test by the
+// text of this call, so call it in the function of the test itself.
 func WithoutRace(t *testing.T) {
 	t.Helper()
 	if at, _, _, _ := runtime.Caller(1); !strings.HasSuffix(runtime.FuncForPC(at).Name(), "."+t.Name()) {
