@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// filling is one call on its way to be filled.
+// filling is the state of filling one call.
 type filling struct {
 	Values
-	root map[string]any // what paths begin at, made when it is needed
+	root map[string]any // the root of paths, made when it is needed
 }
 
-// Fill puts values into a call. Values are escaped for where they stand: in a path, in a query, in a header, in JSON.
-// The error says which reference has no value, and never what a value is.
+// Fill fills a call with values, escaped for their place: a path, a query, a header, JSON. The error names the
+// reference without a value, and never contains a value.
 func (t *Template) Fill(v Values) (*Filled, error) {
 	f := filling{Values: v}
 	out := &Filled{Method: t.method, Own: t.own, Headers: map[string]string{}, secrets: t.secrets}
@@ -35,7 +35,7 @@ func (t *Template) Fill(v Values) (*Filled, error) {
 			return wrong("headers."+name, err)
 		}
 		if strings.ContainsFunc(out.Headers[name], notInHeader) {
-			return wrong("headers."+name, fmt.Errorf("a value has a line break, or another character that no header has"))
+			return wrong("headers."+name, fmt.Errorf("the value has a line break, or another character that is invalid in a header"))
 		}
 	}
 	if t.hasBody {
@@ -47,7 +47,7 @@ func (t *Template) Fill(v Values) (*Filled, error) {
 	return out, nil
 }
 
-// inPath escapes a value that is part of a path. One that would lead elsewhere is made harmless by its dots.
+// inPath escapes a value that is part of a path, including dot segments.
 func inPath(s string) string {
 	if s == "." || s == ".." {
 		return strings.ReplaceAll(s, ".", "%2E")
@@ -65,7 +65,7 @@ func (f *filling) body(t *Template) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// text fills the references of a text, escaped if it says how.
+// text fills the references of a text, with escape if it is set.
 func (f *filling) text(t text, escape func(string) string) (string, error) {
 	var b strings.Builder
 	for _, p := range t {
@@ -89,7 +89,7 @@ func (f *filling) text(t text, escape func(string) string) (string, error) {
 	return b.String(), nil
 }
 
-// plainly is a value as a text: a text as it is, nothing for null, anything else as JSON.
+// plainly formats a value as text: a string as it is, nothing for null, anything else as JSON.
 func plainly(v any) (string, error) {
 	switch v := v.(type) {
 	case string:
@@ -101,7 +101,7 @@ func plainly(v any) (string, error) {
 	return string(b), err
 }
 
-// encode is JSON as others write it, with < and > as they are.
+// encode returns JSON as other programs write it, with < and > unescaped.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -130,13 +130,13 @@ func (f *filling) node(b *bytes.Buffer, n node) error {
 		if err != nil {
 			return err
 		}
-		// A text that holds JSON becomes that JSON: an answer, say, that was a text.
+		// A text that contains JSON becomes that JSON, such as a response that was text.
 		if s, is := v.(string); is {
 			d := json.NewDecoder(strings.NewReader(s))
 			d.UseNumber()
 			var inner any
 			if d.Decode(&inner) != nil || d.More() {
-				return fmt.Errorf("%s is a text that is not JSON", n.splice.source)
+				return fmt.Errorf("%s is text that is not JSON", n.splice.source)
 			}
 			v = inner
 		}
@@ -173,7 +173,7 @@ func (f *filling) node(b *bytes.Buffer, n node) error {
 	return write(n.literal)
 }
 
-// short are other names of what the system gives.
+// short are short forms of the system's names.
 var short = map[string]string{"jobId": JobID, "executeNumber": ExecuteNumber}
 
 // value looks up a reference.
@@ -183,7 +183,7 @@ func (f *filling) value(r *ref) (any, error) {
 		if s, ok := f.Secrets[r.secret]; ok {
 			return s.Value, nil
 		}
-		return nil, fmt.Errorf("there is no secret %s where this job runs", r.secret)
+		return nil, fmt.Errorf("the worker has no secret %s", r.secret)
 	case r.name != "":
 		return f.named(r)
 	}
@@ -192,7 +192,7 @@ func (f *filling) value(r *ref) (any, error) {
 	}
 	v := r.path.Get(f.root)
 	if len(v) == 0 {
-		return nil, fmt.Errorf("%s: there is nothing at this place of the arguments and answers so far", r.source)
+		return nil, fmt.Errorf("%s: no value at this place of the arguments and responses so far", r.source)
 	}
 	return v[0], nil
 }
@@ -211,10 +211,11 @@ func (f *filling) named(r *ref) (any, error) {
 	if v, ok := f.Variables[name]; ok {
 		return v, nil
 	}
-	return nil, fmt.Errorf("%s: the name is not given by the system, by an answer so far or by the variables that are allowed where this job runs", r.source)
+	return nil, fmt.Errorf("%s: unknown name: want one of the system, of a response so far or of the worker's variables", r.source)
 }
 
-// begin is what paths begin at: the arguments, over them the fields of the last answer, and all answers by number.
+// begin returns the root of paths: the arguments, overridden by the fields of the last response, and all responses by
+// number.
 func (f *filling) begin() map[string]any {
 	root := map[string]any{}
 	maps.Copy(root, f.Args)

@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// Mask hides values in texts that people may read: as they are, and as URLs, JSON, hex and base64 write them. In
-// base64 a value is found beside other text, too, as in "user:password".
+// Mask hides values in texts for users: as they are, and as URLs, JSON, hex and base64 encode them. In base64 a value
+// is also found beside other text, as in "user:password".
 type Mask struct{ r *strings.Replacer }
 
-// hidden is what stands for a value.
+// hidden replaces a value.
 const hidden = "***"
 
-// leastEncoded is how long an encoding of a value must be to be looked for: shorter ones are part of too many texts.
+// leastEncoded is the shortest encoding of a value that is searched: shorter ones occur in too many texts.
 const leastEncoded = 6
 
-// NewMask makes a mask for values.
+// NewMask returns a mask for values.
 func NewMask(values ...string) *Mask {
 	var forms []string
 	for _, v := range values {
@@ -39,7 +39,7 @@ func NewMask(values ...string) *Mask {
 	return &Mask{strings.NewReplacer(pairs...)}
 }
 
-// encodings are the ways in which others write a value.
+// encodings returns the encodings of a value.
 func encodings(v string) []string {
 	query, path := url.QueryEscape(v), url.PathEscape(v)
 	lower := hex.EncodeToString([]byte(v))
@@ -55,9 +55,9 @@ func encodings(v string) []string {
 	for _, padded := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
 		all = append(all, padded.EncodeToString([]byte(v)))
 		raw := padded.WithPadding(base64.NoPadding)
-		for before := range 3 { // bytes that stand before the value in its group of three
+		for before := range 3 { // bytes before the value in its group of three
 			text := raw.EncodeToString(append(make([]byte, before), v...))
-			known := (before + len(v)) * 8 / 6 // what stands behind the value decides the rest
+			known := (before + len(v)) * 8 / 6 // the bytes after the value decide the rest
 			all = append(all, text[(before*8+5)/6:known])
 		}
 		all = append(all, raw.EncodeToString([]byte(v)))
@@ -65,7 +65,7 @@ func encodings(v string) []string {
 	return slices.DeleteFunc(all, func(form string) bool { return form == v || len(form) < leastEncoded })
 }
 
-// smallEscapes is an escaped text with its escapes in small letters: %2f for %2F.
+// smallEscapes writes the escapes of an escaped text in lower case: %2f for %2F.
 func smallEscapes(s string) string {
 	b := []byte(s)
 	for i := 0; i+2 < len(b); i++ {
@@ -76,7 +76,7 @@ func smallEscapes(s string) string {
 	return string(b)
 }
 
-// Text is a text without the values.
+// Text returns a text without the values.
 func (m *Mask) Text(s string) string {
 	if m == nil || m.r == nil {
 		return s
@@ -84,5 +84,5 @@ func (m *Mask) Text(s string) string {
 	return m.r.Replace(s)
 }
 
-// Empty says that there is nothing to hide.
+// Empty reports whether there is nothing to hide.
 func (m *Mask) Empty() bool { return m == nil || m.r == nil }

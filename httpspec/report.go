@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Report is what the other side of an asynchronous job says of it, when it is asked or calls back.
+// Report is the state of an asynchronous job, from a check or from a callback of the other system.
 type Report struct {
-	Status   string          `json:"status,omitempty"` // failed, succeed; "" = it goes on
+	Status   string          `json:"status,omitempty"` // failed, succeed; "" = unfinished
 	Message  string          `json:"message,omitempty"`
-	Error    string          `json:"error,omitempty"`    // of failed: a code of its own, for retry rules
+	Error    string          `json:"error,omitempty"`    // of failed: an error code, for retry rules
 	Progress string          `json:"progress,omitempty"` // 20/60 or 30%
 	Datetime string          `json:"datetime,omitempty"`
 	Data     json.RawMessage `json:"data,omitempty"`
 }
 
-// What a report says of a job, and what notifications say at its end.
+// The statuses of a report, and of notifications of an end.
 const (
 	StatusFailed       = "failed"
 	StatusSucceed      = "succeed"
@@ -25,23 +25,23 @@ const (
 	StatusFinalSucceed = "finalSucceed"
 )
 
-// Over says that nothing follows a report.
+// Over reports whether the report is final.
 func (r *Report) Over() bool { return r.Status != "" }
 
-// Failed says that a report is of a failure.
+// Failed reports whether the report is of a failure.
 func (r *Report) Failed() bool { return r.Status == StatusFailed || r.Status == StatusFinalFailed }
 
-// ReadReport reads the body of a check's answer or of a call back.
+// ReadReport reads the body of a check's response or of a callback.
 func ReadReport(body []byte) (*Report, error) {
 	var r Report
 	if err := json.Unmarshal(body, &r); err != nil {
-		return nil, fmt.Errorf("it is not JSON as a report is: %v", strings.TrimPrefix(err.Error(), "json: "))
+		return nil, fmt.Errorf("invalid JSON: %v", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	switch r.Status {
 	case "", StatusFailed, StatusSucceed, StatusFinalFailed, StatusFinalSucceed:
 		return &r, nil
 	}
-	return nil, fmt.Errorf("status is %.40q, it must be failed or succeed, or empty while it goes on", r.Status)
+	return nil, fmt.Errorf("invalid status %.40q: want failed or succeed, or empty while it is unfinished", r.Status)
 }
 
 // Done reads a progress of 20/60 as 20 of 60, and one of 30% as 30 of 100.

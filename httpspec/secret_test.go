@@ -82,7 +82,7 @@ func TestWhatAJobNeeds(t *testing.T) {
 	}
 }
 
-// Whoever is asked may repeat a secret in any of these ways. Nobody reads it.
+// The called system may repeat a secret in any of these encodings. All of them are hidden.
 func TestMask(t *testing.T) {
 	for _, secret := range []string{"s3cr3t/value+1", "pass word=%&?<x>\"y\"", "0123456789abcdef", "correct horse battery staple", "ключ-к-дверям"} {
 		m := httpspec.NewMask("other", secret, "")

@@ -14,15 +14,15 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
-// Document is a job as the second seed writes it, field by field. What it says about requests is a [Job]; all else is
-// what every job of ours has, under other names.
+// Document is a job of seed 002, field by field. Its requests are a [Job]; all other fields correspond to settings of
+// our jobs.
 type Document struct {
 	JobID          string          `json:"jobId,omitempty"`
 	JobName        string          `json:"jobName,omitempty"`
 	JobDescription string          `json:"jobDescription,omitempty"`
 	Creator        string          `json:"creator,omitempty"`
 	CreatorName    string          `json:"creatorName,omitempty"`
-	Active         *int            `json:"active,omitempty"` // 0 = not by itself; left out: 1
+	Active         *int            `json:"active,omitempty"` // 0 = paused; default: 1
 	Timer          *schedule.Timer `json:"timer,omitempty"`  // none = once, now
 	TimeoutSeconds *int            `json:"timeoutSeconds,omitempty"`
 	Retry          []Retry         `json:"retry,omitempty"`
@@ -34,15 +34,15 @@ type Document struct {
 	Job
 }
 
-// Retry is a rule of the seed: how a failure with a code is tried again.
+// Retry is a retry rule of the seed, by error code.
 type Retry struct {
 	ErrorEquals     string   `json:"errorEquals"`
-	IntervalSeconds *float64 `json:"intervalSeconds,omitempty"` // before the first retry; left out: 1
-	MaxAttempts     *int     `json:"maxAttempts,omitempty"`     // left out: 2
-	BackoffRate     *float64 `json:"backoffRate,omitempty"`     // left out: 2
+	IntervalSeconds *float64 `json:"intervalSeconds,omitempty"` // before the first retry; default: 1
+	MaxAttempts     *int     `json:"maxAttempts,omitempty"`     // default: 2
+	BackoffRate     *float64 `json:"backoffRate,omitempty"`     // default: 2
 }
 
-// What holds in the seed where a document says nothing.
+// The seed's defaults for missing fields.
 const (
 	seedTimeout     = 60 * time.Second
 	seedMaxRetries  = 5
@@ -51,7 +51,7 @@ const (
 	seedBackoff     = 2.0
 )
 
-// ParseDocument reads a document. The error says what is wrong in it.
+// ParseDocument reads a document. The error names what is invalid.
 func ParseDocument(raw []byte) (*Document, error) {
 	var d Document
 	if err := strictly(raw, &d); err != nil {
@@ -60,8 +60,8 @@ func ParseDocument(raw []byte) (*Document, error) {
 	return &d, nil
 }
 
-// Settings are what the document says, in our words; now is when it was written. Jobs of the seed are recurring ones: a
-// timer that is "external" leaves them without a schedule. What they fail with is tried again by their rules alone.
+// Settings converts the document; now is when it was written. Jobs of the seed are recurring ones: with the timer
+// "external" they have no schedule. Only their rules retry their failures.
 func (d *Document) Settings(now time.Time) (kernel.Settings, error) {
 	none := kernel.Settings{}
 	raw, err := json.Marshal(d.Job)
@@ -90,7 +90,7 @@ func (d *Document) Settings(now time.Time) (kernel.Settings, error) {
 	if d.ParentJob != "" {
 		s.Parent = &d.ParentJob
 	}
-	s.MaxConcurrency, s.Overlap = new(1), new(jobs.OverlapSkip) // one activation at a time
+	s.MaxConcurrency, s.Overlap = new(1), new(jobs.OverlapSkip) // one execution at a time
 	s.Timeout = new(seedTimeout)
 	if d.TimeoutSeconds != nil {
 		s.Timeout = new(time.Duration(*d.TimeoutSeconds) * time.Second)
@@ -98,7 +98,7 @@ func (d *Document) Settings(now time.Time) (kernel.Settings, error) {
 	return s, d.retries(&s)
 }
 
-// tags tell who made the job.
+// tags identify the creator of the job.
 func (d *Document) tags() (tags []string) {
 	for _, part := range [][2]string{{"creator", d.Creator}, {"creatorName", d.CreatorName}} {
 		if part[1] != "" {
@@ -111,7 +111,7 @@ func (d *Document) tags() (tags []string) {
 	return tags
 }
 
-// retries turns the rules into ours. A synchronous job that takes too long fails with 500, as the seed has it.
+// retries converts the rules. A synchronous job that times out fails with 500, as in the seed.
 func (d *Document) retries(s *kernel.Settings) error {
 	s.Retries = new(valueOr(d.MaxRetries, seedMaxRetries))
 	rules := make([]jobs.RetryRule, 0, len(d.Retry)+1)
@@ -121,7 +121,7 @@ func (d *Document) retries(s *kernel.Settings) error {
 		}
 		interval, rate := valueOr(r.IntervalSeconds, seedInterval), valueOr(r.BackoffRate, seedBackoff)
 		if interval < 0 || interval > kernel.MaxDuration.Seconds() {
-			return kernel.Invalid("retry[%d].intervalSeconds is %v, it must be between 0 and %v", i, interval, kernel.MaxDuration.Seconds())
+			return kernel.Invalid("invalid retry[%d].intervalSeconds %v: want 0 to %v", i, interval, kernel.MaxDuration.Seconds())
 		}
 		rule := jobs.RetryRule{Codes: []string{r.ErrorEquals}, Attempts: valueOr(r.MaxAttempts, seedMaxAttempts), Delay: time.Duration(interval * float64(time.Second)), Factor: rate}
 		if r.ErrorEquals == "500" && !d.Async {
@@ -143,7 +143,7 @@ func valueOr[T any](v *T, otherwise T) T {
 	return *v
 }
 
-// DocumentOf is a job as the second seed writes it, as far as it has words for it.
+// DocumentOf converts a job to a document of seed 002, as far as that has fields for it.
 func DocumentOf(d *kernel.Definition, active bool) (*Document, error) {
 	p := &d.Policy
 	out := &Document{JobID: string(d.Key), JobName: p.Name, JobDescription: p.Description, TimeoutSeconds: new(int(p.Timeout / time.Second)), MaxRetries: &p.Retries, Active: new(0)}
@@ -152,7 +152,7 @@ func DocumentOf(d *kernel.Definition, active bool) (*Document, error) {
 	}
 	if len(p.HTTP) > 0 {
 		if err := json.Unmarshal(p.HTTP, &out.Job); err != nil {
-			return nil, fmt.Errorf("job %s: what it is to do: %w", d.Key, err)
+			return nil, fmt.Errorf("job %s: http: %w", d.Key, err)
 		}
 	}
 	for _, tag := range p.Tags {
@@ -163,7 +163,7 @@ func DocumentOf(d *kernel.Definition, active bool) (*Document, error) {
 			out.CreatorName = v
 		}
 		if v, is := strings.CutPrefix(tag, "parentJobExecution="); is {
-			out.ParentJobExecution, _ = strconv.ParseInt(v, 10, 64) // what is no number is somebody else's tag
+			out.ParentJobExecution, _ = strconv.ParseInt(v, 10, 64) // otherwise it is a tag of another system
 		}
 	}
 	out.ParentJob = p.Parent

@@ -67,7 +67,7 @@ func TestS2_39SynchronousTimeoutsAre500(t *testing.T) {
 		t.Errorf("rules are %s", got)
 	}
 	if *s.Timeout != time.Minute || *s.Retries != 5 || *s.Schedule != "R1/PT1S" {
-		t.Errorf("what nobody said: %+v", s)
+		t.Errorf("fields that were not set: %+v", s)
 	}
 }
 

@@ -7,18 +7,18 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// Gateway is the name under which a table of services has the one that leads to all others.
+// Gateway is the name of the service that routes to all others.
 const Gateway = "serviceGateway"
 
-// Services says where services are: a base URL for each name.
+// Services maps the names of services to base URLs.
 type Services map[string]string
 
-// Check says what is wrong with the table, or nil.
+// Check validates the table.
 func (s Services) Check() error {
 	for name, base := range s {
 		u, err := url.Parse(base)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-			return kernel.Invalid("service %.60q is at %.100q: it must be a URL such as http://billing:8080/api", name, base)
+			return kernel.Invalid("service %.60q is at %.100q: want a URL such as http://billing:8080/api", name, base)
 		}
 		if err := checkHost(u.Host); err != nil {
 			return kernel.Invalid("service %.60q is at %.100q: %v", name, base, err)
@@ -27,8 +27,8 @@ func (s Services) Check() error {
 	return nil
 }
 
-// Resolve finds the URL to call: of a service by the table, any other as it is. It refuses one to which a secret of the
-// call may not be sent.
+// Resolve returns the URL to call: that of a service from the table, any other unchanged. It refuses a URL that a
+// secret of the call may not be sent to.
 //
 //	service://name/path            the service of that name
 //	service://{serviceName}/path   the call's own service; service:/path says the same
@@ -41,7 +41,7 @@ func (s Services) Resolve(f *Filled, secrets Secrets) (string, error) {
 	return to, secrets.mayGo(f.secrets, to)
 }
 
-// find is the URL itself, or what it means if it names a service. own is the service that service:/path means.
+// find returns the URL itself, or that of the service that it names. own is the service of service:/path.
 func (s Services) find(to, own string) (string, error) {
 	rest, is := strings.CutPrefix(to, "service:")
 	if !is {
@@ -63,7 +63,7 @@ func (s Services) find(to, own string) (string, error) {
 	}
 	base, ok := s[name]
 	if !ok {
-		return "", kernel.Invalid("there is no service %.60q where this job runs: http-jobs.services names those that there are", name)
+		return "", kernel.Invalid("unknown service %.60q: add it to http-jobs.services where this job runs", name)
 	}
 	return strings.TrimSuffix(base, "/") + rest, nil
 }

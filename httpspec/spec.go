@@ -1,8 +1,11 @@
-// Package httpspec reads what an HTTP job is to do: a chain of requests, how its outcome is asked for, and who is told.
+// Package httpspec reads the definition of an HTTP job: a chain of requests, the check of its outcome, and
+// notifications.
 //
-// [Parse] checks all of it once, when a job is saved, and makes a [Plan] whose calls only need values to become
-// requests. Nothing here opens a connection, and nothing that a value holds can become part of a scheme, a host or the
-// name of a header. The field names are those of the second seed.
+// Where to start: [Parse]. It checks the definition once, when a job is saved, and returns a [Plan] whose calls only
+// need values to become requests.
+//
+// Sharp edges: nothing here opens a connection, and no value can become part of a scheme, a host or the name of a
+// header. The field names are those of seed 002.
 package httpspec
 
 import (
@@ -18,39 +21,39 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// Job is what an HTTP job is to do, as people write it.
+// Job is the definition of an HTTP job, as users write it.
 type Job struct {
 	Request          []Request      `json:"request"`
-	Async            bool           `json:"async,omitempty"`            // the last request only begins the work: its outcome is asked for, or told
-	CheckURL         *Call          `json:"checkUrl,omitempty"`         // asked for the outcome; without it the other side calls back
+	Async            bool           `json:"async,omitempty"`            // the last request only starts the work: a check or a callback reports its outcome
+	CheckURL         *Call          `json:"checkUrl,omitempty"`         // polled for the outcome; without it the other system calls back
 	CheckRateSeconds int            `json:"checkRateSeconds,omitempty"` // between two checks; 0 = 1
-	QoS              int            `json:"qos,omitempty"`              // 1 = what was reached is kept after each step
+	QoS              int            `json:"qos,omitempty"`              // 1 = each step's response is stored as a checkpoint
 	Notification     []Notification `json:"notification,omitempty"`
-	ServiceName      string         `json:"serviceName,omitempty"` // the job's own service, for URLs that say service:/path
+	ServiceName      string         `json:"serviceName,omitempty"` // the job's own service, for URLs with service:/path
 }
 
-// Call is a request with places for values: a URL, headers and a body.
+// Call is a request with templates: a URL, headers and a body.
 type Call struct {
 	Method      string            `json:"method,omitempty"` // "" = GET
 	URL         string            `json:"url"`
 	Headers     map[string]string `json:"headers,omitempty"`
-	Body        json.RawMessage   `json:"body,omitempty"` // JSON with templates in its texts; a text alone is sent as text
+	Body        json.RawMessage   `json:"body,omitempty"` // JSON with templates in its strings; a string alone is sent as text
 	ServiceName string            `json:"serviceName,omitempty"`
 }
 
 // Request is one step of the chain.
 type Request struct {
 	Call
-	RespEnvName string `json:"respEnvName,omitempty"` // later steps, checks and notifications find the answer under this name
+	RespEnvName string `json:"respEnvName,omitempty"` // name of the response for later steps, checks and notifications
 }
 
-// Notification is who is told of a state.
+// Notification is a call when a run enters a state.
 type Notification struct {
 	Call
 	StateEquals string `json:"stateEquals,omitempty"` // "" = of every state
 }
 
-// UnmarshalJSON reads a call, or its URL alone.
+// UnmarshalJSON reads a call, or only its URL.
 func (c *Call) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '"' {
 		return json.Unmarshal(b, &c.URL)
@@ -86,7 +89,7 @@ func strictly(b []byte, v any) error {
 	return exactly(b, reflect.TypeOf(v).Elem())
 }
 
-// exactly refuses fields in another case, which package json takes: of url and URL in one object, readers of two
+// exactly refuses fields in another case, which package json accepts: with url and URL in one object, readers in two
 // languages would see two values.
 func exactly(b []byte, t reflect.Type) error {
 	var given map[string]json.RawMessage
@@ -108,25 +111,25 @@ func exactly(b []byte, t reflect.Type) error {
 	return nil
 }
 
-// What a job may hold.
+// The limits of a job.
 const (
-	MaxBytes         = 64 << 10 // of the whole of it
+	MaxBytes         = 64 << 10 // of the whole definition
 	MaxRequests      = 32
 	MaxNotifications = 16
 	MaxURL           = 8 << 10
 	MaxCheckRate     = 3600 // seconds
 )
 
-// Plan is a checked job. It never changes, and any number of goroutines may share it.
+// Plan is a checked job. It is immutable and safe for concurrent use.
 type Plan struct {
 	Job
 	Steps  []*Template
-	Check  *Template   // nil = there is none
+	Check  *Template   // nil = none
 	Notify []*Template // one for each notification
-	Needs  []string    // names that neither the system nor a step gives: variables that whoever runs it must know
+	Needs  []string    // names that neither the system nor a step defines: variables that the worker must have
 }
 
-// all are its calls.
+// all returns its calls.
 func (p *Plan) all() []*Template {
 	list := slices.Concat(p.Steps, p.Notify)
 	if p.Check != nil {
@@ -135,7 +138,7 @@ func (p *Plan) all() []*Template {
 	return list
 }
 
-// Fits says what the job names and does not get from these services and secrets, or nil.
+// Fits returns which service or secret of the job is missing, or nil.
 func (p *Plan) Fits(services Services, secrets Secrets) error {
 	for _, t := range p.all() {
 		to, err := services.find(t.fixed, t.own)
@@ -149,7 +152,7 @@ func (p *Plan) Fits(services Services, secrets Secrets) error {
 	return nil
 }
 
-// Hidden are the values of the secrets that the job names.
+// Hidden returns the values of the job's secrets.
 func (p *Plan) Hidden(secrets Secrets) (values []string) {
 	for _, t := range p.all() {
 		values = append(values, secrets.values(t.secrets)...)
@@ -160,10 +163,10 @@ func (p *Plan) Hidden(secrets Secrets) (values []string) {
 
 var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
 
-// Parse reads a job and checks all that can be checked before it runs. The error says where: request[1].url.
+// Parse reads a job and checks all that can be checked before it runs. The error names the place: request[1].url.
 func Parse(raw []byte) (*Plan, error) {
 	if len(raw) > MaxBytes {
-		return nil, kernel.Invalid("an HTTP job has at most %d bytes, this has %d", MaxBytes, len(raw))
+		return nil, kernel.Invalid("an HTTP job may have at most %d bytes: it has %d", MaxBytes, len(raw))
 	}
 	p := &Plan{}
 	if err := strictly(raw, &p.Job); err != nil {
@@ -173,17 +176,17 @@ func Parse(raw []byte) (*Plan, error) {
 	case len(p.Request) == 0:
 		return nil, kernel.Invalid("an HTTP job needs a request")
 	case len(p.Request) > MaxRequests:
-		return nil, kernel.Invalid("request: %d are given, at most %d are allowed", len(p.Request), MaxRequests)
+		return nil, kernel.Invalid("request: %d requests, at most %d are allowed", len(p.Request), MaxRequests)
 	case len(p.Notification) > MaxNotifications:
-		return nil, kernel.Invalid("notification: %d are given, at most %d are allowed", len(p.Notification), MaxNotifications)
+		return nil, kernel.Invalid("notification: %d notifications, at most %d are allowed", len(p.Notification), MaxNotifications)
 	case p.QoS != 0 && p.QoS != 1:
-		return nil, kernel.Invalid("qos is %d, it must be 0 or 1", p.QoS)
+		return nil, kernel.Invalid("qos: invalid value %d: want 0 or 1", p.QoS)
 	case p.CheckRateSeconds < 0 || p.CheckRateSeconds > MaxCheckRate:
-		return nil, kernel.Invalid("checkRateSeconds is %d, it must be between 1 and %d", p.CheckRateSeconds, MaxCheckRate)
+		return nil, kernel.Invalid("checkRateSeconds: invalid value %d: want 1 to %d", p.CheckRateSeconds, MaxCheckRate)
 	case p.CheckURL != nil && !p.Async:
-		return nil, kernel.Invalid("checkUrl is asked for the outcome of asynchronous jobs, and async is not set")
+		return nil, kernel.Invalid("checkUrl needs async: set it, or leave checkUrl out")
 	case p.CheckURL != nil && p.CheckURL.Method != "" && p.CheckURL.Method != "GET":
-		return nil, kernel.Invalid("checkUrl is asked with GET, not with %.20q", p.CheckURL.Method)
+		return nil, kernel.Invalid("checkUrl: invalid method %.20q: want GET", p.CheckURL.Method)
 	}
 	if err := p.compile(); err != nil {
 		return nil, err
@@ -191,16 +194,16 @@ func Parse(raw []byte) (*Plan, error) {
 	return p, nil
 }
 
-// places are how errors of Parse begin that are about a part of a job.
+// places matches the start of errors of Parse that are about a part of a job.
 var places = regexp.MustCompile(`^(request\[\d+\]|notification\[\d+\]|checkUrl|checkRateSeconds|qos|request|notification)(\.[A-Za-z]+)?(\.[A-Za-z0-9_-]+|\[\d+\])*`)
 
-// Check says what is wrong with a job, and where: request[1].url, or "" for all of it.
+// Check validates a job and returns the place of an error: request[1].url, or "" for all of it.
 func Check(raw []byte) (place string, err error) {
 	_, err = Parse(raw)
 	return placeOf(err), err
 }
 
-// CheckFor is Check of a job that is going to run with these services and secrets.
+// CheckFor is Check for a job that will run with these services and secrets.
 func CheckFor(raw []byte, services Services, secrets Secrets) (place string, err error) {
 	p, err := Parse(raw)
 	if err == nil {
@@ -216,7 +219,7 @@ func placeOf(err error) string {
 	return places.FindString(err.Error())
 }
 
-// compile makes templates of the calls. Each knows the names that the steps before it give.
+// compile compiles the calls to templates. Each knows the names that earlier steps define.
 func (p *Plan) compile() error {
 	c := compiler{plan: p}
 	for i := range p.Request {
@@ -232,11 +235,11 @@ func (p *Plan) compile() error {
 		}
 		switch {
 		case !name.MatchString(r.RespEnvName):
-			return kernel.Invalid("%s.respEnvName %.40q: a name has letters, digits and _, and begins with no digit", where, r.RespEnvName)
+			return kernel.Invalid("%s.respEnvName: invalid name %.40q: want letters, digits and _, not starting with a digit", where, r.RespEnvName)
 		case slices.Contains(system, r.RespEnvName):
-			return kernel.Invalid("%s.respEnvName %s is a name that the system gives", where, r.RespEnvName)
+			return kernel.Invalid("%s.respEnvName %s is a name of the system: choose another", where, r.RespEnvName)
 		case slices.Contains(c.named, r.RespEnvName):
-			return kernel.Invalid("%s.respEnvName %s is given to two answers", where, r.RespEnvName)
+			return kernel.Invalid("%s.respEnvName %s is used twice: choose another", where, r.RespEnvName)
 		}
 		c.named = append(c.named, r.RespEnvName)
 	}

@@ -14,43 +14,43 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// The names that the system gives.
+// The names that the system defines.
 const (
-	FeedbackURL = "schedulingFeedbackUrl" // where the other side tells how far it is
-	// InnerFeedbackURL is the same as neighbours reach it, where that differs.
+	FeedbackURL = "schedulingFeedbackUrl" // where the other system reports progress
+	// InnerFeedbackURL is the same for internal systems, if that differs.
 	InnerFeedbackURL = "schedulingInnerFeedbackUrl"
 	JobID            = "schedulingJobId"         // the job's key
-	ExecuteNumber    = "schedulingExecuteNumber" // which execution of the job this is
-	RequestCounts    = "schedulingRequestCounts" // which request of the execution this is, from 1
-	NotifyBody       = "schedulingNotifyBody"    // what a notification tells, as JSON
+	ExecuteNumber    = "schedulingExecuteNumber" // number of the job's execution
+	RequestCounts    = "schedulingRequestCounts" // number of the execution's request, from 1
+	NotifyBody       = "schedulingNotifyBody"    // content of a notification, as JSON
 )
 
-// system are the names that the system gives, and their short forms.
+// system are the names that the system defines, and their short forms.
 var system = []string{FeedbackURL, InnerFeedbackURL, JobID, ExecuteNumber, RequestCounts, NotifyBody, "jobId", "executeNumber"}
 
-// Values are what templates are filled with.
+// Values are the values for templates.
 type Values struct {
-	System    map[string]any    // by the names above; the short forms follow from the long ones
-	Variables map[string]string // that whoever runs the job allows, by name
-	Named     map[string]any    // answers by respEnvName
-	Responses []any             // answers in order
+	System    map[string]any    // by the names above; the short forms are derived
+	Variables map[string]string // that the worker has, by name
+	Named     map[string]any    // responses by respEnvName
+	Responses []any             // responses in order
 	Args      map[string]any    // of the run
 	Secrets   Secrets
 }
 
-// Filled is a call with its values: what is to be sent, but for its service, which stands in URL as it was written.
+// Filled is a call with its values; its URL still names the service.
 type Filled struct {
 	Method  string
 	URL     string // http, https or service
-	Own     string // the service that service:/path means
+	Own     string // the service of service:/path
 	Headers map[string]string
 	Body    []byte // nil = none
 	IsJSON  bool   // the body is JSON
 
-	secrets []string // names of those that are in it
+	secrets []string // names of the secrets in it
 }
 
-// Template is a call that waits for values.
+// Template is a compiled call without values.
 type Template struct {
 	where   string
 	method  string
@@ -62,7 +62,7 @@ type Template struct {
 	body    node
 	hasBody bool
 	plain   bool     // the body is a text
-	secrets []string // names of those that it asks for
+	secrets []string // names of the secrets that it needs
 }
 
 // text is literal pieces and references between them.
@@ -81,7 +81,7 @@ type ref struct {
 	path   jp.Expr
 }
 
-// node is a value of a body: what stands there, with texts that are templates.
+// node is a value of a body, whose strings are templates.
 type node struct {
 	literal any
 	text    text
@@ -99,7 +99,7 @@ type field struct {
 type compiler struct {
 	plan    *Plan
 	named   []string
-	secrets []string // that the call asks for which is being read
+	secrets []string // secrets of the current call
 }
 
 func place(what string, i int) string { return fmt.Sprintf("%s[%d]", what, i) }
@@ -107,10 +107,10 @@ func place(what string, i int) string { return fmt.Sprintf("%s[%d]", what, i) }
 var (
 	methods    = []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
 	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}$")
-	// reserved are headers that the connection needs for itself, with all that begin with proxy-. Proxy is among them
-	// because CGI programs read it as their setting HTTP_PROXY.
+	// reserved are headers that the connection sets itself, with all that begin with proxy-. Proxy is included because
+	// CGI programs read it as their setting HTTP_PROXY.
 	reserved = []string{"host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "proxy"}
-	// placeholders are services that are found when the call is made; no value of a run is among them.
+	// placeholders are services that are resolved at the call; no value of a run can be one.
 	placeholders = []string{"{serviceName}", "{serviceGateway}"}
 )
 
@@ -121,7 +121,7 @@ func (c *compiler) call(where string, k *Call) (*Template, error) {
 	}
 	c.secrets = nil
 	if !slices.Contains(methods, t.method) {
-		return nil, kernel.Invalid("%s.method is %.20q, it must be one of %s", where, k.Method, strings.Join(methods, ", "))
+		return nil, kernel.Invalid("%s.method: invalid method %.20q: want one of %s", where, k.Method, strings.Join(methods, ", "))
 	}
 	if t.own == "" {
 		t.own = c.plan.ServiceName
@@ -133,9 +133,9 @@ func (c *compiler) call(where string, k *Call) (*Template, error) {
 		at := where + ".headers." + name
 		switch {
 		case !headerName.MatchString(name):
-			return nil, kernel.Invalid("%s.headers: %.40q is no name of a header", where, name)
+			return nil, kernel.Invalid("%s.headers: invalid header name %.40q", where, name)
 		case slices.Contains(reserved, strings.ToLower(name)), strings.HasPrefix(strings.ToLower(name), "proxy-"):
-			return nil, kernel.Invalid("%s: this header is set by the connection", at)
+			return nil, kernel.Invalid("%s: the connection sets this header: remove it", at)
 		}
 		v, err := c.text(at, k.Headers[name])
 		if err != nil {
@@ -143,7 +143,7 @@ func (c *compiler) call(where string, k *Call) (*Template, error) {
 		}
 		for _, p := range v {
 			if strings.ContainsFunc(p.literal, notInHeader) {
-				return nil, kernel.Invalid("%s: the value has a line break, or another character that no header has", at)
+				return nil, kernel.Invalid("%s: the value has a line break, or another character that is invalid in a header", at)
 			}
 		}
 		t.headers[name] = v
@@ -156,10 +156,10 @@ func (c *compiler) call(where string, k *Call) (*Template, error) {
 	return t, nil
 }
 
-// notInHeader says of a character that no value of a header has it.
+// notInHeader reports whether a character is invalid in a header's value.
 func notInHeader(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
-// url takes a URL apart. No reference may stand before its path: scheme and host never come from data.
+// url parses a URL. No reference may be before its path: scheme and host never come from data.
 func (c *compiler) url(where string, t *Template, raw string) error {
 	scheme, rest, ok := strings.Cut(raw, ":")
 	switch {
@@ -168,7 +168,7 @@ func (c *compiler) url(where string, t *Template, raw string) error {
 	case len(raw) > MaxURL:
 		return kernel.Invalid("%s has %d bytes, at most %d are allowed", where, len(raw), MaxURL)
 	case strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		return kernel.Invalid("%s %.80q has a blank or a character that no URL has", where, raw)
+		return kernel.Invalid("%s %.80q has a space or a character that is invalid in a URL", where, raw)
 	case !ok || scheme != "http" && scheme != "https" && scheme != "service":
 		return kernel.Invalid("%s %.80q must begin with http://, https:// or service:, which no value can give", where, raw)
 	}
@@ -185,15 +185,15 @@ func (c *compiler) url(where string, t *Template, raw string) error {
 			break
 		}
 		if strings.ContainsAny(host, "${}") {
-			return kernel.Invalid("%s: the host %.80q must be written out: it is never made of values (service://name is looked up in a table)", where, host)
+			return kernel.Invalid("%s: the host %.80q may not contain values: write it out, or use service://name", where, host)
 		}
 		switch err := checkHost(host); {
 		case host == "":
 			return kernel.Invalid("%s %.80q has no host", where, raw)
 		case strings.Contains(host, "@"):
-			return kernel.Invalid("%s: %.80q has a user or a password, which belong into a header", where, host)
+			return kernel.Invalid("%s: %.80q has a user or a password: use a header", where, host)
 		case strings.ContainsFunc(host, func(r rune) bool { return r > '~' }):
-			return kernel.Invalid("%s: the host %.80q has letters that no host has: write it in its xn-- form", where, host)
+			return kernel.Invalid("%s: the host %.80q has letters that are invalid in a host: write it in its xn-- form", where, host)
 		case err != nil:
 			return kernel.Invalid("%s: %v", where, err)
 		}
@@ -205,7 +205,7 @@ func (c *compiler) url(where string, t *Template, raw string) error {
 		t.fixed = "service:"
 	}
 	if (host == "" || host == "{serviceName}") && t.own == "" {
-		return kernel.Invalid("%s means the job's own service: say which, with serviceName", where)
+		return kernel.Invalid("%s names the job's own service: set serviceName", where)
 	}
 	path, query, has := cutQuery(rest)
 	var err error
@@ -218,7 +218,7 @@ func (c *compiler) url(where string, t *Template, raw string) error {
 	return err
 }
 
-// cutQuery cuts at the first ? that is not part of a reference.
+// cutQuery cuts at the first ? outside of references.
 func cutQuery(s string) (path, query string, has bool) {
 	for i := 0; i < len(s); i++ {
 		if strings.HasPrefix(s[i:], "${") {
@@ -234,7 +234,7 @@ func cutQuery(s string) (path, query string, has bool) {
 	return s, "", false
 }
 
-// text reads a text with references in it.
+// text parses a text with references.
 func (c *compiler) text(where, s string) (text, error) {
 	var t text
 	for s != "" {
@@ -258,12 +258,12 @@ func (c *compiler) text(where, s string) (text, error) {
 	return t, nil
 }
 
-// ref reads what stands between ${ and }.
+// ref parses the text between ${ and }.
 func (c *compiler) ref(where, s string) (*ref, error) {
 	r := &ref{source: "${" + s + "}"}
 	if secret, is := strings.CutPrefix(s, "secret:"); is {
 		if r.secret = secret; !name.MatchString(secret) {
-			return nil, kernel.Invalid("%s: %.60s: a secret is named by letters, digits and _", where, r.source)
+			return nil, kernel.Invalid("%s: %.60s: want letters, digits and _ in a secret's name", where, r.source)
 		}
 		c.secrets = append(c.secrets, secret)
 		return r, nil
@@ -289,14 +289,14 @@ func (c *compiler) ref(where, s string) (*ref, error) {
 		switch part.(type) {
 		case jp.Root, jp.Child, jp.Nth:
 		default:
-			return nil, kernel.Invalid("%s: %.60s: a path leads to one value, by names and numbers: $.a.b[0]", where, r.source)
+			return nil, kernel.Invalid("%s: %.60s: want a path to one value, of names and numbers: $.a.b[0]", where, r.source)
 		}
 	}
 	r.path = x
 	return r, nil
 }
 
-// splice ends a text that stands for JSON.
+// splice is the suffix of a text that is JSON.
 const splice = "|json"
 
 func (c *compiler) body(where string, t *Template, raw json.RawMessage) error {
@@ -311,7 +311,7 @@ func (c *compiler) body(where string, t *Template, raw json.RawMessage) error {
 	return err
 }
 
-// node reads the next value of a body, in the order in which it is written.
+// node parses the next value of a body, in the order in which it is written.
 func (c *compiler) node(where string, d *json.Decoder) (node, error) {
 	tok, err := d.Token()
 	if err != nil {
@@ -362,9 +362,9 @@ func (c *compiler) leaf(where, s string) (node, error) {
 		t, err = c.text(where, s)
 		return node{kind: 't', text: t}, err
 	case spliced > 1:
-		return node{}, kernel.Invalid("%s: %.60q: a value takes one %s at most", where, s, splice)
+		return node{}, kernel.Invalid("%s: %.60q: a value may have only one %s", where, s, splice)
 	case len(t) != 1 || t[0].ref == nil:
-		return node{}, kernel.Invalid("%s: %.60q: with %s, nothing stands beside the reference: \"${X}%s\"", where, s, splice, splice)
+		return node{}, kernel.Invalid("%s: %.60q: with %s, the reference must be the whole string: \"${X}%s\"", where, s, splice, splice)
 	}
 	return node{kind: 's', splice: t[0].ref}, nil
 }

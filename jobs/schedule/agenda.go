@@ -5,19 +5,15 @@ import (
 	"time"
 )
 
-// Agenda holds things that are due and hands them out in the order of their
-// times; things due at the same time come in no particular order. It goes
-// forward like the clock: what is put on it for a time before that of the last
-// thing handed out comes next. The zero value is an empty agenda. It is not
-// safe for concurrent use.
+// Agenda is a priority queue of due times: it returns things in the order of their times; things due at the same time
+// come in no particular order. Time only moves forward: a thing that is added for a time before that of the last one
+// returned comes next. The zero value is an empty agenda. It is not safe for concurrent use.
 //
-// It is a radix heap. A time is a number of eleven digits, and a thing lies in
-// the drawer of the first digit in which its time differs from the present: the
-// row is the place of the digit, the column its value. So the lower rows are
-// due before the higher ones, and a thing is only moved when the time has come
-// to sort its drawer: further down, a few times in all, from one stretch of
-// memory to others. That takes a quarter of the time of a heap, which looks at
-// many distant places for each thing it hands out.
+// It is a radix heap. A time is a number of eleven digits, and a thing is in the drawer of the first digit in which its
+// time differs from the present: the row is the position of the digit, the column its value. So lower rows are due
+// before higher ones, and a thing only moves when its drawer is due and is sorted into lower ones: a few times in all,
+// between sequential blocks of memory. That takes a quarter of the time of a binary heap, which reads many distant
+// places for each thing.
 type Agenda[T any] struct {
 	present uint64 // the time of the last thing handed out
 	now     *sheet[T]
@@ -36,8 +32,7 @@ const (
 	timeDigits = (64 + digitBits - 1) / digitBits
 )
 
-// sheet is a part of a drawer. Drawers that are lists of sheets grow and shrink
-// without leaving garbage.
+// sheet is a part of a drawer. Drawers are lists of sheets, which grow and shrink without garbage.
 type sheet[T any] struct {
 	next    *sheet[T]
 	filled  int
@@ -54,17 +49,16 @@ func number(t time.Time) uint64 { return uint64(t.UnixNano()) ^ 1<<63 }
 
 func instant(n uint64) time.Time { return time.Unix(0, int64(n^1<<63)).UTC() }
 
-// Len is how many things are on the agenda.
+// Len returns how many things are on the agenda.
 func (a *Agenda[T]) Len() int { return a.count }
 
-// Push puts a thing on the agenda. Its time lies within 1678-2261, as that of
-// every schedule does.
+// Push adds a thing to the agenda. Its time must be within 1678-2261, like that of every schedule.
 func (a *Agenda[T]) Push(due time.Time, value T) {
 	a.count++
 	a.file(entry[T]{number(due), value})
 }
 
-// First is when something is due next; false if the agenda is empty.
+// First returns when something is due next; false if the agenda is empty.
 func (a *Agenda[T]) First() (due time.Time, ok bool) {
 	switch {
 	case a.now != nil:
@@ -75,7 +69,7 @@ func (a *Agenda[T]) First() (due time.Time, ok bool) {
 	return due, false
 }
 
-// Pop takes what is due first off the agenda; false if it is empty.
+// Pop removes what is due first; false if the agenda is empty.
 func (a *Agenda[T]) Pop() (due time.Time, value T, ok bool) {
 	if a.count == 0 {
 		return due, value, false
@@ -86,7 +80,7 @@ func (a *Agenda[T]) Pop() (due time.Time, value T, ok bool) {
 	s := a.now
 	s.filled--
 	e := s.entries[s.filled]
-	s.entries[s.filled] = entry[T]{} // let go of what it points to
+	s.entries[s.filled] = entry[T]{} // release what it points to
 	if s.filled == 0 {
 		a.now = s.next
 		a.putBack(s)
@@ -95,7 +89,7 @@ func (a *Agenda[T]) Pop() (due time.Time, value T, ok bool) {
 	return instant(e.due), e.value, true
 }
 
-// file puts an entry where it belongs at present.
+// file puts an entry into its drawer.
 func (a *Agenda[T]) file(e entry[T]) {
 	if e.due <= a.present {
 		a.now = a.write(a.now, e)
@@ -108,9 +102,8 @@ func (a *Agenda[T]) file(e entry[T]) {
 	a.first = min(a.first, e.due)
 }
 
-// advance makes the time of what is due first the present, and files anew what
-// lay in its drawer. All else is where it belongs: it differs from the new
-// present first where it differed from the old one.
+// advance sets the present to the first due time, and sorts the drawer of that again. All other entries stay: they
+// differ from the new present at the same digit as from the old one.
 func (a *Agenda[T]) advance() {
 	a.present = a.look()
 	place, digit := a.drawer()
@@ -130,7 +123,7 @@ func (a *Agenda[T]) advance() {
 	}
 }
 
-// drawer is that of what is due first. One of them is not empty.
+// drawer returns the drawer of what is due first. One of them is not empty.
 func (a *Agenda[T]) drawer() (place, digit int) {
 	for a.rows[place].filled == 0 {
 		place++

@@ -9,8 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// Calendar is a checked set of times at which jobs are not due. It never
-// changes, and any number of goroutines may share it.
+// Calendar is a checked set of times at which jobs are not due. It is immutable and safe for concurrent use.
 //
 // A rule is one line: days, times of day, or both; what follows a # is a note.
 //
@@ -33,7 +32,7 @@ type ruleSet struct {
 	rules []exclusion
 }
 
-// formerly is what a calendar excluded up to an edit.
+// formerly is the rules of a calendar up to an edit.
 type formerly struct {
 	ruleSet
 	until time.Time
@@ -58,8 +57,7 @@ const (
 	weekdays
 )
 
-// ParseCalendar checks rules as they are written. What it refuses it explains
-// as an *[Error], whose field is "rule 3" or "zone".
+// ParseCalendar checks rules as users write them. It reports errors as an *[Error], whose field is "rule 3" or "zone".
 func ParseCalendar(name, zone string, rules []string) (*Calendar, error) {
 	set, err := readRules(zone, rules)
 	if err != nil {
@@ -68,8 +66,7 @@ func ParseCalendar(name, zone string, rules []string) (*Calendar, error) {
 	return &Calendar{name: name, now: set}, nil
 }
 
-// CalendarOf is a calendar as the store remembers it. Rules that cannot be read
-// exclude nothing; they were checked when they were written.
+// CalendarOf returns a calendar of the store. Invalid rules exclude nothing; they were checked before they were stored.
 func CalendarOf(row *kernel.Calendar) *Calendar {
 	c := &Calendar{name: row.Name}
 	c.now, _ = readRules(row.Zone, row.Rules)
@@ -80,13 +77,12 @@ func CalendarOf(row *kernel.Calendar) *Calendar {
 	return c
 }
 
-// Name is what jobs call it.
+// Name returns the name that jobs use.
 func (c *Calendar) Name() string { return c.name }
 
-// Excludes says by which rule a time is excluded, if by any, and until when at
-// least everything is. A time up to an edit of the calendar is also excluded if
-// the rules before that edit excluded it: it was no due time then, and is none
-// because of an edit.
+// Excludes returns the rule that excludes a time, if any, and until when at least everything is excluded. A time before
+// an edit of the calendar is also excluded if the earlier rules excluded it: it was no due time then, and an edit does
+// not make it one.
 func (c *Calendar) Excludes(at time.Time) (rule string, until time.Time, is bool) {
 	if rule, until, is = c.now.excludes(at); is {
 		return rule, until, true
@@ -116,8 +112,8 @@ func (s *ruleSet) excludes(at time.Time) (rule string, until time.Time, is bool)
 	return "", time.Time{}, false
 }
 
-// end is the second of the day at which the rule ends that holds then, or 0 if
-// it does not hold. It may lie on the day after.
+// end returns the second of the day at which the current range of the rule ends, or 0 outside of its range. It may be
+// on the next day.
 func (r *exclusion) end(day, clock int) int {
 	if r.high > r.low {
 		if clock >= r.low && clock < r.high && r.on(day) {
@@ -134,7 +130,7 @@ func (r *exclusion) end(day, clock int) int {
 	return 0
 }
 
-// on says whether the rule's days include one, counted from 1970.
+// on reports whether the rule's days include a day, counted from 1970.
 func (r *exclusion) on(day int) bool {
 	switch r.days {
 	case dates:
@@ -161,8 +157,8 @@ func dateOf(day int) (int, time.Month, int) {
 
 func dayOf(t time.Time) int { return int(t.Unix() / daySeconds) }
 
-// easterSunday is the day of Easter in a year of the Gregorian calendar,
-// counted from 1970, by the method of Meeus, Jones and Butcher (Nature, 1876).
+// easterSunday returns the day of Easter in a year of the Gregorian calendar, counted from 1970, by the method of
+// Meeus, Jones and Butcher (Nature, 1876).
 func easterSunday(year int) int {
 	a, b, c := year%19, year/100, year%100
 	d, e := b/4, b%4
@@ -201,9 +197,9 @@ func readRule(text string) (exclusion, *Error) {
 	at := func(word string) source { return source{word, strings.Index(text, word)} }
 	switch {
 	case len(words) == 0:
-		return r, source{text, 0}.refuse("it says nothing: write a day such as 2026-12-24, 12-25 or SAT, or times such as 22:00-06:00")
+		return r, source{text, 0}.refuse("the rule is empty: write a day such as 2026-12-24, 12-25 or SAT, or times such as 22:00-06:00")
 	case len(words) > 2:
-		return r, at(words[2]).refuse("%s: a rule is days, times of day, or days and times", quote(words[2]))
+		return r, at(words[2]).refuse("%s: want days, times of day, or days and times", quote(words[2]))
 	}
 	if !strings.Contains(words[0], ":") {
 		if err := r.readDays(at(words[0])); err != nil {
@@ -215,7 +211,7 @@ func readRule(text string) (exclusion, *Error) {
 		return r, nil
 	}
 	if len(words) == 2 {
-		return r, at(words[1]).refuse("%s: days stand before times", quote(words[1]))
+		return r, at(words[1]).refuse("%s: write days before times", quote(words[1]))
 	}
 	return r, r.readTimes(at(words[0]))
 }
@@ -234,7 +230,7 @@ func (r *exclusion) readTimes(s source) *Error {
 		return err
 	}
 	if r.low == r.high || r.low == daySeconds {
-		return s.refuse("%s is no time at all", quote(s.text))
+		return s.refuse("%s is an empty range of times", quote(s.text))
 	}
 	return nil
 }
@@ -248,7 +244,7 @@ func clockTime(s source) (int, *Error) {
 	return hour*3600 + minute*60, nil
 }
 
-// digits reads a number of exactly n digits; -1 if it is none.
+// digits reads a number of exactly n digits; -1 if it is not one.
 func digits(text string, n int) int {
 	if len(text) != n || strings.Trim(text, "0123456789") != "" {
 		return -1
@@ -266,7 +262,7 @@ func (r *exclusion) readDays(s source) *Error {
 		}
 		n := digits(strings.TrimLeft(rest, "+-"), max(1, len(rest)-1))
 		if n < 0 || n > 99 || rest[0] != '+' && rest[0] != '-' {
-			return s.refuse("%s: a day beside Easter is written easter+1 or easter-2", quote(s.text))
+			return s.refuse("invalid day %s: want easter+1 or easter-2", quote(s.text))
 		}
 		if r.from = n; rest[0] == '-' {
 			r.from = -n
@@ -278,7 +274,7 @@ func (r *exclusion) readDays(s source) *Error {
 	}
 	f, err := daysOfWeek(s.text)
 	if err != nil {
-		return s.refuse("%s is no day: there are 2026-12-24, 2026-12-24..2027-01-06, 12-25, 12-24..01-06, easter+1, SAT,SUN and MON-FRI", quote(s.text))
+		return s.refuse("invalid day %s: want 2026-12-24, 2026-12-24..2027-01-06, 12-25, 12-24..01-06, easter+1, SAT,SUN or MON-FRI", quote(s.text))
 	}
 	r.days, r.week = weekdays, f
 	return nil
@@ -318,7 +314,7 @@ func (r *exclusion) readDates(s source) *Error {
 		last = first
 	}
 	if len(first) != len(last) {
-		return s.refuse("%s: both ends have a year, or none", quote(s.text))
+		return s.refuse("%s: give both ends a year, or none", quote(s.text))
 	}
 	var err *Error
 	if r.from, r.days, err = date(source{first, s.offset}); err != nil {

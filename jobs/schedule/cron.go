@@ -16,8 +16,8 @@ type cron struct {
 	months                  uint16 // bit n: month n
 	years                   [4]uint64
 
-	// What it was compiled from, kept as text: words are asked for rarely, and a
-	// million schedules should not each carry the fields for them.
+	// The text and its key, from which the fields are read again when needed: words are rarely requested, and a million
+	// schedules should not keep the fields for them.
 	text source
 	key  string
 }

@@ -14,11 +14,10 @@ import (
 // zoneinfo is the IANA time zone database, edition 2025c, as Go 1.26 ships it in lib/time. It is in the public
 // domain.
 //
-// Machines have editions of their own, and two nodes that read different ones would not agree on when a job is due
-// after a government has moved its clocks. So no other copy is looked at, neither the machine's nor the one that
-// Go's time/tzdata keeps for machines without any: time.LoadLocation prefers what it finds on the machine. A file
-// system would also offer "posix/Japan", "right/Japan" (whose clock is 27 seconds off) and, where it ignores case,
-// "japan".
+// Machines have editions of their own, and two nodes with different ones would disagree about due times after a
+// government has moved its clocks. So no other copy is used: neither the machine's nor Go's time/tzdata, because
+// time.LoadLocation prefers the machine's. A file system would also offer "posix/Japan", "right/Japan" (whose clock is
+// 27 seconds off) and, where it ignores case, "japan".
 //
 //go:embed zoneinfo.zip
 var zoneinfo string
@@ -52,5 +51,5 @@ func readLocation(name string, file *zip.File) (*time.Location, error) {
 	return time.LoadLocationFromTZData(name, data)
 }
 
-// Zones are the names of all time zones that schedules may be in, sorted.
+// Zones returns the names of all time zones of schedules, sorted.
 func Zones() []string { return slices.Sorted(maps.Keys(database())) }

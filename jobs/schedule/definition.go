@@ -6,8 +6,8 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// Of is the schedule of a job as the store remembers it, or nil if it has none. A schedule that has run out since
-// it was written is no error: it is finished.
+// Of returns the schedule of a job in the store, or nil if it has none. A schedule that has ended since it was set is
+// no error: it is finished.
 func Of(d *kernel.Definition) (*Schedule, error) {
 	if d.Policy.Schedule == "" {
 		return nil, nil
@@ -19,7 +19,7 @@ func Of(d *kernel.Definition) (*Schedule, error) {
 	return Reopen(spec)
 }
 
-// Check says what is wrong with the schedule of a job that is about to be written at d.Anchor, or nil.
+// Check validates the schedule of a job that is about to be set at d.Anchor.
 func Check(d *kernel.Definition) error {
 	if d.Policy.Schedule == "" {
 		return nil

@@ -46,7 +46,7 @@ func TestOfDefinition(t *testing.T) {
 	if s, err := Of(&kernel.Definition{}); s != nil || err != nil {
 		t.Errorf("a job without a schedule has %v, %v", s, err)
 	}
-	// What an unknown word means nobody can say, so such a job is not due at a guess.
+	// An unknown value has no meaning, so such a job is not due.
 	for _, p := range []kernel.Policy{{Schedule: "@daily", Gap: "x"}, {Schedule: "@daily", Twice: "x"}} {
 		if s, err := Of(&kernel.Definition{Policy: p}); s != nil || err == nil {
 			t.Errorf("%+v is read", p)

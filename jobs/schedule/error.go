@@ -2,8 +2,8 @@ package schedule
 
 import "fmt"
 
-// Error says why a specification is refused, in a form that an editor can
-// point at: which field, how far into its text, and the reason in words.
+// Error is why a specification is refused, for an editor to point at: the field, the offset in its text, and the
+// reason.
 type Error struct {
 	// Field is the part of the specification at fault: "expression", one of
 	// the cron fields ("second", "minute", "hour", "day-of-month", "month",
@@ -17,7 +17,7 @@ type Error struct {
 	Reason string
 }
 
-// Error reads "day-of-month at 4: 32 is not within 1-31".
+// Error returns text such as "day-of-month at 4: 32 is not within 1-31".
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s at %d: %s", e.Field, e.Offset, e.Reason)
 }
@@ -26,8 +26,7 @@ func refuse(field string, offset int, format string, args ...any) *Error {
 	return &Error{Field: field, Offset: offset, Reason: fmt.Sprintf(format, args...)}
 }
 
-// quote shows text that came from outside, cut short so that a message never
-// grows with what it complains about.
+// quote quotes a user's text, shortened so that an error stays short.
 func quote(text string) string {
 	const most = 24
 	if len(text) > most {

@@ -75,7 +75,7 @@ func checkCount(whole source, texts []source) *Error {
 	return refuse("expression", at, "cron has 5, 6 or 7 fields, this has %d", len(texts))
 }
 
-// checkDays applies what a dialect says of the two day fields together.
+// checkDays applies a dialect's rules for both day fields.
 func (e *expression) checkDays(month, week source) *Error {
 	monthOpen := month.text == "*" || month.text == "?"
 	weekOpen := week.text == "*" || week.text == "?"

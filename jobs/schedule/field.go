@@ -366,7 +366,7 @@ func (r *reader) unexpected() *Error {
 	return r.refuse(r.pos, "%s", describe(r.text[r.pos:]))
 }
 
-// describe says what is wrong with the first character of the text.
+// describe describes the first character of an invalid text.
 func describe(text string) string {
 	switch c := text[0]; {
 	case c >= 0x80:

@@ -8,8 +8,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// pace is what all intervals share: where counting begins, which counts are
-// due, and where the calendar ends.
+// pace is the common part of all intervals: where counting starts, which counts are due, and where the calendar ends.
 //
 // The k-th due time is anchor + k periods. The anchor itself (k = 0) is due
 // only where the specification names the first due time.
@@ -130,7 +129,7 @@ func parseInterval(whole source, spec Spec, z *zone) (rule, *Error) {
 		case size == 0 && letters == 0 && name.text != "":
 			return nil, name.refuse("%s", describe(name.text))
 		case size == 0:
-			return nil, name.refuse("a unit is missing or unknown; there are d, h, m and s")
+			return nil, name.refuse("a unit is missing or unknown: want d, h, m or s")
 		case size < time.Second:
 			nanoseconds += time.Duration(n%int64(time.Second/size)) * size
 			seconds += n / int64(time.Second/size)

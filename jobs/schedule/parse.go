@@ -62,8 +62,7 @@ func parseRule(spec Spec, z *zone) (rule, *Error) {
 	return parseCron(whole, spec, z)
 }
 
-// countable says that text is an interval without a number of times, as far as
-// its beginning tells.
+// countable reports whether text looks like an interval without a number of times, from its start.
 func countable(text string) bool {
 	return strings.HasPrefix(text, "P") || strings.HasPrefix(strings.ToLower(text), "@every") ||
 		!strings.ContainsAny(text, blank) && looksLikeInterval(text)
@@ -105,7 +104,7 @@ func parseMacro(whole source, spec Spec, z *zone) (rule, *Error) {
 	}
 	expansion, ok := macros[name]
 	if !ok {
-		return nil, whole.refuse("%s is not a macro; there are @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly and @every", quote(whole.text[:end]))
+		return nil, whole.refuse("unknown macro %s: want @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly or @every", quote(whole.text[:end]))
 	}
 	if end < len(whole.text) {
 		return nil, whole.cut(end).refuse("nothing may follow %s", name)

@@ -115,8 +115,8 @@ func TestRefusals(t *testing.T) {
 		{"*\v* * * * *", "minute", 1, "control"},
 		{"*\x00 * * * *", "minute", 1, "control"},
 
-		{"@reboot", "expression", 0, "not a macro"},
-		{"@", "expression", 0, "not a macro"},
+		{"@reboot", "expression", 0, "unknown macro"},
+		{"@", "expression", 0, "unknown macro"},
 		{"@daily 5", "expression", 6, "nothing may follow"},
 		{"@every", "expression", 6, "missing"},
 		{"@every 1ns", "expression", 7, "whole seconds"},

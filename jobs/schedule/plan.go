@@ -13,7 +13,7 @@ type Calendars struct {
 	byName   map[string]*Calendar
 }
 
-// CalendarsOf compiles what the store remembers.
+// CalendarsOf compiles the calendars of the store.
 func CalendarsOf(revision uint64, rows []*kernel.Calendar) *Calendars {
 	c := &Calendars{Revision: revision, byName: make(map[string]*Calendar, len(rows))}
 	for _, row := range rows {
@@ -22,8 +22,7 @@ func CalendarsOf(revision uint64, rows []*kernel.Calendar) *Calendars {
 	return c
 }
 
-// Named are the calendars of these names that there are, and the names that
-// stand for nothing.
+// Named returns the existing calendars of these names, and the names without a calendar.
 func (c *Calendars) Named(names []string) (list []*Calendar, missing []string) {
 	for _, name := range names {
 		if c == nil || c.byName[name] == nil {
@@ -35,17 +34,15 @@ func (c *Calendars) Named(names []string) (list []*Calendar, missing []string) {
 	return list, missing
 }
 
-// Plan is a schedule with the calendars of its job: when the job is due, and
-// when it would have been.
+// Plan is a schedule with the calendars of its job: when the job is due, and which due times are excluded.
 type Plan struct {
 	*Schedule
 	calendars []*Calendar
-	// Missing are calendars that the job names and that do not exist.
+	// Missing are the names of calendars that do not exist.
 	Missing []string
 }
 
-// PlanOf is the plan of a job as the store remembers it, or nil if it has no
-// schedule.
+// PlanOf returns the plan of a job in the store, or nil if it has no schedule.
 func PlanOf(d *kernel.Definition, c *Calendars) (*Plan, error) {
 	s, err := Of(d)
 	if s == nil || err != nil {
@@ -56,7 +53,7 @@ func PlanOf(d *kernel.Definition, c *Calendars) (*Plan, error) {
 	return p, nil
 }
 
-// Excludes says which calendar excludes a time, and by which rule.
+// Excludes returns which calendar excludes a time, and by which rule.
 func (p *Plan) Excludes(at time.Time) (calendar, rule string, is bool) {
 	for _, c := range p.calendars {
 		if rule, _, is := c.Excludes(at); is {
@@ -66,8 +63,7 @@ func (p *Plan) Excludes(at time.Time) (calendar, rule string, is bool) {
 	return "", "", false
 }
 
-// mostExcluded bounds how many stretches of excluded time Next passes over:
-// enough for 28 years of days.
+// mostExcluded limits how many excluded ranges Next skips: enough for 28 years of days.
 const mostExcluded = 28 * 366
 
 // Next returns the first due time strictly after the given one that no calendar
@@ -84,7 +80,7 @@ func (p *Plan) Next(after time.Time) (time.Time, bool) {
 			if _, until, is := c.Excludes(due); is {
 				free = false
 				if after = due; until.After(due) {
-					after = until.Add(-1) // a due time right at the end is none of the calendar's
+					after = until.Add(-1) // a due time right at the end is not excluded
 				}
 				break
 			}

@@ -2,8 +2,7 @@ package schedule
 
 import "fmt"
 
-// Gap says what becomes of a fixed-time match whose wall time does not exist
-// because clocks were set forward.
+// Gap is the policy for a fixed-time match whose wall time does not exist because clocks were set forward.
 type Gap uint8
 
 const (
@@ -15,8 +14,7 @@ const (
 	GapSkip
 )
 
-// Overlap says which pass counts for a fixed-time match whose wall time
-// happens twice because clocks were set back.
+// Overlap is the policy for a fixed-time match whose wall time happens twice because clocks were set back.
 type Overlap uint8
 
 const (
@@ -33,13 +31,13 @@ var (
 	overlapNames = [...]string{OverlapFirst: "first", OverlapSecond: "second", OverlapBoth: "both"}
 )
 
-// String is the word of the specification: "after", "before" or "skip".
+// String returns the name in specifications: "after", "before" or "skip".
 func (g Gap) String() string { return nameOf(gapNames[:], int(g), "Gap") }
 
-// String is the word of the specification: "first", "second" or "both".
+// String returns the name in specifications: "first", "second" or "both".
 func (o Overlap) String() string { return nameOf(overlapNames[:], int(o), "Overlap") }
 
-// MarshalText writes the word, so that JSON holds "after" and not 0.
+// MarshalText returns the name, so that JSON has "after" and not 0.
 func (g Gap) MarshalText() ([]byte, error) {
 	if int(g) >= len(gapNames) {
 		return nil, refuse("gap", 0, "unknown policy %d", g)
@@ -47,7 +45,7 @@ func (g Gap) MarshalText() ([]byte, error) {
 	return []byte(g.String()), nil
 }
 
-// MarshalText writes the word, so that JSON holds "first" and not 0.
+// MarshalText returns the name, so that JSON has "first" and not 0.
 func (o Overlap) MarshalText() ([]byte, error) {
 	if int(o) >= len(overlapNames) {
 		return nil, refuse("overlap", 0, "unknown policy %d", o)
@@ -55,14 +53,14 @@ func (o Overlap) MarshalText() ([]byte, error) {
 	return []byte(o.String()), nil
 }
 
-// UnmarshalText reads the word; empty means the default.
+// UnmarshalText reads the name; empty means the default.
 func (g *Gap) UnmarshalText(text []byte) error {
 	i, err := indexOf(gapNames[:], "gap", string(text))
 	*g = Gap(i)
 	return err
 }
 
-// UnmarshalText reads the word; empty means the default.
+// UnmarshalText reads the name; empty means the default.
 func (o *Overlap) UnmarshalText(text []byte) error {
 	i, err := indexOf(overlapNames[:], "overlap", string(text))
 	*o = Overlap(i)
@@ -85,5 +83,5 @@ func indexOf(names []string, field, text string) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, refuse(field, 0, "%s is none of %v", quote(text), names)
+	return 0, refuse(field, 0, "invalid policy %s: want one of %v", quote(text), names)
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// InMinute is how many due times lie in the minute of one of them, from that one
-// on: 1 for most schedules, 60 for one of every second.
+// InMinute returns how many due times are in the minute of a due time, from that one on: 1 for most schedules, 60 for
+// one of every second.
 func (s *Schedule) InMinute(due time.Time) int {
 	end := due.Truncate(time.Minute).Add(time.Minute)
 	if s.spec.End.IsZero() || !s.spec.End.Before(end) {
@@ -30,8 +30,8 @@ func (s *Schedule) InMinute(due time.Time) int {
 	return n
 }
 
-// SameForAll says that an expression is due at the same times whoever has it:
-// it is cron without H. Intervals count from the job's own beginning.
+// SameForAll reports whether an expression is due at the same times for all jobs: it is cron without H. Intervals count
+// from the job's own start.
 func SameForAll(expr string) bool {
 	text := strings.TrimSpace(expr)
 	if _, is := macros[strings.ToLower(text)]; is {
@@ -40,11 +40,9 @@ func SameForAll(expr string) bool {
 	return len(strings.Fields(text)) >= 5 && !strings.Contains(text, "H") && !strings.HasSuffix(text, "after end")
 }
 
-// Moves are other ways to write a schedule that names its minutes as one number
-// or as a step over the whole hour: with the same rhythm, at other minutes.
-// spread has H there, so that the job's key chooses; others are all that are
-// written with numbers, those that follow the present one first. Schedules of
-// other forms have none.
+// Moves returns alternatives to a schedule whose minutes are one number or a step over the whole hour: with the same
+// rhythm, at other minutes. spread has H there, so that the job's key chooses; others are all alternatives with
+// numbers, those after the present one first. Schedules of other forms have none.
 func Moves(expr string) (spread string, others []string) {
 	text := strings.TrimSpace(expr)
 	if expansion, is := macros[strings.ToLower(text)]; is {

@@ -5,11 +5,9 @@ import "time"
 // In shows an instant on the clocks of the schedule's zone.
 func (s *Schedule) In(at time.Time) time.Time { return at.In(s.zone.location) }
 
-// Remark says what a change of the clocks did to a due time, such as
-// "clocks go forward: 02:30 does not exist". It is empty for nearly every one.
-// It tells of due times that moved out of a gap, of several that became one
-// there, and of those that come on one pass of an overlap or on both. What was
-// left out altogether has no due time to remark on.
+// Remark describes what a change of the clocks did to a due time, such as "clocks go forward: 02:30 does not exist". It
+// is empty for nearly every one. It covers due times that moved out of a gap, several that became one there, and those
+// on one pass of an overlap or on both. A match that was skipped has no due time to remark on.
 func (s *Schedule) Remark(due time.Time) string { return s.RemarkIn("en", due) }
 
 // RemarkIn is Remark in a language, as [Schedule.WordsIn] understands it.
@@ -23,7 +21,7 @@ func (s *Schedule) RemarkIn(lang string, due time.Time) string {
 	return ""
 }
 
-// skipped are wall times that clocks skip, and became one due time.
+// skipped are wall times that clocks skip, and that became one due time.
 type skipped struct {
 	first, last string // as clocks show them
 	count       int
@@ -71,7 +69,7 @@ func (c *cron) movedFrom(low, high, local int64) skipped {
 	return moved
 }
 
-// pass says on which pass of an overlap a local time of span i lies, if on any.
+// pass returns on which pass of an overlap a local time of span i is, if on any.
 func (z *zone) pass(l language, i int, local int64) string {
 	if i > 0 && local < z.spans[i].start+z.spans[i-1].offset {
 		return l.back(clockOf(local, local), 2)
@@ -82,8 +80,8 @@ func (z *zone) pass(l language, i int, local int64) string {
 	return ""
 }
 
-// remark says whether the calendar part of a period met a change of the clocks. With a clock part after it, there is
-// no wall time that the due time should have had.
+// remark reports whether the calendar part of a period met a change of the clocks. With a clock part after it, the due
+// time has no expected wall time.
 func (p period) remark(l language, due time.Time) string {
 	if p.seconds != 0 {
 		return ""
@@ -104,7 +102,7 @@ func (p period) remark(l language, due time.Time) string {
 	return ""
 }
 
-// clockOf writes a local time as a time of day, with its date if it is not that of beside, and with seconds if it
+// clockOf formats a local time as a time of day, with its date if that differs from beside's, and with seconds if it
 // has any.
 func clockOf(local, beside int64) string {
 	layout := "15:04"

@@ -1,32 +1,25 @@
-// Package schedule answers one question: when is a job due next?
+// Package schedule computes when a job is due next.
 //
-// A [Spec] is a schedule as it is written down: a cron expression, an interval,
-// an ISO 8601 repeat or a single instant, with a time zone and bounds. [Parse]
-// checks it once, with every reason to refuse it, and [Schedule.Next] then
-// walks its due times one by one:
+// Where to start: [Spec], [Parse], then [Schedule.Next]. A [Spec] is a schedule as users write it: a cron expression, an
+// interval, an ISO 8601 repeat or a single instant, with a time zone and limits:
 //
 //	s, err := schedule.Parse(schedule.Spec{Expr: "30 2 * * MON-FRI", Zone: "Europe/Berlin"})
 //	...
 //	due, ok := s.Next(time.Now())
 //
-// Start with [Spec], then [Schedule.Next]. The rules, with examples, are in
-// docs/schedules.md; [Schedule.Words] says any schedule in plain words. An
-// [Agenda] keeps the due times of a million of them in order.
+// docs/schedules.md has the rules, with examples; [Schedule.Words] describes a schedule in plain text. An [Agenda] keeps
+// the due times of a million schedules in order.
 //
-// The sharp edges are those of wall clocks. Clocks that are set forward leave a
-// gap of times that do not exist, clocks that are set back repeat an hour. A
-// cron expression that names its hour and minute as plain numbers fires once
-// through both; one that has a range or a step there follows the clock. See
-// [Gap] and [Overlap]. And two dialects of cron disagree about which day of the
-// week is 1; see [Schedule.Warnings].
-//
-// The package is pure: it reads no clock, and it carries its own time zone
-// database, so that every machine with the same program gives the same answers.
+// Sharp edges: clocks that are set forward leave a gap of times that do not exist, clocks that are set back repeat an
+// hour. A cron expression whose hour and minute are plain numbers fires once through both; one that has a range or a
+// step there follows the clock. See [Gap] and [Overlap]. Two dialects of cron disagree about which day of the week is 1;
+// see [Schedule.Warnings]. The package is pure: it reads no clock, and it has its own time zone database, so that the
+// same program gives the same results on every machine.
 package schedule
 
 import "time"
 
-// Spec says when a job is due, as it is written down.
+// Spec is a schedule as users write it.
 type Spec struct {
 	// Expr is one of
 	//   - cron of 5, 6 or 7 fields: "30 2 * * *", "0 30 2 * * *", "0 30 2 ? * 2 2027"
@@ -40,25 +33,22 @@ type Spec struct {
 	//
 	// Empty is refused.
 	Expr string
-	// Zone is an IANA name, spelled as the database spells it. Empty means UTC.
+	// Zone is an IANA name, spelled as in the database. Empty means UTC.
 	Zone string
-	// Start bounds the schedule: nothing is due before it, a cron match exactly
-	// at it is due. Zero means no bound.
+	// Start limits the schedule: nothing is due before it, a cron match exactly at it is due. Zero means no limit.
 	Start time.Time
-	// End bounds the schedule: nothing is due after it. Zero means no bound.
+	// End limits the schedule: nothing is due after it. Zero means no limit.
 	End time.Time
-	// Anchor is the time of writing. Intervals count from Start, else from
-	// Anchor, else from the beginning of 1970; and a schedule that never fires
-	// is refused as seen from the later of the two.
+	// Anchor is when the schedule was set. Intervals count from Start, else from Anchor, else from the start of 1970;
+	// and a schedule without a due time after the later of the two is refused.
 	Anchor time.Time
 	// Due, if set, is the first due time of an interval, and the others count
 	// from it. Other expressions ignore it.
 	Due time.Time
-	// Ended is when the last run was over, for a schedule that counts from that;
-	// zero if there has been none: then it counts as other intervals do.
+	// Ended is when the last run ended, for a schedule that counts from that; zero if there has been none: then it
+	// counts as other intervals do.
 	Ended time.Time
-	// Gap and Overlap say how fixed-time cron expressions treat wall times that
-	// do not exist or happen twice.
+	// Gap and Overlap are the policies of fixed-time cron expressions for wall times that do not exist or happen twice.
 	Gap     Gap
 	Overlap Overlap
 	// Key is what H hashes: the tenant and the key of the job, as in
@@ -66,8 +56,7 @@ type Spec struct {
 	Key string
 }
 
-// Schedule is a checked Spec. It never changes, and any number of goroutines
-// may share it.
+// Schedule is a checked Spec. It is immutable and safe for concurrent use.
 type Schedule struct {
 	spec Spec
 	zone *zone
@@ -77,25 +66,23 @@ type Schedule struct {
 	notBefore time.Time
 }
 
-// rule is one way of writing a schedule, without its bounds.
+// rule is one form of schedule, without its limits.
 type rule interface {
 	// next returns the first due time strictly after the given one.
 	next(after time.Time) (time.Time, bool)
-	// say puts the rule in words.
+	// say describes the rule in words.
 	say(l language) string
-	// warnings lists what a writer may have meant otherwise.
+	// warnings lists what the author may not have meant.
 	warnings(l language) []string
 }
 
-// horizonYears is how far ahead a cron expression may be silent: within 28
-// years every date meets every day of the week.
+// horizonYears is how far ahead a cron expression may have no match: within 28 years every date meets every day of the
+// week.
 const horizonYears = 28
 
-// Parse checks a specification as it is written and returns its schedule. What
-// it refuses it explains as an *[Error]. It refuses a schedule that would never
-// fire: a cron expression without a match in the 28 years after the later of
-// Anchor and Start, anything else without a due time. If both are zero, only
-// expressions that no calendar ever matches are refused.
+// Parse checks a specification and returns its schedule. It reports errors as an *[Error]. It refuses a schedule that
+// would never fire: a cron expression without a match in the 28 years after the later of Anchor and Start, anything
+// else without a due time. If both are zero, only expressions that no calendar ever matches are refused.
 func Parse(spec Spec) (*Schedule, error) {
 	s, err := read(spec)
 	if err != nil {
@@ -107,9 +94,8 @@ func Parse(spec Spec) (*Schedule, error) {
 	return s, nil
 }
 
-// Reopen reads a specification that [Parse] accepted at some time in the past.
-// It differs in one thing: a schedule that has run out meanwhile, or that a new
-// edition of the zone database has emptied, is finished and not refused.
+// Reopen reads a specification that [Parse] accepted in the past. It differs in one thing: a schedule that has ended
+// meanwhile, or that a new edition of the zone database has emptied, is finished and not refused.
 func Reopen(spec Spec) (*Schedule, error) {
 	s, err := read(spec)
 	if err != nil {
@@ -118,7 +104,7 @@ func Reopen(spec Spec) (*Schedule, error) {
 	return s, nil
 }
 
-// Spec returns what the schedule was made from.
+// Spec returns the specification.
 func (s *Schedule) Spec() Spec { return s.spec }
 
 // Next returns the first due time strictly after the given one, in UTC; false
@@ -133,8 +119,7 @@ func (s *Schedule) Next(after time.Time) (time.Time, bool) {
 	return due, true
 }
 
-// endless is Next without regard to the end. It keeps the rules away from
-// instants so distant that arithmetic would overflow.
+// endless is Next without the end. It keeps the rules away from instants so distant that arithmetic would overflow.
 func (s *Schedule) endless(after time.Time) (time.Time, bool) {
 	switch {
 	case after.Before(s.notBefore):
@@ -148,8 +133,7 @@ func (s *Schedule) endless(after time.Time) (time.Time, bool) {
 	return s.rule.next(after)
 }
 
-// Warnings lists what is allowed but may not mean what its writer thinks. It is
-// empty for nearly every schedule.
+// Warnings lists what is allowed but may not mean what its author thinks. It is empty for nearly every schedule.
 func (s *Schedule) Warnings() []string { return s.WarningsIn("en") }
 
 // WarningsIn is Warnings in a language, as [Schedule.WordsIn] understands it.
@@ -182,14 +166,14 @@ func checkBounds(spec Spec) *Error {
 		at    time.Time
 	}{{"start", spec.Start}, {"end", spec.End}, {"anchor", spec.Anchor}, {"due", spec.Due}, {"ended", spec.Ended}} {
 		if !bound.at.IsZero() && bound.at.Unix() < firstSecond {
-			return refuse(bound.field, 0, "it lies before %d", firstYear)
+			return refuse(bound.field, 0, "it is before %d", firstYear)
 		}
 	}
 	switch {
 	case !spec.End.IsZero() && spec.End.Before(spec.Start):
-		return refuse("end", 0, "it lies before the start")
+		return refuse("end", 0, "it is before the start")
 	case !spec.Due.IsZero() && spec.Due.Before(spec.Start):
-		return refuse("due", 0, "it lies before the start")
+		return refuse("due", 0, "it is before the start")
 	case int(spec.Gap) >= len(gapNames):
 		return refuse("gap", 0, "unknown policy %d", spec.Gap)
 	case int(spec.Overlap) >= len(overlapNames):
@@ -198,8 +182,8 @@ func checkBounds(spec Spec) *Error {
 	return nil
 }
 
-// checkFires refuses a schedule that would never fire. End does not matter
-// here: to end a schedule at once is a fair way to stop it.
+// checkFires refuses a schedule that would never fire. It ignores End: ending a schedule at once is a valid way to stop
+// it.
 func (s *Schedule) checkFires() error {
 	_, isCron := s.rule.(*cron)
 	from := s.spec.Anchor
@@ -223,8 +207,8 @@ func (s *Schedule) checkFires() error {
 	return nil
 }
 
-// horizon returns the last second in which a first match still counts: the same
-// wall time 28 years on, and the later one if it happens twice.
+// horizon returns the last second in which a first match still counts: the same wall time 28 years later, and the later
+// one if it happens twice.
 func (z *zone) horizon(unix int64) int64 {
 	local := time.Unix(z.local(unix), 0).UTC().AddDate(horizonYears, 0, 0).Unix()
 	at := z.resolve(local)

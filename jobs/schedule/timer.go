@@ -7,31 +7,27 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// Timer is a schedule as two words say it: when it is due first, and how often
-// from then on. It is another way of writing what [kernel.Settings] say.
+// Timer is a schedule as a first due time and a period. It is another notation for fields of [kernel.Settings].
 type Timer struct {
-	// DueTime is a length of time from now ("1h", "PT1H", "1d2h0m2s") or a time
-	// ("2023-10-01 09:00:01", with or without zeros and an offset).
+	// DueTime is a duration from now ("1h", "PT1H", "1d2h0m2s") or a time ("2023-10-01 09:00:01", with or without zeros
+	// and an offset).
 	DueTime string `json:"dueTime"`
-	// Period is a length of time ("5m", "PT5M"), zero for once ("0s"), a number
-	// of times ("R4/PT3S"), cron of 5 to 7 fields, for which DueTime says
-	// nothing, or "external": never by itself, but as often as somebody asks.
+	// Period is a duration ("5m", "PT5M"), zero for once ("0s"), a number of times ("R4/PT3S"), cron of 5 to 7 fields,
+	// which ignores DueTime, or "external": no schedule, only requested runs.
 	Period string `json:"period"`
-	// TTL is a length of time from now after which nothing is due; "" = for ever.
+	// TTL is a duration from now after which nothing is due; "" = no end.
 	TTL string `json:"ttl,omitempty"`
 }
 
-// External is the period of a job that is never due by itself.
+// External is the period of a job without a schedule.
 const External = "external"
 
-// soon is how far ahead "at once" lies, so that it is not past when the job is
-// stored.
+// soon is how far in the future "at once" is, so that it is not past when the job is stored.
 const soon = time.Second
 
-// Settings turns the timer, written now, into schedule, first and end of a job
-// in a zone ("" = UTC). If one of the two words is missing, the job is due once,
-// about a second after it has been stored. What is wrong is an *[Error] whose
-// field is dueTime, period or ttl.
+// Settings converts the timer, set now, to schedule, first and end of a job in a zone ("" = UTC). If DueTime or Period
+// is missing, the job is due once, about a second after it has been stored. Errors are an *[Error] whose field is
+// dueTime, period or ttl.
 func (t Timer) Settings(now time.Time, zone string) (kernel.Settings, error) {
 	z, bad := loadZone(zone)
 	if bad != nil {
@@ -82,7 +78,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// moment reads a time, or a length of time from now.
+// moment reads a time, or a duration from now.
 func (t Timer) moment(field, text string, now time.Time, z *zone) (at time.Time, relative bool, err error) {
 	if looksLikeInstant(text) {
 		at, bad := parseInstant(source{text, 0}, z)
@@ -104,12 +100,12 @@ func (t Timer) moment(field, text string, now time.Time, z *zone) (at time.Time,
 	}
 	at, _ = s.Next(now)
 	if s.isCron() {
-		return at, true, refuse(field, 0, "%s is neither a length of time such as 1h nor a time such as 2023-10-01 09:00:01", quote(text))
+		return at, true, refuse(field, 0, "invalid time %s: want a duration such as 1h or a time such as 2023-10-01 09:00:01", quote(text))
 	}
 	return at, true, nil
 }
 
-// isZero says that a length of time is nothing: "0", "0s", "0h0m0s", "PT0S".
+// isZero reports whether a duration is zero: "0", "0s", "0h0m0s", "PT0S".
 func isZero(text string) bool {
 	number, some := false, false
 	for _, r := range text {
@@ -119,7 +115,7 @@ func isZero(text string) bool {
 	return number && !some && strings.Trim(text, "0dhmsPTDHMS") == ""
 }
 
-// readable checks a specification as it is written.
+// readable checks a specification.
 func readable(field string, spec Spec) error {
 	_, err := Parse(spec)
 	if bad, is := err.(*Error); is && bad.Field == "expression" {

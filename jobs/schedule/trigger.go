@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ErrFinished is what NextFireTime returns when nothing is due any more.
+// ErrFinished is the error of NextFireTime when no due time is left.
 var ErrFinished = errors.New("schedule is finished")
 
 // NextFireTime is Next in Unix nanoseconds. With Description it makes a
@@ -25,16 +25,14 @@ func (s *Schedule) Description() string {
 	return fmt.Sprintf("Schedule::%s::%s", s.spec.Expr, s.zone.name)
 }
 
-// Trigger is the part of a go-quartz Trigger that tells time: it answers with
-// the first due time after prev, in Unix nanoseconds, or with an error when
-// there is none.
+// Trigger is the part of a go-quartz Trigger that computes times: it returns the first due time after prev, in Unix
+// nanoseconds, or an error when there is none.
 type Trigger interface {
 	NextFireTime(prev int64) (int64, error)
 }
 
-// FromTrigger turns a foreign trigger into a function with the contract of
-// [Schedule.Next]. An error of the trigger is its end; so is an answer that is
-// not after the question, which would otherwise be due for ever.
+// FromTrigger converts a foreign trigger to a function with the contract of [Schedule.Next]. An error of the trigger
+// ends it; so does a result that is not after the argument, which would otherwise be due for ever.
 func FromTrigger(t Trigger) func(after time.Time) (time.Time, bool) {
 	// The instants that nanoseconds in an int64 can hold.
 	earliest, latest := time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64)

@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// Words says the schedule in English: when, on which days, in which zone,
-// within which bounds.
+// Words describes the schedule in English: when, on which days, in which zone, within which limits.
 func (s *Schedule) Words() string { return s.WordsIn("en") }
 
-// WordsIn says the schedule in a language: "en" or "zh". Variants such as
-// "zh-Hans" or "en_GB" are understood, other languages answered in English.
+// WordsIn describes the schedule in a language: "en" or "zh". Variants such as "zh-Hans" or "en_GB" are accepted; other
+// languages get English.
 func (s *Schedule) WordsIn(lang string) string {
 	l := languageOf(lang)
 	var notes []string
@@ -32,8 +31,7 @@ func languageOf(lang string) language {
 	return english{}
 }
 
-// language puts the parts of a schedule into words. Every method returns a
-// phrase that sentence can put together.
+// language describes the parts of a schedule. Every method returns a phrase for sentence to join.
 type language interface {
 	cron(e *expression) string
 	every(months, days, seconds int64) string
@@ -50,7 +48,7 @@ type language interface {
 	sentence(what string, b bounds) string
 }
 
-// bounds is what surrounds a rule; empty texts are not said.
+// bounds is the text around a rule; empty texts are left out.
 type bounds struct {
 	zone, start, end string
 	notes            []string
@@ -74,7 +72,7 @@ func (p period) say(l language) string {
 
 func (o once) say(l language) string { return l.once(wallTime(o.at.Unix() + o.offset)) }
 
-// wall writes an instant as the clocks of the zone show it.
+// wall formats an instant as the clocks of the zone show it.
 func (s *Schedule) wall(at time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -84,7 +82,7 @@ func (s *Schedule) wall(at time.Time) string {
 
 func wallTime(local int64) string { return time.Unix(local, 0).UTC().Format("2006-01-02 15:04:05") }
 
-// shape is what a language needs to know of a field before it speaks.
+// shape is the form of a field, for a language.
 type shape uint8
 
 const (
@@ -148,9 +146,8 @@ func (e *expression) clocks() []string {
 	return list
 }
 
-// parts splits a length of time into months and years, days and weeks, hours,
-// minutes and seconds, largest first; zero parts are left out. The index says
-// which: 0 year, 1 month, 2 week, 3 day, 4 hour, 5 minute, 6 second.
+// parts splits a duration into months and years, days and weeks, hours, minutes and seconds, largest first; zero parts
+// are left out. The index names the unit: 0 year, 1 month, 2 week, 3 day, 4 hour, 5 minute, 6 second.
 func parts(months, days, seconds int64, f func(index int, n int64)) {
 	weeks := int64(0)
 	if days%7 == 0 {

@@ -42,8 +42,8 @@ func (l english) cron(e *expression) string {
 	return text
 }
 
-// time says the fields up to the hour, the smallest first: "every 5 minutes of
-// hours 9 to 17", "at second 30 of every minute".
+// time describes the fields up to the hour, the smallest first: "every 5 minutes of hours 9 to 17", "at second 30 of
+// every minute".
 func (l english) time(e *expression) string {
 	if clocks := e.clocks(); clocks != nil {
 		return "at " + l.and(clocks)
@@ -84,8 +84,7 @@ func (l english) time(e *expression) string {
 	return text.String()
 }
 
-// numbers says a listed field of the clock: "minutes 0, 15 and 30 to 40", "every
-// 7th minute from 0 to 59".
+// numbers describes a listed field of the clock: "minutes 0, 15 and 30 to 40", "every 7th minute from 0 to 59".
 func (l english) numbers(f *field) string {
 	name := func(v int) string { return fmt.Sprint(v) }
 	if it := f.items[0]; len(f.items) == 1 && it.count > it.step && it.step > 1 {
@@ -162,7 +161,7 @@ func (l english) daysOfWeek(f *field) string {
 	return l.and(list)
 }
 
-// list says the runs of a field.
+// list describes the runs of a field.
 func (l english) list(f *field, name func(int) string) string {
 	var list []string
 	for _, it := range f.items {
@@ -171,7 +170,7 @@ func (l english) list(f *field, name func(int) string) string {
 	return l.and(list)
 }
 
-// run says one run; one and many go before a single number and a range.
+// run describes one run; one and many go before a single number and a range.
 func (l english) run(f *field, it item, one, many string, name func(int) string) string {
 	spaced := func(noun, text string) string { return strings.TrimSpace(noun + " " + text) }
 	to := it.to(f.unit)

@@ -33,9 +33,8 @@ type span struct {
 	start, offset int64
 }
 
-// zone is a time zone as the list of its spans. time.Location knows the same,
-// but gives it away one instant at a time, and beyond the last recorded change
-// it works the rule out anew at each question.
+// zone is a time zone as the list of its spans. time.Location has the same data, but returns it one instant at a time,
+// and beyond the last recorded change it evaluates the rule anew each time.
 type zone struct {
 	name     string
 	location *time.Location
@@ -48,8 +47,7 @@ type zone struct {
 // list of names bounds it to a few megabytes.
 var knownZones sync.Map // name -> *zone
 
-// loadZone returns the zone that the database calls by exactly this name; the
-// empty name means UTC.
+// loadZone returns the zone with exactly this name in the database; the empty name means UTC.
 func loadZone(name string) (*zone, *Error) {
 	if name == "" {
 		name = "UTC"

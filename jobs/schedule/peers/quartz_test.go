@@ -18,7 +18,7 @@ type rung chan time.Time
 func (r rung) Execute(context.Context) error {
 	select {
 	case r <- time.Now():
-	default: // nobody listens any more
+	default: // the receiver has gone
 	}
 	return nil
 }
